@@ -27,12 +27,12 @@ struct shape {
 };
 
 struct pace {
-	struct world world;
+	struct bench_testbed testbed;
 	unsigned rounds, threads, depth;
 	double ms; /* of a window */
 	const char *policy, *policy_name, *save, *lane;
-	struct world_daemon *daemon;
-	struct world_client idle;
+	struct bench_testbed_daemon *daemon;
+	struct bench_testbed_client idle;
 	char device[64];
 	unsigned sms, fit;
 	json_t *document, *shapes; /* owned; shapes: borrowed */
@@ -66,7 +66,7 @@ static uint64_t member(const json_t *o, const char *name)
 /* How many launches went at block level, as gbpfd's list says. */
 static void read_launches(struct pace *b, pid_t pid, struct result *r)
 {
-	json_t *tenants = world_tenants(b->daemon), *t;
+	json_t *tenants = bench_testbed_tenants(b->daemon), *t;
 	size_t i;
 
 	json_array_foreach(tenants, i, t)
@@ -83,92 +83,95 @@ static void read_launches(struct pace *b, pid_t pid, struct result *r)
 
 static int calibrate(struct pace *b, double block_us, int *ret_iterations, double *ret_us)
 {
-	struct world_client c;
+	struct bench_testbed_client c;
 	int err;
 
-	err = client_calibrate(&b->world, &c, b->threads, block_us, READY_NS);
+	err = bench_client_calibrate(&b->testbed, &c, b->threads, block_us, READY_NS);
 	if (!err) {
 		snprintf(b->device, sizeof(b->device), "%.63s", c.page->device);
-		b->sms = b->world.soft ? 1 : c.page->sms;
-		b->fit = b->world.soft ? 1 : MAX(c.page->threads_per_sm / b->threads, 1);
+		b->sms = b->testbed.soft ? 1 : c.page->sms;
+		b->fit = b->testbed.soft ? 1 : MAX(c.page->threads_per_sm / b->threads, 1);
 		*ret_iterations = (int)c.page->iterations[1];
 		*ret_us = c.page->block_us[1];
 	}
-	client_stop(&c);
+	bench_client_stop(&c);
 	return err;
 }
 
 /* Somebody for whom a policy would want others to be stoppable; it does nothing. */
 static int start_idle(struct pace *b)
 {
-	struct world_place place = {
+	struct bench_testbed_place place = {
 		.lane = LANE_GBPF, .daemon = b->daemon, .class_name = "latency", .mps_priority = -1
 	};
-	struct world_command k;
+	struct bench_testbed_command k;
 	int err;
 
 	place.lane = strcmp(b->lane, "shared") == 0 ? LANE_GBPF_SHARED : LANE_GBPF;
-	command_init(&k);
-	command_option(&k, "--threads", "%u", b->threads);
-	command_option(&k, "--grid", "1");
-	err = client_start(&b->world, &b->idle, "pace-idle", &place, "latency", &k);
-	command_finish(&k);
-	return err ? err : client_await(&b->idle, READY_NS);
+	bench_command_init(&k);
+	bench_command_option(&k, "--threads", "%u", b->threads);
+	bench_command_option(&k, "--grid", "1");
+	err = bench_client_start(&b->testbed, &b->idle, "pace-idle", &place, "latency", &k);
+	bench_command_finish(&k);
+	return err ? err : bench_client_await(&b->idle, READY_NS);
 }
 
-static int start(struct pace *b, struct world_client *c, unsigned grid, int iterations)
+static int start(struct pace *b, struct bench_testbed_client *c, unsigned grid, int iterations)
 {
-	struct world_place place = { .lane = strcmp(b->lane, "shared") == 0 ? LANE_GBPF_SHARED
-									    : LANE_GBPF,
-				     .daemon = b->daemon,
-				     .class_name = "batch",
-				     .mps_priority = -1 };
-	struct world_command k;
+	struct bench_testbed_place place = { .lane = strcmp(b->lane, "shared") == 0
+							     ? LANE_GBPF_SHARED
+							     : LANE_GBPF,
+					     .daemon = b->daemon,
+					     .class_name = "batch",
+					     .mps_priority = -1 };
+	struct bench_testbed_command k;
 	int err;
 
-	command_init(&k);
-	command_option(&k, "--threads", "%u", b->threads);
-	command_option(&k, "--iterations", "%d", iterations);
-	command_option(&k, "--grid", "%u", grid);
-	command_option(&k, "--depth", "%u", b->depth);
+	bench_command_init(&k);
+	bench_command_option(&k, "--threads", "%u", b->threads);
+	bench_command_option(&k, "--iterations", "%d", iterations);
+	bench_command_option(&k, "--grid", "%u", grid);
+	bench_command_option(&k, "--depth", "%u", b->depth);
 	if (b->burst) {
-		command_add(&k, "--burst");
+		bench_command_add(&k, "--burst");
 	}
-	err = client_start(&b->world, c, "pace", &place, "batch", &k);
-	command_finish(&k);
-	err = err ? err : client_await(c, READY_NS);
+	err = bench_client_start(&b->testbed, c, "pace", &place, "batch", &k);
+	bench_command_finish(&k);
+	err = err ? err : bench_client_await(c, READY_NS);
 	if (!err) {
-		client_send(c, PAGE_WORK);
-		err = client_await(c, ANSWER_NS);
+		bench_client_send(c, PAGE_WORK);
+		err = bench_client_await(c, ANSWER_NS);
 	}
 	return err;
 }
 
-static int window(struct pace *b, struct world_client *c, int on, unsigned round, struct result *r)
+static int window(struct pace *b, struct bench_testbed_client *c, int on, unsigned round,
+		  struct result *r)
 {
 	double first[2], others[2], seconds;
 	uint64_t begin, n;
 
 	if (gbpf_off(b->daemon->g, !on, NULL) < 0) {
-		return world_fail(&b->world, "%s", gbpf_last_error(b->daemon->g)->message);
+		return bench_testbed_fail(&b->testbed, "%s",
+					  gbpf_last_error(b->daemon->g)->message);
 	}
 	clock_sleep_ns(SETTLE_NS);
-	world_cpu((pid_t)c->page->pid, &first[0], &others[0]);
+	bench_testbed_cpu((pid_t)c->page->pid, &first[0], &others[0]);
 	begin = clock_now_ns();
 	n = load_acquire(&c->page->finished);
 	clock_sleep_ns((uint64_t)(b->ms * 1e6));
 	n = load_acquire(&c->page->finished) - n;
 	seconds = (double)(clock_now_ns() - begin) * 1e-9;
-	world_cpu((pid_t)c->page->pid, &first[1], &others[1]);
+	bench_testbed_cpu((pid_t)c->page->pid, &first[1], &others[1]);
 	r->rate[on][round] = (double)n / seconds;
 	r->cpu[on][round] = (others[1] - others[0]) * 1e-9 / seconds;
 	r->own[on][round] = (first[1] - first[0]) * 1e-9 / seconds;
-	return world_interrupted() ? world_fail(&b->world, "interrupted") : 0;
+	return bench_testbed_interrupted() ? bench_testbed_fail(&b->testbed, "interrupted") : 0;
 }
 
 static int measure(struct pace *b, const struct shape *s, struct result *r)
 {
-	struct world_client c = { 0 };
+	struct bench_testbed_client c = { 0 };
 	int iterations = 0, err;
 
 	memset(r, 0, sizeof(*r));
@@ -185,17 +188,18 @@ static int measure(struct pace *b, const struct shape *s, struct result *r)
 	if (!err) {
 		read_launches(b, (pid_t)c.page->pid, r);
 		gbpf_off(b->daemon->g, 0, NULL);
-		client_send(&c, PAGE_PAUSE);
-		err = client_await(&c, ANSWER_NS);
+		bench_client_send(&c, PAGE_PAUSE);
+		err = bench_client_await(&c, ANSWER_NS);
 		r->wrong = c.page->wrong;
 		r->checked = c.page->checked;
 	}
 	if (c.w) {
-		client_stop(&c);
+		bench_client_stop(&c);
 	}
 	return err	  ? err
-	       : r->wrong ? world_fail(&b->world, "WRONG RESULTS: %llu of %llu values",
-				       (unsigned long long)r->wrong, (unsigned long long)r->checked)
+	       : r->wrong ? bench_testbed_fail(&b->testbed, "WRONG RESULTS: %llu of %llu values",
+					       (unsigned long long)r->wrong,
+					       (unsigned long long)r->checked)
 			  : 0;
 }
 
@@ -203,11 +207,15 @@ static int measure(struct pace *b, const struct shape *s, struct result *r)
 
 static void report(struct pace *b, const struct shape *s, const struct result *r)
 {
-	struct stats_range kept = stats_bootstrap_ratio(r->rate[ON], r->rate[OFF], b->rounds, 0.95);
-	double on = stats_mean(r->rate[ON], b->rounds), off = stats_mean(r->rate[OFF], b->rounds);
+	struct bench_stats_range kept =
+		bench_stats_bootstrap_ratio(r->rate[ON], r->rate[OFF], b->rounds, 0.95);
+	double on = bench_stats_mean(r->rate[ON], b->rounds),
+	       off = bench_stats_mean(r->rate[OFF], b->rounds);
 	double cost = off > 0 ? 100 * (1 - on / off) : 0;
-	double cpu = stats_mean(r->cpu[ON], b->rounds), idle = stats_mean(r->cpu[OFF], b->rounds);
-	double own = stats_mean(r->own[ON], b->rounds), plain = stats_mean(r->own[OFF], b->rounds);
+	double cpu = bench_stats_mean(r->cpu[ON], b->rounds),
+	       idle = bench_stats_mean(r->cpu[OFF], b->rounds);
+	double own = bench_stats_mean(r->own[ON], b->rounds),
+	       plain = bench_stats_mean(r->own[OFF], b->rounds);
 
 	json_array_append_new(
 		b->shapes,
@@ -220,7 +228,7 @@ static void report(struct pace *b, const struct shape *s, const struct result *r
 			  "cpu_application", own, "cpu_application_off", plain, "block_launches",
 			  (json_int_t)r->block_launches, "launches", (json_int_t)r->launches,
 			  "checked", (json_int_t)r->checked));
-	if (b->world.json) {
+	if (b->testbed.json) {
 		return;
 	}
 	if (json_array_size(b->shapes) == 1) {
@@ -237,27 +245,27 @@ static void report(struct pace *b, const struct shape *s, const struct result *r
 
 static int run(struct pace *b)
 {
-	const struct shape *shapes = b->world.soft ? shapes_soft : shapes_nvidia;
-	unsigned n = b->world.soft ? ARRAY_SIZE(shapes_soft) : ARRAY_SIZE(shapes_nvidia);
+	const struct shape *shapes = b->testbed.soft ? shapes_soft : shapes_nvidia;
+	unsigned n = b->testbed.soft ? ARRAY_SIZE(shapes_soft) : ARRAY_SIZE(shapes_nvidia);
 	static struct result r;
 
 	if (b->n_asked) {
 		shapes = b->asked;
 		n = b->n_asked;
 	}
-	if (world_init(&b->world) < 0) {
+	if (bench_testbed_init(&b->testbed) < 0) {
 		return -1;
 	}
-	if (strcmp(b->lane, "shared") == 0 && !world_run_offers(&b->world, "--lane")) {
-		return world_fail(&b->world, "this gbpf run has no --lane");
+	if (strcmp(b->lane, "shared") == 0 && !bench_testbed_run_offers(&b->testbed, "--lane")) {
+		return bench_testbed_fail(&b->testbed, "this gbpf run has no --lane");
 	}
-	b->daemon = world_gbpfd(&b->world, b->policy);
+	b->daemon = bench_testbed_gbpfd(&b->testbed, b->policy);
 	if (!b->daemon || start_idle(b) < 0) {
 		return -1;
 	}
 	for (unsigned i = 0; i < n; i++) {
-		world_progress(&b->world, "pace: blocks of %g us, kernels of %g us",
-			       shapes[i].block_us, shapes[i].kernel_us);
+		bench_testbed_progress(&b->testbed, "pace: blocks of %g us, kernels of %g us",
+				       shapes[i].block_us, shapes[i].kernel_us);
 		if (measure(b, &shapes[i], &r) < 0) {
 			return -1;
 		}
@@ -291,13 +299,13 @@ static bool parse_shapes(struct pace *b, const char *text)
 
 static bool parse_one(struct pace *b, const char *name, const char *text, int *i)
 {
-	const struct world_value table[] = {
+	const struct bench_testbed_value table[] = {
 		{ "--policy", &b->policy, NULL },  { "--policy-name", &b->policy_name, NULL },
 		{ "--save", &b->save, NULL },	   { "--lane", &b->lane, NULL },
 		{ "--repeats", NULL, &b->rounds }, { "--depth", NULL, &b->depth },
 	};
 
-	if (world_option(&b->world, name, text, i)) {
+	if (bench_testbed_option(&b->testbed, name, text, i)) {
 		return true;
 	}
 	if (strcmp(name, "--burst") == 0) {
@@ -305,7 +313,7 @@ static bool parse_one(struct pace *b, const char *name, const char *text, int *i
 		return true;
 	}
 	++*i;
-	if (world_value(table, ARRAY_SIZE(table), name, text)) {
+	if (bench_testbed_value(table, ARRAY_SIZE(table), name, text)) {
 		return true;
 	}
 	if (strcmp(name, "--ms") == 0) {
@@ -323,37 +331,37 @@ int main(int argc, char **argv)
 	static struct pace b = { .rounds = 6, .ms = 300, .depth = 16, .lane = "process" };
 	int err;
 
-	b.world.bench = "pace";
+	b.testbed.bench = "pace";
 	for (int i = 1; i < argc; i++) {
 		if (!parse_one(&b, argv[i], i + 1 < argc ? argv[i + 1] : "", &i)) {
 			b.rounds = 0;
 		}
 	}
 	if (b.rounds < 1 || b.rounds > MAX_ROUNDS || b.ms < 1 || b.depth < 1 || b.depth > 64 ||
-	    !b.policy || !b.world.libcuda || !b.world.gbpf) {
-		return world_usage(&b.world);
+	    !b.policy || !b.testbed.libcuda || !b.testbed.gbpf) {
+		return bench_testbed_usage(&b.testbed);
 	}
-	b.threads = b.world.soft ? 64 : 256;
-	b.world.progress |= isatty(2) != 0;
+	b.threads = b.testbed.soft ? 64 : 256;
+	b.testbed.progress |= isatty(2) != 0;
 	b.shapes = json_array();
 	err = run(&b);
 	b.document = json_pack("{s:s, s:s, s:s, s:s, s:i, s:f, s:i, s:b, s:o}", "schema",
 			       "gbpf.bench.pace/1", "device", b.device, "policy", b.policy_name,
 			       "lane", b.lane, "rounds", (int)b.rounds, "window_ms", b.ms, "depth",
 			       (int)b.depth, "burst", (int)b.burst, "shapes", b.shapes);
-	if (!err && !b.world.json) {
+	if (!err && !b.testbed.json) {
 		printf("%s, policy %s, %s lane, %u windows of %g ms each. COST: of gBPF at work "
 		       "against off, in the same process; 95 %%: bootstrap over windows.\n"
 		       "AGENT: of a core, threads of gBPF; APP: more of a core in the "
 		       "application's thread; BLOCK LV: launches at block level\n",
 		       b.device, b.policy_name, b.lane, b.rounds, b.ms);
 	}
-	err = err ? err : world_document(&b.world, b.document, b.save);
+	err = err ? err : bench_testbed_document(&b.testbed, b.document, b.save);
 	if (err) {
-		world_complain(&b.world);
+		bench_testbed_complain(&b.testbed);
 	}
 	json_decref(b.document);
-	client_stop(&b.idle);
-	world_finish(&b.world);
+	bench_client_stop(&b.idle);
+	bench_testbed_finish(&b.testbed);
 	return err || fflush(stdout) ? 1 : 0;
 }

@@ -18,10 +18,10 @@
 #define STATS_NS 300000000u /* until the last launches are retired and counted */
 
 struct reach {
-	struct world world;
+	struct bench_testbed testbed;
 	const char *policy, *policy_name, *python, *script, *parts, *save;
 	double seconds; /* for one part */
-	struct world_daemon *daemon;
+	struct bench_testbed_daemon *daemon;
 	json_t *results; /* owned */
 };
 
@@ -81,7 +81,7 @@ static void add_kernel(struct shares *s, const json_t *k)
 /* Processes of that name: a framework may have several. False: none was seen. */
 static bool ask(struct reach *b, const char *name, struct shares *s)
 {
-	json_t *tenants = world_tenants(b->daemon), *t;
+	json_t *tenants = bench_testbed_tenants(b->daemon), *t;
 	bool seen = false;
 	size_t i;
 
@@ -134,7 +134,7 @@ static void record(struct reach *b, unsigned part, const char *state, const char
 		snprintf(own, sizeof(own), "%.2f", pass_ms);
 	}
 	json_array_append_new(b->results, o);
-	if (b->world.json) {
+	if (b->testbed.json) {
 		return;
 	}
 	if (!s) {
@@ -152,40 +152,40 @@ static void record(struct reach *b, unsigned part, const char *state, const char
 
 static int run_own(struct reach *b)
 {
-	struct world_place place = {
+	struct bench_testbed_place place = {
 		.lane = LANE_GBPF, .daemon = b->daemon, .class_name = "batch", .mps_priority = -1
 	};
-	struct world_client c;
-	struct world_command k;
+	struct bench_testbed_client c;
+	struct bench_testbed_command k;
 	struct shares s;
 	int err;
 
-	command_init(&k);
-	command_option(&k, "--iterations", b->world.soft ? "2000" : "20000");
-	if (b->world.soft) {
-		command_option(&k, "--threads", "64");
-		command_option(&k, "--grid", "8");
+	bench_command_init(&k);
+	bench_command_option(&k, "--iterations", b->testbed.soft ? "2000" : "20000");
+	if (b->testbed.soft) {
+		bench_command_option(&k, "--threads", "64");
+		bench_command_option(&k, "--grid", "8");
 	}
-	err = client_start(&b->world, &c, "reach-ptx", &place, "batch", &k);
-	command_finish(&k);
-	err = err ? err : client_await(&c, 90000000000ull);
+	err = bench_client_start(&b->testbed, &c, "reach-ptx", &place, "batch", &k);
+	bench_command_finish(&k);
+	err = err ? err : bench_client_await(&c, 90000000000ull);
 	if (!err) {
-		client_send(&c, PAGE_WORK);
-		err = client_await(&c, 60000000000ull);
-		clock_sleep_ns(b->world.soft ? STATS_NS : OWN_NS);
-		client_send(&c, PAGE_PAUSE);
-		err = err ? err : client_await(&c, 60000000000ull);
+		bench_client_send(&c, PAGE_WORK);
+		err = bench_client_await(&c, 60000000000ull);
+		clock_sleep_ns(b->testbed.soft ? STATS_NS : OWN_NS);
+		bench_client_send(&c, PAGE_PAUSE);
+		err = err ? err : bench_client_await(&c, 60000000000ull);
 	}
 	if (!err) {
 		clock_sleep_ns(STATS_NS);
 		if (ask(b, "reach-ptx", &s)) {
 			record(b, 0, "run", "", &s, 0);
 		} else {
-			err = world_fail(&b->world, "gbpfd does not list the program");
+			err = bench_testbed_fail(&b->testbed, "gbpfd does not list the program");
 		}
 		shares_finish(&s);
 	}
-	client_stop(&c);
+	bench_client_stop(&c);
 	return err;
 }
 
@@ -197,7 +197,7 @@ static void read_verdict(struct reach *b, pid_t pid, int fd, char out[VERDICT])
 	size_t n = 0;
 
 	out[0] = 0;
-	while (clock_now_ns() < deadline && !world_interrupted()) {
+	while (clock_now_ns() < deadline && !bench_testbed_interrupted()) {
 		struct pollfd p = { .fd = fd, .events = POLLIN };
 		ssize_t got;
 
@@ -229,8 +229,8 @@ static void read_verdict(struct reach *b, pid_t pid, int fd, char out[VERDICT])
 	}
 	snprintf(out, VERDICT, "failed: %.190s",
 		 n ? (strrchr(text, '\n') ? strrchr(text, '\n') + 1 : text)
-		 : world_lives(&b->world, pid) ? "it takes too long"
-					       : "it ended without a word");
+		 : bench_testbed_lives(&b->testbed, pid) ? "it takes too long"
+							 : "it ended without a word");
 }
 
 /* "done SECONDS [ms=PASS] SETTINGS": the settings. */
@@ -250,7 +250,7 @@ static const char *settings_in(const char *verdict, double *pass_ms)
 
 static int run_framework(struct reach *b, unsigned part)
 {
-	struct world_command k;
+	struct bench_testbed_command k;
 	char name[48], verdict[VERDICT];
 	const char *settings;
 	struct shares s;
@@ -259,24 +259,25 @@ static int run_framework(struct reach *b, unsigned part)
 	pid_t pid;
 
 	snprintf(name, sizeof(name), "reach-%s", names[part]);
-	command_init(&k);
-	command_env(&k, "GBPF_RUNTIME_DIR=%s", b->daemon->dir);
-	command_env(&k, "GBPF_STATE_DIR=%s/state", b->daemon->dir);
+	bench_command_init(&k);
+	bench_command_env(&k, "GBPF_RUNTIME_DIR=%s", b->daemon->dir);
+	bench_command_env(&k, "GBPF_STATE_DIR=%s/state", b->daemon->dir);
 	/* What was compiled with other settings before would be used again. */
-	command_env(&k, "TRITON_CACHE_DIR=%s/%s-triton", b->daemon->dir, names[part]);
-	command_env(&k, "TORCHINDUCTOR_CACHE_DIR=%s/%s-inductor", b->daemon->dir, names[part]);
-	command_env(&k, "CUPY_CACHE_DIR=%s/%s-cupy", b->daemon->dir, names[part]);
-	command_add(&k, "%s", b->world.gbpf);
-	command_add(&k, "run");
-	command_option(&k, "--device", b->world.soft ? "soft" : "nvidia");
-	command_option(&k, "--class", "batch");
-	command_option(&k, "--name", "%s", name);
-	command_add(&k, "--");
-	command_add(&k, "%s", b->python);
-	command_add(&k, "%s", b->script);
-	command_add(&k, "%s", names[part]);
-	pid = world_spawn(&b->world, &k, NULL, -1, &out);
-	command_finish(&k);
+	bench_command_env(&k, "TRITON_CACHE_DIR=%s/%s-triton", b->daemon->dir, names[part]);
+	bench_command_env(&k, "TORCHINDUCTOR_CACHE_DIR=%s/%s-inductor", b->daemon->dir,
+			  names[part]);
+	bench_command_env(&k, "CUPY_CACHE_DIR=%s/%s-cupy", b->daemon->dir, names[part]);
+	bench_command_add(&k, "%s", b->testbed.gbpf);
+	bench_command_add(&k, "run");
+	bench_command_option(&k, "--device", b->testbed.soft ? "soft" : "nvidia");
+	bench_command_option(&k, "--class", "batch");
+	bench_command_option(&k, "--name", "%s", name);
+	bench_command_add(&k, "--");
+	bench_command_add(&k, "%s", b->python);
+	bench_command_add(&k, "%s", b->script);
+	bench_command_add(&k, "%s", names[part]);
+	pid = bench_testbed_spawn(&b->testbed, &k, NULL, -1, &out);
+	bench_command_finish(&k);
 	if (pid < 0) {
 		return -1;
 	}
@@ -295,29 +296,29 @@ static int run_framework(struct reach *b, unsigned part)
 	} else {
 		record(b, part, "failed", verdict + 8, NULL, 0);
 	}
-	world_end(&b->world, pid, 0);
+	bench_testbed_end(&b->testbed, pid, 0);
 	fd_close(out);
-	return world_interrupted() ? world_fail(&b->world, "interrupted") : 0;
+	return bench_testbed_interrupted() ? bench_testbed_fail(&b->testbed, "interrupted") : 0;
 }
 
 static int run(struct reach *b)
 {
 	int err = 0;
 
-	if (world_init(&b->world) < 0) {
+	if (bench_testbed_init(&b->testbed) < 0) {
 		return -1;
 	}
-	b->daemon = world_gbpfd(&b->world, b->policy);
+	b->daemon = bench_testbed_gbpfd(&b->testbed, b->policy);
 	if (!b->daemon) {
 		return -1;
 	}
-	if (!b->world.json) {
+	if (!b->testbed.json) {
 		printf("%-11s %9s %9s %8s %11s %8s %9s\n", "PART", "LAUNCHES", "COUNTED", "TWIN %",
 		       "GPU ms", "TWIN %", "PASS ms");
 	}
 	for (unsigned i = 0; i < ARRAY_SIZE(names) && !err; i++) {
-		if (!b->parts || world_names(b->parts, names[i])) {
-			world_progress(&b->world, "reach: %s", docs[i]);
+		if (!b->parts || bench_testbed_names(b->parts, names[i])) {
+			bench_testbed_progress(&b->testbed, "reach: %s", docs[i]);
 			err = i == 0 ? run_own(b) : run_framework(b, i);
 		}
 	}
@@ -330,30 +331,30 @@ static int put(struct reach *b)
 				b->policy_name, "parts", b->results);
 	int err;
 
-	if (!b->world.json) {
+	if (!b->testbed.json) {
 		puts("TWIN: kernels that can be stopped between blocks, of the launches counted "
 		     "(those of the most frequent\n"
 		     "kernels) and of their GPU time, as it was learned; "
 		     "PASS: one pass of the workload, by its own clock");
 	}
-	err = world_document(&b->world, doc, b->save);
+	err = bench_testbed_document(&b->testbed, doc, b->save);
 	json_decref(doc);
 	return err;
 }
 
 static bool parse_one(struct reach *b, const char *name, const char *text, int *i)
 {
-	const struct world_value table[] = {
+	const struct bench_testbed_value table[] = {
 		{ "--policy", &b->policy, NULL }, { "--policy-name", &b->policy_name, NULL },
 		{ "--save", &b->save, NULL },	  { "--python", &b->python, NULL },
 		{ "--script", &b->script, NULL }, { "--parts", &b->parts, NULL },
 	};
 
-	if (world_option(&b->world, name, text, i)) {
+	if (bench_testbed_option(&b->testbed, name, text, i)) {
 		return true;
 	}
 	++*i;
-	if (world_value(table, ARRAY_SIZE(table), name, text)) {
+	if (bench_testbed_value(table, ARRAY_SIZE(table), name, text)) {
 		return true;
 	}
 	if (strcmp(name, "--seconds") == 0) {
@@ -369,21 +370,21 @@ int main(int argc, char **argv)
 	bool good = true;
 	int err;
 
-	b.world.bench = "reach";
+	b.testbed.bench = "reach";
 	for (int i = 1; i < argc && good; i++) {
 		good = parse_one(&b, argv[i], i + 1 < argc ? argv[i + 1] : "", &i);
 	}
-	if (!good || !b.policy || !b.script || !b.world.gbpf || !b.world.client) {
-		return world_usage(&b.world);
+	if (!good || !b.policy || !b.script || !b.testbed.gbpf || !b.testbed.client) {
+		return bench_testbed_usage(&b.testbed);
 	}
-	b.world.progress |= isatty(2) != 0;
+	b.testbed.progress |= isatty(2) != 0;
 	b.results = json_array();
 	err = run(&b);
 	err = err ? err : put(&b);
 	if (err) {
-		world_complain(&b.world);
+		bench_testbed_complain(&b.testbed);
 	}
 	json_decref(b.results);
-	world_finish(&b.world);
+	bench_testbed_finish(&b.testbed);
 	return err || fflush(stdout) ? 1 : 0;
 }

@@ -238,12 +238,12 @@ static int await_session(const struct settings *s, const struct calls *f, CUfunc
 static void summarize(struct samples *v, struct round *r)
 {
 	for (int w = 0; w < 2; w++) {
-		stats_sort(v->one[w], v->n);
-		stats_sort(v->all[w], v->n_all);
-		r->p10[w] = stats_quantile(v->one[w], v->n, 0.1);
-		r->p50[w] = stats_quantile(v->one[w], v->n, 0.5);
-		r->p90[w] = stats_quantile(v->one[w], v->n, 0.9);
-		r->mean[w] = stats_quantile(v->all[w], v->n_all, 0.5);
+		bench_stats_sort(v->one[w], v->n);
+		bench_stats_sort(v->all[w], v->n_all);
+		r->p10[w] = bench_stats_quantile(v->one[w], v->n, 0.1);
+		r->p50[w] = bench_stats_quantile(v->one[w], v->n, 0.5);
+		r->p90[w] = bench_stats_quantile(v->one[w], v->n, 0.9);
+		r->mean[w] = bench_stats_quantile(v->all[w], v->n_all, 0.5);
 	}
 }
 

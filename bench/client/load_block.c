@@ -25,17 +25,17 @@ static float expected(unsigned thread, int iterations)
 	return v;
 }
 
-static void clear(struct block_work *w)
+static void clear(struct bench_block_work *w)
 {
 	CU(cuMemsetD32_v2(w->count, 0, w->grid));
 	CU(cuCtxSynchronize());
 	w->launched = 0;
 }
 
-void block_work_init(struct block_work *w, struct client *c, unsigned grid, unsigned threads,
-		     int iterations)
+void bench_block_work_init(struct bench_block_work *w, struct bench_client *c, unsigned grid,
+			   unsigned threads, int iterations)
 {
-	*w = (struct block_work){ .c = c, .grid = grid, .threads = threads };
+	*w = (struct bench_block_work){ .c = c, .grid = grid, .threads = threads };
 	w->iterations = iterations;
 	w->mask = 1;
 	while (w->mask < OUT_BLOCKS * threads && w->mask < grid * threads) {
@@ -44,11 +44,11 @@ void block_work_init(struct block_work *w, struct client *c, unsigned grid, unsi
 	CU(cuMemAlloc_v2(&w->out, (size_t)w->mask * 4));
 	CU(cuMemAlloc_v2(&w->count, (size_t)grid * 4));
 	w->mask--;
-	w->stream = client_stream(c);
+	w->stream = bench_client_stream(c);
 	clear(w);
 }
 
-void block_work_launch(struct block_work *w)
+void bench_block_work_launch(struct bench_block_work *w)
 {
 	float a = MUL, b = ADD;
 	void *params[] = { &w->out, &w->count, &a, &b, &w->iterations, &w->mask, &w->when };
@@ -59,7 +59,7 @@ void block_work_launch(struct block_work *w)
 }
 
 /* It lies between the launch and the return of the wait. */
-int64_t block_work_clock(struct block_work *w, volatile uint64_t *when)
+int64_t bench_block_work_clock(struct bench_block_work *w, volatile uint64_t *when)
 {
 	CUdeviceptr at = (CUdeviceptr)(uintptr_t)when;
 	void *params[] = { &at };
@@ -80,7 +80,7 @@ int64_t block_work_clock(struct block_work *w, volatile uint64_t *when)
 	return ret;
 }
 
-void block_work_check(struct block_work *w)
+void bench_block_work_check(struct bench_block_work *w)
 {
 	struct bench_page *p = w->c->page;
 	uint32_t *count = malloc((size_t)w->grid * 4);
@@ -88,7 +88,7 @@ void block_work_check(struct block_work *w)
 	float *out = malloc(values * sizeof(*out));
 
 	if (!count || !out) {
-		client_fail("no memory for results");
+		bench_client_fail("no memory for results");
 	}
 	CU(cuMemcpyDtoH_v2(count, w->count, (size_t)w->grid * 4));
 	CU(cuMemcpyDtoH_v2(out, w->out, values * sizeof(*out)));
@@ -109,14 +109,14 @@ void block_work_check(struct block_work *w)
 }
 
 /* Microseconds of a launch, the shortest of some. */
-static double time_us(struct block_work *w)
+static double time_us(struct bench_block_work *w)
 {
 	double best = 1e12;
 
 	for (int i = 0; i < 5; i++) {
 		uint64_t begin = clock_now_ns();
 
-		block_work_launch(w);
+		bench_block_work_launch(w);
 		CU(cuStreamSynchronize(w->stream));
 		best = MIN(best, (double)(clock_now_ns() - begin) * 1e-3);
 	}
@@ -126,12 +126,12 @@ static double time_us(struct block_work *w)
 /* What spinning that often takes in a block among as many as the device holds at once: two launches
  * of the same grid, one of which spins five times as long, so that what a launch costs drops out.
  */
-static double block_us(struct client *c, unsigned at_once, int iterations)
+static double block_us(struct bench_client *c, unsigned at_once, int iterations)
 {
-	struct block_work w;
+	struct bench_block_work w;
 	double less, more;
 
-	block_work_init(&w, c, at_once, c->threads, iterations);
+	bench_block_work_init(&w, c, at_once, c->threads, iterations);
 	less = time_us(&w);
 	w.iterations = 5 * iterations;
 	more = time_us(&w);
@@ -141,14 +141,14 @@ static double block_us(struct client *c, unsigned at_once, int iterations)
 }
 
 /* A device that was idle runs slower at first. */
-static void warm_up(struct client *c, unsigned at_once)
+static void warm_up(struct bench_client *c, unsigned at_once)
 {
 	uint64_t end = clock_now_ns() + WARM_NS;
-	struct block_work w;
+	struct bench_block_work w;
 
-	block_work_init(&w, c, at_once, c->threads, 2000);
+	bench_block_work_init(&w, c, at_once, c->threads, 2000);
 	while (clock_now_ns() < end) {
-		block_work_launch(&w);
+		bench_block_work_launch(&w);
 		CU(cuStreamSynchronize(w.stream));
 	}
 	CU(cuMemFree_v2(w.out));
@@ -157,7 +157,7 @@ static void warm_up(struct client *c, unsigned at_once)
 
 /* Iterations for which a block takes want_us, about. Neighbours can only make it look longer: of
  * several tries the one that comes nearest counts. */
-static int calibrate(struct client *c, unsigned at_once, double want_us, double *ret_us)
+static int calibrate(struct bench_client *c, unsigned at_once, double want_us, double *ret_us)
 {
 	double n = 2000, best = 2000, best_us = 0;
 
@@ -178,7 +178,7 @@ static int calibrate(struct client *c, unsigned at_once, double want_us, double 
 }
 
 /* The latency kernel has one block a multiprocessor, batch as many as fit. */
-void client_calibrate(struct client *c)
+void bench_client_calibrate(struct bench_client *c)
 {
 	struct bench_page *p = c->page;
 	unsigned fit = MAX(p->threads_per_sm / c->threads, 1);
@@ -189,8 +189,8 @@ void client_calibrate(struct client *c)
 
 		p->iterations[i] = (uint32_t)calibrate(c, at_once, c->block_us[i], &p->block_us[i]);
 	}
-	client_ready(c);
-	while (client_next(c) != PAGE_EXIT) {
-		client_answer(c);
+	bench_client_ready(c);
+	while (bench_client_next(c) != PAGE_EXIT) {
+		bench_client_answer(c);
 	}
 }

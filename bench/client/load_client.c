@@ -14,17 +14,17 @@
 #include "base/atomic.h"
 #include "base/fd.h"
 
-struct client_calls cuda;
+struct bench_client_calls cuda;
 static pid_t parent;
-static struct client me = { .threads = 256,
-			    .grid = 132,
-			    .streams = 1,
-			    .depth = 2,
-			    .kernels = 40,
-			    .iterations = 1000,
-			    .libcuda = "libcuda.so.1" };
+static struct bench_client me = { .threads = 256,
+				  .grid = 132,
+				  .streams = 1,
+				  .depth = 2,
+				  .kernels = 40,
+				  .iterations = 1000,
+				  .libcuda = "libcuda.so.1" };
 
-void client_fail(const char *fmt, ...)
+void bench_client_fail(const char *fmt, ...)
 {
 	char text[PAGE_TEXT];
 	va_list ap;
@@ -40,7 +40,7 @@ void client_fail(const char *fmt, ...)
 	_exit(1);
 }
 
-void client_check(CUresult r, const char *call)
+void bench_client_check(CUresult r, const char *call)
 {
 	const char *name = NULL;
 
@@ -48,7 +48,7 @@ void client_check(CUresult r, const char *call)
 		return;
 	}
 	cuda.cuGetErrorName(r, &name);
-	client_fail("%.120s: %s", call, name ? name : "an unknown error");
+	bench_client_fail("%.120s: %s", call, name ? name : "an unknown error");
 }
 
 static void find(void *lib, const char *name, void *slot)
@@ -56,12 +56,12 @@ static void find(void *lib, const char *name, void *slot)
 	void *p = dlsym(lib, name);
 
 	if (!p) {
-		client_fail("the driver library lacks %s", name);
+		bench_client_fail("the driver library lacks %s", name);
 	}
 	memcpy(slot, &p, sizeof(p));
 }
 
-static unsigned attribute(struct client *c, CUdevice_attribute what)
+static unsigned attribute(struct bench_client *c, CUdevice_attribute what)
 {
 	int v = 0;
 
@@ -69,18 +69,18 @@ static unsigned attribute(struct client *c, CUdevice_attribute what)
 	return v > 0 ? (unsigned)v : 0;
 }
 
-void client_open(struct client *c)
+void bench_client_open(struct bench_client *c)
 {
 	void *lib = dlopen(c->libcuda, RTLD_NOW | RTLD_GLOBAL);
 	int v = 0;
 
 	if (!lib) {
-		client_fail("%s", dlerror());
+		bench_client_fail("%s", dlerror());
 	}
 #define CLIENT_CALL(name) find(lib, #name, &cuda.name);
 	CLIENT_CALLS(CLIENT_CALL)
 #undef CLIENT_CALL
-	client_learn(c, lib);
+	bench_client_learn(c, lib);
 	CU(cuInit(0));
 	CU(cuDeviceGet(&c->device, 0));
 	CU(cuDeviceGetName(c->page->device, sizeof(c->page->device), c->device));
@@ -99,7 +99,7 @@ void client_open(struct client *c)
 	c->lib = lib;
 }
 
-CUstream client_stream(struct client *c)
+CUstream bench_client_stream(struct bench_client *c)
 {
 	int least = 0, greatest = 0;
 	CUstream s = NULL;
@@ -117,21 +117,21 @@ CUstream client_stream(struct client *c)
 	return s;
 }
 
-void client_ready(struct client *c)
+void bench_client_ready(struct bench_client *c)
 {
-	client_slice(c, c->lib); /* streams may have come with channels of their own */
+	bench_client_slice(c, c->lib); /* streams may have come with channels of their own */
 	store_release(&c->page->state, (uint32_t)PAGE_READY);
 	futex_wake_shared(&c->page->done, 1 << 30);
 }
 
-bool client_has_next(struct client *c)
+bool bench_client_has_next(struct bench_client *c)
 {
 	return load_acquire(&c->page->command) != c->told;
 }
 
-enum page_op client_next(struct client *c)
+enum bench_page_op bench_client_next(struct bench_client *c)
 {
-	while (!client_has_next(c)) {
+	while (!bench_client_has_next(c)) {
 		futex_wait_shared(&c->page->command, c->told, 500000000);
 		if (getppid() != parent) {
 			return PAGE_EXIT;
@@ -141,18 +141,18 @@ enum page_op client_next(struct client *c)
 	return c->page->op;
 }
 
-void client_answer(struct client *c)
+void bench_client_answer(struct bench_client *c)
 {
 	store_release(&c->page->done, c->told);
 	futex_wake_shared(&c->page->done, 1 << 30);
 }
 
-static void map_page(struct client *c, int fd)
+static void map_page(struct bench_client *c, int fd)
 {
 	void *p = mmap(NULL, sizeof(struct bench_page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
 	if (p == MAP_FAILED || ((struct bench_page *)p)->magic != PAGE_MAGIC) {
-		client_fail("--page %d is no page of a bench", fd);
+		bench_client_fail("--page %d is no page of a bench", fd);
 	}
 	c->page = p;
 	close(fd);
@@ -164,12 +164,12 @@ static double number(const char *name, const char *text)
 	double v = strtod(text, &end);
 
 	if (end == text || *end || !(v >= 0 && v <= 1e9)) {
-		client_fail("%s %s: not a number from 0 to 1e9", name, text);
+		bench_client_fail("%s %s: not a number from 0 to 1e9", name, text);
 	}
 	return v;
 }
 
-static bool parse_number(struct client *c, const char *name, const char *text)
+static bool parse_number(struct bench_client *c, const char *name, const char *text)
 {
 	const struct {
 		const char *name;
@@ -191,7 +191,7 @@ static bool parse_number(struct client *c, const char *name, const char *text)
 	return false;
 }
 
-static bool parse_one(struct client *c, const char *name, const char *text)
+static bool parse_one(struct bench_client *c, const char *name, const char *text)
 {
 	if (parse_number(c, name, text)) {
 		return true;
@@ -220,7 +220,7 @@ static bool parse_one(struct client *c, const char *name, const char *text)
 	return true;
 }
 
-static void parse(struct client *c, int argc, char **argv)
+static void parse(struct bench_client *c, int argc, char **argv)
 {
 	c->role = argc > 1 ? argv[1] : "";
 	for (int i = 2; i < argc; i++) {
@@ -233,12 +233,12 @@ static void parse(struct client *c, int argc, char **argv)
 		} else if (i + 1 < argc && parse_one(c, argv[i], argv[i + 1])) {
 			i++;
 		} else {
-			client_fail("%s: not an option of a client of a bench", argv[i]);
+			bench_client_fail("%s: not an option of a client of a bench", argv[i]);
 		}
 	}
 	if (!c->page || c->threads < 1 || c->threads > 1024 || c->grid < 1 || c->streams < 1 ||
 	    c->depth < 1 || c->iterations < 1 || c->kernels < 1) {
-		client_fail("started with settings that make no sense");
+		bench_client_fail("started with settings that make no sense");
 	}
 }
 
@@ -246,11 +246,11 @@ int main(int argc, char **argv)
 {
 	static const struct {
 		const char *name;
-		void (*run)(struct client *c);
+		void (*run)(struct bench_client *c);
 	} roles[] = {
-		{ "calibrate", client_calibrate }, { "latency", client_latency },
-		{ "batch", client_batch },	   { "model", client_model },
-		{ "tenant", client_tenant },	   { "steady", client_steady },
+		{ "calibrate", bench_client_calibrate }, { "latency", bench_client_latency },
+		{ "batch", bench_client_batch },	 { "model", bench_client_model },
+		{ "tenant", bench_client_tenant },	 { "steady", bench_client_steady },
 	};
 
 	parent = getppid();
@@ -260,10 +260,10 @@ int main(int argc, char **argv)
 	me.page->pid = (uint32_t)getpid();
 	for (size_t i = 0; i < ARRAY_SIZE(roles); i++) {
 		if (strcmp(roles[i].name, me.role) == 0) {
-			client_open(&me);
+			bench_client_open(&me);
 			roles[i].run(&me);
 			return 0;
 		}
 	}
-	client_fail("%s: there is no such client", me.role);
+	bench_client_fail("%s: there is no such client", me.role);
 }

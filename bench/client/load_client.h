@@ -11,9 +11,9 @@
 #include "bench/common/shared_page.h"
 #include "cuabi/api.h"
 
-enum client_priority { PRIORITY_NONE, PRIORITY_LOW, PRIORITY_HIGH };
+enum bench_client_priority { PRIORITY_NONE, PRIORITY_LOW, PRIORITY_HIGH };
 
-struct client {
+struct bench_client {
 	struct bench_page *page;
 	const char *role, *libcuda;
 	unsigned grid, threads, streams, depth, kernels;
@@ -21,7 +21,7 @@ struct client {
 	int iterations;
 	unsigned slice_us; /* 0: as it is */
 	double block_us[2];
-	enum client_priority priority;
+	enum bench_client_priority priority;
 	bool default_stream;
 	bool stamps;	     /* model: when each kernel began */
 	bool burst;	     /* batch: no events, a synchronization after every depth kernels */
@@ -64,35 +64,35 @@ struct client {
 	X(cuEventSynchronize)                                                                      \
 	X(cuLaunchKernel)                                                                          \
 	X(cuGetErrorName)
-struct client_calls {
+struct bench_client_calls {
 #define CLIENT_CALL(name) __typeof__(name) *name;
 	CLIENT_CALLS(CLIENT_CALL)
 #undef CLIENT_CALL
 };
-extern struct client_calls cuda;
+extern struct bench_client_calls cuda;
 
 /* Ends the program. */
-void NORETURN client_fail(const char *fmt, ...) PRINTF_LIKE(1, 2);
-void client_check(CUresult r, const char *call);
-#define CU(call) client_check(cuda.call, #call)
+void NORETURN bench_client_fail(const char *fmt, ...) PRINTF_LIKE(1, 2);
+void bench_client_check(CUresult r, const char *call);
+#define CU(call) bench_client_check(cuda.call, #call)
 
 /* client.c: library, context, module; then the page says who we are. */
-void client_open(struct client *c);
-void client_ready(struct client *c);
-CUstream client_stream(struct client *c);
+void bench_client_open(struct bench_client *c);
+void bench_client_ready(struct bench_client *c);
+CUstream bench_client_stream(struct bench_client *c);
 /* The next command, or PAGE_EXIT when the coordinator has gone. */
-enum page_op client_next(struct client *c);
-bool client_has_next(struct client *c);
-void client_answer(struct client *c);
+enum bench_page_op bench_client_next(struct bench_client *c);
+bool bench_client_has_next(struct bench_client *c);
+void bench_client_answer(struct bench_client *c);
 
 /* client_control.c: before cuInit; with the context; before a request. */
-void client_learn(struct client *c, void *lib);
-void client_slice(struct client *c, void *lib);
-void client_announce(struct client *c);
+void bench_client_learn(struct bench_client *c, void *lib);
+void bench_client_slice(struct bench_client *c, void *lib);
+void bench_client_announce(struct bench_client *c);
 
 /* client_block.c: launches of the kernel and the check of what they left. */
-struct block_work {
-	struct client *c;
+struct bench_block_work {
+	struct bench_client *c;
 	CUstream stream;
 	CUdeviceptr out, count;
 	unsigned grid, threads, mask;
@@ -100,22 +100,22 @@ struct block_work {
 	uint32_t launched; /* since the last check */
 	CUdeviceptr when;  /* where launches say when they began; 0: nowhere */
 };
-void block_work_init(struct block_work *w, struct client *c, unsigned grid, unsigned threads,
-		     int iterations);
-void block_work_launch(struct block_work *w);
+void bench_block_work_init(struct bench_block_work *w, struct bench_client *c, unsigned grid,
+			   unsigned threads, int iterations);
+void bench_block_work_launch(struct bench_block_work *w);
 /* The host's clock minus the GPU's, where the error of the guess is least. when: pinned. */
-int64_t block_work_clock(struct block_work *w, volatile uint64_t *when);
+int64_t bench_block_work_clock(struct bench_block_work *w, volatile uint64_t *when);
 /* After a synchronization: every block ran once for each launch, with the right result. Adds to the
  * page what is wrong, and begins anew. */
-void block_work_check(struct block_work *w);
+void bench_block_work_check(struct bench_block_work *w);
 
 /* The roles. */
-void client_calibrate(struct client *c);
-void client_latency(struct client *c);
-void client_batch(struct client *c);
-void client_model(struct client *c);
-void client_tenant(struct client *c);
-void client_steady(struct client *c);
+void bench_client_calibrate(struct bench_client *c);
+void bench_client_latency(struct bench_client *c);
+void bench_client_batch(struct bench_client *c);
+void bench_client_model(struct bench_client *c);
+void bench_client_tenant(struct bench_client *c);
+void bench_client_steady(struct bench_client *c);
 
 extern const char ptx_bench_kernels[];
 

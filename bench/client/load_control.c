@@ -13,14 +13,14 @@
 
 #define SETTLE_NS 20000000u /* CUDA sets slices too, soon after it has made a context */
 
-void client_learn(struct client *c, void *lib)
+void bench_client_learn(struct bench_client *c, void *lib)
 {
 	if (c->slice_us) {
 		gpu_learn_install(lib); /* not there: the soft GPU, or seen below */
 	}
 }
 
-void client_slice(struct client *c, void *lib)
+void bench_client_slice(struct bench_client *c, void *lib)
 {
 	static struct cuabi_table real;
 	struct gpu_handles h;
@@ -41,16 +41,16 @@ void client_slice(struct client *c, void *lib)
 	}
 	if (err) {
 		c->page->unavailable = 1;
-		client_fail("the device's time slices cannot be set: %s", strerror(-err));
+		bench_client_fail("the device's time slices cannot be set: %s", strerror(-err));
 	}
 }
 
-void client_announce(struct client *c)
+void bench_client_announce(struct bench_client *c)
 {
 	int err = c->hint_us ? gbpf_hint(c->hint_us, 0, 0) : 0;
 
 	if (err == -ENOENT || err == -EPERM) {
 		c->page->unavailable = 1;
-		client_fail("requests cannot be announced: %s", strerror(-err));
+		bench_client_fail("requests cannot be announced: %s", strerror(-err));
 	}
 }

@@ -21,12 +21,12 @@ static uint64_t next_random(uint64_t *x)
 	return *x * 0x2545f4914f6cdd1du;
 }
 
-static void request(struct block_work *w, enum page_kind kind, unsigned kernels)
+static void request(struct bench_block_work *w, enum bench_page_kind kind, unsigned kernels)
 {
 	unsigned n = kind == KIND_ONE ? 1 : kernels;
 
 	for (unsigned i = 0; i < n; i++) {
-		block_work_launch(w);
+		bench_block_work_launch(w);
 		if (kind == KIND_SYNCED && i + 1 < n) {
 			CU(cuStreamSynchronize(w->stream));
 		}
@@ -34,7 +34,7 @@ static void request(struct block_work *w, enum page_kind kind, unsigned kernels)
 	CU(cuStreamSynchronize(w->stream));
 }
 
-static void requests(struct client *c, struct block_work *w)
+static void requests(struct bench_client *c, struct bench_block_work *w)
 {
 	struct bench_page *p = c->page;
 	uint64_t seed = p->seed * 0x9e3779b97f4a7c15u + 1;
@@ -43,14 +43,14 @@ static void requests(struct client *c, struct block_work *w)
 	p->samples[0] = 0;
 	p->begin_ns = clock_now_ns();
 	while (p->samples[0] < n && clock_now_ns() - p->begin_ns < p->limit_ns &&
-	       !client_has_next(c)) {
+	       !bench_client_has_next(c)) {
 		uint64_t gap = GAP_MIN_NS + next_random(&seed) % (GAP_MAX_NS - GAP_MIN_NS), begin;
 
 		if (c->hint_us) {
 			uint64_t ahead = MIN(gap, c->hint_us * UINT64_C(1000));
 
 			clock_sleep_ns(gap - ahead);
-			client_announce(c);
+			bench_client_announce(c);
 			gap = ahead;
 		}
 		clock_sleep_ns(gap);
@@ -59,21 +59,21 @@ static void requests(struct client *c, struct block_work *w)
 		p->us[0][p->samples[0]++] = (float)(clock_now_ns() - begin) * 1e-3f;
 	}
 	p->end_ns = clock_now_ns();
-	block_work_check(w);
+	bench_block_work_check(w);
 }
 
-void client_latency(struct client *c)
+void bench_client_latency(struct bench_client *c)
 {
-	struct block_work w;
+	struct bench_block_work w;
 
-	block_work_init(&w, c, c->grid, c->threads, c->iterations);
+	bench_block_work_init(&w, c, c->grid, c->threads, c->iterations);
 	for (unsigned i = 0; i < WARM; i++) {
 		request(&w, i % PAGE_KINDS, c->kernels);
 	}
-	block_work_check(&w);
-	client_ready(c);
+	bench_block_work_check(&w);
+	bench_client_ready(c);
 	for (;;) {
-		switch (client_next(c)) {
+		switch (bench_client_next(c)) {
 		case PAGE_REQUESTS:
 			requests(c, &w);
 			break;
@@ -82,19 +82,19 @@ void client_latency(struct client *c)
 		default:
 			break;
 		}
-		client_answer(c);
+		bench_client_answer(c);
 	}
 }
 
 struct batch {
-	struct block_work work[MAX_STREAMS];
+	struct bench_block_work work[MAX_STREAMS];
 	CUevent done[MAX_STREAMS][MAX_DEPTH];
 	uint64_t launched, finished[MAX_STREAMS];
 	bool answered;
 };
 
 /* One launch on every stream, when its oldest has ended. */
-static void round_of(struct client *c, struct batch *b)
+static void round_of(struct bench_client *c, struct batch *b)
 {
 	for (unsigned s = 0; s < c->streams; s++) {
 		unsigned slot = (unsigned)(b->launched % c->depth);
@@ -104,65 +104,65 @@ static void round_of(struct client *c, struct batch *b)
 			b->finished[s]++;
 			add_relaxed(&c->page->finished, 1);
 		}
-		block_work_launch(&b->work[s]);
+		bench_block_work_launch(&b->work[s]);
 		CU(cuEventRecord(b->done[s][slot], b->work[s].stream));
 	}
 	b->launched++;
 }
 
 /* depth launches on every stream, one synchronization for all. */
-static void burst_of(struct client *c, struct batch *b)
+static void burst_of(struct bench_client *c, struct batch *b)
 {
 	for (unsigned d = 0; d < c->depth; d++) {
 		for (unsigned s = 0; s < c->streams; s++) {
-			block_work_launch(&b->work[s]);
+			bench_block_work_launch(&b->work[s]);
 		}
 	}
 	CU(cuCtxSynchronize());
 	add_relaxed(&c->page->finished, (uint64_t)c->depth * c->streams);
 }
 
-static void work(struct client *c, struct batch *b)
+static void work(struct bench_client *c, struct batch *b)
 {
 	uint64_t from = load_relaxed(&c->page->finished);
 	bool answered = false;
 
-	while (!client_has_next(c)) {
+	while (!bench_client_has_next(c)) {
 		(c->burst ? burst_of : round_of)(c, b);
 		if (!answered && load_relaxed(&c->page->finished) != from) {
 			answered = true;
-			client_answer(c);
+			bench_client_answer(c);
 		}
 	}
 	CU(cuCtxSynchronize());
 	for (unsigned s = 0; s < c->streams; s++) {
 		add_relaxed(&c->page->finished, b->launched - b->finished[s]);
 		b->finished[s] = b->launched;
-		block_work_check(&b->work[s]);
+		bench_block_work_check(&b->work[s]);
 	}
 }
 
-void client_batch(struct client *c)
+void bench_client_batch(struct bench_client *c)
 {
 	struct batch *b = calloc(1, sizeof(*b));
 
 	if (!b || c->streams > MAX_STREAMS || c->depth > MAX_DEPTH) {
-		client_fail(b ? "at most 64 streams, 64 deep" : "no memory");
+		bench_client_fail(b ? "at most 64 streams, 64 deep" : "no memory");
 	}
 	for (unsigned s = 0; s < c->streams; s++) {
-		block_work_init(&b->work[s], c, c->grid, c->threads, c->iterations);
+		bench_block_work_init(&b->work[s], c, c->grid, c->threads, c->iterations);
 		for (unsigned d = 0; d < c->depth; d++) {
 			CU(cuEventCreate(&b->done[s][d], CU_EVENT_DISABLE_TIMING));
 		}
-		block_work_launch(&b->work[s]);
+		bench_block_work_launch(&b->work[s]);
 	}
 	CU(cuCtxSynchronize());
 	for (unsigned s = 0; s < c->streams; s++) {
-		block_work_check(&b->work[s]);
+		bench_block_work_check(&b->work[s]);
 	}
-	client_ready(c);
+	bench_client_ready(c);
 	for (;;) {
-		enum page_op op = client_next(c);
+		enum bench_page_op op = bench_client_next(c);
 
 		if (op == PAGE_EXIT) {
 			free(b);
@@ -171,7 +171,7 @@ void client_batch(struct client *c)
 		if (op == PAGE_WORK) {
 			work(c, b);
 		} else {
-			client_answer(c);
+			bench_client_answer(c);
 		}
 	}
 }

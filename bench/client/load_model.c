@@ -10,8 +10,8 @@
 #define NEAR_NS 60000u /* what a sleep may be late */
 
 struct model {
-	struct client *c;
-	struct block_work w;
+	struct bench_client *c;
+	struct bench_block_work w;
 	volatile uint64_t *when; /* pinned: the GPU's clock at each kernel's beginning; or NULL */
 	int64_t clock_ns;	 /* host's clock - GPU's */
 };
@@ -20,7 +20,7 @@ static void infer(struct model *m)
 {
 	for (unsigned i = 0; i < m->c->kernels; i++) {
 		m->w.when = m->when ? (CUdeviceptr)(uintptr_t)&m->when[MIN(i, PAGE_STEPS - 1)] : 0;
-		block_work_launch(&m->w);
+		bench_block_work_launch(&m->w);
 	}
 	CU(cuStreamSynchronize(m->w.stream));
 }
@@ -31,7 +31,7 @@ static float us_between(int64_t from_ns, int64_t to_ns)
 }
 
 /* Beginnings of the kernels, by the host's clock as it was compared before. */
-static void note_steps(struct model *m, struct page_request *r, int64_t begin, int64_t end)
+static void note_steps(struct model *m, struct bench_page_request *r, int64_t begin, int64_t end)
 {
 	unsigned n = MIN(m->c->kernels, PAGE_STEPS), front = MIN(PAGE_FRONT, n - 1);
 	struct bench_page *p = m->c->page;
@@ -50,7 +50,7 @@ static void note_steps(struct model *m, struct page_request *r, int64_t begin, i
 
 static void request(struct model *m, uint64_t due)
 {
-	struct page_request r = { .due_ns = due, .first_us = -1, .front_us = -1 };
+	struct bench_page_request r = { .due_ns = due, .first_us = -1, .front_us = -1 };
 	struct bench_page *p = m->c->page;
 	uint64_t begin = clock_now_ns(), end;
 
@@ -70,11 +70,11 @@ static void request(struct model *m, uint64_t due)
 /* The clocks drift apart: what was seen between two comparisons moves by its share. */
 static void correct_clock(struct model *m, uint64_t from, uint64_t to)
 {
-	double drift_us = (double)(block_work_clock(&m->w, m->when) - m->clock_ns) * 1e-3;
+	double drift_us = (double)(bench_block_work_clock(&m->w, m->when) - m->clock_ns) * 1e-3;
 	struct bench_page *p = m->c->page;
 
 	for (unsigned i = 0; i < p->samples[0] && to > from; i++) {
-		struct page_request *r = &p->request[i];
+		struct bench_page_request *r = &p->request[i];
 		double part =
 			r->due_ns > from ? (double)(r->due_ns - from) / (double)(to - from) : 0;
 
@@ -98,17 +98,17 @@ static void wait_until(uint64_t when)
 
 static void run_schedule(struct model *m)
 {
-	struct client *c = m->c;
+	struct bench_client *c = m->c;
 	struct bench_page *p = c->page;
 	uint64_t end = p->epoch_ns + p->limit_ns;
-	static struct schedule s;
-	int kind = schedule_kind_of(c->load ? c->load : "closed");
+	static struct bench_schedule s;
+	int kind = bench_schedule_kind_of(c->load ? c->load : "closed");
 
-	schedule_init(&s, (enum schedule_kind)MAX(kind, 0), c->rate, c->trace, p->epoch_ns,
-		      p->offset_ns, p->seed);
+	bench_schedule_init(&s, (enum bench_schedule_kind)MAX(kind, 0), c->rate, c->trace,
+			    p->epoch_ns, p->offset_ns, p->seed);
 	for (;;) {
-		uint64_t now = client_has_next(c) ? end : clock_now_ns();
-		uint64_t when = schedule_next_before(&s, now, end);
+		uint64_t now = bench_client_has_next(c) ? end : clock_now_ns();
+		uint64_t when = bench_schedule_next_before(&s, now, end);
 
 		if (when == UINT64_MAX) {
 			break;
@@ -131,7 +131,7 @@ static void requests(struct model *m)
 	for (unsigned i = 0; i < PAGE_STEPS; i++) {
 		p->step_us[i] = 0;
 	}
-	m->clock_ns = m->when ? block_work_clock(&m->w, m->when) : 0;
+	m->clock_ns = m->when ? bench_block_work_clock(&m->w, m->when) : 0;
 	p->begin_ns = clock_now_ns();
 	if (p->kind == KIND_ONE) {
 		for (unsigned i = 0; i < p->n; i++) {
@@ -144,10 +144,10 @@ static void requests(struct model *m)
 	if (m->when) {
 		correct_clock(m, p->begin_ns, p->end_ns);
 	}
-	block_work_check(&m->w);
+	bench_block_work_check(&m->w);
 }
 
-void client_model(struct client *c)
+void bench_client_model(struct bench_client *c)
 {
 	struct model m = { .c = c };
 	void *pinned = NULL;
@@ -156,14 +156,14 @@ void client_model(struct client *c)
 		CU(cuMemAllocHost_v2(&pinned, PAGE_STEPS * sizeof(uint64_t)));
 		m.when = pinned;
 	}
-	block_work_init(&m.w, c, c->grid, c->threads, c->iterations);
+	bench_block_work_init(&m.w, c, c->grid, c->threads, c->iterations);
 	for (unsigned i = 0; i < WARM; i++) {
 		infer(&m);
 	}
-	block_work_check(&m.w);
-	client_ready(c);
+	bench_block_work_check(&m.w);
+	bench_client_ready(c);
 	for (;;) {
-		enum page_op op = client_next(c);
+		enum bench_page_op op = bench_client_next(c);
 
 		if (op == PAGE_EXIT) {
 			return;
@@ -171,6 +171,6 @@ void client_model(struct client *c)
 		if (op == PAGE_REQUESTS) {
 			requests(&m);
 		}
-		client_answer(c);
+		bench_client_answer(c);
 	}
 }

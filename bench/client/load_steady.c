@@ -23,14 +23,14 @@ _Static_assert(offsetof(struct bench_page, error) == 236, "tests/gpu/kills");
 _Static_assert(offsetof(struct bench_page, span) == 496, "tests/gpu/kills");
 _Static_assert(sizeof(struct bench_page) <= 1 << 21, "tests/gpu/kills");
 
-static struct page_span *open_span(struct bench_page *p)
+static struct bench_page_span *open_span(struct bench_page *p)
 {
 	return &p->span[load_relaxed(&p->finished) % PAGE_SPANS];
 }
 
 static void begin(struct bench_page *p)
 {
-	struct page_span *s = open_span(p);
+	struct bench_page_span *s = open_span(p);
 
 	store_release(&s->begin_ns, clock_now_ns());
 	store_release(&s->end_ns, UINT64_C(0));
@@ -42,31 +42,31 @@ static void end(struct bench_page *p)
 	store_release(&p->finished, load_relaxed(&p->finished) + 1);
 }
 
-static void serve(struct client *c, struct block_work *w)
+static void serve(struct bench_client *c, struct bench_block_work *w)
 {
 	uint64_t seed = 0x9e3779b97f4a7c15u ^ c->page->seed;
 
-	while (!client_has_next(c)) {
-		clock_sleep_ns(GAP_MIN_NS + stats_random(&seed) % (GAP_MAX_NS - GAP_MIN_NS));
+	while (!bench_client_has_next(c)) {
+		clock_sleep_ns(GAP_MIN_NS + bench_stats_random(&seed) % (GAP_MAX_NS - GAP_MIN_NS));
 		begin(c->page);
 		for (unsigned i = 0; i < c->kernels; i++) {
-			block_work_launch(w);
+			bench_block_work_launch(w);
 		}
 		CU(cuStreamSynchronize(w->stream));
 		end(c->page);
 		if (load_relaxed(&c->page->finished) % CHECK_EVERY == 0) {
-			block_work_check(w);
+			bench_block_work_check(w);
 		}
 	}
 }
 
-static void grind(struct client *c, struct block_work *w)
+static void grind(struct bench_client *c, struct bench_block_work *w)
 {
 	CUevent done[MAX_DEPTH];
 	uint64_t launched = 0, ended = 0;
 
 	if (c->depth > MAX_DEPTH) {
-		client_fail("at most %u deep", MAX_DEPTH);
+		bench_client_fail("at most %u deep", MAX_DEPTH);
 	}
 	for (unsigned i = 0; i < c->depth; i++) {
 		CU(cuEventCreate(&done[i], CU_EVENT_DISABLE_TIMING));
@@ -74,9 +74,9 @@ static void grind(struct client *c, struct block_work *w)
 	for (bool more = true; more || ended < launched;) {
 		bool whole = launched && launched % CHECK_EVERY == 0;
 
-		more = more && !client_has_next(c);
+		more = more && !bench_client_has_next(c);
 		if (more && !(whole && ended < launched) && launched - ended < c->depth) {
-			block_work_launch(w);
+			bench_block_work_launch(w);
 			CU(cuEventRecord(done[launched++ % c->depth], w->stream));
 			continue;
 		}
@@ -86,29 +86,29 @@ static void grind(struct client *c, struct block_work *w)
 			end(c->page);
 		}
 		if (whole && ended == launched) {
-			block_work_check(w);
+			bench_block_work_check(w);
 			launched = ended = 0;
 		}
 	}
 }
 
-void client_steady(struct client *c)
+void bench_client_steady(struct bench_client *c)
 {
 	bool latency = c->load && strcmp(c->load, "latency") == 0;
-	struct block_work w;
+	struct bench_block_work w;
 	CUdeviceptr ballast;
 
 	if (c->ballast_mb) {
 		CU(cuMemAlloc_v2(&ballast, (size_t)c->ballast_mb << 20));
 	}
-	block_work_init(&w, c, c->grid, c->threads, c->iterations);
-	block_work_launch(&w);
+	bench_block_work_init(&w, c, c->grid, c->threads, c->iterations);
+	bench_block_work_launch(&w);
 	CU(cuStreamSynchronize(w.stream));
-	block_work_check(&w);
-	client_ready(c);
+	bench_block_work_check(&w);
+	bench_client_ready(c);
 	(latency ? serve : grind)(c, &w);
 	CU(cuStreamSynchronize(w.stream));
-	block_work_check(&w);
-	(void)client_next(c);
-	client_answer(c);
+	bench_block_work_check(&w);
+	(void)bench_client_next(c);
+	bench_client_answer(c);
 }

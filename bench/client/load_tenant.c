@@ -12,8 +12,8 @@
 #define MAX_STREAMS 16u
 
 struct stream {
-	struct client *c;
-	struct block_work work;
+	struct bench_client *c;
+	struct bench_block_work work;
 	volatile uint64_t *when; /* pinned: the GPU's clock when the kernel began */
 	unsigned number;
 	uint64_t seed;
@@ -23,7 +23,7 @@ struct stream {
 };
 
 struct tenant {
-	struct client *c;
+	struct bench_client *c;
 	struct stream stream[MAX_STREAMS];
 	int64_t clock_ns; /* host's clock - GPU's */
 };
@@ -31,7 +31,7 @@ struct tenant {
 static void *run_stream(void *arg)
 {
 	struct stream *s = arg;
-	struct client *c = s->c;
+	struct bench_client *c = s->c;
 	struct bench_page *p = c->page;
 	unsigned base = s->number * c->kernels;
 
@@ -40,12 +40,13 @@ static void *run_stream(void *arg)
 		uint64_t begin, called;
 
 		if (c->rate > 0) { /* pauses of that many a second, half to one and a half long */
-			clock_sleep_ns((uint64_t)(1e9 / c->rate *
-						  (0.5 + (double)(stats_random(&s->seed) >> 40) /
-								 16777216.0)));
+			clock_sleep_ns(
+				(uint64_t)(1e9 / c->rate *
+					   (0.5 + (double)(bench_stats_random(&s->seed) >> 40) /
+							  16777216.0)));
 		}
 		begin = clock_now_ns();
-		block_work_launch(&s->work);
+		bench_block_work_launch(&s->work);
 		called = clock_now_ns();
 		CU(cuStreamSynchronize(s->work.stream));
 		p->us[0][base + i] = (float)(called - begin) * 1e-3f;
@@ -64,7 +65,7 @@ static void *run_stream(void *arg)
  * after. */
 static void place_starts(struct tenant *t, uint64_t from, uint64_t to, int64_t after)
 {
-	struct client *c = t->c;
+	struct bench_client *c = t->c;
 
 	for (unsigned s = 0; s < c->streams; s++) {
 		for (unsigned i = 0; i < c->kernels; i++) {
@@ -84,41 +85,41 @@ static void place_starts(struct tenant *t, uint64_t from, uint64_t to, int64_t a
 
 static void run(struct tenant *t)
 {
-	struct client *c = t->c;
+	struct bench_client *c = t->c;
 	struct bench_page *p = c->page;
 	int64_t after;
 
-	t->clock_ns = block_work_clock(&t->stream[0].work, t->stream[0].when);
-	while (clock_now_ns() < p->epoch_ns && !client_has_next(c)) {
+	t->clock_ns = bench_block_work_clock(&t->stream[0].work, t->stream[0].when);
+	while (clock_now_ns() < p->epoch_ns && !bench_client_has_next(c)) {
 		cpu_relax();
 	}
 	p->begin_ns = clock_now_ns();
 	for (unsigned s = 0; s < c->streams; s++) {
 		t->stream[s].seed = p->seed * 1000 + s + 1;
 		if (pthread_create(&t->stream[s].thread, NULL, run_stream, &t->stream[s])) {
-			client_fail("no thread for a stream");
+			bench_client_fail("no thread for a stream");
 		}
 	}
 	for (unsigned s = 0; s < c->streams; s++) {
 		pthread_join(t->stream[s].thread, NULL);
 	}
 	p->end_ns = clock_now_ns();
-	after = block_work_clock(&t->stream[0].work, t->stream[0].when);
+	after = bench_block_work_clock(&t->stream[0].work, t->stream[0].when);
 	place_starts(t, p->begin_ns, p->end_ns, after);
 	for (unsigned k = 0; k < PAGE_CLASSES; k++) {
 		p->samples[k] = c->streams * c->kernels;
 	}
 	for (unsigned s = 0; s < c->streams; s++) {
-		block_work_check(&t->stream[s].work);
+		bench_block_work_check(&t->stream[s].work);
 	}
 }
 
-void client_tenant(struct client *c)
+void bench_client_tenant(struct bench_client *c)
 {
 	struct tenant *t = calloc(1, sizeof(*t));
 
 	if (!t || c->streams > MAX_STREAMS || c->streams * c->kernels > PAGE_SAMPLES) {
-		client_fail("too many streams or kernels");
+		bench_client_fail("too many streams or kernels");
 	}
 	t->c = c;
 	for (unsigned s = 0; s < c->streams; s++) {
@@ -126,25 +127,26 @@ void client_tenant(struct client *c)
 		void *pinned = NULL;
 
 		*of = (struct stream){ .c = c, .number = s };
-		block_work_init(&of->work, c, c->grid, c->threads, c->iterations);
+		bench_block_work_init(&of->work, c, c->grid, c->threads, c->iterations);
 		CU(cuMemAllocHost_v2(&pinned, 64));
 		of->when = pinned;
 		of->work.when = (CUdeviceptr)(uintptr_t)pinned;
 		of->began = calloc(c->kernels, sizeof(uint64_t));
 		of->before = calloc(c->kernels, sizeof(uint64_t));
 		if (!of->began || !of->before) {
-			client_fail("no memory");
+			bench_client_fail("no memory");
 		}
-		block_work_launch(&of->work);
+		bench_block_work_launch(&of->work);
 		CU(cuStreamSynchronize(of->work.stream));
-		block_work_check(&of->work);
+		bench_block_work_check(&of->work);
 	}
-	client_ready(c);
-	for (enum page_op op = client_next(c); op != PAGE_EXIT; op = client_next(c)) {
+	bench_client_ready(c);
+	for (enum bench_page_op op = bench_client_next(c); op != PAGE_EXIT;
+	     op = bench_client_next(c)) {
 		if (op == PAGE_REQUESTS) {
 			run(t);
 		}
-		client_answer(c);
+		bench_client_answer(c);
 	}
 	free(t);
 }

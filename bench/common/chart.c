@@ -35,12 +35,12 @@ static double height_of(double q)
 	return MIN(nines / NINES, 1);
 }
 
-static struct scale scale_of(const struct chart_panel *p)
+static struct scale scale_of(const struct bench_chart_panel *p)
 {
 	struct scale s = { 1e9, -1e9 };
 
 	for (size_t i = 0; i < p->curves; i++) {
-		const struct chart_curve *c = &p->curve[i];
+		const struct bench_chart_curve *c = &p->curve[i];
 
 		if (c->n) {
 			s.low = MIN(s.low, log10(MAX(c->v[0], 1e-3)));
@@ -60,7 +60,7 @@ static double place_of(const struct scale *s, double v)
 }
 
 /* The point at step k of STEPS up the vertical axis. */
-static double value_at(const struct chart_curve *c, unsigned k, double *ret_height)
+static double value_at(const struct bench_chart_curve *c, unsigned k, double *ret_height)
 {
 	double h = (double)k / STEPS, q = 1 - pow(10, -h * NINES);
 	size_t i = (size_t)(q * (double)c->n);
@@ -120,7 +120,7 @@ static void svg_grid(FILE *to, const struct scale *s, double y0)
 	}
 }
 
-static void svg_curve(FILE *to, const struct scale *s, const struct chart_curve *c, size_t i,
+static void svg_curve(FILE *to, const struct scale *s, const struct bench_chart_curve *c, size_t i,
 		      double y0)
 {
 	const double w = WIDTH - LEFT - RIGHT, h = HEIGHT - TOP - BOTTOM;
@@ -141,7 +141,7 @@ static void svg_curve(FILE *to, const struct scale *s, const struct chart_curve 
 	fputs("</text>\n", to);
 }
 
-void chart_svg(FILE *to, const struct chart_panel *panel, size_t panels)
+void bench_chart_svg(FILE *to, const struct bench_chart_panel *panel, size_t panels)
 {
 	fprintf(to,
 		"<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%zu' font-family="
@@ -183,7 +183,8 @@ static void set_dot(struct canvas *c, unsigned x, unsigned y, size_t curve)
 	c->color[row][column] = (uint8_t)(1 + curve % ARRAY_SIZE(terminal));
 }
 
-static void draw(struct canvas *c, const struct scale *s, const struct chart_curve *v, size_t i)
+static void draw(struct canvas *c, const struct scale *s, const struct bench_chart_curve *v,
+		 size_t i)
 {
 	unsigned last = 0;
 
@@ -218,7 +219,7 @@ static const char *row_name(int row)
 	return "";
 }
 
-void chart_text(FILE *to, const struct chart_panel *p, bool color)
+void bench_chart_text(FILE *to, const struct bench_chart_panel *p, bool color)
 {
 	struct canvas c = { { { 0 } } };
 	struct scale s = scale_of(p);

@@ -7,21 +7,21 @@
 #include <stddef.h>
 #include <stdio.h>
 
-struct chart_curve {
+struct bench_chart_curve {
 	const char *name;
 	const double *v; /* sorted */
 	size_t n;
 };
 
-struct chart_panel {
+struct bench_chart_panel {
 	const char *title;
-	const struct chart_curve *curve;
+	const struct bench_chart_curve *curve;
 	size_t curves;
 };
 
 /* Panels under each other in one document. */
-void chart_svg(FILE *to, const struct chart_panel *panel, size_t panels);
+void bench_chart_svg(FILE *to, const struct bench_chart_panel *panel, size_t panels);
 /* Braille dots; color: a terminal's, one for each curve. */
-void chart_text(FILE *to, const struct chart_panel *panel, bool color);
+void bench_chart_text(FILE *to, const struct bench_chart_panel *panel, bool color);
 
 #endif

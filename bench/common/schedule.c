@@ -26,7 +26,7 @@ static const struct {
 
 static double uniform(uint64_t *seed)
 {
-	return ((double)(stats_random(seed) >> 11) + 0.5) / 9007199254740992.0;
+	return ((double)(bench_stats_random(seed) >> 11) + 0.5) / 9007199254740992.0;
 }
 
 static double normal(uint64_t *seed)
@@ -34,7 +34,7 @@ static double normal(uint64_t *seed)
 	return sqrt(-2 * log(uniform(seed))) * cos(2 * 3.14159265358979323846 * uniform(seed));
 }
 
-static void make_bursts(struct schedule *s, uint64_t *seed, double at)
+static void make_bursts(struct bench_schedule *s, uint64_t *seed, double at)
 {
 	for (unsigned i = 0; i < s->n_trace; i++) {
 		if (i && i % BURST == 0) {
@@ -47,7 +47,7 @@ static void make_bursts(struct schedule *s, uint64_t *seed, double at)
 	}
 }
 
-static void make_trace(struct schedule *s, unsigned which)
+static void make_trace(struct bench_schedule *s, unsigned which)
 {
 	uint64_t seed = TRACE_SEED + which;
 	double at;
@@ -68,7 +68,7 @@ static void make_trace(struct schedule *s, unsigned which)
 }
 
 /* Moves to the slot after slot_ns. */
-static void step(struct schedule *s)
+static void step(struct bench_schedule *s)
 {
 	s->index++;
 	switch (s->kind) {
@@ -88,8 +88,8 @@ static void step(struct schedule *s)
 	}
 }
 
-void schedule_init(struct schedule *s, enum schedule_kind kind, double rate, unsigned trace,
-		   uint64_t epoch_ns, uint64_t offset_ns, uint64_t seed)
+void bench_schedule_init(struct bench_schedule *s, enum bench_schedule_kind kind, double rate,
+			 unsigned trace, uint64_t epoch_ns, uint64_t offset_ns, uint64_t seed)
 {
 	memset(s, 0, sizeof(*s));
 	s->kind = kind;
@@ -107,7 +107,7 @@ void schedule_init(struct schedule *s, enum schedule_kind kind, double rate, uns
 	}
 }
 
-uint64_t schedule_next(struct schedule *s, uint64_t now_ns)
+uint64_t bench_schedule_next(struct bench_schedule *s, uint64_t now_ns)
 {
 	uint64_t mine;
 
@@ -126,9 +126,9 @@ uint64_t schedule_next(struct schedule *s, uint64_t now_ns)
 	return MAX(mine, now_ns);
 }
 
-uint64_t schedule_next_before(struct schedule *s, uint64_t now_ns, uint64_t end_ns)
+uint64_t bench_schedule_next_before(struct bench_schedule *s, uint64_t now_ns, uint64_t end_ns)
 {
-	uint64_t when = schedule_next(s, MIN(now_ns, end_ns - 1));
+	uint64_t when = bench_schedule_next(s, MIN(now_ns, end_ns - 1));
 
 	if (now_ns < end_ns && when < end_ns) {
 		return when;
@@ -142,7 +142,7 @@ uint64_t schedule_next_before(struct schedule *s, uint64_t now_ns, uint64_t end_
 	return UINT64_MAX;
 }
 
-int schedule_kind_of(const char *name)
+int bench_schedule_kind_of(const char *name)
 {
 	static const char *const names[] = { "closed", "periodic", "poisson", "trace" };
 

@@ -15,9 +15,9 @@
 #define PAGE_STEPS 512u	    /* kernels of its requests whose beginnings are kept */
 #define PAGE_TEXT 256
 
-enum page_state { PAGE_STARTING, PAGE_READY, PAGE_FAILED };
+enum bench_page_state { PAGE_STARTING, PAGE_READY, PAGE_FAILED };
 
-enum page_op {
+enum bench_page_op {
 	PAGE_NONE,
 	PAGE_REQUESTS, /* latency client: n requests of a kind, or until the limit */
 	PAGE_WORK,     /* batch client: carried out when the first kernel has ended; goes on */
@@ -25,17 +25,17 @@ enum page_op {
 	PAGE_EXIT,
 };
 
-enum page_kind { KIND_ONE, KIND_QUEUED, KIND_SYNCED, PAGE_KINDS };
+enum bench_page_kind { KIND_ONE, KIND_QUEUED, KIND_SYNCED, PAGE_KINDS };
 
 /* A request, or a wait for batch work. Open: begin is set, end is 0. */
-struct page_span {
+struct bench_page_span {
 	uint64_t begin_ns, end_ns; /* atomic, CLOCK_MONOTONIC */
 };
 
 /* A request of a task of DISB. first, front: the beginnings of its first kernel and of the
  * PAGE_FRONT-th after it on the device; -1: not measured. */
 #define PAGE_FRONT 8u
-struct page_request {
+struct bench_page_request {
 	uint64_t due_ns; /* when it was to begin */
 	float late_us;	 /* and began that much later, */
 	float first_us;	 /* all others from there */
@@ -71,8 +71,8 @@ struct bench_page {
 	char error[PAGE_TEXT];
 	union {
 		float us[PAGE_CLASSES][PAGE_SAMPLES];
-		struct page_request request[PAGE_RECORDS];
-		struct page_span span[PAGE_SPANS]; /* number finished % PAGE_SPANS is open */
+		struct bench_page_request request[PAGE_RECORDS];
+		struct bench_page_span span[PAGE_SPANS]; /* number finished % PAGE_SPANS is open */
 	};
 	/* of a task of DISB: sums over requests, from each kernel's beginning to the next one's */
 	double step_us[PAGE_STEPS];

@@ -15,14 +15,14 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-void stats_sort(double *v, size_t n)
+void bench_stats_sort(double *v, size_t n)
 {
 	if (n) {
 		qsort(v, n, sizeof(*v), compare);
 	}
 }
 
-double stats_quantile(const double *v, size_t n, double q)
+double bench_stats_quantile(const double *v, size_t n, double q)
 {
 	size_t i = (size_t)(q * (double)(n ? n - 1 : 0) + 0.5);
 
@@ -40,14 +40,14 @@ static double binomial(size_t n, size_t k, double p)
 
 /* With X values below the quantile, X binomial: v[k] <= quantile unless X <= k, so the lower end is
  * the largest k with P(X <= k) <= tail, and the upper end the least k with P(X >= k) <= tail. */
-bool stats_quantile_interval(const double *v, size_t n, double q, double confidence,
-			     struct stats_range *ret)
+bool bench_stats_quantile_interval(const double *v, size_t n, double q, double confidence,
+				   struct bench_stats_range *ret)
 {
 	double tail = (1 - confidence) / 2, sum = 0;
 	size_t k = 0;
 	bool low, high;
 
-	*ret = (struct stats_range){ 0, 0 };
+	*ret = (struct bench_stats_range){ 0, 0 };
 	if (n == 0 || !(q > 0 && q < 1)) {
 		return false;
 	}
@@ -66,7 +66,7 @@ bool stats_quantile_interval(const double *v, size_t n, double q, double confide
 	return low && high;
 }
 
-double stats_mean(const double *v, size_t n)
+double bench_stats_mean(const double *v, size_t n)
 {
 	double sum = 0;
 
@@ -76,9 +76,9 @@ double stats_mean(const double *v, size_t n)
 	return n ? sum / (double)n : 0;
 }
 
-double stats_variance(const double *v, size_t n)
+double bench_stats_variance(const double *v, size_t n)
 {
-	double mean = stats_mean(v, n), sum = 0;
+	double mean = bench_stats_mean(v, n), sum = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		sum += (v[i] - mean) * (v[i] - mean);
@@ -86,9 +86,9 @@ double stats_variance(const double *v, size_t n)
 	return n > 1 ? sum / (double)(n - 1) : 0;
 }
 
-struct stats_range stats_extremes(const double *v, size_t n)
+struct bench_stats_range bench_stats_extremes(const double *v, size_t n)
 {
-	struct stats_range r = { n ? v[0] : 0, n ? v[0] : 0 };
+	struct bench_stats_range r = { n ? v[0] : 0, n ? v[0] : 0 };
 
 	for (size_t i = 1; i < n; i++) {
 		r.low = v[i] < r.low ? v[i] : r.low;
@@ -97,7 +97,7 @@ struct stats_range stats_extremes(const double *v, size_t n)
 	return r;
 }
 
-uint64_t stats_random(uint64_t *state)
+uint64_t bench_stats_random(uint64_t *state)
 {
 	uint64_t x = *state;
 
@@ -108,33 +108,33 @@ uint64_t stats_random(uint64_t *state)
 	return x * 0x2545f4914f6cdd1dull;
 }
 
-struct stats_range stats_bootstrap_ratio(const double *over, const double *under, size_t n,
-					 double confidence)
+struct bench_stats_range bench_stats_bootstrap_ratio(const double *over, const double *under,
+						     size_t n, double confidence)
 {
 	static double value[RESAMPLES];
 	double tail = (1 - confidence) / 2;
 	uint64_t seed = SEED;
 
 	if (n == 0) {
-		return (struct stats_range){ 0, 0 };
+		return (struct bench_stats_range){ 0, 0 };
 	}
 	for (size_t k = 0; k < RESAMPLES; k++) {
 		double a = 0, b = 0;
 
 		for (size_t i = 0; i < n; i++) {
-			size_t at = (size_t)((stats_random(&seed) >> 33) % n);
+			size_t at = (size_t)((bench_stats_random(&seed) >> 33) % n);
 
 			a += over[at];
 			b += under ? under[at] : 1;
 		}
 		value[k] = b != 0 ? a / b : 0;
 	}
-	stats_sort(value, RESAMPLES);
-	return (struct stats_range){ stats_quantile(value, RESAMPLES, tail),
-				     stats_quantile(value, RESAMPLES, 1 - tail) };
+	bench_stats_sort(value, RESAMPLES);
+	return (struct bench_stats_range){ bench_stats_quantile(value, RESAMPLES, tail),
+					   bench_stats_quantile(value, RESAMPLES, 1 - tail) };
 }
 
-struct stats_range stats_bootstrap_mean(const double *v, size_t n, double confidence)
+struct bench_stats_range bench_stats_bootstrap_mean(const double *v, size_t n, double confidence)
 {
-	return stats_bootstrap_ratio(v, NULL, n, confidence);
+	return bench_stats_bootstrap_ratio(v, NULL, n, confidence);
 }

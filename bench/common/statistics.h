@@ -7,11 +7,11 @@
 #include <stdint.h>
 
 /* Sorts v. */
-void stats_sort(double *v, size_t n);
+void bench_stats_sort(double *v, size_t n);
 /* Of sorted values; q from 0 to 1; 0 when there are none. */
-double stats_quantile(const double *v, size_t n, double q);
+double bench_stats_quantile(const double *v, size_t n, double q);
 
-struct stats_range {
+struct bench_stats_range {
 	double low, high;
 };
 
@@ -19,23 +19,23 @@ struct stats_range {
  * its distribution (order statistics: ranks from the binomial distribution), for independent
  * values. v is sorted. False when n values cannot say it on a side: that side is then the least or
  * largest value. */
-bool stats_quantile_interval(const double *v, size_t n, double q, double confidence,
-			     struct stats_range *ret);
+bool bench_stats_quantile_interval(const double *v, size_t n, double q, double confidence,
+				   struct bench_stats_range *ret);
 
-double stats_mean(const double *v, size_t n);
+double bench_stats_mean(const double *v, size_t n);
 /* Of the sample (n - 1); 0 below two values. */
-double stats_variance(const double *v, size_t n);
-struct stats_range stats_extremes(const double *v, size_t n);
+double bench_stats_variance(const double *v, size_t n);
+struct bench_stats_range bench_stats_extremes(const double *v, size_t n);
 
 /* Percentile bootstrap of the mean: the interval of the means of 4000 samples with replacement,
  * from a fixed seed. For few repeats, each of which is one value. */
-struct stats_range stats_bootstrap_mean(const double *v, size_t n, double confidence);
+struct bench_stats_range bench_stats_bootstrap_mean(const double *v, size_t n, double confidence);
 
 /* Of a sum of numbers over a sum of numbers, where n pairs are drawn together: ratio of totals. */
-struct stats_range stats_bootstrap_ratio(const double *over, const double *under, size_t n,
-					 double confidence);
+struct bench_stats_range bench_stats_bootstrap_ratio(const double *over, const double *under,
+						     size_t n, double confidence);
 
 /* xorshift64*: the same numbers on every machine. state is not 0. */
-uint64_t stats_random(uint64_t *state);
+uint64_t bench_stats_random(uint64_t *state);
 
 #endif

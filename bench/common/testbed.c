@@ -32,12 +32,12 @@ static void on_signal(int sig)
 	interrupted = sig;
 }
 
-bool world_interrupted(void)
+bool bench_testbed_interrupted(void)
 {
 	return interrupted != 0;
 }
 
-int world_fail(struct world *w, const char *fmt, ...)
+int bench_testbed_fail(struct bench_testbed *w, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -47,7 +47,7 @@ int world_fail(struct world *w, const char *fmt, ...)
 	return -1;
 }
 
-void world_complain(const struct world *w)
+void bench_testbed_complain(const struct bench_testbed *w)
 {
 	char text[600];
 	json_t *doc;
@@ -66,7 +66,7 @@ void world_complain(const struct world *w)
 	json_decref(doc);
 }
 
-void world_progress(struct world *w, const char *fmt, ...)
+void bench_testbed_progress(struct bench_testbed *w, const char *fmt, ...)
 {
 	char text[160];
 	va_list ap;
@@ -86,12 +86,12 @@ void world_progress(struct world *w, const char *fmt, ...)
 
 /* ---- commands ---- */
 
-void command_init(struct world_command *k)
+void bench_command_init(struct bench_testbed_command *k)
 {
 	memset(k, 0, sizeof(*k));
 }
 
-void command_finish(struct world_command *k)
+void bench_command_finish(struct bench_testbed_command *k)
 {
 	for (unsigned i = 0; i < k->n; i++) {
 		free(k->argv[i]);
@@ -99,11 +99,11 @@ void command_finish(struct world_command *k)
 	for (unsigned i = 0; i < k->n_env; i++) {
 		free(k->env[i]);
 	}
-	command_init(k);
+	bench_command_init(k);
 }
 
-static void append(struct world_command *k, char **to, unsigned *n, unsigned max, const char *fmt,
-		   va_list ap)
+static void append(struct bench_testbed_command *k, char **to, unsigned *n, unsigned max,
+		   const char *fmt, va_list ap)
 {
 	if (*n + 1 >= max || vasprintf(&to[*n], fmt, ap) < 0) {
 		k->failed = -ENOMEM;
@@ -112,26 +112,26 @@ static void append(struct world_command *k, char **to, unsigned *n, unsigned max
 	(*n)++;
 }
 
-void command_add(struct world_command *k, const char *fmt, ...)
+void bench_command_add(struct bench_testbed_command *k, const char *fmt, ...)
 {
 	va_list ap;
 
 	va_start(ap, fmt);
-	append(k, k->argv, &k->n, WORLD_ARGS, fmt, ap);
+	append(k, k->argv, &k->n, TESTBED_ARGS, fmt, ap);
 	va_end(ap);
 }
 
-void command_option(struct world_command *k, const char *name, const char *fmt, ...)
+void bench_command_option(struct bench_testbed_command *k, const char *name, const char *fmt, ...)
 {
 	va_list ap;
 
-	command_add(k, "%s", name);
+	bench_command_add(k, "%s", name);
 	va_start(ap, fmt);
-	append(k, k->argv, &k->n, WORLD_ARGS, fmt, ap);
+	append(k, k->argv, &k->n, TESTBED_ARGS, fmt, ap);
 	va_end(ap);
 }
 
-void command_env(struct world_command *k, const char *fmt, ...)
+void bench_command_env(struct bench_testbed_command *k, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -142,7 +142,7 @@ void command_env(struct world_command *k, const char *fmt, ...)
 
 /* ---- processes ---- */
 
-static void become(const struct world_command *k, int out, int keep)
+static void become(const struct bench_testbed_command *k, int out, int keep)
 {
 	int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
@@ -183,18 +183,18 @@ static int open_output(const char *log, int *ret_out, int fd[2])
 	return fd[1] < 0 ? -errno : 0;
 }
 
-pid_t world_spawn(struct world *w, const struct world_command *k, const char *log, int keep,
-		  int *ret_out)
+pid_t bench_testbed_spawn(struct bench_testbed *w, const struct bench_testbed_command *k,
+			  const char *log, int keep, int *ret_out)
 {
 	unsigned slot = 0;
 	int fd[2];
 	pid_t pid;
 
-	while (slot < WORLD_CHILDREN && w->children[slot]) {
+	while (slot < TESTBED_CHILDREN && w->children[slot]) {
 		slot++;
 	}
-	if (k->failed || !k->n || slot == WORLD_CHILDREN || open_output(log, ret_out, fd) < 0) {
-		return world_fail(w, "a process cannot be started: too much of something");
+	if (k->failed || !k->n || slot == TESTBED_CHILDREN || open_output(log, ret_out, fd) < 0) {
+		return bench_testbed_fail(w, "a process cannot be started: too much of something");
 	}
 	fflush(stdout);
 	pid = fork();
@@ -207,7 +207,7 @@ pid_t world_spawn(struct world *w, const struct world_command *k, const char *lo
 	fd_close(fd[1]);
 	if (pid < 0) {
 		fd_close(fd[0]);
-		return world_fail(w, "fork: %s", strerror(errno));
+		return bench_testbed_fail(w, "fork: %s", strerror(errno));
 	}
 	setpgid(pid, pid); /* whoever of us comes first */
 	w->children[slot] = pid;
@@ -217,16 +217,16 @@ pid_t world_spawn(struct world *w, const struct world_command *k, const char *lo
 	return pid;
 }
 
-static void forget(struct world *w, pid_t pid)
+static void forget(struct bench_testbed *w, pid_t pid)
 {
-	for (unsigned i = 0; i < WORLD_CHILDREN; i++) {
+	for (unsigned i = 0; i < TESTBED_CHILDREN; i++) {
 		if (w->children[i] == pid) {
 			w->children[i] = 0;
 		}
 	}
 }
 
-bool world_lives(struct world *w, pid_t pid)
+bool bench_testbed_lives(struct bench_testbed *w, pid_t pid)
 {
 	siginfo_t info = { 0 };
 
@@ -245,16 +245,16 @@ static void reap(pid_t pid)
 	}
 }
 
-void world_end(struct world *w, pid_t pid, unsigned grace_ms)
+void bench_testbed_end(struct bench_testbed *w, pid_t pid, unsigned grace_ms)
 {
 	uint64_t deadline = clock_now_ns() + (uint64_t)grace_ms * 1000000;
 
 	if (pid <= 0) {
 		return;
 	}
-	if (grace_ms && world_lives(w, pid)) {
+	if (grace_ms && bench_testbed_lives(w, pid)) {
 		kill(pid, SIGTERM);
-		while (world_lives(w, pid) && clock_now_ns() < deadline) {
+		while (bench_testbed_lives(w, pid) && clock_now_ns() < deadline) {
 			clock_sleep_ns(1000000);
 		}
 	}
@@ -266,7 +266,7 @@ void world_end(struct world *w, pid_t pid, unsigned grace_ms)
 /* ---- the soft GPU ---- */
 
 /* A byte on that pipe says that clients may connect. */
-static int await_soft(struct world *w, int ready)
+static int await_soft(struct bench_testbed *w, int ready)
 {
 	struct pollfd p = { .fd = ready, .events = POLLIN };
 	uint64_t deadline = clock_now_ns() + START_NS;
@@ -276,32 +276,33 @@ static int await_soft(struct world *w, int ready)
 		if (poll(&p, 1, 100) == 1) {
 			return read(ready, &byte, 1) == 1
 				       ? 0
-				       : world_fail(w, "the soft GPU's server does not start (%s)",
-						    w->server);
+				       : bench_testbed_fail(
+						 w, "the soft GPU's server does not start (%s)",
+						 w->server);
 		}
 	}
-	return world_fail(w,
-			  interrupted ? "interrupted" : "the soft GPU's server does not get ready");
+	return bench_testbed_fail(w, interrupted ? "interrupted"
+						 : "the soft GPU's server does not get ready");
 }
 
-static int start_soft(struct world *w)
+static int start_soft(struct bench_testbed *w)
 {
-	struct world_command k;
+	struct bench_testbed_command k;
 	char log[160];
 	int ready[2], err;
 
 	if (pipe2(ready, O_CLOEXEC) < 0) {
-		return world_fail(w, "pipe: %s", strerror(errno));
+		return bench_testbed_fail(w, "pipe: %s", strerror(errno));
 	}
 	snprintf(w->soft_socket, sizeof(w->soft_socket), "%s/softgpu.sock", w->dir);
 	snprintf(log, sizeof(log), "%s/softgpu.log", w->dir);
-	command_init(&k);
-	command_add(&k, "%s", w->server);
-	command_add(&k, "--foreground");
-	command_option(&k, "--socket", "%s", w->soft_socket);
-	command_option(&k, "--ready-fd", "%d", ready[1]);
-	w->server_pid = world_spawn(w, &k, log, ready[1], NULL);
-	command_finish(&k);
+	bench_command_init(&k);
+	bench_command_add(&k, "%s", w->server);
+	bench_command_add(&k, "--foreground");
+	bench_command_option(&k, "--socket", "%s", w->soft_socket);
+	bench_command_option(&k, "--ready-fd", "%d", ready[1]);
+	w->server_pid = bench_testbed_spawn(w, &k, log, ready[1], NULL);
+	bench_command_finish(&k);
 	fd_close(ready[1]);
 	err = w->server_pid < 0 ? -1 : await_soft(w, ready[0]);
 	w->server_pid = MAX(w->server_pid, 0);
@@ -312,7 +313,7 @@ static int start_soft(struct world *w)
 
 /* ---- gbpfd ---- */
 
-json_t *world_tenants(const struct world_daemon *d)
+json_t *bench_testbed_tenants(const struct bench_testbed_daemon *d)
 {
 	char *text = NULL;
 	json_t *doc = gbpf_ps(d->g, &text) < 0 ? NULL : json_loads(text, 0, NULL);
@@ -323,9 +324,9 @@ json_t *world_tenants(const struct world_daemon *d)
 	return tenants;
 }
 
-struct world_daemon *world_gbpfd(struct world *w, const char *policy)
+struct bench_testbed_daemon *bench_testbed_gbpfd(struct bench_testbed *w, const char *policy)
 {
-	struct world_daemon *d = &w->daemon[w->daemons];
+	struct bench_testbed_daemon *d = &w->daemon[w->daemons];
 	char state[160];
 	struct gbpf_start_options o = { .size = sizeof(o),
 					.program = w->gbpfd,
@@ -333,8 +334,8 @@ struct world_daemon *world_gbpfd(struct world *w, const char *policy)
 					.state_dir = state,
 					.idle_exit_s = 60 };
 
-	if (w->daemons == WORLD_DAEMONS) {
-		world_fail(w, "too many gbpfds");
+	if (w->daemons == TESTBED_DAEMONS) {
+		bench_testbed_fail(w, "too many gbpfds");
 		return NULL;
 	}
 	snprintf(d->dir, sizeof(d->dir), "%s/gbpfd%u", w->dir, w->daemons);
@@ -342,18 +343,18 @@ struct world_daemon *world_gbpfd(struct world *w, const char *policy)
 	w->daemons++;
 	if (mkdir(d->dir, 0700) < 0 || gbpf_open(&d->g, d->dir, GBPF_OPEN_NO_CONNECT) < 0 ||
 	    gbpf_start_daemon(d->g, &o) < 0) {
-		world_fail(w, "gbpfd does not start: %s", gbpf_last_error(d->g)->message);
+		bench_testbed_fail(w, "gbpfd does not start: %s", gbpf_last_error(d->g)->message);
 		return NULL;
 	}
 	if (gbpf_policy_load(d->g, policy, NULL, GBPF_LOAD_SWAP, NULL) < 0) {
-		world_fail(w, "%s", gbpf_last_error(d->g)->message);
+		bench_testbed_fail(w, "%s", gbpf_last_error(d->g)->message);
 		return NULL;
 	}
 	return d;
 }
 
 /* It has no parent that would wait for it: its descriptor tells when it has gone. */
-static void stop_gbpfd(struct world_daemon *d)
+static void stop_gbpfd(struct bench_testbed_daemon *d)
 {
 	const struct gbpf_hello *h = d->g ? gbpf_hello(d->g) : NULL;
 	pid_t pid = h ? h->pid : 0;
@@ -373,27 +374,27 @@ static void stop_gbpfd(struct world_daemon *d)
 	d->g = NULL;
 }
 
-bool world_run_offers(struct world *w, const char *option)
+bool bench_testbed_run_offers(struct bench_testbed *w, const char *option)
 {
 	uint64_t deadline = clock_now_ns() + START_NS;
-	struct world_command k;
+	struct bench_testbed_command k;
 	struct buf text;
 	char log[160];
 	bool found;
 	pid_t pid;
 
 	snprintf(log, sizeof(log), "%s/run-help.log", w->dir);
-	command_init(&k);
-	command_add(&k, "%s", w->gbpf);
-	command_add(&k, "run");
-	command_add(&k, "--help");
+	bench_command_init(&k);
+	bench_command_add(&k, "%s", w->gbpf);
+	bench_command_add(&k, "run");
+	bench_command_add(&k, "--help");
 	unlink(log);
-	pid = world_spawn(w, &k, log, -1, NULL);
-	command_finish(&k);
-	while (pid > 0 && world_lives(w, pid) && clock_now_ns() < deadline) {
+	pid = bench_testbed_spawn(w, &k, log, -1, NULL);
+	bench_command_finish(&k);
+	while (pid > 0 && bench_testbed_lives(w, pid) && clock_now_ns() < deadline) {
 		clock_sleep_ns(1000000);
 	}
-	world_end(w, pid, 0);
+	bench_testbed_end(w, pid, 0);
 	buf_init(&text);
 	found = buf_read_file(&text, log, 1 << 20) == 0 && strstr(buf_text(&text), option);
 	buf_finish(&text);
@@ -403,10 +404,10 @@ bool world_run_offers(struct world *w, const char *option)
 /* ---- MPS ---- */
 
 /* The soft GPU needs no daemon for it: the folder alone says who shares. */
-int world_mps(struct world *w)
+int bench_testbed_mps(struct bench_testbed *w)
 {
 	uint64_t deadline = clock_now_ns() + START_NS;
-	struct world_command k;
+	struct bench_testbed_command k;
 	char path[192], log[160];
 
 	if (w->mps_dir[0]) {
@@ -414,23 +415,23 @@ int world_mps(struct world *w)
 	}
 	snprintf(w->mps_dir, sizeof(w->mps_dir), "%s/mps", w->dir);
 	if (mkdir(w->mps_dir, 0700) < 0) {
-		return world_fail(w, "%s: %s", w->mps_dir, strerror(errno));
+		return bench_testbed_fail(w, "%s: %s", w->mps_dir, strerror(errno));
 	}
 	if (w->soft) {
 		return 0;
 	}
 	snprintf(log, sizeof(log), "%s/mps.log", w->dir);
-	command_init(&k);
-	command_env(&k, "CUDA_MPS_PIPE_DIRECTORY=%s", w->mps_dir);
-	command_env(&k, "CUDA_MPS_LOG_DIRECTORY=%s", w->mps_dir);
-	command_add(&k, "nvidia-cuda-mps-control");
-	command_add(&k, "-f");
-	w->mps_pid = world_spawn(w, &k, log, -1, NULL);
-	command_finish(&k);
+	bench_command_init(&k);
+	bench_command_env(&k, "CUDA_MPS_PIPE_DIRECTORY=%s", w->mps_dir);
+	bench_command_env(&k, "CUDA_MPS_LOG_DIRECTORY=%s", w->mps_dir);
+	bench_command_add(&k, "nvidia-cuda-mps-control");
+	bench_command_add(&k, "-f");
+	w->mps_pid = bench_testbed_spawn(w, &k, log, -1, NULL);
+	bench_command_finish(&k);
 	snprintf(path, sizeof(path), "%s/control", w->mps_dir);
 	while (w->mps_pid > 0 && access(path, F_OK) < 0) {
-		if (!world_lives(w, w->mps_pid) || clock_now_ns() > deadline) {
-			world_end(w, w->mps_pid, 1000);
+		if (!bench_testbed_lives(w, w->mps_pid) || clock_now_ns() > deadline) {
+			bench_testbed_end(w, w->mps_pid, 1000);
 			w->mps_pid = 0;
 			break;
 		}
@@ -438,15 +439,15 @@ int world_mps(struct world *w)
 	}
 	if (w->mps_pid <= 0) {
 		w->mps_dir[0] = 0;
-		return world_fail(w, "nvidia-cuda-mps-control does not start here");
+		return bench_testbed_fail(w, "nvidia-cuda-mps-control does not start here");
 	}
 	return 0;
 }
 
 /* Its server does not end with it by itself: `quit` ends both. */
-static void stop_mps(struct world *w)
+static void stop_mps(struct bench_testbed *w)
 {
-	struct world_command k;
+	struct bench_testbed_command k;
 	uint64_t deadline = clock_now_ns() + 10000000000ull;
 	char log[160];
 	pid_t pid;
@@ -455,24 +456,24 @@ static void stop_mps(struct world *w)
 		return;
 	}
 	snprintf(log, sizeof(log), "%s/mps.log", w->dir);
-	command_init(&k);
-	command_env(&k, "CUDA_MPS_PIPE_DIRECTORY=%s", w->mps_dir);
-	command_add(&k, "sh");
-	command_add(&k, "-c");
-	command_add(&k, "echo quit -t 2 | nvidia-cuda-mps-control");
-	pid = world_spawn(w, &k, log, -1, NULL);
-	command_finish(&k);
-	while (pid > 0 && world_lives(w, pid) && clock_now_ns() < deadline) {
+	bench_command_init(&k);
+	bench_command_env(&k, "CUDA_MPS_PIPE_DIRECTORY=%s", w->mps_dir);
+	bench_command_add(&k, "sh");
+	bench_command_add(&k, "-c");
+	bench_command_add(&k, "echo quit -t 2 | nvidia-cuda-mps-control");
+	pid = bench_testbed_spawn(w, &k, log, -1, NULL);
+	bench_command_finish(&k);
+	while (pid > 0 && bench_testbed_lives(w, pid) && clock_now_ns() < deadline) {
 		clock_sleep_ns(5000000);
 	}
-	world_end(w, pid, 0);
-	world_end(w, w->mps_pid, 5000);
+	bench_testbed_end(w, pid, 0);
+	bench_testbed_end(w, w->mps_pid, 5000);
 	w->mps_pid = 0;
 }
 
 /* ---- life ---- */
 
-static int make_folder(struct world *w)
+static int make_folder(struct bench_testbed *w)
 {
 	const char *tmp = getenv("TMPDIR");
 
@@ -483,12 +484,12 @@ static int make_folder(struct world *w)
 		int err = errno;
 
 		w->dir[0] = 0;
-		return world_fail(w, "a folder for the bench: %s", strerror(err));
+		return bench_testbed_fail(w, "a folder for the bench: %s", strerror(err));
 	}
 	return 0;
 }
 
-int world_init(struct world *w)
+int bench_testbed_init(struct bench_testbed *w)
 {
 	static const char *const clean[] = { "LD_PRELOAD", "GBPF_REAL_CUDA",
 					     "GBPF_OFF",   "GBPF_CLASS",
@@ -542,22 +543,22 @@ static void end_orphans(void)
 	}
 }
 
-void world_finish(struct world *w)
+void bench_testbed_finish(struct bench_testbed *w)
 {
 	if (w->progress && isatty(2)) {
 		fprintf(stderr, "\r\033[K");
 	}
-	for (unsigned i = 0; i < WORLD_CHILDREN; i++) {
+	for (unsigned i = 0; i < TESTBED_CHILDREN; i++) {
 		if (w->children[i] && w->children[i] != w->server_pid &&
 		    w->children[i] != w->mps_pid) {
-			world_end(w, w->children[i], 0);
+			bench_testbed_end(w, w->children[i], 0);
 		}
 	}
 	for (unsigned i = 0; i < w->daemons; i++) {
 		stop_gbpfd(&w->daemon[i]);
 	}
 	stop_mps(w);
-	world_end(w, w->server_pid, 3000);
+	bench_testbed_end(w, w->server_pid, 3000);
 	w->server_pid = 0;
 	end_orphans();
 	if (w->dir[0]) {

@@ -12,86 +12,88 @@
 #include "bench/common/testbed.h"
 
 /* Around the client's own command: the environment, and `gbpf run`. */
-void world_put_in_place(struct world *w, struct world_command *k, const struct world_place *p,
-			const char *name)
+void bench_testbed_put_in_place(struct bench_testbed *w, struct bench_testbed_command *k,
+				const struct bench_testbed_place *p, const char *name)
 {
 	const char *path = getenv("LD_LIBRARY_PATH");
 
 	if (p->lane == LANE_MPS) {
-		command_env(k, "CUDA_MPS_PIPE_DIRECTORY=%s", w->mps_dir);
+		bench_command_env(k, "CUDA_MPS_PIPE_DIRECTORY=%s", w->mps_dir);
 		if (p->mps_priority >= 0) {
-			command_env(k, "CUDA_MPS_CLIENT_PRIORITY=%d", p->mps_priority);
+			bench_command_env(k, "CUDA_MPS_CLIENT_PRIORITY=%d", p->mps_priority);
 		}
 	}
 	if (p->lane == LANE_OWN || p->lane == LANE_MPS) {
 		if (w->soft) { /* programs that do not name their libcuda find it by this */
-			command_env(k, "LD_LIBRARY_PATH=%.*s%s%s",
-				    (int)(strrchr(w->libcuda, '/') - w->libcuda), w->libcuda,
-				    path && path[0] ? ":" : "", path ? path : "");
+			bench_command_env(k, "LD_LIBRARY_PATH=%.*s%s%s",
+					  (int)(strrchr(w->libcuda, '/') - w->libcuda), w->libcuda,
+					  path && path[0] ? ":" : "", path ? path : "");
 		}
 		return;
 	}
-	command_env(k, "GBPF_RUNTIME_DIR=%s", p->daemon->dir);
-	command_env(k, "GBPF_STATE_DIR=%s/state", p->daemon->dir);
-	command_add(k, "%s", w->gbpf);
-	command_add(k, "run");
-	command_option(k, "--device", w->soft ? "soft" : "nvidia");
-	command_option(k, "--class", "%s", p->class_name);
-	command_option(k, "--name", "%s", name);
+	bench_command_env(k, "GBPF_RUNTIME_DIR=%s", p->daemon->dir);
+	bench_command_env(k, "GBPF_STATE_DIR=%s/state", p->daemon->dir);
+	bench_command_add(k, "%s", w->gbpf);
+	bench_command_add(k, "run");
+	bench_command_option(k, "--device", w->soft ? "soft" : "nvidia");
+	bench_command_option(k, "--class", "%s", p->class_name);
+	bench_command_option(k, "--name", "%s", name);
 	if (p->lane != LANE_GBPF_AUTO) {
-		command_option(k, "--lane", p->lane == LANE_GBPF_SHARED ? "shared" : "process");
+		bench_command_option(k, "--lane",
+				     p->lane == LANE_GBPF_SHARED ? "shared" : "process");
 	}
-	command_add(k, "--");
+	bench_command_add(k, "--");
 }
 
-static int make_page(struct world_client *c)
+static int make_page(struct bench_testbed_client *c)
 {
 	int fd = shm_create("bench-page", sizeof(struct bench_page), SHM_NOEXEC);
 
 	c->page = fd < 0 ? NULL : shm_map(fd, sizeof(struct bench_page), 1);
 	if (!c->page) {
 		fd_close(fd);
-		return world_fail(c->w, "%s: no memory for its page", c->name);
+		return bench_testbed_fail(c->w, "%s: no memory for its page", c->name);
 	}
 	c->page->magic = PAGE_MAGIC;
 	return fd;
 }
 
-int client_start(struct world *w, struct world_client *c, const char *name,
-		 const struct world_place *where, const char *role, const struct world_command *k)
+int bench_client_start(struct bench_testbed *w, struct bench_testbed_client *c, const char *name,
+		       const struct bench_testbed_place *where, const char *role,
+		       const struct bench_testbed_command *k)
 {
-	struct world_command all;
+	struct bench_testbed_command all;
 	int fd;
 
-	*c = (struct world_client){ .w = w };
+	*c = (struct bench_testbed_client){ .w = w };
 	snprintf(c->name, sizeof(c->name), "%s", name);
 	snprintf(c->log, sizeof(c->log), "%s/%s.log", w->dir, name);
 	fd = make_page(c);
 	if (fd < 0) {
 		return -1;
 	}
-	command_init(&all);
-	world_put_in_place(w, &all, where, name);
-	command_add(&all, "%s", w->client);
-	command_add(&all, "%s", role);
-	command_option(&all, "--page", "%d", fd);
+	bench_command_init(&all);
+	bench_testbed_put_in_place(w, &all, where, name);
+	bench_command_add(&all, "%s", w->client);
+	bench_command_add(&all, "%s", role);
+	bench_command_option(&all, "--page", "%d", fd);
 	if (where->lane == LANE_OWN || where->lane == LANE_MPS) {
-		command_option(&all, "--libcuda", "%s", w->libcuda);
+		bench_command_option(&all, "--libcuda", "%s", w->libcuda);
 	}
 	for (unsigned i = 0; i < k->n; i++) {
-		command_add(&all, "%s", k->argv[i]);
+		bench_command_add(&all, "%s", k->argv[i]);
 	}
 	for (unsigned i = 0; i < k->n_env; i++) {
-		command_env(&all, "%s", k->env[i]);
+		bench_command_env(&all, "%s", k->env[i]);
 	}
-	c->pid = world_spawn(w, &all, c->log, fd, NULL);
-	command_finish(&all);
+	c->pid = bench_testbed_spawn(w, &all, c->log, fd, NULL);
+	bench_command_finish(&all);
 	fd_close(fd);
 	c->pid = c->pid > 0 ? c->pid : 0;
 	return c->pid ? 0 : -1;
 }
 
-static int failed(struct world_client *c, const char *why)
+static int failed(struct bench_testbed_client *c, const char *why)
 {
 	char line[200] = "", text[200];
 	FILE *f = fopen(c->log, "re");
@@ -106,10 +108,10 @@ static int failed(struct world_client *c, const char *why)
 		fclose(f);
 	}
 	line[strcspn(line, "\n")] = 0;
-	return world_fail(c->w, "%s: %s%s%s", c->name, why, line[0] ? ": " : "", line);
+	return bench_testbed_fail(c->w, "%s: %s%s%s", c->name, why, line[0] ? ": " : "", line);
 }
 
-int client_await(struct world_client *c, uint64_t timeout_ns)
+int bench_client_await(struct bench_testbed_client *c, uint64_t timeout_ns)
 {
 	uint64_t deadline = clock_now_ns() + timeout_ns;
 
@@ -118,16 +120,17 @@ int client_await(struct world_client *c, uint64_t timeout_ns)
 		uint32_t state = load_acquire(&c->page->state);
 
 		if (state == PAGE_FAILED) {
-			return world_fail(c->w, "%s: %.*s", c->name, PAGE_TEXT - 1, c->page->error);
+			return bench_testbed_fail(c->w, "%s: %.*s", c->name, PAGE_TEXT - 1,
+						  c->page->error);
 		}
 		if (state == PAGE_READY && done == c->commands) {
 			return 0;
 		}
-		if (!world_lives(c->w, c->pid)) {
+		if (!bench_testbed_lives(c->w, c->pid)) {
 			return failed(c, "it has ended");
 		}
-		if (world_interrupted()) {
-			return world_fail(c->w, "interrupted");
+		if (bench_testbed_interrupted()) {
+			return bench_testbed_fail(c->w, "interrupted");
 		}
 		if (clock_now_ns() > deadline) {
 			return failed(c, state == PAGE_READY ? "it does not answer in time"
@@ -137,50 +140,50 @@ int client_await(struct world_client *c, uint64_t timeout_ns)
 	}
 }
 
-void client_send(struct world_client *c, enum page_op op)
+void bench_client_send(struct bench_testbed_client *c, enum bench_page_op op)
 {
 	c->page->op = op;
 	store_release(&c->page->command, ++c->commands);
 	futex_wake_shared(&c->page->command, 1 << 30);
 }
 
-void client_stop(struct world_client *c)
+void bench_client_stop(struct bench_testbed_client *c)
 {
 	if (c->pid > 0) {
 		uint64_t deadline = clock_now_ns() + 2000000000ull;
 
-		client_send(c, PAGE_EXIT);
-		while (world_lives(c->w, c->pid) && clock_now_ns() < deadline) {
+		bench_client_send(c, PAGE_EXIT);
+		while (bench_testbed_lives(c->w, c->pid) && clock_now_ns() < deadline) {
 			clock_sleep_ns(1000000);
 		}
-		world_end(c->w, c->pid, 0);
+		bench_testbed_end(c->w, c->pid, 0);
 	}
 	if (c->page) {
 		shm_unmap(c->page, sizeof(struct bench_page));
 	}
-	*c = (struct world_client){ 0 };
+	*c = (struct bench_testbed_client){ 0 };
 }
 
-int client_calibrate(struct world *w, struct world_client *c, unsigned threads, double block_us,
-		     uint64_t timeout_ns)
+int bench_client_calibrate(struct bench_testbed *w, struct bench_testbed_client *c,
+			   unsigned threads, double block_us, uint64_t timeout_ns)
 {
-	const struct world_place own = { .lane = LANE_OWN, .mps_priority = -1 };
-	struct world_command k;
+	const struct bench_testbed_place own = { .lane = LANE_OWN, .mps_priority = -1 };
+	struct bench_testbed_command k;
 	int err;
 
-	command_init(&k);
-	command_option(&k, "--threads", "%u", threads);
-	command_option(&k, "--lc-us", "%g", block_us);
-	command_option(&k, "--block-us", "%g", block_us);
+	bench_command_init(&k);
+	bench_command_option(&k, "--threads", "%u", threads);
+	bench_command_option(&k, "--lc-us", "%g", block_us);
+	bench_command_option(&k, "--block-us", "%g", block_us);
 	if (w->soft) {
-		command_option(&k, "--at-once", "1");
+		bench_command_option(&k, "--at-once", "1");
 	}
-	err = client_start(w, c, "calibrate", &own, "calibrate", &k);
-	command_finish(&k);
-	return err ? err : client_await(c, timeout_ns);
+	err = bench_client_start(w, c, "calibrate", &own, "calibrate", &k);
+	bench_command_finish(&k);
+	return err ? err : bench_client_await(c, timeout_ns);
 }
 
-void world_cpu(pid_t pid, double *ret_first, double *ret_others)
+void bench_testbed_cpu(pid_t pid, double *ret_first, double *ret_others)
 {
 	char path[96];
 	struct dirent *e;

@@ -7,7 +7,7 @@
 
 #include "bench/common/testbed.h"
 
-bool world_option(struct world *w, const char *name, const char *value, int *i)
+bool bench_testbed_option(struct bench_testbed *w, const char *name, const char *value, int *i)
 {
 	const struct {
 		const char *name;
@@ -35,7 +35,7 @@ bool world_option(struct world *w, const char *name, const char *value, int *i)
 	return false;
 }
 
-bool world_names(const char *list, const char *name)
+bool bench_testbed_names(const char *list, const char *name)
 {
 	size_t n = strlen(name);
 
@@ -47,7 +47,8 @@ bool world_names(const char *list, const char *name)
 	return false;
 }
 
-bool world_value(const struct world_value *table, size_t n, const char *name, const char *value)
+bool bench_testbed_value(const struct bench_testbed_value *table, size_t n, const char *name,
+			 const char *value)
 {
 	for (size_t i = 0; i < n; i++) {
 		if (strcmp(table[i].name, name) != 0) {
@@ -63,7 +64,7 @@ bool world_value(const struct world_value *table, size_t n, const char *name, co
 	return false;
 }
 
-int world_usage(const struct world *w)
+int bench_testbed_usage(const struct bench_testbed *w)
 {
 	fprintf(stderr,
 		"gbpf: bench %s: started with arguments that make no sense. Use: gbpf bench %s\n",
@@ -71,14 +72,14 @@ int world_usage(const struct world *w)
 	return 2;
 }
 
-int world_document(struct world *w, const struct json_t *doc, const char *save)
+int bench_testbed_document(struct bench_testbed *w, const struct json_t *doc, const char *save)
 {
 	if (w->json) {
 		json_dumpf(doc, stdout, JSON_INDENT(2));
 		putchar('\n');
 	}
 	if (save && json_dump_file(doc, save, JSON_INDENT(2)) < 0) {
-		return world_fail(w, "%s: cannot be written", save);
+		return bench_testbed_fail(w, "%s: cannot be written", save);
 	}
 	return 0;
 }

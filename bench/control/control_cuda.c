@@ -9,7 +9,7 @@
 #include "bench/control/try_controls.h"
 #include "cuabi/lookup.h"
 
-void say(const char *format, ...)
+void bench_say(const char *format, ...)
 {
 	char line[400];
 	va_list ap;
@@ -23,7 +23,7 @@ void say(const char *format, ...)
 	(void)!write(1, line, (size_t)n + 1);
 }
 
-double us_since(uint64_t start)
+double bench_us_since(uint64_t start)
 {
 	return (double)(clock_now_ns() - start) / 1e3;
 }
@@ -49,61 +49,64 @@ static const char ptx[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
 			  "ret;\n}\n"
 			  ".visible .entry empty()\n{\nret;\n}\n";
 
-void must(CUresult e, const char *what)
+void bench_must(CUresult e, const char *what)
 {
 	if (e != CUDA_SUCCESS) {
-		say("%-22s CUDA error %d", what, (int)e);
+		bench_say("%-22s CUDA error %d", what, (int)e);
 		_exit(2);
 	}
 }
 
-void cuda_open(struct cuda *c, const char *library)
+void bench_cuda_open(struct bench_cuda *c, const char *library)
 {
 	void *lib = dlopen(library, RTLD_NOW | RTLD_LOCAL), *host = NULL;
 	uint64_t start;
 	CUmodule m;
 
 	if (!lib) {
-		say("%-22s %s", "library", dlerror());
+		bench_say("%-22s %s", "library", dlerror());
 		_exit(2);
 	}
 	cuabi_table_load(&c->real, lib);
 	c->learn_error = gpu_learn_install(lib);
 	start = clock_now_ns();
-	must(c->real.cuInit(0), "cuInit");
-	must(c->real.cuDeviceGet(&c->device, 0), "cuDeviceGet");
-	must(c->real.cuDevicePrimaryCtxRetain(&c->ctx, c->device), "context");
-	must(c->real.cuCtxSetCurrent(c->ctx), "cuCtxSetCurrent");
+	bench_must(c->real.cuInit(0), "cuInit");
+	bench_must(c->real.cuDeviceGet(&c->device, 0), "cuDeviceGet");
+	bench_must(c->real.cuDevicePrimaryCtxRetain(&c->ctx, c->device), "context");
+	bench_must(c->real.cuCtxSetCurrent(c->ctx), "cuCtxSetCurrent");
 	c->init_ns = clock_now_ns() - start;
-	must(c->real.cuModuleLoadData(&m, ptx), "cuModuleLoadData");
-	must(c->real.cuModuleGetFunction(&c->beat, m, "beat"), "beat");
-	must(c->real.cuModuleGetFunction(&c->work, m, "work"), "work");
-	must(c->real.cuModuleGetFunction(&c->empty, m, "empty"), "empty");
-	must(c->real.cuMemHostAlloc(&host, 4096, CU_MEMHOSTALLOC_DEVICEMAP), "cuMemHostAlloc");
+	bench_must(c->real.cuModuleLoadData(&m, ptx), "cuModuleLoadData");
+	bench_must(c->real.cuModuleGetFunction(&c->beat, m, "beat"), "beat");
+	bench_must(c->real.cuModuleGetFunction(&c->work, m, "work"), "work");
+	bench_must(c->real.cuModuleGetFunction(&c->empty, m, "empty"), "empty");
+	bench_must(c->real.cuMemHostAlloc(&host, 4096, CU_MEMHOSTALLOC_DEVICEMAP),
+		   "cuMemHostAlloc");
 	c->word = host;
-	must(c->real.cuMemHostGetDevicePointer_v2(&c->word_device, host, 0), "device pointer");
-	must(c->real.cuStreamCreateWithPriority(&c->stream, CU_STREAM_NON_BLOCKING, 0), "stream");
+	bench_must(c->real.cuMemHostGetDevicePointer_v2(&c->word_device, host, 0),
+		   "device pointer");
+	bench_must(c->real.cuStreamCreateWithPriority(&c->stream, CU_STREAM_NON_BLOCKING, 0),
+		   "stream");
 	if (gpu_device_create(&c->gpu, &c->real) < 0) {
 		_exit(2);
 	}
 }
 
-void cuda_beat(struct cuda *c, uint64_t limit_ns)
+void bench_cuda_beat(struct bench_cuda *c, uint64_t limit_ns)
 {
 	CUdeviceptr word = c->word_device;
 	void *params[] = { &word, &limit_ns };
 	uint64_t start = clock_now_ns();
 
 	c->word[0] = c->word[1] = 0;
-	must(c->real.cuLaunchKernel(c->beat, 1, 1, 1, 1, 1, 1, 0, c->stream, params, NULL),
-	     "cuLaunchKernel");
-	while (!c->word[0] && us_since(start) < 2e6) {
+	bench_must(c->real.cuLaunchKernel(c->beat, 1, 1, 1, 1, 1, 1, 0, c->stream, params, NULL),
+		   "cuLaunchKernel");
+	while (!c->word[0] && bench_us_since(start) < 2e6) {
 		clock_sleep_ns(20000);
 	}
 }
 
-void cuda_beat_stop(struct cuda *c)
+void bench_cuda_beat_stop(struct bench_cuda *c)
 {
 	c->word[1] = 1;
-	must(c->real.cuStreamSynchronize(c->stream), "cuStreamSynchronize");
+	bench_must(c->real.cuStreamSynchronize(c->stream), "cuStreamSynchronize");
 }

@@ -69,56 +69,58 @@ struct trace {
 static int step(const char *what, int err)
 {
 	if (err) {
-		say("trace: %s refused: %d, status 0x%x", what, err, rm_last_status());
+		bench_say("trace: %s refused: %d, status 0x%x", what, err, gpu_rm_last_status());
 	}
 	return err;
 }
 
 static int device_of(struct trace *t, uint32_t device_id, int number)
 {
-	struct rm_device_params p = { .device_id = device_id };
+	struct gpu_rm_device_params p = { .device_id = device_id };
 	char path[32];
 	uint32_t which = 0;
 	int gpu;
 
 	snprintf(path, sizeof(path), "/dev/nvidia%d", number);
-	gpu = rm_os.open(path);
-	if (gpu < 0 || step("tying the device", rm_register(gpu, t->control)) ||
-	    step("a client", rm_alloc(t->control, 0, 0, &t->client, RM_CLASS_CLIENT, NULL, 0))) {
+	gpu = gpu_rm_os.open(path);
+	if (gpu < 0 || step("tying the device", gpu_rm_register(gpu, t->control)) ||
+	    step("a client",
+		 gpu_rm_alloc(t->control, 0, 0, &t->client, GPU_RM_CLASS_CLIENT, NULL, 0))) {
 		return -1;
 	}
 	p.client_share = t->client;
-	return step("the device", rm_alloc(t->control, t->client, t->client, &t->device,
-					   RM_CLASS_DEVICE, &p, sizeof(p))) ||
+	return step("the device", gpu_rm_alloc(t->control, t->client, t->client, &t->device,
+					       GPU_RM_CLASS_DEVICE, &p, sizeof(p))) ||
 			       step("the subdevice",
-				    rm_alloc(t->control, t->client, t->device, &t->subdevice,
-					     RM_CLASS_SUBDEVICE, &which, sizeof(which)))
+				    gpu_rm_alloc(t->control, t->client, t->device, &t->subdevice,
+						 GPU_RM_CLASS_SUBDEVICE, &which, sizeof(which)))
 		       ? -1
 		       : 0;
 }
 
 static const volatile void *map(struct trace *t, uint32_t memory, size_t bytes)
 {
-	int fd = rm_os.open("/dev/nvidiactl");
-	struct rm_map m = { .client = t->client,
-			    .device = t->client,
-			    .memory = memory,
-			    .length = bytes,
-			    .flags = READ_ONLY,
-			    .status = UINT32_MAX,
-			    .fd = fd };
+	int fd = gpu_rm_os.open("/dev/nvidiactl");
+	struct gpu_rm_map m = { .client = t->client,
+				.device = t->client,
+				.memory = memory,
+				.length = bytes,
+				.flags = READ_ONLY,
+				.status = UINT32_MAX,
+				.fd = fd };
 	void *at;
 
 	if (fd < 0 ||
-	    rm_os.ioctl(t->control, _IOC(_IOC_READ | _IOC_WRITE, 'F', RM_NR_MAP_MEMORY, sizeof(m)),
-			&m) < 0 ||
+	    gpu_rm_os.ioctl(t->control,
+			    _IOC(_IOC_READ | _IOC_WRITE, 'F', GPU_RM_NR_MAP_MEMORY, sizeof(m)),
+			    &m) < 0 ||
 	    m.status) {
-		say("trace: mapping its memory refused: status 0x%x", m.status);
+		bench_say("trace: mapping its memory refused: status 0x%x", m.status);
 		return NULL;
 	}
 	at = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
 	if (at == MAP_FAILED) {
-		say("trace: its memory cannot be mapped: %s", strerror(errno));
+		bench_say("trace: its memory cannot be mapped: %s", strerror(errno));
 		return NULL;
 	}
 	return at;
@@ -128,8 +130,8 @@ static int memory_of(struct trace *t, int i, size_t bytes)
 {
 	struct memory_params p = { .attr = CACHED, .attr2 = USER_READ_ONLY, .size = bytes };
 
-	return step("memory", rm_alloc(t->control, t->client, t->client, &t->memory[i],
-				       CLASS_MEMORY, &p, sizeof(p)));
+	return step("memory", gpu_rm_alloc(t->control, t->client, t->client, &t->memory[i],
+					   CLASS_MEMORY, &p, sizeof(p)));
 }
 
 static int buffer_of(struct trace *t)
@@ -146,30 +148,31 @@ static int buffer_of(struct trace *t)
 	}
 	p.header_memory = t->memory[0];
 	p.record_memory = t->memory[1];
-	err = step("the event buffer", rm_alloc(t->control, t->client, t->client, &t->buffer,
-						CLASS_EVENT_BUFFER, &p, sizeof(p)));
+	err = step("the event buffer", gpu_rm_alloc(t->control, t->client, t->client, &t->buffer,
+						    CLASS_EVENT_BUFFER, &p, sizeof(p)));
 	if (err) {
 		return err;
 	}
 	b.buffer = t->buffer;
-	err = rm_control(t->control, t->client, t->subdevice, BIND, &b, sizeof(b));
+	err = gpu_rm_control(t->control, t->client, t->subdevice, BIND, &b, sizeof(b));
 	if (err) {
-		say("trace: reason %u", b.reason);
+		bench_say("trace: reason %u", b.reason);
 	}
-	return step("binding", err) || step("enabling", rm_control(t->control, t->client, t->buffer,
-								   ENABLE, &e, sizeof(e)))
+	return step("binding", err) ||
+			       step("enabling", gpu_rm_control(t->control, t->client, t->buffer,
+							       ENABLE, &e, sizeof(e)))
 		       ? -1
 		       : 0;
 }
 
-struct trace *trace_open(uint32_t device_id, int number)
+struct trace *bench_trace_open(uint32_t device_id, int number)
 {
 	struct trace *t = calloc(1, sizeof(*t));
 
 	if (!t) {
 		return NULL;
 	}
-	t->control = rm_os.open("/dev/nvidiactl");
+	t->control = gpu_rm_os.open("/dev/nvidiactl");
 	if (t->control < 0 || device_of(t, device_id, number) || buffer_of(t)) {
 		return NULL; /* the process is a short one: what was made goes with it */
 	}
@@ -178,11 +181,11 @@ struct trace *trace_open(uint32_t device_id, int number)
 	return t->records ? t : NULL;
 }
 
-uint32_t trace_read(struct trace *t, struct trace_record *ret, uint32_t max)
+uint32_t bench_trace_read(struct trace *t, struct bench_trace_record *ret, uint32_t max)
 {
 	uint32_t n, put;
 
-	(void)step("flushing", rm_control(t->control, t->client, t->buffer, FLUSH, NULL, 0));
+	(void)step("flushing", gpu_rm_control(t->control, t->client, t->buffer, FLUSH, NULL, 0));
 	put = load_acquire(&t->header->put) % RECORDS;
 	n = t->header->count < RECORDS - 1 ? (uint32_t)t->header->count : RECORDS - 1;
 	n = n < max ? n : max;

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-struct trace_record {
+struct bench_trace_record {
 	uint8_t tag; /* 6: its context is in, 7: it has been saved; others: cl90cdfecs.h */
 	uint8_t vmid;
 	uint16_t number;
@@ -19,8 +19,8 @@ struct trace;
 
 /* device_id: the driver's number of the GPU; number: its /dev/nvidiaN. NULL: refused; says where.
  */
-struct trace *trace_open(uint32_t device_id, int number);
+struct trace *bench_trace_open(uint32_t device_id, int number);
 /* The newest, oldest first. How many. */
-uint32_t trace_read(struct trace *t, struct trace_record *ret, uint32_t max);
+uint32_t bench_trace_read(struct trace *t, struct bench_trace_record *ret, uint32_t max);
 
 #endif

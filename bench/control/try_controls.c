@@ -24,7 +24,7 @@
 #define SECONDS 110
 #define CHILD_SECONDS 60
 
-static struct shared *shared;
+static struct bench_shared *shared;
 static const char *library = "libcuda.so.1";
 
 /* ---- the machine ---- */
@@ -40,7 +40,7 @@ static void first_line(const char *what, const char *path)
 		}
 		fclose(f);
 	}
-	say("%-22s %s", what, text);
+	bench_say("%-22s %s", what, text);
 }
 
 static void machine(void)
@@ -63,9 +63,9 @@ static void machine(void)
 	first_line("driver", "/proc/driver/nvidia/version");
 	first_line("kernel", "/proc/sys/kernel/osrelease");
 	first_line("ptrace_scope", "/proc/sys/kernel/yama/ptrace_scope");
-	say("%-22s uid %d, nodes%s, MPS pipes %s", "process", (int)getuid(),
-	    nodes[0] ? nodes : " none",
-	    getenv("CUDA_MPS_PIPE_DIRECTORY") ? getenv("CUDA_MPS_PIPE_DIRECTORY") : "-");
+	bench_say("%-22s uid %d, nodes%s, MPS pipes %s", "process", (int)getuid(),
+		  nodes[0] ? nodes : " none",
+		  getenv("CUDA_MPS_PIPE_DIRECTORY") ? getenv("CUDA_MPS_PIPE_DIRECTORY") : "-");
 }
 
 /* ---- children ---- */
@@ -95,18 +95,18 @@ static pid_t spawn(void (*run)(int sock, int how), int how, int *ret_sock)
 static void as_tenant(int sock, int how)
 {
 	(void)how;
-	tenant_run(library, sock);
+	bench_tenant_run(library, sock);
 }
 
 static void as_victim(int sock, int how)
 {
-	victim_run(library, sock, (enum victim)how, shared);
+	bench_victim_run(library, sock, (enum bench_victim)how, shared);
 }
 
 static void as_observer(int sock, int how)
 {
 	(void)sock, (void)how;
-	observer_run(library, shared);
+	bench_observer_run(library, shared);
 }
 
 /* ---- from outside ---- */
@@ -136,9 +136,9 @@ static void outside_control(const struct told *t, enum gpu_control what, uint64_
 	uint64_t ret = 0, start = clock_now_ns();
 	int err = gpu_control(&t->h, t->control, what, value, &ret);
 
-	say("outside %-14.14s %d  value %llu got %llu  status 0x%x  %.0f us",
-	    gpu_control_name(what), err, (unsigned long long)value, (unsigned long long)ret,
-	    rm_last_status(), us_since(start));
+	bench_say("outside %-14.14s %d  value %llu got %llu  status 0x%x  %.0f us",
+		  gpu_control_name(what), err, (unsigned long long)value, (unsigned long long)ret,
+		  gpu_rm_last_status(), bench_us_since(start));
 }
 
 static void outside(const struct told *t)
@@ -155,16 +155,16 @@ static void outside(const struct told *t)
 	outside_control(t, GPU_CONTROL_SCHEDULE, 1);
 	err = t->page >= 0 ? gpu_lease_map(&p, t->page) : -EBADF;
 	if (err) {
-		say("outside flag page      cannot be mapped: %d", err);
+		bench_say("outside flag page      cannot be mapped: %d", err);
 		return;
 	}
 	start = clock_now_ns();
 	for (uint32_t i = 0; i < 1000; i++) {
-		gpu_lease_put(&p, 62, i);
+		gpu_lease_store(&p, 62, i);
 		gpu_lease_fence();
 	}
-	say("outside flag page      mapped; store and fence %.0f ns", us_since(start));
-	gpu_lease_put(&p, 62, 4242); /* the tenant looks for it */
+	bench_say("outside flag page      mapped; store and fence %.0f ns", bench_us_since(start));
+	gpu_lease_store(&p, 62, 4242); /* the tenant looks for it */
 	gpu_lease_fence();
 	gpu_lease_unmap(&p);
 }
@@ -182,8 +182,8 @@ static void tenant(void)
 		fd_close(t.page);
 	}
 	(void)waitpid(pid, &status, 0);
-	say("%-22s %s %d", "tenant", WIFSIGNALED(status) ? "killed by signal" : "ended with",
-	    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+	bench_say("%-22s %s %d", "tenant", WIFSIGNALED(status) ? "killed by signal" : "ended with",
+		  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 	close(sock);
 }
 
@@ -201,7 +201,7 @@ static double until_free(uint64_t start, uint64_t bytes, uint64_t timeout_ns)
 	return -1;
 }
 
-static void victim(enum victim how)
+static void victim(enum bench_victim how)
 {
 	static const char *const names[VICTIMS] = {
 		[VICTIM_ALONE] = "nothing kept",
@@ -217,7 +217,7 @@ static void victim(enum victim how)
 	pid_t pid = spawn(as_victim, (int)how, &sock);
 
 	if (pid < 0 || !hear(sock, &t)) {
-		say("killed, %-21s the tenant did not start", names[how]);
+		bench_say("killed, %-21s the tenant did not start", names[how]);
 		(void)waitpid(pid, &status, 0);
 		close(sock);
 		return;
@@ -228,16 +228,18 @@ static void victim(enum victim how)
 	start = clock_now_ns();
 	kill(pid, SIGKILL);
 	(void)waitpid(pid, &status, 0);
-	reaped = us_since(start) / 1e3;
+	reaped = bench_us_since(start) / 1e3;
 	died = until_free(start, back, UINT64_C(1500000000));
 	gpu_lease_unmap(&p);
 	fd_close(t.page);
 	fd_close(t.control);
 	start = clock_now_ns();
 	after = died < 0 ? until_free(start, back, UINT64_C(3000000000)) : 0;
-	say("killed, %-21s reaped in %.0f ms, %llu MiB back after %.0f ms (-1: not in 1500), after "
-	    "letting go %.0f ms",
-	    names[how], reaped, (unsigned long long)(shared->allocated_bytes >> 20), died, after);
+	bench_say("killed, %-21s reaped in %.0f ms, %llu MiB back after %.0f ms (-1: not in 1500), "
+		  "after "
+		  "letting go %.0f ms",
+		  names[how], reaped, (unsigned long long)(shared->allocated_bytes >> 20), died,
+		  after);
 	close(sock);
 }
 
@@ -250,7 +252,7 @@ static void victims(void)
 		clock_sleep_ns(10000000);
 	}
 	for (int how = 0; shared->ready && how < VICTIMS; how++) {
-		victim((enum victim)how);
+		victim((enum bench_victim)how);
 	}
 	shared->stop = 1;
 	kill(pid, SIGKILL);

@@ -11,7 +11,7 @@
 #include "gpu/flag.h"
 
 /* Memory that all the processes share. */
-struct shared {
+struct bench_shared {
 	volatile uint64_t free_bytes, total_bytes; /* as the observer sees it */
 	volatile uint64_t seen_ns;		   /* when */
 	volatile uint32_t observe, stop, ready;
@@ -19,7 +19,7 @@ struct shared {
 };
 
 /* A process with a driver. */
-struct cuda {
+struct bench_cuda {
 	struct cuabi_table real;
 	CUdevice device;
 	CUcontext ctx;
@@ -32,22 +32,22 @@ struct cuda {
 	uint64_t init_ns;
 };
 
-void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-double us_since(uint64_t start);
+void bench_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+double bench_us_since(uint64_t start);
 /* Ends the process with a message when it is an error. */
-void must(CUresult e, const char *what);
+void bench_must(CUresult e, const char *what);
 
 /* Ends the process with a message when the driver refuses. */
-void cuda_open(struct cuda *c, const char *library);
+void bench_cuda_open(struct bench_cuda *c, const char *library);
 /* Starts the kernel that stores %globaltimer again and again, for at most that long. */
-void cuda_beat(struct cuda *c, uint64_t limit_ns);
-void cuda_beat_stop(struct cuda *c);
+void bench_cuda_beat(struct bench_cuda *c, uint64_t limit_ns);
+void bench_cuda_beat_stop(struct bench_cuda *c);
 
 /* In the tenant: everything that is done in one process; sends descriptors and handles. */
-void tenant_run(const char *library, int sock);
+void bench_tenant_run(const char *library, int sock);
 /* A tenant that has memory and runs a kernel until it is killed. how: enum victim. */
-enum victim { VICTIM_ALONE, VICTIM_PAGE, VICTIM_PAGE_SHARED, VICTIM_CONTROL, VICTIMS };
-void victim_run(const char *library, int sock, enum victim how, struct shared *s);
-void observer_run(const char *library, struct shared *s);
+enum bench_victim { VICTIM_ALONE, VICTIM_PAGE, VICTIM_PAGE_SHARED, VICTIM_CONTROL, VICTIMS };
+void bench_victim_run(const char *library, int sock, enum bench_victim how, struct bench_shared *s);
+void bench_observer_run(const char *library, struct bench_shared *s);
 
 #endif

@@ -53,8 +53,8 @@ struct side {
 	int fd;
 };
 
-struct world {
-	struct cuda c;
+struct bench_testbed {
+	struct bench_cuda c;
 	struct pair *pair;
 	struct side us, them;
 	pid_t batch;
@@ -62,42 +62,42 @@ struct world {
 
 /* ---- the batch process ---- */
 
-static void launch(struct cuda *c, CUfunction f, unsigned grid, unsigned block, uint64_t ns)
+static void launch(struct bench_cuda *c, CUfunction f, unsigned grid, unsigned block, uint64_t ns)
 {
 	void *params[] = { &ns };
 
-	must(c->real.cuLaunchKernel(f, grid, 1, 1, block, 1, 1, 0, c->stream, params, NULL),
-	     "launch");
+	bench_must(c->real.cuLaunchKernel(f, grid, 1, 1, block, 1, 1, 0, c->stream, params, NULL),
+		   "launch");
 }
 
 static void batch_run(const char *library, int sock, struct pair *p)
 {
-	struct cuda c = { 0 };
+	struct bench_cuda c = { 0 };
 	struct side s;
 	CUevent done[2];
 
-	cuda_open(&c, library);
+	bench_cuda_open(&c, library);
 	launch(&c, c.work, 1, 32, 1000);
-	must(c.real.cuCtxSynchronize(), "synchronize");
+	bench_must(c.real.cuCtxSynchronize(), "synchronize");
 	if (gpu_learn(&c.real, 0, c.ctx, &s.h, &s.fd) < 0 ||
 	    msg_send(sock, &s.h, sizeof(s.h), &s.fd, 1) < 0) {
 		_exit(2);
 	}
 	for (int i = 0; i < 2; i++) {
-		must(c.real.cuEventCreate(&done[i], CU_EVENT_DISABLE_TIMING), "event");
+		bench_must(c.real.cuEventCreate(&done[i], CU_EVENT_DISABLE_TIMING), "event");
 	}
 	for (unsigned i = 0; !p->stop; i++) {
 		if (!p->run || p->hold) {
-			must(c.real.cuCtxSynchronize(), "synchronize");
+			bench_must(c.real.cuCtxSynchronize(), "synchronize");
 			p->held = 1;
 			clock_sleep_ns(20000);
 			continue;
 		}
 		p->held = 0;
 		launch(&c, c.work, BLOCKS * 8, 256, BATCH_NS);
-		must(c.real.cuEventRecord(done[i % 2], c.stream), "record");
+		bench_must(c.real.cuEventRecord(done[i % 2], c.stream), "record");
 		if (i > 0) {
-			must(c.real.cuEventSynchronize(done[(i + 1) % 2]), "wait");
+			bench_must(c.real.cuEventSynchronize(done[(i + 1) % 2]), "wait");
 		}
 		p->kernels++;
 	}
@@ -107,12 +107,12 @@ static void batch_run(const char *library, int sock, struct pair *p)
 
 static void wait_us(uint64_t start, double us)
 {
-	while (us_since(start) < us) {
+	while (bench_us_since(start) < us) {
 		cpu_relax();
 	}
 }
 
-static void prepare(struct world *w, enum batch batch)
+static void prepare(struct bench_testbed *w, enum batch batch)
 {
 	struct pair *p = w->pair;
 	uint64_t start = clock_now_ns();
@@ -120,7 +120,7 @@ static void prepare(struct world *w, enum batch batch)
 	if (batch == BATCH_DRAINED) {
 		p->held = 0;
 		p->hold = 1;
-		while (!p->held && us_since(start) < 1e5) {
+		while (!p->held && bench_us_since(start) < 1e5) {
 			cpu_relax();
 		}
 	} else if (batch == BATCH_OFF) {
@@ -128,7 +128,7 @@ static void prepare(struct world *w, enum batch batch)
 	}
 }
 
-static void let_go(struct world *w, enum batch batch)
+static void let_go(struct bench_testbed *w, enum batch batch)
 {
 	w->pair->hold = 0;
 	if (batch == BATCH_OFF) {
@@ -138,10 +138,10 @@ static void let_go(struct world *w, enum batch batch)
 
 /* Microseconds of one request. after_us: when the second kernel of the request comes, which is
  * what is measured then; 0: the first. */
-static double request(struct world *w, enum batch batch, enum ahead ahead, double ahead_us,
+static double request(struct bench_testbed *w, enum batch batch, enum ahead ahead, double ahead_us,
 		      double after_us)
 {
-	struct cuda *c = &w->c;
+	struct bench_cuda *c = &w->c;
 	uint64_t start;
 	double us;
 
@@ -155,22 +155,23 @@ static double request(struct world *w, enum batch batch, enum ahead ahead, doubl
 		void *params[] = { &word, &limit };
 
 		c->word[0] = c->word[1] = 0;
-		must(c->real.cuLaunchKernel(c->beat, 1, 1, 1, 1, 1, 1, 0, c->stream, params, NULL),
-		     "spin");
+		bench_must(c->real.cuLaunchKernel(c->beat, 1, 1, 1, 1, 1, 1, 0, c->stream, params,
+						  NULL),
+			   "spin");
 	}
 	if (ahead != AHEAD_NOTHING) {
 		wait_us(start, ahead_us);
 	}
 	if (after_us > 0) {
 		launch(c, c->work, BLOCKS, 256, REQUEST_NS);
-		must(c->real.cuStreamSynchronize(c->stream), "synchronize");
+		bench_must(c->real.cuStreamSynchronize(c->stream), "synchronize");
 		wait_us(clock_now_ns(), after_us);
 	}
 	start = clock_now_ns();
 	launch(c, c->work, BLOCKS, 256, REQUEST_NS);
 	c->word[1] = 1;
-	must(c->real.cuStreamSynchronize(c->stream), "synchronize");
-	us = us_since(start);
+	bench_must(c->real.cuStreamSynchronize(c->stream), "synchronize");
+	us = bench_us_since(start);
 	let_go(w, batch);
 	return us;
 }
@@ -185,7 +186,7 @@ static double each(uint64_t after, uint64_t before)
 	return (double)(after - before) / REQUESTS;
 }
 
-static void measure(struct world *w, const char *what, enum batch batch, enum ahead ahead,
+static void measure(struct bench_testbed *w, const char *what, enum batch batch, enum ahead ahead,
 		    double ahead_us, double after_us)
 {
 	struct gpu_switches us[2], them[2];
@@ -205,22 +206,24 @@ static void measure(struct world *w, const char *what, enum batch batch, enum ah
 	kernels = w->pair->kernels - kernels;
 	switches(&w->us, &us[1]);
 	switches(&w->them, &them[1]);
-	stats_sort(v, REQUESTS);
-	say("%-18s batch %-8s ahead %-5s %5.0f us after %5.0f | p50 %6.1f p90 %6.1f p99 %7.1f us | "
-	    "saves a request: ours idle %.2f block %.2f instr %.2f, theirs %.2f %.2f %.2f | batch "
-	    "%.0f/s",
-	    what, batch_names[batch], ahead_names[ahead], ahead_us, after_us,
-	    stats_quantile(v, REQUESTS, 0.5), stats_quantile(v, REQUESTS, 0.9),
-	    stats_quantile(v, REQUESTS, 0.99), each(us[1].idle, us[0].idle),
-	    each(us[1].block, us[0].block), each(us[1].instruction, us[0].instruction),
-	    each(them[1].idle, them[0].idle), each(them[1].block, them[0].block),
-	    each(them[1].instruction, them[0].instruction),
-	    (double)kernels / us_since(start) * 1e6);
+	bench_stats_sort(v, REQUESTS);
+	bench_say("%-18s batch %-8s ahead %-5s %5.0f us after %5.0f | p50 %6.1f p90 %6.1f p99 "
+		  "%7.1f us | "
+		  "saves a request: ours idle %.2f block %.2f instr %.2f, theirs %.2f %.2f %.2f | "
+		  "batch "
+		  "%.0f/s",
+		  what, batch_names[batch], ahead_names[ahead], ahead_us, after_us,
+		  bench_stats_quantile(v, REQUESTS, 0.5), bench_stats_quantile(v, REQUESTS, 0.9),
+		  bench_stats_quantile(v, REQUESTS, 0.99), each(us[1].idle, us[0].idle),
+		  each(us[1].block, us[0].block), each(us[1].instruction, us[0].instruction),
+		  each(them[1].idle, them[0].idle), each(them[1].block, them[0].block),
+		  each(them[1].instruction, them[0].instruction),
+		  (double)kernels / bench_us_since(start) * 1e6);
 }
 
 /* ---- groups of measurements ---- */
 
-static void ahead_group(struct world *w)
+static void ahead_group(struct bench_testbed *w)
 {
 	static const double times[] = { 150, 400, 1500 };
 
@@ -239,7 +242,7 @@ static int set(const struct side *s, enum gpu_control what, uint64_t value)
 }
 
 /* Which way each is switched away: at the end of its work, of a block, in the middle. */
-static void mode_group(struct world *w)
+static void mode_group(struct bench_testbed *w)
 {
 	char what[32];
 
@@ -258,7 +261,7 @@ static void mode_group(struct world *w)
 	(void)set(&w->them, GPU_CONTROL_PREEMPTION_MODE, 2);
 }
 
-static void slice_group(struct world *w)
+static void slice_group(struct bench_testbed *w)
 {
 	static const uint64_t slices[][2] = { { 0, 0 }, { 0, 1 }, { 20000, 1 }, { 1000000, 1 } };
 	char what[32];
@@ -277,7 +280,7 @@ static void slice_group(struct world *w)
 	(void)set(&w->them, GPU_CONTROL_SLICE_SET, 0);
 }
 
-static void level_group(struct world *w)
+static void level_group(struct bench_testbed *w)
 {
 	int a = set(&w->us, GPU_CONTROL_INTERLEAVE, 2),
 	    b = set(&w->them, GPU_CONTROL_INTERLEAVE, 0);
@@ -293,7 +296,7 @@ static void level_group(struct world *w)
 }
 
 /* For how long the context stays when its work has ended: the time of a second kernel. */
-static void linger_group(struct world *w)
+static void linger_group(struct bench_testbed *w)
 {
 	static const double gaps[] = { 5, 20, 50, 100, 500, 3000 };
 
@@ -319,7 +322,7 @@ static const char *tag_name(uint8_t tag)
 }
 
 /* In a container the driver may know processes by other numbers. */
-static const char *who(const struct world *w, uint32_t pid)
+static const char *who(const struct bench_testbed *w, uint32_t pid)
 {
 	static char number[16];
 
@@ -331,10 +334,10 @@ static const char *who(const struct world *w, uint32_t pid)
 }
 
 /* What happened on the GPU from shortly before a request to its end; 0 is the launch. */
-static void trace_one(struct world *w, struct trace *t, enum batch batch, enum ahead ahead,
+static void trace_one(struct bench_testbed *w, struct trace *t, enum batch batch, enum ahead ahead,
 		      double ahead_us)
 {
-	static struct trace_record r[256];
+	static struct bench_trace_record r[256];
 	char line[380] = "";
 	size_t at = 0;
 	uint64_t begun;
@@ -351,7 +354,7 @@ static void trace_one(struct world *w, struct trace *t, enum batch batch, enum a
 	}
 	begun = clock_now_ns() - (uint64_t)(us * 1e3);
 	clock_sleep_ns(2000000);
-	n = trace_read(t, r, ARRAY_SIZE(r));
+	n = bench_trace_read(t, r, ARRAY_SIZE(r));
 	for (uint32_t i = 0; i < n && at < sizeof(line) - 48; i++) {
 		double when = (double)(int64_t)(r[i].gpu_ns - (uint64_t)offset - begun) / 1e3;
 
@@ -360,25 +363,25 @@ static void trace_one(struct world *w, struct trace *t, enum batch batch, enum a
 					       who(w, r[i].pid), tag_name(r[i].tag), when);
 		}
 	}
-	say("trace: batch %s, ahead %s %.0f us, took %.0f us (%u records):%s", batch_names[batch],
-	    ahead_names[ahead], ahead_us, us, n, line);
+	bench_say("trace: batch %s, ahead %s %.0f us, took %.0f us (%u records):%s",
+		  batch_names[batch], ahead_names[ahead], ahead_us, us, n, line);
 }
 
-static void trace_group(struct world *w)
+static void trace_group(struct bench_testbed *w)
 {
-	struct learn_object groups[64], d = { .id = LEARN_NO_ID };
+	struct gpu_learn_object groups[64], d = { .id = GPU_LEARN_NO_ID };
 	struct trace *t;
 	int number;
 
-	if (learn_find(RM_CLASS_GROUP, groups, ARRAY_SIZE(groups)) == 0 ||
-	    !learn_device_of(&groups[0], &d) || d.id == LEARN_NO_ID) {
-		say("trace: no device is known");
+	if (gpu_learn_find(GPU_RM_CLASS_GROUP, groups, ARRAY_SIZE(groups)) == 0 ||
+	    !gpu_learn_device_of(&groups[0], &d) || d.id == GPU_LEARN_NO_ID) {
+		bench_say("trace: no device is known");
 		return;
 	}
-	number = control_nvidia_minor(&w->c.real, w->c.device, w->us.fd);
-	t = number >= 0 ? trace_open(d.id, number) : NULL;
+	number = gpu_learn_minor(&w->c.real, w->c.device, w->us.fd);
+	t = number >= 0 ? bench_trace_open(d.id, number) : NULL;
 	if (!t) {
-		say("trace: not to be had (device %u, number %d)", d.id, number);
+		bench_say("trace: not to be had (device %u, number %d)", d.id, number);
 		return;
 	}
 	(void)set(&w->them, GPU_CONTROL_SLICE_SET, 1);
@@ -444,9 +447,10 @@ static bool wanted(int argc, char **argv, const char *group)
 
 int main(int argc, char **argv)
 {
-	static void (*const groups[])(struct world *) = { ahead_group, mode_group,   slice_group,
-							  level_group, linger_group, trace_group };
-	static struct world w;
+	static void (*const groups[])(struct bench_testbed *) = { ahead_group,	mode_group,
+								  slice_group,	level_group,
+								  linger_group, trace_group };
+	static struct bench_testbed w;
 	const char *library = argc > 1 ? argv[1] : "libcuda.so.1";
 	char number[2] = "1";
 
@@ -459,19 +463,20 @@ int main(int argc, char **argv)
 	gpu_control_soft_library(library);
 	child = start_batch(library, w.pair, &w.them);
 	if (child < 0) {
-		say("the batch process did not start");
+		bench_say("the batch process did not start");
 		return 1;
 	}
 	w.batch = child;
-	cuda_open(&w.c, library);
+	bench_cuda_open(&w.c, library);
 	launch(&w.c, w.c.work, 1, 32, 1000);
-	must(w.c.real.cuCtxSynchronize(), "synchronize");
+	bench_must(w.c.real.cuCtxSynchronize(), "synchronize");
 	if (gpu_learn(&w.c.real, 0, w.c.ctx, &w.us.h, &w.us.fd) < 0) {
-		say("the handles are not known");
+		bench_say("the handles are not known");
 		end(0);
 	}
 	gpu_self_test(&w.us.h, w.us.fd);
-	say("capable 0x%x, groups %u and %u", w.us.h.capable, w.us.h.n_groups, w.them.h.n_groups);
+	bench_say("capable 0x%x, groups %u and %u", w.us.h.capable, w.us.h.n_groups,
+		  w.them.h.n_groups);
 	for (size_t i = 0; i < ARRAY_SIZE(groups); i++, number[0]++) {
 		if (wanted(argc, argv, number)) {
 			groups[i](&w);

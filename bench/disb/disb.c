@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool parse_one(struct disb *b, const char *name, const char *text, int *i)
+static bool parse_one(struct bench_disb *b, const char *name, const char *text, int *i)
 {
-	const struct world_value table[] = {
+	const struct bench_testbed_value table[] = {
 		{ "--policy", &b->policy, NULL },
 		{ "--policy-name", &b->policy_name, NULL },
 		{ "--conditions", &b->conditions, NULL },
@@ -20,7 +20,7 @@ static bool parse_one(struct disb *b, const char *name, const char *text, int *i
 		{ "--repeats", NULL, &b->rounds },
 	};
 
-	if (world_option(&b->world, name, text, i)) {
+	if (bench_testbed_option(&b->testbed, name, text, i)) {
 		return true;
 	}
 	if (strcmp(name, "--graphs") == 0) {
@@ -28,7 +28,7 @@ static bool parse_one(struct disb *b, const char *name, const char *text, int *i
 		return true;
 	}
 	++*i;
-	if (world_value(table, ARRAY_SIZE(table), name, text)) {
+	if (bench_testbed_value(table, ARRAY_SIZE(table), name, text)) {
 		return true;
 	}
 	if (strcmp(name, "--seconds") == 0) {
@@ -41,7 +41,7 @@ static bool parse_one(struct disb *b, const char *name, const char *text, int *i
 	return true;
 }
 
-static bool parse(struct disb *b, int argc, char **argv)
+static bool parse(struct bench_disb *b, int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++) {
 		if (!parse_one(b, argv[i], i + 1 < argc ? argv[i + 1] : "", &i)) {
@@ -49,10 +49,10 @@ static bool parse(struct disb *b, int argc, char **argv)
 		}
 	}
 	return b->seconds > 0 && b->seconds <= 3600 && b->rounds >= 1 && b->rounds <= DISB_ROUNDS &&
-	       b->policy && b->world.libcuda && b->world.gbpf && b->world.client;
+	       b->policy && b->testbed.libcuda && b->testbed.gbpf && b->testbed.client;
 }
 
-static json_t *models_json(const struct disb *b)
+static json_t *models_json(const struct bench_disb *b)
 {
 	json_t *a = json_array();
 
@@ -71,7 +71,7 @@ static json_t *models_json(const struct disb *b)
 	return a;
 }
 
-static void print_models(const struct disb *b)
+static void print_models(const struct bench_disb *b)
 {
 	printf("%s, policy %s, %g s a measurement, %u round%s, batch %s. %s alone:", b->device,
 	       b->policy_name, b->seconds, b->rounds, PLURAL(b->rounds),
@@ -87,7 +87,7 @@ static void print_models(const struct disb *b)
 	putchar('\n');
 }
 
-static int put_document(struct disb *b)
+static int put_document(struct bench_disb *b)
 {
 	json_object_set_new(b->document, "device", json_string(b->device));
 	json_object_set_new(b->document, "networks",
@@ -95,47 +95,47 @@ static int put_document(struct disb *b)
 					: b->torch ? "PyTorch"
 						   : "synthetic"));
 	json_object_set_new(b->document, "models", models_json(b));
-	return world_document(&b->world, b->document, b->save);
+	return bench_testbed_document(&b->testbed, b->document, b->save);
 }
 
 int main(int argc, char **argv)
 {
-	static struct disb b = { .rounds = 1,
-				 .seconds = 10,
-				 .policy_name = "",
-				 .python = "python3",
-				 .divide = 1,
-				 .blocks = 2 };
+	static struct bench_disb b = { .rounds = 1,
+				       .seconds = 10,
+				       .policy_name = "",
+				       .python = "python3",
+				       .divide = 1,
+				       .blocks = 2 };
 	int err;
 
-	b.world.bench = "disb";
+	b.testbed.bench = "disb";
 	if (!parse(&b, argc, argv)) {
-		return world_usage(&b.world);
+		return bench_testbed_usage(&b.testbed);
 	}
-	b.soft = b.world.soft;
+	b.soft = b.testbed.soft;
 	if (!b.workloads) {
 		b.workloads = b.torch ? "A,B,C,D,E,REAL" : "A,B,C,D,E,REAL,Y,Z";
 	}
 	if (b.torch) {
-		b.world.client = b.python;
+		b.testbed.client = b.python;
 	}
 	b.threads = b.soft ? 64 : 256;
 	b.blocks = b.soft ? 1 : 2;
 	b.divide = b.soft ? 8 : 1;
-	b.world.progress |= isatty(2) != 0;
+	b.testbed.progress |= isatty(2) != 0;
 	b.results = json_array();
 	b.document =
 		json_pack("{s:s, s:s, s:f, s:i, s:b, s:o}", "schema", "gbpf.bench.disb/1", "policy",
 			  b.policy_name, "seconds", b.seconds, "rounds", (int)b.rounds,
 			  "periodic_batch", (int)b.periodic, "workloads", b.results);
-	err = disb_run(&b);
-	if (!err && !b.world.json) {
+	err = bench_disb_run(&b);
+	if (!err && !b.testbed.json) {
 		print_models(&b);
 	}
 	err = err ? err : put_document(&b);
 	if (err) {
-		world_complain(&b.world);
+		bench_testbed_complain(&b.testbed);
 	}
-	disb_finish(&b);
+	bench_disb_finish(&b);
 	return err || b.failed || fflush(stdout) ? 1 : 0;
 }

@@ -16,45 +16,46 @@
 
 /* A model: its time of one inference alone (RTX 3080, TensorRT: what the published loads are made
  * for) and how many kernels it is here. */
-struct disb_model {
+struct bench_disb_model {
 	const char *name, *doc;
 	double ms;
 	unsigned kernels;
 	unsigned trace; /* of the workload REAL */
 };
-extern const struct disb_model disb_models[DISB_MODELS];
+extern const struct bench_disb_model disb_models[DISB_MODELS];
 
-struct disb_task {
+struct bench_disb_task {
 	unsigned model;
-	enum schedule_kind load;
+	enum bench_schedule_kind load;
 	double rate;
 	bool rt;
 };
 
-struct disb_workload {
+struct bench_disb_workload {
 	const char *name;
-	struct disb_task task[DISB_TASKS];
+	struct bench_disb_task task[DISB_TASKS];
 	unsigned tasks;
 };
 /* periodic: batch tasks come periodically, as in GPreempt's copy, instead of in a closed loop. 0,
  * or -1: no such workload. */
-int disb_workload(const char *name, bool periodic, struct disb_workload *ret);
+int bench_disb_workload(const char *name, bool periodic, struct bench_disb_workload *ret);
 extern const char *const disb_names[DISB_WORKLOADS];
 
 /* Start of each task: those periodic ones that have the same whole frequency begin one after the
  * other, in the order of their names, each after the times alone of those before. */
-void disb_offsets(const struct disb_workload *w, const double *alone_ms, uint64_t *ret_ns);
+void bench_disb_offsets(const struct bench_disb_workload *w, const double *alone_ms,
+			uint64_t *ret_ns);
 
-struct disb_def {
+struct bench_disb_def {
 	const char *name, *doc;
-	enum world_lane lane;
+	enum bench_testbed_lane lane;
 	bool batch;
 	bool again; /* like another one: how far apart two measurements of the same are */
 };
-extern const struct disb_def disb_defs[DISB_CONDITIONS];
+extern const struct bench_disb_def disb_defs[DISB_CONDITIONS];
 
 /* Where the time of a request goes. The parts but the first sum up to what it took. */
-enum disb_part {
+enum bench_disb_part {
 	PART_LATE,  /* from when it was due to its beginning */
 	PART_FIRST, /* to the beginning of its first kernel on the device */
 	PART_FRONT, /* to that of the PAGE_FRONT-th after it */
@@ -62,18 +63,18 @@ enum disb_part {
 	DISB_PARTS
 };
 /* What it met. */
-enum disb_met {
+enum bench_disb_met {
 	MET_NOBODY, /* no other real-time task had a request open when it began */
 	MET_OTHERS,
 	DISB_METS
 };
-struct disb_parts {
+struct bench_disb_parts {
 	unsigned n, stamped;		/* requests; of which parts but the first are known */
 	double took_us, us[DISB_PARTS]; /* sums */
 };
 
 /* What gbpfd says of a task, at the end of a round: sums over rounds. */
-struct disb_tenant {
+struct bench_disb_tenant {
 	unsigned rounds;
 	double launches, block_launches, interruptions, holds, held_ns, limit_hits, forced;
 	double requests;
@@ -81,32 +82,32 @@ struct disb_tenant {
 };
 
 /* A task in a condition, over all rounds. */
-struct disb_row {
+struct bench_disb_row {
 	double *us; /* owned: round by round, each of which is sorted */
 	unsigned n;
 	unsigned from[DISB_ROUNDS + 1]; /* where each round begins */
 	uint64_t dropped;
 	double seconds;
 	double round_mean[DISB_ROUNDS], round_p99[DISB_ROUNDS], round_rate[DISB_ROUNDS];
-	struct disb_parts parts[DISB_METS];
+	struct bench_disb_parts parts[DISB_METS];
 	double step_us[PAGE_STEPS];
 	unsigned steps;
-	struct disb_tenant tenant;
+	struct bench_disb_tenant tenant;
 };
 
-struct disb_condition {
-	const struct disb_def *def;
+struct bench_disb_condition {
+	const struct bench_disb_def *def;
 	bool chosen, available;
 	char why[512];
-	struct world_daemon *daemon;
+	struct bench_testbed_daemon *daemon;
 	/* of the workload that is being measured */
 	unsigned rounds;
 	bool broken;
-	struct disb_row row[DISB_TASKS];
+	struct bench_disb_row row[DISB_TASKS];
 };
 
-struct disb {
-	struct world world;
+struct bench_disb {
+	struct bench_testbed testbed;
 	unsigned rounds, threads, blocks; /* blocks: of a kernel, a multiprocessor */
 	double seconds;			  /* of a measurement */
 	const char *policy, *policy_name, *workloads, *conditions, *save;
@@ -119,48 +120,51 @@ struct disb {
 	unsigned sms, grid;
 	int iterations[DISB_MODELS];
 	double alone_ms[DISB_MODELS]; /* measured */
-	struct disb_condition condition[DISB_CONDITIONS];
+	struct bench_disb_condition condition[DISB_CONDITIONS];
 	json_t *document, *results; /* owned; results: borrowed, in document */
 	bool failed;
 };
 
-int disb_run(struct disb *b);
+int bench_disb_run(struct bench_disb *b);
 /* disb_models.c: how long each model takes alone, and of kernels of ours how long they spin. */
-int disb_models_fit(struct disb *b, const bool *used);
+int bench_disb_models_fit(struct bench_disb *b, const bool *used);
 /* The client's role and what it must know of a model. */
-const char *disb_role(const struct disb *b);
-void disb_model_options(const struct disb *b, unsigned model, struct world_command *k);
+const char *bench_disb_role(const struct bench_disb *b);
+void bench_disb_model_options(const struct bench_disb *b, unsigned model,
+			      struct bench_testbed_command *k);
 /* disb_parts.c: after a turn, what its requests' time went into, and what gbpfd says of its tasks.
  * client: one a task; those that did not run have no page. */
-void disb_note_parts(const struct disb_workload *w, struct disb_condition *c,
-		     const struct world_client *client);
-void disb_note_tenants(const struct disb_workload *w, struct disb_condition *c,
-		       const struct world_client *client, const json_t *tenants);
-json_t *disb_parts_json(const struct disb_row *r);
-void disb_finish(struct disb *b);
+void bench_disb_note_parts(const struct bench_disb_workload *w, struct bench_disb_condition *c,
+			   const struct bench_testbed_client *client);
+void bench_disb_note_tenants(const struct bench_disb_workload *w, struct bench_disb_condition *c,
+			     const struct bench_testbed_client *client, const json_t *tenants);
+json_t *bench_disb_parts_json(const struct bench_disb_row *r);
+void bench_disb_finish(struct bench_disb *b);
 /* One workload, after its rounds. */
-int disb_report(struct disb *b, const struct disb_workload *w);
+int bench_disb_report(struct bench_disb *b, const struct bench_disb_workload *w);
 
 /* disb_figures.c. Without gBPF, in the lane of c or else in the other: the real-time tasks alone,
  * or all. NULL: not measured. */
-const struct disb_condition *disb_plain(const struct disb *b, const struct disb_condition *c,
-					bool batch);
-struct disb_figures {
+const struct bench_disb_condition *
+bench_disb_plain(const struct bench_disb *b, const struct bench_disb_condition *c, bool batch);
+struct bench_disb_figures {
 	double mean, q[3], mean_ratio, p99_ratio, rate;
-	struct stats_range mean_interval;
+	struct bench_stats_range mean_interval;
 };
-struct disb_figures disb_figures(const struct disb_condition *c, const struct disb_condition *base,
-				 unsigned task);
+struct bench_disb_figures bench_disb_figures(const struct bench_disb_condition *c,
+					     const struct bench_disb_condition *base,
+					     unsigned task);
 /* Over the real-time tasks: means of the ratios, with their intervals from drawing rounds anew, and
  * requests a second. */
-struct disb_summary {
+struct bench_disb_summary {
 	double mean_ratio, p99_ratio, rt_rate, be_rate, total_share;
-	struct stats_range mean_range, p99_range, total_range;
+	struct bench_stats_range mean_range, p99_range, total_range;
 	double round_mean_ratio[DISB_ROUNDS], round_p99_ratio[DISB_ROUNDS];
 	unsigned rounds; /* that have a ratio */
 	uint64_t dropped;
 };
-struct disb_summary disb_summary(const struct disb *b, const struct disb_workload *w,
-				 const struct disb_condition *c);
+struct bench_disb_summary bench_disb_summary(const struct bench_disb *b,
+					     const struct bench_disb_workload *w,
+					     const struct bench_disb_condition *c);
 
 #endif

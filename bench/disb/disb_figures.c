@@ -9,18 +9,18 @@
 #define DRAWS 1000u
 #define SEED 0x9e3779b97f4a7c15ull
 
-static bool is_shared(const struct disb_condition *c)
+static bool is_shared(const struct bench_disb_condition *c)
 {
 	return c->def->lane == LANE_MPS || c->def->lane == LANE_GBPF_SHARED;
 }
 
-const struct disb_condition *disb_plain(const struct disb *b, const struct disb_condition *c,
-					bool batch)
+const struct bench_disb_condition *
+bench_disb_plain(const struct bench_disb *b, const struct bench_disb_condition *c, bool batch)
 {
-	const struct disb_condition *other = NULL;
+	const struct bench_disb_condition *other = NULL;
 
 	for (unsigned i = 0; i < DISB_CONDITIONS; i++) {
-		const struct disb_condition *p = &b->condition[i];
+		const struct bench_disb_condition *p = &b->condition[i];
 
 		if (!p->rounds || p->def->batch != batch || p->def->again ||
 		    (p->def->lane != LANE_OWN && p->def->lane != LANE_MPS)) {
@@ -35,7 +35,7 @@ const struct disb_condition *disb_plain(const struct disb *b, const struct disb_
 }
 
 /* Mean and P99 of a task over some of the rounds, one after the other in sorted[]. */
-static void of_rounds(const struct disb_row *r, const unsigned *round, unsigned rounds,
+static void of_rounds(const struct bench_disb_row *r, const unsigned *round, unsigned rounds,
 		      double *sorted, double *ret_mean, double *ret_p99)
 {
 	unsigned n = 0;
@@ -48,17 +48,17 @@ static void of_rounds(const struct disb_row *r, const unsigned *round, unsigned 
 			n += count;
 		}
 	}
-	*ret_mean = stats_mean(sorted, n);
-	stats_sort(sorted, n);
-	*ret_p99 = stats_quantile(sorted, n, 0.99);
+	*ret_mean = bench_stats_mean(sorted, n);
+	bench_stats_sort(sorted, n);
+	*ret_p99 = bench_stats_quantile(sorted, n, 0.99);
 }
 
-struct disb_figures disb_figures(const struct disb_condition *c, const struct disb_condition *base,
-				 unsigned task)
+struct bench_disb_figures bench_disb_figures(const struct bench_disb_condition *c,
+					     const struct bench_disb_condition *base, unsigned task)
 {
 	static const double at[3] = { 0.5, 0.99, 0.999 };
-	const struct disb_row *r = &c->row[task];
-	struct disb_figures f = { .mean = stats_mean(r->us, r->n) };
+	const struct bench_disb_row *r = &c->row[task];
+	struct bench_disb_figures f = { .mean = bench_stats_mean(r->us, r->n) };
 	double *sorted = malloc((r->n + 1) * sizeof(double));
 	double base_mean = 0, base_p99 = 0;
 
@@ -66,13 +66,13 @@ struct disb_figures disb_figures(const struct disb_condition *c, const struct di
 		return f;
 	}
 	memcpy(sorted, r->us ? r->us : sorted, r->n * sizeof(double));
-	stats_sort(sorted, r->n);
+	bench_stats_sort(sorted, r->n);
 	for (unsigned i = 0; i < 3; i++) {
-		f.q[i] = stats_quantile(sorted, r->n, at[i]);
+		f.q[i] = bench_stats_quantile(sorted, r->n, at[i]);
 	}
 	free(sorted);
 	f.rate = r->seconds > 0 ? r->n / r->seconds : 0;
-	f.mean_interval = stats_bootstrap_mean(r->round_mean, c->rounds, 0.95);
+	f.mean_interval = bench_stats_bootstrap_mean(r->round_mean, c->rounds, 0.95);
 	if (base && base->row[task].n) {
 		unsigned all[DISB_ROUNDS];
 		double *of = malloc(base->row[task].n * sizeof(double));
@@ -91,8 +91,8 @@ struct disb_figures disb_figures(const struct disb_condition *c, const struct di
 }
 
 /* Means of the tasks' ratios over some rounds. */
-static void ratios(const struct disb_workload *w, const struct disb_condition *c,
-		   const struct disb_condition *base, const unsigned *round, unsigned rounds,
+static void ratios(const struct bench_disb_workload *w, const struct bench_disb_condition *c,
+		   const struct bench_disb_condition *base, const unsigned *round, unsigned rounds,
 		   double *room, double *ret_mean, double *ret_p99)
 {
 	unsigned rt = 0;
@@ -116,7 +116,8 @@ static void ratios(const struct disb_workload *w, const struct disb_condition *c
 	*ret_p99 /= MAX(rt, 1);
 }
 
-static unsigned most_requests(const struct disb_workload *w, const struct disb_condition *c)
+static unsigned most_requests(const struct bench_disb_workload *w,
+			      const struct bench_disb_condition *c)
 {
 	unsigned most = 0;
 
@@ -128,8 +129,9 @@ static unsigned most_requests(const struct disb_workload *w, const struct disb_c
 	return most;
 }
 
-static void draw_rounds(const struct disb_workload *w, const struct disb_condition *c,
-			const struct disb_condition *base, double *room, struct disb_summary *s)
+static void draw_rounds(const struct bench_disb_workload *w, const struct bench_disb_condition *c,
+			const struct bench_disb_condition *base, double *room,
+			struct bench_disb_summary *s)
 {
 	static double mean[DRAWS], p99[DRAWS];
 	uint64_t seed = SEED;
@@ -141,19 +143,19 @@ static void draw_rounds(const struct disb_workload *w, const struct disb_conditi
 		unsigned round[DISB_ROUNDS];
 
 		for (unsigned r = 0; r < s->rounds; r++) {
-			round[r] = (unsigned)((stats_random(&seed) >> 33) % s->rounds);
+			round[r] = (unsigned)((bench_stats_random(&seed) >> 33) % s->rounds);
 		}
 		ratios(w, c, base, round, s->rounds, room, &mean[k], &p99[k]);
 	}
-	stats_sort(mean, DRAWS);
-	stats_sort(p99, DRAWS);
-	s->mean_range = (struct stats_range){ stats_quantile(mean, DRAWS, 0.025),
-					      stats_quantile(mean, DRAWS, 0.975) };
-	s->p99_range = (struct stats_range){ stats_quantile(p99, DRAWS, 0.025),
-					     stats_quantile(p99, DRAWS, 0.975) };
+	bench_stats_sort(mean, DRAWS);
+	bench_stats_sort(p99, DRAWS);
+	s->mean_range = (struct bench_stats_range){ bench_stats_quantile(mean, DRAWS, 0.025),
+						    bench_stats_quantile(mean, DRAWS, 0.975) };
+	s->p99_range = (struct bench_stats_range){ bench_stats_quantile(p99, DRAWS, 0.025),
+						   bench_stats_quantile(p99, DRAWS, 0.975) };
 }
 
-static void add_rates(const struct disb_workload *w, const struct disb_condition *c,
+static void add_rates(const struct bench_disb_workload *w, const struct bench_disb_condition *c,
 		      double rate[DISB_ROUNDS])
 {
 	for (unsigned r = 0; r < c->rounds; r++) {
@@ -163,30 +165,32 @@ static void add_rates(const struct disb_workload *w, const struct disb_condition
 	}
 }
 
-static void share_of_all(const struct disb *b, const struct disb_workload *w,
-			 const struct disb_condition *c, struct disb_summary *s)
+static void share_of_all(const struct bench_disb *b, const struct bench_disb_workload *w,
+			 const struct bench_disb_condition *c, struct bench_disb_summary *s)
 {
-	const struct disb_condition *all = c->def->batch ? disb_plain(b, c, true) : NULL;
+	const struct bench_disb_condition *all =
+		c->def->batch ? bench_disb_plain(b, c, true) : NULL;
 	double mine[DISB_ROUNDS] = { 0 }, of[DISB_ROUNDS] = { 0 };
 	unsigned n = all ? MIN(all->rounds, c->rounds) : 0;
 
 	if (n) {
 		add_rates(w, c, mine);
 		add_rates(w, all, of);
-		s->total_share = stats_mean(mine, n) / MAX(stats_mean(of, n), 1e-9);
-		s->total_range = stats_bootstrap_ratio(mine, of, n, 0.95);
+		s->total_share = bench_stats_mean(mine, n) / MAX(bench_stats_mean(of, n), 1e-9);
+		s->total_range = bench_stats_bootstrap_ratio(mine, of, n, 0.95);
 	}
 }
 
-struct disb_summary disb_summary(const struct disb *b, const struct disb_workload *w,
-				 const struct disb_condition *c)
+struct bench_disb_summary bench_disb_summary(const struct bench_disb *b,
+					     const struct bench_disb_workload *w,
+					     const struct bench_disb_condition *c)
 {
-	const struct disb_condition *base = disb_plain(b, c, false);
-	struct disb_summary s = { .rounds = base ? MIN(base->rounds, c->rounds) : 0 };
+	const struct bench_disb_condition *base = bench_disb_plain(b, c, false);
+	struct bench_disb_summary s = { .rounds = base ? MIN(base->rounds, c->rounds) : 0 };
 	double *room;
 
 	for (unsigned i = 0; i < w->tasks; i++) {
-		const struct disb_row *r = &c->row[i];
+		const struct bench_disb_row *r = &c->row[i];
 
 		*(w->task[i].rt ? &s.rt_rate : &s.be_rate) +=
 			r->seconds > 0 ? r->n / r->seconds : 0;

@@ -7,7 +7,7 @@
 
 enum { R152, D201, V19, I3, DB, WEATHER, GRAPH };
 
-const struct disb_model disb_models[DISB_MODELS] = {
+const struct bench_disb_model disb_models[DISB_MODELS] = {
 	[R152] = { "R152", "ResNet-152: 155 convolutions, 50 additions, 3 others", 4.2, 208, 0 },
 	[D201] = { "D201", "DenseNet-201: 200 convolutions, 200 normalizations, 98 joins, 6 others",
 		   7.5, 504, 1 },
@@ -24,25 +24,26 @@ const char *const disb_names[DISB_WORKLOADS] = {
 	"A", "B", "C", "D", "E", "REAL", "Y", "Z", "micro"
 };
 
-static void add(struct disb_workload *w, unsigned model, enum schedule_kind load, double rate,
-		bool rt)
+static void add(struct bench_disb_workload *w, unsigned model, enum bench_schedule_kind load,
+		double rate, bool rt)
 {
 	if (w->tasks < DISB_TASKS) {
-		w->task[w->tasks++] = (struct disb_task){ model, load, rate, rt };
+		w->task[w->tasks++] = (struct bench_disb_task){ model, load, rate, rt };
 	}
 }
 
 /* The five models. */
-static void add_all(struct disb_workload *w, enum schedule_kind load, double rate, bool rt)
+static void add_all(struct bench_disb_workload *w, enum bench_schedule_kind load, double rate,
+		    bool rt)
 {
 	for (unsigned m = R152; m <= DB; m++) {
 		add(w, m, load, rate, rt);
 	}
 }
 
-int disb_workload(const char *name, bool periodic, struct disb_workload *w)
+int bench_disb_workload(const char *name, bool periodic, struct bench_disb_workload *w)
 {
-	enum schedule_kind be = periodic ? SCHEDULE_PERIODIC : SCHEDULE_CLOSED;
+	enum bench_schedule_kind be = periodic ? SCHEDULE_PERIODIC : SCHEDULE_CLOSED;
 	bool known = true;
 
 	memset(w, 0, sizeof(*w));
@@ -82,21 +83,22 @@ int disb_workload(const char *name, bool periodic, struct disb_workload *w)
 	return known ? 0 : -1;
 }
 
-static bool together(const struct disb_task *a, const struct disb_task *b)
+static bool together(const struct bench_disb_task *a, const struct bench_disb_task *b)
 {
 	return a->load == SCHEDULE_PERIODIC && b->load == SCHEDULE_PERIODIC &&
 	       (unsigned)a->rate == (unsigned)b->rate;
 }
 
 /* By the model's name, then as they stand. */
-static bool is_before(const struct disb_workload *w, unsigned a, unsigned b)
+static bool is_before(const struct bench_disb_workload *w, unsigned a, unsigned b)
 {
 	int order = strcmp(disb_models[w->task[a].model].name, disb_models[w->task[b].model].name);
 
 	return order < 0 || (order == 0 && a < b);
 }
 
-void disb_offsets(const struct disb_workload *w, const double *alone_ms, uint64_t *ret_ns)
+void bench_disb_offsets(const struct bench_disb_workload *w, const double *alone_ms,
+			uint64_t *ret_ns)
 {
 	for (unsigned i = 0; i < w->tasks; i++) {
 		ret_ns[i] = 0;

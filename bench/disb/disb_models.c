@@ -19,41 +19,42 @@ _Static_assert(offsetof(struct bench_page, dropped) == 216, "disb_torch.py");
 _Static_assert(offsetof(struct bench_page, samples) == 224, "disb_torch.py");
 _Static_assert(offsetof(struct bench_page, error) == 236, "disb_torch.py");
 _Static_assert(offsetof(struct bench_page, request) == 496, "disb_torch.py");
-_Static_assert(sizeof(struct page_request) == 24, "disb_torch.py");
+_Static_assert(sizeof(struct bench_page_request) == 24, "disb_torch.py");
 
-static const struct world_place own = { .lane = LANE_OWN, .mps_priority = -1 };
+static const struct bench_testbed_place own = { .lane = LANE_OWN, .mps_priority = -1 };
 
-static unsigned kernels_of(const struct disb *b, unsigned model)
+static unsigned kernels_of(const struct bench_disb *b, unsigned model)
 {
 	return MAX(disb_models[model].kernels / b->divide, 1);
 }
 
-const char *disb_role(const struct disb *b)
+const char *bench_disb_role(const struct bench_disb *b)
 {
 	return b->torch ? b->torch : "model";
 }
 
-void disb_model_options(const struct disb *b, unsigned model, struct world_command *k)
+void bench_disb_model_options(const struct bench_disb *b, unsigned model,
+			      struct bench_testbed_command *k)
 {
 	if (b->torch) {
-		command_option(k, "--model", "%s", disb_models[model].name);
+		bench_command_option(k, "--model", "%s", disb_models[model].name);
 		if (b->graphs) {
-			command_add(k, "--graphs");
+			bench_command_add(k, "--graphs");
 		}
 		return;
 	}
-	command_option(k, "--grid", "%u", b->grid);
-	command_option(k, "--threads", "%u", b->threads);
-	command_option(k, "--kernels", "%u", kernels_of(b, model));
-	command_option(k, "--iterations", "%d", b->iterations[model]);
+	bench_command_option(k, "--grid", "%u", b->grid);
+	bench_command_option(k, "--threads", "%u", b->threads);
+	bench_command_option(k, "--kernels", "%u", kernels_of(b, model));
+	bench_command_option(k, "--iterations", "%d", b->iterations[model]);
 }
 
-static int calibrate(struct disb *b)
+static int calibrate(struct bench_disb *b)
 {
-	struct world_client c;
+	struct bench_testbed_client c;
 	int err;
 
-	err = client_calibrate(&b->world, &c, b->threads, UNIT_US, READY_NS);
+	err = bench_client_calibrate(&b->testbed, &c, b->threads, UNIT_US, READY_NS);
 	if (!err) {
 		snprintf(b->device, sizeof(b->device), "%.63s", c.page->device);
 		b->sms = b->soft ? 1 : c.page->sms;
@@ -65,24 +66,24 @@ static int calibrate(struct disb *b)
 				(int)MAX(us / c.page->block_us[0] * c.page->iterations[0], 1);
 		}
 	}
-	client_stop(&c);
+	bench_client_stop(&c);
 	return err;
 }
 
-static int start_alone(struct disb *b, unsigned model, struct world_client *c)
+static int start_alone(struct bench_disb *b, unsigned model, struct bench_testbed_client *c)
 {
-	struct world_command k;
+	struct bench_testbed_command k;
 	int err;
 
-	command_init(&k);
-	disb_model_options(b, model, &k);
-	err = client_start(&b->world, c, "alone", &own, disb_role(b), &k);
-	command_finish(&k);
+	bench_command_init(&k);
+	bench_disb_model_options(b, model, &k);
+	err = bench_client_start(&b->testbed, c, "alone", &own, bench_disb_role(b), &k);
+	bench_command_finish(&k);
 	return err;
 }
 
 /* Median of one inference after the other, milliseconds. */
-static int time_alone(struct world_client *c, double *ret_ms)
+static int time_alone(struct bench_testbed_client *c, double *ret_ms)
 {
 	double us[ALONE_REQUESTS];
 	unsigned n;
@@ -90,40 +91,40 @@ static int time_alone(struct world_client *c, double *ret_ms)
 
 	c->page->kind = KIND_ONE;
 	c->page->n = ALONE_REQUESTS;
-	client_send(c, PAGE_REQUESTS);
-	err = client_await(c, ANSWER_NS);
+	bench_client_send(c, PAGE_REQUESTS);
+	err = bench_client_await(c, ANSWER_NS);
 	n = MIN(c->page->samples[0], ALONE_REQUESTS);
 	for (unsigned i = 0; i < n; i++) {
 		us[i] = (double)c->page->request[i].took_us;
 	}
-	stats_sort(us, n);
-	*ret_ms = stats_quantile(us, n, 0.5) / 1000;
+	bench_stats_sort(us, n);
+	*ret_ms = bench_stats_quantile(us, n, 0.5) / 1000;
 	return err;
 }
 
-static int time_model(struct disb *b, unsigned model, double *ret_ms)
+static int time_model(struct bench_disb *b, unsigned model, double *ret_ms)
 {
-	struct world_client c;
+	struct bench_testbed_client c;
 	int err = start_alone(b, model, &c);
 
-	err = err ? err : client_await(&c, READY_NS);
+	err = err ? err : bench_client_await(&c, READY_NS);
 	err = err ? err : time_alone(&c, ret_ms);
-	client_stop(&c);
+	bench_client_stop(&c);
 	return err;
 }
 
 /* PyTorch takes seconds to start: all at once, then one after the other. */
-static int time_networks(struct disb *b, const bool *used)
+static int time_networks(struct bench_disb *b, const bool *used)
 {
-	static struct world_client c[DISB_MODELS];
+	static struct bench_testbed_client c[DISB_MODELS];
 	int err = 0;
 
-	world_progress(&b->world, "disb: networks alone");
+	bench_testbed_progress(&b->testbed, "disb: networks alone");
 	for (unsigned m = 0; m < DISB_MODELS && !err; m++) {
 		err = used[m] ? start_alone(b, m, &c[m]) : 0;
 	}
 	for (unsigned m = 0; m < DISB_MODELS && !err; m++) {
-		err = used[m] ? client_await(&c[m], READY_NS) : 0;
+		err = used[m] ? bench_client_await(&c[m], READY_NS) : 0;
 	}
 	for (unsigned m = 0; m < DISB_MODELS && !err; m++) {
 		err = used[m] ? time_alone(&c[m], &b->alone_ms[m]) : 0;
@@ -133,14 +134,14 @@ static int time_networks(struct disb *b, const bool *used)
 	}
 	for (unsigned m = 0; m < DISB_MODELS; m++) {
 		if (c[m].w) {
-			client_stop(&c[m]);
+			bench_client_stop(&c[m]);
 		}
 	}
 	return err;
 }
 
 /* Launches cost too, and blocks of a kernel may share a multiprocessor: until it fits. */
-static int fit_model(struct disb *b, unsigned m)
+static int fit_model(struct bench_disb *b, unsigned m)
 {
 	double want = disb_models[m].ms;
 	int err = 0;
@@ -159,7 +160,7 @@ static int fit_model(struct disb *b, unsigned m)
 	return err;
 }
 
-int disb_models_fit(struct disb *b, const bool *used)
+int bench_disb_models_fit(struct bench_disb *b, const bool *used)
 {
 	int err = b->torch ? 0 : calibrate(b);
 
@@ -168,7 +169,8 @@ int disb_models_fit(struct disb *b, const bool *used)
 	}
 	for (unsigned m = 0; m < DISB_MODELS && !err; m++) {
 		if (used[m]) {
-			world_progress(&b->world, "disb: length of %s", disb_models[m].name);
+			bench_testbed_progress(&b->testbed, "disb: length of %s",
+					       disb_models[m].name);
 			err = fit_model(b, m);
 		}
 	}

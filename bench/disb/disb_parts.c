@@ -3,7 +3,7 @@
  * batch on the device. And what gbpfd counted of each task meanwhile. */
 #include "bench/disb/disb.h"
 
-static uint64_t begin_of(const struct page_request *r)
+static uint64_t begin_of(const struct bench_page_request *r)
 {
 	return r->due_ns + (uint64_t)((double)MAX(r->late_us, 0) * 1e3);
 }
@@ -20,7 +20,7 @@ static bool open_then(const struct bench_page *p, uint64_t when, unsigned *at)
 	unsigned n = requests_of(p);
 
 	while (*at < n) {
-		const struct page_request *r = &p->request[*at];
+		const struct bench_page_request *r = &p->request[*at];
 		uint64_t begin = begin_of(r);
 
 		if (begin > when) {
@@ -34,7 +34,7 @@ static bool open_then(const struct bench_page *p, uint64_t when, unsigned *at)
 	return false;
 }
 
-static void add_parts(struct disb_parts *to, const struct page_request *r)
+static void add_parts(struct bench_disb_parts *to, const struct bench_page_request *r)
 {
 	double first = MAX((double)r->first_us, 0), front = MAX((double)r->front_us, first);
 
@@ -50,15 +50,15 @@ static void add_parts(struct disb_parts *to, const struct page_request *r)
 	to->us[PART_REST] += (double)r->took_us - front;
 }
 
-static void note_task(const struct disb_workload *w, struct disb_row *row, unsigned task,
-		      const struct world_client *client)
+static void note_task(const struct bench_disb_workload *w, struct bench_disb_row *row,
+		      unsigned task, const struct bench_testbed_client *client)
 {
 	const struct bench_page *p = client[task].page;
 	unsigned at[DISB_TASKS] = { 0 };
 
 	for (unsigned i = 0; i < requests_of(p); i++) {
 		uint64_t begin = begin_of(&p->request[i]);
-		enum disb_met met = MET_NOBODY;
+		enum bench_disb_met met = MET_NOBODY;
 
 		for (unsigned k = 0; k < w->tasks; k++) {
 			if (k != task && w->task[k].rt && client[k].page &&
@@ -74,8 +74,8 @@ static void note_task(const struct disb_workload *w, struct disb_row *row, unsig
 	row->steps += p->steps;
 }
 
-void disb_note_parts(const struct disb_workload *w, struct disb_condition *c,
-		     const struct world_client *client)
+void bench_disb_note_parts(const struct bench_disb_workload *w, struct bench_disb_condition *c,
+			   const struct bench_testbed_client *client)
 {
 	for (unsigned i = 0; i < w->tasks; i++) {
 		if (w->task[i].rt && client[i].page) {
@@ -91,7 +91,7 @@ static double number(const json_t *o, const char *name)
 	return json_number_value(json_object_get(o, name));
 }
 
-static void add_tenant(struct disb_tenant *to, const json_t *t)
+static void add_tenant(struct bench_disb_tenant *to, const json_t *t)
 {
 	const json_t *s = json_object_get(t, "stats");
 
@@ -108,8 +108,8 @@ static void add_tenant(struct disb_tenant *to, const json_t *t)
 	to->kernels = json_incref(json_object_get(t, "kernels"));
 }
 
-void disb_note_tenants(const struct disb_workload *w, struct disb_condition *c,
-		       const struct world_client *client, const json_t *tenants)
+void bench_disb_note_tenants(const struct bench_disb_workload *w, struct bench_disb_condition *c,
+			     const struct bench_testbed_client *client, const json_t *tenants)
 {
 	const json_t *t;
 	size_t i;
@@ -126,7 +126,7 @@ void disb_note_tenants(const struct disb_workload *w, struct disb_condition *c,
 
 /* ---- the document ---- */
 
-static json_t *met_json(const struct disb_parts *p)
+static json_t *met_json(const struct bench_disb_parts *p)
 {
 	double n = MAX(p->n, 1u);
 	json_t *o = json_pack("{s:i, s:f, s:f}", "requests", (int)p->n, "mean_us", p->took_us / n,
@@ -142,7 +142,7 @@ static json_t *met_json(const struct disb_parts *p)
 	return o;
 }
 
-static json_t *tenant_json(const struct disb_tenant *t)
+static json_t *tenant_json(const struct bench_disb_tenant *t)
 {
 	double n = t->rounds;
 	json_t *o = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "launches",
@@ -157,7 +157,7 @@ static json_t *tenant_json(const struct disb_tenant *t)
 	return o;
 }
 
-json_t *disb_parts_json(const struct disb_row *r)
+json_t *bench_disb_parts_json(const struct bench_disb_row *r)
 {
 	json_t *o = json_object();
 

@@ -7,11 +7,11 @@
 
 /* ---- the document ---- */
 
-static json_t *task_json(const struct disb *b, const struct disb_workload *w,
-			 const struct disb_condition *c, unsigned i)
+static json_t *task_json(const struct bench_disb *b, const struct bench_disb_workload *w,
+			 const struct bench_disb_condition *c, unsigned i)
 {
 	static const char *const loads[] = { "closed", "periodic", "poisson", "trace" };
-	struct disb_figures f = disb_figures(c, disb_plain(b, c, false), i);
+	struct bench_disb_figures f = bench_disb_figures(c, bench_disb_plain(b, c, false), i);
 	json_t *o = json_pack("{s:s, s:b, s:s, s:f, s:i, s:I, s:f, s:f, s:f, s:f, s:f, s:[f,f]}",
 			      "model", disb_models[w->task[i].model].name, "real_time",
 			      (int)w->task[i].rt, "load", loads[w->task[i].load], "rate",
@@ -24,7 +24,7 @@ static json_t *task_json(const struct disb *b, const struct disb_workload *w,
 		json_object_set_new(o, "mean_ratio", json_real(f.mean_ratio));
 		json_object_set_new(o, "p99_ratio", json_real(f.p99_ratio));
 	}
-	json_object_update_new(o, disb_parts_json(&c->row[i]));
+	json_object_update_new(o, bench_disb_parts_json(&c->row[i]));
 	return o;
 }
 
@@ -38,7 +38,7 @@ static json_t *numbers_json(const double *v, unsigned n)
 	return a;
 }
 
-static json_t *summary_json(const struct disb_summary *s)
+static json_t *summary_json(const struct bench_disb_summary *s)
 {
 	json_t *o = json_pack("{s:f, s:f, s:f, s:f, s:I, s:[f,f], s:[f,f], s:[f,f]}",
 			      "rt_mean_ratio", s->mean_ratio, "rt_p99_ratio", s->p99_ratio,
@@ -53,13 +53,13 @@ static json_t *summary_json(const struct disb_summary *s)
 	return o;
 }
 
-static void add_document(struct disb *b, const struct disb_workload *w)
+static void add_document(struct bench_disb *b, const struct bench_disb_workload *w)
 {
 	json_t *conditions = json_array();
 
 	for (unsigned k = 0; k < DISB_CONDITIONS; k++) {
-		const struct disb_condition *c = &b->condition[k];
-		struct disb_summary s = disb_summary(b, w, c);
+		const struct bench_disb_condition *c = &b->condition[k];
+		struct bench_disb_summary s = bench_disb_summary(b, w, c);
 		json_t *tasks = json_array(), *o;
 
 		if (!c->chosen) {
@@ -90,14 +90,15 @@ static void add_document(struct disb *b, const struct disb_workload *w)
 /* ---- the table ---- */
 
 /* Means over the real-time tasks of what a part takes more than among real-time tasks alone. */
-static double more_us(const struct disb_workload *w, const struct disb_condition *c,
-		      const struct disb_condition *base, enum disb_met met, int part)
+static double more_us(const struct bench_disb_workload *w, const struct bench_disb_condition *c,
+		      const struct bench_disb_condition *base, enum bench_disb_met met, int part)
 {
 	double sum = 0;
 	unsigned tasks = 0;
 
 	for (unsigned i = 0; i < w->tasks; i++) {
-		const struct disb_parts *p = &c->row[i].parts[met], *q = &base->row[i].parts[met];
+		const struct bench_disb_parts *p = &c->row[i].parts[met],
+					      *q = &base->row[i].parts[met];
 
 		if (w->task[i].rt && p->n && q->n) {
 			sum += part < 0 ? p->took_us / p->n - q->took_us / q->n
@@ -108,8 +109,8 @@ static double more_us(const struct disb_workload *w, const struct disb_condition
 	return sum / MAX(tasks, 1);
 }
 
-static void print_parts(const struct disb_workload *w, const struct disb_condition *c,
-			const struct disb_condition *base)
+static void print_parts(const struct bench_disb_workload *w, const struct bench_disb_condition *c,
+			const struct bench_disb_condition *base)
 {
 	static const char *const met[DISB_METS] = { "that met no other", "that met others" };
 	unsigned n[DISB_METS] = { 0 }, stamped = 0;
@@ -136,7 +137,7 @@ static void print_parts(const struct disb_workload *w, const struct disb_conditi
 	}
 }
 
-static void print_ratio(const char *what, double v, struct stats_range r, unsigned rounds)
+static void print_ratio(const char *what, double v, struct bench_stats_range r, unsigned rounds)
 {
 	printf("%s %.3f", what, v);
 	if (rounds > 1) {
@@ -144,14 +145,14 @@ static void print_ratio(const char *what, double v, struct stats_range r, unsign
 	}
 }
 
-static void print_condition(const struct disb *b, const struct disb_workload *w,
-			    const struct disb_condition *c)
+static void print_condition(const struct bench_disb *b, const struct bench_disb_workload *w,
+			    const struct bench_disb_condition *c)
 {
-	const struct disb_condition *base = disb_plain(b, c, false);
-	struct disb_summary s = disb_summary(b, w, c);
+	const struct bench_disb_condition *base = bench_disb_plain(b, c, false);
+	struct bench_disb_summary s = bench_disb_summary(b, w, c);
 
 	for (unsigned i = 0; i < w->tasks; i++) {
-		struct disb_figures f = disb_figures(c, base, i);
+		struct bench_disb_figures f = bench_disb_figures(c, base, i);
 
 		if (w->task[i].rt) {
 			printf("%-5s %-12s %-8s %7u %6llu %8.2f %8.2f %8.2f %8.2f %7.3f %7.3f\n",
@@ -168,7 +169,7 @@ static void print_condition(const struct disb *b, const struct disb_workload *w,
 		printf(" of RT alone; ");
 	}
 	printf("%.1f RT/s, %.1f BE/s", s.rt_rate, s.be_rate);
-	if (s.total_share > 0 && c != disb_plain(b, c, true)) {
+	if (s.total_share > 0 && c != bench_disb_plain(b, c, true)) {
 		print_ratio(", total", s.total_share, s.total_range, s.rounds);
 		printf(" of unrestricted");
 	}
@@ -178,12 +179,12 @@ static void print_condition(const struct disb *b, const struct disb_workload *w,
 	}
 }
 
-static void print_table(const struct disb *b, const struct disb_workload *w)
+static void print_table(const struct bench_disb *b, const struct bench_disb_workload *w)
 {
 	printf("%-5s %-12s %-8s %7s %6s %8s %8s %8s %8s %7s %7s\n", "WL", "CONDITION", "RT TASK",
 	       "N", "DROPS", "MEAN ms", "P50", "P99", "P99.9", "MEAN/rt", "P99/rt");
 	for (unsigned k = 0; k < DISB_CONDITIONS; k++) {
-		const struct disb_condition *c = &b->condition[k];
+		const struct bench_disb_condition *c = &b->condition[k];
 
 		if (c->chosen && (!c->rounds || c->broken)) {
 			printf("%-5s %-12s %s: %s\n", w->name, c->def->name,
@@ -195,10 +196,10 @@ static void print_table(const struct disb *b, const struct disb_workload *w)
 	fflush(stdout);
 }
 
-int disb_report(struct disb *b, const struct disb_workload *w)
+int bench_disb_report(struct bench_disb *b, const struct bench_disb_workload *w)
 {
 	add_document(b, w);
-	if (!b->world.json) {
+	if (!b->testbed.json) {
 		print_table(b, w);
 	}
 	return 0;

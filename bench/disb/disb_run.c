@@ -11,7 +11,7 @@
 #define ANSWER_NS 60000000000ull
 #define LEAD_NS 50000000ull /* from the command to the first request */
 
-const struct disb_def disb_defs[DISB_CONDITIONS] = {
+const struct bench_disb_def disb_defs[DISB_CONDITIONS] = {
 	{ "rt", "real-time tasks alone, contexts of their own", LANE_OWN, false, false },
 	{ "rt-again", "the same once more", LANE_OWN, false, true },
 	{ "default", "all tasks, contexts of their own, the device's time slices", LANE_OWN, true,
@@ -25,31 +25,31 @@ const struct disb_def disb_defs[DISB_CONDITIONS] = {
 
 /* ---- conditions ---- */
 
-static int prepare(struct disb *b, struct disb_condition *c)
+static int prepare(struct bench_disb *b, struct bench_disb_condition *c)
 {
 	if (c->def->lane == LANE_MPS) {
-		return world_mps(&b->world);
+		return bench_testbed_mps(&b->testbed);
 	}
 	if (c->def->lane == LANE_OWN) {
 		return 0;
 	}
-	if (c->def->lane == LANE_GBPF_SHARED && !world_run_offers(&b->world, "--lane")) {
-		return world_fail(&b->world, "this gbpf run has no --lane");
+	if (c->def->lane == LANE_GBPF_SHARED && !bench_testbed_run_offers(&b->testbed, "--lane")) {
+		return bench_testbed_fail(&b->testbed, "this gbpf run has no --lane");
 	}
-	c->daemon = world_gbpfd(&b->world, b->policy);
+	c->daemon = bench_testbed_gbpfd(&b->testbed, b->policy);
 	return c->daemon ? 0 : -1;
 }
 
-static void choose(struct disb *b)
+static void choose(struct bench_disb *b)
 {
 	for (unsigned i = 0; i < DISB_CONDITIONS; i++) {
-		struct disb_condition *c = &b->condition[i];
+		struct bench_disb_condition *c = &b->condition[i];
 
 		c->def = &disb_defs[i];
-		c->chosen = !b->conditions || world_names(b->conditions, c->def->name);
+		c->chosen = !b->conditions || bench_testbed_names(b->conditions, c->def->name);
 		c->available = c->chosen && prepare(b, c) == 0;
 		if (c->chosen && !c->available) {
-			snprintf(c->why, sizeof(c->why), "%s", b->world.error);
+			snprintf(c->why, sizeof(c->why), "%s", b->testbed.error);
 		}
 	}
 }
@@ -57,34 +57,34 @@ static void choose(struct disb *b)
 /* ---- a turn ---- */
 
 struct turn {
-	struct world_client client[DISB_TASKS];
+	struct bench_testbed_client client[DISB_TASKS];
 	bool used[DISB_TASKS];
 };
 
-static void load_options(const struct disb_task *task, struct world_command *k)
+static void load_options(const struct bench_disb_task *task, struct bench_testbed_command *k)
 {
 	static const char *const loads[] = { "closed", "periodic", "poisson", "trace" };
 
-	command_option(k, "--load", "%s", loads[task->load]);
-	command_option(k, "--rate", "%g", task->rate);
-	command_option(k, "--trace", "%u", disb_models[task->model].trace);
+	bench_command_option(k, "--load", "%s", loads[task->load]);
+	bench_command_option(k, "--rate", "%g", task->rate);
+	bench_command_option(k, "--trace", "%u", disb_models[task->model].trace);
 	if (task->rt) {
-		command_add(k, "--stamps");
+		bench_command_add(k, "--stamps");
 	}
 }
 
-static int start_tasks(struct disb *b, const struct disb_workload *w, struct disb_condition *c,
-		       struct turn *t)
+static int start_tasks(struct bench_disb *b, const struct bench_disb_workload *w,
+		       struct bench_disb_condition *c, struct turn *t)
 {
 	int err = 0;
 
 	for (unsigned i = 0; i < w->tasks && !err; i++) {
-		const struct disb_task *task = &w->task[i];
-		struct world_place place = { .lane = c->def->lane,
-					     .daemon = c->daemon,
-					     .class_name = task->rt ? "latency" : "batch",
-					     .mps_priority = -1 };
-		struct world_command k;
+		const struct bench_disb_task *task = &w->task[i];
+		struct bench_testbed_place place = { .lane = c->def->lane,
+						     .daemon = c->daemon,
+						     .class_name = task->rt ? "latency" : "batch",
+						     .mps_priority = -1 };
+		struct bench_testbed_command k;
 		char name[48];
 
 		t->used[i] = task->rt || c->def->batch;
@@ -93,21 +93,23 @@ static int start_tasks(struct disb *b, const struct disb_workload *w, struct dis
 		}
 		snprintf(name, sizeof(name), "%s-%s%u", disb_models[task->model].name,
 			 task->rt ? "rt" : "be", i);
-		command_init(&k);
-		disb_model_options(b, task->model, &k);
+		bench_command_init(&k);
+		bench_disb_model_options(b, task->model, &k);
 		if (!b->torch) {
 			load_options(task, &k);
 		}
-		err = client_start(&b->world, &t->client[i], name, &place, disb_role(b), &k);
-		command_finish(&k);
+		err = bench_client_start(&b->testbed, &t->client[i], name, &place,
+					 bench_disb_role(b), &k);
+		bench_command_finish(&k);
 	}
 	for (unsigned i = 0; i < w->tasks && !err; i++) {
-		err = t->used[i] ? client_await(&t->client[i], READY_NS) : 0;
+		err = t->used[i] ? bench_client_await(&t->client[i], READY_NS) : 0;
 	}
 	return err;
 }
 
-static int check_lane(struct disb *b, struct disb_condition *c, const struct bench_page *p)
+static int check_lane(struct bench_disb *b, struct bench_disb_condition *c,
+		      const struct bench_page *p)
 {
 	bool shared = c->def->lane == LANE_MPS || c->def->lane == LANE_GBPF_SHARED;
 
@@ -115,63 +117,66 @@ static int check_lane(struct disb *b, struct disb_condition *c, const struct ben
 		return 0;
 	}
 	c->available = false;
-	return world_fail(&b->world, shared ? "CUDA says that the process is no client of MPS"
-					    : "CUDA says that the process is a client of MPS");
+	return bench_testbed_fail(&b->testbed,
+				  shared ? "CUDA says that the process is no client of MPS"
+					 : "CUDA says that the process is a client of MPS");
 }
 
-static int keep(struct disb *b, struct disb_row *r, const struct bench_page *p, unsigned round)
+static int keep(struct bench_disb *b, struct bench_disb_row *r, const struct bench_page *p,
+		unsigned round)
 {
 	unsigned n = MIN(p->samples[0], PAGE_RECORDS);
 	double *grown = realloc(r->us, (r->n + n + 1) * sizeof(double)), *mine;
 
 	if (!grown) {
-		return world_fail(&b->world, "no memory");
+		return bench_testbed_fail(&b->testbed, "no memory");
 	}
 	r->us = grown;
 	mine = r->us + r->n;
 	for (unsigned i = 0; i < n; i++) {
 		mine[i] = (double)p->request[i].took_us;
 	}
-	stats_sort(mine, n);
-	r->round_mean[round] = stats_mean(mine, n);
-	r->round_p99[round] = stats_quantile(mine, n, 0.99);
+	bench_stats_sort(mine, n);
+	r->round_mean[round] = bench_stats_mean(mine, n);
+	r->round_p99[round] = bench_stats_quantile(mine, n, 0.99);
 	r->round_rate[round] = n / b->seconds;
 	r->n += n;
 	r->from[round + 1] = r->n;
 	r->dropped += p->dropped;
 	r->seconds += b->seconds;
-	return p->wrong ? world_fail(&b->world, "WRONG RESULTS: %llu of %llu values",
-				     (unsigned long long)p->wrong, (unsigned long long)p->checked)
+	return p->wrong ? bench_testbed_fail(&b->testbed, "WRONG RESULTS: %llu of %llu values",
+					     (unsigned long long)p->wrong,
+					     (unsigned long long)p->checked)
 			: 0;
 }
 
 /* For clients that do not make their schedule: the times of their requests. How many; 0: a closed
  * loop. */
-static unsigned plan(const struct disb_task *task, struct bench_page *p)
+static unsigned plan(const struct bench_disb_task *task, struct bench_page *p)
 {
-	static struct schedule s;
+	static struct bench_schedule s;
 	unsigned n = 0;
 
 	if (task->load == SCHEDULE_CLOSED) {
 		return 0;
 	}
-	schedule_init(&s, task->load, task->rate, disb_models[task->model].trace, p->epoch_ns,
-		      p->offset_ns, p->seed);
+	bench_schedule_init(&s, task->load, task->rate, disb_models[task->model].trace, p->epoch_ns,
+			    p->offset_ns, p->seed);
 	while (n < PAGE_RECORDS && s.slot_ns < p->epoch_ns + p->limit_ns) {
-		p->request[n++].due_ns = schedule_next(&s, 0);
+		p->request[n++].due_ns = bench_schedule_next(&s, 0);
 	}
 	return n;
 }
 
-static int run_tasks(struct disb *b, const struct disb_workload *w, struct disb_condition *c,
-		     struct turn *t, unsigned round)
+static int run_tasks(struct bench_disb *b, const struct bench_disb_workload *w,
+		     struct bench_disb_condition *c, struct turn *t, unsigned round)
 {
 	uint64_t offset[DISB_TASKS], limit = (uint64_t)(b->seconds * 1e9);
 	uint64_t epoch = clock_now_ns() + LEAD_NS;
 	json_t *tenants;
 	int err = 0;
 
-	disb_offsets(w, b->alone_ms, offset);
+	bench_disb_offsets(w, b->alone_ms, offset);
 	for (unsigned i = 0; i < w->tasks; i++) {
 		if (t->used[i]) {
 			struct bench_page *p = t->client[i].page;
@@ -182,49 +187,49 @@ static int run_tasks(struct disb *b, const struct disb_workload *w, struct disb_
 			p->offset_ns = offset[i];
 			p->seed = 1 + i + 100 * round;
 			p->n = b->torch ? plan(&w->task[i], p) : 0;
-			client_send(&t->client[i], PAGE_REQUESTS);
+			bench_client_send(&t->client[i], PAGE_REQUESTS);
 		}
 	}
 	for (unsigned i = 0; i < w->tasks && !err; i++) {
 		if (t->used[i]) {
-			err = client_await(&t->client[i], limit + ANSWER_NS);
+			err = bench_client_await(&t->client[i], limit + ANSWER_NS);
 			err = err ? err : keep(b, &c->row[i], t->client[i].page, c->rounds);
 		}
 	}
 	if (!err) {
-		disb_note_parts(w, c, t->client);
-		tenants = c->daemon ? world_tenants(c->daemon) : NULL;
-		disb_note_tenants(w, c, t->client, tenants);
+		bench_disb_note_parts(w, c, t->client);
+		tenants = c->daemon ? bench_testbed_tenants(c->daemon) : NULL;
+		bench_disb_note_tenants(w, c, t->client, tenants);
 		json_decref(tenants);
 	}
 	return err;
 }
 
-static int turn(struct disb *b, const struct disb_workload *w, struct disb_condition *c,
-		unsigned round)
+static int turn(struct bench_disb *b, const struct bench_disb_workload *w,
+		struct bench_disb_condition *c, unsigned round)
 {
 	static struct turn t;
 	int err;
 
 	memset(&t, 0, sizeof(t));
-	world_progress(&b->world, "disb: workload %s, round %u of %u: %s", w->name, round + 1,
-		       b->rounds, c->def->name);
+	bench_testbed_progress(&b->testbed, "disb: workload %s, round %u of %u: %s", w->name,
+			       round + 1, b->rounds, c->def->name);
 	err = start_tasks(b, w, c, &t);
 	err = err ? err : check_lane(b, c, t.client[0].page);
 	err = err ? err : run_tasks(b, w, c, &t, round);
 	for (unsigned i = 0; i < w->tasks; i++) {
 		if (t.client[i].w) {
-			client_stop(&t.client[i]);
+			bench_client_stop(&t.client[i]);
 		}
 	}
 	c->rounds += !err;
 	return err;
 }
 
-static void forget_rows(struct disb *b)
+static void forget_rows(struct bench_disb *b)
 {
 	for (unsigned i = 0; i < DISB_CONDITIONS; i++) {
-		struct disb_condition *c = &b->condition[i];
+		struct bench_disb_condition *c = &b->condition[i];
 
 		for (unsigned k = 0; k < DISB_TASKS; k++) {
 			free(c->row[k].us);
@@ -236,45 +241,46 @@ static void forget_rows(struct disb *b)
 	}
 }
 
-static int run_workload(struct disb *b, const struct disb_workload *w)
+static int run_workload(struct bench_disb *b, const struct bench_disb_workload *w)
 {
 	forget_rows(b);
 	for (unsigned r = 0; r < b->rounds; r++) {
 		for (unsigned i = 0; i < DISB_CONDITIONS; i++) {
-			struct disb_condition *c = &b->condition[(i + r) % DISB_CONDITIONS];
+			struct bench_disb_condition *c = &b->condition[(i + r) % DISB_CONDITIONS];
 
 			if (!c->available || c->broken || turn(b, w, c, r) == 0) {
 				continue;
 			}
-			if (world_interrupted()) {
-				return world_fail(&b->world, "interrupted");
+			if (bench_testbed_interrupted()) {
+				return bench_testbed_fail(&b->testbed, "interrupted");
 			}
-			snprintf(c->why, sizeof(c->why), "%s", b->world.error);
+			snprintf(c->why, sizeof(c->why), "%s", b->testbed.error);
 			c->broken = c->available;
 			b->failed |= c->broken;
 		}
 	}
-	return disb_report(b, w);
+	return bench_disb_report(b, w);
 }
 
-static int each_workload(struct disb *b,
-			 int (*visit)(struct disb *b, const struct disb_workload *w, void *arg),
+static int each_workload(struct bench_disb *b,
+			 int (*visit)(struct bench_disb *b, const struct bench_disb_workload *w,
+				      void *arg),
 			 void *arg)
 {
 	int err = 0;
 
 	for (unsigned i = 0; i < DISB_WORKLOADS && !err; i++) {
-		struct disb_workload w;
+		struct bench_disb_workload w;
 
-		if (world_names(b->workloads, disb_names[i]) &&
-		    disb_workload(disb_names[i], b->periodic, &w) == 0) {
+		if (bench_testbed_names(b->workloads, disb_names[i]) &&
+		    bench_disb_workload(disb_names[i], b->periodic, &w) == 0) {
 			err = visit(b, &w, arg);
 		}
 	}
 	return err;
 }
 
-static int note_models(struct disb *b, const struct disb_workload *w, void *used)
+static int note_models(struct bench_disb *b, const struct bench_disb_workload *w, void *used)
 {
 	for (unsigned i = 0; i < w->tasks; i++) {
 		((bool *)used)[w->task[i].model] = true;
@@ -282,26 +288,26 @@ static int note_models(struct disb *b, const struct disb_workload *w, void *used
 	return 0;
 }
 
-static int measure(struct disb *b, const struct disb_workload *w, void *arg)
+static int measure(struct bench_disb *b, const struct bench_disb_workload *w, void *arg)
 {
 	return run_workload(b, w);
 }
 
-int disb_run(struct disb *b)
+int bench_disb_run(struct bench_disb *b)
 {
 	bool used[DISB_MODELS] = { false };
 
 	each_workload(b, note_models, used);
-	if (world_init(&b->world) < 0 || disb_models_fit(b, used) < 0) {
+	if (bench_testbed_init(&b->testbed) < 0 || bench_disb_models_fit(b, used) < 0) {
 		return -1;
 	}
 	choose(b);
 	return each_workload(b, measure, NULL);
 }
 
-void disb_finish(struct disb *b)
+void bench_disb_finish(struct bench_disb *b)
 {
 	forget_rows(b);
 	json_decref(b->document);
-	world_finish(&b->world);
+	bench_testbed_finish(&b->testbed);
 }

@@ -15,7 +15,7 @@ static double number(const char *text)
 	return end == text || *end ? -1 : v;
 }
 
-static bool parse_number(struct lcbe_settings *s, const char *name, const char *text)
+static bool parse_number(struct bench_lcbe_settings *s, const char *name, const char *text)
 {
 	const struct {
 		const char *name;
@@ -43,9 +43,9 @@ static bool parse_number(struct lcbe_settings *s, const char *name, const char *
 	return false;
 }
 
-static bool parse_text(struct lcbe *b, const char *name, const char *text)
+static bool parse_text(struct bench_lcbe *b, const char *name, const char *text)
 {
-	const struct world_value table[] = {
+	const struct bench_testbed_value table[] = {
 		{ "--policy", &b->set.policy, NULL },
 		{ "--policy-name", &b->set.policy_name, NULL },
 		{ "--conditions", &b->set.conditions, NULL },
@@ -55,10 +55,10 @@ static bool parse_text(struct lcbe *b, const char *name, const char *text)
 		{ "--be-cmd", &b->set.be_cmd, NULL },
 	};
 
-	return world_value(table, ARRAY_SIZE(table), name, text);
+	return bench_testbed_value(table, ARRAY_SIZE(table), name, text);
 }
 
-static bool parse_kinds(struct lcbe_settings *s, const char *text)
+static bool parse_kinds(struct bench_lcbe_settings *s, const char *text)
 {
 	memset(s->kind, 0, sizeof(s->kind));
 	while (*text) {
@@ -77,7 +77,7 @@ static bool parse_kinds(struct lcbe_settings *s, const char *text)
 	return true;
 }
 
-static bool parse_flag(struct lcbe *b, const char *name)
+static bool parse_flag(struct bench_lcbe *b, const char *name)
 {
 	const struct {
 		const char *name;
@@ -96,14 +96,15 @@ static bool parse_flag(struct lcbe *b, const char *name)
 	return false;
 }
 
-static bool parse(struct lcbe *b, int argc, char **argv)
+static bool parse(struct bench_lcbe *b, int argc, char **argv)
 {
-	struct lcbe_settings *s = &b->set;
+	struct bench_lcbe_settings *s = &b->set;
 
 	for (int i = 1; i < argc; i++) {
 		const char *value = i + 1 < argc ? argv[i + 1] : "";
 
-		if (parse_flag(b, argv[i]) || world_option(&b->world, argv[i], value, &i)) {
+		if (parse_flag(b, argv[i]) ||
+		    bench_testbed_option(&b->testbed, argv[i], value, &i)) {
 			continue;
 		}
 		if (strcmp(argv[i], "--block-us") == 0) {
@@ -126,55 +127,55 @@ static bool parse(struct lcbe *b, int argc, char **argv)
 	       s->streams >= 1 && s->streams <= 64 && s->depth >= 1 && s->depth <= 64 &&
 	       s->requests >= 1 && s->requests <= 1000000 && s->grid <= 1u << 24 &&
 	       s->kernels >= 1 && s->kernels <= 1000 && s->block_us > 0 && s->lc_us > 0 &&
-	       s->seconds > 0 && !s->lc_cmd == !s->be_cmd && s->policy && b->world.libcuda &&
-	       b->world.gbpf && b->world.client;
+	       s->seconds > 0 && !s->lc_cmd == !s->be_cmd && s->policy && b->testbed.libcuda &&
+	       b->testbed.gbpf && b->testbed.client;
 }
 
 /* What fits the device where nothing was said. */
-static void set_defaults(struct lcbe *b, int argc, char **argv)
+static void set_defaults(struct bench_lcbe *b, int argc, char **argv)
 {
 	bool soft = false;
 
 	for (int i = 1; i < argc; i++) {
 		soft |= strcmp(argv[i], "--soft") == 0;
 	}
-	b->set = (struct lcbe_settings){ .requests = soft ? 100 : 1000,
-					 .rounds = 5,
-					 .batch_clients = 1,
-					 .streams = 1,
-					 .depth = 2,
-					 .threads = soft ? 64 : 256,
-					 .kernels = soft ? 8 : 40,
-					 .hint_us = 500,
-					 .block_us = soft ? 300 : 30,
-					 .lc_us = soft ? 20 : 5, /* 7 with its launch */
-					 .seconds = soft ? 60 : 300,
-					 .kind = { true, true, true },
-					 .policy_name = "" };
-	b->world.bench = "lcbe";
+	b->set = (struct bench_lcbe_settings){ .requests = soft ? 100 : 1000,
+					       .rounds = 5,
+					       .batch_clients = 1,
+					       .streams = 1,
+					       .depth = 2,
+					       .threads = soft ? 64 : 256,
+					       .kernels = soft ? 8 : 40,
+					       .hint_us = 500,
+					       .block_us = soft ? 300 : 30,
+					       .lc_us = soft ? 20 : 5, /* 7 with its launch */
+					       .seconds = soft ? 60 : 300,
+					       .kind = { true, true, true },
+					       .policy_name = "" };
+	b->testbed.bench = "lcbe";
 }
 
 int main(int argc, char **argv)
 {
-	static struct lcbe b;
+	static struct bench_lcbe b;
 	int err;
 
 	set_defaults(&b, argc, argv);
 	if (!parse(&b, argc, argv)) {
-		return world_usage(&b.world);
+		return bench_testbed_usage(&b.testbed);
 	}
-	b.world.progress |= isatty(2) != 0;
-	err = lcbe_run(&b);
+	b.testbed.progress |= isatty(2) != 0;
+	err = bench_lcbe_run(&b);
 	if (!err) {
-		world_progress(&b.world, "lcbe: evaluating");
-		if (b.world.progress && isatty(2)) {
+		bench_testbed_progress(&b.testbed, "lcbe: evaluating");
+		if (b.testbed.progress && isatty(2)) {
 			fputs("\r\033[K", stderr);
 		}
-		err = lcbe_report(&b);
+		err = bench_lcbe_report(&b);
 	}
 	if (err) {
-		world_complain(&b.world);
+		bench_testbed_complain(&b.testbed);
 	}
-	lcbe_finish(&b);
+	bench_lcbe_finish(&b);
 	return err || b.failed || fflush(stdout) ? 1 : 0;
 }

@@ -12,7 +12,7 @@
 #define LCBE_CONDITIONS 10u
 #define LCBE_CONFIDENCE 0.95
 
-struct lcbe_settings {
+struct bench_lcbe_settings {
 	unsigned requests; /* of each kind, all rounds together */
 	unsigned rounds, batch_clients, streams, depth, grid, threads, kernels, hint_us;
 	double block_us, lc_us, seconds;
@@ -21,36 +21,36 @@ struct lcbe_settings {
 };
 
 /* A way in which the two share. */
-struct lcbe_def {
+struct bench_lcbe_def {
 	const char *name, *doc;
-	enum world_lane lane;
+	enum bench_testbed_lane lane;
 	bool batch;    /* with batch clients */
 	bool priority; /* streams say how urgent they are */
 	bool brief;    /* time slices of batch of a microsecond */
 	bool hint;     /* requests are announced */
 };
-extern const struct lcbe_def lcbe_defs[LCBE_CONDITIONS];
+extern const struct bench_lcbe_def lcbe_defs[LCBE_CONDITIONS];
 
 /* One window: a kind in one condition in one round. */
-struct lcbe_cell {
+struct bench_lcbe_cell {
 	double *us; /* owned */
 	unsigned n;
 	double seconds, begun; /* of the window; how much batch work ended in it */
 };
 
-enum lcbe_state { LCBE_OUT, LCBE_IN, LCBE_NOT_AVAILABLE, LCBE_BROKEN };
+enum bench_lcbe_state { LCBE_OUT, LCBE_IN, LCBE_NOT_AVAILABLE, LCBE_BROKEN };
 
-struct lcbe_condition {
-	const struct lcbe_def *def;
-	enum lcbe_state state;
+struct bench_lcbe_condition {
+	const struct bench_lcbe_def *def;
+	enum bench_lcbe_state state;
 	char why[512];
-	struct world_daemon *daemon;
+	struct bench_testbed_daemon *daemon;
 	bool started;
 	bool shared; /* its latency client shares the hardware context */
-	struct world_client lc, be[LCBE_BATCH];
+	struct bench_testbed_client lc, be[LCBE_BATCH];
 	unsigned rounds;	   /* whole ones */
 	double alone[LCBE_ROUNDS]; /* batch without requests, kernels a second */
-	struct lcbe_cell cell[PAGE_KINDS][LCBE_ROUNDS];
+	struct bench_lcbe_cell cell[PAGE_KINDS][LCBE_ROUNDS];
 	uint64_t wrong, checked;
 	double cpu_ns[2];   /* of threads that are not the application's: latency, batch, */
 	double cpu_seconds; /* of that time */
@@ -58,23 +58,23 @@ struct lcbe_condition {
 };
 
 /* What a condition and a kind come to. */
-struct lcbe_result {
+struct bench_lcbe_result {
 	unsigned n;
-	double *us;				   /* sorted, owned */
-	double q[3];				   /* P50, P99, P99.9 */
-	struct stats_range interval[3], spread[3]; /* 95 %; least and largest round */
-	bool sure[3];				   /* the interval has both ends */
-	double ratio[3];			   /* to alone; 0: not measured */
-	double batch_rate, busy;		   /* kernels a second; share of time of requests */
-	double share;				   /* of what is left; 0: not known */
-	struct stats_range share_interval, share_spread;
+	double *us;					 /* sorted, owned */
+	double q[3];					 /* P50, P99, P99.9 */
+	struct bench_stats_range interval[3], spread[3]; /* 95 %; least and largest round */
+	bool sure[3];					 /* the interval has both ends */
+	double ratio[3];				 /* to alone; 0: not measured */
+	double batch_rate, busy; /* kernels a second; share of time of requests */
+	double share;		 /* of what is left; 0: not known */
+	struct bench_stats_range share_interval, share_spread;
 };
 
-struct lcbe {
-	struct lcbe_settings set;
-	struct world world;
-	struct lcbe_condition condition[LCBE_CONDITIONS];
-	struct lcbe_result result[LCBE_CONDITIONS][PAGE_KINDS];
+struct bench_lcbe {
+	struct bench_lcbe_settings set;
+	struct bench_testbed testbed;
+	struct bench_lcbe_condition condition[LCBE_CONDITIONS];
+	struct bench_lcbe_result result[LCBE_CONDITIONS][PAGE_KINDS];
 	char device[64];
 	unsigned sms;
 	int iterations[2];
@@ -88,16 +88,16 @@ extern const char *const lcbe_kind_names[PAGE_KINDS];
 static const double lcbe_at[3] = { 0.5, 0.99, 0.999 };
 
 /* lcbe_run.c */
-int lcbe_run(struct lcbe *b);
-void lcbe_finish(struct lcbe *b);
+int bench_lcbe_run(struct bench_lcbe *b);
+void bench_lcbe_finish(struct bench_lcbe *b);
 /* Where a client of that condition runs. */
-struct world_place lcbe_place(const struct lcbe_condition *c, bool batch);
+struct bench_testbed_place bench_lcbe_place(const struct bench_lcbe_condition *c, bool batch);
 /* How long a window may be. */
-uint64_t lcbe_window_ns(const struct lcbe *b);
+uint64_t bench_lcbe_window_ns(const struct bench_lcbe *b);
 /* lcbe_command.c: a turn with the commands of set. */
-int lcbe_command_turn(struct lcbe *b, struct lcbe_condition *c, unsigned round);
+int bench_lcbe_command_turn(struct bench_lcbe *b, struct bench_lcbe_condition *c, unsigned round);
 
 /* lcbe_report.c: fills results, prints; 0, or -1 when a file cannot be written. */
-int lcbe_report(struct lcbe *b);
+int bench_lcbe_report(struct bench_lcbe *b);
 
 #endif

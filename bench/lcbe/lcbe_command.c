@@ -32,7 +32,7 @@ struct turn {
 	unsigned batch;
 };
 
-static int take_number(struct lcbe *b, struct stream *s)
+static int take_number(struct bench_lcbe *b, struct stream *s)
 {
 	char *end;
 	double v;
@@ -48,7 +48,8 @@ static int take_number(struct lcbe *b, struct stream *s)
 		double *grown = cap <= MAX_SAMPLES ? realloc(s->us, cap * sizeof(double)) : NULL;
 
 		if (!grown) {
-			return world_fail(&b->world, "too many numbers of the latency command");
+			return bench_testbed_fail(&b->testbed,
+						  "too many numbers of the latency command");
 		}
 		s->us = grown;
 		s->cap = cap;
@@ -60,7 +61,7 @@ static int take_number(struct lcbe *b, struct stream *s)
 	return 0;
 }
 
-static int take_bytes(struct lcbe *b, struct stream *s, const char *text, size_t n)
+static int take_bytes(struct bench_lcbe *b, struct stream *s, const char *text, size_t n)
 {
 	int err = 0;
 
@@ -76,7 +77,7 @@ static int take_bytes(struct lcbe *b, struct stream *s, const char *text, size_t
 }
 
 /* What it has said up to now. */
-static int pump(struct lcbe *b, struct stream *s, const char *what)
+static int pump(struct bench_lcbe *b, struct stream *s, const char *what)
 {
 	char text[4096];
 	ssize_t n;
@@ -86,13 +87,14 @@ static int pump(struct lcbe *b, struct stream *s, const char *what)
 		err = take_bytes(b, s, text, (size_t)n);
 	}
 	if (!err && (n == 0 || (errno != EAGAIN && errno != EINTR))) {
-		err = world_fail(&b->world, "the %s command has ended; it said last: %.200s", what,
-				 s->line);
+		err = bench_testbed_fail(&b->testbed,
+					 "the %s command has ended; it said last: %.200s", what,
+					 s->line);
 	}
 	return err;
 }
 
-static int pump_all(struct lcbe *b, struct turn *t)
+static int pump_all(struct bench_lcbe *b, struct turn *t)
 {
 	struct pollfd p[LCBE_BATCH + 1];
 	unsigned n = 0;
@@ -113,39 +115,43 @@ static int pump_all(struct lcbe *b, struct turn *t)
 	if (!err && t->lc.pid > 0) {
 		err = pump(b, &t->lc, "latency");
 	}
-	return !err && world_interrupted() ? world_fail(&b->world, "interrupted") : err;
+	return !err && bench_testbed_interrupted() ? bench_testbed_fail(&b->testbed, "interrupted")
+						   : err;
 }
 
 /* Until it has said a number. */
-static int await_first(struct lcbe *b, struct turn *t, const struct stream *s, const char *what)
+static int await_first(struct bench_lcbe *b, struct turn *t, const struct stream *s,
+		       const char *what)
 {
 	uint64_t deadline = clock_now_ns() + FIRST_NS;
 	int err = 0;
 
 	while (!err && s->n == 0) {
 		err = clock_now_ns() > deadline
-			      ? world_fail(&b->world, "the %s command says no number", what)
+			      ? bench_testbed_fail(&b->testbed, "the %s command says no number",
+						   what)
 			      : pump_all(b, t);
 	}
 	return err;
 }
 
-static int start(struct lcbe *b, struct lcbe_condition *c, struct stream *s, bool batch, unsigned i)
+static int start(struct bench_lcbe *b, struct bench_lcbe_condition *c, struct stream *s, bool batch,
+		 unsigned i)
 {
-	struct world_place place = lcbe_place(c, batch);
-	struct world_command k;
+	struct bench_testbed_place place = bench_lcbe_place(c, batch);
+	struct bench_testbed_command k;
 	char name[48];
 
 	snprintf(name, sizeof(name), "%s-%s%u", c->def->name, batch ? "be" : "lc", i);
 	memset(s, 0, sizeof(*s));
 	s->fd = -1;
-	command_init(&k);
-	world_put_in_place(&b->world, &k, &place, name);
-	command_add(&k, "sh");
-	command_add(&k, "-c");
-	command_add(&k, "%s", batch ? b->set.be_cmd : b->set.lc_cmd);
-	s->pid = world_spawn(&b->world, &k, NULL, -1, &s->fd);
-	command_finish(&k);
+	bench_command_init(&k);
+	bench_testbed_put_in_place(&b->testbed, &k, &place, name);
+	bench_command_add(&k, "sh");
+	bench_command_add(&k, "-c");
+	bench_command_add(&k, "%s", batch ? b->set.be_cmd : b->set.lc_cmd);
+	s->pid = bench_testbed_spawn(&b->testbed, &k, NULL, -1, &s->fd);
+	bench_command_finish(&k);
 	return s->pid > 0 ? 0 : -1;
 }
 
@@ -160,7 +166,8 @@ static double work_done(struct turn *t)
 	return sum;
 }
 
-static int batch_alone(struct lcbe *b, struct lcbe_condition *c, struct turn *t, unsigned round)
+static int batch_alone(struct bench_lcbe *b, struct bench_lcbe_condition *c, struct turn *t,
+		       unsigned round)
 {
 	uint64_t begin, end;
 	int err = 0;
@@ -173,7 +180,7 @@ static int batch_alone(struct lcbe *b, struct lcbe_condition *c, struct turn *t,
 	}
 	work_done(t);
 	begin = clock_now_ns();
-	end = begin + lcbe_window_ns(b) / 2;
+	end = begin + bench_lcbe_window_ns(b) / 2;
 	while (!err && clock_now_ns() < end) {
 		err = pump_all(b, t);
 	}
@@ -181,9 +188,10 @@ static int batch_alone(struct lcbe *b, struct lcbe_condition *c, struct turn *t,
 	return err;
 }
 
-static int requests(struct lcbe *b, struct lcbe_condition *c, struct turn *t, unsigned round)
+static int requests(struct bench_lcbe *b, struct bench_lcbe_condition *c, struct turn *t,
+		    unsigned round)
 {
-	struct lcbe_cell *cell = &c->cell[0][round];
+	struct bench_lcbe_cell *cell = &c->cell[0][round];
 	unsigned want = MAX(b->set.requests / b->set.rounds, 1);
 	uint64_t begin, end;
 	int err = start(b, c, &t->lc, false, 0);
@@ -193,7 +201,7 @@ static int requests(struct lcbe *b, struct lcbe_condition *c, struct turn *t, un
 	t->lc.n = 0;
 	work_done(t);
 	begin = clock_now_ns();
-	end = begin + lcbe_window_ns(b);
+	end = begin + bench_lcbe_window_ns(b);
 	while (!err && t->lc.n < want && clock_now_ns() < end) {
 		err = pump_all(b, t);
 	}
@@ -202,20 +210,21 @@ static int requests(struct lcbe *b, struct lcbe_condition *c, struct turn *t, un
 	cell->us = t->lc.us;
 	cell->n = t->lc.n;
 	t->lc.us = NULL;
-	return err || cell->n ? err
-			      : world_fail(&b->world, "not one request in the time of a window");
+	return err || cell->n
+		       ? err
+		       : bench_testbed_fail(&b->testbed, "not one request in the time of a window");
 }
 
-static void stop(struct lcbe *b, struct stream *s)
+static void stop(struct bench_lcbe *b, struct stream *s)
 {
 	if (s->pid > 0) {
-		world_end(&b->world, s->pid, 500);
+		bench_testbed_end(&b->testbed, s->pid, 500);
 		fd_close(s->fd);
 	}
 	free(s->us);
 }
 
-int lcbe_command_turn(struct lcbe *b, struct lcbe_condition *c, unsigned round)
+int bench_lcbe_command_turn(struct bench_lcbe *b, struct bench_lcbe_condition *c, unsigned round)
 {
 	static struct turn t;
 	int err = 0;

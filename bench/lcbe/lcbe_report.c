@@ -11,22 +11,22 @@
 
 /* ---- figures ---- */
 
-static const char *kind_name(const struct lcbe *b, unsigned kind)
+static const char *kind_name(const struct bench_lcbe *b, unsigned kind)
 {
 	return b->set.lc_cmd ? "command" : lcbe_kind_names[kind];
 }
 
-static bool is_shared(const struct lcbe_condition *c)
+static bool is_shared(const struct bench_lcbe_condition *c)
 {
 	return c->def->lane == LANE_GBPF_AUTO
 		       ? c->shared
 		       : c->def->lane == LANE_MPS || c->def->lane == LANE_GBPF_SHARED;
 }
 
-static const struct lcbe_condition *find(const struct lcbe *b, bool shared, bool batch)
+static const struct bench_lcbe_condition *find(const struct bench_lcbe *b, bool shared, bool batch)
 {
 	for (unsigned i = 0; i < LCBE_CONDITIONS; i++) {
-		const struct lcbe_condition *c = &b->condition[i];
+		const struct bench_lcbe_condition *c = &b->condition[i];
 
 		if (c->rounds && c->def->batch == batch && !c->def->priority && !c->def->brief &&
 		    is_shared(c) == shared) {
@@ -38,23 +38,24 @@ static const struct lcbe_condition *find(const struct lcbe *b, bool shared, bool
 
 /* The measure for c: alone in the same lane, or, when that was not run, in the process lane; NULL:
  * neither was. */
-static const struct lcbe_condition *alone_of(const struct lcbe *b, const struct lcbe_condition *c)
+static const struct bench_lcbe_condition *alone_of(const struct bench_lcbe *b,
+						   const struct bench_lcbe_condition *c)
 {
-	const struct lcbe_condition *same = find(b, is_shared(c), false);
+	const struct bench_lcbe_condition *same = find(b, is_shared(c), false);
 
 	return same ? same : find(b, false, false);
 }
 
 /* Without gBPF, in the same lane; of the condition itself when that was not run. */
-static const struct lcbe_condition *plain_batch(const struct lcbe *b,
-						const struct lcbe_condition *c)
+static const struct bench_lcbe_condition *plain_batch(const struct bench_lcbe *b,
+						      const struct bench_lcbe_condition *c)
 {
-	const struct lcbe_condition *same = find(b, is_shared(c), true);
+	const struct bench_lcbe_condition *same = find(b, is_shared(c), true);
 
 	return same ? same : c;
 }
 
-static int pool(const struct lcbe_condition *c, unsigned kind, struct lcbe_result *r)
+static int pool(const struct bench_lcbe_condition *c, unsigned kind, struct bench_lcbe_result *r)
 {
 	double round_q[3][LCBE_ROUNDS];
 	unsigned n = 0;
@@ -67,36 +68,36 @@ static int pool(const struct lcbe_condition *c, unsigned kind, struct lcbe_resul
 		return -ENOMEM;
 	}
 	for (unsigned k = 0; k < c->rounds; k++) {
-		const struct lcbe_cell *cell = &c->cell[kind][k];
+		const struct bench_lcbe_cell *cell = &c->cell[kind][k];
 
 		memcpy(r->us + r->n, cell->us, cell->n * sizeof(double));
 		r->n += cell->n;
-		stats_sort(cell->us, cell->n);
+		bench_stats_sort(cell->us, cell->n);
 		for (unsigned i = 0; i < 3; i++) {
-			round_q[i][k] = stats_quantile(cell->us, cell->n, lcbe_at[i]);
+			round_q[i][k] = bench_stats_quantile(cell->us, cell->n, lcbe_at[i]);
 		}
 	}
-	stats_sort(r->us, r->n);
+	bench_stats_sort(r->us, r->n);
 	for (unsigned i = 0; i < 3; i++) {
-		r->q[i] = stats_quantile(r->us, r->n, lcbe_at[i]);
-		r->sure[i] = stats_quantile_interval(r->us, r->n, lcbe_at[i], LCBE_CONFIDENCE,
-						     &r->interval[i]);
-		r->spread[i] = stats_extremes(round_q[i], c->rounds);
+		r->q[i] = bench_stats_quantile(r->us, r->n, lcbe_at[i]);
+		r->sure[i] = bench_stats_quantile_interval(r->us, r->n, lcbe_at[i], LCBE_CONFIDENCE,
+							   &r->interval[i]);
+		r->spread[i] = bench_stats_extremes(round_q[i], c->rounds);
 	}
 	return 0;
 }
 
 /* Of batch in each round: what it did, by what it does alone in the time that requests leave. */
-static void share(const struct lcbe *b, const struct lcbe_condition *c, unsigned kind,
-		  double alone_us, struct lcbe_result *r)
+static void share(const struct bench_lcbe *b, const struct bench_lcbe_condition *c, unsigned kind,
+		  double alone_us, struct bench_lcbe_result *r)
 {
-	const struct lcbe_condition *plain = plain_batch(b, c);
+	const struct bench_lcbe_condition *plain = plain_batch(b, c);
 	double did[LCBE_ROUNDS], could[LCBE_ROUNDS], each[LCBE_ROUNDS];
 	double seconds = 0, begun = 0, all_did = 0, all_could = 0;
 	unsigned n = MIN(c->rounds, plain->rounds);
 
 	for (unsigned k = 0; k < n; k++) {
-		const struct lcbe_cell *cell = &c->cell[kind][k];
+		const struct bench_lcbe_cell *cell = &c->cell[kind][k];
 		double left = 1 - cell->n * alone_us * 1e-6 / cell->seconds;
 
 		did[k] = cell->begun;
@@ -112,27 +113,27 @@ static void share(const struct lcbe *b, const struct lcbe_condition *c, unsigned
 	r->batch_rate = seconds > 0 ? begun / seconds : 0;
 	if (all_could > 0) {
 		r->share = all_did / all_could;
-		r->share_interval = stats_bootstrap_ratio(did, could, n, LCBE_CONFIDENCE);
-		r->share_spread = stats_extremes(each, n);
+		r->share_interval = bench_stats_bootstrap_ratio(did, could, n, LCBE_CONFIDENCE);
+		r->share_spread = bench_stats_extremes(each, n);
 	}
 }
 
-static int evaluate(struct lcbe *b)
+static int evaluate(struct bench_lcbe *b)
 {
 	for (unsigned i = 0; i < LCBE_CONDITIONS; i++) {
 		for (unsigned k = 0; k < PAGE_KINDS; k++) {
 			if (b->set.kind[k] && pool(&b->condition[i], k, &b->result[i][k]) < 0) {
-				return world_fail(&b->world, "no memory");
+				return bench_testbed_fail(&b->testbed, "no memory");
 			}
 		}
 	}
 	for (unsigned i = 0; i < LCBE_CONDITIONS; i++) {
-		const struct lcbe_condition *c = &b->condition[i];
-		const struct lcbe_condition *a = alone_of(b, c);
+		const struct bench_lcbe_condition *c = &b->condition[i];
+		const struct bench_lcbe_condition *a = alone_of(b, c);
 
 		for (unsigned k = 0; a && c->rounds && k < PAGE_KINDS; k++) {
-			struct lcbe_result *r = &b->result[i][k];
-			const struct lcbe_result *of = &b->result[a - b->condition][k];
+			struct bench_lcbe_result *r = &b->result[i][k];
+			const struct bench_lcbe_result *of = &b->result[a - b->condition][k];
 
 			if (!r->n || !of->n) {
 				continue;
@@ -150,13 +151,13 @@ static int evaluate(struct lcbe *b)
 
 /* ---- the document ---- */
 
-static json_t *range_json(struct stats_range r)
+static json_t *range_json(struct bench_stats_range r)
 {
 	return json_pack("[f, f]", r.low, r.high);
 }
 
-static json_t *kind_json(const struct lcbe *b, const struct lcbe_condition *c, unsigned kind,
-			 const struct lcbe_result *r)
+static json_t *kind_json(const struct bench_lcbe *b, const struct bench_lcbe_condition *c,
+			 unsigned kind, const struct bench_lcbe_result *r)
 {
 	static const char *const names[3] = { "p50", "p99", "p99.9" };
 	json_t *o = json_pack("{s:s, s:i}", "kind", kind_name(b, kind), "requests", (int)r->n);
@@ -173,13 +174,13 @@ static json_t *kind_json(const struct lcbe *b, const struct lcbe_condition *c, u
 		}
 	}
 	for (unsigned k = 0; k < c->rounds; k++) {
-		const struct lcbe_cell *cell = &c->cell[kind][k];
+		const struct bench_lcbe_cell *cell = &c->cell[kind][k];
 
 		json_array_append_new(
 			rounds, json_pack("{s:i, s:f, s:f, s:f, s:f}", "requests", (int)cell->n,
 					  "seconds", cell->seconds, "batch_kernels", cell->begun,
-					  "p50_us", stats_quantile(cell->us, cell->n, 0.5),
-					  "p99_us", stats_quantile(cell->us, cell->n, 0.99)));
+					  "p50_us", bench_stats_quantile(cell->us, cell->n, 0.5),
+					  "p99_us", bench_stats_quantile(cell->us, cell->n, 0.99)));
 	}
 	json_object_set_new(o, "rounds", rounds);
 	if (c->def->batch && r->share > 0) {
@@ -192,10 +193,10 @@ static json_t *kind_json(const struct lcbe *b, const struct lcbe_condition *c, u
 	return o;
 }
 
-static json_t *condition_json(const struct lcbe *b, unsigned i)
+static json_t *condition_json(const struct bench_lcbe *b, unsigned i)
 {
 	static const char *const states[] = { "out", "run", "not available", "failed" };
-	const struct lcbe_condition *c = &b->condition[i], *a = alone_of(b, c);
+	const struct bench_lcbe_condition *c = &b->condition[i], *a = alone_of(b, c);
 	json_t *kinds = json_array();
 	json_t *o = json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:o}", "condition", c->def->name,
 			      "is", c->def->doc, "state", states[c->state], "rounds",
@@ -219,7 +220,7 @@ static json_t *condition_json(const struct lcbe *b, unsigned i)
 	}
 	if (c->def->batch && c->rounds) {
 		json_object_set_new(o, "batch_alone_per_s",
-				    json_real(stats_mean(c->alone, c->rounds)));
+				    json_real(bench_stats_mean(c->alone, c->rounds)));
 	}
 	for (unsigned k = 0; k < PAGE_KINDS && c->rounds; k++) {
 		if (b->set.kind[k]) {
@@ -229,9 +230,9 @@ static json_t *condition_json(const struct lcbe *b, unsigned i)
 	return o;
 }
 
-static json_t *document(const struct lcbe *b)
+static json_t *document(const struct bench_lcbe *b)
 {
-	const struct lcbe_settings *s = &b->set;
+	const struct bench_lcbe_settings *s = &b->set;
 	json_t *conditions = json_array();
 	json_t *o = json_pack(
 		"{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:b, s:f, s:s, s:o}",
@@ -254,8 +255,8 @@ static json_t *document(const struct lcbe *b)
 
 /* ---- the table ---- */
 
-static void print_row(const struct lcbe *b, const struct lcbe_condition *c, unsigned kind,
-		      const struct lcbe_result *r, FILE *to)
+static void print_row(const struct bench_lcbe *b, const struct bench_lcbe_condition *c,
+		      unsigned kind, const struct bench_lcbe_result *r, FILE *to)
 {
 	fprintf(to, "%-13s %-7s %6u", c->def->name, kind_name(b, kind), r->n);
 	for (unsigned i = 0; i < 3; i++) {
@@ -281,7 +282,7 @@ static void print_row(const struct lcbe *b, const struct lcbe_condition *c, unsi
 }
 
 /* How gBPF treated batch, as gbpfd counted since its clients began. */
-static void print_treatment(const struct lcbe_condition *c, FILE *to)
+static void print_treatment(const struct bench_lcbe_condition *c, FILE *to)
 {
 	static const char *const names[] = { "launches", "block_launches", "interruptions",
 					     "forced",	 "holds",	   "limit_hits" };
@@ -315,7 +316,7 @@ static void print_treatment(const struct lcbe_condition *c, FILE *to)
 	}
 }
 
-static void print_table(const struct lcbe *b, FILE *to)
+static void print_table(const struct bench_lcbe *b, FILE *to)
 {
 	if (b->set.lc_cmd) {
 		fprintf(to, "%s; %u round%s; policy %s\n", b->device, b->set.rounds,
@@ -332,7 +333,7 @@ static void print_table(const struct lcbe *b, FILE *to)
 		"N", "P50 us", "P99", "P99.9", "P50 95 %", "P99 95 %", "P50/al", "P99/al", "BATCH%",
 		"95 %");
 	for (unsigned i = 0; i < LCBE_CONDITIONS; i++) {
-		const struct lcbe_condition *c = &b->condition[i];
+		const struct bench_lcbe_condition *c = &b->condition[i];
 
 		for (unsigned k = 0; k < PAGE_KINDS; k++) {
 			if (b->set.kind[k] && b->result[i][k].n) {
@@ -353,51 +354,52 @@ static void print_table(const struct lcbe *b, FILE *to)
 
 /* ---- curves ---- */
 
-static unsigned curves(const struct lcbe *b, unsigned kind, struct chart_curve *curve)
+static unsigned curves(const struct bench_lcbe *b, unsigned kind, struct bench_chart_curve *curve)
 {
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < LCBE_CONDITIONS; i++) {
 		if (b->result[i][kind].n) {
-			curve[n++] =
-				(struct chart_curve){ b->condition[i].def->name,
-						      b->result[i][kind].us, b->result[i][kind].n };
+			curve[n++] = (struct bench_chart_curve){ b->condition[i].def->name,
+								 b->result[i][kind].us,
+								 b->result[i][kind].n };
 		}
 	}
 	return n;
 }
 
-static void chart_title(const struct lcbe *b, unsigned kind, char out[160])
+static void chart_title(const struct bench_lcbe *b, unsigned kind, char out[160])
 {
 	snprintf(out, 160, "%s, requests of kind %s: latency in us", b->device, kind_name(b, kind));
 }
 
-static int write_svg(struct lcbe *b)
+static int write_svg(struct bench_lcbe *b)
 {
-	struct chart_panel panel[PAGE_KINDS];
-	struct chart_curve curve[PAGE_KINDS][LCBE_CONDITIONS];
+	struct bench_chart_panel panel[PAGE_KINDS];
+	struct bench_chart_curve curve[PAGE_KINDS][LCBE_CONDITIONS];
 	char title[PAGE_KINDS][160];
 	unsigned n = 0;
 	FILE *f = fopen(b->set.svg, "we");
 
 	if (!f) {
-		return world_fail(&b->world, "%s: %s", b->set.svg, strerror(errno));
+		return bench_testbed_fail(&b->testbed, "%s: %s", b->set.svg, strerror(errno));
 	}
 	for (unsigned k = 0; k < PAGE_KINDS; k++) {
 		unsigned m = curves(b, k, curve[k]);
 
 		if (m) {
 			chart_title(b, k, title[k]);
-			panel[n++] = (struct chart_panel){ title[k], curve[k], m };
+			panel[n++] = (struct bench_chart_panel){ title[k], curve[k], m };
 		}
 	}
-	chart_svg(f, panel, n);
-	return fclose(f) ? world_fail(&b->world, "%s: %s", b->set.svg, strerror(errno)) : 0;
+	bench_chart_svg(f, panel, n);
+	return fclose(f) ? bench_testbed_fail(&b->testbed, "%s: %s", b->set.svg, strerror(errno))
+			 : 0;
 }
 
-static void print_charts(const struct lcbe *b, FILE *to)
+static void print_charts(const struct bench_lcbe *b, FILE *to)
 {
-	struct chart_curve curve[LCBE_CONDITIONS];
+	struct bench_chart_curve curve[LCBE_CONDITIONS];
 	char title[160];
 
 	for (unsigned k = 0; k < PAGE_KINDS; k++) {
@@ -405,13 +407,13 @@ static void print_charts(const struct lcbe *b, FILE *to)
 
 		if (n) {
 			chart_title(b, k, title);
-			chart_text(to, &(struct chart_panel){ title, curve, n },
-				   isatty(fileno(to)));
+			bench_chart_text(to, &(struct bench_chart_panel){ title, curve, n },
+					 isatty(fileno(to)));
 		}
 	}
 }
 
-int lcbe_report(struct lcbe *b)
+int bench_lcbe_report(struct bench_lcbe *b)
 {
 	json_t *doc;
 	int err = evaluate(b);
@@ -420,13 +422,13 @@ int lcbe_report(struct lcbe *b)
 		return err;
 	}
 	doc = document(b);
-	if (!b->world.json) {
+	if (!b->testbed.json) {
 		print_table(b, stdout);
 		if (isatty(1)) {
 			print_charts(b, stdout);
 		}
 	}
-	err = world_document(&b->world, doc, b->set.save);
+	err = bench_testbed_document(&b->testbed, doc, b->set.save);
 	json_decref(doc);
 	if (!err && b->set.svg) {
 		err = write_svg(b);

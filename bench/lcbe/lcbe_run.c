@@ -15,7 +15,7 @@
 
 const char *const lcbe_kind_names[PAGE_KINDS] = { "one", "queued", "synced" };
 
-const struct lcbe_def lcbe_defs[LCBE_CONDITIONS] = {
+const struct bench_lcbe_def lcbe_defs[LCBE_CONDITIONS] = {
 	{ "alone", "requests alone, context of their own", LANE_OWN, .batch = false },
 	{ "default", "contexts of their own, the device's time slices", LANE_OWN, .batch = true },
 	{ "short", "the same, batch with slices of 1 us", LANE_OWN, .batch = true, .brief = true },
@@ -30,76 +30,76 @@ const struct lcbe_def lcbe_defs[LCBE_CONDITIONS] = {
 	  LANE_GBPF_AUTO, .batch = true, .priority = true },
 };
 
-static unsigned batch_clients(const struct lcbe *b, const struct lcbe_condition *c)
+static unsigned batch_clients(const struct bench_lcbe *b, const struct bench_lcbe_condition *c)
 {
 	return c->def->batch ? b->set.batch_clients : 0;
 }
 
 /* ---- clients ---- */
 
-static void client_options(const struct lcbe *b, const struct lcbe_condition *c, bool batch,
-			   struct world_command *k)
+static void client_options(const struct bench_lcbe *b, const struct bench_lcbe_condition *c,
+			   bool batch, struct bench_testbed_command *k)
 {
-	command_option(k, "--iterations", "%d", b->iterations[batch]);
-	command_option(k, "--threads", "%u", b->set.threads);
-	command_option(k, "--grid", "%u", batch ? b->set.grid : b->sms);
+	bench_command_option(k, "--iterations", "%d", b->iterations[batch]);
+	bench_command_option(k, "--threads", "%u", b->set.threads);
+	bench_command_option(k, "--grid", "%u", batch ? b->set.grid : b->sms);
 	if (b->set.default_stream) {
-		command_add(k, "--default-stream");
+		bench_command_add(k, "--default-stream");
 	} else if (c->def->priority) {
-		command_option(k, "--priority", batch ? "low" : "high");
+		bench_command_option(k, "--priority", batch ? "low" : "high");
 	}
 	if (!batch) {
-		command_option(k, "--kernels", "%u", b->set.kernels);
+		bench_command_option(k, "--kernels", "%u", b->set.kernels);
 		if (c->def->hint) {
-			command_option(k, "--hint-us", "%u", b->set.hint_us);
+			bench_command_option(k, "--hint-us", "%u", b->set.hint_us);
 		}
 		return;
 	}
-	command_option(k, "--streams", "%u", b->set.streams);
-	command_option(k, "--depth", "%u", b->set.depth);
+	bench_command_option(k, "--streams", "%u", b->set.streams);
+	bench_command_option(k, "--depth", "%u", b->set.depth);
 	if (c->def->brief) {
-		command_option(k, "--slice-us", "1");
+		bench_command_option(k, "--slice-us", "1");
 	}
 }
 
-struct world_place lcbe_place(const struct lcbe_condition *c, bool batch)
+struct bench_testbed_place bench_lcbe_place(const struct bench_lcbe_condition *c, bool batch)
 {
 	bool priority = c->def->lane == LANE_MPS && c->def->priority;
 
-	return (struct world_place){ .lane = c->def->lane,
-				     .daemon = c->daemon,
-				     .class_name = batch ? "batch" : "latency",
-				     .mps_priority = priority ? batch : -1 };
+	return (struct bench_testbed_place){ .lane = c->def->lane,
+					     .daemon = c->daemon,
+					     .class_name = batch ? "batch" : "latency",
+					     .mps_priority = priority ? batch : -1 };
 }
 
-static int start_one(struct lcbe *b, struct lcbe_condition *c, struct world_client *to, bool batch,
-		     unsigned i)
+static int start_one(struct bench_lcbe *b, struct bench_lcbe_condition *c,
+		     struct bench_testbed_client *to, bool batch, unsigned i)
 {
-	struct world_place place = lcbe_place(c, batch);
-	struct world_command k;
+	struct bench_testbed_place place = bench_lcbe_place(c, batch);
+	struct bench_testbed_command k;
 	char name[48];
 	int err;
 
 	snprintf(name, sizeof(name), "%s-%s%u", c->def->name, batch ? "be" : "lc", i);
-	command_init(&k);
+	bench_command_init(&k);
 	client_options(b, c, batch, &k);
-	err = client_start(&b->world, to, name, &place, batch ? "batch" : "latency", &k);
-	command_finish(&k);
+	err = bench_client_start(&b->testbed, to, name, &place, batch ? "batch" : "latency", &k);
+	bench_command_finish(&k);
 	return err;
 }
 
-static void stop_clients(struct lcbe_condition *c)
+static void stop_clients(struct bench_lcbe_condition *c)
 {
-	client_stop(&c->lc);
+	bench_client_stop(&c->lc);
 	for (unsigned i = 0; i < LCBE_BATCH; i++) {
-		client_stop(&c->be[i]);
+		bench_client_stop(&c->be[i]);
 	}
 	c->started = false;
 }
 
 /* Those that must be clients of MPS are, the others are not: else the measurement would be of
  * something else. */
-static int check_lane(struct lcbe *b, struct lcbe_condition *c)
+static int check_lane(struct bench_lcbe *b, struct bench_lcbe_condition *c)
 {
 	bool shared = c->def->lane == LANE_MPS || c->def->lane == LANE_GBPF_SHARED;
 
@@ -108,13 +108,14 @@ static int check_lane(struct lcbe *b, struct lcbe_condition *c)
 		return 0;
 	}
 	c->state = LCBE_NOT_AVAILABLE;
-	return world_fail(&b->world, shared ? "CUDA says that the process is no client of MPS"
-					    : "CUDA says that the process is a client of MPS: an "
-					      "MPS daemon serves everybody here");
+	return bench_testbed_fail(&b->testbed,
+				  shared ? "CUDA says that the process is no client of MPS"
+					 : "CUDA says that the process is a client of MPS: an "
+					   "MPS daemon serves everybody here");
 }
 
 /* A client says that the machine does not offer what its condition is about. */
-static bool unavailable(const struct lcbe *b, const struct lcbe_condition *c)
+static bool unavailable(const struct bench_lcbe *b, const struct bench_lcbe_condition *c)
 {
 	bool yes = c->lc.page && c->lc.page->unavailable;
 
@@ -124,7 +125,7 @@ static bool unavailable(const struct lcbe *b, const struct lcbe_condition *c)
 	return yes;
 }
 
-static int start_clients(struct lcbe *b, struct lcbe_condition *c)
+static int start_clients(struct bench_lcbe *b, struct bench_lcbe_condition *c)
 {
 	int err = start_one(b, c, &c->lc, false, 0);
 
@@ -132,54 +133,55 @@ static int start_clients(struct lcbe *b, struct lcbe_condition *c)
 		err = start_one(b, c, &c->be[i], true, i);
 	}
 	c->started = true;
-	err = err ? err : client_await(&c->lc, READY_NS);
+	err = err ? err : bench_client_await(&c->lc, READY_NS);
 	for (unsigned i = 0; i < batch_clients(b, c) && !err; i++) {
-		err = client_await(&c->be[i], READY_NS);
+		err = bench_client_await(&c->be[i], READY_NS);
 	}
 	return err ? err : check_lane(b, c);
 }
 
 /* ---- conditions ---- */
 
-static int prepare(struct lcbe *b, struct lcbe_condition *c)
+static int prepare(struct bench_lcbe *b, struct bench_lcbe_condition *c)
 {
-	struct world *w = &b->world;
+	struct bench_testbed *w = &b->testbed;
 
 	if (b->set.lc_cmd && (c->def->brief || c->def->hint)) {
-		return world_fail(w, "commands do that themselves");
+		return bench_testbed_fail(w, "commands do that themselves");
 	}
 	if (c->def->lane == LANE_MPS) {
-		return world_mps(w);
+		return bench_testbed_mps(w);
 	}
 	if (c->def->lane != LANE_OWN) {
-		if (c->def->lane == LANE_GBPF_SHARED && !world_run_offers(w, "--lane")) {
-			return world_fail(w, "this gbpf run has no --lane");
+		if (c->def->lane == LANE_GBPF_SHARED && !bench_testbed_run_offers(w, "--lane")) {
+			return bench_testbed_fail(w, "this gbpf run has no --lane");
 		}
-		c->daemon = world_gbpfd(w, b->set.policy);
+		c->daemon = bench_testbed_gbpfd(w, b->set.policy);
 		return c->daemon ? 0 : -1;
 	}
 	return 0;
 }
 
-static void choose(struct lcbe *b)
+static void choose(struct bench_lcbe *b)
 {
 	for (unsigned i = 0; i < LCBE_CONDITIONS; i++) {
-		struct lcbe_condition *c = &b->condition[i];
+		struct bench_lcbe_condition *c = &b->condition[i];
 
 		c->def = &lcbe_defs[i];
-		c->state = !b->set.conditions || world_names(b->set.conditions, c->def->name)
-				   ? LCBE_IN
-				   : LCBE_OUT;
+		c->state =
+			!b->set.conditions || bench_testbed_names(b->set.conditions, c->def->name)
+				? LCBE_IN
+				: LCBE_OUT;
 		if (c->state == LCBE_IN && prepare(b, c) < 0) {
 			c->state = LCBE_NOT_AVAILABLE;
-			snprintf(c->why, sizeof(c->why), "%s", b->world.error);
+			snprintf(c->why, sizeof(c->why), "%s", b->testbed.error);
 		}
 	}
 }
 
 /* ---- a turn ---- */
 
-static uint64_t batch_count(const struct lcbe *b, const struct lcbe_condition *c)
+static uint64_t batch_count(const struct bench_lcbe *b, const struct bench_lcbe_condition *c)
 {
 	uint64_t n = 0;
 
@@ -189,21 +191,22 @@ static uint64_t batch_count(const struct lcbe *b, const struct lcbe_condition *c
 	return n;
 }
 
-static int command_batch(struct lcbe *b, struct lcbe_condition *c, enum page_op op)
+static int command_batch(struct bench_lcbe *b, struct bench_lcbe_condition *c,
+			 enum bench_page_op op)
 {
 	int err = 0;
 
 	for (unsigned i = 0; i < batch_clients(b, c); i++) {
-		client_send(&c->be[i], op);
+		bench_client_send(&c->be[i], op);
 	}
 	for (unsigned i = 0; i < batch_clients(b, c) && !err; i++) {
-		err = client_await(&c->be[i], ANSWER_NS);
+		err = bench_client_await(&c->be[i], ANSWER_NS);
 	}
 	return err;
 }
 
 /* What a window may take: twice its part of the time that is left, since short ones leave some. */
-uint64_t lcbe_window_ns(const struct lcbe *b)
+uint64_t bench_lcbe_window_ns(const struct bench_lcbe *b)
 {
 	double used = (double)(clock_now_ns() - b->begun_ns) * 1e-9;
 	unsigned left = b->windows > b->windows_done ? b->windows - b->windows_done : 1;
@@ -213,17 +216,17 @@ uint64_t lcbe_window_ns(const struct lcbe *b)
 }
 
 /* Batch without requests: as long as a window of requests of one kernel takes. */
-static int batch_window(struct lcbe *b, struct lcbe_condition *c, unsigned round)
+static int batch_window(struct bench_lcbe *b, struct bench_lcbe_condition *c, unsigned round)
 {
-	uint64_t may = lcbe_window_ns(b), want, begin, end, n;
+	uint64_t may = bench_lcbe_window_ns(b), want, begin, end, n;
 
 	want = (uint64_t)(b->set.requests / b->set.rounds) * 2600000;
 	begin = clock_now_ns();
 	n = batch_count(b, c);
 	end = begin + MAX(MIN(want, may / 2), MIN_WINDOW_NS);
 	while (clock_now_ns() < end) {
-		if (world_interrupted()) {
-			return world_fail(&b->world, "interrupted");
+		if (bench_testbed_interrupted()) {
+			return bench_testbed_fail(&b->testbed, "interrupted");
 		}
 		clock_sleep_ns(MIN(end - MIN(clock_now_ns(), end), 20000000));
 	}
@@ -232,50 +235,52 @@ static int batch_window(struct lcbe *b, struct lcbe_condition *c, unsigned round
 	return 0;
 }
 
-static int keep(struct lcbe *b, struct lcbe_condition *c, struct lcbe_cell *cell)
+static int keep(struct bench_lcbe *b, struct bench_lcbe_condition *c, struct bench_lcbe_cell *cell)
 {
 	const struct bench_page *p = c->lc.page;
 
 	cell->n = MIN(p->samples[0], PAGE_SAMPLES);
 	cell->us = calloc(cell->n ? cell->n : 1, sizeof(double));
 	if (!cell->us) {
-		return world_fail(&b->world, "no memory");
+		return bench_testbed_fail(&b->testbed, "no memory");
 	}
 	for (unsigned i = 0; i < cell->n; i++) {
 		cell->us[i] = (double)p->us[0][i];
 	}
-	return cell->n ? 0 : world_fail(&b->world, "not one request in the time of a window");
+	return cell->n ? 0
+		       : bench_testbed_fail(&b->testbed, "not one request in the time of a window");
 }
 
 /* Threads other than the first: of libcuda and, under gBPF, its agent. */
-static void add_cpu(const struct lcbe *b, struct lcbe_condition *c, double sign)
+static void add_cpu(const struct bench_lcbe *b, struct bench_lcbe_condition *c, double sign)
 {
 	double first, others;
 
-	world_cpu((pid_t)c->lc.page->pid, &first, &others);
+	bench_testbed_cpu((pid_t)c->lc.page->pid, &first, &others);
 	c->cpu_ns[0] += sign * others;
 	for (unsigned i = 0; i < batch_clients(b, c); i++) {
-		world_cpu((pid_t)c->be[i].page->pid, &first, &others);
+		bench_testbed_cpu((pid_t)c->be[i].page->pid, &first, &others);
 		c->cpu_ns[1] += sign * others;
 	}
 }
 
-static int request_window(struct lcbe *b, struct lcbe_condition *c, unsigned kind, unsigned round)
+static int request_window(struct bench_lcbe *b, struct bench_lcbe_condition *c, unsigned kind,
+			  unsigned round)
 {
-	struct lcbe_cell *cell = &c->cell[kind][round];
+	struct bench_lcbe_cell *cell = &c->cell[kind][round];
 	struct bench_page *p = c->lc.page;
 	uint64_t n, begin;
 	int err;
 
 	p->kind = kind;
 	p->n = MAX(b->set.requests / b->set.rounds, 1);
-	p->limit_ns = lcbe_window_ns(b);
+	p->limit_ns = bench_lcbe_window_ns(b);
 	p->seed = round * PAGE_KINDS + kind + 1; /* the same in every condition */
 	add_cpu(b, c, -1);
 	n = batch_count(b, c);
 	begin = clock_now_ns();
-	client_send(&c->lc, PAGE_REQUESTS);
-	err = client_await(&c->lc, p->limit_ns + ANSWER_NS);
+	bench_client_send(&c->lc, PAGE_REQUESTS);
+	err = bench_client_await(&c->lc, p->limit_ns + ANSWER_NS);
 	cell->begun = (double)(batch_count(b, c) - n);
 	cell->seconds = (double)(clock_now_ns() - begin) * 1e-9;
 	add_cpu(b, c, 1);
@@ -283,7 +288,7 @@ static int request_window(struct lcbe *b, struct lcbe_condition *c, unsigned kin
 	return err ? err : keep(b, c, cell);
 }
 
-static int check_results(struct lcbe *b, struct lcbe_condition *c)
+static int check_results(struct bench_lcbe *b, struct bench_lcbe_condition *c)
 {
 	c->wrong = c->lc.page->wrong;
 	c->checked = c->lc.page->checked;
@@ -291,15 +296,16 @@ static int check_results(struct lcbe *b, struct lcbe_condition *c)
 		c->wrong += c->be[i].page->wrong;
 		c->checked += c->be[i].page->checked;
 	}
-	return c->wrong ? world_fail(&b->world, "WRONG RESULTS: %llu of %llu values",
-				     (unsigned long long)c->wrong, (unsigned long long)c->checked)
+	return c->wrong ? bench_testbed_fail(&b->testbed, "WRONG RESULTS: %llu of %llu values",
+					     (unsigned long long)c->wrong,
+					     (unsigned long long)c->checked)
 			: 0;
 }
 
 /* For the document: how its clients were treated. */
-static void ask_gbpfd(struct lcbe_condition *c)
+static void ask_gbpfd(struct bench_lcbe_condition *c)
 {
-	json_t *tenants = c->daemon ? world_tenants(c->daemon) : NULL, *t;
+	json_t *tenants = c->daemon ? bench_testbed_tenants(c->daemon) : NULL, *t;
 	size_t i;
 
 	if (!tenants) {
@@ -313,14 +319,14 @@ static void ask_gbpfd(struct lcbe_condition *c)
 	}
 }
 
-static int turn(struct lcbe *b, struct lcbe_condition *c, unsigned round)
+static int turn(struct bench_lcbe *b, struct bench_lcbe_condition *c, unsigned round)
 {
 	int err = 0;
 
-	world_progress(&b->world, "lcbe: round %u of %u: %s", round + 1, b->set.rounds,
-		       c->def->name);
+	bench_testbed_progress(&b->testbed, "lcbe: round %u of %u: %s", round + 1, b->set.rounds,
+			       c->def->name);
 	if (b->set.lc_cmd) {
-		return lcbe_command_turn(b, c, round);
+		return bench_lcbe_command_turn(b, c, round);
 	}
 	if (!c->started) {
 		err = start_clients(b, c);
@@ -352,10 +358,10 @@ static int turn(struct lcbe *b, struct lcbe_condition *c, unsigned round)
 	return err;
 }
 
-static void count_windows(struct lcbe *b)
+static void count_windows(struct bench_lcbe *b)
 {
 	for (unsigned i = 0; i < LCBE_CONDITIONS; i++) {
-		const struct lcbe_condition *c = &b->condition[i];
+		const struct bench_lcbe_condition *c = &b->condition[i];
 
 		if (c->state == LCBE_IN) {
 			b->windows += c->def->batch;
@@ -370,30 +376,31 @@ static void count_windows(struct lcbe *b)
 /* ---- before all ---- */
 
 /* One client measures how long the blocks shall spin; all use its answer. */
-static int calibrate(struct lcbe *b)
+static int calibrate(struct bench_lcbe *b)
 {
-	struct world_place place = { .lane = LANE_OWN, .mps_priority = -1 };
-	struct world_client c;
-	struct world_command k;
+	struct bench_testbed_place place = { .lane = LANE_OWN, .mps_priority = -1 };
+	struct bench_testbed_client c;
+	struct bench_testbed_command k;
 	int err;
 
-	world_progress(&b->world, "lcbe: calibrating");
-	command_init(&k);
-	command_option(&k, "--threads", "%u", b->set.threads);
-	command_option(&k, "--lc-us", "%g", b->set.lc_us);
-	command_option(&k, "--block-us", "%g", b->set.block_us);
-	if (b->world.soft) { /* one at a time: its processors are its own affair */
-		command_option(&k, "--at-once", "1");
+	bench_testbed_progress(&b->testbed, "lcbe: calibrating");
+	bench_command_init(&k);
+	bench_command_option(&k, "--threads", "%u", b->set.threads);
+	bench_command_option(&k, "--lc-us", "%g", b->set.lc_us);
+	bench_command_option(&k, "--block-us", "%g", b->set.block_us);
+	if (b->testbed.soft) { /* one at a time: its processors are its own affair */
+		bench_command_option(&k, "--at-once", "1");
 	}
-	err = client_start(&b->world, &c, "calibrate", &place, "calibrate", &k);
-	command_finish(&k);
-	err = err ? err : client_await(&c, READY_NS);
+	err = bench_client_start(&b->testbed, &c, "calibrate", &place, "calibrate", &k);
+	bench_command_finish(&k);
+	err = err ? err : bench_client_await(&c, READY_NS);
 	if (!err) {
-		unsigned fit = b->world.soft ? 1 : MAX(c.page->threads_per_sm / b->set.threads, 1);
+		unsigned fit =
+			b->testbed.soft ? 1 : MAX(c.page->threads_per_sm / b->set.threads, 1);
 
 		memcpy(b->device, c.page->device, sizeof(b->device));
 		b->device[sizeof(b->device) - 1] = 0;
-		b->sms = b->world.soft ? MIN(c.page->sms, 2) : c.page->sms;
+		b->sms = b->testbed.soft ? MIN(c.page->sms, 2) : c.page->sms;
 		for (unsigned i = 0; i < 2; i++) {
 			b->iterations[i] = (int)c.page->iterations[i];
 			b->block_us[i] = c.page->block_us[i];
@@ -404,18 +411,18 @@ static int calibrate(struct lcbe *b)
 			b->set.grid = (unsigned)MAX(waves, 1) * fit * b->sms;
 		}
 	}
-	client_stop(&c);
+	bench_client_stop(&c);
 	return err;
 }
 
-int lcbe_run(struct lcbe *b)
+int bench_lcbe_run(struct bench_lcbe *b)
 {
 	if (b->set.lc_cmd) { /* their requests are of one kind */
-		snprintf(b->device, sizeof(b->device), "%s", b->world.soft ? "soft GPU" : "GPU");
+		snprintf(b->device, sizeof(b->device), "%s", b->testbed.soft ? "soft GPU" : "GPU");
 		memset(b->set.kind, 0, sizeof(b->set.kind));
 		b->set.kind[KIND_ONE] = true;
 	}
-	if (world_init(&b->world) < 0 || (!b->set.lc_cmd && calibrate(b) < 0)) {
+	if (bench_testbed_init(&b->testbed) < 0 || (!b->set.lc_cmd && calibrate(b) < 0)) {
 		return -1;
 	}
 	choose(b);
@@ -423,25 +430,25 @@ int lcbe_run(struct lcbe *b)
 	b->begun_ns = clock_now_ns();
 	for (unsigned r = 0; r < b->set.rounds; r++) {
 		for (unsigned i = 0; i < LCBE_CONDITIONS; i++) {
-			struct lcbe_condition *c = &b->condition[(r + i) % LCBE_CONDITIONS];
+			struct bench_lcbe_condition *c = &b->condition[(r + i) % LCBE_CONDITIONS];
 
 			if (c->state == LCBE_IN && turn(b, c, r) < 0) {
 				c->state = c->state == LCBE_IN ? LCBE_BROKEN : c->state;
 				b->failed |= c->state == LCBE_BROKEN;
-				snprintf(c->why, sizeof(c->why), "%s", b->world.error);
+				snprintf(c->why, sizeof(c->why), "%s", b->testbed.error);
 			}
-			if (world_interrupted()) {
-				return world_fail(&b->world, "interrupted");
+			if (bench_testbed_interrupted()) {
+				return bench_testbed_fail(&b->testbed, "interrupted");
 			}
 		}
 	}
 	return 0;
 }
 
-void lcbe_finish(struct lcbe *b)
+void bench_lcbe_finish(struct bench_lcbe *b)
 {
 	for (unsigned i = 0; i < LCBE_CONDITIONS; i++) {
-		struct lcbe_condition *c = &b->condition[i];
+		struct bench_lcbe_condition *c = &b->condition[i];
 
 		stop_clients(c);
 		json_decref(c->tenants);
@@ -452,5 +459,5 @@ void lcbe_finish(struct lcbe *b)
 			free(b->result[i][k].us);
 		}
 	}
-	world_finish(&b->world);
+	bench_testbed_finish(&b->testbed);
 }

@@ -139,7 +139,8 @@ static void result_finish(struct result *r)
 	free(r->interpreted);
 }
 
-static void run(struct hook_policy *p, unsigned hook, const struct settings *s, struct result *r)
+static void run(struct bench_hook_policy *p, unsigned hook, const struct settings *s,
+		struct result *r)
 {
 	union context c[CONTEXTS];
 
@@ -154,18 +155,18 @@ static void run(struct hook_policy *p, unsigned hook, const struct settings *s, 
 		r->compiled[k] = measure(&p->compiled, hook, c, s->calls) - loop;
 		r->interpreted[k] = measure(&p->interpreted, hook, c, s->calls / 10 + 1) - loop;
 	}
-	stats_sort(r->loop, s->repeat);
-	stats_sort(r->compiled, s->repeat);
-	stats_sort(r->interpreted, s->repeat);
+	bench_stats_sort(r->loop, s->repeat);
+	bench_stats_sort(r->compiled, s->repeat);
+	bench_stats_sort(r->interpreted, s->repeat);
 }
 
 static json_t *quantiles(const double *v, unsigned n)
 {
-	return json_pack("{s:f, s:f, s:f}", "min", v[0], "median", stats_quantile(v, n, 0.5), "max",
-			 v[n - 1]);
+	return json_pack("{s:f, s:f, s:f}", "min", v[0], "median", bench_stats_quantile(v, n, 0.5),
+			 "max", v[n - 1]);
 }
 
-static void report(const struct settings *s, const struct hook_policy *p, unsigned k,
+static void report(const struct settings *s, const struct bench_hook_policy *p, unsigned k,
 		   const struct result *r, json_t *all)
 {
 	const char *engine =
@@ -184,9 +185,9 @@ static void report(const struct settings *s, const struct hook_policy *p, unsign
 		return;
 	}
 	printf("%-12s %-13s %6u %8.1f %8.1f %8.1f %12.1f %8.2f%s\n", p->name, hooks[k].name,
-	       p->n_insns[hook], r->compiled[0], stats_quantile(r->compiled, n, 0.5),
-	       r->compiled[n - 1], stats_quantile(r->interpreted, n, 0.5),
-	       stats_quantile(r->loop, n, 0.5), engine);
+	       p->n_insns[hook], r->compiled[0], bench_stats_quantile(r->compiled, n, 0.5),
+	       r->compiled[n - 1], bench_stats_quantile(r->interpreted, n, 0.5),
+	       bench_stats_quantile(r->loop, n, 0.5), engine);
 }
 
 static void refuse(const struct settings *s, const char *name, const struct report *why,
@@ -205,7 +206,7 @@ static void refuse(const struct settings *s, const char *name, const struct repo
 
 static int bench_policy(const struct settings *s, const char *name, json_t *all, json_t *errors)
 {
-	struct hook_policy *p = calloc(1, sizeof(*p));
+	struct bench_hook_policy *p = calloc(1, sizeof(*p));
 	struct result r = { 0 };
 	char path[PATH_MAX];
 	struct report why;
@@ -222,8 +223,8 @@ static int bench_policy(const struct settings *s, const char *name, json_t *all,
 		err = report_set(&why, -ENOMEM, "memory", "out of memory");
 	} else {
 		err = strcmp(name, "empty") == 0
-			      ? hook_policy_empty(p, &why)
-			      : hook_policy_load(p, path, slash ? slash + 1 : name, &why);
+			      ? bench_hook_policy_empty(p, &why)
+			      : bench_hook_policy_load(p, path, slash ? slash + 1 : name, &why);
 	}
 	if (!err) {
 		for (unsigned k = 0; k < ARRAY_SIZE(hooks); k++) {
@@ -232,7 +233,7 @@ static int bench_policy(const struct settings *s, const char *name, json_t *all,
 				report(s, p, k, &r, all);
 			}
 		}
-		hook_policy_close(p);
+		bench_hook_policy_close(p);
 	} else {
 		refuse(s, name, &why, errors);
 	}

@@ -7,27 +7,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-json_t *policy_figure_json(const struct policy_figure *f)
+json_t *bench_policy_figure_json(const struct bench_policy_figure *f)
 {
 	return json_pack("{s:f, s:f, s:f}", "p25", f->low, "median", f->median, "p75", f->high);
 }
 
-void policy_goal(const struct policy_settings *s, json_t *goals, const char *what,
-		 const struct policy_figure *f, const char *unit, double limit)
+void bench_policy_goal(const struct bench_policy_settings *s, json_t *goals, const char *what,
+		       const struct bench_policy_figure *f, const char *unit, double limit)
 {
 	int kept = f->median <= limit;
 
 	if (s->json) {
-		json_array_append_new(goals, json_pack("{s:s, s:s, s:o, s:f, s:b}", "what", what,
-						       "unit", unit, "value", policy_figure_json(f),
-						       "limit", limit, "kept", kept));
+		json_array_append_new(goals,
+				      json_pack("{s:s, s:s, s:o, s:f, s:b}", "what", what, "unit",
+						unit, "value", bench_policy_figure_json(f), "limit",
+						limit, "kept", kept));
 		return;
 	}
 	printf("%-44s %9.2f %9.2f %9.2f  %-8s at most %g%s\n", what, f->low, f->median, f->high,
 	       unit, limit, kept ? "" : "  EXCEEDED");
 }
 
-static int parse(struct policy_settings *s, int argc, char **argv)
+static int parse(struct bench_policy_settings *s, int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "--json") == 0) {
@@ -52,7 +53,7 @@ static int parse(struct policy_settings *s, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	struct policy_settings s = { .repeat = 25, .budget_ms = 1 };
+	struct bench_policy_settings s = { .repeat = 25, .budget_ms = 1 };
 	json_t *document;
 	int err;
 
@@ -68,12 +69,12 @@ int main(int argc, char **argv)
 	if (!document) {
 		return 1;
 	}
-	err = policy_bench_set(&s, document);
+	err = bench_policy_bench_set(&s, document);
 	if (!s.json) {
 		printf("\n%-44s %9s %9s %9s\n", "FIGURE", "P25", "MEDIAN", "P75");
 	}
-	err |= policy_bench_lookups(&s, document);
-	err |= policy_bench_load(&s, document);
+	err |= bench_policy_bench_lookups(&s, document);
+	err |= bench_policy_bench_load(&s, document);
 	if (s.json) {
 		json_dumpf(document, stdout, JSON_INDENT(2));
 		putchar('\n');

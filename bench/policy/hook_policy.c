@@ -106,7 +106,8 @@ static int prime(struct place *pl, int image_fd)
 	return 0;
 }
 
-static int open_both(struct hook_policy *p, int image_fd, const struct place *pl, struct report *r)
+static int open_both(struct bench_hook_policy *p, int image_fd, const struct place *pl,
+		     struct report *r)
 {
 	int err = ebpf_policy_open(&p->compiled, image_fd, pl->fd, 0);
 
@@ -120,7 +121,7 @@ static int open_both(struct hook_policy *p, int image_fd, const struct place *pl
 		   : 0;
 }
 
-static void note_program(struct hook_policy *p, const struct ebpf_built *b)
+static void note_program(struct bench_hook_policy *p, const struct ebpf_built *b)
 {
 	for (uint32_t i = 0; i < b->object.n_progs; i++) {
 		int hook = b->object.progs[i].hook;
@@ -130,7 +131,8 @@ static void note_program(struct hook_policy *p, const struct ebpf_built *b)
 	}
 }
 
-int hook_policy_load(struct hook_policy *p, const char *path, const char *name, struct report *r)
+int bench_hook_policy_load(struct bench_hook_policy *p, const char *path, const char *name,
+			   struct report *r)
 {
 	struct ebpf_built *b = calloc(1, sizeof(*b));
 	struct buf elf = { 0 };
@@ -167,7 +169,7 @@ out:
 	return err;
 }
 
-int hook_policy_empty(struct hook_policy *p, struct report *r)
+int bench_hook_policy_empty(struct bench_hook_policy *p, struct report *r)
 {
 	static const struct ebpf_insn insns[] = { { .code = EBPF_ALU64 | EBPF_MOV | EBPF_K },
 						  { .code = EBPF_JMP | EBPF_EXIT } };
@@ -200,7 +202,7 @@ int hook_policy_empty(struct hook_policy *p, struct report *r)
 	return err;
 }
 
-void hook_policy_close(struct hook_policy *p)
+void bench_hook_policy_close(struct bench_hook_policy *p)
 {
 	ebpf_policy_close(&p->compiled);
 	ebpf_policy_close(&p->interpreted);

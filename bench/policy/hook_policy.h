@@ -8,7 +8,7 @@
 
 #define HOOK_TENANT 3u /* the tenant number in all contexts */
 
-struct hook_policy {
+struct bench_hook_policy {
 	char name[EBPF_NAME_BYTES];
 	struct ebpf_policy compiled, interpreted;
 	uint32_t n_insns[EBPF_MAX_HOOKS]; /* 0: not filled */
@@ -16,9 +16,10 @@ struct hook_policy {
 };
 
 /* From an object file. 0, -EINVAL, -EACCES ... with r. */
-int hook_policy_load(struct hook_policy *p, const char *path, const char *name, struct report *r);
+int bench_hook_policy_load(struct bench_hook_policy *p, const char *path, const char *name,
+			   struct report *r);
 /* A submit program that only returns GO. */
-int hook_policy_empty(struct hook_policy *p, struct report *r);
-void hook_policy_close(struct hook_policy *p);
+int bench_hook_policy_empty(struct bench_hook_policy *p, struct report *r);
+void bench_hook_policy_close(struct bench_hook_policy *p);
 
 #endif

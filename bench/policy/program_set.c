@@ -53,10 +53,10 @@ static const struct {
 struct pair {
 	const char *name;
 	unsigned hook;
-	struct policy_place jit, native;
+	struct bench_policy_place jit, native;
 	void *library; /* owned */
 	ebpf_entry native_fn;
-	union policy_ctx c[POLICY_CONTEXTS], c2[POLICY_CONTEXTS];
+	union bench_policy_ctx c[POLICY_CONTEXTS], c2[POLICY_CONTEXTS];
 	double *loop, *call, *jit_ns, *native_ns, *interp_ns, *ratio; /* owned, one a repeat */
 	double insns; /* executed in a call, on average */
 };
@@ -90,8 +90,8 @@ static int bind_native(struct pair *p, const char *path, const char *function, s
 
 static void pair_close(struct pair *p)
 {
-	policy_place_close(&p->jit);
-	policy_place_close(&p->native);
+	bench_policy_place_close(&p->jit);
+	bench_policy_place_close(&p->native);
 	if (p->library) {
 		dlclose(p->library);
 	}
@@ -99,7 +99,8 @@ static void pair_close(struct pair *p)
 	memset(p, 0, sizeof(*p));
 }
 
-static int pair_open(struct pair *p, const struct policy_settings *s, unsigned k, struct report *r)
+static int pair_open(struct pair *p, const struct bench_policy_settings *s, unsigned k,
+		     struct report *r)
 {
 	struct ebpf_built b;
 	char path[PATH_MAX];
@@ -119,13 +120,13 @@ static int pair_open(struct pair *p, const struct policy_settings *s, unsigned k
 	p->native_ns = p->jit_ns + s->repeat;
 	p->interp_ns = p->native_ns + s->repeat;
 	p->ratio = p->interp_ns + s->repeat;
-	err = policy_build_file(&b, path, r);
+	err = bench_policy_build_file(&b, path, r);
 	if (err) {
 		return err;
 	}
-	err = policy_place_open(&p->jit, &b, 0);
+	err = bench_policy_place_open(&p->jit, &b, 0);
 	if (!err) {
-		err = policy_place_open(&p->native, &b, 0);
+		err = bench_policy_place_open(&p->native, &b, 0);
 	}
 	ebpf_built_finish(&b);
 	if (err) {
@@ -134,8 +135,8 @@ static int pair_open(struct pair *p, const struct policy_settings *s, unsigned k
 	if (!p->jit.p.entry[p->hook]) {
 		return report_set(r, -ENOTSUP, "jit", "%s: there is no compiled code here", path);
 	}
-	policy_fill_maps(&p->jit);
-	policy_fill_maps(&p->native);
+	bench_policy_fill_maps(&p->jit);
+	bench_policy_fill_maps(&p->native);
 	snprintf(path, sizeof(path), "%s/%s.so", s->set, set[k].file);
 	return bind_native(p, path, set[k].function, r);
 }
@@ -143,10 +144,11 @@ static int pair_open(struct pair *p, const struct policy_settings *s, unsigned k
 /* The same verdicts, contexts and maps. */
 static int same(struct pair *p, struct report *r)
 {
-	policy_fill_contexts(p->c, p->hook);
-	policy_fill_contexts(p->c2, p->hook);
+	bench_policy_fill_contexts(p->c, p->hook);
+	bench_policy_fill_contexts(p->c2, p->hook);
 	for (unsigned i = 0; i < CHECK_CALLS; i++) {
-		union policy_ctx *a = &p->c[i % POLICY_CONTEXTS], *b = &p->c2[i % POLICY_CONTEXTS];
+		union bench_policy_ctx *a = &p->c[i % POLICY_CONTEXTS],
+				       *b = &p->c2[i % POLICY_CONTEXTS];
 
 		a->now_ns = b->now_ns = UINT64_C(1000000000) + i * UINT64_C(1000);
 		if ((uint32_t)p->jit.p.entry[p->hook](a, &p->jit.p.env) !=
@@ -210,47 +212,50 @@ static NOINLINE uint64_t empty(void *ctx, struct ebpf_env *env)
 	return 0;
 }
 
-static void measure(struct pair *p, const struct policy_settings *s)
+static void measure(struct pair *p, const struct bench_policy_settings *s)
 {
 	struct ebpf_policy *j = &p->jit.p;
 	struct ebpf_code code = { j->insns[p->hook], j->n_insns[p->hook], j->tails[p->hook],
 				  j->n_tails[p->hook] };
 	ebpf_entry volatile control = empty;
-	double one = policy_time(j->entry[p->hook], &j->env, p->c, 2000);
+	double one = bench_policy_time(j->entry[p->hook], &j->env, p->c, 2000);
 	unsigned calls = (unsigned)(s->budget_ms * 1e6 / (one + 1)) / POLICY_CONTEXTS;
 
 	calls = MAX(calls, 8u) * POLICY_CONTEXTS;
-	policy_time(p->native_fn, &p->native.p.env, p->c2, 2000);
+	bench_policy_time(p->native_fn, &p->native.p.env, p->c2, 2000);
 	for (unsigned k = 0; k < s->repeat; k++) {
-		double loop = policy_time(NULL, NULL, p->c, calls);
+		double loop = bench_policy_time(NULL, NULL, p->c, calls);
 
 		p->loop[k] = loop;
-		p->call[k] = policy_time(control, NULL, p->c, calls) - loop;
-		p->native_ns[k] = policy_time(p->native_fn, &p->native.p.env, p->c2, calls) - loop;
-		p->jit_ns[k] = policy_time(j->entry[p->hook], &j->env, p->c, calls) - loop;
-		p->interp_ns[k] = policy_time_interpreted(&code, &j->env, p->c, calls / 8) - loop;
+		p->call[k] = bench_policy_time(control, NULL, p->c, calls) - loop;
+		p->native_ns[k] =
+			bench_policy_time(p->native_fn, &p->native.p.env, p->c2, calls) - loop;
+		p->jit_ns[k] = bench_policy_time(j->entry[p->hook], &j->env, p->c, calls) - loop;
+		p->interp_ns[k] =
+			bench_policy_time_interpreted(&code, &j->env, p->c, calls / 8) - loop;
 		p->ratio[k] = p->jit_ns[k] / p->native_ns[k];
 	}
 }
 
-static double report(struct pair *p, const struct policy_settings *s, json_t *document,
+static double report(struct pair *p, const struct bench_policy_settings *s, json_t *document,
 		     double *ret_interp)
 {
-	struct policy_figure native = policy_figure(p->native_ns, s->repeat),
-			     jit = policy_figure(p->jit_ns, s->repeat),
-			     interp = policy_figure(p->interp_ns, s->repeat),
-			     ratio = policy_figure(p->ratio, s->repeat),
-			     call = policy_figure(p->call, s->repeat);
+	struct bench_policy_figure native = bench_policy_figure(p->native_ns, s->repeat),
+				   jit = bench_policy_figure(p->jit_ns, s->repeat),
+				   interp = bench_policy_figure(p->interp_ns, s->repeat),
+				   ratio = bench_policy_figure(p->ratio, s->repeat),
+				   call = bench_policy_figure(p->call, s->repeat);
 
 	*ret_interp = interp.median / p->insns;
 	if (s->json) {
-		json_array_append_new(
-			json_object_get(document, "programs"),
-			json_pack("{s:s, s:f, s:o, s:o, s:o, s:o, s:o}", "name", p->name, "insns",
-				  p->insns, "native_ns", policy_figure_json(&native), "compiled_ns",
-				  policy_figure_json(&jit), "interpreted_ns",
-				  policy_figure_json(&interp), "empty_call_ns",
-				  policy_figure_json(&call), "ratio", policy_figure_json(&ratio)));
+		json_array_append_new(json_object_get(document, "programs"),
+				      json_pack("{s:s, s:f, s:o, s:o, s:o, s:o, s:o}", "name",
+						p->name, "insns", p->insns, "native_ns",
+						bench_policy_figure_json(&native), "compiled_ns",
+						bench_policy_figure_json(&jit), "interpreted_ns",
+						bench_policy_figure_json(&interp), "empty_call_ns",
+						bench_policy_figure_json(&call), "ratio",
+						bench_policy_figure_json(&ratio)));
 	} else {
 		printf("%-18s %7.0f %9.2f %9.2f %9.2f %7.2f (%4.2f-%4.2f) %9.1f\n", p->name,
 		       p->insns, call.median, native.median, jit.median, ratio.median, ratio.low,
@@ -259,7 +264,7 @@ static double report(struct pair *p, const struct policy_settings *s, json_t *do
 	return ratio.median;
 }
 
-static int bench_one(const struct policy_settings *s, unsigned k, json_t *document,
+static int bench_one(const struct bench_policy_settings *s, unsigned k, json_t *document,
 		     double *ret_ratio, double *ret_interp)
 {
 	struct pair *p = malloc(sizeof(*p));
@@ -288,7 +293,7 @@ static int bench_one(const struct policy_settings *s, unsigned k, json_t *docume
 	return err;
 }
 
-int policy_bench_set(const struct policy_settings *s, json_t *document)
+int bench_policy_bench_set(const struct bench_policy_settings *s, json_t *document)
 {
 	double logs = 0, worst = 0, slowest = 0;
 	unsigned n = 0;
@@ -313,13 +318,15 @@ int policy_bench_set(const struct policy_settings *s, json_t *document)
 	if (n) {
 		json_t *goals = json_object_get(document, "goals");
 		double mean = exp(logs / n);
-		struct policy_figure g = { mean, mean, mean }, w = { worst, worst, worst },
-				     i = { slowest, slowest, slowest };
+		struct bench_policy_figure g = { mean, mean, mean }, w = { worst, worst, worst },
+					   i = { slowest, slowest, slowest };
 
-		policy_goal(s, goals, "compiled / clang -O2, geometric mean", &g, "", MEAN_RATIO);
-		policy_goal(s, goals, "compiled / clang -O2, worst program", &w, "", MAX_RATIO);
-		policy_goal(s, goals, "interpreted instruction, worst program", &i, "ns",
-			    INTERPRETED_NS);
+		bench_policy_goal(s, goals, "compiled / clang -O2, geometric mean", &g, "",
+				  MEAN_RATIO);
+		bench_policy_goal(s, goals, "compiled / clang -O2, worst program", &w, "",
+				  MAX_RATIO);
+		bench_policy_goal(s, goals, "interpreted instruction, worst program", &i, "ns",
+				  INTERPRETED_NS);
 	}
 	return err;
 }

@@ -52,15 +52,15 @@ static int verify_once(const struct buf *elf, struct load *l, struct report *r)
 static int load_once(const struct buf *elf, struct load *l, struct report *r)
 {
 	uint64_t begin = clock_cpu_ns();
-	struct policy_place *pl = malloc(sizeof(*pl));
+	struct bench_policy_place *pl = malloc(sizeof(*pl));
 	struct ebpf_built *b = malloc(sizeof(*b));
 	int err = pl && b ? ebpf_policy_build(b, elf->data, elf->len, "load", 1, 0, r) : -ENOMEM;
 
 	if (!err) {
-		err = policy_place_open(pl, b, 0);
+		err = bench_policy_place_open(pl, b, 0);
 		l->all_us = (double)(clock_cpu_ns() - begin) / 1e3;
 		if (!err) {
-			policy_place_close(pl);
+			bench_policy_place_close(pl);
 		}
 		ebpf_built_finish(b);
 	}
@@ -73,13 +73,13 @@ struct times {
 	double verify_us[1000], visit_ns[1000], all_us[1000];
 };
 
-static void report(const struct policy_settings *s, const char *name, struct times *t,
+static void report(const struct bench_policy_settings *s, const char *name, struct times *t,
 		   const struct load *l, json_t *document, double *worst_visit)
 {
 	json_t *goals = json_object_get(document, "goals");
-	struct policy_figure verify = policy_figure(t->verify_us, s->repeat),
-			     visit = policy_figure(t->visit_ns, s->repeat),
-			     all = policy_figure(t->all_us, s->repeat);
+	struct bench_policy_figure verify = bench_policy_figure(t->verify_us, s->repeat),
+				   visit = bench_policy_figure(t->visit_ns, s->repeat),
+				   all = bench_policy_figure(t->all_us, s->repeat);
 	char what[80];
 
 	if (l->visited >= MANY_VISITS) {
@@ -87,14 +87,14 @@ static void report(const struct policy_settings *s, const char *name, struct tim
 	}
 	snprintf(what, sizeof(what), "verify %s (%u insns, %u visited)", name, l->insns,
 		 l->visited);
-	policy_goal(s, goals, what, &verify, "us", POLICY_US);
+	bench_policy_goal(s, goals, what, &verify, "us", POLICY_US);
 	if (strcmp(name, "load200") == 0) {
 		snprintf(what, sizeof(what), "object to running code, %u insns", l->insns);
-		policy_goal(s, goals, what, &all, "us", LOAD_US);
+		bench_policy_goal(s, goals, what, &all, "us", LOAD_US);
 	}
 }
 
-static int bench_one(const struct policy_settings *s, const char *folder, const char *name,
+static int bench_one(const struct bench_policy_settings *s, const char *folder, const char *name,
 		     json_t *document, double *worst_visit)
 {
 	struct times *t = malloc(sizeof(*t));
@@ -127,11 +127,11 @@ static int bench_one(const struct policy_settings *s, const char *folder, const 
 	return err;
 }
 
-int policy_bench_load(const struct policy_settings *s, json_t *document)
+int bench_policy_bench_load(const struct bench_policy_settings *s, json_t *document)
 {
 	static const char *const shipped[] = { "fair", "fifo", "lc_first" };
 	double worst = 0;
-	struct policy_figure w;
+	struct bench_policy_figure w;
 	int err = 0;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(shipped); i++) {
@@ -139,8 +139,8 @@ int policy_bench_load(const struct policy_settings *s, json_t *document)
 	}
 	err |= bench_one(s, s->set, "load200", document, &worst);
 	err |= bench_one(s, s->set, "sort16", document, &worst);
-	w = (struct policy_figure){ worst, worst, worst };
-	policy_goal(s, json_object_get(document, "goals"),
-		    "verify, per visited instruction (of >= 1000)", &w, "ns", VISIT_NS);
+	w = (struct bench_policy_figure){ worst, worst, worst };
+	bench_policy_goal(s, json_object_get(document, "goals"),
+			  "verify, per visited instruction (of >= 1000)", &w, "ns", VISIT_NS);
 	return err;
 }

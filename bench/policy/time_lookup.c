@@ -25,7 +25,8 @@ static const struct {
 	{ "lookup_tenant_any", "lookup_none", "lookup in any tenant's array (gbpfd)", 12 },
 };
 
-static int open_file(const struct policy_settings *s, const char *name, struct policy_place *pl)
+static int open_file(const struct bench_policy_settings *s, const char *name,
+		     struct bench_policy_place *pl)
 {
 	struct ebpf_built b;
 	char path[PATH_MAX];
@@ -35,9 +36,9 @@ static int open_file(const struct policy_settings *s, const char *name, struct p
 	memset(pl, 0, sizeof(*pl));
 	report_init(&r);
 	snprintf(path, sizeof(path), "%s/%s.bpf.o", s->set, name);
-	err = policy_build_file(&b, path, &r);
+	err = bench_policy_build_file(&b, path, &r);
 	if (!err) {
-		err = policy_place_open(pl, &b, 0);
+		err = bench_policy_place_open(pl, &b, 0);
 		ebpf_built_finish(&b);
 	} else {
 		fprintf(stderr, "gbpf: bench policy: %s: %s\n", name, buf_text(&r.message));
@@ -46,7 +47,7 @@ static int open_file(const struct policy_settings *s, const char *name, struct p
 	return err;
 }
 
-static void fill(struct policy_place *pl)
+static void fill(struct bench_policy_place *pl)
 {
 	for (uint32_t i = 0; i < pl->p.env.n_maps; i++) {
 		const struct ebpf_map *m = &pl->p.env.maps[i];
@@ -59,12 +60,12 @@ static void fill(struct policy_place *pl)
 	}
 }
 
-static int bench_kind(const struct policy_settings *s, unsigned k, json_t *goals)
+static int bench_kind(const struct bench_policy_settings *s, unsigned k, json_t *goals)
 {
-	static union policy_ctx c[POLICY_CONTEXTS];
-	struct policy_place with, without;
+	static union bench_policy_ctx c[POLICY_CONTEXTS];
+	struct bench_policy_place with, without;
 	double v[1000];
-	struct policy_figure f;
+	struct bench_policy_figure f;
 	unsigned hook, calls;
 	int err = open_file(s, kinds[k].file, &with);
 
@@ -73,27 +74,29 @@ static int bench_kind(const struct policy_settings *s, unsigned k, json_t *goals
 	}
 	err = open_file(s, kinds[k].control, &without);
 	if (err) {
-		policy_place_close(&with);
+		bench_policy_place_close(&with);
 		return err;
 	}
 	hook = with.p.insns[HOOK_submit] ? HOOK_submit : HOOK_tick;
 	if (with.p.entry[hook] && without.p.entry[hook]) {
 		fill(&with);
-		policy_fill_contexts(c, hook);
+		bench_policy_fill_contexts(c, hook);
 		calls = (unsigned)(s->budget_ms * 1e6 / 300) + 1;
 		for (unsigned i = 0; i < s->repeat; i++) {
-			double loop = policy_time(without.p.entry[hook], &without.p.env, c, calls);
+			double loop =
+				bench_policy_time(without.p.entry[hook], &without.p.env, c, calls);
 
-			v[i] = (policy_time(with.p.entry[hook], &with.p.env, c, calls) - loop) /
+			v[i] = (bench_policy_time(with.p.entry[hook], &with.p.env, c, calls) -
+				loop) /
 			       LOOKUPS;
 		}
-		f = policy_figure(v, s->repeat);
-		policy_goal(s, goals, kinds[k].what, &f, "ns", kinds[k].limit);
+		f = bench_policy_figure(v, s->repeat);
+		bench_policy_goal(s, goals, kinds[k].what, &f, "ns", kinds[k].limit);
 	} else {
 		err = -ENOTSUP;
 	}
-	policy_place_close(&with);
-	policy_place_close(&without);
+	bench_policy_place_close(&with);
+	bench_policy_place_close(&without);
 	return err;
 }
 
@@ -110,23 +113,23 @@ struct held {
 
 static ALWAYS_INLINE uint64_t hook_call(struct held *h, void *ctx)
 {
-	struct pin_slot *pin = pin_enter();
+	struct policy_reader *pin = policy_read_enter();
 	uint64_t verdict = 0;
 
 	if (likely(load_acquire(&h->word) == load_acquire(&h->version)) &&
 	    h->p->insns[HOOK_submit]) {
 		verdict = ebpf_policy_run(h->p, HOOK_submit, ctx);
 	}
-	pin_leave(pin);
+	policy_read_leave(pin);
 	return verdict;
 }
 
-static NOINLINE double time_hook(struct held *h, union policy_ctx *c, unsigned calls)
+static NOINLINE double time_hook(struct held *h, union bench_policy_ctx *c, unsigned calls)
 {
 	uint64_t begin = clock_cpu_ns(), now = begin;
 
 	for (unsigned i = 0; i < calls; i++) {
-		union policy_ctx *x = &c[i % POLICY_CONTEXTS];
+		union bench_policy_ctx *x = &c[i % POLICY_CONTEXTS];
 
 		x->now_ns = now += 1000;
 		hook_call(h, x);
@@ -140,49 +143,50 @@ static NOINLINE uint64_t empty(void *ctx, struct ebpf_env *env)
 	return 0;
 }
 
-static void bench_hook(const struct policy_settings *s, struct held *h, int fenced, json_t *goals)
+static void bench_hook(const struct bench_policy_settings *s, struct held *h, int fenced,
+		       json_t *goals)
 {
-	static union policy_ctx c[POLICY_CONTEXTS];
+	static union bench_policy_ctx c[POLICY_CONTEXTS];
 	ebpf_entry volatile control = empty;
 	unsigned calls = s->budget_ms * 200000;
-	uint32_t was = pin_fenced;
+	uint32_t was = policy_read_fenced;
 	double v[1000];
-	struct policy_figure f;
+	struct bench_policy_figure f;
 
 	if (!fenced && was) {
 		return; /* membarrier is refused here */
 	}
-	pin_fenced = (uint32_t)fenced;
-	policy_fill_contexts(c, HOOK_submit);
+	policy_read_fenced = (uint32_t)fenced;
+	bench_policy_fill_contexts(c, HOOK_submit);
 	for (unsigned i = 0; i < s->repeat; i++) {
-		double call = policy_time(control, NULL, c, calls);
+		double call = bench_policy_time(control, NULL, c, calls);
 
 		v[i] = time_hook(h, c, calls) - call;
 	}
-	pin_fenced = was;
-	f = policy_figure(v, s->repeat);
-	policy_goal(s, goals,
-		    fenced ? "empty hook above an indirect call, fence"
-			   : "empty hook above an indirect call, membarrier",
-		    &f, "ns", fenced ? HOOK_FENCE_NS : HOOK_NS);
+	policy_read_fenced = was;
+	f = bench_policy_figure(v, s->repeat);
+	bench_policy_goal(s, goals,
+			  fenced ? "empty hook above an indirect call, fence"
+				 : "empty hook above an indirect call, membarrier",
+			  &f, "ns", fenced ? HOOK_FENCE_NS : HOOK_NS);
 }
 
-static int bench_hooks(const struct policy_settings *s, json_t *goals)
+static int bench_hooks(const struct bench_policy_settings *s, json_t *goals)
 {
-	struct policy_place pl;
+	struct bench_policy_place pl;
 	struct held h = { 7, 7, &pl.p };
 	int err = open_file(s, "empty", &pl);
 
 	if (!err) {
-		pin_setup();
+		policy_read_setup();
 		bench_hook(s, &h, 0, goals);
 		bench_hook(s, &h, 1, goals);
-		policy_place_close(&pl);
+		bench_policy_place_close(&pl);
 	}
 	return err;
 }
 
-int policy_bench_lookups(const struct policy_settings *s, json_t *document)
+int bench_policy_bench_lookups(const struct bench_policy_settings *s, json_t *document)
 {
 	json_t *goals = json_object_get(document, "goals");
 	int err = bench_hooks(s, goals);

@@ -15,7 +15,7 @@
 
 static void *tenant_region(void *ctx, uint32_t tenant)
 {
-	struct policy_place *pl = ctx;
+	struct bench_policy_place *pl = ctx;
 
 	return tenant < POLICY_TENANTS ? pl->tenants + tenant * pl->bytes[EBPF_REGION_TENANT]
 				       : NULL;
@@ -31,7 +31,8 @@ static int tenant_weight(void *ctx, uint32_t tenant)
 	return tenant < POLICY_TENANTS ? 100 + (int)tenant : -ENOENT;
 }
 
-int policy_place_open(struct policy_place *pl, const struct ebpf_built *b, unsigned flags)
+int bench_policy_place_open(struct bench_policy_place *pl, const struct ebpf_built *b,
+			    unsigned flags)
 {
 	int err = 0;
 
@@ -59,7 +60,7 @@ int policy_place_open(struct policy_place *pl, const struct ebpf_built *b, unsig
 				  : -ENOMEM;
 	}
 	if (err) {
-		policy_place_close(pl);
+		bench_policy_place_close(pl);
 		return err;
 	}
 	pl->ops = (struct ebpf_tenant_ops){ tenant_region, tenant_class, tenant_weight, .ctx = pl };
@@ -68,7 +69,7 @@ int policy_place_open(struct policy_place *pl, const struct ebpf_built *b, unsig
 	return 0;
 }
 
-void policy_place_close(struct policy_place *pl)
+void bench_policy_place_close(struct bench_policy_place *pl)
 {
 	if (pl->p.image) {
 		ebpf_policy_close(&pl->p);
@@ -85,7 +86,7 @@ void policy_place_close(struct policy_place *pl)
 	memset(pl, 0, sizeof(*pl));
 }
 
-int policy_build_file(struct ebpf_built *b, const char *path, struct report *r)
+int bench_policy_build_file(struct ebpf_built *b, const char *path, struct report *r)
 {
 	const char *name = strrchr(path, '/');
 	struct buf elf;
@@ -131,7 +132,7 @@ static void fill_submit(struct gbpf_submit_ctx *c, uint64_t x, unsigned i)
 	c->threads = 256;
 }
 
-void policy_fill_contexts(union policy_ctx c[POLICY_CONTEXTS], unsigned hook)
+void bench_policy_fill_contexts(union bench_policy_ctx c[POLICY_CONTEXTS], unsigned hook)
 {
 	memset(c, 0, sizeof(*c) * POLICY_CONTEXTS);
 	for (unsigned i = 0; i < POLICY_CONTEXTS; i++) {
@@ -189,7 +190,7 @@ static void fill_text(char *b, size_t n, uint64_t x)
 	}
 }
 
-void policy_fill_maps(struct policy_place *pl)
+void bench_policy_fill_maps(struct bench_policy_place *pl)
 {
 	for (uint32_t i = 0; i < pl->p.env.n_maps; i++) {
 		const struct ebpf_map *m = &pl->p.env.maps[i];
@@ -218,13 +219,13 @@ void policy_fill_maps(struct policy_place *pl)
 
 /* ---- timing ---- */
 
-NOINLINE double policy_time(ebpf_entry fn, struct ebpf_env *env,
-			    union policy_ctx c[POLICY_CONTEXTS], unsigned calls)
+NOINLINE double bench_policy_time(ebpf_entry fn, struct ebpf_env *env,
+				  union bench_policy_ctx c[POLICY_CONTEXTS], unsigned calls)
 {
 	uint64_t begin = clock_cpu_ns(), now = begin;
 
 	for (unsigned i = 0; i < calls; i++) {
-		union policy_ctx *x = &c[i % POLICY_CONTEXTS];
+		union bench_policy_ctx *x = &c[i % POLICY_CONTEXTS];
 
 		x->now_ns = now += 1000;
 		if (fn) {
@@ -235,13 +236,14 @@ NOINLINE double policy_time(ebpf_entry fn, struct ebpf_env *env,
 	return (double)(clock_cpu_ns() - begin) / calls;
 }
 
-NOINLINE double policy_time_interpreted(const struct ebpf_code *code, struct ebpf_env *env,
-					union policy_ctx c[POLICY_CONTEXTS], unsigned calls)
+NOINLINE double bench_policy_time_interpreted(const struct ebpf_code *code, struct ebpf_env *env,
+					      union bench_policy_ctx c[POLICY_CONTEXTS],
+					      unsigned calls)
 {
 	uint64_t begin = clock_cpu_ns(), now = begin;
 
 	for (unsigned i = 0; i < calls; i++) {
-		union policy_ctx *x = &c[i % POLICY_CONTEXTS];
+		union bench_policy_ctx *x = &c[i % POLICY_CONTEXTS];
 
 		x->now_ns = now += 1000;
 		ebpf_interp_code(code, x, env);
@@ -250,9 +252,10 @@ NOINLINE double policy_time_interpreted(const struct ebpf_code *code, struct ebp
 	return (double)(clock_cpu_ns() - begin) / calls;
 }
 
-struct policy_figure policy_figure(double *v, unsigned n)
+struct bench_policy_figure bench_policy_figure(double *v, unsigned n)
 {
-	stats_sort(v, n);
-	return (struct policy_figure){ stats_quantile(v, n, 0.25), stats_quantile(v, n, 0.5),
-				       stats_quantile(v, n, 0.75) };
+	bench_stats_sort(v, n);
+	return (struct bench_policy_figure){ bench_stats_quantile(v, n, 0.25),
+					     bench_stats_quantile(v, n, 0.5),
+					     bench_stats_quantile(v, n, 0.75) };
 }

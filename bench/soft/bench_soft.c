@@ -17,15 +17,15 @@
 
 static const struct {
 	const char *name;
-	void (*run)(struct soft_bench *b);
+	void (*run)(struct bench_soft *b);
 } sections[SOFT_BENCH_SECTIONS] = {
-	{ "fma", soft_bench_fma },	 { "samples", soft_bench_samples },
-	{ "empty", soft_bench_empty },	 { "copy", soft_bench_copy },
-	{ "slices", soft_bench_slices }, { "many", soft_bench_many },
-	{ "kills", soft_bench_kills },
+	{ "fma", bench_soft_fma },	 { "samples", bench_soft_samples },
+	{ "empty", bench_soft_empty },	 { "copy", bench_soft_copy },
+	{ "slices", bench_soft_slices }, { "many", bench_soft_many },
+	{ "kills", bench_soft_kills },
 };
 
-static bool goal_met(const struct soft_figure *f, double v)
+static bool goal_met(const struct bench_soft_figure *f, double v)
 {
 	switch (f->goal) {
 	case GOAL_AT_LEAST:
@@ -39,7 +39,8 @@ static bool goal_met(const struct soft_figure *f, double v)
 	}
 }
 
-static json_t *figure_json(const char *section, const struct soft_figure *f, double ratio, bool met)
+static json_t *figure_json(const char *section, const struct bench_soft_figure *f, double ratio,
+			   bool met)
 {
 	static const char *const goals[] = { NULL, "at_least", "at_most", "within" };
 	json_t *j = json_pack("{s:s, s:s, s:s, s:f}", "section", section, "what", f->what, "unit",
@@ -60,7 +61,7 @@ static json_t *figure_json(const char *section, const struct soft_figure *f, dou
 	return j;
 }
 
-static void print_goal(const struct soft_figure *f, bool met)
+static void print_goal(const struct bench_soft_figure *f, bool met)
 {
 	static const char *const goals[] = { "", "at least", "at most", "within" };
 
@@ -75,7 +76,7 @@ static void print_goal(const struct soft_figure *f, bool met)
 	printf("%s: %s", f->ratio ? " of control" : "", met ? "met" : "MISSED");
 }
 
-void soft_report(struct soft_bench *b, const char *section, const struct soft_figure *f)
+void bench_soft_report(struct bench_soft *b, const char *section, const struct bench_soft_figure *f)
 {
 	double ratio = f->control && f->control_value > 0 ? f->value / f->control_value : 0;
 	bool met = goal_met(f, f->ratio ? ratio : f->value);
@@ -94,13 +95,13 @@ void soft_report(struct soft_bench *b, const char *section, const struct soft_fi
 	fflush(stdout);
 }
 
-void soft_broken(struct soft_bench *b, const char *section, const char *why)
+void bench_soft_broken(struct bench_soft *b, const char *section, const char *why)
 {
 	b->failed++;
 	fprintf(stderr, "gbpf: bench soft: %s: %s\n", section, why);
 }
 
-static int take_section(struct soft_bench *b, const char *name)
+static int take_section(struct bench_soft *b, const char *name)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(sections); i++) {
 		if (strcmp(sections[i].name, name) == 0) {
@@ -111,7 +112,7 @@ static int take_section(struct soft_bench *b, const char *name)
 	return -EINVAL;
 }
 
-static int parse(struct soft_bench *b, int argc, char **argv)
+static int parse(struct bench_soft *b, int argc, char **argv)
 {
 	const struct {
 		const char *flag;
@@ -152,7 +153,7 @@ static int parse(struct soft_bench *b, int argc, char **argv)
 		       : -EINVAL;
 }
 
-static int measure(struct soft_bench *b)
+static int measure(struct bench_soft *b)
 {
 	json_t *document = json_pack("{s:s, s:i, s:i, s:i, s:i}", "schema", "gbpf.bench.soft/1",
 				     "rounds", (int)b->rounds, "ms", (int)b->ms, "workers",
@@ -192,7 +193,7 @@ static void pass_on(int sig)
 }
 
 /* What measures is a child, so that server and folder go whatever ends it. */
-static int supervise(struct soft_bench *b)
+static int supervise(struct bench_soft *b)
 {
 	struct sigaction sa = { .sa_handler = pass_on };
 	int status = 0;
@@ -215,7 +216,7 @@ static int supervise(struct soft_bench *b)
 
 int main(int argc, char **argv)
 {
-	struct soft_bench b = { .rounds = 7, .ms = 1000, .kills = 100 };
+	struct bench_soft b = { .rounds = 7, .ms = 1000, .kills = 100 };
 	int err, code;
 
 	if (parse(&b, argc, argv) < 0) {
@@ -224,14 +225,14 @@ int main(int argc, char **argv)
 		      stderr);
 		return 2;
 	}
-	err = soft_server_start(&b);
+	err = bench_soft_server_start(&b);
 	if (err < 0) {
 		fprintf(stderr, "gbpf: bench soft: the soft GPU's server %s: %s\n",
 			b.running ? "cannot be reached" : "does not start", strerror(-err));
-		soft_server_stop(&b);
+		bench_soft_server_stop(&b);
 		return 1;
 	}
 	code = supervise(&b);
-	soft_server_stop(&b);
+	bench_soft_server_stop(&b);
 	return code;
 }

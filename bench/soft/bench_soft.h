@@ -14,7 +14,7 @@
 
 #define SOFT_BENCH_SECTIONS 7
 
-struct soft_bench {
+struct bench_soft {
 	const char *libcuda; /* the soft GPU's client library */
 	const char *server;  /* the server's program */
 	const char *samples; /* the sample program `kernels` */
@@ -28,30 +28,31 @@ struct soft_bench {
 	json_t *figures; /* NULL: a table is printed */
 };
 
-enum soft_goal { GOAL_NONE, GOAL_AT_LEAST, GOAL_AT_MOST, GOAL_WITHIN };
+enum bench_soft_goal { GOAL_NONE, GOAL_AT_LEAST, GOAL_AT_MOST, GOAL_WITHIN };
 
 /* One line of the report. */
-struct soft_figure {
+struct bench_soft_figure {
 	const char *what, *unit;
 	double value;
 	const char *control; /* what was measured beside it; NULL: nothing */
 	double control_value;
-	enum soft_goal goal;
+	enum bench_soft_goal goal;
 	double target, tolerance; /* GOAL_WITHIN: target +- tolerance */
 	bool ratio;		  /* the goal is about value / control_value */
 };
-void soft_report(struct soft_bench *b, const char *section, const struct soft_figure *f);
+void bench_soft_report(struct bench_soft *b, const char *section,
+		       const struct bench_soft_figure *f);
 /* A section that could not be measured; counts as failed. */
-void soft_broken(struct soft_bench *b, const char *section, const char *why);
+void bench_soft_broken(struct bench_soft *b, const char *section, const char *why);
 
 /* soft_server.c: 0 or -errno. */
-int soft_server_start(struct soft_bench *b);
-void soft_server_stop(struct soft_bench *b);
-int soft_server_stats(struct soft_bench *b, struct soft_stats *ret);
+int bench_soft_server_start(struct bench_soft *b);
+void bench_soft_server_stop(struct bench_soft *b);
+int bench_soft_server_stats(struct bench_soft *b, struct soft_stats *ret);
 /* The same once no client is there any more (at most 5 s later). */
-int soft_server_settled(struct soft_bench *b, struct soft_stats *ret);
-uint64_t soft_server_cpu_ns(struct soft_bench *b); /* of all its threads */
-uint64_t soft_server_memory(struct soft_bench *b); /* bytes that are its own */
+int bench_soft_server_settled(struct bench_soft *b, struct soft_stats *ret);
+uint64_t bench_soft_server_cpu_ns(struct bench_soft *b); /* of all its threads */
+uint64_t bench_soft_server_memory(struct bench_soft *b); /* bytes that are its own */
 
 /* soft_client.c: in children, which end with a message when a call fails. */
 #define SOFT_CALLS(X)                                                                              \
@@ -77,7 +78,7 @@ uint64_t soft_server_memory(struct soft_bench *b); /* bytes that are its own */
 	X(cuLaunchKernel)                                                                          \
 	X(cuGetExportTable)                                                                        \
 	X(cuGetErrorName)
-struct soft_calls {
+struct bench_soft_calls {
 #define SOFT_CALL(name) __typeof__(name) *name;
 	SOFT_CALLS(SOFT_CALL)
 #undef SOFT_CALL
@@ -85,28 +86,29 @@ struct soft_calls {
 	CUcontext ctx;
 	CUmodule module;
 };
-extern struct soft_calls soft_cuda;
+extern struct bench_soft_calls soft_cuda;
 /* Library, context and module; for the rest of the process. */
-void soft_client_open(const struct soft_bench *b);
-CUfunction soft_function(const char *name);
-void soft_check(CUresult r, const char *call);
-#define CU(call) soft_check(soft_cuda.call, #call)
-void soft_launch(CUfunction f, unsigned grid, unsigned block, CUstream s, void **params);
+void bench_soft_client_open(const struct bench_soft *b);
+CUfunction bench_soft_function(const char *name);
+void bench_soft_check(CUresult r, const char *call);
+#define CU(call) bench_soft_check(soft_cuda.call, #call)
+void bench_soft_launch(CUfunction f, unsigned grid, unsigned block, CUstream s, void **params);
 
 /* A child that runs fn and ends; memory that it shall write its results to is from soft_shared. */
-pid_t soft_spawn(struct soft_bench *b, void (*fn)(struct soft_bench *b, void *arg), void *arg);
-bool soft_wait(pid_t pid); /* true when it ended with 0 */
-bool soft_run(struct soft_bench *b, void (*fn)(struct soft_bench *b, void *arg), void *arg);
-void *soft_shared(size_t bytes); /* zeroed; NULL: no memory */
+pid_t bench_soft_spawn(struct bench_soft *b, void (*fn)(struct bench_soft *b, void *arg),
+		       void *arg);
+bool bench_soft_wait(pid_t pid); /* true when it ended with 0 */
+bool bench_soft_run(struct bench_soft *b, void (*fn)(struct bench_soft *b, void *arg), void *arg);
+void *bench_soft_shared(size_t bytes); /* zeroed; NULL: no memory */
 
 /* The sections. */
-void soft_bench_fma(struct soft_bench *b);
-void soft_bench_samples(struct soft_bench *b);
-void soft_bench_empty(struct soft_bench *b);
-void soft_bench_copy(struct soft_bench *b);
-void soft_bench_slices(struct soft_bench *b);
-void soft_bench_many(struct soft_bench *b);
-void soft_bench_kills(struct soft_bench *b);
+void bench_soft_fma(struct bench_soft *b);
+void bench_soft_samples(struct bench_soft *b);
+void bench_soft_empty(struct bench_soft *b);
+void bench_soft_copy(struct bench_soft *b);
+void bench_soft_slices(struct bench_soft *b);
+void bench_soft_many(struct bench_soft *b);
+void bench_soft_kills(struct bench_soft *b);
 
 extern const char ptx_bench_soft[];
 

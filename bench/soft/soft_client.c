@@ -12,7 +12,7 @@
 #include "base/compiler.h"
 #include "bench/soft/bench_soft.h"
 
-struct soft_calls soft_cuda;
+struct bench_soft_calls soft_cuda;
 
 static void find(void *lib, const char *name, void *slot)
 {
@@ -25,7 +25,7 @@ static void find(void *lib, const char *name, void *slot)
 	memcpy(slot, &p, sizeof(p));
 }
 
-void soft_check(CUresult r, const char *call)
+void bench_soft_check(CUresult r, const char *call)
 {
 	const char *name = NULL;
 
@@ -37,7 +37,7 @@ void soft_check(CUresult r, const char *call)
 	_exit(1);
 }
 
-void soft_client_open(const struct soft_bench *b)
+void bench_soft_client_open(const struct bench_soft *b)
 {
 	const CUuuid uuid = CUABI_SOFT_UUID;
 	void *lib = dlopen(b->libcuda, RTLD_NOW | RTLD_LOCAL);
@@ -57,7 +57,7 @@ void soft_client_open(const struct soft_bench *b)
 	CU(cuModuleLoadData(&soft_cuda.module, ptx_bench_soft));
 }
 
-CUfunction soft_function(const char *name)
+CUfunction bench_soft_function(const char *name)
 {
 	CUfunction f = NULL;
 
@@ -65,12 +65,12 @@ CUfunction soft_function(const char *name)
 	return f;
 }
 
-void soft_launch(CUfunction f, unsigned grid, unsigned block, CUstream s, void **params)
+void bench_soft_launch(CUfunction f, unsigned grid, unsigned block, CUstream s, void **params)
 {
 	CU(cuLaunchKernel(f, grid, 1, 1, block, 1, 1, 0, s, params, NULL));
 }
 
-pid_t soft_spawn(struct soft_bench *b, void (*fn)(struct soft_bench *b, void *arg), void *arg)
+pid_t bench_soft_spawn(struct bench_soft *b, void (*fn)(struct bench_soft *b, void *arg), void *arg)
 {
 	pid_t pid;
 
@@ -85,7 +85,7 @@ pid_t soft_spawn(struct soft_bench *b, void (*fn)(struct soft_bench *b, void *ar
 	return pid;
 }
 
-bool soft_wait(pid_t pid)
+bool bench_soft_wait(pid_t pid)
 {
 	int status = 1;
 
@@ -97,12 +97,12 @@ bool soft_wait(pid_t pid)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-bool soft_run(struct soft_bench *b, void (*fn)(struct soft_bench *b, void *arg), void *arg)
+bool bench_soft_run(struct bench_soft *b, void (*fn)(struct bench_soft *b, void *arg), void *arg)
 {
-	return soft_wait(soft_spawn(b, fn, arg));
+	return bench_soft_wait(bench_soft_spawn(b, fn, arg));
 }
 
-void *soft_shared(size_t bytes)
+void *bench_soft_shared(size_t bytes)
 {
 	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 

@@ -23,15 +23,15 @@ struct latency {
 	double us[LAUNCHES];
 };
 
-static void run_empty(struct soft_bench *b, void *arg)
+static void run_empty(struct bench_soft *b, void *arg)
 {
 	struct latency *l = arg;
 	CUfunction f;
 
-	soft_client_open(b);
-	f = soft_function("empty");
+	bench_soft_client_open(b);
+	f = bench_soft_function("empty");
 	for (unsigned i = 0; i < 100; i++) {
-		soft_launch(f, 1, 32, NULL, NULL);
+		bench_soft_launch(f, 1, 32, NULL, NULL);
 		CU(cuStreamSynchronize(NULL));
 	}
 	for (unsigned i = 0; i < l->n; i++) {
@@ -41,7 +41,7 @@ static void run_empty(struct soft_bench *b, void *arg)
 			clock_sleep_ns(l->rest_ns);
 		}
 		begin = clock_now_ns();
-		soft_launch(f, 1, 32, NULL, NULL);
+		bench_soft_launch(f, 1, 32, NULL, NULL);
 		CU(cuStreamSynchronize(NULL));
 		l->us[i] = (double)(clock_now_ns() - begin) * 1e-3;
 	}
@@ -69,7 +69,7 @@ static void pass(uint32_t *word, uint32_t value)
 	futex_wake_shared(word, 1);
 }
 
-static void run_pong(struct soft_bench *b, void *arg)
+static void run_pong(struct bench_soft *b, void *arg)
 {
 	struct ping *p = arg;
 
@@ -80,16 +80,16 @@ static void run_pong(struct soft_bench *b, void *arg)
 }
 
 /* Two processes that sleep and wake each other: what waking a server and being woken costs. */
-static double round_trip(struct soft_bench *b, unsigned n, uint64_t rest_ns)
+static double round_trip(struct bench_soft *b, unsigned n, uint64_t rest_ns)
 {
-	struct ping *p = soft_shared(sizeof(*p));
+	struct ping *p = bench_soft_shared(sizeof(*p));
 	pid_t pid;
 
 	if (!p) {
 		return 0;
 	}
 	p->n = n;
-	pid = soft_spawn(b, run_pong, p);
+	pid = bench_soft_spawn(b, run_pong, p);
 	for (unsigned i = 0; pid > 0 && i < n; i++) {
 		uint64_t begin;
 
@@ -101,16 +101,16 @@ static double round_trip(struct soft_bench *b, unsigned n, uint64_t rest_ns)
 		await(&p->turn, 0);
 		p->us[i] = (double)(clock_now_ns() - begin) * 1e-3;
 	}
-	if (!soft_wait(pid)) {
+	if (!bench_soft_wait(pid)) {
 		return 0;
 	}
-	stats_sort(p->us, n);
-	return stats_quantile(p->us, n, 0.5);
+	bench_stats_sort(p->us, n);
+	return bench_stats_quantile(p->us, n, 0.5);
 }
 
-static void one_empty(struct soft_bench *b, const char *when, unsigned n, uint64_t rest_ns)
+static void one_empty(struct bench_soft *b, const char *when, unsigned n, uint64_t rest_ns)
 {
-	struct latency *l = soft_shared(sizeof(*l));
+	struct latency *l = bench_soft_shared(sizeof(*l));
 	double control = round_trip(b, n, rest_ns);
 	char p50[64], p99[64];
 
@@ -118,27 +118,28 @@ static void one_empty(struct soft_bench *b, const char *when, unsigned n, uint64
 		l->n = n;
 		l->rest_ns = rest_ns;
 	}
-	if (!l || control <= 0 || !soft_run(b, run_empty, l)) {
-		soft_broken(b, "empty", "a launch failed");
+	if (!l || control <= 0 || !bench_soft_run(b, run_empty, l)) {
+		bench_soft_broken(b, "empty", "a launch failed");
 		return;
 	}
-	stats_sort(l->us, n);
+	bench_stats_sort(l->us, n);
 	snprintf(p50, sizeof(p50), "launch to completion P50, %s", when);
 	snprintf(p99, sizeof(p99), "launch to completion P99, %s", when);
-	soft_report(b, "empty",
-		    &(struct soft_figure){ .what = p50,
-					   .unit = "us",
-					   .value = stats_quantile(l->us, n, 0.5),
-					   .control = "futex round trip",
-					   .control_value = control,
-					   .goal = GOAL_AT_MOST,
-					   .target = EMPTY_GOAL_US });
-	soft_report(b, "empty",
-		    &(struct soft_figure){
-			    .what = p99, .unit = "us", .value = stats_quantile(l->us, n, 0.99) });
+	bench_soft_report(b, "empty",
+			  &(struct bench_soft_figure){ .what = p50,
+						       .unit = "us",
+						       .value = bench_stats_quantile(l->us, n, 0.5),
+						       .control = "futex round trip",
+						       .control_value = control,
+						       .goal = GOAL_AT_MOST,
+						       .target = EMPTY_GOAL_US });
+	bench_soft_report(
+		b, "empty",
+		&(struct bench_soft_figure){
+			.what = p99, .unit = "us", .value = bench_stats_quantile(l->us, n, 0.99) });
 }
 
-void soft_bench_empty(struct soft_bench *b)
+void bench_soft_empty(struct bench_soft *b)
 {
 	one_empty(b, "in a row", MIN(LAUNCHES, b->ms * 4), 0);
 	one_empty(b, "after 1 ms", MIN(LAUNCHES, MAX(b->ms, 10u)), REST_NS);
@@ -190,14 +191,14 @@ static void one_copy(enum copy_kind k, CUdeviceptr d, CUdeviceptr e, void *h, si
 	}
 }
 
-static void run_copy(struct soft_bench *b, void *arg)
+static void run_copy(struct bench_soft *b, void *arg)
 {
 	struct copy *c = arg;
 	unsigned times = c->bytes >= 1u << 24 ? 1 : c->bytes >= 1u << 20 ? 8 : 64;
 	uint8_t *from, *to;
 	CUdeviceptr d = 0, e = 0;
 
-	soft_client_open(b);
+	bench_soft_client_open(b);
 	from = host_memory(c->bytes, c->pinned);
 	to = host_memory(c->bytes, c->pinned);
 	CU(cuMemAlloc_v2(&d, c->bytes));
@@ -221,18 +222,18 @@ static void run_copy(struct soft_bench *b, void *arg)
 	}
 }
 
-void soft_bench_copy(struct soft_bench *b)
+void bench_soft_copy(struct bench_soft *b)
 {
 	static const size_t sizes[] = { 64u << 10, 1u << 20, 64u << 20 };
-	struct copy *c = soft_shared(sizeof(*c));
+	struct copy *c = bench_soft_shared(sizeof(*c));
 
 	for (unsigned i = 0; c && i < ARRAY_SIZE(sizes) * 2; i++) {
 		*c = (struct copy){ .bytes = sizes[i / 2], .pinned = i % 2 };
 		if (c->bytes > 1u << 20 && b->ms < 500) {
 			c->bytes = 8u << 20;
 		}
-		if (!soft_run(b, run_copy, c)) {
-			soft_broken(b, "copy", "a copy failed");
+		if (!bench_soft_run(b, run_copy, c)) {
+			bench_soft_broken(b, "copy", "a copy failed");
 			return;
 		}
 		for (unsigned k = 0; k < KINDS; k++) {
@@ -247,17 +248,17 @@ void soft_bench_copy(struct soft_bench *b)
 				 : c->pinned ? " pinned"
 					     : " pageable",
 				 c->bytes >> 10);
-			soft_report(b, "copy",
-				    &(struct soft_figure){ .what = what,
-							   .unit = "GB/s",
-							   .value = gb / c->us[k],
-							   .control = "memcpy",
-							   .control_value = gb / c->plain_us[k],
-							   .goal = c->bytes >= 8u << 20
-									   ? GOAL_AT_LEAST
-									   : GOAL_NONE,
-							   .target = COPY_GOAL,
-							   .ratio = true });
+			bench_soft_report(
+				b, "copy",
+				&(struct bench_soft_figure){
+					.what = what,
+					.unit = "GB/s",
+					.value = gb / c->us[k],
+					.control = "memcpy",
+					.control_value = gb / c->plain_us[k],
+					.goal = c->bytes >= 8u << 20 ? GOAL_AT_LEAST : GOAL_NONE,
+					.target = COPY_GOAL,
+					.ratio = true });
 		}
 	}
 }

@@ -20,24 +20,24 @@ struct fma {
 	uint64_t cpu_ns, lanes; /* of the server; of the launch */
 };
 
-static void run_fma(struct soft_bench *b, void *arg)
+static void run_fma(struct bench_soft *b, void *arg)
 {
 	struct fma *m = arg;
 	struct soft_stats before, after;
 	CUdeviceptr out = 0;
 	CUfunction f;
 
-	soft_client_open(b);
-	f = soft_function("fma");
+	bench_soft_client_open(b);
+	f = bench_soft_function("fma");
 	CU(cuMemAlloc_v2(&out, (size_t)m->blocks * FMA_BLOCK * 4));
-	if (soft_server_stats(b, &before) < 0) {
+	if (bench_soft_server_stats(b, &before) < 0) {
 		_exit(1);
 	}
-	m->cpu_ns = soft_server_cpu_ns(b);
-	soft_launch(f, m->blocks, FMA_BLOCK, NULL, (void *[]){ &out, &m->loops });
+	m->cpu_ns = bench_soft_server_cpu_ns(b);
+	bench_soft_launch(f, m->blocks, FMA_BLOCK, NULL, (void *[]){ &out, &m->loops });
 	CU(cuCtxSynchronize());
-	m->cpu_ns = soft_server_cpu_ns(b) - m->cpu_ns;
-	if (soft_server_stats(b, &after) < 0) {
+	m->cpu_ns = bench_soft_server_cpu_ns(b) - m->cpu_ns;
+	if (bench_soft_server_stats(b, &after) < 0) {
 		_exit(1);
 	}
 	m->lanes = after.lane_instructions - before.lane_instructions;
@@ -76,39 +76,39 @@ static double plain_rate(void)
 	return best;
 }
 
-void soft_bench_fma(struct soft_bench *b)
+void bench_soft_fma(struct bench_soft *b)
 {
-	struct fma *m = soft_shared(sizeof(*m));
+	struct fma *m = bench_soft_shared(sizeof(*m));
 	double best = 0, control = plain_rate();
 
 	if (!m) {
-		soft_broken(b, "fma", "no memory");
+		bench_soft_broken(b, "fma", "no memory");
 		return;
 	}
 	m->blocks = 8 * b->hello.workers;
 	m->loops = b->ms * 20 + 100;
 	for (unsigned i = 0; i < b->rounds; i++) {
-		if (!soft_run(b, run_fma, m) || m->cpu_ns == 0) {
-			soft_broken(b, "fma", "the launch failed");
+		if (!bench_soft_run(b, run_fma, m) || m->cpu_ns == 0) {
+			bench_soft_broken(b, "fma", "the launch failed");
 			return;
 		}
 		best = MAX(best, (double)m->lanes / (double)m->cpu_ns);
 	}
-	soft_report(b, "fma",
-		    &(struct soft_figure){ .what = "lane instructions a core",
-					   .unit = "G/s",
-					   .value = best,
-					   .control = "plain C loop",
-					   .control_value = control,
-					   .goal = GOAL_AT_LEAST,
-					   .target = FMA_GOAL });
+	bench_soft_report(b, "fma",
+			  &(struct bench_soft_figure){ .what = "lane instructions a core",
+						       .unit = "G/s",
+						       .value = best,
+						       .control = "plain C loop",
+						       .control_value = control,
+						       .goal = GOAL_AT_LEAST,
+						       .target = FMA_GOAL });
 }
 
 static const char *const samples[] = { "vecadd",    "saxpy",	 "reduction", "scan",
 				       "histogram", "transpose", "matmul",    "hotspot",
 				       "bfs",	    "nbody",	 "softmax",   "spmv" };
 
-static void run_sample(struct soft_bench *b, void *arg)
+static void run_sample(struct bench_soft *b, void *arg)
 {
 	char library[512], *slash;
 	int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -127,16 +127,16 @@ static void run_sample(struct soft_bench *b, void *arg)
 }
 
 /* Lane instructions and ns in blocks of the fastest round. */
-static bool best_of_sample(struct soft_bench *b, const char *name, double *lanes, double *ns)
+static bool best_of_sample(struct bench_soft *b, const char *name, double *lanes, double *ns)
 {
 	*ns = 0;
 	for (unsigned i = 0; i < b->rounds; i++) {
 		struct soft_stats before, after;
 		double took;
 
-		if (soft_server_stats(b, &before) < 0 ||
-		    !soft_run(b, run_sample, (void *)(uintptr_t)name) ||
-		    soft_server_stats(b, &after) < 0) {
+		if (bench_soft_server_stats(b, &before) < 0 ||
+		    !bench_soft_run(b, run_sample, (void *)(uintptr_t)name) ||
+		    bench_soft_server_stats(b, &after) < 0) {
 			return false;
 		}
 		took = (double)(after.run_ns - before.run_ns);
@@ -148,28 +148,29 @@ static bool best_of_sample(struct soft_bench *b, const char *name, double *lanes
 	return *ns > 0;
 }
 
-void soft_bench_samples(struct soft_bench *b)
+void bench_soft_samples(struct bench_soft *b)
 {
 	double all_lanes = 0, all_ns = 0, lanes, ns;
 	char what[64];
 
 	for (size_t i = 0; i < ARRAY_SIZE(samples); i++) {
 		if (!best_of_sample(b, samples[i], &lanes, &ns)) {
-			soft_broken(b, "samples", samples[i]);
+			bench_soft_broken(b, "samples", samples[i]);
 			return;
 		}
 		all_lanes += lanes;
 		all_ns += ns;
 		snprintf(what, sizeof(what), "%s, %.1f M lane instructions", samples[i],
 			 lanes * 1e-6);
-		soft_report(
-			b, "samples",
-			&(struct soft_figure){ .what = what, .unit = "G/s", .value = lanes / ns });
+		bench_soft_report(b, "samples",
+				  &(struct bench_soft_figure){
+					  .what = what, .unit = "G/s", .value = lanes / ns });
 	}
-	soft_report(b, "samples",
-		    &(struct soft_figure){ .what = "all twelve, lane instructions a core",
-					   .unit = "G/s",
-					   .value = all_lanes / all_ns,
-					   .goal = GOAL_AT_LEAST,
-					   .target = SAMPLES_GOAL });
+	bench_soft_report(
+		b, "samples",
+		&(struct bench_soft_figure){ .what = "all twelve, lane instructions a core",
+					     .unit = "G/s",
+					     .value = all_lanes / all_ns,
+					     .goal = GOAL_AT_LEAST,
+					     .target = SAMPLES_GOAL });
 }

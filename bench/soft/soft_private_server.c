@@ -21,7 +21,7 @@
 #define SETTLE_NS 5000000000ull
 
 /* Sockets lie in it, whose paths are limited. */
-static int make_place(struct soft_bench *b)
+static int make_place(struct bench_soft *b)
 {
 	const char *tmp = getenv("TMPDIR");
 
@@ -38,7 +38,7 @@ static int make_place(struct soft_bench *b)
 		       : -ENOMEM;
 }
 
-static int start_own(struct soft_bench *b)
+static int start_own(struct bench_soft *b)
 {
 	char number[16], byte;
 	int fd[2], err = make_place(b);
@@ -69,7 +69,7 @@ static int start_own(struct soft_bench *b)
 	return err;
 }
 
-static int ask(struct soft_bench *b, uint32_t op, struct soft_reply *ret, struct peer *ret_peer)
+static int ask(struct bench_soft *b, uint32_t op, struct soft_reply *ret, struct peer *ret_peer)
 {
 	struct soft_request q = { .op = op, .object = SOFT_VERSION }; /* as hello wants it */
 	int fds[FD_PASS_MAX], sock = unix_connect(b->socket, SOCK_SEQPACKET);
@@ -94,7 +94,7 @@ static int ask(struct soft_bench *b, uint32_t op, struct soft_reply *ret, struct
 	return n < 0 ? (int)n : n < (ssize_t)SOFT_REPLY_MIN || ret->result ? -EPROTO : 0;
 }
 
-int soft_server_start(struct soft_bench *b)
+int bench_soft_server_start(struct bench_soft *b)
 {
 	static struct soft_reply r;
 	struct peer peer;
@@ -118,7 +118,7 @@ int soft_server_start(struct soft_bench *b)
 	return err;
 }
 
-void soft_server_stop(struct soft_bench *b)
+void bench_soft_server_stop(struct bench_soft *b)
 {
 	static const char *const leaves[] = { "", ".lock", ".start" };
 	char path[160];
@@ -139,7 +139,7 @@ void soft_server_stop(struct soft_bench *b)
 	}
 }
 
-int soft_server_stats(struct soft_bench *b, struct soft_stats *ret)
+int bench_soft_server_stats(struct bench_soft *b, struct soft_stats *ret)
 {
 	static struct soft_reply r;
 	int err = ask(b, SOFT_REQ_STATS, &r, NULL);
@@ -148,13 +148,13 @@ int soft_server_stats(struct soft_bench *b, struct soft_stats *ret)
 	return err;
 }
 
-int soft_server_settled(struct soft_bench *b, struct soft_stats *ret)
+int bench_soft_server_settled(struct bench_soft *b, struct soft_stats *ret)
 {
 	uint64_t end = clock_now_ns() + SETTLE_NS;
 	int err;
 
 	do {
-		err = soft_server_stats(b, ret);
+		err = bench_soft_server_stats(b, ret);
 		if (err || (ret->clients <= 1 && ret->contexts == 0)) {
 			return err;
 		}
@@ -163,7 +163,7 @@ int soft_server_settled(struct soft_bench *b, struct soft_stats *ret)
 	return b->running ? 0 : -ETIMEDOUT;
 }
 
-uint64_t soft_server_cpu_ns(struct soft_bench *b)
+uint64_t bench_soft_server_cpu_ns(struct bench_soft *b)
 {
 	char path[96];
 	uint64_t sum = 0;
@@ -190,7 +190,7 @@ uint64_t soft_server_cpu_ns(struct soft_bench *b)
 	return sum;
 }
 
-uint64_t soft_server_memory(struct soft_bench *b)
+uint64_t bench_soft_server_memory(struct bench_soft *b)
 {
 	char path[64];
 	unsigned long long size, resident, shared;

@@ -28,7 +28,7 @@ struct tenant {
 };
 
 /* Keeps QUEUE launches waiting, so that the device always has work. */
-static void run_tenant(struct soft_bench *b, void *arg)
+static void run_tenant(struct bench_soft *b, void *arg)
 {
 	struct tenant *t = arg;
 	CUevent done[QUEUE];
@@ -36,8 +36,8 @@ static void run_tenant(struct soft_bench *b, void *arg)
 	CUfunction f;
 	bool counted = false;
 
-	soft_client_open(b);
-	f = soft_function("fma");
+	bench_soft_client_open(b);
+	f = bench_soft_function("fma");
 	CU(cuMemAlloc_v2(&out, (size_t)t->blocks * 256 * 4));
 	CU(soft->timeslice_set(soft_cuda.ctx, t->slice_us));
 	for (unsigned i = 0; i < QUEUE; i++) {
@@ -47,7 +47,7 @@ static void run_tenant(struct soft_bench *b, void *arg)
 		if (i >= QUEUE) {
 			CU(cuEventSynchronize(done[i % QUEUE]));
 		}
-		soft_launch(f, t->blocks, 256, NULL, (void *[]){ &out, &t->loops });
+		bench_soft_launch(f, t->blocks, 256, NULL, (void *[]){ &out, &t->loops });
 		CU(cuEventRecord(done[i % QUEUE], NULL));
 		if (i == QUEUE) {
 			store_release(&t->ready, 1);
@@ -76,7 +76,7 @@ static double speed(const struct tenant *t)
 	return s > 0 ? (double)(t->end.blocks_done - t->begin.blocks_done) / s : 0;
 }
 
-static bool run_tenants(struct soft_bench *b, struct tenant *t, unsigned n, unsigned ms)
+static bool run_tenants(struct bench_soft *b, struct tenant *t, unsigned n, unsigned ms)
 {
 	pid_t pid[2];
 	bool ok = true;
@@ -85,7 +85,7 @@ static bool run_tenants(struct soft_bench *b, struct tenant *t, unsigned n, unsi
 		t[i] = (struct tenant){ .slice_us = t[i].slice_us,
 					.blocks = 2 * b->hello.workers,
 					.loops = TENANT_LOOPS };
-		pid[i] = soft_spawn(b, run_tenant, &t[i]);
+		pid[i] = bench_soft_spawn(b, run_tenant, &t[i]);
 	}
 	for (unsigned i = 0; i < n; i++) {
 		while (!load_acquire(&t[i].ready) && waitpid(pid[i], NULL, WNOHANG) == 0) {
@@ -100,12 +100,12 @@ static bool run_tenants(struct soft_bench *b, struct tenant *t, unsigned n, unsi
 		store_release(&t[i].stop, 1);
 	}
 	for (unsigned i = 0; i < n; i++) {
-		ok = soft_wait(pid[i]) && ok;
+		ok = bench_soft_wait(pid[i]) && ok;
 	}
 	return ok;
 }
 
-static void one_pair(struct soft_bench *b, struct tenant *t, uint32_t first_us, uint32_t second_us,
+static void one_pair(struct bench_soft *b, struct tenant *t, uint32_t first_us, uint32_t second_us,
 		     double alone)
 {
 	double want = 100.0 * second_us / (first_us + second_us), share, both;
@@ -114,39 +114,40 @@ static void one_pair(struct soft_bench *b, struct tenant *t, uint32_t first_us, 
 	t[0].slice_us = first_us;
 	t[1].slice_us = second_us;
 	if (!run_tenants(b, t, 2, 2 * b->ms)) {
-		soft_broken(b, "slices", "a tenant failed");
+		bench_soft_broken(b, "slices", "a tenant failed");
 		return;
 	}
 	share = 100.0 * run_ms(&t[1]) / (run_ms(&t[0]) + run_ms(&t[1]));
 	both = 100.0 * (speed(&t[0]) + speed(&t[1])) / alone;
 	snprintf(what, sizeof(what), "%u/%u ms: share of the second", first_us / 1000,
 		 second_us / 1000);
-	soft_report(b, "slices",
-		    &(struct soft_figure){ .what = what,
-					   .unit = "%",
-					   .value = share,
-					   .goal = GOAL_WITHIN,
-					   .target = want,
-					   .tolerance = want / 10 });
+	bench_soft_report(b, "slices",
+			  &(struct bench_soft_figure){ .what = what,
+						       .unit = "%",
+						       .value = share,
+						       .goal = GOAL_WITHIN,
+						       .target = want,
+						       .tolerance = want / 10 });
 	snprintf(what, sizeof(what), "%u/%u ms: both, of one alone", first_us / 1000,
 		 second_us / 1000);
-	soft_report(b, "slices", &(struct soft_figure){ .what = what, .unit = "%", .value = both });
+	bench_soft_report(b, "slices",
+			  &(struct bench_soft_figure){ .what = what, .unit = "%", .value = both });
 }
 
-void soft_bench_slices(struct soft_bench *b)
+void bench_soft_slices(struct bench_soft *b)
 {
-	struct tenant *t = soft_shared(2 * sizeof(*t));
+	struct tenant *t = bench_soft_shared(2 * sizeof(*t));
 
 	if (t) {
 		t[0].slice_us = 2000;
 	}
 	if (!t || !run_tenants(b, t, 1, b->ms)) {
-		soft_broken(b, "slices", "a tenant failed");
+		bench_soft_broken(b, "slices", "a tenant failed");
 		return;
 	}
 	one_pair(b, t, 2000, 2000, speed(&t[0]));
 	if (!run_tenants(b, t, 1, b->ms)) {
-		soft_broken(b, "slices", "a tenant failed");
+		bench_soft_broken(b, "slices", "a tenant failed");
 		return;
 	}
 	one_pair(b, t, 20000, 2000, speed(&t[0]));
@@ -172,7 +173,7 @@ static float expected(float f1, uint32_t loops)
 }
 
 /* Each has a number of rounds of its own, so that nobody's results are another's. */
-static void run_one_of_many(struct soft_bench *b, void *arg)
+static void run_one_of_many(struct bench_soft *b, void *arg)
 {
 	struct many *m = arg;
 	unsigned n = MANY_BLOCKS * MANY_THREADS, right = 0;
@@ -183,13 +184,13 @@ static void run_one_of_many(struct soft_bench *b, void *arg)
 	if (!got) {
 		_exit(1);
 	}
-	soft_client_open(b);
-	f = soft_function("fma");
+	bench_soft_client_open(b);
+	f = bench_soft_function("fma");
 	CU(cuMemAlloc_v2(&out, n * sizeof(*got)));
 	for (unsigned k = 0; k < 20; k++) {
 		uint32_t loops = m->loops + k;
 
-		soft_launch(f, MANY_BLOCKS, MANY_THREADS, NULL, (void *[]){ &out, &loops });
+		bench_soft_launch(f, MANY_BLOCKS, MANY_THREADS, NULL, (void *[]){ &out, &loops });
 		CU(cuMemcpyDtoH_v2(got, out, n * sizeof(*got)));
 		for (unsigned i = 0; i < n; i += 37) {
 			right += got[i] == expected((float)i, loops);
@@ -199,39 +200,40 @@ static void run_one_of_many(struct soft_bench *b, void *arg)
 	free(got);
 }
 
-void soft_bench_many(struct soft_bench *b)
+void bench_soft_many(struct bench_soft *b)
 {
-	struct many *m = soft_shared(MANY * sizeof(*m));
+	struct many *m = bench_soft_shared(MANY * sizeof(*m));
 	const unsigned each = 20 * ((MANY_BLOCKS * MANY_THREADS + 36) / 37);
 	unsigned processes = 0;
 	uint64_t begin = clock_now_ns();
 	pid_t pid[MANY];
 
 	if (!m) {
-		soft_broken(b, "many", "no memory");
+		bench_soft_broken(b, "many", "no memory");
 		return;
 	}
 	for (unsigned i = 0; i < MANY; i++) {
 		m[i].loops = 50 + i;
-		pid[i] = soft_spawn(b, run_one_of_many, &m[i]);
+		pid[i] = bench_soft_spawn(b, run_one_of_many, &m[i]);
 	}
 	for (unsigned i = 0; i < MANY; i++) {
-		processes += soft_wait(pid[i]) && m[i].right == each;
+		processes += bench_soft_wait(pid[i]) && m[i].right == each;
 	}
-	soft_report(b, "many",
-		    &(struct soft_figure){ .what = "processes of 16 with right results",
-					   .unit = "",
-					   .value = processes,
-					   .goal = GOAL_AT_LEAST,
-					   .target = MANY });
-	soft_report(b, "many",
-		    &(struct soft_figure){ .what = "time for all of them",
-					   .unit = "ms",
-					   .value = (double)(clock_now_ns() - begin) * 1e-6 });
+	bench_soft_report(b, "many",
+			  &(struct bench_soft_figure){ .what = "processes of 16 with right results",
+						       .unit = "",
+						       .value = processes,
+						       .goal = GOAL_AT_LEAST,
+						       .target = MANY });
+	bench_soft_report(
+		b, "many",
+		&(struct bench_soft_figure){ .what = "time for all of them",
+					     .unit = "ms",
+					     .value = (double)(clock_now_ns() - begin) * 1e-6 });
 }
 
 /* Has something of everything, and goes on until it is killed. */
-static void run_victim(struct soft_bench *b, void *arg)
+static void run_victim(struct bench_soft *b, void *arg)
 {
 	uint32_t loops = 3000, blocks = 8;
 	CUdeviceptr d = 0, e = 0;
@@ -239,16 +241,16 @@ static void run_victim(struct soft_bench *b, void *arg)
 	CUfunction f;
 	void *pinned = NULL;
 
-	soft_client_open(b);
-	f = soft_function("fma");
+	bench_soft_client_open(b);
+	f = bench_soft_function("fma");
 	CU(cuStreamCreate(&s, 1));
 	for (unsigned i = 0;; i++) {
 		CU(cuMemAlloc_v2(&d, 1u << 20));
 		CU(cuMemAlloc_v2(&e, 1u << 20));
 		CU(cuMemAllocHost_v2(&pinned, 1u << 20));
-		soft_launch(f, blocks, 256, s, (void *[]){ &d, &loops });
+		bench_soft_launch(f, blocks, 256, s, (void *[]){ &d, &loops });
 		CU(cuMemcpyHtoDAsync_v2(e, pinned, 1u << 20, NULL));
-		soft_launch(f, blocks, 256, NULL, (void *[]){ &d, &loops });
+		bench_soft_launch(f, blocks, 256, NULL, (void *[]){ &d, &loops });
 		if (i % 3 == 2) {
 			CU(cuCtxSynchronize());
 			CU(cuMemFree_v2(d));
@@ -266,10 +268,10 @@ static uint64_t next_random(uint64_t *x)
 }
 
 /* False when one ended by itself: something it did has failed. */
-static bool kill_some(struct soft_bench *b, unsigned n, uint64_t *seed)
+static bool kill_some(struct bench_soft *b, unsigned n, uint64_t *seed)
 {
 	for (unsigned i = 0; i < n; i++) {
-		pid_t pid = soft_spawn(b, run_victim, NULL);
+		pid_t pid = bench_soft_spawn(b, run_victim, NULL);
 		int status = 0;
 
 		clock_sleep_ns(next_random(seed) % 30000000);
@@ -284,21 +286,21 @@ static bool kill_some(struct soft_bench *b, unsigned n, uint64_t *seed)
 	return true;
 }
 
-static void report_change(struct soft_bench *b, const char *what, const char *unit, double before,
+static void report_change(struct bench_soft *b, const char *what, const char *unit, double before,
 			  double after, double limit)
 {
-	soft_report(b, "kills",
-		    &(struct soft_figure){ .what = what,
-					   .unit = unit,
-					   .value = after - before,
-					   .control = "before:",
-					   .control_value = before,
-					   .goal = GOAL_AT_MOST,
-					   .target = limit });
+	bench_soft_report(b, "kills",
+			  &(struct bench_soft_figure){ .what = what,
+						       .unit = unit,
+						       .value = after - before,
+						       .control = "before:",
+						       .control_value = before,
+						       .goal = GOAL_AT_MOST,
+						       .target = limit });
 }
 
 /* The first kills make the server's heap as large as it gets; what comes after them must not. */
-void soft_bench_kills(struct soft_bench *b)
+void bench_soft_kills(struct bench_soft *b)
 {
 	struct soft_stats before, after;
 	uint64_t seed = 0x9e3779b97f4a7c15ull, memory;
@@ -306,18 +308,19 @@ void soft_bench_kills(struct soft_bench *b)
 	if (b->kills == 0) {
 		return;
 	}
-	if (!kill_some(b, 20, &seed) || soft_server_settled(b, &before) < 0) {
-		soft_broken(b, "kills", "a client failed, or is still there after its death");
+	if (!kill_some(b, 20, &seed) || bench_soft_server_settled(b, &before) < 0) {
+		bench_soft_broken(b, "kills", "a client failed, or is still there after its death");
 		return;
 	}
-	memory = soft_server_memory(b);
-	if (!kill_some(b, b->kills, &seed) || soft_server_settled(b, &after) < 0) {
-		soft_broken(b, "kills", "a client failed, or is still there after its death");
+	memory = bench_soft_server_memory(b);
+	if (!kill_some(b, b->kills, &seed) || bench_soft_server_settled(b, &after) < 0) {
+		bench_soft_broken(b, "kills", "a client failed, or is still there after its death");
 		return;
 	}
-	soft_report(b, "kills",
-		    &(struct soft_figure){
-			    .what = "clients killed at random", .unit = "", .value = b->kills });
+	bench_soft_report(b, "kills",
+			  &(struct bench_soft_figure){ .what = "clients killed at random",
+						       .unit = "",
+						       .value = b->kills });
 	report_change(b, "descriptors of the server, change", "", (double)before.descriptors,
 		      (double)after.descriptors, 0);
 	report_change(b, "objects (contexts to allocations), change", "",
@@ -330,5 +333,5 @@ void soft_bench_kills(struct soft_bench *b)
 		      (double)(before.memory_used + before.pinned_used),
 		      (double)(after.memory_used + after.pinned_used), 0);
 	report_change(b, "resident memory of the server, change", "MiB", (double)memory / 1048576,
-		      (double)soft_server_memory(b) / 1048576, 8);
+		      (double)bench_soft_server_memory(b) / 1048576, 8);
 }

@@ -35,7 +35,7 @@ struct settings {
 
 struct bench {
 	struct settings set;
-	struct swap_shared *sh;
+	struct bench_swap_shared *sh;
 	size_t shared_bytes;
 	char dir[128];
 	struct gbpf *g;
@@ -149,7 +149,7 @@ static int open_shared(struct bench *b)
 	b->shared_bytes = bytes;
 	p = (char *)(b->sh + 1);
 	for (unsigned i = 0; i < b->set.callers; i++) {
-		struct swap_caller *c = &b->sh->caller[i];
+		struct bench_swap_caller *c = &b->sh->caller[i];
 
 		c->longest[SWAP_CONTROL] = (uint32_t *)(void *)p;
 		c->longest[SWAP_SWAPS] = (uint32_t *)(void *)(p + array);
@@ -186,7 +186,7 @@ static int start_gbpfd(struct bench *b)
 		b->sh->cpus = (uint32_t)CPU_COUNT(&b->sh->all);
 	}
 	b->sh->pinned = b->sh->cpus >= b->set.callers + 2;
-	swap_use_cpu(b->sh, SWAP_REST); /* gbpfd too */
+	bench_swap_use_cpu(b->sh, SWAP_REST); /* gbpfd too */
 	if (gbpf_open(&b->g, b->dir, GBPF_OPEN_NO_CONNECT) < 0 || gbpf_start_daemon(b->g, &o) < 0) {
 		return fail(b, "starting gbpfd", gbpf_last_error(b->g)->message);
 	}
@@ -225,11 +225,11 @@ static int start_callers(struct bench *b)
 			return fail(b, "fork", strerror(errno));
 		}
 		if (b->pid[i] == 0) {
-			_exit(swap_call(b->sh, i));
+			_exit(bench_swap_call(b->sh, i));
 		}
 	}
 	for (unsigned i = 0; i < b->set.callers; i++) {
-		struct swap_caller *c = &b->sh->caller[i];
+		struct bench_swap_caller *c = &b->sh->caller[i];
 		uint32_t state;
 
 		while ((state = load_acquire(&c->state)) == SWAP_STARTING &&
@@ -341,10 +341,10 @@ struct result {
 
 static void quantiles(double *v, size_t n, double out[4])
 {
-	stats_sort(v, n);
-	out[0] = stats_quantile(v, n, 0.5);
-	out[1] = stats_quantile(v, n, 0.99);
-	out[2] = stats_quantile(v, n, 0.999);
+	bench_stats_sort(v, n);
+	out[0] = bench_stats_quantile(v, n, 0.5);
+	out[1] = bench_stats_quantile(v, n, 0.99);
+	out[2] = bench_stats_quantile(v, n, 0.999);
 	out[3] = n ? v[n - 1] : 0;
 }
 
@@ -365,9 +365,9 @@ static void of_calls(const struct bench *b, unsigned kind, double out[5])
 	for (unsigned j = 0; j < SWAP_BUCKETS; j++) {
 		seen += sum[j];
 		while (k < 4 && sum[j] && (double)seen > at[k] * (double)total) {
-			out[k++] = (double)swap_floor(j);
+			out[k++] = (double)bench_swap_floor(j);
 		}
-		out[4] = sum[j] ? (double)swap_floor(j) : out[4];
+		out[4] = sum[j] ? (double)bench_swap_floor(j) : out[4];
 	}
 }
 
@@ -409,7 +409,7 @@ static int evaluate(struct bench *b, struct result *r)
 		quantiles(v, n, r->longest[k]);
 	}
 	for (unsigned i = 0; i < b->set.callers; i++) {
-		const struct swap_caller *c = &b->sh->caller[i];
+		const struct bench_swap_caller *c = &b->sh->caller[i];
 
 		r->lost += c->lost;
 		r->mixed += c->mixed;
@@ -417,9 +417,9 @@ static int evaluate(struct bench *b, struct result *r)
 	}
 	one_a_window(b, true, v, r->first);
 	one_a_window(b, false, v, r->run);
-	stats_sort(b->latency, b->done);
-	stats_sort(b->flip, b->done);
-	stats_sort(b->waited, b->done);
+	bench_stats_sort(b->latency, b->done);
+	bench_stats_sort(b->flip, b->done);
+	bench_stats_sort(b->waited, b->done);
 	free(v);
 	return 0;
 }
@@ -454,10 +454,10 @@ static void print_json(const struct bench *b, const struct result *r)
 		r->call[SWAP_SWAPS][2] - r->call[SWAP_CONTROL][2], "changes",
 		(json_int_t)r->changes, "lost", (json_int_t)r->lost, "mixed", (json_int_t)r->mixed,
 		"late", (json_int_t)b->late, "swap_p50_ns",
-		stats_quantile(b->latency, b->done, 0.5), "swap_p99_ns",
-		stats_quantile(b->latency, b->done, 0.99), "flip_p50_ns",
-		stats_quantile(b->flip, b->done, 0.5), "ready_p50_ns",
-		stats_quantile(b->waited, b->done, 0.5));
+		bench_stats_quantile(b->latency, b->done, 0.5), "swap_p99_ns",
+		bench_stats_quantile(b->latency, b->done, 0.99), "flip_p50_ns",
+		bench_stats_quantile(b->flip, b->done, 0.5), "ready_p50_ns",
+		bench_stats_quantile(b->waited, b->done, 0.5));
 
 	json_dumpf(j, stdout, JSON_INDENT(2));
 	putchar('\n');
@@ -494,9 +494,9 @@ static void print(const struct bench *b, const struct result *r)
 	printf("swap: %.2f ms from load to answer, ready after %.2f ms, flip %.0f ns (medians); "
 	       "%llu "
 	       "late\n",
-	       stats_quantile(b->latency, b->done, 0.5) / 1e6,
-	       stats_quantile(b->waited, b->done, 0.5) / 1e6, stats_quantile(b->flip, b->done, 0.5),
-	       (unsigned long long)b->late);
+	       bench_stats_quantile(b->latency, b->done, 0.5) / 1e6,
+	       bench_stats_quantile(b->waited, b->done, 0.5) / 1e6,
+	       bench_stats_quantile(b->flip, b->done, 0.5), (unsigned long long)b->late);
 	printf("stall P99.9 %.0f ns over the control (goal %.0f), %llu changes, %llu lost, %llu "
 	       "mixed\n",
 	       r->first[2] - r->run[2], GOAL_NS, (unsigned long long)r->changes,

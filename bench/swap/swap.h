@@ -15,10 +15,10 @@
  * to that length of time without a swap. */
 #define SWAP_RUN 16u
 
-enum swap_kind { SWAP_CONTROL, SWAP_SWAPS, SWAP_KINDS };
+enum bench_swap_kind { SWAP_CONTROL, SWAP_SWAPS, SWAP_KINDS };
 
-struct swap_caller {	/* its process writes */
-	uint32_t state; /* [atomic] enum swap_state */
+struct bench_swap_caller { /* its process writes */
+	uint32_t state;	   /* [atomic] enum swap_state */
 	int32_t error;
 	uint64_t calls[SWAP_KINDS], lost, mixed, changes;
 	uint64_t hist[SWAP_KINDS][SWAP_BUCKETS]; /* of single calls, ns */
@@ -28,10 +28,10 @@ struct swap_caller {	/* its process writes */
 	uint32_t *run; /* by control window: SWAP_RUN calls in a row */
 } __attribute__((aligned(64)));
 
-enum swap_state { SWAP_STARTING, SWAP_CALLING, SWAP_DONE, SWAP_FAILED };
+enum bench_swap_state { SWAP_STARTING, SWAP_CALLING, SWAP_DONE, SWAP_FAILED };
 
 /* In memory that all have mapped. */
-struct swap_shared {
+struct bench_swap_shared {
 	uint32_t window; /* [atomic] 0: nothing is recorded; else 1 + 2 * n + enum swap_kind */
 	uint32_t stop;	 /* [atomic] */
 	uint32_t
@@ -39,17 +39,17 @@ struct swap_shared {
 	uint32_t pinned, callers;
 	cpu_set_t all; /* those CPUs */
 	char dir[128];
-	struct swap_caller caller[SWAP_MAX_CALLERS];
+	struct bench_swap_caller caller[SWAP_MAX_CALLERS];
 };
 
-unsigned swap_bucket(uint64_t ns);
-uint64_t swap_floor(unsigned bucket);
+unsigned bench_swap_bucket(uint64_t ns);
+uint64_t bench_swap_floor(unsigned bucket);
 
 /* The calling thread on the index-th CPU, or, SWAP_REST, on those that no caller has. */
 #define SWAP_REST UINT32_MAX
-void swap_use_cpu(const struct swap_shared *sh, unsigned index);
+void bench_swap_use_cpu(const struct bench_swap_shared *sh, unsigned index);
 
 /* A caller's whole life, in a process of its own. Exit code. */
-int swap_call(struct swap_shared *sh, unsigned index);
+int bench_swap_call(struct bench_swap_shared *sh, unsigned index);
 
 #endif

@@ -20,14 +20,14 @@
 #include "sched/sched.h"
 
 struct session {
-	struct swap_shared *sh;
+	struct bench_swap_shared *sh;
 	unsigned index;
 	int sock;
 	struct sched *sched;
-	const struct sched_directory *dir;
+	const struct proto_directory *dir;
 };
 
-unsigned swap_bucket(uint64_t ns)
+unsigned bench_swap_bucket(uint64_t ns)
 {
 	unsigned log, bucket;
 
@@ -39,14 +39,14 @@ unsigned swap_bucket(uint64_t ns)
 	return MIN(bucket, SWAP_BUCKETS - 1);
 }
 
-uint64_t swap_floor(unsigned bucket)
+uint64_t bench_swap_floor(unsigned bucket)
 {
 	unsigned log = bucket / SWAP_SUB + 4;
 
 	return bucket < SWAP_SUB ? bucket : ((uint64_t)SWAP_SUB + bucket % SWAP_SUB) << (log - 5);
 }
 
-void swap_use_cpu(const struct swap_shared *sh, unsigned index)
+void bench_swap_use_cpu(const struct bench_swap_shared *sh, unsigned index)
 {
 	cpu_set_t chosen;
 	unsigned n = 0;
@@ -95,41 +95,41 @@ static const struct sched_device_ops device = { no_mark, is_done, no_span, no_re
 
 /* ---- the session ---- */
 
-static void prepare(struct session *s, union wire_message *m, int fds[8])
+static void prepare(struct session *s, union proto_message *m, int fds[8])
 {
 	int regions[EBPF_REGIONS] = { -1, -1, -1 };
 	unsigned n = 1;
 
-	if (m->version.regions & WIRE_REGION_GLOBAL) {
+	if (m->version.regions & PROTO_REGION_GLOBAL) {
 		regions[EBPF_REGION_GLOBAL] = fds[n++];
 	}
-	if (m->version.regions & WIRE_REGION_TENANT) {
+	if (m->version.regions & PROTO_REGION_TENANT) {
 		regions[EBPF_REGION_TENANT] = fds[n];
 	}
 	m->version.status = sched_policy_prepare(s->sched, m->version.version, fds[0], regions);
 	m->version.regions = 0;
-	wire_send(s->sock, m, WIRE_PREPARED, NULL, 0);
+	proto_send(s->sock, m, PROTO_PREPARED, NULL, 0);
 }
 
 /* The agent: as the shim's, without what needs a GPU. */
 static void *agent(void *arg)
 {
 	struct session *s = arg;
-	union wire_message m;
+	union proto_message m;
 	unsigned n;
 	int fds[8];
 
-	swap_use_cpu(s->sh, SWAP_REST);
+	bench_swap_use_cpu(s->sh, SWAP_REST);
 	for (;;) {
 		struct pollfd p = { .fd = s->sock, .events = POLLIN };
 		int r;
 
 		poll(&p, 1, 20);
 		sched_agent_step(s->sched);
-		while ((r = wire_recv(s->sock, &m, fds, &n)) == 1) {
-			if (m.head.type == WIRE_PREPARE) {
+		while ((r = proto_recv(s->sock, &m, fds, &n)) == 1) {
+			if (m.head.type == PROTO_PREPARE) {
 				prepare(s, &m, fds);
-			} else if (m.head.type == WIRE_DROP) {
+			} else if (m.head.type == PROTO_DROP) {
 				sched_policy_drop(s->sched, m.version.version);
 			}
 			while (n) {
@@ -142,7 +142,7 @@ static void *agent(void *arg)
 	}
 }
 
-static int receive(int sock, union wire_message *m, int fds[8], unsigned *n)
+static int receive(int sock, union proto_message *m, int fds[8], unsigned *n)
 {
 	struct pollfd p = { .fd = sock, .events = POLLIN };
 	int r;
@@ -151,28 +151,28 @@ static int receive(int sock, union wire_message *m, int fds[8], unsigned *n)
 		if (poll(&p, 1, 10000) <= 0) {
 			return -ETIMEDOUT;
 		}
-		r = wire_recv(sock, m, fds, n);
+		r = proto_recv(sock, m, fds, n);
 	} while (r == -EAGAIN);
 	return r == 1 ? 0 : r ? r : -EPIPE;
 }
 
-static int enter(struct session *s, const union wire_message *m, const int *fds)
+static int enter(struct session *s, const union proto_message *m, const int *fds)
 {
 	struct sched_config cfg = { .tenant = m->welcome.tenant,
 				    .class_id = GBPF_CLASS_BATCH,
 				    .weight = 100,
 				    .device = &device };
-	uint32_t gpu[SCHED_MAX_GPUS];
-	void *board = shm_map(fds[1], SCHED_PAGE_BYTES, 1),
-	     *stats = shm_map(fds[2], SCHED_STATS_BYTES, 1);
+	uint32_t gpu[PROTO_MAX_GPUS];
+	void *board = shm_map(fds[1], PROTO_PAGE_BYTES, 1),
+	     *stats = shm_map(fds[2], PROTO_STATS_BYTES, 1);
 	int err;
 
-	s->dir = shm_map(fds[0], SCHED_PAGE_BYTES, 0);
+	s->dir = shm_map(fds[0], PROTO_PAGE_BYTES, 0);
 	if (!s->dir || !board || !stats) {
 		return -ENOMEM;
 	}
-	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
-		gpu[i] = i ? SCHED_MAX_GPUS : m->welcome.gpu_index[0];
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+		gpu[i] = i ? PROTO_MAX_GPUS : m->welcome.gpu_index[0];
 	}
 	err = sched_create(&s->sched, &cfg);
 	if (!err) {
@@ -183,7 +183,7 @@ static int enter(struct session *s, const union wire_message *m, const int *fds)
 
 static int connect_session(struct session *s)
 {
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 	char path[160];
 	unsigned n;
 	int fds[8], err;
@@ -197,16 +197,16 @@ static int connect_session(struct session *s)
 	m.hello.gpus = 1;
 	memcpy(m.hello.uuid[0], "gbpf bench swap", 16);
 	snprintf(m.hello.name, sizeof(m.hello.name), "caller%u", s->index);
-	err = wire_send(s->sock, &m, WIRE_HELLO, NULL, 0);
+	err = proto_send(s->sock, &m, PROTO_HELLO, NULL, 0);
 	err = err ? err : receive(s->sock, &m, fds, &n);
-	if (err || m.head.type != WIRE_WELCOME || n != 3) {
+	if (err || m.head.type != PROTO_WELCOME || n != 3) {
 		return err ? err : -EPROTO;
 	}
 	err = enter(s, &m, fds);
 	while (n) {
 		fd_close(fds[--n]);
 	}
-	return err ? err : wire_send(s->sock, &m, WIRE_BOARD_MAPPED, NULL, 0);
+	return err ? err : proto_send(s->sock, &m, PROTO_BOARD_MAPPED, NULL, 0);
 }
 
 /* ---- calling ---- */
@@ -214,7 +214,7 @@ static int connect_session(struct session *s)
 #define RUN_AT 1000u /* away from the window's beginning */
 
 struct loop {
-	struct swap_caller *c;
+	struct bench_swap_caller *c;
 	uint32_t window;
 	uint32_t longest;
 	uint64_t version;
@@ -235,11 +235,11 @@ static void next_window(struct loop *l, uint32_t window)
 
 static inline void account(struct loop *l, const struct sched_verdict *v, uint64_t took)
 {
-	struct swap_caller *c = l->c;
+	struct bench_swap_caller *c = l->c;
 	uint32_t kind = (l->window - 1) & 1, ns = (uint32_t)MIN(took, UINT32_MAX);
 
 	c->calls[kind]++;
-	c->hist[kind][swap_bucket(took)]++;
+	c->hist[kind][bench_swap_bucket(took)]++;
 	l->longest = MAX(l->longest, ns);
 	l->calls++;
 	if (l->calls > RUN_AT && l->calls <= RUN_AT + SWAP_RUN) {
@@ -284,14 +284,14 @@ static void call(struct session *s, struct sched_queue *q)
 	next_window(&l, 0);
 }
 
-int swap_call(struct swap_shared *sh, unsigned index)
+int bench_swap_call(struct bench_swap_shared *sh, unsigned index)
 {
 	struct session s = { .sh = sh, .index = index, .sock = -1 };
-	struct swap_caller *c = &sh->caller[index];
+	struct bench_swap_caller *c = &sh->caller[index];
 	struct sched_queue *q = NULL;
 	pthread_t thread;
 
-	swap_use_cpu(sh, index);
+	bench_swap_use_cpu(sh, index);
 	c->error = connect_session(&s);
 	if (!c->error) {
 		c->error = -pthread_create(&thread, NULL, agent, &s);

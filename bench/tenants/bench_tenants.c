@@ -15,7 +15,7 @@
 #define RUN_NS 300000000000ull
 #define LEAD_NS 50000000ull
 
-static const struct tenants_def defs[TENANTS_CONDITIONS] = {
+static const struct bench_tenants_def defs[TENANTS_CONDITIONS] = {
 	{ "default", "the device's own time slices", LANE_OWN },
 	{ "slices", "long time slices for latency processes, short ones for batch", LANE_OWN,
 	  .slices = true },
@@ -26,46 +26,46 @@ static const struct tenants_def defs[TENANTS_CONDITIONS] = {
 	{ "alone-mps", "the latency processes alone, MPS clients", LANE_MPS, .alone = true },
 };
 
-static int calibrate(struct tenants *b)
+static int calibrate(struct bench_tenants *b)
 {
-	double unit_us = b->world.soft ? 200 : 100;
-	struct world_client c;
+	double unit_us = b->testbed.soft ? 200 : 100;
+	struct bench_testbed_client c;
 	int err;
 
-	world_progress(&b->world, "tenants: calibrating");
-	err = client_calibrate(&b->world, &c, b->threads, unit_us, READY_NS);
+	bench_testbed_progress(&b->testbed, "tenants: calibrating");
+	err = bench_client_calibrate(&b->testbed, &c, b->threads, unit_us, READY_NS);
 	if (!err) {
 		snprintf(b->device, sizeof(b->device), "%.63s", c.page->device);
 		/* the streams of one process fill the device, a block a multiprocessor */
-		b->grid = b->world.soft ? 1 : MAX(c.page->sms / b->streams, 1);
+		b->grid = b->testbed.soft ? 1 : MAX(c.page->sms / b->streams, 1);
 		b->iterations = (int)MAX(
 			MIN(b->kernel_ms * 1000 / c.page->block_us[0] * c.page->iterations[0], 1e8),
 			1);
 	}
-	client_stop(&c);
+	bench_client_stop(&c);
 	return err;
 }
 
-static void choose(struct tenants *b)
+static void choose(struct bench_tenants *b)
 {
 	for (unsigned i = 0; i < TENANTS_CONDITIONS; i++) {
-		struct tenants_condition *c = &b->condition[i];
+		struct bench_tenants_condition *c = &b->condition[i];
 
 		c->def = &defs[i];
-		c->chosen = !b->conditions || world_names(b->conditions, c->def->name);
+		c->chosen = !b->conditions || bench_testbed_names(b->conditions, c->def->name);
 		c->available = c->chosen;
 		if (c->chosen && c->def->lane == LANE_GBPF_SHARED &&
-		    !world_run_offers(&b->world, "--lane")) {
-			world_fail(&b->world, "this gbpf run has no --lane");
+		    !bench_testbed_run_offers(&b->testbed, "--lane")) {
+			bench_testbed_fail(&b->testbed, "this gbpf run has no --lane");
 			c->available = false;
 		} else if (c->chosen && c->def->lane == LANE_MPS) {
-			c->available = world_mps(&b->world) == 0;
+			c->available = bench_testbed_mps(&b->testbed) == 0;
 		} else if (c->chosen && c->def->lane != LANE_OWN) {
-			c->daemon = world_gbpfd(&b->world, b->policy);
+			c->daemon = bench_testbed_gbpfd(&b->testbed, b->policy);
 			c->available = c->daemon != NULL;
 		}
 		if (c->chosen && !c->available) {
-			snprintf(c->why, sizeof(c->why), "%s", b->world.error);
+			snprintf(c->why, sizeof(c->why), "%s", b->testbed.error);
 		}
 	}
 }
@@ -73,40 +73,40 @@ static void choose(struct tenants *b)
 /* ---- a turn ---- */
 
 struct turn {
-	struct world_client client[TENANT_CLASSES][TENANTS_MAX];
+	struct bench_testbed_client client[TENANT_CLASSES][TENANTS_MAX];
 };
 
-static int start_one(struct tenants *b, struct tenants_condition *c, struct world_client *to,
-		     unsigned k, unsigned i)
+static int start_one(struct bench_tenants *b, struct bench_tenants_condition *c,
+		     struct bench_testbed_client *to, unsigned k, unsigned i)
 {
-	struct world_place place = { .lane = c->def->lane,
-				     .daemon = c->daemon,
-				     .class_name = k == TENANT_LC ? "latency" : "batch",
-				     .mps_priority = -1 };
-	struct world_command cmd;
+	struct bench_testbed_place place = { .lane = c->def->lane,
+					     .daemon = c->daemon,
+					     .class_name = k == TENANT_LC ? "latency" : "batch",
+					     .mps_priority = -1 };
+	struct bench_testbed_command cmd;
 	char name[48];
 	int err;
 
 	snprintf(name, sizeof(name), "%s-%s%u", c->def->name, k == TENANT_LC ? "lc" : "be", i);
-	command_init(&cmd);
-	command_option(&cmd, "--streams", "%u", b->streams);
-	command_option(&cmd, "--kernels", "%u", b->kernels);
-	command_option(&cmd, "--threads", "%u", b->threads);
-	command_option(&cmd, "--grid", "%u", b->grid);
-	command_option(&cmd, "--iterations", "%d", b->iterations);
+	bench_command_init(&cmd);
+	bench_command_option(&cmd, "--streams", "%u", b->streams);
+	bench_command_option(&cmd, "--kernels", "%u", b->kernels);
+	bench_command_option(&cmd, "--threads", "%u", b->threads);
+	bench_command_option(&cmd, "--grid", "%u", b->grid);
+	bench_command_option(&cmd, "--iterations", "%d", b->iterations);
 	if (k == TENANT_LC && b->gap_ms > 0) {
-		command_option(&cmd, "--rate", "%g", 1000 / b->gap_ms);
+		bench_command_option(&cmd, "--rate", "%g", 1000 / b->gap_ms);
 	}
 	if (c->def->slices) {
-		command_option(&cmd, "--slice-us", "%u", b->slice_us[k]);
+		bench_command_option(&cmd, "--slice-us", "%u", b->slice_us[k]);
 	}
-	err = client_start(&b->world, to, name, &place, "tenant", &cmd);
-	command_finish(&cmd);
+	err = bench_client_start(&b->testbed, to, name, &place, "tenant", &cmd);
+	bench_command_finish(&cmd);
 	return err;
 }
 
-static int keep(struct tenants *b, struct tenants_cell *cell, const struct bench_page *p,
-		double *round_us[TENANT_WHATS], unsigned *round_n)
+static int keep(struct bench_tenants *b, struct bench_tenants_cell *cell,
+		const struct bench_page *p, double *round_us[TENANT_WHATS], unsigned *round_n)
 {
 	unsigned n = MIN(p->samples[0], PAGE_SAMPLES);
 
@@ -114,7 +114,7 @@ static int keep(struct tenants *b, struct tenants_cell *cell, const struct bench
 		double *grown = realloc(cell->us[w], (cell->n + n + 1) * sizeof(double));
 
 		if (!grown) {
-			return world_fail(&b->world, "no memory");
+			return bench_testbed_fail(&b->testbed, "no memory");
 		}
 		cell->us[w] = grown;
 		for (unsigned i = 0; i < n; i++) {
@@ -124,25 +124,26 @@ static int keep(struct tenants *b, struct tenants_cell *cell, const struct bench
 	}
 	cell->n += n;
 	*round_n += n;
-	return p->wrong ? world_fail(&b->world, "WRONG RESULTS: %llu of %llu values",
-				     (unsigned long long)p->wrong, (unsigned long long)p->checked)
+	return p->wrong ? bench_testbed_fail(&b->testbed, "WRONG RESULTS: %llu of %llu values",
+					     (unsigned long long)p->wrong,
+					     (unsigned long long)p->checked)
 			: 0;
 }
 
-static int keep_class(struct tenants *b, struct tenants_condition *c, struct turn *t, unsigned k,
-		      unsigned round)
+static int keep_class(struct bench_tenants *b, struct bench_tenants_condition *c, struct turn *t,
+		      unsigned k, unsigned round)
 {
-	size_t most = (size_t)tenants_processes(b, c, k) * b->streams * b->kernels;
-	struct tenants_cell *cell = &c->cell[k];
+	size_t most = (size_t)bench_tenants_processes(b, c, k) * b->streams * b->kernels;
+	struct bench_tenants_cell *cell = &c->cell[k];
 	double *us[TENANT_WHATS];
 	unsigned n = 0;
 	int err = 0;
 
 	for (unsigned w = 0; w < TENANT_WHATS; w++) {
 		us[w] = calloc(most, sizeof(double));
-		err = us[w] ? err : world_fail(&b->world, "no memory");
+		err = us[w] ? err : bench_testbed_fail(&b->testbed, "no memory");
 	}
-	for (unsigned i = 0; i < tenants_processes(b, c, k) && !err; i++) {
+	for (unsigned i = 0; i < bench_tenants_processes(b, c, k) && !err; i++) {
 		const struct bench_page *p = t->client[k][i].page;
 
 		err = keep(b, cell, p, us, &n);
@@ -150,28 +151,29 @@ static int keep_class(struct tenants *b, struct tenants_condition *c, struct tur
 	}
 	for (unsigned w = 0; w < TENANT_WHATS; w++) {
 		if (us[w]) {
-			stats_sort(us[w], n);
-			cell->round_p99[w][round] = stats_quantile(us[w], n, 0.99);
+			bench_stats_sort(us[w], n);
+			cell->round_p99[w][round] = bench_stats_quantile(us[w], n, 0.99);
 		}
 		free(us[w]);
 	}
 	return err;
 }
 
-static bool unavailable(const struct tenants *b, const struct tenants_condition *c,
+static bool unavailable(const struct bench_tenants *b, const struct bench_tenants_condition *c,
 			const struct turn *t)
 {
 	bool yes = false;
 
 	for (unsigned k = 0; k < TENANT_CLASSES; k++) {
-		for (unsigned i = 0; i < tenants_processes(b, c, k); i++) {
+		for (unsigned i = 0; i < bench_tenants_processes(b, c, k); i++) {
 			yes |= t->client[k][i].page && t->client[k][i].page->unavailable;
 		}
 	}
 	return yes;
 }
 
-static int check_lane(struct tenants *b, struct tenants_condition *c, const struct turn *t)
+static int check_lane(struct bench_tenants *b, struct bench_tenants_condition *c,
+		      const struct turn *t)
 {
 	bool shared = c->def->lane == LANE_GBPF_SHARED || c->def->lane == LANE_MPS;
 
@@ -179,48 +181,50 @@ static int check_lane(struct tenants *b, struct tenants_condition *c, const stru
 		return 0;
 	}
 	c->available = false;
-	return world_fail(&b->world, shared ? "CUDA says that the process is no client of MPS"
-					    : "CUDA says that the process is a client of MPS");
+	return bench_testbed_fail(&b->testbed,
+				  shared ? "CUDA says that the process is no client of MPS"
+					 : "CUDA says that the process is a client of MPS");
 }
 
-static int go(struct tenants *b, const struct tenants_condition *c, struct turn *t, unsigned round)
+static int go(struct bench_tenants *b, const struct bench_tenants_condition *c, struct turn *t,
+	      unsigned round)
 {
 	uint64_t epoch = clock_now_ns() + LEAD_NS + 1000000 * b->processes[TENANT_BE];
 	int err = 0;
 
 	for (unsigned k = 0; k < TENANT_CLASSES; k++) {
-		for (unsigned i = 0; i < tenants_processes(b, c, k); i++) {
+		for (unsigned i = 0; i < bench_tenants_processes(b, c, k); i++) {
 			struct bench_page *p = t->client[k][i].page;
 
 			p->epoch_ns = epoch;
 			p->seed = 1 + round * 100 + k * 50 + i;
-			client_send(&t->client[k][i], PAGE_REQUESTS);
+			bench_client_send(&t->client[k][i], PAGE_REQUESTS);
 		}
 	}
 	for (unsigned k = 0; k < TENANT_CLASSES && !err; k++) {
-		for (unsigned i = 0; i < tenants_processes(b, c, k) && !err; i++) {
-			err = client_await(&t->client[k][i], RUN_NS);
+		for (unsigned i = 0; i < bench_tenants_processes(b, c, k) && !err; i++) {
+			err = bench_client_await(&t->client[k][i], RUN_NS);
 		}
 	}
 	return err;
 }
 
-static int turn(struct tenants *b, struct tenants_condition *c, unsigned round)
+static int turn(struct bench_tenants *b, struct bench_tenants_condition *c, unsigned round)
 {
 	static struct turn t;
 	int err = 0;
 
 	memset(&t, 0, sizeof(t));
-	world_progress(&b->world, "tenants: round %u of %u: %s", round + 1, b->rounds,
-		       c->def->name);
+	bench_testbed_progress(&b->testbed, "tenants: round %u of %u: %s", round + 1, b->rounds,
+			       c->def->name);
 	for (unsigned k = 0; k < TENANT_CLASSES; k++) {
-		for (unsigned i = 0; i < tenants_processes(b, c, k) && !err; i++) {
+		for (unsigned i = 0; i < bench_tenants_processes(b, c, k) && !err; i++) {
 			err = start_one(b, c, &t.client[k][i], k, i);
 		}
 	}
 	for (unsigned k = 0; k < TENANT_CLASSES && !err; k++) {
-		for (unsigned i = 0; i < tenants_processes(b, c, k) && !err; i++) {
-			err = client_await(&t.client[k][i], READY_NS);
+		for (unsigned i = 0; i < bench_tenants_processes(b, c, k) && !err; i++) {
+			err = bench_client_await(&t.client[k][i], READY_NS);
 		}
 	}
 	err = err ? err : check_lane(b, c, &t);
@@ -230,9 +234,9 @@ static int turn(struct tenants *b, struct tenants_condition *c, unsigned round)
 	}
 	c->available &= !(err && unavailable(b, c, &t));
 	for (unsigned k = 0; k < TENANT_CLASSES; k++) {
-		for (unsigned i = 0; i < tenants_processes(b, c, k); i++) {
+		for (unsigned i = 0; i < bench_tenants_processes(b, c, k); i++) {
 			if (t.client[k][i].w) {
-				client_stop(&t.client[k][i]);
+				bench_client_stop(&t.client[k][i]);
 			}
 		}
 	}
@@ -240,35 +244,36 @@ static int turn(struct tenants *b, struct tenants_condition *c, unsigned round)
 	return err;
 }
 
-static int run(struct tenants *b)
+static int run(struct bench_tenants *b)
 {
-	if (world_init(&b->world) < 0 || calibrate(b) < 0) {
+	if (bench_testbed_init(&b->testbed) < 0 || calibrate(b) < 0) {
 		return -1;
 	}
 	choose(b);
 	for (unsigned r = 0; r < b->rounds; r++) {
 		for (unsigned i = 0; i < TENANTS_CONDITIONS; i++) {
-			struct tenants_condition *c = &b->condition[(i + r) % TENANTS_CONDITIONS];
+			struct bench_tenants_condition *c =
+				&b->condition[(i + r) % TENANTS_CONDITIONS];
 
 			if (!c->available || c->broken || turn(b, c, r) == 0) {
 				continue;
 			}
-			if (world_interrupted()) {
-				return world_fail(&b->world, "interrupted");
+			if (bench_testbed_interrupted()) {
+				return bench_testbed_fail(&b->testbed, "interrupted");
 			}
-			snprintf(c->why, sizeof(c->why), "%s", b->world.error);
+			snprintf(c->why, sizeof(c->why), "%s", b->testbed.error);
 			c->broken = c->available;
 			b->failed |= c->broken;
 		}
 	}
-	return tenants_report(b);
+	return bench_tenants_report(b);
 }
 
 /* ---- arguments ---- */
 
-static bool parse_one(struct tenants *b, const char *name, const char *text, int *i)
+static bool parse_one(struct bench_tenants *b, const char *name, const char *text, int *i)
 {
-	const struct world_value table[] = {
+	const struct bench_testbed_value table[] = {
 		{ "--policy", &b->policy, NULL },
 		{ "--policy-name", &b->policy_name, NULL },
 		{ "--save", &b->save, NULL },
@@ -280,11 +285,11 @@ static bool parse_one(struct tenants *b, const char *name, const char *text, int
 		{ "--kernels", NULL, &b->kernels },
 	};
 
-	if (world_option(&b->world, name, text, i)) {
+	if (bench_testbed_option(&b->testbed, name, text, i)) {
 		return true;
 	}
 	++*i;
-	if (world_value(table, ARRAY_SIZE(table), name, text)) {
+	if (bench_testbed_value(table, ARRAY_SIZE(table), name, text)) {
 		return true;
 	}
 	if (strcmp(name, "--kernel-us") == 0) {
@@ -297,7 +302,7 @@ static bool parse_one(struct tenants *b, const char *name, const char *text, int
 	return true;
 }
 
-static bool parse(struct tenants *b, int argc, char **argv)
+static bool parse(struct bench_tenants *b, int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++) {
 		if (!parse_one(b, argv[i], i + 1 < argc ? argv[i + 1] : "", &i)) {
@@ -308,10 +313,10 @@ static bool parse(struct tenants *b, int argc, char **argv)
 	       b->streams <= 16 && b->kernels >= 1 && b->streams * b->kernels <= PAGE_SAMPLES &&
 	       b->processes[0] >= 1 && b->processes[0] <= TENANTS_MAX && b->processes[1] >= 1 &&
 	       b->processes[1] <= TENANTS_MAX && b->kernel_ms > 0 && b->policy &&
-	       b->world.libcuda && b->world.gbpf && b->world.client;
+	       b->testbed.libcuda && b->testbed.gbpf && b->testbed.client;
 }
 
-static void finish(struct tenants *b)
+static void finish(struct bench_tenants *b)
 {
 	for (unsigned i = 0; i < TENANTS_CONDITIONS; i++) {
 		for (unsigned k = 0; k < TENANT_CLASSES; k++) {
@@ -320,32 +325,32 @@ static void finish(struct tenants *b)
 			}
 		}
 	}
-	world_finish(&b->world);
+	bench_testbed_finish(&b->testbed);
 }
 
 int main(int argc, char **argv)
 {
-	static struct tenants b = { .rounds = 5,
-				    .processes = { 2, 4 },
-				    .streams = 4,
-				    .kernels = 50,
-				    .kernel_ms = 2,
-				    .gap_ms = 2,
-				    .policy_name = "" };
+	static struct bench_tenants b = { .rounds = 5,
+					  .processes = { 2, 4 },
+					  .streams = 4,
+					  .kernels = 50,
+					  .kernel_ms = 2,
+					  .gap_ms = 2,
+					  .policy_name = "" };
 	int err;
 
-	b.world.bench = "tenants";
+	b.testbed.bench = "tenants";
 	if (!parse(&b, argc, argv)) {
-		return world_usage(&b.world);
+		return bench_testbed_usage(&b.testbed);
 	}
-	b.threads = b.world.soft ? 64 : 256;
+	b.threads = b.testbed.soft ? 64 : 256;
 	b.slice_us[TENANT_LC] =
-		b.world.soft ? 20000 : 1000000; /* what the soft GPU allows in all */
+		b.testbed.soft ? 20000 : 1000000; /* what the soft GPU allows in all */
 	b.slice_us[TENANT_BE] = 200;
-	b.world.progress |= isatty(2) != 0;
+	b.testbed.progress |= isatty(2) != 0;
 	err = run(&b);
 	if (err) {
-		world_complain(&b.world);
+		bench_testbed_complain(&b.testbed);
 	}
 	finish(&b);
 	return err || b.failed || fflush(stdout) ? 1 : 0;

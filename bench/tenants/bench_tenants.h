@@ -14,49 +14,49 @@
 enum { TENANT_LC, TENANT_BE, TENANT_CLASSES };
 enum { TENANT_CALL, TENANT_START, TENANT_END, TENANT_WHATS };
 
-struct tenants_def {
+struct bench_tenants_def {
 	const char *name, *doc;
-	enum world_lane lane;
+	enum bench_testbed_lane lane;
 	bool slices, alone; /* alone: the latency processes only */
 };
 
 /* A class in a condition: samples of all rounds. */
-struct tenants_cell {
+struct bench_tenants_cell {
 	double *us[TENANT_WHATS]; /* owned; sorted by the report */
 	unsigned n;
 	double round_p99[TENANT_WHATS][TENANTS_ROUNDS];
 	double rate[TENANTS_ROUNDS]; /* kernels a second of all processes of the class */
 };
 
-struct tenants_condition {
-	const struct tenants_def *def;
+struct bench_tenants_condition {
+	const struct bench_tenants_def *def;
 	bool chosen, available, broken;
 	char why[512];
-	struct world_daemon *daemon;
+	struct bench_testbed_daemon *daemon;
 	unsigned rounds;
-	struct tenants_cell cell[TENANT_CLASSES];
+	struct bench_tenants_cell cell[TENANT_CLASSES];
 };
 
-struct tenants {
-	struct world world;
+struct bench_tenants {
+	struct bench_testbed testbed;
 	unsigned rounds, processes[TENANT_CLASSES], streams, kernels, threads, grid;
 	unsigned slice_us[TENANT_CLASSES];
 	double kernel_ms, gap_ms;
 	const char *policy, *policy_name, *conditions, *save;
 	char device[64];
 	int iterations;
-	struct tenants_condition condition[TENANTS_CONDITIONS];
+	struct bench_tenants_condition condition[TENANTS_CONDITIONS];
 	bool failed;
 };
 
 /* How many of a class there are in a condition. */
-static inline unsigned tenants_processes(const struct tenants *b, const struct tenants_condition *c,
-					 unsigned k)
+static inline unsigned bench_tenants_processes(const struct bench_tenants *b,
+					       const struct bench_tenants_condition *c, unsigned k)
 {
 	return c->def->alone && k == TENANT_BE ? 0 : b->processes[k];
 }
 
 extern const char *const tenants_whats[TENANT_WHATS];
-int tenants_report(struct tenants *b);
+int bench_tenants_report(struct bench_tenants *b);
 
 #endif

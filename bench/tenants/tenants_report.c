@@ -9,20 +9,20 @@ static const char *const classes[TENANT_CLASSES] = { "latency", "batch" };
 
 struct figures {
 	double mean, p50, p99, variance, rate;
-	struct stats_range p99_rounds, p99_interval;
+	struct bench_stats_range p99_rounds, p99_interval;
 };
 
-static struct figures figures_of(const struct tenants_condition *c, unsigned k, unsigned what)
+static struct figures figures_of(const struct bench_tenants_condition *c, unsigned k, unsigned what)
 {
-	const struct tenants_cell *cell = &c->cell[k];
-	struct figures f = { .mean = stats_mean(cell->us[what], cell->n),
-			     .p50 = stats_quantile(cell->us[what], cell->n, 0.5),
-			     .p99 = stats_quantile(cell->us[what], cell->n, 0.99),
-			     .variance = stats_variance(cell->us[what], cell->n),
-			     .rate = stats_mean(cell->rate, c->rounds) };
+	const struct bench_tenants_cell *cell = &c->cell[k];
+	struct figures f = { .mean = bench_stats_mean(cell->us[what], cell->n),
+			     .p50 = bench_stats_quantile(cell->us[what], cell->n, 0.5),
+			     .p99 = bench_stats_quantile(cell->us[what], cell->n, 0.99),
+			     .variance = bench_stats_variance(cell->us[what], cell->n),
+			     .rate = bench_stats_mean(cell->rate, c->rounds) };
 
-	f.p99_rounds = stats_extremes(cell->round_p99[what], c->rounds);
-	f.p99_interval = stats_bootstrap_mean(cell->round_p99[what], c->rounds, 0.95);
+	f.p99_rounds = bench_stats_extremes(cell->round_p99[what], c->rounds);
+	f.p99_interval = bench_stats_bootstrap_mean(cell->round_p99[what], c->rounds, 0.95);
 	return f;
 }
 
@@ -32,9 +32,10 @@ static double change(double v, double of)
 	return of > 0 ? 100 * (v / of - 1) : 0;
 }
 
-static json_t *condition_json(const struct tenants *b, const struct tenants_condition *c)
+static json_t *condition_json(const struct bench_tenants *b,
+			      const struct bench_tenants_condition *c)
 {
-	const struct tenants_condition *first = &b->condition[0];
+	const struct bench_tenants_condition *first = &b->condition[0];
 	json_t *a = json_array();
 	json_t *o = json_pack("{s:s, s:s, s:s, s:i, s:o}", "condition", c->def->name, "is",
 			      c->def->doc, "state",
@@ -82,10 +83,10 @@ static void print_change(double value, double of)
 	printf(" %8s", text);
 }
 
-static void print_row(const struct tenants *b, const struct tenants_condition *c, unsigned k,
-		      unsigned w)
+static void print_row(const struct bench_tenants *b, const struct bench_tenants_condition *c,
+		      unsigned k, unsigned w)
 {
-	const struct tenants_condition *first = &b->condition[0];
+	const struct bench_tenants_condition *first = &b->condition[0];
 	struct figures f = figures_of(c, k, w), of = figures_of(first, k, w);
 
 	printf("%-9s %-8s %-10s %6u %11.1f %11.1f %11.1f %13.4g", c->def->name, classes[k],
@@ -98,7 +99,7 @@ static void print_row(const struct tenants *b, const struct tenants_condition *c
 	putchar('\n');
 }
 
-static void print_table(const struct tenants *b)
+static void print_table(const struct bench_tenants *b)
 {
 	printf("%s; %u latency and %u batch processes, %u streams x %u kernels of %g ms, "
 	       "%u round%s, policy %s\n",
@@ -107,7 +108,7 @@ static void print_table(const struct tenants *b)
 	printf("%-9s %-8s %-10s %6s %11s %11s %11s %13s %8s %8s %8s\n", "", "CLASS", "LATENCY", "N",
 	       "MEAN us", "P50", "P99", "VARIANCE us2", "P99 %", "VAR %", "RATE %");
 	for (unsigned i = 0; i < TENANTS_CONDITIONS; i++) {
-		const struct tenants_condition *c = &b->condition[i];
+		const struct bench_tenants_condition *c = &b->condition[i];
 
 		for (unsigned k = 0; k < TENANT_CLASSES && c->rounds && c->cell[k].n; k++) {
 			for (unsigned w = 0; w < TENANT_WHATS; w++) {
@@ -123,17 +124,17 @@ static void print_table(const struct tenants *b)
 	     "its end is known;\n%: change against default, x: so many times as much");
 }
 
-int tenants_report(struct tenants *b)
+int bench_tenants_report(struct bench_tenants *b)
 {
 	json_t *conditions = json_array(), *doc;
 	int err;
 
 	for (unsigned i = 0; i < TENANTS_CONDITIONS; i++) {
-		struct tenants_condition *c = &b->condition[i];
+		struct bench_tenants_condition *c = &b->condition[i];
 
 		for (unsigned k = 0; k < TENANT_CLASSES; k++) {
 			for (unsigned w = 0; w < TENANT_WHATS && c->cell[k].us[w]; w++) {
-				stats_sort(c->cell[k].us[w], c->cell[k].n);
+				bench_stats_sort(c->cell[k].us[w], c->cell[k].n);
 			}
 		}
 	}
@@ -148,10 +149,10 @@ int tenants_report(struct tenants *b)
 			"batch_processes", (int)b->processes[TENANT_BE], "streams", (int)b->streams,
 			"kernels", (int)b->kernels, "kernel_ms", b->kernel_ms, "gap_ms", b->gap_ms,
 			"conditions", conditions);
-	if (!b->world.json) {
+	if (!b->testbed.json) {
 		print_table(b);
 	}
-	err = world_document(&b->world, doc, b->save);
+	err = bench_testbed_document(&b->testbed, doc, b->save);
 	json_decref(doc);
 	return err;
 }

@@ -52,24 +52,24 @@ static int check_files(struct cli *c, const char *what)
 	return CLI_OK;
 }
 
-int bench_world(struct cli *c, const char *what, const char *device, const char *policy,
-		char **argv, int *n)
+int cli_bench_testbed(struct cli *c, const char *what, const char *device, const char *policy,
+		      char **argv, int *n)
 {
 	/* the vector points into them until exec */
 	static char gbpf[PATH_MAX], gbpfd[PATH_MAX], server[PATH_MAX], client[BENCH_PATH];
 	static char object[PATH_MAX];
-	static struct run_device d;
+	static struct cli_run_device d;
 	struct report r;
 	int code;
 
 	code = check_files(c, what);
 	code = code ? code : find_policy(c, what, object, &policy);
 	report_init(&r);
-	if (!code && run_choose_device(device, &d, &r) < 0) {
+	if (!code && cli_run_choose_device(device, &d, &r) < 0) {
 		code = cli_fail_report(c, CLI_NOT_FOUND, what, &r);
 	}
 	report_finish(&r);
-	code = code ? code : bench_program(c, "bench-client", client);
+	code = code ? code : cli_bench_program(c, "bench-client", client);
 	if (code) {
 		return code;
 	}
@@ -80,22 +80,22 @@ int bench_world(struct cli *c, const char *what, const char *device, const char 
 				what);
 	}
 	if (d.soft) {
-		bench_push(argv, n, "--soft", NULL);
+		cli_bench_push(argv, n, "--soft", NULL);
 	}
-	bench_push(argv, n, "--libcuda", d.libcuda);
-	bench_push(argv, n, "--gbpf", gbpf);
-	bench_push(argv, n, "--gbpfd", gbpfd);
-	bench_push(argv, n, "--server", server);
-	bench_push(argv, n, "--client", client);
-	bench_push(argv, n, "--policy", object);
-	bench_push(argv, n, "--policy-name", policy);
+	cli_bench_push(argv, n, "--libcuda", d.libcuda);
+	cli_bench_push(argv, n, "--gbpf", gbpf);
+	cli_bench_push(argv, n, "--gbpfd", gbpfd);
+	cli_bench_push(argv, n, "--server", server);
+	cli_bench_push(argv, n, "--client", client);
+	cli_bench_push(argv, n, "--policy", object);
+	cli_bench_push(argv, n, "--policy-name", policy);
 	if (c->json) {
-		bench_push(argv, n, "--json", NULL);
+		cli_bench_push(argv, n, "--json", NULL);
 	}
 	return CLI_OK;
 }
 
-int bench_check_numbers(struct cli *c, const struct bench_number *numbers, size_t n)
+int cli_bench_check_numbers(struct cli *c, const struct cli_bench_number *numbers, size_t n)
 {
 	char what[40];
 	uint64_t v;
@@ -128,7 +128,7 @@ static int not_one_of(struct cli *c, const char *what, int option, const char *w
 	return code;
 }
 
-int bench_check_list(struct cli *c, const char *what, int option, const char *const *names)
+int cli_bench_check_list(struct cli *c, const char *what, int option, const char *const *names)
 {
 	const char *p = c->opt[option];
 
@@ -146,7 +146,7 @@ int bench_check_list(struct cli *c, const char *what, int option, const char *co
 	return CLI_OK;
 }
 
-void bench_push_options(struct cli *c, char **argv, int *n, const int *not_these)
+void cli_bench_push_options(struct cli *c, char **argv, int *n, const int *not_these)
 {
 	static char flag[CLI_MAX_OPTIONS][40];
 	const struct cli_option *o = c->verb->options;
@@ -159,7 +159,7 @@ void bench_push_options(struct cli *c, char **argv, int *n, const int *not_these
 		}
 		if (!skip) {
 			snprintf(flag[i], sizeof(flag[i]), "--%s", o[i].name);
-			bench_push(argv, n, flag[i], o[i].arg ? c->opt[i] : NULL);
+			cli_bench_push(argv, n, flag[i], o[i].arg ? c->opt[i] : NULL);
 		}
 	}
 }

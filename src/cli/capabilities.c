@@ -12,7 +12,7 @@ static void add(struct buf *line, size_t i, const char *what, const char *state,
 		   why[0] ? ")" : "");
 }
 
-bool capabilities_of(struct buf *out, const json_t *device)
+bool cli_capabilities_of(struct buf *out, const json_t *device)
 {
 	struct buf line = { 0 };
 	bool known = false;
@@ -30,7 +30,7 @@ bool capabilities_of(struct buf *out, const json_t *device)
 	return known;
 }
 
-bool capabilities_lanes(struct buf *out, const json_t *result)
+bool cli_capabilities_lanes(struct buf *out, const json_t *result)
 {
 	struct buf line = { 0 };
 	bool all = true;

@@ -6,10 +6,10 @@
 
 /* A device of device.list: "time slice yes, interleave no (needs rights)". False: no program has
  * tried yet, which out then says. */
-bool capabilities_of(struct buf *out, const json_t *device);
+bool cli_capabilities_of(struct buf *out, const json_t *device);
 /* Of the answer: "process yes, shared no (nvidia-cuda-mps-control not found)". True: all can be
  * had.
  */
-bool capabilities_lanes(struct buf *out, const json_t *result);
+bool cli_capabilities_lanes(struct buf *out, const json_t *result);
 
 #endif

@@ -10,7 +10,7 @@
 #include "cli/bench.h"
 #include "cli/verbs.h"
 
-int bench_program(struct cli *c, const char *name, char path[BENCH_PATH])
+int cli_bench_program(struct cli *c, const char *name, char path[BENCH_PATH])
 {
 	char leaf[64];
 
@@ -23,12 +23,12 @@ int bench_program(struct cli *c, const char *name, char path[BENCH_PATH])
 			"%s: the program is missing: %s", name, path);
 }
 
-int bench_exec(struct cli *c, const char *verb, char **argv)
+int cli_bench_exec(struct cli *c, const char *verb, char **argv)
 {
 	char name[32], path[BENCH_PATH];
 
 	snprintf(name, sizeof(name), "bench-%s", verb);
-	if (bench_program(c, name, path)) {
+	if (cli_bench_program(c, name, path)) {
 		return CLI_FAILED;
 	}
 	execv(path, argv);
@@ -36,7 +36,7 @@ int bench_exec(struct cli *c, const char *verb, char **argv)
 			strerror(errno));
 }
 
-void bench_push(char **argv, int *n, const char *flag, const char *value)
+void cli_bench_push(char **argv, int *n, const char *flag, const char *value)
 {
 	argv[(*n)++] = (char *)(uintptr_t)flag;
 	if (value) {
@@ -68,17 +68,17 @@ static int cmd_hook(struct cli *c)
 		return cli_fail(c, CLI_FAILED, "install", NULL,
 				"bench hook: the path of the policies is too long");
 	}
-	bench_push(argv, &n, "bench-hook", NULL);
-	bench_push(argv, &n, "--policies", policies);
-	bench_push(argv, &n, "--repeat", c->opt[H_REPEAT] ? c->opt[H_REPEAT] : "25");
-	bench_push(argv, &n, "--calls", c->opt[H_CALLS] ? c->opt[H_CALLS] : "200000");
+	cli_bench_push(argv, &n, "bench-hook", NULL);
+	cli_bench_push(argv, &n, "--policies", policies);
+	cli_bench_push(argv, &n, "--repeat", c->opt[H_REPEAT] ? c->opt[H_REPEAT] : "25");
+	cli_bench_push(argv, &n, "--calls", c->opt[H_CALLS] ? c->opt[H_CALLS] : "200000");
 	if (c->json) {
-		bench_push(argv, &n, "--json", NULL);
+		cli_bench_push(argv, &n, "--json", NULL);
 	}
 	for (int i = 0; i < c->n_args && n < 20; i++) {
-		bench_push(argv, &n, c->arg[i], NULL);
+		cli_bench_push(argv, &n, c->arg[i], NULL);
 	}
-	return bench_exec(c, "hook", argv);
+	return cli_bench_exec(c, "hook", argv);
 }
 
 const struct cli_verb verb_bench_hook = {

@@ -36,7 +36,7 @@ static const struct cli_option options[] = {
 	{ NULL, 0, NULL, NULL },
 };
 
-static const struct bench_number numbers[] = { { D_SECONDS, 1, 3600 }, { D_REPEATS, 1, 16 } };
+static const struct cli_bench_number numbers[] = { { D_SECONDS, 1, 3600 }, { D_REPEATS, 1, 16 } };
 static const char *const workloads[] = { "A", "B", "C", "D", "E", "REAL", "Y", "Z", "micro", NULL };
 static const char *const networks[] = { "A", "B", "C", "D", "E", "REAL", "micro", NULL };
 static const char *const conditions[] = { "rt",	    "rt-again",	    "default",
@@ -46,7 +46,7 @@ static const char *const conditions[] = { "rt",	    "rt-again",	    "default",
 static int cmd_disb(struct cli *c)
 {
 	char script[PATH_MAX], *argv[BENCH_ARGS];
-	int n = 0, code = bench_check_numbers(c, numbers, ARRAY_SIZE(numbers));
+	int n = 0, code = cli_bench_check_numbers(c, numbers, ARRAY_SIZE(numbers));
 
 	if (!code && !c->opt[D_TORCH] && (c->opt[D_GRAPHS] || c->opt[D_PYTHON])) {
 		code = cli_fail(c, CLI_USAGE, "usage", "Give --torch as well",
@@ -54,12 +54,13 @@ static int cmd_disb(struct cli *c)
 				c->opt[D_GRAPHS] ? "graphs" : "python");
 	}
 	code = code ? code
-		    : bench_check_list(c, "bench disb", D_WORKLOADS,
-				       c->opt[D_TORCH] ? networks : workloads);
-	code = code ? code : bench_check_list(c, "bench disb", D_CONDITIONS, conditions);
-	bench_push(argv, &n, "bench-disb", NULL);
+		    : cli_bench_check_list(c, "bench disb", D_WORKLOADS,
+					   c->opt[D_TORCH] ? networks : workloads);
+	code = code ? code : cli_bench_check_list(c, "bench disb", D_CONDITIONS, conditions);
+	cli_bench_push(argv, &n, "bench-disb", NULL);
 	code = code ? code
-		    : bench_world(c, "bench disb", c->opt[D_DEVICE], c->opt[D_POLICY], argv, &n);
+		    : cli_bench_testbed(c, "bench disb", c->opt[D_DEVICE], c->opt[D_POLICY], argv,
+					&n);
 	if (code) {
 		return code;
 	}
@@ -68,10 +69,10 @@ static int cmd_disb(struct cli *c)
 			return cli_fail(c, CLI_FAILED, "install", NULL,
 					"bench disb: the path of gBPF is too long");
 		}
-		bench_push(argv, &n, "--script", script);
+		cli_bench_push(argv, &n, "--script", script);
 	}
-	bench_push_options(c, argv, &n, (const int[]){ D_POLICY, D_TORCH, D_DEVICE, -1 });
-	return bench_exec(c, "disb", argv);
+	cli_bench_push_options(c, argv, &n, (const int[]){ D_POLICY, D_TORCH, D_DEVICE, -1 });
+	return cli_bench_exec(c, "disb", argv);
 }
 
 const struct cli_verb verb_bench_disb = {

@@ -74,7 +74,7 @@ static int load_policy(struct cli *c, struct gbpf *g, const char *policy)
 	return code;
 }
 
-static int start_daemon(struct cli *c, const char *policy, const struct run_device *d,
+static int start_daemon(struct cli *c, const char *policy, const struct cli_run_device *d,
 			struct gbpf **ret)
 {
 	/* Should we be killed, it goes by itself. */
@@ -117,7 +117,7 @@ static int run_program(struct cli *c, char **argv)
 	int status;
 	pid_t pid;
 
-	if (bench_program(c, argv[0], path)) {
+	if (cli_bench_program(c, argv[0], path)) {
 		return CLI_FAILED;
 	}
 	fflush(stdout);
@@ -157,7 +157,7 @@ static void stop_daemon(struct gbpf *g)
 }
 
 /* LD_PRELOAD and settings of a `gbpf run` that we may be in would be in the way. */
-static void set_environment(struct cli *c, const struct run_device *d, bool off)
+static void set_environment(struct cli *c, const struct cli_run_device *d, bool off)
 {
 	unsetenv("LD_PRELOAD");
 	unsetenv("GBPF_SOFTGPU_SOCKET");
@@ -169,7 +169,8 @@ static void set_environment(struct cli *c, const struct run_device *d, bool off)
 	setenv("GBPF_CLASS", c->opt[L_CLASS] ? c->opt[L_CLASS] : "normal", 1);
 }
 
-static int measure(struct cli *c, const char *policy, const struct run_device *d, const char *shim)
+static int measure(struct cli *c, const char *policy, const struct cli_run_device *d,
+		   const char *shim)
 {
 	bool off = strcmp(policy, "off") == 0;
 	struct gbpf *g = NULL;
@@ -181,13 +182,13 @@ static int measure(struct cli *c, const char *policy, const struct run_device *d
 		code = start_daemon(c, policy, d, &g);
 	}
 	if (code == CLI_OK) {
-		bench_push(argv, &n, "bench-launch", NULL);
-		bench_push(argv, &n, "--real", d->libcuda);
-		bench_push(argv, &n, "--shim", shim);
-		bench_push(argv, &n, "--policy", policy);
-		bench_push(argv, &n, "--n", c->opt[L_N] ? c->opt[L_N] : "60000");
+		cli_bench_push(argv, &n, "bench-launch", NULL);
+		cli_bench_push(argv, &n, "--real", d->libcuda);
+		cli_bench_push(argv, &n, "--shim", shim);
+		cli_bench_push(argv, &n, "--policy", policy);
+		cli_bench_push(argv, &n, "--n", c->opt[L_N] ? c->opt[L_N] : "60000");
 		if (c->json) {
-			bench_push(argv, &n, "--json", NULL);
+			cli_bench_push(argv, &n, "--json", NULL);
 		}
 		code = run_program(c, argv);
 	}
@@ -200,7 +201,7 @@ static int cmd_launch(struct cli *c)
 {
 	const char *policy = c->opt[L_POLICY] ? c->opt[L_POLICY] : "none";
 	char shim[RUN_PATH], dir[BENCH_DIR];
-	struct run_device d;
+	struct cli_run_device d;
 	struct report r;
 	uint64_t v;
 	pid_t server = 0;
@@ -210,9 +211,9 @@ static int cmd_launch(struct cli *c)
 		return CLI_USAGE;
 	}
 	report_init(&r);
-	if (run_choose_device(c->opt[L_DEVICE], &d, &r) < 0) {
+	if (cli_run_choose_device(c->opt[L_DEVICE], &d, &r) < 0) {
 		code = cli_fail_report(c, CLI_NOT_FOUND, "bench launch", &r);
-	} else if (run_find_shim(shim) < 0) {
+	} else if (cli_run_find_shim(shim) < 0) {
 		code = cli_fail(
 			c, CLI_FAILED, "install",
 			"Is gBPF installed whole? GBPF_LIBDIR can say where its libraries are",
@@ -225,14 +226,14 @@ static int cmd_launch(struct cli *c)
 	if (code == CLI_OK) {
 		outlive_signals();
 		if (d.soft &&
-		    soft_server_start(dir, (const char *const[]){ "--idle-exit", "20", NULL },
+		    cli_softgpu_start(dir, (const char *const[]){ "--idle-exit", "20", NULL },
 				      &server) < 0) {
 			code = cli_fail(c, CLI_FAILED, "install", "See: gbpf doctor --device soft",
 					"bench launch: the soft GPU's server does not start");
 		} else {
 			code = measure(c, policy, &d, shim);
 		}
-		soft_server_stop(server);
+		cli_softgpu_stop(server);
 		nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 	}
 	return code;

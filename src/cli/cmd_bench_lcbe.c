@@ -54,7 +54,7 @@ static const struct cli_option options[] = {
 	{ NULL, 0, NULL, NULL },
 };
 
-static const struct bench_number numbers[] = {
+static const struct cli_bench_number numbers[] = {
 	{ L_REQUESTS, 1, 1000000 }, { L_REPEATS, 1, 64 },     { L_BLOCK, 1, 1000000 },
 	{ L_GRID, 1, 1u << 24 },    { L_THREADS, 1, 1024 },   { L_CLIENTS, 1, 16 },
 	{ L_STREAMS, 1, 64 },	    { L_DEPTH, 1, 64 },	      { L_KERNELS, 1, 1000 },
@@ -70,22 +70,23 @@ static int cmd_lcbe(struct cli *c)
 {
 	char *argv[BENCH_ARGS];
 	int n = 0;
-	int code = bench_check_numbers(c, numbers, ARRAY_SIZE(numbers));
+	int code = cli_bench_check_numbers(c, numbers, ARRAY_SIZE(numbers));
 
-	code = code ? code : bench_check_list(c, "bench lcbe", L_KINDS, kinds);
-	code = code ? code : bench_check_list(c, "bench lcbe", L_CONDITIONS, conditions);
+	code = code ? code : cli_bench_check_list(c, "bench lcbe", L_KINDS, kinds);
+	code = code ? code : cli_bench_check_list(c, "bench lcbe", L_CONDITIONS, conditions);
 	if (!code && !c->opt[L_LC_CMD] != !c->opt[L_BE_CMD]) {
 		code = cli_fail(c, CLI_USAGE, "usage", "Give the other too",
 				"bench lcbe: --lc-cmd and --be-cmd go together");
 	}
-	bench_push(argv, &n, "bench-lcbe", NULL);
+	cli_bench_push(argv, &n, "bench-lcbe", NULL);
 	code = code ? code
-		    : bench_world(c, "bench lcbe", c->opt[L_DEVICE], c->opt[L_POLICY], argv, &n);
+		    : cli_bench_testbed(c, "bench lcbe", c->opt[L_DEVICE], c->opt[L_POLICY], argv,
+					&n);
 	if (code) {
 		return code;
 	}
-	bench_push_options(c, argv, &n, (const int[]){ L_POLICY, L_DEVICE, -1 });
-	return bench_exec(c, "lcbe", argv);
+	cli_bench_push_options(c, argv, &n, (const int[]){ L_POLICY, L_DEVICE, -1 });
+	return cli_bench_exec(c, "lcbe", argv);
 }
 
 const struct cli_verb verb_bench_lcbe = {

@@ -23,29 +23,29 @@ static const struct cli_option options[] = {
 	{ NULL, 0, NULL, NULL },
 };
 
-static const struct bench_number numbers[] = { { P_REPEATS, 1, 64 },
-					       { P_MS, 1, 100000 },
-					       { P_DEPTH, 1, 64 } };
+static const struct cli_bench_number numbers[] = { { P_REPEATS, 1, 64 },
+						   { P_MS, 1, 100000 },
+						   { P_DEPTH, 1, 64 } };
 
 static int cmd_pace(struct cli *c)
 {
 	const char *policy = c->opt[P_POLICY];
 	char own[PATH_MAX], *argv[BENCH_ARGS];
-	int n = 0, code = bench_check_numbers(c, numbers, ARRAY_SIZE(numbers));
+	int n = 0, code = cli_bench_check_numbers(c, numbers, ARRAY_SIZE(numbers));
 
 	if (!policy) {
 		policy = path_lib(own, sizeof(own), "bench/pace.bpf.o") == 0 ? own : NULL;
 	}
-	bench_push(argv, &n, "bench-pace", NULL);
-	code = code ? code : bench_world(c, "bench pace", c->opt[P_DEVICE], policy, argv, &n);
+	cli_bench_push(argv, &n, "bench-pace", NULL);
+	code = code ? code : cli_bench_testbed(c, "bench pace", c->opt[P_DEVICE], policy, argv, &n);
 	if (code) {
 		return code;
 	}
 	if (!c->opt[P_POLICY]) {
-		bench_push(argv, &n, "--policy-name", "pace");
+		cli_bench_push(argv, &n, "--policy-name", "pace");
 	}
-	bench_push_options(c, argv, &n, (const int[]){ P_POLICY, P_DEVICE, -1 });
-	return bench_exec(c, "pace", argv);
+	cli_bench_push_options(c, argv, &n, (const int[]){ P_POLICY, P_DEVICE, -1 });
+	return cli_bench_exec(c, "pace", argv);
 }
 
 const struct cli_verb verb_bench_pace = {

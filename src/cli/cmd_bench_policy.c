@@ -31,15 +31,15 @@ static int cmd_policy(struct cli *c)
 		return cli_fail(c, CLI_FAILED, "install", NULL,
 				"bench policy: the path of the policies is too long");
 	}
-	bench_push(argv, &n, "bench-policy", NULL);
-	bench_push(argv, &n, "--policies", policies);
-	bench_push(argv, &n, "--set", set);
-	bench_push(argv, &n, "--repeat", c->opt[P_REPEAT] ? c->opt[P_REPEAT] : "25");
-	bench_push(argv, &n, "--ms", c->opt[P_MS] ? c->opt[P_MS] : "1");
+	cli_bench_push(argv, &n, "bench-policy", NULL);
+	cli_bench_push(argv, &n, "--policies", policies);
+	cli_bench_push(argv, &n, "--set", set);
+	cli_bench_push(argv, &n, "--repeat", c->opt[P_REPEAT] ? c->opt[P_REPEAT] : "25");
+	cli_bench_push(argv, &n, "--ms", c->opt[P_MS] ? c->opt[P_MS] : "1");
 	if (c->json) {
-		bench_push(argv, &n, "--json", NULL);
+		cli_bench_push(argv, &n, "--json", NULL);
 	}
-	return bench_exec(c, "policy", argv);
+	return cli_bench_exec(c, "policy", argv);
 }
 
 const struct cli_verb verb_bench_policy = {

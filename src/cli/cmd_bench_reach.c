@@ -20,7 +20,7 @@ static const struct cli_option options[] = {
 	{ NULL, 0, NULL, NULL },
 };
 
-static const struct bench_number numbers[] = { { R_SECONDS, 1, 3600 } };
+static const struct cli_bench_number numbers[] = { { R_SECONDS, 1, 3600 } };
 static const char *const parts[] = { "ptx",	    "torch",	 "triton-own", "triton",
 				     "compile-own", "compile",	 "cupy",       "cupy-ptx",
 				     "jax",	    "jax-ptxas", NULL };
@@ -28,12 +28,13 @@ static const char *const parts[] = { "ptx",	    "torch",	 "triton-own", "triton"
 static int cmd_reach(struct cli *c)
 {
 	char script[PATH_MAX], *argv[BENCH_ARGS];
-	int n = 0, code = bench_check_numbers(c, numbers, ARRAY_SIZE(numbers));
+	int n = 0, code = cli_bench_check_numbers(c, numbers, ARRAY_SIZE(numbers));
 
-	code = code ? code : bench_check_list(c, "bench reach", R_PARTS, parts);
-	bench_push(argv, &n, "bench-reach", NULL);
+	code = code ? code : cli_bench_check_list(c, "bench reach", R_PARTS, parts);
+	cli_bench_push(argv, &n, "bench-reach", NULL);
 	code = code ? code
-		    : bench_world(c, "bench reach", c->opt[R_DEVICE], c->opt[R_POLICY], argv, &n);
+		    : cli_bench_testbed(c, "bench reach", c->opt[R_DEVICE], c->opt[R_POLICY], argv,
+					&n);
 	if (code) {
 		return code;
 	}
@@ -41,9 +42,9 @@ static int cmd_reach(struct cli *c)
 		return cli_fail(c, CLI_FAILED, "install", NULL,
 				"bench reach: the path of gBPF is too long");
 	}
-	bench_push(argv, &n, "--script", script);
-	bench_push_options(c, argv, &n, (const int[]){ R_POLICY, R_DEVICE, -1 });
-	return bench_exec(c, "reach", argv);
+	cli_bench_push(argv, &n, "--script", script);
+	cli_bench_push_options(c, argv, &n, (const int[]){ R_POLICY, R_DEVICE, -1 });
+	return cli_bench_exec(c, "reach", argv);
 }
 
 const struct cli_verb verb_bench_reach = {

@@ -50,7 +50,7 @@ static int cmd_soft(struct cli *c)
 					"bench soft: there is no section %s", c->arg[i]);
 		}
 	}
-	if (run_find_soft(library) < 0) {
+	if (cli_run_find_soft(library) < 0) {
 		return cli_fail(
 			c, CLI_FAILED, "install",
 			"Is gBPF installed whole? GBPF_LIBDIR can say where its libraries are",
@@ -61,23 +61,23 @@ static int cmd_soft(struct cli *c)
 		return cli_fail(c, CLI_FAILED, "install", NULL,
 				"bench soft: the path of gBPF is too long");
 	}
-	bench_push(argv, &n, "bench-soft", NULL);
-	bench_push(argv, &n, "--libcuda", library);
-	bench_push(argv, &n, "--server", server);
-	bench_push(argv, &n, "--samples", samples);
-	bench_push(argv, &n, "--rounds", c->opt[S_ROUNDS] ? c->opt[S_ROUNDS] : "7");
-	bench_push(argv, &n, "--ms", c->opt[S_MS] ? c->opt[S_MS] : "1000");
-	bench_push(argv, &n, "--kills", c->opt[S_KILLS] ? c->opt[S_KILLS] : "100");
+	cli_bench_push(argv, &n, "bench-soft", NULL);
+	cli_bench_push(argv, &n, "--libcuda", library);
+	cli_bench_push(argv, &n, "--server", server);
+	cli_bench_push(argv, &n, "--samples", samples);
+	cli_bench_push(argv, &n, "--rounds", c->opt[S_ROUNDS] ? c->opt[S_ROUNDS] : "7");
+	cli_bench_push(argv, &n, "--ms", c->opt[S_MS] ? c->opt[S_MS] : "1000");
+	cli_bench_push(argv, &n, "--kills", c->opt[S_KILLS] ? c->opt[S_KILLS] : "100");
 	if (c->opt[S_RUNNING]) {
-		bench_push(argv, &n, "--running", NULL);
+		cli_bench_push(argv, &n, "--running", NULL);
 	}
 	if (c->json) {
-		bench_push(argv, &n, "--json", NULL);
+		cli_bench_push(argv, &n, "--json", NULL);
 	}
 	for (int i = 0; i < c->n_args; i++) {
-		bench_push(argv, &n, c->arg[i], NULL);
+		cli_bench_push(argv, &n, c->arg[i], NULL);
 	}
-	return bench_exec(c, "soft", argv);
+	return cli_bench_exec(c, "soft", argv);
 }
 
 const struct cli_verb verb_bench_soft = {

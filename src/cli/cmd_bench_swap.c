@@ -41,16 +41,16 @@ static int cmd_swap(struct cli *c)
 		return cli_fail(c, CLI_FAILED, "install", NULL,
 				"bench swap: the path of gBPF is too long");
 	}
-	bench_push(argv, &n, "bench-swap", NULL);
-	bench_push(argv, &n, "--object", object);
-	bench_push(argv, &n, "--gbpfd", daemon);
-	bench_push(argv, &n, "--processes",
-		   c->opt[S_PROCESSES] ? c->opt[S_PROCESSES] : processes_of(processes));
-	bench_push(argv, &n, "--swaps", c->opt[S_SWAPS] ? c->opt[S_SWAPS] : "1000");
+	cli_bench_push(argv, &n, "bench-swap", NULL);
+	cli_bench_push(argv, &n, "--object", object);
+	cli_bench_push(argv, &n, "--gbpfd", daemon);
+	cli_bench_push(argv, &n, "--processes",
+		       c->opt[S_PROCESSES] ? c->opt[S_PROCESSES] : processes_of(processes));
+	cli_bench_push(argv, &n, "--swaps", c->opt[S_SWAPS] ? c->opt[S_SWAPS] : "1000");
 	if (c->json) {
-		bench_push(argv, &n, "--json", NULL);
+		cli_bench_push(argv, &n, "--json", NULL);
 	}
-	return bench_exec(c, "swap", argv);
+	return cli_bench_exec(c, "swap", argv);
 }
 
 const struct cli_verb verb_bench_swap = {

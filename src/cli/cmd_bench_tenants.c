@@ -34,7 +34,7 @@ static const struct cli_option options[] = {
 	{ NULL, 0, NULL, NULL },
 };
 
-static const struct bench_number numbers[] = {
+static const struct cli_bench_number numbers[] = {
 	{ T_REPEATS, 1, 32 },	{ T_LATENCY, 1, 16 },	{ T_BATCH, 1, 16 },
 	{ T_STREAMS, 1, 16 },	{ T_KERNELS, 1, 4096 }, { T_KERNEL, 1, 10000000 },
 	{ T_GAP, 0, 10000000 },
@@ -45,17 +45,18 @@ static const char *const conditions[] = { "default", "slices",	  "gbpf", "shared
 static int cmd_tenants(struct cli *c)
 {
 	char *argv[BENCH_ARGS];
-	int n = 0, code = bench_check_numbers(c, numbers, ARRAY_SIZE(numbers));
+	int n = 0, code = cli_bench_check_numbers(c, numbers, ARRAY_SIZE(numbers));
 
-	code = code ? code : bench_check_list(c, "bench tenants", T_CONDITIONS, conditions);
-	bench_push(argv, &n, "bench-tenants", NULL);
+	code = code ? code : cli_bench_check_list(c, "bench tenants", T_CONDITIONS, conditions);
+	cli_bench_push(argv, &n, "bench-tenants", NULL);
 	code = code ? code
-		    : bench_world(c, "bench tenants", c->opt[T_DEVICE], c->opt[T_POLICY], argv, &n);
+		    : cli_bench_testbed(c, "bench tenants", c->opt[T_DEVICE], c->opt[T_POLICY],
+					argv, &n);
 	if (code) {
 		return code;
 	}
-	bench_push_options(c, argv, &n, (const int[]){ T_POLICY, T_DEVICE, -1 });
-	return bench_exec(c, "tenants", argv);
+	cli_bench_push_options(c, argv, &n, (const int[]){ T_POLICY, T_DEVICE, -1 });
+	return cli_bench_exec(c, "tenants", argv);
 }
 
 const struct cli_verb verb_bench_tenants = {

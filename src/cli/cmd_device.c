@@ -50,12 +50,12 @@ static void print_capabilities(const json_t *result)
 
 	json_array_foreach(json_object_get(result, "devices"), i, d)
 	{
-		capabilities_of(&text, d);
+		cli_capabilities_of(&text, d);
 		printf("%sGPU %llu: %s\n", i ? "" : "\n", (unsigned long long)cli_u64(d, "gpu"),
 		       buf_text(&text));
 		buf_clear(&text);
 	}
-	capabilities_lanes(&text, result);
+	cli_capabilities_lanes(&text, result);
 	printf("lanes: %s\n", buf_text(&text));
 	buf_finish(&text);
 }

@@ -15,8 +15,8 @@ static const struct cli_option options[] = {
 static const char isolation[] = "other users' processes are kept apart; same-uid processes are "
 				"guarded against faults, not malice";
 
-void doctor_find(struct doctor *d, enum doctor_status status, const char *name, const char *fix,
-		 const char *fmt, ...)
+void cli_doctor_find(struct cli_doctor *d, enum cli_doctor_status status, const char *name,
+		     const char *fix, const char *fmt, ...)
 {
 	static const char *const words[] = { "ok", "bad", "note" }, *const marks[] = { "✓", "✗",
 										       "·" };
@@ -44,26 +44,26 @@ void doctor_find(struct doctor *d, enum doctor_status status, const char *name, 
 
 static int cmd_doctor(struct cli *c)
 {
-	struct doctor d = { .c = c, .checks = json_array() };
+	struct cli_doctor d = { .c = c, .checks = json_array() };
 	bool nvidia = c->opt[O_DEVICE] && strcmp(c->opt[O_DEVICE], "nvidia") == 0;
 	bool soft = c->opt[O_DEVICE] && strcmp(c->opt[O_DEVICE], "soft") == 0;
 	struct report r;
 
 	report_init(&r);
-	doctor_check_install(&d);
+	cli_doctor_check_install(&d);
 	if (!soft) {
-		doctor_check_nvidia(&d, nvidia);
+		cli_doctor_check_nvidia(&d, nvidia);
 	}
-	d.have_device = run_choose_device(c->opt[O_DEVICE], &d.device, &r) == 0;
+	d.have_device = cli_run_choose_device(c->opt[O_DEVICE], &d.device, &r) == 0;
 	if (!d.have_device && !nvidia) {
-		doctor_find(&d, DOCTOR_BAD, "soft GPU", buf_text(&r.hint), "%s",
-			    buf_text(&r.message));
+		cli_doctor_find(&d, DOCTOR_BAD, "soft GPU", buf_text(&r.hint), "%s",
+				buf_text(&r.message));
 	}
-	doctor_check_device(&d, c->opt[O_DEVICE] != NULL);
-	doctor_check_machine(&d);
-	doctor_check_folders(&d);
-	doctor_check_daemon(&d);
-	doctor_find(&d, DOCTOR_NOTE, "isolation", NULL, "%s", isolation);
+	cli_doctor_check_device(&d, c->opt[O_DEVICE] != NULL);
+	cli_doctor_check_machine(&d);
+	cli_doctor_check_folders(&d);
+	cli_doctor_check_daemon(&d);
+	cli_doctor_find(&d, DOCTOR_NOTE, "isolation", NULL, "%s", isolation);
 	report_finish(&r);
 	if (c->json) {
 		cli_json(c, "doctor",

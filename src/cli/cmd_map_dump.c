@@ -119,7 +119,7 @@ const struct cli_verb verb_map_dump = {
 
 enum { W_VERSION, W_TENANT, W_INTERVAL, W_COUNT };
 
-static const struct cli_option watch_options[] = {
+static const struct cli_option cli_watch_options[] = {
 	[W_VERSION] = { "version", 0, "VERSION", "of that version (default: the active one)" },
 	[W_TENANT] = { "tenant", 't', "PID",
 		       "the map of that program (its process, or its number)" },
@@ -266,7 +266,7 @@ const struct cli_verb verb_map_watch = {
 	.args = "MAP",
 	.doc = "print what changes, or the records of a ring buffer",
 	.page = "gbpf-map.1",
-	.options = watch_options,
+	.options = cli_watch_options,
 	.min_args = 1,
 	.max_args = 1,
 	.run = cmd_watch,

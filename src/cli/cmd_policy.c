@@ -107,8 +107,8 @@ static int load(struct cli *c, const char *what, const char *verb, unsigned flag
 	uint64_t watch_ns = 0;
 	int rc, code, end = CLI_OK;
 
-	code = watch_options(c, c->opt[O_WATCH], c->opt[O_ROLLBACK_IF], c->opt[O_DETACH] != NULL,
-			     &watch_ns);
+	code = cli_watch_options(c, c->opt[O_WATCH], c->opt[O_ROLLBACK_IF],
+				 c->opt[O_DETACH] != NULL, &watch_ns);
 	if (code == CLI_OK) {
 		code = cli_policy_read(c, what, c->arg, c->n_args, &elf, name);
 	}
@@ -132,7 +132,7 @@ static int load(struct cli *c, const char *what, const char *verb, unsigned flag
 		json_t *watch = NULL;
 
 		fflush(stdout);
-		end = watch_await(c, g, cli_u64(result, "version"), &watch);
+		end = cli_watch_await(c, g, cli_u64(result, "version"), &watch);
 		if (!watch) { /* gbpfd is gone: that has been said */
 			code = end;
 		}

@@ -26,7 +26,7 @@ static int exit_of(int err)
 
 static json_t *program_json(const struct ebpf_prog *p, const struct ebpf_verify_stats *s)
 {
-	const struct hook_info *h = hook_by_id(p->hook);
+	const struct cli_hook_info *h = cli_hook_by_id(p->hook);
 
 	return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i}", "hook", h ? h->name : "?",
 			 "program", p->name, "insns", (int)p->n_insns, "cost", (int)s->cost,
@@ -83,7 +83,7 @@ static int check_whole(const struct buf *elf, const char *name, unsigned flags, 
 }
 
 static int check_section(const struct buf *elf, const char *name, unsigned flags,
-			 const struct hook_info *hook, json_t *programs, unsigned *n_maps,
+			 const struct cli_hook_info *hook, json_t *programs, unsigned *n_maps,
 			 struct report *r)
 {
 	struct ebpf_verify_stats stats;
@@ -132,7 +132,7 @@ static void file_hint(struct report *r, const char *file, int err)
 
 /* One object, read or linked already (err 0), as a line or as a member of files. */
 static int check_object(struct cli *c, const char *file, const struct buf *elf, int err,
-			unsigned flags, const struct hook_info *hook, json_t *files)
+			unsigned flags, const struct cli_hook_info *hook, json_t *files)
 {
 	json_t *programs = json_array();
 	uint64_t verify_ns = 0;
@@ -180,7 +180,7 @@ static int worse(int a, int b)
 }
 
 static int check_each(struct cli *c, char *const *names, int n, unsigned flags,
-		      const struct hook_info *hook, json_t *files)
+		      const struct cli_hook_info *hook, json_t *files)
 {
 	int worst = CLI_OK;
 
@@ -197,7 +197,7 @@ static int check_each(struct cli *c, char *const *names, int n, unsigned flags,
 }
 
 static int check_linked(struct cli *c, char *const *names, int n, unsigned flags,
-			const struct hook_info *hook, json_t *files, bool *told)
+			const struct cli_hook_info *hook, json_t *files, bool *told)
 {
 	struct buf elf = { 0 };
 	char name[64];
@@ -213,7 +213,7 @@ static int check_linked(struct cli *c, char *const *names, int n, unsigned flags
 }
 
 static int check(struct cli *c, const char *schema, char *const *names, int n, unsigned flags,
-		 const struct hook_info *hook, bool linked)
+		 const struct cli_hook_info *hook, bool linked)
 {
 	json_t *list = c->json ? json_array() : NULL;
 	bool told = false;
@@ -242,7 +242,7 @@ static int unknown_hook(struct cli *c)
 
 	nearest_init(&n, c->opt[O_SECTION]);
 	len = snprintf(hint, sizeof(hint), "Hooks:");
-	for (const struct hook_info *h = hook_table; h->name; h++) {
+	for (const struct cli_hook_info *h = hook_table; h->name; h++) {
 		nearest_offer(&n, h->name);
 		len += snprintf(hint + len, sizeof(hint) - (size_t)len, " %s", h->name);
 	}
@@ -255,10 +255,10 @@ static int unknown_hook(struct cli *c)
 
 static int cmd_policy_check(struct cli *c)
 {
-	const struct hook_info *hook = NULL;
+	const struct cli_hook_info *hook = NULL;
 
 	if (c->opt[O_SECTION]) {
-		hook = hook_by_name(c->opt[O_SECTION]);
+		hook = cli_hook_by_name(c->opt[O_SECTION]);
 		if (!hook) {
 			return unknown_hook(c);
 		}

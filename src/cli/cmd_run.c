@@ -315,7 +315,7 @@ static bool is_nowhere(const char *command)
 
 /* Connects, starting gbpfd when needed. A gbpfd that runs decides the device where the user did
  * not. */
-static int start_daemon(struct cli *c, struct run_device *d, struct report *r)
+static int start_daemon(struct cli *c, struct cli_run_device *d, struct report *r)
 {
 	struct gbpf_start_options o = { .size = sizeof(o), .device = d->soft ? "soft" : "nvidia" };
 	bool chosen = c->opt[O_DEVICE] && strcmp(c->opt[O_DEVICE], "auto") != 0;
@@ -334,7 +334,7 @@ static int start_daemon(struct cli *c, struct run_device *d, struct report *r)
 				 "gbpf: run: gbpfd serves the device '%s', this program uses '%s'. "
 				 "To change it: gbpf shutdown, then run again",
 				 hello->device, o.device);
-		} else if (run_choose_device(hello->device, d, r) < 0) {
+		} else if (cli_run_choose_device(hello->device, d, r) < 0) {
 			code = cli_fail_report(c, CLI_RUN_FAILED, "run", r);
 		}
 	}
@@ -387,14 +387,14 @@ static int check_settings(struct cli *c)
 
 static int prepare(struct cli *c, struct report *r)
 {
-	struct run_settings s = { .class_name = c->opt[O_CLASS],
-				  .name = c->opt[O_NAME],
-				  .weight = c->opt[O_WEIGHT],
-				  .lane = c->opt[O_LANE],
-				  .hint = c->opt[O_HINT],
-				  .strict = c->opt[O_STRICT],
-				  .off = c->opt[O_OFF] };
-	struct run_device d;
+	struct cli_run_settings s = { .class_name = c->opt[O_CLASS],
+				      .name = c->opt[O_NAME],
+				      .weight = c->opt[O_WEIGHT],
+				      .lane = c->opt[O_LANE],
+				      .hint = c->opt[O_HINT],
+				      .strict = c->opt[O_STRICT],
+				      .off = c->opt[O_OFF] };
+	struct cli_run_device d;
 	char shim[RUN_PATH];
 	int code;
 
@@ -402,10 +402,10 @@ static int prepare(struct cli *c, struct report *r)
 		return cli_fail(c, CLI_USAGE, "usage", "Leave --device away, or say soft",
 				"run: --check works on the soft GPU alone");
 	}
-	if (run_choose_device(c->opt[O_CHECK] ? "soft" : c->opt[O_DEVICE], &d, r) < 0) {
+	if (cli_run_choose_device(c->opt[O_CHECK] ? "soft" : c->opt[O_DEVICE], &d, r) < 0) {
 		return cli_fail_report(c, CLI_RUN_FAILED, "run", r);
 	}
-	if (run_find_shim(shim) < 0) {
+	if (cli_run_find_shim(shim) < 0) {
 		return cli_fail(
 			c, CLI_RUN_FAILED, "install",
 			"Is gBPF installed whole? GBPF_LIBDIR can say where its libraries are",
@@ -415,7 +415,7 @@ static int prepare(struct cli *c, struct report *r)
 		return exec_failed(c, c->arg[0], ENOENT);
 	}
 	code = s.off ? CLI_OK : start_daemon(c, &d, r);
-	if (code == CLI_OK && run_set_environment(&s, &d, shim, r) < 0) {
+	if (code == CLI_OK && cli_run_set_environment(&s, &d, shim, r) < 0) {
 		code = cli_fail_report(c, CLI_RUN_FAILED, "run", r);
 	}
 	return code;
@@ -423,10 +423,10 @@ static int prepare(struct cli *c, struct report *r)
 
 static int run_checked(struct cli *c)
 {
-	struct run_check k;
-	int code = run_check_start(c, &k);
+	struct cli_run_check k;
+	int code = cli_run_check_start(c, &k);
 
-	return code == CLI_OK ? run_check_end(&k, run_program(c)) : code;
+	return code == CLI_OK ? cli_run_check_end(&k, run_program(c)) : code;
 }
 
 static int cmd_run(struct cli *c)

@@ -23,40 +23,41 @@
 #define FREE_BYTES_WANTED (16u << 20)
 #define SOCKET_PATH_BYTES 108 /* sun_path, with the final zero */
 
-void doctor_check_install(struct doctor *d)
+void cli_doctor_check_install(struct cli_doctor *d)
 {
 	char path[PATH_MAX];
 
-	if (run_find_shim(path) == 0) {
-		doctor_find(d, DOCTOR_OK, "shim", NULL, "%s", path);
+	if (cli_run_find_shim(path) == 0) {
+		cli_doctor_find(d, DOCTOR_OK, "shim", NULL, "%s", path);
 	} else {
-		doctor_find(d, DOCTOR_BAD, "shim", REINSTALL, "missing: %s", path);
+		cli_doctor_find(d, DOCTOR_BAD, "shim", REINSTALL, "missing: %s", path);
 	}
 	if (path_program(path, sizeof(path), "gbpfd") == 0 && access(path, X_OK) == 0) {
-		doctor_find(d, DOCTOR_OK, "gbpfd", NULL, "%s", path);
+		cli_doctor_find(d, DOCTOR_OK, "gbpfd", NULL, "%s", path);
 	} else {
-		doctor_find(d, DOCTOR_BAD, "gbpfd", REINSTALL, "missing: %s", path);
+		cli_doctor_find(d, DOCTOR_BAD, "gbpfd", REINSTALL, "missing: %s", path);
 	}
 }
 
-static void check_driver_version(struct doctor *d)
+static void check_driver_version(struct cli_doctor *d)
 {
 	struct buf text = { 0 };
 
 	if (buf_read_file(&text, "/proc/driver/nvidia/version", 65536) == 0) {
 		const char *first = buf_text(&text);
 
-		doctor_find(d, DOCTOR_OK, "NVIDIA driver", NULL, "%.*s", (int)strcspn(first, "\n"),
-			    first);
+		cli_doctor_find(d, DOCTOR_OK, "NVIDIA driver", NULL, "%.*s",
+				(int)strcspn(first, "\n"), first);
 	} else {
-		doctor_find(d, DOCTOR_NOTE, "NVIDIA driver", NULL,
-			    "/proc/driver/nvidia/version cannot be read (in a container this is "
-			    "usual)");
+		cli_doctor_find(
+			d, DOCTOR_NOTE, "NVIDIA driver", NULL,
+			"/proc/driver/nvidia/version cannot be read (in a container this is "
+			"usual)");
 	}
 	buf_finish(&text);
 }
 
-static void check_nodes(struct doctor *d)
+static void check_nodes(struct cli_doctor *d)
 {
 	static const char *const nodes[] = { "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0" };
 	unsigned good = 0;
@@ -65,52 +66,54 @@ static void check_nodes(struct doctor *d)
 		if (access(nodes[i], R_OK | W_OK) == 0) {
 			good++;
 		} else if (errno == EACCES || errno == EPERM) {
-			doctor_find(d, DOCTOR_BAD, "device nodes",
-				    "Join the group that owns it, or ask for ACLs on it",
-				    "%s is not yours to read and write", nodes[i]);
+			cli_doctor_find(d, DOCTOR_BAD, "device nodes",
+					"Join the group that owns it, or ask for ACLs on it",
+					"%s is not yours to read and write", nodes[i]);
 		} else if (i < 2) {
-			doctor_find(
+			cli_doctor_find(
 				d, DOCTOR_BAD, "device nodes",
 				"Run nvidia-modprobe -u -c 0, or pass the device to the container",
 				"%s: %s", nodes[i], strerror(errno));
 		}
 	}
 	if (good) {
-		doctor_find(d, DOCTOR_OK, "device nodes", NULL, "%u can be opened", good);
+		cli_doctor_find(d, DOCTOR_OK, "device nodes", NULL, "%u can be opened", good);
 	}
 }
 
-static void check_mps(struct doctor *d)
+static void check_mps(struct cli_doctor *d)
 {
 	const char *dir = getenv("CUDA_MPS_PIPE_DIRECTORY");
 	char path[PATH_MAX];
 
 	snprintf(path, sizeof(path), "%s/control", dir && dir[0] ? dir : "/tmp/nvidia-mps");
 	if (access(path, F_OK) == 0) {
-		doctor_find(d, DOCTOR_NOTE, "MPS", NULL,
-			    "a control daemon is here (%s): programs share one GPU context", path);
+		cli_doctor_find(d, DOCTOR_NOTE, "MPS", NULL,
+				"a control daemon is here (%s): programs share one GPU context",
+				path);
 	} else {
-		doctor_find(d, DOCTOR_NOTE, "MPS", NULL,
-			    "not in use: programs take turns on the GPU by time slices");
+		cli_doctor_find(d, DOCTOR_NOTE, "MPS", NULL,
+				"not in use: programs take turns on the GPU by time slices");
 	}
 }
 
-void doctor_check_nvidia(struct doctor *d, bool wanted)
+void cli_doctor_check_nvidia(struct cli_doctor *d, bool wanted)
 {
 	bool nodes = access("/dev/nvidiactl", F_OK) == 0;
 	char path[RUN_PATH];
 
-	if (run_find_real(path) == 0) {
-		doctor_find(d, DOCTOR_OK, "NVIDIA libcuda", NULL, "%s", path);
+	if (cli_run_find_real(path) == 0) {
+		cli_doctor_find(d, DOCTOR_OK, "NVIDIA libcuda", NULL, "%s", path);
 	} else if (wanted || nodes) {
-		doctor_find(d, DOCTOR_BAD, "NVIDIA libcuda",
-			    "Install NVIDIA's driver (Debian: libcuda1), or set GBPF_REAL_CUDA to "
-			    "its libcuda.so.1",
-			    "no libcuda.so.1 in the usual places or in LD_LIBRARY_PATH");
+		cli_doctor_find(
+			d, DOCTOR_BAD, "NVIDIA libcuda",
+			"Install NVIDIA's driver (Debian: libcuda1), or set GBPF_REAL_CUDA to "
+			"its libcuda.so.1",
+			"no libcuda.so.1 in the usual places or in LD_LIBRARY_PATH");
 	}
 	if (!nodes && !wanted) {
-		doctor_find(d, DOCTOR_NOTE, "NVIDIA GPU", NULL, "none on this machine%s",
-			    getenv("GBPF_REAL_CUDA") ? "" : ": the soft GPU serves");
+		cli_doctor_find(d, DOCTOR_NOTE, "NVIDIA GPU", NULL, "none on this machine%s",
+				getenv("GBPF_REAL_CUDA") ? "" : ": the soft GPU serves");
 		return;
 	}
 	check_driver_version(d);
@@ -118,40 +121,40 @@ void doctor_check_nvidia(struct doctor *d, bool wanted)
 	check_mps(d);
 }
 
-static void judge_probe(struct doctor *d, const char *name, const struct doctor_probe *p,
+static void judge_probe(struct cli_doctor *d, const char *name, const struct cli_doctor_probe *p,
 			const char *fix)
 {
 	if (p->signal) {
-		doctor_find(d, DOCTOR_BAD, name, fix, "the library crashed when it was tried: %s",
-			    strsignal(p->signal));
+		cli_doctor_find(d, DOCTOR_BAD, name, fix,
+				"the library crashed when it was tried: %s", strsignal(p->signal));
 	} else if (p->stage == PROBE_TIMEOUT) {
-		doctor_find(d, DOCTOR_BAD, name, fix, "no answer in 10 s");
+		cli_doctor_find(d, DOCTOR_BAD, name, fix, "no answer in 10 s");
 	} else if (p->stage == PROBE_NOTHING) {
-		doctor_find(d, DOCTOR_BAD, name, fix, "cannot be loaded: %s",
-			    p->error[0] ? p->error : "no reason given");
+		cli_doctor_find(d, DOCTOR_BAD, name, fix, "cannot be loaded: %s",
+				p->error[0] ? p->error : "no reason given");
 	} else if (p->stage == PROBE_LOADED) {
-		doctor_find(d, DOCTOR_BAD, name, fix,
-			    "is no libcuda: the driver API's functions are missing");
+		cli_doctor_find(d, DOCTOR_BAD, name, fix,
+				"is no libcuda: the driver API's functions are missing");
 	} else if (p->stage == PROBE_SYMBOLS) {
-		doctor_find(d, DOCTOR_BAD, name, fix, "cuInit answers error %d%s", p->result,
-			    p->result == 100   ? " (no device)"
-			    : p->result == 803 ? " (library and kernel driver do not match)"
-			    : p->result == 999 ? " (unknown; often missing device nodes)"
-					       : "");
+		cli_doctor_find(d, DOCTOR_BAD, name, fix, "cuInit answers error %d%s", p->result,
+				p->result == 100   ? " (no device)"
+				: p->result == 803 ? " (library and kernel driver do not match)"
+				: p->result == 999 ? " (unknown; often missing device nodes)"
+						   : "");
 	} else if (p->stage != PROBE_DONE || p->devices < 1) {
-		doctor_find(d, DOCTOR_BAD, name, fix, "%d devices, error %d", p->devices,
-			    p->result);
+		cli_doctor_find(d, DOCTOR_BAD, name, fix, "%d devices, error %d", p->devices,
+				p->result);
 	} else {
-		doctor_find(d, DOCTOR_OK, name, NULL,
-			    "%d device%s, the first is %s; driver API %d.%d", p->devices,
-			    p->devices == 1 ? "" : "s", p->name, p->version / 1000,
-			    p->version % 1000 / 10);
+		cli_doctor_find(d, DOCTOR_OK, name, NULL,
+				"%d device%s, the first is %s; driver API %d.%d", p->devices,
+				p->devices == 1 ? "" : "s", p->name, p->version / 1000,
+				p->version % 1000 / 10);
 	}
 }
 
 /* A soft GPU that runs is tried where it is; one that the trial starts has its socket in a folder
  * of its own, so that nothing stays behind. */
-static void try_soft(struct doctor *d, struct doctor_probe *p)
+static void try_soft(struct cli_doctor *d, struct cli_doctor_probe *p)
 {
 	static const char *const leaves[] = { "", ".lock", ".start" };
 	char dir[] = "/tmp/gbpf-doctor-XXXXXX", path[PATH_MAX];
@@ -161,12 +164,12 @@ static void try_soft(struct doctor *d, struct doctor_probe *p)
 	fd = fd ? fd : unix_connect(path, SOCK_SEQPACKET);
 	if (fd >= 0 || given || !mkdtemp(dir)) {
 		fd_close(fd);
-		doctor_probe(d->device.libcuda, UINT64_C(10000000000), p);
+		cli_doctor_probe(d->device.libcuda, UINT64_C(10000000000), p);
 		return;
 	}
 	snprintf(path, sizeof(path), "%s/softgpu.sock", dir);
 	setenv("GBPF_SOFTGPU_SOCKET", path, 1);
-	doctor_probe(d->device.libcuda, UINT64_C(10000000000), p);
+	cli_doctor_probe(d->device.libcuda, UINT64_C(10000000000), p);
 	unsetenv("GBPF_SOFTGPU_SOCKET");
 	for (size_t i = 0; i < ARRAY_SIZE(leaves); i++) {
 		snprintf(path, sizeof(path), "%s/softgpu.sock%s", dir, leaves[i]);
@@ -175,10 +178,10 @@ static void try_soft(struct doctor *d, struct doctor_probe *p)
 	rmdir(dir);
 }
 
-void doctor_check_device(struct doctor *d, bool chosen)
+void cli_doctor_check_device(struct cli_doctor *d, bool chosen)
 {
 	const char *fix = "Does nvidia-smi work? Reinstall the driver or reboot when it does not";
-	struct doctor_probe p;
+	struct cli_doctor_probe p;
 	char server[PATH_MAX];
 
 	if (!d->have_device) {
@@ -186,7 +189,7 @@ void doctor_check_device(struct doctor *d, bool chosen)
 	}
 	if (d->device.soft && (path_program(server, sizeof(server), "gbpf-softgpu") < 0 ||
 			       access(server, X_OK) < 0)) {
-		doctor_find(d, DOCTOR_BAD, "soft GPU server", REINSTALL, "missing: %s", server);
+		cli_doctor_find(d, DOCTOR_BAD, "soft GPU server", REINSTALL, "missing: %s", server);
 		return;
 	}
 	if (d->device.soft) {
@@ -200,13 +203,13 @@ void doctor_check_device(struct doctor *d, bool chosen)
 		fix = "CUDA_VISIBLE_DEVICES is set: does it name a GPU that is here? Unset it to "
 		      "see all; then: does nvidia-smi work?";
 	}
-	doctor_probe(d->device.libcuda, UINT64_C(10000000000), &p);
+	cli_doctor_probe(d->device.libcuda, UINT64_C(10000000000), &p);
 	judge_probe(d, "GPU", &p, fix);
 }
 
 /* Code travels as a memfd that each program maps for execution: some hardened machines forbid that.
  */
-static void check_code(struct doctor *d)
+static void check_code(struct cli_doctor *d)
 {
 	static const unsigned char ret[] = { 0xc3 };
 	const struct ebpf_exec_part part = { ret, 0, sizeof(ret) };
@@ -215,37 +218,37 @@ static void check_code(struct doctor *d)
 	int err = fd < 0 ? fd : ebpf_exec_map(fd, 0, 4096, &p);
 
 	if (fd < 0) {
-		doctor_find(d, DOCTOR_BAD, "shared memory",
-			    "Allow memfd_create (seccomp profile of the container?)",
-			    "memfd_create: %s", strerror(-fd));
+		cli_doctor_find(d, DOCTOR_BAD, "shared memory",
+				"Allow memfd_create (seccomp profile of the container?)",
+				"memfd_create: %s", strerror(-fd));
 	} else if (err) {
-		doctor_find(d, DOCTOR_BAD, "compiled policies",
-			    "sysctl vm.memfd_noexec=0, or a less strict SELinux policy",
-			    "executable memfds are forbidden here (%s): policies run in the "
-			    "interpreter, slower",
-			    strerror(-err));
+		cli_doctor_find(d, DOCTOR_BAD, "compiled policies",
+				"sysctl vm.memfd_noexec=0, or a less strict SELinux policy",
+				"executable memfds are forbidden here (%s): policies run in the "
+				"interpreter, slower",
+				strerror(-err));
 	} else {
 		munmap(p, 4096);
-		doctor_find(d, DOCTOR_OK, "compiled policies", NULL,
-			    "executable memfds are allowed");
+		cli_doctor_find(d, DOCTOR_OK, "compiled policies", NULL,
+				"executable memfds are allowed");
 	}
 	fd_close(fd);
 }
 
-static void check_membarrier(struct doctor *d)
+static void check_membarrier(struct cli_doctor *d)
 {
 	long cmds = syscall(__NR_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
 
 	if (cmds > 0 && (cmds & MEMBARRIER_CMD_PRIVATE_EXPEDITED)) {
-		doctor_find(d, DOCTOR_OK, "membarrier", NULL,
-			    "available: a policy call needs no fence");
+		cli_doctor_find(d, DOCTOR_OK, "membarrier", NULL,
+				"available: a policy call needs no fence");
 	} else {
-		doctor_find(d, DOCTOR_NOTE, "membarrier", NULL,
-			    "not available: a policy call pays for a fence");
+		cli_doctor_find(d, DOCTOR_NOTE, "membarrier", NULL,
+				"not available: a policy call pays for a fence");
 	}
 }
 
-void doctor_check_machine(struct doctor *d)
+void cli_doctor_check_machine(struct cli_doctor *d)
 {
 	check_code(d);
 	check_membarrier(d);
@@ -283,7 +286,7 @@ static int could_be_made(const char *dir)
 	return access(up[0] ? up : "/", W_OK | X_OK) < 0 ? -errno : 0;
 }
 
-static void check_dir(struct doctor *d, const char *name, const char *variable, const char *dir)
+static void check_dir(struct cli_doctor *d, const char *name, const char *variable, const char *dir)
 {
 	bool there = access(dir, F_OK) == 0;
 	char fix[160], space[24];
@@ -293,8 +296,8 @@ static void check_dir(struct doctor *d, const char *name, const char *variable, 
 	if (err == -EPERM) {
 		snprintf(fix, sizeof(fix), "Remove it, or set %s to a folder of your own",
 			 variable);
-		doctor_find(d, DOCTOR_BAD, name, fix,
-			    "%s belongs to somebody else, or others may write to it", dir);
+		cli_doctor_find(d, DOCTOR_BAD, name, fix,
+				"%s belongs to somebody else, or others may write to it", dir);
 		return;
 	}
 	err = err || !there ? err : write_trial(dir);
@@ -302,20 +305,20 @@ static void check_dir(struct doctor *d, const char *name, const char *variable, 
 	    (uint64_t)fs.f_bavail * fs.f_frsize < FREE_BYTES_WANTED) {
 		snprintf(fix, sizeof(fix), "Free space there, or set %s to a folder elsewhere",
 			 variable);
-		doctor_find(d, DOCTOR_BAD, name, fix, "%s has %s left", dir,
-			    cli_bytes(space, (uint64_t)fs.f_bavail * fs.f_frsize));
+		cli_doctor_find(d, DOCTOR_BAD, name, fix, "%s has %s left", dir,
+				cli_bytes(space, (uint64_t)fs.f_bavail * fs.f_frsize));
 	} else if (err) {
 		snprintf(fix, sizeof(fix), "%s, or set %s to another folder",
 			 err == -ENOSPC ? "Free space there" : "Make it writable for you",
 			 variable);
-		doctor_find(d, DOCTOR_BAD, name, fix, "%s: %s", dir, strerror(-err));
+		cli_doctor_find(d, DOCTOR_BAD, name, fix, "%s: %s", dir, strerror(-err));
 	} else {
-		doctor_find(d, DOCTOR_OK, name, NULL, "%s", dir);
+		cli_doctor_find(d, DOCTOR_OK, name, NULL, "%s", dir);
 	}
 }
 
 /* Another user's gbpfd, which we may use: its folders need not be ours. */
-static bool is_guest(struct doctor *d)
+static bool is_guest(struct cli_doctor *d)
 {
 	struct gbpf *g = NULL;
 	bool guest = gbpf_open(&g, d->c->global[CLI_SOCKET], 0) == 0 && gbpf_hello(g) &&
@@ -325,17 +328,18 @@ static bool is_guest(struct doctor *d)
 	return guest;
 }
 
-void doctor_check_folders(struct doctor *d)
+void cli_doctor_check_folders(struct cli_doctor *d)
 {
 	char dir[PATH_MAX];
 
 	if (path_runtime(dir, sizeof(dir), NULL) < 0 ||
 	    strlen(dir) + sizeof("/control.sock") > SOCKET_PATH_BYTES) {
-		doctor_find(d, DOCTOR_BAD, "runtime directory",
-			    "Set GBPF_RUNTIME_DIR to a shorter path", "%s is too long for a socket",
-			    dir);
+		cli_doctor_find(d, DOCTOR_BAD, "runtime directory",
+				"Set GBPF_RUNTIME_DIR to a shorter path",
+				"%s is too long for a socket", dir);
 	} else if (is_guest(d)) {
-		doctor_find(d, DOCTOR_OK, "runtime directory", NULL, "%s, of another user", dir);
+		cli_doctor_find(d, DOCTOR_OK, "runtime directory", NULL, "%s, of another user",
+				dir);
 		return;
 	} else {
 		check_dir(d, "runtime directory", "GBPF_RUNTIME_DIR", dir);
@@ -346,7 +350,7 @@ void doctor_check_folders(struct doctor *d)
 }
 
 /* Needs neither root nor ptrace: programs hand gbpfd what commands their own work. */
-static void check_controls(struct doctor *d, struct gbpf *g)
+static void check_controls(struct cli_doctor *d, struct gbpf *g)
 {
 	struct buf text = { 0 };
 	char *json = NULL;
@@ -360,16 +364,18 @@ static void check_controls(struct doctor *d, struct gbpf *g)
 	free(json);
 	json_array_foreach(json_object_get(result, "devices"), i, device)
 	{
-		bool known = capabilities_of(&text, device);
+		bool known = cli_capabilities_of(&text, device);
 
-		doctor_find(d, known ? DOCTOR_OK : DOCTOR_NOTE, "controls", NULL, "GPU %llu: %s",
-			    (unsigned long long)cli_u64(device, "gpu"), buf_text(&text));
+		cli_doctor_find(d, known ? DOCTOR_OK : DOCTOR_NOTE, "controls", NULL,
+				"GPU %llu: %s", (unsigned long long)cli_u64(device, "gpu"),
+				buf_text(&text));
 		buf_clear(&text);
 	}
 	if (result) {
-		bool all = capabilities_lanes(&text, result);
+		bool all = cli_capabilities_lanes(&text, result);
 
-		doctor_find(d, all ? DOCTOR_OK : DOCTOR_NOTE, "lanes", NULL, "%s", buf_text(&text));
+		cli_doctor_find(d, all ? DOCTOR_OK : DOCTOR_NOTE, "lanes", NULL, "%s",
+				buf_text(&text));
 	}
 	buf_finish(&text);
 	json_decref(result);
@@ -377,20 +383,20 @@ static void check_controls(struct doctor *d, struct gbpf *g)
 
 /* From a container with process numbers of its own gbpfd's cannot be seen, nor watched: the kernel
  * gives who listens another number there, or 0. (/proc may hide others' processes.) */
-static void check_namespace(struct doctor *d, const struct gbpf *g, int pid)
+static void check_namespace(struct cli_doctor *d, const struct gbpf *g, int pid)
 {
 	int sock = unix_connect(gbpf_socket_path(g), SOCK_STREAM);
 	struct peer peer;
 
 	if (sock >= 0 && fd_peer(sock, &peer) == 0 && peer.pid != pid) {
-		doctor_find(d, DOCTOR_NOTE, "namespace", NULL,
-			    "gbpfd runs in another process namespace: ps and events show its "
-			    "numbers, and only a program's agent notices its death");
+		cli_doctor_find(d, DOCTOR_NOTE, "namespace", NULL,
+				"gbpfd runs in another process namespace: ps and events show its "
+				"numbers, and only a program's agent notices its death");
 	}
 	fd_close(sock);
 }
 
-void doctor_check_daemon(struct doctor *d)
+void cli_doctor_check_daemon(struct cli_doctor *d)
 {
 	struct gbpf *g = NULL;
 	int err = gbpf_open(&g, d->c->global[CLI_SOCKET], 0);
@@ -398,18 +404,18 @@ void doctor_check_daemon(struct doctor *d)
 	const struct gbpf_error *e = gbpf_last_error(g);
 
 	if (h) {
-		doctor_find(d, DOCTOR_OK, "daemon", NULL,
-			    "gbpfd %s, PID %d, device %s, protocol %d%s", h->version, h->pid,
-			    h->device, h->protocol, h->off ? "; it is switched off" : "");
+		cli_doctor_find(d, DOCTOR_OK, "daemon", NULL,
+				"gbpfd %s, PID %d, device %s, protocol %d%s", h->version, h->pid,
+				h->device, h->protocol, h->off ? "; it is switched off" : "");
 		check_namespace(d, g, h->pid);
 		check_controls(d, g);
 	} else if (e->exit == GBPF_EXIT_UNREACHABLE && err != -EPROTONOSUPPORT &&
 		   err != -ETIMEDOUT) {
-		doctor_find(d, DOCTOR_NOTE, "daemon", NULL, "none runs: gbpf run starts one");
+		cli_doctor_find(d, DOCTOR_NOTE, "daemon", NULL, "none runs: gbpf run starts one");
 	} else {
-		doctor_find(d, DOCTOR_BAD, "daemon",
-			    e->hint[0] ? e->hint : "See gbpfd.log in the runtime directory", "%s",
-			    e->message);
+		cli_doctor_find(d, DOCTOR_BAD, "daemon",
+				e->hint[0] ? e->hint : "See gbpfd.log in the runtime directory",
+				"%s", e->message);
 	}
 	gbpf_close(g);
 }

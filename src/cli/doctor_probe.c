@@ -26,7 +26,7 @@ static void *symbol(void *lib, const char *name)
 	return dlsym(lib, name);
 }
 
-static void ask(const char *libcuda, struct doctor_probe *p)
+static void ask(const char *libcuda, struct cli_doctor_probe *p)
 {
 	void *lib = dlopen(libcuda, RTLD_NOW | RTLD_LOCAL);
 	struct calls f;
@@ -64,7 +64,7 @@ static void ask(const char *libcuda, struct doctor_probe *p)
 
 static void NORETURN child(const char *libcuda, int out)
 {
-	struct doctor_probe p = { 0 };
+	struct cli_doctor_probe p = { 0 };
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
 	if (null >= 0) {
@@ -77,7 +77,7 @@ static void NORETURN child(const char *libcuda, int out)
 }
 
 /* The answer is shorter than PIPE_BUF, so it comes whole. */
-static bool read_answer(int fd, uint64_t timeout_ns, struct doctor_probe *ret)
+static bool read_answer(int fd, uint64_t timeout_ns, struct cli_doctor_probe *ret)
 {
 	uint64_t end = clock_now_ns() + timeout_ns, now;
 
@@ -92,7 +92,7 @@ static bool read_answer(int fd, uint64_t timeout_ns, struct doctor_probe *ret)
 	return true;
 }
 
-void doctor_probe(const char *libcuda, uint64_t timeout_ns, struct doctor_probe *ret)
+void cli_doctor_probe(const char *libcuda, uint64_t timeout_ns, struct cli_doctor_probe *ret)
 {
 	int fd[2], status = 0;
 	pid_t pid;

@@ -4,15 +4,15 @@
 #include <stddef.h>
 #include <string.h>
 
-const struct hook_info hook_table[] = {
+const struct cli_hook_info hook_table[] = {
 #define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc) { id, #name, #side, budget },
 #include "gbpf/hooks.def"
 	{ 0, NULL, NULL, 0 },
 };
 
-const struct hook_info *hook_by_id(int id)
+const struct cli_hook_info *cli_hook_by_id(int id)
 {
-	for (const struct hook_info *h = hook_table; h->name; h++) {
+	for (const struct cli_hook_info *h = hook_table; h->name; h++) {
 		if (h->id == id) {
 			return h;
 		}
@@ -20,11 +20,11 @@ const struct hook_info *hook_by_id(int id)
 	return NULL;
 }
 
-const struct hook_info *hook_by_name(const char *name)
+const struct cli_hook_info *cli_hook_by_name(const char *name)
 {
 	const char *bare = strncmp(name, "gbpf/", 5) == 0 ? name + 5 : name;
 
-	for (const struct hook_info *h = hook_table; h->name; h++) {
+	for (const struct cli_hook_info *h = hook_table; h->name; h++) {
 		if (strcmp(h->name, bare) == 0) {
 			return h;
 		}

@@ -4,17 +4,17 @@
 
 #include <stdint.h>
 
-struct hook_info {
+struct cli_hook_info {
 	int id;
 	const char *name;
 	const char *side; /* "LOCAL": in the tenant's process; "DAEMON": in gbpfd */
 	uint32_t budget;
 };
 
-extern const struct hook_info hook_table[]; /* ends with a NULL name */
+extern const struct cli_hook_info hook_table[]; /* ends with a NULL name */
 
-const struct hook_info *hook_by_id(int id);
+const struct cli_hook_info *cli_hook_by_id(int id);
 /* "submit" or "gbpf/submit"; NULL when there is none. */
-const struct hook_info *hook_by_name(const char *name);
+const struct cli_hook_info *cli_hook_by_name(const char *name);
 
 #endif

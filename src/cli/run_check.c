@@ -10,7 +10,7 @@
 
 #include "cli/softgpu_start.h"
 
-int run_check_start(struct cli *c, struct run_check *k)
+int cli_run_check_start(struct cli *c, struct cli_run_check *k)
 {
 	static const char *const check[] = { "--check", NULL };
 	char sock[96];
@@ -21,11 +21,11 @@ int run_check_start(struct cli *c, struct run_check *k)
 				strerror(errno));
 	}
 	snprintf(sock, sizeof(sock), "%s/softgpu.sock", k->dir);
-	if (soft_server_start(k->dir, check, &k->pid) < 0 ||
+	if (cli_softgpu_start(k->dir, check, &k->pid) < 0 ||
 	    setenv("GBPF_SOFTGPU_SOCKET", sock, 1) < 0 ||
 	    setenv("GBPF_BLOCK", "0", 1) <
 		    0) { /* lines of reports are those of the program's PTX */
-		run_check_end(k, 0);
+		cli_run_check_end(k, 0);
 		return cli_fail(
 			c, CLI_RUN_FAILED, "check",
 			"Is gBPF installed whole? GBPF_BINDIR can say where its programs are",
@@ -47,9 +47,9 @@ static void remove_folder(const char *dir)
 	rmdir(dir);
 }
 
-int run_check_end(struct run_check *k, int code)
+int cli_run_check_end(struct cli_run_check *k, int code)
 {
-	int status = soft_server_stop(k->pid);
+	int status = cli_softgpu_stop(k->pid);
 
 	k->pid = 0;
 	remove_folder(k->dir);

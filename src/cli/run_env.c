@@ -28,12 +28,12 @@ static int find_own(char out[RUN_PATH], const char *leaf)
 	return -ENOENT;
 }
 
-int run_find_soft(char out[RUN_PATH])
+int cli_run_find_soft(char out[RUN_PATH])
 {
 	return find_own(out, "soft/" LIBCUDA);
 }
 
-int run_find_shim(char out[RUN_PATH])
+int cli_run_find_shim(char out[RUN_PATH])
 {
 	return find_own(out, "shim/" LIBCUDA);
 }
@@ -58,7 +58,7 @@ static bool try_dir(char out[RUN_PATH], const char *dir, size_t len)
 	return true;
 }
 
-int run_find_real(char out[RUN_PATH])
+int cli_run_find_real(char out[RUN_PATH])
 {
 	static const char *const places[] = {
 		"/usr/lib/x86_64-linux-gnu",
@@ -92,10 +92,10 @@ int run_find_real(char out[RUN_PATH])
 	return -ENOENT;
 }
 
-static int choose_soft(struct run_device *d, struct report *r)
+static int choose_soft(struct cli_run_device *d, struct report *r)
 {
 	d->soft = true;
-	if (run_find_soft(d->libcuda) == 0) {
+	if (cli_run_find_soft(d->libcuda) == 0) {
 		return 0;
 	}
 	report_hint(r, "Is gBPF installed whole? GBPF_LIBDIR can say where its libraries are");
@@ -103,7 +103,7 @@ static int choose_soft(struct run_device *d, struct report *r)
 			  d->libcuda);
 }
 
-int run_choose_device(const char *name, struct run_device *d, struct report *r)
+int cli_run_choose_device(const char *name, struct cli_run_device *d, struct report *r)
 {
 	const char *given = getenv("GBPF_REAL_CUDA");
 
@@ -112,13 +112,13 @@ int run_choose_device(const char *name, struct run_device *d, struct report *r)
 		char soft[RUN_PATH];
 
 		snprintf(d->libcuda, sizeof(d->libcuda), "%s", given);
-		d->soft = run_find_soft(soft) == 0 && strcmp(soft, given) == 0;
+		d->soft = cli_run_find_soft(soft) == 0 && strcmp(soft, given) == 0;
 		return 0;
 	}
 	if (name && strcmp(name, "soft") == 0) {
 		return choose_soft(d, r);
 	}
-	if (run_find_real(d->libcuda) == 0) {
+	if (cli_run_find_real(d->libcuda) == 0) {
 		if ((name && strcmp(name, "nvidia") == 0) || access("/dev/nvidiactl", F_OK) == 0) {
 			return 0;
 		}
@@ -209,7 +209,7 @@ static int place_soft_gpu(void)
 
 /* Frameworks that compile PTX to machine code themselves do it with gBPF's ptxas, so that their
  * kernels get twins as well. What the user has chosen stays. */
-static int set_ptxas(const struct run_settings *s)
+static int set_ptxas(const struct cli_run_settings *s)
 {
 	static const struct {
 		const char *variable, *suffix;
@@ -230,8 +230,8 @@ static int set_ptxas(const struct run_settings *s)
 	return bad;
 }
 
-int run_set_environment(const struct run_settings *s, const struct run_device *d, const char *shim,
-			struct report *r)
+int cli_run_set_environment(const struct cli_run_settings *s, const struct cli_run_device *d,
+			    const char *shim, struct report *r)
 {
 	char dir[RUN_PATH];
 	char *slash;

@@ -6,31 +6,31 @@
 
 #define RUN_PATH 4096
 
-struct run_device {
+struct cli_run_device {
 	bool soft;
 	char libcuda[RUN_PATH]; /* the driver library that the shim is to open */
 };
 
 /* The real libcuda.so.1 of this machine: from $LD_LIBRARY_PATH (without gBPF's own folders) and the
  * usual places. 0 or -ENOENT. */
-int run_find_real(char out[RUN_PATH]);
+int cli_run_find_real(char out[RUN_PATH]);
 /* The soft GPU's client. 0 or -ENOENT (out then has the path where it should be). */
-int run_find_soft(char out[RUN_PATH]);
+int cli_run_find_soft(char out[RUN_PATH]);
 /* The shim; the same. */
-int run_find_shim(char out[RUN_PATH]);
+int cli_run_find_shim(char out[RUN_PATH]);
 
 /* name: "soft", "nvidia", "auto" or NULL (auto, where $GBPF_REAL_CUDA decides when it is set). 0,
  * or -ENOENT with hint and message in r. */
-int run_choose_device(const char *name, struct run_device *d, struct report *r);
+int cli_run_choose_device(const char *name, struct cli_run_device *d, struct report *r);
 
-struct run_settings {
+struct cli_run_settings {
 	const char *class_name, *name, *weight; /* NULL: not set */
 	const char *lane, *hint;		/* NULL: as the environment says */
 	bool strict, off;
 };
 
 /* Sets the variables in this process, just before the program is started. 0 or -errno with r. */
-int run_set_environment(const struct run_settings *s, const struct run_device *d, const char *shim,
-			struct report *r);
+int cli_run_set_environment(const struct cli_run_settings *s, const struct cli_run_device *d,
+			    const char *shim, struct report *r);
 
 #endif

@@ -47,7 +47,7 @@ static bool is_ready(int fd)
 	return poll(&p, 1, START_MS) == 1 && read(fd, &byte, 1) == 1;
 }
 
-int soft_server_start(const char *dir, const char *const *more, pid_t *ret)
+int cli_softgpu_start(const char *dir, const char *const *more, pid_t *ret)
 {
 	char path[PATH_MAX], sock[128];
 	int ready[2], err = path_program(path, sizeof(path), "gbpf-softgpu");
@@ -64,7 +64,7 @@ int soft_server_start(const char *dir, const char *const *more, pid_t *ret)
 	err = pid < 0 ? -errno : 0;
 	fd_close(ready[1]);
 	if (!err && !is_ready(ready[0])) {
-		soft_server_stop(pid);
+		cli_softgpu_stop(pid);
 		err = -ENOEXEC;
 	}
 	fd_close(ready[0]);
@@ -72,7 +72,7 @@ int soft_server_start(const char *dir, const char *const *more, pid_t *ret)
 	return err;
 }
 
-int soft_server_stop(pid_t pid)
+int cli_softgpu_stop(pid_t pid)
 {
 	int status = 0;
 

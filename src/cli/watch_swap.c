@@ -12,8 +12,8 @@
 
 #define ASK_EVERY_NS 200000000u
 
-int watch_options(struct cli *c, const char *time, const char *condition, bool detach,
-		  uint64_t *ret_ns)
+int cli_watch_options(struct cli *c, const char *time, const char *condition, bool detach,
+		      uint64_t *ret_ns)
 {
 	if (!time && !condition) {
 		return detach ? cli_fail(c, CLI_USAGE, "usage",
@@ -107,7 +107,7 @@ static int verdict(struct cli *c, const json_t *w)
 			cli_text(w, "reason"));
 }
 
-int watch_await(struct cli *c, struct gbpf *g, uint64_t version, json_t **ret_watch)
+int cli_watch_await(struct cli *c, struct gbpf *g, uint64_t version, json_t **ret_watch)
 {
 	bool shown = isatty(STDERR_FILENO) && !c->quiet && !c->json;
 	json_t *w = NULL;

@@ -8,12 +8,12 @@
 
 static const char *const classes[] = { "latency", "normal", "batch" };
 
-const char *class_name(uint32_t class_id)
+const char *daemon_class_name(uint32_t class_id)
 {
 	return class_id < ARRAY_SIZE(classes) ? classes[class_id] : "normal";
 }
 
-int class_of(const char *name)
+int daemon_class_from_name(const char *name)
 {
 	for (size_t i = 0; name && i < ARRAY_SIZE(classes); i++) {
 		if (strcmp(name, classes[i]) == 0) {
@@ -53,7 +53,7 @@ static unsigned sequence(const unsigned char *s)
 	return 0;
 }
 
-void text_clean(char *s)
+void daemon_text_clean(char *s)
 {
 	while (*s) {
 		unsigned n = sequence((unsigned char *)s);
@@ -66,12 +66,12 @@ void text_clean(char *s)
 	}
 }
 
-void text_copy(char *out, size_t cap, const char *s, size_t len)
+void daemon_text_copy(char *out, size_t cap, const char *s, size_t len)
 {
 	size_t n = strnlen(s, len);
 
 	n = MIN(n, cap - 1);
 	memcpy(out, s, n);
 	out[n] = 0;
-	text_clean(out);
+	daemon_text_clean(out);
 }

@@ -6,12 +6,12 @@
 #include <stdint.h>
 
 /* In place: control characters and what is not UTF-8 become '?'. */
-void text_clean(char *s);
+void daemon_text_clean(char *s);
 
 /* Copies at most cap - 1 bytes of a text that may be unterminated (len bytes), cleans it. */
-void text_copy(char *out, size_t cap, const char *s, size_t len);
+void daemon_text_copy(char *out, size_t cap, const char *s, size_t len);
 
-const char *class_name(uint32_t class_id); /* "normal" for what is out of range */
-int class_of(const char *name);		   /* GBPF_CLASS_* or -1 */
+const char *daemon_class_name(uint32_t class_id); /* "normal" for what is out of range */
+int daemon_class_from_name(const char *name);	  /* GBPF_CLASS_* or -1 */
 
 #endif

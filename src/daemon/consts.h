@@ -11,7 +11,7 @@
 #define CTX_TYPE_s64 int64_t
 #define CTX_TYPE_u32 uint32_t
 #define CTX_TYPE_s32 int32_t
-#define GBPF_CTX_BEGIN(hook) struct ctx_##hook {
+#define GBPF_CTX_BEGIN(hook) struct daemon_ctx_##hook {
 #define GBPF_CTX(hook, type, name, access, doc) CTX_TYPE_##type name;
 #define GBPF_CTX_END(hook)                                                                         \
 	}                                                                                          \

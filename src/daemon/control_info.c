@@ -21,7 +21,7 @@
 #include "daemon/clean_text.h"
 #include "gpu/control.h"
 
-static const char *state_name(const struct session *s)
+static const char *state_name(const struct daemon_session *s)
 {
 	switch (s->state) {
 	case SESSION_NEW:
@@ -42,10 +42,10 @@ static const char *const level_names[] = {
 	[GBPF_LEVEL_SLICE] = "slice", [GBPF_LEVEL_OFF] = "off",	    [GBPF_LEVEL_END] = "end",
 };
 
-static void add_lane(const struct session *s, json_t *j)
+static void add_lane(const struct daemon_session *s, json_t *j)
 {
 	json_t *levels = json_array();
-	uint32_t now = steer_level_of(s), can = steer_levels(s);
+	uint32_t now = daemon_hw_level(s), can = daemon_hw_levels(s);
 
 	for (uint32_t i = 0; i < ARRAY_SIZE(level_names); i++) {
 		if (can & 1u << i) {
@@ -57,11 +57,11 @@ static void add_lane(const struct session *s, json_t *j)
 	json_object_set_new(j, "level",
 			    json_string(now < ARRAY_SIZE(level_names) ? level_names[now] : ""));
 	json_object_set_new(j, "levels", levels);
-	json_object_set_new(j, "hurt", json_string(s->hurt));
-	json_object_set_new(j, "slice_us", json_integer((json_int_t)steer_slice_of(s)));
+	json_object_set_new(j, "hurt", json_string(s->crash_reason));
+	json_object_set_new(j, "slice_us", json_integer((json_int_t)daemon_hw_slice_us(s)));
 }
 
-static json_t *tenant_json(const struct call *c, const struct session *s)
+static json_t *tenant_json(const struct daemon_call *c, const struct daemon_session *s)
 {
 	json_t *gpus = json_array(), *j;
 	bool mine = c->peer.uid == 0 || c->peer.uid == s->peer.uid;
@@ -71,67 +71,69 @@ static json_t *tenant_json(const struct call *c, const struct session *s)
 	}
 	j = json_pack("{s:i,s:i,s:i,s:s,s:s,s:s,s:i,s:o,s:s,s:I}", "tenant", s->tenant, "pid",
 		      (int)s->peer.pid, "uid", (int)s->peer.uid, "name", s->name, "command",
-		      mine ? s->command : "", "class", class_name(s->class_id), "weight",
+		      mine ? s->command : "", "class", daemon_class_name(s->class_id), "weight",
 		      (int)s->weight, "gpus", gpus, "state", state_name(s), "age_ns",
 		      (json_int_t)(clock_now_ns() - s->connected_ns));
 	if (j) {
 		add_lane(s, j);
 	}
 	if (j && s->stats.map) {
-		stats_json(s, j);
+		daemon_stats_json(s, j);
 	}
 	return j;
 }
 
-void method_ps(struct call *c)
+void daemon_method_ps(struct daemon_call *c)
 {
 	json_t *tenants = json_array();
 
-	for (unsigned i = 0; i < SCHED_MAX_TENANTS; i++) {
+	for (unsigned i = 0; i < PROTO_MAX_TENANTS; i++) {
 		if (c->d->tenant[i] && !c->d->tenant[i]->dying) {
 			json_array_append_new(tenants, tenant_json(c, c->d->tenant[i]));
 		}
 	}
-	control_result(c, json_pack("{s:o}", "tenants", tenants));
+	daemon_control_result(c, json_pack("{s:o}", "tenants", tenants));
 }
 
 /* It has or had a session, and what became of it is still to be said. */
 static bool is_awaited(const struct daemon *d, int pid)
 {
-	session_each(d, s)
+	daemon_session_each(d, s)
 	{
 		if (s->peer.pid == pid) {
 			return true;
 		}
 	}
-	return obituary_awaited(d, pid);
+	return daemon_exit_record_is_pending(d, pid);
 }
 
 /* Whether gbpf run may start a process again that has ended. */
-void method_restart(struct call *c)
+void daemon_method_restart(struct daemon_call *c)
 {
 	json_int_t n = json_integer_value(json_object_get(c->params, "pid"));
 	json_int_t age = json_integer_value(json_object_get(c->params, "age_ns"));
 	int pid = n > 0 && n <= INT_MAX ? (int)n : -1;
 	bool known = !is_awaited(c->d, pid);
-	const struct fate *f =
-		known ? neighbour_fate(c->d, pid, age > 0 ? (uint64_t)age : UINT64_MAX) : NULL;
+	const struct daemon_mps_exit *f =
+		known ? daemon_mps_exit_find(c->d, pid, age > 0 ? (uint64_t)age : UINT64_MAX)
+		      : NULL;
 
 	if (f && c->peer.uid != 0 && c->peer.uid != f->uid) {
 		f = NULL;
 	}
-	control_result(c, json_pack("{s:b,s:i,s:s}", "known", known, "restarts",
-				    f && f->why[0] ? (int)f->restart : 0, "why", f ? f->why : ""));
+	daemon_control_result(c, json_pack("{s:b,s:i,s:s}", "known", known, "restarts",
+					   f && f->why[0] ? (int)f->restart : 0, "why",
+					   f ? f->why : ""));
 }
 
-static int wanted_class(const struct call *c, const struct session *s)
+static int wanted_class(const struct daemon_call *c, const struct daemon_session *s)
 {
 	const json_t *j = json_object_get(c->params, "class");
 
-	return j ? class_of(json_string_value(j)) : (int)s->class_id;
+	return j ? daemon_class_from_name(json_string_value(j)) : (int)s->class_id;
 }
 
-static int wanted_weight(const struct call *c, const struct session *s)
+static int wanted_weight(const struct daemon_call *c, const struct daemon_session *s)
 {
 	const json_t *j = json_object_get(c->params, "weight");
 	json_int_t w = json_integer_value(j);
@@ -142,54 +144,55 @@ static int wanted_weight(const struct call *c, const struct session *s)
 	return json_is_integer(j) && w >= 1 && w <= DAEMON_MAX_WEIGHT ? (int)w : -1;
 }
 
-void method_set(struct call *c)
+void daemon_method_set(struct daemon_call *c)
 {
 	const json_t *which = json_object_get(c->params, "tenant");
 	json_int_t n = json_integer_value(which);
-	struct session *s =
-		json_is_integer(which) && n >= 0 && n < SCHED_MAX_TENANTS ? c->d->tenant[n] : NULL;
+	struct daemon_session *s =
+		json_is_integer(which) && n >= 0 && n < PROTO_MAX_TENANTS ? c->d->tenant[n] : NULL;
 	int class_id, weight;
 
 	if (!s || s->dying) {
-		control_error(c, 5, "not-found", "`gbpf ps` lists the tenants",
-			      "there is no such tenant");
+		daemon_control_error(c, 5, "not-found", "`gbpf ps` lists the tenants",
+				     "there is no such tenant");
 		return;
 	}
 	if (c->peer.uid != 0 && c->peer.uid != s->peer.uid) {
-		control_error(c, 6, "permission", "Only its owner and root may change it",
-			      "tenant %d belongs to user %d", s->tenant, (int)s->peer.uid);
+		daemon_control_error(c, 6, "permission", "Only its owner and root may change it",
+				     "tenant %d belongs to user %d", s->tenant, (int)s->peer.uid);
 		return;
 	}
 	class_id = wanted_class(c, s);
 	weight = wanted_weight(c, s);
 	if (class_id < 0) {
-		control_error(c, 2, "usage", "Use latency, normal or batch",
-			      "there is no such class");
+		daemon_control_error(c, 2, "usage", "Use latency, normal or batch",
+				     "there is no such class");
 		return;
 	}
 	if (weight < 0) {
-		control_error(c, 2, "usage", NULL, "a weight is a number from 1 to %u",
-			      DAEMON_MAX_WEIGHT);
+		daemon_control_error(c, 2, "usage", NULL, "a weight is a number from 1 to %u",
+				     DAEMON_MAX_WEIGHT);
 		return;
 	}
-	if ((uint32_t)class_id != s->class_id && !session_may_change_class(s)) {
-		control_error(c, 7, "busy", "Try again in a second",
-			      "tenant %d has changed its class %u times in this second", s->tenant,
-			      SESSION_CHANGES_PER_SECOND);
+	if ((uint32_t)class_id != s->class_id && !daemon_session_may_change_class(s)) {
+		daemon_control_error(c, 7, "busy", "Try again in a second",
+				     "tenant %d has changed its class %u times in this second",
+				     s->tenant, SESSION_CHANGES_PER_SECOND);
 		return;
 	}
-	session_set(s, (uint32_t)class_id, (uint32_t)weight);
-	if (session_event_allowed(c->d, c->peer.uid)) {
-		history_add(&c->d->history, "set", s->tenant, s->peer.pid,
-			    "%s is now class %s, weight %d", s->name,
-			    class_name((uint32_t)class_id), weight);
+	daemon_session_set_class(s, (uint32_t)class_id, (uint32_t)weight);
+	if (daemon_session_event_allowed(c->d, c->peer.uid)) {
+		daemon_history_add(&c->d->history, "set", s->tenant, s->peer.pid,
+				   "%s is now class %s, weight %d", s->name,
+				   daemon_class_name((uint32_t)class_id), weight);
 	}
-	control_result(c, json_pack("{s:i,s:s,s:i}", "tenant", s->tenant, "class",
-				    class_name((uint32_t)class_id), "weight", weight));
+	daemon_control_result(c,
+			      json_pack("{s:i,s:s,s:i}", "tenant", s->tenant, "class",
+					daemon_class_name((uint32_t)class_id), "weight", weight));
 }
 
 /* What can be done to programs on a GPU: found by those that run, since nobody else may try. */
-static json_t *controls_json(const struct device *dev)
+static json_t *controls_json(const struct daemon_gpu *dev)
 {
 	json_t *all = json_array();
 
@@ -213,61 +216,63 @@ static json_t *controls_json(const struct device *dev)
 
 static json_t *lanes_json(const struct daemon *d)
 {
-	const char *why = lane_why(d);
+	const char *why = daemon_lane_unavailable_reason(d);
 
 	return json_pack("[{s:s,s:b,s:s},{s:s,s:b,s:s}]", "lane", "process", "available", 1, "why",
 			 "", "lane", "shared", "available", why == NULL, "why", why ? why : "");
 }
 
-void method_device_list(struct call *c)
+void daemon_method_device_list(struct daemon_call *c)
 {
-	const struct devices *t = &c->d->devices;
+	const struct daemon_gpus *t = &c->d->devices;
 	json_t *devices = json_array();
 
-	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
-		const struct device *dev = &t->d[i];
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+		const struct daemon_gpu *dev = &t->d[i];
 		char uuid[48];
 
 		if (dev->used) {
-			device_uuid_text(dev->uuid, uuid);
+			daemon_gpu_uuid_text(dev->uuid, uuid);
 			json_array_append_new(
-				devices, json_pack("{s:o,s:i,s:s,s:s,s:s,s:i,s:I,s:s}", "controls",
-						   controls_json(dev), "gpu", (int)i, "uuid", uuid,
-						   "name", dev->name, "kind", t->kind, "tenants",
-						   (int)dev->tenants, "policy_version",
-						   (json_int_t)policy_active_version(c->d, i),
-						   "policy", policy_active_name(c->d, i)));
+				devices,
+				json_pack("{s:o,s:i,s:s,s:s,s:s,s:i,s:I,s:s}", "controls",
+					  controls_json(dev), "gpu", (int)i, "uuid", uuid, "name",
+					  dev->name, "kind", t->kind, "tenants", (int)dev->tenants,
+					  "policy_version",
+					  (json_int_t)daemon_policy_active_version(c->d, i),
+					  "policy", daemon_policy_active_name(c->d, i)));
 		}
 	}
 	if (!json_array_size(devices) &&
 	    strcmp(t->kind, "soft") == 0) { /* its uuid is known when a process uses it */
-		json_array_append_new(devices, json_pack("{s:i,s:n,s:s,s:s,s:i,s:I,s:s}", "gpu", 0,
-							 "uuid", "name", "gBPF soft GPU", "kind",
-							 "soft", "tenants", 0, "policy_version",
-							 (json_int_t)policy_active_version(c->d, 0),
-							 "policy", policy_active_name(c->d, 0)));
+		json_array_append_new(devices,
+				      json_pack("{s:i,s:n,s:s,s:s,s:i,s:I,s:s}", "gpu", 0, "uuid",
+						"name", "gBPF soft GPU", "kind", "soft", "tenants",
+						0, "policy_version",
+						(json_int_t)daemon_policy_active_version(c->d, 0),
+						"policy", daemon_policy_active_name(c->d, 0)));
 	}
-	control_result(c, json_pack("{s:o,s:o,s:i}", "devices", devices, "lanes", lanes_json(c->d),
-				    "mps_pid", mps_pid(c->d)));
+	daemon_control_result(c, json_pack("{s:o,s:o,s:i}", "devices", devices, "lanes",
+					   lanes_json(c->d), "mps_pid", daemon_mps_pid(c->d)));
 }
 
-void method_events(struct call *c)
+void daemon_method_events(struct daemon_call *c)
 {
-	const struct history *h = &c->d->history;
+	const struct daemon_history *h = &c->d->history;
 	json_int_t since = json_integer_value(json_object_get(c->params, "since"));
 	json_t *events = json_array();
 	uint64_t seq = MAX(h->oldest, since > 0 ? (uint64_t)since + 1 : 0);
 
 	for (; seq < h->next; seq++) {
-		const struct history_event *e = history_get(h, seq);
+		const struct daemon_history_event *e = daemon_history_get(h, seq);
 
 		if (e) {
-			json_array_append_new(events, history_json(e));
+			json_array_append_new(events, daemon_history_json(e));
 		}
 	}
-	control_result(c, json_pack("{s:o}", "events", events));
+	daemon_control_result(c, json_pack("{s:o}", "events", events));
 	if (json_is_true(json_object_get(c->params, "follow"))) {
-		control_follow(c);
+		daemon_control_follow(c);
 	}
 }
 
@@ -305,18 +310,19 @@ static uint64_t stale_epochs(struct daemon *d)
 {
 	uint64_t sum = 0;
 
-	for (struct live *l = policy_next_active(d, NULL); l; l = policy_next_active(d, l)) {
-		struct live_tally t;
+	for (struct daemon_version *l = daemon_policy_next_active(d, NULL); l;
+	     l = daemon_policy_next_active(d, l)) {
+		struct daemon_tally t;
 
-		failures_sum(d, l, &t);
-		sum += failures_total(&t, SCHED_FAILED_EPOCH);
+		daemon_failures_sum(d, l, &t);
+		sum += daemon_failures_total(&t, PROTO_FAILED_EPOCH);
 	}
 	return MIN(sum, (uint64_t)INT64_MAX);
 }
 
 static json_t *counters_json(struct daemon *d)
 {
-	const struct counters *n = &d->counters;
+	const struct daemon_counters *n = &d->counters;
 	const struct {
 		const char *name;
 		uint64_t value;
@@ -354,40 +360,41 @@ static int leaked(struct daemon *d)
 {
 	unsigned tenants = 0, boards = 0, published = 0, latency = 0, regions = 0;
 
-	for (unsigned i = 0; i < SCHED_MAX_TENANTS; i++) {
+	for (unsigned i = 0; i < PROTO_MAX_TENANTS; i++) {
 		tenants += d->tenant[i] != NULL;
 		boards += d->tenant[i] && d->tenant[i]->board.map;
-		regions += policy_regions_of(d, i) && !d->tenant[i];
+		regions += daemon_policy_regions_of(d, i) && !d->tenant[i];
 	}
-	for (unsigned i = 0; i < SCHED_MAX_LC; i++) {
+	for (unsigned i = 0; i < PROTO_MAX_LC; i++) {
 		published += d->lc[i] != NULL;
 		latency += d->lc[i] && d->lc[i]->lc_slot == (int)i;
 	}
 	return (int)(regions + (published - latency) + (boards > tenants ? boards - tenants : 0));
 }
 
-void method_status(struct call *c)
+void daemon_method_status(struct daemon_call *c)
 {
 	struct daemon *d = c->d;
 	unsigned tenants = 0, published = 0;
 
-	for (unsigned i = 0; i < SCHED_MAX_TENANTS; i++) {
+	for (unsigned i = 0; i < PROTO_MAX_TENANTS; i++) {
 		tenants += d->tenant[i] && !d->tenant[i]->dying;
 	}
-	for (unsigned i = 0; i < SCHED_MAX_LC; i++) {
+	for (unsigned i = 0; i < PROTO_MAX_LC; i++) {
 		published += d->lc[i] != NULL;
 	}
-	control_result(c, json_pack("{s:i,s:s,s:I,s:I,s:i,s:i,s:i,s:i,s:i,s:{s:I,s:s},s:b,s:s,s:o,"
-				    "s:i,s:i,s:I,s:s,s:s}",
-				    "pid", (int)getpid(), "version", GBPF_VERSION_TEXT,
-				    "generation", (json_int_t)d->generation, "uptime_ns",
-				    (json_int_t)(clock_now_ns() - d->started_ns), "sessions",
-				    (int)d->n_sessions, "tenants", (int)tenants, "boards",
-				    (int)published, "ending", (int)d->n_obituaries, "connections",
-				    (int)control_connections(d), "policy", "version",
-				    (json_int_t)policy_first_active(d), "name",
-				    policy_active_name(d, 0), "off", (int)policy_off(d), "device",
-				    d->devices.kind, "counters", counters_json(d), "leaked",
-				    leaked(d), "fds", count_fds(), "memory_bytes", memory_bytes(),
-				    "runtime_dir", d->opt.runtime, "state_dir", d->opt.state));
+	daemon_control_result(
+		c, json_pack("{s:i,s:s,s:I,s:I,s:i,s:i,s:i,s:i,s:i,s:{s:I,s:s},s:b,s:s,s:o,"
+			     "s:i,s:i,s:I,s:s,s:s}",
+			     "pid", (int)getpid(), "version", GBPF_VERSION_TEXT, "generation",
+			     (json_int_t)d->generation, "uptime_ns",
+			     (json_int_t)(clock_now_ns() - d->started_ns), "sessions",
+			     (int)d->n_sessions, "tenants", (int)tenants, "boards", (int)published,
+			     "ending", (int)d->n_exit_records, "connections",
+			     (int)daemon_control_connections(d), "policy", "version",
+			     (json_int_t)daemon_policy_first_active(d), "name",
+			     daemon_policy_active_name(d, 0), "off", (int)daemon_policy_is_off(d),
+			     "device", d->devices.kind, "counters", counters_json(d), "leaked",
+			     leaked(d), "fds", count_fds(), "memory_bytes", memory_bytes(),
+			     "runtime_dir", d->opt.runtime, "state_dir", d->opt.state));
 }

@@ -13,38 +13,39 @@
 #include "daemon/watch/watch.h"
 #include "gbpf/gbpf.h"
 
-enum right { ALL, ADMIN, OWNER }; /* OWNER: root and the daemon's own user */
+enum method_right { ALL, ADMIN, OWNER }; /* OWNER: root and the daemon's own user */
 
 static const char admin_hint[] =
 	"Only root, gbpfd's own user and members of the group gbpf may do that";
 
-static void method_hello(struct call *c)
+static void method_hello(struct daemon_call *c)
 {
 	json_int_t protocol = json_integer_value(json_object_get(c->params, "protocol"));
 
 	if (protocol != GBPF_PROTOCOL) {
-		control_error(c, 1, "version",
-			      "Use the gbpf that belongs to this gbpfd, or restart gbpfd",
-			      "gbpfd speaks control protocol %d and the caller speaks %lld",
-			      GBPF_PROTOCOL, (long long)protocol);
+		daemon_control_error(c, 1, "version",
+				     "Use the gbpf that belongs to this gbpfd, or restart gbpfd",
+				     "gbpfd speaks control protocol %d and the caller speaks %lld",
+				     GBPF_PROTOCOL, (long long)protocol);
 		return;
 	}
-	control_greeted(c);
-	control_result(c, json_pack("{s:i,s:s,s:i,s:i,s:I,s:s,s:b}", "protocol", GBPF_PROTOCOL,
-				    "version", GBPF_VERSION_TEXT, "pid", (int)getpid(), "uid",
-				    (int)c->d->uid, "generation", (json_int_t)c->d->generation,
-				    "device", c->d->devices.kind, "off", (int)policy_off(c->d)));
+	daemon_control_greeted(c);
+	daemon_control_result(
+		c, json_pack("{s:i,s:s,s:i,s:i,s:I,s:s,s:b}", "protocol", GBPF_PROTOCOL, "version",
+			     GBPF_VERSION_TEXT, "pid", (int)getpid(), "uid", (int)c->d->uid,
+			     "generation", (json_int_t)c->d->generation, "device",
+			     c->d->devices.kind, "off", (int)daemon_policy_is_off(c->d)));
 }
 
 static void on_policy_done(struct daemon *d, uint64_t conn, json_int_t id, const json_t *result,
 			   const struct report *r, int exit_code)
 {
-	control_answer(d, conn, id, result, r, exit_code);
+	daemon_control_answer(d, conn, id, result, r, exit_code);
 }
 
 /* The GPUs that a policy method is about: gpu, or all. 0 and an error answered when there is no
  * such GPU. */
-static uint32_t gpu_mask(struct call *c)
+static uint32_t gpu_mask(struct daemon_call *c)
 {
 	const json_t *gpu = json_object_get(c->params, "gpu");
 	json_int_t n = json_integer_value(gpu);
@@ -52,15 +53,15 @@ static uint32_t gpu_mask(struct call *c)
 	if (!gpu || json_is_null(gpu)) {
 		return POLICY_ALL_GPUS;
 	}
-	if (!json_is_integer(gpu) || n < 0 || n >= SCHED_MAX_GPUS) {
-		control_error(c, 5, "not-found", "`gbpf device` lists them",
-			      "there is no such GPU");
+	if (!json_is_integer(gpu) || n < 0 || n >= PROTO_MAX_GPUS) {
+		daemon_control_error(c, 5, "not-found", "`gbpf device` lists them",
+				     "there is no such GPU");
 		return 0;
 	}
 	return 1u << n;
 }
 
-static void order(struct call *c, struct policy_order *o)
+static void order(struct daemon_call *c, struct daemon_policy_request *o)
 {
 	int err;
 
@@ -68,12 +69,13 @@ static void order(struct call *c, struct policy_order *o)
 	o->reply = on_policy_done;
 	o->conn = c->conn;
 	o->id = c->id;
-	err = policy_order(c->d, o);
+	err = daemon_policy_submit(c->d, o);
 	if (err == -EBUSY) {
-		control_error(c, 7, "busy", "Try again in a moment",
-			      "%u policy operations are waiting already", POLICY_MAX_WAITING);
+		daemon_control_error(c, 7, "busy", "Try again in a moment",
+				     "%u policy operations are waiting already",
+				     POLICY_MAX_WAITING);
 	} else if (err) {
-		control_error(c, 1, "memory", NULL, "out of memory");
+		daemon_control_error(c, 1, "memory", NULL, "out of memory");
 	}
 }
 
@@ -90,7 +92,7 @@ static bool good_name(const char *name)
 }
 
 /* watch_ns and rollback_if, or neither. false: an error is answered. */
-static bool take_watch(struct call *c, struct watch_order **ret)
+static bool take_watch(struct daemon_call *c, struct daemon_watch_request **ret)
 {
 	const json_t *ns = json_object_get(c->params, "watch_ns");
 	const char *condition = json_string_value(json_object_get(c->params, "rollback_if"));
@@ -104,25 +106,26 @@ static bool take_watch(struct call *c, struct watch_order **ret)
 	if (!json_is_integer(ns) || !condition) {
 		report_hint(&r, "Use --watch 60s together with --rollback-if CONDITION");
 		report_set(&r, -EINVAL, "usage", "a watch needs both a time and a condition");
-	} else if (watch_order(ret, (uint64_t)MAX(json_integer_value(ns), 0), condition, &r) == 0) {
+	} else if (daemon_watch_request_new(ret, (uint64_t)MAX(json_integer_value(ns), 0),
+					    condition, &r) == 0) {
 		report_finish(&r);
 		return true;
 	}
-	control_answer(c->d, c->conn, c->id, NULL, &r, 2);
+	daemon_control_answer(c->d, c->conn, c->id, NULL, &r, 2);
 	good = false;
 	report_finish(&r);
 	return good;
 }
 
-static void method_watch(struct call *c)
+static void method_watch(struct daemon_call *c)
 {
 	json_int_t version = json_integer_value(json_object_get(c->params, "version"));
-	json_t *j = version >= 0 ? watch_json(c->d, (uint64_t)version) : NULL;
+	json_t *j = version >= 0 ? daemon_watch_json(c->d, (uint64_t)version) : NULL;
 
 	if (j) {
-		control_result(c, j);
+		daemon_control_result(c, j);
 	} else {
-		control_error(
+		daemon_control_error(
 			c, 5, "not-found",
 			"`gbpf policy swap NEW --watch 60s --rollback-if CONDITION` starts one",
 			version ? "version %lld is not watched" : "no version is watched",
@@ -130,24 +133,26 @@ static void method_watch(struct call *c)
 	}
 }
 
-static void method_load(struct call *c)
+static void method_load(struct daemon_call *c)
 {
-	struct policy_order o = { .op = POLICY_LOAD,
-				  .object_fd = -1,
-				  .swap = json_is_true(json_object_get(c->params, "swap")),
-				  .keep_maps =
-					  json_is_true(json_object_get(c->params, "keep_maps")),
-				  .name = json_string_value(json_object_get(c->params, "name")) };
+	struct daemon_policy_request o = {
+		.op = POLICY_LOAD,
+		.object_fd = -1,
+		.swap = json_is_true(json_object_get(c->params, "swap")),
+		.keep_maps = json_is_true(json_object_get(c->params, "keep_maps")),
+		.name = json_string_value(json_object_get(c->params, "name"))
+	};
 
 	if (!good_name(o.name)) {
-		control_error(c, 2, "usage",
-			      "Give one with 1 to 31 characters, without blanks and slashes",
-			      "a policy needs a name");
+		daemon_control_error(c, 2, "usage",
+				     "Give one with 1 to 31 characters, without blanks and slashes",
+				     "a policy needs a name");
 		return;
 	}
 	if (*c->fd < 0) {
-		control_error(c, 2, "usage", NULL,
-			      "policy.load needs the object as a descriptor beside the line");
+		daemon_control_error(
+			c, 2, "usage", NULL,
+			"policy.load needs the object as a descriptor beside the line");
 		return;
 	}
 	o.gpu_mask = gpu_mask(c);
@@ -158,93 +163,95 @@ static void method_load(struct call *c)
 	}
 }
 
-static void method_rollback(struct call *c)
+static void method_rollback(struct daemon_call *c)
 {
 	json_int_t version = json_integer_value(json_object_get(c->params, "version"));
-	struct policy_order o = { .op = POLICY_ACTIVATE,
-				  .object_fd = -1,
-				  .gpu_mask = gpu_mask(c),
-				  .keep_maps =
-					  json_is_true(json_object_get(c->params, "keep_maps")),
-				  .version = version > 0 ? (uint64_t)version : 0 };
+	struct daemon_policy_request o = { .op = POLICY_ACTIVATE,
+					   .object_fd = -1,
+					   .gpu_mask = gpu_mask(c),
+					   .keep_maps = json_is_true(
+						   json_object_get(c->params, "keep_maps")),
+					   .version = version > 0 ? (uint64_t)version : 0 };
 
 	if (version < 0 || (json_object_get(c->params, "version") && version == 0)) {
-		control_error(c, 5, "not-found",
-			      "`gbpf policy list` shows the versions that are kept",
-			      "there is no version %lld", (long long)version);
+		daemon_control_error(c, 5, "not-found",
+				     "`gbpf policy list` shows the versions that are kept",
+				     "there is no version %lld", (long long)version);
 	} else if (o.gpu_mask) {
 		order(c, &o);
 	}
 }
 
-static void method_unload(struct call *c)
+static void method_unload(struct daemon_call *c)
 {
-	struct policy_order o = { .op = POLICY_UNLOAD, .object_fd = -1, .gpu_mask = gpu_mask(c) };
+	struct daemon_policy_request o = { .op = POLICY_UNLOAD,
+					   .object_fd = -1,
+					   .gpu_mask = gpu_mask(c) };
 
 	if (o.gpu_mask) {
 		order(c, &o);
 	}
 }
 
-static void method_list(struct call *c)
+static void method_list(struct daemon_call *c)
 {
-	control_result(c, policy_list_json(c->d));
+	daemon_control_result(c, daemon_policy_list_json(c->d));
 }
 
-static void method_show(struct call *c)
+static void method_show(struct daemon_call *c)
 {
 	json_int_t version = json_integer_value(json_object_get(c->params, "version"));
-	json_t *j = version >= 0 ? policy_show_json(c->d, (uint64_t)version) : NULL;
+	json_t *j = version >= 0 ? daemon_policy_show_json(c->d, (uint64_t)version) : NULL;
 
 	if (j) {
-		control_result(c, j);
+		daemon_control_result(c, j);
 	} else if (version) {
-		control_error(c, 5, "not-found",
-			      "`gbpf policy list` shows the versions that are kept",
-			      "there is no version %lld", (long long)version);
+		daemon_control_error(c, 5, "not-found",
+				     "`gbpf policy list` shows the versions that are kept",
+				     "there is no version %lld", (long long)version);
 	} else {
-		control_error(c, 5, "not-found", "`gbpf policy load` makes one active",
-			      "no policy is active");
+		daemon_control_error(c, 5, "not-found", "`gbpf policy load` makes one active",
+				     "no policy is active");
 	}
 }
 
-static void switch_off(struct call *c, bool off)
+static void switch_off(struct daemon_call *c, bool off)
 {
-	if (policy_set_off(c->d, off, c->conn, c->id) < 0) {
-		control_error(c, 1, "memory", NULL, "out of memory");
+	if (daemon_policy_set_off(c->d, off, c->conn, c->id) < 0) {
+		daemon_control_error(c, 1, "memory", NULL, "out of memory");
 	}
 }
 
-static void method_off(struct call *c)
+static void method_off(struct daemon_call *c)
 {
 	switch_off(c, true);
 }
 
-static void method_on(struct call *c)
+static void method_on(struct daemon_call *c)
 {
 	switch_off(c, false);
 }
 
-static void method_shutdown(struct call *c)
+static void method_shutdown(struct daemon_call *c)
 {
 	log_info("shutdown asked for by uid %d", (int)c->peer.uid);
-	control_result(c, json_object());
+	daemon_control_result(c, json_object());
 	sd_event_exit(c->d->loop, 0);
 }
 
 static const struct {
 	const char *name;
-	enum right right;
-	void (*call)(struct call *c);
+	enum method_right right;
+	void (*call)(struct daemon_call *c);
 } methods[] = {
-	{ "device.list", ALL, method_device_list },
-	{ "events", ALL, method_events },
-	{ "map.delete", ADMIN, method_map_delete },
-	{ "map.dump", ALL, method_map_dump },
-	{ "map.get", ALL, method_map_get },
-	{ "map.list", ALL, method_map_list },
-	{ "map.set", ADMIN, method_map_set },
-	{ "map.watch", ADMIN, method_map_watch },
+	{ "device.list", ALL, daemon_method_device_list },
+	{ "events", ALL, daemon_method_events },
+	{ "map.delete", ADMIN, daemon_method_map_delete },
+	{ "map.dump", ALL, daemon_method_map_dump },
+	{ "map.get", ALL, daemon_method_map_get },
+	{ "map.list", ALL, daemon_method_map_list },
+	{ "map.set", ADMIN, daemon_method_map_set },
+	{ "map.watch", ADMIN, daemon_method_map_watch },
 	{ "off", ADMIN, method_off },
 	{ "on", ADMIN, method_on },
 	{ "policy.list", ALL, method_list },
@@ -253,14 +260,14 @@ static const struct {
 	{ "policy.show", ALL, method_show },
 	{ "policy.unload", ADMIN, method_unload },
 	{ "policy.watch", ALL, method_watch },
-	{ "ps", ALL, method_ps },
-	{ "restart", ALL, method_restart },
-	{ "set", ALL, method_set },
+	{ "ps", ALL, daemon_method_ps },
+	{ "restart", ALL, daemon_method_restart },
+	{ "set", ALL, daemon_method_set },
 	{ "shutdown", OWNER, method_shutdown },
-	{ "status", ALL, method_status },
+	{ "status", ALL, daemon_method_status },
 };
 
-static bool allowed(const struct call *c, enum right right)
+static bool allowed(const struct daemon_call *c, enum method_right right)
 {
 	switch (right) {
 	case ALL:
@@ -273,14 +280,15 @@ static bool allowed(const struct call *c, enum right right)
 	return false;
 }
 
-void method_call(struct call *c, const char *method, bool greeted)
+void daemon_method_call(struct daemon_call *c, const char *method, bool greeted)
 {
 	if (strcmp(method, "hello") == 0) {
 		method_hello(c);
 		return;
 	}
 	if (!greeted) {
-		control_error(c, 2, "protocol", NULL, "the first call of a connection is hello");
+		daemon_control_error(c, 2, "protocol", NULL,
+				     "the first call of a connection is hello");
 		return;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
@@ -290,14 +298,14 @@ void method_call(struct call *c, const char *method, bool greeted)
 		if (allowed(c, methods[i].right)) {
 			methods[i].call(c);
 		} else {
-			control_error(c, 6, "permission",
-				      methods[i].right == OWNER
-					      ? "Only root and gbpfd's own user may do that"
-					      : admin_hint,
-				      "user %d may not call %s", (int)c->peer.uid, method);
+			daemon_control_error(c, 6, "permission",
+					     methods[i].right == OWNER
+						     ? "Only root and gbpfd's own user may do that"
+						     : admin_hint,
+					     "user %d may not call %s", (int)c->peer.uid, method);
 		}
 		return;
 	}
-	control_error(c, 2, "method", "gbpf and gbpfd may be of different versions",
-		      "there is no method '%.64s'", method);
+	daemon_control_error(c, 2, "method", "gbpf and gbpfd may be of different versions",
+			     "there is no method '%.64s'", method);
 }

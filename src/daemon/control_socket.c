@@ -22,8 +22,8 @@
 #define MAX_OUT (4u << 20)     /* while more waits to be read, no further request is looked at */
 #define MAX_FOLLOW (1u << 20)  /* a follower that lags behind by so much is closed */
 
-struct connection {
-	struct connection *next;
+struct daemon_connection {
+	struct daemon_connection *next;
 	struct daemon *d;
 	sd_event_source *io, *again;
 	int sock, fd;
@@ -35,16 +35,16 @@ struct connection {
 	size_t scanned;
 };
 
-struct control {
+struct daemon_control {
 	struct daemon *d;
 	int fd;
 	sd_event_source *io, *reaper;
-	struct connection *first;
+	struct daemon_connection *first;
 	unsigned n;
 	uint64_t next_number;
 };
 
-static void end(struct connection *c)
+static void end(struct daemon_connection *c)
 {
 	if (!c->ended) {
 		c->ended = true;
@@ -52,9 +52,9 @@ static void end(struct connection *c)
 	}
 }
 
-static void destroy(struct connection *c)
+static void destroy(struct daemon_connection *c)
 {
-	maps_watch_conn_gone(c->d, c->number);
+	daemon_maps_watch_conn_closed(c->d, c->number);
 	sd_event_source_disable_unref(c->io);
 	sd_event_source_disable_unref(c->again);
 	fd_close_peer(c->sock);
@@ -66,12 +66,12 @@ static void destroy(struct connection *c)
 
 static int on_reaper(sd_event_source *src, void *arg)
 {
-	struct control *k = arg;
-	struct connection **link = &k->first;
+	struct daemon_control *k = arg;
+	struct daemon_connection **link = &k->first;
 
 	(void)src;
 	while (*link) {
-		struct connection *c = *link;
+		struct daemon_connection *c = *link;
 
 		if (c->ended) {
 			*link = c->next;
@@ -86,7 +86,7 @@ static int on_reaper(sd_event_source *src, void *arg)
 
 /* ---- sending ---- */
 
-static void flush(struct connection *c)
+static void flush(struct daemon_connection *c)
 {
 	while (c->out.len && !c->ended) {
 		ssize_t n = send(c->sock, c->out.data, c->out.len, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -111,7 +111,7 @@ static void flush(struct connection *c)
 	}
 }
 
-static void put(struct connection *c, json_t *line)
+static void put(struct daemon_connection *c, json_t *line)
 {
 	char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
 
@@ -126,21 +126,21 @@ static void put(struct connection *c, json_t *line)
 	flush(c);
 }
 
-void control_result(struct call *c, json_t *result)
+void daemon_control_result(struct daemon_call *c, json_t *result)
 {
 	if (result) {
 		put(c->c, json_pack("{s:I,s:o}", "id", c->id, "result", result));
 	} else {
-		control_error(c, 1, "memory", NULL, "out of memory");
+		daemon_control_error(c, 1, "memory", NULL, "out of memory");
 	}
 }
 
-void control_result_text(struct call *c, const struct buf *result)
+void daemon_control_result_text(struct daemon_call *c, const struct buf *result)
 {
 	struct buf *out = &c->c->out;
 
 	if (!result || result->failed) {
-		control_error(c, 1, "memory", NULL, "out of memory");
+		daemon_control_error(c, 1, "memory", NULL, "out of memory");
 		return;
 	}
 	buf_printf(out, "{\"id\":%lld,\"result\":", (long long)c->id);
@@ -158,7 +158,7 @@ static json_t *error_json(json_int_t id, const char *code, int exit_code, const 
 	snprintf(clean[1], sizeof(clean[1]), "%s", message);
 	snprintf(clean[2], sizeof(clean[2]), "%s", hint ? hint : "");
 	for (int i = 0; i < 3; i++) {
-		text_clean(clean[i]);
+		daemon_text_clean(clean[i]);
 	}
 	json_t *error = json_pack("{s:s,s:i,s:s,s:s}", "code", clean[0], "exit", exit_code,
 				  "message", clean[1], "hint", clean[2]);
@@ -171,8 +171,8 @@ static json_t *error_json(json_int_t id, const char *code, int exit_code, const 
 	return json_pack("{s:I,s:o}", "id", id, "error", error);
 }
 
-void control_error(struct call *c, int exit_code, const char *code, const char *hint,
-		   const char *fmt, ...)
+void daemon_control_error(struct daemon_call *c, int exit_code, const char *code, const char *hint,
+			  const char *fmt, ...)
 {
 	char message[1024];
 	va_list ap;
@@ -183,9 +183,9 @@ void control_error(struct call *c, int exit_code, const char *code, const char *
 	put(c->c, error_json(c->id, code, exit_code, message, hint, NULL));
 }
 
-static struct connection *by_number(const struct daemon *d, uint64_t conn)
+static struct daemon_connection *by_number(const struct daemon *d, uint64_t conn)
 {
-	struct connection *c = d->control ? d->control->first : NULL;
+	struct daemon_connection *c = d->control ? d->control->first : NULL;
 
 	while (c && c->number != conn) {
 		c = c->next;
@@ -193,9 +193,9 @@ static struct connection *by_number(const struct daemon *d, uint64_t conn)
 	return c && !c->ended ? c : NULL;
 }
 
-bool control_push(struct daemon *d, uint64_t conn, const struct buf *line)
+bool daemon_control_push(struct daemon *d, uint64_t conn, const struct buf *line)
 {
-	struct connection *c = by_number(d, conn);
+	struct daemon_connection *c = by_number(d, conn);
 
 	if (!c) {
 		return false;
@@ -209,17 +209,17 @@ bool control_push(struct daemon *d, uint64_t conn, const struct buf *line)
 	return !c->ended;
 }
 
-size_t control_waiting(const struct daemon *d, uint64_t conn)
+size_t daemon_control_waiting(const struct daemon *d, uint64_t conn)
 {
-	const struct connection *c = by_number(d, conn);
+	const struct daemon_connection *c = by_number(d, conn);
 
 	return c ? c->out.len : SIZE_MAX;
 }
 
-void control_answer(struct daemon *d, uint64_t conn, json_int_t id, const json_t *result,
-		    const struct report *r, int exit_code)
+void daemon_control_answer(struct daemon *d, uint64_t conn, json_int_t id, const json_t *result,
+			   const struct report *r, int exit_code)
 {
-	struct connection *c = by_number(d, conn);
+	struct daemon_connection *c = by_number(d, conn);
 	char message[4096];
 
 	if (!c) {
@@ -239,35 +239,35 @@ void control_answer(struct daemon *d, uint64_t conn, json_int_t id, const json_t
 	    error_json(id, r->code, exit_code, message, buf_text(&r->hint), buf_text(&r->detail)));
 }
 
-static void on_event(void *arg, const struct history_event *e)
+static void on_event(void *arg, const struct daemon_history_event *e)
 {
-	struct control *k = arg;
+	struct daemon_control *k = arg;
 
-	for (struct connection *c = k->first; c; c = c->next) {
+	for (struct daemon_connection *c = k->first; c; c = c->next) {
 		if (!c->following || c->ended) {
 			continue;
 		}
 		if (c->out.len > MAX_FOLLOW) {
 			end(c);
 		} else {
-			put(c, json_pack("{s:o}", "event", history_json(e)));
+			put(c, json_pack("{s:o}", "event", daemon_history_json(e)));
 		}
 	}
 }
 
 /* ---- receiving ---- */
 
-static void fatal(struct connection *c, json_int_t id, const char *code, const char *message)
+static void fatal(struct daemon_connection *c, json_int_t id, const char *code, const char *message)
 {
 	c->closing = true;
 	put(c, error_json(id, code, 2, message, "", NULL));
 }
 
-static void take_line(struct connection *c, const char *line, size_t len)
+static void take_line(struct daemon_connection *c, const char *line, size_t len)
 {
 	json_t *j = json_loadb(line, len, 0, NULL), *params;
 	const char *method = json_string_value(json_object_get(j, "method"));
-	struct call call = {
+	struct daemon_call call = {
 		.d = c->d, .c = c, .conn = c->number, .sock = c->sock, .peer = c->peer, .fd = &c->fd
 	};
 
@@ -281,14 +281,14 @@ static void take_line(struct connection *c, const char *line, size_t len)
 	}
 	params = params ? json_incref(params) : json_object();
 	call.params = params;
-	method_call(&call, method, c->greeted);
+	daemon_method_call(&call, method, c->greeted);
 	json_decref(params);
 	json_decref(j);
 	c->fd = fd_close_foreign(c->fd); /* belonged to that line */
 }
 
 /* Some of the lines that have been received; true when there may be more of them. */
-static bool take_some(struct connection *c)
+static bool take_some(struct daemon_connection *c)
 {
 	uint64_t begin = clock_now_ns();
 	size_t at = 0;
@@ -323,7 +323,7 @@ static int on_again(sd_event_source *src, void *arg);
 /* Others first: sd-event takes the source that has been waiting for longest. A deferred one that is
  * used again counts as waiting since it was made, and so would always be the next; a new one is the
  * last. */
-static void come_back(struct connection *c)
+static void come_back(struct daemon_connection *c)
 {
 	c->again = sd_event_source_disable_unref(c->again);
 	if (sd_event_add_defer(c->d->loop, &c->again, on_again, c) < 0) {
@@ -331,7 +331,7 @@ static void come_back(struct connection *c)
 	}
 }
 
-static void take_lines(struct connection *c)
+static void take_lines(struct daemon_connection *c)
 {
 	c->more = take_some(c);
 	flush(c);
@@ -347,7 +347,7 @@ static int on_again(sd_event_source *src, void *arg)
 	return 0;
 }
 
-static ssize_t receive(struct connection *c, char *data, size_t cap)
+static ssize_t receive(struct daemon_connection *c, char *data, size_t cap)
 {
 	int fds[FD_PASS_MAX];
 	unsigned n;
@@ -365,7 +365,7 @@ static ssize_t receive(struct connection *c, char *data, size_t cap)
 
 static int on_io(sd_event_source *src, int fd, uint32_t revents, void *arg)
 {
-	struct connection *c = arg;
+	struct daemon_connection *c = arg;
 	char chunk[65536];
 	ssize_t n;
 
@@ -393,36 +393,36 @@ static int on_io(sd_event_source *src, int fd, uint32_t revents, void *arg)
 	return 0;
 }
 
-void control_greeted(struct call *c)
+void daemon_control_greeted(struct daemon_call *c)
 {
 	c->c->greeted = true;
 }
 
-void control_follow(struct call *c)
+void daemon_control_follow(struct daemon_call *c)
 {
 	c->c->following = true;
 }
 
-unsigned control_connections(const struct daemon *d)
+unsigned daemon_control_connections(const struct daemon *d)
 {
 	return d->control->n;
 }
 
-static bool too_many(const struct control *k, const struct peer *peer)
+static bool too_many(const struct daemon_control *k, const struct peer *peer)
 {
 	bool foreign = peer->uid != 0 && peer->uid != k->d->uid;
 	unsigned n = 0;
 
-	for (struct connection *c = k->first; c; c = c->next) {
+	for (struct daemon_connection *c = k->first; c; c = c->next) {
 		n += c->peer.uid == peer->uid;
 	}
 	return k->n >= MAX_CONNECTIONS ||
 	       (foreign && (n >= MAX_FOREIGN || k->n >= MAX_CONNECTIONS - OWN_CONNECTIONS));
 }
 
-static void welcome(struct control *k, int sock)
+static void welcome(struct daemon_control *k, int sock)
 {
-	struct connection *c = NULL;
+	struct daemon_connection *c = NULL;
 	struct peer peer;
 
 	if (fd_peer(sock, &peer) == 0 && !too_many(k, &peer)) {
@@ -432,7 +432,7 @@ static void welcome(struct control *k, int sock)
 		fd_close_peer(sock);
 		return;
 	}
-	*c = (struct connection){
+	*c = (struct daemon_connection){
 		.d = k->d, .sock = sock, .fd = -1, .peer = peer, .number = ++k->next_number
 	};
 	if (sd_event_add_io(k->d->loop, &c->io, sock, EPOLLIN, on_io, c) < 0) {
@@ -448,7 +448,7 @@ static void welcome(struct control *k, int sock)
 
 static int on_accept(sd_event_source *src, int fd, uint32_t revents, void *arg)
 {
-	struct control *k = arg;
+	struct daemon_control *k = arg;
 
 	(void)src;
 	(void)revents;
@@ -463,9 +463,9 @@ static int on_accept(sd_event_source *src, int fd, uint32_t revents, void *arg)
 	return 0;
 }
 
-int control_open(struct daemon *d, const char *path)
+int daemon_control_open(struct daemon *d, const char *path)
 {
-	struct control *k = calloc(1, sizeof(*k));
+	struct daemon_control *k = calloc(1, sizeof(*k));
 	int err;
 
 	if (!k) {
@@ -490,9 +490,9 @@ int control_open(struct daemon *d, const char *path)
 	return 0;
 }
 
-void control_close(struct daemon *d)
+void daemon_control_close(struct daemon *d)
 {
-	struct control *k = d->control;
+	struct daemon_control *k = d->control;
 
 	if (!k) {
 		return;
@@ -500,7 +500,7 @@ void control_close(struct daemon *d)
 	d->history.listener = NULL;
 	d->control = NULL;
 	while (k->first) {
-		struct connection *c = k->first;
+		struct daemon_connection *c = k->first;
 
 		k->first = c->next;
 		destroy(c);

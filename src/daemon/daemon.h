@@ -19,25 +19,25 @@
 #define DAEMON_MAX_LEAD_US 10000u
 #define DAEMON_DEFAULT_WEIGHT 100u
 
-#define DAEMON_FATES 64u
-#define NEIGHBOUR_WHY 160
+#define DAEMON_MPS_EXITS 64u
+#define DAEMON_CRASH_TEXT 160
 
-struct fate { /* of a process that was in the shared lane; neighbour.c */
+struct daemon_mps_exit { /* of a process that was in the shared lane; neighbour.c */
 	int pid;
 	uid_t uid;
 	uint64_t at_ns;	  /* when it was written up */
 	uint32_t restart; /* how often it may be started again, as admit said */
-	char why[NEIGHBOUR_WHY];
+	char why[DAEMON_CRASH_TEXT];
 };
 
-struct session;
-struct control;
-struct policies;
-struct ticker;
-struct watch;
-struct mps;
+struct daemon_session;
+struct daemon_control;
+struct daemon_policies;
+struct daemon_ticker;
+struct daemon_watch;
+struct daemon_mps;
 
-struct options {
+struct daemon_options {
 	bool foreground, state_given; /* by --state-dir */
 	int ready_fd;		      /* -1: nobody waits */
 	unsigned idle_exit_s;
@@ -46,7 +46,7 @@ struct options {
 	char runtime[DAEMON_PATH], state[DAEMON_PATH];
 };
 
-struct counters {
+struct daemon_counters {
 	uint64_t sessions, refused_sessions, dropped_sessions, deaths, garbage;
 	uint64_t loads, swaps, refused, rollbacks, late, failed_prepares;
 	uint64_t watch_rollbacks;
@@ -55,7 +55,7 @@ struct counters {
 
 struct daemon {
 	sd_event *loop;
-	struct options opt;
+	struct daemon_options opt;
 	uid_t uid;
 	gid_t group;		    /* gbpf, or (gid_t)-1 */
 	int lock_fd, state_lock_fd; /* flock: the only ones in these directories */
@@ -64,39 +64,39 @@ struct daemon {
 	uint32_t generation;
 	bool ending;
 	char *first_failed; /* owned: why the policy of the command line was refused */
-	struct history history;
+	struct daemon_history history;
 	uint64_t foreign_second; /* in which foreign_events were counted */
 	unsigned foreign_events;
-	struct worker worker;
-	struct worker hands; /* steer.c's thread */
-	struct devices devices;
-	struct counters counters;
-	struct page directory; /* struct sched_directory */
+	struct daemon_job_thread worker;
+	struct daemon_job_thread control_thread; /* steer.c's thread */
+	struct daemon_gpus devices;
+	struct daemon_counters counters;
+	struct daemon_page directory; /* struct sched_directory */
 
 	/* session.c */
 	int session_fd;
 	sd_event_source *session_io, *reaper, *requeue, *idle_timer;
-	struct session *sessions, **sessions_end; /* in the order in which they connected */
+	struct daemon_session *sessions, **sessions_end; /* in the order in which they connected */
 	unsigned n_sessions;
-	struct session *tenant[SCHED_MAX_TENANTS];
-	struct session *lc[SCHED_MAX_LC]; /* whose boards are published */
-	struct obituary *obituaries;
-	unsigned n_obituaries;
-	struct fate fates[DAEMON_FATES];
-	unsigned n_fates; /* ever */
+	struct daemon_session *tenant[PROTO_MAX_TENANTS];
+	struct daemon_session *lc[PROTO_MAX_LC]; /* whose boards are published */
+	struct daemon_exit_record *exit_records;
+	unsigned n_exit_records;
+	struct daemon_mps_exit mps_exits[DAEMON_MPS_EXITS];
+	unsigned n_mps_exits; /* ever */
 
-	struct policies *policies; /* owned */
-	uint64_t unmapping_bytes;  /* live.c: memory of dead tenants that the worker unmaps */
-	struct ticker *ticker;	   /* owned */
-	struct mps *mps;	   /* owned */
+	struct daemon_policies *policies; /* owned */
+	uint64_t unmapping_bytes;     /* live.c: memory of dead tenants that the worker unmaps */
+	struct daemon_ticker *ticker; /* owned */
+	struct daemon_mps *mps;	      /* owned */
 	sd_event_source *failure_timer;
-	uint64_t dump_last_ns, dump_left_ns; /* maps_dump.c: time that dumps may take yet */
-	struct maps_watch *maps_watches;     /* owned; maps_watch.c */
-	struct watch *watches;		     /* owned; watch.c */
-	struct control *control;	     /* owned */
+	uint64_t dump_last_ns, dump_left_ns;	/* maps_dump.c: time that dumps may take yet */
+	struct daemon_maps_watch *maps_watches; /* owned; maps_watch.c */
+	struct daemon_watch *watches;		/* owned; watch.c */
+	struct daemon_control *control;		/* owned */
 };
 
-static inline struct sched_directory *daemon_directory(struct daemon *d)
+static inline struct proto_directory *daemon_directory(struct daemon *d)
 {
 	return d->directory.map;
 }

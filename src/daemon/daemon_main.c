@@ -44,26 +44,27 @@ static void raise_limits(void)
 
 static int open_directory(struct daemon *d)
 {
-	struct sched_directory *dir;
-	int err = page_create(&d->directory, "gbpf-directory", SCHED_PAGE_BYTES);
+	struct proto_directory *dir;
+	int err = daemon_page_create(&d->directory, "gbpf-directory", PROTO_PAGE_BYTES);
 
 	if (err) {
 		return err;
 	}
 	dir = d->directory.map;
-	dir->magic = SCHED_DIRECTORY_MAGIC;
-	dir->abi = SCHED_ABI;
+	dir->magic = PROTO_DIRECTORY_MAGIC;
+	dir->abi = PROTO_ABI;
 	while (d->generation ==
 	       0) { /* another than that of any gbpfd before; 0 means: not serving */
 		if (getrandom(&d->generation, sizeof(d->generation), 0) < 0) {
 			d->generation = (uint32_t)clock_now_ns() | 1u;
 		}
 	}
-	err = page_seal(&d->directory);
+	err = daemon_page_seal(&d->directory);
 	return err == -EINVAL
-		       ? runtime_fail(d, err,
-				      "this kernel cannot seal shared pages (F_SEAL_FUTURE_WRITE): "
-				      "Linux 5.1 or later is needed")
+		       ? daemon_runtime_fail(
+				 d, err,
+				 "this kernel cannot seal shared pages (F_SEAL_FUTURE_WRITE): "
+				 "Linux 5.1 or later is needed")
 		       : err;
 }
 
@@ -77,41 +78,42 @@ static int open_parts(struct daemon *d)
 		err = open_directory(d);
 	}
 	if (err >= 0) {
-		err = worker_start(&d->worker, d->loop);
+		err = daemon_job_thread_start(&d->worker, d->loop);
 	}
-	return err < 0 ? runtime_fail(d, err, "cannot start: %s", strerror(-err)) : 0;
+	return err < 0 ? daemon_runtime_fail(d, err, "cannot start: %s", strerror(-err)) : 0;
 }
 
 static int open_devices(struct daemon *d)
 {
-	int err = devices_open(&d->devices, d->opt.device, PROC_NVIDIA, NODE_NVIDIA);
+	int err = daemon_gpus_open(&d->devices, d->opt.device, PROC_NVIDIA, NODE_NVIDIA);
 
-	return err ? runtime_fail(d, err,
-				  "no NVIDIA GPU or driver is here (neither %s nor %s): install "
-				  "the driver, or "
-				  "use --device soft",
-				  PROC_NVIDIA, NODE_NVIDIA)
+	return err ? daemon_runtime_fail(
+			     d, err,
+			     "no NVIDIA GPU or driver is here (neither %s nor %s): install "
+			     "the driver, or "
+			     "use --device soft",
+			     PROC_NVIDIA, NODE_NVIDIA)
 		   : 0;
 }
 
 static int open_store(struct daemon *d)
 {
-	int err = history_open(&d->history, d->opt.state);
+	int err = daemon_history_open(&d->history, d->opt.state);
 
 	if (!err) {
-		err = policies_open(d);
+		err = daemon_policies_open(d);
 	}
 	if (!err) {
-		err = ticker_open(d);
+		err = daemon_ticker_open(d);
 	}
 	if (!err) {
-		err = mps_open(d);
+		err = daemon_mps_open(d);
 	}
 	if (!err) {
-		err = steers_open(d);
+		err = daemon_hw_open(d);
 	}
-	return err ? runtime_fail(d, err, "cannot use the state directory %s: %s", d->opt.state,
-				  strerror(-err))
+	return err ? daemon_runtime_fail(d, err, "cannot use the state directory %s: %s",
+					 d->opt.state, strerror(-err))
 		   : 0;
 }
 
@@ -121,38 +123,38 @@ static int open_sockets(struct daemon *d)
 	int err;
 
 	snprintf(path, sizeof(path), "%s/control.sock", d->opt.runtime);
-	err = control_open(d, path);
+	err = daemon_control_open(d, path);
 	if (!err) {
 		snprintf(path, sizeof(path), "%s/session.sock", d->opt.runtime);
-		err = sessions_open(d, path);
+		err = daemon_sessions_open(d, path);
 	}
 	if (err == -ENAMETOOLONG) {
-		return runtime_fail(
+		return daemon_runtime_fail(
 			d, err,
 			"the path of the runtime directory %s is too long for a socket (108 bytes)",
 			d->opt.runtime);
 	}
-	return err < 0 ? runtime_fail(d, err, "cannot listen in %s: %s", d->opt.runtime,
-				      strerror(-err))
+	return err < 0 ? daemon_runtime_fail(d, err, "cannot listen in %s: %s", d->opt.runtime,
+					     strerror(-err))
 		       : 0;
 }
 
 /* The policy of before is there again when the first program comes back. */
 static int load_first(struct daemon *d)
 {
-	int err = policies_begin(d);
+	int err = daemon_policies_begin(d);
 
-	while (!err && policies_busy(d)) {
+	while (!err && daemon_policies_busy(d)) {
 		int r = sd_event_run(d->loop, UINT64_MAX);
 
 		err = r < 0 ? r : 0;
 	}
 	if (err) {
-		return runtime_fail(d, err, "policy '%s' cannot be read: %s", d->opt.policy,
-				    strerror(-err));
+		return daemon_runtime_fail(d, err, "policy '%s' cannot be read: %s", d->opt.policy,
+					   strerror(-err));
 	}
-	return d->first_failed ? runtime_fail(d, -EINVAL, "policy '%s' cannot be loaded: %s",
-					      d->opt.policy, d->first_failed)
+	return d->first_failed ? daemon_runtime_fail(d, -EINVAL, "policy '%s' cannot be loaded: %s",
+						     d->opt.policy, d->first_failed)
 			       : 0;
 }
 
@@ -172,13 +174,14 @@ static int watch_signals(struct daemon *d)
 	if (err >= 0) {
 		err = sd_event_add_signal(d->loop, NULL, SIGINT, NULL, NULL);
 	}
-	return err < 0 ? runtime_fail(d, err, "cannot watch signals: %s", strerror(-err)) : 0;
+	return err < 0 ? daemon_runtime_fail(d, err, "cannot watch signals: %s", strerror(-err))
+		       : 0;
 }
 
 static int open_all(struct daemon *d)
 {
-	int (*const steps[])(struct daemon * d) = { runtime_open, open_parts, watch_signals,
-						    open_devices, open_store, load_first,
+	int (*const steps[])(struct daemon * d) = { daemon_runtime_open, open_parts, watch_signals,
+						    open_devices,	 open_store, load_first,
 						    open_sockets };
 
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
@@ -200,21 +203,21 @@ static void close_all(struct daemon *d)
 		store_seqcst(&daemon_directory(d)->generation, 0u);
 	}
 	if (d->control) {
-		history_add(&d->history, "stop", -1, -1,
-			    "gbpfd ends; programs go on with the last policy");
+		daemon_history_add(&d->history, "stop", -1, -1,
+				   "gbpfd ends; programs go on with the last policy");
 	}
-	worker_stop(&d->worker);
-	control_close(d);
-	tenants_left = lane_tenants(d) > 0;
-	steers_close(d);
-	sessions_close(d);
-	mps_close(d, tenants_left);
-	ticker_close(d);
-	watches_close(d);
-	policies_close(d);
-	history_close(&d->history);
-	page_destroy(&d->directory);
-	runtime_close(d);
+	daemon_job_thread_stop(&d->worker);
+	daemon_control_close(d);
+	tenants_left = daemon_lane_tenants(d) > 0;
+	daemon_hw_close(d);
+	daemon_sessions_close(d);
+	daemon_mps_close(d, tenants_left);
+	daemon_ticker_close(d);
+	daemon_watches_close(d);
+	daemon_policies_close(d);
+	daemon_history_close(&d->history);
+	daemon_page_destroy(&d->directory);
+	daemon_runtime_close(d);
 	sd_event_unref(d->loop);
 	fd_close(d->spare_fd);
 	free(d->first_failed);
@@ -239,7 +242,7 @@ static void leave_terminal(const struct daemon *d)
 	fd_close(file);
 }
 
-static int serve(struct options *o)
+static int serve(struct daemon_options *o)
 {
 	struct daemon *d = calloc(1, sizeof(*d));
 	int r;
@@ -257,14 +260,15 @@ static int serve(struct options *o)
 	umask(022);
 	r = open_all(d);
 	if (!r) {
-		history_add(&d->history, "serve", -1, (int)getpid(),
-			    "gbpfd %s serves %s (device %s, policy %s)", GBPF_VERSION_TEXT,
-			    d->opt.runtime, d->devices.kind,
-			    policy_first_active(d) ? policy_active_name(d, 0) : "none");
+		daemon_history_add(&d->history, "serve", -1, (int)getpid(),
+				   "gbpfd %s serves %s (device %s, policy %s)", GBPF_VERSION_TEXT,
+				   d->opt.runtime, d->devices.kind,
+				   daemon_policy_first_active(d) ? daemon_policy_active_name(d, 0)
+								 : "none");
 		log_info("serving %s, device %s, policy %s", d->opt.runtime, d->devices.kind,
-			 policy_first_active(d) ? policy_active_name(d, 0) : "none");
+			 daemon_policy_first_active(d) ? daemon_policy_active_name(d, 0) : "none");
 		store_seqcst(&daemon_directory(d)->generation, d->generation);
-		runtime_ready(d);
+		daemon_runtime_ready(d);
 		leave_terminal(d);
 		r = sd_event_loop(d->loop);
 	}
@@ -290,7 +294,7 @@ static int await(int fd)
 	return strcmp(text, "ready\n") == 0 ? 0 : 1; /* it has said itself what went wrong */
 }
 
-static int to_background(struct options *o)
+static int to_background(struct daemon_options *o)
 {
 	int p[2];
 	pid_t pid;
@@ -314,11 +318,11 @@ static int to_background(struct options *o)
 
 int main(int argc, char **argv)
 {
-	static struct options o;
+	static struct daemon_options o;
 	int r;
 
 	log_setup("gbpfd", LOG_LEVEL_INFO);
-	r = options_parse(&o, argc, argv);
+	r = daemon_options_parse(&o, argc, argv);
 	if (r <= 0) {
 		return r < 0 ? 2 : 0;
 	}

@@ -18,7 +18,7 @@
 
 #define MAX_SEQ (INT64_C(1) << 53)
 
-json_t *history_json(const struct history_event *e)
+json_t *daemon_history_json(const struct daemon_history_event *e)
 {
 	json_t *j = json_pack("{s:I,s:I,s:s}", "seq", (json_int_t)e->seq, "wall_ns",
 			      (json_int_t)e->wall_ns, "kind", e->kind);
@@ -35,14 +35,14 @@ json_t *history_json(const struct history_event *e)
 	return j;
 }
 
-const struct history_event *history_get(const struct history *h, uint64_t seq)
+const struct daemon_history_event *daemon_history_get(const struct daemon_history *h, uint64_t seq)
 {
 	return seq < h->oldest || seq >= h->next ? NULL : &h->ring[seq % HISTORY_EVENTS];
 }
 
-static struct history_event *append(struct history *h, uint64_t seq)
+static struct daemon_history_event *append(struct daemon_history *h, uint64_t seq)
 {
-	struct history_event *e = &h->ring[seq % HISTORY_EVENTS];
+	struct daemon_history_event *e = &h->ring[seq % HISTORY_EVENTS];
 
 	if (h->oldest == h->next) {
 		h->oldest = seq;
@@ -56,13 +56,13 @@ static struct history_event *append(struct history *h, uint64_t seq)
 	return e;
 }
 
-static void read_line(struct history *h, const char *line, size_t len)
+static void read_line(struct daemon_history *h, const char *line, size_t len)
 {
 	json_t *j = json_loadb(line, len, 0, NULL), *v;
 	json_int_t seq = json_integer_value(json_object_get(j, "seq"));
 	const char *kind = json_string_value(json_object_get(j, "kind"));
 	const char *text = json_string_value(json_object_get(j, "text"));
-	struct history_event *e;
+	struct daemon_history_event *e;
 
 	if (seq <= 0 || seq > MAX_SEQ || (uint64_t)seq < h->next || !kind || !text) {
 		json_decref(j); /* a torn line: the daemon died while it wrote */
@@ -77,12 +77,12 @@ static void read_line(struct history *h, const char *line, size_t len)
 	e->tenant = v ? (int32_t)json_integer_value(v) : -1;
 	v = json_object_get(j, "pid");
 	e->pid = v ? (int32_t)json_integer_value(v) : -1;
-	text_copy(e->kind, sizeof(e->kind), kind, strlen(kind));
-	text_copy(e->text, sizeof(e->text), text, strlen(text));
+	daemon_text_copy(e->kind, sizeof(e->kind), kind, strlen(kind));
+	daemon_text_copy(e->text, sizeof(e->text), text, strlen(text));
 	json_decref(j);
 }
 
-static void read_old(struct history *h, const char *path)
+static void read_old(struct daemon_history *h, const char *path)
 {
 	struct buf b;
 	const char *p, *end, *nl;
@@ -99,7 +99,7 @@ static void read_old(struct history *h, const char *path)
 	buf_finish(&b);
 }
 
-static void open_file(struct history *h)
+static void open_file(struct daemon_history *h)
 {
 	struct stat st;
 
@@ -113,7 +113,7 @@ static void open_file(struct history *h)
 	}
 }
 
-int history_open(struct history *h, const char *state_dir)
+int daemon_history_open(struct daemon_history *h, const char *state_dir)
 {
 	memset(h, 0, sizeof(*h));
 	h->fd = -1;
@@ -121,12 +121,12 @@ int history_open(struct history *h, const char *state_dir)
 	h->ring = calloc(HISTORY_EVENTS, sizeof(*h->ring));
 	if (!h->ring || asprintf(&h->path, "%s/events.jsonl", state_dir) < 0) {
 		h->path = NULL;
-		history_close(h);
+		daemon_history_close(h);
 		return -ENOMEM;
 	}
 	if (asprintf(&h->old_path, "%s.1", h->path) < 0) {
 		h->old_path = NULL;
-		history_close(h);
+		daemon_history_close(h);
 		return -ENOMEM;
 	}
 	read_old(h, h->old_path);
@@ -135,7 +135,7 @@ int history_open(struct history *h, const char *state_dir)
 	return 0;
 }
 
-void history_close(struct history *h)
+void daemon_history_close(struct daemon_history *h)
 {
 	h->fd = fd_close(h->fd);
 	free(h->ring);
@@ -145,9 +145,9 @@ void history_close(struct history *h)
 	h->path = h->old_path = NULL;
 }
 
-static void write_event(struct history *h, const struct history_event *e)
+static void write_event(struct daemon_history *h, const struct daemon_history_event *e)
 {
-	json_t *j = history_json(e);
+	json_t *j = daemon_history_json(e);
 	char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
 	size_t len = text ? strlen(text) : 0;
 
@@ -169,20 +169,21 @@ static void write_event(struct history *h, const struct history_event *e)
 	}
 }
 
-void history_add(struct history *h, const char *kind, int tenant, int pid, const char *fmt, ...)
+void daemon_history_add(struct daemon_history *h, const char *kind, int tenant, int pid,
+			const char *fmt, ...)
 {
-	struct history_event *e = append(h, h->next);
+	struct daemon_history_event *e = append(h, h->next);
 	va_list ap;
 
 	e->wall_ns = clock_wall_ns();
 	e->tenant = tenant;
 	e->pid = pid;
 	snprintf(e->kind, sizeof(e->kind), "%s", kind);
-	text_clean(e->kind);
+	daemon_text_clean(e->kind);
 	va_start(ap, fmt);
 	vsnprintf(e->text, sizeof(e->text), fmt, ap);
 	va_end(ap);
-	text_clean(e->text);
+	daemon_text_clean(e->text);
 	write_event(h, e);
 	if (h->listener) {
 		h->listener(h->arg, e);
@@ -192,39 +193,40 @@ void history_add(struct history *h, const char *kind, int tenant, int pid, const
 /* ---- what happens again and again ---- */
 
 #define REPEAT_FIRST_NS 10000000000u
-#define REPEAT_MOST_NS 3600000000000u
+#define REPEAT_MAX_NS 3600000000000u
 #define REPEAT_OVER_NS 60000000000u
 
 /* Its entry (numbers of tenants are used again by other processes), or that which was used longest
  * ago. */
-static struct history_repeat *repeat_of(struct history *h, const char *kind, int tenant, int pid)
+static struct daemon_history_repeat *repeat_of(struct daemon_history *h, const char *kind,
+					       int tenant, int pid)
 {
-	struct history_repeat *oldest = &h->repeats[0];
+	struct daemon_history_repeat *oldest = &h->repeats[0];
 
-	for (struct history_repeat *r = h->repeats; r < h->repeats + HISTORY_REPEATS; r++) {
+	for (struct daemon_history_repeat *r = h->repeats; r < h->repeats + HISTORY_REPEATS; r++) {
 		if (r->kind[0] && r->tenant == tenant && r->pid == pid &&
 		    strncmp(r->kind, kind, sizeof(r->kind) - 1) == 0) {
 			return r;
 		}
 		oldest = r->last_ns < oldest->last_ns ? r : oldest;
 	}
-	*oldest = (struct history_repeat){ .tenant = tenant, .pid = pid };
+	*oldest = (struct daemon_history_repeat){ .tenant = tenant, .pid = pid };
 	snprintf(oldest->kind, sizeof(oldest->kind), "%s", kind);
 	return oldest;
 }
 
 static uint64_t next_wait(uint64_t wait_ns)
 {
-	return wait_ns == 0		      ? REPEAT_FIRST_NS
-	       : wait_ns == REPEAT_FIRST_NS   ? 6 * wait_ns
-	       : wait_ns < REPEAT_MOST_NS / 6 ? 10 * wait_ns
-					      : REPEAT_MOST_NS;
+	return wait_ns == 0		     ? REPEAT_FIRST_NS
+	       : wait_ns == REPEAT_FIRST_NS  ? 6 * wait_ns
+	       : wait_ns < REPEAT_MAX_NS / 6 ? 10 * wait_ns
+					     : REPEAT_MAX_NS;
 }
 
-void history_repeat(struct history *h, uint64_t now, const char *kind, int tenant, int pid,
-		    const char *fmt, ...)
+void daemon_history_repeat(struct daemon_history *h, uint64_t now, const char *kind, int tenant,
+			   int pid, const char *fmt, ...)
 {
-	struct history_repeat *r = repeat_of(h, kind, tenant, pid);
+	struct daemon_history_repeat *r = repeat_of(h, kind, tenant, pid);
 	char text[300];
 	va_list ap;
 
@@ -240,10 +242,11 @@ void history_repeat(struct history *h, uint64_t now, const char *kind, int tenan
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	if (r->more) {
-		history_add(h, kind, tenant, pid, "%s (and %u more in the %llu s before)", text,
-			    r->more, (unsigned long long)((now - r->told_ns) / 1000000000u));
+		daemon_history_add(h, kind, tenant, pid, "%s (and %u more in the %llu s before)",
+				   text, r->more,
+				   (unsigned long long)((now - r->told_ns) / 1000000000u));
 	} else {
-		history_add(h, kind, tenant, pid, "%s", text);
+		daemon_history_add(h, kind, tenant, pid, "%s", text);
 	}
 	r->wait_ns = next_wait(r->wait_ns);
 	r->told_ns = now;

@@ -10,7 +10,7 @@
 
 #include "base/fd.h"
 
-static void push(struct job **list, struct job *j)
+static void push(struct daemon_job **list, struct daemon_job *j)
 {
 	j->next = NULL;
 	while (*list) {
@@ -21,11 +21,11 @@ static void push(struct job **list, struct job *j)
 
 static void *run(void *arg)
 {
-	struct worker *w = arg;
+	struct daemon_job_thread *w = arg;
 
 	pthread_mutex_lock(&w->lock);
 	for (;;) {
-		struct job *j = w->waiting;
+		struct daemon_job *j = w->waiting;
 
 		if (w->stop) {
 			break;
@@ -49,7 +49,7 @@ static void *run(void *arg)
 
 static int on_finished(sd_event_source *s, int fd, uint32_t revents, void *arg)
 {
-	struct worker *w = arg;
+	struct daemon_job_thread *w = arg;
 	uint64_t n;
 
 	(void)s;
@@ -58,7 +58,7 @@ static int on_finished(sd_event_source *s, int fd, uint32_t revents, void *arg)
 		return 0;
 	}
 	for (;;) {
-		struct job *j;
+		struct daemon_job *j;
 
 		pthread_mutex_lock(&w->lock);
 		j = w->finished;
@@ -71,7 +71,7 @@ static int on_finished(sd_event_source *s, int fd, uint32_t revents, void *arg)
 	}
 }
 
-int worker_start(struct worker *w, sd_event *loop)
+int daemon_job_thread_start(struct daemon_job_thread *w, sd_event *loop)
 {
 	sigset_t all, old;
 	int err;
@@ -96,7 +96,7 @@ int worker_start(struct worker *w, sd_event *loop)
 	return -err;
 }
 
-void worker_submit(struct worker *w, struct job *j)
+void daemon_job_thread_submit(struct daemon_job_thread *w, struct daemon_job *j)
 {
 	pthread_mutex_lock(&w->lock);
 	push(&w->waiting, j);
@@ -104,17 +104,17 @@ void worker_submit(struct worker *w, struct job *j)
 	pthread_mutex_unlock(&w->lock);
 }
 
-static void drop_all(struct job *j)
+static void drop_all(struct daemon_job *j)
 {
 	while (j) {
-		struct job *next = j->next;
+		struct daemon_job *next = j->next;
 
 		j->drop(j);
 		j = next;
 	}
 }
 
-void worker_stop(struct worker *w)
+void daemon_job_thread_stop(struct daemon_job_thread *w)
 {
 	if (!w->running) {
 		return;

@@ -7,27 +7,27 @@
 #include <stdbool.h>
 #include <systemd/sd-event.h>
 
-struct job {
-	struct job *next;
-	void (*work)(struct job *j); /* on the worker; touches nothing but the job */
-	void (*done)(struct job *j); /* on the loop; takes the job */
-	void (*drop)(struct job *j); /* instead of done, when the daemon ends */
+struct daemon_job {
+	struct daemon_job *next;
+	void (*work)(struct daemon_job *j); /* on the worker; touches nothing but the job */
+	void (*done)(struct daemon_job *j); /* on the loop; takes the job */
+	void (*drop)(struct daemon_job *j); /* instead of done, when the daemon ends */
 };
 
-struct worker {
+struct daemon_job_thread {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
-	struct job *waiting, *finished; /* lock */
-	bool stop;			/* lock */
+	struct daemon_job *waiting, *finished; /* lock */
+	bool stop;			       /* lock */
 	bool running;
 	int event_fd;
 	sd_event_source *source;
 };
 
-int worker_start(struct worker *w, sd_event *loop);
-void worker_submit(struct worker *w, struct job *j);
+int daemon_job_thread_start(struct daemon_job_thread *w, sd_event *loop);
+void daemon_job_thread_submit(struct daemon_job_thread *w, struct daemon_job *j);
 /* Waits for the job that runs; drops the others. */
-void worker_stop(struct worker *w);
+void daemon_job_thread_stop(struct daemon_job_thread *w);
 
 #endif

@@ -58,7 +58,7 @@ static int copy(char *out, size_t cap, const char *text, const char *what)
 	return 0;
 }
 
-static int take(struct options *o, int option)
+static int take(struct daemon_options *o, int option)
 {
 	long n;
 
@@ -99,7 +99,7 @@ static int take(struct options *o, int option)
 	}
 }
 
-static int check(struct options *o)
+static int check(struct daemon_options *o)
 {
 	static const char *const kinds[] = { "soft", "nvidia", "auto" };
 
@@ -113,7 +113,7 @@ static int check(struct options *o)
 	return -EINVAL;
 }
 
-int options_parse(struct options *o, int argc, char **argv)
+int daemon_options_parse(struct daemon_options *o, int argc, char **argv)
 {
 	static const struct option longs[] = {
 		{ "foreground", no_argument, NULL, FOREGROUND },
@@ -130,7 +130,7 @@ int options_parse(struct options *o, int argc, char **argv)
 	const char *device = getenv("GBPF_DEVICE");
 	int option, r;
 
-	*o = (struct options){ .ready_fd = -1 };
+	*o = (struct daemon_options){ .ready_fd = -1 };
 	snprintf(o->device, sizeof(o->device), "%s", device && device[0] ? device : "auto");
 	if (path_runtime(o->runtime, sizeof(o->runtime), NULL) < 0 ||
 	    path_state(o->state, sizeof(o->state), NULL) < 0) {

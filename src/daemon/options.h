@@ -5,6 +5,6 @@
 #include "daemon/daemon.h"
 
 /* 1: go on; 0: help or version was printed; -EINVAL: said on standard error what is wrong. */
-int options_parse(struct options *o, int argc, char **argv);
+int daemon_options_parse(struct daemon_options *o, int argc, char **argv);
 
 #endif

@@ -18,7 +18,7 @@
 #include "base/log.h"
 #include "base/paths.h"
 
-int runtime_fail(struct daemon *d, int err, const char *fmt, ...)
+int daemon_runtime_fail(struct daemon *d, int err, const char *fmt, ...)
 {
 	char text[1024];
 	va_list ap;
@@ -36,7 +36,7 @@ int runtime_fail(struct daemon *d, int err, const char *fmt, ...)
 	return err;
 }
 
-void runtime_ready(struct daemon *d)
+void daemon_runtime_ready(struct daemon *d)
 {
 	sd_notify(0, "READY=1"); /* to systemd, where it started us */
 	if (d->opt.ready_fd >= 0) {
@@ -72,11 +72,11 @@ static int make_dir(struct daemon *d, const char *what, const char *dir, unsigne
 	int err = dir[0] == '/' ? path_make_private(dir, mode) : -EINVAL;
 
 	if (err == -EINVAL) {
-		return runtime_fail(d, err, "the %s directory '%s' must be an absolute path", what,
-				    dir);
+		return daemon_runtime_fail(d, err, "the %s directory '%s' must be an absolute path",
+					   what, dir);
 	}
-	return err ? runtime_fail(d, err, "cannot use the %s directory %s: %s", what, dir,
-				  advice(err))
+	return err ? daemon_runtime_fail(d, err, "cannot use the %s directory %s: %s", what, dir,
+					 advice(err))
 		   : 0;
 }
 
@@ -131,14 +131,16 @@ static int open_runtime(struct daemon *d)
 	}
 	d->lock_fd = lock_dir(d->opt.runtime, "gbpfd.lock", &pid);
 	if (d->lock_fd == -EWOULDBLOCK) {
-		return runtime_fail(d, -EEXIST,
-				    "another gbpfd serves %s already (pid %ld): use it, or end it "
-				    "with `gbpf shutdown`",
-				    d->opt.runtime, pid);
+		return daemon_runtime_fail(
+			d, -EEXIST,
+			"another gbpfd serves %s already (pid %ld): use it, or end it "
+			"with `gbpf shutdown`",
+			d->opt.runtime, pid);
 	}
 	if (d->lock_fd < 0) {
-		return runtime_fail(d, d->lock_fd, "cannot write to the runtime directory %s: %s",
-				    d->opt.runtime, advice(d->lock_fd));
+		return daemon_runtime_fail(d, d->lock_fd,
+					   "cannot write to the runtime directory %s: %s",
+					   d->opt.runtime, advice(d->lock_fd));
 	}
 	return 0;
 }
@@ -159,8 +161,8 @@ static int open_state(struct daemon *d)
 		snprintf(shared, sizeof(shared), "%s", d->opt.state);
 		if (snprintf(d->opt.state, sizeof(d->opt.state), "%s/state", d->opt.runtime) >=
 		    (int)sizeof(d->opt.state)) {
-			return runtime_fail(d, -ENAMETOOLONG,
-					    "the runtime directory's path is too long");
+			return daemon_runtime_fail(d, -ENAMETOOLONG,
+						   "the runtime directory's path is too long");
 		}
 		log_warn("%s is in use by another gbpfd (pid %ld): policies and history are kept "
 			 "in %s",
@@ -169,26 +171,26 @@ static int open_state(struct daemon *d)
 		d->state_lock_fd = err ? err : lock_dir(d->opt.state, "state.lock", &pid);
 	}
 	if (d->state_lock_fd == -EWOULDBLOCK) {
-		return runtime_fail(d, -EEXIST,
-				    "the state directory %s is in use by another gbpfd (pid %ld)",
-				    d->opt.state, pid);
+		return daemon_runtime_fail(
+			d, -EEXIST, "the state directory %s is in use by another gbpfd (pid %ld)",
+			d->opt.state, pid);
 	}
 	if (!err && d->state_lock_fd < 0) {
-		return runtime_fail(d, d->state_lock_fd,
-				    "cannot write to the state directory %s: %s", d->opt.state,
-				    advice(d->state_lock_fd));
+		return daemon_runtime_fail(d, d->state_lock_fd,
+					   "cannot write to the state directory %s: %s",
+					   d->opt.state, advice(d->state_lock_fd));
 	}
 	return err;
 }
 
-int runtime_open(struct daemon *d)
+int daemon_runtime_open(struct daemon *d)
 {
 	int err = open_runtime(d);
 
 	return err ? err : open_state(d);
 }
 
-void runtime_close(struct daemon *d)
+void daemon_runtime_close(struct daemon *d)
 {
 	static const char *const leaves[] = { "session.sock", "control.sock" };
 	char path[DAEMON_PATH + 16];

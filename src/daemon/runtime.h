@@ -7,11 +7,11 @@
 
 /* Makes the directories and takes the lock. 0, or -errno after saying why (also to who waits on
  * ready_fd). */
-int runtime_open(struct daemon *d);
+int daemon_runtime_open(struct daemon *d);
 /* Removes the sockets. */
-void runtime_close(struct daemon *d);
-void runtime_ready(struct daemon *d);
+void daemon_runtime_close(struct daemon *d);
+void daemon_runtime_ready(struct daemon *d);
 /* Says it on standard error and to who waits; returns err. */
-int runtime_fail(struct daemon *d, int err, const char *fmt, ...) PRINTF_LIKE(3, 4);
+int daemon_runtime_fail(struct daemon *d, int err, const char *fmt, ...) PRINTF_LIKE(3, 4);
 
 #endif

@@ -13,11 +13,11 @@
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 
-int page_create(struct page *p, const char *name, size_t bytes)
+int daemon_page_create(struct daemon_page *p, const char *name, size_t bytes)
 {
-	*p = (struct page){ .fd = shm_create(name, bytes, SHM_NOEXEC),
-			    .bytes = bytes,
-			    .writable = true };
+	*p = (struct daemon_page){ .fd = shm_create(name, bytes, SHM_NOEXEC),
+				   .bytes = bytes,
+				   .writable = true };
 	if (p->fd < 0) {
 		int err = p->fd;
 
@@ -28,13 +28,13 @@ int page_create(struct page *p, const char *name, size_t bytes)
 	if (!p->map) {
 		int err = -errno;
 
-		page_destroy(p);
+		daemon_page_destroy(p);
 		return err;
 	}
 	return 0;
 }
 
-int page_adopt(struct page *p, int fd, size_t bytes)
+int daemon_page_adopt(struct daemon_page *p, int fd, size_t bytes)
 {
 	int err = shm_check(fd, bytes);
 	bool writable = true;
@@ -51,11 +51,11 @@ int page_adopt(struct page *p, int fd, size_t bytes)
 	if (!map) {
 		return -errno;
 	}
-	*p = (struct page){ .fd = fd, .map = map, .bytes = bytes, .writable = writable };
+	*p = (struct daemon_page){ .fd = fd, .map = map, .bytes = bytes, .writable = writable };
 	return 0;
 }
 
-int page_seal(const struct page *p)
+int daemon_page_seal(const struct daemon_page *p)
 {
 	int seals = fcntl(p->fd, F_GET_SEALS);
 
@@ -65,26 +65,26 @@ int page_seal(const struct page *p)
 	return shm_seal_future_write(p->fd);
 }
 
-void page_close_fd(struct page *p)
+void daemon_page_close_fd(struct daemon_page *p)
 {
 	p->fd = fd_close(p->fd);
 }
 
-void page_destroy(struct page *p)
+void daemon_page_destroy(struct daemon_page *p)
 {
 	shm_unmap(p->map, p->bytes);
 	fd_close(p->fd);
 	*p = PAGE_NONE;
 }
 
-void board_clear(const struct page *board)
+void daemon_board_clear(const struct daemon_page *board)
 {
-	struct sched_board *b = board->map;
+	struct proto_board *b = board->map;
 
 	if (!b) {
 		return;
 	}
-	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
 		if (board->writable) {
 			store_seqcst(&b->gpu[i].open, 0u);
 			__atomic_fetch_add(&b->gpu[i].seq, 1u, __ATOMIC_SEQ_CST);

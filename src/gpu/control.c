@@ -43,8 +43,8 @@ int gpu_control(const struct gpu_handles *h, int fd, enum gpu_control what, uint
 		return -ENOTSUP;
 	}
 	ret = ret ? ret : &nowhere;
-	return h->kind == GPU_KIND_SOFT ? control_soft(fd, what, value, ret)
-					: control_nvidia(h, fd, what, value, ret);
+	return h->kind == GPU_KIND_SOFT ? gpu_control_soft(fd, what, value, ret)
+					: gpu_control_nvidia(h, fd, what, value, ret);
 }
 
 int gpu_control_switches(const struct gpu_handles *h, int fd, struct gpu_switches *ret)
@@ -53,8 +53,8 @@ int gpu_control_switches(const struct gpu_handles *h, int fd, struct gpu_switche
 	if (gpu_handles_check(h) < 0 || fd < 0) {
 		return -ENOTSUP;
 	}
-	return h->kind == GPU_KIND_SOFT ? control_soft_switches(fd, ret)
-					: control_nvidia_switches(h, fd, ret);
+	return h->kind == GPU_KIND_SOFT ? gpu_control_soft_switches(fd, ret)
+					: gpu_control_nvidia_switches(h, fd, ret);
 }
 
 int gpu_learn(const struct cuabi_table *real, uint32_t gpu, CUcontext ctx, struct gpu_handles *ret,
@@ -65,9 +65,9 @@ int gpu_learn(const struct cuabi_table *real, uint32_t gpu, CUcontext ctx, struc
 	*ret = (struct gpu_handles){ 0 };
 	*ret_fd = -1;
 	if (soft) {
-		return control_soft_learn(soft, ctx, ret, ret_fd);
+		return gpu_control_soft_learn(soft, ctx, ret, ret_fd);
 	}
-	return learn_installed() ? control_nvidia_learn(real, gpu, ret, ret_fd) : -ENOTSUP;
+	return gpu_learn_installed() ? gpu_control_nvidia_learn(real, gpu, ret, ret_fd) : -ENOTSUP;
 }
 
 uint32_t gpu_learn_generation(void)
@@ -79,8 +79,8 @@ void gpu_self_test(struct gpu_handles *h, int fd)
 {
 	h->capable &= 1u << GPU_CONTROL_FLAG | 1u << GPU_CONTROL_GREEN;
 	if (h->kind == GPU_KIND_SOFT) {
-		control_soft_test(h, fd);
+		gpu_control_soft_test(h, fd);
 	} else if (h->kind == GPU_KIND_NVIDIA) {
-		control_nvidia_test(h, fd);
+		gpu_control_nvidia_test(h, fd);
 	}
 }

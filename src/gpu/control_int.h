@@ -7,23 +7,23 @@
 #include "cuabi/private.h"
 #include "gpu/control.h"
 
-int control_nvidia(const struct gpu_handles *h, int fd, enum gpu_control what, uint64_t value,
-		   uint64_t *ret);
-int control_nvidia_switches(const struct gpu_handles *h, int fd, struct gpu_switches *ret);
-void control_nvidia_test(struct gpu_handles *h, int fd);
-int control_nvidia_learn(const struct cuabi_table *real, uint32_t gpu, struct gpu_handles *ret,
-			 int *ret_fd);
+int gpu_control_nvidia(const struct gpu_handles *h, int fd, enum gpu_control what, uint64_t value,
+		       uint64_t *ret);
+int gpu_control_nvidia_switches(const struct gpu_handles *h, int fd, struct gpu_switches *ret);
+void gpu_control_nvidia_test(struct gpu_handles *h, int fd);
+int gpu_control_nvidia_learn(const struct cuabi_table *real, uint32_t gpu, struct gpu_handles *ret,
+			     int *ret_fd);
 
 /* N of the GPU's /dev/nvidiaN; fd: a control descriptor. Or as rm_errno. */
-int control_nvidia_minor(const struct cuabi_table *real, CUdevice d, int fd);
+int gpu_learn_minor(const struct cuabi_table *real, CUdevice d, int fd);
 
-int control_soft(int fd, enum gpu_control what, uint64_t value, uint64_t *ret);
-int control_soft_switches(int fd, struct gpu_switches *ret);
-void control_soft_test(struct gpu_handles *h, int fd);
-int control_soft_learn(const struct cuabi_soft_table *table, CUcontext ctx, struct gpu_handles *ret,
-		       int *ret_fd);
+int gpu_control_soft(int fd, enum gpu_control what, uint64_t value, uint64_t *ret);
+int gpu_control_soft_switches(int fd, struct gpu_switches *ret);
+void gpu_control_soft_test(struct gpu_handles *h, int fd);
+int gpu_control_soft_learn(const struct cuabi_soft_table *table, CUcontext ctx,
+			   struct gpu_handles *ret, int *ret_fd);
 
 /* Did slot.c find a slot? */
-bool learn_installed(void);
+bool gpu_learn_installed(void);
 
 #endif

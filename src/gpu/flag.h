@@ -35,7 +35,7 @@ struct gpu_lease_page {
 int gpu_lease_map(struct gpu_lease_page *p, int fd);
 void gpu_lease_unmap(struct gpu_lease_page *p);
 /* Stores; gpu_lease_fence makes stores to any number of pages visible to the GPU. */
-static inline void gpu_lease_put(const struct gpu_lease_page *p, uint32_t slot, uint32_t word)
+static inline void gpu_lease_store(const struct gpu_lease_page *p, uint32_t slot, uint32_t word)
 {
 	store_relaxed(&p->word[slot], word);
 }

@@ -21,7 +21,7 @@ int gpu_lease_add(struct gpu_device *d, uint32_t number, int fd, uint32_t gpu, u
 void gpu_lease_remove(struct gpu_device *d, uint32_t number);
 /* Says on all pages once more what they should say: somebody who has them has gone, and may have
  * written over our words. Agent. */
-void gpu_leases_again(struct gpu_device *d);
+void gpu_leases_rewrite(struct gpu_device *d);
 /* How many pages there are. Any thread. */
 uint32_t gpu_lease_count(const struct gpu_device *d);
 
@@ -37,6 +37,6 @@ void gpu_warm(void *dev, uint32_t gpu);
 /* Measures clocks that are due, of GPUs with pages or for which a lease was asked: each 30 s while
  * no lease is up, and at once where pages wait for the first time. Nanoseconds until it wants to be
  * called again. May take some milliseconds. Agent. */
-uint64_t gpu_lease_keep(struct gpu_device *d, uint64_t now);
+uint64_t gpu_lease_measure_clocks(struct gpu_device *d, uint64_t now);
 
 #endif

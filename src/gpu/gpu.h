@@ -7,7 +7,7 @@
 #include "sched/device.h"
 
 struct gpu_device;
-struct gpu_chain;
+struct gpu_run;
 
 /* What sched_queue_open gets as dev_queue; the shim keeps it until sched_queue_close has returned.
  */
@@ -18,7 +18,7 @@ struct gpu_queue {
 			     name it; else NULL */
 	CUcontext base;	  /* that ctx stands for, and markers are of: ctx is current to one thread
 			     only (a green context); NULL: ctx itself */
-	struct gpu_chain *chain; /* gpu_run.c's; NULL: nothing was launched at block level */
+	struct gpu_run *run; /* gpu_run.c's; NULL: nothing was launched at block level */
 };
 
 /* real is borrowed until destroy; every entry that is used must be callable (a stub that fails is
@@ -31,7 +31,7 @@ void gpu_device_destroy(struct gpu_device *d);
 extern const struct sched_device_ops gpu_sched_ops;
 
 /* The context is about to be destroyed or reset: its queues are closed; its events go with it. */
-void gpu_context_gone(struct gpu_device *d, CUcontext ctx);
+void gpu_context_forget(struct gpu_device *d, CUcontext ctx);
 
 /* Identifies the calling thread while it lives. */
 const void *gpu_thread(void);

@@ -21,7 +21,7 @@ struct gpu_context {
 
 struct gpu_device {
 	const struct cuabi_table *real; /* borrowed */
-	struct gpu_chains *chains;	/* chain.c's; NULL: none yet */
+	struct gpu_runs *runs;		/* chain.c's; NULL: none yet */
 	struct gpu_leases *leases;	/* lease.c's */
 	pthread_mutex_t lock;		/* new entries, ended contexts, flag_why */
 	struct gpu_clock *clocks;	/* clock.c's; under lock */
@@ -38,13 +38,13 @@ struct gpu_scope {
 	bool pushed;
 	CUstreamCaptureMode mode;
 };
-int gpu_begin(struct gpu_device *d, CUcontext ctx, struct gpu_scope *ret);
-void gpu_end(struct gpu_device *d, const struct gpu_scope *s);
+int gpu_scope_enter(struct gpu_device *d, CUcontext ctx, struct gpu_scope *ret);
+void gpu_scope_leave(struct gpu_device *d, const struct gpu_scope *s);
 /* A stream that waits for no other, of the greatest priority, in the current context. */
 CUresult gpu_private_stream(struct gpu_device *d, CUstream *ret);
 
 /* clock.c: what it keeps of that context is gone with it. d->lock is held. */
-void gpu_clock_gone(struct gpu_device *d, CUcontext ctx);
-void gpu_clock_forget(struct gpu_device *d);
+void gpu_clock_forget_context(struct gpu_device *d, CUcontext ctx);
+void gpu_clock_forget_all(struct gpu_device *d);
 
 #endif

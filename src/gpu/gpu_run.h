@@ -12,13 +12,13 @@
 #include "gpu/gpu.h"
 #include "ptx/block.h"
 
-struct gpu_chain;
+struct gpu_run;
 struct gpu_flag;
 
-#define GPU_CHAIN_DEPTH 64u /* unfinished launches; a further one waits for room */
+#define GPU_RUN_DEPTH 64u /* unfinished launches; a further one waits for room */
 
 struct gpu_block_launch {
-	CUfunction twin;   /* f$gbpf, or its CUkernel */
+	CUfunction clone;  /* f$gbpf, or its CUkernel */
 	uint64_t id;	   /* the twin's; a handle may be used again for another */
 	uint32_t resident; /* blocks of it that the device holds at once, 0 unknown */
 	uint32_t grid[3], block[3], smem; /* of f's launch */
@@ -31,38 +31,38 @@ struct gpu_block_launch {
 /* What chains need in the queue's context is made, before the first launch: the driver may make the
  * caller wait meanwhile, who holds nothing. Where something of the program's stays on the device it
  * is ready later, and launches get no chain until then. */
-void gpu_chain_prepare(struct gpu_device *d, const struct gpu_queue *q);
+void gpu_run_prepare(struct gpu_device *d, const struct gpu_queue *q);
 /* Puts the launch on the queue's stream (q->ctx is current), behind what the chain has. What the
  * driver says; CUDA_ERROR_NOT_SUPPORTED: no chain can be had here, launch f instead (then the chain
  * is not busy). Waits while the chain is full; helps it on meanwhile. Any thread. */
-CUresult gpu_chain_launch(struct gpu_device *d, struct gpu_queue *q,
-			  const struct gpu_block_launch *l);
+CUresult gpu_run_launch(struct gpu_device *d, struct gpu_queue *q,
+			const struct gpu_block_launch *l);
 /* Records an event behind what the chain has, without waiting for it. Where the chain is
  * interrupted it is recorded again, so it means something only when gpu_chain_look says that
  * *ret_seq launches are done; until then nobody else may wait for it. *ret_seq 0: at once. The
  * context is current, and the queue is the caller's, as for launches. */
-CUresult gpu_chain_record(struct gpu_device *d, struct gpu_queue *q, CUevent event,
-			  uint64_t *ret_seq);
+CUresult gpu_run_record(struct gpu_device *d, struct gpu_queue *q, CUevent event,
+			uint64_t *ret_seq);
 /* As sched_device_ops. */
-int gpu_chain_busy(void *dev, void *dev_queue);
-uint64_t gpu_chain_step(void *dev, void *dev_queue, bool may_run, bool force);
-int gpu_chain_look(void *dev, void *dev_queue, struct sched_chain *ret);
-uint64_t gpu_chain_took(void *dev, void *dev_queue, uint64_t launch);
+int gpu_run_busy(void *dev, void *dev_queue);
+uint64_t gpu_run_step(void *dev, void *dev_queue, bool may_run, bool force);
+int gpu_run_look(void *dev, void *dev_queue, struct sched_run_progress *ret);
+uint64_t gpu_run_took(void *dev, void *dev_queue, uint64_t launch);
 /* The queue is closed, and its chain finished or given up. */
-void gpu_chain_close(struct gpu_device *d, struct gpu_queue *q);
+void gpu_run_close(struct gpu_device *d, struct gpu_queue *q);
 
 /* Flag page that chains of that context read, and how many of its words (board slots) are in use;
  * f NULL: no leases. The page is borrowed until the context is gone. */
-void gpu_chain_set_flag(struct gpu_device *d, CUcontext ctx, const struct gpu_flag *f,
-			uint32_t slots);
+void gpu_run_set_flag(struct gpu_device *d, CUcontext ctx, const struct gpu_flag *f,
+		      uint32_t slots);
 
-struct gpu_chain_counts {
+struct gpu_run_counts {
 	uint64_t launches, interruptions, resumed_blocks, forced, hung;
 };
 /* f is told each twin that was found waiting for blocks of higher index; NULL: nobody. Its launches
  * are to go without block level from then on. From whoever calls chain_step, with the chain locked:
  * must not call back. Set before the first launch. */
-void gpu_chain_on_hung(struct gpu_device *d, void (*f)(void *arg, CUfunction twin), void *arg);
-void gpu_chain_counts(const struct gpu_device *d, struct gpu_chain_counts *ret);
+void gpu_run_on_hung(struct gpu_device *d, void (*f)(void *arg, CUfunction clone), void *arg);
+void gpu_run_counts(const struct gpu_device *d, struct gpu_run_counts *ret);
 
 #endif

@@ -6,10 +6,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define LEARN_OBJECTS 8192u
-#define LEARN_NO_ID UINT32_MAX
+#define GPU_LEARN_OBJECTS_MAX 8192u
+#define GPU_LEARN_NO_ID UINT32_MAX
 
-struct learn_object {
+struct gpu_learn_object {
 	uint32_t root, parent, object, class_id;
 	int fd;		   /* of the call that made it */
 	uint32_t id;	   /* device: its number at the driver; LEARN_NO_ID: not known */
@@ -17,29 +17,29 @@ struct learn_object {
 };
 
 /* One call, after it returned with that result. Any thread. */
-void learn_call(int fd, unsigned long request, const void *argument, int result);
+void gpu_learn_call(int fd, unsigned long request, const void *argument, int result);
 
 /* While it stands, what this thread's calls make is noted here as well. */
-struct learn_watch {
+struct gpu_learn_watch {
 	uint32_t class_id; /* looked for */
 	uint32_t n;	   /* how many were made */
-	struct learn_object last;
+	struct gpu_learn_object last;
 	uint32_t device_id; /* of the device under which the last was made */
 };
-void learn_watch_begin(struct learn_watch *w);
-void learn_watch_end(void);
+void gpu_learn_watch_begin(struct gpu_learn_watch *w);
+void gpu_learn_watch_end(void);
 
 /* Copies of the objects of that class, at most max; how many there are. */
-uint32_t learn_find(uint32_t class_id, struct learn_object *ret, uint32_t max);
+uint32_t gpu_learn_find(uint32_t class_id, struct gpu_learn_object *ret, uint32_t max);
 /* The device under which an object lies. */
-bool learn_device_of(const struct learn_object *o, struct learn_object *ret);
+bool gpu_learn_device_of(const struct gpu_learn_object *o, struct gpu_learn_object *ret);
 /* A group's slice was read before we set one. */
-void learn_slice(uint32_t root, uint32_t object, uint32_t slice_us);
+void gpu_learn_slice(uint32_t root, uint32_t object, uint32_t slice_us);
 /* Grows with each group or channel that comes or goes, and with each slice that the driver library
  * sets itself. */
 uint32_t learn_generation(void);
-#define LEARN_CHANNELS 0u /* class_id of learn_find: every GPFIFO channel */
+#define GPU_LEARN_CHANNELS 0u /* class_id of learn_find: every GPFIFO channel */
 
-void learn_forget_all(void);
+void gpu_learn_forget_all(void);
 
 #endif

@@ -8,74 +8,74 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RM_MAJOR 195u
-#define RM_LAST_GPU 247u     /* minors of /dev/nvidiaN */
-#define RM_CONTROL_MINOR 255 /* of /dev/nvidiactl */
-#define RM_ANY_GPU (-1)
+#define GPU_RM_MAJOR 195u
+#define GPU_RM_LAST_GPU 247u	 /* minors of /dev/nvidiaN */
+#define GPU_RM_CONTROL_MINOR 255 /* of /dev/nvidiactl */
+#define GPU_RM_ANY_GPU (-1)
 
 /* Numbers of requests, magic 'F'. */
 enum {
-	RM_NR_FREE = 0x29,
-	RM_NR_CONTROL = 0x2a,
-	RM_NR_ALLOC = 0x2b,
-	RM_NR_DUP = 0x34,
-	RM_NR_MAP_MEMORY = 0x4e,
-	RM_NR_CARD_INFO = 200,
-	RM_NR_REGISTER_FD = 201,
-	RM_NR_TRANSFER = 211, /* number, size and address of another request */
+	GPU_RM_NR_FREE = 0x29,
+	GPU_RM_NR_CONTROL = 0x2a,
+	GPU_RM_NR_ALLOC = 0x2b,
+	GPU_RM_NR_DUP = 0x34,
+	GPU_RM_NR_MAP_MEMORY = 0x4e,
+	GPU_RM_NR_CARD_INFO = 200,
+	GPU_RM_NR_REGISTER_FD = 201,
+	GPU_RM_NR_TRANSFER = 211, /* number, size and address of another request */
 };
 
 enum {
-	RM_CLASS_CLIENT = 0x41,
-	RM_CLASS_DEVICE = 0x80,
-	RM_CLASS_SUBDEVICE = 0x2080,
-	RM_CLASS_GROUP = 0xa06c,
-	RM_CLASS_MEMORY = 0x40,
+	GPU_RM_CLASS_CLIENT = 0x41,
+	GPU_RM_CLASS_DEVICE = 0x80,
+	GPU_RM_CLASS_SUBDEVICE = 0x2080,
+	GPU_RM_CLASS_GROUP = 0xa06c,
+	GPU_RM_CLASS_MEMORY = 0x40,
 };
 
 /* Controls of a group (ctrla06c.h) that more than one file needs. */
-#define RM_GROUP_SLICE_SET 0xa06c0103u
-#define RM_GROUP_SLICE_GET 0xa06c0104u
+#define GPU_RM_GROUP_SLICE_SET 0xa06c0103u
+#define GPU_RM_GROUP_SLICE_GET 0xa06c0104u
 
-struct rm_free {
+struct gpu_rm_free {
 	uint32_t root, parent, object, status;
 };
 
-struct rm_alloc { /* NVOS21 */
+struct gpu_rm_alloc { /* NVOS21 */
 	uint32_t root, parent, object, class_id;
 	uint64_t params;
 	uint32_t params_bytes, status;
 };
 
-struct rm_alloc_rights { /* NVOS64 */
+struct gpu_rm_alloc_rights { /* NVOS64 */
 	uint32_t root, parent, object, class_id;
 	uint64_t params, rights;
 	uint32_t params_bytes, flags, status, pad;
 };
 
-struct rm_control {
+struct gpu_rm_control {
 	uint32_t client, object, command, flags;
 	uint64_t params;
 	uint32_t params_bytes, status;
 };
 
-struct rm_dup {
+struct gpu_rm_dup {
 	uint32_t client, parent, object, from_client, from_object, flags, status;
 };
 
-struct rm_map {
+struct gpu_rm_map {
 	uint32_t client, device, memory, pad;
 	uint64_t offset, length, address;
 	uint32_t status, flags;
 	int32_t fd, pad2;
 };
 
-struct rm_transfer {
+struct gpu_rm_transfer {
 	uint32_t number, bytes;
 	uint64_t params;
 };
 
-struct rm_card {
+struct gpu_rm_card {
 	uint8_t valid, pad[3];
 	uint32_t domain;
 	uint8_t bus, slot, function, pad2;
@@ -86,42 +86,42 @@ struct rm_card {
 	uint32_t minor;
 	uint8_t name[10], pad4[2];
 };
-#define RM_CARDS 32
+#define GPU_RM_CARDS 32
 
-struct rm_device_params {
+struct gpu_rm_device_params {
 	uint32_t device_id, client_share, target_client, target_device, flags, pad;
 	uint64_t va_bytes, va_start, va_limit;
 	uint32_t va_mode, pad2;
 };
 
 /* How the operating system is asked; tests put a driver of their own there. */
-struct rm_os {
+struct gpu_rm_os {
 	int (*ioctl)(int fd, unsigned long request, void *argument);
 	int (*open)(const char *path); /* descriptor, close-on-exec, or -errno */
 	/* Is it a descriptor of that driver's device? minor: RM_CONTROL_MINOR, a GPU's number,
 	 * RM_ANY_GPU. */
 	bool (*is)(int fd, int minor);
 };
-extern struct rm_os rm_os;
+extern struct gpu_rm_os gpu_rm_os;
 
 /* 0 or what that status of the driver's means: -EPERM, -ENOTSUP, -ENODEV, -ETIMEDOUT, -ENOMEM,
  * -EIO. */
-int rm_errno(uint32_t status);
+int gpu_rm_errno(uint32_t status);
 /* The status of the last call of this thread that failed, for people; 0: it was not the driver that
  * refused. */
-uint32_t rm_last_status(void);
+uint32_t gpu_rm_last_status(void);
 
 /* Each returns 0 or as rm_errno; -EBADF: not a descriptor of that driver's control device. */
-int rm_control(int fd, uint32_t client, uint32_t object, uint32_t command, void *params,
-	       uint32_t bytes);
-int rm_alloc(int fd, uint32_t root, uint32_t parent, uint32_t *object, uint32_t class_id,
-	     void *params, uint32_t bytes);
-int rm_dup(int fd, uint32_t client, uint32_t parent, uint32_t *object, uint32_t from_client,
-	   uint32_t from_object);
+int gpu_rm_control(int fd, uint32_t client, uint32_t object, uint32_t command, void *params,
+		   uint32_t bytes);
+int gpu_rm_alloc(int fd, uint32_t root, uint32_t parent, uint32_t *object, uint32_t class_id,
+		 void *params, uint32_t bytes);
+int gpu_rm_dup(int fd, uint32_t client, uint32_t parent, uint32_t *object, uint32_t from_client,
+	       uint32_t from_object);
 /* map_fd can be mapped afterwards, bytes of it from 0. */
-int rm_map_memory(int fd, uint32_t client, uint32_t device, uint32_t memory, uint64_t bytes,
-		  int map_fd);
-int rm_register(int device_fd, int control_fd);
-int rm_cards(int fd, struct rm_card cards[RM_CARDS]);
+int gpu_rm_map_memory(int fd, uint32_t client, uint32_t device, uint32_t memory, uint64_t bytes,
+		      int map_fd);
+int gpu_rm_register(int device_fd, int control_fd);
+int gpu_rm_cards(int fd, struct gpu_rm_card cards[GPU_RM_CARDS]);
 
 #endif

@@ -5,7 +5,7 @@ EXPORT int gbpf_policy_rollback(struct gbpf *g, uint64_t version, char **ret_jso
 {
 	json_t *p = version ? json_pack("{s:I}", "version", (json_int_t)version) : json_object();
 
-	return client_text(g, "policy.rollback", p, -1, ret_json);
+	return lib_text(g, "policy.rollback", p, -1, ret_json);
 }
 
 EXPORT int gbpf_policy_activate(struct gbpf *g, uint64_t version, unsigned flags, char **ret_json)
@@ -15,36 +15,36 @@ EXPORT int gbpf_policy_activate(struct gbpf *g, uint64_t version, unsigned flags
 	if (p && version) {
 		json_object_set_new(p, "version", json_integer((json_int_t)version));
 	}
-	return client_text(g, "policy.rollback", p, -1, ret_json);
+	return lib_text(g, "policy.rollback", p, -1, ret_json);
 }
 
 EXPORT int gbpf_policy_unload(struct gbpf *g, char **ret_json)
 {
-	return client_text(g, "policy.unload", json_object(), -1, ret_json);
+	return lib_text(g, "policy.unload", json_object(), -1, ret_json);
 }
 
 EXPORT int gbpf_policy_list(struct gbpf *g, char **ret_json)
 {
-	return client_text(g, "policy.list", json_object(), -1, ret_json);
+	return lib_text(g, "policy.list", json_object(), -1, ret_json);
 }
 
 EXPORT int gbpf_policy_show(struct gbpf *g, uint64_t version, char **ret_json)
 {
 	json_t *p = version ? json_pack("{s:I}", "version", (json_int_t)version) : json_object();
 
-	return client_text(g, "policy.show", p, -1, ret_json);
+	return lib_text(g, "policy.show", p, -1, ret_json);
 }
 
 EXPORT int gbpf_policy_watch(struct gbpf *g, uint64_t version, char **ret_json)
 {
 	json_t *p = version ? json_pack("{s:I}", "version", (json_int_t)version) : json_object();
 
-	return client_text(g, "policy.watch", p, -1, ret_json);
+	return lib_text(g, "policy.watch", p, -1, ret_json);
 }
 
 EXPORT int gbpf_ps(struct gbpf *g, char **ret_json)
 {
-	return client_text(g, "ps", json_object(), -1, ret_json);
+	return lib_text(g, "ps", json_object(), -1, ret_json);
 }
 
 EXPORT int gbpf_set(struct gbpf *g, uint32_t tenant, const char *class_name, uint32_t weight,
@@ -58,28 +58,28 @@ EXPORT int gbpf_set(struct gbpf *g, uint32_t tenant, const char *class_name, uin
 	if (p && weight) {
 		json_object_set_new(p, "weight", json_integer(weight));
 	}
-	return client_text(g, "set", p, -1, ret_json);
+	return lib_text(g, "set", p, -1, ret_json);
 }
 
 EXPORT int gbpf_device_list(struct gbpf *g, char **ret_json)
 {
-	return client_text(g, "device.list", json_object(), -1, ret_json);
+	return lib_text(g, "device.list", json_object(), -1, ret_json);
 }
 
 EXPORT int gbpf_status(struct gbpf *g, char **ret_json)
 {
-	return client_text(g, "status", json_object(), -1, ret_json);
+	return lib_text(g, "status", json_object(), -1, ret_json);
 }
 
 EXPORT int gbpf_off(struct gbpf *g, int off, char **ret_json)
 {
-	return client_text(g, off ? "off" : "on", json_object(), -1, ret_json);
+	return lib_text(g, off ? "off" : "on", json_object(), -1, ret_json);
 }
 
 EXPORT int gbpf_shutdown(struct gbpf *g)
 {
-	int err = client_text(g, "shutdown", json_object(), -1, NULL);
+	int err = lib_text(g, "shutdown", json_object(), -1, NULL);
 
-	client_disconnect(g);
+	lib_disconnect(g);
 	return err;
 }

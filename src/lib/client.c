@@ -39,20 +39,20 @@ static int fail_connect(struct gbpf *g, int err)
 	switch (err) {
 	case -ENOENT:
 	case -ECONNREFUSED:
-		return client_fail(g, -ECONNREFUSED, GBPF_EXIT_UNREACHABLE, "unreachable",
-				   "Start it with `gbpfd`, or let `gbpf run` start one",
-				   "gbpfd is not running: nobody listens on %s", g->socket);
+		return lib_fail(g, -ECONNREFUSED, GBPF_EXIT_UNREACHABLE, "unreachable",
+				"Start it with `gbpfd`, or let `gbpf run` start one",
+				"gbpfd is not running: nobody listens on %s", g->socket);
 	case -EACCES:
 	case -EPERM:
-		return client_fail(
+		return lib_fail(
 			g, err, GBPF_EXIT_PERMISSION, "permission",
 			"That gbpfd belongs to another user: run as that user, or with sudo",
 			"not allowed to reach %s", g->socket);
 	default:
-		return client_fail(g, err, GBPF_EXIT_UNREACHABLE, "unreachable",
-				   err == -ENAMETOOLONG ? "Set GBPF_RUNTIME_DIR to a shorter path"
-							: "Set GBPF_RUNTIME_DIR to a folder",
-				   "cannot reach gbpfd on %s: %s", g->socket, strerror(-err));
+		return lib_fail(g, err, GBPF_EXIT_UNREACHABLE, "unreachable",
+				err == -ENAMETOOLONG ? "Set GBPF_RUNTIME_DIR to a shorter path"
+						     : "Set GBPF_RUNTIME_DIR to a folder",
+				"cannot reach gbpfd on %s: %s", g->socket, strerror(-err));
 	}
 }
 
@@ -73,17 +73,17 @@ static int dial(struct gbpf *g, uint64_t deadline)
 
 	while ((fd = unix_connect(g->socket, SOCK_STREAM | SOCK_NONBLOCK)) == -EAGAIN) {
 		if (clock_now_ns() >= deadline) {
-			return client_fail(g, -ETIMEDOUT, GBPF_EXIT_TIMEOUT, "timeout",
-					   "Is gbpfd stopped?",
-					   "gbpfd does not accept connections on %s", g->socket);
+			return lib_fail(g, -ETIMEDOUT, GBPF_EXIT_TIMEOUT, "timeout",
+					"Is gbpfd stopped?",
+					"gbpfd does not accept connections on %s", g->socket);
 		}
 		clock_sleep_ns(2000000);
 	}
 	if (fd >= 0 && !is_trusted(fd)) {
 		fd_close(fd);
-		return client_fail(g, -EPERM, GBPF_EXIT_PERMISSION, "permission",
-				   "Set GBPF_RUNTIME_DIR, and see who made that folder",
-				   "what answers on %s belongs to another user", g->socket);
+		return lib_fail(g, -EPERM, GBPF_EXIT_PERMISSION, "permission",
+				"Set GBPF_RUNTIME_DIR, and see who made that folder",
+				"what answers on %s belongs to another user", g->socket);
 	}
 	return fd < 0 ? fail_connect(g, fd) : fd;
 }
@@ -110,7 +110,7 @@ static void keep_hello(struct gbpf *g, const json_t *r)
 /* Sends one request and reads until its answer comes. */
 static int exchange(struct gbpf *g, const char *method, json_t *params, int fd, json_t **ret)
 {
-	uint64_t deadline = client_deadline(g->timeout_ms);
+	uint64_t deadline = lib_deadline(g->timeout_ms);
 	json_int_t id = (json_int_t)++g->next_id;
 	json_t *request = json_pack("{s:I,s:s,s:O}", "id", id, "method", method, "params", params);
 	char *line = request ? json_dumps(request, JSON_COMPACT) : NULL;
@@ -126,14 +126,14 @@ static int exchange(struct gbpf *g, const char *method, json_t *params, int fd, 
 	free(line);
 	if (!b.len || b.failed) {
 		buf_finish(&b);
-		return client_no_memory(g);
+		return lib_no_memory(g);
 	}
-	err = client_send_line(g, b.data, b.len, fd, deadline);
+	err = lib_send_line(g, b.data, b.len, fd, deadline);
 	buf_finish(&b);
 	while (!err) {
 		json_t *answer, *error, *result;
 
-		err = client_read_line(g, deadline, false, &answer);
+		err = lib_read_line(g, deadline, false, &answer);
 		if (err) {
 			break;
 		}
@@ -145,7 +145,7 @@ static int exchange(struct gbpf *g, const char *method, json_t *params, int fd, 
 			continue;
 		}
 		if (json_is_object(error)) {
-			err = client_fail_json(g, error);
+			err = lib_fail_json(g, error);
 		} else {
 			*ret = result ? json_incref(result) : json_object();
 		}
@@ -155,21 +155,21 @@ static int exchange(struct gbpf *g, const char *method, json_t *params, int fd, 
 	return err;
 }
 
-int client_connect(struct gbpf *g)
+int lib_connect(struct gbpf *g)
 {
 	json_t *params, *result = NULL;
 	int err;
 
-	err = dial(g, client_deadline(g->timeout_ms));
+	err = dial(g, lib_deadline(g->timeout_ms));
 	if (err < 0) {
 		return err;
 	}
 	g->fd = err;
 	params = json_pack("{s:i}", "protocol", GBPF_PROTOCOL);
-	err = params ? exchange(g, "hello", params, -1, &result) : client_no_memory(g);
+	err = params ? exchange(g, "hello", params, -1, &result) : lib_no_memory(g);
 	json_decref(params);
 	if (err) {
-		client_disconnect(g);
+		lib_disconnect(g);
 		return err;
 	}
 	keep_hello(g, result);
@@ -186,19 +186,19 @@ static bool is_stale(struct gbpf *g)
 	return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
 }
 
-int client_request(struct gbpf *g, const char *method, json_t *params, int fd, json_t **ret)
+int lib_request(struct gbpf *g, const char *method, json_t *params, int fd, json_t **ret)
 {
 	int err = 0;
 
-	client_ok(g);
+	lib_ok(g);
 	if (!params) {
-		return client_no_memory(g);
+		return lib_no_memory(g);
 	}
 	if (g->fd >= 0 && is_stale(g)) {
-		client_disconnect(g);
+		lib_disconnect(g);
 	}
 	if (g->fd < 0) {
-		err = client_connect(g);
+		err = lib_connect(g);
 	}
 	if (!err) {
 		err = exchange(g, method, params, fd, ret);
@@ -207,10 +207,10 @@ int client_request(struct gbpf *g, const char *method, json_t *params, int fd, j
 	return err;
 }
 
-int client_text(struct gbpf *g, const char *method, json_t *params, int fd, char **ret_json)
+int lib_text(struct gbpf *g, const char *method, json_t *params, int fd, char **ret_json)
 {
 	json_t *result = NULL;
-	int err = client_request(g, method, params, fd, &result);
+	int err = lib_request(g, method, params, fd, &result);
 	char *text;
 
 	if (err) {
@@ -219,7 +219,7 @@ int client_text(struct gbpf *g, const char *method, json_t *params, int fd, char
 	text = json_dumps(result, JSON_COMPACT);
 	json_decref(result);
 	if (!text) {
-		return client_no_memory(g);
+		return lib_no_memory(g);
 	}
 	if (ret_json) {
 		*ret_json = text;
@@ -237,10 +237,10 @@ EXPORT int gbpf_call(struct gbpf *g, const char *method, const char *params, int
 
 	if (params && !json_is_object(p)) {
 		json_decref(p);
-		return client_fail(g, -EINVAL, GBPF_EXIT_USAGE, "usage", NULL,
-				   "parameters of %s are not a JSON object", method);
+		return lib_fail(g, -EINVAL, GBPF_EXIT_USAGE, "usage", NULL,
+				"parameters of %s are not a JSON object", method);
 	}
-	return client_text(g, method, p, fd, ret_json);
+	return lib_text(g, method, p, fd, ret_json);
 }
 
 static int set_paths(struct gbpf *g, const char *dir)
@@ -276,21 +276,21 @@ EXPORT int gbpf_open(struct gbpf **ret, const char *runtime_dir, unsigned flags)
 	}
 	g->fd = -1;
 	g->timeout_ms = DEFAULT_TIMEOUT_MS;
-	client_ok(g);
+	lib_ok(g);
 	if (set_paths(g, runtime_dir) < 0) {
-		return client_fail(g, -ENAMETOOLONG, GBPF_EXIT_USAGE, "usage",
-				   "Set GBPF_RUNTIME_DIR to a shorter path",
-				   "the path of the runtime directory is too long");
+		return lib_fail(g, -ENAMETOOLONG, GBPF_EXIT_USAGE, "usage",
+				"Set GBPF_RUNTIME_DIR to a shorter path",
+				"the path of the runtime directory is too long");
 	}
 	if (flags & GBPF_OPEN_NO_CONNECT) {
 		return 0;
 	}
-	err = client_connect(g);
+	err = lib_connect(g);
 	if (err == -ECONNREFUSED && (flags & GBPF_OPEN_START)) {
 		return gbpf_start_daemon(g, NULL);
 	}
 	if (!err) {
-		client_ok(g);
+		lib_ok(g);
 	}
 	return err;
 }
@@ -300,7 +300,7 @@ EXPORT void gbpf_close(struct gbpf *g)
 	if (!g) {
 		return;
 	}
-	client_disconnect(g);
+	lib_disconnect(g);
 	buf_finish(&g->in);
 	buf_finish(&g->code);
 	buf_finish(&g->message);

@@ -26,14 +26,14 @@ static void clear(struct gbpf *g)
 	buf_clear(&g->detail);
 }
 
-void client_ok(struct gbpf *g)
+void lib_ok(struct gbpf *g)
 {
 	clear(g);
 	publish(g, 0, GBPF_EXIT_OK);
 }
 
-int client_fail(struct gbpf *g, int err, int exit_code, const char *code, const char *hint,
-		const char *fmt, ...)
+int lib_fail(struct gbpf *g, int err, int exit_code, const char *code, const char *hint,
+	     const char *fmt, ...)
 {
 	va_list ap;
 
@@ -47,7 +47,7 @@ int client_fail(struct gbpf *g, int err, int exit_code, const char *code, const 
 	return err;
 }
 
-int client_no_memory(struct gbpf *g)
+int lib_no_memory(struct gbpf *g)
 {
 	clear(g);
 	g->error = no_memory;
@@ -87,7 +87,7 @@ static void add_text(struct buf *b, const json_t *error, const char *key)
 	buf_puts(b, s ? s : "");
 }
 
-int client_fail_json(struct gbpf *g, const json_t *error)
+int lib_fail_json(struct gbpf *g, const json_t *error)
 {
 	json_int_t code = json_integer_value(json_object_get(error, "exit"));
 	int exit_code = code > 0 && code < 126 ? (int)code : GBPF_EXIT_FAILED;

@@ -10,7 +10,7 @@ static int give(struct gbpf *g, const json_t *event, gbpf_event_fn fn, void *arg
 	int r;
 
 	if (!text) {
-		return client_no_memory(g);
+		return lib_no_memory(g);
 	}
 	r = fn(arg, text);
 	free(text);
@@ -25,7 +25,7 @@ static int follow(struct gbpf *g, const char *member, unsigned idle_ms, gbpf_eve
 	while (!r && !ended) {
 		json_t *line = NULL, *event;
 
-		r = client_read_line(g, client_deadline(idle_ms), true, &line);
+		r = lib_read_line(g, lib_deadline(idle_ms), true, &line);
 		event = json_object_get(line, member);
 		if (!r && event) {
 			r = give(g, event, fn, arg);
@@ -44,7 +44,7 @@ EXPORT int gbpf_events(struct gbpf *g, uint64_t since, unsigned flags, unsigned 
 	size_t i;
 	int r;
 
-	r = client_request(
+	r = lib_request(
 		g, "events",
 		json_pack("{s:I,s:b}", "since", (json_int_t)since, "follow", (int)following), -1,
 		&result);
@@ -63,7 +63,7 @@ EXPORT int gbpf_events(struct gbpf *g, uint64_t since, unsigned flags, unsigned 
 		if (!r) {
 			r = follow(g, "event", idle_ms, fn, arg);
 		}
-		client_disconnect(g);
+		lib_disconnect(g);
 	}
 	return r;
 }
@@ -71,17 +71,17 @@ EXPORT int gbpf_events(struct gbpf *g, uint64_t since, unsigned flags, unsigned 
 EXPORT int gbpf_map_watch(struct gbpf *g, const struct gbpf_map *m, unsigned interval_ms,
 			  unsigned idle_ms, gbpf_event_fn fn, void *arg)
 {
-	json_t *p = client_map_params(m), *result = NULL;
+	json_t *p = lib_map_params(m), *result = NULL;
 	int r;
 
 	if (p && interval_ms) {
 		json_object_set_new(p, "interval_ms", json_integer(interval_ms));
 	}
-	r = client_request(g, "map.watch", p, -1, &result);
+	r = lib_request(g, "map.watch", p, -1, &result);
 	json_decref(result);
 	if (!r) {
 		r = follow(g, "watch", idle_ms, fn, arg);
-		client_disconnect(g);
+		lib_disconnect(g);
 	}
 	return r;
 }

@@ -25,31 +25,31 @@ struct gbpf {
 };
 
 /* ---- error.c ---- */
-void client_ok(struct gbpf *g);
+void lib_ok(struct gbpf *g);
 /* Remembers and returns err; hint may be NULL. */
-int client_fail(struct gbpf *g, int err, int exit_code, const char *code, const char *hint,
-		const char *fmt, ...) PRINTF_LIKE(6, 7);
+int lib_fail(struct gbpf *g, int err, int exit_code, const char *code, const char *hint,
+	     const char *fmt, ...) PRINTF_LIKE(6, 7);
 /* Remembers what gbpfd answered. */
-int client_fail_json(struct gbpf *g, const json_t *error);
-int client_no_memory(struct gbpf *g);
+int lib_fail_json(struct gbpf *g, const json_t *error);
+int lib_no_memory(struct gbpf *g);
 
 /* ---- line.c ---- */
 /* Absolute monotonic nanoseconds of a limit in milliseconds; UINT64_MAX for 0. */
-uint64_t client_deadline(unsigned timeout_ms);
-int client_send_line(struct gbpf *g, const char *line, size_t len, int fd, uint64_t deadline);
+uint64_t lib_deadline(unsigned timeout_ms);
+int lib_send_line(struct gbpf *g, const char *line, size_t len, int fd, uint64_t deadline);
 /* The next line as JSON; *ret is the caller's. -EINTR only when interruptible. */
-int client_read_line(struct gbpf *g, uint64_t deadline, bool interruptible, json_t **ret);
-void client_disconnect(struct gbpf *g);
+int lib_read_line(struct gbpf *g, uint64_t deadline, bool interruptible, json_t **ret);
+void lib_disconnect(struct gbpf *g);
 
 /* ---- maps.c ---- */
-json_t *client_map_params(const struct gbpf_map *m);
+json_t *lib_map_params(const struct gbpf_map *m);
 
 /* ---- client.c ---- */
-int client_connect(struct gbpf *g);
-int client_request(struct gbpf *g, const char *method, json_t *params /* takes */, int fd,
-		   json_t **ret);
+int lib_connect(struct gbpf *g);
+int lib_request(struct gbpf *g, const char *method, json_t *params /* takes */, int fd,
+		json_t **ret);
 /* The same, the result as text. */
-int client_text(struct gbpf *g, const char *method, json_t *params /* takes */, int fd,
-		char **ret_json);
+int lib_text(struct gbpf *g, const char *method, json_t *params /* takes */, int fd,
+	     char **ret_json);
 
 #endif

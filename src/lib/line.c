@@ -9,12 +9,12 @@
 #include "base/clock.h"
 #include "base/fd.h"
 
-uint64_t client_deadline(unsigned timeout_ms)
+uint64_t lib_deadline(unsigned timeout_ms)
 {
 	return timeout_ms ? clock_now_ns() + (uint64_t)timeout_ms * 1000000u : UINT64_MAX;
 }
 
-void client_disconnect(struct gbpf *g)
+void lib_disconnect(struct gbpf *g)
 {
 	g->fd = fd_close(g->fd);
 	buf_clear(&g->in);
@@ -23,10 +23,10 @@ void client_disconnect(struct gbpf *g)
 
 static int lost(struct gbpf *g, int err)
 {
-	client_disconnect(g);
-	return client_fail(g, err, GBPF_EXIT_UNREACHABLE, "unreachable",
-			   "See gbpfd.log in that directory", "gbpfd closed the connection of %s",
-			   g->socket);
+	lib_disconnect(g);
+	return lib_fail(g, err, GBPF_EXIT_UNREACHABLE, "unreachable",
+			"See gbpfd.log in that directory", "gbpfd closed the connection of %s",
+			g->socket);
 }
 
 static int wait_for(struct gbpf *g, short what, uint64_t deadline, bool interruptible)
@@ -47,19 +47,18 @@ static int wait_for(struct gbpf *g, short what, uint64_t deadline, bool interrup
 		}
 		if (n < 0 && errno == EINTR) {
 			if (interruptible) {
-				return client_fail(g, -EINTR, GBPF_EXIT_FAILED, "interrupted", NULL,
-						   "interrupted");
+				return lib_fail(g, -EINTR, GBPF_EXIT_FAILED, "interrupted", NULL,
+						"interrupted");
 			}
 			continue;
 		}
 		if (n < 0) {
 			return lost(g, -errno);
 		}
-		client_disconnect(
-			g); /* an answer that comes later must not be taken for another's */
-		return client_fail(g, -ETIMEDOUT, GBPF_EXIT_TIMEOUT, "timeout",
-				   "Is gbpfd stopped or overloaded? A longer --timeout may help",
-				   "gbpfd did not answer in time on %s", g->socket);
+		lib_disconnect(g); /* an answer that comes later must not be taken for another's */
+		return lib_fail(g, -ETIMEDOUT, GBPF_EXIT_TIMEOUT, "timeout",
+				"Is gbpfd stopped or overloaded? A longer --timeout may help",
+				"gbpfd did not answer in time on %s", g->socket);
 	}
 }
 
@@ -87,7 +86,7 @@ static ssize_t send_some(int sock, const char *data, size_t len, int fd)
 	return sendmsg(sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-int client_send_line(struct gbpf *g, const char *line, size_t len, int fd, uint64_t deadline)
+int lib_send_line(struct gbpf *g, const char *line, size_t len, int fd, uint64_t deadline)
 {
 	while (len) {
 		ssize_t n = send_some(g->fd, line, len, fd);
@@ -132,7 +131,7 @@ static int cut_line(struct gbpf *g, json_t **ret)
 	return 1;
 }
 
-int client_read_line(struct gbpf *g, uint64_t deadline, bool interruptible, json_t **ret)
+int lib_read_line(struct gbpf *g, uint64_t deadline, bool interruptible, json_t **ret)
 {
 	char chunk[16384];
 
@@ -144,16 +143,16 @@ int client_read_line(struct gbpf *g, uint64_t deadline, bool interruptible, json
 			return 0;
 		}
 		if (err < 0 || g->in.len > CLIENT_MAX_ANSWER) {
-			client_disconnect(g);
-			return client_fail(g, -EBADMSG, GBPF_EXIT_FAILED, "protocol",
-					   "Is that socket gbpfd's?",
-					   "what answers on %s is not a line of JSON", g->socket);
+			lib_disconnect(g);
+			return lib_fail(g, -EBADMSG, GBPF_EXIT_FAILED, "protocol",
+					"Is that socket gbpfd's?",
+					"what answers on %s is not a line of JSON", g->socket);
 		}
 		n = recv(g->fd, chunk, sizeof(chunk), MSG_DONTWAIT);
 		if (n > 0) {
 			if (buf_add(&g->in, chunk, (size_t)n) < 0) {
-				client_disconnect(g);
-				return client_no_memory(g);
+				lib_disconnect(g);
+				return lib_no_memory(g);
 			}
 		} else if (n == 0) {
 			return lost(g, -ECONNRESET);

@@ -60,19 +60,19 @@ EXPORT int gbpf_policy_load_watched(struct gbpf *g, const void *elf, size_t byte
 	json_t *p;
 
 	if (!bytes) {
-		return client_fail(g, -EINVAL, GBPF_EXIT_FAILED, "elf",
-				   "Build it with clang -target bpf -mcpu=v3 -g -O2 -c",
-				   "the object of %s is empty", name);
+		return lib_fail(g, -EINVAL, GBPF_EXIT_FAILED, "elf",
+				"Build it with clang -target bpf -mcpu=v3 -g -O2 -c",
+				"the object of %s is empty", name);
 	}
 	if (bytes > GBPF_OBJECT_MAX_BYTES) {
-		return client_fail(g, -E2BIG, GBPF_EXIT_LIMIT, "limit", NULL,
-				   "the object of %s has more than %u MiB", name,
-				   GBPF_OBJECT_MAX_BYTES >> 20);
+		return lib_fail(g, -E2BIG, GBPF_EXIT_LIMIT, "limit", NULL,
+				"the object of %s has more than %u MiB", name,
+				GBPF_OBJECT_MAX_BYTES >> 20);
 	}
 	p = json_pack("{s:s,s:b}", "name", name, "swap", !!(flags & GBPF_LOAD_SWAP));
 	if (!p) {
-		return client_fail(g, -EINVAL, GBPF_EXIT_USAGE, "usage", NULL,
-				   "a policy's name must be UTF-8");
+		return lib_fail(g, -EINVAL, GBPF_EXIT_USAGE, "usage", NULL,
+				"a policy's name must be UTF-8");
 	}
 	if (rollback_if) {
 		json_object_set_new(p, "watch_ns", json_integer((json_int_t)watch_ns));
@@ -84,11 +84,11 @@ EXPORT int gbpf_policy_load_watched(struct gbpf *g, const void *elf, size_t byte
 	fd = make_memfd(elf, bytes);
 	if (fd < 0) {
 		json_decref(p);
-		return client_fail(g, fd, GBPF_EXIT_FAILED, "memory", NULL,
-				   "cannot hand over the object: %s", strerror(-fd));
+		return lib_fail(g, fd, GBPF_EXIT_FAILED, "memory", NULL,
+				"cannot hand over the object: %s", strerror(-fd));
 	}
 	g->timeout_ms = timeout ? MAX(timeout, LOAD_TIMEOUT_MS) : 0;
-	err = client_text(g, "policy.load", p, fd, ret_json);
+	err = lib_text(g, "policy.load", p, fd, ret_json);
 	g->timeout_ms = timeout;
 	fd_close(fd);
 	return err;
@@ -114,17 +114,17 @@ static int fail_read(struct gbpf *g, const char *path, int err)
 {
 	switch (err) {
 	case -ENOENT:
-		return client_fail(g, err, GBPF_EXIT_NOT_FOUND, "not-found",
-				   "Check the path of the .bpf.o", "%s does not exist", path);
+		return lib_fail(g, err, GBPF_EXIT_NOT_FOUND, "not-found",
+				"Check the path of the .bpf.o", "%s does not exist", path);
 	case -EACCES:
-		return client_fail(g, -EPERM, GBPF_EXIT_PERMISSION, "permission", NULL,
-				   "not allowed to read %s", path);
+		return lib_fail(g, -EPERM, GBPF_EXIT_PERMISSION, "permission", NULL,
+				"not allowed to read %s", path);
 	case -EFBIG:
-		return client_fail(g, -E2BIG, GBPF_EXIT_LIMIT, "limit", NULL,
-				   "%s has more than %u MiB", path, GBPF_OBJECT_MAX_BYTES >> 20);
+		return lib_fail(g, -E2BIG, GBPF_EXIT_LIMIT, "limit", NULL,
+				"%s has more than %u MiB", path, GBPF_OBJECT_MAX_BYTES >> 20);
 	default:
-		return client_fail(g, err, GBPF_EXIT_FAILED, "read", NULL, "cannot read %s: %s",
-				   path, strerror(-err));
+		return lib_fail(g, err, GBPF_EXIT_FAILED, "read", NULL, "cannot read %s: %s", path,
+				strerror(-err));
 	}
 }
 

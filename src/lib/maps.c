@@ -1,7 +1,7 @@
 /* Calls about maps. */
 #include "lib/lib_int.h"
 
-json_t *client_map_params(const struct gbpf_map *m)
+json_t *lib_map_params(const struct gbpf_map *m)
 {
 	json_t *p = json_pack("{s:s}", "map", m->name ? m->name : "");
 
@@ -25,13 +25,13 @@ EXPORT int gbpf_map_list(struct gbpf *g, uint64_t version, char **ret_json)
 {
 	json_t *p = version ? json_pack("{s:I}", "version", (json_int_t)version) : json_object();
 
-	return client_text(g, "map.list", p, -1, ret_json);
+	return lib_text(g, "map.list", p, -1, ret_json);
 }
 
 EXPORT int gbpf_map_dump(struct gbpf *g, const struct gbpf_map *m, const char *after,
 			 unsigned limit, int nonzero, char **ret_json)
 {
-	json_t *p = client_map_params(m);
+	json_t *p = lib_map_params(m);
 
 	add_text(p, "after", after);
 	if (p && limit) {
@@ -40,32 +40,32 @@ EXPORT int gbpf_map_dump(struct gbpf *g, const struct gbpf_map *m, const char *a
 	if (p && nonzero) {
 		json_object_set_new(p, "nonzero", json_true());
 	}
-	return client_text(g, "map.dump", p, -1, ret_json);
+	return lib_text(g, "map.dump", p, -1, ret_json);
 }
 
 EXPORT int gbpf_map_get(struct gbpf *g, const struct gbpf_map *m, const char *key, char **ret_json)
 {
-	json_t *p = client_map_params(m);
+	json_t *p = lib_map_params(m);
 
 	add_text(p, "key", key);
-	return client_text(g, "map.get", p, -1, ret_json);
+	return lib_text(g, "map.get", p, -1, ret_json);
 }
 
 EXPORT int gbpf_map_set(struct gbpf *g, const struct gbpf_map *m, const char *key,
 			const char *value, char **ret_json)
 {
-	json_t *p = client_map_params(m);
+	json_t *p = lib_map_params(m);
 
 	add_text(p, "key", key);
 	add_text(p, "value", value);
-	return client_text(g, "map.set", p, -1, ret_json);
+	return lib_text(g, "map.set", p, -1, ret_json);
 }
 
 EXPORT int gbpf_map_delete(struct gbpf *g, const struct gbpf_map *m, const char *key,
 			   char **ret_json)
 {
-	json_t *p = client_map_params(m);
+	json_t *p = lib_map_params(m);
 
 	add_text(p, "key", key);
-	return client_text(g, "map.delete", p, -1, ret_json);
+	return lib_text(g, "map.delete", p, -1, ret_json);
 }

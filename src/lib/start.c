@@ -179,23 +179,22 @@ static int launch(struct gbpf *g, const struct gbpf_start_options *o, uint64_t d
 	int p[2], err;
 
 	if (pipe2(p, O_CLOEXEC) < 0) {
-		return client_fail(g, -errno, GBPF_EXIT_FAILED, "start", NULL,
-				   "cannot make a pipe: %s", strerror(errno));
+		return lib_fail(g, -errno, GBPF_EXIT_FAILED, "start", NULL,
+				"cannot make a pipe: %s", strerror(errno));
 	}
 	err = prepare(g, &s, o, p[1]);
 	if (!err && access(s.program, X_OK) < 0) {
-		err = client_fail(g, -errno, GBPF_EXIT_NOT_FOUND, "start",
-				  "Set GBPF_BINDIR to the folder of gbpfd", "cannot run %s: %s",
-				  s.program, strerror(errno));
+		err = lib_fail(g, -errno, GBPF_EXIT_NOT_FOUND, "start",
+			       "Set GBPF_BINDIR to the folder of gbpfd", "cannot run %s: %s",
+			       s.program, strerror(errno));
 	} else if (err) {
-		client_fail(g, err, GBPF_EXIT_FAILED, "start", NULL,
-			    "the path of gbpfd is too long");
+		lib_fail(g, err, GBPF_EXIT_FAILED, "start", NULL, "the path of gbpfd is too long");
 	}
 	if (!err) {
 		err = spawn(&s, p[1]);
 		if (err) {
-			client_fail(g, err, GBPF_EXIT_FAILED, "start", NULL,
-				    "cannot start a process: %s", strerror(-err));
+			lib_fail(g, err, GBPF_EXIT_FAILED, "start", NULL,
+				 "cannot start a process: %s", strerror(-err));
 		}
 	}
 	p[1] = fd_close(p[1]);
@@ -203,14 +202,14 @@ static int launch(struct gbpf *g, const struct gbpf_start_options *o, uint64_t d
 		err = await_ready(p[0], deadline, text, sizeof(text));
 		text[strcspn(text, "\n")] = 0;
 		if (err == -ETIMEDOUT) {
-			client_fail(g, err, GBPF_EXIT_TIMEOUT, "start",
-				    "See gbpfd.log in the runtime directory",
-				    "gbpfd was started and did not get ready in time (%s)", g->dir);
+			lib_fail(g, err, GBPF_EXIT_TIMEOUT, "start",
+				 "See gbpfd.log in the runtime directory",
+				 "gbpfd was started and did not get ready in time (%s)", g->dir);
 		} else if (err) {
-			client_fail(g, err, GBPF_EXIT_FAILED, "start",
-				    text[0] ? NULL : "See gbpfd.log in the runtime directory",
-				    "gbpfd did not start: %s",
-				    text[0] ? text : "it ended without a word");
+			lib_fail(g, err, GBPF_EXIT_FAILED, "start",
+				 text[0] ? NULL : "See gbpfd.log in the runtime directory",
+				 "gbpfd did not start: %s",
+				 text[0] ? text : "it ended without a word");
 			err = strncmp(text, "another gbpfd", 13) == 0 ? -EEXIST : err;
 		}
 	}
@@ -223,11 +222,11 @@ static int make_dir(struct gbpf *g)
 	bool fits = strlen(g->socket) < sizeof(((struct sockaddr_un *)0)->sun_path);
 	int err = fits ? path_make_private(g->dir, path_runtime_mode()) : -ENAMETOOLONG;
 
-	return err ? client_fail(g, err, GBPF_EXIT_FAILED, "start",
-				 err == -ENAMETOOLONG ? "Set GBPF_RUNTIME_DIR to a shorter path"
-						      : "Set GBPF_RUNTIME_DIR to a directory of "
-							"your own, or run as root",
-				 "cannot use %s as runtime directory: %s", g->dir, strerror(-err))
+	return err ? lib_fail(g, err, GBPF_EXIT_FAILED, "start",
+			      err == -ENAMETOOLONG ? "Set GBPF_RUNTIME_DIR to a shorter path"
+						   : "Set GBPF_RUNTIME_DIR to a directory of "
+						     "your own, or run as root",
+			      "cannot use %s as runtime directory: %s", g->dir, strerror(-err))
 		   : 0;
 }
 
@@ -240,7 +239,7 @@ static int take_lock(struct gbpf *g, uint64_t deadline)
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0) {
 		err = -errno;
-		return client_fail(
+		return lib_fail(
 			g, err, err == -EACCES ? GBPF_EXIT_PERMISSION : GBPF_EXIT_FAILED, "start",
 			err == -ENOSPC ? "Free space there, or set GBPF_RUNTIME_DIR"
 				       : "Set GBPF_RUNTIME_DIR to a directory of your own",
@@ -254,10 +253,9 @@ static int take_lock(struct gbpf *g, uint64_t deadline)
 		}
 		if (err) {
 			fd_close(fd);
-			return client_fail(
-				g, err, GBPF_EXIT_TIMEOUT, "start", NULL,
-				"somebody else is starting gbpfd in %s and does not finish",
-				g->dir);
+			return lib_fail(g, err, GBPF_EXIT_TIMEOUT, "start", NULL,
+					"somebody else is starting gbpfd in %s and does not finish",
+					g->dir);
 		}
 		clock_sleep_ns(5000000);
 	}
@@ -279,7 +277,7 @@ static int await_other(struct gbpf *g, uint64_t deadline)
 
 	do {
 		clock_sleep_ns(OTHER_LOOK_NS);
-		err = client_connect(g);
+		err = lib_connect(g);
 	} while (is_gone(err) && clock_now_ns() < until);
 	return err;
 }
@@ -289,7 +287,7 @@ static int await_other(struct gbpf *g, uint64_t deadline)
 static int connect_or_launch(struct gbpf *g, const struct gbpf_start_options *o, uint64_t deadline)
 {
 	unsigned killed = 0;
-	int err = client_connect(g); /* another may have been faster */
+	int err = lib_connect(g); /* another may have been faster */
 
 	while (is_gone(err) && killed < KILLED_MOST && clock_now_ns() < deadline) {
 		err = launch(g, o, deadline);
@@ -297,7 +295,7 @@ static int connect_or_launch(struct gbpf *g, const struct gbpf_start_options *o,
 			err = await_other(g, deadline);
 			continue;
 		}
-		err = err ? err : client_connect(g);
+		err = err ? err : lib_connect(g);
 		killed += is_gone(err);
 	}
 	return err;
@@ -312,16 +310,15 @@ EXPORT int gbpf_start_daemon(struct gbpf *g, const struct gbpf_start_options *o)
 	if (o) {
 		memcpy(&all, o, MIN(o->size, sizeof(all)));
 	}
-	deadline = client_deadline(all.timeout_ms ? all.timeout_ms : START_TIMEOUT_MS);
+	deadline = lib_deadline(all.timeout_ms ? all.timeout_ms : START_TIMEOUT_MS);
 	if (g->fd >= 0) {
-		client_disconnect(g);
+		lib_disconnect(g);
 	}
 	err = make_dir(g);
 	if (err) {
 		return err;
 	}
-	err = client_connect(
-		g); /* it runs, perhaps as another user, in whose folder we only read */
+	err = lib_connect(g); /* it runs, perhaps as another user, in whose folder we only read */
 	if (!is_gone(err)) {
 		return err;
 	}
@@ -332,7 +329,7 @@ EXPORT int gbpf_start_daemon(struct gbpf *g, const struct gbpf_start_options *o)
 	err = connect_or_launch(g, &all, deadline);
 	fd_close(lock);
 	if (!err) {
-		client_ok(g);
+		lib_ok(g);
 	}
 	return err;
 }

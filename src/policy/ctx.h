@@ -5,13 +5,13 @@
 
 #include <stdint.h>
 
-#define SCHED_TYPE_u64 uint64_t
-#define SCHED_TYPE_s64 int64_t
-#define SCHED_TYPE_u32 uint32_t
-#define SCHED_TYPE_s32 int32_t
+#define POLICY_TYPE_u64 uint64_t
+#define POLICY_TYPE_s64 int64_t
+#define POLICY_TYPE_u32 uint32_t
+#define POLICY_TYPE_s32 int32_t
 
 #define GBPF_CTX_BEGIN(hook) struct gbpf_##hook##_ctx {
-#define GBPF_CTX(hook, type, name, access, doc) SCHED_TYPE_##type name;
+#define GBPF_CTX(hook, type, name, access, doc) POLICY_TYPE_##type name;
 #define GBPF_CTX_END(hook)                                                                         \
 	}                                                                                          \
 	;
@@ -24,12 +24,12 @@
 /* "naturally aligned without holes": what the verifier computes by adding sizes is what the
  * compiler laid out. */
 #define GBPF_CTX_BEGIN(hook) _Static_assert(sizeof(struct gbpf_##hook##_ctx) == (0
-#define GBPF_CTX(hook, type, name, access, doc) +sizeof(SCHED_TYPE_##type)
+#define GBPF_CTX(hook, type, name, access, doc) +sizeof(POLICY_TYPE_##type)
 #define GBPF_CTX_END(hook) +7) / 8 * 8, "no holes in the context of " #hook);
 #include "gbpf/hooks.def"
 
-enum sched_hook {
-#define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc) SCHED_HOOK_##name = id,
+enum policy_hook {
+#define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc) POLICY_HOOK_##name = id,
 #include "gbpf/hooks.def"
 };
 

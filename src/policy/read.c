@@ -22,20 +22,20 @@
 #include "base/clock.h"
 #include "bpf/run/headroom.h"
 
-static struct pin_slot slots[PIN_SLOTS];
+static struct policy_reader slots[POLICY_READERS];
 static uint32_t slots_used; /* high-water mark */
 static uint32_t shared_inside;
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int key_made;
 
-TLS_FAST struct pin_slot *pin_mine;
-uint32_t pin_fenced;
+TLS_FAST struct policy_reader *policy_reader_self;
+uint32_t policy_read_fenced;
 
 #define PATIENCE 160u /* times 16 rounds of 0.2 ms: half a second, for all together */
 
 /* What a nested entry leaves again: nobody looks at it. */
-static struct pin_slot nested;
+static struct policy_reader nested;
 
 static int membarrier_call(int cmd)
 {
@@ -44,9 +44,9 @@ static int membarrier_call(int cmd)
 
 static void thread_gone(void *slot)
 {
-	struct pin_slot *p = slot;
+	struct policy_reader *p = slot;
 
-	pin_mine = NULL;
+	policy_reader_self = NULL;
 	store_release(&p->gate, (const void *)NULL);
 	store_release(&p->seq, (load_relaxed(&p->seq) + 1) &
 				       ~(uint64_t)1); /* even, even after a cancellation */
@@ -58,20 +58,20 @@ static void setup(void)
 	int saved = errno;
 
 	if (membarrier_call(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) < 0) {
-		store_relaxed(&pin_fenced, 1u);
+		store_relaxed(&policy_read_fenced, 1u);
 	}
 	key_made = pthread_key_create(&key, thread_gone) == 0;
 	errno = saved;
 }
 
-void pin_setup(void)
+void policy_read_setup(void)
 {
 	pthread_once(&once, setup);
 }
 
-static struct pin_slot *take_slot(void)
+static struct policy_reader *take_slot(void)
 {
-	for (uint32_t i = 0; i < PIN_SLOTS; i++) {
+	for (uint32_t i = 0; i < POLICY_READERS; i++) {
 		uint32_t expected = 0, high = load_relaxed(&slots_used);
 
 		if (load_relaxed(&slots[i].used) || !cas_acqrel(&slots[i].used, &expected, 1u)) {
@@ -85,7 +85,7 @@ static struct pin_slot *take_slot(void)
 }
 
 /* Also where the kernel forgets it for as long as a handler runs there (SS_AUTODISARM). */
-static bool on_alternate_stack(struct pin_slot *p, uintptr_t sp)
+static bool on_alternate_stack(struct policy_reader *p, uintptr_t sp)
 {
 	stack_t alt;
 
@@ -97,9 +97,9 @@ static bool on_alternate_stack(struct pin_slot *p, uintptr_t sp)
 }
 
 /* sp is the caller's: below it the thread rests while it is inside. */
-struct pin_slot *pin_enter_slow(uintptr_t sp)
+struct policy_reader *policy_read_enter_slow(uintptr_t sp)
 {
-	struct pin_slot *p = key_made ? take_slot() : NULL;
+	struct policy_reader *p = key_made ? take_slot() : NULL;
 
 	if (p && pthread_setspecific(key, p) != 0) {
 		store_release(&p->used, 0u);
@@ -114,14 +114,14 @@ struct pin_slot *pin_enter_slow(uintptr_t sp)
 	store_relaxed(&p->alt_end, (uintptr_t)0);
 	(void)on_alternate_stack(p, 0);
 	store_relaxed(&p->sp, sp);
-	pin_mine = p;
+	policy_reader_self = p;
 	compiler_barrier(); /* a handler that finds us inside finds where, too */
 	store_relaxed(&p->seq, load_relaxed(&p->seq) + 1);
 	fence_seqcst(); /* the slot is known before anything published is read */
 	return p;
 }
 
-struct pin_slot *pin_enter_again(struct pin_slot *p, uintptr_t sp)
+struct policy_reader *policy_read_reenter(struct policy_reader *p, uintptr_t sp)
 {
 	int saved = errno;
 	bool alternate = on_alternate_stack(p, sp);
@@ -140,7 +140,7 @@ struct pin_slot *pin_enter_again(struct pin_slot *p, uintptr_t sp)
 	return p;
 }
 
-void pin_leave_shared(void)
+void policy_read_leave_shared(void)
 {
 	(void)sub_acqrel(&shared_inside, 1u);
 }
@@ -188,7 +188,7 @@ static uintptr_t sleeping_at(uint32_t tid)
 /* Whether the thread is certainly not inside any more, though its slot says so: it has ended, or it
  * sleeps above the frame in which it entered, on the same stack. What it does after that, it does
  * without what the caller has unpublished before. */
-static bool torn_away(const struct pin_slot *p)
+static bool torn_away(const struct policy_reader *p)
 {
 	uintptr_t entered = load_relaxed(&p->sp);
 	uint32_t tid = load_relaxed(&p->tid);
@@ -206,7 +206,7 @@ static bool torn_away(const struct pin_slot *p)
 
 /* False: nothing has changed there as long as the patience lasts, and it will not be waited for
  * again while it stays so. */
-static bool wait_slot(struct pin_slot *p, unsigned *patience)
+static bool wait_slot(struct policy_reader *p, unsigned *patience)
 {
 	uint64_t seen = load_acquire(&p->seq);
 
@@ -231,15 +231,16 @@ static bool wait_slot(struct pin_slot *p, unsigned *patience)
 static void barrier_all(void)
 {
 	fence_seqcst();
-	if (!load_relaxed(&pin_fenced) && membarrier_call(MEMBARRIER_CMD_PRIVATE_EXPEDITED) < 0) {
+	if (!load_relaxed(&policy_read_fenced) &&
+	    membarrier_call(MEMBARRIER_CMD_PRIVATE_EXPEDITED) < 0) {
 		/* Taken away after set-up (a seccomp filter): from now on fences, and until then
 		 * time. */
-		store_seqcst(&pin_fenced, 1u);
+		store_seqcst(&policy_read_fenced, 1u);
 		clock_sleep_ns(20000000);
 	}
 }
 
-bool pin_gates_clear(const void *gate, uint64_t patience_ns)
+bool policy_gate_synchronize(const void *gate, uint64_t patience_ns)
 {
 	uint64_t until = clock_now_ns() + patience_ns;
 	int saved = errno;
@@ -249,7 +250,7 @@ bool pin_gates_clear(const void *gate, uint64_t patience_ns)
 	errno = saved;
 	n = load_acquire(&slots_used);
 	for (uint32_t i = 0; i < n; i++) {
-		while (&slots[i] != pin_mine && load_acquire(&slots[i].gate) == gate) {
+		while (&slots[i] != policy_reader_self && load_acquire(&slots[i].gate) == gate) {
 			if (clock_now_ns() >= until) {
 				return false;
 			}
@@ -259,7 +260,7 @@ bool pin_gates_clear(const void *gate, uint64_t patience_ns)
 	return true;
 }
 
-bool pin_wait_all(void)
+bool policy_synchronize(void)
 {
 	unsigned patience = PATIENCE;
 	bool all = true;
@@ -282,17 +283,17 @@ bool pin_wait_all(void)
 	return all;
 }
 
-void pin_after_fork_child(void)
+void policy_read_after_fork(void)
 {
 	for (uint32_t i = 0; i < slots_used; i++) {
-		if (&slots[i] != pin_mine) {
+		if (&slots[i] != policy_reader_self) {
 			slots[i].seq &= ~(uint64_t)1;
 			slots[i].gate = NULL;
 			slots[i].used = 0;
 		}
 	}
-	if (pin_mine) {
-		pin_mine->tid = (uint32_t)syscall(SYS_gettid);
+	if (policy_reader_self) {
+		policy_reader_self->tid = (uint32_t)syscall(SYS_gettid);
 	}
 	shared_inside = 0;
 }

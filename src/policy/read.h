@@ -16,9 +16,9 @@
 #include "base/atomic.h"
 #include "base/compiler.h"
 
-#define PIN_SLOTS 4096u
+#define POLICY_READERS 4096u
 
-struct pin_slot {
+struct policy_reader {
 	uint64_t seq;		/* odd: inside; its thread writes */
 	uintptr_t sp;		/* where on its stack it entered */
 	uint32_t used;		/* taken by a thread */
@@ -28,54 +28,55 @@ struct pin_slot {
 	const void *gate; /* queue to which its thread is just submitting; its thread writes */
 } ALIGNED(64);
 
-extern TLS_FAST struct pin_slot *pin_mine;
-extern uint32_t pin_fenced; /* 1: no membarrier here, so entering needs a fence of its own */
+extern TLS_FAST struct policy_reader *policy_reader_self;
+extern uint32_t
+	policy_read_fenced; /* 1: no membarrier here, so entering needs a fence of its own */
 
 /* Once a process before the first pin; more calls do nothing. */
-void pin_setup(void);
+void policy_read_setup(void);
 /* First pin of a thread, and threads beyond the slots (NULL: counted in a word that they share). */
-struct pin_slot *pin_enter_slow(uintptr_t sp);
-void pin_leave_shared(void);
+struct policy_reader *policy_read_enter_slow(uintptr_t sp);
+void policy_read_leave_shared(void);
 /* The thread is inside already: a signal handler has interrupted it there, or it has been torn away
  * from there. */
-struct pin_slot *pin_enter_again(struct pin_slot *p, uintptr_t sp);
+struct policy_reader *policy_read_reenter(struct policy_reader *p, uintptr_t sp);
 /* Waits until every thread that was inside at the call has left, or has been torn away from there
  * (longjmp out of a signal handler) and sleeps; the caller is not inside. False: somebody was still
  * there after half a second; what they may be looking at must stay. */
-bool pin_wait_all(void);
+bool policy_synchronize(void);
 /* Whether no thread is at that gate any more, after patience_ns at most. Whoever comes to it later
  * sees what the caller has stored before. */
-bool pin_gates_clear(const void *gate, uint64_t patience_ns);
+bool policy_gate_synchronize(const void *gate, uint64_t patience_ns);
 /* fork: the other threads do not exist here. */
-void pin_after_fork_child(void);
+void policy_read_after_fork(void);
 
-static inline struct pin_slot *pin_enter(void)
+static inline struct policy_reader *policy_read_enter(void)
 {
 	uintptr_t sp = (uintptr_t)__builtin_frame_address(0);
-	struct pin_slot *p = pin_mine;
+	struct policy_reader *p = policy_reader_self;
 	uint64_t seq;
 
 	if (unlikely(!p)) {
-		return pin_enter_slow(sp);
+		return policy_read_enter_slow(sp);
 	}
 	seq = load_relaxed(&p->seq);
 	if (unlikely(seq & 1)) {
-		return pin_enter_again(p, sp);
+		return policy_read_reenter(p, sp);
 	}
 	store_relaxed(&p->sp, sp);
 	compiler_barrier(); /* a handler that finds us inside finds where, too */
 	store_relaxed(&p->seq, seq + 1);
-	if (unlikely(load_relaxed(&pin_fenced))) {
+	if (unlikely(load_relaxed(&policy_read_fenced))) {
 		fence_seqcst();
 	}
 	compiler_barrier(); /* pin_wait_all's membarrier is the other half */
 	return p;
 }
 
-static inline void pin_leave(struct pin_slot *p)
+static inline void policy_read_leave(struct policy_reader *p)
 {
 	if (unlikely(!p)) {
-		pin_leave_shared();
+		policy_read_leave_shared();
 		return;
 	}
 	store_release(&p->seq, load_relaxed(&p->seq) + 1);
@@ -83,24 +84,24 @@ static inline void pin_leave(struct pin_slot *p)
 
 /* The thread is at that gate until pin_gate_leave: what it reads in between, it reads after whoever
  * waits for the gate can see it. False: it has no slot, and cannot be seen. */
-static inline bool pin_gate_enter(const void *gate)
+static inline bool policy_gate_enter(const void *gate)
 {
-	struct pin_slot *p = pin_mine;
+	struct policy_reader *p = policy_reader_self;
 
 	if (unlikely(!p)) {
 		return false;
 	}
 	store_relaxed(&p->gate, gate);
-	if (unlikely(load_relaxed(&pin_fenced))) {
+	if (unlikely(load_relaxed(&policy_read_fenced))) {
 		fence_seqcst();
 	}
 	compiler_barrier(); /* pin_gates_clear's membarrier is the other half */
 	return true;
 }
 
-static inline void pin_gate_leave(void)
+static inline void policy_gate_leave(void)
 {
-	struct pin_slot *p = pin_mine;
+	struct policy_reader *p = policy_reader_self;
 
 	if (likely(p)) {
 		store_release(&p->gate, (const void *)NULL);

@@ -11,32 +11,32 @@
 #include "base/atomic.h"
 #include "base/compiler.h"
 
-#define SCHED_MAX_TENANTS 1024u
-#define SCHED_MAX_LC 64u /* latency-class tenants whose boards are published, a GPU */
-#define SCHED_MAX_GPUS 16u
-#define SCHED_MAX_QUEUES 4096u /* a tenant */
-#define SCHED_PAGE_BYTES 4096u
-#define SCHED_STATS_BYTES 32768u
-#define SCHED_ABI 1u
-#define SCHED_DIRECTORY_MAGIC 0x64627067u
+#define PROTO_MAX_TENANTS 1024u
+#define PROTO_MAX_LC 64u /* latency-class tenants whose boards are published, a GPU */
+#define PROTO_MAX_GPUS 16u
+#define PROTO_MAX_QUEUES 4096u /* a tenant */
+#define PROTO_PAGE_BYTES 4096u
+#define PROTO_STATS_BYTES 32768u
+#define PROTO_ABI 1u
+#define PROTO_DIRECTORY_MAGIC 0x64627067u
 
 /* Directory (gbpfd writes, sealed for everyone else; one for all sessions). The version word of a
  * GPU is what a swap flips: processes that have prepared that version use it from their next hook
  * call on. */
-struct sched_directory {
+struct proto_directory {
 	uint32_t magic;
 	uint32_t abi;
 	uint32_t generation; /* of gbpfd; another after a restart; 0 while it is not serving */
 	uint32_t off;	     /* 1: shims pass everything through */
-	uint64_t version[SCHED_MAX_GPUS]; /* active policy version; 0: none */
+	uint64_t version[PROTO_MAX_GPUS]; /* active policy version; 0: none */
 };
 
 /* Board (its tenant writes; gbpfd too, once the tenant is dead; sealed for others). A request on it
  * counts while its owner lives and its agent was there lately: sched_board_open. */
-#define SCHED_OWNER_DIED (1u << 30) /* FUTEX_OWNER_DIED, which the kernel sets */
-#define SCHED_BEAT_NS 1000000000u   /* an owner that is stopped for so long holds nobody */
-struct sched_board {
-	struct sched_board_gpu {
+#define PROTO_OWNER_DIED (1u << 30) /* FUTEX_OWNER_DIED, which the kernel sets */
+#define PROTO_BEAT_NS 1000000000u   /* an owner that is stopped for so long holds nobody */
+struct proto_board {
+	struct proto_board_gpu {
 		uint32_t open;	      /* requests open now */
 		uint32_t seq;	      /* futex word: grows whenever open falls to 0 */
 		uint64_t opened_ns;   /* when the newest was opened, monotonic */
@@ -44,7 +44,7 @@ struct sched_board {
 		uint64_t next_ns;     /* when the next request is announced for; 0: not */
 		uint64_t deadline_ns; /* of the open or announced request; 0: none */
 		uint64_t reserved[3];
-	} gpu[SCHED_MAX_GPUS];
+	} gpu[PROTO_MAX_GPUS];
 	/* Robust futex of a thread that only sleeps: the kernel says here that the process dies,
 	 * as the first thing, long before the driver has ended it and its sockets close. 0: it
 	 * cannot be said. */
@@ -54,43 +54,43 @@ struct sched_board {
 };
 
 /* Why a launch was last held: shown by `gbpf ps --why`. */
-enum sched_why {
-	SCHED_WHY_NONE,
-	SCHED_WHY_LATENCY,  /* the policy held it while a latency request was open */
-	SCHED_WHY_INFLIGHT, /* the policy held it for its own work on the device */
-	SCHED_WHY_SHARE,    /* the policy deferred it */
-	SCHED_WHY_LIMIT,    /* went after the hold limit */
-	SCHED_WHY_NO_POLICY,
-	SCHED_WHY_COLLECTIVE, /* never held: its kind, capture, host function ... */
+enum proto_why {
+	PROTO_WHY_NONE,
+	PROTO_WHY_LATENCY,  /* the policy held it while a latency request was open */
+	PROTO_WHY_INFLIGHT, /* the policy held it for its own work on the device */
+	PROTO_WHY_SHARE,    /* the policy deferred it */
+	PROTO_WHY_LIMIT,    /* went after the hold limit */
+	PROTO_WHY_NO_POLICY,
+	PROTO_WHY_COLLECTIVE, /* never held: its kind, capture, host function ... */
 };
 
-#define SCHED_HIST_SUB 8u /* buckets a power of two: 12 % wide */
-#define SCHED_HIST_BUCKETS (48u * SCHED_HIST_SUB)
-#define SCHED_KERNELS 64u
-#define SCHED_KERNEL_NAME 64u
-#define SCHED_NOTES 16u
-#define SCHED_HOOKS 16u
+#define PROTO_HIST_SUB 8u /* buckets a power of two: 12 % wide */
+#define PROTO_HIST_BUCKETS (48u * PROTO_HIST_SUB)
+#define PROTO_KERNELS 64u
+#define PROTO_KERNEL_NAME 64u
+#define PROTO_NOTES 16u
+#define POLICY_HOOKS 16u
 
-enum sched_failure {
-	SCHED_FAILED_HELPER,  /* a helper refused, and the program went on */
-	SCHED_FAILED_VERDICT, /* the verdict was out of range */
-	SCHED_FAILED_EPOCH,   /* the call outlived three publications of the epoch maps it read */
-	SCHED_FAILED_SLOW,    /* gbpfd's hooks: took longer than a tick */
-	SCHED_FAILURES
+enum proto_failure {
+	PROTO_FAILED_HELPER,  /* a helper refused, and the program went on */
+	PROTO_FAILED_VERDICT, /* the verdict was out of range */
+	PROTO_FAILED_EPOCH,   /* the call outlived three publications of the epoch maps it read */
+	PROTO_FAILED_SLOW,    /* gbpfd's hooks: took longer than a tick */
+	PROTO_FAILURES
 };
 
 /* What came of a stream's share of the multiprocessors. */
-enum sched_cap {
-	SCHED_CAP_DONE,	    /* in a green context of that share */
-	SCHED_CAP_BLOCKING, /* not: it waits for the default stream */
-	SCHED_CAP_CONTEXT,  /* not: its context is not the device's primary one */
-	SCHED_CAP_DRIVER,   /* not: the driver has no green contexts, or none so large */
-	SCHED_CAPS
+enum proto_cap {
+	PROTO_CAP_DONE,	    /* in a green context of that share */
+	PROTO_CAP_BLOCKING, /* not: it waits for the default stream */
+	PROTO_CAP_CONTEXT,  /* not: its context is not the device's primary one */
+	PROTO_CAP_DRIVER,   /* not: the driver has no green contexts, or none so large */
+	PROTO_CAPS
 };
 
 /* Statistics (its tenant writes with relaxed stores, gbpfd reads). Counters grow from zero. New
  * words are appended: where an older process writes, they stay 0. */
-struct sched_stats {
+struct proto_stats {
 	uint64_t launches, copies, memsets, graphs;
 	uint64_t holds, held_ns, max_held_ns, deferred, limit_hits;
 	uint64_t submit_calls, verdict_errors, helper_errors;
@@ -102,17 +102,17 @@ struct sched_stats {
 	uint32_t queues;
 	uint32_t why;				   /* enum sched_why of the last hold */
 	uint64_t why_kernel;			   /* its kernel's hash */
-	uint64_t request_hist[SCHED_HIST_BUCKETS]; /* request durations; bucket by
+	uint64_t request_hist[PROTO_HIST_BUCKETS]; /* request durations; bucket by
 						      sched_hist_bucket(ns) */
-	struct sched_stats_kernel {
+	struct proto_stats_kernel {
 		uint64_t hash, count, est_ns;
-		char name[SCHED_KERNEL_NAME]; /* may be torn or unterminated: copy and terminate */
-	} kernel[SCHED_KERNELS];
+		char name[PROTO_KERNEL_NAME]; /* may be torn or unterminated: copy and terminate */
+	} kernel[PROTO_KERNELS];
 	uint64_t notes_version;	     /* policy version that the notes belong to; 0: none */
-	uint64_t notes[SCHED_NOTES]; /* gbpf_note() of its programs in this process, since it was
+	uint64_t notes[PROTO_NOTES]; /* gbpf_note() of its programs in this process, since it was
 					prepared here */
 	/* By hook number, of notes_version in this process: calls in which something failed. */
-	uint64_t failures[SCHED_HOOKS][SCHED_FAILURES];
+	uint64_t failures[POLICY_HOOKS][PROTO_FAILURES];
 	uint64_t block_launches; /* at block level, */
 	uint64_t interruptions;	 /* how often one was stopped between blocks, */
 	uint64_t forced;	 /* relaunched so that no lease stops it, after the hold limit */
@@ -120,24 +120,24 @@ struct sched_stats {
 	uint64_t syncs;		     /* synchronizations inside requests */
 	uint64_t bytes, threads;     /* moved by copies and memsets; blocks times block size */
 	uint32_t lane, levels;	     /* GBPF_LANE_*; a bit for each GBPF_LEVEL_* that can be had */
-	uint8_t kernel_block[SCHED_KERNELS]; /* enum ptx_block_why of kernel[] at the same place */
-	uint64_t kernel_block_ns[SCHED_KERNELS]; /* learned duration of one block; 0: not known */
+	uint8_t kernel_block[PROTO_KERNELS]; /* enum ptx_block_why of kernel[] at the same place */
+	uint64_t kernel_block_ns[PROTO_KERNELS]; /* learned duration of one block; 0: not known */
 	uint64_t requests_cut; /* that did not end: others were not held for them any more */
 	/* Streams that were created while the tenant's share of the multiprocessors was less than
 	 * all, by what came of it. */
-	uint32_t sm_percent, caps[SCHED_CAPS];
+	uint32_t sm_percent, caps[PROTO_CAPS];
 };
 
-_Static_assert(sizeof(struct sched_board) <= SCHED_PAGE_BYTES, "a board is one page");
-_Static_assert(sizeof(struct sched_stats) <= SCHED_STATS_BYTES, "statistics fit their pages");
+_Static_assert(sizeof(struct proto_board) <= PROTO_PAGE_BYTES, "a board is one page");
+_Static_assert(sizeof(struct proto_stats) <= PROTO_STATS_BYTES, "statistics fit their pages");
 
-static inline bool sched_board_dead(const struct sched_board *b)
+static inline bool proto_board_dead(const struct proto_board *b)
 {
-	return load_relaxed(&b->owner) & SCHED_OWNER_DIED;
+	return load_relaxed(&b->owner) & PROTO_OWNER_DIED;
 }
 
 /* Open requests that count. The word before is what a closed board costs. */
-static inline uint32_t sched_board_open(const struct sched_board *b, uint32_t gpu, uint64_t now)
+static inline uint32_t proto_board_open(const struct proto_board *b, uint32_t gpu, uint64_t now)
 {
 	uint32_t open = load_acquire(&b->gpu[gpu].open);
 	uint64_t beat, opened;
@@ -148,12 +148,12 @@ static inline uint32_t sched_board_open(const struct sched_board *b, uint32_t gp
 	beat = load_relaxed(&b->beat_ns);
 	opened = load_relaxed(&b->gpu[gpu].opened_ns);
 	beat = beat && beat < opened ? opened : beat;
-	return sched_board_dead(b) || (beat && beat < now && now - beat > SCHED_BEAT_NS) ? 0 : open;
+	return proto_board_dead(b) || (beat && beat < now && now - beat > PROTO_BEAT_NS) ? 0 : open;
 }
 
 /* Bucket of a duration: log-linear, SCHED_HIST_SUB a power of two; and the lower bound of a bucket.
  */
-unsigned sched_hist_bucket(uint64_t ns);
-uint64_t sched_hist_floor(unsigned bucket);
+unsigned proto_hist_bucket(uint64_t ns);
+uint64_t proto_hist_floor(unsigned bucket);
 
 #endif

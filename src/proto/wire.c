@@ -10,25 +10,25 @@
 #include "base/fd.h"
 
 static const uint16_t sizes[] = {
-	[WIRE_HELLO] = sizeof(struct wire_hello),
-	[WIRE_WELCOME] = sizeof(struct wire_welcome),
-	[WIRE_REFUSED] = sizeof(struct wire_refused),
-	[WIRE_BOARD_MAPPED] = sizeof(struct wire_plain),
-	[WIRE_PREPARE] = sizeof(struct wire_version),
-	[WIRE_PREPARED] = sizeof(struct wire_version),
-	[WIRE_DROP] = sizeof(struct wire_version),
-	[WIRE_BOARD_ADD] = sizeof(struct wire_board),
-	[WIRE_BOARD_REMOVE] = sizeof(struct wire_board),
-	[WIRE_SET] = sizeof(struct wire_set),
-	[WIRE_NOTE] = sizeof(struct wire_note),
-	[WIRE_QUEUED] = sizeof(struct wire_plain),
-	[WIRE_DEVICES] = sizeof(struct wire_devices),
-	[WIRE_DEVICES_ARE] = sizeof(struct wire_devices),
-	[WIRE_CONTROL] = sizeof(struct wire_control),
-	[WIRE_FLAG] = sizeof(struct wire_flag),
-	[WIRE_FLAG_ADD] = sizeof(struct wire_flag),
-	[WIRE_FLAG_REMOVE] = sizeof(struct wire_flag),
-	[WIRE_REQUEST] = sizeof(struct wire_plain),
+	[PROTO_HELLO] = sizeof(struct proto_hello),
+	[PROTO_WELCOME] = sizeof(struct proto_welcome),
+	[PROTO_REFUSED] = sizeof(struct proto_refused),
+	[PROTO_BOARD_MAPPED] = sizeof(struct proto_plain),
+	[PROTO_PREPARE] = sizeof(struct proto_version),
+	[PROTO_PREPARED] = sizeof(struct proto_version),
+	[PROTO_DROP] = sizeof(struct proto_version),
+	[PROTO_BOARD_ADD] = sizeof(struct proto_board_message),
+	[PROTO_BOARD_REMOVE] = sizeof(struct proto_board_message),
+	[PROTO_SET] = sizeof(struct proto_set),
+	[PROTO_NOTE] = sizeof(struct proto_note),
+	[PROTO_QUEUED] = sizeof(struct proto_plain),
+	[PROTO_DEVICES] = sizeof(struct proto_devices),
+	[PROTO_DEVICES_ARE] = sizeof(struct proto_devices),
+	[PROTO_CONTROL] = sizeof(struct proto_control),
+	[PROTO_FLAG] = sizeof(struct proto_flag),
+	[PROTO_FLAG_ADD] = sizeof(struct proto_flag),
+	[PROTO_FLAG_REMOVE] = sizeof(struct proto_flag),
+	[PROTO_REQUEST] = sizeof(struct proto_plain),
 };
 
 static size_t size_of(uint32_t type)
@@ -36,16 +36,17 @@ static size_t size_of(uint32_t type)
 	return type < ARRAY_SIZE(sizes) ? sizes[type] : 0;
 }
 
-int wire_send(int sock, union wire_message *m, enum wire_type type, const int *fds, unsigned nfds)
+int proto_send(int sock, union proto_message *m, enum proto_type type, const int *fds,
+	       unsigned nfds)
 {
 	size_t bytes = size_of(type);
-	uint32_t theirs = type == WIRE_REFUSED ? m->head.version : 0;
+	uint32_t theirs = type == PROTO_REFUSED ? m->head.version : 0;
 
 	if (!bytes || nfds > FD_PASS_MAX) {
 		return -EINVAL;
 	}
-	m->head = (struct wire_head){ WIRE_MAGIC, theirs ? theirs : WIRE_VERSION, type,
-				      (uint32_t)bytes };
+	m->head = (struct proto_head){ PROTO_MAGIC, theirs ? theirs : PROTO_VERSION, type,
+				       (uint32_t)bytes };
 	return msg_send(sock, m, bytes, fds, nfds);
 }
 
@@ -56,20 +57,20 @@ static void close_from(int *fds, unsigned *nfds, unsigned keep)
 	}
 }
 
-static void terminate(union wire_message *m)
+static void terminate(union proto_message *m)
 {
 	switch (m->head.type) {
-	case WIRE_HELLO:
+	case PROTO_HELLO:
 		m->hello.name[sizeof(m->hello.name) - 1] = 0;
 		m->hello.command[sizeof(m->hello.command) - 1] = 0;
 		break;
-	case WIRE_WELCOME:
+	case PROTO_WELCOME:
 		m->welcome.mps_pipe[sizeof(m->welcome.mps_pipe) - 1] = 0;
 		break;
-	case WIRE_REFUSED:
+	case PROTO_REFUSED:
 		m->refused.text[sizeof(m->refused.text) - 1] = 0;
 		break;
-	case WIRE_NOTE:
+	case PROTO_NOTE:
 		m->note.what[sizeof(m->note.what) - 1] = 0;
 		m->note.text[sizeof(m->note.text) - 1] = 0;
 		break;
@@ -80,52 +81,52 @@ static void terminate(union wire_message *m)
 
 /* How many descriptors come with this message: exactly (WELCOME: at least) that many; -1: its words
  * contradict each other. */
-static int descriptors_of(const union wire_message *m, unsigned nfds)
+static int descriptors_of(const union proto_message *m, unsigned nfds)
 {
 	switch (m->head.type) {
-	case WIRE_HELLO:
-		if (m->hello.gpus > WIRE_GPUS || m->hello.regions > 1) {
+	case PROTO_HELLO:
+		if (m->hello.gpus > PROTO_MAX_GPUS || m->hello.regions > 1) {
 			return -1;
 		}
-		return m->hello.flags & WIRE_REATTACH ? 2 + (int)m->hello.regions : 0;
-	case WIRE_WELCOME:
+		return m->hello.flags & PROTO_REATTACH ? 2 + (int)m->hello.regions : 0;
+	case PROTO_WELCOME:
 		return nfds >= 3 ? 3 : 1; /* reattached: the directory alone */
-	case WIRE_PREPARE:
-		if (m->version.regions & ~(uint32_t)(WIRE_REGION_GLOBAL | WIRE_REGION_TENANT)) {
+	case PROTO_PREPARE:
+		if (m->version.regions & ~(uint32_t)(PROTO_REGION_GLOBAL | PROTO_REGION_TENANT)) {
 			return -1;
 		}
 		return 1 + __builtin_popcount(m->version.regions);
-	case WIRE_DEVICES:
-	case WIRE_DEVICES_ARE:
-		return m->devices.gpus <= WIRE_GPUS ? 0 : -1;
-	case WIRE_CONTROL:
-		if (m->control.bytes > WIRE_HANDLES) {
+	case PROTO_DEVICES:
+	case PROTO_DEVICES_ARE:
+		return m->devices.gpus <= PROTO_MAX_GPUS ? 0 : -1;
+	case PROTO_CONTROL:
+		if (m->control.bytes > PROTO_HANDLES) {
 			return -1;
 		}
 		return m->control.bytes ? 1 : 0;
-	case WIRE_FLAG_ADD:
-	case WIRE_FLAG_REMOVE:
-		if (m->flag.number >= WIRE_FLAGS) {
+	case PROTO_FLAG_ADD:
+	case PROTO_FLAG_REMOVE:
+		if (m->flag.number >= PROTO_FLAGS) {
 			return -1;
 		}
-		return m->head.type == WIRE_FLAG_ADD;
-	case WIRE_FLAG:
+		return m->head.type == PROTO_FLAG_ADD;
+	case PROTO_FLAG:
 		return m->flag.number > 1 ? -1 : !m->flag.number;
-	case WIRE_BOARD_ADD:
+	case PROTO_BOARD_ADD:
 		return 1;
 	default:
 		return 0;
 	}
 }
 
-static int check(union wire_message *m, size_t len, int truncated, int *fds, unsigned *nfds)
+static int check(union proto_message *m, size_t len, int truncated, int *fds, unsigned *nfds)
 {
 	int want;
 
-	if (len < sizeof(m->head) || m->head.magic != WIRE_MAGIC) {
+	if (len < sizeof(m->head) || m->head.magic != PROTO_MAGIC) {
 		return -EPROTO;
 	}
-	if (m->head.version != WIRE_VERSION && m->head.type != WIRE_REFUSED) {
+	if (m->head.version != PROTO_VERSION && m->head.type != PROTO_REFUSED) {
 		return -EPROTONOSUPPORT; /* nothing else of it can be judged */
 	}
 	if (truncated || len != size_of(m->head.type) || m->head.bytes != len) {
@@ -140,7 +141,7 @@ static int check(union wire_message *m, size_t len, int truncated, int *fds, uns
 	return 1;
 }
 
-int wire_recv(int sock, union wire_message *m, int fds[8], unsigned *nfds)
+int proto_recv(int sock, union proto_message *m, int fds[8], unsigned *nfds)
 {
 	ssize_t n;
 	int err;

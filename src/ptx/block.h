@@ -43,38 +43,38 @@ struct ptx_block_arg {
 };
 
 /* Why an entry has no twin, or a launch of it none: shown by `gbpf ps --why`. Append only. */
-enum ptx_block_why {
-	PTX_BLOCK_UNKNOWN,	  /* not looked at */
-	PTX_BLOCK_OK,		  /* it has a twin */
-	PTX_BLOCK_NO_PTX,	  /* the image has no PTX that this device takes */
-	PTX_BLOCK_UNREADABLE,	  /* the PTX could not be read */
-	PTX_BLOCK_CLUSTER,	  /* clusters of blocks */
-	PTX_BLOCK_DEPENDENT,	  /* griddepcontrol */
-	PTX_BLOCK_GRID_ID,	  /* %gridid, %envreg and others that tell launches apart */
-	PTX_BLOCK_DEVICE_RUNTIME, /* launches kernels, or cooperative groups' grid workspace */
-	PTX_BLOCK_CALL,		  /* calls through a pointer code that knows its block index */
-	PTX_BLOCK_EXTERN,	  /* calls a function of another module */
-	PTX_BLOCK_PARAMETERS,	  /* no room behind its parameters */
-	PTX_BLOCK_SHARED,	  /* no room for 16 bytes of shared memory, or reads its size */
-	PTX_BLOCK_OCCUPANCY,	  /* the twin would have fewer blocks resident */
-	PTX_BLOCK_COOPERATIVE,	  /* cooperative launch */
-	PTX_BLOCK_ATTRIBUTE,	  /* a launch attribute that is not known to be harmless */
-	PTX_BLOCK_CAPTURE,	  /* in a graph */
-	PTX_BLOCK_HUNG,		  /* waited for later blocks once: excluded */
-	PTX_BLOCK_SHORT,	  /* too short for the level to pay */
-	PTX_BLOCK_REJECTED,	  /* the driver did not take the rewritten module */
-	PTX_BLOCK_CLASS,	  /* the tenant was of class latency when the module was loaded */
-	PTX_BLOCK_SOURCE,	  /* uses something else that the pass does not know */
-	PTX_BLOCK_NATIVE, /* its machine code is kept: the PTX is older, or long to compile */
-	PTX_BLOCK_WHYS
+enum proto_block_why {
+	PROTO_BLOCK_UNKNOWN,	    /* not looked at */
+	PROTO_BLOCK_OK,		    /* it has a twin */
+	PROTO_BLOCK_NO_PTX,	    /* the image has no PTX that this device takes */
+	PROTO_BLOCK_UNREADABLE,	    /* the PTX could not be read */
+	PROTO_BLOCK_CLUSTER,	    /* clusters of blocks */
+	PROTO_BLOCK_DEPENDENT,	    /* griddepcontrol */
+	PROTO_BLOCK_GRID_ID,	    /* %gridid, %envreg and others that tell launches apart */
+	PROTO_BLOCK_DEVICE_RUNTIME, /* launches kernels, or cooperative groups' grid workspace */
+	PROTO_BLOCK_CALL,	    /* calls through a pointer code that knows its block index */
+	PROTO_BLOCK_EXTERN,	    /* calls a function of another module */
+	PROTO_BLOCK_PARAMETERS,	    /* no room behind its parameters */
+	PROTO_BLOCK_SHARED,	    /* no room for 16 bytes of shared memory, or reads its size */
+	PROTO_BLOCK_OCCUPANCY,	    /* the twin would have fewer blocks resident */
+	PROTO_BLOCK_COOPERATIVE,    /* cooperative launch */
+	PROTO_BLOCK_ATTRIBUTE,	    /* a launch attribute that is not known to be harmless */
+	PROTO_BLOCK_CAPTURE,	    /* in a graph */
+	PROTO_BLOCK_HUNG,	    /* waited for later blocks once: excluded */
+	PTX_BLOCK_SHORT,	    /* too short for the level to pay */
+	PROTO_BLOCK_REJECTED,	    /* the driver did not take the rewritten module */
+	PROTO_BLOCK_CLASS,	    /* the tenant was of class latency when the module was loaded */
+	PROTO_BLOCK_SOURCE,	    /* uses something else that the pass does not know */
+	PROTO_BLOCK_NATIVE, /* its machine code is kept: the PTX is older, or long to compile */
+	PROTO_BLOCK_WHYS
 };
-const char *ptx_block_why_text(enum ptx_block_why why); /* static; "not looked at" ... */
+const char *proto_block_why_text(enum proto_block_why why); /* static; "not looked at" ... */
 
 #define PTX_BLOCK_MAX_PARAMS 256u
 /* What the pass says of one entry. */
 struct ptx_block_entry {
 	const char *name; /* of the module's arena */
-	enum ptx_block_why why;
+	enum proto_block_why why;
 	uint32_t line; /* where the reason stands; 0: nowhere */
 	uint32_t n_params;
 	uint32_t arg_offset;	      /* of struct ptx_block_arg in the parameter buffer */
@@ -86,7 +86,7 @@ struct ptx_block_entry {
 /* Adds the twins to m. ret: one for each entry with a body, in order, of the module's arena. 0;
  * -ENOMEM; -EINVAL: the module is not one that could be loaded, with the reason in r; m is then
  * useless. */
-int ptx_block_pass(struct ptx_module *m, const struct ptx_block_entry **ret, uint32_t *ret_n,
-		   struct report *r);
+int ptx_block_run(struct ptx_module *m, const struct ptx_block_entry **ret, uint32_t *ret_n,
+		  struct report *r);
 
 #endif

@@ -12,15 +12,15 @@
 
 /* Constant and shared by all who opened the same image; all of it is valid until the last close. */
 struct ptx_block_image {
-	enum ptx_block_why why; /* of the image as a whole: PTX_BLOCK_OK, else no entries: _NO_PTX,
-				   _UNREADABLE */
-	bool native;		/* it has machine code that the device could take instead of PTX */
-	const char *reason;	/* for _UNREADABLE: why, for people; else "" */
-	const char *text; /* to be loaded instead, zero-terminated; NULL: load the original, since
-			     no entry has a twin, or it was rewritten before (n_twins) */
-	size_t bytes;	  /* of text, without the zero */
+	enum proto_block_why why; /* of the image as a whole: PTX_BLOCK_OK, else no entries:
+				   _NO_PTX, _UNREADABLE */
+	bool native;	    /* it has machine code that the device could take instead of PTX */
+	const char *reason; /* for _UNREADABLE: why, for people; else "" */
+	const char *text;   /* to be loaded instead, zero-terminated; NULL: load the original, since
+			       no entry has a twin, or it was rewritten before (n_twins) */
+	size_t bytes;	    /* of text, without the zero */
 	const struct ptx_block_entry *entries; /* in order; names and tables are this image's */
-	uint32_t n_entries, n_twins;
+	uint32_t n_entries, n_clones;
 };
 
 /* image: what cuModuleLoadData, cuModuleLoadFatBinary or cuLibraryLoadData were given: PTX text, a

@@ -8,24 +8,25 @@
 #include "ptx/block.h"
 
 #define PTX_BLOCK_MARK "gbpf$twins_"
-#define BLOCK_MARK_ENTRIES 65536u
-#define BLOCK_MARK_WORDS (1u << 22)
+#define PTX_BLOCK_MARK_ENTRIES_MAX 65536u
+#define PTX_BLOCK_MARK_WORDS_MAX (1u << 22)
 
 /* Appends the variable's declaration. id tells modules that are linked together apart. 0 or
  * -ENOMEM. */
-int block_mark_print(struct buf *out, const struct ptx_block_entry *entries, uint32_t n,
-		     uint64_t id);
+int ptx_block_mark_print(struct buf *out, const struct ptx_block_entry *entries, uint32_t n,
+			 uint64_t id);
 
 /* The entries of a list, of arena. 0; -ENOENT: of another version, or broken; -ENOMEM. */
-int block_mark_read(struct ptx_arena *arena, const void *list, size_t bytes,
-		    const struct ptx_block_entry **ret, uint32_t *ret_n);
+int ptx_block_mark_read(struct ptx_arena *arena, const void *list, size_t bytes,
+			const struct ptx_block_entry **ret, uint32_t *ret_n);
 /* The same of a module that has the variable, of its arena. -ENOENT: it has none, too. */
-int block_mark_of_module(struct ptx_module *m, const struct ptx_block_entry **ret, uint32_t *ret_n);
+int ptx_block_mark_of_module(struct ptx_module *m, const struct ptx_block_entry **ret,
+			     uint32_t *ret_n);
 
 /* The same of machine code, an ELF file in memory (src/ptx/block/block_code.c); of modules that
  * were linked, the entries of all. bytes 0: as long as its header says, which the driver believes
  * as well. */
-int block_mark_of_code(struct ptx_arena *arena, const void *image, size_t bytes,
-		       const struct ptx_block_entry **ret, uint32_t *ret_n);
+int ptx_block_mark_of_code(struct ptx_arena *arena, const void *image, size_t bytes,
+			   const struct ptx_block_entry **ret, uint32_t *ret_n);
 
 #endif

@@ -13,7 +13,7 @@
 
 struct ptx_merge {
 	struct report *report;
-	struct merge_unit *units; /* owned */
+	struct ptx_merge_unit *units; /* owned */
 	uint32_t n;
 	struct strmap symbols; /* struct merge_symbol */
 	struct strmap

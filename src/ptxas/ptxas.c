@@ -128,9 +128,9 @@ static int rewrite(const char *path, unsigned arch, struct buf *text)
 static bool spills(const char *messages)
 {
 	for (const char *p = messages; (p = strstr(p, "spilled")) != NULL; p++) {
-		const char *twin = strstr(p, PTX_BLOCK_SUFFIX), *end = strchr(p, '\n');
+		const char *clone = strstr(p, PTX_BLOCK_SUFFIX), *end = strchr(p, '\n');
 
-		if (twin && (!end || twin < end)) {
+		if (clone && (!end || clone < end)) {
 			return true;
 		}
 	}

@@ -19,15 +19,16 @@ void wake_agent(struct sched *s, uint32_t depth)
  * sleeps.) */
 static bool work_came(struct sched *s, uint32_t depth, uint32_t defers)
 {
-	return requests_unseen(s) || announce_came(s) || load_seqcst(&s->defers) != defers ||
-	       (depth >= AGENT_SLOW && load_seqcst(&s->chains)) ||
-	       (depth == AGENT_ASLEEP && ACC_COUNT(tally_sum(&s->inflight)));
+	return sched_requests_unseen(s) || sched_announce_pending(s) ||
+	       load_seqcst(&s->defers) != defers ||
+	       (depth >= AGENT_SLOW && load_seqcst(&s->n_runs)) ||
+	       (depth == AGENT_ASLEEP && SCHED_ACC_COUNT(sched_tally_sum(&s->inflight)));
 }
 
 /* What queue_create asked for; a control that takes milliseconds. */
 static void set_slices(struct sched *s)
 {
-	for (uint32_t g = 0; g < SCHED_MAX_GPUS; g++) {
+	for (uint32_t g = 0; g < PROTO_MAX_GPUS; g++) {
 		uint32_t slice = load_relaxed(&s->slice_wanted[g]);
 
 		if (unlikely(slice)) {
@@ -52,15 +53,15 @@ uint64_t sched_agent_step(struct sched *s)
 	store_seqcst(&s->agent_asleep, (uint32_t)AGENT_SOON);
 	defers = load_seqcst(&s->defers);
 	set_slices(s);
-	sleep = requests_step(s, now);
-	announced = announce_step(s, now);
+	sleep = sched_requests_step(s, now);
+	announced = sched_announce_step(s, now);
 	sleep = MIN(sleep, announced);
-	deferred = deferred_step(s, now);
-	inflight = inflight_step(s, now);
+	deferred = sched_deferred_step(s, now);
+	inflight = sched_inflight_step(s, now);
 	sleep = MIN(MIN(sleep, deferred), inflight);
 	if (sleep > STEADY_NS || now - s->last_stats_ns >= STEADY_NS) {
 		s->last_stats_ns = now;
-		stats = stats_publish(s, now);
+		stats = sched_stats_publish(s, now);
 		sleep = MIN(sleep, stats);
 	}
 	if (sleep <= OPEN_POLL_NS) {

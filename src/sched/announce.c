@@ -13,33 +13,33 @@
 
 static void on_board(struct sched *s, uint32_t gpu, uint64_t at, uint64_t deadline)
 {
-	struct pin_slot *pin = pin_enter();
-	struct sched_board_gpu *b = own_board(s, gpu);
+	struct policy_reader *pin = policy_read_enter();
+	struct proto_board_gpu *b = sched_own_board(s, gpu);
 
 	if (b) {
 		store_relaxed(&b->deadline_ns, deadline);
 		store_release(&b->next_ns, at);
 	}
-	pin_leave(pin);
+	policy_read_leave(pin);
 }
 
 static void announce(struct sched *s, uint32_t gpu, uint64_t at, uint64_t deadline, uint64_t late)
 {
-	struct request *r = &s->req[gpu];
+	struct sched_request *r = &s->req[gpu];
 
 	store_relaxed(&r->next_deadline_ns, deadline);
 	store_relaxed(&r->late_ns, late);
 	store_release(&r->next_ns, at);
 	on_board(s, gpu, at, deadline);
 	(void)__atomic_fetch_add(&r->announced, 1u, __ATOMIC_SEQ_CST);
-	stat_add(s, hints, 1u);
+	sched_stat_add(s, hints, 1u);
 }
 
 int sched_announce(struct sched *s, uint32_t gpu, uint64_t at_ns, uint64_t deadline_ns)
 {
 	uint64_t now = clock_now_ns();
 
-	if (gpu >= SCHED_MAX_GPUS || at_ns + PAST_NS < now || at_ns > now + ANNOUNCE_MOST_NS ||
+	if (gpu >= PROTO_MAX_GPUS || at_ns + PAST_NS < now || at_ns > now + SCHED_ANNOUNCE_MAX_NS ||
 	    (deadline_ns && deadline_ns < at_ns)) {
 		return -EINVAL;
 	}
@@ -74,14 +74,14 @@ static uint64_t lead_of(const struct sched *s)
 {
 	uint64_t lead = load_relaxed(&s->lead_ns);
 
-	return lead != SCHED_LEAD_AUTO ? lead : lead_ns(s);
+	return lead != SCHED_LEAD_AUTO ? lead : sched_lead_ns(s);
 }
 
 /* One that lies farther ahead stays: the request that has come is another. */
-void announce_met(struct sched *s, uint32_t gpu, uint64_t now)
+void sched_announce_met(struct sched *s, uint32_t gpu, uint64_t now)
 {
-	struct sched_board_gpu *b = own_board(s, gpu);
-	struct request *r = &s->req[gpu];
+	struct proto_board_gpu *b = sched_own_board(s, gpu);
+	struct sched_request *r = &s->req[gpu];
 	uint64_t at = load_acquire(&r->next_ns), deadline = load_relaxed(&r->next_deadline_ns);
 
 	if (!at || now + lead_of(s) < at || !cas_acqrel(&r->next_ns, &at, 0u)) {
@@ -96,9 +96,9 @@ void announce_met(struct sched *s, uint32_t gpu, uint64_t now)
 	}
 }
 
-bool announce_came(const struct sched *s)
+bool sched_announce_pending(const struct sched *s)
 {
-	for (uint32_t g = 0; g < SCHED_MAX_GPUS; g++) {
+	for (uint32_t g = 0; g < PROTO_MAX_GPUS; g++) {
 		if (load_seqcst(&s->req[g].announced) != s->req[g].ann.seen) {
 			return true;
 		}
@@ -109,7 +109,7 @@ bool announce_came(const struct sched *s)
 /* Each opening is seen once: while a request is open the agent looks all the time. */
 static void follow_rhythm(struct sched *s, uint32_t gpu, uint64_t now)
 {
-	struct request *r = &s->req[gpu];
+	struct sched_request *r = &s->req[gpu];
 	uint64_t opened = load_relaxed(&r->opened_ns), period, spread = LATE_NS / 2;
 	uint32_t mode = load_acquire(&s->rhythm_mode);
 
@@ -117,9 +117,9 @@ static void follow_rhythm(struct sched *s, uint32_t gpu, uint64_t now)
 		return;
 	}
 	r->ann.opened_ns = opened;
-	rhythm_add(&r->ann.rhythm, opened);
+	sched_rhythm_add(&r->ann.rhythm, opened);
 	period = mode == SCHED_RHYTHM_PERIOD ? load_relaxed(&s->rhythm_ns)
-					     : rhythm_period(&r->ann.rhythm, &spread);
+					     : sched_rhythm_period(&r->ann.rhythm, &spread);
 	if (period && opened + period > now && !load_relaxed(&r->next_ns) &&
 	    now >= load_relaxed(&r->ann.mute_ns)) {
 		announce(s, gpu, opened + period, 0, MIN(2 * spread, (uint64_t)LATE_NS));
@@ -129,7 +129,7 @@ static void follow_rhythm(struct sched *s, uint32_t gpu, uint64_t now)
 /* at: the time announced; 0: the leases fall, unless the request is open. */
 static void ahead_set(struct sched *s, uint32_t gpu, uint64_t now, uint64_t at)
 {
-	struct request *r = &s->req[gpu];
+	struct sched_request *r = &s->req[gpu];
 
 	r->ann.since_ns = at ? now : 0;
 	store_seqcst(&r->ahead, at ? 1u : 0u);
@@ -137,16 +137,16 @@ static void ahead_set(struct sched *s, uint32_t gpu, uint64_t now, uint64_t at)
 	if (at && load_seqcst(&r->next_ns) != at) { /* it has come this moment */
 		store_seqcst(&r->ahead, 0u);
 	}
-	lease_settle(s, gpu, now);
+	sched_lease_update(s, gpu, now);
 }
 
 static void was_wrong(struct sched *s, uint32_t gpu, uint64_t now)
 {
-	struct request *r = &s->req[gpu];
+	struct sched_request *r = &s->req[gpu];
 	uint32_t wrong = load_relaxed(&r->ann.wrong) + 1;
 
-	stat_add(s, wrong_hints, 1u);
-	if (wrong >= WRONG_MOST) {
+	sched_stat_add(s, wrong_hints, 1u);
+	if (wrong >= WRONG_MAX) {
 		wrong = 0;
 		store_relaxed(&r->ann.mute_ns, now + MUTE_NS);
 		note(s, "hints-wrong",
@@ -160,7 +160,7 @@ static void was_wrong(struct sched *s, uint32_t gpu, uint64_t now)
 static uint64_t warm(struct sched *s, uint32_t gpu, uint64_t at, uint64_t now)
 {
 	uint64_t ahead = load_relaxed(&s->warm_ns);
-	struct request *r = &s->req[gpu];
+	struct sched_request *r = &s->req[gpu];
 
 	if (!s->cfg.device->warm || !ahead || load_relaxed(&s->lane) != GBPF_LANE_PROCESS ||
 	    r->ann.warmed_ns == at || now >= at) {
@@ -170,7 +170,7 @@ static uint64_t warm(struct sched *s, uint32_t gpu, uint64_t at, uint64_t now)
 		return at - ahead - now;
 	}
 	r->ann.warmed_ns = at;
-	if (load_seqcst(&r->open) == REQUEST_CLOSED && lease_allowed(s, gpu)) {
+	if (load_seqcst(&r->open) == REQUEST_CLOSED && sched_lease_allowed(s, gpu)) {
 		s->cfg.device->warm(s->cfg.dev, gpu);
 	}
 	return UINT64_MAX;
@@ -180,10 +180,10 @@ static uint64_t warm(struct sched *s, uint32_t gpu, uint64_t at, uint64_t now)
 static uint64_t follow(struct sched *s, uint32_t gpu, uint64_t at, uint64_t now)
 {
 	uint64_t lead = lead_of(s), late, next;
-	struct request *r = &s->req[gpu];
+	struct sched_request *r = &s->req[gpu];
 
 	if (now >= at && load_seqcst(&r->open) != REQUEST_CLOSED) {
-		announce_met(s, gpu, now); /* opened before, and goes on */
+		sched_announce_met(s, gpu, now); /* opened before, and goes on */
 		return UINT64_MAX;
 	}
 	if (now + lead < at) {
@@ -210,12 +210,12 @@ static uint64_t follow(struct sched *s, uint32_t gpu, uint64_t at, uint64_t now)
 	return MIN(next, MIN(at + late - now + 1, (uint64_t)RENEW_NS));
 }
 
-uint64_t announce_step(struct sched *s, uint64_t now)
+uint64_t sched_announce_step(struct sched *s, uint64_t now)
 {
 	uint64_t sleep = UINT64_MAX;
 
-	for (uint32_t g = 0; g < SCHED_MAX_GPUS; g++) {
-		struct request *r = &s->req[g];
+	for (uint32_t g = 0; g < PROTO_MAX_GPUS; g++) {
+		struct sched_request *r = &s->req[g];
 		uint64_t at, again;
 
 		r->ann.seen = load_seqcst(&r->announced);
@@ -228,7 +228,7 @@ uint64_t announce_step(struct sched *s, uint64_t now)
 			again = follow(s, g, at, now);
 			sleep = MIN(sleep, again);
 		}
-		lease_step(s, g, now);
+		sched_lease_step(s, g, now);
 	}
 	return sleep;
 }

@@ -11,20 +11,20 @@
 static uint64_t until_announced(uint64_t at, uint64_t now)
 {
 	if (at > now) {
-		return at - now <= ANNOUNCE_MOST_NS ? at - now : UINT64_MAX;
+		return at - now <= SCHED_ANNOUNCE_MAX_NS ? at - now : UINT64_MAX;
 	}
 	return now - at <= LATE_NS ? 0 : UINT64_MAX;
 }
 
-uint32_t boards_scan(struct sched *s, uint32_t gpu_index, uint64_t now, struct ask *a,
-		     uint64_t *ret_idle_ns, uint64_t *ret_next_ns)
+uint32_t sched_boards_scan(struct sched *s, uint32_t gpu_index, uint64_t now,
+			   struct sched_decision *a, uint64_t *ret_idle_ns, uint64_t *ret_next_ns)
 {
 	uint32_t n = load_acquire(&s->n_boards), total = 0;
 	uint64_t last = 0, next = UINT64_MAX;
 
 	for (uint32_t i = 0; i < n; i++) {
-		const struct sched_board *b = load_acquire(&s->boards[i].board);
-		const struct sched_board_gpu *g;
+		const struct proto_board *b = load_acquire(&s->boards[i].board);
+		const struct proto_board_gpu *g;
 		uint64_t at;
 		uint32_t seq, open;
 
@@ -33,7 +33,7 @@ uint32_t boards_scan(struct sched *s, uint32_t gpu_index, uint64_t now, struct a
 		}
 		g = &b->gpu[gpu_index];
 		seq = load_acquire(&g->seq); /* before open: see docs/SCHEDULING.md, no lost wake */
-		open = sched_board_open(b, gpu_index, now);
+		open = proto_board_open(b, gpu_index, now);
 		at = load_relaxed(&g->next_ns);
 		if (unlikely(at)) {
 			next = MIN(next, until_announced(at, now));
@@ -55,29 +55,29 @@ uint32_t boards_scan(struct sched *s, uint32_t gpu_index, uint64_t now, struct a
 	return total;
 }
 
-bool boards_quiet_since(struct sched *s, uint32_t gpu, uint64_t since_ns, bool own_counts)
+bool sched_boards_quiet_since(struct sched *s, uint32_t gpu, uint64_t since_ns, bool own_counts)
 {
 	uint32_t index = load_relaxed(&s->gpu_index[gpu]);
 	uint64_t now = clock_now_ns();
-	struct pin_slot *pin = pin_enter();
+	struct policy_reader *pin = policy_read_enter();
 	bool quiet = !own_counts || !load_relaxed(&s->req[gpu].open);
 
-	for (uint32_t i = 0; i < load_acquire(&s->n_boards) && index < SCHED_MAX_GPUS && quiet;
+	for (uint32_t i = 0; i < load_acquire(&s->n_boards) && index < PROTO_MAX_GPUS && quiet;
 	     i++) {
-		const struct sched_board *b = load_acquire(&s->boards[i].board);
+		const struct proto_board *b = load_acquire(&s->boards[i].board);
 		uint64_t end = b ? load_relaxed(&b->gpu[index].last_end_ns) : 0;
 
 		/* One that is said to end long after now says nothing for ever. */
-		quiet = !b || (!sched_board_open(b, index, now) &&
-			       (end < since_ns || end > now + SCHED_BEAT_NS));
+		quiet = !b || (!proto_board_open(b, index, now) &&
+			       (end < since_ns || end > now + PROTO_BEAT_NS));
 	}
-	pin_leave(pin);
+	policy_read_leave(pin);
 	return quiet;
 }
 
 static void shrink(struct sched *s)
 {
-	uint32_t n = SCHED_MAX_LC;
+	uint32_t n = PROTO_MAX_LC;
 
 	while (n && !s->boards[n - 1].board) {
 		n--;
@@ -86,9 +86,9 @@ static void shrink(struct sched *s)
 }
 
 int sched_board_add(struct sched *s, uint32_t slot, uint32_t tenant,
-		    const struct sched_board *board)
+		    const struct proto_board *board)
 {
-	if (slot >= SCHED_MAX_LC || !board || s->forked) {
+	if (slot >= PROTO_MAX_LC || !board || s->forked) {
 		return -EINVAL;
 	}
 	if (s->boards[slot].board) {
@@ -105,10 +105,10 @@ int sched_board_add(struct sched *s, uint32_t slot, uint32_t tenant,
 
 bool sched_board_remove(struct sched *s, uint32_t slot)
 {
-	if (slot >= SCHED_MAX_LC || !s->boards[slot].board) {
+	if (slot >= PROTO_MAX_LC || !s->boards[slot].board) {
 		return true;
 	}
-	store_release(&s->boards[slot].board, (const struct sched_board *)NULL);
+	store_release(&s->boards[slot].board, (const struct proto_board *)NULL);
 	shrink(s);
-	return pin_wait_all();
+	return policy_synchronize();
 }

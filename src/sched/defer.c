@@ -9,38 +9,38 @@
 
 #include "base/clock.h"
 
-static void wait_for_place(struct sched_queue *q);
+static void wait_for_room(struct sched_queue *q);
 
 void sched_defer(struct sched_queue *q, struct sched_call *c)
 {
 	struct sched *s = q->s;
 	bool first;
 
-	if (unlikely(fifo_here(q) >= FIFO_MOST)) {
-		wait_for_place(q);
+	if (unlikely(sched_fifo_count(q) >= FIFO_MAX)) {
+		wait_for_room(q);
 	}
 	c->next = NULL;
-	(void)__atomic_fetch_add(&s->deferred, 1u, __ATOMIC_SEQ_CST);
+	(void)__atomic_fetch_add(&s->n_deferred, 1u, __ATOMIC_SEQ_CST);
 	pthread_mutex_lock(&q->fifo_lock);
 	*q->last = c;
 	q->last = &c->next;
-	c->number = c->placed ? c->placed(c) : sched_number(s);
+	c->number = c->placed ? c->placed(c) : sched_next_number(s);
 	first = (add_acqrel(&q->deferred, 1u) & ~CHAINED) == 0;
 	store_release(&q->put, q->put + 1);
 	pthread_mutex_unlock(&q->fifo_lock);
-	stat_add(s, deferred, 1u);
+	sched_stat_add(s, deferred, 1u);
 	if (!first) { /* it comes after one for which the agent has been woken */
 		return;
 	}
-	if (chain_here(q)) { /* somebody waits for its end now */
+	if (sched_run_here(q)) { /* somebody waits for its end now */
 		store_relaxed(&q->chain_ns, UINT64_C(0));
 	}
 	(void)__atomic_fetch_add(&s->defers, 1u, __ATOMIC_SEQ_CST);
-	update_active(s);
+	sched_update_active(s);
 	wake_agent(s, AGENT_NEAR);
 }
 
-uint64_t sched_number(struct sched *s)
+uint64_t sched_next_number(struct sched *s)
 {
 	return __atomic_add_fetch(&s->numbers, 1u, __ATOMIC_SEQ_CST);
 }
@@ -49,8 +49,8 @@ bool sched_queue_alone(const struct sched_queue *q)
 {
 	uint32_t mine = load_seqcst(&q->deferred); /* before the others: it may grow meanwhile */
 
-	return load_seqcst(&q->s->deferred) <= (mine & ~CHAINED) &&
-	       load_seqcst(&q->s->chains) <= (mine & CHAINED ? 1u : 0u);
+	return load_seqcst(&q->s->n_deferred) <= (mine & ~CHAINED) &&
+	       load_seqcst(&q->s->n_runs) <= (mine & CHAINED ? 1u : 0u);
 }
 
 bool sched_queue_behind(struct sched_queue *q, uint64_t number)
@@ -63,7 +63,7 @@ bool sched_queue_behind(struct sched_queue *q, uint64_t number)
 	pthread_mutex_lock(&q->fifo_lock);
 	kept = (q->issuing && q->issuing < number) || (q->first && q->first->number < number);
 	pthread_mutex_unlock(&q->fifo_lock);
-	return kept || chain_unfinished(q);
+	return kept || sched_run_unfinished(q);
 }
 
 bool sched_queue_deferred(struct sched_queue *q)
@@ -73,7 +73,7 @@ bool sched_queue_deferred(struct sched_queue *q)
 	}
 	/* Through, though somebody who is at the queue just now may not have ended it: it may be
 	 * followed all the same. */
-	return fifo_here(q) || (!chain_try_end(q) && chain_unfinished(q));
+	return sched_fifo_count(q) || (!sched_run_try_end(q) && sched_run_unfinished(q));
 }
 
 static struct sched_call *first_call(struct sched_queue *q)
@@ -105,10 +105,10 @@ static void unlink_first(struct sched_queue *q)
 /* Calls that were put behind what has been reached, or behind the marker. */
 static uint32_t ahead(const struct sched_queue *q)
 {
-	uint32_t put = ACC_COUNT(tally_sum(&q->total)) + load_relaxed(&q->orders);
+	uint32_t put = SCHED_ACC_COUNT(sched_tally_sum(&q->total)) + load_relaxed(&q->orders);
 	uint32_t way = load_relaxed(&q->way);
 
-	return ACC_COUNT(put - (way ? way : ACC_COUNT(load_acquire(&q->retired))));
+	return SCHED_ACC_COUNT(put - (way ? way : SCHED_ACC_COUNT(load_acquire(&q->retired))));
 }
 
 /* issue_lock is held. */
@@ -133,32 +133,33 @@ static bool reached(struct sched_queue *q)
 		}
 		unseen = 0;
 	}
-	store_relaxed(&q->way, (ACC_COUNT(tally_sum(&q->total)) + q->orders - unseen) | 1u << 31);
+	store_relaxed(&q->way, (SCHED_ACC_COUNT(sched_tally_sum(&q->total)) + q->orders - unseen) |
+				       1u << 31);
 	q->far = unseen ? n - unseen : 0; /* so many more than `ahead` says from now on */
 	return !unseen;
 }
 
 /* far: somebody waits until the calls are put, and perhaps it is he who opens later what the stream
  * waits for. The driver takes more before it makes him wait. issue_lock is held. */
-static bool has_way(struct sched_queue *q, bool far)
+static bool has_room_ahead(struct sched_queue *q, bool far)
 {
 	return ahead(q) < AHEAD_HALF || reached(q) || (far && q->far < AHEAD_FAR);
 }
 
-bool queue_crowded(struct sched_queue *q)
+bool sched_queue_crowded(struct sched_queue *q)
 {
 	bool crowded;
 
 	if (ahead(q) < AHEAD_HALF || pthread_mutex_trylock(&q->issue_lock) != 0) {
 		return false;
 	}
-	crowded = !chain_here(q) && !has_way(q, false);
+	crowded = !sched_run_here(q) && !has_room_ahead(q, false);
 	pthread_mutex_unlock(&q->issue_lock);
 	return crowded;
 }
 
 /* Issues the first call; issue_lock is held. */
-static void issue(struct sched_queue *q, struct sched_call *c, const struct ask *a)
+static void issue(struct sched_queue *q, struct sched_call *c, const struct sched_decision *a)
 {
 	struct sched *s = q->s;
 	int err, none = 0;
@@ -167,7 +168,7 @@ static void issue(struct sched_queue *q, struct sched_call *c, const struct ask 
 	q->far = ahead(q) < AHEAD_HALF ? 0 : q->far + 1;
 	store_relaxed(&q->orders, q->orders + !c->is_launch);
 	if (c->is_launch) {
-		launch_start(q, &c->launch, a);
+		sched_launch_start(q, &c->launch, a);
 	}
 	err = c->run(c);
 	pthread_mutex_lock(&q->fifo_lock);
@@ -186,73 +187,74 @@ static void issue(struct sched_queue *q, struct sched_call *c, const struct ask 
 	q->plain_next = false;
 	(void)sub_acqrel(&q->deferred, 1u);
 	store_release(&q->issued, q->issued + 1);
-	if (__atomic_sub_fetch(&s->deferred, 1u, __ATOMIC_SEQ_CST) == 0) {
-		update_active(s);
+	if (__atomic_sub_fetch(&s->n_deferred, 1u, __ATOMIC_SEQ_CST) == 0) {
+		sched_update_active(s);
 	}
 }
 
 /* The launch may go: at which level, if the chain allows any. issue_lock is held. */
-static bool choose_level(struct sched_queue *q, struct sched_call *c, const struct ask *a)
+static bool choose_level(struct sched_queue *q, struct sched_call *c,
+			 const struct sched_decision *a)
 {
 	struct sched_launch *l = &c->launch;
 
-	if (c->chains && chain_allowed(q, l, a) && chain_begin(q)) {
-		chain_prepare(q, l, a);
+	if (c->joins_run && sched_run_allowed(q, l, a) && sched_run_begin(q)) {
+		sched_run_add(q, l, a);
 		return true;
 	}
-	q->plain_next = chain_here(q);
+	q->plain_next = sched_run_here(q);
 	return !q->plain_next;
 }
 
 /* May the first call go now? issue_lock is held. Fills q->retry_ns when not. */
 static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now, bool far,
-		      struct ask *a)
+		      struct sched_decision *a)
 {
 	struct sched *s = q->s;
 	struct sched_launch *l = &c->launch;
 	uint32_t why;
 
-	*a = (struct ask){ .verdict = GBPF_GO };
+	*a = (struct sched_decision){ .verdict = GBPF_GO };
 	if (c->ready && !c->ready(c)) {
 		return false;
 	}
-	if (!c->is_launch && c->chains && chain_here(q)) {
-		return !load_acquire(&q->draining) && chain_has_room(q);
+	if (!c->is_launch && c->joins_run && sched_run_here(q)) {
+		return !load_acquire(&q->draining) && sched_run_has_room(q);
 	}
-	if (chain_here(q) && (!c->is_launch || !c->chains || !l->block_ok || q->plain_next ||
-			      load_acquire(&q->draining) || !chain_has_room(q))) {
+	if (sched_run_here(q) && (!c->is_launch || !c->joins_run || !l->block_ok || q->plain_next ||
+				  load_acquire(&q->draining) || !sched_run_has_room(q))) {
 		return false;
 	}
-	if (!chain_here(q) && !has_way(q, far)) {
+	if (!sched_run_here(q) && !has_room_ahead(q, far)) {
 		return false;
 	}
 	if (!c->is_launch || load_relaxed(&s->off)) {
-		return !chain_here(q);
+		return !sched_run_here(q);
 	}
 	if (now < q->retry_ns) {
 		return false;
 	}
-	ask_submit(q, l, now, since_ns(l->begin_ns, now), q->asked++, a);
-	why = hold_why(a, tally_sum(&s->inflight));
+	sched_decide(q, l, now, sched_since_ns(l->begin_ns, now), q->asked++, a);
+	why = sched_hold_why(a, sched_tally_sum(&s->inflight));
 	if (a->verdict != GBPF_GO) {
-		if (share_left(s, l, l->begin_ns, now)) {
+		if (sched_share_left(s, l, l->begin_ns, now)) {
 			q->retry_ns = now + (a->verdict == GBPF_DEFER
 						     ? MIN(a->hold_ns, (uint64_t)WAIT_CAP_NS)
 						     : OPEN_POLL_NS);
 			return false;
 		}
-		share_take(s, l, now);
-		why = SCHED_WHY_LIMIT;
+		sched_share_take(s, l, now);
+		why = PROTO_WHY_LIMIT;
 	}
 	if (a->verdict == GBPF_GO && q->asked > 1) {
-		share_given(s);
+		sched_share_reset(s);
 	}
 	if (!choose_level(q, c, a)) {
 		return false;
 	}
 	l->version = a->version;
-	l->held_ns = since_ns(l->begin_ns, now);
-	hold_account(q, l, why, l->held_ns);
+	l->held_ns = sched_since_ns(l->begin_ns, now);
+	sched_hold_account(q, l, why, l->held_ns);
 	return true;
 }
 
@@ -261,14 +263,15 @@ static unsigned issue_some(struct sched_queue *q, unsigned most, bool force, boo
 {
 	unsigned n = 0;
 	struct sched_call *c;
-	struct ask a;
+	struct sched_decision a;
 
 	while (n < most && (c = first_call(q))) {
 		if (force) {
-			if (chain_here(q) || (c->ready && !c->ready(c)) || !has_way(q, far)) {
+			if (sched_run_here(q) || (c->ready && !c->ready(c)) ||
+			    !has_room_ahead(q, far)) {
 				break;
 			}
-			a = (struct ask){ .verdict = GBPF_GO };
+			a = (struct sched_decision){ .verdict = GBPF_GO };
 		} else if (!may_issue(q, c, clock_now_ns(), far, &a)) {
 			break;
 		}
@@ -283,7 +286,7 @@ static uint64_t rank(struct sched_queue *q, uint64_t now)
 	struct sched_launch head = { 0 };
 	struct sched_call *c;
 
-	if (!fifo_here(q)) {
+	if (!sched_fifo_count(q)) {
 		return UINT32_MAX; /* a chain only: what is on the device comes before what is not
 				    */
 	}
@@ -296,7 +299,7 @@ static uint64_t rank(struct sched_queue *q, uint64_t now)
 		head.est_ns = c->launch.est_ns;
 	}
 	pthread_mutex_unlock(&q->fifo_lock);
-	return hook_dispatch(q, &head, now);
+	return sched_hook_dispatch(q, &head, now);
 }
 
 #define STILL_NS UINT64_C(1000000000)
@@ -317,7 +320,7 @@ static unsigned collect(struct sched *s, uint64_t now, struct sched_queue *list[
 		uint64_t r;
 		unsigned i;
 
-		if (!q || !load_acquire(&q->deferred) || !queue_use(q)) {
+		if (!q || !load_acquire(&q->deferred) || !sched_queue_use(q)) {
 			continue;
 		}
 		s->first_queue = at + 1;
@@ -335,26 +338,26 @@ static unsigned collect(struct sched *s, uint64_t now, struct sched_queue *list[
 /* In how many nanoseconds the queue wants the next look; issue_lock is held. */
 static uint64_t attend(struct sched_queue *q, uint64_t now)
 {
-	uint64_t ns = chain_care(q, now, false);
+	uint64_t ns = sched_run_care(q, now, false);
 
 	(void)issue_some(q, 16, false, false);
-	if (!fifo_here(q)) {
-		return chain_here(q) ? MIN(ns, (uint64_t)CHAIN_QUIET_NS) : UINT64_MAX;
+	if (!sched_fifo_count(q)) {
+		return sched_run_here(q) ? MIN(ns, (uint64_t)CHAIN_QUIET_NS) : UINT64_MAX;
 	}
 	/* What waits for the chain waits for nothing else. */
-	return chain_here(q) ? MIN(ns, (uint64_t)CHAIN_QUIET_NS) : OPEN_POLL_NS;
+	return sched_run_here(q) ? MIN(ns, (uint64_t)CHAIN_QUIET_NS) : OPEN_POLL_NS;
 }
 
-uint64_t deferred_step(struct sched *s, uint64_t now)
+uint64_t sched_deferred_step(struct sched *s, uint64_t now)
 {
 	struct sched_queue *list[PASS_QUEUES];
 	uint64_t sleep = UINT64_MAX;
 	unsigned n;
 
-	if (!load_seqcst(&s->deferred) && !load_seqcst(&s->chains)) {
+	if (!load_seqcst(&s->n_deferred) && !load_seqcst(&s->n_runs)) {
 		return UINT64_MAX;
 	}
-	(void)retire_all(s);
+	(void)sched_retire_all(s);
 	n = collect(s, now, list);
 	for (unsigned i = 0; i < n; i++) {
 		uint64_t ns = OPEN_POLL_NS;
@@ -364,7 +367,7 @@ uint64_t deferred_step(struct sched *s, uint64_t now)
 			pthread_mutex_unlock(&list[i]->issue_lock);
 		}
 		sleep = MIN(sleep, ns);
-		queue_unuse(list[i]);
+		sched_queue_unuse(list[i]);
 	}
 	return n == PASS_QUEUES ? MIN(sleep, (uint64_t)OPEN_POLL_NS) : sleep;
 }
@@ -404,16 +407,16 @@ static void help(struct sched_queue *q, struct helper *h)
 	h->last_ns = now;
 	force = h->held_ns >= load_relaxed(&s->limit_ns);
 	pthread_mutex_lock(&q->issue_lock);
-	ns = chain_care(q, now, true);
+	ns = sched_run_care(q, now, true);
 	if (q->issued != h->issued) {
 		h->issued = q->issued;
 		h->moved_ns = now;
 	}
 	n = issue_some(q, 64, force, now - h->moved_ns >= FAR_NS);
-	h->held = q->retry_ns && !chain_here(q);
+	h->held = q->retry_ns && !sched_run_here(q);
 	pthread_mutex_unlock(&q->issue_lock);
 	if (force && n) {
-		stat_add(s, limit_hits, 1u);
+		sched_stat_add(s, limit_hits, 1u);
 		note(s, "hold-limit",
 		     "deferred calls went after the hold limit: something waited for them");
 	}
@@ -421,26 +424,26 @@ static void help(struct sched_queue *q, struct helper *h)
 		return;
 	}
 	if (!h->slack) {
-		h->slack = sharp_timers();
+		h->slack = sched_sharpen_timers();
 	}
 	clock_sleep_ns(MIN(ns, OPEN_POLL_NS));
-	(void)retire_all(s);
+	(void)sched_retire_all(s);
 }
 
-static void wait_for_place(struct sched_queue *q)
+static void wait_for_room(struct sched_queue *q)
 {
 	struct helper h = helper_begin();
 
-	while (fifo_here(q) >= FIFO_MOST) {
+	while (sched_fifo_count(q) >= FIFO_MAX) {
 		help(q, &h);
 	}
 	helper_end(&h);
 }
 
 /* What other threads put on the queue meanwhile is not waited for. */
-static bool settled(struct sched_queue *q, uint64_t calls, uint64_t launches)
+static bool drained_up_to(struct sched_queue *q, uint64_t calls, uint64_t launches)
 {
-	struct sched_chain c;
+	struct sched_run_progress c;
 
 	if (!load_acquire(&q->deferred)) {
 		return true;
@@ -448,27 +451,27 @@ static bool settled(struct sched_queue *q, uint64_t calls, uint64_t launches)
 	if (load_acquire(&q->issued) < calls) {
 		return false;
 	}
-	if (!chain_here(q)) {
+	if (!sched_run_here(q)) {
 		return true;
 	}
-	chain_look(q, &c);
+	sched_run_look(q, &c);
 	return c.done >= launches;
 }
 
-void queue_settle(struct sched_queue *q)
+void sched_queue_drain(struct sched_queue *q)
 {
 	uint64_t calls = load_acquire(&q->put);
 	struct helper h = helper_begin();
-	struct sched_chain c = { .launched = 0 };
+	struct sched_run_progress c = { .launched = 0 };
 
 	/* Of the calls some join the chain: its launches are counted when they are there. */
 	while (load_acquire(&q->issued) < calls) {
 		help(q, &h);
 	}
-	if (chain_here(q)) {
-		chain_look(q, &c);
+	if (sched_run_here(q)) {
+		sched_run_look(q, &c);
 	}
-	while (!settled(q, calls, c.launched)) {
+	while (!drained_up_to(q, calls, c.launched)) {
 		help(q, &h);
 	}
 	helper_end(&h);
@@ -476,7 +479,7 @@ void queue_settle(struct sched_queue *q)
 
 /* As queue_settle, but not when nothing has moved for so long (again_ns: nor since somebody waited
  * in vain before). False: it stands still. */
-static bool settle_moving(struct sched_queue *q, uint64_t still_ns, uint64_t again_ns)
+static bool drain_while_moving(struct sched_queue *q, uint64_t still_ns, uint64_t again_ns)
 {
 	uint64_t calls = load_acquire(&q->put), launches = UINT64_MAX, seen = 0,
 		 at = clock_now_ns();
@@ -485,16 +488,16 @@ static bool settle_moving(struct sched_queue *q, uint64_t still_ns, uint64_t aga
 
 	while (load_acquire(&q->deferred) && moves) {
 		uint64_t issued = load_acquire(&q->issued), moved = issued;
-		struct sched_chain c = { .launched = 0 };
+		struct sched_run_progress c = { .launched = 0 };
 
-		if (chain_here(q)) {
-			chain_look(q, &c);
+		if (sched_run_here(q)) {
+			sched_run_look(q, &c);
 			moved += c.launched + c.done + c.interruptions;
 		}
 		if (issued >= calls && launches == UINT64_MAX) {
 			launches = c.launched;
 		}
-		if (launches != UINT64_MAX && settled(q, calls, launches)) {
+		if (launches != UINT64_MAX && drained_up_to(q, calls, launches)) {
 			break;
 		}
 		if (moved != seen) {
@@ -512,52 +515,53 @@ static bool settle_moving(struct sched_queue *q, uint64_t still_ns, uint64_t aga
 	return moves;
 }
 
-void sched_settle_others(struct sched *s, const struct sched_queue *but)
+void sched_drain_others(struct sched *s, const struct sched_queue *but)
 {
 	uint64_t still_ns = STILL_NS;
 
 	if (load_relaxed(&s->forked)) {
 		return;
 	}
-	queues_each(s, q)
+	sched_queues_each(s, q)
 	{
-		if (q != but && load_acquire(&q->deferred) && queue_use(q)) {
+		if (q != but && load_acquire(&q->deferred) && sched_queue_use(q)) {
 			/* Where one stands still others do, too, and each had that time to move. */
-			if (!settle_moving(q, still_ns, but ? STILL_NEXT_NS : STILL_AGAIN_NS)) {
+			if (!drain_while_moving(q, still_ns,
+						but ? STILL_NEXT_NS : STILL_AGAIN_NS)) {
 				still_ns = STILL_NEXT_NS;
 			}
-			queue_unuse(q);
+			sched_queue_unuse(q);
 		}
 	}
 }
 
-int sched_flush(struct sched *s, struct sched_queue *only)
+int sched_drain(struct sched *s, struct sched_queue *only)
 {
 	int err = 0;
 
 	if (load_relaxed(&s->forked)) {
 		return 0;
 	}
-	if (!load_acquire(&s->deferred) && !load_acquire(&s->chains) &&
+	if (!load_acquire(&s->n_deferred) && !load_acquire(&s->n_runs) &&
 	    (!only || !load_relaxed(&only->error))) {
 		return 0;
 	}
-	queues_each(s, q)
+	sched_queues_each(s, q)
 	{
 		int e;
 
-		if ((only && q != only) || !queue_use(q)) {
+		if ((only && q != only) || !sched_queue_use(q)) {
 			continue;
 		}
-		queue_settle(q);
+		sched_queue_drain(q);
 		e = xchg_acqrel(&q->error, 0);
 		err = err ? err : e;
-		queue_unuse(q);
+		sched_queue_unuse(q);
 	}
 	return err;
 }
 
-void queue_fifo_drop(struct sched_queue *q)
+void sched_fifo_drop(struct sched_queue *q)
 {
 	struct sched_call *c;
 

@@ -12,7 +12,7 @@ struct sched_marker {
 };
 
 /* How far a chain is. */
-struct sched_chain {
+struct sched_run_progress {
 	uint64_t launched, done; /* launches; all blocks of so many have begun */
 	uint64_t end_ns;	 /* when it should be through (monotonic), about; 0: not known */
 	uint32_t interruptions;	 /* so far */
@@ -41,19 +41,19 @@ struct sched_device_ops {
 	 * launches at block level that were put on it one after the other; see gpu/gpu_run.h. 1: a
 	 * launch of it has blocks that have not begun yet, so only further launches at block level
 	 * may follow; 0: everything may. One load of host memory when nothing is wrong. */
-	int (*chain_busy)(void *dev, void *dev_queue);
+	int (*run_busy)(void *dev, void *dev_queue);
 	/* Looks after an unfinished chain. When it was interrupted: with may_run launches the
 	 * missing blocks; with force alone one piece of them, and with both all of them such that
 	 * no lease interrupts them. Serialized by the caller (issue lock). Nanoseconds until it
 	 * wants to be called again, UINT64_MAX when it is finished. */
-	uint64_t (*chain_step)(void *dev, void *dev_queue, bool may_run, bool force);
+	uint64_t (*run_step)(void *dev, void *dev_queue, bool may_run, bool force);
 	/* mandatory beside chain_busy. No lock. 0, or once the device's error (> 0) that ended the
 	 * chain or a launch in it after it had been taken. */
-	int (*chain_look)(void *dev, void *dev_queue, struct sched_chain *ret);
+	int (*run_look)(void *dev, void *dev_queue, struct sched_run_progress *ret);
 	/* optional: what that launch of the chain (sched_chain.launched, when it was the newest)
 	 * would have taken of the device without interruptions, from when its blocks were seen to
 	 * end. 0: not known, unfinished, or too long ago. No lock. */
-	uint64_t (*chain_took)(void *dev, void *dev_queue, uint64_t launch);
+	uint64_t (*run_took)(void *dev, void *dev_queue, uint64_t launch);
 
 	/* optional: says on every flag page of that GPU (device ordinal) that this process's work
 	 * goes first, until that time (monotonic); 0 takes it back. Any thread, no lock of others,

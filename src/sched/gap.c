@@ -7,22 +7,22 @@
 
 #define ENOUGH 256u
 
-static const uint32_t bound_ns[GAP_BUCKETS] = {
+static const uint32_t bound_ns[SCHED_GAP_BUCKETS] = {
 	5000,	7100,	10000,	14100,	20000,	28300,	40000,	56600,	 80000,
-	113000, 160000, 226000, 320000, 453000, 640000, 905000, 1280000, GAP_MOST_NS,
+	113000, 160000, 226000, 320000, 453000, 640000, 905000, 1280000, SCHED_GAP_MAX_NS,
 };
 
-void gaps_add(struct gaps *g, uint64_t gap_ns)
+void sched_gaps_add(struct sched_gaps *g, uint64_t gap_ns)
 {
 	uint32_t i = 0, total = load_relaxed(&g->total) + 1;
 
-	while (i < GAP_BUCKETS && gap_ns > bound_ns[i]) {
+	while (i < SCHED_GAP_BUCKETS && gap_ns > bound_ns[i]) {
 		i++;
 	}
 	store_relaxed(&g->n[i], load_relaxed(&g->n[i]) + 1);
 	if (total >= ENOUGH) { /* what is long ago counts less and less */
 		total = 0;
-		for (i = 0; i <= GAP_BUCKETS; i++) {
+		for (i = 0; i <= SCHED_GAP_BUCKETS; i++) {
 			uint32_t half = load_relaxed(&g->n[i]) / 2;
 
 			store_relaxed(&g->n[i], half);
@@ -32,18 +32,18 @@ void gaps_add(struct gaps *g, uint64_t gap_ns)
 	store_relaxed(&g->total, total);
 }
 
-uint64_t gaps_best(const struct gaps *g, uint64_t reopen_ns)
+uint64_t sched_gaps_best(const struct sched_gaps *g, uint64_t reopen_ns)
 {
 	uint64_t longer = 0, shorter_ns = 0, best = 0, least;
 
-	for (uint32_t i = 0; i <= GAP_BUCKETS; i++) {
+	for (uint32_t i = 0; i <= SCHED_GAP_BUCKETS; i++) {
 		longer += load_relaxed(&g->n[i]);
 	}
-	if (longer < GAP_FEWEST) {
+	if (longer < SCHED_GAP_MIN) {
 		return 0;
 	}
 	least = longer * reopen_ns;
-	for (uint32_t i = 0; i < GAP_BUCKETS; i++) {
+	for (uint32_t i = 0; i < SCHED_GAP_BUCKETS; i++) {
 		uint64_t n = load_relaxed(&g->n[i]), cost;
 
 		longer -= MIN(n, longer);

@@ -19,9 +19,10 @@ static uint64_t share_cost(uint64_t est_ns, uint64_t limit, uint32_t ppm)
 	return est_ns ? est_ns : (uint64_t)((double)limit * ppm / 1e6);
 }
 
-uint64_t share_left(struct sched *s, const struct sched_launch *l, uint64_t begin_ns, uint64_t now)
+uint64_t sched_share_left(struct sched *s, const struct sched_launch *l, uint64_t begin_ns,
+			  uint64_t now)
 {
-	uint64_t limit = load_relaxed(&s->limit_ns), held = since_ns(begin_ns, now);
+	uint64_t limit = load_relaxed(&s->limit_ns), held = sched_since_ns(begin_ns, now);
 	uint32_t ppm = load_relaxed(&s->share_ppm);
 	uint64_t left, cost, from;
 
@@ -47,7 +48,7 @@ uint64_t share_left(struct sched *s, const struct sched_launch *l, uint64_t begi
 	return left;
 }
 
-void share_take(struct sched *s, const struct sched_launch *l, uint64_t now)
+void sched_share_take(struct sched *s, const struct sched_launch *l, uint64_t now)
 {
 	uint64_t limit = load_relaxed(&s->limit_ns), cost;
 	uint32_t ppm = load_relaxed(&s->share_ppm);
@@ -63,37 +64,37 @@ void share_take(struct sched *s, const struct sched_launch *l, uint64_t now)
 		now + STARVING_LIMITS * limit +
 		(ppm ? MIN((uint64_t)((double)cost * 2e6 / ppm), 2 * MAX_SHARE_WAIT_NS) : 0);
 	pthread_mutex_unlock(&s->share_lock);
-	stat_add(s, limit_hits, 1u);
+	sched_stat_add(s, limit_hits, 1u);
 	note(s, "hold-limit", "a launch went after the hold limit although the policy held it");
 }
 
-void share_given(struct sched *s)
+void sched_share_reset(struct sched *s)
 {
 	pthread_mutex_lock(&s->share_lock);
 	s->share_until_ns = 0;
 	pthread_mutex_unlock(&s->share_lock);
 }
 
-uint32_t hold_why(const struct ask *a, uint64_t inflight)
+uint32_t sched_hold_why(const struct sched_decision *a, uint64_t inflight)
 {
 	if (a->verdict == GBPF_DEFER) {
-		return SCHED_WHY_SHARE;
+		return PROTO_WHY_SHARE;
 	}
-	return a->lc_open ? SCHED_WHY_LATENCY : inflight ? SCHED_WHY_INFLIGHT : SCHED_WHY_SHARE;
+	return a->lc_open ? PROTO_WHY_LATENCY : inflight ? PROTO_WHY_INFLIGHT : PROTO_WHY_SHARE;
 }
 
-void hold_account(struct sched_queue *q, const struct sched_launch *l, uint32_t why,
-		  uint64_t held_ns)
+void sched_hold_account(struct sched_queue *q, const struct sched_launch *l, uint32_t why,
+			uint64_t held_ns)
 {
-	struct pin_slot *pin = pin_enter();
-	struct sched_stats *st = load_acquire(&q->s->stats);
+	struct policy_reader *pin = policy_read_enter();
+	struct proto_stats *st = load_acquire(&q->s->stats);
 
 	(void)add_relaxed(&st->holds, 1u);
 	(void)add_relaxed(&st->held_ns, held_ns);
-	stat_max(&st->max_held_ns, held_ns);
+	sched_stat_max(&st->max_held_ns, held_ns);
 	store_relaxed(&st->why, why);
 	store_relaxed(&st->why_kernel, l->kernel ? l->kernel->hash : 0);
-	pin_leave(pin);
+	policy_read_leave(pin);
 }
 
 /* The version word of the queue's GPU, to notice a swap; and whether everything is to pass. */
@@ -101,21 +102,21 @@ static uint64_t version_word(struct sched_queue *q, bool *ret_off)
 {
 	struct sched *s = q->s;
 	uint32_t index = load_relaxed(&s->gpu_index[q->gpu]);
-	struct pin_slot *pin = pin_enter();
-	const struct sched_directory *dir = load_acquire(&s->dir);
-	uint64_t version = index < SCHED_MAX_GPUS ? load_relaxed(&dir->version[index]) : 0;
+	struct policy_reader *pin = policy_read_enter();
+	const struct proto_directory *dir = load_acquire(&s->dir);
+	uint64_t version = index < PROTO_MAX_GPUS ? load_relaxed(&dir->version[index]) : 0;
 
 	*ret_off = load_relaxed(&s->off) || load_relaxed(&dir->off) || load_relaxed(&s->forked);
-	pin_leave(pin);
+	policy_read_leave(pin);
 	return version;
 }
 
 /* One wait of at most ns for anything that may change a HOLD. */
-static void wait_change(struct sched *s, const struct ask *a, uint64_t ns)
+static void wait_change(struct sched *s, const struct sched_decision *a, uint64_t ns)
 {
 	if (a->word) {
 		(void)futex_wait_shared(a->word, a->seq, ns);
-	} else if (ACC_COUNT(tally_sum(&s->inflight))) {
+	} else if (SCHED_ACC_COUNT(sched_tally_sum(&s->inflight))) {
 		clock_sleep_ns(MIN(ns, (uint64_t)POLL_NS));
 	} else {
 		clock_sleep_ns(ns);
@@ -123,11 +124,12 @@ static void wait_change(struct sched *s, const struct ask *a, uint64_t ns)
 }
 
 /* Waits until the policy should be asked again, at most until the limit. */
-static void wait_to_ask(struct sched_queue *q, const struct ask *a, uint64_t now, uint64_t left)
+static void wait_to_ask(struct sched_queue *q, const struct sched_decision *a, uint64_t now,
+			uint64_t left)
 {
 	struct sched *s = q->s;
 	uint64_t until = now + MIN(MIN(a->hold_ns, left), (uint64_t)3600000000000u);
-	uint64_t inflight = tally_sum(&s->inflight);
+	uint64_t inflight = sched_tally_sum(&s->inflight);
 	bool off = false;
 	uint64_t version = version_word(q, &off);
 
@@ -143,8 +145,8 @@ static void wait_to_ask(struct sched_queue *q, const struct ask *a, uint64_t now
 			return;
 		}
 		if (a->verdict == GBPF_HOLD) {
-			(void)retire_all(s);
-			if (a->word || tally_sum(&s->inflight) != inflight) {
+			(void)sched_retire_all(s);
+			if (a->word || sched_tally_sum(&s->inflight) != inflight) {
 				return;
 			}
 		}
@@ -152,7 +154,7 @@ static void wait_to_ask(struct sched_queue *q, const struct ask *a, uint64_t now
 	}
 }
 
-int sharp_timers(void)
+int sched_sharpen_timers(void)
 {
 	int slack = prctl(PR_GET_TIMERSLACK);
 
@@ -160,45 +162,45 @@ int sharp_timers(void)
 	return slack;
 }
 
-void hold_caller(struct sched_queue *q, struct sched_launch *l, struct ask *a)
+void sched_hold_caller(struct sched_queue *q, struct sched_launch *l, struct sched_decision *a)
 {
 	struct sched *s = q->s;
 	uint64_t now = l->begin_ns, left;
-	uint32_t why = SCHED_WHY_NONE, asked = 1;
+	uint32_t why = PROTO_WHY_NONE, asked = 1;
 	bool waited = false;
 	int slack = -1;
 
 	/* What was held for work of our own that has finished meanwhile need not wait at all. */
-	if (retire_all(s)) {
-		ask_submit(q, l, now, 0, asked++, a);
+	if (sched_retire_all(s)) {
+		sched_decide(q, l, now, 0, asked++, a);
 	}
 	if (a->verdict == GBPF_HOLD) {
-		queue_mark_end(q); /* so that the end of our own work is seen */
+		sched_mark_end(q); /* so that the end of our own work is seen */
 	}
 	while (a->verdict != GBPF_GO) {
-		why = hold_why(a, tally_sum(&s->inflight));
-		left = share_left(s, l, l->begin_ns, now);
+		why = sched_hold_why(a, sched_tally_sum(&s->inflight));
+		left = sched_share_left(s, l, l->begin_ns, now);
 		if (!left) {
-			share_take(s, l, now);
-			why = SCHED_WHY_LIMIT;
+			sched_share_take(s, l, now);
+			why = PROTO_WHY_LIMIT;
 			break;
 		}
 		if (!waited) {
 			waited = true;
-			slack = sharp_timers();
+			slack = sched_sharpen_timers();
 		}
 		wait_to_ask(q, a, now, left);
 		now = clock_now_ns();
-		ask_submit(q, l, now, since_ns(l->begin_ns, now), asked++, a);
+		sched_decide(q, l, now, sched_since_ns(l->begin_ns, now), asked++, a);
 	}
 	if (slack > 0) {
 		(void)prctl(PR_SET_TIMERSLACK, slack);
 	}
 	if (waited) {
 		if (a->verdict == GBPF_GO) {
-			share_given(s);
+			sched_share_reset(s);
 		}
-		l->held_ns = since_ns(l->begin_ns, now);
-		hold_account(q, l, why, l->held_ns);
+		l->held_ns = sched_since_ns(l->begin_ns, now);
+		sched_hold_account(q, l, why, l->held_ns);
 	}
 }

@@ -32,7 +32,7 @@ struct sched_kernel *sched_kernel_get(struct sched *s, const char *name)
 		if (k) {
 			k->hash = hash_bytes(name, strlen(name));
 			memcpy(k->name, name, strnlen(name, sizeof(k->name) - 1));
-			if (s->kernels.live <= SCHED_KERNELS) {
+			if (s->kernels.live <= PROTO_KERNELS) {
 				s->by_slot[s->kernels.live - 1] = k;
 			}
 		}
@@ -46,7 +46,7 @@ void sched_kernel_set_block(struct sched_kernel *k, uint8_t why)
 	store_relaxed(&k->block_why, why);
 }
 
-struct estimate *estimate_of(struct sched *s, const struct sched_launch *l)
+struct sched_estimate *sched_estimate_of(struct sched *s, const struct sched_launch *l)
 {
 	if (l->kernel) {
 		return &l->kernel->est[MIN(log2_floor(l->blocks) / 2, EST_CLASSES - 1)];
@@ -58,7 +58,7 @@ struct estimate *estimate_of(struct sched *s, const struct sched_launch *l)
 	return NULL;
 }
 
-bool estimate_due(struct estimate *e)
+bool sched_estimate_due(struct sched_estimate *e)
 {
 	uint32_t left = load_relaxed(&e->left);
 
@@ -80,7 +80,7 @@ static uint32_t least_interval(uint64_t est_ns, uint32_t seen)
 	return est_ns < MARK_NS ? 128 : est_ns < 500000 ? 4 : 1;
 }
 
-void estimate_learn(struct estimate *e, uint64_t measured_ns)
+void sched_estimate_learn(struct sched_estimate *e, uint64_t measured_ns)
 {
 	uint64_t x = MIN(MAX(measured_ns, (uint64_t)1), MAX_EST_NS);
 	uint64_t est = load_relaxed(&e->est_ns), off;
@@ -107,7 +107,7 @@ void estimate_learn(struct estimate *e, uint64_t measured_ns)
 /* The estimate that best stands for a kernel: of the grid class that was measured most. */
 static uint64_t main_estimate(const struct sched_kernel *k)
 {
-	const struct estimate *best = &k->est[0];
+	const struct sched_estimate *best = &k->est[0];
 
 	for (unsigned i = 1; i < EST_CLASSES; i++) {
 		best = load_relaxed(&k->est[i].seen) > load_relaxed(&best->seen) ? &k->est[i]
@@ -127,28 +127,28 @@ static int by_count(const void *a, const void *b)
 /* The table shows the 64 that were launched most; s->lock is held. */
 static void choose(struct sched *s)
 {
-	if (s->kernels.live <= SCHED_KERNELS) {
+	if (s->kernels.live <= PROTO_KERNELS) {
 		return;
 	}
 	strmap_each (&s->kernels, e) {
 		struct sched_kernel *k = e->value;
 		bool shown = false;
 
-		for (unsigned i = 0; i < SCHED_KERNELS && !shown; i++) {
+		for (unsigned i = 0; i < PROTO_KERNELS && !shown; i++) {
 			shown = s->by_slot[i] == k;
 		}
 		if (!shown && load_relaxed(&k->count) > load_relaxed(&s->by_slot[0]->count)) {
 			s->by_slot[0] = k; /* in place of the least launched one */
-			qsort(s->by_slot, SCHED_KERNELS, sizeof(s->by_slot[0]), by_count);
+			qsort(s->by_slot, PROTO_KERNELS, sizeof(s->by_slot[0]), by_count);
 		}
 	}
 }
 
-void kernels_publish(struct sched *s, struct sched_stats *st)
+void sched_kernels_publish(struct sched *s, struct proto_stats *st)
 {
 	pthread_mutex_lock(&s->lock);
 	choose(s);
-	for (unsigned i = 0; i < SCHED_KERNELS && s->by_slot[i]; i++) {
+	for (unsigned i = 0; i < PROTO_KERNELS && s->by_slot[i]; i++) {
 		const struct sched_kernel *k = s->by_slot[i];
 
 		if (load_relaxed(&st->kernel[i].hash) != k->hash) {

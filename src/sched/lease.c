@@ -9,21 +9,21 @@
  * the last change. docs/SCHEDULING.md argues it. */
 #include "sched/sched_int.h"
 
-bool lease_allowed(struct sched *s, uint32_t gpu)
+bool sched_lease_allowed(struct sched *s, uint32_t gpu)
 {
 	uint32_t index = load_relaxed(&s->gpu_index[gpu]);
-	const struct sched_directory *dir = load_acquire(&s->dir);
+	const struct proto_directory *dir = load_acquire(&s->dir);
 
-	return dir != &s->private_dir && index < SCHED_MAX_GPUS && !load_relaxed(&s->off) &&
+	return dir != &s->private_dir && index < PROTO_MAX_GPUS && !load_relaxed(&s->off) &&
 	       !load_relaxed(&dir->off) && load_relaxed(&dir->version[index]) != 0;
 }
 
 static bool wanted(struct sched *s, uint32_t gpu)
 {
-	const struct request *r = &s->req[gpu];
+	const struct sched_request *r = &s->req[gpu];
 
 	return (load_seqcst(&r->open) == REQUEST_OPEN || load_seqcst(&r->ahead)) &&
-	       lease_allowed(s, gpu);
+	       sched_lease_allowed(s, gpu);
 }
 
 static void put(struct sched *s, uint32_t gpu, uint64_t until_ns)
@@ -32,14 +32,14 @@ static void put(struct sched *s, uint32_t gpu, uint64_t until_ns)
 	s->cfg.device->lease(s->cfg.dev, gpu, until_ns);
 }
 
-void lease_raise(struct sched *s, uint32_t gpu, uint64_t now)
+void sched_lease_raise(struct sched *s, uint32_t gpu, uint64_t now)
 {
-	if (s->cfg.device->lease && lease_allowed(s, gpu)) {
+	if (s->cfg.device->lease && sched_lease_allowed(s, gpu)) {
 		put(s, gpu, now + LEASE_NS);
 	}
 }
 
-void lease_settle(struct sched *s, uint32_t gpu, uint64_t now)
+void sched_lease_update(struct sched *s, uint32_t gpu, uint64_t now)
 {
 	bool up;
 
@@ -55,7 +55,7 @@ void lease_settle(struct sched *s, uint32_t gpu, uint64_t now)
 	} while (wanted(s, gpu) != up);
 }
 
-void lease_step(struct sched *s, uint32_t gpu, uint64_t now)
+void sched_lease_step(struct sched *s, uint32_t gpu, uint64_t now)
 {
 	uint64_t until = load_relaxed(&s->req[gpu].lease_ns);
 	bool up;
@@ -65,6 +65,6 @@ void lease_step(struct sched *s, uint32_t gpu, uint64_t now)
 	}
 	up = wanted(s, gpu);
 	if (up ? until < now + LEASE_NS - RENEW_NS : until != 0) {
-		lease_settle(s, gpu, now);
+		sched_lease_update(s, gpu, now);
 	}
 }

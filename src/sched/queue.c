@@ -8,17 +8,17 @@
 
 #include "base/clock.h"
 
-bool queue_use(struct sched_queue *q)
+bool sched_queue_use(struct sched_queue *q)
 {
 	(void)__atomic_fetch_add(&q->users, 1u, __ATOMIC_SEQ_CST);
 	if (load_seqcst(&q->live) && !load_seqcst(&q->closing)) {
 		return true;
 	}
-	queue_unuse(q);
+	sched_queue_unuse(q);
 	return false;
 }
 
-void queue_unuse(struct sched_queue *q)
+void sched_queue_unuse(struct sched_queue *q)
 {
 	(void)sub_acqrel(&q->users, 1u);
 }
@@ -32,7 +32,7 @@ static struct sched_queue *take_entry(struct sched *s)
 		s->free_queues = q->next_free;
 		return q;
 	}
-	if (s->n_queues == SCHED_MAX_QUEUES) {
+	if (s->n_queues == PROTO_MAX_QUEUES) {
 		return NULL;
 	}
 	q = aligned_alloc(64, ROUND_UP(sizeof(*q), 64));
@@ -57,8 +57,8 @@ static void reset_entry(struct sched_queue *q, void *dev_queue, uint32_t gpu, in
 	q->priority = priority;
 	q->class_fixed = false;
 	store_relaxed(&q->class_id, load_relaxed(&q->s->class_id));
-	tally_set(&q->total, 0);
-	tally_set(&q->threads, 0);
+	sched_tally_set(&q->total, 0);
+	sched_tally_set(&q->threads, 0);
 	q->published_threads = 0;
 	store_relaxed(&q->shared, 0u);
 	q->retired_level = q->retired_interruptions = q->interruptions = 0;
@@ -95,11 +95,11 @@ struct sched_queue *sched_queue_open(struct sched *s, void *dev_queue, uint32_t 
 {
 	struct sched_queue *q = NULL;
 
-	if (gpu >= SCHED_MAX_GPUS || load_relaxed(&s->forked)) {
+	if (gpu >= PROTO_MAX_GPUS || load_relaxed(&s->forked)) {
 		return NULL;
 	}
 	pthread_mutex_lock(&s->lock);
-	if (s->open_queues < SCHED_MAX_QUEUES) {
+	if (s->open_queues < PROTO_MAX_QUEUES) {
 		q = take_entry(s);
 	}
 	if (q) {
@@ -110,11 +110,11 @@ struct sched_queue *sched_queue_open(struct sched *s, void *dev_queue, uint32_t 
 	if (!q) {
 		return NULL;
 	}
-	hook_queue_create(q);
+	sched_hook_queue_create(q);
 	pthread_mutex_lock(&s->lock);
 	count_latency(s, q, 1);
 	store_seqcst(&q->live, 1u);
-	update_active_locked(s);
+	sched_update_active_locked(s);
 	pthread_mutex_unlock(&s->lock);
 	return q;
 }
@@ -132,24 +132,24 @@ void sched_queue_close(struct sched_queue *q)
 		return; /* the parent's, and its locks may have been held */
 	}
 	while (load_acquire(&q->deferred)) {
-		(void)sched_flush(s, q);
-		(void)chain_try_end(q); /* it is through; there may be no agent any more */
+		(void)sched_drain(s, q);
+		(void)sched_run_try_end(q); /* it is through; there may be no agent any more */
 	}
-	hook_queue_destroy(q, ACC_COUNT(tally_sum(&q->total)));
+	sched_hook_queue_destroy(q, SCHED_ACC_COUNT(sched_tally_sum(&q->total)));
 	store_seqcst(&q->closing, 1u);
 	for (unsigned round = 0; load_seqcst(&q->users); round++) {
 		clock_sleep_ns(round < 100 ? 5000 : 200000);
 	}
-	queue_drop_marks(q);
+	sched_marks_drop(q);
 	pthread_mutex_lock(&s->lock);
-	stats_publish_queue(q);
+	sched_stats_publish_queue(q);
 	count_latency(s, q, -1);
 	store_seqcst(&q->live, 0u);
 	q->dev_queue = NULL;
 	q->next_free = s->free_queues;
 	s->free_queues = q;
 	s->open_queues--;
-	update_active_locked(s);
+	sched_update_active_locked(s);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -161,7 +161,7 @@ void sched_set_class(struct sched *s, uint32_t class_id, uint32_t weight)
 	pthread_mutex_lock(&s->lock);
 	store_relaxed(&s->class_id, class_id);
 	store_relaxed(&s->weight, weight);
-	queues_each(s, q)
+	sched_queues_each(s, q)
 	{
 		if (load_relaxed(&q->live) && !q->class_fixed) {
 			count_latency(s, q, -1);
@@ -169,7 +169,7 @@ void sched_set_class(struct sched *s, uint32_t class_id, uint32_t weight)
 			count_latency(s, q, 1);
 		}
 	}
-	update_active_locked(s);
+	sched_update_active_locked(s);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -193,16 +193,16 @@ static void drained(struct sched_queue *q, uint64_t now)
 	if (entered && left == entered && load_relaxed(&q->sync_seq) != entered) {
 		store_relaxed(&q->sync_ns, now);
 		store_release(&q->sync_seq, entered);
-		request_idle(&q->s->req[q->gpu], now);
-		stat_add(q->s, syncs, 1u);
+		sched_request_idle(&q->s->req[q->gpu], now);
+		sched_stat_add(q->s, syncs, 1u);
 	}
-	if (load_relaxed(&q->head) != load_relaxed(&q->tail) && queue_use(q)) {
-		(void)queue_retire_reached(q);
-		queue_unuse(q);
+	if (load_relaxed(&q->head) != load_relaxed(&q->tail) && sched_queue_use(q)) {
+		(void)sched_retire_reached(q);
+		sched_queue_unuse(q);
 	}
 }
 
-void sched_drained(struct sched *s, struct sched_queue *only)
+void sched_synced(struct sched *s, struct sched_queue *only)
 {
 	uint64_t now;
 
@@ -212,16 +212,16 @@ void sched_drained(struct sched *s, struct sched_queue *only)
 	now = clock_fast_ns();
 	if (only) {
 		drained(only, now);
-		request_synced(s, only->gpu, now);
+		sched_request_synced(s, only->gpu, now);
 		return;
 	}
-	queues_each(s, q)
+	sched_queues_each(s, q)
 	{
 		if (load_relaxed(&q->live)) {
 			drained(q, now);
 		}
 	}
-	for (uint32_t g = 0; g < SCHED_MAX_GPUS; g++) {
-		request_synced(s, g, now);
+	for (uint32_t g = 0; g < PROTO_MAX_GPUS; g++) {
+		sched_request_synced(s, g, now);
 	}
 }

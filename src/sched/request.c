@@ -21,17 +21,17 @@
 #define BY_SYNC 4u /* requests in a row that ended with a synchronization */
 #define ASK_SELDOM_NS 200000u
 
-struct sched_board_gpu *own_board(struct sched *s, uint32_t gpu)
+struct proto_board_gpu *sched_own_board(struct sched *s, uint32_t gpu)
 {
 	uint32_t index = load_relaxed(&s->gpu_index[gpu]);
 
-	return index < SCHED_MAX_GPUS ? &load_acquire(&s->own)->gpu[index] : NULL;
+	return index < PROTO_MAX_GPUS ? &load_acquire(&s->own)->gpu[index] : NULL;
 }
 
-bool request_open(struct sched *s, uint32_t gpu, uint64_t now)
+bool sched_request_open(struct sched *s, uint32_t gpu, uint64_t now)
 {
-	struct sched_board_gpu *b = own_board(s, gpu);
-	struct request *r = &s->req[gpu];
+	struct proto_board_gpu *b = sched_own_board(s, gpu);
+	struct sched_request *r = &s->req[gpu];
 	uint32_t expected = REQUEST_CLOSED;
 
 	/* Before it is open, or the agent would find it old; two that open at once differ by
@@ -41,9 +41,9 @@ bool request_open(struct sched *s, uint32_t gpu, uint64_t now)
 					 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
 		return false;
 	}
-	lease_raise(s, gpu, now); /* first: what runs on the GPU takes longest to make way */
+	sched_lease_raise(s, gpu, now); /* first: what runs on the GPU takes longest to make way */
 	if (unlikely(load_relaxed(&r->next_ns))) {
-		announce_met(s, gpu, now);
+		sched_announce_met(s, gpu, now);
 	}
 	if (b) {
 		store_relaxed(&b->opened_ns, now);
@@ -52,18 +52,18 @@ bool request_open(struct sched *s, uint32_t gpu, uint64_t now)
 	return true;
 }
 
-bool request_unseen(const struct sched *s, uint32_t gpu)
+bool sched_request_unseen(const struct sched *s, uint32_t gpu)
 {
-	const struct request *r = &s->req[gpu];
+	const struct sched_request *r = &s->req[gpu];
 
 	return load_seqcst(&r->open) == REQUEST_OPEN &&
 	       load_relaxed(&r->opened_ns) != load_relaxed(&r->looked_ns);
 }
 
-bool requests_unseen(const struct sched *s)
+bool sched_requests_unseen(const struct sched *s)
 {
-	for (uint32_t g = 0; g < SCHED_MAX_GPUS; g++) {
-		if (request_unseen(s, g)) {
+	for (uint32_t g = 0; g < PROTO_MAX_GPUS; g++) {
+		if (sched_request_unseen(s, g)) {
 			return true;
 		}
 	}
@@ -71,26 +71,26 @@ bool requests_unseen(const struct sched *s)
 }
 
 /* On the launch path, once after each pause. */
-void request_gap(struct sched *s, uint32_t gpu, uint64_t now)
+void sched_request_gap(struct sched *s, uint32_t gpu, uint64_t now)
 {
-	struct request *r = &s->req[gpu];
+	struct sched_request *r = &s->req[gpu];
 	uint64_t idle = xchg_acqrel(&r->idle_ns, (uint64_t)0);
 
 	if (!idle) {
 		return;
 	}
-	gaps_add(&r->gaps, since_ns(idle, now));
+	sched_gaps_add(&r->gaps, sched_since_ns(idle, now));
 	if (load_relaxed(&r->gaps.total) % GAP_AGAIN == 0 || !load_relaxed(&r->gap_ns)) {
 		store_relaxed(&r->gap_ns,
-			      gaps_best(&r->gaps, load_relaxed(&s->lane) == GBPF_LANE_PROCESS
-							  ? REOPEN_NS
-							  : REOPEN_SHARED_NS));
+			      sched_gaps_best(&r->gaps, load_relaxed(&s->lane) == GBPF_LANE_PROCESS
+								? REOPEN_NS
+								: REOPEN_SHARED_NS));
 	}
 }
 
 /* The queues have been idle since then, which the next launch ends. The first to see it says it:
  * the agent may be earlier than the synchronization that is about to return. */
-void request_idle(struct request *r, uint64_t since)
+void sched_request_idle(struct sched_request *r, uint64_t since)
 {
 	uint64_t expected = 0;
 
@@ -103,10 +103,10 @@ void request_idle(struct request *r, uint64_t since)
  * synchronization of the application must have covered everything, or the markers, which such a
  * queue gets after each launch from now on. When neither comes the request ends after a while: too
  * early costs latency, too late would hold others for nothing. */
-static bool drained_unknown(struct sched_queue *q, uint64_t entered, uint64_t total, uint64_t now)
+static bool is_idle_unknown(struct sched_queue *q, uint64_t entered, uint64_t total, uint64_t now)
 {
 	store_relaxed(&q->marks_all, 1u);
-	(void)queue_retire_reached(q);
+	(void)sched_retire_reached(q);
 	if (q->unknown_since == 0 || q->unknown_entered != entered) {
 		q->unknown_since = now;
 		q->unknown_entered = entered;
@@ -131,7 +131,7 @@ static enum queue_state queue_look(struct sched_queue *q, uint64_t now, bool ask
 {
 	struct sched *s = q->s;
 	uint64_t left = load_seqcst(&q->left), entered = load_seqcst(&q->entered);
-	uint64_t total = tally_sum(&q->total);
+	uint64_t total = sched_tally_sum(&q->total);
 	bool synced = load_acquire(&q->sync_seq) == entered;
 	int idle;
 
@@ -148,7 +148,7 @@ static enum queue_state queue_look(struct sched_queue *q, uint64_t now, bool ask
 		return QUEUE_BUSY;
 	}
 	idle = s->cfg.device->queue_idle(s->cfg.dev, q->dev_queue);
-	if (idle == -EAGAIN ? !drained_unknown(q, entered, total, now) : idle == 0) {
+	if (idle == -EAGAIN ? !is_idle_unknown(q, entered, total, now) : idle == 0) {
 		/* A synchronization that returned before this has seen only a part. */
 		if (idle == 0) {
 			store_relaxed(&q->sync_seq, (uint64_t)0);
@@ -157,7 +157,7 @@ static enum queue_state queue_look(struct sched_queue *q, uint64_t now, bool ask
 	}
 	store_relaxed(&q->drained, entered);
 	q->drain_ns = load_acquire(&q->sync_seq) == entered ? load_relaxed(&q->sync_ns) : now;
-	(void)queue_retire_idle(q, total);
+	(void)sched_retire_idle(q, total);
 	return QUEUE_DRAINED;
 }
 
@@ -178,12 +178,12 @@ static void look_at_queues(struct sched *s, uint32_t gpu, uint64_t now, bool ask
 	uint64_t opened = load_relaxed(&s->req[gpu].opened_ns);
 
 	*k = (struct look){ .all = true, .synced = true };
-	queues_each(s, q)
+	sched_queues_each(s, q)
 	{
 		uint64_t entered = load_relaxed(&q->entered);
 		enum queue_state state;
 
-		if (load_relaxed(&q->gpu) != gpu || !entered || !queue_use(q)) {
+		if (load_relaxed(&q->gpu) != gpu || !entered || !sched_queue_use(q)) {
 			continue;
 		}
 		state = queue_look(q, now, ask);
@@ -200,13 +200,13 @@ static void look_at_queues(struct sched *s, uint32_t gpu, uint64_t now, bool ask
 		}
 		k->progress += entered + load_relaxed(&q->left) + load_relaxed(&q->drained) +
 			       load_relaxed(&q->retired);
-		queue_unuse(q);
+		sched_queue_unuse(q);
 	}
 }
 
 static bool something_entered(struct sched *s, uint32_t gpu)
 {
-	queues_each(s, q)
+	sched_queues_each(s, q)
 	{
 		if (load_relaxed(&q->gpu) == gpu && load_relaxed(&q->live) &&
 		    load_seqcst(&q->entered) != load_relaxed(&q->drained)) {
@@ -216,7 +216,7 @@ static bool something_entered(struct sched *s, uint32_t gpu)
 	return false;
 }
 
-static void account(struct sched *s, struct request *r, uint64_t duration_ns)
+static void account(struct sched *s, struct sched_request *r, uint64_t duration_ns)
 {
 	uint64_t shortest = UINT64_MAX;
 
@@ -225,16 +225,16 @@ static void account(struct sched *s, struct request *r, uint64_t duration_ns)
 		shortest = MIN(shortest, r->lasted_ns[i]);
 	}
 	r->shortest_ns = shortest;
-	stat_add(s, requests, 1u);
-	stat_add(s, request_ns, duration_ns);
-	stat_add(s, request_hist[sched_hist_bucket(duration_ns)], 1u);
+	sched_stat_add(s, requests, 1u);
+	sched_stat_add(s, request_ns, duration_ns);
+	sched_stat_add(s, request_hist[proto_hist_bucket(duration_ns)], 1u);
 }
 
 /* The board says that none is open, and whoever waits for that wakes. */
 static void close_board(struct sched *s, uint32_t gpu, uint64_t now)
 {
-	struct sched_board_gpu *b = own_board(s, gpu);
-	struct request *r = &s->req[gpu];
+	struct proto_board_gpu *b = sched_own_board(s, gpu);
+	struct sched_request *r = &s->req[gpu];
 
 	if (!b) {
 		return;
@@ -257,10 +257,10 @@ static void close_board(struct sched *s, uint32_t gpu, uint64_t now)
  * before the board's waiters wake, who would find them up and leave the GPU again. */
 static void request_close(struct sched *s, uint32_t gpu, uint64_t drained_ns, uint64_t now)
 {
-	struct request *r = &s->req[gpu];
+	struct sched_request *r = &s->req[gpu];
 	uint64_t opened = load_relaxed(&r->opened_ns);
 	uint32_t was = load_relaxed(&r->open);
-	struct pin_slot *pin;
+	struct policy_reader *pin;
 
 	store_seqcst(&r->open, (uint32_t)REQUEST_CLOSED);
 	fence_seqcst();
@@ -272,10 +272,10 @@ static void request_close(struct sched *s, uint32_t gpu, uint64_t drained_ns, ui
 			return;
 		}
 	}
-	pin = pin_enter();
-	lease_settle(s, gpu, now);
+	pin = policy_read_enter();
+	sched_lease_update(s, gpu, now);
 	close_board(s, gpu, now);
-	pin_leave(pin);
+	policy_read_leave(pin);
 	store_relaxed(&r->deadline_ns, (uint64_t)0);
 	r->asked_ns = 0;
 	account(s, r, drained_ns > opened ? drained_ns - opened : 0);
@@ -283,16 +283,16 @@ static void request_close(struct sched *s, uint32_t gpu, uint64_t drained_ns, ui
 
 /* It stays a request until it is drained, so that none is opened on top of it; but nobody is held
  * for it any more. */
-static void request_cut(struct sched *s, uint32_t gpu, bool stalled, uint64_t now)
+static void time_out(struct sched *s, uint32_t gpu, bool stalled, uint64_t now)
 {
-	struct request *r = &s->req[gpu];
-	struct pin_slot *pin = pin_enter();
+	struct sched_request *r = &s->req[gpu];
+	struct policy_reader *pin = policy_read_enter();
 
 	store_seqcst(&r->open, (uint32_t)REQUEST_CUT);
-	lease_settle(s, gpu, now);
+	sched_lease_update(s, gpu, now);
 	close_board(s, gpu, now);
-	pin_leave(pin);
-	stat_add(s, requests_cut, 1u);
+	policy_read_leave(pin);
+	sched_stat_add(s, requests_cut, 1u);
 	note(s, "request-cut",
 	     stalled ? "a request in which nothing has moved for a second: others are not held for "
 		       "it any more"
@@ -301,42 +301,43 @@ static void request_cut(struct sched *s, uint32_t gpu, bool stalled, uint64_t no
 }
 
 /* A thread that opened it and was stopped before it reached the board comes late. */
-static void keep_cut(struct sched *s, uint32_t gpu, uint64_t now)
+static void keep_timed_out(struct sched *s, uint32_t gpu, uint64_t now)
 {
-	struct pin_slot *pin = pin_enter();
-	struct sched_board_gpu *b = own_board(s, gpu);
+	struct policy_reader *pin = policy_read_enter();
+	struct proto_board_gpu *b = sched_own_board(s, gpu);
 
 	if (b && load_relaxed(&b->open)) {
 		close_board(s, gpu, now);
 	}
-	lease_settle(s, gpu, now);
-	pin_leave(pin);
+	sched_lease_update(s, gpu, now);
+	policy_read_leave(pin);
 }
 
 /* A look counts for so long at most: who had no processor meanwhile has seen nothing stand still,
  * and perhaps nobody had one. */
-#define WATCHED_NS (STALL_NS / 10)
+#define WATCH_MAX_NS (STALL_NS / 10)
 
-static bool to_be_cut(struct request *r, const struct look *k, uint64_t now, bool *ret_stalled)
+static bool is_stalled(struct sched_request *r, const struct look *k, uint64_t now,
+		       bool *ret_stalled)
 {
-	uint64_t opened = load_relaxed(&r->opened_ns), unseen = since_ns(r->watched_ns, now);
+	uint64_t opened = load_relaxed(&r->opened_ns), unseen = sched_since_ns(r->watched_ns, now);
 
 	if (r->progress != k->progress || r->progress_ns < opened) {
 		r->progress = k->progress;
 		r->progress_ns = MAX(now, opened);
-	} else if (unseen > WATCHED_NS) {
-		r->progress_ns += unseen - WATCHED_NS;
+	} else if (unseen > WATCH_MAX_NS) {
+		r->progress_ns += unseen - WATCH_MAX_NS;
 	}
 	r->watched_ns = now;
-	*ret_stalled = since_ns(r->progress_ns, now) > STALL_NS;
-	return *ret_stalled || since_ns(opened, now) > REQUEST_MOST_NS;
+	*ret_stalled = sched_since_ns(r->progress_ns, now) > STALL_NS;
+	return *ret_stalled || sched_since_ns(opened, now) > REQUEST_MOST_NS;
 }
 
 static uint64_t entered_all(struct sched *s, uint32_t gpu)
 {
 	uint64_t sum = 0;
 
-	queues_each(s, q)
+	sched_queues_each(s, q)
 	{
 		if (load_relaxed(&q->gpu) == gpu && load_relaxed(&q->live)) {
 			sum += load_seqcst(&q->entered);
@@ -360,7 +361,7 @@ static uint64_t spin_until(struct sched *s, uint32_t gpu, uint64_t until)
 }
 
 /* What a synchronization has told need only be seen before its linger is over. */
-static uint64_t poll_ns(const struct request *r)
+static uint64_t poll_ns(const struct sched_request *r)
 {
 	uint64_t most = r->by_sync == BY_SYNC ? ASK_SELDOM_NS : OPEN_POLL_NS;
 	uint64_t linger = r->by_sync == BY_SYNC ? r->linger_ns / 2 : r->linger_ns;
@@ -370,33 +371,33 @@ static uint64_t poll_ns(const struct request *r)
 
 /* None of the last ones was over so early; and the longer it has lasted, the less it matters to be
  * some microseconds late. */
-static uint64_t again_ns(const struct request *r, uint64_t now)
+static uint64_t again_ns(const struct sched_request *r, uint64_t now)
 {
-	uint64_t lasted = since_ns(load_relaxed(&r->opened_ns), now);
+	uint64_t lasted = sched_since_ns(load_relaxed(&r->opened_ns), now);
 	uint64_t early = r->shortest_ns / 4 * 3;
 	uint64_t again = MAX(poll_ns(r), MIN(lasted / 64, (uint64_t)CUT_POLL_NS));
 
-	return MAX(again, MIN(since_ns(lasted, early), (uint64_t)RENEW_NS));
+	return MAX(again, MIN(sched_since_ns(lasted, early), (uint64_t)RENEW_NS));
 }
 
 /* The device is asked whether a queue is idle, which takes a lock of the driver that launches need,
  * at each look, or, where the looks are frequent, not at each; and seldom in a process whose
  * requests end with synchronizations: those are seen. */
-static bool to_be_asked(const struct request *r, uint64_t now)
+static bool should_ask(const struct sched_request *r, uint64_t now)
 {
 	uint64_t last = r->asked_ns;
 
 	if (r->by_sync == BY_SYNC) {
-		return since_ns(MAX(last, load_relaxed(&r->opened_ns)), now) >= ASK_SELDOM_NS;
+		return sched_since_ns(MAX(last, load_relaxed(&r->opened_ns)), now) >= ASK_SELDOM_NS;
 	}
-	return r->linger_ns >= OPEN_POLL_NS || since_ns(last, now) >= OPEN_POLL_NS;
+	return r->linger_ns >= OPEN_POLL_NS || sched_since_ns(last, now) >= OPEN_POLL_NS;
 }
 
 /* Whether it has ended; r->closing is taken. Nanoseconds until it is to be looked at again. */
 static uint64_t look(struct sched *s, uint32_t gpu, uint64_t now)
 {
-	struct request *r = &s->req[gpu];
-	bool ask = to_be_asked(r, now);
+	struct sched_request *r = &s->req[gpu];
+	bool ask = should_ask(r, now);
 	bool cut = load_relaxed(&r->open) == REQUEST_CUT, stalled;
 	struct look k;
 
@@ -413,17 +414,17 @@ static uint64_t look(struct sched *s, uint32_t gpu, uint64_t now)
 	store_relaxed(&r->linger_short, k.linger_ns == 0 ? 1u : 0u);
 	if (!k.all) {
 		if (cut) {
-			keep_cut(s, gpu, now);
+			keep_timed_out(s, gpu, now);
 			return CUT_POLL_NS;
 		}
-		if (to_be_cut(r, &k, now, &stalled)) {
-			request_cut(s, gpu, stalled, now);
+		if (is_stalled(r, &k, now, &stalled)) {
+			time_out(s, gpu, stalled, now);
 			return CUT_POLL_NS;
 		}
 		return again_ns(r, now);
 	}
 	if (k.last_ns >= load_relaxed(&r->opened_ns)) {
-		request_idle(r, k.last_ns);
+		sched_request_idle(r, k.last_ns);
 	}
 	if (!cut && now < k.last_ns + k.linger_ns && k.linger_ns < SPIN_NS) {
 		now = spin_until(s, gpu, k.last_ns + k.linger_ns);
@@ -437,7 +438,7 @@ static uint64_t look(struct sched *s, uint32_t gpu, uint64_t now)
 }
 
 /* The number under which it was taken, or 0. */
-static uint32_t take_closing(struct request *r)
+static uint32_t take_turn(struct sched_request *r)
 {
 	uint32_t seq = load_relaxed(&r->closing);
 
@@ -445,13 +446,13 @@ static uint32_t take_closing(struct request *r)
 }
 
 /* Not after the agent has taken it away. */
-static void give_closing(struct request *r, uint32_t mine)
+static void give_turn(struct sched_request *r, uint32_t mine)
 {
 	(void)cas_acqrel(&r->closing, &mine, mine + 1);
 }
 
 /* Agent: whoever has had it for so long was torn away from there. */
-static uint32_t steal_closing(struct request *r, uint64_t now)
+static uint32_t steal_turn(struct sched_request *r, uint64_t now)
 {
 	uint32_t seq = load_acquire(&r->closing);
 
@@ -465,30 +466,30 @@ static uint32_t steal_closing(struct request *r, uint64_t now)
 	return cas_acqrel(&r->closing, &seq, seq + 2) ? seq + 2 : 0;
 }
 
-void request_synced(struct sched *s, uint32_t gpu, uint64_t now)
+void sched_request_synced(struct sched *s, uint32_t gpu, uint64_t now)
 {
-	struct request *r = &s->req[gpu];
+	struct sched_request *r = &s->req[gpu];
 	uint32_t mine;
 
 	if (load_acquire(&r->open) == REQUEST_CLOSED || !load_relaxed(&r->linger_short)) {
 		return;
 	}
-	mine = take_closing(r);
+	mine = take_turn(r);
 	if (!mine) {
 		return;
 	}
 	if (load_acquire(&r->open) != REQUEST_CLOSED) {
 		(void)look(s, gpu, now);
 	}
-	give_closing(r, mine);
+	give_turn(r, mine);
 }
 
-uint64_t requests_step(struct sched *s, uint64_t now)
+uint64_t sched_requests_step(struct sched *s, uint64_t now)
 {
 	uint64_t sleep = UINT64_MAX;
 
-	for (uint32_t g = 0; g < SCHED_MAX_GPUS; g++) {
-		struct request *r = &s->req[g];
+	for (uint32_t g = 0; g < PROTO_MAX_GPUS; g++) {
+		struct sched_request *r = &s->req[g];
 		uint64_t again;
 		uint32_t mine;
 
@@ -497,8 +498,8 @@ uint64_t requests_step(struct sched *s, uint64_t now)
 		}
 		store_relaxed(&r->looked_ns, load_relaxed(&r->opened_ns));
 		store_relaxed(&load_acquire(&s->own)->beat_ns, now);
-		mine = take_closing(r);
-		mine = mine ? mine : steal_closing(r, now);
+		mine = take_turn(r);
+		mine = mine ? mine : steal_turn(r, now);
 		if (!mine) {
 			sleep = MIN(sleep, (uint64_t)OPEN_POLL_NS);
 			continue;
@@ -507,7 +508,7 @@ uint64_t requests_step(struct sched *s, uint64_t now)
 			again = look(s, g, now);
 			sleep = MIN(sleep, again);
 		}
-		give_closing(r, mine);
+		give_turn(r, mine);
 	}
 	return sleep;
 }

@@ -41,34 +41,35 @@ static void release(struct sched *s, struct sched_marker *m)
  * meanwhile may count a launch that it does not cover; it is then retired a launch early. */
 static void take_into_account(struct sched_queue *q, const struct sched_launch *l)
 {
-	uint64_t acc = ACC(1, l->est_ns);
+	uint64_t acc = SCHED_ACC(1, l->est_ns);
 
-	tally_add(&q->s->inflight, acc);
-	tally_add(&q->total, acc);
-	tally_add(&q->threads, l->blocks * l->threads);
+	sched_tally_add(&q->s->inflight, acc);
+	sched_tally_add(&q->total, acc);
+	sched_tally_add(&q->threads, l->blocks * l->threads);
 }
 
 static void take_back(struct sched_queue *q, const struct sched_launch *l)
 {
-	uint64_t acc = ACC(1, l->est_ns);
+	uint64_t acc = SCHED_ACC(1, l->est_ns);
 
-	tally_sub(&q->total, acc);
-	tally_sub(&q->s->inflight, acc);
+	sched_tally_sub(&q->total, acc);
+	sched_tally_sub(&q->s->inflight, acc);
 }
 
 /* All of the chain is on the device, so what is put behind it begins when it ends. */
-static bool chain_measures(struct sched_queue *q)
+static bool run_measures(struct sched_queue *q)
 {
-	struct sched_chain c;
+	struct sched_run_progress c;
 
-	chain_look(q, &c);
+	sched_run_look(q, &c);
 	return !c.feeding && !c.stopped;
 }
 
-void launch_start(struct sched_queue *q, struct sched_launch *l, const struct ask *a)
+void sched_launch_start(struct sched_queue *q, struct sched_launch *l,
+			const struct sched_decision *a)
 {
 	struct sched *s = q->s;
-	struct estimate *e;
+	struct sched_estimate *e;
 
 	take_into_account(q, l);
 	l->sample.event = NULL;
@@ -81,9 +82,9 @@ void launch_start(struct sched_queue *q, struct sched_launch *l, const struct as
 	if (load_relaxed(&q->head) - load_relaxed(&q->tail) >= RING) {
 		return;
 	}
-	e = estimate_of(s, l);
+	e = sched_estimate_of(s, l);
 	if (!e || !l->may_hold || a->lc_open || !a->version ||
-	    (l->level == GBPF_LEVEL_BLOCK && !chain_measures(q)) || !estimate_due(e)) {
+	    (l->level == GBPF_LEVEL_BLOCK && !run_measures(q)) || !sched_estimate_due(e)) {
 		return;
 	}
 	if (s->cfg.device->mark(s->cfg.dev, q->dev_queue, &l->sample) < 0) {
@@ -100,12 +101,12 @@ static uint64_t mark_distance(const struct sched_queue *q, uint64_t est_ns)
 }
 
 /* The mark belongs to the newest launch of the queue's chain. False: no event is needed. */
-static bool mark_chain(struct sched_queue *q, struct mark *m)
+static bool mark_run(struct sched_queue *q, struct sched_mark *m)
 {
-	struct sched_chain c;
+	struct sched_run_progress c;
 
-	chain_look(q, &c);
-	m->chain = c.launched;
+	sched_run_look(q, &c);
+	m->run = c.launched;
 	m->interruptions = c.interruptions;
 	m->fed = c.feeding || c.stopped;
 	if (m->start.event && m->fed) {
@@ -117,22 +118,22 @@ static bool mark_chain(struct sched_queue *q, struct mark *m)
 static void put_mark(struct sched_queue *q, struct sched_launch *l)
 {
 	struct sched *s = q->s;
-	struct mark m = { .start = l->sample,
-			  .begin_ns = l->begin_ns,
-			  .est_ns = l->est_ns,
-			  .held_ns = l->held_ns,
-			  .version = l->version,
-			  .hash = l->kernel ? l->kernel->hash : 0,
-			  .est = estimate_of(s, l) };
+	struct sched_mark m = { .start = l->sample,
+				.begin_ns = l->begin_ns,
+				.est_ns = l->est_ns,
+				.held_ns = l->held_ns,
+				.version = l->version,
+				.hash = l->kernel ? l->kernel->hash : 0,
+				.est = sched_estimate_of(s, l) };
 
 	l->sample.event = NULL;
 	if (!ring_try(q)) {
 		release(s, &m.start);
 		return;
 	}
-	m.total = tally_sum(&q->total);
+	m.total = sched_tally_sum(&q->total);
 	if (q->head - q->tail == RING ||
-	    ((l->level != GBPF_LEVEL_BLOCK || mark_chain(q, &m)) &&
+	    ((l->level != GBPF_LEVEL_BLOCK || mark_run(q, &m)) &&
 	     s->cfg.device->mark(s->cfg.dev, q->dev_queue, &m.end) < 0)) {
 		release(s, &m.start);
 	} else {
@@ -147,12 +148,12 @@ static void put_mark(struct sched_queue *q, struct sched_launch *l)
  * device. */
 static NOINLINE void wake_for(struct sched_queue *q, const struct sched_launch *l)
 {
-	bool opened = l->phase == PHASE_LATENCY && request_unseen(q->s, q->gpu);
+	bool opened = l->phase == PHASE_LATENCY && sched_request_unseen(q->s, q->gpu);
 
 	wake_agent(q->s, opened ? AGENT_NEAR : AGENT_ASLEEP);
 }
 
-static void submitted(struct sched_queue *q, struct sched_launch *l, bool ok)
+static void sched_launch_done(struct sched_queue *q, struct sched_launch *l, bool ok)
 {
 	struct sched *s = q->s;
 	uint32_t asleep;
@@ -166,7 +167,7 @@ static void submitted(struct sched_queue *q, struct sched_launch *l, bool ok)
 			store_relaxed(&l->kernel->count, load_relaxed(&l->kernel->count) + 1);
 		}
 		if (l->kind != GBPF_KIND_KERNEL) {
-			stats_count_kind(q, l->kind, l->bytes);
+			sched_stats_count_kind(q, l->kind, l->bytes);
 		}
 	}
 	if (l->phase == PHASE_LATENCY) {
@@ -183,13 +184,13 @@ static void submitted(struct sched_queue *q, struct sched_launch *l, bool ok)
 	}
 	if (l->sample.event) {
 		put_mark(q, l);
-		(void)queue_retire_reached(q);
+		(void)sched_retire_reached(q);
 		return;
 	}
 	if (l->phase == PHASE_LATENCY) {
 		if (unlikely(load_relaxed(&q->marks_all))) {
 			put_mark(q, l);
-			(void)queue_retire_reached(q);
+			(void)sched_retire_reached(q);
 		}
 		return;
 	}
@@ -198,9 +199,9 @@ static void submitted(struct sched_queue *q, struct sched_launch *l, bool ok)
 	}
 	since = load_relaxed(&q->unmarked_ns) + l->est_ns;
 	store_relaxed(&q->unmarked_ns, since);
-	if (since >= mark_distance(q, l->est_ns) || (!l->est_ns && estimate_of(s, l))) {
+	if (since >= mark_distance(q, l->est_ns) || (!l->est_ns && sched_estimate_of(s, l))) {
 		put_mark(q, l);
-		(void)queue_retire_reached(q);
+		(void)sched_retire_reached(q);
 	}
 }
 
@@ -210,18 +211,19 @@ void sched_submitted(struct sched_queue *q, struct sched_launch *l, bool ok)
 		return;
 	}
 	if (likely(!l->owns)) {
-		gate_leave(q);
-		submitted(q, l, ok);
+		sched_gate_leave(q);
+		sched_launch_done(q, l, ok);
 		return;
 	}
-	submitted(q, l, ok);
-	(void)chain_over(q); /* it was refused, or is through already */
+	sched_launch_done(q, l, ok);
+	(void)sched_run_end_if_done(q); /* it was refused, or is through already */
 	pthread_mutex_unlock(&q->issue_lock);
 }
 
-static bool reached(struct sched_queue *q, const struct mark *m, const struct sched_chain *c)
+static bool reached(struct sched_queue *q, const struct sched_mark *m,
+		    const struct sched_run_progress *c)
 {
-	if (m->chain && (int64_t)(c->done - m->chain) < 0) {
+	if (m->run && (int64_t)(c->done - m->run) < 0) {
 		return false;
 	}
 	return !m->end.event || q->s->cfg.device->mark_done(q->s->cfg.dev, &m->end) != 0;
@@ -229,7 +231,7 @@ static bool reached(struct sched_queue *q, const struct mark *m, const struct sc
 
 /* It has no measurement that counts: then what the chain saw of it does, which is coarser. Behind a
  * chain that is fed no launch has any, so now and then it is asked there, too. */
-static void ask_chain(struct sched_queue *q, struct mark *m, const struct sched_chain *c)
+static void ask_run(struct sched_queue *q, struct sched_mark *m, const struct sched_run_progress *c)
 {
 	const struct sched_device_ops *dev = q->s->cfg.device;
 	bool stopped = c->interruptions != m->interruptions;
@@ -238,26 +240,26 @@ static void ask_chain(struct sched_queue *q, struct mark *m, const struct sched_
 		release(q->s, &m->start);
 		release(q->s, &m->end);
 	}
-	if (m->est && !m->start.event && dev->chain_took &&
-	    (stopped || !load_relaxed(&m->est->est_ns) || (m->fed && estimate_due(m->est)))) {
-		m->took_ns = dev->chain_took(q->s->cfg.dev, q->dev_queue, m->chain);
+	if (m->est && !m->start.event && dev->run_took &&
+	    (stopped || !load_relaxed(&m->est->est_ns) || (m->fed && sched_estimate_due(m->est)))) {
+		m->took_ns = dev->run_took(q->s->cfg.dev, q->dev_queue, m->run);
 	}
 }
 
 /* Takes what the ring says has finished into r; the ring's lock is held. */
-static bool take_reached(struct sched_queue *q, struct retired *r, struct mark *samples,
+static bool take_reached(struct sched_queue *q, struct sched_retired *r, struct sched_mark *samples,
 			 unsigned *n_samples)
 {
 	struct sched *s = q->s;
 	uint64_t upto = q->retired, done;
-	struct sched_chain c = { .done = 0 };
+	struct sched_run_progress c = { .done = 0 };
 	bool looked = false;
 
 	while (q->tail != q->head) {
-		struct mark *m = &q->ring[q->tail % RING];
+		struct sched_mark *m = &q->ring[q->tail % RING];
 
-		if (m->chain && !looked) {
-			chain_look(q, &c);
+		if (m->run && !looked) {
+			sched_run_look(q, &c);
 			looked = true;
 		}
 		if (!reached(q, m, &c)) {
@@ -267,11 +269,11 @@ static bool take_reached(struct sched_queue *q, struct retired *r, struct mark *
 		q->retired_hash = m->hash;
 		q->retired_version = m->version;
 		q->retired_held_ns = m->held_ns;
-		q->retired_level = m->chain ? GBPF_LEVEL_BLOCK : GBPF_LEVEL_HOLD;
-		if (m->chain) {
+		q->retired_level = m->run ? GBPF_LEVEL_BLOCK : GBPF_LEVEL_HOLD;
+		if (m->run) {
 			r->interrupted += c.interruptions - q->retired_interruptions;
 			q->retired_interruptions = c.interruptions;
-			ask_chain(q, m, &c);
+			ask_run(q, m, &c);
 		}
 		if (m->start.event || m->took_ns) {
 			samples[(*n_samples)++] = *m;
@@ -282,14 +284,14 @@ static bool take_reached(struct sched_queue *q, struct retired *r, struct mark *
 	}
 	done = upto - q->retired;
 	store_release(&q->retired, upto);
-	r->count += ACC_COUNT(done);
-	r->duration_ns += ACC_NS(done);
-	tally_sub(&s->inflight, done);
+	r->count += SCHED_ACC_COUNT(done);
+	r->duration_ns += SCHED_ACC_NS(done);
+	sched_tally_sub(&s->inflight, done);
 	return done != 0;
 }
 
 /* Measures, learns, and corrects the estimate that was accounted. */
-static void use_sample(struct sched_queue *q, struct mark *m, struct retired *r)
+static void use_sample(struct sched_queue *q, struct sched_mark *m, struct sched_retired *r)
 {
 	struct sched *s = q->s;
 	int64_t span = m->took_ns ? (int64_t)m->took_ns
@@ -308,29 +310,29 @@ static void use_sample(struct sched_queue *q, struct mark *m, struct retired *r)
 		bool own_counts = load_relaxed(&q->class_id) != GBPF_CLASS_LATENCY;
 
 		if (m->est &&
-		    (m->took_ns || boards_quiet_since(s, q->gpu, m->begin_ns, own_counts))) {
-			estimate_learn(m->est, x);
+		    (m->took_ns || sched_boards_quiet_since(s, q->gpu, m->begin_ns, own_counts))) {
+			sched_estimate_learn(m->est, x);
 		}
 	}
 	release(s, &m->start);
 	release(s, &m->end);
 }
 
-static void tell(struct sched_queue *q, struct retired *r, struct mark *samples, unsigned n_samples,
-		 uint64_t now)
+static void tell(struct sched_queue *q, struct sched_retired *r, struct sched_mark *samples,
+		 unsigned n_samples, uint64_t now)
 {
 	for (unsigned i = 0; i < n_samples; i++) {
 		use_sample(q, &samples[i], r);
 	}
 	if (r->count) {
-		store_relaxed(&q->linger_ns, hook_retire(q, r, now));
+		store_relaxed(&q->linger_ns, sched_hook_retire(q, r, now));
 	}
 }
 
 static bool retire(struct sched_queue *q, bool idle, uint64_t total)
 {
-	struct mark samples[RING];
-	struct retired r = { 0 };
+	struct sched_mark samples[RING];
+	struct sched_retired r = { 0 };
 	unsigned n = 0;
 	bool some;
 
@@ -342,9 +344,9 @@ static bool retire(struct sched_queue *q, bool idle, uint64_t total)
 		uint64_t done = total - q->retired;
 
 		store_release(&q->retired, total);
-		r.count += ACC_COUNT(done);
-		r.duration_ns += ACC_NS(done);
-		tally_sub(&q->s->inflight, done);
+		r.count += SCHED_ACC_COUNT(done);
+		r.duration_ns += SCHED_ACC_NS(done);
+		sched_tally_sub(&q->s->inflight, done);
 		some = true;
 	}
 	r.hash = q->retired_hash;
@@ -358,7 +360,7 @@ static bool retire(struct sched_queue *q, bool idle, uint64_t total)
 	return some;
 }
 
-bool queue_retire_reached(struct sched_queue *q)
+bool sched_retire_reached(struct sched_queue *q)
 {
 	if (load_relaxed(&q->head) == load_relaxed(&q->tail)) {
 		return false;
@@ -366,38 +368,39 @@ bool queue_retire_reached(struct sched_queue *q)
 	return retire(q, false, 0);
 }
 
-bool queue_retire_idle(struct sched_queue *q, uint64_t total)
+bool sched_retire_idle(struct sched_queue *q, uint64_t total)
 {
 	return retire(q, true, total);
 }
 
-bool retire_all(struct sched *s)
+bool sched_retire_all(struct sched *s)
 {
 	bool some = false;
 
-	queues_each(s, q)
+	sched_queues_each(s, q)
 	{
-		if (load_relaxed(&q->head) != load_relaxed(&q->tail) && queue_use(q)) {
-			some |= queue_retire_reached(q);
-			queue_unuse(q);
+		if (load_relaxed(&q->head) != load_relaxed(&q->tail) && sched_queue_use(q)) {
+			some |= sched_retire_reached(q);
+			sched_queue_unuse(q);
 		}
 	}
 	return some;
 }
 
-void queue_mark_end(struct sched_queue *q)
+void sched_mark_end(struct sched_queue *q)
 {
-	struct mark m = { .version = 0 };
+	struct sched_mark m = { .version = 0 };
 
 	if (!load_relaxed(&q->unmarked_ns) || !ring_try(q)) {
 		return;
 	}
-	m.total = tally_sum(&q->total);
+	m.total = sched_tally_sum(&q->total);
 	m.hash = q->retired_hash;
 	m.version = q->retired_version;
 	if (q->head - q->tail < RING &&
-	    (chain_here(q) ? !mark_chain(q, &m)
-			   : q->s->cfg.device->mark(q->s->cfg.dev, q->dev_queue, &m.end) == 0)) {
+	    (sched_run_here(q)
+		     ? !mark_run(q, &m)
+		     : q->s->cfg.device->mark(q->s->cfg.dev, q->dev_queue, &m.end) == 0)) {
 		q->ring[q->head % RING] = m;
 		store_release(&q->head, q->head + 1);
 		store_relaxed(&q->unmarked_ns, (uint64_t)0);
@@ -405,7 +408,7 @@ void queue_mark_end(struct sched_queue *q)
 	ring_leave(q);
 }
 
-void queue_drop_marks(struct sched_queue *q)
+void sched_marks_drop(struct sched_queue *q)
 {
 	for (; q->tail != q->head; store_relaxed(&q->tail, q->tail + 1)) {
 		release(q->s, &q->ring[q->tail % RING].start);
@@ -413,17 +416,18 @@ void queue_drop_marks(struct sched_queue *q)
 	}
 	release(q->s, &q->way_mark);
 	q->way = q->orders = 0;
-	tally_sub(&q->s->inflight, tally_sum(&q->total) - q->retired);
-	store_relaxed(&q->retired, tally_sum(&q->total));
+	sched_tally_sub(&q->s->inflight, sched_tally_sum(&q->total) - q->retired);
+	store_relaxed(&q->retired, sched_tally_sum(&q->total));
 }
 
 /* Idle, or nothing is known about it and it has been quiet for a while. */
 static bool finished(struct sched_queue *q, uint64_t now)
 {
-	uint64_t total = tally_sum(&q->total);
+	uint64_t total = sched_tally_sum(&q->total);
 	int idle;
 
-	if (chain_here(q)) { /* also before its first launch is there, which is accounted already */
+	if (sched_run_here(
+		    q)) { /* also before its first launch is there, which is accounted already */
 		return false;
 	}
 	idle = q->s->cfg.device->queue_idle(q->s->cfg.dev, q->dev_queue);
@@ -439,29 +443,29 @@ static bool finished(struct sched_queue *q, uint64_t now)
 }
 
 /* The agent's part: what no later launch or synchronization will notice. */
-uint64_t inflight_step(struct sched *s, uint64_t now)
+uint64_t sched_inflight_step(struct sched *s, uint64_t now)
 {
 	bool look = now - s->last_idle_ns >= STEADY_NS;
 	uint64_t sleep = UINT64_MAX;
 
 	s->last_idle_ns = look ? now : s->last_idle_ns;
 
-	queues_each(s, q)
+	sched_queues_each(s, q)
 	{
-		uint64_t total = tally_sum(&q->total);
+		uint64_t total = sched_tally_sum(&q->total);
 
-		if (total == load_acquire(&q->retired) || !queue_use(q)) {
+		if (total == load_acquire(&q->retired) || !sched_queue_use(q)) {
 			continue;
 		}
-		(void)queue_retire_reached(q);
+		(void)sched_retire_reached(q);
 		if (look && load_acquire(&q->retired) != total &&
 		    load_relaxed(&q->head) == load_relaxed(&q->tail) && finished(q, now)) {
-			(void)queue_retire_idle(q, total);
+			(void)sched_retire_idle(q, total);
 		}
-		if (load_acquire(&q->retired) != tally_sum(&q->total)) {
+		if (load_acquire(&q->retired) != sched_tally_sum(&q->total)) {
 			sleep = PENDING_POLL_NS;
 		}
-		queue_unuse(q);
+		sched_queue_unuse(q);
 		s->last_work_ns = now;
 	}
 	if (sleep == UINT64_MAX && now - s->last_work_ns < AWAKE_NS) {

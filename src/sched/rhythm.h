@@ -5,21 +5,22 @@
 
 #include <stdint.h>
 
-#define RHYTHM_GAPS 16u
-#define RHYTHM_FEWEST 8u	    /* gaps before it says anything */
-#define RHYTHM_LEAST_NS 2000000u    /* a shorter period is no rhythm: leases would always be up */
-#define RHYTHM_MOST_NS 2000000000u  /* a longer gap begins anew */
-#define RHYTHM_TOLERANCE_NS 100000u /* or a sixteenth of the period, whichever is more */
+#define SCHED_RHYTHM_GAPS 16u
+#define SCHED_RHYTHM_MIN_GAPS 8u     /* gaps before it says anything */
+#define SCHED_RHYTHM_MIN_NS 2000000u /* a shorter period is no rhythm: leases would always be up   \
+				      */
+#define SCHED_RHYTHM_MAX_NS 2000000000u	  /* a longer gap begins anew */
+#define SCHED_RHYTHM_TOLERANCE_NS 100000u /* or a sixteenth of the period, whichever is more */
 
-struct rhythm { /* all zero: nothing seen */
+struct sched_rhythm_log { /* all zero: nothing seen */
 	uint64_t last_ns;
 	uint32_t n, at;
-	uint64_t gap_ns[RHYTHM_GAPS];
+	uint64_t gap_ns[SCHED_RHYTHM_GAPS];
 };
 
-void rhythm_add(struct rhythm *r, uint64_t opened_ns);
+void sched_rhythm_add(struct sched_rhythm_log *r, uint64_t opened_ns);
 /* The period; 0: there is none, or too few gaps were seen. *ret_spread_ns: how far openings mostly
  * lie from it. */
-uint64_t rhythm_period(const struct rhythm *r, uint64_t *ret_spread_ns);
+uint64_t sched_rhythm_period(const struct sched_rhythm_log *r, uint64_t *ret_spread_ns);
 
 #endif

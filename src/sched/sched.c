@@ -37,7 +37,7 @@ int sched_create(struct sched **ret, const struct sched_config *cfg)
 		return -ENOMEM;
 	}
 	memset(s, 0, sizeof(*s));
-	pin_setup();
+	policy_read_setup();
 	s->cfg = *cfg;
 	s->class_id = cfg->class_id;
 	s->weight = cfg->weight ? cfg->weight : 100;
@@ -51,23 +51,23 @@ int sched_create(struct sched **ret, const struct sched_config *cfg)
 	s->few_cpus = few_cpus();
 	s->lead_ns = SCHED_LEAD_AUTO;
 	s->warm_ns = SCHED_WARM_NS;
-	for (unsigned g = 0; g < SCHED_MAX_GPUS; g++) {
+	for (unsigned g = 0; g < PROTO_MAX_GPUS; g++) {
 		s->hint[g] = NO_PREPARED;
 		s->gpu_index[g] = g;
 	}
 	strmap_init(&s->kernels);
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_mutex_init(&s->share_lock, NULL);
-	update_active(s);
+	sched_update_active(s);
 	*ret = s;
 	return 0;
 }
 
 static void free_queue(struct sched_queue *q)
 {
-	queue_fifo_drop(q);
+	sched_fifo_drop(q);
 	if (q->live && !q->s->forked) {
-		queue_drop_marks(q);
+		sched_marks_drop(q);
 	}
 	pthread_mutex_destroy(&q->fifo_lock);
 	pthread_mutex_destroy(&q->issue_lock);
@@ -96,14 +96,14 @@ void sched_destroy(struct sched *s)
 	free(s);
 }
 
-void update_active_locked(struct sched *s)
+void sched_update_active_locked(struct sched *s)
 {
 	bool prepared = false, active;
 
 	for (uint32_t i = 0; i < MAX_PREPARED; i++) {
 		prepared |= load_relaxed(&s->prepared[i].version) != 0;
 	}
-	active = load_seqcst(&s->deferred) || load_seqcst(&s->chains) ||
+	active = load_seqcst(&s->n_deferred) || load_seqcst(&s->n_runs) ||
 		 (!load_relaxed(&s->off) && (prepared || load_relaxed(&s->latency_queues) ||
 					     load_relaxed(&s->class_id) == GBPF_CLASS_LATENCY));
 	if (active && !load_relaxed(&s->shared.active)) {
@@ -112,19 +112,19 @@ void update_active_locked(struct sched *s)
 	store_seqcst(&s->shared.active, active && !load_relaxed(&s->forked));
 }
 
-void update_active(struct sched *s)
+void sched_update_active(struct sched *s)
 {
 	pthread_mutex_lock(&s->lock);
-	update_active_locked(s);
+	sched_update_active_locked(s);
 	pthread_mutex_unlock(&s->lock);
 }
 
 /* ---- pages ---- */
 
 /* A page given anew begins with what was counted while there was none. */
-static void move_stats(struct sched *s, struct sched_stats *to)
+static void move_stats(struct sched *s, struct proto_stats *to)
 {
-	struct sched_stats *from = s->stats;
+	struct proto_stats *from = s->stats;
 
 	if (from == to) {
 		return;
@@ -135,9 +135,9 @@ static void move_stats(struct sched *s, struct sched_stats *to)
 
 static void set_boards_of_requests(struct sched *s)
 {
-	for (unsigned g = 0; g < SCHED_MAX_GPUS; g++) {
-		if (load_seqcst(&s->req[g].open) && s->gpu_index[g] < SCHED_MAX_GPUS) {
-			struct sched_board_gpu *b = &s->own->gpu[s->gpu_index[g]];
+	for (unsigned g = 0; g < PROTO_MAX_GPUS; g++) {
+		if (load_seqcst(&s->req[g].open) && s->gpu_index[g] < PROTO_MAX_GPUS) {
+			struct proto_board_gpu *b = &s->own->gpu[s->gpu_index[g]];
 
 			store_relaxed(&b->opened_ns, load_relaxed(&s->req[g].opened_ns));
 			store_seqcst(&b->open, 1u);
@@ -148,17 +148,17 @@ static void set_boards_of_requests(struct sched *s)
 /* gbpfd is gone: its last words stay in force, and nobody's requests count any more. */
 static void keep_last(struct sched *s)
 {
-	for (unsigned g = 0; g < SCHED_MAX_GPUS; g++) {
+	for (unsigned g = 0; g < PROTO_MAX_GPUS; g++) {
 		s->private_dir.version[g] = load_acquire(&s->dir->version[g]);
 	}
-	for (uint32_t i = 0; i < SCHED_MAX_LC; i++) {
-		store_release(&s->boards[i].board, (const struct sched_board *)NULL);
+	for (uint32_t i = 0; i < PROTO_MAX_LC; i++) {
+		store_release(&s->boards[i].board, (const struct proto_board *)NULL);
 	}
 	store_release(&s->n_boards, 0u);
 }
 
-bool sched_set_pages(struct sched *s, const struct sched_directory *dir, struct sched_board *own,
-		     struct sched_stats *stats, const uint32_t gpu_index[SCHED_MAX_GPUS])
+bool sched_set_pages(struct sched *s, const struct proto_directory *dir, struct proto_board *own,
+		     struct proto_stats *stats, const uint32_t gpu_index[PROTO_MAX_GPUS])
 {
 	bool all;
 
@@ -169,13 +169,13 @@ bool sched_set_pages(struct sched *s, const struct sched_directory *dir, struct 
 		keep_last(s);
 		s->life++;
 	}
-	for (unsigned g = 0; gpu_index && g < SCHED_MAX_GPUS; g++) {
-		store_relaxed(&s->gpu_index[g], MIN(gpu_index[g], SCHED_MAX_GPUS));
+	for (unsigned g = 0; gpu_index && g < PROTO_MAX_GPUS; g++) {
+		store_relaxed(&s->gpu_index[g], MIN(gpu_index[g], PROTO_MAX_GPUS));
 	}
 	store_release(&s->dir, dir ? dir : &s->private_dir);
 	store_release(&s->own, own ? own : &s->private_board);
 	move_stats(s, stats ? stats : &s->private_stats);
-	all = pin_wait_all();
+	all = policy_synchronize();
 	set_boards_of_requests(s);
 	return all;
 }
@@ -189,17 +189,17 @@ bool sched_block_wanted(const struct sched *s)
 
 void sched_set_off(struct sched *s, bool off)
 {
-	struct pin_slot *pin;
+	struct policy_reader *pin;
 
 	store_seqcst(&s->off, off ? 1u : 0u);
-	update_active(s);
-	pin = pin_enter();
-	for (uint32_t g = 0; g < SCHED_MAX_GPUS; g++) {
+	sched_update_active(s);
+	pin = policy_read_enter();
+	for (uint32_t g = 0; g < PROTO_MAX_GPUS; g++) {
 		if (load_relaxed(&s->req[g].lease_ns)) { /* at once: the process may be ending */
-			lease_settle(s, g, clock_now_ns());
+			sched_lease_update(s, g, clock_now_ns());
 		}
 	}
-	pin_leave(pin);
+	policy_read_leave(pin);
 	wake_agent(s, AGENT_NEAR);
 }
 
@@ -210,31 +210,31 @@ void sched_set_limits(struct sched *s, uint64_t hold_limit_ns, uint32_t min_shar
 		      min_share_ppm ? MIN(min_share_ppm, 1000000u) : DEFAULT_SHARE_PPM);
 }
 
-void sched_capped(struct sched *s, uint32_t percent, enum sched_cap why)
+void sched_report_cap(struct sched *s, uint32_t percent, enum proto_cap why)
 {
-	struct pin_slot *pin = pin_enter();
-	struct sched_stats *st = load_acquire(&s->stats);
+	struct policy_reader *pin = policy_read_enter();
+	struct proto_stats *st = load_acquire(&s->stats);
 
 	store_relaxed(&st->sm_percent, percent);
 	(void)add_relaxed(&st->caps[why], 1u);
-	pin_leave(pin);
+	policy_read_leave(pin);
 }
 
 void sched_set_lane(struct sched *s, uint32_t lane)
 {
-	struct pin_slot *pin;
+	struct policy_reader *pin;
 
 	store_relaxed(&s->lane, lane);
-	pin = pin_enter();
+	pin = policy_read_enter();
 	store_relaxed(&load_acquire(&s->stats)->lane, lane);
-	pin_leave(pin);
+	policy_read_leave(pin);
 }
 
 void sched_after_fork_child(struct sched *s)
 {
 	store_seqcst(&s->forked, 1u);
 	store_seqcst(&s->shared.active, 0u);
-	pin_after_fork_child();
+	policy_read_after_fork();
 }
 
 void note(struct sched *s, const char *what, const char *text)

@@ -49,12 +49,12 @@ void sched_destroy(struct sched *s); /* no other thread may be inside */
 /* Pages are borrowed until sched_destroy or the next call with another; NULL takes them away (gbpfd
  * is gone: the last policy stays in force, boards of others count as closed). False: a thread may
  * still be looking at the pages from before, which must stay mapped. */
-bool sched_set_pages(struct sched *s, const struct sched_directory *dir, struct sched_board *own,
-		     struct sched_stats *stats, const uint32_t gpu_index[SCHED_MAX_GPUS]);
+bool sched_set_pages(struct sched *s, const struct proto_directory *dir, struct proto_board *own,
+		     struct proto_stats *stats, const uint32_t gpu_index[PROTO_MAX_GPUS]);
 /* tenant's board at a slot 0..SCHED_MAX_LC-1; the mapping stays valid until sched_board_remove has
  * returned true: all calls that were inside have left (sched waits for that, but not for ever). */
 int sched_board_add(struct sched *s, uint32_t slot, uint32_t tenant,
-		    const struct sched_board *board);
+		    const struct proto_board *board);
 bool sched_board_remove(struct sched *s, uint32_t slot);
 /* First phase of a swap: maps the version and keeps it ready; the directory's version word
  * activates it. 0 or -errno. */
@@ -158,14 +158,14 @@ struct sched_call {
 	void (*free)(struct sched_call *c);
 	struct sched_launch launch;
 	bool is_launch; /* false: only ordered behind launches, no hook is asked */
-	bool chains;	/* may follow an unfinished chain: run launches at block level when
+	bool joins_run; /* may follow an unfinished chain: run launches at block level when
 			   launch.level says so, and only then; not a launch: it joins the chain as
 			   gpu_chain_record does */
 };
 /* Takes c. While 4096 calls wait in the queue it waits, as a full hardware queue would. */
 void sched_defer(struct sched_queue *q, struct sched_call *c);
 /* The next number; 1 and more. */
-uint64_t sched_number(struct sched *s);
+uint64_t sched_next_number(struct sched *s);
 /* The launch is handed to sched_defer unasked: what sched_submit knows of those that it defers. */
 void sched_defer_unasked(struct sched_queue *q, struct sched_launch *l);
 /* No other queue has calls, or blocks that have not begun. Asked by who issues the queue's. */
@@ -178,18 +178,18 @@ bool sched_queue_deferred(struct sched_queue *q);
 /* For what is no launch but may join a chain (gpu_chain_record). True: the queue has an unfinished
  * chain, and nothing waits behind it, so it may join now; until sched_joined the queue is this
  * thread's. False: as sched_queue_deferred says. */
-bool sched_join(struct sched_queue *q);
-void sched_joined(struct sched_queue *q);
+bool sched_run_join(struct sched_queue *q);
+void sched_run_joined(struct sched_queue *q);
 /* Waits until every deferred call of the queue (NULL: of all queues of the process) has been issued
  * to the driver, and all blocks of launches at block level have begun; helps meanwhile. Bounded by
  * the hold limit, after which calls are issued in order whatever the policy says, and blocks that
  * are missing by the minimum share. Returns the first error that a deferred call, or a launch that
  * had to be repeated, met since the last flush, or 0. */
-int sched_flush(struct sched *s, struct sched_queue *q);
+int sched_drain(struct sched *s, struct sched_queue *q);
 /* Before something is put on `but` that may not end until what other queues have kept back is on
  * the device, or before something (`but` NULL) that what is kept should not need: waits for that as
  * long as any of it moves; helps meanwhile. */
-void sched_settle_others(struct sched *s, const struct sched_queue *but);
+void sched_drain_others(struct sched *s, const struct sched_queue *but);
 
 /* A byte that is 0 while sched_drained would have nothing to do for the queue: a process has dozens
  * of streams and synchronizes often. Valid as long as the queue is open. */
@@ -197,7 +197,7 @@ const uint8_t *sched_queue_touched(const struct sched_queue *q);
 
 /* A synchronization returned, so everything submitted to the queue before (NULL: to all queues) has
  * finished. */
-void sched_drained(struct sched *s, struct sched_queue *q);
+void sched_synced(struct sched *s, struct sched_queue *q);
 
 struct sched_shared { /* first member of struct sched: what the inline test reads */
 	uint32_t active;
@@ -230,7 +230,7 @@ void sched_set_lane(struct sched *s, uint32_t lane);
 /* What queue_create left of admit's share of the multiprocessors, 1-100. */
 uint32_t sched_queue_sm_percent(const struct sched_queue *q);
 /* A stream was created for which less than 100 was wanted: whether it has that, for `gbpf ps`. */
-void sched_capped(struct sched *s, uint32_t percent, enum sched_cap why);
+void sched_report_cap(struct sched *s, uint32_t percent, enum proto_cap why);
 
 /* fork: the child has no agent and no session; it passes everything through. */
 void sched_after_fork_child(struct sched *s);

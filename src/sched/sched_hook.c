@@ -19,7 +19,7 @@
  * waits fetch it all at the same time (with prefetch instructions it took as long as without). */
 static inline void fetch(const struct ebpf_policy *p)
 {
-	uintptr_t code = (uintptr_t)p->entry[SCHED_HOOK_submit];
+	uintptr_t code = (uintptr_t)p->entry[POLICY_HOOK_submit];
 
 	for (uintptr_t at = code;
 	     code && at < code + 192 && at < (uintptr_t)p->code + p->code_bytes; at += 64) {
@@ -35,7 +35,7 @@ static inline void fetch(const struct ebpf_policy *p)
 	}
 }
 
-static struct prepared *lookup(struct sched *s, uint32_t gpu, uint64_t version)
+static struct policy_version *lookup(struct sched *s, uint32_t gpu, uint64_t version)
 {
 	for (uint32_t i = 0; i < MAX_PREPARED; i++) {
 		if (load_acquire(&s->prepared[i].version) == version) {
@@ -51,18 +51,19 @@ static struct prepared *lookup(struct sched *s, uint32_t gpu, uint64_t version)
 /* Another version than at the last call. When it cannot be found because it was dropped since the
  * word was read, the word has changed by then; when it is not prepared here yet, the one in use
  * stays. */
-static NOINLINE struct prepared *find_version(struct sched *s, uint32_t gpu, uint32_t index,
-					      uint64_t version)
+static NOINLINE struct policy_version *find_version(struct sched *s, uint32_t gpu, uint32_t index,
+						    uint64_t version)
 {
 	uint64_t begin = clock_fast_ns();
-	struct prepared *p;
+	struct policy_version *p;
 
 	for (int tries = 0; tries < 4; tries++) {
 		uint64_t again;
 
 		p = version ? lookup(s, gpu, version) : NULL;
 		if (p) {
-			stat_max(&load_acquire(&s->stats)->swap_stall_ns, clock_fast_ns() - begin);
+			sched_stat_max(&load_acquire(&s->stats)->swap_stall_ns,
+				       clock_fast_ns() - begin);
 			return p;
 		}
 		again = load_acquire(&load_acquire(&s->dir)->version[index]);
@@ -80,13 +81,13 @@ static NOINLINE struct prepared *find_version(struct sched *s, uint32_t gpu, uin
 }
 
 /* The policy of the queue's GPU now, or NULL. Inside a pin, and valid until it is left. */
-static inline struct prepared *policy_now(struct sched *s, uint32_t gpu)
+static inline struct policy_version *policy_current(struct sched *s, uint32_t gpu)
 {
 	uint32_t index = load_relaxed(&s->gpu_index[gpu]);
-	struct prepared *p;
+	struct policy_version *p;
 	uint64_t version;
 
-	if (unlikely(index >= SCHED_MAX_GPUS)) {
+	if (unlikely(index >= PROTO_MAX_GPUS)) {
 		return NULL;
 	}
 	version = load_acquire(&load_acquire(&s->dir)->version[index]);
@@ -102,28 +103,28 @@ static inline bool is_off(struct sched *s)
 	return load_relaxed(&s->off) || load_relaxed(&load_acquire(&s->dir)->off);
 }
 
-static inline void count_failure(struct prepared *p, unsigned hook, enum sched_failure what)
+static inline void count_failure(struct policy_version *p, unsigned hook, enum proto_failure what)
 {
-	_Static_assert(SCHED_HOOK_retire < SCHED_HOOKS, "every local hook has its counters");
+	_Static_assert(POLICY_HOOK_retire < POLICY_HOOKS, "every local hook has its counters");
 	(void)add_relaxed(&p->failures[hook][what], 1u);
 }
 
 /* What it read from epoch arrays is a mix of several epochs. */
-static inline bool outlived(const struct prepared *p)
+static inline bool outlived(const struct policy_version *p)
 {
 	return unlikely(p->policy.epoch) && ebpf_latch.outlived;
 }
 
 /* Runs a hook that is filled; *ret_helper says whether a helper failed meanwhile, or the call took
  * so long that its verdict is worth nothing. */
-static inline uint64_t run(struct prepared *p, unsigned hook, void *ctx, bool *ret_helper)
+static inline uint64_t run(struct policy_version *p, unsigned hook, void *ctx, bool *ret_helper)
 {
 	uint64_t errors = load_relaxed(&p->policy.env.helper_errors);
 	uint64_t verdict = ebpf_policy_run(&p->policy, hook, ctx);
 
 	*ret_helper = load_relaxed(&p->policy.env.helper_errors) != errors || outlived(p);
 	if (unlikely(*ret_helper)) {
-		count_failure(p, hook, outlived(p) ? SCHED_FAILED_EPOCH : SCHED_FAILED_HELPER);
+		count_failure(p, hook, outlived(p) ? PROTO_FAILED_EPOCH : PROTO_FAILED_HELPER);
 	}
 	return verdict;
 }
@@ -132,14 +133,14 @@ static inline void fill_submit(struct gbpf_submit_ctx *c, struct sched_queue *q,
 			       const struct sched_launch *l, uint64_t now, uint64_t held_ns)
 {
 	struct sched *s = q->s;
-	uint64_t inflight = tally_sum(&s->inflight);
+	uint64_t inflight = sched_tally_sum(&s->inflight);
 
 	c->now_ns = now;
 	c->kernel = l->kernel ? l->kernel->hash : 0;
 	c->est_ns = l->est_ns;
 	c->bytes = l->bytes;
 	c->blocks = l->blocks;
-	c->inflight_ns = ACC_NS(inflight);
+	c->inflight_ns = SCHED_ACC_NS(inflight);
 	c->held_ns = held_ns;
 	c->hold_ns = 0;
 	c->tenant = s->cfg.tenant;
@@ -151,7 +152,7 @@ static inline void fill_submit(struct gbpf_submit_ctx *c, struct sched_queue *q,
 	c->flags = l->flags;
 	c->threads = l->threads;
 	c->smem_bytes = l->smem_bytes;
-	c->inflight = ACC_COUNT(inflight);
+	c->inflight = SCHED_ACC_COUNT(inflight);
 	c->level = GBPF_LEVEL_HOLD;
 	c->split_blocks = 0;
 	c->block_ns = l->block_ns;
@@ -160,12 +161,12 @@ static inline void fill_submit(struct gbpf_submit_ctx *c, struct sched_queue *q,
 	c->lane = load_relaxed(&s->lane);
 }
 
-void ask_submit_pinned(struct sched_queue *q, const struct sched_launch *l, uint64_t now,
-		       uint64_t held_ns, uint32_t asked, struct ask *a)
+void sched_decide_inside(struct sched_queue *q, const struct sched_launch *l, uint64_t now,
+			 uint64_t held_ns, uint32_t asked, struct sched_decision *a)
 {
 	struct gbpf_submit_ctx c;
 	struct sched *s = q->s;
-	struct prepared *p;
+	struct policy_version *p;
 	uint64_t verdict;
 	bool helper;
 
@@ -176,22 +177,22 @@ void ask_submit_pinned(struct sched_queue *q, const struct sched_launch *l, uint
 	a->verdict = GBPF_GO;
 	a->level = GBPF_LEVEL_HOLD;
 	a->pieces = 0;
-	a->bad = ASK_FINE;
-	p = is_off(s) ? NULL : policy_now(s, q->gpu);
+	a->fault = SCHED_FAULT_NONE;
+	p = is_off(s) ? NULL : policy_current(s, q->gpu);
 	if (!p) {
 		return;
 	}
 	a->version = p->policy.version;
-	c.lc_open = boards_scan(s, load_relaxed(&s->gpu_index[q->gpu]), now, a, &c.lc_idle_ns,
-				&c.lc_next_ns);
+	c.lc_open = sched_boards_scan(s, load_relaxed(&s->gpu_index[q->gpu]), now, a, &c.lc_idle_ns,
+				      &c.lc_next_ns);
 	a->lc_open = c.lc_open;
-	if (!p->policy.insns[SCHED_HOOK_submit]) {
+	if (!p->policy.insns[POLICY_HOOK_submit]) {
 		return;
 	}
 	fill_submit(&c, q, l, now, held_ns);
 	c.asked = asked;
 	POINT("sched.submit.pinned");
-	verdict = run(p, SCHED_HOOK_submit, &c, &helper) & 0xffffffffu;
+	verdict = run(p, POLICY_HOOK_submit, &c, &helper) & 0xffffffffu;
 	POINT("sched.submit.ran");
 	if (l->block_ok && !helper && (c.level == GBPF_LEVEL_BLOCK || verdict == GBPF_SPLIT)) {
 		a->level = GBPF_LEVEL_BLOCK;
@@ -199,12 +200,12 @@ void ask_submit_pinned(struct sched_queue *q, const struct sched_launch *l, uint
 		verdict = verdict == GBPF_SPLIT ? GBPF_GO : verdict;
 	}
 	if (unlikely(helper || verdict > GBPF_DEFER)) {
-		a->bad = outlived(p)		 ? ASK_OUTLIVED
-			 : helper		 ? ASK_HELPER
-			 : verdict == GBPF_SPLIT ? ASK_SPLIT
-						 : ASK_RANGE;
+		a->fault = outlived(p)		   ? ASK_OUTLIVED
+			   : helper		   ? ASK_HELPER
+			   : verdict == GBPF_SPLIT ? ASK_SPLIT
+						   : ASK_RANGE;
 		if (!helper) {
-			count_failure(p, SCHED_HOOK_submit, SCHED_FAILED_VERDICT);
+			count_failure(p, POLICY_HOOK_submit, PROTO_FAILED_VERDICT);
 		}
 		return;
 	}
@@ -212,46 +213,47 @@ void ask_submit_pinned(struct sched_queue *q, const struct sched_launch *l, uint
 	a->hold_ns = c.hold_ns ? c.hold_ns : DEFAULT_HOLD_NS;
 }
 
-void ask_submit(struct sched_queue *q, const struct sched_launch *l, uint64_t now, uint64_t held_ns,
-		uint32_t asked, struct ask *a)
+void sched_decide(struct sched_queue *q, const struct sched_launch *l, uint64_t now,
+		  uint64_t held_ns, uint32_t asked, struct sched_decision *a)
 {
-	struct pin_slot *pin = pin_enter();
+	struct policy_reader *pin = policy_read_enter();
 
-	ask_submit_pinned(q, l, now, held_ns, asked, a);
-	pin_leave(pin);
+	sched_decide_inside(q, l, now, held_ns, asked, a);
+	policy_read_leave(pin);
 	(void)add_relaxed(&q->s->submit_calls, 1u);
-	if (unlikely(a->bad)) {
-		ask_complain(q, a);
+	if (unlikely(a->fault)) {
+		sched_decision_report(q, a);
 	}
 }
 
 void sched_ask(struct sched_queue *q, const struct sched_launch *l, uint64_t now_ns,
 	       struct sched_verdict *ret)
 {
-	struct ask a;
+	struct sched_decision a;
 
-	ask_submit(q, l, now_ns, 0, 0, &a);
-	*ret = (struct sched_verdict){ a.version, a.hold_ns, a.verdict, a.bad != ASK_FINE };
+	sched_decide(q, l, now_ns, 0, 0, &a);
+	*ret = (struct sched_verdict){ a.version, a.hold_ns, a.verdict,
+				       a.fault != SCHED_FAULT_NONE };
 }
 
-void ask_complain(struct sched_queue *q, const struct ask *a)
+void sched_decision_report(struct sched_queue *q, const struct sched_decision *a)
 {
 	char text[120];
 
-	if (a->bad == ASK_HELPER || a->bad == ASK_OUTLIVED) {
-		stat_add(q->s, helper_errors, 1u);
+	if (a->fault == ASK_HELPER || a->fault == ASK_OUTLIVED) {
+		sched_stat_add(q->s, helper_errors, 1u);
 	} else {
-		stat_add(q->s, verdict_errors, 1u);
+		sched_stat_add(q->s, verdict_errors, 1u);
 	}
 	snprintf(text, sizeof(text), "policy version %llu: %s", (unsigned long long)a->version,
-		 a->bad == ASK_OUTLIVED ? "submit outlived three epochs; the launch goes"
-		 : a->bad == ASK_HELPER ? "a helper failed in submit; the launch goes"
-		 : a->bad == ASK_SPLIT	? SPLIT_TEXT
-					: "verdict of submit out of range; the launch goes");
+		 a->fault == ASK_OUTLIVED ? "submit outlived three epochs; the launch goes"
+		 : a->fault == ASK_HELPER ? "a helper failed in submit; the launch goes"
+		 : a->fault == ASK_SPLIT  ? SPLIT_TEXT
+					  : "verdict of submit out of range; the launch goes");
 	note(q->s, "policy-error", text);
 }
 
-void hook_queue_create(struct sched_queue *q)
+void sched_hook_queue_create(struct sched_queue *q)
 {
 	struct gbpf_queue_create_ctx c = { .now_ns = clock_now_ns(),
 					   .tenant = q->s->cfg.tenant,
@@ -261,21 +263,21 @@ void hook_queue_create(struct sched_queue *q)
 					   .lane = load_relaxed(&q->s->lane),
 					   .sm_percent = q->s->cfg.sm_percent ?: 100,
 					   .gpu = q->gpu };
-	struct pin_slot *pin = pin_enter();
-	struct prepared *p = is_off(q->s) ? NULL : policy_now(q->s, q->gpu);
-	struct ask a = { .bad = ASK_FINE };
+	struct policy_reader *pin = policy_read_enter();
+	struct policy_version *p = is_off(q->s) ? NULL : policy_current(q->s, q->gpu);
+	struct sched_decision a = { .fault = SCHED_FAULT_NONE };
 	uint32_t slice = 0, share = c.sm_percent;
 	bool helper;
 
 	q->sm_percent = is_off(q->s) ? 100 : share;
 
-	if (p && p->policy.insns[SCHED_HOOK_queue_create]) {
+	if (p && p->policy.insns[POLICY_HOOK_queue_create]) {
 		a.version = p->policy.version;
-		run(p, SCHED_HOOK_queue_create, &c, &helper);
+		run(p, POLICY_HOOK_queue_create, &c, &helper);
 		if (c.class_id > GBPF_CLASS_BATCH ||
 		    (c.sm_percent != share && c.sm_percent != 100)) {
-			a.bad = ASK_RANGE;
-			count_failure(p, SCHED_HOOK_queue_create, SCHED_FAILED_VERDICT);
+			a.fault = ASK_RANGE;
+			count_failure(p, POLICY_HOOK_queue_create, PROTO_FAILED_VERDICT);
 		} else {
 			q->class_fixed = c.class_id != q->class_id;
 			store_relaxed(&q->class_id, c.class_id);
@@ -284,61 +286,61 @@ void hook_queue_create(struct sched_queue *q)
 			slice = c.slice_us ? MIN(c.slice_us, UINT32_MAX - 1) + 1 : 0;
 		}
 	}
-	pin_leave(pin);
+	policy_read_leave(pin);
 	if (slice) {
 		store_release(&q->s->slice_wanted[q->gpu], slice);
 		wake_agent(q->s, AGENT_NEAR);
 	}
-	if (a.bad) {
-		stat_add(q->s, verdict_errors, 1u);
+	if (a.fault) {
+		sched_stat_add(q->s, verdict_errors, 1u);
 		note(q->s, "policy-error",
 		     "queue_create chose a class or a share of the multiprocessors that cannot be "
 		     "had; the tenant's are used");
 	}
 }
 
-void hook_queue_destroy(struct sched_queue *q, uint64_t launches)
+void sched_hook_queue_destroy(struct sched_queue *q, uint64_t launches)
 {
 	struct gbpf_queue_destroy_ctx c = { .now_ns = clock_now_ns(),
 					    .tenant = q->s->cfg.tenant,
 					    .queue = q->index,
 					    .launches = launches };
-	struct pin_slot *pin = pin_enter();
-	struct prepared *p = is_off(q->s) ? NULL : policy_now(q->s, q->gpu);
+	struct policy_reader *pin = policy_read_enter();
+	struct policy_version *p = is_off(q->s) ? NULL : policy_current(q->s, q->gpu);
 	bool helper;
 
-	if (p && p->policy.insns[SCHED_HOOK_queue_destroy]) {
-		run(p, SCHED_HOOK_queue_destroy, &c, &helper);
+	if (p && p->policy.insns[POLICY_HOOK_queue_destroy]) {
+		run(p, POLICY_HOOK_queue_destroy, &c, &helper);
 	}
-	pin_leave(pin);
+	policy_read_leave(pin);
 }
 
-uint64_t hook_dispatch(struct sched_queue *q, const struct sched_launch *l, uint64_t now)
+uint64_t sched_hook_dispatch(struct sched_queue *q, const struct sched_launch *l, uint64_t now)
 {
 	struct gbpf_dispatch_ctx c = { .now_ns = now,
-				       .held_ns = since_ns(l->begin_ns, now),
+				       .held_ns = sched_since_ns(l->begin_ns, now),
 				       .est_ns = l->est_ns,
 				       .tenant = q->s->cfg.tenant,
 				       .queue = q->index,
 				       .class_id = load_relaxed(&q->class_id),
 				       .priority = q->priority };
-	struct pin_slot *pin = pin_enter();
-	struct prepared *p = is_off(q->s) ? NULL : policy_now(q->s, q->gpu);
+	struct policy_reader *pin = policy_read_enter();
+	struct policy_version *p = is_off(q->s) ? NULL : policy_current(q->s, q->gpu);
 	uint64_t rank = 0;
 	bool helper;
 
-	if (p && p->policy.insns[SCHED_HOOK_dispatch]) {
-		rank = run(p, SCHED_HOOK_dispatch, &c, &helper) & 0xffffffffu;
+	if (p && p->policy.insns[POLICY_HOOK_dispatch]) {
+		rank = run(p, POLICY_HOOK_dispatch, &c, &helper) & 0xffffffffu;
 		if (rank > 1000000) {
-			count_failure(p, SCHED_HOOK_dispatch, SCHED_FAILED_VERDICT);
+			count_failure(p, POLICY_HOOK_dispatch, PROTO_FAILED_VERDICT);
 		}
 		rank = helper || rank > 1000000 ? 0 : rank;
 	}
-	pin_leave(pin);
+	policy_read_leave(pin);
 	return rank;
 }
 
-uint64_t hook_retire(struct sched_queue *q, const struct retired *r, uint64_t now)
+uint64_t sched_hook_retire(struct sched_queue *q, const struct sched_retired *r, uint64_t now)
 {
 	struct gbpf_retire_ctx c = { .now_ns = now,
 				     .kernel = r->hash,
@@ -355,29 +357,29 @@ uint64_t hook_retire(struct sched_queue *q, const struct retired *r, uint64_t no
 				     .interrupted = r->interrupted,
 				     .linger_ns = DEFAULT_LINGER_NS,
 				     .gap_ns = load_relaxed(&q->s->req[q->gpu].gap_ns) };
-	struct pin_slot *pin = pin_enter();
-	struct prepared *p = is_off(q->s) ? NULL : policy_now(q->s, q->gpu);
+	struct policy_reader *pin = policy_read_enter();
+	struct policy_version *p = is_off(q->s) ? NULL : policy_current(q->s, q->gpu);
 	bool helper = false;
 
 	(void)add_relaxed(&load_acquire(&q->s->stats)->busy_ns, r->duration_ns);
-	if (p && p->policy.insns[SCHED_HOOK_retire]) {
+	if (p && p->policy.insns[POLICY_HOOK_retire]) {
 		POINT("sched.retire.pinned");
-		run(p, SCHED_HOOK_retire, &c, &helper);
+		run(p, POLICY_HOOK_retire, &c, &helper);
 	}
-	pin_leave(pin);
+	policy_read_leave(pin);
 	if (unlikely(helper)) {
-		stat_add(q->s, helper_errors, 1u);
+		sched_stat_add(q->s, helper_errors, 1u);
 		return DEFAULT_LINGER_NS;
 	}
 	return MIN(c.linger_ns, MAX_LINGER_NS);
 }
 
-bool policy_in_force(struct sched_queue *q)
+bool sched_policy_in_force(struct sched_queue *q)
 {
-	struct pin_slot *pin = pin_enter();
-	bool yes = !is_off(q->s) && policy_now(q->s, q->gpu) != NULL;
+	struct policy_reader *pin = policy_read_enter();
+	bool yes = !is_off(q->s) && policy_current(q->s, q->gpu) != NULL;
 
-	pin_leave(pin);
+	policy_read_leave(pin);
 	return yes;
 }
 
@@ -391,11 +393,11 @@ static void unmap_retracted(struct sched *s)
 	for (uint32_t i = 0; i < MAX_PREPARED; i++) {
 		wanted |= !s->prepared[i].version && s->prepared[i].policy.image;
 	}
-	if (!wanted || !pin_wait_all()) {
+	if (!wanted || !policy_synchronize()) {
 		return;
 	}
 	for (uint32_t i = 0; i < MAX_PREPARED; i++) {
-		struct prepared *p = &s->prepared[i];
+		struct policy_version *p = &s->prepared[i];
 
 		if (!p->version && p->policy.image) {
 			ebpf_policy_close(&p->policy);
@@ -417,11 +419,11 @@ static int free_entry(struct sched *s)
 
 static void retract(struct sched *s, uint32_t i)
 {
-	struct prepared *p = &s->prepared[i];
+	struct policy_version *p = &s->prepared[i];
 
 	store_release(&p->version, (uint64_t)0);
 	POINT("sched.drop.retracted");
-	for (unsigned g = 0; g < SCHED_MAX_GPUS; g++) {
+	for (unsigned g = 0; g < PROTO_MAX_GPUS; g++) {
 		uint32_t expected = i;
 
 		cas_acqrel(&s->hint[g], &expected, NO_PREPARED);
@@ -462,7 +464,7 @@ int sched_policy_prepare(struct sched *s, uint64_t version, int image_fd, const 
 	if (old != NO_PREPARED) { /* a gbpfd that came back gives its regions anew */
 		retract(s, old);
 	}
-	update_active(s);
+	sched_update_active(s);
 	return 0;
 }
 
@@ -473,7 +475,7 @@ void sched_policy_drop(struct sched *s, uint64_t version)
 			retract(s, i);
 		}
 	}
-	update_active(s);
+	sched_update_active(s);
 }
 
 bool sched_policy_is_prepared(const struct sched *s, uint64_t version)
@@ -504,10 +506,10 @@ bool sched_policy_sweep(struct sched *s)
 	if (s->dir == &s->private_dir || s->forked) {
 		return false;
 	}
-	for (unsigned g = 0; g < SCHED_MAX_GPUS; g++) {
+	for (unsigned g = 0; g < PROTO_MAX_GPUS; g++) {
 		uint32_t index = load_relaxed(&s->gpu_index[g]);
 
-		if (index < SCHED_MAX_GPUS && !has_come(s, index)) {
+		if (index < PROTO_MAX_GPUS && !has_come(s, index)) {
 			return false;
 		}
 	}
@@ -516,6 +518,6 @@ bool sched_policy_sweep(struct sched *s)
 			retract(s, i);
 		}
 	}
-	update_active(s);
+	sched_update_active(s);
 	return true;
 }

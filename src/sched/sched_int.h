@@ -42,27 +42,27 @@
 #define STOLEN_NS 1000000000u
 #define LEASE_NS 20000000u /* leases run out by themselves */
 #define RENEW_NS 5000000u
-#define LEAD_NS 300000u		      /* leases go up so long before an announced request, */
-#define LEAD_SHARED_NS 60000u	      /* in the shared lane: a block or two */
-#define LATE_NS 5000000u	      /* which may come so much later */
-#define ANNOUNCE_MOST_NS 10000000000u /* ... and be announced so long before */
-#define WRONG_MOST 3u		      /* wrong ones in a row, */
-#define MUTE_NS 1000000000u	      /* then they are ignored for so long */
+#define LEAD_NS 300000u			   /* leases go up so long before an announced request, */
+#define LEAD_SHARED_NS 60000u		   /* in the shared lane: a block or two */
+#define LATE_NS 5000000u		   /* which may come so much later */
+#define SCHED_ANNOUNCE_MAX_NS 10000000000u /* ... and be announced so long before */
+#define WRONG_MAX 3u			   /* wrong ones in a row, */
+#define MUTE_NS 1000000000u		   /* then they are ignored for so long */
 #define CHAINED (1u << 31)	/* in a queue's `deferred`: it has a chain that may be unfinished */
 #define AHEAD_HALF 192u		/* calls behind a marker that was not reached: twice so many */
 #define AHEAD_FAR 384u		/* and so many more where somebody waits in vain */
 #define FAR_NS 200000000u	/* for so long: longer than leases stop blocks */
-#define FIFO_MOST 4096u		/* deferred calls of a queue, then callers wait */
+#define FIFO_MAX 4096u		/* deferred calls of a queue, then callers wait */
 #define CHAIN_QUIET_NS 1000000u /* how often a chain is looked at that nobody waits for */
 
 /* Launches and their time in one word, so that one atomic add accounts both: count in the low 24
  * bits, units of 16 ns above. Only differences are ever looked at; they are exact while fewer than
  * 2^24 launches and 4.8 h are in flight. */
-#define ACC(n, ns) ((uint64_t)(n) + (((uint64_t)(ns) >> 4) << 24))
-#define ACC_COUNT(acc) ((uint32_t)((acc)&0xffffffu))
-#define ACC_NS(acc) (((acc) >> 24) << 4)
+#define SCHED_ACC(n, ns) ((uint64_t)(n) + (((uint64_t)(ns) >> 4) << 24))
+#define SCHED_ACC_COUNT(acc) ((uint32_t)((acc)&0xffffffu))
+#define SCHED_ACC_NS(acc) (((acc) >> 24) << 4)
 
-struct estimate {	 /* all [atomic], relaxed: a lost update costs one sample */
+struct sched_estimate {	 /* all [atomic], relaxed: a lost update costs one sample */
 	uint64_t est_ns; /* 0: nothing measured yet */
 	uint32_t interval, left, seen;
 };
@@ -70,25 +70,25 @@ struct estimate {	 /* all [atomic], relaxed: a lost update costs one sample */
 struct sched_kernel {
 	uint64_t hash;
 	uint64_t count; /* relaxed; two threads that launch it at once may lose one */
-	struct estimate est[EST_CLASSES];
+	struct sched_estimate est[EST_CLASSES];
 	uint64_t block_ns; /* [atomic] learned duration of one block; 0: not known */
 	uint8_t block_why; /* [atomic] enum ptx_block_why */
-	char name[SCHED_KERNEL_NAME];
+	char name[PROTO_KERNEL_NAME];
 };
 
-struct prepared {
+struct policy_version {
 	uint64_t version; /* [pin] 0: empty */
 	uint32_t life;	  /* [A] of struct sched, when it was prepared */
 	struct ebpf_policy policy;
-	uint64_t failures[SCHED_HOOKS][SCHED_FAILURES]; /* [atomic] */
+	uint64_t failures[POLICY_HOOKS][PROTO_FAILURES]; /* [atomic] */
 };
 
-struct mark {
+struct sched_mark {
 	struct sched_marker end, start; /* start.event NULL: not measured */
 	uint64_t total;			/* the queue's total when it was put */
 	uint64_t begin_ns, est_ns, held_ns, version, hash;
-	struct estimate *est;	/* borrowed; where the measurement goes */
-	uint64_t chain;		/* reached when so many launches of the chain are through; 0: not
+	struct sched_estimate *est; /* borrowed; where the measurement goes */
+	uint64_t run;		/* reached when so many launches of the chain are through; 0: not
 				   of a chain */
 	uint32_t interruptions; /* of the chain, as of then */
 	bool fed;		/* the chain held some of it back: no event could measure it */
@@ -102,21 +102,21 @@ struct sched_queue {
 	void *dev_queue;	       /* borrowed until close */
 	uint32_t gpu, index, class_id; /* class_id [atomic] */
 	int32_t priority;
-	struct tally total;   /* [atomic] ACC of launches that the driver took */
-	uint64_t entered;     /* [atomic] launches of a latency queue that came in ... */
-	uint64_t left;	      /* [atomic] ... and that the driver has taken or refused */
-	uint64_t unmarked_ns; /* [atomic] about */
-	uint32_t deferred;    /* [atomic] calls in the FIFO or being issued, and CHAINED */
-	uint32_t shared;      /* [atomic] more than one thread has submitted to it */
-	uint32_t guests;      /* [atomic] threads without a slot that are just submitting */
-	struct tally threads; /* [atomic] blocks times block size */
+	struct sched_tally total;   /* [atomic] ACC of launches that the driver took */
+	uint64_t entered;	    /* [atomic] launches of a latency queue that came in ... */
+	uint64_t left;		    /* [atomic] ... and that the driver has taken or refused */
+	uint64_t unmarked_ns;	    /* [atomic] about */
+	uint32_t deferred;	    /* [atomic] calls in the FIFO or being issued, and CHAINED */
+	uint32_t shared;	    /* [atomic] more than one thread has submitted to it */
+	uint32_t guests;	    /* [atomic] threads without a slot that are just submitting */
+	struct sched_tally threads; /* [atomic] blocks times block size */
 
 	uint32_t ring_lock ALIGNED(64); /* tried, never waited for */
 	uint32_t head, tail;		/* under ring_lock; read anywhere */
 	uint64_t retired;		/* ACC, under ring_lock; read anywhere */
 	uint64_t retired_version, retired_held_ns, retired_hash;
 	uint32_t retired_level, retired_interruptions;
-	struct mark ring[RING];
+	struct sched_mark ring[RING];
 
 	uint64_t sync_seq, sync_ns; /* [atomic] a synchronization saw everything up to entered ==
 				       sync_seq finished */
@@ -161,7 +161,7 @@ struct sched_queue {
 enum request_state { REQUEST_CLOSED, REQUEST_OPEN, REQUEST_CUT };
 
 /* One a GPU of this process. The first line is what launches look at. */
-struct request {
+struct sched_request {
 	uint32_t open;	      /* [atomic] enum request_state */
 	uint32_t ahead;	      /* [atomic] leases are up for an announced request */
 	uint64_t opened_ns;   /* [atomic] */
@@ -171,7 +171,7 @@ struct request {
 	uint64_t deadline_ns; /* [atomic] of the open request; 0: none */
 	uint64_t lease_ns;    /* [atomic] leases stand until then; 0: none are up */
 	uint64_t next_deadline_ns ALIGNED(64); /* [atomic] of the announced one */
-	struct gaps gaps;
+	struct sched_gaps gaps;
 	uint64_t late_ns;   /* [atomic] how late that may come */
 	uint32_t announced; /* [atomic] grows with each announcement */
 	uint32_t closing; /* [atomic] odd: taken, never waited for, by who looks whether it ends */
@@ -187,18 +187,18 @@ struct request {
 	uint64_t watched_ns;		/* under closing: when that was looked at last */
 	uint64_t blocked_ns;		/* [A] closing has stood at blocked_seq since then */
 	uint32_t blocked_seq;		/* [A] */
-	struct announcement {		/* [A] */
+	struct sched_absent {		/* [A] */
 		uint64_t since_ns;	/* leases have been up ahead since then; 0: they are not */
 		uint64_t mute_ns;	/* announcements are ignored until then; [atomic] */
 		uint32_t seen, wrong;	/* announcements seen; wrong ones in a row, [atomic] */
 		uint64_t warmed_ns;	/* announced time for which a kernel was launched */
 		uint64_t opened_ns;	/* opening that the rhythm has counted */
-		struct rhythm rhythm;
+		struct sched_rhythm_log rhythm;
 	} ann;
 };
 
-struct board_slot {
-	const struct sched_board *board; /* [pin] */
+struct sched_board_slot {
+	const struct proto_board *board; /* [pin] */
 	uint32_t tenant;
 };
 
@@ -206,50 +206,50 @@ struct sched {
 	struct sched_shared shared;
 	uint32_t off, forked;		    /* [atomic] */
 	uint32_t latency_queues;	    /* [atomic] open ones */
-	uint32_t deferred;		    /* [atomic] calls in all FIFOs */
-	uint32_t chains;		    /* [atomic] queues that are CHAINED */
+	uint32_t n_deferred;		    /* [atomic] calls in all FIFOs */
+	uint32_t n_runs;		    /* [atomic] queues that are CHAINED */
 	uint32_t defers;		    /* [atomic] grows with each deferred call */
 	uint64_t numbers;		    /* [atomic] of deferred calls, given so far */
 	uint32_t life;			    /* [A] how many gbpfds were lost */
 	uint32_t agent_asleep;		    /* [atomic] enum agent_sleep */
 	uint32_t n_boards;		    /* [atomic] high-water mark of boards[] */
-	const struct sched_directory *dir;  /* [pin] never NULL */
-	struct sched_board *own;	    /* [pin] never NULL */
-	struct sched_stats *stats;	    /* [pin] never NULL */
-	uint32_t gpu_index[SCHED_MAX_GPUS]; /* [atomic] gbpfd's number; SCHED_MAX_GPUS: unknown to
+	const struct proto_directory *dir;  /* [pin] never NULL */
+	struct proto_board *own;	    /* [pin] never NULL */
+	struct proto_stats *stats;	    /* [pin] never NULL */
+	uint32_t gpu_index[PROTO_MAX_GPUS]; /* [atomic] gbpfd's number; SCHED_MAX_GPUS: unknown to
 					       it */
-	uint32_t hint[SCHED_MAX_GPUS];	    /* [atomic] prepared[] entry that a GPU uses */
-	struct tally inflight ALIGNED(64);  /* [atomic] ACC over all queues */
-	uint64_t limit_ns ALIGNED(64);	    /* [atomic] configuration */
+	uint32_t hint[PROTO_MAX_GPUS];	    /* [atomic] prepared[] entry that a GPU uses */
+	struct sched_tally inflight ALIGNED(64); /* [atomic] ACC over all queues */
+	uint64_t limit_ns ALIGNED(64);		 /* [atomic] configuration */
 	uint64_t wait_cap_ns; /* WAIT_CAP_NS; tests that hunt for lost wakes take it away */
 	uint32_t share_ppm, class_id, weight, lane; /* [atomic] */
 
-	struct board_slot boards[SCHED_MAX_LC];
-	struct prepared prepared[MAX_PREPARED + 1];
-	struct request req[SCHED_MAX_GPUS] ALIGNED(64);
+	struct sched_board_slot boards[PROTO_MAX_LC];
+	struct policy_version prepared[MAX_PREPARED + 1];
+	struct sched_request req[PROTO_MAX_GPUS] ALIGNED(64);
 	uint64_t active_ns; /* [atomic] since when launches do not go by unseen */
 	uint64_t grace_ns;  /* no chains so soon after that; tests take it away */
 	bool few_cpus;	    /* polls are rarer */
-	uint32_t slice_wanted[SCHED_MAX_GPUS]; /* [atomic] 1 more than microseconds; 0: nothing */
+	uint32_t slice_wanted[PROTO_MAX_GPUS]; /* [atomic] 1 more than microseconds; 0: nothing */
 	uint32_t first_queue;		       /* [A] where the next pass over FIFOs begins */
 	uint64_t lead_ns;     /* [atomic] announcements: leases go up so long before */
 	uint64_t warm_ns;     /* [atomic] and a kernel, where contexts are switched; 0: none */
 	uint32_t rhythm_mode; /* [atomic] enum sched_rhythm */
 	uint64_t rhythm_ns;   /* [atomic] SCHED_RHYTHM_PERIOD: the period */
 	struct sched_config cfg;
-	struct estimate copy_est[2][BYTE_CLASSES]; /* copies, memsets by size */
+	struct sched_estimate copy_est[2][BYTE_CLASSES]; /* copies, memsets by size */
 
 	pthread_mutex_t lock; /* queue table, kernels, settings */
 	/* [L] to write; entries never change once set */
-	struct sched_queue *queues[SCHED_MAX_QUEUES];
+	struct sched_queue *queues[PROTO_MAX_QUEUES];
 	/* [atomic] By queue: launched since it was last drained. Together, so that looking at all
 	 * of them touches few lines. */
-	uint8_t touched[SCHED_MAX_QUEUES];
+	uint8_t touched[PROTO_MAX_QUEUES];
 	uint32_t n_queues;			     /* [atomic] entries ever used */
 	uint32_t open_queues;			     /* [L] */
 	struct sched_queue *free_queues;	     /* [L] */
 	struct strmap kernels;			     /* [L] */
-	struct sched_kernel *by_slot[SCHED_KERNELS]; /* [L] shown in the statistics */
+	struct sched_kernel *by_slot[PROTO_KERNELS]; /* [L] shown in the statistics */
 
 	pthread_mutex_t share_lock; /* held launches' minimum share */
 	uint64_t share_until_ns, share_last_ns, share_credit_ns;
@@ -258,32 +258,32 @@ struct sched {
 	uint64_t last_work_ns, last_idle_ns, last_stats_ns, last_kernels_ns; /* [A] */
 	uint64_t submit_calls; /* [atomic] beyond one a launch */
 
-	struct sched_directory private_dir; /* stand-ins while gbpfd's pages are absent */
-	struct sched_board private_board;
-	struct sched_stats private_stats;
+	struct proto_directory private_dir; /* stand-ins while gbpfd's pages are absent */
+	struct proto_board private_board;
+	struct proto_stats private_stats;
 };
 
 /* How deep the agent sleeps: who opens a request or defers a call wakes it from a near one too, who
  * begins a chain from a slow poll. */
-enum agent_sleep { AGENT_SOON, AGENT_NEAR, AGENT_SLOW, AGENT_ASLEEP };
+enum sched_phase { AGENT_SOON, AGENT_NEAR, AGENT_SLOW, AGENT_ASLEEP };
 
-enum launch_phase { PHASE_PASS, PHASE_PLAIN, PHASE_LATENCY };
+enum sched_holds { PHASE_PASS, PHASE_PLAIN, PHASE_LATENCY };
 
 /* How long before an announced time leases go up, by the lane. */
-static inline uint64_t lead_ns(const struct sched *s)
+static inline uint64_t sched_lead_ns(const struct sched *s)
 {
 	return load_relaxed(&s->lane) == GBPF_LANE_PROCESS ? LEAD_NS : LEAD_SHARED_NS;
 }
 
 /* Time since then. The launch path's clock may be ahead of the other by a little. */
-static inline uint64_t since_ns(uint64_t then, uint64_t now)
+static inline uint64_t sched_since_ns(uint64_t then, uint64_t now)
 {
 	return now > then ? now - then : 0;
 }
 
 /* ---- hook.c ---- */
 
-struct ask {
+struct sched_decision {
 	uint64_t version; /* 0: no policy was asked */
 	uint64_t hold_ns;
 	const uint32_t *word; /* board to wait on, NULL: no request of others is open */
@@ -292,139 +292,144 @@ struct ask {
 	uint32_t pieces; /* level: blocks of a piece, 0 not said */
 	uint8_t level;	 /* GBPF_LEVEL_BLOCK when the launch can and the policy wants it */
 	uint8_t verdict; /* GBPF_GO, GBPF_HOLD, GBPF_DEFER */
-	uint8_t bad;	 /* enum ask_bad */
+	uint8_t fault;	 /* enum ask_bad */
 };
-enum ask_bad { ASK_FINE, ASK_RANGE, ASK_HELPER, ASK_SPLIT, ASK_OUTLIVED };
+enum ask_bad { SCHED_FAULT_NONE, ASK_RANGE, ASK_HELPER, ASK_SPLIT, ASK_OUTLIVED };
 
 /* All run inside a pin of their own but ask_submit_pinned. */
-void ask_submit_pinned(struct sched_queue *q, const struct sched_launch *l, uint64_t now,
-		       uint64_t held_ns, uint32_t asked, struct ask *a);
-void ask_submit(struct sched_queue *q, const struct sched_launch *l, uint64_t now, uint64_t held_ns,
-		uint32_t asked, struct ask *a);
-void hook_queue_create(struct sched_queue *q);
-void hook_queue_destroy(struct sched_queue *q, uint64_t launches);
-uint64_t hook_dispatch(struct sched_queue *q, const struct sched_launch *l, uint64_t now);
-struct retired {
+void sched_decide_inside(struct sched_queue *q, const struct sched_launch *l, uint64_t now,
+			 uint64_t held_ns, uint32_t asked, struct sched_decision *a);
+void sched_decide(struct sched_queue *q, const struct sched_launch *l, uint64_t now,
+		  uint64_t held_ns, uint32_t asked, struct sched_decision *a);
+void sched_hook_queue_create(struct sched_queue *q);
+void sched_hook_queue_destroy(struct sched_queue *q, uint64_t launches);
+uint64_t sched_hook_dispatch(struct sched_queue *q, const struct sched_launch *l, uint64_t now);
+struct sched_retired {
 	uint64_t hash, duration_ns, held_ns, version;
 	uint32_t count, flags, level, interrupted;
 };
-uint64_t hook_retire(struct sched_queue *q, const struct retired *r, uint64_t now); /* linger_ns */
+uint64_t sched_hook_retire(struct sched_queue *q, const struct sched_retired *r,
+			   uint64_t now); /* linger_ns */
 /* Some policy is in force on the queue's GPU. */
-bool policy_in_force(struct sched_queue *q);
-void ask_complain(struct sched_queue *q, const struct ask *a); /* not inside a pin */
+bool sched_policy_in_force(struct sched_queue *q);
+void sched_decision_report(struct sched_queue *q,
+			   const struct sched_decision *a); /* not inside a pin */
 
 /* ---- board.c ---- */
 
 /* Sees the boards of others: open requests, when the last ended, and how far the next announced one
  * is (UINT64_MAX: never, none). Inside a pin. */
-uint32_t boards_scan(struct sched *s, uint32_t gpu_index, uint64_t now, struct ask *a,
-		     uint64_t *ret_idle_ns, uint64_t *ret_next_ns);
+uint32_t sched_boards_scan(struct sched *s, uint32_t gpu_index, uint64_t now,
+			   struct sched_decision *a, uint64_t *ret_idle_ns, uint64_t *ret_next_ns);
 /* No latency request of others since that time, and none of our own when they count. */
-bool boards_quiet_since(struct sched *s, uint32_t gpu, uint64_t since_ns, bool own_counts);
+bool sched_boards_quiet_since(struct sched *s, uint32_t gpu, uint64_t since_ns, bool own_counts);
 
 /* ---- request.c ---- */
 
-bool request_open(struct sched *s, uint32_t gpu,
-		  uint64_t now); /* inside a pin; true: the agent is to be woken */
-uint64_t requests_step(struct sched *s, uint64_t now);
+bool sched_request_open(struct sched *s, uint32_t gpu,
+			uint64_t now); /* inside a pin; true: the agent is to be woken */
+uint64_t sched_requests_step(struct sched *s, uint64_t now);
 /* One was opened that the agent has not looked at yet: on that GPU, on any. */
-bool request_unseen(const struct sched *s, uint32_t gpu);
-bool requests_unseen(const struct sched *s);
+bool sched_request_unseen(const struct sched *s, uint32_t gpu);
+bool sched_requests_unseen(const struct sched *s);
 /* A synchronization of latency queues of that GPU has returned: where the policy wants no linger,
  * the request ends here. */
-void request_synced(struct sched *s, uint32_t gpu, uint64_t now);
+void sched_request_synced(struct sched *s, uint32_t gpu, uint64_t now);
 /* Latency queues have been idle since then; a launch of one has come after a pause. */
-void request_idle(struct request *r, uint64_t since);
-void request_gap(struct sched *s, uint32_t gpu, uint64_t now);
+void sched_request_idle(struct sched_request *r, uint64_t since);
+void sched_request_gap(struct sched *s, uint32_t gpu, uint64_t now);
 /* Of this process, on the page that it writes; NULL: gbpfd does not know that GPU. Inside a pin, or
  * the agent. */
-struct sched_board_gpu *own_board(struct sched *s, uint32_t gpu);
+struct proto_board_gpu *sched_own_board(struct sched *s, uint32_t gpu);
 
 /* ---- lease.c ---- */
 
 /* A policy is in force on that GPU, and there is a gbpfd: others look at our board. Inside a pin,
  * or the agent. */
-bool lease_allowed(struct sched *s, uint32_t gpu);
+bool sched_lease_allowed(struct sched *s, uint32_t gpu);
 /* Makes the leases what the request's state asks for, whatever other threads do meanwhile. Inside a
  * pin, or the agent. */
-void lease_settle(struct sched *s, uint32_t gpu, uint64_t now);
+void sched_lease_update(struct sched *s, uint32_t gpu, uint64_t now);
 /* The request has just been opened: raises them if a policy is in force. Inside a pin. */
-void lease_raise(struct sched *s, uint32_t gpu, uint64_t now);
+void sched_lease_raise(struct sched *s, uint32_t gpu, uint64_t now);
 /* Agent: renews, and follows a policy that comes or goes. */
-void lease_step(struct sched *s, uint32_t gpu, uint64_t now);
+void sched_lease_step(struct sched *s, uint32_t gpu, uint64_t now);
 
 /* ---- announce.c ---- */
 
-uint64_t announce_step(struct sched *s, uint64_t now);
-bool announce_came(const struct sched *s); /* since the last step */
+uint64_t sched_announce_step(struct sched *s, uint64_t now);
+bool sched_announce_pending(const struct sched *s); /* since the last step */
 /* The request that was announced has come: takes its announcement. Inside a pin. */
-void announce_met(struct sched *s, uint32_t gpu, uint64_t now);
+void sched_announce_met(struct sched *s, uint32_t gpu, uint64_t now);
 
 /* ---- kernel.c ---- */
 
-struct estimate *estimate_of(struct sched *s, const struct sched_launch *l); /* NULL: not learned */
-bool estimate_due(struct estimate *e);
-void estimate_learn(struct estimate *e, uint64_t measured_ns);
-void kernels_publish(struct sched *s, struct sched_stats *st);
+struct sched_estimate *sched_estimate_of(struct sched *s,
+					 const struct sched_launch *l); /* NULL: not learned */
+bool sched_estimate_due(struct sched_estimate *e);
+void sched_estimate_learn(struct sched_estimate *e, uint64_t measured_ns);
+void sched_kernels_publish(struct sched *s, struct proto_stats *st);
 
 /* ---- retire.c ---- */
 
-void launch_start(struct sched_queue *q, struct sched_launch *l,
-		  const struct ask *a);		  /* before the driver's call */
-bool queue_retire_reached(struct sched_queue *q); /* true: something retired */
-bool queue_retire_idle(struct sched_queue *q,
+void sched_launch_start(struct sched_queue *q, struct sched_launch *l,
+			const struct sched_decision *a); /* before the driver's call */
+bool sched_retire_reached(struct sched_queue *q);	 /* true: something retired */
+bool sched_retire_idle(struct sched_queue *q,
 		       uint64_t total); /* everything up to total has finished */
-bool retire_all(struct sched *s);
-void queue_mark_end(struct sched_queue *q); /* puts a marker behind what has none */
-void queue_drop_marks(struct sched_queue *q);
-uint64_t inflight_step(struct sched *s, uint64_t now);
+bool sched_retire_all(struct sched *s);
+void sched_mark_end(struct sched_queue *q); /* puts a marker behind what has none */
+void sched_marks_drop(struct sched_queue *q);
+uint64_t sched_inflight_step(struct sched *s, uint64_t now);
 
 /* ---- hold.c ---- */
 
 /* Time left until a launch that has been held for held_ns goes whatever the policy says;
  * UINT64_MAX: no limit. */
-uint64_t share_left(struct sched *s, const struct sched_launch *l, uint64_t begin_ns, uint64_t now);
-void share_take(struct sched *s, const struct sched_launch *l, uint64_t now);
-void share_given(struct sched *s); /* the policy let a held launch go: nobody starves */
-void hold_caller(struct sched_queue *q, struct sched_launch *l, struct ask *a);
-void hold_account(struct sched_queue *q, const struct sched_launch *l, uint32_t why,
-		  uint64_t held_ns);
-uint32_t hold_why(const struct ask *a, uint64_t inflight);
+uint64_t sched_share_left(struct sched *s, const struct sched_launch *l, uint64_t begin_ns,
+			  uint64_t now);
+void sched_share_take(struct sched *s, const struct sched_launch *l, uint64_t now);
+void sched_share_reset(struct sched *s); /* the policy let a held launch go: nobody starves */
+void sched_hold_caller(struct sched_queue *q, struct sched_launch *l, struct sched_decision *a);
+void sched_hold_account(struct sched_queue *q, const struct sched_launch *l, uint32_t why,
+			uint64_t held_ns);
+uint32_t sched_hold_why(const struct sched_decision *a, uint64_t inflight);
 /* Short sleeps of this thread as short as asked (the default rounds up by 50 us): the GPU runs dry
  * meanwhile. What to restore with prctl(PR_SET_TIMERSLACK). */
-int sharp_timers(void);
+int sched_sharpen_timers(void);
 
 /* ---- chain.c: queues whose last launches can be stopped between blocks; see there ---- */
 
 /* The launch is at the queue's gate: a chain that begins waits for it or is seen by it. */
 void gate_enter(struct sched_queue *q);
-void gate_leave(struct sched_queue *q);
+void sched_gate_leave(struct sched_queue *q);
 /* issue_lock is held. True: until it has ended the queue is CHAINED, and no plain launch is between
  * its look at that and the driver. False: one is; do without. */
-bool chain_begin(struct sched_queue *q);
+bool sched_run_begin(struct sched_queue *q);
 /* issue_lock is held. Looks after the chain, ends it when it is through. In how many nanoseconds
  * again; UINT64_MAX: there is none. waited: somebody waits for its end. */
-uint64_t chain_care(struct sched_queue *q, uint64_t now, bool waited);
+uint64_t sched_run_care(struct sched_queue *q, uint64_t now, bool waited);
 /* A chain that has no unfinished launch is ended, unless somebody else is at the queue. True: the
  * queue has none. */
-bool chain_try_end(struct sched_queue *q);
+bool sched_run_try_end(struct sched_queue *q);
 /* As of now; who is to act on it holds issue_lock or stands at the gate. */
-bool chain_unfinished(const struct sched_queue *q);
+bool sched_run_unfinished(const struct sched_queue *q);
 /* issue_lock is held; the chain takes a launch now. */
-bool chain_has_room(struct sched_queue *q);
+bool sched_run_has_room(struct sched_queue *q);
 /* What the policy answered allows the launch to join the queue's chain, or to begin one. */
-bool chain_allowed(const struct sched_queue *q, const struct sched_launch *l, const struct ask *a);
+bool sched_run_allowed(const struct sched_queue *q, const struct sched_launch *l,
+		       const struct sched_decision *a);
 /* issue_lock is held. False: it is unfinished. */
-bool chain_over(struct sched_queue *q);
+bool sched_run_end_if_done(struct sched_queue *q);
 /* Takes the device's error, if any, for the next flush. */
-void chain_look(struct sched_queue *q, struct sched_chain *ret);
+void sched_run_look(struct sched_queue *q, struct sched_run_progress *ret);
 /* A launch at block level, issue_lock is held: fills what the gate needs. */
-void chain_prepare(struct sched_queue *q, struct sched_launch *l, const struct ask *a);
-static inline bool chain_here(const struct sched_queue *q)
+void sched_run_add(struct sched_queue *q, struct sched_launch *l, const struct sched_decision *a);
+static inline bool sched_run_here(const struct sched_queue *q)
 {
 	return load_acquire(&q->deferred) & CHAINED;
 }
-static inline uint32_t fifo_here(const struct sched_queue *q)
+static inline uint32_t sched_fifo_count(const struct sched_queue *q)
 {
 	return load_acquire(&q->deferred) & ~CHAINED;
 }
@@ -433,40 +438,41 @@ static inline uint32_t fifo_here(const struct sched_queue *q)
 
 /* Launches are to be kept, so that the hardware queue does not fill: its stream stands still, and
  * what that waits for may be a chain. The caller has no lock. */
-bool queue_crowded(struct sched_queue *q);
-uint64_t deferred_step(struct sched *s, uint64_t now);
+bool sched_queue_crowded(struct sched_queue *q);
+uint64_t sched_deferred_step(struct sched *s, uint64_t now);
 /* Waits until everything that was put on the queue before is with the driver, and its chain's
  * launches of then are through. Helps meanwhile. */
-void queue_settle(struct sched_queue *q);
-void queue_fifo_drop(struct sched_queue *q); /* sched_destroy: frees calls that were never issued */
+void sched_queue_drain(struct sched_queue *q);
+void sched_fifo_drop(struct sched_queue *q); /* sched_destroy: frees calls that were never issued */
 
 /* ---- queue.c ---- */
 
-bool queue_use(struct sched_queue *q); /* false: closed or closing */
-void queue_unuse(struct sched_queue *q);
-#define queues_each(s, q)                                                                          \
+bool sched_queue_use(struct sched_queue *q); /* false: closed or closing */
+void sched_queue_unuse(struct sched_queue *q);
+#define sched_queues_each(s, q)                                                                    \
 	for (uint32_t q##_i = 0, q##_n = load_acquire(&(s)->n_queues); q##_i < q##_n; q##_i++)     \
 		for (struct sched_queue *q = load_acquire(&(s)->queues[q##_i]); q; q = NULL)
 
 /* ---- stats.c ---- */
 
 /* Not inside a pin. */
-#define stat_add(s, field, n)                                                                      \
+#define sched_stat_add(s, field, n)                                                                \
 	do {                                                                                       \
-		struct pin_slot *stat_pin = pin_enter();                                           \
+		struct policy_reader *stat_pin = policy_read_enter();                              \
 		(void)add_relaxed(&load_acquire(&(s)->stats)->field, (n));                         \
-		pin_leave(stat_pin);                                                               \
+		policy_read_leave(stat_pin);                                                       \
 	} while (0)
-void stat_max(uint64_t *word, uint64_t v);
-uint64_t stats_publish(struct sched *s, uint64_t now); /* ns until it should be called again */
-void stats_publish_queue(struct sched_queue *q);       /* s->lock is held */
-void stats_count_kind(struct sched_queue *q, uint32_t kind, uint64_t bytes);
+void sched_stat_max(uint64_t *word, uint64_t v);
+uint64_t sched_stats_publish(struct sched *s,
+			     uint64_t now);	       /* ns until it should be called again */
+void sched_stats_publish_queue(struct sched_queue *q); /* s->lock is held */
+void sched_stats_count_kind(struct sched_queue *q, uint32_t kind, uint64_t bytes);
 
 /* ---- sched.c ---- */
 
 void wake_agent(struct sched *s, uint32_t depth); /* when it sleeps at least so deep */
 void note(struct sched *s, const char *what, const char *text); /* not inside a pin */
-void update_active(struct sched *s);				/* takes s->lock */
-void update_active_locked(struct sched *s);
+void sched_update_active(struct sched *s);			/* takes s->lock */
+void sched_update_active_locked(struct sched *s);
 
 #endif

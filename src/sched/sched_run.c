@@ -25,21 +25,21 @@
 /* ---- the gate ---- */
 
 /* Not the thread that mostly submits here, or none has yet. */
-static NOINLINE void come_as_guest(struct sched_queue *q)
+static NOINLINE void enter_gate_slow(struct sched_queue *q)
 {
-	struct pin_slot *none = NULL;
-	struct pin_slot *self = pin_mine;
+	struct policy_reader *none = NULL;
+	struct policy_reader *self = policy_reader_self;
 
 	if (!self) { /* the first launch of a thread takes its slot, as far as there are any */
-		struct pin_slot *pin = pin_enter();
+		struct policy_reader *pin = policy_read_enter();
 
-		pin_leave(pin);
-		self = pin_mine;
+		policy_read_leave(pin);
+		self = policy_reader_self;
 	}
 	if (!self) {
 		(void)__atomic_fetch_add(&q->guests, 1u, __ATOMIC_SEQ_CST);
 	} else {
-		(void)pin_gate_enter(q);
+		(void)policy_gate_enter(q);
 		if (load_relaxed(&q->total.owner) == self ||
 		    (!load_relaxed(&q->total.owner) && cas_acqrel(&q->total.owner, &none, self))) {
 			return;
@@ -53,18 +53,19 @@ static NOINLINE void come_as_guest(struct sched_queue *q)
 
 void gate_enter(struct sched_queue *q)
 {
-	if (unlikely(load_relaxed(&q->total.owner) != pin_mine || !pin_gate_enter(q))) {
-		come_as_guest(q);
+	if (unlikely(load_relaxed(&q->total.owner) != policy_reader_self ||
+		     !policy_gate_enter(q))) {
+		enter_gate_slow(q);
 	}
 }
 
-void gate_leave(struct sched_queue *q)
+void sched_gate_leave(struct sched_queue *q)
 {
-	if (unlikely(!pin_mine)) {
+	if (unlikely(!policy_reader_self)) {
 		(void)sub_acqrel(&q->guests, 1u);
 		return;
 	}
-	pin_gate_leave();
+	policy_gate_leave();
 }
 
 /* ---- beginning and ending ---- */
@@ -75,28 +76,28 @@ static void end(struct sched_queue *q)
 
 	q->stopped_ns = q->held_since_ns = q->step_ns = q->stepped_ns = 0;
 	(void)__atomic_fetch_and(&q->deferred, ~CHAINED, __ATOMIC_SEQ_CST);
-	if (__atomic_sub_fetch(&s->chains, 1u, __ATOMIC_SEQ_CST) == 0) {
-		update_active(s);
+	if (__atomic_sub_fetch(&s->n_runs, 1u, __ATOMIC_SEQ_CST) == 0) {
+		sched_update_active(s);
 	}
 }
 
 /* Nobody else is between the look and the driver. The caller itself is not at the gate. */
 static bool alone(struct sched_queue *q)
 {
-	if (!load_relaxed(&q->shared) && load_relaxed(&q->total.owner) == pin_mine) {
+	if (!load_relaxed(&q->shared) && load_relaxed(&q->total.owner) == policy_reader_self) {
 		return true;
 	}
-	return pin_gates_clear(q, GATE_NS) && !load_seqcst(&q->guests);
+	return policy_gate_synchronize(q, GATE_NS) && !load_seqcst(&q->guests);
 }
 
-bool chain_begin(struct sched_queue *q)
+bool sched_run_begin(struct sched_queue *q)
 {
 	struct sched *s = q->s;
 
-	if (chain_here(q)) {
+	if (sched_run_here(q)) {
 		return true;
 	}
-	(void)__atomic_fetch_add(&s->chains, 1u, __ATOMIC_SEQ_CST);
+	(void)__atomic_fetch_add(&s->n_runs, 1u, __ATOMIC_SEQ_CST);
 	(void)__atomic_fetch_or(&q->deferred, CHAINED, __ATOMIC_SEQ_CST);
 	fence_seqcst();
 	if (!alone(q)) {
@@ -110,12 +111,12 @@ bool chain_begin(struct sched_queue *q)
 
 static bool device_busy(const struct sched_queue *q)
 {
-	return q->s->cfg.device->chain_busy(q->s->cfg.dev, q->dev_queue) != 0;
+	return q->s->cfg.device->run_busy(q->s->cfg.dev, q->dev_queue) != 0;
 }
 
-void chain_look(struct sched_queue *q, struct sched_chain *ret)
+void sched_run_look(struct sched_queue *q, struct sched_run_progress *ret)
 {
-	int err = q->s->cfg.device->chain_look(q->s->cfg.dev, q->dev_queue, ret), none = 0;
+	int err = q->s->cfg.device->run_look(q->s->cfg.dev, q->dev_queue, ret), none = 0;
 
 	if (unlikely(err)) {
 		(void)cas_acqrel(&q->error, &none, err);
@@ -123,89 +124,91 @@ void chain_look(struct sched_queue *q, struct sched_chain *ret)
 }
 
 /* What was counted by then; issue_lock is held. */
-static void account(struct sched_queue *q, const struct sched_chain *c)
+static void account(struct sched_queue *q, const struct sched_run_progress *c)
 {
 	uint32_t more = c->interruptions - q->interruptions;
 
 	if (more) {
 		q->interruptions = c->interruptions;
-		stat_add(q->s, interruptions, more);
+		sched_stat_add(q->s, interruptions, more);
 	}
 }
 
 static void finish(struct sched_queue *q)
 {
-	struct sched_chain c;
+	struct sched_run_progress c;
 
-	chain_look(q, &c);
+	sched_run_look(q, &c);
 	account(q, &c);
 	end(q);
 }
 
-bool chain_unfinished(const struct sched_queue *q)
+bool sched_run_unfinished(const struct sched_queue *q)
 {
-	return chain_here(q) && device_busy(q);
+	return sched_run_here(q) && device_busy(q);
 }
 
-bool chain_over(struct sched_queue *q)
+bool sched_run_end_if_done(struct sched_queue *q)
 {
-	if (chain_here(q) && !device_busy(q)) {
+	if (sched_run_here(q) && !device_busy(q)) {
 		finish(q);
 	}
-	return !chain_here(q);
+	return !sched_run_here(q);
 }
 
-bool chain_try_end(struct sched_queue *q)
+bool sched_run_try_end(struct sched_queue *q)
 {
-	bool over = !chain_here(q); /* what was kept went meanwhile, and there is no chain */
+	bool over = !sched_run_here(q); /* what was kept went meanwhile, and there is no chain */
 
 	if (!over && !device_busy(q) && pthread_mutex_trylock(&q->issue_lock) == 0) {
-		over = chain_over(q);
+		over = sched_run_end_if_done(q);
 		pthread_mutex_unlock(&q->issue_lock);
 	}
 	return over;
 }
 
-bool chain_allowed(const struct sched_queue *q, const struct sched_launch *l, const struct ask *a)
+bool sched_run_allowed(const struct sched_queue *q, const struct sched_launch *l,
+		       const struct sched_decision *a)
 {
 	const struct sched *s = q->s;
 
 	return a->level == GBPF_LEVEL_BLOCK && l->block_ok && l->may_hold &&
 	       load_relaxed(&q->class_id) != GBPF_CLASS_LATENCY && !load_acquire(&q->draining) &&
-	       s->cfg.device->chain_busy && clock_now_ns() >= load_relaxed(&s->active_ns);
+	       s->cfg.device->run_busy && clock_now_ns() >= load_relaxed(&s->active_ns);
 }
 
-bool chain_has_room(struct sched_queue *q)
+bool sched_run_has_room(struct sched_queue *q)
 {
-	struct sched_chain c;
+	struct sched_run_progress c;
 
-	chain_look(q, &c);
+	sched_run_look(q, &c);
 	return !c.full;
 }
 
-bool sched_join(struct sched_queue *q)
+bool sched_run_join(struct sched_queue *q)
 {
-	if (!chain_here(q) || fifo_here(q) || load_acquire(&q->draining) || !device_busy(q)) {
+	if (!sched_run_here(q) || sched_fifo_count(q) || load_acquire(&q->draining) ||
+	    !device_busy(q)) {
 		return false;
 	}
 	pthread_mutex_lock(&q->issue_lock);
-	if (!fifo_here(q) && chain_here(q) && chain_has_room(q)) {
+	if (!sched_fifo_count(q) && sched_run_here(q) && sched_run_has_room(q)) {
 		return true;
 	}
 	pthread_mutex_unlock(&q->issue_lock);
 	return false;
 }
 
-void sched_joined(struct sched_queue *q)
+void sched_run_joined(struct sched_queue *q)
 {
 	pthread_mutex_unlock(&q->issue_lock);
 }
 
-void chain_prepare(struct sched_queue *q, struct sched_launch *l, const struct ask *a)
+void sched_run_add(struct sched_queue *q, struct sched_launch *l, const struct sched_decision *a)
 {
 	l->level = GBPF_LEVEL_BLOCK;
 	l->piece_blocks = a->pieces;
-	stat_add(q->s, block_launches, 1u);
+	sched_stat_add(q->s, block_launches, 1u);
 }
 
 /* ---- looking after it ---- */
@@ -224,12 +227,12 @@ static uint64_t shortest_request(struct sched *s, uint32_t index, uint64_t now)
 	uint64_t shortest = UINT64_MAX;
 
 	for (uint32_t i = 0; i < load_acquire(&s->n_boards); i++) {
-		const struct sched_board *b = load_acquire(&s->boards[i].board);
+		const struct proto_board *b = load_acquire(&s->boards[i].board);
 		uint64_t end = b ? load_relaxed(&b->gpu[index].last_end_ns) : 0;
 
-		if (end && since_ns(end, now) < CHAIN_RECENT_NS) {
+		if (end && sched_since_ns(end, now) < CHAIN_RECENT_NS) {
 			shortest = MIN(shortest,
-				       since_ns(load_relaxed(&b->gpu[index].opened_ns), end));
+				       sched_since_ns(load_relaxed(&b->gpu[index].opened_ns), end));
 		}
 	}
 	return shortest;
@@ -241,9 +244,9 @@ static uint64_t opened_last(struct sched *s, uint32_t index, uint64_t now)
 	uint64_t opened = 0;
 
 	for (uint32_t i = 0; i < load_acquire(&s->n_boards); i++) {
-		const struct sched_board *b = load_acquire(&s->boards[i].board);
+		const struct proto_board *b = load_acquire(&s->boards[i].board);
 
-		if (b && sched_board_open(b, index, now)) {
+		if (b && proto_board_open(b, index, now)) {
 			opened = MAX(opened, load_relaxed(&b->gpu[index].opened_ns));
 		}
 	}
@@ -274,29 +277,29 @@ static void look_out(struct sched_queue *q, uint64_t now, struct outlook *o)
 	struct sched *s = q->s;
 	uint32_t index = load_relaxed(&s->gpu_index[q->gpu]), open = 0;
 	uint64_t idle = UINT64_MAX, next = UINT64_MAX, shortest = UINT64_MAX, opened = 0;
-	struct ask a = { .word = NULL };
-	struct pin_slot *pin;
+	struct sched_decision a = { .word = NULL };
+	struct policy_reader *pin;
 	bool others;
 
-	o->off = !policy_in_force(q);
-	pin = pin_enter();
-	others = index < SCHED_MAX_GPUS && load_acquire(&s->n_boards);
+	o->off = !sched_policy_in_force(q);
+	pin = policy_read_enter();
+	others = index < PROTO_MAX_GPUS && load_acquire(&s->n_boards);
 	if (others) {
-		open = boards_scan(s, index, now, &a, &idle, &next);
+		open = sched_boards_scan(s, index, now, &a, &idle, &next);
 		if (open) {
 			opened = opened_last(s, index, now);
 		} else {
 			shortest = shortest_request(s, index, now);
 		}
 	}
-	pin_leave(pin);
+	policy_read_leave(pin);
 	learn_request(q, shortest);
 	o->due_ns = open ? opened + MIN(q->request_ns, CHAIN_RECENT_NS) / 4 * 3 : 0;
-	o->period_ns = open || next <= lead_ns(s) ? CHAIN_OPEN_NS
-		       : !others		  ? CHAIN_QUIET_NS
-						  : while_quiet(shortest, idle);
+	o->period_ns = open || next <= sched_lead_ns(s) ? CHAIN_OPEN_NS
+		       : !others			? CHAIN_QUIET_NS
+							: while_quiet(shortest, idle);
 	o->period_ns *= s->few_cpus && o->period_ns < CHAIN_IDLE_NS ? 2 : 1;
-	o->may_run = o->off || (!open && next > lead_ns(s));
+	o->may_run = o->off || (!open && next > sched_lead_ns(s));
 	o->seen = open || idle <= now - MIN(q->looked_ns, now);
 	q->looked_ns = now;
 }
@@ -307,16 +310,16 @@ static bool starved(struct sched_queue *q, uint64_t now)
 {
 	struct sched_launch l = { .begin_ns = q->held_since_ns };
 
-	if (share_left(q->s, &l, q->held_since_ns, now)) {
+	if (sched_share_left(q->s, &l, q->held_since_ns, now)) {
 		return false;
 	}
-	share_take(q->s, &l, now);
+	sched_share_take(q->s, &l, now);
 	q->held_since_ns = now;
-	stat_add(q->s, forced, 1u);
+	sched_stat_add(q->s, forced, 1u);
 	return true;
 }
 
-static void went_on(struct sched_queue *q, uint64_t now)
+static void resumed(struct sched_queue *q, uint64_t now)
 {
 	struct sched_launch l = { .begin_ns = q->stopped_ns };
 
@@ -324,24 +327,25 @@ static void went_on(struct sched_queue *q, uint64_t now)
 		q->doubt_ns = 0;
 	}
 	if (q->held_since_ns) {
-		hold_account(q, &l, SCHED_WHY_LATENCY, since_ns(q->stopped_ns, now));
-		share_given(q->s);
+		sched_hold_account(q, &l, PROTO_WHY_LATENCY, sched_since_ns(q->stopped_ns, now));
+		sched_share_reset(q->s);
 	}
 	q->stopped_ns = q->held_since_ns = 0;
 }
 
 /* When the device wants the next look, if anybody waits for it. */
-static uint64_t step_at(const struct sched_queue *q, const struct sched_chain *c, bool waited)
+static uint64_t step_at(const struct sched_queue *q, const struct sched_run_progress *c,
+			bool waited)
 {
-	return waited || c->feeding || fifo_here(q)
+	return waited || c->feeding || sched_fifo_count(q)
 		       ? q->step_ns
 		       : MAX(q->step_ns, q->stepped_ns + CHAIN_QUIET_NS);
 }
 
 /* A request has come since its blocks began. The launch that ran then may have begun whole, the
  * next has not; so with two more through it was not stopped. */
-static bool doubtful(struct sched_queue *q, const struct sched_chain *c, const struct outlook *o,
-		     uint64_t now)
+static bool suspect(struct sched_queue *q, const struct sched_run_progress *c,
+		    const struct outlook *o, uint64_t now)
 {
 	if (o->seen) {
 		q->doubt_ns = now + CHAIN_DOUBT_NS;
@@ -351,13 +355,13 @@ static bool doubtful(struct sched_queue *q, const struct sched_chain *c, const s
 }
 
 /* The chain goes on by itself, and no request can have stopped it. */
-static bool nothing_to_do(struct sched_queue *q, const struct sched_chain *c,
-			  const struct outlook *o, uint64_t step_at, uint64_t now, bool force)
+static bool proceeds_alone(struct sched_queue *q, const struct sched_run_progress *c,
+			   const struct outlook *o, uint64_t step_at, uint64_t now, bool force)
 {
 	if (c->stopped) {
 		return c->waiting && !o->may_run && !force;
 	}
-	return !doubtful(q, c, o, now) && !o->off && now < step_at;
+	return !suspect(q, c, o, now) && !o->off && now < step_at;
 }
 
 /* How long until the next look at a stopped chain: its blocks should come again as soon as the
@@ -372,18 +376,18 @@ static uint64_t while_stopped(const struct sched_queue *q, const struct outlook 
 		return CHAIN_HELD_NS;
 	}
 	ns = q->s->few_cpus ? CHAIN_FEW_NS : CHAIN_SPIN_NS;
-	return MAX(ns, MIN(since_ns(now, o->due_ns), (uint64_t)CHAIN_HELD_NS));
+	return MAX(ns, MIN(sched_since_ns(now, o->due_ns), (uint64_t)CHAIN_HELD_NS));
 }
 
-uint64_t chain_care(struct sched_queue *q, uint64_t now, bool waited)
+uint64_t sched_run_care(struct sched_queue *q, uint64_t now, bool waited)
 {
 	const struct sched_device_ops *dev = q->s->cfg.device;
 	uint64_t at = load_relaxed(&q->chain_ns), ns;
-	struct sched_chain c;
+	struct sched_run_progress c;
 	struct outlook o;
 	bool force;
 
-	if (!chain_here(q)) {
+	if (!sched_run_here(q)) {
 		return UINT64_MAX;
 	}
 	if (!device_busy(q)) {
@@ -394,7 +398,7 @@ uint64_t chain_care(struct sched_queue *q, uint64_t now, bool waited)
 		return at - now;
 	}
 	look_out(q, now, &o);
-	chain_look(q, &c);
+	sched_run_look(q, &c);
 	force = o.off;
 	if (c.stopped) {
 		q->stopped_ns = q->stopped_ns ? q->stopped_ns : now;
@@ -404,13 +408,13 @@ uint64_t chain_care(struct sched_queue *q, uint64_t now, bool waited)
 		force = c.waiting && starved(q, now);
 	}
 	at = step_at(q, &c, waited);
-	if (nothing_to_do(q, &c, &o, at, now, force)) {
+	if (proceeds_alone(q, &c, &o, at, now, force)) {
 		ns = c.stopped ? while_stopped(q, &o, now, 0) : MIN(at - now, o.period_ns);
 		store_relaxed(&q->chain_ns, now + ns);
 		return ns;
 	}
-	ns = dev->chain_step(q->s->cfg.dev, q->dev_queue, o.may_run, force);
-	chain_look(q, &c);
+	ns = dev->run_step(q->s->cfg.dev, q->dev_queue, o.may_run, force);
+	sched_run_look(q, &c);
 	account(q, &c);
 	if (ns == UINT64_MAX) {
 		end(q);
@@ -421,7 +425,7 @@ uint64_t chain_care(struct sched_queue *q, uint64_t now, bool waited)
 		ns = while_stopped(q, &o, now, ns);
 	} else {
 		if (o.may_run) {
-			went_on(q, now);
+			resumed(q, now);
 		}
 		q->step_ns = now + ns;
 		q->stepped_ns = now;

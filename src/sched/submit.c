@@ -15,14 +15,14 @@ static bool must_defer(const struct sched_queue *q)
 
 /* Nothing may be kept of the launch: what is before it is waited for, and it goes while nobody else
  * can issue. Not at the gate any more. */
-static void go_after(struct sched_queue *q, struct sched_launch *l)
+static void drain_and_lock(struct sched_queue *q, struct sched_launch *l)
 {
-	gate_leave(q);
+	sched_gate_leave(q);
 	(void)__atomic_fetch_add(&q->draining, 1u, __ATOMIC_SEQ_CST);
 	for (;;) {
-		queue_settle(q);
+		sched_queue_drain(q);
 		pthread_mutex_lock(&q->issue_lock);
-		if (chain_over(q)) {
+		if (sched_run_end_if_done(q)) {
 			break;
 		}
 		pthread_mutex_unlock(&q->issue_lock);
@@ -36,29 +36,30 @@ static void go_after(struct sched_queue *q, struct sched_launch *l)
  * level may go now. */
 static NOINLINE bool behind(struct sched_queue *q, struct sched_launch *l, bool *ret_chain)
 {
-	if (!fifo_here(q) && chain_try_end(q)) {
+	if (!sched_fifo_count(q) && sched_run_try_end(q)) {
 		return load_acquire(&q->deferred) && behind(q, l, ret_chain);
 	}
 	if (!l->may_hold) {
-		go_after(q, l);
+		drain_and_lock(q, l);
 		return false;
 	}
-	if (!fifo_here(q) && l->block_ok) {
+	if (!sched_fifo_count(q) && l->block_ok) {
 		*ret_chain = true;
 		return false;
 	}
-	gate_leave(q);
+	sched_gate_leave(q);
 	return true;
 }
 
 /* Holding as the policy says. Not at the gate meanwhile. False: deferred. */
-static bool held(struct sched_queue *q, struct sched_launch *l, struct ask *a, bool *ret_chain)
+static bool held(struct sched_queue *q, struct sched_launch *l, struct sched_decision *a,
+		 bool *ret_chain)
 {
-	gate_leave(q);
+	sched_gate_leave(q);
 	if (must_defer(q)) {
 		return false;
 	}
-	hold_caller(q, l, a);
+	sched_hold_caller(q, l, a);
 	l->version = a->version;
 	gate_enter(q);
 	return !load_acquire(&q->deferred) || !behind(q, l, ret_chain);
@@ -66,20 +67,20 @@ static bool held(struct sched_queue *q, struct sched_launch *l, struct ask *a, b
 
 /* Puts the launch into the queue's chain: from here to sched_submitted the queue is this thread's.
  * Not at the gate: SCHED_DEFER. */
-static enum sched_answer into_chain(struct sched_queue *q, struct sched_launch *l,
-				    const struct ask *a)
+static enum sched_answer into_run(struct sched_queue *q, struct sched_launch *l,
+				  const struct sched_decision *a)
 {
-	gate_leave(q);
+	sched_gate_leave(q);
 	pthread_mutex_lock(&q->issue_lock);
-	if (fifo_here(q) || (chain_here(q) && !chain_has_room(q))) {
+	if (sched_fifo_count(q) || (sched_run_here(q) && !sched_run_has_room(q))) {
 		pthread_mutex_unlock(&q->issue_lock);
 		return SCHED_DEFER;
 	}
-	if (chain_begin(q)) {
-		chain_prepare(q, l, a);
+	if (sched_run_begin(q)) {
+		sched_run_add(q, l, a);
 	} /* else plain, and alone all the same */
 	l->owns = true;
-	launch_start(q, l, a);
+	sched_launch_start(q, l, a);
 	return SCHED_GO;
 }
 
@@ -107,39 +108,39 @@ static enum sched_answer uncounted(struct sched_queue *q, struct sched_launch *l
 
 /* Everything but GO at once: level, hold, complaint. */
 static NOINLINE enum sched_answer decide(struct sched_queue *q, struct sched_launch *l,
-					 struct ask *a, bool chain)
+					 struct sched_decision *a, bool chain)
 {
-	if (a->bad) {
-		ask_complain(q, a);
+	if (a->fault) {
+		sched_decision_report(q, a);
 	}
 	if (!l->may_hold && a->verdict != GBPF_GO) {
-		struct pin_slot *pin = pin_enter();
+		struct policy_reader *pin = policy_read_enter();
 
-		store_relaxed(&load_acquire(&q->s->stats)->why, (uint32_t)SCHED_WHY_COLLECTIVE);
-		pin_leave(pin);
+		store_relaxed(&load_acquire(&q->s->stats)->why, (uint32_t)PROTO_WHY_COLLECTIVE);
+		policy_read_leave(pin);
 		a->verdict = GBPF_GO;
 	}
 	if (a->verdict != GBPF_GO && !held(q, l, a, &chain)) {
 		return uncounted(q, l);
 	}
-	if (!chain && l->may_hold && l->phase != PHASE_LATENCY && queue_crowded(q)) {
-		gate_leave(q);
+	if (!chain && l->may_hold && l->phase != PHASE_LATENCY && sched_queue_crowded(q)) {
+		sched_gate_leave(q);
 		return SCHED_DEFER;
 	}
-	if (chain_allowed(q, l, a)) {
-		return into_chain(q, l, a);
+	if (sched_run_allowed(q, l, a)) {
+		return into_run(q, l, a);
 	}
 	if (chain) {
-		gate_leave(q);
+		sched_gate_leave(q);
 		return uncounted(q, l);
 	}
-	launch_start(q, l, a);
+	sched_launch_start(q, l, a);
 	return SCHED_GO;
 }
 
 void sched_defer_unasked(struct sched_queue *q, struct sched_launch *l)
 {
-	struct estimate *e = estimate_of(q->s, l);
+	struct sched_estimate *e = sched_estimate_of(q->s, l);
 
 	l->est_ns = e ? load_relaxed(&e->est_ns) : 0;
 	l->begin_ns = clock_fast_ns();
@@ -153,9 +154,9 @@ enum sched_answer sched_submit(struct sched_queue *q, struct sched_launch *l)
 {
 	struct sched *s = q->s;
 	bool wake = false, chain = false;
-	struct estimate *e;
-	struct pin_slot *pin;
-	struct ask a;
+	struct sched_estimate *e;
+	struct policy_reader *pin;
+	struct sched_decision a;
 
 	l->version = 0;
 	l->held_ns = 0;
@@ -166,7 +167,7 @@ enum sched_answer sched_submit(struct sched_queue *q, struct sched_launch *l)
 	if (unlikely(sched_idle(s))) {
 		return SCHED_GO;
 	}
-	e = estimate_of(s, l);
+	e = sched_estimate_of(s, l);
 	l->est_ns = e ? load_relaxed(&e->est_ns) : 0;
 	l->begin_ns = clock_fast_ns();
 	l->phase = PHASE_PLAIN;
@@ -177,26 +178,26 @@ enum sched_answer sched_submit(struct sched_queue *q, struct sched_launch *l)
 	if (unlikely(l->block_ok)) {
 		know_block(l);
 	}
-	pin = pin_enter();
+	pin = policy_read_enter();
 	if (load_relaxed(&q->class_id) == GBPF_CLASS_LATENCY) {
 		l->phase = PHASE_LATENCY;
 		(void)__atomic_fetch_add(&q->entered, 1u, __ATOMIC_SEQ_CST);
 		if (unlikely(load_relaxed(&s->req[q->gpu].idle_ns))) {
-			request_gap(s, q->gpu, l->begin_ns);
+			sched_request_gap(s, q->gpu, l->begin_ns);
 		}
 		if (!load_seqcst(&s->req[q->gpu].open)) {
-			wake = request_open(s, q->gpu, l->begin_ns);
+			wake = sched_request_open(s, q->gpu, l->begin_ns);
 		}
 	}
-	ask_submit_pinned(q, l, l->begin_ns, 0, 0, &a);
-	pin_leave(pin);
+	sched_decide_inside(q, l, l->begin_ns, 0, 0, &a);
+	policy_read_leave(pin);
 	l->version = a.version;
-	if (unlikely(a.verdict != GBPF_GO || a.bad || l->block_ok || load_relaxed(&s->chains))) {
+	if (unlikely(a.verdict != GBPF_GO || a.fault || l->block_ok || load_relaxed(&s->n_runs))) {
 		if (wake) { /* else sched_submitted does, when the device has the launch */
 			wake_agent(s, AGENT_NEAR);
 		}
 		return decide(q, l, &a, chain);
 	}
-	launch_start(q, l, &a);
+	sched_launch_start(q, l, &a);
 	return SCHED_GO;
 }

@@ -15,14 +15,14 @@
 #include "base/compiler.h"
 #include "policy/read.h"
 
-struct tally {
-	struct pin_slot *owner; /* [atomic] set once */
-	uint64_t mine, others;	/* [atomic] */
+struct sched_tally {
+	struct policy_reader *owner; /* [atomic] set once */
+	uint64_t mine, others;	     /* [atomic] */
 };
 
-static inline void tally_add(struct tally *t, uint64_t x)
+static inline void sched_tally_add(struct sched_tally *t, uint64_t x)
 {
-	struct pin_slot *self = pin_mine, *none = NULL;
+	struct policy_reader *self = policy_reader_self, *none = NULL;
 
 	if (likely(self)) {
 		if (likely(load_relaxed(&t->owner) == self)) {
@@ -38,12 +38,12 @@ static inline void tally_add(struct tally *t, uint64_t x)
 }
 
 /* From any thread, whoever owns it. */
-static inline void tally_sub(struct tally *t, uint64_t x)
+static inline void sched_tally_sub(struct sched_tally *t, uint64_t x)
 {
 	(void)sub_acqrel(&t->others, x);
 }
 
-static inline uint64_t tally_sum(const struct tally *t)
+static inline uint64_t sched_tally_sum(const struct sched_tally *t)
 {
 	uint64_t mine = load_acquire(&t->mine);
 
@@ -51,11 +51,11 @@ static inline uint64_t tally_sum(const struct tally *t)
 }
 
 /* Nobody adds meanwhile. */
-static inline void tally_set(struct tally *t, uint64_t sum)
+static inline void sched_tally_set(struct sched_tally *t, uint64_t sum)
 {
 	store_relaxed(&t->mine, (uint64_t)0);
 	store_relaxed(&t->others, sum);
-	store_release(&t->owner, (struct pin_slot *)NULL);
+	store_release(&t->owner, (struct policy_reader *)NULL);
 }
 
 #endif

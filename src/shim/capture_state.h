@@ -5,27 +5,27 @@
 
 #include "shim/shim.h"
 
-static inline bool capture_any(void)
+static inline bool shim_capture_any(void)
 {
 	return unlikely(load_relaxed(&shim.captures) != 0);
 }
 
 /* The call on this stream belongs to a capture, or would be refused because of one. */
-bool capture_has(CUstream stream, bool per_thread);
+bool shim_capture_has(CUstream stream, bool per_thread);
 
 /* While some stream captures in global mode the driver counts certain calls of any thread, event
  * queries for example, as mistakes that spoil the capture. Between these two the thread is exempt.
  */
-CUstreamCaptureMode capture_exempt(void);
-void capture_restore(CUstreamCaptureMode before);
+CUstreamCaptureMode shim_capture_exempt(void);
+void shim_capture_restore(CUstreamCaptureMode before);
 
 /* Between these no stream begins to capture: asking a stream whether it captures and then using it
  * must be one step, since what uses a capturing stream, or the legacy stream beside a blocking one
  * that captures, spoils the capture in whatever mode. Only around calls that do not wait for what
  * the program does. */
-void capture_bar(void);
-bool capture_try_bar(void); /* false: one is just beginning */
-void capture_unbar(void);
-void capture_forget(void); /* in a child after fork */
+void shim_capture_lock(void);
+bool shim_capture_trylock(void); /* false: one is just beginning */
+void shim_capture_unlock(void);
+void shim_capture_forget(void); /* in a child after fork */
 
 #endif

@@ -52,7 +52,7 @@ static bool scan(const struct buf *b, const char *soname, unsigned nth, char *pa
 	return false;
 }
 
-bool ldcache_find(const char *soname, unsigned nth, char *path, size_t cap)
+bool shim_ldcache_find(const char *soname, unsigned nth, char *path, size_t cap)
 {
 	struct buf b;
 	bool found = false;

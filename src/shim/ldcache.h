@@ -7,6 +7,6 @@
 
 /* Path of the nth 64-bit library with that soname; false when there are fewer or the cache is not
  * of the known format. */
-bool ldcache_find(const char *soname, unsigned nth, char *path, size_t cap);
+bool shim_ldcache_find(const char *soname, unsigned nth, char *path, size_t cap);
 
 #endif

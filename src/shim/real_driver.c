@@ -95,7 +95,7 @@ static void *search(void)
 		h = try_folder(p, len);
 		p += len + (p[len] != 0);
 	}
-	for (unsigned nth = 0; !h && ldcache_find(SONAME, nth, path, sizeof(path)); nth++) {
+	for (unsigned nth = 0; !h && shim_ldcache_find(SONAME, nth, path, sizeof(path)); nth++) {
 		h = try_path(path);
 	}
 	for (size_t i = 0; !h && i < ARRAY_SIZE(folders); i++) {
@@ -185,7 +185,7 @@ void *shim_resolve(unsigned index)
 	return load_acquire(&slots[index]);
 }
 
-unsigned load_entries_at(const void *address, unsigned ret_index[LOAD_MAX_SAME])
+unsigned shim_real_entries_at(const void *address, unsigned ret_index[SHIM_REAL_ALIASES_MAX])
 {
 	unsigned lo = 0, hi = n_by_address, n = 0;
 
@@ -198,7 +198,8 @@ unsigned load_entries_at(const void *address, unsigned ret_index[LOAD_MAX_SAME])
 			hi = mid;
 		}
 	}
-	while (lo < n_by_address && by_address[lo].address == address && n < LOAD_MAX_SAME) {
+	while (lo < n_by_address && by_address[lo].address == address &&
+	       n < SHIM_REAL_ALIASES_MAX) {
 		ret_index[n++] = by_address[lo++].index;
 	}
 	return n;

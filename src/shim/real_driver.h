@@ -4,9 +4,9 @@
 
 /* Several names may share one address; more than this many and none is told (the soft GPU's
  * refusal, for example). */
-#define LOAD_MAX_SAME 64
+#define SHIM_REAL_ALIASES_MAX 64
 
 /* Indexes of the shim's entries whose real function lies at the address. Returns how many. */
-unsigned load_entries_at(const void *address, unsigned ret_index[LOAD_MAX_SAME]);
+unsigned shim_real_entries_at(const void *address, unsigned ret_index[SHIM_REAL_ALIASES_MAX]);
 
 #endif

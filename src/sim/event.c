@@ -41,7 +41,7 @@ static int event_tenant(struct sim *s, const struct sim_hook *h, struct sim_tena
 	sim_blanks(s);
 	len = sim_word(s);
 	if (len && s->at[len] != '=') {
-		*ret = sim_world_tenant(&s->world, s->at, len);
+		*ret = sim_testbed_tenant(&s->testbed, s->at, len);
 		if (!*ret) {
 			return sim_wrong(s, s->at, "Tenants are declared with: tenant NAME",
 					 "there is no tenant '%.*s'", (int)len, s->at);
@@ -49,12 +49,12 @@ static int event_tenant(struct sim *s, const struct sim_hook *h, struct sim_tena
 		s->at += len;
 		return 0;
 	}
-	if (s->world.n_tenants != 1) {
+	if (s->testbed.n_tenants != 1) {
 		return sim_wrong(s, s->at, "It is written: HOOK TENANT field=value ...",
-				 s->world.n_tenants ? "it does not say which tenant"
-						    : "there is no tenant yet");
+				 s->testbed.n_tenants ? "it does not say which tenant"
+						      : "there is no tenant yet");
 	}
-	*ret = &s->world.tenant[0];
+	*ret = &s->testbed.tenant[0];
 	return 0;
 }
 
@@ -150,8 +150,8 @@ int sim_event(struct sim *s, const struct sim_hook *h)
 	}
 	s->last.hook = h;
 	s->last.line = s->line;
-	s->last.filled = sim_world_fills(&s->world, h->id);
-	sim_world_defaults(&s->world, h, t, s->last.ctx);
+	s->last.filled = sim_testbed_fills(&s->testbed, h->id);
+	sim_testbed_defaults(&s->testbed, h, t, s->last.ctx);
 	memcpy(defaults, s->last.ctx, sizeof(defaults));
 	err = event_fields(s, h);
 	if (err || s->dry) {
@@ -159,7 +159,7 @@ int sim_event(struct sim *s, const struct sim_hook *h)
 	}
 	s->result->events++;
 	memcpy(before, s->last.ctx, sizeof(before));
-	s->last.verdict = sim_world_run(&s->world, h, t, s->last.ctx);
+	s->last.verdict = sim_testbed_run(&s->testbed, h, t, s->last.ctx);
 	if (strcmp(h->name, "admit") == 0 && s->last.filled && s->last.verdict == 0) {
 		take_admitted(s, t);
 	}
@@ -169,6 +169,6 @@ int sim_event(struct sim *s, const struct sim_hook *h)
 	if (s->o->trace) {
 		trace(s, t, defaults, before);
 	}
-	s->ran = h->daemon ? &s->world.daemon : &t->in;
+	s->ran = h->daemon ? &s->testbed.daemon : &t->in;
 	return sim_ring_collect(s);
 }

@@ -51,7 +51,7 @@ static int random_between(struct sim *s, struct sim_value *ret, int depth)
 
 static uint64_t all_notes(struct sim *s, uint64_t counter)
 {
-	struct sim_world *w = &s->world;
+	struct sim_testbed *w = &s->testbed;
 	uint64_t n = load_relaxed(&w->daemon.policy->env.notes[counter]);
 
 	for (unsigned i = 0; i < w->n_tenants && !s->dry; i++) {
@@ -81,7 +81,7 @@ static int note_value(struct sim *s, struct sim_value *ret, int depth)
 
 static void all_errors(struct sim *s, struct sim_value *ret)
 {
-	struct sim_world *w = &s->world;
+	struct sim_testbed *w = &s->testbed;
 
 	ret->v = load_relaxed(&w->daemon.policy->env.helper_errors);
 	for (unsigned i = 0; i < w->n_tenants && !s->dry; i++) {
@@ -220,7 +220,7 @@ static bool variable(const struct sim *s, size_t len, struct sim_value *ret)
 /* An enumerator of the policy itself. */
 static bool enumerator(const struct sim *s, size_t len, struct sim_value *ret)
 {
-	const struct btf *btf = ebpf_object_btf(&s->world.built.object);
+	const struct btf *btf = ebpf_object_btf(&s->testbed.built.object);
 	char word[64];
 	int64_t named;
 

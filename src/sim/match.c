@@ -19,8 +19,8 @@ static int find_member(struct sim *s, uint32_t type, size_t bytes, struct ebpf_t
 	memcpy(path, s->at, len);
 	path[len] = 0;
 	report_init(&r);
-	if (ebpf_typed_find(ebpf_object_btf(&s->world.built.object), type, bytes, path, part, &r) <
-	    0) {
+	if (ebpf_typed_find(ebpf_object_btf(&s->testbed.built.object), type, bytes, path, part,
+			    &r) < 0) {
 		err = sim_wrong(s, s->at, buf_text(&r.hint), "%s", buf_text(&r.message));
 	}
 	report_finish(&r);
@@ -51,7 +51,7 @@ static int match_text(struct sim *s, const struct ebpf_typed_part *part, const u
 static int match_member(struct sim *s, uint32_t type, const uint8_t *base, size_t bytes,
 			bool *holds)
 {
-	const struct btf *btf = ebpf_object_btf(&s->world.built.object);
+	const struct btf *btf = ebpf_object_btf(&s->testbed.built.object);
 	struct sim_value have = { 0 }, want;
 	struct ebpf_typed_part part;
 	const struct btf_type *t;
@@ -69,15 +69,15 @@ static int match_member(struct sim *s, uint32_t type, const uint8_t *base, size_
 		return sim_wrong(s, s->at, NULL,
 				 "here a comparison is needed: =, !=, <, <=, >, >=");
 	}
-	t = typed_resolve(btf, part.type);
-	if (*s->at == '"' && !typed_is_scalar(t)) {
+	t = ebpf_typed_resolve(btf, part.type);
+	if (*s->at == '"' && !ebpf_typed_is_scalar(t)) {
 		return match_text(s, &part, base, c, holds);
 	}
-	if (!typed_is_scalar(t)) {
+	if (!ebpf_typed_is_scalar(t)) {
 		return sim_wrong(s, at, "Name one of its members, as in a.b=1 or a[2]=1",
 				 "this is not a number");
 	}
-	if (typed_enum_value(btf, t, s->at, sim_word(s), &named) == 0) {
+	if (ebpf_typed_enum_value(btf, t, s->at, sim_word(s), &named) == 0) {
 		want = (struct sim_value){ (uint64_t)named, true };
 		s->at += sim_word(s);
 	} else {

@@ -25,7 +25,7 @@ struct spec {
 
 static const struct btf *types(const struct sim *s)
 {
-	return ebpf_object_btf(&s->world.built.object);
+	return ebpf_object_btf(&s->testbed.built.object);
 }
 
 /* A copy of the element as tools show it; NULL: there is none. */
@@ -53,7 +53,7 @@ static const uint8_t *read_value(struct sim *s, const struct sim_place *p)
 
 static bool find_map(struct sim *s, const char *name, struct sim_place *p)
 {
-	const struct ebpf_object *o = &s->world.built.object;
+	const struct ebpf_object *o = &s->testbed.built.object;
 
 	for (uint32_t i = 0; i < o->n_maps; i++) {
 		if (!o->maps[i].is_data && strcmp(o->maps[i].name, name) == 0) {
@@ -69,16 +69,16 @@ static bool find_map(struct sim *s, const char *name, struct sim_place *p)
 /* A global variable: a member of a data section. */
 static bool find_variable(struct sim *s, const char *name, struct sim_place *p)
 {
-	const struct ebpf_object *o = &s->world.built.object;
+	const struct ebpf_object *o = &s->testbed.built.object;
 
 	for (uint32_t i = 0; i < o->n_maps; i++) {
-		const struct btf_type *t = typed_resolve(types(s), o->value_type[i]);
+		const struct btf_type *t = ebpf_typed_resolve(types(s), o->value_type[i]);
 		uint32_t looks = TYPED_LOOKS;
 		struct ebpf_typed_part part;
 
 		if (o->maps[i].is_data && t && btf_is_datasec(t) &&
-		    typed_member_named(types(s), t, o->maps[i].value_bytes, name, strlen(name), 0,
-				       &looks, &part) == 0) {
+		    ebpf_typed_member_named(types(s), t, o->maps[i].value_bytes, name, strlen(name),
+					    0, &looks, &part) == 0) {
 			p->map = i;
 			p->type = o->value_type[i];
 			p->bytes = o->maps[i].value_bytes;
@@ -90,10 +90,10 @@ static bool find_variable(struct sim *s, const char *name, struct sim_place *p)
 
 static void offer_names(struct sim *s, struct nearest *n, struct buf *all)
 {
-	const struct ebpf_object *o = &s->world.built.object;
+	const struct ebpf_object *o = &s->testbed.built.object;
 
 	for (uint32_t i = 0; i < o->n_maps; i++) {
-		const struct btf_type *t = typed_resolve(types(s), o->value_type[i]);
+		const struct btf_type *t = ebpf_typed_resolve(types(s), o->value_type[i]);
 		struct ebpf_typed_part part;
 		const char *name;
 
@@ -103,8 +103,8 @@ static void offer_names(struct sim *s, struct nearest *n, struct buf *all)
 		}
 		for (uint32_t k = 0;
 		     o->maps[i].is_data && t && btf_is_datasec(t) && k < btf_vlen(t); k++) {
-			if (typed_member(types(s), t, k, o->maps[i].value_bytes, &part, &name) ==
-			    0) {
+			if (ebpf_typed_member(types(s), t, k, o->maps[i].value_bytes, &part,
+					      &name) == 0) {
 				nearest_offer(n, name);
 				buf_printf(all, "%s%s", all->len ? ", " : "", name);
 			}
@@ -163,7 +163,7 @@ static int wrong_value(struct sim *s, const char *at, struct report *r)
 
 static int number_key(struct sim *s, const struct sim_place *p, struct spec *spec)
 {
-	const struct ebpf_object *o = &s->world.built.object;
+	const struct ebpf_object *o = &s->testbed.built.object;
 	uint32_t bytes = o->maps[p->map].key_bytes ? o->maps[p->map].key_bytes : 4;
 	struct ebpf_typed_part whole = { .type = o->key_type[p->map], .bytes = bytes };
 	const char *at = s->at;
@@ -196,7 +196,7 @@ static int number_key(struct sim *s, const struct sim_place *p, struct spec *spe
 
 static int parse_key(struct sim *s, const struct sim_place *p, struct spec *spec)
 {
-	const struct ebpf_object *o = &s->world.built.object;
+	const struct ebpf_object *o = &s->testbed.built.object;
 	const char *at = s->at;
 	char text[256];
 	int err;
@@ -266,21 +266,21 @@ static int parse_path(struct sim *s, struct spec *spec)
 
 static struct sim_instance *only_instance(struct sim *s)
 {
-	return s->world.n_tenants == 1 ? &s->world.tenant[0].in : NULL;
+	return s->testbed.n_tenants == 1 ? &s->testbed.tenant[0].in : NULL;
 }
 
 /* `of NAME`, or what goes without saying. */
 static int parse_owner(struct sim *s, struct sim_place *p, const char *at)
 {
-	const struct ebpf_map_def *d = &s->world.built.object.maps[p->map];
+	const struct ebpf_map_def *d = &s->testbed.built.object.maps[p->map];
 	bool per_tenant = d->flags & GBPF_F_TENANT;
-	struct sim_instance *in = &s->world.daemon;
+	struct sim_instance *in = &s->testbed.daemon;
 
 	if (sim_take_word(s, "of")) {
 		struct sim_tenant *t;
 
 		sim_blanks(s);
-		t = sim_world_tenant(&s->world, s->at, sim_word(s));
+		t = sim_testbed_tenant(&s->testbed, s->at, sim_word(s));
 		if (!t) {
 			return sim_wrong(s, s->at, "Tenants are declared with: tenant NAME",
 					 "there is no tenant '%.*s'", (int)sim_word(s), s->at);
@@ -325,7 +325,7 @@ static int find_part(struct sim *s, struct sim_place *p, const struct spec *spec
 
 	/* The buckets of a histogram's row need no name. */
 	if (!p->type ||
-	    (s->world.built.object.maps[p->map].type == MAP_HISTOGRAM && spec->path[0] == '[')) {
+	    (s->testbed.built.object.maps[p->map].type == MAP_HISTOGRAM && spec->path[0] == '[')) {
 		p->type = 0;
 		return untyped_part(p, spec->path) < 0
 			       ? sim_wrong(s, spec->at, NULL, "there is no '%s' in it", spec->path)
@@ -342,7 +342,7 @@ static int find_part(struct sim *s, struct sim_place *p, const struct spec *spec
 /* Queues and stacks have no keys: [0] is what comes out next. */
 static bool takes_key(const struct sim *s, const struct sim_place *p)
 {
-	const struct ebpf_map_def *d = &s->world.built.object.maps[p->map];
+	const struct ebpf_map_def *d = &s->testbed.built.object.maps[p->map];
 
 	return d->key_bytes || d->type == MAP_QUEUE || d->type == MAP_STACK;
 }
@@ -411,9 +411,9 @@ int sim_place_number(struct sim *s, const char *at, const struct sim_place *p,
 		return sim_wrong(s, at, "Which element? map NAME[KEY]", "this is a whole map");
 	}
 	if (s->dry) {
-		const struct btf_type *t = typed_resolve(types(s), p->part.type);
+		const struct btf_type *t = ebpf_typed_resolve(types(s), p->part.type);
 
-		if (p->type && !typed_is_scalar(t)) {
+		if (p->type && !ebpf_typed_is_scalar(t)) {
 			return sim_wrong(s, at, "Name a member, or compare with {member=value}",
 					 "this is not a number");
 		}

@@ -45,11 +45,11 @@ static int collect(struct sim *s, const struct ebpf_map *ring)
 		if (!err && s->o->trace) {
 			struct buf text = { 0 };
 
-			ebpf_typed_print(&text, ebpf_object_btf(&s->world.built.object),
-					 s->world.built.object.value_type[ring->index], data,
+			ebpf_typed_print(&text, ebpf_object_btf(&s->testbed.built.object),
+					 s->testbed.built.object.value_type[ring->index], data,
 					 (size_t)n);
 			fprintf(s->o->trace, "     %s: %s\n",
-				s->world.built.object.maps[ring->index].name, buf_text(&text));
+				s->testbed.built.object.maps[ring->index].name, buf_text(&text));
 			buf_finish(&text);
 		}
 	}
@@ -108,8 +108,8 @@ static void judge(struct sim *s, const char *at, const struct sim_record *r, uin
 		return;
 	}
 	if (r) {
-		ebpf_typed_print(&got, ebpf_object_btf(&s->world.built.object),
-				 s->world.built.object.value_type[map], r->data, r->bytes);
+		ebpf_typed_print(&got, ebpf_object_btf(&s->testbed.built.object),
+				 s->testbed.built.object.value_type[map], r->data, r->bytes);
 	} else {
 		buf_puts(&got, "no record");
 	}
@@ -121,7 +121,7 @@ static void judge(struct sim *s, const char *at, const struct sim_record *r, uin
 
 int sim_expect_ring(struct sim *s, const char *at)
 {
-	const struct ebpf_object *o = &s->world.built.object;
+	const struct ebpf_object *o = &s->testbed.built.object;
 	struct sim_record **first;
 	struct sim_place p;
 	bool holds;

@@ -72,11 +72,11 @@ static int do_seed(struct sim *s)
 	}
 	s->random_state = (v.v * UINT64_C(0x9e3779b97f4a7c15)) | 1;
 	/* What programs draw by bpf_get_prandom_u32 is the same in each run, too. */
-	for (unsigned i = 0; i < s->world.n_tenants && !s->dry; i++) {
-		s->world.tenant[i].in.policy->env.random_state = s->random_state ^ ((uint64_t)i + 1)
-											   << 32;
+	for (unsigned i = 0; i < s->testbed.n_tenants && !s->dry; i++) {
+		s->testbed.tenant[i].in.policy->env.random_state =
+			s->random_state ^ ((uint64_t)i + 1) << 32;
 	}
-	s->world.daemon.policy->env.random_state = s->random_state;
+	s->testbed.daemon.policy->env.random_state = s->random_state;
 	return 0;
 }
 
@@ -212,7 +212,7 @@ static int run_block(struct sim *s, uint32_t from, uint32_t to)
 static int run_all(struct sim *s, bool dry)
 {
 	s->dry = dry;
-	s->world.n_tenants = 0;
+	s->testbed.n_tenants = 0;
 	s->n_vars = 0;
 	s->last.hook = NULL;
 	s->steps = 0;
@@ -233,16 +233,16 @@ int sim_run(const struct sim_options *o, struct sim_result *result, struct repor
 	s->last_record = &s->records;
 	s->result = result;
 	s->r = r;
-	err = sim_world_init(&s->world, o, r);
+	err = sim_testbed_init(&s->testbed, o, r);
 	err = err ? err : sim_text_init(s);
 	err = err ? err : run_all(s, true);
 	if (!err) {
 		err = run_all(s, false);
 	} else {
-		s->world.n_tenants = 0; /* those of the dry run have nothing to be freed */
+		s->testbed.n_tenants = 0; /* those of the dry run have nothing to be freed */
 	}
 	result->span_ns = err ? 0 : sim_now() - SIM_START_NS;
-	sim_world_finish(&s->world);
+	sim_testbed_finish(&s->testbed);
 	sim_ring_finish(s);
 	for (size_t i = 0; i < ARRAY_SIZE(s->values); i++) {
 		free(s->values[i]);

@@ -16,7 +16,7 @@ static int set_typed(struct sim *s, const struct sim_place *p, uint8_t *value)
 	int err = 0;
 
 	report_init(&r);
-	if (ebpf_typed_parse(ebpf_object_btf(&s->world.built.object), p->part.type, s->at,
+	if (ebpf_typed_parse(ebpf_object_btf(&s->testbed.built.object), p->part.type, s->at,
 			     value + p->part.offset, p->part.bytes, &r) < 0) {
 		err = sim_wrong(s, s->at, buf_text(&r.hint), "%s", buf_text(&r.message));
 	}
@@ -34,7 +34,7 @@ static int set_number(struct sim *s, const struct sim_place *p, uint8_t *value)
 	if (err) {
 		return err;
 	}
-	err = ebpf_typed_write(ebpf_object_btf(&s->world.built.object), &p->part, value, v.v);
+	err = ebpf_typed_write(ebpf_object_btf(&s->testbed.built.object), &p->part, value, v.v);
 	if (err == -EINVAL && !p->type && p->part.bytes <= 8) {
 		memcpy(value + p->part.offset, &v.v, p->part.bytes);
 		err = 0;
@@ -60,7 +60,7 @@ int sim_set(struct sim *s)
 	if (err) {
 		return err;
 	}
-	d = &s->world.built.object.maps[p.map];
+	d = &s->testbed.built.object.maps[p.map];
 	if (d->flags & GBPF_F_RDONLY) {
 		return sim_wrong(s, at, "Change it in the source: the verifier counts on it",
 				 "this is a constant");

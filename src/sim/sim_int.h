@@ -34,7 +34,7 @@ struct sim_tenant {
 	struct sim_instance in;
 };
 
-struct sim_world {
+struct sim_testbed {
 	struct ebpf_built built;
 	struct sim_instance daemon;
 	int global_fd;
@@ -47,17 +47,17 @@ struct sim_world {
 };
 
 /* 0, or as sim_run. */
-int sim_world_init(struct sim_world *w, const struct sim_options *o, struct report *r);
-void sim_world_finish(struct sim_world *w);
+int sim_testbed_init(struct sim_testbed *w, const struct sim_options *o, struct report *r);
+void sim_testbed_finish(struct sim_testbed *w);
 /* Gives a tenant its memory and its instance. 0 or -errno. */
-int sim_world_add(struct sim_world *w, struct sim_tenant *t);
-struct sim_tenant *sim_world_tenant(struct sim_world *w, const char *name, size_t len);
+int sim_testbed_add(struct sim_testbed *w, struct sim_tenant *t);
+struct sim_tenant *sim_testbed_tenant(struct sim_testbed *w, const char *name, size_t len);
 /* Fills what gBPF itself would say; the scenario's fields come on top. t NULL: gbpfd's hook. */
-void sim_world_defaults(struct sim_world *w, const struct sim_hook *h, const struct sim_tenant *t,
+void sim_testbed_defaults(struct sim_testbed *w, const struct sim_hook *h,
+			  const struct sim_tenant *t, void *ctx);
+bool sim_testbed_fills(const struct sim_testbed *w, int hook);
+int64_t sim_testbed_run(struct sim_testbed *w, const struct sim_hook *h, struct sim_tenant *t,
 			void *ctx);
-bool sim_world_fills(const struct sim_world *w, int hook);
-int64_t sim_world_run(struct sim_world *w, const struct sim_hook *h, struct sim_tenant *t,
-		      void *ctx);
 /* The scenario's clock. */
 uint64_t sim_now(void);
 void sim_set_now(uint64_t ns);
@@ -95,7 +95,7 @@ struct sim_decision {
 
 struct sim {
 	const struct sim_options *o;
-	struct sim_world world;
+	struct sim_testbed testbed;
 	struct sim_result *result;
 	struct report *r;
 	char *copy; /* owned */

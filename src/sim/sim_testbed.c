@@ -34,7 +34,7 @@ void sim_set_now(uint64_t ns)
 
 static void *region_of(void *ctx, uint32_t tenant)
 {
-	struct sim_world *w = ctx;
+	struct sim_testbed *w = ctx;
 
 	for (unsigned i = 0; i < w->n_tenants; i++) {
 		if (w->tenant[i].number == tenant) {
@@ -44,7 +44,7 @@ static void *region_of(void *ctx, uint32_t tenant)
 	return NULL;
 }
 
-static struct sim_tenant *numbered(struct sim_world *w, uint32_t number)
+static struct sim_tenant *numbered(struct sim_testbed *w, uint32_t number)
 {
 	for (unsigned i = 0; i < w->n_tenants; i++) {
 		if (w->tenant[i].number == number) {
@@ -133,7 +133,7 @@ static int make_region(const struct ebpf_built *b, enum ebpf_region region, int 
 	return 0;
 }
 
-static int open_instance(struct sim_world *w, struct sim_instance *in, unsigned flags)
+static int open_instance(struct sim_testbed *w, struct sim_instance *in, unsigned flags)
 {
 	int fds[EBPF_REGIONS] = { w->global_fd, in->fd, -1 };
 	int err;
@@ -152,7 +152,7 @@ static int open_instance(struct sim_world *w, struct sim_instance *in, unsigned 
 	return 0;
 }
 
-static void close_instance(struct sim_world *w, struct sim_instance *in)
+static void close_instance(struct sim_testbed *w, struct sim_instance *in)
 {
 	if (in->policy) {
 		ebpf_policy_close(in->policy);
@@ -162,7 +162,7 @@ static void close_instance(struct sim_world *w, struct sim_instance *in)
 	fd_close(in->fd);
 }
 
-static int open_all(struct sim_world *w)
+static int open_all(struct sim_testbed *w)
 {
 	int err = make_region(&w->built, EBPF_REGION_GLOBAL, &w->global_fd, &w->global);
 
@@ -189,7 +189,7 @@ static int open_all(struct sim_world *w)
 	return 0;
 }
 
-int sim_world_init(struct sim_world *w, const struct sim_options *o, struct report *r)
+int sim_testbed_init(struct sim_testbed *w, const struct sim_options *o, struct report *r)
 {
 	bool jit = o->flags & SIM_JIT;
 	int err;
@@ -214,7 +214,7 @@ int sim_world_init(struct sim_world *w, const struct sim_options *o, struct repo
 	return 0;
 }
 
-void sim_world_finish(struct sim_world *w)
+void sim_testbed_finish(struct sim_testbed *w)
 {
 	clock_set_source(NULL);
 	for (unsigned i = 0; i < w->n_tenants; i++) {
@@ -228,7 +228,7 @@ void sim_world_finish(struct sim_world *w)
 	}
 }
 
-int sim_world_add(struct sim_world *w, struct sim_tenant *t)
+int sim_testbed_add(struct sim_testbed *w, struct sim_tenant *t)
 {
 	int err = make_region(&w->built, EBPF_REGION_TENANT, &t->in.fd, &t->in.base);
 
@@ -243,7 +243,7 @@ int sim_world_add(struct sim_world *w, struct sim_tenant *t)
 	return 0;
 }
 
-struct sim_tenant *sim_world_tenant(struct sim_world *w, const char *name, size_t len)
+struct sim_tenant *sim_testbed_tenant(struct sim_testbed *w, const char *name, size_t len)
 {
 	for (unsigned i = 0; i < w->n_tenants; i++) {
 		if (strlen(w->tenant[i].name) == len && memcmp(w->tenant[i].name, name, len) == 0) {
@@ -273,7 +273,7 @@ static void tenant_defaults(const struct sim_hook *h, const struct sim_tenant *t
 	put(h, ctx, "levels", levels_of(t));
 }
 
-static void world_defaults(const struct sim_world *w, const struct sim_hook *h, void *ctx)
+static void testbed_defaults(const struct sim_testbed *w, const struct sim_hook *h, void *ctx)
 {
 	bool is_tick = strcmp(h->name, "tick") == 0;
 	uint32_t top = 0, latency = 0, batch = 0;
@@ -305,8 +305,8 @@ static void leave_out(const struct sim_hook *h, const struct sim_tenant *t, void
 	}
 }
 
-void sim_world_defaults(struct sim_world *w, const struct sim_hook *h, const struct sim_tenant *t,
-			void *ctx)
+void sim_testbed_defaults(struct sim_testbed *w, const struct sim_hook *h,
+			  const struct sim_tenant *t, void *ctx)
 {
 	memset(ctx, 0, SIM_CTX_BYTES);
 	put(h, ctx, "now_ns", sim_now());
@@ -320,7 +320,7 @@ void sim_world_defaults(struct sim_world *w, const struct sim_hook *h, const str
 	put(h, ctx, "linger_ns", 200000);
 	put(h, ctx, "blocks", 1);
 	put(h, ctx, "threads", 1);
-	world_defaults(w, h, ctx);
+	testbed_defaults(w, h, ctx);
 	if (t) {
 		tenant_defaults(h, t, ctx);
 		leave_out(h, t, ctx);
@@ -330,13 +330,13 @@ void sim_world_defaults(struct sim_world *w, const struct sim_hook *h, const str
 	}
 }
 
-bool sim_world_fills(const struct sim_world *w, int hook)
+bool sim_testbed_fills(const struct sim_testbed *w, int hook)
 {
 	return w->built.stats[hook].cost != 0;
 }
 
-int64_t sim_world_run(struct sim_world *w, const struct sim_hook *h, struct sim_tenant *t,
-		      void *ctx)
+int64_t sim_testbed_run(struct sim_testbed *w, const struct sim_hook *h, struct sim_tenant *t,
+			void *ctx)
 {
 	struct ebpf_policy *p = h->daemon ? w->daemon.policy : t->in.policy;
 	int64_t verdict = 0;

@@ -47,7 +47,7 @@ int sim_next_pair(struct sim *s, struct sim_pair *p)
 	return sim_expression(s, p->name, &p->value);
 }
 
-static uint32_t free_number(const struct sim_world *w)
+static uint32_t free_number(const struct sim_testbed *w)
 {
 	uint32_t n = 0;
 
@@ -96,7 +96,7 @@ static int set_tenant(struct sim *s, struct sim_tenant *t, const struct sim_pair
 
 int sim_tenant_statement(struct sim *s)
 {
-	struct sim_world *w = &s->world;
+	struct sim_testbed *w = &s->testbed;
 	struct sim_tenant *t = &w->tenant[w->n_tenants];
 	const char *at;
 	struct sim_pair p;
@@ -113,7 +113,7 @@ int sim_tenant_statement(struct sim *s)
 	t->number = free_number(w);
 	t->pid = 1000 + t->number;
 	err = sim_take_name(s, t->name, "tenant");
-	if (!err && sim_world_tenant(w, t->name, strlen(t->name))) {
+	if (!err && sim_testbed_tenant(w, t->name, strlen(t->name))) {
 		err = sim_wrong(s, at, NULL, "there is a tenant '%s' already", t->name);
 	}
 	while (!err && (sim_blanks(s), *s->at)) {
@@ -133,7 +133,7 @@ int sim_tenant_statement(struct sim *s)
 		w->n_tenants++;
 		return 0;
 	}
-	err = sim_world_add(w, t);
+	err = sim_testbed_add(w, t);
 	return err ? report_set(s->r, err, "memory", "tenant '%s' cannot be made: %s", t->name,
 				strerror(-err))
 		   : 0;
@@ -143,7 +143,7 @@ int sim_tenant_statement(struct sim *s)
 static struct sim_tenant *named(struct sim *s)
 {
 	sim_blanks(s);
-	return sim_world_tenant(&s->world, s->at, sim_word(s));
+	return sim_testbed_tenant(&s->testbed, s->at, sim_word(s));
 }
 
 static int no_tenant(struct sim *s)

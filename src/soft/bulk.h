@@ -9,10 +9,10 @@
 #include <emmintrin.h>
 #endif
 
-#define BULK_BYTES (24u << 20) /* from this size on it is worth it */
+#define SOFT_BULK_MIN_BYTES (24u << 20) /* from this size on it is worth it */
 
 #ifdef __SSE2__
-static inline void bulk_lines(uint8_t *to, const uint8_t *from, uint64_t lines)
+static inline void soft_bulk_copy_lines(uint8_t *to, const uint8_t *from, uint64_t lines)
 {
 	for (; lines; lines--, to += 64, from += 64) {
 		__m128i a = _mm_loadu_si128((const __m128i *)(const void *)from);
@@ -31,14 +31,14 @@ static inline void bulk_lines(uint8_t *to, const uint8_t *from, uint64_t lines)
 #endif
 
 /* Like memmove. */
-static inline void bulk_copy(uint8_t *to, const uint8_t *from, uint64_t n)
+static inline void soft_bulk_copy(uint8_t *to, const uint8_t *from, uint64_t n)
 {
 #ifdef __SSE2__
 	uint64_t head = -(uintptr_t)to % 64;
 
 	if (n >= 4096 && (to + n <= from || from + n <= to)) {
 		memcpy(to, from, head);
-		bulk_lines(to + head, from + head, (n - head) / 64);
+		soft_bulk_copy_lines(to + head, from + head, (n - head) / 64);
 		head += (n - head) / 64 * 64;
 		memcpy(to + head, from + head, n - head);
 		return;

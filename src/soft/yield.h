@@ -12,11 +12,11 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 
-#define YIELD_LONG_NS 500000u
-#define YIELD_NOT_NS 1000000000u
+#define SOFT_YIELD_SLOW_NS 500000u
+#define SOFT_YIELD_PAUSE_NS 1000000000u
 
 /* *not_before: the caller's, 0 at first, [atomic]. False: sleep instead. */
-static inline bool yield_quickly(uint64_t *not_before)
+static inline bool soft_yield(uint64_t *not_before)
 {
 	uint64_t begin = clock_fast_ns(), end;
 
@@ -25,8 +25,8 @@ static inline bool yield_quickly(uint64_t *not_before)
 	}
 	sched_yield();
 	end = clock_fast_ns();
-	if (unlikely(end - begin > YIELD_LONG_NS)) {
-		store_relaxed(not_before, end + YIELD_NOT_NS);
+	if (unlikely(end - begin > SOFT_YIELD_SLOW_NS)) {
+		store_relaxed(not_before, end + SOFT_YIELD_PAUSE_NS);
 	}
 	return true;
 }

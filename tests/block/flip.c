@@ -40,7 +40,7 @@
 #define SLOT 5u
 #define MAX_PAGES 64u
 #define ALL UINT32_MAX
-#define MOST_NS 60000000u
+#define MAX_NS 60000000u
 
 #define CHECK(x)                                                                                   \
 	do {                                                                                       \
@@ -56,8 +56,8 @@ static struct {
 } option = { .rate = 1000, .up_ppm = 200000, .seed = 1, .sms = 100 };
 
 static int listener;
-static struct sched_directory *dir;
-static struct sched_board *other;
+static struct proto_directory *dir;
+static struct proto_board *other;
 static int dir_fd, other_fd;
 
 static pthread_mutex_t pages_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -100,7 +100,7 @@ static int image_fd(void)
 		h.progs[i].code_offset = UINT32_MAX;
 	}
 	h.n_insns = ARRAY_SIZE(code) - skip;
-	h.progs[SCHED_HOOK_submit].n_insns = h.n_insns;
+	h.progs[POLICY_HOOK_submit].n_insns = h.n_insns;
 	return ebpf_image_build(&h, NULL, code + skip, NULL, 0);
 }
 
@@ -108,24 +108,24 @@ static int image_fd(void)
 
 struct session {
 	int sock;
-	struct sched_stats *stats;
+	struct proto_stats *stats;
 };
 
-static void send_to(int sock, union wire_message *m, enum wire_type type, const int *fds,
+static void send_to(int sock, union proto_message *m, enum proto_type type, const int *fds,
 		    unsigned n)
 {
-	(void)wire_send(sock, m, type, fds, n); /* a peer that has gone is seen when reading */
+	(void)proto_send(sock, m, type, fds, n); /* a peer that has gone is seen when reading */
 }
 
 /* False: the peer has gone. */
-static bool next(int sock, union wire_message *m, int fds[8], unsigned *n)
+static bool next(int sock, union proto_message *m, int fds[8], unsigned *n)
 {
 	struct pollfd p = { .fd = sock, .events = POLLIN };
 	int r;
 
 	do {
 		(void)poll(&p, 1, -1);
-		r = wire_recv(sock, m, fds, n);
+		r = proto_recv(sock, m, fds, n);
 	} while (r == -EAGAIN || r == -EINTR);
 	return r == 1;
 }
@@ -157,14 +157,14 @@ static void take_page(int sock, uint32_t gpu, int fd)
 	pthread_mutex_unlock(&pages_mutex);
 }
 
-static void welcome(struct session *s, const struct wire_hello *h)
+static void welcome(struct session *s, const struct proto_hello *h)
 {
-	int fds[3] = { dir_fd, shm_create("board", SCHED_PAGE_BYTES, SHM_NOEXEC),
-		       shm_create("stats", SCHED_STATS_BYTES, SHM_NOEXEC) };
-	union wire_message m = { 0 };
+	int fds[3] = { dir_fd, shm_create("board", PROTO_PAGE_BYTES, SHM_NOEXEC),
+		       shm_create("stats", PROTO_STATS_BYTES, SHM_NOEXEC) };
+	union proto_message m = { 0 };
 
 	CHECK(fds[1] >= 0 && fds[2] >= 0);
-	s->stats = shm_map(fds[2], SCHED_STATS_BYTES, 1);
+	s->stats = shm_map(fds[2], PROTO_STATS_BYTES, 1);
 	CHECK(s->stats);
 	m.welcome.tenant = 5;
 	m.welcome.class_id = h->class_id;
@@ -172,51 +172,51 @@ static void welcome(struct session *s, const struct wire_hello *h)
 	m.welcome.min_share_ppm = 20000;
 	m.welcome.hold_limit_ns = 100000000u;
 	m.welcome.sm_percent = (uint32_t)option.sms;
-	send_to(s->sock, &m, WIRE_WELCOME, fds, 3);
+	send_to(s->sock, &m, PROTO_WELCOME, fds, 3);
 	close(fds[1]);
 	close(fds[2]);
 }
 
 static void set_up(struct session *s)
 {
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 	int fd = image_fd();
 
 	CHECK(fd >= 0);
 	m.board.slot = SLOT;
 	m.board.tenant = 9;
-	send_to(s->sock, &m, WIRE_BOARD_ADD, &other_fd, 1);
-	m = (union wire_message){ 0 };
+	send_to(s->sock, &m, PROTO_BOARD_ADD, &other_fd, 1);
+	m = (union proto_message){ 0 };
 	m.version.version = VERSION;
-	send_to(s->sock, &m, WIRE_PREPARE, &fd, 1);
+	send_to(s->sock, &m, PROTO_PREPARE, &fd, 1);
 	close(fd);
 }
 
-static void handle(struct session *s, union wire_message *m, int fds[8], unsigned n)
+static void handle(struct session *s, union proto_message *m, int fds[8], unsigned n)
 {
 	switch (m->head.type) {
-	case WIRE_HELLO:
+	case PROTO_HELLO:
 		welcome(s, &m->hello);
 		break;
-	case WIRE_DEVICES:
-		for (unsigned i = 0; i < WIRE_GPUS; i++) {
+	case PROTO_DEVICES:
+		for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
 			m->devices.gpu_index[i] = i;
 		}
-		send_to(s->sock, m, WIRE_DEVICES_ARE, NULL, 0);
+		send_to(s->sock, m, PROTO_DEVICES_ARE, NULL, 0);
 		break;
-	case WIRE_BOARD_MAPPED:
+	case PROTO_BOARD_MAPPED:
 		set_up(s);
 		break;
-	case WIRE_PREPARED:
+	case PROTO_PREPARED:
 		CHECK(m->version.status == 0);
 		break;
-	case WIRE_FLAG:
+	case PROTO_FLAG:
 		drop_pages(s->sock, m->flag.gpu);
 		if (n) {
 			take_page(s->sock, m->flag.gpu, fds[0]);
 		}
 		break;
-	case WIRE_NOTE:
+	case PROTO_NOTE:
 		fprintf(stderr, "flip: note %s: %s\n", m->note.what, m->note.text);
 		break;
 	default:
@@ -227,7 +227,7 @@ static void handle(struct session *s, union wire_message *m, int fds[8], unsigne
 static void *serve(void *arg)
 {
 	struct session s = { .sock = (int)(intptr_t)arg };
-	union wire_message m;
+	union proto_message m;
 	unsigned n;
 	int fds[8];
 
@@ -243,7 +243,7 @@ static void *serve(void *arg)
 		(void)add_relaxed(&interruptions, load_relaxed(&s.stats->interruptions));
 		(void)add_relaxed(&forced, load_relaxed(&s.stats->forced));
 		(void)add_relaxed(&limit_hits, load_relaxed(&s.stats->limit_hits));
-		shm_unmap(s.stats, SCHED_STATS_BYTES);
+		shm_unmap(s.stats, PROTO_STATS_BYTES);
 	}
 	close(s.sock);
 	(void)sub_acqrel(&sessions, 1u);
@@ -285,7 +285,7 @@ static void put_all(uint32_t word)
 	pthread_mutex_lock(&pages_mutex);
 	for (unsigned i = 0; i < MAX_PAGES; i++) {
 		if (pages[i].owner >= 0) {
-			gpu_lease_put(&pages[i].page, SLOT, word);
+			gpu_lease_store(&pages[i].page, SLOT, word);
 		}
 	}
 	gpu_lease_fence();
@@ -330,7 +330,7 @@ static void *flip(void *arg)
 	(void)arg;
 	prctl(PR_SET_TIMERSLACK, 1000);
 	for (;;) {
-		uint64_t up = 2 * draw(period) * option.up_ppm / 1000000u, down, most = MOST_NS;
+		uint64_t up = 2 * draw(period) * option.up_ppm / 1000000u, down, most = MAX_NS;
 		bool on_board = draw(4) > 0, expires = draw(8) == 0;
 
 		up = draw(2000) == 0 ? draw(most) : up;
@@ -362,15 +362,15 @@ static void start(const char *path)
 	for (unsigned i = 0; i < MAX_PAGES; i++) {
 		pages[i].owner = -1;
 	}
-	dir_fd = shm_create("dir", SCHED_PAGE_BYTES, SHM_NOEXEC);
-	other_fd = shm_create("other", SCHED_PAGE_BYTES, SHM_NOEXEC);
-	dir = shm_map(dir_fd, SCHED_PAGE_BYTES, 1);
-	other = shm_map(other_fd, SCHED_PAGE_BYTES, 1);
+	dir_fd = shm_create("dir", PROTO_PAGE_BYTES, SHM_NOEXEC);
+	other_fd = shm_create("other", PROTO_PAGE_BYTES, SHM_NOEXEC);
+	dir = shm_map(dir_fd, PROTO_PAGE_BYTES, 1);
+	other = shm_map(other_fd, PROTO_PAGE_BYTES, 1);
 	CHECK(dir && other);
-	dir->magic = SCHED_DIRECTORY_MAGIC;
-	dir->abi = SCHED_ABI;
+	dir->magic = PROTO_DIRECTORY_MAGIC;
+	dir->abi = PROTO_ABI;
 	dir->generation = 1;
-	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
 		dir->version[i] = VERSION;
 	}
 	listener = unix_listen(path, SOCK_SEQPACKET, 0600);

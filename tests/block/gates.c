@@ -208,7 +208,7 @@ static void *keep_busy(void *arg)
 }
 
 /* Who waits for the default stream waits for what was on the others when he came. */
-static void beside_a_busy_stream(void)
+static void next_to_a_busy_stream(void)
 {
 	uint32_t word;
 	pthread_t t;
@@ -255,7 +255,7 @@ static void others(const char *what)
 		return;
 	}
 	if (strcmp(what, "busy") == 0) {
-		beside_a_busy_stream();
+		next_to_a_busy_stream();
 		return;
 	}
 	if (strcmp(what, "default") == 0) {

@@ -136,7 +136,7 @@ static void captured(CUstream s, CUstream plain)
 }
 
 /* A stream that is created while another captures does not end that capture. */
-static void created_beside_a_capture(CUstream s)
+static void created_during_a_capture(CUstream s)
 {
 	CUgraph graph;
 	CUstream t;
@@ -188,7 +188,7 @@ static int capped(void)
 	looks_like_any_other(s[1], -2);
 	ordered(s, 3, ev, 120);
 	captured(s[1], s[0]);
-	created_beside_a_capture(s[0]);
+	created_during_a_capture(s[0]);
 	cooperative(s[0]);
 	RIGHT((sms_of(s[0]) & ~LOW) == 0 && (sms_of(s[1]) & ~LOW) == 0);
 	RIGHT(sms_of(blocking) == ALL && sms_of(NULL) == ALL);

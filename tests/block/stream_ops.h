@@ -1,8 +1,8 @@
 /* What else can be asked of a stream, for the random programs of `stress ... wide`: ways to copy
  * and to fill a whole buffer of WIDE_WORDS words, to launch, and to make one stream wait for
  * another. Which way: any number. */
-#ifndef TESTS_BLOCK_WIDE_H
-#define TESTS_BLOCK_WIDE_H
+#ifndef TESTS_BLOCK_STREAM_OPS_H
+#define TESTS_BLOCK_STREAM_OPS_H
 
 #include "../programs/program.h"
 

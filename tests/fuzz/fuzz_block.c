@@ -30,16 +30,16 @@ static int load(const char *text, size_t bytes)
 static void check_entries(const struct ptx_module *m, const struct ptx_block_entry *e, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
-		struct ptx_function *twin;
+		struct ptx_function *clone;
 		struct buf name;
 
 		buf_init(&name);
 		buf_printf(&name, "%s" PTX_BLOCK_SUFFIX, e[i].name);
-		twin = ptx_module_function(m, buf_text(&name));
+		clone = ptx_module_function(m, buf_text(&name));
 		buf_finish(&name);
-		if (e[i].why == PTX_BLOCK_UNKNOWN || e[i].why >= PTX_BLOCK_WHYS ||
-		    (e[i].why == PTX_BLOCK_OK &&
-		     (!twin || !twin->is_entry || twin->n_params != e[i].n_params + 1))) {
+		if (e[i].why == PROTO_BLOCK_UNKNOWN || e[i].why >= PROTO_BLOCK_WHYS ||
+		    (e[i].why == PROTO_BLOCK_OK &&
+		     (!clone || !clone->is_entry || clone->n_params != e[i].n_params + 1))) {
 			abort();
 		}
 	}
@@ -67,7 +67,7 @@ static void again(const struct buf *text, const struct ptx_module *like)
 	    !ptx_module_equal(m, like)) {
 		abort();
 	}
-	if (ptx_block_pass(m, &e, &n, &r) < 0) {
+	if (ptx_block_run(m, &e, &n, &r) < 0) {
 		abort();
 	}
 	print(m, &out);
@@ -88,7 +88,7 @@ static void rewrite(const char *text, size_t bytes)
 
 	report_init(&r);
 	if (ptx_module_parse(&m, text, bytes, "fuzz", &r) == 0) {
-		err = ptx_block_pass(m, &e, &n, &r);
+		err = ptx_block_run(m, &e, &n, &r);
 		if (err == -EINVAL && !r.message.len) {
 			abort();
 		}
@@ -113,7 +113,7 @@ static void open_image(const uint8_t *data, size_t size)
 	void *copy = malloc(size + 1);
 
 	memcpy(&magic, data, size < sizeof(magic) ? size : sizeof(magic));
-	if (copy && size && magic != FATBIN_WRAPPER_MAGIC) { /* its pointers are the caller's */
+	if (copy && size && magic != PTX_FATBIN_WRAPPER_MAGIC) { /* its pointers are the caller's */
 		memcpy(copy, data, size);
 		if (ptx_block_image_open(&i, copy, size, 90, "fuzz") == 0) {
 			ptx_block_image_close(i);

@@ -276,7 +276,7 @@ static void grow(struct choices *c, struct buf *out)
 	body(c, out, true);
 }
 
-struct world {
+struct testbed {
 	uint8_t *memory;
 	uint8_t pages[PAGES];
 	uint64_t heap, printed; /* a sum of what was printed */
@@ -287,7 +287,7 @@ struct world {
 
 static void note(void *arg, const char *text, size_t n)
 {
-	struct world *w = arg;
+	struct testbed *w = arg;
 
 	for (size_t i = 0; i < n; i++) {
 		w->printed = w->printed * 31 + (uint8_t)text[i];
@@ -296,7 +296,7 @@ static void note(void *arg, const char *text, size_t n)
 
 static uint64_t give(void *arg, uint64_t bytes)
 {
-	struct world *w = arg;
+	struct testbed *w = arg;
 
 	if (bytes > 64 || w->heap > 256) {
 		return 0;
@@ -310,7 +310,7 @@ static int take(void *arg, uint64_t address)
 	return address % 64 ? -ENOENT : 0;
 }
 
-static struct exec_module *load(const struct handlers *h, const struct buf *ptx)
+static struct exec_module *load(const struct exec_handlers *h, const struct buf *ptx)
 {
 	struct exec_module *m = NULL;
 	struct report r;
@@ -325,7 +325,7 @@ static struct exec_module *load(const struct handlers *h, const struct buf *ptx)
 	return m;
 }
 
-static void run(struct world *w, struct exec_module *m, uint64_t budget, uint32_t threads)
+static void run(struct testbed *w, struct exec_module *m, uint64_t budget, uint32_t threads)
 {
 	const struct exec_host host = {
 		.print = note, .complain = note, .allocate = give, .release = take, .arg = w
@@ -374,7 +374,7 @@ static void run(struct world *w, struct exec_module *m, uint64_t budget, uint32_
 	exec_block_destroy(b);
 }
 
-static void compare(const struct world *a, const struct world *b, const char *what)
+static void compare(const struct testbed *a, const struct testbed *b, const char *what)
 {
 	const char *differs = NULL;
 
@@ -410,8 +410,8 @@ static void compare(const struct world *a, const struct world *b, const char *wh
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static struct world first, other;
-	const struct handlers *sets[EXEC_HANDLER_SETS];
+	static struct testbed first, other;
+	const struct exec_handlers *sets[EXEC_HANDLER_SETS];
 	unsigned n = exec_handlers_sets(sets);
 	struct choices c = { .data = data, .left = size, .state = size };
 	uint64_t budget;

@@ -12,14 +12,14 @@
 /* The walk ends, and every entry lies in the image. */
 static void walk(const uint8_t *data, size_t size)
 {
-	struct fatbin_entry e;
-	struct fatbin_walk w;
+	struct ptx_fatbin_entry e;
+	struct ptx_fatbin_walk w;
 	size_t bytes, n = 0;
 
-	if (fatbin_open(&w, data, size, &bytes) < 0) {
+	if (ptx_fatbin_open(&w, data, size, &bytes) < 0) {
 		return;
 	}
-	while (fatbin_next(&w, &e) == 1) {
+	while (ptx_fatbin_next(&w, &e) == 1) {
 		if (e.data < data || e.data + e.bytes > data + bytes || ++n > size / 64) {
 			abort();
 		}

@@ -21,7 +21,7 @@ struct setting {
 	CUdeviceptr leases, counter, done, buffers[PTXT_BUFFERS];
 	uint32_t *host; /* leases, counter, done: pinned, as the device sees it at done */
 	uint64_t random;
-	unsigned cases, twins, launches, stopped;
+	unsigned cases, clones, launches, stopped;
 };
 
 static uint32_t draw(struct setting *s, uint32_t n)
@@ -64,7 +64,7 @@ static CUresult refused_anyway(const char *ptx, size_t len)
 }
 
 /* Loads the rewritten text; false: it has no twin. The module's name is the case's. */
-static bool load(const char *ptx, size_t len, CUmodule *m, CUfunction *twin, CUfunction *plain,
+static bool load(const char *ptx, size_t len, CUmodule *m, CUfunction *clone, CUfunction *plain,
 		 struct ptx_block_entry *ret)
 {
 	const struct ptx_block_entry *e = NULL;
@@ -78,7 +78,7 @@ static bool load(const char *ptx, size_t len, CUmodule *m, CUfunction *twin, CUf
 	report_init(&r);
 	buf_init(&text);
 	ok = ptx_module_parse(&parsed, ptx, len, "case", &r) == 0 &&
-	     ptx_block_pass(parsed, &e, &n, &r) == 0 && n && e[0].why == PTX_BLOCK_OK &&
+	     ptx_block_run(parsed, &e, &n, &r) == 0 && n && e[0].why == PROTO_BLOCK_OK &&
 	     ptx_module_print(parsed, &text) == 0;
 	if (ok) {
 		*ret = e[0];
@@ -90,7 +90,7 @@ static bool load(const char *ptx, size_t len, CUmodule *m, CUfunction *twin, CUf
 	if (ok) {
 		need(cuModuleGetFunction(plain, *m, e[0].name), e[0].name);
 		snprintf(name, sizeof(name), "%s" PTX_BLOCK_SUFFIX, e[0].name);
-		need(cuModuleGetFunction(twin, *m, name), name);
+		need(cuModuleGetFunction(clone, *m, name), name);
 	}
 	ptx_module_free(parsed);
 	buf_finish(&text);
@@ -142,8 +142,8 @@ static bool toss_lease(struct setting *s, const struct ptx_block_arg *a)
 	return up;
 }
 
-static const char *run_twin(struct setting *s, const struct ptxt_case *c, CUfunction twin,
-			    const struct ptx_block_entry *e, uint8_t *params)
+static const char *run_clone(struct setting *s, const struct ptxt_case *c, CUfunction clone,
+			     const struct ptx_block_entry *e, uint8_t *params)
 {
 	struct ptx_block_arg a = argument(s, c->grid);
 	size_t bytes = e->arg_offset + sizeof(a);
@@ -155,7 +155,7 @@ static const char *run_twin(struct setting *s, const struct ptxt_case *c, CUfunc
 		uint32_t n = 1 + draw(s, a.total - drawn), now;
 		bool up = toss_lease(s, &a);
 
-		need(cuLaunchKernel(twin, n, 1, 1, c->block[0], c->block[1], c->block[2],
+		need(cuLaunchKernel(clone, n, 1, 1, c->block[0], c->block[1], c->block[2],
 				    PTX_BLOCK_SMEM(c->shared), NULL, NULL, extra),
 		     "launch");
 		need(cuCtxSynchronize(), c->name);
@@ -220,7 +220,7 @@ static int run_case(const struct ptxt_case *c, void *arg)
 	static uint8_t params[512];
 	struct setting *s = arg;
 	struct ptx_block_entry e;
-	CUfunction twin, plain;
+	CUfunction clone, plain;
 	const char *wrong;
 	size_t bytes;
 	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE,
@@ -231,10 +231,10 @@ static int run_case(const struct ptxt_case *c, void *arg)
 		return 0;
 	}
 	s->cases++;
-	if (!load(c->ptx.data, c->ptx.len, &m, &twin, &plain, &e)) {
+	if (!load(c->ptx.data, c->ptx.len, &m, &clone, &plain, &e)) {
 		return 0;
 	}
-	s->twins++;
+	s->clones++;
 	bytes = put_params(s, c, params);
 	need(cuLaunchKernel(plain, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1],
 			    c->block[2], c->shared, NULL, NULL, extra),
@@ -242,7 +242,7 @@ static int run_case(const struct ptxt_case *c, void *arg)
 	need(cuCtxSynchronize(), c->name);
 	take(s, c, had);
 	put_params(s, c, params);
-	wrong = run_twin(s, c, twin, &e, params);
+	wrong = run_clone(s, c, clone, &e, params);
 	take(s, c, has);
 	for (uint32_t i = 0; i < c->n_buffers && !wrong; i++) {
 		const struct ptxt_buffer *b = &c->buffers[i];
@@ -272,13 +272,13 @@ static const char cost_ptx[] =
 	"setp.ne.f32 %p, %f1, 0f00000000; @%p bra out; mul.wide.u32 %d2, %r2, 4;\n"
 	"add.u64 %d1, %d1, %d2; st.global.f32 [%d1], %f1;\nout: ret;\n}\n";
 
-static float time_of(struct setting *s, CUfunction f, const struct ptx_block_entry *twin,
+static float time_of(struct setting *s, CUfunction f, const struct ptx_block_entry *clone,
 		     unsigned blocks, unsigned shared, uint32_t turns)
 {
 	static uint8_t params[256];
 	uint32_t grid[3] = { blocks, 1, 1 };
 	struct ptx_block_arg a = argument(s, grid);
-	size_t bytes = twin ? twin->arg_offset + sizeof(a) : 12;
+	size_t bytes = clone ? clone->arg_offset + sizeof(a) : 12;
 	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE,
 			  &bytes, CU_LAUNCH_PARAM_END };
 	CUevent from, to;
@@ -287,13 +287,13 @@ static float time_of(struct setting *s, CUfunction f, const struct ptx_block_ent
 	a.groups = 1;
 	memcpy(params, &s->buffers[0], 8);
 	memcpy(params + 8, &turns, 4);
-	if (twin) {
-		memcpy(params + twin->arg_offset, &a, sizeof(a));
+	if (clone) {
+		memcpy(params + clone->arg_offset, &a, sizeof(a));
 	}
 	need(cuEventCreate(&from, 0), "event");
 	need(cuEventCreate(&to, 0), "event");
 	need(cuEventRecord(from, NULL), "event");
-	need(cuLaunchKernel(f, blocks, 1, 1, 256, 1, 1, twin ? PTX_BLOCK_SMEM(shared) : shared,
+	need(cuLaunchKernel(f, blocks, 1, 1, 256, 1, 1, clone ? PTX_BLOCK_SMEM(shared) : shared,
 			    NULL, NULL, extra),
 	     "launch");
 	need(cuEventRecord(to, NULL), "event");
@@ -310,7 +310,7 @@ static int by_value(const void *a, const void *b)
 }
 
 /* Waves of blocks, plain and twin in turns; medians. */
-static void cost_row(struct setting *s, CUfunction plain, CUfunction twin,
+static void cost_row(struct setting *s, CUfunction plain, CUfunction clone,
 		     const struct ptx_block_entry *e, unsigned sms, unsigned resident, float us)
 {
 	unsigned waves = 20, blocks = sms * resident * waves;
@@ -327,7 +327,7 @@ static void cost_row(struct setting *s, CUfunction plain, CUfunction twin,
 	}
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		p[i] = time_of(s, plain, NULL, blocks, shared, turns);
-		t[i] = time_of(s, twin, e, blocks, shared, turns);
+		t[i] = time_of(s, clone, e, blocks, shared, turns);
 	}
 	qsort(p, ROUNDS, sizeof(*p), by_value);
 	qsort(t, ROUNDS, sizeof(*t), by_value);
@@ -342,7 +342,7 @@ static int cost(struct setting *s)
 	static const unsigned resident[] = { 1, 2, 4, 8 };
 	static const float us[] = { 3, 10, 30, 100 };
 	struct ptx_block_entry e;
-	CUfunction twin, plain;
+	CUfunction clone, plain;
 	CUdevice device;
 	CUmodule m;
 	int sms = 1, room = 0;
@@ -352,19 +352,19 @@ static int cost(struct setting *s)
 	need(cuDeviceGetAttribute(&room, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
 				  device),
 	     "shared memory");
-	if (!load(cost_ptx, sizeof(cost_ptx) - 1, &m, &twin, &plain, &e)) {
+	if (!load(cost_ptx, sizeof(cost_ptx) - 1, &m, &clone, &plain, &e)) {
 		return 1;
 	}
 	need(cuFuncSetAttribute(plain, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, room),
 	     "room");
-	need(cuFuncSetAttribute(twin, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, room),
+	need(cuFuncSetAttribute(clone, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, room),
 	     "room");
 	printf("%d SMs, 20 waves, medians of %u\n%8s %10s %12s %12s %11s %10s\n", sms, ROUNDS,
 	       "resident", "block us", "plain us", "twin us", "cost", "ns a block");
 	for (size_t i = 0; i < ARRAY_SIZE(us); i++) {
 		for (size_t k = 0; k < ARRAY_SIZE(resident); k++) {
 			if (resident[k] >= 8 || 200 * 1024 / (int)resident[k] - 2048 < room) {
-				cost_row(s, plain, twin, &e, (unsigned)sms, resident[k], us[i]);
+				cost_row(s, plain, clone, &e, (unsigned)sms, resident[k], us[i]);
 			}
 		}
 	}
@@ -387,6 +387,6 @@ int main(int argc, char **argv)
 		bad += n < 0 ? 1 : n;
 	}
 	printf("%u cases, %u with a twin, %u launches of which %u were stopped, %d failures\n",
-	       s.cases, s.twins, s.launches, s.stopped, bad);
+	       s.cases, s.clones, s.launches, s.stopped, bad);
 	return bad ? EXIT_FAILURE : EXIT_SUCCESS;
 }

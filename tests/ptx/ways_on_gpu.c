@@ -84,7 +84,7 @@ static const char stream[] =
 	"st.global.v4.f32 [%d1], {%f1, %f2, %f3, %f4};\n"
 	"st.global.v4.f32 [%d1+2048], {%f5, %f6, %f7, %f8};\nret;\n";
 
-struct world {
+struct testbed {
 	CUdeviceptr memory, leases, counter, done;
 	volatile uint32_t *word;
 	int sms, room; /* multiprocessors; shared memory that a block may have */
@@ -151,7 +151,7 @@ static void print_module(struct buf *b, const char *body)
 	}
 }
 
-static void load(const struct world *w, struct kernels *k, const char *body)
+static void load(const struct testbed *w, struct kernels *k, const char *body)
 {
 	const struct ptx_block_entry *e = NULL;
 	struct ptx_module *parsed = NULL;
@@ -165,8 +165,8 @@ static void load(const struct world *w, struct kernels *k, const char *body)
 	report_init(&r);
 	print_module(&text, body);
 	if (ptx_module_parse(&parsed, text.data, text.len, "ways", &r) < 0 ||
-	    ptx_block_pass(parsed, &e, &n, &r) < 0 || ptx_module_print(parsed, &with) < 0 || !n ||
-	    e[0].why != PTX_BLOCK_OK || e[0].arg_offset != PARAMS) {
+	    ptx_block_run(parsed, &e, &n, &r) < 0 || ptx_module_print(parsed, &with) < 0 || !n ||
+	    e[0].why != PROTO_BLOCK_OK || e[0].arg_offset != PARAMS) {
 		printf("the pass does not take the text\n%s", buf_text(&text));
 		exit(3);
 	}
@@ -194,7 +194,7 @@ struct shape {
 	bool leave;
 };
 
-static float time_of(struct world *w, CUfunction f, enum way way, const struct shape *s)
+static float time_of(struct testbed *w, CUfunction f, enum way way, const struct shape *s)
 {
 	static uint8_t params[PARAMS + sizeof(struct ptx_block_arg)];
 	uint32_t words[2] = { 0 }, leases[4] = { 0 };
@@ -248,7 +248,7 @@ static int by_value(const void *a, const void *b)
 }
 
 /* Medians of all ways, taken in turns. */
-static void times_of(struct world *w, const struct kernels *k, const struct shape *s,
+static void times_of(struct testbed *w, const struct kernels *k, const struct shape *s,
 		     float ret[WAYS])
 {
 	float t[WAYS][ROUNDS];
@@ -264,7 +264,7 @@ static void times_of(struct world *w, const struct kernels *k, const struct shap
 	}
 }
 
-static uint32_t turns_for(struct world *w, const struct kernels *k, struct shape s, float us)
+static uint32_t turns_for(struct testbed *w, const struct kernels *k, struct shape s, float us)
 {
 	float one;
 
@@ -287,7 +287,7 @@ static void header(const char *first)
 	putchar('\n');
 }
 
-static void computing(struct world *w, const struct kernels *k)
+static void computing(struct testbed *w, const struct kernels *k)
 {
 	static const unsigned resident[] = { 1, 2, 4, 8 }, waves = 20;
 	static const float us[] = { 10, 30 };
@@ -317,7 +317,7 @@ static void computing(struct world *w, const struct kernels *k)
 	}
 }
 
-static void streaming(struct world *w, const struct kernels *k)
+static void streaming(struct testbed *w, const struct kernels *k)
 {
 	struct shape s = { .blocks = (unsigned)(STREAM_BYTES / 4096), .threads = 128 };
 	float t[WAYS];
@@ -332,7 +332,7 @@ static void streaming(struct world *w, const struct kernels *k)
 	putchar('\n');
 }
 
-static void leaving(struct world *w, const struct kernels *k)
+static void leaving(struct testbed *w, const struct kernels *k)
 {
 	struct shape s = { .blocks = LEAVING, .threads = 256, .turns = 64, .leave = true };
 	enum way ways[] = { LEASE, PASS, TOGETHER };
@@ -354,7 +354,7 @@ int main(void)
 {
 	struct kernels computes, streams;
 	CUcontext context;
-	struct world w;
+	struct testbed w;
 	CUdevice device;
 	void *p;
 

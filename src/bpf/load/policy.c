@@ -94,8 +94,8 @@ static int compile(struct build *c, const struct ebpf_code *prog, uint32_t *ret_
 {
 	*ret_offset = UINT32_MAX;
 	for (;;) {
-		int at = ebpf_jit_x86_code(prog, c->maps, c->out->object.n_maps, c->code,
-					   c->code_cap, &c->code_bytes);
+		int at = ebpf_jit_compile(prog, c->maps, c->out->object.n_maps, c->code,
+					  c->code_cap, &c->code_bytes);
 
 		if (at >= 0) {
 			*ret_offset = (uint32_t)at;

@@ -7,13 +7,13 @@
 #include "base/clock.h"
 #include "bpf/run/helpers.h"
 
-HELPER(bpf_ktime_get_ns)
+EBPF_HELPER(bpf_ktime_get_ns)
 {
 	return clock_now_ns();
 }
 
 /* xorshift64*: threads that race may draw the same number, which is allowed. */
-HELPER(bpf_get_prandom_u32)
+EBPF_HELPER(bpf_get_prandom_u32)
 {
 	uint64_t x = load_relaxed(&env->random_state);
 
@@ -24,7 +24,7 @@ HELPER(bpf_get_prandom_u32)
 	return (x * UINT64_C(0x2545f4914f6cdd1d)) >> 32;
 }
 
-HELPER(gbpf_tenant_class)
+EBPF_HELPER(gbpf_tenant_class)
 {
 	if (!env->tenants || !env->tenants->class_id || a1 > UINT32_MAX) {
 		return (uint64_t)-ENOENT;
@@ -32,7 +32,7 @@ HELPER(gbpf_tenant_class)
 	return (uint64_t)(int64_t)env->tenants->class_id(env->tenants->ctx, (uint32_t)a1);
 }
 
-HELPER(gbpf_tenant_weight)
+EBPF_HELPER(gbpf_tenant_weight)
 {
 	if (!env->tenants || !env->tenants->weight || a1 > UINT32_MAX) {
 		return (uint64_t)-ENOENT;
@@ -40,7 +40,7 @@ HELPER(gbpf_tenant_weight)
 	return (uint64_t)(int64_t)env->tenants->weight(env->tenants->ctx, (uint32_t)a1);
 }
 
-HELPER(gbpf_tenant_stat)
+EBPF_HELPER(gbpf_tenant_stat)
 {
 	if (!env->tenants || !env->tenants->stat || a1 > UINT32_MAX || a2 > UINT32_MAX) {
 		return 0;
@@ -48,7 +48,7 @@ HELPER(gbpf_tenant_stat)
 	return env->tenants->stat(env->tenants->ctx, (uint32_t)a1, (uint32_t)a2);
 }
 
-HELPER(gbpf_slice_set)
+EBPF_HELPER(gbpf_slice_set)
 {
 	if (!env->tenants || !env->tenants->slice_set || a1 > UINT32_MAX || a2 > UINT32_MAX) {
 		return (uint64_t)-ENOENT;
@@ -57,7 +57,7 @@ HELPER(gbpf_slice_set)
 							  (uint32_t)a2);
 }
 
-HELPER(gbpf_preempt_now)
+EBPF_HELPER(gbpf_preempt_now)
 {
 	if (!env->tenants || !env->tenants->preempt_now || a1 > UINT32_MAX || a2 > UINT32_MAX) {
 		return (uint64_t)-ENOENT;
@@ -66,10 +66,10 @@ HELPER(gbpf_preempt_now)
 							    (uint32_t)a2);
 }
 
-HELPER(gbpf_note)
+EBPF_HELPER(gbpf_note)
 {
 	if (a1 >= EBPF_NOTES) {
-		return helper_failed(env, -EINVAL);
+		return ebpf_helper_failed(env, -EINVAL);
 	}
 	add_relaxed(&env->notes[a1], a2);
 	return 0;
@@ -77,7 +77,7 @@ HELPER(gbpf_note)
 
 static const ebpf_helper_fn all_helpers[EBPF_HELPER_SLOTS] = {
 #define GBPF_HELPER(id, name, type, params, ret, a1, a2, a3, a4, a5, sides, cost, doc)             \
-	[EBPF_SLOT_##name] = help_##name,
+	[EBPF_SLOT_##name] = ebpf_help_##name,
 #include "gbpf/hooks.def"
 };
 

@@ -12,11 +12,11 @@
 #include "base/atomic.h"
 
 #define PAGE 4096u
-#define DEEPER                                                                                     \
-	(64u << 10)	    /* room for calls from deeper frames, so that each need not look again \
-			     */
-#define MOST (64u << 20)    /* of a stack that is walked */
-#define HIGHER (256u << 10) /* likewise for those above */
+#define STACK_MARGIN                                                                               \
+	(64u << 10) /* room for calls from deeper frames, so that each need not look again         \
+		     */
+#define BELOW_MAX (64u << 20)  /* of a stack that is walked */
+#define ABOVE_MAX (256u << 10) /* likewise for those above */
 
 TLS_FAST struct ebpf_stack_range ebpf_stack;
 
@@ -50,7 +50,7 @@ static uintptr_t reach_up(uintptr_t sp, uintptr_t limit)
 
 int ebpf_readable(uintptr_t low, uintptr_t high)
 {
-	int saved = errno, all = high - low <= MOST;
+	int saved = errno, all = high - low <= BELOW_MAX;
 
 	for (uintptr_t page = low & ~(uintptr_t)(PAGE - 1); all && page <= high; page += PAGE) {
 		all = readable(page);
@@ -89,11 +89,11 @@ int ebpf_headroom_slow(uintptr_t sp)
 	if (alt.ss_flags & SS_ONSTACK) {
 		return sp - (uintptr_t)alt.ss_sp >= EBPF_STACK_NEED;
 	}
-	low = reach_down(sp, sp - EBPF_STACK_NEED - DEEPER);
+	low = reach_down(sp, sp - EBPF_STACK_NEED - STACK_MARGIN);
 	enough = sp - low >= EBPF_STACK_NEED;
 	if (enough) {
 		r.low = low + EBPF_STACK_NEED;
-		r.bytes = reach_up(sp, sp + HIGHER) - r.low;
+		r.bytes = reach_up(sp, sp + ABOVE_MAX) - r.low;
 		leave_out(&r, &alt, sp);
 		ebpf_stack.bytes = 0; /* a handler that comes in between looks for itself */
 		compiler_barrier();

@@ -8,21 +8,23 @@
 #include "base/compiler.h"
 #include "bpf/run/env.h"
 
-#define HELPER(name)                                                                               \
-	uint64_t help_##name(UNUSED uint64_t a1, UNUSED uint64_t a2, UNUSED uint64_t a3,           \
-			     UNUSED uint64_t a4, UNUSED uint64_t a5, UNUSED struct ebpf_env *env)
+#define EBPF_HELPER(name)                                                                          \
+	uint64_t ebpf_help_##name(UNUSED uint64_t a1, UNUSED uint64_t a2, UNUSED uint64_t a3,      \
+				  UNUSED uint64_t a4, UNUSED uint64_t a5,                          \
+				  UNUSED struct ebpf_env *env)
 
-#define GBPF_HELPER(id, name, type, params, ret, a1, a2, a3, a4, a5, sides, cost, doc) HELPER(name);
+#define GBPF_HELPER(id, name, type, params, ret, a1, a2, a3, a4, a5, sides, cost, doc)             \
+	EBPF_HELPER(name);
 #include "gbpf/hooks.def"
 
-static inline void *helper_ptr(uint64_t v)
+static inline void *ebpf_helper_ptr(uint64_t v)
 {
 	return (void *)(uintptr_t)v;
 }
 
 /* A failure that says that the program is wrong, and makes its verdict void: arguments out of
  * range, a map that it may not write. Full, empty, there already, not there are answers. */
-static inline uint64_t helper_failed(struct ebpf_env *env, int64_t error)
+static inline uint64_t ebpf_helper_failed(struct ebpf_env *env, int64_t error)
 {
 	(void)add_relaxed(&env->helper_errors, 1);
 	return (uint64_t)error;

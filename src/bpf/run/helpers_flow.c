@@ -4,15 +4,15 @@
 
 #include <errno.h>
 
-#define MOST_ROUNDS (1u << 23)
+#define MAX_ROUNDS (1u << 23)
 #define LOCK_SPINS 100000u
 
-HELPER(bpf_loop)
+EBPF_HELPER(bpf_loop)
 {
 	uint32_t n = (uint32_t)a1;
 
-	if (n > MOST_ROUNDS || a4) {
-		return helper_failed(env, a4 ? -EINVAL : -E2BIG);
+	if (n > MAX_ROUNDS || a4) {
+		return ebpf_helper_failed(env, a4 ? -EINVAL : -E2BIG);
 	}
 	for (uint32_t i = 0; i < n; i++) {
 		if (ebpf_call_back(a2, i, a3, 0, 0, env)) {
@@ -27,16 +27,16 @@ struct iter_num {
 	int32_t end;
 };
 
-HELPER(bpf_iter_num_new)
+EBPF_HELPER(bpf_iter_num_new)
 {
-	struct iter_num *it = helper_ptr(a1);
+	struct iter_num *it = ebpf_helper_ptr(a1);
 	int32_t start = (int32_t)a2, end = (int32_t)a3;
 
 	it->cur = it->end = 0;
 	if (start > end) {
 		return (uint64_t)-EINVAL;
 	}
-	if ((int64_t)end - start > MOST_ROUNDS) {
+	if ((int64_t)end - start > MAX_ROUNDS) {
 		return (uint64_t)-E2BIG;
 	}
 	it->cur = (int32_t)((uint32_t)start - 1u);
@@ -44,9 +44,9 @@ HELPER(bpf_iter_num_new)
 	return 0;
 }
 
-HELPER(bpf_iter_num_next)
+EBPF_HELPER(bpf_iter_num_next)
 {
-	struct iter_num *it = helper_ptr(a1);
+	struct iter_num *it = ebpf_helper_ptr(a1);
 	int32_t next = (int32_t)((uint32_t)it->cur + 1u);
 
 	if (next >= it->end) {
@@ -57,9 +57,9 @@ HELPER(bpf_iter_num_next)
 	return (uint64_t)(uintptr_t)&it->cur;
 }
 
-HELPER(bpf_iter_num_destroy)
+EBPF_HELPER(bpf_iter_num_destroy)
 {
-	struct iter_num *it = helper_ptr(a1);
+	struct iter_num *it = ebpf_helper_ptr(a1);
 
 	it->cur = it->end = 0;
 	return 0;
@@ -67,9 +67,9 @@ HELPER(bpf_iter_num_destroy)
 
 /* Only gbpfd's memory has locks, and one thread runs its programs; a lock that is held all the same
  * was left by a fault, and is taken over rather than waited for. */
-HELPER(bpf_spin_lock)
+EBPF_HELPER(bpf_spin_lock)
 {
-	uint32_t *lock = helper_ptr(a1);
+	uint32_t *lock = ebpf_helper_ptr(a1);
 
 	for (uint32_t i = 0; i < LOCK_SPINS; i++) {
 		uint32_t expected = 0;
@@ -82,14 +82,14 @@ HELPER(bpf_spin_lock)
 	return 0;
 }
 
-HELPER(bpf_spin_unlock)
+EBPF_HELPER(bpf_spin_unlock)
 {
-	store_release((uint32_t *)helper_ptr(a1), 0u);
+	store_release((uint32_t *)ebpf_helper_ptr(a1), 0u);
 	return 0;
 }
 
 /* The engines do it in line: this is what a call of the function itself would say. */
-HELPER(bpf_tail_call)
+EBPF_HELPER(bpf_tail_call)
 {
 	return (uint64_t)-ENOENT;
 }

@@ -8,34 +8,34 @@
 
 static uint64_t result(struct ebpf_env *env, int r)
 {
-	return r == -EINVAL || r == -EPERM ? helper_failed(env, r) : (uint64_t)(int64_t)r;
+	return r == -EINVAL || r == -EPERM ? ebpf_helper_failed(env, r) : (uint64_t)(int64_t)r;
 }
 
-HELPER(bpf_map_lookup_elem)
+EBPF_HELPER(bpf_map_lookup_elem)
 {
-	return (uint64_t)(uintptr_t)ebpf_map_lookup(helper_ptr(a1), helper_ptr(a2));
+	return (uint64_t)(uintptr_t)ebpf_map_lookup(ebpf_helper_ptr(a1), ebpf_helper_ptr(a2));
 }
 
-HELPER(bpf_map_update_elem)
+EBPF_HELPER(bpf_map_update_elem)
 {
-	const struct ebpf_map *m = helper_ptr(a1);
-	int r = ebpf_map_update(m, helper_ptr(a2), helper_ptr(a3), a4);
+	const struct ebpf_map *m = ebpf_helper_ptr(a1);
+	int r = ebpf_map_update(m, ebpf_helper_ptr(a2), ebpf_helper_ptr(a3), a4);
 
 	/* An index beyond the end of an array is wrong at any time. */
 	if (r < 0 && (m->type == GBPF_MAP_ARRAY || m->type == GBPF_MAP_THREAD_ARRAY)) {
-		return helper_failed(env, r);
+		return ebpf_helper_failed(env, r);
 	}
 	return result(env, r);
 }
 
-HELPER(bpf_map_delete_elem)
+EBPF_HELPER(bpf_map_delete_elem)
 {
-	return result(env, ebpf_map_delete(helper_ptr(a1), helper_ptr(a2)));
+	return result(env, ebpf_map_delete(ebpf_helper_ptr(a1), ebpf_helper_ptr(a2)));
 }
 
-HELPER(bpf_map_push_elem)
+EBPF_HELPER(bpf_map_push_elem)
 {
-	return result(env, ebpf_map_push(helper_ptr(a1), helper_ptr(a2), a3));
+	return result(env, ebpf_map_push(ebpf_helper_ptr(a1), ebpf_helper_ptr(a2), a3));
 }
 
 /* The program may read what it had for the value afterwards: nothing of ours may be in it. */
@@ -47,23 +47,23 @@ static uint64_t taken(struct ebpf_env *env, const struct ebpf_map *m, void *valu
 	return result(env, r);
 }
 
-HELPER(bpf_map_pop_elem)
+EBPF_HELPER(bpf_map_pop_elem)
 {
-	return taken(env, helper_ptr(a1), helper_ptr(a2),
-		     ebpf_map_pop(helper_ptr(a1), helper_ptr(a2)));
+	return taken(env, ebpf_helper_ptr(a1), ebpf_helper_ptr(a2),
+		     ebpf_map_pop(ebpf_helper_ptr(a1), ebpf_helper_ptr(a2)));
 }
 
-HELPER(bpf_map_peek_elem)
+EBPF_HELPER(bpf_map_peek_elem)
 {
-	return taken(env, helper_ptr(a1), helper_ptr(a2),
-		     ebpf_map_peek(helper_ptr(a1), helper_ptr(a2)));
+	return taken(env, ebpf_helper_ptr(a1), ebpf_helper_ptr(a2),
+		     ebpf_map_peek(ebpf_helper_ptr(a1), ebpf_helper_ptr(a2)));
 }
 
-HELPER(gbpf_hist_add)
+EBPF_HELPER(gbpf_hist_add)
 {
-	int r = ebpf_map_hist_add(helper_ptr(a1), (uint32_t)a2, a3);
+	int r = ebpf_map_hist_add(ebpf_helper_ptr(a1), (uint32_t)a2, a3);
 
-	return r ? helper_failed(env, r) : 0;
+	return r ? ebpf_helper_failed(env, r) : 0;
 }
 
 static uint64_t each_array(const struct ebpf_map *m, uint64_t fn, uint64_t arg,
@@ -89,7 +89,7 @@ static uint64_t each_hash(const struct ebpf_map *m, uint64_t fn, uint64_t arg, s
 	uint64_t n = 0;
 
 	for (uint32_t i = 0; m->data && i < m->max_entries; i++) {
-		uint8_t *e = elem_at(m, i);
+		uint8_t *e = ebpf_elem_at(m, i);
 
 		if (!hash_present(m, i)) {
 			continue;
@@ -103,12 +103,12 @@ static uint64_t each_hash(const struct ebpf_map *m, uint64_t fn, uint64_t arg, s
 	return n;
 }
 
-HELPER(bpf_for_each_map_elem)
+EBPF_HELPER(bpf_for_each_map_elem)
 {
-	const struct ebpf_map *m = helper_ptr(a1);
+	const struct ebpf_map *m = ebpf_helper_ptr(a1);
 
 	if (a4) {
-		return helper_failed(env, -EINVAL);
+		return ebpf_helper_failed(env, -EINVAL);
 	}
 	switch (m->type) {
 	case GBPF_MAP_ARRAY:
@@ -117,7 +117,7 @@ HELPER(bpf_for_each_map_elem)
 	case GBPF_MAP_LRU_HASH:
 		return each_hash(m, a2, a3, env);
 	default:
-		return helper_failed(env, -EINVAL);
+		return ebpf_helper_failed(env, -EINVAL);
 	}
 }
 
@@ -130,9 +130,9 @@ static void *tenant_region(struct ebpf_env *env, const struct ebpf_map *m, uint6
 	return env->tenants->region(env->tenants->ctx, (uint32_t)tenant);
 }
 
-HELPER(gbpf_tenant_lookup)
+EBPF_HELPER(gbpf_tenant_lookup)
 {
-	const struct ebpf_map *m = helper_ptr(a1);
+	const struct ebpf_map *m = ebpf_helper_ptr(a1);
 	uint8_t *base = tenant_region(env, m, a2);
 	struct ebpf_map at;
 
@@ -140,12 +140,12 @@ HELPER(gbpf_tenant_lookup)
 		return 0;
 	}
 	ebpf_map_at(&at, m, base);
-	return (uint64_t)(uintptr_t)ebpf_map_lookup(&at, helper_ptr(a3));
+	return (uint64_t)(uintptr_t)ebpf_map_lookup(&at, ebpf_helper_ptr(a3));
 }
 
-HELPER(gbpf_thread_sum)
+EBPF_HELPER(gbpf_thread_sum)
 {
-	const struct ebpf_map *m = helper_ptr(a1);
+	const struct ebpf_map *m = ebpf_helper_ptr(a1);
 	uint32_t index = (uint32_t)a3;
 	uint8_t *base = tenant_region(env, m, a2);
 	struct ebpf_map at;
@@ -154,5 +154,5 @@ HELPER(gbpf_thread_sum)
 		return 0;
 	}
 	ebpf_map_at(&at, m, base);
-	return thread_sum(&at, index, 0);
+	return ebpf_thread_sum(&at, index, 0);
 }

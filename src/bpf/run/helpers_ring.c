@@ -7,20 +7,20 @@
 #include "bpf/run/map/map_int.h"
 #include "bpf/run/map/ring.h"
 
-HELPER(bpf_ringbuf_output)
+EBPF_HELPER(bpf_ringbuf_output)
 {
-	int r = a4 ? -EINVAL : ebpf_ring_output(helper_ptr(a1), helper_ptr(a2), a3);
+	int r = a4 ? -EINVAL : ebpf_ring_output(ebpf_helper_ptr(a1), ebpf_helper_ptr(a2), a3);
 
-	return r && r != -EAGAIN ? helper_failed(env, r) : (uint64_t)(int64_t)r;
+	return r && r != -EAGAIN ? ebpf_helper_failed(env, r) : (uint64_t)(int64_t)r;
 }
 
-HELPER(bpf_ringbuf_reserve)
+EBPF_HELPER(bpf_ringbuf_reserve)
 {
 	if (a3) {
-		(void)helper_failed(env, -EINVAL);
+		(void)ebpf_helper_failed(env, -EINVAL);
 		return 0;
 	}
-	return (uint64_t)(uintptr_t)ebpf_ring_reserve(helper_ptr(a1), a2);
+	return (uint64_t)(uintptr_t)ebpf_ring_reserve(ebpf_helper_ptr(a1), a2);
 }
 
 static void finish(struct ebpf_env *env, uint64_t record, int discard)
@@ -28,27 +28,27 @@ static void finish(struct ebpf_env *env, uint64_t record, int discard)
 	for (uint32_t i = 0; i < env->n_maps; i++) {
 		const struct ebpf_map *m = &env->maps[i];
 
-		if (m->type == GBPF_MAP_RINGBUF && ebpf_ring_has(m, helper_ptr(record))) {
-			(void)ebpf_ring_finish(m, helper_ptr(record), discard);
+		if (m->type == GBPF_MAP_RINGBUF && ebpf_ring_has(m, ebpf_helper_ptr(record))) {
+			(void)ebpf_ring_finish(m, ebpf_helper_ptr(record), discard);
 			return;
 		}
 	}
-	(void)helper_failed(env, -EINVAL);
+	(void)ebpf_helper_failed(env, -EINVAL);
 }
 
-HELPER(bpf_ringbuf_submit)
+EBPF_HELPER(bpf_ringbuf_submit)
 {
 	finish(env, a1, 0);
 	return 0;
 }
 
-HELPER(bpf_ringbuf_discard)
+EBPF_HELPER(bpf_ringbuf_discard)
 {
 	finish(env, a1, 1);
 	return 0;
 }
 
-HELPER(bpf_ringbuf_query)
+EBPF_HELPER(bpf_ringbuf_query)
 {
-	return ebpf_ring_query(helper_ptr(a1), a2);
+	return ebpf_ring_query(ebpf_helper_ptr(a1), a2);
 }

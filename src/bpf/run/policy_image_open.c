@@ -16,7 +16,7 @@
 
 #define PAGE 4096u
 #define GBPF_CONST(name, value, doc) enum { name = value };
-#define GBPF_MAP_TYPE(id, name, ops, doc) enum { GBPF_MAP_##name = id };
+#define GBPF_MAP_TYPE(id, name, value, doc) enum { GBPF_MAP_##name = id };
 #include "gbpf/hooks.def"
 
 enum side { LOCAL, DAEMON };

@@ -2,7 +2,7 @@
 #ifndef GBPF_BPF_RUN_SIGNATURE_H
 #define GBPF_BPF_RUN_SIGNATURE_H
 
-enum arg_type {
+enum ebpf_arg_type {
 	ARG_NONE,
 	ARG_SCALAR,
 	ARG_CONST_MAP,
@@ -24,6 +24,12 @@ enum arg_type {
 	ARG_LOCK
 };
 
-enum ret_type { RET_SCALAR, RET_MAP_VALUE_OR_NULL, RET_VOID, RET_RECORD_OR_NULL, RET_ITER_OR_NULL };
+enum ebpf_ret_type {
+	RET_SCALAR,
+	RET_MAP_VALUE_OR_NULL,
+	RET_VOID,
+	RET_RECORD_OR_NULL,
+	RET_ITER_OR_NULL
+};
 
 #endif

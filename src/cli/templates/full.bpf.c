@@ -1,5 +1,5 @@
-/* mypolicy: every hook, in the form of a struct of programs. It favours latency tenants and interactive streams, gives the
- * others GPU time by weight, and keeps a log.
+/* mypolicy: every hook, in the form of a struct of programs. It favours latency tenants and
+ *interactive streams, gives the others GPU time by weight, and keeps a log.
  *
  *	gbpf policy build    # compiles this file and checks it
  *	gbpf policy test mypolicy.bpf.o    # runs it without a GPU
@@ -8,18 +8,20 @@
  *	gbpf map watch journal    # what happens, as it happens
  *	gbpf policy rollback    # goes back to the one before
  *
- * Take out what you do not need: a hook that is not filled is free of cost, and gBPF does what it does without a policy. */
+ * Take out what you do not need: a hook that is not filled is free of cost, and gBPF does what it
+ *does without a policy. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");
 
 /* ---- constants: the verifier knows their values ---- */
 
-const volatile u64 slack_ns = 2000000;	    /* GPU time that one may be ahead of the others */
-const volatile u64 hold_ns = 2000000;	    /* how long to hold before asking again */
-const volatile u32 most_latency = 8;	    /* latency tenants that are admitted */
-const volatile u32 most_tenants = 1024;
-const volatile u64 patience_ns = 2000000;   /* so long a request waits beside work that stays on the GPU */
+const volatile u64 slack_ns = 2000000; /* GPU time that one may be ahead of the others */
+const volatile u64 hold_ns = 2000000;  /* how long to hold before asking again */
+const volatile u32 max_latency = 8;    /* latency tenants that are admitted */
+const volatile u32 max_tenants = 1024;
+const volatile u64 preempt_after_ns =
+	2000000; /* so long a request waits beside work that stays on the GPU */
 
 /* ---- maps ---- */
 
@@ -77,7 +79,10 @@ struct {
 u64 floor_ns; /* what the tenant that has used least has used */
 u64 ticks;
 
-enum { HELD_FOR_LATENCY, HELD_FOR_OTHERS }; /* counters of gbpf_note: `gbpf policy show` prints them */
+enum {
+	HELD_FOR_LATENCY,
+	HELD_FOR_OTHERS
+}; /* counters of gbpf_note: `gbpf policy show` prints them */
 
 static __always_inline void note_event(enum event_kind kind, u64 now_ns, u32 tenant, u64 number)
 {
@@ -94,11 +99,12 @@ static __always_inline void note_event(enum event_kind kind, u64 now_ns, u32 ten
 
 /* ---- the life of the policy, in gbpfd ---- */
 
-/* Before this version becomes active. A negative errno refuses it, and the version before goes on. */
+/* Before this version becomes active. A negative errno refuses it, and the version before goes on.
+ */
 SEC("struct_ops/init")
 int GBPF_PROG(mypolicy_init, init)
 {
-	if (most_tenants == 0) {
+	if (max_tenants == 0) {
 		return -22; /* -EINVAL: it would let nobody in */
 	}
 	note_event(BEGAN, ctx->now_ns, 0, ctx->version);
@@ -113,15 +119,16 @@ int GBPF_PROG(mypolicy_exit, exit)
 	return 0;
 }
 
-/* A tenant asks to start: GBPF_ADMIT, GBPF_QUEUE (ask again when another has left) or GBPF_REJECT. */
+/* A tenant asks to start: GBPF_ADMIT, GBPF_QUEUE (ask again when another has left) or GBPF_REJECT.
+ */
 SEC("struct_ops/admit")
 int GBPF_PROG(mypolicy_admit, admit)
 {
-	if (ctx->tenants >= most_tenants) {
+	if (ctx->tenants >= max_tenants) {
 		note_event(TURNED_AWAY, ctx->now_ns, ctx->tenant, ctx->pid);
 		return GBPF_QUEUE;
 	}
-	if (ctx->class_id == GBPF_CLASS_LATENCY && ctx->latency_tenants >= most_latency) {
+	if (ctx->class_id == GBPF_CLASS_LATENCY && ctx->latency_tenants >= max_latency) {
 		ctx->class_id = GBPF_CLASS_NORMAL; /* it may run, but like everybody else */
 	}
 	note_event(ADMITTED, ctx->now_ns, ctx->tenant, ctx->pid);
@@ -135,7 +142,8 @@ int GBPF_PROG(mypolicy_tick, tick)
 	u64 lowest = ~0ull;
 	u32 key = 0, t;
 
-	bpf_for (t, 0, 1024) {
+	bpf_for(t, 0, 1024)
+	{
 		struct account *a;
 
 		if (t >= ctx->tenants) {
@@ -163,7 +171,8 @@ int GBPF_PROG(mypolicy_queue_create, queue_create)
 	u32 queue = ctx->queue;
 
 	if (ctx->priority < 0 && ctx->class_id == GBPF_CLASS_NORMAL) {
-		ctx->class_id = GBPF_CLASS_LATENCY; /* a stream of high priority is meant to be quick */
+		ctx->class_id =
+			GBPF_CLASS_LATENCY; /* a stream of high priority is meant to be quick */
 	}
 	s.class_id = ctx->class_id;
 	bpf_map_update_elem(&streams, &queue, &s, BPF_ANY);
@@ -179,8 +188,9 @@ int GBPF_PROG(mypolicy_queue_destroy, queue_destroy)
 	return 0;
 }
 
-/* A launch is about to go to the GPU: GBPF_GO, GBPF_HOLD (ask again when something changed), GBPF_DEFER (when the time has
- * passed) or GBPF_SPLIT (in pieces). At level BLOCK it leaves the GPU by itself when a request comes. */
+/* A launch is about to go to the GPU: GBPF_GO, GBPF_HOLD (ask again when something changed),
+ * GBPF_DEFER (when the time has passed) or GBPF_SPLIT (in pieces). At level BLOCK it leaves the GPU
+ * by itself when a request comes. */
 SEC("struct_ops/submit")
 int GBPF_PROG(mypolicy_submit, submit)
 {
@@ -241,12 +251,12 @@ int GBPF_PROG(mypolicy_retire, retire)
 	return 0;
 }
 
-/* A request waits beside a tenant that has work on the GPU: the level at which that is stopped. Runs in gbpfd, each
- * millisecond. */
+/* A request waits beside a tenant that has work on the GPU: the level at which that is stopped.
+ * Runs in gbpfd, each millisecond. */
 SEC("struct_ops/preempt")
 int GBPF_PROG(mypolicy_preempt, preempt)
 {
-	if (ctx->class_id == GBPF_CLASS_LATENCY || ctx->waited_ns < patience_ns) {
+	if (ctx->class_id == GBPF_CLASS_LATENCY || ctx->waited_ns < preempt_after_ns) {
 		return GBPF_LEVEL_NONE;
 	}
 	return ctx->tried == GBPF_LEVEL_NONE ? GBPF_LEVEL_SLICE : GBPF_LEVEL_OFF;

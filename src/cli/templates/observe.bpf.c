@@ -32,7 +32,8 @@ enum { DURATION, HELD }; /* rows of the histogram */
 
 GBPF_HISTOGRAM(durations, 2);
 
-/* Records for whoever runs `gbpf map watch slow`. Without a watcher the buffer fills up, and the rest is not reported. */
+/* Records for whoever runs `gbpf map watch slow`. Without a watcher the buffer fills up, and the
+ * rest is not reported. */
 struct slow_work {
 	u64 kernel, duration_ns, held_ns;
 	u32 tenant, count;
@@ -45,14 +46,18 @@ struct {
 	__type(value, struct slow_work);
 } slow SEC(".maps");
 
-enum { LAUNCHES, BESIDE_LATENCY, NOT_REPORTED }; /* counters of gbpf_note: `gbpf policy show` prints them */
+enum {
+	LAUNCHES,
+	DURING_LATENCY,
+	NOT_REPORTED
+}; /* counters of gbpf_note: `gbpf policy show` prints them */
 
 SEC("gbpf/submit")
 int GBPF_PROG(mypolicy_submit, submit)
 {
 	gbpf_note(LAUNCHES, 1);
 	if (ctx->lc_open) {
-		gbpf_note(BESIDE_LATENCY, 1); /* lc_first would have held this one */
+		gbpf_note(DURING_LATENCY, 1); /* lc_first would have held this one */
 	}
 	return GBPF_GO;
 }

@@ -19,8 +19,8 @@
 
 #define MAX_FOREIGN 64u /* pages of one user that is neither root nor the daemon's */
 
-struct flag_page {
-	struct session *owner;
+struct daemon_flag_page {
+	struct daemon_session *owner;
 	uint32_t gpu; /* gbpfd's number */
 	int fd;	      /* owned */
 	struct gpu_lease_page map;
@@ -38,33 +38,34 @@ static bool is_plain(int fd)
 	       S_ISCHR(st.stx_mode);
 }
 
-static void page_free(struct flag_page *p)
+static void page_free(struct daemon_flag_page *p)
 {
 	gpu_lease_unmap(&p->map);
 	fd_close_foreign(p->fd);
 	free(p);
 }
 
-static bool sees(const struct session *s, uint32_t gpu)
+static bool sees(const struct daemon_session *s, uint32_t gpu)
 {
 	return s->gpu_mask & 1u << gpu;
 }
 
-static void send_page(struct session *to, struct flag_page *p)
+static void send_page(struct daemon_session *to, struct daemon_flag_page *p)
 {
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 	unsigned number = 0;
 
 	if (to == p->owner || to->state != SESSION_READY || to->dying || to->lc_slot < 0 ||
 	    !sees(to, p->gpu)) {
 		return;
 	}
-	while (number < WIRE_FLAGS && to->flag_seen[number]) {
+	while (number < PROTO_FLAGS && to->flag_seen[number]) {
 		number++;
 	}
-	if (number == WIRE_FLAGS) {
-		session_event(to, "limit", "%s has %u flag pages: it cannot stop %s between blocks",
-			      to->name, WIRE_FLAGS, p->owner->name);
+	if (number == PROTO_FLAGS) {
+		daemon_session_event(to, "limit",
+				     "%s has %u flag pages: it cannot stop %s between blocks",
+				     to->name, PROTO_FLAGS, p->owner->name);
 		return;
 	}
 	to->flag_seen[number] = p;
@@ -72,26 +73,26 @@ static void send_page(struct session *to, struct flag_page *p)
 	m.flag.number = number;
 	m.flag.slot = (uint32_t)to->lc_slot;
 	m.flag.tenant = (uint32_t)p->owner->tenant;
-	session_send(to, &m, WIRE_FLAG_ADD, &p->fd, 1);
+	daemon_session_send(to, &m, PROTO_FLAG_ADD, &p->fd, 1);
 }
 
-static void take_from(struct session *from, unsigned number)
+static void take_from(struct daemon_session *from, unsigned number)
 {
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 
 	m.flag.gpu = from->flag_seen[number]->gpu;
 	m.flag.tenant = (uint32_t)from->flag_seen[number]->owner->tenant;
 	m.flag.number = number;
 	from->flag_seen[number] = NULL;
-	session_send(from, &m, WIRE_FLAG_REMOVE, NULL, 0);
+	daemon_session_send(from, &m, PROTO_FLAG_REMOVE, NULL, 0);
 }
 
 /* The memory behind a page goes with its owner, so nobody may write to it any more. */
-static void page_end(struct daemon *d, struct flag_page *p)
+static void page_end(struct daemon *d, struct daemon_flag_page *p)
 {
-	session_each(d, s)
+	daemon_session_each(d, s)
 	{
-		for (unsigned i = 0; i < WIRE_FLAGS; i++) {
+		for (unsigned i = 0; i < PROTO_FLAGS; i++) {
 			if (s->flag_seen[i] == p) {
 				take_from(s, i);
 			}
@@ -104,26 +105,26 @@ static unsigned pages_of(const struct daemon *d, uid_t uid)
 {
 	unsigned n = 0;
 
-	session_each(d, s)
+	daemon_session_each(d, s)
 	{
-		for (unsigned i = 0; s->peer.uid == uid && i < WIRE_GPUS; i++) {
+		for (unsigned i = 0; s->peer.uid == uid && i < PROTO_MAX_GPUS; i++) {
 			n += s->flag[i] != NULL;
 		}
 	}
 	return n;
 }
 
-static bool may_have_one_more(const struct session *s)
+static bool may_have_one_more(const struct daemon_session *s)
 {
 	bool foreign = s->peer.uid != 0 && s->peer.uid != s->d->uid;
 
 	return !foreign || pages_of(s->d, s->peer.uid) < MAX_FOREIGN;
 }
 
-static void take_back(struct session *s, uint32_t ordinal)
+static void take_back(struct daemon_session *s, uint32_t ordinal)
 {
 	if (s->flag[ordinal]) {
-		struct flag_page *p = s->flag[ordinal];
+		struct daemon_flag_page *p = s->flag[ordinal];
 
 		s->flag[ordinal] = NULL;
 		page_end(s->d, p);
@@ -132,22 +133,24 @@ static void take_back(struct session *s, uint32_t ordinal)
 
 /* Who had a page could write each word of it. Those of others are theirs to put right, which they
  * do when they hear that he has gone (BOARD_REMOVE), or get the page. */
-static void clear_ownerless(const struct daemon *d, const struct flag_page *p)
+static void clear_ownerless(const struct daemon *d, const struct daemon_flag_page *p)
 {
-	for (unsigned i = 0; i < SCHED_MAX_LC; i++) {
+	for (unsigned i = 0; i < PROTO_MAX_LC; i++) {
 		if (!d->lc[i]) {
-			gpu_lease_put(&p->map, i, 0);
+			gpu_lease_store(&p->map, i, 0);
 		}
 	}
 }
 
-static int keep(struct session *s, uint32_t ordinal, int fd)
+static int keep(struct daemon_session *s, uint32_t ordinal, int fd)
 {
-	struct flag_page *p = calloc(1, sizeof(*p));
+	struct daemon_flag_page *p = calloc(1, sizeof(*p));
 	int err = p ? 0 : -ENOMEM;
 
 	if (!err) {
-		*p = (struct flag_page){ .owner = s, .gpu = s->gpu_index[ordinal], .fd = -1 };
+		*p = (struct daemon_flag_page){ .owner = s,
+						.gpu = s->gpu_index[ordinal],
+						.fd = -1 };
 		err = gpu_lease_map(&p->map, fd);
 	}
 	if (err) {
@@ -157,16 +160,16 @@ static int keep(struct session *s, uint32_t ordinal, int fd)
 	p->fd = fd;
 	clear_ownerless(s->d, p); /* written while there was no gbpfd, or by somebody of its time */
 	gpu_lease_fence();
-	devices_tried(&s->d->devices, p->gpu, 1u << GPU_CONTROL_FLAG);
+	daemon_gpus_set_capable(&s->d->devices, p->gpu, 1u << GPU_CONTROL_FLAG);
 	s->flag[ordinal] = p;
-	session_each(s->d, t)
+	daemon_session_each(s->d, t)
 	{
 		send_page(t, p);
 	}
 	return 0;
 }
 
-static int take(struct session *s, const struct wire_flag *m, int fd)
+static int take(struct daemon_session *s, const struct proto_flag *m, int fd)
 {
 	if (m->gpu >= s->gpus) {
 		return -EINVAL;
@@ -181,31 +184,31 @@ static int take(struct session *s, const struct wire_flag *m, int fd)
 	return is_plain(fd) ? keep(s, m->gpu, fd) : -EBADF;
 }
 
-void flags_take(struct session *s, const struct wire_flag *m, int fd)
+void daemon_flags_take(struct daemon_session *s, const struct proto_flag *m, int fd)
 {
 	int err = take(s, m, fd);
 
 	if (err) {
 		fd_close_foreign(fd);
-		session_event(s, "flag",
-			      "the flag page of %s is refused (%s): its kernels cannot "
-			      "be stopped between blocks by others",
-			      s->name, strerror(-err));
+		daemon_session_event(s, "flag",
+				     "the flag page of %s is refused (%s): its kernels cannot "
+				     "be stopped between blocks by others",
+				     s->name, strerror(-err));
 	}
 }
 
-void flags_forget(struct session *s)
+void daemon_flags_session_ended(struct daemon_session *s)
 {
-	for (uint32_t i = 0; i < WIRE_GPUS; i++) {
+	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
 		take_back(s, i);
 	}
 }
 
-void flags_publish(struct session *s)
+void daemon_flags_send_all(struct daemon_session *s)
 {
-	session_each(s->d, t)
+	daemon_session_each(s->d, t)
 	{
-		for (uint32_t i = 0; i < WIRE_GPUS; i++) {
+		for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
 			if (t->flag[i]) {
 				send_page(s, t->flag[i]);
 			}
@@ -213,12 +216,12 @@ void flags_publish(struct session *s)
 	}
 }
 
-void flags_withdraw(struct session *s)
+void daemon_flags_remove_all(struct daemon_session *s)
 {
 	bool any = false;
 
-	for (unsigned i = 0; i < WIRE_FLAGS; i++) {
-		struct flag_page *p = s->flag_seen[i];
+	for (unsigned i = 0; i < PROTO_FLAGS; i++) {
+		struct daemon_flag_page *p = s->flag_seen[i];
 
 		if (p && !p->owner->dying) {
 			clear_ownerless(s->d, p);

@@ -14,7 +14,7 @@
 #include "base/buf.h"
 #include "daemon/clean_text.h"
 
-void device_uuid_text(const uint8_t u[16], char out[48])
+void daemon_gpu_uuid_text(const uint8_t u[16], char out[48])
 {
 	int n = snprintf(out, 48, "GPU-");
 
@@ -60,16 +60,16 @@ static int field(const char *text, const char *key, char *out, size_t cap)
 			while (n && isspace((unsigned char)text[n - 1])) {
 				n--;
 			}
-			text_copy(out, cap, text, n);
+			daemon_text_copy(out, cap, text, n);
 			return 0;
 		}
 	}
 	return -ENOENT;
 }
 
-static void read_nvidia(struct devices *t, const char *path)
+static void read_nvidia(struct daemon_gpus *t, const char *path)
 {
-	struct device d = { .used = true, .pinned = true };
+	struct daemon_gpu d = { .used = true, .pinned = true };
 	char uuid[64];
 	struct buf b;
 
@@ -80,7 +80,7 @@ static void read_nvidia(struct devices *t, const char *path)
 		if (field(buf_text(&b), "Model", d.name, sizeof(d.name)) < 0) {
 			snprintf(d.name, sizeof(d.name), "NVIDIA GPU");
 		}
-		for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
+		for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
 			if (!t->d[i].used) {
 				t->d[i] = d;
 				break;
@@ -92,7 +92,7 @@ static void read_nvidia(struct devices *t, const char *path)
 
 /* Folders are PCI addresses; in their order, which is the driver's with
  * CUDA_DEVICE_ORDER=PCI_BUS_ID. */
-static unsigned find_nvidia(struct devices *t, const char *proc)
+static unsigned find_nvidia(struct daemon_gpus *t, const char *proc)
 {
 	struct dirent **names;
 	int n = scandir(proc, &names, NULL, alphasort);
@@ -111,13 +111,13 @@ static unsigned find_nvidia(struct devices *t, const char *proc)
 	if (n >= 0) {
 		free(names);
 	}
-	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
 		found += t->d[i].used;
 	}
 	return found;
 }
 
-int devices_open(struct devices *t, const char *want, const char *proc, const char *node)
+int daemon_gpus_open(struct daemon_gpus *t, const char *want, const char *proc, const char *node)
 {
 	bool automatic = strcmp(want, "auto") == 0;
 
@@ -137,12 +137,12 @@ int devices_open(struct devices *t, const char *want, const char *proc, const ch
 	return 0;
 }
 
-int devices_get(struct devices *t, const uint8_t uuid[16], uid_t uid, unsigned may_name)
+int daemon_gpus_acquire(struct daemon_gpus *t, const uint8_t uuid[16], uid_t uid, unsigned may_name)
 {
 	int free_slot = -1;
 	unsigned named = 0;
 
-	for (int i = 0; i < (int)SCHED_MAX_GPUS; i++) {
+	for (int i = 0; i < (int)PROTO_MAX_GPUS; i++) {
 		if (t->d[i].used && memcmp(t->d[i].uuid, uuid, 16) == 0) {
 			t->d[i].tenants++;
 			return i;
@@ -155,16 +155,16 @@ int devices_get(struct devices *t, const uint8_t uuid[16], uid_t uid, unsigned m
 	if (free_slot < 0 || named >= may_name) {
 		return -ENOSPC;
 	}
-	t->d[free_slot] = (struct device){ .used = true, .tenants = 1, .named_by = uid };
+	t->d[free_slot] = (struct daemon_gpu){ .used = true, .tenants = 1, .named_by = uid };
 	memcpy(t->d[free_slot].uuid, uuid, 16);
 	snprintf(t->d[free_slot].name, sizeof(t->d[free_slot].name), "%s",
 		 strcmp(t->kind, "soft") == 0 ? "gBPF soft GPU" : "NVIDIA GPU");
 	return free_slot;
 }
 
-unsigned devices_first(const struct devices *t)
+unsigned daemon_gpus_first(const struct daemon_gpus *t)
 {
-	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
 		if (t->d[i].used) {
 			return i;
 		}
@@ -172,17 +172,17 @@ unsigned devices_first(const struct devices *t)
 	return 0;
 }
 
-void devices_put(struct devices *t, unsigned gpu)
+void daemon_gpus_release(struct daemon_gpus *t, unsigned gpu)
 {
-	if (gpu < SCHED_MAX_GPUS && t->d[gpu].tenants && --t->d[gpu].tenants == 0 &&
+	if (gpu < PROTO_MAX_GPUS && t->d[gpu].tenants && --t->d[gpu].tenants == 0 &&
 	    !t->d[gpu].pinned) {
-		t->d[gpu] = (struct device){ 0 };
+		t->d[gpu] = (struct daemon_gpu){ 0 };
 	}
 }
 
-void devices_tried(struct devices *t, unsigned gpu, uint32_t capable)
+void daemon_gpus_set_capable(struct daemon_gpus *t, unsigned gpu, uint32_t capable)
 {
-	if (gpu < SCHED_MAX_GPUS && t->d[gpu].used) {
+	if (gpu < PROTO_MAX_GPUS && t->d[gpu].used) {
 		t->d[gpu].tried = true;
 		t->d[gpu].capable |= capable;
 	}

@@ -39,14 +39,14 @@ struct order {
 	uint32_t slice_us, level, gpus;
 };
 
-struct steer {
-	struct job job; /* first */
+struct daemon_hw {
+	struct daemon_job job; /* first */
 	struct daemon *d;
-	struct session *s; /* NULL: it has ended */
-	bool working;	   /* the thread has the parts and done */
-	bool gone;	   /* its process is dead: there is nothing to take back */
-	bool dirty;	   /* handles have come */
-	struct part part[WIRE_GPUS], fresh[WIRE_GPUS];
+	struct daemon_session *s; /* NULL: it has ended */
+	bool working;		  /* the thread has the parts and done */
+	bool gone;		  /* its process is dead: there is nothing to take back */
+	bool dirty;		  /* handles have come */
+	struct part part[PROTO_MAX_GPUS], fresh[PROTO_MAX_GPUS];
 	struct order want, done;
 	uint64_t slice_version, level_version;
 	int for_tenant; /* -1: nobody's request */
@@ -59,7 +59,7 @@ struct steer {
 
 /* ---- on the thread ---- */
 
-static bool can(const struct part *p, enum gpu_control c)
+static bool must_switch_on(const struct part *p, enum gpu_control c)
 {
 	return p->h.capable & 1u << c;
 }
@@ -68,7 +68,7 @@ static int set_slice(struct part *p, uint32_t slice_us)
 {
 	int err;
 
-	if (p->slice_us == slice_us || !can(p, GPU_CONTROL_SLICE_SET)) {
+	if (p->slice_us == slice_us || !must_switch_on(p, GPU_CONTROL_SLICE_SET)) {
 		return 0;
 	}
 	err = gpu_control(&p->h, p->fd, GPU_CONTROL_SLICE_SET, slice_us, NULL);
@@ -83,7 +83,7 @@ static int set_off(struct part *p, bool off)
 {
 	int err;
 
-	if (p->off == off || !can(p, GPU_CONTROL_SCHEDULE)) {
+	if (p->off == off || !must_switch_on(p, GPU_CONTROL_SCHEDULE)) {
 		return 0;
 	}
 	p->off = true; /* also where it failed half way: then it is tried again */
@@ -96,7 +96,7 @@ static int leave(struct part *p, bool now)
 {
 	int err = 0;
 
-	if (now && !p->left && can(p, GPU_CONTROL_PREEMPT)) {
+	if (now && !p->left && must_switch_on(p, GPU_CONTROL_PREEMPT)) {
 		err = gpu_control(&p->h, p->fd, GPU_CONTROL_PREEMPT, 1, NULL);
 	}
 	p->left = now;
@@ -123,12 +123,12 @@ static void part_close(struct part *p)
 	}
 }
 
-static void act(struct job *j)
+static void act(struct daemon_job *j)
 {
-	struct steer *st = (struct steer *)j;
+	struct daemon_hw *st = (struct daemon_hw *)j;
 
 	st->err = 0;
-	for (unsigned i = 0; i < WIRE_GPUS && !st->gone; i++) {
+	for (unsigned i = 0; i < PROTO_MAX_GPUS && !st->gone; i++) {
 		struct part *p = &st->part[i];
 		int err = p->used ? act_on(p, &st->done) : 0;
 
@@ -140,23 +140,23 @@ static void act(struct job *j)
 	}
 }
 
-static void act_last(struct job *j)
+static void act_last(struct daemon_job *j)
 {
-	struct steer *st = (struct steer *)j;
+	struct daemon_hw *st = (struct daemon_hw *)j;
 
 	act(j);
-	for (unsigned i = 0; i < WIRE_GPUS; i++) {
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
 		part_close(&st->part[i]);
 		part_close(&st->fresh[i]);
 	}
 }
 
-static void last_done(struct job *j)
+static void last_done(struct daemon_job *j)
 {
 	free(j);
 }
 
-static void last_dropped(struct job *j)
+static void last_dropped(struct daemon_job *j)
 {
 	act_last(j);
 	free(j);
@@ -164,9 +164,9 @@ static void last_dropped(struct job *j)
 
 /* ---- on the loop ---- */
 
-static void kick(struct steer *st, uint64_t now);
+static void daemon_hw_update(struct daemon_hw *st, uint64_t now);
 
-static void install(struct steer *st, unsigned i)
+static void install(struct daemon_hw *st, unsigned i)
 {
 	struct part *p = &st->part[i], *f = &st->fresh[i];
 	bool touched = p->used && (p->off || p->slice_us);
@@ -181,29 +181,30 @@ static void install(struct steer *st, unsigned i)
 	st->dirty = true;
 }
 
-static void tell_refusal(struct steer *st)
+static void report_error(struct daemon_hw *st)
 {
 	if (st->err && !st->told && st->s) {
 		st->told = true;
-		session_event(st->s, "control", "%s cannot be stopped from outside as wanted: %s",
-			      st->s->name, strerror(-st->err));
+		daemon_session_event(st->s, "control",
+				     "%s cannot be stopped from outside as wanted: %s", st->s->name,
+				     strerror(-st->err));
 	}
 }
 
-static void finish(struct steer *st)
+static void finish(struct daemon_hw *st)
 {
 	st->done = (struct order){ 0, GBPF_LEVEL_NONE, 0 };
-	st->job = (struct job){ .work = act_last, .done = last_done, .drop = last_dropped };
-	if (st->d->hands.running) {
-		worker_submit(&st->d->hands, &st->job);
+	st->job = (struct daemon_job){ .work = act_last, .done = last_done, .drop = last_dropped };
+	if (st->d->control_thread.running) {
+		daemon_job_thread_submit(&st->d->control_thread, &st->job);
 	} else {
 		last_dropped(&st->job);
 	}
 }
 
-static void worked(struct job *j)
+static void worked(struct daemon_job *j)
 {
-	struct steer *st = (struct steer *)j;
+	struct daemon_hw *st = (struct daemon_hw *)j;
 
 	st->working = false;
 	st->worked_ns = clock_now_ns();
@@ -211,18 +212,18 @@ static void worked(struct job *j)
 		finish(st);
 		return;
 	}
-	for (unsigned i = 0; i < WIRE_GPUS; i++) {
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
 		if (st->fresh[i].used) {
 			install(st, i);
 		}
 	}
-	tell_refusal(st);
-	kick(st, clock_now_ns());
+	report_error(st);
+	daemon_hw_update(st, clock_now_ns());
 }
 
-static void dropped(struct job *j)
+static void on_dropped(struct daemon_job *j)
 {
-	struct steer *st = (struct steer *)j;
+	struct daemon_hw *st = (struct daemon_hw *)j;
 
 	st->working = false; /* gbpfd ends: steers_close sees to it */
 }
@@ -234,7 +235,7 @@ static bool same(const struct order *a, const struct order *b)
 	return a->slice_us == b->slice_us && a->level == b->level && (none || a->gpus == b->gpus);
 }
 
-static struct order order_of(const struct steer *st)
+static struct order order_of(const struct daemon_hw *st)
 {
 	struct order o = st->want;
 
@@ -245,12 +246,12 @@ static struct order order_of(const struct steer *st)
 }
 
 /* A part is switched off for nobody any more: the control was refused, perhaps by chance. */
-static bool left_off(const struct steer *st)
+static bool left_off(const struct daemon_hw *st)
 {
-	for (unsigned i = 0; i < WIRE_GPUS && !st->working; i++) {
+	for (unsigned i = 0; i < PROTO_MAX_GPUS && !st->working; i++) {
 		const struct part *p = &st->part[i];
 
-		if (p->used && p->off && can(p, GPU_CONTROL_SCHEDULE) &&
+		if (p->used && p->off && must_switch_on(p, GPU_CONTROL_SCHEDULE) &&
 		    (st->done.level != GBPF_LEVEL_OFF || !(st->done.gpus & 1u << p->gpu))) {
 			return true;
 		}
@@ -259,7 +260,7 @@ static bool left_off(const struct steer *st)
 }
 
 /* Slices wait for each other; levels do not wait. */
-static bool is_due(const struct steer *st, const struct order *o, uint64_t now)
+static bool is_due(const struct daemon_hw *st, const struct order *o, uint64_t now)
 {
 	if (left_off(st) && now - st->worked_ns >= ON_AGAIN_NS) {
 		return true;
@@ -274,11 +275,11 @@ static bool is_due(const struct steer *st, const struct order *o, uint64_t now)
 	return o->level != st->done.level || now - st->slice_ns >= SLICE_PAUSE_NS;
 }
 
-static void kick(struct steer *st, uint64_t now)
+static void daemon_hw_update(struct daemon_hw *st, uint64_t now)
 {
 	struct order o = order_of(st);
 
-	if (st->working || !st->d->hands.running || !is_due(st, &o, now)) {
+	if (st->working || !st->d->control_thread.running || !is_due(st, &o, now)) {
 		return;
 	}
 	if (o.slice_us != st->done.slice_us) {
@@ -287,13 +288,13 @@ static void kick(struct steer *st, uint64_t now)
 	st->done = o;
 	st->dirty = false;
 	st->working = true;
-	st->job = (struct job){ .work = act, .done = worked, .drop = dropped };
-	worker_submit(&st->d->hands, &st->job);
+	st->job = (struct daemon_job){ .work = act, .done = worked, .drop = on_dropped };
+	daemon_job_thread_submit(&st->d->control_thread, &st->job);
 }
 
-static struct steer *make(struct session *s)
+static struct daemon_hw *make(struct daemon_session *s)
 {
-	struct steer *st = s->steer ? s->steer : calloc(1, sizeof(*st));
+	struct daemon_hw *st = s->steer ? s->steer : calloc(1, sizeof(*st));
 
 	if (st && !s->steer) {
 		st->d = s->d;
@@ -307,7 +308,8 @@ static struct steer *make(struct session *s)
 	return st;
 }
 
-static int check(const struct session *s, const struct wire_control *m, struct gpu_handles *h)
+static int check(const struct daemon_session *s, const struct proto_control *m,
+		 struct gpu_handles *h)
 {
 	if (m->gpu >= s->gpus || (m->bytes && m->bytes != sizeof(*h))) {
 		return -EPROTO;
@@ -316,20 +318,20 @@ static int check(const struct session *s, const struct wire_control *m, struct g
 	return m->bytes ? gpu_handles_check(h) : 0;
 }
 
-void steer_take(struct session *s, const struct wire_control *m, int fd)
+void daemon_hw_take_handles(struct daemon_session *s, const struct proto_control *m, int fd)
 {
 	struct gpu_handles h;
-	struct steer *st;
+	struct daemon_hw *st;
 	int err = check(s, m, &h);
 
-	_Static_assert(sizeof(struct gpu_handles) <= WIRE_HANDLES, "handles fit their message");
+	_Static_assert(sizeof(struct gpu_handles) <= PROTO_HANDLES, "handles fit their message");
 	st = err ? NULL : make(s);
 	if (!st || !m->bytes) {
 		fd_close_foreign(fd);
 	}
 	if (err) {
 		s->d->counters.garbage++;
-		session_event(s, "control", "the handles of %s are refused", s->name);
+		daemon_session_event(s, "control", "the handles of %s are refused", s->name);
 		return;
 	}
 	if (!st || (!m->bytes && st->working)) {
@@ -343,16 +345,16 @@ void steer_take(struct session *s, const struct wire_control *m, int fd)
 	st->fresh[m->gpu] =
 		(struct part){ .used = true, .gpu = s->gpu_index[m->gpu], .fd = fd, .h = h };
 	s->capable = h.capable;
-	devices_tried(&s->d->devices, s->gpu_index[m->gpu], h.capable);
+	daemon_gpus_set_capable(&s->d->devices, s->gpu_index[m->gpu], h.capable);
 	if (!st->working) {
 		install(st, m->gpu);
-		kick(st, clock_now_ns());
+		daemon_hw_update(st, clock_now_ns());
 	}
 }
 
-void steer_forget(struct session *s)
+void daemon_hw_session_ended(struct daemon_session *s)
 {
-	struct steer *st = s->steer;
+	struct daemon_hw *st = s->steer;
 
 	s->steer = NULL;
 	if (st) {
@@ -366,11 +368,11 @@ void steer_forget(struct session *s)
 
 /* ---- wishes ---- */
 
-uint32_t steer_levels(const struct session *s)
+uint32_t daemon_hw_levels(const struct daemon_session *s)
 {
 	uint32_t levels = 1u << GBPF_LEVEL_HOLD | 1u << GBPF_LEVEL_DRAIN;
 
-	for (unsigned i = 0; i < WIRE_GPUS; i++) {
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
 		levels |= s->flag[i] ? 1u << GBPF_LEVEL_BLOCK : 0;
 	}
 	if (s->lane == GBPF_LANE_PROCESS && s->steer) {
@@ -380,19 +382,19 @@ uint32_t steer_levels(const struct session *s)
 	return levels | (s->pidfd >= 0 ? 1u << GBPF_LEVEL_END : 0);
 }
 
-uint32_t steer_level_of(const struct session *s)
+uint32_t daemon_hw_level(const struct daemon_session *s)
 {
 	return s->steer ? s->steer->want.level : GBPF_LEVEL_NONE;
 }
 
-uint32_t steer_slice_of(const struct session *s)
+uint32_t daemon_hw_slice_us(const struct daemon_session *s)
 {
 	return s->steer ? s->steer->want.slice_us : 0;
 }
 
-int steer_slice(struct session *s, uint32_t slice_us, uint64_t version)
+int daemon_hw_set_slice(struct daemon_session *s, uint32_t slice_us, uint64_t version)
 {
-	struct steer *st;
+	struct daemon_hw *st;
 
 	if (slice_us > LANE_MAX_SLICE_US) {
 		return -EINVAL;
@@ -408,40 +410,40 @@ int steer_slice(struct session *s, uint32_t slice_us, uint64_t version)
 	st->slice_version = version;
 	if (st->want.slice_us != slice_us) {
 		st->want.slice_us = slice_us;
-		kick(st, clock_now_ns());
+		daemon_hw_update(st, clock_now_ns());
 	}
 	return 0;
 }
 
-static void end_level(struct steer *st, uint64_t now)
+static void daemon_hw_end_level(struct daemon_hw *st, uint64_t now)
 {
 	st->want.level = GBPF_LEVEL_NONE;
 	st->for_tenant = -1;
 	st->pause_ns = 0;
-	kick(st, now);
+	daemon_hw_update(st, now);
 }
 
-int steer_level(struct session *s, uint32_t level, uint32_t gpus, uint64_t version,
-		const struct session *for_s)
+int daemon_hw_set_level(struct daemon_session *s, uint32_t level, uint32_t gpus, uint64_t version,
+			const struct daemon_session *for_s)
 {
-	struct steer *st = s->steer;
+	struct daemon_hw *st = s->steer;
 	uint64_t now = clock_now_ns(), key = 0;
 
 	if (level < GBPF_LEVEL_SLICE) {
 		if (st && st->want.level != GBPF_LEVEL_NONE) {
-			end_level(st, now);
+			daemon_hw_end_level(st, now);
 		}
 		return 0;
 	}
 	if (level > GBPF_LEVEL_OFF) {
 		return -EINVAL;
 	}
-	if (!st || !(steer_levels(s) & 1u << level)) {
+	if (!st || !(daemon_hw_levels(s) & 1u << level)) {
 		return -ENOTSUP;
 	}
 	if (for_s) {
-		(void)steer_request((struct session *)(uintptr_t)for_s,
-				    (uint32_t)__builtin_ctz(gpus), now, &key);
+		(void)daemon_hw_request_since((struct daemon_session *)(uintptr_t)for_s,
+					      (uint32_t)__builtin_ctz(gpus), now, &key);
 	}
 	if (st->want.level == GBPF_LEVEL_NONE) {
 		st->since_ns = now;
@@ -452,20 +454,21 @@ int steer_level(struct session *s, uint32_t level, uint32_t gpus, uint64_t versi
 	st->for_tenant = for_s ? for_s->tenant : -1;
 	st->for_key = key;
 	st->said_ns = now;
-	kick(st, now);
+	daemon_hw_update(st, now);
 	return 0;
 }
 
 /* ---- ends ---- */
 
-uint64_t steer_request(struct session *s, uint32_t gpu, uint64_t now, uint64_t *ret_key)
+uint64_t daemon_hw_request_since(struct daemon_session *s, uint32_t gpu, uint64_t now,
+				 uint64_t *ret_key)
 {
-	const struct sched_board *board = s->board.map;
-	const struct sched_board_gpu *b = &board->gpu[gpu];
+	const struct proto_board *board = s->board.map;
+	const struct proto_board_gpu *b = &board->gpu[gpu];
 	uint64_t key = load_relaxed(&b->last_end_ns), opened;
 
 	*ret_key = key;
-	if (!sched_board_open(board, gpu, now)) {
+	if (!proto_board_open(board, gpu, now)) {
 		s->request_since[gpu] = 0;
 		return 0;
 	}
@@ -478,18 +481,18 @@ uint64_t steer_request(struct session *s, uint32_t gpu, uint64_t now, uint64_t *
 	return s->request_since[gpu];
 }
 
-static bool request_goes_on(const struct steer *st, uint64_t now)
+static bool request_goes_on(const struct daemon_hw *st, uint64_t now)
 {
-	struct session *t = st->for_tenant >= 0 ? st->d->tenant[st->for_tenant] : NULL;
+	struct daemon_session *t = st->for_tenant >= 0 ? st->d->tenant[st->for_tenant] : NULL;
 	uint64_t key;
 
 	return t && !t->dying && t->board.map && t->class_id == GBPF_CLASS_LATENCY &&
-	       steer_request(t, (uint32_t)__builtin_ctz(st->want.gpus), now, &key) &&
+	       daemon_hw_request_since(t, (uint32_t)__builtin_ctz(st->want.gpus), now, &key) &&
 	       key == st->for_key;
 }
 
 /* At the hold limit it runs for its minimum share, whatever the policy says. */
-static void limit(struct steer *st, uint64_t now)
+static void limit(struct daemon_hw *st, uint64_t now)
 {
 	if (!st->pause_ns && now - st->since_ns > DAEMON_HOLD_LIMIT_NS) {
 		st->pause_ns =
@@ -500,41 +503,41 @@ static void limit(struct steer *st, uint64_t now)
 	}
 }
 
-static bool look(struct steer *st, uint64_t now)
+static bool look(struct daemon_hw *st, uint64_t now)
 {
 	if (st->want.level != GBPF_LEVEL_NONE) {
 		bool on = st->for_tenant >= 0 ? request_goes_on(st, now)
 					      : now - st->said_ns < DAEMON_HOLD_LIMIT_NS;
 
 		if (!on) {
-			end_level(st, now);
+			daemon_hw_end_level(st, now);
 		} else {
 			limit(st, now);
 		}
 	}
-	kick(st, now);
+	daemon_hw_update(st, now);
 	return st->want.level != GBPF_LEVEL_NONE || st->working || !same(&st->done, &st->want) ||
 	       left_off(st);
 }
 
-bool steer_tick(struct daemon *d, uint64_t now)
+bool daemon_hw_tick(struct daemon *d, uint64_t now)
 {
 	bool any = false;
 
-	session_each(d, s)
+	daemon_session_each(d, s)
 	{
 		any |= s->steer && look(s->steer, now);
 	}
 	return any;
 }
 
-void steer_version_ended(struct daemon *d, uint64_t version)
+void daemon_hw_version_ended(struct daemon *d, uint64_t version)
 {
 	uint64_t now = clock_now_ns();
 
-	session_each(d, s)
+	daemon_session_each(d, s)
 	{
-		struct steer *st = s->steer;
+		struct daemon_hw *st = s->steer;
 
 		if (s->slice_version == version) {
 			s->slice_us = 0;
@@ -542,27 +545,27 @@ void steer_version_ended(struct daemon *d, uint64_t version)
 		if (st && st->slice_version == version) {
 			st->want.slice_us = 0;
 			st->slice_ns = 0; /* at once */
-			kick(st, now);
+			daemon_hw_update(st, now);
 		}
 		if (st && st->level_version == version && st->want.level != GBPF_LEVEL_NONE) {
-			end_level(st, now);
+			daemon_hw_end_level(st, now);
 		}
 	}
 }
 
-void steer_release(struct daemon *d)
+void daemon_hw_release_levels(struct daemon *d)
 {
-	session_each(d, s)
+	daemon_session_each(d, s)
 	{
 		if (s->steer && s->steer->want.level != GBPF_LEVEL_NONE) {
-			end_level(s->steer, clock_now_ns());
+			daemon_hw_end_level(s->steer, clock_now_ns());
 		}
 	}
 }
 
 /* ---- gbpfd's own life ---- */
 
-int steers_open(struct daemon *d)
+int daemon_hw_open(struct daemon *d)
 {
 	char path[DAEMON_PATH];
 
@@ -572,20 +575,20 @@ int steers_open(struct daemon *d)
 	    path_lib(path, sizeof(path), "soft/libcuda.so.1") == 0) {
 		gpu_control_soft_library(path);
 	}
-	return worker_start(&d->hands, d->loop);
+	return daemon_job_thread_start(&d->control_thread, d->loop);
 }
 
-void steers_close(struct daemon *d)
+void daemon_hw_close(struct daemon *d)
 {
 	uint64_t until = clock_now_ns() + CLOSE_NS;
 
-	worker_stop(&d->hands);
-	session_each(d, s)
+	daemon_job_thread_stop(&d->control_thread);
+	daemon_session_each(d, s)
 	{
-		struct steer *st = s->steer;
+		struct daemon_hw *st = s->steer;
 		bool touched = false;
 
-		for (unsigned i = 0; st && i < WIRE_GPUS; i++) {
+		for (unsigned i = 0; st && i < PROTO_MAX_GPUS; i++) {
 			touched |= st->part[i].used && (st->part[i].off || st->part[i].slice_us);
 		}
 		if (touched && clock_now_ns() < until) {

@@ -38,7 +38,7 @@ extern char **environ;
 
 enum mps_state { MPS_IDLE, MPS_STARTING, MPS_RUNNING };
 
-struct mps {
+struct daemon_mps {
 	struct daemon *d;
 	enum mps_state state;
 	char program[512]; /* empty: not found */
@@ -50,18 +50,18 @@ struct mps {
 	unsigned failures;
 };
 
-static void end_of(struct mps *m, const char *what);
+static void end_of(struct daemon_mps *m, const char *what);
 
 /* ---- places ---- */
 
-static void place(const struct mps *m, const char *leaf, char out[DAEMON_PATH])
+static void place(const struct daemon_mps *m, const char *leaf, char out[DAEMON_PATH])
 {
 	if (snprintf(out, DAEMON_PATH, "%s/%s", m->d->opt.runtime, leaf) >= DAEMON_PATH) {
 		out[0] = 0; /* then nothing of it can be opened */
 	}
 }
 
-static bool is_there(const struct mps *m)
+static bool is_there(const struct daemon_mps *m)
 {
 	char path[DAEMON_PATH];
 	struct stat st;
@@ -71,7 +71,7 @@ static bool is_there(const struct mps *m)
 	return lstat(path, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode));
 }
 
-static bool find_in(struct mps *m, const char *dir, size_t len)
+static bool find_in(struct daemon_mps *m, const char *dir, size_t len)
 {
 	return len && dir[0] == '/' &&
 	       snprintf(m->program, sizeof(m->program), "%.*s/" PROGRAM, (int)len, dir) <
@@ -79,7 +79,7 @@ static bool find_in(struct mps *m, const char *dir, size_t len)
 	       access(m->program, X_OK) == 0;
 }
 
-static void find_program(struct mps *m)
+static void find_program(struct daemon_mps *m)
 {
 	static const char *const others[] = { "/usr/bin", "/usr/local/nvidia/bin" };
 	const char *path = getenv("PATH");
@@ -99,7 +99,7 @@ static void find_program(struct mps *m)
 
 /* ---- the process ---- */
 
-static void remember(const struct mps *m)
+static void remember(const struct daemon_mps *m)
 {
 	char path[DAEMON_PATH];
 	long long since = 0;
@@ -107,7 +107,7 @@ static void remember(const struct mps *m)
 
 	place(m, "mps.pid", path);
 	unlink(path);
-	if (m->pid && peer_stat_field(m->pid, START_TIME_FIELD, &since) == 0) {
+	if (m->pid && daemon_peer_stat_field(m->pid, START_TIME_FIELD, &since) == 0) {
 		f = fopen(path, "wex");
 		if (f) {
 			fprintf(f, "%d %lld\n", (int)m->pid, since);
@@ -125,7 +125,7 @@ static int on_death(sd_event_source *src, int fd, uint32_t revents, void *arg)
 	return 0;
 }
 
-static int watch(struct mps *m)
+static int watch(struct daemon_mps *m)
 {
 	int err;
 
@@ -138,14 +138,14 @@ static int watch(struct mps *m)
 	return err < 0 ? err : 0;
 }
 
-static void unwatch(struct mps *m)
+static void unwatch(struct daemon_mps *m)
 {
 	m->death = sd_event_source_disable_unref(m->death);
 	m->pidfd = fd_close(m->pidfd);
 }
 
 /* The control daemon starts servers, which load the driver: not through the shim. */
-static char **make_environment(const struct mps *m, char *buf, size_t cap)
+static char **make_environment(const struct daemon_mps *m, char *buf, size_t cap)
 {
 	static const char *const drop[] = { "CUDA_MPS_",
 					    "CUDA_VISIBLE_DEVICES=", "LD_PRELOAD=", "GBPF_OFF=" };
@@ -178,7 +178,7 @@ static char **make_environment(const struct mps *m, char *buf, size_t cap)
 }
 
 /* in: its standard input, borrowed. */
-static int spawn(const struct mps *m, char *const argv[], int in, pid_t *ret)
+static int spawn(const struct daemon_mps *m, char *const argv[], int in, pid_t *ret)
 {
 	char buf[2 * DAEMON_PATH + 128], log[DAEMON_PATH];
 	posix_spawn_file_actions_t files;
@@ -209,7 +209,7 @@ static int spawn(const struct mps *m, char *const argv[], int in, pid_t *ret)
 	return -err;
 }
 
-static int make_places(const struct mps *m)
+static int make_places(const struct daemon_mps *m)
 {
 	static const char *const stale[] = { "mps/control", "mps/control_privileged", "mps/log",
 					     "mps/control_lock", "mps/" PROGRAM ".pid" };
@@ -229,7 +229,7 @@ static int make_places(const struct mps *m)
 	return err;
 }
 
-static int start_process(struct mps *m)
+static int start_process(struct daemon_mps *m)
 {
 	char *const argv[] = { m->program, (char *)(uintptr_t) "-f", NULL };
 	int null = open("/dev/null", O_RDONLY | O_CLOEXEC), err = make_places(m);
@@ -249,13 +249,13 @@ static int start_process(struct mps *m)
 
 /* ---- states ---- */
 
-static void look_again(struct mps *m, uint64_t at_ns)
+static void look_again(struct daemon_mps *m, uint64_t at_ns)
 {
 	sd_event_source_set_time(m->timer, at_ns / 1000);
 	sd_event_source_set_enabled(m->timer, SD_EVENT_ONESHOT);
 }
 
-static void start(struct mps *m)
+static void start(struct daemon_mps *m)
 {
 	int err;
 
@@ -271,7 +271,7 @@ static void start(struct mps *m)
 
 /* Gone, or it never came. Tenants of the shared lane do not survive it for long: each is named, so
  * that whoever wonders finds out. */
-static void end_of(struct mps *m, const char *what)
+static void end_of(struct daemon_mps *m, const char *what)
 {
 	enum mps_state was = m->state;
 	uint64_t now = clock_now_ns();
@@ -284,9 +284,10 @@ static void end_of(struct mps *m, const char *what)
 	}
 	m->failures = was == MPS_RUNNING && now - m->started_ns > STEADY_NS ? 1 : m->failures + 1;
 	m->retry_ns = now + ((uint64_t)BACKOFF_NS << MIN(m->failures, MAX_FAILURES));
-	history_add(&m->d->history, "mps", -1, (int)m->pid, "the MPS control daemon %s%s (%s %d)",
-		    what, was == MPS_STARTING ? " before it served" : "",
-		    info.si_code == CLD_EXITED ? "exit code" : "signal", info.si_status);
+	daemon_history_add(&m->d->history, "mps", -1, (int)m->pid,
+			   "the MPS control daemon %s%s (%s %d)", what,
+			   was == MPS_STARTING ? " before it served" : "",
+			   info.si_code == CLD_EXITED ? "exit code" : "signal", info.si_status);
 	snprintf(m->why, sizeof(m->why), PROGRAM " %s: see %.60s/mps-log",
 		 was == MPS_STARTING ? "does not start" : "ended and is started again",
 		 m->d->opt.runtime);
@@ -294,17 +295,17 @@ static void end_of(struct mps *m, const char *what)
 	m->pid = 0;
 	remember(m);
 	if (was == MPS_RUNNING) {
-		lane_broken(m->d);
+		daemon_lane_broken(m->d);
 	}
-	lane_ready(m->d, false);
-	if (m->failures < MAX_FAILURES && lane_tenants(m->d)) {
+	daemon_lane_ready(m->d, false);
+	if (m->failures < MAX_FAILURES && daemon_lane_tenants(m->d)) {
 		look_again(m, m->retry_ns);
 	}
 }
 
 static int on_timer(sd_event_source *src, uint64_t usec, void *arg)
 {
-	struct mps *m = arg;
+	struct daemon_mps *m = arg;
 	uint64_t now = clock_now_ns();
 
 	(void)src;
@@ -314,9 +315,9 @@ static int on_timer(sd_event_source *src, uint64_t usec, void *arg)
 	} else if (m->state == MPS_STARTING && is_there(m)) {
 		m->state = MPS_RUNNING;
 		m->why[0] = 0;
-		history_add(&m->d->history, "mps", -1, (int)m->pid,
-			    "the MPS control daemon serves the shared lane");
-		lane_ready(m->d, true);
+		daemon_history_add(&m->d->history, "mps", -1, (int)m->pid,
+				   "the MPS control daemon serves the shared lane");
+		daemon_lane_ready(m->d, true);
 	} else if (m->state == MPS_STARTING && now - m->started_ns > START_NS) {
 		end_of(m, "does not get ready");
 	} else if (m->state == MPS_STARTING) {
@@ -327,7 +328,7 @@ static int on_timer(sd_event_source *src, uint64_t usec, void *arg)
 
 /* ---- from outside ---- */
 
-static void adopt(struct mps *m)
+static void adopt(struct daemon_mps *m)
 {
 	char path[DAEMON_PATH];
 	long long since, is = 0;
@@ -340,12 +341,12 @@ static void adopt(struct mps *m)
 	    sscanf(buf_text(&b), "%d %lld", &pid, &since) == 2 && pid > 1) {
 		m->pid = pid;
 		/* First the descriptor, then the question whether it is still the same one. */
-		if (watch(m) == 0 && peer_stat_field(pid, START_TIME_FIELD, &is) == 0 &&
+		if (watch(m) == 0 && daemon_peer_stat_field(pid, START_TIME_FIELD, &is) == 0 &&
 		    is == since && is_there(m)) {
 			m->state = MPS_RUNNING;
 			m->started_ns = clock_now_ns();
-			history_add(&m->d->history, "mps", -1, pid,
-				    "the MPS control daemon of before is taken over");
+			daemon_history_add(&m->d->history, "mps", -1, pid,
+					   "the MPS control daemon of before is taken over");
 		} else {
 			unwatch(m);
 			m->pid = 0;
@@ -354,9 +355,9 @@ static void adopt(struct mps *m)
 	buf_finish(&b);
 }
 
-int mps_open(struct daemon *d)
+int daemon_mps_open(struct daemon *d)
 {
-	struct mps *m = calloc(1, sizeof(*m));
+	struct daemon_mps *m = calloc(1, sizeof(*m));
 	int err;
 
 	if (!m) {
@@ -379,9 +380,9 @@ int mps_open(struct daemon *d)
 	return err < 0 ? err : 0;
 }
 
-const char *mps_why(const struct daemon *d)
+const char *daemon_mps_unavailable_reason(const struct daemon *d)
 {
-	const struct mps *m = d->mps;
+	const struct daemon_mps *m = d->mps;
 
 	if (!m || m->state == MPS_RUNNING || m->state == MPS_STARTING) {
 		return m ? NULL : "gbpfd does not serve it";
@@ -389,11 +390,11 @@ const char *mps_why(const struct daemon *d)
 	return !m->program[0] || clock_now_ns() < m->retry_ns ? m->why : NULL;
 }
 
-int mps_want(struct daemon *d)
+int daemon_mps_start(struct daemon *d)
 {
-	struct mps *m = d->mps;
+	struct daemon_mps *m = d->mps;
 
-	if (mps_why(d)) {
+	if (daemon_mps_unavailable_reason(d)) {
 		return -ENOENT;
 	}
 	if (m->state == MPS_IDLE) {
@@ -402,12 +403,12 @@ int mps_want(struct daemon *d)
 	return m->state == MPS_RUNNING ? 0 : m->state == MPS_STARTING ? -EINPROGRESS : -ENOENT;
 }
 
-int mps_pid(const struct daemon *d)
+int daemon_mps_pid(const struct daemon *d)
 {
 	return d->mps && d->mps->state == MPS_RUNNING ? (int)d->mps->pid : 0;
 }
 
-static bool has_ended(const struct mps *m, int timeout_ms)
+static bool has_ended(const struct daemon_mps *m, int timeout_ms)
 {
 	struct pollfd p = { .fd = m->pidfd, .events = POLLIN };
 
@@ -415,7 +416,7 @@ static bool has_ended(const struct mps *m, int timeout_ms)
 }
 
 /* `echo quit | nvidia-cuda-mps-control` is what its manual says. */
-static void ask_to_quit(const struct mps *m)
+static void ask_to_quit(const struct daemon_mps *m)
 {
 	char *const argv[] = { (char *)(uintptr_t)m->program, NULL };
 	pid_t pid = 0;
@@ -436,7 +437,7 @@ static void ask_to_quit(const struct mps *m)
 	}
 }
 
-static void stop(struct mps *m)
+static void stop(struct daemon_mps *m)
 {
 	ask_to_quit(m);
 	if (!has_ended(m, 0)) {
@@ -451,9 +452,9 @@ static void stop(struct mps *m)
 	remember(m);
 }
 
-void mps_close(struct daemon *d, bool tenants_left)
+void daemon_mps_close(struct daemon *d, bool tenants_left)
 {
-	struct mps *m = d->mps;
+	struct daemon_mps *m = d->mps;
 
 	if (!m) {
 		return;

@@ -10,16 +10,16 @@
 
 /* Finds the program, and the control daemon that a gbpfd before this one left for its tenants.
  * Starts nothing. 0 or -ENOMEM. */
-int mps_open(struct daemon *d);
+int daemon_mps_open(struct daemon *d);
 /* Stops it, unless tenants are left in the shared lane: they outlive gbpfd, and the next one finds
  * it. At most some seconds. */
-void mps_close(struct daemon *d, bool tenants_left);
+void daemon_mps_close(struct daemon *d, bool tenants_left);
 
 /* Why the shared lane cannot be had now, static or owned by d; NULL: it can. */
-const char *mps_why(const struct daemon *d);
+const char *daemon_mps_unavailable_reason(const struct daemon *d);
 /* A tenant is about to enter. 0: it runs; -EINPROGRESS: lane_ready is called when it does, or does
  * not; -ENOENT: see mps_why. */
-int mps_want(struct daemon *d);
-int mps_pid(const struct daemon *d); /* 0: it does not run */
+int daemon_mps_start(struct daemon *d);
+int daemon_mps_pid(const struct daemon *d); /* 0: it does not run */
 
 #endif

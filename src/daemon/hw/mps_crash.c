@@ -8,37 +8,38 @@
 #include "base/clock.h"
 #include "daemon/hw/sharing_mode.h"
 
-void neighbour_hurt(struct session *s, const char *why)
+void daemon_mps_crash_mark(struct daemon_session *s, const char *why)
 {
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 
-	if (s->hurt[0]) {
+	if (s->crash_reason[0]) {
 		return;
 	}
-	snprintf(s->hurt, sizeof(s->hurt), "%s", why);
-	session_event(s, "neighbour", "%s (pid %d) may fail: %s", s->name, (int)s->peer.pid, why);
+	snprintf(s->crash_reason, sizeof(s->crash_reason), "%s", why);
+	daemon_session_event(s, "neighbour", "%s (pid %d) may fail: %s", s->name, (int)s->peer.pid,
+			     why);
 	if (s->state != SESSION_READY) {
 		return; /* it waits for something else */
 	}
 	snprintf(m.note.what, sizeof(m.note.what), "neighbour");
 	snprintf(m.note.text, sizeof(m.note.text), "%s: CUDA calls of this program may fail now",
 		 why);
-	session_send(s, &m, WIRE_NOTE, NULL, 0);
+	daemon_session_send(s, &m, PROTO_NOTE, NULL, 0);
 }
 
-void neighbours_hurt(struct daemon *d, const char *why)
+void daemon_mps_crash_mark_all(struct daemon *d, const char *why)
 {
-	session_each(d, s)
+	daemon_session_each(d, s)
 	{
-		if (lane_is_in(s)) {
-			neighbour_hurt(s, why);
+		if (daemon_lane_is_shared(s)) {
+			daemon_mps_crash_mark(s, why);
 		}
 	}
 }
 
-void neighbour_ended(struct daemon *d, int pid, uid_t uid, uint32_t restart, const char *why)
+void daemon_mps_exit_add(struct daemon *d, int pid, uid_t uid, uint32_t restart, const char *why)
 {
-	struct fate *f = &d->fates[d->n_fates++ % DAEMON_FATES];
+	struct daemon_mps_exit *f = &d->mps_exits[d->n_mps_exits++ % DAEMON_MPS_EXITS];
 
 	f->pid = pid;
 	f->uid = uid;
@@ -47,15 +48,15 @@ void neighbour_ended(struct daemon *d, int pid, uid_t uid, uint32_t restart, con
 	snprintf(f->why, sizeof(f->why), "%s", why);
 }
 
-const struct fate *neighbour_fate(const struct daemon *d, int pid, uint64_t age_ns)
+const struct daemon_mps_exit *daemon_mps_exit_find(const struct daemon *d, int pid, uint64_t age_ns)
 {
 	uint64_t now = clock_now_ns(), born = age_ns < now ? now - age_ns : 0;
-	const struct fate *found = NULL;
+	const struct daemon_mps_exit *found = NULL;
 
 	/* Numbers are used again: the latest counts, and only if it was alive since then. */
-	for (unsigned i = d->n_fates > DAEMON_FATES ? d->n_fates - DAEMON_FATES : 0; i < d->n_fates;
-	     i++) {
-		const struct fate *f = &d->fates[i % DAEMON_FATES];
+	for (unsigned i = d->n_mps_exits > DAEMON_MPS_EXITS ? d->n_mps_exits - DAEMON_MPS_EXITS : 0;
+	     i < d->n_mps_exits; i++) {
+		const struct daemon_mps_exit *f = &d->mps_exits[i % DAEMON_MPS_EXITS];
 
 		found = f->pid == pid && f->at_ns >= born ? f : found;
 	}

@@ -5,17 +5,18 @@
 
 #include "daemon/session/tenant_session.h"
 
-#define NEIGHBOUR_RESTARTS 100u /* that a policy may allow */
+#define DAEMON_RESTARTS_MAX 100u /* that a policy may allow */
 
 /* What somebody in the shared lane has done to s: for the history, ps, and its standard error.
  * Only the first counts. */
-void neighbour_hurt(struct session *s, const char *why);
+void daemon_mps_crash_mark(struct daemon_session *s, const char *why);
 /* The same to all that are in the lane now. */
-void neighbours_hurt(struct daemon *d, const char *why);
+void daemon_mps_crash_mark_all(struct daemon *d, const char *why);
 
 /* A process of the shared lane has ended; kept for the last 64. why: empty, or what had hurt it. */
-void neighbour_ended(struct daemon *d, int pid, uid_t uid, uint32_t restart, const char *why);
+void daemon_mps_exit_add(struct daemon *d, int pid, uid_t uid, uint32_t restart, const char *why);
 /* Of the process that was started age_ns ago, or later. NULL: it has not ended yet, or long ago. */
-const struct fate *neighbour_fate(const struct daemon *d, int pid, uint64_t age_ns);
+const struct daemon_mps_exit *daemon_mps_exit_find(const struct daemon *d, int pid,
+						   uint64_t age_ns);
 
 #endif

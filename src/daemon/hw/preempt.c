@@ -20,31 +20,31 @@
 #include "daemon/hw/hw_control.h"
 
 #define TELL_NS 1000000000u
-#define TOLD_PER_SECOND 4000u /* openings and ends; what is above is seen each millisecond */
+#define REPORTS_PER_SECOND 4000u /* openings and ends; what is above is seen each millisecond */
 
 static const char *const names[] = {
 	[GBPF_LEVEL_HOLD] = "hold",   [GBPF_LEVEL_DRAIN] = "drain", [GBPF_LEVEL_BLOCK] = "block",
 	[GBPF_LEVEL_SLICE] = "slice", [GBPF_LEVEL_OFF] = "off",	    [GBPF_LEVEL_END] = "end",
 };
 
-static bool is_on(const struct session *s, uint32_t gpu)
+static bool is_on(const struct daemon_session *s, uint32_t gpu)
 {
 	return s->state == SESSION_READY && !s->dying && s->gpu_mask & 1u << gpu;
 }
 
-static struct session *longest_waiting(struct daemon *d, uint32_t gpu, uint64_t now,
-				       uint64_t *ret_since)
+static struct daemon_session *longest_waiting(struct daemon *d, uint32_t gpu, uint64_t now,
+					      uint64_t *ret_since)
 {
-	struct session *found = NULL;
+	struct daemon_session *found = NULL;
 
-	for (unsigned i = 0; i < SCHED_MAX_LC; i++) {
-		struct session *s = d->lc[i];
+	for (unsigned i = 0; i < PROTO_MAX_LC; i++) {
+		struct daemon_session *s = d->lc[i];
 		uint64_t since, key;
 
 		if (!s || !is_on(s, gpu)) {
 			continue;
 		}
-		since = steer_request(s, gpu, now, &key);
+		since = daemon_hw_request_since(s, gpu, now, &key);
 		if (since && (!found || since < *ret_since)) {
 			found = s;
 			*ret_since = since;
@@ -53,24 +53,26 @@ static struct session *longest_waiting(struct daemon *d, uint32_t gpu, uint64_t 
 	return found;
 }
 
-static void end_process(struct session *s, const struct session *lc, uint64_t waited_ns)
+static void end_process(struct daemon_session *s, const struct daemon_session *lc,
+			uint64_t waited_ns)
 {
 	bool done = syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0) == 0;
 
-	history_add(&s->d->history, "preempt", s->tenant, s->peer.pid,
-		    "%s (pid %d) %s: the policy says so, %s has waited for %llu us%s%s", s->name,
-		    (int)s->peer.pid, done ? "is ended" : "cannot be ended", lc->name,
-		    (unsigned long long)(waited_ns / 1000), done ? "" : ": ",
-		    done ? "" : strerror(errno));
+	daemon_history_add(&s->d->history, "preempt", s->tenant, s->peer.pid,
+			   "%s (pid %d) %s: the policy says so, %s has waited for %llu us%s%s",
+			   s->name, (int)s->peer.pid, done ? "is ended" : "cannot be ended",
+			   lc->name, (unsigned long long)(waited_ns / 1000), done ? "" : ": ",
+			   done ? "" : strerror(errno));
 }
 
-static void tell(struct session *s, uint32_t level, const struct session *lc, uint64_t waited_ns,
-		 uint64_t now)
+static void tell(struct daemon_session *s, uint32_t level, const struct daemon_session *lc,
+		 uint64_t waited_ns, uint64_t now)
 {
-	if (level >= GBPF_LEVEL_SLICE && session_event_allowed(s->d, s->peer.uid)) {
-		history_repeat(&s->d->history, now, "preempt", s->tenant, s->peer.pid,
-			       "%s is stopped (%s): %s has waited for %llu us", s->name,
-			       names[level], lc->name, (unsigned long long)(waited_ns / 1000));
+	if (level >= GBPF_LEVEL_SLICE && daemon_session_event_allowed(s->d, s->peer.uid)) {
+		daemon_history_repeat(&s->d->history, now, "preempt", s->tenant, s->peer.pid,
+				      "%s is stopped (%s): %s has waited for %llu us", s->name,
+				      names[level], lc->name,
+				      (unsigned long long)(waited_ns / 1000));
 	}
 }
 
@@ -86,12 +88,13 @@ static uint32_t available(uint32_t level, uint32_t levels)
 	return level < GBPF_LEVEL_END ? level : GBPF_LEVEL_NONE;
 }
 
-static void use(struct session *s, uint32_t level, uint32_t gpu, const struct live *l,
-		const struct session *lc, uint64_t waited_ns, uint64_t now)
+static void use(struct daemon_session *s, uint32_t level, uint32_t gpu,
+		const struct daemon_version *l, const struct daemon_session *lc, uint64_t waited_ns,
+		uint64_t now)
 {
 	if (level == GBPF_LEVEL_END) {
 		end_process(s, lc, waited_ns);
-	} else if (steer_level(s, level, 1u << gpu, l->version, lc) < 0) {
+	} else if (daemon_hw_set_level(s, level, 1u << gpu, l->version, lc) < 0) {
 		return;
 	} else if (level != s->tried) {
 		tell(s, level, lc, waited_ns, now);
@@ -99,20 +102,20 @@ static void use(struct session *s, uint32_t level, uint32_t gpu, const struct li
 	s->tried = level;
 }
 
-static void ask(struct live *l, struct session *s, struct session *lc, uint32_t gpu,
-		uint64_t waited_ns, uint64_t now)
+static void ask(struct daemon_version *l, struct daemon_session *s, struct daemon_session *lc,
+		uint32_t gpu, uint64_t waited_ns, uint64_t now)
 {
-	const struct sched_stats *st = s->stats.map;
-	uint64_t key, verdict, since = steer_request(lc, gpu, now, &key);
-	uint32_t levels = steer_levels(s), level;
-	struct ctx_preempt ctx = { .now_ns = now,
-				   .waited_ns = waited_ns,
-				   .inflight_ns = load_relaxed(&st->inflight_ns),
-				   .tenant = (uint32_t)s->tenant,
-				   .class_id = s->class_id,
-				   .lane = s->lane,
-				   .for_tenant = (uint32_t)lc->tenant,
-				   .levels = levels };
+	const struct proto_stats *st = s->stats.map;
+	uint64_t key, verdict, since = daemon_hw_request_since(lc, gpu, now, &key);
+	uint32_t levels = daemon_hw_levels(s), level;
+	struct daemon_ctx_preempt ctx = { .now_ns = now,
+					  .waited_ns = waited_ns,
+					  .inflight_ns = load_relaxed(&st->inflight_ns),
+					  .tenant = (uint32_t)s->tenant,
+					  .class_id = s->class_id,
+					  .lane = s->lane,
+					  .for_tenant = (uint32_t)lc->tenant,
+					  .levels = levels };
 
 	if (s->tried_for != lc->tenant || s->tried_since != since) {
 		s->tried_for = lc->tenant;
@@ -120,10 +123,10 @@ static void ask(struct live *l, struct session *s, struct session *lc, uint32_t 
 		s->tried = GBPF_LEVEL_NONE;
 	}
 	ctx.tried = s->tried;
-	verdict = live_run(l, HOOK_preempt, &ctx);
+	verdict = daemon_hook_run(l, HOOK_preempt, &ctx);
 	if (verdict > GBPF_LEVEL_END && verdict != GBPF_LEVEL_NONE) {
 		s->d->counters.verdict_errors++;
-		failures_count(l, HOOK_preempt, SCHED_FAILED_VERDICT);
+		daemon_failures_count(l, HOOK_preempt, PROTO_FAILED_VERDICT);
 		return;
 	}
 	if (ctx.at_open) {
@@ -137,23 +140,23 @@ static void ask(struct live *l, struct session *s, struct session *lc, uint32_t 
 
 /* The request of the GPU that has been open for the longest time: of anybody, or, if it is not
  * only's, of nobody. */
-static void look_at(struct daemon *d, uint32_t gpu, struct session *only, uint64_t after_ns,
+static void look_at(struct daemon *d, uint32_t gpu, struct daemon_session *only, uint64_t after_ns,
 		    uint64_t now)
 {
-	struct live *l = policy_on(d, gpu);
+	struct daemon_version *l = daemon_policy_active_on(d, gpu);
 	uint64_t since = 0;
-	struct session *lc;
+	struct daemon_session *lc;
 
-	if (!l || !live_has(l, HOOK_preempt) || l->copying) {
+	if (!l || !daemon_version_has_hook(l, HOOK_preempt) || l->copying) {
 		return;
 	}
 	lc = longest_waiting(d, gpu, now, &since);
 	if (!lc || (only && lc != only) || now - since < after_ns) {
 		return;
 	}
-	session_each(d, s)
+	daemon_session_each(d, s)
 	{
-		const struct sched_stats *st = s->stats.map;
+		const struct proto_stats *st = s->stats.map;
 
 		if (s != lc && is_on(s, gpu) && s->class_id != GBPF_CLASS_LATENCY &&
 		    load_relaxed(&st->inflight)) {
@@ -165,26 +168,26 @@ static void look_at(struct daemon *d, uint32_t gpu, struct session *only, uint64
 /* Each latency tenant is told whether to tell. */
 static void settle(struct daemon *d, uint64_t now)
 {
-	for (unsigned i = 0; i < SCHED_MAX_LC; i++) {
-		struct session *s = d->lc[i];
+	for (unsigned i = 0; i < PROTO_MAX_LC; i++) {
+		struct daemon_session *s = d->lc[i];
 		bool tell = s && now < s->tell_until_ns;
 
 		if (s && s->state == SESSION_READY && !s->dying && s->tells != tell) {
 			s->tells = tell;
-			session_tell(s);
+			daemon_session_send_settings(s);
 		}
 	}
 }
 
-void preempt_tick(struct daemon *d, uint64_t now)
+void daemon_preempt_tick(struct daemon *d, uint64_t now)
 {
-	for (uint32_t gpu = 0; gpu < SCHED_MAX_GPUS; gpu++) {
+	for (uint32_t gpu = 0; gpu < PROTO_MAX_GPUS; gpu++) {
 		look_at(d, gpu, NULL, PREEMPT_AFTER_NS, now);
 	}
 	settle(d, now);
 }
 
-void preempt_told(struct session *s)
+void daemon_preempt_request_changed(struct daemon_session *s)
 {
 	uint64_t now = clock_now_ns(), second = now / 1000000000u;
 
@@ -192,13 +195,13 @@ void preempt_told(struct session *s)
 		s->tell_second = second;
 		s->tell_count = 0;
 	}
-	if (!s->tells || policy_off(s->d) || s->tell_count++ >= TOLD_PER_SECOND) {
+	if (!s->tells || daemon_policy_is_off(s->d) || s->tell_count++ >= REPORTS_PER_SECOND) {
 		return;
 	}
-	for (uint32_t gpu = 0; gpu < SCHED_MAX_GPUS; gpu++) {
+	for (uint32_t gpu = 0; gpu < PROTO_MAX_GPUS; gpu++) {
 		if (s->gpu_mask & 1u << gpu) {
 			look_at(s->d, gpu, s, 0, now);
 		}
 	}
-	(void)steer_tick(s->d, now); /* what was done for the one that has ended */
+	(void)daemon_hw_tick(s->d, now); /* what was done for the one that has ended */
 }

@@ -7,9 +7,9 @@
 #define PREEMPT_AFTER_NS 1000000u /* that a request has been open, unless it was told of */
 
 /* Asks the policies of those GPUs where that is so, and does what they say. */
-void preempt_tick(struct daemon *d, uint64_t now);
+void daemon_preempt_tick(struct daemon *d, uint64_t now);
 /* A request of that latency tenant has opened or ended: asks at once, or takes back what was done
  * for it. */
-void preempt_told(struct session *s);
+void daemon_preempt_request_changed(struct daemon_session *s);
 
 #endif

@@ -14,7 +14,7 @@
 
 _Static_assert(LANE_ALL == (1u << GBPF_LANE_PROCESS | 1u << GBPF_LANE_SHARED), "all lanes");
 
-void lane_pipe(const struct daemon *d, char *out, size_t cap)
+void daemon_lane_pipe_dir(const struct daemon *d, char *out, size_t cap)
 {
 	if (snprintf(out, cap, "%s/mps", d->opt.runtime) >= (int)cap) {
 		out[0] = 0;
@@ -27,18 +27,18 @@ static bool is_soft(const struct daemon *d)
 }
 
 /* The soft GPU needs nobody to serve the lane: who names the same folder shares it. */
-const char *lane_why(const struct daemon *d)
+const char *daemon_lane_unavailable_reason(const struct daemon *d)
 {
-	char pipe[WIRE_TEXT];
+	char pipe[PROTO_TEXT];
 
-	lane_pipe(d, pipe, sizeof(pipe));
+	daemon_lane_pipe_dir(d, pipe, sizeof(pipe));
 	if (!pipe[0]) {
 		return "the path of the runtime directory is too long";
 	}
-	return is_soft(d) ? NULL : mps_why(d);
+	return is_soft(d) ? NULL : daemon_mps_unavailable_reason(d);
 }
 
-void lane_ask(struct session *s, uint32_t lane, uint32_t lanes)
+void daemon_lane_negotiate(struct daemon_session *s, uint32_t lane, uint32_t lanes)
 {
 	s->lane = lane;
 	if (!s->early) { /* its driver runs: it is where it is */
@@ -46,7 +46,7 @@ void lane_ask(struct session *s, uint32_t lane, uint32_t lanes)
 		return;
 	}
 	s->lanes = lanes ? lanes : LANE_ALL;
-	if (s->peer.uid != s->d->uid || lane_why(s->d)) {
+	if (s->peer.uid != s->d->uid || daemon_lane_unavailable_reason(s->d)) {
 		s->lanes &= ~(1u << GBPF_LANE_SHARED);
 	}
 	s->lanes = s->lanes ? s->lanes : 1u << GBPF_LANE_PROCESS;
@@ -55,19 +55,20 @@ void lane_ask(struct session *s, uint32_t lane, uint32_t lanes)
 	}
 }
 
-static void fall_back(struct session *s)
+static void fall_back(struct daemon_session *s)
 {
-	const char *why = lane_why(s->d);
+	const char *why = daemon_lane_unavailable_reason(s->d);
 
-	session_event(s, "lane", "%s starts in the process lane: the shared one cannot be had: %s",
-		      s->name, why ? why : "it could not be made");
+	daemon_session_event(s, "lane",
+			     "%s starts in the process lane: the shared one cannot be had: %s",
+			     s->name, why ? why : "it could not be made");
 	s->lane = GBPF_LANE_PROCESS;
 	s->lanes = 1u << GBPF_LANE_PROCESS;
 	s->sm_percent = 100;
 	s->priority = 0;
 }
 
-int lane_make(struct session *s)
+int daemon_lane_prepare(struct daemon_session *s)
 {
 	int err;
 
@@ -75,16 +76,16 @@ int lane_make(struct session *s)
 		return 0;
 	}
 	if (is_soft(s->d)) {
-		char pipe[WIRE_TEXT];
+		char pipe[PROTO_TEXT];
 
-		lane_pipe(s->d, pipe, sizeof(pipe));
+		daemon_lane_pipe_dir(s->d, pipe, sizeof(pipe));
 		if (path_make_private(pipe, 0700) < 0) { /* its name alone does not share it */
 			fall_back(s);
 		}
 		return 0;
 	}
 	s->state = SESSION_LANE;
-	err = mps_want(s->d);
+	err = daemon_mps_start(s->d);
 	if (err == -EINPROGRESS) {
 		return err;
 	}
@@ -94,49 +95,49 @@ int lane_make(struct session *s)
 	return 0;
 }
 
-void lane_ready(struct daemon *d, bool made)
+void daemon_lane_ready(struct daemon *d, bool made)
 {
-	session_each(d, s)
+	daemon_session_each(d, s)
 	{
 		if (s->state == SESSION_LANE && !s->dying) {
 			if (!made) {
 				fall_back(s);
 			}
-			session_admitted(s);
+			daemon_hello_admitted(s);
 		}
 	}
 }
 
-bool lane_is_in(const struct session *s)
+bool daemon_lane_is_shared(const struct daemon_session *s)
 {
 	return s->tenant >= 0 && !s->dying && s->lane == GBPF_LANE_SHARED &&
 	       s->state != SESSION_QUEUED && s->state != SESSION_NEW;
 }
 
-unsigned lane_tenants(const struct daemon *d)
+unsigned daemon_lane_tenants(const struct daemon *d)
 {
 	unsigned n = 0;
 
-	session_each(d, s)
+	daemon_session_each(d, s)
 	{
-		n += lane_is_in(s);
+		n += daemon_lane_is_shared(s);
 	}
 	return n;
 }
 
-void lane_broken(struct daemon *d)
+void daemon_lane_broken(struct daemon *d)
 {
-	neighbours_hurt(d, "the MPS control daemon of its shared lane has ended");
+	daemon_mps_crash_mark_all(d, "the MPS control daemon of its shared lane has ended");
 }
 
-void lane_neighbours(const struct session *s, char *out, size_t cap)
+void daemon_lane_neighbours(const struct daemon_session *s, char *out, size_t cap)
 {
 	size_t n = 0;
 
 	out[0] = 0;
-	session_each(s->d, t)
+	daemon_session_each(s->d, t)
 	{
-		if (t != s && lane_is_in(t) && s->lane == GBPF_LANE_SHARED && n < cap) {
+		if (t != s && daemon_lane_is_shared(t) && s->lane == GBPF_LANE_SHARED && n < cap) {
 			n += (size_t)snprintf(out + n, cap - n, "%s%s (pid %d)", n ? ", " : "",
 					      t->name, (int)t->peer.pid);
 		}

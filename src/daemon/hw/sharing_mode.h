@@ -11,24 +11,24 @@
 #define LANE_MAX_SLICE_US 1000000u
 
 /* What a hello asks for, and what is left of what it can take (lanes: bits, 0 any). */
-void lane_ask(struct session *s, uint32_t lane, uint32_t lanes);
+void daemon_lane_negotiate(struct daemon_session *s, uint32_t lane, uint32_t lanes);
 /* Folder of the shared lane's pipes; the same for all tenants. */
-void lane_pipe(const struct daemon *d, char *out, size_t cap);
+void daemon_lane_pipe_dir(const struct daemon *d, char *out, size_t cap);
 
 /* Makes sure that the lane in which it was admitted can be had. 0; -EINPROGRESS: it is made,
  * session_admitted is called then. */
-int lane_make(struct session *s);
+int daemon_lane_prepare(struct daemon_session *s);
 /* mps.c: the shared lane can be had now, or could not be made. */
-void lane_ready(struct daemon *d, bool made);
+void daemon_lane_ready(struct daemon *d, bool made);
 /* mps.c: what served the tenants of the shared lane is gone. */
-void lane_broken(struct daemon *d);
+void daemon_lane_broken(struct daemon *d);
 /* It shares the hardware context now. */
-bool lane_is_in(const struct session *s);
+bool daemon_lane_is_shared(const struct daemon_session *s);
 /* How many tenants are in the shared lane, or about to enter it. */
-unsigned lane_tenants(const struct daemon *d);
+unsigned daemon_lane_tenants(const struct daemon *d);
 /* Names of the others in its lane, for the history: "a (pid 1), b (pid 2)"; empty: none. */
-void lane_neighbours(const struct session *s, char *out, size_t cap);
+void daemon_lane_neighbours(const struct daemon_session *s, char *out, size_t cap);
 /* Why a tenant of gbpfd's user cannot have the shared lane; NULL: it can. */
-const char *lane_why(const struct daemon *d);
+const char *daemon_lane_unavailable_reason(const struct daemon *d);
 
 #endif

@@ -9,17 +9,17 @@
 #define LOOK_EVERY 16u
 
 /* What is remembered of an entry: whether it is there, its key, its value. */
-static size_t entry_bytes(const struct maps_watch *w)
+static size_t entry_bytes(const struct daemon_maps_watch *w)
 {
 	return 1 + (size_t)w->v.def->key_bytes + w->v.def->value_bytes;
 }
 
-static size_t all_bytes(const struct maps_watch *w)
+static size_t all_bytes(const struct daemon_maps_watch *w)
 {
-	return (size_t)maps_positions(&w->v.live->run.env.maps[w->v.index]) * entry_bytes(w);
+	return (size_t)daemon_maps_positions(&w->v.live->run.env.maps[w->v.index]) * entry_bytes(w);
 }
 
-void watch_seen_forget(struct maps_watch *w, uint32_t tenant)
+void daemon_maps_watch_seen_free(struct daemon_maps_watch *w, uint32_t tenant)
 {
 	w->seen_bytes -= w->seen[tenant] ? all_bytes(w) : 0;
 	free(w->seen[tenant]);
@@ -27,36 +27,37 @@ void watch_seen_forget(struct maps_watch *w, uint32_t tenant)
 	w->known[tenant] = false;
 }
 
-static void say_change(struct maps_watch *w, struct buf *out, int tenant, const uint8_t *was,
+static void say_change(struct daemon_maps_watch *w, struct buf *out, int tenant, const uint8_t *was,
 		       bool there)
 {
 	const uint8_t *old_key = was + 1, *old_value = was + 1 + w->v.def->key_bytes;
 	bool same_key = was[0] && there && memcmp(old_key, w->key, w->v.def->key_bytes) == 0;
 
 	if (was[0] && !same_key) {
-		watch_line_begin(out, w, tenant);
-		maps_put_key(out, &w->v, old_key);
+		daemon_maps_watch_line_begin(out, w, tenant);
+		daemon_maps_put_key(out, &w->v, old_key);
 		buf_puts(out, ",\"gone\":true");
-		watch_line_end(out, w);
+		daemon_maps_watch_line_end(out, w);
 	}
 	if (there) {
-		watch_line_begin(out, w, tenant);
-		maps_put_entry(out, &w->v, NULL, MAPS_NO_TENANT, w->position, w->key, w->value);
+		daemon_maps_watch_line_begin(out, w, tenant);
+		daemon_maps_put_entry(out, &w->v, NULL, MAPS_NO_TENANT, w->position, w->key,
+				      w->value);
 		if (same_key) {
 			buf_puts(out, ",\"was\":");
-			maps_put_value(out, &w->v, old_value);
+			daemon_maps_put_value(out, &w->v, old_value);
 		}
-		watch_line_end(out, w);
+		daemon_maps_watch_line_end(out, w);
 	}
 }
 
 /* True: something was said of it, which takes longer than looking. */
-static bool look_at(struct maps_watch *w, struct buf *out, const struct ebpf_map *m,
+static bool look_at(struct daemon_maps_watch *w, struct buf *out, const struct ebpf_map *m,
 		    uint32_t tenant)
 {
 	uint8_t *was = w->seen[tenant] + entry_bytes(w) * w->position;
 	size_t keys = w->v.def->key_bytes, values = w->v.def->value_bytes;
-	bool there = maps_entry_at(m, w->position, w->key, w->value) == 1;
+	bool there = daemon_maps_entry_at(m, w->position, w->key, w->value) == 1;
 
 	if (there == was[0] && (!there || (memcmp(was + 1, w->key, keys) == 0 &&
 					   memcmp(was + 1 + keys, w->value, values) == 0))) {
@@ -72,7 +73,7 @@ static bool look_at(struct maps_watch *w, struct buf *out, const struct ebpf_map
 }
 
 /* False: there is no room for what this instance holds, which is said once. */
-static bool remember(struct maps_watch *w, struct buf *out, uint32_t tenant)
+static bool remember(struct daemon_maps_watch *w, struct buf *out, uint32_t tenant)
 {
 	size_t bytes = all_bytes(w);
 
@@ -85,30 +86,30 @@ static bool remember(struct maps_watch *w, struct buf *out, uint32_t tenant)
 	}
 	if (!w->seen[tenant] && !w->known[tenant]) {
 		w->known[tenant] = true;
-		watch_line_begin(out, w, (int)tenant);
+		daemon_maps_watch_line_begin(out, w, (int)tenant);
 		buf_puts(out, "\"left_out\":true");
-		watch_line_end(out, w);
+		daemon_maps_watch_line_end(out, w);
 	}
 	return w->seen[tenant] != NULL;
 }
 
 /* True: through with this instance. */
-static bool look_instance(struct maps_watch *w, struct buf *out, uint32_t tenant,
+static bool look_instance(struct daemon_maps_watch *w, struct buf *out, uint32_t tenant,
 			  uint64_t deadline_ns)
 {
 	struct ebpf_map room;
-	const struct ebpf_map *m = maps_instance(&w->v, (int)tenant, &room);
+	const struct ebpf_map *m = daemon_maps_instance(&w->v, (int)tenant, &room);
 	uint32_t positions;
 	bool said = false;
 
 	if (!m || !remember(w, out, tenant)) {
 		return true;
 	}
-	positions = maps_positions(m);
+	positions = daemon_maps_positions(m);
 	for (; w->position < positions; w->position++) {
 		if ((w->position % LOOK_EVERY == 0 || m->value_bytes > 64 || said) &&
 		    (clock_now_ns() > deadline_ns ||
-		     control_waiting(w->d, w->conn) > WATCH_WAITING_BYTES)) {
+		     daemon_control_waiting(w->d, w->conn) > WATCH_WAITING_BYTES)) {
 			return false;
 		}
 		said = look_at(w, out, m, tenant);
@@ -118,10 +119,10 @@ static bool look_instance(struct maps_watch *w, struct buf *out, uint32_t tenant
 }
 
 /* True: the look is complete. */
-bool watch_changes(struct maps_watch *w)
+bool daemon_maps_watch_changes(struct daemon_maps_watch *w)
 {
-	uint32_t end = maps_per_tenant(&w->v) ? SCHED_MAX_TENANTS : 1;
-	uint64_t deadline_ns = watch_deadline_ns(w);
+	uint32_t end = daemon_maps_per_tenant(&w->v) ? PROTO_MAX_TENANTS : 1;
+	uint64_t deadline_ns = daemon_maps_watch_deadline_ns(w);
 	struct buf out;
 	bool done = true;
 

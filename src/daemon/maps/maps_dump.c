@@ -18,13 +18,13 @@
 #define SMALL_BYTES 64u /* larger values take longer to put into words */
 
 /* Where a walk over all instances is. */
-struct place {
+struct dump_position {
 	uint32_t tenant, position;
 };
 
-struct dump {
-	struct maps_view v;
-	struct place at;
+struct map_dump {
+	struct daemon_map_view v;
+	struct dump_position at;
 	int only; /* tenant, or MAPS_NO_TENANT: all */
 	uint32_t limit, n;
 	bool nonzero;
@@ -33,7 +33,7 @@ struct dump {
 	struct buf out;
 };
 
-static bool parse_place(const char *text, struct place *ret)
+static bool parse_place(const char *text, struct dump_position *ret)
 {
 	unsigned long long tenant, position;
 	char *end;
@@ -46,8 +46,8 @@ static bool parse_place(const char *text, struct place *ret)
 		return false;
 	}
 	position = strtoull(end + 1, &end, 10);
-	*ret = (struct place){ (uint32_t)tenant, (uint32_t)position };
-	return !*end && tenant < SCHED_MAX_TENANTS && position <= UINT32_MAX;
+	*ret = (struct dump_position){ (uint32_t)tenant, (uint32_t)position };
+	return !*end && tenant < PROTO_MAX_TENANTS && position <= UINT32_MAX;
 }
 
 static bool is_zero(const uint8_t *p, size_t n)
@@ -56,10 +56,10 @@ static bool is_zero(const uint8_t *p, size_t n)
 }
 
 /* One instance from where the walk is. True: it is done; false: the page is full. */
-static bool walk(struct dump *d, const struct ebpf_map *m)
+static bool walk(struct map_dump *d, const struct ebpf_map *m)
 {
-	uint32_t positions = maps_positions(m);
-	int tenant = maps_per_tenant(&d->v) ? (int)d->at.tenant : MAPS_NO_TENANT;
+	uint32_t positions = daemon_maps_positions(m);
+	int tenant = daemon_maps_per_tenant(&d->v) ? (int)d->at.tenant : MAPS_NO_TENANT;
 	bool said = false;
 
 	for (; d->at.position < positions; d->at.position++) {
@@ -70,12 +70,12 @@ static bool walk(struct dump *d, const struct ebpf_map *m)
 			return false;
 		}
 		said = false;
-		if (maps_entry_at(m, d->at.position, d->key, d->value) != 1 ||
+		if (daemon_maps_entry_at(m, d->at.position, d->key, d->value) != 1 ||
 		    (d->nonzero && is_zero(d->value, m->value_bytes))) {
 			continue;
 		}
 		buf_puts(&d->out, d->n++ ? ",{" : "{");
-		maps_put_entry(&d->out, &d->v, m, tenant, d->at.position, d->key, d->value);
+		daemon_maps_put_entry(&d->out, &d->v, m, tenant, d->at.position, d->key, d->value);
 		buf_puts(&d->out, "}");
 		said = true;
 	}
@@ -83,18 +83,18 @@ static bool walk(struct dump *d, const struct ebpf_map *m)
 }
 
 /* True: nothing is left. */
-static bool walk_all(struct dump *d)
+static bool walk_all(struct map_dump *d)
 {
 	const struct ebpf_map *m;
 	struct ebpf_map room;
 
-	if (!maps_per_tenant(&d->v)) {
-		m = maps_instance(&d->v, MAPS_NO_TENANT, &room);
+	if (!daemon_maps_per_tenant(&d->v)) {
+		m = daemon_maps_instance(&d->v, MAPS_NO_TENANT, &room);
 		return !m || walk(d, m);
 	}
-	for (; d->at.tenant < SCHED_MAX_TENANTS; d->at.tenant++) {
+	for (; d->at.tenant < PROTO_MAX_TENANTS; d->at.tenant++) {
 		m = d->only < 0 || d->only == (int)d->at.tenant
-			    ? maps_instance(&d->v, (int)d->at.tenant, &room)
+			    ? daemon_maps_instance(&d->v, (int)d->at.tenant, &room)
 			    : NULL;
 		if (m && !walk(d, m)) {
 			return false;
@@ -113,7 +113,7 @@ static uint64_t time_for_page(struct daemon *d, uint64_t now)
 	return MAX(d->dump_left_ns, (uint64_t)PAGE_LEAST_NS);
 }
 
-static bool timed_walk(struct daemon *d, struct dump *p)
+static bool timed_walk(struct daemon *d, struct map_dump *p)
 {
 	uint64_t begin = clock_now_ns(), took;
 	bool done;
@@ -125,40 +125,40 @@ static bool timed_walk(struct daemon *d, struct dump *p)
 	return done;
 }
 
-static bool params(struct call *c, struct dump *d)
+static bool params(struct daemon_call *c, struct map_dump *d)
 {
 	const json_t *after = json_object_get(c->params, "after");
 	const json_t *limit = json_object_get(c->params, "limit");
 	json_int_t n = limit ? json_integer_value(limit) : PAGE_ENTRIES;
 
 	if (n < 1) {
-		control_error(c, 2, "usage", "It is 1 to 4096", "there is no page of %lld entries",
-			      (long long)n);
+		daemon_control_error(c, 2, "usage", "It is 1 to 4096",
+				     "there is no page of %lld entries", (long long)n);
 		return false;
 	}
 	d->limit = (uint32_t)MIN(n, PAGE_MAX_ENTRIES);
 	d->nonzero = json_is_true(json_object_get(c->params, "nonzero"));
 	if (after && !parse_place(json_string_value(after), &d->at)) {
-		control_error(c, 2, "usage", "Pass the text `next` of the page before",
-			      "'after' is not what an answer gave");
+		daemon_control_error(c, 2, "usage", "Pass the text `next` of the page before",
+				     "'after' is not what an answer gave");
 		return false;
 	}
 	return true;
 }
 
-void method_map_dump(struct call *c)
+void daemon_method_map_dump(struct daemon_call *c)
 {
-	struct dump d = { .only = MAPS_NO_TENANT };
+	struct map_dump d = { .only = MAPS_NO_TENANT };
 	bool done;
 
-	if (!maps_find(c, &d.v) || !maps_tenant(c, &d.v, &d.only) || !params(c, &d)) {
+	if (!daemon_maps_find(c, &d.v) || !daemon_maps_tenant(c, &d.v, &d.only) || !params(c, &d)) {
 		return;
 	}
 	d.key = malloc(EBPF_MAX_KEY_BYTES);
 	d.value = malloc(EBPF_MAX_VALUE_BYTES);
 	buf_init(&d.out);
 	if (d.key && d.value) {
-		maps_put_head(&d.out, &d.v);
+		daemon_maps_put_head(&d.out, &d.v);
 		buf_puts(&d.out, ",\"entries\":[");
 		done = timed_walk(c->d, &d);
 		buf_puts(&d.out, "]");
@@ -167,7 +167,7 @@ void method_map_dump(struct call *c)
 		}
 		buf_puts(&d.out, "}");
 	}
-	control_result_text(c, d.key && d.value ? &d.out : NULL);
+	daemon_control_result_text(c, d.key && d.value ? &d.out : NULL);
 	buf_finish(&d.out);
 	free(d.key);
 	free(d.value);

@@ -12,28 +12,28 @@
 
 #define GET_NS 2000000u /* of the loop's time, for all tenants */
 
-struct entry {
-	struct maps_view v;
+struct entry_call {
+	struct daemon_map_view v;
 	int tenant;
 	uint8_t *key, *value; /* owned */
 };
 
-static void fail(struct call *c, const struct report *r, int exit_code)
+static void fail(struct daemon_call *c, const struct report *r, int exit_code)
 {
-	control_answer(c->d, c->conn, c->id, NULL, r, exit_code);
+	daemon_control_answer(c->d, c->conn, c->id, NULL, r, exit_code);
 }
 
 /* Puts what params[name] says over the bytes. */
-static bool parse(struct call *c, const struct entry *e, const char *name, uint32_t type,
-		  uint8_t *bytes, size_t n)
+static bool parse(struct daemon_call *c, const struct entry_call *e, const char *name,
+		  uint32_t type, uint8_t *bytes, size_t n)
 {
 	const char *text = json_string_value(json_object_get(c->params, name));
 	struct report r;
 	int err;
 
 	if (!text) {
-		control_error(c, 2, "usage", "As text: 7, {a=1}, \"name\", hex:0011",
-			      "the %s is missing", name);
+		daemon_control_error(c, 2, "usage", "As text: 7, {a=1}, \"name\", hex:0011",
+				     "the %s is missing", name);
 		return false;
 	}
 	report_init(&r);
@@ -47,18 +47,18 @@ static bool parse(struct call *c, const struct entry *e, const char *name, uint3
 	return !err;
 }
 
-static bool begin(struct call *c, struct entry *e)
+static bool begin(struct daemon_call *c, struct entry_call *e)
 {
 	e->key = calloc(1, EBPF_MAX_KEY_BYTES);
 	e->value = calloc(1, EBPF_MAX_VALUE_BYTES);
 	if (!e->key || !e->value) {
-		control_error(c, 1, "memory", NULL, "out of memory");
+		daemon_control_error(c, 1, "memory", NULL, "out of memory");
 		return false;
 	}
-	return maps_find(c, &e->v) && maps_tenant(c, &e->v, &e->tenant);
+	return daemon_maps_find(c, &e->v) && daemon_maps_tenant(c, &e->v, &e->tenant);
 }
 
-static void end(struct entry *e)
+static void end(struct entry_call *e)
 {
 	free(e->key);
 	free(e->value);
@@ -75,88 +75,90 @@ static bool can_be_set(uint32_t type)
 	       type == GBPF_MAP_LPM_TRIE || keyless(type);
 }
 
-static bool may_change(struct call *c, const struct entry *e)
+static bool may_change(struct daemon_call *c, const struct entry_call *e)
 {
 	if (e->v.def->flags & GBPF_F_RDONLY || e->v.def->type == GBPF_MAP_PROG_ARRAY ||
 	    e->v.def->type == GBPF_MAP_ARRAY_OF_MAPS) {
-		control_error(c, 2, "constant", "Set it where the policy is built, and load that",
-			      "map '%s' is constant while its version is active", e->v.def->name);
+		daemon_control_error(
+			c, 2, "constant", "Set it where the policy is built, and load that",
+			"map '%s' is constant while its version is active", e->v.def->name);
 		return false;
 	}
 	if (!can_be_set(e->v.def->type)) {
-		control_error(c, 2, "not-possible", NULL, "entries of a %s cannot be set",
-			      map_type_name(e->v.def->type));
+		daemon_control_error(c, 2, "not-possible", NULL, "entries of a %s cannot be set",
+				     daemon_map_type_name(e->v.def->type));
 		return false;
 	}
 	if (keyless(e->v.def->type) && json_is_string(json_object_get(c->params, "key"))) {
-		control_error(c, 2, "usage", "Leave the key out: the next element is meant",
-			      "a %s has no keys", map_type_name(e->v.def->type));
+		daemon_control_error(c, 2, "usage", "Leave the key out: the next element is meant",
+				     "a %s has no keys", daemon_map_type_name(e->v.def->type));
 		return false;
 	}
-	if (maps_per_tenant(&e->v) && e->tenant < 0) {
-		control_error(c, 2, "usage", "Name one with --tenant PID; `gbpf ps` lists them",
-			      "each tenant has its own '%s'", e->v.def->name);
+	if (daemon_maps_per_tenant(&e->v) && e->tenant < 0) {
+		daemon_control_error(c, 2, "usage",
+				     "Name one with --tenant PID; `gbpf ps` lists them",
+				     "each tenant has its own '%s'", e->v.def->name);
 		return false;
 	}
 	return true;
 }
 
 /* The key, where the map has keys. */
-static bool parse_key(struct call *c, struct entry *e)
+static bool parse_key(struct daemon_call *c, struct entry_call *e)
 {
 	return keyless(e->v.def->type) ||
 	       parse(c, e, "key", e->v.object->key_type[e->v.index], e->key, e->v.def->key_bytes);
 }
 
-static void not_there(struct call *c, const struct entry *e)
+static void not_there(struct daemon_call *c, const struct entry_call *e)
 {
 	const char *key = json_string_value(json_object_get(c->params, "key"));
 
 	if (keyless(e->v.def->type)) {
-		control_error(c, 5, "not-found", NULL, "'%s' is empty", e->v.def->name);
+		daemon_control_error(c, 5, "not-found", NULL, "'%s' is empty", e->v.def->name);
 		return;
 	}
-	control_error(c, 5, "not-found", NULL, "map '%s' has no entry %.64s", e->v.def->name,
-		      key ? key : "");
+	daemon_control_error(c, 5, "not-found", NULL, "map '%s' has no entry %.64s", e->v.def->name,
+			     key ? key : "");
 }
 
 /* ---- get ---- */
 
-static unsigned put_one(struct buf *out, struct entry *e, int tenant, unsigned n)
+static unsigned put_one(struct buf *out, struct entry_call *e, int tenant, unsigned n)
 {
 	struct ebpf_map room;
-	const struct ebpf_map *m = maps_instance(&e->v, tenant, &room);
+	const struct ebpf_map *m = daemon_maps_instance(&e->v, tenant, &room);
 
-	if (!m || maps_entry_of(m, e->key, e->value) != 0) {
+	if (!m || daemon_maps_entry_of(m, e->key, e->value) != 0) {
 		return n;
 	}
 	buf_puts(out, n ? ",{" : "{");
-	maps_put_entry(out, &e->v, m, tenant, ebpf_map_index(e->key), e->key, e->value);
+	daemon_maps_put_entry(out, &e->v, m, tenant, ebpf_map_index(e->key), e->key, e->value);
 	buf_puts(out, "}");
 	return n + 1;
 }
 
-static void get(struct call *c, struct entry *e)
+static void get(struct daemon_call *c, struct entry_call *e)
 {
 	struct buf out;
 	unsigned n = 0;
 	bool slow = false;
 
-	if (!maps_has_keys(&e->v)) {
-		control_error(c, 2, "not-possible", "`gbpf map dump` shows what is in it",
-			      "a %s has no keys", map_type_name(e->v.def->type));
+	if (!daemon_maps_has_keys(&e->v)) {
+		daemon_control_error(c, 2, "not-possible", "`gbpf map dump` shows what is in it",
+				     "a %s has no keys", daemon_map_type_name(e->v.def->type));
 		return;
 	}
 	if (!parse_key(c, e)) {
 		return;
 	}
 	buf_init(&out);
-	maps_put_head(&out, &e->v);
+	daemon_maps_put_head(&out, &e->v);
 	buf_puts(&out, ",\"entries\":[");
-	if (maps_per_tenant(&e->v) && e->tenant < 0) {
+	if (daemon_maps_per_tenant(&e->v) && e->tenant < 0) {
 		uint64_t begin = clock_cpu_ns();
 
-		for (int i = 0; i < (int)SCHED_MAX_TENANTS && !slow; i++) {
+		for (int i = 0; i < (int)PROTO_MAX_TENANTS && !slow; i++) {
 			if (e->v.live->region[i].map) {
 				n = put_one(&out, e, i, n);
 				slow = clock_cpu_ns() - begin > GET_NS;
@@ -167,19 +169,20 @@ static void get(struct call *c, struct entry *e)
 	}
 	buf_puts(&out, "]}");
 	if (slow) {
-		control_error(c, 7, "limit", "Name one tenant, or use `gbpf map dump`",
-			      "it takes too long to ask every tenant for its '%s'", e->v.def->name);
+		daemon_control_error(c, 7, "limit", "Name one tenant, or use `gbpf map dump`",
+				     "it takes too long to ask every tenant for its '%s'",
+				     e->v.def->name);
 	} else if (n) {
-		control_result_text(c, &out);
+		daemon_control_result_text(c, &out);
 	} else {
 		not_there(c, e);
 	}
 	buf_finish(&out);
 }
 
-void method_map_get(struct call *c)
+void daemon_method_map_get(struct daemon_call *c)
 {
-	struct entry e = { .tenant = MAPS_NO_TENANT };
+	struct entry_call e = { .tenant = MAPS_NO_TENANT };
 
 	if (begin(c, &e)) {
 		get(c, &e);
@@ -189,54 +192,54 @@ void method_map_get(struct call *c)
 
 /* ---- set ---- */
 
-static void answer(struct call *c, const struct entry *e)
+static void answer(struct daemon_call *c, const struct entry_call *e)
 {
 	struct buf out;
 
 	buf_init(&out);
-	maps_put_head(&out, &e->v);
+	daemon_maps_put_head(&out, &e->v);
 	buf_puts(&out, ",\"entries\":[{");
-	maps_put_entry(&out, &e->v, NULL, e->tenant, 0, e->key, e->value);
+	daemon_maps_put_entry(&out, &e->v, NULL, e->tenant, 0, e->key, e->value);
 	buf_puts(&out, "}]}");
-	control_result_text(c, &out);
+	daemon_control_result_text(c, &out);
 	buf_finish(&out);
 }
 
-static void fail_change(struct call *c, const struct entry *e, int err)
+static void fail_change(struct daemon_call *c, const struct entry_call *e, int err)
 {
 	switch (err) {
 	case -ENOENT:
 		not_there(c, e);
 		break;
 	case -E2BIG:
-		control_error(c, 7, "full", NULL, "map '%s' is full", e->v.def->name);
+		daemon_control_error(c, 7, "full", NULL, "map '%s' is full", e->v.def->name);
 		break;
 	case -EINVAL:
 		if (e->v.def->type == GBPF_MAP_LPM_TRIE) {
-			control_error(c, 2, "usage", "It counts bits",
-				      "the prefix is longer than %u",
-				      8 * (e->v.def->key_bytes - 4));
+			daemon_control_error(c, 2, "usage", "It counts bits",
+					     "the prefix is longer than %u",
+					     8 * (e->v.def->key_bytes - 4));
 			break;
 		}
 		FALLTHROUGH;
 	default:
-		control_error(c, 1, "failed", NULL, "map '%s' cannot be changed: %s",
-			      e->v.def->name, strerror(-err));
+		daemon_control_error(c, 1, "failed", NULL, "map '%s' cannot be changed: %s",
+				     e->v.def->name, strerror(-err));
 	}
 }
 
 /* Values as gbpfd's programs write them: those of an epoch map are published at once. */
-static void finish(struct call *c, const struct entry *e, int err)
+static void finish(struct daemon_call *c, const struct entry_call *e, int err)
 {
 	if (err) {
 		fail_change(c, e, err);
 		return;
 	}
-	live_publish(e->v.live);
+	daemon_version_publish(e->v.live);
 	answer(c, e);
 }
 
-static void set(struct call *c, struct entry *e)
+static void set(struct daemon_call *c, struct entry_call *e)
 {
 	struct ebpf_map room;
 	const struct ebpf_map *m;
@@ -244,12 +247,12 @@ static void set(struct call *c, struct entry *e)
 	if (!may_change(c, e) || !parse_key(c, e)) {
 		return;
 	}
-	m = maps_instance(&e->v, e->tenant, &room);
+	m = daemon_maps_instance(&e->v, e->tenant, &room);
 	if (!m) {
 		fail_change(c, e, -ENOENT);
 		return;
 	}
-	if (!keyless(m->type) && maps_entry_of(m, e->key, e->value) != 0) {
+	if (!keyless(m->type) && daemon_maps_entry_of(m, e->key, e->value) != 0) {
 		memset(e->value, 0, m->value_bytes); /* else what the value does not name stays */
 	}
 	if (!parse(c, e, "value", e->v.object->value_type[e->v.index], e->value, m->value_bytes)) {
@@ -260,9 +263,9 @@ static void set(struct call *c, struct entry *e)
 				: ebpf_map_update(m, e->key, e->value, 0));
 }
 
-void method_map_set(struct call *c)
+void daemon_method_map_set(struct daemon_call *c)
 {
-	struct entry e = { .tenant = MAPS_NO_TENANT };
+	struct entry_call e = { .tenant = MAPS_NO_TENANT };
 
 	if (begin(c, &e)) {
 		set(c, &e);
@@ -272,7 +275,7 @@ void method_map_set(struct call *c)
 
 /* ---- delete ---- */
 
-static void remove_entry(struct call *c, struct entry *e)
+static void remove_entry(struct daemon_call *c, struct entry_call *e)
 {
 	struct ebpf_map room;
 	const struct ebpf_map *m;
@@ -281,28 +284,28 @@ static void remove_entry(struct call *c, struct entry *e)
 		return;
 	}
 	if (e->v.def->type == GBPF_MAP_ARRAY) {
-		control_error(c, 2, "not-possible", "Set it to 0 instead",
-			      "entries of an array are always there");
+		daemon_control_error(c, 2, "not-possible", "Set it to 0 instead",
+				     "entries of an array are always there");
 		return;
 	}
 	if (!parse_key(c, e)) {
 		return;
 	}
-	m = maps_instance(&e->v, e->tenant, &room);
+	m = daemon_maps_instance(&e->v, e->tenant, &room);
 	if (!m) {
 		fail_change(c, e, -ENOENT);
 	} else if (keyless(m->type)) {
 		finish(c, e, ebpf_map_pop(m, e->value));
-	} else if (maps_entry_of(m, e->key, e->value) != 0) {
+	} else if (daemon_maps_entry_of(m, e->key, e->value) != 0) {
 		fail_change(c, e, -ENOENT);
 	} else {
 		finish(c, e, ebpf_map_delete(m, e->key)); /* the answer says what it was */
 	}
 }
 
-void method_map_delete(struct call *c)
+void daemon_method_map_delete(struct daemon_call *c)
 {
-	struct entry e = { .tenant = MAPS_NO_TENANT };
+	struct entry_call e = { .tenant = MAPS_NO_TENANT };
 
 	if (begin(c, &e)) {
 		remove_entry(c, &e);

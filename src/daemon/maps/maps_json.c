@@ -21,9 +21,9 @@ static bool is_index(uint32_t type)
 	       type == GBPF_MAP_PROG_ARRAY;
 }
 
-void maps_put_key(struct buf *out, const struct maps_view *v, const void *key)
+void daemon_maps_put_key(struct buf *out, const struct daemon_map_view *v, const void *key)
 {
-	if (!maps_has_keys(v)) {
+	if (!daemon_maps_has_keys(v)) {
 		buf_printf(out, "\"index\":%" PRIu32, ebpf_map_index(key));
 		return;
 	}
@@ -38,7 +38,7 @@ void maps_put_key(struct buf *out, const struct maps_view *v, const void *key)
 	}
 }
 
-void maps_put_value(struct buf *out, const struct maps_view *v, const void *value)
+void daemon_maps_put_value(struct buf *out, const struct daemon_map_view *v, const void *value)
 {
 	ebpf_typed_print(out, v->btf, v->object->value_type[v->index], value, v->def->value_bytes);
 }
@@ -81,7 +81,7 @@ static void put_histogram(struct buf *out, const uint64_t *row)
 
 /* Each thread's own; those that are all zero are left out, and so are those that there is no room
  * for. */
-static void put_threads(struct buf *out, const struct maps_view *v, const struct ebpf_map *m,
+static void put_threads(struct buf *out, const struct daemon_map_view *v, const struct ebpf_map *m,
 			uint32_t index)
 {
 	uint64_t *value = calloc(1, EBPF_MAX_VALUE_BYTES);
@@ -102,7 +102,7 @@ static void put_threads(struct buf *out, const struct maps_view *v, const struct
 			left_out++;
 		} else if (sum) {
 			buf_printf(out, "%s{\"slot\":%" PRIu32 ",\"value\":", any ? "," : "", t);
-			maps_put_value(out, v, value);
+			daemon_maps_put_value(out, v, value);
 			buf_puts(out, "}");
 			any = true;
 		}
@@ -114,7 +114,7 @@ static void put_threads(struct buf *out, const struct maps_view *v, const struct
 	free(value);
 }
 
-static void put_map_name(struct buf *out, const struct maps_view *v, const void *value)
+static void put_map_name(struct buf *out, const struct daemon_map_view *v, const void *value)
 {
 	uint32_t map_1 = ebpf_map_index(value);
 
@@ -132,7 +132,7 @@ static void put_name(struct buf *out, const char *name)
 	json_t *j;
 	char *text;
 
-	text_copy(clean, sizeof(clean), name, strnlen(name, sizeof(clean)));
+	daemon_text_copy(clean, sizeof(clean), name, strnlen(name, sizeof(clean)));
 	j = json_string(clean);
 	text = j ? json_dumps(j, JSON_ENCODE_ANY) : NULL;
 	buf_printf(out, ",\"program\":%s", text ? text : "null");
@@ -141,7 +141,7 @@ static void put_name(struct buf *out, const char *name)
 }
 
 /* Every program that uses the array names the same functions. */
-static void put_program(struct buf *out, const struct maps_view *v, uint32_t index)
+static void put_program(struct buf *out, const struct daemon_map_view *v, uint32_t index)
 {
 	for (uint32_t p = 0; p < v->object->n_progs; p++) {
 		const struct ebpf_prog *prog = &v->object->progs[p];
@@ -157,13 +157,14 @@ static void put_program(struct buf *out, const struct maps_view *v, uint32_t ind
 	buf_puts(out, ",\"program\":null");
 }
 
-void maps_put_entry(struct buf *out, const struct maps_view *v, const struct ebpf_map *m,
-		    int tenant, uint32_t position, const void *key, const void *value)
+void daemon_maps_put_entry(struct buf *out, const struct daemon_map_view *v,
+			   const struct ebpf_map *m, int tenant, uint32_t position, const void *key,
+			   const void *value)
 {
 	if (tenant >= 0) {
 		buf_printf(out, "\"tenant\":%d,", tenant);
 	}
-	maps_put_key(out, v, key);
+	daemon_maps_put_key(out, v, key);
 	switch (v->def->type) {
 	case GBPF_MAP_HISTOGRAM:
 		put_histogram(out, value);
@@ -176,7 +177,7 @@ void maps_put_entry(struct buf *out, const struct maps_view *v, const struct ebp
 		break;
 	default:
 		buf_puts(out, ",\"value\":");
-		maps_put_value(out, v, value);
+		daemon_maps_put_value(out, v, value);
 	}
 	if (v->def->type == GBPF_MAP_THREAD_ARRAY && m) {
 		put_threads(out, v, m, ebpf_map_index(key));

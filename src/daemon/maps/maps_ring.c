@@ -10,18 +10,19 @@
 #include "daemon/consts.h"
 #include "daemon/maps/maps_watch_int.h"
 
-struct watch_ring {
+struct daemon_maps_watch_ring {
 	struct ebpf_ring_reader reader;
 	uint64_t told_lost;
 };
 
-void watch_ring_forget(struct maps_watch *w, uint32_t tenant)
+void daemon_maps_watch_ring_close(struct daemon_maps_watch *w, uint32_t tenant)
 {
 	free(w->ring[tenant]);
 	w->ring[tenant] = NULL;
 }
 
-static struct watch_ring *ring_of(struct maps_watch *w, const struct ebpf_map *m, uint32_t tenant)
+static struct daemon_maps_watch_ring *ring_of(struct daemon_maps_watch *w, const struct ebpf_map *m,
+					      uint32_t tenant)
 {
 	if (!w->ring[tenant]) {
 		w->ring[tenant] = calloc(1, sizeof(*w->ring[tenant]));
@@ -32,42 +33,44 @@ static struct watch_ring *ring_of(struct maps_watch *w, const struct ebpf_map *m
 	return w->ring[tenant];
 }
 
-static void say_record(struct maps_watch *w, struct buf *out, uint32_t tenant,
+static void say_record(struct daemon_maps_watch *w, struct buf *out, uint32_t tenant,
 		       const uint8_t *record, size_t bytes)
 {
-	watch_line_begin(out, w, (int)tenant);
+	daemon_maps_watch_line_begin(out, w, (int)tenant);
 	buf_puts(out, "\"record\":");
 	ebpf_typed_print(out, w->v.btf, w->record_type, record, bytes);
 	buf_printf(out, ",\"bytes\":%zu", bytes);
-	watch_line_end(out, w);
+	daemon_maps_watch_line_end(out, w);
 }
 
 /* The numbers are the tenant's own word for it. */
-static void say_lost(struct maps_watch *w, struct buf *out, uint32_t tenant, struct watch_ring *r)
+static void say_lost(struct daemon_maps_watch *w, struct buf *out, uint32_t tenant,
+		     struct daemon_maps_watch_ring *r)
 {
 	uint64_t lost = r->reader.lost + r->reader.dropped + r->reader.broken;
 
 	if (lost == r->told_lost) {
 		return;
 	}
-	watch_line_begin(out, w, (int)tenant);
+	daemon_maps_watch_line_begin(out, w, (int)tenant);
 	buf_printf(out, "\"lost\":%" PRIu64, MIN(lost - r->told_lost, (uint64_t)INT64_MAX));
-	watch_line_end(out, w);
+	daemon_maps_watch_line_end(out, w);
 	r->told_lost = lost;
 }
 
 /* True: it is empty. */
-static bool take(struct maps_watch *w, struct buf *out, uint32_t tenant, uint64_t deadline_ns,
-		 bool dead)
+static bool take(struct daemon_maps_watch *w, struct buf *out, uint32_t tenant,
+		 uint64_t deadline_ns, bool dead)
 {
 	struct ebpf_map room;
-	const struct ebpf_map *m = maps_instance(&w->v, (int)tenant, &room);
-	struct watch_ring *r = m ? ring_of(w, m, tenant) : NULL;
+	const struct ebpf_map *m = daemon_maps_instance(&w->v, (int)tenant, &room);
+	struct daemon_maps_watch_ring *r = m ? ring_of(w, m, tenant) : NULL;
 	uint64_t now = clock_now_ns();
 	int n = 1;
 
 	while (r && n) {
-		if (now > deadline_ns || control_waiting(w->d, w->conn) > WATCH_WAITING_BYTES) {
+		if (now > deadline_ns ||
+		    daemon_control_waiting(w->d, w->conn) > WATCH_WAITING_BYTES) {
 			return false;
 		}
 		n = ebpf_ring_read(m, &r->reader, w->value, EBPF_MAX_VALUE_BYTES, now, dead);
@@ -82,10 +85,10 @@ static bool take(struct maps_watch *w, struct buf *out, uint32_t tenant, uint64_
 	return true;
 }
 
-bool watch_rings(struct maps_watch *w)
+bool daemon_maps_watch_rings(struct daemon_maps_watch *w)
 {
-	uint32_t all = maps_per_tenant(&w->v) ? SCHED_MAX_TENANTS : 1;
-	uint64_t deadline_ns = watch_deadline_ns(w);
+	uint32_t all = daemon_maps_per_tenant(&w->v) ? PROTO_MAX_TENANTS : 1;
+	uint64_t deadline_ns = daemon_maps_watch_deadline_ns(w);
 	struct buf out;
 	bool done = true;
 
@@ -104,7 +107,8 @@ bool watch_rings(struct maps_watch *w)
 	return done;
 }
 
-void watch_ring_drain(struct maps_watch *w, uint32_t tenant, bool dead, uint64_t deadline_ns)
+void daemon_maps_watch_ring_drain(struct daemon_maps_watch *w, uint32_t tenant, bool dead,
+				  uint64_t deadline_ns)
 {
 	struct buf out;
 

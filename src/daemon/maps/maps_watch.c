@@ -17,9 +17,9 @@
 #define RECORDS_MS 20
 #define LEAST_MS 10
 
-static struct maps_watch **find(struct daemon *d, const struct maps_watch *w)
+static struct daemon_maps_watch **find(struct daemon *d, const struct daemon_maps_watch *w)
 {
-	struct maps_watch **link = &d->maps_watches;
+	struct daemon_maps_watch **link = &d->maps_watches;
 
 	while (*link && *link != w) {
 		link = &(*link)->next;
@@ -27,17 +27,17 @@ static struct maps_watch **find(struct daemon *d, const struct maps_watch *w)
 	return link;
 }
 
-static void destroy(struct maps_watch *w)
+static void destroy(struct daemon_maps_watch *w)
 {
-	struct maps_watch **link = find(w->d, w);
+	struct daemon_maps_watch **link = find(w->d, w);
 
 	if (*link) {
 		*link = w->next;
 	}
 	sd_event_source_disable_unref(w->timer);
-	for (uint32_t i = 0; i < SCHED_MAX_TENANTS; i++) {
-		watch_seen_forget(w, i);
-		watch_ring_forget(w, i);
+	for (uint32_t i = 0; i < PROTO_MAX_TENANTS; i++) {
+		daemon_maps_watch_seen_free(w, i);
+		daemon_maps_watch_ring_close(w, i);
 	}
 	free(w->key);
 	free(w->value);
@@ -46,32 +46,32 @@ static void destroy(struct maps_watch *w)
 
 /* ---- lines ---- */
 
-void watch_line_begin(struct buf *out, const struct maps_watch *w, int tenant)
+void daemon_maps_watch_line_begin(struct buf *out, const struct daemon_maps_watch *w, int tenant)
 {
 	buf_puts(out, "{\"watch\":{");
-	if (tenant >= 0 && maps_per_tenant(&w->v)) {
+	if (tenant >= 0 && daemon_maps_per_tenant(&w->v)) {
 		buf_printf(out, "\"tenant\":%d,", tenant);
 	}
 }
 
-bool watch_line_end(struct buf *out, const struct maps_watch *w)
+bool daemon_maps_watch_line_end(struct buf *out, const struct daemon_maps_watch *w)
 {
 	bool there;
 
 	buf_puts(out, "}}\n");
-	there = control_push(w->d, w->conn, out);
+	there = daemon_control_push(w->d, w->conn, out);
 	buf_clear(out);
 	return there;
 }
 
-static void say_end(struct maps_watch *w, const char *why)
+static void say_end(struct daemon_maps_watch *w, const char *why)
 {
 	struct buf out;
 
 	buf_init(&out);
-	watch_line_begin(&out, w, MAPS_NO_TENANT);
+	daemon_maps_watch_line_begin(&out, w, MAPS_NO_TENANT);
 	buf_printf(&out, "\"end\":\"%s\"", why);
-	watch_line_end(&out, w);
+	daemon_maps_watch_line_end(&out, w);
 	buf_finish(&out);
 }
 
@@ -81,19 +81,19 @@ static unsigned count(const struct daemon *d)
 {
 	unsigned n = 0;
 
-	for (const struct maps_watch *w = d->maps_watches; w; w = w->next) {
+	for (const struct daemon_maps_watch *w = d->maps_watches; w; w = w->next) {
 		n++;
 	}
 	return n;
 }
 
-uint64_t watch_deadline_ns(const struct maps_watch *w)
+uint64_t daemon_maps_watch_deadline_ns(const struct daemon_maps_watch *w)
 {
 	return clock_now_ns() + WATCH_LOOK_NS * 4 / MAX(count(w->d), 4u);
 }
 
 /* Between two pieces of a look others get their turn. */
-static uint64_t next_look_us(const struct maps_watch *w, bool done, size_t waiting)
+static uint64_t next_look_us(const struct daemon_maps_watch *w, bool done, size_t waiting)
 {
 	if (waiting > WATCH_WAITING_BYTES) {
 		return MIN(w->interval_us, (uint64_t)100000);
@@ -103,8 +103,8 @@ static uint64_t next_look_us(const struct maps_watch *w, bool done, size_t waiti
 
 static int on_time(sd_event_source *src, uint64_t usec, void *arg)
 {
-	struct maps_watch *w = arg;
-	size_t waiting = control_waiting(w->d, w->conn);
+	struct daemon_maps_watch *w = arg;
+	size_t waiting = daemon_control_waiting(w->d, w->conn);
 	uint64_t now_us = clock_now_ns() / 1000;
 	bool done;
 
@@ -114,7 +114,8 @@ static int on_time(sd_event_source *src, uint64_t usec, void *arg)
 		return 0;
 	}
 	done = waiting <= WATCH_WAITING_BYTES &&
-	       (watches_ring(w) ? watch_rings(w) : watch_changes(w));
+	       (daemon_maps_watch_is_ring(w) ? daemon_maps_watch_rings(w)
+					     : daemon_maps_watch_changes(w));
 	sd_event_source_set_time(src, now_us + next_look_us(w, done, waiting));
 	sd_event_source_set_enabled(src, SD_EVENT_ONESHOT);
 	return 0;
@@ -129,44 +130,46 @@ static uint64_t drain_until(struct daemon *d)
 	uint64_t turn = 0, now = clock_now_ns();
 
 	sd_event_now(d->loop, CLOCK_MONOTONIC, &turn);
-	return MAX(turn * 1000 + WATCH_DRAIN_NS, now + WATCH_DRAIN_LEAST_NS);
+	return MAX(turn * 1000 + WATCH_DRAIN_NS, now + WATCH_DRAIN_MIN_NS);
 }
 
-static void tenant_gone(struct maps_watch *w, uint32_t tenant)
+static void tenant_gone(struct daemon_maps_watch *w, uint32_t tenant)
 {
-	if (watches_ring(w)) {
-		watch_ring_drain(w, tenant, true, drain_until(w->d));
-		watch_ring_forget(w, tenant);
+	if (daemon_maps_watch_is_ring(w)) {
+		daemon_maps_watch_ring_drain(w, tenant, true, drain_until(w->d));
+		daemon_maps_watch_ring_close(w, tenant);
 		return;
 	}
-	watch_seen_forget(w, tenant);
+	daemon_maps_watch_seen_free(w, tenant);
 	w->position = w->tenant == tenant ? 0 : w->position;
 }
 
-void maps_watch_tenant_gone(struct daemon *d, const struct live *l, uint32_t tenant)
+void daemon_maps_watch_tenant_ended(struct daemon *d, const struct daemon_version *l,
+				    uint32_t tenant)
 {
-	for (struct maps_watch *w = d->maps_watches; w; w = w->next) {
-		if (w->v.live == l && maps_per_tenant(&w->v)) {
+	for (struct daemon_maps_watch *w = d->maps_watches; w; w = w->next) {
+		if (w->v.live == l && daemon_maps_per_tenant(&w->v)) {
 			tenant_gone(w, tenant);
 		}
 	}
 }
 
-static void version_gone(struct maps_watch *w, const char *why)
+static void version_gone(struct daemon_maps_watch *w, const char *why)
 {
-	uint32_t all = maps_per_tenant(&w->v) ? SCHED_MAX_TENANTS : 1;
+	uint32_t all = daemon_maps_per_tenant(&w->v) ? PROTO_MAX_TENANTS : 1;
 	uint64_t deadline_ns = clock_now_ns() + WATCH_DRAIN_NS;
 
-	for (uint32_t i = 0; watches_ring(w) && i < all; i++) {
-		watch_ring_drain(w, i, false, deadline_ns);
+	for (uint32_t i = 0; daemon_maps_watch_is_ring(w) && i < all; i++) {
+		daemon_maps_watch_ring_drain(w, i, false, deadline_ns);
 	}
 	say_end(w, why);
 	destroy(w);
 }
 
-void maps_watch_version_gone(struct daemon *d, const struct live *l, const char *why)
+void daemon_maps_watch_version_ended(struct daemon *d, const struct daemon_version *l,
+				     const char *why)
 {
-	for (struct maps_watch *w = d->maps_watches, *next; w; w = next) {
+	for (struct daemon_maps_watch *w = d->maps_watches, *next; w; w = next) {
 		next = w->next;
 		if (w->v.live == l) {
 			version_gone(w, why);
@@ -174,9 +177,9 @@ void maps_watch_version_gone(struct daemon *d, const struct live *l, const char 
 	}
 }
 
-void maps_watch_conn_gone(struct daemon *d, uint64_t conn)
+void daemon_maps_watch_conn_closed(struct daemon *d, uint64_t conn)
 {
-	for (struct maps_watch *w = d->maps_watches, *next; w; w = next) {
+	for (struct daemon_maps_watch *w = d->maps_watches, *next; w; w = next) {
 		next = w->next;
 		if (w->conn == conn) {
 			destroy(w);
@@ -184,7 +187,7 @@ void maps_watch_conn_gone(struct daemon *d, uint64_t conn)
 	}
 }
 
-void maps_watch_close(struct daemon *d)
+void daemon_maps_watch_close(struct daemon *d)
 {
 	while (d->maps_watches) {
 		destroy(d->maps_watches);
@@ -192,16 +195,16 @@ void maps_watch_close(struct daemon *d)
 }
 
 /* A ring has one reader. A caller that has gone is not one any more. */
-static bool has_reader(struct call *c, const struct maps_view *v)
+static bool has_reader(struct daemon_call *c, const struct daemon_map_view *v)
 {
-	for (struct maps_watch *w = c->d->maps_watches, *next; w; w = next) {
+	for (struct daemon_maps_watch *w = c->d->maps_watches, *next; w; w = next) {
 		next = w->next;
 		if (w->v.live != v->live || w->v.index != v->index) {
 			continue;
 		}
-		if (control_waiting(c->d, w->conn) != SIZE_MAX) {
-			control_error(c, 7, "busy", "A ring buffer has one reader at a time",
-				      "map '%s' is being watched already", v->def->name);
+		if (daemon_control_waiting(c->d, w->conn) != SIZE_MAX) {
+			daemon_control_error(c, 7, "busy", "A ring buffer has one reader at a time",
+					     "map '%s' is being watched already", v->def->name);
 			return true;
 		}
 		destroy(w);
@@ -209,36 +212,37 @@ static bool has_reader(struct call *c, const struct maps_view *v)
 	return false;
 }
 
-static bool can_be_watched(struct call *c, const struct maps_view *v)
+static bool can_be_watched(struct daemon_call *c, const struct daemon_map_view *v)
 {
 	const struct ebpf_map *m = &v->live->run.env.maps[v->index];
 	bool ring = v->def->type == GBPF_MAP_RINGBUF;
 
 	if (count(c->d) >= MAX_WATCHES) {
-		control_error(c, 7, "limit", NULL, "%u maps are being watched already",
-			      MAX_WATCHES);
+		daemon_control_error(c, 7, "limit", NULL, "%u maps are being watched already",
+				     MAX_WATCHES);
 		return false;
 	}
 	if (ring) {
 		return !has_reader(c, v);
 	}
-	if (!maps_positions(m) || !maps_has_keys(v) || v->def->type == GBPF_MAP_PROG_ARRAY) {
-		control_error(c, 2, "not-possible", "`gbpf map dump` shows what is in it",
-			      "a %s cannot be watched", map_type_name(v->def->type));
+	if (!daemon_maps_positions(m) || !daemon_maps_has_keys(v) ||
+	    v->def->type == GBPF_MAP_PROG_ARRAY) {
+		daemon_control_error(c, 2, "not-possible", "`gbpf map dump` shows what is in it",
+				     "a %s cannot be watched", daemon_map_type_name(v->def->type));
 		return false;
 	}
-	if ((uint64_t)maps_positions(m) * (v->def->key_bytes + v->def->value_bytes) >
+	if ((uint64_t)daemon_maps_positions(m) * (v->def->key_bytes + v->def->value_bytes) >
 	    WATCH_SEEN_BYTES) {
-		control_error(c, 7, "limit", "Look at it with `gbpf map dump`",
-			      "map '%s' has more than %u MiB, too much to watch", v->def->name,
-			      WATCH_SEEN_BYTES >> 20);
+		daemon_control_error(c, 7, "limit", "Look at it with `gbpf map dump`",
+				     "map '%s' has more than %u MiB, too much to watch",
+				     v->def->name, WATCH_SEEN_BYTES >> 20);
 		return false;
 	}
 	return true;
 }
 
 /* What records are: as params say, else the map's value type. false: there is no such type. */
-static bool record_type(struct call *c, const struct maps_view *v, uint32_t *ret)
+static bool record_type(struct daemon_call *c, const struct daemon_map_view *v, uint32_t *ret)
 {
 	const char *name = json_string_value(json_object_get(c->params, "type"));
 	int id;
@@ -253,20 +257,21 @@ static bool record_type(struct call *c, const struct maps_view *v, uint32_t *ret
 		id = btf__find_by_name(v->btf, name);
 	}
 	if (id <= 0) {
-		control_error(c, 5, "not-found", "Types are named as in the policy's source",
-			      "policy '%s' has no type '%.64s'", v->live->run.name, name);
+		daemon_control_error(c, 5, "not-found", "Types are named as in the policy's source",
+				     "policy '%s' has no type '%.64s'", v->live->run.name, name);
 		return false;
 	}
 	*ret = (uint32_t)id;
 	return true;
 }
 
-static struct maps_watch *create(struct call *c, const struct maps_view *v, int only, uint32_t type)
+static struct daemon_maps_watch *create(struct daemon_call *c, const struct daemon_map_view *v,
+					int only, uint32_t type)
 {
 	const json_t *interval = json_object_get(c->params, "interval_ms");
 	bool ring = v->def->type == GBPF_MAP_RINGBUF;
 	json_int_t ms = interval ? json_integer_value(interval) : ring ? RECORDS_MS : CHANGES_MS;
-	struct maps_watch *w = calloc(1, sizeof(*w));
+	struct daemon_maps_watch *w = calloc(1, sizeof(*w));
 	uint64_t now_us = clock_now_ns() / 1000;
 
 	if (!w) {
@@ -291,20 +296,20 @@ static struct maps_watch *create(struct call *c, const struct maps_view *v, int 
 	return w;
 }
 
-void method_map_watch(struct call *c)
+void daemon_method_map_watch(struct daemon_call *c)
 {
-	struct maps_view v;
+	struct daemon_map_view v;
 	struct buf head;
 	uint32_t type;
 	int only;
 
-	if (!maps_find(c, &v) || !maps_tenant(c, &v, &only) || !record_type(c, &v, &type) ||
-	    !can_be_watched(c, &v)) {
+	if (!daemon_maps_find(c, &v) || !daemon_maps_tenant(c, &v, &only) ||
+	    !record_type(c, &v, &type) || !can_be_watched(c, &v)) {
 		return;
 	}
 	buf_init(&head);
-	maps_put_head(&head, &v);
+	daemon_maps_put_head(&head, &v);
 	buf_puts(&head, "}");
-	control_result_text(c, create(c, &v, only, type) ? &head : NULL);
+	daemon_control_result_text(c, create(c, &v, only, type) ? &head : NULL);
 	buf_finish(&head);
 }

@@ -4,12 +4,14 @@
 
 #include "daemon/maps/policy_maps.h"
 
-void method_map_watch(struct call *c);
+void daemon_method_map_watch(struct daemon_call *c);
 
 /* The memory of one tenant, or of a whole version, is about to go: what is left in it is said. */
-void maps_watch_tenant_gone(struct daemon *d, const struct live *l, uint32_t tenant);
-void maps_watch_version_gone(struct daemon *d, const struct live *l, const char *why);
-void maps_watch_conn_gone(struct daemon *d, uint64_t conn);
-void maps_watch_close(struct daemon *d);
+void daemon_maps_watch_tenant_ended(struct daemon *d, const struct daemon_version *l,
+				    uint32_t tenant);
+void daemon_maps_watch_version_ended(struct daemon *d, const struct daemon_version *l,
+				     const char *why);
+void daemon_maps_watch_conn_closed(struct daemon *d, uint64_t conn);
+void daemon_maps_watch_close(struct daemon *d);
 
 #endif

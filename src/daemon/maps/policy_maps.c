@@ -26,7 +26,7 @@ static const struct {
 	{ GBPF_MAP_HISTOGRAM, "histogram" },
 };
 
-const char *map_type_name(uint32_t type)
+const char *daemon_map_type_name(uint32_t type)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
 		if (types[i].type == type) {
@@ -36,7 +36,7 @@ const char *map_type_name(uint32_t type)
 	return "other";
 }
 
-const char *map_scope_name(uint32_t flags)
+const char *daemon_map_scope_name(uint32_t flags)
 {
 	if (flags & GBPF_F_TENANT) {
 		return "tenant";
@@ -49,35 +49,35 @@ const char *map_scope_name(uint32_t flags)
 
 /* ---- which one ---- */
 
-static struct live *find_live(struct call *c)
+static struct daemon_version *find_live(struct daemon_call *c)
 {
 	json_int_t version = json_integer_value(json_object_get(c->params, "version"));
-	struct live *l;
+	struct daemon_version *l;
 
 	if (version < 0 || (!version && json_object_get(c->params, "version"))) {
-		control_error(c, 5, "not-found", "`gbpf policy list` shows the versions",
-			      "there is no version %lld", (long long)version);
+		daemon_control_error(c, 5, "not-found", "`gbpf policy list` shows the versions",
+				     "there is no version %lld", (long long)version);
 		return NULL;
 	}
-	version = version ? version : (json_int_t)policy_first_active(c->d);
-	for (l = policy_next_active(c->d, NULL); l; l = policy_next_active(c->d, l)) {
+	version = version ? version : (json_int_t)daemon_policy_first_active(c->d);
+	for (l = daemon_policy_next_active(c->d, NULL); l; l = daemon_policy_next_active(c->d, l)) {
 		if (l->version == (uint64_t)version) {
 			return l;
 		}
 	}
 	if (version) {
-		control_error(
+		daemon_control_error(
 			c, 5, "not-active",
 			"Only versions that are active have maps; `gbpf policy list` shows them",
 			"version %lld is not active", (long long)version);
 	} else {
-		control_error(c, 5, "not-found", "`gbpf policy load` makes one active",
-			      "no policy is active");
+		daemon_control_error(c, 5, "not-found", "`gbpf policy load` makes one active",
+				     "no policy is active");
 	}
 	return NULL;
 }
 
-static void no_such_map(struct call *c, const struct live *l, const char *name)
+static void no_such_map(struct daemon_call *c, const struct daemon_version *l, const char *name)
 {
 	const struct ebpf_object *o = &l->built->object;
 	struct buf names;
@@ -86,21 +86,21 @@ static void no_such_map(struct call *c, const struct live *l, const char *name)
 	for (uint32_t i = 0; i < o->n_maps; i++) {
 		buf_printf(&names, "%s%s", i ? ", " : "It has ", o->maps[i].name);
 	}
-	control_error(c, 5, "not-found", names.len ? buf_text(&names) : "It has no maps",
-		      "policy '%s' (version %llu) has no map '%.64s'", l->run.name,
-		      (unsigned long long)l->version, name);
+	daemon_control_error(c, 5, "not-found", names.len ? buf_text(&names) : "It has no maps",
+			     "policy '%s' (version %llu) has no map '%.64s'", l->run.name,
+			     (unsigned long long)l->version, name);
 	buf_finish(&names);
 }
 
-bool maps_find(struct call *c, struct maps_view *v)
+bool daemon_maps_find(struct daemon_call *c, struct daemon_map_view *v)
 {
 	const char *name = json_string_value(json_object_get(c->params, "map"));
-	struct live *l = name ? find_live(c) : NULL;
+	struct daemon_version *l = name ? find_live(c) : NULL;
 	const struct ebpf_object *o;
 
 	if (!name) {
-		control_error(c, 2, "usage", "`gbpf map list` shows them",
-			      "a map's name is missing");
+		daemon_control_error(c, 2, "usage", "`gbpf map list` shows them",
+				     "a map's name is missing");
 		return false;
 	}
 	if (!l) {
@@ -109,7 +109,7 @@ bool maps_find(struct call *c, struct maps_view *v)
 	o = &l->built->object;
 	for (uint32_t i = 0; i < o->n_maps; i++) {
 		if (strcmp(o->maps[i].name, name) == 0) {
-			*v = (struct maps_view){ l, o, &o->maps[i], ebpf_object_btf(o), i };
+			*v = (struct daemon_map_view){ l, o, &o->maps[i], ebpf_object_btf(o), i };
 			return true;
 		}
 	}
@@ -117,34 +117,35 @@ bool maps_find(struct call *c, struct maps_view *v)
 	return false;
 }
 
-bool maps_tenant(struct call *c, const struct maps_view *v, int *ret)
+bool daemon_maps_tenant(struct daemon_call *c, const struct daemon_map_view *v, int *ret)
 {
 	const json_t *j = json_object_get(c->params, "tenant");
 	json_int_t n = json_integer_value(j);
 
 	*ret = MAPS_NO_TENANT;
-	if (!j || json_is_null(j) || !maps_per_tenant(v)) {
+	if (!j || json_is_null(j) || !daemon_maps_per_tenant(v)) {
 		return true;
 	}
-	if (!json_is_integer(j) || n < 0 || n >= SCHED_MAX_TENANTS || !v->live->region[n].map) {
-		control_error(c, 5, "not-found", "`gbpf ps` lists them",
-			      "there is no tenant %lld that has an instance of map '%s'",
-			      (long long)n, v->def->name);
+	if (!json_is_integer(j) || n < 0 || n >= PROTO_MAX_TENANTS || !v->live->region[n].map) {
+		daemon_control_error(c, 5, "not-found", "`gbpf ps` lists them",
+				     "there is no tenant %lld that has an instance of map '%s'",
+				     (long long)n, v->def->name);
 		return false;
 	}
 	*ret = (int)n;
 	return true;
 }
 
-const struct ebpf_map *maps_instance(const struct maps_view *v, int tenant, struct ebpf_map *room)
+const struct ebpf_map *daemon_maps_instance(const struct daemon_map_view *v, int tenant,
+					    struct ebpf_map *room)
 {
 	const struct ebpf_map *m = &v->live->run.env.maps[v->index];
-	const struct page *p;
+	const struct daemon_page *p;
 
-	if (!maps_per_tenant(v)) {
+	if (!daemon_maps_per_tenant(v)) {
 		return m->data || m->type == GBPF_MAP_PROG_ARRAY ? m : NULL;
 	}
-	p = tenant >= 0 && tenant < (int)SCHED_MAX_TENANTS ? &v->live->region[tenant] : NULL;
+	p = tenant >= 0 && tenant < (int)PROTO_MAX_TENANTS ? &v->live->region[tenant] : NULL;
 	if (!p || !p->map) {
 		return NULL;
 	}
@@ -154,12 +155,12 @@ const struct ebpf_map *maps_instance(const struct maps_view *v, int tenant, stru
 
 /* ---- entries ---- */
 
-uint32_t maps_positions(const struct ebpf_map *m)
+uint32_t daemon_maps_positions(const struct ebpf_map *m)
 {
 	return m->type == GBPF_MAP_PROG_ARRAY ? m->max_entries : ebpf_map_slots(m);
 }
 
-int maps_entry_at(const struct ebpf_map *m, uint32_t position, void *key, void *value)
+int daemon_maps_entry_at(const struct ebpf_map *m, uint32_t position, void *key, void *value)
 {
 	if (m->key_bytes == 0 || m->type == GBPF_MAP_PROG_ARRAY) {
 		memcpy(key, &position, 4);
@@ -169,7 +170,7 @@ int maps_entry_at(const struct ebpf_map *m, uint32_t position, void *key, void *
 					      : ebpf_map_slot(m, position, key, value);
 }
 
-int maps_entry_of(const struct ebpf_map *m, void *key, void *value)
+int daemon_maps_entry_of(const struct ebpf_map *m, void *key, void *value)
 {
 	if (m->type == GBPF_MAP_PROG_ARRAY) {
 		return ebpf_map_index(key) < m->max_entries ? 0 : -ENOENT;
@@ -179,7 +180,7 @@ int maps_entry_of(const struct ebpf_map *m, void *key, void *value)
 
 /* ---- saying ---- */
 
-static json_t *type_text(const struct maps_view *v, uint32_t type)
+static json_t *type_text(const struct daemon_map_view *v, uint32_t type)
 {
 	struct buf b;
 	json_t *j;
@@ -193,16 +194,16 @@ static json_t *type_text(const struct maps_view *v, uint32_t type)
 	return j ? j : json_string("");
 }
 
-static void add_kind(json_t *j, const struct maps_view *v)
+static void add_kind(json_t *j, const struct daemon_map_view *v)
 {
 	json_object_set_new(j, "map", json_string(v->def->name));
-	json_object_set_new(j, "type", json_string(map_type_name(v->def->type)));
-	json_object_set_new(j, "scope", json_string(map_scope_name(v->def->flags)));
+	json_object_set_new(j, "type", json_string(daemon_map_type_name(v->def->type)));
+	json_object_set_new(j, "scope", json_string(daemon_map_scope_name(v->def->flags)));
 	json_object_set_new(j, "key", type_text(v, v->object->key_type[v->index]));
 	json_object_set_new(j, "value", type_text(v, v->object->value_type[v->index]));
 }
 
-void maps_put_head(struct buf *out, const struct maps_view *v)
+void daemon_maps_put_head(struct buf *out, const struct daemon_map_view *v)
 {
 	json_t *j = json_pack("{s:I,s:s}", "version", (json_int_t)v->live->version, "policy",
 			      v->live->run.name);
@@ -221,15 +222,15 @@ void maps_put_head(struct buf *out, const struct maps_view *v)
 	json_decref(j);
 }
 
-static json_t *describe(const struct maps_view *v)
+static json_t *describe(const struct daemon_map_view *v)
 {
 	const struct ebpf_map *m = &v->live->run.env.maps[v->index];
 	int instances = 1;
 	json_t *j;
 
-	if (maps_per_tenant(v)) {
+	if (daemon_maps_per_tenant(v)) {
 		instances = 0;
-		for (unsigned i = 0; i < SCHED_MAX_TENANTS; i++) {
+		for (unsigned i = 0; i < PROTO_MAX_TENANTS; i++) {
 			instances += v->live->region[i].map != NULL;
 		}
 	}
@@ -244,9 +245,9 @@ static json_t *describe(const struct maps_view *v)
 	return j;
 }
 
-void method_map_list(struct call *c)
+void daemon_method_map_list(struct daemon_call *c)
 {
-	struct live *l = find_live(c);
+	struct daemon_version *l = find_live(c);
 	json_t *maps;
 
 	if (!l) {
@@ -255,10 +256,10 @@ void method_map_list(struct call *c)
 	maps = json_array();
 	for (uint32_t i = 0; i < l->built->object.n_maps; i++) {
 		const struct ebpf_object *o = &l->built->object;
-		struct maps_view v = { l, o, &o->maps[i], ebpf_object_btf(o), i };
+		struct daemon_map_view v = { l, o, &o->maps[i], ebpf_object_btf(o), i };
 
 		json_array_append_new(maps, describe(&v));
 	}
-	control_result(c, json_pack("{s:I,s:s,s:o}", "version", (json_int_t)l->version, "policy",
-				    l->run.name, "maps", maps));
+	daemon_control_result(c, json_pack("{s:I,s:s,s:o}", "version", (json_int_t)l->version,
+					   "policy", l->run.name, "maps", maps));
 }

@@ -9,9 +9,9 @@
 #include "base/point.h"
 #include "daemon/hw/hw_control.h"
 
-struct live *policy_live_find(struct daemon *d, uint64_t version)
+struct daemon_version *daemon_version_find(struct daemon *d, uint64_t version)
 {
-	for (struct live *l = d->policies->lives; l && version; l = l->next) {
+	for (struct daemon_version *l = d->policies->live_versions; l && version; l = l->next) {
 		if (l->version == version) {
 			return l;
 		}
@@ -19,29 +19,29 @@ struct live *policy_live_find(struct daemon *d, uint64_t version)
 	return NULL;
 }
 
-uint64_t policy_active_version(struct daemon *d, unsigned gpu)
+uint64_t daemon_policy_active_version(struct daemon *d, unsigned gpu)
 {
-	return gpu < SCHED_MAX_GPUS ? load_relaxed(&daemon_directory(d)->version[gpu]) : 0;
+	return gpu < PROTO_MAX_GPUS ? load_relaxed(&daemon_directory(d)->version[gpu]) : 0;
 }
 
-struct live *policy_on(struct daemon *d, uint32_t gpu)
+struct daemon_version *daemon_policy_active_on(struct daemon *d, uint32_t gpu)
 {
-	return policy_live_find(d, policy_active_version(d, gpu));
+	return daemon_version_find(d, daemon_policy_active_version(d, gpu));
 }
 
 static bool is_active(struct daemon *d, uint64_t version)
 {
-	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
-		if (policy_active_version(d, i) == version) {
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+		if (daemon_policy_active_version(d, i) == version) {
 			return true;
 		}
 	}
 	return false;
 }
 
-struct live *policy_next_active(struct daemon *d, struct live *after)
+struct daemon_version *daemon_policy_next_active(struct daemon *d, struct daemon_version *after)
 {
-	struct live *l = after ? after->next : d->policies->lives;
+	struct daemon_version *l = after ? after->next : d->policies->live_versions;
 
 	while (l && !is_active(d, l->version)) {
 		l = l->next;
@@ -49,12 +49,12 @@ struct live *policy_next_active(struct daemon *d, struct live *after)
 	return l;
 }
 
-static void send_drop(struct session *s, uint64_t version)
+static void send_drop(struct daemon_session *s, uint64_t version)
 {
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 
 	m.version.version = version;
-	session_send(s, &m, WIRE_DROP, NULL, 0);
+	daemon_session_send(s, &m, PROTO_DROP, NULL, 0);
 }
 
 static const char *end_name(uint32_t reason)
@@ -69,23 +69,23 @@ static const char *end_name(uint32_t reason)
 	}
 }
 
-static void keep_counters(struct daemon *d, const struct live *l, uint32_t reason)
+static void keep_counters(struct daemon *d, const struct daemon_version *l, uint32_t reason)
 {
-	struct stored *v = store_find(&d->policies->store, l->version);
+	struct daemon_stored_version *v = daemon_store_find(&d->policies->store, l->version);
 
-	store_ended(&d->policies->store, l->version, end_name(reason));
+	daemon_store_ended(&d->policies->store, l->version, end_name(reason));
 	if (v) {
 		json_decref(v->counters);
-		v->counters = policy_counters_json(d, l);
+		v->counters = daemon_policy_counters_json(d, l);
 	}
 }
 
-void policy_drop_unused(struct daemon *d, uint32_t reason)
+void daemon_policy_drop_unused(struct daemon *d, uint32_t reason)
 {
-	struct live **link = &d->policies->lives;
+	struct daemon_version **link = &d->policies->live_versions;
 
 	while (*link) {
-		struct live *l = *link;
+		struct daemon_version *l = *link;
 
 		if (l == d->policies->pending || is_active(d, l->version)) {
 			link = &l->next;
@@ -93,12 +93,12 @@ void policy_drop_unused(struct daemon *d, uint32_t reason)
 		}
 		*link = l->next;
 		if (l->activated) {
-			live_end(l, reason);
-			steer_version_ended(d, l->version);
+			daemon_version_run_exit(l, reason);
+			daemon_hw_version_ended(d, l->version);
 			keep_counters(d, l, reason);
 		}
-		maps_watch_version_gone(d, l, "the version is no longer active");
-		session_each(d, s)
+		daemon_maps_watch_version_ended(d, l, "the version is no longer active");
+		daemon_session_each(d, s)
 		{
 			if (s->state == SESSION_READY && !s->dying) {
 				send_drop(s, l->version);
@@ -106,51 +106,52 @@ void policy_drop_unused(struct daemon *d, uint32_t reason)
 			}
 		}
 		POINT("daemon.drop.sent_all");
-		live_destroy_later(l);
+		daemon_version_destroy_later(l);
 	}
 }
 
-void policy_introduce(struct session *s)
+void daemon_policy_send_active(struct daemon_session *s)
 {
 	struct daemon *d = s->d;
 
-	failures_wake(d);
+	daemon_failures_schedule(d);
 
 	/* Also to a process that came back and has that version: the global memory is new, and the
 	 * number alone does not prove that it is the same program (the state directory may have
 	 * been emptied). Its own memory it gets back. */
-	for (struct live *l = d->policies->lives; l; l = l->next) {
-		live_prepare(l, s);
+	for (struct daemon_version *l = d->policies->live_versions; l; l = l->next) {
+		daemon_version_send_prepare(l, s);
 	}
 	s->offered = true;
-	if (s->had_version && !policy_live_find(d, s->had_version)) {
+	if (s->had_version && !daemon_version_find(d, s->had_version)) {
 		send_drop(s, s->had_version);
 	}
 }
 
-void policy_forget_tenant(struct daemon *d, uint32_t tenant)
+void daemon_policy_remove_tenant(struct daemon *d, uint32_t tenant)
 {
-	for (struct live *l = d->policies ? d->policies->lives : NULL; l; l = l->next) {
-		maps_watch_tenant_gone(d, l, tenant);
-		live_forget_tenant(l, tenant);
+	for (struct daemon_version *l = d->policies ? d->policies->live_versions : NULL; l;
+	     l = l->next) {
+		daemon_maps_watch_tenant_ended(d, l, tenant);
+		daemon_version_remove_tenant(l, tenant);
 	}
 }
 
-unsigned policy_regions_of(struct daemon *d, uint32_t tenant)
+unsigned daemon_policy_regions_of(struct daemon *d, uint32_t tenant)
 {
 	unsigned n = 0;
 
-	for (struct live *l = d->policies->lives; l; l = l->next) {
+	for (struct daemon_version *l = d->policies->live_versions; l; l = l->next) {
 		n += l->region[tenant].map != NULL;
 	}
 	return n;
 }
 
-void policy_adopt_region(struct session *s, uint64_t version, int *fd)
+void daemon_policy_adopt_region(struct daemon_session *s, uint64_t version, int *fd)
 {
-	struct live *l = policy_live_find(s->d, version);
+	struct daemon_version *l = daemon_version_find(s->d, version);
 
 	if (l) {
-		live_adopt_tenant(l, (uint32_t)s->tenant, fd);
+		daemon_version_adopt_tenant(l, (uint32_t)s->tenant, fd);
 	}
 }

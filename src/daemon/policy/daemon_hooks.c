@@ -22,7 +22,7 @@
 #define IDLE_USEC 10000u
 #define ACTIVE_NS 100000000u /* after the last sign of life */
 
-struct ticker {
+struct daemon_ticker {
 	struct daemon *d;
 	sd_event_source *source;
 	uint64_t last_active_ns, due_usec;
@@ -31,10 +31,10 @@ struct ticker {
 
 /* ---- admit ---- */
 
-static void count_tenants(const struct daemon *d, const struct session *but, uint32_t gpu,
-			  struct ctx_admit *ctx)
+static void count_tenants(const struct daemon *d, const struct daemon_session *but, uint32_t gpu,
+			  struct daemon_ctx_admit *ctx)
 {
-	session_each(d, s)
+	daemon_session_each(d, s)
 	{
 		bool there = s->state == SESSION_READY || s->state == SESSION_WELCOMED;
 
@@ -46,18 +46,19 @@ static void count_tenants(const struct daemon *d, const struct session *but, uin
 	}
 }
 
-static bool verdict_is_sane(const struct ctx_admit *ctx, uint64_t verdict)
+static bool verdict_is_sane(const struct daemon_ctx_admit *ctx, uint64_t verdict)
 {
 	return verdict <= GBPF_REJECT && ctx->class_id <= GBPF_CLASS_BATCH && ctx->weight &&
 	       ctx->weight <= DAEMON_MAX_WEIGHT && ctx->lane <= GBPF_LANE_SHARED &&
 	       ctx->slice_us <= LANE_MAX_SLICE_US && ctx->sm_percent >= 1 &&
 	       ctx->sm_percent <= 100 && ctx->priority >= 0 && ctx->priority <= 1 &&
-	       ctx->restart <= NEIGHBOUR_RESTARTS && ctx->rhythm <= 1 &&
+	       ctx->restart <= DAEMON_RESTARTS_MAX && ctx->rhythm <= 1 &&
 	       ctx->lead_us <= DAEMON_MAX_LEAD_US;
 }
 
 /* A lane that cannot be had is not an error: policies say what they would like. */
-static void take_verdict(struct session *s, const struct ctx_admit *ctx, uint64_t version)
+static void take_verdict(struct daemon_session *s, const struct daemon_ctx_admit *ctx,
+			 uint64_t version)
 {
 	s->class_id = ctx->class_id;
 	s->weight = ctx->weight;
@@ -73,46 +74,48 @@ static void take_verdict(struct session *s, const struct ctx_admit *ctx, uint64_
 	s->priority = s->lane == GBPF_LANE_SHARED ? ctx->priority : 0;
 }
 
-static int admit_on(struct session *s, uint32_t gpu, const struct peer_share *share)
+static int admit_on(struct daemon_session *s, uint32_t gpu, const struct daemon_peer_share *share)
 {
 	struct daemon *d = s->d;
-	struct live *l = policy_on(d, gpu);
+	struct daemon_version *l = daemon_policy_active_on(d, gpu);
 	uint64_t now = clock_now_ns(), verdict;
-	struct ctx_admit ctx = { .now_ns = now,
-				 .waited_ns = s->told_queued ? now - s->connected_ns : 0,
-				 .tenant = (uint32_t)s->tenant,
-				 .uid = s->peer.uid,
-				 .pid = (uint32_t)s->peer.pid,
-				 .gpu = gpu,
-				 .class_id = s->class_id,
-				 .weight = s->weight,
-				 .lanes = s->lanes,
-				 .lane = s->lane,
-				 .slice_us = s->slice_us,
-				 .sm_percent = s->sm_percent,
-				 .nice = share->nice,
-				 .cpu_weight = share->cpu_weight,
-				 .priority = s->priority,
-				 .restart = s->restart,
-				 .rhythm = s->rhythm,
-				 .lead_us = s->lead_us,
-				 .command = share->command };
+	struct daemon_ctx_admit ctx = { .now_ns = now,
+					.waited_ns = s->told_queued ? now - s->connected_ns : 0,
+					.tenant = (uint32_t)s->tenant,
+					.uid = s->peer.uid,
+					.pid = (uint32_t)s->peer.pid,
+					.gpu = gpu,
+					.class_id = s->class_id,
+					.weight = s->weight,
+					.lanes = s->lanes,
+					.lane = s->lane,
+					.slice_us = s->slice_us,
+					.sm_percent = s->sm_percent,
+					.nice = share->nice,
+					.cpu_weight = share->cpu_weight,
+					.priority = s->priority,
+					.restart = s->restart,
+					.rhythm = s->rhythm,
+					.lead_us = s->lead_us,
+					.command = share->command };
 
-	if (!l || !live_has(l, HOOK_admit) || live_add_tenant(l, (uint32_t)s->tenant) < 0) {
+	if (!l || !daemon_version_has_hook(l, HOOK_admit) ||
+	    daemon_version_add_tenant(l, (uint32_t)s->tenant) < 0) {
 		return GBPF_ADMIT;
 	}
 	count_tenants(d, s, gpu, &ctx);
-	verdict = live_run(l, HOOK_admit, &ctx);
+	verdict = daemon_hook_run(l, HOOK_admit, &ctx);
 	if (!verdict_is_sane(&ctx, verdict)) {
 		d->counters.verdict_errors++;
-		failures_count(l, HOOK_admit, SCHED_FAILED_VERDICT);
-		session_event(s, "verdict",
-			      "admit of policy version %llu gave verdict %llu, class %u, weight "
-			      "%u, lane %u, slice %u us, SMs %u %%, priority %d, restart %u, "
-			      "rhythm %u, lead %u us: the built-in answer is used",
-			      (unsigned long long)l->version, (unsigned long long)verdict,
-			      ctx.class_id, ctx.weight, ctx.lane, ctx.slice_us, ctx.sm_percent,
-			      ctx.priority, ctx.restart, ctx.rhythm, ctx.lead_us);
+		daemon_failures_count(l, HOOK_admit, PROTO_FAILED_VERDICT);
+		daemon_session_event(
+			s, "verdict",
+			"admit of policy version %llu gave verdict %llu, class %u, weight "
+			"%u, lane %u, slice %u us, SMs %u %%, priority %d, restart %u, "
+			"rhythm %u, lead %u us: the built-in answer is used",
+			(unsigned long long)l->version, (unsigned long long)verdict, ctx.class_id,
+			ctx.weight, ctx.lane, ctx.slice_us, ctx.sm_percent, ctx.priority,
+			ctx.restart, ctx.rhythm, ctx.lead_us);
 		return GBPF_ADMIT;
 	}
 	take_verdict(s, &ctx, l->version);
@@ -121,16 +124,16 @@ static int admit_on(struct session *s, uint32_t gpu, const struct peer_share *sh
 
 /* An early hello does not say yet which GPUs it is about: the first one's policy is asked; those of
  * others when it says so. */
-int hook_admit(struct session *s)
+int daemon_hook_admit(struct daemon_session *s)
 {
-	uint32_t mask = s->gpu_mask ? s->gpu_mask : 1u << devices_first(&s->d->devices);
-	struct peer_share share = peer_share_of(s->peer.pid, s->pidfd);
+	uint32_t mask = s->gpu_mask ? s->gpu_mask : 1u << daemon_gpus_first(&s->d->devices);
+	struct daemon_peer_share share = daemon_peer_share_of(s->peer.pid, s->pidfd);
 	int strictest = GBPF_ADMIT;
 
 	if (s->early && s->has_devices) {
 		mask &= ~s->asked_mask;
 	}
-	for (uint32_t gpu = 0; gpu < SCHED_MAX_GPUS && strictest != GBPF_REJECT; gpu++) {
+	for (uint32_t gpu = 0; gpu < PROTO_MAX_GPUS && strictest != GBPF_REJECT; gpu++) {
 		if (mask & 1u << gpu) {
 			int verdict = admit_on(s, gpu, &share);
 
@@ -145,11 +148,11 @@ int hook_admit(struct session *s)
 
 /* It runs already, so nothing of the answer counts but the slice, which ended with the gbpfd
  * before; and the policy, which has begun anew, hears of it. */
-void hook_readmit(struct session *s)
+void daemon_hook_readmit(struct daemon_session *s)
 {
 	uint32_t class_id = s->class_id, weight = s->weight;
 
-	(void)hook_admit(s);
+	(void)daemon_hook_admit(s);
 	s->class_id = class_id;
 	s->weight = weight;
 	s->sm_percent = 100;
@@ -158,22 +161,22 @@ void hook_readmit(struct session *s)
 
 /* ---- tick ---- */
 
-static bool does_something(struct session *s, uint64_t now)
+static bool does_something(struct daemon_session *s, uint64_t now)
 {
-	struct sched_stats *st = s->stats.map;
-	struct sched_board *b = s->board.map;
+	struct proto_stats *st = s->stats.map;
+	struct proto_board *b = s->board.map;
 	uint64_t launches;
 
 	if (s->state != SESSION_READY || s->dying) {
 		return false;
 	}
 	launches = load_relaxed(&st->launches) + load_relaxed(&st->copies);
-	if (launches != s->last_progress || load_relaxed(&st->inflight)) {
-		s->last_progress = launches;
+	if (launches != s->ticked_launches || load_relaxed(&st->inflight)) {
+		s->ticked_launches = launches;
 		return true;
 	}
-	for (uint32_t i = 0; i < SCHED_MAX_GPUS; i++) {
-		if ((s->gpu_mask ? s->gpu_mask & 1u << i : i == 0) && sched_board_open(b, i, now)) {
+	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
+		if ((s->gpu_mask ? s->gpu_mask & 1u << i : i == 0) && proto_board_open(b, i, now)) {
 			return true;
 		}
 	}
@@ -182,10 +185,10 @@ static bool does_something(struct session *s, uint64_t now)
 
 static bool anybody_active(struct daemon *d, uint64_t now)
 {
-	struct ticker *t = d->ticker;
+	struct daemon_ticker *t = d->ticker;
 	bool any = false;
 
-	session_each(d, s)
+	daemon_session_each(d, s)
 	{
 		any |= does_something(s, now);
 	}
@@ -193,20 +196,21 @@ static bool anybody_active(struct daemon *d, uint64_t now)
 	return now - t->last_active_ns < ACTIVE_NS;
 }
 
-static void tick(struct daemon *d, struct live *l, uint64_t now)
+static void tick(struct daemon *d, struct daemon_version *l, uint64_t now)
 {
-	struct ctx_tick ctx = { .now_ns = now,
-				.period_ns = l->last_tick_ns ? now - l->last_tick_ns : TICK_NS,
-				.epoch = l->epoch };
+	struct daemon_ctx_tick ctx = { .now_ns = now,
+				       .period_ns =
+					       l->last_tick_ns ? now - l->last_tick_ns : TICK_NS,
+				       .epoch = l->epoch };
 	uint64_t took;
 
-	for (uint32_t i = 0; i < SCHED_MAX_TENANTS; i++) {
+	for (uint32_t i = 0; i < PROTO_MAX_TENANTS; i++) {
 		if (d->tenant[i]) {
 			ctx.tenants = i + 1;
 			ctx.active++;
 		}
 	}
-	live_run(l, HOOK_tick, &ctx);
+	daemon_hook_run(l, HOOK_tick, &ctx);
 	l->last_tick_ns = now;
 	l->epoch++;
 	took = clock_now_ns() - now;
@@ -218,15 +222,17 @@ static void tick(struct daemon *d, struct live *l, uint64_t now)
 /* Also for the sake of latency tenants alone: whether they live (sessions_look). */
 static bool wanted(struct daemon *d)
 {
-	bool any = lc_any(d);
+	bool any = daemon_lc_any(d);
 
-	for (struct live *l = policy_next_active(d, NULL); l; l = policy_next_active(d, l)) {
-		any |= live_has(l, HOOK_tick) || live_has(l, HOOK_preempt);
+	for (struct daemon_version *l = daemon_policy_next_active(d, NULL); l;
+	     l = daemon_policy_next_active(d, l)) {
+		any |= daemon_version_has_hook(l, HOOK_tick) ||
+		       daemon_version_has_hook(l, HOOK_preempt);
 	}
-	if (!any || !policy_next_active(d, NULL) || policy_off(d)) {
+	if (!any || !daemon_policy_next_active(d, NULL) || daemon_policy_is_off(d)) {
 		return false;
 	}
-	session_each(d, s)
+	daemon_session_each(d, s)
 	{
 		if (s->state == SESSION_READY && !s->dying) {
 			return true;
@@ -238,24 +244,24 @@ static bool wanted(struct daemon *d)
 static int on_tick(sd_event_source *src, uint64_t usec, void *arg)
 {
 	struct daemon *d = arg;
-	struct ticker *t = d->ticker;
+	struct daemon_ticker *t = d->ticker;
 	uint64_t now = clock_now_ns(), now_usec;
 
 	(void)usec;
 	if (!wanted(d)) {
 		t->on = false;
-		steer_release(d);
+		daemon_hw_release_levels(d);
 		return 0;
 	}
-	sessions_look(d);
-	if (steer_tick(d, now) || anybody_active(d, now)) {
-		for (struct live *l = policy_next_active(d, NULL); l;
-		     l = policy_next_active(d, l)) {
-			if (live_has(l, HOOK_tick) && !l->copying) {
+	daemon_sessions_reap_dying(d);
+	if (daemon_hw_tick(d, now) || anybody_active(d, now)) {
+		for (struct daemon_version *l = daemon_policy_next_active(d, NULL); l;
+		     l = daemon_policy_next_active(d, l)) {
+			if (daemon_version_has_hook(l, HOOK_tick) && !l->copying) {
 				tick(d, l, now);
 			}
 		}
-		preempt_tick(d, now);
+		daemon_preempt_tick(d, now);
 		t->due_usec += TICK_NS / 1000;
 	} else {
 		t->due_usec += IDLE_USEC;
@@ -270,9 +276,9 @@ static int on_tick(sd_event_source *src, uint64_t usec, void *arg)
 	return 0;
 }
 
-void ticker_wake(struct daemon *d)
+void daemon_ticker_wake(struct daemon *d)
 {
-	struct ticker *t = d->ticker;
+	struct daemon_ticker *t = d->ticker;
 
 	if (t && !t->on && wanted(d)) {
 		t->on = true;
@@ -283,7 +289,7 @@ void ticker_wake(struct daemon *d)
 	}
 }
 
-int ticker_open(struct daemon *d)
+int daemon_ticker_open(struct daemon *d)
 {
 	int err;
 
@@ -300,7 +306,7 @@ int ticker_open(struct daemon *d)
 	return err < 0 ? err : 0;
 }
 
-void ticker_close(struct daemon *d)
+void daemon_ticker_close(struct daemon *d)
 {
 	if (d->ticker) {
 		sd_event_source_disable_unref(d->ticker->source);

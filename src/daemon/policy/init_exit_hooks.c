@@ -19,48 +19,48 @@
 #define INIT_LIMIT_NS 10000000u
 #define SLOW_NS 1000000u /* of processor time: a tick's period */
 
-void live_publish(struct live *l)
+void daemon_version_publish(struct daemon_version *l)
 {
 	(void)ebpf_maps_publish(l->run.env.maps, l->run.env.n_maps);
 }
 
-uint64_t live_run(struct live *l, unsigned hook, void *ctx)
+uint64_t daemon_hook_run(struct daemon_version *l, unsigned hook, void *ctx)
 {
 	uint64_t errors = load_relaxed(&l->run.env.helper_errors), begin = clock_cpu_ns(), verdict;
 
 	verdict = ebpf_policy_run(&l->run, hook, ctx);
-	live_publish(l);
+	daemon_version_publish(l);
 	if (load_relaxed(&l->run.env.helper_errors) != errors) {
-		failures_count(l, hook, SCHED_FAILED_HELPER);
+		daemon_failures_count(l, hook, PROTO_FAILED_HELPER);
 	}
 	/* A program of bounded cost takes about the same each time; once may be the machine's fault
 	 * (the time that a hypervisor takes away counts as ours). */
 	if (clock_cpu_ns() - begin <= SLOW_NS) {
 		l->slow &= ~(UINT64_C(1) << hook);
 	} else if (l->slow & UINT64_C(1) << hook) {
-		failures_count(l, hook, SCHED_FAILED_SLOW);
+		daemon_failures_count(l, hook, PROTO_FAILED_SLOW);
 	} else {
 		l->slow |= UINT64_C(1) << hook;
 	}
 	return verdict;
 }
 
-int hook_init(struct live *l, uint32_t gpu_mask, uint32_t kept_maps, const char *name,
-	      struct report *r)
+int daemon_hook_init(struct daemon_version *l, uint32_t gpu_mask, uint32_t kept_maps,
+		     const char *name, struct report *r)
 {
-	struct ctx_init ctx = { .now_ns = clock_now_ns(),
-				.version = l->version,
-				.gpu = (uint32_t)__builtin_ctz(gpu_mask | 1u << 31),
-				.kept_maps = kept_maps };
+	struct daemon_ctx_init ctx = { .now_ns = clock_now_ns(),
+				       .version = l->version,
+				       .gpu = (uint32_t)__builtin_ctz(gpu_mask | 1u << 31),
+				       .kept_maps = kept_maps };
 	uint64_t begin = clock_cpu_ns(), took;
 	const char *word;
 	int verdict;
 
 	l->gpu = ctx.gpu;
-	if (!live_has(l, HOOK_init)) {
+	if (!daemon_version_has_hook(l, HOOK_init)) {
 		return 0;
 	}
-	verdict = (int)(uint32_t)live_run(l, HOOK_init, &ctx);
+	verdict = (int)(uint32_t)daemon_hook_run(l, HOOK_init, &ctx);
 	took = clock_cpu_ns() - begin;
 	if (took > INIT_LIMIT_NS) {
 		report_hint(r, "Let init do less; tick can go on with the rest");
@@ -82,14 +82,14 @@ int hook_init(struct live *l, uint32_t gpu_mask, uint32_t kept_maps, const char 
 			  word, verdict, strerror(-verdict));
 }
 
-void live_end(struct live *l, uint32_t reason)
+void daemon_version_run_exit(struct daemon_version *l, uint32_t reason)
 {
-	struct ctx_exit ctx = {
+	struct daemon_ctx_exit ctx = {
 		.now_ns = clock_now_ns(), .version = l->version, .gpu = l->gpu, .reason = reason
 	};
 
-	if (l->activated && live_has(l, HOOK_exit)) {
-		live_run(l, HOOK_exit, &ctx);
+	if (l->activated && daemon_version_has_hook(l, HOOK_exit)) {
+		daemon_hook_run(l, HOOK_exit, &ctx);
 		POINT("daemon.exit.ran");
 	}
 	l->activated = false;

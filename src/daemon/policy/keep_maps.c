@@ -68,7 +68,7 @@ static const char *definitions_differ(const struct ebpf_map_def *a, const struct
 }
 
 /* The old version's variable of that name and type, from *at to end or the section's end. */
-static int find_between(struct keep *k, const struct ebpf_variable *v, uint32_t from_map,
+static int find_between(struct daemon_keep *k, const struct ebpf_variable *v, uint32_t from_map,
 			uint32_t *at, uint32_t end, struct ebpf_variable *ret)
 {
 	const struct ebpf_object *o = &k->old->object;
@@ -89,7 +89,7 @@ static int find_between(struct keep *k, const struct ebpf_variable *v, uint32_t 
 }
 
 /* Mostly it comes right behind the one that was found last. */
-static int find_variable(struct keep *k, const struct ebpf_variable *v, uint32_t from_map,
+static int find_variable(struct daemon_keep *k, const struct ebpf_variable *v, uint32_t from_map,
 			 uint32_t *at, struct ebpf_variable *ret)
 {
 	uint32_t begin = *at;
@@ -103,10 +103,10 @@ static int find_variable(struct keep *k, const struct ebpf_variable *v, uint32_t
 
 /* A data section: each variable that has the same name and type in the old section. Where the
  * section is not described, it is kept as a whole if it could not have changed. */
-static void plan_data(struct keep *k, uint32_t i, int from)
+static void plan_data(struct daemon_keep *k, uint32_t i, int from)
 {
 	const struct ebpf_object *o = &k->new->object;
-	struct keep_map *m = &k->map[i];
+	struct daemon_keep_map *m = &k->map[i];
 	struct ebpf_variable v, was;
 	uint32_t n = 0, at = 0;
 	int err = 0;
@@ -119,7 +119,7 @@ static void plan_data(struct keep *k, uint32_t i, int from)
 		if (k->n_spans < KEEP_SPANS &&
 		    find_variable(k, &v, (uint32_t)from, &at, &was) == 0) {
 			k->spans[k->n_spans++] =
-				(struct keep_span){ was.offset, v.offset, v.bytes };
+				(struct daemon_keep_span){ was.offset, v.offset, v.bytes };
 			m->n_spans++;
 			continue;
 		}
@@ -135,11 +135,11 @@ static void plan_data(struct keep *k, uint32_t i, int from)
 	}
 }
 
-static void plan_map(struct keep *k, uint32_t i)
+static void plan_map(struct daemon_keep *k, uint32_t i)
 {
 	const struct ebpf_object *o = &k->new->object, *was = &k->old->object;
 	const struct ebpf_map_def *d = &o->maps[i];
-	struct keep_map *m = &k->map[i];
+	struct daemon_keep_map *m = &k->map[i];
 	int from = find_map(was, d->name);
 
 	m->from = -1;
@@ -170,7 +170,8 @@ static void plan_map(struct keep *k, uint32_t i)
 	}
 }
 
-int keep_plan(struct keep *k, const struct ebpf_built *old, const struct ebpf_built *new)
+int daemon_keep_plan(struct daemon_keep *k, const struct ebpf_built *old,
+		     const struct ebpf_built *new)
 {
 	size_t bytes[EBPF_REGIONS];
 
@@ -213,7 +214,7 @@ static void copy_bytes(void *to, const void *from, size_t n)
 	}
 }
 
-uint64_t keep_bytes(const struct keep *k, enum ebpf_region region)
+uint64_t daemon_keep_bytes(const struct daemon_keep *k, enum ebpf_region region)
 {
 	uint64_t sum = 0;
 
@@ -236,10 +237,11 @@ static void copy_map(const struct ebpf_map *to, const struct ebpf_map *from)
 	}
 }
 
-void keep_copy(const struct keep *k, enum ebpf_region region, const void *old, void *new)
+void daemon_keep_copy(const struct daemon_keep *k, enum ebpf_region region, const void *old,
+		      void *new)
 {
 	for (uint32_t i = 0; i < k->new->object.n_maps; i++) {
-		const struct keep_map *m = &k->map[i];
+		const struct daemon_keep_map *m = &k->map[i];
 		struct ebpf_map from, to;
 
 		if (m->from < 0 || k->new_maps[i].region != (uint32_t)region) {
@@ -259,12 +261,12 @@ void keep_copy(const struct keep *k, enum ebpf_region region, const void *old, v
 
 /* ---- saying ---- */
 
-json_t *keep_json(const struct keep *k)
+json_t *daemon_keep_json(const struct daemon_keep *k)
 {
 	json_t *maps = json_array();
 
 	for (uint32_t i = 0; i < k->new->object.n_maps; i++) {
-		const struct keep_map *m = &k->map[i];
+		const struct daemon_keep_map *m = &k->map[i];
 		json_t *j = json_pack("{s:s,s:b}", "map", k->new->object.maps[i].name, "kept",
 				      (int)!m->reason);
 

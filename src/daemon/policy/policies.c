@@ -16,13 +16,13 @@
 #include "daemon/maps/maps_watch.h"
 #include "daemon/clean_text.h"
 
-void request_free(struct request *q)
+void daemon_policy_op_free(struct daemon_policy_op *q)
 {
 	if (q->built) {
 		ebpf_built_finish(q->built);
 		free(q->built);
 	}
-	live_destroy(q->live);
+	daemon_version_destroy(q->live);
 	fd_close_foreign(q->o.object_fd);
 	buf_finish(&q->o.object);
 	report_finish(&q->report);
@@ -34,15 +34,15 @@ void request_free(struct request *q)
 	free(q);
 }
 
-void request_leave(struct request *q)
+void daemon_policy_op_finish(struct daemon_policy_op *q)
 {
-	struct policies *p = q->d->policies;
+	struct daemon_policies *p = q->d->policies;
 
 	p->first = q->next;
 	p->n--;
 }
 
-static int exit_of(const struct request *q)
+static int exit_of(const struct daemon_policy_op *q)
 {
 	if (q->err == -EACCES || (q->err == -E2BIG && strcmp(q->report.code, "limit") != 0)) {
 		return 4;
@@ -50,7 +50,7 @@ static int exit_of(const struct request *q)
 	return q->err == -E2BIG ? 7 : 1;
 }
 
-const char *request_what(const struct request *q)
+const char *daemon_policy_op_name(const struct daemon_policy_op *q)
 {
 	switch (q->o.op) {
 	case POLICY_LOAD:
@@ -63,54 +63,57 @@ const char *request_what(const struct request *q)
 	}
 }
 
-void request_fail(struct request *q, int exit_code)
+void daemon_policy_op_fail(struct daemon_policy_op *q, int exit_code)
 {
 	struct daemon *d = q->d;
 
 	d->counters.refused++;
 	report_set(&q->report, q->err, "failed", "%s", strerror(q->err < 0 ? -q->err : EIO));
-	history_add(&d->history, "policy", -1, -1, "%s of '%s' failed: %s%s%s", request_what(q),
-		    q->name, buf_text(&q->report.place), q->report.place.len ? ": " : "",
-		    buf_text(&q->report.message));
-	log_info("policy %s '%s': %s", request_what(q), q->name, buf_text(&q->report.message));
+	daemon_history_add(&d->history, "policy", -1, -1, "%s of '%s' failed: %s%s%s",
+			   daemon_policy_op_name(q), q->name, buf_text(&q->report.place),
+			   q->report.place.len ? ": " : "", buf_text(&q->report.message));
+	log_info("policy %s '%s': %s", daemon_policy_op_name(q), q->name,
+		 buf_text(&q->report.message));
 	if (q->o.op == POLICY_LOAD && q->o.version &&
-	    !store_find(&d->policies->store, q->o.version)) {
-		store_delete(q->dir, q->o.version);
+	    !daemon_store_find(&d->policies->store, q->o.version)) {
+		daemon_store_delete_files(q->dir, q->o.version);
 	}
-	request_leave(q);
+	daemon_policy_op_finish(q);
 	if (q->o.reply) {
 		q->o.reply(d, q->o.conn, q->o.id, NULL, &q->report, exit_code);
 	}
-	request_free(q);
-	requests_next(d);
+	daemon_policy_op_free(q);
+	daemon_policy_ops_next(d);
 }
 
 /* ---- the beginning ---- */
 
-static void on_built(struct job *j)
+static void on_built(struct daemon_job *j)
 {
-	struct request *q = (struct request *)j;
+	struct daemon_policy_op *q = (struct daemon_policy_op *)j;
 	struct daemon *d = q->d;
-	struct policies *p = d->policies;
-	struct live *l = q->live;
+	struct daemon_policies *p = d->policies;
+	struct daemon_version *l = q->live;
 
 	if (q->err) {
-		request_fail(q, exit_of(q));
+		daemon_policy_op_fail(q, exit_of(q));
 		return;
 	}
 	POINT("daemon.load.built");
 	q->live = NULL;
 	/* Processes will hear of that number, so it is used even when init refuses. */
 	p->store.next = MAX(p->store.next, q->o.version + 1);
-	l->next = p->lives;
-	p->lives = l;
-	swap_prepare(q, l);
+	l->next = p->live_versions;
+	p->live_versions = l;
+	daemon_swap_prepare(q, l);
 }
 
-static void build(struct request *q)
+static void build(struct daemon_policy_op *q)
 {
-	q->job = (struct job){ .work = request_build, .done = on_built, .drop = request_drop };
-	worker_submit(&q->d->worker, &q->job);
+	q->job = (struct daemon_job){ .work = daemon_policy_op_build,
+				      .done = on_built,
+				      .drop = daemon_policy_op_drop };
+	daemon_job_thread_submit(&q->d->worker, &q->job);
 }
 
 /* What runs on the lowest of these GPUs that has a policy; 0: none. */
@@ -118,19 +121,19 @@ static uint64_t active_in(struct daemon *d, uint32_t gpu_mask)
 {
 	uint64_t version = 0;
 
-	for (unsigned i = 0; i < SCHED_MAX_GPUS && !version; i++) {
-		version = gpu_mask & 1u << i ? policy_active_version(d, i) : 0;
+	for (unsigned i = 0; i < PROTO_MAX_GPUS && !version; i++) {
+		version = gpu_mask & 1u << i ? daemon_policy_active_version(d, i) : 0;
 	}
 	return version;
 }
 
-static void start_load(struct request *q)
+static void start_load(struct daemon_policy_op *q)
 {
-	struct store *st = &q->d->policies->store;
+	struct daemon_store *st = &q->d->policies->store;
 
-	for (unsigned i = 0; i < SCHED_MAX_GPUS && !q->o.swap; i++) {
-		const struct stored *v =
-			store_find(st, q->o.gpu_mask & 1u << i ? st->active[i] : 0);
+	for (unsigned i = 0; i < PROTO_MAX_GPUS && !q->o.swap; i++) {
+		const struct daemon_stored_version *v =
+			daemon_store_find(st, q->o.gpu_mask & 1u << i ? st->active[i] : 0);
 
 		if (v && !v->by_default) {
 			q->err = report_set(&q->report, -EEXIST, "active",
@@ -138,7 +141,7 @@ static void start_load(struct request *q)
 					    (unsigned long long)v->version);
 			report_hint(&q->report,
 				    "Replace it with `gbpf policy swap`, or unload it first");
-			request_fail(q, 1);
+			daemon_policy_op_fail(q, 1);
 			return;
 		}
 	}
@@ -147,13 +150,13 @@ static void start_load(struct request *q)
 	build(q);
 }
 
-static void start_activate(struct request *q)
+static void start_activate(struct daemon_policy_op *q)
 {
-	struct store *st = &q->d->policies->store;
-	struct stored *v;
+	struct daemon_store *st = &q->d->policies->store;
+	struct daemon_stored_version *v;
 
 	q->o.version = q->o.version ? q->o.version : st->previous;
-	v = store_find(st, q->o.version);
+	v = daemon_store_find(st, q->o.version);
 	if (!v) {
 		q->err = -ENOENT;
 		if (q->o.version) {
@@ -164,40 +167,40 @@ static void start_activate(struct request *q)
 				   "there is no version to go back to");
 		}
 		report_hint(&q->report, "`gbpf policy list` shows the versions that are kept");
-		request_fail(q, 5);
+		daemon_policy_op_fail(q, 5);
 		return;
 	}
 	memcpy(q->name, v->name, sizeof(q->name));
 	q->was_active = active_in(q->d, q->o.gpu_mask);
 	q->d->counters.rollbacks++;
-	if (policy_live_find(q->d, q->o.version)) { /* active on another GPU, or already here: only
-						the words change */
+	if (daemon_version_find(q->d, q->o.version)) { /* active on another GPU, or already here:
+						only the words change */
 		q->prepare_begin_ns = clock_now_ns();
-		swap_flip(q);
+		daemon_swap_flip(q);
 	} else {
 		build(q);
 	}
 }
 
-static void start_unload(struct request *q)
+static void start_unload(struct daemon_policy_op *q)
 {
 	struct daemon *d = q->d;
 
 	q->was_active = active_in(d, q->o.gpu_mask);
 	if (!q->was_active) {
 		q->err = report_set(&q->report, -ENOENT, "not-found", "no policy is active");
-		request_fail(q, 5);
+		daemon_policy_op_fail(q, 5);
 		return;
 	}
 	snprintf(q->name, sizeof(q->name), "%s",
-		 store_find(&d->policies->store, q->was_active)->name);
+		 daemon_store_find(&d->policies->store, q->was_active)->name);
 	q->prepare_begin_ns = clock_now_ns();
-	swap_flip(q);
+	daemon_swap_flip(q);
 }
 
-void requests_next(struct daemon *d)
+void daemon_policy_ops_next(struct daemon *d)
 {
-	struct request *q = d->policies->first;
+	struct daemon_policy_op *q = d->policies->first;
 
 	if (!q || d->ending) {
 		return;
@@ -215,11 +218,11 @@ void requests_next(struct daemon *d)
 	}
 }
 
-int policy_order(struct daemon *d, struct policy_order *o)
+int daemon_policy_submit(struct daemon *d, struct daemon_policy_request *o)
 {
-	struct policies *p = d->policies;
-	struct request *q = p->n < POLICY_MAX_WAITING ? calloc(1, sizeof(*q)) : NULL,
-		       **link = &p->first;
+	struct daemon_policies *p = d->policies;
+	struct daemon_policy_op *q = p->n < POLICY_MAX_WAITING ? calloc(1, sizeof(*q)) : NULL,
+				**link = &p->first;
 
 	if (!q) {
 		fd_close_foreign(o->object_fd);
@@ -230,7 +233,7 @@ int policy_order(struct daemon *d, struct policy_order *o)
 	q->d = d;
 	q->o = *o;
 	if (o->name) {
-		text_copy(q->name, sizeof(q->name), o->name, strlen(o->name));
+		daemon_text_copy(q->name, sizeof(q->name), o->name, strlen(o->name));
 	}
 	q->o.name = NULL;
 	snprintf(q->dir, sizeof(q->dir), "%s", p->store.dir);
@@ -240,17 +243,17 @@ int policy_order(struct daemon *d, struct policy_order *o)
 	}
 	*link = q;
 	if (p->n++ == 0) {
-		requests_next(d);
+		daemon_policy_ops_next(d);
 	}
 	return 0;
 }
 
-bool policies_busy(const struct daemon *d)
+bool daemon_policies_busy(const struct daemon *d)
 {
 	return d->policies->first != NULL;
 }
 
-int policies_open(struct daemon *d)
+int daemon_policies_open(struct daemon *d)
 {
 	int err;
 
@@ -258,37 +261,37 @@ int policies_open(struct daemon *d)
 	if (!d->policies) {
 		return -ENOMEM;
 	}
-	err = store_open(&d->policies->store, d->opt.state);
+	err = daemon_store_open(&d->policies->store, d->opt.state);
 	if (!err) {
 		store_release(&daemon_directory(d)->off, (uint32_t)d->policies->store.off);
 	}
 	return err;
 }
 
-void policies_close(struct daemon *d)
+void daemon_policies_close(struct daemon *d)
 {
-	struct policies *p = d->policies;
+	struct daemon_policies *p = d->policies;
 
 	if (!p) {
 		return;
 	}
 	sd_event_source_disable_unref(p->timer);
-	failures_close(d);
-	maps_watch_close(d);
+	daemon_failures_close(d);
+	daemon_maps_watch_close(d);
 	while (p->first) {
-		struct request *q = p->first;
+		struct daemon_policy_op *q = p->first;
 
 		p->first = q->next;
-		request_free(q);
+		daemon_policy_op_free(q);
 	}
-	while (p->lives) {
-		struct live *l = p->lives;
+	while (p->live_versions) {
+		struct daemon_version *l = p->live_versions;
 
-		p->lives = l->next;
-		live_end(l, GBPF_EXIT_DAEMON);
-		live_destroy(l);
+		p->live_versions = l->next;
+		daemon_version_run_exit(l, GBPF_EXIT_DAEMON);
+		daemon_version_destroy(l);
 	}
-	store_close(&p->store);
+	daemon_store_close(&p->store);
 	free(p);
 	d->policies = NULL;
 }

@@ -21,13 +21,13 @@ static const char *const hook_names[EBPF_MAX_HOOKS] = {
 };
 
 /* A private copy: whoever passed the memfd may still write to it. */
-static int read_object(struct request *q, struct buf *object)
+static int read_object(struct daemon_policy_op *q, struct buf *object)
 {
 	long size;
 	ssize_t n;
 
 	if (q->o.op == POLICY_ACTIVATE) {
-		int err = store_read_object(q->dir, q->o.version, object);
+		int err = daemon_store_read_object(q->dir, q->o.version, object);
 
 		return err ? report_set(&q->report, err, "store",
 					"its stored object cannot be read: %s", strerror(-err))
@@ -77,7 +77,7 @@ static json_t *hooks_json(const struct ebpf_built *b)
 		const struct ebpf_verify_stats *v = &b->stats[p->hook];
 		char name[sizeof(p->name)];
 
-		text_copy(name, sizeof(name), p->name, sizeof(p->name));
+		daemon_text_copy(name, sizeof(name), p->name, sizeof(p->name));
 		json_array_append_new(hooks,
 				      json_pack("{s:s,s:s,s:i,s:i,s:i,s:i}", "hook",
 						hook_names[p->hook] ? hook_names[p->hook] : "?",
@@ -96,26 +96,27 @@ static json_t *maps_json(const struct ebpf_built *b)
 		const struct ebpf_map_def *m = &b->object.maps[i];
 		char name[sizeof(m->name)];
 
-		text_copy(name, sizeof(name), m->name, sizeof(m->name));
-		json_array_append_new(
-			maps, json_pack("{s:s,s:s,s:i,s:i,s:i,s:s,s:b}", "name", name, "type",
-					map_type_name(m->type), "key_bytes", (int)m->key_bytes,
-					"value_bytes", (int)m->value_bytes, "max_entries",
-					(int)m->max_entries, "scope", map_scope_name(m->flags),
-					"data", (int)!!m->is_data));
+		daemon_text_copy(name, sizeof(name), m->name, sizeof(m->name));
+		json_array_append_new(maps, json_pack("{s:s,s:s,s:i,s:i,s:i,s:s,s:b}", "name", name,
+						      "type", daemon_map_type_name(m->type),
+						      "key_bytes", (int)m->key_bytes, "value_bytes",
+						      (int)m->value_bytes, "max_entries",
+						      (int)m->max_entries, "scope",
+						      daemon_map_scope_name(m->flags), "data",
+						      (int)!!m->is_data));
 	}
 	return maps;
 }
 
-json_t *built_meta(const struct request *q, const struct buf *object)
+json_t *daemon_policy_meta(const struct daemon_policy_op *q, const struct buf *object)
 {
 	const struct ebpf_built *b = q->built;
 	char hash[24], license[64], author[sizeof(b->object.version)];
 
 	snprintf(hash, sizeof(hash), "%016llx",
 		 (unsigned long long)hash_bytes(object->data, object->len));
-	text_copy(license, sizeof(license), b->object.license, sizeof(b->object.license));
-	text_copy(author, sizeof(author), b->object.version, sizeof(b->object.version));
+	daemon_text_copy(license, sizeof(license), b->object.license, sizeof(b->object.license));
+	daemon_text_copy(author, sizeof(author), b->object.version, sizeof(b->object.version));
 	return json_pack("{s:I,s:s,s:s,s:s,s:I,s:I,s:b,s:s,s:I,s:o,s:o,s:I,s:I,s:I,s:I,s:I}",
 			 "version", (json_int_t)q->o.version, "name", q->name, "license", license,
 			 "author_version", author, "loaded_wall_ns", (json_int_t)clock_wall_ns(),
@@ -127,19 +128,20 @@ json_t *built_meta(const struct request *q, const struct buf *object)
 			 (json_int_t)b->region_bytes[EBPF_REGION_TENANT]);
 }
 
-static int store(struct request *q, const struct buf *object)
+static int store(struct daemon_policy_op *q, const struct buf *object)
 {
 	char *text = q->meta ? json_dumps(q->meta, JSON_COMPACT) : NULL;
-	int err = text ? store_write_object(q->dir, q->o.version, object->data, object->len, text)
+	int err = text ? daemon_store_write_object(q->dir, q->o.version, object->data, object->len,
+						   text)
 		       : -ENOMEM;
 
 	free(text);
 	return err;
 }
 
-void request_build(struct job *j)
+void daemon_policy_op_build(struct daemon_job *j)
 {
-	struct request *q = (struct request *)j;
+	struct daemon_policy_op *q = (struct daemon_policy_op *)j;
 	struct buf object;
 
 	buf_init(&object);
@@ -158,8 +160,8 @@ void request_build(struct job *j)
 		}
 	}
 	if (!q->err) {
-		q->meta = q->o.op == POLICY_LOAD ? built_meta(q, &object) : NULL;
-		q->err = live_create(&q->live, q->d, q->built, q->o.version, &q->report);
+		q->meta = q->o.op == POLICY_LOAD ? daemon_policy_meta(q, &object) : NULL;
+		q->err = daemon_version_create(&q->live, q->d, q->built, q->o.version, &q->report);
 		POINT("daemon.swap.regions_made");
 	}
 	if (!q->err) {
@@ -174,15 +176,15 @@ void request_build(struct job *j)
 	buf_finish(&object);
 }
 
-void request_save_state(struct job *j)
+void daemon_policy_op_save_state(struct daemon_job *j)
 {
-	struct request *q = (struct request *)j;
+	struct daemon_policy_op *q = (struct daemon_policy_op *)j;
 
-	int err = q->state_text ? store_write_state(q->dir, q->state_text) : -ENOMEM;
+	int err = q->state_text ? daemon_store_write_state(q->dir, q->state_text) : -ENOMEM;
 
 	POINT("daemon.state.written");
 	q->store_err = q->store_err ? q->store_err : err;
 	if (q->removed) {
-		store_delete(q->dir, q->removed);
+		daemon_store_delete_files(q->dir, q->removed);
 	}
 }

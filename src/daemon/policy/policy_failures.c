@@ -12,24 +12,24 @@
 #define LOOK_USEC 1000000u
 #define TELL_NS 10000000000u
 
-static const char *const hook_names[SCHED_HOOKS] = {
+static const char *const hook_names[POLICY_HOOKS] = {
 #define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc) [id] = #name,
 #include "gbpf/hooks.def"
 };
 
 /* Adds what a page says of this version. Sums wrap around, as a program's own do. */
-static void add_page(const struct sched_stats *st, uint64_t version, struct live_tally *sum)
+static void add_page(const struct proto_stats *st, uint64_t version, struct daemon_tally *sum)
 {
-	struct live_tally t;
+	struct daemon_tally t;
 
 	if (load_acquire(&st->notes_version) != version) {
 		return;
 	}
-	for (unsigned i = 0; i < SCHED_NOTES; i++) {
+	for (unsigned i = 0; i < PROTO_NOTES; i++) {
 		t.notes[i] = load_relaxed(&st->notes[i]);
 	}
-	for (unsigned i = 0; i < SCHED_HOOKS; i++) {
-		for (unsigned k = 0; k < SCHED_FAILURES; k++) {
+	for (unsigned i = 0; i < POLICY_HOOKS; i++) {
+		for (unsigned k = 0; k < PROTO_FAILURES; k++) {
 			t.failures[i][k] = load_relaxed(&st->failures[i][k]);
 		}
 	}
@@ -37,23 +37,23 @@ static void add_page(const struct sched_stats *st, uint64_t version, struct live
 	if (load_relaxed(&st->notes_version) != version) {
 		return; /* another version's came meanwhile */
 	}
-	for (unsigned i = 0; i < SCHED_NOTES; i++) {
+	for (unsigned i = 0; i < PROTO_NOTES; i++) {
 		sum->notes[i] += t.notes[i];
 	}
-	for (unsigned i = 0; i < SCHED_HOOKS; i++) {
-		for (unsigned k = 0; k < SCHED_FAILURES; k++) {
+	for (unsigned i = 0; i < POLICY_HOOKS; i++) {
+		for (unsigned k = 0; k < PROTO_FAILURES; k++) {
 			sum->failures[i][k] += t.failures[i][k];
 		}
 	}
 }
 
-void failures_sum(struct daemon *d, const struct live *l, struct live_tally *ret)
+void daemon_failures_sum(struct daemon *d, const struct daemon_version *l, struct daemon_tally *ret)
 {
 	*ret = l->tally;
-	for (unsigned i = 0; i < SCHED_NOTES; i++) {
+	for (unsigned i = 0; i < PROTO_NOTES; i++) {
 		ret->notes[i] += load_relaxed(&l->run.env.notes[i]);
 	}
-	session_each(d, s)
+	daemon_session_each(d, s)
 	{
 		if (s->stats.map && s->state == SESSION_READY && !s->tallied) {
 			add_page(s->stats.map, l->version, ret);
@@ -61,11 +61,11 @@ void failures_sum(struct daemon *d, const struct live *l, struct live_tally *ret
 	}
 }
 
-uint64_t failures_total(const struct live_tally *t, enum sched_failure what)
+uint64_t daemon_failures_total(const struct daemon_tally *t, enum proto_failure what)
 {
 	uint64_t sum = 0;
 
-	for (unsigned i = 0; i < SCHED_HOOKS; i++) {
+	for (unsigned i = 0; i < POLICY_HOOKS; i++) {
 		sum += t->failures[i][what];
 	}
 	return sum;
@@ -76,32 +76,32 @@ static json_int_t shown(uint64_t v)
 	return (json_int_t)MIN(v, (uint64_t)INT64_MAX);
 }
 
-json_t *failures_json(const struct live_tally *t)
+json_t *daemon_failures_json(const struct daemon_tally *t)
 {
 	json_t *hooks = json_array();
 
-	for (unsigned i = 0; i < SCHED_HOOKS; i++) {
+	for (unsigned i = 0; i < POLICY_HOOKS; i++) {
 		const uint64_t *f = t->failures[i];
 
 		if (hook_names[i] && (f[0] | f[1] | f[2] | f[3])) {
 			json_array_append_new(
 				hooks, json_pack("{s:s,s:I,s:I,s:I,s:I}", "hook", hook_names[i],
-						 "helper_errors", shown(f[SCHED_FAILED_HELPER]),
-						 "verdict_errors", shown(f[SCHED_FAILED_VERDICT]),
-						 "stale_epochs", shown(f[SCHED_FAILED_EPOCH]),
-						 "slow", shown(f[SCHED_FAILED_SLOW])));
+						 "helper_errors", shown(f[PROTO_FAILED_HELPER]),
+						 "verdict_errors", shown(f[PROTO_FAILED_VERDICT]),
+						 "stale_epochs", shown(f[PROTO_FAILED_EPOCH]),
+						 "slow", shown(f[PROTO_FAILED_SLOW])));
 		}
 	}
 	return hooks;
 }
 
-void failures_keep(struct session *s)
+void daemon_failures_add_session(struct daemon_session *s)
 {
 	uint64_t version =
 		s->stats.map && s->state == SESSION_READY && !s->tallied
-			? load_relaxed(&((struct sched_stats *)s->stats.map)->notes_version)
+			? load_relaxed(&((struct proto_stats *)s->stats.map)->notes_version)
 			: 0;
-	struct live *l = s->d->policies ? policy_live_find(s->d, version) : NULL;
+	struct daemon_version *l = s->d->policies ? daemon_version_find(s->d, version) : NULL;
 
 	s->tallied = true;
 	if (l) {
@@ -109,28 +109,28 @@ void failures_keep(struct session *s)
 	}
 }
 
-void failures_count(struct live *l, unsigned hook, enum sched_failure what)
+void daemon_failures_count(struct daemon_version *l, unsigned hook, enum proto_failure what)
 {
 	l->tally.failures[hook][what]++;
-	failures_wake(l->d);
+	daemon_failures_schedule(l->d);
 }
 
 /* ---- telling ---- */
 
-static void tell_hook(struct daemon *d, const struct live *l, unsigned hook, const uint64_t now[],
-		      const uint64_t before[])
+static void tell_hook(struct daemon *d, const struct daemon_version *l, unsigned hook,
+		      const uint64_t now[], const uint64_t before[])
 {
-	static const char *const what[SCHED_FAILURES] = {
-		[SCHED_FAILED_HELPER] = "calls in which a helper refused",
-		[SCHED_FAILED_VERDICT] = "verdicts out of range",
-		[SCHED_FAILED_EPOCH] = "calls that outlived three publications",
-		[SCHED_FAILED_SLOW] =
+	static const char *const what[PROTO_FAILURES] = {
+		[PROTO_FAILED_HELPER] = "calls in which a helper refused",
+		[PROTO_FAILED_VERDICT] = "verdicts out of range",
+		[PROTO_FAILED_EPOCH] = "calls that outlived three publications",
+		[PROTO_FAILED_SLOW] =
 			"calls that took more than 1 ms of processor time, as the one before",
 	};
 	char text[300] = "";
 	size_t len = 0;
 
-	for (unsigned i = 0; i < SCHED_FAILURES; i++) {
+	for (unsigned i = 0; i < PROTO_FAILURES; i++) {
 		uint64_t n = now[i] - before[i];
 
 		if (n && len < sizeof(text)) {
@@ -141,24 +141,25 @@ static void tell_hook(struct daemon *d, const struct live *l, unsigned hook, con
 		}
 	}
 	if (len) {
-		history_add(&d->history, "policy-error", -1, -1, "policy '%s' version %llu, %s: %s",
-			    l->run.name, (unsigned long long)l->version, hook_names[hook], text);
+		daemon_history_add(&d->history, "policy-error", -1, -1,
+				   "policy '%s' version %llu, %s: %s", l->run.name,
+				   (unsigned long long)l->version, hook_names[hook], text);
 	}
 }
 
-static void look(struct daemon *d, struct live *l)
+static void look(struct daemon *d, struct daemon_version *l)
 {
 	uint64_t now = clock_now_ns();
-	struct live_tally t;
+	struct daemon_tally t;
 
 	if (l->told_ns && now - l->told_ns < TELL_NS) {
 		return;
 	}
-	failures_sum(d, l, &t);
+	daemon_failures_sum(d, l, &t);
 	if (memcmp(t.failures, l->told.failures, sizeof(t.failures)) == 0) {
 		return;
 	}
-	for (unsigned i = 0; i < SCHED_HOOKS; i++) {
+	for (unsigned i = 0; i < POLICY_HOOKS; i++) {
 		if (hook_names[i]) {
 			tell_hook(d, l, i, t.failures[i], l->told.failures[i]);
 		}
@@ -171,7 +172,8 @@ static int on_look(sd_event_source *src, uint64_t usec, void *arg)
 {
 	struct daemon *d = arg;
 
-	for (struct live *l = policy_next_active(d, NULL); l; l = policy_next_active(d, l)) {
+	for (struct daemon_version *l = daemon_policy_next_active(d, NULL); l;
+	     l = daemon_policy_next_active(d, l)) {
 		look(d, l);
 	}
 	if (d->sessions) {
@@ -181,7 +183,7 @@ static int on_look(sd_event_source *src, uint64_t usec, void *arg)
 	return 0;
 }
 
-void failures_wake(struct daemon *d)
+void daemon_failures_schedule(struct daemon *d)
 {
 	int on = SD_EVENT_OFF;
 	uint64_t now;
@@ -199,7 +201,7 @@ void failures_wake(struct daemon *d)
 	}
 }
 
-void failures_close(struct daemon *d)
+void daemon_failures_close(struct daemon *d)
 {
 	d->failure_timer = sd_event_source_disable_unref(d->failure_timer);
 }

@@ -8,20 +8,21 @@
 #include "daemon/policy/version.h"
 
 /* Everything so far. */
-void failures_sum(struct daemon *d, const struct live *l, struct live_tally *ret);
+void daemon_failures_sum(struct daemon *d, const struct daemon_version *l,
+			 struct daemon_tally *ret);
 /* [{hook, helper_errors, verdict_errors, stale_epochs, slow}] of hooks in which anything failed. */
-json_t *failures_json(const struct live_tally *t);
-uint64_t failures_total(const struct live_tally *t, enum sched_failure what);
+json_t *daemon_failures_json(const struct daemon_tally *t);
+uint64_t daemon_failures_total(const struct daemon_tally *t, enum proto_failure what);
 
 /* Its page goes with it: what it counted stays. */
-void failures_keep(struct session *s);
+void daemon_failures_add_session(struct daemon_session *s);
 
 /* One of gbpfd's own hooks failed. */
-void failures_count(struct live *l, unsigned hook, enum sched_failure what);
+void daemon_failures_count(struct daemon_version *l, unsigned hook, enum proto_failure what);
 
 /* From now on, while there are sessions, the history is told of failures: at once, then at most
  * every ten seconds for a version. */
-void failures_wake(struct daemon *d);
-void failures_close(struct daemon *d);
+void daemon_failures_schedule(struct daemon *d);
+void daemon_failures_close(struct daemon *d);
 
 #endif

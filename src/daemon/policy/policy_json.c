@@ -9,8 +9,8 @@ static json_t *gpus_json(struct daemon *d, uint64_t version)
 {
 	json_t *gpus = json_array();
 
-	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
-		if (d->devices.d[i].used && policy_active_version(d, i) == version) {
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+		if (d->devices.d[i].used && daemon_policy_active_version(d, i) == version) {
 			json_array_append_new(gpus, json_integer(i));
 		}
 	}
@@ -19,15 +19,15 @@ static json_t *gpus_json(struct daemon *d, uint64_t version)
 
 static const char *state_of(struct daemon *d, uint64_t version)
 {
-	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
-		if (policy_active_version(d, i) == version) {
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+		if (daemon_policy_active_version(d, i) == version) {
 			return "active";
 		}
 	}
 	return "kept";
 }
 
-static json_t *brief(struct daemon *d, const struct stored *v)
+static json_t *brief(struct daemon *d, const struct daemon_stored_version *v)
 {
 	json_t *gpus = gpus_json(d, v->version), *hooks = json_array(), *maps = json_array(), *h;
 	size_t i;
@@ -48,69 +48,72 @@ static json_t *brief(struct daemon *d, const struct stored *v)
 			 (int)v->by_default, "gpus", gpus, "ended", v->ended);
 }
 
-uint64_t policy_first_active(struct daemon *d)
+uint64_t daemon_policy_first_active(struct daemon *d)
 {
-	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
-		if (policy_active_version(d, i)) {
-			return policy_active_version(d, i);
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+		if (daemon_policy_active_version(d, i)) {
+			return daemon_policy_active_version(d, i);
 		}
 	}
 	return 0;
 }
 
-const char *policy_active_name(struct daemon *d, unsigned gpu)
+const char *daemon_policy_active_name(struct daemon *d, unsigned gpu)
 {
-	const struct stored *v = store_find(&d->policies->store, policy_active_version(d, gpu));
+	const struct daemon_stored_version *v =
+		daemon_store_find(&d->policies->store, daemon_policy_active_version(d, gpu));
 
 	return v ? v->name : "";
 }
 
-json_t *policy_list_json(struct daemon *d)
+json_t *daemon_policy_list_json(struct daemon *d)
 {
-	struct store *st = &d->policies->store;
+	struct daemon_store *st = &d->policies->store;
 	json_t *versions = json_array();
 
 	for (unsigned i = 0; i < st->n; i++) {
 		json_array_append_new(versions, brief(d, &st->v[i]));
 	}
-	return json_pack("{s:I,s:o}", "active", (json_int_t)policy_first_active(d), "versions",
-			 versions);
+	return json_pack("{s:I,s:o}", "active", (json_int_t)daemon_policy_first_active(d),
+			 "versions", versions);
 }
 
-json_t *policy_counters_json(struct daemon *d, const struct live *l)
+json_t *daemon_policy_counters_json(struct daemon *d, const struct daemon_version *l)
 {
 	json_t *notes = json_array();
 	unsigned users = 0;
-	struct live_tally t;
+	struct daemon_tally t;
 
-	failures_sum(d, l, &t);
-	for (unsigned i = 0; i < SCHED_NOTES; i++) {
+	daemon_failures_sum(d, l, &t);
+	for (unsigned i = 0; i < PROTO_NOTES; i++) {
 		json_array_append_new(notes, json_integer((json_int_t)t.notes[i]));
 	}
-	session_each(d, s)
+	daemon_session_each(d, s)
 	{
-		const struct sched_stats *st = s->stats.map;
+		const struct proto_stats *st = s->stats.map;
 
 		users += st && s->state == SESSION_READY &&
 			 load_relaxed(&st->version_in_use) == l->version;
 	}
-	return json_pack(
-		"{s:o,s:I,s:I,s:I,s:I,s:o,s:I,s:i}", "notes", notes, "helper_errors",
-		(json_int_t)(int64_t)failures_total(&t, SCHED_FAILED_HELPER), "verdict_errors",
-		(json_int_t)(int64_t)failures_total(&t, SCHED_FAILED_VERDICT), "stale_epochs",
-		(json_int_t)(int64_t)failures_total(&t, SCHED_FAILED_EPOCH), "slow",
-		(json_int_t)(int64_t)failures_total(&t, SCHED_FAILED_SLOW), "failures",
-		failures_json(&t), "ticks", (json_int_t)l->epoch, "tenants", (int)users);
+	return json_pack("{s:o,s:I,s:I,s:I,s:I,s:o,s:I,s:i}", "notes", notes, "helper_errors",
+			 (json_int_t)(int64_t)daemon_failures_total(&t, PROTO_FAILED_HELPER),
+			 "verdict_errors",
+			 (json_int_t)(int64_t)daemon_failures_total(&t, PROTO_FAILED_VERDICT),
+			 "stale_epochs",
+			 (json_int_t)(int64_t)daemon_failures_total(&t, PROTO_FAILED_EPOCH), "slow",
+			 (json_int_t)(int64_t)daemon_failures_total(&t, PROTO_FAILED_SLOW),
+			 "failures", daemon_failures_json(&t), "ticks", (json_int_t)l->epoch,
+			 "tenants", (int)users);
 }
 
-json_t *policy_show_json(struct daemon *d, uint64_t version)
+json_t *daemon_policy_show_json(struct daemon *d, uint64_t version)
 {
-	const struct stored *v;
-	const struct live *live;
+	const struct daemon_stored_version *v;
+	const struct daemon_version *live;
 	json_t *j;
 
-	version = version ? version : policy_first_active(d);
-	v = store_find(&d->policies->store, version);
+	version = version ? version : daemon_policy_first_active(d);
+	v = daemon_store_find(&d->policies->store, version);
 	if (!v) {
 		return NULL;
 	}
@@ -120,9 +123,9 @@ json_t *policy_show_json(struct daemon *d, uint64_t version)
 	}
 	json_object_set_new(j, "gpus", gpus_json(d, version));
 	json_object_set_new(j, "state", json_string(state_of(d, version)));
-	live = policy_live_find(d, version);
+	live = daemon_version_find(d, version);
 	if (live) {
-		json_object_set_new(j, "counters", policy_counters_json(d, live));
+		json_object_set_new(j, "counters", daemon_policy_counters_json(d, live));
 	} else if (v->counters) {
 		json_object_set(j, "counters", v->counters);
 	}

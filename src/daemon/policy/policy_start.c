@@ -31,9 +31,9 @@ static int read_policy_file(const char *name_or_path, struct buf *object, char *
 	return err ? err : buf_read_file(object, path, STORE_OBJECT_MAX);
 }
 
-static void order(struct daemon *d, struct policy_order *o)
+static void order(struct daemon *d, struct daemon_policy_request *o)
 {
-	int err = policy_order(d, o);
+	int err = daemon_policy_submit(d, o);
 
 	if (err) {
 		log_error("cannot load the policy: %s", strerror(-err));
@@ -42,7 +42,7 @@ static void order(struct daemon *d, struct policy_order *o)
 
 static void order_activate(struct daemon *d, uint64_t version, uint32_t mask)
 {
-	struct policy_order o = {
+	struct daemon_policy_request o = {
 		.op = POLICY_ACTIVATE, .gpu_mask = mask, .object_fd = -1, .version = version
 	};
 
@@ -50,11 +50,11 @@ static void order_activate(struct daemon *d, uint64_t version, uint32_t mask)
 }
 
 /* The newest stored version of that name, when it has these bytes. */
-static const struct stored *same_in_store(struct daemon *d, const char *name,
-					  const struct buf *object)
+static const struct daemon_stored_version *same_in_store(struct daemon *d, const char *name,
+							 const struct buf *object)
 {
-	struct store *st = &d->policies->store;
-	const struct stored *found = NULL;
+	struct daemon_store *st = &d->policies->store;
+	const struct daemon_stored_version *found = NULL;
 
 	for (unsigned i = 0; i < st->n; i++) {
 		if (strcmp(st->v[i].name, name) == 0) {
@@ -82,7 +82,7 @@ static int load_file(struct daemon *d, const char *name_or_path, bool by_default
 {
 	char path[DAEMON_PATH], name[EBPF_NAME_BYTES];
 	const char *slash = strrchr(name_or_path, '/');
-	const struct stored *same;
+	const struct daemon_stored_version *same;
 	struct buf object;
 	int err;
 
@@ -102,15 +102,15 @@ static int load_file(struct daemon *d, const char *name_or_path, bool by_default
 		order_activate(d, same->version, POLICY_ALL_GPUS);
 		buf_finish(&object);
 	} else {
-		struct policy_order o = { .op = POLICY_LOAD,
-					  .gpu_mask = POLICY_ALL_GPUS,
-					  .swap = true,
-					  .by_default = by_default,
-					  .name = name,
-					  .object_fd = -1,
-					  .object = object,
-					  .uid = d->uid,
-					  .reply = by_default ? NULL : on_first };
+		struct daemon_policy_request o = { .op = POLICY_LOAD,
+						   .gpu_mask = POLICY_ALL_GPUS,
+						   .swap = true,
+						   .by_default = by_default,
+						   .name = name,
+						   .object_fd = -1,
+						   .object = object,
+						   .uid = d->uid,
+						   .reply = by_default ? NULL : on_first };
 		order(d, &o);
 	}
 	return 0;
@@ -121,25 +121,25 @@ static void load_default(struct daemon *d)
 	int err = load_file(d, DEFAULT_POLICY, true);
 
 	if (err) {
-		history_add(&d->history, "policy", -1, -1,
-			    "no policy is active: the default '%s' cannot be read: %s",
-			    DEFAULT_POLICY, strerror(-err));
+		daemon_history_add(&d->history, "policy", -1, -1,
+				   "no policy is active: the default '%s' cannot be read: %s",
+				   DEFAULT_POLICY, strerror(-err));
 	}
 }
 
 /* Each version once, with all the GPUs that it was active on. */
 static bool restore(struct daemon *d)
 {
-	struct store *st = &d->policies->store;
-	uint64_t active[SCHED_MAX_GPUS];
+	struct daemon_store *st = &d->policies->store;
+	uint64_t active[PROTO_MAX_GPUS];
 	bool any_by_default = false;
 
 	memcpy(active, st->active, sizeof(active));
-	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
-		const struct stored *v = store_find(st, active[i]);
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+		const struct daemon_stored_version *v = daemon_store_find(st, active[i]);
 		uint32_t mask = 0;
 
-		for (unsigned k = i; k < SCHED_MAX_GPUS && v; k++) {
+		for (unsigned k = i; k < PROTO_MAX_GPUS && v; k++) {
 			if (active[k] == v->version) {
 				mask |= 1u << k;
 				active[k] = 0;
@@ -157,7 +157,7 @@ static bool restore(struct daemon *d)
 	return st->has_state;
 }
 
-int policies_begin(struct daemon *d)
+int daemon_policies_begin(struct daemon *d)
 {
 	if (d->opt.policy[0]) {
 		return load_file(d, d->opt.policy, false);
@@ -171,7 +171,7 @@ int policies_begin(struct daemon *d)
 /* ---- off ---- */
 
 struct off_job {
-	struct job job; /* first */
+	struct daemon_job job; /* first */
 	struct daemon *d;
 	char dir[DAEMON_PATH];
 	char *text; /* owned */
@@ -179,18 +179,18 @@ struct off_job {
 	json_int_t id;
 };
 
-static void off_work(struct job *j)
+static void off_work(struct daemon_job *j)
 {
 	struct off_job *o = (struct off_job *)j;
 
 	if (o->text) {
-		store_write_state(
+		daemon_store_write_state(
 			o->dir,
 			o->text); /* a full disk must not keep the operator from switching off */
 	}
 }
 
-static void off_drop(struct job *j)
+static void off_drop(struct daemon_job *j)
 {
 	struct off_job *o = (struct off_job *)j;
 
@@ -199,32 +199,33 @@ static void off_drop(struct job *j)
 }
 
 /* The switch has worked already; the answer says that it will outlive a restart too. */
-static void off_done(struct job *j)
+static void off_done(struct daemon_job *j)
 {
 	struct off_job *o = (struct off_job *)j;
-	json_t *result = json_pack("{s:b}", "off", (int)policy_off(o->d));
+	json_t *result = json_pack("{s:b}", "off", (int)daemon_policy_is_off(o->d));
 
-	control_answer(o->d, o->conn, o->id, result, NULL, 1);
+	daemon_control_answer(o->d, o->conn, o->id, result, NULL, 1);
 	json_decref(result);
 	off_drop(j);
 }
 
-bool policy_off(const struct daemon *d)
+bool daemon_policy_is_off(const struct daemon *d)
 {
 	return d->policies->store.off;
 }
 
-int policy_set_off(struct daemon *d, bool off, uint64_t conn, json_int_t id)
+int daemon_policy_set_off(struct daemon *d, bool off, uint64_t conn, json_int_t id)
 {
-	struct store *st = &d->policies->store;
+	struct daemon_store *st = &d->policies->store;
 	struct off_job *o;
 
 	store_seqcst(&daemon_directory(d)->off, (uint32_t)off);
 	if (st->off != off) {
 		st->off = off;
-		ticker_wake(d);
-		history_add(&d->history, off ? "off" : "on", -1, -1, "%s",
-			    off ? "switched off: every call passes through" : "switched on again");
+		daemon_ticker_wake(d);
+		daemon_history_add(&d->history, off ? "off" : "on", -1, -1, "%s",
+				   off ? "switched off: every call passes through"
+				       : "switched on again");
 	}
 	o = calloc(1, sizeof(*o));
 	if (!o) {
@@ -234,8 +235,8 @@ int policy_set_off(struct daemon *d, bool off, uint64_t conn, json_int_t id)
 			       .d = d,
 			       .conn = conn,
 			       .id = id,
-			       .text = store_state_text(st) };
+			       .text = daemon_store_state_text(st) };
 	snprintf(o->dir, sizeof(o->dir), "%s", st->dir);
-	worker_submit(&d->worker, &o->job);
+	daemon_job_thread_submit(&d->worker, &o->job);
 	return 0;
 }

@@ -23,7 +23,7 @@ static void file_path(char out[4200], const char *dir, uint64_t version, const c
 	snprintf(out, 4200, "%s/%llu%s", dir, (unsigned long long)version, ending);
 }
 
-struct stored *store_find(struct store *s, uint64_t version)
+struct daemon_stored_version *daemon_store_find(struct daemon_store *s, uint64_t version)
 {
 	for (unsigned i = 0; i < s->n; i++) {
 		if (s->v[i].version == version) {
@@ -33,9 +33,9 @@ struct stored *store_find(struct store *s, uint64_t version)
 	return NULL;
 }
 
-static bool in_use(const struct store *s, uint64_t version)
+static bool in_use(const struct daemon_store *s, uint64_t version)
 {
-	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
 		if (s->active[i] == version) {
 			return true;
 		}
@@ -43,9 +43,9 @@ static bool in_use(const struct store *s, uint64_t version)
 	return version == s->previous;
 }
 
-void store_remove(struct store *s, uint64_t version)
+void daemon_store_remove(struct daemon_store *s, uint64_t version)
 {
-	struct stored *v = store_find(s, version);
+	struct daemon_stored_version *v = daemon_store_find(s, version);
 
 	if (v) {
 		json_decref(v->meta);
@@ -55,20 +55,20 @@ void store_remove(struct store *s, uint64_t version)
 	}
 }
 
-void store_ended(struct store *s, uint64_t version, const char *why)
+void daemon_store_ended(struct daemon_store *s, uint64_t version, const char *why)
 {
-	struct stored *v = store_find(s, version);
+	struct daemon_stored_version *v = daemon_store_find(s, version);
 
 	if (v) {
-		text_copy(v->ended, sizeof(v->ended), why, strlen(why));
+		daemon_text_copy(v->ended, sizeof(v->ended), why, strlen(why));
 	}
 }
 
-int store_add(struct store *s, uint64_t version, json_t *meta, uint64_t *ret_removed)
+int daemon_store_add(struct daemon_store *s, uint64_t version, json_t *meta, uint64_t *ret_removed)
 {
 	const char *name = json_string_value(json_object_get(meta, "name"));
 	const char *hash = json_string_value(json_object_get(meta, "hash"));
-	struct stored *v;
+	struct daemon_stored_version *v;
 
 	*ret_removed = 0;
 	if (s->n == STORE_VERSIONS) {
@@ -81,7 +81,7 @@ int store_add(struct store *s, uint64_t version, json_t *meta, uint64_t *ret_rem
 			json_decref(meta);
 			return -ENOSPC;
 		}
-		store_remove(s, *ret_removed);
+		daemon_store_remove(s, *ret_removed);
 	}
 	v = &s->v[s->n];
 	while (v > s->v && v[-1].version > version) {
@@ -89,11 +89,12 @@ int store_add(struct store *s, uint64_t version, json_t *meta, uint64_t *ret_rem
 		v--;
 	}
 	s->n++;
-	*v = (struct stored){ .version = version,
-			      .meta = meta,
-			      .by_default = json_is_true(json_object_get(meta, "by_default")),
-			      .hash = hash ? strtoull(hash, NULL, 16) : 0 };
-	text_copy(v->name, sizeof(v->name), name ? name : "", name ? strlen(name) : 0);
+	*v = (struct daemon_stored_version){ .version = version,
+					     .meta = meta,
+					     .by_default = json_is_true(
+						     json_object_get(meta, "by_default")),
+					     .hash = hash ? strtoull(hash, NULL, 16) : 0 };
+	daemon_text_copy(v->name, sizeof(v->name), name ? name : "", name ? strlen(name) : 0);
 	if (version >= s->next) {
 		s->next = version + 1;
 	}
@@ -127,7 +128,7 @@ static json_t *read_json(const char *path)
 
 /* What is in use is known before the versions are read, so that it is kept when there are too many.
  * Returns the file's content, or NULL. */
-static json_t *read_state(struct store *s)
+static json_t *read_state(struct daemon_store *s)
 {
 	char path[4200];
 	json_t *j, *active;
@@ -143,31 +144,31 @@ static json_t *read_state(struct store *s)
 	s->next = MAX(s->next, (uint64_t)MAX(json_integer_value(json_object_get(j, "next")), 1));
 	s->next = MIN(s->next, MAX_NUMBER);
 	active = json_object_get(j, "active");
-	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
 		s->active[i] = (uint64_t)json_integer_value(json_array_get(active, i));
 	}
 	return j;
 }
 
 /* After the versions: none that is not there is named, and those that are know how they ended. */
-static void check_state(struct store *s, const json_t *state)
+static void check_state(struct daemon_store *s, const json_t *state)
 {
-	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
-		s->active[i] = store_find(s, s->active[i]) ? s->active[i] : 0;
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+		s->active[i] = daemon_store_find(s, s->active[i]) ? s->active[i] : 0;
 	}
-	s->previous = store_find(s, s->previous) ? s->previous : 0;
+	s->previous = daemon_store_find(s, s->previous) ? s->previous : 0;
 	for (unsigned i = 0; i < s->n; i++) {
 		char number[24];
 		const char *why;
 
 		snprintf(number, sizeof(number), "%llu", (unsigned long long)s->v[i].version);
 		why = json_string_value(json_object_get(json_object_get(state, "ended"), number));
-		store_ended(s, s->v[i].version, why ? why : "");
+		daemon_store_ended(s, s->v[i].version, why ? why : "");
 	}
 }
 
 /* A gbpfd that was killed may leave one version more than are kept. */
-static bool has_room(const struct store *s, uint64_t version)
+static bool has_room(const struct daemon_store *s, uint64_t version)
 {
 	if (s->n < STORE_VERSIONS || in_use(s, version)) {
 		return true;
@@ -188,7 +189,7 @@ static bool ends_with(const char *text, const char *end)
 }
 
 /* What a gbpfd that was killed had not finished writing. */
-static bool remove_remains(struct store *s, const char *file)
+static bool remove_remains(struct daemon_store *s, const char *file)
 {
 	char path[4200 + 256], meta[4200];
 	unsigned long long n = strtoull(file, NULL, 10);
@@ -203,7 +204,7 @@ static bool remove_remains(struct store *s, const char *file)
 	return true;
 }
 
-static void read_version(struct store *s, const char *file)
+static void read_version(struct daemon_store *s, const char *file)
 {
 	char *end, path[4200];
 	unsigned long long n = strtoull(file, &end, 10);
@@ -218,17 +219,17 @@ static void read_version(struct store *s, const char *file)
 		return;
 	}
 	if (!has_room(s, n)) {
-		store_delete(s->dir, n);
+		daemon_store_delete_files(s->dir, n);
 		return;
 	}
 	file_path(path, s->dir, n, ".json");
 	meta = read_json(path);
-	if (meta && store_add(s, n, meta, &removed) == 0 && removed) {
-		store_delete(s->dir, removed);
+	if (meta && daemon_store_add(s, n, meta, &removed) == 0 && removed) {
+		daemon_store_delete_files(s->dir, removed);
 	}
 }
 
-int store_open(struct store *s, const char *state_dir)
+int daemon_store_open(struct daemon_store *s, const char *state_dir)
 {
 	struct dirent *e;
 	json_t *state;
@@ -260,19 +261,19 @@ int store_open(struct store *s, const char *state_dir)
 	return 0;
 }
 
-void store_close(struct store *s)
+void daemon_store_close(struct daemon_store *s)
 {
 	while (s->n) {
-		store_remove(s, s->v[0].version);
+		daemon_store_remove(s, s->v[0].version);
 	}
 }
 
-char *store_state_text(const struct store *s)
+char *daemon_store_state_text(const struct daemon_store *s)
 {
 	json_t *active = json_array(), *ended = json_object(), *j;
 	char *text;
 
-	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
 		json_array_append_new(active, json_integer((json_int_t)s->active[i]));
 	}
 	for (unsigned i = 0; i < s->n; i++) {
@@ -345,8 +346,8 @@ static int replace(const char *path, const void *data, size_t len)
 	return err;
 }
 
-int store_write_object(const char *dir, uint64_t version, const void *object, size_t bytes,
-		       const char *meta)
+int daemon_store_write_object(const char *dir, uint64_t version, const void *object, size_t bytes,
+			      const char *meta)
 {
 	char path[4200];
 	int err;
@@ -359,14 +360,14 @@ int store_write_object(const char *dir, uint64_t version, const void *object, si
 		err = replace(path, meta, strlen(meta));
 	}
 	if (err) {
-		store_delete(dir, version);
+		daemon_store_delete_files(dir, version);
 		return err;
 	}
 	POINT("daemon.store.meta_written");
 	return sync_dir(dir);
 }
 
-int store_write_state(const char *dir, const char *text)
+int daemon_store_write_state(const char *dir, const char *text)
 {
 	char path[4200];
 	int err;
@@ -377,7 +378,7 @@ int store_write_state(const char *dir, const char *text)
 	return err ? err : sync_dir(dir);
 }
 
-int store_read_object(const char *dir, uint64_t version, struct buf *object)
+int daemon_store_read_object(const char *dir, uint64_t version, struct buf *object)
 {
 	char path[4200];
 
@@ -385,7 +386,7 @@ int store_read_object(const char *dir, uint64_t version, struct buf *object)
 	return buf_read_file(object, path, STORE_OBJECT_MAX);
 }
 
-void store_delete(const char *dir, uint64_t version)
+void daemon_store_delete_files(const char *dir, uint64_t version)
 {
 	char path[4200];
 

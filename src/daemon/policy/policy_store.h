@@ -14,7 +14,7 @@
 #define STORE_VERSIONS 64u
 #define STORE_OBJECT_MAX (16u << 20)
 
-struct stored {
+struct daemon_stored_version {
 	uint64_t version;
 	char name[32];
 	bool by_default;  /* gbpfd chose it itself */
@@ -24,32 +24,32 @@ struct stored {
 	char ended[12];	  /* why it is no longer active: "swap" ...; empty: it is, or never was */
 };
 
-struct store {
-	char dir[4096];			 /* <state>/policies */
-	struct stored v[STORE_VERSIONS]; /* by number, rising */
+struct daemon_store {
+	char dir[4096];					/* <state>/policies */
+	struct daemon_stored_version v[STORE_VERSIONS]; /* by number, rising */
 	unsigned n;
 	uint64_t next;
-	uint64_t active[SCHED_MAX_GPUS]; /* as flipped last; 0: none */
+	uint64_t active[PROTO_MAX_GPUS]; /* as flipped last; 0: none */
 	uint64_t previous;
 	bool off, has_state;
 };
 
 /* 0, or -errno when the directory cannot be made. Unreadable entries are left out. */
-int store_open(struct store *s, const char *state_dir);
-void store_close(struct store *s);
-struct stored *store_find(struct store *s, uint64_t version);
+int daemon_store_open(struct daemon_store *s, const char *state_dir);
+void daemon_store_close(struct daemon_store *s);
+struct daemon_stored_version *daemon_store_find(struct daemon_store *s, uint64_t version);
 /* Adds; meta is taken. When full, the oldest that is not in use gives way: *ret_removed is its
  * number, or 0. -ENOSPC: all are in use. */
-int store_add(struct store *s, uint64_t version, json_t *meta, uint64_t *ret_removed);
-void store_remove(struct store *s, uint64_t version);
-void store_ended(struct store *s, uint64_t version, const char *why);
-char *store_state_text(const struct store *s); /* caller frees */
+int daemon_store_add(struct daemon_store *s, uint64_t version, json_t *meta, uint64_t *ret_removed);
+void daemon_store_remove(struct daemon_store *s, uint64_t version);
+void daemon_store_ended(struct daemon_store *s, uint64_t version, const char *why);
+char *daemon_store_state_text(const struct daemon_store *s); /* caller frees */
 
 /* For the worker. All write a new file, sync it, and rename it over the old one. 0 or -errno. */
-int store_write_object(const char *dir, uint64_t version, const void *object, size_t bytes,
-		       const char *meta);
-int store_write_state(const char *dir, const char *text);
-int store_read_object(const char *dir, uint64_t version, struct buf *object);
-void store_delete(const char *dir, uint64_t version);
+int daemon_store_write_object(const char *dir, uint64_t version, const void *object, size_t bytes,
+			      const char *meta);
+int daemon_store_write_state(const char *dir, const char *text);
+int daemon_store_read_object(const char *dir, uint64_t version, struct buf *object);
+void daemon_store_delete_files(const char *dir, uint64_t version);
 
 #endif

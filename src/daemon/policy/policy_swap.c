@@ -20,7 +20,7 @@ static unsigned count_late(struct daemon *d)
 {
 	unsigned n = 0;
 
-	session_each(d, s)
+	daemon_session_each(d, s)
 	{
 		n += s->state == SESSION_READY && !s->dying && s->wait_for &&
 		     s->prepares_acked < s->wait_for;
@@ -32,11 +32,11 @@ static uint64_t longest_stall(struct daemon *d)
 {
 	uint64_t stall = 0;
 
-	session_each(d, s)
+	daemon_session_each(d, s)
 	{
 		if (s->stats.map) {
 			uint64_t v =
-				load_relaxed(&((struct sched_stats *)s->stats.map)->swap_stall_ns);
+				load_relaxed(&((struct proto_stats *)s->stats.map)->swap_stall_ns);
 
 			stall = MAX(stall, v);
 		}
@@ -44,10 +44,11 @@ static uint64_t longest_stall(struct daemon *d)
 	return stall;
 }
 
-static json_t *result_json(struct request *q)
+static json_t *result_json(struct daemon_policy_op *q)
 {
 	struct daemon *d = q->d;
-	const struct stored *v = store_find(&d->policies->store, q->o.version);
+	const struct daemon_stored_version *v =
+		daemon_store_find(&d->policies->store, q->o.version);
 	json_t *hooks = v ? json_object_get(v->meta, "hooks") : NULL, *r;
 
 	if (q->o.op == POLICY_UNLOAD) {
@@ -63,7 +64,7 @@ static json_t *result_json(struct request *q)
 		json_object_set(r, "hooks", hooks);
 	}
 	if (r && q->o.watch) {
-		json_object_set_new(r, "watch", watch_json(d, q->o.version));
+		json_object_set_new(r, "watch", daemon_watch_json(d, q->o.version));
 	}
 	if (r && q->kept) {
 		json_object_set(r, "maps", q->kept);
@@ -72,45 +73,47 @@ static json_t *result_json(struct request *q)
 	return r;
 }
 
-static void on_saved(struct job *j)
+static void on_saved(struct daemon_job *j)
 {
-	struct request *q = (struct request *)j;
+	struct daemon_policy_op *q = (struct daemon_policy_op *)j;
 	struct daemon *d = q->d;
 	json_t *result;
 
 	if (q->store_err) {
-		history_add(&d->history, "store", -1, -1,
-			    "'%s' runs, but will not survive a restart of gbpfd: %s", q->name,
-			    strerror(-q->store_err));
+		daemon_history_add(&d->history, "store", -1, -1,
+				   "'%s' runs, but will not survive a restart of gbpfd: %s",
+				   q->name, strerror(-q->store_err));
 		log_warn("cannot write to %s: %s", q->dir, strerror(-q->store_err));
 	}
 	POINT("daemon.swap.saved");
 	result = result_json(q);
-	request_leave(q);
+	daemon_policy_op_finish(q);
 	if (q->o.reply) {
 		q->o.reply(d, q->o.conn, q->o.id, result, &q->report, 1);
 	}
 	POINT("daemon.swap.answered");
 	json_decref(result);
-	request_free(q);
-	requests_next(d);
+	daemon_policy_op_free(q);
+	daemon_policy_ops_next(d);
 }
 
-void request_drop(struct job *j)
+void daemon_policy_op_drop(struct daemon_job *j)
 {
 	(void)j; /* stays in the line, which policies_close empties */
 }
 
-static void save(struct request *q)
+static void save(struct daemon_policy_op *q)
 {
-	q->state_text = store_state_text(&q->d->policies->store);
-	q->job = (struct job){ .work = request_save_state, .done = on_saved, .drop = request_drop };
-	worker_submit(&q->d->worker, &q->job);
+	q->state_text = daemon_store_state_text(&q->d->policies->store);
+	q->job = (struct daemon_job){ .work = daemon_policy_op_save_state,
+				      .done = on_saved,
+				      .drop = daemon_policy_op_drop };
+	daemon_job_thread_submit(&q->d->worker, &q->job);
 }
 
 /* ---- the flip ---- */
 
-static uint32_t exit_reason(const struct request *q)
+static uint32_t exit_reason(const struct daemon_policy_op *q)
 {
 	switch (q->o.op) {
 	case POLICY_UNLOAD:
@@ -124,26 +127,27 @@ static uint32_t exit_reason(const struct request *q)
 
 static void live_activated(struct daemon *d, uint64_t version)
 {
-	struct live *l = policy_live_find(d, version);
+	struct daemon_version *l = daemon_version_find(d, version);
 
 	if (l) {
 		l->activated = true;
-		store_ended(&d->policies->store, version, "");
+		daemon_store_ended(&d->policies->store, version, "");
 	}
 }
 
-void swap_flip(struct request *q)
+void daemon_swap_flip(struct daemon_policy_op *q)
 {
 	struct daemon *d = q->d;
-	struct policies *p = d->policies;
-	struct sched_directory *dir = daemon_directory(d);
+	struct daemon_policies *p = d->policies;
+	struct proto_directory *dir = daemon_directory(d);
 	uint64_t version = q->o.op == POLICY_UNLOAD ? 0 : q->o.version, begin = clock_now_ns();
 	char ready[96] = "";
 	int first = -1;
 
 	q->waited_ns = q->waited_ns ? q->waited_ns : begin - q->prepare_begin_ns;
 	q->asked = q->acked = q->failed = 0;
-	session_each(d, s) /* of those that live: others may have answered before they died */
+	daemon_session_each(d,
+			    s) /* of those that live: others may have answered before they died */
 	{
 		bool answered = s->wait_for && s->prepares_acked >= s->wait_for;
 
@@ -153,11 +157,11 @@ void swap_flip(struct request *q)
 		s->wait_for = 0;
 	}
 	POINT("daemon.swap.before_flip");
-	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
-		q->old[i] = policy_active_version(d, i);
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+		q->old[i] = daemon_policy_active_version(d, i);
 	}
 	begin = clock_now_ns();
-	for (int i = 0; i < (int)SCHED_MAX_GPUS; i++) {
+	for (int i = 0; i < (int)PROTO_MAX_GPUS; i++) {
 		if (q->o.gpu_mask & 1u << i) {
 			store_seqcst(&dir->version[i], version);
 			POINT("daemon.swap.word");
@@ -165,7 +169,7 @@ void swap_flip(struct request *q)
 	}
 	q->flip_ns = clock_now_ns() - begin;
 	POINT("daemon.swap.flipped");
-	for (int i = 0; i < (int)SCHED_MAX_GPUS; i++) {
+	for (int i = 0; i < (int)PROTO_MAX_GPUS; i++) {
 		if ((q->o.gpu_mask & 1u << i) && p->store.active[i] != version) {
 			first = first < 0 ? i : first;
 		}
@@ -174,7 +178,7 @@ void swap_flip(struct request *q)
 		/* What a watch has found bad does not come back by a plain rollback. */
 		p->store.previous = q->o.by_watch ? 0 : p->store.active[first];
 	}
-	for (int i = 0; i < (int)SCHED_MAX_GPUS; i++) {
+	for (int i = 0; i < (int)PROTO_MAX_GPUS; i++) {
 		if (q->o.gpu_mask & 1u << i) {
 			p->store.active[i] = version;
 		}
@@ -183,10 +187,10 @@ void swap_flip(struct request *q)
 	p->timer = sd_event_source_disable_unref(p->timer);
 	live_activated(d, version);
 	d->counters.swaps++;
-	watch_check(d);
+	daemon_watch_check(d);
 	if (q->o.watch && version) {
 		q->o.watch->keep_maps = q->o.keep_maps;
-		watch_begin(d, q->o.watch, version, q->o.gpu_mask, q->old);
+		daemon_watch_begin(d, q->o.watch, version, q->o.gpu_mask, q->old);
 	}
 	d->counters.late += q->asked - q->acked - q->failed;
 	if (q->asked) {
@@ -194,23 +198,24 @@ void swap_flip(struct request *q)
 			 q->acked, q->asked, q->asked == 1 ? " was" : "es were",
 			 (unsigned long long)(q->waited_ns / 1000));
 	}
-	history_add(&d->history, "policy", -1, -1, "%s: '%s' version %llu %s%s", request_what(q),
-		    q->name, (unsigned long long)(version ? version : q->was_active),
-		    version ? "is active" : "is no longer active", ready);
-	policy_drop_unused(d, exit_reason(q));
+	daemon_history_add(&d->history, "policy", -1, -1, "%s: '%s' version %llu %s%s",
+			   daemon_policy_op_name(q), q->name,
+			   (unsigned long long)(version ? version : q->was_active),
+			   version ? "is active" : "is no longer active", ready);
+	daemon_policy_drop_unused(d, exit_reason(q));
 	POINT("daemon.swap.dropped");
 	sd_event_source_set_enabled(d->requeue, SD_EVENT_ONESHOT);
-	ticker_wake(d);
+	daemon_ticker_wake(d);
 	save(q);
 }
 
-void policy_check_acks(struct daemon *d)
+void daemon_policy_check_acks(struct daemon *d)
 {
-	struct request *q = d->policies ? d->policies->first : NULL;
+	struct daemon_policy_op *q = d->policies ? d->policies->first : NULL;
 
 	if (d->policies && d->policies->pending && q && !q->sending && !q->readying &&
 	    count_late(d) == 0) {
-		swap_ready(q);
+		daemon_swap_ready(q);
 	}
 }
 
@@ -220,10 +225,10 @@ static int on_late(sd_event_source *src, uint64_t usec, void *arg)
 
 	(void)src;
 	(void)usec;
-	session_each(d, s)
+	daemon_session_each(d, s)
 	{
 		if (s->wait_for && s->prepares_acked < s->wait_for) {
-			session_event(
+			daemon_session_event(
 				s, "late",
 				"%s has not prepared the new policy in 50 ms and goes on with "
 				"the old one until it has",
@@ -231,12 +236,12 @@ static int on_late(sd_event_source *src, uint64_t usec, void *arg)
 		}
 	}
 	if (d->policies->pending && !d->policies->first->readying) {
-		swap_ready(d->policies->first);
+		daemon_swap_ready(d->policies->first);
 	}
 	return 0;
 }
 
-void policy_prepared(struct session *s, uint64_t version, int status)
+void daemon_policy_prepared(struct daemon_session *s, uint64_t version, int status)
 {
 	struct daemon *d = s->d;
 
@@ -244,31 +249,31 @@ void policy_prepared(struct session *s, uint64_t version, int status)
 	POINT("daemon.swap.acked");
 	if (status) {
 		d->counters.failed_prepares++;
-		session_event(s, "prepare", "%s cannot run policy version %llu: %s", s->name,
-			      (unsigned long long)version,
-			      strerror(status < 0 && status > -4096 ? -status : EINVAL));
+		daemon_session_event(s, "prepare", "%s cannot run policy version %llu: %s", s->name,
+				     (unsigned long long)version,
+				     strerror(status < 0 && status > -4096 ? -status : EINVAL));
 		s->cannot = s->cannot || s->wait_for == s->prepares_acked;
 	}
-	policy_check_acks(d);
+	daemon_policy_check_acks(d);
 }
 
 /* All have been told. */
-static void await_acks(struct request *q)
+static void await_acks(struct daemon_policy_op *q)
 {
 	struct daemon *d = q->d;
-	struct policies *p = d->policies;
+	struct daemon_policies *p = d->policies;
 	uint64_t now;
 
 	POINT("daemon.swap.prepare_sent_all");
 	q->sending = false;
 	if (count_late(d) == 0) {
-		swap_ready(q);
+		daemon_swap_ready(q);
 		return;
 	}
 	sd_event_now(d->loop, CLOCK_MONOTONIC, &now);
 	if (sd_event_add_time(d->loop, &p->timer, CLOCK_MONOTONIC, now + POLICY_ACK_USEC, 1000,
 			      on_late, d) < 0) {
-		swap_ready(q);
+		daemon_swap_ready(q);
 	}
 }
 
@@ -276,14 +281,14 @@ static int on_slice(sd_event_source *src, uint64_t usec, void *arg);
 
 /* Memory for a tenant takes some 30 us to make, and there may be a thousand: others get their turn
  * every millisecond. */
-static void prepare_some(struct request *q)
+static void prepare_some(struct daemon_policy_op *q)
 {
 	struct daemon *d = q->d;
-	struct policies *p = d->policies;
+	struct daemon_policies *p = d->policies;
 	uint64_t begin = clock_now_ns();
 
 	p->timer = sd_event_source_disable_unref(p->timer);
-	session_each(d, s)
+	daemon_session_each(d, s)
 	{
 		uint64_t before = s->prepares_sent;
 
@@ -296,7 +301,7 @@ static void prepare_some(struct request *q)
 			return;
 		}
 		s->offered = true;
-		live_prepare(p->pending, s);
+		daemon_version_send_prepare(p->pending, s);
 		POINT("daemon.swap.prepare_sent");
 		s->wait_for = s->prepares_sent > before && !s->dying ? s->prepares_sent : 0;
 	}
@@ -313,9 +318,9 @@ static int on_slice(sd_event_source *src, uint64_t usec, void *arg)
 	return 0;
 }
 
-void swap_prepare(struct request *q, struct live *l)
+void daemon_swap_prepare(struct daemon_policy_op *q, struct daemon_version *l)
 {
-	session_each(q->d, s)
+	daemon_session_each(q->d, s)
 	{
 		s->wait_for = 0;
 		s->offered = s->cannot = false;

@@ -10,48 +10,48 @@
 #include "daemon/consts.h"
 #include "daemon/hw/hw_control.h"
 
-static struct session *find(struct live *l, uint32_t tenant)
+static struct daemon_session *find(struct daemon_version *l, uint32_t tenant)
 {
-	struct session *s = tenant < SCHED_MAX_TENANTS ? l->d->tenant[tenant] : NULL;
+	struct daemon_session *s = tenant < PROTO_MAX_TENANTS ? l->d->tenant[tenant] : NULL;
 
 	return s && !s->dying ? s : NULL;
 }
 
 static void *region(void *ctx, uint32_t tenant)
 {
-	struct live *l = ctx;
+	struct daemon_version *l = ctx;
 
-	return tenant < SCHED_MAX_TENANTS ? l->region[tenant].map : NULL;
+	return tenant < PROTO_MAX_TENANTS ? l->region[tenant].map : NULL;
 }
 
 static int class_id(void *ctx, uint32_t tenant)
 {
-	const struct session *s = find(ctx, tenant);
+	const struct daemon_session *s = find(ctx, tenant);
 
 	return s ? (int)s->class_id : -ENOENT;
 }
 
 static int weight(void *ctx, uint32_t tenant)
 {
-	const struct session *s = find(ctx, tenant);
+	const struct daemon_session *s = find(ctx, tenant);
 
 	return s ? (int)s->weight : -ENOENT;
 }
 
 /* Over its GPUs: whether one is open, the earliest that is announced, the earliest deadline. */
-static uint64_t board_stat(const struct session *s, uint32_t what)
+static uint64_t board_stat(const struct daemon_session *s, uint32_t what)
 {
-	const struct sched_board *b = s->board.map;
+	const struct proto_board *b = s->board.map;
 	uint64_t min = 0, now = clock_now_ns();
 
-	for (uint32_t i = 0; b && i < SCHED_MAX_GPUS; i++) {
+	for (uint32_t i = 0; b && i < PROTO_MAX_GPUS; i++) {
 		uint64_t v;
 
 		if (s->gpu_mask && !(s->gpu_mask & 1u << i)) {
 			continue;
 		}
 		if (what == GBPF_STAT_OPEN) {
-			min |= sched_board_open(b, i, now) != 0;
+			min |= proto_board_open(b, i, now) != 0;
 			continue;
 		}
 		v = what == GBPF_STAT_NEXT_NS ? load_relaxed(&b->gpu[i].next_ns)
@@ -63,8 +63,8 @@ static uint64_t board_stat(const struct session *s, uint32_t what)
 
 static uint64_t stat(void *ctx, uint32_t tenant, uint32_t what)
 {
-	const struct session *s = find(ctx, tenant);
-	const struct sched_stats *st = s ? s->stats.map : NULL;
+	const struct daemon_session *s = find(ctx, tenant);
+	const struct proto_stats *st = s ? s->stats.map : NULL;
 
 	if (!st) {
 		return 0;
@@ -103,21 +103,21 @@ static uint64_t stat(void *ctx, uint32_t tenant, uint32_t what)
 
 static int slice_set(void *ctx, uint32_t tenant, uint32_t slice_us)
 {
-	struct live *l = ctx;
-	struct session *s = find(l, tenant);
+	struct daemon_version *l = ctx;
+	struct daemon_session *s = find(l, tenant);
 
-	return s ? steer_slice(s, slice_us, l->version) : -ENOENT;
+	return s ? daemon_hw_set_slice(s, slice_us, l->version) : -ENOENT;
 }
 
 static int preempt_now(void *ctx, uint32_t tenant, uint32_t level)
 {
-	struct live *l = ctx;
-	struct session *s = find(l, tenant);
+	struct daemon_version *l = ctx;
+	struct daemon_session *s = find(l, tenant);
 
-	return s ? steer_level(s, level, STEER_ALL_GPUS, l->version, NULL) : -ENOENT;
+	return s ? daemon_hw_set_level(s, level, STEER_ALL_GPUS, l->version, NULL) : -ENOENT;
 }
 
-void live_tenant_ops(struct live *l)
+void daemon_version_tenant_ops(struct daemon_version *l)
 {
 	l->ops = (struct ebpf_tenant_ops){ .region = region,
 					   .class_id = class_id,

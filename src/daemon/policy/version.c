@@ -10,15 +10,15 @@
 
 #define UNMAP_AT_ONCE_BYTES (256u << 10)
 
-struct gone {
-	struct job job; /* first */
-	struct gone *next;
+struct daemon_left_memory {
+	struct daemon_job job; /* first */
+	struct daemon_left_memory *next;
 	struct daemon *d;
-	struct page page;
+	struct daemon_page page;
 	size_t bytes;
 };
 
-static int open_global(struct live *l)
+static int open_global(struct daemon_version *l)
 {
 	size_t bytes = l->built->region_bytes[EBPF_REGION_GLOBAL];
 
@@ -29,7 +29,7 @@ static int open_global(struct live *l)
 	return l->global_fd < 0 ? l->global_fd : 0;
 }
 
-static int open_instance(struct live *l)
+static int open_instance(struct daemon_version *l)
 {
 	int fds[EBPF_REGIONS] = { -1, -1, -1 }, err;
 
@@ -49,14 +49,14 @@ static int open_instance(struct live *l)
 		ebpf_built_init_region(l->built, EBPF_REGION_DAEMON,
 				       l->run.region[EBPF_REGION_DAEMON]);
 	}
-	live_tenant_ops(l);
+	daemon_version_tenant_ops(l);
 	return l->global_fd >= 0 ? shm_seal_future_write(l->global_fd) : 0;
 }
 
-int live_create(struct live **ret, struct daemon *d, struct ebpf_built *built, uint64_t version,
-		struct report *r)
+int daemon_version_create(struct daemon_version **ret, struct daemon *d, struct ebpf_built *built,
+			  uint64_t version, struct report *r)
 {
-	struct live *l;
+	struct daemon_version *l;
 	int err;
 
 	if (built->region_bytes[EBPF_REGION_TENANT] > LIVE_MAX_TENANT_BYTES) {
@@ -72,14 +72,14 @@ int live_create(struct live **ret, struct daemon *d, struct ebpf_built *built, u
 	l->d = d;
 	l->version = version;
 	l->global_fd = -1;
-	for (unsigned i = 0; i < SCHED_MAX_TENANTS; i++) {
+	for (unsigned i = 0; i < PROTO_MAX_TENANTS; i++) {
 		l->region[i] = PAGE_NONE;
 	}
 	l->built = built;
 	err = open_instance(l);
 	if (err) {
 		l->built = NULL; /* stays the caller's */
-		live_destroy(l);
+		daemon_version_destroy(l);
 		return report_set(r, err, "memory", "its memory cannot be made: %s",
 				  strerror(-err));
 	}
@@ -88,10 +88,10 @@ int live_create(struct live **ret, struct daemon *d, struct ebpf_built *built, u
 }
 
 /* Unmapping gigabytes takes a while. */
-static void release(struct live *l)
+static void release(struct daemon_version *l)
 {
-	for (uint32_t i = 0; i < SCHED_MAX_TENANTS; i++) {
-		page_destroy(&l->region[i]);
+	for (uint32_t i = 0; i < PROTO_MAX_TENANTS; i++) {
+		daemon_page_destroy(&l->region[i]);
 	}
 	if (l->run.image) {
 		ebpf_policy_close(&l->run);
@@ -104,38 +104,40 @@ static void release(struct live *l)
 	}
 }
 
-void live_destroy(struct live *l)
+void daemon_version_destroy(struct daemon_version *l)
 {
 	if (l) {
-		live_copied(l);
+		daemon_version_copy_done(l);
 		release(l);
 		free(l);
 	}
 }
 
-static void release_work(struct job *j)
+static void release_work(struct daemon_job *j)
 {
-	release((struct live *)j);
+	release((struct daemon_version *)j);
 }
 
 /* Also instead of release_work, when the daemon ends. */
-static void release_done(struct job *j)
+static void release_done(struct daemon_job *j)
 {
-	live_destroy((struct live *)j);
+	daemon_version_destroy((struct daemon_version *)j);
 }
 
-void live_destroy_later(struct live *l)
+void daemon_version_destroy_later(struct daemon_version *l)
 {
-	l->job = (struct job){ .work = release_work, .done = release_done, .drop = release_done };
-	live_copied(l);
-	worker_submit(&l->d->worker, &l->job);
+	l->job = (struct daemon_job){ .work = release_work,
+				      .done = release_done,
+				      .drop = release_done };
+	daemon_version_copy_done(l);
+	daemon_job_thread_submit(&l->d->worker, &l->job);
 }
 
 /* One user cannot take from all others what their programs need to run under the policy. */
-static bool has_room(const struct live *l, uint32_t tenant, size_t bytes)
+static bool has_room(const struct daemon_version *l, uint32_t tenant, size_t bytes)
 {
 	const struct daemon *d = l->d;
-	const struct session *s = d->tenant[tenant];
+	const struct daemon_session *s = d->tenant[tenant];
 	uint64_t his = 0;
 
 	if (l->region_total + bytes > LIVE_MAX_TOTAL_BYTES ||
@@ -145,14 +147,14 @@ static bool has_room(const struct live *l, uint32_t tenant, size_t bytes)
 	if (!s || s->peer.uid == 0 || s->peer.uid == d->uid) {
 		return true;
 	}
-	for (uint32_t i = 0; i < SCHED_MAX_TENANTS; i++) {
+	for (uint32_t i = 0; i < PROTO_MAX_TENANTS; i++) {
 		his += d->tenant[i] && d->tenant[i]->peer.uid == s->peer.uid ? l->region[i].bytes
 									     : 0;
 	}
 	return his + bytes <= LIVE_MAX_FOREIGN_BYTES;
 }
 
-int live_add_tenant(struct live *l, uint32_t tenant)
+int daemon_version_add_tenant(struct daemon_version *l, uint32_t tenant)
 {
 	size_t bytes = l->built->region_bytes[EBPF_REGION_TENANT];
 	int err;
@@ -163,7 +165,7 @@ int live_add_tenant(struct live *l, uint32_t tenant)
 	if (!has_room(l, tenant, bytes)) {
 		return -E2BIG;
 	}
-	err = page_create(&l->region[tenant], "gbpf-tenant", bytes);
+	err = daemon_page_create(&l->region[tenant], "gbpf-tenant", bytes);
 	if (!err) {
 		l->region_total += bytes;
 		ebpf_built_init_region(l->built, EBPF_REGION_TENANT, l->region[tenant].map);
@@ -171,15 +173,15 @@ int live_add_tenant(struct live *l, uint32_t tenant)
 	return err;
 }
 
-void live_adopt_tenant(struct live *l, uint32_t tenant, int *fd)
+void daemon_version_adopt_tenant(struct daemon_version *l, uint32_t tenant, int *fd)
 {
 	size_t bytes = l->built->region_bytes[EBPF_REGION_TENANT];
-	struct page p;
+	struct daemon_page p;
 
 	if (!bytes || l->region[tenant].map || !has_room(l, tenant, bytes)) {
 		return;
 	}
-	if (page_adopt(&p, *fd, bytes) < 0) {
+	if (daemon_page_adopt(&p, *fd, bytes) < 0) {
 		return; /* of another policy: the tenant gets new memory */
 	}
 	if (!p.writable) {
@@ -191,95 +193,98 @@ void live_adopt_tenant(struct live *l, uint32_t tenant, int *fd)
 	l->region_total += bytes;
 }
 
-static void unmap_work(struct job *j)
+static void unmap_work(struct daemon_job *j)
 {
-	page_destroy(&((struct gone *)j)->page);
+	daemon_page_destroy(&((struct daemon_left_memory *)j)->page);
 }
 
-static void unmap_done(struct job *j)
+static void unmap_done(struct daemon_job *j)
 {
-	struct gone *g = (struct gone *)j;
+	struct daemon_left_memory *g = (struct daemon_left_memory *)j;
 
 	g->d->unmapping_bytes -= g->bytes;
-	page_destroy(&g->page);
+	daemon_page_destroy(&g->page);
 	free(g);
 }
 
 /* Many may die at once, each with megabytes that it has filled: the kernel frees some 10 GiB a
  * second. Until it has, they count. */
-static void unmap_later(struct gone *g)
+static void unmap_later(struct daemon_left_memory *g)
 {
-	g->job = (struct job){ .work = unmap_work, .done = unmap_done, .drop = unmap_done };
+	g->job = (struct daemon_job){ .work = unmap_work, .done = unmap_done, .drop = unmap_done };
 	g->d->unmapping_bytes += g->bytes;
 	if (g->d->worker.running) {
-		worker_submit(&g->d->worker, &g->job);
+		daemon_job_thread_submit(&g->d->worker, &g->job);
 	} else {
 		unmap_done(&g->job); /* gbpfd ends */
 	}
 }
 
-void live_forget_tenant(struct live *l, uint32_t tenant)
+void daemon_version_remove_tenant(struct daemon_version *l, uint32_t tenant)
 {
-	struct page *p = &l->region[tenant];
-	struct gone *g;
+	struct daemon_page *p = &l->region[tenant];
+	struct daemon_left_memory *g;
 
 	if (!p->map) {
 		return;
 	}
 	l->region_total -= p->bytes;
 	if (!l->copying && p->bytes <= UNMAP_AT_ONCE_BYTES) {
-		page_destroy(p);
+		daemon_page_destroy(p);
 		return;
 	}
 	g = malloc(sizeof(*g));
 	if (g) {
-		*g = (struct gone){ .d = l->d, .page = *p, .bytes = p->bytes, .next = l->gone };
+		*g = (struct daemon_left_memory){
+			.d = l->d, .page = *p, .bytes = p->bytes, .next = l->gone
+		};
 	}
 	if (g && l->copying) {
 		l->gone = g;
 	} else if (g) {
 		unmap_later(g);
 	} else if (!l->copying) {
-		page_destroy(p);
+		daemon_page_destroy(p);
 	} /* else it stays mapped for good, which is better than under the worker's feet */
 	*p = PAGE_NONE;
 }
 
-void live_copied(struct live *l)
+void daemon_version_copy_done(struct daemon_version *l)
 {
 	l->copying = false;
 	while (l->gone) {
-		struct gone *g = l->gone;
+		struct daemon_left_memory *g = l->gone;
 
 		l->gone = g->next;
 		unmap_later(g);
 	}
 }
 
-void live_prepare(struct live *l, struct session *s)
+void daemon_version_send_prepare(struct daemon_version *l, struct daemon_session *s)
 {
 	uint32_t tenant = (uint32_t)s->tenant;
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 	int fds[3] = { l->built->image_fd }, err;
 	unsigned n = 1;
 
-	err = live_add_tenant(l, tenant);
+	err = daemon_version_add_tenant(l, tenant);
 	if (err) {
-		session_event(s, "limit",
-			      "%s runs without policy version %llu: no memory for its maps (%s)",
-			      s->name, (unsigned long long)l->version, strerror(-err));
+		daemon_session_event(
+			s, "limit",
+			"%s runs without policy version %llu: no memory for its maps (%s)", s->name,
+			(unsigned long long)l->version, strerror(-err));
 		return;
 	}
 	m.version.version = l->version;
 	if (l->global_fd >= 0) {
-		m.version.regions |= WIRE_REGION_GLOBAL;
+		m.version.regions |= PROTO_REGION_GLOBAL;
 		fds[n++] = l->global_fd;
 	}
 	if (l->region[tenant].map) {
-		m.version.regions |= WIRE_REGION_TENANT;
+		m.version.regions |= PROTO_REGION_TENANT;
 		fds[n++] = l->region[tenant].fd;
 	}
-	session_send(s, &m, WIRE_PREPARE, fds, n);
+	daemon_session_send(s, &m, PROTO_PREPARE, fds, n);
 	s->prepares_sent++;
-	page_close_fd(&l->region[tenant]);
+	daemon_page_close_fd(&l->region[tenant]);
 }

@@ -33,19 +33,19 @@ struct pidfd_info_1 { /* linux/pidfd.h, first version of struct pidfd_info */
 #define PIDFD_GET_INFO_1 _IOWR(0xFF, 11, struct pidfd_info_1)
 #define PIDFD_INFO_EXIT_1 8u
 
-struct obituary {
-	struct obituary *next;
+struct daemon_exit_record {
+	struct daemon_exit_record *next;
 	struct daemon *d;
 	sd_event_source *timer, *death;
 	int pidfd, tenant, pid;
 	uid_t uid;
 	bool dead;
 	unsigned looks;
-	char name[WIRE_NAME];
+	char name[PROTO_NAME];
 	bool shared; /* it was in the shared lane, */
 	bool busy;   /* and had work on the device */
 	uint32_t restart;
-	char hurt[NEIGHBOUR_WHY];
+	char crash_reason[DAEMON_CRASH_TEXT];
 	char neighbours[200]; /* in the shared lane, which its end may have harmed; empty: none */
 };
 
@@ -83,15 +83,15 @@ static bool pidfd_status(int pidfd, int *ret)
 	return true;
 }
 
-static void finish(struct obituary *o)
+static void finish(struct daemon_exit_record *o)
 {
-	struct obituary **link = &o->d->obituaries;
+	struct daemon_exit_record **link = &o->d->exit_records;
 
 	while (*link != o) {
 		link = &(*link)->next;
 	}
 	*link = o->next;
-	o->d->n_obituaries--;
+	o->d->n_exit_records--;
 	sd_event_source_disable_unref(o->timer);
 	sd_event_source_disable_unref(o->death);
 	fd_close(o->pidfd);
@@ -99,62 +99,64 @@ static void finish(struct obituary *o)
 }
 
 /* Those that are about to be written up have felt it too. */
-static void blame(const struct obituary *o)
+static void blame(const struct daemon_exit_record *o)
 {
-	char why[NEIGHBOUR_WHY];
+	char why[DAEMON_CRASH_TEXT];
 
 	snprintf(why, sizeof(why), "%s (pid %d) has failed in its shared lane", o->name, o->pid);
-	neighbours_hurt(o->d, why);
-	for (struct obituary *p = o->d->obituaries; p; p = p->next) {
-		if (p != o && p->shared && !p->hurt[0]) {
-			memcpy(p->hurt, why, sizeof(why));
+	daemon_mps_crash_mark_all(o->d, why);
+	for (struct daemon_exit_record *p = o->d->exit_records; p; p = p->next) {
+		if (p != o && p->shared && !p->crash_reason[0]) {
+			memcpy(p->crash_reason, why, sizeof(why));
 		}
 	}
 }
 
 /* Its parent may have been faster with the status; who ends by himself has drained before. */
-static bool has_failed(const struct obituary *o, const int *status)
+static bool has_failed(const struct daemon_exit_record *o, const int *status)
 {
 	return o->dead && (status ? *status != 0 : o->busy);
 }
 
-static void record(const struct obituary *o, const int *status)
+static void record(const struct daemon_exit_record *o, const int *status)
 {
-	struct history *h = &o->d->history;
+	struct daemon_history *h = &o->d->history;
 	bool killed = o->dead && status && WIFSIGNALED(*status);
 
 	o->d->counters.deaths += killed;
 	if (o->dead && o->shared) {
-		if (has_failed(o, status) && !o->hurt[0]) {
+		if (has_failed(o, status) && !o->crash_reason[0]) {
 			blame(o);
 		}
-		neighbour_ended(o->d, o->pid, o->uid, o->restart, o->hurt);
+		daemon_mps_exit_add(o->d, o->pid, o->uid, o->restart, o->crash_reason);
 	}
-	if (!session_event_allowed(o->d, o->uid)) {
+	if (!daemon_session_event_allowed(o->d, o->uid)) {
 		return;
 	}
 	if (!o->dead) {
-		history_add(h, "detach", o->tenant, o->pid, "%s (pid %d) left its session", o->name,
-			    o->pid);
+		daemon_history_add(h, "detach", o->tenant, o->pid, "%s (pid %d) left its session",
+				   o->name, o->pid);
 	} else if (killed) {
-		history_add(h, "kill", o->tenant, o->pid,
-			    "%s (pid %d) was killed by signal %d (%s)", o->name, o->pid,
-			    WTERMSIG(*status), strsignal(WTERMSIG(*status)));
+		daemon_history_add(h, "kill", o->tenant, o->pid,
+				   "%s (pid %d) was killed by signal %d (%s)", o->name, o->pid,
+				   WTERMSIG(*status), strsignal(WTERMSIG(*status)));
 	} else if (status) {
-		history_add(h, "exit", o->tenant, o->pid, "%s (pid %d) ended with exit code %d",
-			    o->name, o->pid, WEXITSTATUS(*status));
+		daemon_history_add(h, "exit", o->tenant, o->pid,
+				   "%s (pid %d) ended with exit code %d", o->name, o->pid,
+				   WEXITSTATUS(*status));
 	} else {
-		history_add(h, "exit", o->tenant, o->pid, "%s (pid %d) ended", o->name, o->pid);
+		daemon_history_add(h, "exit", o->tenant, o->pid, "%s (pid %d) ended", o->name,
+				   o->pid);
 	}
 	/* Whoever wonders why his program fails at that moment finds it here. */
 	if (o->neighbours[0] && has_failed(o, status)) {
-		history_add(h, "lane", o->tenant, o->pid,
-			    "%s (pid %d) failed in the shared lane beside %s", o->name, o->pid,
-			    o->neighbours);
+		daemon_history_add(h, "lane", o->tenant, o->pid,
+				   "%s (pid %d) failed in the shared lane beside %s", o->name,
+				   o->pid, o->neighbours);
 	}
 }
 
-static bool look(struct obituary *o, bool last)
+static bool look(struct daemon_exit_record *o, bool last)
 {
 	int status;
 	bool known = o->dead && (zombie_status(o->pid, &status) || pidfd_status(o->pidfd, &status));
@@ -169,7 +171,7 @@ static bool look(struct obituary *o, bool last)
 }
 
 /* Its page said that it dies; if it lives all the same it has become another program. */
-static bool is_last(struct obituary *o)
+static bool is_last(struct daemon_exit_record *o)
 {
 	struct pollfd p = { .fd = o->pidfd, .events = POLLIN };
 	bool ended = poll(&p, 1, 0) > 0;
@@ -183,7 +185,7 @@ static bool is_last(struct obituary *o)
 
 static int on_timer(sd_event_source *src, uint64_t usec, void *arg)
 {
-	struct obituary *o = arg;
+	struct daemon_exit_record *o = arg;
 
 	if (!look(o, is_last(o))) {
 		o->looks++;
@@ -195,7 +197,7 @@ static int on_timer(sd_event_source *src, uint64_t usec, void *arg)
 
 static int on_death(sd_event_source *src, int fd, uint32_t revents, void *arg)
 {
-	struct obituary *o = arg;
+	struct daemon_exit_record *o = arg;
 
 	(void)fd;
 	(void)revents;
@@ -209,31 +211,31 @@ static bool has_room(const struct daemon *d, uid_t uid)
 {
 	unsigned n = 0;
 
-	for (const struct obituary *o = d->obituaries; o; o = o->next) {
+	for (const struct daemon_exit_record *o = d->exit_records; o; o = o->next) {
 		n += o->uid == uid;
 	}
-	return d->n_obituaries < MAX_OBITUARIES && n < MAX_OF_A_USER;
+	return d->n_exit_records < MAX_OBITUARIES && n < MAX_OF_A_USER;
 }
 
-void obituary_write(struct session *s)
+void daemon_exit_record_write(struct daemon_session *s)
 {
-	const struct sched_stats *st = s->stats.map;
+	const struct proto_stats *st = s->stats.map;
 	struct daemon *d = s->d;
-	struct obituary now_at_once = { .d = d,
-					.pidfd = -1,
-					.tenant = s->tenant,
-					.pid = s->peer.pid,
-					.uid = s->peer.uid,
-					.dead = true },
-			*o;
+	struct daemon_exit_record now_at_once = { .d = d,
+						  .pidfd = -1,
+						  .tenant = s->tenant,
+						  .pid = s->peer.pid,
+						  .uid = s->peer.uid,
+						  .dead = true },
+				  *o;
 	uint64_t now;
 
 	memcpy(now_at_once.name, s->name, sizeof(now_at_once.name));
 	now_at_once.shared = s->lane == GBPF_LANE_SHARED;
 	now_at_once.busy = st && load_relaxed(&st->inflight);
 	now_at_once.restart = s->restart;
-	memcpy(now_at_once.hurt, s->hurt, sizeof(now_at_once.hurt));
-	lane_neighbours(s, now_at_once.neighbours, sizeof(now_at_once.neighbours));
+	memcpy(now_at_once.crash_reason, s->crash_reason, sizeof(now_at_once.crash_reason));
+	daemon_lane_neighbours(s, now_at_once.neighbours, sizeof(now_at_once.neighbours));
 	o = s->pidfd >= 0 && has_room(d, now_at_once.uid) ? calloc(1, sizeof(*o)) : NULL;
 	if (!o) {
 		record(&now_at_once, NULL);
@@ -242,11 +244,11 @@ void obituary_write(struct session *s)
 	*o = now_at_once;
 	o->dead = s->dead;
 	o->pidfd = s->pidfd;
-	o->next = d->obituaries;
+	o->next = d->exit_records;
 	s->death = sd_event_source_disable_unref(s->death);
 	s->pidfd = -1;
-	d->obituaries = o;
-	d->n_obituaries++;
+	d->exit_records = o;
+	d->n_exit_records++;
 	POINT("daemon.obituary.begun");
 	sd_event_now(d->loop, CLOCK_MONOTONIC, &now);
 	if (sd_event_add_io(d->loop, &o->death, o->pidfd, EPOLLIN, on_death, o) < 0 ||
@@ -256,9 +258,9 @@ void obituary_write(struct session *s)
 	}
 }
 
-bool obituary_awaited(const struct daemon *d, int pid)
+bool daemon_exit_record_is_pending(const struct daemon *d, int pid)
 {
-	for (const struct obituary *o = d->obituaries; o; o = o->next) {
+	for (const struct daemon_exit_record *o = d->exit_records; o; o = o->next) {
 		if (o->pid == pid) {
 			return true;
 		}
@@ -266,9 +268,9 @@ bool obituary_awaited(const struct daemon *d, int pid)
 	return false;
 }
 
-void obituaries_close(struct daemon *d)
+void daemon_exit_records_close(struct daemon *d)
 {
-	while (d->obituaries) {
-		look(d->obituaries, true);
+	while (d->exit_records) {
+		look(d->exit_records, true);
 	}
 }

@@ -18,12 +18,12 @@
 #define REATTACH_GRACE_NS                                                                          \
 	60000000000u /* after a start; who comes later is admitted like anybody else */
 
-static int choose_number(struct daemon *d, const struct wire_hello *h)
+static int choose_number(struct daemon *d, const struct proto_hello *h)
 {
-	if ((h->flags & WIRE_REATTACH) && h->tenant < SCHED_MAX_TENANTS && !d->tenant[h->tenant]) {
+	if ((h->flags & PROTO_REATTACH) && h->tenant < PROTO_MAX_TENANTS && !d->tenant[h->tenant]) {
 		return (int)h->tenant;
 	}
-	for (int i = 0; i < (int)SCHED_MAX_TENANTS; i++) {
+	for (int i = 0; i < (int)PROTO_MAX_TENANTS; i++) {
 		if (!d->tenant[i]) {
 			return i;
 		}
@@ -33,17 +33,19 @@ static int choose_number(struct daemon *d, const struct wire_hello *h)
 
 /* On failure the devices counted so far stay in s->gpus and are given back when the session ends.
  */
-static bool take_devices(struct session *s, const uint8_t uuid[WIRE_GPUS][16], uint32_t gpus)
+static bool take_devices(struct daemon_session *s, const uint8_t uuid[PROTO_MAX_GPUS][16],
+			 uint32_t gpus)
 {
 	bool foreign = s->peer.uid != 0 && s->peer.uid != s->d->uid;
-	unsigned may_name = foreign ? MAX_FOREIGN_DEVICES : SCHED_MAX_GPUS;
+	unsigned may_name = foreign ? MAX_FOREIGN_DEVICES : PROTO_MAX_GPUS;
 
 	for (s->gpus = 0; s->gpus < gpus; s->gpus++) {
-		int n = devices_get(&s->d->devices, uuid[s->gpus], s->peer.uid, may_name);
+		int n = daemon_gpus_acquire(&s->d->devices, uuid[s->gpus], s->peer.uid, may_name);
 
 		if (n < 0) {
-			session_refuse(s, n, "gbpfd knows %u GPUs already and none of them is this",
-				       SCHED_MAX_GPUS);
+			daemon_session_refuse(
+				s, n, "gbpfd knows %u GPUs already and none of them is this",
+				PROTO_MAX_GPUS);
 			return false;
 		}
 		s->gpu_index[s->gpus] = (uint32_t)n;
@@ -53,18 +55,18 @@ static bool take_devices(struct session *s, const uint8_t uuid[WIRE_GPUS][16], u
 	return true;
 }
 
-static int take_pages(struct session *s, const struct wire_hello *h, int *fds)
+static int take_pages(struct daemon_session *s, const struct proto_hello *h, int *fds)
 {
 	int err;
 
-	if (!(h->flags & WIRE_REATTACH)) {
-		err = page_create(&s->board, "gbpf-board", SCHED_PAGE_BYTES);
-		return err ? err : page_create(&s->stats, "gbpf-stats", SCHED_STATS_BYTES);
+	if (!(h->flags & PROTO_REATTACH)) {
+		err = daemon_page_create(&s->board, "gbpf-board", PROTO_PAGE_BYTES);
+		return err ? err : daemon_page_create(&s->stats, "gbpf-stats", PROTO_STATS_BYTES);
 	}
-	err = page_adopt(&s->board, fds[0], SCHED_PAGE_BYTES);
+	err = daemon_page_adopt(&s->board, fds[0], PROTO_PAGE_BYTES);
 	if (!err) {
 		fds[0] = -1;
-		err = page_adopt(&s->stats, fds[1], SCHED_STATS_BYTES);
+		err = daemon_page_adopt(&s->stats, fds[1], PROTO_STATS_BYTES);
 	}
 	if (!err) {
 		fds[1] = -1;
@@ -74,10 +76,10 @@ static int take_pages(struct session *s, const struct wire_hello *h, int *fds)
 	return err;
 }
 
-void session_admitted(struct session *s)
+void daemon_hello_admitted(struct daemon_session *s)
 {
 	int fds[3] = { s->d->directory.fd, s->board.fd, s->stats.fd };
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 
 	m.welcome.tenant = (uint32_t)s->tenant;
 	m.welcome.class_id = s->told_class = s->class_id;
@@ -90,31 +92,31 @@ void session_admitted(struct session *s)
 	m.welcome.priority = s->priority;
 	m.welcome.rhythm = s->rhythm;
 	m.welcome.lead_us = s->lead_us;
-	lane_pipe(s->d, m.welcome.mps_pipe, sizeof(m.welcome.mps_pipe));
-	for (unsigned i = 0; i < WIRE_GPUS; i++) {
+	daemon_lane_pipe_dir(s->d, m.welcome.mps_pipe, sizeof(m.welcome.mps_pipe));
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
 		m.welcome.gpu_index[i] = i < s->gpus ? s->gpu_index[i] : 0;
 	}
 	s->state = SESSION_WELCOMED;
-	session_send(s, &m, WIRE_WELCOME, fds, s->reattached ? 1 : 3);
+	daemon_session_send(s, &m, PROTO_WELCOME, fds, s->reattached ? 1 : 3);
 	if (!s->has_devices) {
-		session_driver_starts(s);
+		daemon_session_extend_timeout(s);
 	}
 	POINT("daemon.hello.welcomed");
 }
 
-static void tell_devices(struct session *s)
+static void tell_devices(struct daemon_session *s)
 {
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 
 	m.devices.gpus = s->gpus;
 	memcpy(m.devices.gpu_index, s->gpu_index, sizeof(m.devices.gpu_index));
 	s->state = SESSION_WELCOMED;
-	session_send(s, &m, WIRE_DEVICES_ARE, NULL, 0);
+	daemon_session_send(s, &m, PROTO_DEVICES_ARE, NULL, 0);
 }
 
-static void wait_in_queue(struct session *s)
+static void wait_in_queue(struct daemon_session *s)
 {
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 	uint64_t now;
 
 	s->state = SESSION_QUEUED;
@@ -125,35 +127,36 @@ static void wait_in_queue(struct session *s)
 	sd_event_now(s->d->loop, CLOCK_MONOTONIC, &now);
 	sd_event_source_set_time(s->timer, now + QUEUE_LIMIT_USEC);
 	sd_event_source_set_enabled(s->timer, SD_EVENT_ONESHOT);
-	session_event(s, "queued", "%s waits: the policy's admit said so", s->name);
-	session_send(s, &m, WIRE_QUEUED, NULL, 0);
+	daemon_session_event(s, "queued", "%s waits: the policy's admit said so", s->name);
+	daemon_session_send(s, &m, PROTO_QUEUED, NULL, 0);
 }
 
-static void admit(struct session *s)
+static void admit(struct daemon_session *s)
 {
 	bool returning = s->reattached && clock_now_ns() - s->d->started_ns < REATTACH_GRACE_NS;
 	int verdict = GBPF_ADMIT;
 
 	if (returning) {
-		hook_readmit(s);
+		daemon_hook_readmit(s);
 	} else {
-		verdict = hook_admit(s);
+		verdict = daemon_hook_admit(s);
 	}
 
 	if (verdict == GBPF_QUEUE) {
 		wait_in_queue(s);
 	} else if (verdict == GBPF_REJECT) {
-		session_refuse(s, -EPERM, "the policy does not admit this process to the GPU");
+		daemon_session_refuse(s, -EPERM,
+				      "the policy does not admit this process to the GPU");
 	} else if (s->early && s->has_devices) {
 		tell_devices(s);
-	} else if (lane_make(s) == 0) {
-		session_admitted(s);
+	} else if (daemon_lane_prepare(s) == 0) {
+		daemon_hello_admitted(s);
 	}
 }
 
 /* Which GPUs an early hello is about is known now. Policies of those that were not asked yet are
  * asked; the lane cannot be changed any more. */
-void session_devices(struct session *s, const struct wire_devices *m)
+void daemon_hello_devices(struct daemon_session *s, const struct proto_devices *m)
 {
 	s->lanes = 1u << s->lane;
 	s->told_queued = false;
@@ -163,9 +166,9 @@ void session_devices(struct session *s, const struct wire_devices *m)
 	}
 }
 
-void session_readmit(struct daemon *d)
+void daemon_hello_retry_queued(struct daemon *d)
 {
-	session_each(d, s)
+	daemon_session_each(d, s)
 	{
 		if (s->state == SESSION_QUEUED && !s->dying) {
 			admit(s);
@@ -173,47 +176,49 @@ void session_readmit(struct daemon *d)
 	}
 }
 
-static void take_identity(struct session *s, const struct wire_hello *h)
+static void take_identity(struct daemon_session *s, const struct proto_hello *h)
 {
-	text_copy(s->name, sizeof(s->name), h->name, sizeof(h->name));
-	text_copy(s->command, sizeof(s->command), h->command, sizeof(h->command));
+	daemon_text_copy(s->name, sizeof(s->name), h->name, sizeof(h->name));
+	daemon_text_copy(s->command, sizeof(s->command), h->command, sizeof(h->command));
 	if (!s->name[0]) {
 		memcpy(s->name, "unnamed", 8);
 	}
 	s->class_id = h->class_id;
 	s->weight = h->weight ? h->weight : DAEMON_DEFAULT_WEIGHT;
-	s->early = h->flags & WIRE_EARLY;
+	s->early = h->flags & PROTO_EARLY;
 	s->sm_percent = 100;
-	lane_ask(s, h->lane, h->lanes);
+	daemon_lane_negotiate(s, h->lane, h->lanes);
 }
 
-static bool hello_is_sane(struct session *s, const struct wire_hello *h)
+static bool hello_is_sane(struct daemon_session *s, const struct proto_hello *h)
 {
-	bool early = h->flags & WIRE_EARLY;
+	bool early = h->flags & PROTO_EARLY;
 
 	if (h->class_id > GBPF_CLASS_BATCH || h->weight > DAEMON_MAX_WEIGHT ||
-	    h->flags & ~(uint32_t)(WIRE_REATTACH | WIRE_STRICT | WIRE_EARLY) ||
+	    h->flags & ~(uint32_t)(PROTO_REATTACH | PROTO_STRICT | PROTO_EARLY) ||
 	    h->lane > GBPF_LANE_SHARED || h->lanes & ~(uint32_t)LANE_ALL) {
-		session_refuse(s, -EINVAL,
-			       "hello asks for class %u, weight %u, lane %u of 0x%x, flags 0x%x, "
-			       "which do not exist",
-			       h->class_id, h->weight, h->lane, h->lanes, h->flags);
+		daemon_session_refuse(
+			s, -EINVAL,
+			"hello asks for class %u, weight %u, lane %u of 0x%x, flags 0x%x, "
+			"which do not exist",
+			h->class_id, h->weight, h->lane, h->lanes, h->flags);
 		return false;
 	}
-	if (early && (h->gpus || h->flags & WIRE_REATTACH)) {
-		session_refuse(s, -EINVAL, "an early hello names no devices and brings no pages");
+	if (early && (h->gpus || h->flags & PROTO_REATTACH)) {
+		daemon_session_refuse(s, -EINVAL,
+				      "an early hello names no devices and brings no pages");
 		return false;
 	}
 	return true;
 }
 
-static void begin(struct session *s, const struct wire_hello *h, int *fds)
+static void begin(struct daemon_session *s, const struct proto_hello *h, int *fds)
 {
 	struct daemon *d = s->d;
 	int number = choose_number(d, h), err;
 
 	if (number < 0) {
-		session_refuse(s, number, "there are %u tenants already", SCHED_MAX_TENANTS);
+		daemon_session_refuse(s, number, "there are %u tenants already", PROTO_MAX_TENANTS);
 		return;
 	}
 	s->tenant = number;
@@ -224,19 +229,21 @@ static void begin(struct session *s, const struct wire_hello *h, int *fds)
 	}
 	err = take_pages(s, h, fds);
 	if (err) {
-		session_refuse(s, err, "its pages cannot be %s: %s",
-			       h->flags & WIRE_REATTACH ? "taken over" : "made", strerror(-err));
+		daemon_session_refuse(s, err, "its pages cannot be %s: %s",
+				      h->flags & PROTO_REATTACH ? "taken over" : "made",
+				      strerror(-err));
 		return;
 	}
 	POINT("daemon.hello.pages_taken");
 	if (s->reattached && h->regions) {
-		policy_adopt_region(s, h->policy_version, &fds[2]);
+		daemon_policy_adopt_region(s, h->policy_version, &fds[2]);
 		POINT("daemon.reattach.adopted");
 	}
 	admit(s);
 }
 
-void session_hello(struct session *s, const struct wire_hello *h, int *fds, unsigned nfds)
+void daemon_hello_take(struct daemon_session *s, const struct proto_hello *h, int *fds,
+		       unsigned nfds)
 {
 	POINT("daemon.hello.received");
 	if (hello_is_sane(s, h)) {
@@ -248,31 +255,32 @@ void session_hello(struct session *s, const struct wire_hello *h, int *fds, unsi
 	}
 }
 
-void session_mapped(struct session *s)
+void daemon_hello_mapped(struct daemon_session *s)
 {
 	struct daemon *d = s->d;
 
-	if (page_seal(&s->board) < 0 || page_seal(&s->stats) < 0) {
+	if (daemon_page_seal(&s->board) < 0 || daemon_page_seal(&s->stats) < 0) {
 		d->counters.garbage++;
-		session_drop(s, "it has prevented the sealing of its pages");
+		daemon_session_drop(s, "it has prevented the sealing of its pages");
 		return;
 	}
 	POINT("daemon.session.sealed");
-	page_close_fd(&s->stats);
+	daemon_page_close_fd(&s->stats);
 	s->state = SESSION_READY;
 	sd_event_source_set_enabled(s->timer, SD_EVENT_OFF);
-	session_event(s, s->reattached ? "reattach" : "start", "%s (pid %d, class %s) %s tenant %d",
-		      s->name, (int)s->peer.pid, class_name(s->class_id),
-		      s->reattached ? "came back as" : "is", s->tenant);
+	daemon_session_event(s, s->reattached ? "reattach" : "start",
+			     "%s (pid %d, class %s) %s tenant %d", s->name, (int)s->peer.pid,
+			     daemon_class_name(s->class_id), s->reattached ? "came back as" : "is",
+			     s->tenant);
 	if (s->told_class != s->class_id || s->told_weight != s->weight) {
-		session_tell(s); /* changed since the WELCOME */
+		daemon_session_send_settings(s); /* changed since the WELCOME */
 	}
 	if (s->class_id == GBPF_CLASS_LATENCY) {
-		lc_publish(s);
+		daemon_lc_publish(s);
 		POINT("daemon.session.board_published");
 	}
-	lc_introduce(s);
-	policy_introduce(s);
+	daemon_lc_send_boards(s);
+	daemon_policy_send_active(s);
 	POINT("daemon.session.introduced");
-	ticker_wake(d);
+	daemon_ticker_wake(d);
 }

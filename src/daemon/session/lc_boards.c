@@ -8,81 +8,83 @@
 
 #define MAX_FOREIGN 16u /* boards of one user that is neither root nor the daemon's */
 
-static void send_board(struct session *to, unsigned slot, enum wire_type type,
-		       const struct session *owner)
+static void send_board(struct daemon_session *to, unsigned slot, enum proto_type type,
+		       const struct daemon_session *owner)
 {
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 
 	m.board.slot = slot;
 	m.board.tenant = (uint32_t)owner->tenant;
-	if (type == WIRE_BOARD_ADD) {
+	if (type == PROTO_BOARD_ADD) {
 		to->lc_seen |= UINT64_C(1) << slot;
-		session_send(to, &m, type, &owner->board.fd, 1);
+		daemon_session_send(to, &m, type, &owner->board.fd, 1);
 	} else {
 		to->lc_seen &= ~(UINT64_C(1) << slot);
-		session_send(to, &m, type, NULL, 0);
+		daemon_session_send(to, &m, type, NULL, 0);
 	}
 }
 
 /* One user cannot take all slots away from the others, unless gbpfd is his. */
-static bool has_enough(const struct session *s)
+static bool has_enough(const struct daemon_session *s)
 {
 	const struct daemon *d = s->d;
 	unsigned n = 0;
 
-	for (unsigned i = 0; i < SCHED_MAX_LC; i++) {
+	for (unsigned i = 0; i < PROTO_MAX_LC; i++) {
 		n += d->lc[i] && d->lc[i]->peer.uid == s->peer.uid;
 	}
 	return s->peer.uid != 0 && s->peer.uid != d->uid && n >= MAX_FOREIGN;
 }
 
-void lc_publish(struct session *s)
+void daemon_lc_publish(struct daemon_session *s)
 {
 	struct daemon *d = s->d;
 	unsigned slot = 0;
 
 	if (has_enough(s)) {
-		session_event(s, "limit",
-			      "%s is the latency tenant after the %uth of its user: its requests "
-			      "hold nobody until another one ends",
-			      s->name, MAX_FOREIGN);
+		daemon_session_event(
+			s, "limit",
+			"%s is the latency tenant after the %uth of its user: its requests "
+			"hold nobody until another one ends",
+			s->name, MAX_FOREIGN);
 		return;
 	}
-	while (slot < SCHED_MAX_LC && d->lc[slot]) {
+	while (slot < PROTO_MAX_LC && d->lc[slot]) {
 		slot++;
 	}
-	if (slot == SCHED_MAX_LC) {
-		session_event(s, "limit",
-			      "%s is the latency tenant after the %uth: its requests hold nobody "
-			      "until another one ends",
-			      s->name, SCHED_MAX_LC);
+	if (slot == PROTO_MAX_LC) {
+		daemon_session_event(
+			s, "limit",
+			"%s is the latency tenant after the %uth: its requests hold nobody "
+			"until another one ends",
+			s->name, PROTO_MAX_LC);
 		return;
 	}
 	d->lc[slot] = s;
 	s->lc_slot = (int)slot;
-	session_each(d, t)
+	daemon_session_each(d, t)
 	{
 		if (t != s && t->state == SESSION_READY) {
-			send_board(t, slot, WIRE_BOARD_ADD, s);
+			send_board(t, slot, PROTO_BOARD_ADD, s);
 		}
 	}
-	flags_publish(s);
-	ticker_wake(d);
+	daemon_flags_send_all(s);
+	daemon_ticker_wake(d);
 }
 
 static void publish_waiting(struct daemon *d)
 {
-	session_each(d, t)
+	daemon_session_each(d, t)
 	{
 		if (t->state == SESSION_READY && !t->dying && t->lc_slot < 0 &&
 		    t->class_id == GBPF_CLASS_LATENCY && !has_enough(t)) {
-			lc_publish(t);
+			daemon_lc_publish(t);
 			return;
 		}
 	}
 }
 
-void lc_withdraw(struct session *s)
+void daemon_lc_withdraw(struct daemon_session *s)
 {
 	struct daemon *d = s->d;
 	unsigned slot = (unsigned)s->lc_slot;
@@ -92,31 +94,31 @@ void lc_withdraw(struct session *s)
 	}
 	d->lc[slot] = NULL;
 	s->lc_slot = -1;
-	flags_withdraw(s);
-	session_each(d, t)
+	daemon_flags_remove_all(s);
+	daemon_session_each(d, t)
 	{
 		if (t->lc_seen & UINT64_C(1) << slot) {
-			send_board(t, slot, WIRE_BOARD_REMOVE, s);
+			send_board(t, slot, PROTO_BOARD_REMOVE, s);
 		}
 	}
 	publish_waiting(d);
 }
 
-bool lc_any(const struct daemon *d)
+bool daemon_lc_any(const struct daemon *d)
 {
 	bool any = false;
 
-	for (unsigned slot = 0; slot < SCHED_MAX_LC; slot++) {
+	for (unsigned slot = 0; slot < PROTO_MAX_LC; slot++) {
 		any |= d->lc[slot] != NULL;
 	}
 	return any;
 }
 
-void lc_introduce(struct session *s)
+void daemon_lc_send_boards(struct daemon_session *s)
 {
-	for (unsigned slot = 0; slot < SCHED_MAX_LC; slot++) {
+	for (unsigned slot = 0; slot < PROTO_MAX_LC; slot++) {
 		if (s->d->lc[slot] && s->d->lc[slot] != s) {
-			send_board(s, slot, WIRE_BOARD_ADD, s->d->lc[slot]);
+			send_board(s, slot, PROTO_BOARD_ADD, s->d->lc[slot]);
 		}
 	}
 }

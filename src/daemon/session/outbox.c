@@ -11,15 +11,15 @@
 #include "base/compiler.h"
 #include "base/fd.h"
 
-struct outbox_entry {
-	struct outbox_entry *next;
-	union wire_message m;
-	enum wire_type type;
+struct daemon_outbox_entry {
+	struct daemon_outbox_entry *next;
+	union proto_message m;
+	enum proto_type type;
 	int fds[OUTBOX_FDS]; /* owned */
 	unsigned nfds;
 };
 
-static void entry_free(struct outbox_entry *e)
+static void entry_free(struct daemon_outbox_entry *e)
 {
 	for (unsigned i = 0; i < e->nfds; i++) {
 		fd_close(e->fds[i]);
@@ -27,7 +27,8 @@ static void entry_free(struct outbox_entry *e)
 	free(e);
 }
 
-static void take_out(struct outbox *o, struct outbox_entry *e, struct outbox_entry *before)
+static void take_out(struct daemon_outbox *o, struct daemon_outbox_entry *e,
+		     struct daemon_outbox_entry *before)
 {
 	*(before ? &before->next : &o->first) = e->next;
 	if (o->last == e) {
@@ -37,22 +38,22 @@ static void take_out(struct outbox *o, struct outbox_entry *e, struct outbox_ent
 	entry_free(e);
 }
 
-static bool is_coming(const struct outbox_entry *e, const union wire_message *going,
-		      enum wire_type type)
+static bool is_coming(const struct daemon_outbox_entry *e, const union proto_message *going,
+		      enum proto_type type)
 {
-	if (type == WIRE_BOARD_REMOVE) {
-		return e->type == WIRE_BOARD_ADD && e->m.board.slot == going->board.slot;
+	if (type == PROTO_BOARD_REMOVE) {
+		return e->type == PROTO_BOARD_ADD && e->m.board.slot == going->board.slot;
 	}
-	return type == WIRE_FLAG_REMOVE && e->type == WIRE_FLAG_ADD &&
+	return type == PROTO_FLAG_REMOVE && e->type == PROTO_FLAG_ADD &&
 	       e->m.flag.number == going->flag.number;
 }
 
 /* True when the board or flag page that goes has not been told of yet. */
-static bool cancels(struct outbox *o, const union wire_message *m, enum wire_type type)
+static bool cancels(struct daemon_outbox *o, const union proto_message *m, enum proto_type type)
 {
-	struct outbox_entry *before = NULL;
+	struct daemon_outbox_entry *before = NULL;
 
-	for (struct outbox_entry *e = o->first; e; e = e->next) {
+	for (struct daemon_outbox_entry *e = o->first; e; e = e->next) {
 		if (is_coming(e, m, type)) {
 			take_out(o, e, before);
 			return true;
@@ -62,10 +63,10 @@ static bool cancels(struct outbox *o, const union wire_message *m, enum wire_typ
 	return false;
 }
 
-static int keep(struct outbox *o, const union wire_message *m, enum wire_type type, const int *fds,
-		unsigned nfds)
+static int keep(struct daemon_outbox *o, const union proto_message *m, enum proto_type type,
+		const int *fds, unsigned nfds)
 {
-	struct outbox_entry *e;
+	struct daemon_outbox_entry *e;
 
 	if (cancels(o, m, type)) {
 		return 0;
@@ -100,23 +101,23 @@ static int keep(struct outbox *o, const union wire_message *m, enum wire_type ty
 	return 1;
 }
 
-int outbox_send(struct outbox *o, int sock, union wire_message *m, enum wire_type type,
-		const int *fds, unsigned nfds)
+int daemon_outbox_send(struct daemon_outbox *o, int sock, union proto_message *m,
+		       enum proto_type type, const int *fds, unsigned nfds)
 {
 	int err;
 
 	if (o->first) {
 		return keep(o, m, type, fds, nfds);
 	}
-	err = wire_send(sock, m, type, fds, nfds);
+	err = proto_send(sock, m, type, fds, nfds);
 	return err == -EAGAIN ? keep(o, m, type, fds, nfds) : err;
 }
 
-int outbox_flush(struct outbox *o, int sock)
+int daemon_outbox_flush(struct daemon_outbox *o, int sock)
 {
 	while (o->first) {
-		struct outbox_entry *e = o->first;
-		int err = wire_send(sock, &e->m, e->type, e->fds, e->nfds);
+		struct daemon_outbox_entry *e = o->first;
+		int err = proto_send(sock, &e->m, e->type, e->fds, e->nfds);
 
 		if (err) {
 			return err == -EAGAIN ? 1 : err;
@@ -131,10 +132,10 @@ int outbox_flush(struct outbox *o, int sock)
 	return 0;
 }
 
-void outbox_finish(struct outbox *o)
+void daemon_outbox_finish(struct daemon_outbox *o)
 {
 	while (o->first) {
-		struct outbox_entry *e = o->first;
+		struct daemon_outbox_entry *e = o->first;
 
 		o->first = e->next;
 		entry_free(e);

@@ -8,19 +8,19 @@
 #define OUTBOX_MESSAGES 256u
 #define OUTBOX_FDS 3u
 
-struct outbox_entry;
+struct daemon_outbox_entry;
 
-struct outbox {
-	struct outbox_entry *first, *last; /* owned */
+struct daemon_outbox {
+	struct daemon_outbox_entry *first, *last; /* owned */
 	unsigned n;
 };
 
 /* Sends or keeps. Descriptors are borrowed (kept ones are duplicated). 0: sent; 1: kept; -ENOBUFS:
  * too many are kept; -errno: the socket is broken. */
-int outbox_send(struct outbox *o, int sock, union wire_message *m, enum wire_type type,
-		const int *fds, unsigned nfds);
+int daemon_outbox_send(struct daemon_outbox *o, int sock, union proto_message *m,
+		       enum proto_type type, const int *fds, unsigned nfds);
 /* Sends what it can. 0: empty; 1: some are left; -errno. */
-int outbox_flush(struct outbox *o, int sock);
-void outbox_finish(struct outbox *o);
+int daemon_outbox_flush(struct daemon_outbox *o, int sock);
+void daemon_outbox_finish(struct daemon_outbox *o);
 
 #endif

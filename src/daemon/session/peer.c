@@ -18,7 +18,7 @@
 #define NICE_FIELD 19
 
 /* Fields up to 2 lie in front of the last parenthesis. */
-int peer_stat_field(pid_t pid, int field, long long *ret)
+int daemon_peer_stat_field(pid_t pid, int field, long long *ret)
 {
 	const char *p = NULL;
 	char path[64];
@@ -40,11 +40,11 @@ int peer_stat_field(pid_t pid, int field, long long *ret)
 	return p ? 0 : -1;
 }
 
-static void read_nice(pid_t pid, struct peer_share *s)
+static void read_nice(pid_t pid, struct daemon_peer_share *s)
 {
 	long long nice;
 
-	if (peer_stat_field(pid, NICE_FIELD, &nice) == 0 && nice >= -20 && nice <= 19) {
+	if (daemon_peer_stat_field(pid, NICE_FIELD, &nice) == 0 && nice >= -20 && nice <= 19) {
 		s->nice = (int32_t)nice;
 	}
 }
@@ -68,7 +68,7 @@ static int group_path(const char *text, char *out, size_t cap)
 	return strstr(out, "/..") ? -1 : 0; /* outside of our view of the groups */
 }
 
-static void read_weight(pid_t pid, struct peer_share *s)
+static void read_weight(pid_t pid, struct daemon_peer_share *s)
 {
 	char path[64], group[1024], file[1200];
 	struct buf b;
@@ -109,7 +109,7 @@ static const char *base_name(const char *path)
 }
 
 /* What tells programs apart that one interpreter runs is its first argument. */
-static void read_command(pid_t pid, struct peer_share *s)
+static void read_command(pid_t pid, struct daemon_peer_share *s)
 {
 	char path[64], exe[1024], line[4096];
 	ssize_t n;
@@ -138,10 +138,10 @@ static void read_command(pid_t pid, struct peer_share *s)
 	}
 }
 
-struct peer_share peer_share_of(pid_t pid, int pidfd)
+struct daemon_peer_share daemon_peer_share_of(pid_t pid, int pidfd)
 {
-	const struct peer_share none = { .nice = 0, .cpu_weight = 100 };
-	struct peer_share s = none;
+	const struct daemon_peer_share none = { .nice = 0, .cpu_weight = 100 };
+	struct daemon_peer_share s = none;
 	struct pollfd p = { .fd = pidfd, .events = POLLIN };
 
 	if (pid <= 0 || pidfd < 0) {

@@ -18,7 +18,7 @@
 #include "daemon/hw/hw_control.h"
 #include "daemon/watch/watch.h"
 
-#define MAX_SESSIONS (SCHED_MAX_TENANTS + 64u)
+#define MAX_SESSIONS (PROTO_MAX_TENANTS + 64u)
 #define OWN_SESSIONS 64u /* that other users leave to root and the daemon's user */
 #define MAX_FOREIGN 256u /* sessions of one user that is neither root nor the daemon's */
 
@@ -28,19 +28,19 @@
 
 static int on_death(sd_event_source *src, int fd, uint32_t revents, void *arg)
 {
-	struct session *s = arg;
+	struct daemon_session *s = arg;
 
 	(void)src;
 	(void)fd;
 	(void)revents;
 	s->dead = true;
-	session_end(s, END_CLOSED);
+	daemon_session_end(s, END_CLOSED);
 	return 0;
 }
 
 /* A child that was forked may keep the socket open after its parent died; the pidfd tells the
  * truth. Without one (another pid namespace) the socket has to do. */
-static void watch_process(struct session *s)
+static void watch_process(struct daemon_session *s)
 {
 	socklen_t len = sizeof(s->pidfd);
 
@@ -55,20 +55,20 @@ static void watch_process(struct session *s)
 
 /* The driver may need tens of milliseconds to end a process, and its descriptor and socket say
  * nothing before that; but none of its threads comes back. */
-void sessions_look(struct daemon *d)
+void daemon_sessions_reap_dying(struct daemon *d)
 {
-	session_each(d, s)
+	daemon_session_each(d, s)
 	{
-		if (s->state == SESSION_READY && !s->dying && sched_board_dead(s->board.map)) {
+		if (s->state == SESSION_READY && !s->dying && proto_board_dead(s->board.map)) {
 			s->dead = true;
-			session_end(s, END_CLOSED);
+			daemon_session_end(s, END_CLOSED);
 		}
 	}
 }
 
-static void unlink_session(struct session *s)
+static void unlink_session(struct daemon_session *s)
 {
-	struct session **link = &s->d->sessions;
+	struct daemon_session **link = &s->d->sessions;
 
 	while (*link != s) {
 		link = &(*link)->next;
@@ -80,38 +80,38 @@ static void unlink_session(struct session *s)
 	s->d->n_sessions--;
 }
 
-static void destroy(struct session *s)
+static void destroy(struct daemon_session *s)
 {
 	struct daemon *d = s->d;
 	bool was_tenant = s->tenant >= 0;
 
 	unlink_session(s);
-	watch_forget(s);
+	daemon_watch_session_ended(s);
 	if (was_tenant) {
 		if (s->end == END_CLOSED) { /* first: others may be waiting for it */
-			board_clear(&s->board);
+			daemon_board_clear(&s->board);
 			POINT("daemon.death.board_cleared");
 		}
 		d->tenant[s->tenant] = NULL;
-		flags_forget(s);
-		lc_withdraw(s);
-		steer_forget(s);
-		failures_keep(s);
-		policy_forget_tenant(d, (uint32_t)s->tenant);
+		daemon_flags_session_ended(s);
+		daemon_lc_withdraw(s);
+		daemon_hw_session_ended(s);
+		daemon_failures_add_session(s);
+		daemon_policy_remove_tenant(d, (uint32_t)s->tenant);
 		POINT("daemon.death.forgotten");
 		for (uint32_t i = 0; i < s->gpus; i++) {
-			devices_put(&d->devices, s->gpu_index[i]);
+			daemon_gpus_release(&d->devices, s->gpu_index[i]);
 		}
 	}
 	if (was_tenant && s->end == END_CLOSED) {
-		obituary_write(s); /* takes the pidfd */
+		daemon_exit_record_write(s); /* takes the pidfd */
 	}
 	sd_event_source_disable_unref(s->io);
 	sd_event_source_disable_unref(s->timer);
 	sd_event_source_disable_unref(s->death);
-	outbox_finish(&s->out);
-	page_destroy(&s->board);
-	page_destroy(&s->stats);
+	daemon_outbox_finish(&s->out);
+	daemon_page_destroy(&s->board);
+	daemon_page_destroy(&s->stats);
 	fd_close(s->pidfd);
 	fd_close_peer(s->sock);
 	free(s);
@@ -141,7 +141,7 @@ static int on_reaper(sd_event_source *src, void *arg)
 	(void)src;
 	while (again) { /* the end of one may break another, which is then dying too */
 		again = false;
-		session_each(d, s)
+		daemon_session_each(d, s)
 		{
 			if (s->dying) {
 				destroy(s);
@@ -151,14 +151,14 @@ static int on_reaper(sd_event_source *src, void *arg)
 		}
 	}
 	arm_idle_exit(d);
-	policy_check_acks(d);
+	daemon_policy_check_acks(d);
 	return 0;
 }
 
 static int on_requeue(sd_event_source *src, void *arg)
 {
 	(void)src;
-	session_readmit(arg);
+	daemon_hello_retry_queued(arg);
 	return 0;
 }
 
@@ -176,7 +176,7 @@ static unsigned sessions_of(const struct daemon *d, uid_t uid)
 {
 	unsigned n = 0;
 
-	session_each(d, s)
+	daemon_session_each(d, s)
 	{
 		n += s->peer.uid == uid;
 	}
@@ -185,17 +185,18 @@ static unsigned sessions_of(const struct daemon *d, uid_t uid)
 
 static void turn_away(int fd, int err, const char *text)
 {
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 
 	m.refused.error = -err;
 	snprintf(m.refused.text, sizeof(m.refused.text), "%s", text);
-	wire_send(fd, &m, WIRE_REFUSED, NULL, 0); /* a failure only means that it is gone already */
+	proto_send(fd, &m, PROTO_REFUSED, NULL,
+		   0); /* a failure only means that it is gone already */
 	fd_close_peer(fd);
 }
 
 static void welcome_connection(struct daemon *d, int fd)
 {
-	struct session *s;
+	struct daemon_session *s;
 	struct peer peer;
 	bool foreign;
 
@@ -209,7 +210,7 @@ static void welcome_connection(struct daemon *d, int fd)
 	}
 	foreign = peer.uid != 0 && peer.uid != d->uid;
 	if (d->n_sessions >= MAX_SESSIONS ||
-	    (foreign && (d->n_sessions >= SCHED_MAX_TENANTS - OWN_SESSIONS ||
+	    (foreign && (d->n_sessions >= PROTO_MAX_TENANTS - OWN_SESSIONS ||
 			 sessions_of(d, peer.uid) >= MAX_FOREIGN))) {
 		d->counters.refused_sessions++;
 		turn_away(fd, -EUSERS, "too many sessions");
@@ -220,16 +221,16 @@ static void welcome_connection(struct daemon *d, int fd)
 		fd_close_peer(fd);
 		return;
 	}
-	*s = (struct session){ .d = d,
-			       .sock = fd,
-			       .pidfd = -1,
-			       .peer = peer,
-			       .tenant = -1,
-			       .lc_slot = -1,
-			       .board = PAGE_NONE,
-			       .stats = PAGE_NONE,
-			       .connected_ns = clock_now_ns() };
-	if (session_listen(s) < 0) {
+	*s = (struct daemon_session){ .d = d,
+				      .sock = fd,
+				      .pidfd = -1,
+				      .peer = peer,
+				      .tenant = -1,
+				      .lc_slot = -1,
+				      .board = PAGE_NONE,
+				      .stats = PAGE_NONE,
+				      .connected_ns = clock_now_ns() };
+	if (daemon_session_watch_socket(s) < 0) {
 		fd_close_peer(fd);
 		free(s);
 		return;
@@ -258,7 +259,7 @@ static int on_accept(sd_event_source *src, int fd, uint32_t revents, void *arg)
 	return 0;
 }
 
-int sessions_open(struct daemon *d, const char *path)
+int daemon_sessions_open(struct daemon *d, const char *path)
 {
 	int err;
 
@@ -288,7 +289,7 @@ int sessions_open(struct daemon *d, const char *path)
 	return err < 0 ? err : 0;
 }
 
-void sessions_close(struct daemon *d)
+void daemon_sessions_close(struct daemon *d)
 {
 	d->session_io = sd_event_source_disable_unref(d->session_io);
 	d->session_fd = fd_close(d->session_fd);
@@ -297,7 +298,7 @@ void sessions_close(struct daemon *d)
 		d->sessions->end = END_SHUTDOWN;
 		destroy(d->sessions);
 	}
-	obituaries_close(d);
+	daemon_exit_records_close(d);
 	d->reaper = sd_event_source_disable_unref(d->reaper);
 	d->requeue = sd_event_source_disable_unref(d->requeue);
 	d->idle_timer = sd_event_source_disable_unref(d->idle_timer);

@@ -22,7 +22,7 @@
 #define OFFERS_PER_SECOND 200u
 #define FOREIGN_EVENTS_PER_SECOND 50u /* of all users that are neither root nor the daemon's */
 
-bool session_event_allowed(struct daemon *d, uid_t uid)
+bool daemon_session_event_allowed(struct daemon *d, uid_t uid)
 {
 	uint64_t second = clock_now_ns() / 1000000000u;
 
@@ -40,20 +40,20 @@ bool session_event_allowed(struct daemon *d, uid_t uid)
 	return false;
 }
 
-void session_event(struct session *s, const char *kind, const char *fmt, ...)
+void daemon_session_event(struct daemon_session *s, const char *kind, const char *fmt, ...)
 {
 	char text[400];
 	va_list ap;
 
-	if (session_event_allowed(s->d, s->peer.uid)) {
+	if (daemon_session_event_allowed(s->d, s->peer.uid)) {
 		va_start(ap, fmt);
 		vsnprintf(text, sizeof(text), fmt, ap);
 		va_end(ap);
-		history_add(&s->d->history, kind, s->tenant, s->peer.pid, "%s", text);
+		daemon_history_add(&s->d->history, kind, s->tenant, s->peer.pid, "%s", text);
 	}
 }
 
-void session_end(struct session *s, enum session_end end)
+void daemon_session_end(struct daemon_session *s, enum daemon_session_end end)
 {
 	if (!s->dying) {
 		s->dying = true;
@@ -62,7 +62,7 @@ void session_end(struct session *s, enum session_end end)
 	}
 }
 
-void session_drop(struct session *s, const char *fmt, ...)
+void daemon_session_drop(struct daemon_session *s, const char *fmt, ...)
 {
 	char why[256];
 	va_list ap;
@@ -73,28 +73,29 @@ void session_drop(struct session *s, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(why, sizeof(why), fmt, ap);
 	va_end(ap);
-	session_event(s, "dropped", "session of pid %d dropped: %s", (int)s->peer.pid, why);
+	daemon_session_event(s, "dropped", "session of pid %d dropped: %s", (int)s->peer.pid, why);
 	s->d->counters.dropped_sessions++;
-	session_end(s, END_DROPPED);
+	daemon_session_end(s, END_DROPPED);
 }
 
 static int on_timer(sd_event_source *src, uint64_t usec, void *arg)
 {
-	struct session *s = arg;
+	struct daemon_session *s = arg;
 
 	(void)src;
 	(void)usec;
 	if (s->state == SESSION_QUEUED) {
-		session_refuse(s, -ETIMEDOUT, "the policy kept this process waiting for 30 s");
+		daemon_session_refuse(s, -ETIMEDOUT,
+				      "the policy kept this process waiting for 30 s");
 	} else if (s->out.n) {
-		session_drop(s, "it did not read its messages for 10 s");
+		daemon_session_drop(s, "it did not read its messages for 10 s");
 	} else if (s->state != SESSION_READY) {
-		session_drop(s, "it did not finish its hello in time");
+		daemon_session_drop(s, "it did not finish its hello in time");
 	}
 	return 0;
 }
 
-static void arm_timer(struct session *s, uint64_t usec)
+static void arm_timer(struct daemon_session *s, uint64_t usec)
 {
 	uint64_t now;
 
@@ -108,30 +109,31 @@ static void arm_timer(struct session *s, uint64_t usec)
 	}
 }
 
-void session_send(struct session *s, union wire_message *m, enum wire_type type, const int *fds,
-		  unsigned nfds)
+void daemon_session_send(struct daemon_session *s, union proto_message *m, enum proto_type type,
+			 const int *fds, unsigned nfds)
 {
 	int r;
 
 	if (s->dying) {
 		return;
 	}
-	r = outbox_send(&s->out, s->sock, m, type, fds, nfds);
+	r = daemon_outbox_send(&s->out, s->sock, m, type, fds, nfds);
 	if (r == 1 && s->out.n == 1) {
 		sd_event_source_set_io_events(s->io, EPOLLIN | EPOLLOUT);
 		arm_timer(s, STALL_USEC);
 	} else if (r == -ENOBUFS) {
-		session_drop(s, "it does not read: %u messages wait for it", OUTBOX_MESSAGES);
+		daemon_session_drop(s, "it does not read: %u messages wait for it",
+				    OUTBOX_MESSAGES);
 	} else if (r == -EPIPE || r == -ECONNRESET) {
-		session_end(s, END_CLOSED);
+		daemon_session_end(s, END_CLOSED);
 	} else if (r < 0) {
-		session_drop(s, "cannot send to it: %s", strerror(-r));
+		daemon_session_drop(s, "cannot send to it: %s", strerror(-r));
 	}
 }
 
-void session_refuse(struct session *s, int err, const char *fmt, ...)
+void daemon_session_refuse(struct daemon_session *s, int err, const char *fmt, ...)
 {
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 	va_list ap;
 
 	va_start(ap, fmt);
@@ -139,40 +141,40 @@ void session_refuse(struct session *s, int err, const char *fmt, ...)
 	va_end(ap);
 	m.refused.error = -err;
 	m.head.version = s->peer_version;
-	session_event(s, "refused", "pid %d refused: %s", (int)s->peer.pid, m.refused.text);
+	daemon_session_event(s, "refused", "pid %d refused: %s", (int)s->peer.pid, m.refused.text);
 	s->d->counters.refused_sessions++;
-	session_send(s, &m, WIRE_REFUSED, NULL, 0);
-	session_end(s, END_REFUSED);
+	daemon_session_send(s, &m, PROTO_REFUSED, NULL, 0);
+	daemon_session_end(s, END_REFUSED);
 }
 
-void session_tell(struct session *s)
+void daemon_session_send_settings(struct daemon_session *s)
 {
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 
 	m.set.class_id = s->told_class = s->class_id;
 	m.set.weight = s->told_weight = s->weight;
 	m.set.min_share_ppm = DAEMON_MIN_SHARE_PPM;
 	m.set.tell_requests = s->tells;
 	m.set.hold_limit_ns = DAEMON_HOLD_LIMIT_NS;
-	session_send(s, &m, WIRE_SET, NULL, 0);
+	daemon_session_send(s, &m, PROTO_SET, NULL, 0);
 }
 
-void session_set(struct session *s, uint32_t class_id, uint32_t weight)
+void daemon_session_set_class(struct daemon_session *s, uint32_t class_id, uint32_t weight)
 {
 	s->class_id = class_id;
 	s->weight = weight;
 	if (s->state != SESSION_READY) {
 		return; /* it hears of it in WELCOME, or when it has mapped its pages */
 	}
-	session_tell(s);
+	daemon_session_send_settings(s);
 	if (class_id == GBPF_CLASS_LATENCY && s->lc_slot < 0) {
-		lc_publish(s);
+		daemon_lc_publish(s);
 	} else if (class_id != GBPF_CLASS_LATENCY && s->lc_slot >= 0) {
-		lc_withdraw(s);
+		daemon_lc_withdraw(s);
 	}
 }
 
-bool session_may_change_class(struct session *s)
+bool daemon_session_may_change_class(struct daemon_session *s)
 {
 	uint64_t second = clock_now_ns() / 1000000000u;
 
@@ -185,7 +187,7 @@ bool session_may_change_class(struct session *s)
 
 /* A tenant's own words for the history: cleaned, and few enough that they do not push out everybody
  * else's. */
-static void take_note(struct session *s, const struct wire_note *n)
+static void take_note(struct daemon_session *s, const struct proto_note *n)
 {
 	uint64_t now = clock_now_ns(), second = now / 1000000000u;
 	char what[sizeof(n->what)];
@@ -194,14 +196,15 @@ static void take_note(struct session *s, const struct wire_note *n)
 		s->note_second = second;
 		s->note_count = 0;
 	}
-	if (s->note_count++ < NOTES_PER_SECOND && session_event_allowed(s->d, s->peer.uid)) {
+	if (s->note_count++ < NOTES_PER_SECOND && daemon_session_event_allowed(s->d, s->peer.uid)) {
 		snprintf(what, sizeof(what), "%s", n->what[0] ? n->what : "note");
-		history_repeat(&s->d->history, now, what, s->tenant, s->peer.pid, "%s", n->text);
+		daemon_history_repeat(&s->d->history, now, what, s->tenant, s->peer.pid, "%s",
+				      n->text);
 	}
 }
 
 /* Contexts come and go slowly; a page that goes round is told to every latency tenant. */
-static bool may_offer(struct session *s)
+static bool may_offer(struct daemon_session *s)
 {
 	uint64_t second = clock_now_ns() / 1000000000u;
 
@@ -212,52 +215,53 @@ static bool may_offer(struct session *s)
 	return s->offer_count++ < OFFERS_PER_SECOND;
 }
 
-static void take_message(struct session *s, const union wire_message *m, int *fds, unsigned nfds)
+static void take_message(struct daemon_session *s, const union proto_message *m, int *fds,
+			 unsigned nfds)
 {
 	switch (m->head.type) {
-	case WIRE_HELLO:
+	case PROTO_HELLO:
 		if (s->state == SESSION_NEW && s->tenant < 0) {
-			session_hello(s, &m->hello, fds, nfds);
+			daemon_hello_take(s, &m->hello, fds, nfds);
 			return;
 		}
 		break;
-	case WIRE_BOARD_MAPPED:
+	case PROTO_BOARD_MAPPED:
 		if (s->state == SESSION_WELCOMED && s->has_devices) {
-			session_mapped(s);
+			daemon_hello_mapped(s);
 			return;
 		}
 		break;
-	case WIRE_DEVICES:
+	case PROTO_DEVICES:
 		if (s->early && !s->has_devices && s->state == SESSION_WELCOMED) {
-			session_devices(s, &m->devices);
+			daemon_hello_devices(s, &m->devices);
 			return;
 		}
 		break;
-	case WIRE_CONTROL:
+	case PROTO_CONTROL:
 		if (s->state == SESSION_READY && may_offer(s)) {
-			steer_take(s, &m->control, nfds ? fds[0] : -1);
+			daemon_hw_take_handles(s, &m->control, nfds ? fds[0] : -1);
 			return;
 		}
 		break;
-	case WIRE_FLAG:
+	case PROTO_FLAG:
 		if (s->state == SESSION_READY && may_offer(s)) {
-			flags_take(s, &m->flag, nfds ? fds[0] : -1);
+			daemon_flags_take(s, &m->flag, nfds ? fds[0] : -1);
 			return;
 		}
 		break;
-	case WIRE_PREPARED:
+	case PROTO_PREPARED:
 		if (s->state == SESSION_READY && s->prepares_acked < s->prepares_sent) {
-			policy_prepared(s, m->version.version, m->version.status);
+			daemon_policy_prepared(s, m->version.version, m->version.status);
 			return;
 		}
 		break;
-	case WIRE_REQUEST:
+	case PROTO_REQUEST:
 		if (s->state == SESSION_READY) {
-			preempt_told(s);
+			daemon_preempt_request_changed(s);
 			return;
 		}
 		break;
-	case WIRE_NOTE:
+	case PROTO_NOTE:
 		if (s->tenant >= 0) {
 			take_note(s, &m->note);
 			return;
@@ -270,41 +274,42 @@ static void take_message(struct session *s, const union wire_message *m, int *fd
 		fd_close_foreign(fds[--nfds]);
 	}
 	s->d->counters.garbage++;
-	session_drop(s, "message %u does not belong here", m->head.type);
+	daemon_session_drop(s, "message %u does not belong here", m->head.type);
 }
 
-static void read_messages(struct session *s)
+static void read_messages(struct daemon_session *s)
 {
 	for (int i = 0; i < READS_PER_WAKE && !s->dying; i++) {
-		union wire_message m;
+		union proto_message m;
 		int fds[8], r;
 		unsigned nfds;
 
-		r = wire_recv(s->sock, &m, fds, &nfds);
+		r = proto_recv(s->sock, &m, fds, &nfds);
 		if (r == -EAGAIN) {
 			return;
 		}
 		if (r == 1) {
 			take_message(s, &m, fds, nfds);
 		} else if (r == 0) {
-			session_end(s, END_CLOSED);
+			daemon_session_end(s, END_CLOSED);
 		} else if (r == -EPROTONOSUPPORT) {
 			s->peer_version = m.head.version;
-			session_refuse(s, -EPROTONOSUPPORT,
-				       "gbpfd speaks session protocol %u and this program's gBPF "
-				       "speaks %u: start the program with the gBPF that gbpfd "
-				       "belongs to, or gbpfd anew (gbpf shutdown)",
-				       WIRE_VERSION, m.head.version);
+			daemon_session_refuse(
+				s, -EPROTONOSUPPORT,
+				"gbpfd speaks session protocol %u and this program's gBPF "
+				"speaks %u: start the program with the gBPF that gbpfd "
+				"belongs to, or gbpfd anew (gbpf shutdown)",
+				PROTO_VERSION, m.head.version);
 		} else {
 			s->d->counters.garbage++;
-			session_drop(s, "it sent what is no message of gBPF");
+			daemon_session_drop(s, "it sent what is no message of gBPF");
 		}
 	}
 }
 
 static int on_io(sd_event_source *src, int fd, uint32_t revents, void *arg)
 {
-	struct session *s = arg;
+	struct daemon_session *s = arg;
 
 	(void)src;
 	(void)fd;
@@ -312,10 +317,10 @@ static int on_io(sd_event_source *src, int fd, uint32_t revents, void *arg)
 		return 0;
 	}
 	if (revents & EPOLLOUT) {
-		int r = outbox_flush(&s->out, s->sock);
+		int r = daemon_outbox_flush(&s->out, s->sock);
 
 		if (r < 0) {
-			session_end(s, END_CLOSED);
+			daemon_session_end(s, END_CLOSED);
 		} else if (r == 0) {
 			sd_event_source_set_io_events(s->io, EPOLLIN);
 			arm_timer(s, s->state == SESSION_READY	   ? STALL_USEC
@@ -331,12 +336,12 @@ static int on_io(sd_event_source *src, int fd, uint32_t revents, void *arg)
 	return 0;
 }
 
-void session_driver_starts(struct session *s)
+void daemon_session_extend_timeout(struct daemon_session *s)
 {
 	arm_timer(s, DRIVER_USEC);
 }
 
-int session_listen(struct session *s)
+int daemon_session_watch_socket(struct daemon_session *s)
 {
 	int err = sd_event_add_io(s->d->loop, &s->io, s->sock, EPOLLIN, on_io, s);
 

@@ -23,17 +23,17 @@ static json_t *number(uint64_t v)
 static const char *why_name(uint32_t why)
 {
 	switch (why) {
-	case SCHED_WHY_LATENCY:
+	case PROTO_WHY_LATENCY:
 		return "latency";
-	case SCHED_WHY_INFLIGHT:
+	case PROTO_WHY_INFLIGHT:
 		return "inflight";
-	case SCHED_WHY_SHARE:
+	case PROTO_WHY_SHARE:
 		return "share";
-	case SCHED_WHY_LIMIT:
+	case PROTO_WHY_LIMIT:
 		return "limit";
-	case SCHED_WHY_NO_POLICY:
+	case PROTO_WHY_NO_POLICY:
 		return "no-policy";
-	case SCHED_WHY_COLLECTIVE:
+	case PROTO_WHY_COLLECTIVE:
 		return "collective";
 	default:
 		return "";
@@ -45,23 +45,23 @@ static uint64_t percentile(const uint64_t *hist, uint64_t total, double part)
 {
 	uint64_t want = (uint64_t)((double)total * part), seen = 0;
 
-	for (unsigned i = 0; i < SCHED_HIST_BUCKETS; i++) {
+	for (unsigned i = 0; i < PROTO_HIST_BUCKETS; i++) {
 		seen += hist[i];
 		if (seen > want) {
-			return sched_hist_floor(i);
+			return proto_hist_floor(i);
 		}
 	}
 	return 0;
 }
 
 /* Streams that keep to the tenant's share of the multiprocessors, and those that do not. */
-static void caps(const struct sched_stats *st, json_t *j)
+static void caps(const struct proto_stats *st, json_t *j)
 {
-	static const char *const names[SCHED_CAPS] = {
-		[SCHED_CAP_DONE] = "capped",
-		[SCHED_CAP_BLOCKING] = "uncapped_blocking",
-		[SCHED_CAP_CONTEXT] = "uncapped_context",
-		[SCHED_CAP_DRIVER] = "uncapped_driver",
+	static const char *const names[PROTO_CAPS] = {
+		[PROTO_CAP_DONE] = "capped",
+		[PROTO_CAP_BLOCKING] = "uncapped_blocking",
+		[PROTO_CAP_CONTEXT] = "uncapped_context",
+		[PROTO_CAP_DRIVER] = "uncapped_driver",
 	};
 	uint32_t percent = load_relaxed(&st->sm_percent);
 
@@ -69,21 +69,21 @@ static void caps(const struct sched_stats *st, json_t *j)
 		return;
 	}
 	json_object_set_new(j, "sm_percent", number(percent));
-	for (unsigned i = 0; i < SCHED_CAPS; i++) {
+	for (unsigned i = 0; i < PROTO_CAPS; i++) {
 		json_object_set_new(j, names[i], number(load_relaxed(&st->caps[i])));
 	}
 }
 
-static void requests(const struct sched_stats *st, json_t *j)
+static void requests(const struct proto_stats *st, json_t *j)
 {
-	uint64_t hist[SCHED_HIST_BUCKETS], total = 0, max = 0;
+	uint64_t hist[PROTO_HIST_BUCKETS], total = 0, max = 0;
 
-	for (unsigned i = 0; i < SCHED_HIST_BUCKETS; i++) {
+	for (unsigned i = 0; i < PROTO_HIST_BUCKETS; i++) {
 		uint64_t n = load_relaxed(&st->request_hist[i]);
 
 		hist[i] = MIN(n, UINT64_C(1) << 48); /* so that the sum cannot overflow */
 		total += hist[i];
-		max = hist[i] ? sched_hist_floor(i) : max;
+		max = hist[i] ? proto_hist_floor(i) : max;
 	}
 	json_object_set_new(j, "requests", number(load_relaxed(&st->requests)));
 	json_object_set_new(j, "request_p50_ns", number(percentile(hist, total, 0.50)));
@@ -93,13 +93,13 @@ static void requests(const struct sched_stats *st, json_t *j)
 
 static int by_count(const void *a, const void *b)
 {
-	const struct sched_stats_kernel *x = a, *y = b;
+	const struct proto_stats_kernel *x = a, *y = b;
 
 	return x->count < y->count ? 1 : x->count > y->count ? -1 : 0;
 }
 
 struct kernel_copy {
-	struct sched_stats_kernel k; /* first: by_count */
+	struct proto_stats_kernel k; /* first: by_count */
 	uint64_t block_ns;
 	uint8_t block; /* enum ptx_block_why, or anything */
 };
@@ -107,31 +107,31 @@ struct kernel_copy {
 /* Why it cannot be stopped between blocks, or "": it can. */
 static const char *block_text(uint8_t why)
 {
-	if (why == PTX_BLOCK_OK) {
+	if (why == PROTO_BLOCK_OK) {
 		return "";
 	}
-	return ptx_block_why_text(why < PTX_BLOCK_WHYS ? (enum ptx_block_why)why
-						       : PTX_BLOCK_UNKNOWN);
+	return proto_block_why_text(why < PROTO_BLOCK_WHYS ? (enum proto_block_why)why
+							   : PROTO_BLOCK_UNKNOWN);
 }
 
 static json_t *kernel_json(const struct kernel_copy *c)
 {
-	char name[SCHED_KERNEL_NAME + 1];
+	char name[PROTO_KERNEL_NAME + 1];
 
-	text_copy(name, sizeof(name), c->k.name, sizeof(c->k.name));
+	daemon_text_copy(name, sizeof(name), c->k.name, sizeof(c->k.name));
 	return json_pack("{s:s,s:o,s:o,s:b,s:s,s:o}", "name", name, "count", number(c->k.count),
-			 "est_ns", number(c->k.est_ns), "block", c->block == PTX_BLOCK_OK,
+			 "est_ns", number(c->k.est_ns), "block", c->block == PROTO_BLOCK_OK,
 			 "block_why", block_text(c->block), "block_ns", number(c->block_ns));
 }
 
-static json_t *kernels(const struct sched_stats *st, uint64_t why_hash, json_t *tenant)
+static json_t *kernels(const struct proto_stats *st, uint64_t why_hash, json_t *tenant)
 {
-	struct kernel_copy k[SCHED_KERNELS];
+	struct kernel_copy k[PROTO_KERNELS];
 	json_t *all = json_array();
-	char name[SCHED_KERNEL_NAME + 1];
+	char name[PROTO_KERNEL_NAME + 1];
 	unsigned n = 0;
 
-	for (unsigned i = 0; i < SCHED_KERNELS; i++) {
+	for (unsigned i = 0; i < PROTO_KERNELS; i++) {
 		k[n].k.hash = load_relaxed(&st->kernel[i].hash);
 		k[n].k.count = load_relaxed(&st->kernel[i].count);
 		k[n].k.est_ns = load_relaxed(&st->kernel[i].est_ns);
@@ -139,7 +139,7 @@ static json_t *kernels(const struct sched_stats *st, uint64_t why_hash, json_t *
 		k[n].block = load_relaxed(&st->kernel_block[i]);
 		k[n].block_ns = load_relaxed(&st->kernel_block_ns[i]);
 		if (k[n].k.hash && k[n].k.hash == why_hash) {
-			text_copy(name, sizeof(name), k[n].k.name, sizeof(k[n].k.name));
+			daemon_text_copy(name, sizeof(name), k[n].k.name, sizeof(k[n].k.name));
 			json_object_set_new(tenant, "why_kernel", json_string(name));
 		}
 		n += k[n].k.count > 0;
@@ -151,9 +151,9 @@ static json_t *kernels(const struct sched_stats *st, uint64_t why_hash, json_t *
 	return all;
 }
 
-void stats_json(const struct session *s, json_t *tenant)
+void daemon_stats_json(const struct daemon_session *s, json_t *tenant)
 {
-	const struct sched_stats *st = s->stats.map;
+	const struct proto_stats *st = s->stats.map;
 	json_t *j = json_object();
 	uint64_t why_hash = load_relaxed(&st->why_kernel);
 	char hex[24];

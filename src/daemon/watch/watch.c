@@ -17,9 +17,10 @@
 
 #define LOOK_USEC 100000u
 
-int watch_order(struct watch_order **ret, uint64_t ns, const char *text, struct report *r)
+int daemon_watch_request_new(struct daemon_watch_request **ret, uint64_t ns, const char *text,
+			     struct report *r)
 {
-	struct watch_order *o;
+	struct daemon_watch_request *o;
 	int err;
 
 	if (ns < WATCH_MIN_NS || ns > WATCH_MAX_NS) {
@@ -31,7 +32,7 @@ int watch_order(struct watch_order **ret, uint64_t ns, const char *text, struct 
 		return report_set(r, -ENOMEM, "memory", "out of memory");
 	}
 	o->ns = ns;
-	err = watch_parse(&o->expr, text, r);
+	err = daemon_watch_parse(&o->expr, text, r);
 	if (err) {
 		free(o);
 		return err;
@@ -41,13 +42,13 @@ int watch_order(struct watch_order **ret, uint64_t ns, const char *text, struct 
 	return 0;
 }
 
-static void let_go(struct watch *w)
+static void let_go(struct daemon_watch *w)
 {
 	w->timer = sd_event_source_disable_unref(w->timer);
-	window_finish(&w->window);
+	daemon_window_finish(&w->window);
 }
 
-static void end(struct watch *w, enum watch_state state, const char *reason)
+static void end(struct daemon_watch *w, enum daemon_watch_state state, const char *reason)
 {
 	w->state = state;
 	w->ended_ns = clock_now_ns();
@@ -55,10 +56,10 @@ static void end(struct watch *w, enum watch_state state, const char *reason)
 	let_go(w);
 }
 
-static bool is_active(struct daemon *d, const struct watch *w)
+static bool is_active(struct daemon *d, const struct daemon_watch *w)
 {
-	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
-		if (policy_active_version(d, i) == w->version) {
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+		if (daemon_policy_active_version(d, i) == w->version) {
 			return true;
 		}
 	}
@@ -68,65 +69,66 @@ static bool is_active(struct daemon *d, const struct watch *w)
 /* ---- rolling back ---- */
 
 /* One order for all GPUs that had the same version before; only where the watched one still is. */
-static void go_back(struct watch *w)
+static void go_back(struct daemon_watch *w)
 {
 	struct daemon *d = w->d;
 	uint32_t left = w->gpu_mask;
 
-	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
-		if (policy_active_version(d, i) != w->version) {
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+		if (daemon_policy_active_version(d, i) != w->version) {
 			left &= ~(1u << i);
 		}
 	}
 	while (left) {
 		uint64_t version = w->old[__builtin_ctz(left)];
-		struct policy_order o = { .op = version ? POLICY_ACTIVATE : POLICY_UNLOAD,
-					  .object_fd = -1,
-					  .version = version,
-					  .by_watch = true,
-					  .keep_maps = w->order.keep_maps,
-					  .uid = d->uid };
+		struct daemon_policy_request o = { .op = version ? POLICY_ACTIVATE : POLICY_UNLOAD,
+						   .object_fd = -1,
+						   .version = version,
+						   .by_watch = true,
+						   .keep_maps = w->order.keep_maps,
+						   .uid = d->uid };
 
-		for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
+		for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
 			o.gpu_mask |= (left & 1u << i) && w->old[i] == version ? 1u << i : 0;
 		}
 		left &= ~o.gpu_mask;
-		if (policy_order(d, &o) < 0) {
-			history_add(&d->history, "watch", -1, -1,
-				    "version %llu could not be rolled back: too many policy "
-				    "operations are waiting",
-				    (unsigned long long)w->version);
+		if (daemon_policy_submit(d, &o) < 0) {
+			daemon_history_add(&d->history, "watch", -1, -1,
+					   "version %llu could not be rolled back: too many policy "
+					   "operations are waiting",
+					   (unsigned long long)w->version);
 		}
 	}
 }
 
 /* What made the condition true, in words. */
-static void reasons(const struct watch *w, char *out, size_t cap)
+static void reasons(const struct daemon_watch *w, char *out, size_t cap)
 {
 	size_t n = 0;
 
 	out[0] = 0;
 	for (unsigned i = 0; i < w->order.expr.n_terms && n < cap; i++) {
-		const struct watch_term *t = &w->order.expr.term[i];
+		const struct daemon_watch_term *t = &w->order.expr.term[i];
 		char value[48];
 
-		if (watch_term_holds(t, w->value[i])) {
-			watch_value_text(t, w->value[i], value, sizeof(value));
+		if (daemon_watch_term_holds(t, w->value[i])) {
+			daemon_watch_value_text(t, w->value[i], value, sizeof(value));
 			n += (size_t)snprintf(out + n, cap - n, "%s%s: it was %s", n ? "; " : "",
 					      t->text, value);
 		}
 	}
 }
 
-static void roll_back(struct watch *w)
+static void roll_back(struct daemon_watch *w)
 {
 	double after = (double)(clock_now_ns() - w->begin_ns) / 1e9;
 	char why[WATCH_REASON - 48], reason[WATCH_REASON];
 
 	reasons(w, why, sizeof(why));
 	snprintf(reason, sizeof(reason), "%s, %.1f s after the swap", why, after);
-	history_add(&w->d->history, "watch", -1, -1, "'%s' version %llu is rolled back to %llu: %s",
-		    w->name, (unsigned long long)w->version, (unsigned long long)w->before, reason);
+	daemon_history_add(&w->d->history, "watch", -1, -1,
+			   "'%s' version %llu is rolled back to %llu: %s", w->name,
+			   (unsigned long long)w->version, (unsigned long long)w->before, reason);
 	log_warn("policy '%s' version %llu is rolled back to %llu: %s", w->name,
 		 (unsigned long long)w->version, (unsigned long long)w->before, reason);
 	w->d->counters.watch_rollbacks++;
@@ -135,7 +137,7 @@ static void roll_back(struct watch *w)
 }
 
 /* What was never known, so that its not happening says nothing. "": all was known. */
-static void unknowns(const struct watch *w, char *out, size_t cap)
+static void unknowns(const struct daemon_watch *w, char *out, size_t cap)
 {
 	size_t n = 0;
 
@@ -152,15 +154,15 @@ static void unknowns(const struct watch *w, char *out, size_t cap)
 
 static int on_look(sd_event_source *src, uint64_t usec, void *arg)
 {
-	struct watch *w = arg;
+	struct daemon_watch *w = arg;
 	uint64_t now = clock_now_ns();
 
 	if (!is_active(w->d, w)) {
-		watch_check(w->d);
+		daemon_watch_check(w->d);
 		return 0;
 	}
-	window_look(&w->window, &w->order.expr, w->version, now, w->value);
-	if (watch_holds(&w->order.expr, w->value)) {
+	daemon_window_evaluate(&w->window, &w->order.expr, w->version, now, w->value);
+	if (daemon_watch_holds(&w->order.expr, w->value)) {
 		roll_back(w);
 		return 0;
 	}
@@ -168,10 +170,10 @@ static int on_look(sd_event_source *src, uint64_t usec, void *arg)
 		char open[WATCH_REASON];
 
 		unknowns(w, open, sizeof(open));
-		history_add(&w->d->history, "watch", -1, -1,
-			    "'%s' version %llu stays: %s did not happen in %.0f s%s", w->name,
-			    (unsigned long long)w->version, w->order.text,
-			    (double)w->order.ns / 1e9, open);
+		daemon_history_add(&w->d->history, "watch", -1, -1,
+				   "'%s' version %llu stays: %s did not happen in %.0f s%s",
+				   w->name, (unsigned long long)w->version, w->order.text,
+				   (double)w->order.ns / 1e9, open);
 		end(w, WATCH_STAYS, "");
 		return 0;
 	}
@@ -181,9 +183,9 @@ static int on_look(sd_event_source *src, uint64_t usec, void *arg)
 }
 
 /* A place: a new one, or that of the watch that ended first. */
-static struct watch *place(struct daemon *d)
+static struct daemon_watch *place(struct daemon *d)
 {
-	struct watch **link = &d->watches, *w;
+	struct daemon_watch **link = &d->watches, *w;
 	unsigned n = 0;
 
 	for (w = d->watches; w; w = w->next) {
@@ -199,7 +201,7 @@ static struct watch *place(struct daemon *d)
 		free(w);
 		n--;
 	}
-	w = n < WATCH_KEPT + SCHED_MAX_GPUS ? calloc(1, sizeof(*w)) : NULL;
+	w = n < WATCH_KEPT + PROTO_MAX_GPUS ? calloc(1, sizeof(*w)) : NULL;
 	if (w) {
 		while (*link) {
 			link = &(*link)->next;
@@ -209,16 +211,17 @@ static struct watch *place(struct daemon *d)
 	return w;
 }
 
-void watch_begin(struct daemon *d, const struct watch_order *o, uint64_t version, uint32_t gpu_mask,
-		 const uint64_t old[SCHED_MAX_GPUS])
+void daemon_watch_begin(struct daemon *d, const struct daemon_watch_request *o, uint64_t version,
+			uint32_t gpu_mask, const uint64_t old[PROTO_MAX_GPUS])
 {
-	struct watch *w = place(d);
-	const struct stored *v = store_find(&d->policies->store, version);
+	struct daemon_watch *w = place(d);
+	const struct daemon_stored_version *v = daemon_store_find(&d->policies->store, version);
 	uint64_t now;
 
 	if (!w) {
-		history_add(&d->history, "watch", -1, -1, "version %llu is not watched: no memory",
-			    (unsigned long long)version);
+		daemon_history_add(&d->history, "watch", -1, -1,
+				   "version %llu is not watched: no memory",
+				   (unsigned long long)version);
 		return;
 	}
 	w->d = d;
@@ -232,7 +235,7 @@ void watch_begin(struct daemon *d, const struct watch_order *o, uint64_t version
 	for (unsigned i = 0; i < WATCH_TERMS; i++) {
 		w->value[i] = NAN;
 	}
-	window_begin(&w->window, d, gpu_mask, w->begin_ns);
+	daemon_window_begin(&w->window, d, gpu_mask, w->begin_ns);
 	sd_event_now(d->loop, CLOCK_MONOTONIC, &now);
 	if (sd_event_add_time(d->loop, &w->timer, CLOCK_MONOTONIC, now + LOOK_USEC, 1000, on_look,
 			      w) < 0) {
@@ -240,39 +243,39 @@ void watch_begin(struct daemon *d, const struct watch_order *o, uint64_t version
 	}
 }
 
-void watch_check(struct daemon *d)
+void daemon_watch_check(struct daemon *d)
 {
-	for (struct watch *w = d->watches; w; w = w->next) {
+	for (struct daemon_watch *w = d->watches; w; w = w->next) {
 		if (w->state == WATCH_LOOKS && !is_active(d, w)) {
 			char reason[80];
-			uint64_t now_active =
-				policy_active_version(d, (unsigned)__builtin_ctz(w->gpu_mask));
+			uint64_t now_active = daemon_policy_active_version(
+				d, (unsigned)__builtin_ctz(w->gpu_mask));
 
 			snprintf(reason, sizeof(reason),
 				 now_active ? "version %llu has taken its place"
 					    : "it was unloaded",
 				 (unsigned long long)now_active);
-			history_add(&d->history, "watch", -1, -1,
-				    "the watch of '%s' version %llu ends: %s", w->name,
-				    (unsigned long long)w->version, reason);
+			daemon_history_add(&d->history, "watch", -1, -1,
+					   "the watch of '%s' version %llu ends: %s", w->name,
+					   (unsigned long long)w->version, reason);
 			end(w, WATCH_ENDED, reason);
 		}
 	}
 }
 
-void watch_forget(struct session *s)
+void daemon_watch_session_ended(struct daemon_session *s)
 {
-	for (struct watch *w = s->d->watches; w; w = w->next) {
+	for (struct daemon_watch *w = s->d->watches; w; w = w->next) {
 		if (w->state == WATCH_LOOKS) {
-			window_forget(&w->window, s);
+			daemon_window_session_ended(&w->window, s);
 		}
 	}
 }
 
-void watches_close(struct daemon *d)
+void daemon_watches_close(struct daemon *d)
 {
 	while (d->watches) {
-		struct watch *w = d->watches;
+		struct daemon_watch *w = d->watches;
 
 		d->watches = w->next;
 		let_go(w);
@@ -282,34 +285,34 @@ void watches_close(struct daemon *d)
 
 /* ---- telling ---- */
 
-static json_t *values_json(const struct watch *w)
+static json_t *values_json(const struct daemon_watch *w)
 {
 	json_t *all = json_array();
 
 	for (unsigned i = 0; i < w->order.expr.n_terms; i++) {
-		const struct watch_term *t = &w->order.expr.term[i];
+		const struct daemon_watch_term *t = &w->order.expr.term[i];
 		char text[48];
 
-		watch_value_text(t, w->value[i], text, sizeof(text));
+		daemon_watch_value_text(t, w->value[i], text, sizeof(text));
 		json_array_append_new(
 			all, json_pack("{s:s,s:s,s:s,s:o,s:b}", "metric", t->metric_text,
 				       "condition", t->text, "text", text, "value",
 				       isfinite(w->value[i]) ? json_real(w->value[i]) : json_null(),
-				       "holds", (int)watch_term_holds(t, w->value[i])));
+				       "holds", (int)daemon_watch_term_holds(t, w->value[i])));
 	}
 	return all;
 }
 
-json_t *watch_json(struct daemon *d, uint64_t version)
+json_t *daemon_watch_json(struct daemon *d, uint64_t version)
 {
 	static const char *const states[] = { [WATCH_LOOKS] = "watching",
 					      [WATCH_STAYS] = "kept",
 					      [WATCH_ROLLED_BACK] = "rolled-back",
 					      [WATCH_ENDED] = "ended" };
-	const struct watch *w = NULL;
+	const struct daemon_watch *w = NULL;
 	uint64_t passed;
 
-	for (const struct watch *i = d->watches; i; i = i->next) {
+	for (const struct daemon_watch *i = d->watches; i; i = i->next) {
 		w = !version || i->version == version ? i : w;
 	}
 	if (!w) {

@@ -23,24 +23,24 @@
 	"limit_hits helper_errors verdict_errors tick_overruns late failed_prepares (numbers; /s " \
 	"for rates), held busy (times or %), notes[0] to notes[15]"
 
-struct parse {
+struct expr_parser {
 	const char *text, *at;
-	struct watch_expr *e;
+	struct daemon_watch_expr *e;
 	struct report *r;
 	unsigned depth;
 };
 
 static const struct {
 	const char *name;
-	enum watch_metric metric;
-	enum watch_unit unit;
+	enum daemon_watch_metric metric;
+	enum daemon_watch_unit unit;
 } metrics[] = {
 #define X(name, unit) { #name, WATCH_##name, WATCH_##unit },
 	WATCH_METRICS(X)
 #undef X
 };
 
-static enum watch_unit unit_of(enum watch_metric m)
+static enum daemon_watch_unit unit_of(enum daemon_watch_metric m)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(metrics); i++) {
 		if (metrics[i].metric == m) {
@@ -50,7 +50,7 @@ static enum watch_unit unit_of(enum watch_metric m)
 	return m == WATCH_quantile ? WATCH_TIME : WATCH_COUNT;
 }
 
-static int refuse(struct parse *p, const char *at, const char *hint, const char *message)
+static int refuse(struct expr_parser *p, const char *at, const char *hint, const char *message)
 {
 	int column = (int)(at - p->text);
 
@@ -62,7 +62,7 @@ static int refuse(struct parse *p, const char *at, const char *hint, const char 
 	return report_set(p->r, -EINVAL, "usage", "%s", message);
 }
 
-static void blanks(struct parse *p)
+static void blanks(struct expr_parser *p)
 {
 	while (*p->at == ' ' || *p->at == '\t') {
 		p->at++;
@@ -75,7 +75,7 @@ static bool is_word(char c)
 }
 
 /* The next characters, when they are this; a word only as a whole. */
-static bool take(struct parse *p, const char *what)
+static bool take(struct expr_parser *p, const char *what)
 {
 	size_t n = strlen(what);
 
@@ -88,7 +88,7 @@ static bool take(struct parse *p, const char *what)
 	return true;
 }
 
-static size_t word(struct parse *p, char out[WATCH_NAME])
+static size_t word(struct expr_parser *p, char out[WATCH_NAME])
 {
 	size_t n = 0;
 
@@ -104,7 +104,8 @@ static size_t word(struct parse *p, char out[WATCH_NAME])
 
 /* ---- a metric ---- */
 
-static int quantile(struct parse *p, struct watch_term *t, const char *name, const char *begin)
+static int quantile(struct expr_parser *p, struct daemon_watch_term *t, const char *name,
+		    const char *begin)
 {
 	char *end;
 	double q = strtod(name + 1, &end);
@@ -117,7 +118,7 @@ static int quantile(struct parse *p, struct watch_term *t, const char *name, con
 	return 0;
 }
 
-static int metric(struct parse *p, struct watch_term *t)
+static int metric(struct expr_parser *p, struct daemon_watch_term *t)
 {
 	const char *begin;
 	char name[WATCH_NAME];
@@ -134,7 +135,7 @@ static int metric(struct parse *p, struct watch_term *t)
 	}
 	if (strcmp(name, "notes") == 0) {
 		t->metric = WATCH_note;
-		t->note = SCHED_NOTES;
+		t->note = PROTO_NOTES;
 		return 0;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(metrics); i++) {
@@ -146,7 +147,7 @@ static int metric(struct parse *p, struct watch_term *t)
 	return refuse(p, begin, METRICS_HINT, "there is no such metric");
 }
 
-static int chosen_class(struct parse *p, struct watch_term *t)
+static int chosen_class(struct expr_parser *p, struct daemon_watch_term *t)
 {
 	static const char *const names[] = { "latency", "normal", "batch" };
 	const char *begin = p->at;
@@ -162,7 +163,7 @@ static int chosen_class(struct parse *p, struct watch_term *t)
 	return refuse(p, begin, "Classes are latency, normal and batch", "there is no such class");
 }
 
-static int selector(struct parse *p, struct watch_term *t)
+static int selector(struct expr_parser *p, struct daemon_watch_term *t)
 {
 	const char *begin;
 	char *end;
@@ -172,7 +173,7 @@ static int selector(struct parse *p, struct watch_term *t)
 	if (t->metric == WATCH_note && isdigit((unsigned char)*p->at)) {
 		unsigned long n = strtoul(p->at, &end, 10);
 
-		if (n >= SCHED_NOTES) {
+		if (n >= PROTO_NOTES) {
 			return refuse(p, begin, "Notes are 0 to 15, as gbpf_note() has them",
 				      "there is no such note");
 		}
@@ -193,7 +194,7 @@ static int selector(struct parse *p, struct watch_term *t)
 		      "this selects nothing");
 }
 
-static int selectors(struct parse *p, struct watch_term *t)
+static int selectors(struct expr_parser *p, struct daemon_watch_term *t)
 {
 	if (take(p, "[")) {
 		do {
@@ -207,7 +208,7 @@ static int selectors(struct parse *p, struct watch_term *t)
 			return refuse(p, p->at, "A selector ends with ]", "] is missing");
 		}
 	}
-	return t->metric == WATCH_note && t->note == SCHED_NOTES
+	return t->metric == WATCH_note && t->note == PROTO_NOTES
 		       ? refuse(p, p->at, "Write notes[3] for gbpf_note(3, ...)",
 				"which note is not said")
 		       : 0;
@@ -215,11 +216,11 @@ static int selectors(struct parse *p, struct watch_term *t)
 
 /* ---- a limit ---- */
 
-static int operator(struct parse *p, struct watch_term *t)
+static int operator(struct expr_parser *p, struct daemon_watch_term *t)
 {
 	static const struct {
 		const char *text;
-		enum watch_op op;
+		enum daemon_watch_op op;
 	} ops[] = { { ">=", WATCH_GE }, { "<=", WATCH_LE }, { ">", WATCH_GT }, { "<", WATCH_LT } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(ops); i++) {
@@ -231,7 +232,7 @@ static int operator(struct parse *p, struct watch_term *t)
 	return refuse(p, p->at, "Write one of > >= < <=", "a comparison is expected here");
 }
 
-static bool scale_of(struct parse *p, bool time, double *ret)
+static bool scale_of(struct expr_parser *p, bool time, double *ret)
 {
 	static const struct {
 		const char *name;
@@ -254,9 +255,9 @@ static bool scale_of(struct parse *p, bool time, double *ret)
 	return false;
 }
 
-static int limit(struct parse *p, struct watch_term *t)
+static int limit(struct expr_parser *p, struct daemon_watch_term *t)
 {
-	enum watch_unit unit = unit_of(t->metric);
+	enum daemon_watch_unit unit = unit_of(t->metric);
 	const char *begin;
 	double scale = 1;
 	char *end;
@@ -302,9 +303,9 @@ static void keep_text(char *out, size_t cap, const char *begin, const char *end)
 	snprintf(out, cap, "%.*s", (int)(end - begin), begin);
 }
 
-static int term(struct parse *p)
+static int term(struct expr_parser *p)
 {
-	struct watch_term *t;
+	struct daemon_watch_term *t;
 	const char *begin;
 	int err;
 
@@ -314,7 +315,7 @@ static int term(struct parse *p)
 		return refuse(p, begin, "Watch less", "there may be 8 comparisons at most");
 	}
 	t = &p->e->term[p->e->n_terms];
-	*t = (struct watch_term){ .class_id = WATCH_ANY };
+	*t = (struct daemon_watch_term){ .class_id = WATCH_ANY };
 	err = metric(p, t);
 	err = err ? err : selectors(p, t);
 	if (!err && take(p, "/s")) {
@@ -335,9 +336,9 @@ static int term(struct parse *p)
 
 /* ---- and, or ---- */
 
-static int either(struct parse *p);
+static int either(struct expr_parser *p);
 
-static int one(struct parse *p)
+static int one(struct expr_parser *p)
 {
 	int err;
 
@@ -355,7 +356,7 @@ static int one(struct parse *p)
 	return err;
 }
 
-static int both(struct parse *p)
+static int both(struct expr_parser *p)
 {
 	int err = one(p);
 
@@ -368,7 +369,7 @@ static int both(struct parse *p)
 	return err;
 }
 
-static int either(struct parse *p)
+static int either(struct expr_parser *p)
 {
 	int err = both(p);
 
@@ -381,9 +382,9 @@ static int either(struct parse *p)
 	return err;
 }
 
-int watch_parse(struct watch_expr *e, const char *text, struct report *r)
+int daemon_watch_parse(struct daemon_watch_expr *e, const char *text, struct report *r)
 {
-	struct parse p = { .text = text, .at = text, .e = e, .r = r };
+	struct expr_parser p = { .text = text, .at = text, .e = e, .r = r };
 	int err;
 
 	memset(e, 0, sizeof(*e));
@@ -408,7 +409,7 @@ int watch_parse(struct watch_expr *e, const char *text, struct report *r)
 
 /* ---- deciding ---- */
 
-bool watch_term_holds(const struct watch_term *t, double value)
+bool daemon_watch_term_holds(const struct daemon_watch_term *t, double value)
 {
 	if (isnan(value)) {
 		return false;
@@ -425,7 +426,7 @@ bool watch_term_holds(const struct watch_term *t, double value)
 	}
 }
 
-bool watch_holds(const struct watch_expr *e, const double *value)
+bool daemon_watch_holds(const struct daemon_watch_expr *e, const double *value)
 {
 	bool stack[WATCH_STEPS] = { false };
 	unsigned n = 0;
@@ -434,7 +435,7 @@ bool watch_holds(const struct watch_expr *e, const double *value)
 		uint8_t s = e->step[i];
 
 		if (s < WATCH_TERMS) {
-			stack[n++] = watch_term_holds(&e->term[s], value[s]);
+			stack[n++] = daemon_watch_term_holds(&e->term[s], value[s]);
 			continue;
 		}
 		n--;
@@ -443,9 +444,9 @@ bool watch_holds(const struct watch_expr *e, const double *value)
 	return n == 1 && stack[0];
 }
 
-void watch_value_text(const struct watch_term *t, double v, char *out, unsigned cap)
+void daemon_watch_value_text(const struct daemon_watch_term *t, double v, char *out, unsigned cap)
 {
-	enum watch_unit unit = unit_of(t->metric);
+	enum daemon_watch_unit unit = unit_of(t->metric);
 
 	if (isnan(v)) {
 		snprintf(out, cap, "unknown");

@@ -32,7 +32,7 @@
 	X(late, COUNT)                                                                             \
 	X(failed_prepares, COUNT)
 
-enum watch_metric {
+enum daemon_watch_metric {
 	WATCH_quantile, /* p50, p99.9 ... of request time */
 	WATCH_note,	/* notes[3] */
 #define X(name, unit) WATCH_##name,
@@ -40,12 +40,12 @@ enum watch_metric {
 #undef X
 };
 
-enum watch_unit { WATCH_TIME, WATCH_PART, WATCH_COUNT };
-enum watch_op { WATCH_GT, WATCH_GE, WATCH_LT, WATCH_LE };
+enum daemon_watch_unit { WATCH_TIME, WATCH_PART, WATCH_COUNT };
+enum daemon_watch_op { WATCH_GT, WATCH_GE, WATCH_LT, WATCH_LE };
 
-struct watch_term {
-	enum watch_metric metric;
-	enum watch_op op;
+struct daemon_watch_term {
+	enum daemon_watch_metric metric;
+	enum daemon_watch_op op;
 	bool per_second, percent;
 	double quantile; /* 0 to 1 */
 	uint32_t note;
@@ -55,9 +55,9 @@ struct watch_term {
 	char metric_text[WATCH_NAME], text[2 * WATCH_NAME]; /* as written */
 };
 
-struct watch_expr {
+struct daemon_watch_expr {
 	unsigned n_terms, n_steps;
-	struct watch_term term[WATCH_TERMS];
+	struct daemon_watch_term term[WATCH_TERMS];
 	/* Postfix: a term's number, or one of the two below. */
 	uint8_t step[WATCH_STEPS];
 };
@@ -65,13 +65,14 @@ struct watch_expr {
 #define WATCH_OR 0xffu
 
 /* 0, or -EINVAL with a report whose place is the column and whose detail has a caret. */
-int watch_parse(struct watch_expr *e, const char *text, struct report *r);
+int daemon_watch_parse(struct daemon_watch_expr *e, const char *text, struct report *r);
 
 /* value[i] of each term; NAN: not known (yet), which makes its comparison false. */
-bool watch_holds(const struct watch_expr *e, const double *value);
-bool watch_term_holds(const struct watch_term *t, double value);
+bool daemon_watch_holds(const struct daemon_watch_expr *e, const double *value);
+bool daemon_watch_term_holds(const struct daemon_watch_term *t, double value);
 
 /* "7.2 ms", "3.1 %", "412", in the term's unit. */
-void watch_value_text(const struct watch_term *t, double value, char *out, unsigned cap);
+void daemon_watch_value_text(const struct daemon_watch_term *t, double value, char *out,
+			     unsigned cap);
 
 #endif

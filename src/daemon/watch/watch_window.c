@@ -14,9 +14,9 @@
 #define RATE_FROM_NS 1000000000u     /* a rate is known after a second */
 #define QUANTILE_LEAST 10u	     /* requests, or as many as make one beyond the quantile */
 
-static void read_page(const struct session *s, struct window_sum *at)
+static void read_page(const struct daemon_session *s, struct daemon_window_sum *at)
 {
-	const struct sched_stats *st = s->stats.map;
+	const struct proto_stats *st = s->stats.map;
 
 #define READ(name) at->counter[WINDOW_##name] = MIN(load_relaxed(&st->name), WORD_MAX)
 	READ(requests);
@@ -30,12 +30,12 @@ static void read_page(const struct session *s, struct window_sum *at)
 	READ(held_ns);
 	READ(busy_ns);
 #undef READ
-	for (unsigned i = 0; i < SCHED_HIST_BUCKETS; i++) {
+	for (unsigned i = 0; i < PROTO_HIST_BUCKETS; i++) {
 		at->hist[i] = MIN(load_relaxed(&st->request_hist[i]), WORD_MAX);
 	}
 }
 
-static bool counts(const struct window *w, const struct session *s)
+static bool counts(const struct daemon_window *w, const struct daemon_session *s)
 {
 	return s->state == SESSION_READY && s->tenant >= 0 && s->stats.map &&
 	       (s->gpu_mask & w->gpu_mask);
@@ -43,9 +43,10 @@ static bool counts(const struct window *w, const struct session *s)
 
 /* Pages of tenants that came after the beginning began with zeros; those of tenants that came back
  * did not. */
-static struct window_base *base_of(struct window *w, const struct session *s, uint64_t now)
+static struct daemon_window_base *base_of(struct daemon_window *w, const struct daemon_session *s,
+					  uint64_t now)
 {
-	struct window_base **b = &w->base[s->tenant];
+	struct daemon_window_base **b = &w->base[s->tenant];
 
 	if (*b && (*b)->connected_ns == s->connected_ns) {
 		return *b;
@@ -63,43 +64,43 @@ static struct window_base *base_of(struct window *w, const struct session *s, ui
 	return *b;
 }
 
-static void add_since(struct window_sum *sum, const struct session *s, const struct window_base *b,
-		      uint64_t now)
+static void add_since(struct daemon_window_sum *sum, const struct daemon_session *s,
+		      const struct daemon_window_base *b, uint64_t now)
 {
-	struct window_sum at;
+	struct daemon_window_sum at;
 
 	read_page(s, &at);
 	for (unsigned i = 0; i < WINDOW_COUNTERS; i++) {
 		sum->counter[i] +=
 			at.counter[i] > b->at.counter[i] ? at.counter[i] - b->at.counter[i] : 0;
 	}
-	for (unsigned i = 0; i < SCHED_HIST_BUCKETS; i++) {
+	for (unsigned i = 0; i < PROTO_HIST_BUCKETS; i++) {
 		sum->hist[i] += at.hist[i] > b->at.hist[i] ? at.hist[i] - b->at.hist[i] : 0;
 	}
 	sum->present_ns += now > b->since_ns ? now - b->since_ns : 0;
 }
 
-static void add_sum(struct window_sum *to, const struct window_sum *from)
+static void add_sum(struct daemon_window_sum *to, const struct daemon_window_sum *from)
 {
 	for (unsigned i = 0; i < WINDOW_COUNTERS; i++) {
 		to->counter[i] += from->counter[i];
 	}
-	for (unsigned i = 0; i < SCHED_HIST_BUCKETS; i++) {
+	for (unsigned i = 0; i < PROTO_HIST_BUCKETS; i++) {
 		to->hist[i] += from->hist[i];
 	}
 	to->present_ns += from->present_ns;
 }
 
-void window_begin(struct window *w, struct daemon *d, uint32_t gpu_mask, uint64_t now)
+void daemon_window_begin(struct daemon_window *w, struct daemon *d, uint32_t gpu_mask, uint64_t now)
 {
-	*w = (struct window){ .d = d,
-			      .gpu_mask = gpu_mask,
-			      .begin_ns = now,
-			      .tick_overruns = d->counters.tick_overruns,
-			      .late = d->counters.late,
-			      .failed_prepares = d->counters.failed_prepares,
-			      .verdict_errors = d->counters.verdict_errors };
-	session_each(d, s)
+	*w = (struct daemon_window){ .d = d,
+				     .gpu_mask = gpu_mask,
+				     .begin_ns = now,
+				     .tick_overruns = d->counters.tick_overruns,
+				     .late = d->counters.late,
+				     .failed_prepares = d->counters.failed_prepares,
+				     .verdict_errors = d->counters.verdict_errors };
+	daemon_session_each(d, s)
 	{
 		if (counts(w, s)) {
 			base_of(w, s, now);
@@ -107,19 +108,19 @@ void window_begin(struct window *w, struct daemon *d, uint32_t gpu_mask, uint64_
 	}
 }
 
-void window_finish(struct window *w)
+void daemon_window_finish(struct daemon_window *w)
 {
-	for (unsigned i = 0; i < SCHED_MAX_TENANTS; i++) {
+	for (unsigned i = 0; i < PROTO_MAX_TENANTS; i++) {
 		free(w->base[i]);
 		w->base[i] = NULL;
 	}
 }
 
-void window_forget(struct window *w, const struct session *s)
+void daemon_window_session_ended(struct daemon_window *w, const struct daemon_session *s)
 {
 	if (counts(w, s)) {
 		uint64_t now = clock_now_ns();
-		const struct window_base *b = base_of(w, s, now);
+		const struct daemon_window_base *b = base_of(w, s, now);
 
 		if (b) {
 			add_since(&w->gone[MIN(s->class_id, WATCH_CLASSES - 1)], s, b, now);
@@ -133,7 +134,7 @@ void window_forget(struct window *w, const struct session *s)
 
 /* ---- what a term asks for ---- */
 
-static bool is_tenant(const struct session *s, const char *name)
+static bool is_tenant(const struct daemon_session *s, const char *name)
 {
 	char *end;
 	unsigned long n = strtoul(name, &end, 10);
@@ -141,19 +142,20 @@ static bool is_tenant(const struct session *s, const char *name)
 	return strcmp(s->name, name) == 0 || (!*end && (int)n == s->tenant);
 }
 
-static bool chosen(const struct window *w, const struct watch_term *t, const struct session *s)
+static bool chosen(const struct daemon_window *w, const struct daemon_watch_term *t,
+		   const struct daemon_session *s)
 {
 	return counts(w, s) && (t->class_id == WATCH_ANY || s->class_id == t->class_id) &&
 	       (!t->tenant[0] || is_tenant(s, t->tenant));
 }
 
-static void sum_of(struct window *w, const struct watch_term *t, uint64_t now,
-		   struct window_sum *sum)
+static void sum_of(struct daemon_window *w, const struct daemon_watch_term *t, uint64_t now,
+		   struct daemon_window_sum *sum)
 {
 	memset(sum, 0, sizeof(*sum));
-	session_each(w->d, s)
+	daemon_session_each(w->d, s)
 	{
-		const struct window_base *b = chosen(w, t, s) ? base_of(w, s, now) : NULL;
+		const struct daemon_window_base *b = chosen(w, t, s) ? base_of(w, s, now) : NULL;
 
 		if (b) {
 			add_since(sum, s, b, now);
@@ -169,13 +171,13 @@ static void sum_of(struct window *w, const struct watch_term *t, uint64_t now,
 /* Between the bounds of the bucket in which it lies, as if its requests were evenly spread. While
  * there are too few requests for it (a bad policy may let few end), the highest one that is known
  * is a lower bound of it: enough to find that it is too large, not that it is small. */
-static double quantile(const struct window_sum *sum, const struct watch_term *t)
+static double quantile(const struct daemon_window_sum *sum, const struct daemon_watch_term *t)
 {
 	bool max = t->metric == WATCH_max, above = t->op == WATCH_GT || t->op == WATCH_GE;
 	uint64_t total = 0, seen = 0;
 	double want, q = t->quantile;
 
-	for (unsigned i = 0; i < SCHED_HIST_BUCKETS; i++) {
+	for (unsigned i = 0; i < PROTO_HIST_BUCKETS; i++) {
 		total += sum->hist[i];
 	}
 	if ((double)total < (max ? 1 : QUANTILE_LEAST)) {
@@ -188,12 +190,12 @@ static double quantile(const struct window_sum *sum, const struct watch_term *t)
 		q = 1 - 1 / (double)total;
 	}
 	want = max ? (double)total : q * (double)total;
-	for (unsigned i = 0; i < SCHED_HIST_BUCKETS; i++) {
+	for (unsigned i = 0; i < PROTO_HIST_BUCKETS; i++) {
 		uint64_t n = sum->hist[i];
 
 		if (n && (double)(seen + n) >= want) {
-			double low = (double)sched_hist_floor(i);
-			double high = (double)sched_hist_floor(i + 1);
+			double low = (double)proto_hist_floor(i);
+			double high = (double)proto_hist_floor(i + 1);
 			double part = (want - (double)seen) / (double)n;
 
 			return max ? low : low + (high - low) * MAX(part, 0.0);
@@ -203,9 +205,9 @@ static double quantile(const struct window_sum *sum, const struct watch_term *t)
 	return NAN;
 }
 
-static double note_of(struct window *w, const struct watch_term *t, uint64_t version)
+static double note_of(struct daemon_window *w, const struct daemon_watch_term *t, uint64_t version)
 {
-	const struct live *l = policy_live_find(w->d, version);
+	const struct daemon_version *l = daemon_version_find(w->d, version);
 	uint64_t n = 0;
 
 	if (!l) {
@@ -214,9 +216,9 @@ static double note_of(struct window *w, const struct watch_term *t, uint64_t ver
 	if (t->class_id == WATCH_ANY && !t->tenant[0]) {
 		n = load_relaxed(&l->run.env.notes[t->note]);
 	}
-	session_each(w->d, s)
+	daemon_session_each(w->d, s)
 	{
-		const struct sched_stats *st = s->stats.map;
+		const struct proto_stats *st = s->stats.map;
 
 		if (chosen(w, t, s) && load_acquire(&st->notes_version) == version) {
 			n += load_relaxed(&st->notes[t->note]);
@@ -225,7 +227,7 @@ static double note_of(struct window *w, const struct watch_term *t, uint64_t ver
 	return (double)n;
 }
 
-static enum window_counter counter_of(enum watch_metric m)
+static enum daemon_window_counter counter_of(enum daemon_watch_metric m)
 {
 	switch (m) {
 	case WATCH_requests:
@@ -251,10 +253,11 @@ static enum window_counter counter_of(enum watch_metric m)
 	}
 }
 
-static double value_of(struct window *w, const struct watch_term *t, uint64_t version, uint64_t now)
+static double value_of(struct daemon_window *w, const struct daemon_watch_term *t, uint64_t version,
+		       uint64_t now)
 {
-	const struct counters *c = &w->d->counters;
-	struct window_sum sum;
+	const struct daemon_counters *c = &w->d->counters;
+	struct daemon_window_sum sum;
 	double v;
 
 	switch (t->metric) {
@@ -283,8 +286,8 @@ static double value_of(struct window *w, const struct watch_term *t, uint64_t ve
 	return v;
 }
 
-void window_look(struct window *w, const struct watch_expr *e, uint64_t version, uint64_t now,
-		 double value[WATCH_TERMS])
+void daemon_window_evaluate(struct daemon_window *w, const struct daemon_watch_expr *e,
+			    uint64_t version, uint64_t now, double value[WATCH_TERMS])
 {
 	double seconds = (double)(now - w->begin_ns) / 1e9;
 

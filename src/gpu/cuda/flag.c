@@ -147,10 +147,10 @@ static bool seen(struct gpu_flag *f)
 	uint32_t back = 0;
 	bool ok;
 
-	gpu_lease_put(&f->page, last, probe);
+	gpu_lease_store(&f->page, last, probe);
 	gpu_lease_fence();
 	ok = read_back(f, f->address + last * sizeof(uint32_t), &back) && back == probe;
-	gpu_lease_put(&f->page, last, 0);
+	gpu_lease_store(&f->page, last, 0);
 	gpu_lease_fence();
 	return ok;
 }
@@ -231,7 +231,7 @@ int gpu_flag_create(struct gpu_device *d, CUcontext ctx, struct gpu_flag **ret)
 		return -ENOMEM;
 	}
 	*f = (struct gpu_flag){ .device = d, .ctx = ctx, .fd = -1 };
-	err = gpu_begin(d, ctx, &scope);
+	err = gpu_scope_enter(d, ctx, &scope);
 	if (err) {
 		free(f);
 		return err;
@@ -244,7 +244,7 @@ int gpu_flag_create(struct gpu_device *d, CUcontext ctx, struct gpu_flag **ret)
 	} else {
 		*ret = f;
 	}
-	gpu_end(d, &scope);
+	gpu_scope_leave(d, &scope);
 	return err;
 }
 
@@ -258,11 +258,11 @@ int gpu_flag_write(struct gpu_flag *f, uint32_t slot, uint32_t word)
 		return -EINVAL;
 	}
 	if (f->page.word) {
-		gpu_lease_put(&f->page, slot, word);
+		gpu_lease_store(&f->page, slot, word);
 		gpu_lease_fence();
 		return 0;
 	}
-	err = gpu_begin(f->device, f->ctx, &scope);
+	err = gpu_scope_enter(f->device, f->ctx, &scope);
 	if (err) {
 		return err;
 	}
@@ -271,7 +271,7 @@ int gpu_flag_write(struct gpu_flag *f, uint32_t slot, uint32_t word)
 	if (e == CUDA_ERROR_NOT_SUPPORTED) {
 		e = f->device->real->cuMemsetD32Async(f->address + 4u * slot, word, 1, f->stream);
 	}
-	gpu_end(f->device, &scope);
+	gpu_scope_leave(f->device, &scope);
 	return e == CUDA_SUCCESS ? 0 : -EIO;
 }
 
@@ -282,9 +282,9 @@ void gpu_flag_destroy(struct gpu_flag *f)
 	if (!f) {
 		return;
 	}
-	if (gpu_begin(f->device, f->ctx, &scope) == 0) {
+	if (gpu_scope_enter(f->device, f->ctx, &scope) == 0) {
 		undo(f);
-		gpu_end(f->device, &scope);
+		gpu_scope_leave(f->device, &scope);
 	} else { /* the context has gone, and its memory with it */
 		drop_page(f);
 	}

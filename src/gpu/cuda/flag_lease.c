@@ -16,8 +16,8 @@
 #include "policy/read.h"
 
 #define UNKNOWN INT64_MIN
-#define MEASURE_NS 30000000000u	      /* the clocks drift apart by some ppm */
-#define MEASURE_MOST_NS 600000000000u /* then also while a lease is up */
+#define MEASURE_NS 30000000000u	     /* the clocks drift apart by some ppm */
+#define MEASURE_MAX_NS 600000000000u /* then also while a lease is up */
 #define RETRY_NS 1000000000u /* after a measurement that failed; then twice as long each time */
 
 struct page {
@@ -35,8 +35,8 @@ struct gpu_leases {
 		uint32_t wanted;   /* [atomic] a lease was asked for once */
 		uint64_t measured_ns, due_ns, retry_ns; /* agent */
 		CUcontext ctx;				/* lock */
-		struct warm warm;			/* lock */
-	} gpu[SCHED_MAX_GPUS];
+		struct gpu_warm_kernel warm;		/* lock */
+	} gpu[PROTO_MAX_GPUS];
 	pthread_mutex_t lock; /* held over calls into a context, which must not end meanwhile */
 };
 
@@ -48,7 +48,7 @@ int gpu_leases_create(struct gpu_device *d)
 		return -ENOMEM;
 	}
 	pthread_mutex_init(&l->lock, NULL);
-	for (uint32_t g = 0; g < SCHED_MAX_GPUS; g++) {
+	for (uint32_t g = 0; g < PROTO_MAX_GPUS; g++) {
 		l->gpu[g].offset_ns = UNKNOWN;
 	}
 	d->leases = l;
@@ -97,7 +97,7 @@ static void write_pages(struct gpu_leases *l, uint32_t gpu, uint64_t until_ns)
 		const struct page *p = load_acquire(&l->page[i]);
 
 		if (p && p->gpu == gpu) {
-			gpu_lease_put(&p->map, p->slot, word);
+			gpu_lease_store(&p->map, p->slot, word);
 		}
 	}
 	gpu_lease_fence();
@@ -120,7 +120,7 @@ void gpu_lease(void *dev, uint32_t gpu, uint64_t until_ns)
 {
 	struct gpu_leases *l = ((struct gpu_device *)dev)->leases;
 
-	if (gpu >= SCHED_MAX_GPUS) {
+	if (gpu >= PROTO_MAX_GPUS) {
 		return;
 	}
 	if (unlikely(!load_relaxed(&l->gpu[gpu].wanted))) {
@@ -150,7 +150,7 @@ int gpu_lease_add(struct gpu_device *d, uint32_t number, int fd, uint32_t gpu, u
 	struct page *p;
 	int err;
 
-	if (number >= GPU_LEASE_PAGES || gpu >= SCHED_MAX_GPUS || slot >= GPU_FLAG_SLOTS) {
+	if (number >= GPU_LEASE_PAGES || gpu >= PROTO_MAX_GPUS || slot >= GPU_FLAG_SLOTS) {
 		return -EINVAL;
 	}
 	p = calloc(1, sizeof(*p));
@@ -184,20 +184,20 @@ void gpu_lease_remove(struct gpu_device *d, uint32_t number)
 	store_seqcst(&l->page[number], (struct page *)NULL);
 	set_high(l);
 	(void)sub_acqrel(&l->count, 1u);
-	if (!pin_wait_all()) {
+	if (!policy_synchronize()) {
 		return; /* somebody may write to it yet: a page that is lost, and nothing worse */
 	}
-	gpu_lease_put(&p->map, p->slot, 0);
+	gpu_lease_store(&p->map, p->slot, 0);
 	gpu_lease_fence();
 	gpu_lease_unmap(&p->map);
 	free(p);
 }
 
-void gpu_leases_again(struct gpu_device *d)
+void gpu_leases_rewrite(struct gpu_device *d)
 {
 	struct gpu_leases *l = d->leases;
 
-	for (uint32_t g = 0; g < SCHED_MAX_GPUS && load_seqcst(&l->high); g++) {
+	for (uint32_t g = 0; g < PROTO_MAX_GPUS && load_seqcst(&l->high); g++) {
 		follow(l, g, load_seqcst(&l->gpu[g].until_ns));
 	}
 }
@@ -213,27 +213,27 @@ void gpu_lease_context(struct gpu_device *d, uint32_t gpu, CUcontext ctx)
 {
 	struct gpu_leases *l = d->leases;
 
-	if (gpu >= SCHED_MAX_GPUS || !ctx || load_relaxed(&l->gpu[gpu].ctx)) {
+	if (gpu >= PROTO_MAX_GPUS || !ctx || load_relaxed(&l->gpu[gpu].ctx)) {
 		return;
 	}
 	pthread_mutex_lock(&l->lock);
 	if (!l->gpu[gpu].ctx) {
 		store_relaxed(&l->gpu[gpu].ctx, ctx);
-		l->gpu[gpu].warm = (struct warm){ 0 };
+		l->gpu[gpu].warm = (struct gpu_warm_kernel){ 0 };
 		store_relaxed(&l->gpu[gpu].due_ns, (uint64_t)0);
 	}
 	pthread_mutex_unlock(&l->lock);
 }
 
-void gpu_leases_context_gone(struct gpu_device *d, CUcontext ctx)
+void gpu_leases_forget(struct gpu_device *d, CUcontext ctx)
 {
 	struct gpu_leases *l = d->leases;
 
 	pthread_mutex_lock(&l->lock);
-	for (uint32_t g = 0; g < SCHED_MAX_GPUS; g++) {
+	for (uint32_t g = 0; g < PROTO_MAX_GPUS; g++) {
 		if (l->gpu[g].ctx == ctx) {
 			store_relaxed(&l->gpu[g].ctx, (CUcontext)NULL);
-			l->gpu[g].warm = (struct warm){ 0 };
+			l->gpu[g].warm = (struct gpu_warm_kernel){ 0 };
 		}
 	}
 	pthread_mutex_unlock(&l->lock);
@@ -244,12 +244,12 @@ void gpu_warm(void *dev, uint32_t gpu)
 	struct gpu_device *d = dev;
 	struct gpu_leases *l = d->leases;
 
-	if (gpu >= SCHED_MAX_GPUS) {
+	if (gpu >= PROTO_MAX_GPUS) {
 		return;
 	}
 	pthread_mutex_lock(&l->lock);
 	if (l->gpu[gpu].ctx) {
-		warm_launch(d, l->gpu[gpu].ctx, &l->gpu[gpu].warm);
+		gpu_warm_launch(d, l->gpu[gpu].ctx, &l->gpu[gpu].warm);
 	}
 	pthread_mutex_unlock(&l->lock);
 }
@@ -274,7 +274,7 @@ static void measure(struct gpu_device *d, uint32_t gpu, uint64_t now)
 	pthread_mutex_lock(&l->lock);
 	err = g->ctx ? gpu_clock_offset(d, g->ctx, &offset) : -EAGAIN;
 	if (!err) {
-		warm_prepare(d, g->ctx, &g->warm);
+		gpu_warm_prepare(d, g->ctx, &g->warm);
 	}
 	pthread_mutex_unlock(&l->lock);
 	g->retry_ns = err ? MIN(MAX(2 * g->retry_ns, (uint64_t)RETRY_NS), MEASURE_NS) : 0;
@@ -309,15 +309,15 @@ static bool due(const struct gpu_leases *l, uint32_t gpu, uint64_t now)
 		return true;
 	}
 	return load_relaxed(&g->offset_ns) == UNKNOWN ? has_pages(l, gpu)
-						      : now - g->measured_ns > MEASURE_MOST_NS;
+						      : now - g->measured_ns > MEASURE_MAX_NS;
 }
 
-uint64_t gpu_lease_keep(struct gpu_device *d, uint64_t now)
+uint64_t gpu_lease_measure_clocks(struct gpu_device *d, uint64_t now)
 {
 	struct gpu_leases *l = d->leases;
 	uint64_t again = UINT64_MAX;
 
-	for (uint32_t g = 0; g < SCHED_MAX_GPUS; g++) {
+	for (uint32_t g = 0; g < PROTO_MAX_GPUS; g++) {
 		uint64_t at;
 
 		if (!load_relaxed(&l->gpu[g].wanted) && !(l->high && has_pages(l, g))) {

@@ -15,7 +15,7 @@ static int check(int fd)
 {
 	long bytes;
 
-	if (rm_os.is(fd, RM_ANY_GPU)) {
+	if (gpu_rm_os.is(fd, GPU_RM_ANY_GPU)) {
 		return 0;
 	}
 	bytes = shm_checked_size(fd, MAX_PAGE_BYTES);

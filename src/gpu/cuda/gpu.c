@@ -100,9 +100,9 @@ void gpu_device_destroy(struct gpu_device *d)
 		c->returned = c->ready;
 		free_returned(c);
 	}
-	gpu_clock_forget(d);
+	gpu_clock_forget_all(d);
 	gpu_leases_destroy(d);
-	gpu_chains_destroy(d);
+	gpu_runs_destroy(d);
 	pthread_mutex_destroy(&d->lock);
 	free(d);
 }
@@ -140,14 +140,14 @@ static struct gpu_context *find_or_add(struct gpu_device *d, CUcontext ctx)
 	return c;
 }
 
-void gpu_context_gone(struct gpu_device *d, CUcontext ctx)
+void gpu_context_forget(struct gpu_device *d, CUcontext ctx)
 {
 	struct gpu_context *c;
 
-	gpu_chains_gone(d, ctx);
-	gpu_leases_context_gone(d, ctx);
+	gpu_runs_forget(d, ctx);
+	gpu_leases_forget(d, ctx);
 	pthread_mutex_lock(&d->lock);
-	gpu_clock_gone(d, ctx);
+	gpu_clock_forget_context(d, ctx);
 	c = find(d, ctx);
 	if (c) {
 		(void)add_acqrel(&c->generation, 1u);
@@ -185,7 +185,7 @@ static void leave(struct gpu_device *d, bool pushed)
 	}
 }
 
-int gpu_begin(struct gpu_device *d, CUcontext ctx, struct gpu_scope *ret)
+int gpu_scope_enter(struct gpu_device *d, CUcontext ctx, struct gpu_scope *ret)
 {
 	int err = enter(d, ctx, &ret->pushed);
 
@@ -199,7 +199,7 @@ int gpu_begin(struct gpu_device *d, CUcontext ctx, struct gpu_scope *ret)
 	return 0;
 }
 
-void gpu_end(struct gpu_device *d, const struct gpu_scope *s)
+void gpu_scope_leave(struct gpu_device *d, const struct gpu_scope *s)
 {
 	CUstreamCaptureMode mode = s->mode;
 
@@ -375,7 +375,7 @@ static int queue_idle(void *dev, void *dev_queue)
 	if (foreign(q)) {
 		return -EAGAIN;
 	}
-	if (gpu_chain_busy(d, dev_queue)) {
+	if (gpu_run_busy(d, dev_queue)) {
 		return 0; /* the stream may be: blocks that were stopped are to come again */
 	}
 	ret = enter(d, q->ctx, &pushed);
@@ -395,8 +395,8 @@ const struct sched_device_ops gpu_sched_ops = {
 	.queue_idle = queue_idle,
 	.lease = gpu_lease,
 	.warm = gpu_warm,
-	.chain_busy = gpu_chain_busy,
-	.chain_step = gpu_chain_step,
-	.chain_look = gpu_chain_look,
-	.chain_took = gpu_chain_took,
+	.run_busy = gpu_run_busy,
+	.run_step = gpu_run_step,
+	.run_look = gpu_run_look,
+	.run_took = gpu_run_took,
 };

@@ -104,7 +104,7 @@ static void give(struct gpu_device *d, struct gpu_clock *c)
 	free(c);
 }
 
-void gpu_clock_gone(struct gpu_device *d, CUcontext ctx)
+void gpu_clock_forget_context(struct gpu_device *d, CUcontext ctx)
 {
 	struct gpu_clock **at = &d->clocks, *c;
 
@@ -119,7 +119,7 @@ void gpu_clock_gone(struct gpu_device *d, CUcontext ctx)
 	}
 }
 
-void gpu_clock_forget(struct gpu_device *d)
+void gpu_clock_forget_all(struct gpu_device *d)
 {
 	struct gpu_clock *c;
 
@@ -205,13 +205,13 @@ int gpu_clock_offset(struct gpu_device *d, CUcontext ctx, int64_t *ret_ns)
 	struct gpu_scope scope;
 	int err;
 
-	if (gpu_begin(d, ctx, &scope) < 0) {
+	if (gpu_scope_enter(d, ctx, &scope) < 0) {
 		free(c);
 		return -EIO;
 	}
 	c = c ? c : new_one(d, ctx);
 	err = c ? measure(d, c, ret_ns) : -EIO;
-	gpu_end(d, &scope);
+	gpu_scope_leave(d, &scope);
 	if (c) {
 		give(d, c);
 	}

@@ -20,36 +20,36 @@
 #define WAIT_FORCE_NS 200000000u
 #define MAX_PARAMS 65536u
 
-static struct gpu_chain *chain_of(const struct gpu_queue *q)
+static struct gpu_run *gpu_run_of(const struct gpu_queue *q)
 {
-	return load_acquire(&q->chain);
+	return load_acquire(&q->run);
 }
 
-static CUresult create(struct gpu_device *d, struct gpu_queue *q, struct gpu_chain **ret)
+static CUresult create(struct gpu_device *d, struct gpu_queue *q, struct gpu_run **ret)
 {
-	struct gpu_chain *c = calloc(1, sizeof(*c));
+	struct gpu_run *c = calloc(1, sizeof(*c));
 	CUresult e;
 
 	if (!c) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	c->d = d;
-	c->home = chain_context_of(d, q->ctx);
-	e = c->home ? chain_line_take(c) : CUDA_ERROR_OUT_OF_MEMORY;
+	c->home = gpu_run_context_of(d, q->ctx);
+	e = c->home ? gpu_run_line_take(c) : CUDA_ERROR_OUT_OF_MEMORY;
 	if (e) {
 		free(c);
 		return e;
 	}
 	c->newest = *c->done; /* of the chain that had the line before */
 	pthread_mutex_init(&c->lock, NULL);
-	store_release(&q->chain, c);
+	store_release(&q->run, c);
 	*ret = c;
 	return CUDA_SUCCESS;
 }
 
 /* ---- looking ---- */
 
-static bool busy(const struct gpu_chain *c)
+static bool busy(const struct gpu_run *c)
 {
 	if (load_acquire(&c->dead)) {
 		return false;
@@ -60,27 +60,27 @@ static bool busy(const struct gpu_chain *c)
 		       load_acquire(&c->newest);
 }
 
-int gpu_chain_busy(void *dev, void *dev_queue)
+int gpu_run_busy(void *dev, void *dev_queue)
 {
-	struct gpu_chain *c = chain_of(dev_queue);
+	struct gpu_run *c = gpu_run_of(dev_queue);
 
 	(void)dev;
 	return c && busy(c);
 }
 
 /* Who waits for a launch sees it end without anybody else's look. */
-static void see_progress(struct gpu_chain *c)
+static void retire_finished(struct gpu_run *c)
 {
 	if (load_acquire(&c->finished) != load_acquire(&c->launched) &&
 	    pthread_mutex_trylock(&c->lock) == 0) {
-		chain_retire(c, clock_now_ns());
+		gpu_run_retire(c, clock_now_ns());
 		pthread_mutex_unlock(&c->lock);
 	}
 }
 
-int gpu_chain_look(void *dev, void *dev_queue, struct sched_chain *ret)
+int gpu_run_look(void *dev, void *dev_queue, struct sched_run_progress *ret)
 {
-	struct gpu_chain *c = chain_of(dev_queue);
+	struct gpu_run *c = gpu_run_of(dev_queue);
 	uint32_t state;
 
 	(void)dev;
@@ -88,7 +88,7 @@ int gpu_chain_look(void *dev, void *dev_queue, struct sched_chain *ret)
 	if (!c) {
 		return 0;
 	}
-	see_progress(c);
+	retire_finished(c);
 	state = load_relaxed(&c->state);
 	ret->done = load_acquire(&c->finished);
 	ret->launched = load_acquire(&c->launched);
@@ -101,23 +101,24 @@ int gpu_chain_look(void *dev, void *dev_queue, struct sched_chain *ret)
 	ret->waiting = state == CHAIN_HALT;
 	ret->feeding = load_acquire(&c->unput) != 0;
 	/* And a launch of any size fits. */
-	ret->full = ret->launched - ret->done >= GPU_CHAIN_DEPTH ||
-		    (ret->done != ret->launched && load_relaxed(&c->span) > CHAIN_SPAN / 2);
+	ret->full =
+		ret->launched - ret->done >= GPU_RUN_DEPTH ||
+		(ret->done != ret->launched && load_relaxed(&c->span) > GPU_RUN_TICKETS_MAX / 2);
 	return (int)(load_relaxed(&c->error) ? xchg_acqrel(&c->error, 0u) : 0);
 }
 
-uint64_t gpu_chain_took(void *dev, void *dev_queue, uint64_t launch)
+uint64_t gpu_run_took(void *dev, void *dev_queue, uint64_t launch)
 {
-	struct gpu_chain *c = chain_of(dev_queue);
-	uint64_t word = c ? load_relaxed(&c->took[launch % GPU_CHAIN_DEPTH]) : 0;
+	struct gpu_run *c = gpu_run_of(dev_queue);
+	uint64_t word = c ? load_relaxed(&c->took[launch % GPU_RUN_DEPTH]) : 0;
 
 	(void)dev;
 	return (word & 0xffff) == (launch & 0xffff) ? word >> 16 : 0;
 }
 
-void gpu_chain_counts(const struct gpu_device *d, struct gpu_chain_counts *ret)
+void gpu_run_counts(const struct gpu_device *d, struct gpu_run_counts *ret)
 {
-	const struct gpu_chains *all = load_acquire(&d->chains);
+	const struct gpu_runs *all = load_acquire(&d->runs);
 
 	memset(ret, 0, sizeof(*ret));
 	if (all) {
@@ -133,7 +134,7 @@ void gpu_chain_counts(const struct gpu_device *d, struct gpu_chain_counts *ret)
 
 /* The stream ran empty although the last pieces have not said that they are through: their blocks
  * have left. */
-static bool ran_empty(struct gpu_chain *c, const struct gpu_queue *q, uint64_t now)
+static bool ran_empty(struct gpu_run *c, const struct gpu_queue *q, uint64_t now)
 {
 	CUresult r;
 
@@ -147,34 +148,34 @@ static bool ran_empty(struct gpu_chain *c, const struct gpu_queue *q, uint64_t n
 		return false;
 	}
 	if (r != CUDA_SUCCESS) {
-		chain_die(c, r);
+		gpu_run_fail(c, r);
 		return false;
 	}
-	chain_retire(c, now); /* what ended before the query answered is visible after it */
+	gpu_run_retire(c, now); /* what ended before the query answered is visible after it */
 	return c->p_head != c->p_tail;
 }
 
-static void read_counter(struct gpu_chain *c)
+static void read_counter(struct gpu_run *c)
 {
 	CUresult r = c->d->real->cuMemcpyDtoHAsync_v2((void *)(uintptr_t)(c->done + 1), c->counter,
 						      sizeof(uint32_t), c->home->io);
 
 	if (r) {
-		chain_die(c, r);
+		gpu_run_fail(c, r);
 		return;
 	}
 	(void)add_relaxed(&c->interruptions, 1u);
-	(void)add_relaxed(&c->d->chains->counts.interruptions, 1u);
+	(void)add_relaxed(&c->d->runs->counts.interruptions, 1u);
 	store_relaxed(&c->state, (uint32_t)CHAIN_READ);
 }
 
 /* Where every try is in vain (a lease that no board shows) they become rarer. */
-static uint64_t patience(const struct gpu_chain *c)
+static uint64_t patience(const struct gpu_run *c)
 {
 	return c->fruitless < 2 ? 0 : MIN(UINT64_C(10000) << MIN(c->fruitless, 7u), LOOK_MOST_NS);
 }
 
-static void counter_came(struct gpu_chain *c, uint64_t now)
+static void counter_came(struct gpu_run *c, uint64_t now)
 {
 	CUresult r = c->d->real->cuStreamQuery(c->home->io);
 	uint32_t counter;
@@ -187,8 +188,8 @@ static void counter_came(struct gpu_chain *c, uint64_t now)
 		chain_learn_stopped(c, counter);
 	}
 	/* Nothing is missing, but the last number did not come: nor can that be. */
-	if (r || counter == c->ticket || !chain_rewind(c, counter)) {
-		chain_die(c, r ? r : CUDA_ERROR_ILLEGAL_STATE);
+	if (r || counter == c->ticket || !gpu_run_rewind(c, counter)) {
+		gpu_run_fail(c, r ? r : CUDA_ERROR_ILLEGAL_STATE);
 		return;
 	}
 	if (counter != c->stopped_at) {
@@ -201,52 +202,53 @@ static void counter_came(struct gpu_chain *c, uint64_t now)
 	store_relaxed(&c->state, (uint32_t)CHAIN_HALT);
 }
 
-static void feed(struct gpu_chain *c, const struct gpu_queue *q, uint32_t most, bool forced)
+static void gpu_run_submit_all(struct gpu_run *c, const struct gpu_queue *q, uint32_t most,
+			       bool forced)
 {
 	uint32_t refused;
 	CUresult e;
 
 	do {
-		e = chain_pump(c, q, most, forced, &refused);
+		e = gpu_run_submit(c, q, most, forced, &refused);
 		if (e) {
 			store_relaxed(&c->error, (uint32_t)e);
 		}
 	} while (e && refused != UINT32_MAX);
 }
 
-static void resume(struct gpu_chain *c, const struct gpu_queue *q, bool may_run, bool force,
+static void resume(struct gpu_run *c, const struct gpu_queue *q, bool may_run, bool force,
 		   uint64_t now)
 {
 	/* Who may write leases may leave words there that no board shows and that do not run out.
 	 */
 	if (may_run && !force && c->fruitless && now - c->vain_ns > WAIT_FORCE_NS) {
-		(void)add_relaxed(&c->d->chains->counts.forced, 1u);
+		(void)add_relaxed(&c->d->runs->counts.forced, 1u);
 		c->vain_ns = now;
 		store_relaxed(&c->state, (uint32_t)CHAIN_RUN);
-		feed(c, q, 1, true);
+		gpu_run_submit_all(c, q, 1, true);
 		return;
 	}
 	if (force) {
-		(void)add_relaxed(&c->d->chains->counts.forced, 1u);
+		(void)add_relaxed(&c->d->runs->counts.forced, 1u);
 	} else if (now - c->halt_ns < patience(c)) {
 		return;
 	}
 	if (may_run) {
 		store_relaxed(&c->state, (uint32_t)CHAIN_RUN);
-		feed(c, q, UINT32_MAX, false);
+		gpu_run_submit_all(c, q, UINT32_MAX, false);
 	} else {
 		store_relaxed(&c->state, (uint32_t)CHAIN_FORCED);
-		feed(c, q, 1, true);
+		gpu_run_submit_all(c, q, 1, true);
 	}
 }
 
-static void advance(struct gpu_chain *c, const struct gpu_queue *q, bool may_run, bool force,
+static void advance(struct gpu_run *c, const struct gpu_queue *q, bool may_run, bool force,
 		    uint64_t now)
 {
 	uint32_t state = load_relaxed(&c->state);
 
 	if (state >= CHAIN_TAKE) {
-		chain_beside_step(c, q, now);
+		gpu_run_bypass_step(c, q, now);
 		return;
 	}
 	if (state == CHAIN_RUN || state == CHAIN_FORCED) {
@@ -260,9 +262,9 @@ static void advance(struct gpu_chain *c, const struct gpu_queue *q, bool may_run
 		} else {
 			if (may_run) {
 				store_relaxed(&c->state, (uint32_t)CHAIN_RUN);
-				feed(c, q, UINT32_MAX, false);
+				gpu_run_submit_all(c, q, UINT32_MAX, false);
 			}
-			chain_beside_watch(c, may_run, now);
+			gpu_run_bypass_watch(c, may_run, now);
 		}
 	}
 	if (load_relaxed(&c->state) == CHAIN_READ) {
@@ -276,7 +278,7 @@ static void advance(struct gpu_chain *c, const struct gpu_queue *q, bool may_run
 /* Something waits for room. While the device has enough to do for the time that this thread may
  * take, and for errors, one look for several ends will do; ends of long pieces are looked at, to
  * know when the next one's time has come. */
-static uint64_t until_room(const struct gpu_chain *c, uint64_t front_ns, uint64_t end, uint64_t now)
+static uint64_t until_room(const struct gpu_run *c, uint64_t front_ns, uint64_t end, uint64_t now)
 {
 	uint64_t left = end - now, reserve = CHAIN_RESERVE_NS + left / 16;
 	uint64_t at = end - MIN(reserve, end), front = c->front_ns + front_ns + front_ns / 64;
@@ -288,12 +290,12 @@ static uint64_t until_room(const struct gpu_chain *c, uint64_t front_ns, uint64_
 }
 
 /* Until there is room for the next piece, or the end, as far as durations are known. */
-static uint64_t until_news(struct gpu_chain *c, uint64_t now)
+static uint64_t until_news(struct gpu_run *c, uint64_t now)
 {
 	uint32_t state = load_relaxed(&c->state);
 	uint64_t front, end, ns;
 
-	if (!chain_unfinished(c)) {
+	if (!gpu_run_unfinished(c)) {
 		return UINT64_MAX;
 	}
 	if (state == CHAIN_READ || state == CHAIN_TAKE) {
@@ -313,7 +315,7 @@ static uint64_t until_news(struct gpu_chain *c, uint64_t now)
 	if (end <= now) { /* late: it takes longer than thought */
 		return MIN(MAX((now - end) / 8, NEAR_NS), 50000u);
 	}
-	if (load_relaxed(&c->unput) || c->head - c->tail == GPU_CHAIN_DEPTH) {
+	if (load_relaxed(&c->unput) || c->head - c->tail == GPU_RUN_DEPTH) {
 		ns = until_room(c, front, end, now);
 	} else {
 		ns = (end - now) - (end - now) / 8;
@@ -321,7 +323,7 @@ static uint64_t until_news(struct gpu_chain *c, uint64_t now)
 	return MIN(MAX(ns, NEAR_NS), LOOK_MOST_NS);
 }
 
-static bool capturing(const struct gpu_chain *c, const struct gpu_queue *q)
+static bool capturing(const struct gpu_run *c, const struct gpu_queue *q)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 
@@ -329,35 +331,35 @@ static bool capturing(const struct gpu_chain *c, const struct gpu_queue *q)
 	       status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-static uint64_t step(struct gpu_chain *c, const struct gpu_queue *q, bool may_run, bool force)
+static uint64_t step(struct gpu_run *c, const struct gpu_queue *q, bool may_run, bool force)
 {
 	uint64_t now = clock_now_ns();
 	struct gpu_scope scope;
 
-	chain_retire(c, now);
-	if (!chain_unfinished(c)) {
+	gpu_run_retire(c, now);
+	if (!gpu_run_unfinished(c)) {
 		/* Numbers of launches that were refused after they had been interrupted. */
 		store_release(&c->newest,
 			      __atomic_load_n((const uint32_t *)c->done, __ATOMIC_ACQUIRE));
 		return UINT64_MAX;
 	}
-	if (gpu_begin(c->d, q->ctx, &scope)) {
-		chain_die(c, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	if (gpu_scope_enter(c->d, q->ctx, &scope)) {
+		gpu_run_fail(c, CUDA_ERROR_CONTEXT_IS_DESTROYED);
 		return UINT64_MAX;
 	}
 	if (capturing(c, q)) {
-		gpu_end(c->d, &scope);
+		gpu_scope_leave(c->d, &scope);
 		return LOOK_MOST_NS;
 	}
 	c->force_all = may_run && force;
 	advance(c, q, may_run, force, now);
-	gpu_end(c->d, &scope);
+	gpu_scope_leave(c->d, &scope);
 	return until_news(c, clock_now_ns());
 }
 
-uint64_t gpu_chain_step(void *dev, void *dev_queue, bool may_run, bool force)
+uint64_t gpu_run_step(void *dev, void *dev_queue, bool may_run, bool force)
 {
-	struct gpu_chain *c = chain_of(dev_queue);
+	struct gpu_run *c = gpu_run_of(dev_queue);
 	uint64_t ns;
 
 	(void)dev;
@@ -374,13 +376,14 @@ uint64_t gpu_chain_step(void *dev, void *dev_queue, bool may_run, bool force)
 
 /* The scheduler sees to it that there is room, and decides when an interrupted chain goes on; this
  * is for who comes without it. The lock is held. */
-static void wait_for_room(struct gpu_chain *c, const struct gpu_queue *q, uint32_t blocks)
+static void wait_for_room(struct gpu_run *c, const struct gpu_queue *q, uint32_t blocks)
 {
 	uint64_t begin = clock_now_ns();
 
-	while (c->head - c->tail == GPU_CHAIN_DEPTH ||
-	       (chain_unfinished(c) &&
-		c->ticket - c->launch[c->tail % GPU_CHAIN_DEPTH].first + blocks > CHAIN_SPAN)) {
+	while (c->head - c->tail == GPU_RUN_DEPTH ||
+	       (gpu_run_unfinished(c) &&
+		c->ticket - c->launch[c->tail % GPU_RUN_DEPTH].first + blocks >
+			GPU_RUN_TICKETS_MAX)) {
 		uint64_t ns = step(c, q, true, clock_now_ns() - begin > WAIT_FORCE_NS);
 
 		if (ns == UINT64_MAX) {
@@ -393,7 +396,7 @@ static void wait_for_room(struct gpu_chain *c, const struct gpu_queue *q, uint32
 }
 
 /* False: no memory. */
-static bool keep_params(struct chain_launch *l, const struct gpu_block_launch *b)
+static bool copy_params(struct gpu_run_entry *l, const struct gpu_block_launch *b)
 {
 	struct ptx_block_arg arg = { .grid_x = b->grid[0],
 				     .grid_y = b->grid[1],
@@ -417,7 +420,7 @@ static bool keep_params(struct chain_launch *l, const struct gpu_block_launch *b
 	return true;
 }
 
-static uint64_t guess_ps(const struct gpu_chain *c, const struct gpu_block_launch *b)
+static uint64_t initial_block_ps(const struct gpu_run *c, const struct gpu_block_launch *b)
 {
 	if (c->learned == b->id && c->block_ps) {
 		return c->block_ps;
@@ -426,20 +429,20 @@ static uint64_t guess_ps(const struct gpu_chain *c, const struct gpu_block_launc
 }
 
 /* The lock is held; there is room. */
-static CUresult append(struct gpu_chain *c, const struct gpu_queue *q,
+static CUresult append(struct gpu_run *c, const struct gpu_queue *q,
 		       const struct gpu_block_launch *b, uint32_t blocks)
 {
-	struct chain_launch *l = &c->launch[c->head % GPU_CHAIN_DEPTH];
+	struct gpu_run_entry *l = &c->launch[c->head % GPU_RUN_DEPTH];
 	uint32_t refused, mine = c->head;
 	CUresult e = CUDA_SUCCESS;
 
 	if (load_relaxed(&c->dead)) {
 		return (CUresult)load_relaxed(&c->dead);
 	}
-	if (!keep_params(l, b)) {
+	if (!copy_params(l, b)) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	l->twin = b->twin;
+	l->clone = b->clone;
 	l->id = b->id;
 	l->event = NULL;
 	memcpy(l->block, b->block, sizeof(l->block));
@@ -450,19 +453,19 @@ static CUresult append(struct gpu_chain *c, const struct gpu_queue *q,
 	l->used_ns = 0;
 	l->piece = b->piece_blocks;
 	l->resident = b->resident;
-	l->block_ps = guess_ps(c, b);
+	l->block_ps = initial_block_ps(c, b);
 	c->ticket += blocks;
-	if (!chain_unfinished(c)) {
+	if (!gpu_run_unfinished(c)) {
 		c->next = c->head;
 		store_relaxed(&c->end_ns, UINT64_C(0));
 	}
 	(void)add_acqrel(&c->unput, blocks);
 	c->head++;
-	chain_note_span(c);
+	gpu_run_count_tickets(c);
 	store_release(&c->launched, c->launched + 1);
 	if (load_relaxed(&c->state) == CHAIN_RUN) {
 		do {
-			e = chain_pump(c, q, UINT32_MAX, false, &refused);
+			e = gpu_run_submit(c, q, UINT32_MAX, false, &refused);
 			if (e && refused != mine) {
 				store_relaxed(&c->error, (uint32_t)e);
 			}
@@ -476,28 +479,27 @@ static CUresult append(struct gpu_chain *c, const struct gpu_queue *q,
 	if (load_relaxed(&c->dead)) {
 		return e;
 	}
-	(void)add_relaxed(&c->d->chains->counts.launches, 1u);
+	(void)add_relaxed(&c->d->runs->counts.launches, 1u);
 	return CUDA_SUCCESS;
 }
 
-CUresult gpu_chain_record(struct gpu_device *d, struct gpu_queue *q, CUevent event,
-			  uint64_t *ret_seq)
+CUresult gpu_run_record(struct gpu_device *d, struct gpu_queue *q, CUevent event, uint64_t *ret_seq)
 {
-	struct gpu_chain *c = chain_of(q);
-	struct chain_launch *l;
+	struct gpu_run *c = gpu_run_of(q);
+	struct gpu_run_entry *l;
 	CUresult e = CUDA_SUCCESS;
 
 	*ret_seq = 0;
-	if (!c || !gpu_chain_busy(d, q)) {
+	if (!c || !gpu_run_busy(d, q)) {
 		return d->real->cuEventRecord(event, q->stream);
 	}
 	pthread_mutex_lock(&c->lock);
 	wait_for_room(c, q, 0);
-	if (load_relaxed(&c->dead) || !chain_unfinished(c)) {
+	if (load_relaxed(&c->dead) || !gpu_run_unfinished(c)) {
 		e = d->real->cuEventRecord(event, q->stream);
 	} else {
-		l = &c->launch[c->head % GPU_CHAIN_DEPTH];
-		l->twin = NULL;
+		l = &c->launch[c->head % GPU_RUN_DEPTH];
+		l->clone = NULL;
 		l->event = event;
 		l->recorded = false;
 		l->total = l->covered = l->out = l->ran = 0;
@@ -507,7 +509,7 @@ CUresult gpu_chain_record(struct gpu_device *d, struct gpu_queue *q, CUevent eve
 		*ret_seq = c->launched + 1;
 		store_release(&c->launched, *ret_seq);
 		if (load_relaxed(&c->state) == CHAIN_RUN) {
-			feed(c, q, UINT32_MAX, false);
+			gpu_run_submit_all(c, q, UINT32_MAX, false);
 		}
 	}
 	pthread_mutex_unlock(&c->lock);
@@ -518,8 +520,8 @@ static bool too_much(const struct gpu_block_launch *l, uint32_t *ret_blocks)
 {
 	uint64_t blocks = (uint64_t)l->grid[0] * l->grid[1];
 
-	if (!blocks || blocks > CHAIN_SPAN / 2 || !l->grid[2] ||
-	    blocks * l->grid[2] > CHAIN_SPAN / 2 || l->params_bytes > MAX_PARAMS ||
+	if (!blocks || blocks > GPU_RUN_TICKETS_MAX / 2 || !l->grid[2] ||
+	    blocks * l->grid[2] > GPU_RUN_TICKETS_MAX / 2 || l->params_bytes > MAX_PARAMS ||
 	    l->params_bytes % 8 || l->smem > INT32_MAX) {
 		return true;
 	}
@@ -528,12 +530,12 @@ static bool too_much(const struct gpu_block_launch *l, uint32_t *ret_blocks)
 }
 
 /* What cannot be a chain's goes to the stream by itself, behind what the chain has. */
-static CUresult finish_first(struct gpu_device *d, struct gpu_queue *q)
+static CUresult drain_and_refuse(struct gpu_device *d, struct gpu_queue *q)
 {
 	uint64_t begin = clock_now_ns();
 
-	while (gpu_chain_busy(d, q)) {
-		uint64_t ns = gpu_chain_step(d, q, true, clock_now_ns() - begin > WAIT_FORCE_NS);
+	while (gpu_run_busy(d, q)) {
+		uint64_t ns = gpu_run_step(d, q, true, clock_now_ns() - begin > WAIT_FORCE_NS);
 
 		if (ns != UINT64_MAX) {
 			clock_sleep_ns(MIN(ns, WAIT_NS));
@@ -542,54 +544,53 @@ static CUresult finish_first(struct gpu_device *d, struct gpu_queue *q)
 	return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-CUresult gpu_chain_launch(struct gpu_device *d, struct gpu_queue *q,
-			  const struct gpu_block_launch *l)
+CUresult gpu_run_launch(struct gpu_device *d, struct gpu_queue *q, const struct gpu_block_launch *l)
 {
-	struct gpu_chain *c = chain_of(q);
+	struct gpu_run *c = gpu_run_of(q);
 	struct gpu_scope scope;
 	uint32_t blocks = 0;
 	CUresult e = CUDA_SUCCESS;
 
 	if (q->home || too_much(l, &blocks)) {
-		return finish_first(d, q);
+		return drain_and_refuse(d, q);
 	}
-	if (gpu_begin(d, q->ctx, &scope)) {
+	if (gpu_scope_enter(d, q->ctx, &scope)) {
 		return CUDA_ERROR_INVALID_CONTEXT;
 	}
 	if (!c) {
 		e = create(d, q, &c);
 	}
 	if (e) {
-		gpu_end(d, &scope);
+		gpu_scope_leave(d, &scope);
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
 	pthread_mutex_lock(&c->lock);
 	wait_for_room(c, q, blocks);
-	chain_retire(c, clock_now_ns());
+	gpu_run_retire(c, clock_now_ns());
 	e = append(c, q, l, blocks);
 	pthread_mutex_unlock(&c->lock);
-	gpu_end(d, &scope);
+	gpu_scope_leave(d, &scope);
 	return e;
 }
 
-void gpu_chain_close(struct gpu_device *d, struct gpu_queue *q)
+void gpu_run_close(struct gpu_device *d, struct gpu_queue *q)
 {
-	struct gpu_chain *c = q->chain;
+	struct gpu_run *c = q->run;
 
 	if (!c) {
 		return;
 	}
 	(void)d;
 	if (!busy(c) && !load_relaxed(&c->dead)) {
-		chain_retire(c, clock_now_ns());
-		chain_line_return(c);
+		gpu_run_retire(c, clock_now_ns());
+		gpu_run_line_return(c);
 	} else {
-		chain_die(c, CUDA_ERROR_CONTEXT_IS_DESTROYED); /* its line is not used again */
+		gpu_run_fail(c, CUDA_ERROR_CONTEXT_IS_DESTROYED); /* its line is not used again */
 	}
-	for (uint32_t i = 0; i < GPU_CHAIN_DEPTH; i++) {
+	for (uint32_t i = 0; i < GPU_RUN_DEPTH; i++) {
 		free(c->launch[i].params);
 	}
 	pthread_mutex_destroy(&c->lock);
-	q->chain = NULL;
+	q->run = NULL;
 	free(c);
 }

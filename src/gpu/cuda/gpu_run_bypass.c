@@ -60,7 +60,7 @@ static CUresult launch_take(const struct cuabi_table *real, CUfunction f, CUstre
 	return real->cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
 }
 
-static CUresult take(struct gpu_chain *c, uint32_t from, uint32_t value)
+static CUresult take(struct gpu_run *c, uint32_t from, uint32_t value)
 {
 	return launch_take(c->d->real, c->home->take, c->home->beside, c->counter, c->done_device,
 			   from, value);
@@ -68,8 +68,8 @@ static CUresult take(struct gpu_chain *c, uint32_t from, uint32_t value)
 
 /* While nothing of a chain runs: once something hangs, loading might wait for it. And loading is
  * lazy until the first launch. */
-void chain_beside_prepare(struct gpu_device *d, struct chain_context *x, const struct chain_slab *s,
-			  uint32_t ticket)
+void gpu_run_bypass_prepare(struct gpu_device *d, struct gpu_run_context *x,
+			    const struct gpu_run_slab *s, uint32_t ticket)
 {
 	const struct cuabi_table *real = d->real;
 	CUfunction f;
@@ -84,9 +84,9 @@ void chain_beside_prepare(struct gpu_device *d, struct chain_context *x, const s
 	}
 }
 
-static bool quiet(const struct gpu_chain *c, uint64_t now)
+static bool is_stalled(const struct gpu_run *c, uint64_t now)
 {
-	const struct chain_piece *front = &c->piece[c->p_tail % CHAIN_PIECES];
+	const struct gpu_run_piece *front = &c->piece[c->p_tail % CHAIN_PIECES];
 	bool seen = (int32_t)(c->leased_upto - c->p_tail) > 0;
 	uint64_t since = seen ? MAX(c->front_ns, c->leased_ns) : c->front_ns;
 	uint64_t least = MAX((uint64_t)(seen ? QUIET_NS : UNSEEN_NS), 4 * front->est_ns);
@@ -94,23 +94,22 @@ static bool quiet(const struct gpu_chain *c, uint64_t now)
 	return now > since && now - since >= least;
 }
 
-static void suspect(struct gpu_chain *c)
+static void begin_take(struct gpu_run *c)
 {
-	uint32_t first =
-		c->launch[c->piece[c->p_tail % CHAIN_PIECES].launch % GPU_CHAIN_DEPTH].first;
+	uint32_t first = c->launch[c->piece[c->p_tail % CHAIN_PIECES].launch % GPU_RUN_DEPTH].first;
 	CUresult e;
 
 	c->probing = false;
 	(void)add_acqrel(&c->unput, 1u); /* busy until all of this is over */
-	e = take(c, 0, first - CHAIN_SPAN);
+	e = take(c, 0, first - GPU_RUN_TICKETS_MAX);
 	if (e) {
-		chain_die(c, e);
+		gpu_run_fail(c, e);
 		return;
 	}
 	store_relaxed(&c->state, (uint32_t)CHAIN_TAKE);
 }
 
-void chain_beside_watch(struct gpu_chain *c, bool may_run, uint64_t now)
+void gpu_run_bypass_watch(struct gpu_run *c, bool may_run, uint64_t now)
 {
 	uint32_t counter;
 
@@ -118,7 +117,7 @@ void chain_beside_watch(struct gpu_chain *c, bool may_run, uint64_t now)
 		c->leased_ns = now;
 		c->leased_upto = c->p_head;
 	}
-	if (!may_run || !c->home->take || c->p_head == c->p_tail || !quiet(c, now)) {
+	if (!may_run || !c->home->take || c->p_head == c->p_tail || !is_stalled(c, now)) {
 		c->probing = false;
 		return;
 	}
@@ -133,7 +132,7 @@ void chain_beside_watch(struct gpu_chain *c, bool may_run, uint64_t now)
 		c->probe_since_ns = now;
 		c->probe = counter; /* the first is of no use, and overwritten by the next */
 	} else if (now - c->probe_since_ns >= QUIET_NS / 2) {
-		suspect(c);
+		begin_take(c);
 		return;
 	}
 	c->probing = true;
@@ -145,7 +144,7 @@ void chain_beside_watch(struct gpu_chain *c, bool may_run, uint64_t now)
 }
 
 /* What is missing of the launch goes beside. Its tickets continue at `counter`. */
-static CUresult launch_beside(struct gpu_chain *c, struct chain_launch *l, uint32_t missing)
+static CUresult launch_bypass(struct gpu_run *c, struct gpu_run_entry *l, uint32_t missing)
 {
 	size_t bytes = l->params_bytes + sizeof(struct ptx_block_arg);
 	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, l->params, CU_LAUNCH_PARAM_BUFFER_SIZE,
@@ -159,17 +158,17 @@ static CUresult launch_beside(struct gpu_chain *c, struct chain_launch *l, uint3
 	arg.total = l->total;
 	arg.groups = 0;
 	memcpy(l->params + l->params_bytes, &arg, sizeof(arg));
-	return c->d->real->cuLaunchKernel(l->twin, missing, 1, 1, l->block[0], l->block[1],
+	return c->d->real->cuLaunchKernel(l->clone, missing, 1, 1, l->block[0], l->block[1],
 					  l->block[2], l->smem, c->home->beside, NULL, extra);
 }
 
-static void taken(struct gpu_chain *c, uint64_t now)
+static void counter_taken(struct gpu_run *c, uint64_t now)
 {
 	uint32_t counter = __atomic_load_n((const uint32_t *)(c->done + 2), __ATOMIC_ACQUIRE);
 	uint32_t i, ran;
 
-	if (!chain_locate(c, counter, &i, &ran)) {
-		chain_die(c, CUDA_ERROR_ILLEGAL_STATE);
+	if (!gpu_run_locate(c, counter, &i, &ran)) {
+		gpu_run_fail(c, CUDA_ERROR_ILLEGAL_STATE);
 		return;
 	}
 	c->put_back = counter;
@@ -184,15 +183,15 @@ static void taken(struct gpu_chain *c, uint64_t now)
 
 /* Its blocks that began have stayed all the time, so they wait for those that left; or none gets to
  * the device, where nothing of its stream is. */
-static void hung(struct gpu_chain *c)
+static void on_hung(struct gpu_run *c)
 {
-	struct gpu_chains *all = c->d->chains;
-	struct chain_launch *l;
+	struct gpu_runs *all = c->d->runs;
+	struct gpu_run_entry *l;
 	uint32_t i, ran;
 	CUresult e;
 
-	if (!chain_locate(c, c->put_back, &i, &ran)) {
-		chain_die(c, CUDA_ERROR_ILLEGAL_STATE);
+	if (!gpu_run_locate(c, c->put_back, &i, &ran)) {
+		gpu_run_fail(c, CUDA_ERROR_ILLEGAL_STATE);
 		return;
 	}
 	if (!ran &&
@@ -200,10 +199,10 @@ static void hung(struct gpu_chain *c)
 		store_relaxed(&c->state, (uint32_t)CHAIN_BESIDE);
 		return;
 	}
-	l = &c->launch[i % GPU_CHAIN_DEPTH];
-	e = launch_beside(c, l, l->total - ran);
+	l = &c->launch[i % GPU_RUN_DEPTH];
+	e = launch_bypass(c, l, l->total - ran);
 	if (e) {
-		chain_die(c, e);
+		gpu_run_fail(c, e);
 		return;
 	}
 	(void)sub_acqrel(&c->unput, l->total - l->covered);
@@ -214,22 +213,22 @@ static void hung(struct gpu_chain *c)
 	c->strikes = c->suspect == l->id ? c->strikes + 1 : 1;
 	c->suspect = l->id;
 	if (c->strikes == STRIKES && all->on_hung) {
-		all->on_hung(all->on_hung_arg, l->twin);
+		all->on_hung(all->on_hung_arg, l->clone);
 	}
 }
 
 /* The counter is taken, so what comes on the stream leaves. If the stream runs empty, its blocks
  * were only slow, or the device was elsewhere, and this was an interruption as any other. That the
  * device is with us, kernels of our own show. */
-static void watch(struct gpu_chain *c, const struct gpu_queue *q, uint64_t now)
+static void watch(struct gpu_run *c, const struct gpu_queue *q, uint64_t now)
 {
-	const struct chain_piece *front = &c->piece[c->p_tail % CHAIN_PIECES];
+	const struct gpu_run_piece *front = &c->piece[c->p_tail % CHAIN_PIECES];
 	CUresult e = c->d->real->cuStreamQuery(q->stream);
 
 	if (e == CUDA_SUCCESS) {
 		store_relaxed(&c->state, (uint32_t)CHAIN_BESIDE);
 	} else if (e != CUDA_ERROR_NOT_READY) {
-		chain_die(c, e);
+		gpu_run_fail(c, e);
 	} else if (now - c->beat_ns < BEAT_NS) {
 		return;
 	} else if (c->beats < BEATS || now - c->watch_ns < MAX(WATCH_NS, 4 * front->est_ns)) {
@@ -237,15 +236,15 @@ static void watch(struct gpu_chain *c, const struct gpu_queue *q, uint64_t now)
 		c->beat_ns = now;
 		e = take(c, SPARE, 0);
 		if (e) {
-			chain_die(c, e);
+			gpu_run_fail(c, e);
 		}
 	} else {
-		hung(c);
+		on_hung(c);
 	}
 }
 
 /* Nothing of the chain is on the device any more. */
-static void put_back(struct gpu_chain *c)
+static void restore_counter(struct gpu_run *c)
 {
 	const struct cuabi_table *real = c->d->real;
 	CUresult e = real->cuMemsetD32Async(c->counter, c->put_back, 1, c->home->io);
@@ -253,16 +252,16 @@ static void put_back(struct gpu_chain *c)
 	e = e ? e
 	      : real->cuMemsetD32Async(c->counter + PTX_BLOCK_READY, c->put_back, 1, c->home->io);
 	if (e) {
-		chain_die(c, e);
+		gpu_run_fail(c, e);
 		return;
 	}
 	store_relaxed(&c->state, (uint32_t)CHAIN_BACK);
 }
 
-static void over(struct gpu_chain *c)
+static void finish_bypass(struct gpu_run *c)
 {
-	if (!chain_rewind(c, c->put_back)) {
-		chain_die(c, CUDA_ERROR_ILLEGAL_STATE);
+	if (!gpu_run_rewind(c, c->put_back)) {
+		gpu_run_fail(c, CUDA_ERROR_ILLEGAL_STATE);
 		return;
 	}
 	store_relaxed(&c->state, (uint32_t)CHAIN_RUN);
@@ -271,7 +270,7 @@ static void over(struct gpu_chain *c)
 	(void)sub_acqrel(&c->unput, 1u);
 }
 
-void chain_beside_step(struct gpu_chain *c, const struct gpu_queue *q, uint64_t now)
+void gpu_run_bypass_step(struct gpu_run *c, const struct gpu_queue *q, uint64_t now)
 {
 	const struct cuabi_table *real = c->d->real;
 	uint32_t state = load_relaxed(&c->state);
@@ -284,21 +283,21 @@ void chain_beside_step(struct gpu_chain *c, const struct gpu_queue *q, uint64_t 
 		return;
 	}
 	if (e) {
-		chain_die(c, e);
+		gpu_run_fail(c, e);
 	} else if (state == CHAIN_TAKE) {
-		taken(c, now);
+		counter_taken(c, now);
 	} else if (state == CHAIN_WATCH) {
 		watch(c, q, now);
 	} else if (state == CHAIN_BESIDE) {
-		put_back(c);
+		restore_counter(c);
 	} else {
-		over(c);
+		finish_bypass(c);
 	}
 }
 
-void gpu_chain_on_hung(struct gpu_device *d, void (*f)(void *arg, CUfunction twin), void *arg)
+void gpu_run_on_hung(struct gpu_device *d, void (*f)(void *arg, CUfunction twin), void *arg)
 {
-	struct gpu_chains *all = chains_of(d);
+	struct gpu_runs *all = gpu_runs_of(d);
 
 	if (all) {
 		all->on_hung_arg = arg;

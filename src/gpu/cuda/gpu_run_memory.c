@@ -19,20 +19,20 @@
 #define SET_POLL_NS 20000u
 _Static_assert(SLAB_BYTES == PTX_BLOCK_READY, "the second half of the device's memory");
 
-struct gpu_chains *chains_of(struct gpu_device *d)
+struct gpu_runs *gpu_runs_of(struct gpu_device *d)
 {
-	struct gpu_chains *all = load_acquire(&d->chains);
+	struct gpu_runs *all = load_acquire(&d->runs);
 
 	if (all) {
 		return all;
 	}
 	pthread_mutex_lock(&d->lock);
-	all = d->chains;
+	all = d->runs;
 	if (!all) {
 		all = calloc(1, sizeof(*all));
 		if (all) {
 			pthread_mutex_init(&all->lock, NULL);
-			store_release(&d->chains, all);
+			store_release(&d->runs, all);
 		}
 	}
 	pthread_mutex_unlock(&d->lock);
@@ -40,19 +40,19 @@ struct gpu_chains *chains_of(struct gpu_device *d)
 }
 
 /* all->lock is held. */
-static struct chain_context *find(struct gpu_chains *all, CUcontext ctx)
+static struct gpu_run_context *find(struct gpu_runs *all, CUcontext ctx)
 {
-	struct chain_context *x;
+	struct gpu_run_context *x;
 
 	for (x = all->contexts; x && x->ctx != ctx; x = x->next) {
 	}
 	return x;
 }
 
-struct chain_context *chain_context_of(struct gpu_device *d, CUcontext ctx)
+struct gpu_run_context *gpu_run_context_of(struct gpu_device *d, CUcontext ctx)
 {
-	struct gpu_chains *all = chains_of(d);
-	struct chain_context *x;
+	struct gpu_runs *all = gpu_runs_of(d);
+	struct gpu_run_context *x;
 
 	if (!all) {
 		return NULL;
@@ -77,7 +77,7 @@ struct chain_context *chain_context_of(struct gpu_device *d, CUcontext ctx)
 }
 
 /* Words that the device sets in its turn. */
-static CUresult make_slab(struct gpu_device *d, CUstream stream, struct chain_slab *s)
+static CUresult allocate_slab(struct gpu_device *d, CUstream stream, struct gpu_run_slab *s)
 {
 	const struct cuabi_table *real = d->real;
 	void *host = NULL;
@@ -104,27 +104,28 @@ static CUresult make_slab(struct gpu_device *d, CUstream stream, struct chain_sl
 	return CUDA_SUCCESS;
 }
 
-static CUresult begin_slab(struct gpu_device *d, struct chain_context *x, struct chain_slab **ret)
+static CUresult begin_slab(struct gpu_device *d, struct gpu_run_context *x,
+			   struct gpu_run_slab **ret)
 {
-	struct chain_slab *s = calloc(1, sizeof(*s));
+	struct gpu_run_slab *s = calloc(1, sizeof(*s));
 	CUresult e;
 
 	if (!s) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	e = x->io ? CUDA_SUCCESS : gpu_private_stream(d, &x->io);
-	e = e ? e : make_slab(d, x->io, s);
+	e = e ? e : allocate_slab(d, x->io, s);
 	if (e) {
 		free(s);
 		return e;
 	}
-	chain_beside_prepare(d, x, s, FIRST_TICKET);
+	gpu_run_bypass_prepare(d, x, s, FIRST_TICKET);
 	*ret = s;
 	return CUDA_SUCCESS;
 }
 
 /* The device has done what was begun. */
-static CUresult are_set(struct gpu_device *d, struct chain_context *x)
+static CUresult slab_state(struct gpu_device *d, struct gpu_run_context *x)
 {
 	CUresult e = d->real->cuStreamQuery(x->io), ran;
 
@@ -142,7 +143,8 @@ static CUresult are_set(struct gpu_device *d, struct chain_context *x)
 
 /* For whom x->making is set, who holds no lock of ours: a kernel of the program's that stays may be
  * in the way for as long as it likes. *s: one that was begun before, or NULL. */
-static CUresult set_slab(struct gpu_device *d, struct chain_context *x, struct chain_slab **s)
+static CUresult finish_slab(struct gpu_device *d, struct gpu_run_context *x,
+			    struct gpu_run_slab **s)
 {
 	uint64_t until = clock_now_ns() + SET_NS;
 	bool first = !*s;
@@ -151,18 +153,18 @@ static CUresult set_slab(struct gpu_device *d, struct chain_context *x, struct c
 	if (e) {
 		return e;
 	}
-	while ((e = are_set(d, x)) == CUDA_ERROR_NOT_READY && first && clock_now_ns() < until) {
+	while ((e = slab_state(d, x)) == CUDA_ERROR_NOT_READY && first && clock_now_ns() < until) {
 		clock_sleep_ns(SET_POLL_NS);
 	}
 	return e;
 }
 
 /* all->lock is held, but not while a slab is made. CUDA_ERROR_NOT_READY: there will be one. */
-static CUresult slab_with_room(struct gpu_device *d, struct chain_context *x,
-			       struct chain_slab **ret)
+static CUresult slab_with_room(struct gpu_device *d, struct gpu_run_context *x,
+			       struct gpu_run_slab **ret)
 {
 	CUcontext ctx = x->ctx;
-	struct chain_slab *s;
+	struct gpu_run_slab *s;
 	CUresult e;
 
 	for (s = x->slabs; s && !s->n_free && s->n == CHAIN_LINES; s = s->next) {
@@ -177,9 +179,9 @@ static CUresult slab_with_room(struct gpu_device *d, struct chain_context *x,
 	x->making = true;
 	s = x->unset;
 	x->unset = NULL;
-	pthread_mutex_unlock(&d->chains->lock);
-	e = set_slab(d, x, &s);
-	pthread_mutex_lock(&d->chains->lock);
+	pthread_mutex_unlock(&d->runs->lock);
+	e = finish_slab(d, x, &s);
+	pthread_mutex_lock(&d->runs->lock);
 	x->making = false;
 	if (x->ctx != ctx) {
 		free(s);
@@ -195,25 +197,25 @@ static CUresult slab_with_room(struct gpu_device *d, struct chain_context *x,
 	return CUDA_SUCCESS;
 }
 
-void gpu_chain_prepare(struct gpu_device *d, const struct gpu_queue *q)
+void gpu_run_prepare(struct gpu_device *d, const struct gpu_queue *q)
 {
-	struct chain_context *x = chain_context_of(d, q->ctx);
+	struct gpu_run_context *x = gpu_run_context_of(d, q->ctx);
 	struct gpu_scope scope;
-	struct chain_slab *s;
+	struct gpu_run_slab *s;
 
-	if (!x || gpu_begin(d, q->ctx, &scope)) {
+	if (!x || gpu_scope_enter(d, q->ctx, &scope)) {
 		return;
 	}
-	pthread_mutex_lock(&d->chains->lock);
+	pthread_mutex_lock(&d->runs->lock);
 	(void)slab_with_room(d, x, &s); /* the chain's launches say if it fails */
-	pthread_mutex_unlock(&d->chains->lock);
-	gpu_end(d, &scope);
+	pthread_mutex_unlock(&d->runs->lock);
+	gpu_scope_leave(d, &scope);
 }
 
-CUresult chain_line_take(struct gpu_chain *c)
+CUresult gpu_run_line_take(struct gpu_run *c)
 {
-	struct gpu_chains *all = c->d->chains;
-	struct chain_slab *s = NULL;
+	struct gpu_runs *all = c->d->runs;
+	struct gpu_run_slab *s = NULL;
 	CUresult e;
 
 	pthread_mutex_lock(&all->lock);
@@ -231,9 +233,9 @@ CUresult chain_line_take(struct gpu_chain *c)
 	return e;
 }
 
-void chain_line_return(struct gpu_chain *c)
+void gpu_run_line_return(struct gpu_run *c)
 {
-	struct gpu_chains *all = c->d->chains;
+	struct gpu_runs *all = c->d->runs;
 
 	pthread_mutex_lock(&all->lock);
 	c->slab->last[c->line].ticket = c->ticket;
@@ -242,9 +244,9 @@ void chain_line_return(struct gpu_chain *c)
 	pthread_mutex_unlock(&all->lock);
 }
 
-static void forget_context(struct chain_context *x)
+static void forget_context(struct gpu_run_context *x)
 {
-	struct chain_slab *s;
+	struct gpu_run_slab *s;
 
 	while ((s = x->slabs)) { /* its memory goes with the context */
 		x->slabs = s->next;
@@ -260,10 +262,10 @@ static void forget_context(struct chain_context *x)
 	x->ctx = NULL;
 }
 
-void gpu_chains_gone(struct gpu_device *d, CUcontext ctx)
+void gpu_runs_forget(struct gpu_device *d, CUcontext ctx)
 {
-	struct gpu_chains *all = load_acquire(&d->chains);
-	struct chain_context *x;
+	struct gpu_runs *all = load_acquire(&d->runs);
+	struct gpu_run_context *x;
 
 	if (!all || !ctx) {
 		return;
@@ -276,10 +278,10 @@ void gpu_chains_gone(struct gpu_device *d, CUcontext ctx)
 	pthread_mutex_unlock(&all->lock);
 }
 
-void gpu_chains_destroy(struct gpu_device *d)
+void gpu_runs_destroy(struct gpu_device *d)
 {
-	struct gpu_chains *all = d->chains;
-	struct chain_context *x;
+	struct gpu_runs *all = d->runs;
+	struct gpu_run_context *x;
 
 	if (!all) {
 		return;
@@ -291,13 +293,12 @@ void gpu_chains_destroy(struct gpu_device *d)
 	}
 	pthread_mutex_destroy(&all->lock);
 	free(all);
-	d->chains = NULL;
+	d->runs = NULL;
 }
 
-void gpu_chain_set_flag(struct gpu_device *d, CUcontext ctx, const struct gpu_flag *f,
-			uint32_t slots)
+void gpu_run_set_flag(struct gpu_device *d, CUcontext ctx, const struct gpu_flag *f, uint32_t slots)
 {
-	struct chain_context *x = chain_context_of(d, ctx);
+	struct gpu_run_context *x = gpu_run_context_of(d, ctx);
 
 	if (!x) {
 		return;

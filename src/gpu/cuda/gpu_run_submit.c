@@ -13,12 +13,12 @@
 
 #define MARK_MOST_NS 20000000u /* a pace is not measured over longer */
 
-static struct chain_launch *launch_of(struct gpu_chain *c, uint32_t piece)
+static struct gpu_run_entry *gpu_run_entry_of(struct gpu_run *c, uint32_t piece)
 {
-	return &c->launch[c->piece[piece % CHAIN_PIECES].launch % GPU_CHAIN_DEPTH];
+	return &c->launch[c->piece[piece % CHAIN_PIECES].launch % GPU_RUN_DEPTH];
 }
 
-uint32_t chain_piece_blocks(uint32_t resident, uint64_t block_ps)
+uint32_t gpu_run_piece_blocks(uint32_t resident, uint64_t block_ps)
 {
 	uint64_t blocks = CHAIN_PIECE, least = (uint64_t)CHAIN_WAVES * resident;
 
@@ -36,19 +36,19 @@ uint32_t chain_piece_blocks(uint32_t resident, uint64_t block_ps)
 }
 
 /* As last seen; a launch may have waited for long. */
-static uint64_t pace_of(const struct gpu_chain *c, const struct chain_launch *l)
+static uint64_t gpu_run_pace_of(const struct gpu_run *c, const struct gpu_run_entry *l)
 {
 	return c->learned == l->id && c->block_ps ? c->block_ps : l->block_ps;
 }
 
 /* Blocks of the next piece. */
-static uint32_t piece_of(const struct gpu_chain *c, const struct chain_launch *l)
+static uint32_t next_piece_blocks(const struct gpu_run *c, const struct gpu_run_entry *l)
 {
 	uint32_t left = l->total - l->covered, piece = l->piece;
 
 	if (left > (piece ? piece : CHAIN_PIECE)) {
 		if (!piece) {
-			piece = chain_piece_blocks(l->resident, pace_of(c, l));
+			piece = gpu_run_piece_blocks(l->resident, gpu_run_pace_of(c, l));
 		} else if (l->resident && piece / 4 >= l->resident) {
 			piece -= piece % l->resident;
 		}
@@ -58,25 +58,25 @@ static uint32_t piece_of(const struct gpu_chain *c, const struct chain_launch *l
 }
 
 /* What is there lasts for longer than the host may take. */
-static bool early(const struct gpu_chain *c, const struct chain_launch *l, uint32_t blocks,
-		  uint64_t now)
+static bool too_early(const struct gpu_run *c, const struct gpu_run_entry *l, uint32_t blocks,
+		      uint64_t now)
 {
-	uint64_t ns = blocks * pace_of(c, l) / 1000;
+	uint64_t ns = blocks * gpu_run_pace_of(c, l) / 1000;
 	uint64_t ahead = ns >= CHAIN_LONG_NS ? CHAIN_AHEAD_LONG_NS : CHAIN_AHEAD_NS;
 
 	return c->out_ns && c->front_ns + c->out_ns > now + ahead;
 }
 
 /* Of the piece in front, about. */
-static uint32_t begun(const struct gpu_chain *c, uint64_t now)
+static uint32_t blocks_begun(const struct gpu_run *c, uint64_t now)
 {
-	const struct chain_piece *p = &c->piece[c->p_tail % CHAIN_PIECES];
+	const struct gpu_run_piece *p = &c->piece[c->p_tail % CHAIN_PIECES];
 	uint64_t ns = now > c->front_ns ? now - c->front_ns : 0;
 
 	return p->est_ns ? (uint32_t)(p->blocks * MIN(ns, p->est_ns) / p->est_ns) : 0;
 }
 
-static bool room_for(const struct gpu_chain *c, const struct chain_launch *l, uint32_t blocks)
+static bool room_for(const struct gpu_run *c, const struct gpu_run_entry *l, uint32_t blocks)
 {
 	uint32_t pieces = c->p_head - c->p_tail, all = load_relaxed(&c->home->out);
 	uint64_t now;
@@ -91,12 +91,12 @@ static bool room_for(const struct gpu_chain *c, const struct chain_launch *l, ui
 		return true;
 	}
 	now = clock_now_ns();
-	return !early(c, l, blocks, now) &&
-	       (all - MIN(begun(c, now), all) + blocks <= CHAIN_BUDGET ||
+	return !too_early(c, l, blocks, now) &&
+	       (all - MIN(blocks_begun(c, now), all) + blocks <= CHAIN_BUDGET ||
 		(pieces == 1 && all == c->out && blocks <= CHAIN_PIECE_MOST));
 }
 
-static void fill_arg(struct gpu_chain *c, struct chain_launch *l, uint32_t end, bool forced)
+static void fill_arg(struct gpu_run *c, struct gpu_run_entry *l, uint32_t end, bool forced)
 {
 	struct ptx_block_arg arg;
 
@@ -112,19 +112,19 @@ static void fill_arg(struct gpu_chain *c, struct chain_launch *l, uint32_t end, 
 	memcpy(l->params + l->params_bytes, &arg, sizeof(arg));
 }
 
-static CUresult put(struct gpu_chain *c, const struct gpu_queue *q, struct chain_launch *l,
+static CUresult put(struct gpu_run *c, const struct gpu_queue *q, struct gpu_run_entry *l,
 		    uint32_t blocks, bool forced)
 {
 	size_t bytes = l->params_bytes + sizeof(struct ptx_block_arg);
 	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, l->params, CU_LAUNCH_PARAM_BUFFER_SIZE,
 			  &bytes, CU_LAUNCH_PARAM_END };
-	struct chain_piece *p = &c->piece[c->p_head % CHAIN_PIECES];
+	struct gpu_run_piece *p = &c->piece[c->p_head % CHAIN_PIECES];
 	uint64_t now = clock_now_ns();
 	CUresult e;
 
 	fill_arg(c, l, l->covered + blocks, forced);
-	e = c->d->real->cuLaunchKernel(l->twin, blocks, 1, 1, l->block[0], l->block[1], l->block[2],
-				       l->smem, q->stream, NULL, extra);
+	e = c->d->real->cuLaunchKernel(l->clone, blocks, 1, 1, l->block[0], l->block[1],
+				       l->block[2], l->smem, q->stream, NULL, extra);
 	if (e) {
 		return e;
 	}
@@ -133,11 +133,11 @@ static CUresult put(struct gpu_chain *c, const struct gpu_queue *q, struct chain
 		c->fresh = true;
 		c->mark.to = 0;
 	}
-	*p = (struct chain_piece){ .launch = c->next,
-				   .number = ++c->number,
-				   .blocks = blocks,
-				   .start = l->covered,
-				   .est_ns = blocks * pace_of(c, l) / 1000 };
+	*p = (struct gpu_run_piece){ .launch = c->next,
+				     .number = ++c->number,
+				     .blocks = blocks,
+				     .start = l->covered,
+				     .est_ns = blocks * gpu_run_pace_of(c, l) / 1000 };
 	c->p_head++;
 	c->out += blocks;
 	(void)add_acqrel(&c->home->out, blocks);
@@ -151,20 +151,20 @@ static CUresult put(struct gpu_chain *c, const struct gpu_queue *q, struct chain
 }
 
 /* Nothing of it has run and nothing behind it was put, so its tickets go to those behind it. */
-static void drop(struct gpu_chain *c, uint32_t index)
+static void drop(struct gpu_run *c, uint32_t index)
 {
-	struct chain_launch *l = &c->launch[index % GPU_CHAIN_DEPTH];
+	struct gpu_run_entry *l = &c->launch[index % GPU_RUN_DEPTH];
 	uint32_t blocks = l->total;
 
 	l->total = l->covered = 0;
 	for (uint32_t i = index + 1; i != c->head; i++) {
-		c->launch[i % GPU_CHAIN_DEPTH].first -= blocks;
+		c->launch[i % GPU_RUN_DEPTH].first -= blocks;
 	}
 	c->ticket -= blocks;
 	(void)sub_acqrel(&c->unput, blocks);
 }
 
-void chain_die(struct gpu_chain *c, CUresult e)
+void gpu_run_fail(struct gpu_run *c, CUresult e)
 {
 	store_relaxed(&c->error, (uint32_t)e);
 	store_release(&c->dead, (uint32_t)e);
@@ -179,7 +179,7 @@ void chain_die(struct gpu_chain *c, CUresult e)
 }
 
 /* True: there was nothing to put of it, or it is an event that is recorded now. */
-static bool pass(struct gpu_chain *c, const struct gpu_queue *q, struct chain_launch *l)
+static bool pass(struct gpu_run *c, const struct gpu_queue *q, struct gpu_run_entry *l)
 {
 	CUresult e;
 
@@ -198,12 +198,12 @@ static bool pass(struct gpu_chain *c, const struct gpu_queue *q, struct chain_la
 	return true;
 }
 
-CUresult chain_pump(struct gpu_chain *c, const struct gpu_queue *q, uint32_t most, bool forced,
-		    uint32_t *ret_refused)
+CUresult gpu_run_submit(struct gpu_run *c, const struct gpu_queue *q, uint32_t most, bool forced,
+			uint32_t *ret_refused)
 {
 	*ret_refused = UINT32_MAX;
 	while (c->next != c->head && most) {
-		struct chain_launch *l = &c->launch[c->next % GPU_CHAIN_DEPTH];
+		struct gpu_run_entry *l = &c->launch[c->next % GPU_RUN_DEPTH];
 		uint32_t blocks;
 		CUresult e;
 
@@ -211,13 +211,13 @@ CUresult chain_pump(struct gpu_chain *c, const struct gpu_queue *q, uint32_t mos
 			c->next++;
 			continue;
 		}
-		blocks = piece_of(c, l);
+		blocks = next_piece_blocks(c, l);
 		if (!room_for(c, l, blocks)) {
 			break;
 		}
 		e = put(c, q, l, blocks, forced || c->force_all);
 		if (e && l->covered) {
-			chain_die(c, e);
+			gpu_run_fail(c, e);
 			return e;
 		}
 		if (e) {
@@ -238,7 +238,7 @@ static uint64_t clamp(uint64_t x, uint64_t least, uint64_t most)
 }
 
 /* What is on the device takes as long as is known now. */
-static void set_pace(struct gpu_chain *c, struct chain_launch *l, uint64_t ps)
+static void set_pace(struct gpu_run *c, struct gpu_run_entry *l, uint64_t ps)
 {
 	if (c->learned == l->id && c->block_ps == ps) {
 		l->block_ps = ps;
@@ -247,9 +247,9 @@ static void set_pace(struct gpu_chain *c, struct chain_launch *l, uint64_t ps)
 	l->block_ps = c->block_ps = ps;
 	c->learned = l->id;
 	for (uint32_t i = c->p_tail; i != c->p_head; i++) {
-		struct chain_piece *p = &c->piece[i % CHAIN_PIECES];
+		struct gpu_run_piece *p = &c->piece[i % CHAIN_PIECES];
 
-		if (launch_of(c, i)->id == l->id) {
+		if (gpu_run_entry_of(c, i)->id == l->id) {
 			c->out_ns -= p->est_ns;
 			p->est_ns = p->blocks * ps / 1000;
 			c->out_ns += p->est_ns;
@@ -261,15 +261,17 @@ static void set_pace(struct gpu_chain *c, struct chain_launch *l, uint64_t ps)
  * what was thought before is changed only as far as these demand: looks that come late or at odd
  * times do not mislead, they only say less. The longer a stretch without a pause the nearer the
  * bounds. */
-static void learn_pace(struct gpu_chain *c, struct chain_launch *l, uint32_t blocks,
-		       const struct chain_span *end)
+static void learn_pace(struct gpu_run *c, struct gpu_run_entry *l, uint32_t blocks,
+		       const struct gpu_run_interval *end)
 {
-	uint64_t old = pace_of(c, l), least = 0, most = UINT64_MAX, n = blocks, waves = blocks;
-	struct chain_span since = c->front;
+	uint64_t old = gpu_run_pace_of(c, l), least = 0, most = UINT64_MAX, n = blocks,
+		 waves = blocks;
+	struct gpu_run_interval since = c->front;
 	bool same = c->learned == l->id;
 
 	if (c->fresh) { /* perhaps behind a last wave; and without its own, which may be small */
-		since = (struct chain_span){ c->front_ns, c->front_ns + old * l->resident / 1000 };
+		since = (struct gpu_run_interval){ c->front_ns,
+						   c->front_ns + old * l->resident / 1000 };
 		n = blocks > l->resident ? blocks - l->resident : 0;
 		waves = l->resident ? (blocks - 1) / l->resident * l->resident : blocks;
 	} else if (c->mark.to && same) {
@@ -299,15 +301,15 @@ static void learn_pace(struct gpu_chain *c, struct chain_launch *l, uint32_t blo
  * several share a time is not known. A number says that the last block has *begun*: so from one to
  * the next is the whole time of what lies between, but on a stream that was empty the time of the
  * last wave is missing. */
-static void learn(struct gpu_chain *c, uint32_t upto, uint32_t blocks, uint64_t end_ns,
-		  const struct chain_span *end)
+static void learn(struct gpu_run *c, uint32_t upto, uint32_t blocks, uint64_t end_ns,
+		  const struct gpu_run_interval *end)
 {
-	struct chain_launch *l = launch_of(c, upto - 1);
+	struct gpu_run_entry *l = gpu_run_entry_of(c, upto - 1);
 	uint64_t ns = end_ns - MIN(c->front_ns, end_ns);
 	uint32_t seen = blocks;
 
 	for (uint32_t i = c->p_tail; i != upto; i++) {
-		if (launch_of(c, i)->id != l->id) {
+		if (gpu_run_entry_of(c, i)->id != l->id) {
 			c->mark.to = 0;
 			return;
 		}
@@ -320,15 +322,15 @@ static void learn(struct gpu_chain *c, uint32_t upto, uint32_t blocks, uint64_t 
 		uint32_t share =
 			(uint32_t)((uint64_t)seen * c->piece[i % CHAIN_PIECES].blocks / blocks);
 
-		launch_of(c, i)->used_ns += (uint64_t)((double)ns * share / seen);
-		launch_of(c, i)->ran += share;
+		gpu_run_entry_of(c, i)->used_ns += (uint64_t)((double)ns * share / seen);
+		gpu_run_entry_of(c, i)->ran += share;
 	}
 }
 
-void chain_learn_stopped(struct gpu_chain *c, uint32_t counter)
+void chain_learn_stopped(struct gpu_run *c, uint32_t counter)
 {
-	const struct chain_piece *p = &c->piece[c->p_tail % CHAIN_PIECES];
-	struct chain_launch *l = &c->launch[p->launch % GPU_CHAIN_DEPTH];
+	const struct gpu_run_piece *p = &c->piece[c->p_tail % CHAIN_PIECES];
+	struct gpu_run_entry *l = &c->launch[p->launch % GPU_RUN_DEPTH];
 	uint32_t ran = counter - (l->first + p->start);
 	uint64_t end = c->empty_ns, ps = l->block_ps;
 
@@ -348,7 +350,7 @@ void chain_learn_stopped(struct gpu_chain *c, uint32_t counter)
 }
 
 /* It is through: what it would have taken in one piece, if anything was seen of it. */
-static void took(struct gpu_chain *c, const struct chain_launch *l)
+static void gpu_run_store_duration(struct gpu_run *c, const struct gpu_run_entry *l)
 {
 	uint64_t number = c->finished + 1, ns = 0;
 
@@ -356,12 +358,13 @@ static void took(struct gpu_chain *c, const struct chain_launch *l)
 		ns = (uint64_t)((double)l->used_ns * (double)l->total / (double)l->ran);
 		ns = MIN(ns, UINT64_C(60000000000));
 	}
-	store_relaxed(&c->took[number % GPU_CHAIN_DEPTH], ns << 16 | (number & 0xffff));
+	store_relaxed(&c->took[number % GPU_RUN_DEPTH], ns << 16 | (number & 0xffff));
 }
 
 /* When the last of the pieces up to `upto` was through: as was expected, if that can be. What is
  * behind it has not yet had the time that it takes. */
-static uint64_t when(const struct gpu_chain *c, uint32_t upto, const struct chain_span *end)
+static uint64_t gpu_run_estimate_end(const struct gpu_run *c, uint32_t upto,
+				     const struct gpu_run_interval *end)
 {
 	uint64_t from = end->from, ns = 0, next = 0;
 
@@ -372,10 +375,10 @@ static uint64_t when(const struct gpu_chain *c, uint32_t upto, const struct chai
 		ns += c->piece[i % CHAIN_PIECES].est_ns;
 	}
 	if (c->fresh) { /* the last block has only begun */
-		const struct chain_launch *l =
-			&c->launch[c->piece[c->p_tail % CHAIN_PIECES].launch % GPU_CHAIN_DEPTH];
+		const struct gpu_run_entry *l =
+			&c->launch[c->piece[c->p_tail % CHAIN_PIECES].launch % GPU_RUN_DEPTH];
 
-		ns -= MIN(ns, pace_of(c, l) * l->resident / 1000);
+		ns -= MIN(ns, gpu_run_pace_of(c, l) * l->resident / 1000);
 	}
 	if (upto != c->p_head) {
 		next = c->piece[upto % CHAIN_PIECES].est_ns;
@@ -385,16 +388,17 @@ static uint64_t when(const struct gpu_chain *c, uint32_t upto, const struct chai
 }
 
 /* The pieces up to `upto` are through, `blocks` in all; that was not so at the last look. */
-static void retire(struct gpu_chain *c, uint32_t upto, uint32_t blocks, uint64_t now)
+static void retire(struct gpu_run *c, uint32_t upto, uint32_t blocks, uint64_t now)
 {
-	struct chain_span end = { MAX(c->looked_ns, c->fresh ? c->front_ns : c->front.from), now };
+	struct gpu_run_interval end = { MAX(c->looked_ns, c->fresh ? c->front_ns : c->front.from),
+					now };
 	uint64_t at;
 
 	end.from = MIN(end.from, now);
-	at = when(c, upto, &end);
+	at = gpu_run_estimate_end(c, upto, &end);
 	learn(c, upto, blocks, at, &end);
 	for (; c->p_tail != upto; c->p_tail++) {
-		launch_of(c, c->p_tail)->out--;
+		gpu_run_entry_of(c, c->p_tail)->out--;
 		c->out_ns -= c->piece[c->p_tail % CHAIN_PIECES].est_ns;
 	}
 	c->front_ns = at;
@@ -405,14 +409,14 @@ static void retire(struct gpu_chain *c, uint32_t upto, uint32_t blocks, uint64_t
 	(void)sub_acqrel(&c->home->out, blocks);
 }
 
-void chain_note_span(struct gpu_chain *c)
+void gpu_run_count_tickets(struct gpu_run *c)
 {
 	store_relaxed(&c->span, c->tail == c->head
 					? 0
-					: c->ticket - c->launch[c->tail % GPU_CHAIN_DEPTH].first);
+					: c->ticket - c->launch[c->tail % GPU_RUN_DEPTH].first);
 }
 
-void chain_retire(struct gpu_chain *c, uint64_t now)
+void gpu_run_retire(struct gpu_run *c, uint64_t now)
 {
 	uint32_t word = __atomic_load_n((const uint32_t *)c->done, __ATOMIC_ACQUIRE);
 	uint32_t gone = 0, upto = c->p_tail;
@@ -426,26 +430,26 @@ void chain_retire(struct gpu_chain *c, uint64_t now)
 	}
 	c->looked_ns = now;
 	while (c->tail != c->head) {
-		struct chain_launch *l = &c->launch[c->tail % GPU_CHAIN_DEPTH];
+		struct gpu_run_entry *l = &c->launch[c->tail % GPU_RUN_DEPTH];
 
 		if (l->covered != l->total || l->out || (l->event && !l->recorded)) {
 			break;
 		}
-		took(c, l);
+		gpu_run_store_duration(c, l);
 		c->next = c->next == c->tail ? c->tail + 1 : c->next;
 		c->tail++;
 		store_release(&c->finished, c->finished + 1);
 	}
-	chain_note_span(c);
+	gpu_run_count_tickets(c);
 }
 
 /* Launch i has tickets first_i .. first_i + total_i - 1, and the next one's follow. */
-bool chain_locate(const struct gpu_chain *c, uint32_t counter, uint32_t *ret_i, uint32_t *ret_ran)
+bool gpu_run_locate(const struct gpu_run *c, uint32_t counter, uint32_t *ret_i, uint32_t *ret_ran)
 {
-	uint32_t i = c->tail, ran = counter - c->launch[c->tail % GPU_CHAIN_DEPTH].first;
+	uint32_t i = c->tail, ran = counter - c->launch[c->tail % GPU_RUN_DEPTH].first;
 
-	for (; i != c->head && ran >= c->launch[i % GPU_CHAIN_DEPTH].total; i++) {
-		const struct chain_launch *l = &c->launch[i % GPU_CHAIN_DEPTH];
+	for (; i != c->head && ran >= c->launch[i % GPU_RUN_DEPTH].total; i++) {
+		const struct gpu_run_entry *l = &c->launch[i % GPU_RUN_DEPTH];
 
 		if (l->covered != l->total) {
 			return false;
@@ -454,27 +458,27 @@ bool chain_locate(const struct gpu_chain *c, uint32_t counter, uint32_t *ret_i, 
 	}
 	*ret_i = i;
 	*ret_ran = ran;
-	return i == c->head ? ran == 0 : ran <= c->launch[i % GPU_CHAIN_DEPTH].covered;
+	return i == c->head ? ran == 0 : ran <= c->launch[i % GPU_RUN_DEPTH].covered;
 }
 
-bool chain_rewind(struct gpu_chain *c, uint32_t counter)
+bool gpu_run_rewind(struct gpu_run *c, uint32_t counter)
 {
 	uint32_t i, ran, missing = 0, again = 0;
 
-	if (!chain_locate(c, counter, &i, &ran)) {
+	if (!gpu_run_locate(c, counter, &i, &ran)) {
 		return false;
 	}
 	for (uint32_t k = c->tail; k != i; k++) {
-		c->launch[k % GPU_CHAIN_DEPTH].out = 0;
+		c->launch[k % GPU_RUN_DEPTH].out = 0;
 	}
 	c->next = i;
 	for (uint32_t k = i; k != c->tail; k--) {
-		const struct chain_launch *l = &c->launch[(k - 1) % GPU_CHAIN_DEPTH];
+		const struct gpu_run_entry *l = &c->launch[(k - 1) % GPU_RUN_DEPTH];
 
 		c->next = l->event && !l->recorded ? k - 1 : c->next;
 	}
 	for (; i != c->head; i++, ran = 0) {
-		struct chain_launch *l = &c->launch[i % GPU_CHAIN_DEPTH];
+		struct gpu_run_entry *l = &c->launch[i % GPU_RUN_DEPTH];
 
 		missing += l->covered - ran;
 		l->covered = ran;
@@ -488,6 +492,6 @@ bool chain_rewind(struct gpu_chain *c, uint32_t counter)
 	c->out_ns = 0;
 	c->p_tail = c->p_head;
 	c->first = true;
-	(void)add_relaxed(&c->d->chains->counts.resumed_blocks, missing);
+	(void)add_relaxed(&c->d->runs->counts.resumed_blocks, missing);
 	return true;
 }

@@ -32,13 +32,14 @@
 #define CHAIN_PIECE_NS 240000u
 #define CHAIN_PIECE_LONG_NS 5000000u
 #define CHAIN_PIECE_MOST 65536u
-#define CHAIN_PIECES 128u     /* on the device */
-#define CHAIN_SPAN (1u << 30) /* tickets that unfinished launches may have: signed differences */
+#define CHAIN_PIECES 128u /* on the device */
+#define GPU_RUN_TICKETS_MAX                                                                        \
+	(1u << 30) /* tickets that unfinished launches may have: signed differences */
 #define CHAIN_LINE 64u
 #define CHAIN_LINES 512u /* of a slab */
 
-struct chain_launch {
-	CUfunction twin; /* NULL: an event is recorded here; total is 0 then */
+struct gpu_run_entry {
+	CUfunction clone; /* NULL: an event is recorded here; total is 0 then */
 	uint64_t id;
 	CUevent event;
 	bool recorded;
@@ -56,19 +57,19 @@ struct chain_launch {
 };
 
 /* When something happened: between two looks. */
-struct chain_span {
+struct gpu_run_interval {
 	uint64_t from, to;
 };
 
-struct chain_piece {
+struct gpu_run_piece {
 	uint32_t launch, number, blocks;
 	uint32_t start; /* blocks of its launch before it */
 	uint64_t est_ns;
 };
 
 /* Memory of chains in one context: a line of device memory and one of pinned host memory each. */
-struct chain_slab {
-	struct chain_slab *next;
+struct gpu_run_slab {
+	struct gpu_run_slab *next;
 	CUdeviceptr counters, done; /* as kernels see them */
 	uint8_t *host;
 	uint32_t n; /* lines that were ever used */
@@ -80,8 +81,8 @@ struct chain_slab {
 };
 
 /* Never freed before the device; an entry is reused when its context is gone. */
-struct chain_context {
-	struct chain_context *next;
+struct gpu_run_context {
+	struct gpu_run_context *next;
 	CUcontext ctx;	 /* NULL: free */
 	uint64_t leases; /* [atomic] address of the flag page */
 	uint32_t groups; /* [atomic] of its words */
@@ -90,17 +91,17 @@ struct chain_context {
 	CUstream beside; /* and for blocks that a hung kernel waits for */
 	CUmodule module; /* of take; goes with the context */
 	CUfunction take; /* NULL: cannot be had */
-	struct chain_slab *slabs;
+	struct gpu_run_slab *slabs;
 	bool making; /* under gpu_chains.lock: somebody makes the next slab, and what follows */
-	struct chain_slab *unset; /* begun, but the device has not set its words yet */
-	CUfunction taking;	  /* take, which has not run once yet */
+	struct gpu_run_slab *unset; /* begun, but the device has not set its words yet */
+	CUfunction taking;	    /* take, which has not run once yet */
 };
 
-struct gpu_chains {
+struct gpu_runs {
 	pthread_mutex_t lock; /* contexts, slabs; after a chain's */
-	struct chain_context *contexts;
-	struct gpu_chain_counts counts; /* [atomic] */
-	void (*on_hung)(void *arg, CUfunction twin);
+	struct gpu_run_context *contexts;
+	struct gpu_run_counts counts; /* [atomic] */
+	void (*on_hung)(void *arg, CUfunction clone);
 	void *on_hung_arg;
 };
 
@@ -115,11 +116,11 @@ enum chain_state {
 	CHAIN_BACK,
 };
 
-struct gpu_chain {
+struct gpu_run {
 	pthread_mutex_t lock;
 	struct gpu_device *d;
-	struct chain_context *home;
-	struct chain_slab *slab;
+	struct gpu_run_context *home;
+	struct gpu_run_slab *slab;
 	uint32_t line;
 	CUdeviceptr counter, done_device;
 	volatile uint32_t *done; /* word; the counter's copy is in the next one */
@@ -144,17 +145,17 @@ struct gpu_chain {
 	uint64_t vain_ns;		/* since when it stayed */
 	uint64_t front_ns;		/* since when the oldest piece runs, about */
 	uint64_t query_ns, halt_ns;
-	bool fresh;		 /* that began on an empty stream */
-	bool first;		 /* nothing was through since the stream ran empty */
-	struct chain_span front; /* front_ns is between these */
-	struct chain_span
+	bool fresh;		       /* that began on an empty stream */
+	bool first;		       /* nothing was through since the stream ran empty */
+	struct gpu_run_interval front; /* front_ns is between these */
+	struct gpu_run_interval
 		mark;	    /* of the pace that is being measured: since then, without a pause, */
 	uint64_t marked;    /* so many blocks, of the twin that is learned; to 0: none */
 	uint64_t looked_ns; /* nothing new then */
 	uint64_t empty_ns;  /* the stream ran empty before its time, about */
 	uint64_t stop_ns;   /* a request was first seen then; 0: there is none */
 	/* [atomic] of the launches that finished last, by number: ns << 16 | low bits of it */
-	uint64_t took[GPU_CHAIN_DEPTH];
+	uint64_t took[GPU_RUN_DEPTH];
 	uint64_t leased_ns;   /* a lease was seen then, */
 	uint32_t leased_upto; /* while the pieces up to here were on the device */
 	bool probing;
@@ -166,58 +167,58 @@ struct gpu_chain {
 	uint64_t probe_ns, probe_since_ns;
 	uint64_t learned;  /* the twin that ran last, by its id, */
 	uint64_t block_ps; /* and what was learned of it */
-	struct chain_launch launch[GPU_CHAIN_DEPTH];
-	struct chain_piece piece[CHAIN_PIECES];
+	struct gpu_run_entry launch[GPU_RUN_DEPTH];
+	struct gpu_run_piece piece[CHAIN_PIECES];
 };
 
 /* ---- chain_memory.c ---- */
 
 /* The context is gone; the device ends. No driver is called. */
-void gpu_chains_gone(struct gpu_device *d, CUcontext ctx);
-void gpu_chains_destroy(struct gpu_device *d);
-struct gpu_chains *chains_of(struct gpu_device *d);
-struct chain_context *chain_context_of(struct gpu_device *d, CUcontext ctx);
+void gpu_runs_forget(struct gpu_device *d, CUcontext ctx);
+void gpu_runs_destroy(struct gpu_device *d);
+struct gpu_runs *gpu_runs_of(struct gpu_device *d);
+struct gpu_run_context *gpu_run_context_of(struct gpu_device *d, CUcontext ctx);
 /* A line for the chain, with what goes with it. The context is current (gpu_begin). */
-CUresult chain_line_take(struct gpu_chain *c);
-void chain_line_return(struct gpu_chain *c);
+CUresult gpu_run_line_take(struct gpu_run *c);
+void gpu_run_line_return(struct gpu_run *c);
 
 /* ---- chain_put.c; the lock is held and the context current ---- */
 
 /* Puts what there is room for; at most `most` pieces. CUDA_SUCCESS, or why a launch was refused;
  * it is out of the chain then (*ret_refused: its index), or the chain is dead. */
-CUresult chain_pump(struct gpu_chain *c, const struct gpu_queue *q, uint32_t most, bool forced,
-		    uint32_t *ret_refused);
+CUresult gpu_run_submit(struct gpu_run *c, const struct gpu_queue *q, uint32_t most, bool forced,
+			uint32_t *ret_refused);
 /* Blocks of a piece where the policy does not say: resident at once (0: not known), picoseconds
  * that one takes of the whole device (0: not known). */
-uint32_t chain_piece_blocks(uint32_t resident, uint64_t block_ps);
+uint32_t gpu_run_piece_blocks(uint32_t resident, uint64_t block_ps);
 /* Takes what has finished off the list. */
-void chain_note_span(struct gpu_chain *c);
-void chain_retire(struct gpu_chain *c, uint64_t now);
-void chain_die(struct gpu_chain *c, CUresult e);
+void gpu_run_count_tickets(struct gpu_run *c);
+void gpu_run_retire(struct gpu_run *c, uint64_t now);
+void gpu_run_fail(struct gpu_run *c, CUresult e);
 /* The stream is idle and the counter says how far the blocks came: what is missing is to be put
  * again. False: that cannot be (somebody wrote to our memory). */
-bool chain_rewind(struct gpu_chain *c, uint32_t counter);
+bool gpu_run_rewind(struct gpu_run *c, uint32_t counter);
 /* The stream ran empty, and the counter says how far the blocks came: what they took. Before
  * chain_rewind. */
-void chain_learn_stopped(struct gpu_chain *c, uint32_t counter);
+void chain_learn_stopped(struct gpu_run *c, uint32_t counter);
 /* When what is seen now happened, about: after the last look that did not see it. */
 static inline uint64_t chain_between(uint64_t before, uint64_t now)
 {
 	return now > before ? now - (now - before) / 2 : now;
 }
 /* The launch to which the counter has come (c->head: past all), and how many blocks of it began. */
-bool chain_locate(const struct gpu_chain *c, uint32_t counter, uint32_t *ret_i, uint32_t *ret_ran);
+bool gpu_run_locate(const struct gpu_run *c, uint32_t counter, uint32_t *ret_i, uint32_t *ret_ran);
 
 /* ---- chain_beside.c; likewise ---- */
 
 /* The kernel that takes counters: loaded, and put on a stream of our own for the first time, where
  * it sets a counter of the slab to what it is. */
-void chain_beside_prepare(struct gpu_device *d, struct chain_context *x, const struct chain_slab *s,
-			  uint32_t ticket);
-void chain_beside_watch(struct gpu_chain *c, bool may_run, uint64_t now);
-void chain_beside_step(struct gpu_chain *c, const struct gpu_queue *q, uint64_t now);
+void gpu_run_bypass_prepare(struct gpu_device *d, struct gpu_run_context *x,
+			    const struct gpu_run_slab *s, uint32_t ticket);
+void gpu_run_bypass_watch(struct gpu_run *c, bool may_run, uint64_t now);
+void gpu_run_bypass_step(struct gpu_run *c, const struct gpu_queue *q, uint64_t now);
 
-static inline bool chain_unfinished(const struct gpu_chain *c)
+static inline bool gpu_run_unfinished(const struct gpu_run *c)
 {
 	return c->head != c->tail;
 }

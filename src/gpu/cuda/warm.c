@@ -12,7 +12,7 @@ static const char ptx[] = ".version 6.0\n"
 			  "}\n";
 
 /* The context is current. */
-static bool make(struct gpu_device *d, struct warm *w)
+static bool make(struct gpu_device *d, struct gpu_warm_kernel *w)
 {
 	CUmodule module;
 
@@ -25,26 +25,26 @@ static bool make(struct gpu_device *d, struct warm *w)
 	return !w->refused;
 }
 
-void warm_prepare(struct gpu_device *d, CUcontext ctx, struct warm *w)
+void gpu_warm_prepare(struct gpu_device *d, CUcontext ctx, struct gpu_warm_kernel *w)
 {
 	struct gpu_scope scope;
 
-	if (!w->f && !w->refused && gpu_begin(d, ctx, &scope) == 0) {
+	if (!w->f && !w->refused && gpu_scope_enter(d, ctx, &scope) == 0) {
 		(void)make(d, w);
-		gpu_end(d, &scope);
+		gpu_scope_leave(d, &scope);
 	}
 }
 
-void warm_launch(struct gpu_device *d, CUcontext ctx, struct warm *w)
+void gpu_warm_launch(struct gpu_device *d, CUcontext ctx, struct gpu_warm_kernel *w)
 {
 	struct gpu_scope scope;
 
-	if (w->refused || gpu_begin(d, ctx, &scope) < 0) {
+	if (w->refused || gpu_scope_enter(d, ctx, &scope) < 0) {
 		return;
 	}
 	/* One at a time: where the last one has not come to run, another would not either. */
 	if (make(d, w) && d->real->cuStreamQuery(w->stream) == CUDA_SUCCESS) {
 		(void)d->real->cuLaunchKernel(w->f, 1, 1, 1, 1, 1, 1, 0, w->stream, NULL, NULL);
 	}
-	gpu_end(d, &scope);
+	gpu_scope_leave(d, &scope);
 }

@@ -98,14 +98,15 @@ static int slice_set(const struct gpu_handles *h, int fd, uint32_t i, uint64_t v
 	if (!us) {
 		return -ENOTSUP; /* what it had is not known */
 	}
-	return rm_control(fd, h->client, h->group[i], RM_GROUP_SLICE_SET, &us, sizeof(us));
+	return gpu_rm_control(fd, h->client, h->group[i], GPU_RM_GROUP_SLICE_SET, &us, sizeof(us));
 }
 
 /* Groups have slices of their own: the longest is that of the compute work. */
 static int slice_get(const struct gpu_handles *h, int fd, uint32_t i, uint64_t value, uint64_t *ret)
 {
 	uint64_t us = 0;
-	int err = rm_control(fd, h->client, h->group[i], RM_GROUP_SLICE_GET, &us, sizeof(us));
+	int err =
+		gpu_rm_control(fd, h->client, h->group[i], GPU_RM_GROUP_SLICE_GET, &us, sizeof(us));
 
 	(void)value;
 	if (!err) {
@@ -124,7 +125,7 @@ static int preempt(const struct gpu_handles *h, int fd, uint32_t i, uint64_t val
 		return -ETIMEDOUT;
 	}
 	p.timeout_us = value ? (uint32_t)((*ret - now) / 1000) + 1 : 0;
-	return rm_control(fd, h->client, h->group[i], GROUP_PREEMPT, &p, sizeof(p));
+	return gpu_rm_control(fd, h->client, h->group[i], GROUP_PREEMPT, &p, sizeof(p));
 }
 
 static int interleave_set(const struct gpu_handles *h, int fd, uint32_t i, uint64_t value,
@@ -133,7 +134,8 @@ static int interleave_set(const struct gpu_handles *h, int fd, uint32_t i, uint6
 	uint32_t level = (uint32_t)value;
 
 	(void)ret;
-	return rm_control(fd, h->client, h->group[i], GROUP_INTERLEAVE_SET, &level, sizeof(level));
+	return gpu_rm_control(fd, h->client, h->group[i], GROUP_INTERLEAVE_SET, &level,
+			      sizeof(level));
 }
 
 static int mode_set(const struct gpu_handles *h, int fd, uint32_t i, uint64_t value, uint64_t *ret)
@@ -141,7 +143,8 @@ static int mode_set(const struct gpu_handles *h, int fd, uint32_t i, uint64_t va
 	struct mode m = { .flags = MODE_COMPUTE, .group = h->group[i], .compute = (uint32_t)value };
 
 	(void)ret;
-	return rm_control(fd, h->client, h->subdevice, SUBDEVICE_PREEMPTION_MODE, &m, sizeof(m));
+	return gpu_rm_control(fd, h->client, h->subdevice, SUBDEVICE_PREEMPTION_MODE, &m,
+			      sizeof(m));
 }
 
 static int group_schedule(const struct gpu_handles *h, int fd, uint32_t i, uint64_t value,
@@ -150,7 +153,7 @@ static int group_schedule(const struct gpu_handles *h, int fd, uint32_t i, uint6
 	struct schedule s = { .enable = value != 0 };
 
 	(void)ret;
-	return rm_control(fd, h->client, h->group[i], GROUP_SCHEDULE, &s, sizeof(s));
+	return gpu_rm_control(fd, h->client, h->group[i], GROUP_SCHEDULE, &s, sizeof(s));
 }
 
 static int channels(const struct gpu_handles *h, int fd, bool on)
@@ -161,7 +164,8 @@ static int channels(const struct gpu_handles *h, int fd, bool on)
 		d.client[i] = h->client;
 		d.channel[i] = h->channel[i];
 	}
-	return rm_control(fd, h->client, h->subdevice, SUBDEVICE_DISABLE_CHANNELS, &d, sizeof(d));
+	return gpu_rm_control(fd, h->client, h->subdevice, SUBDEVICE_DISABLE_CHANNELS, &d,
+			      sizeof(d));
 }
 
 /* All its channels at once is the proven way; one that has gone meanwhile spoils it, and there may
@@ -180,7 +184,7 @@ static int schedule(const struct gpu_handles *h, int fd, bool on)
 static int add_switches(const struct gpu_handles *h, int fd, uint32_t i, struct gpu_switches *sum)
 {
 	struct switches s = { .group = h->group[i] };
-	int err = rm_control(fd, h->client, h->subdevice, SUBDEVICE_SWITCHES, &s, sizeof(s));
+	int err = gpu_rm_control(fd, h->client, h->subdevice, SUBDEVICE_SWITCHES, &s, sizeof(s));
 
 	if (!err) {
 		sum->saves += s.saves;
@@ -193,7 +197,7 @@ static int add_switches(const struct gpu_handles *h, int fd, uint32_t i, struct 
 }
 
 /* Groups that never computed have none. */
-int control_nvidia_switches(const struct gpu_handles *h, int fd, struct gpu_switches *ret)
+int gpu_control_nvidia_switches(const struct gpu_handles *h, int fd, struct gpu_switches *ret)
 {
 	int err, first = -ENODEV;
 	bool any = false;
@@ -206,8 +210,8 @@ int control_nvidia_switches(const struct gpu_handles *h, int fd, struct gpu_swit
 	return any ? 0 : first;
 }
 
-int control_nvidia(const struct gpu_handles *h, int fd, enum gpu_control what, uint64_t value,
-		   uint64_t *ret)
+int gpu_control_nvidia(const struct gpu_handles *h, int fd, enum gpu_control what, uint64_t value,
+		       uint64_t *ret)
 {
 	struct gpu_switches s = { 0 };
 	uint64_t end;
@@ -229,7 +233,7 @@ int control_nvidia(const struct gpu_handles *h, int fd, enum gpu_control what, u
 	case GPU_CONTROL_INTERLEAVE:
 		return value > 2 ? -EINVAL : each_group(h, fd, interleave_set, value, ret);
 	case GPU_CONTROL_COUNTERS:
-		err = control_nvidia_switches(h, fd, &s);
+		err = gpu_control_nvidia_switches(h, fd, &s);
 		*ret = s.saves;
 		return err;
 	default:
@@ -244,11 +248,13 @@ static int same_slice(const struct gpu_handles *h, int fd, uint32_t i, uint64_t 
 		      uint64_t *ret)
 {
 	uint64_t us = 0;
-	int err = rm_control(fd, h->client, h->group[i], RM_GROUP_SLICE_GET, &us, sizeof(us));
+	int err =
+		gpu_rm_control(fd, h->client, h->group[i], GPU_RM_GROUP_SLICE_GET, &us, sizeof(us));
 
 	(void)value, (void)ret;
 	return err ? err
-		   : rm_control(fd, h->client, h->group[i], RM_GROUP_SLICE_SET, &us, sizeof(us));
+		   : gpu_rm_control(fd, h->client, h->group[i], GPU_RM_GROUP_SLICE_SET, &us,
+				    sizeof(us));
 }
 
 /* 580 does not tell the level; then what a group begins with is taken for it. */
@@ -256,15 +262,16 @@ static int same_interleave(const struct gpu_handles *h, int fd, uint32_t i, uint
 			   uint64_t *ret)
 {
 	uint32_t level = 0;
-	int err =
-		rm_control(fd, h->client, h->group[i], GROUP_INTERLEAVE_GET, &level, sizeof(level));
+	int err = gpu_rm_control(fd, h->client, h->group[i], GROUP_INTERLEAVE_GET, &level,
+				 sizeof(level));
 
 	(void)value, (void)ret;
 	if (err && err != -ENOTSUP) {
 		return err;
 	}
 	level = err ? LEVEL_MEDIUM : level;
-	return rm_control(fd, h->client, h->group[i], GROUP_INTERLEAVE_SET, &level, sizeof(level));
+	return gpu_rm_control(fd, h->client, h->group[i], GROUP_INTERLEAVE_SET, &level,
+			      sizeof(level));
 }
 
 /* Says that neither mode is meant: what is refused as a call is refused, what is refused as an
@@ -272,13 +279,14 @@ static int same_interleave(const struct gpu_handles *h, int fd, uint32_t i, uint
 static int no_mode(const struct gpu_handles *h, int fd, uint32_t i, uint64_t value, uint64_t *ret)
 {
 	struct mode m = { .group = h->group[i] };
-	int err = rm_control(fd, h->client, h->subdevice, SUBDEVICE_PREEMPTION_MODE, &m, sizeof(m));
+	int err = gpu_rm_control(fd, h->client, h->subdevice, SUBDEVICE_PREEMPTION_MODE, &m,
+				 sizeof(m));
 
 	(void)value, (void)ret;
 	return err == -EIO ? 0 : err;
 }
 
-void control_nvidia_test(struct gpu_handles *h, int fd)
+void gpu_control_nvidia_test(struct gpu_handles *h, int fd)
 {
 	uint64_t n = 0;
 	struct gpu_switches s = { 0 };
@@ -292,7 +300,7 @@ void control_nvidia_test(struct gpu_handles *h, int fd)
 		{ GPU_CONTROL_SCHEDULE, schedule(h, fd, true) },
 		{ GPU_CONTROL_PREEMPTION_MODE, any_group(h, fd, no_mode, 0, &n) },
 		{ GPU_CONTROL_INTERLEAVE, each_group(h, fd, same_interleave, 0, &n) },
-		{ GPU_CONTROL_COUNTERS, control_nvidia_switches(h, fd, &s) },
+		{ GPU_CONTROL_COUNTERS, gpu_control_nvidia_switches(h, fd, &s) },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(tried); i++) {

@@ -30,8 +30,8 @@ static int open_gpu(int number)
 	int fd;
 
 	snprintf(path, sizeof(path), "/dev/nvidia%d", number);
-	fd = rm_os.open(path);
-	if (fd >= 0 && !rm_os.is(fd, number)) {
+	fd = gpu_rm_os.open(path);
+	if (fd >= 0 && !gpu_rm_os.is(fd, number)) {
 		close(fd);
 		return -ENODEV;
 	}
@@ -39,25 +39,27 @@ static int open_gpu(int number)
 }
 
 /* A client with the device and the memory, mapped by device_fd. */
-static int fill_client(int control, int device_fd, const struct learn_watch *w)
+static int fill_client(int control, int device_fd, const struct gpu_learn_watch *w)
 {
-	struct rm_device_params p = { .device_id = w->device_id };
+	struct gpu_rm_device_params p = { .device_id = w->device_id };
 	uint32_t client = 0, device = 0, memory = 0;
-	int err = rm_register(device_fd, control);
+	int err = gpu_rm_register(device_fd, control);
 
-	err = err ? err : rm_alloc(control, 0, 0, &client, RM_CLASS_CLIENT, NULL, 0);
+	err = err ? err : gpu_rm_alloc(control, 0, 0, &client, GPU_RM_CLASS_CLIENT, NULL, 0);
 	p.client_share = client;
 	err = err ? err
-		  : rm_alloc(control, client, client, &device, RM_CLASS_DEVICE, &p, sizeof(p));
-	err = err ? err : rm_dup(control, client, device, &memory, w->last.root, w->last.object);
+		  : gpu_rm_alloc(control, client, client, &device, GPU_RM_CLASS_DEVICE, &p,
+				 sizeof(p));
+	err = err ? err
+		  : gpu_rm_dup(control, client, device, &memory, w->last.root, w->last.object);
 	return err ? err
-		   : rm_map_memory(control, client, device, memory, GPU_FLAG_BYTES, device_fd);
+		   : gpu_rm_map_memory(control, client, device, memory, GPU_FLAG_BYTES, device_fd);
 }
 
 /* Descriptor or -errno. */
-static int by_own_client(int number, const struct learn_watch *w)
+static int by_own_client(int number, const struct gpu_learn_watch *w)
 {
-	int control = rm_os.open("/dev/nvidiactl"), device_fd, err;
+	int control = gpu_rm_os.open("/dev/nvidiactl"), device_fd, err;
 
 	if (control < 0) {
 		return control;
@@ -71,17 +73,17 @@ static int by_own_client(int number, const struct learn_watch *w)
 	return err ? err : device_fd;
 }
 
-static int by_their_client(int number, const struct learn_watch *w)
+static int by_their_client(int number, const struct gpu_learn_watch *w)
 {
 	int device_fd = open_gpu(number), err;
 
 	if (device_fd < 0) {
 		return device_fd;
 	}
-	err = rm_register(device_fd, w->last.fd);
+	err = gpu_rm_register(device_fd, w->last.fd);
 	err = err ? err
-		  : rm_map_memory(w->last.fd, w->last.root, w->last.parent, w->last.object,
-				  GPU_FLAG_BYTES, device_fd);
+		  : gpu_rm_map_memory(w->last.fd, w->last.root, w->last.parent, w->last.object,
+				      GPU_FLAG_BYTES, device_fd);
 	if (err) {
 		close(device_fd);
 	}
@@ -91,15 +93,15 @@ static int by_their_client(int number, const struct learn_watch *w)
 static void refused(struct gpu_exported *x, const char *why, int err)
 {
 	x->why = why;
-	x->error = rm_last_status() ? (int)rm_last_status() : -err;
+	x->error = gpu_rm_last_status() ? (int)gpu_rm_last_status() : -err;
 }
 
-static void export(const struct cuabi_table *real, CUdevice d, const struct learn_watch *w,
+static void export(const struct cuabi_table *real, CUdevice d, const struct gpu_learn_watch *w,
 		   struct gpu_exported *x)
 {
 	int number;
 
-	if (!learn_installed()) {
+	if (!gpu_learn_installed()) {
 		refused(x, "calls of the driver library are not seen", 0);
 		return;
 	}
@@ -107,12 +109,12 @@ static void export(const struct cuabi_table *real, CUdevice d, const struct lear
 		refused(x, "the driver library made no memory object of its own", 0);
 		return;
 	}
-	number = control_nvidia_minor(real, d, w->last.fd);
+	number = gpu_learn_minor(real, d, w->last.fd);
 	if (number < 0) {
 		refused(x, "the device's number is not known: status", number);
 		return;
 	}
-	x->fd = w->device_id == LEARN_NO_ID ? -ENODEV : by_own_client(number, w);
+	x->fd = w->device_id == GPU_LEARN_NO_ID ? -ENODEV : by_own_client(number, w);
 	if (x->fd >= 0) {
 		return;
 	}
@@ -128,7 +130,7 @@ CUresult gpu_export_new(struct gpu_device *d, size_t bytes, struct gpu_exported 
 {
 	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
 				     .location.type = CU_MEM_LOCATION_TYPE_DEVICE };
-	struct learn_watch w = { .class_id = RM_CLASS_MEMORY };
+	struct gpu_learn_watch w = { .class_id = GPU_RM_CLASS_MEMORY };
 	CUdevice device = 0;
 	CUresult e;
 
@@ -138,9 +140,9 @@ CUresult gpu_export_new(struct gpu_device *d, size_t bytes, struct gpu_exported 
 		return e;
 	}
 	prop.location.id = device;
-	learn_watch_begin(&w);
+	gpu_learn_watch_begin(&w);
 	e = d->real->cuMemCreate(&ret->memory, bytes, &prop, 0);
-	learn_watch_end();
+	gpu_learn_watch_end();
 	if (e == CUDA_SUCCESS) {
 		export(d->real, device, &w, ret);
 	}

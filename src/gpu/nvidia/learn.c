@@ -14,10 +14,10 @@
 #include "gpu/rm.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct learn_object objects[LEARN_OBJECTS]; /* under lock, as is n_objects */
+static struct gpu_learn_object objects[GPU_LEARN_OBJECTS_MAX]; /* under lock, as is n_objects */
 static uint32_t n_objects;
 static uint32_t generation;
-static TLS_FAST struct learn_watch *watch;
+static TLS_FAST struct gpu_learn_watch *watch;
 
 /* A GPFIFO channel: clb06f.h (Maxwell) and its successors. */
 static bool is_channel(uint32_t class_id)
@@ -35,18 +35,18 @@ static bool is_channel(uint32_t class_id)
 
 static bool kept(uint32_t class_id)
 {
-	return class_id == RM_CLASS_DEVICE || class_id == RM_CLASS_SUBDEVICE ||
-	       class_id == RM_CLASS_GROUP || is_channel(class_id);
+	return class_id == GPU_RM_CLASS_DEVICE || class_id == GPU_RM_CLASS_SUBDEVICE ||
+	       class_id == GPU_RM_CLASS_GROUP || is_channel(class_id);
 }
 
 static bool schedules(uint32_t class_id)
 {
-	return class_id == RM_CLASS_GROUP || is_channel(class_id);
+	return class_id == GPU_RM_CLASS_GROUP || is_channel(class_id);
 }
 
 /* ---- the table; the lock is held ---- */
 
-static struct learn_object *find(uint32_t root, uint32_t object)
+static struct gpu_learn_object *find(uint32_t root, uint32_t object)
 {
 	for (uint32_t i = 0; i < n_objects; i++) {
 		if (objects[i].object == object && objects[i].root == root) {
@@ -56,7 +56,7 @@ static struct learn_object *find(uint32_t root, uint32_t object)
 	return NULL;
 }
 
-static void drop(struct learn_object *o)
+static void drop(struct gpu_learn_object *o)
 {
 	if (schedules(o->class_id)) {
 		(void)add_relaxed(&generation, 1u);
@@ -64,14 +64,14 @@ static void drop(struct learn_object *o)
 	*o = objects[--n_objects];
 }
 
-static void keep(const struct learn_object *o)
+static void keep(const struct gpu_learn_object *o)
 {
-	struct learn_object *at = find(o->root, o->object);
+	struct gpu_learn_object *at = find(o->root, o->object);
 
 	if (at) {
 		drop(at);
 	}
-	if (n_objects == LEARN_OBJECTS) {
+	if (n_objects == GPU_LEARN_OBJECTS_MAX) {
 		return;
 	}
 	objects[n_objects++] = *o;
@@ -85,7 +85,7 @@ static void keep(const struct learn_object *o)
 static void drop_children(uint32_t root, uint32_t parent, int level)
 {
 	for (uint32_t i = 0; i < n_objects;) {
-		struct learn_object o = objects[i];
+		struct gpu_learn_object o = objects[i];
 
 		if (o.root != root || o.parent != parent || o.object == parent) {
 			i++;
@@ -112,7 +112,7 @@ static void drop_client(uint32_t root)
 
 static void forget(uint32_t root, uint32_t object)
 {
-	struct learn_object *o;
+	struct gpu_learn_object *o;
 
 	if (object == root) {
 		drop_client(root);
@@ -125,14 +125,14 @@ static void forget(uint32_t root, uint32_t object)
 	}
 }
 
-static bool device_of(const struct learn_object *from, struct learn_object *ret)
+static bool device_of(const struct gpu_learn_object *from, struct gpu_learn_object *ret)
 {
-	struct learn_object o = *from;
+	struct gpu_learn_object o = *from;
 
 	for (int level = 0; level < 4; level++) {
-		struct learn_object *up;
+		struct gpu_learn_object *up;
 
-		if (o.class_id == RM_CLASS_DEVICE) {
+		if (o.class_id == GPU_RM_CLASS_DEVICE) {
 			*ret = o;
 			return true;
 		}
@@ -151,29 +151,29 @@ static bool device_of(const struct learn_object *from, struct learn_object *ret)
  * that an address that does not hold cannot hurt. */
 static uint32_t device_id(uint64_t params, uint32_t bytes)
 {
-	uint32_t id = LEARN_NO_ID;
+	uint32_t id = GPU_LEARN_NO_ID;
 	struct iovec to = { &id, sizeof(id) }, from = { (void *)(uintptr_t)params, sizeof(id) };
 
 	if (!params || (bytes && bytes < sizeof(id)) ||
 	    process_vm_readv(getpid(), &to, 1, &from, 1, 0) != (ssize_t)sizeof(id)) {
-		return LEARN_NO_ID;
+		return GPU_LEARN_NO_ID;
 	}
 	return id;
 }
 
-static void made(struct learn_object *o, uint64_t params, uint32_t bytes)
+static void made(struct gpu_learn_object *o, uint64_t params, uint32_t bytes)
 {
-	struct learn_watch *w = watch;
-	struct learn_object device;
+	struct gpu_learn_watch *w = watch;
+	struct gpu_learn_object device;
 
-	if (o->class_id == RM_CLASS_DEVICE) {
+	if (o->class_id == GPU_RM_CLASS_DEVICE) {
 		o->id = device_id(params, bytes);
 	}
 	if (w && w->class_id == o->class_id) {
 		w->n++;
 		w->last = *o;
 		pthread_mutex_lock(&lock);
-		w->device_id = device_of(o, &device) ? device.id : LEARN_NO_ID;
+		w->device_id = device_of(o, &device) ? device.id : GPU_LEARN_NO_ID;
 		pthread_mutex_unlock(&lock);
 	}
 	if (kept(o->class_id)) {
@@ -185,9 +185,9 @@ static void made(struct learn_object *o, uint64_t params, uint32_t bytes)
 
 static void on_alloc(int fd, const void *argument, uint32_t bytes)
 {
-	struct learn_object o = { .fd = fd, .id = LEARN_NO_ID };
-	struct rm_alloc_rights b;
-	struct rm_alloc a;
+	struct gpu_learn_object o = { .fd = fd, .id = GPU_LEARN_NO_ID };
+	struct gpu_rm_alloc_rights b;
+	struct gpu_rm_alloc a;
 
 	/* Both begin alike. */
 	memcpy(&a, argument, sizeof(a));
@@ -207,7 +207,7 @@ static void on_alloc(int fd, const void *argument, uint32_t bytes)
 
 static void on_free(const void *argument)
 {
-	struct rm_free f;
+	struct gpu_rm_free f;
 
 	memcpy(&f, argument, sizeof(f));
 	if (f.status == 0) {
@@ -220,10 +220,10 @@ static void on_free(const void *argument)
 /* The library sets slices of its own, also of groups that have had one of ours. */
 static void on_control(const void *argument)
 {
-	struct rm_control c;
+	struct gpu_rm_control c;
 
 	memcpy(&c, argument, sizeof(c));
-	if (c.status == 0 && c.command == RM_GROUP_SLICE_SET) {
+	if (c.status == 0 && c.command == GPU_RM_GROUP_SLICE_SET) {
 		pthread_mutex_lock(&lock);
 		if (find(c.client, c.object)) {
 			(void)add_relaxed(&generation, 1u);
@@ -234,17 +234,17 @@ static void on_control(const void *argument)
 
 static void one_call(int fd, unsigned number, uint32_t bytes, const void *argument)
 {
-	if (number == RM_NR_ALLOC &&
-	    (bytes == sizeof(struct rm_alloc) || bytes == sizeof(struct rm_alloc_rights))) {
+	if (number == GPU_RM_NR_ALLOC &&
+	    (bytes == sizeof(struct gpu_rm_alloc) || bytes == sizeof(struct gpu_rm_alloc_rights))) {
 		on_alloc(fd, argument, bytes);
-	} else if (number == RM_NR_FREE && bytes == sizeof(struct rm_free)) {
+	} else if (number == GPU_RM_NR_FREE && bytes == sizeof(struct gpu_rm_free)) {
 		on_free(argument);
-	} else if (number == RM_NR_CONTROL && bytes == sizeof(struct rm_control)) {
+	} else if (number == GPU_RM_NR_CONTROL && bytes == sizeof(struct gpu_rm_control)) {
 		on_control(argument);
 	}
 }
 
-void learn_call(int fd, unsigned long request, const void *argument, int result)
+void gpu_learn_call(int fd, unsigned long request, const void *argument, int result)
 {
 	if (_IOC_TYPE(request) == 'F' && result >= 0 && argument) {
 		one_call(fd, _IOC_NR(request), _IOC_SIZE(request), argument);
@@ -253,26 +253,26 @@ void learn_call(int fd, unsigned long request, const void *argument, int result)
 
 /* ---- questions ---- */
 
-void learn_watch_begin(struct learn_watch *w)
+void gpu_learn_watch_begin(struct gpu_learn_watch *w)
 {
 	w->n = 0;
-	w->device_id = LEARN_NO_ID;
+	w->device_id = GPU_LEARN_NO_ID;
 	watch = w;
 }
 
-void learn_watch_end(void)
+void gpu_learn_watch_end(void)
 {
 	watch = NULL;
 }
 
-uint32_t learn_find(uint32_t class_id, struct learn_object *ret, uint32_t max)
+uint32_t gpu_learn_find(uint32_t class_id, struct gpu_learn_object *ret, uint32_t max)
 {
 	uint32_t n = 0;
 
 	pthread_mutex_lock(&lock);
 	for (uint32_t i = 0; i < n_objects; i++) {
-		if (class_id == LEARN_CHANNELS ? is_channel(objects[i].class_id)
-					       : objects[i].class_id == class_id) {
+		if (class_id == GPU_LEARN_CHANNELS ? is_channel(objects[i].class_id)
+						   : objects[i].class_id == class_id) {
 			if (n < max) {
 				ret[n] = objects[i];
 			}
@@ -283,7 +283,7 @@ uint32_t learn_find(uint32_t class_id, struct learn_object *ret, uint32_t max)
 	return n;
 }
 
-bool learn_device_of(const struct learn_object *o, struct learn_object *ret)
+bool gpu_learn_device_of(const struct gpu_learn_object *o, struct gpu_learn_object *ret)
 {
 	bool found;
 
@@ -293,9 +293,9 @@ bool learn_device_of(const struct learn_object *o, struct learn_object *ret)
 	return found;
 }
 
-void learn_slice(uint32_t root, uint32_t object, uint32_t slice_us)
+void gpu_learn_slice(uint32_t root, uint32_t object, uint32_t slice_us)
 {
-	struct learn_object *o;
+	struct gpu_learn_object *o;
 
 	pthread_mutex_lock(&lock);
 	o = find(root, object);
@@ -312,7 +312,7 @@ uint32_t learn_generation(void)
 
 /* In a child after fork the parent's handles are nobody's, and its threads may have held the lock.
  */
-void learn_forget_all(void)
+void gpu_learn_forget_all(void)
 {
 	pthread_mutex_init(&lock, NULL);
 	n_objects = 0;

@@ -25,30 +25,30 @@ static bool place_of(const struct cuabi_table *real, CUdevice d, struct place *p
 		       CUDA_SUCCESS;
 }
 
-static bool card_at(const struct rm_card *c, const struct place *p)
+static bool card_at(const struct gpu_rm_card *c, const struct place *p)
 {
 	return c->valid && c->domain == (uint32_t)p->domain && c->bus == p->bus &&
 	       c->slot == p->slot;
 }
 
-int control_nvidia_minor(const struct cuabi_table *real, CUdevice d, int fd)
+int gpu_learn_minor(const struct cuabi_table *real, CUdevice d, int fd)
 {
-	struct rm_card cards[RM_CARDS];
+	struct gpu_rm_card cards[GPU_RM_CARDS];
 	struct place p;
-	int err = place_of(real, d, &p) ? rm_cards(fd, cards) : -ENOTSUP;
+	int err = place_of(real, d, &p) ? gpu_rm_cards(fd, cards) : -ENOTSUP;
 
-	for (int i = 0; !err && i < RM_CARDS; i++) {
+	for (int i = 0; !err && i < GPU_RM_CARDS; i++) {
 		if (card_at(&cards[i], &p)) {
-			return cards[i].minor <= RM_LAST_GPU ? (int)cards[i].minor : -EPROTO;
+			return cards[i].minor <= GPU_RM_LAST_GPU ? (int)cards[i].minor : -EPROTO;
 		}
 	}
 	return err ? err : -ENODEV;
 }
 
-static uint32_t subdevice_of(const struct learn_object *device)
+static uint32_t subdevice_of(const struct gpu_learn_object *device)
 {
-	struct learn_object s[MAX_SUBDEVICES];
-	uint32_t n = MIN(learn_find(RM_CLASS_SUBDEVICE, s, MAX_SUBDEVICES), MAX_SUBDEVICES);
+	struct gpu_learn_object s[MAX_SUBDEVICES];
+	uint32_t n = MIN(gpu_learn_find(GPU_RM_CLASS_SUBDEVICE, s, MAX_SUBDEVICES), MAX_SUBDEVICES);
 
 	for (uint32_t i = 0; i < n; i++) {
 		if (s[i].root == device->root && s[i].parent == device->object) {
@@ -59,16 +59,17 @@ static uint32_t subdevice_of(const struct learn_object *device)
 }
 
 /* 1: it is that GPU, 0: it is not, -errno: cannot be said. */
-static int same_gpu(const struct learn_object *device, uint32_t subdevice, const struct place *p)
+static int same_gpu(const struct gpu_learn_object *device, uint32_t subdevice,
+		    const struct place *p)
 {
-	struct rm_card cards[RM_CARDS];
+	struct gpu_rm_card cards[GPU_RM_CARDS];
 	uint32_t id = 0;
-	int err = subdevice ? rm_control(device->fd, device->root, subdevice, SUBDEVICE_GPU_ID, &id,
-					 sizeof(id))
+	int err = subdevice ? gpu_rm_control(device->fd, device->root, subdevice, SUBDEVICE_GPU_ID,
+					     &id, sizeof(id))
 			    : -ENODEV;
 
-	err = err ? err : rm_cards(device->fd, cards);
-	for (int i = 0; !err && i < RM_CARDS; i++) {
+	err = err ? err : gpu_rm_cards(device->fd, cards);
+	for (int i = 0; !err && i < GPU_RM_CARDS; i++) {
 		if (cards[i].valid && cards[i].gpu_id == id) {
 			return card_at(&cards[i], p);
 		}
@@ -83,13 +84,14 @@ static bool only_gpu(const struct cuabi_table *real)
 	return real->cuDeviceGetCount(&n) == CUDA_SUCCESS && n == 1;
 }
 
-static uint32_t under(const struct learn_object *all, uint32_t n, const struct learn_object *device)
+static uint32_t under(const struct gpu_learn_object *all, uint32_t n,
+		      const struct gpu_learn_object *device)
 {
-	struct learn_object d;
+	struct gpu_learn_object d;
 	uint32_t found = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
-		found += learn_device_of(&all[i], &d) && d.root == device->root &&
+		found += gpu_learn_device_of(&all[i], &d) && d.root == device->root &&
 			 d.object == device->object;
 	}
 	return found;
@@ -97,11 +99,11 @@ static uint32_t under(const struct learn_object *all, uint32_t n, const struct l
 
 /* The device object of that GPU under which most groups lie: the driver library may have others
  * that it only asks. */
-static int choose(const struct cuabi_table *real, uint32_t gpu, const struct learn_object *groups,
-		  uint32_t n, struct learn_object *ret)
+static int choose(const struct cuabi_table *real, uint32_t gpu,
+		  const struct gpu_learn_object *groups, uint32_t n, struct gpu_learn_object *ret)
 {
 	uint32_t best = 0, count;
-	struct learn_object d;
+	struct gpu_learn_object d;
 	CUdevice ordinal;
 	struct place p;
 	int err = -EAGAIN, same;
@@ -110,7 +112,7 @@ static int choose(const struct cuabi_table *real, uint32_t gpu, const struct lea
 		return -ENOTSUP;
 	}
 	for (uint32_t i = 0; i < n; i++) {
-		if (!learn_device_of(&groups[i], &d) ||
+		if (!gpu_learn_device_of(&groups[i], &d) ||
 		    (best && d.root == ret->root && d.object == ret->object)) {
 			continue;
 		}
@@ -128,26 +130,26 @@ static int choose(const struct cuabi_table *real, uint32_t gpu, const struct lea
 	return best ? 0 : err;
 }
 
-static void read_slice(struct learn_object *group)
+static void read_slice(struct gpu_learn_object *group)
 {
 	uint64_t us = 0;
 
-	if (!group->slice_us && rm_control(group->fd, group->root, group->object,
-					   RM_GROUP_SLICE_GET, &us, sizeof(us)) == 0) {
+	if (!group->slice_us && gpu_rm_control(group->fd, group->root, group->object,
+					       GPU_RM_GROUP_SLICE_GET, &us, sizeof(us)) == 0) {
 		group->slice_us = us < UINT16_MAX ? (uint32_t)us : 0;
-		learn_slice(group->root, group->object, group->slice_us);
+		gpu_learn_slice(group->root, group->object, group->slice_us);
 	}
 }
 
-static bool belongs(const struct learn_object *o, const struct learn_object *device)
+static bool belongs(const struct gpu_learn_object *o, const struct gpu_learn_object *device)
 {
-	struct learn_object d;
+	struct gpu_learn_object d;
 
-	return learn_device_of(o, &d) && d.root == device->root && d.object == device->object;
+	return gpu_learn_device_of(o, &d) && d.root == device->root && d.object == device->object;
 }
 
-static void fill_groups(struct gpu_handles *h, struct learn_object *groups, uint32_t n,
-			const struct learn_object *device)
+static void fill_groups(struct gpu_handles *h, struct gpu_learn_object *groups, uint32_t n,
+			const struct gpu_learn_object *device)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		if (!belongs(&groups[i], device)) {
@@ -163,10 +165,10 @@ static void fill_groups(struct gpu_handles *h, struct learn_object *groups, uint
 	}
 }
 
-static void fill_channels(struct gpu_handles *h, const struct learn_object *device)
+static void fill_channels(struct gpu_handles *h, const struct gpu_learn_object *device)
 {
-	struct learn_object c[MAX_FOUND];
-	uint32_t n = learn_find(LEARN_CHANNELS, c, MAX_FOUND);
+	struct gpu_learn_object c[MAX_FOUND];
+	uint32_t n = gpu_learn_find(GPU_LEARN_CHANNELS, c, MAX_FOUND);
 
 	if (n > MAX_FOUND) {
 		h->more |= GPU_MORE_CHANNELS;
@@ -184,11 +186,12 @@ static void fill_channels(struct gpu_handles *h, const struct learn_object *devi
 	}
 }
 
-int control_nvidia_learn(const struct cuabi_table *real, uint32_t gpu, struct gpu_handles *ret,
-			 int *ret_fd)
+int gpu_control_nvidia_learn(const struct cuabi_table *real, uint32_t gpu, struct gpu_handles *ret,
+			     int *ret_fd)
 {
-	struct learn_object groups[MAX_FOUND], device;
-	uint32_t all = learn_find(RM_CLASS_GROUP, groups, MAX_FOUND), n = MIN(all, MAX_FOUND);
+	struct gpu_learn_object groups[MAX_FOUND], device;
+	uint32_t all = gpu_learn_find(GPU_RM_CLASS_GROUP, groups, MAX_FOUND),
+		 n = MIN(all, MAX_FOUND);
 	int err = choose(real, gpu, groups, n, &device);
 
 	if (err) {

@@ -10,14 +10,15 @@
 
 #include "base/compiler.h"
 
-_Static_assert(sizeof(struct rm_alloc) == 32 && sizeof(struct rm_alloc_rights) == 48, "nvos.h");
-_Static_assert(sizeof(struct rm_control) == 32 && sizeof(struct rm_dup) == 28, "nvos.h");
-_Static_assert(sizeof(struct rm_map) == 56 && sizeof(struct rm_transfer) == 16, "wrappers");
-_Static_assert(sizeof(struct rm_card) == 72 && offsetof(struct rm_card, gpu_id) == 16 &&
-		       offsetof(struct rm_card, registers) == 24 &&
-		       offsetof(struct rm_card, minor) == 56,
+_Static_assert(sizeof(struct gpu_rm_alloc) == 32 && sizeof(struct gpu_rm_alloc_rights) == 48,
+	       "nvos.h");
+_Static_assert(sizeof(struct gpu_rm_control) == 32 && sizeof(struct gpu_rm_dup) == 28, "nvos.h");
+_Static_assert(sizeof(struct gpu_rm_map) == 56 && sizeof(struct gpu_rm_transfer) == 16, "wrappers");
+_Static_assert(sizeof(struct gpu_rm_card) == 72 && offsetof(struct gpu_rm_card, gpu_id) == 16 &&
+		       offsetof(struct gpu_rm_card, registers) == 24 &&
+		       offsetof(struct gpu_rm_card, minor) == 56,
 	       "nv-ioctl.h");
-_Static_assert(sizeof(struct rm_device_params) == 56, "cl0080.h");
+_Static_assert(sizeof(struct gpu_rm_device_params) == 56, "cl0080.h");
 
 #define REQUEST(number, bytes) _IOC(_IOC_READ | _IOC_WRITE, 'F', number, bytes)
 
@@ -43,16 +44,16 @@ static bool os_is(int fd, int number)
 	struct statx st;
 
 	return statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) == 0 &&
-	       S_ISCHR(st.stx_mode) && st.stx_rdev_major == RM_MAJOR &&
-	       (number == RM_ANY_GPU ? st.stx_rdev_minor <= RM_LAST_GPU
-				     : st.stx_rdev_minor == (unsigned)number);
+	       S_ISCHR(st.stx_mode) && st.stx_rdev_major == GPU_RM_MAJOR &&
+	       (number == GPU_RM_ANY_GPU ? st.stx_rdev_minor <= GPU_RM_LAST_GPU
+					 : st.stx_rdev_minor == (unsigned)number);
 }
 
-struct rm_os rm_os = { os_ioctl, os_open, os_is };
+struct gpu_rm_os gpu_rm_os = { os_ioctl, os_open, os_is };
 
 /* nvstatuscodes.h. A handle that is not there any more and one that is not ours are answered alike.
  */
-int rm_errno(uint32_t status)
+int gpu_rm_errno(uint32_t status)
 {
 	switch (status) {
 	case 0x00:
@@ -92,7 +93,7 @@ int rm_errno(uint32_t status)
 	}
 }
 
-uint32_t rm_last_status(void)
+uint32_t gpu_rm_last_status(void)
 {
 	return last_status;
 }
@@ -101,88 +102,91 @@ uint32_t rm_last_status(void)
 static int call(int fd, unsigned number, void *argument, unsigned bytes, const uint32_t *status)
 {
 	last_status = 0;
-	if (!rm_os.is(fd, RM_CONTROL_MINOR)) {
+	if (!gpu_rm_os.is(fd, GPU_RM_CONTROL_MINOR)) {
 		return -EBADF;
 	}
-	for (int tries = 0; rm_os.ioctl(fd, REQUEST(number, bytes), argument) < 0; tries++) {
+	for (int tries = 0; gpu_rm_os.ioctl(fd, REQUEST(number, bytes), argument) < 0; tries++) {
 		if ((errno != EINTR && errno != EAGAIN) || tries == MAX_TRIES) {
 			return errno == EACCES || errno == EPERM ? -EPERM : -EIO;
 		}
 	}
 	last_status = status ? *status : 0;
-	return rm_errno(last_status);
+	return gpu_rm_errno(last_status);
 }
 
-int rm_control(int fd, uint32_t client, uint32_t object, uint32_t command, void *params,
-	       uint32_t bytes)
+int gpu_rm_control(int fd, uint32_t client, uint32_t object, uint32_t command, void *params,
+		   uint32_t bytes)
 {
-	struct rm_control c = { .client = client,
-				.object = object,
-				.command = command,
-				.params = (uintptr_t)params,
-				.params_bytes = bytes,
-				.status = UINT32_MAX };
+	struct gpu_rm_control c = { .client = client,
+				    .object = object,
+				    .command = command,
+				    .params = (uintptr_t)params,
+				    .params_bytes = bytes,
+				    .status = UINT32_MAX };
 
-	return call(fd, RM_NR_CONTROL, &c, sizeof(c), &c.status);
+	return call(fd, GPU_RM_NR_CONTROL, &c, sizeof(c), &c.status);
 }
 
-int rm_alloc(int fd, uint32_t root, uint32_t parent, uint32_t *object, uint32_t class_id,
-	     void *params, uint32_t bytes)
+int gpu_rm_alloc(int fd, uint32_t root, uint32_t parent, uint32_t *object, uint32_t class_id,
+		 void *params, uint32_t bytes)
 {
-	struct rm_alloc a = { .root = root,
-			      .parent = parent,
-			      .object = *object,
-			      .class_id = class_id,
-			      .params = (uintptr_t)params,
-			      .params_bytes = bytes,
-			      .status = UINT32_MAX };
-	int err = call(fd, RM_NR_ALLOC, &a, sizeof(a), &a.status);
+	struct gpu_rm_alloc a = { .root = root,
+				  .parent = parent,
+				  .object = *object,
+				  .class_id = class_id,
+				  .params = (uintptr_t)params,
+				  .params_bytes = bytes,
+				  .status = UINT32_MAX };
+	int err = call(fd, GPU_RM_NR_ALLOC, &a, sizeof(a), &a.status);
 
 	*object = a.object;
 	return err;
 }
 
-int rm_dup(int fd, uint32_t client, uint32_t parent, uint32_t *object, uint32_t from_client,
-	   uint32_t from_object)
+int gpu_rm_dup(int fd, uint32_t client, uint32_t parent, uint32_t *object, uint32_t from_client,
+	       uint32_t from_object)
 {
-	struct rm_dup d = { .client = client,
-			    .parent = parent,
-			    .object = *object,
-			    .from_client = from_client,
-			    .from_object = from_object,
-			    .status = UINT32_MAX };
-	int err = call(fd, RM_NR_DUP, &d, sizeof(d), &d.status);
+	struct gpu_rm_dup d = { .client = client,
+				.parent = parent,
+				.object = *object,
+				.from_client = from_client,
+				.from_object = from_object,
+				.status = UINT32_MAX };
+	int err = call(fd, GPU_RM_NR_DUP, &d, sizeof(d), &d.status);
 
 	*object = d.object;
 	return err;
 }
 
-int rm_map_memory(int fd, uint32_t client, uint32_t device, uint32_t memory, uint64_t bytes,
-		  int map_fd)
+int gpu_rm_map_memory(int fd, uint32_t client, uint32_t device, uint32_t memory, uint64_t bytes,
+		      int map_fd)
 {
-	struct rm_map m = { .client = client,
-			    .device = device,
-			    .memory = memory,
-			    .length = bytes,
-			    .status = UINT32_MAX,
-			    .fd = map_fd };
+	struct gpu_rm_map m = { .client = client,
+				.device = device,
+				.memory = memory,
+				.length = bytes,
+				.status = UINT32_MAX,
+				.fd = map_fd };
 
-	return call(fd, RM_NR_MAP_MEMORY, &m, sizeof(m), &m.status);
+	return call(fd, GPU_RM_NR_MAP_MEMORY, &m, sizeof(m), &m.status);
 }
 
-int rm_register(int device_fd, int control_fd)
+int gpu_rm_register(int device_fd, int control_fd)
 {
 	int32_t fd = control_fd;
 
 	last_status = 0;
-	if (!rm_os.is(device_fd, RM_ANY_GPU) || !rm_os.is(control_fd, RM_CONTROL_MINOR)) {
+	if (!gpu_rm_os.is(device_fd, GPU_RM_ANY_GPU) ||
+	    !gpu_rm_os.is(control_fd, GPU_RM_CONTROL_MINOR)) {
 		return -EBADF;
 	}
-	return rm_os.ioctl(device_fd, REQUEST(RM_NR_REGISTER_FD, sizeof(fd)), &fd) < 0 ? -EIO : 0;
+	return gpu_rm_os.ioctl(device_fd, REQUEST(GPU_RM_NR_REGISTER_FD, sizeof(fd)), &fd) < 0
+		       ? -EIO
+		       : 0;
 }
 
-int rm_cards(int fd, struct rm_card cards[RM_CARDS])
+int gpu_rm_cards(int fd, struct gpu_rm_card cards[GPU_RM_CARDS])
 {
-	memset(cards, 0, sizeof(*cards) * RM_CARDS);
-	return call(fd, RM_NR_CARD_INFO, cards, sizeof(*cards) * RM_CARDS, NULL);
+	memset(cards, 0, sizeof(*cards) * GPU_RM_CARDS);
+	return call(fd, GPU_RM_NR_CARD_INFO, cards, sizeof(*cards) * GPU_RM_CARDS, NULL);
 }

@@ -39,7 +39,7 @@ static int stand_in(int fd, unsigned long request, ...)
 	va_end(ap);
 	ret = load_acquire(&next)(fd, request, argument);
 	err = errno;
-	learn_call(fd, request, argument, ret);
+	gpu_learn_call(fd, request, argument, ret);
 	errno = err;
 	return ret;
 }
@@ -200,7 +200,7 @@ static int replace_all(const struct library *l, const ElfW(Rela) * r, size_t byt
 	return found;
 }
 
-bool learn_installed(void)
+bool gpu_learn_installed(void)
 {
 	return load_acquire(&next) != NULL;
 }
@@ -217,7 +217,7 @@ int gpu_learn_install(void *handle)
 	err = replace_all(&l, l.rela, l.rela_bytes, -ENOENT);
 	err = replace_all(&l, l.jump, l.jump_bytes, err);
 	if (!err && !xchg_acqrel(&forks, true)) {
-		(void)pthread_atfork(NULL, NULL, learn_forget_all);
+		(void)pthread_atfork(NULL, NULL, gpu_learn_forget_all);
 	}
 	return err;
 }

@@ -70,7 +70,7 @@ static int error(CUresult e)
 	}
 }
 
-int control_soft(int fd, enum gpu_control what, uint64_t value, uint64_t *ret)
+int gpu_control_soft(int fd, enum gpu_control what, uint64_t value, uint64_t *ret)
 {
 	static const int8_t verbs[GPU_CONTROLS] = {
 		[GPU_CONTROL_SLICE_SET] = CUABI_SOFT_SLICE_SET,
@@ -91,7 +91,7 @@ int control_soft(int fd, enum gpu_control what, uint64_t value, uint64_t *ret)
 		return -ENOTSUP;
 	}
 	if (what == GPU_CONTROL_COUNTERS) {
-		err = control_soft_switches(fd, &s);
+		err = gpu_control_soft_switches(fd, &s);
 		*ret = s.saves;
 		return err;
 	}
@@ -100,7 +100,7 @@ int control_soft(int fd, enum gpu_control what, uint64_t value, uint64_t *ret)
 						      value, ret));
 }
 
-int control_soft_switches(int fd, struct gpu_switches *ret)
+int gpu_control_soft_switches(int fd, struct gpu_switches *ret)
 {
 	const struct cuabi_soft_table *table = load_acquire(&soft);
 	struct cuabi_soft_counters c = { 0 };
@@ -110,24 +110,24 @@ int control_soft_switches(int fd, struct gpu_switches *ret)
 	return err;
 }
 
-void control_soft_test(struct gpu_handles *h, int fd)
+void gpu_control_soft_test(struct gpu_handles *h, int fd)
 {
 	uint64_t slice = 0, nothing;
 
 	h->capable |= 1u << GPU_CONTROL_FLAG;
-	if (control_soft(fd, GPU_CONTROL_SLICE_GET, 0, &slice) == 0) {
+	if (gpu_control_soft(fd, GPU_CONTROL_SLICE_GET, 0, &slice) == 0) {
 		h->capable |= 1u << GPU_CONTROL_SLICE_GET;
-		if (control_soft(fd, GPU_CONTROL_SLICE_SET, slice, &nothing) == 0) {
+		if (gpu_control_soft(fd, GPU_CONTROL_SLICE_SET, slice, &nothing) == 0) {
 			h->capable |= 1u << GPU_CONTROL_SLICE_SET;
 		}
 	}
-	if (control_soft(fd, GPU_CONTROL_PREEMPT, 0, &nothing) == 0) {
+	if (gpu_control_soft(fd, GPU_CONTROL_PREEMPT, 0, &nothing) == 0) {
 		h->capable |= 1u << GPU_CONTROL_PREEMPT;
 	}
-	if (control_soft(fd, GPU_CONTROL_SCHEDULE, 1, &nothing) == 0) {
+	if (gpu_control_soft(fd, GPU_CONTROL_SCHEDULE, 1, &nothing) == 0) {
 		h->capable |= 1u << GPU_CONTROL_SCHEDULE;
 	}
-	if (control_soft(fd, GPU_CONTROL_COUNTERS, 0, &nothing) == 0) {
+	if (gpu_control_soft(fd, GPU_CONTROL_COUNTERS, 0, &nothing) == 0) {
 		h->capable |= 1u << GPU_CONTROL_COUNTERS;
 	}
 }
@@ -179,8 +179,8 @@ static int descriptor(const struct cuabi_soft_table *table, CUcontext ctx)
 	return fd;
 }
 
-int control_soft_learn(const struct cuabi_soft_table *table, CUcontext ctx, struct gpu_handles *ret,
-		       int *ret_fd)
+int gpu_control_soft_learn(const struct cuabi_soft_table *table, CUcontext ctx,
+			   struct gpu_handles *ret, int *ret_fd)
 {
 	int fd;
 

@@ -7,39 +7,39 @@
 #define STEM "gbpf"
 #define NUMBER_MAX 99999999u
 
-const char *ptx_block_why_text(enum ptx_block_why why)
+const char *proto_block_why_text(enum proto_block_why why)
 {
-	static const char *const texts[PTX_BLOCK_WHYS] = {
-		[PTX_BLOCK_UNKNOWN] = "not looked at",
-		[PTX_BLOCK_OK] = "block level",
-		[PTX_BLOCK_NO_PTX] = "no PTX for this device",
-		[PTX_BLOCK_UNREADABLE] = "its PTX cannot be read",
-		[PTX_BLOCK_CLUSTER] = "uses clusters of blocks",
-		[PTX_BLOCK_DEPENDENT] = "uses griddepcontrol",
-		[PTX_BLOCK_GRID_ID] = "reads %gridid, %envreg or the like",
-		[PTX_BLOCK_DEVICE_RUNTIME] = "uses the device runtime",
-		[PTX_BLOCK_CALL] = "calls, through a pointer, code that may know its block",
-		[PTX_BLOCK_EXTERN] = "calls a function of another module",
-		[PTX_BLOCK_PARAMETERS] = "no room behind its parameters",
-		[PTX_BLOCK_SHARED] = "no room in shared memory, or reads its size",
-		[PTX_BLOCK_OCCUPANCY] = "fewer blocks would be resident",
-		[PTX_BLOCK_COOPERATIVE] = "cooperative launch",
-		[PTX_BLOCK_ATTRIBUTE] = "a launch attribute",
-		[PTX_BLOCK_CAPTURE] = "in a graph",
-		[PTX_BLOCK_HUNG] = "waited for later blocks",
+	static const char *const texts[PROTO_BLOCK_WHYS] = {
+		[PROTO_BLOCK_UNKNOWN] = "not looked at",
+		[PROTO_BLOCK_OK] = "block level",
+		[PROTO_BLOCK_NO_PTX] = "no PTX for this device",
+		[PROTO_BLOCK_UNREADABLE] = "its PTX cannot be read",
+		[PROTO_BLOCK_CLUSTER] = "uses clusters of blocks",
+		[PROTO_BLOCK_DEPENDENT] = "uses griddepcontrol",
+		[PROTO_BLOCK_GRID_ID] = "reads %gridid, %envreg or the like",
+		[PROTO_BLOCK_DEVICE_RUNTIME] = "uses the device runtime",
+		[PROTO_BLOCK_CALL] = "calls, through a pointer, code that may know its block",
+		[PROTO_BLOCK_EXTERN] = "calls a function of another module",
+		[PROTO_BLOCK_PARAMETERS] = "no room behind its parameters",
+		[PROTO_BLOCK_SHARED] = "no room in shared memory, or reads its size",
+		[PROTO_BLOCK_OCCUPANCY] = "fewer blocks would be resident",
+		[PROTO_BLOCK_COOPERATIVE] = "cooperative launch",
+		[PROTO_BLOCK_ATTRIBUTE] = "a launch attribute",
+		[PROTO_BLOCK_CAPTURE] = "in a graph",
+		[PROTO_BLOCK_HUNG] = "waited for later blocks",
 		[PTX_BLOCK_SHORT] = "too short",
-		[PTX_BLOCK_REJECTED] = "the driver did not take the rewritten module",
-		[PTX_BLOCK_CLASS] = "of class latency when it was loaded",
-		[PTX_BLOCK_SOURCE] = "uses something that is not known",
-		[PTX_BLOCK_NATIVE] = "machine code kept: PTX is older or long (GBPF_BLOCK=1)",
+		[PROTO_BLOCK_REJECTED] = "the driver did not take the rewritten module",
+		[PROTO_BLOCK_CLASS] = "of class latency when it was loaded",
+		[PROTO_BLOCK_SOURCE] = "uses something that is not known",
+		[PROTO_BLOCK_NATIVE] = "machine code kept: PTX is older or long (GBPF_BLOCK=1)",
 	};
 
-	return (unsigned)why < PTX_BLOCK_WHYS ? texts[why] : texts[PTX_BLOCK_UNKNOWN];
+	return (unsigned)why < PROTO_BLOCK_WHYS ? texts[why] : texts[PROTO_BLOCK_UNKNOWN];
 }
 
-static int add_function(struct block_pass *p, struct ptx_function *f)
+static int add_function(struct ptx_block_work *p, struct ptx_function *f)
 {
-	struct block_function *b = strmap_get(&p->names, f->name);
+	struct ptx_block_function *b = strmap_get(&p->names, f->name);
 
 	if (b) {
 		if (b->f->has_body && f->has_body) {
@@ -55,7 +55,7 @@ static int add_function(struct block_pass *p, struct ptx_function *f)
 	b->f = f;
 	p->n_entries += f->has_body && f->is_entry;
 	if (f->name[0] == '%') {
-		p->why = PTX_BLOCK_SOURCE; /* looks like a register */
+		p->why = PROTO_BLOCK_SOURCE; /* looks like a register */
 	}
 	return strmap_add(&p->names, f->name, b);
 }
@@ -67,13 +67,13 @@ static bool is_of_others(const struct ptx_item *it)
 	const struct ptx_variable *v = (const struct ptx_variable *)it;
 
 	if (it->kind == PTX_FUNCTION) {
-		return strcmp(f->linkage, ".extern") == 0 && !block_is_harmless(f->name);
+		return strcmp(f->linkage, ".extern") == 0 && !ptx_block_is_harmless(f->name);
 	}
 	return it->kind == PTX_VARIABLE && strcmp(v->linkage, ".extern") == 0 &&
 	       v->space != PTX_SHARED;
 }
 
-static int collect(struct block_pass *p)
+static int collect(struct ptx_block_work *p)
 {
 	size_t n = 0;
 	int err = 0;
@@ -101,7 +101,7 @@ static int collect(struct block_pass *p)
 		const struct ptx_directive *d = (const struct ptx_directive *)it;
 
 		if (it->kind == PTX_DIRECTIVE && strncmp(d->text, ".alias", 6) == 0) {
-			block_alias(p, d);
+			ptx_block_alias(p, d);
 		}
 	}
 	return 0;
@@ -151,31 +151,31 @@ static uint32_t stem_list(const struct ptx_list *list)
 	return n;
 }
 
-static int choose_stem(struct block_pass *p)
+static int choose_stem(struct ptx_block_work *p)
 {
 	uint32_t n = stem_list(&p->m->items);
 
 	if (n > NUMBER_MAX) {
-		p->why = PTX_BLOCK_SOURCE;
+		p->why = PROTO_BLOCK_SOURCE;
 		return 0;
 	}
-	p->stem = block_text(p, STEM "%u_", n);
+	p->stem = ptx_block_text(p, STEM "%u_", n);
 	return p->stem ? 0 : -ENOMEM;
 }
 
 /* What no entry of the module may be without. */
-static void check_module(struct block_pass *p)
+static void check_module(struct ptx_block_work *p)
 {
 	const struct ptx_module *m = p->m;
 	bool old = m->version_major < 4 || (m->version_major == 4 && m->version_minor < 1);
 
 	if (m->address_size != 64 || old || m->version_major > 9) {
-		p->why = PTX_BLOCK_SOURCE;
+		p->why = PROTO_BLOCK_SOURCE;
 	}
 }
 
 /* Whether name$gbpf can be had. */
-static bool name_is_free(const struct block_pass *p, const char *name)
+static bool name_is_free(const struct ptx_block_work *p, const char *name)
 {
 	size_t len = strlen(name), suffix = strlen(PTX_BLOCK_SUFFIX);
 	struct buf text;
@@ -194,26 +194,27 @@ static bool name_is_free(const struct block_pass *p, const char *name)
 }
 
 /* Refuses those whose twin's or copy's name is taken. */
-static void check_names(struct block_pass *p)
+static void check_names(struct ptx_block_work *p)
 {
 	for (uint32_t i = 0; i < p->n; i++) {
-		struct block_function *b = &p->functions[i];
+		struct ptx_block_function *b = &p->functions[i];
 
-		if (b->why == PTX_BLOCK_UNKNOWN && b->f->has_body &&
+		if (b->why == PROTO_BLOCK_UNKNOWN && b->f->has_body &&
 		    (strmap_get(&p->variables, b->f->name) || !name_is_free(p, b->f->name))) {
-			b->why = PTX_BLOCK_SOURCE;
+			b->why = PROTO_BLOCK_SOURCE;
 			b->line = b->f->item.line;
 		}
 	}
 }
 
-static int choose_copies(struct block_pass *p)
+static int choose_copies(struct ptx_block_work *p)
 {
 	for (uint32_t i = 0; i < p->n; i++) {
-		struct block_function *b = &p->functions[i];
+		struct ptx_block_function *b = &p->functions[i];
 
-		if (!b->f->is_entry && b->f->has_body && b->knows && b->why == PTX_BLOCK_UNKNOWN) {
-			b->clone = block_text(p, "%s" PTX_BLOCK_SUFFIX, b->f->name);
+		if (!b->f->is_entry && b->f->has_body && b->knows &&
+		    b->why == PROTO_BLOCK_UNKNOWN) {
+			b->clone = ptx_block_text(p, "%s" PTX_BLOCK_SUFFIX, b->f->name);
 			if (!b->clone) {
 				return -ENOMEM;
 			}
@@ -235,7 +236,7 @@ static uint32_t max_threads(const struct ptx_function *f)
 	return n > UINT32_MAX || n * v[2] > UINT32_MAX ? UINT32_MAX : (uint32_t)(n * v[2]);
 }
 
-static int judge(struct block_pass *p, struct block_function *b, struct ptx_block_entry *e)
+static int judge(struct ptx_block_work *p, struct ptx_block_function *b, struct ptx_block_entry *e)
 {
 	int err;
 
@@ -243,17 +244,17 @@ static int judge(struct block_pass *p, struct block_function *b, struct ptx_bloc
 	e->max_threads = max_threads(b->f);
 	e->why = p->why ? p->why : b->why;
 	e->line = p->why ? 0 : b->line;
-	if (e->why != PTX_BLOCK_UNKNOWN) {
+	if (e->why != PROTO_BLOCK_UNKNOWN) {
 		return 0;
 	}
-	err = block_params(p, b->f, e);
-	if (err == 0 && e->why == PTX_BLOCK_UNKNOWN) {
-		e->why = PTX_BLOCK_OK;
+	err = ptx_block_params(p, b->f, e);
+	if (err == 0 && e->why == PROTO_BLOCK_UNKNOWN) {
+		e->why = PROTO_BLOCK_OK;
 	}
 	return err;
 }
 
-static int judge_all(struct block_pass *p, struct ptx_block_entry *list, bool *any)
+static int judge_all(struct ptx_block_work *p, struct ptx_block_entry *list, bool *any)
 {
 	uint32_t n = 0;
 	int err = 0;
@@ -269,26 +270,26 @@ static int judge_all(struct block_pass *p, struct ptx_block_entry *list, bool *a
 		if (err < 0) {
 			return err;
 		}
-		*any = *any || list[n].why == PTX_BLOCK_OK;
+		*any = *any || list[n].why == PROTO_BLOCK_OK;
 		n++;
 	}
 	return 0;
 }
 
-static int add_twins(struct block_pass *p, const struct ptx_block_entry *list)
+static int add_clones(struct ptx_block_work *p, const struct ptx_block_entry *list)
 {
 	int err = choose_copies(p);
 
-	err = err ? err : block_declare_shared(p);
+	err = err ? err : ptx_block_declare_shared(p);
 	for (uint32_t i = 0; i < p->n_entries && err == 0; i++) {
-		if (list[i].why == PTX_BLOCK_OK) {
-			err = block_twin(p, strmap_get(&p->names, list[i].name));
+		if (list[i].why == PROTO_BLOCK_OK) {
+			err = ptx_block_clone(p, strmap_get(&p->names, list[i].name));
 		}
 	}
-	return err ? err : block_copy_functions(p);
+	return err ? err : ptx_block_copy_functions(p);
 }
 
-static int run(struct block_pass *p, struct ptx_block_entry **ret)
+static int run(struct ptx_block_work *p, struct ptx_block_entry **ret)
 {
 	struct ptx_block_entry *list;
 	bool any;
@@ -300,23 +301,23 @@ static int run(struct block_pass *p, struct ptx_block_entry **ret)
 	check_module(p);
 	list = ptx_arena_array(&p->m->arena, p->n_entries, sizeof(*list));
 	err = !list ? -ENOMEM : choose_stem(p);
-	if (err == 0 && p->why == PTX_BLOCK_UNKNOWN) {
+	if (err == 0 && p->why == PROTO_BLOCK_UNKNOWN) {
 		check_names(p);
-		err = block_scan(p);
-		err = err ? err : block_graph(p);
+		err = ptx_block_scan(p);
+		err = err ? err : ptx_block_graph(p);
 	}
 	err = err ? err : judge_all(p, list, &any);
 	if (err == 0 && any) {
-		err = add_twins(p, list);
+		err = add_clones(p, list);
 	}
 	*ret = list;
 	return err;
 }
 
-int ptx_block_pass(struct ptx_module *m, const struct ptx_block_entry **ret, uint32_t *ret_n,
-		   struct report *r)
+int ptx_block_run(struct ptx_module *m, const struct ptx_block_entry **ret, uint32_t *ret_n,
+		  struct report *r)
 {
-	struct block_pass p = { .m = m, .report = r };
+	struct ptx_block_work p = { .m = m, .report = r };
 	struct ptx_block_entry *list = NULL;
 	int err;
 

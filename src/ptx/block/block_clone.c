@@ -6,9 +6,9 @@
 #include <errno.h>
 #include <string.h>
 
-static int clone_list(struct block_pass *p, const struct ptx_list *from, struct ptx_list *to);
+static int clone_list(struct ptx_block_work *p, const struct ptx_list *from, struct ptx_list *to);
 
-static void *copy(struct block_pass *p, const void *from, size_t bytes)
+static void *copy(struct ptx_block_work *p, const void *from, size_t bytes)
 {
 	struct ptx_item *it = ptx_arena_alloc(&p->m->arena, bytes);
 
@@ -20,16 +20,17 @@ static void *copy(struct block_pass *p, const void *from, size_t bytes)
 	return it;
 }
 
-static struct block_function *cloned_callee(const struct block_pass *p, const struct ptx_operand *o)
+static struct ptx_block_function *cloned_callee(const struct ptx_block_work *p,
+						const struct ptx_operand *o)
 {
-	struct block_function *f = o ? block_find(p, o->name) : NULL;
+	struct ptx_block_function *f = o ? ptx_block_find(p, o->name) : NULL;
 
 	return f && f->clone ? f : NULL;
 }
 
 static bool mentions(const struct ptx_operand *o)
 {
-	if (o->name && block_sreg_of(o->name) != BLOCK_SREG_NONE) {
+	if (o->name && ptx_block_sreg_of(o->name) != PTX_BLOCK_SREG_NONE) {
 		return true;
 	}
 	for (uint32_t i = 0; i < o->n_args; i++) {
@@ -41,15 +42,15 @@ static bool mentions(const struct ptx_operand *o)
 }
 
 /* o is a copy; what it points to is not. */
-static int rewrite_operand(struct block_pass *p, struct ptx_operand *o)
+static int rewrite_operand(struct ptx_block_work *p, struct ptx_operand *o)
 {
-	enum block_sreg what = o->name ? block_sreg_of(o->name) : BLOCK_SREG_NONE;
+	enum ptx_block_sreg what = o->name ? ptx_block_sreg_of(o->name) : PTX_BLOCK_SREG_NONE;
 	int err = 0;
 
-	if (what == BLOCK_SREG_ZERO) {
+	if (what == PTX_BLOCK_SREG_ZERO) {
 		*o = (struct ptx_operand){ .kind = PTX_INT };
-	} else if (what != BLOCK_SREG_NONE) {
-		o->name = block_value(p, what);
+	} else if (what != PTX_BLOCK_SREG_NONE) {
+		o->name = ptx_block_value(p, what);
 		if (!o->name) {
 			return -ENOMEM;
 		}
@@ -83,8 +84,8 @@ static void widen_move(struct ptx_insn *insn)
 }
 
 /* "mov.v4.u32 {a, b, c, d}, %ctaid": one move for each. */
-static int rewrite_vector(struct block_pass *p, const struct ptx_insn *insn, enum block_sreg what,
-			  struct ptx_list *to)
+static int rewrite_vector(struct ptx_block_work *p, const struct ptx_insn *insn,
+			  enum ptx_block_sreg what, struct ptx_list *to)
 {
 	for (unsigned i = 0; i < 4; i++) {
 		struct ptx_operand dest = insn->operands[0].args[i];
@@ -98,7 +99,7 @@ static int rewrite_vector(struct block_pass *p, const struct ptx_insn *insn, enu
 		o[1] = (struct ptx_operand){ .kind = PTX_INT };
 		if (i < 3) {
 			o[1].kind = PTX_NAME;
-			o[1].name = block_value(p, what + 1 + i);
+			o[1].name = ptx_block_value(p, what + 1 + i);
 			if (!o[1].name) {
 				return -ENOMEM;
 			}
@@ -113,15 +114,15 @@ static int rewrite_vector(struct block_pass *p, const struct ptx_insn *insn, enu
 	return 0;
 }
 
-static int clone_insn(struct block_pass *p, const struct ptx_insn *from, struct ptx_list *to)
+static int clone_insn(struct ptx_block_work *p, const struct ptx_insn *from, struct ptx_list *to)
 {
-	enum block_sreg what = block_vector_move(from);
-	struct block_function *callee = cloned_callee(p, block_callee(from));
+	enum ptx_block_sreg what = ptx_block_vector_move(from);
+	struct ptx_block_function *callee = cloned_callee(p, ptx_block_callee(from));
 	struct ptx_insn *insn;
 	bool reads = false;
 	int err = 0;
 
-	if (what != BLOCK_SREG_NONE) {
+	if (what != PTX_BLOCK_SREG_NONE) {
 		return rewrite_vector(p, from, what, to);
 	}
 	insn = copy(p, from, sizeof(*insn));
@@ -141,7 +142,7 @@ static int clone_insn(struct block_pass *p, const struct ptx_insn *from, struct 
 	}
 	memcpy(insn->operands, from->operands, insn->n_operands * sizeof(*insn->operands));
 	if (callee) {
-		insn->operands[block_callee(from) - from->operands].name = callee->clone;
+		insn->operands[ptx_block_callee(from) - from->operands].name = callee->clone;
 	}
 	for (unsigned i = 0; reads && i < insn->n_operands && err == 0; i++) {
 		err = rewrite_operand(p, &insn->operands[i]);
@@ -152,7 +153,7 @@ static int clone_insn(struct block_pass *p, const struct ptx_insn *from, struct 
 	return err;
 }
 
-static int clone_scope(struct block_pass *p, const struct ptx_scope *from, struct ptx_list *to)
+static int clone_scope(struct ptx_block_work *p, const struct ptx_scope *from, struct ptx_list *to)
 {
 	struct ptx_scope *s = copy(p, from, sizeof(*s));
 
@@ -182,7 +183,7 @@ static size_t item_bytes(enum ptx_item_kind kind)
 	}
 }
 
-static int clone_item(struct block_pass *p, const struct ptx_item *it, struct ptx_list *to)
+static int clone_item(struct ptx_block_work *p, const struct ptx_item *it, struct ptx_list *to)
 {
 	struct ptx_item *new;
 
@@ -206,19 +207,19 @@ static int clone_item(struct block_pass *p, const struct ptx_item *it, struct pt
 }
 
 /* Scopes nest no deeper than the parser allows. */
-static int clone_list(struct block_pass *p, const struct ptx_list *from, struct ptx_list *to)
+static int clone_list(struct ptx_block_work *p, const struct ptx_list *from, struct ptx_list *to)
 {
 	int err = 0;
 
-	block_hide_list(p, from, 1);
+	ptx_block_hide_list(p, from, 1);
 	for (const struct ptx_item *it = from->first; it && err == 0; it = it->next) {
 		err = clone_item(p, it, to);
 	}
-	block_hide_list(p, from, -1);
+	ptx_block_hide_list(p, from, -1);
 	return err;
 }
 
-static struct ptx_function *clone_function(struct block_pass *p, const struct ptx_function *f,
+static struct ptx_function *clone_function(struct ptx_block_work *p, const struct ptx_function *f,
 					   const char *name)
 {
 	struct ptx_function *new = copy(p, f, sizeof(*new));
@@ -230,24 +231,24 @@ static struct ptx_function *clone_function(struct block_pass *p, const struct pt
 	new->name = name;
 	new->body = (struct ptx_list){ 0 };
 	if (f->has_body) {
-		err = block_prologue(p, f->is_entry, &new->body);
-		block_hide_params(p, f, 1);
+		err = ptx_block_prologue(p, f->is_entry, &new->body);
+		ptx_block_hide_params(p, f, 1);
 		err = err ? err : clone_list(p, &f->body, &new->body);
-		block_hide_params(p, f, -1);
+		ptx_block_hide_params(p, f, -1);
 		if (err == 0 && f->is_entry) {
-			err = block_behind(p, &new->body);
+			err = ptx_block_behind(p, &new->body);
 		}
 	}
 	return err ? NULL : new;
 }
 
-int block_twin(struct block_pass *p, struct block_function *b)
+int ptx_block_clone(struct ptx_block_work *p, struct ptx_block_function *b)
 {
-	struct ptx_function *f = b->f, *twin;
+	struct ptx_function *f = b->f, *clone;
 	struct ptx_variable *params =
 		ptx_arena_array(&p->m->arena, (size_t)f->n_params + 1, sizeof(*params));
-	const char *name = block_text(p, "%s" PTX_BLOCK_SUFFIX, f->name);
-	const char *arg = block_text(p, "%sarg", p->stem);
+	const char *name = ptx_block_text(p, "%s" PTX_BLOCK_SUFFIX, f->name);
+	const char *arg = ptx_block_text(p, "%sarg", p->stem);
 
 	if (!params || !name || !arg) {
 		return -ENOMEM;
@@ -264,26 +265,26 @@ int block_twin(struct block_pass *p, struct block_function *b)
 		.type = ".b8",
 		.name = arg,
 		.n_dims = 1,
-		.dims = { BLOCK_ARG_BYTES },
+		.dims = { PTX_BLOCK_ARG_BYTES },
 	};
-	twin = clone_function(p, f, name);
-	if (!twin) {
+	clone = clone_function(p, f, name);
+	if (!clone) {
 		return -ENOMEM;
 	}
-	twin->params = params;
-	twin->n_params++;
-	ptx_list_insert(&p->m->items, &f->item, &twin->item);
+	clone->params = params;
+	clone->n_params++;
+	ptx_list_insert(&p->m->items, &f->item, &clone->item);
 	return 0;
 }
 
 /* A copy behind each declaration and the definition, so that the order stays right. */
-int block_copy_functions(struct block_pass *p)
+int ptx_block_copy_functions(struct ptx_block_work *p)
 {
 	struct ptx_item *next;
 
 	for (struct ptx_item *it = p->m->items.first; it; it = next) {
 		struct ptx_function *f = (struct ptx_function *)it, *new;
-		struct block_function *b;
+		struct ptx_block_function *b;
 
 		next = it->next;
 		b = it->kind == PTX_FUNCTION ? strmap_get(&p->names, f->name) : NULL;

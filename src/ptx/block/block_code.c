@@ -9,8 +9,8 @@
 #include "base/compiler.h"
 
 #define MACHINE_CUDA 190u
-#define CODE_MOST ((uint64_t)1 << 30)
-#define LISTS_MOST ((size_t)BLOCK_MARK_WORDS * 4) /* bytes, of all lists of a file */
+#define CODE_BYTES_MAX ((uint64_t)1 << 30)
+#define LISTS_BYTES_MAX ((size_t)PTX_BLOCK_MARK_WORDS_MAX * 4) /* bytes, of all lists of a file */
 
 struct code {
 	const uint8_t *data;
@@ -62,8 +62,8 @@ static bool open_code(struct code *c, const void *image, size_t bytes)
 	c->sections = h.e_shoff;
 	c->n_sections = h.e_shnum;
 	c->bytes = bytes ? bytes : h.e_shoff + (uint64_t)h.e_shnum * sizeof(Elf64_Shdr);
-	return h.e_shentsize == sizeof(Elf64_Shdr) && h.e_shoff < CODE_MOST &&
-	       c->bytes <= CODE_MOST;
+	return h.e_shentsize == sizeof(Elf64_Shdr) && h.e_shoff < CODE_BYTES_MAX &&
+	       c->bytes <= CODE_BYTES_MAX;
 }
 
 static bool first_of_type(const struct code *c, uint32_t type, Elf64_Shdr *ret)
@@ -112,7 +112,7 @@ static bool next_mark(struct symbols *y, const uint8_t **ret, size_t *ret_bytes)
 		y->at += sizeof(s);
 		if (is_mark_symbol(y, &s) && section(y->code, s.st_shndx, &of) &&
 		    s.st_value <= of.sh_size && s.st_size <= of.sh_size - s.st_value &&
-		    s.st_size <= LISTS_MOST) {
+		    s.st_size <= LISTS_BYTES_MAX) {
 			*ret = y->code->data + of.sh_offset + s.st_value;
 			*ret_bytes = (size_t)s.st_size;
 			return true;
@@ -145,8 +145,8 @@ static int append(struct ptx_arena *arena, struct ptx_block_entry **list, uint32
 	return 0;
 }
 
-int block_mark_of_code(struct ptx_arena *arena, const void *image, size_t bytes,
-		       const struct ptx_block_entry **ret, uint32_t *ret_n)
+int ptx_block_mark_of_code(struct ptx_arena *arena, const void *image, size_t bytes,
+			   const struct ptx_block_entry **ret, uint32_t *ret_n)
 {
 	const struct ptx_block_entry *more;
 	struct ptx_block_entry *list = NULL;
@@ -154,14 +154,14 @@ int block_mark_of_code(struct ptx_arena *arena, const void *image, size_t bytes,
 	const uint8_t *at;
 	struct symbols y;
 	struct code c;
-	size_t size, left = LISTS_MOST;
+	size_t size, left = LISTS_BYTES_MAX;
 	bool any = false;
 
 	if (!open_code(&c, image, bytes) || !open_symbols(&y, &c)) {
 		return -ENOENT;
 	}
-	while (next_mark(&y, &at, &size) && size <= left && n < BLOCK_MARK_ENTRIES) {
-		int err = block_mark_read(arena, at, size, &more, &n_more);
+	while (next_mark(&y, &at, &size) && size <= left && n < PTX_BLOCK_MARK_ENTRIES_MAX) {
+		int err = ptx_block_mark_read(arena, at, size, &more, &n_more);
 
 		left -= MIN(left, size + sizeof(Elf64_Sym));
 		if (err == 0) {

@@ -5,12 +5,13 @@
 /* What spreads. */
 enum fact { WHY, KNOWS, INDIRECT };
 
-static bool has(const struct block_function *f, enum fact fact)
+static bool has(const struct ptx_block_function *f, enum fact fact)
 {
-	return fact == WHY ? f->why != PTX_BLOCK_UNKNOWN : fact == KNOWS ? f->knows : f->indirect;
+	return fact == WHY ? f->why != PROTO_BLOCK_UNKNOWN : fact == KNOWS ? f->knows : f->indirect;
 }
 
-static void give(const struct block_function *from, struct block_function *to, enum fact fact)
+static void give(const struct ptx_block_function *from, struct ptx_block_function *to,
+		 enum fact fact)
 {
 	if (fact == WHY) {
 		to->why = from->why;
@@ -23,12 +24,12 @@ static void give(const struct block_function *from, struct block_function *to, e
 	}
 }
 
-static void spread(struct block_pass *p, enum fact fact)
+static void spread(struct ptx_block_work *p, enum fact fact)
 {
-	struct block_function *work = NULL;
+	struct ptx_block_function *work = NULL;
 
 	for (uint32_t i = p->n; i-- > 0;) {
-		struct block_function *f = &p->functions[i];
+		struct ptx_block_function *f = &p->functions[i];
 
 		if (has(f, fact)) {
 			f->work = work;
@@ -36,10 +37,10 @@ static void spread(struct block_pass *p, enum fact fact)
 		}
 	}
 	while (work) {
-		struct block_function *f = work;
+		struct ptx_block_function *f = work;
 
 		work = f->work;
-		for (const struct block_call *c = f->callers; c; c = c->next) {
+		for (const struct ptx_block_caller *c = f->callers; c; c = c->next) {
 			if (!has(c->caller, fact)) {
 				give(f, c->caller, fact);
 				c->caller->work = work;
@@ -50,19 +51,19 @@ static void spread(struct block_pass *p, enum fact fact)
 }
 
 /* Code that a pointer may lead to must mean the same in f and in its twin. */
-static bool pointers_are_harmless(const struct block_pass *p)
+static bool pointers_are_harmless(const struct ptx_block_work *p)
 {
 	for (uint32_t i = 0; i < p->n; i++) {
-		const struct block_function *f = &p->functions[i];
+		const struct ptx_block_function *f = &p->functions[i];
 
-		if (f->taken && !f->f->is_entry && (f->why != PTX_BLOCK_UNKNOWN || f->knows)) {
+		if (f->taken && !f->f->is_entry && (f->why != PROTO_BLOCK_UNKNOWN || f->knows)) {
 			return false;
 		}
 	}
 	return true;
 }
 
-int block_graph(struct block_pass *p)
+int ptx_block_graph(struct ptx_block_work *p)
 {
 	spread(p, WHY);
 	spread(p, KNOWS);
@@ -71,10 +72,10 @@ int block_graph(struct block_pass *p)
 		return 0;
 	}
 	for (uint32_t i = 0; i < p->n; i++) {
-		struct block_function *f = &p->functions[i];
+		struct ptx_block_function *f = &p->functions[i];
 
-		if (f->indirect && f->why == PTX_BLOCK_UNKNOWN) {
-			f->why = PTX_BLOCK_CALL;
+		if (f->indirect && f->why == PROTO_BLOCK_UNKNOWN) {
+			f->why = PROTO_BLOCK_CALL;
 			f->line = f->indirect_line;
 		}
 	}

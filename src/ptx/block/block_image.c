@@ -57,7 +57,7 @@ static uint64_t other_hash(const char *data, size_t len)
 	return h ^ (h >> 29);
 }
 
-static struct key key_of(const struct block_pick *pick, unsigned arch)
+static struct key key_of(const struct ptx_block_pick *pick, unsigned arch)
 {
 	return (struct key){ .hash = { hash_bytes(pick->text, pick->bytes),
 				       other_hash(pick->text, pick->bytes) },
@@ -137,7 +137,7 @@ static void fill(struct kept *k, const struct ptx_block_entry *e, uint32_t n,
 			memcpy(numbers + e[i].n_params, e[i].param_bytes, bytes);
 		}
 		numbers += 2 * (size_t)e[i].n_params;
-		k->image.n_twins += e[i].why == PTX_BLOCK_OK;
+		k->image.n_clones += e[i].why == PROTO_BLOCK_OK;
 	}
 	chars = (char *)numbers;
 	for (uint32_t i = 0; i < n; i++) {
@@ -162,7 +162,7 @@ static struct kept *create(const struct ptx_block_entry *e, uint32_t n, const st
 	if (k) {
 		k->total = bytes;
 		k->refs = 1;
-		k->image.why = PTX_BLOCK_OK;
+		k->image.why = PROTO_BLOCK_OK;
 		k->image.reason = "";
 		fill(k, e, n, text);
 	}
@@ -170,7 +170,7 @@ static struct kept *create(const struct ptx_block_entry *e, uint32_t n, const st
 }
 
 /* An image that cannot be used, with a reason for people. */
-static struct kept *refuse(enum ptx_block_why why, const struct report *r)
+static struct kept *refuse(enum proto_block_why why, const struct report *r)
 {
 	struct buf text;
 	struct kept *k;
@@ -189,10 +189,10 @@ static struct kept *refuse(enum ptx_block_why why, const struct report *r)
 	return k;
 }
 
-static bool any_twin(const struct ptx_block_entry *e, uint32_t n)
+static bool any_clone(const struct ptx_block_entry *e, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
-		if (e[i].why == PTX_BLOCK_OK) {
+		if (e[i].why == PROTO_BLOCK_OK) {
 			return true;
 		}
 	}
@@ -201,7 +201,7 @@ static bool any_twin(const struct ptx_block_entry *e, uint32_t n)
 
 /* The program's own text, word for word, so that lines in messages of whoever compiles it stay
  * true, and behind it what the pass has added: everything but the originals. */
-static int print_behind(struct buf *text, const struct block_pick *pick, struct ptx_module *m,
+static int print_behind(struct buf *text, const struct ptx_block_pick *pick, struct ptx_module *m,
 			struct ptx_item *const *originals, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -227,7 +227,7 @@ static struct ptx_item **items_of(const struct ptx_module *m, size_t *ret_n)
 }
 
 /* Parses, rewrites, prints. 0 and *ret; -ENOMEM; others with a report. */
-static int rewrite(struct kept **ret, const struct block_pick *pick, const char *name,
+static int rewrite(struct kept **ret, const struct ptx_block_pick *pick, const char *name,
 		   struct report *r)
 {
 	const struct ptx_block_entry *entries = NULL;
@@ -242,15 +242,15 @@ static int rewrite(struct kept **ret, const struct block_pick *pick, const char 
 	bool marked = false;
 
 	if (err == 0) {
-		err = block_mark_of_module(m, &entries, &n);
+		err = ptx_block_mark_of_module(m, &entries, &n);
 		marked = err == 0;
 		err = err == -ENOENT ? 0 : err;
 	}
 	if (err == 0 && !marked) {
 		originals = items_of(m, &n_originals);
-		err = originals ? ptx_block_pass(m, &entries, &n, r) : -ENOMEM;
+		err = originals ? ptx_block_run(m, &entries, &n, r) : -ENOMEM;
 	}
-	if (err == 0 && !marked && any_twin(entries, n)) {
+	if (err == 0 && !marked && any_clone(entries, n)) {
 		err = print_behind(&text, pick, m, originals, n_originals);
 	}
 	free(originals);
@@ -301,7 +301,7 @@ static struct kept *look_up(const struct key *key)
 	return k;
 }
 
-static int open_text(struct kept **ret, const struct block_pick *pick, unsigned arch,
+static int open_text(struct kept **ret, const struct ptx_block_pick *pick, unsigned arch,
 		     const char *name, struct report *r)
 {
 	struct key key = key_of(pick, arch);
@@ -329,7 +329,7 @@ static int open_code(struct kept **ret, const void *image, size_t bytes)
 	int err;
 
 	ptx_arena_init(&arena);
-	err = block_mark_of_code(&arena, image, bytes, &entries, &n);
+	err = ptx_block_mark_of_code(&arena, image, bytes, &entries, &n);
 	if (err == 0) {
 		*ret = create(entries, n, NULL);
 		err = *ret ? 0 : -ENOMEM;
@@ -347,24 +347,24 @@ int ptx_block_image_marked(const struct ptx_block_image *i, struct buf *out)
 		return -ENOENT;
 	}
 	buf_add(out, i->text, i->bytes);
-	return block_mark_print(out, i->entries, i->n_entries, hash_bytes(i->text, i->bytes));
+	return ptx_block_mark_print(out, i->entries, i->n_entries, hash_bytes(i->text, i->bytes));
 }
 
 int ptx_block_image_open(const struct ptx_block_image **ret, const void *image, size_t bytes,
 			 unsigned arch, const char *name)
 {
-	struct block_pick pick = { 0 };
+	struct ptx_block_pick pick = { 0 };
 	struct kept *k = NULL;
 	struct report r;
 	int err;
 
 	report_init(&r);
-	err = block_pick(&pick, image, bytes, arch, PTX_BLOCK_IMAGE_MAX, name, &r);
+	err = ptx_block_pick(&pick, image, bytes, arch, PTX_BLOCK_IMAGE_MAX, name, &r);
 	err = err == 0			      ? open_text(&k, &pick, arch, name, &r)
 	      : err == -ENOENT && pick.native ? open_code(&k, image, bytes)
 					      : err;
 	if (err < 0 && err != -ENOMEM) {
-		k = refuse(err == -ENOENT ? PTX_BLOCK_NO_PTX : PTX_BLOCK_UNREADABLE,
+		k = refuse(err == -ENOENT ? PROTO_BLOCK_NO_PTX : PROTO_BLOCK_UNREADABLE,
 			   err == -ENOENT ? NULL : &r);
 		if (k) {
 			k->image.native = pick.native;

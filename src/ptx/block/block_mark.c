@@ -10,7 +10,7 @@
 #include "base/strmap.h"
 
 #define MAGIC 0x74776e73u /* "snwt" */
-#define ARG_MOST (32764u - (uint32_t)sizeof(struct ptx_block_arg))
+#define ARG_OFFSET_MAX (32764u - (uint32_t)sizeof(struct ptx_block_arg))
 
 enum { H_MAGIC, H_ABI, H_WORDS, H_CHECK, H_ENTRIES, HEAD };
 enum { E_WHY, E_LINE, E_PARAMS, E_ARG, E_THREADS, E_NAME_BYTES, ENTRY };
@@ -29,13 +29,13 @@ static int add_word(struct buf *b, uint32_t word)
 static void add_entry(struct buf *b, const struct ptx_block_entry *e)
 {
 	static const char zeros[4];
-	uint32_t n_params = e->why == PTX_BLOCK_OK ? e->n_params : 0;
+	uint32_t n_params = e->why == PROTO_BLOCK_OK ? e->n_params : 0;
 	size_t len = strlen(e->name);
 
 	add_word(b, e->why);
 	add_word(b, e->line);
 	add_word(b, n_params);
-	add_word(b, e->why == PTX_BLOCK_OK ? e->arg_offset : 0);
+	add_word(b, e->why == PROTO_BLOCK_OK ? e->arg_offset : 0);
 	add_word(b, e->max_threads);
 	add_word(b, (uint32_t)len);
 	for (uint32_t i = 0; i < n_params; i++) {
@@ -53,8 +53,8 @@ static uint32_t check_of(const void *list, size_t bytes)
 	return (uint32_t)(h ^ h >> 32);
 }
 
-int block_mark_print(struct buf *out, const struct ptx_block_entry *entries, uint32_t n,
-		     uint64_t id)
+int ptx_block_mark_print(struct buf *out, const struct ptx_block_entry *entries, uint32_t n,
+			 uint64_t id)
 {
 	struct buf list;
 	uint32_t *words;
@@ -65,7 +65,8 @@ int block_mark_print(struct buf *out, const struct ptx_block_entry *entries, uin
 		add_entry(&list, &entries[i]);
 	}
 	err = list.failed;
-	if (err == 0 && n <= BLOCK_MARK_ENTRIES && list.len / 4 <= BLOCK_MARK_WORDS - HEAD) {
+	if (err == 0 && n <= PTX_BLOCK_MARK_ENTRIES_MAX &&
+	    list.len / 4 <= PTX_BLOCK_MARK_WORDS_MAX - HEAD) {
 		words = (uint32_t *)(void *)list.data;
 		buf_printf(out,
 			   "\n.visible .global .align 4 .u32 " PTX_BLOCK_MARK
@@ -108,7 +109,8 @@ static int read_params(struct ptx_arena *arena, struct reader *r, struct ptx_blo
 {
 	uint32_t *offsets, *sizes, end = 0;
 
-	if (e->n_params > PTX_BLOCK_MAX_PARAMS || e->arg_offset > ARG_MOST || e->arg_offset % 8) {
+	if (e->n_params > PTX_BLOCK_MAX_PARAMS || e->arg_offset > ARG_OFFSET_MAX ||
+	    e->arg_offset % 8) {
 		return -ENOENT;
 	}
 	offsets = ptx_arena_array(arena, 2 * (size_t)e->n_params + 1, sizeof(*offsets));
@@ -140,11 +142,11 @@ static int read_entry(struct ptx_arena *arena, struct reader *r, struct ptx_bloc
 	e->arg_offset = word(r);
 	e->max_threads = word(r);
 	len = word(r);
-	if (r->failed || why == PTX_BLOCK_UNKNOWN || why >= PTX_BLOCK_WHYS || !len ||
+	if (r->failed || why == PROTO_BLOCK_UNKNOWN || why >= PROTO_BLOCK_WHYS || !len ||
 	    len > PTX_NAME_MAX) {
 		return -ENOENT;
 	}
-	e->why = (enum ptx_block_why)why;
+	e->why = (enum proto_block_why)why;
 	err = read_params(arena, r, e);
 	if (err < 0) {
 		return err;
@@ -157,8 +159,8 @@ static int read_entry(struct ptx_arena *arena, struct reader *r, struct ptx_bloc
 	return e->name ? 0 : -ENOMEM;
 }
 
-int block_mark_read(struct ptx_arena *arena, const void *list, size_t bytes,
-		    const struct ptx_block_entry **ret, uint32_t *ret_n)
+int ptx_block_mark_read(struct ptx_arena *arena, const void *list, size_t bytes,
+			const struct ptx_block_entry **ret, uint32_t *ret_n)
 {
 	struct reader r = { .at = list, .end = (const uint8_t *)list + bytes };
 	struct ptx_block_entry *entries;
@@ -168,7 +170,8 @@ int block_mark_read(struct ptx_arena *arena, const void *list, size_t bytes,
 		head[i] = word(&r);
 	}
 	if (r.failed || head[H_MAGIC] != MAGIC || head[H_ABI] != PTX_BLOCK_ABI ||
-	    head[H_WORDS] != bytes / 4 || bytes % 4 || head[H_ENTRIES] > BLOCK_MARK_ENTRIES ||
+	    head[H_WORDS] != bytes / 4 || bytes % 4 ||
+	    head[H_ENTRIES] > PTX_BLOCK_MARK_ENTRIES_MAX ||
 	    head[H_ENTRIES] > (bytes / 4 - HEAD) / ENTRY ||
 	    head[H_CHECK] != check_of(r.at, (size_t)(r.end - r.at))) {
 		return -ENOENT;
@@ -198,7 +201,8 @@ static bool is_mark(const struct ptx_item *it)
 	       v->init->kind == PTX_VECTOR;
 }
 
-int block_mark_of_module(struct ptx_module *m, const struct ptx_block_entry **ret, uint32_t *ret_n)
+int ptx_block_mark_of_module(struct ptx_module *m, const struct ptx_block_entry **ret,
+			     uint32_t *ret_n)
 {
 	ptx_each (&m->items, it) {
 		const struct ptx_operand *init;
@@ -218,7 +222,7 @@ int block_mark_of_module(struct ptx_module *m, const struct ptx_block_entry **re
 			}
 			words[i] = (uint32_t)init->args[i].value;
 		}
-		return block_mark_read(&m->arena, words, (size_t)init->n_args * 4, ret, ret_n);
+		return ptx_block_mark_read(&m->arena, words, (size_t)init->n_args * 4, ret, ret_n);
 	}
 	return -ENOENT;
 }

@@ -8,44 +8,44 @@
 static const struct sreg {
 	const char *name;
 	bool prefix; /* what follows does not matter */
-	enum block_sreg what;
+	enum ptx_block_sreg what;
 } sregs[] = {
-	{ "%ctaid", false, BLOCK_SREG_CTAID },
-	{ "%ctaid.x", false, BLOCK_SREG_CTAID_X },
-	{ "%ctaid.y", false, BLOCK_SREG_CTAID_Y },
-	{ "%ctaid.z", false, BLOCK_SREG_CTAID_Z },
-	{ "%ctaid.w", false, BLOCK_SREG_ZERO },
-	{ "%ctaid.r", false, BLOCK_SREG_CTAID_X },
-	{ "%ctaid.g", false, BLOCK_SREG_CTAID_Y },
-	{ "%ctaid.b", false, BLOCK_SREG_CTAID_Z },
-	{ "%ctaid.a", false, BLOCK_SREG_ZERO },
-	{ "%nctaid", false, BLOCK_SREG_NCTAID },
-	{ "%nctaid.x", false, BLOCK_SREG_NCTAID_X },
-	{ "%nctaid.y", false, BLOCK_SREG_NCTAID_Y },
-	{ "%nctaid.z", false, BLOCK_SREG_NCTAID_Z },
-	{ "%nctaid.w", false, BLOCK_SREG_ZERO },
-	{ "%nctaid.r", false, BLOCK_SREG_NCTAID_X },
-	{ "%nctaid.g", false, BLOCK_SREG_NCTAID_Y },
-	{ "%nctaid.b", false, BLOCK_SREG_NCTAID_Z },
-	{ "%nctaid.a", false, BLOCK_SREG_ZERO },
-	{ "%gridid", true, BLOCK_SREG_GRID },
-	{ "%envreg", true, BLOCK_SREG_GRID },
-	{ "%current_graph_exec", true, BLOCK_SREG_GRID },
-	{ "%cluster", true, BLOCK_SREG_CLUSTER },
-	{ "%nclusterid", true, BLOCK_SREG_CLUSTER },
-	{ "%is_explicit_cluster", true, BLOCK_SREG_CLUSTER },
-	{ "%dynamic_smem_size", true, BLOCK_SREG_SHARED },
-	{ "%total_smem_size", true, BLOCK_SREG_SHARED },
-	{ "%aggr_smem_size", true, BLOCK_SREG_SHARED },
-	{ "%reserved_smem_offset", true, BLOCK_SREG_SHARED },
+	{ "%ctaid", false, PTX_BLOCK_SREG_CTAID },
+	{ "%ctaid.x", false, PTX_BLOCK_SREG_CTAID_X },
+	{ "%ctaid.y", false, PTX_BLOCK_SREG_CTAID_Y },
+	{ "%ctaid.z", false, PTX_BLOCK_SREG_CTAID_Z },
+	{ "%ctaid.w", false, PTX_BLOCK_SREG_ZERO },
+	{ "%ctaid.r", false, PTX_BLOCK_SREG_CTAID_X },
+	{ "%ctaid.g", false, PTX_BLOCK_SREG_CTAID_Y },
+	{ "%ctaid.b", false, PTX_BLOCK_SREG_CTAID_Z },
+	{ "%ctaid.a", false, PTX_BLOCK_SREG_ZERO },
+	{ "%nctaid", false, PTX_BLOCK_SREG_NCTAID },
+	{ "%nctaid.x", false, PTX_BLOCK_SREG_NCTAID_X },
+	{ "%nctaid.y", false, PTX_BLOCK_SREG_NCTAID_Y },
+	{ "%nctaid.z", false, PTX_BLOCK_SREG_NCTAID_Z },
+	{ "%nctaid.w", false, PTX_BLOCK_SREG_ZERO },
+	{ "%nctaid.r", false, PTX_BLOCK_SREG_NCTAID_X },
+	{ "%nctaid.g", false, PTX_BLOCK_SREG_NCTAID_Y },
+	{ "%nctaid.b", false, PTX_BLOCK_SREG_NCTAID_Z },
+	{ "%nctaid.a", false, PTX_BLOCK_SREG_ZERO },
+	{ "%gridid", true, PTX_BLOCK_SREG_GRID },
+	{ "%envreg", true, PTX_BLOCK_SREG_GRID },
+	{ "%current_graph_exec", true, PTX_BLOCK_SREG_GRID },
+	{ "%cluster", true, PTX_BLOCK_SREG_CLUSTER },
+	{ "%nclusterid", true, PTX_BLOCK_SREG_CLUSTER },
+	{ "%is_explicit_cluster", true, PTX_BLOCK_SREG_CLUSTER },
+	{ "%dynamic_smem_size", true, PTX_BLOCK_SREG_SHARED },
+	{ "%total_smem_size", true, PTX_BLOCK_SREG_SHARED },
+	{ "%aggr_smem_size", true, PTX_BLOCK_SREG_SHARED },
+	{ "%reserved_smem_offset", true, PTX_BLOCK_SREG_SHARED },
 };
 
-enum block_sreg block_sreg_of(const char *name)
+enum ptx_block_sreg ptx_block_sreg_of(const char *name)
 {
 	/* Most names are %r12, %rd3, %p1, %f7. */
 	if (name[0] != '%' || !name[1] || !strchr("acdegnirt", name[1]) || name[2] == 'd' ||
 	    (name[2] >= '0' && name[2] <= '9')) {
-		return BLOCK_SREG_NONE;
+		return PTX_BLOCK_SREG_NONE;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(sregs); i++) {
 		const struct sreg *s = &sregs[i];
@@ -57,31 +57,32 @@ enum block_sreg block_sreg_of(const char *name)
 	}
 	/* %ctaid.xy and the like: no register, and nothing that may be taken for a name. */
 	return strncmp(name, "%ctaid.", 7) == 0 || strncmp(name, "%nctaid.", 8) == 0
-		       ? BLOCK_SREG_SHARED
-		       : BLOCK_SREG_NONE;
+		       ? PTX_BLOCK_SREG_SHARED
+		       : PTX_BLOCK_SREG_NONE;
 }
 
-enum block_sreg block_vector_move(const struct ptx_insn *insn)
+enum ptx_block_sreg ptx_block_vector_move(const struct ptx_insn *insn)
 {
-	enum block_sreg what;
+	enum ptx_block_sreg what;
 
 	if (strcmp(insn->opcode, "mov") != 0 || insn->n_operands != 2 || insn->n_modifiers != 2 ||
 	    strcmp(insn->modifiers[0], ".v4") != 0 || insn->operands[0].kind != PTX_VECTOR ||
 	    insn->operands[0].n_args != 4 || insn->operands[1].kind != PTX_NAME ||
 	    insn->operands[1].offset) {
-		return BLOCK_SREG_NONE;
+		return PTX_BLOCK_SREG_NONE;
 	}
 	if (ptx_type_bytes(insn->modifiers[1]) != 4) {
-		return BLOCK_SREG_NONE;
+		return PTX_BLOCK_SREG_NONE;
 	}
-	what = block_sreg_of(insn->operands[1].name);
-	return what == BLOCK_SREG_CTAID || what == BLOCK_SREG_NCTAID ? what : BLOCK_SREG_NONE;
+	what = ptx_block_sreg_of(insn->operands[1].name);
+	return what == PTX_BLOCK_SREG_CTAID || what == PTX_BLOCK_SREG_NCTAID ? what
+									     : PTX_BLOCK_SREG_NONE;
 }
 
-struct block_function *block_find(const struct block_pass *p, const char *name)
+struct ptx_block_function *ptx_block_find(const struct ptx_block_work *p, const char *name)
 {
 	/* No function of a module that is looked at begins with a percent sign. */
-	struct block_function *f = name[0] == '%' ? NULL : strmap_get(&p->names, name);
+	struct ptx_block_function *f = name[0] == '%' ? NULL : strmap_get(&p->names, name);
 
 	if (!f || f->hidden) {
 		return NULL;
@@ -89,11 +90,11 @@ struct block_function *block_find(const struct block_pass *p, const char *name)
 	return f->alias ? f->alias : f;
 }
 
-void block_alias(struct block_pass *p, const struct ptx_directive *d)
+void ptx_block_alias(struct ptx_block_work *p, const struct ptx_directive *d)
 {
 	static const char spaces[] = " \t\r\n";
 	const char *at = d->text + strlen(".alias");
-	struct block_function *f[2];
+	struct ptx_block_function *f[2];
 
 	for (unsigned i = 0; i < 2; i++) {
 		size_t len;
@@ -112,16 +113,16 @@ void block_alias(struct block_pass *p, const struct ptx_directive *d)
 	}
 }
 
-static void hide(struct block_pass *p, const char *name, int by)
+static void hide(struct ptx_block_work *p, const char *name, int by)
 {
-	struct block_function *f = name[0] == '%' ? NULL : strmap_get(&p->names, name);
+	struct ptx_block_function *f = name[0] == '%' ? NULL : strmap_get(&p->names, name);
 
 	if (f) {
 		f->hidden += (unsigned)by;
 	}
 }
 
-void block_hide_list(struct block_pass *p, const struct ptx_list *list, int by)
+void ptx_block_hide_list(struct ptx_block_work *p, const struct ptx_list *list, int by)
 {
 	ptx_each (list, it) {
 		if (it->kind == PTX_VARIABLE) {
@@ -132,7 +133,7 @@ void block_hide_list(struct block_pass *p, const struct ptx_list *list, int by)
 	}
 }
 
-void block_hide_params(struct block_pass *p, const struct ptx_function *f, int by)
+void ptx_block_hide_params(struct ptx_block_work *p, const struct ptx_function *f, int by)
 {
 	for (uint32_t i = 0; i < f->n_params; i++) {
 		hide(p, f->params[i].name, by);
@@ -142,7 +143,7 @@ void block_hide_params(struct block_pass *p, const struct ptx_function *f, int b
 	}
 }
 
-struct ptx_operand *block_callee(const struct ptx_insn *insn)
+struct ptx_operand *ptx_block_callee(const struct ptx_insn *insn)
 {
 	unsigned at;
 

@@ -28,12 +28,13 @@ static uint32_t limit(const struct ptx_module *m)
 	return is_new && target_number(m) >= 70 ? LIMIT_NEW : LIMIT_OLD;
 }
 
-int block_params(struct block_pass *p, const struct ptx_function *f, struct ptx_block_entry *e)
+int ptx_block_params(struct ptx_block_work *p, const struct ptx_function *f,
+		     struct ptx_block_entry *e)
 {
 	uint32_t *offset, *bytes, at = 0, max = limit(p->m);
 
 	if (f->n_params > PTX_BLOCK_MAX_PARAMS) {
-		e->why = PTX_BLOCK_PARAMETERS;
+		e->why = PROTO_BLOCK_PARAMETERS;
 		return 0;
 	}
 	offset = ptx_arena_array(&p->m->arena, (size_t)f->n_params * 2 + 1, sizeof(*offset));
@@ -48,12 +49,12 @@ int block_params(struct block_pass *p, const struct ptx_function *f, struct ptx_
 
 		if (v->space != PTX_PARAM || v->open_array || ptx_variable_bytes(v, &size) < 0 ||
 		    size == 0) {
-			e->why = PTX_BLOCK_SOURCE;
+			e->why = PROTO_BLOCK_SOURCE;
 			e->line = v->item.line;
 			return 0;
 		}
 		if (size > max || align > max || ROUND_UP(at, align) + size > max) {
-			e->why = PTX_BLOCK_PARAMETERS;
+			e->why = PROTO_BLOCK_PARAMETERS;
 			return 0;
 		}
 		offset[i] = ROUND_UP(at, align);
@@ -64,8 +65,8 @@ int block_params(struct block_pass *p, const struct ptx_function *f, struct ptx_
 	e->param_offset = offset;
 	e->param_bytes = bytes;
 	e->arg_offset = ROUND_UP(at, 8u);
-	if (e->arg_offset + BLOCK_ARG_BYTES > max) {
-		e->why = PTX_BLOCK_PARAMETERS;
+	if (e->arg_offset + PTX_BLOCK_ARG_BYTES > max) {
+		e->why = PROTO_BLOCK_PARAMETERS;
 	}
 	return 0;
 }

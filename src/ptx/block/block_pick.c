@@ -17,7 +17,7 @@
 #define TRIES_MAX 16u /* texts of one container that are unpacked */
 
 struct picker {
-	struct block_pick *ret;
+	struct ptx_block_pick *ret;
 	unsigned arch;
 	size_t max;
 	const char *name;
@@ -84,13 +84,13 @@ static int add_part(struct picker *p, char *text, size_t bytes)
 }
 
 /* An entry's text when it suits better than *score. */
-static int try_entry(struct picker *p, const struct fatbin_entry *e, char **best,
+static int try_entry(struct picker *p, const struct ptx_fatbin_entry *e, char **best,
 		     size_t *best_bytes, unsigned *score)
 {
 	size_t bytes;
 	unsigned s;
 	char *text;
-	int err = fatbin_unpack(e, p->max, &text, &bytes);
+	int err = ptx_fatbin_unpack(e, p->max, &text, &bytes);
 
 	if (err < 0) {
 		return fail(p, err,
@@ -114,24 +114,25 @@ static int try_entry(struct picker *p, const struct fatbin_entry *e, char **best
 }
 
 /* Passes over the entries from the highest architecture down until one suits. */
-static int pick_part(struct picker *p, struct fatbin_walk start)
+static int pick_part(struct picker *p, struct ptx_fatbin_walk start)
 {
 	unsigned below = p->arch + 1, tries = 0, score = 0;
 	size_t bytes = 0;
 	char *best = NULL;
 
 	while (!best && below) {
-		struct fatbin_walk w = start;
-		struct fatbin_entry e;
+		struct ptx_fatbin_walk w = start;
+		struct ptx_fatbin_entry e;
 		unsigned next = 0;
 
-		for (struct fatbin_walk v = start; fatbin_next(&v, &e) == 1;) {
-			next = e.kind == FATBIN_PTX && e.arch < below ? MAX(next, e.arch) : next;
+		for (struct ptx_fatbin_walk v = start; ptx_fatbin_next(&v, &e) == 1;) {
+			next = e.kind == PTX_FATBIN_PTX && e.arch < below ? MAX(next, e.arch)
+									  : next;
 		}
-		while (next && fatbin_next(&w, &e) == 1) {
+		while (next && ptx_fatbin_next(&w, &e) == 1) {
 			int err;
 
-			if (e.kind != FATBIN_PTX || e.arch != next) {
+			if (e.kind != PTX_FATBIN_PTX || e.arch != next) {
 				continue;
 			}
 			err = tries++ == TRIES_MAX
@@ -148,13 +149,14 @@ static int pick_part(struct picker *p, struct fatbin_walk start)
 }
 
 /* Machine code runs on devices of its major number that are not older. */
-static int look_at_code(struct picker *p, struct fatbin_walk w)
+static int look_at_code(struct picker *p, struct ptx_fatbin_walk w)
 {
-	struct fatbin_entry e;
+	struct ptx_fatbin_entry e;
 	int more;
 
-	while ((more = fatbin_next(&w, &e)) == 1) {
-		if (e.kind == FATBIN_CUBIN && e.arch / 10 == p->arch / 10 && e.arch <= p->arch) {
+	while ((more = ptx_fatbin_next(&w, &e)) == 1) {
+		if (e.kind == PTX_FATBIN_CUBIN && e.arch / 10 == p->arch / 10 &&
+		    e.arch <= p->arch) {
 			p->ret->native = true;
 		}
 	}
@@ -164,11 +166,11 @@ static int look_at_code(struct picker *p, struct fatbin_walk w)
 /* bytes: at most so many are there. */
 static int pick_container(struct picker *p, const void *data, size_t bytes)
 {
-	struct fatbin_walk w;
+	struct ptx_fatbin_walk w;
 	size_t own;
 	int err;
 
-	if (!data || fatbin_open(&w, data, bytes, &own) < 0) {
+	if (!data || ptx_fatbin_open(&w, data, bytes, &own) < 0) {
 		return fail(p, -EINVAL, "the fat binary is longer than its data");
 	}
 	if (p->n_parts == PARTS_MAX) {
@@ -183,13 +185,13 @@ static int pick_pointer(struct picker *p, const void *data)
 {
 	uint64_t bytes;
 
-	if (!data || fatbin_bytes(data, &bytes) < 0 || bytes > SIZE_MAX) {
+	if (!data || ptx_fatbin_bytes(data, &bytes) < 0 || bytes > SIZE_MAX) {
 		return fail(p, -EINVAL, "not a fat binary");
 	}
 	return pick_container(p, data, (size_t)bytes);
 }
 
-static int pick_wrapper(struct picker *p, const struct fatbin_wrapper *w)
+static int pick_wrapper(struct picker *p, const struct ptx_fatbin_wrapper *w)
 {
 	const void *const *list = w->version == 2 ? w->more : NULL;
 	int err = 0;
@@ -229,10 +231,10 @@ static int pick_containers(struct picker *p, const uint8_t *image, size_t bytes)
 	size_t at = 0;
 	int err = 0;
 
-	while (err == 0 && bytes - at >= FATBIN_HEADER_BYTES) {
+	while (err == 0 && bytes - at >= PTX_FATBIN_HEADER_BYTES) {
 		uint64_t own;
 
-		if (fatbin_bytes(image + at, &own) < 0) {
+		if (ptx_fatbin_bytes(image + at, &own) < 0) {
 			break; /* padding of a file */
 		}
 		err = pick_container(p, image + at, bytes - at);
@@ -253,11 +255,11 @@ static int pick(struct picker *p, const void *image, size_t bytes)
 		p->ret->native = true;
 		return -ENOENT;
 	}
-	if (magic == FATBIN_MAGIC) {
+	if (magic == PTX_FATBIN_MAGIC) {
 		return bytes ? pick_containers(p, image, bytes) : pick_pointer(p, image);
 	}
-	if (magic == FATBIN_WRAPPER_MAGIC) {
-		return bytes && bytes < sizeof(struct fatbin_wrapper)
+	if (magic == PTX_FATBIN_WRAPPER_MAGIC) {
+		return bytes && bytes < sizeof(struct ptx_fatbin_wrapper)
 			       ? fail(p, -EINVAL, "a wrapper of a fat binary that is cut off")
 			       : pick_wrapper(p, image);
 	}
@@ -285,13 +287,13 @@ static int finish(struct picker *p)
 	return err == 0 && !p->ret->text ? -ENOENT : err == -EINVAL ? -EBADMSG : err;
 }
 
-int block_pick(struct block_pick *ret, const void *image, size_t bytes, unsigned arch, size_t max,
-	       const char *name, struct report *r)
+int ptx_block_pick(struct ptx_block_pick *ret, const void *image, size_t bytes, unsigned arch,
+		   size_t max, const char *name, struct report *r)
 {
 	struct picker p = { .ret = ret, .arch = arch, .max = max, .name = name, .report = r };
 	int err;
 
-	*ret = (struct block_pick){ 0 };
+	*ret = (struct ptx_block_pick){ 0 };
 	ptx_merge_init(&p.merge, r);
 	err = pick(&p, image, bytes);
 	err = err ? err : finish(&p);

@@ -7,7 +7,7 @@
 
 #include "base/report.h"
 
-struct block_pick {
+struct ptx_block_pick {
 	char *text; /* owned, free(); a zero byte follows */
 	size_t bytes;
 	bool native; /* machine code for the device is there, too */
@@ -15,7 +15,7 @@ struct block_pick {
 
 /* As ptx_block_image_open. 0; -ENOENT: no PTX that the device takes; -EINVAL, -EFBIG, -EBADMSG:
  * broken, too long, parts that do not fit together; -ENOMEM. */
-int block_pick(struct block_pick *ret, const void *image, size_t bytes, unsigned arch, size_t max,
-	       const char *name, struct report *r);
+int ptx_block_pick(struct ptx_block_pick *ret, const void *image, size_t bytes, unsigned arch,
+		   size_t max, const char *name, struct report *r);
 
 #endif

@@ -172,7 +172,7 @@ static void forget_lines(struct ptx_list *list)
 }
 
 /* body ends with the closing brace. */
-static int parse(struct block_pass *p, const char *body, size_t len, struct ptx_list *ret)
+static int parse(struct ptx_block_work *p, const char *body, size_t len, struct ptx_list *ret)
 {
 	struct ptx_parser x = { .module = p->m, .name = "block", .report = p->report };
 	uint32_t end;
@@ -187,7 +187,7 @@ static int parse(struct block_pass *p, const char *body, size_t len, struct ptx_
 	return err;
 }
 
-static int add(struct block_pass *p, const char *source, struct ptx_list *ret)
+static int add(struct ptx_block_work *p, const char *source, struct ptx_list *ret)
 {
 	struct buf text;
 	int err;
@@ -208,17 +208,17 @@ static int add(struct block_pass *p, const char *source, struct ptx_list *ret)
 	return err;
 }
 
-int block_prologue(struct block_pass *p, bool is_entry, struct ptx_list *ret)
+int ptx_block_prologue(struct ptx_block_work *p, bool is_entry, struct ptx_list *ret)
 {
 	return add(p, is_entry ? entry_text : function_text, ret);
 }
 
-int block_behind(struct block_pass *p, struct ptx_list *ret)
+int ptx_block_behind(struct ptx_block_work *p, struct ptx_list *ret)
 {
 	return add(p, behind_text, ret);
 }
 
-const char *block_text(struct block_pass *p, const char *fmt, ...)
+const char *ptx_block_text(struct ptx_block_work *p, const char *fmt, ...)
 {
 	struct buf text;
 	const char *ret = NULL;
@@ -235,19 +235,19 @@ const char *block_text(struct block_pass *p, const char *fmt, ...)
 	return ret;
 }
 
-const char *block_value(struct block_pass *p, enum block_sreg what)
+const char *ptx_block_value(struct ptx_block_work *p, enum ptx_block_sreg what)
 {
 	static const char *const names[] = {
-		[BLOCK_SREG_CTAID_X] = "x",   [BLOCK_SREG_CTAID_Y] = "y",
-		[BLOCK_SREG_CTAID_Z] = "z",   [BLOCK_SREG_NCTAID_X] = "gx",
-		[BLOCK_SREG_NCTAID_Y] = "gy", [BLOCK_SREG_NCTAID_Z] = "gz",
+		[PTX_BLOCK_SREG_CTAID_X] = "x",	  [PTX_BLOCK_SREG_CTAID_Y] = "y",
+		[PTX_BLOCK_SREG_CTAID_Z] = "z",	  [PTX_BLOCK_SREG_NCTAID_X] = "gx",
+		[PTX_BLOCK_SREG_NCTAID_Y] = "gy", [PTX_BLOCK_SREG_NCTAID_Z] = "gz",
 	};
 
-	return block_text(p, "%%%s%s", p->stem, names[what]);
+	return ptx_block_text(p, "%%%s%s", p->stem, names[what]);
 }
 
 /* All of dynamic shared memory begins at one address, whatever symbol names it. */
-int block_declare_shared(struct block_pass *p)
+int ptx_block_declare_shared(struct ptx_block_work *p)
 {
 	struct ptx_variable *v = ptx_arena_alloc(&p->m->arena, sizeof(*v));
 	struct ptx_item *first = p->m->items.first;
@@ -261,7 +261,7 @@ int block_declare_shared(struct block_pass *p)
 	v->attributes = "";
 	v->align = 16;
 	v->type = ".b8";
-	v->name = block_text(p, "%sshared", p->stem);
+	v->name = ptx_block_text(p, "%sshared", p->stem);
 	v->open_array = true;
 	v->n_dims = 1;
 	if (!v->name) {

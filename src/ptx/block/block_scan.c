@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <string.h>
 
-static void refuse(struct block_function *f, enum ptx_block_why why, uint32_t line)
+static void refuse(struct ptx_block_function *f, enum proto_block_why why, uint32_t line)
 {
-	if (f->why == PTX_BLOCK_UNKNOWN) {
+	if (f->why == PROTO_BLOCK_UNKNOWN) {
 		f->why = why;
 		f->line = line;
 	}
@@ -20,7 +20,7 @@ static bool is_device_runtime(const char *name)
 	       strncmp(name, "__cuda", 6) == 0;
 }
 
-bool block_is_harmless(const char *name)
+bool ptx_block_is_harmless(const char *name)
 {
 	static const char *const names[] = { "vprintf", "malloc", "free", "__assertfail" };
 
@@ -33,46 +33,46 @@ bool block_is_harmless(const char *name)
 }
 
 /* Why code that is not in this module may not be called; PTX_BLOCK_UNKNOWN: it may. */
-static enum ptx_block_why outside(const struct ptx_function *f)
+static enum proto_block_why outside(const struct ptx_function *f)
 {
-	if (f->has_body || block_is_harmless(f->name)) {
-		return PTX_BLOCK_UNKNOWN;
+	if (f->has_body || ptx_block_is_harmless(f->name)) {
+		return PROTO_BLOCK_UNKNOWN;
 	}
-	return is_device_runtime(f->name) ? PTX_BLOCK_DEVICE_RUNTIME : PTX_BLOCK_EXTERN;
+	return is_device_runtime(f->name) ? PROTO_BLOCK_DEVICE_RUNTIME : PROTO_BLOCK_EXTERN;
 }
 
-static void scan_sreg(struct block_function *f, enum block_sreg what, const struct ptx_operand *o,
-		      uint32_t line)
+static void scan_sreg(struct ptx_block_function *f, enum ptx_block_sreg what,
+		      const struct ptx_operand *o, uint32_t line)
 {
 	switch (what) {
-	case BLOCK_SREG_NONE:
+	case PTX_BLOCK_SREG_NONE:
 		break;
-	case BLOCK_SREG_GRID:
-		refuse(f, PTX_BLOCK_GRID_ID, line);
+	case PTX_BLOCK_SREG_GRID:
+		refuse(f, PROTO_BLOCK_GRID_ID, line);
 		break;
-	case BLOCK_SREG_CLUSTER:
-		refuse(f, PTX_BLOCK_CLUSTER, line);
+	case PTX_BLOCK_SREG_CLUSTER:
+		refuse(f, PROTO_BLOCK_CLUSTER, line);
 		break;
-	case BLOCK_SREG_SHARED:
-		refuse(f, PTX_BLOCK_SHARED, line);
+	case PTX_BLOCK_SREG_SHARED:
+		refuse(f, PROTO_BLOCK_SHARED, line);
 		break;
-	case BLOCK_SREG_CTAID:
-	case BLOCK_SREG_NCTAID: /* moves of the vector do not come here */
-		refuse(f, PTX_BLOCK_SOURCE, line);
+	case PTX_BLOCK_SREG_CTAID:
+	case PTX_BLOCK_SREG_NCTAID: /* moves of the vector do not come here */
+		refuse(f, PROTO_BLOCK_SOURCE, line);
 		break;
 	default:
 		f->knows = true;
 		if (o->kind != PTX_NAME || o->offset) {
-			refuse(f, PTX_BLOCK_SOURCE, line);
+			refuse(f, PROTO_BLOCK_SOURCE, line);
 		}
 		break;
 	}
 }
 
 /* Other than by a call. */
-static void use(const struct block_pass *p, const char *name, uint32_t line)
+static void use(const struct ptx_block_work *p, const char *name, uint32_t line)
 {
-	struct block_function *g = block_find(p, name);
+	struct ptx_block_function *g = ptx_block_find(p, name);
 
 	if (!g) {
 		return;
@@ -83,11 +83,11 @@ static void use(const struct block_pass *p, const char *name, uint32_t line)
 	}
 }
 
-static void scan_operand(struct block_pass *p, struct block_function *f,
+static void scan_operand(struct ptx_block_work *p, struct ptx_block_function *f,
 			 const struct ptx_operand *o, uint32_t line)
 {
 	if (o->name) {
-		scan_sreg(f, block_sreg_of(o->name), o, line);
+		scan_sreg(f, ptx_block_sreg_of(o->name), o, line);
 		use(p, o->name, line);
 	}
 	for (uint32_t i = 0; i < o->n_args; i++) {
@@ -105,20 +105,20 @@ static bool has_modifier(const struct ptx_insn *insn, const char *part)
 	return false;
 }
 
-static enum ptx_block_why opcode_why(const struct ptx_insn *insn)
+static enum proto_block_why opcode_why(const struct ptx_insn *insn)
 {
 	static const struct {
 		const char *opcode, *modifier; /* NULL: any */
-		enum ptx_block_why why;
+		enum proto_block_why why;
 	} table[] = {
-		{ "griddepcontrol", NULL, PTX_BLOCK_DEPENDENT },
-		{ "clusterlaunchcontrol", NULL, PTX_BLOCK_CLUSTER },
-		{ "mapa", NULL, PTX_BLOCK_CLUSTER },
-		{ "getctarank", NULL, PTX_BLOCK_CLUSTER },
-		{ "barrier", "cluster", PTX_BLOCK_CLUSTER },
-		{ "cp", "multicast::cluster", PTX_BLOCK_CLUSTER },
-		{ "tcgen05", "cta_group::2", PTX_BLOCK_CLUSTER },
-		{ "tcgen05", "multicast::cluster", PTX_BLOCK_CLUSTER },
+		{ "griddepcontrol", NULL, PROTO_BLOCK_DEPENDENT },
+		{ "clusterlaunchcontrol", NULL, PROTO_BLOCK_CLUSTER },
+		{ "mapa", NULL, PROTO_BLOCK_CLUSTER },
+		{ "getctarank", NULL, PROTO_BLOCK_CLUSTER },
+		{ "barrier", "cluster", PROTO_BLOCK_CLUSTER },
+		{ "cp", "multicast::cluster", PROTO_BLOCK_CLUSTER },
+		{ "tcgen05", "cta_group::2", PROTO_BLOCK_CLUSTER },
+		{ "tcgen05", "multicast::cluster", PROTO_BLOCK_CLUSTER },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
@@ -128,14 +128,14 @@ static enum ptx_block_why opcode_why(const struct ptx_insn *insn)
 			return table[i].why;
 		}
 	}
-	return PTX_BLOCK_UNKNOWN;
+	return PROTO_BLOCK_UNKNOWN;
 }
 
-static void scan_call(struct block_pass *p, struct block_function *f, const struct ptx_operand *o,
-		      uint32_t line)
+static void scan_call(struct ptx_block_work *p, struct ptx_block_function *f,
+		      const struct ptx_operand *o, uint32_t line)
 {
-	struct block_function *g = o ? block_find(p, o->name) : NULL;
-	struct block_call *c;
+	struct ptx_block_function *g = o ? ptx_block_find(p, o->name) : NULL;
+	struct ptx_block_caller *c;
 
 	if (!g) {
 		if (!f->indirect) {
@@ -153,26 +153,27 @@ static void scan_call(struct block_pass *p, struct block_function *f, const stru
 		p->failed = true;
 		return;
 	}
-	*c = (struct block_call){ .caller = f, .next = g->callers };
+	*c = (struct ptx_block_caller){ .caller = f, .next = g->callers };
 	g->callers = c;
 }
 
-static void scan_insn(struct block_pass *p, struct block_function *f, const struct ptx_insn *insn)
+static void scan_insn(struct ptx_block_work *p, struct ptx_block_function *f,
+		      const struct ptx_insn *insn)
 {
 	const struct ptx_operand *callee = NULL;
 	uint32_t line = insn->item.line;
-	enum ptx_block_why why = opcode_why(insn);
+	enum proto_block_why why = opcode_why(insn);
 
-	if (why != PTX_BLOCK_UNKNOWN) {
+	if (why != PROTO_BLOCK_UNKNOWN) {
 		refuse(f, why, line);
 	}
-	if (block_vector_move(insn) != BLOCK_SREG_NONE) {
+	if (ptx_block_vector_move(insn) != PTX_BLOCK_SREG_NONE) {
 		f->knows = true;
 		scan_operand(p, f, &insn->operands[0], line);
 		return;
 	}
 	if (strcmp(insn->opcode, "call") == 0) {
-		callee = block_callee(insn);
+		callee = ptx_block_callee(insn);
 		scan_call(p, f, callee, line);
 	}
 	for (unsigned i = 0; i < insn->n_operands; i++) {
@@ -182,30 +183,32 @@ static void scan_insn(struct block_pass *p, struct block_function *f, const stru
 	}
 }
 
-static void scan_variable(struct block_pass *p, struct block_function *f,
+static void scan_variable(struct ptx_block_work *p, struct ptx_block_function *f,
 			  const struct ptx_variable *v)
 {
 	if (v->space == PTX_GLOBAL || v->space == PTX_CONST ||
-	    block_sreg_of(v->name) != BLOCK_SREG_NONE) {
-		refuse(f, PTX_BLOCK_SOURCE, v->item.line); /* there must be one of it; hides ours */
+	    ptx_block_sreg_of(v->name) != PTX_BLOCK_SREG_NONE) {
+		refuse(f, PROTO_BLOCK_SOURCE,
+		       v->item.line); /* there must be one of it; hides ours */
 	}
 	if (v->init) {
 		scan_operand(p, f, v->init, v->item.line);
 	}
 }
 
-static void scan_directive(struct block_function *f, const struct ptx_directive *d)
+static void scan_directive(struct ptx_block_function *f, const struct ptx_directive *d)
 {
 	if (strncmp(d->text, ".loc", 4) != 0 && strncmp(d->text, ".pragma", 7) != 0 &&
 	    strncmp(d->text, ".file", 5) != 0) {
-		refuse(f, PTX_BLOCK_SOURCE, d->item.line);
+		refuse(f, PROTO_BLOCK_SOURCE, d->item.line);
 	}
 }
 
 /* Scopes nest no deeper than the parser allows. */
-static void scan_list(struct block_pass *p, struct block_function *f, const struct ptx_list *list)
+static void scan_list(struct ptx_block_work *p, struct ptx_block_function *f,
+		      const struct ptx_list *list)
 {
-	block_hide_list(p, list, 1);
+	ptx_block_hide_list(p, list, 1);
 	ptx_each (list, it) {
 		const struct ptx_targets *t = (const struct ptx_targets *)it;
 
@@ -231,15 +234,15 @@ static void scan_list(struct block_pass *p, struct block_function *f, const stru
 		case PTX_PROTOTYPE:
 			break;
 		default:
-			refuse(f, PTX_BLOCK_SOURCE, it->line);
+			refuse(f, PROTO_BLOCK_SOURCE, it->line);
 			break;
 		}
 	}
-	block_hide_list(p, list, -1);
+	ptx_block_hide_list(p, list, -1);
 }
 
 /* What stands between an entry's parameters and its body. */
-static void scan_tuning(struct block_function *f)
+static void scan_tuning(struct ptx_block_function *f)
 {
 	static const char *const copied[] = { ".maxntid",      ".reqntid", ".minnctapersm",
 					      ".maxnctapersm", ".maxnreg", ".pragma",
@@ -253,43 +256,43 @@ static void scan_tuning(struct block_function *f)
 
 		for (size_t i = 0; i < ARRAY_SIZE(clusters); i++) {
 			if (strncmp(text, clusters[i], strlen(clusters[i])) == 0) {
-				refuse(f, PTX_BLOCK_CLUSTER, it->line);
+				refuse(f, PROTO_BLOCK_CLUSTER, it->line);
 			}
 		}
 		for (size_t i = 0; i < ARRAY_SIZE(copied); i++) {
 			known = known || strncmp(text, copied[i], strlen(copied[i])) == 0;
 		}
 		if (!known) {
-			refuse(f, PTX_BLOCK_SOURCE, it->line);
+			refuse(f, PROTO_BLOCK_SOURCE, it->line);
 		}
 	}
 }
 
-static void scan_function(struct block_pass *p, struct block_function *f)
+static void scan_function(struct ptx_block_work *p, struct ptx_block_function *f)
 {
 	const struct ptx_function *pf = f->f;
 
 	scan_tuning(f);
 	if (*pf->attributes) {
-		refuse(f, PTX_BLOCK_SOURCE, pf->item.line); /* such as an identity: two cannot
+		refuse(f, PROTO_BLOCK_SOURCE, pf->item.line); /* such as an identity: two cannot
 							       have it */
 	}
 	for (uint32_t i = 0; i < pf->n_params + pf->n_returns; i++) {
 		const struct ptx_variable *v =
 			i < pf->n_params ? &pf->params[i] : &pf->returns[i - pf->n_params];
 
-		if (block_sreg_of(v->name) != BLOCK_SREG_NONE) {
-			refuse(f, PTX_BLOCK_SOURCE, v->item.line);
+		if (ptx_block_sreg_of(v->name) != PTX_BLOCK_SREG_NONE) {
+			refuse(f, PROTO_BLOCK_SOURCE, v->item.line);
 		}
 	}
-	block_hide_params(p, pf, 1);
+	ptx_block_hide_params(p, pf, 1);
 	scan_list(p, f, &pf->body);
-	block_hide_params(p, pf, -1);
+	ptx_block_hide_params(p, pf, -1);
 }
 
-int block_scan(struct block_pass *p)
+int ptx_block_scan(struct ptx_block_work *p)
 {
-	struct block_function top = { 0 };
+	struct ptx_block_function top = { 0 };
 
 	ptx_each (&p->m->items, it) {
 		const struct ptx_variable *v = (const struct ptx_variable *)it;
@@ -299,7 +302,7 @@ int block_scan(struct block_pass *p)
 		}
 	}
 	for (uint32_t i = 0; i < p->n; i++) {
-		struct block_function *f = &p->functions[i];
+		struct ptx_block_function *f = &p->functions[i];
 
 		if (f->f->has_body) {
 			scan_function(p, f);

@@ -35,22 +35,22 @@ struct raw_entry {
 	uint64_t unpacked;
 };
 
-_Static_assert(sizeof(struct raw_header) == FATBIN_HEADER_BYTES, "as in files");
+_Static_assert(sizeof(struct raw_header) == PTX_FATBIN_HEADER_BYTES, "as in files");
 _Static_assert(sizeof(struct raw_entry) == ENTRY_HEADER_MIN, "as in files");
 
-int fatbin_bytes(const void *header, uint64_t *ret_bytes)
+int ptx_fatbin_bytes(const void *header, uint64_t *ret_bytes)
 {
 	struct raw_header h;
 
 	memcpy(&h, header, sizeof(h));
-	if (h.magic != FATBIN_MAGIC || h.header_bytes < sizeof(h) ||
+	if (h.magic != PTX_FATBIN_MAGIC || h.header_bytes < sizeof(h) ||
 	    checked_add(h.bytes, (uint64_t)h.header_bytes, ret_bytes)) {
 		return -EINVAL;
 	}
 	return 0;
 }
 
-int fatbin_open(struct fatbin_walk *w, const void *image, size_t len, size_t *ret_bytes)
+int ptx_fatbin_open(struct ptx_fatbin_walk *w, const void *image, size_t len, size_t *ret_bytes)
 {
 	struct raw_header h;
 	uint64_t bytes;
@@ -59,7 +59,7 @@ int fatbin_open(struct fatbin_walk *w, const void *image, size_t len, size_t *re
 		return -EINVAL;
 	}
 	memcpy(&h, image, sizeof(h));
-	if (fatbin_bytes(&h, &bytes) < 0 || bytes > len) {
+	if (ptx_fatbin_bytes(&h, &bytes) < 0 || bytes > len) {
 		return -EINVAL;
 	}
 	w->at = (const uint8_t *)image + h.header_bytes;
@@ -68,7 +68,7 @@ int fatbin_open(struct fatbin_walk *w, const void *image, size_t len, size_t *re
 	return 0;
 }
 
-int fatbin_next(struct fatbin_walk *w, struct fatbin_entry *ret)
+int ptx_fatbin_next(struct ptx_fatbin_walk *w, struct ptx_fatbin_entry *ret)
 {
 	size_t left = (size_t)(w->end - w->at);
 	struct raw_entry h;
@@ -81,19 +81,19 @@ int fatbin_next(struct fatbin_walk *w, struct fatbin_entry *ret)
 	    h.padded > left - h.header_bytes || h.stored > h.padded) {
 		return -EINVAL;
 	}
-	*ret = (struct fatbin_entry){ .kind = h.kind,
-				      .major = h.major,
-				      .minor = h.minor,
-				      .arch = h.arch,
-				      .flags = h.flags,
-				      .data = w->at + h.header_bytes,
-				      .bytes = (size_t)(h.stored ? h.stored : h.padded),
-				      .unpacked = h.unpacked };
+	*ret = (struct ptx_fatbin_entry){ .kind = h.kind,
+					  .major = h.major,
+					  .minor = h.minor,
+					  .arch = h.arch,
+					  .flags = h.flags,
+					  .data = w->at + h.header_bytes,
+					  .bytes = (size_t)(h.stored ? h.stored : h.padded),
+					  .unpacked = h.unpacked };
 	w->at += h.header_bytes + h.padded;
 	return 1;
 }
 
-static int unpack_lz4(const struct fatbin_entry *e, size_t cap, char *out, size_t *ret_bytes)
+static int unpack_lz4(const struct ptx_fatbin_entry *e, size_t cap, char *out, size_t *ret_bytes)
 {
 	int n;
 
@@ -106,7 +106,7 @@ static int unpack_lz4(const struct fatbin_entry *e, size_t cap, char *out, size_
 }
 
 /* Stored sizes may count padding behind the frame, which is not part of it. */
-static int unpack_zstd(const struct fatbin_entry *e, size_t cap, char *out, size_t *ret_bytes)
+static int unpack_zstd(const struct ptx_fatbin_entry *e, size_t cap, char *out, size_t *ret_bytes)
 {
 	size_t frame = ZSTD_findFrameCompressedSize(e->data, e->bytes);
 	size_t n = ZSTD_isError(frame) ? frame : ZSTD_decompress(out, cap, e->data, frame);
@@ -119,7 +119,7 @@ static int unpack_zstd(const struct fatbin_entry *e, size_t cap, char *out, size
 }
 
 /* What the output may take: as claimed; what its kind can give at most when nothing is claimed. */
-static int unpacked_limit(const struct fatbin_entry *e, bool zstd, size_t max, size_t *ret)
+static int unpacked_limit(const struct ptx_fatbin_entry *e, bool zstd, size_t max, size_t *ret)
 {
 	uint64_t limit = e->unpacked;
 
@@ -136,11 +136,11 @@ static int unpacked_limit(const struct fatbin_entry *e, bool zstd, size_t max, s
 	return limit > max ? -EFBIG : 0;
 }
 
-int fatbin_unpack(const struct fatbin_entry *e, size_t max, char **ret, size_t *ret_bytes)
+int ptx_fatbin_unpack(const struct ptx_fatbin_entry *e, size_t max, char **ret, size_t *ret_bytes)
 {
 	static const uint8_t zstd_magic[] = { 0x28, 0xb5, 0x2f, 0xfd };
-	bool lz4 = e->flags & FATBIN_LZ4;
-	bool zstd = !lz4 && ((e->flags & FATBIN_ZSTD) ||
+	bool lz4 = e->flags & PTX_FATBIN_LZ4;
+	bool zstd = !lz4 && ((e->flags & PTX_FATBIN_ZSTD) ||
 			     (e->bytes >= sizeof(zstd_magic) &&
 			      memcmp(e->data, zstd_magic, sizeof(zstd_magic)) == 0));
 	size_t cap = e->bytes, n = e->bytes;
@@ -176,7 +176,8 @@ int fatbin_unpack(const struct fatbin_entry *e, size_t max, char **ret, size_t *
 	return 0;
 }
 
-bool fatbin_better(const struct fatbin_entry *a, const struct fatbin_entry *b, unsigned arch)
+bool ptx_fatbin_better(const struct ptx_fatbin_entry *a, const struct ptx_fatbin_entry *b,
+		       unsigned arch)
 {
 	bool a_fits = a->arch <= arch, b_fits = b->arch <= arch;
 

@@ -120,22 +120,23 @@ static int add_part(struct opener *o, char *text, size_t bytes)
 }
 
 /* PTX entries of one container, best first. */
-static int choices(struct opener *o, struct fatbin_walk *w, struct fatbin_entry *list, unsigned *n)
+static int choices(struct opener *o, struct ptx_fatbin_walk *w, struct ptx_fatbin_entry *list,
+		   unsigned *n)
 {
-	struct fatbin_entry e;
+	struct ptx_fatbin_entry e;
 	unsigned at;
 	int more;
 
 	*n = 0;
-	while ((more = fatbin_next(w, &e)) == 1) {
-		if (e.kind != FATBIN_PTX) {
+	while ((more = ptx_fatbin_next(w, &e)) == 1) {
+		if (e.kind != PTX_FATBIN_PTX) {
 			o->code = true;
 			continue;
 		}
 		if (*n == CHOICES_MAX) {
 			return fail(o, -EFBIG, "a container has too many PTX images");
 		}
-		for (at = (*n)++; at > 0 && fatbin_better(&e, &list[at - 1], o->arch); at--) {
+		for (at = (*n)++; at > 0 && ptx_fatbin_better(&e, &list[at - 1], o->arch); at--) {
 			list[at] = list[at - 1];
 		}
 		list[at] = e;
@@ -144,13 +145,13 @@ static int choices(struct opener *o, struct fatbin_walk *w, struct fatbin_entry 
 }
 
 /* The first that is not too new; what is for one architecture alone only when there is no other. */
-static int take_best(struct opener *o, const struct fatbin_entry *list, unsigned n)
+static int take_best(struct opener *o, const struct ptx_fatbin_entry *list, unsigned n)
 {
 	char *kept = NULL, *text;
 	size_t kept_bytes = 0, bytes;
 
 	for (unsigned i = 0; i < n; i++) {
-		int err = fatbin_unpack(&list[i], o->max, &text, &bytes);
+		int err = ptx_fatbin_unpack(&list[i], o->max, &text, &bytes);
 		unsigned version;
 
 		if (err < 0) {
@@ -190,20 +191,20 @@ static int take_best(struct opener *o, const struct fatbin_entry *list, unsigned
 
 static int open_containers(struct opener *o)
 {
-	struct fatbin_entry list[CHOICES_MAX];
+	struct ptx_fatbin_entry list[CHOICES_MAX];
 	size_t at = 0, bytes;
 
-	while (o->len - at >= FATBIN_HEADER_BYTES) {
-		struct fatbin_walk w;
+	while (o->len - at >= PTX_FATBIN_HEADER_BYTES) {
+		struct ptx_fatbin_walk w;
 		uint32_t magic;
 		unsigned n;
 		int err;
 
 		memcpy(&magic, o->image + at, sizeof(magic));
-		if (magic != FATBIN_MAGIC && at) {
+		if (magic != PTX_FATBIN_MAGIC && at) {
 			break; /* padding of a file */
 		}
-		if (fatbin_open(&w, o->image + at, o->len - at, &bytes) < 0) {
+		if (ptx_fatbin_open(&w, o->image + at, o->len - at, &bytes) < 0) {
 			return fail(o, -EINVAL, "the fat binary is longer than its data");
 		}
 		if (++o->n_containers > PARTS_MAX) {
@@ -216,7 +217,7 @@ static int open_containers(struct opener *o)
 		}
 		at = MIN(ROUND_UP(at + bytes, (size_t)8), o->len);
 	}
-	return o->len < FATBIN_HEADER_BYTES ? fail(o, -EINVAL, "the fat binary is cut off") : 0;
+	return o->len < PTX_FATBIN_HEADER_BYTES ? fail(o, -EINVAL, "the fat binary is cut off") : 0;
 }
 
 static int open_text(struct opener *o)
@@ -311,7 +312,7 @@ int ptx_image_open(struct ptx_image_text *ret, const void *image, size_t len, un
 
 	*ret = (struct ptx_image_text){ 0 };
 	memcpy(&magic, image, MIN(len, sizeof(magic)));
-	if (magic == FATBIN_MAGIC) {
+	if (magic == PTX_FATBIN_MAGIC) {
 		err = open_containers(&o);
 	} else if (magic == 0x464c457fu) {
 		err = open_elf(&o);

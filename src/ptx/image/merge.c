@@ -43,17 +43,17 @@ static const char *linkage_of(const struct ptx_item *it)
 					: ((const struct ptx_variable *)it)->linkage;
 }
 
-static enum merge_strength strength_of(const struct ptx_item *it)
+static enum ptx_merge_strength strength_of(const struct ptx_item *it)
 {
 	const char *linkage = linkage_of(it);
 
 	if (it->kind == PTX_FUNCTION && !((const struct ptx_function *)it)->has_body) {
-		return MERGE_UNDEFINED;
+		return PTX_MERGE_UNDEFINED;
 	}
-	return strcmp(linkage, ".extern") == 0	 ? MERGE_UNDEFINED
-	       : strcmp(linkage, ".common") == 0 ? MERGE_COMMON
-	       : strcmp(linkage, ".weak") == 0	 ? MERGE_WEAK
-						 : MERGE_STRONG;
+	return strcmp(linkage, ".extern") == 0	 ? PTX_MERGE_UNDEFINED
+	       : strcmp(linkage, ".common") == 0 ? PTX_MERGE_COMMON
+	       : strcmp(linkage, ".weak") == 0	 ? PTX_MERGE_WEAK
+						 : PTX_MERGE_STRONG;
 }
 
 /* 0: not known. */
@@ -102,7 +102,7 @@ static const char *mismatch(const struct ptx_item *x, const struct ptx_item *y)
 	}
 }
 
-static int conflict(struct ptx_merge *m, const char *what, const struct merge_symbol *s,
+static int conflict(struct ptx_merge *m, const char *what, const struct ptx_merge_symbol *s,
 		    uint32_t unit, const struct ptx_item *it)
 {
 	const struct ptx_item *first = s->def ? s->def : s->seen;
@@ -119,24 +119,24 @@ static bool larger(const struct ptx_item *a, const struct ptx_item *b)
 	       bytes_of((const struct ptx_variable *)a) > bytes_of((const struct ptx_variable *)b);
 }
 
-static int symbol_note(struct ptx_merge *m, struct merge_symbol *s, uint32_t unit,
+static int symbol_note(struct ptx_merge *m, struct ptx_merge_symbol *s, uint32_t unit,
 		       struct ptx_item *it)
 {
-	enum merge_strength strength = strength_of(it);
+	enum ptx_merge_strength strength = strength_of(it);
 	const char *wrong = s->seen ? mismatch(s->def ? s->def : s->seen, it) : NULL;
 
 	if (wrong) {
 		return conflict(m, wrong, s, unit, it);
 	}
-	if (strength == MERGE_STRONG && s->strength == MERGE_STRONG) {
+	if (strength == PTX_MERGE_STRONG && s->strength == PTX_MERGE_STRONG) {
 		return conflict(m, "Multiple definition", s, unit, it);
 	}
 	if (!s->seen) {
 		s->seen = it;
 		s->seen_unit = unit;
 	}
-	if (strength > s->strength ||
-	    (strength == MERGE_COMMON && s->strength == MERGE_COMMON && larger(it, s->def))) {
+	if (strength > s->strength || (strength == PTX_MERGE_COMMON &&
+				       s->strength == PTX_MERGE_COMMON && larger(it, s->def))) {
 		s->strength = strength;
 		s->def = it;
 		s->def_unit = unit;
@@ -144,9 +144,9 @@ static int symbol_note(struct ptx_merge *m, struct merge_symbol *s, uint32_t uni
 	return 0;
 }
 
-static struct merge_symbol *symbol_get(struct ptx_merge *m, const char *name)
+static struct ptx_merge_symbol *symbol_get(struct ptx_merge *m, const char *name)
 {
-	struct merge_symbol *s = strmap_get(&m->symbols, name);
+	struct ptx_merge_symbol *s = strmap_get(&m->symbols, name);
 
 	if (!s) {
 		s = ptx_arena_alloc(&m->arena, sizeof(*s));
@@ -158,9 +158,10 @@ static struct merge_symbol *symbol_get(struct ptx_merge *m, const char *name)
 	return s;
 }
 
-static struct merge_name *name_get(struct ptx_merge *m, struct merge_unit *u, const char *name)
+static struct ptx_merge_name *name_get(struct ptx_merge *m, struct ptx_merge_unit *u,
+				       const char *name)
 {
-	struct merge_name *n = strmap_get(&u->names, name);
+	struct ptx_merge_name *n = strmap_get(&u->names, name);
 
 	if (!n) {
 		n = ptx_arena_alloc(&m->arena, sizeof(*n));
@@ -173,11 +174,11 @@ static struct merge_name *name_get(struct ptx_merge *m, struct merge_unit *u, co
 }
 
 /* A name that any declaration of the module makes global is global. */
-static int note_names(struct ptx_merge *m, struct merge_unit *u)
+static int note_names(struct ptx_merge *m, struct ptx_merge_unit *u)
 {
 	ptx_each (&u->module->items, it) {
-		const char *name = merge_item_name(it);
-		struct merge_name *n;
+		const char *name = ptx_merge_item_name(it);
+		struct ptx_merge_name *n;
 
 		if (!name) {
 			continue;
@@ -195,17 +196,17 @@ static int note_names(struct ptx_merge *m, struct merge_unit *u)
 }
 
 /* ".alias a, b;" defines a, which was declared. */
-static void note_alias(struct ptx_merge *m, struct merge_unit *u, const struct ptx_directive *d)
+static void note_alias(struct ptx_merge *m, struct ptx_merge_unit *u, const struct ptx_directive *d)
 {
 	const char *p = d->text + strlen(".alias");
-	struct merge_name *n;
+	struct ptx_merge_name *n;
 
 	p += strspn(p, " \t");
 	n = strmap_get_n(&u->names, p, strcspn(p, " \t,"));
 	if (n && n->symbol && !n->symbol->def) {
 		n->symbol->def = n->symbol->seen;
 		n->symbol->def_unit = (uint32_t)(u - m->units);
-		n->symbol->strength = MERGE_STRONG;
+		n->symbol->strength = PTX_MERGE_STRONG;
 	}
 }
 
@@ -215,11 +216,11 @@ static bool is_alias(const struct ptx_item *it)
 	       strncmp(((const struct ptx_directive *)it)->text, ".alias", 6) == 0;
 }
 
-static int note_symbols(struct ptx_merge *m, struct merge_unit *u)
+static int note_symbols(struct ptx_merge *m, struct ptx_merge_unit *u)
 {
 	ptx_each (&u->module->items, it) {
-		const char *name = merge_item_name(it);
-		struct merge_name *n = name ? strmap_get(&u->names, name) : NULL;
+		const char *name = ptx_merge_item_name(it);
+		struct ptx_merge_name *n = name ? strmap_get(&u->names, name) : NULL;
 		int err = n && n->symbol ? symbol_note(m, n->symbol, (uint32_t)(u - m->units), it)
 					 : 0;
 
@@ -237,7 +238,7 @@ static int note_symbols(struct ptx_merge *m, struct merge_unit *u)
 
 int ptx_merge_add(struct ptx_merge *m, const char *text, size_t len, const char *name)
 {
-	struct merge_unit *grown, *u;
+	struct ptx_merge_unit *grown, *u;
 	int err;
 
 	if (m->n == PTX_MERGE_MAX) {
@@ -251,7 +252,7 @@ int ptx_merge_add(struct ptx_merge *m, const char *text, size_t len, const char 
 		m->units = grown;
 	}
 	u = &m->units[m->n];
-	*u = (struct merge_unit){ 0 };
+	*u = (struct ptx_merge_unit){ 0 };
 	err = ptx_module_parse(&u->module, text, len, name, m->report);
 	if (err < 0) {
 		return err;
@@ -289,10 +290,10 @@ static bool is_builtin(const char *name)
 	return false;
 }
 
-static bool is_kept(const struct merge_unit *u, const struct ptx_item *it)
+static bool is_kept(const struct ptx_merge_unit *u, const struct ptx_item *it)
 {
-	const char *name = merge_item_name(it);
-	struct merge_name *n = name ? strmap_get(&u->names, name) : NULL;
+	const char *name = ptx_merge_item_name(it);
+	struct ptx_merge_name *n = name ? strmap_get(&u->names, name) : NULL;
 
 	if (!n || !n->symbol) {
 		return true;
@@ -309,7 +310,7 @@ static bool is_prototype(const struct ptx_item *it)
 	return it->kind == PTX_FUNCTION && !((const struct ptx_function *)it)->has_body;
 }
 
-static int bad_alias(struct ptx_merge *m, const struct merge_unit *u, const struct ptx_item *it)
+static int bad_alias(struct ptx_merge *m, const struct ptx_merge_unit *u, const struct ptx_item *it)
 {
 	report_place(m->report, "%s:%u", u->module->name, it->line);
 	return report_set(m->report, -EINVAL, "link", "'.alias name, other;' expected");
@@ -318,17 +319,17 @@ static int bad_alias(struct ptx_merge *m, const struct merge_unit *u, const stru
 static int visit_all(struct ptx_merge *m)
 {
 	for (uint32_t i = 0; i < m->n; i++) {
-		struct merge_unit *u = &m->units[i];
+		struct ptx_merge_unit *u = &m->units[i];
 
 		ptx_each (&u->module->items, it) {
 			if (is_alias(it)) {
-				int err = merge_visit_alias(u, (struct ptx_directive *)it);
+				int err = ptx_merge_visit_alias(u, (struct ptx_directive *)it);
 
 				if (err < 0) {
 					return err == -ENOMEM ? no_memory(m) : bad_alias(m, u, it);
 				}
 			} else if (!is_prototype(it)) {
-				merge_visit(u, it);
+				ptx_merge_visit(u, it);
 			}
 		}
 		if (u->no_memory) {
@@ -346,7 +347,7 @@ static int check_undefined(struct ptx_merge *m)
 
 	buf_init(&text);
 	strmap_each (&m->symbols, e) {
-		struct merge_symbol *s = e->value;
+		struct ptx_merge_symbol *s = e->value;
 
 		if (!s->used || s->def || is_dynamic(s->seen) || is_builtin(s->name)) {
 			continue;
@@ -416,13 +417,13 @@ static void move(struct ptx_list *from, struct ptx_list *to, struct ptx_item *it
 }
 
 /* One prototype of each function; those of symbols say what their definition is. */
-static void move_prototypes(struct merge_unit *u, struct ptx_list *to)
+static void move_prototypes(struct ptx_merge_unit *u, struct ptx_list *to)
 {
 	struct ptx_item *next;
 
 	for (struct ptx_item *it = u->module->items.first; it; it = next) {
 		struct ptx_function *f = (struct ptx_function *)it;
-		struct merge_name *n;
+		struct ptx_merge_name *n;
 
 		next = it->next;
 		if (!is_prototype(it)) {
@@ -445,8 +446,9 @@ static void align_dynamic(struct ptx_merge *m)
 {
 	for (uint32_t i = 0; i < m->n; i++) {
 		ptx_each (&m->units[i].module->items, it) {
-			const char *name = merge_item_name(it);
-			struct merge_name *n = name ? strmap_get(&m->units[i].names, name) : NULL;
+			const char *name = ptx_merge_item_name(it);
+			struct ptx_merge_name *n =
+				name ? strmap_get(&m->units[i].names, name) : NULL;
 
 			if (n && n->symbol && !n->symbol->def && is_dynamic(n->symbol->seen)) {
 				struct ptx_variable *kept = (struct ptx_variable *)n->symbol->seen;
@@ -472,7 +474,7 @@ static bool is_dropped_directive(const struct ptx_item *it)
 	return false;
 }
 
-static void move_items(struct merge_unit *u, struct ptx_list *to, enum ptx_item_kind kind)
+static void move_items(struct ptx_merge_unit *u, struct ptx_list *to, enum ptx_item_kind kind)
 {
 	struct ptx_item *next;
 
@@ -486,7 +488,7 @@ static void move_items(struct merge_unit *u, struct ptx_list *to, enum ptx_item_
 }
 
 /* Before anything is renamed, since is_kept asks by the names that modules use. */
-static void drop_others(struct merge_unit *u)
+static void drop_others(struct ptx_merge_unit *u)
 {
 	struct ptx_item *next;
 
@@ -507,7 +509,7 @@ int ptx_merge_finish(struct ptx_merge *m, struct buf *out)
 		return report_set(m->report, -EINVAL, "link", "there is nothing to merge");
 	}
 	align_dynamic(m);
-	err = merge_rename_locals(m) < 0 ? no_memory(m) : 0;
+	err = ptx_merge_rename_locals(m) < 0 ? no_memory(m) : 0;
 	for (uint32_t i = 0; i < m->n; i++) {
 		drop_others(&m->units[i]);
 	}

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-const char *merge_item_name(const struct ptx_item *it)
+const char *ptx_merge_item_name(const struct ptx_item *it)
 {
 	return it->kind == PTX_FUNCTION	  ? ((const struct ptx_function *)it)->name
 	       : it->kind == PTX_VARIABLE ? ((const struct ptx_variable *)it)->name
@@ -12,15 +12,15 @@ const char *merge_item_name(const struct ptx_item *it)
 }
 
 /* v.x is an element of v. */
-static struct merge_name *find(struct merge_unit *u, const char *name)
+static struct ptx_merge_name *find(struct ptx_merge_unit *u, const char *name)
 {
-	struct merge_name *n = strmap_get(&u->names, name);
+	struct ptx_merge_name *n = strmap_get(&u->names, name);
 	size_t len = strcspn(name, ".");
 
 	return n || !name[len] ? n : strmap_get_n(&u->names, name, len);
 }
 
-static const char *joined(struct merge_unit *u, const char *name, const char *element)
+static const char *joined(struct ptx_merge_unit *u, const char *name, const char *element)
 {
 	size_t a = strlen(name), b = strlen(element);
 	char *text = ptx_arena_alloc(&u->module->arena, a + b + 1);
@@ -34,9 +34,9 @@ static const char *joined(struct merge_unit *u, const char *name, const char *el
 	return text;
 }
 
-static void visit_name(struct merge_unit *u, const char **name)
+static void visit_name(struct ptx_merge_unit *u, const char **name)
 {
-	struct merge_name *n = *name ? find(u, *name) : NULL;
+	struct ptx_merge_name *n = *name ? find(u, *name) : NULL;
 	const char *element;
 
 	if (!n || n->hidden) {
@@ -52,7 +52,7 @@ static void visit_name(struct merge_unit *u, const char **name)
 	*name = element ? joined(u, n->renamed, element) : n->renamed;
 }
 
-static void visit_operand(struct merge_unit *u, struct ptx_operand *o)
+static void visit_operand(struct ptx_merge_unit *u, struct ptx_operand *o)
 {
 	visit_name(u, &o->name);
 	for (uint32_t i = 0; i < o->n_args; i++) {
@@ -60,16 +60,16 @@ static void visit_operand(struct merge_unit *u, struct ptx_operand *o)
 	}
 }
 
-static void hide(struct merge_unit *u, const char *name, int by)
+static void hide(struct ptx_merge_unit *u, const char *name, int by)
 {
-	struct merge_name *n = strmap_get(&u->names, name);
+	struct ptx_merge_name *n = strmap_get(&u->names, name);
 
 	if (n) {
 		n->hidden += (unsigned)by;
 	}
 }
 
-static void hide_list(struct merge_unit *u, const struct ptx_list *list, int by)
+static void hide_list(struct ptx_merge_unit *u, const struct ptx_list *list, int by)
 {
 	ptx_each (list, it) {
 		if (it->kind == PTX_VARIABLE) {
@@ -81,7 +81,7 @@ static void hide_list(struct merge_unit *u, const struct ptx_list *list, int by)
 }
 
 /* Scopes nest no deeper than the parser allows. */
-static void visit_list(struct merge_unit *u, struct ptx_list *list)
+static void visit_list(struct ptx_merge_unit *u, struct ptx_list *list)
 {
 	struct ptx_item *next;
 
@@ -123,7 +123,7 @@ static void visit_list(struct merge_unit *u, struct ptx_list *list)
 	hide_list(u, list, -1);
 }
 
-static void hide_params(struct merge_unit *u, const struct ptx_function *f, int by)
+static void hide_params(struct ptx_merge_unit *u, const struct ptx_function *f, int by)
 {
 	for (uint32_t i = 0; i < f->n_params; i++) {
 		hide(u, f->params[i].name, by);
@@ -133,10 +133,10 @@ static void hide_params(struct merge_unit *u, const struct ptx_function *f, int 
 	}
 }
 
-void merge_visit(struct merge_unit *u, struct ptx_item *it)
+void ptx_merge_visit(struct ptx_merge_unit *u, struct ptx_item *it)
 {
-	const char *own = merge_item_name(it);
-	struct merge_name *n = own ? strmap_get(&u->names, own) : NULL;
+	const char *own = ptx_merge_item_name(it);
+	struct ptx_merge_name *n = own ? strmap_get(&u->names, own) : NULL;
 
 	if (it->kind == PTX_FUNCTION) {
 		struct ptx_function *f = (struct ptx_function *)it;
@@ -155,7 +155,7 @@ void merge_visit(struct merge_unit *u, struct ptx_item *it)
 	}
 }
 
-int merge_visit_alias(struct merge_unit *u, struct ptx_directive *d)
+int ptx_merge_visit_alias(struct ptx_merge_unit *u, struct ptx_directive *d)
 {
 	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 				      "0123456789_$%";
@@ -210,11 +210,11 @@ static const char *free_name(struct ptx_merge *m, const char *name, uint32_t uni
 	return ret;
 }
 
-int merge_rename_locals(struct ptx_merge *m)
+int ptx_merge_rename_locals(struct ptx_merge *m)
 {
 	for (uint32_t i = 0; i < m->n; i++) {
 		strmap_each (&m->units[i].names, e) {
-			struct merge_name *n = e->value;
+			struct ptx_merge_name *n = e->value;
 			bool first = strmap_get_n(&m->taken, e->key, e->key_len) == n;
 
 			if (n->symbol ||

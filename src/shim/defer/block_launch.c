@@ -30,7 +30,7 @@
 static const void *buffer_of(const struct ptx_block_entry *e, void **extra, size_t *ret_bytes)
 {
 	const void *buffer = NULL;
-	size_t bytes = 0, least = 0;
+	size_t bytes = 0, min_bytes = 0;
 
 	for (unsigned i = 0; i < MAX_EXTRA && extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
 		if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
@@ -41,12 +41,12 @@ static const void *buffer_of(const struct ptx_block_entry *e, void **extra, size
 			return NULL;
 		}
 	}
-	least = e->param_offset[e->n_params - 1] + e->param_bytes[e->n_params - 1];
+	min_bytes = e->param_offset[e->n_params - 1] + e->param_bytes[e->n_params - 1];
 	*ret_bytes = bytes;
-	return bytes >= least && bytes <= e->arg_offset ? buffer : NULL;
+	return bytes >= min_bytes && bytes <= e->arg_offset ? buffer : NULL;
 }
 
-static bool can_pack(const struct ptx_block_entry *e, const struct block_call *b)
+static bool can_pack(const struct ptx_block_entry *e, const struct shim_block_call *b)
 {
 	size_t bytes;
 
@@ -57,9 +57,9 @@ static bool can_pack(const struct ptx_block_entry *e, const struct block_call *b
 }
 
 /* As the twin gets them: one buffer, with f's layout. */
-static bool pack(const struct block_call *b, uint8_t *to)
+static bool pack(const struct shim_block_call *b, uint8_t *to)
 {
-	const struct ptx_block_entry *e = b->twin->entry;
+	const struct ptx_block_entry *e = b->clone->entry;
 	const void *buffer;
 	size_t bytes;
 
@@ -82,10 +82,10 @@ static bool pack(const struct block_call *b, uint8_t *to)
 
 /* ---- may it ---- */
 
-void block_tell(const struct thread_kernel *k, enum ptx_block_why why)
+void shim_block_note_reason(const struct shim_thread_kernel *k, enum proto_block_why why)
 {
-	if (k->twin && k->k && load_relaxed(&k->twin->told) != why) {
-		store_relaxed(&k->twin->told, (uint8_t)why);
+	if (k->clone && k->k && load_relaxed(&k->clone->reported_why) != why) {
+		store_relaxed(&k->clone->reported_why, (uint8_t)why);
 		sched_kernel_set_block(k->k, (uint8_t)why);
 	}
 }
@@ -96,28 +96,29 @@ static bool fits_grid(const uint32_t grid[3], uint64_t blocks)
 	       blocks && blocks <= MAX_BLOCKS;
 }
 
-void block_ask(struct block_call *b, const struct thread_kernel *k, struct sched_launch *l)
+void shim_block_check(struct shim_block_call *b, const struct shim_thread_kernel *k,
+		      struct sched_launch *l)
 {
-	struct twin *t = k->twin;
+	struct shim_clone *t = k->clone;
 
-	b->twin = NULL;
+	b->clone = NULL;
 	if (!fits_grid(b->grid, l->blocks) || !can_pack(t->entry, b)) {
 		if (t->entry->arg_offset > MAX_PARAM_BYTES) {
-			block_tell(k, PTX_BLOCK_PARAMETERS);
+			shim_block_note_reason(k, PROTO_BLOCK_PARAMETERS);
 		}
 		return;
 	}
-	if (unlikely(load_relaxed(&t->hung))) {
-		block_tell(k, PTX_BLOCK_HUNG);
+	if (unlikely(load_relaxed(&t->excluded))) {
+		shim_block_note_reason(k, PROTO_BLOCK_HUNG);
 		return;
 	}
-	l->resident = twin_resident(t, l->threads, l->smem_bytes);
+	l->resident = shim_clone_resident(t, l->threads, l->smem_bytes);
 	if (!l->resident) {
-		block_tell(k, PTX_BLOCK_OCCUPANCY);
+		shim_block_note_reason(k, PROTO_BLOCK_OCCUPANCY);
 		return;
 	}
-	block_tell(k, PTX_BLOCK_OK);
-	b->twin = t;
+	shim_block_note_reason(k, PROTO_BLOCK_OK);
+	b->clone = t;
 	l->block_ok = true;
 }
 
@@ -126,7 +127,7 @@ static bool one_by_one(unsigned x, unsigned y, unsigned z)
 	return x <= 1 && y <= 1 && z <= 1;
 }
 
-bool block_attributes(const CUlaunchConfig *config)
+bool shim_block_attributes_ok(const CUlaunchConfig *config)
 {
 	for (unsigned i = 0; config->attrs && i < config->numAttrs; i++) {
 		const CUlaunchAttributeValue *v = &config->attrs[i].value;
@@ -178,29 +179,29 @@ static void note_unfinished(struct shim_queue *q)
 	}
 }
 
-CUresult block_launch(struct shim_queue *q, const struct block_call *b,
-		      const struct sched_launch *l)
+CUresult shim_block_launch(struct shim_queue *q, const struct shim_block_call *b,
+			   const struct sched_launch *l)
 {
 	uint8_t params[MAX_PARAM_BYTES] ALIGNED(16);
-	struct gpu_block_launch bl = { .twin = b->twin->handle,
-				       .id = b->twin->id,
+	struct gpu_block_launch bl = { .clone = b->clone->handle,
+				       .id = b->clone->id,
 				       .resident = l->resident,
 				       .smem = b->smem,
 				       .piece_blocks = l->piece_blocks,
 				       .block_ns = l->block_ns,
 				       .params = params,
-				       .params_bytes = b->twin->entry->arg_offset };
+				       .params_bytes = b->clone->entry->arg_offset };
 	CUresult r;
 
 	if (!pack(b, params)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	if (unlikely(!load_relaxed(&q->prepared))) { /* it was kept: 20 ms at most */
-		block_prepare_queue(q);
+		shim_block_prepare_queue(q);
 	}
 	memcpy(bl.grid, b->grid, sizeof(bl.grid));
 	memcpy(bl.block, b->block, sizeof(bl.block));
-	r = gpu_chain_launch(device_gpu(), &q->dev, &bl);
+	r = gpu_run_launch(shim_device_gpu(), &q->dev, &bl);
 	if (r == CUDA_SUCCESS) {
 		note_unfinished(q);
 	}
@@ -209,12 +210,12 @@ CUresult block_launch(struct shim_queue *q, const struct block_call *b,
 
 /* ---- unfinished chains ---- */
 
-uint32_t block_seen(const struct gpu_queue *dev)
+uint32_t shim_block_unfinished(const struct gpu_queue *dev)
 {
 	return load_acquire(&container_of(dev, const struct shim_queue, dev)->unfinished);
 }
 
-void block_finished(struct gpu_queue *dev, uint32_t seen)
+void shim_block_finished(struct gpu_queue *dev, uint32_t seen)
 {
 	struct shim_queue *q = container_of(dev, struct shim_queue, dev);
 
@@ -223,11 +224,11 @@ void block_finished(struct gpu_queue *dev, uint32_t seen)
 	}
 }
 
-void block_close(struct shim_queue *q)
+void shim_block_close(struct shim_queue *q)
 {
-	event_forget_queue(q);
-	if (q->dev.chain) {
-		gpu_chain_close(device_gpu(), &q->dev);
+	shim_event_forget_queue(q);
+	if (q->dev.run) {
+		gpu_run_close(shim_device_gpu(), &q->dev);
 	}
 	if (xchg_acqrel(&q->unfinished, 0u)) {
 		sub_acqrel(&shim.deferred, 1);
@@ -235,7 +236,7 @@ void block_close(struct shim_queue *q)
 }
 
 /* The agent, for whom everything is in order now that nothing is held any more, does the work. */
-void block_exit(void)
+void shim_block_exit(void)
 {
 	uint64_t until = clock_now_ns() + EXIT_NS;
 
@@ -262,7 +263,7 @@ static void slots_changed(uint32_t slots)
 	pthread_mutex_lock(&pages_mutex);
 	for (unsigned i = 0; i < MAX_CONTEXTS; i++) {
 		if (pages[i].ctx && pages[i].flag) {
-			gpu_chain_set_flag(device_gpu(), pages[i].ctx, pages[i].flag, slots);
+			gpu_run_set_flag(shim_device_gpu(), pages[i].ctx, pages[i].flag, slots);
 		}
 	}
 	pthread_mutex_unlock(&pages_mutex);
@@ -299,57 +300,57 @@ static void make_page(CUcontext ctx, uint32_t gpu)
 	p->ctx = ctx;
 	p->gpu = gpu;
 	p->flag = NULL;
-	if (device_has_page(gpu) || gpu_flag_create(device_gpu(), ctx, &p->flag) < 0) {
+	if (device_has_page(gpu) || gpu_flag_create(shim_device_gpu(), ctx, &p->flag) < 0) {
 		return;
 	}
-	gpu_chain_set_flag(device_gpu(), ctx, p->flag, session_lease_slots());
-	(void)session_offer_flag(gpu, gpu_flag_fd(p->flag));
+	gpu_run_set_flag(shim_device_gpu(), ctx, p->flag, shim_session_lease_slots());
+	(void)shim_session_offer_flag(gpu, gpu_flag_fd(p->flag));
 }
 
-void block_prepare(void)
+void shim_block_prepare_context(void)
 {
 	CUstreamCaptureMode before;
 	CUcontext ctx = NULL;
 	CUdevice d = 0;
 
-	if (!device_gpu() || shim_real.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS || !ctx ||
+	if (!shim_device_gpu() || shim_real.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS || !ctx ||
 	    shim_real.cuCtxGetDevice(&d) != CUDA_SUCCESS || d < 0) {
 		return;
 	}
 	pthread_mutex_lock(&pages_mutex);
-	store_release(&session_slots_changed, slots_changed);
+	store_release(&shim_session_slots_changed, slots_changed);
 	if (!page_of(ctx)) {
-		before = capture_exempt(); /* it allocates, and another thread may capture */
+		before = shim_capture_exempt(); /* it allocates, and another thread may capture */
 		make_page(ctx, (uint32_t)d);
-		capture_restore(before);
+		shim_capture_restore(before);
 	}
 	pthread_mutex_unlock(&pages_mutex);
 }
 
-void block_prepare_queue(struct shim_queue *q)
+void shim_block_prepare_queue(struct shim_queue *q)
 {
 	CUcontext popped;
 
-	if (device_gpu() && shim_real.cuCtxPushCurrent_v2(q->dev.ctx) == CUDA_SUCCESS) {
-		block_prepare();
-		gpu_chain_prepare(device_gpu(), &q->dev);
+	if (shim_device_gpu() && shim_real.cuCtxPushCurrent_v2(q->dev.ctx) == CUDA_SUCCESS) {
+		shim_block_prepare_context();
+		gpu_run_prepare(shim_device_gpu(), &q->dev);
 		shim_real.cuCtxPopCurrent_v2(&popped);
 	}
 	/* Not before: another thread's launch would make it, with its queue held. */
 	store_relaxed(&q->prepared, true);
 }
 
-void block_context_gone(CUcontext ctx)
+void shim_block_context_end(CUcontext ctx)
 {
 	struct page *p;
 
-	twin_context_gone(ctx);
-	image_context_gone(ctx);
+	shim_clone_context_end(ctx);
+	shim_image_context_end(ctx);
 	pthread_mutex_lock(&pages_mutex);
 	p = page_of(ctx);
 	if (p && p->flag) {
-		(void)session_offer_flag(p->gpu, -1);
-		gpu_chain_set_flag(device_gpu(), ctx, NULL, 0);
+		(void)shim_session_offer_flag(p->gpu, -1);
+		gpu_run_set_flag(shim_device_gpu(), ctx, NULL, 0);
 		gpu_flag_destroy(p->flag);
 	}
 	if (p) {

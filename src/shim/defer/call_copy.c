@@ -18,64 +18,67 @@
 #define MAX_OPERATIONS 256u
 #define MAX_COPIES 4096u
 
-static void release_event(struct kept *k)
+static void release_event(struct shim_deferred_call *k)
 {
 	if (k->event.event) {
-		event_issued(&k->event);
+		shim_event_submitted(&k->event);
 	}
 }
 
 /* At block level the parameters are packed from the copy's arguments. The driver may refuse what it
  * would not refuse of f. */
-static CUresult run_at_level(struct kept *k)
+static CUresult run_at_level(struct shim_deferred_call *k)
 {
-	if (k->block.twin && k->call.launch.level == GBPF_LEVEL_BLOCK) {
-		CUresult r = block_launch(k->q, &k->block, &k->call.launch);
+	if (k->block.clone && k->call.launch.level == GBPF_LEVEL_BLOCK) {
+		CUresult r = shim_block_launch(k->q, &k->block, &k->call.launch);
 
 		if (r != CUDA_ERROR_NOT_SUPPORTED) {
 			return r;
 		}
 	}
-	if (k->what->keep == KEEP_RECORD && k->call.chains) {
-		return event_record(&k->event);
+	if (k->what->copy_rule == SHIM_COPY_RECORD && k->call.joins_run) {
+		return shim_event_record(&k->event);
 	}
 	return k->what->run(k->a);
 }
 
-static int run_kept(struct sched_call *sc)
+static int run_deferred(struct sched_call *sc)
 {
-	struct kept *k = (struct kept *)sc;
+	struct shim_deferred_call *k = (struct shim_deferred_call *)sc;
 	CUcontext popped;
-	bool pushed = shim_real.cuCtxPushCurrent_v2(k->ctx) == CUDA_SUCCESS, beside = capture_any();
-	CUstreamCaptureMode mode = beside ? capture_exempt() : CU_STREAM_CAPTURE_MODE_RELAXED;
+	bool pushed = shim_real.cuCtxPushCurrent_v2(k->ctx) == CUDA_SUCCESS,
+	     capturing = shim_capture_any();
+	CUstreamCaptureMode mode =
+		capturing ? shim_capture_exempt() : CU_STREAM_CAPTURE_MODE_RELAXED;
 	CUresult r = run_at_level(k);
 
-	if (beside) {
-		capture_restore(mode);
+	if (capturing) {
+		shim_capture_restore(mode);
 	}
 	if (pushed) {
 		shim_real.cuCtxPopCurrent_v2(&popped);
 	}
-	wait_remember(r);
+	shim_error_note(r);
 	if (r != CUDA_SUCCESS) {
-		store_relaxed(&k->q->told, (uint32_t)r);
+		store_relaxed(&k->q->reported_error, (uint32_t)r);
 	}
 	release_event(k);
 	return (int)r;
 }
 
-static void free_kept(struct sched_call *sc)
+static void free_deferred(struct sched_call *sc)
 {
-	struct kept *k = (struct kept *)sc;
+	struct shim_deferred_call *k = (struct shim_deferred_call *)sc;
 
 	release_event(k);
 	free(k);
 	sub_acqrel(&shim.deferred, 1);
 }
 
-struct kept *keep_new(const struct shim_call *c, const uint64_t *a, size_t blob_bytes)
+struct shim_deferred_call *shim_deferred_new(const struct shim_call *c, const uint64_t *a,
+					     size_t blob_bytes)
 {
-	struct kept *k = calloc(1, sizeof(*k) + blob_bytes);
+	struct shim_deferred_call *k = calloc(1, sizeof(*k) + blob_bytes);
 
 	if (k) {
 		k->what = c;
@@ -95,7 +98,7 @@ static bool is_known(uint64_t address)
 	       type;
 }
 
-static bool is(CUpointer_attribute what, uint64_t address, int wanted)
+static bool has_attribute(CUpointer_attribute what, uint64_t address, int wanted)
 {
 	int is = -1;
 
@@ -106,37 +109,37 @@ static bool is(CUpointer_attribute what, uint64_t address, int wanted)
  * with it. */
 static bool is_of_device(uint64_t address, CUdevice device)
 {
-	return is(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address, CU_MEMORYTYPE_DEVICE) &&
-	       is(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address, device) &&
-	       is(CU_POINTER_ATTRIBUTE_IS_MANAGED, address, 0) &&
-	       is(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address, 0);
+	return has_attribute(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address, CU_MEMORYTYPE_DEVICE) &&
+	       has_attribute(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address, device) &&
+	       has_attribute(CU_POINTER_ATTRIBUTE_IS_MANAGED, address, 0) &&
+	       has_attribute(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address, 0);
 }
 
-static struct kept *keep_device(const struct shim_call *c, const uint64_t *a)
+static struct shim_deferred_call *copy_device(const struct shim_call *c, const uint64_t *a)
 {
 	CUdevice device = 0;
 	unsigned flags = 0;
 
 	return shim_real.cuCtxGetFlags(&flags) == CUDA_SUCCESS && !(flags & CU_CTX_SYNC_MEMOPS) &&
 			       shim_real.cuCtxGetDevice(&device) == CUDA_SUCCESS &&
-			       is_of_device(a[c->keep_arg[0]], device) &&
-			       is_of_device(a[c->keep_arg[1]], device)
-		       ? keep_new(c, a, 0)
+			       is_of_device(a[c->copy_arg[0]], device) &&
+			       is_of_device(a[c->copy_arg[1]], device)
+		       ? shim_deferred_new(c, a, 0)
 		       : NULL;
 }
 
-static struct kept *keep_source(const struct shim_call *c, const uint64_t *a, unsigned arg,
-				uint64_t bytes)
+static struct shim_deferred_call *copy_source(const struct shim_call *c, const uint64_t *a,
+					      unsigned arg, uint64_t bytes)
 {
-	struct kept *k;
+	struct shim_deferred_call *k;
 
 	if (is_known(a[arg])) {
-		return keep_new(c, a, 0);
+		return shim_deferred_new(c, a, 0);
 	}
 	if (!a[arg] || bytes > MAX_COPIED_BYTES) {
 		return NULL;
 	}
-	k = keep_new(c, a, bytes);
+	k = shim_deferred_new(c, a, bytes);
 	if (k) {
 		memcpy(k->blob, (const void *)(uintptr_t)a[arg], bytes);
 		k->a[arg] = (uintptr_t)k->blob;
@@ -144,9 +147,10 @@ static struct kept *keep_source(const struct shim_call *c, const uint64_t *a, un
 	return k;
 }
 
-static struct kept *keep_struct(const struct shim_call *c, const uint64_t *a, size_t bytes)
+static struct shim_deferred_call *copy_struct(const struct shim_call *c, const uint64_t *a,
+					      size_t bytes)
 {
-	struct kept *k = keep_new(c, a, bytes);
+	struct shim_deferred_call *k = shim_deferred_new(c, a, bytes);
 
 	if (k) {
 		memcpy(k->blob, (const void *)(uintptr_t)a[0], bytes);
@@ -155,7 +159,7 @@ static struct kept *keep_struct(const struct shim_call *c, const uint64_t *a, si
 	return k;
 }
 
-static bool end_is_known(CUmemorytype type, const void *host, CUdeviceptr device)
+static bool is_end_known(CUmemorytype type, const void *host, CUdeviceptr device)
 {
 	if (type == CU_MEMORYTYPE_HOST) {
 		return is_known((uintptr_t)host);
@@ -163,30 +167,31 @@ static bool end_is_known(CUmemorytype type, const void *host, CUdeviceptr device
 	return type == CU_MEMORYTYPE_UNIFIED ? is_known(device) : true;
 }
 
-static struct kept *keep_2d(const struct shim_call *c, const uint64_t *a)
+static struct shim_deferred_call *copy_2d(const struct shim_call *c, const uint64_t *a)
 {
 	const CUDA_MEMCPY2D *m = (const CUDA_MEMCPY2D *)(uintptr_t)a[0];
-	bool known = m && end_is_known(m->srcMemoryType, m->srcHost, m->srcDevice) &&
-		     end_is_known(m->dstMemoryType, m->dstHost, m->dstDevice);
+	bool known = m && is_end_known(m->srcMemoryType, m->srcHost, m->srcDevice) &&
+		     is_end_known(m->dstMemoryType, m->dstHost, m->dstDevice);
 
-	return known ? keep_struct(c, a, sizeof(*m)) : NULL;
+	return known ? copy_struct(c, a, sizeof(*m)) : NULL;
 }
 
-static struct kept *keep_3d(const struct shim_call *c, const uint64_t *a)
+static struct shim_deferred_call *copy_3d(const struct shim_call *c, const uint64_t *a)
 {
 	const CUDA_MEMCPY3D *m = (const CUDA_MEMCPY3D *)(uintptr_t)a[0];
-	bool known = m && end_is_known(m->srcMemoryType, m->srcHost, m->srcDevice) &&
-		     end_is_known(m->dstMemoryType, m->dstHost, m->dstDevice);
+	bool known = m && is_end_known(m->srcMemoryType, m->srcHost, m->srcDevice) &&
+		     is_end_known(m->dstMemoryType, m->dstHost, m->dstDevice);
 
-	return known ? keep_struct(c, a, sizeof(*m)) : NULL;
+	return known ? copy_struct(c, a, sizeof(*m)) : NULL;
 }
 
-static struct kept *keep_array(const struct shim_call *c, const uint64_t *a)
+static struct shim_deferred_call *copy_array(const struct shim_call *c, const uint64_t *a)
 {
-	unsigned arg = c->keep_arg[0];
-	uint64_t n = (uint32_t)a[c->keep_arg[1]];
+	unsigned arg = c->copy_arg[0];
+	uint64_t n = (uint32_t)a[c->copy_arg[1]];
 	size_t bytes = n * sizeof(CUstreamBatchMemOpParams);
-	struct kept *k = a[arg] && n <= MAX_OPERATIONS ? keep_new(c, a, bytes) : NULL;
+	struct shim_deferred_call *k =
+		a[arg] && n <= MAX_OPERATIONS ? shim_deferred_new(c, a, bytes) : NULL;
 
 	if (k) {
 		memcpy(k->blob, (const void *)(uintptr_t)a[arg], bytes);
@@ -198,7 +203,7 @@ static struct kept *keep_array(const struct shim_call *c, const uint64_t *a)
 /* Destinations, sources, sizes, count, attributes, where each of them begins, count of those, and
  * (before CUDA 13) where a refusal is told. Sources that are read before the call returns cannot be
  * left for later. */
-static struct kept *keep_batch(const struct shim_call *c, const uint64_t *a)
+static struct shim_deferred_call *copy_batch(const struct shim_call *c, const uint64_t *a)
 {
 	const CUmemcpyAttributes *attributes = (const CUmemcpyAttributes *)(uintptr_t)a[4];
 	uint64_t n = a[3], n_attributes = a[6], bytes = n * sizeof(uint64_t);
@@ -207,7 +212,7 @@ static struct kept *keep_batch(const struct shim_call *c, const uint64_t *a)
 				  n_attributes * sizeof(*attributes) };
 	const unsigned arg[] = { 0, 1, 2, 5, 4 };
 	unsigned char *to;
-	struct kept *k;
+	struct shim_deferred_call *k;
 
 	/* The driver refuses the legacy default stream. */
 	if (a[c->stream] <= (uintptr_t)CU_STREAM_LEGACY || !n || n > MAX_COPIES || !n_attributes ||
@@ -220,7 +225,7 @@ static struct kept *keep_batch(const struct shim_call *c, const uint64_t *a)
 			return NULL;
 		}
 	}
-	k = keep_new(c, a, sizeof(size_t) + 3 * bytes + size[3] + size[4]);
+	k = shim_deferred_new(c, a, sizeof(size_t) + 3 * bytes + size[3] + size[4]);
 	if (!k) {
 		return NULL;
 	}
@@ -239,38 +244,39 @@ static struct kept *keep_batch(const struct shim_call *c, const uint64_t *a)
 
 static bool is_ready(struct sched_call *sc)
 {
-	struct kept *k = (struct kept *)sc;
+	struct shim_deferred_call *k = (struct shim_deferred_call *)sc;
 
-	return !queue_sibling_before(k->q, sc->number) &&
-	       (!k->event.event || event_ready(&k->event));
+	return !shim_queue_sibling_before(k->q, sc->number) &&
+	       (!k->event.event || shim_event_ready(&k->event));
 }
 
-static uint64_t is_placed(struct sched_call *sc)
+static uint64_t on_placed(struct sched_call *sc)
 {
-	return event_placed(&((struct kept *)sc)->event);
+	return shim_event_enqueued(&((struct shim_deferred_call *)sc)->event);
 }
 
-static struct kept *keep_use(const struct shim_call *c, const uint64_t *a, struct shim_queue *q,
-			     CUevent event, enum event_use use)
+static struct shim_deferred_call *copy_with_use(const struct shim_call *c, const uint64_t *a,
+						struct shim_queue *q, CUevent event,
+						enum shim_event_use use)
 {
-	struct kept *k = keep_new(c, a, 0);
+	struct shim_deferred_call *k = shim_deferred_new(c, a, 0);
 
-	if (k && !event_keep(&k->event, event, q, use)) {
+	if (k && !shim_event_defer(&k->event, event, q, use)) {
 		free(k);
 		return NULL;
 	}
 	if (k) {
-		k->call.placed = is_placed;
+		k->call.placed = on_placed;
 	}
 	return k;
 }
 
-static struct kept *keep_event(const struct shim_call *c, const uint64_t *a, struct shim_queue *q,
-			       enum event_use use)
+static struct shim_deferred_call *copy_event(const struct shim_call *c, const uint64_t *a,
+					     struct shim_queue *q, enum shim_event_use use)
 {
-	CUevent event = (CUevent)(uintptr_t)a[c->keep_arg[0]];
+	CUevent event = (CUevent)(uintptr_t)a[c->copy_arg[0]];
 
-	return event && !interprocess_event(event) ? keep_use(c, a, q, event, use) : NULL;
+	return event && !shim_interprocess_event(event) ? copy_with_use(c, a, q, event, use) : NULL;
 }
 
 static bool launches_graph(const struct shim_call *c)
@@ -278,60 +284,63 @@ static bool launches_graph(const struct shim_call *c)
 	return c->index == CUABI_IDX_cuGraphLaunch || c->index == CUABI_IDX_cuGraphLaunch_ptsz;
 }
 
-static struct kept *copy_of(struct shim_queue *q, const struct shim_call *c, const uint64_t *a)
+static struct shim_deferred_call *copy_of(struct shim_queue *q, const struct shim_call *c,
+					  const uint64_t *a)
 {
-	switch ((enum shim_keep)c->keep) {
-	case KEEP_WAIT:
-	case KEEP_EARLY:
+	switch ((enum shim_copy_rule)c->copy_rule) {
+	case SHIM_COPY_WAIT:
+	case SHIM_COPY_EARLY:
 		return NULL;
-	case KEEP_PLAIN:
+	case SHIM_COPY_PLAIN:
 		if (!launches_graph(c)) {
-			return keep_new(c, a, 0);
+			return shim_deferred_new(c, a, 0);
 		}
 		/* Its launches follow each other on whatever streams, as records of an event. */
-		return !a[0] || graph_has_events((CUgraphExec)(uintptr_t)a[0])
+		return !a[0] || shim_graph_has_events((CUgraphExec)(uintptr_t)a[0])
 			       ? NULL
-			       : keep_use(c, a, q, (CUevent)(uintptr_t)a[0], EVENT_RECORD);
-	case KEEP_AWAIT:
-		return keep_event(c, a, q, EVENT_AWAIT);
-	case KEEP_SRC:
-		return keep_source(c, a, c->keep_arg[0], a[c->keep_arg[1]]);
-	case KEEP_DST:
-		return is_known(a[c->keep_arg[0]]) ? keep_new(c, a, 0) : NULL;
-	case KEEP_UVA:
-		return is_known(a[0]) ? keep_source(c, a, 1, a[2]) : NULL;
-	case KEEP_DEVICE:
-		return keep_device(c, a);
-	case KEEP_COPY2D:
-		return keep_2d(c, a);
-	case KEEP_COPY3D:
-		return keep_3d(c, a);
-	case KEEP_ARRAY:
-		return keep_array(c, a);
-	case KEEP_BATCH:
-		return keep_batch(c, a);
-	case KEEP_RECORD:
-		return keep_event(c, a, q, EVENT_RECORD);
-	case KEEP_KERNEL:
-		return keep_kernel(c, a);
-	case KEEP_KERNELEX:
-		return keep_kernel_ex(c, a);
+			       : copy_with_use(c, a, q, (CUevent)(uintptr_t)a[0],
+					       SHIM_EVENT_RECORD);
+	case SHIM_COPY_AWAIT:
+		return copy_event(c, a, q, SHIM_EVENT_AWAIT);
+	case SHIM_COPY_SRC:
+		return copy_source(c, a, c->copy_arg[0], a[c->copy_arg[1]]);
+	case SHIM_COPY_DST:
+		return is_known(a[c->copy_arg[0]]) ? shim_deferred_new(c, a, 0) : NULL;
+	case SHIM_COPY_UVA:
+		return is_known(a[0]) ? copy_source(c, a, 1, a[2]) : NULL;
+	case SHIM_COPY_DEVICE:
+		return copy_device(c, a);
+	case SHIM_COPY_COPY2D:
+		return copy_2d(c, a);
+	case SHIM_COPY_COPY3D:
+		return copy_3d(c, a);
+	case SHIM_COPY_ARRAY:
+		return copy_array(c, a);
+	case SHIM_COPY_BATCH:
+		return copy_batch(c, a);
+	case SHIM_COPY_RECORD:
+		return copy_event(c, a, q, SHIM_EVENT_RECORD);
+	case SHIM_COPY_KERNEL:
+		return shim_copy_kernel(c, a);
+	case SHIM_COPY_KERNELEX:
+		return shim_copy_kernel_ex(c, a);
 	}
 	return NULL;
 }
 
-bool keep_call(struct shim_queue *q, const struct shim_call *c, const uint64_t *a,
-	       const struct sched_launch *l, const struct block_call *b)
+bool shim_call_defer(struct shim_queue *q, const struct shim_call *c, const uint64_t *a,
+		     const struct sched_launch *l, const struct shim_block_call *b)
 {
-	struct kept *k;
+	struct shim_deferred_call *k;
 
 	/* Another thread cannot issue on this thread's own default stream, or on that of a green
 	 * context that is current here: no handle names it there. */
-	if (q->owner || (c->blocking && c->keep != KEEP_DEVICE)) {
+	if (q->owner || (c->blocking && c->copy_rule != SHIM_COPY_DEVICE)) {
 		return false;
 	}
 	if (l->flags & GBPF_F_COOPERATIVE &&
-	    !keep_cooperative(q, (CUfunction)(uintptr_t)a[c->keep == KEEP_KERNELEX ? 1 : 0], l)) {
+	    !shim_cooperative_fits(
+		    q, (CUfunction)(uintptr_t)a[c->copy_rule == SHIM_COPY_KERNELEX ? 1 : 0], l)) {
 		return false; /* it may be refused */
 	}
 	k = copy_of(q, c, a);
@@ -340,20 +349,20 @@ bool keep_call(struct shim_queue *q, const struct shim_call *c, const uint64_t *
 	}
 	k->ctx = q->dev.ctx;
 	k->q = q;
-	if (c->keep == KEEP_RECORD && device_gpu() && !(c->nargs > 2 && a[2])) {
-		k->call.chains = true;
+	if (c->copy_rule == SHIM_COPY_RECORD && shim_device_gpu() && !(c->nargs > 2 && a[2])) {
+		k->call.joins_run = true;
 	}
-	if (b && b->twin) {
-		bool ex = c->keep == KEEP_KERNELEX;
+	if (b && b->clone) {
+		bool ex = c->copy_rule == SHIM_COPY_KERNELEX;
 
 		k->block = *b;
 		k->block.params = (void **)(uintptr_t)k->a[ex ? 2 : 9];
 		k->block.extra = (void **)(uintptr_t)k->a[ex ? 3 : 10];
-		k->call.chains = true;
+		k->call.joins_run = true;
 	}
 	k->call.ready = k->call.placed || q->blocking ? is_ready : NULL;
-	k->call.run = run_kept;
-	k->call.free = free_kept;
+	k->call.run = run_deferred;
+	k->call.free = free_deferred;
 	k->call.launch = *l;
 	k->call.is_launch = c->kind != SHIM_ORDER;
 	add_acqrel(&shim.deferred, 1);

@@ -8,7 +8,7 @@
 /* b: it may go at block level; or NULL. Hands a copy of the call to the scheduler, behind what the
  * queue keeps back already. False: it cannot be copied soundly, or not now; nothing has changed
  * then. */
-bool keep_call(struct shim_queue *q, const struct shim_call *c, const uint64_t *a,
-	       const struct sched_launch *l, const struct block_call *b);
+bool shim_call_defer(struct shim_queue *q, const struct shim_call *c, const uint64_t *a,
+		     const struct sched_launch *l, const struct shim_block_call *b);
 
 #endif

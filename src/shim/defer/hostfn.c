@@ -7,7 +7,7 @@
 
 #define WRAPPERS 1024u
 
-struct hostfn {
+struct shim_hostfn {
 	uint32_t used;
 	union {
 		CUhostFn plain;
@@ -16,15 +16,15 @@ struct hostfn {
 	void *user;
 };
 
-static struct hostfn wrappers[WRAPPERS];
+static struct shim_hostfn wrappers[WRAPPERS];
 static uint32_t next;
 
-static struct hostfn *take(void)
+static struct shim_hostfn *take(void)
 {
 	uint32_t start = add_relaxed(&next, 1);
 
 	for (uint32_t i = 0; i < WRAPPERS; i++) {
-		struct hostfn *h = &wrappers[(start + i) % WRAPPERS];
+		struct shim_hostfn *h = &wrappers[(start + i) % WRAPPERS];
 		uint32_t expected = 0;
 
 		if (!load_relaxed(&h->used) && cas_acqrel(&h->used, &expected, 1)) {
@@ -34,7 +34,7 @@ static struct hostfn *take(void)
 	return NULL;
 }
 
-void hostfn_release(struct hostfn *h)
+void shim_hostfn_release(struct shim_hostfn *h)
 {
 	if (h) {
 		store_release(&h->used, 0);
@@ -43,12 +43,12 @@ void hostfn_release(struct hostfn *h)
 
 static void call_plain(void *arg)
 {
-	struct hostfn *h = arg;
-	struct shim_thread *t = thread_self();
+	struct shim_hostfn *h = arg;
+	struct shim_thread *t = shim_thread_self();
 	CUhostFn fn = h->fn.plain;
 	void *user = h->user;
 
-	hostfn_release(h);
+	shim_hostfn_release(h);
 	if (t) {
 		t->host_function++;
 	}
@@ -60,12 +60,12 @@ static void call_plain(void *arg)
 
 static void call_callback(CUstream stream, CUresult status, void *arg)
 {
-	struct hostfn *h = arg;
-	struct shim_thread *t = thread_self();
+	struct shim_hostfn *h = arg;
+	struct shim_thread *t = shim_thread_self();
 	CUstreamCallback fn = h->fn.callback;
 	void *user = h->user;
 
-	hostfn_release(h);
+	shim_hostfn_release(h);
 	if (t) {
 		t->host_function++;
 	}
@@ -76,9 +76,9 @@ static void call_callback(CUstream stream, CUresult status, void *arg)
 }
 
 /* cuLaunchHostFunc(stream, fn, user), cuStreamAddCallback(stream, fn, user, flags) */
-struct hostfn *hostfn_wrap(const struct shim_call *c, uint64_t *a)
+struct shim_hostfn *shim_hostfn_wrap(const struct shim_call *c, uint64_t *a)
 {
-	struct hostfn *h = a[1] ? take() : NULL;
+	struct shim_hostfn *h = a[1] ? take() : NULL;
 
 	if (!h) {
 		return NULL;

@@ -5,12 +5,12 @@
 
 #include "shim/entry/gate.h"
 
-struct hostfn;
+struct shim_hostfn;
 
 /* Replaces function and argument of a call that puts a host function on a stream. NULL: left as it
  * is (all wrappers are in use). */
-struct hostfn *hostfn_wrap(const struct shim_call *c, uint64_t *a);
+struct shim_hostfn *shim_hostfn_wrap(const struct shim_call *c, uint64_t *a);
 /* The driver did not take it. NULL is fine. */
-void hostfn_release(struct hostfn *h);
+void shim_hostfn_release(struct shim_hostfn *h);
 
 #endif

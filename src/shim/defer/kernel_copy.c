@@ -77,7 +77,7 @@ static bool inspect(struct parameters *p, void *f, void **params, void **extra)
 	if (extra) {
 		return false; /* the driver refuses both */
 	}
-	library = kernel_is_library(f);
+	library = shim_kernel_is_library(f);
 	return measure(p, f, library) || measure(p, f, !library);
 }
 
@@ -120,18 +120,18 @@ static void fill(const struct parameters *p, unsigned char *to, void **params, u
 
 /* cuLaunchKernel, cuLaunchCooperativeKernel: f first; kernelParams is argument 9, extra argument 10
  * where there is one. */
-struct kept *keep_kernel(const struct shim_call *c, const uint64_t *a)
+struct shim_deferred_call *shim_copy_kernel(const struct shim_call *c, const uint64_t *a)
 {
 	void **params = (void **)(uintptr_t)a[9],
 	     **extra = c->nargs > 10 ? (void **)(uintptr_t)a[10] : NULL;
 	struct parameters p;
-	struct kept *k;
+	struct shim_deferred_call *k;
 	uint64_t none = 0;
 
 	if (!inspect(&p, (void *)(uintptr_t)a[0], params, extra)) {
 		return NULL;
 	}
-	k = keep_new(c, a, room_of(&p));
+	k = shim_deferred_new(c, a, room_of(&p));
 	if (k) {
 		fill(&p, k->blob, params, &k->a[9], c->nargs > 10 ? &k->a[10] : &none);
 	}
@@ -147,7 +147,7 @@ static unsigned sms_of(const struct shim_queue *q)
 	CUdevice d = 0;
 	int sms = 0;
 
-	if (q->kind == QUEUE_CREATED &&
+	if (q->kind == SHIM_QUEUE_CREATED &&
 	    shim_real.cuStreamGetGreenCtx(q->dev.stream, &green) == CUDA_SUCCESS && green) {
 		return shim_real.cuGreenCtxGetDevResource(green, &part, CU_DEV_RESOURCE_TYPE_SM) ==
 				       CUDA_SUCCESS
@@ -165,7 +165,7 @@ static unsigned sms_of(const struct shim_queue *q)
 
 /* The blocks of a cooperative launch must all fit at once on what the stream has of the device; the
  * program asks the launch whether they do. */
-bool keep_cooperative(const struct shim_queue *q, CUfunction f, const struct sched_launch *l)
+bool shim_cooperative_fits(const struct shim_queue *q, CUfunction f, const struct sched_launch *l)
 {
 	int resident = 0;
 
@@ -193,14 +193,14 @@ static bool plain_attributes(const CUlaunchConfig *config)
 	return true;
 }
 
-struct kept *keep_kernel_ex(const struct shim_call *c, const uint64_t *a)
+struct shim_deferred_call *shim_copy_kernel_ex(const struct shim_call *c, const uint64_t *a)
 {
 	const CUlaunchConfig *config = (const CUlaunchConfig *)(uintptr_t)a[0];
 	void **params = (void **)(uintptr_t)a[2];
 	size_t config_bytes, attribute_bytes;
 	struct parameters p;
 	CUlaunchConfig *copy;
-	struct kept *k;
+	struct shim_deferred_call *k;
 
 	if (!config || !plain_attributes(config) ||
 	    !inspect(&p, (void *)(uintptr_t)a[1], params, (void **)(uintptr_t)a[3])) {
@@ -208,7 +208,7 @@ struct kept *keep_kernel_ex(const struct shim_call *c, const uint64_t *a)
 	}
 	config_bytes = ROUND_UP(sizeof(*config), 16);
 	attribute_bytes = ROUND_UP(config->numAttrs * sizeof(config->attrs[0]), 16);
-	k = keep_new(c, a, config_bytes + attribute_bytes + room_of(&p));
+	k = shim_deferred_new(c, a, config_bytes + attribute_bytes + room_of(&p));
 	if (!k) {
 		return NULL;
 	}

@@ -7,7 +7,7 @@
 
 #define MAX_SIBLINGS 128u
 
-void wait_remember(CUresult r)
+void shim_error_note(CUresult r)
 {
 	int none = 0;
 
@@ -16,43 +16,43 @@ void wait_remember(CUresult r)
 	}
 }
 
-void wait_settle(struct shim_queue *q)
+void shim_wait_drain(struct shim_queue *q)
 {
 	struct sched_queue *own = load_acquire(&q->sched);
-	int err = own ? sched_flush(shim.sched, own) : 0; /* else closed, and so settled */
+	int err = own ? sched_drain(shim.sched, own) : 0; /* else closed, and so settled */
 
 	/* Those of kept calls are remembered where the calls run; others are of blocks that had to
 	 * be launched again. */
-	if (err && (uint32_t)err != xchg_acqrel(&q->told, 0u)) {
-		wait_remember((CUresult)err);
+	if (err && (uint32_t)err != xchg_acqrel(&q->reported_error, 0u)) {
+		shim_error_note((CUresult)err);
 	}
 }
 
-void shim_settle_all(void)
+void shim_drain_all(void)
 {
-	int err = sched_flush(shim.sched, NULL);
+	int err = sched_drain(shim.sched, NULL);
 
-	if (err && !queue_told((uint32_t)err)) {
-		wait_remember((CUresult)err);
+	if (err && !shim_queue_error_reported((uint32_t)err)) {
+		shim_error_note((CUresult)err);
 	}
-	queue_reap_all();
+	shim_queue_reap_all();
 }
 
 /* Each once, for what it had when the caller came: other threads may never let one of them rest. */
-void wait_settle_siblings(struct shim_queue *q)
+void shim_wait_drain_siblings(struct shim_queue *q)
 {
 	struct shim_queue *list[MAX_SIBLINGS];
 	unsigned n = MAX_SIBLINGS;
 
 	while (q->blocking && n == MAX_SIBLINGS) { /* too many: what is left of them */
-		n = queue_siblings_deferred(q, list, MAX_SIBLINGS);
+		n = shim_queue_siblings_deferred(q, list, MAX_SIBLINGS);
 		for (unsigned i = 0; i < n; i++) {
-			wait_settle(list[i]); /* another thread may be closing it */
+			shim_wait_drain(list[i]); /* another thread may be closing it */
 		}
 	}
 }
 
-CUresult wait_result(CUresult r)
+CUresult shim_error_take(CUresult r)
 {
 	int error = 0;
 
@@ -65,12 +65,12 @@ CUresult wait_result(CUresult r)
 /* The queue, unless the call belongs to a capture. */
 static struct shim_queue *queue_to_wait_for(CUstream stream, bool per_thread)
 {
-	struct shim_thread *t = thread_self();
+	struct shim_thread *t = shim_thread_self();
 
-	if (!t || (capture_any() && capture_has(stream, per_thread))) {
+	if (!t || (shim_capture_any() && shim_capture_has(stream, per_thread))) {
 		return NULL;
 	}
-	return queue_of(t, stream, per_thread);
+	return shim_queue_of(t, stream, per_thread);
 }
 
 /* Nothing to do but the driver's own work. */
@@ -85,16 +85,17 @@ static CUresult synchronize(CUstream stream, bool per_thread, CUresult (*real)(C
 	CUresult r;
 
 	if (q && shim_pending()) {
-		if (q->kind == QUEUE_LEGACY) { /* the others' calls wait for it in their queues */
-			wait_settle_siblings(q);
+		if (q->kind ==
+		    SHIM_QUEUE_LEGACY) { /* the others' calls wait for it in their queues */
+			shim_wait_drain_siblings(q);
 		}
-		wait_settle(q);
+		shim_wait_drain(q);
 	}
 	r = real(stream);
 	if (q && r == CUDA_SUCCESS) {
-		sched_drained(shim.sched, q->sched);
+		sched_synced(shim.sched, q->sched);
 	}
-	return wait_result(r);
+	return shim_error_take(r);
 }
 
 static CUresult query(CUstream stream, bool per_thread, CUresult (*real)(CUstream))
@@ -104,14 +105,14 @@ static CUresult query(CUstream stream, bool per_thread, CUresult (*real)(CUstrea
 
 	if (q && shim_pending() &&
 	    (sched_queue_deferred(q->sched) ||
-	     (q->kind == QUEUE_LEGACY && queue_sibling_deferred(q)))) {
+	     (q->kind == SHIM_QUEUE_LEGACY && shim_queue_sibling_deferred(q)))) {
 		return CUDA_ERROR_NOT_READY;
 	}
 	r = real(stream);
 	if (q && r == CUDA_SUCCESS) {
-		sched_drained(shim.sched, q->sched);
+		sched_synced(shim.sched, q->sched);
 	}
-	return r == CUDA_SUCCESS ? wait_result(r) : r;
+	return r == CUDA_SUCCESS ? shim_error_take(r) : r;
 }
 
 CUresult cuStreamSynchronize(CUstream stream)
@@ -141,19 +142,19 @@ CUresult cuStreamQuery_ptsz(CUstream stream)
 static CUresult synchronized(CUcontext ctx, CUresult r)
 {
 	if (r == CUDA_SUCCESS && !sched_idle(shim.sched)) {
-		queue_drain_context(ctx);
+		shim_queue_context_synchronized(ctx);
 	}
-	return wait_result(r);
+	return shim_error_take(r);
 }
 
 CUresult cuCtxSynchronize(void)
 {
-	shim_settle_pending();
+	shim_drain_pending();
 	return synchronized(NULL, shim_real.cuCtxSynchronize());
 }
 
 CUresult cuCtxSynchronize_v2(CUcontext ctx)
 {
-	shim_settle_pending();
+	shim_drain_pending();
 	return synchronized(ctx, shim_real.cuCtxSynchronize_v2(ctx));
 }

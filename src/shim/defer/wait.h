@@ -6,13 +6,13 @@
 #include "shim/object/stream_queue.h"
 
 /* Issues what a queue keeps back. */
-void wait_settle(struct shim_queue *q);
+void shim_wait_drain(struct shim_queue *q);
 /* A kept call has failed: the next synchronization says so, if it is the first. */
-void wait_remember(CUresult r);
+void shim_error_note(CUresult r);
 /* What must be issued before anything new on q: what is ordered with it through the legacy default
  * stream. */
-void wait_settle_siblings(struct shim_queue *q);
+void shim_wait_drain_siblings(struct shim_queue *q);
 /* Takes the remembered error: what a synchronization returns when the driver itself is content. */
-CUresult wait_result(CUresult r);
+CUresult shim_error_take(CUresult r);
 
 #endif

@@ -11,7 +11,7 @@
 static uint32_t retained[MAX_DEVICES]; /* atomic */
 
 /* Borrowed: its reference is given back at once. */
-CUcontext context_primary(CUdevice device)
+CUcontext shim_context_primary(CUdevice device)
 {
 	CUcontext ctx = NULL;
 	unsigned flags;
@@ -28,7 +28,7 @@ CUcontext context_primary(CUdevice device)
 static void ending(CUcontext ctx)
 {
 	if (ctx && shim_attached()) {
-		queue_close_context(ctx);
+		shim_queue_close_context(ctx);
 	}
 }
 
@@ -53,19 +53,19 @@ static void releasing(CUdevice device)
 	while (n && !cas_acqrel(&retained[device], &n, n - 1)) {
 	}
 	if (n <= 1 && shim_attached()) {
-		ending(context_primary(device));
+		ending(shim_context_primary(device));
 	}
 	if (n <= 1) {
-		green_context_ends(device, false);
+		shim_green_context_end(device, false);
 	}
 }
 
 static void resetting(CUdevice device)
 {
 	if (shim_attached()) {
-		ending(context_primary(device));
+		ending(shim_context_primary(device));
 	}
-	green_context_ends(device, true);
+	shim_green_context_end(device, true);
 	if (device >= 0 && device < MAX_DEVICES) { /* its references may go with it */
 		store_relaxed(&retained[device], 0u);
 	}

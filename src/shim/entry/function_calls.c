@@ -11,10 +11,10 @@
 #define MAX_LIST (1u << 20)
 
 static void note(CUresult r, const void *handle, const char *name, const void *owner,
-		 enum kernel_kind kind)
+		 enum shim_kernel_kind kind)
 {
 	if (r == CUDA_SUCCESS && handle && name && shim_attached()) {
-		kernel_note(handle, name, owner, kind);
+		shim_kernel_note(handle, name, owner, kind);
 	}
 }
 
@@ -24,11 +24,11 @@ CUresult cuModuleGetFunction(CUfunction *ret, CUmodule module, const char *name)
 {
 	CUresult r;
 
-	if (unlikely(ret && image_hides(module, name))) {
+	if (unlikely(ret && shim_image_hides(module, name))) {
 		return CUDA_ERROR_NOT_FOUND;
 	}
 	r = shim_real.cuModuleGetFunction(ret, module, name);
-	note(r, ret ? *ret : NULL, name, module, KERNEL_OF_MODULE);
+	note(r, ret ? *ret : NULL, name, module, SHIM_KERNEL_OF_MODULE);
 	return r;
 }
 
@@ -36,21 +36,21 @@ CUresult cuLibraryGetKernel(CUkernel *ret, CUlibrary library, const char *name)
 {
 	CUresult r;
 
-	if (unlikely(ret && image_hides(library, name))) {
+	if (unlikely(ret && shim_image_hides(library, name))) {
 		return CUDA_ERROR_NOT_FOUND;
 	}
 	r = shim_real.cuLibraryGetKernel(ret, library, name);
-	note(r, ret ? *ret : NULL, name, library, KERNEL_OF_LIBRARY);
+	note(r, ret ? *ret : NULL, name, library, SHIM_KERNEL_OF_LIBRARY);
 	return r;
 }
 
 CUresult cuKernelGetFunction(CUfunction *ret, CUkernel kernel)
 {
 	CUresult r = shim_real.cuKernelGetFunction(ret, kernel);
-	struct kernel_origin o;
+	struct shim_kernel_origin o;
 
-	if (r == CUDA_SUCCESS && ret && shim_attached() && kernel_origin(kernel, &o)) {
-		note(r, *ret, o.name, o.owner, KERNEL_FUNCTION);
+	if (r == CUDA_SUCCESS && ret && shim_attached() && shim_kernel_origin(kernel, &o)) {
+		note(r, *ret, o.name, o.owner, SHIM_KERNEL_FUNCTION);
 		free(o.name);
 	}
 	return r;
@@ -61,17 +61,17 @@ CUresult cuLibraryGetModule(CUmodule *ret, CUlibrary library)
 	CUresult r = shim_real.cuLibraryGetModule(ret, library);
 
 	if (r == CUDA_SUCCESS && ret && shim_attached()) {
-		image_note_module(*ret, library);
+		shim_image_note_module(*ret, library);
 	}
 	return r;
 }
 
 /* ---- lists ---- */
 
-static CUresult less_twins(CUresult r, unsigned *ret, const void *owner)
+static CUresult without_clones(CUresult r, unsigned *ret, const void *owner)
 {
 	if (r == CUDA_SUCCESS && ret) {
-		unsigned n = image_twins(owner);
+		unsigned n = shim_image_clones(owner);
 
 		*ret -= n < *ret ? n : 0;
 	}
@@ -80,31 +80,31 @@ static CUresult less_twins(CUresult r, unsigned *ret, const void *owner)
 
 CUresult cuModuleGetFunctionCount(unsigned *ret, CUmodule module)
 {
-	return less_twins(shim_real.cuModuleGetFunctionCount(ret, module), ret, module);
+	return without_clones(shim_real.cuModuleGetFunctionCount(ret, module), ret, module);
 }
 
 CUresult cuLibraryGetKernelCount(unsigned *ret, CUlibrary library)
 {
-	return less_twins(shim_real.cuLibraryGetKernelCount(ret, library), ret, library);
+	return without_clones(shim_real.cuLibraryGetKernelCount(ret, library), ret, library);
 }
 
 /* The driver's list with the twins in it; those without a suffix are given on. */
 struct list {
 	const void *owner;
-	enum kernel_kind kind;
+	enum shim_kernel_kind kind;
 	void **all; /* owned */
 	unsigned n;
 };
 
-static bool begin_list(struct list *l, const void *owner, enum kernel_kind kind)
+static bool begin_list(struct list *l, const void *owner, enum shim_kernel_kind kind)
 {
 	CUresult r;
 
 	*l = (struct list){ .owner = owner, .kind = kind };
-	if (!image_twins(owner)) {
+	if (!shim_image_clones(owner)) {
 		return false;
 	}
-	r = kind == KERNEL_OF_LIBRARY
+	r = kind == SHIM_KERNEL_OF_LIBRARY
 		    ? shim_real.cuLibraryGetKernelCount(&l->n, (CUlibrary)(uintptr_t)owner)
 		    : shim_real.cuModuleGetFunctionCount(&l->n, (CUmodule)(uintptr_t)owner);
 	if (r == CUDA_SUCCESS && l->n && l->n <= MAX_LIST) {
@@ -119,11 +119,11 @@ static CUresult end_list(struct list *l, void **ret, unsigned cap, CUresult r)
 
 	for (unsigned i = 0; r == CUDA_SUCCESS && i < l->n && given < cap; i++) {
 		const char *name = NULL;
-		CUresult named = l->kind == KERNEL_OF_LIBRARY
+		CUresult named = l->kind == SHIM_KERNEL_OF_LIBRARY
 					 ? shim_real.cuKernelGetName(&name, (CUkernel)l->all[i])
 					 : shim_real.cuFuncGetName(&name, (CUfunction)l->all[i]);
 
-		if (!l->all[i] || (named == CUDA_SUCCESS && image_is_twin_name(name))) {
+		if (!l->all[i] || (named == CUDA_SUCCESS && shim_image_is_clone_name(name))) {
 			continue;
 		}
 		note(named, l->all[i], name, l->owner, l->kind);
@@ -137,7 +137,7 @@ CUresult cuModuleEnumerateFunctions(CUfunction *ret, unsigned cap, CUmodule modu
 {
 	struct list l;
 
-	if (!ret || !cap || !begin_list(&l, module, KERNEL_OF_MODULE)) {
+	if (!ret || !cap || !begin_list(&l, module, SHIM_KERNEL_OF_MODULE)) {
 		return shim_real.cuModuleEnumerateFunctions(ret, cap, module);
 	}
 	return end_list(
@@ -149,7 +149,7 @@ CUresult cuLibraryEnumerateKernels(CUkernel *ret, unsigned cap, CUlibrary librar
 {
 	struct list l;
 
-	if (!ret || !cap || !begin_list(&l, library, KERNEL_OF_LIBRARY)) {
+	if (!ret || !cap || !begin_list(&l, library, SHIM_KERNEL_OF_LIBRARY)) {
 		return shim_real.cuLibraryEnumerateKernels(ret, cap, library);
 	}
 	return end_list(
@@ -161,7 +161,7 @@ CUresult cuLibraryEnumerateKernels(CUkernel *ret, unsigned cap, CUlibrary librar
 
 /* A preference, what it is, or no less than f may have now: kept launches go as they would have
  * gone. */
-static bool takes_nothing(CUresult asked, CUfunction_attribute what, int now, int value)
+static bool leaves_deferred_valid(CUresult asked, CUfunction_attribute what, int now, int value)
 {
 	bool allows = what == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
 		      what == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
@@ -171,46 +171,47 @@ static bool takes_nothing(CUresult asked, CUfunction_attribute what, int now, in
 }
 
 /* NULL: no twin to follow. */
-static struct twin *follower(CUresult r, const void *handle)
+static struct shim_clone *clone_to_follow(CUresult r, const void *handle)
 {
-	struct twin *t = r == CUDA_SUCCESS && shim_attached() ? twin_get(handle) : NULL;
+	struct shim_clone *t = r == CUDA_SUCCESS && shim_attached() ? shim_clone_get(handle) : NULL;
 
 	return t && t->handle ? t : NULL;
 }
 
 CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute what, int value)
 {
-	struct twin *t;
+	struct shim_clone *t;
 	int now = 0;
 	CUresult r;
 
 	if (unlikely(shim_pending()) &&
-	    !takes_nothing(shim_real.cuFuncGetAttribute(&now, what, f), what, now, value)) {
-		shim_settle_all();
+	    !leaves_deferred_valid(shim_real.cuFuncGetAttribute(&now, what, f), what, now, value)) {
+		shim_drain_all();
 	}
 	r = shim_real.cuFuncSetAttribute(f, what, value);
-	t = follower(r, f);
+	t = clone_to_follow(r, f);
 	if (t && what != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
 		(void)shim_real.cuFuncSetAttribute(t->handle, what, value);
 	}
 	if (t) {
-		twin_refresh(t->owner, f);
+		shim_clone_refresh(t->owner, f);
 	}
 	return r;
 }
 
 CUresult cuKernelSetAttribute(CUfunction_attribute what, int value, CUkernel k, CUdevice d)
 {
-	struct twin *t;
+	struct shim_clone *t;
 	int now = 0;
 	CUresult r;
 
 	if (unlikely(shim_pending()) &&
-	    !takes_nothing(shim_real.cuKernelGetAttribute(&now, what, k, d), what, now, value)) {
-		shim_settle_all();
+	    !leaves_deferred_valid(shim_real.cuKernelGetAttribute(&now, what, k, d), what, now,
+				   value)) {
+		shim_drain_all();
 	}
 	r = shim_real.cuKernelSetAttribute(what, value, k, d);
-	t = follower(r, k);
+	t = clone_to_follow(r, k);
 	if (t && what != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
 		(void)shim_real.cuKernelSetAttribute(what, value, (CUkernel)(void *)t->handle, d);
 	} else if (t && value >= 0 && value < (1 << 28) &&
@@ -219,7 +220,8 @@ CUresult cuKernelSetAttribute(CUfunction_attribute what, int value, CUkernel k, 
 		(void)shim_real.cuKernelSetAttribute(what, value, (CUkernel)(void *)t->handle, d);
 	}
 	if (t) {
-		twin_refresh(t->owner, NULL); /* also functions that were made from the kernel */
+		shim_clone_refresh(t->owner,
+				   NULL); /* also functions that were made from the kernel */
 	}
 	return r;
 }
@@ -227,11 +229,11 @@ CUresult cuKernelSetAttribute(CUfunction_attribute what, int value, CUkernel k, 
 CUresult cuFuncSetCacheConfig(CUfunction f, CUfunc_cache config)
 {
 	CUresult r = shim_real.cuFuncSetCacheConfig(f, config);
-	struct twin *t = follower(r, f);
+	struct shim_clone *t = clone_to_follow(r, f);
 
 	if (t) {
 		(void)shim_real.cuFuncSetCacheConfig(t->handle, config);
-		twin_refresh(t->owner, f);
+		shim_clone_refresh(t->owner, f);
 	}
 	return r;
 }
@@ -239,11 +241,11 @@ CUresult cuFuncSetCacheConfig(CUfunction f, CUfunc_cache config)
 CUresult cuKernelSetCacheConfig(CUkernel k, CUfunc_cache config, CUdevice d)
 {
 	CUresult r = shim_real.cuKernelSetCacheConfig(k, config, d);
-	struct twin *t = follower(r, k);
+	struct shim_clone *t = clone_to_follow(r, k);
 
 	if (t) {
 		(void)shim_real.cuKernelSetCacheConfig((CUkernel)(void *)t->handle, config, d);
-		twin_refresh(t->owner, NULL);
+		shim_clone_refresh(t->owner, NULL);
 	}
 	return r;
 }
@@ -251,7 +253,7 @@ CUresult cuKernelSetCacheConfig(CUkernel k, CUfunc_cache config, CUdevice d)
 CUresult cuFuncSetSharedMemConfig(CUfunction f, CUsharedconfig config)
 {
 	CUresult r = shim_real.cuFuncSetSharedMemConfig(f, config);
-	struct twin *t = follower(r, f);
+	struct shim_clone *t = clone_to_follow(r, f);
 
 	if (t) {
 		(void)shim_real.cuFuncSetSharedMemConfig(t->handle, config);

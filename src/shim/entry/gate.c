@@ -18,54 +18,54 @@ static CUstream stream_of(const struct shim_call *c, const uint64_t *a)
 
 static CUevent event_of(const struct shim_call *c, const uint64_t *a)
 {
-	return c->keep == KEEP_RECORD || c->keep == KEEP_AWAIT
-		       ? (CUevent)(uintptr_t)a[c->keep_arg[0]]
+	return c->copy_rule == SHIM_COPY_RECORD || c->copy_rule == SHIM_COPY_AWAIT
+		       ? (CUevent)(uintptr_t)a[c->copy_arg[0]]
 		       : NULL;
 }
 
 /* A wait for an event means the record of before, and a record comes after the waits of before: in
  * the way of the one are records that other queues keep, in that of the other all uses. */
-static enum event_use in_the_way(const struct shim_call *c)
+static enum shim_event_use in_the_way(const struct shim_call *c)
 {
-	return c->keep == KEEP_AWAIT ? EVENT_RECORD : EVENT_AWAIT;
+	return c->copy_rule == SHIM_COPY_AWAIT ? SHIM_EVENT_RECORD : SHIM_EVENT_AWAIT;
 }
 
 /* Something is kept back in the process: what the call is ordered behind through the default
  * stream, so that it must be kept, too, or wait. */
 static NOINLINE bool behind_siblings(struct shim_queue *q)
 {
-	uint32_t seen = block_seen(&q->dev);
+	uint32_t seen = shim_block_unfinished(&q->dev);
 
-	if (seen && load_acquire(&shim.deferred) == 1 && block_seen(&q->dev) == seen) {
+	if (seen && load_acquire(&shim.deferred) == 1 && shim_block_unfinished(&q->dev) == seen) {
 		return false; /* its own chain, unfinished all the while, is all there is */
 	}
-	return q->blocking && queue_sibling_deferred(q);
+	return q->blocking && shim_queue_sibling_deferred(q);
 }
 
 static NOINLINE bool deferred_behind_siblings(struct shim_queue *q, const struct shim_call *c,
 					      uint64_t *a, struct sched_launch *l,
-					      const struct block_call *b)
+					      const struct shim_block_call *b)
 {
 	if (!behind_siblings(q)) {
 		return false;
 	}
 	sched_defer_unasked(q->sched, l);
-	if (l->may_hold && keep_call(q, c, a, l, b)) {
+	if (l->may_hold && shim_call_defer(q, c, a, l, b)) {
 		return true;
 	}
-	wait_settle_siblings(q);
+	shim_wait_drain_siblings(q);
 	return false;
 }
 
 /* The scheduler wants a launch later. True: it has a copy; false: it goes now, after what is before
  * it. */
 static NOINLINE bool deferred(struct shim_queue *q, const struct shim_call *c, uint64_t *a,
-			      struct sched_launch *l, const struct block_call *b)
+			      struct sched_launch *l, const struct shim_block_call *b)
 {
-	if (keep_call(q, c, a, l, b)) {
+	if (shim_call_defer(q, c, a, l, b)) {
 		return true;
 	}
-	wait_settle(q);
+	shim_wait_drain(q);
 	l->may_hold = false;
 	(void)sched_submit(q->sched, l);
 	return false;
@@ -87,15 +87,15 @@ static bool is_peer_copy(const struct shim_call *c)
 
 /* At block level. Between sched_submit and sched_submitted the queue is this thread's. */
 static NOINLINE CUresult submit_block(struct shim_queue *q, const struct shim_call *c, uint64_t *a,
-				      struct sched_launch *l, const struct block_call *b)
+				      struct sched_launch *l, const struct shim_block_call *b)
 {
-	CUresult r = block_launch(q, b, l);
+	CUresult r = shim_block_launch(q, b, l);
 
 	if (r == CUDA_ERROR_NOT_SUPPORTED) {
 		r = c->run(a);
 	} else if (r != CUDA_SUCCESS) { /* what the driver says of f counts */
 		sched_submitted(q->sched, l, false);
-		wait_settle(q);
+		shim_wait_drain(q);
 		l->may_hold = l->block_ok = false;
 		(void)sched_submit(q->sched, l);
 		r = c->run(a);
@@ -104,15 +104,15 @@ static NOINLINE CUresult submit_block(struct shim_queue *q, const struct shim_ca
 	return r;
 }
 
-static CUresult submit_on(struct shim_thread *t, struct shim_queue *q, const struct shim_call *c,
-			  uint64_t *a, struct sched_launch *l, const struct block_call *b)
+static CUresult submit(struct shim_thread *t, struct shim_queue *q, const struct shim_call *c,
+		       uint64_t *a, struct sched_launch *l, const struct shim_block_call *b)
 {
 	CUresult r;
 
 	l->may_hold = !t->host_function;
 	l->block_ok = l->block_ok && l->may_hold && !q->owner;
 	if (unlikely(c->blocking) && is_peer_copy(c) && shim_pending()) {
-		shim_settle_all();
+		shim_drain_all();
 	}
 	if (unlikely(shim_pending()) && deferred_behind_siblings(q, c, a, l, b)) {
 		return CUDA_SUCCESS;
@@ -123,7 +123,7 @@ static CUresult submit_on(struct shim_thread *t, struct shim_queue *q, const str
 	if (l->block_ok && l->level == GBPF_LEVEL_BLOCK && unlikely(!load_relaxed(&q->prepared))) {
 		/* The first: what chains need is made with nothing held, and it is asked anew. */
 		sched_submitted(q->sched, l, false);
-		block_prepare_queue(q);
+		shim_block_prepare_queue(q);
 		if (sched_submit(q->sched, l) == SCHED_DEFER && deferred(q, c, a, l, b)) {
 			return CUDA_SUCCESS;
 		}
@@ -134,7 +134,7 @@ static CUresult submit_on(struct shim_thread *t, struct shim_queue *q, const str
 	r = c->run(a);
 	sched_submitted(q->sched, l, r == CUDA_SUCCESS);
 	if (unlikely(c->drains) && r == CUDA_SUCCESS) {
-		sched_drained(shim.sched, q->sched);
+		sched_synced(shim.sched, q->sched);
 	}
 	return r;
 }
@@ -149,11 +149,11 @@ static NOINLINE CUresult submit_beside_capture(struct shim_queue *q, const struc
 	if (shim_pending()) {
 		bool later = behind_siblings(q) || sched_queue_deferred(q->sched);
 
-		if (later && q->kind == QUEUE_CREATED && keep_call(q, c, a, l, NULL)) {
+		if (later && q->kind == SHIM_QUEUE_CREATED && shim_call_defer(q, c, a, l, NULL)) {
 			return CUDA_SUCCESS;
 		}
-		wait_settle_siblings(q);
-		wait_settle(q);
+		shim_wait_drain_siblings(q);
+		shim_wait_drain(q);
 	}
 	(void)sched_submit(q->sched, l);
 	r = c->run(a);
@@ -161,40 +161,41 @@ static NOINLINE CUresult submit_beside_capture(struct shim_queue *q, const struc
 	return r;
 }
 
-CUresult gate_submit(const struct shim_call *c, uint64_t *a, struct sched_launch *l,
-		     CUstream stream, struct block_call *b)
+CUresult shim_gate_submit(const struct shim_call *c, uint64_t *a, struct sched_launch *l,
+			  CUstream stream, struct shim_block_call *b)
 {
-	struct shim_thread *t = thread_self();
+	struct shim_thread *t = shim_thread_self();
 	struct shim_queue *q;
 
-	if (capture_any() && capture_has(stream, c->per_thread)) {
+	if (shim_capture_any() && shim_capture_has(stream, c->per_thread)) {
 		return c->run(a);
 	}
-	q = t ? queue_of(t, stream, c->per_thread) : NULL;
+	q = t ? shim_queue_of(t, stream, c->per_thread) : NULL;
 	if (!q) {
 		return c->run(a);
 	}
-	return capture_any() ? submit_beside_capture(q, c, a, l) : submit_on(t, q, c, a, l, b);
+	return shim_capture_any() ? submit_beside_capture(q, c, a, l) : submit(t, q, c, a, l, b);
 }
 
-CUresult gate_launch(const struct shim_call *c, uint64_t *a, uint64_t bytes)
+CUresult shim_gate_launch(const struct shim_call *c, uint64_t *a, uint64_t bytes)
 {
 	CUstream stream = stream_of(c, a);
 	struct sched_launch l;
 	CUresult r;
 
-	gate_record(&l, c->kind);
+	shim_gate_record_init(&l, c->kind);
 	l.bytes = bytes;
-	if (c->kind == GBPF_KIND_HOST && !(capture_any() && capture_has(stream, c->per_thread))) {
-		struct hostfn *h = hostfn_wrap(c, a);
+	if (c->kind == GBPF_KIND_HOST &&
+	    !(shim_capture_any() && shim_capture_has(stream, c->per_thread))) {
+		struct shim_hostfn *h = shim_hostfn_wrap(c, a);
 
-		r = gate_submit(c, a, &l, stream, NULL);
+		r = shim_gate_submit(c, a, &l, stream, NULL);
 		if (r != CUDA_SUCCESS) {
-			hostfn_release(h);
+			shim_hostfn_release(h);
 		}
 		return r;
 	}
-	return gate_submit(c, a, &l, stream, NULL);
+	return shim_gate_submit(c, a, &l, stream, NULL);
 }
 
 /* An allocation may come earlier than what is before it in the stream: nobody knows the memory yet.
@@ -204,7 +205,7 @@ static CUresult allocate(struct shim_queue *q, const struct shim_call *c, uint64
 	CUresult r = c->run(a);
 
 	if (r == CUDA_ERROR_OUT_OF_MEMORY) {
-		wait_settle(q);
+		shim_wait_drain(q);
 		r = c->run(a);
 	}
 	return r;
@@ -214,21 +215,22 @@ static CUresult allocate(struct shim_queue *q, const struct shim_call *c, uint64
 static bool record_joins(struct shim_queue *q, const struct shim_call *c, const uint64_t *a,
 			 CUresult *ret)
 {
-	CUevent event = (CUevent)(uintptr_t)a[c->keep_arg[0]];
+	CUevent event = (CUevent)(uintptr_t)a[c->copy_arg[0]];
 	bool flags = c->nargs > 2 && a[2];
-	struct event_call e;
+	struct shim_event_call e;
 
-	if (c->keep != KEEP_RECORD || !block_seen(&q->dev) || !event || flags || capture_any() ||
-	    q->owner || interprocess_event(event) || !event_keep(&e, event, q, EVENT_RECORD)) {
+	if (c->copy_rule != SHIM_COPY_RECORD || !shim_block_unfinished(&q->dev) || !event ||
+	    flags || shim_capture_any() || q->owner || shim_interprocess_event(event) ||
+	    !shim_event_defer(&e, event, q, SHIM_EVENT_RECORD)) {
 		return false;
 	}
-	if (!sched_join(q->sched)) {
-		event_issued(&e);
+	if (!sched_run_join(q->sched)) {
+		shim_event_submitted(&e);
 		return false;
 	}
-	(void)event_placed(&e);
-	*ret = event_record(&e);
-	sched_joined(q->sched);
+	(void)shim_event_enqueued(&e);
+	*ret = shim_event_record(&e);
+	sched_run_joined(q->sched);
 	return true;
 }
 
@@ -265,33 +267,33 @@ static CUresult order_on(struct shim_queue *q, const struct shim_call *c, uint64
 	bool behind = behind_siblings(q), later;
 
 	if (waits_for_memory(c)) {
-		sched_settle_others(shim.sched, q->sched);
+		sched_drain_others(shim.sched, q->sched);
 	}
-	if (c->keep == KEEP_AWAIT && capture_any()) {
+	if (c->copy_rule == SHIM_COPY_AWAIT && shim_capture_any()) {
 		/* The event may be of the capture, and then the stream belongs to it from here on.
 		 */
-		event_settle(event, in_the_way(c), q);
-		wait_settle_siblings(q);
-		wait_settle(q);
+		shim_event_drain(event, in_the_way(c), q);
+		shim_wait_drain_siblings(q);
+		shim_wait_drain(q);
 		return c->run(a);
 	}
-	later = behind || (event && event_used(event, in_the_way(c), q));
+	later = behind || (event && shim_event_used(event, in_the_way(c), q));
 	if (!later && record_joins(q, c, a, &r)) {
 		return r;
 	}
 	if (later || sched_queue_deferred(q->sched)) {
-		gate_record(&l, GBPF_KIND_OTHER);
-		if (keep_call(q, c, a, &l, NULL)) {
+		shim_gate_record_init(&l, GBPF_KIND_OTHER);
+		if (shim_call_defer(q, c, a, &l, NULL)) {
 			return CUDA_SUCCESS;
 		}
-		event_settle(event, in_the_way(c), q);
-		wait_settle_siblings(q);
-		wait_settle(q);
+		shim_event_drain(event, in_the_way(c), q);
+		shim_wait_drain_siblings(q);
+		shim_wait_drain(q);
 	}
 	return c->run(a);
 }
 
-CUresult gate_order(const struct shim_call *c, uint64_t *a)
+CUresult shim_gate_order(const struct shim_call *c, uint64_t *a)
 {
 	CUstream stream = stream_of(c, a);
 	struct shim_thread *t;
@@ -300,14 +302,15 @@ CUresult gate_order(const struct shim_call *c, uint64_t *a)
 	if (likely(!shim_pending())) {
 		return c->run(a);
 	}
-	if (capture_any() && capture_has(stream, c->per_thread)) {
+	if (shim_capture_any() && shim_capture_has(stream, c->per_thread)) {
 		/* Kept uses of the event mean the record of before. */
-		event_settle(c->keep == KEEP_RECORD ? event_of(c, a) : NULL, EVENT_AWAIT, NULL);
+		shim_event_drain(c->copy_rule == SHIM_COPY_RECORD ? event_of(c, a) : NULL,
+				 SHIM_EVENT_AWAIT, NULL);
 		return c->run(a);
 	}
-	t = thread_self();
-	q = t ? queue_of(t, stream, c->per_thread) : NULL;
-	if (q && c->keep == KEEP_EARLY) {
+	t = shim_thread_self();
+	q = t ? shim_queue_of(t, stream, c->per_thread) : NULL;
+	if (q && c->copy_rule == SHIM_COPY_EARLY) {
 		return allocate(q, c, a);
 	}
 	return q ? order_on(q, c, a) : c->run(a);

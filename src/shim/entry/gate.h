@@ -11,25 +11,25 @@
 #define SHIM_MAX_ARGS 12
 #define SHIM_ORDER 255u /* kind of a call that is ordered but no launch */
 
-enum shim_keep {
-	KEEP_WAIT,  /* cannot be kept: what is before it is issued, then it runs */
-	KEEP_EARLY, /* may come earlier than what is before it */
-	KEEP_PLAIN,
-	KEEP_SRC,
-	KEEP_DST,
-	KEEP_UVA,
-	KEEP_DEVICE,
-	KEEP_COPY2D,
-	KEEP_COPY3D,
-	KEEP_ARRAY,
-	KEEP_BATCH,
-	KEEP_RECORD,
-	KEEP_AWAIT,
-	KEEP_KERNEL,
-	KEEP_KERNELEX,
+enum shim_copy_rule {
+	SHIM_COPY_WAIT,	 /* cannot be kept: what is before it is issued, then it runs */
+	SHIM_COPY_EARLY, /* may come earlier than what is before it */
+	SHIM_COPY_PLAIN,
+	SHIM_COPY_SRC,
+	SHIM_COPY_DST,
+	SHIM_COPY_UVA,
+	SHIM_COPY_DEVICE,
+	SHIM_COPY_COPY2D,
+	SHIM_COPY_COPY3D,
+	SHIM_COPY_ARRAY,
+	SHIM_COPY_BATCH,
+	SHIM_COPY_RECORD,
+	SHIM_COPY_AWAIT,
+	SHIM_COPY_KERNEL,
+	SHIM_COPY_KERNELEX,
 };
 
-struct block_call;
+struct shim_block_call;
 
 struct shim_call {
 	CUresult (*run)(const uint64_t *a); /* calls the real function */
@@ -40,20 +40,20 @@ struct shim_call {
 	uint8_t blocking;   /* returns when the work is done (sync:*) */
 	uint8_t drains;	    /* returns when everything before it in the stream is done too */
 	uint8_t kind;	    /* GBPF_KIND_* or SHIM_ORDER */
-	uint8_t keep;	    /* enum shim_keep */
-	uint8_t keep_arg[2];
+	uint8_t copy_rule;  /* enum shim_keep */
+	uint8_t copy_arg[2];
 };
 
-CUresult gate_launch(const struct shim_call *c, uint64_t *a, uint64_t bytes);
-CUresult gate_order(const struct shim_call *c, uint64_t *a);
-CUresult gate_kernel(const struct shim_call *c, uint64_t *a);
-CUresult gate_kernel_ex(const struct shim_call *c, uint64_t *a);
-CUresult gate_cooperative(const struct shim_call *c, uint64_t *a);
-CUresult gate_old(const struct shim_call *c, uint64_t *a);
-CUresult gate_graph(const struct shim_call *c, uint64_t *a);
+CUresult shim_gate_launch(const struct shim_call *c, uint64_t *a, uint64_t bytes);
+CUresult shim_gate_order(const struct shim_call *c, uint64_t *a);
+CUresult shim_gate_kernel(const struct shim_call *c, uint64_t *a);
+CUresult shim_gate_kernel_ex(const struct shim_call *c, uint64_t *a);
+CUresult shim_gate_cooperative(const struct shim_call *c, uint64_t *a);
+CUresult shim_gate_legacy(const struct shim_call *c, uint64_t *a);
+CUresult shim_gate_graph(const struct shim_call *c, uint64_t *a);
 
 /* Begins a record. Field by field: clearing it as a whole costs more than the rest of the gate. */
-static inline void gate_record(struct sched_launch *l, uint32_t kind)
+static inline void shim_gate_record_init(struct sched_launch *l, uint32_t kind)
 {
 	l->kernel = NULL;
 	l->blocks = l->bytes = 0;
@@ -71,16 +71,16 @@ static inline void gate_record(struct sched_launch *l, uint32_t kind)
 
 /* The whole way of one launch whose record is filled, on the stream that the call names (or
  * another). b: it could go at block level; NULL: it could not. */
-CUresult gate_submit(const struct shim_call *c, uint64_t *a, struct sched_launch *l,
-		     CUstream stream, struct block_call *b);
+CUresult shim_gate_submit(const struct shim_call *c, uint64_t *a, struct sched_launch *l,
+			  CUstream stream, struct shim_block_call *b);
 
 /* Issues everything that is kept back. */
-void shim_settle_all(void);
+void shim_drain_all(void);
 /* The same, at the price of one load while there is nothing. */
-static inline void shim_settle_pending(void)
+static inline void shim_drain_pending(void)
 {
 	if (unlikely(shim_pending())) {
-		shim_settle_all();
+		shim_drain_all();
 	}
 }
 

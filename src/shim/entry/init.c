@@ -19,13 +19,13 @@
 #include "shim/session/lane_env.h"
 #include "shim/object/stream_queue.h"
 
-#define SETTLE_NS 1000000000u
+#define POLICY_WAIT_NS 1000000000u
 
 static pthread_mutex_t attach_mutex = PTHREAD_MUTEX_INITIALIZER;
 static bool attempted;	       /* attach_mutex */
 static CUresult attach_result; /* attach_mutex */
 static TLS_FAST bool inside;   /* the driver loads tools in cuInit, which may call it */
-static struct session session;
+static struct shim_session session;
 
 static bool is_set(const char *name)
 {
@@ -39,8 +39,8 @@ static void on_exit_process(void)
 {
 	if (shim_attached()) {
 		sched_set_off(shim.sched, true);
-		block_exit(); /* while the agent still helps */
-		agent_stop(&session);
+		shim_block_exit(); /* while the agent still helps */
+		shim_agent_stop(&session);
 	}
 }
 
@@ -56,29 +56,29 @@ static void on_fork_child(void)
 	shim.deferred = 0;
 	shim.captures = 0;
 	shim.error = 0;
-	queue_forget_all();
-	capture_forget();
-	green_forget();
-	interprocess_forget();
+	shim_queue_forget_all();
+	shim_capture_forget();
+	shim_green_forget();
+	shim_interprocess_forget();
 	graph_forget();
-	session_abandon(&session);
+	shim_session_abandon(&session);
 }
 
 static int attach(void)
 {
-	int err = session_begin(&session);
+	int err = shim_session_begin(&session);
 
 	if (err) {
-		session_abandon(&session);
+		shim_session_abandon(&session);
 		return err;
 	}
-	thread_setup();
+	shim_thread_setup();
 	pthread_atfork(NULL, NULL, on_fork_child);
 	atexit(on_exit_process);
 	store_release(&shim.sched, session.sched);
 	store_release(&shim.attached, 1u);
-	session_settle(&session, SETTLE_NS);
-	err = agent_start(&session);
+	shim_session_await_policy(&session, POLICY_WAIT_NS);
+	err = shim_agent_start(&session);
 	if (err) {
 		sched_set_off(session.sched, true);
 		store_release(&shim.attached, 0u);
@@ -107,17 +107,17 @@ static CUresult explain(int err)
 
 static int say_hello(uint32_t only_lanes)
 {
-	int err = session_init(&session);
+	int err = shim_session_init(&session);
 
 	if (!err) {
 		session.lanes = only_lanes ? only_lanes : session.lanes;
-		err = session_hello(&session);
+		err = shim_session_hello(&session);
 	}
 	if (err) {
-		session_abandon(&session);
-		lane_leave();
+		shim_session_abandon(&session);
+		shim_lane_leave();
 	} else {
-		lane_enter(&session.early.welcome);
+		shim_lane_enter(&session.early.welcome);
 	}
 	return err;
 }
@@ -132,7 +132,7 @@ static CUresult start_driver(unsigned flags, int *err, bool *fell_back)
 	if (r == CUDA_SUCCESS || *err || session.lane != GBPF_LANE_SHARED) {
 		return r;
 	}
-	session_abandon(&session);
+	shim_session_abandon(&session);
 	*err = say_hello(1u << GBPF_LANE_PROCESS);
 	*fell_back = !*err;
 	return session.refusal[0] ? r : shim_real.cuInit(flags);
@@ -152,16 +152,17 @@ static CUresult begin(unsigned flags)
 	r = start_driver(flags, &err, &fell_back);
 	if (r != CUDA_SUCCESS) {
 		if (!err) {
-			session_abandon(&session);
+			shim_session_abandon(&session);
 		}
 		return r; /* the next cuInit begins anew */
 	}
 	attempted = true;
 	err = err ? err : attach();
 	if (!err && fell_back) {
-		session_note(&session, "lane",
-			     "the driver did not start in the shared lane: it runs in the process "
-			     "lane");
+		shim_session_note(
+			&session, "lane",
+			"the driver did not start in the shared lane: it runs in the process "
+			"lane");
 	}
 	return attach_result = err ? explain(err) : CUDA_SUCCESS;
 }

@@ -11,42 +11,42 @@ static CUstream as_stream(uint64_t a)
 	return (CUstream)(uintptr_t)a;
 }
 
-static const struct thread_kernel *kernel_here(uint64_t handle, bool is_graph)
+static const struct shim_thread_kernel *kernel_here(uint64_t handle, bool is_graph)
 {
-	static const struct thread_kernel none;
-	struct shim_thread *t = thread_self();
+	static const struct shim_thread_kernel none;
+	struct shim_thread *t = shim_thread_self();
 
-	return t ? kernel_of(t, (const void *)(uintptr_t)handle, is_graph) : &none;
+	return t ? shim_kernel_of(t, (const void *)(uintptr_t)handle, is_graph) : &none;
 }
 
 /* A function that has a twin: whether this launch of it may use it. */
-static NOINLINE void ask_block(struct block_call *b, const struct thread_kernel *k,
-			       struct sched_launch *l)
+static NOINLINE void check_block(struct shim_block_call *b, const struct shim_thread_kernel *k,
+				 struct sched_launch *l)
 {
-	if (capture_any()) {
-		block_tell(k, PTX_BLOCK_CAPTURE);
+	if (shim_capture_any()) {
+		shim_block_note_reason(k, PROTO_BLOCK_CAPTURE);
 		return;
 	}
-	block_ask(b, k, l);
+	shim_block_check(b, k, l);
 }
 
 /* f, grid x y z, block x y z, shared memory, stream ... */
 static CUresult plain(const struct shim_call *c, uint64_t *a, uint32_t flags)
 {
-	const struct thread_kernel *k = kernel_here(a[0], false);
+	const struct shim_thread_kernel *k = kernel_here(a[0], false);
 	struct sched_launch l;
-	struct block_call b;
+	struct shim_block_call b;
 
-	gate_record(&l, GBPF_KIND_KERNEL);
+	shim_gate_record_init(&l, GBPF_KIND_KERNEL);
 	l.flags = flags;
 	l.kernel = k->k;
 	l.blocks = shim_extent3d((uint32_t)a[1], (uint32_t)a[2], (uint32_t)a[3]);
 	l.threads = (uint32_t)(a[4] * a[5] * a[6]);
 	l.smem_bytes = (uint32_t)a[7];
-	b.twin = NULL;
-	if (k->twin && flags) {
-		block_tell(k, PTX_BLOCK_COOPERATIVE);
-	} else if (k->twin) {
+	b.clone = NULL;
+	if (k->clone && flags) {
+		shim_block_note_reason(k, PROTO_BLOCK_COOPERATIVE);
+	} else if (k->clone) {
 		for (unsigned i = 0; i < 3; i++) {
 			b.grid[i] = (uint32_t)a[1 + i];
 			b.block[i] = (uint32_t)a[4 + i];
@@ -54,33 +54,33 @@ static CUresult plain(const struct shim_call *c, uint64_t *a, uint32_t flags)
 		b.smem = l.smem_bytes;
 		b.params = (void **)(uintptr_t)a[9];
 		b.extra = (void **)(uintptr_t)a[10];
-		ask_block(&b, k, &l);
+		check_block(&b, k, &l);
 	}
-	return gate_submit(c, a, &l, as_stream(a[8]), &b);
+	return shim_gate_submit(c, a, &l, as_stream(a[8]), &b);
 }
 
-CUresult gate_kernel(const struct shim_call *c, uint64_t *a)
+CUresult shim_gate_kernel(const struct shim_call *c, uint64_t *a)
 {
 	return plain(c, a, 0);
 }
 
-CUresult gate_cooperative(const struct shim_call *c, uint64_t *a)
+CUresult shim_gate_cooperative(const struct shim_call *c, uint64_t *a)
 {
 	return plain(c, a, GBPF_F_COOPERATIVE);
 }
 
-CUresult gate_kernel_ex(const struct shim_call *c, uint64_t *a)
+CUresult shim_gate_kernel_ex(const struct shim_call *c, uint64_t *a)
 {
 	const CUlaunchConfig *config = (const CUlaunchConfig *)(uintptr_t)a[0];
-	const struct thread_kernel *k;
+	const struct shim_thread_kernel *k;
 	struct sched_launch l;
-	struct block_call b;
+	struct shim_block_call b;
 
 	if (!config) {
 		return c->run(a);
 	}
 	k = kernel_here(a[1], false);
-	gate_record(&l, GBPF_KIND_KERNEL);
+	shim_gate_record_init(&l, GBPF_KIND_KERNEL);
 	l.kernel = k->k;
 	l.blocks = shim_extent3d(config->gridDimX, config->gridDimY, config->gridDimZ);
 	l.threads = config->blockDimX * config->blockDimY * config->blockDimZ;
@@ -91,60 +91,61 @@ CUresult gate_kernel_ex(const struct shim_call *c, uint64_t *a)
 			l.flags |= GBPF_F_COOPERATIVE;
 		}
 	}
-	b.twin = NULL;
-	if (k->twin && !block_attributes(config)) {
-		block_tell(k, l.flags ? PTX_BLOCK_COOPERATIVE : PTX_BLOCK_ATTRIBUTE);
-	} else if (k->twin) {
-		b = (struct block_call){
+	b.clone = NULL;
+	if (k->clone && !shim_block_attributes_ok(config)) {
+		shim_block_note_reason(k,
+				       l.flags ? PROTO_BLOCK_COOPERATIVE : PROTO_BLOCK_ATTRIBUTE);
+	} else if (k->clone) {
+		b = (struct shim_block_call){
 			.grid = { config->gridDimX, config->gridDimY, config->gridDimZ },
 			.block = { config->blockDimX, config->blockDimY, config->blockDimZ },
 			.smem = config->sharedMemBytes,
 			.params = (void **)(uintptr_t)a[2],
 			.extra = (void **)(uintptr_t)a[3],
 		};
-		ask_block(&b, k, &l);
+		check_block(&b, k, &l);
 	}
-	return gate_submit(c, a, &l, config->hStream, &b);
+	return shim_gate_submit(c, a, &l, config->hStream, &b);
 }
 
 /* cuLaunch(f), cuLaunchGrid(f, w, h), cuLaunchGridAsync(f, w, h, stream): block and parameters were
  * set before. */
-CUresult gate_old(const struct shim_call *c, uint64_t *a)
+CUresult shim_gate_legacy(const struct shim_call *c, uint64_t *a)
 {
 	struct sched_launch l;
 
-	gate_record(&l, GBPF_KIND_KERNEL);
+	shim_gate_record_init(&l, GBPF_KIND_KERNEL);
 	l.blocks = 1;
 	l.kernel = kernel_here(a[0], false)->k;
 	if (c->nargs > 1) {
 		l.blocks = shim_extent2d((uint32_t)a[1], (uint32_t)a[2]);
 	}
-	return gate_submit(c, a, &l, c->nargs > 3 ? as_stream(a[3]) : CU_STREAM_LEGACY, NULL);
+	return shim_gate_submit(c, a, &l, c->nargs > 3 ? as_stream(a[3]) : CU_STREAM_LEGACY, NULL);
 }
 
 /* A launch comes after those of the same graph that other streams keep; and nobody may use a graph
  * while another thread launches it. */
-static NOINLINE void after_kept_launches(const struct shim_call *c, const uint64_t *a)
+static NOINLINE void drain_before_graph(const struct shim_call *c, const uint64_t *a)
 {
-	struct shim_thread *t = thread_self();
+	struct shim_thread *t = shim_thread_self();
 	CUstream stream = as_stream(a[1]);
 
-	if (graph_has_events((CUgraphExec)(uintptr_t)a[0])) {
-		shim_settle_all();
-	} else if (t && !(capture_any() && capture_has(stream, c->per_thread))) {
-		event_settle((CUevent)(uintptr_t)a[0], EVENT_RECORD,
-			     queue_of(t, stream, c->per_thread));
+	if (shim_graph_has_events((CUgraphExec)(uintptr_t)a[0])) {
+		shim_drain_all();
+	} else if (t && !(shim_capture_any() && shim_capture_has(stream, c->per_thread))) {
+		shim_event_drain((CUevent)(uintptr_t)a[0], SHIM_EVENT_RECORD,
+				 shim_queue_of(t, stream, c->per_thread));
 	}
 }
 
-CUresult gate_graph(const struct shim_call *c, uint64_t *a)
+CUresult shim_gate_graph(const struct shim_call *c, uint64_t *a)
 {
 	struct sched_launch l;
 
 	if (shim_pending()) {
-		after_kept_launches(c, a);
+		drain_before_graph(c, a);
 	}
-	gate_record(&l, GBPF_KIND_GRAPH);
+	shim_gate_record_init(&l, GBPF_KIND_GRAPH);
 	l.kernel = kernel_here(a[0], true)->k;
-	return gate_submit(c, a, &l, as_stream(a[1]), NULL);
+	return shim_gate_submit(c, a, &l, as_stream(a[1]), NULL);
 }

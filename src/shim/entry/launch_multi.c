@@ -10,9 +10,9 @@
 static void ask(struct shim_thread *t, struct shim_queue *q, const CUDA_LAUNCH_PARAMS *p,
 		struct sched_launch *l)
 {
-	gate_record(l, GBPF_KIND_KERNEL);
+	shim_gate_record_init(l, GBPF_KIND_KERNEL);
 	l->flags = GBPF_F_COOPERATIVE;
-	l->kernel = kernel_of(t, p->function, false)->k;
+	l->kernel = shim_kernel_of(t, p->function, false)->k;
 	l->blocks = shim_extent3d(p->gridDimX, p->gridDimY, p->gridDimZ);
 	l->threads = p->blockDimX * p->blockDimY * p->blockDimZ;
 	l->smem_bytes = p->sharedMemBytes;
@@ -30,14 +30,15 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned
 	struct shim_thread *t;
 	CUresult r;
 
-	shim_settle_pending();
-	t = sched_idle(shim.sched) || capture_any() || !list || n > MAX_LAUNCHES ? NULL
-										 : thread_self();
+	shim_drain_pending();
+	t = sched_idle(shim.sched) || shim_capture_any() || !list || n > MAX_LAUNCHES
+		    ? NULL
+		    : shim_thread_self();
 	if (!t) {
 		return shim_real.cuLaunchCooperativeKernelMultiDevice(list, n, flags);
 	}
 	for (unsigned i = 0; i < n; i++) {
-		q[i] = queue_of(t, list[i].hStream, false);
+		q[i] = shim_queue_of(t, list[i].hStream, false);
 		if (q[i]) {
 			ask(t, q[i], &list[i], &l[i]);
 		}

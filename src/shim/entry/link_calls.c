@@ -21,7 +21,7 @@ struct linked {
 	uint64_t hash;
 	size_t bytes; /* 0: not complete */
 	unsigned n;
-	const struct ptx_block_image *parts[IMAGE_PARTS]; /* references */
+	const struct ptx_block_image *parts[SHIM_IMAGE_PARTS_MAX]; /* references */
 };
 
 static pthread_mutex_t links_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -70,7 +70,7 @@ static void note_part(CUlinkState state, const struct ptx_block_image *i)
 	pthread_mutex_lock(&links_mutex);
 	k = find(state);
 	k = k ? k : make(state);
-	if (k && k->n < IMAGE_PARTS) {
+	if (k && k->n < SHIM_IMAGE_PARTS_MAX) {
 		k->parts[k->n++] = i;
 		i = NULL;
 	}
@@ -117,22 +117,22 @@ static CUresult add(const struct adder *l, const struct ptx_block_image *i)
 
 static CUresult add_data(const struct adder *l)
 {
-	enum ptx_block_why why;
-	bool take = l->type == CU_JIT_INPUT_PTX && l->data && l->bytes && image_wanted();
+	enum proto_block_why why;
+	bool take = l->type == CU_JIT_INPUT_PTX && l->data && l->bytes && shim_image_wanted();
 
-	return add(l, take ? image_open(l->data, l->bytes, &why) : NULL);
+	return add(l, take ? shim_image_open(l->data, l->bytes, &why) : NULL);
 }
 
 static CUresult add_file(const struct adder *l)
 {
 	const struct ptx_block_image *i = NULL;
-	enum ptx_block_why why;
+	enum proto_block_why why;
 	size_t bytes;
 	char *data;
 
-	if (l->type == CU_JIT_INPUT_PTX && image_wanted() &&
-	    (data = image_read_file(l->name, &bytes)) != NULL) {
-		i = image_open(data, bytes, &why);
+	if (l->type == CU_JIT_INPUT_PTX && shim_image_wanted() &&
+	    (data = shim_image_read_file(l->name, &bytes)) != NULL) {
+		i = shim_image_open(data, bytes, &why);
 		free(data);
 	}
 	return add(l, i);
@@ -256,7 +256,8 @@ CUresult cuLinkDestroy(CUlinkState state)
 	return shim_real.cuLinkDestroy(state);
 }
 
-unsigned link_find(const void *image, const struct ptx_block_image *parts[IMAGE_PARTS])
+unsigned shim_link_find(const void *image,
+			const struct ptx_block_image *parts[SHIM_IMAGE_PARTS_MAX])
 {
 	size_t bytes = image && load_acquire(&any) ? bytes_of(image) : 0;
 	unsigned n = 0;

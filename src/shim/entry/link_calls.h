@@ -7,6 +7,7 @@
 
 /* The rewritten inputs of an image that a linker of this process made, also of a copy of it:
  * references, to be closed. How many; 0: it is none. */
-unsigned link_find(const void *image, const struct ptx_block_image *parts[IMAGE_PARTS]);
+unsigned shim_link_find(const void *image,
+			const struct ptx_block_image *parts[SHIM_IMAGE_PARTS_MAX]);
 
 #endif

@@ -69,7 +69,7 @@ static bool quieten(struct loader *l, struct quiet *q)
 }
 
 /* What the driver answered through the options, for the program. */
-static void hand_over(const struct loader *l, const struct quiet *q)
+static void return_options(const struct loader *l, const struct quiet *q)
 {
 	void **bytes = NULL;
 	char *log = NULL;
@@ -103,29 +103,29 @@ static CUcontext context_of(const struct loader *l)
 
 /* With twins, or else as it is; only the answer to the original counts when both fail. image is
  * what the pass reads; takes i. */
-static CUresult load(struct loader *l, const struct ptx_block_image *i, enum ptx_block_why why)
+static CUresult load(struct loader *l, const struct ptx_block_image *i, enum proto_block_why why)
 {
-	struct loader twins = *l;
+	struct loader rewritten = *l;
 	struct quiet q;
 	CUresult r;
 
-	if (i && i->text && l->ret && quieten(&twins, &q)) {
-		r = l->run(&twins, i->text);
+	if (i && i->text && l->ret && quieten(&rewritten, &q)) {
+		r = l->run(&rewritten, i->text);
 		if (r == CUDA_SUCCESS) {
-			hand_over(l, &q);
-			image_note(*l->ret, context_of(l), &i, 1, PTX_BLOCK_OK);
-			block_prepare();
+			return_options(l, &q);
+			shim_image_note(*l->ret, context_of(l), &i, 1, PROTO_BLOCK_OK);
+			shim_block_prepare_context();
 			return r;
 		}
-		why = PTX_BLOCK_REJECTED;
+		why = PROTO_BLOCK_REJECTED;
 	}
 	r = l->run(l, NULL);
 	if (r == CUDA_SUCCESS && l->ret && shim_attached()) {
 		unsigned n = i && !i->text; /* its entries say why */
 
-		image_note(*l->ret, context_of(l), &i, n, why);
-		if (n && i->n_twins) { /* rewritten before, by gBPF's ptxas */
-			block_prepare();
+		shim_image_note(*l->ret, context_of(l), &i, n, why);
+		if (n && i->n_clones) { /* rewritten before, by gBPF's ptxas */
+			shim_block_prepare_context();
 		}
 		i = n ? NULL : i;
 	}
@@ -139,8 +139,8 @@ static CUresult load_linked(struct loader *l, const struct ptx_block_image **par
 	CUresult r = l->run(l, NULL);
 
 	if (r == CUDA_SUCCESS && l->ret) {
-		image_note(*l->ret, context_of(l), parts, n, PTX_BLOCK_OK);
-		block_prepare();
+		shim_image_note(*l->ret, context_of(l), parts, n, PROTO_BLOCK_OK);
+		shim_block_prepare_context();
 		return r;
 	}
 	while (n) {
@@ -151,33 +151,33 @@ static CUresult load_linked(struct loader *l, const struct ptx_block_image **par
 
 static CUresult load_data(struct loader *l)
 {
-	const struct ptx_block_image *parts[IMAGE_PARTS], *i;
-	enum ptx_block_why why;
+	const struct ptx_block_image *parts[SHIM_IMAGE_PARTS_MAX], *i;
+	enum proto_block_why why;
 	unsigned n;
 
 	if (!shim_attached()) {
 		return l->run(l, NULL);
 	}
-	n = link_find(l->image, parts);
+	n = shim_link_find(l->image, parts);
 	if (n) {
 		return load_linked(l, parts, n);
 	}
-	i = image_open(l->image, 0, &why);
+	i = shim_image_open(l->image, 0, &why);
 	return load(l, i, why);
 }
 
 static CUresult load_file(struct loader *l)
 {
 	const struct ptx_block_image *i = NULL;
-	enum ptx_block_why why = PTX_BLOCK_UNKNOWN;
+	enum proto_block_why why = PROTO_BLOCK_UNKNOWN;
 	size_t bytes;
 	char *data;
 
 	if (!shim_attached()) {
 		return l->run(l, NULL);
 	}
-	if (image_wanted() && (data = image_read_file(l->image, &bytes)) != NULL) {
-		i = image_open(data, bytes, &why);
+	if (shim_image_wanted() && (data = shim_image_read_file(l->image, &bytes)) != NULL) {
+		i = shim_image_open(data, bytes, &why);
 		free(data);
 	}
 	return load(l, i, why);
@@ -298,28 +298,28 @@ CUresult cuLibraryLoadFromFile(CUlibrary *ret, const char *path, CUjit_option *o
 	return load_file(&l);
 }
 
-static struct image_owner *unloading(const void *owner)
+static struct shim_image_owner *unloading(const void *owner)
 {
-	shim_settle_pending();
-	kernel_forget(owner);
-	twin_forget(owner);
-	return image_forget(owner);
+	shim_drain_pending();
+	shim_kernel_forget(owner);
+	shim_clone_forget(owner);
+	return shim_image_forget(owner);
 }
 
 CUresult cuModuleUnload(CUmodule module)
 {
-	struct image_owner *o = unloading(module);
+	struct shim_image_owner *o = unloading(module);
 	CUresult r = shim_real.cuModuleUnload(module);
 
-	image_release(o);
+	shim_image_release(o);
 	return r;
 }
 
 CUresult cuLibraryUnload(CUlibrary library)
 {
-	struct image_owner *o = unloading(library);
+	struct shim_image_owner *o = unloading(library);
 	CUresult r = shim_real.cuLibraryUnload(library);
 
-	image_release(o);
+	shim_image_release(o);
 	return r;
 }

@@ -8,9 +8,9 @@
 static CUresult created(CUresult r, CUstream *stream)
 {
 	if (r == CUDA_SUCCESS && stream && shim_attached()) {
-		queue_reap_all();
-		queue_created(*stream);
-		green_cap(stream);
+		shim_queue_reap_all();
+		shim_queue_created(*stream);
+		shim_green_cap(stream);
 	}
 	return r;
 }
@@ -30,7 +30,7 @@ CUresult cuGreenCtxStreamCreate(CUstream *ret, CUgreenCtx green, unsigned flags,
 	CUresult r = shim_real.cuGreenCtxStreamCreate(ret, green, flags, priority);
 
 	if (r == CUDA_SUCCESS && ret && shim_attached()) {
-		queue_created(*ret);
+		shim_queue_created(*ret);
 	}
 	return r;
 }
@@ -42,10 +42,10 @@ static bool destroying(CUstream stream)
 	bool later = false;
 
 	if (shim_attached() && (uintptr_t)stream > (uintptr_t)CU_STREAM_PER_THREAD) {
-		later = queue_close_stream(stream);
-		queue_reap_all();
+		later = shim_queue_close_stream(stream);
+		shim_queue_reap_all();
 	}
-	green_destroyed(stream);
+	shim_green_destroyed(stream);
 	return later;
 }
 
@@ -76,12 +76,12 @@ static void changing(CUstream stream, bool per_thread)
 	if (likely(!shim_pending())) {
 		return;
 	}
-	t = thread_self();
-	q = t ? queue_of(t, stream, per_thread) : NULL;
+	t = shim_thread_self();
+	q = t ? shim_queue_of(t, stream, per_thread) : NULL;
 	if (q) {
-		wait_settle(q);
+		shim_wait_drain(q);
 	} else {
-		shim_settle_all();
+		shim_drain_all();
 	}
 }
 

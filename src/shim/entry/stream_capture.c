@@ -6,7 +6,7 @@
 #include "cuabi/api.h"
 #include "shim/defer/wait.h"
 
-bool capture_has(CUstream stream, bool per_thread)
+bool shim_capture_has(CUstream stream, bool per_thread)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 	CUresult r = per_thread ? shim_real.cuStreamIsCapturing_ptsz(stream, &status)
@@ -15,7 +15,7 @@ bool capture_has(CUstream stream, bool per_thread)
 	return r != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-CUstreamCaptureMode capture_exempt(void)
+CUstreamCaptureMode shim_capture_exempt(void)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
@@ -24,7 +24,7 @@ CUstreamCaptureMode capture_exempt(void)
 		       : CU_STREAM_CAPTURE_MODE_GLOBAL;
 }
 
-void capture_restore(CUstreamCaptureMode before)
+void shim_capture_restore(CUstreamCaptureMode before)
 {
 	shim_real.cuThreadExchangeStreamCaptureMode(&before);
 }
@@ -32,22 +32,22 @@ void capture_restore(CUstreamCaptureMode before)
 /* Who begins goes first: threads that help may hold it one after the other without a pause. */
 static pthread_rwlock_t beginning = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 
-void capture_bar(void)
+void shim_capture_lock(void)
 {
 	pthread_rwlock_rdlock(&beginning);
 }
 
-bool capture_try_bar(void)
+bool shim_capture_trylock(void)
 {
 	return pthread_rwlock_tryrdlock(&beginning) == 0;
 }
 
-void capture_unbar(void)
+void shim_capture_unlock(void)
 {
 	pthread_rwlock_unlock(&beginning);
 }
 
-void capture_forget(void)
+void shim_capture_forget(void)
 {
 	pthread_rwlock_init(&beginning, NULL);
 }
@@ -55,16 +55,16 @@ void capture_forget(void)
 /* What the stream still keeps back would be issued into the capture, and what the default stream
  * does would spoil that of a stream that is ordered with it. Nothing else is in the way. Counted
  * from before that, so that no call of another thread falls between. */
-static void settle_for(CUstream stream, bool per_thread)
+static void drain_for(CUstream stream, bool per_thread)
 {
-	struct shim_thread *t = thread_self();
-	struct shim_queue *q = t ? queue_of(t, stream, per_thread) : NULL;
+	struct shim_thread *t = shim_thread_self();
+	struct shim_queue *q = t ? shim_queue_of(t, stream, per_thread) : NULL;
 
 	if (q) {
-		wait_settle_siblings(q);
-		wait_settle(q);
+		shim_wait_drain_siblings(q);
+		shim_wait_drain(q);
 	} else {
-		shim_settle_all();
+		shim_drain_all();
 	}
 }
 
@@ -72,7 +72,7 @@ static void begin(CUstream stream, bool per_thread)
 {
 	add_acqrel(&shim.captures, 1);
 	if (unlikely(shim_pending())) {
-		settle_for(stream, per_thread);
+		drain_for(stream, per_thread);
 	}
 	pthread_rwlock_wrlock(&beginning);
 }

@@ -22,7 +22,7 @@ static bool is_variant(const char *exported, const char *asked)
  * the arguments differ between names. */
 static void *entry_for(void *real, const char *asked, int version, uint64_t flags)
 {
-	unsigned same[LOAD_MAX_SAME], n = load_entries_at(real, same), fits = 0;
+	unsigned same[SHIM_REAL_ALIASES_MAX], n = shim_real_entries_at(real, same), fits = 0;
 	int exact = cuabi_resolve(asked, version, flags), last = -1;
 
 	for (unsigned i = 0; i < n; i++) {

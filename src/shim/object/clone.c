@@ -11,7 +11,7 @@
 #include "shim/object/loaded_image.h"
 #include "shim/object/kernel_handle.h"
 
-#define MAX_TWINS 65536u
+#define MAX_CLONES 65536u
 #define MAX_THREADS 4096u
 #define MAX_SMEM (1u << 28)
 /* The last shape whose occupancy was asked, and the answer: one word, so that they belong together.
@@ -19,15 +19,15 @@
 #define SMEM_BITS 29u
 #define SHAPE_BITS 42u
 #define SHAPE ((UINT64_C(1) << SHAPE_BITS) - 1)
-#define ASKED UINT64_C(0x8000000000000000)
-#define RESIDENT_MOST 0x1fffffu
+#define VALID UINT64_C(0x8000000000000000)
+#define RESIDENT_MAX 0x1fffffu
 
-static pthread_mutex_t twins_mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct strmap twins; /* twins_mutex; handle in hexadecimal > struct twin */
-static uint64_t made;	    /* twins_mutex */
+static pthread_mutex_t clones_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct strmap clones; /* twins_mutex; handle in hexadecimal > struct twin */
+static uint64_t made;	     /* twins_mutex */
 
 /* f$gbpf, of the same kind of handle as f. */
-static CUfunction twin_handle(const struct kernel_origin *o)
+static CUfunction clone_handle(const struct shim_kernel_origin *o)
 {
 	size_t cap = strlen(o->name) + sizeof(PTX_BLOCK_SUFFIX);
 	char *name = malloc(cap);
@@ -39,12 +39,12 @@ static CUfunction twin_handle(const struct kernel_origin *o)
 		return NULL;
 	}
 	snprintf(name, cap, "%s" PTX_BLOCK_SUFFIX, o->name);
-	if (o->kind == KERNEL_OF_MODULE) {
+	if (o->kind == SHIM_KERNEL_OF_MODULE) {
 		r = shim_real.cuModuleGetFunction(&f, (CUmodule)(uintptr_t)o->owner, name);
 	} else {
 		r = shim_real.cuLibraryGetKernel(&k, (CUlibrary)(uintptr_t)o->owner, name);
 		f = (CUfunction)(void *)k;
-		if (r == CUDA_SUCCESS && o->kind == KERNEL_FUNCTION) {
+		if (r == CUDA_SUCCESS && o->kind == SHIM_KERNEL_FUNCTION) {
 			r = shim_real.cuKernelGetFunction(&f, k);
 		}
 	}
@@ -52,11 +52,11 @@ static CUfunction twin_handle(const struct kernel_origin *o)
 	return r == CUDA_SUCCESS ? f : NULL;
 }
 
-static CUresult most_smem(const struct twin *t, CUfunction f, int *ret)
+static CUresult get_max_smem(const struct shim_clone *t, CUfunction f, int *ret)
 {
 	CUdevice d = 0;
 
-	if (t->kind != KERNEL_OF_LIBRARY) {
+	if (t->kind != SHIM_KERNEL_OF_LIBRARY) {
 		return shim_real.cuFuncGetAttribute(
 			ret, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f);
 	}
@@ -65,11 +65,11 @@ static CUresult most_smem(const struct twin *t, CUfunction f, int *ret)
 					      (CUkernel)(void *)f, d);
 }
 
-static CUresult set_most_smem(const struct twin *t, int bytes)
+static CUresult set_max_smem(const struct shim_clone *t, int bytes)
 {
 	CUdevice d = 0;
 
-	if (t->kind != KERNEL_OF_LIBRARY) {
+	if (t->kind != SHIM_KERNEL_OF_LIBRARY) {
 		return shim_real.cuFuncSetAttribute(
 			t->handle, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes);
 	}
@@ -81,25 +81,25 @@ static CUresult set_most_smem(const struct twin *t, int bytes)
 /* The twin may be given what f may be given, as the program has set it, and the ticket's place
  * more. Where that is beyond the device, as much as f; only launches that use all of it go without
  * the twin then. */
-static void follow_smem(struct twin *t)
+static void follow_smem(struct shim_clone *t)
 {
-	int most = 0;
+	int max = 0;
 
-	if (most_smem(t, t->of, &most) == CUDA_SUCCESS && most >= 0 && most < (int)MAX_SMEM &&
-	    set_most_smem(t, (int)PTX_BLOCK_SMEM((uint32_t)most)) != CUDA_SUCCESS) {
-		(void)set_most_smem(t, most);
+	if (get_max_smem(t, t->of, &max) == CUDA_SUCCESS && max >= 0 && max < (int)MAX_SMEM &&
+	    set_max_smem(t, (int)PTX_BLOCK_SMEM((uint32_t)max)) != CUDA_SUCCESS) {
+		(void)set_max_smem(t, max);
 	}
-	if (most_smem(t, t->handle, &most) != CUDA_SUCCESS) {
-		most = 0;
+	if (get_max_smem(t, t->handle, &max) != CUDA_SUCCESS) {
+		max = 0;
 	}
-	store_relaxed(&t->smem_most, most > 0 ? (uint32_t)most : 0);
-	store_relaxed(&t->asked, (uint64_t)0);
+	store_relaxed(&t->max_smem_bytes, max > 0 ? (uint32_t)max : 0);
+	store_relaxed(&t->occupancy, (uint64_t)0);
 }
 
 /* twins_mutex is held. */
-static struct twin *make(const void *handle, const struct kernel_origin *o)
+static struct shim_clone *make(const void *handle, const struct shim_kernel_origin *o)
 {
-	struct twin *t = calloc(1, sizeof(*t));
+	struct shim_clone *t = calloc(1, sizeof(*t));
 
 	if (!t) {
 		return NULL;
@@ -107,96 +107,97 @@ static struct twin *make(const void *handle, const struct kernel_origin *o)
 	t->owner = o->owner;
 	t->kind = o->kind;
 	t->id = ++made;
-	if (t->kind != KERNEL_OF_LIBRARY && shim_real.cuCtxGetCurrent(&t->ctx) != CUDA_SUCCESS) {
+	if (t->kind != SHIM_KERNEL_OF_LIBRARY &&
+	    shim_real.cuCtxGetCurrent(&t->ctx) != CUDA_SUCCESS) {
 		t->ctx = NULL;
 	}
 	t->of = (CUfunction)(uintptr_t)handle;
-	t->why = (uint8_t)image_entry(o->owner, o->name, &t->entry);
-	if (t->why == PTX_BLOCK_OK) {
-		t->handle = twin_handle(o);
+	t->why = (uint8_t)shim_image_entry(o->owner, o->name, &t->entry);
+	if (t->why == PROTO_BLOCK_OK) {
+		t->handle = clone_handle(o);
 		if (t->handle) {
 			follow_smem(t);
 		} else {
-			t->why = PTX_BLOCK_REJECTED;
+			t->why = PROTO_BLOCK_REJECTED;
 		}
 	}
 	return t;
 }
 
-void twin_refresh(const void *owner, const void *handle)
+void shim_clone_refresh(const void *owner, const void *handle)
 {
-	pthread_mutex_lock(&twins_mutex);
-	strmap_each (&twins, e) {
-		struct twin *t = e->value;
+	pthread_mutex_lock(&clones_mutex);
+	strmap_each (&clones, e) {
+		struct shim_clone *t = e->value;
 
 		if (t->handle && (handle ? (const void *)t->of == handle : t->owner == owner)) {
 			follow_smem(t);
 		}
 	}
-	pthread_mutex_unlock(&twins_mutex);
+	pthread_mutex_unlock(&clones_mutex);
 }
 
-struct twin *twin_get(const void *handle)
+struct shim_clone *shim_clone_get(const void *handle)
 {
-	struct handle_key k = handle_key(handle);
-	struct kernel_origin o;
-	struct twin *t;
+	struct shim_handle_key k = shim_handle_key(handle);
+	struct shim_kernel_origin o;
+	struct shim_clone *t;
 
-	pthread_mutex_lock(&twins_mutex);
-	t = strmap_get(&twins, k.text);
-	if (!t && twins.live < MAX_TWINS && kernel_origin(handle, &o)) {
+	pthread_mutex_lock(&clones_mutex);
+	t = strmap_get(&clones, k.text);
+	if (!t && clones.live < MAX_CLONES && shim_kernel_origin(handle, &o)) {
 		t = make(handle, &o);
-		if (t && strmap_add(&twins, k.text, t) < 0) {
+		if (t && strmap_add(&clones, k.text, t) < 0) {
 			free(t);
 			t = NULL;
 		}
 		free(o.name);
 	}
-	pthread_mutex_unlock(&twins_mutex);
+	pthread_mutex_unlock(&clones_mutex);
 	return t;
 }
 
-struct twin *twin_find(const void *handle, enum ptx_block_why *ret_why)
+struct shim_clone *shim_clone_find(const void *handle, enum proto_block_why *ret_why)
 {
-	struct twin *t = twin_get(handle);
+	struct shim_clone *t = shim_clone_get(handle);
 
-	*ret_why = t ? (enum ptx_block_why)t->why : PTX_BLOCK_UNKNOWN;
+	*ret_why = t ? (enum proto_block_why)t->why : PROTO_BLOCK_UNKNOWN;
 	return t && t->handle ? t : NULL;
 }
 
-void twin_exclude(CUfunction twin)
+void shim_clone_exclude(CUfunction clone)
 {
-	pthread_mutex_lock(&twins_mutex);
-	strmap_each (&twins, e) {
-		struct twin *t = e->value;
+	pthread_mutex_lock(&clones_mutex);
+	strmap_each (&clones, e) {
+		struct shim_clone *t = e->value;
 
-		if (t->handle == twin) {
-			store_relaxed(&t->hung, (uint8_t)1);
+		if (t->handle == clone) {
+			store_relaxed(&t->excluded, (uint8_t)1);
 		}
 	}
-	pthread_mutex_unlock(&twins_mutex);
+	pthread_mutex_unlock(&clones_mutex);
 }
 
 static void forget(const void *owner, CUcontext ctx)
 {
-	pthread_mutex_lock(&twins_mutex);
-	strmap_each (&twins, e) {
-		struct twin *t = e->value;
+	pthread_mutex_lock(&clones_mutex);
+	strmap_each (&clones, e) {
+		struct shim_clone *t = e->value;
 
 		if (owner ? t->owner == owner : t->ctx == ctx) {
-			strmap_del(&twins, e->key);
+			strmap_del(&clones, e->key);
 			free(t);
 		}
 	}
-	pthread_mutex_unlock(&twins_mutex);
+	pthread_mutex_unlock(&clones_mutex);
 }
 
-void twin_forget(const void *owner)
+void shim_clone_forget(const void *owner)
 {
 	forget(owner, NULL);
 }
 
-void twin_context_gone(CUcontext ctx)
+void shim_clone_context_end(CUcontext ctx)
 {
 	if (ctx) {
 		forget(NULL, ctx);
@@ -225,25 +226,25 @@ static uint32_t multiprocessors(void)
 	return n > 0 ? (uint32_t)n : 0;
 }
 
-uint32_t twin_resident(struct twin *t, uint32_t threads, uint32_t smem)
+uint32_t shim_clone_resident(struct shim_clone *t, uint32_t threads, uint32_t smem)
 {
 	uint64_t shape = (uint64_t)threads << SMEM_BITS | smem;
-	uint64_t asked = load_relaxed(&t->asked);
+	uint64_t cached = load_relaxed(&t->occupancy);
 	uint64_t n;
 
 	if (!threads || threads > MAX_THREADS || smem > MAX_SMEM) {
 		return 0;
 	}
-	if (likely((asked & (ASKED | SHAPE)) == (ASKED | shape))) {
-		return (uint32_t)((asked & ~ASKED) >> SHAPE_BITS);
+	if (likely((cached & (VALID | SHAPE)) == (VALID | shape))) {
+		return (uint32_t)((cached & ~VALID) >> SHAPE_BITS);
 	}
-	if (PTX_BLOCK_SMEM(smem) > load_relaxed(&t->smem_most)) {
+	if (PTX_BLOCK_SMEM(smem) > load_relaxed(&t->max_smem_bytes)) {
 		return 0;
 	}
 	n = (uint64_t)resident(t->of, threads, smem);
 	n = n && (uint64_t)resident(t->handle, threads, PTX_BLOCK_SMEM(smem)) == n
-		    ? MIN(n * multiprocessors(), (uint64_t)RESIDENT_MOST)
+		    ? MIN(n * multiprocessors(), (uint64_t)RESIDENT_MAX)
 		    : 0;
-	store_relaxed(&t->asked, ASKED | n << SHAPE_BITS | shape);
+	store_relaxed(&t->occupancy, VALID | n << SHAPE_BITS | shape);
 	return (uint32_t)n;
 }

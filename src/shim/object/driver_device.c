@@ -18,10 +18,10 @@ static struct gpu_device *device; /* made before any queue; lives as long as the
 /* What the driver answers to an exempted thread. */
 #define EXEMPT(call)                                                                               \
 	({                                                                                         \
-		CUstreamCaptureMode before = capture_exempt();                                     \
+		CUstreamCaptureMode before = shim_capture_exempt();                                \
 		__auto_type answer = (call);                                                       \
                                                                                                    \
-		capture_restore(before);                                                           \
+		shim_capture_restore(before);                                                      \
 		answer;                                                                            \
 	})
 
@@ -29,11 +29,11 @@ static int mark(void *dev, void *queue, struct sched_marker *m)
 {
 	int r;
 
-	if (!capture_try_bar()) { /* launches come here: they do not wait */
+	if (!shim_capture_trylock()) { /* launches come here: they do not wait */
 		return -EAGAIN;
 	}
 	r = EXEMPT(gpu_sched_ops.mark(dev, queue, m));
-	capture_unbar();
+	shim_capture_unlock();
 	return r;
 }
 
@@ -58,34 +58,34 @@ static int queue_idle(void *dev, void *queue)
 {
 	int r;
 
-	capture_bar();
+	shim_capture_lock();
 	r = EXEMPT(gpu_sched_ops.queue_idle(dev, queue));
-	capture_unbar();
+	shim_capture_unlock();
 	return r;
 }
 
 /* The agent and whoever synchronizes ask; what they see finished is no longer kept back. */
-static int chain_busy(void *dev, void *queue)
+static int run_busy(void *dev, void *queue)
 {
-	uint32_t seen = block_seen(queue);
-	int r = gpu_sched_ops.chain_busy(dev, queue);
+	uint32_t seen = shim_block_unfinished(queue);
+	int r = gpu_sched_ops.run_busy(dev, queue);
 
 	if (r == 0) {
-		block_finished(queue, seen);
+		shim_block_finished(queue, seen);
 	}
 	return r;
 }
 
-static uint64_t chain_step(void *dev, void *queue, bool may_run, bool force)
+static uint64_t run_step(void *dev, void *queue, bool may_run, bool force)
 {
-	uint32_t seen = block_seen(queue);
+	uint32_t seen = shim_block_unfinished(queue);
 	uint64_t ns;
 
-	capture_bar(); /* it exempts itself */
-	ns = gpu_sched_ops.chain_step(dev, queue, may_run, force);
-	capture_unbar();
+	shim_capture_lock(); /* it exempts itself */
+	ns = gpu_sched_ops.run_step(dev, queue, may_run, force);
+	shim_capture_unlock();
 	if (ns == UINT64_MAX) {
-		block_finished(queue, seen);
+		shim_block_finished(queue, seen);
 	}
 	return ns;
 }
@@ -93,7 +93,7 @@ static uint64_t chain_step(void *dev, void *queue, bool may_run, bool force)
 static int slice(void *dev, uint32_t gpu, uint32_t slice_us)
 {
 	(void)dev;
-	return session_control_slice(gpu, slice_us);
+	return shim_session_control_slice(gpu, slice_us);
 }
 
 static const struct sched_device_ops ops = {
@@ -105,24 +105,24 @@ static const struct sched_device_ops ops = {
 	.lease = gpu_lease,
 	.warm = gpu_warm,
 	.slice = slice,
-	.chain_busy = chain_busy,
-	.chain_step = chain_step,
-	.chain_look = gpu_chain_look,
-	.chain_took = gpu_chain_took,
+	.run_busy = run_busy,
+	.run_step = run_step,
+	.run_look = gpu_run_look,
+	.run_took = gpu_run_took,
 };
 
-static void hung(void *arg, CUfunction twin)
+static void on_hung(void *arg, CUfunction clone)
 {
 	(void)arg;
-	twin_exclude(twin);
+	shim_clone_exclude(clone);
 }
 
-int device_setup(struct sched_config *cfg)
+int shim_device_setup(struct sched_config *cfg)
 {
 	int err = device ? 0 : gpu_device_create(&device, &shim_real);
 
 	if (!err) {
-		gpu_chain_on_hung(device, hung, NULL);
+		gpu_run_on_hung(device, on_hung, NULL);
 	}
 
 	cfg->device = &ops;
@@ -130,28 +130,28 @@ int device_setup(struct sched_config *cfg)
 	return err;
 }
 
-struct gpu_device *device_gpu(void)
+struct gpu_device *shim_device_gpu(void)
 {
 	return device;
 }
 
-void device_context_seen(uint32_t gpu, CUcontext ctx)
+void shim_device_context_seen(uint32_t gpu, CUcontext ctx)
 {
 	if (device) {
 		gpu_lease_context(device, gpu, ctx);
 	}
-	session_control_context(gpu, ctx);
+	shim_session_control_context(gpu, ctx);
 }
 
-uint64_t device_keep(uint64_t now)
+uint64_t shim_device_maintain(uint64_t now)
 {
-	return device ? gpu_lease_keep(device, now) : UINT64_MAX;
+	return device ? gpu_lease_measure_clocks(device, now) : UINT64_MAX;
 }
 
-void device_context_gone(CUcontext ctx)
+void shim_device_context_end(CUcontext ctx)
 {
 	if (device) {
-		gpu_context_gone(device, ctx);
+		gpu_context_forget(device, ctx);
 	}
-	session_control_gone(ctx);
+	shim_session_control_context_end(ctx);
 }

@@ -6,12 +6,12 @@
 #include "sched/sched.h"
 
 /* Makes the device, once, and names it in cfg. 0 or -errno. */
-int device_setup(struct sched_config *cfg);
-struct gpu_device *device_gpu(void);		       /* NULL before that */
-void device_context_seen(uint32_t gpu, CUcontext ctx); /* it belongs to that device ordinal */
+int shim_device_setup(struct sched_config *cfg);
+struct gpu_device *shim_device_gpu(void);		    /* NULL before that */
+void shim_device_context_seen(uint32_t gpu, CUcontext ctx); /* it belongs to that device ordinal */
 /* What the device does now and then, on the agent thread; nanoseconds until it wants to again. */
-uint64_t device_keep(uint64_t now);
+uint64_t shim_device_maintain(uint64_t now);
 /* The context's queues are closed, and it is about to end. */
-void device_context_gone(CUcontext ctx);
+void shim_device_context_end(CUcontext ctx);
 
 #endif

@@ -15,10 +15,10 @@
 #define MAX_EVENTS 1024u
 #define SWEEP_FIRST 64u
 #define POLL_NS 20000u
-#define MAX_DOOMED 256u
+#define MAX_DEFERRED_DESTROYS 256u
 
 static pthread_mutex_t events_mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct use {
+static struct event_entry {
 	CUevent event; /* NULL: free */
 	struct shim_queue *q;
 	uint32_t records, awaits; /* of it, kept in that queue */
@@ -27,14 +27,14 @@ static struct use {
 	uint64_t order;	 /* of the call that joined */
 } events[MAX_EVENTS];	 /* events_mutex; the first n_events may be in use */
 static unsigned n_events, sweep_at = SWEEP_FIRST;
-static struct event_call *calls, **last_call = &calls; /* events_mutex: kept ones, in order */
-static struct doomed {
+static struct shim_event_call *calls, **last_call = &calls; /* events_mutex: kept ones, in order */
+static struct deferred_destroy {
 	CUevent event;
-	bool graph;	  /* it is a CUgraphExec */
-} doomed[MAX_DOOMED];	  /* events_mutex */
-static unsigned n_doomed; /* atomic: changed under events_mutex */
+	bool graph;			    /* it is a CUgraphExec */
+} deferred_destroys[MAX_DEFERRED_DESTROYS]; /* events_mutex */
+static unsigned n_deferred_destroys;	    /* atomic: changed under events_mutex */
 
-static unsigned place_of(CUevent event, const struct shim_queue *q)
+static unsigned find_entry(CUevent event, const struct shim_queue *q)
 {
 	unsigned i = 0;
 
@@ -44,10 +44,10 @@ static unsigned place_of(CUevent event, const struct shim_queue *q)
 	return i;
 }
 
-static void drop_if_unused(struct use *u)
+static void drop_if_unused(struct event_entry *u)
 {
 	if (!u->records && !u->awaits && !u->joined) {
-		*u = (struct use){ .event = NULL };
+		*u = (struct event_entry){ .event = NULL };
 	}
 	while (n_events && !events[n_events - 1].event) {
 		n_events--;
@@ -55,19 +55,19 @@ static void drop_if_unused(struct use *u)
 }
 
 /* Forgets that it joined, once the chain is that far. */
-static void look(struct use *u)
+static void update_joined(struct event_entry *u)
 {
-	struct sched_chain c;
+	struct sched_run_progress c;
 	int err;
 
 	if (!u->joined) {
 		return;
 	}
-	err = gpu_chain_look(device_gpu(), &u->q->dev, &c);
+	err = gpu_run_look(shim_device_gpu(), &u->q->dev, &c);
 	if (err) { /* told once */
-		wait_remember((CUresult)err);
+		shim_error_note((CUresult)err);
 	}
-	if (!u->q->dev.chain || c.done >= u->joined) {
+	if (!u->q->dev.run || c.done >= u->joined) {
 		u->joined = 0;
 	}
 }
@@ -79,7 +79,7 @@ static void sweep(void)
 
 	for (unsigned i = n_events; i > 0; i--) {
 		if (events[i - 1].event) {
-			look(&events[i - 1]);
+			update_joined(&events[i - 1]);
 			used += events[i - 1].records || events[i - 1].awaits ||
 				events[i - 1].joined;
 			drop_if_unused(&events[i - 1]);
@@ -89,16 +89,16 @@ static void sweep(void)
 }
 
 /* Its entry, perhaps a new one; under events_mutex. NULL: too many. */
-static struct use *obtain(CUevent event, struct shim_queue *q)
+static struct event_entry *obtain(CUevent event, struct shim_queue *q)
 {
-	unsigned i = place_of(event, q);
+	unsigned i = find_entry(event, q);
 
 	if (i == n_events && n_events >= sweep_at) {
 		sweep();
 		i = n_events;
 	}
 	if (i == n_events) {
-		i = place_of(NULL, NULL);
+		i = find_entry(NULL, NULL);
 	}
 	if (i == MAX_EVENTS) {
 		return NULL;
@@ -114,7 +114,7 @@ static bool in_use(CUevent event)
 {
 	for (unsigned i = 0; i < n_events; i++) {
 		if (events[i].event == event) {
-			look(&events[i]);
+			update_joined(&events[i]);
 			if (events[i].records || events[i].awaits || events[i].joined) {
 				return true;
 			}
@@ -125,17 +125,17 @@ static bool in_use(CUevent event)
 
 /* Events, and graphs, that the program destroyed while calls with them were kept, and are used no
  * more. */
-static void destroy_doomed(void)
+static void destroy_deferred(void)
 {
-	while (unlikely(load_relaxed(&n_doomed))) {
-		struct doomed d = { .event = NULL };
+	while (unlikely(load_relaxed(&n_deferred_destroys))) {
+		struct deferred_destroy d = { .event = NULL };
 
 		pthread_mutex_lock(&events_mutex);
-		for (unsigned i = 0; i < n_doomed && !d.event; i++) {
-			if (!in_use(doomed[i].event)) {
-				d = doomed[i];
-				doomed[i] = doomed[n_doomed - 1];
-				store_relaxed(&n_doomed, n_doomed - 1);
+		for (unsigned i = 0; i < n_deferred_destroys && !d.event; i++) {
+			if (!in_use(deferred_destroys[i].event)) {
+				d = deferred_destroys[i];
+				deferred_destroys[i] = deferred_destroys[n_deferred_destroys - 1];
+				store_relaxed(&n_deferred_destroys, n_deferred_destroys - 1);
 			}
 		}
 		pthread_mutex_unlock(&events_mutex);
@@ -151,47 +151,50 @@ static void destroy_doomed(void)
 }
 
 /* It is destroyed later, when no kept call needs it: until then no other one gets its handle. */
-static bool doom(CUevent event, bool graph)
+static bool defer_destroy(CUevent event, bool graph)
 {
 	bool later = false;
 
 	pthread_mutex_lock(&events_mutex);
-	if (event && n_doomed < MAX_DOOMED && in_use(event)) {
-		doomed[n_doomed] = (struct doomed){ .event = event, .graph = graph };
-		store_relaxed(&n_doomed, n_doomed + 1);
+	if (event && n_deferred_destroys < MAX_DEFERRED_DESTROYS && in_use(event)) {
+		deferred_destroys[n_deferred_destroys] =
+			(struct deferred_destroy){ .event = event, .graph = graph };
+		store_relaxed(&n_deferred_destroys, n_deferred_destroys + 1);
 		later = true;
 	}
 	pthread_mutex_unlock(&events_mutex);
 	return later;
 }
 
-bool event_doom_graph(CUgraphExec exec)
+bool shim_event_defer_graph_destroy(CUgraphExec exec)
 {
-	return doom((CUevent)(void *)exec, true);
+	return defer_destroy((CUevent)(void *)exec, true);
 }
 
-bool event_keep(struct event_call *c, CUevent event, struct shim_queue *q, enum event_use use)
+bool shim_event_defer(struct shim_event_call *c, CUevent event, struct shim_queue *q,
+		      enum shim_event_use use)
 {
-	struct use *u;
+	struct event_entry *u;
 
 	pthread_mutex_lock(&events_mutex);
 	u = obtain(event, q);
 	if (u) {
-		u->records += use == EVENT_RECORD;
-		u->awaits += use == EVENT_AWAIT;
-		*c = (struct event_call){ .event = event, .q = q, .use = use };
+		u->records += use == SHIM_EVENT_RECORD;
+		u->awaits += use == SHIM_EVENT_AWAIT;
+		*c = (struct shim_event_call){ .event = event, .q = q, .use = use };
 	}
 	pthread_mutex_unlock(&events_mutex);
-	destroy_doomed();
+	destroy_deferred();
 	return u != NULL;
 }
 
-uint64_t event_placed(struct event_call *c)
+uint64_t shim_event_enqueued(struct shim_event_call *c)
 {
 	uint64_t order;
 
 	pthread_mutex_lock(&events_mutex);
-	order = c->order = sched_number(shim.sched); /* so `calls` is in the order of numbers */
+	order = c->order =
+		sched_next_number(shim.sched); /* so `calls` is in the order of numbers */
 	c->at = last_call;
 	*last_call = c;
 	last_call = &c->next;
@@ -199,20 +202,20 @@ uint64_t event_placed(struct event_call *c)
 	return order;
 }
 
-bool event_ready(const struct event_call *c)
+bool shim_event_ready(const struct shim_event_call *c)
 {
 	bool ready = true;
 
 	pthread_mutex_lock(&events_mutex);
-	for (const struct event_call *o = calls; o != c && o && ready; o = o->next) {
+	for (const struct shim_event_call *o = calls; o != c && o && ready; o = o->next) {
 		ready = o->event != c->event || o->q == c->q ||
-			(o->use == EVENT_AWAIT && c->use == EVENT_AWAIT);
+			(o->use == SHIM_EVENT_AWAIT && c->use == SHIM_EVENT_AWAIT);
 	}
 	for (unsigned i = 0; i < n_events && ready; i++) {
-		struct use *u = &events[i];
+		struct event_entry *u = &events[i];
 
 		if (u->event == c->event && u->q != c->q && u->order < c->order) {
-			look(u);
+			update_joined(u);
 			ready = !u->joined;
 		}
 	}
@@ -221,9 +224,9 @@ bool event_ready(const struct event_call *c)
 }
 
 /* Under events_mutex. NULL: the queue was closed. */
-static struct use *end_call(struct event_call *c)
+static struct event_entry *end_call(struct shim_event_call *c)
 {
-	unsigned i = place_of(c->event, c->q);
+	unsigned i = find_entry(c->event, c->q);
 
 	if (c->at) {
 		*c->at = c->next;
@@ -237,14 +240,14 @@ static struct use *end_call(struct event_call *c)
 	if (i == n_events) {
 		return NULL;
 	}
-	events[i].records -= c->use == EVENT_RECORD;
-	events[i].awaits -= c->use == EVENT_AWAIT;
+	events[i].records -= c->use == SHIM_EVENT_RECORD;
+	events[i].awaits -= c->use == SHIM_EVENT_AWAIT;
 	return &events[i];
 }
 
-void event_issued(struct event_call *c)
+void shim_event_submitted(struct shim_event_call *c)
 {
-	struct use *u;
+	struct event_entry *u;
 
 	pthread_mutex_lock(&events_mutex);
 	u = end_call(c);
@@ -252,14 +255,14 @@ void event_issued(struct event_call *c)
 		drop_if_unused(u);
 	}
 	pthread_mutex_unlock(&events_mutex);
-	destroy_doomed();
+	destroy_deferred();
 }
 
-CUresult event_record(struct event_call *c)
+CUresult shim_event_record(struct shim_event_call *c)
 {
 	uint64_t joined = 0;
-	CUresult r = gpu_chain_record(device_gpu(), &c->q->dev, c->event, &joined);
-	struct use *u;
+	CUresult r = gpu_run_record(shim_device_gpu(), &c->q->dev, c->event, &joined);
+	struct event_entry *u;
 
 	pthread_mutex_lock(&events_mutex);
 	u = end_call(c);
@@ -271,11 +274,11 @@ CUresult event_record(struct event_call *c)
 		drop_if_unused(u);
 	}
 	pthread_mutex_unlock(&events_mutex);
-	destroy_doomed();
+	destroy_deferred();
 	return r;
 }
 
-void event_forget_queue(const struct shim_queue *q)
+void shim_event_forget_queue(const struct shim_queue *q)
 {
 	pthread_mutex_lock(&events_mutex);
 	for (unsigned i = n_events; i > 0; i--) {
@@ -286,26 +289,26 @@ void event_forget_queue(const struct shim_queue *q)
 		}
 	}
 	pthread_mutex_unlock(&events_mutex);
-	destroy_doomed();
+	destroy_deferred();
 }
 
 /* A queue, but that one, where the event is used; *ret_kept: by a call that is kept there. NULL:
  * none. */
-static struct shim_queue *used_in(CUevent event, enum event_use use, const struct shim_queue *but,
-				  bool *ret_kept)
+static struct shim_queue *used_in(CUevent event, enum shim_event_use use,
+				  const struct shim_queue *but, bool *ret_deferred)
 {
 	struct shim_queue *q = NULL;
 
 	pthread_mutex_lock(&events_mutex);
 	for (unsigned i = 0; event && i < n_events && !q; i++) {
-		struct use *u = &events[i];
+		struct event_entry *u = &events[i];
 
 		if (u->event != event || u->q == but) {
 			continue;
 		}
-		look(u);
-		*ret_kept = u->records || (use == EVENT_AWAIT && u->awaits);
-		if (*ret_kept || u->joined) {
+		update_joined(u);
+		*ret_deferred = u->records || (use == SHIM_EVENT_AWAIT && u->awaits);
+		if (*ret_deferred || u->joined) {
 			q = u->q;
 		}
 	}
@@ -313,32 +316,32 @@ static struct shim_queue *used_in(CUevent event, enum event_use use, const struc
 	return q;
 }
 
-void event_settle(CUevent event, enum event_use use, const struct shim_queue *but)
+void shim_event_drain(CUevent event, enum shim_event_use use, const struct shim_queue *but)
 {
 	struct shim_queue *q;
-	bool kept;
+	bool deferred;
 
-	while ((q = used_in(event, use, but, &kept)) != NULL) {
-		if (kept) {
-			wait_settle(q);
+	while ((q = used_in(event, use, but, &deferred)) != NULL) {
+		if (deferred) {
+			shim_wait_drain(q);
 		} else { /* the agent looks after its chain */
 			clock_sleep_ns(POLL_NS);
 		}
 	}
 }
 
-bool event_used(CUevent event, enum event_use use, const struct shim_queue *but)
+bool shim_event_used(CUevent event, enum shim_event_use use, const struct shim_queue *but)
 {
-	bool kept;
+	bool deferred;
 
-	return used_in(event, use, but, &kept) != NULL;
+	return used_in(event, use, but, &deferred) != NULL;
 }
 
 static bool event_pending(CUevent event)
 {
-	bool kept;
+	bool deferred;
 
-	return used_in(event, EVENT_RECORD, NULL, &kept) != NULL;
+	return used_in(event, SHIM_EVENT_RECORD, NULL, &deferred) != NULL;
 }
 
 CUresult cuEventQuery(CUevent event)
@@ -352,8 +355,8 @@ CUresult cuEventQuery(CUevent event)
 CUresult cuEventSynchronize(CUevent event)
 {
 	if (unlikely(shim_pending())) {
-		event_settle(event, EVENT_RECORD, NULL);
-		return wait_result(shim_real.cuEventSynchronize(event));
+		shim_event_drain(event, SHIM_EVENT_RECORD, NULL);
+		return shim_error_take(shim_real.cuEventSynchronize(event));
 	}
 	return shim_real.cuEventSynchronize(event);
 }
@@ -377,14 +380,14 @@ CUresult cuEventElapsedTime_v2(float *ms, CUevent from, CUevent to)
 /* Kept calls would find no event, or another one that has come to the same handle. */
 static bool destroying(CUevent event)
 {
-	interprocess_destroyed(event);
+	shim_interprocess_destroyed(event);
 	if (likely(!shim_pending())) {
 		return false;
 	}
-	if (doom(event, false)) {
+	if (defer_destroy(event, false)) {
 		return true;
 	}
-	event_settle(event, EVENT_AWAIT, NULL);
+	shim_event_drain(event, SHIM_EVENT_AWAIT, NULL);
 	return false;
 }
 

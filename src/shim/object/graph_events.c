@@ -21,7 +21,7 @@ static struct strmap graphs; /* graphs_mutex; those with events: handle in hexad
 static uint32_t n_graphs;    /* atomic */
 static uint32_t any;	     /* atomic: too many to remember, so each may be one */
 
-bool graph_has_events(CUgraphExec exec)
+bool shim_graph_has_events(CUgraphExec exec)
 {
 	bool found;
 
@@ -29,7 +29,7 @@ bool graph_has_events(CUgraphExec exec)
 		return false;
 	}
 	pthread_mutex_lock(&graphs_mutex);
-	found = load_relaxed(&any) || strmap_get(&graphs, handle_key(exec).text);
+	found = load_relaxed(&any) || strmap_get(&graphs, shim_handle_key(exec).text);
 	pthread_mutex_unlock(&graphs_mutex);
 	return found;
 }
@@ -39,7 +39,8 @@ static void remember(CUgraphExec exec)
 	int err;
 
 	pthread_mutex_lock(&graphs_mutex);
-	err = graphs.live < MAX_GRAPHS ? strmap_add(&graphs, handle_key(exec).text, exec) : -ENOMEM;
+	err = graphs.live < MAX_GRAPHS ? strmap_add(&graphs, shim_handle_key(exec).text, exec)
+				       : -ENOMEM;
 	if (err && err != -EEXIST) {
 		store_relaxed(&any, 1u);
 	}
@@ -53,7 +54,7 @@ static void forget(CUgraphExec exec)
 		return;
 	}
 	pthread_mutex_lock(&graphs_mutex);
-	(void)strmap_del(&graphs, handle_key(exec).text);
+	(void)strmap_del(&graphs, shim_handle_key(exec).text);
 	store_release(&n_graphs, (uint32_t)graphs.live + load_relaxed(&any));
 	pthread_mutex_unlock(&graphs_mutex);
 }
@@ -146,18 +147,18 @@ CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *ret, CUgraph g,
 	return ready(shim_real.cuGraphInstantiateWithParams_ptsz(ret, g, p), ret, g);
 }
 
-void graph_settle(CUgraphExec exec)
+void shim_graph_drain(CUgraphExec exec)
 {
-	event_settle((CUevent)(void *)exec, EVENT_AWAIT, NULL);
+	shim_event_drain((CUevent)(void *)exec, SHIM_EVENT_AWAIT, NULL);
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec exec)
 {
 	if (unlikely(shim_pending())) {
-		if (event_doom_graph(exec)) {
+		if (shim_event_defer_graph_destroy(exec)) {
 			return CUDA_SUCCESS;
 		}
-		graph_settle(exec);
+		shim_graph_drain(exec);
 	}
 	forget(exec);
 	return shim_real.cuGraphExecDestroy(exec);

@@ -10,11 +10,11 @@
 /* The graph has such nodes: launched, it may record an event that kept calls mean as it was, or
  * wait for one whose record is kept; and it must not be kept itself, since programs ask for its
  * events. */
-bool graph_has_events(CUgraphExec exec);
+bool shim_graph_has_events(CUgraphExec exec);
 /* In a child after fork. */
 void graph_forget(void);
 
 /* Something is kept: waits until no launch of that graph is, which is about to be changed. */
-void graph_settle(CUgraphExec exec);
+void shim_graph_drain(CUgraphExec exec);
 
 #endif

@@ -55,7 +55,7 @@ static void note_context(CUgreenCtx green, CUcontext ctx)
 	pthread_mutex_lock(&mutex);
 	for (uint32_t i = 0; i < n_known; i++) {
 		if (known[i].green == green && !known[i].ctx) {
-			known[i].primary = context_primary(known[i].device);
+			known[i].primary = shim_context_primary(known[i].device);
 			known[i].ctx = known[i].primary ? ctx : NULL;
 		}
 	}
@@ -96,7 +96,7 @@ static bool find_known(CUcontext ctx, CUcontext *ret_primary, CUgreenCtx *ret_gr
 	return found;
 }
 
-CUcontext green_base(CUcontext ctx)
+CUcontext shim_green_base(CUcontext ctx)
 {
 	CUcontext primary;
 	CUgreenCtx green;
@@ -104,7 +104,7 @@ CUcontext green_base(CUcontext ctx)
 	return find_known(ctx, &primary, &green) ? primary : ctx;
 }
 
-CUgreenCtx green_of(CUcontext ctx)
+CUgreenCtx shim_green_of(CUcontext ctx)
 {
 	CUcontext primary;
 	CUgreenCtx green;
@@ -137,14 +137,14 @@ CUresult cuGreenCtxDestroy(CUgreenCtx green)
 	CUcontext ctx = forget_green(green);
 
 	if (shim_attached()) {
-		queue_close_green(green, ctx);
+		shim_queue_close_green(green, ctx);
 	}
 	return shim_real.cuGreenCtxDestroy(green);
 }
 
 /* ---- ours ---- */
 
-void green_set_percent(uint32_t value)
+void shim_green_set_percent(uint32_t value)
 {
 	store_relaxed(&percent, value);
 }
@@ -155,7 +155,7 @@ static bool wanted(void)
 }
 
 /* One group of at least `least` multiprocessors (0: the least there is). */
-static CUresult split(CUdevice device, unsigned least, CUdevResource *ret, unsigned *ret_all)
+static CUresult split(CUdevice device, unsigned min_sms, CUdevResource *ret, unsigned *ret_all)
 {
 	CUdevResource all;
 	unsigned groups = 1;
@@ -165,10 +165,10 @@ static CUresult split(CUdevice device, unsigned least, CUdevResource *ret, unsig
 		return r;
 	}
 	*ret_all = all.sm.smCount;
-	return shim_real.cuDevSmResourceSplitByCount(ret, &groups, &all, NULL, 0, least);
+	return shim_real.cuDevSmResourceSplitByCount(ret, &groups, &all, NULL, 0, min_sms);
 }
 
-bool green_possible(CUdevice device)
+bool shim_green_possible(CUdevice device)
 {
 	CUdevResource r;
 	unsigned all;
@@ -180,14 +180,14 @@ bool green_possible(CUdevice device)
  * would be left over. */
 static bool share_of(CUdevice device, CUdevResource *ret)
 {
-	unsigned all = 0, least;
+	unsigned all = 0, min_sms;
 	CUdevResource whole;
 
 	if (split(device, 0, &whole, &all) != CUDA_SUCCESS) {
 		return false;
 	}
-	least = (unsigned)((uint64_t)all * load_relaxed(&percent) + 99) / 100;
-	return split(device, least, ret, &all) == CUDA_SUCCESS && ret->sm.smCount < all;
+	min_sms = (unsigned)((uint64_t)all * load_relaxed(&percent) + 99) / 100;
+	return split(device, min_sms, ret, &all) == CUDA_SUCCESS && ret->sm.smCount < all;
 }
 
 /* What the cap leaves of the device's multiprocessors; 0: there is no cap. */
@@ -254,7 +254,7 @@ static bool make(CUdevice device, int priority, CUstream *ret)
 }
 
 /* Why it keeps all multiprocessors; SCHED_CAP_DONE: it does not. */
-static enum sched_cap replace(CUstream *stream)
+static enum proto_cap replace(CUstream *stream)
 {
 	CUcontext ctx = NULL;
 	CUdevice device = 0;
@@ -264,43 +264,43 @@ static enum sched_cap replace(CUstream *stream)
 
 	if (shim_real.cuStreamGetFlags(*stream, &flags) != CUDA_SUCCESS ||
 	    !(flags & CU_STREAM_NON_BLOCKING)) {
-		return SCHED_CAP_BLOCKING;
+		return PROTO_CAP_BLOCKING;
 	}
 	if (shim_real.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS ||
 	    shim_real.cuCtxGetDevice(&device) != CUDA_SUCCESS || device < 0 ||
-	    (unsigned)device >= DEVICES || ctx != context_primary(device)) {
-		return SCHED_CAP_CONTEXT;
+	    (unsigned)device >= DEVICES || ctx != shim_context_primary(device)) {
+		return PROTO_CAP_CONTEXT;
 	}
 	if (!sms_of(device)) {
-		return SCHED_CAP_DRIVER;
+		return PROTO_CAP_DRIVER;
 	}
 	(void)shim_real.cuStreamGetPriority(*stream, &priority);
 	if (!make(device, priority, &made)) {
-		return SCHED_CAP_DRIVER;
+		return PROTO_CAP_DRIVER;
 	}
-	if (!queue_replace(*stream,
-			   made)) { /* another thread has destroyed it: not ours to follow */
-		green_destroyed(made);
+	if (!shim_queue_replace(*stream,
+				made)) { /* another thread has destroyed it: not ours to follow */
+		shim_green_destroyed(made);
 		shim_real.cuStreamDestroy_v2(made);
-		return SCHED_CAP_DRIVER;
+		return PROTO_CAP_DRIVER;
 	}
 	shim_real.cuStreamDestroy_v2(*stream);
 	*stream = made;
-	return SCHED_CAP_DONE;
+	return PROTO_CAP_DONE;
 }
 
-void green_cap(CUstream *stream)
+void shim_green_cap(CUstream *stream)
 {
 	CUstreamCaptureMode before;
-	enum sched_cap why;
+	enum proto_cap why;
 
-	if (!wanted() || queue_sm_percent(*stream) >= 100) {
+	if (!wanted() || shim_queue_sm_percent(*stream) >= 100) {
 		return;
 	}
-	before = capture_exempt(); /* making a context would end captures of the program */
+	before = shim_capture_exempt(); /* making a context would end captures of the program */
 	why = replace(stream);
-	capture_restore(before);
-	sched_capped(shim.sched, load_relaxed(&percent), why);
+	shim_capture_restore(before);
+	sched_report_cap(shim.sched, load_relaxed(&percent), why);
 }
 
 /* mutex is held. */
@@ -314,7 +314,7 @@ static bool any_of(CUdevice device)
 	return false;
 }
 
-void green_destroyed(CUstream stream)
+void shim_green_destroyed(CUstream stream)
 {
 	if (likely(!load_relaxed(&n_capped))) {
 		return;
@@ -330,7 +330,7 @@ void green_destroyed(CUstream stream)
 	pthread_mutex_unlock(&mutex);
 }
 
-void green_context_ends(CUdevice device, bool all)
+void shim_green_context_end(CUdevice device, bool all)
 {
 	CUgreenCtx green = NULL;
 
@@ -356,7 +356,7 @@ void green_context_ends(CUdevice device, bool all)
 	}
 }
 
-void green_forget(void)
+void shim_green_forget(void)
 {
 	pthread_mutex_init(&mutex, NULL); /* another thread of the parent may have held it */
 	n_capped = n_known = 0;

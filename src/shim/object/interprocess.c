@@ -17,7 +17,7 @@ static struct strmap events; /* events_mutex; handle in hexadecimal > itself */
 static uint32_t n_events;    /* atomic */
 static uint32_t any;	     /* atomic: too many to remember, so each event may be one */
 
-bool interprocess_event(CUevent event)
+bool shim_interprocess_event(CUevent event)
 {
 	bool found;
 
@@ -25,34 +25,34 @@ bool interprocess_event(CUevent event)
 		return false;
 	}
 	pthread_mutex_lock(&events_mutex);
-	found = load_relaxed(&any) || strmap_get(&events, handle_key(event).text);
+	found = load_relaxed(&any) || strmap_get(&events, shim_handle_key(event).text);
 	pthread_mutex_unlock(&events_mutex);
 	return found;
 }
 
-static void remember(CUevent event)
+static void shim_handle_set_add(CUevent event)
 {
 	pthread_mutex_lock(&events_mutex);
 	if (events.live >= MAX_EVENTS ||
-	    strmap_add(&events, handle_key(event).text, (void *)event) < 0) {
+	    strmap_add(&events, shim_handle_key(event).text, (void *)event) < 0) {
 		store_relaxed(&any, 1u);
 	}
 	store_release(&n_events, (uint32_t)events.live + load_relaxed(&any));
 	pthread_mutex_unlock(&events_mutex);
 }
 
-void interprocess_destroyed(CUevent event)
+void shim_interprocess_destroyed(CUevent event)
 {
 	if (likely(!load_acquire(&n_events))) {
 		return;
 	}
 	pthread_mutex_lock(&events_mutex);
-	(void)strmap_del(&events, handle_key(event).text);
+	(void)strmap_del(&events, shim_handle_key(event).text);
 	store_release(&n_events, (uint32_t)events.live + load_relaxed(&any));
 	pthread_mutex_unlock(&events_mutex);
 }
 
-void interprocess_forget(void)
+void shim_interprocess_forget(void)
 {
 	pthread_mutex_init(&events_mutex, NULL);
 }
@@ -62,7 +62,7 @@ CUresult cuEventCreate(CUevent *ret, unsigned flags)
 	CUresult r = shim_real.cuEventCreate(ret, flags);
 
 	if (unlikely(flags & CU_EVENT_INTERPROCESS) && r == CUDA_SUCCESS) {
-		remember(*ret);
+		shim_handle_set_add(*ret);
 	}
 	return r;
 }
@@ -72,7 +72,7 @@ CUresult cuIpcOpenEventHandle(CUevent *ret, CUipcEventHandle handle)
 	CUresult r = shim_real.cuIpcOpenEventHandle(ret, handle);
 
 	if (r == CUDA_SUCCESS) {
-		remember(*ret);
+		shim_handle_set_add(*ret);
 	}
 	return r;
 }

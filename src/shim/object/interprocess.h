@@ -5,8 +5,8 @@
 #include "shim/shim.h"
 
 /* The driver alone answers for it, here and elsewhere. */
-bool interprocess_event(CUevent event);
-void interprocess_destroyed(CUevent event);
-void interprocess_forget(void); /* in a child after fork */
+bool shim_interprocess_event(CUevent event);
+void shim_interprocess_destroyed(CUevent event);
+void shim_interprocess_forget(void); /* in a child after fork */
 
 #endif

@@ -18,17 +18,18 @@ static struct strmap notes; /* notes_mutex; handle in hexadecimal > struct note 
 
 struct note {
 	const void *owner;
-	enum kernel_kind kind;
+	enum shim_kernel_kind kind;
 	char name[];
 };
 
-void kernel_refresh(struct shim_thread *t)
+void shim_kernel_refresh(struct shim_thread *t)
 {
 	t->kernel_generation = load_acquire(&shim.kernel_generation);
 	memset(t->kernels, 0, sizeof(t->kernels));
 }
 
-void kernel_note(const void *handle, const char *name, const void *owner, enum kernel_kind kind)
+void shim_kernel_note(const void *handle, const char *name, const void *owner,
+		      enum shim_kernel_kind kind)
 {
 	size_t len = strlen(name) + 1;
 	struct note *n = malloc(sizeof(*n) + len);
@@ -40,15 +41,15 @@ void kernel_note(const void *handle, const char *name, const void *owner, enum k
 	n->kind = kind;
 	memcpy(n->name, name, len);
 	pthread_mutex_lock(&notes_mutex);
-	free(strmap_del(&notes, handle_key(handle).text)); /* the handle may have come again */
-	if (notes.live < MAX_NOTES && strmap_add(&notes, handle_key(handle).text, n) == 0) {
+	free(strmap_del(&notes, shim_handle_key(handle).text)); /* the handle may have come again */
+	if (notes.live < MAX_NOTES && strmap_add(&notes, shim_handle_key(handle).text, n) == 0) {
 		n = NULL;
 	}
 	pthread_mutex_unlock(&notes_mutex);
 	free(n);
 }
 
-void kernel_forget(const void *owner)
+void shim_kernel_forget(const void *owner)
 {
 	pthread_mutex_lock(&notes_mutex);
 	strmap_each (&notes, e) {
@@ -63,25 +64,25 @@ void kernel_forget(const void *owner)
 	pthread_mutex_unlock(&notes_mutex);
 }
 
-bool kernel_is_library(const void *handle)
+bool shim_kernel_is_library(const void *handle)
 {
 	const struct note *n;
 	bool r;
 
 	pthread_mutex_lock(&notes_mutex);
-	n = strmap_get(&notes, handle_key(handle).text);
-	r = n && n->kind == KERNEL_OF_LIBRARY;
+	n = strmap_get(&notes, shim_handle_key(handle).text);
+	r = n && n->kind == SHIM_KERNEL_OF_LIBRARY;
 	pthread_mutex_unlock(&notes_mutex);
 	return r;
 }
 
-bool kernel_origin(const void *handle, struct kernel_origin *ret)
+bool shim_kernel_origin(const void *handle, struct shim_kernel_origin *ret)
 {
 	const struct note *n;
 
 	ret->name = NULL;
 	pthread_mutex_lock(&notes_mutex);
-	n = strmap_get(&notes, handle_key(handle).text);
+	n = strmap_get(&notes, shim_handle_key(handle).text);
 	if (n) {
 		ret->owner = n->owner;
 		ret->kind = n->kind;
@@ -94,11 +95,11 @@ bool kernel_origin(const void *handle, struct kernel_origin *ret)
 /* By name where there is one. Under notes_mutex, since the note may be forgotten. */
 static struct sched_kernel *by_name(const void *handle)
 {
-	const struct note *n = strmap_get(&notes, handle_key(handle).text);
+	const struct note *n = strmap_get(&notes, shim_handle_key(handle).text);
 	const char *name = NULL;
 	CUresult r;
 
-	if (n && n->kind == KERNEL_OF_LIBRARY) {
+	if (n && n->kind == SHIM_KERNEL_OF_LIBRARY) {
 		r = shim_real.cuKernelGetName(&name, (CUkernel)(uintptr_t)handle);
 	} else {
 		r = shim_real.cuFuncGetName(&name, (CUfunction)(uintptr_t)handle);
@@ -113,11 +114,12 @@ static struct sched_kernel *by_name(const void *handle)
 }
 
 /* Into the place that is free, or the second of the two. */
-const struct thread_kernel *kernel_find(struct shim_thread *t, uintptr_t key, unsigned slot)
+const struct shim_thread_kernel *shim_kernel_find(struct shim_thread *t, uintptr_t key,
+						  unsigned slot)
 {
 	const void *handle = (const void *)(key & ~(uintptr_t)1);
-	enum ptx_block_why why = PTX_BLOCK_UNKNOWN;
-	struct thread_kernel found = { .key = key };
+	enum proto_block_why why = PROTO_BLOCK_UNKNOWN;
+	struct shim_thread_kernel found = { .key = key };
 	char text[32];
 
 	if (key & 1) {
@@ -125,14 +127,14 @@ const struct thread_kernel *kernel_find(struct shim_thread *t, uintptr_t key, un
 			 (unsigned)hash_bytes(&handle, sizeof(handle)));
 		found.k = sched_kernel_get(shim.sched, text);
 		if (found.k) {
-			sched_kernel_set_block(found.k, PTX_BLOCK_CAPTURE);
+			sched_kernel_set_block(found.k, PROTO_BLOCK_CAPTURE);
 		}
 	} else {
 		pthread_mutex_lock(&notes_mutex);
 		found.k = by_name(handle);
 		pthread_mutex_unlock(&notes_mutex);
-		found.twin = twin_find(handle, &why);
-		if (found.k && why != PTX_BLOCK_UNKNOWN) {
+		found.clone = shim_clone_find(handle, &why);
+		if (found.k && why != PROTO_BLOCK_UNKNOWN) {
 			sched_kernel_set_block(found.k, (uint8_t)why);
 		}
 	}

@@ -8,60 +8,62 @@
 #include "shim/object/thread_cache.h"
 
 /* A CUfunction or CUkernel, or a graph that can be launched: what the thread remembers of it. */
-static inline const struct thread_kernel *kernel_of(struct shim_thread *t, const void *handle,
-						    bool is_graph);
+static inline const struct shim_thread_kernel *shim_kernel_of(struct shim_thread *t,
+							      const void *handle, bool is_graph);
 
 /* A handle as the key of a table. */
-struct handle_key {
+struct shim_handle_key {
 	char text[20];
 };
 
-static inline struct handle_key handle_key(const void *handle)
+static inline struct shim_handle_key shim_handle_key(const void *handle)
 {
-	struct handle_key k;
+	struct shim_handle_key k;
 
 	snprintf(k.text, sizeof(k.text), "%llx", (unsigned long long)(uintptr_t)handle);
 	return k;
 }
 
-enum kernel_kind {
-	KERNEL_OF_MODULE,  /* a CUfunction; its owner is a module */
-	KERNEL_OF_LIBRARY, /* a CUkernel; its owner is a library */
-	KERNEL_FUNCTION,   /* a CUfunction of a library's kernel; its owner is the library */
+enum shim_kernel_kind {
+	SHIM_KERNEL_OF_MODULE,	/* a CUfunction; its owner is a module */
+	SHIM_KERNEL_OF_LIBRARY, /* a CUkernel; its owner is a library */
+	SHIM_KERNEL_FUNCTION,	/* a CUfunction of a library's kernel; its owner is the library */
 };
 /* Remembers the name that a handle was asked for by (older drivers cannot be asked) and where it
  * came from. name is copied. */
-void kernel_note(const void *handle, const char *name, const void *owner, enum kernel_kind kind);
-struct kernel_origin {
+void shim_kernel_note(const void *handle, const char *name, const void *owner,
+		      enum shim_kernel_kind kind);
+struct shim_kernel_origin {
 	const void *owner;
-	enum kernel_kind kind;
+	enum shim_kernel_kind kind;
 	char *name; /* caller frees */
 };
 /* False: the handle did not come through here. */
-bool kernel_origin(const void *handle, struct kernel_origin *ret);
+bool shim_kernel_origin(const void *handle, struct shim_kernel_origin *ret);
 /* The module or library is gone: its handles may come again with another meaning. */
-void kernel_forget(const void *owner);
+void shim_kernel_forget(const void *owner);
 /* The handle came from a library (CUkernel). */
-bool kernel_is_library(const void *handle);
+bool shim_kernel_is_library(const void *handle);
 
-const struct thread_kernel *kernel_find(struct shim_thread *t, uintptr_t key, unsigned slot);
-void kernel_refresh(struct shim_thread *t);
+const struct shim_thread_kernel *shim_kernel_find(struct shim_thread *t, uintptr_t key,
+						  unsigned slot);
+void shim_kernel_refresh(struct shim_thread *t);
 
-static inline const struct thread_kernel *kernel_of(struct shim_thread *t, const void *handle,
-						    bool is_graph)
+static inline const struct shim_thread_kernel *shim_kernel_of(struct shim_thread *t,
+							      const void *handle, bool is_graph)
 {
 	/* Handles are aligned: a graph and a function at the same address are told apart. */
 	uintptr_t key = (uintptr_t)handle | is_graph;
-	unsigned slot = (unsigned)(key * 0x9e3779b97f4a7c15u >> 52) % THREAD_KERNELS;
+	unsigned slot = (unsigned)(key * 0x9e3779b97f4a7c15u >> 52) % SHIM_THREAD_KERNELS;
 
 	if (unlikely(t->kernel_generation != load_acquire(&shim.kernel_generation))) {
-		kernel_refresh(t);
+		shim_kernel_refresh(t);
 	}
 	if (likely(t->kernels[slot].key == key)) {
 		return &t->kernels[slot];
 	}
 	slot ^= 1;
-	return t->kernels[slot].key == key ? &t->kernels[slot] : kernel_find(t, key, slot);
+	return t->kernels[slot].key == key ? &t->kernels[slot] : shim_kernel_find(t, key, slot);
 }
 
 #endif

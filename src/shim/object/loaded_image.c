@@ -20,10 +20,10 @@
 #define MAX_NATIVE_BYTES ((size_t)4 << 20) /* of text, in place of machine code */
 #define MAX_FILE_BYTES ((off_t)64 << 20)   /* a longer one is loaded as it is */
 
-struct image_owner {
+struct shim_image_owner {
 	const void *of; /* of a library's module: the library; else NULL */
 	CUcontext ctx;	/* of a module */
-	enum ptx_block_why why;
+	enum proto_block_why why;
 	unsigned n;
 	const struct ptx_block_image *parts[]; /* references */
 };
@@ -31,7 +31,7 @@ struct image_owner {
 static pthread_mutex_t owners_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct strmap owners; /* owners_mutex; handle in hexadecimal > struct image_owner */
 
-bool image_wanted(void)
+bool shim_image_wanted(void)
 {
 	const char *v;
 
@@ -82,27 +82,27 @@ static bool is_second_best(const struct ptx_block_image *i, unsigned arch)
 	       (i->bytes > MAX_NATIVE_BYTES || ptx_text_arch(i->text, i->bytes) / 10 < arch / 10);
 }
 
-const struct ptx_block_image *image_open(const void *image, size_t bytes,
-					 enum ptx_block_why *ret_why)
+const struct ptx_block_image *shim_image_open(const void *image, size_t bytes,
+					      enum proto_block_why *ret_why)
 {
 	const struct ptx_block_image *i = NULL;
 	unsigned arch;
 
-	*ret_why = sched_block_wanted(shim.sched) ? PTX_BLOCK_UNKNOWN : PTX_BLOCK_CLASS;
-	if (!image || !image_wanted() || (arch = arch_here()) == 0 ||
+	*ret_why = sched_block_wanted(shim.sched) ? PROTO_BLOCK_UNKNOWN : PROTO_BLOCK_CLASS;
+	if (!image || !shim_image_wanted() || (arch = arch_here()) == 0 ||
 	    ptx_block_image_open(&i, image, bytes, arch, "image") < 0) {
 		return NULL;
 	}
 	*ret_why = i->why;
 	if (is_second_best(i, arch)) {
-		*ret_why = PTX_BLOCK_NATIVE;
+		*ret_why = PROTO_BLOCK_NATIVE;
 		ptx_block_image_close(i);
 		return NULL;
 	}
 	return i;
 }
 
-char *image_read_file(const char *path, size_t *ret_bytes)
+char *shim_image_read_file(const char *path, size_t *ret_bytes)
 {
 	int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 	struct stat st;
@@ -132,7 +132,7 @@ char *image_read_file(const char *path, size_t *ret_bytes)
 
 /* ---- owners ---- */
 
-static void close_parts(struct image_owner *o)
+static void close_parts(struct shim_image_owner *o)
 {
 	for (unsigned i = 0; i < o->n; i++) {
 		ptx_block_image_close(o->parts[i]);
@@ -140,10 +140,10 @@ static void close_parts(struct image_owner *o)
 	free(o);
 }
 
-static void put(const void *handle, struct image_owner *o)
+static void put(const void *handle, struct shim_image_owner *o)
 {
-	struct handle_key k = handle_key(handle);
-	struct image_owner *before;
+	struct shim_handle_key k = shim_handle_key(handle);
+	struct shim_image_owner *before;
 
 	pthread_mutex_lock(&owners_mutex);
 	before = strmap_del(&owners, k.text); /* its handle came again without an unload */
@@ -159,10 +159,10 @@ static void put(const void *handle, struct image_owner *o)
 	}
 }
 
-void image_note(const void *handle, CUcontext ctx, const struct ptx_block_image *const *parts,
-		unsigned n, enum ptx_block_why why)
+void shim_image_note(const void *handle, CUcontext ctx, const struct ptx_block_image *const *parts,
+		     unsigned n, enum proto_block_why why)
 {
-	struct image_owner *o = calloc(1, sizeof(*o) + n * sizeof(o->parts[0]));
+	struct shim_image_owner *o = calloc(1, sizeof(*o) + n * sizeof(o->parts[0]));
 
 	if (!o) {
 		for (unsigned i = 0; i < n; i++) {
@@ -179,9 +179,9 @@ void image_note(const void *handle, CUcontext ctx, const struct ptx_block_image 
 	put(handle, o);
 }
 
-void image_note_module(const void *module, const void *library)
+void shim_image_note_module(const void *module, const void *library)
 {
-	struct image_owner *o = calloc(1, sizeof(*o));
+	struct shim_image_owner *o = calloc(1, sizeof(*o));
 
 	if (o) {
 		o->of = library;
@@ -190,11 +190,11 @@ void image_note_module(const void *module, const void *library)
 	}
 }
 
-void image_context_gone(CUcontext ctx)
+void shim_image_context_end(CUcontext ctx)
 {
 	pthread_mutex_lock(&owners_mutex);
 	strmap_each (&owners, e) {
-		struct image_owner *o = e->value;
+		struct shim_image_owner *o = e->value;
 
 		if (ctx && o->ctx == ctx) {
 			strmap_del(&owners, e->key);
@@ -204,14 +204,14 @@ void image_context_gone(CUcontext ctx)
 	pthread_mutex_unlock(&owners_mutex);
 }
 
-struct image_owner *image_forget(const void *handle)
+struct shim_image_owner *shim_image_forget(const void *handle)
 {
-	struct image_owner *gone;
+	struct shim_image_owner *gone;
 
 	pthread_mutex_lock(&owners_mutex);
-	gone = strmap_del(&owners, handle_key(handle).text);
+	gone = strmap_del(&owners, shim_handle_key(handle).text);
 	strmap_each (&owners, e) {
-		struct image_owner *o = e->value;
+		struct shim_image_owner *o = e->value;
 
 		if (o->of == handle) {
 			strmap_del(&owners, e->key);
@@ -222,7 +222,7 @@ struct image_owner *image_forget(const void *handle)
 	return gone;
 }
 
-void image_release(struct image_owner *o)
+void shim_image_release(struct shim_image_owner *o)
 {
 	if (o) {
 		close_parts(o);
@@ -230,24 +230,24 @@ void image_release(struct image_owner *o)
 }
 
 /* Under owners_mutex. */
-static const struct image_owner *owner_of(const void *handle)
+static const struct shim_image_owner *owner_of(const void *handle)
 {
-	const struct image_owner *o = strmap_get(&owners, handle_key(handle).text);
+	const struct shim_image_owner *o = strmap_get(&owners, shim_handle_key(handle).text);
 
-	return o && o->of ? strmap_get(&owners, handle_key(o->of).text) : o;
+	return o && o->of ? strmap_get(&owners, shim_handle_key(o->of).text) : o;
 }
 
-enum ptx_block_why image_entry(const void *handle, const char *name,
-			       const struct ptx_block_entry **ret)
+enum proto_block_why shim_image_entry(const void *handle, const char *name,
+				      const struct ptx_block_entry **ret)
 {
-	enum ptx_block_why why = PTX_BLOCK_UNKNOWN;
-	const struct image_owner *o;
+	enum proto_block_why why = PROTO_BLOCK_UNKNOWN;
+	const struct shim_image_owner *o;
 
 	*ret = NULL;
 	pthread_mutex_lock(&owners_mutex);
 	o = owner_of(handle);
 	if (o) {
-		why = o->n ? PTX_BLOCK_NO_PTX : o->why;
+		why = o->n ? PROTO_BLOCK_NO_PTX : o->why;
 	}
 	for (unsigned i = 0; o && i < o->n && !*ret; i++) {
 		*ret = ptx_block_image_entry(o->parts[i], name);
@@ -257,28 +257,28 @@ enum ptx_block_why image_entry(const void *handle, const char *name,
 	return why;
 }
 
-unsigned image_twins(const void *handle)
+unsigned shim_image_clones(const void *handle)
 {
-	const struct image_owner *o;
+	const struct shim_image_owner *o;
 	unsigned n = 0;
 
 	pthread_mutex_lock(&owners_mutex);
 	o = owner_of(handle);
 	for (unsigned i = 0; o && i < o->n; i++) {
-		n += o->parts[i]->n_twins;
+		n += o->parts[i]->n_clones;
 	}
 	pthread_mutex_unlock(&owners_mutex);
 	return n;
 }
 
-bool image_is_twin_name(const char *name)
+bool shim_image_is_clone_name(const char *name)
 {
 	size_t len = name ? strlen(name) : 0, suffix = sizeof(PTX_BLOCK_SUFFIX) - 1;
 
 	return len > suffix && strcmp(name + len - suffix, PTX_BLOCK_SUFFIX) == 0;
 }
 
-bool image_hides(const void *handle, const char *name)
+bool shim_image_hides(const void *handle, const char *name)
 {
-	return image_is_twin_name(name) && image_twins(handle) > 0;
+	return shim_image_is_clone_name(name) && shim_image_clones(handle) > 0;
 }

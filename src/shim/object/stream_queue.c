@@ -14,14 +14,14 @@
 #include "shim/defer/wait.h"
 
 #define BUCKETS 1024u
-#define MAX_DOOMED 256u
+#define MAX_DESTROY_PENDING 256u
 #define POLL_NS 50000u
 
 static pthread_mutex_t table_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct shim_queue *buckets[BUCKETS]; /* table_mutex */
 static struct shim_queue *free_list;	    /* table_mutex */
 static struct shim_queue *live;		    /* table_mutex: all that are open, by next_live */
-static uint32_t n_doomed;		    /* atomic: of live; changed under table_mutex */
+static uint32_t n_destroy_pending;	    /* atomic: of live; changed under table_mutex */
 static uint32_t reaping; /* atomic: threads that destroy streams of doomed ones; the same */
 
 static unsigned bucket_of(CUstream stream, CUcontext ctx, const void *owner)
@@ -33,7 +33,7 @@ static unsigned bucket_of(CUstream stream, CUcontext ctx, const void *owner)
 	return (unsigned)(h >> 40) % BUCKETS;
 }
 
-void queue_refresh(struct shim_thread *t)
+void shim_queue_refresh(struct shim_thread *t)
 {
 	t->queue_generation = load_acquire(&shim.queue_generation);
 	memset(t->queues, 0, sizeof(t->queues));
@@ -63,7 +63,7 @@ static bool describe(struct shim_queue *q, int *ret_priority)
 
 	*ret_priority = 0;
 	q->blocking = true;
-	if (q->kind != QUEUE_CREATED) {
+	if (q->kind != SHIM_QUEUE_CREATED) {
 		return true;
 	}
 	if (shim_real.cuStreamGetFlags(stream, &flags) != CUDA_SUCCESS) {
@@ -86,12 +86,12 @@ static bool describe(struct shim_queue *q, int *ret_priority)
 	    shim_real.cuCtxGetCurrent(&q->dev.ctx) != CUDA_SUCCESS) {
 		return false;
 	}
-	q->dev.ctx = green_base(q->dev.ctx);
+	q->dev.ctx = shim_green_base(q->dev.ctx);
 	return q->dev.ctx != NULL;
 }
 
 /* Under table_mutex. Finds or opens. */
-static struct shim_queue *obtain(CUstream stream, enum queue_kind kind, CUcontext ctx,
+static struct shim_queue *obtain(CUstream stream, enum shim_queue_kind kind, CUcontext ctx,
 				 const void *owner)
 {
 	unsigned b = bucket_of(stream, ctx, owner);
@@ -116,14 +116,14 @@ static struct shim_queue *obtain(CUstream stream, enum queue_kind kind, CUcontex
 	q->dev.stream = stream;
 	q->dev.ctx = ctx;
 	q->dev.home = owner ? gpu_thread() : NULL;
-	q->green = kind == QUEUE_LEGACY ? green_of(ctx) : NULL;
+	q->green = kind == SHIM_QUEUE_LEGACY ? shim_green_of(ctx) : NULL;
 	if (describe(q, &priority)) {
-		CUcontext base = green_base(q->dev.ctx);
+		CUcontext base = shim_green_base(q->dev.ctx);
 		uint32_t gpu = ordinal_of(base);
 
 		q->dev.base = base == q->dev.ctx ? NULL : base;
 		q->sched = sched_queue_open(shim.sched, &q->dev, gpu, priority);
-		device_context_seen(gpu, base);
+		shim_device_context_seen(gpu, base);
 	}
 	if (!q->sched) {
 		q->next = free_list;
@@ -138,14 +138,14 @@ static struct shim_queue *obtain(CUstream stream, enum queue_kind kind, CUcontex
 	return q;
 }
 
-struct shim_queue *queue_find(struct shim_thread *t, CUstream stream)
+struct shim_queue *shim_queue_find(struct shim_thread *t, CUstream stream)
 {
 	uintptr_t h = (uintptr_t)stream;
-	unsigned slot = (h >> 4 ^ h >> 9 ^ h >> 14) % THREAD_QUEUES;
+	unsigned slot = (h >> 4 ^ h >> 9 ^ h >> 14) % SHIM_THREAD_QUEUES;
 	struct shim_queue *q;
 
 	pthread_mutex_lock(&table_mutex);
-	q = shim_attached() ? obtain(stream, QUEUE_CREATED, NULL, NULL) : NULL;
+	q = shim_attached() ? obtain(stream, SHIM_QUEUE_CREATED, NULL, NULL) : NULL;
 	pthread_mutex_unlock(&table_mutex);
 	if (q) {
 		t->queues[slot].key = h;
@@ -154,11 +154,12 @@ struct shim_queue *queue_find(struct shim_thread *t, CUstream stream)
 	return q;
 }
 
-struct shim_queue *queue_find_default(struct shim_thread *t, enum queue_kind kind, CUcontext ctx)
+struct shim_queue *shim_queue_find_default(struct shim_thread *t, enum shim_queue_kind kind,
+					   CUcontext ctx)
 {
-	CUstream stream = kind == QUEUE_OWN ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+	CUstream stream = kind == SHIM_QUEUE_PER_THREAD ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
 	/* Only the thread that a green context is current to can name its default stream. */
-	bool own = kind == QUEUE_OWN || green_of(ctx);
+	bool own = kind == SHIM_QUEUE_PER_THREAD || shim_green_of(ctx);
 	struct shim_queue *q;
 
 	pthread_mutex_lock(&table_mutex);
@@ -172,11 +173,11 @@ struct shim_queue *queue_find_default(struct shim_thread *t, enum queue_kind kin
 	return q;
 }
 
-void queue_created(CUstream stream)
+void shim_queue_created(CUstream stream)
 {
 	pthread_mutex_lock(&table_mutex);
 	if (shim_attached()) {
-		obtain(stream, QUEUE_CREATED, NULL, NULL);
+		obtain(stream, SHIM_QUEUE_CREATED, NULL, NULL);
 	}
 	pthread_mutex_unlock(&table_mutex);
 }
@@ -194,7 +195,7 @@ static void leave_live(struct shim_queue *q)
 /* Nobody new finds it. False: another thread closes it. Under table_mutex. */
 static bool leave_bucket(struct shim_queue *q)
 {
-	CUcontext key = q->kind == QUEUE_CREATED ? NULL : q->dev.ctx;
+	CUcontext key = q->kind == SHIM_QUEUE_CREATED ? NULL : q->dev.ctx;
 	struct shim_queue **p = &buckets[bucket_of(q->dev.stream, key, q->owner)];
 
 	while (*p && *p != q) {
@@ -212,7 +213,7 @@ static bool leave_bucket(struct shim_queue *q)
 static bool unlink_queue(struct shim_queue *q)
 {
 	if (q->doomed) {
-		sub_acqrel(&n_doomed, 1u);
+		sub_acqrel(&n_destroy_pending, 1u);
 	} else if (!leave_bucket(q)) {
 		return false;
 	}
@@ -224,9 +225,9 @@ static bool unlink_queue(struct shim_queue *q)
  * sched_queue_close. */
 static void finish(struct shim_queue *q)
 {
-	wait_settle(q);
+	shim_wait_drain(q);
 	sched_queue_close(q->sched);
-	block_close(q);
+	shim_block_close(q);
 	pthread_mutex_lock(&table_mutex);
 	store_release(&q->sched, NULL);
 	q->next = free_list;
@@ -234,7 +235,7 @@ static void finish(struct shim_queue *q)
 	pthread_mutex_unlock(&table_mutex);
 }
 
-bool queue_close_stream(CUstream stream)
+bool shim_queue_close_stream(CUstream stream)
 {
 	bool later = false;
 	struct shim_queue *q;
@@ -243,9 +244,10 @@ bool queue_close_stream(CUstream stream)
 	for (q = buckets[bucket_of(stream, NULL, NULL)]; q && q->dev.stream != stream;
 	     q = q->next) {
 	}
-	if (q && load_relaxed(&n_doomed) < MAX_DOOMED && sched_queue_deferred(q->sched)) {
+	if (q && load_relaxed(&n_destroy_pending) < MAX_DESTROY_PENDING &&
+	    sched_queue_deferred(q->sched)) {
 		later = q->doomed = leave_bucket(q); /* it was found there */
-		add_acqrel(&n_doomed, later ? 1u : 0u);
+		add_acqrel(&n_destroy_pending, later ? 1u : 0u);
 	} else if (q && !unlink_queue(q)) {
 		q = NULL;
 	}
@@ -257,7 +259,7 @@ bool queue_close_stream(CUstream stream)
 }
 
 /* A doomed one that has nothing left, out of the tables. */
-static struct shim_queue *take_doomed(void)
+static struct shim_queue *take_destroyable(void)
 {
 	struct shim_queue *q;
 
@@ -272,17 +274,18 @@ static struct shim_queue *take_doomed(void)
 	return q;
 }
 
-void queue_reap_all(void)
+void shim_queue_reap_all(void)
 {
 	struct shim_queue *q;
 
-	while (load_relaxed(&n_doomed) && !capture_any() && (q = take_doomed()) != NULL) {
+	while (load_relaxed(&n_destroy_pending) && !shim_capture_any() &&
+	       (q = take_destroyable()) != NULL) {
 		CUstream stream = q->dev.stream;
 		CUcontext ctx = q->dev.ctx, popped;
 
 		finish(q);
 		if (shim_real.cuCtxPushCurrent_v2(ctx) == CUDA_SUCCESS) {
-			wait_remember(shim_real.cuStreamDestroy_v2(stream));
+			shim_error_note(shim_real.cuStreamDestroy_v2(stream));
 			shim_real.cuCtxPopCurrent_v2(&popped);
 		}
 		sub_acqrel(&reaping, 1u);
@@ -291,7 +294,7 @@ void queue_reap_all(void)
 
 static bool of_context(const struct shim_queue *q, const void *ctx)
 {
-	return green_base(q->dev.ctx) == ctx || q->dev.ctx == ctx;
+	return shim_green_base(q->dev.ctx) == ctx || q->dev.ctx == ctx;
 }
 
 static bool of_thread(const struct shim_queue *q, const void *thread)
@@ -333,33 +336,33 @@ static void close_for_good(bool (*is)(const struct shim_queue *q, const void *ar
 	}
 }
 
-void queue_close_context(CUcontext ctx)
+void shim_queue_close_context(CUcontext ctx)
 {
 	if (ctx || shim_real.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS) {
 		close_for_good(of_context, ctx);
-		block_context_gone(ctx);
-		device_context_gone(ctx);
+		shim_block_context_end(ctx);
+		shim_device_context_end(ctx);
 	}
 }
 
-void queue_close_thread(const struct shim_thread *t)
+void shim_queue_close_thread(const struct shim_thread *t)
 {
 	if (shim_attached()) {
 		close_all(of_thread, t);
 	}
 }
 
-void queue_close_green(CUgreenCtx green, CUcontext ctx)
+void shim_queue_close_green(CUgreenCtx green, CUcontext ctx)
 {
-	shim_settle_pending();
-	queue_reap_all(); /* afterwards nobody can destroy its streams */
+	shim_drain_pending();
+	shim_queue_reap_all(); /* afterwards nobody can destroy its streams */
 	close_for_good(of_green, green);
 	if (ctx) {
-		device_context_gone(ctx);
+		shim_device_context_end(ctx);
 	}
 }
 
-uint32_t queue_sm_percent(CUstream stream)
+uint32_t shim_queue_sm_percent(CUstream stream)
 {
 	uint32_t percent = 100;
 
@@ -373,7 +376,7 @@ uint32_t queue_sm_percent(CUstream stream)
 	return percent;
 }
 
-bool queue_replace(CUstream old, CUstream new)
+bool shim_queue_replace(CUstream old, CUstream new)
 {
 	struct shim_queue **p = &buckets[bucket_of(old, NULL, NULL)], *q;
 	unsigned b = bucket_of(new, NULL, NULL);
@@ -394,19 +397,19 @@ bool queue_replace(CUstream old, CUstream new)
 }
 
 /* A converted green context: what belongs to it; the primary one: all that is on it. */
-void queue_drain_context(CUcontext ctx)
+void shim_queue_context_synchronized(CUcontext ctx)
 {
 	CUgreenCtx green;
 
 	if (!ctx && shim_real.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS) {
 		return;
 	}
-	green = green_of(ctx);
+	green = shim_green_of(ctx);
 	pthread_mutex_lock(&table_mutex);
 	for (struct shim_queue *q = live; q; q = q->next_live) {
-		if ((green ? q->green == green : green_base(q->dev.ctx) == ctx) &&
+		if ((green ? q->green == green : shim_green_base(q->dev.ctx) == ctx) &&
 		    load_relaxed(q->touched)) {
-			sched_drained(shim.sched, q->sched);
+			sched_synced(shim.sched, q->sched);
 		}
 	}
 	pthread_mutex_unlock(&table_mutex);
@@ -415,18 +418,19 @@ void queue_drain_context(CUcontext ctx)
 /* Each waits for what was put on the other before. */
 static bool are_siblings(const struct shim_queue *a, const struct shim_queue *b)
 {
-	bool related = a->kind == QUEUE_LEGACY ? b->blocking && b != a
-					       : a->blocking && b->kind == QUEUE_LEGACY;
+	bool related = a->kind == SHIM_QUEUE_LEGACY ? b->blocking && b != a
+						    : a->blocking && b->kind == SHIM_QUEUE_LEGACY;
 
-	return related && a->green == b->green && green_base(a->dev.ctx) == green_base(b->dev.ctx);
+	return related && a->green == b->green &&
+	       shim_green_base(a->dev.ctx) == shim_green_base(b->dev.ctx);
 }
 
-unsigned queue_siblings_deferred(struct shim_queue *of, struct shim_queue **list, unsigned most)
+unsigned shim_queue_siblings_deferred(struct shim_queue *of, struct shim_queue **list, unsigned max)
 {
 	unsigned n = 0;
 
 	pthread_mutex_lock(&table_mutex);
-	for (struct shim_queue *q = live; q && n < most; q = q->next_live) {
+	for (struct shim_queue *q = live; q && n < max; q = q->next_live) {
 		if (are_siblings(of, q) && sched_queue_deferred(q->sched)) {
 			list[n++] = q;
 		}
@@ -435,15 +439,15 @@ unsigned queue_siblings_deferred(struct shim_queue *of, struct shim_queue **list
 	return n;
 }
 
-struct shim_queue *queue_sibling_deferred(struct shim_queue *of)
+struct shim_queue *shim_queue_sibling_deferred(struct shim_queue *of)
 {
 	struct shim_queue *found = NULL;
 
-	(void)queue_siblings_deferred(of, &found, 1);
+	(void)shim_queue_siblings_deferred(of, &found, 1);
 	return found;
 }
 
-bool queue_sibling_before(const struct shim_queue *of, uint64_t number)
+bool shim_queue_sibling_before(const struct shim_queue *of, uint64_t number)
 {
 	bool found = false;
 
@@ -460,24 +464,26 @@ bool queue_sibling_before(const struct shim_queue *of, uint64_t number)
 	return found;
 }
 
-bool queue_told(uint32_t error)
+bool shim_queue_error_reported(uint32_t error)
 {
-	bool told = false;
+	bool reported = false;
 
 	pthread_mutex_lock(&table_mutex);
 	for (struct shim_queue *q = live; q; q = q->next_live) {
-		told = (load_relaxed(&q->told) == error && xchg_acqrel(&q->told, 0u)) || told;
+		reported = (load_relaxed(&q->reported_error) == error &&
+			    xchg_acqrel(&q->reported_error, 0u)) ||
+			   reported;
 	}
 	pthread_mutex_unlock(&table_mutex);
-	return told;
+	return reported;
 }
 
-void queue_forget_all(void)
+void shim_queue_forget_all(void)
 {
 	/* The lock may have been held by another thread of the parent. */
 	pthread_mutex_init(&table_mutex, NULL);
 	memset(buckets, 0, sizeof(buckets));
 	live = free_list = NULL;
-	n_doomed = reaping = 0;
+	n_destroy_pending = reaping = 0;
 	add_acqrel(&shim.queue_generation, 1);
 }

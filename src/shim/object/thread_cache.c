@@ -8,7 +8,7 @@
 
 #include "shim/object/stream_queue.h"
 
-TLS_FAST struct shim_thread *thread_known;
+TLS_FAST struct shim_thread *shim_thread_known;
 
 static pthread_key_t key;
 static bool have_key; /* atomic: a callback's thread may have been there before */
@@ -18,17 +18,17 @@ static void leave(void *arg)
 {
 	struct shim_thread *t = arg;
 
-	thread_known = NULL;
-	queue_close_thread(t);
+	shim_thread_known = NULL;
+	shim_queue_close_thread(t);
 	free(t);
 }
 
-void thread_setup(void)
+void shim_thread_setup(void)
 {
 	store_release(&have_key, pthread_key_create(&key, leave) == 0);
 }
 
-struct shim_thread *thread_make(void)
+struct shim_thread *shim_thread_create(void)
 {
 	struct shim_thread *t = load_acquire(&have_key) ? calloc(1, sizeof(*t)) : NULL;
 
@@ -36,6 +36,6 @@ struct shim_thread *thread_make(void)
 		free(t);
 		t = NULL;
 	}
-	thread_known = t;
+	shim_thread_known = t;
 	return t;
 }

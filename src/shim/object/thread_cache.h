@@ -5,16 +5,16 @@
 
 #include "shim/shim.h"
 
-#define THREAD_QUEUES 64u
-#define THREAD_KERNELS 4096u /* frameworks use hundreds; untouched pages cost nothing */
+#define SHIM_THREAD_QUEUES 64u
+#define SHIM_THREAD_KERNELS 4096u /* frameworks use hundreds; untouched pages cost nothing */
 
 struct shim_queue;
-struct twin;
+struct shim_clone;
 
-struct thread_kernel {
+struct shim_thread_kernel {
 	uintptr_t key; /* 0: free */
 	struct sched_kernel *k;
-	struct twin *twin; /* NULL: none */
+	struct shim_clone *clone; /* NULL: none */
 };
 
 struct shim_thread {
@@ -27,19 +27,19 @@ struct shim_thread {
 	struct {
 		uintptr_t key;
 		struct shim_queue *q;
-	} queues[THREAD_QUEUES];
-	struct thread_kernel kernels[THREAD_KERNELS];
+	} queues[SHIM_THREAD_QUEUES];
+	struct shim_thread_kernel kernels[SHIM_THREAD_KERNELS];
 };
 
-extern TLS_FAST struct shim_thread *thread_known;
+extern TLS_FAST struct shim_thread *shim_thread_known;
 
 /* Makes the calling thread's memory; NULL: none. */
-struct shim_thread *thread_make(void);
-void thread_setup(void); /* once, before the first thread_make */
+struct shim_thread *shim_thread_create(void);
+void shim_thread_setup(void); /* once, before the first thread_make */
 
-static inline struct shim_thread *thread_self(void)
+static inline struct shim_thread *shim_thread_self(void)
 {
-	return likely(thread_known) ? thread_known : thread_make();
+	return likely(shim_thread_known) ? shim_thread_known : shim_thread_create();
 }
 
 #endif

@@ -75,7 +75,7 @@ static bool start(void)
 	return thread_start_detached(guard, NULL, STACK_BYTES) == 0;
 }
 
-void guard_hold(uint32_t *word)
+void shim_guard_hold(uint32_t *word)
 {
 	if (!started) {
 		held = word;
@@ -83,7 +83,7 @@ void guard_hold(uint32_t *word)
 	}
 }
 
-void guard_watch(int sock, void (*release)(void))
+void shim_guard_watch(int sock, void (*release)(void))
 {
 	struct peer peer;
 	int fd;
@@ -107,7 +107,7 @@ void guard_watch(int sock, void (*release)(void))
 	(void)futex_wake_shared(&bell, 1);
 }
 
-void guard_abandon(void)
+void shim_guard_abandon(void)
 {
 	next_fd = fd_close(next_fd);
 	watched = 0;

@@ -6,11 +6,11 @@
 
 /* From now on the kernel sets SCHED_OWNER_DIED in that word (of a page that stays mapped) as soon
  * as this process begins to end, or runs another program. Once. */
-void guard_hold(uint32_t *word);
+void shim_guard_hold(uint32_t *word);
 /* Whoever serves that session socket: when he dies release is called, once, on the guard's thread.
  * Said again of the same one it does nothing. The agent. */
-void guard_watch(int sock, void (*release)(void));
+void shim_guard_watch(int sock, void (*release)(void));
 /* Child of a fork: there is no such thread. */
-void guard_abandon(void);
+void shim_guard_abandon(void);
 
 #endif

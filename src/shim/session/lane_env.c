@@ -30,7 +30,7 @@ static void put(const char *name, const char *value)
 	}
 }
 
-void lane_leave(void)
+void shim_lane_leave(void)
 {
 	const char *mark = getenv(MARK), *pipe = getenv(PIPE);
 
@@ -42,12 +42,12 @@ void lane_leave(void)
 	put(MARK, NULL);
 }
 
-void lane_enter(const struct wire_welcome *w)
+void shim_lane_enter(const struct proto_welcome *w)
 {
 	char number[16];
 
 	if (w->lane != GBPF_LANE_SHARED) {
-		lane_leave();
+		shim_lane_leave();
 		return;
 	}
 	put(PIPE, w->mps_pipe);

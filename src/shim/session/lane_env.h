@@ -6,8 +6,8 @@
 #include "proto/wire.h"
 
 /* Before the real cuInit. */
-void lane_enter(const struct wire_welcome *w);
+void shim_lane_enter(const struct proto_welcome *w);
 /* The process lane, as without gbpfd: what a parent in the shared lane left is taken away. */
-void lane_leave(void);
+void shim_lane_leave(void);
 
 #endif

@@ -32,7 +32,7 @@
 #define RESTART_NS 3000000000u /* of a gbpfd that died during our hello */
 #define DEAD_NS 1000000000u    /* of one that has left its socket */
 #define RETRY_NS 10000000u
-#define BROKEN_MOST 8u
+#define BROKEN_MAX 8u
 #define MAX_WEIGHT 10000
 
 static const char *text_of(const char *name, const char *otherwise)
@@ -60,7 +60,7 @@ static uint32_t weight_asked(void)
 
 /* auto, and nothing: the policy chooses. The others are for gbpfd to keep, whatever the policy
  * says; where the shared lane cannot be had it is the process lane. */
-static void ask_for_lane(struct session *s)
+static void ask_for_lane(struct shim_session *s)
 {
 	const char *v = text_of("GBPF_LANE", "auto");
 
@@ -71,14 +71,14 @@ static void ask_for_lane(struct session *s)
 }
 
 /* The devices that this process sees, as the real driver numbers them. */
-static void find_devices(struct session *s)
+static void find_devices(struct shim_session *s)
 {
 	int n = 0;
 
 	if (shim_real.cuDeviceGetCount(&n) != CUDA_SUCCESS || n < 0) {
 		n = 0;
 	}
-	s->gpus = MIN((uint32_t)n, WIRE_GPUS);
+	s->gpus = MIN((uint32_t)n, PROTO_MAX_GPUS);
 	for (uint32_t i = 0; i < s->gpus; i++) {
 		CUuuid uuid = { { 0 } };
 
@@ -89,11 +89,11 @@ static void find_devices(struct session *s)
 	}
 }
 
-int session_init(struct session *s)
+int shim_session_init(struct shim_session *s)
 {
 	memset(s, 0, sizeof(*s));
 	s->sock = s->board_fd = s->stats_fd = s->early.sock = -1;
-	for (unsigned i = 0; i < SESSION_REGIONS; i++) {
+	for (unsigned i = 0; i < SHIM_SESSION_REGIONS; i++) {
 		s->regions[i].fd = -1;
 	}
 	s->class_id = class_asked();
@@ -151,11 +151,11 @@ static void command_line(char *out, size_t cap)
 }
 
 /* The version whose tenant region we hold that was in force last; -1: none. */
-static int region_in_use(const struct session *s)
+static int region_in_use(const struct shim_session *s)
 {
 	uint64_t version = s->stats ? load_relaxed(&s->stats->version_in_use) : 0;
 
-	for (unsigned i = 0; version && i < SESSION_REGIONS; i++) {
+	for (unsigned i = 0; version && i < SHIM_SESSION_REGIONS; i++) {
 		if (s->regions[i].version == version && s->regions[i].fd >= 0) {
 			return (int)i;
 		}
@@ -164,10 +164,10 @@ static int region_in_use(const struct session *s)
 }
 
 /* early: before the driver was started, so nothing is known of devices. */
-static int send_hello(struct session *s, int sock, bool early)
+static int send_hello(struct shim_session *s, int sock, bool early)
 {
 	int fds[3] = { s->board_fd, s->stats_fd, -1 }, region = region_in_use(s);
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 	unsigned nfds = 0;
 
 	m.hello.class_id = s->class_id;
@@ -180,13 +180,13 @@ static int send_hello(struct session *s, int sock, bool early)
 		 text_of("GBPF_NAME", program_invocation_short_name));
 	command_line(m.hello.command, sizeof(m.hello.command));
 	if (strcmp(text_of("GBPF_STRICT", "0"), "1") == 0) {
-		m.hello.flags |= WIRE_STRICT;
+		m.hello.flags |= PROTO_STRICT;
 	}
 	if (early) {
-		m.hello.flags |= WIRE_EARLY;
+		m.hello.flags |= PROTO_EARLY;
 	}
 	if (s->sched) {
-		m.hello.flags |= WIRE_REATTACH;
+		m.hello.flags |= PROTO_REATTACH;
 		m.hello.tenant = s->tenant;
 		m.hello.policy_version = load_relaxed(&s->stats->version_in_use);
 		nfds = 2;
@@ -196,11 +196,11 @@ static int send_hello(struct session *s, int sock, bool early)
 		}
 		POINT("shim.reattach.hello");
 	}
-	return wire_send(sock, &m, WIRE_HELLO, fds, nfds);
+	return proto_send(sock, &m, PROTO_HELLO, fds, nfds);
 }
 
 /* The scheduler's own work goes on while the agent waits here. */
-int session_wait(struct session *s, int sock, uint64_t deadline_ns)
+int shim_session_wait(struct shim_session *s, int sock, uint64_t deadline_ns)
 {
 	for (;;) {
 		struct pollfd p = { .fd = sock, .events = POLLIN };
@@ -225,7 +225,7 @@ int session_wait(struct session *s, int sock, uint64_t deadline_ns)
 	}
 }
 
-void session_close_fds(int *fds, unsigned n)
+void shim_session_close_fds(int *fds, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {
 		fds[i] = fd_close(fds[i]);
@@ -233,18 +233,18 @@ void session_close_fds(int *fds, unsigned n)
 }
 
 /* The answer to the hello (WELCOME), or to devices (DEVICES_ARE): 0, or the reason why not. */
-static int await(struct session *s, int sock, enum wire_type type, union wire_message *m,
+static int await(struct shim_session *s, int sock, enum proto_type type, union proto_message *m,
 		 int fds[8], unsigned *nfds)
 {
 	uint64_t deadline = clock_now_ns() + WELCOME_TIMEOUT_NS;
 
 	for (;;) {
-		int err = session_wait(s, sock, deadline);
+		int err = shim_session_wait(s, sock, deadline);
 
 		if (err) {
 			return err;
 		}
-		err = wire_recv(sock, m, fds, nfds);
+		err = proto_recv(sock, m, fds, nfds);
 		if (err == -EAGAIN) {
 			continue;
 		}
@@ -255,17 +255,17 @@ static int await(struct session *s, int sock, enum wire_type type, union wire_me
 			return 0;
 		}
 		switch (m->head.type) {
-		case WIRE_QUEUED:
+		case PROTO_QUEUED:
 			if (s->sched) {
 				return -EAGAIN; /* it runs already; later again */
 			}
 			deadline = clock_now_ns() + QUEUED_TIMEOUT_NS;
 			break;
-		case WIRE_REFUSED:
+		case PROTO_REFUSED:
 			memcpy(s->refusal, m->refused.text, sizeof(s->refusal));
 			return -EPERM;
 		default:
-			session_close_fds(fds, *nfds);
+			shim_session_close_fds(fds, *nfds);
 			return -EPROTO;
 		}
 	}
@@ -273,28 +273,28 @@ static int await(struct session *s, int sock, enum wire_type type, union wire_me
 
 /* ---- the welcome ---- */
 
-void *session_map_page(int fd, size_t bytes, int writable)
+void *shim_session_map_page(int fd, size_t bytes, int writable)
 {
 	return shm_check(fd, bytes) == 0 ? shm_map(fd, bytes, writable) : NULL;
 }
 
-static int take_pages(struct session *s, int fds[8], unsigned nfds)
+static int take_pages(struct shim_session *s, int fds[8], unsigned nfds)
 {
-	const struct sched_directory *dir = session_map_page(fds[0], SCHED_PAGE_BYTES, 0);
+	const struct proto_directory *dir = shim_session_map_page(fds[0], PROTO_PAGE_BYTES, 0);
 
-	if (!dir || dir->magic != SCHED_DIRECTORY_MAGIC || dir->abi != SCHED_ABI) {
+	if (!dir || dir->magic != PROTO_DIRECTORY_MAGIC || dir->abi != PROTO_ABI) {
 		return -EPROTO;
 	}
 	if (!s->sched) {
-		s->board = nfds == 3 ? session_map_page(fds[1], SCHED_PAGE_BYTES, 1) : NULL;
-		s->stats = nfds == 3 ? session_map_page(fds[2], SCHED_STATS_BYTES, 1) : NULL;
+		s->board = nfds == 3 ? shim_session_map_page(fds[1], PROTO_PAGE_BYTES, 1) : NULL;
+		s->stats = nfds == 3 ? shim_session_map_page(fds[2], PROTO_STATS_BYTES, 1) : NULL;
 		if (!s->board || !s->stats) {
 			return -EPROTO;
 		}
 		s->board_fd = fds[1];
 		s->stats_fd = fds[2];
 		fds[1] = fds[2] = -1;
-		guard_hold(&s->board->owner);
+		shim_guard_hold(&s->board->owner);
 	}
 	s->dir = dir;
 	return 0;
@@ -302,7 +302,7 @@ static int take_pages(struct session *s, int fds[8], unsigned nfds)
 
 static void wake_agent(void *arg)
 {
-	struct session *s = arg;
+	struct shim_session *s = arg;
 	uint64_t one = 1;
 
 	(void)!write(s->wake, &one, sizeof(one));
@@ -310,10 +310,10 @@ static void wake_agent(void *arg)
 
 static void note_from_sched(void *arg, const char *what, const char *text)
 {
-	session_note(arg, what, text);
+	shim_session_note(arg, what, text);
 }
 
-static int make_scheduler(struct session *s, const struct wire_welcome *w)
+static int make_scheduler(struct shim_session *s, const struct proto_welcome *w)
 {
 	struct sched_config cfg = {
 		.tenant = w->tenant,
@@ -326,21 +326,21 @@ static int make_scheduler(struct session *s, const struct wire_welcome *w)
 		.note = note_from_sched,
 		.arg = s,
 	};
-	int err = device_setup(&cfg);
+	int err = shim_device_setup(&cfg);
 
-	green_set_percent(cfg.sm_percent);
+	shim_green_set_percent(cfg.sm_percent);
 	return err ? err : sched_create(&s->sched, &cfg);
 }
 
-static int enter(struct session *s, const struct wire_welcome *w, int fds[8], unsigned nfds)
+static int enter(struct shim_session *s, const struct proto_welcome *w, int fds[8], unsigned nfds)
 {
 	int err = take_pages(s, fds, nfds);
 
 	if (err) {
 		return err;
 	}
-	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
-		s->gpu_index[i] = i < s->gpus && w->gpu_index[i] < SCHED_MAX_GPUS ? w->gpu_index[i]
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+		s->gpu_index[i] = i < s->gpus && w->gpu_index[i] < PROTO_MAX_GPUS ? w->gpu_index[i]
 										  : UINT32_MAX;
 	}
 	if (w->lane != s->lane) {
@@ -361,38 +361,38 @@ static int enter(struct session *s, const struct wire_welcome *w, int fds[8], un
 	}
 	sched_set_pages(s->sched, s->dir, s->board, s->stats, s->gpu_index);
 	sched_set_lane(s->sched, s->lane);
-	hint_setup(s->sched, w->rhythm != 0, w->lead_us);
+	shim_hint_setup(s->sched, w->rhythm != 0, w->lead_us);
 	return 0;
 }
 
 /* The pages are mapped and the scheduler runs: gbpfd may seal, and goes on. */
-static int finish(struct session *s, int sock, const struct wire_welcome *w, int fds[8],
+static int finish(struct shim_session *s, int sock, const struct proto_welcome *w, int fds[8],
 		  unsigned nfds)
 {
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 	int err = enter(s, w, fds, nfds);
 
 	POINT("shim.connect.mapped");
 	if (!err) {
-		err = wire_send(sock, &m, WIRE_BOARD_MAPPED, NULL, 0);
+		err = proto_send(sock, &m, PROTO_BOARD_MAPPED, NULL, 0);
 	}
 	POINT("shim.connect.mapped_sent");
 	if (err) {
 		fd_close(sock);
 		if (s->sched && s->dir) {
-			session_lose(s);
+			shim_session_lost(s);
 		}
 		return err;
 	}
-	session_set_sock(s, sock);
-	session_sweep(s);
-	session_flags_offer(s);
-	session_control_offer(s);
+	shim_session_set_sock(s, sock);
+	shim_session_sweep(s);
+	shim_session_flags_offer(s);
+	shim_session_control_offer(s);
 	return 0;
 }
 
 /* The socket when gbpfd has welcomed, or -errno. */
-static int welcomed(struct session *s, bool early, union wire_message *m, int fds[8],
+static int welcomed(struct shim_session *s, bool early, union proto_message *m, int fds[8],
 		    unsigned *nfds)
 {
 	int err, sock = open_socket();
@@ -404,7 +404,7 @@ static int welcomed(struct session *s, bool early, union wire_message *m, int fd
 	err = send_hello(s, sock, early);
 	POINT("shim.connect.hello_sent");
 	if (!err) {
-		err = await(s, sock, WIRE_WELCOME, m, fds, nfds);
+		err = await(s, sock, PROTO_WELCOME, m, fds, nfds);
 	}
 	POINT("shim.connect.welcomed");
 	if (err) {
@@ -414,9 +414,9 @@ static int welcomed(struct session *s, bool early, union wire_message *m, int fd
 	return sock;
 }
 
-int session_connect(struct session *s)
+int shim_session_connect(struct shim_session *s)
 {
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 	unsigned nfds = 0;
 	int fds[8], err, sock = welcomed(s, false, &m, fds, &nfds);
 
@@ -424,13 +424,13 @@ int session_connect(struct session *s)
 		return sock;
 	}
 	err = finish(s, sock, &m.welcome, fds, nfds);
-	session_close_fds(fds, nfds);
+	shim_session_close_fds(fds, nfds);
 	return err;
 }
 
-static int connect_early(struct session *s)
+static int connect_early(struct shim_session *s)
 {
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 	int sock = welcomed(s, true, &m, s->early.fds, &s->early.nfds);
 
 	if (sock < 0) {
@@ -443,7 +443,7 @@ static int connect_early(struct session *s)
 }
 
 /* The time counts from a failure on: this process may have been stopped before. */
-static int persist(struct session *s, int (*once)(struct session *s))
+static int persist(struct shim_session *s, int (*once)(struct shim_session *s))
 {
 	uint64_t until = 0;
 	unsigned broken = 0;
@@ -452,7 +452,7 @@ static int persist(struct session *s, int (*once)(struct session *s))
 		int err = once(s);
 		uint64_t now = clock_now_ns();
 
-		if ((err == -EPIPE || err == -ECONNRESET) && broken++ < BROKEN_MOST) {
+		if ((err == -EPIPE || err == -ECONNRESET) && broken++ < BROKEN_MAX) {
 			until = now + RESTART_NS;
 		} else if (err == -ECONNREFUSED && !until) {
 			until = now + DEAD_NS;
@@ -466,7 +466,7 @@ static int persist(struct session *s, int (*once)(struct session *s))
 	}
 }
 
-int session_hello(struct session *s)
+int shim_session_hello(struct shim_session *s)
 {
 	int err = persist(s, connect_early);
 
@@ -477,17 +477,17 @@ int session_hello(struct session *s)
 }
 
 /* Goes on where the early hello ended. */
-static int connect_late(struct session *s)
+static int connect_late(struct shim_session *s)
 {
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 	int sock = s->early.sock, fds[8], err;
 	unsigned nfds = 0;
 
 	m.devices.gpus = s->gpus;
 	memcpy(m.devices.uuid, s->uuid, sizeof(m.devices.uuid));
-	err = wire_send(sock, &m, WIRE_DEVICES, NULL, 0);
+	err = proto_send(sock, &m, PROTO_DEVICES, NULL, 0);
 	if (!err) {
-		err = await(s, sock, WIRE_DEVICES_ARE, &m, fds, &nfds);
+		err = await(s, sock, PROTO_DEVICES_ARE, &m, fds, &nfds);
 	}
 	if (err) {
 		fd_close(sock);
@@ -497,12 +497,12 @@ static int connect_late(struct session *s)
 		err = finish(s, sock, &s->early.welcome, s->early.fds, s->early.nfds);
 	}
 	s->early.sock = -1;
-	session_close_fds(s->early.fds, s->early.nfds);
+	shim_session_close_fds(s->early.fds, s->early.nfds);
 	s->early.nfds = 0;
 	return err;
 }
 
-int session_begin(struct session *s)
+int shim_session_begin(struct shim_session *s)
 {
 	int err;
 
@@ -511,5 +511,5 @@ int session_begin(struct session *s)
 	if (err != -EPIPE && err != -ECONNRESET) {
 		return err;
 	}
-	return persist(s, session_connect); /* gbpfd died while the driver started */
+	return persist(s, shim_session_connect); /* gbpfd died while the driver started */
 }

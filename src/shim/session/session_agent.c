@@ -18,7 +18,7 @@
 #define STACK_BYTES (8u << 20)
 #define TIMER_SLACK_NS 1000
 #define RETRY_FIRST_NS 100000000u
-#define RETRY_MOST_NS 2000000000u
+#define RETRY_MAX_NS 2000000000u
 #define STOP_ROUNDS 1000 /* of 100 us: the driver ends next, not with the agent inside */
 
 static uint32_t stopping, stopped; /* atomic */
@@ -27,21 +27,21 @@ struct retry {
 	uint64_t at_ns, wait_ns;
 };
 
-static void try_again(struct session *s, struct retry *r)
+static void try_again(struct shim_session *s, struct retry *r)
 {
 	if (s->sock >= 0 || clock_now_ns() < r->at_ns) {
 		return;
 	}
-	if (session_connect(s) == 0) {
+	if (shim_session_connect(s) == 0) {
 		r->wait_ns = RETRY_FIRST_NS;
 		return;
 	}
-	r->wait_ns = MIN(r->wait_ns * 2, RETRY_MOST_NS);
+	r->wait_ns = MIN(r->wait_ns * 2, RETRY_MAX_NS);
 	r->at_ns = clock_now_ns() + r->wait_ns;
 }
 
 /* Sleeps until a message, a wake-up or the time. */
-static void sleep_for(struct session *s, uint64_t ns, struct retry *r)
+static void sleep_for(struct shim_session *s, uint64_t ns, struct retry *r)
 {
 	struct pollfd p[2] = { { .fd = s->wake, .events = POLLIN },
 			       { .fd = s->sock, .events = POLLIN } };
@@ -61,8 +61,8 @@ static void sleep_for(struct session *s, uint64_t ns, struct retry *r)
 	if (p[0].revents) {
 		(void)!read(s->wake, &count, sizeof(count));
 	}
-	if (p[1].revents && session_receive(s) < 0) {
-		session_lose(s);
+	if (p[1].revents && shim_session_receive(s) < 0) {
+		shim_session_lost(s);
 		r->wait_ns = RETRY_FIRST_NS;
 		r->at_ns = clock_now_ns() + r->wait_ns;
 	}
@@ -70,19 +70,20 @@ static void sleep_for(struct session *s, uint64_t ns, struct retry *r)
 
 static void *agent(void *arg)
 {
-	struct session *s = arg;
+	struct shim_session *s = arg;
 	struct retry r = { 0, RETRY_FIRST_NS };
 
 	prctl(PR_SET_NAME, "gbpf-agent");
 	prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
-	(void)capture_exempt(); /* for good: its event queries must not spoil an application's
+	(void)shim_capture_exempt(); /* for good: its event queries must not spoil an application's
 				   capture */
 	while (!load_acquire(&stopping)) {
-		uint64_t ns = sched_agent_step(s->sched), keep = device_keep(clock_now_ns());
+		uint64_t ns = sched_agent_step(s->sched),
+			 device_ns = shim_device_maintain(clock_now_ns());
 
-		session_tell_requests(s);
-		ns = MIN(ns, keep);
-		ns = MIN(ns, session_control_keep(s));
+		shim_session_report_requests(s);
+		ns = MIN(ns, device_ns);
+		ns = MIN(ns, shim_session_control_maintain(s));
 		sleep_for(s, ns, &r);
 		try_again(s, &r);
 	}
@@ -93,12 +94,12 @@ static void *agent(void *arg)
 	return NULL;
 }
 
-int agent_start(struct session *s)
+int shim_agent_start(struct shim_session *s)
 {
 	return thread_start_detached(agent, s, STACK_BYTES);
 }
 
-void agent_stop(struct session *s)
+void shim_agent_stop(struct shim_session *s)
 {
 	uint64_t one = 1;
 

@@ -6,8 +6,8 @@
 #include "shim/session/session.h"
 
 /* s stays the agent's from now on. 0 or -errno. */
-int agent_start(struct session *s);
+int shim_agent_start(struct shim_session *s);
 /* The process exits: the agent leaves the driver alone from now on. Waits for it a moment. */
-void agent_stop(struct session *s);
+void shim_agent_stop(struct shim_session *s);
 
 #endif

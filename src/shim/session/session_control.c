@@ -18,10 +18,10 @@
 #include "shim/session/guard.h"
 #include "shim/shim.h"
 
-#define CONTEXTS 8u	   /* of a GPU, that are known; handles are a process's, or of the first */
-#define SETTLE_NS 3000000u /* contexts make their channels one after the other */
+#define CONTEXTS 8u /* of a GPU, that are known; handles are a process's, or of the first */
+#define LEARN_DELAY_NS 3000000u /* contexts make their channels one after the other */
 
-struct grip { /* of one GPU, by device ordinal */
+struct control_access { /* of one GPU, by device ordinal */
 	bool learned, tested;
 	uint32_t capable;
 	int fd; /* the learner's */
@@ -31,15 +31,15 @@ struct grip { /* of one GPU, by device ordinal */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 /* Held while controls are called, which the driver answers whatever else it does. */
-static pthread_mutex_t grip_mutex = PTHREAD_MUTEX_INITIALIZER;
-static CUcontext contexts[WIRE_GPUS][CONTEXTS]; /* mutex: of each GPU, from the first */
-static struct session *session;			/* mutex; set when there has been a welcome */
-static uint32_t changed;			/* atomic: contexts have come or gone */
-static struct grip grips[WIRE_GPUS];		/* grip_mutex */
+static pthread_mutex_t access_mutex = PTHREAD_MUTEX_INITIALIZER;
+static CUcontext contexts[PROTO_MAX_GPUS][CONTEXTS]; /* mutex: of each GPU, from the first */
+static struct shim_session *session;		     /* mutex; set when there has been a welcome */
+static uint32_t changed;			     /* atomic: contexts have come or gone */
+static struct control_access accesses[PROTO_MAX_GPUS]; /* grip_mutex */
 static uint32_t generation;
 static uint64_t due_ns; /* 0: nothing is to be learned */
 
-static void news(void)
+static void mark_changed(void)
 {
 	uint64_t one = 1;
 
@@ -49,11 +49,11 @@ static void news(void)
 	}
 }
 
-void session_control_context(uint32_t gpu, CUcontext ctx)
+void shim_session_control_context(uint32_t gpu, CUcontext ctx)
 {
 	unsigned i = 0;
 
-	if (gpu >= WIRE_GPUS || !ctx) {
+	if (gpu >= PROTO_MAX_GPUS || !ctx) {
 		return;
 	}
 	pthread_mutex_lock(&mutex);
@@ -62,53 +62,53 @@ void session_control_context(uint32_t gpu, CUcontext ctx)
 	}
 	if (i < CONTEXTS && !contexts[gpu][i]) {
 		contexts[gpu][i] = ctx;
-		news();
+		mark_changed();
 	}
 	pthread_mutex_unlock(&mutex);
 }
 
-void session_control_gone(CUcontext ctx)
+void shim_session_control_context_end(CUcontext ctx)
 {
 	pthread_mutex_lock(&mutex);
-	for (unsigned g = 0; g < WIRE_GPUS; g++) {
+	for (unsigned g = 0; g < PROTO_MAX_GPUS; g++) {
 		for (unsigned i = 0; i < CONTEXTS; i++) {
 			if (contexts[g][i] == ctx) {
 				memmove(&contexts[g][i], &contexts[g][i + 1],
 					(CONTEXTS - 1 - i) * sizeof(ctx));
 				contexts[g][CONTEXTS - 1] = NULL;
-				news();
+				mark_changed();
 			}
 		}
 	}
 	pthread_mutex_unlock(&mutex);
 }
 
-static bool can(const struct grip *g, enum gpu_control c)
+static bool has_control(const struct control_access *g, enum gpu_control c)
 {
 	return g->learned && g->h.capable & 1u << c;
 }
 
-static void tell(struct session *s, uint32_t gpu)
+static void send_handles(struct shim_session *s, uint32_t gpu)
 {
-	const struct grip *g = &grips[gpu];
-	union wire_message m = { 0 };
+	const struct control_access *g = &accesses[gpu];
+	union proto_message m = { 0 };
 
-	_Static_assert(sizeof(g->h) <= WIRE_HANDLES, "handles fit their message");
+	_Static_assert(sizeof(g->h) <= PROTO_HANDLES, "handles fit their message");
 	m.control.gpu = gpu;
 	m.control.bytes = g->learned ? sizeof(g->h) : 0;
 	if (g->learned) {
 		memcpy(m.control.handles, &g->h, sizeof(g->h));
 	}
-	if (can(g, GPU_CONTROL_SCHEDULE)) {
-		guard_watch(s->sock, session_control_lose);
+	if (has_control(g, GPU_CONTROL_SCHEDULE)) {
+		shim_guard_watch(s->sock, shim_session_control_lost);
 	}
-	(void)session_send(s, &m, WIRE_CONTROL, &g->fd, g->learned);
+	(void)shim_session_send(s, &m, PROTO_CONTROL, &g->fd, g->learned);
 }
 
 /* The self-test is made once: what a driver refuses does not change. */
-static void learn(struct session *s, uint32_t gpu, bool green)
+static void learn(struct shim_session *s, uint32_t gpu, bool green)
 {
-	struct grip *g = &grips[gpu];
+	struct control_access *g = &accesses[gpu];
 	bool had = g->learned;
 	CUcontext ctx;
 
@@ -124,19 +124,19 @@ static void learn(struct session *s, uint32_t gpu, bool green)
 	if (!g->learned && !had) {
 		return;
 	}
-	g->h.capable = g->capable | (session_has_flag(gpu) ? 1u << GPU_CONTROL_FLAG : 0);
+	g->h.capable = g->capable | (shim_session_has_flag(gpu) ? 1u << GPU_CONTROL_FLAG : 0);
 	if (green) {
 		g->h.capable |= 1u << GPU_CONTROL_GREEN;
 	}
-	if (g->slice_us && can(g, GPU_CONTROL_SLICE_SET)) {
+	if (g->slice_us && has_control(g, GPU_CONTROL_SLICE_SET)) {
 		(void)gpu_control(&g->h, g->fd, GPU_CONTROL_SLICE_SET, g->slice_us, NULL);
 	}
-	tell(s, gpu);
+	send_handles(s, gpu);
 }
 
 /* The agent's rounds. Nanoseconds until it wants to be called again. In the shared lane there is
  * nothing that is this process's alone: trying it would stop the neighbours. */
-uint64_t session_control_keep(struct session *s)
+uint64_t shim_session_control_maintain(struct shim_session *s)
 {
 	uint32_t now_generation = gpu_learn_generation(), green = 0;
 	uint64_t now;
@@ -151,7 +151,7 @@ uint64_t session_control_keep(struct session *s)
 	if (now_generation != generation || load_acquire(&changed)) {
 		generation = now_generation;
 		store_release(&changed, 0u);
-		due_ns = due_ns ? due_ns : now + SETTLE_NS;
+		due_ns = due_ns ? due_ns : now + LEARN_DELAY_NS;
 	}
 	if (now < due_ns) {
 		return due_ns - now;
@@ -159,77 +159,77 @@ uint64_t session_control_keep(struct session *s)
 	due_ns = 0;
 	/* The driver is asked without the lock: it may make the agent wait for what gbpfd has
 	 * switched off, and when gbpfd dies the guard needs the lock to switch it on. */
-	for (uint32_t i = 0; i < MIN(s->gpus, WIRE_GPUS); i++) {
-		green |= (uint32_t)green_possible((CUdevice)i) << i;
+	for (uint32_t i = 0; i < MIN(s->gpus, PROTO_MAX_GPUS); i++) {
+		green |= (uint32_t)shim_green_possible((CUdevice)i) << i;
 	}
-	pthread_mutex_lock(&grip_mutex);
-	for (uint32_t i = 0; i < MIN(s->gpus, WIRE_GPUS); i++) {
+	pthread_mutex_lock(&access_mutex);
+	for (uint32_t i = 0; i < MIN(s->gpus, PROTO_MAX_GPUS); i++) {
 		learn(s, i, green >> i & 1u);
 	}
-	pthread_mutex_unlock(&grip_mutex);
+	pthread_mutex_unlock(&access_mutex);
 	return UINT64_MAX;
 }
 
-void session_control_offer(struct session *s)
+void shim_session_control_offer(struct shim_session *s)
 {
 	pthread_mutex_lock(&mutex);
 	session = s;
 	pthread_mutex_unlock(&mutex);
-	pthread_mutex_lock(&grip_mutex);
-	for (uint32_t i = 0; i < WIRE_GPUS; i++) {
-		if (grips[i].learned) {
-			tell(s, i);
+	pthread_mutex_lock(&access_mutex);
+	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
+		if (accesses[i].learned) {
+			send_handles(s, i);
 		}
 	}
-	pthread_mutex_unlock(&grip_mutex);
+	pthread_mutex_unlock(&access_mutex);
 }
 
-void session_control_lose(void)
+void shim_session_control_lost(void)
 {
-	pthread_mutex_lock(&grip_mutex);
-	for (uint32_t i = 0; i < WIRE_GPUS; i++) {
-		struct grip *g = &grips[i];
+	pthread_mutex_lock(&access_mutex);
+	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
+		struct control_access *g = &accesses[i];
 
-		if (can(g, GPU_CONTROL_SCHEDULE)) {
+		if (has_control(g, GPU_CONTROL_SCHEDULE)) {
 			(void)gpu_control(&g->h, g->fd, GPU_CONTROL_SCHEDULE, 1, NULL);
 		}
 	}
-	for (uint32_t i = 0; i < WIRE_GPUS; i++) {
-		struct grip *g = &grips[i];
+	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
+		struct control_access *g = &accesses[i];
 
-		if (can(g, GPU_CONTROL_SLICE_SET)) {
+		if (has_control(g, GPU_CONTROL_SLICE_SET)) {
 			(void)gpu_control(&g->h, g->fd, GPU_CONTROL_SLICE_SET, g->slice_us, NULL);
 		}
 	}
-	pthread_mutex_unlock(&grip_mutex);
+	pthread_mutex_unlock(&access_mutex);
 }
 
-int session_control_slice(uint32_t gpu, uint32_t slice_us)
+int shim_session_control_slice(uint32_t gpu, uint32_t slice_us)
 {
-	struct grip *g = gpu < WIRE_GPUS ? &grips[gpu] : NULL;
+	struct control_access *g = gpu < PROTO_MAX_GPUS ? &accesses[gpu] : NULL;
 	int err = 0;
 
 	if (!g) {
 		return -EINVAL;
 	}
-	pthread_mutex_lock(&grip_mutex);
+	pthread_mutex_lock(&access_mutex);
 	g->slice_us = slice_us; /* also for handles that come later */
 	if (g->learned) {
-		err = can(g, GPU_CONTROL_SLICE_SET)
+		err = has_control(g, GPU_CONTROL_SLICE_SET)
 			      ? gpu_control(&g->h, g->fd, GPU_CONTROL_SLICE_SET, slice_us, NULL)
 			      : -ENOTSUP;
 	}
-	pthread_mutex_unlock(&grip_mutex);
+	pthread_mutex_unlock(&access_mutex);
 	return err;
 }
 
 /* The driver of a forked child is not there: neither is anything to be commanded. */
-void session_control_abandon(void)
+void shim_session_control_abandon(void)
 {
 	pthread_mutex_init(&mutex, NULL); /* another thread of the parent may have held it */
-	pthread_mutex_init(&grip_mutex, NULL);
-	guard_abandon();
+	pthread_mutex_init(&access_mutex, NULL);
+	shim_guard_abandon();
 	session = NULL;
-	memset(grips, 0, sizeof(grips));
+	memset(accesses, 0, sizeof(accesses));
 	memset(contexts, 0, sizeof(contexts));
 }

@@ -16,7 +16,7 @@
 /* A note must not go to a descriptor that somebody else has opened meanwhile. */
 static pthread_mutex_t sock_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-void session_set_sock(struct session *s, int sock)
+void shim_session_set_sock(struct shim_session *s, int sock)
 {
 	pthread_mutex_lock(&sock_mutex);
 	fd_close(s->sock);
@@ -24,66 +24,66 @@ void session_set_sock(struct session *s, int sock)
 	pthread_mutex_unlock(&sock_mutex);
 }
 
-int session_send(struct session *s, union wire_message *m, enum wire_type type, const int *fds,
-		 unsigned nfds)
+int shim_session_send(struct shim_session *s, union proto_message *m, enum proto_type type,
+		      const int *fds, unsigned nfds)
 {
 	int err = -ENOTCONN;
 
 	pthread_mutex_lock(&sock_mutex);
 	if (s->sock >= 0) {
-		err = wire_send(s->sock, m, type, fds, nfds);
+		err = proto_send(s->sock, m, type, fds, nfds);
 	}
 	pthread_mutex_unlock(&sock_mutex);
 	return err;
 }
 
-static void keep_region(struct session *s, uint64_t version, int fd)
+static void keep_region(struct shim_session *s, uint64_t version, int fd)
 {
 	unsigned i = 0;
 
-	while (i < SESSION_REGIONS && s->regions[i].version != version) {
+	while (i < SHIM_SESSION_REGIONS && s->regions[i].version != version) {
 		i++;
 	}
-	if (i == SESSION_REGIONS) {
-		i = s->next_region++ % SESSION_REGIONS;
+	if (i == SHIM_SESSION_REGIONS) {
+		i = s->next_region++ % SHIM_SESSION_REGIONS;
 	}
 	fd_close(s->regions[i].fd);
 	s->regions[i].version = version;
 	s->regions[i].fd = fd;
 }
 
-static int prepare(struct session *s, union wire_message *m, int fds[8])
+static int prepare(struct shim_session *s, union proto_message *m, int fds[8])
 {
 	uint32_t regions = m->version.regions;
 	int region_fds[EBPF_REGIONS] = { -1, -1, -1 };
 	unsigned n = 1;
 
-	if (regions & WIRE_REGION_GLOBAL) {
+	if (regions & PROTO_REGION_GLOBAL) {
 		region_fds[EBPF_REGION_GLOBAL] = fds[n++];
 	}
-	if (regions & WIRE_REGION_TENANT) {
+	if (regions & PROTO_REGION_TENANT) {
 		region_fds[EBPF_REGION_TENANT] = fds[n];
 	}
 	POINT("shim.prepare.received");
 	m->version.status = sched_policy_prepare(s->sched, m->version.version, fds[0], region_fds);
 	if (m->version.status == 0) {
 		s->last_prepared = m->version.version;
-		if (regions & WIRE_REGION_TENANT) {
+		if (regions & PROTO_REGION_TENANT) {
 			keep_region(s, m->version.version, fds[n]);
 			fds[n] = -1;
 		}
 	}
 	m->version.regions = 0;
 	POINT("shim.prepare.kept");
-	return wire_send(s->sock, m, WIRE_PREPARED, NULL, 0) < 0 ? -EPIPE : 0;
+	return proto_send(s->sock, m, PROTO_PREPARED, NULL, 0) < 0 ? -EPIPE : 0;
 }
 
-static void drop(struct session *s, uint64_t version)
+static void drop(struct shim_session *s, uint64_t version)
 {
 	POINT("shim.drop.received");
 	sched_policy_drop(s->sched, version);
 	POINT("shim.drop.dropped");
-	for (unsigned i = 0; i < SESSION_REGIONS; i++) {
+	for (unsigned i = 0; i < SHIM_SESSION_REGIONS; i++) {
 		if (s->regions[i].version == version) {
 			s->regions[i].fd = fd_close(s->regions[i].fd);
 			s->regions[i].version = 0;
@@ -91,10 +91,10 @@ static void drop(struct session *s, uint64_t version)
 	}
 }
 
-void session_sweep(struct session *s)
+void shim_session_sweep(struct shim_session *s)
 {
-	s->swept = s->swept || sched_policy_sweep(s->sched);
-	for (unsigned i = 0; s->swept && i < SESSION_REGIONS; i++) {
+	s->stale_versions_dropped = s->stale_versions_dropped || sched_policy_sweep(s->sched);
+	for (unsigned i = 0; s->stale_versions_dropped && i < SHIM_SESSION_REGIONS; i++) {
 		if (s->regions[i].fd >= 0 &&
 		    !sched_policy_is_prepared(s->sched, s->regions[i].version)) {
 			s->regions[i].fd = fd_close(s->regions[i].fd);
@@ -103,24 +103,24 @@ void session_sweep(struct session *s)
 	}
 }
 
-static void remove_board(struct session *s, uint32_t slot)
+static void remove_board(struct shim_session *s, uint32_t slot)
 {
-	if (slot < SCHED_MAX_LC && s->boards[slot]) {
+	if (slot < PROTO_MAX_LC && s->boards[slot]) {
 		bool unused = sched_board_remove(s->sched, slot);
 
 		POINT("shim.board.removed");
 		if (unused) {
-			shm_unmap((void *)(uintptr_t)s->boards[slot], SCHED_PAGE_BYTES);
+			shm_unmap((void *)(uintptr_t)s->boards[slot], PROTO_PAGE_BYTES);
 		}
 		s->boards[slot] = NULL;
-		session_count_slots(s);
+		shim_session_count_slots(s);
 	}
 }
 
-static void add_board(struct session *s, const struct wire_board *b, int fd)
+static void add_board(struct shim_session *s, const struct proto_board_message *b, int fd)
 {
-	const struct sched_board *page =
-		b->slot < SCHED_MAX_LC ? session_map_page(fd, SCHED_PAGE_BYTES, 0) : NULL;
+	const struct proto_board *page =
+		b->slot < PROTO_MAX_LC ? shim_session_map_page(fd, PROTO_PAGE_BYTES, 0) : NULL;
 
 	if (!page) {
 		return;
@@ -128,41 +128,41 @@ static void add_board(struct session *s, const struct wire_board *b, int fd)
 	remove_board(s, b->slot);
 	if (sched_board_add(s->sched, b->slot, b->tenant, page) == 0) {
 		s->boards[b->slot] = page;
-		session_count_slots(s);
+		shim_session_count_slots(s);
 		POINT("shim.board.added");
 	} else {
-		shm_unmap((void *)(uintptr_t)page, SCHED_PAGE_BYTES);
+		shm_unmap((void *)(uintptr_t)page, PROTO_PAGE_BYTES);
 	}
 }
 
-static int handle(struct session *s, union wire_message *m, int fds[8])
+static int handle(struct shim_session *s, union proto_message *m, int fds[8])
 {
 	switch (m->head.type) {
-	case WIRE_PREPARE:
+	case PROTO_PREPARE:
 		return prepare(s, m, fds);
-	case WIRE_DROP:
+	case PROTO_DROP:
 		drop(s, m->version.version);
 		return 0;
-	case WIRE_BOARD_ADD:
+	case PROTO_BOARD_ADD:
 		add_board(s, &m->board, fds[0]);
 		return 0;
-	case WIRE_BOARD_REMOVE:
+	case PROTO_BOARD_REMOVE:
 		remove_board(s, m->board.slot);
-		gpu_leases_again(device_gpu());
+		gpu_leases_rewrite(shim_device_gpu());
 		return 0;
-	case WIRE_FLAG_ADD:
-		session_flag_add(s, &m->flag, fds[0]);
+	case PROTO_FLAG_ADD:
+		shim_session_flag_add(s, &m->flag, fds[0]);
 		return 0;
-	case WIRE_FLAG_REMOVE:
-		session_flag_remove(s, m->flag.number);
+	case PROTO_FLAG_REMOVE:
+		shim_session_flag_remove(s, m->flag.number);
 		return 0;
-	case WIRE_NOTE:
+	case PROTO_NOTE:
 		fprintf(stderr, "gbpf: %s\n", m->note.text);
 		return 0;
-	case WIRE_SET:
+	case PROTO_SET:
 		s->class_id = m->set.class_id;
 		s->weight = m->set.weight;
-		s->tell_requests = m->set.tell_requests == 1;
+		s->report_requests = m->set.tell_requests == 1;
 		sched_set_class(s->sched, m->set.class_id, m->set.weight);
 		sched_set_limits(s->sched, m->set.hold_limit_ns, m->set.min_share_ppm);
 		return 0;
@@ -171,17 +171,17 @@ static int handle(struct session *s, union wire_message *m, int fds[8])
 	}
 }
 
-int session_receive(struct session *s)
+int shim_session_receive(struct shim_session *s)
 {
-	union wire_message m;
+	union proto_message m;
 	int fds[8], err;
 	unsigned nfds;
 
 	for (;;) {
-		err = wire_recv(s->sock, &m, fds, &nfds);
+		err = proto_recv(s->sock, &m, fds, &nfds);
 		if (err == -EAGAIN) {
-			if (!s->swept) {
-				session_sweep(s);
+			if (!s->stale_versions_dropped) {
+				shim_session_sweep(s);
 			}
 			return 0;
 		}
@@ -189,18 +189,18 @@ int session_receive(struct session *s)
 			return -EPIPE;
 		}
 		err = handle(s, &m, fds);
-		session_close_fds(fds, nfds);
+		shim_session_close_fds(fds, nfds);
 		if (err) {
 			return err;
 		}
 	}
 }
 
-static bool policy_is_awaited(const struct session *s)
+static bool policy_is_awaited(const struct shim_session *s)
 {
 	for (uint32_t i = 0; i < s->gpus; i++) {
 		uint32_t g = s->gpu_index[i];
-		uint64_t version = g < SCHED_MAX_GPUS ? load_acquire(&s->dir->version[g]) : 0;
+		uint64_t version = g < PROTO_MAX_GPUS ? load_acquire(&s->dir->version[g]) : 0;
 
 		if (version && s->last_prepared < version) {
 			return true;
@@ -209,77 +209,77 @@ static bool policy_is_awaited(const struct session *s)
 	return false;
 }
 
-void session_settle(struct session *s, uint64_t timeout_ns)
+void shim_session_await_policy(struct shim_session *s, uint64_t timeout_ns)
 {
 	uint64_t deadline = clock_now_ns() + timeout_ns;
 
-	while (policy_is_awaited(s) && session_wait(s, s->sock, deadline) == 0) {
-		if (session_receive(s) < 0) {
+	while (policy_is_awaited(s) && shim_session_wait(s, s->sock, deadline) == 0) {
+		if (shim_session_receive(s) < 0) {
 			return;
 		}
 	}
 }
 
 /* What was opened and closed between two looks is not told: it was short. */
-void session_tell_requests(struct session *s)
+void shim_session_report_requests(struct shim_session *s)
 {
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 	uint64_t state = 0;
 
-	if (likely(!s->tell_requests)) {
+	if (likely(!s->report_requests)) {
 		return;
 	}
-	for (uint32_t g = 0; g < SCHED_MAX_GPUS; g++) {
-		const struct sched_board_gpu *b = &s->board->gpu[g];
+	for (uint32_t g = 0; g < PROTO_MAX_GPUS; g++) {
+		const struct proto_board_gpu *b = &s->board->gpu[g];
 
 		state += load_relaxed(&b->open) ? load_relaxed(&b->opened_ns) : 0;
 	}
-	if (state != s->told_requests) {
-		s->told_requests = state;
-		(void)session_send(s, &m, WIRE_REQUEST, NULL, 0);
+	if (state != s->reported_requests) {
+		s->reported_requests = state;
+		(void)shim_session_send(s, &m, PROTO_REQUEST, NULL, 0);
 	}
 }
 
-void session_lose(struct session *s)
+void shim_session_lost(struct shim_session *s)
 {
-	s->tell_requests = false;
-	session_set_sock(s, -1);
+	s->report_requests = false;
+	shim_session_set_sock(s, -1);
 	POINT("shim.lose.closed");
-	session_control_lose();
-	session_flags_lose(s);
-	for (uint32_t i = 0; i < SCHED_MAX_LC; i++) {
+	shim_session_control_lost();
+	shim_session_flags_lost(s);
+	for (uint32_t i = 0; i < PROTO_MAX_LC; i++) {
 		remove_board(s, i);
 	}
 	if (sched_set_pages(s->sched, NULL, s->board, s->stats, s->gpu_index) && s->dir) {
-		shm_unmap((void *)(uintptr_t)s->dir, SCHED_PAGE_BYTES);
+		shm_unmap((void *)(uintptr_t)s->dir, PROTO_PAGE_BYTES);
 	}
 	s->dir = NULL;
 	s->last_prepared = 0;
-	s->swept = false;
+	s->stale_versions_dropped = false;
 }
 
-void session_abandon(struct session *s)
+void shim_session_abandon(struct shim_session *s)
 {
 	pthread_mutex_init(&sock_mutex, NULL); /* another thread of the parent may have held it */
 	s->sock = fd_close(s->sock);
 	s->early.sock = fd_close(s->early.sock);
-	session_close_fds(s->early.fds, s->early.nfds);
+	shim_session_close_fds(s->early.fds, s->early.nfds);
 	s->early.nfds = 0;
-	session_flags_abandon();
-	session_control_abandon();
+	shim_session_flags_abandon();
+	shim_session_control_abandon();
 	s->wake = fd_close(s->wake);
 	s->board_fd = fd_close(s->board_fd);
 	s->stats_fd = fd_close(s->stats_fd);
-	for (unsigned i = 0; i < SESSION_REGIONS; i++) {
+	for (unsigned i = 0; i < SHIM_SESSION_REGIONS; i++) {
 		s->regions[i].fd = fd_close(s->regions[i].fd);
 	}
 }
 
-void session_note(struct session *s, const char *what, const char *text)
+void shim_session_note(struct shim_session *s, const char *what, const char *text)
 {
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 
 	snprintf(m.note.what, sizeof(m.note.what), "%s", what);
 	snprintf(m.note.text, sizeof(m.note.text), "%s", text);
-	(void)session_send(s, &m, WIRE_NOTE, NULL, 0);
+	(void)shim_session_send(s, &m, PROTO_NOTE, NULL, 0);
 }

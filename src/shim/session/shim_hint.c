@@ -10,11 +10,11 @@
 #include "base/clock.h"
 #include "shim/shim.h"
 
-#define MOST_US 10000000u /* ahead */
-#define MOST_DEADLINE_US 3600000000u
-#define LEAST_PERIOD_US 2000u
-#define MOST_PERIOD_US 10000000u
-#define MOST_LEAD_US 10000u
+#define MAX_AHEAD_US 10000000u /* ahead */
+#define MAX_DEADLINE_US 3600000000u
+#define MIN_PERIOD_US 2000u
+#define MAX_PERIOD_US 10000000u
+#define MAX_LEAD_US 10000u
 
 /* The device of the calling thread's context; 0 when it has none. */
 static uint32_t current_device(void)
@@ -29,8 +29,8 @@ EXPORT int gbpf_shim_hint(uint64_t in_us, uint64_t deadline_us, int device)
 {
 	uint64_t at;
 
-	if (in_us > MOST_US || deadline_us > MOST_DEADLINE_US || device < -1 ||
-	    device >= (int)SCHED_MAX_GPUS) {
+	if (in_us > MAX_AHEAD_US || deadline_us > MAX_DEADLINE_US || device < -1 ||
+	    device >= (int)PROTO_MAX_GPUS) {
 		return -EINVAL;
 	}
 	if (!shim_attached()) {
@@ -44,7 +44,7 @@ EXPORT int gbpf_shim_hint(uint64_t in_us, uint64_t deadline_us, int device)
 
 /* ---- the environment ---- */
 
-static bool number(const char *text, uint64_t least, uint64_t most, uint64_t *ret)
+static bool number(const char *text, uint64_t min, uint64_t max, uint64_t *ret)
 {
 	char *end;
 
@@ -53,14 +53,14 @@ static bool number(const char *text, uint64_t least, uint64_t most, uint64_t *re
 	}
 	errno = 0;
 	*ret = strtoull(text, &end, 10);
-	return !errno && !*end && *ret >= least && *ret <= most;
+	return !errno && !*end && *ret >= min && *ret <= max;
 }
 
-static bool told;
+static bool set_up_before;
 
 static void complain(const char *name, const char *value, const char *rule)
 {
-	if (told) {
+	if (set_up_before) {
 		return; /* gbpfd has come back */
 	}
 	fprintf(stderr, "gbpf: %s=%s is not understood and counts as not set: it is %s\n", name,
@@ -79,7 +79,7 @@ static void set_rhythm(struct sched *s, bool learn)
 	if (strcmp(v, "auto") == 0) {
 		sched_set_rhythm(s, SCHED_RHYTHM_LEARN, 0);
 	} else if (strncmp(v, "period:", 7) == 0 &&
-		   number(v + 7, LEAST_PERIOD_US, MOST_PERIOD_US, &us)) {
+		   number(v + 7, MIN_PERIOD_US, MAX_PERIOD_US, &us)) {
 		sched_set_rhythm(s, SCHED_RHYTHM_PERIOD, us * 1000);
 	} else {
 		complain("GBPF_HINT", v, "auto, off or period:MICROSECONDS (2000 to 10000000)");
@@ -95,19 +95,19 @@ static uint64_t lead_from(const char *name, uint64_t otherwise_ns)
 	if (!v || !*v) {
 		return otherwise_ns;
 	}
-	if (!number(v, 0, MOST_LEAD_US, &us)) {
+	if (!number(v, 0, MAX_LEAD_US, &us)) {
 		complain(name, v, "0 to 10000 microseconds");
 		return otherwise_ns;
 	}
 	return us * 1000;
 }
 
-void hint_setup(struct sched *s, bool learn, uint32_t lead_us)
+void shim_hint_setup(struct sched *s, bool learn, uint32_t lead_us)
 {
 	set_rhythm(s, learn);
 	sched_set_lead(s,
 		       lead_from("GBPF_HINT_LEAD_US",
 				 lead_us ? lead_us * UINT64_C(1000) : SCHED_LEAD_AUTO),
 		       lead_from("GBPF_HINT_WARM_US", SCHED_WARM_NS));
-	told = true;
+	set_up_before = true;
 }

@@ -12,6 +12,6 @@ int gbpf_shim_hint(uint64_t in_us, uint64_t deadline_us, int device);
 /* What the policy's admit said (learn the rhythm; the lead in microseconds, 0: as the lane needs),
  * but for what GBPF_HINT, GBPF_HINT_LEAD_US and GBPF_HINT_WARM_US say. What is wrong there is told
  * once. */
-void hint_setup(struct sched *s, bool learn, uint32_t lead_us);
+void shim_hint_setup(struct sched *s, bool learn, uint32_t lead_us);
 
 #endif

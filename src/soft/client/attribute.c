@@ -133,7 +133,7 @@ static bool chosen(CUdevice_attribute what, CUdevice dev, int *ret)
 
 CUresult cuDeviceGetAttribute(int *ret, CUdevice_attribute what, CUdevice dev)
 {
-	CUresult e = context_check_device(dev);
+	CUresult e = soft_context_check_device(dev);
 
 	if (e) {
 		return e;

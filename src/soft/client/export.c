@@ -93,7 +93,7 @@ CUresult cuGetExportTable(const void **ret, const CUuuid *id)
 	if (!ret || !id) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	*ret = memcmp(id, &own, sizeof(own)) == 0 ? &soft_private : NULL;
+	*ret = memcmp(id, &own, sizeof(own)) == 0 ? &soft_private_table : NULL;
 	if (memcmp(id, &runtime, sizeof(runtime)) == 0) {
 		return unsupported_runtime();
 	}

@@ -7,17 +7,17 @@
 
 #include "soft/client/process.h"
 
-struct host_call {
+struct soft_host_call {
 	CUhostFn fn;
 	CUstreamCallback callback;
 	void *user;
 	CUstream stream;
-	struct copy copy;	/* when there is neither function */
-	struct host_call *next; /* of who keeps some */
-	uint32_t ready;		/* [atomic] whole: its way to the agent is the server's */
+	struct soft_copy copy;	     /* when there is neither function */
+	struct soft_host_call *next; /* of who keeps some */
+	uint32_t ready;		     /* [atomic] whole: its way to the agent is the server's */
 };
 
 /* On the agent thread: runs and forgets the function behind a cookie. */
-void host_run(uint64_t cookie, CUresult context_error);
+void soft_host_run(uint64_t cookie, CUresult context_error);
 
 #endif

@@ -49,7 +49,7 @@ CUresult cuDeviceGetCount(int *ret)
 
 CUresult cuDeviceGet(CUdevice *ret, int ordinal)
 {
-	CUresult e = context_check_device(ordinal);
+	CUresult e = soft_context_check_device(ordinal);
 
 	if (!e && ret) {
 		*ret = ordinal;
@@ -59,7 +59,7 @@ CUresult cuDeviceGet(CUdevice *ret, int ordinal)
 
 CUresult cuDeviceGetName(char *out, int cap, CUdevice dev)
 {
-	CUresult e = context_check_device(dev);
+	CUresult e = soft_context_check_device(dev);
 
 	if (e) {
 		return e;
@@ -71,7 +71,7 @@ CUresult cuDeviceGetName(char *out, int cap, CUdevice dev)
 	return CUDA_SUCCESS;
 }
 
-int info_find(const char *text, size_t n)
+int soft_info_find_gpu(const char *text, size_t n)
 {
 	for (uint32_t gpu = 0; gpu < MIN(soft.hello.gpus, SOFT_MAX_GPUS); gpu++) {
 		char number[16], name[48];
@@ -88,7 +88,7 @@ int info_find(const char *text, size_t n)
 
 static CUresult uuid(CUuuid *ret, CUdevice dev)
 {
-	CUresult e = context_check_device(dev);
+	CUresult e = soft_context_check_device(dev);
 
 	if (e || !ret) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
@@ -110,7 +110,7 @@ CUresult cuDeviceGetUuid_v2(CUuuid *ret, CUdevice dev)
 /* Only Windows has such names: zeros, as a driver on Linux. */
 CUresult cuDeviceGetLuid(char *ret, unsigned int *ret_mask, CUdevice dev)
 {
-	CUresult e = context_check_device(dev);
+	CUresult e = soft_context_check_device(dev);
 
 	if (e || !ret || !ret_mask) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
@@ -122,7 +122,7 @@ CUresult cuDeviceGetLuid(char *ret, unsigned int *ret_mask, CUdevice dev)
 
 CUresult cuDeviceTotalMem_v2(size_t *ret, CUdevice dev)
 {
-	CUresult e = context_check_device(dev);
+	CUresult e = soft_context_check_device(dev);
 
 	if (!e && ret) {
 		*ret = soft.hello.memory_bytes;
@@ -132,7 +132,7 @@ CUresult cuDeviceTotalMem_v2(size_t *ret, CUdevice dev)
 
 CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
 {
-	CUresult e = context_check_device(dev);
+	CUresult e = soft_context_check_device(dev);
 
 	if (e) {
 		return e;
@@ -153,7 +153,7 @@ static unsigned bus_of(CUdevice dev)
 
 CUresult cuDeviceGetPCIBusId(char *out, int cap, CUdevice dev)
 {
-	CUresult e = context_check_device(dev);
+	CUresult e = soft_context_check_device(dev);
 
 	if (e) {
 		return e;
@@ -203,9 +203,9 @@ CUresult cuDeviceGetByPCIBusId(CUdevice *ret, const char *id)
 
 static CUresult check_pair(CUdevice a, CUdevice b)
 {
-	CUresult e = context_check_device(a);
+	CUresult e = soft_context_check_device(a);
 
-	return e ? e : context_check_device(b);
+	return e ? e : soft_context_check_device(b);
 }
 
 /* Copies between soft GPUs work; a kernel reaches its own context's memory alone. */
@@ -240,12 +240,12 @@ CUresult cuDeviceGetP2PAttribute(int *ret, CUdevice_P2PAttribute what, CUdevice 
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 {
 	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
 	if (e) {
 		return e;
 	}
-	if (!object_is(peer, OBJECT_CONTEXT)) {
+	if (!soft_object_is(peer, OBJECT_CONTEXT)) {
 		return CUDA_ERROR_INVALID_CONTEXT;
 	}
 	return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
@@ -254,18 +254,18 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 CUresult cuCtxDisablePeerAccess(CUcontext peer)
 {
 	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
 	if (e) {
 		return e;
 	}
-	return object_is(peer, OBJECT_CONTEXT) ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED
-					       : CUDA_ERROR_INVALID_CONTEXT;
+	return soft_object_is(peer, OBJECT_CONTEXT) ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED
+						    : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult cuDeviceGetExecAffinitySupport(int *ret, CUexecAffinityType type, CUdevice dev)
 {
-	CUresult e = context_check_device(dev);
+	CUresult e = soft_context_check_device(dev);
 
 	if (!e && ret) {
 		*ret = 0;
@@ -276,7 +276,7 @@ CUresult cuDeviceGetExecAffinitySupport(int *ret, CUexecAffinityType type, CUdev
 
 CUresult cuDeviceGetProperties(CUdevprop *ret, CUdevice dev)
 {
-	CUresult e = context_check_device(dev);
+	CUresult e = soft_context_check_device(dev);
 
 	if (e || !ret) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;

@@ -9,7 +9,7 @@
 #include "soft/client/graph/graph.h"
 #include "soft/client/context/green.h"
 
-CUresult launch_check_shape(const CUfunction f, const struct soft_record_launch *r)
+CUresult soft_launch_check_shape(const CUfunction f, const struct soft_record_launch *r)
 {
 	uint64_t threads = (uint64_t)r->block[0] * r->block[1] * r->block[2];
 	const uint32_t *grid = r->grid, *block = r->block;
@@ -27,7 +27,7 @@ CUresult launch_check_shape(const CUfunction f, const struct soft_record_launch 
 	}
 	if ((r->flags & SOFT_LAUNCH_COOPERATIVE) &&
 	    (uint64_t)grid[0] * grid[1] * grid[2] >
-		    (uint64_t)occupancy_blocks(f, (unsigned)threads, r->shared_bytes) *
+		    (uint64_t)soft_occupancy_blocks(f, (unsigned)threads, r->shared_bytes) *
 			    soft.hello.sms) {
 		return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
 	}
@@ -76,7 +76,7 @@ static CUresult pack(const CUfunction f, void **params, void **extra, unsigned c
 
 /* Attributes that change nothing here are accepted; those that a program's correctness may rest on
  * are refused. */
-CUresult launch_attribute(const CUlaunchAttribute *a, struct soft_record_launch *r)
+CUresult soft_launch_attribute(const CUlaunchAttribute *a, struct soft_record_launch *r)
 {
 	const CUlaunchAttributeValue *v = &a->value;
 
@@ -114,8 +114,8 @@ CUresult launch_attribute(const CUlaunchAttribute *a, struct soft_record_launch 
 	}
 }
 
-CUresult launch_make(const CUfunction f, const struct launch_spec *l, struct soft_record_launch *r,
-		     unsigned char *params)
+CUresult soft_launch_prepare(const CUfunction f, const struct soft_launch_spec *l,
+			     struct soft_record_launch *r, unsigned char *params)
 {
 	CUresult e = CUDA_SUCCESS;
 
@@ -129,43 +129,43 @@ CUresult launch_make(const CUfunction f, const struct launch_spec *l, struct sof
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	for (unsigned i = 0; i < l->n_attrs && !e; i++) {
-		e = launch_attribute(&l->attrs[i], r);
+		e = soft_launch_attribute(&l->attrs[i], r);
 	}
-	e = e ? e : launch_check_shape(f, r);
+	e = e ? e : soft_launch_check_shape(f, r);
 	return e ? e : pack(f, l->params, l->extra, params);
 }
 
 /* The launch as a node of the stream's capture. */
-static CUresult record(CUstream s, CUfunction h, CUfunction f, const struct launch_spec *l,
+static CUresult record(CUstream s, CUfunction h, CUfunction f, const struct soft_launch_spec *l,
 		       const struct soft_record_launch *r, const unsigned char *params)
 {
-	struct work w = { .type = CU_GRAPH_NODE_TYPE_KERNEL, .ctx = f->module->context };
+	struct soft_work w = { .type = CU_GRAPH_NODE_TYPE_KERNEL, .ctx = f->module->context };
 	CUresult e;
 
 	w.kernel.handle = h;
 	w.kernel.f = f;
 	w.kernel.r = *r;
-	e = work_kernel_params(&w, params);
+	e = soft_work_kernel_params(&w, params);
 	if (!e && s->priority) { /* a captured kernel keeps its stream's priority */
 		CUlaunchAttribute a = { .id = CU_LAUNCH_ATTRIBUTE_PRIORITY,
 					.value.priority = s->priority };
 
-		launch_attribute(&a, &w.kernel.r);
-		e = work_keep_attribute(&w, &a);
+		soft_launch_attribute(&a, &w.kernel.r);
+		e = soft_work_store_attribute(&w, &a);
 	}
 	for (unsigned i = 0; i < l->n_attrs && !e; i++) {
-		e = work_keep_attribute(&w, &l->attrs[i]);
+		e = soft_work_store_attribute(&w, &l->attrs[i]);
 	}
 	if (e) {
-		work_finish(&w);
+		soft_work_finish(&w);
 		return e;
 	}
-	return capture_add(s, &w);
+	return soft_capture_add(s, &w);
 }
 
 /* Events that a launch records itself: recorded behind it here, which is later than they ask for
  * and never too early. */
-static CUresult record_events(CUstream s, const struct launch_spec *l)
+static CUresult record_events(CUstream s, const struct soft_launch_spec *l)
 {
 	CUresult e = CUDA_SUCCESS;
 
@@ -173,9 +173,9 @@ static CUresult record_events(CUstream s, const struct launch_spec *l)
 		const CUlaunchAttribute *a = &l->attrs[i];
 
 		if ((int)a->id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) {
-			e = event_record(s, a->value.launchCompletionEvent.event, 0);
+			e = soft_event_record(s, a->value.launchCompletionEvent.event, 0);
 		} else if ((int)a->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) {
-			e = event_record(s, a->value.programmaticEvent.event, 0);
+			e = soft_event_record(s, a->value.programmaticEvent.event, 0);
 		}
 	}
 	return e;
@@ -192,26 +192,27 @@ static CUresult launch_in_part(const CUfunction f, CUstream s, struct soft_recor
 	r->part = s->green->part;
 	return (r->flags & SOFT_LAUNCH_COOPERATIVE) &&
 			       (uint64_t)r->grid[0] * r->grid[1] * r->grid[2] >
-				       (uint64_t)occupancy_blocks(f, threads, r->shared_bytes) *
-					       ranges_count(&s->green->sms)
+				       (uint64_t)soft_occupancy_blocks(f, threads,
+								       r->shared_bytes) *
+					       soft_sm_ranges_count(&s->green->sms)
 		       ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
 		       : CUDA_SUCCESS;
 }
 
-static CUresult launch(int pt, CUfunction h, const struct launch_spec *l, CUstream sh)
+static CUresult launch(int pt, CUfunction h, const struct soft_launch_spec *l, CUstream sh)
 {
 	unsigned char packed[SOFT_MAX_PARAM_BYTES];
 	struct soft_record_launch r;
 	bool capturing = false;
 	CUfunction f;
 	CUstream s;
-	CUresult e = soft_stream(sh, pt, &s);
+	CUresult e = soft_stream_resolve(sh, pt, &s);
 
-	e = e ? e : function_resolve(h, &f);
-	e = e ? e : launch_make(f, l, &r, packed);
+	e = e ? e : soft_function_resolve(h, &f);
+	e = e ? e : soft_launch_prepare(f, l, &r, packed);
 	e = e ? e : launch_in_part(f, s, &r);
 	e = e ? e : f->module->context == s->context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-	e = e ? e : capture_check(s, &capturing);
+	e = e ? e : soft_capture_check(s, &capturing);
 	if (e) {
 		return e;
 	}
@@ -220,7 +221,7 @@ static CUresult launch(int pt, CUfunction h, const struct launch_spec *l, CUstre
 		r.priority = s->priority;
 	}
 	e = capturing ? record(s, h, f, l, &r, packed)
-		      : ring_put(s, &r.r, sizeof(r), packed, f->param_bytes, NULL);
+		      : soft_ring_submit(s, &r.r, sizeof(r), packed, f->param_bytes, NULL);
 	return e || !l->n_attrs ? e : record_events(s, l);
 }
 
@@ -228,11 +229,11 @@ static CUresult launch_kernel(int pt, CUfunction f, unsigned gx, unsigned gy, un
 			      unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream s,
 			      void **params, void **extra)
 {
-	struct launch_spec l = { .grid = { gx, gy, gz },
-				 .block = { bx, by, bz },
-				 .shared = shared,
-				 .params = params,
-				 .extra = extra };
+	struct soft_launch_spec l = { .grid = { gx, gy, gz },
+				      .block = { bx, by, bz },
+				      .shared = shared,
+				      .params = params,
+				      .extra = extra };
 
 	return launch(pt, f, &l, s);
 }
@@ -245,7 +246,7 @@ PAIR(cuLaunchKernel, _ptsz, launch_kernel,
 static CUresult launch_ex(int pt, const CUlaunchConfig *c, CUfunction f, void **params,
 			  void **extra)
 {
-	struct launch_spec l;
+	struct soft_launch_spec l;
 	CUresult e = soft_check();
 
 	if (e) {
@@ -254,13 +255,13 @@ static CUresult launch_ex(int pt, const CUlaunchConfig *c, CUfunction f, void **
 	if (!c) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	l = (struct launch_spec){ .grid = { c->gridDimX, c->gridDimY, c->gridDimZ },
-				  .block = { c->blockDimX, c->blockDimY, c->blockDimZ },
-				  .shared = c->sharedMemBytes,
-				  .params = params,
-				  .extra = extra,
-				  .attrs = c->attrs,
-				  .n_attrs = c->numAttrs };
+	l = (struct soft_launch_spec){ .grid = { c->gridDimX, c->gridDimY, c->gridDimZ },
+				       .block = { c->blockDimX, c->blockDimY, c->blockDimZ },
+				       .shared = c->sharedMemBytes,
+				       .params = params,
+				       .extra = extra,
+				       .attrs = c->attrs,
+				       .n_attrs = c->numAttrs };
 	return launch(pt, f, &l, c->hStream);
 }
 PAIR(cuLaunchKernelEx, _ptsz, launch_ex,
@@ -271,12 +272,12 @@ static CUresult cooperative(int pt, CUfunction f, unsigned gx, unsigned gy, unsi
 			    void **params)
 {
 	CUlaunchAttribute a = { .id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1 };
-	struct launch_spec l = { .grid = { gx, gy, gz },
-				 .block = { bx, by, bz },
-				 .shared = shared,
-				 .params = params,
-				 .attrs = &a,
-				 .n_attrs = 1 };
+	struct soft_launch_spec l = { .grid = { gx, gy, gz },
+				      .block = { bx, by, bz },
+				      .shared = shared,
+				      .params = params,
+				      .attrs = &a,
+				      .n_attrs = 1 };
 
 	return launch(pt, f, &l, s);
 }

@@ -7,7 +7,7 @@
 CUresult cuFuncSetBlockShape(CUfunction h, int x, int y, int z)
 {
 	CUfunction f;
-	CUresult e = function_current(h, &f);
+	CUresult e = soft_function_current(h, &f);
 
 	if (e) {
 		return e;
@@ -24,7 +24,7 @@ CUresult cuFuncSetBlockShape(CUfunction h, int x, int y, int z)
 CUresult cuFuncSetSharedSize(CUfunction h, unsigned int bytes)
 {
 	CUfunction f;
-	CUresult e = function_current(h, &f);
+	CUresult e = soft_function_current(h, &f);
 
 	if (!e) {
 		f->old_shared = bytes;
@@ -35,7 +35,7 @@ CUresult cuFuncSetSharedSize(CUfunction h, unsigned int bytes)
 CUresult cuParamSetSize(CUfunction h, unsigned int bytes)
 {
 	CUfunction f;
-	CUresult e = function_current(h, &f);
+	CUresult e = soft_function_current(h, &f);
 
 	return e ? e : bytes <= SOFT_MAX_PARAM_BYTES ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -43,7 +43,7 @@ CUresult cuParamSetSize(CUfunction h, unsigned int bytes)
 CUresult cuParamSetv(CUfunction h, int offset, void *p, unsigned int bytes)
 {
 	CUfunction f;
-	CUresult e = function_current(h, &f);
+	CUresult e = soft_function_current(h, &f);
 
 	if (e) {
 		return e;
@@ -76,7 +76,7 @@ static CUresult launch_old(CUfunction h, int gx, int gy, CUstream s)
 {
 	size_t bytes = SOFT_MAX_PARAM_BYTES;
 	CUfunction f;
-	CUresult e = function_current(h, &f);
+	CUresult e = soft_function_current(h, &f);
 
 	if (e) {
 		return e;

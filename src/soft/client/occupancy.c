@@ -2,7 +2,7 @@
  * blocks with (registers limit nothing there). */
 #include "soft/client/launch.h"
 
-unsigned occupancy_blocks(const CUfunction f, unsigned threads, size_t dynamic_shared)
+unsigned soft_occupancy_blocks(const CUfunction f, unsigned threads, size_t dynamic_shared)
 {
 	unsigned rounded = ROUND_UP(threads, 32), n = SOFT_BLOCKS_PER_SM;
 	size_t shared = f->shared_bytes + dynamic_shared;
@@ -23,7 +23,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *ret, CUfunction h, int
 						     size_t dynamic_shared)
 {
 	CUfunction f;
-	CUresult e = function_current(h, &f);
+	CUresult e = soft_function_current(h, &f);
 
 	if (e) {
 		return e;
@@ -31,7 +31,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *ret, CUfunction h, int
 	if (!ret || threads <= 0 || threads > 1024) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	*ret = (int)occupancy_blocks(f, (unsigned)threads, dynamic_shared);
+	*ret = (int)soft_occupancy_blocks(f, (unsigned)threads, dynamic_shared);
 	return CUDA_SUCCESS;
 }
 
@@ -50,7 +50,7 @@ CUresult cuOccupancyMaxPotentialBlockSize(int *ret_grid, int *ret_block, CUfunct
 {
 	unsigned best = 0, best_threads = 0, best_blocks = 0;
 	CUfunction f;
-	CUresult e = function_current(h, &f);
+	CUresult e = soft_function_current(h, &f);
 
 	if (e) {
 		return e;
@@ -61,7 +61,7 @@ CUresult cuOccupancyMaxPotentialBlockSize(int *ret_grid, int *ret_block, CUfunct
 	for (unsigned t = MIN(f->max_threads, limit ? (unsigned)limit : 1024u) / 32 * 32; t >= 32;
 	     t -= 32) {
 		size_t shared = of_block ? of_block((int)t) : dynamic_shared;
-		unsigned n = occupancy_blocks(f, t, shared);
+		unsigned n = soft_occupancy_blocks(f, t, shared);
 
 		if (n * t > best) {
 			best = n * t;
@@ -87,7 +87,7 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *ret_grid, int *ret_block
 CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *ret, CUfunction h, int blocks, int threads)
 {
 	CUfunction f;
-	CUresult e = function_current(h, &f);
+	CUresult e = soft_function_current(h, &f);
 	size_t each;
 
 	if (e) {
@@ -110,7 +110,7 @@ static CUresult check_cluster(const CUlaunchConfig *c)
 	CUresult e = c && (!c->numAttrs || c->attrs) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 
 	for (unsigned i = 0; !e && i < c->numAttrs; i++) {
-		e = launch_attribute(&c->attrs[i], &r);
+		e = soft_launch_attribute(&c->attrs[i], &r);
 	}
 	return e;
 }
@@ -119,7 +119,7 @@ CUresult cuOccupancyMaxActiveClusters(int *ret, CUfunction h, const CUlaunchConf
 {
 	uint64_t threads;
 	CUfunction f;
-	CUresult e = function_current(h, &f);
+	CUresult e = soft_function_current(h, &f);
 
 	e = e ? e : ret ? check_cluster(c) : CUDA_ERROR_INVALID_VALUE;
 	if (e) {
@@ -129,14 +129,15 @@ CUresult cuOccupancyMaxActiveClusters(int *ret, CUfunction h, const CUlaunchConf
 	if (!threads || threads > 1024) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	*ret = (int)(occupancy_blocks(f, (unsigned)threads, c->sharedMemBytes) * soft.hello.sms);
+	*ret = (int)(soft_occupancy_blocks(f, (unsigned)threads, c->sharedMemBytes) *
+		     soft.hello.sms);
 	return CUDA_SUCCESS;
 }
 
 CUresult cuOccupancyMaxPotentialClusterSize(int *ret, CUfunction h, const CUlaunchConfig *c)
 {
 	CUfunction f;
-	CUresult e = function_current(h, &f);
+	CUresult e = soft_function_current(h, &f);
 
 	e = e ? e : ret ? check_cluster(c) : CUDA_ERROR_INVALID_VALUE;
 	if (!e) {

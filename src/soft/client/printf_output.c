@@ -21,7 +21,7 @@ static void copy_out(uint32_t at, void *to, size_t n)
 }
 
 /* Lost texts are told once for each time that there are new ones. */
-static bool tell_lost(void)
+static bool report_lost(void)
 {
 	uint32_t now = load_acquire(&soft.shared->print_lost);
 
@@ -36,7 +36,7 @@ static bool tell_lost(void)
 	return true;
 }
 
-void print_drain(void)
+void soft_output_drain(void)
 {
 	struct soft_shared *s = soft.shared;
 	static char text[SOFT_PRINT_RECORD_MAX];
@@ -66,7 +66,7 @@ void print_drain(void)
 		tail += (uint32_t)sizeof(word) + n;
 	}
 	store_release(&s->print_tail, tail);
-	told = tell_lost() || told;
+	told = report_lost() || told;
 	pthread_mutex_unlock(&lock);
 	if (out) {
 		fflush(stdout);

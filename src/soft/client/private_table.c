@@ -13,8 +13,10 @@ static CUresult find(CUcontext *ctx)
 {
 	CUresult e = soft_check();
 
-	*ctx = *ctx ? green_context(*ctx) : soft_thread_context();
-	return e ? e : object_is(*ctx, OBJECT_CONTEXT) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+	*ctx = *ctx ? soft_green_context(*ctx) : soft_thread_context();
+	return e				      ? e
+	       : soft_object_is(*ctx, OBJECT_CONTEXT) ? CUDA_SUCCESS
+						      : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 static CUresult group_call(CUcontext ctx, unsigned verb, uint64_t value, struct soft_reply *r)
@@ -26,7 +28,7 @@ static CUresult group_call(CUcontext ctx, unsigned verb, uint64_t value, struct 
 		return e;
 	}
 	q.context = ctx->slot;
-	return link_call(&q, -1, r, sizeof(*r), NULL);
+	return soft_link_call(&q, -1, r, sizeof(*r), NULL);
 }
 
 static CUresult timeslice_set(CUcontext ctx, uint32_t us)
@@ -119,7 +121,7 @@ static CUresult control_open(CUcontext ctx, int *ret_fd)
 	}
 	q.context = ctx->slot;
 	*ret_fd = -1;
-	e = link_call(&q, -1, &r, sizeof(r), ret_fd);
+	e = soft_link_call(&q, -1, &r, sizeof(r), ret_fd);
 	return e ? e : *ret_fd < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
 }
 
@@ -139,7 +141,7 @@ static CUresult control(int fd, enum cuabi_soft_control what, uint64_t value, ui
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	q.object = verbs[what];
-	e = link_ask(&q, fd, &r, sizeof(r));
+	e = soft_link_query(&q, fd, &r, sizeof(r));
 	if (!e && ret) {
 		*ret = r.value;
 	}
@@ -150,7 +152,7 @@ static CUresult control_counters(int fd, struct cuabi_soft_counters *ret)
 {
 	struct soft_request q = { .op = SOFT_REQ_CONTROL, .object = SOFT_GROUP_COUNTERS };
 	struct soft_reply r = { 0 };
-	CUresult e = fd < 0 ? CUDA_ERROR_INVALID_VALUE : link_ask(&q, fd, &r, sizeof(r));
+	CUresult e = fd < 0 ? CUDA_ERROR_INVALID_VALUE : soft_link_query(&q, fd, &r, sizeof(r));
 
 	if (!e && ret) {
 		fill_counters(ret, &r.counters);
@@ -186,7 +188,7 @@ static CUresult flag_close(CUcontext ctx, CUdeviceptr device, size_t bytes)
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	q.context = ctx->slot;
-	e = link_call(&q, -1, &r, sizeof(r), NULL);
+	e = soft_link_call(&q, -1, &r, sizeof(r), NULL);
 	if (!e) {
 		map_nothing(device, ROUND_UP(MAX(bytes, 1u), SOFT_PAGE));
 	}
@@ -213,7 +215,7 @@ static CUresult flag_new(CUcontext ctx, size_t bytes, unsigned flags, CUdevicept
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
 	q.context = ctx->slot;
-	e = link_call(&q, -1, &r, sizeof(r), &fd);
+	e = soft_link_call(&q, -1, &r, sizeof(r), &fd);
 	if (e) {
 		fd_close(fd);
 		return e;
@@ -244,7 +246,7 @@ static CUresult flag_open(CUcontext ctx, int fd, unsigned flags, CUdeviceptr *re
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
 	q.context = ctx->slot;
-	e = link_call(&q, fd, &r, sizeof(r), NULL);
+	e = soft_link_call(&q, fd, &r, sizeof(r), NULL);
 	if (e) {
 		return e;
 	}
@@ -261,8 +263,8 @@ static CUresult flag_open(CUcontext ctx, int fd, unsigned flags, CUdeviceptr *re
 	return CUDA_SUCCESS;
 }
 
-const struct cuabi_soft_table soft_private = {
-	.size = sizeof(soft_private),
+const struct cuabi_soft_table soft_private_table = {
+	.size = sizeof(soft_private_table),
 	.timeslice_set = timeslice_set,
 	.timeslice_get = timeslice_get,
 	.preempt = preempt,

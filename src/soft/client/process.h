@@ -24,7 +24,7 @@
 #define SOFT_REGISTERS_PER_SM 65536u
 #define SOFT_PITCH 512u
 
-enum object_kind {
+enum soft_object_kind {
 	OBJECT_FREE,
 	OBJECT_CONTEXT = 0x67430001,
 	OBJECT_STREAM,
@@ -48,9 +48,9 @@ enum object_kind {
 
 /* The first member of whatever a handle points to. Objects are recycled but never given back to
  * libc, so that a stale handle is recognized instead of followed. */
-struct object {
+struct soft_object {
 	uint32_t kind;
-	struct object *next_free;
+	struct soft_object *next_free;
 };
 
 enum range_kind {
@@ -63,7 +63,7 @@ enum range_kind {
 	RANGE_MAPPED,	/* by cuMemMap */
 };
 
-struct range {
+struct soft_range {
 	uint64_t address, bytes;
 	uint64_t id;	/* of all ranges ever, unique */
 	uint64_t host;	/* of registered memory: where the program has it */
@@ -80,7 +80,7 @@ struct range {
 };
 
 /* A piece of the staging buffer that an operation still uses. */
-struct staged {
+struct soft_staged {
 	uint32_t begin, bytes;
 	CUstream stream;
 	uint32_t stream_slot, target;
@@ -90,7 +90,7 @@ struct staged {
 #define STAGED_MAX 256u
 
 struct CUcontext_st {
-	struct object object;
+	struct soft_object object;
 	uint32_t slot;
 	CUdevice device; /* as the program counts them */
 	uint32_t gpu;	 /* as the server does */
@@ -99,24 +99,24 @@ struct CUcontext_st {
 	bool primary;
 	uint64_t id;
 	uint64_t window_base, window_bytes;
-	uint32_t told_error; /* that the program has seen first */
+	uint32_t seen_error; /* that the program has seen first */
 	CUstream legacy;
 	size_t limits[16];
 	CUfunc_cache cache_config;
 	CUsharedconfig shared_config;
 	pthread_mutex_t memory_lock; /* ranges */
-	struct range *ranges;	     /* owned, sorted */
+	struct soft_range *ranges;   /* owned, sorted */
 	uint32_t n_ranges, cap_ranges;
 	pthread_mutex_t call_lock;    /* strictly: held by who waits for room in a channel */
 	pthread_mutex_t staging_lock; /* the rest */
 	uint64_t staging;	      /* host and device address */
 	uint32_t staging_head;
 	uint32_t staged_first, staged_n;
-	struct staged staged[STAGED_MAX];
+	struct soft_staged staged[STAGED_MAX];
 };
 
 struct CUstream_st {
-	struct object object;
+	struct soft_object object;
 	CUcontext context;
 	uint32_t slot;
 	uint32_t submitted; /* soft.ring_lock */
@@ -130,11 +130,11 @@ struct CUstream_st {
 	bool reprioritized;   /* launches carry the priority: the server knows another one */
 	unsigned sync_domain, domain_map[2];
 	CUaccessPolicyWindow window;
-	struct capturing *capturing; /* owned by capture.c; NULL: it has never captured */
+	struct soft_capturing *capturing; /* owned by capture.c; NULL: it has never captured */
 };
 
 struct CUevent_st {
-	struct object object;
+	struct soft_object object;
 	CUcontext context;
 	uint32_t slot;
 	uint64_t last; /* [atomic] record: the slot of its stream and 1, and in the low half the
@@ -143,11 +143,12 @@ struct CUevent_st {
 	uint64_t key; /* of several processes: what the server knows it by */
 	uint32_t index;
 	bool shared;
-	struct captured *captured; /* owned by capture.c; NULL: it has never been in a capture */
+	struct soft_captured
+		*captured; /* owned by capture.c; NULL: it has never been in a capture */
 };
 
 struct CUmodule_st {
-	struct object object;
+	struct soft_object object;
 	CUcontext context;
 	uint32_t id;
 	unsigned arch;	   /* of its PTX: 75 of sm_75 */
@@ -158,7 +159,7 @@ struct CUmodule_st {
 };
 
 struct CUfunction_st {
-	struct object object;
+	struct soft_object object;
 	CUfunction next;
 	CUmodule module;
 	uint32_t id, n_params, param_bytes;
@@ -175,7 +176,7 @@ struct CUfunction_st {
 };
 
 struct CUlibrary_st {
-	struct object object;
+	struct soft_object object;
 	void *image; /* owned */
 	size_t bytes;
 	CUmodule modules[SOFT_MAX_CONTEXTS];
@@ -187,14 +188,14 @@ struct CUlibrary_st {
 };
 
 struct CUkernel_st {
-	struct object object;
+	struct soft_object object;
 	CUkernel next;
 	CUlibrary library;
 	char *name;		      /* owned */
 	int dynamic_shared, carveout; /* set for the kernel: value + 1, + 2; 0: not set */
 };
 
-struct soft {
+struct soft_process {
 	pthread_mutex_t lock; /* start and end, contexts, slots, objects */
 	int state;	      /* 0 not initialized, 1 ready; read without the lock after cuInit */
 	int dead;	      /* the server has gone */
@@ -221,103 +222,106 @@ struct soft {
 	uint32_t next_event;
 };
 
-extern struct soft soft;
+extern struct soft_process soft;
 
 /* state.c */
-CUresult soft_check(void);		   /* initialized, not forked, alive */
-CUresult soft_current(CUcontext *ret_ctx); /* also: a current context without sticky error */
+CUresult soft_check(void); /* initialized, not forked, alive */
+CUresult
+soft_context_current(CUcontext *ret_ctx); /* also: a current context without sticky error */
 CUresult soft_context_error(CUcontext ctx);
-void *object_new(enum object_kind kind, size_t size); /* zeroed; soft.lock held */
-void object_delete(void *object);		      /* soft.lock held */
-bool object_is(const void *object, enum object_kind kind);
+void *soft_object_create(enum soft_object_kind kind, size_t size); /* zeroed; soft.lock held */
+void soft_object_destroy(void *object);				   /* soft.lock held */
+bool soft_object_is(const void *object, enum soft_object_kind kind);
 /* Which stream a handle means; pt: null is the thread's own. */
-CUresult soft_stream(CUstream h, int pt, CUstream *ret);
+CUresult soft_stream_resolve(CUstream h, int pt, CUstream *ret);
 /* Of the thread's current handle the context itself, and the green one that the handle is, if any;
  * what is pushed, popped and set are handles. */
 CUcontext soft_thread_context(void);
 CUgreenCtx soft_thread_green(void);
 CUcontext soft_thread_handle(void);
-CUresult soft_push(CUcontext h);
-CUresult soft_pop(CUcontext *ret);
-void soft_set_current(CUcontext h);
+CUresult soft_context_push(CUcontext h);
+CUresult soft_context_pop(CUcontext *ret);
+void soft_context_set_current(CUcontext h);
 
 /* context.c */
-CUresult context_new(unsigned flags, CUdevice dev, CUcontext *ret);
-CUresult context_end(CUcontext ctx);
-CUresult context_check_device(CUdevice dev);
+CUresult soft_context_create(unsigned flags, CUdevice dev, CUcontext *ret);
+CUresult soft_context_destroy(CUcontext ctx);
+CUresult soft_context_check_device(CUdevice dev);
 
 /* link.c */
-CUresult link_open(void);
+CUresult soft_link_open(void);
 /* As link_call; also before cuInit, when a server runs already. */
-CUresult link_ask(struct soft_request *q, int fd, struct soft_reply *r, size_t r_bytes);
-CUresult link_call(struct soft_request *q, int fd, struct soft_reply *r, size_t r_bytes,
-		   int *ret_fd);
-int link_agent_start(void);
+CUresult soft_link_query(struct soft_request *q, int fd, struct soft_reply *r, size_t r_bytes);
+CUresult soft_link_call(struct soft_request *q, int fd, struct soft_reply *r, size_t r_bytes,
+			int *ret_fd);
+int soft_link_agent_start(void);
 /* A line for who looks for a mistake, to where GBPF_SOFT_LOG says, if it is set. */
 void soft_log(const char *text);
 /* A program that sees a fault may end at once: it waits a moment until the line is written. */
 void soft_log_wait(void);
 
 /* submit.c: puts one record for a stream; *ret_target is the count at which it has ended. */
-CUresult ring_put(CUstream s, struct soft_record *r, size_t bytes, const void *more,
-		  size_t more_bytes, uint32_t *ret_target);
+CUresult soft_ring_submit(CUstream s, struct soft_record *r, size_t bytes, const void *more,
+			  size_t more_bytes, uint32_t *ret_target);
 /* Several records together: between begin and end nobody else puts any. */
-void ring_begin(void);
-void ring_end(void);
-CUresult ring_add(CUstream s, struct soft_record *r, size_t bytes);
-CUresult ring_add_record(CUstream s, CUevent e);
-CUresult ring_add_wait(CUstream s, uint32_t stream_slot, uint32_t target);
-static inline uint32_t event_slot(uint64_t last)
+void soft_ring_begin(void);
+void soft_ring_end(void);
+CUresult soft_ring_add(CUstream s, struct soft_record *r, size_t bytes);
+CUresult soft_ring_add_record(CUstream s, CUevent e);
+CUresult soft_ring_add_wait(CUstream s, uint32_t stream_slot, uint32_t target);
+static inline uint32_t soft_event_slot(uint64_t last)
 {
 	return (uint32_t)(last >> 32) - 1;
 }
-CUresult stream_wait(CUstream s, uint32_t target);
+CUresult soft_stream_wait(CUstream s, uint32_t target);
 /* blocking: sleeps at once instead of looking for a while. */
-CUresult word_wait_how(const uint32_t *done, uint32_t *waiters, uint32_t target, CUcontext ctx,
-		       bool blocking);
-CUresult word_wait(const uint32_t *done, uint32_t *waiters, uint32_t target, CUcontext ctx);
-bool word_reached(const uint32_t *done, uint32_t target);
-CUresult stream_drain(CUstream s);
+CUresult soft_word_wait_mode(const uint32_t *done, uint32_t *waiters, uint32_t target,
+			     CUcontext ctx, bool blocking);
+CUresult soft_word_wait(const uint32_t *done, uint32_t *waiters, uint32_t target, CUcontext ctx);
+bool soft_word_reached(const uint32_t *done, uint32_t target);
+CUresult soft_stream_drain(CUstream s);
 /* print.c: what kernels have printed so far. */
-void print_drain(void);
+void soft_output_drain(void);
 
 /* stream.c */
-CUresult stream_new(CUcontext ctx, int priority, uint32_t flags, CUstream *ret);
+CUresult soft_stream_create(CUcontext ctx, int priority, uint32_t flags, CUstream *ret);
 /* The same in a green context (NULL: in none). */
-CUresult stream_new_in(CUcontext ctx, CUgreenCtx green, int priority, uint32_t flags,
-		       CUstream *ret);
-CUresult stream_end(CUstream s);
-CUresult context_drain(CUcontext ctx);
-CUresult green_drain(CUgreenCtx g); /* the streams of a green context */
-void streams_forget(CUcontext ctx); /* the context has ended: its streams too */
+CUresult soft_stream_create_in(CUcontext ctx, CUgreenCtx green, int priority, uint32_t flags,
+			       CUstream *ret);
+CUresult soft_stream_destroy(CUstream s);
+CUresult soft_context_drain(CUcontext ctx);
+CUresult soft_green_drain(CUgreenCtx g);       /* the streams of a green context */
+void soft_streams_drop_context(CUcontext ctx); /* the context has ended: its streams too */
 /* Each stream of the context, until fn fails. */
-CUresult streams_each(CUcontext ctx, CUresult (*fn)(CUstream s, void *arg), void *arg);
+CUresult soft_streams_each(CUcontext ctx, CUresult (*fn)(CUstream s, void *arg), void *arg);
 
 /* memory.c */
 /* Memory in host kinds appears at its device address; *ret_fd, when wanted, is what backs it. */
-CUresult memory_new(CUcontext ctx, uint64_t bytes, const struct range *like, uint64_t *ret_address,
-		    int *ret_fd);
-CUresult memory_delete(CUcontext ctx, uint64_t address, bool tell_server);
-bool memory_find(uint64_t address, CUcontext *ret_ctx, struct range *ret); /* hidden ranges too */
+CUresult soft_memory_create(CUcontext ctx, uint64_t bytes, const struct soft_range *like,
+			    uint64_t *ret_address, int *ret_fd);
+CUresult soft_memory_delete(CUcontext ctx, uint64_t address, bool notify_server);
+bool soft_memory_find(uint64_t address, CUcontext *ret_ctx,
+		      struct soft_range *ret); /* hidden ranges too */
 /* All of it is memory that the server reaches, perhaps of several ranges that touch. */
-bool memory_valid(uint64_t address, uint64_t bytes, CUcontext *ret_ctx);
-bool memory_in_window(uint64_t address); /* a device address of some context, valid or not */
-static inline bool range_is_host(const struct range *r)
+bool soft_memory_valid(uint64_t address, uint64_t bytes, CUcontext *ret_ctx);
+bool soft_memory_in_window(uint64_t address); /* a device address of some context, valid or not */
+static inline bool soft_range_is_host(const struct soft_range *r)
 {
 	return r->kind == RANGE_HOST || r->kind == RANGE_MANAGED;
 }
 /* Whether a copy (src 0: a memset) makes its caller wait: sync says that the call is a synchronous
  * one. */
-bool memory_blocks(uint64_t dst, uint64_t src, bool sync);
+bool soft_memory_blocks(uint64_t dst, uint64_t src, bool sync);
 /* Changes a range in place under its lock; false: none begins there. */
-bool memory_change(CUcontext ctx, uint64_t address, void (*change)(struct range *, void *),
-		   void *arg);
-CUresult memory_note(CUcontext ctx, const struct range *r); /* memory that others allocated */
-void memory_drop_module(CUcontext ctx, uint32_t id);
-void memory_forget(CUcontext ctx);
+bool soft_memory_change(CUcontext ctx, uint64_t address,
+			void (*change)(struct soft_range *, void *), void *arg);
+CUresult soft_memory_add(CUcontext ctx,
+			 const struct soft_range *r); /* memory that others allocated */
+void soft_memory_drop_module(CUcontext ctx, uint32_t id);
+void soft_memory_drop_context(CUcontext ctx);
 
 /* copy.c */
-struct copy {
+struct soft_copy {
 	uint64_t dst, dst_pitch, dst_slice; /* host or device address; bytes from row to row and
 					       from slice to slice */
 	uint64_t src, src_pitch, src_slice;
@@ -326,47 +330,50 @@ struct copy {
 };
 /* Brings it into the simplest form: pitches that count, rows and slices that touch made one. Or
  * what is wrong with it. Nothing is to be done when *ret_empty. */
-CUresult copy_prepare(struct copy *c, bool *ret_empty);
-bool copy_reachable(const struct copy *c, bool dst); /* by the server; of a prepared copy */
-void copy_fill(struct soft_record_copy *r, uint64_t dst, uint64_t dst_pitch, uint64_t src,
-	       uint64_t src_pitch, uint64_t width, uint64_t height);
-CUresult copy_run(CUstream s, const struct copy *c, bool blocking);
+CUresult soft_copy_prepare(struct soft_copy *c, bool *ret_empty);
+bool soft_copy_reachable(const struct soft_copy *c,
+			 bool dst); /* by the server; of a prepared copy */
+void soft_copy_fill(struct soft_record_copy *r, uint64_t dst, uint64_t dst_pitch, uint64_t src,
+		    uint64_t src_pitch, uint64_t width, uint64_t height);
+CUresult soft_copy_run(CUstream s, const struct soft_copy *c, bool blocking);
 
 /* transfer.c: what the driver's description of a copy means; arrays become addresses. */
-CUresult copy_resolve(const CUDA_MEMCPY3D_PEER *p, struct copy *ret);
+CUresult soft_copy_resolve(const CUDA_MEMCPY3D_PEER *p, struct soft_copy *ret);
 
 /* array.c */
-struct array_place {
+struct soft_array_box {
 	uint64_t address, pitch, slice; /* of the first byte of the copy */
 };
 /* Where the box lies in the array; x and width in bytes. */
-CUresult array_place(CUarray a, size_t x, size_t y, size_t z, size_t width, size_t height,
-		     size_t depth, struct array_place *ret);
-CUresult array_element(CUarray a, unsigned *ret_bytes);
-CUresult array_span(CUarray a, size_t offset, size_t bytes, uint64_t *ret_address); /* as bytes */
+CUresult soft_array_locate(CUarray a, size_t x, size_t y, size_t z, size_t width, size_t height,
+			   size_t depth, struct soft_array_box *ret);
+CUresult soft_array_element_bytes(CUarray a, unsigned *ret_bytes);
+CUresult soft_array_linear(CUarray a, size_t offset, size_t bytes,
+			   uint64_t *ret_address); /* as bytes */
 
 /* module.c: see soft/client/module/module_image.h for loading */
-CUresult module_function(CUmodule m, const char *name, CUfunction *ret);
-CUresult module_function_at(CUmodule m, uint32_t index, uint32_t *ret_n, char *name, size_t cap);
-CUresult module_global(CUmodule m, const char *name, CUdeviceptr *ret, size_t *ret_bytes);
+CUresult soft_module_function(CUmodule m, const char *name, CUfunction *ret);
+CUresult soft_module_function_at(CUmodule m, uint32_t index, uint32_t *ret_n, char *name,
+				 size_t cap);
+CUresult soft_module_global(CUmodule m, const char *name, CUdeviceptr *ret, size_t *ret_bytes);
 
 /* library.c */
-CUresult library_function(CUkernel k, CUfunction *ret); /* in the current context */
+CUresult soft_library_function(CUkernel k, CUfunction *ret); /* in the current context */
 /* A context of that device is current until leave: the thread's, or the primary one. Leave is
  * called whatever enter gave. */
-CUresult kernel_enter(CUkernel k, CUdevice dev, bool *ret_pushed);
-void kernel_leave(CUdevice dev, bool pushed);
+CUresult soft_kernel_enter(CUkernel k, CUdevice dev, bool *ret_pushed);
+void soft_kernel_leave(CUdevice dev, bool pushed);
 
 /* function.c: a function handle, or a kernel handle used as one, as the driver allows; with a
  * current context. */
-CUresult function_resolve(CUfunction h, CUfunction *ret);
-CUresult function_current(CUfunction h, CUfunction *ret);
+CUresult soft_function_resolve(CUfunction h, CUfunction *ret);
+CUresult soft_function_current(CUfunction h, CUfunction *ret);
 
 /* info.c: a part of CUDA_VISIBLE_DEVICES; -1: none of ours */
-int info_find(const char *text, size_t n);
+int soft_info_find_gpu(const char *text, size_t n);
 
 /* control.c */
-extern const struct cuabi_soft_table soft_private;
+extern const struct cuabi_soft_table soft_private_table;
 
 /* export.c */
 int cuabi_unsupported(unsigned index);

@@ -112,19 +112,19 @@ static CUresult put(CUstream s, struct soft_record *r, size_t bytes, const void 
 	struct soft_record_wait w = { .r.op = SOFT_OP_WAIT };
 	CUresult e = CUDA_SUCCESS;
 
-	if (strict_on() && r->op != SOFT_OP_STREAM_CREATE &&
-	    strict_behind(s, soft.stream_count[s->slot] + 1, &w.stream, &w.target)) {
+	if (soft_strict_on() && r->op != SOFT_OP_STREAM_CREATE &&
+	    soft_strict_false_dependency(s, soft.stream_count[s->slot] + 1, &w.stream, &w.target)) {
 		e = put_one(s, &w.r, sizeof(w), NULL, 0);
 	}
 	return e ? e : put_one(s, r, bytes, more, more_bytes);
 }
 
-CUresult ring_put(CUstream s, struct soft_record *r, size_t bytes, const void *more,
-		  size_t more_bytes, uint32_t *ret_target)
+CUresult soft_ring_submit(CUstream s, struct soft_record *r, size_t bytes, const void *more,
+			  size_t more_bytes, uint32_t *ret_target)
 {
 	CUresult e;
 
-	strict_submit(s);
+	soft_strict_submit(s);
 	pthread_mutex_lock(&soft.ring_lock);
 	e = put(s, r, bytes, more, more_bytes);
 	if (ret_target) {
@@ -137,23 +137,23 @@ CUresult ring_put(CUstream s, struct soft_record *r, size_t bytes, const void *m
 	return e;
 }
 
-void ring_begin(void)
+void soft_ring_begin(void)
 {
 	pthread_mutex_lock(&soft.ring_lock);
 }
 
-void ring_end(void)
+void soft_ring_end(void)
 {
 	pthread_mutex_unlock(&soft.ring_lock);
 	ring_bell();
 }
 
-CUresult ring_add(CUstream s, struct soft_record *r, size_t bytes)
+CUresult soft_ring_add(CUstream s, struct soft_record *r, size_t bytes)
 {
 	return put(s, r, bytes, NULL, 0);
 }
 
-CUresult ring_add_record(CUstream s, CUevent ev)
+CUresult soft_ring_add_record(CUstream s, CUevent ev)
 {
 	struct soft_record_event r = { .r.op = SOFT_OP_RECORD, .event = ev->slot };
 	CUresult e;
@@ -167,7 +167,7 @@ CUresult ring_add_record(CUstream s, CUevent ev)
 	return e;
 }
 
-CUresult ring_add_wait(CUstream s, uint32_t stream_slot, uint32_t target)
+CUresult soft_ring_add_wait(CUstream s, uint32_t stream_slot, uint32_t target)
 {
 	struct soft_record_wait r = { .r.op = SOFT_OP_WAIT,
 				      .stream = stream_slot,
@@ -176,7 +176,7 @@ CUresult ring_add_wait(CUstream s, uint32_t stream_slot, uint32_t target)
 	return put(s, &r.r, sizeof(r), NULL, 0);
 }
 
-bool word_reached(const uint32_t *done, uint32_t target)
+bool soft_word_reached(const uint32_t *done, uint32_t target)
 {
 	return (int32_t)(load_acquire(done) - target) >= 0;
 }
@@ -190,25 +190,25 @@ static bool spin(const uint32_t *done, uint32_t target)
 
 	do {
 		for (int i = 0; i < 32; i++) {
-			if (word_reached(done, target)) {
+			if (soft_word_reached(done, target)) {
 				return true;
 			}
 			cpu_relax();
 		}
-	} while (yield_quickly(&no_yield_ns) && clock_now_ns() < end && !load_relaxed(&soft.dead));
+	} while (soft_yield(&no_yield_ns) && clock_now_ns() < end && !load_relaxed(&soft.dead));
 	return false;
 }
 
-CUresult word_wait(const uint32_t *done, uint32_t *waiters, uint32_t target, CUcontext ctx)
+CUresult soft_word_wait(const uint32_t *done, uint32_t *waiters, uint32_t target, CUcontext ctx)
 {
-	return word_wait_how(done, waiters, target, ctx,
-			     (ctx->flags & CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC);
+	return soft_word_wait_mode(done, waiters, target, ctx,
+				   (ctx->flags & CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC);
 }
 
-CUresult word_wait_how(const uint32_t *done, uint32_t *waiters, uint32_t target, CUcontext ctx,
-		       bool blocking)
+CUresult soft_word_wait_mode(const uint32_t *done, uint32_t *waiters, uint32_t target,
+			     CUcontext ctx, bool blocking)
 {
-	if (!word_reached(done, target) && (blocking || !spin(done, target))) {
+	if (!soft_word_reached(done, target) && (blocking || !spin(done, target))) {
 		add_acqrel(waiters, 1u);
 		fence_seqcst();
 		for (;;) {
@@ -218,26 +218,26 @@ CUresult word_wait_how(const uint32_t *done, uint32_t *waiters, uint32_t target,
 				break;
 			}
 			wait_and_ring(done, seen);
-			print_drain();
+			soft_output_drain();
 		}
 		sub_acqrel(waiters, 1u);
 	}
-	strict_waited();
-	print_drain();
+	soft_strict_waited();
+	soft_output_drain();
 	return soft_context_error(ctx);
 }
 
-CUresult stream_wait(CUstream s, uint32_t target)
+CUresult soft_stream_wait(CUstream s, uint32_t target)
 {
 	struct soft_stream_word *w = &soft.shared->streams[s->slot];
 
 	return s->sync_policy > CU_SYNC_POLICY_AUTO
-		       ? word_wait_how(&w->done, &w->waiters, target, s->context,
-				       s->sync_policy == CU_SYNC_POLICY_BLOCKING_SYNC)
-		       : word_wait(&w->done, &w->waiters, target, s->context);
+		       ? soft_word_wait_mode(&w->done, &w->waiters, target, s->context,
+					     s->sync_policy == CU_SYNC_POLICY_BLOCKING_SYNC)
+		       : soft_word_wait(&w->done, &w->waiters, target, s->context);
 }
 
-CUresult stream_drain(CUstream s)
+CUresult soft_stream_drain(CUstream s)
 {
-	return stream_wait(s, load_acquire(&s->submitted));
+	return soft_stream_wait(s, load_acquire(&s->submitted));
 }

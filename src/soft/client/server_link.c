@@ -82,7 +82,7 @@ static char **server_environment(void)
 }
 
 /* What the server is started with: ours, then the user's words. */
-struct start {
+struct server_start {
 	char path[PATH_MAX], log[SOFT_SOCKET_PATH_MAX + 16], words[4096];
 	char *argv[16 + OPTIONS_MAX];
 };
@@ -105,7 +105,7 @@ static void split_words(char *words, char **argv, unsigned n, unsigned max)
 	argv[n] = NULL;
 }
 
-static int fill_start(struct start *t, const char *sock)
+static int fill_start(struct server_start *t, const char *sock)
 {
 	static const char *const own[] = { "--idle-exit", "10",		 "--ready-fd",
 					   "3",		  "--log-limit", LOG_BYTES };
@@ -134,7 +134,7 @@ static int fill_start(struct start *t, const char *sock)
 }
 
 /* In the child: only calls that are safe after fork in a program with threads. */
-static void exec_server(struct start *t, char **env, int ready, int null, int log)
+static void exec_server(struct server_start *t, char **env, int ready, int null, int log)
 {
 	sigset_t none;
 
@@ -156,7 +156,7 @@ static void exec_server(struct start *t, char **env, int ready, int null, int lo
 }
 
 /* For who wonders why cuInit finds no device: what the server said last. */
-static void explain(const struct start *t, int log, off_t from)
+static void log_failure(const struct server_start *t, int log, off_t from)
 {
 	char text[512], line[768];
 	ssize_t n = pread(log, text, sizeof(text) - 1, from);
@@ -170,7 +170,7 @@ static void explain(const struct start *t, int log, off_t from)
 }
 
 /* The server's own log file, which only its user can have made. */
-static int open_log(const struct start *t)
+static int open_log(const struct server_start *t)
 {
 	int fd = open(t->log, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
 		      0600);
@@ -182,7 +182,7 @@ static int open_log(const struct start *t)
 	return fd >= 0 ? fd : open("/dev/null", O_RDWR | O_CLOEXEC);
 }
 
-static bool spawn_server(struct start *t, char **env, int ready, int null, int log)
+static bool spawn_server(struct server_start *t, char **env, int ready, int null, int log)
 {
 	/* Neither 3 nor closed by exec. */
 	int up[3] = { fcntl(ready, F_DUPFD, 10), fcntl(null, F_DUPFD, 10),
@@ -213,7 +213,7 @@ static int wait_ready(int fd)
 /* Starts a server and waits until it listens. */
 static int start_server(const char *sock)
 {
-	struct start *t = calloc(1, sizeof(*t));
+	struct server_start *t = calloc(1, sizeof(*t));
 	char **env = server_environment();
 	int ready[2] = { -1, -1 }, null = -1, log = -1, err;
 	off_t end;
@@ -233,7 +233,7 @@ static int start_server(const char *sock)
 	ready[1] = fd_close(ready[1]);
 	err = err ? err : wait_ready(ready[0]);
 	if (err) {
-		explain(t, log, MAX(end, 0));
+		log_failure(t, log, MAX(end, 0));
 	}
 out:
 	fd_close(ready[0]);
@@ -301,7 +301,7 @@ static uint64_t number_in(const char *name, uint64_t most)
 
 /* The shared lane, asked for as of NVIDIA MPS: by the folder of its pipes. Where there is no such
  * folder nobody serves it, and the process runs in a lane of its own. */
-static void ask_for_lane(struct soft_request *q)
+static void request_shared_lane(struct soft_request *q)
 {
 	const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");
 	struct stat st;
@@ -322,7 +322,7 @@ static CUresult say_hello(void)
 	unsigned n = 0;
 	ssize_t len;
 
-	ask_for_lane(&q);
+	request_shared_lane(&q);
 	if (msg_send(soft.control, &q, SOFT_REQUEST_MIN + 1, NULL, 0) < 0) {
 		return SOFT_DEAD;
 	}
@@ -368,7 +368,7 @@ static CUresult open_once(void)
 }
 
 /* A server that hangs up has too many connections now, or leaves. */
-CUresult link_open(void)
+CUresult soft_link_open(void)
 {
 	uint64_t end = clock_now_ns() + HELLO_TIMEOUT_NS;
 	CUresult r = open_once();
@@ -381,7 +381,7 @@ CUresult link_open(void)
 }
 
 /* Everybody who waits looks again and sees soft.dead. */
-static void link_died(void)
+static void link_lost(void)
 {
 	struct soft_shared *s = soft.shared;
 
@@ -394,8 +394,8 @@ static void link_died(void)
 	futex_wake_shared(&s->tail, INT_MAX);
 }
 
-CUresult link_call(struct soft_request *q, int fd, struct soft_reply *r, size_t r_bytes,
-		   int *ret_fd)
+CUresult soft_link_call(struct soft_request *q, int fd, struct soft_reply *r, size_t r_bytes,
+			int *ret_fd)
 {
 	size_t len = SOFT_REQUEST_MIN + strnlen(q->name, SOFT_NAME_MAX - 1) + 1;
 	int fds[FD_PASS_MAX];
@@ -416,7 +416,7 @@ CUresult link_call(struct soft_request *q, int fd, struct soft_reply *r, size_t 
 		close(fds[--n]);
 	}
 	if (got < (ssize_t)SOFT_REPLY_MIN) {
-		link_died();
+		link_lost();
 		return SOFT_DEAD;
 	}
 	if ((size_t)got < r_bytes) {
@@ -426,8 +426,8 @@ CUresult link_call(struct soft_request *q, int fd, struct soft_reply *r, size_t 
 }
 
 /* A question of somebody who is no client: a connection for it alone. */
-static CUresult ask_alone(const struct soft_request *q, int fd, struct soft_reply *r,
-			  size_t r_bytes)
+static CUresult request_once(const struct soft_request *q, int fd, struct soft_reply *r,
+			     size_t r_bytes)
 {
 	char path[SOFT_SOCKET_PATH_MAX];
 	int fds[FD_PASS_MAX], sock;
@@ -451,10 +451,10 @@ static CUresult ask_alone(const struct soft_request *q, int fd, struct soft_repl
 	return got < (ssize_t)SOFT_REPLY_MIN ? SOFT_DEAD : (CUresult)r->result;
 }
 
-CUresult link_ask(struct soft_request *q, int fd, struct soft_reply *r, size_t r_bytes)
+CUresult soft_link_query(struct soft_request *q, int fd, struct soft_reply *r, size_t r_bytes)
 {
-	return soft_check() == CUDA_SUCCESS ? link_call(q, fd, r, r_bytes, NULL)
-					    : ask_alone(q, fd, r, r_bytes);
+	return soft_check() == CUDA_SUCCESS ? soft_link_call(q, fd, r, r_bytes, NULL)
+					    : request_once(q, fd, r, r_bytes);
 }
 
 static int fault_written; /* to GBPF_SOFT_LOG */
@@ -504,7 +504,7 @@ static void *agent(void *unused)
 			break;
 		}
 		if (n.op == SOFT_NOTICE_HOST) {
-			host_run(n.cookie, (CUresult)n.result);
+			soft_host_run(n.cookie, (CUresult)n.result);
 			n.op = SOFT_NOTICE_HOST_DONE;
 			msg_send(soft.event, &n, offsetof(struct soft_notice, text), NULL, 0);
 		} else if (n.op == SOFT_NOTICE_FAULT) {
@@ -515,11 +515,11 @@ static void *agent(void *unused)
 	}
 	soft_log("the server has ended, or dropped this program; softgpu.log beside its socket may "
 		 "tell why");
-	link_died();
+	link_lost();
 	return NULL;
 }
 
-int link_agent_start(void)
+int soft_link_agent_start(void)
 {
 	return thread_start_detached(agent, NULL, 0);
 }

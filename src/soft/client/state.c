@@ -11,7 +11,7 @@
 
 #define STACK_MAX 64u
 
-struct soft soft = {
+struct soft_process soft = {
 	.lock = PTHREAD_MUTEX_INITIALIZER,
 	.control_lock = PTHREAD_MUTEX_INITIALIZER,
 	.ring_lock = PTHREAD_MUTEX_INITIALIZER,
@@ -33,20 +33,20 @@ struct thread_state {
 
 static __thread struct thread_state *thread;
 static pthread_key_t thread_key;
-static struct object *free_objects[32];
+static struct soft_object *free_objects[32];
 
 static void thread_end(void *p)
 {
 	struct thread_state *t = p;
 
 	for (unsigned i = 0; i < t->depth && !soft.forked; i++) {
-		strict_leave(t->greens[i]);
+		soft_strict_leave(t->greens[i]);
 	}
 	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS && !soft.forked; i++) {
 		pthread_mutex_lock(&soft.lock);
 		if (t->own[i] && soft.contexts[i] && soft.contexts[i]->id == t->own_ids[i]) {
 			pthread_mutex_unlock(&soft.lock);
-			stream_end(t->own[i]);
+			soft_stream_destroy(t->own[i]);
 		} else {
 			pthread_mutex_unlock(&soft.lock);
 		}
@@ -90,7 +90,7 @@ static void find_visible(void)
 	}
 	while (p) {
 		size_t n = strcspn(p, ",");
-		int i = info_find(p, n);
+		int i = soft_info_find_gpu(p, n);
 
 		if (i < 0) {
 			return;
@@ -123,9 +123,9 @@ CUresult cuInit(unsigned int flags)
 	if (soft.dead) {
 		r = SOFT_DEAD;
 	} else if (!soft.state) {
-		r = link_open();
+		r = soft_link_open();
 		if (!r && (pthread_key_create(&thread_key, thread_end) ||
-			   pthread_atfork(NULL, NULL, in_child) || link_agent_start() < 0)) {
+			   pthread_atfork(NULL, NULL, in_child) || soft_link_agent_start() < 0)) {
 			r = CUDA_ERROR_OPERATING_SYSTEM;
 		}
 		if (!r) {
@@ -153,8 +153,8 @@ CUresult soft_context_error(CUcontext ctx)
 		return SOFT_DEAD;
 	}
 	e = load_acquire(&soft.shared->context_error[ctx->slot]);
-	if (e && e != load_relaxed(&ctx->told_error)) {
-		store_relaxed(&ctx->told_error, e);
+	if (e && e != load_relaxed(&ctx->seen_error)) {
+		store_relaxed(&ctx->seen_error, e);
 		soft_log_wait();
 	}
 	return (CUresult)e;
@@ -174,10 +174,10 @@ CUcontext soft_thread_handle(void)
 {
 	CUgreenCtx g = soft_thread_green();
 
-	return g ? green_handle(g) : soft_thread_context();
+	return g ? soft_green_handle(g) : soft_thread_context();
 }
 
-CUresult soft_current(CUcontext *ret_ctx)
+CUresult soft_context_current(CUcontext *ret_ctx)
 {
 	CUresult r = soft_check();
 	CUcontext ctx;
@@ -191,19 +191,19 @@ CUresult soft_current(CUcontext *ret_ctx)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	}
 	g = soft_thread_green();
-	if (!object_is(ctx, OBJECT_CONTEXT) || ctx->id != thread->ids[thread->depth - 1] ||
-	    (g && (!green_is(g) || g->id != thread->green_ids[thread->depth - 1]))) {
+	if (!soft_object_is(ctx, OBJECT_CONTEXT) || ctx->id != thread->ids[thread->depth - 1] ||
+	    (g && (!soft_green_is(g) || g->id != thread->green_ids[thread->depth - 1]))) {
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	}
 	*ret_ctx = ctx;
-	strict_context(ctx);
+	soft_strict_context(ctx);
 	return soft_context_error(ctx);
 }
 
 /* The handle becomes the top of the stack. */
-static void put_top(struct thread_state *t, CUcontext h)
+static void set_top(struct thread_state *t, CUcontext h)
 {
-	CUgreenCtx g = object_is(h, OBJECT_GREEN) ? (CUgreenCtx)(void *)h : NULL;
+	CUgreenCtx g = soft_object_is(h, OBJECT_GREEN) ? (CUgreenCtx)(void *)h : NULL;
 	CUcontext ctx = g ? g->primary : h;
 	unsigned at = t->depth - 1;
 
@@ -211,10 +211,10 @@ static void put_top(struct thread_state *t, CUcontext h)
 	t->ids[at] = g ? g->primary_id : ctx ? ctx->id : 0;
 	t->greens[at] = g;
 	t->green_ids[at] = g ? g->id : 0;
-	strict_enter(g);
+	soft_strict_enter(g);
 }
 
-CUresult soft_push(CUcontext h)
+CUresult soft_context_push(CUcontext h)
 {
 	struct thread_state *t = thread_get();
 
@@ -222,11 +222,11 @@ CUresult soft_push(CUcontext h)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	t->depth++;
-	put_top(t, h);
+	set_top(t, h);
 	return CUDA_SUCCESS;
 }
 
-CUresult soft_pop(CUcontext *ret)
+CUresult soft_context_pop(CUcontext *ret)
 {
 	struct thread_state *t = thread_get();
 
@@ -234,19 +234,19 @@ CUresult soft_pop(CUcontext *ret)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	}
 	*ret = soft_thread_handle();
-	strict_leave(soft_thread_green());
+	soft_strict_leave(soft_thread_green());
 	t->depth--;
 	return CUDA_SUCCESS;
 }
 
-void soft_set_current(CUcontext h)
+void soft_context_set_current(CUcontext h)
 {
 	struct thread_state *t = thread_get();
 
 	if (!t) {
 		return;
 	}
-	strict_leave(soft_thread_green());
+	soft_strict_leave(soft_thread_green());
 	if (!h) {
 		t->depth -= t->depth > 0;
 		return;
@@ -254,7 +254,7 @@ void soft_set_current(CUcontext h)
 	if (!t->depth) {
 		t->depth = 1;
 	}
-	put_top(t, h);
+	set_top(t, h);
 }
 
 static CUresult own_stream(CUcontext ctx, CUstream *ret)
@@ -266,7 +266,7 @@ static CUresult own_stream(CUcontext ctx, CUstream *ret)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	if (!t->own[ctx->slot] || t->own_ids[ctx->slot] != ctx->id) {
-		r = stream_new(ctx, 0, 0, &t->own[ctx->slot]);
+		r = soft_stream_create(ctx, 0, 0, &t->own[ctx->slot]);
 		if (r) {
 			t->own[ctx->slot] = NULL;
 			return r;
@@ -277,10 +277,10 @@ static CUresult own_stream(CUcontext ctx, CUstream *ret)
 	return CUDA_SUCCESS;
 }
 
-CUresult soft_stream(CUstream h, int pt, CUstream *ret)
+CUresult soft_stream_resolve(CUstream h, int pt, CUstream *ret)
 {
 	CUcontext ctx;
-	CUresult r = soft_current(&ctx);
+	CUresult r = soft_context_current(&ctx);
 
 	if (r) {
 		return r;
@@ -292,20 +292,20 @@ CUresult soft_stream(CUstream h, int pt, CUstream *ret)
 		*ret = soft_thread_green() ? soft_thread_green()->legacy : ctx->legacy;
 		return CUDA_SUCCESS;
 	}
-	if (!handle_is(h, OBJECT_STREAM)) {
+	if (!soft_handle_is(h, OBJECT_STREAM)) {
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
-	if (green_stream_gone(h)) {
+	if (soft_green_stream_orphaned(h)) {
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	}
 	*ret = h;
 	return soft_context_error(h->context);
 }
 
-void *object_new(enum object_kind kind, size_t size)
+void *soft_object_create(enum soft_object_kind kind, size_t size)
 {
-	struct object **list = &free_objects[kind & 31];
-	struct object *o = *list;
+	struct soft_object **list = &free_objects[kind & 31];
+	struct soft_object *o = *list;
 
 	if (o) {
 		*list = o->next_free;
@@ -315,29 +315,29 @@ void *object_new(enum object_kind kind, size_t size)
 	}
 	if (o) {
 		o->kind = kind;
-		strict_born(o, kind);
+		soft_strict_object_created(o, kind);
 	}
 	return o;
 }
 
-void object_delete(void *object)
+void soft_object_destroy(void *object)
 {
-	struct object *o = object;
-	struct object **list = &free_objects[o->kind & 31];
+	struct soft_object *o = object;
+	struct soft_object **list = &free_objects[o->kind & 31];
 
 	o->kind = OBJECT_FREE;
-	if (strict_on()) { /* none that comes later gets its handle */
-		strict_died(o);
+	if (soft_strict_on()) { /* none that comes later gets its handle */
+		soft_strict_object_destroyed(o);
 		return;
 	}
 	o->next_free = *list;
 	*list = o;
 }
 
-bool object_is(const void *object, enum object_kind kind)
+bool soft_object_is(const void *object, enum soft_object_kind kind)
 {
-	const struct object *o = object;
+	const struct soft_object *o = object;
 
-	return o && (uintptr_t)o % _Alignof(struct object) == 0 && (uintptr_t)o >= SOFT_PAGE &&
+	return o && (uintptr_t)o % _Alignof(struct soft_object) == 0 && (uintptr_t)o >= SOFT_PAGE &&
 	       o->kind == kind;
 }

@@ -11,29 +11,29 @@
 
 #include "base/clock.h"
 
-#define LATE_NS 200000u
+#define DELAY_MAX_NS 200000u
 #define POLL_NS 20000u
 #define FRAMES 32
 #define CHANNELS 8u /* of CUDA_DEVICE_MAX_CONNECTIONS, where that is not set */
 #define CHANNELS_MAX 32u
 #define DEPTH_MAX 65536u
 
-struct strict strict;
+struct soft_strict_mode strict;
 
 /* An object that there was; objects are never given back, so its address is its name. */
-struct life {
+struct history {
 	const void *object; /* NULL: free */
-	enum object_kind kind;
-	uint64_t died;	  /* in which call; 0: it lives */
-	pthread_t ends;	  /* who destroys it, */
-	bool ending;	  /* if anybody does */
-	pthread_t holder; /* to whom a green context is current, */
-	unsigned held;	  /* so often */
+	enum soft_object_kind kind;
+	uint64_t destroyed_at; /* in which call; 0: it lives */
+	pthread_t destroyer;   /* who destroys it, */
+	bool ending;	       /* if anybody does */
+	pthread_t holder;      /* to whom a green context is current, */
+	unsigned n_current;    /* so often */
 };
 
-static pthread_mutex_t lives_mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct life *lives; /* lives_mutex, as what follows */
-static size_t n_lives, cap_lives;
+static pthread_mutex_t histories_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct history *histories; /* lives_mutex, as what follows */
+static size_t n_histories, cap_histories;
 static uint64_t n_calls; /* that gave a handle */
 
 static pthread_mutex_t shown_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -44,15 +44,15 @@ static uint64_t seed; /* atomic */
 
 /* ---- the environment ---- */
 
-static uint32_t number(const char *name, uint32_t otherwise, uint32_t most)
+static uint32_t number(const char *name, uint32_t default_value, uint32_t max)
 {
 	const char *text = getenv(name);
-	unsigned long n = text && *text ? strtoul(text, NULL, 10) : otherwise;
+	unsigned long n = text && *text ? strtoul(text, NULL, 10) : default_value;
 
-	return (uint32_t)MIN(n, (unsigned long)most);
+	return (uint32_t)MIN(n, (unsigned long)max);
 }
 
-void strict_read(void)
+void soft_strict_read(void)
 {
 	static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
 	uint32_t on = number("GBPF_SOFT_STRICT", 0, UINT32_MAX);
@@ -80,17 +80,17 @@ static uint64_t draw(uint64_t below)
 }
 
 /* Mostly nothing: a program of thousands of calls is to end. */
-static void dawdle(void)
+static void random_delay(void)
 {
 	if (draw(8) == 0) {
-		clock_sleep_ns(draw(LATE_NS));
+		clock_sleep_ns(draw(DELAY_MAX_NS));
 	}
 }
 
-void strict_late(void)
+void soft_strict_delay(void)
 {
-	if (strict_on()) {
-		dawdle();
+	if (soft_strict_on()) {
+		random_delay();
 	}
 }
 
@@ -111,28 +111,28 @@ static void show_all(void)
 	}
 }
 
-bool strict_reached(uint32_t stream_slot, uint32_t target)
+bool soft_strict_reached(uint32_t stream_slot, uint32_t target)
 {
 	uint64_t now;
 	bool reached;
 
-	if (!strict_on()) {
-		return word_reached(&soft.shared->streams[stream_slot].done, target);
+	if (!soft_strict_on()) {
+		return soft_word_reached(&soft.shared->streams[stream_slot].done, target);
 	}
 	now = clock_now_ns();
 	pthread_mutex_lock(&shown_mutex);
 	if (now >= shown_until_ns) {
 		show_all();
-		shown_until_ns = now + draw(LATE_NS);
+		shown_until_ns = now + draw(DELAY_MAX_NS);
 	}
 	reached = (int32_t)(shown[stream_slot] - target) >= 0;
 	pthread_mutex_unlock(&shown_mutex);
 	return reached;
 }
 
-void strict_waited(void)
+void soft_strict_waited(void)
 {
-	if (strict_on()) {
+	if (soft_strict_on()) {
 		pthread_mutex_lock(&shown_mutex);
 		show_all();
 		pthread_mutex_unlock(&shown_mutex);
@@ -156,11 +156,11 @@ static uint32_t queued(const CUstream s)
 	return n;
 }
 
-void strict_submit(CUstream s)
+void soft_strict_submit(CUstream s)
 {
 	CUcontext ctx = s->context;
 
-	strict_late();
+	soft_strict_delay();
 	if (!strict.depth) {
 		return;
 	}
@@ -171,9 +171,9 @@ void strict_submit(CUstream s)
 	pthread_mutex_unlock(&ctx->call_lock);
 }
 
-void strict_context(CUcontext ctx)
+void soft_strict_context(CUcontext ctx)
 {
-	(void)strict_on();
+	(void)soft_strict_on();
 	if (strict.depth) {
 		pthread_mutex_lock(&ctx->call_lock);
 		pthread_mutex_unlock(&ctx->call_lock);
@@ -182,14 +182,14 @@ void strict_context(CUcontext ctx)
 
 /* Only what its own stream lets begin leaves a channel, so what comes behind it begins when what is
  * before it in its own stream has ended. */
-bool strict_behind(CUstream s, uint32_t n, uint32_t *ret_slot, uint32_t *ret_target)
+bool soft_strict_false_dependency(CUstream s, uint32_t n, uint32_t *ret_slot, uint32_t *ret_target)
 {
 	static struct channel {
 		uint32_t slot, n;			/* of the last operation; 0: none yet */
 	} channels[SOFT_MAX_CONTEXTS][2][CHANNELS_MAX]; /* soft.ring_lock */
 	struct channel *c = &channels[s->context->slot][s->priority < 0][s->slot % strict.channels];
 	bool behind = c->n && c->slot != s->slot &&
-		      !word_reached(&soft.shared->streams[c->slot].done, c->n - 1);
+		      !soft_word_reached(&soft.shared->streams[c->slot].done, c->n - 1);
 
 	*ret_slot = c->slot;
 	*ret_target = c->n - 1;
@@ -200,7 +200,7 @@ bool strict_behind(CUstream s, uint32_t n, uint32_t *ret_slot, uint32_t *ret_tar
 
 /* ---- handles ---- */
 
-static const char *name_of(enum object_kind kind)
+static const char *name_of(enum soft_object_kind kind)
 {
 	static const char *const names[] = { "context",	  "stream",	   "event",
 					     "module",	  "function",	   "library",
@@ -222,7 +222,7 @@ static const char *call_of(void)
 	int n = backtrace(frames, FRAMES);
 	bool inside = false;
 
-	if (!dladdr((void *)(uintptr_t)&strict_read, &self)) {
+	if (!dladdr((void *)(uintptr_t)&soft_strict_read, &self)) {
 		return name;
 	}
 	for (int i = 0; i < n; i++) {
@@ -236,7 +236,7 @@ static const char *call_of(void)
 	return name;
 }
 
-__attribute__((noreturn)) static void end(const void *handle, enum object_kind kind,
+__attribute__((noreturn)) static void die(const void *handle, enum soft_object_kind kind,
 					  const char *what)
 {
 	char text[256];
@@ -248,159 +248,160 @@ __attribute__((noreturn)) static void end(const void *handle, enum object_kind k
 }
 
 /* lives_mutex is held. Its place, or the one where it would be. */
-static struct life *place_of(const void *object)
+static struct history *find_history(const void *object)
 {
 	uint64_t h = (uintptr_t)object * UINT64_C(0x9e3779b97f4a7c15);
-	size_t i = (size_t)(h >> 20) & (cap_lives - 1);
+	size_t i = (size_t)(h >> 20) & (cap_histories - 1);
 
-	while (lives[i].object && lives[i].object != object) {
-		i = (i + 1) & (cap_lives - 1);
+	while (histories[i].object && histories[i].object != object) {
+		i = (i + 1) & (cap_histories - 1);
 	}
-	return &lives[i];
+	return &histories[i];
 }
 
 /* lives_mutex is held. False: no memory. */
-static bool grow(void)
+static bool make_room(void)
 {
-	size_t before = cap_lives;
-	struct life *old = lives;
+	size_t before = cap_histories;
+	struct history *old = histories;
 
-	if (n_lives * 2 < cap_lives) {
+	if (n_histories * 2 < cap_histories) {
 		return true;
 	}
-	lives = calloc(before ? before * 2 : 1024, sizeof(*lives));
-	if (!lives) {
-		lives = old;
+	histories = calloc(before ? before * 2 : 1024, sizeof(*histories));
+	if (!histories) {
+		histories = old;
 		return false;
 	}
-	cap_lives = before ? before * 2 : 1024;
+	cap_histories = before ? before * 2 : 1024;
 	for (size_t i = 0; i < before; i++) {
 		if (old[i].object) {
-			*place_of(old[i].object) = old[i];
+			*find_history(old[i].object) = old[i];
 		}
 	}
 	free(old);
 	return true;
 }
 
-void strict_born(const void *object, enum object_kind kind)
+void soft_strict_object_created(const void *object, enum soft_object_kind kind)
 {
-	struct life *l;
+	struct history *l;
 
-	if (!strict_on()) {
+	if (!soft_strict_on()) {
 		return;
 	}
-	pthread_mutex_lock(&lives_mutex);
-	if (!grow()) {
+	pthread_mutex_lock(&histories_mutex);
+	if (!make_room()) {
 		abort();
 	}
-	l = place_of(object);
-	n_lives += !l->object;
-	*l = (struct life){ .object = object, .kind = kind };
-	pthread_mutex_unlock(&lives_mutex);
+	l = find_history(object);
+	n_histories += !l->object;
+	*l = (struct history){ .object = object, .kind = kind };
+	pthread_mutex_unlock(&histories_mutex);
 }
 
-void strict_died(const void *object)
+void soft_strict_object_destroyed(const void *object)
 {
-	struct life *l;
+	struct history *l;
 
-	if (!strict_on()) {
+	if (!soft_strict_on()) {
 		return;
 	}
-	pthread_mutex_lock(&lives_mutex);
-	l = place_of(object);
-	l->died = l->died ? l->died : ++n_calls;
-	pthread_mutex_unlock(&lives_mutex);
+	pthread_mutex_lock(&histories_mutex);
+	l = find_history(object);
+	l->destroyed_at = l->destroyed_at ? l->destroyed_at : ++n_calls;
+	pthread_mutex_unlock(&histories_mutex);
 }
 
 /* Why the handle must not be used, or NULL. */
-static const char *wrong_with(const void *handle, enum object_kind kind, char *room, size_t bytes)
+static const char *invalid_reason(const void *handle, enum soft_object_kind kind, char *room,
+				  size_t bytes)
 {
 	const char *what = NULL;
-	struct life *l;
+	struct history *l;
 
-	pthread_mutex_lock(&lives_mutex);
+	pthread_mutex_lock(&histories_mutex);
 	n_calls++;
-	l = cap_lives ? place_of(handle) : NULL;
+	l = cap_histories ? find_history(handle) : NULL;
 	if (!l || !l->object) {
 		what = "never existed";
-	} else if (l->died) {
+	} else if (l->destroyed_at) {
 		snprintf(room, bytes, "was destroyed %llu calls ago",
-			 (unsigned long long)(n_calls - l->died));
+			 (unsigned long long)(n_calls - l->destroyed_at));
 		what = room;
 	} else if (l->kind != kind) {
 		snprintf(room, bytes, "is a %s", name_of(l->kind));
 		what = room;
-	} else if (l->ending && !pthread_equal(l->ends, pthread_self())) {
+	} else if (l->ending && !pthread_equal(l->destroyer, pthread_self())) {
 		what = "is being destroyed by another thread";
 	}
-	pthread_mutex_unlock(&lives_mutex);
+	pthread_mutex_unlock(&histories_mutex);
 	return what;
 }
 
-bool handle_refused(const void *handle, enum object_kind kind)
+bool soft_handle_refuse(const void *handle, enum soft_object_kind kind)
 {
 	char room[64];
 	const char *what;
 
-	if (handle && strict_on()) {
-		what = wrong_with(handle, kind, room, sizeof(room));
+	if (handle && soft_strict_on()) {
+		what = invalid_reason(handle, kind, room, sizeof(room));
 		if (what) {
-			end(handle, kind, what);
+			die(handle, kind, what);
 		}
 	}
 	return false;
 }
 
-bool handle_is(const void *handle, enum object_kind kind)
+bool soft_handle_is(const void *handle, enum soft_object_kind kind)
 {
-	(void)handle_refused(handle, kind);
-	return object_is(handle, kind);
+	(void)soft_handle_refuse(handle, kind);
+	return soft_object_is(handle, kind);
 }
 
-void handle_ends(const void *handle)
+void soft_handle_destroying(const void *handle)
 {
-	if (!strict_on()) {
+	if (!soft_strict_on()) {
 		return;
 	}
-	pthread_mutex_lock(&lives_mutex);
-	place_of(handle)->ends = pthread_self();
-	place_of(handle)->ending = true;
-	pthread_mutex_unlock(&lives_mutex);
-	dawdle();
+	pthread_mutex_lock(&histories_mutex);
+	find_history(handle)->destroyer = pthread_self();
+	find_history(handle)->ending = true;
+	pthread_mutex_unlock(&histories_mutex);
+	random_delay();
 }
 
-void handle_still(const void *handle, enum object_kind kind)
+void soft_handle_recheck(const void *handle, enum soft_object_kind kind)
 {
-	if (strict_on()) {
-		(void)handle_refused(handle, kind);
+	if (soft_strict_on()) {
+		(void)soft_handle_refuse(handle, kind);
 	}
 }
 
-void strict_enter(const void *green)
+void soft_strict_enter(const void *green)
 {
-	struct life *l;
+	struct history *l;
 	bool elsewhere;
 
-	if (!green || !strict_on()) {
+	if (!green || !soft_strict_on()) {
 		return;
 	}
-	pthread_mutex_lock(&lives_mutex);
-	l = place_of(green);
-	elsewhere = l->held && !pthread_equal(l->holder, pthread_self());
+	pthread_mutex_lock(&histories_mutex);
+	l = find_history(green);
+	elsewhere = l->n_current && !pthread_equal(l->holder, pthread_self());
 	l->holder = pthread_self();
-	l->held++;
-	pthread_mutex_unlock(&lives_mutex);
+	l->n_current++;
+	pthread_mutex_unlock(&histories_mutex);
 	if (elsewhere) {
-		end(green, OBJECT_GREEN, "is current to another thread");
+		die(green, OBJECT_GREEN, "is current to another thread");
 	}
 }
 
-void strict_leave(const void *green)
+void soft_strict_leave(const void *green)
 {
-	if (green && strict_on()) {
-		pthread_mutex_lock(&lives_mutex);
-		place_of(green)->held--;
-		pthread_mutex_unlock(&lives_mutex);
+	if (green && soft_strict_on()) {
+		pthread_mutex_lock(&histories_mutex);
+		find_history(green)->n_current--;
+		pthread_mutex_unlock(&histories_mutex);
 	}
 }

@@ -23,9 +23,10 @@
 #define ASK_MS 5000	    /* who does not become a client has so long between questions */
 
 /* The threads of processes that have ended, which have not come to freeing what those had. */
-static bool somebody_leaves(const struct device *dev)
+static bool exit_pending(const struct softd_machine *machine)
 {
-	list_each (&dev->clients, c, struct client, in_device) {
+	softd_list_each(&machine->clients, c, struct softd_client, in_machine)
+	{
 		struct pollfd p = { .fd = c->pidfd, .events = POLLIN };
 
 		if (c->pidfd >= 0 && poll(&p, 1, 0) > 0) {
@@ -36,57 +37,57 @@ static bool somebody_leaves(const struct device *dev)
 }
 
 /* A program that is started when another has ended finds free what that one had, as on hardware. */
-static void wait_for_leavers(struct device *dev)
+static void wait_for_exits(struct softd_machine *machine)
 {
 	uint64_t end = clock_now_ns() + LEAVE_NS;
 	struct timespec ts = { (time_t)(end / 1000000000u), (long)(end % 1000000000u) };
 	int err = 0;
 
-	while (err == 0 && somebody_leaves(dev)) {
-		err = pthread_cond_timedwait(&dev->settled, &dev->lock, &ts);
+	while (err == 0 && exit_pending(machine)) {
+		err = pthread_cond_timedwait(&machine->quiescent, &machine->lock, &ts);
 	}
 }
 
-bool client_attach(struct client *c)
+bool softd_client_attach(struct softd_client *c)
 {
-	struct device *dev = c->dev;
+	struct softd_machine *machine = c->machine;
 	bool ok;
 	struct epoll_event e = { .events = EPOLLIN |
 					   EPOLLET }; /* edges: nobody has to read the bell */
 
-	pthread_mutex_lock(&dev->lock);
-	wait_for_leavers(dev);
-	ok = dev->n_attached < SOFT_MAX_CLIENTS &&
-	     epoll_ctl(dev->epoll, EPOLL_CTL_ADD, c->bell, &e) == 0;
+	pthread_mutex_lock(&machine->lock);
+	wait_for_exits(machine);
+	ok = machine->n_attached < SOFT_MAX_CLIENTS &&
+	     epoll_ctl(machine->epoll, EPOLL_CTL_ADD, c->bell, &e) == 0;
 	if (ok) {
 		c->attached = true;
-		dev->n_attached++;
-		list_append(&dev->clients, &c->in_device);
+		machine->n_attached++;
+		softd_list_append(&machine->clients, &c->in_machine);
 	}
-	pthread_mutex_unlock(&dev->lock);
+	pthread_mutex_unlock(&machine->lock);
 	return ok;
 }
 
-void client_drop(struct client *c, const char *why)
+void softd_client_drop(struct softd_client *c, const char *why)
 {
 	if (!c->dead) {
 		log_warn("process %d dropped: %s", c->pid, why);
 		store_relaxed(&c->dead, true);
-		c->dev->refused++;
+		c->machine->refused++;
 		shutdown(c->control, SHUT_RDWR); /* wakes its thread */
 	}
 }
 
-void client_notice(struct client *c, const struct soft_notice *n, size_t bytes)
+void softd_client_notice(struct softd_client *c, const struct soft_notice *n, size_t bytes)
 {
 	int err = msg_send(c->event, n, bytes, NULL, 0);
 
 	if (err && n->op == SOFT_NOTICE_HOST && err != -EPIPE && err != -ECONNRESET) {
-		client_drop(c, "it does not read its notices");
+		softd_client_drop(c, "it does not read its notices");
 	}
 }
 
-static void take_notice(struct client *c)
+static void take_notice(struct softd_client *c)
 {
 	struct soft_notice n;
 	int fds[FD_PASS_MAX];
@@ -99,18 +100,18 @@ static void take_notice(struct client *c)
 	if (len == -EAGAIN) {
 		return;
 	}
-	pthread_mutex_lock(&c->dev->lock);
+	pthread_mutex_lock(&c->machine->lock);
 	if (len < (ssize_t)offsetof(struct soft_notice, text) || n.op != SOFT_NOTICE_HOST_DONE) {
-		client_drop(c, "a malformed notice");
+		softd_client_drop(c, "a malformed notice");
 	} else {
-		stream_host_done(c, n.stream);
+		softd_stream_host_done(c, n.stream);
 	}
-	pthread_mutex_unlock(&c->dev->lock);
-	device_kick(c->dev);
+	pthread_mutex_unlock(&c->machine->lock);
+	softd_machine_kick(c->machine);
 }
 
 /* False when the client is gone or must go. */
-static bool take_request(struct client *c, struct soft_request *q, struct answer *a)
+static bool take_request(struct softd_client *c, struct soft_request *q, struct softd_answer *a)
 {
 	int fds[FD_PASS_MAX], err;
 	unsigned nfds;
@@ -118,22 +119,22 @@ static bool take_request(struct client *c, struct soft_request *q, struct answer
 
 	if (len <= 0) {
 		if (len == -EMSGSIZE) {
-			pthread_mutex_lock(&c->dev->lock);
-			client_drop(c, "a request that is too long");
-			pthread_mutex_unlock(&c->dev->lock);
+			pthread_mutex_lock(&c->machine->lock);
+			softd_client_drop(c, "a request that is too long");
+			pthread_mutex_unlock(&c->machine->lock);
 		}
 		while (nfds) { /* an empty message may carry some */
 			fd_close_foreign(fds[--nfds]);
 		}
 		return false;
 	}
-	if (check_request(q, (size_t)len) < 0) {
-		pthread_mutex_lock(&c->dev->lock);
-		client_drop(c, "a malformed request");
-		pthread_mutex_unlock(&c->dev->lock);
+	if (softd_request_check(q, (size_t)len) < 0) {
+		pthread_mutex_lock(&c->machine->lock);
+		softd_client_drop(c, "a malformed request");
+		pthread_mutex_unlock(&c->machine->lock);
 		err = -EPROTO;
 	} else {
-		request_answer(c, q, nfds ? fds[0] : -1, a);
+		softd_request_answer(c, q, nfds ? fds[0] : -1, a);
 		err = msg_send(c->control, &a->reply, a->len, a->fds, a->n_fds);
 		for (unsigned i = 0; a->close_fds && i < a->n_fds; i++) {
 			close(a->fds[i]);
@@ -145,7 +146,7 @@ static bool take_request(struct client *c, struct soft_request *q, struct answer
 	return err == 0;
 }
 
-static void serve(struct client *c, struct soft_request *q, struct answer *a)
+static void serve(struct softd_client *c, struct soft_request *q, struct softd_answer *a)
 {
 	for (;;) {
 		struct pollfd p[3] = { { .fd = c->control, .events = POLLIN },
@@ -171,33 +172,33 @@ static void serve(struct client *c, struct soft_request *q, struct answer *a)
 }
 
 /* Everything that the client had; waits until no worker holds any of it. */
-static void release(struct client *c)
+static void release(struct softd_client *c)
 {
-	struct device *dev = c->dev;
+	struct softd_machine *machine = c->machine;
 
-	pthread_mutex_lock(&dev->lock);
+	pthread_mutex_lock(&machine->lock);
 	store_relaxed(&c->dead, true);
 	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS;
 	     i++) { /* first all, since copies may hold two */
 		if (c->groups[i]) {
-			group_fail(c->groups[i], CUDA_ERROR_CONTEXT_IS_DESTROYED, NULL);
+			softd_group_fail(c->groups[i], CUDA_ERROR_CONTEXT_IS_DESTROYED, NULL);
 		}
 	}
 	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS; i++) {
 		if (c->groups[i]) {
-			group_destroy(c->groups[i]);
+			softd_group_destroy(c->groups[i]);
 		}
 	}
-	share_client_gone(c);
-	ipc_event_client_gone(c);
+	softd_share_client_exit(c);
+	softd_ipc_event_client_exit(c);
 	if (c->attached) {
-		request_keep_unsupported(c);
-		dev->n_attached--;
+		softd_request_save_unsupported(c);
+		machine->n_attached--;
 	}
-	list_remove(&c->in_device);
-	pthread_mutex_unlock(&dev->lock);
+	softd_list_remove(&c->in_machine);
+	pthread_mutex_unlock(&machine->lock);
 	if (c->bell >= 0) {
-		epoll_ctl(dev->epoll, EPOLL_CTL_DEL, c->bell, NULL);
+		epoll_ctl(machine->epoll, EPOLL_CTL_DEL, c->bell, NULL);
 	}
 	shm_unmap(c->shared, sizeof(*c->shared));
 	fd_close(c->bell);
@@ -205,21 +206,21 @@ static void release(struct client *c)
 	fd_close_peer(c->control);
 	fd_close(c->pidfd);
 	free(c->modules);
-	parts_free(c);
+	softd_sm_sets_free(c);
 	free(c->functions);
-	pthread_mutex_lock(&dev->lock);
-	dev->n_clients--;
-	dev->last_busy_ns = clock_now_ns();
-	pthread_cond_broadcast(&dev->settled);
-	pthread_mutex_unlock(&dev->lock);
+	pthread_mutex_lock(&machine->lock);
+	machine->n_clients--;
+	machine->last_busy_ns = clock_now_ns();
+	pthread_cond_broadcast(&machine->quiescent);
+	pthread_mutex_unlock(&machine->lock);
 	free(c);
 }
 
 static void *client_main(void *arg)
 {
-	struct client *c = arg;
+	struct softd_client *c = arg;
 	struct soft_request *q = malloc(sizeof(*q));
-	struct answer *a = malloc(sizeof(*a));
+	struct softd_answer *a = malloc(sizeof(*a));
 
 	if (q && a) {
 		serve(c, q, a);
@@ -230,9 +231,9 @@ static void *client_main(void *arg)
 	return NULL;
 }
 
-int client_start(struct device *dev, int control, int pid)
+int softd_client_start(struct softd_machine *machine, int control, int pid)
 {
-	struct client *c = calloc(1, sizeof(*c));
+	struct softd_client *c = calloc(1, sizeof(*c));
 	pthread_attr_t attr;
 	pthread_t thread;
 	int err = -ENOMEM;
@@ -241,20 +242,20 @@ int client_start(struct device *dev, int control, int pid)
 		fd_close_peer(control);
 		return err;
 	}
-	c->dev = dev;
+	c->machine = machine;
 	c->control = control;
 	c->pid = pid;
 	c->event = c->bell = -1;
 	pthread_mutex_init(&c->print_lock, NULL);
 	c->pidfd = (int)syscall(SYS_pidfd_open, pid,
 				0); /* -1 on old kernels: then only the socket tells */
-	list_init(&c->in_device);
-	pthread_mutex_lock(&dev->lock);
-	if (dev->n_clients < SOFT_MAX_CONNECTIONS) {
-		dev->n_clients++;
+	softd_list_init(&c->in_machine);
+	pthread_mutex_lock(&machine->lock);
+	if (machine->n_clients < SOFT_MAX_CONNECTIONS) {
+		machine->n_clients++;
 		err = 0;
 	}
-	pthread_mutex_unlock(&dev->lock);
+	pthread_mutex_unlock(&machine->lock);
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	if (err == 0 && pthread_create(&thread, &attr, client_main, c) != 0) {

@@ -10,7 +10,7 @@
 
 static unsigned findings;
 
-static void say_fault(char *out, size_t room, const struct exec_finding *f)
+static void describe(char *out, size_t room, const struct exec_finding *f)
 {
 	const char *does = f->write ? "writes" : "reads";
 
@@ -47,27 +47,27 @@ static void say_fault(char *out, size_t room, const struct exec_finding *f)
 	}
 }
 
-void finding_tell(void *group, const struct exec_finding *f)
+void softd_finding_report(void *group, const struct exec_finding *f)
 {
 	struct soft_notice n = { .op = SOFT_NOTICE_FAULT };
-	struct group *g = group;
-	struct client *c = g->client;
+	struct softd_group *g = group;
+	struct softd_client *c = g->client;
 	char fault[256], line[600];
 
 	add_relaxed(&findings, 1u);
-	say_fault(fault, sizeof(fault), f);
+	describe(fault, sizeof(fault), f);
 	snprintf(line, sizeof(line), "%.100s:%u: kernel %.100s, block %u,%u,%u, thread %u: %s",
 		 f->module, f->line, f->kernel, f->block[0], f->block[1], f->block[2], f->thread,
 		 fault);
 	fprintf(stderr, "gbpf check: process %d: %s\n", c->pid, line);
 	snprintf(n.text, sizeof(n.text), "%.255s", line);
-	pthread_mutex_lock(&c->dev->lock);
-	client_notice(c, &n, sizeof(n));
+	pthread_mutex_lock(&c->machine->lock);
+	softd_client_notice(c, &n, sizeof(n));
 	g->found = true;
-	pthread_mutex_unlock(&c->dev->lock);
+	pthread_mutex_unlock(&c->machine->lock);
 }
 
-void finding_fault(struct group *g)
+void softd_finding_count_fault(struct softd_group *g)
 {
 	if (exec_checking() && !g->found) {
 		g->found = true;
@@ -75,7 +75,7 @@ void finding_fault(struct group *g)
 	}
 }
 
-unsigned finding_summary(void)
+unsigned softd_finding_summary(void)
 {
 	unsigned n = load_relaxed(&findings);
 

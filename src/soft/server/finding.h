@@ -6,12 +6,12 @@
 
 /* A line on standard error and a notice to the client; group is a struct group. From any worker,
  * without the device's lock. */
-void finding_tell(void *group, const struct exec_finding *f);
+void softd_finding_report(void *group, const struct exec_finding *f);
 /* A fault of the group, which is told already: it counts where nothing was found before that told
  * of it. The device's lock is held. */
-struct group;
-void finding_fault(struct group *g);
+struct softd_group;
+void softd_finding_count_fault(struct softd_group *g);
 /* The last line, when the server leaves; returns how many findings there were. */
-unsigned finding_summary(void);
+unsigned softd_finding_summary(void);
 
 #endif

@@ -6,22 +6,22 @@
 
 #include "base/compiler.h"
 
-struct list {
-	struct list *prev, *next;
+struct softd_list {
+	struct softd_list *prev, *next;
 };
 
-static inline void list_init(struct list *l)
+static inline void softd_list_init(struct softd_list *l)
 {
 	l->prev = l->next = l;
 }
 
-static inline bool list_empty(const struct list *l)
+static inline bool softd_list_empty(const struct softd_list *l)
 {
 	return l->next == l;
 }
 
 /* Puts e before at; before the head is the end. */
-static inline void list_insert(struct list *at, struct list *e)
+static inline void softd_list_insert(struct softd_list *at, struct softd_list *e)
 {
 	e->prev = at->prev;
 	e->next = at;
@@ -29,26 +29,26 @@ static inline void list_insert(struct list *at, struct list *e)
 	at->prev = e;
 }
 
-static inline void list_remove(struct list *e)
+static inline void softd_list_remove(struct softd_list *e)
 {
 	e->prev->next = e->next;
 	e->next->prev = e->prev;
-	list_init(e);
+	softd_list_init(e);
 }
 
-static inline void list_append(struct list *head, struct list *e)
+static inline void softd_list_append(struct softd_list *head, struct softd_list *e)
 {
-	list_insert(head, e);
+	softd_list_insert(head, e);
 }
 
-#define list_first(head, type, member) container_of((head)->next, type, member)
+#define softd_list_first(head, type, member) container_of((head)->next, type, member)
 
-#define list_each(head, var, type, member)                                                         \
+#define softd_list_each(head, var, type, member)                                                   \
 	for (type *var = container_of((head)->next, type, member); &var->member != (head);         \
 	     var = container_of(var->member.next, type, member))
 
 /* As list_each; the body may remove var. */
-#define list_each_safe(head, var, type, member)                                                    \
+#define softd_list_each_safe(head, var, type, member)                                              \
 	for (type *var = container_of((head)->next, type, member),                                 \
 		  *var##_next = container_of(var->member.next, type, member);                      \
 	     &var->member != (head);                                                               \

@@ -29,9 +29,9 @@ static void wake_readers(struct soft_shared *s)
 	}
 }
 
-static void put(struct group *g, uint32_t flags, const char *text, size_t n)
+static void put(struct softd_group *g, uint32_t flags, const char *text, size_t n)
 {
-	struct client *c = g->client;
+	struct softd_client *c = g->client;
 	struct soft_shared *s = c->shared;
 	uint32_t head, used, before, word = (uint32_t)n | flags;
 	bool wake;
@@ -59,12 +59,12 @@ static void put(struct group *g, uint32_t flags, const char *text, size_t n)
 	}
 }
 
-void print_text(void *group, const char *text, size_t n)
+void softd_output_text(void *group, const char *text, size_t n)
 {
 	put(group, 0, text, n);
 }
 
-void print_complaint(void *group, const char *text, size_t n)
+void softd_output_complaint(void *group, const char *text, size_t n)
 {
 	put(group, SOFT_PRINT_ERROR, text, n);
 }

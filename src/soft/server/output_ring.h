@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-void print_text(void *group, const char *text, size_t n);
-void print_complaint(void *group, const char *text, size_t n);
+void softd_output_text(void *group, const char *text, size_t n);
+void softd_output_complaint(void *group, const char *text, size_t n);
 
 #endif

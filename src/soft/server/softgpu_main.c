@@ -22,12 +22,12 @@
 #include "soft/server/softgpu_options.h"
 #include "soft/socket.h"
 
-struct server {
-	struct device dev;
+struct softd_server {
+	struct softd_machine machine;
 	char path[SOFT_SOCKET_PATH_MAX]; /* fits sockaddr_un */
 	int listener;
-	int life; /* locked while this server lives, so that there is one for each socket */
-	struct options o;
+	int lock_fd; /* locked while this server lives, so that there is one for each socket */
+	struct softd_options o;
 };
 
 static volatile sig_atomic_t stop_requested;
@@ -38,7 +38,7 @@ static void on_signal(int sig)
 	stop_requested = 1;
 }
 
-static int copy_path(struct server *s, const char *path)
+static int copy_path(struct softd_server *s, const char *path)
 {
 	size_t len = strlen(path);
 
@@ -49,13 +49,13 @@ static int copy_path(struct server *s, const char *path)
 	return 0;
 }
 
-static int find_socket(struct server *s)
+static int find_socket(struct softd_server *s)
 {
 	return s->o.socket ? copy_path(s, s->o.socket)
 			   : soft_socket_path(s->path, sizeof(s->path), true);
 }
 
-static int open_beside(const struct server *s, const char *suffix)
+static int open_sibling(const struct softd_server *s, const char *suffix)
 {
 	char path[sizeof(s->path) + 16];
 	int fd;
@@ -65,13 +65,13 @@ static int open_beside(const struct server *s, const char *suffix)
 	return fd < 0 ? -errno : fd;
 }
 
-static int take_life(struct server *s)
+static int take_lock(struct softd_server *s)
 {
-	s->life = open_beside(s, ".lock");
-	if (s->life < 0) {
-		return s->life;
+	s->lock_fd = open_sibling(s, ".lock");
+	if (s->lock_fd < 0) {
+		return s->lock_fd;
 	}
-	for (int tries = 0; flock(s->life, LOCK_EX | LOCK_NB) < 0; tries++) {
+	for (int tries = 0; flock(s->lock_fd, LOCK_EX | LOCK_NB) < 0; tries++) {
 		if (errno != EWOULDBLOCK || tries == 200) {
 			return -EBUSY;
 		}
@@ -80,13 +80,13 @@ static int take_life(struct server *s)
 	return 0;
 }
 
-static int start_listening(struct server *s)
+static int start_listening(struct softd_server *s)
 {
 	s->listener = unix_listen(s->path, SOCK_SEQPACKET, 0600);
 	return s->listener < 0 ? s->listener : 0;
 }
 
-static void accept_one(struct server *s)
+static void accept_one(struct softd_server *s)
 {
 	int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC);
 	struct peer p;
@@ -102,16 +102,16 @@ static void accept_one(struct server *s)
 		fd_close_peer(fd);
 		return;
 	}
-	if (client_start(&s->dev, fd, p.pid) < 0) {
+	if (softd_client_start(&s->machine, fd, p.pid) < 0) {
 		log_warn("process %d refused: too many clients", p.pid);
 	}
 }
 
 /* True when nobody can be on the way in any more. Clients start servers under the .start lock. */
-static bool may_leave(struct server *s)
+static bool may_exit(struct softd_server *s)
 {
 	struct pollfd p = { .fd = s->listener, .events = POLLIN };
-	int start = open_beside(s, ".start");
+	int start = open_sibling(s, ".start");
 
 	if (start == -ENOENT) {
 		return true; /* the folder has been removed: nobody can come any more */
@@ -136,19 +136,20 @@ static bool may_leave(struct server *s)
 	return false;
 }
 
-static bool idle_for_long(struct server *s)
+static bool idle_timed_out(struct softd_server *s)
 {
-	uint64_t limit = s->dev.opt.idle_exit_s * 1000000000ull;
+	uint64_t limit = s->machine.opt.idle_exit_s * 1000000000ull;
 	bool idle;
 
-	pthread_mutex_lock(&s->dev.lock);
-	idle = limit && s->dev.n_clients == 0 && clock_now_ns() - s->dev.last_busy_ns > limit;
-	pthread_mutex_unlock(&s->dev.lock);
+	pthread_mutex_lock(&s->machine.lock);
+	idle = limit && s->machine.n_clients == 0 &&
+	       clock_now_ns() - s->machine.last_busy_ns > limit;
+	pthread_mutex_unlock(&s->machine.lock);
 	return idle;
 }
 
 /* A log file that nobody rotates begins anew when it is long. */
-static void limit_log(const struct server *s)
+static void limit_log(const struct softd_server *s)
 {
 	struct stat st;
 
@@ -159,15 +160,15 @@ static void limit_log(const struct server *s)
 	}
 }
 
-static void serve(struct server *s)
+static void serve(struct softd_server *s)
 {
 	while (!stop_requested) {
 		struct pollfd p = { .fd = s->listener, .events = POLLIN };
 
 		limit_log(s);
-		if (poll(&p, 1, s->dev.opt.idle_exit_s ? 250 : 10000) > 0) {
+		if (poll(&p, 1, s->machine.opt.idle_exit_s ? 250 : 10000) > 0) {
 			accept_one(s);
-		} else if (idle_for_long(s) && may_leave(s)) {
+		} else if (idle_timed_out(s) && may_exit(s)) {
 			return;
 		}
 	}
@@ -185,22 +186,22 @@ static int start_thread(void *(*fn)(void *), void *arg)
 	return 0;
 }
 
-static int start_threads(struct device *dev)
+static int start_threads(struct softd_machine *machine)
 {
 	int err = 0;
 
-	for (unsigned g = 0; g < dev->opt.gpus; g++) {
-		for (unsigned i = 0; i < dev->opt.workers && !err; i++) {
-			err = start_thread(worker_main, &dev->gpus[g]);
+	for (unsigned g = 0; g < machine->opt.gpus; g++) {
+		for (unsigned i = 0; i < machine->opt.workers && !err; i++) {
+			err = start_thread(softd_worker_main, &machine->gpus[g]);
 		}
-		for (unsigned i = 0; i < dev->opt.copy_engines && !err; i++) {
-			err = start_thread(engine_main, &dev->gpus[g]);
+		for (unsigned i = 0; i < machine->opt.copy_engines && !err; i++) {
+			err = start_thread(softd_engine_main, &machine->gpus[g]);
 		}
 	}
 	return err;
 }
 
-static void set_up_process(const struct device_options *o)
+static void set_up_process(const struct softd_machine_options *o)
 {
 	struct sigaction sa = { .sa_handler = on_signal };
 	struct rlimit files;
@@ -224,8 +225,8 @@ static void set_up_process(const struct device_options *o)
 
 int main(int argc, char **argv)
 {
-	static struct server s = { .listener = -1, .life = -1 };
-	int err = options_parse(&s.o, argc, argv);
+	static struct softd_server s = { .listener = -1, .lock_fd = -1 };
+	int err = softd_options_parse(&s.o, argc, argv);
 
 	if (err) {
 		return err - 1;
@@ -233,16 +234,16 @@ int main(int argc, char **argv)
 	log_setup("gbpf-softgpu", getenv("GBPF_DEBUG") ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO);
 	set_up_process(&s.o.device);
 	err = find_socket(&s);
-	err = err ? err : take_life(&s);
+	err = err ? err : take_lock(&s);
 	if (err == -EBUSY) {
 		log_error("another gbpf-softgpu serves %s; stop it first, or choose another socket "
 			  "with --socket",
 			  s.path);
 		return 1;
 	}
-	err = err ? err : device_init(&s.dev, &s.o.device);
+	err = err ? err : softd_machine_init(&s.machine, &s.o.device);
 	err = err ? err : start_listening(&s);
-	err = err ? err : start_threads(&s.dev);
+	err = err ? err : start_threads(&s.machine);
 	if (err) {
 		log_error("%s: cannot start: %s", s.path[0] ? s.path : "runtime directory",
 			  strerror(-err));
@@ -253,7 +254,7 @@ int main(int argc, char **argv)
 		close(s.o.ready);
 	}
 	serve(&s);
-	if (exec_checking() && finding_summary()) {
+	if (exec_checking() && softd_finding_summary()) {
 		_exit(1);
 	}
 	_exit(0); /* the kernel takes everything back; workers may be in the middle of a block */

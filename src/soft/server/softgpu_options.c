@@ -117,9 +117,9 @@ static int parse_number(const char *text, uint64_t min, uint64_t max, uint64_t *
 	return 0;
 }
 
-static void set_number(struct options *o, int opt, uint64_t v)
+static void set_number(struct softd_options *o, int opt, uint64_t v)
 {
-	struct device_options *d = &o->device;
+	struct softd_machine_options *d = &o->device;
 
 	switch (opt) {
 	case OPT_GPUS:
@@ -194,7 +194,7 @@ static int bad_number(int opt, const char *value)
 	return -EINVAL;
 }
 
-static int set_option(struct options *o, int opt, const char *value)
+static int set_option(struct softd_options *o, int opt, const char *value)
 {
 	uint64_t v;
 
@@ -214,20 +214,20 @@ static int set_option(struct options *o, int opt, const char *value)
 	return 0;
 }
 
-static void set_defaults(struct options *o)
+static void set_defaults(struct softd_options *o)
 {
-	*o = (struct options){ .ready = -1,
-			       .device = { .gpus = 1,
-					   .sms = 4,
-					   .copy_engines = 1,
-					   .memory_bytes = 1ull << 30,
-					   .slice_ns = 2000000,
-					   .slice_max_us = 100000,
-					   .clock_khz = 1000000,
-					   .cpu = -1 } };
+	*o = (struct softd_options){ .ready = -1,
+				     .device = { .gpus = 1,
+						 .sms = 4,
+						 .copy_engines = 1,
+						 .memory_bytes = 1ull << 30,
+						 .slice_ns = 2000000,
+						 .slice_max_us = 100000,
+						 .clock_khz = 1000000,
+						 .cpu = -1 } };
 }
 
-static int finish(struct options *o)
+static int finish(struct softd_options *o)
 {
 	long n = sysconf(_SC_NPROCESSORS_ONLN);
 
@@ -238,7 +238,7 @@ static int finish(struct options *o)
 	return 0;
 }
 
-int options_parse(struct options *o, int argc, char **argv)
+int softd_options_parse(struct softd_options *o, int argc, char **argv)
 {
 	struct option names[OPT_COUNT + 1] = { 0 };
 	int opt;

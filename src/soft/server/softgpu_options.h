@@ -4,14 +4,14 @@
 
 #include "soft/server/machine.h"
 
-struct options {
-	struct device_options device;
+struct softd_options {
+	struct softd_machine_options device;
 	const char *socket; /* borrowed from the arguments; NULL: not given */
 	uint64_t log_limit; /* of standard error, when that is a file; 0: none */
 	int ready;	    /* descriptor that is told when clients may connect; -1 */
 };
 
 /* 0: go on; otherwise the exit code plus one: everything has been said. */
-int options_parse(struct options *o, int argc, char **argv);
+int softd_options_parse(struct softd_options *o, int argc, char **argv);
 
 #endif

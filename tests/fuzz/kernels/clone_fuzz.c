@@ -6,7 +6,7 @@
 #include "base/compiler.h"
 #include "fuzz_main.h"
 
-static bool play(struct engine *e, const struct twin *t, const struct kernel *k, unsigned mode,
+static bool play(struct engine *e, const struct clone *t, const struct kernel *k, unsigned mode,
 		 const uint8_t *in, uint8_t *out, uint8_t *sums)
 {
 	struct engine_launch l = { .grid = { BLOCKS, 1, 1 },
@@ -22,7 +22,7 @@ static bool play(struct engine *e, const struct twin *t, const struct kernel *k,
 	memset(p[1], 0, LANES_MAX * OUT_BYTES);
 	memset(p[2], 0, SUMS_BYTES);
 	l.params = addresses;
-	if (twin_run(e, &t->entries[0], &l, mode, kernel_seed(k)) != EXEC_DONE) {
+	if (clone_run(e, &t->entries[0], &l, mode, kernel_seed(k)) != EXEC_DONE) {
 		fprintf(stderr, "it did not end: %s\n", e->fault.what ? e->fault.what : "a limit");
 		return false;
 	}
@@ -37,27 +37,28 @@ static bool run(void *arg, const struct kernel *k, const char *ptx, size_t bytes
 	const unsigned *mode = arg;
 	char message[512] = "";
 	struct engine e;
-	struct twin t;
+	struct clone t;
 	bool ok = false;
 
 	engine_init(&e);
-	if (twin_make(&t, ptx, bytes, message, sizeof(message)) < 0 || t.n_entries != 1) {
+	if (clone_make(&t, ptx, bytes, message, sizeof(message)) < 0 || t.n_entries != 1) {
 		fprintf(stderr, "the pass: %s\n", message);
-	} else if (t.entries[0].why != PTX_BLOCK_OK) {
-		fprintf(stderr, "no twin: %s\n", ptx_block_why_text(t.entries[0].why));
+	} else if (t.entries[0].why != PROTO_BLOCK_OK) {
+		fprintf(stderr, "no twin: %s\n", proto_block_why_text(t.entries[0].why));
 	} else if (engine_load(&e, t.text.data, t.text.len, "twin", message, sizeof(message)) < 0) {
 		fprintf(stderr, "%s\n", message);
 	} else {
 		ok = play(&e, &t, k, *mode, in, out, sums);
 	}
-	twin_finish(&t);
+	clone_finish(&t);
 	engine_finish(&e);
 	return ok;
 }
 
 int main(int argc, char **argv)
 {
-	static unsigned modes[] = { 0, TWIN_CUT | TWIN_LEASES, TWIN_CUT | TWIN_LEASES | TWIN_MIX };
+	static unsigned modes[] = { 0, CLONE_SPLIT | CLONE_LEASES,
+				    CLONE_SPLIT | CLONE_LEASES | CLONE_MIX };
 	struct fuzz_target targets[] = {
 		{ "the twin", run, &modes[0] },
 		{ "the twin in pieces", run, &modes[1] },

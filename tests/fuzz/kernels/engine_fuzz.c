@@ -46,7 +46,7 @@ static bool run(void *arg, const struct kernel *k, const char *ptx, size_t bytes
 
 int main(int argc, char **argv)
 {
-	const struct handlers *sets[EXEC_HANDLER_SETS];
+	const struct exec_handlers *sets[EXEC_HANDLER_SETS];
 	struct fuzz_target targets[EXEC_HANDLER_SETS];
 	unsigned n = exec_handlers_sets(sets);
 

@@ -23,7 +23,7 @@
 #include "base/shm.h"
 #include "base/strmap.h"
 
-static void buffer_keeps_what_was_appended(void **state)
+static void buffer_has_all_appended_bytes(void **state)
 {
 	struct buf b;
 
@@ -69,7 +69,7 @@ static void report_keeps_the_first_message(void **state)
 	report_finish(&r);
 }
 
-static void strmap_finds_what_it_holds_and_no_more(void **state)
+static void strmap_finds_exactly_its_entries(void **state)
 {
 	struct strmap m;
 	char key[16];
@@ -231,7 +231,7 @@ static void fast_clock_follows_the_clock(void **state)
 	assert_int_equal(far, 0);
 }
 
-static void private_directory_is_refused_when_others_write_to_it(void **state)
+static void private_directory_writable_by_others_is_refused(void **state)
 {
 	char dir[] = "/tmp/gbpf-test-XXXXXX", sub[64];
 
@@ -251,10 +251,10 @@ static void private_directory_is_refused_when_others_write_to_it(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(buffer_keeps_what_was_appended),
+		cmocka_unit_test(buffer_has_all_appended_bytes),
 		cmocka_unit_test(buffer_refuses_a_file_over_the_limit),
 		cmocka_unit_test(report_keeps_the_first_message),
-		cmocka_unit_test(strmap_finds_what_it_holds_and_no_more),
+		cmocka_unit_test(strmap_finds_exactly_its_entries),
 		cmocka_unit_test(sealed_page_cannot_be_resized_or_mapped_writable),
 		cmocka_unit_test(page_with_memory_behind_its_end_is_refused),
 		cmocka_unit_test(foreign_descriptors_are_closed),
@@ -262,7 +262,7 @@ int main(void)
 		cmocka_unit_test(message_carries_descriptors),
 		cmocka_unit_test(futex_wait_ends_by_change_and_by_time),
 		cmocka_unit_test(fast_clock_follows_the_clock),
-		cmocka_unit_test(private_directory_is_refused_when_others_write_to_it),
+		cmocka_unit_test(private_directory_writable_by_others_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,7 +10,7 @@
 
 #include "bench/disb/disb.h"
 
-static const struct disb_def defs[DISB_CONDITIONS] = {
+static const struct bench_disb_def defs[DISB_CONDITIONS] = {
 	{ "rt", "", LANE_OWN, false, false },
 	{ "rt-again", "", LANE_OWN, false, true },
 	{ "default", "", LANE_OWN, true, false },
@@ -25,9 +25,9 @@ enum { RT, RT_AGAIN, DEFAULT, RT_MPS, RT_MPS_AGAIN, MPS, GBPF, GBPF_SHARED };
 #define REQUESTS 200u
 
 /* A round of a task: requests of 1 to 2 times that long. */
-static void add_round(struct disb_condition *c, unsigned task, double us)
+static void add_round(struct bench_disb_condition *c, unsigned task, double us)
 {
-	struct disb_row *r = &c->row[task];
+	struct bench_disb_row *r = &c->row[task];
 
 	r->us = realloc(r->us, (r->n + REQUESTS) * sizeof(double));
 	assert_non_null(r->us);
@@ -43,7 +43,7 @@ static void add_round(struct disb_condition *c, unsigned task, double us)
 
 static int set_up(void **state)
 {
-	struct disb *b = calloc(1, sizeof(*b));
+	struct bench_disb *b = calloc(1, sizeof(*b));
 
 	assert_non_null(b);
 	for (unsigned i = 0; i < DISB_CONDITIONS; i++) {
@@ -55,7 +55,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	struct disb *b = *state;
+	struct bench_disb *b = *state;
 
 	for (unsigned i = 0; i < DISB_CONDITIONS; i++) {
 		for (unsigned k = 0; k < DISB_TASKS; k++) {
@@ -66,15 +66,17 @@ static int tear_down(void **state)
 	return 0;
 }
 
-static const struct disb_workload one = { .name = "one", .task = { { .rt = true } }, .tasks = 1 };
+static const struct bench_disb_workload one = { .name = "one",
+						.task = { { .rt = true } },
+						.tasks = 1 };
 
 /* Rounds differ by three times, the ratio does not: it is sure, because rounds are drawn in pairs.
  */
 static void test_rounds_are_drawn_in_pairs(void **state)
 {
-	struct disb *b = *state;
-	struct disb_condition *base = &b->condition[RT], *c = &b->condition[GBPF];
-	struct disb_summary s;
+	struct bench_disb *b = *state;
+	struct bench_disb_condition *base = &b->condition[RT], *c = &b->condition[GBPF];
+	struct bench_disb_summary s;
 
 	for (unsigned r = 0; r < 3; r++) {
 		add_round(base, 0, 1000 * (r + 1));
@@ -82,7 +84,7 @@ static void test_rounds_are_drawn_in_pairs(void **state)
 		base->rounds++;
 		c->rounds++;
 	}
-	s = disb_summary(b, &one, c);
+	s = bench_disb_summary(b, &one, c);
 	assert_int_equal(s.rounds, 3);
 	assert_true(fabs(s.mean_ratio - 1.1) < 1e-9);
 	assert_true(fabs(s.p99_ratio - 1.1) < 1e-9);
@@ -93,9 +95,9 @@ static void test_rounds_are_drawn_in_pairs(void **state)
 /* One round of three is slower: the interval says so, and holds the whole. */
 static void test_a_round_that_differs_widens_the_interval(void **state)
 {
-	struct disb *b = *state;
-	struct disb_condition *base = &b->condition[RT], *c = &b->condition[GBPF];
-	struct disb_summary s;
+	struct bench_disb *b = *state;
+	struct bench_disb_condition *base = &b->condition[RT], *c = &b->condition[GBPF];
+	struct bench_disb_summary s;
 
 	for (unsigned r = 0; r < 3; r++) {
 		add_round(base, 0, 1000);
@@ -103,7 +105,7 @@ static void test_a_round_that_differs_widens_the_interval(void **state)
 		base->rounds++;
 		c->rounds++;
 	}
-	s = disb_summary(b, &one, c);
+	s = bench_disb_summary(b, &one, c);
 	assert_true(fabs(s.round_mean_ratio[1] - 1.3) < 1e-9);
 	assert_true(fabs(s.mean_ratio - 1.1) < 1e-9);
 	assert_true(fabs(s.mean_range.low - 1) < 1e-9 && s.mean_range.high > 1.19);
@@ -111,30 +113,32 @@ static void test_a_round_that_differs_widens_the_interval(void **state)
 
 static void test_compared_with_the_same_lane(void **state)
 {
-	struct disb *b = *state;
+	struct bench_disb *b = *state;
 
 	for (unsigned i = 0; i < DISB_CONDITIONS; i++) {
 		b->condition[i].rounds = 1;
 	}
-	assert_ptr_equal(disb_plain(b, &b->condition[GBPF], false), &b->condition[RT]);
-	assert_ptr_equal(disb_plain(b, &b->condition[GBPF], true), &b->condition[DEFAULT]);
-	assert_ptr_equal(disb_plain(b, &b->condition[GBPF_SHARED], false), &b->condition[RT_MPS]);
-	assert_ptr_equal(disb_plain(b, &b->condition[RT_MPS_AGAIN], false), &b->condition[RT_MPS]);
+	assert_ptr_equal(bench_disb_plain(b, &b->condition[GBPF], false), &b->condition[RT]);
+	assert_ptr_equal(bench_disb_plain(b, &b->condition[GBPF], true), &b->condition[DEFAULT]);
+	assert_ptr_equal(bench_disb_plain(b, &b->condition[GBPF_SHARED], false),
+			 &b->condition[RT_MPS]);
+	assert_ptr_equal(bench_disb_plain(b, &b->condition[RT_MPS_AGAIN], false),
+			 &b->condition[RT_MPS]);
 	b->condition[RT_MPS].rounds =
 		0; /* then the other lane's, but never what is there to compare */
-	assert_ptr_equal(disb_plain(b, &b->condition[GBPF_SHARED], false), &b->condition[RT]);
+	assert_ptr_equal(bench_disb_plain(b, &b->condition[GBPF_SHARED], false), &b->condition[RT]);
 	b->condition[RT].rounds = 0;
-	assert_null(disb_plain(b, &b->condition[GBPF_SHARED], false));
+	assert_null(bench_disb_plain(b, &b->condition[GBPF_SHARED], false));
 }
 
 static void test_total_share(void **state)
 {
-	static const struct disb_workload two = { .name = "two",
-						  .task = { { .rt = true }, { .rt = false } },
-						  .tasks = 2 };
-	struct disb *b = *state;
-	struct disb_condition *c[2] = { &b->condition[MPS], &b->condition[GBPF_SHARED] };
-	struct disb_summary s;
+	static const struct bench_disb_workload two = { .name = "two",
+							.task = { { .rt = true }, { .rt = false } },
+							.tasks = 2 };
+	struct bench_disb *b = *state;
+	struct bench_disb_condition *c[2] = { &b->condition[MPS], &b->condition[GBPF_SHARED] };
+	struct bench_disb_summary s;
 
 	for (unsigned i = 0; i < 2; i++) {
 		add_round(c[i], 0, 1000);
@@ -142,17 +146,17 @@ static void test_total_share(void **state)
 		c[i]->row[1].round_rate[0] = i ? 100 : 300;
 		c[i]->rounds = 1;
 	}
-	s = disb_summary(b, &two, c[1]);
+	s = bench_disb_summary(b, &two, c[1]);
 	assert_true(fabs(s.total_share - 300.0 / 500) < 1e-9);
 }
 
 static void add_request(struct bench_page *p, uint64_t due_ms, float late_us, float took_us)
 {
-	p->request[p->samples[0]++] = (struct page_request){ .due_ns = due_ms * 1000000,
-							     .late_us = late_us,
-							     .first_us = 100,
-							     .front_us = 400,
-							     .took_us = took_us };
+	p->request[p->samples[0]++] = (struct bench_page_request){ .due_ns = due_ms * 1000000,
+								   .late_us = late_us,
+								   .first_us = 100,
+								   .front_us = 400,
+								   .took_us = took_us };
 }
 
 /* Task 0 has requests at 10-14 and 30-34 ms. Of task 1 the first and the last meet nobody, the
@@ -160,13 +164,13 @@ static void add_request(struct bench_page *p, uint64_t due_ms, float late_us, fl
  * not count. */
 static void test_what_requests_met(void **state)
 {
-	static const struct disb_workload w = {
+	static const struct bench_disb_workload w = {
 		.name = "w", .task = { { .rt = true }, { .rt = true }, { .rt = false } }, .tasks = 3
 	};
-	struct world_client client[DISB_TASKS] = { { 0 } };
-	struct disb *b = *state;
-	struct disb_condition *c = &b->condition[GBPF];
-	const struct disb_parts *p = c->row[1].parts;
+	struct bench_testbed_client client[DISB_TASKS] = { { 0 } };
+	struct bench_disb *b = *state;
+	struct bench_disb_condition *c = &b->condition[GBPF];
+	const struct bench_disb_parts *p = c->row[1].parts;
 
 	for (unsigned i = 0; i < 3; i++) {
 		client[i].page = calloc(1, sizeof(struct bench_page));
@@ -179,7 +183,7 @@ static void test_what_requests_met(void **state)
 	add_request(client[1].page, 29, 2000, 1000);
 	add_request(client[1].page, 40, 0, 2000);
 	add_request(client[2].page, 0, 0, 60000);
-	disb_note_parts(&w, c, client);
+	bench_disb_note_parts(&w, c, client);
 	assert_int_equal(p[MET_NOBODY].n, 2);
 	assert_int_equal(p[MET_OTHERS].n, 2);
 	assert_true(fabs(p[MET_NOBODY].took_us - 3000) < 0.1);

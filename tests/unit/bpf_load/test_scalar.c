@@ -21,15 +21,15 @@ static const unsigned jump_ops[] = { EBPF_JEQ,	EBPF_JGT, EBPF_JGE, EBPF_JSET, EB
 				     EBPF_JSGE, EBPF_JLT, EBPF_JLE, EBPF_JSLT, EBPF_JSLE };
 
 /* A set that is known to hold x: random bounds around it in some of the views. */
-static void set_around(struct rng *r, uint64_t x, struct scalar *s)
+static void set_around(struct rng *r, uint64_t x, struct ebpf_scalar *s)
 {
 	uint64_t up, down;
 
 	if (rng_below(r, 6) == 0) {
-		scalar_const(s, x);
+		ebpf_scalar_const(s, x);
 		return;
 	}
-	scalar_unknown(s);
+	ebpf_scalar_unknown(s);
 	if (rng_below(r, 2)) {
 		s->t.mask = rng_number(r);
 		s->t.value = x & ~s->t.mask;
@@ -60,8 +60,8 @@ static void set_around(struct rng *r, uint64_t x, struct scalar *s)
 		s->s32min = __builtin_sub_overflow((int32_t)x, d32, &lo) ? INT32_MIN : lo;
 		s->s32max = __builtin_add_overflow((int32_t)x, u32, &hi) ? INT32_MAX : hi;
 	}
-	assert_true(scalar_sync(s));
-	if (!scalar_has(s, x)) {
+	assert_true(ebpf_scalar_sync(s));
+	if (!ebpf_scalar_has(s, x)) {
 		fail_msg("sync drops 0x%llx", (unsigned long long)x);
 	}
 }
@@ -74,7 +74,7 @@ static void arithmetic_holds_every_result(void **state)
 		unsigned op = alu_ops[rng_below(&r, ARRAY_SIZE(alu_ops))];
 		int is64 = (int)rng_below(&r, 2), off = 0;
 		uint64_t x = rng_number(&r), y = rng_number(&r), z;
-		struct scalar a, b;
+		struct ebpf_scalar a, b;
 
 		if (op == EBPF_DIV || op == EBPF_MOD) {
 			off = (int)rng_below(&r, 2);
@@ -87,8 +87,8 @@ static void arithmetic_holds_every_result(void **state)
 		set_around(&r, y, &b);
 		z = is64 ? ebpf_alu64(op, x, y, off)
 			 : ebpf_alu32(op, (uint32_t)x, (uint32_t)y, off);
-		scalar_alu(op, is64, off, &a, &b);
-		if (!scalar_has(&a, z)) {
+		ebpf_scalar_alu(op, is64, off, &a, &b);
+		if (!ebpf_scalar_has(&a, z)) {
 			fail_msg("op 0x%02x width %d off %d of 0x%llx and 0x%llx misses 0x%llx", op,
 				 is64 ? 64 : 32, off, (unsigned long long)x, (unsigned long long)y,
 				 (unsigned long long)z);
@@ -107,15 +107,15 @@ static void byte_order_holds_every_result(void **state)
 		uint8_t code = codes[rng_below(&r, 3)];
 		int n = bits[rng_below(&r, 3)];
 		uint64_t x = rng_number(&r);
-		struct scalar a;
+		struct ebpf_scalar a;
 
 		set_around(&r, x, &a);
-		scalar_end(code, n, &a);
-		if (!scalar_has(&a, ebpf_end(code, x, n))) {
+		ebpf_scalar_end(code, n, &a);
+		if (!ebpf_scalar_has(&a, ebpf_end(code, x, n))) {
 			fail_msg("code 0x%02x bits %d of 0x%llx", code, n, (unsigned long long)x);
 		}
 		set_around(&r, x, &a);
-		scalar_truncate(&a, (unsigned)(8u << rng_below(&r, 3)));
+		ebpf_scalar_truncate(&a, (unsigned)(8u << rng_below(&r, 3)));
 	}
 }
 
@@ -128,14 +128,14 @@ static void comparisons_keep_what_can_be(void **state)
 		int is64 = (int)rng_below(&r, 2), outcome;
 		uint64_t x = rng_number(&r),
 			 y = rng_below(&r, 3) ? rng_number(&r) : x + rng_below(&r, 3) - 1;
-		struct scalar a, b;
+		struct ebpf_scalar a, b;
 
 		set_around(&r, x, &a);
 		set_around(&r, y, &b);
 		outcome =
 			is64 ? ebpf_taken64(op, x, y) : ebpf_taken32(op, (uint32_t)x, (uint32_t)y);
-		if (!scalar_refine(op, is64, outcome, &a, &b) || !scalar_has(&a, x) ||
-		    !scalar_has(&b, y)) {
+		if (!ebpf_scalar_refine(op, is64, outcome, &a, &b) || !ebpf_scalar_has(&a, x) ||
+		    !ebpf_scalar_has(&b, y)) {
 			fail_msg("op 0x%02x width %d outcome %d of 0x%llx and 0x%llx", op,
 				 is64 ? 64 : 32, outcome, (unsigned long long)x,
 				 (unsigned long long)y);
@@ -150,7 +150,7 @@ static void bits_are_exact_enough(void **state)
 		for (unsigned av = 0; av < 16; av++) {
 			for (unsigned bm = 0; bm < 16; bm++) {
 				for (unsigned bv = 0; bv < 16; bv++) {
-					struct tnum a = { av, am }, b = { bv, bm };
+					struct ebpf_tnum a = { av, am }, b = { bv, bm };
 
 					if ((av & am) || (bv & bm)) {
 						continue;
@@ -161,18 +161,24 @@ static void bits_are_exact_enough(void **state)
 							    (y & ~(uint64_t)bm) != bv) {
 								continue;
 							}
-							assert_true(tnum_within(tnum_add(a, b),
-										TNUM_CONST(x + y)));
-							assert_true(tnum_within(tnum_sub(a, b),
-										TNUM_CONST(x - y)));
-							assert_true(tnum_within(tnum_mul(a, b),
-										TNUM_CONST(x * y)));
-							assert_true(tnum_within(tnum_and(a, b),
-										TNUM_CONST(x & y)));
-							assert_true(tnum_within(tnum_or(a, b),
-										TNUM_CONST(x | y)));
-							assert_true(tnum_within(tnum_xor(a, b),
-										TNUM_CONST(x ^ y)));
+							assert_true(ebpf_tnum_within(
+								ebpf_tnum_add(a, b),
+								TNUM_CONST(x + y)));
+							assert_true(ebpf_tnum_within(
+								ebpf_tnum_sub(a, b),
+								TNUM_CONST(x - y)));
+							assert_true(ebpf_tnum_within(
+								ebpf_tnum_mul(a, b),
+								TNUM_CONST(x * y)));
+							assert_true(ebpf_tnum_within(
+								ebpf_tnum_and(a, b),
+								TNUM_CONST(x & y)));
+							assert_true(ebpf_tnum_within(
+								ebpf_tnum_or(a, b),
+								TNUM_CONST(x | y)));
+							assert_true(ebpf_tnum_within(
+								ebpf_tnum_xor(a, b),
+								TNUM_CONST(x ^ y)));
 						}
 					}
 				}
@@ -183,54 +189,54 @@ static void bits_are_exact_enough(void **state)
 
 static void views_learn_from_each_other(void **state)
 {
-	struct scalar a, b;
+	struct ebpf_scalar a, b;
 
-	scalar_unknown(&a);
-	scalar_const(&b, 63);
-	scalar_alu(EBPF_AND, 1, 0, &a, &b);
+	ebpf_scalar_unknown(&a);
+	ebpf_scalar_const(&b, 63);
+	ebpf_scalar_alu(EBPF_AND, 1, 0, &a, &b);
 	assert_int_equal(a.umax, 63);
 	assert_int_equal(a.smin, 0);
 	assert_int_equal(a.s32max, 63);
 
-	scalar_const(&b, 3);
-	scalar_alu(EBPF_LSH, 1, 0, &a, &b);
+	ebpf_scalar_const(&b, 3);
+	ebpf_scalar_alu(EBPF_LSH, 1, 0, &a, &b);
 	assert_int_equal(a.umax, 504);
 	assert_int_equal(a.t.mask & 7, 0);
 
 	/* a loaded w register is not negative; compared as 32 bits it bounds the whole */
-	scalar_loaded(&a, 4, 0);
-	scalar_const(&b, 10);
-	assert_true(scalar_refine(EBPF_JSLT, 0, 1, &a, &b));
+	ebpf_scalar_loaded(&a, 4, 0);
+	ebpf_scalar_const(&b, 10);
+	assert_true(ebpf_scalar_refine(EBPF_JSLT, 0, 1, &a, &b));
 	assert_int_equal(a.s32max, 9);
-	assert_true(scalar_refine(EBPF_JLT, 0, 1, &a, &b));
+	assert_true(ebpf_scalar_refine(EBPF_JLT, 0, 1, &a, &b));
 	assert_int_equal(a.umax, 9);
 	assert_int_equal(a.smin, 0);
 
 	/* signed comparison with zero, then with a limit, bounds both ways */
-	scalar_unknown(&a);
-	scalar_const(&b, 0);
-	assert_true(scalar_refine(EBPF_JSGE, 1, 1, &a, &b));
-	scalar_const(&b, 100);
-	assert_true(scalar_refine(EBPF_JSGT, 1, 0, &a, &b));
+	ebpf_scalar_unknown(&a);
+	ebpf_scalar_const(&b, 0);
+	assert_true(ebpf_scalar_refine(EBPF_JSGE, 1, 1, &a, &b));
+	ebpf_scalar_const(&b, 100);
+	assert_true(ebpf_scalar_refine(EBPF_JSGT, 1, 0, &a, &b));
 	assert_int_equal(a.umax, 100);
 
 	/* contradictions are noticed */
-	scalar_urange(&a, 5, 9);
-	scalar_const(&b, 4);
-	assert_false(scalar_refine(EBPF_JLE, 1, 1, &a, &b));
-	scalar_urange(&a, 5, 9);
-	scalar_const(&b, 4);
-	assert_false(scalar_refine(EBPF_JEQ, 1, 1, &a, &b));
-	scalar_urange(&a, 5, 9);
-	scalar_const(&b, 5);
-	assert_true(scalar_refine(EBPF_JNE, 1, 1, &a, &b));
+	ebpf_scalar_urange(&a, 5, 9);
+	ebpf_scalar_const(&b, 4);
+	assert_false(ebpf_scalar_refine(EBPF_JLE, 1, 1, &a, &b));
+	ebpf_scalar_urange(&a, 5, 9);
+	ebpf_scalar_const(&b, 4);
+	assert_false(ebpf_scalar_refine(EBPF_JEQ, 1, 1, &a, &b));
+	ebpf_scalar_urange(&a, 5, 9);
+	ebpf_scalar_const(&b, 5);
+	assert_true(ebpf_scalar_refine(EBPF_JNE, 1, 1, &a, &b));
 	assert_int_equal(a.umin, 6);
 }
 
 /* The narrowest ranges that hold these numbers. */
-static void hull(const uint64_t *x, unsigned n, struct scalar *out)
+static void hull(const uint64_t *x, unsigned n, struct ebpf_scalar *out)
 {
-	scalar_const(out, x[0]);
+	ebpf_scalar_const(out, x[0]);
 	for (unsigned i = 1; i < n; i++) {
 		out->umin = MIN(out->umin, x[i]);
 		out->umax = MAX(out->umax, x[i]);
@@ -244,11 +250,11 @@ static void hull(const uint64_t *x, unsigned n, struct scalar *out)
 }
 
 /* Numbers first .. first + n - 1, as the verifier learns of them: by one view alone. */
-static void range_of(struct rng *r, uint64_t first, unsigned n, struct scalar *out)
+static void range_of(struct rng *r, uint64_t first, unsigned n, struct ebpf_scalar *out)
 {
 	uint64_t last = first + n - 1;
 
-	scalar_unknown(out);
+	ebpf_scalar_unknown(out);
 	if (last < first || (rng_below(r, 2) && (int64_t)first <= (int64_t)last)) {
 		out->smin = (int64_t)first;
 		out->smax = (int64_t)last;
@@ -256,7 +262,7 @@ static void range_of(struct rng *r, uint64_t first, unsigned n, struct scalar *o
 		out->umin = first;
 		out->umax = last;
 	}
-	assert_true(scalar_sync(out));
+	assert_true(ebpf_scalar_sync(out));
 }
 
 /* Both views are as wide as the ranges at hand allow: no wrap inside. */
@@ -277,8 +283,8 @@ static uint64_t near_an_edge(struct rng *r)
 	return edges[rng_below(r, ARRAY_SIZE(edges))] + rng_below(r, 80) - 40;
 }
 
-static void assert_hull(const char *what, const struct scalar *got, const struct scalar *want,
-			int is64)
+static void assert_hull(const char *what, const struct ebpf_scalar *got,
+			const struct ebpf_scalar *want, int is64)
 {
 	if (got->umin != want->umin || got->umax != want->umax || got->smin != want->smin ||
 	    got->smax != want->smax ||
@@ -315,7 +321,7 @@ static void ranges_stay_narrow(void **state)
 		uint64_t x = near_an_edge(&r),
 			 y = rng_below(&r, 3) ? rng_below(&r, 9) : near_an_edge(&r), z[16];
 		int is64 = (int)rng_below(&r, 2), plain = is_plain(x, n) && is_plain(y, m);
-		struct scalar a, b, want;
+		struct ebpf_scalar a, b, want;
 		char what[80];
 
 		if (ops[k].op == EBPF_LSH || ops[k].op == EBPF_RSH || ops[k].op == EBPF_ARSH) {
@@ -348,7 +354,7 @@ static void ranges_stay_narrow(void **state)
 		snprintf(what, sizeof(what), "op 0x%02x width %d of 0x%llx+%u and 0x%llx+%u",
 			 ops[k].op, is64 ? 64 : 32, (unsigned long long)x, n, (unsigned long long)y,
 			 m);
-		scalar_alu(ops[k].op, is64, ops[k].off, &a, &b);
+		ebpf_scalar_alu(ops[k].op, is64, ops[k].off, &a, &b);
 		assert_hull(what, &a, &want, is64);
 	}
 	assert_true(tried > ROUNDS / 4);
@@ -368,7 +374,7 @@ static void comparisons_narrow_exactly(void **state)
 			 m = 1 + rng_below(&r, 5), n_left[2] = { 0, 0 };
 		int is64 = (int)rng_below(&r, 2), outcome = (int)rng_below(&r, 2), possible;
 		uint64_t x = near_an_edge(&r), y = x + rng_below(&r, 9) - 4, left[2][32];
-		struct scalar a, b, want;
+		struct ebpf_scalar a, b, want;
 		char what[96];
 
 		if (!is_plain(x, n) || !is_plain(y, m)) {
@@ -393,7 +399,7 @@ static void comparisons_narrow_exactly(void **state)
 			 "op 0x%02x width %d outcome %d of 0x%llx+%u and 0x%llx+%u", op,
 			 is64 ? 64 : 32, outcome, (unsigned long long)x, n, (unsigned long long)y,
 			 m);
-		possible = scalar_refine(op, is64, outcome, &a, &b);
+		possible = ebpf_scalar_refine(op, is64, outcome, &a, &b);
 		if (possible != (n_left[0] > 0)) {
 			fail_msg("%s: %d", what, possible);
 		}

@@ -35,17 +35,17 @@
 #define MAX_SLOTS 32768u
 
 struct seen {
-	struct reg regs[11];
+	struct ebpf_reg regs[11];
 	uint32_t depth, first_slot, n_slots;
 	int32_t next; /* of the same instruction */
 };
 
 struct seen_slot {
 	unsigned number;
-	struct slot s;
+	struct ebpf_stack_slot s;
 };
 
-struct world {
+struct testbed {
 	struct test_env t;
 	uint8_t ctx[128];
 	const void *init[GEN_MAPS];
@@ -69,19 +69,20 @@ struct tally {
 };
 
 /* A stored number that is not known, or a stored pointer. */
-static int is_worth_keeping(const struct slot *s)
+static int is_worth_keeping(const struct ebpf_stack_slot *s)
 {
 	return (s->kind[0] == BYTE_SPILL || s->kind[4] == BYTE_SPILL) &&
-	       (s->r.type != REG_SCALAR || !scalar_is_const(&s->r.v));
+	       (s->r.type != REG_SCALAR || !ebpf_scalar_is_const(&s->r.v));
 }
 
-static void remember(void *arg, uint32_t pc, unsigned frame, const struct frame *f)
+static void remember(void *arg, uint32_t pc, unsigned frame, const struct ebpf_call_state *f)
 {
-	struct world *w = arg;
+	struct testbed *w = arg;
 	struct seen *s;
 
 	for (unsigned i = 0; i < 10; i++) {
-		w->has_offset |= reg_is_place(&f->regs[i]) && !scalar_is_const(&f->regs[i].v);
+		w->has_offset |=
+			ebpf_reg_is_place(&f->regs[i]) && !ebpf_scalar_is_const(&f->regs[i].v);
 	}
 	if (w->n_seen == MAX_SEEN || w->n_slots + STACK_SLOTS > MAX_SLOTS) {
 		w->full = 1;
@@ -102,7 +103,7 @@ static void remember(void *arg, uint32_t pc, unsigned frame, const struct frame 
 	w->first[pc] = (int32_t)w->n_seen++;
 }
 
-static int points_into(const struct world *w, const struct reg *r, uint64_t value)
+static int points_into(const struct testbed *w, const struct ebpf_reg *r, uint64_t value)
 {
 	const struct ebpf_map *m = &w->t.env.maps[r->map];
 
@@ -111,8 +112,8 @@ static int points_into(const struct world *w, const struct reg *r, uint64_t valu
 	}
 	/* without an id it is value 0, else it may be any */
 	for (uint32_t i = 0; i < (r->id ? m->max_entries : 1); i++) {
-		if (scalar_has(&r->v,
-			       value - (uint64_t)(uintptr_t)m->data - (uint64_t)i * m->stride)) {
+		if (ebpf_scalar_has(&r->v, value - (uint64_t)(uintptr_t)m->data -
+						   (uint64_t)i * m->stride)) {
 			return 1;
 		}
 	}
@@ -120,21 +121,21 @@ static int points_into(const struct world *w, const struct reg *r, uint64_t valu
 }
 
 /* The number of an iterator, which lies in a frame. */
-static int holds_number(const struct world *w, const struct reg *r, uint64_t value)
+static int holds_number(const struct testbed *w, const struct ebpf_reg *r, uint64_t value)
 {
 	int32_t number;
 
 	for (unsigned f = 0; f < EBPF_MAX_FRAMES; f++) {
 		if (value < w->fp[f] && w->fp[f] - value <= EBPF_STACK_BYTES) {
 			memcpy(&number, (const void *)(uintptr_t)value, sizeof(number));
-			return scalar_has(&r->v, (uint32_t)number) ||
-			       scalar_has(&r->v, (uint64_t)(int64_t)number);
+			return ebpf_scalar_has(&r->v, (uint32_t)number) ||
+			       ebpf_scalar_has(&r->v, (uint64_t)(int64_t)number);
 		}
 	}
 	return 0;
 }
 
-static int holds(const struct world *w, const struct reg *r, uint64_t value)
+static int holds(const struct testbed *w, const struct ebpf_reg *r, uint64_t value)
 {
 	switch (r->type) {
 	case REG_NONE:
@@ -142,11 +143,11 @@ static int holds(const struct world *w, const struct reg *r, uint64_t value)
 	case REG_ROUNDS:
 		return 1;
 	case REG_SCALAR:
-		return scalar_has(&r->v, value);
+		return ebpf_scalar_has(&r->v, value);
 	case REG_CTX:
 		return value == (uintptr_t)w->ctx;
 	case REG_STACK:
-		return scalar_has(&r->v, value - w->fp[r->frame]);
+		return ebpf_scalar_has(&r->v, value - w->fp[r->frame]);
 	case REG_VALUE:
 		return points_into(w, r, value);
 	case REG_VALUE_OR_NULL:
@@ -176,7 +177,7 @@ struct names {
 };
 
 /* Numbers with one name are equal, and so are pointers that nobody has looked at yet. */
-static int one_value(struct names *n, const struct reg *r, uint64_t value)
+static int one_value(struct names *n, const struct ebpf_reg *r, uint64_t value)
 {
 	if (r->id == 0 || (r->type != REG_SCALAR && r->type != REG_VALUE_OR_NULL)) {
 		return 1;
@@ -194,7 +195,7 @@ static int one_value(struct names *n, const struct reg *r, uint64_t value)
 }
 
 /* It gives no other numbers than the state says, and not more of them. */
-static int iterator_holds(const struct reg *r, const uint8_t *mem)
+static int iterator_holds(const struct ebpf_reg *r, const uint8_t *mem)
 {
 	int32_t current, end;
 	int64_t left;
@@ -210,7 +211,7 @@ static int iterator_holds(const struct reg *r, const uint8_t *mem)
 }
 
 /* The eight bytes of a slot of the running frame. */
-static int slot_holds(const struct world *w, const struct seen_slot *s, uint64_t fp,
+static int slot_holds(const struct testbed *w, const struct seen_slot *s, uint64_t fp,
 		      struct names *names)
 {
 	const uint8_t *mem = (const uint8_t *)(uintptr_t)(fp - 8 * (s->number + 1));
@@ -239,7 +240,7 @@ static int slot_holds(const struct world *w, const struct seen_slot *s, uint64_t
 enum { ALL_HOLD = 12, SLOTS_WRONG = 11 };
 
 /* ALL_HOLD, or what does not: a register, or the stack. */
-static int state_holds(const struct world *w, const struct seen *s, const uint64_t regs[11])
+static int state_holds(const struct testbed *w, const struct seen *s, const uint64_t regs[11])
 {
 	struct names names = { .n = 0 };
 
@@ -257,9 +258,9 @@ static int state_holds(const struct world *w, const struct seen *s, const uint64
 }
 
 /* What hooks.def says: keys, values and memory cost one for every 16 whole bytes. */
-static uint32_t helper_cost(const struct world *w, int32_t id, const uint64_t regs[11])
+static uint32_t helper_cost(const struct testbed *w, int32_t id, const uint64_t regs[11])
 {
-	const struct verify_helper *h = verify_helper(id);
+	const struct ebpf_verify_helper *h = ebpf_verify_helper(id);
 	const struct ebpf_map *m = NULL;
 	uint32_t cost = h->cost;
 
@@ -288,7 +289,7 @@ static uint32_t helper_cost(const struct world *w, int32_t id, const uint64_t re
 
 static void compare(void *arg, uint32_t pc, unsigned frame, const uint64_t regs[11])
 {
-	struct world *w = arg;
+	struct testbed *w = arg;
 	const struct ebpf_insn *in = &w->prog->insns[pc];
 	int best = -1;
 
@@ -330,7 +331,7 @@ static void fill(struct rng *r, void *mem, size_t bytes)
 	}
 }
 
-static void explain(const struct world *w, uint64_t seed, const char *what)
+static void explain(const struct testbed *w, uint64_t seed, const char *what)
 {
 	struct buf text;
 
@@ -348,7 +349,7 @@ static void explain(const struct world *w, uint64_t seed, const char *what)
 }
 
 /* Values of arrays hold anything; other maps keep what programs have put there. */
-static void fill_maps(struct world *w, struct rng *r)
+static void fill_maps(struct testbed *w, struct rng *r)
 {
 	for (unsigned i = 0; i < GEN_MAPS; i++) {
 		const struct ebpf_map *m = &w->t.env.maps[i];
@@ -369,7 +370,7 @@ static uint32_t tail_table(const struct ebpf_prog *p, struct ebpf_tail_at *at)
 	return p->n_tails;
 }
 
-static void run_inputs(struct world *w, struct rng *r, uint64_t seed, uint64_t proved)
+static void run_inputs(struct testbed *w, struct rng *r, uint64_t seed, uint64_t proved)
 {
 	struct ebpf_memory region = { (uintptr_t)w->ctx, sizeof(w->ctx), 1 };
 	struct ebpf_tail_at tails[2];
@@ -415,7 +416,7 @@ static void run_inputs(struct world *w, struct rng *r, uint64_t seed, uint64_t p
 	}
 }
 
-static void make_world(struct world *w)
+static void make_testbed(struct testbed *w)
 {
 	test_env_init(&w->t);
 	for (unsigned i = 0; i < GEN_MAPS; i++) {
@@ -438,7 +439,7 @@ static void make_world(struct world *w)
 	w->init[2] = w->t.env.maps[2].data;
 }
 
-static void make_program(struct world *w, uint64_t seed, struct rng *r, unsigned blocks,
+static void make_program(struct testbed *w, uint64_t seed, struct rng *r, unsigned blocks,
 			 unsigned branches)
 {
 	static struct ebpf_prog prog;
@@ -455,7 +456,7 @@ static void make_program(struct world *w, uint64_t seed, struct rng *r, unsigned
 	fill(r, w->t.env.maps[2].data, gen_maps[2].value_bytes);
 }
 
-static void count(struct tally *t, const struct world *w, int accepted)
+static void count(struct tally *t, const struct testbed *w, int accepted)
 {
 	t->programs++;
 	if (!accepted) {
@@ -483,7 +484,7 @@ static void count(struct tally *t, const struct world *w, int accepted)
 	}
 }
 
-static void one_contained(struct world *w, uint64_t seed, struct tally *t)
+static void one_contained(struct testbed *w, uint64_t seed, struct tally *t)
 {
 	struct ebpf_verify_stats whole;
 	struct rng r;
@@ -514,7 +515,7 @@ static int converges(const struct ebpf_prog *p)
 	return 0;
 }
 
-static void one_pruned(struct world *w, uint64_t seed, struct tally *t)
+static void one_pruned(struct testbed *w, uint64_t seed, struct tally *t)
 {
 	struct ebpf_verify_stats pruned, whole;
 	struct rng r;
@@ -560,15 +561,15 @@ static void print_tally(const struct tally *t)
 		(unsigned long long)t->entered);
 }
 
-static void many_programs(void (*one)(struct world *w, uint64_t seed, struct tally *t))
+static void many_programs(void (*one)(struct testbed *w, uint64_t seed, struct tally *t))
 {
 	uint64_t n = setting("GBPF_SOUNDNESS_PROGRAMS", PROGRAMS),
 		 seed = setting("GBPF_SOUNDNESS_SEED", 1);
-	struct world *w = calloc(1, sizeof(*w));
+	struct testbed *w = calloc(1, sizeof(*w));
 	struct tally t = { 0 };
 
 	assert_non_null(w);
-	make_world(w);
+	make_testbed(w);
 	for (uint64_t i = 0; i < n; i++) {
 		one(w, seed + i, &t);
 	}

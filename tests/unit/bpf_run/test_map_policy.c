@@ -34,7 +34,7 @@ struct credits { /* struct gbpf_tenant_credits */
 
 static const char *object;
 
-static struct world {
+static struct testbed {
 	struct ebpf_built built;
 	int fds[EBPF_REGIONS];
 	uint8_t *tenant; /* mapped in gbpfd */
@@ -48,7 +48,7 @@ static void *region(void *ctx, uint32_t tenant)
 
 static const struct ebpf_tenant_ops tenant_ops = { .region = region };
 
-static void open_world(unsigned flags)
+static void open_testbed(unsigned flags)
 {
 	int fds[EBPF_REGIONS];
 	struct report r;
@@ -76,7 +76,7 @@ static void open_world(unsigned flags)
 	w.daemon.env.tenants = &tenant_ops;
 }
 
-static void close_world(void)
+static void close_testbed(void)
 {
 	shm_unmap(w.tenant, w.built.region_bytes[EBPF_REGION_TENANT]);
 	ebpf_policy_close(&w.local);
@@ -143,7 +143,7 @@ static void every_type(unsigned flags)
 	struct credits *c;
 	uint64_t row[64];
 
-	open_world(flags);
+	open_testbed(flags);
 	for (uint64_t i = 0; i < 10; i++) {
 		submit(40 + i);
 		assert_int_equal(word(&w.local, "result", 1), i ? 1000 * (i - 1) + 1 : 0);
@@ -164,16 +164,16 @@ static void every_type(unsigned flags)
 	assert_int_equal((uint32_t)word(&w.daemon, "guarded", 0), 0); /* the lock */
 	read_events(&w.local, "events", 10, 1);
 	read_events(&w.daemon, "news", 10, 0);
-	close_world();
+	close_testbed();
 }
 
 static void every_type_works_compiled(void **state)
 {
 	every_type(0);
-	open_world(0);
+	open_testbed(0);
 	assert_non_null(w.local.entry[HOOK_SUBMIT]);
 	assert_non_null(w.daemon.entry[HOOK_TICK]);
-	close_world();
+	close_testbed();
 }
 
 static void every_type_works_interpreted(void **state)
@@ -213,7 +213,7 @@ static void a_call_sees_one_epoch_or_is_found_out(void **state)
 	uint32_t index;
 	pthread_t t;
 
-	open_world(0);
+	open_testbed(0);
 	w.local.entry[HOOK_SUBMIT] = slow_call;
 	index = map_named(&w.local, "TENANT_CREDITS")->index;
 	store_relaxed(&stop, 0u);
@@ -233,7 +233,7 @@ static void a_call_sees_one_epoch_or_is_found_out(void **state)
 	assert_int_equal(w.local.outlived, outlived);
 	first = ebpf_latch.epoch;
 	assert_int_equal(first, 0);
-	close_world();
+	close_testbed();
 }
 
 static uint64_t outliving(void *ctx, struct ebpf_env *env)
@@ -250,12 +250,12 @@ static uint64_t outliving(void *ctx, struct ebpf_env *env)
 static void a_call_that_outlives_three_epochs_is_counted(void **state)
 {
 	for (uint64_t n = 0; n < 6; n++) {
-		open_world(0);
+		open_testbed(0);
 		w.local.entry[HOOK_SUBMIT] = outliving;
 		assert_int_equal(ebpf_policy_run(&w.local, HOOK_SUBMIT, &n), 7);
 		assert_int_equal(ebpf_latch.outlived, n >= 3);
 		assert_int_equal(w.local.outlived, n >= 3);
-		close_world();
+		close_testbed();
 	}
 }
 

@@ -240,12 +240,12 @@ void fake_connect(struct fake *f, const struct gd *d)
 	assert_true(f->sock >= 0);
 }
 
-void fake_send(struct fake *f, union wire_message *m, enum wire_type type)
+void fake_send(struct fake *f, union proto_message *m, enum proto_type type)
 {
-	assert_int_equal(wire_send(f->sock, m, type, NULL, 0), 0);
+	assert_int_equal(proto_send(f->sock, m, type, NULL, 0), 0);
 }
 
-static void fill_hello(struct wire_hello *h, uint32_t class_id, uint32_t weight, const char *name)
+static void fill_hello(struct proto_hello *h, uint32_t class_id, uint32_t weight, const char *name)
 {
 	h->class_id = class_id;
 	h->weight = weight;
@@ -257,21 +257,21 @@ static void fill_hello(struct wire_hello *h, uint32_t class_id, uint32_t weight,
 
 void fake_say_hello(struct fake *f, uint32_t class_id, uint32_t weight, const char *name)
 {
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 
 	fill_hello(&m.hello, class_id, weight, name);
-	fake_send(f, &m, WIRE_HELLO);
+	fake_send(f, &m, PROTO_HELLO);
 }
 
-int fake_receive(struct fake *f, union wire_message *m, int fds[8], unsigned *nfds)
+int fake_receive(struct fake *f, union proto_message *m, int fds[8], unsigned *nfds)
 {
 	struct pollfd p = { .fd = f->sock, .events = POLLIN };
 
 	assert_int_equal(poll(&p, 1, PATIENCE_MS), 1);
-	return wire_recv(f->sock, m, fds, nfds);
+	return proto_recv(f->sock, m, fds, nfds);
 }
 
-int fake_expect(struct fake *f, union wire_message *m, enum wire_type type)
+int fake_expect(struct fake *f, union proto_message *m, enum proto_type type)
 {
 	int fds[8];
 	unsigned n;
@@ -286,30 +286,30 @@ int fake_expect(struct fake *f, union wire_message *m, enum wire_type type)
 
 void fake_welcomed(struct fake *f)
 {
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 	int fds[8];
 	unsigned n;
 
 	assert_int_equal(fake_receive(f, &m, fds, &n), 1);
-	if (m.head.type == WIRE_REFUSED) {
+	if (m.head.type == PROTO_REFUSED) {
 		fail_msg("refused: %s", m.refused.text);
 	}
-	assert_int_equal(m.head.type, WIRE_WELCOME);
+	assert_int_equal(m.head.type, PROTO_WELCOME);
 	f->welcome = m.welcome;
 	f->tenant = m.welcome.tenant;
 	fd_close(f->dir_fd);
 	f->dir_fd = fds[0];
-	f->dir = shm_map(fds[0], SCHED_PAGE_BYTES, 0);
+	f->dir = shm_map(fds[0], PROTO_PAGE_BYTES, 0);
 	assert_non_null(f->dir);
 	if (n == 3) {
 		f->board_fd = fds[1];
 		f->stats_fd = fds[2];
-		f->board = shm_map(fds[1], SCHED_PAGE_BYTES, 1);
-		f->stats = shm_map(fds[2], SCHED_STATS_BYTES, 1);
+		f->board = shm_map(fds[1], PROTO_PAGE_BYTES, 1);
+		f->stats = shm_map(fds[2], PROTO_STATS_BYTES, 1);
 		assert_non_null(f->board);
 		assert_non_null(f->stats);
 	}
-	fake_send(f, &m, WIRE_BOARD_MAPPED);
+	fake_send(f, &m, PROTO_BOARD_MAPPED);
 }
 
 void fake_enter(struct fake *f, const struct gd *d, uint32_t class_id, const char *name)
@@ -321,7 +321,7 @@ void fake_enter(struct fake *f, const struct gd *d, uint32_t class_id, const cha
 
 void fake_reattach(struct fake *f, const struct gd *d, uint64_t version)
 {
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 	int fds[3] = { f->board_fd, f->stats_fd, f->region_fd };
 	struct fake old = *f;
 
@@ -334,11 +334,11 @@ void fake_reattach(struct fake *f, const struct gd *d, uint64_t version)
 	f->stats = old.stats;
 	f->dir_fd = old.dir_fd;
 	fill_hello(&m.hello, 2, 100, "returning");
-	m.hello.flags = WIRE_REATTACH;
+	m.hello.flags = PROTO_REATTACH;
 	m.hello.tenant = old.tenant;
 	m.hello.policy_version = version;
 	m.hello.regions = f->region_fd >= 0;
-	assert_int_equal(wire_send(f->sock, &m, WIRE_HELLO, fds, 2 + m.hello.regions), 0);
+	assert_int_equal(proto_send(f->sock, &m, PROTO_HELLO, fds, 2 + m.hello.regions), 0);
 	fake_welcomed(f);
 }
 
@@ -349,22 +349,22 @@ void fake_leave(struct fake *f)
 	fd_close(f->board_fd);
 	fd_close(f->stats_fd);
 	fd_close(f->region_fd);
-	shm_unmap((void *)(uintptr_t)f->dir, SCHED_PAGE_BYTES);
-	shm_unmap(f->board, SCHED_PAGE_BYTES);
-	shm_unmap(f->stats, SCHED_STATS_BYTES);
+	shm_unmap((void *)(uintptr_t)f->dir, PROTO_PAGE_BYTES);
+	shm_unmap(f->board, PROTO_PAGE_BYTES);
+	shm_unmap(f->stats, PROTO_STATS_BYTES);
 }
 
 uint64_t fake_prepare(struct fake *f, int status)
 {
-	union wire_message m;
+	union proto_message m;
 	int fds[8];
 	unsigned n;
 	uint64_t version;
 
 	assert_int_equal(fake_receive(f, &m, fds, &n), 1);
-	assert_int_equal(m.head.type, WIRE_PREPARE);
+	assert_int_equal(m.head.type, PROTO_PREPARE);
 	version = m.version.version;
-	if (m.version.regions & WIRE_REGION_TENANT) {
+	if (m.version.regions & PROTO_REGION_TENANT) {
 		fd_close(f->region_fd);
 		f->region_fd = fds[--n];
 	}
@@ -374,7 +374,7 @@ uint64_t fake_prepare(struct fake *f, int status)
 	memset(&m, 0, sizeof(m));
 	m.version.version = version;
 	m.version.status = status;
-	fake_send(f, &m, WIRE_PREPARED);
+	fake_send(f, &m, PROTO_PREPARED);
 	return version;
 }
 

@@ -52,10 +52,10 @@ const char *gd_object(const char *name);
 struct fake {
 	int sock;
 	uint32_t tenant;
-	struct wire_welcome welcome;
-	const struct sched_directory *dir;
-	struct sched_board *board;
-	struct sched_stats *stats;
+	struct proto_welcome welcome;
+	const struct proto_directory *dir;
+	struct proto_board *board;
+	struct proto_stats *stats;
 	int dir_fd, board_fd, stats_fd, region_fd;
 };
 
@@ -71,10 +71,10 @@ void fake_reattach(struct fake *f, const struct gd *d, uint64_t version);
 void fake_leave(struct fake *f);
 /* The next message, which must come within 10 s. Descriptors are the caller's. Returns wire_recv's
  * value. */
-int fake_receive(struct fake *f, union wire_message *m, int fds[8], unsigned *nfds);
+int fake_receive(struct fake *f, union proto_message *m, int fds[8], unsigned *nfds);
 /* The same, must be of that type; its only descriptor (or -1) is returned. */
-int fake_expect(struct fake *f, union wire_message *m, enum wire_type type);
-void fake_send(struct fake *f, union wire_message *m, enum wire_type type);
+int fake_expect(struct fake *f, union proto_message *m, enum proto_type type);
+void fake_send(struct fake *f, union proto_message *m, enum proto_type type);
 /* Takes a PREPARE and answers it; returns the version. Keeps the tenant region's descriptor in
  * region_fd. */
 uint64_t fake_prepare(struct fake *f, int status);

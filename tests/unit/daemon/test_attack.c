@@ -237,7 +237,7 @@ static void say(int sock, const char *text)
 }
 
 /* Who asks once is not behind all that those ask who ask for much. */
-static void many_who_ask_much_make_nobody_wait(void **state)
+static void callers_with_many_requests_do_not_delay_one_request(void **state)
 {
 	enum { MANY = 24, LINES = 50 };
 	static const char ask[] = "{\"method\":\"status\"}\n";
@@ -274,7 +274,7 @@ static void many_who_ask_much_make_nobody_wait(void **state)
 }
 
 /* A hang-up that epoll reports all the time keeps nobody's later requests waiting. */
-static void who_asks_and_leaves_makes_nobody_wait(void **state)
+static void a_closed_connection_does_not_delay_others(void **state)
 {
 	struct gd *d = *state;
 	static const char lines[] = "{\"method\":\"hello\",\"params\":{\"protocol\":1}}\n"
@@ -295,10 +295,10 @@ static void who_asks_and_leaves_makes_nobody_wait(void **state)
 static void *write_notes(void *arg)
 {
 	struct fake *f = arg;
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 
 	snprintf(m.note.what, sizeof(m.note.what), "noise");
-	while (!load_relaxed(&stop) && wire_send(f->sock, &m, WIRE_NOTE, NULL, 0) == 0) {
+	while (!load_relaxed(&stop) && proto_send(f->sock, &m, PROTO_NOTE, NULL, 0) == 0) {
 	}
 	return NULL;
 }
@@ -325,13 +325,13 @@ static void a_flood_of_notes_leaves_the_control_socket_usable(void **state)
 }
 
 /* A tenant that changes its class all the time fills no other's queue. */
-static void a_flood_of_changes_drops_nobody(void **state)
+static void a_flood_of_changes_drops_no_session(void **state)
 {
 	struct gd *d = *state;
 	struct fake slow, wild;
-	union wire_message m;
+	union proto_message m;
 	char params[96];
-	bool there[SCHED_MAX_LC] = { false };
+	bool there[PROTO_MAX_LC] = { false };
 	int fds[8];
 	unsigned n;
 
@@ -344,7 +344,7 @@ static void a_flood_of_changes_drops_nobody(void **state)
 		fake_enter(&f, d, LATENCY, "fly");
 		fake_leave(&f);
 		answers_at_once(d);
-		while (wire_recv(wild.sock, &m, fds, &n) == 1) {
+		while (proto_recv(wild.sock, &m, fds, &n) == 1) {
 			while (n) {
 				close(fds[--n]);
 			}
@@ -361,7 +361,7 @@ static void a_flood_of_changes_drops_nobody(void **state)
 		}
 		gbpf_call(d->g, "set", params, -1, &text); /* may be refused: too often */
 		free(text);
-		while (wire_recv(wild.sock, &m, fds, &n) == 1) {
+		while (proto_recv(wild.sock, &m, fds, &n) == 1) {
 		}
 	}
 	assert_int_equal(gd_number(d, "status", "counters.dropped_sessions"), 0);
@@ -371,17 +371,17 @@ static void a_flood_of_changes_drops_nobody(void **state)
 	}
 	/* What the slow one reads at last makes sense, and ends with no board. */
 	fcntl(slow.sock, F_SETFL, O_NONBLOCK);
-	while (wire_recv(slow.sock, &m, fds, &n) == 1) {
-		if (m.head.type == WIRE_BOARD_ADD) {
+	while (proto_recv(slow.sock, &m, fds, &n) == 1) {
+		if (m.head.type == PROTO_BOARD_ADD) {
 			assert_false(there[m.board.slot]);
 			there[m.board.slot] = true;
 			close(fds[0]);
-		} else if (m.head.type == WIRE_BOARD_REMOVE) {
+		} else if (m.head.type == PROTO_BOARD_REMOVE) {
 			assert_true(there[m.board.slot]);
 			there[m.board.slot] = false;
 		}
 	}
-	for (unsigned i = 0; i < SCHED_MAX_LC; i++) {
+	for (unsigned i = 0; i < PROTO_MAX_LC; i++) {
 		assert_false(there[i]);
 	}
 	fake_leave(&slow);
@@ -391,9 +391,9 @@ static void a_flood_of_changes_drops_nobody(void **state)
 
 /* A session of another user. */
 static void enter_as(struct fake *f, const struct gd *d, uid_t uid, unsigned first_uuid,
-		     unsigned gpus, enum wire_type expected)
+		     unsigned gpus, enum proto_type expected)
 {
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 
 	assert_int_equal(seteuid(uid), 0);
 	fake_connect(f, d);
@@ -402,8 +402,8 @@ static void enter_as(struct fake *f, const struct gd *d, uid_t uid, unsigned fir
 	for (unsigned i = 0; i < gpus; i++) {
 		memset(m.hello.uuid[i], (int)(first_uuid + i), 16);
 	}
-	fake_send(f, &m, WIRE_HELLO);
-	if (expected == WIRE_WELCOME) {
+	fake_send(f, &m, PROTO_HELLO);
+	if (expected == PROTO_WELCOME) {
 		fake_welcomed(f);
 	} else {
 		assert_int_equal(fake_expect(f, &m, expected), -1);
@@ -423,9 +423,9 @@ static void one_user_takes_not_all_device_numbers(void **state)
 	if (!can_be_others(d)) {
 		skip();
 	}
-	enter_as(&liar[0], d, SOMEBODY, 1, 8, WIRE_WELCOME);
-	enter_as(&liar[1], d, SOMEBODY, 9, 8, WIRE_REFUSED);
-	enter_as(&honest, d, SOMEBODY + 1, 99, 1, WIRE_WELCOME);
+	enter_as(&liar[0], d, SOMEBODY, 1, 8, PROTO_WELCOME);
+	enter_as(&liar[1], d, SOMEBODY, 9, 8, PROTO_REFUSED);
+	enter_as(&honest, d, SOMEBODY + 1, 99, 1, PROTO_WELCOME);
 	fake_leave(&liar[0]);
 	fake_leave(&liar[1]);
 	fake_leave(&honest);
@@ -440,9 +440,9 @@ static void one_user_takes_not_all_boards(void **state)
 		skip();
 	}
 	for (int i = 0; i < 64; i++) {
-		enter_as(&many[i], d, SOMEBODY, 1, 1, WIRE_WELCOME);
+		enter_as(&many[i], d, SOMEBODY, 1, 1, PROTO_WELCOME);
 	}
-	enter_as(&other, d, SOMEBODY + 1, 1, 1, WIRE_WELCOME);
+	enter_as(&other, d, SOMEBODY + 1, 1, 1, PROTO_WELCOME);
 	while (gd_number(d, "status", "boards") != 17) {
 	}
 	for (int i = 0; i < 64; i++) {
@@ -461,7 +461,7 @@ static void one_user_takes_not_all_memory_for_maps(void **state)
 	struct gd *d = *state;
 	struct fake many[MANY], other;
 	struct gbpf *g = gd_open(d);
-	union wire_message m;
+	union proto_message m;
 	unsigned n;
 	int fds[8];
 
@@ -472,17 +472,17 @@ static void one_user_takes_not_all_memory_for_maps(void **state)
 	assert_int_equal(gbpf_policy_load(g, gd_object("heavy"), NULL, GBPF_LOAD_SWAP, NULL), 0);
 	gbpf_close(g);
 	for (int i = 0; i < MANY; i++) {
-		enter_as(&many[i], d, SOMEBODY, 1, 1, WIRE_WELCOME);
+		enter_as(&many[i], d, SOMEBODY, 1, 1, PROTO_WELCOME);
 	}
 	gd_await_event(d, 0, "limit", "no memory for its maps");
-	enter_as(&other, d, SOMEBODY + 1, 1, 1, WIRE_WELCOME);
+	enter_as(&other, d, SOMEBODY + 1, 1, 1, PROTO_WELCOME);
 	do {
 		n = 8;
 		assert_int_equal(fake_receive(&other, &m, fds, &n), 1);
 		while (n) {
 			close(fds[--n]);
 		}
-	} while (m.head.type != WIRE_PREPARE);
+	} while (m.head.type != PROTO_PREPARE);
 	for (int i = 0; i < MANY; i++) {
 		fake_leave(&many[i]);
 	}
@@ -523,10 +523,10 @@ int main(void)
 		T(passed_descriptors_do_not_hold_gbpfd_up),
 		T(unread_descriptors_do_not_hold_gbpfd_up),
 		T(many_short_lines_take_no_memory_and_no_time),
-		T(many_who_ask_much_make_nobody_wait),
-		T(who_asks_and_leaves_makes_nobody_wait),
+		T(callers_with_many_requests_do_not_delay_one_request),
+		T(a_closed_connection_does_not_delay_others),
 		T(a_flood_of_notes_leaves_the_control_socket_usable),
-		T(a_flood_of_changes_drops_nobody),
+		T(a_flood_of_changes_drops_no_session),
 		T(one_user_takes_not_all_device_numbers),
 		T(one_user_takes_not_all_boards),
 		T(one_user_takes_not_all_memory_for_maps),

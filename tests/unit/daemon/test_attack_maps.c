@@ -75,7 +75,7 @@ static void fill(struct fake *f, size_t bytes)
 	munmap(p, bytes);
 }
 
-static void what_tenants_write_into_threads_is_told_quickly(void **state)
+static void values_of_threads_are_reported_quickly(void **state)
 {
 	struct gd *d = *state;
 	struct fake f[TENANTS];
@@ -96,7 +96,7 @@ static void what_tenants_write_into_threads_is_told_quickly(void **state)
 	}
 }
 
-static void a_long_key_is_understood_quickly_or_not_at_all(void **state)
+static void a_long_key_is_parsed_or_refused_quickly(void **state)
 {
 	static const char begin[] = "{\"map\":\"names\",\"key\":\"", one[] = "group=1,";
 	struct gd *d = *state;
@@ -115,7 +115,7 @@ static void a_long_key_is_understood_quickly_or_not_at_all(void **state)
 	}
 }
 
-static void freeing_what_they_filled_is_not_the_loops_work(void **state)
+static void freeing_filled_maps_does_not_block_the_loop(void **state)
 {
 	struct gd *d = *state;
 	struct fake f[6];
@@ -155,7 +155,7 @@ static void *run_load(void *arg)
 }
 
 /* Two cannot run the version, and die while another is still being waited for. */
-static void who_fails_and_dies_is_not_counted(void **state)
+static void a_failed_process_that_exits_is_not_counted(void **state)
 {
 	struct gd *d = *state;
 	struct load l = { .d = d };
@@ -187,10 +187,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, gd_setup, gd_teardown)
-		T(what_tenants_write_into_threads_is_told_quickly),
-		T(a_long_key_is_understood_quickly_or_not_at_all),
-		T(freeing_what_they_filled_is_not_the_loops_work),
-		T(who_fails_and_dies_is_not_counted),
+		T(values_of_threads_are_reported_quickly),
+		T(a_long_key_is_parsed_or_refused_quickly),
+		T(freeing_filled_maps_does_not_block_the_loop),
+		T(a_failed_process_that_exits_is_not_counted),
 #undef T
 	};
 

@@ -103,7 +103,7 @@ static void the_first_call_is_hello_with_the_right_number(void **state)
 	close(fd);
 }
 
-static void what_is_no_request_ends_the_connection(void **state)
+static void an_invalid_request_ends_the_connection(void **state)
 {
 	static const char *const junk[] = { "\n",
 					    "hello\n",
@@ -159,7 +159,7 @@ static void requests_may_come_together_and_in_pieces(void **state)
 }
 
 /* Thousands of requests whose answers nobody reads: gbpfd stops reading, and serves others. */
-static void who_does_not_read_answers_is_not_read_either(void **state)
+static void a_caller_that_reads_no_answers_is_not_read(void **state)
 {
 	static const char request[] = "{\"id\":9,\"method\":\"status\"}\n";
 	struct gd *d = *state;
@@ -189,7 +189,7 @@ static void who_does_not_read_answers_is_not_read_either(void **state)
 	close(fd);
 }
 
-static void descriptors_that_nobody_asked_for_are_closed(void **state)
+static void unexpected_descriptors_are_closed(void **state)
 {
 	static const char request[] = "{\"id\":9,\"method\":\"ps\"}\n";
 	struct gd *d = *state;
@@ -210,7 +210,7 @@ static void descriptors_that_nobody_asked_for_are_closed(void **state)
 	close(fd);
 }
 
-static void unknown_methods_and_parameters_are_told(void **state)
+static void unknown_methods_and_parameters_are_reported(void **state)
 {
 	struct gd *d = *state;
 	struct gbpf *g = gd_open(d);
@@ -229,7 +229,7 @@ static void policies_may_differ_by_gpu(void **state)
 	struct gd *d = *state;
 	struct gbpf *g = gd_open(d);
 	struct fake f;
-	union wire_message m;
+	union proto_message m;
 
 	assert_int_equal(gbpf_policy_load(g, gd_object("plain"), NULL, 0, NULL), 0);
 	assert_int_equal(gbpf_policy_load(g, gd_object("counting"), NULL, GBPF_LOAD_SWAP, NULL), 0);
@@ -240,10 +240,10 @@ static void policies_may_differ_by_gpu(void **state)
 			 0); /* f is late: fine */
 	assert_int_equal(f.dir->version[0], 2);
 	assert_int_equal(f.dir->version[3], 1);
-	close(fake_expect(&f, &m, WIRE_PREPARE));
+	close(fake_expect(&f, &m, PROTO_PREPARE));
 	assert_int_equal(m.version.version, 1); /* and version 2 is not dropped: it is in use */
 	assert_int_equal(gbpf_call(g, "policy.unload", "{\"gpu\":3}", -1, NULL), 0);
-	fake_expect(&f, &m, WIRE_DROP);
+	fake_expect(&f, &m, PROTO_DROP);
 	assert_int_equal(m.version.version, 1);
 	assert_int_equal(f.dir->version[0], 2);
 	gbpf_close(g);
@@ -288,7 +288,7 @@ static int as_nobody(struct gd *d, gid_t group)
 	return 0;
 }
 
-static void others_may_look_but_not_touch(void **state)
+static void other_users_may_read_but_not_change(void **state)
 {
 	struct gd *d = *state;
 	struct fake f;
@@ -338,7 +338,7 @@ static void one_user_cannot_take_all_connections(void **state)
 	json_decref(gd_call(d, "ps", NULL));
 }
 
-static void followers_hear_what_happens(void **state)
+static void followers_receive_events(void **state)
 {
 	struct gd *d = *state;
 	uint64_t since = gd_last_event(d);
@@ -356,16 +356,16 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		WITH_GBPFD(the_first_call_is_hello_with_the_right_number),
-		WITH_GBPFD(what_is_no_request_ends_the_connection),
+		WITH_GBPFD(an_invalid_request_ends_the_connection),
 		WITH_GBPFD(a_line_has_a_limit),
 		WITH_GBPFD(requests_may_come_together_and_in_pieces),
-		WITH_GBPFD(who_does_not_read_answers_is_not_read_either),
-		WITH_GBPFD(descriptors_that_nobody_asked_for_are_closed),
-		WITH_GBPFD(unknown_methods_and_parameters_are_told),
+		WITH_GBPFD(a_caller_that_reads_no_answers_is_not_read),
+		WITH_GBPFD(unexpected_descriptors_are_closed),
+		WITH_GBPFD(unknown_methods_and_parameters_are_reported),
 		WITH_GBPFD(policies_may_differ_by_gpu),
-		WITH_GBPFD(others_may_look_but_not_touch),
+		WITH_GBPFD(other_users_may_read_but_not_change),
 		WITH_GBPFD(one_user_cannot_take_all_connections),
-		WITH_GBPFD(followers_hear_what_happens),
+		WITH_GBPFD(followers_receive_events),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -50,13 +50,13 @@ static void load(struct gd *d, unsigned flags)
 static void take_policy(struct tenant *t)
 {
 	int fds[8], regions[EBPF_REGIONS] = { -1, -1, -1 };
-	union wire_message m;
+	union proto_message m;
 	unsigned n, at = 1;
 
 	do {
 		assert_int_equal(fake_receive(&t->f, &m, fds, &n), 1);
-	} while (m.head.type != WIRE_PREPARE);
-	if (m.version.regions & WIRE_REGION_GLOBAL) {
+	} while (m.head.type != PROTO_PREPARE);
+	if (m.version.regions & PROTO_REGION_GLOBAL) {
 		regions[EBPF_REGION_GLOBAL] = fds[at++];
 	}
 	regions[EBPF_REGION_TENANT] = fds[at++];
@@ -67,7 +67,7 @@ static void take_policy(struct tenant *t)
 	}
 	assert_int_equal(ebpf_policy_open(t->policy, fds[0], regions, 0), 0);
 	m.version.status = 0;
-	fake_send(&t->f, &m, WIRE_PREPARED);
+	fake_send(&t->f, &m, PROTO_PREPARED);
 	while (n) {
 		close(fds[--n]);
 	}
@@ -338,7 +338,7 @@ static void epoch_maps_are_published_after_init_and_after_a_set(void **state)
 	leave(&t);
 }
 
-static void kept_maps_of_all_types_hold_what_they_held(void **state)
+static void kept_maps_of_all_types_have_the_old_values(void **state)
 {
 	struct gd *d = *state;
 	struct name key = { 1, "one" };
@@ -421,7 +421,7 @@ static int on_record(void *arg_, const char *line)
 	return r->n >= r->wanted && r->lost ? 1 : r->n >= r->wanted && !r->t ? 2 : 0;
 }
 
-static void records_come_to_who_watches_and_losses_are_told(void **state)
+static void watchers_receive_records_and_losses(void **state)
 {
 	struct gd *d = *state;
 	struct event v = { .what = 1, .who = "x" };
@@ -503,7 +503,7 @@ static int on_init_and_exit(void *arg_, const char *line)
 	return 0;
 }
 
-static void what_init_and_exit_say_reaches_who_watches(void **state)
+static void watchers_receive_records_of_init_and_exit(void **state)
 {
 	struct gd *d = *state;
 	struct gbpf_map m = arg("told");
@@ -603,7 +603,7 @@ static void *watch_vandal(void *arg_)
 	return NULL;
 }
 
-static void a_hostile_tenants_memory_harms_nobody(void **state)
+static void hostile_tenant_memory_does_no_harm(void **state)
 {
 	struct gd *d = *state;
 	uint64_t longest = 0, end = clock_now_ns() + 3000000000u;
@@ -677,12 +677,12 @@ int main(void)
 		WITH_GBPFD(thread_arrays_are_summed_and_shown_apart),
 		WITH_GBPFD(prefixes_programs_and_maps_are_named),
 		WITH_GBPFD(epoch_maps_are_published_after_init_and_after_a_set),
-		WITH_GBPFD(kept_maps_of_all_types_hold_what_they_held),
-		WITH_GBPFD(records_come_to_who_watches_and_losses_are_told),
+		WITH_GBPFD(kept_maps_of_all_types_have_the_old_values),
+		WITH_GBPFD(watchers_receive_records_and_losses),
 		WITH_GBPFD(a_dead_owners_ring_is_drained_once),
-		WITH_GBPFD(what_init_and_exit_say_reaches_who_watches),
+		WITH_GBPFD(watchers_receive_records_of_init_and_exit),
 		WITH_GBPFD(records_may_be_shown_as_another_type),
-		WITH_GBPFD(a_hostile_tenants_memory_harms_nobody),
+		WITH_GBPFD(hostile_tenant_memory_does_no_harm),
 		WITH_GBPFD(keeping_a_big_map_does_not_hold_up_gbpfd),
 	};
 

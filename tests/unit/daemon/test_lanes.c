@@ -24,28 +24,28 @@ enum { PROCESS, SHARED };
 
 static void say_early(struct fake *f, uint32_t weight, uint32_t lane, uint32_t lanes)
 {
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 
-	m.hello.flags = WIRE_EARLY;
+	m.hello.flags = PROTO_EARLY;
 	m.hello.class_id = BATCH;
 	m.hello.weight = weight;
 	m.hello.lane = lane;
 	m.hello.lanes = lanes;
 	snprintf(m.hello.name, sizeof(m.hello.name), "early");
-	fake_send(f, &m, WIRE_HELLO);
+	fake_send(f, &m, PROTO_HELLO);
 }
 
-static struct wire_welcome early_welcome(struct fake *f, struct gd *d, uint32_t weight,
-					 uint32_t lane, uint32_t lanes)
+static struct proto_welcome early_welcome(struct fake *f, struct gd *d, uint32_t weight,
+					  uint32_t lane, uint32_t lanes)
 {
-	union wire_message m;
+	union proto_message m;
 	int fds[8];
 	unsigned n;
 
 	fake_connect(f, d);
 	say_early(f, weight, lane, lanes);
 	assert_int_equal(fake_receive(f, &m, fds, &n), 1);
-	assert_int_equal(m.head.type, WIRE_WELCOME);
+	assert_int_equal(m.head.type, PROTO_WELCOME);
 	assert_int_equal(n, 3);
 	while (n) {
 		close(fds[--n]);
@@ -53,28 +53,28 @@ static struct wire_welcome early_welcome(struct fake *f, struct gd *d, uint32_t 
 	return m.welcome;
 }
 
-static void say_devices(struct fake *f, union wire_message *answer)
+static void say_devices(struct fake *f, union proto_message *answer)
 {
 	memset(answer, 0, sizeof(*answer));
 	answer->devices.gpus = 2;
 	memset(answer->devices.uuid[0], 7, 16);
 	memset(answer->devices.uuid[1], 8, 16);
-	fake_send(f, answer, WIRE_DEVICES);
-	fake_expect(f, answer, WIRE_DEVICES_ARE);
+	fake_send(f, answer, PROTO_DEVICES);
+	fake_expect(f, answer, PROTO_DEVICES_ARE);
 }
 
 static void expect_refused(struct fake *f, const char *why)
 {
-	union wire_message m;
+	union proto_message m;
 
-	fake_expect(f, &m, WIRE_REFUSED);
+	fake_expect(f, &m, PROTO_REFUSED);
 	assert_non_null(strstr(m.refused.text, why));
 	fake_leave(f);
 }
 
 static void expect_dropped(struct fake *f)
 {
-	union wire_message m;
+	union proto_message m;
 	int fds[8];
 	unsigned n;
 
@@ -85,7 +85,7 @@ static void expect_dropped(struct fake *f)
 static void devices_follow_an_early_hello(void **state)
 {
 	struct gd *d = *state;
-	union wire_message m;
+	union proto_message m;
 	struct fake f;
 
 	early_welcome(&f, d, 0, PROCESS, 0);
@@ -93,7 +93,7 @@ static void devices_follow_an_early_hello(void **state)
 	assert_int_equal(m.devices.gpus, 2);
 	assert_int_equal(m.devices.gpu_index[0], 0);
 	assert_int_equal(m.devices.gpu_index[1], 1);
-	fake_send(&f, &m, WIRE_BOARD_MAPPED);
+	fake_send(&f, &m, PROTO_BOARD_MAPPED);
 	gd_await_event(d, 0, "start", "early");
 	fake_leave(&f);
 }
@@ -101,36 +101,36 @@ static void devices_follow_an_early_hello(void **state)
 static void pages_are_not_mapped_before_devices_are_known(void **state)
 {
 	struct gd *d = *state;
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 	struct fake f;
 
 	early_welcome(&f, d, 0, PROCESS, 0);
-	fake_send(&f, &m, WIRE_BOARD_MAPPED);
+	fake_send(&f, &m, PROTO_BOARD_MAPPED);
 	expect_dropped(&f);
 }
 
 static void devices_are_named_once(void **state)
 {
 	struct gd *d = *state;
-	union wire_message m;
+	union proto_message m;
 	struct fake f;
 
 	early_welcome(&f, d, 0, PROCESS, 0);
 	say_devices(&f, &m);
-	fake_send(&f, &m, WIRE_DEVICES);
+	fake_send(&f, &m, PROTO_DEVICES);
 	expect_dropped(&f);
 }
 
 static void an_early_hello_names_no_devices(void **state)
 {
 	struct gd *d = *state;
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 	struct fake f;
 
 	fake_connect(&f, d);
-	m.hello.flags = WIRE_EARLY;
+	m.hello.flags = PROTO_EARLY;
 	m.hello.gpus = 1;
-	fake_send(&f, &m, WIRE_HELLO);
+	fake_send(&f, &m, PROTO_HELLO);
 	expect_refused(&f, "names no devices");
 }
 
@@ -150,7 +150,7 @@ static void lanes_that_do_not_exist_are_refused(void **state)
 static void without_a_policy_the_wish_decides(void **state)
 {
 	struct gd *d = *state;
-	struct wire_welcome w;
+	struct proto_welcome w;
 	struct fake f;
 
 	w = early_welcome(&f, d, 0, PROCESS, 0);
@@ -181,7 +181,7 @@ static void load(struct gd *d, const char *name)
 static void admit_chooses_the_lane(void **state)
 {
 	struct gd *d = *state;
-	struct wire_welcome w;
+	struct proto_welcome w;
 	struct fake f;
 
 	load(d, "lanes");
@@ -205,14 +205,14 @@ static void admit_chooses_the_lane(void **state)
 	fake_leave(&f);
 }
 
-static void what_admit_says_is_checked(void **state)
+static void verdicts_of_admit_are_checked(void **state)
 {
 	struct gd *d = *state;
 	uint64_t seq = 0;
 
 	load(d, "lanes");
 	for (uint32_t weight = 13; weight <= 16; weight++) {
-		struct wire_welcome w;
+		struct proto_welcome w;
 		struct fake f;
 
 		w = early_welcome(&f, d, weight, PROCESS, 0);
@@ -225,7 +225,7 @@ static void what_admit_says_is_checked(void **state)
 	}
 }
 
-static void admit_is_told_the_nice_value(void **state)
+static void admit_gets_the_nice_value(void **state)
 {
 	struct gd *d = *state;
 	int before = getpriority(PRIO_PROCESS, 0), status;
@@ -234,7 +234,7 @@ static void admit_is_told_the_nice_value(void **state)
 	load(d, "lanes");
 	pid = fork();
 	if (pid == 0) {
-		struct wire_welcome w;
+		struct proto_welcome w;
 		struct fake f;
 
 		(void)!nice(5);
@@ -245,10 +245,10 @@ static void admit_is_told_the_nice_value(void **state)
 	assert_int_equal(status, 0);
 }
 
-static void who_comes_back_keeps_its_lane(void **state)
+static void a_reattached_process_keeps_its_lane(void **state)
 {
 	struct gd *d = *state;
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 	struct fake f;
 	int fds[8], back[2];
 	unsigned n;
@@ -258,7 +258,7 @@ static void who_comes_back_keeps_its_lane(void **state)
 	assert_int_equal(fake_receive(&f, &m, fds, &n), 1);
 	assert_int_equal(m.welcome.lane, SHARED);
 	say_devices(&f, &m);
-	fake_send(&f, &m, WIRE_BOARD_MAPPED);
+	fake_send(&f, &m, PROTO_BOARD_MAPPED);
 	gd_await_event(d, 0, "start", "early");
 	gd_kill(d);
 	gbpf_close(d->g);
@@ -267,19 +267,19 @@ static void who_comes_back_keeps_its_lane(void **state)
 	close(f.sock);
 	fake_connect(&f, d);
 	memset(&m, 0, sizeof(m));
-	m.hello.flags = WIRE_REATTACH;
+	m.hello.flags = PROTO_REATTACH;
 	m.hello.class_id = BATCH;
 	m.hello.lane = SHARED;
 	m.hello.lanes = 1u << SHARED;
 	m.hello.gpus = 1;
 	back[0] = fds[1];
 	back[1] = fds[2];
-	assert_int_equal(wire_send(f.sock, &m, WIRE_HELLO, back, 2), 0);
+	assert_int_equal(proto_send(f.sock, &m, PROTO_HELLO, back, 2), 0);
 	for (unsigned i = 0; i < n; i++) {
 		close(fds[i]);
 	}
 	assert_int_equal(fake_receive(&f, &m, fds, &n), 1);
-	assert_int_equal(m.head.type, WIRE_WELCOME);
+	assert_int_equal(m.head.type, PROTO_WELCOME);
 	assert_int_equal(m.welcome.lane, SHARED);
 	while (n) {
 		close(fds[--n]);
@@ -299,15 +299,15 @@ static int make_page(void)
 
 static void offer(struct fake *f, uint32_t gpu, int fd)
 {
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 
 	m.flag.gpu = gpu;
 	m.flag.number = fd < 0;
-	assert_int_equal(wire_send(f->sock, &m, WIRE_FLAG, &fd, fd >= 0), 0);
+	assert_int_equal(proto_send(f->sock, &m, PROTO_FLAG, &fd, fd >= 0), 0);
 }
 
 /* The next FLAG_ADD or FLAG_REMOVE; boards and policies that come before are skipped. */
-static int next_flag(struct fake *f, union wire_message *m)
+static int next_flag(struct fake *f, union proto_message *m)
 {
 	for (;;) {
 		int fds[8], r;
@@ -315,7 +315,7 @@ static int next_flag(struct fake *f, union wire_message *m)
 
 		r = fake_receive(f, m, fds, &n);
 		assert_int_equal(r, 1);
-		if (m->head.type == WIRE_FLAG_ADD || m->head.type == WIRE_FLAG_REMOVE) {
+		if (m->head.type == PROTO_FLAG_ADD || m->head.type == PROTO_FLAG_REMOVE) {
 			return n ? fds[0] : -1;
 		}
 		while (n) {
@@ -324,11 +324,11 @@ static int next_flag(struct fake *f, union wire_message *m)
 	}
 }
 
-static void expect_page(struct fake *f, const struct fake *owner, union wire_message *m)
+static void expect_page(struct fake *f, const struct fake *owner, union proto_message *m)
 {
 	int fd = next_flag(f, m);
 
-	assert_int_equal(m->head.type, WIRE_FLAG_ADD);
+	assert_int_equal(m->head.type, PROTO_FLAG_ADD);
 	assert_int_equal(m->flag.tenant, owner->tenant);
 	assert_int_equal(shm_check(fd, PAGE), 0);
 	close(fd);
@@ -345,7 +345,7 @@ static void pages_reach_latency_tenants(void **state)
 {
 	struct gd *d = *state;
 	struct fake batch, lc, late;
-	union wire_message m;
+	union proto_message m;
 	uint32_t first;
 	int fd = make_page();
 
@@ -358,9 +358,9 @@ static void pages_reach_latency_tenants(void **state)
 	assert_true(m.flag.slot != first);
 	fake_leave(&batch);
 	next_flag(&lc, &m);
-	assert_int_equal(m.head.type, WIRE_FLAG_REMOVE);
+	assert_int_equal(m.head.type, PROTO_FLAG_REMOVE);
 	next_flag(&late, &m);
-	assert_int_equal(m.head.type, WIRE_FLAG_REMOVE);
+	assert_int_equal(m.head.type, PROTO_FLAG_REMOVE);
 	close(fd);
 	fake_leave(&lc);
 	fake_leave(&late);
@@ -370,7 +370,7 @@ static void a_page_may_be_taken_back_and_replaced(void **state)
 {
 	struct gd *d = *state;
 	struct fake batch, lc;
-	union wire_message m;
+	union proto_message m;
 	int fd = make_page();
 
 	enter_two(d, &batch, &lc);
@@ -378,11 +378,11 @@ static void a_page_may_be_taken_back_and_replaced(void **state)
 	expect_page(&lc, &batch, &m);
 	offer(&batch, 0, fd); /* another one */
 	next_flag(&lc, &m);
-	assert_int_equal(m.head.type, WIRE_FLAG_REMOVE);
+	assert_int_equal(m.head.type, PROTO_FLAG_REMOVE);
 	expect_page(&lc, &batch, &m);
 	offer(&batch, 0, -1);
 	next_flag(&lc, &m);
-	assert_int_equal(m.head.type, WIRE_FLAG_REMOVE);
+	assert_int_equal(m.head.type, PROTO_FLAG_REMOVE);
 	close(fd);
 	fake_leave(&batch);
 	fake_leave(&lc);
@@ -392,7 +392,7 @@ static void pages_follow_the_class(void **state)
 {
 	struct gd *d = *state;
 	struct fake batch, other;
-	union wire_message m;
+	union proto_message m;
 	int fd = make_page();
 	uint32_t *word = shm_map(fd, PAGE, 1), slot;
 
@@ -407,7 +407,7 @@ static void pages_follow_the_class(void **state)
 	store_seqcst(&word[slot], 99u);
 	json_decref(gd_call(d, "set", "{\"tenant\":1,\"class\":\"normal\"}"));
 	next_flag(&other, &m);
-	assert_int_equal(m.head.type, WIRE_FLAG_REMOVE);
+	assert_int_equal(m.head.type, PROTO_FLAG_REMOVE);
 	assert_int_equal(load_seqcst(&word[slot]), 0);
 	shm_unmap(word, PAGE);
 	close(fd);
@@ -430,7 +430,7 @@ static void leases_of_a_killed_tenant_are_cleared(void **state)
 	assert_int_equal(pipe(told), 0);
 	pid = fork();
 	if (pid == 0) {
-		union wire_message m;
+		union proto_message m;
 		struct fake lc;
 		uint32_t *his;
 		int got;
@@ -457,11 +457,11 @@ static void leases_of_a_killed_tenant_are_cleared(void **state)
 }
 
 /* Leases that would stand for hours, on words of nobody and of another tenant. */
-static void what_a_hostile_tenant_has_written_does_not_outlive_it(void **state)
+static void leases_of_a_hostile_tenant_end_with_it(void **state)
 {
 	struct gd *d = *state;
 	struct fake batch, lc, hostile;
-	union wire_message m;
+	union proto_message m;
 	int fd = make_page();
 	uint32_t *word = shm_map(fd, PAGE, 1), slot;
 
@@ -470,15 +470,15 @@ static void what_a_hostile_tenant_has_written_does_not_outlive_it(void **state)
 	offer(&batch, 0, fd);
 	expect_page(&lc, &batch, &m);
 	slot = m.flag.slot;
-	for (unsigned i = 0; i < SCHED_MAX_LC; i++) {
+	for (unsigned i = 0; i < PROTO_MAX_LC; i++) {
 		assert_int_equal(load_seqcst(&word[i]), i == slot ? 0x7f7f7f7f : 0);
 	}
 	fake_enter(&hostile, d, LATENCY, "hostile");
 	expect_page(&hostile, &batch, &m);
-	for (unsigned i = 0; i < SCHED_MAX_LC; i++) {
+	for (unsigned i = 0; i < PROTO_MAX_LC; i++) {
 		store_seqcst(&word[i], 0x7fffffffu);
 	}
-	store_seqcst(&word[SCHED_MAX_LC], 1u);
+	store_seqcst(&word[PROTO_MAX_LC], 1u);
 	fake_leave(&hostile);
 	gd_await_event(d, 0, "detach", "hostile");
 	do { /* told to who is left */
@@ -490,11 +490,11 @@ static void what_a_hostile_tenant_has_written_does_not_outlive_it(void **state)
 		while (n) {
 			close(fds[--n]);
 		}
-	} while (m.head.type != WIRE_BOARD_REMOVE);
-	for (unsigned i = 0; i < SCHED_MAX_LC; i++) { /* its own it says again itself */
+	} while (m.head.type != PROTO_BOARD_REMOVE);
+	for (unsigned i = 0; i < PROTO_MAX_LC; i++) { /* its own it says again itself */
 		assert_int_equal(load_seqcst(&word[i]), i == slot ? 0x7fffffff : 0);
 	}
-	assert_int_equal(load_seqcst(&word[SCHED_MAX_LC]), 1); /* no lease */
+	assert_int_equal(load_seqcst(&word[PROTO_MAX_LC]), 1); /* no lease */
 	shm_unmap(word, PAGE);
 	close(fd);
 	fake_leave(&batch);
@@ -502,11 +502,11 @@ static void what_a_hostile_tenant_has_written_does_not_outlive_it(void **state)
 }
 
 /* Nothing that is no page is mapped or passed on; who sent it goes on. */
-static void what_is_no_page_is_refused(void **state)
+static void invalid_flag_pages_are_refused(void **state)
 {
 	struct gd *d = *state;
 	struct fake batch, lc;
-	union wire_message m;
+	union proto_message m;
 	uint64_t seq = 0;
 	int bad[6], p[2], good = make_page();
 
@@ -548,9 +548,9 @@ static void pages_come_slowly(void **state)
 	fake_enter(&f, d, BATCH, "flood");
 	gd_await_event(d, 0, "start", "flood");
 	for (int i = 0; i < 5000; i++) {
-		union wire_message m = { 0 };
+		union proto_message m = { 0 };
 
-		if (wire_send(f.sock, &m, WIRE_FLAG, &fd, 1) == -EPIPE) {
+		if (proto_send(f.sock, &m, PROTO_FLAG, &fd, 1) == -EPIPE) {
 			break;
 		}
 	}
@@ -574,7 +574,7 @@ static void nothing_is_left_of_pages(void **state)
 	}
 	before = count_fds(d->pid);
 	for (int i = 0; i < 50; i++) {
-		union wire_message m;
+		union proto_message m;
 		struct fake f;
 
 		fake_enter(&f, d, BATCH, "f");
@@ -582,7 +582,7 @@ static void nothing_is_left_of_pages(void **state)
 		expect_page(&keeper, &f, &m);
 		fake_leave(&f);
 		next_flag(&keeper, &m);
-		assert_int_equal(m.head.type, WIRE_FLAG_REMOVE);
+		assert_int_equal(m.head.type, PROTO_FLAG_REMOVE);
 	}
 	while (gd_number(d, "status", "tenants") != 1 || gd_number(d, "status", "ending") != 0) {
 	}
@@ -607,15 +607,15 @@ int main(void)
 		WITH_GBPFD(lanes_that_do_not_exist_are_refused),
 		WITH_GBPFD(without_a_policy_the_wish_decides),
 		WITH_GBPFD(admit_chooses_the_lane),
-		WITH_GBPFD(what_admit_says_is_checked),
-		WITH_GBPFD(admit_is_told_the_nice_value),
-		WITH_GBPFD(who_comes_back_keeps_its_lane),
+		WITH_GBPFD(verdicts_of_admit_are_checked),
+		WITH_GBPFD(admit_gets_the_nice_value),
+		WITH_GBPFD(a_reattached_process_keeps_its_lane),
 		WITH_GBPFD(pages_reach_latency_tenants),
 		WITH_GBPFD(a_page_may_be_taken_back_and_replaced),
 		WITH_GBPFD(pages_follow_the_class),
 		WITH_GBPFD(leases_of_a_killed_tenant_are_cleared),
-		WITH_GBPFD(what_a_hostile_tenant_has_written_does_not_outlive_it),
-		WITH_GBPFD(what_is_no_page_is_refused),
+		WITH_GBPFD(leases_of_a_hostile_tenant_end_with_it),
+		WITH_GBPFD(invalid_flag_pages_are_refused),
 		WITH_GBPFD(pages_come_slowly),
 		WITH_GBPFD(nothing_is_left_of_pages),
 	};

@@ -165,7 +165,7 @@ static void a_process_that_prepared_a_refused_version_drops_it(void **state)
 {
 	struct gd *d = *state;
 	struct gbpf *g = gd_open(d);
-	union wire_message m;
+	union proto_message m;
 	struct fake f;
 
 	load_now(d, "plain");
@@ -174,7 +174,7 @@ static void a_process_that_prepared_a_refused_version_drops_it(void **state)
 	assert_int_equal(gbpf_policy_load(g, gd_object("refusing"), NULL, GBPF_LOAD_SWAP, NULL),
 			 -EACCES); /* 50 ms late */
 	assert_int_equal(fake_prepare(&f, 0), 2);
-	fake_expect(&f, &m, WIRE_DROP);
+	fake_expect(&f, &m, PROTO_DROP);
 	assert_int_equal(m.version.version, 2);
 	assert_int_equal(load_seqcst(&f.dir->version[0]), 1);
 	load_now(d, "counting");
@@ -183,7 +183,7 @@ static void a_process_that_prepared_a_refused_version_drops_it(void **state)
 	gbpf_close(g);
 }
 
-static void the_list_tells_how_versions_ended(void **state)
+static void the_list_has_the_end_of_versions(void **state)
 {
 	struct gd *d = *state;
 	struct gbpf *g = gd_open(d);
@@ -221,7 +221,7 @@ static json_t *map_in(const json_t *answer, const char *map)
 	return NULL;
 }
 
-static void kept_maps_hold_what_they_held(void **state)
+static void kept_maps_have_the_old_values(void **state)
 {
 	struct gd *d = *state;
 	json_t *r;
@@ -242,7 +242,7 @@ static void kept_maps_hold_what_they_held(void **state)
 	assert_int_equal(value_of(d, "own", "0"), 1);
 }
 
-static void going_back_carries_over_what_runs_now(void **state)
+static void rollback_keeps_maps_of_the_running_version(void **state)
 {
 	struct gd *d = *state;
 	struct gbpf *g = gd_open(d);
@@ -317,7 +317,7 @@ static void variables_are_kept_by_their_names(void **state)
 	json_decref(e);
 }
 
-static void what_does_not_match_is_new_and_said(void **state)
+static void maps_that_do_not_match_are_new_and_reported(void **state)
 {
 	struct gd *d = *state;
 	json_t *r, *e;
@@ -385,7 +385,7 @@ static void refused(struct gd *d, const char *map, const char *key, const char *
 	gbpf_close(g);
 }
 
-static void what_cannot_be_set_is_refused_by_name(void **state)
+static void invalid_changes_are_refused_with_a_code(void **state)
 {
 	struct gd *d = *state;
 
@@ -529,7 +529,7 @@ static void *keep_setting(void *arg)
 	return NULL;
 }
 
-static void a_watch_says_what_changes_and_when_it_ends(void **state)
+static void a_watch_reports_changes_and_its_end(void **state)
 {
 	struct watching w = { .d = *state };
 	struct gbpf_map m = map_of("own");
@@ -607,20 +607,20 @@ int main(void)
 		WITH_GBPFD(init_runs_before_a_version_is_active_and_exit_after_it),
 		WITH_GBPFD(a_version_whose_init_refuses_leaves_the_old_one),
 		WITH_GBPFD(a_process_that_prepared_a_refused_version_drops_it),
-		WITH_GBPFD(the_list_tells_how_versions_ended),
-		WITH_GBPFD(kept_maps_hold_what_they_held),
-		WITH_GBPFD(going_back_carries_over_what_runs_now),
+		WITH_GBPFD(the_list_has_the_end_of_versions),
+		WITH_GBPFD(kept_maps_have_the_old_values),
+		WITH_GBPFD(rollback_keeps_maps_of_the_running_version),
 		WITH_GBPFD(a_restart_of_gbpfd_begins_with_init),
 		WITH_GBPFD(each_tenants_maps_are_kept),
 		WITH_GBPFD(variables_are_kept_by_their_names),
-		WITH_GBPFD(what_does_not_match_is_new_and_said),
+		WITH_GBPFD(maps_that_do_not_match_are_new_and_reported),
 		WITH_GBPFD(values_are_shown_by_the_names_of_their_fields),
 		WITH_GBPFD(a_part_of_a_value_can_be_set),
-		WITH_GBPFD(what_cannot_be_set_is_refused_by_name),
+		WITH_GBPFD(invalid_changes_are_refused_with_a_code),
 		WITH_GBPFD(a_tenants_map_is_set_in_its_memory),
 		WITH_GBPFD(a_dump_comes_in_pages_and_is_complete),
 		WITH_GBPFD(a_dump_of_a_million_entries_does_not_hold_up_gbpfd),
-		WITH_GBPFD(a_watch_says_what_changes_and_when_it_ends),
+		WITH_GBPFD(a_watch_reports_changes_and_its_end),
 		WITH_GBPFD(a_watcher_that_leaves_is_forgotten),
 		WITH_GBPFD(wrong_pages_are_refused),
 	};

@@ -31,14 +31,14 @@ static void open_daemon(struct world *w)
 	snprintf(w->d.devices.kind, sizeof(w->d.devices.kind), "nvidia");
 	w->d.sessions_end = &w->d.sessions;
 	assert_true(sd_event_new(&w->d.loop) >= 0);
-	assert_int_equal(history_open(&w->d.history, w->dir), 0);
-	assert_int_equal(mps_open(&w->d), 0);
+	assert_int_equal(daemon_history_open(&w->d.history, w->dir), 0);
+	assert_int_equal(daemon_mps_open(&w->d), 0);
 }
 
 static void close_daemon(struct world *w, bool tenants_left)
 {
-	mps_close(&w->d, tenants_left);
-	history_close(&w->d.history);
+	daemon_mps_close(&w->d, tenants_left);
+	daemon_history_close(&w->d.history);
 	sd_event_unref(w->d.loop);
 }
 
@@ -89,16 +89,16 @@ static void turn(struct world *w)
 
 static int run_until_it_serves(struct world *w)
 {
-	int err = mps_want(&w->d);
+	int err = daemon_mps_start(&w->d);
 
 	if (err == 0) {
-		return mps_pid(&w->d);
+		return daemon_mps_pid(&w->d);
 	}
 	assert_int_equal(err, -EINPROGRESS);
-	while (!mps_pid(&w->d)) {
+	while (!daemon_mps_pid(&w->d)) {
 		turn(w);
 	}
-	return mps_pid(&w->d);
+	return daemon_mps_pid(&w->d);
 }
 
 static bool has_file(struct world *w, const char *leaf)
@@ -112,7 +112,7 @@ static bool has_file(struct world *w, const char *leaf)
 static bool history_has(struct world *w, const char *what)
 {
 	for (uint64_t i = w->d.history.oldest; i < w->d.history.next; i++) {
-		const struct history_event *e = history_get(&w->d.history, i);
+		const struct daemon_history_event *e = daemon_history_get(&w->d.history, i);
 
 		if (e && strstr(e->text, what)) {
 			return true;
@@ -127,8 +127,8 @@ static void without_the_program_the_lane_says_why(void **state)
 
 	setenv("PATH", "/nowhere", 1);
 	open_daemon(w);
-	assert_non_null(strstr(mps_why(&w->d), "not found"));
-	assert_int_equal(mps_want(&w->d), -ENOENT);
+	assert_non_null(strstr(daemon_mps_unavailable_reason(&w->d), "not found"));
+	assert_int_equal(daemon_mps_start(&w->d), -ENOENT);
 	close_daemon(w, false);
 }
 
@@ -141,11 +141,11 @@ static void it_starts_with_the_first_tenant_and_quits_after_the_last(void **stat
 	int pid;
 
 	open_daemon(w);
-	assert_null(mps_why(&w->d));
-	assert_int_equal(mps_pid(&w->d), 0);
+	assert_null(daemon_mps_unavailable_reason(&w->d));
+	assert_int_equal(daemon_mps_pid(&w->d), 0);
 	pid = run_until_it_serves(w);
-	assert_int_equal(mps_want(&w->d), 0);
-	assert_int_equal(mps_pid(&w->d), pid);
+	assert_int_equal(daemon_mps_start(&w->d), 0);
+	assert_int_equal(daemon_mps_pid(&w->d), pid);
 	snprintf(path, sizeof(path), "%s/mps", w->dir);
 	assert_int_equal(stat(path, &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0700);
@@ -180,7 +180,7 @@ static void newer_ones_serve_a_socket(void **state)
 	assert_int_equal(kill(pid, 0), -1);
 }
 
-static void one_that_dies_is_told_and_started_again(void **state)
+static void a_crash_is_reported_and_followed_by_a_restart(void **state)
 {
 	struct world *w = *state;
 	int pid;
@@ -188,12 +188,12 @@ static void one_that_dies_is_told_and_started_again(void **state)
 	open_daemon(w);
 	pid = run_until_it_serves(w);
 	kill(pid, SIGKILL);
-	while (mps_pid(&w->d)) {
+	while (daemon_mps_pid(&w->d)) {
 		turn(w);
 	}
 	assert_true(history_has(w, "signal 9"));
-	while (mps_want(&w->d) == -ENOENT) {
-		assert_non_null(mps_why(&w->d)); /* not at once */
+	while (daemon_mps_start(&w->d) == -ENOENT) {
+		assert_non_null(daemon_mps_unavailable_reason(&w->d)); /* not at once */
 		usleep(1000);
 	}
 	assert_true(run_until_it_serves(w) != pid);
@@ -211,11 +211,11 @@ static void one_that_does_not_start_takes_the_lane_away_for_a_while(void **state
 	assert_non_null(f);
 	fclose(f);
 	open_daemon(w);
-	assert_int_equal(mps_want(&w->d), -EINPROGRESS);
-	while (!mps_why(&w->d)) {
+	assert_int_equal(daemon_mps_start(&w->d), -EINPROGRESS);
+	while (!daemon_mps_unavailable_reason(&w->d)) {
 		turn(w);
 	}
-	assert_non_null(strstr(mps_why(&w->d), "does not start"));
+	assert_non_null(strstr(daemon_mps_unavailable_reason(&w->d), "does not start"));
 	assert_true(history_has(w, "exit code 3"));
 	close_daemon(w, false);
 }
@@ -230,8 +230,8 @@ static void it_outlives_gbpfd_while_tenants_are_left(void **state)
 	close_daemon(w, true);
 	assert_int_equal(kill(pid, 0), 0);
 	open_daemon(w);
-	assert_int_equal(mps_pid(&w->d), pid);
-	assert_int_equal(mps_want(&w->d), 0);
+	assert_int_equal(daemon_mps_pid(&w->d), pid);
+	assert_int_equal(daemon_mps_start(&w->d), 0);
 	close_daemon(w, false);
 	assert_int_equal(kill(pid, 0), -1);
 }
@@ -249,7 +249,7 @@ static void a_stranger_is_not_adopted(void **state)
 	fprintf(f, "%d 1\n", (int)getpid());
 	fclose(f);
 	open_daemon(w);
-	assert_int_equal(mps_pid(&w->d), 0);
+	assert_int_equal(daemon_mps_pid(&w->d), 0);
 	close_daemon(w, false);
 }
 
@@ -261,7 +261,7 @@ int main(void)
 		CASE(without_the_program_the_lane_says_why),
 		CASE(it_starts_with_the_first_tenant_and_quits_after_the_last),
 		CASE(newer_ones_serve_a_socket),
-		CASE(one_that_dies_is_told_and_started_again),
+		CASE(a_crash_is_reported_and_followed_by_a_restart),
 		CASE(one_that_does_not_start_takes_the_lane_away_for_a_while),
 		CASE(it_outlives_gbpfd_while_tenants_are_left),
 		CASE(a_stranger_is_not_adopted),

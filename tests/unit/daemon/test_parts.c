@@ -85,7 +85,7 @@ static void texts_become_utf8_without_controls(void **state)
 		char s[64];
 
 		snprintf(s, sizeof(s), "%s", rows[i].in);
-		text_clean(s);
+		daemon_text_clean(s);
 		assert_string_equal(s, rows[i].out);
 	}
 }
@@ -95,52 +95,52 @@ static void copies_are_terminated_whatever_comes(void **state)
 	char out[5], raw[4] = { 'a', 'b', 'c', 'd' };
 
 	(void)state;
-	text_copy(out, sizeof(out), raw, sizeof(raw));
+	daemon_text_copy(out, sizeof(out), raw, sizeof(raw));
 	assert_string_equal(out, "abcd");
-	text_copy(out, 3, raw, sizeof(raw));
+	daemon_text_copy(out, 3, raw, sizeof(raw));
 	assert_string_equal(out, "ab");
-	text_copy(out, sizeof(out), "xyz\xe2\x82\xac", 6); /* cut within a character */
+	daemon_text_copy(out, sizeof(out), "xyz\xe2\x82\xac", 6); /* cut within a character */
 	assert_string_equal(out, "xyz?");
 }
 
 static void history_keeps_the_newest(void **state)
 {
-	struct history h;
+	struct daemon_history h;
 
 	(void)state;
-	assert_int_equal(history_open(&h, dir), 0);
+	assert_int_equal(daemon_history_open(&h, dir), 0);
 	for (int i = 1; i <= 5000; i++) {
-		history_add(&h, "test", i % 7, -1, "event %d", i);
+		daemon_history_add(&h, "test", i % 7, -1, "event %d", i);
 	}
-	assert_null(history_get(&h, 5000 - HISTORY_EVENTS));
-	assert_non_null(history_get(&h, 5001 - HISTORY_EVENTS));
-	assert_string_equal(history_get(&h, 5000)->text, "event 5000");
-	assert_null(history_get(&h, 5001));
-	assert_null(history_get(&h, UINT64_MAX));
-	history_close(&h);
-	assert_int_equal(history_open(&h, dir), 0); /* and again after a restart */
-	assert_string_equal(history_get(&h, 5000)->text, "event 5000");
-	assert_int_equal(history_get(&h, 4999)->tenant, 4999 % 7);
-	history_add(&h, "test", -1, -1, "next");
-	assert_string_equal(history_get(&h, 5001)->text, "next");
-	history_close(&h);
+	assert_null(daemon_history_get(&h, 5000 - HISTORY_EVENTS));
+	assert_non_null(daemon_history_get(&h, 5001 - HISTORY_EVENTS));
+	assert_string_equal(daemon_history_get(&h, 5000)->text, "event 5000");
+	assert_null(daemon_history_get(&h, 5001));
+	assert_null(daemon_history_get(&h, UINT64_MAX));
+	daemon_history_close(&h);
+	assert_int_equal(daemon_history_open(&h, dir), 0); /* and again after a restart */
+	assert_string_equal(daemon_history_get(&h, 5000)->text, "event 5000");
+	assert_int_equal(daemon_history_get(&h, 4999)->tenant, 4999 % 7);
+	daemon_history_add(&h, "test", -1, -1, "next");
+	assert_string_equal(daemon_history_get(&h, 5001)->text, "next");
+	daemon_history_close(&h);
 }
 
 static void history_files_are_bounded(void **state)
 {
 	char long_text[380], path[128];
-	struct history h;
+	struct daemon_history h;
 	struct stat st;
 
 	(void)state;
 	memset(long_text, 'x', sizeof(long_text) - 1);
 	long_text[sizeof(long_text) - 1] = 0;
-	assert_int_equal(history_open(&h, dir), 0);
+	assert_int_equal(daemon_history_open(&h, dir), 0);
 	for (int i = 0; i < 9000; i++) { /* some 4 MiB */
-		history_add(&h, "test", -1, -1, "%s", long_text);
+		daemon_history_add(&h, "test", -1, -1, "%s", long_text);
 	}
 	assert_int_equal(h.write_errors, 0);
-	history_close(&h);
+	daemon_history_close(&h);
 	snprintf(path, sizeof(path), "%s/events.jsonl", dir);
 	assert_int_equal(stat(path, &st), 0);
 	assert_true(st.st_size <= HISTORY_FILE_BYTES + 1024);
@@ -151,19 +151,19 @@ static void history_files_are_bounded(void **state)
 
 static void history_goes_on_without_its_file(void **state)
 {
-	struct history h;
+	struct daemon_history h;
 
 	(void)state;
-	assert_int_equal(history_open(&h, "/proc/nonexistent"), 0);
-	history_add(&h, "test", -1, -1, "in memory");
-	assert_string_equal(history_get(&h, 1)->text, "in memory");
+	assert_int_equal(daemon_history_open(&h, "/proc/nonexistent"), 0);
+	daemon_history_add(&h, "test", -1, -1, "in memory");
+	assert_string_equal(daemon_history_get(&h, 1)->text, "in memory");
 	assert_true(h.write_errors > 0);
-	history_close(&h);
+	daemon_history_close(&h);
 }
 
 static void damaged_history_files_are_read_as_far_as_they_go(void **state)
 {
-	struct history h;
+	struct daemon_history h;
 
 	(void)state;
 	write_text(
@@ -173,26 +173,26 @@ static void damaged_history_files_are_read_as_far_as_they_go(void **state)
 		"{\"seq\":-4,\"kind\":\"k\",\"text\":\"x\"}\n{\"seq\":9223372036854775807,\"kind\":"
 		"\"k\","
 		"\"text\":\"x\"}\n{\"seq\":9,\"kind\":\"k\",\"text\":\"nine\"}\n{\"seq\":10,\"ki");
-	assert_int_equal(history_open(&h, dir), 0);
-	assert_null(history_get(&h, 3)); /* there is a gap behind it */
-	assert_string_equal(history_get(&h, 9)->text, "nine");
+	assert_int_equal(daemon_history_open(&h, dir), 0);
+	assert_null(daemon_history_get(&h, 3)); /* there is a gap behind it */
+	assert_string_equal(daemon_history_get(&h, 9)->text, "nine");
 	assert_int_equal(h.next, 10);
-	history_close(&h);
+	daemon_history_close(&h);
 }
 
 static void devices_are_read_from_the_drivers_folder(void **state)
 {
-	struct devices t;
+	struct daemon_gpus t;
 	char uuid[48], proc[96], path[128];
 
 	(void)state;
 	snprintf(proc, sizeof(proc), "%s/gpus", dir);
 	mkdir(proc, 0755);
-	assert_int_equal(devices_open(&t, "nvidia", proc, "/nonexistent"), -ENODEV);
-	assert_int_equal(devices_open(&t, "auto", proc, "/nonexistent"), 0);
+	assert_int_equal(daemon_gpus_open(&t, "nvidia", proc, "/nonexistent"), -ENODEV);
+	assert_int_equal(daemon_gpus_open(&t, "auto", proc, "/nonexistent"), 0);
 	assert_string_equal(t.kind, "soft");
-	assert_int_equal(devices_open(&t, "toaster", proc, "/nonexistent"), -EINVAL);
-	assert_int_equal(devices_open(&t, "nvidia", proc, "/dev/null"), 0); /* the node alone */
+	assert_int_equal(daemon_gpus_open(&t, "toaster", proc, "/nonexistent"), -EINVAL);
+	assert_int_equal(daemon_gpus_open(&t, "nvidia", proc, "/dev/null"), 0); /* the node alone */
 	snprintf(path, sizeof(path), "%s/0000:1b:00.0", proc);
 	mkdir(path, 0755);
 	snprintf(path, sizeof(path), "%s/0000:0a:00.0", proc);
@@ -201,36 +201,36 @@ static void devices_are_read_from_the_drivers_folder(void **state)
 		   "Model: \t\t NVIDIA H200\nIRQ:   \t\t 1\nGPU UUID: \t "
 		   "GPU-01234567-89ab-cdef-0123-456789abcdef\n");
 	write_text("gpus/0000:0a:00.0/information", "Model: broken\nGPU UUID: GPU-xyz\n");
-	assert_int_equal(devices_open(&t, "auto", proc, "/nonexistent"), 0);
+	assert_int_equal(daemon_gpus_open(&t, "auto", proc, "/nonexistent"), 0);
 	assert_string_equal(t.kind, "nvidia");
 	assert_string_equal(t.d[0].name, "NVIDIA H200");
-	device_uuid_text(t.d[0].uuid, uuid);
+	daemon_gpu_uuid_text(t.d[0].uuid, uuid);
 	assert_string_equal(uuid, "GPU-01234567-89ab-cdef-0123-456789abcdef");
 	assert_false(t.d[1].used);
 }
 
 static void devices_get_numbers_and_give_them_back(void **state)
 {
-	struct devices t;
+	struct daemon_gpus t;
 	uint8_t uuid[16];
 
 	(void)state;
-	assert_int_equal(devices_open(&t, "soft", "", ""), 0);
-	for (int i = 0; i < (int)SCHED_MAX_GPUS; i++) {
+	assert_int_equal(daemon_gpus_open(&t, "soft", "", ""), 0);
+	for (int i = 0; i < (int)PROTO_MAX_GPUS; i++) {
 		memset(uuid, i + 1, 16);
-		assert_int_equal(devices_get(&t, uuid, 0, SCHED_MAX_GPUS), i);
+		assert_int_equal(daemon_gpus_acquire(&t, uuid, 0, PROTO_MAX_GPUS), i);
 	}
 	memset(uuid, 99, 16);
-	assert_int_equal(devices_get(&t, uuid, 0, SCHED_MAX_GPUS), -ENOSPC);
+	assert_int_equal(daemon_gpus_acquire(&t, uuid, 0, PROTO_MAX_GPUS), -ENOSPC);
 	memset(uuid, 3, 16);
-	assert_int_equal(devices_get(&t, uuid, 0, SCHED_MAX_GPUS), 2);
-	devices_put(&t, 2);
+	assert_int_equal(daemon_gpus_acquire(&t, uuid, 0, PROTO_MAX_GPUS), 2);
+	daemon_gpus_release(&t, 2);
 	assert_true(t.d[2].used);
-	devices_put(&t, 2);
+	daemon_gpus_release(&t, 2);
 	assert_false(t.d[2].used);
 	memset(uuid, 99, 16);
-	assert_int_equal(devices_get(&t, uuid, 0, SCHED_MAX_GPUS), 2);
-	devices_put(&t, 4711);
+	assert_int_equal(daemon_gpus_acquire(&t, uuid, 0, PROTO_MAX_GPUS), 2);
+	daemon_gpus_release(&t, 4711);
 }
 
 static json_t *meta(const char *name)
@@ -240,134 +240,137 @@ static json_t *meta(const char *name)
 
 static void the_store_is_read_back(void **state)
 {
-	struct store s;
+	struct daemon_store s;
 	struct buf object;
 	uint64_t removed;
 	char *text;
 
 	(void)state;
-	assert_int_equal(store_open(&s, dir), 0);
+	assert_int_equal(daemon_store_open(&s, dir), 0);
 	assert_int_equal(s.next, 1);
-	assert_int_equal(store_write_object(s.dir, 1, "one", 3,
-					    "{\"name\":\"first\",\"hash\":\"00000000000000ff\"}"),
+	assert_int_equal(
+		daemon_store_write_object(s.dir, 1, "one", 3,
+					  "{\"name\":\"first\",\"hash\":\"00000000000000ff\"}"),
+		0);
+	assert_int_equal(daemon_store_write_object(s.dir, 12, "twelve", 6, "{\"name\":\"second\"}"),
 			 0);
-	assert_int_equal(store_write_object(s.dir, 12, "twelve", 6, "{\"name\":\"second\"}"), 0);
-	assert_int_equal(store_add(&s, 1, meta("first"), &removed), 0);
-	assert_int_equal(store_add(&s, 12, meta("second"), &removed), 0);
+	assert_int_equal(daemon_store_add(&s, 1, meta("first"), &removed), 0);
+	assert_int_equal(daemon_store_add(&s, 12, meta("second"), &removed), 0);
 	s.active[0] = 12;
 	s.active[3] = 7; /* not there */
 	s.previous = 1;
-	text = store_state_text(&s);
-	assert_int_equal(store_write_state(s.dir, text), 0);
+	text = daemon_store_state_text(&s);
+	assert_int_equal(daemon_store_write_state(s.dir, text), 0);
 	free(text);
-	store_close(&s);
-	assert_int_equal(store_open(&s, dir), 0);
+	daemon_store_close(&s);
+	assert_int_equal(daemon_store_open(&s, dir), 0);
 	assert_int_equal(s.n, 2);
 	assert_int_equal(s.next, 13);
 	assert_int_equal(s.active[0], 12);
 	assert_int_equal(s.active[3], 0);
 	assert_int_equal(s.previous, 1);
-	assert_string_equal(store_find(&s, 1)->name, "first");
-	assert_int_equal(store_find(&s, 1)->hash, 255);
-	assert_null(store_find(&s, 2));
+	assert_string_equal(daemon_store_find(&s, 1)->name, "first");
+	assert_int_equal(daemon_store_find(&s, 1)->hash, 255);
+	assert_null(daemon_store_find(&s, 2));
 	buf_init(&object);
-	assert_int_equal(store_read_object(s.dir, 12, &object), 0);
+	assert_int_equal(daemon_store_read_object(s.dir, 12, &object), 0);
 	assert_string_equal(buf_text(&object), "twelve");
 	buf_finish(&object);
-	store_delete(s.dir, 12);
-	store_close(&s);
-	assert_int_equal(store_open(&s, dir), 0);
+	daemon_store_delete_files(s.dir, 12);
+	daemon_store_close(&s);
+	assert_int_equal(daemon_store_open(&s, dir), 0);
 	assert_int_equal(s.n, 1);
 	assert_int_equal(s.active[0], 0);
 	assert_int_equal(s.next, 13); /* a number is not used twice */
-	store_close(&s);
+	daemon_store_close(&s);
 }
 
-static void a_pipe_in_the_store_holds_nobody_up(void **state)
+static void a_pipe_in_the_store_does_not_block(void **state)
 {
 	char path[4300];
-	struct store s;
+	struct daemon_store s;
 
 	(void)state;
-	assert_int_equal(store_open(&s, dir), 0);
-	assert_int_equal(store_write_object(s.dir, 1, "one", 3, "{\"name\":\"first\"}"), 0);
-	assert_int_equal(store_write_object(s.dir, 2, "two", 3, "{\"name\":\"second\"}"), 0);
+	assert_int_equal(daemon_store_open(&s, dir), 0);
+	assert_int_equal(daemon_store_write_object(s.dir, 1, "one", 3, "{\"name\":\"first\"}"), 0);
+	assert_int_equal(daemon_store_write_object(s.dir, 2, "two", 3, "{\"name\":\"second\"}"), 0);
 	snprintf(path, sizeof(path), "%s/1.bpf.o", s.dir);
 	assert_int_equal(unlink(path) | mkfifo(path, 0600), 0);
 	snprintf(path, sizeof(path), "%s/state.json", s.dir);
 	assert_int_equal(mkfifo(path, 0600), 0);
-	store_close(&s);
-	assert_int_equal(store_open(&s, dir), 0);
-	assert_null(store_find(&s, 1));
-	assert_non_null(store_find(&s, 2));
-	store_close(&s);
+	daemon_store_close(&s);
+	assert_int_equal(daemon_store_open(&s, dir), 0);
+	assert_null(daemon_store_find(&s, 1));
+	assert_non_null(daemon_store_find(&s, 2));
+	daemon_store_close(&s);
 }
 
 static void a_full_store_gives_up_the_oldest_that_is_not_in_use(void **state)
 {
-	struct store s;
+	struct daemon_store s;
 	uint64_t removed;
 
 	(void)state;
-	assert_int_equal(store_open(&s, dir), 0);
+	assert_int_equal(daemon_store_open(&s, dir), 0);
 	for (uint64_t v = 1; v <= STORE_VERSIONS; v++) {
-		assert_int_equal(store_add(&s, v, meta("x"), &removed), 0);
+		assert_int_equal(daemon_store_add(&s, v, meta("x"), &removed), 0);
 		assert_int_equal(removed, 0);
 	}
 	s.active[0] = 1;
 	s.previous = 2;
-	assert_int_equal(store_add(&s, 100, meta("x"), &removed), 0);
+	assert_int_equal(daemon_store_add(&s, 100, meta("x"), &removed), 0);
 	assert_int_equal(removed, 3);
-	assert_non_null(store_find(&s, 1));
-	assert_non_null(store_find(&s, 2));
-	assert_null(store_find(&s, 3));
-	store_close(&s);
+	assert_non_null(daemon_store_find(&s, 1));
+	assert_non_null(daemon_store_find(&s, 2));
+	assert_null(daemon_store_find(&s, 3));
+	daemon_store_close(&s);
 }
 
 /* Killed at a moment between writing a version and removing the one that gave way. */
-static void too_many_files_never_cost_what_is_in_use(void **state)
+static void too_many_files_never_remove_versions_in_use(void **state)
 {
-	struct store s;
+	struct daemon_store s;
 	char *text;
 
 	(void)state;
-	assert_int_equal(store_open(&s, dir), 0);
+	assert_int_equal(daemon_store_open(&s, dir), 0);
 	for (uint64_t v = 1; v <= STORE_VERSIONS + 6; v++) {
-		assert_int_equal(store_write_object(s.dir, v, "x", 1, "{\"name\":\"x\"}"), 0);
+		assert_int_equal(daemon_store_write_object(s.dir, v, "x", 1, "{\"name\":\"x\"}"),
+				 0);
 	}
 	s.active[0] = 1;
 	s.previous = 2;
-	text = store_state_text(&s);
-	assert_int_equal(store_write_state(s.dir, text), 0);
+	text = daemon_store_state_text(&s);
+	assert_int_equal(daemon_store_write_state(s.dir, text), 0);
 	free(text);
 	write_text("policies/99.bpf.o.part", "half");
 	write_text("policies/98.bpf.o", "without its description");
-	store_close(&s);
+	daemon_store_close(&s);
 	for (int again = 0; again < 2; again++) {
-		assert_int_equal(store_open(&s, dir), 0);
+		assert_int_equal(daemon_store_open(&s, dir), 0);
 		assert_int_equal(s.n, STORE_VERSIONS);
 		assert_int_equal(s.active[0], 1);
 		assert_int_equal(s.previous, 2);
-		assert_non_null(store_find(&s, 2));
-		assert_non_null(store_find(&s, STORE_VERSIONS + 6));
-		assert_null(store_find(&s, 3));
-		store_close(&s);
+		assert_non_null(daemon_store_find(&s, 2));
+		assert_non_null(daemon_store_find(&s, STORE_VERSIONS + 6));
+		assert_null(daemon_store_find(&s, 3));
+		daemon_store_close(&s);
 	}
 	assert_true(access_in("policies/99.bpf.o.part") < 0 && access_in("policies/98.bpf.o") < 0);
 	assert_true(access_in("policies/3.bpf.o") < 0);
 }
 
-static void a_disk_that_cannot_be_written_is_told(void **state)
+static void a_failing_disk_is_reported(void **state)
 {
 	(void)state;
-	assert_true(store_write_object("/proc/nonexistent", 1, "x", 1, "{}") < 0);
-	assert_true(store_write_state("/proc/nonexistent", "{}") < 0);
+	assert_true(daemon_store_write_object("/proc/nonexistent", 1, "x", 1, "{}") < 0);
+	assert_true(daemon_store_write_state("/proc/nonexistent", "{}") < 0);
 }
 
-static void what_a_socket_does_not_take_is_kept_in_order_and_bounded(void **state)
+static void the_outbox_is_ordered_and_bounded(void **state)
 {
-	struct outbox o = { 0 };
-	union wire_message m, got;
+	struct daemon_outbox o = { 0 };
+	union proto_message m, got;
 	int pair[2], fds[8], r;
 	unsigned n, sent = 0, seen = 0;
 
@@ -376,86 +379,86 @@ static void what_a_socket_does_not_take_is_kept_in_order_and_bounded(void **stat
 	do {
 		memset(&m, 0, sizeof(m));
 		m.board.slot = sent++;
-		r = outbox_send(&o, pair[0], &m, WIRE_BOARD_ADD, &pair[1], 1);
+		r = daemon_outbox_send(&o, pair[0], &m, PROTO_BOARD_ADD, &pair[1], 1);
 	} while (r >= 0 && sent < 100000);
 	assert_int_equal(r, -ENOBUFS);
 	assert_int_equal(o.n, OUTBOX_MESSAGES);
 	sent--;
 	while (seen < sent) {
-		if (wire_recv(pair[1], &got, fds, &n) == -EAGAIN) {
-			assert_true(outbox_flush(&o, pair[0]) >= 0);
+		if (proto_recv(pair[1], &got, fds, &n) == -EAGAIN) {
+			assert_true(daemon_outbox_flush(&o, pair[0]) >= 0);
 			continue;
 		}
 		assert_int_equal(got.board.slot, seen++);
 		assert_int_equal(n, 1);
 		close(fds[0]);
 	}
-	assert_int_equal(outbox_flush(&o, pair[0]), 0);
+	assert_int_equal(daemon_outbox_flush(&o, pair[0]), 0);
 	assert_int_equal(o.n, 0);
-	outbox_finish(&o);
+	daemon_outbox_finish(&o);
 	close(pair[0]);
 	close(pair[1]);
 }
 
 #define IN_FOLDER(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
 
-static unsigned events(const struct history *h, const char *with)
+static unsigned events(const struct daemon_history *h, const char *with)
 {
 	unsigned n = 0;
 
 	for (uint64_t i = h->oldest; i < h->next; i++) {
-		n += strstr(history_get(h, i)->text, with) != NULL;
+		n += strstr(daemon_history_get(h, i)->text, with) != NULL;
 	}
 	return n;
 }
 
 /* A state that lasts is told at once, and then ever less often with how often it was. */
-static void what_lasts_is_told_ever_less_often(void **state)
+static void repeated_events_are_written_at_growing_intervals(void **state)
 {
-	static struct history h;
+	static struct daemon_history h;
 	uint64_t now = UINT64_C(1000000000);
 
-	assert_int_equal(history_open(&h, dir), 0);
+	assert_int_equal(daemon_history_open(&h, dir), 0);
 	for (unsigned i = 0; i < 3600; i++, now += UINT64_C(500000000)) { /* half an hour */
-		history_repeat(&h, now, "preempt", 3, 30, "stopped");
+		daemon_history_repeat(&h, now, "preempt", 3, 30, "stopped");
 	}
 	assert_int_equal(events(&h, "stopped"), 4); /* at 0, 10 s, 70 s, 670 s */
 	assert_int_equal(events(&h, "(and 19 more in the 10 s before)"), 1);
 	assert_int_equal(events(&h, "(and 1199 more in the 600 s before)"), 1);
-	history_repeat(&h, now, "preempt", 4, 40, "another tenant");
-	history_repeat(&h, now, "hold-limit", 3, 30, "another kind");
-	history_repeat(&h, now, "preempt", 3, 31, "another process, of that number");
+	daemon_history_repeat(&h, now, "preempt", 4, 40, "another tenant");
+	daemon_history_repeat(&h, now, "hold-limit", 3, 30, "another kind");
+	daemon_history_repeat(&h, now, "preempt", 3, 31, "another process, of that number");
 	assert_int_equal(events(&h, "another"), 3);
 	now += UINT64_C(61000000000);
-	history_repeat(&h, now, "preempt", 3, 30, "anew");
-	history_repeat(&h, now + 1, "preempt", 3, 30, "anew");
+	daemon_history_repeat(&h, now, "preempt", 3, 30, "anew");
+	daemon_history_repeat(&h, now + 1, "preempt", 3, 30, "anew");
 	assert_int_equal(events(&h, "anew"), 1);
 	for (int i = 0; i < 1000; i++) { /* more than are remembered */
-		history_repeat(&h, ++now, "preempt", 100 + i, 1, "many");
+		daemon_history_repeat(&h, ++now, "preempt", 100 + i, 1, "many");
 	}
 	assert_int_equal(events(&h, "many"), 1000);
-	history_close(&h);
+	daemon_history_close(&h);
 }
 
 /* Numbers of processes are used again. */
-static void what_became_of_a_process_is_not_told_of_one_that_began_later(void **state)
+static void the_exit_of_an_earlier_process_with_the_same_id_is_not_found(void **state)
 {
 	static struct daemon d;
 	uint64_t begun = clock_now_ns();
-	const struct fate *f;
+	const struct daemon_mps_exit *f;
 
 	(void)state;
-	neighbour_ended(&d, 30, 0, 2, "before");
-	f = neighbour_fate(&d, 30, clock_now_ns() - begun);
+	daemon_mps_exit_add(&d, 30, 0, 2, "before");
+	f = daemon_mps_exit_find(&d, 30, clock_now_ns() - begun);
 	assert_non_null(f);
 	assert_string_equal(f->why, "before");
-	assert_null(neighbour_fate(&d, 31, UINT64_MAX));
+	assert_null(daemon_mps_exit_find(&d, 31, UINT64_MAX));
 	begun = clock_now_ns();
 	while (clock_now_ns() == begun) {
 	}
-	assert_null(neighbour_fate(&d, 30, 0)); /* a child that was started just now */
-	neighbour_ended(&d, 30, 0, 1, "after");
-	assert_string_equal(neighbour_fate(&d, 30, UINT64_MAX)->why, "after");
+	assert_null(daemon_mps_exit_find(&d, 30, 0)); /* a child that was started just now */
+	daemon_mps_exit_add(&d, 30, 0, 1, "after");
+	assert_string_equal(daemon_mps_exit_find(&d, 30, UINT64_MAX)->why, "after");
 }
 
 int main(void)
@@ -468,15 +471,15 @@ int main(void)
 		IN_FOLDER(history_goes_on_without_its_file),
 		IN_FOLDER(damaged_history_files_are_read_as_far_as_they_go),
 		IN_FOLDER(devices_are_read_from_the_drivers_folder),
-		IN_FOLDER(what_lasts_is_told_ever_less_often),
-		cmocka_unit_test(what_became_of_a_process_is_not_told_of_one_that_began_later),
+		IN_FOLDER(repeated_events_are_written_at_growing_intervals),
+		cmocka_unit_test(the_exit_of_an_earlier_process_with_the_same_id_is_not_found),
 		cmocka_unit_test(devices_get_numbers_and_give_them_back),
 		IN_FOLDER(the_store_is_read_back),
-		IN_FOLDER(a_pipe_in_the_store_holds_nobody_up),
+		IN_FOLDER(a_pipe_in_the_store_does_not_block),
 		IN_FOLDER(a_full_store_gives_up_the_oldest_that_is_not_in_use),
-		IN_FOLDER(too_many_files_never_cost_what_is_in_use),
-		cmocka_unit_test(a_disk_that_cannot_be_written_is_told),
-		cmocka_unit_test(what_a_socket_does_not_take_is_kept_in_order_and_bounded),
+		IN_FOLDER(too_many_files_never_remove_versions_in_use),
+		cmocka_unit_test(a_failing_disk_is_reported),
+		cmocka_unit_test(the_outbox_is_ordered_and_bounded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -138,7 +138,7 @@ static void nothing_is_active_before_every_process_has_prepared(void **state)
 static void the_old_version_is_dropped_after_the_flip(void **state)
 {
 	struct gd *d = *state;
-	union wire_message m;
+	union proto_message m;
 	struct pending p;
 	struct fake f;
 
@@ -148,7 +148,7 @@ static void the_old_version_is_dropped_after_the_flip(void **state)
 	begin_load(&p, d, "counting");
 	assert_int_equal(fake_prepare(&f, 0), 2);
 	json_decref(end_call(&p));
-	fake_expect(&f, &m, WIRE_DROP);
+	fake_expect(&f, &m, PROTO_DROP);
 	assert_int_equal(m.version.version, 1);
 	assert_int_equal(word(&f), 2);
 	fake_leave(&f);
@@ -178,7 +178,7 @@ static void a_process_that_does_not_answer_is_not_waited_for(void **state)
 }
 
 /* gbpfd tells some of them in each turn of its loop. */
-static void every_one_of_many_processes_is_told_once(void **state)
+static void each_of_many_processes_gets_one_prepare(void **state)
 {
 	enum { MANY = 200 };
 	struct gd *d = *state;
@@ -207,7 +207,7 @@ static void every_one_of_many_processes_is_told_once(void **state)
 
 static bool dies_meanwhile(struct gd *d)
 {
-	union wire_message m;
+	union proto_message m;
 	struct pending p;
 	struct fake a, b;
 	bool good;
@@ -218,7 +218,7 @@ static bool dies_meanwhile(struct gd *d)
 	gd_await_event(d, 0, "start", "b (pid");
 	begin_load(&p, d, "plain");
 	assert_int_equal(fake_prepare(&a, 0), 1);
-	close(fake_expect(&b, &m, WIRE_PREPARE));
+	close(fake_expect(&b, &m, PROTO_PREPARE));
 	fake_leave(&b);
 	r = end_call(&p);
 	good = member(r, "acked") == 1 && member(r, "late") == 0;
@@ -258,12 +258,12 @@ static void a_process_that_cannot_run_it_is_counted(void **state)
 }
 
 /* The image and the regions that arrive are those that a process can run. */
-static void what_arrives_runs(void **state)
+static void a_received_version_can_run(void **state)
 {
 	struct gd *d = *state;
 	int fds[8], regions[EBPF_REGIONS] = { -1, -1, -1 };
 	struct ebpf_policy *policy = calloc(1, sizeof(*policy));
-	union wire_message m;
+	union proto_message m;
 	struct pending p;
 	struct fake f;
 	unsigned n;
@@ -273,8 +273,8 @@ static void what_arrives_runs(void **state)
 	gd_await_event(d, 0, "start", "f (pid");
 	begin_load(&p, d, "counting");
 	assert_int_equal(fake_receive(&f, &m, fds, &n), 1);
-	assert_int_equal(m.head.type, WIRE_PREPARE);
-	assert_int_equal(m.version.regions, WIRE_REGION_GLOBAL | WIRE_REGION_TENANT);
+	assert_int_equal(m.head.type, PROTO_PREPARE);
+	assert_int_equal(m.version.regions, PROTO_REGION_GLOBAL | PROTO_REGION_TENANT);
 	assert_int_equal(n, 3);
 	regions[EBPF_REGION_GLOBAL] = fds[1];
 	regions[EBPF_REGION_TENANT] = fds[2];
@@ -286,7 +286,7 @@ static void what_arrives_runs(void **state)
 			       policy->region_bytes[EBPF_REGION_GLOBAL],
 			       &(uint64_t){ 0x1122334455667788 }, 8));
 	m.version.status = 0;
-	fake_send(&f, &m, WIRE_PREPARED);
+	fake_send(&f, &m, PROTO_PREPARED);
 	json_decref(end_call(&p));
 	ebpf_policy_close(policy);
 	free(policy);
@@ -403,7 +403,7 @@ static void rollback_goes_back_to_a_kept_version(void **state)
 {
 	struct gd *d = *state;
 	struct gbpf *g = gd_open(d);
-	union wire_message m;
+	union proto_message m;
 	struct pending p;
 	struct fake f;
 	json_t *r;
@@ -419,7 +419,7 @@ static void rollback_goes_back_to_a_kept_version(void **state)
 	assert_string_equal(json_string_value(json_object_get(r, "name")), "plain");
 	json_decref(r);
 	assert_int_equal(word(&f), 1);
-	fake_expect(&f, &m, WIRE_DROP);
+	fake_expect(&f, &m, PROTO_DROP);
 	assert_int_equal(m.version.version, 2);
 	begin_rollback(&p, d, 0); /* and forth again */
 	assert_int_equal(fake_prepare(&f, 0), 2);
@@ -434,7 +434,7 @@ static void unload_ends_every_policy(void **state)
 {
 	struct gd *d = *state;
 	struct gbpf *g = gd_open(d);
-	union wire_message m;
+	union proto_message m;
 	struct fake f;
 
 	load_now(d, "plain");
@@ -442,13 +442,13 @@ static void unload_ends_every_policy(void **state)
 	fake_prepare(&f, 0);
 	assert_int_equal(gbpf_policy_unload(g, NULL), 0);
 	assert_int_equal(word(&f), 0);
-	fake_expect(&f, &m, WIRE_DROP);
+	fake_expect(&f, &m, PROTO_DROP);
 	assert_int_equal(gbpf_policy_unload(g, NULL), -ENOENT);
 	gbpf_close(g);
 	fake_leave(&f);
 }
 
-static void list_and_show_tell_what_is_kept(void **state)
+static void list_and_show_report_stored_versions(void **state)
 {
 	struct gd *d = *state;
 	json_t *list, *show, *v;
@@ -516,7 +516,7 @@ static json_int_t counter_shown(struct gd *d, const char *name)
 	return n;
 }
 
-static void what_a_process_counted_stays_when_it_ends(void **state)
+static void counters_of_a_process_stay_after_its_exit(void **state)
 {
 	struct gd *d = *state;
 	struct fake a, b;
@@ -527,7 +527,7 @@ static void what_a_process_counted_stays_when_it_ends(void **state)
 	fake_enter(&b, d, BATCH, "b");
 	fake_prepare(&b, 0);
 	store_relaxed(&a.stats->notes[1], UINT64_C(7));
-	store_relaxed(&a.stats->failures[3][SCHED_FAILED_HELPER], UINT64_C(5));
+	store_relaxed(&a.stats->failures[3][PROTO_FAILED_HELPER], UINT64_C(5));
 	store_release(&a.stats->notes_version, UINT64_C(1));
 	store_relaxed(&b.stats->notes[1], UINT64_C(1));
 	store_release(&b.stats->notes_version, UINT64_C(1));
@@ -540,7 +540,7 @@ static void what_a_process_counted_stays_when_it_ends(void **state)
 	assert_int_equal(note_shown(d, 1), 8);
 }
 
-static void failures_are_told_by_policy_version_and_hook(void **state)
+static void failures_are_reported_by_version_and_hook(void **state)
 {
 	struct gd *d = *state;
 	uint64_t seq;
@@ -550,10 +550,10 @@ static void failures_are_told_by_policy_version_and_hook(void **state)
 	fake_enter(&a, d, BATCH, "a");
 	fake_prepare(&a, 0);
 	store_release(&a.stats->notes_version, UINT64_C(1));
-	store_relaxed(&a.stats->failures[3][SCHED_FAILED_VERDICT], UINT64_C(3));
-	store_relaxed(&a.stats->failures[15][SCHED_FAILED_HELPER], UINT64_MAX); /* no such hook */
+	store_relaxed(&a.stats->failures[3][PROTO_FAILED_VERDICT], UINT64_C(3));
+	store_relaxed(&a.stats->failures[15][PROTO_FAILED_HELPER], UINT64_MAX); /* no such hook */
 	seq = gd_await_event(d, 0, "policy-error", "policy 'plain' version 1, submit: 3 verdicts");
-	store_relaxed(&a.stats->failures[3][SCHED_FAILED_VERDICT], UINT64_C(9));
+	store_relaxed(&a.stats->failures[3][PROTO_FAILED_VERDICT], UINT64_C(9));
 	assert_int_equal(counter_shown(d, "verdict_errors"), 9);
 	assert_int_equal(gd_last_event(d), seq); /* not again within ten seconds */
 	fake_leave(&a);
@@ -577,7 +577,7 @@ static void at_most_64_versions_are_kept(void **state)
 
 /* ---- hooks in gbpfd ---- */
 
-static void tick_runs_while_somebody_is_active_and_writes_everybodys_memory(void **state)
+static void tick_runs_while_a_tenant_is_active_and_writes_tenant_memory(void **state)
 {
 	struct gd *d = *state;
 	uint64_t *mine, deadline = clock_now_ns() + 20000000000u;
@@ -614,13 +614,13 @@ static void tick_runs_while_somebody_is_active_and_writes_everybodys_memory(void
 static void admit_may_reject_and_change_the_class(void **state)
 {
 	struct gd *d = *state;
-	union wire_message m;
+	union proto_message m;
 	struct fake a, b;
 
 	load_now(d, "counting");
 	fake_connect(&a, d);
 	fake_say_hello(&a, BATCH, 13, "unlucky");
-	fake_expect(&a, &m, WIRE_REFUSED);
+	fake_expect(&a, &m, PROTO_REFUSED);
 	assert_int_equal(m.refused.error, EPERM);
 	gd_await_event(d, 0, "refused", "does not admit");
 	fake_connect(&b, d);
@@ -635,7 +635,7 @@ static void admit_may_reject_and_change_the_class(void **state)
 static void admit_may_let_wait_until_another_has_left(void **state)
 {
 	struct gd *d = *state;
-	union wire_message m;
+	union proto_message m;
 	struct fake first, second;
 
 	load_now(d, "counting");
@@ -643,7 +643,7 @@ static void admit_may_let_wait_until_another_has_left(void **state)
 	fake_prepare(&first, 0);
 	fake_connect(&second, d);
 	fake_say_hello(&second, BATCH, 14, "second");
-	fake_expect(&second, &m, WIRE_QUEUED);
+	fake_expect(&second, &m, PROTO_QUEUED);
 	fake_leave(&first);
 	fake_welcomed(&second);
 	assert_int_equal(fake_prepare(&second, 0), 1);
@@ -672,7 +672,7 @@ static void many_swaps_leak_nothing(void **state)
 	fake_enter(&f, d, BATCH, "f");
 	gd_await_event(d, 0, "start", "f (pid");
 	for (int i = 0; i < 40; i++) {
-		union wire_message m;
+		union proto_message m;
 		struct pending p;
 		int fds[8];
 		unsigned n;
@@ -683,9 +683,9 @@ static void many_swaps_leak_nothing(void **state)
 			while (n) {
 				close(fds[--n]);
 			}
-		} while (m.head.type != WIRE_PREPARE);
+		} while (m.head.type != PROTO_PREPARE);
 		m.version.status = 0;
-		fake_send(&f, &m, WIRE_PREPARED);
+		fake_send(&f, &m, PROTO_PREPARED);
 		json_decref(end_call(&p));
 		if (i % 2 && i >= 9) {
 			while (gd_number(d, "status", "connections") != 1) {
@@ -705,22 +705,22 @@ int main(void)
 		WITH_GBPFD(nothing_is_active_before_every_process_has_prepared),
 		WITH_GBPFD(the_old_version_is_dropped_after_the_flip),
 		WITH_GBPFD(a_process_that_does_not_answer_is_not_waited_for),
-		WITH_GBPFD(every_one_of_many_processes_is_told_once),
+		WITH_GBPFD(each_of_many_processes_gets_one_prepare),
 		WITH_GBPFD(a_process_that_dies_meanwhile_is_not_waited_for),
 		WITH_GBPFD(a_process_that_cannot_run_it_is_counted),
-		WITH_GBPFD(what_arrives_runs),
+		WITH_GBPFD(a_received_version_can_run),
 		WITH_GBPFD(a_refused_policy_leaves_the_old_one_running),
 		WITH_GBPFD(broken_objects_are_refused_with_a_reason),
 		WITH_GBPFD(an_unsealed_descriptor_is_refused),
 		WITH_GBPFD(loading_over_another_needs_swap),
 		WITH_GBPFD(rollback_goes_back_to_a_kept_version),
 		WITH_GBPFD(unload_ends_every_policy),
-		WITH_GBPFD(list_and_show_tell_what_is_kept),
+		WITH_GBPFD(list_and_show_report_stored_versions),
 		WITH_GBPFD(at_most_64_versions_are_kept),
 		WITH_GBPFD(show_adds_up_the_tenants_notes_on_that_version),
-		WITH_GBPFD(what_a_process_counted_stays_when_it_ends),
-		WITH_GBPFD(failures_are_told_by_policy_version_and_hook),
-		WITH_GBPFD(tick_runs_while_somebody_is_active_and_writes_everybodys_memory),
+		WITH_GBPFD(counters_of_a_process_stay_after_its_exit),
+		WITH_GBPFD(failures_are_reported_by_version_and_hook),
+		WITH_GBPFD(tick_runs_while_a_tenant_is_active_and_writes_tenant_memory),
 		WITH_GBPFD(admit_may_reject_and_change_the_class),
 		WITH_GBPFD(admit_may_let_wait_until_another_has_left),
 		WITH_GBPFD(the_switch_reaches_the_processes),

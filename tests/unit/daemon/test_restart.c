@@ -58,7 +58,7 @@ static void the_active_policy_is_active_again(void **state)
 	assert_int_equal(gd_number(d, "policy.list", "active"), 2);
 }
 
-static void what_was_unloaded_stays_unloaded(void **state)
+static void an_unloaded_policy_stays_unloaded(void **state)
 {
 	struct gd *d = *state;
 
@@ -89,7 +89,7 @@ static void a_process_comes_back_with_its_memory(void **state)
 {
 	struct gd *d = *state;
 	struct fake f, lc;
-	union wire_message m;
+	union proto_message m;
 	uint32_t generation, tenant;
 	uint64_t *mine;
 	int fds[8];
@@ -99,7 +99,7 @@ static void a_process_comes_back_with_its_memory(void **state)
 	fake_enter(&lc, d, LATENCY, "other");
 	fake_prepare(&lc, 0);
 	fake_enter(&f, d, BATCH, "survivor");
-	close(fake_expect(&f, &m, WIRE_BOARD_ADD));
+	close(fake_expect(&f, &m, PROTO_BOARD_ADD));
 	assert_int_equal(fake_prepare(&f, 0), 1);
 	tenant = f.tenant;
 	assert_int_equal(tenant, 1);
@@ -136,7 +136,7 @@ static void a_latency_process_that_comes_back_is_published_again(void **state)
 {
 	struct gd *d = *state;
 	struct fake f, watcher;
-	union wire_message m;
+	union proto_message m;
 	int fd;
 
 	fake_enter(&f, d, LATENCY, "lc");
@@ -145,17 +145,17 @@ static void a_latency_process_that_comes_back_is_published_again(void **state)
 	fake_enter(&watcher, d, BATCH, "watcher");
 	fake_reattach(&f, d, 0);
 	json_decref(gd_call(d, "set", "{\"tenant\":1,\"class\":\"latency\"}"));
-	fd = fake_expect(&watcher, &m, WIRE_BOARD_ADD);
+	fd = fake_expect(&watcher, &m, PROTO_BOARD_ADD);
 	close(fd);
 	fake_leave(&f);
-	fake_expect(&watcher, &m, WIRE_BOARD_REMOVE);
+	fake_expect(&watcher, &m, PROTO_BOARD_REMOVE);
 	fake_leave(&watcher);
 }
 
 static void foreign_pages_are_not_taken_over(void **state)
 {
 	struct gd *d = *state;
-	union wire_message m;
+	union proto_message m;
 	int wrong[4];
 
 	wrong[0] = open("/dev/null", O_RDWR);
@@ -168,12 +168,12 @@ static void foreign_pages_are_not_taken_over(void **state)
 
 		fake_connect(&f, d);
 		memset(&m, 0, sizeof(m));
-		m.hello.flags = WIRE_REATTACH;
+		m.hello.flags = PROTO_REATTACH;
 		m.hello.tenant = 5000;
 		m.hello.regions = 1;
 		m.hello.policy_version = 12345;
-		assert_int_equal(wire_send(f.sock, &m, WIRE_HELLO, fds, 3), 0);
-		fake_expect(&f, &m, WIRE_REFUSED);
+		assert_int_equal(proto_send(f.sock, &m, PROTO_HELLO, fds, 3), 0);
+		fake_expect(&f, &m, PROTO_REFUSED);
 		fake_leave(&f);
 	}
 	for (int i = 0; i < 4; i++) {
@@ -394,7 +394,7 @@ static void it_leaves_no_socket_and_ends_with_zero(void **state)
 	char path[160];
 	struct stat st;
 	struct fake f;
-	const struct sched_directory *dir;
+	const struct proto_directory *dir;
 
 	fake_enter(&f, d, BATCH, "f");
 	dir = f.dir;
@@ -407,7 +407,7 @@ static void it_leaves_no_socket_and_ends_with_zero(void **state)
 	fake_leave(&f);
 }
 
-static void it_leaves_by_itself_when_nobody_is_there(void **state)
+static void it_exits_when_idle(void **state)
 {
 	const char *const more[] = { "--idle-exit", "1", NULL };
 	struct gd *d = *state;
@@ -538,7 +538,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		WITH_GBPFD(the_active_policy_is_active_again),
-		WITH_GBPFD(what_was_unloaded_stays_unloaded),
+		WITH_GBPFD(an_unloaded_policy_stays_unloaded),
 		WITH_GBPFD(the_history_goes_on),
 		WITH_GBPFD(a_process_comes_back_with_its_memory),
 		WITH_GBPFD(a_latency_process_that_comes_back_is_published_again),
@@ -551,7 +551,7 @@ int main(void)
 		WITH_GBPFD(a_full_runtime_directory_is_explained),
 		WITH_GBPFD(a_full_disk_does_not_stop_a_swap),
 		WITH_GBPFD(it_leaves_no_socket_and_ends_with_zero),
-		WITH_GBPFD(it_leaves_by_itself_when_nobody_is_there),
+		WITH_GBPFD(it_exits_when_idle),
 		WITH_GBPFD(the_policy_of_the_command_line_is_loaded_once),
 		WITH_GBPFD(several_callers_start_one),
 		WITH_GBPFD(killed_at_any_moment_it_starts_again),

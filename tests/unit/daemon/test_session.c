@@ -34,9 +34,9 @@ static unsigned settled_fds(struct gd *d)
 
 static bool can_map_writable(int fd)
 {
-	void *p = shm_map(fd, SCHED_PAGE_BYTES, 1);
+	void *p = shm_map(fd, PROTO_PAGE_BYTES, 1);
 
-	shm_unmap(p, SCHED_PAGE_BYTES);
+	shm_unmap(p, PROTO_PAGE_BYTES);
 	return p != NULL;
 }
 
@@ -52,8 +52,8 @@ static void a_process_becomes_a_tenant(void **state)
 	assert_int_equal(f.welcome.weight, 100);
 	assert_int_equal(f.welcome.hold_limit_ns, 100000000);
 	assert_int_equal(f.welcome.min_share_ppm, 20000);
-	assert_int_equal(f.dir->magic, SCHED_DIRECTORY_MAGIC);
-	assert_int_equal(f.dir->abi, SCHED_ABI);
+	assert_int_equal(f.dir->magic, PROTO_DIRECTORY_MAGIC);
+	assert_int_equal(f.dir->abi, PROTO_ABI);
 	assert_true(f.dir->generation != 0);
 	ps = gd_call(d, "ps", NULL);
 	t = json_array_get(json_object_get(ps, "tenants"), 0);
@@ -82,34 +82,34 @@ static void pages_are_sealed_once_they_are_mapped(void **state)
 	fake_leave(&f);
 }
 
-static void boards_of_latency_tenants_reach_all_others(void **state)
+static void boards_of_latency_tenants_are_sent_to_all_sessions(void **state)
 {
 	struct gd *d = *state;
 	struct fake batch, lc, late;
-	union wire_message m;
-	const struct sched_board *seen;
+	union proto_message m;
+	const struct proto_board *seen;
 	int fd;
 
 	fake_enter(&batch, d, BATCH, "batch");
 	fake_enter(&lc, d, LATENCY, "lc");
-	fd = fake_expect(&batch, &m, WIRE_BOARD_ADD);
+	fd = fake_expect(&batch, &m, PROTO_BOARD_ADD);
 	assert_int_equal(m.board.tenant, lc.tenant);
-	assert_int_equal(shm_check(fd, SCHED_PAGE_BYTES), 0);
+	assert_int_equal(shm_check(fd, PROTO_PAGE_BYTES), 0);
 	assert_false(can_map_writable(fd));
-	seen = shm_map(fd, SCHED_PAGE_BYTES, 0);
+	seen = shm_map(fd, PROTO_PAGE_BYTES, 0);
 	store_seqcst(&lc.board->gpu[0].open, 3u);
 	assert_int_equal(load_seqcst(&seen->gpu[0].open), 3);
 	close(fd);
 	fake_enter(&late, d, BATCH, "late"); /* gets what was there before */
-	close(fake_expect(&late, &m, WIRE_BOARD_ADD));
+	close(fake_expect(&late, &m, PROTO_BOARD_ADD));
 	assert_int_equal(m.board.tenant, lc.tenant);
 	fake_leave(&lc);
-	fake_expect(&batch, &m, WIRE_BOARD_REMOVE);
+	fake_expect(&batch, &m, PROTO_BOARD_REMOVE);
 	assert_int_equal(m.board.slot, 0);
-	fake_expect(&late, &m, WIRE_BOARD_REMOVE);
+	fake_expect(&late, &m, PROTO_BOARD_REMOVE);
 	assert_int_equal(load_seqcst(&seen->gpu[0].open), 0);
 	assert_int_equal(load_seqcst(&seen->gpu[0].seq), 1);
-	shm_unmap((void *)(uintptr_t)seen, SCHED_PAGE_BYTES);
+	shm_unmap((void *)(uintptr_t)seen, PROTO_PAGE_BYTES);
 	fake_leave(&batch);
 	fake_leave(&late);
 }
@@ -118,27 +118,27 @@ static void set_publishes_and_withdraws_a_board(void **state)
 {
 	struct gd *d = *state;
 	struct fake a, b;
-	union wire_message m;
+	union proto_message m;
 
 	fake_enter(&a, d, BATCH, "a");
 	fake_enter(&b, d, BATCH, "b");
 	gd_await_event(d, 0, "start", "b (pid");
 	json_decref(gd_call(d, "set", "{\"tenant\":1,\"class\":\"latency\",\"weight\":7}"));
-	fake_expect(&b, &m, WIRE_SET);
+	fake_expect(&b, &m, PROTO_SET);
 	assert_int_equal(m.set.class_id, LATENCY);
 	assert_int_equal(m.set.weight, 7);
-	close(fake_expect(&a, &m, WIRE_BOARD_ADD));
+	close(fake_expect(&a, &m, PROTO_BOARD_ADD));
 	assert_int_equal(m.board.tenant, 1);
 	json_decref(gd_call(d, "set", "{\"tenant\":1,\"class\":\"normal\"}"));
-	fake_expect(&a, &m, WIRE_BOARD_REMOVE);
+	fake_expect(&a, &m, PROTO_BOARD_REMOVE);
 	fake_leave(&a);
 	fake_leave(&b);
 }
 
-static void what_was_set_before_the_pages_were_mapped_is_told(void **state)
+static void settings_changed_before_the_pages_are_mapped_are_sent(void **state)
 {
 	struct gd *d = *state;
-	union wire_message m;
+	union proto_message m;
 	struct fake f;
 
 	fake_connect(&f, d);
@@ -148,12 +148,12 @@ static void what_was_set_before_the_pages_were_mapped_is_told(void **state)
 	json_decref(gd_call(d, "set", "{\"tenant\":0,\"weight\":9}"));
 	fake_welcomed(&f);
 	assert_int_equal(f.welcome.weight, 100);
-	fake_expect(&f, &m, WIRE_SET);
+	fake_expect(&f, &m, PROTO_SET);
 	assert_int_equal(m.set.weight, 9);
 	fake_leave(&f);
 }
 
-static void set_refuses_what_does_not_exist(void **state)
+static void set_refuses_unknown_tenants_and_classes(void **state)
 {
 	static const char *const params[] = { "{\"tenant\":77,\"class\":\"batch\"}",
 					      "{\"tenant\":0,\"class\":\"urgent\"}",
@@ -189,7 +189,7 @@ static void skip_without_pidfd(void)
 /* Waits on the board as a held launch would. */
 static void *wait_for_board(void *arg)
 {
-	const struct sched_board *b = arg;
+	const struct proto_board *b = arg;
 	uint64_t deadline = clock_now_ns() + 20000000000u;
 
 	for (;;) {
@@ -205,12 +205,12 @@ static void *wait_for_board(void *arg)
 	}
 }
 
-static void a_killed_owner_wakes_who_waits_for_its_board(void **state)
+static void a_killed_owner_wakes_the_waiters_on_its_board(void **state)
 {
 	struct gd *d = *state;
-	const struct sched_board *board;
+	const struct proto_board *board;
 	struct fake batch;
-	union wire_message m;
+	union proto_message m;
 	uint64_t begin;
 	pthread_t waiter;
 	void *woken;
@@ -229,8 +229,8 @@ static void a_killed_owner_wakes_who_waits_for_its_board(void **state)
 			pause();
 		}
 	}
-	fd = fake_expect(&batch, &m, WIRE_BOARD_ADD);
-	board = shm_map(fd, SCHED_PAGE_BYTES, 0);
+	fd = fake_expect(&batch, &m, PROTO_BOARD_ADD);
+	board = shm_map(fd, PROTO_PAGE_BYTES, 0);
 	close(fd);
 	while (!load_seqcst(&board->gpu[0].open)) {
 		cpu_relax();
@@ -242,34 +242,34 @@ static void a_killed_owner_wakes_who_waits_for_its_board(void **state)
 	pthread_join(waiter, &woken);
 	assert_non_null(woken);
 	assert_true(clock_now_ns() - begin < 5000000000u);
-	fake_expect(&batch, &m, WIRE_BOARD_REMOVE);
+	fake_expect(&batch, &m, PROTO_BOARD_REMOVE);
 	gd_await_event(d, 0, "kill",
 		       "signal 9"); /* still a zombie: nobody has asked for its status */
 	waitpid(pid, NULL, 0);
-	shm_unmap((void *)(uintptr_t)board, SCHED_PAGE_BYTES);
+	shm_unmap((void *)(uintptr_t)board, PROTO_PAGE_BYTES);
 	fake_leave(&batch);
 	assert_int_equal(gd_number(d, "status", "leaked"), 0);
 }
 
 /* Its process lives and its socket is open, as while a driver takes its time to end it. */
-static void an_owner_that_dies_is_gone_before_its_process_is(void **state)
+static void a_dying_owner_leaves_before_its_process_exits(void **state)
 {
 	struct gd *d = *state;
 	struct gbpf *g = gd_open(d);
 	struct fake batch, lc;
-	union wire_message m;
+	union proto_message m;
 
 	assert_int_equal(gbpf_policy_load(g, gd_object("plain"), NULL, 0, NULL), 0);
 	fake_enter(&batch, d, BATCH, "batch");
 	fake_prepare(&batch, 0);
 	fake_enter(&lc, d, LATENCY, "dying");
 	fake_prepare(&lc, 0);
-	close(fake_expect(&batch, &m, WIRE_BOARD_ADD));
+	close(fake_expect(&batch, &m, PROTO_BOARD_ADD));
 	store_seqcst(&lc.board->gpu[0].open, 1u);
 	store_seqcst(&lc.board->owner, (uint32_t)getpid());
 	assert_int_equal(gd_number(d, "status", "tenants"), 2);
-	store_seqcst(&lc.board->owner, SCHED_OWNER_DIED); /* as the kernel does */
-	fake_expect(&batch, &m, WIRE_BOARD_REMOVE);
+	store_seqcst(&lc.board->owner, PROTO_OWNER_DIED); /* as the kernel does */
+	fake_expect(&batch, &m, PROTO_BOARD_REMOVE);
 	assert_int_equal(load_seqcst(&lc.board->gpu[0].open), 0);
 	assert_int_equal(gd_number(d, "status", "tenants"), 1);
 	fake_leave(&lc);
@@ -325,18 +325,18 @@ static void a_forked_child_does_not_keep_a_dead_tenant(void **state)
 
 static void another_protocol_version_is_refused_with_both_numbers(void **state)
 {
-	struct wire_head h = { WIRE_MAGIC, 9, WIRE_HELLO, sizeof(struct wire_hello) };
+	struct proto_head h = { PROTO_MAGIC, 9, PROTO_HELLO, sizeof(struct proto_hello) };
 	struct gd *d = *state;
-	union wire_message m;
+	union proto_message m;
 	char ours[32];
 	struct fake f;
 
 	fake_connect(&f, d);
 	assert_int_equal(msg_send(f.sock, &h, sizeof(h), NULL, 0), 0);
-	fake_expect(&f, &m, WIRE_REFUSED);
+	fake_expect(&f, &m, PROTO_REFUSED);
 	assert_int_equal(m.refused.error, EPROTONOSUPPORT);
 	assert_int_equal(m.head.version, 9); /* which that one can read */
-	snprintf(ours, sizeof(ours), "protocol %u", WIRE_VERSION);
+	snprintf(ours, sizeof(ours), "protocol %u", PROTO_VERSION);
 	assert_non_null(strstr(m.refused.text, ours));
 	assert_non_null(strstr(m.refused.text, "speaks 9"));
 	fake_leave(&f);
@@ -354,7 +354,7 @@ static void garbage_ends_a_session_and_nothing_else(void **state)
 	before = settled_fds(d);
 	srandom(11);
 	for (int i = 0; i < 300; i++) {
-		union wire_message m;
+		union proto_message m;
 		int fds[8], extra[3] = { 1, 2, 1 };
 		unsigned n;
 
@@ -364,16 +364,17 @@ static void garbage_ends_a_session_and_nothing_else(void **state)
 		}
 		memcpy(&m, junk, sizeof(m));
 		if (i % 2) {
-			m.head = (struct wire_head){ WIRE_MAGIC, WIRE_VERSION,
+			m.head =
+				(struct proto_head){ PROTO_MAGIC, PROTO_VERSION,
 						     (uint32_t)random() % 20, (uint32_t)sizeof(m) };
-			wire_send(f.sock, &m, 1 + (enum wire_type)(random() % 18), extra,
-				  (unsigned)random() % 4);
+			proto_send(f.sock, &m, 1 + (enum proto_type)(random() % 18), extra,
+				   (unsigned)random() % 4);
 		} else {
 			msg_send(f.sock, junk, 1 + (size_t)random() % 1000, extra,
 				 (unsigned)random() % 4);
 		}
 		while (fake_receive(&f, &m, fds, &n) == 1) { /* refused, or closed */
-			assert_int_equal(m.head.type, WIRE_REFUSED);
+			assert_int_equal(m.head.type, PROTO_REFUSED);
 		}
 		close(f.sock);
 	}
@@ -386,9 +387,9 @@ static void garbage_ends_a_session_and_nothing_else(void **state)
 
 static void messages_out_of_order_end_the_session(void **state)
 {
-	static const enum wire_type wrong[] = { WIRE_BOARD_MAPPED, WIRE_PREPARED, WIRE_HELLO };
+	static const enum proto_type wrong[] = { PROTO_BOARD_MAPPED, PROTO_PREPARED, PROTO_HELLO };
 	struct gd *d = *state;
-	union wire_message m;
+	union proto_message m;
 	struct fake f;
 	int fds[8];
 	unsigned n;
@@ -406,7 +407,7 @@ static void messages_out_of_order_end_the_session(void **state)
 static void preventing_the_seals_is_noticed(void **state)
 {
 	struct gd *d = *state;
-	union wire_message m;
+	union proto_message m;
 	struct fake f;
 	int fds[8];
 	unsigned n;
@@ -416,7 +417,7 @@ static void preventing_the_seals_is_noticed(void **state)
 	assert_int_equal(fake_receive(&f, &m, fds, &n), 1);
 	assert_int_equal(n, 3);
 	assert_int_equal(fcntl(fds[1], F_ADD_SEALS, F_SEAL_SEAL), 0);
-	fake_send(&f, &m, WIRE_BOARD_MAPPED);
+	fake_send(&f, &m, PROTO_BOARD_MAPPED);
 	while (n) {
 		close(fds[--n]);
 	}
@@ -431,14 +432,14 @@ static void a_hello_with_impossible_words_is_refused(void **state)
 	struct fake f;
 
 	for (int i = 0; i < 3; i++) {
-		union wire_message m = { 0 };
+		union proto_message m = { 0 };
 
 		fake_connect(&f, d);
 		m.hello.class_id = i == 0 ? 3 : 0;
 		m.hello.weight = i == 1 ? 10001 : 0;
 		m.hello.flags = i == 2 ? 0x80 : 0;
-		fake_send(&f, &m, WIRE_HELLO);
-		fake_expect(&f, &m, WIRE_REFUSED);
+		fake_send(&f, &m, PROTO_HELLO);
+		fake_expect(&f, &m, PROTO_REFUSED);
 		assert_int_equal(m.refused.error, EINVAL);
 		fake_leave(&f);
 	}
@@ -460,11 +461,11 @@ static void names_are_cleaned(void **state)
 	fake_leave(&f);
 }
 
-static void who_does_not_read_is_dropped_and_others_go_on(void **state)
+static void a_session_that_does_not_read_is_dropped(void **state)
 {
 	struct gd *d = *state;
 	struct fake deaf, good;
-	union wire_message m;
+	union proto_message m;
 	char params[96];
 	uint64_t since;
 
@@ -483,7 +484,7 @@ static void who_does_not_read_is_dropped_and_others_go_on(void **state)
 	}
 	gd_await_event(d, since > 4000 ? since : 0, "dropped", "does not read");
 	json_decref(gd_call(d, "set", "{\"tenant\":1,\"weight\":5}"));
-	fake_expect(&good, &m, WIRE_SET);
+	fake_expect(&good, &m, PROTO_SET);
 	assert_int_equal(m.set.weight, 5);
 	fake_leave(&deaf);
 	fake_leave(&good);
@@ -499,11 +500,11 @@ static void notes_go_to_the_history_but_not_without_end(void **state)
 	gd_await_event(d, 0, "start", "chatty");
 	before = gd_last_event(d);
 	for (int i = 0; i < 200; i++) {
-		union wire_message m = { 0 };
+		union proto_message m = { 0 };
 
 		snprintf(m.note.what, sizeof(m.note.what), "limit");
 		snprintf(m.note.text, sizeof(m.note.text), "held too long");
-		fake_send(&f, &m, WIRE_NOTE);
+		fake_send(&f, &m, PROTO_NOTE);
 	}
 	gd_await_event(d, before, "limit", "held too long");
 	fake_leave(&f);
@@ -516,8 +517,8 @@ static void there_is_a_limit_of_tenants(void **state)
 {
 	struct rlimit l = { 8192, 8192 }, old;
 	struct gd *d = *state;
-	static struct fake f[SCHED_MAX_TENANTS + 1];
-	union wire_message m;
+	static struct fake f[PROTO_MAX_TENANTS + 1];
+	union proto_message m;
 
 	getrlimit(RLIMIT_NOFILE, &old);
 	if (old.rlim_max < 8192) {
@@ -525,20 +526,21 @@ static void there_is_a_limit_of_tenants(void **state)
 	}
 	l.rlim_max = old.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &l);
-	for (unsigned i = 0; i <= SCHED_MAX_TENANTS; i++) {
+	for (unsigned i = 0; i <= PROTO_MAX_TENANTS; i++) {
 		int fds[8];
 		unsigned n;
 
 		fake_connect(&f[i], d);
 		fake_say_hello(&f[i], NORMAL, 100, "one of many");
 		assert_int_equal(fake_receive(&f[i], &m, fds, &n), 1);
-		assert_int_equal(m.head.type, i < SCHED_MAX_TENANTS ? WIRE_WELCOME : WIRE_REFUSED);
+		assert_int_equal(m.head.type,
+				 i < PROTO_MAX_TENANTS ? PROTO_WELCOME : PROTO_REFUSED);
 		while (n) {
 			close(fds[--n]);
 		}
 	}
 	assert_int_equal(m.refused.error, ENOSPC);
-	for (unsigned i = 0; i <= SCHED_MAX_TENANTS; i++) {
+	for (unsigned i = 0; i <= PROTO_MAX_TENANTS; i++) {
 		close(f[i].sock);
 	}
 	while (gd_number(d, "status", "sessions") >
@@ -550,25 +552,25 @@ static void there_is_a_limit_of_tenants(void **state)
 static void more_latency_tenants_than_slots_wait_for_one(void **state)
 {
 	struct gd *d = *state;
-	struct fake watcher, f[SCHED_MAX_LC + 1];
-	union wire_message m;
+	struct fake watcher, f[PROTO_MAX_LC + 1];
+	union proto_message m;
 
 	fake_enter(&watcher, d, BATCH, "watcher");
-	for (unsigned i = 0; i <= SCHED_MAX_LC; i++) {
+	for (unsigned i = 0; i <= PROTO_MAX_LC; i++) {
 		fake_enter(&f[i], d, LATENCY, "lc");
 	}
-	for (unsigned i = 0; i < SCHED_MAX_LC; i++) {
-		close(fake_expect(&watcher, &m, WIRE_BOARD_ADD));
+	for (unsigned i = 0; i < PROTO_MAX_LC; i++) {
+		close(fake_expect(&watcher, &m, PROTO_BOARD_ADD));
 		assert_int_equal(m.board.slot, i);
 	}
 	gd_await_event(d, 0, "limit", "latency tenant after the 64th");
 	fake_leave(&f[5]);
-	fake_expect(&watcher, &m, WIRE_BOARD_REMOVE);
+	fake_expect(&watcher, &m, PROTO_BOARD_REMOVE);
 	assert_int_equal(m.board.slot, 5);
-	close(fake_expect(&watcher, &m, WIRE_BOARD_ADD)); /* the one that waited */
+	close(fake_expect(&watcher, &m, PROTO_BOARD_ADD)); /* the one that waited */
 	assert_int_equal(m.board.slot, 5);
-	assert_int_equal(m.board.tenant, f[SCHED_MAX_LC].tenant);
-	for (unsigned i = 0; i <= SCHED_MAX_LC; i++) {
+	assert_int_equal(m.board.tenant, f[PROTO_MAX_LC].tenant);
+	for (unsigned i = 0; i <= PROTO_MAX_LC; i++) {
 		if (i != 5) {
 			fake_leave(&f[i]);
 		}
@@ -602,12 +604,12 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		WITH_GBPFD(a_process_becomes_a_tenant),
 		WITH_GBPFD(pages_are_sealed_once_they_are_mapped),
-		WITH_GBPFD(boards_of_latency_tenants_reach_all_others),
+		WITH_GBPFD(boards_of_latency_tenants_are_sent_to_all_sessions),
 		WITH_GBPFD(set_publishes_and_withdraws_a_board),
-		WITH_GBPFD(what_was_set_before_the_pages_were_mapped_is_told),
-		WITH_GBPFD(set_refuses_what_does_not_exist),
-		WITH_GBPFD(a_killed_owner_wakes_who_waits_for_its_board),
-		WITH_GBPFD(an_owner_that_dies_is_gone_before_its_process_is),
+		WITH_GBPFD(settings_changed_before_the_pages_are_mapped_are_sent),
+		WITH_GBPFD(set_refuses_unknown_tenants_and_classes),
+		WITH_GBPFD(a_killed_owner_wakes_the_waiters_on_its_board),
+		WITH_GBPFD(a_dying_owner_leaves_before_its_process_exits),
 		WITH_GBPFD(an_exit_is_recorded_with_its_code),
 		WITH_GBPFD(a_forked_child_does_not_keep_a_dead_tenant),
 		WITH_GBPFD(another_protocol_version_is_refused_with_both_numbers),
@@ -616,7 +618,7 @@ int main(void)
 		WITH_GBPFD(preventing_the_seals_is_noticed),
 		WITH_GBPFD(a_hello_with_impossible_words_is_refused),
 		WITH_GBPFD(names_are_cleaned),
-		WITH_GBPFD(who_does_not_read_is_dropped_and_others_go_on),
+		WITH_GBPFD(a_session_that_does_not_read_is_dropped),
 		WITH_GBPFD(notes_go_to_the_history_but_not_without_end),
 		WITH_GBPFD(there_is_a_limit_of_tenants),
 		WITH_GBPFD(more_latency_tenants_than_slots_wait_for_one),

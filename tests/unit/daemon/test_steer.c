@@ -91,9 +91,9 @@ static void the_hook_is_asked_while_a_request_waits(void **state)
 static void await_telling(struct fake *lc, struct fake *batch, uint32_t tell)
 {
 	struct pollfd p = { .fd = lc->sock, .events = POLLIN };
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 
-	while (m.head.type != WIRE_SET || m.set.tell_requests != tell) {
+	while (m.head.type != PROTO_SET || m.set.tell_requests != tell) {
 		int fds[8];
 		unsigned n = 0;
 
@@ -111,7 +111,7 @@ static void await_telling(struct fake *lc, struct fake *batch, uint32_t tell)
 static void a_policy_may_be_asked_as_soon_as_a_request_opens(void **state)
 {
 	struct gd *d = *state;
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 	struct fake lc, batch;
 
 	load(d, "steer");
@@ -122,15 +122,15 @@ static void a_policy_may_be_asked_as_soon_as_a_request_opens(void **state)
 	assert_int_equal(note(d, 4), 0); /* it has not told yet */
 	while (note(d, 4) == 0) {	 /* on a slow machine a millisecond may pass meanwhile */
 		store_seqcst(&lc.board->gpu[0].open, 0u);
-		fake_send(&lc, &m, WIRE_REQUEST);
+		fake_send(&lc, &m, PROTO_REQUEST);
 		work(&batch);
 		open_request(&lc);
-		fake_send(&lc, &m, WIRE_REQUEST);
+		fake_send(&lc, &m, PROTO_REQUEST);
 	}
 	store_seqcst(&lc.board->gpu[0].open, 0u);
 	await_telling(&lc, &batch, 0);	  /* nobody has wanted it for a second */
 	for (int i = 0; i < 10000; i++) { /* who tells nevertheless is not listened to */
-		fake_send(&lc, &m, WIRE_REQUEST);
+		fake_send(&lc, &m, PROTO_REQUEST);
 	}
 	assert_int_equal(gd_number(d, "status", "tenants"), 2);
 	fake_leave(&lc);
@@ -169,7 +169,7 @@ static void a_process_is_ended_by_the_policys_word(void **state)
 	fake_leave(&lc);
 }
 
-static void what_the_hook_says_is_checked(void **state)
+static void verdicts_of_preempt_are_checked(void **state)
 {
 	struct gd *d = *state;
 	struct fake lc, batch;
@@ -247,15 +247,15 @@ static void helpers_answer(void **state)
 static void send_handles(struct fake *f, uint32_t gpu, uint32_t bytes, const struct gpu_handles *h,
 			 int fd)
 {
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 
 	m.control.gpu = gpu;
 	m.control.bytes = bytes;
 	memcpy(m.control.handles, h, sizeof(*h));
-	assert_int_equal(wire_send(f->sock, &m, WIRE_CONTROL, &fd, fd >= 0), 0);
+	assert_int_equal(proto_send(f->sock, &m, PROTO_CONTROL, &fd, fd >= 0), 0);
 }
 
-static void hostile_handles_hurt_nobody(void **state)
+static void hostile_handles_do_no_harm(void **state)
 {
 	struct gd *d = *state;
 	struct gpu_handles h = { .kind = GPU_KIND_SOFT, .capable = 0x7f }, bad;
@@ -310,11 +310,11 @@ int main(void)
 		WITH_GBPFD(the_hook_is_asked_while_a_request_waits),
 		WITH_GBPFD(a_policy_may_be_asked_as_soon_as_a_request_opens),
 		WITH_GBPFD(a_process_is_ended_by_the_policys_word),
-		WITH_GBPFD(what_the_hook_says_is_checked),
+		WITH_GBPFD(verdicts_of_preempt_are_checked),
 		WITH_GBPFD(a_request_is_as_old_as_it_was_seen),
 		WITH_GBPFD(levels_that_cannot_be_had_are_skipped),
 		WITH_GBPFD(helpers_answer),
-		WITH_GBPFD(hostile_handles_hurt_nobody),
+		WITH_GBPFD(hostile_handles_do_no_harm),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

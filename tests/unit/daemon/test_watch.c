@@ -18,15 +18,15 @@ enum { LATENCY, NORMAL, BATCH };
 
 static void conditions_are_read(void **state)
 {
-	struct watch_expr e;
+	struct daemon_watch_expr e;
 	struct report r;
 
 	(void)state;
 	report_init(&r);
-	assert_int_equal(watch_parse(&e,
-				     "p99.9[class=latency] > 6ms and (held>=20% or "
-				     "notes[3,tenant=web]>1.5k) or launches/s<100",
-				     &r),
+	assert_int_equal(daemon_watch_parse(&e,
+					    "p99.9[class=latency] > 6ms and (held>=20% or "
+					    "notes[3,tenant=web]>1.5k) or launches/s<100",
+					    &r),
 			 0);
 	assert_int_equal(e.n_terms, 4);
 	assert_int_equal(e.term[0].metric, WATCH_quantile);
@@ -52,17 +52,17 @@ static void and_binds_closer_than_or(void **state)
 		{ { 2, 0, 0 }, true },	{ { 0, 2, 0 }, false },	      { { 0, 2, 2 }, true },
 		{ { 0, 0, 2 }, false }, { { NAN, NAN, NAN }, false }, { { NAN, 2, 2 }, true }
 	};
-	struct watch_expr e;
+	struct daemon_watch_expr e;
 	struct report r;
 
 	(void)state;
 	report_init(&r);
-	assert_int_equal(watch_parse(&e, "holds>1 or launches>1 and copies>1", &r), 0);
+	assert_int_equal(daemon_watch_parse(&e, "holds>1 or launches>1 and copies>1", &r), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		assert_int_equal(watch_holds(&e, rows[i].v), rows[i].holds);
+		assert_int_equal(daemon_watch_holds(&e, rows[i].v), rows[i].holds);
 	}
-	assert_int_equal(watch_parse(&e, "(holds>1 or launches>1) and copies>1", &r), 0);
-	assert_false(watch_holds(&e, rows[0].v));
+	assert_int_equal(daemon_watch_parse(&e, "(holds>1 or launches>1) and copies>1", &r), 0);
+	assert_false(daemon_watch_holds(&e, rows[0].v));
 	report_finish(&r);
 }
 
@@ -98,13 +98,13 @@ static void bad_conditions_are_refused_with_the_column(void **state)
 		  "column 89", "8 comparisons" },
 	};
 	char longer[WATCH_TEXT + 8];
-	struct watch_expr e;
+	struct daemon_watch_expr e;
 	struct report r;
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		report_init(&r);
-		assert_int_equal(watch_parse(&e, rows[i].text, &r), -EINVAL);
+		assert_int_equal(daemon_watch_parse(&e, rows[i].text, &r), -EINVAL);
 		assert_string_equal(buf_text(&r.place), rows[i].place);
 		assert_non_null(strstr(buf_text(&r.message), rows[i].part));
 		assert_true(r.hint.len > 0);
@@ -113,8 +113,8 @@ static void bad_conditions_are_refused_with_the_column(void **state)
 	memset(longer, ' ', sizeof(longer));
 	longer[sizeof(longer) - 1] = 0;
 	report_init(&r);
-	assert_int_equal(watch_parse(&e, longer, &r), -EINVAL);
-	assert_int_equal(watch_parse(&e, "holds>1\nor", &r), -EINVAL);
+	assert_int_equal(daemon_watch_parse(&e, longer, &r), -EINVAL);
+	assert_int_equal(daemon_watch_parse(&e, "holds>1\nor", &r), -EINVAL);
 	report_finish(&r);
 }
 
@@ -132,7 +132,7 @@ static void any_text_is_read_or_refused(void **state)
 	(void)state;
 	for (int i = 0; i < 200000; i++) {
 		char text[128] = "";
-		struct watch_expr e;
+		struct daemon_watch_expr e;
 		struct report r;
 
 		for (unsigned n = (unsigned)(x >> 60); n < 18; n++) {
@@ -143,11 +143,11 @@ static void any_text_is_read_or_refused(void **state)
 				sizeof(text) - strlen(text) - 1);
 		}
 		report_init(&r);
-		if (watch_parse(&e, text, &r) == 0) {
+		if (daemon_watch_parse(&e, text, &r) == 0) {
 			double v[WATCH_TERMS] = { 1, NAN, 2 };
 
 			read++;
-			watch_holds(&e, v);
+			daemon_watch_holds(&e, v);
 		} else {
 			assert_true(r.message.len > 0);
 		}
@@ -181,7 +181,7 @@ static json_t *load(struct gd *d, const char *policy, uint64_t watch_ns, const c
 /* The fake's requests of before must not count. */
 static void requests(struct fake *f, unsigned n, uint64_t ns)
 {
-	uint64_t *word = &f->stats->request_hist[sched_hist_bucket(ns)];
+	uint64_t *word = &f->stats->request_hist[proto_hist_bucket(ns)];
 
 	store_relaxed(word, load_relaxed(word) + n);
 	store_relaxed(&f->stats->requests, load_relaxed(&f->stats->requests) + n);
@@ -320,7 +320,7 @@ static void a_watch_ends_with_its_version(void **state)
 	fake_leave(&f);
 }
 
-static void who_leaves_still_counts_and_classes_are_kept_apart(void **state)
+static void tenants_that_left_count_by_class(void **state)
 {
 	struct gd *d = *state;
 	struct fake a, b;
@@ -393,7 +393,7 @@ int main(void)
 		WITH_GBPFD(few_requests_do_not_show_that_a_percentile_is_small),
 		WITH_GBPFD(a_watch_whose_time_is_over_keeps_the_version),
 		WITH_GBPFD(a_watch_ends_with_its_version),
-		WITH_GBPFD(who_leaves_still_counts_and_classes_are_kept_apart),
+		WITH_GBPFD(tenants_that_left_count_by_class),
 		WITH_GBPFD(without_a_version_before_it_is_unloaded),
 		WITH_GBPFD(a_bad_condition_loads_nothing),
 	};

@@ -19,7 +19,7 @@ struct play {
 	struct exec_launch launch;
 	struct exec_host host;
 	struct ptx_block_arg arg;
-	uint8_t params[TWIN_PARAMS_MAX];
+	uint8_t params[CLONE_PARAMS_MAX];
 	uint32_t arg_offset;
 	volatile uint32_t *counter, *ready, *done, *leases; /* ready: at PTX_BLOCK_READY */
 	unsigned mode;
@@ -33,15 +33,15 @@ static uint32_t draw(struct play *p, uint32_t n)
 	return n ? (uint32_t)(p->random >> 33) % n : 0;
 }
 
-int twin_make(struct twin *t, const char *ptx, size_t len, char *message, size_t room)
+int clone_make(struct clone *t, const char *ptx, size_t len, char *message, size_t room)
 {
 	struct report r;
 	int err;
 
-	*t = (struct twin){ 0 };
+	*t = (struct clone){ 0 };
 	report_init(&r);
 	err = ptx_module_parse(&t->module, ptx, len, "case", &r);
-	err = err ? err : ptx_block_pass(t->module, &t->entries, &t->n_entries, &r);
+	err = err ? err : ptx_block_run(t->module, &t->entries, &t->n_entries, &r);
 	err = err ? err : ptx_module_print(t->module, &t->text);
 	if (err) {
 		snprintf(message, room, "%s: %s", buf_text(&r.place), buf_text(&r.message));
@@ -50,13 +50,13 @@ int twin_make(struct twin *t, const char *ptx, size_t len, char *message, size_t
 	return err;
 }
 
-void twin_finish(struct twin *t)
+void clone_finish(struct clone *t)
 {
 	ptx_module_free(t->module);
 	buf_finish(&t->text);
 }
 
-const struct ptx_block_entry *twin_entry(const struct twin *t, const char *name)
+const struct ptx_block_entry *clone_entry(const struct clone *t, const char *name)
 {
 	for (uint32_t i = 0; i < t->n_entries; i++) {
 		if (strcmp(t->entries[i].name, name) == 0) {
@@ -72,7 +72,7 @@ static void toss_leases(struct play *p)
 	uint32_t now = (uint32_t)(clock_wall_ns() >> PTX_LEASE_SHIFT);
 	uint32_t at = draw(p, 4 * p->arg.groups), what = draw(p, 8);
 
-	if (!(p->mode & TWIN_LEASES) || p->arg.groups == 0) {
+	if (!(p->mode & CLONE_LEASES) || p->arg.groups == 0) {
 		return;
 	}
 	if (what == 0) {
@@ -90,7 +90,7 @@ static void toss_leases(struct play *p)
 /* Ends when all blocks of the launch have ended. */
 static enum exec_status run_blocks(struct play *p, uint64_t blocks)
 {
-	unsigned n = p->mode & TWIN_MIX ? RESIDENT_MAX : 1, live = 0;
+	unsigned n = p->mode & CLONE_MIX ? RESIDENT_MAX : 1, live = 0;
 	struct exec_block *b[RESIDENT_MAX] = { NULL };
 	bool busy[RESIDENT_MAX] = { false };
 	enum exec_status s = EXEC_DONE;
@@ -171,7 +171,7 @@ static enum exec_status try_lease(struct play *p)
 	p->leases[at] += p->leases[at] == 0;
 	arg.groups = !looked_at ? at / 4
 				: at / 4 + 1 + draw(p, draw(p, 2) ? 1 : LEASE_WORDS / 4 - at / 4);
-	p->mode &= ~(unsigned)TWIN_LEASES;
+	p->mode &= ~(unsigned)CLONE_LEASES;
 	s = launch(p, &arg, 1);
 	p->mode = mode;
 	if (s == EXEC_DONE && *p->counter != before + !(looked_at && ahead)) {
@@ -205,17 +205,17 @@ static enum exec_status play(struct play *p)
 		}
 		if (draw(p, 4) == 0) {
 			s = try_follower(p);
-		} else if ((p->mode & TWIN_LEASES) && draw(p, 3) == 0) {
+		} else if ((p->mode & CLONE_LEASES) && draw(p, 3) == 0) {
 			s = try_lease(p);
 		} else {
 			s = launch(p, &p->arg,
-				   p->mode & TWIN_CUT ? 1 + draw(p, MIN(left, 1000u)) : left);
+				   p->mode & CLONE_SPLIT ? 1 + draw(p, MIN(left, 1000u)) : left);
 		}
 	}
 	return s;
 }
 
-static void prepare(struct play *p, const struct engine_launch *l, const char *twin)
+static void prepare(struct play *p, const struct engine_launch *l, const char *clone)
 {
 	uint64_t leases, counter, done;
 	struct engine *e = p->e;
@@ -231,7 +231,7 @@ static void prepare(struct play *p, const struct engine_launch *l, const char *t
 		.first = UINT32_MAX - draw(p, 50),
 		.total = l->grid[0] * l->grid[1] * l->grid[2],
 		.number = 1 + draw(p, 1000),
-		.groups = p->mode & TWIN_LEASES ? 1 + draw(p, 3) : draw(p, 3),
+		.groups = p->mode & CLONE_LEASES ? 1 + draw(p, 3) : draw(p, 3),
 		.grid_x = l->grid[0],
 		.grid_y = l->grid[1],
 		.grid_z = l->grid[2],
@@ -239,7 +239,7 @@ static void prepare(struct play *p, const struct engine_launch *l, const char *t
 	*p->counter = *p->ready = p->arg.first;
 	engine_host(e, &p->host);
 	p->launch = (struct exec_launch){
-		.function = exec_module_function(e->module, twin),
+		.function = exec_module_function(e->module, clone),
 		.block = { l->block[0], l->block[1], l->block[2] },
 		.dynamic_shared_bytes = PTX_BLOCK_SMEM(l->shared),
 		.params = p->params,
@@ -257,7 +257,7 @@ static const char *check_layout(const struct exec_function *f, const struct ptx_
 
 	if (info->n_params != entry->n_params + 1 ||
 	    info->params[entry->n_params].offset != entry->arg_offset ||
-	    info->param_bytes > TWIN_PARAMS_MAX) {
+	    info->param_bytes > CLONE_PARAMS_MAX) {
 		return "the argument does not lie where the pass says";
 	}
 	for (uint32_t i = 0; i < entry->n_params; i++) {
@@ -269,8 +269,8 @@ static const char *check_layout(const struct exec_function *f, const struct ptx_
 	return NULL;
 }
 
-enum exec_status twin_run(struct engine *e, const struct ptx_block_entry *entry,
-			  const struct engine_launch *l, unsigned mode, uint64_t seed)
+enum exec_status clone_run(struct engine *e, const struct ptx_block_entry *entry,
+			   const struct engine_launch *l, unsigned mode, uint64_t seed)
 {
 	struct play p = { .e = e, .l = l, .mode = mode, .random = seed };
 	enum exec_status s = EXEC_DONE;

@@ -11,13 +11,13 @@
 #define SEEDS 3u
 
 struct totals {
-	unsigned cases, twins, whys[PTX_BLOCK_WHYS];
+	unsigned cases, clones, whys[PROTO_BLOCK_WHYS];
 	bool verbose;
 };
 
 struct setting {
 	struct engine e;
-	uint8_t params[TWIN_PARAMS_MAX];
+	uint8_t params[CLONE_PARAMS_MAX];
 	void *data[PTXT_BUFFERS];
 	size_t used;	    /* of the window, by buffers and the module's variables */
 	uint64_t variables; /* a hash of the memory at the beginning */
@@ -82,13 +82,13 @@ static int compare(const struct ptxt_case *c, const struct setting *plain, const
 	return bad;
 }
 
-static int play(const struct ptxt_case *c, const struct twin *t, const struct setting *plain,
+static int play(const struct ptxt_case *c, const struct clone *t, const struct setting *plain,
 		enum exec_status want, const struct engine_launch *like)
 {
 	static struct setting s;
 	int bad = 0;
 
-	for (unsigned mode = 0; mode < TWIN_MIX && !bad; mode++) {
+	for (unsigned mode = 0; mode < CLONE_MIX && !bad; mode++) {
 		for (uint64_t seed = 0; seed < (mode ? SEEDS : 1) && !bad; seed++) {
 			struct engine_launch l = *like;
 			char message[512] = "";
@@ -98,8 +98,8 @@ static int play(const struct ptxt_case *c, const struct twin *t, const struct se
 			set(&s, c, t->text.data, t->text.len, message, sizeof(message), &err);
 			l.params = s.params;
 			got = err ? EXEC_FAULT_INSN
-				  : twin_run(&s.e, &t->entries[0], &l, mode,
-					     hash_bytes(c->name, strlen(c->name)) + seed);
+				  : clone_run(&s.e, &t->entries[0], &l, mode,
+					      hash_bytes(c->name, strlen(c->name)) + seed);
 			if (err || got != want) {
 				fprintf(stderr, "%s: the twin ended with %d, not %d: %s\n", c->name,
 					(int)got, (int)want, err ? message : s.e.fault.what);
@@ -120,7 +120,7 @@ static int run_case(const struct ptxt_case *c, void *arg)
 	struct totals *t = arg;
 	char message[512] = "";
 	enum exec_status s;
-	struct twin twin;
+	struct clone clone;
 	int err, bad = 0;
 
 	/* Behind its shared memory the twin has 16 bytes more. */
@@ -128,26 +128,26 @@ static int run_case(const struct ptxt_case *c, void *arg)
 		return 0;
 	}
 	t->cases++;
-	if (twin_make(&twin, c->ptx.data, c->ptx.len, message, sizeof(message)) < 0) {
+	if (clone_make(&clone, c->ptx.data, c->ptx.len, message, sizeof(message)) < 0) {
 		fprintf(stderr, "%s: %s\n", c->name, message);
-		twin_finish(&twin);
+		clone_finish(&clone);
 		return 1;
 	}
-	t->whys[twin.n_entries ? twin.entries[0].why : PTX_BLOCK_UNKNOWN]++;
-	if (twin.n_entries && twin.entries[0].why == PTX_BLOCK_OK) {
-		t->twins++;
+	t->whys[clone.n_entries ? clone.entries[0].why : PROTO_BLOCK_UNKNOWN]++;
+	if (clone.n_entries && clone.entries[0].why == PROTO_BLOCK_OK) {
+		t->clones++;
 		memcpy(l.grid, c->grid, sizeof(l.grid));
 		memcpy(l.block, c->block, sizeof(l.block));
 		set(&plain, c, c->ptx.data, c->ptx.len, message, sizeof(message), &err);
 		l.params = plain.params;
 		s = err ? EXEC_NO_MEMORY : engine_run(&plain.e, &l);
-		bad = play(c, &twin, &plain, s, &l);
+		bad = play(c, &clone, &plain, s, &l);
 		end(&plain);
-	} else if (t->verbose && twin.n_entries) {
-		printf("%s: line %u: %s\n", c->name, twin.entries[0].line,
-		       ptx_block_why_text(twin.entries[0].why));
+	} else if (t->verbose && clone.n_entries) {
+		printf("%s: line %u: %s\n", c->name, clone.entries[0].line,
+		       proto_block_why_text(clone.entries[0].why));
 	}
-	twin_finish(&twin);
+	clone_finish(&clone);
 	return bad != 0;
 }
 
@@ -166,10 +166,11 @@ int main(int argc, char **argv)
 		n = ptxt_file(argv[i], run_case, &t);
 		failures += n < 0 ? 1 : n;
 	}
-	printf("%u cases, %u with a twin, %d failures\n", t.cases, t.twins, failures);
-	for (unsigned i = 0; i < PTX_BLOCK_WHYS; i++) {
-		if (t.whys[i] && i != PTX_BLOCK_OK) {
-			printf("%u: %s\n", t.whys[i], ptx_block_why_text((enum ptx_block_why)i));
+	printf("%u cases, %u with a twin, %d failures\n", t.cases, t.clones, failures);
+	for (unsigned i = 0; i < PROTO_BLOCK_WHYS; i++) {
+		if (t.whys[i] && i != PROTO_BLOCK_OK) {
+			printf("%u: %s\n", t.whys[i],
+			       proto_block_why_text((enum proto_block_why)i));
 		}
 	}
 	return failures ? EXIT_FAILURE : EXIT_SUCCESS;

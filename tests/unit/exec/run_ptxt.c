@@ -111,7 +111,7 @@ static int run_case(const struct ptxt_case *c, void *arg)
 
 int main(int argc, char **argv)
 {
-	const struct handlers *sets[EXEC_HANDLER_SETS];
+	const struct exec_handlers *sets[EXEC_HANDLER_SETS];
 	unsigned n_sets = exec_handlers_sets(sets);
 	int failures = 0;
 

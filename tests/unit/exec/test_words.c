@@ -234,7 +234,7 @@ static void one_shape(const struct shape *s)
 
 static void words_are_where_lanes_stand(void **state)
 {
-	const struct handlers *sets[EXEC_HANDLER_SETS];
+	const struct exec_handlers *sets[EXEC_HANDLER_SETS];
 	unsigned n = exec_handlers_sets(sets);
 
 	for (unsigned k = 0; k < n; k++) {

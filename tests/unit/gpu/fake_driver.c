@@ -9,7 +9,7 @@
 #include "base/compiler.h"
 #include "ptx/block.h"
 
-enum op_kind { OP_TWIN, OP_PLAIN, OP_COPY, OP_SET, OP_RECORD, OP_AWAIT, OP_TAKE };
+enum op_kind { OP_CLONE, OP_PLAIN, OP_COPY, OP_SET, OP_RECORD, OP_AWAIT, OP_TAKE };
 
 #define OFTEN 16u
 #define TAKE ((CUfunction)(uintptr_t)0x4000) /* gbpf_take */
@@ -108,7 +108,7 @@ static void end_work(struct work *w)
 }
 
 /* True: it runs. */
-static bool begin_twin(struct op *o)
+static bool begin_clone(struct op *o)
 {
 	const struct ptx_block_arg *a = &o->arg;
 	uint32_t *tickets = (uint32_t *)(uintptr_t)a->tickets, ticket;
@@ -145,8 +145,8 @@ static void begin_block(struct op *o)
 	bool runs = true;
 
 	o->to_begin--;
-	if (o->kind == OP_TWIN) {
-		runs = begin_twin(o);
+	if (o->kind == OP_CLONE) {
+		runs = begin_clone(o);
 	} else {
 		begin_work(o->work, o->index++);
 	}
@@ -344,9 +344,9 @@ CUresult drv_plain(CUstream s, struct work *w)
 	return drv.cuLaunchKernel(DRV_PLAIN, w->blocks, 1, 1, 64, 1, 1, 0, s, params, NULL);
 }
 
-struct gpu_block_launch drv_twin(struct work *const *w, uint32_t piece)
+struct gpu_block_launch drv_clone(struct work *const *w, uint32_t piece)
 {
-	return (struct gpu_block_launch){ .twin = DRV_TWIN,
+	return (struct gpu_block_launch){ .clone = DRV_CLONE,
 					  .id = 1,
 					  .resident = opt.resident,
 					  .grid = { (*w)->blocks, 1, 1 },
@@ -496,9 +496,9 @@ static CUresult launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsi
 		       unsigned by, unsigned bz, unsigned smem, CUstream stream, void **params,
 		       void **extra)
 {
-	struct op o = { .kind = f == DRV_TWIN ? OP_TWIN : OP_PLAIN, .to_begin = gx * gy * gz };
+	struct op o = { .kind = f == DRV_CLONE ? OP_CLONE : OP_PLAIN, .to_begin = gx * gy * gz };
 	const uint8_t *buffer = extra ? extra[1] : NULL;
-	CUresult e = f == DRV_TWIN ? refusal() : CUDA_SUCCESS;
+	CUresult e = f == DRV_CLONE ? refusal() : CUDA_SUCCESS;
 
 	if (f == TAKE) {
 		o.kind = OP_TAKE;
@@ -511,7 +511,7 @@ static CUresult launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsi
 	if (e) {
 		return e;
 	}
-	if (f == DRV_TWIN) {
+	if (f == DRV_CLONE) {
 		if (*(size_t *)extra[3] != sizeof(o.work) + sizeof(o.arg) || smem != 16 + 32) {
 			fail_test("a twin's launch has other parameters");
 		}

@@ -35,7 +35,7 @@ struct work {
 };
 
 #define DRV_CTX ((CUcontext)(uintptr_t)0x1000)
-#define DRV_TWIN ((CUfunction)(uintptr_t)0x2000)  /* f$gbpf: its parameter is a struct work * */
+#define DRV_CLONE ((CUfunction)(uintptr_t)0x2000) /* f$gbpf: its parameter is a struct work * */
 #define DRV_PLAIN ((CUfunction)(uintptr_t)0x3000) /* f */
 
 extern struct cuabi_table drv;
@@ -65,7 +65,7 @@ struct work *drv_work(struct track *t, uint32_t ordinal, uint32_t blocks); /* ca
 bool drv_done(const struct work *w);
 CUresult drv_plain(CUstream s, struct work *w);
 /* One line for work at block level; its parameter must live until the call returns. */
-struct gpu_block_launch drv_twin(struct work *const *w, uint32_t piece);
+struct gpu_block_launch drv_clone(struct work *const *w, uint32_t piece);
 uint64_t drv_random(uint64_t *state);
 
 #endif

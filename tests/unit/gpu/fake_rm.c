@@ -28,7 +28,7 @@ static struct {
 	int mapped;
 } fds[MAX_FDS];
 
-static const struct rm_card cards[FAKE_GPUS] = {
+static const struct gpu_rm_card cards[FAKE_GPUS] = {
 	{ .valid = 1, .domain = 0, .bus = 0x3b, .slot = 0, .gpu_id = 0x3b00, .minor = 4 },
 	{ .valid = 1, .domain = 0, .bus = 0x86, .slot = 0, .gpu_id = 0x8600, .minor = 0 },
 	{ .valid = 1, .domain = 1, .bus = 0x86, .slot = 2, .gpu_id = 0x18602, .minor = 1 },
@@ -67,9 +67,9 @@ static bool os_is(int fd, int number)
 {
 	int kind = fd >= 0 && fd < MAX_FDS ? fds[fd].kind : 0;
 
-	return number == RM_CONTROL_MINOR ? kind == 1
-	       : number == RM_ANY_GPU	  ? kind >= 2
-					  : kind == 2 + number;
+	return number == GPU_RM_CONTROL_MINOR ? kind == 1
+	       : number == GPU_RM_ANY_GPU     ? kind >= 2
+					      : kind == 2 + number;
 }
 
 /* ---- objects ---- */
@@ -127,7 +127,7 @@ static uint32_t add(uint32_t root, uint32_t parent, uint32_t *object, uint32_t c
 	if (!*object) {
 		*object = 0xc1d00000 + fake.next++;
 	}
-	if (class_id == RM_CLASS_CLIENT) {
+	if (class_id == GPU_RM_CLASS_CLIENT) {
 		root = parent = *object;
 	} else if (!ours(root, control)) {
 		return 0x23;
@@ -148,28 +148,28 @@ static uint32_t add(uint32_t root, uint32_t parent, uint32_t *object, uint32_t c
 	return 0;
 }
 
-static uint32_t on_alloc(int fd, struct rm_alloc *a)
+static uint32_t on_alloc(int fd, struct gpu_rm_alloc *a)
 {
 	struct fake_object *parent = fake_find(a->root, a->parent);
 	uint32_t gpu = parent ? parent->gpu : 0, status;
-	const struct rm_device_params *p = (const void *)(uintptr_t)a->params;
+	const struct gpu_rm_device_params *p = (const void *)(uintptr_t)a->params;
 
 	if (a->class_id == fake.refuse_class) {
 		return fake.refuse_status;
 	}
-	if (a->class_id == RM_CLASS_DEVICE && (!p || p->device_id >= FAKE_GPUS)) {
+	if (a->class_id == GPU_RM_CLASS_DEVICE && (!p || p->device_id >= FAKE_GPUS)) {
 		return 0x1f;
 	}
-	gpu = a->class_id == RM_CLASS_DEVICE ? p->device_id : gpu;
+	gpu = a->class_id == GPU_RM_CLASS_DEVICE ? p->device_id : gpu;
 	status = add(a->root, a->parent, &a->object, a->class_id, gpu, fd);
-	if (!status && a->class_id == RM_CLASS_MEMORY) {
+	if (!status && a->class_id == GPU_RM_CLASS_MEMORY) {
 		fake.o[fake.n - 1].memory = memfd_create("memory", MFD_CLOEXEC);
 		(void)!ftruncate(fake.o[fake.n - 1].memory, 2 << 20);
 	}
 	return status;
 }
 
-static uint32_t on_dup(int fd, struct rm_dup *d)
+static uint32_t on_dup(int fd, struct gpu_rm_dup *d)
 {
 	struct fake_object *from = fake_find(d->from_client, d->from_object);
 	int memory = from ? from->memory : -1;
@@ -185,7 +185,7 @@ static uint32_t on_dup(int fd, struct rm_dup *d)
 	return status;
 }
 
-static uint32_t on_map(int fd, struct rm_map *m)
+static uint32_t on_map(int fd, struct gpu_rm_map *m)
 {
 	struct fake_object *o = fake_find(m->client, m->memory);
 	struct fake_object *device = fake_find(m->client, m->device);
@@ -259,7 +259,7 @@ static uint32_t on_group(struct fake_object *o, uint32_t command, uint8_t *p, ui
 	}
 }
 
-static uint32_t on_control(int fd, struct rm_control *c)
+static uint32_t on_control(int fd, struct gpu_rm_control *c)
 {
 	struct fake_object *o = fake_find(c->client, c->object), *g;
 	uint8_t *p = (uint8_t *)(uintptr_t)c->params;
@@ -277,7 +277,7 @@ static uint32_t on_control(int fd, struct rm_control *c)
 	if (c->command >> 16 == 0xa06c) {
 		return o->class_id == 0xa06c ? on_group(o, c->command, p, c->params_bytes) : 0x58;
 	}
-	if (o->class_id != RM_CLASS_SUBDEVICE) {
+	if (o->class_id != GPU_RM_CLASS_SUBDEVICE) {
 		return 0x58;
 	}
 	switch (c->command) {
@@ -304,7 +304,8 @@ static uint32_t on_control(int fd, struct rm_control *c)
 
 static int on_register(int fd, const int32_t *control)
 {
-	if (!os_is(fd, RM_ANY_GPU) || !os_is(*control, RM_CONTROL_MINOR) || fds[fd].tied >= 0) {
+	if (!os_is(fd, GPU_RM_ANY_GPU) || !os_is(*control, GPU_RM_CONTROL_MINOR) ||
+	    fds[fd].tied >= 0) {
 		errno = EINVAL;
 		return -1;
 	}
@@ -314,39 +315,39 @@ static int on_register(int fd, const int32_t *control)
 
 static int answer(int fd, unsigned number, unsigned bytes, void *argument)
 {
-	struct rm_alloc_rights *b = argument;
-	struct rm_alloc *a = argument;
-	struct rm_free *f = argument;
+	struct gpu_rm_alloc_rights *b = argument;
+	struct gpu_rm_alloc *a = argument;
+	struct gpu_rm_free *f = argument;
 
 	if (number == fake.refuse_number) {
 		errno = EINVAL;
 		return -1;
 	}
 	switch (number) {
-	case RM_NR_ALLOC:
+	case GPU_RM_NR_ALLOC:
 		if (bytes == sizeof(*a)) {
 			a->status = on_alloc(fd, a);
 		} else {
 			b->status = on_alloc(fd, a); /* both begin alike */
 		}
 		return 0;
-	case RM_NR_FREE:
+	case GPU_RM_NR_FREE:
 		f->status = fake_find(f->root, f->object) ? 0 : 0x57;
 		free_tree(f->root, f->object);
 		return 0;
-	case RM_NR_CONTROL:
-		((struct rm_control *)argument)->status = on_control(fd, argument);
+	case GPU_RM_NR_CONTROL:
+		((struct gpu_rm_control *)argument)->status = on_control(fd, argument);
 		return 0;
-	case RM_NR_DUP:
-		((struct rm_dup *)argument)->status = on_dup(fd, argument);
+	case GPU_RM_NR_DUP:
+		((struct gpu_rm_dup *)argument)->status = on_dup(fd, argument);
 		return 0;
-	case RM_NR_MAP_MEMORY:
-		((struct rm_map *)argument)->status = on_map(fd, argument);
+	case GPU_RM_NR_MAP_MEMORY:
+		((struct gpu_rm_map *)argument)->status = on_map(fd, argument);
 		return 0;
-	case RM_NR_CARD_INFO:
+	case GPU_RM_NR_CARD_INFO:
 		memcpy(argument, cards, MIN(bytes, sizeof(cards)));
 		return 0;
-	case RM_NR_REGISTER_FD:
+	case GPU_RM_NR_REGISTER_FD:
 		return on_register(fd, argument);
 	default:
 		errno = ENOTTY;
@@ -373,11 +374,11 @@ __attribute__((visibility("default"))) int ioctl(int fd, unsigned long request, 
 
 /* ---- set-up ---- */
 
-static struct rm_os own;
+static struct gpu_rm_os own;
 
 void fake_reset(void)
 {
-	own = own.ioctl ? own : rm_os;
+	own = own.ioctl ? own : gpu_rm_os;
 	for (uint32_t i = 0; i < fake.n; i++) {
 		if (fake.o[i].memory >= 0) {
 			close(fake.o[i].memory);
@@ -386,7 +387,7 @@ void fake_reset(void)
 	memset(&fake, 0, sizeof(fake));
 	memset(fds, 0, sizeof(fds));
 	fake.refuse_class = fake.refuse_command = fake.refuse_number = UINT32_MAX;
-	rm_os = (struct rm_os){ own.ioctl, os_open, os_is };
+	gpu_rm_os = (struct gpu_rm_os){ own.ioctl, os_open, os_is };
 }
 
 void *fake_library(const char *variable)
@@ -403,13 +404,15 @@ void *fake_library(const char *variable)
 
 static uint32_t make(int control, uint32_t root, uint32_t parent, uint32_t class_id, uint32_t gpu)
 {
-	struct rm_device_params p = { .device_id = gpu };
-	struct rm_alloc_rights b = { .root = root,
-				     .parent = parent,
-				     .class_id = class_id,
-				     .params = class_id == RM_CLASS_DEVICE ? (uintptr_t)&p : 0,
-				     .params_bytes = class_id == RM_CLASS_DEVICE ? sizeof(p) : 0 };
-	unsigned long request = _IOC(_IOC_READ | _IOC_WRITE, 'F', RM_NR_ALLOC, sizeof(b));
+	struct gpu_rm_device_params p = { .device_id = gpu };
+	struct gpu_rm_alloc_rights b = {
+		.root = root,
+		.parent = parent,
+		.class_id = class_id,
+		.params = class_id == GPU_RM_CLASS_DEVICE ? (uintptr_t)&p : 0,
+		.params_bytes = class_id == GPU_RM_CLASS_DEVICE ? sizeof(p) : 0
+	};
+	unsigned long request = _IOC(_IOC_READ | _IOC_WRITE, 'F', GPU_RM_NR_ALLOC, sizeof(b));
 
 	if (fake_call(control, request, &b) != 0 || b.status) {
 		abort();
@@ -421,11 +424,11 @@ uint32_t fake_context(int control, uint32_t client, uint32_t gpu)
 {
 	uint32_t device, group;
 
-	client = client ? client : make(control, 0, 0, RM_CLASS_CLIENT, 0);
-	device = make(control, client, client, RM_CLASS_DEVICE, gpu);
-	make(control, client, device, RM_CLASS_SUBDEVICE, 0);
+	client = client ? client : make(control, 0, 0, GPU_RM_CLASS_CLIENT, 0);
+	device = make(control, client, client, GPU_RM_CLASS_DEVICE, gpu);
+	make(control, client, device, GPU_RM_CLASS_SUBDEVICE, 0);
 	for (int i = 0; i < 2; i++) {
-		group = make(control, client, device, RM_CLASS_GROUP, 0);
+		group = make(control, client, device, GPU_RM_CLASS_GROUP, 0);
 		make(control, client, group, 0xc86f, 0);
 		make(control, client, group, 0xc86f, 0);
 	}
@@ -455,7 +458,7 @@ static CUresult get_count(int *n)
 /* Ordinals run the other way than the driver's numbers. */
 static CUresult get_attribute(int *value, CUdevice_attribute what, CUdevice d)
 {
-	const struct rm_card *c = &cards[FAKE_GPUS - 1 - (uint32_t)d];
+	const struct gpu_rm_card *c = &cards[FAKE_GPUS - 1 - (uint32_t)d];
 
 	*value = what == CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID   ? (int)c->domain
 		 : what == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID    ? c->bus
@@ -496,12 +499,12 @@ static CUresult mem_create(CUmemGenericAllocationHandle *h, size_t bytes,
 
 	(void)bytes, (void)p, (void)flags;
 	for (uint32_t i = 0; i < fake.n; i++) {
-		if (fake.o[i].root == cuda.client && fake.o[i].class_id == RM_CLASS_DEVICE &&
+		if (fake.o[i].root == cuda.client && fake.o[i].class_id == GPU_RM_CLASS_DEVICE &&
 		    fake.o[i].gpu == cuda.gpu) {
 			device = fake.o[i].object;
 		}
 	}
-	object = make(cuda.control, cuda.client, device, RM_CLASS_MEMORY, 0);
+	object = make(cuda.control, cuda.client, device, GPU_RM_CLASS_MEMORY, 0);
 	cuda.memory = dup(fake_find(cuda.client, object)->memory);
 	cuda.gone = false;
 	*h = 1;

@@ -34,7 +34,7 @@ struct op {
 };
 
 struct waves waves;
-struct cuabi_table waves_table;
+struct cuabi_table occupancy_table;
 static struct op ops[OPS];
 static uint32_t head, tail;
 static void *memory[SLABS];
@@ -117,24 +117,24 @@ static void run(uint64_t until)
 	}
 }
 
-void waves_until(uint64_t ns)
+void occupancy_until(uint64_t ns)
 {
 	waves.now_ns = MAX(waves.now_ns, ns);
 	run(waves.now_ns);
 }
 
-uint64_t waves_clock(void)
+uint64_t occupancy_clock(void)
 {
-	waves_until(waves.now_ns + 50);
+	occupancy_until(waves.now_ns + 50);
 	return waves.now_ns;
 }
 
-bool waves_idle(void)
+bool occupancy_idle(void)
 {
 	return head == tail;
 }
 
-void waves_lease(bool on)
+void occupancy_lease(bool on)
 {
 	run(waves.now_ns);
 	if (!on && head == tail) { /* that it was idle until now is the request's */
@@ -148,7 +148,7 @@ void waves_lease(bool on)
 static void takes(uint64_t ns)
 {
 	waves.called_ns += ns;
-	waves_until(waves.now_ns + ns);
+	occupancy_until(waves.now_ns + ns);
 }
 
 static CUresult get_current(CUcontext *ret)
@@ -225,9 +225,9 @@ static CUresult launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsi
 		       unsigned by, unsigned bz, unsigned smem, CUstream stream, void **params,
 		       void **extra)
 {
-	struct op o = { .to_begin = gx, .slow = f == WAVES_SLOW ? 3 : 1 };
+	struct op o = { .to_begin = gx, .slow = f == OCCUPANCY_SLOW ? 3 : 1 };
 
-	assert_true(f == WAVES_TWIN || f == WAVES_SLOW);
+	assert_true(f == OCCUPANCY_CLONE || f == OCCUPANCY_SLOW);
 	memcpy(&o.arg, extra[1], sizeof(o.arg));
 	waves.launches++;
 	takes(LAUNCH_NS);
@@ -245,7 +245,7 @@ static CUresult query(CUstream stream)
 static CUresult synchronize(CUstream stream)
 {
 	while (head != tail) {
-		waves_until(waves.now_ns + 1000);
+		occupancy_until(waves.now_ns + 1000);
 	}
 	return CUDA_SUCCESS;
 }
@@ -315,9 +315,9 @@ static CUresult module_function(CUfunction *ret, CUmodule module, const char *na
 	return CUDA_ERROR_NOT_FOUND;
 }
 
-void waves_init(uint32_t resident, uint64_t block_ns)
+void occupancy_init(uint32_t resident, uint64_t block_ns)
 {
-	waves_table = (struct cuabi_table){
+	occupancy_table = (struct cuabi_table){
 		.cuCtxGetCurrent = get_current,
 		.cuCtxPushCurrent_v2 = push_current,
 		.cuCtxPopCurrent_v2 = pop_current,
@@ -349,10 +349,10 @@ void waves_init(uint32_t resident, uint64_t block_ns)
 	head = tail = 0;
 	rng = 7;
 	current = WAVES_CTX;
-	clock_set_source(waves_clock);
+	clock_set_source(occupancy_clock);
 }
 
-void waves_finish(void)
+void occupancy_finish(void)
 {
 	clock_set_source(NULL);
 	while (events) {

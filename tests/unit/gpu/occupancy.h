@@ -16,8 +16,8 @@
 
 #define WAVES_CTX ((CUcontext)(uintptr_t)0x1000)
 #define WAVES_STREAM ((CUstream)(uintptr_t)0x2000)
-#define WAVES_TWIN ((CUfunction)(uintptr_t)0x3000)
-#define WAVES_SLOW ((CUfunction)(uintptr_t)0x3040) /* blocks take three times as long */
+#define OCCUPANCY_CLONE ((CUfunction)(uintptr_t)0x3000)
+#define OCCUPANCY_SLOW ((CUfunction)(uintptr_t)0x3040) /* blocks take three times as long */
 
 struct waves {
 	uint64_t now_ns;
@@ -34,15 +34,15 @@ struct waves {
 };
 
 extern struct waves waves;
-extern struct cuabi_table waves_table;
+extern struct cuabi_table occupancy_table;
 
 /* The clock goes on, and the device with it. */
-uint64_t waves_clock(void);
-void waves_until(uint64_t ns);
-void waves_init(uint32_t resident, uint64_t block_ns);
-void waves_finish(void);
-bool waves_idle(void);
+uint64_t occupancy_clock(void);
+void occupancy_until(uint64_t ns);
+void occupancy_init(uint32_t resident, uint64_t block_ns);
+void occupancy_finish(void);
+bool occupancy_idle(void);
 /* No request of others is there any more, or one is: no twin's block begins. */
-void waves_lease(bool on);
+void occupancy_lease(bool on);
 
 #endif

@@ -19,22 +19,22 @@ CUdeviceptr gpu_flag_address(const struct gpu_flag *f)
 /* A call as the shim keeps it. */
 struct kept {
 	struct sched_call call;
-	struct world *w;
+	struct testbed *w;
 	struct line *line;
 	struct work *work; /* NULL: an event is recorded */
 	uint32_t piece;
 };
 
-static int run_work(struct line *x, struct world *w, struct work *work, uint32_t piece,
+static int run_work(struct line *x, struct testbed *w, struct work *work, uint32_t piece,
 		    const struct sched_launch *l)
 {
-	struct gpu_block_launch b = drv_twin(&work, l->piece_blocks ? l->piece_blocks : piece);
+	struct gpu_block_launch b = drv_clone(&work, l->piece_blocks ? l->piece_blocks : piece);
 	CUcontext popped;
 	CUresult e;
 
 	(void)drv.cuCtxPushCurrent_v2(DRV_CTX);
 	if (l->level == GBPF_LEVEL_BLOCK) {
-		e = gpu_chain_launch(w->d, &x->dev, &b);
+		e = gpu_run_launch(w->d, &x->dev, &b);
 	} else {
 		e = drv_plain(x->dev.stream, work);
 	}
@@ -53,7 +53,7 @@ static int run_kept(struct sched_call *c)
 		return run_work(k->line, k->w, k->work, k->piece, &c->launch);
 	}
 	(void)drv.cuCtxPushCurrent_v2(DRV_CTX);
-	e = (int)gpu_chain_record(k->w->d, &k->line->dev, k->line->event, &seq);
+	e = (int)gpu_run_record(k->w->d, &k->line->dev, k->line->event, &seq);
 	(void)drv.cuCtxPopCurrent_v2(&popped);
 	return e;
 }
@@ -63,7 +63,7 @@ static void free_kept(struct sched_call *c)
 	free(c);
 }
 
-static void keep(struct world *w, struct line *x, struct work *work, uint32_t piece,
+static void keep(struct testbed *w, struct line *x, struct work *work, uint32_t piece,
 		 const struct sched_launch *l)
 {
 	struct kept *k = calloc(1, sizeof(*k));
@@ -76,11 +76,11 @@ static void keep(struct world *w, struct line *x, struct work *work, uint32_t pi
 	k->call.free = free_kept;
 	k->call.launch = *l;
 	k->call.is_launch = work != NULL;
-	k->call.chains = l->block_ok || !work;
+	k->call.joins_run = l->block_ok || !work;
 	sched_defer(x->q, &k->call);
 }
 
-static struct work *new_work(struct world *w, struct line *x, uint32_t blocks)
+static struct work *new_work(struct testbed *w, struct line *x, uint32_t blocks)
 {
 	struct work *work = drv_work(&x->track, 0, blocks);
 
@@ -94,7 +94,7 @@ static struct work *new_work(struct world *w, struct line *x, uint32_t blocks)
 	return work;
 }
 
-struct work *launch(struct world *w, struct line *x, uint32_t blocks, bool block, bool keepable,
+struct work *launch(struct testbed *w, struct line *x, uint32_t blocks, bool block, bool keepable,
 		    uint32_t piece)
 {
 	struct work *work = new_work(w, x, blocks);
@@ -110,7 +110,7 @@ struct work *launch(struct world *w, struct line *x, uint32_t blocks, bool block
 			keep(w, x, work, piece, &l);
 			return work;
 		}
-		assert_int_equal(sched_flush(w->r.s, x->q), 0);
+		assert_int_equal(sched_drain(w->r.s, x->q), 0);
 		l.may_hold = false;
 		assert_int_equal(sched_submit(x->q, &l), SCHED_GO);
 	}
@@ -119,24 +119,24 @@ struct work *launch(struct world *w, struct line *x, uint32_t blocks, bool block
 	return work;
 }
 
-void synchronize(struct world *w, struct line *x)
+void synchronize(struct testbed *w, struct line *x)
 {
-	assert_int_equal(sched_flush(w->r.s, x->q), 0);
+	assert_int_equal(sched_drain(w->r.s, x->q), 0);
 	assert_int_equal(drv.cuStreamSynchronize(x->dev.stream), CUDA_SUCCESS);
-	sched_drained(w->r.s, x->q);
+	sched_synced(w->r.s, x->q);
 }
 
-void order(struct world *w, struct line *x, struct line *y)
+void order(struct testbed *w, struct line *x, struct line *y)
 {
 	struct sched_launch l = { .kind = GBPF_KIND_OTHER };
 	CUcontext popped;
 	uint64_t seq;
 
-	if (sched_join(x->q)) {
+	if (sched_run_join(x->q)) {
 		(void)drv.cuCtxPushCurrent_v2(DRV_CTX);
-		assert_int_equal(gpu_chain_record(w->d, &x->dev, x->event, &seq), CUDA_SUCCESS);
+		assert_int_equal(gpu_run_record(w->d, &x->dev, x->event, &seq), CUDA_SUCCESS);
 		(void)drv.cuCtxPopCurrent_v2(&popped);
-		sched_joined(x->q);
+		sched_run_joined(x->q);
 		(void)add_relaxed(&w->joined, 1u);
 	} else if (sched_queue_deferred(x->q)) {
 		keep(w, x, NULL, 0, &l);
@@ -146,20 +146,20 @@ void order(struct world *w, struct line *x, struct line *y)
 		(void)drv.cuCtxPopCurrent_v2(&popped);
 	}
 	y->after = x->all;
-	(void)sched_flush(w->r.s, x->q);
-	(void)sched_flush(w->r.s, y->q);
+	(void)sched_drain(w->r.s, x->q);
+	(void)sched_drain(w->r.s, y->q);
 	(void)drv.cuCtxPushCurrent_v2(DRV_CTX);
 	(void)drv.cuStreamWaitEvent(y->dev.stream, x->event, 0);
 	(void)drv.cuCtxPopCurrent_v2(&popped);
 }
 
-void request_begins(struct world *w)
+void request_begins(struct testbed *w)
 {
 	store_relaxed(&drv_leases[3], 1u);
 	other_opens(&w->r);
 }
 
-void request_ends(struct world *w)
+void request_ends(struct testbed *w)
 {
 	other_closes(&w->r);
 	store_relaxed(&drv_leases[3], 0u);
@@ -167,7 +167,7 @@ void request_ends(struct world *w)
 
 static void *latency(void *arg)
 {
-	struct world *w = arg;
+	struct testbed *w = arg;
 	uint64_t rng = w->seed + 99;
 
 	while (!load_acquire(&w->stop_lc)) {
@@ -201,7 +201,7 @@ static void on_note(void *arg, const char *what, const char *text)
 	(void)add_acqrel(&((struct rig *)arg)->notes, 1u);
 }
 
-void world_init(struct world *w, unsigned n, const struct drv_options *o, uint64_t limit_ns)
+void testbed_init(struct testbed *w, unsigned n, const struct drv_options *o, uint64_t limit_ns)
 {
 	struct sched_config cfg = { .tenant = 1,
 				    .class_id = GBPF_CLASS_BATCH,
@@ -233,25 +233,25 @@ void world_init(struct world *w, unsigned n, const struct drv_options *o, uint64
 		pthread_mutex_init(&x->lock, NULL);
 		(void)drv.cuEventCreate(&x->event, 0);
 	}
-	gpu_chain_prepare(w->d, &w->line[0].dev);
+	gpu_run_prepare(w->d, &w->line[0].dev);
 	while (drv_run(100)) { /* what that has begun, */
 	}
-	gpu_chain_prepare(w->d, &w->line[0].dev); /* and now is there: no launch goes without */
-	gpu_chain_set_flag(w->d, DRV_CTX, (const struct gpu_flag *)(uintptr_t)1, 4);
+	gpu_run_prepare(w->d, &w->line[0].dev); /* and now is there: no launch goes without */
+	gpu_run_set_flag(w->d, DRV_CTX, (const struct gpu_flag *)(uintptr_t)1, 4);
 	rig_start_agent(&w->r);
 	drv_start();
 }
 
-struct world *world_new(bool share)
+struct testbed *world_new(bool share)
 {
-	struct world *w = calloc(1, sizeof(*w));
+	struct testbed *w = calloc(1, sizeof(*w));
 
 	assert_non_null(w);
 	w->share = share;
 	return w;
 }
 
-void world_finish(struct world *w)
+void testbed_finish(struct testbed *w)
 {
 	struct work *x;
 	CUcontext popped;
@@ -260,7 +260,7 @@ void world_finish(struct world *w)
 		synchronize(w, &w->line[i]);
 		assert_false(sched_queue_deferred(w->line[i].q));
 		sched_queue_close(w->line[i].q);
-		gpu_chain_close(w->d, &w->line[i].dev);
+		gpu_run_close(w->d, &w->line[i].dev);
 		while ((x = w->line[i].all)) {
 			assert_true(drv_done(x));
 			w->line[i].all = x->next;
@@ -270,9 +270,9 @@ void world_finish(struct world *w)
 	}
 	rig_stop_agent(&w->r);
 	drv_stop();
-	assert_int_equal(ACC_COUNT(tally_sum(&w->r.s->inflight)), 0);
-	assert_int_equal(load_relaxed(&w->r.s->chains), 0);
-	assert_int_equal(load_relaxed(&w->r.s->deferred), 0);
+	assert_int_equal(SCHED_ACC_COUNT(sched_tally_sum(&w->r.s->inflight)), 0);
+	assert_int_equal(load_relaxed(&w->r.s->n_runs), 0);
+	assert_int_equal(load_relaxed(&w->r.s->n_deferred), 0);
 	sched_destroy(w->r.s);
 	gpu_device_destroy(w->d);
 	(void)drv.cuCtxPopCurrent_v2(&popped);
@@ -280,13 +280,13 @@ void world_finish(struct world *w)
 	free(w);
 }
 
-void start_latency(struct world *w)
+void start_latency(struct testbed *w)
 {
 	store_release(&w->stop_lc, 0u);
 	assert_int_equal(pthread_create(&w->lc, NULL, latency, w), 0);
 }
 
-void stop_latency(struct world *w)
+void stop_latency(struct testbed *w)
 {
 	store_release(&w->stop_lc, 1u);
 	pthread_join(w->lc, NULL);

@@ -19,7 +19,7 @@ struct line { /* a stream as the program has it */
 	CUevent event;
 };
 
-struct world {
+struct testbed {
 	struct rig r;
 	struct gpu_device *d;
 	unsigned n, threads, programs;
@@ -31,22 +31,22 @@ struct world {
 	uint64_t seed, requests, joined;
 };
 
-struct world *world_new(bool share);
+struct testbed *world_new(bool share);
 /* limit_ns 0: the default. agent, device: their threads run. */
-void world_init(struct world *w, unsigned n, const struct drv_options *o, uint64_t limit_ns);
+void testbed_init(struct testbed *w, unsigned n, const struct drv_options *o, uint64_t limit_ns);
 /* Everything is waited for, and each work was done. */
-void world_finish(struct world *w);
-void start_latency(struct world *w);
-void stop_latency(struct world *w);
+void testbed_finish(struct testbed *w);
+void start_latency(struct testbed *w);
+void stop_latency(struct testbed *w);
 /* A request of the other tenant, with its lease. */
-void request_begins(struct world *w);
-void request_ends(struct world *w);
+void request_begins(struct testbed *w);
+void request_ends(struct testbed *w);
 
 /* block: it has a twin; keepable: it can be copied. The work. */
-struct work *launch(struct world *w, struct line *x, uint32_t blocks, bool block, bool keepable,
+struct work *launch(struct testbed *w, struct line *x, uint32_t blocks, bool block, bool keepable,
 		    uint32_t piece);
-void synchronize(struct world *w, struct line *x);
+void synchronize(struct testbed *w, struct line *x);
 /* What y does from here comes after what x has. */
-void order(struct world *w, struct line *x, struct line *y);
+void order(struct testbed *w, struct line *x, struct line *y);
 
 #endif

@@ -175,7 +175,7 @@ static void a_tenant_that_is_switched_off_makes_no_progress(void **state)
 	tenant_end(&a);
 }
 
-static void what_is_not_there_is_refused(void **state)
+static void missing_controls_are_refused(void **state)
 {
 	struct gpu_switches s;
 	struct gpu_handles h;
@@ -207,7 +207,7 @@ static void what_is_not_there_is_refused(void **state)
 	assert_int_equal(gpu_handles_check(&h), -EPROTO);
 	kill(a.pid, SIGKILL);
 	assert_int_equal(rig_wait(a.pid), 128 + SIGKILL);
-	rig_settled();
+	rig_stats_idle();
 	assert_int_equal(gpu_control(&a.h, a.fd, GPU_CONTROL_SLICE_GET, 0, &ret), -ENODEV);
 	close(a.fd);
 	close(a.sock);
@@ -227,7 +227,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(slices_share_the_device),
 		cmocka_unit_test(a_tenant_that_is_switched_off_makes_no_progress),
-		cmocka_unit_test(what_is_not_there_is_refused),
+		cmocka_unit_test(missing_controls_are_refused),
 	};
 
 	alarm(200);

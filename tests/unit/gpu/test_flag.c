@@ -111,10 +111,10 @@ static void a_kernel_sees_what_another_process_stores(void **state)
 	assert_true(fd >= 0);
 	assert_int_equal(gpu_lease_map(&p, fd), 0);
 	assert_int_equal(p.bytes, GPU_FLAG_BYTES);
-	gpu_lease_put(&p, 63, 77);
+	gpu_lease_store(&p, 63, 77);
 	gpu_lease_fence();
 	assert_int_equal(hear(sock[0]), -1); /* it has seen it, and destroyed the page */
-	gpu_lease_put(&p, 0, 1);	     /* harmless now */
+	gpu_lease_store(&p, 0, 1);	     /* harmless now */
 	gpu_lease_fence();
 	say(sock[0], -1);
 	assert_int_equal(rig_wait(pid), 0);
@@ -122,7 +122,7 @@ static void a_kernel_sees_what_another_process_stores(void **state)
 	gpu_lease_unmap(&p);
 	close(fd);
 	close(sock[0]);
-	rig_nothing_shared();
+	rig_stats_unshared();
 }
 
 /* ---- owners that die ---- */
@@ -155,15 +155,15 @@ static void a_page_whose_owner_was_killed_takes_stores(void **state)
 	assert_int_equal(gpu_lease_map(&p, fd), 0);
 	kill(pid, SIGKILL);
 	assert_int_equal(rig_wait(pid), 128 + SIGKILL);
-	rig_settled();
+	rig_stats_idle();
 	for (uint32_t i = 0; i < GPU_FLAG_SLOTS; i++) {
-		gpu_lease_put(&p, i, i);
+		gpu_lease_store(&p, i, i);
 	}
 	gpu_lease_fence();
 	gpu_lease_unmap(&p);
 	close(fd);
 	close(sock[0]);
-	rig_nothing_shared();
+	rig_stats_unshared();
 }
 
 /* ---- descriptors from outside ---- */
@@ -210,7 +210,7 @@ static void descriptors_that_could_fault_are_refused(void **state)
 	refused(memfd(4096, size | F_SEAL_FUTURE_WRITE));
 	fd = memfd(4096, size);
 	assert_int_equal(gpu_lease_map(&p, fd), 0);
-	gpu_lease_put(&p, 0, 1);
+	gpu_lease_store(&p, 0, 1);
 	gpu_lease_unmap(&p);
 	close(fd);
 }
@@ -277,7 +277,7 @@ static void clock_program(void *arg)
 	fprintf(stderr, "off by %lld and %lld ns\n", (long long)(offset - wall),
 		(long long)(again - wall));
 	CHECK(llabs(offset - wall) < 20000000 && llabs(again - wall) < 20000000);
-	gpu_context_gone(d, ctx);
+	gpu_context_forget(d, ctx);
 	CU(cuCtxDestroy_v2(ctx));
 	CHECK(gpu_clock_offset(d, ctx, &again) == -EIO);
 	CU(cuCtxCreate_v2(&other, 0, 0));

@@ -37,7 +37,7 @@ static struct target page[PAGES];
 
 static int set_up(void **state)
 {
-	pin_setup();
+	policy_read_setup();
 	assert_int_equal(gpu_device_create(&d, &real), 0);
 	for (int i = 0; i < PAGES; i++) {
 		page[i].fd = shm_create("page", GPU_FLAG_BYTES, SHM_NOEXEC);
@@ -89,7 +89,7 @@ static void every_page_of_the_gpu_and_only_the_own_word(void **state)
 	assert_int_equal(word(0), 0);
 	assert_int_equal(word(1), 0);
 	assert_int_equal(word(2), up);
-	gpu_lease(d, SCHED_MAX_GPUS, 1); /* nothing */
+	gpu_lease(d, PROTO_MAX_GPUS, 1); /* nothing */
 }
 
 static void before_the_clock_is_known_nothing_is_raised(void **state)
@@ -101,7 +101,7 @@ static void before_the_clock_is_known_nothing_is_raised(void **state)
 	assert_int_equal(word(0), gpu_lease_word(OFFSET, 5000000000));
 	gpu_lease(d, 0, 0);
 	assert_int_equal(word(0), 0);
-	assert_true(gpu_lease_keep(d, 1) > 0); /* there is no context to measure in */
+	assert_true(gpu_lease_measure_clocks(d, 1) > 0); /* there is no context to measure in */
 }
 
 static void a_page_that_comes_gets_the_lease_at_once_and_one_that_goes_loses_it(void **state)
@@ -131,7 +131,7 @@ static void a_page_that_comes_gets_the_lease_at_once_and_one_that_goes_loses_it(
 }
 
 /* Whoever else has the pages may have written anything. */
-static void what_others_wrote_over_our_words_is_put_right(void **state)
+static void overwritten_words_are_restored(void **state)
 {
 	uint32_t up = gpu_lease_word(OFFSET, 5000000000);
 
@@ -142,7 +142,7 @@ static void what_others_wrote_over_our_words_is_put_right(void **state)
 	page[0].word[SLOT] = 0;
 	page[1].word[SLOT] = 0x7fffffff;
 	page[0].word[SLOT + 1] = 99; /* somebody else's */
-	gpu_leases_again(d);
+	gpu_leases_rewrite(d);
 	assert_int_equal(word(0), up);
 	assert_int_equal(word(1), 0);
 	assert_int_equal(page[0].word[SLOT + 1], 99);
@@ -150,14 +150,14 @@ static void what_others_wrote_over_our_words_is_put_right(void **state)
 	assert_int_equal(word(0), 0);
 }
 
-static void what_cannot_be_a_page_is_refused(void **state)
+static void descriptors_of_other_objects_are_refused(void **state)
 {
 	int open_ended = memfd_create("x", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	int small = shm_create("s", 1024, SHM_NOEXEC), file = open("/dev/zero", O_RDWR);
 
 	assert_int_equal(ftruncate(open_ended, GPU_FLAG_BYTES), 0);
 	assert_int_equal(gpu_lease_add(d, GPU_LEASE_PAGES, page[0].fd, 0, 0), -EINVAL);
-	assert_int_equal(gpu_lease_add(d, 0, page[0].fd, SCHED_MAX_GPUS, 0), -EINVAL);
+	assert_int_equal(gpu_lease_add(d, 0, page[0].fd, PROTO_MAX_GPUS, 0), -EINVAL);
 	assert_int_equal(gpu_lease_add(d, 0, page[0].fd, 0, GPU_FLAG_SLOTS), -EINVAL);
 	assert_true(gpu_lease_add(d, 0, open_ended, 0, 0) < 0); /* could be cut off under us */
 	assert_true(gpu_lease_add(d, 0, small, 0, 0) < 0);
@@ -178,11 +178,11 @@ static void *raise_and_lower(void *arg)
 	uint64_t n = (uintptr_t)arg;
 
 	while (!load_relaxed(&stop)) {
-		struct pin_slot *pin = pin_enter();
+		struct policy_reader *pin = policy_read_enter();
 
 		n = n * 6364136223846793005u + 1442695040888963407u;
 		gpu_lease(d, 0, n >> 63 ? 5000000000 + (n >> 32) : 0);
-		pin_leave(pin);
+		policy_read_leave(pin);
 	}
 	return NULL;
 }
@@ -231,8 +231,8 @@ int main(void)
 		T(every_page_of_the_gpu_and_only_the_own_word),
 		T(before_the_clock_is_known_nothing_is_raised),
 		T(a_page_that_comes_gets_the_lease_at_once_and_one_that_goes_loses_it),
-		T(what_others_wrote_over_our_words_is_put_right),
-		T(what_cannot_be_a_page_is_refused),
+		T(overwritten_words_are_restored),
+		T(descriptors_of_other_objects_are_refused),
 		T(pages_come_and_go_while_others_raise),
 	};
 

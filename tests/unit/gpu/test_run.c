@@ -25,7 +25,7 @@ static uint64_t test_clock(void)
 	return now_ns;
 }
 
-struct world {
+struct testbed {
 	struct gpu_device *d;
 	uint64_t rng;
 	unsigned n;
@@ -42,7 +42,7 @@ struct world {
 	unsigned loads; /* how often the twin's handle has become another's */
 };
 
-static void world_init(struct world *w, unsigned n, const struct drv_options *o)
+static void testbed_init(struct testbed *w, unsigned n, const struct drv_options *o)
 {
 	memset(w, 0, sizeof(*w));
 	clock_set_source(test_clock);
@@ -55,10 +55,10 @@ static void world_init(struct world *w, unsigned n, const struct drv_options *o)
 		w->q[i] = (struct gpu_queue){ .stream = drv_stream(), .ctx = DRV_CTX };
 		w->track[i].ordered = true;
 	}
-	gpu_chain_set_flag(w->d, DRV_CTX, (const struct gpu_flag *)(uintptr_t)1, 7);
+	gpu_run_set_flag(w->d, DRV_CTX, (const struct gpu_flag *)(uintptr_t)1, 7);
 }
 
-static struct work *new_work(struct world *w, unsigned i, uint32_t blocks)
+static struct work *new_work(struct testbed *w, unsigned i, uint32_t blocks)
 {
 	struct work *x = drv_work(&w->track[i], ++w->ordinal[i], blocks);
 
@@ -67,19 +67,19 @@ static struct work *new_work(struct world *w, unsigned i, uint32_t blocks)
 	return x;
 }
 
-static uint32_t pick(struct world *w, uint32_t n)
+static uint32_t pick(struct testbed *w, uint32_t n)
 {
 	return (uint32_t)(drv_random(&w->rng) % n);
 }
 
-static CUresult launch(struct world *w, unsigned i, uint32_t blocks, uint32_t piece)
+static CUresult launch(struct testbed *w, unsigned i, uint32_t blocks, uint32_t piece)
 {
 	struct work *x = new_work(w, i, blocks);
-	struct gpu_block_launch l = drv_twin(&x, piece);
+	struct gpu_block_launch l = drv_clone(&x, piece);
 	CUresult e;
 
 	l.id += w->loads;
-	e = gpu_chain_launch(w->d, &w->q[i], &l);
+	e = gpu_run_launch(w->d, &w->q[i], &l);
 	if (e) {
 		w->all = x->next;
 		w->ordinal[i]--;
@@ -88,13 +88,13 @@ static CUresult launch(struct world *w, unsigned i, uint32_t blocks, uint32_t pi
 	return e;
 }
 
-static void world_finish(struct world *w)
+static void testbed_finish(struct testbed *w)
 {
 	CUcontext popped;
 	struct work *x;
 
 	for (unsigned i = 0; i < w->n; i++) {
-		gpu_chain_close(w->d, &w->q[i]);
+		gpu_run_close(w->d, &w->q[i]);
 	}
 	while ((x = w->all)) {
 		w->all = x->next;
@@ -106,10 +106,10 @@ static void world_finish(struct world *w)
 	clock_set_source(NULL);
 }
 
-static bool all_through(struct world *w)
+static bool all_through(struct testbed *w)
 {
 	for (unsigned i = 0; i < w->n; i++) {
-		if (gpu_chain_busy(w->d, &w->q[i])) {
+		if (gpu_run_busy(w->d, &w->q[i])) {
 			return false;
 		}
 	}
@@ -117,19 +117,19 @@ static bool all_through(struct world *w)
 }
 
 /* Steps every queue and the device until nothing is left. */
-static void run_out(struct world *w, bool may_run, bool force)
+static void run_out(struct testbed *w, bool may_run, bool force)
 {
 	for (unsigned round = 0; !all_through(w) || !drv_idle(); round++) {
 		assert_true(round < 200000);
 		for (unsigned i = 0; i < w->n; i++) {
-			(void)gpu_chain_step(w->d, &w->q[i], may_run, force);
+			(void)gpu_run_step(w->d, &w->q[i], may_run, force);
 		}
 		drv_run(40);
 		now_ns += 3000;
 	}
 }
 
-static void check_all(struct world *w)
+static void check_all(struct testbed *w)
 {
 	for (struct work *x = w->all; x; x = x->next) {
 		assert_int_equal(x->ended, x->blocks);
@@ -143,24 +143,24 @@ static void lease(uint32_t on)
 
 static uint64_t checked; /* events of chains */
 
-static void record(struct world *w, unsigned i)
+static void record(struct testbed *w, unsigned i)
 {
 	if (!w->mark[i].event) {
 		assert_int_equal(drv.cuEventCreate(&w->mark[i].event, 0), CUDA_SUCCESS);
 	}
 	w->mark[i].ordinal = w->ordinal[i];
 	w->mark[i].pending = true;
-	assert_int_equal(gpu_chain_record(w->d, &w->q[i], w->mark[i].event, &w->mark[i].seq),
+	assert_int_equal(gpu_run_record(w->d, &w->q[i], w->mark[i].event, &w->mark[i].seq),
 			 CUDA_SUCCESS);
 }
 
 /* An event that says that it is reached, with all that was before it in the chain done, tells the
  * truth. */
-static void check_event(struct world *w, unsigned i)
+static void check_event(struct testbed *w, unsigned i)
 {
-	struct sched_chain look;
+	struct sched_run_progress look;
 
-	(void)gpu_chain_look(w->d, &w->q[i], &look);
+	(void)gpu_run_look(w->d, &w->q[i], &look);
 	if (w->mark[i].pending && look.done >= w->mark[i].seq &&
 	    drv.cuEventQuery(w->mark[i].event) == CUDA_SUCCESS) {
 		assert_true(load_acquire(&w->track[i].last) >= w->mark[i].ordinal);
@@ -175,32 +175,32 @@ static uint64_t interruptions, resumed; /* of all programs */
 static void program(uint64_t seed, unsigned streams, bool one_connection, unsigned rounds)
 {
 	struct drv_options o = { .seed = seed, .one_connection = one_connection };
-	struct gpu_chain_counts counts;
-	struct sched_chain look;
-	struct world w;
+	struct gpu_run_counts counts;
+	struct sched_run_progress look;
+	struct testbed w;
 
-	world_init(&w, streams, &o);
+	testbed_init(&w, streams, &o);
 	for (unsigned r = 0; r < rounds; r++) {
 		unsigned i = pick(&w, streams);
 
 		check_event(&w, i);
 		switch (pick(&w, 9)) {
 		case 8:
-			(void)gpu_chain_look(w.d, &w.q[i], &look);
+			(void)gpu_run_look(w.d, &w.q[i], &look);
 			if (!look.full && !w.mark[i].pending) {
 				record(&w, i);
 			}
 			break;
 		case 0:
 		case 1:
-			assert_int_equal(gpu_chain_look(w.d, &w.q[i], &look), 0);
+			assert_int_equal(gpu_run_look(w.d, &w.q[i], &look), 0);
 			if (!look.full) {
 				assert_int_equal(launch(&w, i, 1 + pick(&w, 200), pick(&w, 40)),
 						 CUDA_SUCCESS);
 			}
 			break;
 		case 2:
-			if (!gpu_chain_busy(w.d, &w.q[i])) {
+			if (!gpu_run_busy(w.d, &w.q[i])) {
 				assert_int_equal(
 					drv_plain(w.q[i].stream, new_work(&w, i, 1 + pick(&w, 3))),
 					CUDA_SUCCESS);
@@ -211,8 +211,8 @@ static void program(uint64_t seed, unsigned streams, bool one_connection, unsign
 			break;
 		case 4:
 		case 5:
-			(void)gpu_chain_step(w.d, &w.q[i], !load_relaxed(&drv_leases[5]),
-					     !pick(&w, 30));
+			(void)gpu_run_step(w.d, &w.q[i], !load_relaxed(&drv_leases[5]),
+					   !pick(&w, 30));
 			break;
 		default:
 			drv_run(pick(&w, 120));
@@ -222,10 +222,10 @@ static void program(uint64_t seed, unsigned streams, bool one_connection, unsign
 	lease(0);
 	run_out(&w, true, false);
 	check_all(&w);
-	gpu_chain_counts(w.d, &counts);
+	gpu_run_counts(w.d, &counts);
 	interruptions += counts.interruptions;
 	resumed += counts.resumed_blocks;
-	world_finish(&w);
+	testbed_finish(&w);
 }
 
 static void random_programs_keep_order_and_run_each_block_once(void **state)
@@ -247,30 +247,30 @@ static const struct drv_options plain_options = { .seed = 5 };
 /* The last ticket is drawn a block before the end; then the next operation may follow. */
 static void it_is_through_when_the_last_block_has_begun(void **state)
 {
-	struct world w;
+	struct testbed w;
 
-	world_init(&w, 1, &plain_options);
+	testbed_init(&w, 1, &plain_options);
 	assert_int_equal(launch(&w, 0, 10, 0), CUDA_SUCCESS);
-	assert_true(gpu_chain_busy(w.d, &w.q[0]));
-	while (gpu_chain_busy(w.d, &w.q[0])) {
+	assert_true(gpu_run_busy(w.d, &w.q[0]));
+	while (gpu_run_busy(w.d, &w.q[0])) {
 		assert_int_equal(drv_run(1), 1);
 	}
 	assert_int_equal(w.all->begun, 10);
 	assert_true(w.all->ended < 10);
-	assert_int_equal(gpu_chain_step(w.d, &w.q[0], true, false), UINT64_MAX);
+	assert_int_equal(gpu_run_step(w.d, &w.q[0], true, false), UINT64_MAX);
 	run_out(&w, true, false);
-	world_finish(&w);
+	testbed_finish(&w);
 }
 
 /* Nothing is put again while the lease is up; then exactly what is missing. */
-static void what_is_missing_comes_again(void **state)
+static void missing_blocks_are_submitted_again(void **state)
 {
-	struct gpu_chain_counts counts;
-	struct sched_chain look;
+	struct gpu_run_counts counts;
+	struct sched_run_progress look;
 	uint64_t before;
-	struct world w;
+	struct testbed w;
 
-	world_init(&w, 1, &plain_options);
+	testbed_init(&w, 1, &plain_options);
 	assert_int_equal(launch(&w, 0, 100, 0), CUDA_SUCCESS);
 	assert_int_equal(launch(&w, 0, 50, 0), CUDA_SUCCESS);
 	while (w.all->next->begun < 30) {
@@ -282,91 +282,91 @@ static void what_is_missing_comes_again(void **state)
 	before = drv_launches;
 	for (int i = 0; i < 100; i++) {
 		now_ns += 10000;
-		assert_true(gpu_chain_step(w.d, &w.q[0], false, false) < UINT64_MAX);
+		assert_true(gpu_run_step(w.d, &w.q[0], false, false) < UINT64_MAX);
 		drv_run(10);
 	}
 	assert_int_equal(drv_launches, before);
-	assert_int_equal(gpu_chain_look(w.d, &w.q[0], &look), 0);
+	assert_int_equal(gpu_run_look(w.d, &w.q[0], &look), 0);
 	assert_true(look.stopped);
 	assert_int_equal(look.interruptions, 1);
 	lease(0);
 	run_out(&w, true, false);
 	check_all(&w);
-	gpu_chain_counts(w.d, &counts);
+	gpu_run_counts(w.d, &counts);
 	assert_int_equal(counts.resumed_blocks, 120);
 	assert_int_equal(counts.launches, 2);
 	assert_int_equal(counts.forced, 0);
-	world_finish(&w);
+	testbed_finish(&w);
 }
 
 /* Force without leave to run: one piece at a time, which no lease stops. */
 static void force_gives_one_piece_each_time(void **state)
 {
-	struct world w;
+	struct testbed w;
 
-	world_init(&w, 1, &plain_options);
+	testbed_init(&w, 1, &plain_options);
 	lease(1);
 	assert_int_equal(launch(&w, 0, 100, 20), CUDA_SUCCESS);
 	for (unsigned piece = 1; piece <= 5; piece++) {
-		struct sched_chain look;
+		struct sched_run_progress look;
 
 		for (int i = 0; i < 50; i++) {
 			drv_run(50);
 			now_ns += 10000;
-			(void)gpu_chain_step(w.d, &w.q[0], false, false);
+			(void)gpu_run_step(w.d, &w.q[0], false, false);
 		}
 		assert_int_equal(w.all->ended, 20 * (piece - 1));
-		(void)gpu_chain_look(w.d, &w.q[0], &look);
+		(void)gpu_run_look(w.d, &w.q[0], &look);
 		assert_true(look.stopped);
-		(void)gpu_chain_step(w.d, &w.q[0], false, true);
+		(void)gpu_run_step(w.d, &w.q[0], false, true);
 		while (drv_run(100)) {
 		}
 		assert_int_equal(w.all->ended, 20 * piece);
 	}
-	assert_int_equal(gpu_chain_step(w.d, &w.q[0], false, false), UINT64_MAX);
-	world_finish(&w);
+	assert_int_equal(gpu_run_step(w.d, &w.q[0], false, false), UINT64_MAX);
+	testbed_finish(&w);
 }
 
 static void both_finish_it_against_all_leases(void **state)
 {
-	struct world w;
+	struct testbed w;
 
-	world_init(&w, 3, &plain_options);
+	testbed_init(&w, 3, &plain_options);
 	lease(1);
 	for (unsigned i = 0; i < 9; i++) {
 		assert_int_equal(launch(&w, i % 3, 60, 7), CUDA_SUCCESS);
 	}
 	run_out(&w, true, true);
 	check_all(&w);
-	world_finish(&w);
+	testbed_finish(&w);
 }
 
 /* Refused when it would have been put at once: an error, and it was never there. */
 static void a_refused_launch_leaves_no_trace(void **state)
 {
-	struct world w;
+	struct testbed w;
 
-	world_init(&w, 1, &plain_options);
+	testbed_init(&w, 1, &plain_options);
 	drv_refuse(CUDA_ERROR_INVALID_VALUE, 0);
 	assert_int_equal(launch(&w, 0, 10, 0), CUDA_ERROR_INVALID_VALUE);
-	assert_false(gpu_chain_busy(w.d, &w.q[0]));
+	assert_false(gpu_run_busy(w.d, &w.q[0]));
 	assert_int_equal(launch(&w, 0, 10, 0), CUDA_SUCCESS);
 	drv_refuse(CUDA_ERROR_INVALID_VALUE, 0);
 	assert_int_equal(launch(&w, 0, 11, 0), CUDA_ERROR_INVALID_VALUE);
 	assert_int_equal(launch(&w, 0, 12, 0), CUDA_SUCCESS);
 	run_out(&w, true, false);
 	check_all(&w);
-	world_finish(&w);
+	testbed_finish(&w);
 }
 
 /* Refused when it had to be put again: the next flush gets the error, others go on. */
-static void a_launch_refused_later_is_an_error_of_the_chain(void **state)
+static void a_launch_refused_later_is_an_error_of_the_run(void **state)
 {
-	struct sched_chain look;
-	struct world w;
+	struct sched_run_progress look;
+	struct testbed w;
 	struct work *lost;
 
-	world_init(&w, 1, &plain_options);
+	testbed_init(&w, 1, &plain_options);
 	assert_int_equal(launch(&w, 0, 10, 0), CUDA_SUCCESS);
 	lease(1);
 	assert_int_equal(launch(&w, 0, 11, 0), CUDA_SUCCESS);
@@ -376,53 +376,53 @@ static void a_launch_refused_later_is_an_error_of_the_chain(void **state)
 	for (int i = 0; i < 20; i++) {
 		drv_run(100);
 		now_ns += 10000;
-		(void)gpu_chain_step(w.d, &w.q[0], false, false);
+		(void)gpu_run_step(w.d, &w.q[0], false, false);
 	}
 	lease(0);
 	drv_refuse(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, 1);
 	run_out(&w, true, false);
 	assert_int_equal(lost->ended, 0);
 	assert_int_equal(w.all->ended, 12);
-	assert_int_equal(gpu_chain_look(w.d, &w.q[0], &look), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
-	assert_int_equal(gpu_chain_look(w.d, &w.q[0], &look), 0);
+	assert_int_equal(gpu_run_look(w.d, &w.q[0], &look), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+	assert_int_equal(gpu_run_look(w.d, &w.q[0], &look), 0);
 	assert_int_equal(launch(&w, 0, 5, 0), CUDA_SUCCESS);
 	w.all->ordinal--;
 	run_out(&w, true, false);
-	world_finish(&w);
+	testbed_finish(&w);
 }
 
-static void a_lost_device_ends_the_chain_with_its_error(void **state)
+static void a_lost_device_ends_the_run_with_its_error(void **state)
 {
-	struct sched_chain look;
-	struct world w;
+	struct sched_run_progress look;
+	struct testbed w;
 
-	world_init(&w, 2, &plain_options);
+	testbed_init(&w, 2, &plain_options);
 	assert_int_equal(launch(&w, 0, 100, 9), CUDA_SUCCESS);
 	assert_int_equal(launch(&w, 0, 100, 9), CUDA_SUCCESS);
 	drv_run(30);
 	drv_lose(CUDA_ERROR_ILLEGAL_ADDRESS);
 	now_ns += 100000;
-	(void)gpu_chain_step(w.d, &w.q[0], true, false);
-	assert_false(gpu_chain_busy(w.d, &w.q[0]));
-	assert_int_equal(gpu_chain_look(w.d, &w.q[0], &look), CUDA_ERROR_ILLEGAL_ADDRESS);
+	(void)gpu_run_step(w.d, &w.q[0], true, false);
+	assert_false(gpu_run_busy(w.d, &w.q[0]));
+	assert_int_equal(gpu_run_look(w.d, &w.q[0], &look), CUDA_ERROR_ILLEGAL_ADDRESS);
 	assert_int_equal(look.launched, look.done);
 	assert_int_equal(launch(&w, 0, 100, 9), CUDA_ERROR_ILLEGAL_ADDRESS);
-	world_finish(&w);
+	testbed_finish(&w);
 }
 
 static void it_is_full_after_64_and_waits_for_room_all_the_same(void **state)
 {
-	struct sched_chain look;
-	struct world w;
+	struct sched_run_progress look;
+	struct testbed w;
 
-	world_init(&w, 1, &plain_options);
+	testbed_init(&w, 1, &plain_options);
 	lease(1);
-	for (unsigned i = 0; i < GPU_CHAIN_DEPTH; i++) {
-		(void)gpu_chain_look(w.d, &w.q[0], &look);
+	for (unsigned i = 0; i < GPU_RUN_DEPTH; i++) {
+		(void)gpu_run_look(w.d, &w.q[0], &look);
 		assert_false(look.full);
 		assert_int_equal(launch(&w, 0, 1 + i, 0), CUDA_SUCCESS);
 	}
-	(void)gpu_chain_look(w.d, &w.q[0], &look);
+	(void)gpu_run_look(w.d, &w.q[0], &look);
 	assert_true(look.full);
 	lease(0);
 	drv_start();
@@ -430,7 +430,7 @@ static void it_is_full_after_64_and_waits_for_room_all_the_same(void **state)
 	drv_stop();
 	run_out(&w, true, false);
 	check_all(&w);
-	world_finish(&w);
+	testbed_finish(&w);
 }
 
 /* A million blocks: never many more wait on the device than the budget, as far as the host knows
@@ -438,44 +438,44 @@ static void it_is_full_after_64_and_waits_for_room_all_the_same(void **state)
 /* Who puts launches while there is room never waits for tickets. */
 static void it_is_full_when_half_of_the_tickets_are_out(void **state)
 {
-	struct sched_chain look;
-	struct world w;
+	struct sched_run_progress look;
+	struct testbed w;
 
-	world_init(&w, 1, &plain_options);
+	testbed_init(&w, 1, &plain_options);
 	drv_freeze(w.q[0].stream, true);
 	for (unsigned i = 0; i < 2; i++) {
-		(void)gpu_chain_look(w.d, &w.q[0], &look);
+		(void)gpu_run_look(w.d, &w.q[0], &look);
 		assert_false(look.full);
-		assert_int_equal(launch(&w, 0, CHAIN_SPAN / 2, 0), CUDA_SUCCESS);
+		assert_int_equal(launch(&w, 0, GPU_RUN_TICKETS_MAX / 2, 0), CUDA_SUCCESS);
 	}
-	(void)gpu_chain_look(w.d, &w.q[0], &look);
+	(void)gpu_run_look(w.d, &w.q[0], &look);
 	assert_true(look.full);
 	assert_int_equal(look.launched - look.done, 2);
-	world_finish(&w);
+	testbed_finish(&w);
 }
 
 static void large_grids_are_fed_within_the_budget(void **state)
 {
 	struct drv_options o = { .seed = 9, .resident = 64 };
-	const struct chain_launch *l;
-	struct sched_chain look;
-	struct gpu_chain *c;
+	const struct gpu_run_entry *l;
+	struct sched_run_progress look;
+	struct gpu_run *run;
 	uint32_t waiting;
-	struct world w;
+	struct testbed w;
 
-	world_init(&w, 1, &o);
+	testbed_init(&w, 1, &o);
 	assert_int_equal(launch(&w, 0, 300000, 0), CUDA_SUCCESS);
-	c = w.q[0].chain;
-	assert_int_equal(c->out, CHAIN_BUDGET);
-	(void)gpu_chain_look(w.d, &w.q[0], &look);
+	run = w.q[0].run;
+	assert_int_equal(run->out, CHAIN_BUDGET);
+	(void)gpu_run_look(w.d, &w.q[0], &look);
 	assert_true(look.feeding);
-	while (gpu_chain_busy(w.d, &w.q[0])) {
+	while (gpu_run_busy(w.d, &w.q[0])) {
 		drv_run(5000);
 		now_ns += 20000;
-		(void)gpu_chain_step(w.d, &w.q[0], true, false);
-		l = &c->launch[c->next % GPU_CHAIN_DEPTH];
-		waiting = l->first + l->covered - load_relaxed((uint32_t *)(uintptr_t)c->counter);
-		assert_true(c->next == c->head || waiting <= CHAIN_BUDGET + CHAIN_BUDGET / 4);
+		(void)gpu_run_step(w.d, &w.q[0], true, false);
+		l = &run->launch[run->next % GPU_RUN_DEPTH];
+		waiting = l->first + l->covered - load_relaxed((uint32_t *)(uintptr_t)run->counter);
+		assert_true(run->next == run->head || waiting <= CHAIN_BUDGET + CHAIN_BUDGET / 4);
 		if (pick(&w, 10) == 0) {
 			lease(1);
 			drv_run(20000);
@@ -484,12 +484,12 @@ static void large_grids_are_fed_within_the_budget(void **state)
 	}
 	run_out(&w, true, false);
 	check_all(&w);
-	world_finish(&w);
+	testbed_finish(&w);
 }
 
 /* Whole waves, 24 of them and 240 us at least, otherwise what is dropped in a quarter of a block.
  */
-static void pieces_are_chosen_by_what_was_learned(void **state)
+static void piece_sizes_follow_learned_durations(void **state)
 {
 	static const struct {
 		uint32_t resident, block_us, blocks;
@@ -508,7 +508,7 @@ static void pieces_are_chosen_by_what_was_learned(void **state)
 		uint64_t ps = cases[i].resident
 				      ? cases[i].block_us * UINT64_C(1000000) / cases[i].resident
 				      : cases[i].block_us;
-		uint32_t blocks = chain_piece_blocks(cases[i].resident, ps);
+		uint32_t blocks = gpu_run_piece_blocks(cases[i].resident, ps);
 
 		assert_in_range(blocks, cases[i].blocks - cases[i].resident,
 				cases[i].blocks + cases[i].resident);
@@ -516,8 +516,8 @@ static void pieces_are_chosen_by_what_was_learned(void **state)
 			assert_int_equal(blocks % cases[i].resident, 0);
 		}
 	}
-	assert_int_equal(chain_piece_blocks(1, UINT64_MAX), 24);
-	assert_true(chain_piece_blocks(UINT32_MAX, UINT64_MAX) > 0);
+	assert_int_equal(gpu_run_piece_blocks(1, UINT64_MAX), 24);
+	assert_true(gpu_run_piece_blocks(UINT32_MAX, UINT64_MAX) > 0);
 }
 
 /* The next piece of a large grid comes shortly before the end of the one before. */
@@ -525,18 +525,18 @@ static void large_pieces_come_when_they_are_needed(void **state)
 {
 	const struct drv_options o = { .seed = 9, .resident = 256 };
 	uint64_t next = 0, dry = 0, two = 0, rounds = 0;
-	struct gpu_chain *c;
-	struct world w;
+	struct gpu_run *run;
+	struct testbed w;
 
-	world_init(&w, 1, &o);
+	testbed_init(&w, 1, &o);
 	assert_int_equal(launch(&w, 0, 200000, 0), CUDA_SUCCESS);
-	c = w.q[0].chain;
-	while (load_relaxed(&c->unput)) {
+	run = w.q[0].run;
+	while (load_relaxed(&run->unput)) {
 		if (now_ns >= next) {
-			next = now_ns + gpu_chain_step(w.d, &w.q[0], true, false) + 10000;
+			next = now_ns + gpu_run_step(w.d, &w.q[0], true, false) + 10000;
 		}
 		rounds++;
-		two += rounds > 200 && c->p_head - c->p_tail > 1;
+		two += rounds > 200 && run->p_head - run->p_tail > 1;
 		dry += drv_run(352) < 50; /* waves of 15 us, of 256 blocks */
 		now_ns += 9500;
 	}
@@ -544,134 +544,134 @@ static void large_pieces_come_when_they_are_needed(void **state)
 	check_all(&w);
 	assert_true(dry < rounds / 100);
 	assert_true(two && two < rounds / 2);
-	world_finish(&w);
+	testbed_finish(&w);
 }
 
 /* Tickets and numbers wrap around; a line that comes back goes on where it was. */
 static void counters_wrap_and_lines_are_used_again(void **state)
 {
-	struct gpu_chain *c;
+	struct gpu_run *run;
 	uint32_t ticket;
-	struct world w;
+	struct testbed w;
 
-	world_init(&w, 1, &plain_options);
+	testbed_init(&w, 1, &plain_options);
 	assert_int_equal(launch(&w, 0, 1, 0), CUDA_SUCCESS);
 	run_out(&w, true, false);
-	c = w.q[0].chain;
-	assert_int_equal(gpu_chain_step(w.d, &w.q[0], true, false), UINT64_MAX);
-	c->ticket = 0xfffffff0u;
-	*(uint32_t *)(uintptr_t)c->counter = 0xfffffff0u;
-	*(uint32_t *)(uintptr_t)(c->counter + PTX_BLOCK_READY) = 0xfffffff0u;
-	c->number = c->newest = 0xfffffffdu;
-	c->done[0] = 0xfffffffdu;
+	run = w.q[0].run;
+	assert_int_equal(gpu_run_step(w.d, &w.q[0], true, false), UINT64_MAX);
+	run->ticket = 0xfffffff0u;
+	*(uint32_t *)(uintptr_t)run->counter = 0xfffffff0u;
+	*(uint32_t *)(uintptr_t)(run->counter + PTX_BLOCK_READY) = 0xfffffff0u;
+	run->number = run->newest = 0xfffffffdu;
+	run->done[0] = 0xfffffffdu;
 	for (unsigned i = 0; i < 30; i++) {
 		lease(i % 3 == 1);
 		assert_int_equal(launch(&w, 0, 100, 30), CUDA_SUCCESS);
 		drv_run(60);
 		lease(0);
-		(void)gpu_chain_step(w.d, &w.q[0], true, false);
+		(void)gpu_run_step(w.d, &w.q[0], true, false);
 		now_ns += 10000;
 	}
 	run_out(&w, true, false);
-	ticket = c->ticket;
+	ticket = run->ticket;
 	assert_int_equal(ticket, 0xfffffff0u + 3000);
-	gpu_chain_close(w.d, &w.q[0]);
-	assert_null(w.q[0].chain);
+	gpu_run_close(w.d, &w.q[0]);
+	assert_null(w.q[0].run);
 	assert_int_equal(launch(&w, 0, 40, 0), CUDA_SUCCESS);
-	assert_int_equal(w.q[0].chain->launch[0].first, ticket);
+	assert_int_equal(w.q[0].run->launch[0].first, ticket);
 	run_out(&w, true, false);
 	check_all(&w);
-	world_finish(&w);
+	testbed_finish(&w);
 }
 
 /* A lease that no board shows: tries become rarer, and it goes on at once afterwards. */
-static void vain_tries_become_rarer(void **state)
+static void unsuccessful_retries_become_rarer(void **state)
 {
 	uint64_t before;
-	struct world w;
+	struct testbed w;
 
-	world_init(&w, 1, &plain_options);
+	testbed_init(&w, 1, &plain_options);
 	lease(1);
 	assert_int_equal(launch(&w, 0, 100, 0), CUDA_SUCCESS);
 	before = drv_launches;
 	for (int i = 0; i < 4000; i++) { /* 20 ms */
 		drv_run(200);
 		now_ns += 5000;
-		(void)gpu_chain_step(w.d, &w.q[0], true, false);
+		(void)gpu_run_step(w.d, &w.q[0], true, false);
 	}
 	assert_true(drv_launches - before < 100);
 	assert_true(drv_launches - before > 10);
 	lease(0);
 	run_out(&w, true, false);
 	check_all(&w);
-	world_finish(&w);
+	testbed_finish(&w);
 }
 
 /* What cannot be a chain's is told so, after what the chain has. */
-static void what_cannot_be_a_chain_s_comes_after_it(void **state)
+static void refused_launches_wait_for_the_run(void **state)
 {
 	struct gpu_block_launch l;
-	struct world w;
+	struct testbed w;
 	struct work *x;
 
-	world_init(&w, 1, &plain_options);
+	testbed_init(&w, 1, &plain_options);
 	assert_int_equal(launch(&w, 0, 50, 0), CUDA_SUCCESS);
 	x = w.all;
-	l = drv_twin(&x, 0);
+	l = drv_clone(&x, 0);
 	l.grid[1] = l.grid[2] = 65535;
 	drv_start();
-	assert_int_equal(gpu_chain_launch(w.d, &w.q[0], &l), CUDA_ERROR_NOT_SUPPORTED);
+	assert_int_equal(gpu_run_launch(w.d, &w.q[0], &l), CUDA_ERROR_NOT_SUPPORTED);
 	drv_stop();
-	assert_false(gpu_chain_busy(w.d, &w.q[0]));
+	assert_false(gpu_run_busy(w.d, &w.q[0]));
 	w.q[0].home = &w;
-	l = drv_twin(&x, 0);
-	assert_int_equal(gpu_chain_launch(w.d, &w.q[0], &l), CUDA_ERROR_NOT_SUPPORTED);
+	l = drv_clone(&x, 0);
+	assert_int_equal(gpu_run_launch(w.d, &w.q[0], &l), CUDA_ERROR_NOT_SUPPORTED);
 	w.q[0].home = NULL;
 	run_out(&w, true, false);
-	world_finish(&w);
+	testbed_finish(&w);
 }
 
 /* The program has written over the counter: an error, not a hang. */
-static void a_counter_that_makes_no_sense_ends_the_chain(void **state)
+static void an_impossible_counter_ends_the_run(void **state)
 {
-	struct sched_chain look;
-	struct world w;
+	struct sched_run_progress look;
+	struct testbed w;
 
-	world_init(&w, 1, &plain_options);
+	testbed_init(&w, 1, &plain_options);
 	lease(1);
 	assert_int_equal(launch(&w, 0, 50, 0), CUDA_SUCCESS);
 	drv_run(1000);
-	*(uint32_t *)(uintptr_t)w.q[0].chain->counter = 0x7654321;
+	*(uint32_t *)(uintptr_t)w.q[0].run->counter = 0x7654321;
 	for (int i = 0; i < 10; i++) {
 		now_ns += 10000;
-		(void)gpu_chain_step(w.d, &w.q[0], true, false);
+		(void)gpu_run_step(w.d, &w.q[0], true, false);
 		drv_run(100);
 	}
-	assert_false(gpu_chain_busy(w.d, &w.q[0]));
-	assert_int_equal(gpu_chain_look(w.d, &w.q[0], &look), CUDA_ERROR_ILLEGAL_STATE);
-	world_finish(&w);
+	assert_false(gpu_run_busy(w.d, &w.q[0]));
+	assert_int_equal(gpu_run_look(w.d, &w.q[0], &look), CUDA_ERROR_ILLEGAL_STATE);
+	testbed_finish(&w);
 }
 
 /* ---- kernels that wait for later blocks ---- */
 
-static CUfunction hung_twin;
+static CUfunction hung_clone;
 
-static void on_hung(void *arg, CUfunction twin)
+static void on_hung(void *arg, CUfunction clone)
 {
-	hung_twin = twin;
+	hung_clone = clone;
 }
 
-static void step_for(struct world *w, uint64_t ns, bool may_run)
+static void step_for(struct testbed *w, uint64_t ns, bool may_run)
 {
 	for (uint64_t end = now_ns + ns; now_ns < end;) {
-		(void)gpu_chain_step(w->d, &w->q[0], may_run, false);
+		(void)gpu_run_step(w->d, &w->q[0], may_run, false);
 		drv_run(100);
 		now_ns += 50000;
 	}
 }
 
 /* Half of its blocks leave, the others wait for them for ever. */
-static void hang(struct world *w)
+static void hang(struct testbed *w)
 {
 	struct work *a;
 
@@ -696,67 +696,67 @@ static void hang(struct world *w)
 
 static void a_kernel_that_waits_for_blocks_that_left_gets_them(void **state)
 {
-	struct gpu_chain_counts counts;
-	struct world w;
+	struct gpu_run_counts counts;
+	struct testbed w;
 
-	world_init(&w, 1, &plain_options);
-	gpu_chain_on_hung(w.d, on_hung, NULL);
-	hung_twin = NULL;
+	testbed_init(&w, 1, &plain_options);
+	gpu_run_on_hung(w.d, on_hung, NULL);
+	hung_clone = NULL;
 	hang(&w);
 	hang(&w);
-	assert_null(hung_twin);
+	assert_null(hung_clone);
 	hang(&w);
-	assert_ptr_equal(hung_twin, DRV_TWIN);
-	gpu_chain_counts(w.d, &counts);
+	assert_ptr_equal(hung_clone, DRV_CLONE);
+	gpu_run_counts(w.d, &counts);
 	assert_int_equal(counts.hung, 3);
-	gpu_chain_close(w.d, &w.q[0]); /* its line is used again */
+	gpu_run_close(w.d, &w.q[0]); /* its line is used again */
 	assert_int_equal(launch(&w, 0, 12, 0), CUDA_SUCCESS);
 	run_out(&w, true, false);
-	assert_false(gpu_chain_busy(w.d, &w.q[0]));
+	assert_false(gpu_run_busy(w.d, &w.q[0]));
 	check_all(&w);
-	world_finish(&w);
+	testbed_finish(&w);
 }
 
 /* The handle of a kernel that was unloaded may be the next one's. */
-static void what_was_found_of_a_kernel_is_not_believed_of_another(void **state)
+static void learned_durations_are_not_used_for_a_reused_handle(void **state)
 {
-	const struct chain_launch *put;
+	const struct gpu_run_entry *put;
 	struct gpu_block_launch l;
-	struct gpu_chain *c;
-	struct world w;
+	struct gpu_run *run;
+	struct testbed w;
 	struct work *x;
 
-	world_init(&w, 1, &plain_options);
-	gpu_chain_on_hung(w.d, on_hung, NULL);
-	hung_twin = NULL;
+	testbed_init(&w, 1, &plain_options);
+	gpu_run_on_hung(w.d, on_hung, NULL);
+	hung_clone = NULL;
 	for (unsigned i = 0; i < 6; i++, w.loads++) {
 		hang(&w);
 	}
-	assert_null(hung_twin);
-	c = w.q[0].chain;
-	assert_true(c->block_ps);
+	assert_null(hung_clone);
+	run = w.q[0].run;
+	assert_true(run->block_ps);
 	for (unsigned other = 0; other < 2; other++) {
-		put = &c->launch[c->head % GPU_CHAIN_DEPTH];
+		put = &run->launch[run->head % GPU_RUN_DEPTH];
 		x = new_work(&w, 0, 10);
-		l = drv_twin(&x, 0);
-		l.id = c->learned + other;
+		l = drv_clone(&x, 0);
+		l.id = run->learned + other;
 		l.resident = 40;
 		l.block_ns = 8000;
-		assert_int_equal(gpu_chain_launch(w.d, &w.q[0], &l), CUDA_SUCCESS);
+		assert_int_equal(gpu_run_launch(w.d, &w.q[0], &l), CUDA_SUCCESS);
 		assert_int_equal(put->resident, 40);
-		assert_int_equal(put->block_ps, other ? 200000 : c->block_ps);
+		assert_int_equal(put->block_ps, other ? 200000 : run->block_ps);
 	}
-	world_finish(&w);
+	testbed_finish(&w);
 }
 
 /* Put again, it does not get to the device: what is in the way, on a channel that its stream
  * shares, waits for it. */
-static void blocks_that_something_keeps_off_the_device_come_beside(void **state)
+static void blocks_kept_off_the_device_use_the_bypass(void **state)
 {
 	struct work *a;
-	struct world w;
+	struct testbed w;
 
-	world_init(&w, 1, &plain_options);
+	testbed_init(&w, 1, &plain_options);
 	assert_int_equal(launch(&w, 0, 40, 0), CUDA_SUCCESS);
 	a = w.all;
 	assert_int_equal(launch(&w, 0, 30, 0), CUDA_SUCCESS);
@@ -771,16 +771,16 @@ static void blocks_that_something_keeps_off_the_device_come_beside(void **state)
 	drv_freeze(w.q[0].stream, false);
 	run_out(&w, true, false);
 	check_all(&w);
-	world_finish(&w);
+	testbed_finish(&w);
 }
 
 /* The same when nobody saw the lease: later. */
-static void a_lease_that_nobody_saw_may_hang_one_too(void **state)
+static void an_unseen_lease_may_cause_a_hang(void **state)
 {
-	struct world w;
+	struct testbed w;
 	struct work *a;
 
-	world_init(&w, 1, &plain_options);
+	testbed_init(&w, 1, &plain_options);
 	assert_int_equal(launch(&w, 0, 12, 0), CUDA_SUCCESS);
 	a = w.all;
 	a->barrier = true;
@@ -793,30 +793,30 @@ static void a_lease_that_nobody_saw_may_hang_one_too(void **state)
 	step_for(&w, 250000000, true);
 	assert_int_equal(a->ended, 12);
 	run_out(&w, true, false);
-	world_finish(&w);
+	testbed_finish(&w);
 }
 
 /* The device is elsewhere for a second: not a hung kernel, and the counter comes back. */
 static void a_device_that_is_elsewhere_is_not_taken_for_a_hung_kernel(void **state)
 {
-	struct gpu_chain_counts counts;
-	struct world w;
+	struct gpu_run_counts counts;
+	struct testbed w;
 
-	world_init(&w, 1, &plain_options);
+	testbed_init(&w, 1, &plain_options);
 	for (unsigned i = 0; i < 4; i++) {
 		assert_int_equal(launch(&w, 0, 40, 0), CUDA_SUCCESS);
 	}
 	drv_run(15);
-	(void)gpu_chain_step(w.d, &w.q[0], false, false);
+	(void)gpu_run_step(w.d, &w.q[0], false, false);
 	for (unsigned i = 0; i < 200; i++) {
 		now_ns += 5000000;
-		(void)gpu_chain_step(w.d, &w.q[0], true, false);
+		(void)gpu_run_step(w.d, &w.q[0], true, false);
 	}
 	run_out(&w, true, false);
 	check_all(&w);
-	gpu_chain_counts(w.d, &counts);
+	gpu_run_counts(w.d, &counts);
 	assert_int_equal(counts.hung, 0);
-	world_finish(&w);
+	testbed_finish(&w);
 }
 
 /* It only looked so: blocks that come late after all must not run a second time, nor may what is
@@ -824,15 +824,15 @@ static void a_device_that_is_elsewhere_is_not_taken_for_a_hung_kernel(void **sta
 static void a_wrong_suspicion_does_no_harm(void **state)
 {
 	for (unsigned begun = 0; begun <= 45; begun += 5) {
-		struct world w;
+		struct testbed w;
 
-		world_init(&w, 1, &plain_options);
+		testbed_init(&w, 1, &plain_options);
 		assert_int_equal(launch(&w, 0, 20, 7), CUDA_SUCCESS);
 		assert_int_equal(launch(&w, 0, 20, 0), CUDA_SUCCESS);
 		assert_int_equal(launch(&w, 0, 20, 0), CUDA_SUCCESS);
 		drv_run(begun);
 		lease(begun % 2);
-		(void)gpu_chain_step(w.d, &w.q[0], false, false);
+		(void)gpu_run_step(w.d, &w.q[0], false, false);
 		lease(0);
 		drv_freeze(w.q[0].stream, true);
 		step_for(&w, 40000000 * (1 + begun % 4), true);
@@ -843,44 +843,44 @@ static void a_wrong_suspicion_does_no_harm(void **state)
 		assert_int_equal(drv_plain(w.q[0].stream, new_work(&w, 0, 3)), CUDA_SUCCESS);
 		run_out(&w, true, false);
 		check_all(&w);
-		world_finish(&w);
+		testbed_finish(&w);
 	}
 }
 
 /* 16 blocks each 10 us, as long as there are any. */
-static void run_for(struct world *w, uint64_t us, bool may_run)
+static void run_for(struct testbed *w, uint64_t us, bool may_run)
 {
 	for (uint64_t i = 0; i < us; i += 10) {
 		drv_run(32);
 		now_ns += 10000;
-		(void)gpu_chain_step(w->d, &w->q[0], may_run, false);
+		(void)gpu_run_step(w->d, &w->q[0], may_run, false);
 	}
 }
 
 /* Every launch is interrupted, again and again, for longer than it runs; what it takes of the
  * device is known all the same. */
-static void what_interrupted_launches_take_is_learned(void **state)
+static void durations_of_interrupted_launches_are_learned(void **state)
 {
 	uint64_t took = 0;
-	struct world w;
+	struct testbed w;
 
 	for (uint64_t at = 100; at < 500; at += 40) {
-		world_init(&w, 1, &plain_options);
+		testbed_init(&w, 1, &plain_options);
 		for (unsigned i = 1; i <= 12; i++) {
 			assert_int_equal(launch(&w, 0, 800, 0), CUDA_SUCCESS);
-			while (gpu_chain_busy(w.d, &w.q[0])) {
+			while (gpu_run_busy(w.d, &w.q[0])) {
 				run_for(&w, at, true);
 				lease(1);
 				run_for(&w, 1000, false);
 				lease(0);
 			}
 			run_for(&w, 20, true);
-			took = gpu_chain_took(w.d, &w.q[0], i);
+			took = gpu_run_took(w.d, &w.q[0], i);
 			assert_in_range(took, 450000, i == 1 ? 1000000 : 650000);
 		}
-		assert_int_equal(gpu_chain_took(w.d, &w.q[0], 13), 0);
+		assert_int_equal(gpu_run_took(w.d, &w.q[0], 13), 0);
 		check_all(&w);
-		world_finish(&w);
+		testbed_finish(&w);
 	}
 	assert_true(took);
 }
@@ -888,23 +888,23 @@ static void what_interrupted_launches_take_is_learned(void **state)
 /* Late looks see several launches end at once. */
 static void launches_that_end_unseen_share_the_time(void **state)
 {
-	struct world w;
+	struct testbed w;
 
-	world_init(&w, 1, &plain_options);
+	testbed_init(&w, 1, &plain_options);
 	for (unsigned i = 1; i <= 40; i++) {
 		assert_int_equal(launch(&w, 0, 160, 0), CUDA_SUCCESS);
 	}
-	while (gpu_chain_busy(w.d, &w.q[0])) {
+	while (gpu_run_busy(w.d, &w.q[0])) {
 		for (unsigned i = 0; i < 35; i++) {
 			drv_run(32);
 			now_ns += 10000;
 		}
-		(void)gpu_chain_step(w.d, &w.q[0], true, false);
+		(void)gpu_run_step(w.d, &w.q[0], true, false);
 	}
 	for (unsigned i = 10; i <= 30; i++) {
-		assert_in_range(gpu_chain_took(w.d, &w.q[0], i), 50000, 200000);
+		assert_in_range(gpu_run_took(w.d, &w.q[0], i), 50000, 200000);
 	}
-	world_finish(&w);
+	testbed_finish(&w);
 }
 
 /* A device of 1056 blocks each 10 us; the agent looks when the chain wants it, 20 us late. Looks a
@@ -913,18 +913,18 @@ static unsigned looks_for(uint32_t blocks, uint64_t ms, unsigned *ret_dry)
 {
 	const struct drv_options o = { .seed = 9, .resident = 1056 };
 	uint64_t begin, next = 0, dry = 0, looks = 0;
-	struct sched_chain look;
-	struct world w;
+	struct sched_run_progress look;
+	struct testbed w;
 
-	world_init(&w, 1, &o);
+	testbed_init(&w, 1, &o);
 	begin = now_ns;
 	while (now_ns - begin < ms * 1000000) {
-		(void)gpu_chain_look(w.d, &w.q[0], &look);
+		(void)gpu_run_look(w.d, &w.q[0], &look);
 		if (!look.full) {
 			assert_int_equal(launch(&w, 0, blocks, 8192), CUDA_SUCCESS);
 		}
 		if (now_ns >= next) {
-			uint64_t ns = gpu_chain_step(w.d, &w.q[0], true, false);
+			uint64_t ns = gpu_run_step(w.d, &w.q[0], true, false);
 
 			looks += now_ns - begin > 2000000;
 			next = now_ns + MIN(ns, UINT64_C(1000000)) + 20000;
@@ -934,7 +934,7 @@ static unsigned looks_for(uint32_t blocks, uint64_t ms, unsigned *ret_dry)
 	}
 	run_out(&w, true, false);
 	check_all(&w);
-	world_finish(&w);
+	testbed_finish(&w);
 	*ret_dry = (unsigned)(dry * 1000 / (ms * 100));
 	return (unsigned)(looks * 10 / ms);
 }
@@ -959,28 +959,28 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(it_is_through_when_the_last_block_has_begun),
-		cmocka_unit_test(what_is_missing_comes_again),
+		cmocka_unit_test(missing_blocks_are_submitted_again),
 		cmocka_unit_test(force_gives_one_piece_each_time),
 		cmocka_unit_test(both_finish_it_against_all_leases),
 		cmocka_unit_test(a_refused_launch_leaves_no_trace),
-		cmocka_unit_test(a_launch_refused_later_is_an_error_of_the_chain),
-		cmocka_unit_test(a_lost_device_ends_the_chain_with_its_error),
+		cmocka_unit_test(a_launch_refused_later_is_an_error_of_the_run),
+		cmocka_unit_test(a_lost_device_ends_the_run_with_its_error),
 		cmocka_unit_test(it_is_full_after_64_and_waits_for_room_all_the_same),
 		cmocka_unit_test(it_is_full_when_half_of_the_tickets_are_out),
 		cmocka_unit_test(large_grids_are_fed_within_the_budget),
-		cmocka_unit_test(pieces_are_chosen_by_what_was_learned),
+		cmocka_unit_test(piece_sizes_follow_learned_durations),
 		cmocka_unit_test(large_pieces_come_when_they_are_needed),
 		cmocka_unit_test(counters_wrap_and_lines_are_used_again),
-		cmocka_unit_test(vain_tries_become_rarer),
-		cmocka_unit_test(what_cannot_be_a_chain_s_comes_after_it),
-		cmocka_unit_test(a_counter_that_makes_no_sense_ends_the_chain),
+		cmocka_unit_test(unsuccessful_retries_become_rarer),
+		cmocka_unit_test(refused_launches_wait_for_the_run),
+		cmocka_unit_test(an_impossible_counter_ends_the_run),
 		cmocka_unit_test(a_kernel_that_waits_for_blocks_that_left_gets_them),
-		cmocka_unit_test(what_was_found_of_a_kernel_is_not_believed_of_another),
-		cmocka_unit_test(blocks_that_something_keeps_off_the_device_come_beside),
-		cmocka_unit_test(a_lease_that_nobody_saw_may_hang_one_too),
+		cmocka_unit_test(learned_durations_are_not_used_for_a_reused_handle),
+		cmocka_unit_test(blocks_kept_off_the_device_use_the_bypass),
+		cmocka_unit_test(an_unseen_lease_may_cause_a_hang),
 		cmocka_unit_test(a_device_that_is_elsewhere_is_not_taken_for_a_hung_kernel),
 		cmocka_unit_test(a_wrong_suspicion_does_no_harm),
-		cmocka_unit_test(what_interrupted_launches_take_is_learned),
+		cmocka_unit_test(durations_of_interrupted_launches_are_learned),
 		cmocka_unit_test(looks_are_few_while_the_device_has_enough_to_do),
 		cmocka_unit_test(launches_that_end_unseen_share_the_time),
 		cmocka_unit_test(random_programs_keep_order_and_run_each_block_once),

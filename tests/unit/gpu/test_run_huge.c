@@ -10,9 +10,9 @@
 #include "occupancy.h"
 
 #define LAUNCHES 24u
-#define STEPS_MOST 20000000u /* far beyond what any of them needs */
+#define STEPS_MAX 20000000u /* far beyond what any of them needs */
 
-struct world {
+struct testbed {
 	struct gpu_device *d;
 	struct gpu_queue q;
 	CUevent event;
@@ -20,45 +20,45 @@ struct world {
 	unsigned steps;
 };
 
-static uint32_t below(struct world *w, uint32_t n)
+static uint32_t below(struct testbed *w, uint32_t n)
 {
 	w->rng = w->rng * 6364136223846793005u + 1442695040888963407u;
 	return (uint32_t)((w->rng >> 33) % n);
 }
 
-static void world_init(struct world *w, uint64_t seed)
+static void testbed_init(struct testbed *w, uint64_t seed)
 {
 	memset(w, 0, sizeof(*w));
 	w->rng = seed * 0x9e3779b97f4a7c15u;
-	waves_init(132u << (10 + below(w, 12)), 1000 + below(w, 200000));
-	assert_int_equal(gpu_device_create(&w->d, &waves_table), 0);
+	occupancy_init(132u << (10 + below(w, 12)), 1000 + below(w, 200000));
+	assert_int_equal(gpu_device_create(&w->d, &occupancy_table), 0);
 	w->q = (struct gpu_queue){ .stream = WAVES_STREAM, .ctx = WAVES_CTX };
-	gpu_chain_set_flag(w->d, WAVES_CTX, (const struct gpu_flag *)(uintptr_t)1, 4);
-	(void)waves_table.cuEventCreate(&w->event, 0);
+	gpu_run_set_flag(w->d, WAVES_CTX, (const struct gpu_flag *)(uintptr_t)1, 4);
+	(void)occupancy_table.cuEventCreate(&w->event, 0);
 }
 
 /* Some time goes by, requests come and go, and the agent looks. */
-static void go_on(struct world *w, bool end)
+static void go_on(struct testbed *w, bool end)
 {
 	bool leased = waves.lease[0] != 0, force = below(w, 500) == 0;
 
-	assert_true(w->steps++ < STEPS_MOST);
+	assert_true(w->steps++ < STEPS_MAX);
 	if (below(w, 4) == 0) {
-		waves_lease(!leased && !end);
+		occupancy_lease(!leased && !end);
 	}
-	waves_until(waves.now_ns + below(w, below(w, 10) ? 20000 : 5000000));
-	(void)gpu_chain_step(w->d, &w->q, !waves.lease[0] || below(w, 10) == 0, force);
+	occupancy_until(waves.now_ns + below(w, below(w, 10) ? 20000 : 5000000));
+	(void)gpu_run_step(w->d, &w->q, !waves.lease[0] || below(w, 10) == 0, force);
 }
 
-static bool full(struct world *w)
+static bool full(struct testbed *w)
 {
-	struct sched_chain c;
+	struct sched_run_progress c;
 
-	assert_int_equal(gpu_chain_look(w->d, &w->q, &c), 0);
+	assert_int_equal(gpu_run_look(w->d, &w->q, &c), 0);
 	return c.full;
 }
 
-static void launch(struct world *w)
+static void launch(struct testbed *w)
 {
 	static const uint32_t grids[][3] = {
 		{ 1u << 29, 1, 1 },   { 65537, 8191, 1 },  { 1, 65535, 8192 }, { 8192, 1, 65535 },
@@ -68,7 +68,7 @@ static void launch(struct world *w)
 	const uint32_t *g = grids[below(w, ARRAY_SIZE(grids))];
 	uint64_t blocks = (uint64_t)g[0] * g[1] * g[2];
 	bool slow = !below(w, 3);
-	struct gpu_block_launch b = { .twin = slow ? WAVES_SLOW : WAVES_TWIN,
+	struct gpu_block_launch b = { .clone = slow ? OCCUPANCY_SLOW : OCCUPANCY_CLONE,
 				      .id = slow ? 2 : 1,
 				      .resident = waves.resident,
 				      .block = { 1, 1, 1 },
@@ -77,13 +77,13 @@ static void launch(struct world *w)
 
 	memcpy(b.grid, g, sizeof(b.grid));
 	/* What is not for chains waits for the chain on a real clock. */
-	while (full(w) || (blocks > 1u << 30 && gpu_chain_busy(w->d, &w->q))) {
+	while (full(w) || (blocks > 1u << 30 && gpu_run_busy(w->d, &w->q))) {
 		go_on(w, false);
 	}
-	r = gpu_chain_launch(w->d, &w->q, &b);
+	r = gpu_run_launch(w->d, &w->q, &b);
 	if (blocks > 1u << 30) {
 		assert_int_equal(r, CUDA_ERROR_NOT_SUPPORTED);
-		assert_false(gpu_chain_busy(w->d, &w->q));
+		assert_false(gpu_run_busy(w->d, &w->q));
 	} else {
 		assert_int_equal(r, CUDA_SUCCESS);
 		w->expected += blocks;
@@ -92,33 +92,33 @@ static void launch(struct world *w)
 
 static void one(uint64_t seed)
 {
-	struct sched_chain c;
-	struct world w;
+	struct sched_run_progress c;
+	struct testbed w;
 	uint64_t seq;
 
-	world_init(&w, seed);
+	testbed_init(&w, seed);
 	for (unsigned i = 0; i < LAUNCHES; i++) {
 		launch(&w);
 		if (below(&w, 4) == 0) {
 			while (full(&w)) {
 				go_on(&w, false);
 			}
-			assert_int_equal(gpu_chain_record(w.d, &w.q, w.event, &seq), CUDA_SUCCESS);
+			assert_int_equal(gpu_run_record(w.d, &w.q, w.event, &seq), CUDA_SUCCESS);
 		}
 		for (unsigned n = below(&w, 3) ? 0 : below(&w, 200); n; n--) {
 			go_on(&w, false);
 		}
 	}
-	while (gpu_chain_busy(w.d, &w.q) || !waves_idle()) {
+	while (gpu_run_busy(w.d, &w.q) || !occupancy_idle()) {
 		go_on(&w, true);
 	}
-	assert_int_equal(gpu_chain_look(w.d, &w.q, &c), 0);
+	assert_int_equal(gpu_run_look(w.d, &w.q, &c), 0);
 	assert_int_equal(c.done, c.launched);
 	assert_int_equal(waves.blocks, w.expected);
-	gpu_chain_close(w.d, &w.q);
+	gpu_run_close(w.d, &w.q);
 	gpu_device_destroy(w.d);
-	(void)waves_table.cuEventDestroy_v2(w.event);
-	waves_finish();
+	(void)occupancy_table.cuEventDestroy_v2(w.event);
+	occupancy_finish();
 }
 
 static void each_block_of_huge_grids_runs_once(void **state)

@@ -9,30 +9,30 @@
 
 #define MS UINT64_C(1000000)
 
-static struct world *begin(unsigned n, uint64_t limit_ns)
+static struct testbed *begin(unsigned n, uint64_t limit_ns)
 {
 	static const struct drv_options o = { .seed = 3 };
-	struct world *w = world_new(false);
+	struct testbed *w = world_new(false);
 
-	world_init(w, n, &o, limit_ns);
+	testbed_init(w, n, &o, limit_ns);
 	return w;
 }
 
 static void wait_until_stopped(struct line *x)
 {
-	struct sched_chain c;
+	struct sched_run_progress c;
 
 	do {
 		usleep(50);
-		(void)gpu_chain_look(NULL, &x->dev, &c);
+		(void)gpu_run_look(NULL, &x->dev, &c);
 	} while (!c.stopped);
 }
 
 /* Not a launch at block level, so it waits for all blocks of the one before; the caller does not.
  */
-static void what_follows_a_stopped_launch_is_deferred(void **state)
+static void work_behind_a_stopped_launch_is_deferred(void **state)
 {
-	struct world *w = begin(1, 60000 * MS);
+	struct testbed *w = begin(1, 60000 * MS);
 	struct line *x = &w->line[0];
 	struct work *a, *b;
 
@@ -49,13 +49,13 @@ static void what_follows_a_stopped_launch_is_deferred(void **state)
 	assert_true(drv_done(a) && drv_done(b));
 	assert_int_equal(load_relaxed(&w->r.stats.forced), 0);
 	assert_true(load_relaxed(&w->r.stats.interruptions) >= 1);
-	world_finish(w);
+	testbed_finish(w);
 }
 
 /* Whoever waits gets it on without an agent. */
-static void a_flush_helps_itself(void **state)
+static void a_submit_advances_the_run_itself(void **state)
 {
-	struct world *w = begin(1, 60000 * MS);
+	struct testbed *w = begin(1, 60000 * MS);
 	struct line *x = &w->line[0];
 	struct work *a;
 
@@ -66,13 +66,13 @@ static void a_flush_helps_itself(void **state)
 	store_relaxed(&drv_leases[3], 0u);
 	synchronize(w, x);
 	assert_true(drv_done(a));
-	world_finish(w);
+	testbed_finish(w);
 }
 
 /* Its chain is through, but nobody has looked since. */
 static void a_queue_closes_without_an_agent(void **state)
 {
-	struct world *w = begin(2, 60000 * MS);
+	struct testbed *w = begin(2, 60000 * MS);
 	struct line *x = &w->line[1];
 	struct work *a;
 
@@ -82,17 +82,17 @@ static void a_queue_closes_without_an_agent(void **state)
 		usleep(100);
 	}
 	sched_queue_close(x->q);
-	gpu_chain_close(w->d, &x->dev);
+	gpu_run_close(w->d, &x->dev);
 	pthread_mutex_destroy(&x->lock);
 	free(a);
 	w->n = 1;
-	world_finish(w);
+	testbed_finish(w);
 }
 
 /* A request that never ends: one piece after the limit, then by the minimum share. */
 static void a_request_that_never_ends_does_not_stop_a_launch_for_ever(void **state)
 {
-	struct world *w = begin(1, 3 * MS);
+	struct testbed *w = begin(1, 3 * MS);
 	struct line *x = &w->line[0];
 	struct work *a;
 
@@ -103,13 +103,13 @@ static void a_request_that_never_ends_does_not_stop_a_launch_for_ever(void **sta
 	assert_int_equal(load_relaxed(&w->r.stats.forced), 6);
 	assert_true(load_relaxed(&w->r.stats.limit_hits) >= 6);
 	request_ends(w);
-	world_finish(w);
+	testbed_finish(w);
 }
 
 /* Somebody wrote leases that do not end, into all words, and opens no request. */
 static void leases_that_no_board_shows_do_not_stop_a_launch_for_ever(void **state)
 {
-	struct world *w = begin(1, 20 * MS);
+	struct testbed *w = begin(1, 20 * MS);
 	struct line *x = &w->line[0];
 	struct work *a[4];
 
@@ -126,12 +126,12 @@ static void leases_that_no_board_shows_do_not_stop_a_launch_for_ever(void **stat
 	for (unsigned i = 0; i < ARRAY_SIZE(drv_leases); i++) {
 		store_relaxed(&drv_leases[i], 0u);
 	}
-	world_finish(w);
+	testbed_finish(w);
 }
 
-static void off_finishes_what_is_stopped(void **state)
+static void off_finishes_stopped_launches(void **state)
 {
-	struct world *w = begin(2, 60000 * MS);
+	struct testbed *w = begin(2, 60000 * MS);
 	struct work *a, *b;
 
 	request_begins(w);
@@ -143,15 +143,15 @@ static void off_finishes_what_is_stopped(void **state)
 	while (!drv_done(a) || !drv_done(b) || !sched_idle(w->r.s)) {
 		usleep(50); /* nobody waits but the agent */
 	}
-	assert_int_equal(load_relaxed(&w->r.s->chains), 0);
+	assert_int_equal(load_relaxed(&w->r.s->n_runs), 0);
 	request_ends(w);
-	world_finish(w);
+	testbed_finish(w);
 }
 
 /* The policy is taken away while a chain is stopped. */
 static void without_a_policy_it_is_finished_too(void **state)
 {
-	struct world *w = begin(1, 60000 * MS);
+	struct testbed *w = begin(1, 60000 * MS);
 	struct work *a;
 
 	request_begins(w);
@@ -162,23 +162,23 @@ static void without_a_policy_it_is_finished_too(void **state)
 		usleep(50);
 	}
 	request_ends(w);
-	world_finish(w);
+	testbed_finish(w);
 }
 
 /* No twin, or no policy that wants it: as ever. */
-static void what_has_no_twin_begins_no_chain(void **state)
+static void kernels_without_a_clone_begin_no_run(void **state)
 {
-	struct world *w = begin(1, 0);
+	struct testbed *w = begin(1, 0);
 
 	for (int i = 0; i < 10; i++) {
 		(void)launch(w, &w->line[0], 5, false, true, 0);
 	}
-	assert_null(w->line[0].dev.chain);
-	assert_int_equal(load_relaxed(&w->r.s->chains), 0);
+	assert_null(w->line[0].dev.run);
+	assert_int_equal(load_relaxed(&w->r.s->n_runs), 0);
 	assert_int_equal(load_relaxed(&w->r.stats.block_launches), 0);
 	synchronize(w, &w->line[0]);
 	assert_int_equal(load_relaxed(&drv_launches), 0);
-	world_finish(w);
+	testbed_finish(w);
 }
 
 static const struct ebpf_insn split_in_sevens[] = {
@@ -189,7 +189,7 @@ static const struct ebpf_insn split_in_sevens[] = {
 
 static void split_means_pieces(void **state)
 {
-	struct world *w = begin(1, 0);
+	struct testbed *w = begin(1, 0);
 
 	POLICY_USE(&w->r, 2, split_in_sevens);
 	(void)launch(w, &w->line[0], 70, true, true, 0);
@@ -200,13 +200,13 @@ static void split_means_pieces(void **state)
 	synchronize(w, &w->line[0]); /* the agent may have it, a moment after the chain */
 	assert_true(load_relaxed(&w->r.stats.verdict_errors) >= 1);
 	assert_int_equal(load_relaxed(&drv_launches), 10);
-	world_finish(w);
+	testbed_finish(w);
 }
 
 /* The one that waits is told; nothing is stuck, and nothing is left on the queue. */
-static void a_lost_device_is_told_and_nothing_hangs(void **state)
+static void a_lost_device_is_reported_and_nothing_hangs(void **state)
 {
-	struct world *w = begin(1, 60000 * MS);
+	struct testbed *w = begin(1, 60000 * MS);
 	struct line *x = &w->line[0];
 	struct work *a, *b;
 
@@ -216,63 +216,63 @@ static void a_lost_device_is_told_and_nothing_hangs(void **state)
 	b = launch(w, x, 1, false, true, 0);
 	drv_lose(CUDA_ERROR_ILLEGAL_ADDRESS);
 	request_ends(w);
-	assert_int_equal(sched_flush(w->r.s, x->q), CUDA_ERROR_ILLEGAL_ADDRESS);
+	assert_int_equal(sched_drain(w->r.s, x->q), CUDA_ERROR_ILLEGAL_ADDRESS);
 	assert_false(sched_queue_deferred(x->q));
-	assert_int_equal(sched_flush(w->r.s, x->q), 0);
+	assert_int_equal(sched_drain(w->r.s, x->q), 0);
 	drv_lose(CUDA_SUCCESS);
 	a->ended = a->blocks; /* they never will */
 	b->ended = b->blocks;
-	world_finish(w);
+	testbed_finish(w);
 }
 
 /* A full FIFO makes the caller wait, as full hardware would. */
 static void a_full_fifo_makes_the_caller_wait(void **state)
 {
-	struct world *w = begin(1, 60000 * MS);
+	struct testbed *w = begin(1, 60000 * MS);
 	struct line *x = &w->line[0];
 
 	request_begins(w);
 	(void)launch(w, x, 20, true, true, 0);
 	wait_until_stopped(x);
-	for (unsigned i = 0; i < FIFO_MOST; i++) {
+	for (unsigned i = 0; i < FIFO_MAX; i++) {
 		(void)launch(w, x, 1, false, true, 0);
 	}
-	assert_int_equal(fifo_here(x->q), FIFO_MOST);
+	assert_int_equal(sched_fifo_count(x->q), FIFO_MAX);
 	request_ends(w);
 	for (unsigned i = 0; i < 100; i++) {
 		(void)launch(w, x, 1, i % 2, true, 0);
-		assert_true(fifo_here(x->q) <= FIFO_MOST);
+		assert_true(sched_fifo_count(x->q) <= FIFO_MAX);
 	}
 	synchronize(w, x);
-	world_finish(w);
+	testbed_finish(w);
 }
 
 /* More than the chain takes: the rest waits in the FIFO and joins it later. */
-static void more_launches_than_a_chain_takes(void **state)
+static void more_launches_than_a_run_takes(void **state)
 {
-	struct world *w = begin(1, 60000 * MS);
+	struct testbed *w = begin(1, 60000 * MS);
 	struct line *x = &w->line[0];
 
 	request_begins(w);
 	for (unsigned i = 0; i < 300; i++) {
 		(void)launch(w, x, 1 + i % 9, true, true, 0);
 	}
-	assert_int_equal(fifo_here(x->q), 300 - GPU_CHAIN_DEPTH);
+	assert_int_equal(sched_fifo_count(x->q), 300 - GPU_RUN_DEPTH);
 	request_ends(w);
 	synchronize(w, x);
 	assert_int_equal(load_relaxed(&w->r.stats.block_launches), 300);
-	world_finish(w);
+	testbed_finish(w);
 }
 
-static uint64_t inflight(struct world *w)
+static uint64_t inflight(struct testbed *w)
 {
-	return ACC_COUNT(tally_sum(&w->r.s->inflight));
+	return SCHED_ACC_COUNT(sched_tally_sum(&w->r.s->inflight));
 }
 
 /* A stopped launch counts as in flight, whatever the stream says. */
 static void a_stopped_launch_is_in_flight(void **state)
 {
-	struct world *w = begin(1, 60000 * MS);
+	struct testbed *w = begin(1, 60000 * MS);
 	struct line *x = &w->line[0];
 
 	request_begins(w);
@@ -286,24 +286,24 @@ static void a_stopped_launch_is_in_flight(void **state)
 	while (inflight(w)) {
 		usleep(100);
 	}
-	world_finish(w);
+	testbed_finish(w);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_follows_a_stopped_launch_is_deferred),
-		cmocka_unit_test(a_flush_helps_itself),
+		cmocka_unit_test(work_behind_a_stopped_launch_is_deferred),
+		cmocka_unit_test(a_submit_advances_the_run_itself),
 		cmocka_unit_test(a_queue_closes_without_an_agent),
 		cmocka_unit_test(a_request_that_never_ends_does_not_stop_a_launch_for_ever),
 		cmocka_unit_test(leases_that_no_board_shows_do_not_stop_a_launch_for_ever),
-		cmocka_unit_test(off_finishes_what_is_stopped),
+		cmocka_unit_test(off_finishes_stopped_launches),
 		cmocka_unit_test(without_a_policy_it_is_finished_too),
-		cmocka_unit_test(what_has_no_twin_begins_no_chain),
+		cmocka_unit_test(kernels_without_a_clone_begin_no_run),
 		cmocka_unit_test(split_means_pieces),
-		cmocka_unit_test(a_lost_device_is_told_and_nothing_hangs),
+		cmocka_unit_test(a_lost_device_is_reported_and_nothing_hangs),
 		cmocka_unit_test(a_full_fifo_makes_the_caller_wait),
-		cmocka_unit_test(more_launches_than_a_chain_takes),
+		cmocka_unit_test(more_launches_than_a_run_takes),
 		cmocka_unit_test(a_stopped_launch_is_in_flight),
 	};
 

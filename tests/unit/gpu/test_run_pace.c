@@ -11,7 +11,7 @@
 #include "sched/sched_int.h"
 #include "occupancy.h"
 
-#define DEPTH_MOST 32u
+#define DEPTH_MAX 32u
 #define LEARN_NS 20000000u /* durations are learned meanwhile */
 #define WAKE_NS 10000u	   /* of a core, for each time that the agent is awake */
 
@@ -23,13 +23,13 @@ struct app {
 	bool mixed; /* each third kernel is a slow one */
 	unsigned depth;
 	uint32_t blocks;
-	CUevent event[DEPTH_MOST];
-	uint64_t seq[DEPTH_MOST]; /* of the record in the chain; 0: at once */
+	CUevent event[DEPTH_MAX];
+	uint64_t seq[DEPTH_MAX]; /* of the record in the chain; 0: at once */
 	uint64_t launched, finished;
 	uint64_t next_ns;
 };
 
-struct world {
+struct testbed {
 	struct rig r;
 	struct gpu_device *d;
 	struct gpu_queue dev;
@@ -46,7 +46,7 @@ static const struct ebpf_insn block_level[] = {
 	I_EXIT,
 };
 
-static uint64_t late(struct world *w, uint64_t least, uint64_t most)
+static uint64_t late(struct testbed *w, uint64_t least, uint64_t most)
 {
 	w->rng = w->rng * 6364136223846793005u + 1442695040888963407u;
 	return least + (w->rng >> 33) % (most - least);
@@ -57,7 +57,7 @@ static void on_wake(void *arg)
 	(void)add_acqrel(&((struct rig *)arg)->wakes, 1u);
 }
 
-static void world_init(struct world *w, const struct shape *s, uint64_t seed)
+static void testbed_init(struct testbed *w, const struct shape *s, uint64_t seed)
 {
 	struct sched_config cfg = { .tenant = 1,
 				    .class_id = GBPF_CLASS_BATCH,
@@ -67,8 +67,8 @@ static void world_init(struct world *w, const struct shape *s, uint64_t seed)
 				    .arg = &w->r };
 
 	memset(w, 0, sizeof(*w));
-	waves_init(s->resident, s->block_us * UINT64_C(1000));
-	assert_int_equal(gpu_device_create(&w->d, &waves_table), 0);
+	occupancy_init(s->resident, s->block_us * UINT64_C(1000));
+	assert_int_equal(gpu_device_create(&w->d, &occupancy_table), 0);
 	cfg.dev = w->d;
 	rig_create(&w->r, &cfg);
 	w->r.s->grace_ns = 0;
@@ -79,39 +79,39 @@ static void world_init(struct world *w, const struct shape *s, uint64_t seed)
 	w->dev = (struct gpu_queue){ .stream = WAVES_STREAM, .ctx = WAVES_CTX };
 	w->q = sched_queue_open(w->r.s, &w->dev, 0, 0);
 	assert_non_null(w->q);
-	gpu_chain_set_flag(w->d, WAVES_CTX, (const struct gpu_flag *)(uintptr_t)1, 4);
+	gpu_run_set_flag(w->d, WAVES_CTX, (const struct gpu_flag *)(uintptr_t)1, 4);
 	w->rng = seed;
 	w->app.depth = s->depth;
 	w->app.blocks = MAX(s->kernel_us / s->block_us, 1u) * s->resident;
 	for (unsigned i = 0; i < s->depth; i++) {
-		(void)waves_table.cuEventCreate(&w->app.event[i], 0);
+		(void)occupancy_table.cuEventCreate(&w->app.event[i], 0);
 	}
 	w->agent_ns = w->app.next_ns = waves.now_ns;
 }
 
-static void go_on(struct world *w, uint64_t until, bool open);
+static void go_on(struct testbed *w, uint64_t until, bool open);
 
-static void world_finish(struct world *w)
+static void testbed_finish(struct testbed *w)
 {
-	while (gpu_chain_busy(w->d, &w->dev) || !waves_idle()) {
+	while (gpu_run_busy(w->d, &w->dev) || !occupancy_idle()) {
 		go_on(w, waves.now_ns + 100000, true);
 	}
 	assert_false(sched_queue_deferred(w->q));
-	(void)waves_table.cuStreamSynchronize(WAVES_STREAM);
-	sched_drained(w->r.s, w->q);
+	(void)occupancy_table.cuStreamSynchronize(WAVES_STREAM);
+	sched_synced(w->r.s, w->q);
 	sched_queue_close(w->q);
-	gpu_chain_close(w->d, &w->dev);
+	gpu_run_close(w->d, &w->dev);
 	sched_destroy(w->r.s);
 	gpu_device_destroy(w->d);
 	for (unsigned i = 0; i < w->app.depth; i++) {
-		(void)waves_table.cuEventDestroy_v2(w->app.event[i]);
+		(void)occupancy_table.cuEventDestroy_v2(w->app.event[i]);
 	}
-	waves_finish();
+	occupancy_finish();
 }
 
 /* ---- the program ---- */
 
-static void app_launch(struct world *w)
+static void app_launch(struct testbed *w)
 {
 	struct app *a = &w->app;
 	unsigned slot = (unsigned)(a->launched % a->depth);
@@ -122,7 +122,7 @@ static void app_launch(struct world *w)
 				  .resident = waves.resident,
 				  .block_ok = true,
 				  .may_hold = true };
-	struct gpu_block_launch b = { .twin = kind ? WAVES_SLOW : WAVES_TWIN,
+	struct gpu_block_launch b = { .clone = kind ? OCCUPANCY_SLOW : OCCUPANCY_CLONE,
 				      .id = 1 + kind,
 				      .resident = waves.resident,
 				      .grid = { a->blocks, 1, 1 },
@@ -132,32 +132,32 @@ static void app_launch(struct world *w)
 	assert_int_equal(l.level, GBPF_LEVEL_BLOCK);
 	b.piece_blocks = l.piece_blocks;
 	b.block_ns = l.block_ns;
-	assert_int_equal(gpu_chain_launch(w->d, &w->dev, &b), CUDA_SUCCESS);
+	assert_int_equal(gpu_run_launch(w->d, &w->dev, &b), CUDA_SUCCESS);
 	sched_submitted(w->q, &l, true);
 	a->seq[slot] = 0;
-	if (sched_join(w->q)) {
-		assert_int_equal(gpu_chain_record(w->d, &w->dev, a->event[slot], &a->seq[slot]),
+	if (sched_run_join(w->q)) {
+		assert_int_equal(gpu_run_record(w->d, &w->dev, a->event[slot], &a->seq[slot]),
 				 CUDA_SUCCESS);
-		sched_joined(w->q);
+		sched_run_joined(w->q);
 	} else {
-		(void)waves_table.cuEventRecord(a->event[slot], WAVES_STREAM);
+		(void)occupancy_table.cuEventRecord(a->event[slot], WAVES_STREAM);
 	}
 	a->launched++;
 }
 
 /* As the shim waits for an event. */
-static bool app_oldest_is_done(struct world *w)
+static bool app_oldest_is_done(struct testbed *w)
 {
 	struct app *a = &w->app;
 	unsigned slot = (unsigned)(a->launched % a->depth);
-	struct sched_chain c;
+	struct sched_run_progress c;
 
-	(void)gpu_chain_look(w->d, &w->dev, &c);
+	(void)gpu_run_look(w->d, &w->dev, &c);
 	return (!a->seq[slot] || c.done >= a->seq[slot]) &&
-	       waves_table.cuEventQuery(a->event[slot]) == CUDA_SUCCESS;
+	       occupancy_table.cuEventQuery(a->event[slot]) == CUDA_SUCCESS;
 }
 
-static void app_goes_on(struct world *w)
+static void app_goes_on(struct testbed *w)
 {
 	struct app *a = &w->app;
 
@@ -170,7 +170,7 @@ static void app_goes_on(struct world *w)
 
 /* ---- time ---- */
 
-static void agent_looks(struct world *w)
+static void agent_looks(struct testbed *w)
 {
 	uint64_t before = waves.called_ns, ns;
 
@@ -185,33 +185,33 @@ static void agent_looks(struct world *w)
 }
 
 /* Goes on until then. open: a request is there, and the program launches nothing. */
-static void go_on(struct world *w, uint64_t until, bool open)
+static void go_on(struct testbed *w, uint64_t until, bool open)
 {
 	while (waves.now_ns < until) {
 		if (load_acquire(&w->r.wakes) != w->wakes) {
 			w->agent_ns = MIN(w->agent_ns, waves.now_ns + 10000);
 		}
 		if (!open && w->app.next_ns <= w->agent_ns && w->app.next_ns < until) {
-			waves_until(w->app.next_ns);
+			occupancy_until(w->app.next_ns);
 			app_goes_on(w);
 		} else if (w->agent_ns < until) {
-			waves_until(w->agent_ns);
+			occupancy_until(w->agent_ns);
 			agent_looks(w);
 		} else {
-			waves_until(until);
+			occupancy_until(until);
 		}
 	}
 }
 
 /* How long it was. */
-static uint64_t request(struct world *w, uint64_t ns)
+static uint64_t request(struct testbed *w, uint64_t ns)
 {
 	uint64_t begin = waves.now_ns;
 
-	waves_lease(true);
+	occupancy_lease(true);
 	other_opens(&w->r);
 	go_on(w, begin + ns, true);
-	waves_lease(false);
+	occupancy_lease(false);
 	other_closes(&w->r);
 	return waves.now_ns - begin;
 }
@@ -224,11 +224,11 @@ struct cost {
 static struct cost cost_of(const struct shape *s, uint64_t ns, uint64_t seed, uint32_t uneven,
 			   bool mixed)
 {
-	struct world w;
+	struct testbed w;
 	struct cost c;
 	uint64_t begin;
 
-	world_init(&w, s, seed);
+	testbed_init(&w, s, seed);
 	waves.uneven = uneven;
 	w.app.mixed = mixed;
 	go_on(&w, waves.now_ns + LEARN_NS, false);
@@ -238,7 +238,7 @@ static struct cost cost_of(const struct shape *s, uint64_t ns, uint64_t seed, ui
 	c.dry = (double)waves.dry_ns / (double)(waves.now_ns - begin);
 	c.agent = (double)w.agent_busy_ns / (double)(waves.now_ns - begin);
 	c.looks = (double)w.looks * 1e6 / (double)(waves.now_ns - begin);
-	world_finish(&w);
+	testbed_finish(&w);
 	return c;
 }
 
@@ -248,9 +248,9 @@ static uint64_t lost_for(const struct shape *s, uint64_t request_ns, uint64_t se
 			 double *ret_looks)
 {
 	uint64_t begin, held = 0, plain, rate_ns, n = 0;
-	struct world w;
+	struct testbed w;
 
-	world_init(&w, s, seed);
+	testbed_init(&w, s, seed);
 	go_on(&w, waves.now_ns + LEARN_NS, false);
 	begin = waves.now_ns;
 	plain = waves.blocks;
@@ -270,7 +270,7 @@ static uint64_t lost_for(const struct shape *s, uint64_t request_ns, uint64_t se
 	begin = waves.now_ns - begin - held;
 	*ret_looks = (double)w.looks * 1e6 / (double)(begin + held);
 	plain = (waves.blocks - plain) * rate_ns / 1000;
-	world_finish(&w);
+	testbed_finish(&w);
 	return begin > plain ? (begin - plain) / n : 0;
 }
 
@@ -306,7 +306,7 @@ static void the_device_never_runs_dry(void **state)
 	assert_true(good);
 }
 
-static void little_is_lost_beside_requests(void **state)
+static void little_is_lost_during_requests(void **state)
 {
 	static const struct shape shapes[] = {
 		{ 1056, 30, 3000, 2 },	{ 1056, 30, 30000, 2 }, { 1056, 10, 3000, 2 },
@@ -331,7 +331,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_device_never_runs_dry),
-		cmocka_unit_test(little_is_lost_beside_requests),
+		cmocka_unit_test(little_is_lost_during_requests),
 	};
 
 	return cmocka_run_group_tests_name("gpu-chain-pace", tests, NULL, NULL);

@@ -6,7 +6,7 @@
 #include "run_testbed.h"
 
 struct program {
-	struct world *w;
+	struct testbed *w;
 	unsigned index;
 	uint64_t rng;
 	pthread_t thread;
@@ -14,7 +14,7 @@ struct program {
 
 static struct line *own_line(struct program *p)
 {
-	struct world *w = p->w;
+	struct testbed *w = p->w;
 	unsigned each = w->n / w->threads, i = (unsigned)drv_random(&p->rng);
 
 	return &w->line[w->share ? i % w->n : p->index * each + i % each];
@@ -54,11 +54,11 @@ static void *program(void *arg)
 static void storm(unsigned queues, unsigned threads, bool share, struct drv_options o,
 		  unsigned programs)
 {
-	struct world *w = world_new(share);
+	struct testbed *w = world_new(share);
 	struct program p[16];
-	struct gpu_chain_counts counts;
+	struct gpu_run_counts counts;
 
-	world_init(w, queues, &o, 0);
+	testbed_init(w, queues, &o, 0);
 	w->threads = threads;
 	w->programs = programs;
 	start_latency(w);
@@ -69,7 +69,7 @@ static void storm(unsigned queues, unsigned threads, bool share, struct drv_opti
 	for (unsigned i = 0; i < threads; i++) {
 		pthread_join(p[i].thread, NULL);
 	}
-	gpu_chain_counts(w->d, &counts);
+	gpu_run_counts(w->d, &counts);
 	print_message("%u streams, %u threads: %llu launches, %llu interruptions, %llu blocks "
 		      "again, %llu forced, %llu requests, %llu events in chains\n",
 		      queues, threads, (unsigned long long)counts.launches,
@@ -78,7 +78,7 @@ static void storm(unsigned queues, unsigned threads, bool share, struct drv_opti
 		      (unsigned long long)load_relaxed(&w->requests),
 		      (unsigned long long)load_relaxed(&w->joined));
 	stop_latency(w);
-	world_finish(w);
+	testbed_finish(w);
 }
 
 static unsigned much(unsigned n)

@@ -127,7 +127,7 @@ static int teardown(void **state)
 	return r;
 }
 
-static void nobody_listens(void **state)
+static void no_listener_is_reported(void **state)
 {
 	struct world *w = *state;
 	struct gbpf *g;
@@ -193,7 +193,7 @@ static void an_error_travels_whole(void **state)
 	end(w);
 }
 
-static void another_protocol_version_says_so(void **state)
+static void another_protocol_version_is_reported(void **state)
 {
 	struct world *w = *state;
 	struct gbpf *g;
@@ -206,7 +206,7 @@ static void another_protocol_version_says_so(void **state)
 	end(w);
 }
 
-static void what_is_no_json_is_refused(void **state)
+static void invalid_json_is_refused(void **state)
 {
 	static const char *const junk[] = { "hello there\n", "[1,2]\n", "{\"id\":1,\n", "\n",
 					    "{\"id\":1,\"result\":\xff}\n" };
@@ -243,7 +243,7 @@ static void silence_is_a_timeout(void **state)
 	end(w);
 }
 
-static void a_lost_connection_is_made_anew(void **state)
+static void a_lost_connection_is_made_again(void **state)
 {
 	struct world *w = *state;
 	struct gbpf *g;
@@ -288,7 +288,7 @@ static void events_come_first_from_the_past_then_live(void **state)
 	end(w);
 }
 
-static void what_a_map_call_is_about_travels_with_it(void **state)
+static void map_calls_pass_all_parameters(void **state)
 {
 	struct gbpf_map m = { sizeof(m), "flows", 7, 3 };
 	struct world *w = *state;
@@ -563,15 +563,15 @@ static void one_that_ends_in_the_hello_is_replaced(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		WITH_WORLD(nobody_listens),
+		WITH_WORLD(no_listener_is_reported),
 		WITH_WORLD(hello_is_kept_and_a_call_gives_its_result),
 		WITH_WORLD(an_error_travels_whole),
-		WITH_WORLD(another_protocol_version_says_so),
-		WITH_WORLD(what_is_no_json_is_refused),
+		WITH_WORLD(another_protocol_version_is_reported),
+		WITH_WORLD(invalid_json_is_refused),
 		WITH_WORLD(silence_is_a_timeout),
-		WITH_WORLD(a_lost_connection_is_made_anew),
+		WITH_WORLD(a_lost_connection_is_made_again),
 		WITH_WORLD(events_come_first_from_the_past_then_live),
-		WITH_WORLD(what_a_map_call_is_about_travels_with_it),
+		WITH_WORLD(map_calls_pass_all_parameters),
 		WITH_WORLD(a_watch_ends_when_the_version_does),
 		WITH_WORLD(an_object_travels_as_a_sealed_memfd),
 		WITH_WORLD(wrong_parameters_never_leave),

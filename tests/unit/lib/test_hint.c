@@ -22,7 +22,7 @@ EXPORT int gbpf_shim_hint(uint64_t in_us, uint64_t deadline_us, int device)
 	return answer;
 }
 
-static void it_reaches_the_shim_and_so_does_the_answer_the_caller(void **state)
+static void the_hint_reaches_the_shim_and_returns_its_answer(void **state)
 {
 	assert_int_equal(gbpf_hint(1500, 20000, -1), 0);
 	assert_int_equal(in, 1500);
@@ -34,7 +34,7 @@ static void it_reaches_the_shim_and_so_does_the_answer_the_caller(void **state)
 	assert_int_equal(on, 3);
 }
 #else
-static void without_a_shim_it_says_so(void **state)
+static void without_a_shim_the_hint_fails(void **state)
 {
 	assert_int_equal(gbpf_hint(1500, 0, -1), -ENOENT);
 	assert_int_equal(gbpf_hint(1500, 0, -1), -ENOENT);
@@ -45,9 +45,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #ifdef SHIM
-		cmocka_unit_test(it_reaches_the_shim_and_so_does_the_answer_the_caller),
+		cmocka_unit_test(the_hint_reaches_the_shim_and_returns_its_answer),
 #else
-		cmocka_unit_test(without_a_shim_it_says_so),
+		cmocka_unit_test(without_a_shim_the_hint_fails),
 #endif
 	};
 

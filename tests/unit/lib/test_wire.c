@@ -64,20 +64,20 @@ static void await_fds(unsigned n)
 	assert_int_equal(open_fds(), n);
 }
 
-static union wire_message make(enum wire_type type)
+static union proto_message make(enum proto_type type)
 {
-	union wire_message m;
+	union proto_message m;
 
 	memset(&m, 0, sizeof(m));
 	m.head.type = type;
 	return m;
 }
 
-static int receive(union wire_message *m)
+static int receive(union proto_message *m)
 {
 	int fds[8];
 	unsigned n;
-	int r = wire_recv(pair[1], m, fds, &n);
+	int r = proto_recv(pair[1], m, fds, &n);
 
 	for (unsigned i = 0; i < n; i++) {
 		close(fds[i]);
@@ -99,26 +99,27 @@ static void raw(const void *data, size_t len, unsigned nfds)
 static void every_type_makes_the_round_trip(void **state)
 {
 	static const unsigned fds_of[] = {
-		[WIRE_WELCOME] = 3, [WIRE_PREPARE] = 3,	 [WIRE_BOARD_ADD] = 1, [WIRE_QUEUED] = 0,
-		[WIRE_FLAG] = 1,    [WIRE_FLAG_ADD] = 1, [WIRE_REQUEST] = 0,
+		[PROTO_WELCOME] = 3, [PROTO_PREPARE] = 3, [PROTO_BOARD_ADD] = 1,
+		[PROTO_QUEUED] = 0,  [PROTO_FLAG] = 1,	  [PROTO_FLAG_ADD] = 1,
+		[PROTO_REQUEST] = 0,
 	};
-	const int cleared = 1 << WIRE_PREPARE | 1 << WIRE_HELLO | 1 << WIRE_DEVICES |
-			    1 << WIRE_DEVICES_ARE | 1 << WIRE_CONTROL | 1 << WIRE_FLAG |
-			    1 << WIRE_FLAG_ADD | 1 << WIRE_FLAG_REMOVE | 1 << WIRE_REQUEST;
+	const int cleared = 1 << PROTO_PREPARE | 1 << PROTO_HELLO | 1 << PROTO_DEVICES |
+			    1 << PROTO_DEVICES_ARE | 1 << PROTO_CONTROL | 1 << PROTO_FLAG |
+			    1 << PROTO_FLAG_ADD | 1 << PROTO_FLAG_REMOVE | 1 << PROTO_REQUEST;
 	int send_fds[3] = { 2, 2, 2 };
 
 	(void)state;
-	for (int t = WIRE_HELLO; t <= WIRE_REQUEST; t++) {
-		union wire_message m = make(t), got;
+	for (int t = PROTO_HELLO; t <= PROTO_REQUEST; t++) {
+		union proto_message m = make(t), got;
 		unsigned want = fds_of[t], n;
 		int fds[8];
 
-		if (t == WIRE_PREPARE) {
-			m.version.regions = WIRE_REGION_GLOBAL | WIRE_REGION_TENANT;
+		if (t == PROTO_PREPARE) {
+			m.version.regions = PROTO_REGION_GLOBAL | PROTO_REGION_TENANT;
 		}
 		memset((char *)&m + sizeof(m.head), cleared & 1 << t ? 0 : 0x41, 8);
-		assert_int_equal(wire_send(pair[0], &m, t, send_fds, want), 0);
-		assert_int_equal(wire_recv(pair[1], &got, fds, &n), 1);
+		assert_int_equal(proto_send(pair[0], &m, t, send_fds, want), 0);
+		assert_int_equal(proto_recv(pair[1], &got, fds, &n), 1);
 		assert_int_equal(got.head.type, t);
 		assert_int_equal(n, want);
 		assert_memory_equal(&got, &m, m.head.bytes);
@@ -130,43 +131,43 @@ static void every_type_makes_the_round_trip(void **state)
 
 static void words_that_contradict_each_other_are_refused(void **state)
 {
-	union wire_message m = make(WIRE_DEVICES);
+	union proto_message m = make(PROTO_DEVICES);
 	int fd = 2;
 
 	(void)state;
-	m.devices.gpus = WIRE_GPUS + 1;
-	assert_int_equal(wire_send(pair[0], &m, WIRE_DEVICES, NULL, 0), 0);
+	m.devices.gpus = PROTO_MAX_GPUS + 1;
+	assert_int_equal(proto_send(pair[0], &m, PROTO_DEVICES, NULL, 0), 0);
 	assert_int_equal(receive(&m), -EPROTO);
-	m = make(WIRE_CONTROL);
-	m.control.bytes = WIRE_HANDLES + 1;
-	assert_int_equal(wire_send(pair[0], &m, WIRE_CONTROL, &fd, 1), 0);
+	m = make(PROTO_CONTROL);
+	m.control.bytes = PROTO_HANDLES + 1;
+	assert_int_equal(proto_send(pair[0], &m, PROTO_CONTROL, &fd, 1), 0);
 	assert_int_equal(receive(&m), -EPROTO);
-	m = make(WIRE_CONTROL);
+	m = make(PROTO_CONTROL);
 	m.control.bytes = 4; /* handles without what they are for */
-	assert_int_equal(wire_send(pair[0], &m, WIRE_CONTROL, NULL, 0), 0);
+	assert_int_equal(proto_send(pair[0], &m, PROTO_CONTROL, NULL, 0), 0);
 	assert_int_equal(receive(&m), -EPROTO);
-	m = make(WIRE_FLAG);
+	m = make(PROTO_FLAG);
 	m.flag.number = 2;
-	assert_int_equal(wire_send(pair[0], &m, WIRE_FLAG, &fd, 1), 0);
+	assert_int_equal(proto_send(pair[0], &m, PROTO_FLAG, &fd, 1), 0);
 	assert_int_equal(receive(&m), -EPROTO);
-	m = make(WIRE_FLAG_ADD);
-	m.flag.number = WIRE_FLAGS;
-	assert_int_equal(wire_send(pair[0], &m, WIRE_FLAG_ADD, &fd, 1), 0);
+	m = make(PROTO_FLAG_ADD);
+	m.flag.number = PROTO_FLAGS;
+	assert_int_equal(proto_send(pair[0], &m, PROTO_FLAG_ADD, &fd, 1), 0);
 	assert_int_equal(receive(&m), -EPROTO);
 }
 
 static void a_type_that_does_not_exist_is_not_sent(void **state)
 {
-	union wire_message m = make(0);
+	union proto_message m = make(0);
 
 	(void)state;
-	assert_int_equal(wire_send(pair[0], &m, 0, NULL, 0), -EINVAL);
-	assert_int_equal(wire_send(pair[0], &m, 99, NULL, 0), -EINVAL);
+	assert_int_equal(proto_send(pair[0], &m, 0, NULL, 0), -EINVAL);
+	assert_int_equal(proto_send(pair[0], &m, 99, NULL, 0), -EINVAL);
 }
 
 static void nothing_there_is_eagain_and_a_closed_peer_is_zero(void **state)
 {
-	union wire_message m;
+	union proto_message m;
 
 	(void)state;
 	assert_int_equal(receive(&m), -EAGAIN);
@@ -179,21 +180,21 @@ static void nothing_there_is_eagain_and_a_closed_peer_is_zero(void **state)
 
 static void a_full_buffer_is_eagain(void **state)
 {
-	union wire_message m = make(WIRE_NOTE);
+	union proto_message m = make(PROTO_NOTE);
 	int r = 0;
 
 	(void)state;
 	for (int i = 0; i < 100000 && !r; i++) {
-		r = wire_send(pair[0], &m, WIRE_NOTE, NULL, 0);
+		r = proto_send(pair[0], &m, PROTO_NOTE, NULL, 0);
 	}
 	assert_int_equal(r, -EAGAIN);
 }
 
-static void another_version_is_told_from_garbage(void **state)
+static void another_version_is_distinguished_from_garbage(void **state)
 {
-	struct wire_head h = { WIRE_MAGIC, 7, WIRE_HELLO, 12345 };
+	struct proto_head h = { PROTO_MAGIC, 7, PROTO_HELLO, 12345 };
 	char longer[4096] = { 0 };
-	union wire_message m;
+	union proto_message m;
 
 	(void)state;
 	raw(&h, sizeof(h), 2);
@@ -208,49 +209,49 @@ static void another_version_is_told_from_garbage(void **state)
 /* Who speaks another version reads why. */
 static void a_refusal_is_read_in_any_version(void **state)
 {
-	union wire_message m = make(WIRE_REFUSED);
+	union proto_message m = make(PROTO_REFUSED);
 
 	(void)state;
 	m.head.version = 7;
-	assert_int_equal(wire_send(pair[0], &m, WIRE_REFUSED, NULL, 0), 0);
+	assert_int_equal(proto_send(pair[0], &m, PROTO_REFUSED, NULL, 0), 0);
 	memset(&m, 0, sizeof(m));
 	assert_int_equal(receive(&m), 1);
 	assert_int_equal(m.head.version, 7);
-	assert_int_equal(m.head.type, WIRE_REFUSED);
+	assert_int_equal(m.head.type, PROTO_REFUSED);
 	m.head.version = 7; /* others go in ours only */
-	assert_int_equal(wire_send(pair[0], &m, WIRE_QUEUED, NULL, 0), 0);
+	assert_int_equal(proto_send(pair[0], &m, PROTO_QUEUED, NULL, 0), 0);
 	assert_int_equal(receive(&m), 1);
-	assert_int_equal(m.head.version, WIRE_VERSION);
+	assert_int_equal(m.head.version, PROTO_VERSION);
 }
 
 static void wrong_magic_type_or_size_is_refused(void **state)
 {
-	struct wire_head h = { WIRE_MAGIC + 1, WIRE_VERSION, WIRE_BOARD_MAPPED, sizeof(h) };
+	struct proto_head h = { PROTO_MAGIC + 1, PROTO_VERSION, PROTO_BOARD_MAPPED, sizeof(h) };
 	char longer[4096] = { 0 };
-	union wire_message m;
+	union proto_message m;
 
 	(void)state;
 	raw(&h, sizeof(h), 1);
 	assert_int_equal(receive(&m), -EPROTO);
-	h.magic = WIRE_MAGIC;
+	h.magic = PROTO_MAGIC;
 	raw(&h, sizeof(h) - 1, 1); /* shorter than a head */
 	assert_int_equal(receive(&m), -EPROTO);
 	h.bytes = 4;
 	raw(&h, sizeof(h), 1); /* length word lies */
 	assert_int_equal(receive(&m), -EPROTO);
 	h.bytes = sizeof(h);
-	for (uint32_t type = WIRE_QUEUED + 1; type < WIRE_QUEUED + 40; type++) {
-		h.type = type == WIRE_REQUEST ? 0 : type; /* which is no longer than this */
+	for (uint32_t type = PROTO_QUEUED + 1; type < PROTO_QUEUED + 40; type++) {
+		h.type = type == PROTO_REQUEST ? 0 : type; /* which is no longer than this */
 		raw(&h, sizeof(h), 1);
 		assert_int_equal(receive(&m), -EPROTO);
 	}
 	h.type = 0x80000001u;
 	raw(&h, sizeof(h), 1);
 	assert_int_equal(receive(&m), -EPROTO);
-	h.type = WIRE_HELLO;
+	h.type = PROTO_HELLO;
 	raw(&h, sizeof(h), 1); /* too short for its type */
 	assert_int_equal(receive(&m), -EPROTO);
-	h.type = WIRE_BOARD_MAPPED;
+	h.type = PROTO_BOARD_MAPPED;
 	memcpy(longer, &h, sizeof(h));
 	raw(longer, sizeof(h) + 1, 1); /* too long for its type */
 	assert_int_equal(receive(&m), -EPROTO);
@@ -260,61 +261,61 @@ static void wrong_magic_type_or_size_is_refused(void **state)
 
 static void texts_are_terminated(void **state)
 {
-	union wire_message m = make(WIRE_HELLO), got;
+	union proto_message m = make(PROTO_HELLO), got;
 
 	(void)state;
 	memset(m.hello.name, 'n', sizeof(m.hello.name));
 	memset(m.hello.command, 'c', sizeof(m.hello.command));
-	assert_int_equal(wire_send(pair[0], &m, WIRE_HELLO, NULL, 0), 0);
+	assert_int_equal(proto_send(pair[0], &m, PROTO_HELLO, NULL, 0), 0);
 	assert_int_equal(receive(&got), 1);
-	assert_int_equal(strlen(got.hello.name), WIRE_NAME - 1);
-	assert_int_equal(strlen(got.hello.command), WIRE_TEXT - 1);
-	m = make(WIRE_NOTE);
+	assert_int_equal(strlen(got.hello.name), PROTO_NAME - 1);
+	assert_int_equal(strlen(got.hello.command), PROTO_TEXT - 1);
+	m = make(PROTO_NOTE);
 	memset(m.note.what, 'w', sizeof(m.note.what));
 	memset(m.note.text, 't', sizeof(m.note.text));
-	assert_int_equal(wire_send(pair[0], &m, WIRE_NOTE, NULL, 0), 0);
+	assert_int_equal(proto_send(pair[0], &m, PROTO_NOTE, NULL, 0), 0);
 	assert_int_equal(receive(&got), 1);
 	assert_int_equal(strlen(got.note.what), 31);
-	assert_int_equal(strlen(got.note.text), WIRE_TEXT - 1);
+	assert_int_equal(strlen(got.note.text), PROTO_TEXT - 1);
 }
 
 static void descriptors_that_do_not_belong_are_closed(void **state)
 {
-	union wire_message m = make(WIRE_BOARD_MAPPED), got;
+	union proto_message m = make(PROTO_BOARD_MAPPED), got;
 	int fds[8] = { 2, 2, 2, 2, 2, 2, 2, 2 };
 	unsigned before = baseline + 2, n;
 
 	(void)state;
-	assert_int_equal(wire_send(pair[0], &m, WIRE_BOARD_MAPPED, fds, 8), 0);
-	assert_int_equal(wire_recv(pair[1], &got, fds, &n), 1);
+	assert_int_equal(proto_send(pair[0], &m, PROTO_BOARD_MAPPED, fds, 8), 0);
+	assert_int_equal(proto_recv(pair[1], &got, fds, &n), 1);
 	assert_int_equal(n, 0);
 	await_fds(before);
 }
 
 static void missing_descriptors_are_refused(void **state)
 {
-	union wire_message m = make(WIRE_PREPARE), got;
+	union proto_message m = make(PROTO_PREPARE), got;
 	int fds[2] = { 2, 2 };
 	unsigned before = baseline + 2;
 
 	(void)state;
-	m.version.regions = WIRE_REGION_GLOBAL | WIRE_REGION_TENANT;
-	assert_int_equal(wire_send(pair[0], &m, WIRE_PREPARE, fds, 2), 0);
+	m.version.regions = PROTO_REGION_GLOBAL | PROTO_REGION_TENANT;
+	assert_int_equal(proto_send(pair[0], &m, PROTO_PREPARE, fds, 2), 0);
 	assert_int_equal(receive(&got), -EPROTO);
 	m.version.regions = 4;
-	assert_int_equal(wire_send(pair[0], &m, WIRE_PREPARE, fds, 2), 0);
+	assert_int_equal(proto_send(pair[0], &m, PROTO_PREPARE, fds, 2), 0);
 	assert_int_equal(receive(&got), -EPROTO);
-	assert_int_equal(wire_send(pair[0], &m, WIRE_BOARD_ADD, NULL, 0), 0);
+	assert_int_equal(proto_send(pair[0], &m, PROTO_BOARD_ADD, NULL, 0), 0);
 	assert_int_equal(receive(&got), -EPROTO);
-	assert_int_equal(wire_send(pair[0], &m, WIRE_WELCOME, NULL, 0), 0);
+	assert_int_equal(proto_send(pair[0], &m, PROTO_WELCOME, NULL, 0), 0);
 	assert_int_equal(receive(&got), -EPROTO);
-	m = make(WIRE_HELLO);
-	m.hello.flags = WIRE_REATTACH;
-	assert_int_equal(wire_send(pair[0], &m, WIRE_HELLO, fds, 1), 0);
+	m = make(PROTO_HELLO);
+	m.hello.flags = PROTO_REATTACH;
+	assert_int_equal(proto_send(pair[0], &m, PROTO_HELLO, fds, 1), 0);
 	assert_int_equal(receive(&got), -EPROTO);
 	m.hello.flags = 0;
-	m.hello.gpus = WIRE_GPUS + 1;
-	assert_int_equal(wire_send(pair[0], &m, WIRE_HELLO, NULL, 0), 0);
+	m.hello.gpus = PROTO_MAX_GPUS + 1;
+	assert_int_equal(proto_send(pair[0], &m, PROTO_HELLO, NULL, 0), 0);
 	assert_int_equal(receive(&got), -EPROTO);
 	await_fds(before);
 }
@@ -325,14 +326,14 @@ static void more_descriptors_than_any_message_has_leak_nothing(void **state)
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(sizeof(int) * 64)];
 	} ctl;
-	struct wire_head h = { WIRE_MAGIC, WIRE_VERSION, WIRE_BOARD_MAPPED, sizeof(h) };
+	struct proto_head h = { PROTO_MAGIC, PROTO_VERSION, PROTO_BOARD_MAPPED, sizeof(h) };
 	struct iovec iov = { &h, sizeof(h) };
 	struct msghdr mh = {
 		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof(ctl)
 	};
 	struct cmsghdr *c = CMSG_FIRSTHDR(&mh);
 	unsigned before = baseline + 2;
-	union wire_message got;
+	union proto_message got;
 
 	(void)state;
 	memset(&ctl, 0, sizeof(ctl));
@@ -354,7 +355,7 @@ static void random_bytes_never_pass_as_more_than_they_are(void **state)
 	(void)state;
 	srandom(20251);
 	for (int i = 0; i < 30000; i++) {
-		union wire_message m, got;
+		union proto_message m, got;
 		size_t len = (size_t)random() % (sizeof(m) + 1);
 		int r;
 
@@ -362,8 +363,8 @@ static void random_bytes_never_pass_as_more_than_they_are(void **state)
 			((uint8_t *)&m)[b] = (uint8_t)random();
 		}
 		if (random() % 4) {
-			m.head.magic = WIRE_MAGIC;
-			m.head.version = WIRE_VERSION;
+			m.head.magic = PROTO_MAGIC;
+			m.head.version = PROTO_VERSION;
 			m.head.type = (uint32_t)random() % 21;
 			m.head.bytes = (uint32_t)len;
 		}
@@ -371,7 +372,7 @@ static void random_bytes_never_pass_as_more_than_they_are(void **state)
 		r = receive(&got);
 		assert_true(r == 1 || r == -EPROTO || r == -EPROTONOSUPPORT);
 		if (r == 1) {
-			assert_true(got.head.type >= WIRE_HELLO && got.head.type <= WIRE_REQUEST);
+			assert_true(got.head.type >= PROTO_HELLO && got.head.type <= PROTO_REQUEST);
 		}
 		if (i % 200 == 199) { /* so many at once are kept for closing, not more */
 			await_fds(before);
@@ -391,8 +392,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(nothing_there_is_eagain_and_a_closed_peer_is_zero,
 						setup, teardown),
 		cmocka_unit_test_setup_teardown(a_full_buffer_is_eagain, setup, teardown),
-		cmocka_unit_test_setup_teardown(another_version_is_told_from_garbage, setup,
-						teardown),
+		cmocka_unit_test_setup_teardown(another_version_is_distinguished_from_garbage,
+						setup, teardown),
 		cmocka_unit_test_setup_teardown(a_refusal_is_read_in_any_version, setup, teardown),
 		cmocka_unit_test_setup_teardown(wrong_magic_type_or_size_is_refused, setup,
 						teardown),

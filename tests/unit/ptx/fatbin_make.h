@@ -22,7 +22,9 @@ static inline void make_put(struct buf *b, size_t at, const void *data, size_t n
 /* Begins a container; its offset. */
 static inline size_t make_begin(struct buf *b)
 {
-	static const uint8_t head[FATBIN_HEADER_BYTES] = { 0x50, 0xed, 0x55, 0xba, 1, 0, 16, 0 };
+	static const uint8_t head[PTX_FATBIN_HEADER_BYTES] = {
+		0x50, 0xed, 0x55, 0xba, 1, 0, 16, 0
+	};
 	size_t at = b->len;
 
 	buf_add(b, head, sizeof(head));
@@ -31,7 +33,7 @@ static inline size_t make_begin(struct buf *b)
 
 static inline void make_end(struct buf *b, size_t container)
 {
-	uint64_t bytes = b->len - container - FATBIN_HEADER_BYTES;
+	uint64_t bytes = b->len - container - PTX_FATBIN_HEADER_BYTES;
 
 	make_put(b, container + 8, &bytes, sizeof(bytes));
 }
@@ -40,7 +42,7 @@ static inline void make_end(struct buf *b, size_t container)
 static inline size_t make_entry(struct buf *b, uint16_t kind, uint32_t arch, const void *data,
 				size_t n, uint64_t how)
 {
-	uint32_t header = kind == FATBIN_PTX ? 80 : 64, stored = 0, name = 64;
+	uint32_t header = kind == PTX_FATBIN_PTX ? 80 : 64, stored = 0, name = 64;
 	uint64_t flags = 0x11 | how, padded, unpacked = how ? n : 0;
 	uint8_t h[80] = { 0 };
 	size_t cap = (size_t)LZ4_compressBound((int)n) + ZSTD_compressBound(n), at = b->len;
@@ -48,9 +50,9 @@ static inline size_t make_entry(struct buf *b, uint16_t kind, uint32_t arch, con
 	uint16_t version = 0x101, major = 8;
 	static const char zeros[8];
 
-	if (how == FATBIN_LZ4) {
+	if (how == PTX_FATBIN_LZ4) {
 		stored = (uint32_t)LZ4_compress_default(data, out, (int)n, (int)cap);
-	} else if (how == FATBIN_ZSTD) {
+	} else if (how == PTX_FATBIN_ZSTD) {
 		stored = (uint32_t)ZSTD_compress(out, cap, data, n, 3);
 	}
 	padded = ROUND_UP(how ? stored : n, (size_t)8);

@@ -27,7 +27,7 @@ static void add_ptx(struct buf *b, unsigned arch, const char *version, const cha
 	char text[256];
 
 	ptx_for(text, sizeof(text), version, target);
-	make_entry(b, FATBIN_PTX, arch, text, strlen(text), FATBIN_LZ4);
+	make_entry(b, PTX_FATBIN_PTX, arch, text, strlen(text), PTX_FATBIN_LZ4);
 }
 
 static const struct ptx_block_image *open_image(const void *image, size_t bytes, unsigned arch)
@@ -47,12 +47,12 @@ static void assert_taken(const void *image, size_t bytes, unsigned arch, const c
 	char name[64];
 
 	snprintf(name, sizeof(name), "%s$gbpf(", kernel);
-	assert_int_equal(i->why, PTX_BLOCK_OK);
+	assert_int_equal(i->why, PROTO_BLOCK_OK);
 	assert_string_equal(i->reason, "");
 	if (!e || !i->text || !strstr(i->text, name)) {
 		fail_msg("no %s in:\n%s", kernel, i->text ? i->text : "nothing");
 	}
-	assert_int_equal(e->why, PTX_BLOCK_OK);
+	assert_int_equal(e->why, PROTO_BLOCK_OK);
 	assert_int_equal(e->arg_offset, 8);
 	assert_int_equal(e->param_bytes[0], 8);
 	assert_int_equal(i->text[i->bytes], 0);
@@ -62,7 +62,7 @@ static void assert_taken(const void *image, size_t bytes, unsigned arch, const c
 	ptx_block_image_close(i);
 }
 
-static void assert_not(const void *image, size_t bytes, unsigned arch, enum ptx_block_why why,
+static void assert_not(const void *image, size_t bytes, unsigned arch, enum proto_block_why why,
 		       bool native)
 {
 	const struct ptx_block_image *i = open_image(image, bytes, arch);
@@ -71,7 +71,7 @@ static void assert_not(const void *image, size_t bytes, unsigned arch, enum ptx_
 	assert_null(i->text);
 	assert_int_equal(i->n_entries, 0);
 	assert_int_equal(i->native, native);
-	assert_int_equal(*i->reason != 0, why == PTX_BLOCK_UNREADABLE);
+	assert_int_equal(*i->reason != 0, why == PROTO_BLOCK_UNREADABLE);
 	ptx_block_image_close(i);
 }
 
@@ -84,35 +84,35 @@ static void text_is_rewritten(void **state)
 	assert_taken(text, 0, 90, "on_sm_70", false);
 	assert_taken(text, strlen(text), 90, "on_sm_70", false);
 	assert_taken(text, strlen(text) + 1, 70, "on_sm_70", false);
-	assert_not(text, 0, 61, PTX_BLOCK_NO_PTX, false);
+	assert_not(text, 0, 61, PROTO_BLOCK_NO_PTX, false);
 	ptx_for(text, sizeof(text), "10.0", "sm_70");
-	assert_not(text, 0, 90, PTX_BLOCK_NO_PTX, false);
+	assert_not(text, 0, 90, PROTO_BLOCK_NO_PTX, false);
 	ptx_for(text, sizeof(text), "8.0", "sm_90a");
 	assert_taken(text, 0, 90, "on_sm_90a", false);
-	assert_not(text, 0, 100, PTX_BLOCK_NO_PTX, false);
+	assert_not(text, 0, 100, PROTO_BLOCK_NO_PTX, false);
 	ptx_for(text, sizeof(text), "8.8", "sm_100f");
 	assert_taken(text, 0, 103, "on_sm_100f", false);
-	assert_not(text, 0, 120, PTX_BLOCK_NO_PTX, false);
-	assert_not("", 0, 90, PTX_BLOCK_NO_PTX, false);
-	assert_not("abc", 0, 90, PTX_BLOCK_NO_PTX, false);
-	assert_not("hello, world", 0, 90, PTX_BLOCK_NO_PTX, false);
+	assert_not(text, 0, 120, PROTO_BLOCK_NO_PTX, false);
+	assert_not("", 0, 90, PROTO_BLOCK_NO_PTX, false);
+	assert_not("abc", 0, 90, PROTO_BLOCK_NO_PTX, false);
+	assert_not("hello, world", 0, 90, PROTO_BLOCK_NO_PTX, false);
 	ptx_for(text, sizeof(text), "8.0", "sm_90");
 	memcpy(strstr(text, "ret;"), "ret ", 4);
-	assert_not(text, 0, 90, PTX_BLOCK_UNREADABLE, false);
+	assert_not(text, 0, 90, PROTO_BLOCK_UNREADABLE, false);
 }
 
-static void without_twins_the_original_is_loaded(void **state)
+static void without_clones_the_original_is_loaded(void **state)
 {
 	static const char text[] = ".version 8.0\n.target sm_90\n.address_size 64\n"
 				   ".entry k() { griddepcontrol.wait; ret; }\n";
 	const struct ptx_block_image *i = open_image(text, 0, 90);
 
 	(void)state;
-	assert_int_equal(i->why, PTX_BLOCK_OK);
+	assert_int_equal(i->why, PROTO_BLOCK_OK);
 	assert_null(i->text);
 	assert_int_equal(i->n_entries, 1);
-	assert_int_equal(i->n_twins, 0);
-	assert_int_equal(ptx_block_image_entry(i, "k")->why, PTX_BLOCK_DEPENDENT);
+	assert_int_equal(i->n_clones, 0);
+	assert_int_equal(ptx_block_image_entry(i, "k")->why, PROTO_BLOCK_DEPENDENT);
 	assert_int_equal(ptx_block_image_entry(i, "k")->line, 4);
 	ptx_block_image_close(i);
 }
@@ -123,7 +123,7 @@ static void the_best_of_a_fat_binary_is_taken(void **state)
 	size_t at = make_begin(&b);
 
 	(void)state;
-	make_entry(&b, FATBIN_CUBIN, 80, "machine code", 12, 0);
+	make_entry(&b, PTX_FATBIN_CUBIN, 80, "machine code", 12, 0);
 	add_ptx(&b, 70, "7.0", "sm_70");
 	add_ptx(&b, 90, "8.0", "sm_90");
 	add_ptx(&b, 90, "8.0", "sm_90a");
@@ -139,23 +139,23 @@ static void the_best_of_a_fat_binary_is_taken(void **state)
 		assert_taken(b.data, bytes, 89, "on_sm_70", true);
 		assert_taken(b.data, bytes, 99, "on_sm_90", false);
 		assert_taken(b.data, bytes, 120, "on_sm_100", false);
-		assert_not(b.data, bytes, 60, PTX_BLOCK_NO_PTX, false);
+		assert_not(b.data, bytes, 60, PROTO_BLOCK_NO_PTX, false);
 	}
 	buf_finish(&b);
 }
 
-static void machine_code_alone_has_no_twins(void **state)
+static void machine_code_alone_has_no_clones(void **state)
 {
 	uint8_t elf[64] = { 0x7f, 'E', 'L', 'F', 2 };
 	struct buf b = { 0 };
 	size_t at = make_begin(&b);
 
 	(void)state;
-	make_entry(&b, FATBIN_CUBIN, 90, "machine code", 12, 0);
+	make_entry(&b, PTX_FATBIN_CUBIN, 90, "machine code", 12, 0);
 	make_end(&b, at);
-	assert_not(b.data, 0, 90, PTX_BLOCK_NO_PTX, true);
-	assert_not(b.data, 0, 100, PTX_BLOCK_NO_PTX, false);
-	assert_not(elf, 0, 90, PTX_BLOCK_NO_PTX, true);
+	assert_not(b.data, 0, 90, PROTO_BLOCK_NO_PTX, true);
+	assert_not(b.data, 0, 100, PROTO_BLOCK_NO_PTX, false);
+	assert_not(elf, 0, 90, PROTO_BLOCK_NO_PTX, true);
 	buf_finish(&b);
 }
 
@@ -170,19 +170,19 @@ static void wrappers_are_followed(void **state)
 	struct buf x = { 0 }, y = { 0 };
 	size_t at = make_begin(&x);
 	const void *list[3] = { NULL };
-	struct fatbin_wrapper w = { .magic = FATBIN_WRAPPER_MAGIC, .version = 1 };
+	struct ptx_fatbin_wrapper w = { .magic = PTX_FATBIN_WRAPPER_MAGIC, .version = 1 };
 
 	(void)state;
-	make_entry(&x, FATBIN_PTX, 90, part_a, sizeof(part_a), FATBIN_ZSTD);
+	make_entry(&x, PTX_FATBIN_PTX, 90, part_a, sizeof(part_a), PTX_FATBIN_ZSTD);
 	make_end(&x, at);
 	at = make_begin(&y);
-	make_entry(&y, FATBIN_PTX, 90, part_b, sizeof(part_b), 0);
+	make_entry(&y, PTX_FATBIN_PTX, 90, part_b, sizeof(part_b), 0);
 	make_end(&y, at);
 	w.data = y.data;
 	{
 		const struct ptx_block_image *i = open_image(&w, 0, 90);
 
-		assert_int_equal(i->why, PTX_BLOCK_OK);
+		assert_int_equal(i->why, PROTO_BLOCK_OK);
 		assert_int_equal(i->n_entries, 0);
 		ptx_block_image_close(i);
 	}
@@ -196,16 +196,16 @@ static void wrappers_are_followed(void **state)
 	{
 		const struct ptx_block_image *i = open_image(&w, 0, 90);
 
-		assert_int_equal(i->why, PTX_BLOCK_OK);
-		assert_int_equal(ptx_block_image_entry(i, "a")->why, PTX_BLOCK_EXTERN);
+		assert_int_equal(i->why, PROTO_BLOCK_OK);
+		assert_int_equal(ptx_block_image_entry(i, "a")->why, PROTO_BLOCK_EXTERN);
 		ptx_block_image_close(i);
 	}
 	w.version = 1;
 	w.data = NULL;
-	assert_not(&w, 0, 90, PTX_BLOCK_UNREADABLE, false);
+	assert_not(&w, 0, 90, PROTO_BLOCK_UNREADABLE, false);
 	w.data = "no container at all";
-	assert_not(&w, 0, 90, PTX_BLOCK_UNREADABLE, false);
-	assert_not(&w, 8, 90, PTX_BLOCK_UNREADABLE, false);
+	assert_not(&w, 0, 90, PROTO_BLOCK_UNREADABLE, false);
+	assert_not(&w, 8, 90, PROTO_BLOCK_UNREADABLE, false);
 	buf_finish(&x);
 	buf_finish(&y);
 }
@@ -334,9 +334,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(text_is_rewritten),
-		cmocka_unit_test(without_twins_the_original_is_loaded),
+		cmocka_unit_test(without_clones_the_original_is_loaded),
 		cmocka_unit_test(the_best_of_a_fat_binary_is_taken),
-		cmocka_unit_test(machine_code_alone_has_no_twins),
+		cmocka_unit_test(machine_code_alone_has_no_clones),
 		cmocka_unit_test(wrappers_are_followed),
 		cmocka_unit_test(no_size_is_believed),
 		cmocka_unit_test(an_image_is_rewritten_once),

@@ -32,19 +32,19 @@ static void assert_known(const struct ptx_block_image *i)
 {
 	const struct ptx_block_entry *f = ptx_block_image_entry(i, "f");
 
-	assert_int_equal(i->why, PTX_BLOCK_OK);
+	assert_int_equal(i->why, PROTO_BLOCK_OK);
 	assert_null(i->text);
 	assert_int_equal(i->n_entries, 3);
-	assert_int_equal(i->n_twins, 2);
+	assert_int_equal(i->n_clones, 2);
 	assert_non_null(f);
-	assert_int_equal(f->why, PTX_BLOCK_OK);
+	assert_int_equal(f->why, PROTO_BLOCK_OK);
 	assert_int_equal(f->n_params, 3);
 	assert_int_equal(f->param_offset[2], 16);
 	assert_int_equal(f->param_bytes[1], 4);
 	assert_int_equal(f->arg_offset, 24);
-	assert_int_equal(ptx_block_image_entry(i, "g")->why, PTX_BLOCK_DEPENDENT);
+	assert_int_equal(ptx_block_image_entry(i, "g")->why, PROTO_BLOCK_DEPENDENT);
 	assert_int_equal(ptx_block_image_entry(i, "g")->line, 5);
-	assert_int_equal(ptx_block_image_entry(i, "longer_name")->why, PTX_BLOCK_OK);
+	assert_int_equal(ptx_block_image_entry(i, "longer_name")->why, PROTO_BLOCK_OK);
 }
 
 static void marked_text(struct buf *text)
@@ -135,7 +135,7 @@ static void make_elf(struct elf *e)
 }
 
 /* How many twins are seen in the first bytes of it. */
-static unsigned twins_in(const void *data, size_t bytes)
+static unsigned clones_in(const void *data, size_t bytes)
 {
 	void *cut =
 		malloc(bytes ? bytes : 1); /* of that size, so that a look behind it is noticed */
@@ -144,7 +144,7 @@ static unsigned twins_in(const void *data, size_t bytes)
 
 	memcpy(cut, data, bytes);
 	i = open_image(cut, bytes);
-	n = i->n_twins;
+	n = i->n_clones;
 	ptx_block_image_close(i);
 	free(cut);
 	return n;
@@ -190,24 +190,24 @@ static void all_lists_are_read(void **state)
 	e.symbols[3].st_size = n * 4;
 	i = open_image(&e, sizeof(e));
 	assert_int_equal(i->n_entries, 4);
-	assert_int_equal(i->n_twins, 3);
-	assert_int_equal(ptx_block_image_entry(i, "k")->why, PTX_BLOCK_OK);
+	assert_int_equal(i->n_clones, 3);
+	assert_int_equal(ptx_block_image_entry(i, "k")->why, PROTO_BLOCK_OK);
 	assert_int_equal(ptx_block_image_entry(i, "f")->n_params, 3);
 	ptx_block_image_close(i);
 	/* One that is broken does not speak for the others. */
 	e.list[first + n - 1]++;
-	assert_int_equal(twins_in(&e, sizeof(e)), 2);
+	assert_int_equal(clones_in(&e, sizeof(e)), 2);
 	buf_finish(&text);
 }
 
-static void what_is_not_whole_is_not_believed(void **state)
+static void incomplete_lists_are_ignored(void **state)
 {
 	struct elf e;
 
 	(void)state;
 	make_elf(&e);
 	for (size_t n = 4; n < sizeof(e); n++) {
-		assert_int_equal(twins_in(&e, n), 0);
+		assert_int_equal(clones_in(&e, n), 0);
 	}
 	for (size_t n = 0; n < sizeof(e) * 8; n++) {
 		uint8_t *byte = (uint8_t *)&e + n / 8;
@@ -215,10 +215,10 @@ static void what_is_not_whole_is_not_believed(void **state)
 			    n / 8 < offsetof(struct elf, list) + e.symbols[2].st_size;
 
 		*byte ^= (uint8_t)(1 << n % 8);
-		assert_true(!(twins_in(&e, sizeof(e)) && list));
+		assert_true(!(clones_in(&e, sizeof(e)) && list));
 		*byte ^= (uint8_t)(1 << n % 8);
 	}
-	assert_int_equal(twins_in(&e, sizeof(e)), 2);
+	assert_int_equal(clones_in(&e, sizeof(e)), 2);
 }
 
 static void other_versions_are_left_alone(void **state)
@@ -231,13 +231,13 @@ static void other_versions_are_left_alone(void **state)
 	(void)state;
 	make_elf(&e);
 	e.list[1]++;
-	assert_int_equal(twins_in(&e, sizeof(e)), 0);
+	assert_int_equal(clones_in(&e, sizeof(e)), 0);
 	marked_text(&text);
 	version = strchr(strchr(strstr(text.data, PTX_BLOCK_MARK), '{'), ',') + 2;
 	assert_int_equal(*version, '2');
 	*version = '1';
 	i = open_image(text.data, 0);
-	assert_int_equal(i->n_twins, 0);
+	assert_int_equal(i->n_clones, 0);
 	assert_null(i->text);
 	ptx_block_image_close(i);
 	buf_finish(&text);
@@ -248,7 +248,7 @@ static void lies_are_refused(void **state)
 {
 	static const uint32_t offsets[] = { 0, 8 }, sizes[] = { 8, 4 };
 	const struct ptx_block_entry good = { .name = "f",
-					      .why = PTX_BLOCK_OK,
+					      .why = PROTO_BLOCK_OK,
 					      .n_params = 2,
 					      .arg_offset = 16,
 					      .param_offset = offsets,
@@ -265,7 +265,7 @@ static void lies_are_refused(void **state)
 	lies[3].param_bytes = large;
 	lies[4].arg_offset = 12;
 	lies[5].arg_offset = 1u << 20;
-	lies[6].why = PTX_BLOCK_UNKNOWN;
+	lies[6].why = PROTO_BLOCK_UNKNOWN;
 	for (unsigned i = 0; i < ARRAY_SIZE(lies); i++) {
 		const struct ptx_block_image *image;
 		struct buf text;
@@ -273,7 +273,7 @@ static void lies_are_refused(void **state)
 		buf_init(&text);
 		buf_puts(&text, ".version 8.0\n.target sm_90\n.address_size 64\n"
 				".visible .entry f(.param .u64 p) { ret; }\n");
-		assert_int_equal(block_mark_print(&text, &lies[i], 1, 7), 0);
+		assert_int_equal(ptx_block_mark_print(&text, &lies[i], 1, 7), 0);
 		image = open_image(text.data, 0);
 		/* The first is believed, and loaded as it is; of the others the entries are read.
 		 */
@@ -289,7 +289,7 @@ int main(void)
 		cmocka_unit_test(rewritten_text_is_known),
 		cmocka_unit_test(machine_code_is_known),
 		cmocka_unit_test(all_lists_are_read),
-		cmocka_unit_test(what_is_not_whole_is_not_believed),
+		cmocka_unit_test(incomplete_lists_are_ignored),
 		cmocka_unit_test(other_versions_are_left_alone),
 		cmocka_unit_test(lies_are_refused),
 	};

@@ -29,7 +29,7 @@ static void add_ptx(struct buf *b, unsigned arch, const char *version, const cha
 	char text[256];
 
 	ptx_for(text, sizeof(text), version, target);
-	make_entry(b, FATBIN_PTX, arch, text, strlen(text), how);
+	make_entry(b, PTX_FATBIN_PTX, arch, text, strlen(text), how);
 }
 
 static int open_image(struct ptx_image_text *t, const struct buf *b, unsigned arch)
@@ -58,7 +58,7 @@ static void assert_image(const struct buf *b, int err)
 
 static void every_compression_gives_the_text_back(void **state)
 {
-	static const uint64_t how[] = { 0, FATBIN_LZ4, FATBIN_ZSTD };
+	static const uint64_t how[] = { 0, PTX_FATBIN_LZ4, PTX_FATBIN_ZSTD };
 	char text[256];
 
 	(void)state;
@@ -69,7 +69,7 @@ static void every_compression_gives_the_text_back(void **state)
 			struct buf b = { 0 };
 			size_t at = make_begin(&b);
 
-			make_entry(&b, FATBIN_PTX, 80, text, strlen(text) + zero, how[i]);
+			make_entry(&b, PTX_FATBIN_PTX, 80, text, strlen(text) + zero, how[i]);
 			make_end(&b, at);
 			assert_int_equal(open_image(&t, &b, 80), 0);
 			assert_int_equal(t.bytes, strlen(text));
@@ -90,7 +90,7 @@ static void zstd_is_known_by_its_magic_and_size_too(void **state)
 	(void)state;
 	ptx_for(text, sizeof(text), "8.0", "sm_80");
 	at = make_begin(&b);
-	entry = make_entry(&b, FATBIN_PTX, 80, text, strlen(text), FATBIN_ZSTD);
+	entry = make_entry(&b, PTX_FATBIN_PTX, 80, text, strlen(text), PTX_FATBIN_ZSTD);
 	make_end(&b, at);
 	make_put(&b, entry + 40, &none, 8);
 	make_put(&b, entry + 56, &none, 8);
@@ -113,13 +113,13 @@ static void the_highest_that_the_device_has_is_taken(void **state)
 	size_t at = make_begin(&b);
 
 	(void)state;
-	add_ptx(&b, 90, "8.0", "sm_90", FATBIN_LZ4);
-	make_entry(&b, FATBIN_CUBIN, 86,
+	add_ptx(&b, 90, "8.0", "sm_90", PTX_FATBIN_LZ4);
+	make_entry(&b, PTX_FATBIN_CUBIN, 86,
 		   "\x7f"
 		   "ELF....",
 		   8, 0);
 	add_ptx(&b, 75, "8.0", "sm_75", 0);
-	add_ptx(&b, 80, "8.0", "sm_80", FATBIN_ZSTD);
+	add_ptx(&b, 80, "8.0", "sm_80", PTX_FATBIN_ZSTD);
 	make_end(&b, at);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		assert_taken(&b, cases[i].arch, cases[i].kernel);
@@ -158,14 +158,14 @@ static void containers_behind_each_other_are_one_program(void **state)
 	size_t at = make_begin(&b);
 
 	(void)state;
-	make_entry(&b, FATBIN_CUBIN, 90,
+	make_entry(&b, PTX_FATBIN_CUBIN, 90,
 		   "\x7f"
 		   "ELF....",
 		   8, 0);
 	make_end(&b, at);
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
 		at = make_begin(&b);
-		make_entry(&b, FATBIN_PTX, 75, texts[i], strlen(texts[i]), FATBIN_LZ4);
+		make_entry(&b, PTX_FATBIN_PTX, 75, texts[i], strlen(texts[i]), PTX_FATBIN_LZ4);
 		make_end(&b, at);
 	}
 	assert_int_equal(open_image(&t, &b, 86), 0);
@@ -177,7 +177,7 @@ static void containers_behind_each_other_are_one_program(void **state)
 	buf_finish(&b);
 }
 
-static void images_without_ptx_are_told_apart(void **state)
+static void images_without_ptx_are_distinguished(void **state)
 {
 	uint8_t elf[64] = { 0x7f, 'E', 'L', 'F', 2, 1, 1 };
 	struct ptx_image_text t;
@@ -188,7 +188,7 @@ static void images_without_ptx_are_told_apart(void **state)
 	(void)state;
 	make_end(&b, at);
 	assert_int_equal(open_image(&t, &b, 80), -ENOENT);
-	make_entry(&b, FATBIN_CUBIN, 90,
+	make_entry(&b, PTX_FATBIN_CUBIN, 90,
 		   "\x7f"
 		   "ELF....",
 		   8, 0);
@@ -221,7 +221,7 @@ static void cut_and_wrong_sizes_are_refused(void **state)
 
 	(void)state;
 	ptx_for(text, sizeof(text), "8.0", "sm_80");
-	make_entry(&b, FATBIN_PTX, 80, text, strlen(text), FATBIN_LZ4);
+	make_entry(&b, PTX_FATBIN_PTX, 80, text, strlen(text), PTX_FATBIN_LZ4);
 	make_end(&b, at);
 	for (size_t n = 0; n < b.len; n++) {
 		exact = malloc(n + 1);
@@ -246,9 +246,9 @@ static void cut_and_wrong_sizes_are_refused(void **state)
 	buf_finish(&b);
 }
 
-static void what_unpacks_to_too_much_is_refused(void **state)
+static void oversized_contents_are_refused(void **state)
 {
-	static const uint64_t how[] = { 0, FATBIN_LZ4, FATBIN_ZSTD };
+	static const uint64_t how[] = { 0, PTX_FATBIN_LZ4, PTX_FATBIN_ZSTD };
 	size_t n = MAX_TEXT + 1;
 	char *text = malloc(n);
 	uint64_t claim = 1000;
@@ -259,7 +259,7 @@ static void what_unpacks_to_too_much_is_refused(void **state)
 		struct ptx_image_text t;
 		struct buf b = { 0 };
 		size_t at = make_begin(&b);
-		size_t entry = make_entry(&b, FATBIN_PTX, 80, text, n, how[i]);
+		size_t entry = make_entry(&b, PTX_FATBIN_PTX, 80, text, n, how[i]);
 
 		make_end(&b, at);
 		assert_int_equal(open_image(&t, &b, 80), -EFBIG);
@@ -273,7 +273,7 @@ static void what_unpacks_to_too_much_is_refused(void **state)
 }
 
 /* A container of a few KiB cannot keep the reader busy for long. */
-static void what_must_be_unpacked_to_choose_is_limited(void **state)
+static void decompression_for_the_choice_is_limited(void **state)
 {
 	static const char head[] = ".version 10.0\n";
 	size_t n = MAX_TEXT / 2;
@@ -285,12 +285,12 @@ static void what_must_be_unpacked_to_choose_is_limited(void **state)
 	memset(text, ' ', n);
 	memcpy(text, head, strlen(head));
 	for (int i = 0; i < 4; i++) {
-		make_entry(&b, FATBIN_PTX, 80, text, n, FATBIN_ZSTD);
+		make_entry(&b, PTX_FATBIN_PTX, 80, text, n, PTX_FATBIN_ZSTD);
 	}
 	make_end(&b, at);
 	assert_image(&b, -EOPNOTSUPP);
 	for (int i = 0; i < 10; i++) {
-		make_entry(&b, FATBIN_PTX, 80, text, n, FATBIN_ZSTD);
+		make_entry(&b, PTX_FATBIN_PTX, 80, text, n, PTX_FATBIN_ZSTD);
 	}
 	make_end(&b, at);
 	assert_image(&b, -EFBIG);
@@ -320,10 +320,10 @@ int main(void)
 		cmocka_unit_test(the_highest_that_the_device_has_is_taken),
 		cmocka_unit_test(code_for_one_architecture_and_new_versions_are_passed_over),
 		cmocka_unit_test(containers_behind_each_other_are_one_program),
-		cmocka_unit_test(images_without_ptx_are_told_apart),
+		cmocka_unit_test(images_without_ptx_are_distinguished),
 		cmocka_unit_test(cut_and_wrong_sizes_are_refused),
-		cmocka_unit_test(what_unpacks_to_too_much_is_refused),
-		cmocka_unit_test(what_must_be_unpacked_to_choose_is_limited),
+		cmocka_unit_test(oversized_contents_are_refused),
+		cmocka_unit_test(decompression_for_the_choice_is_limited),
 		cmocka_unit_test(versions_and_targets_are_read_from_the_text),
 	};
 

@@ -211,7 +211,7 @@ static void dynamic_shared_memory_is_one_and_needs_no_definition(void **state)
 	buf_finish(&b);
 }
 
-static void what_the_driver_has_needs_no_definition(void **state)
+static void driver_functions_need_no_definition(void **state)
 {
 	static const char text[] =
 		HEAD ".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);\n"
@@ -227,7 +227,7 @@ static void what_the_driver_has_needs_no_definition(void **state)
 	buf_finish(&b);
 }
 
-static void undefined_names_are_told(void **state)
+static void undefined_names_are_reported(void **state)
 {
 	struct buf b = { 0 };
 
@@ -243,7 +243,7 @@ static void undefined_names_are_told(void **state)
 	buf_finish(&b);
 }
 
-static void conflicts_are_told_with_both_places(void **state)
+static void conflicts_are_reported_with_both_places(void **state)
 {
 	static const struct {
 		const char *a, *b, *message;
@@ -274,7 +274,7 @@ static void conflicts_are_told_with_both_places(void **state)
 	}
 }
 
-static void text_that_is_no_ptx_is_told_with_its_line(void **state)
+static void text_that_is_no_ptx_is_reported_with_its_line(void **state)
 {
 	struct buf b = { 0 };
 
@@ -332,10 +332,10 @@ int main(void)
 		cmocka_unit_test(a_local_name_does_not_take_anothers_global_one),
 		cmocka_unit_test(weak_gives_way_and_common_is_merged),
 		cmocka_unit_test(dynamic_shared_memory_is_one_and_needs_no_definition),
-		cmocka_unit_test(what_the_driver_has_needs_no_definition),
-		cmocka_unit_test(undefined_names_are_told),
-		cmocka_unit_test(conflicts_are_told_with_both_places),
-		cmocka_unit_test(text_that_is_no_ptx_is_told_with_its_line),
+		cmocka_unit_test(driver_functions_need_no_definition),
+		cmocka_unit_test(undefined_names_are_reported),
+		cmocka_unit_test(conflicts_are_reported_with_both_places),
+		cmocka_unit_test(text_that_is_no_ptx_is_reported_with_its_line),
 		cmocka_unit_test(lines_of_other_texts_and_debug_sections_are_dropped),
 		cmocka_unit_test(an_alias_defines_its_name),
 	};

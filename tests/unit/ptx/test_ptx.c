@@ -143,7 +143,7 @@ static void every_change_is_seen(void **state)
 	ptx_module_free(a);
 }
 
-static void items_are_what_was_written(void **state)
+static void items_match_the_text(void **state)
 {
 	struct ptx_module *m = parse(sources[4], strlen(sources[4]));
 	struct ptx_function *f = ptx_module_function(m, "k");
@@ -305,7 +305,7 @@ int main(void)
 		cmocka_unit_test(printing_loses_nothing),
 		cmocka_unit_test(different_modules_differ),
 		cmocka_unit_test(every_change_is_seen),
-		cmocka_unit_test(items_are_what_was_written),
+		cmocka_unit_test(items_match_the_text),
 		cmocka_unit_test(lists_can_be_rewritten),
 		cmocka_unit_test(tuning_and_sizes),
 		cmocka_unit_test(bad_text_is_refused_with_its_line),

@@ -96,11 +96,11 @@ static void on_note(void *arg, const char *what, const char *text)
 
 void rig_create(struct rig *r, const struct sched_config *cfg)
 {
-	uint32_t index[SCHED_MAX_GPUS] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+	uint32_t index[PROTO_MAX_GPUS] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
 
 	assert_int_equal(sched_create(&r->s, cfg), 0);
-	r->dir.magic = SCHED_DIRECTORY_MAGIC;
-	r->dir.abi = SCHED_ABI;
+	r->dir.magic = PROTO_DIRECTORY_MAGIC;
+	r->dir.abi = PROTO_ABI;
 	r->dir.generation = 1;
 	sched_set_pages(r->s, &r->dir, &r->own, &r->stats, index);
 	assert_int_equal(sched_board_add(r->s, 3, 2, &r->other), 0);
@@ -177,8 +177,8 @@ void regions_free(struct regions *m)
 	close(m->fd[1]);
 }
 
-int policy_prepare(struct rig *r, uint64_t version, const struct prog *progs, unsigned n,
-		   struct regions *maps)
+int rig_policy_prepare(struct rig *r, uint64_t version, const struct prog *progs, unsigned n,
+		       struct regions *maps)
 {
 	static const struct ebpf_map_def defs[2] = {
 		{ .name = "global",
@@ -222,11 +222,11 @@ const struct ebpf_insn hold_while_open[5] = {
 	I_EXIT,
 };
 
-void policy_use(struct rig *r, uint64_t version, const struct ebpf_insn *insns, uint32_t n)
+void rig_policy_use(struct rig *r, uint64_t version, const struct ebpf_insn *insns, uint32_t n)
 {
-	struct prog p = { .hook = SCHED_HOOK_submit, .insns = insns, .n = n };
+	struct prog p = { .hook = POLICY_HOOK_submit, .insns = insns, .n = n };
 
-	assert_int_equal(policy_prepare(r, version, &p, 1, NULL), 0);
+	assert_int_equal(rig_policy_prepare(r, version, &p, 1, NULL), 0);
 	store_release(&r->dir.version[0], version);
 }
 

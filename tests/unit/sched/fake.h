@@ -79,15 +79,15 @@ struct prog {
 };
 #define PROG(h, array)                                                                             \
 	{                                                                                          \
-		.hook = SCHED_HOOK_##h, .insns = (array), .n = sizeof(array) / sizeof((array)[0])  \
+		.hook = POLICY_HOOK_##h, .insns = (array), .n = sizeof(array) / sizeof((array)[0]) \
 	}
 
 /* ---- a process ---- */
 struct rig {
 	struct sched *s;
-	struct sched_directory dir;
-	struct sched_board own, other;
-	struct sched_stats stats;
+	struct proto_directory dir;
+	struct proto_board own, other;
+	struct proto_stats stats;
 	uint32_t wakes, notes;
 	uint32_t stop_agent;
 	pthread_t agent;
@@ -106,16 +106,16 @@ struct regions {
 	int fd[3];
 	uint64_t *global, *tenant; /* mapped */
 };
-int policy_prepare(struct rig *r, uint64_t version, const struct prog *progs, unsigned n,
-		   struct regions *maps);
+int rig_policy_prepare(struct rig *r, uint64_t version, const struct prog *progs, unsigned n,
+		       struct regions *maps);
 void regions_make(struct regions *m);
 void regions_free(struct regions *m);
 /* submit: HOLD while requests of others are open */
 extern const struct ebpf_insn hold_while_open[5];
 /* Prepares and activates a policy of one submit program. */
-void policy_use(struct rig *r, uint64_t version, const struct ebpf_insn *insns, uint32_t n);
+void rig_policy_use(struct rig *r, uint64_t version, const struct ebpf_insn *insns, uint32_t n);
 #define POLICY_USE(r, version, array)                                                              \
-	policy_use(r, version, array, sizeof(array) / sizeof((array)[0]))
+	rig_policy_use(r, version, array, sizeof(array) / sizeof((array)[0]))
 
 /* sched_submit, the launch, sched_submitted. */
 enum sched_answer go(struct sched_queue *q, struct fake_queue *fq, struct sched_launch *l);

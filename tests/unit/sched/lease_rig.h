@@ -22,7 +22,7 @@ static struct {
 	uint32_t board_then; /* what the board said at the last one */
 	uint32_t warms;	     /* calls of warm */
 	uint64_t warm_ns;    /* when the last was */
-	struct sched_board *board;
+	struct proto_board *board;
 } gpu;
 
 static void note_lease(void *dev, uint32_t g, uint64_t until_ns)
@@ -72,7 +72,7 @@ static void one_init(struct one *o, bool policy)
 	o->ops.warm = note_warm;
 	o->r.s->cfg.device = &o->ops;
 	gpu.board = &o->r.own;
-	assert_int_equal(policy_prepare(&o->r, 1, p, 2, NULL), 0);
+	assert_int_equal(rig_policy_prepare(&o->r, 1, p, 2, NULL), 0);
 	o->r.dir.version[0] = policy ? 1 : 0;
 	o->q = sched_queue_open(o->r.s, &o->fq, 0, 0);
 	o->l = kernel_launch(NULL);
@@ -108,7 +108,7 @@ static void request(struct one *o, uint64_t ns)
 	(void)step(o);
 	fake_now += ns;
 	fake_finish(&o->fq);
-	sched_drained(o->r.s, o->q);
+	sched_synced(o->r.s, o->q);
 	(void)step(o);
 }
 

@@ -85,17 +85,18 @@ static void without_a_policy_it_is_only_said(void **state)
 	one_finish(&o);
 }
 
-static void what_makes_no_sense_is_refused(void **state)
+static void invalid_announcements_are_refused(void **state)
 {
 	struct one o;
 	struct rig batch;
 
 	one_init(&o, true);
-	assert_int_equal(sched_announce(o.r.s, SCHED_MAX_GPUS, fake_now + MS, 0), -EINVAL);
+	assert_int_equal(sched_announce(o.r.s, PROTO_MAX_GPUS, fake_now + MS, 0), -EINVAL);
 	assert_int_equal(sched_announce(o.r.s, 0, fake_now - 2 * MS, 0), -EINVAL);
 	assert_int_equal(sched_announce(o.r.s, 0, 0, 0), -EINVAL);
 	assert_int_equal(sched_announce(o.r.s, 0, UINT64_MAX, 0), -EINVAL);
-	assert_int_equal(sched_announce(o.r.s, 0, fake_now + ANNOUNCE_MOST_NS + 1, 0), -EINVAL);
+	assert_int_equal(sched_announce(o.r.s, 0, fake_now + SCHED_ANNOUNCE_MAX_NS + 1, 0),
+			 -EINVAL);
 	assert_int_equal(sched_announce(o.r.s, 0, fake_now + MS, fake_now), -EINVAL);
 	assert_int_equal(stat_hints(&o), 0);
 	assert_int_equal(o.r.own.gpu[0].next_ns, 0);
@@ -112,7 +113,7 @@ static void three_wrong_ones_in_a_row_silence_for_a_second(void **state)
 	struct one o;
 
 	one_init(&o, true);
-	for (unsigned i = 0; i < WRONG_MOST; i++) {
+	for (unsigned i = 0; i < WRONG_MAX; i++) {
 		begin = fake_now;
 		assert_int_equal(sched_announce(o.r.s, 0, fake_now + 10 * MS, 0), 0);
 		while (fake_now < begin + 20 * MS) {
@@ -123,7 +124,7 @@ static void three_wrong_ones_in_a_row_silence_for_a_second(void **state)
 		assert_int_equal(o.r.own.gpu[0].next_ns, 0);
 		assert_int_equal(o.r.stats.wrong_hints, i + 1);
 	}
-	assert_true(up <= WRONG_MOST * ((LEAD_NS + LATE_NS) / (MS / 10) + 2));
+	assert_true(up <= WRONG_MAX * ((LEAD_NS + LATE_NS) / (MS / 10) + 2));
 	assert_int_equal(o.r.notes, 1);
 	assert_int_equal(sched_announce(o.r.s, 0, fake_now + 10 * MS, 0), -EAGAIN);
 	live_until(&o, fake_now + MUTE_NS);
@@ -149,12 +150,12 @@ static void a_right_one_between_forgives(void **state)
 }
 
 /* Putting off again and again would hold others for ever. */
-static void putting_off_after_others_made_way_counts_as_wrong(void **state)
+static void postponing_after_others_made_way_counts_as_wrong(void **state)
 {
 	struct one o;
 
 	one_init(&o, true);
-	for (unsigned i = 0; i < WRONG_MOST; i++) {
+	for (unsigned i = 0; i < WRONG_MAX; i++) {
 		assert_int_equal(sched_announce(o.r.s, 0, fake_now + LEAD_NS / 2, 0), 0);
 		(void)step(&o);
 		assert_int_not_equal(gpu.until_ns, 0);
@@ -162,7 +163,7 @@ static void putting_off_after_others_made_way_counts_as_wrong(void **state)
 		(void)step(&o);
 		assert_int_equal(gpu.until_ns, 0);
 	}
-	assert_int_equal(o.r.stats.wrong_hints, WRONG_MOST);
+	assert_int_equal(o.r.stats.wrong_hints, WRONG_MAX);
 	assert_int_equal(sched_announce(o.r.s, 0, fake_now + MS, 0), -EAGAIN);
 	one_finish(&o);
 }
@@ -180,7 +181,7 @@ static void pushing_ahead_of_oneself_is_bounded(void **state)
 		up += gpu.until_ns ? 1 : 0;
 		n++;
 	}
-	assert_true(n == 1000 && up <= WRONG_MOST * ((LEAD_NS + LATE_NS) / 100000 + 2));
+	assert_true(n == 1000 && up <= WRONG_MAX * ((LEAD_NS + LATE_NS) / 100000 + 2));
 	one_finish(&o);
 }
 
@@ -213,14 +214,14 @@ static void a_rhythm_is_learned_and_announced(void **state)
 
 		request(&o, MS);
 		live_until(&o, begin + i * period - 100000 + jitter);
-		if (i > RHYTHM_FEWEST + 1) {
+		if (i > SCHED_RHYTHM_MIN_GAPS + 1) {
 			assert_int_not_equal(gpu.until_ns, 0);
 			assert_int_not_equal(o.r.own.gpu[0].next_ns, 0);
 		}
 		live_until(&o, begin + i * period + jitter);
 	}
 	assert_int_equal(o.r.stats.wrong_hints, 0);
-	assert_true(stat_hints(&o) >= 40 - RHYTHM_FEWEST - 2);
+	assert_true(stat_hints(&o) >= 40 - SCHED_RHYTHM_MIN_GAPS - 2);
 	for (int i = 0; i < 40; i++) { /* it stops: a few wrong ones, then none */
 		live_until(&o, fake_now + period);
 	}
@@ -265,44 +266,45 @@ static void a_period_can_be_given(void **state)
 
 static void a_period_is_the_median_and_survives_missed_beats(void **state)
 {
-	struct rhythm r = { 0 };
+	struct sched_rhythm_log r = { 0 };
 	uint64_t at = 1000, spread = 0;
 
-	for (unsigned i = 0; i < RHYTHM_FEWEST; i++, at += 5 * MS) {
-		assert_int_equal(rhythm_period(&r, &spread), 0);
-		rhythm_add(&r, at);
+	for (unsigned i = 0; i < SCHED_RHYTHM_MIN_GAPS; i++, at += 5 * MS) {
+		assert_int_equal(sched_rhythm_period(&r, &spread), 0);
+		sched_rhythm_add(&r, at);
 	}
-	rhythm_add(&r, at);
-	assert_int_equal(rhythm_period(&r, &spread), 5 * MS);
+	sched_rhythm_add(&r, at);
+	assert_int_equal(sched_rhythm_period(&r, &spread), 5 * MS);
 	assert_int_equal(spread, 5 * MS / 16);
-	rhythm_add(&r, at += 10 * MS); /* one was left out */
-	rhythm_add(&r, at += 5 * MS);
-	assert_int_equal(rhythm_period(&r, &spread), 5 * MS);
-	rhythm_add(&r, at += RHYTHM_MOST_NS + 1); /* a new life */
-	assert_int_equal(rhythm_period(&r, &spread), 0);
-	for (unsigned i = 0; i < 2 * RHYTHM_GAPS; i++) { /* too fast: leases would always be up */
-		rhythm_add(&r, at += MS);
+	sched_rhythm_add(&r, at += 10 * MS); /* one was left out */
+	sched_rhythm_add(&r, at += 5 * MS);
+	assert_int_equal(sched_rhythm_period(&r, &spread), 5 * MS);
+	sched_rhythm_add(&r, at += SCHED_RHYTHM_MAX_NS + 1); /* a new life */
+	assert_int_equal(sched_rhythm_period(&r, &spread), 0);
+	for (unsigned i = 0; i < 2 * SCHED_RHYTHM_GAPS;
+	     i++) { /* too fast: leases would always be up */
+		sched_rhythm_add(&r, at += MS);
 	}
-	assert_int_equal(rhythm_period(&r, &spread), 0);
-	rhythm_add(&r, at - MS); /* a clock that goes back */
-	rhythm_add(&r, at);
+	assert_int_equal(sched_rhythm_period(&r, &spread), 0);
+	sched_rhythm_add(&r, at - MS); /* a clock that goes back */
+	sched_rhythm_add(&r, at);
 }
 
 /* ---- boards of others ---- */
 
 static uint64_t next_seen(struct rig *r)
 {
-	struct ask a = { 0 };
+	struct sched_decision a = { 0 };
 	uint64_t idle, next = 0;
 
-	(void)boards_scan(r->s, 0, fake_now, &a, &idle, &next);
+	(void)sched_boards_scan(r->s, 0, fake_now, &a, &idle, &next);
 	return next;
 }
 
-static void what_others_announce_is_seen_as_far_as_it_makes_sense(void **state)
+static void valid_announcements_of_others_are_seen(void **state)
 {
 	static const int64_t far[] = { 0, 1, -1, 3000000, -3000000 };
-	struct sched_board third = { 0 };
+	struct proto_board third = { 0 };
 	struct one o;
 
 	one_init(&o, true);
@@ -317,7 +319,7 @@ static void what_others_announce_is_seen_as_far_as_it_makes_sense(void **state)
 	assert_true(next_seen(&o.r) == UINT64_MAX);
 	o.r.other.gpu[0].next_ns = UINT64_MAX;
 	assert_true(next_seen(&o.r) == UINT64_MAX);
-	o.r.other.gpu[0].next_ns = fake_now + ANNOUNCE_MOST_NS + 1;
+	o.r.other.gpu[0].next_ns = fake_now + SCHED_ANNOUNCE_MAX_NS + 1;
 	assert_true(next_seen(&o.r) == UINT64_MAX);
 	o.r.other.gpu[0].next_ns = fake_now + 2 * MS;
 	assert_int_equal(sched_board_add(o.r.s, 5, 3, &third), 0);
@@ -332,17 +334,17 @@ int main(void)
 		cmocka_unit_test(leases_go_up_ahead_and_the_request_takes_them_over),
 		cmocka_unit_test(a_kernel_goes_ahead_where_contexts_are_switched),
 		cmocka_unit_test(without_a_policy_it_is_only_said),
-		cmocka_unit_test(what_makes_no_sense_is_refused),
+		cmocka_unit_test(invalid_announcements_are_refused),
 		cmocka_unit_test(three_wrong_ones_in_a_row_silence_for_a_second),
 		cmocka_unit_test(a_right_one_between_forgives),
-		cmocka_unit_test(putting_off_after_others_made_way_counts_as_wrong),
+		cmocka_unit_test(postponing_after_others_made_way_counts_as_wrong),
 		cmocka_unit_test(pushing_ahead_of_oneself_is_bounded),
 		cmocka_unit_test(a_request_that_was_open_before_is_right),
 		cmocka_unit_test(a_rhythm_is_learned_and_announced),
 		cmocka_unit_test(no_rhythm_no_announcement),
 		cmocka_unit_test(a_period_can_be_given),
 		cmocka_unit_test(a_period_is_the_median_and_survives_missed_beats),
-		cmocka_unit_test(what_others_announce_is_seen_as_far_as_it_makes_sense),
+		cmocka_unit_test(valid_announcements_of_others_are_seen),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -83,7 +83,7 @@ static void mixed_init(struct mixed *m, uint64_t limit_ns)
 	memset(m, 0, sizeof(*m));
 	memset(&log_, 0, sizeof(log_));
 	rig_init(&m->r, GBPF_CLASS_LATENCY, limit_ns, 0);
-	assert_int_equal(policy_prepare(&m->r, 1, p, 3, NULL), 0);
+	assert_int_equal(rig_policy_prepare(&m->r, 1, p, 3, NULL), 0);
 	m->r.dir.version[0] = 1;
 	for (int i = 0; i < 3; i++) {
 		m->fq[i].eager = 1;
@@ -177,13 +177,13 @@ static void flush_is_bounded_by_the_limit_and_gives_the_first_error(void **state
 	defer(m.q[1], &m.fq[1], &l, 1, 701);
 	defer(m.q[1], &m.fq[1], &l, 2, 702);
 	begin = clock_now_ns();
-	assert_int_equal(sched_flush(m.r.s, NULL), 701);
+	assert_int_equal(sched_drain(m.r.s, NULL), 701);
 	assert_true(clock_now_ns() - begin >= 19000000);
 	assert_int_equal(log_.n, 3);
 	for (uint32_t i = 0; i < 3; i++) {
 		assert_int_equal(log_.order[i], i);
 	}
-	assert_int_equal(sched_flush(m.r.s, NULL), 0);
+	assert_int_equal(sched_drain(m.r.s, NULL), 0);
 	assert_true(m.r.stats.limit_hits > 0);
 	rig_finish(&m.r);
 }
@@ -218,7 +218,7 @@ static void off_and_close_issue_everything(void **state)
 
 /* What the stream does not get through would fill a hardware queue, and the agent would wait in the
  * driver. A flush waits outside of it, and goes on when the stream does. */
-static void a_stream_that_stands_still_does_not_get_all(void **state)
+static void a_stalled_stream_gets_a_bounded_number_of_calls(void **state)
 {
 	struct sched_launch l = kernel_launch(NULL);
 	struct mixed m;
@@ -251,7 +251,7 @@ static void a_stream_that_stands_still_does_not_get_all(void **state)
 }
 
 /* Who waits until they are put, and opens later what the stream waits for, would wait for ever. */
-static void for_who_waits_a_stream_that_stands_still_gets_more(void **state)
+static void a_waiting_thread_submits_more_to_a_stalled_stream(void **state)
 {
 	struct sched_launch l = kernel_launch(NULL);
 	uint32_t i = 0, last;
@@ -265,7 +265,7 @@ static void for_who_waits_a_stream_that_stands_still_gets_more(void **state)
 		defer(m.q[1], &m.fq[1], i % 2 ? &l : NULL, i, 0);
 	}
 	other_closes(&m.r);
-	assert_int_equal(sched_flush(m.r.s, m.q[1]), 0);
+	assert_int_equal(sched_drain(m.r.s, m.q[1]), 0);
 	assert_int_equal(log_.n, 550);
 	for (; i < 2000; i++) {
 		defer(m.q[1], &m.fq[1], i % 2 ? &l : NULL, i, 0);
@@ -287,7 +287,7 @@ static void for_who_waits_a_stream_that_stands_still_gets_more(void **state)
 
 /* Nor do launches that would go at once, while a chain is unfinished: what the stream waits for may
  * be its missing blocks. */
-static void beside_a_chain_a_stream_that_stands_still_is_not_filled(void **state)
+static void launches_do_not_fill_a_stalled_stream_during_a_run(void **state)
 {
 	struct sched_launch l = kernel_launch(NULL);
 	struct mixed m;
@@ -299,7 +299,7 @@ static void beside_a_chain_a_stream_that_stands_still_is_not_filled(void **state
 		assert_int_equal(go(m.q[1], &m.fq[1], &l), SCHED_GO);
 		n++;
 	}
-	store_relaxed(&m.r.s->chains, 1u);
+	store_relaxed(&m.r.s->n_runs, 1u);
 	assert_int_equal(sched_submit(m.q[1], &l), SCHED_DEFER); /* it is full already */
 	defer(m.q[1], &m.fq[1], &l, 0, 0);
 	fake_finish(&m.fq[1]);
@@ -316,7 +316,7 @@ static void beside_a_chain_a_stream_that_stands_still_is_not_filled(void **state
 	while (sched_queue_deferred(m.q[1])) {
 		(void)sched_agent_step(m.r.s);
 	}
-	store_relaxed(&m.r.s->chains, 0u);
+	store_relaxed(&m.r.s->n_runs, 0u);
 	assert_int_equal(sched_submit(m.q[1], &l), SCHED_GO);
 	sched_submitted(m.q[1], &l, true);
 	rig_finish(&m.r);
@@ -333,7 +333,7 @@ static void a_forked_child_has_nothing_deferred(void **state)
 	defer(m.q[1], &m.fq[1], &l, 0, 0);
 	sched_after_fork_child(m.r.s);
 	assert_false(sched_queue_deferred(m.q[1]));
-	assert_int_equal(sched_flush(m.r.s, NULL), 0);
+	assert_int_equal(sched_drain(m.r.s, NULL), 0);
 	assert_int_equal(sched_submit(m.q[1], &l), SCHED_GO);
 	assert_null(sched_queue_open(m.r.s, &m.fq[0], 0, 0));
 	sched_queue_close(m.q[1]);
@@ -394,10 +394,10 @@ static void *produce(void *arg)
 			sched_submitted(p->q, &l, true);
 		}
 		if (i % 64 == 63) {
-			(void)sched_flush(p->m->r.s, p->q);
+			(void)sched_drain(p->m->r.s, p->q);
 		}
 	}
-	(void)sched_flush(p->m->r.s, p->q);
+	(void)sched_drain(p->m->r.s, p->q);
 	return NULL;
 }
 
@@ -434,24 +434,24 @@ static void calls_are_numbered_across_queues(void **state)
 
 	mixed_init(&m, 60000000000u);
 	other_opens(&m.r);
-	before = sched_number(m.r.s);
+	before = sched_next_number(m.r.s);
 	assert_false(sched_queue_behind(m.q[1], before));
 	sched_defer_unasked(m.q[1], &l);
 	defer(m.q[1], &m.fq[1], &l, 1, 0);
 	assert_true(sched_queue_alone(m.q[1]));
 	assert_false(sched_queue_alone(m.q[2]));
-	between = sched_number(m.r.s);
+	between = sched_next_number(m.r.s);
 	defer(m.q[1], &m.fq[1], &l, 2, 0);
 	defer(m.q[2], &m.fq[2], &l, 3, 0);
 	assert_false(sched_queue_behind(m.q[1], before));
 	assert_true(sched_queue_behind(m.q[1], between));
 	assert_false(sched_queue_behind(m.q[2], between));
-	assert_true(sched_queue_behind(m.q[2], sched_number(m.r.s)));
+	assert_true(sched_queue_behind(m.q[2], sched_next_number(m.r.s)));
 	assert_false(sched_queue_alone(m.q[1]));
 	other_closes(&m.r);
-	(void)sched_flush(m.r.s, NULL);
+	(void)sched_drain(m.r.s, NULL);
 	assert_int_equal(log_.n, 3);
-	assert_false(sched_queue_behind(m.q[1], sched_number(m.r.s)));
+	assert_false(sched_queue_behind(m.q[1], sched_next_number(m.r.s)));
 	assert_true(sched_queue_alone(m.q[1]));
 	rig_finish(&m.r);
 }
@@ -465,9 +465,9 @@ int main(void)
 		cmocka_unit_test(calls_are_numbered_across_queues),
 		cmocka_unit_test(flush_is_bounded_by_the_limit_and_gives_the_first_error),
 		cmocka_unit_test(off_and_close_issue_everything),
-		cmocka_unit_test(a_stream_that_stands_still_does_not_get_all),
-		cmocka_unit_test(for_who_waits_a_stream_that_stands_still_gets_more),
-		cmocka_unit_test(beside_a_chain_a_stream_that_stands_still_is_not_filled),
+		cmocka_unit_test(a_stalled_stream_gets_a_bounded_number_of_calls),
+		cmocka_unit_test(a_waiting_thread_submits_more_to_a_stalled_stream),
+		cmocka_unit_test(launches_do_not_fill_a_stalled_stream_during_a_run),
 		cmocka_unit_test(a_forked_child_has_nothing_deferred),
 		cmocka_unit_test(agent_and_flushes_keep_the_order),
 	};

@@ -212,7 +212,7 @@ static void a_context_that_ends_takes_its_events(void **state)
 	assert_int_equal(gpu_sched_ops.mark(d, &q, &pooled), 0);
 	assert_int_equal(gpu_sched_ops.mark(d, &q, &out), 0);
 	gpu_sched_ops.mark_release(d, &pooled);
-	gpu_context_gone(d, CTX(1));
+	gpu_context_forget(d, CTX(1));
 	assert_int_equal(gpu_sched_ops.mark_done(d, &out),
 			 -EIO); /* counts as reached; the driver is not asked */
 	gpu_sched_ops.mark_release(d, &out);
@@ -275,7 +275,7 @@ static void *churn(void *arg)
 	return NULL;
 }
 
-static void pools_stand_many_threads(void **state)
+static void pools_serve_many_threads(void **state)
 {
 	struct gpu_device *d = setup();
 	pthread_t th[4];
@@ -298,7 +298,7 @@ int main(void)
 		cmocka_unit_test(driver_errors_do_not_leak_markers),
 		cmocka_unit_test(a_context_that_ends_takes_its_events),
 		cmocka_unit_test(a_thread_s_own_stream_is_only_its_own),
-		cmocka_unit_test(pools_stand_many_threads),
+		cmocka_unit_test(pools_serve_many_threads),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, free_events);

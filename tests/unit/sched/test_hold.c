@@ -108,7 +108,7 @@ static void verdicts_decide_and_inverted_ones_invert(void **state)
 	other_closes(&r);
 	pthread_join(th, NULL);
 	assert_true(t.held_ns > 0);
-	assert_int_equal(r.stats.why, SCHED_WHY_LATENCY);
+	assert_int_equal(r.stats.why, PROTO_WHY_LATENCY);
 
 	POLICY_USE(&r, 2, hold_while_closed);
 	t.done = 0;
@@ -159,11 +159,11 @@ static void defer_asks_again_after_its_time(void **state)
 	assert_int_equal(go(q, &fq, &l), SCHED_GO);
 	assert_true(l.held_ns >= 200000);
 	assert_int_equal(r.stats.holds, 1);
-	assert_int_equal(r.stats.why, SCHED_WHY_SHARE);
+	assert_int_equal(r.stats.why, PROTO_WHY_SHARE);
 	rig_finish(&r);
 }
 
-static void what_may_not_be_held_goes(void **state)
+static void a_launch_that_must_not_be_held_goes(void **state)
 {
 	struct fake_queue fq = { 0 };
 	struct sched_queue *q;
@@ -206,7 +206,7 @@ static void limit_ends_every_hold_and_then_the_share_counts(void **state)
 	took = clock_now_ns() - begin;
 	assert_true(took >= 20000000);
 	assert_int_equal(r.stats.limit_hits, 1);
-	assert_int_equal(r.stats.why, SCHED_WHY_LIMIT);
+	assert_int_equal(r.stats.why, PROTO_WHY_LIMIT);
 	/* 1 us of work at 10 % buys a launch every 10 us, so most of 100 come far below a limit. */
 	begin = clock_now_ns();
 	for (int i = 0; i < 100; i++) {
@@ -275,7 +275,7 @@ static void own_work_that_retires_ends_a_hold(void **state)
 	assert_int_equal(load_acquire(&t.done), 0);
 	fake_finish(&fq);
 	pthread_join(th, NULL);
-	assert_int_equal(r.stats.why, SCHED_WHY_INFLIGHT);
+	assert_int_equal(r.stats.why, PROTO_WHY_INFLIGHT);
 	rig_finish(&r);
 }
 
@@ -391,7 +391,7 @@ int main(void)
 		cmocka_unit_test(verdicts_decide_and_inverted_ones_invert),
 		cmocka_unit_test(bad_verdicts_go_and_are_counted),
 		cmocka_unit_test(defer_asks_again_after_its_time),
-		cmocka_unit_test(what_may_not_be_held_goes),
+		cmocka_unit_test(a_launch_that_must_not_be_held_goes),
 		cmocka_unit_test(limit_ends_every_hold_and_then_the_share_counts),
 		cmocka_unit_test(a_policy_that_lets_go_ends_starvation),
 		cmocka_unit_test(own_work_that_retires_ends_a_hold),

@@ -45,7 +45,7 @@ static uint64_t interrupted(uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, 
 	return 0;
 }
 
-static struct prepared *prepared(uint64_t version)
+static struct policy_version *prepared(uint64_t version)
 {
 	for (unsigned i = 0; i < MAX_PREPARED; i++) {
 		if (r.s->prepared[i].version == version) {
@@ -92,7 +92,7 @@ static void use(uint64_t version, bool compiled)
 	    fd;
 
 	h.n_insns = ARRAY_SIZE(code);
-	h.progs[SCHED_HOOK_submit] =
+	h.progs[POLICY_HOOK_submit] =
 		(struct ebpf_image_prog){ .n_insns = ARRAY_SIZE(code),
 					  .cost = 1,
 					  .code_offset = compiled ? (uint32_t)at : UINT32_MAX };
@@ -101,7 +101,7 @@ static void use(uint64_t version, bool compiled)
 	assert_true(fd >= 0);
 	assert_int_equal(sched_policy_prepare(r.s, version, fd, none), 0);
 	close(fd);
-	assert_int_equal(prepared(version)->policy.entry[SCHED_HOOK_submit] != NULL, compiled);
+	assert_int_equal(prepared(version)->policy.entry[POLICY_HOOK_submit] != NULL, compiled);
 	prepared(version)->policy.env.helpers[EBPF_SLOT_bpf_ktime_get_ns] = interrupted;
 	store_release(&r.dir.version[0], version);
 }
@@ -148,9 +148,9 @@ static uint64_t seq_in_handler, seq_after_inner;
 
 static void calls_a_hook(void)
 {
-	seq_in_handler = pin_mine->seq;
+	seq_in_handler = policy_reader_self->seq;
 	assert_int_equal(submit_with(NULL), SCHED_GO);
-	seq_after_inner = pin_mine->seq;
+	seq_after_inner = policy_reader_self->seq;
 }
 
 static void a_handler_calls_a_hook(bool compiled)
@@ -161,7 +161,7 @@ static void a_handler_calls_a_hook(bool compiled)
 	assert_int_equal(helper_calls, 3);
 	assert_int_equal(seq_in_handler & 1, 1);
 	assert_int_equal(seq_after_inner, seq_in_handler); /* the outer call is protected still */
-	assert_int_equal(pin_mine->seq & 1, 0);
+	assert_int_equal(policy_reader_self->seq & 1, 0);
 	drops_at_once(1, 2, compiled);
 	finish();
 }
@@ -179,7 +179,7 @@ static void a_handler_on_its_own_stack_calls_a_hook(bool compiled)
 	assert_int_equal(submit_with(calls_a_hook), SCHED_GO);
 	assert_int_equal(helper_calls, 2);
 	assert_int_equal(seq_after_inner, seq_in_handler);
-	assert_int_equal(pin_mine->seq & 1, 0);
+	assert_int_equal(policy_reader_self->seq & 1, 0);
 	sigaltstack(&none, NULL);
 	drops_at_once(1, 2, compiled);
 	finish();
@@ -218,9 +218,9 @@ static void after_a_jump_the_next_call_is_as_ever(bool compiled)
 {
 	begin(compiled);
 	tear();
-	assert_int_equal(pin_mine->seq & 1, 1);
+	assert_int_equal(policy_reader_self->seq & 1, 1);
 	assert_int_equal(submit_with(NULL), SCHED_GO);
-	assert_int_equal(pin_mine->seq & 1, 0);
+	assert_int_equal(policy_reader_self->seq & 1, 0);
 	drops_at_once(1, 2, compiled);
 	finish();
 }
@@ -283,7 +283,7 @@ static void *torn_thread(void *arg)
 }
 
 /* Whoever waited for it in vain would leave its version mapped. */
-static void a_torn_thread_that_sleeps_delays_nobody(bool compiled)
+static void a_thread_that_left_by_longjmp_and_sleeps_is_not_waited_for(bool compiled)
 {
 	struct torn t = { .lock = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_COND_INITIALIZER };
 
@@ -299,7 +299,7 @@ static void a_torn_thread_that_sleeps_delays_nobody(bool compiled)
 }
 
 /* Nobody can tell that it is not inside: the version stays mapped until it has called again. */
-static void a_torn_thread_that_runs_keeps_its_version(bool compiled)
+static void a_thread_that_left_by_longjmp_and_runs_keeps_its_version(bool compiled)
 {
 	struct torn t = { .lock = PTHREAD_MUTEX_INITIALIZER,
 			  .change = PTHREAD_COND_INITIALIZER,
@@ -338,11 +338,11 @@ static void rests(void)
 
 static NOINLINE void enter_and_rest(void)
 {
-	struct pin_slot *p = pin_enter();
+	struct policy_reader *p = policy_read_enter();
 
 	in_the_middle = rests;
 	raise(SIGUSR1);
-	pin_leave(p);
+	policy_read_leave(p);
 }
 
 /* As languages' runtimes and thread-local buffers have it: in the thread's own mapping, above all
@@ -371,10 +371,10 @@ static void who_rests_on_another_stack_is_inside(bool compiled)
 	while (load_seqcst(&resting) != RESTING) {
 		usleep(1000);
 	}
-	assert_false(pin_wait_all());
+	assert_false(policy_synchronize());
 	store_seqcst(&resting, GO_ON);
 	pthread_join(thread, NULL);
-	assert_true(pin_wait_all());
+	assert_true(policy_synchronize());
 	finish();
 }
 
@@ -436,8 +436,8 @@ static void a_child_goes_on_inside(bool compiled)
 		_exit(1);
 	}
 	if (child == 0) {
-		int good =
-			(pin_mine->seq & 1) == 0 && submit_with(NULL) == SCHED_GO && pin_wait_all();
+		int good = (policy_reader_self->seq & 1) == 0 && submit_with(NULL) == SCHED_GO &&
+			   policy_synchronize();
 
 		_exit(good ? 42 : 2);
 	}
@@ -463,8 +463,8 @@ static void a_child_goes_on_inside(bool compiled)
 BOTH(a_handler_calls_a_hook)
 BOTH(a_handler_on_its_own_stack_calls_a_hook)
 BOTH(after_a_jump_the_next_call_is_as_ever)
-BOTH(a_torn_thread_that_sleeps_delays_nobody)
-BOTH(a_torn_thread_that_runs_keeps_its_version)
+BOTH(a_thread_that_left_by_longjmp_and_sleeps_is_not_waited_for)
+BOTH(a_thread_that_left_by_longjmp_and_runs_keeps_its_version)
 BOTH(who_rests_on_another_stack_is_inside)
 BOTH(a_thread_that_ends_inside_is_gone)
 BOTH(a_child_goes_on_inside)
@@ -476,8 +476,8 @@ int main(void)
 		TESTS(a_handler_calls_a_hook),
 		TESTS(a_handler_on_its_own_stack_calls_a_hook),
 		TESTS(after_a_jump_the_next_call_is_as_ever),
-		TESTS(a_torn_thread_that_sleeps_delays_nobody),
-		TESTS(a_torn_thread_that_runs_keeps_its_version),
+		TESTS(a_thread_that_left_by_longjmp_and_sleeps_is_not_waited_for),
+		TESTS(a_thread_that_left_by_longjmp_and_runs_keeps_its_version),
 		TESTS(who_rests_on_another_stack_is_inside),
 		TESTS(a_thread_that_ends_inside_is_gone),
 		TESTS(a_child_goes_on_inside),

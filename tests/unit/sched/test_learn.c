@@ -39,7 +39,7 @@ static void one_init(struct one *o)
 	fake_live_markers = 0;
 	rig_init(&o->r, GBPF_CLASS_BATCH, 0, 0);
 	regions_make(&o->m);
-	assert_int_equal(policy_prepare(&o->r, 1, p, 2, &o->m), 0);
+	assert_int_equal(rig_policy_prepare(&o->r, 1, p, 2, &o->m), 0);
 	o->r.dir.version[0] = 1;
 	o->q = sched_queue_open(o->r.s, &o->fq, 0, 0);
 	o->k = sched_kernel_get(o->r.s, "k");
@@ -49,7 +49,7 @@ static void one_finish(struct one *o)
 {
 	sched_queue_close(o->q);
 	assert_int_equal(fake_live_markers, 0);
-	assert_int_equal(tally_sum(&o->r.s->inflight), 0);
+	assert_int_equal(sched_tally_sum(&o->r.s->inflight), 0);
 	rig_finish(&o->r);
 	regions_free(&o->m);
 }
@@ -67,7 +67,7 @@ static uint64_t est(struct one *o)
 {
 	struct sched_launch l = kernel_launch(o->k);
 
-	return estimate_of(o->r.s, &l)->est_ns;
+	return sched_estimate_of(o->r.s, &l)->est_ns;
 }
 
 static void durations_are_learned_and_sampling_thins_out(void **state)
@@ -78,12 +78,12 @@ static void durations_are_learned_and_sampling_thins_out(void **state)
 	one_init(&o);
 	launch(&o, 200000);
 	fake_finish(&o.fq);
-	sched_drained(o.r.s, NULL);
+	sched_synced(o.r.s, NULL);
 	assert_int_equal(est(&o), 200000);
 	for (uint64_t i = 0; i < launches; i++) {
 		launch(&o, 200000);
 		fake_finish(&o.fq);
-		sched_drained(o.r.s, NULL);
+		sched_synced(o.r.s, NULL);
 	}
 	assert_int_equal(est(&o), 200000);
 	marks = o.fq.seq - launches - 1;
@@ -92,21 +92,21 @@ static void durations_are_learned_and_sampling_thins_out(void **state)
 	for (int i = 0; i < 3000; i++) {
 		launch(&o, 400000);
 		fake_finish(&o.fq);
-		sched_drained(o.r.s, NULL);
+		sched_synced(o.r.s, NULL);
 	}
 	assert_true(est(&o) > 350000 && est(&o) <= 400000);
 	for (int i = 0; i < 10; i++) {
 		o.k->est[3].left = 0;
 		launch(&o, 200000);
 		fake_finish(&o.fq);
-		sched_drained(o.r.s, NULL);
+		sched_synced(o.r.s, NULL);
 	}
 	assert_true(est(&o) < 210000); /* down quickly */
 	one_finish(&o);
 }
 
 /* The driver loads a kernel's code at its first launch, between the markers. */
-static void the_first_launch_is_not_believed(void **state)
+static void the_first_measurement_is_replaced(void **state)
 {
 	struct one o;
 
@@ -114,7 +114,7 @@ static void the_first_launch_is_not_believed(void **state)
 	for (unsigned i = 0; i < 3; i++) {
 		launch(&o, i ? 40000 : 5000000);
 		fake_finish(&o.fq);
-		sched_drained(o.r.s, NULL);
+		sched_synced(o.r.s, NULL);
 	}
 	assert_int_equal(est(&o), 40000);
 	one_finish(&o);
@@ -129,7 +129,7 @@ static void short_kernels_get_few_markers(void **state)
 	for (int i = 0; i < 100; i++) {
 		launch(&o, 2000);
 		fake_finish(&o.fq);
-		sched_drained(o.r.s, NULL);
+		sched_synced(o.r.s, NULL);
 	}
 	before = o.fq.seq;
 	for (int i = 0; i < 1000; i++) {
@@ -142,7 +142,7 @@ static void short_kernels_get_few_markers(void **state)
 }
 
 /* Each marker takes a place of a hardware queue, of which a stream that stands still has few. */
-static void a_stream_that_stands_still_gets_few_markers(void **state)
+static void a_stalled_stream_gets_few_markers(void **state)
 {
 	struct one o;
 	uint64_t before;
@@ -151,7 +151,7 @@ static void a_stream_that_stands_still_gets_few_markers(void **state)
 	for (int i = 0; i < 4; i++) {
 		launch(&o, 1000000);
 		fake_finish(&o.fq);
-		sched_drained(o.r.s, NULL);
+		sched_synced(o.r.s, NULL);
 	}
 	before = o.fq.seq;
 	for (int i = 0; i < 700; i++) {
@@ -159,7 +159,7 @@ static void a_stream_that_stands_still_gets_few_markers(void **state)
 	}
 	assert_true(o.fq.seq - before > 700 && o.fq.seq - before <= 700 + 2 * RING);
 	fake_finish(&o.fq);
-	sched_drained(o.r.s, NULL);
+	sched_synced(o.r.s, NULL);
 	one_finish(&o);
 }
 
@@ -172,11 +172,11 @@ static void samples_beside_a_request_are_thrown_away(void **state)
 	other_opens(&o.r); /* while it runs: the time measured is not the kernel's own */
 	other_closes(&o.r);
 	fake_finish(&o.fq);
-	sched_drained(o.r.s, NULL);
+	sched_synced(o.r.s, NULL);
 	assert_int_equal(est(&o), 0);
 	launch(&o, 100000);
 	fake_finish(&o.fq);
-	sched_drained(o.r.s, NULL);
+	sched_synced(o.r.s, NULL);
 	assert_int_equal(est(&o), 100000);
 	one_finish(&o);
 }
@@ -194,7 +194,7 @@ static void a_board_that_lies_does_not_keep_others_from_learning(void **state)
 		for (unsigned n = 0; n < 2; n++) {
 			launch(&o, 100000);
 			fake_finish(&o.fq);
-			sched_drained(o.r.s, NULL);
+			sched_synced(o.r.s, NULL);
 		}
 		assert_int_equal(est(&o), 100000);
 		one_finish(&o);
@@ -203,7 +203,7 @@ static void a_board_that_lies_does_not_keep_others_from_learning(void **state)
 
 /* ---- launches at block level ---- */
 
-static struct sched_chain chain;
+static struct sched_run_progress chain;
 static uint64_t chain_asked;
 
 static int chain_busy(void *dev, void *dev_queue)
@@ -216,7 +216,7 @@ static uint64_t chain_step(void *dev, void *dev_queue, bool may_run, bool force)
 	return chain_busy(dev, dev_queue) ? 1000 : UINT64_MAX;
 }
 
-static int chain_look_at(void *dev, void *dev_queue, struct sched_chain *ret)
+static int chain_look_at(void *dev, void *dev_queue, struct sched_run_progress *ret)
 {
 	*ret = chain;
 	return 0;
@@ -250,16 +250,16 @@ static void begin_chains(struct one *o, struct sched_device_ops *ops)
 
 	one_init(o);
 	*ops = fake_ops;
-	ops->chain_busy = chain_busy;
-	ops->chain_step = chain_step;
-	ops->chain_look = chain_look_at;
-	ops->chain_took = chain_took;
-	chain = (struct sched_chain){ .launched = 0 };
+	ops->run_busy = chain_busy;
+	ops->run_step = chain_step;
+	ops->run_look = chain_look_at;
+	ops->run_took = chain_took;
+	chain = (struct sched_run_progress){ .launched = 0 };
 	chain_asked = 0;
 	o->r.s->cfg.device = ops;
 	o->r.s->grace_ns = 0;
 	store_relaxed(&o->r.s->active_ns, UINT64_C(0));
-	assert_int_equal(policy_prepare(&o->r, 2, p, 2, &o->m), 0);
+	assert_int_equal(rig_policy_prepare(&o->r, 2, p, 2, &o->m), 0);
 	o->r.dir.version[0] = 2;
 }
 
@@ -277,12 +277,12 @@ static void finish_in_chain(struct one *o, uint64_t ns)
 	launch_in_chain(o, ns);
 	fake_finish(&o->fq);
 	chain.done = chain.launched;
-	sched_drained(o->r.s, NULL);
+	sched_synced(o->r.s, NULL);
 }
 
 /* The first launch is measured from marker to marker, with the loading of its code. All others are
  * put into a chain that is fed, where no marker can measure. */
-static void launches_of_a_fed_chain_are_learned_too(void **state)
+static void launches_of_a_fed_run_are_learned(void **state)
 {
 	struct sched_device_ops ops;
 	struct one o;
@@ -314,7 +314,7 @@ static void interrupted_launches_are_learned_and_charged(void **state)
 		chain.interruptions++;
 		fake_finish(&o.fq);
 		chain.done = chain.launched;
-		sched_drained(o.r.s, NULL);
+		sched_synced(o.r.s, NULL);
 		assert_int_equal(chain_asked, i);
 		assert_in_range(est(&o), 3000000, 3011000);
 		assert_in_range(o.m.tenant[0], i * UINT64_C(2990000), i * UINT64_C(3011000));
@@ -338,7 +338,7 @@ static void inflight_rises_and_falls_and_retire_covers_all(void **state)
 	one_init(&o);
 	launch(&o, 100000);
 	fake_finish(&o.fq);
-	sched_drained(o.r.s, NULL);
+	sched_synced(o.r.s, NULL);
 	assert_int_equal(o.m.tenant[0], 100000);
 	assert_int_equal(o.m.tenant[1], 1);
 	assert_int_equal(o.m.tenant[2], 1);
@@ -346,12 +346,12 @@ static void inflight_rises_and_falls_and_retire_covers_all(void **state)
 	for (int i = 0; i < 200; i++) { /* more than the ring has markers */
 		launch(&o, 100000);
 	}
-	assert_int_equal(ACC_COUNT(tally_sum(&o.r.s->inflight)), 200);
-	assert_int_equal(ACC_NS(tally_sum(&o.r.s->inflight)), 200 * 100000);
+	assert_int_equal(SCHED_ACC_COUNT(sched_tally_sum(&o.r.s->inflight)), 200);
+	assert_int_equal(SCHED_ACC_NS(sched_tally_sum(&o.r.s->inflight)), 200 * 100000);
 	fake_finish(&o.fq);
 	do {
 		(void)sched_agent_step(o.r.s);
-	} while (tally_sum(&o.r.s->inflight));
+	} while (sched_tally_sum(&o.r.s->inflight));
 	assert_int_equal(o.m.tenant[1], 201);
 	assert_in_range(o.m.tenant[0], 201 * 99000, 201 * 101000);
 	assert_int_equal(o.r.stats.launches, 201);
@@ -366,15 +366,15 @@ static void the_tail_without_a_marker_retires_when_the_queue_is_idle(void **stat
 	one_init(&o);
 	launch(&o, 1000);
 	fake_finish(&o.fq);
-	sched_drained(o.r.s, NULL);
+	sched_synced(o.r.s, NULL);
 	for (int i = 0; i < 40; i++) {
 		launch(&o, 1000);
 	}
 	assert_true(sched_agent_step(o.r.s) <= PENDING_POLL_NS);
-	assert_true(tally_sum(&o.r.s->inflight) != 0);
+	assert_true(sched_tally_sum(&o.r.s->inflight) != 0);
 	fake_finish(&o.fq);
 	(void)sched_agent_step(o.r.s);
-	assert_int_equal(tally_sum(&o.r.s->inflight), 0);
+	assert_int_equal(sched_tally_sum(&o.r.s->inflight), 0);
 	assert_int_equal(o.m.tenant[1], 41);
 	one_finish(&o);
 }
@@ -390,11 +390,11 @@ static void refused_launches_and_captures_leave_no_trace(void **state)
 	assert_true(l.sample.event != NULL);
 	sched_submitted(o.q, &l, false);
 	assert_int_equal(fake_live_markers, 0);
-	assert_int_equal(tally_sum(&o.r.s->inflight), 0);
+	assert_int_equal(sched_tally_sum(&o.r.s->inflight), 0);
 	o.fq.refuse_marks = 1;
 	launch(&o, 1000);
 	assert_int_equal(fake_live_markers, 0);
-	assert_int_equal(ACC_COUNT(tally_sum(&o.r.s->inflight)), 1);
+	assert_int_equal(SCHED_ACC_COUNT(sched_tally_sum(&o.r.s->inflight)), 1);
 	one_finish(&o);
 }
 
@@ -414,8 +414,8 @@ static void kernels_are_shown_by_launches(void **state)
 	}
 	fake_finish(&o.fq);
 	(void)sched_agent_step(o.r.s);
-	for (unsigned i = 0; i < SCHED_KERNELS; i++) {
-		assert_true(o.r.stats.kernel[i].count >= 100 - SCHED_KERNELS);
+	for (unsigned i = 0; i < PROTO_KERNELS; i++) {
+		assert_true(o.r.stats.kernel[i].count >= 100 - PROTO_KERNELS);
 		assert_memory_equal(o.r.stats.kernel[i].name, "kernel_", 7);
 	}
 	one_finish(&o);
@@ -423,17 +423,17 @@ static void kernels_are_shown_by_launches(void **state)
 
 static void queues_are_bounded_and_reused(void **state)
 {
-	static struct sched_queue *q[SCHED_MAX_QUEUES];
+	static struct sched_queue *q[PROTO_MAX_QUEUES];
 	struct one o;
 
 	one_init(&o);
-	for (unsigned i = 1; i < SCHED_MAX_QUEUES; i++) {
+	for (unsigned i = 1; i < PROTO_MAX_QUEUES; i++) {
 		q[i] = sched_queue_open(o.r.s, &o.fq, 0, 0);
 		assert_non_null(q[i]);
 	}
 	assert_null(sched_queue_open(o.r.s, &o.fq, 0, 0));
-	assert_null(sched_queue_open(o.r.s, &o.fq, SCHED_MAX_GPUS, 0));
-	for (unsigned i = 1; i < SCHED_MAX_QUEUES; i++) {
+	assert_null(sched_queue_open(o.r.s, &o.fq, PROTO_MAX_GPUS, 0));
+	for (unsigned i = 1; i < PROTO_MAX_QUEUES; i++) {
 		sched_queue_close(q[i]);
 	}
 	q[0] = sched_queue_open(o.r.s, &o.fq, 0, 0);
@@ -446,12 +446,12 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(durations_are_learned_and_sampling_thins_out),
-		cmocka_unit_test(the_first_launch_is_not_believed),
+		cmocka_unit_test(the_first_measurement_is_replaced),
 		cmocka_unit_test(short_kernels_get_few_markers),
-		cmocka_unit_test(a_stream_that_stands_still_gets_few_markers),
+		cmocka_unit_test(a_stalled_stream_gets_few_markers),
 		cmocka_unit_test(samples_beside_a_request_are_thrown_away),
 		cmocka_unit_test(a_board_that_lies_does_not_keep_others_from_learning),
-		cmocka_unit_test(launches_of_a_fed_chain_are_learned_too),
+		cmocka_unit_test(launches_of_a_fed_run_are_learned),
 		cmocka_unit_test(interrupted_launches_are_learned_and_charged),
 		cmocka_unit_test(inflight_rises_and_falls_and_retire_covers_all),
 		cmocka_unit_test(the_tail_without_a_marker_retires_when_the_queue_is_idle),

@@ -95,7 +95,7 @@ static void without_gbpfd_they_fall(void **state)
 	one_finish(&o);
 }
 
-static void with_no_linger_the_synchronizing_thread_closes(void **state)
+static void without_close_delay_the_synchronizing_thread_closes(void **state)
 {
 	struct one o;
 
@@ -108,7 +108,7 @@ static void with_no_linger_the_synchronizing_thread_closes(void **state)
 		assert_int_equal(o.r.own.gpu[0].open, 1);
 		fake_now += 30000;
 		fake_finish(&o.fq);
-		sched_drained(o.r.s, o.q);
+		sched_synced(o.r.s, o.q);
 		assert_int_equal(o.r.own.gpu[0].open, 0);
 		assert_int_equal(o.r.own.gpu[0].seq, 2 + i);
 		assert_int_equal(gpu.until_ns, 0);
@@ -156,13 +156,13 @@ static void the_device_is_seldom_asked_where_synchronizations_tell(void **state)
 	one_finish(&o);
 }
 
-static void nobody_asks_the_device_in_the_pauses_after_synchronizations(void **state)
+static void the_device_is_not_asked_in_pauses_after_synchronizations(void **state)
 {
 	struct prog p[] = { PROG(submit, always_go) };
 	struct one o;
 
 	one_init(&o, true);
-	assert_int_equal(policy_prepare(&o.r, 2, p, 1, NULL), 0);
+	assert_int_equal(rig_policy_prepare(&o.r, 2, p, 1, NULL), 0);
 	o.r.dir.version[0] = 2; /* lingers for 200 us */
 	o.ops.queue_idle = note_asked;
 	for (int i = 0; i < 6; i++) {
@@ -175,7 +175,7 @@ static void nobody_asks_the_device_in_the_pauses_after_synchronizations(void **s
 		go(o.q, &o.fq, &o.l);
 		live_until(&o, fake_now + 3000);
 		fake_finish(&o.fq);
-		sched_drained(o.r.s, o.q);
+		sched_synced(o.r.s, o.q);
 		live_until(&o, fake_now + 9000);
 	}
 	assert_true(asked <= 1);
@@ -214,14 +214,14 @@ static void the_agent_sleeps_where_no_request_was_over_yet(void **state)
 	}
 	assert_true(steps >= 10); /* then it looks closely */
 	fake_finish(&o.fq);
-	sched_drained(o.r.s, o.q);
+	sched_synced(o.r.s, o.q);
 	live_until(&o, fake_now + 50000);
 	assert_int_equal(o.r.own.gpu[0].open, 0);
 	assert_int_equal(gpu.until_ns, 0);
 	one_finish(&o);
 }
 
-static void a_queue_without_a_part_in_the_request_does_not_linger(void **state)
+static void an_uninvolved_queue_does_not_delay_the_close(void **state)
 {
 	struct prog p[] = { PROG(submit, always_go) };
 	struct fake_queue fq = { 0 };
@@ -230,7 +230,7 @@ static void a_queue_without_a_part_in_the_request_does_not_linger(void **state)
 
 	one_init(&o, true);
 	other = sched_queue_open(o.r.s, &fq, 0, 0);
-	assert_int_equal(policy_prepare(&o.r, 2, p, 1, NULL), 0);
+	assert_int_equal(rig_policy_prepare(&o.r, 2, p, 1, NULL), 0);
 	o.r.dir.version[0] = 2; /* lingers as long as is usual */
 	go(other, &fq, &o.l);
 	fake_now += 1000;
@@ -256,13 +256,13 @@ static void a_synchronization_that_saw_a_part_closes_nothing(void **state)
 	one_init(&o, true);
 	request(&o, 30000);
 	go(o.q, &o.fq, &o.l);
-	sched_drained(o.r.s, o.q); /* returned for what was before */
+	sched_synced(o.r.s, o.q); /* returned for what was before */
 	assert_int_equal(o.r.own.gpu[0].open, 1);
 	assert_int_not_equal(gpu.until_ns, 0);
 	one_finish(&o);
 }
 
-static void a_thread_torn_away_while_closing_holds_nobody_up(void **state)
+static void a_thread_that_vanishes_while_closing_does_not_block_others(void **state)
 {
 	struct one o;
 
@@ -278,7 +278,7 @@ static void a_thread_torn_away_while_closing_holds_nobody_up(void **state)
 	one_finish(&o);
 }
 
-static void a_request_in_which_nothing_moves_is_cut(void **state)
+static void a_stalled_request_times_out(void **state)
 {
 	uint64_t begin;
 	struct one o;
@@ -314,7 +314,7 @@ static void a_request_in_which_nothing_moves_is_cut(void **state)
 }
 
 /* The agent, or the whole machine, had no processor: nothing could be seen to move. */
-static void nobody_who_was_away_says_that_nothing_moves(void **state)
+static void a_late_look_does_not_time_a_request_out(void **state)
 {
 	struct one o;
 
@@ -331,7 +331,7 @@ static void nobody_who_was_away_says_that_nothing_moves(void **state)
 }
 
 /* Seldom looks make it later, not never. */
-static void what_stands_is_cut_by_an_agent_that_is_seldom_there(void **state)
+static void a_seldom_running_agent_times_a_stalled_request_out(void **state)
 {
 	struct one o;
 
@@ -351,7 +351,7 @@ static void what_stands_is_cut_by_an_agent_that_is_seldom_there(void **state)
 	one_finish(&o);
 }
 
-static void a_request_without_a_pause_is_cut_after_ten_seconds(void **state)
+static void a_request_without_a_pause_times_out_after_ten_seconds(void **state)
 {
 	uint64_t begin;
 	struct one o;
@@ -372,7 +372,7 @@ static void a_request_without_a_pause_is_cut_after_ten_seconds(void **state)
 	one_finish(&o);
 }
 
-static void the_linger_that_pays_is_learned(void **state)
+static void the_best_close_delay_is_learned(void **state)
 {
 	struct one o;
 
@@ -383,33 +383,33 @@ static void the_linger_that_pays_is_learned(void **state)
 		fake_finish(&o.fq);
 		(void)step(&o);	  /* sees it idle now; */
 		fake_now += 9000; /* the synchronization returns later, */
-		sched_drained(o.r.s, o.q);
+		sched_synced(o.r.s, o.q);
 		fake_now += i % 20 == 19 ? 5000000 : 7000; /* and then the next one comes */
 	}
 	assert_in_range(o.r.s->req[0].gap_ns, 16000, 20000);
 	one_finish(&o);
 }
 
-static void pauses_that_do_not_pay_are_not_lingered_for(void **state)
+static void no_close_delay_for_pauses_that_do_not_pay(void **state)
 {
-	struct gaps g = { 0 };
+	struct sched_gaps g = { 0 };
 
-	assert_int_equal(gaps_best(&g, 600000), 0);
+	assert_int_equal(sched_gaps_best(&g, 600000), 0);
 	for (unsigned i = 0; i < 400; i++) { /* far apart, now and then nearer by chance */
-		gaps_add(&g, i % 12 == 0 ? 150000 : 2500000 + i * 1000);
+		sched_gaps_add(&g, i % 12 == 0 ? 150000 : 2500000 + i * 1000);
 	}
-	assert_int_equal(gaps_best(&g, 600000), 0);
+	assert_int_equal(sched_gaps_best(&g, 600000), 0);
 	for (unsigned i = 0; i < 400; i++) { /* many synchronizations in each request */
-		gaps_add(&g, i % 41 == 40 ? 2500000 : i % 10 == 9 ? 70000 : 12000);
+		sched_gaps_add(&g, i % 41 == 40 ? 2500000 : i % 10 == 9 ? 70000 : 12000);
 	}
-	assert_int_equal(gaps_best(&g, 600000), 80000); /* the seldom longer ones too */
-	assert_int_equal(gaps_best(&g, 1000), 0);
+	assert_int_equal(sched_gaps_best(&g, 600000), 80000); /* the seldom longer ones too */
+	assert_int_equal(sched_gaps_best(&g, 1000), 0);
 	for (unsigned i = 0; i < 1000; i++) { /* what was is forgotten */
-		gaps_add(&g, 6000);
+		sched_gaps_add(&g, 6000);
 	}
-	assert_int_equal(gaps_best(&g, 600000), 7100);
-	gaps_add(&g, 0);
-	gaps_add(&g, UINT64_MAX);
+	assert_int_equal(sched_gaps_best(&g, 600000), 7100);
+	sched_gaps_add(&g, 0);
+	sched_gaps_add(&g, UINT64_MAX);
 }
 
 /* Threads open requests and synchronize, the agent closes and renews, another announces: whatever
@@ -435,7 +435,7 @@ static void *race(void *arg)
 			}
 		}
 		sched_submitted(t->o->q, &l, true);
-		sched_drained(t->o->r.s, t->o->q);
+		sched_synced(t->o->r.s, t->o->q);
 		if (i % 4 == 0) {
 			(void)sched_announce(t->o->r.s, 0, clock_now_ns() + (i % 3) * 100000, 0);
 		}
@@ -484,19 +484,19 @@ int main(void)
 		cmocka_unit_test(without_a_policy_nothing_is_raised),
 		cmocka_unit_test(switched_off_they_fall_at_once),
 		cmocka_unit_test(without_gbpfd_they_fall),
-		cmocka_unit_test(with_no_linger_the_synchronizing_thread_closes),
+		cmocka_unit_test(without_close_delay_the_synchronizing_thread_closes),
 		cmocka_unit_test(the_device_is_seldom_asked_where_synchronizations_tell),
-		cmocka_unit_test(nobody_asks_the_device_in_the_pauses_after_synchronizations),
+		cmocka_unit_test(the_device_is_not_asked_in_pauses_after_synchronizations),
 		cmocka_unit_test(the_agent_sleeps_where_no_request_was_over_yet),
-		cmocka_unit_test(a_queue_without_a_part_in_the_request_does_not_linger),
+		cmocka_unit_test(an_uninvolved_queue_does_not_delay_the_close),
 		cmocka_unit_test(a_synchronization_that_saw_a_part_closes_nothing),
-		cmocka_unit_test(a_thread_torn_away_while_closing_holds_nobody_up),
-		cmocka_unit_test(a_request_in_which_nothing_moves_is_cut),
-		cmocka_unit_test(nobody_who_was_away_says_that_nothing_moves),
-		cmocka_unit_test(what_stands_is_cut_by_an_agent_that_is_seldom_there),
-		cmocka_unit_test(a_request_without_a_pause_is_cut_after_ten_seconds),
-		cmocka_unit_test(the_linger_that_pays_is_learned),
-		cmocka_unit_test(pauses_that_do_not_pay_are_not_lingered_for),
+		cmocka_unit_test(a_thread_that_vanishes_while_closing_does_not_block_others),
+		cmocka_unit_test(a_stalled_request_times_out),
+		cmocka_unit_test(a_late_look_does_not_time_a_request_out),
+		cmocka_unit_test(a_seldom_running_agent_times_a_stalled_request_out),
+		cmocka_unit_test(a_request_without_a_pause_times_out_after_ten_seconds),
+		cmocka_unit_test(the_best_close_delay_is_learned),
+		cmocka_unit_test(no_close_delay_for_pauses_that_do_not_pay),
 		cmocka_unit_test(never_down_while_a_launch_is_inside_and_never_up_for_good),
 	};
 

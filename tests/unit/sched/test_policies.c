@@ -87,14 +87,14 @@ static void use(struct rig *r, struct loaded *p, uint64_t version)
 	r->dir.version[0] = version;
 }
 
-static struct ask ask(struct sched_queue *q, uint64_t est_ns)
+static struct sched_decision ask(struct sched_queue *q, uint64_t est_ns)
 {
 	struct sched_launch l = kernel_launch(NULL);
-	struct ask a;
+	struct sched_decision a;
 
 	l.est_ns = est_ns;
-	ask_submit(q, &l, clock_now_ns(), 0, 0, &a);
-	assert_int_equal(a.bad, ASK_FINE);
+	sched_decide(q, &l, clock_now_ns(), 0, 0, &a);
+	assert_int_equal(a.fault, SCHED_FAULT_NONE);
 	return a;
 }
 
@@ -129,9 +129,9 @@ static void fifo_lets_everything_go(void **state)
 
 	one_init(&o, FIFO, GBPF_CLASS_BATCH);
 	o.r.other.gpu[0].open = 1;
-	tally_set(&o.r.s->inflight, ACC(100, 100000000));
+	sched_tally_set(&o.r.s->inflight, SCHED_ACC(100, 100000000));
 	assert_int_equal(ask(o.q, 1000000).verdict, GBPF_GO);
-	tally_set(&o.r.s->inflight, 0);
+	sched_tally_set(&o.r.s->inflight, 0);
 	one_finish(&o);
 }
 
@@ -153,18 +153,18 @@ static void lc_first_holds_others_while_a_request_is_open(void **state)
 	one_finish(&o);
 }
 
-static void lc_first_bounds_what_is_in_flight(void **state)
+static void lc_first_bounds_work_in_flight(void **state)
 {
 	struct one o;
 
 	one_init(&o, LC_FIRST, GBPF_CLASS_BATCH);
 	assert_int_equal(ask(o.q, 50000000).verdict, GBPF_GO); /* one may always run */
-	tally_set(&o.r.s->inflight, ACC(1, 500000));
+	sched_tally_set(&o.r.s->inflight, SCHED_ACC(1, 500000));
 	assert_int_equal(ask(o.q, 500000).verdict, GBPF_GO);
-	tally_set(&o.r.s->inflight, ACC(2, 1000000));
+	sched_tally_set(&o.r.s->inflight, SCHED_ACC(2, 1000000));
 	assert_int_equal(ask(o.q, 1000000).verdict, GBPF_HOLD);
 	assert_int_equal(ask(o.q, 0).verdict, GBPF_HOLD);
-	tally_set(&o.r.s->inflight, 0);
+	sched_tally_set(&o.r.s->inflight, 0);
 	one_finish(&o);
 }
 
@@ -201,7 +201,7 @@ static void tick(struct fair *f)
 		.now_ns = fake_now, .period_ns = 1000000, .tenants = 2, .active = 2
 	};
 
-	ebpf_policy_run(&f->daemon, SCHED_HOOK_tick, &c);
+	ebpf_policy_run(&f->daemon, POLICY_HOOK_tick, &c);
 }
 
 static void fair_init(struct fair *f, struct one *a, struct one *b)
@@ -242,12 +242,12 @@ static void fair_finish(struct fair *f)
 
 static void charge(struct one *o, uint64_t ns)
 {
-	struct retired r = { .duration_ns = ns, .count = 1, .version = 1 };
+	struct sched_retired r = { .duration_ns = ns, .count = 1, .version = 1 };
 
-	hook_retire(o->q, &r, fake_now);
+	sched_hook_retire(o->q, &r, fake_now);
 }
 
-static void fair_puts_off_who_is_ahead(void **state)
+static void fair_defers_the_tenant_that_is_ahead(void **state)
 {
 	struct one a, b;
 	struct fair f;
@@ -366,17 +366,17 @@ static void fair_lets_go_without_gbpfd(void **state)
 	fair_finish(&f);
 }
 
-static void fair_bounds_what_is_in_flight(void **state)
+static void fair_bounds_work_in_flight(void **state)
 {
 	struct one a, b;
 	struct fair f;
 
 	fair_init(&f, &a, &b);
-	tally_set(&a.r.s->inflight, ACC(8, 8000000));
+	sched_tally_set(&a.r.s->inflight, SCHED_ACC(8, 8000000));
 	assert_int_equal(ask(a.q, 1000000).verdict, GBPF_HOLD);
-	tally_set(&a.r.s->inflight, ACC(1, 50000000));
+	sched_tally_set(&a.r.s->inflight, SCHED_ACC(1, 50000000));
 	assert_int_equal(ask(a.q, 50000000).verdict, GBPF_HOLD);
-	tally_set(&a.r.s->inflight, 0);
+	sched_tally_set(&a.r.s->inflight, 0);
 	assert_int_equal(ask(a.q, 50000000).verdict, GBPF_GO);
 	fair_finish(&f);
 }
@@ -386,14 +386,14 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(fifo_lets_everything_go),
 		cmocka_unit_test(lc_first_holds_others_while_a_request_is_open),
-		cmocka_unit_test(lc_first_bounds_what_is_in_flight),
+		cmocka_unit_test(lc_first_bounds_work_in_flight),
 		cmocka_unit_test(lc_last_exchanges_the_verdicts),
-		cmocka_unit_test(fair_puts_off_who_is_ahead),
+		cmocka_unit_test(fair_defers_the_tenant_that_is_ahead),
 		cmocka_unit_test(fair_leaves_no_time_unused),
 		cmocka_unit_test(fair_saves_nothing_up_for_the_idle),
 		cmocka_unit_test(fair_shares_by_weight),
 		cmocka_unit_test(fair_lets_go_without_gbpfd),
-		cmocka_unit_test(fair_bounds_what_is_in_flight),
+		cmocka_unit_test(fair_bounds_work_in_flight),
 	};
 
 	objects = argv + 1;

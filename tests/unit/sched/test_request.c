@@ -52,7 +52,7 @@ static void one_finish(struct one *o)
 	clock_set_source(NULL);
 }
 
-static void opens_at_the_first_launch_and_closes_after_the_linger(void **state)
+static void opens_at_the_first_launch_and_closes_after_the_close_delay(void **state)
 {
 	struct one o;
 
@@ -66,7 +66,7 @@ static void opens_at_the_first_launch_and_closes_after_the_linger(void **state)
 	assert_true(sched_agent_step(o.r.s) <= 50000);
 	assert_int_equal(o.r.own.gpu[0].open, 1);
 	fake_finish(&o.fq);
-	sched_drained(o.r.s, o.q);
+	sched_synced(o.r.s, o.q);
 	fake_now += 199000;
 	(void)sched_agent_step(o.r.s);
 	assert_int_equal(o.r.own.gpu[0].open, 1); /* lingers */
@@ -77,7 +77,7 @@ static void opens_at_the_first_launch_and_closes_after_the_linger(void **state)
 	assert_int_equal(o.r.own.gpu[0].last_end_ns, fake_now);
 	assert_int_equal(o.r.stats.requests, 1);
 	assert_int_equal(o.r.stats.request_ns, 50000); /* without the linger */
-	assert_int_equal(o.r.stats.request_hist[sched_hist_bucket(50000)], 1);
+	assert_int_equal(o.r.stats.request_hist[proto_hist_bucket(50000)], 1);
 	assert_true(sched_agent_step(o.r.s) > OPEN_POLL_NS);
 	go(o.q, &o.fq, &o.l);
 	assert_int_equal(o.r.wakes, 2); /* out of its slow poll too */
@@ -92,7 +92,7 @@ static void opens_at_the_first_launch_and_closes_after_the_linger(void **state)
 	one_finish(&o);
 }
 
-static void launches_within_the_linger_continue_the_request(void **state)
+static void launches_within_the_close_delay_continue_the_request(void **state)
 {
 	struct one o;
 
@@ -101,7 +101,7 @@ static void launches_within_the_linger_continue_the_request(void **state)
 		go(o.q, &o.fq, &o.l);
 		fake_now += 30000;
 		fake_finish(&o.fq);
-		sched_drained(o.r.s, NULL);
+		sched_synced(o.r.s, NULL);
 		fake_now += 100000;
 		(void)sched_agent_step(o.r.s);
 		assert_int_equal(o.r.own.gpu[0].open, 1);
@@ -135,7 +135,7 @@ static void a_launch_inside_the_driver_keeps_it_open(void **state)
 
 	one_init(&o);
 	assert_int_equal(sched_submit(o.q, &o.l), SCHED_GO);
-	sched_drained(
+	sched_synced(
 		o.r.s,
 		NULL); /* another thread's synchronization: this launch is not on the device yet */
 	fake_now += 10000000;
@@ -155,7 +155,7 @@ static void a_synchronization_that_saw_a_part_does_not_close(void **state)
 
 	one_init(&o);
 	go(o.q, &o.fq, &o.l);
-	sched_drained(o.r.s, o.q); /* returned for what another thread had submitted */
+	sched_synced(o.r.s, o.q); /* returned for what another thread had submitted */
 	fake_now += 10000000;
 	(void)sched_agent_step(o.r.s);
 	assert_int_equal(o.r.own.gpu[0].open, 1);
@@ -171,7 +171,7 @@ a_queue_that_only_its_thread_can_ask_ends_by_markers_or_by_a_synchronization(voi
 	o.fq.mute = 1;
 	go(o.q, &o.fq, &o.l);
 	(void)sched_agent_step(o.r.s);
-	sched_drained(o.r.s, o.q);
+	sched_synced(o.r.s, o.q);
 	fake_now += 200000;
 	(void)sched_agent_step(o.r.s);
 	assert_int_equal(o.r.own.gpu[0].open, 0);
@@ -200,20 +200,20 @@ a_queue_that_only_its_thread_can_ask_ends_by_markers_or_by_a_synchronization(voi
 	one_finish(&o);
 }
 
-static void the_policy_chooses_the_linger_up_to_a_bound(void **state)
+static void the_policy_chooses_the_close_delay_up_to_a_maximum(void **state)
 {
 	struct prog p = PROG(retire, no_linger), lp = PROG(retire, long_linger);
 	struct one o;
 
 	one_init(&o);
-	assert_int_equal(policy_prepare(&o.r, 1, &p, 1, NULL), 0);
+	assert_int_equal(rig_policy_prepare(&o.r, 1, &p, 1, NULL), 0);
 	o.r.dir.version[0] = 1;
 	go(o.q, &o.fq, &o.l);
 	fake_finish(&o.fq);
 	(void)sched_agent_step(o.r.s);
 	assert_int_equal(o.r.own.gpu[0].open, 0);
 
-	assert_int_equal(policy_prepare(&o.r, 2, &lp, 1, NULL), 0);
+	assert_int_equal(rig_policy_prepare(&o.r, 2, &lp, 1, NULL), 0);
 	o.r.dir.version[0] = 2;
 	go(o.q, &o.fq, &o.l);
 	fake_finish(&o.fq);
@@ -274,7 +274,7 @@ static void never_closed_for_good_while_a_launch_is_inside(void **state)
 	one_init(&o);
 	clock_set_source(NULL);
 	o.fq.eager = 1;
-	assert_int_equal(policy_prepare(&o.r, 1, &p, 1, NULL), 0);
+	assert_int_equal(rig_policy_prepare(&o.r, 1, &p, 1, NULL), 0);
 	o.r.dir.version[0] = 1;
 	for (int i = 0; i < 2; i++) {
 		t[i] = (struct racer){ .o = &o, .rounds = 10000 };
@@ -296,7 +296,7 @@ static void never_closed_for_good_while_a_launch_is_inside(void **state)
 
 static void without_gbpfd_the_last_policy_stays_and_boards_count_as_closed(void **state)
 {
-	struct sched_directory *dir =
+	struct proto_directory *dir =
 		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct fake_queue fq = { 0 };
 	struct sched_queue *q;
@@ -345,21 +345,21 @@ static void boards_of_the_dead_and_of_the_stopped_do_not_count(void **state)
 	assert_int_equal(verdict_now(&r, q), GBPF_HOLD);
 	r.other.owner = 4711;
 	assert_int_equal(verdict_now(&r, q), GBPF_HOLD);
-	r.other.owner = SCHED_OWNER_DIED;
+	r.other.owner = PROTO_OWNER_DIED;
 	assert_int_equal(verdict_now(&r, q), GBPF_GO);
-	assert_true(boards_quiet_since(r.s, 0, fake_now, false));
+	assert_true(sched_boards_quiet_since(r.s, 0, fake_now, false));
 	r.other.owner = 4711;
 
 	r.other.beat_ns = 1; /* of a request before: this one was opened just now */
 	assert_int_equal(verdict_now(&r, q), GBPF_HOLD);
-	fake_now += SCHED_BEAT_NS;
+	fake_now += PROTO_BEAT_NS;
 	assert_int_equal(verdict_now(&r, q), GBPF_HOLD);
 	fake_now += 1;
 	assert_int_equal(verdict_now(&r, q), GBPF_GO);
 	r.other.beat_ns = fake_now; /* it goes on */
 	assert_int_equal(verdict_now(&r, q), GBPF_HOLD);
 	r.other.beat_ns = 0; /* it does not say */
-	fake_now += 100 * (uint64_t)SCHED_BEAT_NS;
+	fake_now += 100 * (uint64_t)PROTO_BEAT_NS;
 	assert_int_equal(verdict_now(&r, q), GBPF_HOLD);
 	rig_finish(&r);
 	clock_set_source(NULL);
@@ -373,11 +373,11 @@ static void the_agent_says_that_it_is_there_while_a_request_is_open(void **state
 	(void)sched_agent_step(o.r.s);
 	assert_int_equal(o.r.own.beat_ns, 0);
 	go(o.q, &o.fq, &o.l);
-	for (uint64_t slept = 0; slept < 100 * (uint64_t)SCHED_BEAT_NS;) {
+	for (uint64_t slept = 0; slept < 100 * (uint64_t)PROTO_BEAT_NS;) {
 		uint64_t ns = sched_agent_step(o.r.s);
 
 		assert_int_equal(o.r.own.beat_ns, fake_now);
-		assert_true(ns < SCHED_BEAT_NS / 10);
+		assert_true(ns < PROTO_BEAT_NS / 10);
 		fake_now += ns;
 		slept += ns;
 	}
@@ -386,7 +386,7 @@ static void the_agent_says_that_it_is_there_while_a_request_is_open(void **state
 
 static void an_open_request_moves_to_a_new_board(void **state)
 {
-	struct sched_board board = { 0 };
+	struct proto_board board = { 0 };
 	struct one o;
 
 	one_init(&o);
@@ -446,27 +446,27 @@ static void buckets_hold_their_floors(void **state)
 	unsigned last = 0;
 
 	for (uint64_t ns = 0; ns < 1ull << 45; ns = ns < 64 ? ns + 1 : ns + ns / 13) {
-		unsigned b = sched_hist_bucket(ns);
+		unsigned b = proto_hist_bucket(ns);
 
-		assert_true(b >= last && b < SCHED_HIST_BUCKETS);
-		assert_true(sched_hist_floor(b) <= ns);
-		assert_true(sched_hist_floor(b + 1) > ns);
+		assert_true(b >= last && b < PROTO_HIST_BUCKETS);
+		assert_true(proto_hist_floor(b) <= ns);
+		assert_true(proto_hist_floor(b + 1) > ns);
 		last = b;
 	}
-	assert_int_equal(sched_hist_bucket(UINT64_MAX), SCHED_HIST_BUCKETS - 1);
+	assert_int_equal(proto_hist_bucket(UINT64_MAX), PROTO_HIST_BUCKETS - 1);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(opens_at_the_first_launch_and_closes_after_the_linger),
-		cmocka_unit_test(launches_within_the_linger_continue_the_request),
+		cmocka_unit_test(opens_at_the_first_launch_and_closes_after_the_close_delay),
+		cmocka_unit_test(launches_within_the_close_delay_continue_the_request),
 		cmocka_unit_test(ends_without_a_synchronization_too),
 		cmocka_unit_test(a_launch_inside_the_driver_keeps_it_open),
 		cmocka_unit_test(a_synchronization_that_saw_a_part_does_not_close),
 		cmocka_unit_test(
 			a_queue_that_only_its_thread_can_ask_ends_by_markers_or_by_a_synchronization),
-		cmocka_unit_test(the_policy_chooses_the_linger_up_to_a_bound),
+		cmocka_unit_test(the_policy_chooses_the_close_delay_up_to_a_maximum),
 		cmocka_unit_test(never_closed_for_good_while_a_launch_is_inside),
 		cmocka_unit_test(without_gbpfd_the_last_policy_stays_and_boards_count_as_closed),
 		cmocka_unit_test(boards_of_the_dead_and_of_the_stopped_do_not_count),

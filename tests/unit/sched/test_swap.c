@@ -85,12 +85,12 @@ static void swaps_under_load_mix_nothing(void **state)
 	for (uint64_t v = 1; v <= 100; v++) {
 		struct ebpf_insn code[16];
 		struct regions *now = &m[v % 2];
-		struct prog p = { .hook = SCHED_HOOK_submit, .insns = code };
+		struct prog p = { .hook = POLICY_HOOK_submit, .insns = code };
 
 		version_program(code, &p.n, (int32_t)v);
 		regions_make(now);
 		now->global[0] = now->global[1] = v;
-		assert_int_equal(policy_prepare(&r, v, &p, 1, now), 0);
+		assert_int_equal(rig_policy_prepare(&r, v, &p, 1, now), 0);
 		store_release(&r.dir.version[0], v);
 		for (int i = 0; v == 1 && i < THREADS; i++) {
 			t[i].r = &r;
@@ -136,7 +136,7 @@ static void an_unprepared_version_leaves_the_one_in_use(void **state)
 	rig_init(&r, GBPF_CLASS_NORMAL, 0, 0);
 	q = sched_queue_open(r.s, &fq, 0, 0);
 	l = kernel_launch(NULL);
-	assert_int_equal(policy_prepare(&r, 5, &p, 1, NULL), 0);
+	assert_int_equal(rig_policy_prepare(&r, 5, &p, 1, NULL), 0);
 	go(q, &fq, &l);
 	assert_int_equal(l.version, 0); /* prepared is not active */
 	r.dir.version[0] = 4;
@@ -145,7 +145,7 @@ static void an_unprepared_version_leaves_the_one_in_use(void **state)
 	r.dir.version[0] = 5;
 	go(q, &fq, &l);
 	assert_int_equal(l.version, 5);
-	assert_int_equal(policy_prepare(&r, 7, &p, 1, NULL), 0);
+	assert_int_equal(rig_policy_prepare(&r, 7, &p, 1, NULL), 0);
 	r.dir.version[0] = 6;
 	go(q, &fq, &l);
 	assert_int_equal(l.version, 5);
@@ -169,10 +169,10 @@ static void preparing_is_bounded_and_checked(void **state)
 	assert_true(sched_policy_prepare(r.s, 1, -1, none) < 0);
 	assert_true(sched_idle(r.s));
 	for (uint64_t v = 1; v <= 8; v++) {
-		assert_int_equal(policy_prepare(&r, v, &p, 1, NULL), 0);
+		assert_int_equal(rig_policy_prepare(&r, v, &p, 1, NULL), 0);
 	}
 	assert_false(sched_idle(r.s));
-	assert_true(policy_prepare(&r, 9, &p, 1, NULL) < 0);
+	assert_true(rig_policy_prepare(&r, 9, &p, 1, NULL) < 0);
 	for (uint64_t v = 1; v <= 8; v++) {
 		sched_policy_drop(r.s, v);
 	}
@@ -201,14 +201,14 @@ static void boards_leave_under_readers(void **state)
 	}
 	for (uint32_t i = 0; i < 500; i++) {
 		/* a page that faults once it is gone */
-		struct sched_board *b = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+		struct proto_board *b = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
 					     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 		b->gpu[0].open = i & 1;
 		assert_int_equal(
-			sched_board_add(r.s, i % SCHED_MAX_LC == 3 ? 4 : i % SCHED_MAX_LC, 9, b),
+			sched_board_add(r.s, i % PROTO_MAX_LC == 3 ? 4 : i % PROTO_MAX_LC, 9, b),
 			0);
-		sched_board_remove(r.s, i % SCHED_MAX_LC == 3 ? 4 : i % SCHED_MAX_LC);
+		sched_board_remove(r.s, i % PROTO_MAX_LC == 3 ? 4 : i % PROTO_MAX_LC);
 		munmap(b, 4096);
 	}
 	store_release(&stop, 1u);
@@ -232,10 +232,10 @@ static unsigned images(void)
 }
 
 /* gbpfd died between PREPARE of version 6 and its flip; the next one knows only version 5. */
-static void what_only_a_lost_gbpfd_knew_is_swept(void **state)
+static void versions_of_a_lost_gbpfd_are_swept(void **state)
 {
-	static const uint32_t gpus[SCHED_MAX_GPUS] = { 0, SCHED_MAX_GPUS, SCHED_MAX_GPUS };
-	struct sched_directory again = { .magic = SCHED_DIRECTORY_MAGIC, .generation = 2 };
+	static const uint32_t gpus[PROTO_MAX_GPUS] = { 0, PROTO_MAX_GPUS, PROTO_MAX_GPUS };
+	struct proto_directory again = { .magic = PROTO_DIRECTORY_MAGIC, .generation = 2 };
 	struct prog p = PROG(submit, always_go);
 	struct fake_queue fq = { .eager = 1 };
 	struct sched_queue *q;
@@ -249,7 +249,7 @@ static void what_only_a_lost_gbpfd_knew_is_swept(void **state)
 	POLICY_USE(&r, 5, always_go);
 	go(q, &fq, &l);
 	one = images();
-	assert_int_equal(policy_prepare(&r, 6, &p, 1, NULL), 0);
+	assert_int_equal(rig_policy_prepare(&r, 6, &p, 1, NULL), 0);
 	sched_set_pages(r.s, NULL, &r.own, &r.stats, gpus);
 	assert_false(sched_policy_sweep(r.s)); /* nobody is there who could know better */
 	go(q, &fq, &l);
@@ -260,7 +260,7 @@ static void what_only_a_lost_gbpfd_knew_is_swept(void **state)
 	assert_true(sched_policy_is_prepared(r.s, 6));
 	go(q, &fq, &l);
 	assert_int_equal(l.version, 5);
-	assert_int_equal(policy_prepare(&r, 5, &p, 1, NULL), 0);
+	assert_int_equal(rig_policy_prepare(&r, 5, &p, 1, NULL), 0);
 	assert_true(sched_policy_sweep(r.s));
 	assert_false(sched_policy_is_prepared(r.s, 6));
 	assert_true(sched_policy_is_prepared(r.s, 5));
@@ -289,20 +289,20 @@ static void the_page_shows_the_notes_of_the_version_in_use(void **state)
 	POLICY_USE(&r, 5, noting);
 	go(q, &fq, &l);
 	go(q, &fq, &l);
-	stats_publish(r.s, clock_now_ns());
+	sched_stats_publish(r.s, clock_now_ns());
 	assert_int_equal(r.stats.notes_version, 5);
 	assert_int_equal(r.stats.notes[3], 10);
 	assert_int_equal(r.stats.notes[2], 0);
 
-	assert_int_equal(policy_prepare(&r, 6, &p, 1, NULL), 0);
+	assert_int_equal(rig_policy_prepare(&r, 6, &p, 1, NULL), 0);
 	r.dir.version[0] = 6;
 	go(q, &fq, &l);
-	stats_publish(r.s, clock_now_ns());
+	sched_stats_publish(r.s, clock_now_ns());
 	assert_int_equal(r.stats.notes_version, 6);
 	assert_int_equal(r.stats.notes[3], 5); /* another version begins at 0 */
 
 	sched_policy_drop(r.s, 6);
-	stats_publish(r.s, clock_now_ns());
+	sched_stats_publish(r.s, clock_now_ns());
 	assert_int_equal(r.stats.notes_version, 0); /* nobody's */
 	rig_finish(&r);
 }
@@ -314,7 +314,7 @@ int main(void)
 		cmocka_unit_test(an_unprepared_version_leaves_the_one_in_use),
 		cmocka_unit_test(preparing_is_bounded_and_checked),
 		cmocka_unit_test(boards_leave_under_readers),
-		cmocka_unit_test(what_only_a_lost_gbpfd_knew_is_swept),
+		cmocka_unit_test(versions_of_a_lost_gbpfd_are_swept),
 		cmocka_unit_test(the_page_shows_the_notes_of_the_version_in_use),
 	};
 

@@ -114,12 +114,12 @@ static void *work(void *arg)
 		one_launch(w, s);
 		switch (rand_r(&w->seed) % 64) {
 		case 0:
-			(void)sched_flush(w->r->s, s->q);
-			sched_drained(w->r->s, s->q);
+			(void)sched_drain(w->r->s, s->q);
+			sched_synced(w->r->s, s->q);
 			break;
 		case 1:
-			(void)sched_flush(w->r->s, NULL);
-			sched_drained(w->r->s, NULL);
+			(void)sched_drain(w->r->s, NULL);
+			sched_synced(w->r->s, NULL);
 			break;
 		case 2:
 			sched_queue_close(s->q);
@@ -142,7 +142,7 @@ static void change_something(struct rig *r, struct regions *m, uint64_t *version
 		if (rand_r(seed) & 1) {
 			p[0] = (struct prog)PROG(submit, hold_briefly);
 		}
-		assert_int_equal(policy_prepare(r, *version + 1, p, 3, m), 0);
+		assert_int_equal(rig_policy_prepare(r, *version + 1, p, 3, m), 0);
 		store_release(&r->dir.version[0], ++*version);
 		sched_policy_drop(r->s, *version - 1);
 		break;
@@ -204,7 +204,7 @@ static void everything_at_once(void **state)
 	for (int i = 0; i < THREADS; i++) {
 		pthread_join(th[i], NULL);
 	}
-	(void)sched_flush(r.s, NULL);
+	(void)sched_drain(r.s, NULL);
 	for (int i = 0; i < THREADS; i++) {
 		for (int k = 0; k < QUEUES; k++) {
 			sched_queue_close(w[i].stream[k].q);
@@ -218,8 +218,8 @@ static void everything_at_once(void **state)
 		clock_sleep_ns(100000);
 	}
 	assert_int_equal(r.own.gpu[0].open, 0);
-	assert_int_equal(tally_sum(&r.s->inflight), 0);
-	assert_int_equal(r.s->deferred, 0);
+	assert_int_equal(sched_tally_sum(&r.s->inflight), 0);
+	assert_int_equal(r.s->n_deferred, 0);
 	assert_int_equal(fake_live_markers, 0);
 	rig_finish(&r);
 	regions_free(&m);

@@ -21,7 +21,7 @@ int fixture_setup(void **state)
 	}
 	fake = get();
 	double_note = note;
-	thread_setup();
+	shim_thread_setup();
 	shim.sched = double_scheduler();
 	shim.attached = 1;
 	return 0;
@@ -64,8 +64,8 @@ struct sched_queue *fixture_defer_one(CUstream stream)
 	assert_int_equal(fixture_launch(stream), CUDA_SUCCESS);
 	q->defer = false;
 	assert_int_equal(fixture_count(CUABI_IDX_cuLaunchKernel), 0);
-	assert_int_equal(double_kept(), 1);
-	q->looked = q->submits = 0;
+	assert_int_equal(double_deferred(), 1);
+	q->queried = q->submits = 0;
 	return q;
 }
 

@@ -18,88 +18,88 @@ struct test_gbpfd d = { .listener = -1, .sock = -1 };
 
 void make_pages(void)
 {
-	d.dir_fd = shm_create("dir", SCHED_PAGE_BYTES, SHM_NOEXEC);
-	d.board_fd = shm_create("board", SCHED_PAGE_BYTES, SHM_NOEXEC);
-	d.stats_fd = shm_create("stats", SCHED_STATS_BYTES, SHM_NOEXEC);
-	d.other_fd = shm_create("other", SCHED_PAGE_BYTES, SHM_NOEXEC);
-	d.dir = shm_map(d.dir_fd, SCHED_PAGE_BYTES, 1);
-	d.board = shm_map(d.board_fd, SCHED_PAGE_BYTES, 1);
-	d.other = shm_map(d.other_fd, SCHED_PAGE_BYTES, 1);
+	d.dir_fd = shm_create("dir", PROTO_PAGE_BYTES, SHM_NOEXEC);
+	d.board_fd = shm_create("board", PROTO_PAGE_BYTES, SHM_NOEXEC);
+	d.stats_fd = shm_create("stats", PROTO_STATS_BYTES, SHM_NOEXEC);
+	d.other_fd = shm_create("other", PROTO_PAGE_BYTES, SHM_NOEXEC);
+	d.dir = shm_map(d.dir_fd, PROTO_PAGE_BYTES, 1);
+	d.board = shm_map(d.board_fd, PROTO_PAGE_BYTES, 1);
+	d.other = shm_map(d.other_fd, PROTO_PAGE_BYTES, 1);
 	CHECK(d.dir && d.board && d.other);
-	d.dir->magic = SCHED_DIRECTORY_MAGIC;
-	d.dir->abi = SCHED_ABI;
+	d.dir->magic = PROTO_DIRECTORY_MAGIC;
+	d.dir->abi = PROTO_ABI;
 	d.dir->generation = 1;
 }
 
-void receive(union wire_message *m, enum wire_type type, int fds[8], unsigned *nfds)
+void receive(union proto_message *m, enum proto_type type, int fds[8], unsigned *nfds)
 {
 	struct pollfd p = { .fd = d.sock, .events = POLLIN };
 
 	CHECK(poll(&p, 1, WAIT_MS) == 1);
-	CHECK(wire_recv(d.sock, m, fds, nfds) == 1);
+	CHECK(proto_recv(d.sock, m, fds, nfds) == 1);
 	CHECK(m->head.type == type);
 }
 
 void accept_hello(void)
 {
 	struct pollfd p = { .fd = d.listener, .events = POLLIN };
-	union wire_message m;
+	union proto_message m;
 
 	CHECK(poll(&p, 1, WAIT_MS) == 1);
 	d.sock = accept(d.listener, NULL, NULL);
 	CHECK(d.sock >= 0);
-	receive(&m, WIRE_HELLO, d.hello_fds, &d.hello_nfds);
+	receive(&m, PROTO_HELLO, d.hello_fds, &d.hello_nfds);
 	d.hello = m.hello;
 }
 
 void tell_devices(void)
 {
-	union wire_message m;
+	union proto_message m;
 	int none[8];
 	unsigned n;
 
-	receive(&m, WIRE_DEVICES, none, &n);
+	receive(&m, PROTO_DEVICES, none, &n);
 	d.devices = m.devices;
-	CHECK(wire_send(d.sock, &m, WIRE_DEVICES_ARE, NULL, 0) == 0);
+	CHECK(proto_send(d.sock, &m, PROTO_DEVICES_ARE, NULL, 0) == 0);
 }
 
 void welcome_early(unsigned nfds)
 {
 	int fds[3] = { d.dir_fd, d.board_fd, d.stats_fd };
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 
 	m.welcome.tenant = 5;
 	m.welcome.class_id = d.hello.class_id;
 	m.welcome.weight = 100;
 	m.welcome.min_share_ppm = 1;
 	m.welcome.hold_limit_ns = 60000000000u; /* nothing goes by itself while the test runs */
-	m.welcome.lane = d.hello.flags & WIRE_EARLY ? d.lane : d.hello.lane;
+	m.welcome.lane = d.hello.flags & PROTO_EARLY ? d.lane : d.hello.lane;
 	m.welcome.sm_percent = 40;
 	m.welcome.priority = 1;
 	snprintf(m.welcome.mps_pipe, sizeof(m.welcome.mps_pipe), "/nowhere/mps");
-	CHECK(wire_send(d.sock, &m, WIRE_WELCOME, fds, nfds) == 0);
+	CHECK(proto_send(d.sock, &m, PROTO_WELCOME, fds, nfds) == 0);
 }
 
 void welcome(unsigned nfds)
 {
-	union wire_message m;
+	union proto_message m;
 	int none[8];
 	unsigned n;
 
 	welcome_early(nfds);
-	if (d.hello.flags & WIRE_EARLY) {
+	if (d.hello.flags & PROTO_EARLY) {
 		tell_devices();
 	}
-	receive(&m, WIRE_BOARD_MAPPED, none, &n);
+	receive(&m, PROTO_BOARD_MAPPED, none, &n);
 }
 
 void add_other_board(void)
 {
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 
 	m.board.slot = 3;
 	m.board.tenant = 9;
-	CHECK(wire_send(d.sock, &m, WIRE_BOARD_ADD, &d.other_fd, 1) == 0);
+	CHECK(proto_send(d.sock, &m, PROTO_BOARD_ADD, &d.other_fd, 1) == 0);
 }
 
 static int image_fd(uint64_t version)
@@ -126,22 +126,22 @@ static int image_fd(uint64_t version)
 	for (unsigned i = 0; i < EBPF_MAX_HOOKS; i++) {
 		h.progs[i].code_offset = UINT32_MAX;
 	}
-	h.progs[SCHED_HOOK_submit].n_insns = 4;
-	h.progs[SCHED_HOOK_queue_create].insn_first = 4;
-	h.progs[SCHED_HOOK_queue_create].n_insns = 6;
+	h.progs[POLICY_HOOK_submit].n_insns = 4;
+	h.progs[POLICY_HOOK_queue_create].insn_first = 4;
+	h.progs[POLICY_HOOK_queue_create].n_insns = 6;
 	return ebpf_image_build(&h, NULL, code, NULL, 0);
 }
 
 void prepare(uint64_t version)
 {
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 	int fd = image_fd(version), none[8];
 	unsigned n;
 
 	CHECK(fd >= 0);
 	m.version.version = version;
-	CHECK(wire_send(d.sock, &m, WIRE_PREPARE, &fd, 1) == 0);
-	receive(&m, WIRE_PREPARED, none, &n);
+	CHECK(proto_send(d.sock, &m, PROTO_PREPARE, &fd, 1) == 0);
+	receive(&m, PROTO_PREPARED, none, &n);
 	CHECK(m.version.version == version);
 	CHECK(m.version.status == 0);
 	close(fd);

@@ -32,11 +32,11 @@
 struct test_gbpfd {
 	int listener, sock;
 	int dir_fd, board_fd, stats_fd, other_fd;
-	struct sched_directory *dir;
-	struct sched_board *board, *other; /* the program's, and that of another tenant */
+	struct proto_directory *dir;
+	struct proto_board *board, *other; /* the program's, and that of another tenant */
 	uint32_t lane;			   /* for early hellos */
-	struct wire_hello hello;
-	struct wire_devices devices;
+	struct proto_hello hello;
+	struct proto_devices devices;
 	int hello_fds[8];
 	unsigned hello_nfds;
 };
@@ -44,7 +44,7 @@ extern struct test_gbpfd d;
 extern char socket_path[96];
 
 void make_pages(void);
-void receive(union wire_message *m, enum wire_type type, int fds[8], unsigned *nfds);
+void receive(union proto_message *m, enum proto_type type, int fds[8], unsigned *nfds);
 void accept_hello(void);
 void welcome(unsigned nfds); /* and answers with device 0 to who asks for numbers */
 void welcome_early(unsigned nfds);

@@ -82,7 +82,7 @@ void double_issue(void)
 	}
 }
 
-unsigned double_kept(void)
+unsigned double_deferred(void)
 {
 	unsigned n = 0;
 
@@ -100,7 +100,7 @@ void double_reset(void)
 	for (unsigned i = 0; i < double_sched.n; i++) {
 		struct sched_queue *q = &double_sched.queues[i];
 
-		q->submits = q->submitted = q->failed = q->drained = q->looked = 0;
+		q->submits = q->submitted = q->failed = q->drained = q->queried = 0;
 		q->defer = false;
 	}
 }
@@ -200,11 +200,11 @@ void sched_defer(struct sched_queue *q, struct sched_call *c)
 	if (c->placed) {
 		c->number = c->placed(c);
 	} else {
-		c->number = sched_number(&double_sched);
+		c->number = sched_next_number(&double_sched);
 	}
 }
 
-uint64_t sched_number(struct sched *s)
+uint64_t sched_next_number(struct sched *s)
 {
 	return ++s->numbers;
 }
@@ -216,7 +216,7 @@ void sched_defer_unasked(struct sched_queue *q, struct sched_launch *l)
 
 bool sched_queue_alone(const struct sched_queue *q)
 {
-	return double_kept() == 1 && q->first;
+	return double_deferred() == 1 && q->first;
 }
 
 bool sched_queue_behind(struct sched_queue *q, uint64_t number)
@@ -224,33 +224,33 @@ bool sched_queue_behind(struct sched_queue *q, uint64_t number)
 	return q->first && q->first->number < number;
 }
 
-bool sched_join(struct sched_queue *q)
+bool sched_run_join(struct sched_queue *q)
 {
 	return false;
 }
 
-void sched_joined(struct sched_queue *q)
+void sched_run_joined(struct sched_queue *q)
 {
 }
 
-void sched_settle_others(struct sched *s, const struct sched_queue *but)
+void sched_drain_others(struct sched *s, const struct sched_queue *but)
 {
 	if (!but) { /* all of it moves */
-		(void)sched_flush(s, NULL);
+		(void)sched_drain(s, NULL);
 	}
 }
 
 bool sched_queue_deferred(struct sched_queue *q)
 {
-	q->looked++;
+	q->queried++;
 	return q->first != NULL;
 }
 
-int sched_flush(struct sched *s, struct sched_queue *only)
+int sched_drain(struct sched *s, struct sched_queue *only)
 {
 	for (unsigned i = 0; i < s->n; i++) {
 		if (!only || only == &s->queues[i]) {
-			s->queues[i].looked++;
+			s->queues[i].queried++;
 			(void)issue(&s->queues[i]);
 			if (s->queues[i].first) { /* it waits for others: the agent's */
 				double_issue();
@@ -267,7 +267,7 @@ const uint8_t *sched_queue_touched(const struct sched_queue *q)
 	return &always;
 }
 
-void sched_drained(struct sched *s, struct sched_queue *q)
+void sched_synced(struct sched *s, struct sched_queue *q)
 {
 	q->drained++;
 }
@@ -283,14 +283,14 @@ int sched_create(struct sched **ret, const struct sched_config *cfg)
 	return 0;
 }
 
-bool sched_set_pages(struct sched *s, const struct sched_directory *dir, struct sched_board *own,
-		     struct sched_stats *stats, const uint32_t gpu_index[SCHED_MAX_GPUS])
+bool sched_set_pages(struct sched *s, const struct proto_directory *dir, struct proto_board *own,
+		     struct proto_stats *stats, const uint32_t gpu_index[PROTO_MAX_GPUS])
 {
 	return true;
 }
 
 int sched_board_add(struct sched *s, uint32_t slot, uint32_t tenant,
-		    const struct sched_board *board)
+		    const struct proto_board *board)
 {
 	return 0;
 }
@@ -329,7 +329,7 @@ uint32_t sched_queue_sm_percent(const struct sched_queue *q)
 	return 100;
 }
 
-void sched_capped(struct sched *s, uint32_t percent, enum sched_cap why)
+void sched_report_cap(struct sched *s, uint32_t percent, enum proto_cap why)
 {
 	(void)s;
 	(void)percent;

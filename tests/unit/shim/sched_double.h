@@ -14,7 +14,7 @@ struct sched_queue {
 	bool open, defer; /* defer: new launches that may be held */
 	struct sched_call *first, **last;
 	unsigned submits, submitted, failed, drained;
-	unsigned looked;	    /* somebody asked whether it keeps calls back, or flushed it */
+	unsigned queried;	    /* somebody asked whether it keeps calls back, or flushed it */
 	struct sched_launch launch; /* the last */
 };
 
@@ -26,7 +26,7 @@ struct sched_queue *double_queue(CUstream stream);
 struct sched_queue *double_queue_in(CUstream stream, CUcontext ctx);
 /* What the agent would do: issues everything in order. */
 void double_issue(void);
-unsigned double_kept(void);
+unsigned double_deferred(void);
 /* Called at sched_submit and sched_submitted. */
 extern void (*double_note)(const char *text);
 /* Once, by the next sched_defer before the call has its place. */

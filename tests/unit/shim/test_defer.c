@@ -59,7 +59,7 @@ static void unknown_parameters_wait(void **state)
 	double_queue(named)->defer = true;
 	assert_int_equal(cuLaunchKernel(FAKE_FUNCTION, 2, 1, 1, 32, 1, 1, 0, named, params, NULL),
 			 CUDA_SUCCESS);
-	assert_int_equal(double_kept(), 0);
+	assert_int_equal(double_deferred(), 0);
 	assert_int_equal(fixture_count(CUABI_IDX_cuLaunchKernel), 2);
 	assert_int_equal(record_of(CUABI_IDX_cuLaunchKernel).a[1], 1);
 	assert_false(double_queue(named)->launch.may_hold);
@@ -72,7 +72,7 @@ static void launch_configurations_are_copied(void **state)
 
 	double_queue(named)->defer = true;
 	assert_int_equal(cuLaunchKernelEx(&config, FAKE_FUNCTION, NULL, NULL), CUDA_SUCCESS);
-	assert_int_equal(double_kept(), 1);
+	assert_int_equal(double_deferred(), 1);
 	memset(&config, 0, sizeof(config));
 	double_issue();
 	assert_int_equal(record_of(CUABI_IDX_cuLaunchKernelEx).data, 5);
@@ -86,7 +86,7 @@ static void launches_with_results_wait(void **state)
 
 	double_queue(named)->defer = true;
 	assert_int_equal(cuLaunchKernelEx(&config, FAKE_FUNCTION, NULL, NULL), CUDA_SUCCESS);
-	assert_int_equal(double_kept(), 0);
+	assert_int_equal(double_deferred(), 0);
 	assert_int_equal(fixture_count(CUABI_IDX_cuLaunchKernelEx), 1);
 }
 
@@ -99,7 +99,7 @@ static void pageable_sources_are_copied(void **state)
 	fixture_defer_one(named);
 	assert_int_equal(cuMemcpyHtoDAsync(0xd0000000u, &value, sizeof(value), named),
 			 CUDA_SUCCESS);
-	assert_int_equal(double_kept(), 2);
+	assert_int_equal(double_deferred(), 2);
 	value = 12;
 	double_issue();
 	assert_int_equal(record_of(CUABI_IDX_cuMemcpyHtoDAsync_v2).data, 11);
@@ -122,7 +122,7 @@ static void large_pageable_sources_wait(void **state)
 
 	fixture_defer_one(named);
 	assert_int_equal(cuMemcpyHtoDAsync(0xd0000000u, large, sizeof(large), named), CUDA_SUCCESS);
-	assert_int_equal(double_kept(), 0);
+	assert_int_equal(double_deferred(), 0);
 	assert_int_equal(fixture_find(CUABI_IDX_cuMemcpyHtoDAsync_v2) >
 				 fixture_find(CUABI_IDX_cuLaunchKernel),
 			 1);
@@ -136,14 +136,14 @@ static void pageable_destinations_wait(void **state)
 	fixture_defer_one(named);
 	assert_int_equal(cuMemcpyDtoHAsync(&value, 0xd0000000u, sizeof(value), named),
 			 CUDA_SUCCESS);
-	assert_int_equal(double_kept(), 0);
+	assert_int_equal(double_deferred(), 0);
 	fake->pin(pinned, sizeof(pinned));
 	fixture_defer_one(named);
 	assert_int_equal(cuMemcpyDtoHAsync(pinned, 0xd0000000u, 8, named), CUDA_SUCCESS);
-	assert_int_equal(double_kept(), 2);
+	assert_int_equal(double_deferred(), 2);
 }
 
-static void copies_of_structures_are_kept(void **state)
+static void copy_descriptors_are_copied(void **state)
 {
 	CUDA_MEMCPY2D m = { .srcMemoryType = CU_MEMORYTYPE_DEVICE,
 			    .dstMemoryType = CU_MEMORYTYPE_DEVICE,
@@ -152,17 +152,17 @@ static void copies_of_structures_are_kept(void **state)
 
 	fixture_defer_one(named);
 	assert_int_equal(cuMemcpy2DAsync(&m, named), CUDA_SUCCESS);
-	assert_int_equal(double_kept(), 2);
+	assert_int_equal(double_deferred(), 2);
 	double_issue();
 	assert_true(record_of(CUABI_IDX_cuMemcpy2DAsync_v2).a[0] != (uintptr_t)&m);
 	fixture_defer_one(named);
 	m.dstMemoryType = CU_MEMORYTYPE_HOST; /* pageable */
 	assert_int_equal(cuMemcpy2DAsync(&m, named), CUDA_SUCCESS);
-	assert_int_equal(double_kept(), 0);
+	assert_int_equal(double_deferred(), 0);
 }
 
 /* Kept calls run where their stream belongs, whatever context the issuing thread has. */
-static void kept_calls_run_in_their_context(void **state)
+static void deferred_calls_run_in_their_context(void **state)
 {
 	CUcontext popped;
 
@@ -174,7 +174,7 @@ static void kept_calls_run_in_their_context(void **state)
 }
 
 /* A thread's own default stream cannot be named by another thread, so nothing of it is kept. */
-static void own_streams_keep_nothing(void **state)
+static void per_thread_streams_defer_nothing(void **state)
 {
 	struct sched_queue *q;
 
@@ -184,7 +184,7 @@ static void own_streams_keep_nothing(void **state)
 	q->defer = true;
 	fake->reset();
 	assert_int_equal(fixture_launch(CU_STREAM_PER_THREAD), CUDA_SUCCESS);
-	assert_int_equal(double_kept(), 0);
+	assert_int_equal(double_deferred(), 0);
 	assert_int_equal(fixture_count(CUABI_IDX_cuLaunchKernel), 1);
 }
 
@@ -202,12 +202,18 @@ static int setup(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(kernel_parameters_are_copied),    TEST(parameter_buffers_are_copied),
-		TEST(unknown_parameters_wait),	       TEST(launch_configurations_are_copied),
-		TEST(launches_with_results_wait),      TEST(pageable_sources_are_copied),
-		TEST(pinned_sources_are_not_copied),   TEST(large_pageable_sources_wait),
-		TEST(pageable_destinations_wait),      TEST(copies_of_structures_are_kept),
-		TEST(kept_calls_run_in_their_context), TEST(own_streams_keep_nothing),
+		TEST(kernel_parameters_are_copied),
+		TEST(parameter_buffers_are_copied),
+		TEST(unknown_parameters_wait),
+		TEST(launch_configurations_are_copied),
+		TEST(launches_with_results_wait),
+		TEST(pageable_sources_are_copied),
+		TEST(pinned_sources_are_not_copied),
+		TEST(large_pageable_sources_wait),
+		TEST(pageable_destinations_wait),
+		TEST(copy_descriptors_are_copied),
+		TEST(deferred_calls_run_in_their_context),
+		TEST(per_thread_streams_defer_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);

@@ -3,7 +3,7 @@
  * the shim's own list. */
 #include "fixture.h"
 
-enum case_kind { CASE_LAUNCH, CASE_ORDER, CASE_FLUSH, CASE_EARLY };
+enum case_kind { CASE_LAUNCH, CASE_ORDER, CASE_DRAIN, CASE_EARLY };
 enum case_stream { STREAM_NAMED, STREAM_LEGACY, STREAM_OWN };
 
 struct gate_case {
@@ -53,7 +53,7 @@ static CUstream named;
 static void check_behind(const struct gate_case *c)
 {
 	double_issue();
-	assert_int_equal(double_kept(), 0);
+	assert_int_equal(double_deferred(), 0);
 	assert_int_equal(shim.deferred, 0);
 	if (c->index == CUABI_IDX_cuLaunchKernel) {
 		assert_int_equal(fixture_count(c->index), 2);
@@ -73,7 +73,7 @@ static CUstream stream_before(const struct gate_case *c)
 	return c->stream == STREAM_NAMED || c->stream == STREAM_LEGACY ? named : CU_STREAM_LEGACY;
 }
 
-static void behind_same_stream(void **state)
+static void calls_follow_deferred_launch_on_same_stream(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		const struct gate_case *c = &cases[i];
@@ -83,11 +83,11 @@ static void behind_same_stream(void **state)
 		q = fixture_defer_one(stream_before(c));
 		if (c->kind == CASE_EARLY) {
 			assert_int_equal(c->call(named), CUDA_SUCCESS);
-			assert_int_equal(double_kept(), 1);
+			assert_int_equal(double_deferred(), 1);
 			continue;
 		}
 		assert_int_equal(c->call(named), CUDA_SUCCESS);
-		if (!q->looked && !q->submits) {
+		if (!q->queried && !q->submits) {
 			fail_msg("%s did not pass the gate", c->name);
 		}
 		check_behind(c);
@@ -96,7 +96,7 @@ static void behind_same_stream(void **state)
 
 /* On the legacy default stream (by 0 or by its name) behind a blocking stream, and the other way
  * round. */
-static void behind_through_legacy(void **state)
+static void calls_follow_deferred_launch_through_legacy_stream(void **state)
 {
 	CUstream own = CU_STREAM_PER_THREAD;
 
@@ -124,7 +124,7 @@ static void behind_through_legacy(void **state)
 }
 
 /* With nothing kept back: the scheduler is asked once, before the driver, and told after it. */
-static void launches_are_asked(void **state)
+static void launches_ask_the_scheduler(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		const struct gate_case *c = &cases[i];
@@ -146,7 +146,7 @@ static void launches_are_asked(void **state)
 }
 
 /* Calls that are only ordered ask no hook. */
-static void ordered_calls_are_not_asked(void **state)
+static void ordered_calls_call_no_hook(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		const struct gate_case *c = &cases[i];
@@ -162,7 +162,7 @@ static void ordered_calls_are_not_asked(void **state)
 }
 
 /* The driver's refusal reaches the caller and the scheduler. */
-static void errors_pass(void **state)
+static void driver_errors_reach_caller_and_scheduler(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		const struct gate_case *c = &cases[i];
@@ -201,9 +201,12 @@ static int setup(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(behind_same_stream), cmocka_unit_test(behind_through_legacy),
-		cmocka_unit_test(launches_are_asked), cmocka_unit_test(ordered_calls_are_not_asked),
-		cmocka_unit_test(errors_pass),	      cmocka_unit_test(idle_passes_through),
+		cmocka_unit_test(calls_follow_deferred_launch_on_same_stream),
+		cmocka_unit_test(calls_follow_deferred_launch_through_legacy_stream),
+		cmocka_unit_test(launches_ask_the_scheduler),
+		cmocka_unit_test(ordered_calls_call_no_hook),
+		cmocka_unit_test(driver_errors_reach_caller_and_scheduler),
+		cmocka_unit_test(idle_passes_through),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);

@@ -16,7 +16,7 @@ static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
 
 static CUmodule module = (CUmodule)(uintptr_t)0x4400;
 
-static bool has_twins(uint64_t image)
+static bool has_clones(uint64_t image)
 {
 	return strstr((const char *)(uintptr_t)image, "f" PTX_BLOCK_SUFFIX) != NULL;
 }
@@ -28,16 +28,16 @@ static int before(void **state)
 	return fixture_before(state);
 }
 
-static void images_get_twins(void **state)
+static void images_get_clones(void **state)
 {
 	CUmodule m = module;
 
 	assert_int_equal(cuModuleLoadData(&m, ptx), CUDA_SUCCESS);
 	assert_int_equal(fixture_count(CUABI_IDX_cuModuleLoadDataEx), 1);
-	assert_true(has_twins(fake->get(0).a[1]));
+	assert_true(has_clones(fake->get(0).a[1]));
 }
 
-static void latency_tenants_keep_their_images(void **state)
+static void latency_tenants_load_original_images(void **state)
 {
 	CUmodule m = module;
 
@@ -56,7 +56,7 @@ static void the_environment_switches_it_off(void **state)
 }
 
 /* What the driver says of the program's own image counts, with the options as they were. */
-static void a_refused_image_is_loaded_as_it_is(void **state)
+static void refused_rewritten_image_is_replaced_by_original(void **state)
 {
 	CUjit_option options[] = { CU_JIT_MAX_REGISTERS };
 	void *values[] = { (void *)(uintptr_t)32 };
@@ -70,13 +70,13 @@ static void a_refused_image_is_loaded_as_it_is(void **state)
 	for (unsigned i = 0; i < fake->count(); i++) {
 		last = fake->get(i).index == CUABI_IDX_cuModuleLoadDataEx ? (int)i : last;
 	}
-	assert_true(has_twins(fake->get((unsigned)first).a[1]));
+	assert_true(has_clones(fake->get((unsigned)first).a[1]));
 	assert_int_equal(fake->get((unsigned)last).a[1], (uintptr_t)ptx);
 	assert_ptr_equal(values[0], (void *)(uintptr_t)32);
 }
 
 /* Of the rewritten text it reads nothing, however it comes out. */
-static void the_error_log_is_of_the_programs_own_image(void **state)
+static void error_log_is_of_original_image(void **state)
 {
 	static char log[32];
 	CUjit_option options[] = { CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_ERROR_LOG_BUFFER };
@@ -85,7 +85,7 @@ static void the_error_log_is_of_the_programs_own_image(void **state)
 
 	memset(log, 'x', sizeof(log));
 	assert_int_equal(cuModuleLoadDataEx(&m, ptx, 2, options, values), CUDA_SUCCESS);
-	assert_true(has_twins(fake->get(0).a[1]));
+	assert_true(has_clones(fake->get(0).a[1]));
 	assert_int_not_equal(fake->get(0).a[4], (uintptr_t)values);
 	assert_string_equal(log, "");
 	assert_null(values[0]);
@@ -99,7 +99,7 @@ static void the_error_log_is_of_the_programs_own_image(void **state)
 	assert_ptr_equal(values[0], (void *)sizeof(log));
 }
 
-static void what_cannot_be_read_is_the_drivers(void **state)
+static void unreadable_images_reach_the_driver_unchanged(void **state)
 {
 	static const char *const images[] = { "",
 					      "x",
@@ -123,7 +123,7 @@ static void what_cannot_be_read_is_the_drivers(void **state)
 	assert_int_equal(cuModuleLoadData(&module, NULL), CUDA_SUCCESS);
 }
 
-static void twins_are_not_seen(void **state)
+static void clones_are_hidden(void **state)
 {
 	CUmodule m = module;
 	CUfunction f;
@@ -136,7 +136,7 @@ static void twins_are_not_seen(void **state)
 }
 
 /* As gBPF's ptxas leaves it: loaded as it is, and its twins are not seen either. */
-static void images_that_were_rewritten_before_are_known(void **state)
+static void images_rewritten_by_ptxas_are_recognized(void **state)
 {
 	const struct ptx_block_image *i;
 	CUmodule m = module;
@@ -155,7 +155,7 @@ static void images_that_were_rewritten_before_are_known(void **state)
 	buf_finish(&text);
 }
 
-static void linker_inputs_get_twins(void **state)
+static void linker_inputs_get_clones(void **state)
 {
 	CUlinkState s = (CUlinkState)(uintptr_t)0x8800;
 	char input[sizeof(ptx)];
@@ -164,7 +164,7 @@ static void linker_inputs_get_twins(void **state)
 	assert_int_equal(
 		cuLinkAddData_v2(s, CU_JIT_INPUT_PTX, input, sizeof(input), "x", 0, NULL, NULL),
 		CUDA_SUCCESS);
-	assert_true(has_twins(fake->get(0).a[2]));
+	assert_true(has_clones(fake->get(0).a[2]));
 	assert_true(fake->get(0).a[3] > sizeof(input));
 	fake->reset();
 	assert_int_equal(
@@ -179,15 +179,15 @@ static void linker_inputs_get_twins(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(images_get_twins),
-		TEST(latency_tenants_keep_their_images),
+		TEST(images_get_clones),
+		TEST(latency_tenants_load_original_images),
 		TEST(the_environment_switches_it_off),
-		TEST(a_refused_image_is_loaded_as_it_is),
-		TEST(the_error_log_is_of_the_programs_own_image),
-		TEST(what_cannot_be_read_is_the_drivers),
-		TEST(twins_are_not_seen),
-		TEST(images_that_were_rewritten_before_are_known),
-		TEST(linker_inputs_get_twins),
+		TEST(refused_rewritten_image_is_replaced_by_original),
+		TEST(error_log_is_of_original_image),
+		TEST(unreadable_images_reach_the_driver_unchanged),
+		TEST(clones_are_hidden),
+		TEST(images_rewritten_by_ptxas_are_recognized),
+		TEST(linker_inputs_get_clones),
 	};
 
 	return cmocka_run_group_tests(tests, fixture_setup, NULL);

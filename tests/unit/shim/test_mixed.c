@@ -66,7 +66,7 @@ static int place_of(uint64_t parameter)
 	return -1;
 }
 
-static void latency_work_passes_what_is_deferred(void)
+static void latency_work_overtakes_deferred_work(void)
 {
 	CUstream latency, batch;
 	CUevent event;
@@ -100,7 +100,7 @@ static uint32_t running;
 /* The first request is open until something has waited for it, however slow the machine is. */
 static void *toggle(void *arg)
 {
-	const struct sched_stats *stats = arg;
+	const struct proto_stats *stats = arg;
 
 	while (load_acquire(&running)) {
 		store_seqcst(&d.other->gpu[0].open, 1u);
@@ -141,10 +141,10 @@ static void every_stream_keeps_its_order(void)
 {
 	uint64_t next[THREADS] = { 0 };
 	pthread_t threads[THREADS], toggler;
-	struct sched_stats *stats;
+	struct proto_stats *stats;
 
 	attach();
-	stats = shm_map(d.stats_fd, SCHED_STATS_BYTES, 0);
+	stats = shm_map(d.stats_fd, PROTO_STATS_BYTES, 0);
 	CHECK(stats);
 	store_release(&running, 1u);
 	CHECK(pthread_create(&toggler, NULL, toggle, stats) == 0);
@@ -174,13 +174,13 @@ static void every_stream_keeps_its_order(void)
 	{                                                                                          \
 		in_a_process(name);                                                                \
 	}
-CASE(latency_work_passes_what_is_deferred)
+CASE(latency_work_overtakes_deferred_work)
 CASE(every_stream_keeps_its_order)
 
 static int run(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_latency_work_passes_what_is_deferred),
+		cmocka_unit_test(test_latency_work_overtakes_deferred_work),
 		cmocka_unit_test(test_every_stream_keeps_its_order),
 	};
 

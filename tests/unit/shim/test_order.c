@@ -12,12 +12,12 @@
 static CUstream named, other;
 static CUevent event, late;
 
-static void synchronizing_issues_what_is_kept(void **state)
+static void synchronization_submits_deferred_calls(void **state)
 {
 	struct sched_queue *q = fixture_defer_one(named);
 
 	assert_int_equal(cuStreamSynchronize(named), CUDA_SUCCESS);
-	assert_int_equal(double_kept(), 0);
+	assert_int_equal(double_deferred(), 0);
 	assert_true(fixture_find(CUABI_IDX_cuLaunchKernel) <
 		    fixture_find(CUABI_IDX_cuStreamSynchronize));
 	assert_int_equal(q->drained, 1);
@@ -28,13 +28,13 @@ static void context_synchronization_drains_its_streams(void **state)
 	fixture_defer_one(named);
 	fixture_launch(other);
 	assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
-	assert_int_equal(double_kept(), 0);
+	assert_int_equal(double_deferred(), 0);
 	assert_int_equal(double_queue(named)->drained, 1);
 	assert_int_equal(double_queue(other)->drained, 1);
 }
 
 /* The error of a deferred call is told once, by the next synchronization. */
-static void errors_of_kept_calls_are_told_later(void **state)
+static void deferred_errors_are_returned_once(void **state)
 {
 	fixture_defer_one(named);
 	fake->fail_with(CUABI_IDX_cuLaunchKernel, CUDA_ERROR_LAUNCH_FAILED);
@@ -43,7 +43,7 @@ static void errors_of_kept_calls_are_told_later(void **state)
 	assert_int_equal(cuStreamSynchronize(named), CUDA_SUCCESS);
 }
 
-static void queries_see_what_is_kept(void **state)
+static void queries_see_deferred_calls(void **state)
 {
 	fixture_defer_one(named);
 	assert_int_equal(cuStreamQuery(named), CUDA_ERROR_NOT_READY);
@@ -53,7 +53,7 @@ static void queries_see_what_is_kept(void **state)
 	assert_int_equal(double_queue(named)->drained, 1);
 }
 
-static void events_of_kept_records_are_not_ready(void **state)
+static void events_with_deferred_records_are_not_ready(void **state)
 {
 	float ms;
 
@@ -71,7 +71,7 @@ static void events_of_kept_records_are_not_ready(void **state)
 
 /* Waiting on another stream for a record that is kept back: the record goes to the driver before
  * the wait, what is behind the wait stays behind it, and the caller goes on. */
-static void waits_follow_kept_records(void **state)
+static void awaits_follow_deferred_records(void **state)
 {
 	fixture_defer_one(named);
 	cuEventRecord(event, named);
@@ -86,7 +86,7 @@ static void waits_follow_kept_records(void **state)
 		    fixture_find(CUABI_IDX_cuStreamWaitEvent));
 }
 
-static void records_elsewhere_follow_kept_records(void **state)
+static void records_elsewhere_follow_deferred_records(void **state)
 {
 	fixture_defer_one(named);
 	cuEventRecord(event, named);
@@ -100,7 +100,7 @@ static void records_elsewhere_follow_kept_records(void **state)
 
 /* A wait means the record of before it, also when the event is recorded again elsewhere meanwhile.
  */
-static void waits_mean_the_record_before(void **state)
+static void awaits_refer_to_the_preceding_record(void **state)
 {
 	CUstream apart = fixture_stream(1);
 
@@ -110,7 +110,7 @@ static void waits_mean_the_record_before(void **state)
 	cuEventRecord(event, apart);
 	cuStreamWaitEvent(other, event, 0);
 	double_issue();
-	assert_int_equal(double_kept(), 0);
+	assert_int_equal(double_deferred(), 0);
 	assert_int_equal(fixture_count(CUABI_IDX_cuEventRecord), 2);
 	assert_int_equal(fixture_count(CUABI_IDX_cuStreamWaitEvent), 2);
 }
@@ -123,20 +123,20 @@ static void record_between(void)
 
 /* Of two threads the one that began later may get its place first: what is behind must not be
  * waited for by what is before it. */
-static void calls_count_in_the_order_of_their_queue(void **state)
+static void sequence_numbers_grow_within_a_queue(void **state)
 {
 	fixture_defer_one(named);
 	double_before_place = record_between;
 	assert_int_equal(cuEventRecord(event, named), CUDA_SUCCESS);
-	assert_int_equal(double_kept(), 4);
+	assert_int_equal(double_deferred(), 4);
 	double_issue();
-	assert_int_equal(double_kept(), 0);
+	assert_int_equal(double_deferred(), 0);
 	assert_int_equal(fixture_count(CUABI_IDX_cuEventRecord), 2);
 	assert_int_equal(fixture_count(CUABI_IDX_cuStreamWaitEvent), 1);
 }
 
 /* An event that is destroyed while calls with it are kept ends after them. */
-static void destroyed_events_end_after_their_calls(void **state)
+static void destroyed_events_outlive_deferred_calls(void **state)
 {
 	CUevent mine = NULL;
 
@@ -152,7 +152,7 @@ static void destroyed_events_end_after_their_calls(void **state)
 }
 
 /* Launches of one graph follow each other, also on different streams. */
-static void launches_of_a_graph_follow_kept_ones(void **state)
+static void graph_launches_follow_deferred_ones(void **state)
 {
 	CUgraphExec exec = (CUgraphExec)(uintptr_t)0x5000;
 
@@ -166,7 +166,7 @@ static void launches_of_a_graph_follow_kept_ones(void **state)
 }
 
 /* Who changes a graph waits for its own launches, who destroys it for nothing. */
-static void graphs_change_and_end_after_their_kept_launches(void **state)
+static void graphs_change_and_end_after_deferred_launches(void **state)
 {
 	CUgraphExec exec = (CUgraphExec)(uintptr_t)0x5000, idle = (CUgraphExec)(uintptr_t)0x6000;
 	CUgraphExecUpdateResultInfo info;
@@ -176,20 +176,20 @@ static void graphs_change_and_end_after_their_kept_launches(void **state)
 	assert_int_equal(cuGraphExecUpdate_v2(idle, NULL, &info), CUDA_SUCCESS);
 	assert_int_equal(cuGraphExecDestroy(idle), CUDA_SUCCESS);
 	assert_int_equal(fixture_count(CUABI_IDX_cuGraphExecDestroy), 1);
-	assert_int_equal(double_kept(), 2);
+	assert_int_equal(double_deferred(), 2);
 	assert_int_equal(cuGraphExecUpdate_v2(exec, NULL, &info), CUDA_SUCCESS);
-	assert_int_equal(double_kept(), 0);
+	assert_int_equal(double_deferred(), 0);
 	fixture_defer_one(named);
 	assert_int_equal(cuGraphLaunch(exec, named), CUDA_SUCCESS);
 	assert_int_equal(cuGraphExecDestroy(exec), CUDA_SUCCESS);
 	assert_int_equal(fixture_count(CUABI_IDX_cuGraphExecDestroy), 0);
-	assert_int_equal(double_kept(), 2);
+	assert_int_equal(double_deferred(), 2);
 	double_issue();
 	assert_true(fixture_find(CUABI_IDX_cuGraphLaunch) <
 		    fixture_find(CUABI_IDX_cuGraphExecDestroy));
 }
 
-static void attributes_wait_for_their_own_stream(void **state)
+static void attributes_drain_only_their_stream(void **state)
 {
 	CUstreamAttrValue value;
 
@@ -197,43 +197,43 @@ static void attributes_wait_for_their_own_stream(void **state)
 	fixture_defer_one(named);
 	assert_int_equal(cuStreamSetAttribute(other, 1, &value), CUDA_SUCCESS);
 	assert_int_equal(cuStreamCopyAttributes(other, named), CUDA_SUCCESS);
-	assert_int_equal(double_kept(), 1);
+	assert_int_equal(double_deferred(), 1);
 	assert_int_equal(
 		cuStreamSetAttribute(named, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &value),
 		CUDA_SUCCESS);
-	assert_int_equal(double_kept(), 1);
+	assert_int_equal(double_deferred(), 1);
 	assert_int_equal(cuStreamSetAttribute(named, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, &value),
 			 CUDA_SUCCESS);
-	assert_int_equal(double_kept(), 0);
+	assert_int_equal(double_deferred(), 0);
 	fixture_defer_one(named);
 	assert_int_equal(cuStreamCopyAttributes(named, other), CUDA_SUCCESS);
-	assert_int_equal(double_kept(), 0);
+	assert_int_equal(double_deferred(), 0);
 }
 
 /* Streams that are not ordered with it do not wait. */
-static void other_streams_go_on(void **state)
+static void unordered_streams_are_not_delayed(void **state)
 {
 	CUstream apart = fixture_stream(1);
 
 	fixture_defer_one(named);
 	assert_int_equal(fixture_launch(other), CUDA_SUCCESS);
 	assert_int_equal(fixture_launch(apart), CUDA_SUCCESS);
-	assert_int_equal(double_kept(), 1);
+	assert_int_equal(double_deferred(), 1);
 	double_issue();
 	fixture_launch(CU_STREAM_LEGACY);
 	fixture_defer_one(CU_STREAM_LEGACY);
 	assert_int_equal(fixture_launch(apart), CUDA_SUCCESS);
-	assert_int_equal(double_kept(), 1);
+	assert_int_equal(double_deferred(), 1);
 	assert_int_equal(fixture_launch(other), CUDA_SUCCESS);
-	assert_int_equal(double_kept(), 2);
+	assert_int_equal(double_deferred(), 2);
 	assert_int_equal(cuStreamQuery(other), CUDA_ERROR_NOT_READY);
 	double_issue();
-	assert_int_equal(double_kept(), 0);
+	assert_int_equal(double_deferred(), 0);
 }
 
 /* Of calls that are kept on the default stream and on two that are ordered with it each waits for
  * those before it on the other side, and for none behind. */
-static void the_default_stream_keeps_the_order(void **state)
+static void default_stream_order_is_preserved(void **state)
 {
 	CUstream order[] = {
 		named, CU_STREAM_LEGACY, other, named, other, CU_STREAM_LEGACY, CU_STREAM_LEGACY,
@@ -245,9 +245,9 @@ static void the_default_stream_keeps_the_order(void **state)
 	for (unsigned i = 1; i < ARRAY_SIZE(order); i++) {
 		assert_int_equal(cuMemsetD32Async(4096, i, 1, order[i]), CUDA_SUCCESS);
 	}
-	assert_int_equal(double_kept(), ARRAY_SIZE(order));
+	assert_int_equal(double_deferred(), ARRAY_SIZE(order));
 	double_issue();
-	assert_int_equal(double_kept(), 0);
+	assert_int_equal(double_deferred(), 0);
 	assert_int_equal(fixture_count(CUABI_IDX_cuMemsetD32Async), ARRAY_SIZE(order) - 1);
 	for (unsigned i = 0; i < fake->count(); i++) {
 		struct fake_record r = fake->get(i);
@@ -262,18 +262,18 @@ static void the_default_stream_keeps_the_order(void **state)
 }
 
 /* What the default stream keeps behind another is nothing that this one's thread waits for. */
-static void a_stream_that_keeps_nothing_does_not_wait(void **state)
+static void stream_without_deferred_calls_does_not_wait(void **state)
 {
 	fixture_defer_one(named);
 	cuMemsetD32Async(4096, 1, 1, CU_STREAM_LEGACY);
-	assert_int_equal(double_kept(), 2);
+	assert_int_equal(double_deferred(), 2);
 	assert_int_equal(cuStreamSynchronize(other), CUDA_SUCCESS);
-	assert_int_equal(double_kept(), 2);
+	assert_int_equal(double_deferred(), 2);
 	assert_int_equal(cuStreamSynchronize(CU_STREAM_LEGACY), CUDA_SUCCESS);
-	assert_int_equal(double_kept(), 0);
+	assert_int_equal(double_deferred(), 0);
 }
 
-static void captures_are_left_alone(void **state)
+static void captures_are_not_held(void **state)
 {
 	struct sched_queue *q = double_queue(named);
 	CUgraph graph;
@@ -283,7 +283,7 @@ static void captures_are_left_alone(void **state)
 	assert_int_equal(fixture_launch(named), CUDA_SUCCESS);
 	assert_int_equal(cuLaunchHostFunc(named, (CUhostFn)0x1234, (void *)0x5678), CUDA_SUCCESS);
 	assert_int_equal(q->submits, 0);
-	assert_int_equal(double_kept(), 0);
+	assert_int_equal(double_deferred(), 0);
 	assert_int_equal(fake->get((unsigned)fixture_find(CUABI_IDX_cuLaunchHostFunc)).a[1],
 			 0x1234);
 	double_queue(other)->defer = true;
@@ -294,7 +294,7 @@ static void captures_are_left_alone(void **state)
 	assert_int_equal(cuStreamEndCapture(named, &graph), CUDA_SUCCESS);
 	assert_int_equal(fixture_launch(named), CUDA_SUCCESS);
 	assert_int_equal(q->submits, 1);
-	assert_int_equal(double_kept(), 1);
+	assert_int_equal(double_deferred(), 1);
 }
 
 static bool may_hold_inside;
@@ -321,16 +321,16 @@ static void launches_inside_host_functions_are_not_held(void **state)
 }
 
 /* It waits for nothing; the driver is told when nothing is left. */
-static void a_stream_is_destroyed_behind_what_it_keeps(void **state)
+static void stream_is_destroyed_after_its_deferred_calls(void **state)
 {
 	CUstream s = fixture_stream(0);
 
 	fixture_defer_one(s);
 	assert_int_equal(cuStreamDestroy(s), CUDA_SUCCESS);
-	assert_int_equal(double_kept(), 1);
+	assert_int_equal(double_deferred(), 1);
 	assert_true(fixture_find(CUABI_IDX_cuStreamDestroy_v2) < 0);
 	assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
-	assert_int_equal(double_kept(), 0);
+	assert_int_equal(double_deferred(), 0);
 	assert_true(fixture_find(CUABI_IDX_cuLaunchKernel) <
 		    fixture_find(CUABI_IDX_cuStreamDestroy_v2));
 	assert_null(double_queue(s));
@@ -378,7 +378,7 @@ static void contexts_have_queues_of_their_own(void **state)
 	assert_int_equal(fixture_launch(CU_STREAM_LEGACY), CUDA_SUCCESS);
 	shim_real.cuCtxPopCurrent_v2(&popped);
 	assert_int_equal(fixture_launch(CU_STREAM_LEGACY), CUDA_SUCCESS); /* not ordered with it */
-	assert_int_equal(double_kept(), 1);
+	assert_int_equal(double_deferred(), 1);
 	double_issue();
 	assert_ptr_equal(fake->get(fake->count() - 2).ctx, second);
 	assert_int_equal(cuCtxDestroy(second), CUDA_SUCCESS);
@@ -405,7 +405,7 @@ static void *launch_on_own(void *arg)
 	return NULL;
 }
 
-static void a_thread_takes_its_own_stream_along(void **state)
+static void thread_exit_closes_its_per_thread_stream(void **state)
 {
 	bool opened = false;
 	pthread_t t;
@@ -416,7 +416,7 @@ static void a_thread_takes_its_own_stream_along(void **state)
 	assert_null(double_queue(CU_STREAM_PER_THREAD));
 }
 
-static void launch_records_say_what_is_launched(void **state)
+static void launch_records_describe_the_launch(void **state)
 {
 	struct sched_queue *q = double_queue(named);
 	CUDA_MEMCPY3D m = { .WidthInBytes = 8, .Height = 4, .Depth = 2 };
@@ -442,7 +442,7 @@ static void launch_records_say_what_is_launched(void **state)
 	cuGraphLaunch((CUgraphExec)0x70, named);
 	assert_int_equal(q->launch.kind, GBPF_KIND_GRAPH);
 	assert_memory_equal((const char *)q->launch.kernel, "graph:", 6);
-	assert_int_equal(double_why, PTX_BLOCK_CAPTURE); /* for `gbpf ps --why` */
+	assert_int_equal(double_why, PROTO_BLOCK_CAPTURE); /* for `gbpf ps --why` */
 	cuMemcpyHtoD(0xd0000000u, &m, 10);
 	assert_int_equal(double_queue(CU_STREAM_LEGACY)->launch.bytes, 10);
 }
@@ -472,7 +472,7 @@ static void a_forked_child_passes_through(void **state)
 	/* What init.c registers is tested with a session; here: the state that it leaves. */
 	pid = fork();
 	if (pid == 0) {
-		queue_forget_all();
+		shim_queue_forget_all();
 		shim.attached = 0;
 		((struct sched_shared *)(void *)double_scheduler())->active = 0;
 		fake->reset();
@@ -499,30 +499,30 @@ static int setup(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(synchronizing_issues_what_is_kept),
+		TEST(synchronization_submits_deferred_calls),
 		TEST(context_synchronization_drains_its_streams),
-		TEST(errors_of_kept_calls_are_told_later),
-		TEST(queries_see_what_is_kept),
-		TEST(events_of_kept_records_are_not_ready),
-		TEST(waits_follow_kept_records),
-		TEST(records_elsewhere_follow_kept_records),
-		TEST(waits_mean_the_record_before),
-		TEST(calls_count_in_the_order_of_their_queue),
-		TEST(launches_of_a_graph_follow_kept_ones),
-		TEST(graphs_change_and_end_after_their_kept_launches),
-		TEST(attributes_wait_for_their_own_stream),
-		TEST(destroyed_events_end_after_their_calls),
-		TEST(other_streams_go_on),
-		TEST(the_default_stream_keeps_the_order),
-		TEST(a_stream_that_keeps_nothing_does_not_wait),
-		TEST(captures_are_left_alone),
+		TEST(deferred_errors_are_returned_once),
+		TEST(queries_see_deferred_calls),
+		TEST(events_with_deferred_records_are_not_ready),
+		TEST(awaits_follow_deferred_records),
+		TEST(records_elsewhere_follow_deferred_records),
+		TEST(awaits_refer_to_the_preceding_record),
+		TEST(sequence_numbers_grow_within_a_queue),
+		TEST(graph_launches_follow_deferred_ones),
+		TEST(graphs_change_and_end_after_deferred_launches),
+		TEST(attributes_drain_only_their_stream),
+		TEST(destroyed_events_outlive_deferred_calls),
+		TEST(unordered_streams_are_not_delayed),
+		TEST(default_stream_order_is_preserved),
+		TEST(stream_without_deferred_calls_does_not_wait),
+		TEST(captures_are_not_held),
 		TEST(launches_inside_host_functions_are_not_held),
-		TEST(a_stream_is_destroyed_behind_what_it_keeps),
+		TEST(stream_is_destroyed_after_its_deferred_calls),
 		TEST(ending_a_context_closes_its_queues),
 		TEST(contexts_have_queues_of_their_own),
 		TEST(copies_to_the_host_drain),
-		TEST(a_thread_takes_its_own_stream_along),
-		TEST(launch_records_say_what_is_launched),
+		TEST(thread_exit_closes_its_per_thread_stream),
+		TEST(launch_records_describe_the_launch),
 		TEST(symbols_lead_to_the_shim),
 		TEST(a_forked_child_passes_through),
 	};

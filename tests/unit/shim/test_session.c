@@ -19,7 +19,7 @@ static void *launch_thread(void *ret)
 	return NULL;
 }
 
-static void attaches_and_says_who_it_is(void)
+static void attach_sends_hello(void)
 {
 	CUresult r = CUDA_ERROR_UNKNOWN;
 	pthread_t t;
@@ -34,7 +34,7 @@ static void attaches_and_says_who_it_is(void)
 	CHECK(d.hello.weight == 300);
 	CHECK(strcmp(d.hello.name, "sheep") == 0);
 	CHECK(d.hello.gpus == 0);
-	CHECK(d.hello.flags == WIRE_EARLY && d.hello_nfds == 0);
+	CHECK(d.hello.flags == PROTO_EARLY && d.hello_nfds == 0);
 	CHECK(d.hello.lane == GBPF_LANE_PROCESS && d.hello.lanes == 0);
 	CHECK(strstr(d.hello.command, "test_shim_session"));
 	welcome(3);
@@ -44,7 +44,7 @@ static void attaches_and_says_who_it_is(void)
 	CHECK(launch_one() == CUDA_SUCCESS && launches() == 1);
 }
 
-static void runs_under_the_policy_from_the_first_launch(void)
+static void policy_applies_from_first_launch(void)
 {
 	CUresult r = CUDA_ERROR_UNKNOWN;
 	pthread_t t;
@@ -64,7 +64,7 @@ static void runs_under_the_policy_from_the_first_launch(void)
 	CHECK(r == CUDA_SUCCESS && launches() == 2);
 }
 
-static void a_latency_program_opens_requests(void)
+static void latency_program_opens_requests(void)
 {
 	setenv("GBPF_CLASS", "latency", 1);
 	attach_with_policy();
@@ -75,7 +75,7 @@ static void a_latency_program_opens_requests(void)
 
 /* The kernel marks the board before it closes the files of the dead; the driver's may take it long.
  */
-static void a_killed_program_is_marked_dead_before_its_socket_closes(void)
+static void killed_program_is_marked_before_its_socket_closes(void)
 {
 	struct pollfd p;
 	pid_t program;
@@ -97,53 +97,53 @@ static void a_killed_program_is_marked_dead_before_its_socket_closes(void)
 		CHECK(waitpid(program, NULL, WNOHANG) == 0);
 		clock_sleep_ns(100000);
 	}
-	CHECK(!sched_board_dead(d.board));
+	CHECK(!proto_board_dead(d.board));
 	CHECK(kill(program, SIGKILL) == 0);
 	p = (struct pollfd){ .fd = d.sock, .events = POLLIN };
 	CHECK(poll(&p, 1, -1) == 1 && recv(d.sock, &byte, 1, 0) <= 0);
-	CHECK(sched_board_dead(d.board));
+	CHECK(proto_board_dead(d.board));
 	CHECK(waitpid(program, NULL, 0) == program);
 }
 
-static void a_refusal_reaches_the_program(void)
+static void refusal_reaches_the_program(void)
 {
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 	CUresult r = CUDA_SUCCESS;
 	pthread_t t = start_init(&r);
 
 	accept_hello();
-	CHECK(wire_send(d.sock, &m, WIRE_QUEUED, NULL, 0) == 0); /* waits first */
+	CHECK(proto_send(d.sock, &m, PROTO_QUEUED, NULL, 0) == 0); /* waits first */
 	m.refused.error = EPERM;
 	snprintf(m.refused.text, sizeof(m.refused.text), "not today");
 	CHECK(freopen("/dev/null", "w", stderr));
-	CHECK(wire_send(d.sock, &m, WIRE_REFUSED, NULL, 0) == 0);
+	CHECK(proto_send(d.sock, &m, PROTO_REFUSED, NULL, 0) == 0);
 	pthread_join(t, NULL);
 	CHECK(r == CUDA_ERROR_NOT_PERMITTED);
 	CHECK(init(0) == CUDA_ERROR_NOT_PERMITTED);
 }
 
 /* One from before or after: what it says of the two versions is shown. */
-static void a_gbpfd_of_another_version_reaches_the_program(void)
+static void version_mismatch_is_reported(void)
 {
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 	CUresult r = CUDA_SUCCESS;
-	char text[WIRE_TEXT] = { 0 };
+	char text[PROTO_TEXT] = { 0 };
 	int told[2];
 	pthread_t t = start_init(&r);
 
 	accept_hello();
 	m.refused.error = EPROTONOSUPPORT;
-	m.head.version = WIRE_VERSION - 1;
+	m.head.version = PROTO_VERSION - 1;
 	snprintf(m.refused.text, sizeof(m.refused.text), "one speaks 2 and the other 3");
 	CHECK(pipe(told) == 0 && dup2(told[1], 2) == 2);
-	CHECK(wire_send(d.sock, &m, WIRE_REFUSED, NULL, 0) == 0);
+	CHECK(proto_send(d.sock, &m, PROTO_REFUSED, NULL, 0) == 0);
 	pthread_join(t, NULL);
 	CHECK(read(told[0], text, sizeof(text) - 1) > 0);
 	CHECK(strstr(text, "one speaks 2 and the other 3"));
 	CHECK(r == CUDA_ERROR_NOT_PERMITTED);
 }
 
-static void the_shared_lane_is_in_the_environment_of_the_driver(void)
+static void shared_mode_sets_the_environment(void)
 {
 	CUresult r = CUDA_ERROR_UNKNOWN;
 	pthread_t t;
@@ -163,7 +163,7 @@ static void the_shared_lane_is_in_the_environment_of_the_driver(void)
 }
 
 /* What a parent in the shared lane left; a folder of the user's own stays. */
-static void the_process_lane_has_no_pipes_of_gbpfd(void)
+static void process_mode_removes_pipes_of_gbpfd(void)
 {
 	CUresult r = CUDA_ERROR_UNKNOWN;
 	pthread_t t;
@@ -182,7 +182,7 @@ static void the_process_lane_has_no_pipes_of_gbpfd(void)
 	CHECK(!fake->init_env(0) && !fake->init_env(1) && !fake->init_env(2));
 }
 
-static void an_own_mps_is_left_alone(void)
+static void users_own_mps_is_kept(void)
 {
 	setenv("CUDA_MPS_PIPE_DIRECTORY", "/own", 1);
 	setenv("GBPF_MPS_PIPE", "/nowhere/mps", 1);
@@ -191,10 +191,10 @@ static void an_own_mps_is_left_alone(void)
 	CHECK(strcmp(fake->init_env(0), "/own") == 0);
 }
 
-static void a_driver_that_fails_in_the_shared_lane_gets_its_own(void)
+static void driver_failing_in_shared_mode_starts_in_process_mode(void)
 {
 	struct pollfd p = { .events = POLLIN };
-	union wire_message m;
+	union proto_message m;
 	CUresult r = CUDA_ERROR_UNKNOWN;
 	int none[8];
 	unsigned n;
@@ -207,13 +207,13 @@ static void a_driver_that_fails_in_the_shared_lane_gets_its_own(void)
 	accept_hello();
 	welcome_early(3);
 	p.fd = d.sock;
-	CHECK(poll(&p, 1, WAIT_MS) == 1 && wire_recv(d.sock, &m, none, &n) == 0); /* it leaves */
+	CHECK(poll(&p, 1, WAIT_MS) == 1 && proto_recv(d.sock, &m, none, &n) == 0); /* it leaves */
 	close(d.sock);
 	d.lane = GBPF_LANE_PROCESS;
 	accept_hello();
-	CHECK(d.hello.flags == WIRE_EARLY && d.hello.lanes == 1u << GBPF_LANE_PROCESS);
+	CHECK(d.hello.flags == PROTO_EARLY && d.hello.lanes == 1u << GBPF_LANE_PROCESS);
 	welcome(3);
-	receive(&m, WIRE_NOTE, none, &n);
+	receive(&m, PROTO_NOTE, none, &n);
 	CHECK(strcmp(m.note.what, "lane") == 0);
 	pthread_join(t, NULL);
 	CHECK(r == CUDA_SUCCESS && !fake->init_env(0));
@@ -247,7 +247,7 @@ static enum step dies_at;
 static void hello_until_it_dies(void)
 {
 	struct pollfd p = { .fd = d.listener, .events = POLLIN };
-	union wire_message m = { 0 };
+	union proto_message m = { 0 };
 	int none[8];
 	unsigned n;
 
@@ -258,19 +258,19 @@ static void hello_until_it_dies(void)
 	}
 	accept_hello();
 	if (dies_at == QUEUED) {
-		CHECK(wire_send(d.sock, &m, WIRE_QUEUED, NULL, 0) == 0);
+		CHECK(proto_send(d.sock, &m, PROTO_QUEUED, NULL, 0) == 0);
 	}
 	if (dies_at > QUEUED) {
 		welcome_early(3);
 	}
 	if (dies_at == DEVICES_READ) {
-		receive(&m, WIRE_DEVICES, none, &n);
+		receive(&m, PROTO_DEVICES, none, &n);
 	}
 	if (dies_at > DEVICES_READ) {
 		tell_devices();
 	}
 	if (dies_at == BOARD_MAPPED) {
-		receive(&m, WIRE_BOARD_MAPPED, none, &n);
+		receive(&m, PROTO_BOARD_MAPPED, none, &n);
 	}
 }
 
@@ -286,8 +286,8 @@ static void gbpfd_dies_at_a_step(void)
 	hello_until_it_dies();
 	close(d.sock);
 	accept_hello();
-	CHECK(!(d.hello.flags & WIRE_REATTACH) == !has_pages[dies_at]);
-	CHECK(!(d.hello.flags & WIRE_EARLY) == (dies_at > QUEUED));
+	CHECK(!(d.hello.flags & PROTO_REATTACH) == !has_pages[dies_at]);
+	CHECK(!(d.hello.flags & PROTO_EARLY) == (dies_at > QUEUED));
 	welcome(has_pages[dies_at] ? 1 : 3);
 	pthread_join(t, NULL);
 	CHECK(r == CUDA_SUCCESS);
@@ -319,22 +319,22 @@ static void off_means_no_session(void)
 }
 
 /* gbpfd dies and another comes: the policy stays in force, and the program brings its pages. */
-static void survives_gbpfd(void)
+static void session_survives_gbpfd_restart(void)
 {
-	struct sched_board *brought;
+	struct proto_board *brought;
 
 	setenv("GBPF_CLASS", "batch", 1);
 	attach_with_policy();
 	close(d.sock);
 	CHECK(launch_one() == CUDA_SUCCESS && launches() == 1);
 	accept_hello();
-	CHECK(d.hello.flags & WIRE_REATTACH);
+	CHECK(d.hello.flags & PROTO_REATTACH);
 	CHECK(d.hello.tenant == 5);
 	CHECK(d.hello.policy_version == 7);
 	CHECK(d.hello_nfds == 2);
-	CHECK(shm_check(d.hello_fds[0], SCHED_PAGE_BYTES) == 0);
-	CHECK(shm_check(d.hello_fds[1], SCHED_STATS_BYTES) == 0);
-	brought = shm_map(d.hello_fds[0], SCHED_PAGE_BYTES, 1);
+	CHECK(shm_check(d.hello_fds[0], PROTO_PAGE_BYTES) == 0);
+	CHECK(shm_check(d.hello_fds[1], PROTO_STATS_BYTES) == 0);
+	brought = shm_map(d.hello_fds[0], PROTO_PAGE_BYTES, 1);
 	CHECK(brought);
 	brought->gpu[2].reserved[0] = 77;
 	CHECK(d.board->gpu[2].reserved[0] == 77);
@@ -393,19 +393,19 @@ static void survives_dlclose(void)
 	close_library();
 	close(d.sock);
 	accept_hello();
-	CHECK(d.hello.flags & WIRE_REATTACH);
+	CHECK(d.hello.flags & PROTO_REATTACH);
 	CHECK(launch_one() == CUDA_SUCCESS);
 }
 
 /* Garbage from gbpfd ends the session, not the program. */
-static void survives_garbage(void)
+static void invalid_message_ends_only_the_session(void)
 {
 	setenv("GBPF_CLASS", "batch", 1);
 	attach_with_policy();
 	CHECK(send(d.sock, "what?", 5, 0) == 5);
 	CHECK(launch_one() == CUDA_SUCCESS);
 	accept_hello(); /* it begins anew */
-	CHECK(d.hello.flags & WIRE_REATTACH);
+	CHECK(d.hello.flags & PROTO_REATTACH);
 }
 
 #define CASE(name)                                                                                 \
@@ -413,25 +413,25 @@ static void survives_garbage(void)
 	{                                                                                          \
 		in_a_process(name);                                                                \
 	}
-CASE(attaches_and_says_who_it_is)
-CASE(runs_under_the_policy_from_the_first_launch)
-CASE(a_latency_program_opens_requests)
-CASE(a_killed_program_is_marked_dead_before_its_socket_closes)
-CASE(a_refusal_reaches_the_program)
-CASE(a_gbpfd_of_another_version_reaches_the_program)
-CASE(the_shared_lane_is_in_the_environment_of_the_driver)
-CASE(the_process_lane_has_no_pipes_of_gbpfd)
-CASE(an_own_mps_is_left_alone)
-CASE(a_driver_that_fails_in_the_shared_lane_gets_its_own)
+CASE(attach_sends_hello)
+CASE(policy_applies_from_first_launch)
+CASE(latency_program_opens_requests)
+CASE(killed_program_is_marked_before_its_socket_closes)
+CASE(refusal_reaches_the_program)
+CASE(version_mismatch_is_reported)
+CASE(shared_mode_sets_the_environment)
+CASE(process_mode_removes_pipes_of_gbpfd)
+CASE(users_own_mps_is_kept)
+CASE(driver_failing_in_shared_mode_starts_in_process_mode)
 CASE(gbpfd_may_die_while_the_driver_starts)
 CASE(without_gbpfd_everything_passes)
 CASE(strict_programs_need_gbpfd)
 CASE(off_means_no_session)
-CASE(survives_gbpfd)
+CASE(session_survives_gbpfd_restart)
 CASE(a_forked_child_passes_through)
 CASE(exits_while_threads_launch)
 CASE(survives_dlclose)
-CASE(survives_garbage)
+CASE(invalid_message_ends_only_the_session)
 
 static void test_gbpfd_may_die_at_each_step_of_the_hello(void **state)
 {
@@ -444,26 +444,26 @@ static void test_gbpfd_may_die_at_each_step_of_the_hello(void **state)
 static int run(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_attaches_and_says_who_it_is),
-		cmocka_unit_test(test_runs_under_the_policy_from_the_first_launch),
-		cmocka_unit_test(test_a_latency_program_opens_requests),
-		cmocka_unit_test(test_a_killed_program_is_marked_dead_before_its_socket_closes),
-		cmocka_unit_test(test_a_refusal_reaches_the_program),
-		cmocka_unit_test(test_a_gbpfd_of_another_version_reaches_the_program),
-		cmocka_unit_test(test_the_shared_lane_is_in_the_environment_of_the_driver),
-		cmocka_unit_test(test_the_process_lane_has_no_pipes_of_gbpfd),
-		cmocka_unit_test(test_an_own_mps_is_left_alone),
-		cmocka_unit_test(test_a_driver_that_fails_in_the_shared_lane_gets_its_own),
+		cmocka_unit_test(test_attach_sends_hello),
+		cmocka_unit_test(test_policy_applies_from_first_launch),
+		cmocka_unit_test(test_latency_program_opens_requests),
+		cmocka_unit_test(test_killed_program_is_marked_before_its_socket_closes),
+		cmocka_unit_test(test_refusal_reaches_the_program),
+		cmocka_unit_test(test_version_mismatch_is_reported),
+		cmocka_unit_test(test_shared_mode_sets_the_environment),
+		cmocka_unit_test(test_process_mode_removes_pipes_of_gbpfd),
+		cmocka_unit_test(test_users_own_mps_is_kept),
+		cmocka_unit_test(test_driver_failing_in_shared_mode_starts_in_process_mode),
 		cmocka_unit_test(test_gbpfd_may_die_while_the_driver_starts),
 		cmocka_unit_test(test_gbpfd_may_die_at_each_step_of_the_hello),
 		cmocka_unit_test(test_without_gbpfd_everything_passes),
 		cmocka_unit_test(test_strict_programs_need_gbpfd),
 		cmocka_unit_test(test_off_means_no_session),
-		cmocka_unit_test(test_survives_gbpfd),
+		cmocka_unit_test(test_session_survives_gbpfd_restart),
 		cmocka_unit_test(test_a_forked_child_passes_through),
 		cmocka_unit_test(test_exits_while_threads_launch),
 		cmocka_unit_test(test_survives_dlclose),
-		cmocka_unit_test(test_survives_garbage),
+		cmocka_unit_test(test_invalid_message_ends_only_the_session),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

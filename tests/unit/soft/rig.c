@@ -255,7 +255,7 @@ struct soft_stats rig_stats(void)
 	return r.stats;
 }
 
-struct soft_stats rig_settled(void)
+struct soft_stats rig_stats_idle(void)
 {
 	struct soft_stats s;
 	uint64_t end = clock_now_ns() + 5000000000ull;
@@ -266,20 +266,20 @@ struct soft_stats rig_settled(void)
 	return s;
 }
 
-struct soft_stats rig_nothing_shared(void)
+struct soft_stats rig_stats_unshared(void)
 {
 	uint64_t end = clock_now_ns() + 5000000000ull;
 	struct soft_stats s;
 
 	do { /* awaited; the clock only ends a failing test */
-		s = rig_settled();
+		s = rig_stats_idle();
 	} while ((s.shares || s.memory_used) && clock_now_ns() < end);
 	assert_int_equal(s.shares, 0);
 	assert_int_equal(s.memory_used, 0);
 	return s;
 }
 
-void rig_descriptors_gone(const struct soft_stats *before)
+void rig_check_descriptors(const struct soft_stats *before)
 {
 	uint64_t now, end = clock_now_ns() + 5000000000ull;
 

@@ -33,13 +33,13 @@ int rig_wait(pid_t pid);
 int rig_connect(void);
 struct soft_stats rig_stats(void);
 /* Statistics once the server has no client but the one that asks. */
-struct soft_stats rig_settled(void);
+struct soft_stats rig_stats_idle(void);
 /* The same, once no shared memory and no device memory is left: its user's descriptors are noticed
  * a moment after the user has gone. Fails the test when some stays. */
-struct soft_stats rig_nothing_shared(void);
+struct soft_stats rig_stats_unshared(void);
 /* Fails unless the server soon has no more descriptors than before: what clients sent is closed by
  * threads of its own, a moment later. */
-void rig_descriptors_gone(const struct soft_stats *before);
+void rig_check_descriptors(const struct soft_stats *before);
 
 /* In children: ends the process with a message when something is not as it should be. */
 #define CHECK(cond) rig_check(cond, #cond, __FILE__, __LINE__, 0)

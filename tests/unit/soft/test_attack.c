@@ -136,11 +136,11 @@ static void a_context_ends_in_the_middle_of_anothers_copy(void **state)
 	assert_int_equal(c.r.result, 0);
 	await_word(&c.shared->streams[1].done, 2);
 	raw_close(&c);
-	assert_int_equal(rig_settled().contexts, 0);
+	assert_int_equal(rig_stats_idle().contexts, 0);
 }
 
 /* Memory that goes while a stream waits for its value: the context's error, nobody's else. */
-static void memory_goes_under_a_wait(void **state)
+static void memory_is_freed_during_a_wait(void **state)
 {
 	struct soft_record_value v = { .r = { .op = SOFT_OP_VALUE, .stream = 1 },
 				       .value = 1,
@@ -159,7 +159,7 @@ static void memory_goes_under_a_wait(void **state)
 	await_word(&c.shared->context_error[0], 1);
 	await_word(&c.shared->streams[1].done, 2);
 	raw_close(&c);
-	assert_int_equal(rig_settled().contexts, 0);
+	assert_int_equal(rig_stats_idle().contexts, 0);
 }
 
 static uint64_t server_cpu_ns(void)
@@ -236,11 +236,11 @@ static void pinned_pages_have_a_limit(void **state)
 	close(fds[0]);
 	raw_close(&other);
 	raw_close(&c);
-	assert_int_equal(rig_settled().pinned_used, 0);
+	assert_int_equal(rig_stats_idle().pinned_used, 0);
 }
 
 /* Only the kind of these records means something. */
-static void padding_says_nothing(void **state)
+static void padding_has_no_effect(void **state)
 {
 	struct soft_record pad = { .bytes = 16,
 				   .op = SOFT_OP_PAD,
@@ -268,7 +268,7 @@ static void the_last_client_of_too_many(void **state)
 	int fds[FD_PASS_MAX];
 
 	(void)state;
-	rig_settled();
+	rig_stats_idle();
 	for (unsigned i = 0; i < SOFT_MAX_CLIENTS; i++) {
 		raw_open(&c[i], 0);
 	}
@@ -282,13 +282,13 @@ static void the_last_client_of_too_many(void **state)
 	for (unsigned i = 0; i < SOFT_MAX_CLIENTS; i++) {
 		raw_close(&c[i]);
 	}
-	assert_int_equal(rig_settled().contexts, 0);
+	assert_int_equal(rig_stats_idle().contexts, 0);
 }
 
 /* They look like the end of a connection, but bring descriptors. */
 static void empty_messages_leave_nothing(void **state)
 {
-	struct soft_stats before = rig_settled(), after;
+	struct soft_stats before = rig_stats_idle(), after;
 	uint64_t end = clock_now_ns() + 5000000000ull;
 
 	(void)state;
@@ -304,7 +304,7 @@ static void empty_messages_leave_nothing(void **state)
 		raw_close(&c);
 	}
 	do { /* strangers' descriptors are closed a moment later */
-		after = rig_settled();
+		after = rig_stats_idle();
 	} while (after.descriptors != before.descriptors && clock_now_ns() < end);
 	assert_int_equal(after.descriptors, before.descriptors);
 }
@@ -333,7 +333,7 @@ static int lingering(int *ret_peer)
 
 /* Descriptors come with a request, with a notice, and lie unread in a socket that is left, also of
  * who is refused: nobody waits until they are closed. */
-static void descriptors_that_linger_hold_nobody(void **state)
+static void unclosed_descriptors_block_no_client(void **state)
 {
 	enum { REFUSED = SOFT_MAX_CONNECTIONS + 8 };
 	struct soft_request q = { .op = SOFT_REQ_STATS };
@@ -342,7 +342,7 @@ static void descriptors_that_linger_hold_nobody(void **state)
 	struct raw c;
 
 	(void)state;
-	rig_settled();
+	rig_stats_idle();
 	raw_open(&c, 1);
 	for (unsigned i = 0; i < 3; i++) {
 		int fd = lingering(&peer[i]);
@@ -357,7 +357,7 @@ static void descriptors_that_linger_hold_nobody(void **state)
 			continue;
 		}
 		raw_close(&c);
-		assert_int_equal(rig_settled().contexts, 0);
+		assert_int_equal(rig_stats_idle().contexts, 0);
 		for (unsigned k = 0; k < REFUSED; k++) {
 			sock[k] = rig_connect();
 			if (k >= SOFT_MAX_CONNECTIONS) {
@@ -371,7 +371,7 @@ static void descriptors_that_linger_hold_nobody(void **state)
 	}
 	raw_open(&c, 1);
 	raw_close(&c);
-	assert_int_equal(rig_settled().contexts, 0);
+	assert_int_equal(rig_stats_idle().contexts, 0);
 	for (unsigned i = 0; i < 3; i++) {
 		close(peer[i]);
 	}
@@ -428,13 +428,13 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_context_ends_in_the_middle_of_anothers_copy),
-		cmocka_unit_test(memory_goes_under_a_wait),
+		cmocka_unit_test(memory_is_freed_during_a_wait),
 		cmocka_unit_test(huge_ranges_are_checked_at_once),
 		cmocka_unit_test(pinned_pages_have_a_limit),
-		cmocka_unit_test(padding_says_nothing),
+		cmocka_unit_test(padding_has_no_effect),
 		cmocka_unit_test(the_last_client_of_too_many),
 		cmocka_unit_test(empty_messages_leave_nothing),
-		cmocka_unit_test(descriptors_that_linger_hold_nobody),
+		cmocka_unit_test(unclosed_descriptors_block_no_client),
 		cmocka_unit_test(no_program_talks_to_a_strangers_server),
 	};
 

@@ -78,7 +78,7 @@ static int ends(const char *s, const char *end)
 }
 
 /* Whoever adds a copy, memset or other stream-ordered call to the list must give it its gate. */
-static void every_call_that_sounds_stream_ordered_has_a_gate(void **state)
+static void every_stream_ordered_call_has_a_gate(void **state)
 {
 	(void)state;
 	for (int i = 0; i < CUABI_COUNT; i++) {
@@ -149,7 +149,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(structures_have_the_drivers_layout),
 		cmocka_unit_test(the_table_is_an_array_in_order_of_names),
-		cmocka_unit_test(every_call_that_sounds_stream_ordered_has_a_gate),
+		cmocka_unit_test(every_stream_ordered_call_has_a_gate),
 		cmocka_unit_test(names_resolve_by_version_and_stream_kind),
 		cmocka_unit_test(results_have_names),
 		cmocka_unit_test(the_soft_client_has_every_function),

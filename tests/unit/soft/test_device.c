@@ -308,7 +308,7 @@ static void slices_are_exact_with_two_workers(void **state)
 	check_shares("2");
 }
 
-static void a_slice_of_a_microsecond_leaves_next_to_nothing(void **state)
+static void a_slice_of_a_microsecond_leaves_little_throughput(void **state)
 {
 	double done;
 
@@ -482,7 +482,7 @@ static void copy_beside_program(void *arg)
 	CU(cuCtxSynchronize());
 }
 
-static void copies_run_beside_kernels(void **state)
+static void copies_run_concurrently_with_kernels(void **state)
 {
 	(void)state;
 	assert_int_equal(rig_run(copy_beside_program, NULL), 0);
@@ -828,7 +828,7 @@ static void urgent_neighbour(void *arg)
 	CHECK(write(pair[1], fault ? "f" : "q", 1) == 1);
 }
 
-static void processes_of_one_lane_run_beside_each_other(void **state)
+static void processes_of_one_lane_run_concurrently(void **state)
 {
 	const char *const args[] = { "--mem",	       "64M",	  "--sms", "2", "--workers", "2",
 				     "--timeslice-us", "1000000", NULL };
@@ -861,17 +861,17 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(slices_are_exact_with_one_worker),
 		cmocka_unit_test(slices_are_exact_with_two_workers),
-		cmocka_unit_test(a_slice_of_a_microsecond_leaves_next_to_nothing),
+		cmocka_unit_test(a_slice_of_a_microsecond_leaves_little_throughput),
 		cmocka_unit_test(a_switch_costs_what_it_should),
 		cmocka_unit_test(urgent_blocks_go_before_resident_ones),
 		cmocka_unit_test(spinning_blocks_do_not_starve_what_they_wait_for),
 		cmocka_unit_test(cooperative_blocks_are_resident_together),
-		cmocka_unit_test(copies_run_beside_kernels),
+		cmocka_unit_test(copies_run_concurrently_with_kernels),
 		cmocka_unit_test(the_copy_bandwidth_is_kept),
 		cmocka_unit_test(a_control_descriptor_works_in_another_process),
 		cmocka_unit_test(flag_pages_are_seen_by_kernels_and_other_processes),
 		cmocka_unit_test(several_gpus_are_devices_of_their_own),
-		cmocka_unit_test(processes_of_one_lane_run_beside_each_other),
+		cmocka_unit_test(processes_of_one_lane_run_concurrently),
 	};
 
 	return cmocka_run_group_tests_name("soft device", tests, start, rig_end);

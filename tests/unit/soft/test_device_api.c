@@ -142,7 +142,7 @@ static void clock_program(void *arg)
 	CHECK(mhz > 1234 * 0.9);
 }
 
-static void the_clock_runs_as_told(void **state)
+static void the_clock_runs_at_the_given_rate(void **state)
 {
 	(void)state;
 	assert_int_equal(rig_run(clock_program, NULL), 0);
@@ -209,7 +209,7 @@ static uint64_t calls_in_vain(const char *name, uint64_t pid)
 	return 0;
 }
 
-static void users_of_gpus_and_calls_in_vain_are_listed(void **state)
+static void users_of_gpus_and_unsupported_calls_are_listed(void **state)
 {
 	struct soft_gpu_info *g;
 	char c = 'x';
@@ -241,7 +241,7 @@ static void users_of_gpus_and_calls_in_vain_are_listed(void **state)
 	for (int i = 0; i < 4; i++) {
 		close(steps[i / 2][i % 2]);
 	}
-	rig_settled();
+	rig_stats_idle();
 	assert_int_equal(calls_in_vain("cuTexObjectCreate", 0), 3); /* also when it has gone */
 }
 
@@ -376,8 +376,8 @@ int main(void)
 		cmocka_unit_test(functions_are_found_by_name_and_version),
 		cmocka_unit_test(attributes_are_complete),
 		cmocka_unit_test(limits_and_uses_are_remembered),
-		cmocka_unit_test(the_clock_runs_as_told),
-		cmocka_unit_test(users_of_gpus_and_calls_in_vain_are_listed),
+		cmocka_unit_test(the_clock_runs_at_the_given_rate),
+		cmocka_unit_test(users_of_gpus_and_unsupported_calls_are_listed),
 		cmocka_unit_test(programs_see_the_gpus_that_the_environment_names),
 		cmocka_unit_test(programs_start_servers_with_the_users_options),
 	};

@@ -300,7 +300,7 @@ static void flood_parameters(void *arg)
 /* While n attackers are at it, a victim comes, works and leaves. */
 static void withstand(void (*attack)(void *), unsigned n, uint64_t limit_kib)
 {
-	struct soft_stats before = rig_settled(), after;
+	struct soft_stats before = rig_stats_idle(), after;
 	uint64_t begin, kib = server_kib();
 	pid_t pid[4];
 	int code;
@@ -327,12 +327,12 @@ static void withstand(void (*attack)(void *), unsigned n, uint64_t limit_kib)
 	assert_true(kib < limit_kib);
 	begin = clock_now_ns();
 	do { /* who was killed while its module was compiled goes when that has ended */
-		after = rig_settled();
+		after = rig_stats_idle();
 	} while (after.contexts && clock_now_ns() - begin < PATIENCE_NS);
 	assert_int_equal(after.contexts, 0);
 	assert_int_equal(after.streams, 0);
 	assert_int_equal(after.memory_used, before.memory_used);
-	rig_descriptors_gone(&before);
+	rig_check_descriptors(&before);
 }
 
 static void floods_of_small_copies(void **state)
@@ -384,9 +384,9 @@ static void many_parameters(void **state)
 }
 
 /* Descriptors that are not what they should be, or none. */
-static void odd_descriptors_are_refused(void **state)
+static void invalid_descriptors_are_refused(void **state)
 {
-	struct soft_stats before = rig_settled();
+	struct soft_stats before = rig_stats_idle();
 	static const uint32_t ops[] = { SOFT_REQ_CONTROL, SOFT_REQ_FLAG_MAP, SOFT_REQ_MODULE_LOAD,
 					SOFT_REQ_HANDLE_IMPORT, SOFT_REQ_POOL_IMPORT };
 	static struct soft_reply r;
@@ -418,14 +418,14 @@ static void odd_descriptors_are_refused(void **state)
 	close(event);
 	close(sock);
 	shm_unmap(s, sizeof(*s));
-	rig_settled();
-	rig_descriptors_gone(&before);
+	rig_stats_idle();
+	rig_check_descriptors(&before);
 }
 
 /* Whichever end a client closes, it is gone as a whole. */
-static void half_closed_clients_are_gone(void **state)
+static void half_closed_clients_are_dropped(void **state)
 {
-	struct soft_stats before = rig_settled(), after;
+	struct soft_stats before = rig_stats_idle(), after;
 
 	(void)state;
 	for (unsigned i = 0; i < 20; i++) {
@@ -448,8 +448,8 @@ static void half_closed_clients_are_gone(void **state)
 		}
 		shm_unmap(s, sizeof(*s));
 	}
-	rig_settled();
-	rig_descriptors_gone(&before);
+	rig_stats_idle();
+	rig_check_descriptors(&before);
 }
 
 static int start(void **state)
@@ -476,8 +476,8 @@ int main(void)
 		cmocka_unit_test(huge_blocks),
 		cmocka_unit_test(many_parameters),
 		cmocka_unit_test(huge_modules),
-		cmocka_unit_test(odd_descriptors_are_refused),
-		cmocka_unit_test(half_closed_clients_are_gone),
+		cmocka_unit_test(invalid_descriptors_are_refused),
+		cmocka_unit_test(half_closed_clients_are_dropped),
 	};
 
 	return cmocka_run_group_tests_name("soft flood", tests, start, rig_end);

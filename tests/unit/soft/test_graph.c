@@ -52,7 +52,7 @@ static void captured_program(void *arg)
 	CU(cuGraphDestroy(g));
 }
 
-static void a_captured_stream_runs_again_and_again(void **state)
+static void a_captured_graph_runs_repeatedly(void **state)
 {
 	(void)state;
 	assert_int_equal(rig_run(captured_program, NULL), 0);
@@ -126,7 +126,7 @@ static void ask_program(void *arg)
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuGraphNodeGetType(a, &type));
 }
 
-static void graphs_tell_what_is_in_them(void **state)
+static void graphs_report_their_contents(void **state)
 {
 	(void)state;
 	assert_int_equal(rig_run(ask_program, NULL), 0);
@@ -317,7 +317,7 @@ static void itself_program(void *arg)
 	CHECK(word(d + 4) < word(d + 12));
 }
 
-static void an_exec_never_runs_beside_itself(void **state)
+static void launches_of_one_exec_never_overlap(void **state)
 {
 	(void)state;
 	assert_int_equal(rig_run(itself_program, NULL), 0);
@@ -568,11 +568,11 @@ static int start(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_captured_stream_runs_again_and_again),
-		cmocka_unit_test(graphs_tell_what_is_in_them),
+		cmocka_unit_test(a_captured_graph_runs_repeatedly),
+		cmocka_unit_test(graphs_report_their_contents),
 		cmocka_unit_test(copies_of_all_shapes_are_nodes),
 		cmocka_unit_test(execs_change_within_their_shape),
-		cmocka_unit_test(an_exec_never_runs_beside_itself),
+		cmocka_unit_test(launches_of_one_exec_never_overlap),
 		cmocka_unit_test(nodes_of_all_kinds_run),
 		cmocka_unit_test(graphs_have_memory_of_their_own),
 		cmocka_unit_test(a_graph_may_span_contexts),

@@ -187,9 +187,9 @@ static void endless_program(void *fd)
 	}
 }
 
-static void killed_graphs_leave_nothing_behind(void **state)
+static void killed_graph_launches_leave_nothing(void **state)
 {
-	struct soft_stats before = rig_settled(), after;
+	struct soft_stats before = rig_stats_idle(), after;
 
 	(void)state;
 	for (int i = 0; i < 15; i++) {
@@ -205,12 +205,12 @@ static void killed_graphs_leave_nothing_behind(void **state)
 		close(ends[0]);
 		close(ends[1]);
 	}
-	after = rig_settled();
+	after = rig_stats_idle();
 	assert_int_equal(after.memory_used, before.memory_used);
 	assert_int_equal(after.pinned_used, before.pinned_used);
 	assert_int_equal(after.streams, before.streams);
 	assert_int_equal(after.allocations, before.allocations);
-	rig_descriptors_gone(&before);
+	rig_check_descriptors(&before);
 	assert_int_equal(after.refused, before.refused);
 }
 
@@ -415,7 +415,7 @@ static void harmless_program(void *arg)
 	CU(cuCtxDestroy_v2(ctx)); /* captures that go on end with it */
 }
 
-static void mistakes_do_no_harm(void **state)
+static void invalid_calls_do_no_harm(void **state)
 {
 	(void)state;
 	assert_int_equal(rig_run(harmless_program, NULL), 0);
@@ -427,8 +427,8 @@ int main(void)
 		cmocka_unit_test(random_graphs_keep_their_edges),
 		cmocka_unit_test(a_thousand_graphs_leave_nothing_behind),
 		cmocka_unit_test(long_graphs_run),
-		cmocka_unit_test(killed_graphs_leave_nothing_behind),
-		cmocka_unit_test(mistakes_do_no_harm),
+		cmocka_unit_test(killed_graph_launches_leave_nothing),
+		cmocka_unit_test(invalid_calls_do_no_harm),
 	};
 
 	return cmocka_run_group_tests_name("soft graphs", tests, rig_begin_small, rig_end);

@@ -292,7 +292,7 @@ static void blocks_keep_to_their_sms(void **state)
 }
 
 /* The server has all the operations that it takes and leaves the launch in the ring. */
-static void gone_program(void *arg)
+static void destroyed_program(void *arg)
 {
 	uint32_t *out, *flag, *other;
 	CUdevResource r[2];
@@ -327,7 +327,7 @@ static void gone_program(void *arg)
 static void launches_outlive_their_green_context(void **state)
 {
 	(void)state;
-	assert_int_equal(rig_run(gone_program, NULL), 0);
+	assert_int_equal(rig_run(destroyed_program, NULL), 0);
 }
 
 static void order_program(void *arg)
@@ -477,7 +477,7 @@ static void limits_program(void *arg)
 	CU(cuGreenCtxCreate(&g[5], desc, 0, 1));
 }
 
-static void limits_are_told(void **state)
+static void limits_are_reported(void **state)
 {
 	(void)state;
 	assert_int_equal(rig_run(limits_program, NULL), 0);
@@ -504,7 +504,7 @@ int main(void)
 		cmocka_unit_test(launches_outlive_their_green_context),
 		cmocka_unit_test(green_contexts_have_an_order_of_their_own),
 		cmocka_unit_test(graph_nodes_keep_their_green_context),
-		cmocka_unit_test(limits_are_told),
+		cmocka_unit_test(limits_are_reported),
 	};
 
 	return cmocka_run_group_tests_name("soft green", tests, start, rig_end);

@@ -90,17 +90,17 @@ static void make_fatbin(struct buf *b, uint64_t how)
 {
 	size_t at = make_begin(b);
 
-	make_entry(b, FATBIN_CUBIN, 90,
+	make_entry(b, PTX_FATBIN_CUBIN, 90,
 		   "\x7f"
 		   "ELF....",
 		   8, 0);
-	make_entry(b, FATBIN_PTX, 75, plain, sizeof(plain), how);
+	make_entry(b, PTX_FATBIN_PTX, 75, plain, sizeof(plain), how);
 	make_end(b, at);
 }
 
 static void load_every_way(void *arg)
 {
-	static const uint64_t how[] = { 0, FATBIN_LZ4, FATBIN_ZSTD };
+	static const uint64_t how[] = { 0, PTX_FATBIN_LZ4, PTX_FATBIN_ZSTD };
 	char path[96];
 
 	(void)arg;
@@ -108,7 +108,7 @@ static void load_every_way(void *arg)
 	snprintf(path, sizeof(path), "%s/image", rig_dir);
 	for (size_t i = 0; i < ARRAY_SIZE(how); i++) {
 		struct buf b = { 0 };
-		struct fatbin_wrapper w = { FATBIN_WRAPPER_MAGIC, 1, NULL, NULL };
+		struct ptx_fatbin_wrapper w = { PTX_FATBIN_WRAPPER_MAGIC, 1, NULL, NULL };
 		const void *list[] = { NULL, NULL };
 		CUmodule m;
 
@@ -154,7 +154,7 @@ static void refuse_images(void *arg)
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuModuleLoadData(NULL, plain));
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuModuleLoadDataEx(&m, plain, 1, NULL, NULL));
 	CU_IS(CUDA_ERROR_FILE_NOT_FOUND, cuModuleLoad(&m, "/nonexistent/file"));
-	make_entry(&b, FATBIN_CUBIN, 90,
+	make_entry(&b, PTX_FATBIN_CUBIN, 90,
 		   "\x7f"
 		   "ELF....",
 		   8, 0);
@@ -174,7 +174,7 @@ static void refuse_images(void *arg)
 	buf_finish(&b);
 }
 
-static void what_cannot_be_loaded_is_told_apart(void **state)
+static void load_errors_are_distinguished(void **state)
 {
 	(void)state;
 	assert_int_equal(rig_run(refuse_images, NULL), 0);
@@ -233,7 +233,7 @@ static void link_inputs(void *arg)
 
 	(void)arg;
 	context();
-	make_entry(&b, FATBIN_PTX, 75, callee, strlen(callee), FATBIN_ZSTD);
+	make_entry(&b, PTX_FATBIN_PTX, 75, callee, strlen(callee), PTX_FATBIN_ZSTD);
 	make_end(&b, at);
 	CU(cuLinkCreate_v2(0, NULL, NULL, &s));
 	CU(cuLinkAddData_v2(s, CU_JIT_INPUT_PTX, caller, sizeof(caller), "caller.ptx", 0, NULL,
@@ -317,7 +317,7 @@ static void refuse_links(void *arg)
 	CU(cuLinkDestroy(s));
 }
 
-static void what_cannot_be_linked_is_named(void **state)
+static void unsupported_link_inputs_are_named(void **state)
 {
 	(void)state;
 	assert_int_equal(rig_run(refuse_links, NULL), 0);
@@ -392,11 +392,11 @@ static void use_library(void *arg)
 
 static void a_library_serves_every_context(void **state)
 {
-	struct soft_stats before = rig_settled();
+	struct soft_stats before = rig_stats_idle();
 
 	(void)state;
 	assert_int_equal(rig_run(use_library, NULL), 0);
-	assert_int_equal(rig_settled().modules, before.modules);
+	assert_int_equal(rig_stats_idle().modules, before.modules);
 }
 
 static void refuse_libraries(void *arg)
@@ -412,7 +412,7 @@ static void refuse_libraries(void *arg)
 
 		buf_clear(&b);
 		at = make_begin(&b);
-		make_entry(&b, FATBIN_CUBIN, 90,
+		make_entry(&b, PTX_FATBIN_CUBIN, 90,
 			   "\x7f"
 			   "ELF....",
 			   8, 0);
@@ -480,13 +480,13 @@ static void use_managed(void *arg)
 	}
 }
 
-static void managed_variables_are_the_programs_too(void **state)
+static void managed_variables_are_reached_by_the_program(void **state)
 {
-	struct soft_stats before = rig_settled();
+	struct soft_stats before = rig_stats_idle();
 
 	(void)state;
 	assert_int_equal(rig_run(use_managed, NULL), 0);
-	assert_int_equal(rig_settled().pinned_used, before.pinned_used);
+	assert_int_equal(rig_stats_idle().pinned_used, before.pinned_used);
 }
 
 /* PTX of about 3 MiB, as text and in a small fat binary. */
@@ -504,7 +504,7 @@ static void load_large(void *arg)
 	memcpy(text, plain, sizeof(plain) - 1);
 	text[n - 1] = 0;
 	at = make_begin(&b);
-	make_entry(&b, FATBIN_PTX, 75, text, n, FATBIN_ZSTD);
+	make_entry(&b, PTX_FATBIN_PTX, 75, text, n, PTX_FATBIN_ZSTD);
 	make_end(&b, at);
 	CHECK(b.len < 100000);
 	for (int i = 0; i < 3; i++) {
@@ -607,13 +607,13 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(fat_binaries_load_every_way),
-		cmocka_unit_test(what_cannot_be_loaded_is_told_apart),
+		cmocka_unit_test(load_errors_are_distinguished),
 		cmocka_unit_test(logs_say_what_is_wrong_and_where),
 		cmocka_unit_test(linked_modules_call_each_other),
-		cmocka_unit_test(what_cannot_be_linked_is_named),
+		cmocka_unit_test(unsupported_link_inputs_are_named),
 		cmocka_unit_test(a_library_serves_every_context),
 		cmocka_unit_test(libraries_that_cannot_be_loaded_are_refused),
-		cmocka_unit_test(managed_variables_are_the_programs_too),
+		cmocka_unit_test(managed_variables_are_reached_by_the_program),
 		cmocka_unit_test(large_images_of_many_programs_take_turns),
 		cmocka_unit_test(a_module_of_thousands_of_kernels_comes_and_goes),
 		cmocka_unit_test(a_module_lists_its_functions),

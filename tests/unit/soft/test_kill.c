@@ -189,7 +189,7 @@ static void hoarder_program(void *arg)
 
 static void killed_clients_leave_nothing(void **state)
 {
-	struct soft_stats before = rig_settled(), after;
+	struct soft_stats before = rig_stats_idle(), after;
 
 	(void)state;
 	for (int i = 0; i < 12; i++) {
@@ -202,7 +202,7 @@ static void killed_clients_leave_nothing(void **state)
 		assert_int_equal(rig_wait(a), 128 + SIGKILL);
 		assert_int_equal(rig_wait(b), 128 + SIGKILL);
 	}
-	after = rig_settled();
+	after = rig_stats_idle();
 	assert_int_equal(after.clients, 1);
 	assert_int_equal(after.contexts, 0);
 	assert_int_equal(after.streams, 0);
@@ -210,13 +210,13 @@ static void killed_clients_leave_nothing(void **state)
 	assert_int_equal(after.allocations, 0);
 	assert_int_equal(after.memory_used, before.memory_used);
 	assert_int_equal(after.pinned_used, before.pinned_used);
-	rig_descriptors_gone(&before);
+	rig_check_descriptors(&before);
 }
 
 /* Killed at any moment, also in the middle of connecting and loading. */
 static void clients_killed_at_random_moments_leave_nothing(void **state)
 {
-	struct soft_stats before = rig_settled(), after;
+	struct soft_stats before = rig_stats_idle(), after;
 	uint64_t x = 12345;
 	int rounds = 1000000;
 	int few = 2000;
@@ -233,10 +233,10 @@ static void clients_killed_at_random_moments_leave_nothing(void **state)
 		assert_int_equal(rig_wait(p), 128 + SIGKILL);
 	}
 	assert_int_equal(rig_wait(neighbour), 0);
-	after = rig_settled();
+	after = rig_stats_idle();
 	assert_int_equal(after.contexts, 0);
 	assert_int_equal(after.memory_used, before.memory_used);
-	rig_descriptors_gone(&before);
+	rig_check_descriptors(&before);
 	assert_int_equal(after.refused, before.refused);
 }
 
@@ -330,7 +330,7 @@ static void garbage_requests_drop_only_their_sender(void **state)
 }
 
 /* Requests with any field: errors, no harm. */
-static void requests_with_wild_fields_get_errors(void **state)
+static void requests_with_random_fields_get_errors(void **state)
 {
 	struct soft_request q;
 	struct soft_shared *s;
@@ -617,7 +617,7 @@ int main(void)
 		cmocka_unit_test(clients_killed_at_random_moments_leave_nothing),
 		cmocka_unit_test(garbage_in_the_ring_drops_only_its_sender),
 		cmocka_unit_test(garbage_requests_drop_only_their_sender),
-		cmocka_unit_test(requests_with_wild_fields_get_errors),
+		cmocka_unit_test(requests_with_random_fields_get_errors),
 		cmocka_unit_test(the_private_table_controls_the_group),
 		cmocka_unit_test(time_slices_make_shares),
 		cmocka_unit_test(a_second_server_is_refused),

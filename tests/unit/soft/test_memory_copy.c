@@ -145,7 +145,7 @@ static void boxes(void *unused)
 	}
 }
 
-static void boxes_arrive_between_all_kinds(void **state)
+static void boxes_are_copied_between_all_kinds(void **state)
 {
 	(void)state;
 	assert_int_equal(rig_run(boxes, NULL), 0);
@@ -186,7 +186,7 @@ static void large_pageable_copies_keep_their_order(void **state)
 }
 
 /* A copy between device memory does not wait for a kernel that runs before; to the host it does. */
-static void who_waits(void *unused)
+static void blocking_copies(void *unused)
 {
 	CUdeviceptr p, q, flag;
 	void *params[] = { &flag };
@@ -212,7 +212,7 @@ static void who_waits(void *unused)
 static void copies_wait_as_the_driver_does(void **state)
 {
 	(void)state;
-	assert_int_equal(rig_run(who_waits, NULL), 0);
+	assert_int_equal(rig_run(blocking_copies, NULL), 0);
 }
 
 /* Arrays. */
@@ -290,7 +290,7 @@ static void arrays_of_all_formats(void **state)
 {
 	(void)state;
 	assert_int_equal(rig_run(array_boxes, NULL), 0);
-	assert_int_equal(rig_settled().memory_used, 0);
+	assert_int_equal(rig_stats_idle().memory_used, 0);
 }
 
 static void array_bytes(void *unused)
@@ -352,7 +352,7 @@ static void arrays_are_copied_as_bytes_too(void **state)
 {
 	(void)state;
 	assert_int_equal(rig_run(array_bytes, NULL), 0);
-	assert_int_equal(rig_settled().memory_used, 0);
+	assert_int_equal(rig_stats_idle().memory_used, 0);
 }
 
 /* Batches, memsets, old variants. */
@@ -408,7 +408,7 @@ static void batches(void *unused)
 	CHECK(out[1][128] == 0);
 }
 
-static void batches_copy_all_or_say_which(void **state)
+static void batches_copy_all_or_report_the_failing_copy(void **state)
 {
 	(void)state;
 	assert_int_equal(rig_run(batches, NULL), 0);
@@ -492,7 +492,7 @@ static void wild(void *unused)
 	CU(cuMemcpyHtoD_v2(p, NULL, 0));
 }
 
-static void wild_copies_are_refused(void **state)
+static void out_of_range_copies_are_refused(void **state)
 {
 	(void)state;
 	assert_int_equal(rig_run(wild, NULL), 0);
@@ -501,14 +501,14 @@ static void wild_copies_are_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(boxes_arrive_between_all_kinds),
+		cmocka_unit_test(boxes_are_copied_between_all_kinds),
 		cmocka_unit_test(large_pageable_copies_keep_their_order),
 		cmocka_unit_test(copies_wait_as_the_driver_does),
 		cmocka_unit_test(arrays_of_all_formats),
 		cmocka_unit_test(arrays_are_copied_as_bytes_too),
-		cmocka_unit_test(batches_copy_all_or_say_which),
+		cmocka_unit_test(batches_copy_all_or_report_the_failing_copy),
 		cmocka_unit_test(memsets_have_units_and_pitch),
-		cmocka_unit_test(wild_copies_are_refused),
+		cmocka_unit_test(out_of_range_copies_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, rig_begin_tight, rig_end);

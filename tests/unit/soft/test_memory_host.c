@@ -96,7 +96,7 @@ static void registered_memory_is_reached_by_kernels(void **state)
 {
 	(void)state;
 	assert_int_equal(rig_run(use_registered, NULL), 0);
-	assert_int_equal(rig_settled().pinned_used, 0);
+	assert_int_equal(rig_stats_idle().pinned_used, 0);
 }
 
 static void register_what_cannot(void *unused)
@@ -141,7 +141,7 @@ static void memory_of_others_is_not_registered(void **state)
 {
 	(void)state;
 	assert_int_equal(rig_run(register_what_cannot, NULL), 0);
-	assert_int_equal(rig_settled().pinned_used, 0);
+	assert_int_equal(rig_stats_idle().pinned_used, 0);
 }
 
 /* Another thread counts in the pages all the time: no increment may be lost. */
@@ -291,11 +291,11 @@ static void use_managed(void *unused)
 	CU(cuMemFree_v2(p));
 }
 
-static void managed_memory_is_everywhere(void **state)
+static void managed_memory_is_reached_by_host_and_kernels(void **state)
 {
 	(void)state;
 	assert_int_equal(rig_run(use_managed, NULL), 0);
-	assert_int_equal(rig_settled().pinned_used, 0);
+	assert_int_equal(rig_stats_idle().pinned_used, 0);
 }
 
 /* Pointers. */
@@ -371,7 +371,7 @@ int main(void)
 		cmocka_unit_test(no_write_is_lost_when_pages_move),
 		cmocka_unit_test(memory_of_the_heap_can_be_registered),
 		cmocka_unit_test(registration_ends_with_its_context),
-		cmocka_unit_test(managed_memory_is_everywhere),
+		cmocka_unit_test(managed_memory_is_reached_by_host_and_kernels),
 		cmocka_unit_test(pointers_tell_what_they_are),
 	};
 

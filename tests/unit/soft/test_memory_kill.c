@@ -164,7 +164,7 @@ static void partner(void *unused)
 
 static struct soft_stats nothing_left(void)
 {
-	struct soft_stats s = rig_nothing_shared();
+	struct soft_stats s = rig_stats_unshared();
 
 	assert_int_equal(s.pinned_used, 0);
 	assert_int_equal(s.allocations, 0);
@@ -205,7 +205,7 @@ static void kills_at_any_moment_leave_nothing(void **state)
 	store_release(&board->stop, 1u);
 	assert_int_equal(rig_wait(other), 0);
 	nothing_left();
-	rig_descriptors_gone(&before);
+	rig_check_descriptors(&before);
 	assert_true(board->opened > 0);
 }
 
@@ -228,7 +228,7 @@ static void takes_most(void *arg)
 }
 
 /* The server hears of an end by a descriptor; the next program may be there earlier. */
-static void what_an_ended_program_had_is_free_for_the_next(void **state)
+static void memory_of_an_exited_program_is_reusable(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < 24; i++) {
@@ -250,7 +250,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(kills_at_any_moment_leave_nothing),
-		cmocka_unit_test(what_an_ended_program_had_is_free_for_the_next),
+		cmocka_unit_test(memory_of_an_exited_program_is_reusable),
 	};
 
 	return cmocka_run_group_tests(tests, open_server, rig_end);

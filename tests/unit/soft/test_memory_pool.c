@@ -85,7 +85,7 @@ static void pools_count_what_they_keep(void **state)
 {
 	(void)state;
 	assert_int_equal(rig_run(counts, NULL), 0);
-	rig_nothing_shared();
+	rig_stats_unshared();
 }
 
 /* While stream a is held up by a kernel that waits, what it frees afterwards is only a's. */
@@ -123,7 +123,7 @@ static void memory_is_used_again_in_order(void **state)
 {
 	(void)state;
 	assert_int_equal(rig_run(two_streams, NULL), 0);
-	rig_nothing_shared();
+	rig_stats_unshared();
 }
 
 /* Many streams allocate, write, check and free: nobody sees another's words. */
@@ -171,7 +171,7 @@ static void streams_never_share_live_memory(void **state)
 {
 	(void)state;
 	assert_int_equal(rig_run(churn, NULL), 0);
-	rig_nothing_shared();
+	rig_stats_unshared();
 }
 
 static void own_pool(void *unused)
@@ -218,7 +218,7 @@ static void pools_can_be_made(void **state)
 {
 	(void)state;
 	assert_int_equal(rig_run(own_pool, NULL), 0);
-	rig_nothing_shared();
+	rig_stats_unshared();
 }
 
 /* When there is no more memory, what pools keep goes to whoever needs it. */
@@ -243,11 +243,11 @@ static void fill_up(void *unused)
 	}
 }
 
-static void kept_memory_is_given_when_needed(void **state)
+static void pooled_memory_is_released_when_needed(void **state)
 {
 	(void)state;
 	assert_int_equal(rig_run(fill_up, NULL), 0);
-	rig_nothing_shared();
+	rig_stats_unshared();
 }
 
 static void giver(void *unused)
@@ -321,7 +321,7 @@ static void pools_reach_other_processes(void **state)
 	close(pair[1]);
 	assert_int_equal(rig_wait(b), 0);
 	assert_int_equal(rig_wait(a), 0);
-	rig_nothing_shared();
+	rig_stats_unshared();
 }
 
 int main(void)
@@ -331,7 +331,7 @@ int main(void)
 		cmocka_unit_test(memory_is_used_again_in_order),
 		cmocka_unit_test(streams_never_share_live_memory),
 		cmocka_unit_test(pools_can_be_made),
-		cmocka_unit_test(kept_memory_is_given_when_needed),
+		cmocka_unit_test(pooled_memory_is_released_when_needed),
 		cmocka_unit_test(pools_reach_other_processes),
 	};
 

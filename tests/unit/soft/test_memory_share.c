@@ -18,12 +18,12 @@
 
 static int pair[2]; /* of two children */
 
-static void say(int who, const void *data, size_t n, int fd)
+static void pipe_send(int who, const void *data, size_t n, int fd)
 {
 	CHECK(msg_send(pair[who], data, n, &fd, fd >= 0) == 0);
 }
 
-static void hear(int who, void *data, size_t n, int *ret_fd)
+static void pipe_receive(int who, void *data, size_t n, int *ret_fd)
 {
 	int fds[FD_PASS_MAX];
 	unsigned nfds;
@@ -45,7 +45,7 @@ static uint32_t word_at(CUdeviceptr p)
 
 static void nothing_left(void)
 {
-	struct soft_stats s = rig_nothing_shared();
+	struct soft_stats s = rig_stats_unshared();
 
 	assert_int_equal(s.pinned_used, 0);
 }
@@ -82,15 +82,15 @@ static void exporter(void *unused)
 	CU_IS(CUDA_ERROR_INVALID_CONTEXT, cuIpcOpenMemHandle_v2(&q, h, 1));
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&h, 16));
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(p));
-	say(0, &h, sizeof(h), -1);
-	hear(0, &byte, 1, NULL); /* it has written 43 */
+	pipe_send(0, &h, sizeof(h), -1);
+	pipe_receive(0, &byte, 1, NULL); /* it has written 43 */
 	CHECK(word_at(p + 4 * 24999) == 43);
 	CU(cuMemFree_v2(p)); /* the other one goes on using it */
 	CU(cuMemAlloc_v2(&q, 100000));
 	CHECK(q != p); /* nobody gets those pages */
 	CHECK(word_at(q + 4 * 24999) == 0);
-	say(0, &byte, 1, -1);
-	hear(0, &byte, 1, NULL);
+	pipe_send(0, &byte, 1, -1);
+	pipe_receive(0, &byte, 1, NULL);
 	kill(getpid(), SIGKILL);
 }
 
@@ -106,7 +106,7 @@ static void importer(void *unused)
 	(void)unused;
 	close(pair[0]);
 	rig_context();
-	hear(1, &h, sizeof(h), NULL);
+	pipe_receive(1, &h, sizeof(h), NULL);
 	wrong = h;
 	wrong.reserved[40] ^= 1;
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle_v2(&p, wrong, 1));
@@ -122,8 +122,8 @@ static void importer(void *unused)
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(p));
 	CU(cuMemsetD32_v2(p, 43, 25000));
 	CU(cuCtxSynchronize());
-	say(1, &byte, 1, -1);
-	hear(1, &byte, 1, NULL); /* freed over there */
+	pipe_send(1, &byte, 1, -1);
+	pipe_receive(1, &byte, 1, NULL); /* freed over there */
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&wrong, p));
 	rig_launch(rig_function("add"), 100, 256, NULL, params);
 	CHECK(word_at(p + 4 * 24999) == 86);
@@ -132,7 +132,7 @@ static void importer(void *unused)
 	CU(cuIpcCloseMemHandle(p));
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(p));
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle_v2(&p, h, 1));
-	say(1, &byte, 1, -1);
+	pipe_send(1, &byte, 1, -1);
 }
 
 static void memory_lives_until_its_last_user_has_gone(void **state)
@@ -154,8 +154,8 @@ static void dying_exporter(void *unused)
 	CU(cuMemsetD32_v2(p, 7, 1024));
 	CU(cuCtxSynchronize());
 	CU(cuIpcGetMemHandle(&h, p));
-	say(0, &h, sizeof(h), -1);
-	hear(0, &h, 1, NULL);
+	pipe_send(0, &h, sizeof(h), -1);
+	pipe_receive(0, &h, 1, NULL);
 	kill(getpid(), SIGKILL);
 }
 
@@ -170,9 +170,9 @@ static void surviving_importer(void *unused)
 	(void)unused;
 	close(pair[0]);
 	rig_context();
-	hear(1, &h, sizeof(h), NULL);
+	pipe_receive(1, &h, sizeof(h), NULL);
 	CU(cuIpcOpenMemHandle_v2(&p, h, 1));
-	say(1, &h, 1, -1);
+	pipe_send(1, &h, 1, -1);
 	do {
 		s = rig_stats();
 	} while (s.memory_used > 2 * 4096 && clock_now_ns() < end); /* module's variable and this */
@@ -351,9 +351,9 @@ static void handle_giver(void *unused)
 	CU_IS(CUDA_ERROR_INVALID_VALUE,
 	      cuMemExportToShareableHandle(&fabric, h, CU_MEM_HANDLE_TYPE_FABRIC, 0));
 	CU(cuMemExportToShareableHandle(&fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-	say(0, &byte, 1, fd);
+	pipe_send(0, &byte, 1, fd);
 	close(fd);
-	hear(0, &byte, 1, NULL);
+	pipe_receive(0, &byte, 1, NULL);
 	CHECK(word_at(p) == 6);
 	kill(getpid(), SIGKILL);
 }
@@ -371,7 +371,7 @@ static void handle_taker(void *unused)
 	CU_IS(CUDA_ERROR_INVALID_VALUE,
 	      cuMemImportFromShareableHandle(&h, (void *)(uintptr_t)0,
 					     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
-	hear(1, &byte, 1, &fd);
+	pipe_receive(1, &byte, 1, &fd);
 	CU(cuMemImportFromShareableHandle(&h, (void *)(uintptr_t)fd,
 					  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
 	close(fd);
@@ -380,7 +380,7 @@ static void handle_taker(void *unused)
 	CHECK(word_at(p + GRAIN - 4) == 5);
 	CU(cuMemsetD32_v2(p, 6, 1));
 	CU(cuCtxSynchronize());
-	say(1, &byte, 1, -1);
+	pipe_send(1, &byte, 1, -1);
 	CHECK(read(pair[1], &byte, 1) <= 0); /* the giver has been killed */
 	CHECK(word_at(p) == 6);
 }
@@ -414,13 +414,13 @@ static void kills_leave_nothing(void **state)
 	(void)state;
 	rig_run(killed_with_descriptors, NULL);
 	nothing_left();
-	before = rig_settled();
+	before = rig_stats_idle();
 	for (int i = 0; i < 20; i++) {
 		assert_int_equal(rig_run(killed_with_descriptors, NULL), 128 + SIGKILL);
 	}
 	nothing_left();
-	rig_settled();
-	rig_descriptors_gone(&before);
+	rig_stats_idle();
+	rig_check_descriptors(&before);
 }
 
 static void hostile(void *unused)
@@ -453,7 +453,7 @@ static void hostile(void *unused)
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(a, GRAIN));
 }
 
-static void wild_sizes_are_refused(void **state)
+static void out_of_range_sizes_are_refused(void **state)
 {
 	(void)state;
 	assert_int_equal(rig_run(hostile, NULL), 0);
@@ -688,7 +688,7 @@ int main(void)
 		cmocka_unit_test(rights_hold_for_kernels),
 		cmocka_unit_test(handles_travel_by_descriptor),
 		cmocka_unit_test(kills_leave_nothing),
-		cmocka_unit_test(wild_sizes_are_refused),
+		cmocka_unit_test(out_of_range_sizes_are_refused),
 		cmocka_unit_test(memory_belongs_to_one_gpu),
 		cmocka_unit_test(random_requests_leave_nothing),
 	};

@@ -164,7 +164,7 @@ static void child_asserts(void *arg)
 		"a < b:77: a < b: block: [0,0,0], thread: [5,0,0] Assertion `a < b` failed."));
 }
 
-static void a_failed_assertion_is_told_and_fails_the_context(void **state)
+static void a_failed_assertion_is_reported_and_fails_the_context(void **state)
 {
 	assert_int_equal(rig_run(child_asserts, NULL), 0);
 }
@@ -205,7 +205,7 @@ static void child_allocates(void *arg)
 static void the_heap_is_bounded_and_what_is_freed_comes_back(void **state)
 {
 	assert_int_equal(rig_run(child_allocates, NULL), 0);
-	assert_int_equal(rig_settled().memory_used, 0);
+	assert_int_equal(rig_stats_idle().memory_used, 0);
 }
 
 static int setup(void **state)
@@ -231,7 +231,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(text_appears_when_the_program_synchronizes),
 		cmocka_unit_test(text_that_does_not_fit_is_counted),
-		cmocka_unit_test(a_failed_assertion_is_told_and_fails_the_context),
+		cmocka_unit_test(a_failed_assertion_is_reported_and_fails_the_context),
 		cmocka_unit_test(the_heap_is_bounded_and_what_is_freed_comes_back),
 	};
 

@@ -287,7 +287,7 @@ static void time_program(void *arg)
 	CHECK(got == n);
 }
 
-static void events_tell_times(void **state)
+static void events_measure_times(void **state)
 {
 	(void)state;
 	assert_int_equal(rig_run(time_program, NULL), 0);
@@ -682,7 +682,7 @@ static void async_memory_program(void *arg)
 static void stream_ordered_memory_is_reused(void **state)
 {
 	(void)state;
-	rig_settled(); /* memory of the programs before */
+	rig_stats_idle(); /* memory of the programs before */
 	assert_int_equal(rig_run(async_memory_program, NULL), 0);
 }
 
@@ -782,7 +782,7 @@ int main(void)
 		cmocka_unit_test(four_processes_at_once_get_right_results),
 		cmocka_unit_test(events_order_streams),
 		cmocka_unit_test(the_default_streams_synchronize_as_documented),
-		cmocka_unit_test(events_tell_times),
+		cmocka_unit_test(events_measure_times),
 		cmocka_unit_test(twenty_thousand_launches_in_forty_streams_all_run),
 		cmocka_unit_test(launches_of_all_forms_run),
 		cmocka_unit_test(threads_share_a_context),

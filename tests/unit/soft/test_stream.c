@@ -172,12 +172,12 @@ static void contexts_record_and_wait_for_events(void **state)
 /* Events of two processes: the first holds its stream until the second has seen that. */
 static int to_child[2], to_parent[2];
 
-static void say(int fd, const void *p, size_t n)
+static void pipe_send(int fd, const void *p, size_t n)
 {
 	CHECK(write(fd, p, n) == (ssize_t)n);
 }
 
-static void hear(int fd, void *p, size_t n)
+static void pipe_receive(int fd, void *p, size_t n)
 {
 	CHECK(read(fd, p, n) == (ssize_t)n);
 }
@@ -202,13 +202,13 @@ static void first_program(void *die)
 	rig_launch(rig_function("until"), 1, 1, s, (void *[]){ &p });
 	CU(cuEventRecord(ev, s));
 	CU_IS(CUDA_ERROR_NOT_READY, cuEventQuery(ev));
-	say(to_child[1], &h, sizeof(h));
-	hear(to_parent[0], &byte, 1);
+	pipe_send(to_child[1], &h, sizeof(h));
+	pipe_receive(to_parent[0], &byte, 1);
 	if (die) {
 		kill(getpid(), SIGKILL);
 	}
 	store_release(flag, 1u);
-	hear(to_parent[0], &byte, 1);
+	pipe_receive(to_parent[0], &byte, 1);
 	CU(cuEventSynchronize(ev)); /* recorded by the other process now */
 	CU(cuEventDestroy_v2(ev));
 }
@@ -225,7 +225,7 @@ static void second_program(void *die)
 	CU(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
 	CU(cuMemAlloc_v2(&out, 64));
 	CU(cuMemsetD32Async(out, 1, 1, s));
-	hear(to_child[0], &h, sizeof(h));
+	pipe_receive(to_child[0], &h, sizeof(h));
 	wrong = h;
 	wrong.reserved[0] ^= 1;
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuIpcOpenEventHandle(&other, wrong));
@@ -237,14 +237,14 @@ static void second_program(void *die)
 	CU(cuStreamWaitEvent(s, ev, 0));
 	CU(cuMemsetD32Async(out, 2, 1, s));
 	CU_IS(CUDA_ERROR_NOT_READY, cuStreamQuery(s));
-	say(to_parent[1], "x", 1);
+	pipe_send(to_parent[1], "x", 1);
 	CU(cuStreamSynchronize(s));
 	CU(cuEventSynchronize(ev));
 	CU(cuMemcpyDtoH_v2(&got, out, 4));
 	CHECK(got == 2);
 	CU(cuEventRecord(ev, s));
 	if (!die) {
-		say(to_parent[1], "x", 1);
+		pipe_send(to_parent[1], "x", 1);
 	}
 	CU(cuEventDestroy_v2(ev));
 }
@@ -271,7 +271,7 @@ static void processes_wait_for_each_others_events(void **state)
 	pair_of_processes(NULL);
 }
 
-static void a_killed_process_holds_nobody_up(void **state)
+static void a_killed_process_blocks_no_other(void **state)
 {
 	(void)state;
 	pair_of_processes(to_child);
@@ -294,7 +294,7 @@ static void shared_events_go_with_their_processes(void **state)
 	(void)state;
 	for (int i = 0; i < 8; i++) { /* the server has 4096 */
 		assert_int_equal(rig_run(thousand_program, NULL), 128 + SIGKILL);
-		rig_settled();
+		rig_stats_idle();
 	}
 }
 
@@ -368,16 +368,16 @@ static void launches_and_occupancy_agree(void **state)
 
 /* ---- a thread that stands before it has woken the server ---- */
 
-enum { RINGS, STANDS_NEXT, STANDS };
+enum { RINGS, BLOCK_NEXT, BLOCKED };
 static uint32_t ringer; /* [atomic] */
 
 /* In front of libc's, for the driver as well. */
 EXPORT ssize_t write(int fd, const void *data, size_t bytes)
 {
-	uint32_t next = STANDS_NEXT;
+	uint32_t next = BLOCK_NEXT;
 
-	if (bytes == sizeof(uint64_t) && cas_acqrel(&ringer, &next, (uint32_t)STANDS)) {
-		while (load_acquire(&ringer) == STANDS) {
+	if (bytes == sizeof(uint64_t) && cas_acqrel(&ringer, &next, (uint32_t)BLOCKED)) {
+		while (load_acquire(&ringer) == BLOCKED) {
 			usleep(1000);
 		}
 	}
@@ -394,8 +394,8 @@ static void *launches_until_it_stands(void *arg)
 	empty = rig_function("empty");
 	CU(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
 	CU(cuStreamSynchronize(s));
-	store_release(&ringer, (uint32_t)STANDS_NEXT);
-	while (load_acquire(&ringer) == STANDS_NEXT) { /* the server was awake: it need not ring */
+	store_release(&ringer, (uint32_t)BLOCK_NEXT);
+	while (load_acquire(&ringer) == BLOCK_NEXT) { /* the server was awake: it need not ring */
 		rig_launch(empty, 1, 32, s, NULL);
 		usleep(1000);
 	}
@@ -414,7 +414,7 @@ static void ringer_program(void *arg)
 	alarm(60);
 	CU(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
 	CHECK(pthread_create(&thread, NULL, launches_until_it_stands, ctx) == 0);
-	while (load_acquire(&ringer) != STANDS) {
+	while (load_acquire(&ringer) != BLOCKED) {
 		usleep(1000);
 	}
 	for (int i = 0; i < 3; i++) {
@@ -425,7 +425,7 @@ static void ringer_program(void *arg)
 	CHECK(pthread_join(thread, NULL) == 0);
 }
 
-static void who_stands_before_he_has_rung_holds_no_other_thread_up(void **state)
+static void a_preempted_doorbell_writer_blocks_no_other_thread(void **state)
 {
 	(void)state;
 	assert_int_equal(rig_run(ringer_program, NULL), 0);
@@ -434,12 +434,12 @@ static void who_stands_before_he_has_rung_holds_no_other_thread_up(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(who_stands_before_he_has_rung_holds_no_other_thread_up),
+		cmocka_unit_test(a_preempted_doorbell_writer_blocks_no_other_thread),
 		cmocka_unit_test(streams_keep_their_attributes),
 		cmocka_unit_test(batches_of_memory_operations_are_done_whole),
 		cmocka_unit_test(contexts_record_and_wait_for_events),
 		cmocka_unit_test(processes_wait_for_each_others_events),
-		cmocka_unit_test(a_killed_process_holds_nobody_up),
+		cmocka_unit_test(a_killed_process_blocks_no_other),
 		cmocka_unit_test(shared_events_go_with_their_processes),
 		cmocka_unit_test(launches_and_occupancy_agree),
 	};

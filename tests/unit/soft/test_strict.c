@@ -20,7 +20,7 @@
 
 #define STRICT_ABORT (128 + SIGABRT)
 
-static void strictly(void)
+static void enable_strict(void)
 {
 	struct rlimit none = { 0, 0 };
 
@@ -64,7 +64,7 @@ static void query_destroyed_stream(void *arg)
 	CUstream s;
 
 	(void)arg;
-	strictly();
+	enable_strict();
 	rig_context();
 	CU(cuStreamCreate(&s, 0));
 	CU(cuStreamDestroy_v2(s));
@@ -76,7 +76,7 @@ static void record_destroyed_event(void *arg)
 	CUevent e;
 
 	(void)arg;
-	strictly();
+	enable_strict();
 	rig_context();
 	CU(cuEventCreate(&e, 0));
 	CU(cuEventDestroy_v2(e));
@@ -89,7 +89,7 @@ static void launch_unloaded(void *arg)
 	CUfunction f;
 
 	(void)arg;
-	strictly();
+	enable_strict();
 	rig_context();
 	CU(cuModuleLoadData(&m, rig_ptx));
 	CU(cuModuleGetFunction(&f, m, "empty"));
@@ -103,7 +103,7 @@ static void launch_destroyed_exec(void *arg)
 	CUgraph g;
 
 	(void)arg;
-	strictly();
+	enable_strict();
 	rig_context();
 	CU(cuGraphCreate(&g, 0));
 	CU(cuGraphInstantiateWithFlags(&x, g, 0));
@@ -114,7 +114,7 @@ static void launch_destroyed_exec(void *arg)
 static void use_nothing(void *arg)
 {
 	(void)arg;
-	strictly();
+	enable_strict();
 	rig_context();
 	(void)cuStreamSynchronize((CUstream)(uintptr_t)0x1234560);
 }
@@ -124,7 +124,7 @@ static void destroy_twice(void *arg)
 	CUgraph g;
 
 	(void)arg;
-	strictly();
+	enable_strict();
 	rig_context();
 	CU(cuGraphCreate(&g, 0));
 	CU(cuGraphDestroy(g));
@@ -146,7 +146,7 @@ static void enter_in_turn(CUcontext ctx)
 }
 
 /* A thread that has ended, or has left it, is in nobody's way. */
-static void enter_beside_another(void *arg)
+static void enter_in_two_threads(void *arg)
 {
 	CUdevResourceDesc desc;
 	CUcontext ctx, popped;
@@ -154,7 +154,7 @@ static void enter_beside_another(void *arg)
 	CUgreenCtx g;
 
 	(void)arg;
-	strictly();
+	enable_strict();
 	rig_context();
 	CU(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
 	CU(cuDevResourceGenerateDesc(&desc, &all, 1));
@@ -172,8 +172,8 @@ static void enter_beside_another(void *arg)
 static void a_green_context_is_current_to_one_thread(void **state)
 {
 	(void)state;
-	ends_with(enter_beside_another, "now", "green context");
-	ends_with(enter_beside_another, "cuCtxSetCurrent", "is current to another thread");
+	ends_with(enter_in_two_threads, "now", "green context");
+	ends_with(enter_in_two_threads, "cuCtxSetCurrent", "is current to another thread");
 }
 
 static void a_stale_handle_ends_the_process(void **state)
@@ -208,7 +208,7 @@ static void destroy_under_a_waiter(void *arg)
 	void *host, *params[] = { &p };
 
 	(void)arg;
-	strictly();
+	enable_strict();
 	context = rig_context();
 	CU(cuMemHostAlloc(&host, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
 	memset(host, 0, 4096);
@@ -250,7 +250,7 @@ static void fill_the_queue(void *arg)
 	void *host, *params[] = { &p };
 
 	(void)arg;
-	strictly();
+	enable_strict();
 	setenv("GBPF_SOFT_QUEUE", "8", 1);
 	rig_context();
 	CU(cuMemHostAlloc(&host, 4096, CU_MEMHOSTALLOC_DEVICEMAP));

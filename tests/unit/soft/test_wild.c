@@ -650,14 +650,14 @@ static void attack(void *arg)
 
 /* Those that mean no harm. */
 
-struct record {
+struct softd_record {
 	uint64_t rounds, worst_ns;
 	uint32_t stop;
 };
 
 static void honest(void *arg)
 {
-	struct record *rec = arg;
+	struct softd_record *rec = arg;
 	uint32_t a[256], c[256], n = 256;
 	CUdeviceptr da, dc;
 	CUfunction f;
@@ -724,13 +724,13 @@ static uint64_t besiege(uint64_t seed, uint64_t end)
 	return seed;
 }
 
-static void anything_from_anyone(void **state)
+static void random_messages_from_any_client(void **state)
 {
-	struct soft_stats before = rig_settled(), after;
+	struct soft_stats before = rig_stats_idle(), after;
 	uint64_t seed = setting("GBPF_WILD_SEED", 1), last;
 	uint64_t end = clock_now_ns() + setting("GBPF_WILD_S", 6) * 1000000000u;
-	struct record *rec = mmap(NULL, sizeof(*rec) * HONEST, PROT_READ | PROT_WRITE,
-				  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct softd_record *rec = mmap(NULL, sizeof(*rec) * HONEST, PROT_READ | PROT_WRITE,
+					MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	pid_t pid[HONEST];
 
 	(void)state;
@@ -750,7 +750,7 @@ static void anything_from_anyone(void **state)
 	}
 	end = clock_now_ns() + 5000000000ull;
 	do { /* some descriptors, and what they stood for, go a moment after their last holder */
-		after = rig_settled();
+		after = rig_stats_idle();
 	} while ((after.shares || after.descriptors > before.descriptors + 1) &&
 		 clock_now_ns() < end);
 	print_message("seeds %llu to %llu; %llu dropped for what they sent\n",
@@ -781,7 +781,7 @@ static int start(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(anything_from_anyone),
+		cmocka_unit_test(random_messages_from_any_client),
 	};
 
 	return cmocka_run_group_tests_name("soft wild", tests, start, rig_end);

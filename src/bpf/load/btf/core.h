@@ -9,7 +9,7 @@
 #define CORE_MAX_PATH 64u
 
 /* The kinds of .BTF.ext's CO-RE records. */
-enum core_kind {
+enum ebpf_core_kind {
 	CORE_FIELD_OFFSET,
 	CORE_FIELD_SIZE,
 	CORE_FIELD_EXISTS,
@@ -26,34 +26,34 @@ enum core_kind {
 
 /* One step of a path: member idx of the struct or union `type`, or element idx of an array of
  * elements of `type` when name is NULL. */
-struct core_step {
+struct ebpf_core_step {
 	uint32_t type, idx;
 	const char *name;
 };
 
 /* A path through types, with anonymous members left out; for enumerators one step. */
-struct core_path {
+struct ebpf_core_path {
 	const struct btf *btf;
 	uint32_t root;
-	struct core_step steps[CORE_MAX_PATH];
+	struct ebpf_core_step steps[CORE_MAX_PATH];
 	uint32_t n;
 	uint64_t bits; /* offset of what it leads to */
 };
 
 /* The type behind typedefs and qualifiers (*ret_id is its id), or NULL. */
-const struct btf_type *core_resolve(const struct btf *btf, uint32_t id, uint32_t *ret_id);
-const char *core_name(const struct btf *btf, uint32_t off);
+const struct btf_type *ebpf_core_resolve(const struct btf *btf, uint32_t id, uint32_t *ret_id);
+const char *ebpf_core_name(const struct btf *btf, uint32_t off);
 
 /* What the record's access string says. 0, or -EINVAL: the string does not fit the type. */
-int core_parse(struct core_path *path, const struct btf *btf, uint32_t type, const char *access,
-	       uint32_t kind);
+int ebpf_core_parse(struct ebpf_core_path *path, const struct btf *btf, uint32_t type,
+		    const char *access, uint32_t kind);
 
 /* The same path from another root type. 1: found, 0: something on the way is not there or of
  * another kind, -EINVAL: broken types. */
-int core_match(const struct core_path *local, const struct btf *btf, uint32_t root, uint32_t kind,
-	       struct core_path *ret);
+int ebpf_core_match(const struct ebpf_core_path *local, const struct btf *btf, uint32_t root,
+		    uint32_t kind, struct ebpf_core_path *ret);
 
 /* The path as a person writes it: submit_ctx.est_ns. */
-void core_describe(const struct core_path *path, struct buf *out);
+void ebpf_core_describe(const struct ebpf_core_path *path, struct buf *out);
 
 #endif

@@ -9,7 +9,7 @@
 #define MAX_ACCESS 1024u /* bytes of an access string */
 #define MAX_NESTING 32u	 /* of anonymous members, and of arrays in comparisons */
 
-const struct btf_type *core_resolve(const struct btf *btf, uint32_t id, uint32_t *ret_id)
+const struct btf_type *ebpf_core_resolve(const struct btf *btf, uint32_t id, uint32_t *ret_id)
 {
 	for (int depth = 0; depth < 32 && id != 0; depth++) {
 		const struct btf_type *t = btf__type_by_id(btf, id);
@@ -23,7 +23,7 @@ const struct btf_type *core_resolve(const struct btf *btf, uint32_t id, uint32_t
 	return NULL;
 }
 
-const char *core_name(const struct btf *btf, uint32_t off)
+const char *ebpf_core_name(const struct btf *btf, uint32_t off)
 {
 	const char *name = btf__name_by_offset(btf, off);
 
@@ -73,31 +73,32 @@ static int parse_numbers(const char *text, uint32_t out[CORE_MAX_PATH], uint32_t
 	return n ? 0 : -EINVAL;
 }
 
-static int push(struct core_path *p, uint32_t type, uint32_t idx, const char *name)
+static int push(struct ebpf_core_path *p, uint32_t type, uint32_t idx, const char *name)
 {
 	if (p->n == CORE_MAX_PATH) {
 		return -EINVAL;
 	}
-	p->steps[p->n++] = (struct core_step){ type, idx, name };
+	p->steps[p->n++] = (struct ebpf_core_step){ type, idx, name };
 	return 0;
 }
 
 static const char *enumerator(const struct btf *btf, const struct btf_type *t, uint32_t i)
 {
-	return core_name(btf, btf_is_enum(t) ? btf_enum(t)[i].name_off : btf_enum64(t)[i].name_off);
+	return ebpf_core_name(btf,
+			      btf_is_enum(t) ? btf_enum(t)[i].name_off : btf_enum64(t)[i].name_off);
 }
 
 /* The last member of a struct, an array of 0 elements, may be indexed at will. */
-static int is_flexible(const struct core_path *p, const struct btf_type *array)
+static int is_flexible(const struct ebpf_core_path *p, const struct btf_type *array)
 {
-	const struct core_step *last = &p->steps[p->n - 1];
+	const struct ebpf_core_step *last = &p->steps[p->n - 1];
 	const struct btf_type *in = btf__type_by_id(p->btf, last->type);
 
 	return last->name && btf_array(array)->nelems == 0 && in && btf_is_composite(in) &&
 	       last->idx + 1 == btf_vlen(in);
 }
 
-static int add_bits(struct core_path *p, uint64_t count, int64_t bytes)
+static int add_bits(struct ebpf_core_path *p, uint64_t count, int64_t bytes)
 {
 	uint64_t bits;
 
@@ -109,9 +110,10 @@ static int add_bits(struct core_path *p, uint64_t count, int64_t bytes)
 }
 
 /* Element idx of the array t. */
-static int into_array(struct core_path *p, const struct btf_type *t, uint32_t idx, uint32_t *id)
+static int into_array(struct ebpf_core_path *p, const struct btf_type *t, uint32_t idx,
+		      uint32_t *id)
 {
-	const struct btf_type *of = core_resolve(p->btf, btf_array(t)->type, id);
+	const struct btf_type *of = ebpf_core_resolve(p->btf, btf_array(t)->type, id);
 
 	if (!of || (!is_flexible(p, t) && idx >= btf_array(t)->nelems)) {
 		return -EINVAL;
@@ -122,7 +124,8 @@ static int into_array(struct core_path *p, const struct btf_type *t, uint32_t id
 	return add_bits(p, idx, btf__resolve_size(p->btf, *id));
 }
 
-static int into_member(struct core_path *p, const struct btf_type *t, uint32_t idx, uint32_t *id)
+static int into_member(struct ebpf_core_path *p, const struct btf_type *t, uint32_t idx,
+		       uint32_t *id)
 {
 	const struct btf_member *m = &btf_members(t)[idx];
 	const char *name;
@@ -131,7 +134,7 @@ static int into_member(struct core_path *p, const struct btf_type *t, uint32_t i
 		return -EINVAL;
 	}
 	p->bits += btf_member_bit_offset(t, idx);
-	name = core_name(p->btf, m->name_off);
+	name = ebpf_core_name(p->btf, m->name_off);
 	if (*name && push(p, *id, idx, name) < 0) {
 		return -EINVAL;
 	}
@@ -139,14 +142,14 @@ static int into_member(struct core_path *p, const struct btf_type *t, uint32_t i
 	return 0;
 }
 
-int core_parse(struct core_path *p, const struct btf *btf, uint32_t type, const char *access,
-	       uint32_t kind)
+int ebpf_core_parse(struct ebpf_core_path *p, const struct btf *btf, uint32_t type,
+		    const char *access, uint32_t kind)
 {
 	uint32_t raw[CORE_MAX_PATH], n, id = 0;
-	const struct btf_type *t = core_resolve(btf, type, &id);
+	const struct btf_type *t = ebpf_core_resolve(btf, type, &id);
 	int err;
 
-	*p = (struct core_path){ .btf = btf, .root = type };
+	*p = (struct ebpf_core_path){ .btf = btf, .root = type };
 	if (!t || strnlen(access, MAX_ACCESS) == MAX_ACCESS || parse_numbers(access, raw, &n) < 0) {
 		return -EINVAL;
 	}
@@ -162,7 +165,7 @@ int core_parse(struct core_path *p, const struct btf *btf, uint32_t type, const 
 	push(p, id, raw[0], NULL);
 	err = add_bits(p, raw[0], btf__resolve_size(btf, id));
 	for (uint32_t i = 1; err == 0 && i < n; i++) {
-		t = core_resolve(btf, id, &id);
+		t = ebpf_core_resolve(btf, id, &id);
 		if (t && btf_is_composite(t)) {
 			err = into_member(p, t, raw[i], &id);
 		} else {
@@ -174,9 +177,9 @@ int core_parse(struct core_path *p, const struct btf *btf, uint32_t type, const 
 
 static int same_essential(const char *a, const char *b)
 {
-	size_t n = obj_essential(a);
+	size_t n = ebpf_core_essential(a);
 
-	return n == obj_essential(b) && memcmp(a, b, n) == 0;
+	return n == ebpf_core_essential(b) && memcmp(a, b, n) == 0;
 }
 
 /* Whether a field of one type can be read as what the other is: structs may differ inside, sizes of
@@ -184,8 +187,8 @@ static int same_essential(const char *a, const char *b)
 static int compatible(const struct btf *lb, uint32_t local, const struct btf *hb, uint32_t here)
 {
 	for (uint32_t depth = 0; depth < MAX_NESTING; depth++) {
-		const struct btf_type *l = core_resolve(lb, local, &local);
-		const struct btf_type *h = core_resolve(hb, here, &here);
+		const struct btf_type *l = ebpf_core_resolve(lb, local, &local);
+		const struct btf_type *h = ebpf_core_resolve(hb, here, &here);
 		const char *a, *b;
 
 		if (!l || !h) {
@@ -195,8 +198,8 @@ static int compatible(const struct btf *lb, uint32_t local, const struct btf *hb
 			return 1;
 		}
 		if (is_enum(l) && is_enum(h)) {
-			a = core_name(lb, l->name_off);
-			b = core_name(hb, h->name_off);
+			a = ebpf_core_name(lb, l->name_off);
+			b = ebpf_core_name(hb, h->name_off);
 			return !*a || !*b || same_essential(a, b);
 		}
 		if (btf_kind(l) != btf_kind(h)) {
@@ -220,8 +223,9 @@ static int compatible(const struct btf *lb, uint32_t local, const struct btf *hb
 }
 
 /* Finds the member of that name in t, also inside of anonymous members. */
-static int find_member(struct core_path *p, const struct btf *lb, const struct core_step *want,
-		       const struct btf_type *t, uint32_t id, uint32_t depth, uint32_t *ret_next)
+static int find_member(struct ebpf_core_path *p, const struct btf *lb,
+		       const struct ebpf_core_step *want, const struct btf_type *t, uint32_t id,
+		       uint32_t depth, uint32_t *ret_next)
 {
 	const struct btf_type *lt = btf__type_by_id(lb, want->type);
 
@@ -230,7 +234,7 @@ static int find_member(struct core_path *p, const struct btf *lb, const struct c
 	}
 	for (uint32_t i = 0; i < btf_vlen(t); i++) {
 		const struct btf_member *m = &btf_members(t)[i];
-		const char *name = core_name(p->btf, m->name_off);
+		const char *name = ebpf_core_name(p->btf, m->name_off);
 		uint64_t before = p->bits;
 		uint32_t inner_id = 0;
 
@@ -241,7 +245,7 @@ static int find_member(struct core_path *p, const struct btf *lb, const struct c
 			       compatible(lb, btf_members(lt)[want->idx].type, p->btf, m->type);
 		}
 		if (!*name) {
-			const struct btf_type *in = core_resolve(p->btf, m->type, &inner_id);
+			const struct btf_type *in = ebpf_core_resolve(p->btf, m->type, &inner_id);
 			int found = in && btf_is_composite(in)
 					    ? find_member(p, lb, want, in, inner_id, depth + 1,
 							  ret_next)
@@ -256,8 +260,8 @@ static int find_member(struct core_path *p, const struct btf *lb, const struct c
 	return 0;
 }
 
-static int match_enumerator(const struct core_path *local, const struct btf_type *t, uint32_t id,
-			    struct core_path *ret)
+static int match_enumerator(const struct ebpf_core_path *local, const struct btf_type *t,
+			    uint32_t id, struct ebpf_core_path *ret)
 {
 	const char *want = local->steps[0].name;
 
@@ -271,14 +275,14 @@ static int match_enumerator(const struct core_path *local, const struct btf_type
 	return 0;
 }
 
-int core_match(const struct core_path *local, const struct btf *btf, uint32_t root, uint32_t kind,
-	       struct core_path *ret)
+int ebpf_core_match(const struct ebpf_core_path *local, const struct btf *btf, uint32_t root,
+		    uint32_t kind, struct ebpf_core_path *ret)
 {
 	uint32_t id = root;
-	const struct btf_type *t = core_resolve(btf, root, &id);
+	const struct btf_type *t = ebpf_core_resolve(btf, root, &id);
 	int found = 1;
 
-	*ret = (struct core_path){ .btf = btf, .root = root };
+	*ret = (struct ebpf_core_path){ .btf = btf, .root = root };
 	if (!t) {
 		return -EINVAL;
 	}
@@ -293,9 +297,9 @@ int core_match(const struct core_path *local, const struct btf *btf, uint32_t ro
 		return -EINVAL;
 	}
 	for (uint32_t i = 1; found > 0 && i < local->n; i++) {
-		const struct core_step *s = &local->steps[i];
+		const struct ebpf_core_step *s = &local->steps[i];
 
-		t = core_resolve(btf, id, &id);
+		t = ebpf_core_resolve(btf, id, &id);
 		if (t && s->name) {
 			found = btf_is_composite(t) ? find_member(ret, local->btf, s, t, id, 0, &id)
 						    : 0;
@@ -306,14 +310,14 @@ int core_match(const struct core_path *local, const struct btf *btf, uint32_t ro
 	return found;
 }
 
-void core_describe(const struct core_path *p, struct buf *out)
+void ebpf_core_describe(const struct ebpf_core_path *p, struct buf *out)
 {
 	const struct btf_type *t = btf__type_by_id(p->btf, p->root);
 
 	if (t && (btf_is_composite(t) || btf_is_enum(t))) {
 		buf_puts(out, btf_is_struct(t) ? "struct " : btf_is_union(t) ? "union " : "enum ");
 	}
-	buf_printf(out, "%.64s", t ? core_name(p->btf, t->name_off) : "?");
+	buf_printf(out, "%.64s", t ? ebpf_core_name(p->btf, t->name_off) : "?");
 	for (uint32_t i = 0; i < p->n; i++) {
 		if (p->steps[i].name) {
 			buf_printf(out, ".%.64s", p->steps[i].name);

@@ -144,7 +144,7 @@ static bool may_look(struct parser *p, const struct btf_type *t)
 
 static int parse_scalar(struct parser *p, const struct ebpf_typed_part *part)
 {
-	const struct btf_type *t = typed_resolve(p->btf, part->type);
+	const struct btf_type *t = ebpf_typed_resolve(p->btf, part->type);
 	bool quoted = *p->at == '"'; /* as names and large integers are printed */
 	const char *word = p->at + quoted, *end = word;
 	size_t len = word_length(word);
@@ -153,7 +153,7 @@ static int parse_scalar(struct parser *p, const struct ebpf_typed_part *part)
 	int err;
 
 	if (ebpf_typed_number(word, &end, &v) == 0) {
-	} else if (may_look(p, t) && typed_enum_value(p->btf, t, word, len, &named) == 0) {
+	} else if (may_look(p, t) && ebpf_typed_enum_value(p->btf, t, word, len, &named) == 0) {
 		v = (uint64_t)named;
 		end = word + len;
 	} else if (len == 4 && memcmp(word, "true", 4) == 0) {
@@ -230,14 +230,14 @@ static int parse_part(struct parser *p, const struct ebpf_typed_part *part, int 
 
 static int parse_array(struct parser *p, const struct ebpf_typed_part *part, int depth)
 {
-	const struct btf_type *t = typed_resolve(p->btf, part->type);
+	const struct btf_type *t = ebpf_typed_resolve(p->btf, part->type);
 	struct ebpf_typed_part in = { .type = btf_array(t)->type };
 	int err;
 
-	in.bytes = typed_size(p->btf, in.type);
+	in.bytes = ebpf_typed_size(p->btf, in.type);
 	if (!take(p, '[')) {
 		return wrong(p, part->type, "an array is written [a, b, ...]%s",
-			     typed_is_char(p->btf, in.type) ? " or \"text\"" : "");
+			     ebpf_typed_is_char(p->btf, in.type) ? " or \"text\"" : "");
 	}
 	if (take(p, ']')) {
 		return 0;
@@ -263,7 +263,7 @@ static int parse_array(struct parser *p, const struct ebpf_typed_part *part, int
 
 static int parse_field(struct parser *p, const struct ebpf_typed_part *part, int depth)
 {
-	const struct btf_type *t = typed_resolve(p->btf, part->type);
+	const struct btf_type *t = ebpf_typed_resolve(p->btf, part->type);
 	struct ebpf_typed_part in;
 	bool quoted = take(p, '"');
 	size_t len = word_length(p->at);
@@ -271,7 +271,7 @@ static int parse_field(struct parser *p, const struct ebpf_typed_part *part, int
 	if (!len) {
 		return wrong(p, part->type, "here a member's name is needed");
 	}
-	if (typed_member_named(p->btf, t, part->bytes, p->at, len, 0, &p->looks, &in) < 0) {
+	if (ebpf_typed_member_named(p->btf, t, part->bytes, p->at, len, 0, &p->looks, &in) < 0) {
 		if (!p->looks) {
 			return wrong(p, 0, "this has too many members");
 		}
@@ -319,7 +319,7 @@ static int parse_members(struct parser *p, const struct ebpf_typed_part *part, i
 
 static int parse_part(struct parser *p, const struct ebpf_typed_part *part, int depth)
 {
-	const struct btf_type *t = typed_resolve(p->btf, part->type);
+	const struct btf_type *t = ebpf_typed_resolve(p->btf, part->type);
 
 	skip_blanks(p);
 	if (depth > TYPED_DEPTH) {
@@ -328,11 +328,11 @@ static int parse_part(struct parser *p, const struct ebpf_typed_part *part, int 
 	if (strncmp(p->at, "hex:", 4) == 0 && !part->bits) {
 		return parse_hex(p, part);
 	}
-	if (typed_is_scalar(t)) {
+	if (ebpf_typed_is_scalar(t)) {
 		return parse_scalar(p, part);
 	}
 	if (t && btf_is_array(t)) {
-		return *p->at == '"' && typed_is_char(p->btf, btf_array(t)->type)
+		return *p->at == '"' && ebpf_typed_is_char(p->btf, btf_array(t)->type)
 			       ? parse_string(p, part)
 			       : parse_array(p, part, depth);
 	}
@@ -371,7 +371,7 @@ int ebpf_typed_parse(const struct btf *btf, uint32_t type, const char *text, voi
 	struct ebpf_typed_part whole = { .type = type };
 	int err;
 
-	whole.bytes = typed_size(btf, type);
+	whole.bytes = ebpf_typed_size(btf, type);
 	if (!whole.bytes || whole.bytes > n) {
 		err = parse_untyped(&p, n);
 	} else {

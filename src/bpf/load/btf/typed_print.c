@@ -59,11 +59,11 @@ static void print_string(struct buf *out, const char *text, size_t n)
 
 static void print_scalar(struct printer *p, const struct btf_type *t, uint64_t v, bool is_signed)
 {
-	const char *name = typed_enum_name(p->btf, t, v);
+	const char *name = ebpf_typed_enum_name(p->btf, t, v);
 
 	if (name && name[0]) {
 		print_string(p->out, name, strnlen(name, MAX_NAME));
-	} else if (typed_is_bool(t)) {
+	} else if (ebpf_typed_is_bool(t)) {
 		buf_puts(p->out, v ? "true" : "false");
 	} else if (is_signed) {
 		buf_printf(p->out, "%" PRId64, (int64_t)v);
@@ -91,7 +91,7 @@ static int print_members(struct printer *p, const struct btf_type *t,
 		if (!may_look(p, 16)) {
 			return -E2BIG;
 		}
-		if (typed_member(p->btf, t, i, whole->bytes, &part, &name) < 0) {
+		if (ebpf_typed_member(p->btf, t, i, whole->bytes, &part, &name) < 0) {
 			continue;
 		}
 		buf_printf(p->out, "%s", first ? "" : ",");
@@ -128,9 +128,9 @@ static int print_array(struct printer *p, const struct btf_type *t,
 		       const struct ebpf_typed_part *whole, const uint8_t *base, int depth)
 {
 	uint32_t type = btf_array(t)->type;
-	size_t each = typed_size(p->btf, type), n = each ? whole->bytes / each : 0;
-	int len =
-		typed_is_char(p->btf, type) ? text_length(base + whole->offset, whole->bytes) : -1;
+	size_t each = ebpf_typed_size(p->btf, type), n = each ? whole->bytes / each : 0;
+	int len = ebpf_typed_is_char(p->btf, type) ? text_length(base + whole->offset, whole->bytes)
+						   : -1;
 
 	if (len >= 0) {
 		print_string(p->out, (const char *)base + whole->offset, (size_t)len);
@@ -155,7 +155,7 @@ static int print_array(struct printer *p, const struct btf_type *t,
 static int print_part(struct printer *p, const struct ebpf_typed_part *part, const uint8_t *base,
 		      int depth)
 {
-	const struct btf_type *t = typed_resolve(p->btf, part->type);
+	const struct btf_type *t = ebpf_typed_resolve(p->btf, part->type);
 	bool is_signed;
 	uint64_t v;
 
@@ -183,7 +183,7 @@ int ebpf_typed_print(struct buf *out, const struct btf *btf, uint32_t type, cons
 	struct ebpf_typed_part whole = { .type = type };
 	int err = 0;
 
-	whole.bytes = typed_size(btf, type);
+	whole.bytes = ebpf_typed_size(btf, type);
 	if (!whole.bytes || whole.bytes > n) {
 		print_hex(out, bytes, n);
 	} else {
@@ -206,7 +206,7 @@ static const char *written_name(const struct btf *btf, uint32_t id)
 		const struct btf_type *t = btf__type_by_id(btf, id);
 
 		if (!t || !(btf_is_mod(t) || btf_is_var(t))) {
-			return t ? typed_name(btf, t->name_off) : "";
+			return t ? ebpf_typed_name(btf, t->name_off) : "";
 		}
 		id = t->type;
 	}
@@ -216,7 +216,7 @@ static const char *written_name(const struct btf *btf, uint32_t id)
 static void describe_members(struct buf *out, const struct btf *btf, const struct btf_type *t,
 			     int depth, uint32_t *looks)
 {
-	const char *name = typed_name(btf, t->name_off);
+	const char *name = ebpf_typed_name(btf, t->name_off);
 
 	buf_printf(out, "%s%s%.64s {",
 		   btf_is_datasec(t) ? "section"
@@ -228,7 +228,7 @@ static void describe_members(struct buf *out, const struct btf *btf, const struc
 		const char *member;
 
 		*looks -= *looks > 0;
-		if (*looks && typed_member(btf, t, i, SIZE_MAX, &part, &member) < 0) {
+		if (*looks && ebpf_typed_member(btf, t, i, SIZE_MAX, &part, &member) < 0) {
 			continue;
 		}
 		buf_puts(out, i ? ", " : "");
@@ -248,7 +248,7 @@ static void describe_members(struct buf *out, const struct btf *btf, const struc
 static void describe(struct buf *out, const struct btf *btf, uint32_t id, int depth,
 		     uint32_t *looks)
 {
-	const struct btf_type *t = typed_resolve(btf, id);
+	const struct btf_type *t = ebpf_typed_resolve(btf, id);
 
 	if (!t || depth > 8) {
 		buf_puts(out, "?");
@@ -258,13 +258,13 @@ static void describe(struct buf *out, const struct btf *btf, uint32_t id, int de
 	} else if (btf_is_composite(t) || btf_is_datasec(t)) {
 		describe_members(out, btf, t, depth, looks);
 	} else if (btf_is_any_enum(t)) {
-		buf_printf(out, "enum %.64s", typed_name(btf, t->name_off));
+		buf_printf(out, "enum %.64s", ebpf_typed_name(btf, t->name_off));
 	} else if (btf_is_ptr(t)) {
 		buf_puts(out, "pointer");
 	} else {
 		const char *name = written_name(btf, id);
 
-		buf_printf(out, "%.64s", name[0] ? name : typed_name(btf, t->name_off));
+		buf_printf(out, "%.64s", name[0] ? name : ebpf_typed_name(btf, t->name_off));
 	}
 }
 

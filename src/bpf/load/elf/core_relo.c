@@ -47,7 +47,7 @@ static int is_signed(const struct btf_type *t)
 }
 
 /* An element of an array, or the root itself: offset and size have meaning. */
-static int element_answer(const struct core_path *p, uint32_t kind, struct answer *a)
+static int element_answer(const struct ebpf_core_path *p, uint32_t kind, struct answer *a)
 {
 	int64_t bytes = btf__resolve_size(p->btf, p->steps[p->n - 1].type);
 
@@ -63,9 +63,9 @@ static int element_answer(const struct core_path *p, uint32_t kind, struct answe
 	return 0;
 }
 
-static int field_answer(const struct core_path *p, uint32_t kind, struct answer *a)
+static int field_answer(const struct ebpf_core_path *p, uint32_t kind, struct answer *a)
 {
-	const struct core_step *last = &p->steps[p->n - 1];
+	const struct ebpf_core_step *last = &p->steps[p->n - 1];
 	const struct btf_type *in = btf__type_by_id(p->btf, last->type), *t;
 	uint32_t bits, id = 0, bytes;
 	uint64_t at = p->bits / 8;
@@ -77,7 +77,7 @@ static int field_answer(const struct core_path *p, uint32_t kind, struct answer 
 	if (!in || !btf_is_composite(in) || last->idx >= btf_vlen(in)) {
 		return -EINVAL;
 	}
-	t = core_resolve(p->btf, btf_members(in)[last->idx].type, &id);
+	t = ebpf_core_resolve(p->btf, btf_members(in)[last->idx].type, &id);
 	bits = btf_member_bitfield_size(in, last->idx);
 	size = t ? btf__resolve_size(p->btf, id) : -1;
 	if (size < 0 || size > UINT32_MAX || (!bits && p->bits % 8)) {
@@ -111,7 +111,7 @@ static int field_answer(const struct core_path *p, uint32_t kind, struct answer 
 	}
 }
 
-static int enum_answer(const struct core_path *p, struct answer *a)
+static int enum_answer(const struct ebpf_core_path *p, struct answer *a)
 {
 	const struct btf_type *t = btf__type_by_id(p->btf, p->steps[0].type);
 	uint32_t i = p->steps[0].idx;
@@ -126,7 +126,7 @@ static int enum_answer(const struct core_path *p, struct answer *a)
 }
 
 /* What the record asks of a path that is there. */
-static int answer_for(const struct core_path *p, uint32_t kind, struct answer *a)
+static int answer_for(const struct ebpf_core_path *p, uint32_t kind, struct answer *a)
 {
 	int64_t size;
 
@@ -155,7 +155,7 @@ static int answer_for(const struct core_path *p, uint32_t kind, struct answer *a
 
 static int same_name(const char *local, const char *here)
 {
-	size_t n = obj_essential(local);
+	size_t n = ebpf_core_essential(local);
 
 	return strlen(here) == n && memcmp(local, here, n) == 0;
 }
@@ -164,7 +164,7 @@ static int same_name(const char *local, const char *here)
 static uint32_t find_type(const struct btf *here, const struct btf *btf, uint32_t type)
 {
 	const struct btf_type *want = btf__type_by_id(btf, type);
-	const char *name = want ? core_name(btf, want->name_off) : "";
+	const char *name = want ? ebpf_core_name(btf, want->name_off) : "";
 	uint32_t n = btf__type_cnt(here);
 
 	for (uint32_t id = 1; *name && id < n; id++) {
@@ -172,14 +172,14 @@ static uint32_t find_type(const struct btf *here, const struct btf *btf, uint32_
 		int same_kind = btf_kind(t) == btf_kind(want) ||
 				(btf_is_composite(t) && btf_is_composite(want));
 
-		if (same_kind && same_name(name, core_name(here, t->name_off))) {
+		if (same_kind && same_name(name, ebpf_core_name(here, t->name_off))) {
 			return id;
 		}
 	}
 	return 0;
 }
 
-int obj_core_types(struct obj_parse *p)
+int ebpf_obj_core_types(struct ebpf_obj_parse *p)
 {
 	if (p->here) {
 		return 0;
@@ -200,12 +200,13 @@ static int unsigned_int(const struct btf_type *t)
 
 /* The width of an access may follow the field's only where the bits that it gets mean the same:
  * numbers without a sign, and pointers. */
-static void set_widths(struct obj_core *c, const struct core_path *local, const struct answer *l,
-		       const struct core_path *here, const struct answer *h)
+static void set_widths(struct ebpf_obj_core *c, const struct ebpf_core_path *local,
+		       const struct answer *l, const struct ebpf_core_path *here,
+		       const struct answer *h)
 {
 	uint32_t id;
-	const struct btf_type *lt = core_resolve(local->btf, l->type, &id);
-	const struct btf_type *ht = core_resolve(here->btf, h->type, &id);
+	const struct btf_type *lt = ebpf_core_resolve(local->btf, l->type, &id);
+	const struct btf_type *ht = ebpf_core_resolve(here->btf, h->type, &id);
 
 	if (!l->bytes || !h->bytes || l->bytes == h->bytes) {
 		return;
@@ -218,28 +219,28 @@ static void set_widths(struct obj_core *c, const struct core_path *local, const 
 	}
 }
 
-static int set_poison(struct obj_parse *p, struct obj_core *c, const struct core_path *local,
-		      const char *what)
+static int set_poison(struct ebpf_obj_parse *p, struct ebpf_obj_core *c,
+		      const struct ebpf_core_path *local, const char *what)
 {
 	struct buf path;
 
 	buf_init(&path);
-	core_describe(local, &path);
+	ebpf_core_describe(local, &path);
 	c->poisoned = 1;
-	c->why = obj_keep_text(p, "%s %s (CO-RE)", buf_text(&path), what);
+	c->why = ebpf_obj_keep_text(p, "%s %s (CO-RE)", buf_text(&path), what);
 	buf_finish(&path);
 	return 0;
 }
 
 /* The same, when the paths are no longer at hand. */
-static int poison_later(struct obj_parse *p, struct obj_core *c, const char *what)
+static int poison_later(struct ebpf_obj_parse *p, struct ebpf_obj_core *c, const char *what)
 {
-	struct core_path *path = malloc(sizeof(*path));
+	struct ebpf_core_path *path = malloc(sizeof(*path));
 
 	if (!path) {
 		return -ENOMEM;
 	}
-	core_parse(path, p->btf, c->type, btf__name_by_offset(p->btf, c->access), c->kind);
+	ebpf_core_parse(path, p->btf, c->type, btf__name_by_offset(p->btf, c->access), c->kind);
 	set_poison(p, c, path, what);
 	free(path);
 	return 0;
@@ -247,7 +248,7 @@ static int poison_later(struct obj_parse *p, struct obj_core *c, const char *wha
 
 /* A bitfield that is read in place, with shifts that the compiler chose, has to lie in its word as
  * it did there. */
-static int same_bits(const struct core_path *local, const struct core_path *here)
+static int same_bits(const struct ebpf_core_path *local, const struct ebpf_core_path *here)
 {
 	static const uint32_t kinds[] = { CORE_FIELD_SIZE, CORE_FIELD_LSHIFT, CORE_FIELD_RSHIFT };
 
@@ -262,8 +263,8 @@ static int same_bits(const struct core_path *local, const struct core_path *here
 	return 1;
 }
 
-static int solve(struct obj_parse *p, struct obj_core *c, struct core_path *local,
-		 struct core_path *here)
+static int solve(struct ebpf_obj_parse *p, struct ebpf_obj_core *c, struct ebpf_core_path *local,
+		 struct ebpf_core_path *here)
 {
 	struct answer l, h = { 0 };
 	uint32_t id;
@@ -278,7 +279,7 @@ static int solve(struct obj_parse *p, struct obj_core *c, struct core_path *loca
 		return 0;
 	}
 	id = find_type(p->here, p->btf, c->type);
-	found = id ? core_match(local, p->here, id, c->kind, here) : 0;
+	found = id ? ebpf_core_match(local, p->here, id, c->kind, here) : 0;
 	if (found <= 0 && is_question(c->kind)) {
 		c->checked = 1;
 		c->to = 0;
@@ -300,21 +301,22 @@ static int solve(struct obj_parse *p, struct obj_core *c, struct core_path *loca
 	return 0;
 }
 
-static int solve_once(struct obj_parse *p, struct obj_core *c, const char *section)
+static int solve_once(struct ebpf_obj_parse *p, struct ebpf_obj_core *c, const char *section)
 {
-	struct core_path *paths = malloc(2 * sizeof(*paths));
+	struct ebpf_core_path *paths = malloc(2 * sizeof(*paths));
 	const char *access = btf__name_by_offset(p->btf, c->access);
-	int err = paths ? obj_core_types(p) : -ENOMEM;
+	int err = paths ? ebpf_obj_core_types(p) : -ENOMEM;
 
 	if (err == 0 && c->kind > CORE_ENUMVAL_VALUE) {
-		err = obj_refuse(p, -EINVAL, section, c->off,
-				 "CO-RE relocations of kind %u are not supported%s", c->kind,
-				 c->kind == 12 ? " (bpf_core_type_matches)" : "");
+		err = ebpf_obj_refuse(p, -EINVAL, section, c->off,
+				      "CO-RE relocations of kind %u are not supported%s", c->kind,
+				      c->kind == 12 ? " (bpf_core_type_matches)" : "");
 	}
-	if (err == 0 && (!access || core_parse(&paths[0], p->btf, c->type, access, c->kind) < 0 ||
-			 solve(p, c, &paths[0], &paths[1]) < 0)) {
-		err = obj_refuse(p, -EINVAL, section, c->off,
-				 "a CO-RE relocation that its types do not bear out");
+	if (err == 0 &&
+	    (!access || ebpf_core_parse(&paths[0], p->btf, c->type, access, c->kind) < 0 ||
+	     solve(p, c, &paths[0], &paths[1]) < 0)) {
+		err = ebpf_obj_refuse(p, -EINVAL, section, c->off,
+				      "a CO-RE relocation that its types do not bear out");
 	}
 	c->solved = err == 0;
 	free(paths);
@@ -337,7 +339,8 @@ static uint32_t width_of(const struct ebpf_insn *in)
  */
 enum fit { FITS, WRONG, UNFIT };
 
-static enum fit patch_access(const struct obj_core *c, struct ebpf_insn *in, const char **ret_what)
+static enum fit patch_access(const struct ebpf_obj_core *c, struct ebpf_insn *in,
+			     const char **ret_what)
 {
 	if (c->checked && (uint64_t)(int64_t)in->off != c->from) {
 		*ret_what = "the access is not where its relocation says";
@@ -366,7 +369,8 @@ static enum fit patch_access(const struct obj_core *c, struct ebpf_insn *in, con
 	return FITS;
 }
 
-static enum fit patch_number(const struct obj_core *c, struct ebpf_insn *in, const char **ret_what)
+static enum fit patch_number(const struct ebpf_obj_core *c, struct ebpf_insn *in,
+			     const char **ret_what)
 {
 	if (EBPF_SRC(in->code) != EBPF_K) {
 		*ret_what = "the relocated instruction has no number";
@@ -384,7 +388,7 @@ static enum fit patch_number(const struct obj_core *c, struct ebpf_insn *in, con
 	return FITS;
 }
 
-static enum fit patch_wide(const struct obj_core *c, struct ebpf_insn *in, uint32_t left,
+static enum fit patch_wide(const struct ebpf_obj_core *c, struct ebpf_insn *in, uint32_t left,
 			   const char **ret_what)
 {
 	uint64_t have, to = c->to;
@@ -405,7 +409,7 @@ static enum fit patch_wide(const struct obj_core *c, struct ebpf_insn *in, uint3
 	return FITS;
 }
 
-static enum fit patch(const struct obj_core *c, struct ebpf_insn *in, uint32_t left,
+static enum fit patch(const struct ebpf_obj_core *c, struct ebpf_insn *in, uint32_t left,
 		      const char **ret_what)
 {
 	switch (EBPF_CLASS(in->code)) {
@@ -424,8 +428,8 @@ static enum fit patch(const struct obj_core *c, struct ebpf_insn *in, uint32_t l
 	}
 }
 
-int obj_core_apply(struct obj_parse *p, struct obj_core *c, const char *section,
-		   struct ebpf_insn *in, uint32_t left, const char **ret_why)
+int ebpf_obj_core_apply(struct ebpf_obj_parse *p, struct ebpf_obj_core *c, const char *section,
+			struct ebpf_insn *in, uint32_t left, const char **ret_why)
 {
 	const char *what = "";
 	enum fit fit;
@@ -434,7 +438,7 @@ int obj_core_apply(struct obj_parse *p, struct obj_core *c, const char *section,
 	if (err == 0 && !c->poisoned) {
 		fit = patch(c, in, left, &what);
 		if (fit == WRONG) {
-			return obj_refuse(p, -EINVAL, section, c->off, "CO-RE: %s", what);
+			return ebpf_obj_refuse(p, -EINVAL, section, c->off, "CO-RE: %s", what);
 		}
 		err = fit == UNFIT ? poison_later(p, c, what) : 0;
 	}

@@ -235,15 +235,15 @@ static int run(struct job *j, struct buf *out, struct report *r)
 static int check_input(const struct ebpf_link_input *in, struct report *r)
 {
 	struct ebpf_object *o = calloc(1, sizeof(*o));
-	struct obj_parse p = { .o = o, .r = r };
+	struct ebpf_obj_parse p = { .o = o, .r = r };
 	int err;
 
 	if (!o) {
 		return -ENOMEM;
 	}
 	snprintf(o->name, sizeof(o->name), "%s", in->name);
-	err = obj_read_elf(&p, in->data, in->bytes);
-	obj_finish_parse(&p);
+	err = ebpf_obj_read_elf(&p, in->data, in->bytes);
+	ebpf_obj_finish_parse(&p);
 	free(o);
 	return err;
 }

@@ -9,7 +9,7 @@
 
 #include "bpf/load/elf/object_int.h"
 
-int obj_name_ok(const char *name, size_t bytes)
+int ebpf_obj_name_ok(const char *name, size_t bytes)
 {
 	size_t n = strnlen(name, bytes);
 
@@ -27,8 +27,8 @@ static void make_printable(char *text, size_t n)
 	}
 }
 
-int obj_refuse(struct obj_parse *p, int err, const char *section, uint64_t offset, const char *fmt,
-	       ...)
+int ebpf_obj_refuse(struct ebpf_obj_parse *p, int err, const char *section, uint64_t offset,
+		    const char *fmt, ...)
 {
 	struct buf text;
 	va_list ap;
@@ -53,9 +53,9 @@ int obj_refuse(struct obj_parse *p, int err, const char *section, uint64_t offse
 	return err;
 }
 
-const char *obj_keep_text(struct obj_parse *p, const char *fmt, ...)
+const char *ebpf_obj_keep_text(struct ebpf_obj_parse *p, const char *fmt, ...)
 {
-	struct obj_text *t;
+	struct ebpf_obj_text *t;
 	char text[400];
 	va_list ap;
 	size_t n;
@@ -88,17 +88,17 @@ static void set_name(struct ebpf_object *o, const char *name)
 	make_printable(o->name, strlen(o->name));
 }
 
-static void free_texts(struct obj_text *t)
+static void free_texts(struct ebpf_obj_text *t)
 {
 	while (t) {
-		struct obj_text *next = t->next;
+		struct ebpf_obj_text *next = t->next;
 
 		free(t);
 		t = next;
 	}
 }
 
-void obj_finish_parse(struct obj_parse *p)
+void ebpf_obj_finish_parse(struct ebpf_obj_parse *p)
 {
 	for (uint32_t i = 0; i < p->n_secs; i++) {
 		free(p->secs[i].rels);
@@ -123,11 +123,11 @@ void obj_finish_parse(struct obj_parse *p)
 /* What programs borrow from an open object. It does not move when the object's struct is copied. */
 struct kept {
 	struct btf *btf; /* its strings are the lines' */
-	struct obj_text *texts;
+	struct ebpf_obj_text *texts;
 	const void *init[EBPF_MAX_MAPS];
 };
 
-static int keep(struct obj_parse *p)
+static int keep(struct ebpf_obj_parse *p)
 {
 	struct kept *k = calloc(1, sizeof(*k));
 
@@ -165,18 +165,19 @@ static void clear(struct ebpf_object *o)
 int ebpf_object_open(struct ebpf_object *o, const void *elf, size_t bytes, const char *name,
 		     struct report *r)
 {
-	static int (*const steps[])(struct obj_parse *) = {
-		obj_classify,	  obj_read_btf, obj_place_variables, obj_read_maps,
-		obj_read_data,	  obj_read_ext, obj_read_funcs,	     obj_read_externs,
-		obj_read_entries, obj_read_ops, obj_read_programs,
+	static int (*const steps[])(struct ebpf_obj_parse *) = {
+		ebpf_obj_classify,   ebpf_obj_read_btf,	     ebpf_obj_place_variables,
+		ebpf_obj_read_maps,  ebpf_obj_read_data,     ebpf_obj_read_ext,
+		ebpf_obj_read_funcs, ebpf_obj_read_externs,  ebpf_obj_read_entries,
+		ebpf_obj_read_ops,   ebpf_obj_read_programs,
 	};
-	struct obj_parse p = { .o = o, .r = r };
+	struct ebpf_obj_parse p = { .o = o, .r = r };
 	int err;
 
 	o->n_progs = 0;
 	clear(o);
 	set_name(o, name);
-	err = obj_read_elf(&p, elf, bytes);
+	err = ebpf_obj_read_elf(&p, elf, bytes);
 	for (size_t i = 0; err == 0 && i < ARRAY_SIZE(steps); i++) {
 		err = steps[i](&p);
 	}
@@ -186,7 +187,7 @@ int ebpf_object_open(struct ebpf_object *o, const void *elf, size_t bytes, const
 	} else {
 		err = keep(&p);
 	}
-	obj_finish_parse(&p);
+	ebpf_obj_finish_parse(&p);
 	return err;
 }
 

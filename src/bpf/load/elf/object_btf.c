@@ -13,9 +13,9 @@ static int silent(enum libbpf_print_level level, const char *fmt, va_list ap)
 	return 0;
 }
 
-int obj_read_btf(struct obj_parse *p)
+int ebpf_obj_read_btf(struct ebpf_obj_parse *p)
 {
-	const struct obj_section *s = NULL;
+	const struct ebpf_obj_section *s = NULL;
 	int err;
 
 	for (uint32_t i = 1; i < p->n_secs && !s; i++) {
@@ -25,11 +25,11 @@ int obj_read_btf(struct obj_parse *p)
 	}
 	if (!s || !s->data) {
 		report_hint(p->r, "compile with -g");
-		return obj_refuse(p, -EINVAL, NULL, 0, "no BTF type information");
+		return ebpf_obj_refuse(p, -EINVAL, NULL, 0, "no BTF type information");
 	}
 	if (s->size > OBJ_MAX_BTF_BYTES) {
-		return obj_refuse(p, -E2BIG, s->name, 0, "%zu bytes of BTF (limit %u)", s->size,
-				  OBJ_MAX_BTF_BYTES);
+		return ebpf_obj_refuse(p, -E2BIG, s->name, 0, "%zu bytes of BTF (limit %u)",
+				       s->size, OBJ_MAX_BTF_BYTES);
 	}
 	libbpf_set_print(silent);
 	p->btf = btf__new(s->data, (uint32_t)s->size);
@@ -38,20 +38,20 @@ int obj_read_btf(struct obj_parse *p)
 		return err;
 	}
 	if (err) {
-		return obj_refuse(p, -EINVAL, s->name, 0, "broken BTF (%s)", strerror(-err));
+		return ebpf_obj_refuse(p, -EINVAL, s->name, 0, "broken BTF (%s)", strerror(-err));
 	}
 	p->n_types = btf__type_cnt(p->btf);
 	return 0;
 }
 
-const char *obj_btf_name(const struct obj_parse *p, uint32_t off)
+const char *ebpf_obj_btf_name(const struct ebpf_obj_parse *p, uint32_t off)
 {
 	const char *name = btf__name_by_offset(p->btf, off);
 
 	return name ? name : "";
 }
 
-const struct btf_type *obj_btf_resolve(const struct obj_parse *p, uint32_t id)
+const struct btf_type *ebpf_obj_btf_resolve(const struct ebpf_obj_parse *p, uint32_t id)
 {
 	for (int depth = 0; depth < 32 && id != 0; depth++) {
 		const struct btf_type *t = btf__type_by_id(p->btf, id);
@@ -64,7 +64,7 @@ const struct btf_type *obj_btf_resolve(const struct obj_parse *p, uint32_t id)
 	return NULL;
 }
 
-size_t obj_essential(const char *name)
+size_t ebpf_core_essential(const char *name)
 {
 	size_t n = strnlen(name, OBJ_MAX_NAME);
 
@@ -76,7 +76,7 @@ size_t obj_essential(const char *name)
 	return n;
 }
 
-static int compare_var(const struct obj_parse *p, uint32_t symbol, uint32_t section,
+static int compare_var(const struct ebpf_obj_parse *p, uint32_t symbol, uint32_t section,
 		       const char *name)
 {
 	const Elf64_Sym *s = &p->syms[symbol];
@@ -84,18 +84,19 @@ static int compare_var(const struct obj_parse *p, uint32_t symbol, uint32_t sect
 	if (s->st_shndx != section) {
 		return s->st_shndx < section ? -1 : 1;
 	}
-	return strcmp(obj_symbol_name(p, s), name);
+	return strcmp(ebpf_obj_symbol_name(p, s), name);
 }
 
 static int var_order(const void *a, const void *b, void *arg)
 {
-	const struct obj_parse *p = arg;
+	const struct ebpf_obj_parse *p = arg;
 	const Elf64_Sym *other = &p->syms[*(const uint32_t *)b];
 
-	return compare_var(p, *(const uint32_t *)a, other->st_shndx, obj_symbol_name(p, other));
+	return compare_var(p, *(const uint32_t *)a, other->st_shndx,
+			   ebpf_obj_symbol_name(p, other));
 }
 
-static int collect_variables(struct obj_parse *p)
+static int collect_variables(struct ebpf_obj_parse *p)
 {
 	p->vars = malloc((p->n_syms + 1u) * sizeof(*p->vars));
 	if (!p->vars) {
@@ -103,8 +104,8 @@ static int collect_variables(struct obj_parse *p)
 	}
 	for (uint32_t i = 1; i < p->n_syms; i++) {
 		const Elf64_Sym *sym = &p->syms[i];
-		enum obj_role role =
-			obj_symbol_defined(sym) ? p->secs[sym->st_shndx].role : OBJ_OTHER;
+		enum ebpf_obj_role role =
+			ebpf_obj_symbol_defined(sym) ? p->secs[sym->st_shndx].role : OBJ_OTHER;
 
 		if ((role == OBJ_DATA || role == OBJ_MAPS || role == OBJ_OPS) &&
 		    ELF64_ST_TYPE(sym->st_info) != STT_SECTION) {
@@ -116,7 +117,7 @@ static int collect_variables(struct obj_parse *p)
 }
 
 /* The first symbol that is not before (section, name). */
-static uint32_t var_from(const struct obj_parse *p, uint32_t section, const char *name)
+static uint32_t var_from(const struct ebpf_obj_parse *p, uint32_t section, const char *name)
 {
 	uint32_t lo = 0, hi = p->n_vars;
 
@@ -133,7 +134,7 @@ static uint32_t var_from(const struct obj_parse *p, uint32_t section, const char
 }
 
 /* A static variable of a function is called function.name. */
-static const Elf64_Sym *local_variable(const struct obj_parse *p, uint32_t section,
+static const Elf64_Sym *local_variable(const struct ebpf_obj_parse *p, uint32_t section,
 				       const char *name)
 {
 	const Elf64_Sym *found = NULL;
@@ -141,7 +142,7 @@ static const Elf64_Sym *local_variable(const struct obj_parse *p, uint32_t secti
 
 	for (; at < end && p->syms[p->vars[at]].st_shndx == section; at++) {
 		const Elf64_Sym *sym = &p->syms[p->vars[at]];
-		const char *dot = strchr(obj_symbol_name(p, sym), '.');
+		const char *dot = strchr(ebpf_obj_symbol_name(p, sym), '.');
 
 		if (dot && strcmp(dot + 1, name) == 0) {
 			if (found) {
@@ -153,7 +154,8 @@ static const Elf64_Sym *local_variable(const struct obj_parse *p, uint32_t secti
 	return found;
 }
 
-const Elf64_Sym *obj_variable(const struct obj_parse *p, uint32_t section, const char *name)
+const Elf64_Sym *ebpf_obj_variable(const struct ebpf_obj_parse *p, uint32_t section,
+				   const char *name)
 {
 	uint32_t at = var_from(p, section, name);
 
@@ -171,14 +173,15 @@ static int secinfo_order(const void *a, const void *b)
 }
 
 /* A variable whose place cannot be found gets none: size 0 at the section's end. */
-static void place_variable(const struct obj_parse *p, uint32_t section, int linked,
+static void place_variable(const struct ebpf_obj_parse *p, uint32_t section, int linked,
 			   struct btf_var_secinfo *v)
 {
-	const struct obj_section *s = &p->secs[section];
+	const struct ebpf_obj_section *s = &p->secs[section];
 	const struct btf_type *var = btf__type_by_id(p->btf, v->type);
-	const Elf64_Sym *sym = var && btf_is_var(var)
-				       ? obj_variable(p, section, obj_btf_name(p, var->name_off))
-				       : NULL;
+	const Elf64_Sym *sym =
+		var && btf_is_var(var)
+			? ebpf_obj_variable(p, section, ebpf_obj_btf_name(p, var->name_off))
+			: NULL;
 
 	if (sym) {
 		v->offset = (uint32_t)sym->st_value;
@@ -189,13 +192,15 @@ static void place_variable(const struct obj_parse *p, uint32_t section, int link
 	}
 }
 
-static int place_section(struct obj_parse *p, uint32_t section, uint32_t id, struct btf_type *t)
+static int place_section(struct ebpf_obj_parse *p, uint32_t section, uint32_t id,
+			 struct btf_type *t)
 {
 	struct btf_var_secinfo *v = btf_var_secinfos(t);
 	int linked = t->size != 0;
 
 	if (btf_vlen(t) > OBJ_MAX_SYMBOLS - p->n_placed) {
-		return obj_refuse(p, -E2BIG, ".BTF", 0, "more than %u variables", OBJ_MAX_SYMBOLS);
+		return ebpf_obj_refuse(p, -E2BIG, ".BTF", 0, "more than %u variables",
+				       OBJ_MAX_SYMBOLS);
 	}
 	p->n_placed += btf_vlen(t);
 	for (uint32_t k = 0; k < btf_vlen(t); k++) {
@@ -207,7 +212,7 @@ static int place_section(struct obj_parse *p, uint32_t section, uint32_t id, str
 	return 0;
 }
 
-int obj_place_variables(struct obj_parse *p)
+int ebpf_obj_place_variables(struct ebpf_obj_parse *p)
 {
 	uint32_t sections = 0;
 	int err = collect_variables(p);
@@ -220,14 +225,14 @@ int obj_place_variables(struct obj_parse *p)
 			continue;
 		}
 		if (++sections > OBJ_MAX_DATASECS) {
-			return obj_refuse(p, -E2BIG, ".BTF", 0, "more than %u data sections",
-					  OBJ_MAX_DATASECS);
+			return ebpf_obj_refuse(p, -E2BIG, ".BTF", 0, "more than %u data sections",
+					       OBJ_MAX_DATASECS);
 		}
 		for (uint32_t i = 1; i < p->n_secs; i++) {
-			const struct obj_section *s = &p->secs[i];
+			const struct ebpf_obj_section *s = &p->secs[i];
 
 			if (s->role >= OBJ_DATA && !s->datasec &&
-			    !strcmp(s->name, obj_btf_name(p, t->name_off))) {
+			    !strcmp(s->name, ebpf_obj_btf_name(p, t->name_off))) {
 				err = place_section(p, i, id, t);
 				break;
 			}

@@ -15,7 +15,7 @@ static const struct {
 #include "gbpf/hooks.def"
 };
 
-int obj_hook_by_name(const char *name)
+int ebpf_obj_hook_by_name(const char *name)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(hooks); i++) {
 		if (strcmp(hooks[i].name, name) == 0) {
@@ -25,7 +25,7 @@ int obj_hook_by_name(const char *name)
 	return -ENOENT;
 }
 
-const char *obj_hook_name(int hook)
+const char *ebpf_obj_hook_name(int hook)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(hooks); i++) {
 		if (hooks[i].id == hook) {
@@ -57,12 +57,12 @@ static const struct {
 	{ ".data.rel", 0, "pointer tables", "use an index instead of a pointer" },
 };
 
-static int refuse_data(struct obj_parse *p, const struct obj_section *s)
+static int refuse_data(struct ebpf_obj_parse *p, const struct ebpf_obj_section *s)
 {
 	if (s->flags & SHF_TLS) {
 		report_hint(p->r, "GBPF_MAP_THREAD_ARRAY has an instance for each thread");
-		return obj_refuse(p, -EINVAL, s->name, 0,
-				  "thread-local variables are not supported");
+		return ebpf_obj_refuse(p, -EINVAL, s->name, 0,
+				       "thread-local variables are not supported");
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
 		size_t n = strlen(refused[i].prefix);
@@ -70,21 +70,22 @@ static int refuse_data(struct obj_parse *p, const struct obj_section *s)
 		if (strncmp(s->name, refused[i].prefix, n) == 0 &&
 		    (!refused[i].exact || !s->name[n])) {
 			report_hint(p->r, "%s", refused[i].hint);
-			return obj_refuse(p, -EINVAL, s->name, 0,
-					  "%s are not supported (section '%s')", refused[i].what,
-					  s->name);
+			return ebpf_obj_refuse(p, -EINVAL, s->name, 0,
+					       "%s are not supported (section '%s')",
+					       refused[i].what, s->name);
 		}
 	}
 	report_hint(p->r, "known are .maps, .data, .bss, .rodata, .data.tenant, .bss.tenant, "
 			  ".struct_ops, license and version");
-	return obj_refuse(p, -EINVAL, s->name, 0, "data section '%s' is not supported", s->name);
+	return ebpf_obj_refuse(p, -EINVAL, s->name, 0, "data section '%s' is not supported",
+			       s->name);
 }
 
-static int hook_section(struct obj_parse *p, struct obj_section *s, const char *hook)
+static int hook_section(struct ebpf_obj_parse *p, struct ebpf_obj_section *s, const char *hook)
 {
 	struct buf names;
 
-	s->hook = obj_hook_by_name(hook);
+	s->hook = ebpf_obj_hook_by_name(hook);
 	if (s->hook >= 0) {
 		return 0;
 	}
@@ -94,7 +95,7 @@ static int hook_section(struct obj_parse *p, struct obj_section *s, const char *
 	}
 	report_hint(p->r, "hooks: %s", buf_text(&names));
 	buf_finish(&names);
-	return obj_refuse(p, -EINVAL, s->name, 0, "there is no hook '%s'", hook);
+	return ebpf_obj_refuse(p, -EINVAL, s->name, 0, "there is no hook '%s'", hook);
 }
 
 /* "struct_ops", or "struct_ops/" and anything. */
@@ -105,18 +106,18 @@ static int is_member_section(const char *name)
 	return strncmp(name, "struct_ops", n) == 0 && (!name[n] || name[n] == '/');
 }
 
-static int code_section(struct obj_parse *p, struct obj_section *s)
+static int code_section(struct ebpf_obj_parse *p, struct ebpf_obj_section *s)
 {
 	const char *name = s->name + (s->name[0] == '?');
 
 	s->role = OBJ_CODE;
 	if (s->size % 8 || !s->data) {
-		return obj_refuse(p, -EINVAL, s->name, 0, "%zu bytes are not whole instructions",
-				  s->size);
+		return ebpf_obj_refuse(p, -EINVAL, s->name, 0,
+				       "%zu bytes are not whole instructions", s->size);
 	}
 	if (s->size / 8 > EBPF_MAX_INSNS) {
-		return obj_refuse(p, -E2BIG, s->name, 0, "%zu instructions (limit %u)", s->size / 8,
-				  EBPF_MAX_INSNS);
+		return ebpf_obj_refuse(p, -E2BIG, s->name, 0, "%zu instructions (limit %u)",
+				       s->size / 8, EBPF_MAX_INSNS);
 	}
 	if (strncmp(name, "gbpf/", 5) == 0) {
 		s->code = name == s->name ? OBJ_HOOK : OBJ_OF_HOOK;
@@ -143,17 +144,18 @@ static int is_data_name(const char *name)
 	return 0;
 }
 
-static int text_section(struct obj_parse *p, const struct obj_section *s, char *out, size_t cap)
+static int text_section(struct ebpf_obj_parse *p, const struct ebpf_obj_section *s, char *out,
+			size_t cap)
 {
 	size_t n = s->data ? strnlen((const char *)s->data, s->size) : 0;
 
 	if (n == s->size || n >= cap) {
-		return obj_refuse(p, -EINVAL, s->name, 0,
-				  "not a zero-terminated text of at most %zu bytes", cap - 1);
+		return ebpf_obj_refuse(p, -EINVAL, s->name, 0,
+				       "not a zero-terminated text of at most %zu bytes", cap - 1);
 	}
 	for (size_t i = 0; i < n; i++) {
 		if (s->data[i] < ' ' || s->data[i] > '~') {
-			return obj_refuse(p, -EINVAL, s->name, i, "not a printable text");
+			return ebpf_obj_refuse(p, -EINVAL, s->name, i, "not a printable text");
 		}
 	}
 	memcpy(out, s->data, n);
@@ -161,12 +163,12 @@ static int text_section(struct obj_parse *p, const struct obj_section *s, char *
 }
 
 /* The author's version; objects for old kernels have a number there, which is of no use. */
-static int version_section(struct obj_parse *p, const struct obj_section *s)
+static int version_section(struct ebpf_obj_parse *p, const struct ebpf_obj_section *s)
 {
 	return s->size == 4 ? 0 : text_section(p, s, p->o->version, sizeof(p->o->version));
 }
 
-static int data_section(struct obj_parse *p, struct obj_section *s)
+static int data_section(struct ebpf_obj_parse *p, struct ebpf_obj_section *s)
 {
 	if (strcmp(s->name, ".maps") == 0) {
 		s->role = OBJ_MAPS;
@@ -187,12 +189,12 @@ static int data_section(struct obj_parse *p, struct obj_section *s)
 	return 0;
 }
 
-int obj_classify(struct obj_parse *p)
+int ebpf_obj_classify(struct ebpf_obj_parse *p)
 {
 	int err = 0;
 
 	for (uint32_t i = 1; err == 0 && i < p->n_secs; i++) {
-		struct obj_section *s = &p->secs[i];
+		struct ebpf_obj_section *s = &p->secs[i];
 
 		if ((s->flags & SHF_ALLOC) && s->size) {
 			err = s->flags & SHF_EXECINSTR ? code_section(p, s) : data_section(p, s);

@@ -24,7 +24,7 @@ static const char *const foreign[] = { "bpf_timer",	"bpf_wq",      "bpf_list_hea
 
 /* Looks through a value type. */
 struct walk {
-	struct obj_parse *p;
+	struct ebpf_obj_parse *p;
 	const struct ebpf_map_def *d;
 	uint32_t left;
 	uint32_t locks;
@@ -33,7 +33,7 @@ struct walk {
 
 static int refuse_value(const struct walk *w, int err, const char *what, const char *name)
 {
-	struct obj_parse *p = w->p;
+	struct ebpf_obj_parse *p = w->p;
 
 	report_place(p->r, "%s map %s", p->o->name, w->d->name);
 	return report_set(p->r, err, "elf", "%s%s", what, name);
@@ -81,7 +81,7 @@ static int walk_members(struct walk *w, const struct btf_type *t, uint32_t offse
 
 static int walk_type(struct walk *w, uint32_t id, uint32_t offset, unsigned depth)
 {
-	const struct btf_type *t = obj_btf_resolve(w->p, id);
+	const struct btf_type *t = ebpf_obj_btf_resolve(w->p, id);
 	int err;
 
 	if (w->left == 0 || depth > MAX_DEPTH) {
@@ -94,16 +94,16 @@ static int walk_type(struct walk *w, uint32_t id, uint32_t offset, unsigned dept
 	if (!t || !btf_is_composite(t)) {
 		return 0;
 	}
-	err = special(w, obj_btf_name(w->p, t->name_off), offset, depth);
+	err = special(w, ebpf_obj_btf_name(w->p, t->name_off), offset, depth);
 	return err ? err : walk_members(w, t, offset, depth);
 }
 
 /* Whether walking is worth while: most objects declare none of these. */
-static int has_special(const struct obj_parse *p)
+static int has_special(const struct ebpf_obj_parse *p)
 {
 	for (uint32_t id = 1; id < p->n_types; id++) {
 		const struct btf_type *t = btf__type_by_id(p->btf, id);
-		const char *name = t && btf_is_struct(t) ? obj_btf_name(p, t->name_off) : "";
+		const char *name = t && btf_is_struct(t) ? ebpf_obj_btf_name(p, t->name_off) : "";
 
 		if (strncmp(name, "bpf_", 4) != 0) {
 			continue;
@@ -120,8 +120,8 @@ static int has_special(const struct obj_parse *p)
 	return 0;
 }
 
-int obj_find_lock(struct obj_parse *p, const struct ebpf_map_def *d, uint32_t type,
-		  uint32_t *ret_lock_1)
+int ebpf_obj_find_lock(struct ebpf_obj_parse *p, const struct ebpf_map_def *d, uint32_t type,
+		       uint32_t *ret_lock_1)
 {
 	struct walk w = { .p = p, .d = d, .left = MAX_WALK };
 	int err;
@@ -165,35 +165,35 @@ static uint32_t data_flags(const char *name)
 }
 
 /* The variable that lies at an offset, for messages. */
-static const char *variable_at(const struct obj_parse *p, uint32_t section, uint64_t offset)
+static const char *variable_at(const struct ebpf_obj_parse *p, uint32_t section, uint64_t offset)
 {
 	for (uint32_t i = 0; i < p->n_vars; i++) {
 		const Elf64_Sym *sym = &p->syms[p->vars[i]];
 
 		if (sym->st_shndx == section && offset >= sym->st_value &&
 		    offset - sym->st_value < sym->st_size) {
-			return obj_symbol_name(p, sym);
+			return ebpf_obj_symbol_name(p, sym);
 		}
 	}
 	return "a constant";
 }
 
-static int refuse_pointers(struct obj_parse *p, uint32_t section)
+static int refuse_pointers(struct ebpf_obj_parse *p, uint32_t section)
 {
-	const struct obj_section *s = &p->secs[section];
+	const struct ebpf_obj_section *s = &p->secs[section];
 	const Elf64_Sym *to = &p->syms[ELF64_R_SYM(s->rels[0].r_info)];
-	const char *what = obj_symbol_defined(to) && p->secs[to->st_shndx].role == OBJ_CODE
+	const char *what = ebpf_obj_symbol_defined(to) && p->secs[to->st_shndx].role == OBJ_CODE
 				   ? "function pointers"
 				   : "initialized pointers";
 
 	report_hint(p->r, "use an index, a switch, or a GBPF_MAP_PROG_ARRAY for programs");
-	return obj_refuse(p, -EINVAL, s->name, s->rels[0].r_offset,
-			  "%s in data are not supported (%s)", what,
-			  variable_at(p, section, s->rels[0].r_offset));
+	return ebpf_obj_refuse(p, -EINVAL, s->name, s->rels[0].r_offset,
+			       "%s in data are not supported (%s)", what,
+			       variable_at(p, section, s->rels[0].r_offset));
 }
 
 /* Variables of types that need a map's care. */
-static int check_variables(struct obj_parse *p, const struct obj_section *s,
+static int check_variables(struct ebpf_obj_parse *p, const struct ebpf_obj_section *s,
 			   const struct ebpf_map_def *d)
 {
 	const struct btf_type *t = s->datasec ? btf__type_by_id(p->btf, s->datasec) : NULL;
@@ -211,16 +211,16 @@ static int check_variables(struct obj_parse *p, const struct obj_section *s,
 	return err;
 }
 
-static int data_map(struct obj_parse *p, uint32_t section)
+static int data_map(struct ebpf_obj_parse *p, uint32_t section)
 {
-	struct obj_section *s = &p->secs[section];
+	struct ebpf_obj_section *s = &p->secs[section];
 	struct ebpf_map_def *d;
 	int err = 0;
 
 	if (s->n_rels) {
 		return refuse_pointers(p, section);
 	}
-	d = obj_new_map(p, s->name, &err);
+	d = ebpf_obj_new_map(p, s->name, &err);
 	if (!d) {
 		return err;
 	}
@@ -230,7 +230,7 @@ static int data_map(struct obj_parse *p, uint32_t section)
 	d->max_entries = 1;
 	d->flags = data_flags(s->name);
 	d->is_data = 1;
-	err = obj_check_map(p, d);
+	err = ebpf_obj_check_map(p, d);
 	err = err ? err : check_variables(p, s, d);
 	if (err) {
 		return err;
@@ -247,7 +247,7 @@ static int data_map(struct obj_parse *p, uint32_t section)
 	return 0;
 }
 
-int obj_read_data(struct obj_parse *p)
+int ebpf_obj_read_data(struct ebpf_obj_parse *p)
 {
 	int err = 0;
 

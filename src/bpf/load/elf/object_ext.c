@@ -22,7 +22,7 @@ struct part {
 	const char *name;
 	uint32_t record_bytes; /* that we know */
 	uint32_t limit;
-	int (*add)(struct obj_section *s, const uint8_t *records, uint32_t n, uint32_t bytes);
+	int (*add)(struct ebpf_obj_section *s, const uint8_t *records, uint32_t n, uint32_t bytes);
 };
 
 static uint32_t get32(const uint8_t *at)
@@ -33,7 +33,7 @@ static uint32_t get32(const uint8_t *at)
 	return v;
 }
 
-static struct obj_section *code_section(struct obj_parse *p, const char *name)
+static struct ebpf_obj_section *code_section(struct ebpf_obj_parse *p, const char *name)
 {
 	for (uint32_t i = 1; name && i < p->n_secs; i++) {
 		if (p->secs[i].role == OBJ_CODE && strcmp(p->secs[i].name, name) == 0) {
@@ -57,7 +57,7 @@ static void *reserve(void *old, uint32_t n, uint32_t more, uint32_t *cap, size_t
 	return new;
 }
 
-static int add_lines(struct obj_section *s, const uint8_t *at, uint32_t n, uint32_t bytes)
+static int add_lines(struct ebpf_obj_section *s, const uint8_t *at, uint32_t n, uint32_t bytes)
 {
 	void *lines = reserve(s->lines, s->n_lines, n, &s->cap_lines, sizeof(*s->lines));
 
@@ -66,13 +66,13 @@ static int add_lines(struct obj_section *s, const uint8_t *at, uint32_t n, uint3
 	}
 	s->lines = lines;
 	for (; n > 0; n--, at += bytes) {
-		s->lines[s->n_lines++] = (struct obj_line){ get32(at), get32(at + 4), get32(at + 8),
-							    get32(at + 12) };
+		s->lines[s->n_lines++] = (struct ebpf_obj_line){ get32(at), get32(at + 4),
+								 get32(at + 8), get32(at + 12) };
 	}
 	return 0;
 }
 
-static int add_func_info(struct obj_section *s, const uint8_t *at, uint32_t n, uint32_t bytes)
+static int add_func_info(struct ebpf_obj_section *s, const uint8_t *at, uint32_t n, uint32_t bytes)
 {
 	void *info =
 		reserve(s->func_info, s->n_func_info, n, &s->cap_func_info, sizeof(*s->func_info));
@@ -82,12 +82,13 @@ static int add_func_info(struct obj_section *s, const uint8_t *at, uint32_t n, u
 	}
 	s->func_info = info;
 	for (; n > 0; n--, at += bytes) {
-		s->func_info[s->n_func_info++] = (struct obj_func_info){ get32(at), get32(at + 4) };
+		s->func_info[s->n_func_info++] =
+			(struct ebpf_obj_func_info){ get32(at), get32(at + 4) };
 	}
 	return 0;
 }
 
-static int add_core(struct obj_section *s, const uint8_t *at, uint32_t n, uint32_t bytes)
+static int add_core(struct ebpf_obj_section *s, const uint8_t *at, uint32_t n, uint32_t bytes)
 {
 	void *core = reserve(s->core, s->n_core, n, &s->cap_core, sizeof(*s->core));
 
@@ -96,10 +97,10 @@ static int add_core(struct obj_section *s, const uint8_t *at, uint32_t n, uint32
 	}
 	s->core = core;
 	for (; n > 0; n--, at += bytes) {
-		s->core[s->n_core++] = (struct obj_core){ .off = get32(at),
-							  .type = get32(at + 4),
-							  .access = get32(at + 8),
-							  .kind = get32(at + 12) };
+		s->core[s->n_core++] = (struct ebpf_obj_core){ .off = get32(at),
+							       .type = get32(at + 4),
+							       .access = get32(at + 8),
+							       .kind = get32(at + 12) };
 	}
 	return 0;
 }
@@ -108,34 +109,35 @@ static const struct part func_part = { "function info", 8, OBJ_MAX_FUNCS, add_fu
 static const struct part line_part = { "line info", 16, OBJ_MAX_LINES, add_lines };
 static const struct part core_part = { "CO-RE relocations", 16, OBJ_MAX_CORE, add_core };
 
-static int read_groups(struct obj_parse *p, const struct part *part, const uint8_t *data,
+static int read_groups(struct ebpf_obj_parse *p, const struct part *part, const uint8_t *data,
 		       size_t size)
 {
 	uint32_t bytes, total = 0, groups = 0;
 	size_t at = 4;
 
 	if (size < 4 || (bytes = get32(data)) < part->record_bytes || bytes > 256 || bytes % 4) {
-		return obj_refuse(p, -EINVAL, ".BTF.ext", 0, "broken %s", part->name);
+		return ebpf_obj_refuse(p, -EINVAL, ".BTF.ext", 0, "broken %s", part->name);
 	}
 	while (at < size) {
-		struct obj_section *s;
+		struct ebpf_obj_section *s;
 		uint32_t name, n;
 		int err;
 
 		if (size - at < 8) {
-			return obj_refuse(p, -EINVAL, ".BTF.ext", at, "truncated %s", part->name);
+			return ebpf_obj_refuse(p, -EINVAL, ".BTF.ext", at, "truncated %s",
+					       part->name);
 		}
 		name = get32(data + at);
 		n = get32(data + at + 4);
 		at += 8;
 		if (n == 0 || n > (size - at) / bytes) {
-			return obj_refuse(p, -EINVAL, ".BTF.ext", at,
-					  "%s of %u records does not fit", part->name, n);
+			return ebpf_obj_refuse(p, -EINVAL, ".BTF.ext", at,
+					       "%s of %u records does not fit", part->name, n);
 		}
 		if (n > part->limit - total || ++groups > OBJ_MAX_GROUPS) {
-			return obj_refuse(p, -E2BIG, ".BTF.ext", at,
-					  "more than %u records or %u sections of %s", part->limit,
-					  OBJ_MAX_GROUPS, part->name);
+			return ebpf_obj_refuse(p, -E2BIG, ".BTF.ext", at,
+					       "more than %u records or %u sections of %s",
+					       part->limit, OBJ_MAX_GROUPS, part->name);
 		}
 		total += n;
 		s = code_section(p, btf__name_by_offset(p->btf, name));
@@ -148,8 +150,8 @@ static int read_groups(struct obj_parse *p, const struct part *part, const uint8
 	return 0;
 }
 
-static int read_part(struct obj_parse *p, const struct obj_section *s, const struct part *part,
-		     uint32_t header_bytes, uint32_t off, uint32_t bytes)
+static int read_part(struct ebpf_obj_parse *p, const struct ebpf_obj_section *s,
+		     const struct part *part, uint32_t header_bytes, uint32_t off, uint32_t bytes)
 {
 	size_t rest = s->size - header_bytes;
 
@@ -157,8 +159,8 @@ static int read_part(struct obj_parse *p, const struct obj_section *s, const str
 		return 0;
 	}
 	if (off > rest || bytes > rest - off) {
-		return obj_refuse(p, -EINVAL, s->name, off, "%s lies outside the section",
-				  part->name);
+		return ebpf_obj_refuse(p, -EINVAL, s->name, off, "%s lies outside the section",
+				       part->name);
 	}
 	return read_groups(p, part, s->data + header_bytes + off, bytes);
 }
@@ -182,10 +184,10 @@ static void sort(void *array, uint32_t n, size_t bytes)
 	}
 }
 
-static void sort_records(struct obj_parse *p)
+static void sort_records(struct ebpf_obj_parse *p)
 {
 	for (uint32_t i = 1; i < p->n_secs; i++) {
-		struct obj_section *s = &p->secs[i];
+		struct ebpf_obj_section *s = &p->secs[i];
 
 		sort(s->lines, s->n_lines, sizeof(*s->lines));
 		sort(s->core, s->n_core, sizeof(*s->core));
@@ -193,10 +195,10 @@ static void sort_records(struct obj_parse *p)
 	}
 }
 
-int obj_read_ext(struct obj_parse *p)
+int ebpf_obj_read_ext(struct ebpf_obj_parse *p)
 {
 	struct ext_header h = { 0 };
-	const struct obj_section *s = NULL;
+	const struct ebpf_obj_section *s = NULL;
 	int err;
 
 	for (uint32_t i = 1; i < p->n_secs && !s; i++) {
@@ -210,7 +212,7 @@ int obj_read_ext(struct obj_parse *p)
 	memcpy(&h, s->data, MIN(s->size, sizeof(h)));
 	if (s->size < 24 || h.magic != 0xeb9f || h.version != 1 || h.header_bytes < 24 ||
 	    h.header_bytes > s->size) {
-		return obj_refuse(p, -EINVAL, s->name, 0, "broken header");
+		return ebpf_obj_refuse(p, -EINVAL, s->name, 0, "broken header");
 	}
 	if (h.header_bytes < 32) {
 		h.core_bytes = 0;
@@ -222,14 +224,14 @@ int obj_read_ext(struct obj_parse *p)
 	return err;
 }
 
-static const char *text_at(const struct obj_parse *p, uint32_t off)
+static const char *text_at(const struct ebpf_obj_parse *p, uint32_t off)
 {
 	const char *text = btf__name_by_offset(p->btf, off);
 
 	return text ? text : "";
 }
 
-static uint32_t lower_bound(const struct obj_section *s, uint32_t off)
+static uint32_t lower_bound(const struct ebpf_obj_section *s, uint32_t off)
 {
 	uint32_t lo = 0, hi = s->n_lines;
 
@@ -245,10 +247,10 @@ static uint32_t lower_bound(const struct obj_section *s, uint32_t off)
 	return lo;
 }
 
-int obj_add_lines(struct obj_parse *p, struct ebpf_prog *prog, const struct obj_func *f,
-		  uint32_t at)
+int ebpf_obj_add_lines(struct ebpf_obj_parse *p, struct ebpf_prog *prog,
+		       const struct ebpf_obj_func *f, uint32_t at)
 {
-	const struct obj_section *s = &p->secs[f->section];
+	const struct ebpf_obj_section *s = &p->secs[f->section];
 	uint32_t first = f->start * 8, from = lower_bound(s, first);
 	uint32_t n = lower_bound(s, (f->start + f->n) * 8) - from;
 	struct ebpf_line *lines;
@@ -263,7 +265,7 @@ int obj_add_lines(struct obj_parse *p, struct ebpf_prog *prog, const struct obj_
 	}
 	prog->lines = lines;
 	for (uint32_t i = from; i < from + n; i++) {
-		const struct obj_line *l = &s->lines[i];
+		const struct ebpf_obj_line *l = &s->lines[i];
 
 		lines[prog->n_lines++] = (struct ebpf_line){
 			.insn = at + (l->off - first) / 8,

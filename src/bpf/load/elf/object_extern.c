@@ -49,38 +49,39 @@ static int find_helper(const char *name)
 
 static int name_order(const void *a, const void *b)
 {
-	return strcmp(((const struct obj_extern *)a)->name, ((const struct obj_extern *)b)->name);
+	return strcmp(((const struct ebpf_obj_extern *)a)->name,
+		      ((const struct ebpf_obj_extern *)b)->name);
 }
 
 static int symbol_order(const void *a, const void *b)
 {
-	uint32_t x = ((const struct obj_extern *)a)->symbol;
-	uint32_t y = ((const struct obj_extern *)b)->symbol;
+	uint32_t x = ((const struct ebpf_obj_extern *)a)->symbol;
+	uint32_t y = ((const struct ebpf_obj_extern *)b)->symbol;
 
 	return x < y ? -1 : x > y;
 }
 
 /* While they are in the order of their names. */
-static struct obj_extern *by_name(struct obj_parse *p, const char *name)
+static struct ebpf_obj_extern *by_name(struct ebpf_obj_parse *p, const char *name)
 {
-	struct obj_extern key = { .name = name };
+	struct ebpf_obj_extern key = { .name = name };
 
 	return bsearch(&key, p->externs, p->n_externs, sizeof(key), name_order);
 }
 
-static int collect(struct obj_parse *p)
+static int collect(struct ebpf_obj_parse *p)
 {
 	for (uint32_t i = 1; i < p->n_syms; i++) {
 		const Elf64_Sym *sym = &p->syms[i];
-		const char *name = obj_symbol_name(p, sym);
+		const char *name = ebpf_obj_symbol_name(p, sym);
 
 		if (sym->st_shndx != SHN_UNDEF || ELF64_ST_TYPE(sym->st_info) == STT_SECTION ||
 		    ELF64_ST_TYPE(sym->st_info) == STT_FILE || !*name) {
 			continue;
 		}
 		if (p->n_externs == OBJ_MAX_EXTERNS) {
-			return obj_refuse(p, -E2BIG, ".symtab", 0, "more than %u externs",
-					  OBJ_MAX_EXTERNS);
+			return ebpf_obj_refuse(p, -E2BIG, ".symtab", 0, "more than %u externs",
+					       OBJ_MAX_EXTERNS);
 		}
 		if (!p->externs) {
 			p->externs = calloc(OBJ_MAX_EXTERNS, sizeof(*p->externs));
@@ -89,45 +90,45 @@ static int collect(struct obj_parse *p)
 			}
 		}
 		p->externs[p->n_externs++] =
-			(struct obj_extern){ .symbol = i,
-					     .name = name,
-					     .weak = ELF64_ST_BIND(sym->st_info) == STB_WEAK,
-					     .params = -1,
-					     .section = "" };
+			(struct ebpf_obj_extern){ .symbol = i,
+						  .name = name,
+						  .weak = ELF64_ST_BIND(sym->st_info) == STB_WEAK,
+						  .params = -1,
+						  .section = "" };
 	}
 	return 0;
 }
 
 /* What BTF says of one: a function with so many parameters, or a variable. */
-static void describe(struct obj_parse *p, const struct btf_type *t)
+static void describe(struct ebpf_obj_parse *p, const struct btf_type *t)
 {
-	struct obj_extern *x;
+	struct ebpf_obj_extern *x;
 	const struct btf_type *proto;
 
 	if (!t || (!btf_is_func(t) && !btf_is_var(t))) {
 		return;
 	}
-	x = by_name(p, obj_btf_name(p, t->name_off));
+	x = by_name(p, ebpf_obj_btf_name(p, t->name_off));
 	if (!x) {
 		return;
 	}
 	x->in_btf = 1;
 	x->is_var = btf_is_var(t);
-	proto = btf_is_func(t) ? obj_btf_resolve(p, t->type) : NULL;
+	proto = btf_is_func(t) ? ebpf_obj_btf_resolve(p, t->type) : NULL;
 	x->params = proto && btf_is_func_proto(proto) ? (int)btf_vlen(proto) : -1;
 }
 
 /* .ksyms and .kconfig exist in BTF only. */
-static void describe_section(struct obj_parse *p, const struct btf_type *sec)
+static void describe_section(struct ebpf_obj_parse *p, const struct btf_type *sec)
 {
-	const char *name = obj_btf_name(p, sec->name_off);
+	const char *name = ebpf_obj_btf_name(p, sec->name_off);
 	int known = !strcmp(name, ".kconfig") || !strcmp(name, ".ksyms");
 
 	for (uint32_t i = 0; known && i < btf_vlen(sec); i++) {
 		const struct btf_type *t = btf__type_by_id(p->btf, btf_var_secinfos(sec)[i].type);
-		struct obj_extern *x = t && (btf_is_var(t) || btf_is_func(t))
-					       ? by_name(p, obj_btf_name(p, t->name_off))
-					       : NULL;
+		struct ebpf_obj_extern *x = t && (btf_is_var(t) || btf_is_func(t))
+						    ? by_name(p, ebpf_obj_btf_name(p, t->name_off))
+						    : NULL;
 
 		if (x) {
 			x->section = name;
@@ -135,7 +136,7 @@ static void describe_section(struct obj_parse *p, const struct btf_type *sec)
 	}
 }
 
-static int decide(struct obj_parse *p, struct obj_extern *x)
+static int decide(struct ebpf_obj_parse *p, struct ebpf_obj_extern *x)
 {
 	int k = x->is_var ? -ENOENT : find_helper(x->name);
 
@@ -145,16 +146,16 @@ static int decide(struct obj_parse *p, struct obj_extern *x)
 		return 0;
 	}
 	if (x->params >= 0 && x->params != helpers[k].params) {
-		return obj_refuse(p, -EINVAL, ".ksyms", 0,
-				  "extern %s is declared with %d parameters, gBPF's has %d",
-				  x->name, x->params, helpers[k].params);
+		return ebpf_obj_refuse(p, -EINVAL, ".ksyms", 0,
+				       "extern %s is declared with %d parameters, gBPF's has %d",
+				       x->name, x->params, helpers[k].params);
 	}
 	x->kind = OBJ_EXTERN_HELPER;
 	x->helper = helpers[k].id;
 	return 0;
 }
 
-int obj_read_externs(struct obj_parse *p)
+int ebpf_obj_read_externs(struct ebpf_obj_parse *p)
 {
 	int err = collect(p);
 
@@ -177,37 +178,38 @@ int obj_read_externs(struct obj_parse *p)
 	return err;
 }
 
-static int refuse_extern(struct obj_parse *p, const char *section, uint64_t off,
-			 const struct obj_extern *x)
+static int refuse_extern(struct ebpf_obj_parse *p, const char *section, uint64_t off,
+			 const struct ebpf_obj_extern *x)
 {
 	if (!strcmp(x->section, ".kconfig")) {
 		report_hint(p->r,
 			    "gBPF has no kernel configuration; make it a const volatile variable");
-		return obj_refuse(p, -EINVAL, section, off,
-				  "%s is a value of .kconfig, which is not supported", x->name);
+		return ebpf_obj_refuse(p, -EINVAL, section, off,
+				       "%s is a value of .kconfig, which is not supported",
+				       x->name);
 	}
 	if (x->is_var) {
 		report_hint(p->r, "define %s in one of the policy's objects", x->name);
-		return obj_refuse(p, -EINVAL, section, off, "variable %s is extern", x->name);
+		return ebpf_obj_refuse(p, -EINVAL, section, off, "variable %s is extern", x->name);
 	}
 	report_hint(p->r,
 		    "define it in one of the policy's objects; a function that only some versions "
 		    "of gBPF have is declared __weak");
-	return obj_refuse(p, -EINVAL, section, off,
-			  "%s is extern, and gBPF has no helper of that name", x->name);
+	return ebpf_obj_refuse(p, -EINVAL, section, off,
+			       "%s is extern, and gBPF has no helper of that name", x->name);
 }
 
-const struct obj_extern *obj_extern_of(struct obj_parse *p, const char *section, uint64_t off,
-				       const Elf64_Sym *sym)
+const struct ebpf_obj_extern *ebpf_obj_extern_of(struct ebpf_obj_parse *p, const char *section,
+						 uint64_t off, const Elf64_Sym *sym)
 {
-	struct obj_extern key = { .symbol = (uint32_t)(sym - p->syms) };
-	const struct obj_extern *x = NULL;
+	struct ebpf_obj_extern key = { .symbol = (uint32_t)(sym - p->syms) };
+	const struct ebpf_obj_extern *x = NULL;
 
 	if (p->n_externs) {
 		x = bsearch(&key, p->externs, p->n_externs, sizeof(key), symbol_order);
 	}
 	if (!x) {
-		obj_refuse(p, -EINVAL, section, off, "a relocation against no symbol");
+		ebpf_obj_refuse(p, -EINVAL, section, off, "a relocation against no symbol");
 		return NULL;
 	}
 	if (x->kind == OBJ_EXTERN_WRONG) {

@@ -9,7 +9,7 @@
 
 static int func_order(const void *a, const void *b)
 {
-	const struct obj_func *x = a, *y = b;
+	const struct ebpf_obj_func *x = a, *y = b;
 
 	if (x->section != y->section) {
 		return x->section < y->section ? -1 : 1;
@@ -17,7 +17,7 @@ static int func_order(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
-static uint32_t func_type(const struct obj_section *s, uint64_t off)
+static uint32_t func_type(const struct ebpf_obj_section *s, uint64_t off)
 {
 	uint32_t lo = 0, hi = s->n_func_info;
 
@@ -33,30 +33,32 @@ static uint32_t func_type(const struct obj_section *s, uint64_t off)
 	return lo < s->n_func_info && s->func_info[lo].off == off ? s->func_info[lo].type : 0;
 }
 
-static int add_func(struct obj_parse *p, const Elf64_Sym *sym)
+static int add_func(struct ebpf_obj_parse *p, const Elf64_Sym *sym)
 {
-	const struct obj_section *s = &p->secs[sym->st_shndx];
-	const char *name = obj_symbol_name(p, sym);
+	const struct ebpf_obj_section *s = &p->secs[sym->st_shndx];
+	const char *name = ebpf_obj_symbol_name(p, sym);
 
 	if (s->role != OBJ_CODE) {
-		return obj_refuse(p, -EINVAL, s->name, sym->st_value,
-				  "function %s is not in a code section", name);
+		return ebpf_obj_refuse(p, -EINVAL, s->name, sym->st_value,
+				       "function %s is not in a code section", name);
 	}
-	if (!obj_name_ok(name, sizeof(p->o->progs[0].name))) {
-		return obj_refuse(p, -EINVAL, s->name, sym->st_value,
-				  "function name '%.64s': 1 to %zu letters, digits, underscores "
-				  "and dots are allowed",
-				  name, sizeof(p->o->progs[0].name) - 1);
+	if (!ebpf_obj_name_ok(name, sizeof(p->o->progs[0].name))) {
+		return ebpf_obj_refuse(
+			p, -EINVAL, s->name, sym->st_value,
+			"function name '%.64s': 1 to %zu letters, digits, underscores "
+			"and dots are allowed",
+			name, sizeof(p->o->progs[0].name) - 1);
 	}
 	if (sym->st_value % 8 || sym->st_size % 8 || sym->st_size == 0) {
-		return obj_refuse(p, -EINVAL, s->name, sym->st_value,
-				  "function %s (%llu bytes) is not made of whole instructions",
-				  name, (unsigned long long)sym->st_size);
+		return ebpf_obj_refuse(p, -EINVAL, s->name, sym->st_value,
+				       "function %s (%llu bytes) is not made of whole instructions",
+				       name, (unsigned long long)sym->st_size);
 	}
 	if (p->n_funcs == OBJ_MAX_FUNCS) {
-		return obj_refuse(p, -E2BIG, s->name, 0, "more than %u functions", OBJ_MAX_FUNCS);
+		return ebpf_obj_refuse(p, -E2BIG, s->name, 0, "more than %u functions",
+				       OBJ_MAX_FUNCS);
 	}
-	p->funcs[p->n_funcs++] = (struct obj_func){
+	p->funcs[p->n_funcs++] = (struct ebpf_obj_func){
 		.name = name,
 		.section = sym->st_shndx,
 		.start = (uint32_t)(sym->st_value / 8),
@@ -67,20 +69,21 @@ static int add_func(struct obj_parse *p, const Elf64_Sym *sym)
 	return 0;
 }
 
-static int check_overlaps(struct obj_parse *p)
+static int check_overlaps(struct ebpf_obj_parse *p)
 {
 	for (uint32_t i = 1; i < p->n_funcs; i++) {
-		const struct obj_func *a = &p->funcs[i - 1], *b = &p->funcs[i];
+		const struct ebpf_obj_func *a = &p->funcs[i - 1], *b = &p->funcs[i];
 
 		if (a->section == b->section && a->start + a->n > b->start) {
-			return obj_refuse(p, -EINVAL, p->secs[b->section].name, b->start * 8ull,
-					  "functions %s and %s overlap", a->name, b->name);
+			return ebpf_obj_refuse(p, -EINVAL, p->secs[b->section].name,
+					       b->start * 8ull, "functions %s and %s overlap",
+					       a->name, b->name);
 		}
 	}
 	return 0;
 }
 
-int obj_read_funcs(struct obj_parse *p)
+int ebpf_obj_read_funcs(struct ebpf_obj_parse *p)
 {
 	int err = 0;
 
@@ -91,7 +94,7 @@ int obj_read_funcs(struct obj_parse *p)
 	for (uint32_t i = 1; err == 0 && i < p->n_syms; i++) {
 		const Elf64_Sym *sym = &p->syms[i];
 
-		if (ELF64_ST_TYPE(sym->st_info) == STT_FUNC && obj_symbol_defined(sym)) {
+		if (ELF64_ST_TYPE(sym->st_info) == STT_FUNC && ebpf_obj_symbol_defined(sym)) {
 			err = add_func(p, sym);
 		}
 	}
@@ -102,9 +105,10 @@ int obj_read_funcs(struct obj_parse *p)
 	return err;
 }
 
-struct obj_func *obj_func_at(const struct obj_parse *p, uint32_t section, uint64_t start)
+struct ebpf_obj_func *ebpf_obj_func_at(const struct ebpf_obj_parse *p, uint32_t section,
+				       uint64_t start)
 {
-	struct obj_func key = { .section = section, .start = (uint32_t)start };
+	struct ebpf_obj_func key = { .section = section, .start = (uint32_t)start };
 
 	if (start > UINT32_MAX) {
 		return NULL;
@@ -113,32 +117,32 @@ struct obj_func *obj_func_at(const struct obj_parse *p, uint32_t section, uint64
 }
 
 /* Name of the struct that the function's first parameter points to, or NULL. */
-static const char *context_of(const struct obj_parse *p, const struct obj_func *f)
+static const char *context_of(const struct ebpf_obj_parse *p, const struct ebpf_obj_func *f)
 {
 	const struct btf_type *t = f->btf ? btf__type_by_id(p->btf, f->btf) : NULL;
 
-	t = t && btf_is_func(t) ? obj_btf_resolve(p, t->type) : NULL;
+	t = t && btf_is_func(t) ? ebpf_obj_btf_resolve(p, t->type) : NULL;
 	if (!t || !btf_is_func_proto(t) || btf_vlen(t) == 0) {
 		return NULL;
 	}
-	t = obj_btf_resolve(p, btf_params(t)[0].type);
-	t = t && btf_is_ptr(t) ? obj_btf_resolve(p, t->type) : NULL;
-	return t && (btf_is_struct(t) || btf_is_fwd(t)) ? obj_btf_name(p, t->name_off) : NULL;
+	t = ebpf_obj_btf_resolve(p, btf_params(t)[0].type);
+	t = t && btf_is_ptr(t) ? ebpf_obj_btf_resolve(p, t->type) : NULL;
+	return t && (btf_is_struct(t) || btf_is_fwd(t)) ? ebpf_obj_btf_name(p, t->name_off) : NULL;
 }
 
-int obj_check_context(struct obj_parse *p, const struct obj_func *f, int hook)
+int ebpf_obj_check_context(struct ebpf_obj_parse *p, const struct ebpf_obj_func *f, int hook)
 {
 	const char *have = context_of(p, f);
 	char want[64];
-	size_t n = have ? obj_essential(have) : 0;
+	size_t n = have ? ebpf_core_essential(have) : 0;
 
-	snprintf(want, sizeof(want), "gbpf_%s_ctx", obj_hook_name(hook));
+	snprintf(want, sizeof(want), "gbpf_%s_ctx", ebpf_obj_hook_name(hook));
 	if (!have || strncmp(have, "gbpf_", 5) != 0 ||
 	    (strlen(want) == n && !memcmp(want, have, n))) {
 		return 0;
 	}
 	report_hint(p->r, "its parameter is a struct %s *", want);
-	return obj_refuse(p, -EINVAL, p->secs[f->section].name, f->start * 8ull,
-			  "%s is a program of the hook %s, but takes a struct %s", f->name,
-			  obj_hook_name(hook), have);
+	return ebpf_obj_refuse(p, -EINVAL, p->secs[f->section].name, f->start * 8ull,
+			       "%s is a program of the hook %s, but takes a struct %s", f->name,
+			       ebpf_obj_hook_name(hook), have);
 }

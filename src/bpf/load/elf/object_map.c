@@ -24,7 +24,7 @@ static const struct {
 
 /* What a declaration says. */
 struct declared {
-	struct obj_parse *p;
+	struct ebpf_obj_parse *p;
 	const char *name; /* of the map, for messages */
 	struct ebpf_map_def *def;
 	uint32_t key_type, value_type;
@@ -35,13 +35,13 @@ struct declared {
 /* __uint(name, value): a pointer to an array whose length is the value. */
 static int uint_member(const struct declared *d, const struct btf_member *m, uint32_t *out)
 {
-	const struct btf_type *t = obj_btf_resolve(d->p, m->type);
+	const struct btf_type *t = ebpf_obj_btf_resolve(d->p, m->type);
 
-	t = t && btf_is_ptr(t) ? obj_btf_resolve(d->p, t->type) : NULL;
+	t = t && btf_is_ptr(t) ? ebpf_obj_btf_resolve(d->p, t->type) : NULL;
 	if (!t || !btf_is_array(t)) {
-		return obj_refuse(d->p, -EINVAL, ".maps", 0,
-				  "map %s: member %s is not written with __uint()", d->name,
-				  obj_btf_name(d->p, m->name_off));
+		return ebpf_obj_refuse(d->p, -EINVAL, ".maps", 0,
+				       "map %s: member %s is not written with __uint()", d->name,
+				       ebpf_obj_btf_name(d->p, m->name_off));
 	}
 	*out = btf_array(t)->nelems;
 	return 0;
@@ -51,19 +51,19 @@ static int uint_member(const struct declared *d, const struct btf_member *m, uin
 static int type_member(const struct declared *d, const struct btf_member *m, uint32_t *out,
 		       uint32_t *ret_type)
 {
-	const struct btf_type *t = obj_btf_resolve(d->p, m->type);
+	const struct btf_type *t = ebpf_obj_btf_resolve(d->p, m->type);
 	int64_t size = t && btf_is_ptr(t) ? btf__resolve_size(d->p->btf, t->type) : -1;
-	const char *name = obj_btf_name(d->p, m->name_off);
+	const char *name = ebpf_obj_btf_name(d->p, m->name_off);
 
 	if (size <= 0 || size > UINT32_MAX) {
-		return obj_refuse(d->p, -EINVAL, ".maps", 0,
-				  "map %s: %s is not written with __type() or has no size", d->name,
-				  name);
+		return ebpf_obj_refuse(d->p, -EINVAL, ".maps", 0,
+				       "map %s: %s is not written with __type() or has no size",
+				       d->name, name);
 	}
 	if (*out && *out != (uint32_t)size) {
-		return obj_refuse(d->p, -EINVAL, ".maps", 0,
-				  "map %s: %s has %lld bytes but %s_size says %u", d->name, name,
-				  (long long)size, name, *out);
+		return ebpf_obj_refuse(d->p, -EINVAL, ".maps", 0,
+				       "map %s: %s has %lld bytes but %s_size says %u", d->name,
+				       name, (long long)size, name, *out);
 	}
 	*out = (uint32_t)size;
 	*ret_type = t->type;
@@ -74,16 +74,16 @@ static int type_member(const struct declared *d, const struct btf_member *m, uin
  * initialized. */
 static int values_member(struct declared *d, const struct btf_type *in, uint32_t i)
 {
-	const struct btf_type *t = obj_btf_resolve(d->p, btf_members(in)[i].type);
+	const struct btf_type *t = ebpf_obj_btf_resolve(d->p, btf_members(in)[i].type);
 	uint32_t bits = btf_member_bit_offset(in, i);
 
-	t = t && btf_is_array(t) ? obj_btf_resolve(d->p, btf_array(t)->type) : NULL;
-	t = t && btf_is_ptr(t) ? obj_btf_resolve(d->p, t->type) : NULL;
+	t = t && btf_is_array(t) ? ebpf_obj_btf_resolve(d->p, btf_array(t)->type) : NULL;
+	t = t && btf_is_ptr(t) ? ebpf_obj_btf_resolve(d->p, t->type) : NULL;
 	if (!t || !(btf_is_struct(t) || btf_is_func_proto(t)) || bits % 64 || bits == 0) {
 		report_hint(d->p->r, "__array(values, struct { ... }), or for programs "
 				     "__array(values, int (void *)), as the last member");
-		return obj_refuse(d->p, -EINVAL, ".maps", 0,
-				  "map %s: values is not written with __array()", d->name);
+		return ebpf_obj_refuse(d->p, -EINVAL, ".maps", 0,
+				       "map %s: values is not written with __array()", d->name);
 	}
 	d->values = bits / 8;
 	d->inner = btf_is_struct(t) ? t : NULL;
@@ -93,7 +93,7 @@ static int values_member(struct declared *d, const struct btf_type *in, uint32_t
 static int member(struct declared *d, const struct btf_type *in, uint32_t i)
 {
 	const struct btf_member *m = &btf_members(in)[i];
-	const char *name = obj_btf_name(d->p, m->name_off);
+	const char *name = ebpf_obj_btf_name(d->p, m->name_off);
 	const struct {
 		const char *name;
 		uint32_t *field;
@@ -121,11 +121,11 @@ static int member(struct declared *d, const struct btf_type *in, uint32_t i)
 	}
 	report_hint(d->p->r, "known are type, max_entries, map_flags, key, value, key_size, "
 			     "value_size and values; gBPF keeps no maps in a file system");
-	return obj_refuse(d->p, -EINVAL, ".maps", 0, "map %s: member %s is not supported", d->name,
-			  name);
+	return ebpf_obj_refuse(d->p, -EINVAL, ".maps", 0, "map %s: member %s is not supported",
+			       d->name, name);
 }
 
-static const char *type_name(uint32_t type)
+static const char *ebpf_map_type_name(uint32_t type)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
 		if (types[i].id == type) {
@@ -158,18 +158,19 @@ static void complete(struct declared *d)
 	}
 }
 
-static int refuse_map(struct obj_parse *p, const struct ebpf_map_def *d, int err, const char *what)
+static int refuse_map(struct ebpf_obj_parse *p, const struct ebpf_map_def *d, int err,
+		      const char *what)
 {
-	const char *known = type_name(d->type);
+	const char *known = ebpf_map_type_name(d->type);
 
-	return obj_refuse(p, err, d->is_data ? d->name : ".maps", 0,
-			  "map %s: %s (%s, key %u, value "
-			  "%u bytes, max_entries %u, map_flags 0x%x)",
-			  d->name, what, known ? known : "type not known", d->key_bytes,
-			  d->value_bytes, d->max_entries, d->flags);
+	return ebpf_obj_refuse(p, err, d->is_data ? d->name : ".maps", 0,
+			       "map %s: %s (%s, key %u, value "
+			       "%u bytes, max_entries %u, map_flags 0x%x)",
+			       d->name, what, known ? known : "type not known", d->key_bytes,
+			       d->value_bytes, d->max_entries, d->flags);
 }
 
-static uint32_t key_wanted(uint32_t type)
+static uint32_t ebpf_map_type_of(uint32_t type)
 {
 	switch (type) {
 	case MAP_ARRAY:
@@ -184,9 +185,9 @@ static uint32_t key_wanted(uint32_t type)
 }
 
 /* The common mistakes, each by its name. What remains is for ebpf_map_check. */
-static int check_numbers(struct obj_parse *p, const struct ebpf_map_def *d)
+static int check_numbers(struct ebpf_obj_parse *p, const struct ebpf_map_def *d)
 {
-	uint32_t key = key_wanted(d->type);
+	uint32_t key = ebpf_map_type_of(d->type);
 
 	if (key && d->key_bytes != key) {
 		return refuse_map(p, d, -EINVAL, "the key of an array has 4 bytes");
@@ -235,12 +236,12 @@ static const char *what_suits(uint32_t type)
 
 #define KNOWN_FLAGS (GBPF_F_TENANT | GBPF_F_DAEMON | GBPF_F_RDONLY | GBPF_F_EPOCH)
 
-int obj_check_map(struct obj_parse *p, const struct ebpf_map_def *d)
+int ebpf_obj_check_map(struct ebpf_obj_parse *p, const struct ebpf_map_def *d)
 {
 	struct ebpf_map_def whole;
 	int err;
 
-	if (!type_name(d->type)) {
+	if (!ebpf_map_type_name(d->type)) {
 		struct buf names;
 
 		buf_init(&names);
@@ -249,8 +250,8 @@ int obj_check_map(struct obj_parse *p, const struct ebpf_map_def *d)
 		}
 		report_hint(p->r, "types: %s", buf_text(&names));
 		buf_finish(&names);
-		return obj_refuse(p, -EINVAL, ".maps", 0, "map %s: type %u is not supported",
-				  d->name, d->type);
+		return ebpf_obj_refuse(p, -EINVAL, ".maps", 0, "map %s: type %u is not supported",
+				       d->name, d->type);
 	}
 	if (d->flags & ~(uint32_t)KNOWN_FLAGS) {
 		report_hint(p->r,
@@ -271,27 +272,28 @@ int obj_check_map(struct obj_parse *p, const struct ebpf_map_def *d)
 	return 0;
 }
 
-struct ebpf_map_def *obj_new_map(struct obj_parse *p, const char *name, int *err)
+struct ebpf_map_def *ebpf_obj_new_map(struct ebpf_obj_parse *p, const char *name, int *err)
 {
 	struct ebpf_object *o = p->o;
 	struct ebpf_map_def *d;
 
 	if (o->n_maps == EBPF_MAX_MAPS) {
-		*err = obj_refuse(p, -E2BIG, NULL, 0, "more than %u maps and data sections",
-				  EBPF_MAX_MAPS);
+		*err = ebpf_obj_refuse(p, -E2BIG, NULL, 0, "more than %u maps and data sections",
+				       EBPF_MAX_MAPS);
 		return NULL;
 	}
-	if (!obj_name_ok(name, sizeof(d->name))) {
-		*err = obj_refuse(p, -EINVAL, NULL, 0,
-				  "map name '%.64s': 1 to %zu letters, digits, underscores and "
-				  "dots are allowed",
-				  name, sizeof(d->name) - 1);
+	if (!ebpf_obj_name_ok(name, sizeof(d->name))) {
+		*err = ebpf_obj_refuse(
+			p, -EINVAL, NULL, 0,
+			"map name '%.64s': 1 to %zu letters, digits, underscores and "
+			"dots are allowed",
+			name, sizeof(d->name) - 1);
 		return NULL;
 	}
 	for (uint32_t i = 0; i < o->n_maps; i++) {
 		if (strcmp(o->maps[i].name, name) == 0) {
-			*err = obj_refuse(p, -EINVAL, NULL, 0,
-					  "two maps or data sections are called %s", name);
+			*err = ebpf_obj_refuse(p, -EINVAL, NULL, 0,
+					       "two maps or data sections are called %s", name);
 			return NULL;
 		}
 	}
@@ -301,7 +303,7 @@ struct ebpf_map_def *obj_new_map(struct obj_parse *p, const char *name, int *err
 	return d;
 }
 
-const struct obj_map_at *obj_map_at(const struct obj_parse *p, uint64_t offset)
+const struct ebpf_obj_map_at *ebpf_obj_map_at(const struct ebpf_obj_parse *p, uint64_t offset)
 {
 	for (uint32_t i = 0; i < p->n_map_at; i++) {
 		if (p->map_at[i].offset == offset) {
@@ -325,7 +327,7 @@ static int read_members(struct declared *d, const struct btf_type *t)
 }
 
 /* The shape of an array of maps' entries, which no map need have yet. */
-static int read_inner(const struct declared *outer, struct obj_map_at *at)
+static int read_inner(const struct declared *outer, struct ebpf_obj_map_at *at)
 {
 	struct declared d = { .p = outer->p, .name = outer->name };
 	int err;
@@ -345,7 +347,7 @@ static int read_inner(const struct declared *outer, struct obj_map_at *at)
 	if (err) {
 		return err;
 	}
-	err = obj_find_lock(d.p, d.def, d.value_type, &d.def->lock_1);
+	err = ebpf_obj_find_lock(d.p, d.def, d.value_type, &d.def->lock_1);
 	if (err) {
 		return err;
 	}
@@ -373,13 +375,13 @@ static int check_values(const struct declared *d)
 }
 
 /* The standard maps mean the same in every policy, so they look the same in every policy. */
-static int check_standard(struct obj_parse *p, const struct ebpf_map_def *def)
+static int check_standard(struct ebpf_obj_parse *p, const struct ebpf_map_def *def)
 {
 	static const char *const names[] = { "TENANT_CREDITS", "JOB_META",  "VSLICE_SET", "MEMPOOL",
 					     "IO_BUDGETS",     "PLACEMENT", "OBS_CTRL" };
 	struct ebpf_map_def want = { 0 };
 	struct declared d = { .name = def->name, .def = &want };
-	struct obj_parse own = { .o = p->o, .r = p->r };
+	struct ebpf_obj_parse own = { .o = p->o, .r = p->r };
 	const struct btf_type *var;
 	size_t i = 0;
 	int id, err;
@@ -387,7 +389,7 @@ static int check_standard(struct obj_parse *p, const struct ebpf_map_def *def)
 	while (i < ARRAY_SIZE(names) && strcmp(names[i], def->name) != 0) {
 		i++;
 	}
-	err = i < ARRAY_SIZE(names) ? obj_core_types(p) : 1;
+	err = i < ARRAY_SIZE(names) ? ebpf_obj_core_types(p) : 1;
 	if (err) {
 		return err < 0 ? err : 0;
 	}
@@ -395,7 +397,7 @@ static int check_standard(struct obj_parse *p, const struct ebpf_map_def *def)
 	d.p = &own;
 	id = btf__find_by_name_kind(p->here, def->name, BTF_KIND_VAR);
 	var = id > 0 ? btf__type_by_id(p->here, (uint32_t)id) : NULL;
-	err = var ? read_members(&d, obj_btf_resolve(&own, var->type)) : -EINVAL;
+	err = var ? read_members(&d, ebpf_obj_btf_resolve(&own, var->type)) : -EINVAL;
 	if (err == 0 && (def->type != want.type || def->key_bytes != want.key_bytes ||
 			 def->value_bytes != want.value_bytes || def->flags != want.flags ||
 			 def->max_entries != want.max_entries)) {
@@ -405,42 +407,43 @@ static int check_standard(struct obj_parse *p, const struct ebpf_map_def *def)
 	return err;
 }
 
-static int declared_map(struct obj_parse *p, uint32_t section, const struct btf_var_secinfo *v)
+static int declared_map(struct ebpf_obj_parse *p, uint32_t section, const struct btf_var_secinfo *v)
 {
 	const struct btf_type *var = btf__type_by_id(p->btf, v->type);
-	const struct btf_type *t = var && btf_is_var(var) ? obj_btf_resolve(p, var->type) : NULL;
-	const char *name = var ? obj_btf_name(p, var->name_off) : "type";
+	const struct btf_type *t =
+		var && btf_is_var(var) ? ebpf_obj_btf_resolve(p, var->type) : NULL;
+	const char *name = var ? ebpf_obj_btf_name(p, var->name_off) : "type";
 	const Elf64_Sym *sym;
 	struct declared d = { .p = p, .name = name };
-	struct obj_map_at *at = &p->map_at[p->n_map_at];
+	struct ebpf_obj_map_at *at = &p->map_at[p->n_map_at];
 	int err = 0;
 
 	if (!t || !btf_is_struct(t)) {
-		return obj_refuse(p, -EINVAL, ".maps", v->offset,
-				  "%s is not a map definition (an anonymous struct)", name);
+		return ebpf_obj_refuse(p, -EINVAL, ".maps", v->offset,
+				       "%s is not a map definition (an anonymous struct)", name);
 	}
-	sym = obj_variable(p, section, name);
-	if (!sym || obj_map_at(p, sym->st_value)) {
-		return obj_refuse(p, -EINVAL, ".maps", v->offset,
-				  sym ? "map %s lies where another map begins"
-				      : "map %s has no symbol",
-				  name);
+	sym = ebpf_obj_variable(p, section, name);
+	if (!sym || ebpf_obj_map_at(p, sym->st_value)) {
+		return ebpf_obj_refuse(p, -EINVAL, ".maps", v->offset,
+				       sym ? "map %s lies where another map begins"
+					   : "map %s has no symbol",
+				       name);
 	}
-	d.def = obj_new_map(p, name, &err);
+	d.def = ebpf_obj_new_map(p, name, &err);
 	if (!d.def) {
 		return err;
 	}
 	err = read_members(&d, t);
 	if (err == 0) {
 		p->n_map_at++;
-		*at = (struct obj_map_at){ (uint32_t)sym->st_value, (uint32_t)sym->st_size,
-					   p->o->n_maps, d.values, NULL };
+		*at = (struct ebpf_obj_map_at){ (uint32_t)sym->st_value, (uint32_t)sym->st_size,
+						p->o->n_maps, d.values, NULL };
 		err = check_values(&d);
 	}
-	err = err ? err : obj_check_map(p, d.def);
+	err = err ? err : ebpf_obj_check_map(p, d.def);
 	err = err ? err : check_standard(p, d.def);
 	err = err ? err : read_inner(&d, at);
-	err = err ? err : obj_find_lock(p, d.def, d.value_type, &d.def->lock_1);
+	err = err ? err : ebpf_obj_find_lock(p, d.def, d.value_type, &d.def->lock_1);
 	if (err == 0) {
 		p->o->key_type[p->o->n_maps] = d.key_type;
 		p->o->value_type[p->o->n_maps] = d.value_type;
@@ -449,7 +452,7 @@ static int declared_map(struct obj_parse *p, uint32_t section, const struct btf_
 	return err;
 }
 
-int obj_read_maps(struct obj_parse *p)
+int ebpf_obj_read_maps(struct ebpf_obj_parse *p)
 {
 	const struct btf_type *t;
 	int err = 0, seen = 0;
@@ -459,11 +462,11 @@ int obj_read_maps(struct obj_parse *p)
 			continue;
 		}
 		if (seen++) {
-			return obj_refuse(p, -EINVAL, ".maps", 0, "a second section of maps");
+			return ebpf_obj_refuse(p, -EINVAL, ".maps", 0, "a second section of maps");
 		}
 		if (!p->secs[i].datasec) {
-			return obj_refuse(p, -EINVAL, ".maps", 0,
-					  "BTF has no description of the maps");
+			return ebpf_obj_refuse(p, -EINVAL, ".maps", 0,
+					       "BTF has no description of the maps");
 		}
 		t = btf__type_by_id(p->btf, p->secs[i].datasec);
 		for (uint32_t k = 0; err == 0 && k < btf_vlen(t); k++) {

@@ -23,8 +23,8 @@ static const struct {
 
 /* One variable of such a type. */
 struct ops {
-	struct obj_parse *p;
-	struct obj_section *s;
+	struct ebpf_obj_parse *p;
+	struct ebpf_obj_section *s;
 	const char *table; /* of members[] */
 	const char *var;   /* its name */
 	const struct btf_type *type;
@@ -34,8 +34,8 @@ struct ops {
 
 static int refuse(const struct ops *o, uint32_t off, const char *member, const char *what)
 {
-	return obj_refuse(o->p, -EINVAL, o->s->name, o->base + off, "%s.%s: %s", o->var, member,
-			  what);
+	return ebpf_obj_refuse(o->p, -EINVAL, o->s->name, o->base + off, "%s.%s: %s", o->var,
+			       member, what);
 }
 
 /* Of a name in members[], -ENOENT: there is none; -EOPNOTSUPP: not offered. */
@@ -43,7 +43,8 @@ static int hook_of(const char *table, const char *member)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(members); i++) {
 		if (!strcmp(members[i].table, table) && !strcmp(members[i].member, member)) {
-			return members[i].hook ? obj_hook_by_name(members[i].hook) : -EOPNOTSUPP;
+			return members[i].hook ? ebpf_obj_hook_by_name(members[i].hook)
+					       : -EOPNOTSUPP;
 		}
 	}
 	return -ENOENT;
@@ -51,7 +52,7 @@ static int hook_of(const char *table, const char *member)
 
 static const char *table_of(const char *type)
 {
-	size_t n = obj_essential(type);
+	size_t n = ebpf_core_essential(type);
 
 	for (size_t i = 0; i < ARRAY_SIZE(members); i++) {
 		if (strlen(members[i].table) == n && !memcmp(members[i].table, type, n)) {
@@ -63,7 +64,7 @@ static const char *table_of(const char *type)
 
 static const Elf64_Rel *reloc_in(const struct ops *o, uint32_t off, uint32_t bytes)
 {
-	uint32_t i = obj_reloc_from(o->s, o->base + off);
+	uint32_t i = ebpf_obj_reloc_from(o->s, o->base + off);
 
 	return i < o->s->n_rels && o->s->rels[i].r_offset < (uint64_t)o->base + off + bytes
 		       ? &o->s->rels[i]
@@ -93,9 +94,9 @@ static int is_zero_bits(const struct ops *o, uint64_t first, uint32_t bits)
 
 /* The function may stand where it stands, and is of this hook. */
 static int check_program(const struct ops *o, uint32_t off, const char *member,
-			 const struct obj_func *f, int hook)
+			 const struct ebpf_obj_func *f, int hook)
 {
-	const struct obj_section *s = &o->p->secs[f->section];
+	const struct ebpf_obj_section *s = &o->p->secs[f->section];
 	char what[160];
 
 	if (s->code == OBJ_TEXT || s->code == OBJ_FOREIGN) {
@@ -107,18 +108,18 @@ static int check_program(const struct ops *o, uint32_t off, const char *member,
 	if (s->code == OBJ_HOOK) {
 		report_hint(o->p->r, "write SEC(\"?%s\"), or leave it out of the struct", s->name);
 		snprintf(what, sizeof(what), "%.64s fills the hook %s already, by its section",
-			 f->name, obj_hook_name(s->hook));
+			 f->name, ebpf_obj_hook_name(s->hook));
 		return refuse(o, off, member, what);
 	}
 	if (s->hook >= 0 && s->hook != hook) {
 		snprintf(what, sizeof(what), "%.64s is a program of the hook %s, not of %s",
-			 f->name, obj_hook_name(s->hook), obj_hook_name(hook));
+			 f->name, ebpf_obj_hook_name(s->hook), ebpf_obj_hook_name(hook));
 		return refuse(o, off, member, what);
 	}
 	return 0;
 }
 
-static int fill(const struct ops *o, uint32_t off, const char *member, struct obj_func *f)
+static int fill(const struct ops *o, uint32_t off, const char *member, struct ebpf_obj_func *f)
 {
 	int hook = hook_of(o->table, member);
 	char what[200];
@@ -137,7 +138,7 @@ static int fill(const struct ops *o, uint32_t off, const char *member, struct ob
 	}
 	if (o->p->slots[hook].func) {
 		snprintf(what, sizeof(what), "the hook %s is filled twice, by %.64s and %.64s",
-			 obj_hook_name(hook), o->p->slots[hook].func->name, f->name);
+			 ebpf_obj_hook_name(hook), o->p->slots[hook].func->name, f->name);
 		return refuse(o, off, member, what);
 	}
 	o->p->slots[hook].func = f;
@@ -149,16 +150,16 @@ static int pointer_member(struct ops *o, uint32_t off, const char *member,
 {
 	const Elf64_Rel *r = reloc_in(o, off, 8);
 	const Elf64_Sym *sym = r ? &o->p->syms[ELF64_R_SYM(r->r_info)] : NULL;
-	struct obj_func *f = NULL;
+	struct ebpf_obj_func *f = NULL;
 
 	if (!r) {
 		return is_zero(o, off, 8) ? 0 : refuse(o, off, member, "an address by number");
 	}
 	if (r->r_offset == (uint64_t)o->base + off && ELF64_R_TYPE(r->r_info) == OBJ_R_64_ABS64 &&
-	    obj_symbol_defined(sym) && o->p->secs[sym->st_shndx].role == OBJ_CODE) {
-		uint64_t where = sym->st_value + obj_word_at(o->s, r->r_offset);
+	    ebpf_obj_symbol_defined(sym) && o->p->secs[sym->st_shndx].role == OBJ_CODE) {
+		uint64_t where = sym->st_value + ebpf_obj_word_at(o->s, r->r_offset);
 
-		f = where % 8 ? NULL : obj_func_at(o->p, sym->st_shndx, where / 8);
+		f = where % 8 ? NULL : ebpf_obj_func_at(o->p, sym->st_shndx, where / 8);
 	}
 	if (!f || !to || !btf_is_func_proto(to)) {
 		return refuse(o, off, member,
@@ -188,7 +189,7 @@ static int text_member(const struct ops *o, uint32_t off, const char *member, ui
 			return refuse(o, off, member, "not a printable text");
 		}
 	}
-	if (!strcmp(member, "name") && !obj_name_ok(text, cap)) {
+	if (!strcmp(member, "name") && !ebpf_obj_name_ok(text, cap)) {
 		return refuse(o, off, member,
 			      "letters, digits, underscores, dots and dollars are allowed");
 	}
@@ -204,7 +205,7 @@ static int other_member(const struct ops *o, uint32_t off, const char *member,
 			const struct btf_type *t, uint32_t bytes)
 {
 	const struct btf_type *of =
-		t && btf_is_array(t) ? obj_btf_resolve(o->p, btf_array(t)->type) : NULL;
+		t && btf_is_array(t) ? ebpf_obj_btf_resolve(o->p, btf_array(t)->type) : NULL;
 
 	if (reloc_in(o, off, bytes)) {
 		return refuse(o, off, member, "a pointer where none is known");
@@ -227,12 +228,12 @@ static int other_member(const struct ops *o, uint32_t off, const char *member,
 static int read_member(struct ops *o, uint32_t i)
 {
 	const struct btf_member *m = &btf_members(o->type)[i];
-	const struct btf_type *t = obj_btf_resolve(o->p, m->type);
+	const struct btf_type *t = ebpf_obj_btf_resolve(o->p, m->type);
 	uint32_t bits = btf_member_bitfield_size(o->type, i);
 	uint64_t first = btf_member_bit_offset(o->type, i);
 	int64_t bytes = bits ? (int64_t)((first % 8 + bits + 7) / 8)
 			     : btf__resolve_size(o->p->btf, m->type);
-	const char *name = obj_btf_name(o->p, m->name_off);
+	const char *name = ebpf_obj_btf_name(o->p, m->name_off);
 	uint32_t off = (uint32_t)(first / 8);
 
 	if (bytes < 0 || off > o->type->size || bytes > o->type->size - off ||
@@ -245,31 +246,32 @@ static int read_member(struct ops *o, uint32_t i)
 			       : refuse(o, off, name, "not known in this version, and not zero");
 	}
 	if (t && btf_is_ptr(t) && bytes == 8) {
-		return pointer_member(o, off, name, obj_btf_resolve(o->p, t->type));
+		return pointer_member(o, off, name, ebpf_obj_btf_resolve(o->p, t->type));
 	}
 	return other_member(o, off, name, t, (uint32_t)bytes);
 }
 
-static int read_variable(struct obj_parse *p, struct obj_section *s,
+static int read_variable(struct ebpf_obj_parse *p, struct ebpf_obj_section *s,
 			 const struct btf_var_secinfo *v, uint32_t *taken)
 {
 	const struct btf_type *var = btf__type_by_id(p->btf, v->type);
 	struct ops o = { .p = p, .s = s, .base = v->offset };
 	int err = 0;
 
-	o.type = var && btf_is_var(var) ? obj_btf_resolve(p, var->type) : NULL;
-	o.var = var ? obj_btf_name(p, var->name_off) : "?";
-	o.table = o.type && btf_is_struct(o.type) ? table_of(obj_btf_name(p, o.type->name_off))
+	o.type = var && btf_is_var(var) ? ebpf_obj_btf_resolve(p, var->type) : NULL;
+	o.var = var ? ebpf_obj_btf_name(p, var->name_off) : "?";
+	o.table = o.type && btf_is_struct(o.type) ? table_of(ebpf_obj_btf_name(p, o.type->name_off))
 						  : NULL;
 	if (!o.table) {
 		report_hint(p->r, "known are struct gbpf_ops, gdrv_sched_ops and gdrv_mem_ops");
-		return obj_refuse(p, -EINVAL, s->name, v->offset,
-				  "%s: struct %s is no struct of programs that gBPF knows", o.var,
-				  o.type ? obj_btf_name(p, o.type->name_off) : "?");
+		return ebpf_obj_refuse(p, -EINVAL, s->name, v->offset,
+				       "%s: struct %s is no struct of programs that gBPF knows",
+				       o.var,
+				       o.type ? ebpf_obj_btf_name(p, o.type->name_off) : "?");
 	}
 	if (v->size != o.type->size || v->offset > s->size || v->size > s->size - v->offset) {
-		return obj_refuse(p, -EINVAL, s->name, v->offset, "%s lies outside the section",
-				  o.var);
+		return ebpf_obj_refuse(p, -EINVAL, s->name, v->offset,
+				       "%s lies outside the section", o.var);
 	}
 	for (uint32_t i = 0; err == 0 && i < btf_vlen(o.type); i++) {
 		err = read_member(&o, i);
@@ -278,25 +280,26 @@ static int read_variable(struct obj_parse *p, struct obj_section *s,
 	return err;
 }
 
-static int read_section(struct obj_parse *p, struct obj_section *s)
+static int read_section(struct ebpf_obj_parse *p, struct ebpf_obj_section *s)
 {
 	const struct btf_type *t = s->datasec ? btf__type_by_id(p->btf, s->datasec) : NULL;
 	uint32_t taken = 0;
 	int err = 0;
 
 	if (!t) {
-		return obj_refuse(p, -EINVAL, s->name, 0, "BTF has no description of the structs");
+		return ebpf_obj_refuse(p, -EINVAL, s->name, 0,
+				       "BTF has no description of the structs");
 	}
 	for (uint32_t i = 0; err == 0 && i < btf_vlen(t); i++) {
 		err = read_variable(p, s, &btf_var_secinfos(t)[i], &taken);
 	}
 	if (err == 0 && taken != s->n_rels) {
-		err = obj_refuse(p, -EINVAL, s->name, 0, "pointers that belong to no member");
+		err = ebpf_obj_refuse(p, -EINVAL, s->name, 0, "pointers that belong to no member");
 	}
 	return err;
 }
 
-int obj_read_ops(struct obj_parse *p)
+int ebpf_obj_read_ops(struct ebpf_obj_parse *p)
 {
 	int err = 0;
 

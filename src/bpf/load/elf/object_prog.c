@@ -15,9 +15,9 @@ enum {
 
 /* What is being put together for one program. */
 struct build {
-	struct obj_parse *p;
+	struct ebpf_obj_parse *p;
 	struct ebpf_prog *prog;
-	const struct obj_func *funcs[ARRAY_SIZE(((struct ebpf_prog *)0)->subprog)];
+	const struct ebpf_obj_func *funcs[ARRAY_SIZE(((struct ebpf_prog *)0)->subprog)];
 	uint64_t arrays; /* program arrays whose targets are in, by map */
 	uint32_t cap_insns, cap_poisons;
 };
@@ -26,8 +26,8 @@ _Static_assert(EBPF_MAX_MAPS <= 64, "a bit for each map");
 
 /* Where the loader stands: an instruction of a function and its place in the program. */
 struct spot {
-	const struct obj_func *f;
-	const struct obj_section *s;
+	const struct ebpf_obj_func *f;
+	const struct ebpf_obj_section *s;
 	uint64_t off;	  /* bytes in the section */
 	uint32_t at;	  /* index in the program */
 	uint32_t left;	  /* instructions of the function from here on */
@@ -52,21 +52,21 @@ static int grow(struct build *b, uint32_t more)
 	return 0;
 }
 
-static int append(struct build *b, struct obj_func *f, uint32_t *ret_k)
+static int append(struct build *b, struct ebpf_obj_func *f, uint32_t *ret_k)
 {
-	struct obj_parse *p = b->p;
+	struct ebpf_obj_parse *p = b->p;
 	struct ebpf_prog *prog = b->prog;
 	uint32_t k = prog->n_subprogs, at = prog->n_insns;
 
 	if (k == ARRAY_SIZE(prog->subprog)) {
-		return obj_refuse(p, -E2BIG, p->secs[f->section].name, f->start * 8ull,
-				  "program %s calls more than %zu functions", prog->name,
-				  ARRAY_SIZE(prog->subprog) - 1);
+		return ebpf_obj_refuse(p, -E2BIG, p->secs[f->section].name, f->start * 8ull,
+				       "program %s calls more than %zu functions", prog->name,
+				       ARRAY_SIZE(prog->subprog) - 1);
 	}
 	if (f->n > EBPF_MAX_INSNS - at) {
-		return obj_refuse(p, -E2BIG, p->secs[f->section].name, f->start * 8ull,
-				  "program %s has more than %u instructions", prog->name,
-				  EBPF_MAX_INSNS);
+		return ebpf_obj_refuse(p, -E2BIG, p->secs[f->section].name, f->start * 8ull,
+				       "program %s has more than %u instructions", prog->name,
+				       EBPF_MAX_INSNS);
 	}
 	if (grow(b, f->n) < 0) {
 		return -ENOMEM;
@@ -79,11 +79,11 @@ static int append(struct build *b, struct obj_func *f, uint32_t *ret_k)
 	prog->n_subprogs++;
 	prog->n_insns += f->n;
 	*ret_k = k;
-	return obj_add_lines(p, prog, f, at);
+	return ebpf_obj_add_lines(p, prog, f, at);
 }
 
 /* The function's number in the program, which it becomes part of. */
-static int take(struct build *b, struct obj_func *f, uint32_t *ret_k)
+static int take(struct build *b, struct ebpf_obj_func *f, uint32_t *ret_k)
 {
 	for (uint32_t k = 0; k < b->prog->n_subprogs; k++) {
 		if (b->funcs[k] == f) {
@@ -103,9 +103,9 @@ static int poison(struct build *b, const struct spot *x, uint32_t slots, const c
 	int wide = slots == 2;
 
 	if (!why) {
-		return obj_refuse(b->p, -E2BIG, x->name, x->off,
-				  "more than %u instructions that this gBPF cannot relocate",
-				  OBJ_MAX_POISONS);
+		return ebpf_obj_refuse(b->p, -E2BIG, x->name, x->off,
+				       "more than %u instructions that this gBPF cannot relocate",
+				       OBJ_MAX_POISONS);
 	}
 	if (prog->n_poisons == b->cap_poisons) {
 		uint32_t cap = b->cap_poisons ? b->cap_poisons * 2 : 8;
@@ -129,12 +129,12 @@ static int poison(struct build *b, const struct spot *x, uint32_t slots, const c
 /* The targets of a program array that the program can reach. */
 static int take_targets(struct build *b, const struct spot *x, uint32_t map)
 {
-	struct obj_parse *p = b->p;
+	struct ebpf_obj_parse *p = b->p;
 	struct ebpf_prog *prog = b->prog;
 
 	b->arrays |= 1ull << map;
 	for (uint32_t i = 0; i < p->n_tails; i++) {
-		const struct obj_tail *t = &p->tails[i];
+		const struct ebpf_obj_tail *t = &p->tails[i];
 		struct ebpf_tail *tails;
 		uint32_t k = 0;
 		int err;
@@ -143,19 +143,20 @@ static int take_targets(struct build *b, const struct spot *x, uint32_t map)
 			continue;
 		}
 		if (p->secs[t->func->section].hook != prog->hook) {
-			return obj_refuse(p, -EINVAL, x->name, x->off,
-					  "map %s: %s is a program of the hook %s, which cannot "
-					  "be entered from %s (%s)",
-					  p->o->maps[map].name, t->func->name,
-					  obj_hook_name(p->secs[t->func->section].hook), prog->name,
-					  obj_hook_name(prog->hook));
+			return ebpf_obj_refuse(
+				p, -EINVAL, x->name, x->off,
+				"map %s: %s is a program of the hook %s, which cannot "
+				"be entered from %s (%s)",
+				p->o->maps[map].name, t->func->name,
+				ebpf_obj_hook_name(p->secs[t->func->section].hook), prog->name,
+				ebpf_obj_hook_name(prog->hook));
 		}
 		if (++p->all_tails > OBJ_MAX_TAILS) {
-			return obj_refuse(p, -E2BIG, x->name, x->off,
-					  "the programs' tail calls have more than %u targets",
-					  OBJ_MAX_TAILS);
+			return ebpf_obj_refuse(p, -E2BIG, x->name, x->off,
+					       "the programs' tail calls have more than %u targets",
+					       OBJ_MAX_TAILS);
 		}
-		err = obj_check_context(p, t->func, prog->hook);
+		err = ebpf_obj_check_context(p, t->func, prog->hook);
 		err = err ? err : take(b, t->func, &k);
 		tails = err ? NULL : realloc(prog->tails, (prog->n_tails + 1u) * sizeof(*tails));
 		if (!tails) {
@@ -169,14 +170,15 @@ static int take_targets(struct build *b, const struct spot *x, uint32_t map)
 
 static int map_reference(struct build *b, const struct spot *x, const Elf64_Sym *sym)
 {
-	struct obj_parse *p = b->p;
+	struct ebpf_obj_parse *p = b->p;
 	struct ebpf_insn *in = &b->prog->insns[x->at];
-	const struct obj_map_at *at = obj_map_at(p, sym->st_value + (uint64_t)(int64_t)in[0].imm);
+	const struct ebpf_obj_map_at *at =
+		ebpf_obj_map_at(p, sym->st_value + (uint64_t)(int64_t)in[0].imm);
 
 	if (!at) {
-		return obj_refuse(p, -EINVAL, x->name, x->off,
-				  "reference to %s, which is not the start of a map",
-				  obj_symbol_name(p, sym));
+		return ebpf_obj_refuse(p, -EINVAL, x->name, x->off,
+				       "reference to %s, which is not the start of a map",
+				       ebpf_obj_symbol_name(p, sym));
 	}
 	in[0].src = EBPF_PSEUDO_MAP;
 	in[0].imm = (int32_t)at->map;
@@ -189,15 +191,15 @@ static int map_reference(struct build *b, const struct spot *x, const Elf64_Sym 
 
 static int data_reference(struct build *b, const struct spot *x, const Elf64_Sym *sym)
 {
-	struct obj_parse *p = b->p;
+	struct ebpf_obj_parse *p = b->p;
 	struct ebpf_insn *in = &b->prog->insns[x->at];
-	const struct obj_section *s = &p->secs[sym->st_shndx];
+	const struct ebpf_obj_section *s = &p->secs[sym->st_shndx];
 	int64_t where = (int64_t)sym->st_value + in[0].imm;
 
 	if (s->map < 0 || where < 0 || where >= p->o->maps[s->map].value_bytes) {
-		return obj_refuse(p, -EINVAL, x->name, x->off,
-				  "reference to byte %lld of %s, which has %zu bytes",
-				  (long long)where, s->name, s->size);
+		return ebpf_obj_refuse(p, -EINVAL, x->name, x->off,
+				       "reference to byte %lld of %s, which has %zu bytes",
+				       (long long)where, s->name, s->size);
 	}
 	in[0].src = EBPF_PSEUDO_MAP_VALUE;
 	in[0].imm = s->map;
@@ -208,17 +210,17 @@ static int data_reference(struct build *b, const struct spot *x, const Elf64_Sym
 /* The address of a function of the object, for a helper that calls it back. */
 static int func_reference(struct build *b, const struct spot *x, const Elf64_Sym *sym)
 {
-	struct obj_parse *p = b->p;
+	struct ebpf_obj_parse *p = b->p;
 	int64_t where = (int64_t)sym->st_value + b->prog->insns[x->at].imm;
-	struct obj_func *f = where >= 0 && where % 8 == 0
-				     ? obj_func_at(p, sym->st_shndx, (uint64_t)where / 8)
-				     : NULL;
+	struct ebpf_obj_func *f = where >= 0 && where % 8 == 0
+					  ? ebpf_obj_func_at(p, sym->st_shndx, (uint64_t)where / 8)
+					  : NULL;
 	struct ebpf_insn *in;
 	uint32_t k = 0;
 	int err;
 
 	if (!f) {
-		return obj_refuse(
+		return ebpf_obj_refuse(
 			p, -EINVAL, x->name, x->off,
 			"the address of byte %lld of section %s, where no function begins",
 			(long long)where, p->secs[sym->st_shndx].name);
@@ -237,7 +239,7 @@ static int func_reference(struct build *b, const struct spot *x, const Elf64_Sym
 /* An extern's address is only good for being compared with 0. */
 static int extern_reference(struct build *b, const struct spot *x, const Elf64_Sym *sym)
 {
-	const struct obj_extern *e = obj_extern_of(b->p, x->name, x->off, sym);
+	const struct ebpf_obj_extern *e = ebpf_obj_extern_of(b->p, x->name, x->off, sym);
 	struct ebpf_insn *in = &b->prog->insns[x->at];
 
 	if (!e) {
@@ -250,20 +252,20 @@ static int extern_reference(struct build *b, const struct spot *x, const Elf64_S
 
 static int refuse_symbol(struct build *b, const struct spot *x, const Elf64_Sym *sym)
 {
-	struct obj_parse *p = b->p;
-	const char *name = obj_symbol_name(p, sym);
+	struct ebpf_obj_parse *p = b->p;
+	const char *name = ebpf_obj_symbol_name(p, sym);
 
 	if (sym->st_shndx == SHN_COMMON) {
 		report_hint(p->r, "compile with -fno-common");
-		return obj_refuse(p, -EINVAL, x->name, x->off,
-				  "%s is a common symbol, which is not supported", name);
+		return ebpf_obj_refuse(p, -EINVAL, x->name, x->off,
+				       "%s is a common symbol, which is not supported", name);
 	}
 	if (ELF64_ST_TYPE(sym->st_info) == STT_TLS) {
 		report_hint(p->r, "GBPF_MAP_THREAD_ARRAY has an instance for each thread");
-		return obj_refuse(p, -EINVAL, x->name, x->off,
-				  "thread-local variable %s is not supported", name);
+		return ebpf_obj_refuse(p, -EINVAL, x->name, x->off,
+				       "thread-local variable %s is not supported", name);
 	}
-	return obj_refuse(
+	return ebpf_obj_refuse(
 		p, -EINVAL, x->name, x->off,
 		"reference to %s in section %s, which is neither map nor data nor code", name,
 		sym->st_shndx < SHN_LORESERVE ? p->secs[sym->st_shndx].name : "(special)");
@@ -274,13 +276,13 @@ static int relocate_load(struct build *b, const struct spot *x, const Elf64_Sym 
 	const struct ebpf_insn *in = &b->prog->insns[x->at];
 
 	if (in->code != EBPF_LD_IMM64 || x->left < 2 || in->src != 0) {
-		return obj_refuse(b->p, -EINVAL, x->name, x->off,
-				  "an address relocation on something that is no 64-bit load");
+		return ebpf_obj_refuse(b->p, -EINVAL, x->name, x->off,
+				       "an address relocation on something that is no 64-bit load");
 	}
 	if (sym->st_shndx == SHN_UNDEF) {
 		return extern_reference(b, x, sym);
 	}
-	if (!obj_symbol_defined(sym)) {
+	if (!ebpf_obj_symbol_defined(sym)) {
 		return refuse_symbol(b, x, sym);
 	}
 	switch (b->p->secs[sym->st_shndx].role) {
@@ -297,7 +299,7 @@ static int relocate_load(struct build *b, const struct spot *x, const Elf64_Sym 
 
 static int extern_call(struct build *b, const struct spot *x, const Elf64_Sym *sym)
 {
-	const struct obj_extern *e = obj_extern_of(b->p, x->name, x->off, sym);
+	const struct ebpf_obj_extern *e = ebpf_obj_extern_of(b->p, x->name, x->off, sym);
 	struct ebpf_insn *in = &b->prog->insns[x->at];
 
 	if (!e) {
@@ -306,10 +308,10 @@ static int extern_call(struct build *b, const struct spot *x, const Elf64_Sym *s
 	if (e->kind == OBJ_EXTERN_ABSENT) {
 		return poison(
 			b, x, 1,
-			obj_keep_text(b->p,
-				      "call of %s, which is weak and which this gBPF does not "
-				      "have: ask if (%s) before",
-				      e->name, e->name));
+			ebpf_obj_keep_text(b->p,
+					   "call of %s, which is weak and which this gBPF does not "
+					   "have: ask if (%s) before",
+					   e->name, e->name));
 	}
 	*in = (struct ebpf_insn){ .code = EBPF_JMP | EBPF_CALL, .imm = e->helper };
 	return 0;
@@ -319,28 +321,28 @@ static int extern_call(struct build *b, const struct spot *x, const Elf64_Sym *s
  * relative to the new places. */
 static int relocate_call(struct build *b, const struct spot *x, const Elf64_Sym *sym)
 {
-	struct obj_parse *p = b->p;
+	struct ebpf_obj_parse *p = b->p;
 	const struct ebpf_insn *in = &b->prog->insns[x->at];
 	uint32_t section = x->f->section, k = 0;
 	int64_t start = (int64_t)(x->off / 8) + in->imm + 1;
-	struct obj_func *callee;
+	struct ebpf_obj_func *callee;
 	int err;
 
 	if (sym && sym->st_shndx == SHN_UNDEF) {
 		return extern_call(b, x, sym);
 	}
 	if (sym) {
-		if (!obj_symbol_defined(sym)) {
+		if (!ebpf_obj_symbol_defined(sym)) {
 			return refuse_symbol(b, x, sym);
 		}
 		section = sym->st_shndx;
 		start = (int64_t)(sym->st_value / 8) + in->imm + 1;
 	}
-	callee = start < 0 ? NULL : obj_func_at(p, section, (uint64_t)start);
+	callee = start < 0 ? NULL : ebpf_obj_func_at(p, section, (uint64_t)start);
 	if (!callee) {
-		return obj_refuse(p, -EINVAL, x->name, x->off,
-				  "call to byte %lld of section %s, where no function begins",
-				  (long long)start * 8, p->secs[section].name);
+		return ebpf_obj_refuse(p, -EINVAL, x->name, x->off,
+				       "call to byte %lld of section %s, where no function begins",
+				       (long long)start * 8, p->secs[section].name);
 	}
 	err = take(b, callee, &k);
 	if (err == 0) {
@@ -351,7 +353,7 @@ static int relocate_call(struct build *b, const struct spot *x, const Elf64_Sym 
 
 static int relocate_insn(struct build *b, const struct spot *x, const Elf64_Rel *rel)
 {
-	struct obj_parse *p = b->p;
+	struct ebpf_obj_parse *p = b->p;
 	const struct ebpf_insn *in = &b->prog->insns[x->at];
 	const Elf64_Sym *sym = rel ? &p->syms[ELF64_R_SYM(rel->r_info)] : NULL;
 	uint32_t type = rel ? (uint32_t)ELF64_R_TYPE(rel->r_info) : 0;
@@ -362,20 +364,21 @@ static int relocate_insn(struct build *b, const struct spot *x, const Elf64_Rel 
 	}
 	if (!rel) {
 		if (in->code == EBPF_LD_IMM64 && in->src != 0) {
-			return obj_refuse(p, -EINVAL, x->name, x->off,
-					  "a 64-bit load of kind %u without relocation", in->src);
+			return ebpf_obj_refuse(p, -EINVAL, x->name, x->off,
+					       "a 64-bit load of kind %u without relocation",
+					       in->src);
 		}
 		return 0;
 	}
 	if (type == OBJ_R_64_64) {
 		return relocate_load(b, x, sym);
 	}
-	return obj_refuse(p, -EINVAL, x->name, x->off,
-			  "relocation type %u does not fit the instruction (symbol %s)", type,
-			  obj_symbol_name(p, sym));
+	return ebpf_obj_refuse(p, -EINVAL, x->name, x->off,
+			       "relocation type %u does not fit the instruction (symbol %s)", type,
+			       ebpf_obj_symbol_name(p, sym));
 }
 
-static uint32_t core_from(const struct obj_section *s, uint32_t off)
+static uint32_t core_from(const struct ebpf_obj_section *s, uint32_t off)
 {
 	uint32_t lo = 0, hi = s->n_core;
 
@@ -391,11 +394,11 @@ static uint32_t core_from(const struct obj_section *s, uint32_t off)
 	return lo;
 }
 
-static int relocate_core(struct build *b, const struct spot *x, struct obj_core *c)
+static int relocate_core(struct build *b, const struct spot *x, struct ebpf_obj_core *c)
 {
 	const char *why = NULL;
 	struct ebpf_insn *in = &b->prog->insns[x->at];
-	int err = obj_core_apply(b->p, c, x->name, in, x->left, &why);
+	int err = ebpf_obj_core_apply(b->p, c, x->name, in, x->left, &why);
 
 	if (err || !c->poisoned) {
 		return err;
@@ -406,10 +409,10 @@ static int relocate_core(struct build *b, const struct spot *x, struct obj_core 
 /* One function's instructions; relocations lie in the same order. */
 static int relocate_func(struct build *b, uint32_t k)
 {
-	struct obj_parse *p = b->p;
-	const struct obj_func *f = b->funcs[k];
-	struct obj_section *s = &p->secs[f->section];
-	uint32_t rel = obj_reloc_from(s, f->start * 8ull), core = core_from(s, f->start * 8);
+	struct ebpf_obj_parse *p = b->p;
+	const struct ebpf_obj_func *f = b->funcs[k];
+	struct ebpf_obj_section *s = &p->secs[f->section];
+	uint32_t rel = ebpf_obj_reloc_from(s, f->start * 8ull), core = core_from(s, f->start * 8);
 	int err = 0;
 
 	for (uint32_t i = 0; err == 0 && i < f->n; i++) {
@@ -422,14 +425,15 @@ static int relocate_func(struct build *b, uint32_t k)
 			r = &s->rels[rel++];
 		}
 		if (r && r->r_offset != x.off) {
-			return obj_refuse(p, -EINVAL, x.name, r->r_offset,
-					  "a relocation in the middle of an instruction");
+			return ebpf_obj_refuse(p, -EINVAL, x.name, r->r_offset,
+					       "a relocation in the middle of an instruction");
 		}
 		err = relocate_insn(b, &x, r);
 		for (; err == 0 && core < s->n_core && s->core[core].off < x.off + 8; core++) {
 			if (s->core[core].off != x.off || r) {
-				return obj_refuse(p, -EINVAL, x.name, x.off,
-						  "a CO-RE relocation that fits no instruction");
+				return ebpf_obj_refuse(
+					p, -EINVAL, x.name, x.off,
+					"a CO-RE relocation that fits no instruction");
 			}
 			err = relocate_core(b, &x, &s->core[core]);
 		}
@@ -439,8 +443,8 @@ static int relocate_func(struct build *b, uint32_t k)
 		    ((rel < s->n_rels && s->rels[rel].r_offset < x.off + 16) ||
 		     (core < s->n_core && s->core[core].off < x.off + 16)) &&
 		    err == 0 && x.left > 1) {
-			return obj_refuse(p, -EINVAL, x.name, x.off + 8,
-					  "a relocation in the middle of an instruction");
+			return ebpf_obj_refuse(p, -EINVAL, x.name, x.off + 8,
+					       "a relocation in the middle of an instruction");
 		}
 	}
 	return err;
@@ -457,7 +461,7 @@ static int tail_order(const void *a, const void *b)
 }
 
 /* prog->n_subprogs grows while we walk: callees are appended behind what was already there. */
-static int link_program(struct build *b, struct obj_func *entry)
+static int link_program(struct build *b, struct ebpf_obj_func *entry)
 {
 	uint32_t k = 0;
 	int err = append(b, entry, &k);
@@ -471,30 +475,30 @@ static int link_program(struct build *b, struct obj_func *entry)
 	return err;
 }
 
-static int add_program(struct obj_parse *p, struct obj_func *f, int hook)
+static int add_program(struct ebpf_obj_parse *p, struct ebpf_obj_func *f, int hook)
 {
-	const struct obj_section *s = &p->secs[f->section];
+	const struct ebpf_obj_section *s = &p->secs[f->section];
 	struct build b = { .p = p };
 	struct ebpf_object *o = p->o;
-	int err = obj_check_context(p, f, hook);
+	int err = ebpf_obj_check_context(p, f, hook);
 
 	for (uint32_t i = 0; i < o->n_progs && err == 0; i++) {
 		if (o->progs[i].hook == hook) {
 			report_hint(p->r,
 				    "a policy has one program a hook; make the second a "
 				    "static function, or write SEC(\"?gbpf/%s\")",
-				    obj_hook_name(hook));
-			err = obj_refuse(p, -EINVAL, s->name, f->start * 8ull,
-					 "%s and %s are both programs for the hook %s",
-					 o->progs[i].name, f->name, obj_hook_name(hook));
+				    ebpf_obj_hook_name(hook));
+			err = ebpf_obj_refuse(p, -EINVAL, s->name, f->start * 8ull,
+					      "%s and %s are both programs for the hook %s",
+					      o->progs[i].name, f->name, ebpf_obj_hook_name(hook));
 		}
 	}
 	if (err) {
 		return err;
 	}
 	if (o->n_progs == ARRAY_SIZE(o->progs)) {
-		return obj_refuse(p, -E2BIG, s->name, 0, "more than %zu programs",
-				  ARRAY_SIZE(o->progs));
+		return ebpf_obj_refuse(p, -E2BIG, s->name, 0, "more than %zu programs",
+				       ARRAY_SIZE(o->progs));
 	}
 	b.prog = &o->progs[o->n_progs++];
 	memset(b.prog, 0, sizeof(*b.prog));
@@ -504,35 +508,35 @@ static int add_program(struct obj_parse *p, struct obj_func *f, int hook)
 }
 
 /* Functions in sections whose names mean something to somebody else, which nothing has called. */
-static int refuse_unused(struct obj_parse *p)
+static int refuse_unused(struct ebpf_obj_parse *p)
 {
 	for (uint32_t i = 0; i < p->n_funcs; i++) {
-		const struct obj_func *f = &p->funcs[i];
-		const struct obj_section *s = &p->secs[f->section];
+		const struct ebpf_obj_func *f = &p->funcs[i];
+		const struct ebpf_obj_section *s = &p->secs[f->section];
 
 		if (f->used || !f->global) {
 			continue;
 		}
 		if (s->code == OBJ_FOREIGN) {
 			report_hint(p->r, "write SEC(\"gbpf/<hook>\"); subprograms need no SEC");
-			return obj_refuse(p, -EINVAL, s->name, f->start * 8ull,
-					  "programs of type '%s' are not gBPF's", s->name);
+			return ebpf_obj_refuse(p, -EINVAL, s->name, f->start * 8ull,
+					       "programs of type '%s' are not gBPF's", s->name);
 		}
 		if (s->code == OBJ_MEMBER && s->name[0] != '?') {
 			report_hint(p->r, "name it in a struct gbpf_ops in SEC(\".struct_ops\")");
-			return obj_refuse(p, -EINVAL, s->name, f->start * 8ull,
-					  "%s belongs to no struct of programs", f->name);
+			return ebpf_obj_refuse(p, -EINVAL, s->name, f->start * 8ull,
+					       "%s belongs to no struct of programs", f->name);
 		}
 	}
 	return 0;
 }
 
-int obj_read_programs(struct obj_parse *p)
+int ebpf_obj_read_programs(struct ebpf_obj_parse *p)
 {
 	int err = 0;
 
 	for (uint32_t i = 0; err == 0 && i < p->n_funcs; i++) {
-		const struct obj_section *s = &p->secs[p->funcs[i].section];
+		const struct ebpf_obj_section *s = &p->secs[p->funcs[i].section];
 
 		if (p->funcs[i].global && s->code == OBJ_HOOK) {
 			err = add_program(p, &p->funcs[i], s->hook);
@@ -547,7 +551,7 @@ int obj_read_programs(struct obj_parse *p)
 	if (err == 0 && p->o->n_progs == 0) {
 		report_hint(p->r,
 			    "write SEC(\"gbpf/submit\") before a function that is not static");
-		err = obj_refuse(p, -EINVAL, NULL, 0, "no program for any hook");
+		err = ebpf_obj_refuse(p, -EINVAL, NULL, 0, "no program for any hook");
 	}
 	return err;
 }

@@ -14,8 +14,8 @@
  * -EINVAL when it is no program (an unknown instruction, a jump or fall out of its function),
  * -ENOTSUP for what it cannot compile or on another architecture, -ENOMEM. On failure *len stays.
  */
-int ebpf_jit_x86_code(const struct ebpf_code *prog, const struct ebpf_map *maps, uint32_t n_maps,
-		      uint8_t *out, size_t cap, size_t *len);
+int ebpf_jit_compile(const struct ebpf_code *prog, const struct ebpf_map *maps, uint32_t n_maps,
+		     uint8_t *out, size_t cap, size_t *len);
 
 /* The same for a program without tail calls. */
 int ebpf_jit_x86(const struct ebpf_insn *insns, uint32_t n, const struct ebpf_map *maps,

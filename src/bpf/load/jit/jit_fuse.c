@@ -11,8 +11,8 @@
 
 static unsigned live_before(const struct jit *j, uint32_t pc)
 {
-	const struct jit_note *note = &j->notes[pc];
-	struct jit_uses u = jit_uses_of(&j->insns[pc]);
+	const struct ebpf_jit_note *note = &j->notes[pc];
+	struct ebpf_jit_uses u = ebpf_jit_uses_of(&j->insns[pc]);
 
 	/* a lookup in line may take its key from the register that was stored */
 	return (note->live & ~u.writes) | u.reads |
@@ -28,8 +28,8 @@ static unsigned live_after(const struct jit *j, uint32_t pc)
 	if (i->code == (EBPF_JMP | EBPF_EXIT)) {
 		return live;
 	}
-	if (jit_is_jump(i)) {
-		live |= live_before(j, jit_jump_target(i, pc));
+	if (ebpf_jit_is_jump(i)) {
+		live |= live_before(j, ebpf_jit_jump_target(i, pc));
 		if (op == EBPF_JA) {
 			return live;
 		}
@@ -70,7 +70,7 @@ static int together(const struct jit *j, uint32_t at, unsigned n)
 		return 0;
 	}
 	for (unsigned k = 0; k < n; k++) {
-		const struct jit_note *note = &j->notes[at + k];
+		const struct ebpf_jit_note *note = &j->notes[at + k];
 
 		if (note->fuse || (note->flags & (JIT_SKIP | JIT_LEA)) ||
 		    (k && (note->flags & (JIT_TARGET | JIT_FUNC)))) {
@@ -177,7 +177,7 @@ static struct address summed(const struct jit *j, uint32_t at)
 
 static void take(struct jit *j, uint32_t at, uint32_t last, unsigned fuse, const struct address *x)
 {
-	struct jit_note *note = &j->notes[last];
+	struct ebpf_jit_note *note = &j->notes[last];
 
 	for (; at < last; at++) {
 		j->notes[at].flags |= JIT_SKIP;
@@ -259,7 +259,7 @@ static int fuse_compare(struct jit *j, uint32_t at, uint32_t p, const struct add
 	int narrow = is_unsigned(op) && ((size == EBPF_W && i->imm >= 0) ||
 					 (size == EBPF_B && i->imm >= 0 && i->imm <= 255));
 
-	if (!together(j, at, p - at + 2) || !jit_is_jump(i) || op == EBPF_JA ||
+	if (!together(j, at, p - at + 2) || !ebpf_jit_is_jump(i) || op == EBPF_JA ||
 	    !dead_after(j, p + 1, t)) {
 		return 0;
 	}
@@ -339,14 +339,14 @@ static void turn_round(struct jit *j, uint32_t pc)
 	const struct ebpf_insn *i = &j->insns[pc];
 	uint32_t next = pc + 1;
 
-	if (jit_is_jump(i) && EBPF_OP(i->code) != EBPF_JA && i->off > 0 && next < j->n &&
+	if (ebpf_jit_is_jump(i) && EBPF_OP(i->code) != EBPF_JA && i->off > 0 && next < j->n &&
 	    j->insns[next].code == (EBPF_JMP | EBPF_JA) && j->insns[next].off < -1 &&
 	    !(j->notes[next].flags & (JIT_TARGET | JIT_FUNC))) {
 		j->notes[pc].swapped = j->notes[next].swapped = 1;
 	}
 }
 
-void jit_fuse(struct jit *j)
+void ebpf_jit_fuse(struct jit *j)
 {
 	find_live(j);
 	for (uint32_t pc = 0; pc < j->n; pc++) {
@@ -369,10 +369,10 @@ void jit_fuse(struct jit *j)
 
 /* ---- their code ---- */
 
-void jit_update(struct jit *j, const struct ebpf_insn *store, const struct x86_mem *m)
+void x86_update(struct jit *j, const struct ebpf_insn *store, const struct x86_mem *m)
 {
 	const struct ebpf_insn *change = store - 1;
-	enum x86_alu op = jit_simple_op(EBPF_OP(change->code));
+	enum x86_alu op = x86_simple_op(EBPF_OP(change->code));
 	unsigned size = EBPF_SIZE(store->code), wide = size == EBPF_DW, byte = size == EBPF_B;
 	int small = change->imm >= -128 && change->imm <= 127;
 
@@ -387,9 +387,9 @@ void jit_update(struct jit *j, const struct ebpf_insn *store, const struct x86_m
 	}
 }
 
-int jit_operand(struct jit *j, const struct ebpf_insn *i, const struct jit_note *note)
+int x86_operand(struct jit *j, const struct ebpf_insn *i, const struct ebpf_jit_note *note)
 {
-	struct code *c = &j->code;
+	struct x86_code *c = &j->code;
 	int wide = EBPF_CLASS(i->code) == EBPF_ALU64, small = i->imm >= -128 && i->imm <= 127;
 	unsigned dst = jit_reg[i->dst], from;
 	struct x86_mem m;
@@ -407,9 +407,9 @@ int jit_operand(struct jit *j, const struct ebpf_insn *i, const struct jit_note 
 		x86_rr(c, 0, i->imm == 0xff ? 0x0fb6 : 0x0fb7, dst, from);
 		return 1;
 	case FUSE_OPERAND:
-		m = jit_mem_of(note, i - 1);
+		m = x86_mem_of(note, i - 1);
 		if (EBPF_OP(i->code) != EBPF_MUL) {
-			x86_rx(c, 0, wide, jit_simple_op(EBPF_OP(i->code)) * 8u + 3, dst, &m, 0);
+			x86_rx(c, 0, wide, x86_simple_op(EBPF_OP(i->code)) * 8u + 3, dst, &m, 0);
 		} else if (EBPF_SRC(i->code) == EBPF_X) {
 			x86_rx(c, 0, wide, 0x0faf, dst, &m, 0);
 		} else {
@@ -422,11 +422,12 @@ int jit_operand(struct jit *j, const struct ebpf_insn *i, const struct jit_note 
 	}
 }
 
-void jit_compare_memory(struct jit *j, const struct ebpf_insn *jump, const struct jit_note *note)
+void x86_compare_memory(struct jit *j, const struct ebpf_insn *jump,
+			const struct ebpf_jit_note *note)
 {
 	const struct ebpf_insn *load = jump - 1;
-	struct x86_mem m = jit_mem_of(note, load);
-	struct code *c = &j->code;
+	struct x86_mem m = x86_mem_of(note, load);
+	struct x86_code *c = &j->code;
 	int wide = EBPF_SIZE(load->code) == EBPF_DW, byte = EBPF_SIZE(load->code) == EBPF_B,
 	    test = EBPF_OP(jump->code) == EBPF_JSET, small = jump->imm >= -128 && jump->imm <= 127;
 

@@ -37,7 +37,7 @@ enum {
 enum { KEY_IN_MEMORY, KEY_IN_REGISTER, KEY_CONSTANT };
 
 /* Per instruction. */
-struct jit_note {
+struct ebpf_jit_note {
 	uint16_t flags;
 	uint8_t fuse;
 	uint8_t swapped;	    /* a jump that has changed targets with the one beside it */
@@ -53,7 +53,7 @@ struct jit_note {
 	uint32_t addr;	 /* where its code begins, after the function's prologue */
 };
 
-struct jit_func {
+struct ebpf_jit_func {
 	uint32_t first; /* instruction */
 	uint32_t entry; /* where its prologue begins */
 	uint16_t used;	/* eBPF registers, as bits */
@@ -65,13 +65,13 @@ struct jit_func {
 };
 
 struct jit {
-	struct code code;
+	struct x86_code code;
 	const struct ebpf_insn *insns;
 	uint32_t n;
 	const struct ebpf_map *maps;
 	uint32_t n_maps;
-	struct jit_note *notes; /* owned, n */
-	struct jit_func funcs[JIT_MAX_FUNCS];
+	struct ebpf_jit_note *notes; /* owned, n */
+	struct ebpf_jit_func funcs[JIT_MAX_FUNCS];
 	unsigned n_funcs;
 	int helper_calls; /* real ones: the environment must survive them */
 	const struct ebpf_tail_at *tails;
@@ -88,29 +88,29 @@ extern const uint8_t jit_reg[11]; /* eBPF register -> x86 register */
 /* Scratch registers: no eBPF register lives there. */
 enum { JIT_SCRATCH = R11, JIT_SCRATCH2 = R10 };
 
-static inline unsigned jit_env_reg(const struct jit *j)
+static inline unsigned x86_env_reg(const struct jit *j)
 {
 	return j->helper_calls ? R12 : R9; /* r9 costs no save, but does not survive a call */
 }
 
-static inline int32_t jit_map_handle(uint32_t map)
+static inline int32_t x86_map_handle(uint32_t map)
 {
 	return (int32_t)(offsetof(struct ebpf_env, maps) + map * sizeof(struct ebpf_map));
 }
 
-static inline int32_t jit_map_data(uint32_t map)
+static inline int32_t x86_map_data(uint32_t map)
 {
-	return jit_map_handle(map) + (int32_t)offsetof(struct ebpf_map, data);
+	return x86_map_handle(map) + (int32_t)offsetof(struct ebpf_map, data);
 }
 
 /* The function that a local call or a function value names. */
-static inline struct jit_func *jit_func_at(struct jit *j, const struct ebpf_insn *i)
+static inline struct ebpf_jit_func *x86_func_at(struct jit *j, const struct ebpf_insn *i)
 {
 	return &j->funcs[j->notes[i - j->insns + 1 + i->imm].func];
 }
 
 /* What a 32-bit operation that changes nothing still does. */
-static inline void jit_zero_extend(struct code *c, int wide, unsigned reg)
+static inline void x86_zero_extend(struct x86_code *c, int wide, unsigned reg)
 {
 	if (!wide) {
 		x86_mov(c, 0, reg, reg);
@@ -118,35 +118,37 @@ static inline void jit_zero_extend(struct code *c, int wide, unsigned reg)
 }
 
 /* Machine memory that a load or store reaches. */
-struct x86_mem jit_mem_of(const struct jit_note *note, const struct ebpf_insn *access);
-void jit_load(struct code *c, const struct ebpf_insn *i, unsigned dst, const struct x86_mem *m);
+struct x86_mem x86_mem_of(const struct ebpf_jit_note *note, const struct ebpf_insn *access);
+void x86_load_mem(struct x86_code *c, const struct ebpf_insn *i, unsigned dst,
+		  const struct x86_mem *m);
 
 /* Several instructions in one (jit_fuse.c). */
-void jit_fuse(struct jit *j);
-void jit_update(struct jit *j, const struct ebpf_insn *store, const struct x86_mem *m);
-int jit_operand(struct jit *j, const struct ebpf_insn *i, const struct jit_note *note);
-void jit_compare_memory(struct jit *j, const struct ebpf_insn *jump, const struct jit_note *note);
+void ebpf_jit_fuse(struct jit *j);
+void x86_update(struct jit *j, const struct ebpf_insn *store, const struct x86_mem *m);
+int x86_operand(struct jit *j, const struct ebpf_insn *i, const struct ebpf_jit_note *note);
+void x86_compare_memory(struct jit *j, const struct ebpf_insn *jump,
+			const struct ebpf_jit_note *note);
 
-struct jit_uses {
+struct ebpf_jit_uses {
 	unsigned reads, writes; /* eBPF registers as bits */
 };
-struct jit_uses jit_uses_of(const struct ebpf_insn *i);
-int jit_is_jump(const struct ebpf_insn *i);
-uint32_t jit_jump_target(const struct ebpf_insn *i, uint32_t pc);
-enum x86_alu jit_simple_op(unsigned op);
+struct ebpf_jit_uses ebpf_jit_uses_of(const struct ebpf_insn *i);
+int ebpf_jit_is_jump(const struct ebpf_insn *i);
+uint32_t ebpf_jit_jump_target(const struct ebpf_insn *i, uint32_t pc);
+enum x86_alu x86_simple_op(unsigned op);
 
 /* Fills notes and funcs. 0, -EINVAL (control would leave a function), -ENOTSUP, -ENOMEM. */
-int jit_plan(struct jit *j);
+int ebpf_jit_plan(struct jit *j);
 
-void jit_alu(struct jit *j, const struct ebpf_insn *i, const struct jit_note *note);
-void jit_division(struct code *c, const struct ebpf_insn *i);
-void jit_ld_imm64(struct jit *j, const struct ebpf_insn *i);
-void jit_memory(struct jit *j, const struct ebpf_insn *i, const struct jit_note *note);
-void jit_call(struct jit *j, const struct ebpf_insn *i, const struct jit_note *note);
-void jit_epilogue(struct jit *j, const struct jit_func *f);
+void x86_arithmetic(struct jit *j, const struct ebpf_insn *i, const struct ebpf_jit_note *note);
+void x86_division(struct x86_code *c, const struct ebpf_insn *i);
+void x86_ld_imm64(struct jit *j, const struct ebpf_insn *i);
+void x86_memory(struct jit *j, const struct ebpf_insn *i, const struct ebpf_jit_note *note);
+void x86_call(struct jit *j, const struct ebpf_insn *i, const struct ebpf_jit_note *note);
+void x86_epilogue(struct jit *j, const struct ebpf_jit_func *f);
 /* Bytes from rsp to the number of tail calls, in a root. */
-int32_t jit_tail_count(const struct jit *j, const struct jit_func *f);
+int32_t x86_tail_count(const struct jit *j, const struct ebpf_jit_func *f);
 /* It is entered with an environment, and must keep its caller's r12. */
-int jit_sets_env(const struct jit *j, const struct jit_func *f);
+int x86_sets_env(const struct jit *j, const struct ebpf_jit_func *f);
 
 #endif

@@ -16,24 +16,25 @@
 #define R(n) (1u << (n))
 #define CALL_ARGS (R(1) | R(2) | R(3) | R(4) | R(5))
 
-static struct jit_uses jump_uses(const struct ebpf_insn *i)
+static struct ebpf_jit_uses jump_uses(const struct ebpf_insn *i)
 {
 	switch (EBPF_OP(i->code)) {
 	case EBPF_JA:
-		return (struct jit_uses){ 0, 0 };
+		return (struct ebpf_jit_uses){ 0, 0 };
 	case EBPF_CALL:
-		return (struct jit_uses){ CALL_ARGS, CALL_ARGS | R(0) };
+		return (struct ebpf_jit_uses){ CALL_ARGS, CALL_ARGS | R(0) };
 	case EBPF_EXIT:
-		return (struct jit_uses){ R(0), 0 };
+		return (struct ebpf_jit_uses){ R(0), 0 };
 	default:
-		return (struct jit_uses){ R(i->dst) | (EBPF_SRC(i->code) == EBPF_X ? R(i->src) : 0),
-					  0 };
+		return (struct ebpf_jit_uses){
+			R(i->dst) | (EBPF_SRC(i->code) == EBPF_X ? R(i->src) : 0), 0
+		};
 	}
 }
 
-static struct jit_uses store_uses(const struct ebpf_insn *i)
+static struct ebpf_jit_uses store_uses(const struct ebpf_insn *i)
 {
-	struct jit_uses u = { R(i->dst) | R(i->src), 0 };
+	struct ebpf_jit_uses u = { R(i->dst) | R(i->src), 0 };
 
 	if (EBPF_MODE(i->code) == EBPF_ATOMIC && i->imm == EBPF_CMPXCHG) {
 		u.reads |= R(0);
@@ -44,17 +45,17 @@ static struct jit_uses store_uses(const struct ebpf_insn *i)
 	return u;
 }
 
-struct jit_uses jit_uses_of(const struct ebpf_insn *i)
+struct ebpf_jit_uses ebpf_jit_uses_of(const struct ebpf_insn *i)
 {
 	unsigned by_reg = EBPF_SRC(i->code) == EBPF_X ? R(i->src) : 0;
 
 	switch (EBPF_CLASS(i->code)) {
 	case EBPF_LD:
-		return (struct jit_uses){ 0, R(i->dst) };
+		return (struct ebpf_jit_uses){ 0, R(i->dst) };
 	case EBPF_LDX:
-		return (struct jit_uses){ R(i->src), R(i->dst) };
+		return (struct ebpf_jit_uses){ R(i->src), R(i->dst) };
 	case EBPF_ST:
-		return (struct jit_uses){ R(i->dst), 0 };
+		return (struct ebpf_jit_uses){ R(i->dst), 0 };
 	case EBPF_STX:
 		return store_uses(i);
 	case EBPF_JMP:
@@ -64,13 +65,13 @@ struct jit_uses jit_uses_of(const struct ebpf_insn *i)
 		if (EBPF_OP(i->code) == EBPF_END) {
 			by_reg = 0;
 		}
-		return (struct jit_uses){ EBPF_OP(i->code) == EBPF_MOV ? by_reg
-								       : by_reg | R(i->dst),
-					  R(i->dst) };
+		return (struct ebpf_jit_uses){ EBPF_OP(i->code) == EBPF_MOV ? by_reg
+									    : by_reg | R(i->dst),
+					       R(i->dst) };
 	}
 }
 
-int jit_is_jump(const struct ebpf_insn *i)
+int ebpf_jit_is_jump(const struct ebpf_insn *i)
 {
 	unsigned class = EBPF_CLASS(i->code), op = EBPF_OP(i->code);
 
@@ -88,7 +89,7 @@ static int names_function(const struct ebpf_insn *i)
 			  : i->code == EBPF_LD_IMM64 && i->src == EBPF_PSEUDO_FUNC;
 }
 
-uint32_t jit_jump_target(const struct ebpf_insn *i, uint32_t pc)
+uint32_t ebpf_jit_jump_target(const struct ebpf_insn *i, uint32_t pc)
 {
 	return (uint32_t)((int64_t)pc + 1 + (i->code == (EBPF_JMP32 | EBPF_JA) ? i->imm : i->off));
 }
@@ -118,8 +119,8 @@ static int mark_targets(struct jit *j)
 	for (uint32_t pc = 0; pc < j->n; pc++) {
 		const struct ebpf_insn *i = &j->insns[pc];
 
-		if (jit_is_jump(i)) {
-			uint32_t target = jit_jump_target(i, pc);
+		if (ebpf_jit_is_jump(i)) {
+			uint32_t target = ebpf_jit_jump_target(i, pc);
 
 			j->notes[target].flags |= target <= pc ? JIT_TARGET | JIT_LOOP : JIT_TARGET;
 		} else if (names_function(i)) {
@@ -149,7 +150,7 @@ static int find_funcs(struct jit *j)
 			    last != (EBPF_JMP32 | EBPF_JA)) {
 				return -EINVAL;
 			}
-			j->funcs[j->n_funcs++] = (struct jit_func){
+			j->funcs[j->n_funcs++] = (struct ebpf_jit_func){
 				.first = pc,
 				.value = !!(j->notes[pc].flags & JIT_VALUE),
 				.root = !pc || (j->notes[pc].flags & JIT_TAIL),
@@ -160,7 +161,8 @@ static int find_funcs(struct jit *j)
 	for (uint32_t pc = 0; pc < j->n; pc++) {
 		const struct ebpf_insn *i = &j->insns[pc];
 
-		if (jit_is_jump(i) && j->notes[jit_jump_target(i, pc)].func != j->notes[pc].func) {
+		if (ebpf_jit_is_jump(i) &&
+		    j->notes[ebpf_jit_jump_target(i, pc)].func != j->notes[pc].func) {
 			return -EINVAL;
 		}
 	}
@@ -185,7 +187,7 @@ struct known {
 	uint32_t key_value;
 };
 
-static void track_constants(struct known *k, const struct ebpf_insn *i, struct jit_uses u)
+static void track_constants(struct known *k, const struct ebpf_insn *i, struct ebpf_jit_uses u)
 {
 	k->constants &= ~u.writes;
 	if (i->code == (EBPF_ALU64 | EBPF_MOV | EBPF_K) ||
@@ -195,7 +197,7 @@ static void track_constants(struct known *k, const struct ebpf_insn *i, struct j
 	}
 }
 
-static void track_frame_pointer(struct known *k, const struct ebpf_insn *i, struct jit_uses u,
+static void track_frame_pointer(struct known *k, const struct ebpf_insn *i, struct ebpf_jit_uses u,
 				uint32_t pc)
 {
 	if (i->code == (EBPF_ALU64 | EBPF_MOV | EBPF_X) && i->dst == 2 && i->src == 10 && !i->off) {
@@ -206,12 +208,12 @@ static void track_frame_pointer(struct known *k, const struct ebpf_insn *i, stru
 		k->n_made = 2;
 		k->made[1] = pc;
 		k->frame_off = i->imm;
-	} else if (((u.reads | u.writes) & R(2)) || jit_is_jump(i)) {
+	} else if (((u.reads | u.writes) & R(2)) || ebpf_jit_is_jump(i)) {
 		k->n_made = 0;
 	}
 }
 
-static void track_key(struct known *k, const struct ebpf_insn *i, struct jit_uses u)
+static void track_key(struct known *k, const struct ebpf_insn *i, struct ebpf_jit_uses u)
 {
 	unsigned class = EBPF_CLASS(i->code), size = EBPF_SIZE(i->code);
 
@@ -239,7 +241,7 @@ static void track_key(struct known *k, const struct ebpf_insn *i, struct jit_use
 }
 
 /* The key need not be read back, and where it lies need not be computed. */
-static void take_key(struct jit *j, const struct known *k, struct jit_note *note)
+static void take_key(struct jit *j, const struct known *k, struct ebpf_jit_note *note)
 {
 	if (!k->n_made || k->key == KEY_IN_MEMORY || k->key_off != k->frame_off) {
 		return;
@@ -254,7 +256,7 @@ static void take_key(struct jit *j, const struct known *k, struct jit_note *note
 
 static void track(struct known *k, const struct ebpf_insn *i, uint32_t pc)
 {
-	struct jit_uses u = jit_uses_of(i);
+	struct ebpf_jit_uses u = ebpf_jit_uses_of(i);
 	uint8_t copied = k->map[i->src > 10 ? 0 : i->src];
 	uint32_t copied_func = k->func[i->src > 10 ? 0 : i->src];
 
@@ -280,7 +282,7 @@ static void track(struct known *k, const struct ebpf_insn *i, uint32_t pc)
 		k->map[i->dst] = copied;
 		k->func[i->dst] = copied_func;
 	}
-	if (jit_is_jump(i)) {
+	if (ebpf_jit_is_jump(i)) {
 		k->unread = 0; /* the other path may read it */
 	}
 }
@@ -298,7 +300,7 @@ static uint8_t take_handle(struct jit *j, const struct known *k, unsigned reg)
  * compile, and more room than an image has. */
 #define MAX_TAIL_ENTRIES (1u << 16)
 
-static int plan_tail_call(struct jit *j, const struct known *k, struct jit_note *note)
+static int plan_tail_call(struct jit *j, const struct known *k, struct ebpf_jit_note *note)
 {
 	note->map = take_handle(j, k, 2);
 	for (uint32_t i = 0; i < j->n_tails; i++) {
@@ -311,8 +313,8 @@ static int plan_tail_call(struct jit *j, const struct known *k, struct jit_note 
 static int plan_call(struct jit *j, const struct known *k, uint32_t pc)
 {
 	const struct ebpf_insn *i = &j->insns[pc];
-	struct jit_note *note = &j->notes[pc];
-	struct jit_func *f = &j->funcs[note->func];
+	struct ebpf_jit_note *note = &j->notes[pc];
+	struct ebpf_jit_func *f = &j->funcs[note->func];
 	int slot = i->src == EBPF_CALL_HELPER ? ebpf_helper_slot(i->imm) : -1;
 
 	f->env = 1;
@@ -351,8 +353,8 @@ static int plan_insns(struct jit *j)
 
 	for (uint32_t pc = 0; pc < j->n && !err; pc++) {
 		const struct ebpf_insn *i = &j->insns[pc];
-		struct jit_note *note = &j->notes[pc];
-		struct jit_uses u = jit_uses_of(i);
+		struct ebpf_jit_note *note = &j->notes[pc];
+		struct ebpf_jit_uses u = ebpf_jit_uses_of(i);
 
 		if (note->flags & (JIT_TARGET | JIT_FUNC)) {
 			memset(&k, 0, sizeof(k));
@@ -374,7 +376,7 @@ static int plan_insns(struct jit *j)
 	return err;
 }
 
-int jit_plan(struct jit *j)
+int ebpf_jit_plan(struct jit *j)
 {
 	int err;
 
@@ -391,7 +393,7 @@ int jit_plan(struct jit *j)
 	}
 	err = err ? err : plan_insns(j);
 	if (!err) {
-		jit_fuse(j);
+		ebpf_jit_fuse(j);
 	}
 	return err;
 }

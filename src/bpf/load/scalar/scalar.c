@@ -6,26 +6,26 @@
 #include "base/compiler.h"
 #include "bpf/run/insn.h"
 
-void scalar_view_full(struct scalar_view *v, int width)
+void ebpf_scalar_view_full(struct ebpf_scalar_view *v, int width)
 {
-	v->t = tnum_low(TNUM_UNKNOWN, (unsigned)width);
+	v->t = ebpf_tnum_low(TNUM_UNKNOWN, (unsigned)width);
 	v->umin = 0;
-	v->umax = scalar_umax(width);
-	v->smin = scalar_smin(width);
-	v->smax = scalar_smax(width);
+	v->umax = ebpf_scalar_umax(width);
+	v->smin = ebpf_scalar_smin(width);
+	v->smax = ebpf_scalar_smax(width);
 }
 
-void scalar_view_get(const struct scalar *s, int width, struct scalar_view *v)
+void ebpf_scalar_view_get(const struct ebpf_scalar *s, int width, struct ebpf_scalar_view *v)
 {
 	if (width == 64) {
-		*v = (struct scalar_view){ s->t, s->umin, s->umax, s->smin, s->smax };
+		*v = (struct ebpf_scalar_view){ s->t, s->umin, s->umax, s->smin, s->smax };
 	} else {
-		*v = (struct scalar_view){ tnum_low(s->t, 32), s->u32min, s->u32max, s->s32min,
-					   s->s32max };
+		*v = (struct ebpf_scalar_view){ ebpf_tnum_low(s->t, 32), s->u32min, s->u32max,
+						s->s32min, s->s32max };
 	}
 }
 
-void scalar_view_put(struct scalar *s, int width, const struct scalar_view *v)
+void ebpf_scalar_view_put(struct ebpf_scalar *s, int width, const struct ebpf_scalar_view *v)
 {
 	if (width == 64) {
 		s->t = v->t;
@@ -43,9 +43,9 @@ void scalar_view_put(struct scalar *s, int width, const struct scalar_view *v)
 	s->s32max = (int32_t)v->smax;
 }
 
-void scalar_unknown(struct scalar *s)
+void ebpf_scalar_unknown(struct ebpf_scalar *s)
 {
-	*s = (struct scalar){
+	*s = (struct ebpf_scalar){
 		.t = TNUM_UNKNOWN,
 		.umax = UINT64_MAX,
 		.smin = INT64_MIN,
@@ -56,9 +56,9 @@ void scalar_unknown(struct scalar *s)
 	};
 }
 
-void scalar_const(struct scalar *s, uint64_t v)
+void ebpf_scalar_const(struct ebpf_scalar *s, uint64_t v)
 {
-	*s = (struct scalar){
+	*s = (struct ebpf_scalar){
 		.t = TNUM_CONST(v),
 		.umin = v,
 		.umax = v,
@@ -71,17 +71,17 @@ void scalar_const(struct scalar *s, uint64_t v)
 	};
 }
 
-void scalar_urange(struct scalar *s, uint64_t min, uint64_t max)
+void ebpf_scalar_urange(struct ebpf_scalar *s, uint64_t min, uint64_t max)
 {
-	scalar_unknown(s);
+	ebpf_scalar_unknown(s);
 	s->umin = min;
 	s->umax = max;
-	scalar_sync(s);
+	ebpf_scalar_sync(s);
 }
 
-void scalar_loaded(struct scalar *s, unsigned bytes, int sign_extend)
+void ebpf_scalar_loaded(struct ebpf_scalar *s, unsigned bytes, int sign_extend)
 {
-	scalar_unknown(s);
+	ebpf_scalar_unknown(s);
 	if (bytes >= 8) {
 		return;
 	}
@@ -91,11 +91,11 @@ void scalar_loaded(struct scalar *s, unsigned bytes, int sign_extend)
 	} else {
 		s->umax = (1ull << (bytes * 8)) - 1;
 	}
-	scalar_sync(s);
+	ebpf_scalar_sync(s);
 }
 
 /* Known bits bound a number; read as signed, an unknown sign bit is the smallest number's. */
-static void learn_from_bits(struct scalar_view *v, int width)
+static void learn_from_bits(struct ebpf_scalar_view *v, int width)
 {
 	uint64_t sign = 1ull << (width - 1), least = v->t.value, most = v->t.value | v->t.mask;
 	uint64_t sleast = least | (v->t.mask & sign), smost = most & ~(v->t.mask & sign);
@@ -117,7 +117,7 @@ static int64_t as_signed(uint64_t v, int width)
 }
 
 /* While both ends of a range have the same sign, signed and unsigned order agree. */
-static void learn_sign(struct scalar_view *v, int width)
+static void learn_sign(struct ebpf_scalar_view *v, int width)
 {
 	int64_t lo = as_signed(v->umin, width), hi = as_signed(v->umax, width);
 	uint64_t ulo, uhi;
@@ -126,26 +126,26 @@ static void learn_sign(struct scalar_view *v, int width)
 		v->smin = MAX(v->smin, lo);
 		v->smax = MIN(v->smax, hi);
 	}
-	ulo = (uint64_t)v->smin & scalar_umax(width);
-	uhi = (uint64_t)v->smax & scalar_umax(width);
+	ulo = (uint64_t)v->smin & ebpf_scalar_umax(width);
+	uhi = (uint64_t)v->smax & ebpf_scalar_umax(width);
 	if (ulo <= uhi) {
 		v->umin = MAX(v->umin, ulo);
 		v->umax = MIN(v->umax, uhi);
 	}
 }
 
-static int sync_view(struct scalar_view *v, int width)
+static int sync_view(struct ebpf_scalar_view *v, int width)
 {
 	learn_from_bits(v, width);
 	learn_sign(v, width);
 	if (v->umin > v->umax || v->smin > v->smax) {
 		return 0;
 	}
-	return tnum_meet(v->t, tnum_range(v->umin, v->umax), &v->t);
+	return ebpf_tnum_meet(v->t, ebpf_tnum_range(v->umin, v->umax), &v->t);
 }
 
 /* The low half from the whole: exact order only while the upper half is fixed. */
-static void learn_low(const struct scalar_view *w, struct scalar_view *h)
+static void learn_low(const struct ebpf_scalar_view *w, struct ebpf_scalar_view *h)
 {
 	if (w->umin >> 32 == w->umax >> 32) {
 		h->umin = MAX(h->umin, w->umin & UINT32_MAX);
@@ -163,7 +163,7 @@ static void learn_low(const struct scalar_view *w, struct scalar_view *h)
 
 /* The whole from the low half: numbers are ordered by their upper half first, so replacing the low
  * half of a bound by the low half's own bound keeps it a bound. */
-static void learn_whole(struct scalar_view *w, const struct scalar_view *h)
+static void learn_whole(struct ebpf_scalar_view *w, const struct ebpf_scalar_view *h)
 {
 	const uint64_t up = ~(uint64_t)UINT32_MAX;
 
@@ -177,21 +177,21 @@ static void learn_whole(struct scalar_view *w, const struct scalar_view *h)
 	}
 }
 
-int scalar_sync(struct scalar *s)
+int ebpf_scalar_sync(struct ebpf_scalar *s)
 {
 	if (s->t.mask == 0) {
-		if (!scalar_has(s, s->t.value)) {
+		if (!ebpf_scalar_has(s, s->t.value)) {
 			return 0;
 		}
-		scalar_const(s, s->t.value);
+		ebpf_scalar_const(s, s->t.value);
 		return 1;
 	}
 	for (int pass = 0; pass < 3; pass++) {
-		struct scalar_view w, h;
-		struct tnum before;
+		struct ebpf_scalar_view w, h;
+		struct ebpf_tnum before;
 
-		scalar_view_get(s, 64, &w);
-		scalar_view_get(s, 32, &h);
+		ebpf_scalar_view_get(s, 64, &w);
+		ebpf_scalar_view_get(s, 32, &h);
 		before = w.t;
 		if (!sync_view(&w, 64)) {
 			return 0;
@@ -206,63 +206,64 @@ int scalar_sync(struct scalar *s)
 		}
 		/* h.t began as the low half of what w.t was before this pass; join what both
 		 * learned */
-		if (!tnum_meet(w.t, (struct tnum){ h.t.value, h.t.mask | ~(uint64_t)UINT32_MAX },
-			       &w.t)) {
+		if (!ebpf_tnum_meet(
+			    w.t, (struct ebpf_tnum){ h.t.value, h.t.mask | ~(uint64_t)UINT32_MAX },
+			    &w.t)) {
 			return 0;
 		}
-		scalar_view_put(s, 64, &w);
-		h.t = tnum_low(w.t, 32);
-		scalar_view_put(s, 32, &h);
+		ebpf_scalar_view_put(s, 64, &w);
+		h.t = ebpf_tnum_low(w.t, 32);
+		ebpf_scalar_view_put(s, 32, &h);
 		if (pass > 0 && before.mask == w.t.mask) {
 			break;
 		}
 	}
 	if (s->umin == s->umax) {
-		scalar_const(s, s->umin);
+		ebpf_scalar_const(s, s->umin);
 	}
 	return 1;
 }
 
-void scalar_truncate(struct scalar *s, unsigned bits)
+void ebpf_scalar_truncate(struct ebpf_scalar *s, unsigned bits)
 {
-	struct tnum t = tnum_low(s->t, bits);
+	struct ebpf_tnum t = ebpf_tnum_low(s->t, bits);
 	uint64_t top = bits >= 64 ? UINT64_MAX : (1ull << bits) - 1;
-	struct scalar_view h;
+	struct ebpf_scalar_view h;
 
 	if (bits == 32) {
-		scalar_view_get(s, 32, &h);
-		scalar_unknown(s);
-		scalar_view_put(s, 32, &h);
+		ebpf_scalar_view_get(s, 32, &h);
+		ebpf_scalar_unknown(s);
+		ebpf_scalar_view_put(s, 32, &h);
 		s->umin = h.umin;
 		s->umax = h.umax;
 	} else if (bits < 32) {
 		uint64_t min = s->umin, max = s->umax;
 
-		scalar_unknown(s);
+		ebpf_scalar_unknown(s);
 		s->umin = max <= top ? min : 0;
 		s->umax = MIN(max, top);
 	}
 	if (bits < 64) {
 		s->t = t;
-		scalar_sync(s);
+		ebpf_scalar_sync(s);
 	}
 }
 
-int scalar_has(const struct scalar *s, uint64_t v)
+int ebpf_scalar_has(const struct ebpf_scalar *s, uint64_t v)
 {
 	return (v & ~s->t.mask) == s->t.value && v >= s->umin && v <= s->umax &&
 	       (int64_t)v >= s->smin && (int64_t)v <= s->smax && (uint32_t)v >= s->u32min &&
 	       (uint32_t)v <= s->u32max && (int32_t)v >= s->s32min && (int32_t)v <= s->s32max;
 }
 
-int scalar_within(const struct scalar *o, const struct scalar *i)
+int ebpf_scalar_within(const struct ebpf_scalar *o, const struct ebpf_scalar *i)
 {
 	return o->umin <= i->umin && o->umax >= i->umax && o->smin <= i->smin &&
 	       o->smax >= i->smax && o->u32min <= i->u32min && o->u32max >= i->u32max &&
-	       o->s32min <= i->s32min && o->s32max >= i->s32max && tnum_within(o->t, i->t);
+	       o->s32min <= i->s32min && o->s32max >= i->s32max && ebpf_tnum_within(o->t, i->t);
 }
 
-int scalar_same(const struct scalar *a, const struct scalar *b)
+int ebpf_scalar_same(const struct ebpf_scalar *a, const struct ebpf_scalar *b)
 {
 	return memcmp(a, b, sizeof(*a)) == 0;
 }

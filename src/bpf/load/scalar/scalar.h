@@ -8,70 +8,72 @@
 
 #include "bpf/load/scalar/tnum.h"
 
-struct scalar {
-	struct tnum t;
+struct ebpf_scalar {
+	struct ebpf_tnum t;
 	uint64_t umin, umax;
 	int64_t smin, smax;
 	uint32_t u32min, u32max; /* of the low half */
 	int32_t s32min, s32max;
 };
 
-void scalar_unknown(struct scalar *s);
-void scalar_const(struct scalar *s, uint64_t v);
+void ebpf_scalar_unknown(struct ebpf_scalar *s);
+void ebpf_scalar_const(struct ebpf_scalar *s, uint64_t v);
 /* What a load of that many bytes gives. */
-void scalar_loaded(struct scalar *s, unsigned bytes, int sign_extend);
-void scalar_urange(struct scalar *s, uint64_t min, uint64_t max);
+void ebpf_scalar_loaded(struct ebpf_scalar *s, unsigned bytes, int sign_extend);
+void ebpf_scalar_urange(struct ebpf_scalar *s, uint64_t min, uint64_t max);
 
-static inline int scalar_is_const(const struct scalar *s)
+static inline int ebpf_scalar_is_const(const struct ebpf_scalar *s)
 {
 	return s->t.mask == 0;
 }
 
 /* Lets every view learn from the others. 0 when they contradict each other: no value is possible.
  */
-int scalar_sync(struct scalar *s);
+int ebpf_scalar_sync(struct ebpf_scalar *s);
 
 /* Keeps the low bits, zero-extended. */
-void scalar_truncate(struct scalar *s, unsigned bits);
+void ebpf_scalar_truncate(struct ebpf_scalar *s, unsigned bits);
 
 /* d = d op s as the instruction computes it; off as in the instruction (signed division, sign
  * extension). */
-void scalar_alu(unsigned op, int is64, int off, struct scalar *d, const struct scalar *s);
+void ebpf_scalar_alu(unsigned op, int is64, int off, struct ebpf_scalar *d,
+		     const struct ebpf_scalar *s);
 /* Byte order instructions. */
-void scalar_end(uint8_t code, int bits, struct scalar *d);
+void ebpf_scalar_end(uint8_t code, int bits, struct ebpf_scalar *d);
 
 /* Narrows a and b (which must not be the same object) to the values for which "a op b" came out as
  * outcome. 0 when there are none (a and b are then meaningless). op is a jump's; is64 0 compares
  * the low halves. */
-int scalar_refine(unsigned op, int is64, int outcome, struct scalar *a, struct scalar *b);
+int ebpf_scalar_refine(unsigned op, int is64, int outcome, struct ebpf_scalar *a,
+		       struct ebpf_scalar *b);
 
-int scalar_has(const struct scalar *s, uint64_t v);
+int ebpf_scalar_has(const struct ebpf_scalar *s, uint64_t v);
 /* Every value of inner belongs to outer. */
-int scalar_within(const struct scalar *outer, const struct scalar *inner);
-int scalar_same(const struct scalar *a, const struct scalar *b);
+int ebpf_scalar_within(const struct ebpf_scalar *outer, const struct ebpf_scalar *inner);
+int ebpf_scalar_same(const struct ebpf_scalar *a, const struct ebpf_scalar *b);
 
 /* One width's view: 32-bit values are held sign- and zero-extended in 64 bits. For the .c files of
  * the scalar only. */
-struct scalar_view {
-	struct tnum t;
+struct ebpf_scalar_view {
+	struct ebpf_tnum t;
 	uint64_t umin, umax;
 	int64_t smin, smax;
 };
-void scalar_view_full(struct scalar_view *v, int width);
-void scalar_view_get(const struct scalar *s, int width, struct scalar_view *v);
-void scalar_view_put(struct scalar *s, int width, const struct scalar_view *v);
+void ebpf_scalar_view_full(struct ebpf_scalar_view *v, int width);
+void ebpf_scalar_view_get(const struct ebpf_scalar *s, int width, struct ebpf_scalar_view *v);
+void ebpf_scalar_view_put(struct ebpf_scalar *s, int width, const struct ebpf_scalar_view *v);
 
-static inline uint64_t scalar_umax(int width)
+static inline uint64_t ebpf_scalar_umax(int width)
 {
 	return width == 64 ? UINT64_MAX : UINT32_MAX;
 }
 
-static inline int64_t scalar_smin(int width)
+static inline int64_t ebpf_scalar_smin(int width)
 {
 	return width == 64 ? INT64_MIN : INT32_MIN;
 }
 
-static inline int64_t scalar_smax(int width)
+static inline int64_t ebpf_scalar_smax(int width)
 {
 	return width == 64 ? INT64_MAX : INT32_MAX;
 }

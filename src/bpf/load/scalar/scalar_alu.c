@@ -6,7 +6,7 @@
 #include "bpf/load/scalar/scalar.h"
 #include "bpf/run/interp/alu.h"
 
-typedef struct scalar_view view;
+typedef struct ebpf_scalar_view view;
 
 static int is_const(const view *v)
 {
@@ -16,28 +16,28 @@ static int is_const(const view *v)
 static void set_unsigned_full(view *v, int w)
 {
 	v->umin = 0;
-	v->umax = scalar_umax(w);
+	v->umax = ebpf_scalar_umax(w);
 }
 
 static void set_signed_full(view *v, int w)
 {
-	v->smin = scalar_smin(w);
-	v->smax = scalar_smax(w);
+	v->smin = ebpf_scalar_smin(w);
+	v->smax = ebpf_scalar_smax(w);
 }
 
 static int fits_signed(int64_t v, int w)
 {
-	return v >= scalar_smin(w) && v <= scalar_smax(w);
+	return v >= ebpf_scalar_smin(w) && v <= ebpf_scalar_smax(w);
 }
 
 /* A range survives when no sum wraps, or when every sum wraps once. */
 static void add(view *d, const view *s, int w)
 {
-	uint64_t top = scalar_umax(w), lo = d->umin + s->umin, hi = d->umax + s->umax;
+	uint64_t top = ebpf_scalar_umax(w), lo = d->umin + s->umin, hi = d->umax + s->umax;
 	int lo_wraps = lo > top || lo<d->umin, hi_wraps = hi> top || hi < d->umax;
 	int64_t slo, shi;
 
-	d->t = tnum_low(tnum_add(d->t, s->t), (unsigned)w);
+	d->t = ebpf_tnum_low(ebpf_tnum_add(d->t, s->t), (unsigned)w);
 	if (lo_wraps == hi_wraps) {
 		d->umin = lo & top;
 		d->umax = hi & top;
@@ -55,12 +55,12 @@ static void add(view *d, const view *s, int w)
 
 static void sub(view *d, const view *s, int w)
 {
-	uint64_t top = scalar_umax(w);
+	uint64_t top = ebpf_scalar_umax(w);
 	int lo_wraps = d->umin < s->umax, hi_wraps = d->umax < s->umin;
 	uint64_t lo = (d->umin - s->umax) & top, hi = (d->umax - s->umin) & top;
 	int64_t slo, shi;
 
-	d->t = tnum_low(tnum_sub(d->t, s->t), (unsigned)w);
+	d->t = ebpf_tnum_low(ebpf_tnum_sub(d->t, s->t), (unsigned)w);
 	if (lo_wraps == hi_wraps) {
 		d->umin = lo;
 		d->umax = hi;
@@ -84,8 +84,8 @@ static void mul(view *d, const view *s, int w)
 	uint64_t top;
 	int fits = 1;
 
-	d->t = tnum_low(tnum_mul(d->t, s->t), (unsigned)w);
-	if (checked_mul(d->umax, s->umax, &top) || top > scalar_umax(w)) {
+	d->t = ebpf_tnum_low(ebpf_tnum_mul(d->t, s->t), (unsigned)w);
+	if (checked_mul(d->umax, s->umax, &top) || top > ebpf_scalar_umax(w)) {
 		set_unsigned_full(d, w);
 	} else {
 		d->umin *= s->umin;
@@ -111,7 +111,7 @@ static void udiv(view *d, const view *s, int w)
 {
 	uint64_t lo = s->umin && s->umax ? d->umin / s->umax : 0, hi = d->umax / MAX(s->umin, 1u);
 
-	scalar_view_full(d, w);
+	ebpf_scalar_view_full(d, w);
 	d->umin = lo;
 	d->umax = hi;
 }
@@ -124,7 +124,7 @@ static void umod(view *d, const view *s, int w)
 	if (s->umin > d->umax) {
 		return; /* every dividend is smaller than every divisor */
 	}
-	scalar_view_full(d, w);
+	ebpf_scalar_view_full(d, w);
 	d->umax = hi;
 }
 
@@ -133,8 +133,8 @@ static void sdiv(view *d, const view *s, int w)
 {
 	int64_t by = s->smin, lo = d->smin, hi = d->smax;
 
-	scalar_view_full(d, w);
-	if (s->smin != s->smax || by == 0 || (by == -1 && lo == scalar_smin(w))) {
+	ebpf_scalar_view_full(d, w);
+	if (s->smin != s->smax || by == 0 || (by == -1 && lo == ebpf_scalar_smin(w))) {
 		return;
 	}
 	d->smin = by > 0 ? lo / by : hi / by;
@@ -147,7 +147,7 @@ static void smod(view *d, const view *s, int w)
 	int64_t by = s->smin, lo = d->smin, hi = d->smax;
 	uint64_t most;
 
-	scalar_view_full(d, w);
+	ebpf_scalar_view_full(d, w);
 	if (s->smin != s->smax || by == 0) {
 		return;
 	}
@@ -158,16 +158,16 @@ static void smod(view *d, const view *s, int w)
 
 static void bitwise(unsigned op, view *d, const view *s, int w)
 {
-	uint64_t umin = 0, umax = scalar_umax(w);
+	uint64_t umin = 0, umax = ebpf_scalar_umax(w);
 
 	if (op == EBPF_AND) {
-		d->t = tnum_and(d->t, s->t);
+		d->t = ebpf_tnum_and(d->t, s->t);
 		umax = MIN(d->umax, s->umax);
 	} else if (op == EBPF_OR) {
-		d->t = tnum_or(d->t, s->t);
+		d->t = ebpf_tnum_or(d->t, s->t);
 		umin = MAX(d->umin, s->umin);
 	} else {
-		d->t = tnum_xor(d->t, s->t);
+		d->t = ebpf_tnum_xor(d->t, s->t);
 	}
 	set_signed_full(d, w);
 	d->umin = MAX(umin, d->t.value);
@@ -190,13 +190,14 @@ static void shift_amounts(const view *s, int w, unsigned *lo, unsigned *hi)
 
 static void lsh(view *d, const view *s, int w)
 {
-	uint64_t top = scalar_umax(w);
+	uint64_t top = ebpf_scalar_umax(w);
 	unsigned lo, hi;
 
 	shift_amounts(s, w, &lo, &hi);
-	d->t = lo == hi ? tnum_low(tnum_lsh(d->t, lo), (unsigned)w)
-			: tnum_low(TNUM_UNKNOWN, (unsigned)w);
-	if (lo == hi && d->smin >= scalar_smin(w) >> lo && d->smax <= scalar_smax(w) >> lo) {
+	d->t = lo == hi ? ebpf_tnum_low(ebpf_tnum_lsh(d->t, lo), (unsigned)w)
+			: ebpf_tnum_low(TNUM_UNKNOWN, (unsigned)w);
+	if (lo == hi && d->smin >= ebpf_scalar_smin(w) >> lo &&
+	    d->smax <= ebpf_scalar_smax(w) >> lo) {
 		d->smin = (int64_t)((uint64_t)d->smin << lo);
 		d->smax = (int64_t)((uint64_t)d->smax << lo);
 	} else {
@@ -215,7 +216,7 @@ static void rsh(view *d, const view *s, int w)
 	unsigned lo, hi;
 
 	shift_amounts(s, w, &lo, &hi);
-	d->t = lo == hi ? tnum_rsh(d->t, lo) : tnum_low(TNUM_UNKNOWN, (unsigned)w);
+	d->t = lo == hi ? ebpf_tnum_rsh(d->t, lo) : ebpf_tnum_low(TNUM_UNKNOWN, (unsigned)w);
 	set_signed_full(d, w);
 	d->umin >>= hi;
 	d->umax >>= lo;
@@ -226,7 +227,7 @@ static void arsh(view *d, const view *s, int w)
 	unsigned lo, hi;
 
 	shift_amounts(s, w, &lo, &hi);
-	d->t = lo == hi ? tnum_arsh(d->t, lo, w) : tnum_low(TNUM_UNKNOWN, (unsigned)w);
+	d->t = lo == hi ? ebpf_tnum_arsh(d->t, lo, w) : ebpf_tnum_low(TNUM_UNKNOWN, (unsigned)w);
 	set_unsigned_full(d, w);
 	d->smin >>= d->smin < 0 ? lo : hi;
 	d->smax >>= d->smax < 0 ? hi : lo;
@@ -236,13 +237,13 @@ static void arsh(view *d, const view *s, int w)
 static void sign_extend(view *d, int n, int w)
 {
 	int64_t lo = -(1ll << (n - 1)), hi = (1ll << (n - 1)) - 1;
-	struct tnum t = tnum_lsh(tnum_low(d->t, (unsigned)n), (unsigned)(64 - n));
+	struct ebpf_tnum t = ebpf_tnum_lsh(ebpf_tnum_low(d->t, (unsigned)n), (unsigned)(64 - n));
 
-	t = tnum_low(tnum_arsh(t, (unsigned)(64 - n), 64), (unsigned)w);
+	t = ebpf_tnum_low(ebpf_tnum_arsh(t, (unsigned)(64 - n), 64), (unsigned)w);
 	if (d->smin >= lo && d->smax <= hi) {
 		return; /* the number itself */
 	}
-	scalar_view_full(d, w);
+	ebpf_scalar_view_full(d, w);
 	d->t = t;
 	d->smin = lo;
 	d->smax = hi;
@@ -293,13 +294,13 @@ static void view_op(unsigned op, int off, view *d, const view *s, int w)
 		}
 		break;
 	default:
-		scalar_view_full(d, w);
+		ebpf_scalar_view_full(d, w);
 	}
 }
 
 /* Compilers sign-extend a w register by << 32, s>> 32: a shift by 32 only sees the low half and
  * keeps its order. */
-static void shift_half_up(view *d, const struct scalar *old)
+static void shift_half_up(view *d, const struct ebpf_scalar *old)
 {
 	d->umin = (uint64_t)old->u32min << 32;
 	d->umax = (uint64_t)old->u32max << 32;
@@ -308,7 +309,7 @@ static void shift_half_up(view *d, const struct scalar *old)
 }
 
 /* Does the low half of the result depend on the low halves of the operands only? */
-static int low_closed(unsigned op, int off, const struct scalar *s)
+static int low_closed(unsigned op, int off, const struct ebpf_scalar *s)
 {
 	switch (op) {
 	case EBPF_ADD:
@@ -322,63 +323,64 @@ static int low_closed(unsigned op, int off, const struct scalar *s)
 	case EBPF_MOV:
 		return off == 0 || off == 8 || off == 16;
 	case EBPF_LSH:
-		return scalar_is_const(s) && (s->t.value & 63) < 32;
+		return ebpf_scalar_is_const(s) && (s->t.value & 63) < 32;
 	default:
 		return 0;
 	}
 }
 
-void scalar_alu(unsigned op, int is64, int off, struct scalar *d, const struct scalar *s)
+void ebpf_scalar_alu(unsigned op, int is64, int off, struct ebpf_scalar *d,
+		     const struct ebpf_scalar *s)
 {
 	view dw, sw, dh, sh;
 
-	if ((scalar_is_const(d) || op == EBPF_MOV) && scalar_is_const(s)) {
-		scalar_const(
+	if ((ebpf_scalar_is_const(d) || op == EBPF_MOV) && ebpf_scalar_is_const(s)) {
+		ebpf_scalar_const(
 			d, is64 ? ebpf_alu64(op, d->t.value, s->t.value, off)
 				: ebpf_alu32(op, (uint32_t)d->t.value, (uint32_t)s->t.value, off));
 		return;
 	}
-	scalar_view_get(d, 32, &dh);
-	scalar_view_get(s, 32, &sh);
+	ebpf_scalar_view_get(d, 32, &dh);
+	ebpf_scalar_view_get(s, 32, &sh);
 	if (is64) {
-		scalar_view_get(d, 64, &dw);
-		scalar_view_get(s, 64, &sw);
+		ebpf_scalar_view_get(d, 64, &dw);
+		ebpf_scalar_view_get(s, 64, &sw);
 		if (low_closed(op, off, s)) {
 			view_op(op, off, &dh, &sh, 32);
 		} else {
-			scalar_view_full(&dh, 32);
+			ebpf_scalar_view_full(&dh, 32);
 		}
 		view_op(op, off, &dw, &sw, 64);
-		if (op == EBPF_LSH && scalar_is_const(s) && (s->t.value & 63) == 32) {
+		if (op == EBPF_LSH && ebpf_scalar_is_const(s) && (s->t.value & 63) == 32) {
 			shift_half_up(&dw, d);
 		}
-		scalar_view_put(d, 64, &dw);
+		ebpf_scalar_view_put(d, 64, &dw);
 		/* both describe the low half: keep what either knows */
-		if (!tnum_meet(tnum_low(dw.t, 32), dh.t, &dh.t)) {
-			dh.t = tnum_low(dw.t, 32);
+		if (!ebpf_tnum_meet(ebpf_tnum_low(dw.t, 32), dh.t, &dh.t)) {
+			dh.t = ebpf_tnum_low(dw.t, 32);
 		}
 	} else {
 		view_op(op, off, &dh, &sh, 32);
-		*d = (struct scalar){
+		*d = (struct ebpf_scalar){
 			.umin = dh.umin, .umax = dh.umax, .smin = 0, .smax = UINT32_MAX
 		};
 	}
-	scalar_view_put(d, 32, &dh);
-	if (!scalar_sync(d)) {
-		scalar_unknown(d); /* cannot be: some result exists */
+	ebpf_scalar_view_put(d, 32, &dh);
+	if (!ebpf_scalar_sync(d)) {
+		ebpf_scalar_unknown(d); /* cannot be: some result exists */
 	}
 }
 
-void scalar_end(uint8_t code, int bits, struct scalar *d)
+void ebpf_scalar_end(uint8_t code, int bits, struct ebpf_scalar *d)
 {
 	uint64_t value = ebpf_end(code, d->t.value, bits), mask = ebpf_end(code, d->t.mask, bits);
 	int swapped = ebpf_end(code, 1, bits) != 1;
 
 	if (!swapped) {
-		scalar_truncate(d, (unsigned)bits);
+		ebpf_scalar_truncate(d, (unsigned)bits);
 		return;
 	}
-	scalar_unknown(d);
-	d->t = (struct tnum){ value, mask };
-	scalar_sync(d);
+	ebpf_scalar_unknown(d);
+	d->t = (struct ebpf_tnum){ value, mask };
+	ebpf_scalar_sync(d);
 }

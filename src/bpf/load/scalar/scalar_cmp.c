@@ -6,7 +6,7 @@
 #include "bpf/load/scalar/scalar.h"
 #include "bpf/run/interp/alu.h"
 
-typedef struct scalar_view view;
+typedef struct ebpf_scalar_view view;
 
 static int is_const(const view *v)
 {
@@ -15,7 +15,7 @@ static int is_const(const view *v)
 
 static int equal(view *a, view *b)
 {
-	if (!tnum_meet(a->t, b->t, &a->t)) {
+	if (!ebpf_tnum_meet(a->t, b->t, &a->t)) {
 		return 0;
 	}
 	a->umin = MAX(a->umin, b->umin);
@@ -126,27 +126,28 @@ static int refine(unsigned op, int outcome, view *a, view *b)
 }
 
 /* Puts a narrowed view back; what has not changed is in step already. */
-static int learn(struct scalar *s, int width, const view *before, const view *after)
+static int learn(struct ebpf_scalar *s, int width, const view *before, const view *after)
 {
 	if (memcmp(before, after, sizeof(*before)) == 0) {
 		return 1;
 	}
-	scalar_view_put(s, width, after);
-	return scalar_sync(s);
+	ebpf_scalar_view_put(s, width, after);
+	return ebpf_scalar_sync(s);
 }
 
-int scalar_refine(unsigned op, int is64, int outcome, struct scalar *a, struct scalar *b)
+int ebpf_scalar_refine(unsigned op, int is64, int outcome, struct ebpf_scalar *a,
+		       struct ebpf_scalar *b)
 {
 	int width = is64 ? 64 : 32;
 	view va, vb, na, nb;
 
-	if (scalar_is_const(a) && scalar_is_const(b)) {
+	if (ebpf_scalar_is_const(a) && ebpf_scalar_is_const(b)) {
 		return outcome ==
 		       (is64 ? ebpf_taken64(op, a->t.value, b->t.value)
 			     : ebpf_taken32(op, (uint32_t)a->t.value, (uint32_t)b->t.value));
 	}
-	scalar_view_get(a, width, &va);
-	scalar_view_get(b, width, &vb);
+	ebpf_scalar_view_get(a, width, &va);
+	ebpf_scalar_view_get(b, width, &vb);
 	na = va;
 	nb = vb;
 	return refine(op, outcome, &na, &nb) && learn(a, width, &va, &na) &&

@@ -6,31 +6,31 @@
 
 #include <stdint.h>
 
-struct tnum {
+struct ebpf_tnum {
 	uint64_t value; /* of the known bits; 0 where unknown */
 	uint64_t mask;	/* 1: unknown */
 };
 
-#define TNUM_UNKNOWN ((struct tnum){ 0, UINT64_MAX })
-#define TNUM_CONST(v) ((struct tnum){ (v), 0 })
+#define TNUM_UNKNOWN ((struct ebpf_tnum){ 0, UINT64_MAX })
+#define TNUM_CONST(v) ((struct ebpf_tnum){ (v), 0 })
 
 /* The smallest tnum that holds every value from min to max. */
-struct tnum tnum_range(uint64_t min, uint64_t max);
-struct tnum tnum_add(struct tnum a, struct tnum b);
-struct tnum tnum_sub(struct tnum a, struct tnum b);
-struct tnum tnum_mul(struct tnum a, struct tnum b);
-struct tnum tnum_and(struct tnum a, struct tnum b);
-struct tnum tnum_or(struct tnum a, struct tnum b);
-struct tnum tnum_xor(struct tnum a, struct tnum b);
-struct tnum tnum_lsh(struct tnum a, unsigned n);
-struct tnum tnum_rsh(struct tnum a, unsigned n);
+struct ebpf_tnum ebpf_tnum_range(uint64_t min, uint64_t max);
+struct ebpf_tnum ebpf_tnum_add(struct ebpf_tnum a, struct ebpf_tnum b);
+struct ebpf_tnum ebpf_tnum_sub(struct ebpf_tnum a, struct ebpf_tnum b);
+struct ebpf_tnum ebpf_tnum_mul(struct ebpf_tnum a, struct ebpf_tnum b);
+struct ebpf_tnum ebpf_tnum_and(struct ebpf_tnum a, struct ebpf_tnum b);
+struct ebpf_tnum ebpf_tnum_or(struct ebpf_tnum a, struct ebpf_tnum b);
+struct ebpf_tnum ebpf_tnum_xor(struct ebpf_tnum a, struct ebpf_tnum b);
+struct ebpf_tnum ebpf_tnum_lsh(struct ebpf_tnum a, unsigned n);
+struct ebpf_tnum ebpf_tnum_rsh(struct ebpf_tnum a, unsigned n);
 /* Arithmetic shift of the low width (32 or 64) bits. */
-struct tnum tnum_arsh(struct tnum a, unsigned n, int width);
+struct ebpf_tnum ebpf_tnum_arsh(struct ebpf_tnum a, unsigned n, int width);
 /* The low bits, zero-extended. */
-struct tnum tnum_low(struct tnum a, unsigned bits);
+struct ebpf_tnum ebpf_tnum_low(struct ebpf_tnum a, unsigned bits);
 /* What both say; 0 when they contradict each other. */
-int tnum_meet(struct tnum a, struct tnum b, struct tnum *out);
+int ebpf_tnum_meet(struct ebpf_tnum a, struct ebpf_tnum b, struct ebpf_tnum *out);
 /* Every value of inner belongs to outer. */
-int tnum_within(struct tnum outer, struct tnum inner);
+int ebpf_tnum_within(struct ebpf_tnum outer, struct ebpf_tnum inner);
 
 #endif

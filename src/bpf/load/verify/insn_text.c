@@ -53,21 +53,21 @@ static void jump_text(const struct ebpf_insn *in, uint32_t pc, struct buf *out)
 	if (op == EBPF_EXIT) {
 		buf_puts(out, "exit");
 	} else if (op == EBPF_CALL) {
-		const struct verify_helper *h = verify_helper(in->imm);
+		const struct ebpf_verify_helper *h = ebpf_verify_helper(in->imm);
 
 		if (in->src == EBPF_CALL_LOCAL) {
-			buf_printf(out, "call insn %u", verify_target(in, pc));
+			buf_printf(out, "call insn %u", ebpf_verify_target(in, pc));
 		} else {
 			buf_printf(out, "call %s (%d)", h ? h->name : "?", in->imm);
 		}
 	} else if (op == EBPF_JA) {
-		buf_printf(out, "goto %u", verify_target(in, pc));
+		buf_printf(out, "goto %u", ebpf_verify_target(in, pc));
 	} else if (EBPF_SRC(in->code)) {
 		buf_printf(out, "if %c%u %s %c%u goto %u", w, in->dst, jump_ops[op >> 4], w,
-			   in->src, verify_target(in, pc));
+			   in->src, ebpf_verify_target(in, pc));
 	} else {
 		buf_printf(out, "if %c%u %s %d goto %u", w, in->dst, jump_ops[op >> 4], in->imm,
-			   verify_target(in, pc));
+			   ebpf_verify_target(in, pc));
 	}
 }
 

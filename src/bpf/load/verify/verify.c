@@ -9,7 +9,7 @@
 #include "bpf/load/verify/verify_int.h"
 
 /* 1: the path goes on at v->pc; 0: it has ended; < 0: refused. */
-static int step(struct verifier *v)
+static int step(struct ebpf_verifier *v)
 {
 	const struct ebpf_insn *in = &v->prog->insns[v->pc];
 	int err;
@@ -17,34 +17,34 @@ static int step(struct verifier *v)
 	switch (EBPF_CLASS(in->code)) {
 	case EBPF_ALU:
 	case EBPF_ALU64:
-		err = verify_alu(v, in);
+		err = ebpf_verify_alu(v, in);
 		break;
 	case EBPF_LD:
-		err = verify_load_imm64(v, in);
+		err = ebpf_verify_load_imm64(v, in);
 		v->pc += err == 0;
 		break;
 	case EBPF_LDX:
-		err = verify_load(v, in);
+		err = ebpf_verify_load(v, in);
 		break;
 	case EBPF_ST:
-		err = verify_store(v, in);
+		err = ebpf_verify_store(v, in);
 		break;
 	case EBPF_STX:
-		err = EBPF_MODE(in->code) == EBPF_ATOMIC ? verify_atomic(v, in)
-							 : verify_store(v, in);
+		err = EBPF_MODE(in->code) == EBPF_ATOMIC ? ebpf_verify_atomic(v, in)
+							 : ebpf_verify_store(v, in);
 		break;
 	default: /* jumps set pc themselves */
 		switch (EBPF_OP(in->code)) {
 		case EBPF_JA:
-			v->pc = verify_target(in, v->pc);
+			v->pc = ebpf_verify_target(in, v->pc);
 			return 1;
 		case EBPF_CALL:
-			err = verify_call(v, in);
+			err = ebpf_verify_call(v, in);
 			return err ? err : 1;
 		case EBPF_EXIT:
-			return verify_exit(v);
+			return ebpf_verify_exit(v);
 		default:
-			err = verify_branch(v, in);
+			err = ebpf_verify_branch(v, in);
 			return err ? err : 1;
 		}
 	}
@@ -52,30 +52,32 @@ static int step(struct verifier *v)
 	return err ? err : 1;
 }
 
-static int refuse_poison(struct verifier *v)
+static int refuse_poison(struct ebpf_verifier *v)
 {
 	for (uint32_t i = 0; i < v->prog->n_poisons; i++) {
 		if (v->prog->poisons[i].insn == v->pc) {
-			return verify_refuse(v, v->pc, "relocation", "%s", v->prog->poisons[i].why);
+			return ebpf_verify_refuse(v, v->pc, "relocation", "%s",
+						  v->prog->poisons[i].why);
 		}
 	}
 	return -EACCES;
 }
 
-static int give_up(struct verifier *v)
+static int give_up(struct ebpf_verifier *v)
 {
 	report_hint(v->r, "split the program into simpler parts, or bound its loops more tightly");
 	if (v->visited > EBPF_VERIFY_EFFORT) {
-		return verify_refuse_err(v, -E2BIG, v->pc, "effort",
-					 "gave up after %u instructions on all paths together",
-					 EBPF_VERIFY_EFFORT);
+		return ebpf_verify_refuse_err(v, -E2BIG, v->pc, "effort",
+					      "gave up after %u instructions on all paths together",
+					      EBPF_VERIFY_EFFORT);
 	}
-	return verify_refuse_err(v, -E2BIG, v->pc, "effort",
-				 "too many states to compare, or too much of the stack in reach of "
-				 "accesses at variable places");
+	return ebpf_verify_refuse_err(
+		v, -E2BIG, v->pc, "effort",
+		"too many states to compare, or too much of the stack in reach of "
+		"accesses at variable places");
 }
 
-static int account(struct verifier *v)
+static int account(struct ebpf_verifier *v)
 {
 	if (++v->visited > EBPF_VERIFY_EFFORT || v->work > VERIFY_MAX_WORK) {
 		return give_up(v);
@@ -83,12 +85,12 @@ static int account(struct verifier *v)
 	v->cost++;
 	v->since++;
 	if (++v->path_cost > v->hook->budget) {
-		return verify_over_budget(v);
+		return ebpf_verify_over_budget(v);
 	}
 	return 0;
 }
 
-static int walk_path(struct verifier *v, int fresh)
+static int walk_path(struct ebpf_verifier *v, int fresh)
 {
 	int more = 1;
 
@@ -96,7 +98,7 @@ static int walk_path(struct verifier *v, int fresh)
 		int err;
 
 		if ((v->info[v->pc] & INSN_MEET) && !fresh) {
-			more = verify_meet(v);
+			more = ebpf_verify_meet(v);
 			if (more) {
 				return more < 0 ? more : 0; /* ended in a known state */
 			}
@@ -107,42 +109,42 @@ static int walk_path(struct verifier *v, int fresh)
 			return err;
 		}
 		if (v->probe) {
-			v->probe(v->probe_arg, v->pc, v->depth, verify_frame(v));
+			v->probe(v->probe_arg, v->pc, v->depth, ebpf_verify_frame(v));
 		}
 		if (v->flags & EBPF_VERIFY_EXPLAIN) {
-			verify_log_state(v);
+			ebpf_verify_log_state(v);
 		}
 		more = v->info[v->pc] & INSN_POISON ? refuse_poison(v) : step(v);
 	}
-	return more == 0 ? verify_path_end(v, NULL) : more;
+	return more == 0 ? ebpf_verify_path_end(v, NULL) : more;
 }
 
-static int walk(struct verifier *v)
+static int walk(struct ebpf_verifier *v)
 {
 	int outcome, err = walk_path(v, 1);
 
-	while (err == 0 && verify_pop(v, &outcome)) {
-		err = verify_outcome(v, outcome);
+	while (err == 0 && ebpf_verify_pop(v, &outcome)) {
+		err = ebpf_verify_outcome(v, outcome);
 		err = err ? err : walk_path(v, 0);
 	}
 	return err;
 }
 
 /* A program that a tail call goes on with: nothing of the one before is left. */
-static int restart(struct verifier *v, uint32_t k)
+static int restart(struct ebpf_verifier *v, uint32_t k)
 {
-	struct frame *f = v->frames[0];
+	struct ebpf_call_state *f = v->frames[0];
 
 	for (uint64_t left = f->used; left; left &= left - 1) {
 		memset(f->slots[__builtin_ctzll(left)].kind, BYTE_NONE, 8);
 	}
 	for (unsigned i = 0; i < 10; i++) {
-		reg_none(&f->regs[i]);
+		ebpf_reg_none(&f->regs[i]);
 	}
 	f->used = 0;
 	f->depth = 0;
 	f->regs[1].type = REG_CTX;
-	scalar_const(&f->regs[1].v, 0);
+	ebpf_scalar_const(&f->regs[1].v, 0);
 	v->depth = 0;
 	v->n_refs = 0;
 	v->entry = k;
@@ -152,11 +154,11 @@ static int restart(struct verifier *v, uint32_t k)
 	v->since = 0;
 	memset(&v->written, 0, sizeof(v->written));
 	buf_clear(&v->log);
-	return verify_start(v);
+	return ebpf_verify_start(v);
 }
 
 /* The program, and each that may follow it; what they cost in a chain. */
-static int walk_all(struct verifier *v, uint64_t *ret_cost)
+static int walk_all(struct ebpf_verifier *v, uint64_t *ret_cost)
 {
 	uint64_t done = 1, left, own[ARRAY_SIZE(v->tails)] = { 0 };
 	int err = walk(v);
@@ -166,9 +168,9 @@ static int walk_all(struct verifier *v, uint64_t *ret_cost)
 	    own[0] > v->hook->budget) { /* each way was within it; this is all of them */
 		v->at = NULL;
 		v->path_cost = own[0];
-		err = verify_over_budget(v);
+		err = ebpf_verify_over_budget(v);
 	}
-	while (err == 0 && (left = verify_tail_targets(v) & ~done) != 0) {
+	while (err == 0 && (left = ebpf_verify_tail_targets(v) & ~done) != 0) {
 		uint32_t k = (uint32_t)__builtin_ctzll(left);
 
 		done |= 1ull << k;
@@ -177,13 +179,13 @@ static int walk_all(struct verifier *v, uint64_t *ret_cost)
 		own[k] = err ? 0 : (uint64_t)v->root->best;
 	}
 	*ret_cost = own[0];
-	return err || done == 1 ? err : verify_chain_cost(v, own, ret_cost);
+	return err || done == 1 ? err : ebpf_verify_chain_cost(v, own, ret_cost);
 }
 
-static int start(struct verifier *v)
+static int start(struct ebpf_verifier *v)
 {
 	uint32_t n = v->prog->n_insns;
-	struct frame *f = calloc(1, sizeof(*f));
+	struct ebpf_call_state *f = calloc(1, sizeof(*f));
 
 	v->frames[0] = f;
 	v->info = calloc(n, 1);
@@ -194,15 +196,15 @@ static int start(struct verifier *v)
 		return -ENOMEM;
 	}
 	f->regs[1].type = REG_CTX;
-	scalar_const(&f->regs[1].v, 0);
+	ebpf_scalar_const(&f->regs[1].v, 0);
 	f->regs[10].type = REG_STACK;
-	scalar_const(&f->regs[10].v, 0);
+	ebpf_scalar_const(&f->regs[10].v, 0);
 	return 0;
 }
 
-static int check_input(struct verifier *v)
+static int check_input(struct ebpf_verifier *v)
 {
-	v->hook = verify_hook(v->prog->hook);
+	v->hook = ebpf_verify_hook(v->prog->hook);
 	if (!v->hook) {
 		return report_set(v->r, -EACCES, "verify", "hook: there is no hook %d",
 				  v->prog->hook);
@@ -226,10 +228,10 @@ static int check_input(struct verifier *v)
 }
 
 int ebpf_verify_observed(const struct ebpf_prog *prog, const struct ebpf_map_def *maps,
-			 uint32_t n_maps, unsigned flags, verify_probe_fn probe, void *probe_arg,
-			 struct ebpf_verify_stats *ret_stats, struct report *r)
+			 uint32_t n_maps, unsigned flags, ebpf_verify_probe_fn probe,
+			 void *probe_arg, struct ebpf_verify_stats *ret_stats, struct report *r)
 {
-	struct verifier v = {
+	struct ebpf_verifier v = {
 		.prog = prog,
 		.maps = maps,
 		.n_maps = n_maps,
@@ -242,9 +244,9 @@ int ebpf_verify_observed(const struct ebpf_prog *prog, const struct ebpf_map_def
 	int err = check_input(&v);
 
 	err = err ? err : start(&v);
-	err = err || !(flags & EBPF_VERIFY_EXPLAIN) ? err : verify_log_start(&v);
-	err = err ? err : verify_cfg(&v);
-	err = err ? err : verify_start(&v);
+	err = err || !(flags & EBPF_VERIFY_EXPLAIN) ? err : ebpf_verify_log_start(&v);
+	err = err ? err : ebpf_verify_cfg(&v);
+	err = err ? err : ebpf_verify_start(&v);
 	err = err ? err : walk_all(&v, &cost);
 	if (err == -ENOMEM) {
 		report_set(r, err, "verify", "out of memory");
@@ -257,7 +259,7 @@ int ebpf_verify_observed(const struct ebpf_prog *prog, const struct ebpf_map_def
 			.stack_bytes = v.stack_bytes,
 		};
 	}
-	verify_free(&v);
+	ebpf_verify_free(&v);
 	return err;
 }
 

@@ -17,24 +17,27 @@ static const char *op_name(unsigned op)
 	return names[op >> 4];
 }
 
-static int refuse_pointer(struct verifier *v, const struct reg *r, unsigned reg, const char *why)
+static int refuse_pointer(struct ebpf_verifier *v, const struct ebpf_reg *r, unsigned reg,
+			  const char *why)
 {
 	if (r->type == REG_CTX) {
 		report_hint(v->r, "use the fields of ctx directly (ctx->field)");
-		return verify_refuse(v, v->pc, "pointer",
-				     "r%u is the context pointer, which may not be changed", reg);
+		return ebpf_verify_refuse(v, v->pc, "pointer",
+					  "r%u is the context pointer, which may not be changed",
+					  reg);
 	}
-	if (reg_is_nullable(r)) {
+	if (ebpf_reg_is_nullable(r)) {
 		report_hint(v->r, "compare it with NULL first");
-		return verify_refuse(v, v->pc, "null",
-				     "r%u is %s: arithmetic needs the check for NULL before", reg,
-				     verify_reg_text(v, r));
+		return ebpf_verify_refuse(v, v->pc, "null",
+					  "r%u is %s: arithmetic needs the check for NULL before",
+					  reg, ebpf_verify_reg_text(v, r));
 	}
-	return verify_refuse(v, v->pc, "pointer", "r%u is %s: %s", reg, verify_reg_text(v, r), why);
+	return ebpf_verify_refuse(v, v->pc, "pointer", "r%u is %s: %s", reg,
+				  ebpf_verify_reg_text(v, r), why);
 }
 
-static int check_offset(struct verifier *v, const struct reg *r, unsigned reg,
-			const struct scalar *by)
+static int check_offset(struct ebpf_verifier *v, const struct ebpf_reg *r, unsigned reg,
+			const struct ebpf_scalar *by)
 {
 	if (r->v.smin < -MAX_OFFSET || r->v.smax > MAX_OFFSET) {
 		report_hint(v->r,
@@ -43,43 +46,44 @@ static int check_offset(struct verifier *v, const struct reg *r, unsigned reg,
 				      "it is >= 0 too"
 				    : "bound the number first (if (i < N)), or mask it (i & (N - "
 				      "1))");
-		return verify_refuse(v, v->pc, "pointer",
-				     "r%u: a number %s is added to %s: the result may lie anywhere",
-				     reg, verify_range_text(by),
-				     r->type == REG_STACK   ? "a stack pointer"
-				     : r->type == REG_VALUE ? "a map value"
-							    : "a pointer");
+		return ebpf_verify_refuse(
+			v, v->pc, "pointer",
+			"r%u: a number %s is added to %s: the result may lie anywhere", reg,
+			ebpf_verify_range_text(by),
+			r->type == REG_STACK   ? "a stack pointer"
+			: r->type == REG_VALUE ? "a map value"
+					       : "a pointer");
 	}
 	return 0;
 }
 
 /* dst and src are initialized and at least one is a pointer. */
-static int pointer_alu(struct verifier *v, const struct ebpf_insn *in, struct reg *dst,
-		       const struct reg *src)
+static int pointer_alu(struct ebpf_verifier *v, const struct ebpf_insn *in, struct ebpf_reg *dst,
+		       const struct ebpf_reg *src)
 {
-	unsigned op = EBPF_OP(in->code), which = reg_is_pointer(dst) ? in->dst : in->src;
-	const struct reg *ptr = reg_is_pointer(dst) ? dst : src;
-	struct reg out;
+	unsigned op = EBPF_OP(in->code), which = ebpf_reg_is_pointer(dst) ? in->dst : in->src;
+	const struct ebpf_reg *ptr = ebpf_reg_is_pointer(dst) ? dst : src;
+	struct ebpf_reg out;
 	int err;
 
 	if (EBPF_CLASS(in->code) != EBPF_ALU64) {
 		return refuse_pointer(v, ptr, which,
 				      "32-bit operations would cut a pointer in half");
 	}
-	if (op == EBPF_SUB && reg_is_pointer(dst) && reg_is_pointer(src)) {
-		if (!reg_same_base(dst, src)) {
-			return verify_refuse(v, v->pc, "leak",
-					     "difference of %s and %s would reveal an address",
-					     verify_reg_text(v, dst), verify_reg_text(v, src));
+	if (op == EBPF_SUB && ebpf_reg_is_pointer(dst) && ebpf_reg_is_pointer(src)) {
+		if (!ebpf_reg_same_base(dst, src)) {
+			return ebpf_verify_refuse(
+				v, v->pc, "leak", "difference of %s and %s would reveal an address",
+				ebpf_verify_reg_text(v, dst), ebpf_verify_reg_text(v, src));
 		}
-		reg_unknown(&out);
+		ebpf_reg_unknown(&out);
 		out.v = dst->v;
-		scalar_alu(EBPF_SUB, 1, 0, &out.v, &src->v);
+		ebpf_scalar_alu(EBPF_SUB, 1, 0, &out.v, &src->v);
 		*dst = out;
 		return 0;
 	}
-	if (!(op == EBPF_ADD || (op == EBPF_SUB && reg_is_pointer(dst))) ||
-	    (reg_is_pointer(dst) && reg_is_pointer(src))) {
+	if (!(op == EBPF_ADD || (op == EBPF_SUB && ebpf_reg_is_pointer(dst))) ||
+	    (ebpf_reg_is_pointer(dst) && ebpf_reg_is_pointer(src))) {
 		struct buf why;
 
 		buf_init(&why);
@@ -90,94 +94,94 @@ static int pointer_alu(struct verifier *v, const struct ebpf_insn *in, struct re
 		buf_finish(&why);
 		return err;
 	}
-	if (!reg_is_place(ptr)) {
+	if (!ebpf_reg_is_place(ptr)) {
 		return refuse_pointer(v, ptr, which, "it may not be changed");
 	}
 	out = *ptr;
-	scalar_alu(op, 1, 0, &out.v, reg_is_pointer(dst) ? &src->v : &dst->v);
-	err = check_offset(v, &out, which, reg_is_pointer(dst) ? &src->v : &dst->v);
+	ebpf_scalar_alu(op, 1, 0, &out.v, ebpf_reg_is_pointer(dst) ? &src->v : &dst->v);
+	err = check_offset(v, &out, which, ebpf_reg_is_pointer(dst) ? &src->v : &dst->v);
 	*dst = out;
 	return err;
 }
 
 /* Copies; equal numbers get a common id, so that what is learned of one is learned of all. */
-static int move(struct verifier *v, const struct ebpf_insn *in)
+static int move(struct ebpf_verifier *v, const struct ebpf_insn *in)
 {
 	int err = 0, is64 = EBPF_CLASS(in->code) == EBPF_ALU64;
-	struct reg *src, *dst, out;
-	struct scalar zero;
+	struct ebpf_reg *src, *dst, out;
+	struct ebpf_scalar zero;
 	uint16_t from;
 
 	if (EBPF_SRC(in->code) == EBPF_K) {
-		reg_const(verify_write(v, in->dst),
-			  is64 ? (uint64_t)(int64_t)in->imm : (uint32_t)in->imm);
+		ebpf_reg_const(ebpf_verify_write(v, in->dst),
+			       is64 ? (uint64_t)(int64_t)in->imm : (uint32_t)in->imm);
 		return 0;
 	}
-	src = verify_read(v, in->src, &err);
+	src = ebpf_verify_read(v, in->src, &err);
 	if (!src) {
 		return err;
 	}
 	from = in->src < 10 ? v->sources.of[v->depth][in->src] : 0;
-	if (reg_is_pointer(src) && (!is64 || in->off)) {
+	if (ebpf_reg_is_pointer(src) && (!is64 || in->off)) {
 		return refuse_pointer(v, src, in->src,
 				      "32-bit operations would cut a pointer in half");
 	}
-	if (!reg_is_pointer(src)) {
+	if (!ebpf_reg_is_pointer(src)) {
 		int whole = in->off == 0 && (is64 || src->v.umax <= UINT32_MAX);
 
 		if (!whole) {
-			scalar_const(&zero, 0);
+			ebpf_scalar_const(&zero, 0);
 			out = *src;
 			out.id = 0;
-			scalar_alu(EBPF_MOV, is64, in->off, &zero, &src->v);
+			ebpf_scalar_alu(EBPF_MOV, is64, in->off, &zero, &src->v);
 			out.v = zero;
-			*verify_write(v, in->dst) = out;
+			*ebpf_verify_write(v, in->dst) = out;
 			v->sources.of[v->depth][in->dst] = from;
 			return 0;
 		}
-		if (!scalar_is_const(&src->v) && src->id == 0) {
+		if (!ebpf_scalar_is_const(&src->v) && src->id == 0) {
 			src->id = ++v->next_id;
 		}
 	}
-	dst = verify_write(v, in->dst);
+	dst = ebpf_verify_write(v, in->dst);
 	*dst = *src;
 	v->sources.of[v->depth][in->dst] = from;
 	return 0;
 }
 
-int verify_alu(struct verifier *v, const struct ebpf_insn *in)
+int ebpf_verify_alu(struct ebpf_verifier *v, const struct ebpf_insn *in)
 {
 	unsigned op = EBPF_OP(in->code);
 	int err = 0, is64 = EBPF_CLASS(in->code) == EBPF_ALU64;
-	struct reg *dst, imm;
-	const struct reg *src = &imm;
+	struct ebpf_reg *dst, imm;
+	const struct ebpf_reg *src = &imm;
 	uint16_t from;
 
 	if (op == EBPF_MOV) {
 		return move(v, in);
 	}
-	dst = verify_read(v, in->dst, &err);
+	dst = ebpf_verify_read(v, in->dst, &err);
 	if (!dst) {
 		return err;
 	}
 	if (op != EBPF_END && op != EBPF_NEG && EBPF_SRC(in->code) == EBPF_X) {
-		src = verify_read(v, in->src, &err);
+		src = ebpf_verify_read(v, in->src, &err);
 		if (!src) {
 			return err;
 		}
 	} else {
-		reg_const(&imm, (uint64_t)(int64_t)in->imm);
+		ebpf_reg_const(&imm, (uint64_t)(int64_t)in->imm);
 	}
 	from = v->sources.of[v->depth][in->dst];
 	if (src != &imm && in->src < 10) {
 		from |= v->sources.of[v->depth][in->src];
 	}
-	if (reg_is_pointer(dst) || reg_is_pointer(src)) {
+	if (ebpf_reg_is_pointer(dst) || ebpf_reg_is_pointer(src)) {
 		v->at->read.matter[v->depth] |= from;
 	}
-	verify_write(v, in->dst);
+	ebpf_verify_write(v, in->dst);
 	v->sources.of[v->depth][in->dst] = from;
-	if (reg_is_pointer(dst) || reg_is_pointer(src)) {
+	if (ebpf_reg_is_pointer(dst) || ebpf_reg_is_pointer(src)) {
 		if (op == EBPF_END) {
 			return refuse_pointer(v, dst, in->dst, "its bytes may not be swapped");
 		}
@@ -185,11 +189,11 @@ int verify_alu(struct verifier *v, const struct ebpf_insn *in)
 	}
 	dst->id = 0;
 	if (op == EBPF_END) {
-		scalar_end(in->code, in->imm, &dst->v);
+		ebpf_scalar_end(in->code, in->imm, &dst->v);
 	} else if (dst == src && (op == EBPF_SUB || op == EBPF_XOR)) {
-		scalar_const(&dst->v, 0);
+		ebpf_scalar_const(&dst->v, 0);
 	} else {
-		scalar_alu(op, is64, in->off, &dst->v, &src->v);
+		ebpf_scalar_alu(op, is64, in->off, &dst->v, &src->v);
 	}
 	return 0;
 }

@@ -32,41 +32,47 @@ static int by_tenant(int32_t helper)
 }
 
 /* A tenant's instance is reached from gbpfd by the helpers that say which tenant's. */
-static int check_instance(struct verifier *v, const struct call *c, const struct ebpf_map_def *m)
+static int check_instance(struct ebpf_verifier *v, const struct ebpf_helper_call *c,
+			  const struct ebpf_map_def *m)
 {
 	if (by_tenant(c->helper->id) && !(m->flags & GBPF_F_TENANT)) {
 		report_hint(v->r, "use bpf_map_lookup_elem for it");
-		return verify_refuse(v, v->pc, "map", "%s: map %s is not a GBPF_F_TENANT map",
-				     c->what, m->name);
+		return ebpf_verify_refuse(v, v->pc, "map", "%s: map %s is not a GBPF_F_TENANT map",
+					  c->what, m->name);
 	}
 	if (c->helper->id == HELPER_gbpf_tenant_lookup && m->type == MAP_TYPE_THREAD_ARRAY) {
 		report_hint(v->r, "add its elements up with gbpf_thread_sum");
-		return verify_refuse(v, v->pc, "map",
-				     "%s: each thread of a tenant has its own instance of %s (%s)",
-				     c->what, m->name, verify_map_type(m->type));
+		return ebpf_verify_refuse(
+			v, v->pc, "map",
+			"%s: each thread of a tenant has its own instance of %s (%s)", c->what,
+			m->name, ebpf_verify_map_type(m->type));
 	}
 	if (!by_tenant(c->helper->id) && (m->flags & GBPF_F_TENANT) && v->hook->daemon) {
-		if (verify_map_can(m->type, HELPER_gbpf_tenant_lookup)) {
+		if (ebpf_verify_map_can(m->type, HELPER_gbpf_tenant_lookup)) {
 			report_hint(v->r, "use gbpf_tenant_lookup(&%s, tenant, &key)", m->name);
 		} else {
 			report_hint(v->r, "give gbpfd one of its own, with GBPF_F_DAEMON");
 		}
-		return verify_refuse(v, v->pc, "map",
-				     "%s: each tenant has its own %s, and %s runs for none of them",
-				     c->what, m->name, v->hook->name);
+		return ebpf_verify_refuse(
+			v, v->pc, "map",
+			"%s: each tenant has its own %s, and %s runs for none of them", c->what,
+			m->name, v->hook->name);
 	}
 	return 0;
 }
 
-static int check_rights(struct verifier *v, const struct call *c, const struct ebpf_map_def *m)
+static int check_rights(struct ebpf_verifier *v, const struct ebpf_helper_call *c,
+			const struct ebpf_map_def *m)
 {
 	if ((m->flags & GBPF_F_DAEMON) && !v->hook->daemon) {
-		return verify_refuse(v, v->pc, "map",
-				     "%s: map %s is gbpfd's own; %s runs in the tenant's process",
-				     c->what, m->name, v->hook->name);
+		return ebpf_verify_refuse(
+			v, v->pc, "map",
+			"%s: map %s is gbpfd's own; %s runs in the tenant's process", c->what,
+			m->name, v->hook->name);
 	}
-	return writes_map(c->helper->id) ? verify_map_write(v, (unsigned)(m - v->maps), c->what)
-					 : 0;
+	return writes_map(c->helper->id)
+		       ? ebpf_verify_map_write(v, (unsigned)(m - v->maps), c->what)
+		       : 0;
 }
 
 /* What finding a key costs beyond an array's: hooks.def says so. */
@@ -92,126 +98,133 @@ static uint32_t search_cost(const struct ebpf_map_def *m, int32_t helper)
 	}
 }
 
-static int check_map_arg(struct verifier *v, struct call *c, const struct reg *r, unsigned reg)
+static int check_map_arg(struct ebpf_verifier *v, struct ebpf_helper_call *c,
+			 const struct ebpf_reg *r, unsigned reg)
 {
 	const struct ebpf_map_def *m;
 	int err;
 
 	if (r->type != REG_MAP) {
-		if (reg_is_nullable(r)) {
+		if (ebpf_reg_is_nullable(r)) {
 			report_hint(v->r, "compare it with NULL first");
 		}
-		return verify_refuse(v, v->pc, reg_is_nullable(r) ? "null" : "type",
-				     "%s: r%u must be a map (&map), but is %s", c->what, reg,
-				     verify_reg_text(v, r));
+		return ebpf_verify_refuse(v, v->pc, ebpf_reg_is_nullable(r) ? "null" : "type",
+					  "%s: r%u must be a map (&map), but is %s", c->what, reg,
+					  ebpf_verify_reg_text(v, r));
 	}
 	m = &v->maps[r->map];
 	c->map = m;
 	c->map_index = r->map;
 	c->map_id = r->id;
 	c->cost += search_cost(m, c->helper->id);
-	if (!verify_map_can(m->type, c->helper->id)) {
+	if (!ebpf_verify_map_can(m->type, c->helper->id)) {
 		report_hint(v->r, "see gbpf-policy(7) for what a map of type %s can do",
-			    verify_map_type(m->type));
-		return verify_refuse(v, v->pc, "map",
-				     "%s does not work on map %s, which is of type %s", c->what,
-				     m->name, verify_map_type(m->type));
+			    ebpf_verify_map_type(m->type));
+		return ebpf_verify_refuse(v, v->pc, "map",
+					  "%s does not work on map %s, which is of type %s",
+					  c->what, m->name, ebpf_verify_map_type(m->type));
 	}
 	err = check_instance(v, c, m);
 	return err ? err : check_rights(v, c, m);
 }
 
 /* Memory that the helper reads, or writes when uninit. */
-static int check_memory(struct verifier *v, const struct call *c, const struct reg *r, unsigned reg,
-			uint64_t least, uint64_t most, int uninit)
+static int check_memory(struct ebpf_verifier *v, const struct ebpf_helper_call *c,
+			const struct ebpf_reg *r, unsigned reg, uint64_t least, uint64_t most,
+			int uninit)
 {
 	int err;
 
 	if (most == 0) {
 		return 0;
 	}
-	if (!reg_is_place(r) && r->type != REG_NUMBER && !reg_is_nullable(r)) {
-		return verify_refuse(v, v->pc, "type",
-				     "%s: r%u must point to the stack or a map value, but is %s",
-				     c->what, reg, verify_reg_text(v, r));
+	if (!ebpf_reg_is_place(r) && r->type != REG_NUMBER && !ebpf_reg_is_nullable(r)) {
+		return ebpf_verify_refuse(
+			v, v->pc, "type",
+			"%s: r%u must point to the stack or a map value, but is %s", c->what, reg,
+			ebpf_verify_reg_text(v, r));
 	}
-	err = verify_range(v, r, 0, most, uninit ? ACCESS_WRITE : ACCESS_READ, c->what);
+	err = ebpf_verify_range(v, r, 0, most, uninit ? ACCESS_WRITE : ACCESS_READ, c->what);
 	if (err || r->type != REG_STACK) {
 		return err;
 	}
 	if (!uninit) {
-		return verify_stack_read(v, r, 0, most, NULL);
+		return ebpf_verify_stack_read(v, r, 0, most, NULL);
 	}
 	if (most > least) { /* may be written: nothing becomes readable beyond least */
-		struct reg anywhere = *r;
+		struct ebpf_reg anywhere = *r;
 
-		scalar_urange(&anywhere.v, 0, most - 1);
+		ebpf_scalar_urange(&anywhere.v, 0, most - 1);
 		anywhere.v.smin += r->v.smin;
 		anywhere.v.smax += r->v.smax;
 		anywhere.v.t = TNUM_UNKNOWN;
-		err = verify_stack_write(v, &anywhere, 0, 1, NULL);
+		err = ebpf_verify_stack_write(v, &anywhere, 0, 1, NULL);
 	}
-	return err || least == 0 ? err : verify_stack_write(v, r, 0, least, NULL);
+	return err || least == 0 ? err : ebpf_verify_stack_write(v, r, 0, least, NULL);
 }
 
-static int check_size_arg(struct verifier *v, const struct call *c, const struct reg *r,
-			  unsigned reg, int zero_ok)
+static int check_size_arg(struct ebpf_verifier *v, const struct ebpf_helper_call *c,
+			  const struct ebpf_reg *r, unsigned reg, int zero_ok)
 {
-	if (reg_is_pointer(r)) {
-		return verify_refuse(v, v->pc, "type", "%s: r%u must be a size, but is %s", c->what,
-				     reg, verify_reg_text(v, r));
+	if (ebpf_reg_is_pointer(r)) {
+		return ebpf_verify_refuse(v, v->pc, "type", "%s: r%u must be a size, but is %s",
+					  c->what, reg, ebpf_verify_reg_text(v, r));
 	}
 	if (r->v.umin == 0 && !zero_ok) {
 		report_hint(v->r, "check that the size is not 0");
-		return verify_refuse(v, v->pc, "bounds", "%s: size r%u (%s) may be 0", c->what, reg,
-				     verify_range_text(&r->v));
+		return ebpf_verify_refuse(v, v->pc, "bounds", "%s: size r%u (%s) may be 0", c->what,
+					  reg, ebpf_verify_range_text(&r->v));
 	}
 	if (r->v.umax > EBPF_MAX_VALUE_BYTES) {
 		report_hint(v->r, "bound the size with an unsigned comparison or a mask");
-		return verify_refuse(v, v->pc, "bounds", "%s: size r%u (%s) is not bounded",
-				     c->what, reg, verify_range_text(&r->v));
+		return ebpf_verify_refuse(v, v->pc, "bounds", "%s: size r%u (%s) is not bounded",
+					  c->what, reg, ebpf_verify_range_text(&r->v));
 	}
 	return 0;
 }
 
-static int check_scalar_arg(struct verifier *v, const struct call *c, const struct reg *r,
-			    unsigned reg)
+static int check_scalar_arg(struct ebpf_verifier *v, const struct ebpf_helper_call *c,
+			    const struct ebpf_reg *r, unsigned reg)
 {
-	if (reg_is_pointer(r)) {
-		return verify_refuse(v, v->pc, "leak", "%s: r%u must be a number, but is %s",
-				     c->what, reg, verify_reg_text(v, r));
+	if (ebpf_reg_is_pointer(r)) {
+		return ebpf_verify_refuse(v, v->pc, "leak", "%s: r%u must be a number, but is %s",
+					  c->what, reg, ebpf_verify_reg_text(v, r));
 	}
 	return 0;
 }
 
-static int check_constant_arg(struct verifier *v, struct call *c, const struct reg *r, unsigned reg)
+static int check_constant_arg(struct ebpf_verifier *v, struct ebpf_helper_call *c,
+			      const struct ebpf_reg *r, unsigned reg)
 {
-	mark_matter(v, v->depth, reg);
-	if (r->type != REG_SCALAR || !scalar_is_const(&r->v)) {
+	ebpf_mark_matter(v, v->depth, reg);
+	if (r->type != REG_SCALAR || !ebpf_scalar_is_const(&r->v)) {
 		report_hint(v->r, "write the size as a constant (sizeof)");
-		return verify_refuse(v, v->pc, "type",
-				     "%s: r%u must be a known number of bytes, but is %s", c->what,
-				     reg, verify_reg_text(v, r));
+		return ebpf_verify_refuse(v, v->pc, "type",
+					  "%s: r%u must be a known number of bytes, but is %s",
+					  c->what, reg, ebpf_verify_reg_text(v, r));
 	}
 	if (r->v.umax == 0 || r->v.umax > EBPF_MAX_VALUE_BYTES) {
-		return verify_refuse(v, v->pc, "bounds", "%s: a record of %s bytes (1 to %u)",
-				     c->what, verify_range_text(&r->v), EBPF_MAX_VALUE_BYTES);
+		return ebpf_verify_refuse(v, v->pc, "bounds", "%s: a record of %s bytes (1 to %u)",
+					  c->what, ebpf_verify_range_text(&r->v),
+					  EBPF_MAX_VALUE_BYTES);
 	}
 	c->constant = (uint32_t)r->v.umax;
 	return 0;
 }
 
-static int check_mem_arg(struct verifier *v, struct call *c, const struct reg *r, unsigned i)
+static int check_mem_arg(struct ebpf_verifier *v, struct ebpf_helper_call *c,
+			 const struct ebpf_reg *r, unsigned i)
 {
 	int err = 0, kind = c->helper->args[i],
 	    zero_ok = i < 4 && c->helper->args[i + 1] == ARG_SIZE_OR_ZERO;
-	const struct reg *size = i < 4 ? verify_read(v, i + 2, &err) : NULL;
+	const struct ebpf_reg *size = i < 4 ? ebpf_verify_read(v, i + 2, &err) : NULL;
 
 	if (!size) {
 		return err ? err
-			   : verify_refuse(v, v->pc, "type", "%s: memory without a size", c->what);
+			   : ebpf_verify_refuse(v, v->pc, "type", "%s: memory without a size",
+						c->what);
 	}
-	mark_matter(v, v->depth, i + 2);
+	ebpf_mark_matter(v, v->depth, i + 2);
 	err = check_size_arg(v, c, size, i + 2, zero_ok);
 	c->cost += err ? 0 : (uint32_t)(size->v.umax / 16);
 	return err ? err
@@ -220,8 +233,8 @@ static int check_mem_arg(struct verifier *v, struct call *c, const struct reg *r
 }
 
 /* A key or a value, which the helper copies: hooks.def says what that costs. */
-static int check_map_memory(struct verifier *v, struct call *c, const struct reg *r, unsigned reg,
-			    uint32_t bytes, int uninit)
+static int check_map_memory(struct ebpf_verifier *v, struct ebpf_helper_call *c,
+			    const struct ebpf_reg *r, unsigned reg, uint32_t bytes, int uninit)
 {
 	int err;
 
@@ -236,29 +249,30 @@ static int check_map_memory(struct verifier *v, struct call *c, const struct reg
 }
 
 /* The helper takes the whole record or none of it. */
-static int check_record(struct verifier *v, const struct call *c, const struct reg *r, unsigned reg)
+static int check_record(struct ebpf_verifier *v, const struct ebpf_helper_call *c,
+			const struct ebpf_reg *r, unsigned reg)
 {
 	if (r->type != REG_RECORD) {
-		if (reg_is_nullable(r)) {
+		if (ebpf_reg_is_nullable(r)) {
 			report_hint(v->r, "compare it with NULL first");
 		}
-		return verify_refuse(v, v->pc, r->type == REG_RECORD_OR_NULL ? "null" : "ref",
-				     "%s: r%u must be a reserved record, but is %s", c->what, reg,
-				     verify_reg_text(v, r));
+		return ebpf_verify_refuse(v, v->pc, r->type == REG_RECORD_OR_NULL ? "null" : "ref",
+					  "%s: r%u must be a reserved record, but is %s", c->what,
+					  reg, ebpf_verify_reg_text(v, r));
 	}
-	if (!scalar_is_const(&r->v) || r->v.t.value != 0) {
-		return verify_refuse(v, v->pc, "ref",
-				     "%s: r%u must point to the record's first byte, but is %s",
-				     c->what, reg, verify_reg_text(v, r));
+	if (!ebpf_scalar_is_const(&r->v) || r->v.t.value != 0) {
+		return ebpf_verify_refuse(
+			v, v->pc, "ref", "%s: r%u must point to the record's first byte, but is %s",
+			c->what, reg, ebpf_verify_reg_text(v, r));
 	}
 	return 0;
 }
 
-int verify_arg(struct verifier *v, struct call *c, unsigned i)
+int ebpf_verify_arg(struct ebpf_verifier *v, struct ebpf_helper_call *c, unsigned i)
 {
 	unsigned reg = i + 1;
 	int err = 0;
-	const struct reg *r = verify_read(v, reg, &err);
+	const struct ebpf_reg *r = ebpf_verify_read(v, reg, &err);
 
 	if (!r) {
 		return err;
@@ -286,9 +300,10 @@ int verify_arg(struct verifier *v, struct call *c, unsigned i)
 		return check_record(v, c, r, reg);
 	case ARG_FUNC:
 		if (r->type != REG_FUNC) {
-			return verify_refuse(v, v->pc, "callback",
-					     "%s: r%u must be a function of the program, but is %s",
-					     c->what, reg, verify_reg_text(v, r));
+			return ebpf_verify_refuse(
+				v, v->pc, "callback",
+				"%s: r%u must be a function of the program, but is %s", c->what,
+				reg, ebpf_verify_reg_text(v, r));
 		}
 		return 0;
 	case ARG_LOCK: /* verify_ref.c */
@@ -299,12 +314,12 @@ int verify_arg(struct verifier *v, struct call *c, unsigned i)
 		return 0;
 	case ARG_CTX:
 		if (r->type != REG_CTX) {
-			return verify_refuse(v, v->pc, "type",
-					     "%s: r%u must be the context, but is %s", c->what, reg,
-					     verify_reg_text(v, r));
+			return ebpf_verify_refuse(v, v->pc, "type",
+						  "%s: r%u must be the context, but is %s", c->what,
+						  reg, ebpf_verify_reg_text(v, r));
 		}
 		return 0;
 	default:
-		return verify_refuse(v, v->pc, "helper", "%s is not supported yet", c->what);
+		return ebpf_verify_refuse(v, v->pc, "helper", "%s is not supported yet", c->what);
 	}
 }

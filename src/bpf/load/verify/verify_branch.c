@@ -6,35 +6,35 @@
 enum side { SIDE_BOTH_POSSIBLE = -1 };
 
 struct operands {
-	struct reg *dst;
-	struct reg *src; /* a register, or imm */
-	struct reg imm;
+	struct ebpf_reg *dst;
+	struct ebpf_reg *src; /* a register, or imm */
+	struct ebpf_reg imm;
 	int is64;
 	unsigned op;
 };
 
-static int read_operands(struct verifier *v, const struct ebpf_insn *in, struct operands *o)
+static int read_operands(struct ebpf_verifier *v, const struct ebpf_insn *in, struct operands *o)
 {
 	int err = 0;
 
 	o->is64 = EBPF_CLASS(in->code) == EBPF_JMP;
 	o->op = EBPF_OP(in->code);
-	o->dst = verify_read(v, in->dst, &err);
+	o->dst = ebpf_verify_read(v, in->dst, &err);
 	if (!o->dst) {
 		return err;
 	}
 	o->src = &o->imm;
 	if (EBPF_SRC(in->code) == EBPF_X) {
-		o->src = verify_read(v, in->src, &err);
+		o->src = ebpf_verify_read(v, in->src, &err);
 		return o->src ? 0 : err;
 	}
-	reg_const(&o->imm, (uint64_t)(int64_t)in->imm);
+	ebpf_reg_const(&o->imm, (uint64_t)(int64_t)in->imm);
 	return 0;
 }
 
-static int is_zero(const struct reg *r)
+static int is_zero(const struct ebpf_reg *r)
 {
-	return r->type == REG_SCALAR && scalar_is_const(&r->v) && r->v.t.value == 0;
+	return r->type == REG_SCALAR && ebpf_scalar_is_const(&r->v) && r->v.t.value == 0;
 }
 
 static int is_equality(const struct operands *o)
@@ -43,9 +43,9 @@ static int is_equality(const struct operands *o)
 }
 
 /* Both point into one object, near enough to it that their order is that of their offsets. */
-static int comparable(const struct reg *a, const struct reg *b)
+static int comparable(const struct ebpf_reg *a, const struct ebpf_reg *b)
 {
-	return reg_same_base(a, b) && a->v.smin >= -4096 && b->v.smin >= -4096;
+	return ebpf_reg_same_base(a, b) && a->v.smin >= -4096 && b->v.smin >= -4096;
 }
 
 static unsigned signed_op(unsigned op)
@@ -70,34 +70,37 @@ static int is_signed_or_bits(unsigned op)
 	       op == EBPF_JSET;
 }
 
-static int check_pointers(struct verifier *v, const struct ebpf_insn *in, const struct operands *o)
+static int check_pointers(struct ebpf_verifier *v, const struct ebpf_insn *in,
+			  const struct operands *o)
 {
-	const struct reg *ptr = reg_is_pointer(o->dst) ? o->dst : o->src;
-	unsigned which = reg_is_pointer(o->dst) ? in->dst : in->src;
+	const struct ebpf_reg *ptr = ebpf_reg_is_pointer(o->dst) ? o->dst : o->src;
+	unsigned which = ebpf_reg_is_pointer(o->dst) ? in->dst : in->src;
 
-	if (!reg_is_pointer(ptr)) {
+	if (!ebpf_reg_is_pointer(ptr)) {
 		return 0;
 	}
 	if (!o->is64) {
-		return verify_refuse(v, v->pc, "pointer",
-				     "r%u is %s: comparing its low half would reveal an address",
-				     which, verify_reg_text(v, ptr));
+		return ebpf_verify_refuse(
+			v, v->pc, "pointer",
+			"r%u is %s: comparing its low half would reveal an address", which,
+			ebpf_verify_reg_text(v, ptr));
 	}
 	if (is_equality(o) && (is_zero(o->src) || is_zero(o->dst))) {
 		return 0;
 	}
-	if (reg_is_nullable(o->dst) || reg_is_nullable(o->src)) {
+	if (ebpf_reg_is_nullable(o->dst) || ebpf_reg_is_nullable(o->src)) {
 		report_hint(v->r, "compare it with NULL first");
-		return verify_refuse(v, v->pc, "null",
-				     "r%u is %s: it can only be compared with NULL", which,
-				     verify_reg_text(v, ptr));
+		return ebpf_verify_refuse(v, v->pc, "null",
+					  "r%u is %s: it can only be compared with NULL", which,
+					  ebpf_verify_reg_text(v, ptr));
 	}
 	if (comparable(o->dst, o->src) && !is_signed_or_bits(o->op)) {
 		return 0;
 	}
-	return verify_refuse(v, v->pc, "leak", "comparing r%u (%s) with %s would reveal an address",
-			     which, verify_reg_text(v, ptr),
-			     verify_reg_text(v, ptr == o->dst ? o->src : o->dst));
+	return ebpf_verify_refuse(v, v->pc, "leak",
+				  "comparing r%u (%s) with %s would reveal an address", which,
+				  ebpf_verify_reg_text(v, ptr),
+				  ebpf_verify_reg_text(v, ptr == o->dst ? o->src : o->dst));
 }
 
 /* One number under two names. */
@@ -124,28 +127,29 @@ static int identical_side(unsigned op)
 }
 
 /* The operands as they would be on one side; 0: that side is impossible. */
-static int refine(const struct operands *o, int outcome, struct scalar *a, struct scalar *b)
+static int refine(const struct operands *o, int outcome, struct ebpf_scalar *a,
+		  struct ebpf_scalar *b)
 {
-	unsigned op = reg_is_pointer(o->dst) ? signed_op(o->op) : o->op;
+	unsigned op = ebpf_reg_is_pointer(o->dst) ? signed_op(o->op) : o->op;
 
 	*a = o->dst->v;
 	*b = o->src->v;
-	return scalar_refine(op, o->is64, outcome, a, b);
+	return ebpf_scalar_refine(op, o->is64, outcome, a, b);
 }
 
 static int possible_sides(const struct operands *o)
 {
-	struct scalar a, b;
+	struct ebpf_scalar a, b;
 	int yes, no;
 
 	if (identical(o)) {
 		return identical_side(o->op);
 	}
-	if (reg_is_pointer(o->dst) != reg_is_pointer(o->src)) { /* with zero */
-		const struct reg *ptr = reg_is_pointer(o->dst) ? o->dst : o->src;
+	if (ebpf_reg_is_pointer(o->dst) != ebpf_reg_is_pointer(o->src)) { /* with zero */
+		const struct ebpf_reg *ptr = ebpf_reg_is_pointer(o->dst) ? o->dst : o->src;
 
 		/* far below an object's start the address might even be 0 */
-		return reg_is_nullable(ptr) || (reg_is_place(ptr) && ptr->v.smin < -4096)
+		return ebpf_reg_is_nullable(ptr) || (ebpf_reg_is_place(ptr) && ptr->v.smin < -4096)
 			       ? SIDE_BOTH_POSSIBLE
 			       : o->op == EBPF_JNE;
 	}
@@ -157,15 +161,15 @@ static int possible_sides(const struct operands *o)
 	return yes && no ? SIDE_BOTH_POSSIBLE : yes;
 }
 
-static void resolve_null(struct verifier *v, struct reg *r, void *arg)
+static void resolve_null(struct ebpf_verifier *v, struct ebpf_reg *r, void *arg)
 {
 	const int *is_null = arg;
 
-	if (!reg_is_nullable(r)) {
+	if (!ebpf_reg_is_nullable(r)) {
 		return;
 	}
 	if (*is_null) {
-		reg_const(r, 0);
+		ebpf_reg_const(r, 0);
 	} else {
 		r->type = r->type == REG_VALUE_OR_NULL ? REG_VALUE
 			  : r->type == REG_MAP_OR_NULL ? REG_MAP
@@ -175,15 +179,15 @@ static void resolve_null(struct verifier *v, struct reg *r, void *arg)
 
 /* What a comparison of numbers has taught, for all registers that hold the same number. */
 struct lesson {
-	const struct scalar *value;
+	const struct ebpf_scalar *value;
 	uint16_t from; /* the registers at the last node that the lesson rests on */
 	int elsewhere; /* it was also learned of a number on the stack or in a caller's register */
 };
 
-static void take_lesson(struct verifier *v, struct reg *r, void *arg)
+static void take_lesson(struct ebpf_verifier *v, struct ebpf_reg *r, void *arg)
 {
 	struct lesson *l = arg;
-	struct reg *regs = verify_frame(v)->regs;
+	struct ebpf_reg *regs = ebpf_verify_frame(v)->regs;
 
 	if (r->type != REG_SCALAR) {
 		return;
@@ -198,25 +202,26 @@ static void take_lesson(struct verifier *v, struct reg *r, void *arg)
 
 /* Whatever becomes narrower here does so because of both operands: if it decides something later,
  * they have too. */
-static void learn(struct verifier *v, struct reg *r, const struct scalar *value, uint16_t from)
+static void learn(struct ebpf_verifier *v, struct ebpf_reg *r, const struct ebpf_scalar *value,
+		  uint16_t from)
 {
-	struct scalar known = *value;
+	struct ebpf_scalar known = *value;
 	struct lesson l = { .value = &known, .from = from };
 
-	if (reg_is_pointer(r)) {
+	if (ebpf_reg_is_pointer(r)) {
 		r->v = known; /* of one pointer only, and pointers are always compared */
 		return;
 	}
 	take_lesson(v, r, &l);
 	if (r->id) {
-		verify_each_id(v, r->id, take_lesson, &l);
+		ebpf_verify_each_id(v, r->id, take_lesson, &l);
 	}
 	if (l.elsewhere) {
 		v->at->read.matter[v->depth] |= from;
 	}
 }
 
-static uint16_t sources_of(const struct verifier *v, const struct ebpf_insn *in)
+static uint16_t sources_of(const struct ebpf_verifier *v, const struct ebpf_insn *in)
 {
 	uint16_t from = in->dst < 10 ? v->sources.of[v->depth][in->dst] : 0;
 
@@ -226,27 +231,27 @@ static uint16_t sources_of(const struct verifier *v, const struct ebpf_insn *in)
 	return from;
 }
 
-int verify_branch_outcome(struct verifier *v, int outcome)
+int ebpf_verify_branch_outcome(struct ebpf_verifier *v, int outcome)
 {
 	const struct ebpf_insn *in = &v->prog->insns[v->pc];
 	struct operands o;
-	struct scalar a, b;
+	struct ebpf_scalar a, b;
 	int err = read_operands(v, in, &o);
 
 	if (err) {
 		return err;
 	}
-	if (reg_is_pointer(o.dst) != reg_is_pointer(o.src)) {
-		struct reg *ptr = reg_is_pointer(o.dst) ? o.dst : o.src;
+	if (ebpf_reg_is_pointer(o.dst) != ebpf_reg_is_pointer(o.src)) {
+		struct ebpf_reg *ptr = ebpf_reg_is_pointer(o.dst) ? o.dst : o.src;
 		int is_null = outcome == (o.op == EBPF_JEQ);
 
-		if (reg_is_nullable(ptr)) {
+		if (ebpf_reg_is_nullable(ptr)) {
 			uint32_t id = ptr->id;
 			int record = ptr->type == REG_RECORD_OR_NULL;
 
-			verify_each_id(v, id, resolve_null, &is_null);
+			ebpf_verify_each_id(v, id, resolve_null, &is_null);
 			if (record && is_null) {
-				verify_release(v, id); /* there was no room: nothing is held */
+				ebpf_verify_release(v, id); /* there was no room: nothing is held */
 			}
 		}
 	} else if (!identical(&o) && refine(&o, outcome, &a, &b)) {
@@ -257,11 +262,11 @@ int verify_branch_outcome(struct verifier *v, int outcome)
 			learn(v, o.src, &b, from);
 		}
 	}
-	v->pc = outcome ? verify_target(in, v->pc) : v->pc + 1;
+	v->pc = outcome ? ebpf_verify_target(in, v->pc) : v->pc + 1;
 	return 0;
 }
 
-int verify_branch(struct verifier *v, const struct ebpf_insn *in)
+int ebpf_verify_branch(struct ebpf_verifier *v, const struct ebpf_insn *in)
 {
 	struct operands o;
 	int side, first, err = read_operands(v, in, &o);
@@ -271,17 +276,18 @@ int verify_branch(struct verifier *v, const struct ebpf_insn *in)
 		return err;
 	}
 	side = possible_sides(&o);
-	if (side != SIDE_BOTH_POSSIBLE || reg_is_pointer(o.dst) || reg_is_pointer(o.src)) {
+	if (side != SIDE_BOTH_POSSIBLE || ebpf_reg_is_pointer(o.dst) ||
+	    ebpf_reg_is_pointer(o.src)) {
 		v->at->read.matter[v->depth] |=
 			sources_of(v, in); /* with other numbers it might go the other way */
 	}
 	if (side == SIDE_BOTH_POSSIBLE) {
 		first = (v->info[v->pc] & INSN_TAKEN_FIRST) != 0;
-		err = verify_push(v, !first);
+		err = ebpf_verify_push(v, !first);
 		if (err) {
 			return err;
 		}
 		side = first;
 	}
-	return verify_branch_outcome(v, side);
+	return ebpf_verify_branch_outcome(v, side);
 }

@@ -13,113 +13,114 @@ enum {
 };
 
 /* verify_cfg has checked that the map and the place in it exist. */
-static int check_map_use(struct verifier *v, const struct ebpf_insn *in)
+static int check_map_use(struct ebpf_verifier *v, const struct ebpf_insn *in)
 {
 	const struct ebpf_map_def *m = &v->maps[in->imm];
 
 	if ((m->flags & GBPF_F_DAEMON) && !v->hook->daemon) {
 		report_hint(v->r, "drop GBPF_F_DAEMON, or use the map in hooks that run in gbpfd "
 				  "(admit, tick)");
-		return verify_refuse(v, v->pc, "map",
-				     "map %s is gbpfd's own; %s runs in the tenant's process",
-				     m->name, v->hook->name);
+		return ebpf_verify_refuse(v, v->pc, "map",
+					  "map %s is gbpfd's own; %s runs in the tenant's process",
+					  m->name, v->hook->name);
 	}
 	if (in->src == EBPF_PSEUDO_MAP_VALUE && (m->flags & GBPF_F_TENANT) && v->hook->daemon) {
 		report_hint(v->r, "make it a map with GBPF_F_TENANT and use "
 				  "gbpf_tenant_lookup(&map, tenant, &key)");
-		return verify_refuse(v, v->pc, "map",
-				     "%s: each tenant has its own %s, and %s runs for none of them",
-				     m->name, m->name, v->hook->name);
+		return ebpf_verify_refuse(
+			v, v->pc, "map",
+			"%s: each tenant has its own %s, and %s runs for none of them", m->name,
+			m->name, v->hook->name);
 	}
 	return 0;
 }
 
-int verify_load_imm64(struct verifier *v, const struct ebpf_insn *in)
+int ebpf_verify_load_imm64(struct ebpf_verifier *v, const struct ebpf_insn *in)
 {
-	struct reg *dst;
+	struct ebpf_reg *dst;
 	int err;
 
 	if (in->src == EBPF_PSEUDO_CONST) {
-		reg_const(verify_write(v, in->dst),
-			  (uint32_t)in[0].imm | (uint64_t)(uint32_t)in[1].imm << 32);
+		ebpf_reg_const(ebpf_verify_write(v, in->dst),
+			       (uint32_t)in[0].imm | (uint64_t)(uint32_t)in[1].imm << 32);
 		return 0;
 	}
 	if (in->src == EBPF_PSEUDO_FUNC) {
-		dst = verify_write(v, in->dst);
+		dst = ebpf_verify_write(v, in->dst);
 		memset(dst, 0, sizeof(*dst));
 		dst->type = REG_FUNC;
 		dst->map = v->subprog_of[v->pc + 1 + (uint32_t)in->imm];
-		scalar_const(&dst->v, 0);
+		ebpf_scalar_const(&dst->v, 0);
 		return 0;
 	}
 	err = check_map_use(v, in);
 	if (err) {
 		return err;
 	}
-	dst = verify_write(v, in->dst);
+	dst = ebpf_verify_write(v, in->dst);
 	memset(dst, 0, sizeof(*dst));
 	dst->type = in->src == EBPF_PSEUDO_MAP ? REG_MAP : REG_VALUE;
 	dst->map = (uint8_t)in->imm;
-	scalar_const(&dst->v, in->src == EBPF_PSEUDO_MAP ? 0 : (uint32_t)in[1].imm);
+	ebpf_scalar_const(&dst->v, in->src == EBPF_PSEUDO_MAP ? 0 : (uint32_t)in[1].imm);
 	return 0;
 }
 
-void verify_clobber(struct verifier *v)
+void ebpf_verify_clobber(struct ebpf_verifier *v)
 {
 	for (unsigned i = 1; i <= 5; i++) {
-		reg_none(verify_write(v, i));
+		ebpf_reg_none(ebpf_verify_write(v, i));
 	}
 }
 
-static void forget(struct verifier *v, struct reg *r, void *arg)
+static void forget(struct ebpf_verifier *v, struct ebpf_reg *r, void *arg)
 {
-	reg_none(r);
+	ebpf_reg_none(r);
 	r->type = REG_GONE;
 }
 
-void verify_forget(struct verifier *v, uint32_t id)
+void ebpf_verify_forget(struct ebpf_verifier *v, uint32_t id)
 {
-	verify_each_id(v, id, forget, NULL);
+	ebpf_verify_each_id(v, id, forget, NULL);
 }
 
 /* What the helper gives back to the system: nothing names it any more. */
-static int give_back(struct verifier *v, const struct call *c)
+static int give_back(struct ebpf_verifier *v, const struct ebpf_helper_call *c)
 {
-	uint32_t id = verify_frame(v)->regs[1].id;
+	uint32_t id = ebpf_verify_frame(v)->regs[1].id;
 	int err;
 
 	if (c->helper->args[0] != ARG_RECORD) {
 		return 0;
 	}
-	err = verify_own(v, c, id);
+	err = ebpf_verify_own(v, c, id);
 	if (err == 0) {
-		verify_forget(v, id);
-		verify_release(v, id);
+		ebpf_verify_forget(v, id);
+		ebpf_verify_release(v, id);
 	}
 	return err;
 }
 
-static int is_array_of_maps(const struct call *c)
+static int is_array_of_maps(const struct ebpf_helper_call *c)
 {
 	return c->map && c->map->inner_1;
 }
 
 /* r0 after the call. */
-static int result(struct verifier *v, const struct call *c)
+static int result(struct ebpf_verifier *v, const struct ebpf_helper_call *c)
 {
-	struct reg *r0 = verify_write(v, 0);
-	struct ref *ref;
+	struct ebpf_reg *r0 = ebpf_verify_write(v, 0);
+	struct ebpf_ref *ref;
 	int err;
 
-	reg_unknown(r0);
+	ebpf_reg_unknown(r0);
 	if (c->helper->ret == RET_SCALAR) {
 		return 0;
 	}
 	if (c->helper->ret == RET_VOID) {
-		reg_none(r0);
+		ebpf_reg_none(r0);
 		return 0;
 	}
-	scalar_const(&r0->v, 0);
+	ebpf_scalar_const(&r0->v, 0);
 	r0->id = ++v->next_id;
 	r0->map = (uint8_t)c->map_index;
 	if (c->helper->ret == RET_MAP_VALUE_OR_NULL) {
@@ -128,70 +129,71 @@ static int result(struct verifier *v, const struct call *c)
 		return 0;
 	}
 	r0->type = REG_RECORD_OR_NULL;
-	err = verify_acquire(v, REF_RECORD, r0->id, &ref);
+	err = ebpf_verify_acquire(v, REF_RECORD, r0->id, &ref);
 	if (err == 0) {
 		ref->bytes = c->constant;
 	}
 	return err;
 }
 
-static int check_callable(struct verifier *v, const struct verify_helper *h)
+static int check_callable(struct ebpf_verifier *v, const struct ebpf_verify_helper *h)
 {
 	if (h->sides & (v->hook->daemon ? SIDE_DAEMON : SIDE_LOCAL)) {
 		return 0;
 	}
 	report_hint(v->r, "use it in hooks that run %s",
 		    v->hook->daemon ? "in the tenant's process" : "in gbpfd (admit, tick)");
-	return verify_refuse(v, v->pc, "helper", "%s is not available in %s", h->name,
-			     v->hook->name);
+	return ebpf_verify_refuse(v, v->pc, "helper", "%s is not available in %s", h->name,
+				  v->hook->name);
 }
 
-void verify_charge(struct verifier *v, uint32_t cost)
+void ebpf_verify_charge(struct ebpf_verifier *v, uint32_t cost)
 {
 	v->cost += cost;
 	v->path_cost += cost;
 }
 
-static int check_args(struct verifier *v, struct call *c)
+static int check_args(struct ebpf_verifier *v, struct ebpf_helper_call *c)
 {
 	int err = check_callable(v, c->helper);
 
 	for (unsigned i = 0; err == 0 && i < 5 && c->helper->args[i] != ARG_NONE; i++) {
-		err = verify_arg(v, c, i);
+		err = ebpf_verify_arg(v, c, i);
 	}
-	verify_charge(v, c->cost);
-	return err == 0 && v->path_cost > v->hook->budget ? verify_over_budget(v) : err;
+	ebpf_verify_charge(v, c->cost);
+	return err == 0 && v->path_cost > v->hook->budget ? ebpf_verify_over_budget(v) : err;
 }
 
-static int call_helper(struct verifier *v, const struct ebpf_insn *in)
+static int call_helper(struct ebpf_verifier *v, const struct ebpf_insn *in)
 {
-	struct call c = { .helper = verify_helper(in->imm) }; /* it exists: verify_cfg */
+	struct ebpf_helper_call c = { .helper = ebpf_verify_helper(
+					      in->imm) }; /* it exists: verify_cfg */
 	int err;
 
 	c.what = c.helper->name;
 	c.cost = c.helper->cost;
-	err = in->imm == HELPER_bpf_spin_unlock ? 0 : verify_no_lock(v, c.what);
+	err = in->imm == HELPER_bpf_spin_unlock ? 0 : ebpf_verify_no_lock(v, c.what);
 	err = err ? err : check_args(v, &c);
 	if (err) {
 		return err;
 	}
 	switch (in->imm) {
 	case HELPER_bpf_iter_num_new:
-		return verify_iter_new(v, &c);
+		return ebpf_verify_iter_new(v, &c);
 	case HELPER_bpf_iter_num_next:
-		return verify_iter_next(v, &c);
+		return ebpf_verify_iter_next(v, &c);
 	case HELPER_bpf_iter_num_destroy:
-		return verify_iter_destroy(v, &c);
+		return ebpf_verify_iter_destroy(v, &c);
 	case HELPER_bpf_loop:
 	case HELPER_bpf_for_each_map_elem:
-		return verify_calls(v, &c);
+		return ebpf_verify_calls(v, &c);
 	case HELPER_bpf_tail_call:
-		return verify_tail_call(v, &c);
+		return ebpf_verify_tail_call(v, &c);
 	case HELPER_bpf_spin_lock:
-		err = verify_lock(v, &c);
+		err = ebpf_verify_lock(v, &c);
 		break;
 	case HELPER_bpf_spin_unlock:
-		err = verify_unlock(v, &c);
+		err = ebpf_verify_unlock(v, &c);
 		break;
 	default:
 		err = give_back(v, &c);
@@ -199,19 +201,19 @@ static int call_helper(struct verifier *v, const struct ebpf_insn *in)
 	if (err) {
 		return err;
 	}
-	verify_clobber(v);
+	ebpf_verify_clobber(v);
 	err = result(v, &c);
 	v->pc += err == 0;
 	return err;
 }
 
-int verify_enter(struct verifier *v)
+int ebpf_verify_enter(struct ebpf_verifier *v)
 {
-	struct frame *f;
+	struct ebpf_call_state *f;
 
 	if (v->depth + 1 >= EBPF_MAX_FRAMES) {
-		return verify_refuse(v, v->pc, "stack", "calls nest deeper than %u frames",
-				     EBPF_MAX_FRAMES);
+		return ebpf_verify_refuse(v, v->pc, "stack", "calls nest deeper than %u frames",
+					  EBPF_MAX_FRAMES);
 	}
 	if (!v->frames[v->depth + 1]) {
 		v->frames[v->depth + 1] = calloc(1, sizeof(*f));
@@ -220,7 +222,7 @@ int verify_enter(struct verifier *v)
 		}
 	}
 	v->depth++;
-	f = verify_frame(v);
+	f = ebpf_verify_frame(v);
 	for (uint64_t left = f->used; left; left &= left - 1) {
 		memset(f->slots[__builtin_ctzll(left)].kind, BYTE_NONE, 8);
 	}
@@ -229,7 +231,7 @@ int verify_enter(struct verifier *v)
 	memset(f->regs, 0, sizeof(f->regs));
 	f->regs[10].type = REG_STACK;
 	f->regs[10].frame = (uint8_t)v->depth;
-	scalar_const(&f->regs[10].v, 0);
+	ebpf_scalar_const(&f->regs[10].v, 0);
 	/* nothing of a new frame comes from before it */
 	v->written.regs[v->depth] = UINT16_MAX;
 	v->written.slots[v->depth] = UINT64_MAX;
@@ -237,48 +239,48 @@ int verify_enter(struct verifier *v)
 	return 0;
 }
 
-static int call_local(struct verifier *v, const struct ebpf_insn *in)
+static int call_local(struct ebpf_verifier *v, const struct ebpf_insn *in)
 {
-	struct frame *caller = verify_frame(v);
-	int err = verify_no_lock(v, "a function is called");
+	struct ebpf_call_state *caller = ebpf_verify_frame(v);
+	int err = ebpf_verify_no_lock(v, "a function is called");
 
-	err = err ? err : verify_enter(v);
+	err = err ? err : ebpf_verify_enter(v);
 	if (err) {
 		return err;
 	}
 	for (unsigned i = 1; i <= 5; i++) {
 		if (caller->regs[i].type != REG_NONE) {
-			mark_read(v, v->depth - 1, i);
-			mark_matter(v, v->depth - 1, i);
+			ebpf_mark_read(v, v->depth - 1, i);
+			ebpf_mark_matter(v, v->depth - 1, i);
 		}
 		v->sources.of[v->depth - 1][i] = 0;
-		verify_frame(v)->regs[i] = caller->regs[i];
-		mark_written(v, v->depth - 1, i);
-		reg_none(&caller->regs[i]);
+		ebpf_verify_frame(v)->regs[i] = caller->regs[i];
+		ebpf_mark_written(v, v->depth - 1, i);
+		ebpf_reg_none(&caller->regs[i]);
 	}
-	verify_frame(v)->ret = v->pc + 1;
-	v->pc = verify_target(in, v->pc);
+	ebpf_verify_frame(v)->ret = v->pc + 1;
+	v->pc = ebpf_verify_target(in, v->pc);
 	return 0;
 }
 
-int verify_outcome(struct verifier *v, int outcome)
+int ebpf_verify_outcome(struct ebpf_verifier *v, int outcome)
 {
 	const struct ebpf_insn *in = &v->prog->insns[v->pc];
 
 	if (EBPF_OP(in->code) != EBPF_CALL) {
-		return verify_branch_outcome(v, outcome);
+		return ebpf_verify_branch_outcome(v, outcome);
 	}
-	return in->imm == HELPER_bpf_iter_num_next ? verify_iter_outcome(v, outcome)
-						   : verify_calls_outcome(v, outcome);
+	return in->imm == HELPER_bpf_iter_num_next ? ebpf_verify_iter_outcome(v, outcome)
+						   : ebpf_verify_calls_outcome(v, outcome);
 }
 
-int verify_call(struct verifier *v, const struct ebpf_insn *in)
+int ebpf_verify_call(struct ebpf_verifier *v, const struct ebpf_insn *in)
 {
 	return in->src == EBPF_CALL_LOCAL ? call_local(v, in) : call_helper(v, in);
 }
 
 /* Programs return int. Where a verdict may be negative, only that half of r0 is looked at. */
-static int verdict_fits(const struct verify_hook *h, const struct reg *r0)
+static int verdict_fits(const struct ebpf_verify_hook *h, const struct ebpf_reg *r0)
 {
 	if (h->verdict_min < 0) {
 		return r0->v.s32min >= h->verdict_min && r0->v.s32max <= h->verdict_max;
@@ -286,66 +288,67 @@ static int verdict_fits(const struct verify_hook *h, const struct reg *r0)
 	return r0->v.smin >= h->verdict_min && r0->v.smax <= h->verdict_max;
 }
 
-static int end_program(struct verifier *v, const struct reg *r0)
+static int end_program(struct ebpf_verifier *v, const struct ebpf_reg *r0)
 {
-	const struct verify_hook *h = v->hook;
+	const struct ebpf_verify_hook *h = v->hook;
 	char as_int[32] = "";
 	struct buf names;
 
 	if (r0->type == REG_NONE) {
 		report_hint(v->r, "return a value on every path");
-		return verify_refuse(v, v->pc, "verdict",
-				     "the program ends without a verdict in r0");
+		return ebpf_verify_refuse(v, v->pc, "verdict",
+					  "the program ends without a verdict in r0");
 	}
-	mark_read(v, 0, 0);
-	mark_matter(v, 0, 0);
-	if (reg_is_pointer(r0)) {
+	ebpf_mark_read(v, 0, 0);
+	ebpf_mark_matter(v, 0, 0);
+	if (ebpf_reg_is_pointer(r0)) {
 		report_hint(v->r, "return what it points to (*p), or a number");
-		return verify_refuse(v, v->pc, "leak", "the verdict would be %s",
-				     verify_reg_text(v, r0));
+		return ebpf_verify_refuse(v, v->pc, "leak", "the verdict would be %s",
+					  ebpf_verify_reg_text(v, r0));
 	}
 	if (verdict_fits(h, r0)) {
-		return verify_no_refs(v, "when the program ends");
+		return ebpf_verify_no_refs(v, "when the program ends");
 	}
 	buf_init(&names);
-	verify_verdict_names(h, &names);
+	ebpf_verify_verdict_names(h, &names);
 	report_hint(v->r, "return one of: %s", buf_text(&names));
 	buf_finish(&names);
-	if (scalar_is_const(&r0->v) && r0->v.umax <= UINT32_MAX && r0->v.s32min < 0) {
+	if (ebpf_scalar_is_const(&r0->v) && r0->v.umax <= UINT32_MAX && r0->v.s32min < 0) {
 		snprintf(as_int, sizeof(as_int), " (%d as an int)", r0->v.s32min);
 	}
-	return verify_refuse(v, v->pc, "verdict", "the verdict is %s%s, but %s allows %lld to %lld",
-			     verify_range_text(&r0->v), as_int, h->name, (long long)h->verdict_min,
-			     (long long)h->verdict_max);
+	return ebpf_verify_refuse(v, v->pc, "verdict",
+				  "the verdict is %s%s, but %s allows %lld to %lld",
+				  ebpf_verify_range_text(&r0->v), as_int, h->name,
+				  (long long)h->verdict_min, (long long)h->verdict_max);
 }
 
-int verify_exit(struct verifier *v)
+int ebpf_verify_exit(struct ebpf_verifier *v)
 {
-	const struct reg *r0 = &verify_frame(v)->regs[0];
-	struct frame *caller;
+	const struct ebpf_reg *r0 = &ebpf_verify_frame(v)->regs[0];
+	struct ebpf_call_state *caller;
 
-	int err = verify_no_lock(v, v->depth ? "the function returns" : "the program ends");
+	int err = ebpf_verify_no_lock(v, v->depth ? "the function returns" : "the program ends");
 
-	err = err || !v->n_refs ? err : verify_no_iterators(v);
+	err = err || !v->n_refs ? err : ebpf_verify_no_iterators(v);
 	if (err || v->depth == 0) {
 		return err ? err : end_program(v, r0);
 	}
-	if (verify_is_callback(v)) {
-		return verify_callback_exit(v);
+	if (ebpf_verify_is_callback(v)) {
+		return ebpf_verify_callback_exit(v);
 	}
 	if ((r0->type == REG_STACK || r0->type == REG_KEY) && r0->frame == v->depth) {
-		return verify_refuse(v, v->pc, "stack",
-				     "the function returns a pointer into its own frame");
+		return ebpf_verify_refuse(v, v->pc, "stack",
+					  "the function returns a pointer into its own frame");
 	}
 	if (r0->type != REG_NONE) {
-		mark_read(v, v->depth, 0);
-		mark_matter(v, v->depth, 0);
+		ebpf_mark_read(v, v->depth, 0);
+		ebpf_mark_matter(v, v->depth, 0);
 	}
-	v->pc = verify_frame(v)->ret;
+	v->pc = ebpf_verify_frame(v)->ret;
 	caller = v->frames[v->depth - 1];
 	caller->regs[0] = *r0;
 	v->depth--;
-	mark_written(v, v->depth, 0);
+	ebpf_mark_written(v, v->depth, 0);
 	v->sources.of[v->depth][0] = 0;
 	return 1;
 }

@@ -54,7 +54,7 @@ static int64_t wide_target(const struct ebpf_insn *in, uint32_t pc)
 	return (int64_t)pc + 1 + (by_imm ? in->imm : in->off);
 }
 
-uint32_t verify_target(const struct ebpf_insn *in, uint32_t pc)
+uint32_t ebpf_verify_target(const struct ebpf_insn *in, uint32_t pc)
 {
 	return (uint32_t)wide_target(in, pc);
 }
@@ -65,7 +65,7 @@ static uint32_t next_of(const struct ebpf_insn *in, uint32_t pc)
 }
 
 /* Why an encoding is refused, for the kinds that a person can meet. */
-static int refuse_encoding(struct verifier *v, uint32_t pc)
+static int refuse_encoding(struct ebpf_verifier *v, uint32_t pc)
 {
 	const struct ebpf_insn *in = &v->prog->insns[pc];
 	unsigned class = EBPF_CLASS(in->code), mode = EBPF_MODE(in->code);
@@ -73,66 +73,68 @@ static int refuse_encoding(struct verifier *v, uint32_t pc)
 	if (in->code == (EBPF_JMP | EBPF_CALL | EBPF_X)) {
 		report_hint(v->r,
 			    "build with -O2, so that calls through pointers become direct ones");
-		return verify_refuse(v, pc, "opcode", "calls through a register are not supported");
+		return ebpf_verify_refuse(v, pc, "opcode",
+					  "calls through a register are not supported");
 	}
 	if (class == EBPF_LD && (mode == EBPF_ABS || mode == EBPF_IND)) {
-		return verify_refuse(v, pc, "opcode",
-				     "packet loads (LD_ABS, LD_IND) are not supported");
+		return ebpf_verify_refuse(v, pc, "opcode",
+					  "packet loads (LD_ABS, LD_IND) are not supported");
 	}
 	if (in->code == (EBPF_JMP | 0xe0)) {
-		return verify_refuse(v, pc, "opcode", "may_goto is not supported");
+		return ebpf_verify_refuse(v, pc, "opcode", "may_goto is not supported");
 	}
 	if (in->code == (EBPF_ALU64 | EBPF_MOV | EBPF_X) && in->off == 1) {
-		return verify_refuse(v, pc, "opcode",
-				     "address space casts (arena) are not supported");
+		return ebpf_verify_refuse(v, pc, "opcode",
+					  "address space casts (arena) are not supported");
 	}
 	if (in->code == (EBPF_JMP | EBPF_CALL) && in->src > EBPF_CALL_LOCAL) {
-		return verify_refuse(v, pc, "opcode", "calls of kind %u (kfunc) are not supported",
-				     in->src);
+		return ebpf_verify_refuse(v, pc, "opcode",
+					  "calls of kind %u (kfunc) are not supported", in->src);
 	}
 	if (in->code == EBPF_LD_IMM64 && in->src > EBPF_PSEUDO_FUNC) {
-		return verify_refuse(v, pc, "opcode", "64-bit loads of kind %u are not supported",
-				     in->src);
+		return ebpf_verify_refuse(v, pc, "opcode",
+					  "64-bit loads of kind %u are not supported", in->src);
 	}
 	if (in->code == EBPF_LD_IMM64) {
-		return verify_refuse(v, pc, "opcode",
-				     "a 64-bit load of kind %u with its second half missing, "
-				     "reserved fields set, or "
-				     "of a kind that is not supported",
-				     in->src);
+		return ebpf_verify_refuse(v, pc, "opcode",
+					  "a 64-bit load of kind %u with its second half missing, "
+					  "reserved fields set, or "
+					  "of a kind that is not supported",
+					  in->src);
 	}
 	if (in->dst > 10 || in->src > 10) {
-		return verify_refuse(v, pc, "opcode", "register r%u does not exist",
-				     MAX(in->dst, in->src));
+		return ebpf_verify_refuse(v, pc, "opcode", "register r%u does not exist",
+					  MAX(in->dst, in->src));
 	}
 	if (in->dst == 10 && ebpf_insn_writes_dst(in)) {
-		return verify_refuse(v, pc, "readonly",
-				     "r10 is the frame pointer and cannot be written");
+		return ebpf_verify_refuse(v, pc, "readonly",
+					  "r10 is the frame pointer and cannot be written");
 	}
 	if (class == EBPF_STX && mode == EBPF_ATOMIC && (in->imm == 0x100 || in->imm == 0x110)) {
 		report_hint(v->r,
 			    "use __sync_fetch_and_add or another atomic that returns a value");
-		return verify_refuse(v, pc, "opcode", "%s instructions are not supported",
-				     in->imm == 0x100 ? "load-acquire" : "store-release");
+		return ebpf_verify_refuse(v, pc, "opcode", "%s instructions are not supported",
+					  in->imm == 0x100 ? "load-acquire" : "store-release");
 	}
-	return verify_refuse(v, pc, "opcode",
-			     "unknown instruction or reserved field set: opcode 0x%02x dst r%u src "
-			     "r%u off %d imm %d",
-			     in->code, in->dst, in->src, in->off, in->imm);
+	return ebpf_verify_refuse(
+		v, pc, "opcode",
+		"unknown instruction or reserved field set: opcode 0x%02x dst r%u src "
+		"r%u off %d imm %d",
+		in->code, in->dst, in->src, in->off, in->imm);
 }
 
 /* What an operand names exists. Also where no path leads: the image's opener looks everywhere. */
-static int check_operand(struct verifier *v, uint32_t pc)
+static int check_operand(struct ebpf_verifier *v, uint32_t pc)
 {
 	const struct ebpf_insn *in = &v->prog->insns[pc];
 	const struct ebpf_map_def *m;
 
 	if (in->code == (EBPF_JMP | EBPF_CALL) && in->src != EBPF_CALL_LOCAL &&
-	    !verify_helper(in->imm)) {
+	    !ebpf_verify_helper(in->imm)) {
 		report_hint(v->r,
 			    "gBPF's helpers are those that gbpf.bpf.h declares; gbpf-policy(7) "
 			    "lists them");
-		return verify_refuse(v, pc, "helper", "there is no helper %d", in->imm);
+		return ebpf_verify_refuse(v, pc, "helper", "there is no helper %d", in->imm);
 	}
 	if (in->code != EBPF_LD_IMM64 || in->src == EBPF_PSEUDO_CONST) {
 		return 0;
@@ -141,22 +143,24 @@ static int check_operand(struct verifier *v, uint32_t pc)
 		return 0; /* check_targets */
 	}
 	if (in->imm < 0 || (uint32_t)in->imm >= v->n_maps) {
-		return verify_refuse(v, pc, "map", "map %d of %u", in->imm, v->n_maps);
+		return ebpf_verify_refuse(v, pc, "map", "map %d of %u", in->imm, v->n_maps);
 	}
 	m = &v->maps[in->imm];
 	if (in->src == EBPF_PSEUDO_MAP_VALUE && (uint32_t)in[1].imm >= m->value_bytes) {
-		return verify_refuse(v, pc, "map", "offset %u of %s, whose values have %u bytes",
-				     (uint32_t)in[1].imm, m->name, m->value_bytes);
+		return ebpf_verify_refuse(v, pc, "map",
+					  "offset %u of %s, whose values have %u bytes",
+					  (uint32_t)in[1].imm, m->name, m->value_bytes);
 	}
 	if (in->src == EBPF_PSEUDO_MAP_VALUE &&
 	    (m->type != MAP_TYPE_ARRAY || (m->flags & GBPF_F_EPOCH))) {
-		return verify_refuse(v, pc, "map", "%s is a %s: its values have no fixed address",
-				     m->name, verify_map_type(m->type));
+		return ebpf_verify_refuse(v, pc, "map",
+					  "%s is a %s: its values have no fixed address", m->name,
+					  ebpf_verify_map_type(m->type));
 	}
 	return 0;
 }
 
-static int check_encodings(struct verifier *v)
+static int check_encodings(struct ebpf_verifier *v)
 {
 	uint32_t n = v->prog->n_insns;
 
@@ -176,19 +180,19 @@ static int check_encodings(struct verifier *v)
 	return 0;
 }
 
-static int check_subprogs(struct verifier *v)
+static int check_subprogs(struct ebpf_verifier *v)
 {
 	const struct ebpf_prog *p = v->prog;
 
 	if (p->n_subprogs == 0 || p->n_subprogs > ARRAY_SIZE(p->subprog) || p->subprog[0] != 0) {
-		return verify_refuse(v, 0, "cfg", "the table of functions is broken");
+		return ebpf_verify_refuse(v, 0, "cfg", "the table of functions is broken");
 	}
 	for (uint32_t k = 0; k < p->n_subprogs; k++) {
 		uint32_t start = p->subprog[k],
 			 end = k + 1 < p->n_subprogs ? p->subprog[k + 1] : p->n_insns;
 
 		if (start >= end || end > p->n_insns || !(v->info[start] & INSN_START)) {
-			return verify_refuse(v, 0, "cfg", "the table of functions is broken");
+			return ebpf_verify_refuse(v, 0, "cfg", "the table of functions is broken");
 		}
 		memset(v->subprog_of + start, (int)k, end - start);
 	}
@@ -196,7 +200,7 @@ static int check_subprogs(struct verifier *v)
 }
 
 /* The tables that come with the instructions. */
-static int check_tables(struct verifier *v)
+static int check_tables(struct ebpf_verifier *v)
 {
 	const struct ebpf_prog *p = v->prog;
 
@@ -204,44 +208,45 @@ static int check_tables(struct verifier *v)
 		if (p->tails[i].map >= v->n_maps ||
 		    v->maps[p->tails[i].map].type != MAP_TYPE_PROG_ARRAY ||
 		    p->tails[i].subprog == 0 || p->tails[i].subprog >= p->n_subprogs) {
-			return verify_refuse(v, 0, "cfg", "the table of tail calls is broken");
+			return ebpf_verify_refuse(v, 0, "cfg", "the table of tail calls is broken");
 		}
 	}
 	for (uint32_t i = 0; i < p->n_poisons; i++) {
 		if (p->poisons[i].insn >= p->n_insns) {
-			return verify_refuse(v, 0, "cfg", "the table of poisons is broken");
+			return ebpf_verify_refuse(v, 0, "cfg", "the table of poisons is broken");
 		}
 		v->info[p->poisons[i].insn] |= INSN_POISON;
 	}
 	return 0;
 }
 
-static int check_target(struct verifier *v, uint32_t pc, const struct ebpf_insn *in)
+static int check_target(struct ebpf_verifier *v, uint32_t pc, const struct ebpf_insn *in)
 {
 	int64_t to = wide_target(in, pc);
 
 	if (to < 0 || to >= v->prog->n_insns) {
-		return verify_refuse(v, pc, "cfg", "jump to instruction %lld of %u", (long long)to,
-				     v->prog->n_insns);
+		return ebpf_verify_refuse(v, pc, "cfg", "jump to instruction %lld of %u",
+					  (long long)to, v->prog->n_insns);
 	}
 	if (!(v->info[to] & INSN_START)) {
-		return verify_refuse(v, pc, "cfg", "jump into the middle of instruction %lld",
-				     (long long)to - 1);
+		return ebpf_verify_refuse(v, pc, "cfg", "jump into the middle of instruction %lld",
+					  (long long)to - 1);
 	}
 	if (is_local_call(in) || is_function(in)) {
 		if (v->prog->subprog[v->subprog_of[to]] != to) {
-			return verify_refuse(v, pc, "cfg",
-					     "call of instruction %lld, where no function begins",
-					     (long long)to);
+			return ebpf_verify_refuse(
+				v, pc, "cfg", "call of instruction %lld, where no function begins",
+				(long long)to);
 		}
 	} else if (v->subprog_of[to] != v->subprog_of[pc]) {
-		return verify_refuse(v, pc, "cfg", "jump out of the function to instruction %lld",
-				     (long long)to);
+		return ebpf_verify_refuse(v, pc, "cfg",
+					  "jump out of the function to instruction %lld",
+					  (long long)to);
 	}
 	return 0;
 }
 
-static int check_targets(struct verifier *v)
+static int check_targets(struct ebpf_verifier *v)
 {
 	uint32_t n = v->prog->n_insns;
 
@@ -258,7 +263,7 @@ static int check_targets(struct verifier *v)
 		if (!is_exit(in) && !is_goto(in) &&
 		    (next >= n || v->subprog_of[next] != v->subprog_of[pc])) {
 			report_hint(v->r, "end each function with a return");
-			return verify_refuse(v, pc, "cfg", "the function runs off its end");
+			return ebpf_verify_refuse(v, pc, "cfg", "the function runs off its end");
 		}
 		pc = next;
 	}
@@ -270,7 +275,7 @@ static int calls_back(int32_t helper)
 	return helper == HELPER_bpf_loop || helper == HELPER_bpf_for_each_map_elem;
 }
 
-static void mark_meets(struct verifier *v)
+static void mark_meets(struct ebpf_verifier *v)
 {
 	uint32_t n = v->prog->n_insns;
 
@@ -279,7 +284,7 @@ static void mark_meets(struct verifier *v)
 		uint32_t to;
 
 		if (is_function(in)) {
-			v->info[verify_target(in, pc)] |= INSN_MEET;
+			v->info[ebpf_verify_target(in, pc)] |= INSN_MEET;
 		}
 		if (in->code == (EBPF_JMP | EBPF_CALL) && in->src == EBPF_CALL_HELPER) {
 			int next = in->imm == HELPER_bpf_iter_num_next;
@@ -289,13 +294,13 @@ static void mark_meets(struct verifier *v)
 			v->converges |= next || calls_back(in->imm);
 		}
 		if (is_local_call(in)) {
-			v->info[verify_target(in, pc)] |= INSN_MEET;
+			v->info[ebpf_verify_target(in, pc)] |= INSN_MEET;
 			v->info[pc + 1] |= INSN_MEET; /* exists: a call is not the last */
 		}
 		if (!is_jump(in)) {
 			continue;
 		}
-		to = verify_target(in, pc);
+		to = ebpf_verify_target(in, pc);
 		v->info[to] |= INSN_MEET;
 		if (to <= pc) {
 			v->info[to] |= INSN_LOOP;
@@ -307,7 +312,7 @@ static void mark_meets(struct verifier *v)
 }
 
 /* Everything that control can reach, whatever the values; each function by itself. */
-static int check_reachable(struct verifier *v)
+static int check_reachable(struct ebpf_verifier *v)
 {
 	uint32_t n = v->prog->n_insns, top = 0;
 	uint32_t *todo = malloc(((size_t)n + 1) * sizeof(*todo));
@@ -330,7 +335,7 @@ static int check_reachable(struct verifier *v)
 		const struct ebpf_insn *in = &v->prog->insns[pc];
 
 		if (is_jump(in) || is_local_call(in) || is_function(in)) {
-			succ[n_succ++] = verify_target(in, pc);
+			succ[n_succ++] = ebpf_verify_target(in, pc);
 		}
 		if (!is_exit(in) && !is_goto(in)) {
 			succ[n_succ++] = next_of(in, pc);
@@ -346,14 +351,14 @@ static int check_reachable(struct verifier *v)
 	for (uint32_t pc = 0; pc < n; pc++) {
 		if ((v->info[pc] & (INSN_START | INSN_SEEN)) == INSN_START) {
 			report_hint(v->r, "remove the code that can never run");
-			return verify_refuse(v, pc, "cfg", "unreachable instruction");
+			return ebpf_verify_refuse(v, pc, "cfg", "unreachable instruction");
 		}
 	}
 	return 0;
 }
 
 /* A function that reaches itself by any chain of calls. */
-static int check_recursion(struct verifier *v)
+static int check_recursion(struct ebpf_verifier *v)
 {
 	uint64_t calls[ARRAY_SIZE(v->prog->subprog)] = { 0 }, reach[ARRAY_SIZE(v->prog->subprog)];
 	uint32_t n = v->prog->n_subprogs, at[ARRAY_SIZE(v->prog->subprog)] = { 0 };
@@ -361,7 +366,7 @@ static int check_recursion(struct verifier *v)
 	for (uint32_t pc = 0; pc < v->prog->n_insns; pc = next_of(&v->prog->insns[pc], pc)) {
 		if (is_local_call(&v->prog->insns[pc]) || is_function(&v->prog->insns[pc])) {
 			uint32_t from = v->subprog_of[pc],
-				 to = v->subprog_of[verify_target(&v->prog->insns[pc], pc)];
+				 to = v->subprog_of[ebpf_verify_target(&v->prog->insns[pc], pc)];
 
 			calls[from] |= 1ull << to;
 			at[from] = pc;
@@ -375,10 +380,10 @@ static int check_recursion(struct verifier *v)
 	}
 	for (uint32_t k = 0; k < n; k++) {
 		if (reach[k] >> k & 1) {
-			return verify_refuse(v, at[k], "recursion", "function %s %s",
-					     v->prog->subprog_name[k],
-					     calls[k] >> k & 1 ? "calls itself"
-							       : "is part of a circle of calls");
+			return ebpf_verify_refuse(
+				v, at[k], "recursion", "function %s %s", v->prog->subprog_name[k],
+				calls[k] >> k & 1 ? "calls itself"
+						  : "is part of a circle of calls");
 		}
 	}
 	return 0;
@@ -398,7 +403,7 @@ static int longer_first(const void *a, const void *b)
 
 /* Walking the way out of a loop first keeps the number of pending branches small: only speed
  * depends on it. */
-static int order_branches(struct verifier *v)
+static int order_branches(struct ebpf_verifier *v)
 {
 	uint32_t n = v->prog->n_insns, n_loops = 0;
 	struct span *loops = malloc(MAX_LOOPS * sizeof(*loops));
@@ -407,8 +412,8 @@ static int order_branches(struct verifier *v)
 	for (uint32_t pc = 0; loops && inner && pc < n; pc = next_of(&v->prog->insns[pc], pc)) {
 		const struct ebpf_insn *in = &v->prog->insns[pc];
 
-		if (is_jump(in) && verify_target(in, pc) <= pc && n_loops < MAX_LOOPS) {
-			loops[n_loops++] = (struct span){ verify_target(in, pc), pc };
+		if (is_jump(in) && ebpf_verify_target(in, pc) <= pc && n_loops < MAX_LOOPS) {
+			loops[n_loops++] = (struct span){ ebpf_verify_target(in, pc), pc };
 		}
 	}
 	if (!loops || !inner) {
@@ -427,7 +432,7 @@ static int order_branches(struct verifier *v)
 
 		if (is_jump(in) && !is_goto(in) && inner[pc]) {
 			const struct span *l = &loops[inner[pc] - 1];
-			uint32_t to = verify_target(in, pc);
+			uint32_t to = ebpf_verify_target(in, pc);
 
 			if (to < l->from || to > l->to) {
 				v->info[pc] |= INSN_TAKEN_FIRST;
@@ -439,7 +444,7 @@ static int order_branches(struct verifier *v)
 	return 0;
 }
 
-int verify_cfg(struct verifier *v)
+int ebpf_verify_cfg(struct ebpf_verifier *v)
 {
 	int err = check_encodings(v);
 
@@ -453,7 +458,7 @@ int verify_cfg(struct verifier *v)
 		err = order_branches(v);
 	}
 	if (err == 0 && v->converges) {
-		err = verify_live(v);
+		err = ebpf_verify_live(v);
 	}
 	return err;
 }

@@ -14,7 +14,7 @@ struct pairs {
 };
 
 /* 0: too many. */
-static uint32_t pair_id(struct verifier *v, struct pairs *p, uint32_t old, uint32_t now)
+static uint32_t pair_id(struct ebpf_verifier *v, struct pairs *p, uint32_t old, uint32_t now)
 {
 	for (uint32_t i = 0; i < p->n; i++) {
 		if (p->old[i] == old && p->now[i] == now) {
@@ -35,12 +35,12 @@ static uint32_t pair_id(struct verifier *v, struct pairs *p, uint32_t old, uint3
 enum { STEPS_UNTIL = 6, ENDS_UNTIL = 12 };
 enum step { STEP_BOTH, STEP_NEXT, STEP_END, STEP_ANY };
 
-static enum step step_of(const struct scalar *old, unsigned level)
+static enum step step_of(const struct ebpf_scalar *old, unsigned level)
 {
 	if (level > ENDS_UNTIL) {
 		return STEP_ANY;
 	}
-	return scalar_is_const(old) ? STEP_BOTH : level > STEPS_UNTIL ? STEP_END : STEP_NEXT;
+	return ebpf_scalar_is_const(old) ? STEP_BOTH : level > STEPS_UNTIL ? STEP_END : STEP_NEXT;
 }
 
 static uint64_t above(uint64_t x, enum step step)
@@ -79,24 +79,24 @@ static int64_t sbelow(int64_t x, int64_t least, enum step step)
 	return least;
 }
 
-static void join_numbers(const struct scalar *old, const struct scalar *now, enum step step,
-			 struct scalar *out)
+static void join_numbers(const struct ebpf_scalar *old, const struct ebpf_scalar *now,
+			 enum step step, struct ebpf_scalar *out)
 {
-	struct tnum t = { 0, old->t.mask | now->t.mask | (old->t.value ^ now->t.value) };
+	struct ebpf_tnum t = { 0, old->t.mask | now->t.mask | (old->t.value ^ now->t.value) };
 
-	if (scalar_within(old, now)) {
+	if (ebpf_scalar_within(old, now)) {
 		*out = *old;
 		return;
 	}
 	if (step == STEP_ANY) {
-		scalar_unknown(out);
+		ebpf_scalar_unknown(out);
 		return;
 	}
 	if (step != STEP_BOTH && t.mask != old->t.mask) {
 		t.mask |= -(t.mask & -t.mask); /* what it is a multiple of may last */
 	}
 	t.value = old->t.value & ~t.mask;
-	*out = (struct scalar){
+	*out = (struct ebpf_scalar){
 		.t = t,
 		.umin = MIN(old->umin, now->umin),
 		.umax = MAX(old->umax, now->umax),
@@ -125,11 +125,11 @@ static void join_numbers(const struct scalar *old, const struct scalar *now, enu
 }
 
 /* A pointer's offset: 0 when it is not worth keeping. */
-static int join_offsets(const struct scalar *old, struct scalar *now, unsigned level)
+static int join_offsets(const struct ebpf_scalar *old, struct ebpf_scalar *now, unsigned level)
 {
-	struct scalar out;
+	struct ebpf_scalar out;
 
-	if (step_of(old, level) != STEP_BOTH && !scalar_within(old, now)) {
+	if (step_of(old, level) != STEP_BOTH && !ebpf_scalar_within(old, now)) {
 		return 0;
 	}
 	join_numbers(old, now, STEP_BOTH, &out);
@@ -152,12 +152,12 @@ static int nullable_of(unsigned a, unsigned b)
 	return 0;
 }
 
-static int is_record(const struct reg *r)
+static int is_record(const struct ebpf_reg *r)
 {
 	return r->type == REG_RECORD || r->type == REG_RECORD_OR_NULL;
 }
 
-static int join_object(struct verifier *v, const struct reg *old, struct reg *now,
+static int join_object(struct ebpf_verifier *v, const struct ebpf_reg *old, struct ebpf_reg *now,
 		       struct pairs *pairs, unsigned level)
 {
 	if (old->map != now->map || (old->id == 0) != (now->id == 0)) {
@@ -165,28 +165,28 @@ static int join_object(struct verifier *v, const struct reg *old, struct reg *no
 	}
 	if (now->id) {
 		now->id = pair_id(v, pairs, old->id, now->id);
-		if (!now->id || (is_record(now) && !verify_ref(v, now->id))) {
+		if (!now->id || (is_record(now) && !ebpf_verify_ref(v, now->id))) {
 			return 0;
 		}
 	}
 	return join_offsets(&old->v, &now->v, level);
 }
 
-static int is_null(const struct reg *r)
+static int is_null(const struct ebpf_reg *r)
 {
-	return r->type == REG_SCALAR && scalar_is_const(&r->v) && r->v.t.value == 0;
+	return r->type == REG_SCALAR && ebpf_scalar_is_const(&r->v) && r->v.t.value == 0;
 }
 
 /* A pointer that is NULL until a round sets it: as if a lookup had given it. */
-static int join_null(struct verifier *v, const struct reg *old, struct reg *now,
+static int join_null(struct ebpf_verifier *v, const struct ebpf_reg *old, struct ebpf_reg *now,
 		     struct pairs *pairs)
 {
-	const struct reg *ptr = is_null(old) ? now : old;
+	const struct ebpf_reg *ptr = is_null(old) ? now : old;
 	uint32_t id;
 
 	if (!(is_null(old) || is_null(now)) ||
 	    (ptr->type != REG_VALUE && ptr->type != REG_VALUE_OR_NULL) || ptr->id == 0 ||
-	    !scalar_is_const(&ptr->v) || ptr->v.t.value != 0) {
+	    !ebpf_scalar_is_const(&ptr->v) || ptr->v.t.value != 0) {
 		return 0;
 	}
 	id = pair_id(v, pairs, is_null(old) ? VERIFY_NULL_ID : old->id,
@@ -198,10 +198,10 @@ static int join_null(struct verifier *v, const struct reg *old, struct reg *now,
 }
 
 /* 0: nothing is known of it. */
-static int join_kinds(struct verifier *v, const struct reg *old, struct reg *now,
+static int join_kinds(struct ebpf_verifier *v, const struct ebpf_reg *old, struct ebpf_reg *now,
 		      struct pairs *pairs, unsigned level)
 {
-	struct scalar out;
+	struct ebpf_scalar out;
 
 	if (old->type != now->type) {
 		int kind = nullable_of(old->type, now->type);
@@ -245,15 +245,16 @@ static int join_kinds(struct verifier *v, const struct reg *old, struct reg *now
 	}
 }
 
-static void join_reg(struct verifier *v, const struct reg *old, struct reg *now,
+static void join_reg(struct ebpf_verifier *v, const struct ebpf_reg *old, struct ebpf_reg *now,
 		     struct pairs *pairs, unsigned level)
 {
 	if (!join_kinds(v, old, now, pairs, level)) {
-		reg_none(now);
+		ebpf_reg_none(now);
 	}
 }
 
-static unsigned join_byte(const struct slot *old, const struct slot *now, unsigned i)
+static unsigned join_byte(const struct ebpf_stack_slot *old, const struct ebpf_stack_slot *now,
+			  unsigned i)
 {
 	unsigned a = old->kind[i], b = now->kind[i];
 	int a_number =
@@ -267,7 +268,8 @@ static unsigned join_byte(const struct slot *old, const struct slot *now, unsign
 	return a_number && b_number ? BYTE_MISC : BYTE_NONE;
 }
 
-static int same_extent(const struct slot *a, const struct slot *b, unsigned kind)
+static int same_extent(const struct ebpf_stack_slot *a, const struct ebpf_stack_slot *b,
+		       unsigned kind)
 {
 	int any = 0;
 
@@ -280,10 +282,10 @@ static int same_extent(const struct slot *a, const struct slot *b, unsigned kind
 	return any;
 }
 
-static int join_slot(struct verifier *v, const struct slot *old, struct slot *now,
-		     struct pairs *pairs, unsigned level)
+static int join_slot(struct ebpf_verifier *v, const struct ebpf_stack_slot *old,
+		     struct ebpf_stack_slot *now, struct pairs *pairs, unsigned level)
 {
-	struct reg r = now->r;
+	struct ebpf_reg r = now->r;
 	uint8_t kind[8];
 	int keep = 0;
 
@@ -292,9 +294,9 @@ static int join_slot(struct verifier *v, const struct slot *old, struct slot *no
 		keep = r.type != REG_NONE;
 	}
 	if (now->kind[0] == BYTE_ITER && !keep) {
-		return verify_refuse(v, v->pc, "iter",
-				     "another iterator is not as it was when the round before "
-				     "began");
+		return ebpf_verify_refuse(v, v->pc, "iter",
+					  "another iterator is not as it was when the round before "
+					  "began");
 	}
 	for (unsigned i = 0; i < 8; i++) {
 		int held = now->kind[i] == BYTE_SPILL || now->kind[i] == BYTE_ITER;
@@ -307,8 +309,8 @@ static int join_slot(struct verifier *v, const struct slot *old, struct slot *no
 }
 
 /* The first of the n references that is not among the others. */
-static const struct ref *unmatched(const struct ref *refs, unsigned n, const struct ref *others,
-				   unsigned n_others)
+static const struct ebpf_ref *unmatched(const struct ebpf_ref *refs, unsigned n,
+					const struct ebpf_ref *others, unsigned n_others)
 {
 	for (unsigned i = 0; i < n; i++) {
 		unsigned k = 0;
@@ -324,30 +326,32 @@ static const struct ref *unmatched(const struct ref *refs, unsigned n, const str
 	return NULL;
 }
 
-static int join_refs(struct verifier *v, const struct ref *old, unsigned n, struct pairs *pairs)
+static int join_refs(struct ebpf_verifier *v, const struct ebpf_ref *old, unsigned n,
+		     struct pairs *pairs)
 {
-	const struct ref *gone = unmatched(old, n, v->refs, v->n_refs);
-	const struct ref *more = unmatched(v->refs, v->n_refs, old, n);
+	const struct ebpf_ref *gone = unmatched(old, n, v->refs, v->n_refs);
+	const struct ebpf_ref *more = unmatched(v->refs, v->n_refs, old, n);
 
 	if (v->n_refs < n && gone) {
-		return verify_refuse(v, v->pc, "ref",
-				     "what was acquired at %s before the loop is given back inside "
-				     "it, which works in one round only",
-				     verify_place_text(v, gone->pc));
+		return ebpf_verify_refuse(
+			v, v->pc, "ref",
+			"what was acquired at %s before the loop is given back inside "
+			"it, which works in one round only",
+			ebpf_verify_place_text(v, gone->pc));
 	}
 	if (v->n_refs > n && more) {
-		return verify_held(v, more, "when the next round begins");
+		return ebpf_verify_held(v, more, "when the next round begins");
 	}
 	if (v->n_refs != n) {
-		return verify_refuse(v, v->pc, "ref",
-				     "not the same is held as when the round "
-				     "before began");
+		return ebpf_verify_refuse(v, v->pc, "ref",
+					  "not the same is held as when the round "
+					  "before began");
 	}
 	for (unsigned i = 0; i < v->n_refs; i++) {
 		if (old[i].kind != v->refs[i].kind || old[i].bytes != v->refs[i].bytes ||
 		    old[i].map != v->refs[i].map || (old[i].id == 0) != (v->refs[i].id == 0)) {
-			return verify_held(v, more ? more : &v->refs[i],
-					   "when the next round begins, unlike before");
+			return ebpf_verify_held(v, more ? more : &v->refs[i],
+						"when the next round begins, unlike before");
 		}
 		if (v->refs[i].id) {
 			v->refs[i].id = pair_id(v, pairs, old[i].id, v->refs[i].id);
@@ -357,11 +361,11 @@ static int join_refs(struct verifier *v, const struct ref *old, unsigned n, stru
 }
 
 /* The packed state in v->other; its references in refs. */
-static int unpack_other(struct verifier *v, const struct packed *p, struct ref *refs,
-			unsigned *n_refs)
+static int unpack_other(struct ebpf_verifier *v, const struct ebpf_packed_state *p,
+			struct ebpf_ref *refs, unsigned *n_refs)
 {
-	struct frame *kept[EBPF_MAX_FRAMES];
-	struct ref kept_refs[VERIFY_MAX_REFS];
+	struct ebpf_call_state *kept[EBPF_MAX_FRAMES];
+	struct ebpf_ref kept_refs[VERIFY_MAX_REFS];
 	unsigned n = v->n_refs, depth = v->depth;
 
 	if (!v->other) {
@@ -375,8 +379,8 @@ static int unpack_other(struct verifier *v, const struct packed *p, struct ref *
 	for (unsigned i = 0; i < EBPF_MAX_FRAMES; i++) {
 		v->frames[i] = &v->other[i];
 	}
-	verify_unpack(v, p);
-	v->work += verify_packed_work(p);
+	ebpf_verify_unpack(v, p);
+	v->work += ebpf_verify_packed_work(p);
 	*n_refs = v->n_refs;
 	memcpy(refs, v->refs, sizeof(v->refs));
 	memcpy(v->frames, kept, sizeof(kept));
@@ -386,17 +390,17 @@ static int unpack_other(struct verifier *v, const struct packed *p, struct ref *
 	return 0;
 }
 
-int verify_join(struct verifier *v, const struct packed *p, unsigned level)
+int ebpf_verify_join(struct ebpf_verifier *v, const struct ebpf_packed_state *p, unsigned level)
 {
 	struct pairs pairs = { .n = 0 };
-	struct ref refs[VERIFY_MAX_REFS];
+	struct ebpf_ref refs[VERIFY_MAX_REFS];
 	unsigned n_refs;
 	int err = unpack_other(v, p, refs, &n_refs);
 
 	err = err ? err : join_refs(v, refs, n_refs, &pairs);
 	for (unsigned f = 0; err == 0 && f <= v->depth; f++) {
-		const struct frame *old = &v->other[f];
-		struct frame *now = v->frames[f];
+		const struct ebpf_call_state *old = &v->other[f];
+		struct ebpf_call_state *now = v->frames[f];
 
 		for (unsigned i = 0; i < 10; i++) {
 			join_reg(v, &old->regs[i], &now->regs[i], &pairs, level);
@@ -411,23 +415,24 @@ int verify_join(struct verifier *v, const struct packed *p, unsigned level)
 	return err;
 }
 
-static void mark_reg(const struct reg *r, unsigned i, struct marks *m, unsigned f)
+static void mark_reg(const struct ebpf_reg *r, unsigned i, struct ebpf_marks *m, unsigned f)
 {
-	struct scalar any;
+	struct ebpf_scalar any;
 
 	if (r->type == REG_NONE || r->type == REG_GONE) {
 		return;
 	}
 	m->regs[f] |= (uint16_t)(1u << i);
-	scalar_unknown(&any);
-	if (r->type == REG_SCALAR && (r->id || !scalar_same(&r->v, &any))) {
+	ebpf_scalar_unknown(&any);
+	if (r->type == REG_SCALAR && (r->id || !ebpf_scalar_same(&r->v, &any))) {
 		m->matter[f] |= (uint16_t)(1u << i);
 	}
 }
 
-void verify_all_marks(struct verifier *v, const struct packed *p, struct marks *ret)
+void ebpf_verify_all_marks(struct ebpf_verifier *v, const struct ebpf_packed_state *p,
+			   struct ebpf_marks *ret)
 {
-	struct ref refs[VERIFY_MAX_REFS];
+	struct ebpf_ref refs[VERIFY_MAX_REFS];
 	unsigned n_refs;
 
 	memset(ret, 0, sizeof(*ret));

@@ -12,13 +12,13 @@
 
 static uint16_t read_by_call(const struct ebpf_insn *in)
 {
-	const struct verify_helper *h;
+	const struct ebpf_verify_helper *h;
 	unsigned n = 0;
 
 	if (in->src == EBPF_CALL_LOCAL) {
 		return ARGS;
 	}
-	h = verify_helper(in->imm); /* it exists: check_operand */
+	h = ebpf_verify_helper(in->imm); /* it exists: check_operand */
 	while (n < 5 && h->args[n] != ARG_NONE) {
 		n++;
 	}
@@ -86,7 +86,7 @@ static int is_jump(const struct ebpf_insn *in)
 }
 
 /* One pass from the end to the beginning; whether anything has changed. */
-static int pass(struct verifier *v)
+static int pass(struct ebpf_verifier *v)
 {
 	int changed = 0;
 
@@ -100,7 +100,7 @@ static int pass(struct verifier *v)
 			continue;
 		}
 		if (jump) {
-			live |= v->live[verify_target(in, pc)];
+			live |= v->live[ebpf_verify_target(in, pc)];
 		}
 		if (!always && in->code != (EBPF_JMP | EBPF_EXIT)) {
 			live |= v->live[next]; /* exists: nothing runs off the end */
@@ -112,7 +112,7 @@ static int pass(struct verifier *v)
 	return changed;
 }
 
-int verify_live(struct verifier *v)
+int ebpf_verify_live(struct ebpf_verifier *v)
 {
 	v->live = calloc(v->prog->n_insns, sizeof(*v->live));
 	if (!v->live) {
@@ -127,18 +127,18 @@ int verify_live(struct verifier *v)
 	return 0;
 }
 
-static void drop(struct frame *f, unsigned live)
+static void drop(struct ebpf_call_state *f, unsigned live)
 {
 	for (unsigned i = 0; i < 10; i++) {
 		if (!(live >> i & 1)) {
-			reg_none(&f->regs[i]);
+			ebpf_reg_none(&f->regs[i]);
 		}
 	}
 }
 
-void verify_drop_dead(struct verifier *v)
+void ebpf_verify_drop_dead(struct ebpf_verifier *v)
 {
-	drop(verify_frame(v), v->live[v->pc]);
+	drop(ebpf_verify_frame(v), v->live[v->pc]);
 	for (unsigned f = 0; f < v->depth; f++) {
 		uint32_t ret = v->frames[f + 1]->ret;
 		int hidden = v->prog->insns[ret - 1].src != EBPF_CALL_LOCAL;

@@ -10,19 +10,19 @@
 
 #define MAX_JOINS 200u /* of one loop; each loses something that the one before knew */
 
-uint32_t verify_head(const struct verifier *v)
+uint32_t ebpf_verify_head(const struct ebpf_verifier *v)
 {
 	const struct ebpf_insn *in = &v->prog->insns[v->pc];
-	const struct reg *ptr = &verify_frame(v)->regs[1];
-	const struct slot *s;
+	const struct ebpf_reg *ptr = &ebpf_verify_frame(v)->regs[1];
+	const struct ebpf_stack_slot *s;
 
 	if (v->entering) {
 		return v->entering;
 	}
 	if (in->code != (EBPF_JMP | EBPF_CALL) || in->src == EBPF_CALL_LOCAL ||
 	    in->imm != HELPER_bpf_iter_num_next || ptr->type != REG_STACK ||
-	    !scalar_is_const(&ptr->v) || ptr->v.smin % 8 || ptr->v.smin < -(int)EBPF_STACK_BYTES ||
-	    ptr->v.smin >= 0) {
+	    !ebpf_scalar_is_const(&ptr->v) || ptr->v.smin % 8 ||
+	    ptr->v.smin < -(int)EBPF_STACK_BYTES || ptr->v.smin >= 0) {
 		return 0;
 	}
 	s = &v->frames[ptr->frame]->slots[-ptr->v.smin / 8 - 1];
@@ -31,9 +31,9 @@ uint32_t verify_head(const struct verifier *v)
 
 /* How many rounds more the loop at whose head the path stands for the first time may make. States
  * do not count them, so that those of all rounds are alike: what a round costs is counted. */
-static int64_t rounds_left(const struct verifier *v)
+static int64_t rounds_left(const struct ebpf_verifier *v)
 {
-	const struct reg *ptr = &verify_frame(v)->regs[1];
+	const struct ebpf_reg *ptr = &ebpf_verify_frame(v)->regs[1];
 
 	if (v->entering) {
 		return (int64_t)v->frames[v->depth - 1]->regs[5].v.umax - 1;
@@ -61,7 +61,7 @@ static int64_t plus(int64_t a, int64_t b)
 	return MIN(a + b, INT64_MAX / 4);
 }
 
-static int cost_to(struct costs *c, struct loop *l, int64_t cost)
+static int cost_to(struct ebpf_costs *c, struct ebpf_loop *l, int64_t cost)
 {
 	for (uint32_t i = 0; i < c->n; i++) {
 		if (c->to[i].loop == l) {
@@ -76,9 +76,9 @@ static int cost_to(struct costs *c, struct loop *l, int64_t cost)
 	return 0;
 }
 
-static int add_loop(struct costs *out, struct loop *l, int64_t before);
+static int add_loop(struct ebpf_costs *out, struct ebpf_loop *l, int64_t before);
 
-static int add_costs(struct costs *out, const struct costs *c, int64_t before)
+static int add_costs(struct ebpf_costs *out, const struct ebpf_costs *c, int64_t before)
 {
 	int err = 0;
 
@@ -96,9 +96,9 @@ static int add_costs(struct costs *out, const struct costs *c, int64_t before)
 
 /* Says all that is known by now, once for all who ask: asking through eight loops each time would
  * take 3^8 steps. */
-static int settle(struct costs *c)
+static int settle(struct ebpf_costs *c)
 {
-	struct costs now = { .exit = -1 };
+	struct ebpf_costs now = { .exit = -1 };
 	int known = 0, err;
 
 	for (uint32_t i = 0; i < c->n; i++) {
@@ -113,7 +113,7 @@ static int settle(struct costs *c)
 }
 
 /* Everything that may follow at a head of a loop of which all is known. */
-static int add_loop(struct costs *out, struct loop *l, int64_t before)
+static int add_loop(struct ebpf_costs *out, struct ebpf_loop *l, int64_t before)
 {
 	int err = settle(&l->after);
 
@@ -124,7 +124,7 @@ static int add_loop(struct costs *out, struct loop *l, int64_t before)
 		       : add_costs(out, &l->broke, plus(before, times(l->rounds - 1, l->round)));
 }
 
-static int add_node_costs(struct costs *out, const struct node *n, int64_t before)
+static int add_node_costs(struct ebpf_costs *out, const struct ebpf_state_node *n, int64_t before)
 {
 	if (n->best >= 0) {
 		out->exit = dearer(out->exit, plus(before, n->best));
@@ -132,7 +132,8 @@ static int add_node_costs(struct costs *out, const struct node *n, int64_t befor
 	return n->costs ? add_costs(out, n->costs, before) : 0;
 }
 
-int verify_add_costs(struct verifier *v, struct node *n, const struct costs *c, uint64_t before)
+int ebpf_verify_add_costs(struct ebpf_verifier *v, struct ebpf_state_node *n,
+			  const struct ebpf_costs *c, uint64_t before)
 {
 	int err = 0;
 
@@ -152,7 +153,7 @@ int verify_add_costs(struct verifier *v, struct node *n, const struct costs *c, 
 	return err;
 }
 
-void verify_node_costs(const struct node *n, struct costs *ret)
+void ebpf_verify_node_costs(const struct ebpf_state_node *n, struct ebpf_costs *ret)
 {
 	ret->exit = -1;
 	ret->n = 0;
@@ -160,8 +161,8 @@ void verify_node_costs(const struct node *n, struct costs *ret)
 }
 
 /* A node inside of a loop that is still being walked tells only those who are in the same loop. */
-int verify_costs_of(const struct verifier *v, const struct node *n, uint32_t arrived,
-		    struct costs *ret)
+int ebpf_verify_costs_of(const struct ebpf_verifier *v, const struct ebpf_state_node *n,
+			 uint32_t arrived, struct ebpf_costs *ret)
 {
 	int err = 0;
 
@@ -175,23 +176,23 @@ int verify_costs_of(const struct verifier *v, const struct node *n, uint32_t arr
 		err = add_node_costs(ret, n, 0);
 	}
 	for (uint32_t i = 0; err == 0 && i < ret->n; i++) {
-		err = verify_ref(v, ret->to[i].loop->id) ? 0 : -EBUSY;
+		err = ebpf_verify_ref(v, ret->to[i].loop->id) ? 0 : -EBUSY;
 	}
 	return err == 0;
 }
 
 /* ---- heads ---- */
 
-static struct loop *add_loop_here(struct verifier *v, struct ref *ref)
+static struct ebpf_loop *add_loop_here(struct ebpf_verifier *v, struct ebpf_ref *ref)
 {
-	struct loop *l = calloc(1, sizeof(*l));
+	struct ebpf_loop *l = calloc(1, sizeof(*l));
 
 	if (!l) {
 		return NULL;
 	}
 	ref->loop = l;
 	l->id = ref->id;
-	l->pc = v->entering ? verify_frame(v)->ret - 1 : v->pc;
+	l->pc = v->entering ? ebpf_verify_frame(v)->ret - 1 : v->pc;
 	l->began = v->entering != 0; /* the first round */
 	l->rounds = rounds_left(v);
 	l->before = (int64_t)v->path_cost;
@@ -202,33 +203,33 @@ static struct loop *add_loop_here(struct verifier *v, struct ref *ref)
 	return l;
 }
 
-void verify_free_loops(struct verifier *v)
+void ebpf_verify_free_loops(struct ebpf_verifier *v)
 {
 	while (v->loops) {
-		struct loop *l = v->loops;
+		struct ebpf_loop *l = v->loops;
 
 		v->loops = l->next;
 		free(l);
 	}
 }
 
-static int check_budget(struct verifier *v, struct loop *l)
+static int check_budget(struct ebpf_verifier *v, struct ebpf_loop *l)
 {
 	int64_t total = plus(l->before, times(l->rounds, l->round));
 
 	if (!v->worst || times(v->worst->rounds, v->worst->round) < times(l->rounds, l->round)) {
 		v->worst = l;
 	}
-	return total > v->hook->budget ? verify_loop_over_budget(v, l, total) : 0;
+	return total > v->hook->budget ? ebpf_verify_loop_over_budget(v, l, total) : 0;
 }
 
-int verify_close_head(struct verifier *v, struct node *n)
+int ebpf_verify_close_head(struct ebpf_verifier *v, struct ebpf_state_node *n)
 {
-	struct loop *l = n->head;
-	struct costs c;
+	struct ebpf_loop *l = n->head;
+	struct ebpf_costs c;
 	int err = 0;
 
-	verify_node_costs(n, &c);
+	ebpf_verify_node_costs(n, &c);
 	l->after.exit = dearer(l->after.exit, c.exit);
 	for (uint32_t i = 0; err == 0 && i < c.n; i++) {
 		if (c.to[i].loop == l) {
@@ -238,39 +239,39 @@ int verify_close_head(struct verifier *v, struct node *n)
 		}
 	}
 	err = err ? err : check_budget(v, l);
-	c = (struct costs){ .exit = -1 };
+	c = (struct ebpf_costs){ .exit = -1 };
 	if (l->first != n) { /* reaching this head was a round of the loop */
 		err = err ? err : cost_to(&c, l, 0);
-		return err ? err : verify_add_costs(v, n->parent, &c, n->cost);
+		return err ? err : ebpf_verify_add_costs(v, n->parent, &c, n->cost);
 	}
 	l->closed = 1;
 	err = err ? err : add_loop(&c, l, 0);
 	if (err == 0 && c.exit > 0 && l->before + c.exit > v->hook->budget) {
-		err = verify_loop_over_budget(v, v->worst, l->before + c.exit);
+		err = ebpf_verify_loop_over_budget(v, v->worst, l->before + c.exit);
 	}
-	return err ? err : verify_add_costs(v, n->parent, &c, n->cost);
+	return err ? err : ebpf_verify_add_costs(v, n->parent, &c, n->cost);
 }
 
-int verify_close_round(struct verifier *v, struct node *n)
+int ebpf_verify_close_round(struct ebpf_verifier *v, struct ebpf_state_node *n)
 {
-	struct loop *l = n->inside;
-	struct costs c, back = { .exit = -1 };
+	struct ebpf_loop *l = n->inside;
+	struct ebpf_costs c, back = { .exit = -1 };
 	int err = 0;
 
-	verify_node_costs(n, &c);
+	ebpf_verify_node_costs(n, &c);
 	l->broke.exit =
 		c.exit < 0 ? l->broke.exit : dearer(l->broke.exit, plus(c.exit, (int64_t)n->cost));
 	for (uint32_t i = 0; err == 0 && i < c.n; i++) {
 		err = cost_to(c.to[i].loop == l ? &back : &l->broke, c.to[i].loop,
 			      plus(c.to[i].cost, (int64_t)n->cost));
 	}
-	return err ? err : verify_add_costs(v, n->parent, &back, 0);
+	return err ? err : ebpf_verify_add_costs(v, n->parent, &back, 0);
 }
 
 /* The nearest head of the loop above the path. */
-static struct node *head_above(const struct verifier *v, const struct loop *l)
+static struct ebpf_state_node *head_above(const struct ebpf_verifier *v, const struct ebpf_loop *l)
 {
-	struct node *n = v->at;
+	struct ebpf_state_node *n = v->at;
 
 	while (n && n->head != l) {
 		n = n->parent;
@@ -279,24 +280,25 @@ static struct node *head_above(const struct verifier *v, const struct loop *l)
 }
 
 /* A head of the loop at this place in which the running state lies. */
-static struct node *covering(struct verifier *v, struct loop *l)
+static struct ebpf_state_node *covering(struct ebpf_verifier *v, struct ebpf_loop *l)
 {
-	static const struct marks none;
-	struct marks all = none;
-	struct costs same = { .n = 1, .to = { { l, 0 } } };
+	static const struct ebpf_marks none;
+	struct ebpf_marks all = none;
+	struct ebpf_costs same = { .n = 1, .to = { { l, 0 } } };
 
 	for (unsigned f = 0; f < EBPF_MAX_FRAMES; f++) {
 		all.slots[f] = UINT64_MAX;
 		all.regs[f] = all.matter[f] = 0x3ff;
 	}
-	for (struct node *n = v->open[v->pc]; n && n->heads >= l->first->heads; n = n->next) {
-		if (n->head == l && verify_within(v, n->state, &all, &same)) {
+	for (struct ebpf_state_node *n = v->open[v->pc]; n && n->heads >= l->first->heads;
+	     n = n->next) {
+		if (n->head == l && ebpf_verify_within(v, n->state, &all, &same)) {
 			return n;
 		}
 	}
-	for (struct node *n = v->closed[v->pc]; n && (v->flags & EBPF_VERIFY_NO_PRUNE);
+	for (struct ebpf_state_node *n = v->closed[v->pc]; n && (v->flags & EBPF_VERIFY_NO_PRUNE);
 	     n = n->next) {
-		if (n->head == l && verify_within(v, n->state, &all, &same)) {
+		if (n->head == l && ebpf_verify_within(v, n->state, &all, &same)) {
 			return n;
 		}
 	}
@@ -304,24 +306,25 @@ static struct node *covering(struct verifier *v, struct loop *l)
 }
 
 /* The path has come back to where it has been: all that the head's state says is needed. */
-static int end_round(struct verifier *v, const struct node *head, struct loop *l)
+static int end_round(struct ebpf_verifier *v, const struct ebpf_state_node *head,
+		     struct ebpf_loop *l)
 {
-	struct costs c = { .exit = -1, .n = 1, .to = { { l, 0 } } };
-	struct marks marks;
+	struct ebpf_costs c = { .exit = -1, .n = 1, .to = { { l, 0 } } };
+	struct ebpf_marks marks;
 	int err;
 
-	verify_all_marks(v, head->state, &marks);
-	verify_merge_read(&v->at->read, &marks, &v->written, &v->sources);
-	err = verify_path_end(v, &c);
+	ebpf_verify_all_marks(v, head->state, &marks);
+	ebpf_verify_merge_read(&v->at->read, &marks, &v->written, &v->sources);
+	err = ebpf_verify_path_end(v, &c);
 	return err ? err : 1;
 }
 
-static int widen(struct verifier *v, struct loop *l)
+static int widen(struct ebpf_verifier *v, struct ebpf_loop *l)
 {
-	struct node *n = v->open[v->pc];
+	struct ebpf_state_node *n = v->open[v->pc];
 
 	while (n && n->heads >= l->first->heads &&
-	       !(n->head == l && verify_same_calls(v, n->state))) {
+	       !(n->head == l && ebpf_verify_same_calls(v, n->state))) {
 		n = n->next;
 	}
 	if (!n || n->heads < l->first->heads) {
@@ -329,43 +332,45 @@ static int widen(struct verifier *v, struct loop *l)
 	}
 	if (++l->joins > MAX_JOINS) {
 		report_hint(v->r, "let fewer variables change from round to round");
-		return verify_refuse(v, v->pc, "loop",
-				     "what the loop changes does not settle in %u rounds",
-				     MAX_JOINS);
+		return ebpf_verify_refuse(v, v->pc, "loop",
+					  "what the loop changes does not settle in %u rounds",
+					  MAX_JOINS);
 	}
-	return verify_join(v, n->state, l->joins);
+	return ebpf_verify_join(v, n->state, l->joins);
 }
 
 /* The next round begins while a loop goes on that began within one: they take turns, and neither's
  * cost could be said without the other's. */
-static int check_nesting(struct verifier *v, const struct loop *l)
+static int check_nesting(struct ebpf_verifier *v, const struct ebpf_loop *l)
 {
 	for (unsigned i = 0; i < v->n_refs; i++) {
-		const struct loop *other = v->refs[i].loop;
+		const struct ebpf_loop *other = v->refs[i].loop;
 
 		if (other && other->first->heads > l->first->heads) {
 			report_hint(v->r, "finish the inner loop first, or make its iterator in "
 					  "each round of the outer one");
-			return verify_refuse(v, v->pc, "iter",
-					     "the iterator made at %s goes on from one round to "
-					     "the next of the loop around it",
-					     verify_place_text(v, v->refs[i].pc));
+			return ebpf_verify_refuse(
+				v, v->pc, "iter",
+				"the iterator made at %s goes on from one round to "
+				"the next of the loop around it",
+				ebpf_verify_place_text(v, v->refs[i].pc));
 		}
 	}
 	return 0;
 }
 
-int verify_round(struct verifier *v, uint32_t id)
+int ebpf_verify_round(struct ebpf_verifier *v, uint32_t id)
 {
-	struct ref *ref = (struct ref *)verify_ref(v, id); /* a head's instance is held */
-	struct loop *l = ref->loop;
-	struct node *n;
+	struct ebpf_ref *ref =
+		(struct ebpf_ref *)ebpf_verify_ref(v, id); /* a head's instance is held */
+	struct ebpf_loop *l = ref->loop;
+	struct ebpf_state_node *n;
 	uint32_t joins;
 	int err;
 
 	if (!l) {
 		l = add_loop_here(v, ref);
-		err = l ? verify_add_node(v, l) : -ENOMEM;
+		err = l ? ebpf_verify_add_node(v, l) : -ENOMEM;
 		if (l) {
 			l->first = v->at;
 		}
@@ -385,9 +390,9 @@ int verify_round(struct verifier *v, uint32_t id)
 	joins = l->joins;
 	err = widen(v, l);
 	if (err == 0 && l->joins > joins && (v->flags & EBPF_VERIFY_EXPLAIN)) {
-		verify_log_join(v);
+		ebpf_verify_log_join(v);
 	}
 	/* The rounds walked until now are among those that the loop's cost counts. */
 	v->path_cost = (uint64_t)l->before;
-	return err ? err : verify_add_node(v, l);
+	return err ? err : ebpf_verify_add_node(v, l);
 }

@@ -24,7 +24,8 @@ static unsigned access_bytes(const struct ebpf_insn *in)
 	}
 }
 
-static void object_text(const struct verifier *v, const struct reg *ptr, char *out, size_t bytes)
+static void object_text(const struct ebpf_verifier *v, const struct ebpf_reg *ptr, char *out,
+			size_t bytes)
 {
 	if (ptr->type == REG_STACK) {
 		snprintf(out, bytes, "%s",
@@ -41,29 +42,31 @@ static void object_text(const struct verifier *v, const struct reg *ptr, char *o
 	}
 }
 
-static int refuse_bounds(struct verifier *v, const struct reg *ptr, int64_t low, int64_t high,
-			 uint64_t bytes, int64_t first, int64_t end, const char *what)
+static int refuse_bounds(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t low,
+			 int64_t high, uint64_t bytes, int64_t first, int64_t end, const char *what)
 {
 	char object[EBPF_NAME_BYTES + 32];
 
 	object_text(v, ptr, object, sizeof(object));
 	if (low == high) {
 		report_hint(v->r, "%s ends at offset %lld", object, (long long)end);
-		return verify_refuse(v, v->pc, "bounds",
-				     "%s: %llu bytes at offset %lld of %s, which has %lld to %lld",
-				     what, (unsigned long long)bytes, (long long)low, object,
-				     (long long)first, (long long)end);
+		return ebpf_verify_refuse(
+			v, v->pc, "bounds",
+			"%s: %llu bytes at offset %lld of %s, which has %lld to %lld", what,
+			(unsigned long long)bytes, (long long)low, object, (long long)first,
+			(long long)end);
 	}
 	report_hint(v->r, "bound the index first (if (i < N)), or mask it (i & (N - 1))");
-	return verify_refuse(v, v->pc, "bounds",
-			     "%s: %llu bytes at offset %lld to %lld of %s, which has %lld to %lld",
-			     what, (unsigned long long)bytes, (long long)low, (long long)high,
-			     object, (long long)first, (long long)end);
+	return ebpf_verify_refuse(
+		v, v->pc, "bounds",
+		"%s: %llu bytes at offset %lld to %lld of %s, which has %lld to %lld", what,
+		(unsigned long long)bytes, (long long)low, (long long)high, object,
+		(long long)first, (long long)end);
 }
 
 /* Is [off + the pointer's offset, + bytes) inside [first, end)? */
-static int check_bounds(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes,
-			int64_t first, int64_t end, const char *what)
+static int check_bounds(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off,
+			uint64_t bytes, int64_t first, int64_t end, const char *what)
 {
 	/* pointers' offsets are at most 2^29 and off 2^15, so nothing here can wrap */
 	int64_t low = ptr->v.smin + off, high = ptr->v.smax + off;
@@ -74,48 +77,48 @@ static int check_bounds(struct verifier *v, const struct reg *ptr, int64_t off, 
 	return 0;
 }
 
-static int check_alignment(struct verifier *v, const struct reg *ptr, int64_t off, unsigned bytes,
-			   const char *what)
+static int check_alignment(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off,
+			   unsigned bytes, const char *what)
 {
-	struct tnum base = ptr->type == REG_NUMBER ? TNUM_CONST(0) : ptr->v.t;
-	struct tnum at = tnum_add(base, TNUM_CONST((uint64_t)off));
+	struct ebpf_tnum base = ptr->type == REG_NUMBER ? TNUM_CONST(0) : ptr->v.t;
+	struct ebpf_tnum at = ebpf_tnum_add(base, TNUM_CONST((uint64_t)off));
 
 	if ((at.value | at.mask) & (bytes - 1)) {
 		report_hint(v->r, "use naturally aligned fields; packed structs do not work");
-		return verify_refuse(
+		return ebpf_verify_refuse(
 			v, v->pc, "align",
 			"%s: %u bytes at offset %s, which need not be a multiple of %u", what,
-			bytes, verify_range_text(&ptr->v), bytes);
+			bytes, ebpf_verify_range_text(&ptr->v), bytes);
 	}
 	return 0;
 }
 
-int verify_map_write(struct verifier *v, unsigned map, const char *what)
+int ebpf_verify_map_write(struct ebpf_verifier *v, unsigned map, const char *what)
 {
 	const struct ebpf_map_def *m = &v->maps[map];
 
 	if (m->flags & GBPF_F_RDONLY) {
 		report_hint(v->r, m->is_data ? "what programs change must not be const"
 					     : "drop GBPF_F_RDONLY to write it");
-		return verify_refuse(v, v->pc, "readonly", "%s: %s is constant after load", what,
-				     m->name);
+		return ebpf_verify_refuse(v, v->pc, "readonly", "%s: %s is constant after load",
+					  what, m->name);
 	}
 	if (!v->hook->daemon && !(m->flags & GBPF_F_TENANT)) {
 		report_hint(
 			v->r,
 			m->is_data ? "declare it GBPF_TENANT, so that each tenant has its own"
 				   : "give the map GBPF_F_TENANT, so that each tenant has its own");
-		return verify_refuse(v, v->pc, "readonly",
-				     "%s: %s is global, and %s, which runs in the tenant's "
-				     "process, may only read it",
-				     what, m->name, v->hook->name);
+		return ebpf_verify_refuse(v, v->pc, "readonly",
+					  "%s: %s is global, and %s, which runs in the tenant's "
+					  "process, may only read it",
+					  what, m->name, v->hook->name);
 	}
 	return 0;
 }
 
 /* The word of a lock belongs to the helpers. */
-static int check_lock(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes,
-		      const char *what)
+static int check_lock(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off,
+		      uint64_t bytes, const char *what)
 {
 	const struct ebpf_map_def *m = &v->maps[ptr->map];
 	int64_t at = (int64_t)m->lock_1 - 1, low = ptr->v.smin + off,
@@ -125,41 +128,41 @@ static int check_lock(struct verifier *v, const struct reg *ptr, int64_t off, ui
 		return 0;
 	}
 	report_hint(v->r, "read and write the fields beside it");
-	return verify_refuse(v, v->pc, "lock", "%s: bytes %lld to %lld of %s are its lock", what,
-			     (long long)at, (long long)at + 3, m->name);
+	return ebpf_verify_refuse(v, v->pc, "lock", "%s: bytes %lld to %lld of %s are its lock",
+				  what, (long long)at, (long long)at + 3, m->name);
 }
 
-static int check_value(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes,
-		       int access, const char *what)
+static int check_value(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off,
+		       uint64_t bytes, int access, const char *what)
 {
 	const struct ebpf_map_def *m = &v->maps[ptr->map];
 	int err = check_bounds(v, ptr, off, bytes, 0, m->value_bytes, what);
 
 	if (err == 0 && (access & ACCESS_WRITE)) {
-		err = verify_map_write(v, ptr->map, what);
+		err = ebpf_verify_map_write(v, ptr->map, what);
 	}
 	return err ? err : check_lock(v, ptr, off, bytes, what);
 }
 
 /* Keys, and the numbers of iterators. */
-static int check_constant(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes,
-			  int access, const char *what)
+static int check_constant(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off,
+			  uint64_t bytes, int access, const char *what)
 {
-	static const struct reg number = { .type = REG_NUMBER };
+	static const struct ebpf_reg number = { .type = REG_NUMBER };
 
 	if (access & ACCESS_WRITE) {
-		return verify_refuse(v, v->pc, "readonly", "%s: %s may only be read", what,
-				     verify_reg_text(v, ptr));
+		return ebpf_verify_refuse(v, v->pc, "readonly", "%s: %s may only be read", what,
+					  ebpf_verify_reg_text(v, ptr));
 	}
 	return ptr->type == REG_NUMBER
 		       ? check_bounds(v, &number, off, bytes, 0, 4, what)
 		       : check_bounds(v, ptr, off, bytes, 0, v->maps[ptr->map].key_bytes, what);
 }
 
-int verify_range(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes, int access,
-		 const char *what)
+int ebpf_verify_range(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off,
+		      uint64_t bytes, int access, const char *what)
 {
-	const struct ref *ref;
+	const struct ebpf_ref *ref;
 
 	switch (ptr->type) {
 	case REG_STACK:
@@ -167,7 +170,7 @@ int verify_range(struct verifier *v, const struct reg *ptr, int64_t off, uint64_
 	case REG_VALUE:
 		return check_value(v, ptr, off, bytes, access, what);
 	case REG_RECORD:
-		ref = verify_ref(v, ptr->id);
+		ref = ebpf_verify_ref(v, ptr->id);
 		return check_bounds(v, ptr, off, bytes, 0, ref ? ref->bytes : 0, what);
 	case REG_KEY:
 	case REG_NUMBER:
@@ -176,26 +179,27 @@ int verify_range(struct verifier *v, const struct reg *ptr, int64_t off, uint64_
 	case REG_MAP_OR_NULL:
 	case REG_RECORD_OR_NULL:
 		report_hint(v->r, "write if (!p) return ...; after the lookup");
-		return verify_refuse(v, v->pc, "null", "%s: %s may be NULL here", what,
-				     verify_reg_text(v, ptr));
+		return ebpf_verify_refuse(v, v->pc, "null", "%s: %s may be NULL here", what,
+					  ebpf_verify_reg_text(v, ptr));
 	case REG_CTX:
-		return verify_refuse(v, v->pc, "ctx", "%s: the context cannot be used as memory",
-				     what);
+		return ebpf_verify_refuse(v, v->pc, "ctx",
+					  "%s: the context cannot be used as memory", what);
 	default:
-		if (ptr->type == REG_SCALAR && scalar_is_const(&ptr->v) && ptr->v.t.value == 0) {
+		if (ptr->type == REG_SCALAR && ebpf_scalar_is_const(&ptr->v) &&
+		    ptr->v.t.value == 0) {
 			report_hint(v->r, "the pointer is NULL on this path: use it on the other "
 					  "side of the comparison only");
 		}
-		return verify_refuse(v, v->pc, "type", "%s: %s is not memory", what,
-				     verify_reg_text(v, ptr));
+		return ebpf_verify_refuse(v, v->pc, "type", "%s: %s is not memory", what,
+					  ebpf_verify_reg_text(v, ptr));
 	}
 }
 
 /* The context field in which a byte lies, or NULL. */
-static const struct verify_field *field_at(const struct verifier *v, int64_t off)
+static const struct ebpf_verify_field *field_at(const struct ebpf_verifier *v, int64_t off)
 {
 	uint32_t n;
-	const struct verify_field *f = verify_fields(&n);
+	const struct ebpf_verify_field *f = ebpf_verify_fields(&n);
 
 	for (uint32_t i = 0; i < n; i++) {
 		if (f[i].hook == v->hook->id && off >= f[i].offset &&
@@ -208,8 +212,8 @@ static const struct verify_field *field_at(const struct verifier *v, int64_t off
 
 /* An access to bytes that reach beyond field f: compilers merge accesses to neighbours into one, so
  * it may cover whole fields exactly. */
-static int covers_fields(const struct verifier *v, const struct verify_field *f, int64_t off,
-			 int64_t end)
+static int covers_fields(const struct ebpf_verifier *v, const struct ebpf_verify_field *f,
+			 int64_t off, int64_t end)
 {
 	while (f && f->offset == off) {
 		off += f->bytes;
@@ -222,15 +226,15 @@ static int covers_fields(const struct verifier *v, const struct verify_field *f,
 }
 
 /* Which fields may be written instead. */
-static void hint_writable(struct verifier *v)
+static void hint_writable(struct ebpf_verifier *v)
 {
 	const char *sep = "";
-	const struct verify_field *f;
+	const struct ebpf_verify_field *f;
 	struct buf names;
 	uint32_t n;
 
 	buf_init(&names);
-	f = verify_fields(&n);
+	f = ebpf_verify_fields(&n);
 	for (uint32_t i = 0; i < n; i++) {
 		if (f[i].hook == v->hook->id && f[i].writable) {
 			buf_printf(&names, "%sctx->%s", sep, f[i].name);
@@ -242,8 +246,8 @@ static void hint_writable(struct verifier *v)
 	buf_finish(&names);
 }
 
-static int check_field_write(struct verifier *v, const struct verify_field *f, unsigned bytes,
-			     int merged, const char *what)
+static int check_field_write(struct ebpf_verifier *v, const struct ebpf_verify_field *f,
+			     unsigned bytes, int merged, const char *what)
 {
 	if (!f->writable) {
 		if (merged) {
@@ -253,32 +257,34 @@ static int check_field_write(struct verifier *v, const struct verify_field *f, u
 				    f->name);
 		}
 		hint_writable(v);
-		return verify_refuse(v, v->pc, "readonly", "%s: ctx->%s may only be read", what,
-				     f->name);
+		return ebpf_verify_refuse(v, v->pc, "readonly", "%s: ctx->%s may only be read",
+					  what, f->name);
 	}
 	if (bytes < f->bytes) {
-		return verify_refuse(v, v->pc, "ctx", "%s: ctx->%s is written whole, in %u bytes",
-				     what, f->name, f->bytes);
+		return ebpf_verify_refuse(v, v->pc, "ctx",
+					  "%s: ctx->%s is written whole, in %u bytes", what,
+					  f->name, f->bytes);
 	}
 	return 0;
 }
 
-static int check_ctx(struct verifier *v, int64_t off, unsigned bytes, int access, const char *what)
+static int check_ctx(struct ebpf_verifier *v, int64_t off, unsigned bytes, int access,
+		     const char *what)
 {
-	const struct verify_field *f = field_at(v, off);
+	const struct ebpf_verify_field *f = field_at(v, off);
 	int64_t end = off + bytes;
 	int merged = f && end > (int64_t)f->offset + f->bytes, err = 0;
 
 	if (!f) {
-		return verify_refuse(
+		return ebpf_verify_refuse(
 			v, v->pc, "ctx",
 			"%s: %s has no field at offset %lld (its context has %u bytes)", what,
 			v->hook->name, (long long)off, v->hook->ctx_bytes);
 	}
 	if (merged && !covers_fields(v, f, off, end)) {
-		return verify_refuse(v, v->pc, "ctx",
-				     "%s: %u bytes at offset %lld reach beyond ctx->%s", what,
-				     bytes, (long long)off, f->name);
+		return ebpf_verify_refuse(v, v->pc, "ctx",
+					  "%s: %u bytes at offset %lld reach beyond ctx->%s", what,
+					  bytes, (long long)off, f->name);
 	}
 	if (access & ACCESS_WRITE) {
 		for (; err == 0 && f && f->offset < end; f = field_at(v, f->offset + f->bytes)) {
@@ -286,62 +292,62 @@ static int check_ctx(struct verifier *v, int64_t off, unsigned bytes, int access
 		}
 	}
 	if (err == 0 && off % bytes) {
-		return verify_refuse(v, v->pc, "align",
-				     "%s: %u bytes at offset %lld of the context", what, bytes,
-				     (long long)off);
+		return ebpf_verify_refuse(v, v->pc, "align",
+					  "%s: %u bytes at offset %lld of the context", what, bytes,
+					  (long long)off);
 	}
 	return err;
 }
 
 /* A whole constant of .rodata is known when the caller gave us its contents. */
-static int read_constant(struct verifier *v, const struct reg *ptr, int64_t off, unsigned bytes,
-			 struct reg *out)
+static int read_constant(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off,
+			 unsigned bytes, struct ebpf_reg *out)
 {
 	const struct ebpf_map_def *m = &v->maps[ptr->map];
 	uint64_t value = 0;
 
 	if (!v->prog->init || !v->prog->init[ptr->map] || !m->is_data ||
-	    !(m->flags & GBPF_F_RDONLY) || !scalar_is_const(&ptr->v)) {
+	    !(m->flags & GBPF_F_RDONLY) || !ebpf_scalar_is_const(&ptr->v)) {
 		return 0;
 	}
 	memcpy(&value, (const char *)v->prog->init[ptr->map] + ptr->v.smin + off, bytes);
-	reg_const(out, value);
+	ebpf_reg_const(out, value);
 	return 1;
 }
 
-static void extend(struct reg *out, unsigned bytes)
+static void extend(struct ebpf_reg *out, unsigned bytes)
 {
-	struct scalar wide;
+	struct ebpf_scalar wide;
 
-	scalar_const(&wide, 0);
-	scalar_alu(EBPF_MOV, 1, (int)bytes * 8, &wide, &out->v);
+	ebpf_scalar_const(&wide, 0);
+	ebpf_scalar_alu(EBPF_MOV, 1, (int)bytes * 8, &wide, &out->v);
 	out->v = wide;
 	out->id = 0;
 }
 
 /* Fills out with what a load gives; sign_extend only with fewer than 8 bytes. */
-static int load(struct verifier *v, const struct reg *ptr, int64_t off, unsigned bytes,
-		int sign_extend, struct reg *out)
+static int load(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off, unsigned bytes,
+		int sign_extend, struct ebpf_reg *out)
 {
 	const char *what = "load";
 	int err;
 
-	reg_unknown(out);
+	ebpf_reg_unknown(out);
 	if (ptr->type == REG_CTX) {
-		scalar_loaded(&out->v, bytes, sign_extend);
+		ebpf_scalar_loaded(&out->v, bytes, sign_extend);
 		return check_ctx(v, off, bytes, ACCESS_READ, what);
 	}
-	err = verify_range(v, ptr, off, bytes, ACCESS_READ, what);
+	err = ebpf_verify_range(v, ptr, off, bytes, ACCESS_READ, what);
 	err = err ? err : check_alignment(v, ptr, off, bytes, what);
 	if (err) {
 		return err;
 	}
 	if (ptr->type == REG_STACK) {
-		err = verify_stack_read(v, ptr, off, bytes, out);
+		err = ebpf_verify_stack_read(v, ptr, off, bytes, out);
 	} else if (ptr->type == REG_NUMBER && bytes == 4) {
 		out->v = ptr->v;
 	} else if (ptr->type != REG_VALUE || !read_constant(v, ptr, off, bytes, out)) {
-		scalar_loaded(&out->v, bytes, sign_extend);
+		ebpf_scalar_loaded(&out->v, bytes, sign_extend);
 		return 0;
 	}
 	if (err == 0 && sign_extend) {
@@ -350,115 +356,116 @@ static int load(struct verifier *v, const struct reg *ptr, int64_t off, unsigned
 	return err;
 }
 
-int verify_load(struct verifier *v, const struct ebpf_insn *in)
+int ebpf_verify_load(struct ebpf_verifier *v, const struct ebpf_insn *in)
 {
 	unsigned bytes = access_bytes(in);
-	const struct reg *ptr;
-	struct reg out;
+	const struct ebpf_reg *ptr;
+	struct ebpf_reg out;
 	int err = 0;
 
-	ptr = verify_read(v, in->src, &err);
+	ptr = ebpf_verify_read(v, in->src, &err);
 	if (!ptr) {
 		return err;
 	}
 	err = load(v, ptr, in->off, bytes, EBPF_MODE(in->code) == EBPF_MEMSX, &out);
 	if (err == 0) {
-		*verify_write(v, in->dst) = out;
+		*ebpf_verify_write(v, in->dst) = out;
 	}
 	return err;
 }
 
 /* So that what is learned of the register later is learned of its copy in memory too. */
-static void link_copy(struct verifier *v, struct reg *src, unsigned bytes)
+static void link_copy(struct ebpf_verifier *v, struct ebpf_reg *src, unsigned bytes)
 {
-	if (src->type == REG_SCALAR && src->id == 0 && !scalar_is_const(&src->v) &&
+	if (src->type == REG_SCALAR && src->id == 0 && !ebpf_scalar_is_const(&src->v) &&
 	    (bytes == 8 || (bytes == 4 && src->v.umax <= UINT32_MAX))) {
 		src->id = ++v->next_id;
 	}
 }
 
-static int store(struct verifier *v, const struct reg *ptr, int64_t off, unsigned bytes,
-		 struct reg *value)
+static int store(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off, unsigned bytes,
+		 struct ebpf_reg *value)
 {
 	const char *what = "store";
 	int err;
 
-	if (ptr->type != REG_STACK && reg_is_pointer(value) && reg_is_pointer(ptr)) {
+	if (ptr->type != REG_STACK && ebpf_reg_is_pointer(value) && ebpf_reg_is_pointer(ptr)) {
 		report_hint(v->r, "store an index instead of an address");
-		return verify_refuse(v, v->pc, "leak",
-				     "a pointer (%s) would be stored where others can read it",
-				     verify_reg_text(v, value));
+		return ebpf_verify_refuse(v, v->pc, "leak",
+					  "a pointer (%s) would be stored where others can read it",
+					  ebpf_verify_reg_text(v, value));
 	}
 	if (ptr->type == REG_CTX) {
 		return check_ctx(v, off, bytes, ACCESS_WRITE, what);
 	}
-	err = verify_range(v, ptr, off, bytes, ACCESS_WRITE, what);
+	err = ebpf_verify_range(v, ptr, off, bytes, ACCESS_WRITE, what);
 	err = err ? err : check_alignment(v, ptr, off, bytes, what);
 	if (err || ptr->type != REG_STACK) {
 		return err;
 	}
 	link_copy(v, value, bytes);
-	return verify_stack_write(v, ptr, off, bytes, value);
+	return ebpf_verify_stack_write(v, ptr, off, bytes, value);
 }
 
-int verify_store(struct verifier *v, const struct ebpf_insn *in)
+int ebpf_verify_store(struct ebpf_verifier *v, const struct ebpf_insn *in)
 {
-	struct reg *ptr, *value, imm;
+	struct ebpf_reg *ptr, *value, imm;
 	int err = 0;
 
-	ptr = verify_read(v, in->dst, &err);
+	ptr = ebpf_verify_read(v, in->dst, &err);
 	if (!ptr) {
 		return err;
 	}
 	if (EBPF_CLASS(in->code) == EBPF_ST) {
-		reg_const(&imm, (uint64_t)(int64_t)in->imm);
+		ebpf_reg_const(&imm, (uint64_t)(int64_t)in->imm);
 		value = &imm;
 	} else {
-		value = verify_read(v, in->src, &err);
+		value = ebpf_verify_read(v, in->src, &err);
 		if (!value) {
 			return err;
 		}
 	}
 	if (ptr->type == REG_STACK && value != &imm) {
-		mark_matter(v, v->depth, in->src); /* the stack is compared number by number */
+		ebpf_mark_matter(v, v->depth, in->src); /* the stack is compared number by number */
 	}
 	return store(v, ptr, in->off, access_bytes(in), value);
 }
 
 /* What the operation leaves in registers. */
-static void atomic_results(struct verifier *v, const struct ebpf_insn *in, unsigned bytes)
+static void atomic_results(struct ebpf_verifier *v, const struct ebpf_insn *in, unsigned bytes)
 {
 	unsigned reg = in->imm == EBPF_CMPXCHG ? 0 : in->src;
-	struct reg *out;
+	struct ebpf_reg *out;
 
 	if (in->imm & EBPF_FETCH) {
-		out = verify_write(v, reg);
-		reg_unknown(out);
-		scalar_loaded(&out->v, bytes, 0);
+		out = ebpf_verify_write(v, reg);
+		ebpf_reg_unknown(out);
+		ebpf_scalar_loaded(&out->v, bytes, 0);
 	}
 }
 
-static int check_operand(struct verifier *v, unsigned reg)
+static int check_operand(struct ebpf_verifier *v, unsigned reg)
 {
 	int err = 0;
-	const struct reg *r = verify_read(v, reg, &err);
+	const struct ebpf_reg *r = ebpf_verify_read(v, reg, &err);
 
-	if (r && reg_is_pointer(r)) {
-		return verify_refuse(v, v->pc, "leak",
-				     "atomic: r%u is %s; only numbers may be combined with memory",
-				     reg, verify_reg_text(v, r));
+	if (r && ebpf_reg_is_pointer(r)) {
+		return ebpf_verify_refuse(
+			v, v->pc, "leak",
+			"atomic: r%u is %s; only numbers may be combined with memory", reg,
+			ebpf_verify_reg_text(v, r));
 	}
 	return err;
 }
 
-int verify_atomic(struct verifier *v, const struct ebpf_insn *in)
+int ebpf_verify_atomic(struct ebpf_verifier *v, const struct ebpf_insn *in)
 {
 	unsigned bytes = access_bytes(in);
 	const char *what = "atomic";
-	struct reg *ptr, old;
+	struct ebpf_reg *ptr, old;
 	int err = 0;
 
-	ptr = verify_read(v, in->dst, &err);
+	ptr = ebpf_verify_read(v, in->dst, &err);
 	err = err ? err : check_operand(v, in->src);
 	if (err == 0 && in->imm == EBPF_CMPXCHG) {
 		err = check_operand(v, 0);
@@ -466,21 +473,22 @@ int verify_atomic(struct verifier *v, const struct ebpf_insn *in)
 	if (err) {
 		return err;
 	}
-	if (ptr->type != REG_STACK && ptr->type != REG_VALUE && !reg_is_nullable(ptr)) {
-		return verify_refuse(v, v->pc, "atomic",
-				     "r%u is %s: atomics work on map values and the stack only",
-				     in->dst, verify_reg_text(v, ptr));
+	if (ptr->type != REG_STACK && ptr->type != REG_VALUE && !ebpf_reg_is_nullable(ptr)) {
+		return ebpf_verify_refuse(
+			v, v->pc, "atomic",
+			"r%u is %s: atomics work on map values and the stack only", in->dst,
+			ebpf_verify_reg_text(v, ptr));
 	}
-	err = verify_range(v, ptr, in->off, bytes, ACCESS_READ | ACCESS_WRITE, what);
+	err = ebpf_verify_range(v, ptr, in->off, bytes, ACCESS_READ | ACCESS_WRITE, what);
 	err = err ? err : check_alignment(v, ptr, in->off, bytes, what);
 	if (err == 0 && ptr->type == REG_STACK) {
-		err = verify_stack_read(v, ptr, in->off, bytes, &old);
-		if (err == 0 && reg_is_pointer(&old)) {
-			err = verify_refuse(v, v->pc, "leak", "atomic on a stored pointer");
+		err = ebpf_verify_stack_read(v, ptr, in->off, bytes, &old);
+		if (err == 0 && ebpf_reg_is_pointer(&old)) {
+			err = ebpf_verify_refuse(v, v->pc, "leak", "atomic on a stored pointer");
 		}
-		reg_unknown(&old);
-		scalar_loaded(&old.v, bytes, 0);
-		err = err ? err : verify_stack_write(v, ptr, in->off, bytes, &old);
+		ebpf_reg_unknown(&old);
+		ebpf_scalar_loaded(&old.v, bytes, 0);
+		err = err ? err : ebpf_verify_stack_write(v, ptr, in->off, bytes, &old);
 	}
 	if (err == 0) {
 		atomic_results(v, in, bytes);

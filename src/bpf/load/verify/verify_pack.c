@@ -15,7 +15,7 @@ struct packed_frame {
 	uint32_t first_kind;
 };
 
-struct packed {
+struct ebpf_packed_state {
 	uint32_t bytes;
 	uint32_t n_frames;
 	uint32_t n_regs;
@@ -25,33 +25,33 @@ struct packed {
 	/* struct reg regs[n_regs], then uint64_t kinds[], then struct ref refs[n_refs] */
 };
 
-static struct reg *regs_of(const struct packed *p)
+static struct ebpf_reg *regs_of(const struct ebpf_packed_state *p)
 {
-	return (struct reg *)((char *)p +
-			      ROUND_UP(sizeof(*p) + p->n_frames * sizeof(p->frames[0]), 8));
+	return (struct ebpf_reg *)((char *)p +
+				   ROUND_UP(sizeof(*p) + p->n_frames * sizeof(p->frames[0]), 8));
 }
 
-static uint64_t *kinds_of(const struct packed *p)
+static uint64_t *kinds_of(const struct ebpf_packed_state *p)
 {
 	return (uint64_t *)(regs_of(p) + p->n_regs);
 }
 
-static struct ref *refs_of(const struct packed *p)
+static struct ebpf_ref *refs_of(const struct ebpf_packed_state *p)
 {
-	return (struct ref *)(kinds_of(p) + p->n_kinds);
+	return (struct ebpf_ref *)(kinds_of(p) + p->n_kinds);
 }
 
-size_t verify_packed_bytes(const struct packed *p)
+size_t ebpf_verify_packed_bytes(const struct ebpf_packed_state *p)
 {
 	return p->bytes;
 }
 
-uint32_t verify_packed_work(const struct packed *p)
+uint32_t ebpf_verify_packed_work(const struct ebpf_packed_state *p)
 {
-	return p->bytes / (uint32_t)sizeof(struct reg) + 1;
+	return p->bytes / (uint32_t)sizeof(struct ebpf_reg) + 1;
 }
 
-static uint64_t kinds_word(const struct slot *s)
+static uint64_t kinds_word(const struct ebpf_stack_slot *s)
 {
 	uint64_t w;
 
@@ -59,7 +59,7 @@ static uint64_t kinds_word(const struct slot *s)
 	return w;
 }
 
-static int is_spill(const struct slot *s)
+static int is_spill(const struct ebpf_stack_slot *s)
 {
 	for (int i = 0; i < 8; i++) {
 		if (s->kind[i] == BYTE_SPILL || s->kind[i] == BYTE_ITER) {
@@ -69,14 +69,14 @@ static int is_spill(const struct slot *s)
 	return 0;
 }
 
-static void measure(const struct frame *f, struct packed_frame *p)
+static void measure(const struct ebpf_call_state *f, struct packed_frame *p)
 {
 	*p = (struct packed_frame){ .ret = f->ret, .depth = f->depth };
 	for (unsigned i = 0; i < 10; i++) {
 		p->regs |= (uint32_t)(f->regs[i].type != REG_NONE) << i;
 	}
 	for (uint64_t left = f->used; left; left &= left - 1) {
-		const struct slot *s = &f->slots[__builtin_ctzll(left)];
+		const struct ebpf_stack_slot *s = &f->slots[__builtin_ctzll(left)];
 
 		if (kinds_word(s)) {
 			p->slots |= left & -left;
@@ -85,12 +85,12 @@ static void measure(const struct frame *f, struct packed_frame *p)
 	}
 }
 
-struct packed *verify_pack(struct verifier *v)
+struct ebpf_packed_state *ebpf_verify_pack(struct ebpf_verifier *v)
 {
 	struct packed_frame pf[EBPF_MAX_FRAMES];
 	uint32_t n = v->depth + 1, n_regs = 0, n_kinds = 0;
-	struct packed *p;
-	struct reg *reg;
+	struct ebpf_packed_state *p;
+	struct ebpf_reg *reg;
 	uint64_t *kind;
 	size_t bytes;
 
@@ -118,7 +118,7 @@ struct packed *verify_pack(struct verifier *v)
 	reg = regs_of(p);
 	kind = kinds_of(p);
 	for (uint32_t f = 0; f < n; f++) {
-		const struct frame *from = v->frames[f];
+		const struct ebpf_call_state *from = v->frames[f];
 
 		for (uint32_t left = pf[f].regs; left; left &= left - 1) {
 			*reg++ = from->regs[__builtin_ctz(left)];
@@ -134,9 +134,9 @@ struct packed *verify_pack(struct verifier *v)
 	return p;
 }
 
-void verify_unpack(struct verifier *v, const struct packed *p)
+void ebpf_verify_unpack(struct ebpf_verifier *v, const struct ebpf_packed_state *p)
 {
-	const struct reg *reg = regs_of(p);
+	const struct ebpf_reg *reg = regs_of(p);
 	const uint64_t *kind = kinds_of(p);
 
 	v->depth = p->n_frames - 1;
@@ -144,7 +144,7 @@ void verify_unpack(struct verifier *v, const struct packed *p)
 	memcpy(v->refs, refs_of(p), p->n_refs * sizeof(v->refs[0]));
 	for (uint32_t f = 0; f < p->n_frames; f++) {
 		const struct packed_frame *pf = &p->frames[f];
-		struct frame *to = v->frames[f];
+		struct ebpf_call_state *to = v->frames[f];
 
 		to->ret = pf->ret;
 		to->depth = pf->depth;
@@ -202,9 +202,9 @@ static int map_id(struct idmap *m, uint32_t old, uint32_t now)
 }
 
 /* Constants have no names, but are equal when they are. */
-static int map_number(struct idmap *m, uint32_t old, const struct reg *now)
+static int map_number(struct idmap *m, uint32_t old, const struct ebpf_reg *now)
 {
-	if (old && scalar_is_const(&now->v)) {
+	if (old && ebpf_scalar_is_const(&now->v)) {
 		return map_key(m, old, now->v.t.value, 1);
 	}
 	return map_id(m, old, now->id);
@@ -218,7 +218,8 @@ static int is_checked_kind(unsigned old, unsigned now)
 	       (old == REG_RECORD_OR_NULL && now == REG_RECORD);
 }
 
-static int reg_within(const struct reg *old, const struct reg *now, struct idmap *m, int same)
+static int reg_within(const struct ebpf_reg *old, const struct ebpf_reg *now, struct idmap *m,
+		      int same)
 {
 	if (old->type == REG_NONE) {
 		return !same || now->type == REG_NONE; /* nothing behind the node read it */
@@ -227,13 +228,13 @@ static int reg_within(const struct reg *old, const struct reg *now, struct idmap
 		return 1; /* nor could anything */
 	}
 	if (!same && old->type == REG_VALUE_OR_NULL && now->type == REG_SCALAR) {
-		return scalar_is_const(&now->v) && now->v.t.value == 0 &&
+		return ebpf_scalar_is_const(&now->v) && now->v.t.value == 0 &&
 		       map_id(m, old->id, VERIFY_NULL_ID);
 	}
 	if (old->type != now->type && (same || !is_checked_kind(old->type, now->type))) {
 		return 0;
 	}
-	if (same ? !scalar_same(&old->v, &now->v) : !scalar_within(&old->v, &now->v)) {
+	if (same ? !ebpf_scalar_same(&old->v, &now->v) : !ebpf_scalar_within(&old->v, &now->v)) {
 		return 0;
 	}
 	switch (old->type) {
@@ -264,10 +265,10 @@ static int reg_within(const struct reg *old, const struct reg *now, struct idmap
 	}
 }
 
-static int byte_within(unsigned old, unsigned now, const struct slot *s)
+static int byte_within(unsigned old, unsigned now, const struct ebpf_stack_slot *s)
 {
 	int zero = now == BYTE_ZERO || (now == BYTE_SPILL && s->r.type == REG_SCALAR &&
-					scalar_is_const(&s->r.v) && !s->r.v.t.value);
+					ebpf_scalar_is_const(&s->r.v) && !s->r.v.t.value);
 
 	switch (old) {
 	case BYTE_NONE:
@@ -281,8 +282,8 @@ static int byte_within(unsigned old, unsigned now, const struct slot *s)
 	}
 }
 
-static int slot_within(uint64_t kinds, const struct reg *reg, const struct slot *now,
-		       struct idmap *m, int same)
+static int slot_within(uint64_t kinds, const struct ebpf_reg *reg,
+		       const struct ebpf_stack_slot *now, struct idmap *m, int same)
 {
 	uint8_t old[8];
 
@@ -315,18 +316,19 @@ static unsigned rank64(uint64_t set, unsigned bit)
 }
 
 /* regs, slots: those to compare; matter: registers whose numbers must be compared too. */
-static int frame_within(const struct frame *now, const struct packed *p, uint32_t f, uint32_t regs,
-			uint32_t matter, uint64_t slots, struct idmap *m, int same)
+static int frame_within(const struct ebpf_call_state *now, const struct ebpf_packed_state *p,
+			uint32_t f, uint32_t regs, uint32_t matter, uint64_t slots, struct idmap *m,
+			int same)
 {
-	static const struct reg none;
+	static const struct ebpf_reg none;
 	const struct packed_frame *pf = &p->frames[f];
-	const struct reg *old = regs_of(p) + pf->first;
-	const struct reg *spills = old + __builtin_popcount(pf->regs);
+	const struct ebpf_reg *old = regs_of(p) + pf->first;
+	const struct ebpf_reg *spills = old + __builtin_popcount(pf->regs);
 	const uint64_t *kinds = kinds_of(p) + pf->first_kind;
 
 	for (uint32_t left = regs & (same ? 0x3ff : pf->regs); left; left &= left - 1) {
 		unsigned i = (unsigned)__builtin_ctz(left);
-		const struct reg *r = pf->regs >> i & 1 ? old + rank64(pf->regs, i) : &none;
+		const struct ebpf_reg *r = pf->regs >> i & 1 ? old + rank64(pf->regs, i) : &none;
 
 		m->work++;
 		if (!(matter >> i & 1) && r->type == REG_SCALAR &&
@@ -341,7 +343,8 @@ static int frame_within(const struct frame *now, const struct packed *p, uint32_
 	     left &= left - 1) {
 		unsigned s = (unsigned)__builtin_ctzll(left);
 		uint64_t kind = pf->slots >> s & 1 ? kinds[rank64(pf->slots, s)] : 0;
-		const struct reg *r = pf->spills >> s & 1 ? spills + rank64(pf->spills, s) : NULL;
+		const struct ebpf_reg *r =
+			pf->spills >> s & 1 ? spills + rank64(pf->spills, s) : NULL;
 
 		m->work++;
 		if (!slot_within(kind, r, &now->slots[s], m, same)) {
@@ -351,7 +354,7 @@ static int frame_within(const struct frame *now, const struct packed *p, uint32_
 	return 1;
 }
 
-int verify_same_calls(const struct verifier *v, const struct packed *p)
+int ebpf_verify_same_calls(const struct ebpf_verifier *v, const struct ebpf_packed_state *p)
 {
 	if (p->n_frames != v->depth + 1) {
 		return 0;
@@ -365,15 +368,16 @@ int verify_same_calls(const struct verifier *v, const struct packed *p)
 }
 
 /* The same things are held: one by one, so different ones stay different. */
-static int refs_match(const struct verifier *v, const struct packed *p, struct idmap *m)
+static int refs_match(const struct ebpf_verifier *v, const struct ebpf_packed_state *p,
+		      struct idmap *m)
 {
-	const struct ref *old = refs_of(p);
+	const struct ebpf_ref *old = refs_of(p);
 
 	if (p->n_refs != v->n_refs) {
 		return 0;
 	}
 	for (uint32_t i = 0; i < p->n_refs; i++) {
-		const struct ref *now = &v->refs[i];
+		const struct ebpf_ref *now = &v->refs[i];
 
 		if (old[i].kind != now->kind || old[i].bytes != now->bytes ||
 		    old[i].map != now->map || (old[i].id == 0) != (now->id == 0) ||
@@ -384,7 +388,7 @@ static int refs_match(const struct verifier *v, const struct packed *p, struct i
 	return 1;
 }
 
-static int loops_match(const struct costs *costs, struct idmap *m)
+static int loops_match(const struct ebpf_costs *costs, struct idmap *m)
 {
 	for (uint32_t i = 0; costs && i < costs->n; i++) {
 		if (!map_id(m, costs->to[i].loop->id, costs->to[i].loop->id)) {
@@ -394,15 +398,15 @@ static int loops_match(const struct costs *costs, struct idmap *m)
 	return 1;
 }
 
-static int compare(struct verifier *v, const struct packed *p, const struct marks *read,
-		   const struct costs *costs)
+static int compare(struct ebpf_verifier *v, const struct ebpf_packed_state *p,
+		   const struct ebpf_marks *read, const struct ebpf_costs *costs)
 {
 	struct idmap m;
 	int fits;
 
 	m.n = m.work = 0;
 	m.fresh = UINT32_MAX;
-	fits = verify_same_calls(v, p) && loops_match(costs, &m) && refs_match(v, p, &m);
+	fits = ebpf_verify_same_calls(v, p) && loops_match(costs, &m) && refs_match(v, p, &m);
 	for (uint32_t f = p->n_frames; fits && f-- > 0;) {
 		if (read) {
 			fits = frame_within(v->frames[f], p, f, read->regs[f], read->matter[f],
@@ -415,13 +419,13 @@ static int compare(struct verifier *v, const struct packed *p, const struct mark
 	return fits;
 }
 
-int verify_within(struct verifier *v, const struct packed *p, const struct marks *read,
-		  const struct costs *costs)
+int ebpf_verify_within(struct ebpf_verifier *v, const struct ebpf_packed_state *p,
+		       const struct ebpf_marks *read, const struct ebpf_costs *costs)
 {
 	return compare(v, p, read, costs);
 }
 
-int verify_same(struct verifier *v, const struct packed *p)
+int ebpf_verify_same(struct ebpf_verifier *v, const struct ebpf_packed_state *p)
 {
 	return compare(v, p, NULL, NULL);
 }

@@ -4,46 +4,46 @@
 #include <errno.h>
 #include <string.h>
 
-void reg_none(struct reg *r)
+void ebpf_reg_none(struct ebpf_reg *r)
 {
 	r->type = REG_NONE;
 	r->id = 0;
 }
 
-void reg_unknown(struct reg *r)
+void ebpf_reg_unknown(struct ebpf_reg *r)
 {
 	memset(r, 0, sizeof(*r));
 	r->type = REG_SCALAR;
-	scalar_unknown(&r->v);
+	ebpf_scalar_unknown(&r->v);
 }
 
-void reg_const(struct reg *r, uint64_t value)
+void ebpf_reg_const(struct ebpf_reg *r, uint64_t value)
 {
 	memset(r, 0, sizeof(*r));
 	r->type = REG_SCALAR;
-	scalar_const(&r->v, value);
+	ebpf_scalar_const(&r->v, value);
 }
 
-int reg_is_pointer(const struct reg *r)
+int ebpf_reg_is_pointer(const struct ebpf_reg *r)
 {
 	return r->type > REG_SCALAR;
 }
 
-int reg_is_nullable(const struct reg *r)
+int ebpf_reg_is_nullable(const struct ebpf_reg *r)
 {
 	return r->type == REG_VALUE_OR_NULL || r->type == REG_MAP_OR_NULL ||
 	       r->type == REG_RECORD_OR_NULL;
 }
 
-int reg_is_place(const struct reg *r)
+int ebpf_reg_is_place(const struct ebpf_reg *r)
 {
 	return r->type == REG_STACK || r->type == REG_VALUE || r->type == REG_RECORD ||
 	       r->type == REG_KEY;
 }
 
-int reg_same_base(const struct reg *a, const struct reg *b)
+int ebpf_reg_same_base(const struct ebpf_reg *a, const struct ebpf_reg *b)
 {
-	if (a->type != b->type || !reg_is_place(a)) {
+	if (a->type != b->type || !ebpf_reg_is_place(a)) {
 		return 0;
 	}
 	switch (a->type) {
@@ -55,9 +55,9 @@ int reg_same_base(const struct reg *a, const struct reg *b)
 	}
 }
 
-struct reg *verify_read(struct verifier *v, unsigned reg, int *err)
+struct ebpf_reg *ebpf_verify_read(struct ebpf_verifier *v, unsigned reg, int *err)
 {
-	struct reg *r = &verify_frame(v)->regs[reg];
+	struct ebpf_reg *r = &ebpf_verify_frame(v)->regs[reg];
 
 	if (r->type == REG_NONE) {
 		if (reg >= 1 && reg <= 5) {
@@ -66,37 +66,38 @@ struct reg *verify_read(struct verifier *v, unsigned reg, int *err)
 		} else {
 			report_hint(v->r, "give the variable a value on every path");
 		}
-		*err = verify_refuse(v, v->pc, "init",
-				     "r%u is read but was never written on this path", reg);
+		*err = ebpf_verify_refuse(v, v->pc, "init",
+					  "r%u is read but was never written on this path", reg);
 		return NULL;
 	}
-	mark_read(v, v->depth, reg);
+	ebpf_mark_read(v, v->depth, reg);
 	if (r->type == REG_GONE) {
 		report_hint(v->r, "use it before it is submitted, discarded or destroyed");
-		*err = verify_refuse(v, v->pc, "ref",
-				     "r%u pointed to something that was given back", reg);
+		*err = ebpf_verify_refuse(v, v->pc, "ref",
+					  "r%u pointed to something that was given back", reg);
 		return NULL;
 	}
 	return r;
 }
 
-struct reg *verify_write(struct verifier *v, unsigned reg)
+struct ebpf_reg *ebpf_verify_write(struct ebpf_verifier *v, unsigned reg)
 {
-	mark_written(v, v->depth, reg);
+	ebpf_mark_written(v, v->depth, reg);
 	v->sources.of[v->depth][reg] = 0;
-	return &verify_frame(v)->regs[reg];
+	return &ebpf_verify_frame(v)->regs[reg];
 }
 
-static int has_spill(const struct slot *s)
+static int has_spill(const struct ebpf_stack_slot *s)
 {
 	return s->kind[0] == BYTE_SPILL || s->kind[4] == BYTE_SPILL;
 }
 
-void verify_each_id(struct verifier *v, uint32_t id,
-		    void (*fn)(struct verifier *v, struct reg *r, void *arg), void *arg)
+void ebpf_verify_each_id(struct ebpf_verifier *v, uint32_t id,
+			 void (*fn)(struct ebpf_verifier *v, struct ebpf_reg *r, void *arg),
+			 void *arg)
 {
 	for (unsigned f = 0; f <= v->depth; f++) {
-		struct frame *fr = v->frames[f];
+		struct ebpf_call_state *fr = v->frames[f];
 
 		for (unsigned i = 0; i < 10; i++) {
 			if (fr->regs[i].type != REG_NONE && fr->regs[i].id == id) {
@@ -104,7 +105,7 @@ void verify_each_id(struct verifier *v, uint32_t id,
 			}
 		}
 		for (uint64_t left = fr->used; left; left &= left - 1) {
-			struct slot *s = &fr->slots[__builtin_ctzll(left)];
+			struct ebpf_stack_slot *s = &fr->slots[__builtin_ctzll(left)];
 
 			if (has_spill(s) && s->r.id == id) {
 				fn(v, &s->r, arg);

@@ -18,12 +18,12 @@ static char *next_text(size_t *bytes)
 	return texts[turn++ % ARRAY_SIZE(texts)];
 }
 
-const char *verify_range_text(const struct scalar *s)
+const char *ebpf_verify_range_text(const struct ebpf_scalar *s)
 {
 	size_t n;
 	char *t = next_text(&n);
 
-	if (scalar_is_const(s)) {
+	if (ebpf_scalar_is_const(s)) {
 		snprintf(t, n, "%lld", (long long)s->t.value);
 	} else if (s->smin >= 0 && s->smin <= s->smax && s->umax < UINT64_MAX) {
 		snprintf(t, n, "%llu to %llu", (unsigned long long)s->umin,
@@ -44,7 +44,7 @@ const char *verify_range_text(const struct scalar *s)
 	return t;
 }
 
-const char *verify_reg_text(const struct verifier *v, const struct reg *r)
+const char *ebpf_verify_reg_text(const struct ebpf_verifier *v, const struct ebpf_reg *r)
 {
 	size_t n;
 	char *t = next_text(&n);
@@ -54,18 +54,18 @@ const char *verify_reg_text(const struct verifier *v, const struct reg *r)
 		snprintf(t, n, "not initialized");
 		break;
 	case REG_SCALAR:
-		snprintf(t, n, "a number (%s)", verify_range_text(&r->v));
+		snprintf(t, n, "a number (%s)", ebpf_verify_range_text(&r->v));
 		break;
 	case REG_CTX:
 		snprintf(t, n, "the context");
 		break;
 	case REG_STACK:
 		snprintf(t, n, "a pointer to the stack%s at %s",
-			 r->frame == v->depth ? "" : " of a caller", verify_range_text(&r->v));
+			 r->frame == v->depth ? "" : " of a caller", ebpf_verify_range_text(&r->v));
 		break;
 	case REG_VALUE:
 		snprintf(t, n, "a pointer into %s at %s", v->maps[r->map].name,
-			 verify_range_text(&r->v));
+			 ebpf_verify_range_text(&r->v));
 		break;
 	case REG_VALUE_OR_NULL:
 		snprintf(t, n, "a value of map %s or NULL", v->maps[r->map].name);
@@ -85,7 +85,8 @@ const char *verify_reg_text(const struct verifier *v, const struct reg *r)
 		snprintf(t, n, "the function %s", v->prog->subprog_name[r->map]);
 		break;
 	case REG_NUMBER:
-		snprintf(t, n, "a pointer to the iterator's number (%s)", verify_range_text(&r->v));
+		snprintf(t, n, "a pointer to the iterator's number (%s)",
+			 ebpf_verify_range_text(&r->v));
 		break;
 	case REG_KEY:
 		snprintf(t, n, "a pointer to a key of %s", v->maps[r->map].name);
@@ -112,7 +113,7 @@ static const struct ebpf_line *line_of(const struct ebpf_prog *p, uint32_t pc)
 	return best && best->line ? best : NULL;
 }
 
-const char *verify_place_text(const struct verifier *v, uint32_t pc)
+const char *ebpf_verify_place_text(const struct ebpf_verifier *v, uint32_t pc)
 {
 	const struct ebpf_line *l = line_of(v->prog, pc);
 	size_t n;
@@ -161,7 +162,7 @@ static void add_path(struct buf *out, const char *path)
 	}
 }
 
-static void place(struct verifier *v, uint32_t pc)
+static void place(struct ebpf_verifier *v, uint32_t pc)
 {
 	const struct ebpf_line *l = line_of(v->prog, pc);
 	struct buf file;
@@ -177,7 +178,7 @@ static void place(struct verifier *v, uint32_t pc)
 }
 
 /* The instruction, the source line, and a caret below its column. */
-static void detail(struct verifier *v, uint32_t pc)
+static void detail(struct ebpf_verifier *v, uint32_t pc)
 {
 	const struct ebpf_line *l = line_of(v->prog, pc);
 	const char *text = l && l->text ? l->text : "";
@@ -205,7 +206,7 @@ static void detail(struct verifier *v, uint32_t pc)
 	}
 }
 
-static int refuse(struct verifier *v, int err, uint32_t pc, const char *rule, const char *fmt,
+static int refuse(struct ebpf_verifier *v, int err, uint32_t pc, const char *rule, const char *fmt,
 		  va_list ap)
 {
 	struct buf text;
@@ -222,7 +223,7 @@ static int refuse(struct verifier *v, int err, uint32_t pc, const char *rule, co
 	return err;
 }
 
-int verify_refuse(struct verifier *v, uint32_t pc, const char *rule, const char *fmt, ...)
+int ebpf_verify_refuse(struct ebpf_verifier *v, uint32_t pc, const char *rule, const char *fmt, ...)
 {
 	va_list ap;
 	int err;
@@ -233,8 +234,8 @@ int verify_refuse(struct verifier *v, uint32_t pc, const char *rule, const char 
 	return err;
 }
 
-int verify_refuse_err(struct verifier *v, int err, uint32_t pc, const char *rule, const char *fmt,
-		      ...)
+int ebpf_verify_refuse_err(struct ebpf_verifier *v, int err, uint32_t pc, const char *rule,
+			   const char *fmt, ...)
 {
 	va_list ap;
 
@@ -245,12 +246,12 @@ int verify_refuse_err(struct verifier *v, int err, uint32_t pc, const char *rule
 }
 
 /* The loop head that occurs most often on the path; UINT32_MAX: the path has no loop. */
-static uint32_t hottest_loop(struct verifier *v, uint32_t *ret_rounds)
+static uint32_t hottest_loop(struct ebpf_verifier *v, uint32_t *ret_rounds)
 {
 	uint32_t *rounds = calloc(v->prog->n_insns, sizeof(*rounds)), best = UINT32_MAX;
 
 	*ret_rounds = 1;
-	for (const struct node *n = v->at; rounds && n; n = n->parent) {
+	for (const struct ebpf_state_node *n = v->at; rounds && n; n = n->parent) {
 		if ((v->info[n->pc] & INSN_LOOP) && ++rounds[n->pc] > *ret_rounds) {
 			*ret_rounds = rounds[n->pc];
 			best = n->pc;
@@ -261,7 +262,7 @@ static uint32_t hottest_loop(struct verifier *v, uint32_t *ret_rounds)
 }
 
 /* Compilers give the jump back the line of the for or while. */
-static uint32_t loop_end(const struct verifier *v, uint32_t head)
+static uint32_t loop_end(const struct ebpf_verifier *v, uint32_t head)
 {
 	uint32_t end = head;
 
@@ -270,47 +271,47 @@ static uint32_t loop_end(const struct verifier *v, uint32_t head)
 
 		if ((v->info[pc] & INSN_START) && EBPF_CLASS(in->code) == EBPF_JMP &&
 		    EBPF_OP(in->code) != EBPF_CALL && EBPF_OP(in->code) != EBPF_EXIT &&
-		    verify_target(in, pc) == head) {
+		    ebpf_verify_target(in, pc) == head) {
 			end = pc;
 		}
 	}
 	return end;
 }
 
-int verify_over_budget(struct verifier *v)
+int ebpf_verify_over_budget(struct ebpf_verifier *v)
 {
 	uint32_t rounds, head = hottest_loop(v, &rounds);
 
 	if (head == UINT32_MAX) {
 		report_hint(v->r, "shorten the longest path; helper calls count for more than one");
-		return verify_refuse(
+		return ebpf_verify_refuse(
 			v, v->pc, "budget",
 			"a path of this program costs %llu instructions or more; %s may "
 			"cost %u",
 			(unsigned long long)v->path_cost, v->hook->name, v->hook->budget);
 	}
 	report_hint(v->r, "bound the loop's rounds, or make its body cheaper");
-	return verify_refuse(
+	return ebpf_verify_refuse(
 		v, head, "budget",
 		"the loop at %s may go round until the program costs more than the %u "
 		"instructions that %s may",
-		verify_place_text(v, line_of(v->prog, head) ? loop_end(v, head) : head),
+		ebpf_verify_place_text(v, line_of(v->prog, head) ? loop_end(v, head) : head),
 		v->hook->budget, v->hook->name);
 }
 
-int verify_loop_over_budget(struct verifier *v, const struct loop *l, int64_t total)
+int ebpf_verify_loop_over_budget(struct ebpf_verifier *v, const struct ebpf_loop *l, int64_t total)
 {
 	report_hint(v->r,
 		    "bound its rounds more tightly (the last number), or make its body cheaper");
-	return verify_refuse(
+	return ebpf_verify_refuse(
 		v, l->pc, "budget",
 		"the loop at %s costs up to %lld in each of up to %lld rounds; with it "
 		"the program costs up to %lld, and %s may cost %u",
-		verify_place_text(v, l->pc), (long long)l->round, (long long)l->rounds + l->began,
-		(long long)total, v->hook->name, v->hook->budget);
+		ebpf_verify_place_text(v, l->pc), (long long)l->round,
+		(long long)l->rounds + l->began, (long long)total, v->hook->name, v->hook->budget);
 }
 
-int verify_log_start(struct verifier *v)
+int ebpf_verify_log_start(struct ebpf_verifier *v)
 {
 	char *room = calloc(1, MAX_LOG + 4096);
 	int err = room ? buf_add(&v->log, room, MAX_LOG + 4096) : -ENOMEM;
@@ -320,17 +321,17 @@ int verify_log_start(struct verifier *v)
 	return err;
 }
 
-static void log_reg(struct verifier *v, const char *name, unsigned i)
+static void log_reg(struct ebpf_verifier *v, const char *name, unsigned i)
 {
-	const struct reg *r = &verify_frame(v)->regs[i];
+	const struct ebpf_reg *r = &ebpf_verify_frame(v)->regs[i];
 
 	if (r->type != REG_NONE && i < 10) {
-		buf_printf(&v->log, "  %s%u=%s", name, i, verify_reg_text(v, r));
+		buf_printf(&v->log, "  %s%u=%s", name, i, ebpf_verify_reg_text(v, r));
 	}
 }
 
 /* "   17 | *n += 1;" before the first instruction of a source line. */
-static void log_line(struct verifier *v)
+static void log_line(struct ebpf_verifier *v)
 {
 	const struct ebpf_line *l = line_of(v->prog, v->pc);
 	const char *text = l && l->text ? l->text : "";
@@ -343,7 +344,7 @@ static void log_line(struct verifier *v)
 	}
 }
 
-void verify_log_join(struct verifier *v)
+void ebpf_verify_log_join(struct ebpf_verifier *v)
 {
 	buf_printf(&v->log, "  %*swhat all rounds begin with:", (int)v->depth * 2, "");
 	for (unsigned i = 0; i < 10; i++) {
@@ -352,7 +353,7 @@ void verify_log_join(struct verifier *v)
 	buf_puts(&v->log, "\n");
 }
 
-void verify_log_state(struct verifier *v)
+void ebpf_verify_log_state(struct ebpf_verifier *v)
 {
 	const struct ebpf_insn *in = &v->prog->insns[v->pc];
 

@@ -17,9 +17,9 @@ static unsigned byte_of(int64_t off)
 	return (unsigned)(off & 7);
 }
 
-static void touch(struct verifier *v, unsigned frame, int64_t low)
+static void touch(struct ebpf_verifier *v, unsigned frame, int64_t low)
 {
-	struct frame *f = v->frames[frame];
+	struct ebpf_call_state *f = v->frames[frame];
 	uint32_t sum = 0;
 
 	if (-low > (int64_t)f->depth) {
@@ -31,33 +31,33 @@ static void touch(struct verifier *v, unsigned frame, int64_t low)
 	}
 }
 
-static int refuse_byte(struct verifier *v, unsigned frame, int64_t off, int pointer)
+static int refuse_byte(struct ebpf_verifier *v, unsigned frame, int64_t off, int pointer)
 {
 	const char *whose = frame == v->depth ? "fp" : "caller's fp";
 
 	if (pointer) {
 		report_hint(v->r, "load the whole pointer (8 aligned bytes), or store something "
 				  "else there first");
-		return verify_refuse(
+		return ebpf_verify_refuse(
 			v, v->pc, "leak",
 			"byte %s%lld is part of a stored pointer and cannot be read as data", whose,
 			(long long)off);
 	}
 	report_hint(v->r, "initialize the whole variable (= {0}), padding included");
-	return verify_refuse(v, v->pc, "init",
-			     "stack byte %s%lld is read but was never written on this path", whose,
-			     (long long)off);
+	return ebpf_verify_refuse(v, v->pc, "init",
+				  "stack byte %s%lld is read but was never written on this path",
+				  whose, (long long)off);
 }
 
-static int refuse_iterator(struct verifier *v, unsigned frame, int64_t off)
+static int refuse_iterator(struct ebpf_verifier *v, unsigned frame, int64_t off)
 {
 	report_hint(v->r, "let the helpers alone use it, until it is destroyed");
-	return verify_refuse(v, v->pc, "iter", "byte %s%lld belongs to an iterator",
-			     frame == v->depth ? "fp" : "caller's fp", (long long)off);
+	return ebpf_verify_refuse(v, v->pc, "iter", "byte %s%lld belongs to an iterator",
+				  frame == v->depth ? "fp" : "caller's fp", (long long)off);
 }
 
 /* First and number of the spilled bytes of a slot. */
-static unsigned spill_extent(const struct slot *s, unsigned *first)
+static unsigned spill_extent(const struct ebpf_stack_slot *s, unsigned *first)
 {
 	unsigned n = 0;
 
@@ -70,13 +70,13 @@ static unsigned spill_extent(const struct slot *s, unsigned *first)
 }
 
 /* Turns a spill into plain bytes: a number's stay readable, a pointer's do not. */
-static void forget_spill(struct slot *s)
+static void forget_spill(struct ebpf_stack_slot *s)
 {
 	unsigned kind = BYTE_MISC;
 
 	if (s->r.type != REG_SCALAR) {
 		kind = BYTE_NONE;
-	} else if (scalar_is_const(&s->r.v) && s->r.v.t.value == 0) {
+	} else if (ebpf_scalar_is_const(&s->r.v) && s->r.v.t.value == 0) {
 		kind = BYTE_ZERO;
 	}
 	for (unsigned i = 0; i < 8; i++) {
@@ -87,23 +87,23 @@ static void forget_spill(struct slot *s)
 }
 
 /* Slots from low to high: what an access costs the verifier. */
-static void count_work(struct verifier *v, int64_t low, int64_t high)
+static void count_work(struct ebpf_verifier *v, int64_t low, int64_t high)
 {
 	v->work += 2 * (1 + slot_of(low) - slot_of(high - 1));
 }
 
 /* A load inside one slot that hits the spilled bytes: 1 when out was set. */
-static int read_spill(struct verifier *v, struct slot *s, unsigned byte, unsigned bytes,
-		      struct reg *out)
+static int read_spill(struct ebpf_verifier *v, struct ebpf_stack_slot *s, unsigned byte,
+		      unsigned bytes, struct ebpf_reg *out)
 {
 	unsigned first = 0, n = spill_extent(s, &first);
-	struct scalar shift;
+	struct ebpf_scalar shift;
 
 	if (n == 0 || byte < first || byte + bytes > first + n) {
 		return 0;
 	}
 	if (byte == first && bytes == n) {
-		if (s->r.type == REG_SCALAR && !scalar_is_const(&s->r.v) && s->r.id == 0) {
+		if (s->r.type == REG_SCALAR && !ebpf_scalar_is_const(&s->r.v) && s->r.id == 0) {
 			s->r.id = ++v->next_id;
 		}
 		*out = s->r;
@@ -114,14 +114,14 @@ static int read_spill(struct verifier *v, struct slot *s, unsigned byte, unsigne
 	}
 	*out = s->r;
 	out->id = 0;
-	scalar_const(&shift, (byte - first) * 8);
-	scalar_alu(EBPF_RSH, 1, 0, &out->v, &shift);
-	scalar_truncate(&out->v, bytes * 8);
+	ebpf_scalar_const(&shift, (byte - first) * 8);
+	ebpf_scalar_alu(EBPF_RSH, 1, 0, &out->v, &shift);
+	ebpf_scalar_truncate(&out->v, bytes * 8);
 	return 1;
 }
 
 /* Eight bytes of which nothing is known but that they are numbers. */
-static int all_numbers(const struct slot *s)
+static int all_numbers(const struct ebpf_stack_slot *s)
 {
 	uint64_t kinds;
 
@@ -130,17 +130,17 @@ static int all_numbers(const struct slot *s)
 }
 
 /* Every byte from low to high (exclusive) is data that may be looked at. */
-static int check_readable(struct verifier *v, unsigned frame, int64_t low, int64_t high,
+static int check_readable(struct ebpf_verifier *v, unsigned frame, int64_t low, int64_t high,
 			  int *all_zero)
 {
 	*all_zero = 1;
 	count_work(v, low, high);
 	for (int64_t off = low; off < high; off++) {
-		const struct slot *s = &v->frames[frame]->slots[slot_of(off)];
+		const struct ebpf_stack_slot *s = &v->frames[frame]->slots[slot_of(off)];
 		unsigned kind = s->kind[byte_of(off)];
 
 		if (byte_of(off) == 0 && off + 8 <= high && all_numbers(s)) {
-			mark_slot_read(v, frame, slot_of(off));
+			ebpf_mark_slot_read(v, frame, slot_of(off));
 			*all_zero = 0;
 			off += 7;
 			continue;
@@ -151,49 +151,51 @@ static int check_readable(struct verifier *v, unsigned frame, int64_t low, int64
 		if (kind == BYTE_NONE || (kind == BYTE_SPILL && s->r.type != REG_SCALAR)) {
 			return refuse_byte(v, frame, off, kind == BYTE_SPILL);
 		}
-		mark_slot_read(v, frame, slot_of(off));
-		*all_zero &= kind == BYTE_ZERO || (kind == BYTE_SPILL && scalar_is_const(&s->r.v) &&
-						   s->r.v.t.value == 0);
+		ebpf_mark_slot_read(v, frame, slot_of(off));
+		*all_zero &=
+			kind == BYTE_ZERO || (kind == BYTE_SPILL && ebpf_scalar_is_const(&s->r.v) &&
+					      s->r.v.t.value == 0);
 	}
 	return 0;
 }
 
-int verify_stack_read(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes,
-		      struct reg *out)
+int ebpf_verify_stack_read(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off,
+			   uint64_t bytes, struct ebpf_reg *out)
 {
 	int64_t low = ptr->v.smin + off, high = ptr->v.smax + off + (int64_t)bytes;
-	int fixed = scalar_is_const(&ptr->v), zero, err;
-	struct slot *s = &v->frames[ptr->frame]->slots[slot_of(low)];
+	int fixed = ebpf_scalar_is_const(&ptr->v), zero, err;
+	struct ebpf_stack_slot *s = &v->frames[ptr->frame]->slots[slot_of(low)];
 
 	touch(v, ptr->frame, low);
 	if (out && fixed && slot_of(low) == slot_of(high - 1) &&
 	    read_spill(v, s, byte_of(low), (unsigned)bytes, out)) {
-		mark_slot_read(v, ptr->frame, slot_of(low));
+		ebpf_mark_slot_read(v, ptr->frame, slot_of(low));
 		return 0;
 	}
 	err = check_readable(v, ptr->frame, low, high, &zero);
 	if (err || !out) {
 		return err;
 	}
-	reg_unknown(out);
+	ebpf_reg_unknown(out);
 	if (zero) {
-		scalar_const(&out->v, 0);
+		ebpf_scalar_const(&out->v, 0);
 	} else {
-		scalar_loaded(&out->v, (unsigned)bytes, 0);
+		ebpf_scalar_loaded(&out->v, (unsigned)bytes, 0);
 	}
 	return 0;
 }
 
 /* Where exactly is not known: every byte in reach may or may not be overwritten. */
-static void write_somewhere(struct verifier *v, unsigned frame, int64_t low, int64_t high, int zero)
+static void write_somewhere(struct ebpf_verifier *v, unsigned frame, int64_t low, int64_t high,
+			    int zero)
 {
-	struct frame *f = v->frames[frame];
+	struct ebpf_call_state *f = v->frames[frame];
 
 	count_work(v, low, high);
 	for (int64_t off = low; off < high;) {
 		unsigned n = slot_of(off), first = byte_of(off);
 		unsigned end = (unsigned)MIN(8u, first + (uint64_t)(high - off));
-		struct slot *s = &f->slots[n];
+		struct ebpf_stack_slot *s = &f->slots[n];
 
 		if (!all_numbers(s)) {
 			forget_spill(s);
@@ -205,23 +207,24 @@ static void write_somewhere(struct verifier *v, unsigned frame, int64_t low, int
 		}
 		/* what the state keeps of the slot depends on what it was: the old contents count
 		 * as read */
-		mark_slot_read(v, frame, n);
+		ebpf_mark_slot_read(v, frame, n);
 		off += end - first;
 	}
 }
 
-static void write_here(struct verifier *v, unsigned frame, int64_t low, int64_t high, unsigned kind)
+static void write_here(struct ebpf_verifier *v, unsigned frame, int64_t low, int64_t high,
+		       unsigned kind)
 {
-	struct frame *f = v->frames[frame];
+	struct ebpf_call_state *f = v->frames[frame];
 
 	count_work(v, low, high);
 	for (int64_t off = low; off < high;) {
 		unsigned n = slot_of(off), first = byte_of(off);
 		unsigned count = (unsigned)MIN(8 - first, (uint64_t)(high - off));
-		struct slot *s = &f->slots[n];
+		struct ebpf_stack_slot *s = &f->slots[n];
 
 		if (count == 8) {
-			mark_slot_written(v, frame, n);
+			ebpf_mark_slot_written(v, frame, n);
 		}
 		for (unsigned i = first; i < first + count; i++) {
 			if (s->kind[i] == BYTE_SPILL) {
@@ -234,59 +237,61 @@ static void write_here(struct verifier *v, unsigned frame, int64_t low, int64_t 
 	}
 }
 
-static int check_pointer_store(struct verifier *v, const struct reg *ptr, int64_t low,
-			       uint64_t bytes, const struct reg *value)
+static int check_pointer_store(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t low,
+			       uint64_t bytes, const struct ebpf_reg *value)
 {
-	if (bytes != 8 || !scalar_is_const(&ptr->v) || low % 8) {
-		return verify_refuse(v, v->pc, "stack",
-				     "a pointer (%s) is stored only whole, in 8 aligned bytes at a "
-				     "fixed place",
-				     verify_reg_text(v, value));
+	if (bytes != 8 || !ebpf_scalar_is_const(&ptr->v) || low % 8) {
+		return ebpf_verify_refuse(
+			v, v->pc, "stack",
+			"a pointer (%s) is stored only whole, in 8 aligned bytes at a "
+			"fixed place",
+			ebpf_verify_reg_text(v, value));
 	}
 	if ((value->type == REG_STACK || value->type == REG_KEY) && value->frame > ptr->frame) {
-		return verify_refuse(v, v->pc, "stack",
-				     value->type == REG_KEY
-					     ? "the key would outlive the callback in the caller's "
-					       "frame"
-					     : "a pointer into this function's frame would outlive "
-					       "it in the caller's frame");
+		return ebpf_verify_refuse(
+			v, v->pc, "stack",
+			value->type == REG_KEY
+				? "the key would outlive the callback in the caller's "
+				  "frame"
+				: "a pointer into this function's frame would outlive "
+				  "it in the caller's frame");
 	}
 	return 0;
 }
 
 /* Iterators stay as they are, whatever may be written. */
-static int check_writable(struct verifier *v, unsigned frame, int64_t low, int64_t high)
+static int check_writable(struct ebpf_verifier *v, unsigned frame, int64_t low, int64_t high)
 {
 	for (int64_t off = low; off < high; off = (off | 7) + 1) {
 		if (v->frames[frame]->slots[slot_of(off)].kind[0] == BYTE_ITER) {
-			mark_slot_read(v, frame, slot_of(off));
+			ebpf_mark_slot_read(v, frame, slot_of(off));
 			return refuse_iterator(v, frame, off);
 		}
 	}
 	return 0;
 }
 
-int verify_stack_write(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes,
-		       const struct reg *value)
+int ebpf_verify_stack_write(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off,
+			    uint64_t bytes, const struct ebpf_reg *value)
 {
 	int64_t low = ptr->v.smin + off, high = ptr->v.smax + off + (int64_t)bytes;
-	int zero = value && value->type == REG_SCALAR && scalar_is_const(&value->v) &&
+	int zero = value && value->type == REG_SCALAR && ebpf_scalar_is_const(&value->v) &&
 		   value->v.t.value == 0;
-	struct slot *s = &v->frames[ptr->frame]->slots[slot_of(low)];
+	struct ebpf_stack_slot *s = &v->frames[ptr->frame]->slots[slot_of(low)];
 	int err = check_writable(v, ptr->frame, low, high);
 
 	if (err) {
 		return err;
 	}
 	touch(v, ptr->frame, low);
-	if (value && reg_is_pointer(value)) {
+	if (value && ebpf_reg_is_pointer(value)) {
 		err = check_pointer_store(v, ptr, low, bytes, value);
 
 		if (err) {
 			return err;
 		}
 	}
-	if (!scalar_is_const(&ptr->v)) {
+	if (!ebpf_scalar_is_const(&ptr->v)) {
 		write_somewhere(v, ptr->frame, low, high, zero);
 		return 0;
 	}
@@ -299,7 +304,7 @@ int verify_stack_write(struct verifier *v, const struct reg *ptr, int64_t off, u
 			if (value->v.umax > UINT32_MAX) {
 				s->r.id = 0;
 			}
-			scalar_truncate(&s->r.v, 32);
+			ebpf_scalar_truncate(&s->r.v, 32);
 		}
 	}
 	return 0;

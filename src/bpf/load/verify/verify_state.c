@@ -8,22 +8,22 @@
 
 /* Instructions between two nodes of a path, at least. Long paths get fewer, so that the longest one
  * still fits. */
-static uint32_t node_distance(const struct verifier *v)
+static uint32_t node_distance(const struct ebpf_verifier *v)
 {
 	return 8 + (uint32_t)MIN(v->path_cost >> 15, 24u);
 }
 
-static void drop_state(struct verifier *v, struct node *n)
+static void drop_state(struct ebpf_verifier *v, struct ebpf_state_node *n)
 {
 	if (n->state) {
-		v->bytes -= verify_packed_bytes(n->state);
+		v->bytes -= ebpf_verify_packed_bytes(n->state);
 		free(n->state);
 		n->state = NULL;
 		v->states--;
 	}
 }
 
-static void free_node(struct verifier *v, struct node *n)
+static void free_node(struct ebpf_verifier *v, struct ebpf_state_node *n)
 {
 	drop_state(v, n);
 	v->bytes -= sizeof(*n) + (n->costs ? sizeof(*n->costs) : 0);
@@ -31,17 +31,17 @@ static void free_node(struct verifier *v, struct node *n)
 	free(n);
 }
 
-static int too_big(struct verifier *v)
+static int too_big(struct ebpf_verifier *v)
 {
 	report_hint(v->r, "split the program into simpler parts, or bound its loops more tightly");
-	return verify_refuse_err(v, -E2BIG, v->pc, "effort",
-				 "too many different states to keep (%u MB)",
-				 VERIFY_MAX_BYTES >> 20);
+	return ebpf_verify_refuse_err(v, -E2BIG, v->pc, "effort",
+				      "too many different states to keep (%u MB)",
+				      VERIFY_MAX_BYTES >> 20);
 }
 
-static struct node *new_node(struct verifier *v)
+static struct ebpf_state_node *new_node(struct ebpf_verifier *v)
 {
-	struct node *n = calloc(1, sizeof(*n));
+	struct ebpf_state_node *n = calloc(1, sizeof(*n));
 
 	if (!n) {
 		return NULL;
@@ -60,7 +60,7 @@ static struct node *new_node(struct verifier *v)
 }
 
 /* The path goes on behind the node. */
-static int go_on_at(struct verifier *v, struct node *n)
+static int go_on_at(struct ebpf_verifier *v, struct ebpf_state_node *n)
 {
 	v->at = n;
 	v->cost = 0;
@@ -74,19 +74,19 @@ static int go_on_at(struct verifier *v, struct node *n)
 	return v->bytes > VERIFY_MAX_BYTES ? too_big(v) : 0;
 }
 
-int verify_add_node(struct verifier *v, struct loop *head)
+int ebpf_verify_add_node(struct ebpf_verifier *v, struct ebpf_loop *head)
 {
-	struct packed *state = verify_pack(v);
-	struct node *n = state ? new_node(v) : NULL;
+	struct ebpf_packed_state *state = ebpf_verify_pack(v);
+	struct ebpf_state_node *n = state ? new_node(v) : NULL;
 
 	if (!n) {
-		v->bytes -= state ? verify_packed_bytes(state) : 0;
+		v->bytes -= state ? ebpf_verify_packed_bytes(state) : 0;
 		free(state);
 		return -ENOMEM;
 	}
 	v->states++;
 	v->peak_states = MAX(v->peak_states, v->states);
-	v->work += verify_packed_work(state);
+	v->work += ebpf_verify_packed_work(state);
 	n->state = state;
 	n->head = head;
 	n->heads += head != NULL;
@@ -95,9 +95,9 @@ int verify_add_node(struct verifier *v, struct loop *head)
 	return go_on_at(v, n);
 }
 
-int verify_begin_round(struct verifier *v, struct loop *l)
+int ebpf_verify_begin_round(struct ebpf_verifier *v, struct ebpf_loop *l)
 {
-	struct node *n = new_node(v);
+	struct ebpf_state_node *n = new_node(v);
 
 	if (!n) {
 		return -ENOMEM;
@@ -106,16 +106,16 @@ int verify_begin_round(struct verifier *v, struct loop *l)
 	return go_on_at(v, n);
 }
 
-int verify_start(struct verifier *v)
+int ebpf_verify_start(struct ebpf_verifier *v)
 {
-	int err = verify_add_node(v, NULL);
+	int err = ebpf_verify_add_node(v, NULL);
 
 	v->root = v->at;
 	return err;
 }
 
-void verify_merge_read(struct marks *into, const struct marks *read, const struct marks *written,
-		       const struct sources *sources)
+void ebpf_verify_merge_read(struct ebpf_marks *into, const struct ebpf_marks *read,
+			    const struct ebpf_marks *written, const struct ebpf_sources *sources)
 {
 	for (unsigned f = 0; f < EBPF_MAX_FRAMES; f++) {
 		into->regs[f] |= read->regs[f] & (uint16_t)~written->regs[f];
@@ -127,15 +127,15 @@ void verify_merge_read(struct marks *into, const struct marks *read, const struc
 }
 
 /* Half of the memory is used: keep only what is most likely to be met again. */
-static int is_tight(const struct verifier *v)
+static int is_tight(const struct ebpf_verifier *v)
 {
 	return v->bytes > VERIFY_MAX_BYTES / 2;
 }
 
 /* Pending branches are taken up last in, first out, so what was closed last is met first. */
-static void close_node(struct verifier *v, struct node *n)
+static void close_node(struct ebpf_verifier *v, struct ebpf_state_node *n)
 {
-	struct node **link = &v->closed[n->pc];
+	struct ebpf_state_node **link = &v->closed[n->pc];
 
 	if (!n->state) {
 		free_node(v, n); /* in no list any more */
@@ -157,25 +157,25 @@ static void close_node(struct verifier *v, struct node *n)
 	}
 }
 
-int verify_path_end(struct verifier *v, const struct costs *tail)
+int ebpf_verify_path_end(struct ebpf_verifier *v, const struct ebpf_costs *tail)
 {
-	static const struct costs end = { .exit = 0 };
-	struct node *n = v->at;
-	int err = verify_add_costs(v, n, tail ? tail : &end, v->cost);
+	static const struct ebpf_costs end = { .exit = 0 };
+	struct ebpf_state_node *n = v->at;
+	int err = ebpf_verify_add_costs(v, n, tail ? tail : &end, v->cost);
 
 	while (err == 0 && --n->open == 0 && n->parent) {
-		struct node *parent = n->parent;
-		struct costs c;
+		struct ebpf_state_node *parent = n->parent;
+		struct ebpf_costs c;
 
 		if (n->head) {
-			err = verify_close_head(v, n);
+			err = ebpf_verify_close_head(v, n);
 		} else if (n->inside) {
-			err = verify_close_round(v, n);
+			err = ebpf_verify_close_round(v, n);
 		} else {
-			verify_node_costs(n, &c);
-			err = verify_add_costs(v, parent, &c, n->cost);
+			ebpf_verify_node_costs(n, &c);
+			err = ebpf_verify_add_costs(v, parent, &c, n->cost);
 		}
-		verify_merge_read(&parent->read, &n->read, &n->written, &n->sources);
+		ebpf_verify_merge_read(&parent->read, &n->read, &n->written, &n->sources);
 		close_node(v, n);
 		n = parent;
 	}
@@ -183,11 +183,11 @@ int verify_path_end(struct verifier *v, const struct costs *tail)
 	return err;
 }
 
-static int refuse_endless(struct verifier *v)
+static int refuse_endless(struct ebpf_verifier *v)
 {
 	report_hint(v->r, "let something that the loop's condition reads change in every round");
-	return verify_refuse(v, v->pc, "loop",
-			     "the loop makes no progress: the same state is reached again");
+	return ebpf_verify_refuse(v, v->pc, "loop",
+				  "the loop makes no progress: the same state is reached again");
 }
 
 enum {
@@ -195,13 +195,13 @@ enum {
 }; /* rounds of a loop in which an equal state is noticed at once; else the budget ends it */
 
 /* The same state twice on one path: an abstract run that never ends. */
-static int check_progress(struct verifier *v)
+static int check_progress(struct ebpf_verifier *v)
 {
-	struct node **link = &v->open[v->pc], *n;
+	struct ebpf_state_node **link = &v->open[v->pc], *n;
 
 	for (int i = 0; i < LOOKBACK && *link; i++) {
 		/* what lies beyond a loop's head cost one of its rounds */
-		if ((*link)->heads == v->at->heads && verify_same(v, (*link)->state)) {
+		if ((*link)->heads == v->at->heads && ebpf_verify_same(v, (*link)->state)) {
 			return refuse_endless(v);
 		}
 		link = &(*link)->next;
@@ -215,13 +215,14 @@ static int check_progress(struct verifier *v)
 }
 
 /* A closed node that the running state lies in, or NULL. Those that only cost time are given up. */
-static struct node *find_closed(struct verifier *v, uint32_t arrived, struct costs *ret)
+static struct ebpf_state_node *find_closed(struct ebpf_verifier *v, uint32_t arrived,
+					   struct ebpf_costs *ret)
 {
-	struct node **link = &v->closed[v->pc], *n;
+	struct ebpf_state_node **link = &v->closed[v->pc], *n;
 
 	while ((n = *link) != NULL) {
-		if (verify_costs_of(v, n, arrived, ret) &&
-		    verify_within(v, n->state, &n->read, ret)) {
+		if (ebpf_verify_costs_of(v, n, arrived, ret) &&
+		    ebpf_verify_within(v, n->state, &n->read, ret)) {
 			n->hits += n->hits < UINT16_MAX / 4;
 			return n;
 		}
@@ -236,28 +237,29 @@ static struct node *find_closed(struct verifier *v, uint32_t arrived, struct cos
 	return NULL;
 }
 
-static int end_at(struct verifier *v, struct node *n, const struct costs *costs)
+static int end_at(struct ebpf_verifier *v, struct ebpf_state_node *n,
+		  const struct ebpf_costs *costs)
 {
 	int err;
 
 	if (costs->exit > 0 && v->path_cost + (uint64_t)costs->exit > v->hook->budget) {
 		v->path_cost += (uint64_t)costs->exit;
-		return verify_over_budget(v);
+		return ebpf_verify_over_budget(v);
 	}
-	verify_merge_read(&v->at->read, &n->read, &v->written, &v->sources);
-	err = verify_path_end(v, costs);
+	ebpf_verify_merge_read(&v->at->read, &n->read, &v->written, &v->sources);
+	err = ebpf_verify_path_end(v, costs);
 	return err ? err : 1;
 }
 
-int verify_meet(struct verifier *v)
+int ebpf_verify_meet(struct ebpf_verifier *v)
 {
-	uint32_t head = verify_head(v);
-	struct costs costs;
-	struct node *n;
+	uint32_t head = ebpf_verify_head(v);
+	struct ebpf_costs costs;
+	struct ebpf_state_node *n;
 	int err;
 
 	if (head) {
-		verify_drop_dead(v);
+		ebpf_verify_drop_dead(v);
 	}
 	n = v->flags & EBPF_VERIFY_NO_PRUNE ? NULL : find_closed(v, head, &costs);
 	if (n) {
@@ -265,7 +267,7 @@ int verify_meet(struct verifier *v)
 		return end_at(v, n, &costs);
 	}
 	if (head) {
-		err = verify_round(v, head);
+		err = ebpf_verify_round(v, head);
 		v->entering = 0;
 		return err;
 	}
@@ -274,22 +276,22 @@ int verify_meet(struct verifier *v)
 		return err;
 	}
 	if (v->since >= node_distance(v) || (!v->open[v->pc] && !v->closed[v->pc])) {
-		return verify_add_node(v, NULL);
+		return ebpf_verify_add_node(v, NULL);
 	}
 	return 0;
 }
 
-int verify_push(struct verifier *v, int outcome)
+int ebpf_verify_push(struct ebpf_verifier *v, int outcome)
 {
-	struct pending *p = malloc(sizeof(*p));
+	struct ebpf_pending_branch *p = malloc(sizeof(*p));
 
 	if (!p) {
 		return -ENOMEM;
 	}
-	*p = (struct pending){
+	*p = (struct ebpf_pending_branch){
 		.next = v->todo,
 		.node = v->at,
-		.state = verify_pack(v),
+		.state = ebpf_verify_pack(v),
 		.pc = v->pc,
 		.outcome = outcome,
 		.cost = v->cost,
@@ -304,7 +306,7 @@ int verify_push(struct verifier *v, int outcome)
 		return -ENOMEM;
 	}
 	v->todo = p;
-	v->work += 2u * verify_packed_work(p->state); /* now, and when it is taken up */
+	v->work += 2u * ebpf_verify_packed_work(p->state); /* now, and when it is taken up */
 	v->at->open++;
 	v->bytes += sizeof(*p);
 	v->states++;
@@ -312,23 +314,23 @@ int verify_push(struct verifier *v, int outcome)
 	return v->bytes > VERIFY_MAX_BYTES ? too_big(v) : 0;
 }
 
-static void free_pending(struct verifier *v, struct pending *p)
+static void free_pending(struct ebpf_verifier *v, struct ebpf_pending_branch *p)
 {
-	v->bytes -= sizeof(*p) + verify_packed_bytes(p->state);
+	v->bytes -= sizeof(*p) + ebpf_verify_packed_bytes(p->state);
 	v->states--;
 	free(p->state);
 	free(p);
 }
 
-int verify_pop(struct verifier *v, int *ret_outcome)
+int ebpf_verify_pop(struct ebpf_verifier *v, int *ret_outcome)
 {
-	struct pending *p = v->todo;
+	struct ebpf_pending_branch *p = v->todo;
 
 	if (!p) {
 		return 0;
 	}
 	v->todo = p->next;
-	verify_unpack(v, p->state);
+	ebpf_verify_unpack(v, p->state);
 	v->at = p->node;
 	v->pc = p->pc;
 	v->entering = 0;
@@ -347,9 +349,9 @@ int verify_pop(struct verifier *v, int *ret_outcome)
 }
 
 /* Open nodes that left their lists hang on the path only: every open one is at or above v->at. */
-static void free_open(struct verifier *v)
+static void free_open(struct ebpf_verifier *v)
 {
-	struct node *n = v->at, *parent;
+	struct ebpf_state_node *n = v->at, *parent;
 
 	for (; n; n = parent) {
 		parent = n->parent;
@@ -359,20 +361,20 @@ static void free_open(struct verifier *v)
 	}
 }
 
-static void free_list(struct verifier *v, struct node *n)
+static void free_list(struct ebpf_verifier *v, struct ebpf_state_node *n)
 {
 	while (n) {
-		struct node *next = n->next;
+		struct ebpf_state_node *next = n->next;
 
 		free_node(v, n);
 		n = next;
 	}
 }
 
-void verify_free(struct verifier *v)
+void ebpf_verify_free(struct ebpf_verifier *v)
 {
 	while (v->todo) {
-		struct pending *p = v->todo;
+		struct ebpf_pending_branch *p = v->todo;
 
 		v->todo = p->next;
 		free_pending(v, p);
@@ -387,7 +389,7 @@ void verify_free(struct verifier *v)
 	for (unsigned f = 0; f < EBPF_MAX_FRAMES; f++) {
 		free(v->frames[f]);
 	}
-	verify_free_loops(v);
+	ebpf_verify_free_loops(v);
 	free(v->other);
 	free(v->open);
 	free(v->closed);

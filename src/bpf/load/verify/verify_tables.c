@@ -21,7 +21,7 @@ typedef int32_t s32;
 #define IS_LOCAL 0
 #define IS_DAEMON 1
 
-static const struct verify_hook hooks[] = {
+static const struct ebpf_verify_hook hooks[] = {
 #define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc)                                         \
 	{ id, #name, IS_##side, budget, vmin, vmax, sizeof(struct gbpf_##name##_ctx) },
 #include "gbpf/hooks.def"
@@ -30,14 +30,14 @@ static const struct verify_hook hooks[] = {
 #define ACCESS_R 0
 #define ACCESS_RW 1
 
-static const struct verify_field fields[] = {
+static const struct ebpf_verify_field fields[] = {
 #define GBPF_CTX(hook, type, name, access, doc)                                                    \
 	{ HOOK_##hook, #name, offsetof(struct gbpf_##hook##_ctx, name), sizeof(type),              \
 	  ACCESS_##access },
 #include "gbpf/hooks.def"
 };
 
-static const struct verify_helper helpers[] = {
+static const struct ebpf_verify_helper helpers[] = {
 #define GBPF_HELPER(id, name, type, params, ret, a1, a2, a3, a4, a5, sides, cost, doc)             \
 	{ id,		#name, RET_##ret, { ARG_##a1, ARG_##a2, ARG_##a3, ARG_##a4, ARG_##a5 },    \
 	  SIDE_##sides, cost },
@@ -77,12 +77,12 @@ static const struct {
 static const struct {
 	const char *name, *doc;
 	int64_t value;
-} constants[] = {
+} verdicts[] = {
 #define GBPF_CONST(name, value, doc) { #name, doc, value },
 #include "gbpf/hooks.def"
 };
 
-const struct verify_hook *verify_hook(int id)
+const struct ebpf_verify_hook *ebpf_verify_hook(int id)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(hooks); i++) {
 		if (hooks[i].id == id) {
@@ -92,13 +92,13 @@ const struct verify_hook *verify_hook(int id)
 	return NULL;
 }
 
-const struct verify_field *verify_fields(uint32_t *ret_n)
+const struct ebpf_verify_field *ebpf_verify_fields(uint32_t *ret_n)
 {
 	*ret_n = ARRAY_SIZE(fields);
 	return fields;
 }
 
-const struct verify_helper *verify_helper(int32_t id)
+const struct ebpf_verify_helper *ebpf_verify_helper(int32_t id)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(helpers); i++) {
 		if (helpers[i].id == id) {
@@ -118,7 +118,7 @@ static unsigned ops_of(uint32_t map_type)
 	return 0;
 }
 
-int verify_map_can(uint32_t map_type, int32_t helper)
+int ebpf_verify_map_can(uint32_t map_type, int32_t helper)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(map_ops); i++) {
 		if (map_ops[i].helper == helper) {
@@ -128,7 +128,7 @@ int verify_map_can(uint32_t map_type, int32_t helper)
 	return 0;
 }
 
-const char *verify_map_type(uint32_t map_type)
+const char *ebpf_verify_map_type(uint32_t map_type)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(map_types); i++) {
 		if (map_types[i].id == map_type) {
@@ -139,15 +139,15 @@ const char *verify_map_type(uint32_t map_type)
 }
 
 /* The texts of hooks.def's constants begin with the hook whose verdicts they are. */
-void verify_verdict_names(const struct verify_hook *h, struct buf *out)
+void ebpf_verify_verdict_names(const struct ebpf_verify_hook *h, struct buf *out)
 {
 	size_t len = strlen(h->name);
 	const char *sep = "";
 
-	for (size_t i = 0; i < ARRAY_SIZE(constants); i++) {
-		if (strncmp(constants[i].doc, h->name, len) == 0 && constants[i].doc[len] == ':') {
-			buf_printf(out, "%s%s (%lld)", sep, constants[i].name,
-				   (long long)constants[i].value);
+	for (size_t i = 0; i < ARRAY_SIZE(verdicts); i++) {
+		if (strncmp(verdicts[i].doc, h->name, len) == 0 && verdicts[i].doc[len] == ':') {
+			buf_printf(out, "%s%s (%lld)", sep, verdicts[i].name,
+				   (long long)verdicts[i].value);
 			sep = ", ";
 		}
 	}

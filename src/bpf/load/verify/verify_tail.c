@@ -6,7 +6,8 @@
 #include "bpf/load/verify/verify_int.h"
 
 /* Those functions of the program array with which the call may go on. */
-static uint64_t targets(const struct verifier *v, const struct call *c, const struct reg *index)
+static uint64_t targets(const struct ebpf_verifier *v, const struct ebpf_helper_call *c,
+			const struct ebpf_reg *index)
 {
 	const struct ebpf_prog *p = v->prog;
 	uint64_t set = 0;
@@ -22,36 +23,37 @@ static uint64_t targets(const struct verifier *v, const struct call *c, const st
 
 /* The path goes on as if nothing had happened; the others begin with the context alone, whoever
  * called them, and are walked once by themselves. */
-int verify_tail_call(struct verifier *v, const struct call *c)
+int ebpf_verify_tail_call(struct ebpf_verifier *v, const struct ebpf_helper_call *c)
 {
-	struct reg *regs = verify_frame(v)->regs;
+	struct ebpf_reg *regs = ebpf_verify_frame(v)->regs;
 	int err;
 
 	if (v->depth > 0) {
 		report_hint(v->r, "call it in the program itself");
-		return verify_refuse(v, v->pc, "tail",
-				     "%s: not from a function that was called, which would have "
-				     "to return",
-				     c->what);
+		return ebpf_verify_refuse(
+			v, v->pc, "tail",
+			"%s: not from a function that was called, which would have "
+			"to return",
+			c->what);
 	}
 	if (c->map_id) {
-		return verify_refuse(v, v->pc, "tail",
-				     "%s: which program array it is must be known", c->what);
+		return ebpf_verify_refuse(v, v->pc, "tail",
+					  "%s: which program array it is must be known", c->what);
 	}
-	err = verify_no_refs(v, "when another program goes on");
+	err = ebpf_verify_no_refs(v, "when another program goes on");
 	if (err) {
 		return err;
 	}
-	mark_matter(v, 0, 3);
+	ebpf_mark_matter(v, 0, 3);
 	v->tails[v->entry] |= targets(v, c, &regs[3]);
 	v->tail_at[v->entry] = v->pc;
-	verify_clobber(v);
-	reg_unknown(verify_write(v, 0));
+	ebpf_verify_clobber(v);
+	ebpf_reg_unknown(ebpf_verify_write(v, 0));
 	v->pc++;
 	return 0;
 }
 
-uint64_t verify_tail_targets(const struct verifier *v)
+uint64_t ebpf_verify_tail_targets(const struct ebpf_verifier *v)
 {
 	uint64_t set = 1, before = 0;
 
@@ -65,7 +67,7 @@ uint64_t verify_tail_targets(const struct verifier *v)
 }
 
 /* The dearest chain from each function, one link longer in each step. */
-int verify_chain_cost(struct verifier *v, const uint64_t own[64], uint64_t *ret)
+int ebpf_verify_chain_cost(struct ebpf_verifier *v, const uint64_t own[64], uint64_t *ret)
 {
 	uint64_t cost[64], longer[64];
 
@@ -87,7 +89,8 @@ int verify_chain_cost(struct verifier *v, const uint64_t own[64], uint64_t *ret)
 	}
 	v->entry = 0;
 	report_hint(v->r, "let fewer programs follow each other, or make them cheaper");
-	return verify_refuse(v, v->tail_at[0], "budget",
-			     "the dearest chain of tail calls costs up to %llu; %s may cost %u",
-			     (unsigned long long)cost[0], v->hook->name, v->hook->budget);
+	return ebpf_verify_refuse(
+		v, v->tail_at[0], "budget",
+		"the dearest chain of tail calls costs up to %llu; %s may cost %u",
+		(unsigned long long)cost[0], v->hook->name, v->hook->budget);
 }

@@ -29,7 +29,7 @@ static TLS_FAST struct frames *frames_left;
 #define ACCESS(p, bytes, write) ((void)0)
 #define ALIGNED_ACCESS(p, bytes) ((void)0)
 #define MAP(index) ((void)0)
-#define HELPER(slot)                                                                               \
+#define EBPF_HELPER(slot)                                                                          \
 	do {                                                                                       \
 		if ((slot) < 0) {                                                                  \
 			return 0;                                                                  \

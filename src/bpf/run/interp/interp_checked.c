@@ -12,7 +12,7 @@
 #include "bpf/run/signature.h"
 
 #define GBPF_CONST(name, value, doc) enum { name = value };
-#define GBPF_MAP_TYPE(id, name, ops, doc) enum { GBPF_MAP_##name = id };
+#define GBPF_MAP_TYPE(id, name, value, doc) enum { GBPF_MAP_##name = id };
 #include "gbpf/hooks.def"
 
 static const uint8_t helper_ret[EBPF_HELPER_SLOTS] = {
@@ -256,7 +256,7 @@ static void after_call(struct checked *s, const uint64_t *r, int slot)
 			STOP(-EINVAL);                                                             \
 		}                                                                                  \
 	} while (0)
-#define HELPER(number)                                                                             \
+#define EBPF_HELPER(number)                                                                        \
 	do {                                                                                       \
 		if (!env || (number) < 0) {                                                        \
 			STOP(-EINVAL);                                                             \

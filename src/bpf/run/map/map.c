@@ -43,7 +43,7 @@ static int flags_ok(uint32_t flags)
 }
 
 /* What a type asks of its definition. Key and value sizes: exact, or 0 for "see below". */
-static int type_ok(const struct ebpf_map_def *d)
+static int lock_ok(const struct ebpf_map_def *d)
 {
 	uint32_t where = d->flags & ((uint32_t)GBPF_F_TENANT | GBPF_F_DAEMON);
 
@@ -97,7 +97,7 @@ int ebpf_map_check(const struct ebpf_map_def *def)
 		    def->type == GBPF_MAP_LRU_HASH;
 
 	if (!name_ok(def->name) || !def->max_entries || !flags_ok(def->flags) || def->is_data > 1 ||
-	    !type_ok(def) || (def->is_data && def->type != GBPF_MAP_ARRAY) ||
+	    !lock_ok(def) || (def->is_data && def->type != GBPF_MAP_ARRAY) ||
 	    ((def->flags & GBPF_F_EPOCH) && def->type != GBPF_MAP_ARRAY) ||
 	    (def->inner_1 && def->type != GBPF_MAP_ARRAY_OF_MAPS) || def->inner_1 > EBPF_MAX_MAPS) {
 		return -EINVAL;
@@ -121,38 +121,40 @@ static enum ebpf_region region_of(uint32_t flags)
 	return flags & GBPF_F_DAEMON ? EBPF_REGION_DAEMON : EBPF_REGION_GLOBAL;
 }
 
-static uint32_t power_of_two(uint32_t least)
+static uint32_t ebpf_map_power_of_two(uint32_t least)
 {
 	return least <= 1 ? 1 : 1u << (32 - __builtin_clz(least - 1));
 }
 
 /* Elements of a pool with a head before them: [head_bytes][pool][elements]. An element is its word,
  * `more` bytes, the key and the value; small ones lie within a cache line. */
-static uint64_t lay_elements(struct ebpf_map *m, uint64_t head_bytes, uint32_t more)
+static uint64_t ebpf_map_lay_elements(struct ebpf_map *m, uint64_t head_bytes, uint32_t more)
 {
 	uint32_t key = ROUND_UP(m->key_bytes, 8u), value = ROUND_UP(m->value_bytes, 8u);
 
 	m->key_off = 8 + more;
 	m->value_off = m->key_off + key;
 	m->stride = m->value_off + value;
-	m->stride = m->stride <= 64 ? power_of_two(m->stride) : m->stride;
+	m->stride = m->stride <= 64 ? ebpf_map_power_of_two(m->stride) : m->stride;
 	m->pool_off = (uint32_t)ROUND_UP(m->head_off + head_bytes, MAP_ALIGN);
-	m->elem_off = ROUND_UP(m->pool_off + pool_bytes(m->max_entries), MAP_ALIGN);
+	m->elem_off = ROUND_UP(m->pool_off + ebpf_pool_bytes(m->max_entries), MAP_ALIGN);
 	return m->elem_off + (uint64_t)m->stride * m->max_entries;
 }
 
 static uint64_t lay_hash(struct ebpf_map *m)
 {
 	m->head_off = m->type == GBPF_MAP_LPM_TRIE ? LPM_LENGTH_BYTES : 0;
-	m->n_slots = power_of_two(m->max_entries + m->max_entries / 2);
-	return lay_elements(m, (uint64_t)m->n_slots * 8, m->type == GBPF_MAP_LRU_HASH ? 8 : 0);
+	m->n_slots = ebpf_map_power_of_two(m->max_entries + m->max_entries / 2);
+	return ebpf_map_lay_elements(m, (uint64_t)m->n_slots * 8,
+				     m->type == GBPF_MAP_LRU_HASH ? 8 : 0);
 }
 
 static uint64_t lay_ring(struct ebpf_map *m)
 {
 	m->n_slots = m->max_entries / EBPF_RING_BLOCK;
 	m->stride = EBPF_RING_BLOCK;
-	m->elem_off = ROUND_UP((uint32_t)sizeof(struct ring_shared) + m->n_slots * 8, MAP_ALIGN);
+	m->elem_off =
+		ROUND_UP((uint32_t)sizeof(struct ebpf_ring_shared) + m->n_slots * 8, MAP_ALIGN);
 	return m->elem_off + (uint64_t)m->max_entries;
 }
 
@@ -169,10 +171,10 @@ static uint64_t lay_out(struct ebpf_map *m)
 	case GBPF_MAP_LPM_TRIE:
 		return lay_hash(m);
 	case GBPF_MAP_QUEUE:
-		m->n_slots = power_of_two(m->max_entries);
-		return lay_elements(m, queue_head_bytes(m->n_slots), 0);
+		m->n_slots = ebpf_map_power_of_two(m->max_entries);
+		return ebpf_map_lay_elements(m, queue_head_bytes(m->n_slots), 0);
 	case GBPF_MAP_STACK:
-		return lay_elements(m, 8, 0);
+		return ebpf_map_lay_elements(m, 8, 0);
 	case GBPF_MAP_RINGBUF:
 		return lay_ring(m);
 	case GBPF_MAP_PROG_ARRAY:
@@ -296,12 +298,12 @@ void *ebpf_map_lookup(const struct ebpf_map *map, const void *key)
 	switch (map->type) {
 	case GBPF_MAP_HASH:
 	case GBPF_MAP_LRU_HASH:
-		return hash_lookup(map, key);
+		return ebpf_hash_lookup(map, key);
 	case GBPF_MAP_ARRAY:
 	case GBPF_MAP_HISTOGRAM:
 		index = ebpf_map_index(key);
 		if (unlikely(map->copy_bytes)) {
-			return epoch_lookup(map, index);
+			return ebpf_epoch_lookup(map, index);
 		}
 		if (index >= map->max_entries || !map->data) {
 			return NULL;
@@ -310,7 +312,7 @@ void *ebpf_map_lookup(const struct ebpf_map *map, const void *key)
 	case GBPF_MAP_LPM_TRIE:
 		return lpm_lookup(map, key);
 	case GBPF_MAP_THREAD_ARRAY:
-		return thread_lookup(map, key);
+		return ebpf_thread_lookup(map, key);
 	case GBPF_MAP_ARRAY_OF_MAPS:
 		return member(map, ebpf_map_index(key));
 	default:
@@ -318,7 +320,7 @@ void *ebpf_map_lookup(const struct ebpf_map *map, const void *key)
 	}
 }
 
-void value_store(void *slot, const void *value, uint32_t bytes)
+void ebpf_value_store(void *slot, const void *value, uint32_t bytes)
 {
 	uint64_t v8 = 0;
 	uint32_t v4;
@@ -334,12 +336,12 @@ void value_store(void *slot, const void *value, uint32_t bytes)
 	}
 }
 
-void value_update(const struct ebpf_map *m, void *slot, const void *value)
+void ebpf_value_update(const struct ebpf_map *m, void *slot, const void *value)
 {
 	uint32_t lock = m->lock_1 - 1;
 
 	if (likely(!m->lock_1)) {
-		value_store(slot, value, m->value_bytes);
+		ebpf_value_store(slot, value, m->value_bytes);
 		return;
 	}
 	memmove(slot, value, lock);
@@ -347,7 +349,7 @@ void value_update(const struct ebpf_map *m, void *slot, const void *value)
 		m->value_bytes - lock - 4);
 }
 
-void value_load(void *value, const void *slot, uint32_t bytes)
+void ebpf_value_load(void *value, const void *slot, uint32_t bytes)
 {
 	uint64_t v8;
 
@@ -378,9 +380,9 @@ static int array_update(const struct ebpf_map *map, const void *key, const void 
 		return -EEXIST; /* elements of an array are always there */
 	}
 	if (unlikely(map->copy_bytes) && map->type == GBPF_MAP_ARRAY) {
-		return epoch_update(map, ebpf_map_index(key), value);
+		return ebpf_epoch_update(map, ebpf_map_index(key), value);
 	}
-	value_update(map, slot, value);
+	ebpf_value_update(map, slot, value);
 	return 0;
 }
 
@@ -389,7 +391,7 @@ int ebpf_map_update(const struct ebpf_map *map, const void *key, const void *val
 	switch (map->type) {
 	case GBPF_MAP_HASH:
 	case GBPF_MAP_LRU_HASH:
-		return hash_update(map, key, value, flags);
+		return ebpf_hash_update(map, key, value, flags);
 	case GBPF_MAP_ARRAY:
 	case GBPF_MAP_THREAD_ARRAY:
 		return array_update(map, key, value, flags);
@@ -405,7 +407,7 @@ int ebpf_map_delete(const struct ebpf_map *map, const void *key)
 	switch (map->type) {
 	case GBPF_MAP_HASH:
 	case GBPF_MAP_LRU_HASH:
-		return hash_delete(map, key);
+		return ebpf_hash_delete(map, key);
 	case GBPF_MAP_LPM_TRIE:
 		return lpm_delete(map, key);
 	default:

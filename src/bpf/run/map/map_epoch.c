@@ -32,12 +32,12 @@ static uint8_t *copy_of(const struct ebpf_map *m, uint64_t epoch)
 	return m->data + (size_t)(epoch % EBPF_EPOCH_COPIES) * m->copy_bytes;
 }
 
-const uint8_t *epoch_published(const struct ebpf_map *m)
+const uint8_t *ebpf_epoch_published(const struct ebpf_map *m)
 {
 	return copy_of(m, load_acquire(word_of(m)));
 }
 
-void *epoch_lookup(const struct ebpf_map *m, uint32_t index)
+void *ebpf_epoch_lookup(const struct ebpf_map *m, uint32_t index)
 {
 	uint64_t epoch;
 
@@ -51,14 +51,14 @@ void *epoch_lookup(const struct ebpf_map *m, uint32_t index)
 	return copy_of(m, epoch) + (size_t)index * m->stride;
 }
 
-int epoch_update(const struct ebpf_map *m, uint32_t index, const void *value)
+int ebpf_epoch_update(const struct ebpf_map *m, uint32_t index, const void *value)
 {
 	if (index >= m->max_entries || !m->data) {
 		return -ENOENT;
 	}
 	((struct ebpf_map *)(uintptr_t)m)->touched = 1;
-	value_store(copy_of(m, load_relaxed(word_of(m)) + 1) + (size_t)index * m->stride, value,
-		    m->value_bytes);
+	ebpf_value_store(copy_of(m, load_relaxed(word_of(m)) + 1) + (size_t)index * m->stride,
+			 value, m->value_bytes);
 	return 0;
 }
 

@@ -72,12 +72,12 @@ static uint64_t *head_of(const struct ebpf_map *m, const uint64_t *k)
 
 static inline const uint64_t *elem_key(const struct ebpf_map *m, uint32_t i)
 {
-	return (const void *)(elem_at(m, i) + m->key_off);
+	return (const void *)(ebpf_elem_at(m, i) + m->key_off);
 }
 
 static inline void *elem_value(const struct ebpf_map *m, uint32_t i)
 {
-	return elem_at(m, i) + m->value_off;
+	return ebpf_elem_at(m, i) + m->value_off;
 }
 
 static inline int key_is(const struct ebpf_map *m, uint32_t i, const uint64_t *k)
@@ -95,7 +95,7 @@ static inline int key_is(const struct ebpf_map *m, uint32_t i, const uint64_t *k
 /* When an element of an LRU_HASH was last used, in insertions. */
 static inline uint32_t *elem_used(const struct ebpf_map *m, uint32_t i)
 {
-	return (uint32_t *)(void *)(elem_at(m, i) + 8);
+	return (uint32_t *)(void *)(ebpf_elem_at(m, i) + 8);
 }
 
 static inline void touch(const struct ebpf_map *m, uint32_t i)
@@ -105,7 +105,7 @@ static inline void touch(const struct ebpf_map *m, uint32_t i)
 	if (m->type != GBPF_MAP_LRU_HASH || (m->flags & GBPF_F_RDONLY)) {
 		return;
 	}
-	now = pool_time(m);
+	now = ebpf_pool_time(m);
 	if (load_relaxed(elem_used(m, i)) != now) {
 		store_relaxed(elem_used(m, i), now);
 	}
@@ -129,7 +129,7 @@ static ALWAYS_INLINE int64_t walk(const struct ebpf_map *m, uint64_t *head, cons
 				return -1;
 			}
 			i--;
-			link = load_acquire(elem_link(m, i));
+			link = load_acquire(ebpf_elem_link(m, i));
 			same = small ? load_relaxed(elem_key(m, i)) == *k : key_is(m, i, k);
 			POINT("map.hash.lookup.read");
 			fence_acquire();
@@ -140,7 +140,7 @@ static ALWAYS_INLINE int64_t walk(const struct ebpf_map *m, uint64_t *head, cons
 				if (same) {
 					return i;
 				}
-				prev = elem_link(m, i);
+				prev = ebpf_elem_link(m, i);
 				from = link;
 			} else if (LINK_STATE(link) != ELEM_DEAD) {
 				break;
@@ -156,7 +156,7 @@ static int64_t lookup(const struct ebpf_map *m, const uint64_t *k)
 	return m->key_bytes <= 8 ? walk(m, bucket(m, mix(*k)), k, 1) : walk(m, head_of(m, k), k, 0);
 }
 
-void *hash_lookup(const struct ebpf_map *m, const void *key)
+void *ebpf_hash_lookup(const struct ebpf_map *m, const void *key)
 {
 	uint64_t small = 0;
 	struct key k;
@@ -187,14 +187,14 @@ void *hash_lookup(const struct ebpf_map *m, const void *key)
 static int unlink_dead(const struct ebpf_map *m, uint64_t *prev, uint64_t *from, uint32_t i,
 		       uint64_t link)
 {
-	uint64_t to = link_word(*from, LINK_STATE(*from), LINK_NEXT(link));
+	uint64_t to = ebpf_link_word(*from, LINK_STATE(*from), LINK_NEXT(link));
 
-	if (!cas_word(prev, *from, to)) {
+	if (!ebpf_cas_word(prev, *from, to)) {
 		return 0;
 	}
 	POINT("map.hash.delete.unlinked");
 	*from = to;
-	pool_free(m, i, link);
+	ebpf_pool_free(m, i, link);
 	return 1;
 }
 
@@ -220,7 +220,7 @@ static int find(const struct ebpf_map *m, uint64_t *head, const uint64_t *k, uin
 			if (i-- > m->max_entries) {
 				return -EBUSY;
 			}
-			link = load_acquire(elem_link(m, i));
+			link = load_acquire(ebpf_elem_link(m, i));
 			same = k ? key_is(m, i, k) : i == index;
 			POINT("map.hash.find.read");
 			fence_acquire();
@@ -242,7 +242,7 @@ static int find(const struct ebpf_map *m, uint64_t *head, const uint64_t *k, uin
 				ret->link = link;
 				return 1;
 			}
-			prev = elem_link(m, i);
+			prev = ebpf_elem_link(m, i);
 			from = link;
 		}
 		if (step == LONGEST) {
@@ -261,7 +261,7 @@ static int key_of(const struct ebpf_map *m, uint32_t i, uint64_t link, struct ke
 		k->w[w] = load_relaxed(&at[w]);
 	}
 	fence_acquire();
-	return load_relaxed(elem_link(m, i)) == link;
+	return load_relaxed(ebpf_elem_link(m, i)) == link;
 }
 
 /* READY: its owner may be about to link it, by an exchange of a head that it read before it made
@@ -279,9 +279,10 @@ static int hash_lost(const struct ebpf_map *m, uint32_t i, uint64_t link)
 	}
 	found = find(m, head_of(m, k.w), NULL, i, &at);
 	if (found == 1 && at.link == link) {
-		cas_word(elem_link(m, i), link, link_word(link, ELEM_LINKED, LINK_NEXT(link)));
+		ebpf_cas_word(ebpf_elem_link(m, i), link,
+			      ebpf_link_word(link, ELEM_LINKED, LINK_NEXT(link)));
 	}
-	return found == 0 && cas_word(at.head, at.h, link_word(at.h, 0, LINK_NEXT(at.h)));
+	return found == 0 && ebpf_cas_word(at.head, at.h, ebpf_link_word(at.h, 0, LINK_NEXT(at.h)));
 }
 
 static void evict(const struct ebpf_map *m, uint32_t i, uint64_t link)
@@ -290,7 +291,8 @@ static void evict(const struct ebpf_map *m, uint32_t i, uint64_t link)
 	struct key k;
 
 	if (key_of(m, i, link, &k) &&
-	    cas_word(elem_link(m, i), link, link_word(link, ELEM_DEAD, LINK_NEXT(link)))) {
+	    ebpf_cas_word(ebpf_elem_link(m, i), link,
+			  ebpf_link_word(link, ELEM_DEAD, LINK_NEXT(link)))) {
 		POINT("map.lru.evict.marked");
 		(void)find(m, head_of(m, k.w), NULL, i, &at);
 	}
@@ -300,19 +302,20 @@ static void evict(const struct ebpf_map *m, uint32_t i, uint64_t link)
  * that are met on the way are taken instead. */
 static int lru_claim(const struct ebpf_map *m, uint64_t *ret_link)
 {
-	int i = pool_claim_quick(m, ret_link);
+	int i = ebpf_pool_claim_quick(m, ret_link);
 
-	pool_tick(m);
+	ebpf_pool_tick(m);
 	for (uint32_t round = 0; i < 0 && round < LRU_ROUNDS; round++) {
-		uint32_t victim = 0, oldest = 0, now = pool_time(m);
+		uint32_t victim = 0, oldest = 0, now = ebpf_pool_time(m);
 		uint64_t victim_link = 0;
 
 		for (uint32_t k = 0; k < LRU_SAMPLE; k++) {
-			uint32_t at = pool_sample(m), age = now - load_relaxed(elem_used(m, at));
-			uint64_t link = load_acquire(elem_link(m, at));
+			uint32_t at = ebpf_pool_sample(m),
+				 age = now - load_relaxed(elem_used(m, at));
+			uint64_t link = load_acquire(ebpf_elem_link(m, at));
 
 			if (LINK_STATE(link) != ELEM_LINKED) {
-				if (pool_take(m, at, hash_lost, ret_link)) {
+				if (ebpf_pool_take(m, at, hash_lost, ret_link)) {
 					return (int)at;
 				}
 			} else if (!victim_link || age > oldest) {
@@ -324,7 +327,7 @@ static int lru_claim(const struct ebpf_map *m, uint64_t *ret_link)
 		if (victim_link) {
 			evict(m, victim, victim_link);
 		}
-		i = pool_claim_quick(m, ret_link);
+		i = ebpf_pool_claim_quick(m, ret_link);
 	}
 	return i;
 }
@@ -333,7 +336,7 @@ static int new_element(const struct ebpf_map *m, const uint64_t *k, const void *
 		       uint64_t *ret_link)
 {
 	int lru = m->type == GBPF_MAP_LRU_HASH;
-	int i = lru ? lru_claim(m, ret_link) : pool_claim(m, hash_lost, ret_link);
+	int i = lru ? lru_claim(m, ret_link) : ebpf_pool_claim(m, hash_lost, ret_link);
 
 	if (i < 0) {
 		return -E2BIG;
@@ -343,12 +346,12 @@ static int new_element(const struct ebpf_map *m, const uint64_t *k, const void *
 		store_relaxed((uint64_t *)&elem_key(m, (uint32_t)i)[w], k[w]);
 	}
 	POINT("map.hash.insert.key");
-	value_store(elem_value(m, (uint32_t)i), value, m->value_bytes);
+	ebpf_value_store(elem_value(m, (uint32_t)i), value, m->value_bytes);
 	if (m->lock_1) {
 		memset((uint8_t *)elem_value(m, (uint32_t)i) + m->lock_1 - 1, 0, 4);
 	}
 	if (lru) {
-		store_relaxed(elem_used(m, (uint32_t)i), pool_time(m));
+		store_relaxed(elem_used(m, (uint32_t)i), ebpf_pool_time(m));
 	}
 	POINT("map.hash.insert.filled");
 	return i;
@@ -359,22 +362,23 @@ static int new_element(const struct ebpf_map *m, const uint64_t *k, const void *
 static int link_element(const struct ebpf_map *m, const struct place *at, uint32_t i,
 			uint64_t *link)
 {
-	if (!pool_change(m, i, link, ELEM_READY, LINK_NEXT(at->h))) {
+	if (!ebpf_pool_change(m, i, link, ELEM_READY, LINK_NEXT(at->h))) {
 		*link = 0;
 		return 0;
 	}
 	POINT("map.hash.insert.ready");
-	if (!cas_word(at->head, at->h, link_word(at->h, 0, i + 1))) {
+	if (!ebpf_cas_word(at->head, at->h, ebpf_link_word(at->h, 0, i + 1))) {
 		return 0;
 	}
 	POINT("map.hash.insert.linked");
-	cas_word(elem_link(m, i), *link, link_word(*link, ELEM_LINKED, LINK_NEXT(*link)));
+	ebpf_cas_word(ebpf_elem_link(m, i), *link,
+		      ebpf_link_word(*link, ELEM_LINKED, LINK_NEXT(*link)));
 	return 1;
 }
 
 static int update_found(const struct ebpf_map *m, uint32_t i, const void *value)
 {
-	value_update(m, elem_value(m, i), value);
+	ebpf_value_update(m, elem_value(m, i), value);
 	POINT("map.hash.update.stored");
 	touch(m, i);
 	return 0;
@@ -411,12 +415,12 @@ static int update_key(const struct ebpf_map *m, const uint64_t *k, const void *v
 		mine = link ? mine : -1;
 	}
 	if (mine >= 0) {
-		pool_free(m, (uint32_t)mine, link);
+		ebpf_pool_free(m, (uint32_t)mine, link);
 	}
 	return err;
 }
 
-int hash_update(const struct ebpf_map *m, const void *key, const void *value, uint64_t flags)
+int ebpf_hash_update(const struct ebpf_map *m, const void *key, const void *value, uint64_t flags)
 {
 	struct key k;
 	int64_t i;
@@ -424,7 +428,7 @@ int hash_update(const struct ebpf_map *m, const void *key, const void *value, ui
 	if (flags > UPDATE_EXIST) {
 		return -EINVAL;
 	}
-	if (!map_writable(m)) {
+	if (!ebpf_map_writable(m)) {
 		return -EPERM;
 	}
 	key_take(m, &k, key);
@@ -435,13 +439,13 @@ int hash_update(const struct ebpf_map *m, const void *key, const void *value, ui
 	return update_key(m, k.w, value, flags);
 }
 
-int hash_delete(const struct ebpf_map *m, const void *key)
+int ebpf_hash_delete(const struct ebpf_map *m, const void *key)
 {
 	struct place at;
 	struct key k;
 	uint64_t *head;
 
-	if (!map_writable(m)) {
+	if (!ebpf_map_writable(m)) {
 		return -EPERM;
 	}
 	key_take(m, &k, key);
@@ -452,8 +456,8 @@ int hash_delete(const struct ebpf_map *m, const void *key)
 		if (found != 1) {
 			return found ? found : -ENOENT;
 		}
-		if (cas_word(elem_link(m, at.i), at.link,
-			     link_word(at.link, ELEM_DEAD, LINK_NEXT(at.link)))) {
+		if (ebpf_cas_word(ebpf_elem_link(m, at.i), at.link,
+				  ebpf_link_word(at.link, ELEM_DEAD, LINK_NEXT(at.link)))) {
 			POINT("map.hash.delete.marked");
 			(void)find(m, head, NULL, at.i, &at);
 			return 0;
@@ -466,7 +470,7 @@ int hash_delete(const struct ebpf_map *m, const void *key)
  * to say LINKED. */
 int hash_present(const struct ebpf_map *m, uint32_t i)
 {
-	uint64_t link = load_acquire(elem_link(m, i));
+	uint64_t link = load_acquire(ebpf_elem_link(m, i));
 	struct key k;
 
 	if (LINK_STATE(link) == ELEM_READY) {
@@ -475,10 +479,10 @@ int hash_present(const struct ebpf_map *m, uint32_t i)
 	return LINK_STATE(link) == ELEM_LINKED;
 }
 
-int hash_slot(const struct ebpf_map *m, uint32_t i, void *key, void *value)
+int ebpf_hash_slot(const struct ebpf_map *m, uint32_t i, void *key, void *value)
 {
 	for (uint32_t try = 0; try < SLOT_TRIES; try++) {
-		uint64_t link = load_acquire(elem_link(m, i));
+		uint64_t link = load_acquire(ebpf_elem_link(m, i));
 		struct key k;
 
 		if (LINK_STATE(link) > ELEM_DEAD) {
@@ -491,10 +495,10 @@ int hash_slot(const struct ebpf_map *m, uint32_t i, void *key, void *value)
 			continue;
 		}
 		if (value) {
-			value_load(value, elem_value(m, i), m->value_bytes);
+			ebpf_value_load(value, elem_value(m, i), m->value_bytes);
 		}
 		fence_acquire();
-		if (load_relaxed(elem_link(m, i)) == link) {
+		if (load_relaxed(ebpf_elem_link(m, i)) == link) {
 			if (key) {
 				memcpy(key, k.w, m->key_bytes);
 			}

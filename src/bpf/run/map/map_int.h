@@ -15,34 +15,34 @@ enum { UPDATE_ANY = 0, UPDATE_NOEXIST = 1, UPDATE_EXIST = 2 };
 /* The first word of an element, and the head of a list of them: 3 bits of state, 20 bits for 1 +
  * the index of the next element (0: none), 41 bits that grow with every change, so that a
  * compare-and-exchange with a word from before can never succeed. */
-enum elem_state { ELEM_FREE, ELEM_CLAIMED, ELEM_READY, ELEM_LINKED, ELEM_DEAD };
+enum ebpf_elem_state { ELEM_FREE, ELEM_CLAIMED, ELEM_READY, ELEM_LINKED, ELEM_DEAD };
 
 #define LINK_STATE(w) ((uint32_t)(w)&7u)
 #define LINK_NEXT(w) ((uint32_t)((w) >> 3) & 0xfffffu)
 #define LINK_TAG(w) ((w) >> 23)
 #define LINK_MAX_ELEMS 0xffffeu
 
-static inline uint64_t link_word(uint64_t old, uint32_t state, uint32_t next)
+static inline uint64_t ebpf_link_word(uint64_t old, uint32_t state, uint32_t next)
 {
 	return (uint64_t)state | (uint64_t)next << 3 | (LINK_TAG(old) + 1) << 23;
 }
 
-static inline int cas_word(uint64_t *p, uint64_t old, uint64_t word)
+static inline int ebpf_cas_word(uint64_t *p, uint64_t old, uint64_t word)
 {
 	return __atomic_compare_exchange_n(p, &old, word, 0, __ATOMIC_SEQ_CST, __ATOMIC_ACQUIRE);
 }
 
-static inline uint8_t *elem_at(const struct ebpf_map *m, uint32_t i)
+static inline uint8_t *ebpf_elem_at(const struct ebpf_map *m, uint32_t i)
 {
 	return m->data + m->elem_off + (size_t)i * m->stride;
 }
 
-static inline uint64_t *elem_link(const struct ebpf_map *m, uint32_t i)
+static inline uint64_t *ebpf_elem_link(const struct ebpf_map *m, uint32_t i)
 {
-	return (uint64_t *)(void *)elem_at(m, i);
+	return (uint64_t *)(void *)ebpf_elem_at(m, i);
 }
 
-static inline int map_writable(const struct ebpf_map *m)
+static inline int ebpf_map_writable(const struct ebpf_map *m)
 {
 	return m->data && !(m->flags & GBPF_F_RDONLY);
 }
@@ -50,18 +50,18 @@ static inline int map_writable(const struct ebpf_map *m)
 /* ---- map.c ---- */
 
 /* Elements are aligned to 8, so each of the small sizes is one store. */
-void value_store(void *slot, const void *value, uint32_t bytes);
+void ebpf_value_store(void *slot, const void *value, uint32_t bytes);
 /* The same for an element that others may see: leaves the map's lock as it is. */
-void value_update(const struct ebpf_map *m, void *slot, const void *value);
-void value_load(void *value, const void *slot, uint32_t bytes);
+void ebpf_value_update(const struct ebpf_map *m, void *slot, const void *value);
+void ebpf_value_load(void *value, const void *slot, uint32_t bytes);
 
 /* ---- map_hash.c: HASH, LRU_HASH, and LPM_TRIE on top of it ---- */
 
-void *hash_lookup(const struct ebpf_map *m, const void *key);
-int hash_update(const struct ebpf_map *m, const void *key, const void *value, uint64_t flags);
-int hash_delete(const struct ebpf_map *m, const void *key);
+void *ebpf_hash_lookup(const struct ebpf_map *m, const void *key);
+int ebpf_hash_update(const struct ebpf_map *m, const void *key, const void *value, uint64_t flags);
+int ebpf_hash_delete(const struct ebpf_map *m, const void *key);
 /* Element i: 1 and copies, 0 or -EIO. */
-int hash_slot(const struct ebpf_map *m, uint32_t i, void *key, void *value);
+int ebpf_hash_slot(const struct ebpf_map *m, uint32_t i, void *key, void *value);
 /* Whether the element i is there, for callers that want pointers instead of copies. */
 int hash_present(const struct ebpf_map *m, uint32_t i);
 
@@ -92,16 +92,16 @@ uint32_t stack_order(const struct ebpf_map *m, uint32_t *order);
 
 /* Number of the calling thread among those of its process that use thread arrays; the last one is
  * shared by all that found none free. */
-uint32_t thread_slot(void);
-void *thread_lookup(const struct ebpf_map *m, const void *key);
+uint32_t ebpf_thread_slot(void);
+void *ebpf_thread_lookup(const struct ebpf_map *m, const void *key);
 /* Over all threads: of one u64 of an element, or of each of them. */
-uint64_t thread_sum(const struct ebpf_map *m, uint32_t index, uint32_t word);
-void thread_read(const struct ebpf_map *m, uint32_t index, void *value);
+uint64_t ebpf_thread_sum(const struct ebpf_map *m, uint32_t index, uint32_t word);
+void ebpf_thread_read(const struct ebpf_map *m, uint32_t index, void *value);
 
 /* ---- map_epoch.c ---- */
 
-void *epoch_lookup(const struct ebpf_map *m, uint32_t index);
-const uint8_t *epoch_published(const struct ebpf_map *m); /* its first element */
-int epoch_update(const struct ebpf_map *m, uint32_t index, const void *value);
+void *ebpf_epoch_lookup(const struct ebpf_map *m, uint32_t index);
+const uint8_t *ebpf_epoch_published(const struct ebpf_map *m); /* its first element */
+int ebpf_epoch_update(const struct ebpf_map *m, uint32_t index, const void *value);
 
 #endif

@@ -65,7 +65,7 @@ void *lpm_lookup(const struct ebpf_map *m, const void *key)
 
 			cut(&k, (uint32_t)w * 64 + bit, until);
 			until = k.bits;
-			value = hash_lookup(m, &k);
+			value = ebpf_hash_lookup(m, &k);
 			if (value) {
 				return value;
 			}
@@ -80,7 +80,7 @@ int lpm_update(const struct ebpf_map *m, const void *key, const void *value, uin
 	struct lpm_key k;
 	uint64_t *word;
 
-	if (!map_writable(m)) {
+	if (!ebpf_map_writable(m)) {
 		return -EPERM;
 	}
 	if (take(m, &k, key) != 0) {
@@ -92,19 +92,19 @@ int lpm_update(const struct ebpf_map *m, const void *key, const void *value, uin
 		(void)__atomic_fetch_or(word, UINT64_C(1) << k.bits % 64, __ATOMIC_SEQ_CST);
 	}
 	POINT("map.lpm.insert.length");
-	return hash_update(m, &k, value, flags);
+	return ebpf_hash_update(m, &k, value, flags);
 }
 
 int lpm_delete(const struct ebpf_map *m, const void *key)
 {
 	struct lpm_key k;
 
-	if (!map_writable(m)) {
+	if (!ebpf_map_writable(m)) {
 		return -EPERM;
 	}
 	if (take(m, &k, key) != 0) {
 		return -EINVAL;
 	}
 	cut(&k, k.bits, max_bits(m));
-	return hash_delete(m, &k);
+	return ebpf_hash_delete(m, &k);
 }

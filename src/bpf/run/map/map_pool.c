@@ -21,7 +21,7 @@ static uint32_t words(uint32_t n)
 	return (n + 63) / 64;
 }
 
-uint32_t pool_bytes(uint32_t n)
+uint32_t ebpf_pool_bytes(uint32_t n)
 {
 	return (uint32_t)sizeof(struct pool) + 8 * (words(n) + words(words(n)));
 }
@@ -64,7 +64,7 @@ static void mark_full(uint64_t *upper, const uint64_t *lower, uint32_t w, uint32
 
 /* The fence after a claim: whoever reads what the new owner writes, and then looks at the word that
  * led to the element before it was freed, sees that word changed. */
-int pool_claim_quick(const struct ebpf_map *m, uint64_t *ret_link)
+int ebpf_pool_claim_quick(const struct ebpf_map *m, uint64_t *ret_link)
 {
 	struct pool *p = pool_of(m);
 	uint32_t n = m->max_entries, n1 = words(n), n2 = words(n1), n3 = words(n2);
@@ -96,10 +96,10 @@ int pool_claim_quick(const struct ebpf_map *m, uint64_t *ret_link)
 		i = b * 64 + (uint32_t)__builtin_ctzll(free_bits);
 		set_bit(one, i);
 		POINT("map.pool.claim.bit");
-		link = load_acquire(elem_link(m, i));
+		link = load_acquire(ebpf_elem_link(m, i));
 		if (LINK_STATE(link) == ELEM_FREE) {
-			*ret_link = link_word(link, ELEM_CLAIMED, 0);
-			if (cas_word(elem_link(m, i), link, *ret_link)) {
+			*ret_link = ebpf_link_word(link, ELEM_CLAIMED, 0);
+			if (ebpf_cas_word(ebpf_elem_link(m, i), link, *ret_link)) {
 				fence_release();
 				return (int)i;
 			}
@@ -117,16 +117,16 @@ static int outwaited(const struct ebpf_map *m, uint32_t i, uint64_t link)
 	uint32_t since = LINK_NEXT(link);
 
 	if (!since) {
-		cas_word(elem_link(m, i), link, link | (uint64_t)now << 3);
+		ebpf_cas_word(ebpf_elem_link(m, i), link, link | (uint64_t)now << 3);
 		return 0;
 	}
 	return (now + 0xffffeu - since) % 0xffffeu > POOL_LOST_SECONDS;
 }
 
-int pool_take(const struct ebpf_map *m, uint32_t i, pool_lost_fn lost, uint64_t *ret_link)
+int ebpf_pool_take(const struct ebpf_map *m, uint32_t i, ebpf_pool_lost_fn lost, uint64_t *ret_link)
 {
 	struct pool *p = pool_of(m);
-	uint64_t link = load_acquire(elem_link(m, i));
+	uint64_t link = load_acquire(ebpf_elem_link(m, i));
 	int ours;
 
 	switch (LINK_STATE(link)) {
@@ -143,18 +143,18 @@ int pool_take(const struct ebpf_map *m, uint32_t i, pool_lost_fn lost, uint64_t 
 	if (!ours) {
 		return 0;
 	}
-	*ret_link = link_word(link, ELEM_CLAIMED, 0);
-	if (!cas_word(elem_link(m, i), link, *ret_link)) {
+	*ret_link = ebpf_link_word(link, ELEM_CLAIMED, 0);
+	if (!ebpf_cas_word(ebpf_elem_link(m, i), link, *ret_link)) {
 		return 0;
 	}
 	fence_release();
 	return 1;
 }
 
-int pool_claim(const struct ebpf_map *m, pool_lost_fn lost, uint64_t *ret_link)
+int ebpf_pool_claim(const struct ebpf_map *m, ebpf_pool_lost_fn lost, uint64_t *ret_link)
 {
 	uint32_t steps = MIN(m->max_entries, SCAN_STEPS), at;
-	int i = pool_claim_quick(m, ret_link);
+	int i = ebpf_pool_claim_quick(m, ret_link);
 
 	if (likely(i >= 0)) {
 		return i;
@@ -162,21 +162,22 @@ int pool_claim(const struct ebpf_map *m, pool_lost_fn lost, uint64_t *ret_link)
 	at = __atomic_fetch_add(&pool_of(m)->scan, steps, __ATOMIC_RELAXED) % m->max_entries;
 	for (uint32_t k = 0; k < steps; k++, at++) {
 		at = at >= m->max_entries ? 0 : at;
-		if (pool_take(m, at, lost, ret_link)) {
+		if (ebpf_pool_take(m, at, lost, ret_link)) {
 			return (int)at;
 		}
 	}
 	return -1;
 }
 
-int pool_change(const struct ebpf_map *m, uint32_t i, uint64_t *link, uint32_t state, uint32_t next)
+int ebpf_pool_change(const struct ebpf_map *m, uint32_t i, uint64_t *link, uint32_t state,
+		     uint32_t next)
 {
-	uint64_t *at = elem_link(m, i), now = *link, to = link_word(now, state, next);
+	uint64_t *at = ebpf_elem_link(m, i), now = *link, to = ebpf_link_word(now, state, next);
 
-	if (!cas_word(at, now, to)) {
+	if (!ebpf_cas_word(at, now, to)) {
 		now = load_acquire(at); /* somebody may have noted the time in it, once */
 		if (LINK_STATE(now) != ELEM_CLAIMED || LINK_STATE(*link) != ELEM_CLAIMED ||
-		    LINK_TAG(now) != LINK_TAG(*link) || !cas_word(at, now, to)) {
+		    LINK_TAG(now) != LINK_TAG(*link) || !ebpf_cas_word(at, now, to)) {
 			return 0;
 		}
 	}
@@ -184,12 +185,12 @@ int pool_change(const struct ebpf_map *m, uint32_t i, uint64_t *link, uint32_t s
 	return 1;
 }
 
-void pool_free(const struct ebpf_map *m, uint32_t i, uint64_t link)
+void ebpf_pool_free(const struct ebpf_map *m, uint32_t i, uint64_t link)
 {
 	struct pool *p = pool_of(m);
 	uint32_t n1 = words(m->max_entries), n2 = words(n1);
 
-	if (!pool_change(m, i, &link, ELEM_FREE, 0)) {
+	if (!ebpf_pool_change(m, i, &link, ELEM_FREE, 0)) {
 		return;
 	}
 	POINT("map.pool.free.state");
@@ -198,24 +199,24 @@ void pool_free(const struct ebpf_map *m, uint32_t i, uint64_t link)
 	clear_bit(p->top, i / 64 / 64);
 }
 
-uint32_t pool_sample(const struct ebpf_map *m)
+uint32_t ebpf_pool_sample(const struct ebpf_map *m)
 {
 	uint32_t n = __atomic_fetch_add(&pool_of(m)->hand, 1u, __ATOMIC_RELAXED);
 
 	return (uint32_t)((uint64_t)(n * 2654435761u) * m->max_entries >> 32);
 }
 
-uint32_t pool_time(const struct ebpf_map *m)
+uint32_t ebpf_pool_time(const struct ebpf_map *m)
 {
 	return load_relaxed(&pool_of(m)->time);
 }
 
-void pool_tick(const struct ebpf_map *m)
+void ebpf_pool_tick(const struct ebpf_map *m)
 {
 	(void)__atomic_fetch_add(&pool_of(m)->time, 1u, __ATOMIC_RELAXED);
 }
 
-uint32_t pool_failures(const struct ebpf_map *m)
+uint32_t ebpf_pool_failures(const struct ebpf_map *m)
 {
 	return __atomic_fetch_add(&pool_of(m)->failures, 1u, __ATOMIC_RELAXED);
 }

@@ -29,7 +29,7 @@ uint64_t queue_head_bytes(uint32_t n_places)
 	return sizeof(struct queue) + (uint64_t)n_places * 8;
 }
 
-static struct queue *queue_of(const struct ebpf_map *m)
+static struct queue *shim_queue_of(const struct ebpf_map *m)
 {
 	return (void *)(m->data + m->head_off);
 }
@@ -48,12 +48,12 @@ static int64_t place_cmp(uint64_t w, uint64_t pos)
 
 static uint64_t *place_of(const struct ebpf_map *m, uint64_t pos)
 {
-	return &queue_of(m)->place[pos & (m->n_slots - 1)];
+	return &shim_queue_of(m)->place[pos & (m->n_slots - 1)];
 }
 
 static void advance(uint64_t *word, uint64_t pos)
 {
-	cas_word(word, pos, pos + 1);
+	ebpf_cas_word(word, pos, pos + 1);
 }
 
 /* A READY element says in its word at which position its owner wants it (modulo 2^20, which says in
@@ -67,13 +67,13 @@ static int queue_lost(const struct ebpf_map *m, uint32_t i, uint64_t link)
 		return PLACE_ELEM(w) != i + 1;
 	}
 	pos = PLACE_POS(w) ? PLACE_POS(w) - 1 + m->n_slots : LINK_NEXT(link);
-	return (pos & POS_LOW) != LINK_NEXT(link) || cas_word(place, w, place_word(pos, 0));
+	return (pos & POS_LOW) != LINK_NEXT(link) || ebpf_cas_word(place, w, place_word(pos, 0));
 }
 
 /* Puts element i at the end: 1; 0: no place; -1: it was taken away from us. */
 static int put(const struct ebpf_map *m, uint32_t i, uint64_t *link)
 {
-	struct queue *q = queue_of(m);
+	struct queue *q = shim_queue_of(m);
 
 	for (uint32_t try = 0; try < TRIES; try++) {
 		uint64_t pos = load_acquire(&q->tail), *place = place_of(m, pos);
@@ -88,11 +88,11 @@ static int put(const struct ebpf_map *m, uint32_t i, uint64_t *link)
 			return 0; /* one round behind and not taken: there are not so many elements
 				   */
 		}
-		if (!pool_change(m, i, link, ELEM_READY, (uint32_t)(pos & POS_LOW))) {
+		if (!ebpf_pool_change(m, i, link, ELEM_READY, (uint32_t)(pos & POS_LOW))) {
 			return -1;
 		}
 		POINT("map.queue.push.ready");
-		if (cas_word(place, w, place_word(pos, i + 1))) {
+		if (ebpf_cas_word(place, w, place_word(pos, i + 1))) {
 			POINT("map.queue.push.placed");
 			advance(&q->tail, pos);
 			return 1;
@@ -105,7 +105,7 @@ static int put(const struct ebpf_map *m, uint32_t i, uint64_t *link)
  * if the place is then what it was. */
 static int take(const struct ebpf_map *m, void *value, int remove)
 {
-	struct queue *q = queue_of(m);
+	struct queue *q = shim_queue_of(m);
 
 	for (uint32_t try = 0; try < TRIES; try++) {
 		uint64_t pos = load_acquire(&q->head), *place = place_of(m, pos);
@@ -123,9 +123,9 @@ static int take(const struct ebpf_map *m, void *value, int remove)
 		if (i-- > m->max_entries) {
 			return 0;
 		}
-		link = load_acquire(elem_link(m, i));
+		link = load_acquire(ebpf_elem_link(m, i));
 		if (value) {
-			value_load(value, elem_at(m, i) + m->value_off, m->value_bytes);
+			ebpf_value_load(value, ebpf_elem_at(m, i) + m->value_off, m->value_bytes);
 		}
 		POINT("map.queue.pop.read");
 		fence_acquire();
@@ -135,10 +135,10 @@ static int take(const struct ebpf_map *m, void *value, int remove)
 			}
 			continue;
 		}
-		if (cas_word(place, w, place_word(pos, 0))) {
+		if (ebpf_cas_word(place, w, place_word(pos, 0))) {
 			POINT("map.queue.pop.taken");
 			advance(&q->head, pos);
-			pool_free(m, i, link);
+			ebpf_pool_free(m, i, link);
 			return 1;
 		}
 	}
@@ -153,11 +153,11 @@ int queue_push(const struct ebpf_map *m, const void *value, uint64_t flags)
 	if (flags & ~(uint64_t)UPDATE_EXIST) {
 		return -EINVAL;
 	}
-	if (!map_writable(m)) {
+	if (!ebpf_map_writable(m)) {
 		return -EPERM;
 	}
 	for (uint32_t try = 0; i < 0 && try < TRIES; try++) {
-		i = pool_claim(m, queue_lost, &link);
+		i = ebpf_pool_claim(m, queue_lost, &link);
 		if (i < 0 && (!(flags & UPDATE_EXIST) || take(m, NULL, 1) < 0)) {
 			return -E2BIG;
 		}
@@ -166,10 +166,10 @@ int queue_push(const struct ebpf_map *m, const void *value, uint64_t flags)
 		return -EBUSY;
 	}
 	POINT("map.queue.push.claimed");
-	value_store(elem_at(m, (uint32_t)i) + m->value_off, value, m->value_bytes);
+	ebpf_value_store(ebpf_elem_at(m, (uint32_t)i) + m->value_off, value, m->value_bytes);
 	done = put(m, (uint32_t)i, &link);
 	if (!done) {
-		pool_free(m, (uint32_t)i, link);
+		ebpf_pool_free(m, (uint32_t)i, link);
 	}
 	return done > 0 ? 0 : -EBUSY;
 }
@@ -178,7 +178,7 @@ int queue_take(const struct ebpf_map *m, void *value, int remove)
 {
 	int got;
 
-	if (!m->data || (remove && !map_writable(m))) {
+	if (!m->data || (remove && !ebpf_map_writable(m))) {
 		return m->data ? -EPERM : -ENOENT;
 	}
 	got = take(m, value, remove);
@@ -199,7 +199,7 @@ uint32_t queue_count(const struct ebpf_map *m)
  * used for position q says that at most the n_slots - 1 positions before it are still full. */
 static uint64_t first_pos(const struct ebpf_map *m)
 {
-	uint64_t pos = load_acquire(&queue_of(m)->head);
+	uint64_t pos = load_acquire(&shim_queue_of(m)->head);
 
 	for (uint32_t n = 0; n < m->n_slots + TRIES; n++) {
 		uint64_t w = load_relaxed(place_of(m, pos));
@@ -229,7 +229,8 @@ int queue_slot(const struct ebpf_map *m, uint32_t s, void *value)
 			return -EIO;
 		}
 		if (value) {
-			value_load(value, elem_at(m, i - 1) + m->value_off, m->value_bytes);
+			ebpf_value_load(value, ebpf_elem_at(m, i - 1) + m->value_off,
+					m->value_bytes);
 		}
 		fence_acquire();
 		if (load_relaxed(place) == w) {

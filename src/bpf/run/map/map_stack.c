@@ -29,11 +29,11 @@ static int try_push(const struct ebpf_map *m, uint32_t i, uint64_t *link)
 	for (uint32_t try = 0; try < TRIES; try++) {
 		uint64_t t = load_acquire(top);
 
-		if (!pool_change(m, i, link, ELEM_READY, LINK_NEXT(t))) {
+		if (!ebpf_pool_change(m, i, link, ELEM_READY, LINK_NEXT(t))) {
 			return -1;
 		}
 		POINT("map.stack.push.ready");
-		if (cas_word(top, t, link_word(t, 0, i + 1))) {
+		if (ebpf_cas_word(top, t, ebpf_link_word(t, 0, i + 1))) {
 			POINT("map.stack.push.linked");
 			return 1;
 		}
@@ -52,9 +52,9 @@ static int take(const struct ebpf_map *m, void *value, int remove)
 		if (!i || i-- > m->max_entries) {
 			return 0;
 		}
-		link = load_acquire(elem_link(m, i));
+		link = load_acquire(ebpf_elem_link(m, i));
 		if (value) {
-			value_load(value, elem_at(m, i) + m->value_off, m->value_bytes);
+			ebpf_value_load(value, ebpf_elem_at(m, i) + m->value_off, m->value_bytes);
 		}
 		POINT("map.stack.pop.read");
 		fence_acquire();
@@ -64,9 +64,9 @@ static int take(const struct ebpf_map *m, void *value, int remove)
 			}
 			continue;
 		}
-		if (cas_word(top, t, link_word(t, 0, LINK_NEXT(link)))) {
+		if (ebpf_cas_word(top, t, ebpf_link_word(t, 0, LINK_NEXT(link)))) {
 			POINT("map.stack.pop.taken");
-			pool_free(m, i, link);
+			ebpf_pool_free(m, i, link);
 			return 1;
 		}
 	}
@@ -87,9 +87,9 @@ static int mark_listed(const struct ebpf_map *m, uint32_t first, uint8_t listed[
 		if (i - first < WINDOW) {
 			listed[i - first] = 1;
 		}
-		w = load_acquire(elem_link(m, i));
+		w = load_acquire(ebpf_elem_link(m, i));
 	}
-	return cas_word(top_of(m), t, link_word(t, 0, LINK_NEXT(t)));
+	return ebpf_cas_word(top_of(m), t, ebpf_link_word(t, 0, LINK_NEXT(t)));
 }
 
 /* Frees elements of one window that were READY before a walk that did not meet them: their owners
@@ -97,7 +97,7 @@ static int mark_listed(const struct ebpf_map *m, uint32_t first, uint8_t listed[
  * is walked as a whole, so this is done the more seldom the longer it may be. */
 static NOINLINE void free_lost(const struct ebpf_map *m)
 {
-	uint32_t n = m->max_entries, every = MAX(4u, n / 1024u), failure = pool_failures(m);
+	uint32_t n = m->max_entries, every = MAX(4u, n / 1024u), failure = ebpf_pool_failures(m);
 	uint32_t first = failure / every % ((n + WINDOW - 1) / WINDOW) * WINDOW;
 	uint64_t link[WINDOW];
 	uint8_t listed[WINDOW] = { 0 };
@@ -107,14 +107,14 @@ static NOINLINE void free_lost(const struct ebpf_map *m)
 	}
 	n = MIN(n - first, WINDOW);
 	for (uint32_t i = 0; i < n; i++) {
-		link[i] = load_acquire(elem_link(m, first + i));
+		link[i] = load_acquire(ebpf_elem_link(m, first + i));
 	}
 	if (!mark_listed(m, first, listed)) {
 		return;
 	}
 	for (uint32_t i = 0; i < n; i++) {
 		if (!listed[i] && LINK_STATE(link[i]) == ELEM_READY) {
-			pool_free(m, first + i, link[i]);
+			ebpf_pool_free(m, first + i, link[i]);
 		}
 	}
 }
@@ -127,22 +127,22 @@ int stack_push(const struct ebpf_map *m, const void *value, uint64_t flags)
 	if (flags) {
 		return -EINVAL; /* to drop the oldest of a list it would have to be walked */
 	}
-	if (!map_writable(m)) {
+	if (!ebpf_map_writable(m)) {
 		return -EPERM;
 	}
-	i = pool_claim(m, never_lost, &link);
+	i = ebpf_pool_claim(m, never_lost, &link);
 	if (i < 0) {
 		free_lost(m);
-		i = pool_claim_quick(m, &link);
+		i = ebpf_pool_claim_quick(m, &link);
 	}
 	if (i < 0) {
 		return -E2BIG;
 	}
 	POINT("map.stack.push.claimed");
-	value_store(elem_at(m, (uint32_t)i) + m->value_off, value, m->value_bytes);
+	ebpf_value_store(ebpf_elem_at(m, (uint32_t)i) + m->value_off, value, m->value_bytes);
 	done = try_push(m, (uint32_t)i, &link);
 	if (!done) {
-		pool_free(m, (uint32_t)i, link);
+		ebpf_pool_free(m, (uint32_t)i, link);
 	}
 	return done > 0 ? 0 : -EBUSY;
 }
@@ -151,7 +151,7 @@ int stack_take(const struct ebpf_map *m, void *value, int remove)
 {
 	int got;
 
-	if (!m->data || (remove && !map_writable(m))) {
+	if (!m->data || (remove && !ebpf_map_writable(m))) {
 		return m->data ? -EPERM : -ENOENT;
 	}
 	got = take(m, value, remove);
@@ -176,7 +176,7 @@ static uint32_t below_top(const struct ebpf_map *m, uint32_t slot)
 		i_1 = LINK_NEXT(load_acquire(top_of(m)));
 	}
 	for (; at < slot && i_1 && i_1 <= m->max_entries; at++) {
-		i_1 = LINK_NEXT(load_acquire(elem_link(m, i_1 - 1)));
+		i_1 = LINK_NEXT(load_acquire(ebpf_elem_link(m, i_1 - 1)));
 	}
 	walked.data = i_1 && i_1 <= m->max_entries ? m->data : NULL;
 	walked.slot = slot;
@@ -194,16 +194,17 @@ int stack_slot(const struct ebpf_map *m, uint32_t slot, void *value)
 		if (!i_1 || i_1 > m->max_entries) {
 			return i_1 ? -EIO : 0;
 		}
-		link = load_acquire(elem_link(m, i_1 - 1));
+		link = load_acquire(ebpf_elem_link(m, i_1 - 1));
 		if (LINK_STATE(link) != ELEM_READY) {
 			walked.data = NULL;
 			return 0;
 		}
 		if (value) {
-			value_load(value, elem_at(m, i_1 - 1) + m->value_off, m->value_bytes);
+			ebpf_value_load(value, ebpf_elem_at(m, i_1 - 1) + m->value_off,
+					m->value_bytes);
 		}
 		fence_acquire();
-		if (load_relaxed(elem_link(m, i_1 - 1)) == link) {
+		if (load_relaxed(ebpf_elem_link(m, i_1 - 1)) == link) {
 			return 1;
 		}
 		walked.data = NULL;
@@ -217,7 +218,7 @@ uint32_t stack_order(const struct ebpf_map *m, uint32_t *order)
 
 	for (uint32_t i = LINK_NEXT(load_acquire(top_of(m)));
 	     i && i <= m->max_entries && n < m->max_entries;
-	     i = LINK_NEXT(load_acquire(elem_link(m, i - 1)))) {
+	     i = LINK_NEXT(load_acquire(ebpf_elem_link(m, i - 1)))) {
 		order[n++] = i - 1;
 	}
 	return n;
@@ -229,7 +230,7 @@ uint32_t stack_count(const struct ebpf_map *m)
 
 	for (uint32_t i = LINK_NEXT(load_acquire(top_of(m)));
 	     i && i <= m->max_entries && n < m->max_entries; n++) {
-		i = LINK_NEXT(load_acquire(elem_link(m, i - 1)));
+		i = LINK_NEXT(load_acquire(ebpf_elem_link(m, i - 1)));
 	}
 	return n;
 }

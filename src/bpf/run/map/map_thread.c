@@ -54,22 +54,22 @@ static NOINLINE uint32_t take_slot(void)
 	return mine - 1;
 }
 
-uint32_t thread_slot(void)
+uint32_t ebpf_thread_slot(void)
 {
 	return likely(mine) ? mine - 1 : take_slot();
 }
 
-void *thread_lookup(const struct ebpf_map *m, const void *k)
+void *ebpf_thread_lookup(const struct ebpf_map *m, const void *k)
 {
 	uint32_t index = ebpf_map_index(k);
 
 	if (index >= m->max_entries || !m->data) {
 		return NULL;
 	}
-	return m->data + (size_t)thread_slot() * m->copy_bytes + (size_t)index * m->stride;
+	return m->data + (size_t)ebpf_thread_slot() * m->copy_bytes + (size_t)index * m->stride;
 }
 
-uint64_t thread_sum(const struct ebpf_map *m, uint32_t index, uint32_t word)
+uint64_t ebpf_thread_sum(const struct ebpf_map *m, uint32_t index, uint32_t word)
 {
 	uint8_t *at = m->data + (size_t)index * m->stride + (size_t)word * 8;
 	uint64_t sum = 0;
@@ -80,10 +80,10 @@ uint64_t thread_sum(const struct ebpf_map *m, uint32_t index, uint32_t word)
 	return sum;
 }
 
-void thread_read(const struct ebpf_map *m, uint32_t index, void *value)
+void ebpf_thread_read(const struct ebpf_map *m, uint32_t index, void *value)
 {
 	for (uint32_t w = 0; w < m->value_bytes / 8; w++) {
-		uint64_t sum = thread_sum(m, index, w);
+		uint64_t sum = ebpf_thread_sum(m, index, w);
 
 		memcpy((uint8_t *)value + (size_t)w * 8, &sum, 8);
 	}

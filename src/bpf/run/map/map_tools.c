@@ -33,11 +33,12 @@ uint32_t ebpf_map_slots(const struct ebpf_map *m)
 static void array_value(const struct ebpf_map *m, uint32_t index, void *value)
 {
 	if (m->type == GBPF_MAP_THREAD_ARRAY) {
-		thread_read(m, index, value);
+		ebpf_thread_read(m, index, value);
 	} else if (m->copy_bytes) {
-		value_load(value, epoch_published(m) + (size_t)index * m->stride, m->value_bytes);
+		ebpf_value_load(value, ebpf_epoch_published(m) + (size_t)index * m->stride,
+				m->value_bytes);
 	} else {
-		value_load(value, m->data + (size_t)index * m->stride, m->value_bytes);
+		ebpf_value_load(value, m->data + (size_t)index * m->stride, m->value_bytes);
 	}
 }
 
@@ -47,7 +48,7 @@ int ebpf_map_slot(const struct ebpf_map *m, uint32_t slot, void *key, void *valu
 		return 0;
 	}
 	if (hash_like(m)) {
-		return hash_slot(m, slot, key, value);
+		return ebpf_hash_slot(m, slot, key, value);
 	}
 	if (m->type == GBPF_MAP_QUEUE) {
 		return queue_slot(m, slot, value);
@@ -74,7 +75,7 @@ int ebpf_map_read(const struct ebpf_map *m, const void *key, void *value)
 		if (!at) {
 			return -ENOENT;
 		}
-		value_load(value, at, m->value_bytes);
+		ebpf_value_load(value, at, m->value_bytes);
 		return 0;
 	}
 	if (!array_like(m) && m->type != GBPF_MAP_ARRAY_OF_MAPS) {
@@ -109,14 +110,14 @@ static int clear_hash(const struct ebpf_map *m)
 	uint8_t key[EBPF_MAX_KEY_BYTES];
 
 	for (uint32_t s = 0; s < m->max_entries; s++) {
-		if (hash_slot(m, s, key, NULL) == 1) {
+		if (ebpf_hash_slot(m, s, key, NULL) == 1) {
 			(void)ebpf_map_delete(m, key);
 		}
 	}
 	return 0;
 }
 
-static int clear_queue(const struct ebpf_map *m)
+static int ebpf_map_clear_pops(const struct ebpf_map *m)
 {
 	for (uint32_t n = 0; n < 2 * m->max_entries; n++) { /* others may push meanwhile */
 		int err = ebpf_map_pop(m, NULL);
@@ -134,7 +135,7 @@ static void clear_array(const struct ebpf_map *m)
 		static const uint8_t zeros[EBPF_MAX_VALUE_BYTES];
 
 		for (uint32_t i = 0; i < m->max_entries; i++) {
-			(void)epoch_update(m, i, zeros);
+			(void)ebpf_epoch_update(m, i, zeros);
 		}
 		return;
 	}
@@ -145,14 +146,14 @@ static void clear_array(const struct ebpf_map *m)
 
 int ebpf_map_clear(const struct ebpf_map *m)
 {
-	if (!map_writable(m)) {
+	if (!ebpf_map_writable(m)) {
 		return -EPERM;
 	}
 	if (hash_like(m)) {
 		return clear_hash(m);
 	}
 	if (m->type == GBPF_MAP_QUEUE || m->type == GBPF_MAP_STACK) {
-		return clear_queue(m);
+		return ebpf_map_clear_pops(m);
 	}
 	if (!array_like(m)) {
 		return -EINVAL;
@@ -170,7 +171,8 @@ static int alike(const struct ebpf_map *a, const struct ebpf_map *b)
 
 /* Element by element through a buffer, so that what others change meanwhile is taken whole or not
  * at all. */
-static int copy_each(const struct ebpf_map *to, const struct ebpf_map *from, uint8_t *value)
+static int ebpf_map_copy_each(const struct ebpf_map *to, const struct ebpf_map *from,
+			      uint8_t *value)
 {
 	uint8_t key[EBPF_MAX_KEY_BYTES];
 	int err = 0;
@@ -192,7 +194,8 @@ static int copy_stack(const struct ebpf_map *to, const struct ebpf_map *from, ui
 
 	n = order ? stack_order(from, order) : 0;
 	while (n-- > 0 && !err) {
-		value_load(value, elem_at(from, order[n]) + from->value_off, from->value_bytes);
+		ebpf_value_load(value, ebpf_elem_at(from, order[n]) + from->value_off,
+				from->value_bytes);
 		err = stack_push(to, value, 0);
 	}
 	free(order);
@@ -214,7 +217,7 @@ static void copy_array(const struct ebpf_map *to, const struct ebpf_map *from)
 		return;
 	}
 	for (uint32_t c = 0; c < EBPF_EPOCH_COPIES; c++) {
-		copy_words(to->data + (size_t)c * to->copy_bytes, epoch_published(from),
+		copy_words(to->data + (size_t)c * to->copy_bytes, ebpf_epoch_published(from),
 			   from->copy_bytes);
 	}
 }
@@ -239,7 +242,7 @@ int ebpf_map_copy(const struct ebpf_map *to, const struct ebpf_map *from)
 		return -ENOMEM;
 	}
 	err = from->type == GBPF_MAP_STACK ? copy_stack(to, from, value)
-					   : copy_each(to, from, value);
+					   : ebpf_map_copy_each(to, from, value);
 	free(value);
 	return err;
 }

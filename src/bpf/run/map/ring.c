@@ -16,38 +16,40 @@
 #define TRIES 64u
 
 /* What a header that is at the end of the ring, or older, tells a writer. */
-static int begin_record(struct ring *g, uint64_t pos, uint64_t seen, uint32_t state, uint32_t bytes)
+static int begin_record(struct ebpf_ring *g, uint64_t pos, uint64_t seen, uint32_t state,
+			uint32_t bytes)
 {
-	uint64_t *header = ring_header(g, pos);
+	uint64_t *header = ebpf_ring_header(g, pos);
 
-	if (!cas_word(header, seen, ring_word(pos, state, bytes))) {
+	if (!ebpf_cas_word(header, seen, ebpf_ring_word(pos, state, bytes))) {
 		return 0;
 	}
 	POINT("ring.reserve.claimed");
-	cas_word(&g->shared->tail, pos, pos + RING_BLOCKS(bytes));
+	ebpf_cas_word(&g->shared->tail, pos, pos + RING_BLOCKS(bytes));
 	POINT("ring.reserve.advanced");
 	return 1;
 }
 
 void *ebpf_ring_reserve(const struct ebpf_map *ring, uint64_t bytes)
 {
-	struct ring g = ring_of(ring);
+	struct ebpf_ring g = ebpf_ring_of(ring);
 	uint32_t n;
 
-	if (!map_writable(ring) || !bytes || bytes > ring_max_record(ring)) {
+	if (!ebpf_map_writable(ring) || !bytes || bytes > ebpf_ring_max_record(ring)) {
 		return NULL;
 	}
 	n = RING_BLOCKS((uint32_t)bytes);
 	for (uint32_t try = 0; try < TRIES; try++) {
 		uint64_t pos = load_acquire(&g.shared->tail), read = load_acquire(&g.shared->head);
-		uint64_t seen = load_acquire(ring_header(&g, pos));
+		uint64_t seen = load_acquire(ebpf_ring_header(&g, pos));
 		uint32_t to_end = g.blocks - (uint32_t)(pos & (g.blocks - 1));
 		uint32_t need = n <= to_end ? n : to_end + n;
 
-		if (ring_cmp(seen, pos) >= 0) {
+		if (ebpf_ring_compare(seen, pos) >= 0) {
 			/* begun, and nobody has moved on; a header beyond: tail is old */
-			if (ring_cmp(seen, pos) == 0) {
-				cas_word(&g.shared->tail, pos, pos + RING_BLOCKS(RING_BYTES(seen)));
+			if (ebpf_ring_compare(seen, pos) == 0) {
+				ebpf_cas_word(&g.shared->tail, pos,
+					      pos + RING_BLOCKS(RING_BYTES(seen)));
 			}
 			continue;
 		}
@@ -59,7 +61,7 @@ void *ebpf_ring_reserve(const struct ebpf_map *ring, uint64_t bytes)
 		    to_end) { /* a record lies in one piece: the rest of this round is skipped */
 			begin_record(&g, pos, seen, RING_DISCARDED, to_end * EBPF_RING_BLOCK);
 		} else if (begin_record(&g, pos, seen, RING_BUSY, (uint32_t)bytes)) {
-			return ring_block(&g, pos);
+			return ebpf_ring_block(&g, pos);
 		}
 	}
 	return NULL;
@@ -75,7 +77,7 @@ int ebpf_ring_has(const struct ebpf_map *ring, const void *record)
 
 int ebpf_ring_finish(const struct ebpf_map *ring, void *record, int discard)
 {
-	struct ring g = ring_of(ring);
+	struct ebpf_ring g = ebpf_ring_of(ring);
 	uint64_t at, *header, seen;
 
 	if (!ebpf_ring_has(ring, record)) {
@@ -85,13 +87,13 @@ int ebpf_ring_finish(const struct ebpf_map *ring, void *record, int discard)
 	if (at % EBPF_RING_BLOCK) {
 		return -EINVAL;
 	}
-	header = ring_header(&g, at / EBPF_RING_BLOCK);
+	header = ebpf_ring_header(&g, at / EBPF_RING_BLOCK);
 	seen = load_acquire(header);
 	if (RING_STATE(seen) != RING_BUSY) {
 		return -ESTALE;
 	}
 	POINT("ring.submit.before");
-	return cas_word(header, seen, RING_WITH(seen, discard ? RING_DISCARDED : RING_DONE))
+	return ebpf_cas_word(header, seen, RING_WITH(seen, discard ? RING_DISCARDED : RING_DONE))
 		       ? 0
 		       : -ESTALE;
 }
@@ -100,10 +102,10 @@ int ebpf_ring_output(const struct ebpf_map *ring, const void *data, uint64_t byt
 {
 	void *record;
 
-	if (!map_writable(ring)) {
+	if (!ebpf_map_writable(ring)) {
 		return -EPERM;
 	}
-	if (!bytes || bytes > ring_max_record(ring)) {
+	if (!bytes || bytes > ebpf_ring_max_record(ring)) {
 		return -EINVAL;
 	}
 	record = ebpf_ring_reserve(ring, bytes);
@@ -118,7 +120,7 @@ int ebpf_ring_output(const struct ebpf_map *ring, const void *data, uint64_t byt
 
 uint64_t ebpf_ring_query(const struct ebpf_map *ring, uint64_t what)
 {
-	struct ring g = ring_of(ring);
+	struct ebpf_ring g = ebpf_ring_of(ring);
 	uint64_t head, tail;
 
 	if (!ring->data) {

@@ -13,11 +13,11 @@ void ebpf_ring_open(struct ebpf_ring_reader *r, const struct ebpf_map *ring)
 {
 	memset(r, 0, sizeof(*r));
 	if (ring->data) {
-		r->pos = load_relaxed(&ring_of(ring).shared->head) & RING_POS_MASK;
+		r->pos = load_relaxed(&ebpf_ring_of(ring).shared->head) & RING_POS_MASK;
 	}
 }
 
-static void move_to(struct ring *g, struct ebpf_ring_reader *r, uint64_t pos)
+static void move_to(struct ebpf_ring *g, struct ebpf_ring_reader *r, uint64_t pos)
 {
 	r->pos = pos & RING_POS_MASK;
 	r->busy_since_ns = 0;
@@ -26,8 +26,8 @@ static void move_to(struct ring *g, struct ebpf_ring_reader *r, uint64_t pos)
 
 /* Unfinished: its writer is at it, stopped, or gone. Taking the record away from it is one
  * exchange, after which its submit fails. 1: it may be skipped. */
-static int give_up(struct ring *g, struct ebpf_ring_reader *r, uint64_t header, uint64_t now_ns,
-		   int owner_dead)
+static int give_up(struct ebpf_ring *g, struct ebpf_ring_reader *r, uint64_t header,
+		   uint64_t now_ns, int owner_dead)
 {
 	if (!r->busy_since_ns) {
 		r->busy_since_ns = now_ns ? now_ns : 1;
@@ -35,7 +35,7 @@ static int give_up(struct ring *g, struct ebpf_ring_reader *r, uint64_t header, 
 	if (!owner_dead && now_ns < r->busy_since_ns + EBPF_RING_PATIENCE_NS) {
 		return 0;
 	}
-	if (cas_word(ring_header(g, r->pos), header, RING_WITH(header, RING_DISCARDED))) {
+	if (ebpf_cas_word(ebpf_ring_header(g, r->pos), header, RING_WITH(header, RING_DISCARDED))) {
 		r->lost++;
 	}
 	return 1; /* finished in this moment: the next round sees it */
@@ -43,18 +43,18 @@ static int give_up(struct ring *g, struct ebpf_ring_reader *r, uint64_t header, 
 
 /* Nothing was begun at our position: the ring is empty, also when a writer was killed before it
  * moved the end on; else somebody wrote nonsense into it. */
-static int resync(struct ring *g, struct ebpf_ring_reader *r, uint64_t header)
+static int resync(struct ebpf_ring *g, struct ebpf_ring_reader *r, uint64_t header)
 {
 	uint64_t tail = load_acquire(&g->shared->tail);
 	uint64_t ahead = (r->pos - tail) & RING_POS_MASK;
 
-	if (ring_cmp(header, r->pos) < 0 && ahead <= g->blocks) {
+	if (ebpf_ring_compare(header, r->pos) < 0 && ahead <= g->blocks) {
 		if (ahead) {
-			cas_word(&g->shared->tail, tail, tail + ahead);
+			ebpf_cas_word(&g->shared->tail, tail, tail + ahead);
 		}
 		return 0;
 	}
-	if (ring_cmp(load_acquire(ring_header(g, r->pos)), r->pos) == 0) {
+	if (ebpf_ring_compare(load_acquire(ebpf_ring_header(g, r->pos)), r->pos) == 0) {
 		return 1; /* begun between the two looks */
 	}
 	r->broken++;
@@ -65,25 +65,25 @@ static int resync(struct ring *g, struct ebpf_ring_reader *r, uint64_t header)
 int ebpf_ring_read(const struct ebpf_map *ring, struct ebpf_ring_reader *r, void *buf, size_t cap,
 		   uint64_t now_ns, int owner_dead)
 {
-	struct ring g = ring_of(ring);
+	struct ebpf_ring g = ebpf_ring_of(ring);
 
 	if (!ring->data) {
 		return 0;
 	}
 	r->dropped = load_relaxed(&g.shared->dropped);
 	for (uint32_t step = 0; step < STEPS; step++) {
-		uint64_t pos = r->pos, header = load_acquire(ring_header(&g, pos));
+		uint64_t pos = r->pos, header = load_acquire(ebpf_ring_header(&g, pos));
 		uint32_t bytes = RING_BYTES(header);
 		uint32_t to_end = g.blocks - (uint32_t)(pos & (g.blocks - 1));
 
-		if (ring_cmp(header, pos) != 0) {
+		if (ebpf_ring_compare(header, pos) != 0) {
 			if (!resync(&g, r, header)) {
 				return 0;
 			}
 			continue;
 		}
 		if (!bytes || RING_BLOCKS(bytes) > to_end || RING_STATE(header) > RING_DISCARDED ||
-		    (RING_STATE(header) != RING_DISCARDED && bytes > ring_max_record(ring))) {
+		    (RING_STATE(header) != RING_DISCARDED && bytes > ebpf_ring_max_record(ring))) {
 			r->broken++;
 			move_to(&g, r, load_acquire(&g.shared->tail));
 			return 0;
@@ -95,7 +95,7 @@ int ebpf_ring_read(const struct ebpf_map *ring, struct ebpf_ring_reader *r, void
 			continue;
 		}
 		if (RING_STATE(header) == RING_DONE && bytes <= cap) {
-			memcpy(buf, ring_block(&g, pos), bytes);
+			memcpy(buf, ebpf_ring_block(&g, pos), bytes);
 		}
 		POINT("ring.read.copied");
 		move_to(&g, r, pos + RING_BLOCKS(bytes));

@@ -46,25 +46,25 @@ static void destroy_on_server(uint32_t slot)
 	struct soft_request q = { .op = SOFT_REQ_CONTEXT_DESTROY, .context = slot };
 	struct soft_reply r;
 
-	link_call(&q, -1, &r, sizeof(r), NULL);
+	soft_link_call(&q, -1, &r, sizeof(r), NULL);
 }
 
 /* Work of a context that is kept from running must not keep it from ending. */
-static void schedule_again(uint32_t slot)
+static void enable_scheduling(uint32_t slot)
 {
 	struct soft_request q = {
 		.op = SOFT_REQ_GROUP, .context = slot, .object = SOFT_GROUP_SCHEDULE, .value = 1
 	};
 	struct soft_reply r;
 
-	link_call(&q, -1, &r, sizeof(r), NULL);
+	soft_link_call(&q, -1, &r, sizeof(r), NULL);
 }
 
 static CUresult fill(CUcontext ctx)
 {
 	struct soft_request q = { .op = SOFT_REQ_CONTEXT_CREATE, .index = ctx->gpu };
 	struct soft_reply r;
-	CUresult e = link_call(&q, -1, &r, sizeof(r), NULL);
+	CUresult e = soft_link_call(&q, -1, &r, sizeof(r), NULL);
 
 	if (e) {
 		return e;
@@ -77,16 +77,16 @@ static CUresult fill(CUcontext ctx)
 	ctx->window_bytes = r.context.window_bytes;
 	e = reserve_window(ctx);
 	soft.contexts[ctx->slot] = ctx;
-	e = e ? e : stream_new(ctx, 0, SOFT_STREAM_LEGACY, &ctx->legacy);
+	e = e ? e : soft_stream_create(ctx, 0, SOFT_STREAM_LEGACY, &ctx->legacy);
 	if (e) {
 		soft.contexts[ctx->slot] = NULL;
-		memory_forget(ctx);
+		soft_memory_drop_context(ctx);
 		destroy_on_server(ctx->slot);
 	}
 	return e;
 }
 
-CUresult context_new(unsigned flags, CUdevice dev, CUcontext *ret)
+CUresult soft_context_create(unsigned flags, CUdevice dev, CUcontext *ret)
 {
 	CUcontext ctx;
 	CUresult e;
@@ -95,7 +95,7 @@ CUresult context_new(unsigned flags, CUdevice dev, CUcontext *ret)
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	pthread_mutex_lock(&soft.lock);
-	ctx = object_new(OBJECT_CONTEXT, sizeof(*ctx));
+	ctx = soft_object_create(OBJECT_CONTEXT, sizeof(*ctx));
 	if (ctx) {
 		ctx->id = ++soft.next_id;
 		ctx->flags = flags;
@@ -115,7 +115,7 @@ CUresult context_new(unsigned flags, CUdevice dev, CUcontext *ret)
 	e = fill(ctx);
 	if (e) {
 		pthread_mutex_lock(&soft.lock);
-		object_delete(ctx);
+		soft_object_destroy(ctx);
 		pthread_mutex_unlock(&soft.lock);
 		return e;
 	}
@@ -123,14 +123,14 @@ CUresult context_new(unsigned flags, CUdevice dev, CUcontext *ret)
 	return CUDA_SUCCESS;
 }
 
-CUresult context_end(CUcontext ctx)
+CUresult soft_context_destroy(CUcontext ctx)
 {
-	schedule_again(ctx->slot);
-	context_drain(ctx);
+	enable_scheduling(ctx->slot);
+	soft_context_drain(ctx);
 	destroy_on_server(ctx->slot);
-	memory_forget(ctx);
-	streams_forget(ctx);
-	events_forget(ctx);
+	soft_memory_drop_context(ctx);
+	soft_streams_drop_context(ctx);
+	soft_events_drop_context(ctx);
 	pthread_mutex_lock(&soft.lock);
 	for (uint32_t i = 0; i < SOFT_MAX_STREAMS; i++) {
 		if (soft.stream_used[i] == 1 && soft.stream_owner[i] == ctx->slot) {
@@ -138,13 +138,13 @@ CUresult context_end(CUcontext ctx)
 		}
 	}
 	soft.contexts[ctx->slot] = NULL;
-	object_delete(ctx->legacy);
-	object_delete(ctx);
+	soft_object_destroy(ctx->legacy);
+	soft_object_destroy(ctx);
 	pthread_mutex_unlock(&soft.lock);
 	return load_relaxed(&soft.dead) ? SOFT_DEAD : CUDA_SUCCESS;
 }
 
-CUresult context_check_device(CUdevice dev)
+CUresult soft_context_check_device(CUdevice dev)
 {
 	CUresult e = soft_check();
 
@@ -157,12 +157,12 @@ static CUresult check_handle(CUcontext *ctx)
 	CUresult e = soft_check();
 	CUgreenCtx g;
 
-	return e ? e : green_resolve(*ctx, ctx, &g);
+	return e ? e : soft_green_resolve(*ctx, ctx, &g);
 }
 
 CUresult cuCtxCreate_v2(CUcontext *ret, unsigned int flags, CUdevice dev)
 {
-	CUresult e = context_check_device(dev);
+	CUresult e = soft_context_check_device(dev);
 
 	if (e) {
 		return e;
@@ -170,8 +170,8 @@ CUresult cuCtxCreate_v2(CUcontext *ret, unsigned int flags, CUdevice dev)
 	if (!ret) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	e = context_new(flags, dev, ret);
-	return e ? e : soft_push(*ret);
+	e = soft_context_create(flags, dev, ret);
+	return e ? e : soft_context_push(*ret);
 }
 
 CUresult cuCtxCreate(CUcontext *ret, unsigned int flags, CUdevice dev)
@@ -206,10 +206,10 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	}
 	if (soft_thread_context() == ctx) {
-		soft_pop(&popped);
+		soft_context_pop(&popped);
 	}
-	handle_ends(ctx);
-	return context_end(ctx);
+	soft_handle_destroying(ctx);
+	return soft_context_destroy(ctx);
 }
 
 CUresult cuCtxDestroy(CUcontext ctx)
@@ -221,7 +221,7 @@ CUresult cuCtxDestroy(CUcontext ctx)
 CUresult cuCtxAttach(CUcontext *ret, unsigned int flags)
 {
 	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
 	if (e) {
 		return e;
@@ -255,7 +255,7 @@ CUresult cuCtxPushCurrent_v2(CUcontext h)
 	CUcontext ctx = h;
 	CUresult e = check_handle(&ctx);
 
-	return e ? e : soft_push(h);
+	return e ? e : soft_context_push(h);
 }
 
 CUresult cuCtxPushCurrent(CUcontext ctx)
@@ -268,7 +268,7 @@ CUresult cuCtxPopCurrent_v2(CUcontext *ret)
 	CUcontext ctx;
 	CUresult e = soft_check();
 
-	e = e ? e : soft_pop(&ctx);
+	e = e ? e : soft_context_pop(&ctx);
 	if (!e && ret) {
 		*ret = ctx;
 	}
@@ -286,7 +286,7 @@ CUresult cuCtxSetCurrent(CUcontext h)
 	CUresult e = ctx ? check_handle(&ctx) : soft_check();
 
 	if (!e) {
-		soft_set_current(h);
+		soft_context_set_current(h);
 	}
 	return e;
 }
@@ -308,7 +308,7 @@ CUresult cuCtxGetCurrent(CUcontext *ret)
 CUresult cuCtxGetDevice(CUdevice *ret)
 {
 	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
 	if (!e && ret) {
 		*ret = ctx->device;
@@ -333,7 +333,7 @@ CUresult cuCtxGetDevice_v2(CUdevice *ret, CUcontext ctx)
 CUresult cuCtxGetFlags(unsigned int *ret)
 {
 	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
 	if (!e && ret) {
 		*ret = ctx->flags;
@@ -344,7 +344,7 @@ CUresult cuCtxGetFlags(unsigned int *ret)
 CUresult cuCtxSetFlags(unsigned int flags)
 {
 	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
 	if (e) {
 		return e;
@@ -358,7 +358,7 @@ CUresult cuCtxSetFlags(unsigned int flags)
 
 CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ret)
 {
-	CUresult e = ctx ? check_handle(&ctx) : soft_current(&ctx);
+	CUresult e = ctx ? check_handle(&ctx) : soft_context_current(&ctx);
 
 	if (!e && ret) {
 		*ret = ctx->id;
@@ -368,7 +368,7 @@ CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ret)
 
 CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *ret)
 {
-	CUresult e = ctx ? check_handle(&ctx) : soft_current(&ctx);
+	CUresult e = ctx ? check_handle(&ctx) : soft_context_current(&ctx);
 
 	if (!e && ret) {
 		*ret = API_VERSION;
@@ -377,21 +377,21 @@ CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *ret)
 }
 
 /* All of the context, or what belongs to a green one. */
-static CUresult settle(CUcontext ctx, CUgreenCtx g)
+static CUresult drain(CUcontext ctx, CUgreenCtx g)
 {
-	CUresult e = capture_sync_context(ctx);
+	CUresult e = soft_capture_sync_context(ctx);
 
-	e = e ? e : g ? green_drain(g) : context_drain(ctx);
-	pool_idle();
+	e = e ? e : g ? soft_green_drain(g) : soft_context_drain(ctx);
+	soft_pool_trim_idle();
 	return e;
 }
 
 CUresult cuCtxSynchronize(void)
 {
 	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
-	return e ? e : settle(ctx, soft_thread_green());
+	return e ? e : drain(ctx, soft_thread_green());
 }
 
 CUresult cuCtxSynchronize_v2(CUcontext h)
@@ -400,14 +400,14 @@ CUresult cuCtxSynchronize_v2(CUcontext h)
 	CUcontext ctx;
 	CUresult e = soft_check();
 
-	e = e ? e : h ? green_resolve(h, &ctx, &g) : soft_current(&ctx);
-	return e ? e : settle(ctx, g);
+	e = e ? e : h ? soft_green_resolve(h, &ctx, &g) : soft_context_current(&ctx);
+	return e ? e : drain(ctx, g);
 }
 
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 {
 	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
 	if (!e && least) {
 		*least = 0;
@@ -421,7 +421,7 @@ CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 CUresult cuCtxGetLimit(size_t *ret, CUlimit what)
 {
 	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
 	if (e) {
 		return e;
@@ -444,7 +444,7 @@ static CUresult set_heap(CUcontext ctx, size_t bytes)
 				  .value = bytes };
 	struct soft_reply r;
 
-	return link_call(&q, -1, &r, sizeof(r), NULL);
+	return soft_link_call(&q, -1, &r, sizeof(r), NULL);
 }
 
 /* Most of them are promises that the soft GPU keeps anyway: its stacks grow with the kernel and its
@@ -452,7 +452,7 @@ static CUresult set_heap(CUcontext ctx, size_t bytes)
 CUresult cuCtxSetLimit(CUlimit what, size_t value)
 {
 	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
 	if (e) {
 		return e;
@@ -481,14 +481,14 @@ CUresult cuCtxResetPersistingL2Cache(void)
 {
 	CUcontext ctx;
 
-	return soft_current(&ctx);
+	return soft_context_current(&ctx);
 }
 
 /* Preferences: they are remembered, and there is nothing to prefer. */
 CUresult cuCtxGetCacheConfig(CUfunc_cache *ret)
 {
 	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
 	if (!e && ret) {
 		*ret = ctx->cache_config;
@@ -499,7 +499,7 @@ CUresult cuCtxGetCacheConfig(CUfunc_cache *ret)
 CUresult cuCtxSetCacheConfig(CUfunc_cache config)
 {
 	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
 	if (!e && (unsigned)config > CU_FUNC_CACHE_PREFER_EQUAL) {
 		return CUDA_ERROR_INVALID_VALUE;
@@ -513,7 +513,7 @@ CUresult cuCtxSetCacheConfig(CUfunc_cache config)
 CUresult cuCtxGetSharedMemConfig(CUsharedconfig *ret)
 {
 	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
 	if (!e && ret) {
 		*ret = ctx->shared_config;
@@ -525,7 +525,7 @@ CUresult cuCtxGetSharedMemConfig(CUsharedconfig *ret)
 CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
 {
 	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
 	return e ? e
 	       : (unsigned)config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE
@@ -536,7 +536,7 @@ CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
 CUresult cuCtxGetExecAffinity(CUexecAffinityParam *ret, CUexecAffinityType type)
 {
 	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
 	(void)ret;
 	(void)type;

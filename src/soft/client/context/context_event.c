@@ -18,18 +18,18 @@ static CUresult check(CUcontext h, CUcontext *ctx, CUgreenCtx *green)
 
 	*green = soft_thread_green();
 	if (e || !h) {
-		return e ? e : soft_current(ctx);
+		return e ? e : soft_context_current(ctx);
 	}
-	e = green_resolve(h, ctx, green);
+	e = soft_green_resolve(h, ctx, green);
 	return e ? e : soft_context_error(*ctx);
 }
 
 static CUresult check_event(CUcontext ctx, CUevent ev)
 {
-	CUresult e = handle_is(ev, OBJECT_EVENT) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	CUresult e = soft_handle_is(ev, OBJECT_EVENT) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 
-	e = e ? e : capture_sync_context(ctx);
-	return e ? e : capture_event(ev) ? CUDA_ERROR_CAPTURED_EVENT : CUDA_SUCCESS;
+	e = e ? e : soft_capture_sync_context(ctx);
+	return e ? e : soft_capture_has_event(ev) ? CUDA_ERROR_CAPTURED_EVENT : CUDA_SUCCESS;
 }
 
 static CUresult wait_for(CUstream s, void *arg)
@@ -38,15 +38,15 @@ static CUresult wait_for(CUstream s, void *arg)
 	CUresult e = CUDA_SUCCESS;
 
 	if (s != m->own && (!m->green || s->green == m->green)) {
-		strict_submit(m->own);
-		ring_begin();
-		e = ring_add_wait(m->own, s->slot, s->submitted);
-		ring_end();
+		soft_strict_submit(m->own);
+		soft_ring_begin();
+		e = soft_ring_add_wait(m->own, s->slot, s->submitted);
+		soft_ring_end();
 	}
 	return e;
 }
 
-CUresult context_record(CUcontext ctx, CUgreenCtx green, CUevent ev)
+CUresult soft_context_record(CUcontext ctx, CUgreenCtx green, CUevent ev)
 {
 	struct members m = { .green = green };
 	CUresult e = check_event(ctx, ev), last;
@@ -57,13 +57,13 @@ CUresult context_record(CUcontext ctx, CUgreenCtx green, CUevent ev)
 	if (ev->context != ctx) {
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
-	e = stream_new(ctx, 0, SOFT_STREAM_NON_BLOCKING, &m.own);
+	e = soft_stream_create(ctx, 0, SOFT_STREAM_NON_BLOCKING, &m.own);
 	if (e) {
 		return e;
 	}
-	e = streams_each(ctx, wait_for, &m);
-	e = e ? e : event_record(m.own, ev, 0);
-	last = stream_end(m.own);
+	e = soft_streams_each(ctx, wait_for, &m);
+	e = e ? e : soft_event_record(m.own, ev, 0);
+	last = soft_stream_destroy(m.own);
 	return e ? e : last;
 }
 
@@ -71,15 +71,16 @@ static CUresult wait_in(CUstream s, void *arg)
 {
 	const struct members *m = arg;
 
-	return m->green && s->green != m->green ? CUDA_SUCCESS : event_put_wait(s, m->event);
+	return m->green && s->green != m->green ? CUDA_SUCCESS
+						: soft_event_submit_wait(s, m->event);
 }
 
-CUresult context_wait(CUcontext ctx, CUgreenCtx green, CUevent ev)
+CUresult soft_context_wait(CUcontext ctx, CUgreenCtx green, CUevent ev)
 {
 	struct members m = { .green = green, .event = ev };
 	CUresult e = check_event(ctx, ev);
 
-	return e ? e : streams_each(ctx, wait_in, &m);
+	return e ? e : soft_streams_each(ctx, wait_in, &m);
 }
 
 CUresult cuCtxRecordEvent(CUcontext h, CUevent ev)
@@ -88,7 +89,7 @@ CUresult cuCtxRecordEvent(CUcontext h, CUevent ev)
 	CUgreenCtx g;
 	CUresult e = check(h, &ctx, &g);
 
-	return e ? e : context_record(ctx, g, ev);
+	return e ? e : soft_context_record(ctx, g, ev);
 }
 
 CUresult cuCtxWaitEvent(CUcontext h, CUevent ev)
@@ -97,5 +98,5 @@ CUresult cuCtxWaitEvent(CUcontext h, CUevent ev)
 	CUgreenCtx g;
 	CUresult e = check(h, &ctx, &g);
 
-	return e ? e : context_wait(ctx, g, ev);
+	return e ? e : soft_context_wait(ctx, g, ev);
 }

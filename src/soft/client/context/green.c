@@ -13,52 +13,53 @@
 #define NUMBER_NS 1000000u
 #define NUMBER_TRIES 1000u
 
-bool green_is(const void *h)
+bool soft_green_is(const void *h)
 {
 	const struct CUgreenCtx_st *g = h;
 
-	return object_is(h, OBJECT_GREEN) && object_is(g->primary, OBJECT_CONTEXT) &&
+	return soft_object_is(h, OBJECT_GREEN) && soft_object_is(g->primary, OBJECT_CONTEXT) &&
 	       g->primary->id == g->primary_id;
 }
 
-CUresult green_resolve(CUcontext h, CUcontext *ret_ctx, CUgreenCtx *ret_green)
+CUresult soft_green_resolve(CUcontext h, CUcontext *ret_ctx, CUgreenCtx *ret_green)
 {
 	CUgreenCtx g = (CUgreenCtx)(void *)h;
 
 	*ret_green = NULL;
 	*ret_ctx = h;
-	if (!object_is(h, OBJECT_GREEN)) {
-		return handle_is(h, OBJECT_CONTEXT) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+	if (!soft_object_is(h, OBJECT_GREEN)) {
+		return soft_handle_is(h, OBJECT_CONTEXT) ? CUDA_SUCCESS
+							 : CUDA_ERROR_INVALID_CONTEXT;
 	}
 	if (!g->converted) {
 		return CUDA_ERROR_INVALID_CONTEXT;
 	}
 	*ret_green = g;
 	*ret_ctx = g->primary;
-	return green_is(g) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	return soft_green_is(g) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-CUcontext green_context(CUcontext h)
+CUcontext soft_green_context(CUcontext h)
 {
 	CUgreenCtx g;
 	CUcontext ctx;
 
-	return green_resolve(h, &ctx, &g) == CUDA_SUCCESS ? ctx : h;
+	return soft_green_resolve(h, &ctx, &g) == CUDA_SUCCESS ? ctx : h;
 }
 
-bool green_stream_gone(const CUstream s)
+bool soft_green_stream_orphaned(const CUstream s)
 {
-	return s->green && (!green_is(s->green) || s->green->id != s->green_id);
+	return s->green && (!soft_green_is(s->green) || s->green->id != s->green_id);
 }
 
 static CUresult check(CUgreenCtx g)
 {
 	CUresult e = soft_check();
 
-	if (e || !handle_is(g, OBJECT_GREEN)) {
+	if (e || !soft_handle_is(g, OBJECT_GREEN)) {
 		return e ? e : CUDA_ERROR_INVALID_CONTEXT;
 	}
-	return green_is(g) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	return soft_green_is(g) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 static CUresult make_part(CUgreenCtx g)
@@ -73,10 +74,10 @@ static CUresult make_part(CUgreenCtx g)
 		q.more[i / 2] |= range << i % 2 * 32;
 	}
 	/* Numbers come again when the server has taken what was put with them. */
-	e = link_call(&q, -1, &r, sizeof(r), NULL);
+	e = soft_link_call(&q, -1, &r, sizeof(r), NULL);
 	for (unsigned i = 0; e == CUDA_ERROR_NOT_READY && i < NUMBER_TRIES; i++) {
 		clock_sleep_ns(NUMBER_NS);
-		e = link_call(&q, -1, &r, sizeof(r), NULL);
+		e = soft_link_call(&q, -1, &r, sizeof(r), NULL);
 	}
 	e = e == CUDA_ERROR_NOT_READY ? CUDA_ERROR_OUT_OF_MEMORY : e;
 	g->part = e ? 0 : r.value32 + 1;
@@ -91,7 +92,7 @@ static void drop_part(CUgreenCtx g)
 	struct soft_reply r;
 
 	if (g->part) {
-		link_call(&q, -1, &r, sizeof(r), NULL);
+		soft_link_call(&q, -1, &r, sizeof(r), NULL);
 	}
 }
 
@@ -99,7 +100,7 @@ static void green_delete(CUgreenCtx g)
 {
 	drop_part(g);
 	pthread_mutex_lock(&soft.lock);
-	object_delete(g);
+	soft_object_destroy(g);
 	pthread_mutex_unlock(&soft.lock);
 }
 
@@ -108,7 +109,7 @@ static CUgreenCtx green_new(CUdevResourceDesc desc, CUcontext primary)
 	CUgreenCtx g;
 
 	pthread_mutex_lock(&soft.lock);
-	g = object_new(OBJECT_GREEN, sizeof(*g));
+	g = soft_object_create(OBJECT_GREEN, sizeof(*g));
 	if (g) {
 		g->primary = primary;
 		g->primary_id = primary->id;
@@ -121,15 +122,15 @@ static CUgreenCtx green_new(CUdevResourceDesc desc, CUcontext primary)
 
 CUresult cuGreenCtxCreate(CUgreenCtx *ret, CUdevResourceDesc desc, CUdevice dev, unsigned int flags)
 {
-	CUresult e = context_check_device(dev);
+	CUresult e = soft_context_check_device(dev);
 	CUcontext primary;
 	CUgreenCtx g;
 
 	if (e) {
 		return e;
 	}
-	if (!ret || flags != CU_GREEN_CTX_DEFAULT_STREAM || !object_is(desc, OBJECT_RESOURCES) ||
-	    desc->device != dev) {
+	if (!ret || flags != CU_GREEN_CTX_DEFAULT_STREAM ||
+	    !soft_object_is(desc, OBJECT_RESOURCES) || desc->device != dev) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	e = cuDevicePrimaryCtxRetain(&primary, dev);
@@ -138,7 +139,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx *ret, CUdevResourceDesc desc, CUdevice dev,
 	}
 	g = green_new(desc, primary);
 	e = g ? make_part(g) : CUDA_ERROR_OUT_OF_MEMORY;
-	e = e ? e : stream_new_in(primary, g, 0, SOFT_STREAM_LEGACY, &g->legacy);
+	e = e ? e : soft_stream_create_in(primary, g, 0, SOFT_STREAM_LEGACY, &g->legacy);
 	if (e) {
 		if (g) {
 			green_delete(g);
@@ -159,8 +160,8 @@ CUresult cuGreenCtxDestroy(CUgreenCtx g)
 		return e;
 	}
 	dev = g->primary->device;
-	handle_ends(g);
-	e = stream_end(g->legacy);
+	soft_handle_destroying(g);
+	e = soft_stream_destroy(g->legacy);
 	green_delete(g);
 	cuDevicePrimaryCtxRelease_v2(dev);
 	return e;
@@ -174,7 +175,7 @@ CUresult cuCtxFromGreenCtx(CUcontext *ret, CUgreenCtx g)
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
 	g->converted = true;
-	*ret = green_handle(g);
+	*ret = soft_green_handle(g);
 	return CUDA_SUCCESS;
 }
 
@@ -182,22 +183,22 @@ CUresult cuGreenCtxGetDevResource(CUgreenCtx g, CUdevResource *ret, CUdevResourc
 {
 	CUresult e = check(g);
 
-	return e ? e : resource_give(ret, type, g->primary->device, &g->sms);
+	return e ? e : soft_sm_resource_fill(ret, type, g->primary->device, &g->sms);
 }
 
 CUresult cuCtxGetDevResource(CUcontext h, CUdevResource *ret, CUdevResourceType type)
 {
-	struct sm_ranges all;
+	struct soft_sm_ranges all;
 	CUresult e = soft_check();
 	CUcontext ctx;
 	CUgreenCtx g;
 
-	e = e ? e : green_resolve(h, &ctx, &g);
+	e = e ? e : soft_green_resolve(h, &ctx, &g);
 	if (e) {
 		return e;
 	}
-	all = g ? g->sms : resource_all();
-	return resource_give(ret, type, ctx->device, &all);
+	all = g ? g->sms : soft_sm_resource_all();
+	return soft_sm_resource_fill(ret, type, ctx->device, &all);
 }
 
 CUresult cuGreenCtxGetId(CUgreenCtx g, unsigned long long *ret)
@@ -225,7 +226,7 @@ CUresult cuGreenCtxStreamCreate(CUstream *ret, CUgreenCtx g, unsigned int flags,
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	priority = MIN(MAX(priority, SOFT_PRIORITY_GREATEST), 0);
-	return stream_new_in(g->primary, g, priority, SOFT_STREAM_NON_BLOCKING, ret);
+	return soft_stream_create_in(g->primary, g, priority, SOFT_STREAM_NON_BLOCKING, ret);
 }
 
 /* Events of the whole green context go as those of contexts do. */
@@ -234,20 +235,20 @@ CUresult cuGreenCtxRecordEvent(CUgreenCtx g, CUevent ev)
 {
 	CUresult e = check(g);
 
-	return e ? e : context_record(g->primary, g, ev);
+	return e ? e : soft_context_record(g->primary, g, ev);
 }
 
 CUresult cuGreenCtxWaitEvent(CUgreenCtx g, CUevent ev)
 {
 	CUresult e = check(g);
 
-	return e ? e : context_wait(g->primary, g, ev);
+	return e ? e : soft_context_wait(g->primary, g, ev);
 }
 
 CUresult cuStreamGetGreenCtx(CUstream h, CUgreenCtx *ret)
 {
 	CUstream s;
-	CUresult e = soft_stream(h, 0, &s);
+	CUresult e = soft_stream_resolve(h, 0, &s);
 
 	if (!e && ret) {
 		*ret = s->green;

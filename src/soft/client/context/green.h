@@ -9,7 +9,7 @@
 #define GREEN_MIN_SMS 4u /* of a partition, as for compute capability 8.x */
 #define GREEN_ALIGN_SMS 2u
 
-struct sm_ranges {
+struct soft_sm_ranges {
 	uint32_t n;
 	struct {
 		uint16_t first, n;
@@ -17,39 +17,41 @@ struct sm_ranges {
 };
 
 struct CUgreenCtx_st {
-	struct object object;
+	struct soft_object object;
 	CUcontext primary; /* retained */
 	uint64_t primary_id;
 	uint64_t id;
 	uint32_t part; /* the server's number + 1 */
 	bool converted;
 	CUstream legacy;
-	struct sm_ranges sms;
+	struct soft_sm_ranges sms;
 };
 
 struct CUdevResourceDesc_st {
-	struct object object;
+	struct soft_object object;
 	CUdevResourceDesc next;
 	CUdevice device;
-	struct sm_ranges sms;
+	struct soft_sm_ranges sms;
 };
 
 /* green.c */
-bool green_is(const void *h); /* and its primary context lives */
+bool soft_green_is(const void *h); /* and its primary context lives */
 /* The context behind a handle that may be a converted green one; *ret_green NULL: it is none. */
-CUresult green_resolve(CUcontext h, CUcontext *ret_ctx, CUgreenCtx *ret_green);
-CUcontext green_context(CUcontext h); /* the same without questions: h when it is no green one */
-static inline CUcontext green_handle(CUgreenCtx g)
+CUresult soft_green_resolve(CUcontext h, CUcontext *ret_ctx, CUgreenCtx *ret_green);
+CUcontext
+soft_green_context(CUcontext h); /* the same without questions: h when it is no green one */
+static inline CUcontext soft_green_handle(CUgreenCtx g)
 {
 	return (CUcontext)(void *)g;
 }
 /* A stream whose green context is gone. */
-bool green_stream_gone(const CUstream s);
+bool soft_green_stream_orphaned(const CUstream s);
 
 /* resource.c */
-unsigned ranges_count(const struct sm_ranges *r);
-CUresult resource_give(CUdevResource *ret, CUdevResourceType type, CUdevice dev,
-		       const struct sm_ranges *sms);
-struct sm_ranges resource_all(void); /* of the device, as far as the program may use it */
+unsigned soft_sm_ranges_count(const struct soft_sm_ranges *r);
+CUresult soft_sm_resource_fill(CUdevResource *ret, CUdevResourceType type, CUdevice dev,
+			       const struct soft_sm_ranges *sms);
+struct soft_sm_ranges
+soft_sm_resource_all(void); /* of the device, as far as the program may use it */
 
 #endif

@@ -5,7 +5,7 @@ static pthread_mutex_t primary_lock = PTHREAD_MUTEX_INITIALIZER;
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice dev)
 {
-	CUresult e = context_check_device(dev);
+	CUresult e = soft_context_check_device(dev);
 
 	if (e) {
 		return e;
@@ -15,7 +15,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice dev)
 	}
 	pthread_mutex_lock(&primary_lock);
 	if (!soft.primary[dev]) {
-		e = context_new(soft.primary_flags[dev], dev, &soft.primary[dev]);
+		e = soft_context_create(soft.primary_flags[dev], dev, &soft.primary[dev]);
 		if (e) {
 			soft.primary[dev] = NULL;
 		} else {
@@ -36,12 +36,12 @@ static CUresult end_primary(CUdevice dev)
 	CUcontext ctx = soft.primary[dev];
 
 	soft.primary[dev] = NULL;
-	return context_end(ctx);
+	return soft_context_destroy(ctx);
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
-	CUresult e = context_check_device(dev);
+	CUresult e = soft_context_check_device(dev);
 
 	if (e) {
 		return e;
@@ -63,7 +63,7 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
-	CUresult e = context_check_device(dev);
+	CUresult e = soft_context_check_device(dev);
 
 	if (e) {
 		return e;
@@ -81,7 +81,7 @@ CUresult cuDevicePrimaryCtxReset(CUdevice dev)
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
 {
-	CUresult e = context_check_device(dev);
+	CUresult e = soft_context_check_device(dev);
 
 	if (e) {
 		return e;
@@ -103,7 +103,7 @@ CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags)
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *ret_flags, int *ret_active)
 {
-	CUresult e = context_check_device(dev);
+	CUresult e = soft_context_check_device(dev);
 
 	if (e) {
 		return e;

@@ -11,7 +11,7 @@
 
 enum origin { ORIGIN_WHOLE, ORIGIN_SPLIT }; /* what a split gave cannot be split again */
 
-struct inside {
+struct sm_data {
 	uint32_t magic;
 	CUdevice device;
 	uint32_t split; /* which one it came from; 0: none */
@@ -21,13 +21,13 @@ struct inside {
 	} range[SOFT_PART_RANGES];
 	uint32_t check;
 };
-_Static_assert(sizeof(struct inside) <= sizeof(((CUdevResource *)0)->internal), "it fits");
+_Static_assert(sizeof(struct sm_data) <= sizeof(((CUdevResource *)0)->internal), "it fits");
 
 static uint32_t next_split;
 static CUdevResourceDesc descs; /* soft.lock; there is no call that frees one */
 static unsigned n_descs;
 
-unsigned ranges_count(const struct sm_ranges *r)
+unsigned soft_sm_ranges_count(const struct soft_sm_ranges *r)
 {
 	unsigned n = 0;
 
@@ -37,25 +37,25 @@ unsigned ranges_count(const struct sm_ranges *r)
 	return n;
 }
 
-struct sm_ranges resource_all(void)
+struct soft_sm_ranges soft_sm_resource_all(void)
 {
-	return (struct sm_ranges){ .n = 1, .range[0] = { 0, (uint16_t)soft.hello.sms } };
+	return (struct soft_sm_ranges){ .n = 1, .range[0] = { 0, (uint16_t)soft.hello.sms } };
 }
 
-static uint32_t checksum(const struct inside *in)
+static uint32_t checksum(const struct sm_data *in)
 {
 	const unsigned char *p = (const unsigned char *)in;
 	uint32_t h = 2166136261u;
 
-	for (size_t i = 0; i < offsetof(struct inside, check); i++) {
+	for (size_t i = 0; i < offsetof(struct sm_data, check); i++) {
 		h = (h ^ p[i]) * 16777619u;
 	}
 	return h;
 }
 
-static void put(CUdevResource *ret, CUdevice dev, uint32_t split, const struct sm_ranges *sms)
+static void put(CUdevResource *ret, CUdevice dev, uint32_t split, const struct soft_sm_ranges *sms)
 {
-	struct inside in = { .magic = MAGIC, .device = dev, .split = split, .n_ranges = sms->n };
+	struct sm_data in = { .magic = MAGIC, .device = dev, .split = split, .n_ranges = sms->n };
 
 	memcpy(in.range, sms->range, sizeof(in.range));
 	in.check = checksum(&in);
@@ -66,12 +66,12 @@ static void put(CUdevResource *ret, CUdevice dev, uint32_t split, const struct s
 	}
 	ret->type = CU_DEV_RESOURCE_TYPE_SM;
 	memcpy(ret->internal, &in, sizeof(in));
-	ret->sm.smCount = ranges_count(sms);
+	ret->sm.smCount = soft_sm_ranges_count(sms);
 	ret->sm.minSmPartitionSize = GREEN_MIN_SMS;
 	ret->sm.smCoscheduledAlignment = GREEN_ALIGN_SMS;
 }
 
-static CUresult get(const CUdevResource *r, struct inside *ret, struct sm_ranges *sms)
+static CUresult get(const CUdevResource *r, struct sm_data *ret, struct soft_sm_ranges *sms)
 {
 	if (r->type != CU_DEV_RESOURCE_TYPE_SM) {
 		return CUDA_ERROR_INVALID_RESOURCE_TYPE;
@@ -86,8 +86,8 @@ static CUresult get(const CUdevResource *r, struct inside *ret, struct sm_ranges
 	return CUDA_SUCCESS;
 }
 
-CUresult resource_give(CUdevResource *ret, CUdevResourceType type, CUdevice dev,
-		       const struct sm_ranges *sms)
+CUresult soft_sm_resource_fill(CUdevResource *ret, CUdevResourceType type, CUdevice dev,
+			       const struct soft_sm_ranges *sms)
 {
 	if (!ret) {
 		return CUDA_ERROR_INVALID_VALUE;
@@ -101,20 +101,20 @@ CUresult resource_give(CUdevResource *ret, CUdevResourceType type, CUdevice dev,
 
 CUresult cuDeviceGetDevResource(CUdevice dev, CUdevResource *ret, CUdevResourceType type)
 {
-	struct sm_ranges all;
-	CUresult e = context_check_device(dev);
+	struct soft_sm_ranges all;
+	CUresult e = soft_context_check_device(dev);
 
 	if (e) {
 		return e;
 	}
-	all = resource_all();
-	return resource_give(ret, type, dev, &all);
+	all = soft_sm_resource_all();
+	return soft_sm_resource_fill(ret, type, dev, &all);
 }
 
 /* The n SMs behind the first `skip` of the set. */
-static struct sm_ranges slice(const struct sm_ranges *of, unsigned skip, unsigned n)
+static struct soft_sm_ranges slice(const struct soft_sm_ranges *of, unsigned skip, unsigned n)
 {
-	struct sm_ranges r = { 0 };
+	struct soft_sm_ranges r = { 0 };
 
 	for (uint32_t i = 0; i < of->n && n; i++) {
 		unsigned there = of->range[i].n, from = MIN(skip, there), take;
@@ -137,8 +137,8 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *groups
 	bool fine = flags & CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING;
 	unsigned size = MAX(min_count, fine ? GREEN_ALIGN_SMS : GREEN_MIN_SMS), all, n;
 	CUresult e = soft_check();
-	struct sm_ranges sms, rest;
-	struct inside in;
+	struct soft_sm_ranges sms, rest;
+	struct sm_data in;
 	uint32_t split;
 
 	if (e) {
@@ -151,7 +151,7 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *groups
 	if (e) {
 		return e;
 	}
-	all = ranges_count(&sms);
+	all = soft_sm_ranges_count(&sms);
 	if (in.split || min_count > all || ROUND_UP(size, GREEN_ALIGN_SMS) > all) {
 		return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
 	}
@@ -167,7 +167,7 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *groups
 	n = MIN(n, *groups);
 	split = add_relaxed(&next_split, 1u) + 1;
 	for (unsigned i = 0; i < n; i++) {
-		struct sm_ranges part = slice(&sms, i * size, size);
+		struct soft_sm_ranges part = slice(&sms, i * size, size);
 
 		put(&result[i], in.device, split, &part);
 	}
@@ -179,7 +179,7 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *groups
 	return CUDA_SUCCESS;
 }
 
-static bool overlap(const struct sm_ranges *a, unsigned first, unsigned n)
+static bool overlap(const struct soft_sm_ranges *a, unsigned first, unsigned n)
 {
 	for (uint32_t i = 0; i < a->n; i++) {
 		if (first < (unsigned)a->range[i].first + a->range[i].n &&
@@ -191,11 +191,11 @@ static bool overlap(const struct sm_ranges *a, unsigned first, unsigned n)
 }
 
 /* Ranges that touch become one; false: they overlap, or are too many. */
-static bool join(struct sm_ranges *to, const struct sm_ranges *more)
+static bool join(struct soft_sm_ranges *to, const struct soft_sm_ranges *more)
 {
 	for (uint32_t i = 0; i < more->n; i++) {
 		unsigned first = more->range[i].first, n = more->range[i].n;
-		struct sm_ranges *t = to;
+		struct soft_sm_ranges *t = to;
 
 		if (overlap(t, first, n)) {
 			return false;
@@ -213,13 +213,14 @@ static bool join(struct sm_ranges *to, const struct sm_ranges *more)
 	return true;
 }
 
-static CUresult collect(const CUdevResource *from, unsigned n, CUdevice *dev, struct sm_ranges *all)
+static CUresult collect(const CUdevResource *from, unsigned n, CUdevice *dev,
+			struct soft_sm_ranges *all)
 {
 	uint32_t split = 0;
 
 	for (unsigned i = 0; i < n; i++) {
-		struct sm_ranges sms;
-		struct inside in;
+		struct soft_sm_ranges sms;
+		struct sm_data in;
 		CUresult e = get(&from[i], &in, &sms);
 
 		if (e) {
@@ -238,7 +239,7 @@ static CUresult collect(const CUdevResource *from, unsigned n, CUdevice *dev, st
 }
 
 /* Nobody can give a descriptor back, so equal ones are the same. soft.lock held. */
-static CUresult find_desc(CUdevice dev, const struct sm_ranges *sms, CUdevResourceDesc *ret)
+static CUresult find_desc(CUdevice dev, const struct soft_sm_ranges *sms, CUdevResourceDesc *ret)
 {
 	CUdevResourceDesc d = descs;
 
@@ -246,7 +247,7 @@ static CUresult find_desc(CUdevice dev, const struct sm_ranges *sms, CUdevResour
 		d = d->next;
 	}
 	if (!d && n_descs < DESCS_MAX) {
-		d = object_new(OBJECT_RESOURCES, sizeof(*d));
+		d = soft_object_create(OBJECT_RESOURCES, sizeof(*d));
 		if (d) {
 			d->device = dev;
 			d->sms = *sms;
@@ -261,7 +262,7 @@ static CUresult find_desc(CUdevice dev, const struct sm_ranges *sms, CUdevResour
 
 CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *ret, CUdevResource *resources, unsigned int n)
 {
-	struct sm_ranges sms = { 0 };
+	struct soft_sm_ranges sms = { 0 };
 	CUresult e = soft_check();
 	CUdevice dev = 0;
 

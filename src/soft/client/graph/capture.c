@@ -7,21 +7,22 @@
 
 #include "base/atomic.h"
 
-pthread_mutex_t capture_lock = PTHREAD_MUTEX_INITIALIZER; /* everything here; before soft.lock */
-static struct capture *captures;
+pthread_mutex_t soft_capture_lock =
+	PTHREAD_MUTEX_INITIALIZER; /* everything here; before soft.lock */
+static struct soft_capture *captures;
 static unsigned n_captures;
 static uint64_t last_id;
 static __thread CUstreamCaptureMode thread_mode;
 static __thread char thread_mark;
 
-static bool nobody(void)
+static bool no_captures(void)
 {
 	return load_relaxed(&n_captures) == 0;
 }
 
-CUresult capture_edges_set(struct edges *e, const struct graph_edge *v, uint32_t n)
+CUresult soft_edges_set(struct soft_edges *e, const struct soft_graph_edge *v, uint32_t n)
 {
-	struct graph_edge *copy = malloc((n + 1) * sizeof(*copy));
+	struct soft_graph_edge *copy = malloc((n + 1) * sizeof(*copy));
 
 	if (!copy) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -35,9 +36,9 @@ CUresult capture_edges_set(struct edges *e, const struct graph_edge *v, uint32_t
 	return CUDA_SUCCESS;
 }
 
-CUresult capture_edges_add(struct edges *e, const struct graph_edge *v, uint32_t n)
+CUresult soft_edges_add(struct soft_edges *e, const struct soft_graph_edge *v, uint32_t n)
 {
-	struct graph_edge *grown = realloc(e->v, (e->n + n + 1) * sizeof(*grown));
+	struct soft_graph_edge *grown = realloc(e->v, (e->n + n + 1) * sizeof(*grown));
 
 	if (!grown) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -56,7 +57,8 @@ CUresult capture_edges_add(struct edges *e, const struct graph_edge *v, uint32_t
 	return CUDA_SUCCESS;
 }
 
-static CUresult join(CUstream s, struct capture *c, const struct graph_edge *v, uint32_t n)
+static CUresult join(CUstream s, struct soft_capture *c, const struct soft_graph_edge *v,
+		     uint32_t n)
 {
 	if (!s->capturing) {
 		s->capturing = calloc(1, sizeof(*s->capturing));
@@ -65,7 +67,7 @@ static CUresult join(CUstream s, struct capture *c, const struct graph_edge *v, 
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	s->capturing->capture = c;
-	return capture_edges_set(&s->capturing->deps, v, n);
+	return soft_edges_set(&s->capturing->deps, v, n);
 }
 
 static void leave(CUstream s)
@@ -75,37 +77,38 @@ static void leave(CUstream s)
 }
 
 /* Runs fn for every stream of the capture; until it answers something else than 0. */
-struct each {
-	struct capture *c;
-	CUresult (*fn)(CUstream s, struct capture *c);
+struct each_call {
+	struct soft_capture *c;
+	CUresult (*fn)(CUstream s, struct soft_capture *c);
 };
 
 static CUresult each_one(CUstream s, void *arg)
 {
-	struct each *x = arg;
+	struct each_call *x = arg;
 
-	return capture_of(s) == x->c ? x->fn(s, x->c) : CUDA_SUCCESS;
+	return soft_capture_of(s) == x->c ? x->fn(s, x->c) : CUDA_SUCCESS;
 }
 
-CUresult capture_each(struct capture *c, CUresult (*fn)(CUstream s, struct capture *c))
+CUresult soft_capture_each(struct soft_capture *c,
+			   CUresult (*fn)(CUstream s, struct soft_capture *c))
 {
-	struct each x = { c, fn };
+	struct each_call x = { c, fn };
 
-	return streams_each(NULL, each_one, &x);
+	return soft_streams_each(NULL, each_one, &x);
 }
 
-static CUresult leave_one(CUstream s, struct capture *c)
+static CUresult leave_one(CUstream s, struct soft_capture *c)
 {
 	(void)c;
 	leave(s);
 	return CUDA_SUCCESS;
 }
 
-void capture_close(struct capture *c)
+void soft_capture_close(struct soft_capture *c)
 {
-	struct capture **at = &captures;
+	struct soft_capture **at = &captures;
 
-	capture_each(c, leave_one);
+	soft_capture_each(c, leave_one);
 	while (*at != c) {
 		at = &(*at)->next;
 	}
@@ -116,9 +119,9 @@ void capture_close(struct capture *c)
 	free(c);
 }
 
-static struct capture *find(uint64_t id)
+static struct soft_capture *find(uint64_t id)
 {
-	struct capture *c = captures;
+	struct soft_capture *c = captures;
 
 	while (c && c->id != id) {
 		c = c->next;
@@ -127,22 +130,22 @@ static struct capture *find(uint64_t id)
 }
 
 /* The legacy stream would wait for blocking streams, so nobody may use it while one captures. */
-static CUresult is_blocking(CUstream s, struct capture *c)
+static CUresult is_blocking(CUstream s, struct soft_capture *c)
 {
 	(void)c;
 	return s->flags & CU_STREAM_NON_BLOCKING ? CUDA_SUCCESS
 						 : CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 }
 
-CUresult capture_legacy_conflict(CUstream s, bool invalidate)
+CUresult soft_capture_legacy_conflict(CUstream s, bool invalidate)
 {
 	CUresult e = CUDA_SUCCESS;
 
 	if (!s->legacy) {
 		return CUDA_SUCCESS;
 	}
-	for (struct capture *c = captures; c; c = c->next) {
-		if (c->origin->context == s->context && capture_each(c, is_blocking)) {
+	for (struct soft_capture *c = captures; c; c = c->next) {
+		if (c->origin->context == s->context && soft_capture_each(c, is_blocking)) {
 			c->invalid |= invalidate;
 			e = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 		}
@@ -152,58 +155,59 @@ CUresult capture_legacy_conflict(CUstream s, bool invalidate)
 
 static CUresult check_locked(CUstream s, bool *ret)
 {
-	struct capture *c = capture_of(s);
+	struct soft_capture *c = soft_capture_of(s);
 
 	if (!c) {
-		return capture_legacy_conflict(s, true);
+		return soft_capture_legacy_conflict(s, true);
 	}
 	*ret = !c->invalid;
 	return c->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
 }
 
-CUresult capture_check(CUstream s, bool *ret)
+CUresult soft_capture_check(CUstream s, bool *ret)
 {
 	CUresult e;
 
 	*ret = false;
-	if (nobody()) {
+	if (no_captures()) {
 		return CUDA_SUCCESS;
 	}
-	pthread_mutex_lock(&capture_lock);
+	pthread_mutex_lock(&soft_capture_lock);
 	e = check_locked(s, ret);
-	pthread_mutex_unlock(&capture_lock);
+	pthread_mutex_unlock(&soft_capture_lock);
 	return e;
 }
 
-CUresult capture_add(CUstream s, struct work *w)
+CUresult soft_capture_add(CUstream s, struct soft_work *w)
 {
-	struct graph_edge edge = { 0 };
-	struct capture *c;
+	struct soft_graph_edge edge = { 0 };
+	struct soft_capture *c;
 	CUresult e;
 
-	pthread_mutex_lock(&capture_lock);
-	c = capture_of(s);
+	pthread_mutex_lock(&soft_capture_lock);
+	c = soft_capture_of(s);
 	if (!c || c->invalid) {
-		work_finish(w);
+		soft_work_finish(w);
 		e = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	} else {
-		e = graph_add(c->graph, s->capturing->deps.v, s->capturing->deps.n, w, &edge.from);
-		e = e ? e : capture_edges_set(&s->capturing->deps, &edge, 1);
+		e = soft_graph_add(c->graph, s->capturing->deps.v, s->capturing->deps.n, w,
+				   &edge.from);
+		e = e ? e : soft_edges_set(&s->capturing->deps, &edge, 1);
 		c->invalid |= e != CUDA_SUCCESS;
 	}
-	pthread_mutex_unlock(&capture_lock);
+	pthread_mutex_unlock(&soft_capture_lock);
 	return e;
 }
 
-CUresult capture_unsafe(void)
+CUresult soft_capture_unsafe(void)
 {
 	CUresult e = CUDA_SUCCESS;
 
-	if (nobody() || thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED) {
+	if (no_captures() || thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED) {
 		return CUDA_SUCCESS;
 	}
-	pthread_mutex_lock(&capture_lock);
-	for (struct capture *c = captures; c; c = c->next) {
+	pthread_mutex_lock(&soft_capture_lock);
+	for (struct soft_capture *c = captures; c; c = c->next) {
 		bool own = c->thread == &thread_mark && c->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
 		bool others = c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
 			      thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
@@ -213,33 +217,33 @@ CUresult capture_unsafe(void)
 			e = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 		}
 	}
-	pthread_mutex_unlock(&capture_lock);
+	pthread_mutex_unlock(&soft_capture_lock);
 	return e;
 }
 
-CUresult capture_refuse(CUstream s)
+CUresult soft_capture_refuse(CUstream s)
 {
 	bool capturing = false;
 	CUresult e;
 
-	if (nobody()) {
+	if (no_captures()) {
 		return CUDA_SUCCESS;
 	}
-	pthread_mutex_lock(&capture_lock);
+	pthread_mutex_lock(&soft_capture_lock);
 	e = check_locked(s, &capturing);
 	if (capturing) {
-		capture_of(s)->invalid = true;
+		soft_capture_of(s)->invalid = true;
 		e = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	}
-	pthread_mutex_unlock(&capture_lock);
+	pthread_mutex_unlock(&soft_capture_lock);
 	return e;
 }
 
-CUresult capture_sync(CUstream s)
+CUresult soft_capture_sync(CUstream s)
 {
-	CUresult e = capture_refuse(s);
+	CUresult e = soft_capture_refuse(s);
 
-	return e ? e : capture_unsafe(); /* other streams too, for who may not wait at all */
+	return e ? e : soft_capture_unsafe(); /* other streams too, for who may not wait at all */
 }
 
 struct in_context {
@@ -251,29 +255,29 @@ static CUresult invalidate_one(CUstream s, void *arg)
 {
 	struct in_context *x = arg;
 
-	if (capture_of(s)) {
-		capture_of(s)->invalid = true;
+	if (soft_capture_of(s)) {
+		soft_capture_of(s)->invalid = true;
 		x->any = true;
 	}
 	return CUDA_SUCCESS;
 }
 
-CUresult capture_sync_context(CUcontext ctx)
+CUresult soft_capture_sync_context(CUcontext ctx)
 {
 	struct in_context x = { ctx, false };
 
-	if (nobody()) {
+	if (no_captures()) {
 		return CUDA_SUCCESS;
 	}
-	pthread_mutex_lock(&capture_lock);
-	streams_each(ctx, invalidate_one, &x);
-	pthread_mutex_unlock(&capture_lock);
+	pthread_mutex_lock(&soft_capture_lock);
+	soft_streams_each(ctx, invalidate_one, &x);
+	pthread_mutex_unlock(&soft_capture_lock);
 	return x.any ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 
 /* Events. */
 
-static CUresult keep(CUevent ev, const struct capture *c, const struct edges *deps)
+static CUresult keep(CUevent ev, const struct soft_capture *c, const struct soft_edges *deps)
 {
 	if (!ev->captured) {
 		ev->captured = calloc(1, sizeof(*ev->captured));
@@ -282,29 +286,29 @@ static CUresult keep(CUevent ev, const struct capture *c, const struct edges *de
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	ev->captured->id = c->id;
-	return capture_edges_set(&ev->captured->deps, deps->v, deps->n);
+	return soft_edges_set(&ev->captured->deps, deps->v, deps->n);
 }
 
 static CUresult add_event(CUstream s, CUgraphNodeType type, CUevent ev)
 {
-	struct work w;
-	CUresult e = work_event(&w, type, ev);
+	struct soft_work w;
+	CUresult e = soft_work_event(&w, type, ev);
 
-	return e ? e : capture_add(s, &w);
+	return e ? e : soft_capture_add(s, &w);
 }
 
-CUresult capture_record(CUstream s, CUevent ev, bool external, bool *ret)
+CUresult soft_capture_record(CUstream s, CUevent ev, bool external, bool *ret)
 {
 	CUresult e = CUDA_SUCCESS;
 
 	*ret = false;
-	if (!nobody()) {
-		pthread_mutex_lock(&capture_lock);
+	if (!no_captures()) {
+		pthread_mutex_lock(&soft_capture_lock);
 		e = check_locked(s, ret);
 		if (!e && *ret && !external) {
-			e = keep(ev, capture_of(s), &s->capturing->deps);
+			e = keep(ev, soft_capture_of(s), &s->capturing->deps);
 		}
-		pthread_mutex_unlock(&capture_lock);
+		pthread_mutex_unlock(&soft_capture_lock);
 	}
 	if (e) {
 		return e;
@@ -322,9 +326,9 @@ CUresult capture_record(CUstream s, CUevent ev, bool external, bool *ret)
 }
 
 /* The stream waits for an event of a capture that goes on: it takes part from now on. */
-static CUresult wait_captured(CUstream s, struct capture *to, const struct edges *deps)
+static CUresult wait_captured(CUstream s, struct soft_capture *to, const struct soft_edges *deps)
 {
-	struct capture *c = capture_of(s);
+	struct soft_capture *c = soft_capture_of(s);
 
 	if (to->invalid) {
 		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
@@ -337,41 +341,42 @@ static CUresult wait_captured(CUstream s, struct capture *to, const struct edges
 		c->invalid = to->invalid = true;
 		return CUDA_ERROR_STREAM_CAPTURE_MERGE;
 	}
-	return c ? capture_edges_add(&s->capturing->deps, deps->v, deps->n)
+	return c ? soft_edges_add(&s->capturing->deps, deps->v, deps->n)
 		 : join(s, to, deps->v, deps->n);
 }
 
 static CUresult wait_locked(CUstream s, CUevent ev, bool external, bool *ret)
 {
-	struct capture *c = capture_of(s), *to = ev->captured ? find(ev->captured->id) : NULL;
+	struct soft_capture *c = soft_capture_of(s),
+			    *to = ev->captured ? find(ev->captured->id) : NULL;
 
 	if (to && !external) {
 		*ret = true;
 		return wait_captured(s, to, &ev->captured->deps);
 	}
 	if (!c) {
-		return capture_legacy_conflict(s, true);
+		return soft_capture_legacy_conflict(s, true);
 	}
 	if (c->invalid) {
 		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	}
 	*ret = true;
-	if (!external && (load_acquire(&ev->last) || ev->shared || capture_event(ev))) {
+	if (!external && (load_acquire(&ev->last) || ev->shared || soft_capture_has_event(ev))) {
 		c->invalid = true;
 		return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
 	}
 	return CUDA_SUCCESS;
 }
 
-CUresult capture_wait(CUstream s, CUevent ev, bool external, bool *ret)
+CUresult soft_capture_wait(CUstream s, CUevent ev, bool external, bool *ret)
 {
 	CUresult e = CUDA_SUCCESS;
 
 	*ret = false;
-	if (!nobody()) {
-		pthread_mutex_lock(&capture_lock);
+	if (!no_captures()) {
+		pthread_mutex_lock(&soft_capture_lock);
 		e = wait_locked(s, ev, external, ret);
-		pthread_mutex_unlock(&capture_lock);
+		pthread_mutex_unlock(&soft_capture_lock);
 	}
 	if (e) {
 		return e;
@@ -382,31 +387,31 @@ CUresult capture_wait(CUstream s, CUevent ev, bool external, bool *ret)
 	if (external) {
 		return CUDA_ERROR_ILLEGAL_STATE;
 	}
-	return capture_asked(ev, false);
+	return soft_capture_check_event(ev, false);
 }
 
-bool capture_event(const CUevent ev)
+bool soft_capture_has_event(const CUevent ev)
 {
 	return ev->captured && ev->captured->id;
 }
 
-CUresult capture_asked(CUevent ev, bool invalidate)
+CUresult soft_capture_check_event(CUevent ev, bool invalidate)
 {
-	struct capture *c;
+	struct soft_capture *c;
 
-	if (!capture_event(ev)) {
+	if (!soft_capture_has_event(ev)) {
 		return CUDA_SUCCESS;
 	}
-	pthread_mutex_lock(&capture_lock);
+	pthread_mutex_lock(&soft_capture_lock);
 	c = find(ev->captured->id);
 	if (c) {
 		c->invalid |= invalidate;
 	}
-	pthread_mutex_unlock(&capture_lock);
+	pthread_mutex_unlock(&soft_capture_lock);
 	return c ? CUDA_ERROR_CAPTURED_EVENT : CUDA_ERROR_INVALID_VALUE;
 }
 
-void capture_forget_event(CUevent ev)
+void soft_capture_drop_event(CUevent ev)
 {
 	if (ev->captured) {
 		free(ev->captured->deps.v);
@@ -415,44 +420,44 @@ void capture_forget_event(CUevent ev)
 	}
 }
 
-void capture_forget_stream(CUstream s)
+void soft_capture_drop_stream(CUstream s)
 {
-	struct capturing *p = s->capturing;
-	struct capture *c;
+	struct soft_capturing *p = s->capturing;
+	struct soft_capture *c;
 
 	if (!p) {
 		return;
 	}
-	pthread_mutex_lock(&capture_lock);
+	pthread_mutex_lock(&soft_capture_lock);
 	c = p->capture;
 	if (c && c->origin == s) {
 		CUgraph g = c->own_graph ? c->graph : NULL;
 
-		capture_close(c);
-		graph_delete(g);
+		soft_capture_close(c);
+		soft_graph_destroy(g);
 	} else if (c) {
-		capture_edges_add(&c->lost, p->deps.v, p->deps.n);
+		soft_edges_add(&c->lost, p->deps.v, p->deps.n);
 	}
 	s->capturing = NULL;
-	pthread_mutex_unlock(&capture_lock);
+	pthread_mutex_unlock(&soft_capture_lock);
 	free(p->deps.v);
 	free(p->nodes);
 	free(p->data);
 	free(p);
 }
 
-const void *capture_thread(void)
+const void *soft_capture_thread(void)
 {
 	return &thread_mark;
 }
 
-CUresult capture_begin(CUstream s, CUgraph g, bool own, const struct graph_edge *deps, uint32_t n,
-		       CUstreamCaptureMode mode)
+CUresult soft_capture_begin(CUstream s, CUgraph g, bool own, const struct soft_graph_edge *deps,
+			    uint32_t n, CUstreamCaptureMode mode)
 {
-	struct capture *c;
+	struct soft_capture *c;
 	CUresult e;
 
-	if (capture_of(s)) {
+	if (soft_capture_of(s)) {
 		return CUDA_ERROR_ILLEGAL_STATE;
 	}
 	if (g->capturing) {
@@ -462,13 +467,13 @@ CUresult capture_begin(CUstream s, CUgraph g, bool own, const struct graph_edge 
 	if (!c) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	*c = (struct capture){ .id = ++last_id,
-			       .mode = mode,
-			       .thread = &thread_mark,
-			       .origin = s,
-			       .graph = g,
-			       .own_graph = own,
-			       .next = captures };
+	*c = (struct soft_capture){ .id = ++last_id,
+				    .mode = mode,
+				    .thread = &thread_mark,
+				    .origin = s,
+				    .graph = g,
+				    .own_graph = own,
+				    .next = captures };
 	e = join(s, c, deps, n);
 	if (e) {
 		if (s->capturing) {

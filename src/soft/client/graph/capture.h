@@ -5,43 +5,43 @@
 
 #include "soft/client/process.h"
 
-struct work;
+struct soft_work;
 
 /* Before work is put on a stream. *ret: it is to be recorded by capture_add instead. */
-CUresult capture_check(CUstream s, bool *ret);
+CUresult soft_capture_check(CUstream s, bool *ret);
 /* A node after what the stream has captured so far. Takes what w owns, also when it fails. */
-CUresult capture_add(CUstream s, struct work *w);
+CUresult soft_capture_add(CUstream s, struct soft_work *w);
 /* First in calls that the driver forbids while somebody captures: allocations, frees, queries of
  * events. */
-CUresult capture_unsafe(void);
+CUresult soft_capture_unsafe(void);
 /* Stream-ordered work that cannot be a node. */
-CUresult capture_refuse(CUstream s);
+CUresult soft_capture_refuse(CUstream s);
 /* Before a stream, or all of a context's, is asked or waited for. */
-CUresult capture_sync(CUstream s);
-CUresult capture_sync_context(CUcontext ctx);
+CUresult soft_capture_sync(CUstream s);
+CUresult soft_capture_sync_context(CUcontext ctx);
 
 /* A copy or memset; *ret: it has been captured and nothing is left to do. */
-struct copy;
-CUresult capture_copy(CUstream s, const struct copy *c, bool blocking, bool *ret);
-CUresult capture_memset(CUstream s, const CUDA_MEMSET_NODE_PARAMS *p, bool *ret);
+struct soft_copy;
+CUresult soft_capture_copy(CUstream s, const struct soft_copy *c, bool blocking, bool *ret);
+CUresult soft_capture_memset(CUstream s, const CUDA_MEMSET_NODE_PARAMS *p, bool *ret);
 
 /* Stream-ordered memory. */
-CUresult capture_alloc(CUstream s, CUdeviceptr *ret_address, size_t bytes, bool *ret);
-CUresult capture_free(CUstream s, CUdeviceptr address, bool *ret);
+CUresult soft_capture_alloc(CUstream s, CUdeviceptr *ret_address, size_t bytes, bool *ret);
+CUresult soft_capture_free(CUstream s, CUdeviceptr address, bool *ret);
 /* The program frees memory outside a capture; true: it is of a graph, and *ret_e is the answer. */
-bool graph_memory_freed(uint64_t address, CUresult *ret_e);
+bool soft_graph_memory_free_outside(uint64_t address, CUresult *ret_e);
 
 /* Events. *ret: the record or wait has been captured and nothing is left to do. */
-CUresult capture_record(CUstream s, CUevent ev, bool external, bool *ret);
-CUresult capture_wait(CUstream s, CUevent ev, bool external, bool *ret);
+CUresult soft_capture_record(CUstream s, CUevent ev, bool external, bool *ret);
+CUresult soft_capture_wait(CUstream s, CUevent ev, bool external, bool *ret);
 /* The event's last record is of a capture. */
-bool capture_event(const CUevent ev);
+bool soft_capture_has_event(const CUevent ev);
 
 /* Before an event is asked or waited for: not one that a capture recorded. */
-CUresult capture_asked(CUevent ev, bool invalidate);
+CUresult soft_capture_check_event(CUevent ev, bool invalidate);
 
 /* The object ends: its part in captures too. */
-void capture_forget_stream(CUstream s);
-void capture_forget_event(CUevent ev);
+void soft_capture_drop_stream(CUstream s);
+void soft_capture_drop_event(CUevent ev);
 
 #endif

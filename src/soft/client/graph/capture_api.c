@@ -7,7 +7,7 @@
 
 static CUresult check_begin(int pt, CUstream h, CUstreamCaptureMode mode, CUstream *ret)
 {
-	CUresult e = soft_stream(h, pt, ret);
+	CUresult e = soft_stream_resolve(h, pt, ret);
 
 	if (e) {
 		return e;
@@ -24,15 +24,15 @@ static CUresult begin(int pt, CUstream h, CUstreamCaptureMode mode)
 	CUstream s;
 	CUresult e = check_begin(pt, h, mode, &s);
 
-	e = e ? e : graph_new(&g);
+	e = e ? e : soft_graph_create(&g);
 	if (e) {
 		return e;
 	}
-	pthread_mutex_lock(&capture_lock);
-	e = capture_begin(s, g, true, NULL, 0, mode);
-	pthread_mutex_unlock(&capture_lock);
+	pthread_mutex_lock(&soft_capture_lock);
+	e = soft_capture_begin(s, g, true, NULL, 0, mode);
+	pthread_mutex_unlock(&soft_capture_lock);
 	if (e) {
-		graph_delete(g);
+		soft_graph_destroy(g);
 	}
 	return e;
 }
@@ -41,7 +41,7 @@ PAIR(cuStreamBeginCapture_v2, _ptsz, begin, (CUstream h, CUstreamCaptureMode mod
 
 /* Nodes of the graph and what is said of the edges from them; caller frees. */
 static CUresult read_edges(CUgraph g, const CUgraphNode *nodes, const CUgraphEdgeData *data,
-			   size_t n, struct graph_edge **ret)
+			   size_t n, struct soft_graph_edge **ret)
 {
 	if (n && (!nodes || n > GRAPH_MAX_NODES)) {
 		return CUDA_ERROR_INVALID_VALUE;
@@ -51,7 +51,7 @@ static CUresult read_edges(CUgraph g, const CUgraphNode *nodes, const CUgraphEdg
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	for (size_t i = 0; i < n; i++) {
-		if (!object_is(nodes[i], OBJECT_NODE) || nodes[i]->graph != g) {
+		if (!soft_object_is(nodes[i], OBJECT_NODE) || nodes[i]->graph != g) {
 			free(*ret);
 			*ret = NULL;
 			return CUDA_ERROR_INVALID_VALUE;
@@ -67,18 +67,18 @@ static CUresult read_edges(CUgraph g, const CUgraphNode *nodes, const CUgraphEdg
 static CUresult begin_to(int pt, CUstream h, CUgraph g, const CUgraphNode *deps,
 			 const CUgraphEdgeData *data, size_t n, CUstreamCaptureMode mode)
 {
-	struct graph_edge *edges = NULL;
+	struct soft_graph_edge *edges = NULL;
 	CUstream s;
 	CUresult e = check_begin(pt, h, mode, &s);
 
-	e = e ? e : graph_check(g);
+	e = e ? e : soft_graph_check(g);
 	e = e ? e : read_edges(g, deps, data, n, &edges);
 	if (e) {
 		return e;
 	}
-	pthread_mutex_lock(&capture_lock);
-	e = capture_begin(s, g, false, edges, (uint32_t)n, mode);
-	pthread_mutex_unlock(&capture_lock);
+	pthread_mutex_lock(&soft_capture_lock);
+	e = soft_capture_begin(s, g, false, edges, (uint32_t)n, mode);
+	pthread_mutex_unlock(&soft_capture_lock);
 	free(edges);
 	return e;
 }
@@ -87,18 +87,18 @@ PAIR(cuStreamBeginCaptureToGraph, _ptsz, begin_to,
       CUstreamCaptureMode mode),
      h, g, deps, data, n, mode)
 
-static CUresult is_joined(CUstream s, struct capture *c)
+static CUresult is_joined(CUstream s, struct soft_capture *c)
 {
-	const struct edges *all = &c->origin->capturing->deps, *own = &s->capturing->deps;
+	const struct soft_edges *all = &c->origin->capturing->deps, *own = &s->capturing->deps;
 
-	return graph_before(c->graph, own->v, own->n, all->v, all->n)
+	return soft_graph_reachable(c->graph, own->v, own->n, all->v, all->n)
 		       ? CUDA_SUCCESS
 		       : CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
 }
 
 static CUresult end_locked(CUstream s, CUgraph *ret)
 {
-	struct capture *c = capture_of(s);
+	struct soft_capture *c = soft_capture_of(s);
 	CUgraph g;
 	CUresult e = CUDA_SUCCESS;
 	bool own;
@@ -110,23 +110,23 @@ static CUresult end_locked(CUstream s, CUgraph *ret)
 		c->invalid = true;
 		return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
 	}
-	if (c->mode != CU_STREAM_CAPTURE_MODE_RELAXED && c->thread != capture_thread()) {
+	if (c->mode != CU_STREAM_CAPTURE_MODE_RELAXED && c->thread != soft_capture_thread()) {
 		e = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD; /* and it is over */
 	} else if (c->invalid) {
 		e = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	} else {
-		const struct edges *all = &s->capturing->deps;
+		const struct soft_edges *all = &s->capturing->deps;
 
-		e = capture_each(c, is_joined);
-		if (!e && !graph_before(c->graph, c->lost.v, c->lost.n, all->v, all->n)) {
+		e = soft_capture_each(c, is_joined);
+		if (!e && !soft_graph_reachable(c->graph, c->lost.v, c->lost.n, all->v, all->n)) {
 			e = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
 		}
 	}
 	g = c->graph;
 	own = c->own_graph;
-	capture_close(c);
+	soft_capture_close(c);
 	if (e && own) {
-		graph_delete(g);
+		soft_graph_destroy(g);
 	}
 	*ret = e ? NULL : g;
 	return e;
@@ -135,25 +135,25 @@ static CUresult end_locked(CUstream s, CUgraph *ret)
 static CUresult end_capture(int pt, CUstream h, CUgraph *ret)
 {
 	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
+	CUresult e = soft_stream_resolve(h, pt, &s);
 
 	if (e || !ret) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&capture_lock);
+	pthread_mutex_lock(&soft_capture_lock);
 	e = end_locked(s, ret);
-	pthread_mutex_unlock(&capture_lock);
+	pthread_mutex_unlock(&soft_capture_lock);
 	return e;
 }
 PAIR(cuStreamEndCapture, _ptsz, end_capture, (CUstream h, CUgraph *ret), h, ret)
 
 /* Questions. */
 
-static CUresult status_locked(CUstream s, CUstreamCaptureStatus *ret, struct capture **ret_c)
+static CUresult status_locked(CUstream s, CUstreamCaptureStatus *ret, struct soft_capture **ret_c)
 {
-	CUresult e = capture_legacy_conflict(s, false);
+	CUresult e = soft_capture_legacy_conflict(s, false);
 
-	*ret_c = capture_of(s);
+	*ret_c = soft_capture_of(s);
 	*ret = !*ret_c		   ? CU_STREAM_CAPTURE_STATUS_NONE
 	       : (*ret_c)->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
 				   : CU_STREAM_CAPTURE_STATUS_ACTIVE;
@@ -162,24 +162,24 @@ static CUresult status_locked(CUstream s, CUstreamCaptureStatus *ret, struct cap
 
 static CUresult is_capturing(int pt, CUstream h, CUstreamCaptureStatus *ret)
 {
-	struct capture *c;
+	struct soft_capture *c;
 	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
+	CUresult e = soft_stream_resolve(h, pt, &s);
 
 	if (e || !ret) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&capture_lock);
+	pthread_mutex_lock(&soft_capture_lock);
 	e = status_locked(s, ret, &c);
-	pthread_mutex_unlock(&capture_lock);
-	strict_late();
+	pthread_mutex_unlock(&soft_capture_lock);
+	soft_strict_delay();
 	return e;
 }
 PAIR(cuStreamIsCapturing, _ptsz, is_capturing, (CUstream h, CUstreamCaptureStatus *ret), h, ret)
 
 /* The stream's set as the program may read it until its next call. */
-static CUresult show(struct capturing *p, const CUgraphNode **nodes, const CUgraphEdgeData **data,
-		     size_t *ret_n)
+static CUresult show(struct soft_capturing *p, const CUgraphNode **nodes,
+		     const CUgraphEdgeData **data, size_t *ret_n)
 {
 	static const CUgraphEdgeData plain;
 	uint32_t n = p->deps.n;
@@ -212,14 +212,14 @@ static CUresult show(struct capturing *p, const CUgraphNode **nodes, const CUgra
 static CUresult info(int pt, CUstream h, CUstreamCaptureStatus *ret, uint64_t *id, CUgraph *graph,
 		     const CUgraphNode **nodes, const CUgraphEdgeData **data, size_t *n)
 {
-	struct capture *c;
+	struct soft_capture *c;
 	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
+	CUresult e = soft_stream_resolve(h, pt, &s);
 
 	if (e || !ret) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&capture_lock);
+	pthread_mutex_lock(&soft_capture_lock);
 	e = status_locked(s, ret, &c);
 	if (!e && c && !c->invalid) {
 		if (id) {
@@ -230,7 +230,7 @@ static CUresult info(int pt, CUstream h, CUstreamCaptureStatus *ret, uint64_t *i
 		}
 		e = nodes || data || n ? show(s->capturing, nodes, data, n) : e;
 	}
-	pthread_mutex_unlock(&capture_lock);
+	pthread_mutex_unlock(&soft_capture_lock);
 	return e;
 }
 PAIR(cuStreamGetCaptureInfo, _ptsz, info, (CUstream h, CUstreamCaptureStatus *ret, uint64_t *id), h,
@@ -247,8 +247,8 @@ PAIR(cuStreamGetCaptureInfo_v3, _ptsz, info,
 static CUresult update_locked(CUstream s, CUgraphNode *nodes, const CUgraphEdgeData *data, size_t n,
 			      unsigned flags)
 {
-	struct capture *c = capture_of(s);
-	struct graph_edge *edges;
+	struct soft_capture *c = soft_capture_of(s);
+	struct soft_graph_edge *edges;
 	CUresult e;
 
 	if (!c) {
@@ -262,8 +262,8 @@ static CUresult update_locked(CUstream s, CUgraphNode *nodes, const CUgraphEdgeD
 		return e;
 	}
 	e = flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES
-		    ? capture_edges_set(&s->capturing->deps, edges, (uint32_t)n)
-		    : capture_edges_add(&s->capturing->deps, edges, (uint32_t)n);
+		    ? soft_edges_set(&s->capturing->deps, edges, (uint32_t)n)
+		    : soft_edges_add(&s->capturing->deps, edges, (uint32_t)n);
 	free(edges);
 	return e;
 }
@@ -272,14 +272,14 @@ static CUresult update(int pt, CUstream h, CUgraphNode *nodes, const CUgraphEdge
 		       size_t n, unsigned flags)
 {
 	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
+	CUresult e = soft_stream_resolve(h, pt, &s);
 
 	if (e || flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&capture_lock);
+	pthread_mutex_lock(&soft_capture_lock);
 	e = update_locked(s, nodes, data, n, flags);
-	pthread_mutex_unlock(&capture_lock);
+	pthread_mutex_unlock(&soft_capture_lock);
 	return e;
 }
 PAIR(cuStreamUpdateCaptureDependencies, _ptsz, update,

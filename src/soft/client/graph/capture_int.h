@@ -5,12 +5,12 @@
 #include "soft/client/graph/capture.h"
 #include "soft/client/graph/graph.h"
 
-struct edges {		      /* what comes before the next node */
-	struct graph_edge *v; /* owned */
+struct soft_edges {		   /* what comes before the next node */
+	struct soft_graph_edge *v; /* owned */
 	uint32_t n;
 };
 
-struct capture {
+struct soft_capture {
 	uint64_t id;
 	CUstreamCaptureMode mode;
 	const void *thread; /* that began it */
@@ -18,39 +18,40 @@ struct capture {
 	CUgraph graph;
 	bool own_graph;
 	bool invalid;
-	struct edges lost; /* of streams that were destroyed before they were joined */
-	struct capture *next;
+	struct soft_edges lost; /* of streams that were destroyed before they were joined */
+	struct soft_capture *next;
 };
 
-struct capturing {		 /* a stream's part */
-	struct capture *capture; /* NULL: the stream does not capture */
-	struct edges deps;
+struct soft_capturing {		      /* a stream's part */
+	struct soft_capture *capture; /* NULL: the stream does not capture */
+	struct soft_edges deps;
 	CUgraphNode *nodes; /* owned; what was shown to the program */
 	CUgraphEdgeData *data;
 };
 
-struct captured {    /* an event's part */
-	uint64_t id; /* of the capture of its last record; 0: that was not captured */
-	struct edges deps;
+struct soft_captured { /* an event's part */
+	uint64_t id;   /* of the capture of its last record; 0: that was not captured */
+	struct soft_edges deps;
 };
 
-extern pthread_mutex_t capture_lock; /* all of the above; before soft.lock */
+extern pthread_mutex_t soft_capture_lock; /* all of the above; before soft.lock */
 
-static inline struct capture *capture_of(const CUstream s)
+static inline struct soft_capture *soft_capture_of(const CUstream s)
 {
 	return s->capturing ? s->capturing->capture : NULL;
 }
 
 /* All with capture_lock held. */
-CUresult capture_edges_set(struct edges *e, const struct graph_edge *v, uint32_t n);
-CUresult capture_edges_add(struct edges *e, const struct graph_edge *v, uint32_t n);
+CUresult soft_edges_set(struct soft_edges *e, const struct soft_graph_edge *v, uint32_t n);
+CUresult soft_edges_add(struct soft_edges *e, const struct soft_graph_edge *v, uint32_t n);
 /* Runs fn for every stream of the capture; until it answers something else than 0. */
-CUresult capture_each(struct capture *c, CUresult (*fn)(CUstream s, struct capture *c));
+CUresult soft_capture_each(struct soft_capture *c,
+			   CUresult (*fn)(CUstream s, struct soft_capture *c));
 /* The stream is the legacy one, and a blocking stream of its context captures. */
-CUresult capture_legacy_conflict(CUstream s, bool invalidate);
-CUresult capture_begin(CUstream s, CUgraph g, bool own, const struct graph_edge *deps, uint32_t n,
-		       CUstreamCaptureMode mode);
-void capture_close(struct capture *c); /* its streams are free again; frees it */
-const void *capture_thread(void);      /* which thread calls */
+CUresult soft_capture_legacy_conflict(CUstream s, bool invalidate);
+CUresult soft_capture_begin(CUstream s, CUgraph g, bool own, const struct soft_graph_edge *deps,
+			    uint32_t n, CUstreamCaptureMode mode);
+void soft_capture_close(struct soft_capture *c); /* its streams are free again; frees it */
+const void *soft_capture_thread(void);		 /* which thread calls */
 
 #endif

@@ -7,15 +7,15 @@
 
 static CUmemorytype type_of(uint64_t address)
 {
-	struct range r;
+	struct soft_range r;
 	CUcontext ctx;
 
-	return memory_find(address, &ctx, &r) && r.kind != RANGE_HOST ? CU_MEMORYTYPE_DEVICE
-								      : CU_MEMORYTYPE_HOST;
+	return soft_memory_find(address, &ctx, &r) && r.kind != RANGE_HOST ? CU_MEMORYTYPE_DEVICE
+									   : CU_MEMORYTYPE_HOST;
 }
 
 /* The copy as the driver describes it. */
-static CUDA_MEMCPY3D describe(const struct copy *c)
+static CUDA_MEMCPY3D describe(const struct soft_copy *c)
 {
 	CUDA_MEMCPY3D p = { .srcMemoryType = type_of(c->src),
 			    .dstMemoryType = type_of(c->dst),
@@ -40,73 +40,73 @@ static CUDA_MEMCPY3D describe(const struct copy *c)
 	return p;
 }
 
-CUresult capture_copy(CUstream s, const struct copy *c, bool blocking, bool *ret)
+CUresult soft_capture_copy(CUstream s, const struct soft_copy *c, bool blocking, bool *ret)
 {
-	struct work w = { .type = CU_GRAPH_NODE_TYPE_MEMCPY, .ctx = s->context };
-	CUresult e = capture_check(s, ret);
+	struct soft_work w = { .type = CU_GRAPH_NODE_TYPE_MEMCPY, .ctx = s->context };
+	CUresult e = soft_capture_check(s, ret);
 
 	if (e || !*ret) {
 		return e;
 	}
 	if (blocking) {
-		return capture_refuse(s);
+		return soft_capture_refuse(s);
 	}
 	w.copy.c = *c;
 	w.copy.params = describe(c);
-	return capture_add(s, &w);
+	return soft_capture_add(s, &w);
 }
 
-CUresult capture_memset(CUstream s, const CUDA_MEMSET_NODE_PARAMS *p, bool *ret)
+CUresult soft_capture_memset(CUstream s, const CUDA_MEMSET_NODE_PARAMS *p, bool *ret)
 {
-	struct work w;
-	CUresult e = capture_check(s, ret);
+	struct soft_work w;
+	CUresult e = soft_capture_check(s, ret);
 
 	if (e || !*ret) {
 		return e;
 	}
-	e = work_memset(&w, p, s->context);
-	return e ? e : capture_add(s, &w);
+	e = soft_work_memset(&w, p, s->context);
+	return e ? e : soft_capture_add(s, &w);
 }
 
-CUresult capture_alloc(CUstream s, CUdeviceptr *ret_address, size_t bytes, bool *ret)
+CUresult soft_capture_alloc(CUstream s, CUdeviceptr *ret_address, size_t bytes, bool *ret)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS p = { .poolProps = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
 							.location = { CU_MEM_LOCATION_TYPE_DEVICE,
 								      s->context->device } },
 					 .bytesize = bytes };
-	struct work w;
+	struct soft_work w;
 	CUdeviceptr address;
 	CUcontext popped;
-	CUresult e = capture_check(s, ret);
+	CUresult e = soft_capture_check(s, ret);
 
 	if (e || !*ret) {
 		return e;
 	}
-	e = ret_address ? soft_push(s->context) : CUDA_ERROR_INVALID_VALUE;
+	e = ret_address ? soft_context_push(s->context) : CUDA_ERROR_INVALID_VALUE;
 	if (e) {
 		return e;
 	}
-	e = work_alloc(&w, &p);
-	soft_pop(&popped);
+	e = soft_work_alloc(&w, &p);
+	soft_context_pop(&popped);
 	if (e) {
 		return e;
 	}
 	address = w.alloc.params.dptr;
-	e = capture_add(s, &w);
+	e = soft_capture_add(s, &w);
 	if (!e) {
 		*ret_address = address;
 	}
 	return e;
 }
 
-CUresult capture_free(CUstream s, CUdeviceptr address, bool *ret)
+CUresult soft_capture_free(CUstream s, CUdeviceptr address, bool *ret)
 {
-	struct work w;
-	CUresult e = capture_check(s, ret);
+	struct soft_work w;
+	CUresult e = soft_capture_check(s, ret);
 
 	if (e || !*ret) {
 		return e;
 	}
-	e = work_free(&w, address);
-	return e ? e : capture_add(s, &w);
+	e = soft_work_free(&w, address);
+	return e ? e : soft_capture_add(s, &w);
 }

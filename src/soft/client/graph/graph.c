@@ -14,12 +14,12 @@ static uint64_t next_id(void)
 	return add_relaxed(&last, 1u) + 1;
 }
 
-static void *new_object(enum object_kind kind, size_t size)
+static void *new_object(enum soft_object_kind kind, size_t size)
 {
 	void *o;
 
 	pthread_mutex_lock(&soft.lock);
-	o = object_new(kind, size);
+	o = soft_object_create(kind, size);
 	pthread_mutex_unlock(&soft.lock);
 	return o;
 }
@@ -27,11 +27,11 @@ static void *new_object(enum object_kind kind, size_t size)
 static void end_object(void *o)
 {
 	pthread_mutex_lock(&soft.lock);
-	object_delete(o);
+	soft_object_destroy(o);
 	pthread_mutex_unlock(&soft.lock);
 }
 
-CUresult graph_new(CUgraph *ret)
+CUresult soft_graph_create(CUgraph *ret)
 {
 	CUgraph g = new_object(OBJECT_GRAPH, sizeof(*g));
 
@@ -45,13 +45,13 @@ CUresult graph_new(CUgraph *ret)
 
 static void end_node(CUgraphNode n)
 {
-	work_finish(&n->work);
+	soft_work_finish(&n->work);
 	free(n->deps);
 	n->deps = NULL;
 	end_object(n);
 }
 
-void graph_delete(CUgraph g)
+void soft_graph_destroy(CUgraph g)
 {
 	if (!g) {
 		return;
@@ -60,39 +60,39 @@ void graph_delete(CUgraph g)
 		end_node(g->nodes[i]);
 	}
 	free(g->nodes);
-	users_release(g->users, g->n_users);
+	soft_graph_users_release(g->users, g->n_users);
 	end_object(g);
 }
 
-CUresult graph_check(CUgraph g)
+CUresult soft_graph_check(CUgraph g)
 {
 	CUresult e = soft_check();
 
-	return e					  ? e
-	       : handle_is(g, OBJECT_GRAPH) && !g->hidden ? CUDA_SUCCESS
-							  : CUDA_ERROR_INVALID_VALUE;
+	return e					       ? e
+	       : soft_handle_is(g, OBJECT_GRAPH) && !g->hidden ? CUDA_SUCCESS
+							       : CUDA_ERROR_INVALID_VALUE;
 }
 
-void graph_hide(CUgraph g)
+void soft_graph_hide(CUgraph g)
 {
 	g->hidden = true;
 	for (uint32_t i = 0; i < g->n; i++) {
 		if (g->nodes[i]->work.type == CU_GRAPH_NODE_TYPE_GRAPH) {
-			graph_hide(g->nodes[i]->work.child);
+			soft_graph_hide(g->nodes[i]->work.child);
 		}
 	}
 }
 
-CUresult node_check(CUgraphNode n)
+CUresult soft_graph_check_node(CUgraphNode n)
 {
 	CUresult e = soft_check();
 
-	return e						? e
-	       : handle_is(n, OBJECT_NODE) && !n->graph->hidden ? CUDA_SUCCESS
-								: CUDA_ERROR_INVALID_VALUE;
+	return e						     ? e
+	       : soft_handle_is(n, OBJECT_NODE) && !n->graph->hidden ? CUDA_SUCCESS
+								     : CUDA_ERROR_INVALID_VALUE;
 }
 
-static struct graph_edge *find_edge(CUgraphNode to, CUgraphNode from)
+static struct soft_graph_edge *find_edge(CUgraphNode to, CUgraphNode from)
 {
 	for (uint32_t i = 0; i < to->n_deps; i++) {
 		if (to->deps[i].from == from) {
@@ -121,7 +121,7 @@ static CUresult check_edge(CUgraphNode to, CUgraphNode from, const CUgraphEdgeDa
 		       : CUDA_SUCCESS;
 }
 
-CUresult graph_connect(CUgraphNode to, CUgraphNode from, CUgraphEdgeData data)
+CUresult soft_graph_connect(CUgraphNode to, CUgraphNode from, CUgraphEdgeData data)
 {
 	CUresult e = check_edge(to, from, &data);
 
@@ -133,7 +133,7 @@ CUresult graph_connect(CUgraphNode to, CUgraphNode from, CUgraphEdgeData data)
 	}
 	if (to->n_deps == to->cap_deps) {
 		uint32_t cap = to->cap_deps ? to->cap_deps * 2 : 4;
-		struct graph_edge *grown = realloc(to->deps, cap * sizeof(*grown));
+		struct soft_graph_edge *grown = realloc(to->deps, cap * sizeof(*grown));
 
 		if (!grown) {
 			return CUDA_ERROR_OUT_OF_MEMORY;
@@ -141,13 +141,13 @@ CUresult graph_connect(CUgraphNode to, CUgraphNode from, CUgraphEdgeData data)
 		to->deps = grown;
 		to->cap_deps = cap;
 	}
-	to->deps[to->n_deps++] = (struct graph_edge){ from, data };
+	to->deps[to->n_deps++] = (struct soft_graph_edge){ from, data };
 	return CUDA_SUCCESS;
 }
 
-bool graph_disconnect(CUgraphNode to, CUgraphNode from)
+bool soft_graph_disconnect(CUgraphNode to, CUgraphNode from)
 {
-	struct graph_edge *d = find_edge(to, from);
+	struct soft_graph_edge *d = find_edge(to, from);
 
 	if (!d) {
 		return false;
@@ -157,12 +157,12 @@ bool graph_disconnect(CUgraphNode to, CUgraphNode from)
 	return true;
 }
 
-void graph_remove(CUgraphNode n)
+void soft_graph_remove(CUgraphNode n)
 {
 	CUgraph g = n->graph;
 
 	for (uint32_t i = 0; i < g->n; i++) {
-		graph_disconnect(g->nodes[i], n);
+		soft_graph_disconnect(g->nodes[i], n);
 	}
 	g->n--;
 	memmove(g->nodes + n->index, g->nodes + n->index + 1,
@@ -198,14 +198,14 @@ static CUgraphNode append(CUgraph g)
 	return n;
 }
 
-CUresult graph_add(CUgraph g, const struct graph_edge *deps, size_t n, struct work *w,
-		   CUgraphNode *ret)
+CUresult soft_graph_add(CUgraph g, const struct soft_graph_edge *deps, size_t n,
+			struct soft_work *w, CUgraphNode *ret)
 {
 	CUgraphNode node = append(g);
 	CUresult e = CUDA_SUCCESS;
 
 	if (!node) {
-		work_finish(w);
+		soft_work_finish(w);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	node->work = *w;
@@ -214,10 +214,10 @@ CUresult graph_add(CUgraph g, const struct graph_edge *deps, size_t n, struct wo
 	}
 	memset(w, 0, sizeof(*w));
 	for (size_t i = 0; i < n && !e; i++) {
-		e = graph_connect(node, deps[i].from, deps[i].data);
+		e = soft_graph_connect(node, deps[i].from, deps[i].data);
 	}
 	if (e) {
-		graph_remove(node);
+		soft_graph_remove(node);
 		return e;
 	}
 	*ret = node;
@@ -235,7 +235,7 @@ static CUresult clone_into(CUgraph to, CUgraph from)
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		}
 		n->origin = from->nodes[i]->id;
-		e = work_copy(&n->work, &from->nodes[i]->work);
+		e = soft_work_copy(&n->work, &from->nodes[i]->work);
 		if (!e && n->work.type == CU_GRAPH_NODE_TYPE_GRAPH) {
 			n->work.child->owner = n;
 		}
@@ -244,17 +244,17 @@ static CUresult clone_into(CUgraph to, CUgraph from)
 		const CUgraphNode old = from->nodes[i];
 
 		for (uint32_t j = 0; j < old->n_deps && !e; j++) {
-			e = graph_connect(to->nodes[i], to->nodes[old->deps[j].from->index],
-					  old->deps[j].data);
+			e = soft_graph_connect(to->nodes[i], to->nodes[old->deps[j].from->index],
+					       old->deps[j].data);
 		}
 	}
-	return e ? e : users_copy(&to->users, &to->n_users, from->users, from->n_users);
+	return e ? e : soft_graph_users_copy(&to->users, &to->n_users, from->users, from->n_users);
 }
 
-CUresult graph_clone(CUgraph from, CUgraph *ret)
+CUresult soft_graph_clone(CUgraph from, CUgraph *ret)
 {
 	CUgraph g;
-	CUresult e = graph_new(&g);
+	CUresult e = soft_graph_create(&g);
 
 	if (e) {
 		return e;
@@ -262,7 +262,7 @@ CUresult graph_clone(CUgraph from, CUgraph *ret)
 	g->origin = from->id;
 	e = clone_into(g, from);
 	if (e) {
-		graph_delete(g);
+		soft_graph_destroy(g);
 		return e;
 	}
 	*ret = g;
@@ -270,11 +270,11 @@ CUresult graph_clone(CUgraph from, CUgraph *ret)
 }
 
 /* For each node how many it waits for, and after them the edges by the node that they leave. */
-struct edges {
+struct soft_edges {
 	uint32_t *waits, *first, *to;
 };
 
-static void list_edges(CUgraph g, struct edges *l)
+static void list_edges(CUgraph g, struct soft_edges *l)
 {
 	for (uint32_t i = 0; i < g->n; i++) {
 		l->waits[i] = g->nodes[i]->n_deps;
@@ -292,10 +292,10 @@ static void list_edges(CUgraph g, struct edges *l)
 	}
 }
 
-CUresult graph_order(CUgraph g, uint32_t **ret)
+CUresult soft_graph_order(CUgraph g, uint32_t **ret)
 {
 	uint32_t n_edges = 0, put = 0;
-	struct edges l = { 0 };
+	struct soft_edges l = { 0 };
 	CUresult e = CUDA_ERROR_OUT_OF_MEMORY;
 	uint32_t *order;
 
@@ -337,8 +337,8 @@ out:
 	return e;
 }
 
-bool graph_before(CUgraph g, const struct graph_edge *edges, size_t n,
-		  const struct graph_edge *from, size_t n_from)
+bool soft_graph_reachable(CUgraph g, const struct soft_graph_edge *edges, size_t n,
+			  const struct soft_graph_edge *from, size_t n_from)
 {
 	CUgraphNode *todo = malloc((g->n + 1) * sizeof(*todo));
 	uint32_t put = 0;

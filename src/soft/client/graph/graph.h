@@ -7,11 +7,11 @@
 #include "soft/client/process.h"
 
 #define GRAPH_MAX_NODES (1u << 20)
-#define GRAPH_MAX_DEPTH 64u /* of child graphs */
-#define GRAPH_MAX_LANES 5u  /* streams that one launch uses beside each other */
+#define GRAPH_MAX_DEPTH 64u   /* of child graphs */
+#define GRAPH_BRANCHES_MAX 5u /* streams that one launch uses beside each other */
 
 /* What a node does. Also what a capturing stream records. */
-struct work {
+struct soft_work {
 	CUgraphNodeType type;
 	CUcontext ctx; /* where it runs; NULL: anywhere */
 	union {
@@ -25,7 +25,7 @@ struct work {
 			uint32_t n_attrs;
 		} kernel;
 		struct {
-			struct copy c;
+			struct soft_copy c;
 			CUDA_MEMCPY3D params;
 		} copy;
 		CUDA_MEMSET_NODE_PARAMS set;
@@ -41,41 +41,41 @@ struct work {
 		CUgraph child; /* owned */
 		struct {
 			CUDA_MEM_ALLOC_NODE_PARAMS params;
-			struct graph_memory *memory; /* counted */
+			struct soft_graph_memory *memory; /* counted */
 		} alloc;
 		CUdeviceptr free;
 	};
 };
 
-struct graph_edge {
+struct soft_graph_edge {
 	CUgraphNode from;
 	CUgraphEdgeData data;
 };
 
 struct CUgraphNode_st {
-	struct object object;
+	struct soft_object object;
 	CUgraph graph;
 	uint64_t id, origin; /* origin: of the node that it was cloned from */
 	uint32_t index;	     /* in the graph */
 	uint32_t mark;	     /* of walks */
-	struct work work;
-	struct graph_edge *deps; /* owned */
+	struct soft_work work;
+	struct soft_graph_edge *deps; /* owned */
 	uint32_t n_deps, cap_deps;
 	uint32_t hint; /* where the step lies in the exec that was asked last */
 };
 
-struct graph_user { /* references of a graph or exec to a user object */
+struct soft_graph_user { /* references of a graph or exec to a user object */
 	CUuserObject object;
 	unsigned count;
 };
 
 struct CUgraph_st {
-	struct object object;
+	struct soft_object object;
 	uint64_t id, origin;
 	CUgraphNode owner;  /* of a child graph: it goes with its node */
 	CUgraphNode *nodes; /* owned */
 	uint32_t n, cap;
-	struct graph_user *users; /* owned */
+	struct soft_graph_user *users; /* owned */
 	uint32_t n_users;
 	bool capturing; /* a capture adds to it */
 	bool hidden;	/* an exec's own: an old handle that means it by chance is no handle */
@@ -83,74 +83,76 @@ struct CUgraph_st {
 
 /* Memory of an allocation node: there from the node on, kept by the graphs and execs that name it.
  */
-struct graph_memory {
+struct soft_graph_memory {
 	CUcontext ctx;
 	uint64_t ctx_id;
 	uint64_t address, bytes;
 	unsigned refs;
 	unsigned execs; /* that have it */
 	bool live;	/* allocated and not freed by a launch, as programs see it */
-	struct graph_memory *next;
+	struct soft_graph_memory *next;
 };
 
 /* work.c */
-void work_finish(struct work *w);
-CUresult work_copy(struct work *to, const struct work *from);
+void soft_work_finish(struct soft_work *w);
+CUresult soft_work_copy(struct soft_work *to, const struct soft_work *from);
 /* What a node of these parameters does; checked. */
-CUresult work_kernel(struct work *w, const CUDA_KERNEL_NODE_PARAMS *p);
-CUresult work_memcpy(struct work *w, const CUDA_MEMCPY3D *p, CUcontext ctx);
-CUresult work_memset(struct work *w, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext ctx);
-CUresult work_host(struct work *w, CUhostFn fn, void *user);
-CUresult work_values(struct work *w, CUcontext ctx, unsigned n, const CUstreamBatchMemOpParams *ops,
-		     unsigned flags);
-CUresult work_event(struct work *w, CUgraphNodeType type, CUevent ev);
-CUresult work_params(struct work *w, const CUgraphNodeParams *p); /* of any kind */
-CUresult work_attribute(struct work *w, CUlaunchAttributeID id, const CUlaunchAttributeValue *v);
-bool work_get_attribute(const struct work *w, CUlaunchAttributeID id, CUlaunchAttributeValue *ret);
+CUresult soft_work_kernel(struct soft_work *w, const CUDA_KERNEL_NODE_PARAMS *p);
+CUresult soft_work_memcpy(struct soft_work *w, const CUDA_MEMCPY3D *p, CUcontext ctx);
+CUresult soft_work_memset(struct soft_work *w, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext ctx);
+CUresult soft_work_host(struct soft_work *w, CUhostFn fn, void *user);
+CUresult soft_work_values(struct soft_work *w, CUcontext ctx, unsigned n,
+			  const CUstreamBatchMemOpParams *ops, unsigned flags);
+CUresult soft_work_event(struct soft_work *w, CUgraphNodeType type, CUevent ev);
+CUresult soft_work_params(struct soft_work *w, const CUgraphNodeParams *p); /* of any kind */
+CUresult soft_work_set_attribute(struct soft_work *w, CUlaunchAttributeID id,
+				 const CUlaunchAttributeValue *v);
+bool soft_work_get_attribute(const struct soft_work *w, CUlaunchAttributeID id,
+			     CUlaunchAttributeValue *ret);
 /* For who fills a kernel's work itself: the packed parameters, and an attribute that is in the
  * record already. */
-CUresult work_kernel_params(struct work *w, const unsigned char *params);
-CUresult work_keep_attribute(struct work *w, const CUlaunchAttribute *a);
-CUresult work_memset_record(const CUDA_MEMSET_NODE_PARAMS *p, struct soft_record_set *r);
+CUresult soft_work_kernel_params(struct soft_work *w, const unsigned char *params);
+CUresult soft_work_store_attribute(struct soft_work *w, const CUlaunchAttribute *a);
+CUresult soft_work_memset_record(const CUDA_MEMSET_NODE_PARAMS *p, struct soft_record_set *r);
 /* Other parameters for the same node: what p does not tell stays. */
-CUresult work_kernel_again(struct work *w, const struct work *old,
-			   const CUDA_KERNEL_NODE_PARAMS *p);
+CUresult soft_work_kernel_update(struct soft_work *w, const struct soft_work *old,
+				 const CUDA_KERNEL_NODE_PARAMS *p);
 
 /* graph.c */
-CUresult graph_new(CUgraph *ret);
-void graph_delete(CUgraph g);
-CUresult graph_clone(CUgraph from, CUgraph *ret);
+CUresult soft_graph_create(CUgraph *ret);
+void soft_graph_destroy(CUgraph g);
+CUresult soft_graph_clone(CUgraph from, CUgraph *ret);
 /* Adds a node; takes what w owns, also when it fails. */
-CUresult graph_add(CUgraph g, const struct graph_edge *deps, size_t n, struct work *w,
-		   CUgraphNode *ret);
-CUresult graph_connect(CUgraphNode to, CUgraphNode from, CUgraphEdgeData data);
-bool graph_disconnect(CUgraphNode to, CUgraphNode from);
-void graph_remove(CUgraphNode n);
-void graph_hide(CUgraph g); /* and the graphs in it */
-CUresult graph_check(CUgraph g);
-CUresult node_check(CUgraphNode n);
+CUresult soft_graph_add(CUgraph g, const struct soft_graph_edge *deps, size_t n,
+			struct soft_work *w, CUgraphNode *ret);
+CUresult soft_graph_connect(CUgraphNode to, CUgraphNode from, CUgraphEdgeData data);
+bool soft_graph_disconnect(CUgraphNode to, CUgraphNode from);
+void soft_graph_remove(CUgraphNode n);
+void soft_graph_hide(CUgraph g); /* and the graphs in it */
+CUresult soft_graph_check(CUgraph g);
+CUresult soft_graph_check_node(CUgraphNode n);
 /* Indexes of the nodes so that each comes after those it depends on; caller frees. False: there is
  * a cycle, or no memory. */
-CUresult graph_order(CUgraph g, uint32_t **ret);
+CUresult soft_graph_order(CUgraph g, uint32_t **ret);
 /* True when each of the nodes in edges is in, or before one of, the nodes in from. */
-bool graph_before(CUgraph g, const struct graph_edge *edges, size_t n,
-		  const struct graph_edge *from, size_t n_from);
+bool soft_graph_reachable(CUgraph g, const struct soft_graph_edge *edges, size_t n,
+			  const struct soft_graph_edge *from, size_t n_from);
 
 /* graph_user.c */
-CUresult users_copy(struct graph_user **to, uint32_t *to_n, const struct graph_user *from,
-		    uint32_t n);
-void users_release(struct graph_user *users, uint32_t n);
+CUresult soft_graph_users_copy(struct soft_graph_user **to, uint32_t *to_n,
+			       const struct soft_graph_user *from, uint32_t n);
+void soft_graph_users_release(struct soft_graph_user *users, uint32_t n);
 
 /* graph_memory.c */
-CUresult work_alloc(struct work *w, const CUDA_MEM_ALLOC_NODE_PARAMS *p);
-CUresult work_free(struct work *w, CUdeviceptr address);
-void graph_memory_get(struct graph_memory *m);
-void graph_memory_put(struct graph_memory *m);
-CUresult graph_copyable(CUgraph g); /* graphs that own memory exist once */
-CUresult graph_memory_launch(CUgraph g, bool auto_free);
+CUresult soft_work_alloc(struct soft_work *w, const CUDA_MEM_ALLOC_NODE_PARAMS *p);
+CUresult soft_work_free(struct soft_work *w, CUdeviceptr address);
+void soft_graph_memory_ref(struct soft_graph_memory *m);
+void soft_graph_memory_unref(struct soft_graph_memory *m);
+CUresult soft_graph_check_copyable(CUgraph g); /* graphs that own memory exist once */
+CUresult soft_graph_memory_launch(CUgraph g, bool auto_free);
 /* An exec has, or no longer has, the graph's memory: one may at a time. */
-CUresult graph_memory_take(CUgraph g);
-void graph_memory_leave(CUgraph g);
-void graph_memory_launched(CUgraph g); /* its work has been put: what it frees may go */
+CUresult soft_graph_memory_acquire(CUgraph g);
+void soft_graph_memory_release(CUgraph g);
+void soft_graph_memory_launched(CUgraph g); /* its work has been put: what it frees may go */
 
 #endif

@@ -9,36 +9,36 @@ CUresult cuGraphCreate(CUgraph *ret, unsigned int flags)
 {
 	CUresult e = soft_check();
 
-	return e ? e : ret && !flags ? graph_new(ret) : CUDA_ERROR_INVALID_VALUE;
+	return e ? e : ret && !flags ? soft_graph_create(ret) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuGraphDestroy(CUgraph g)
 {
-	CUresult e = graph_check(g);
+	CUresult e = soft_graph_check(g);
 
 	if (!e && (g->owner || g->capturing)) {
 		e = CUDA_ERROR_INVALID_VALUE;
 	}
 	if (!e) {
-		handle_ends(g);
-		graph_delete(g);
+		soft_handle_destroying(g);
+		soft_graph_destroy(g);
 	}
 	return e;
 }
 
 CUresult cuGraphClone(CUgraph *ret, CUgraph g)
 {
-	CUresult e = graph_check(g);
+	CUresult e = soft_graph_check(g);
 
-	e = e ? e : ret ? graph_copyable(g) : CUDA_ERROR_INVALID_VALUE;
-	return e ? e : graph_clone(g, ret);
+	e = e ? e : ret ? soft_graph_check_copyable(g) : CUDA_ERROR_INVALID_VALUE;
+	return e ? e : soft_graph_clone(g, ret);
 }
 
 CUresult cuGraphNodeFindInClone(CUgraphNode *ret, CUgraphNode n, CUgraph clone)
 {
-	CUresult e = node_check(n);
+	CUresult e = soft_graph_check_node(n);
 
-	e = e ? e : graph_check(clone);
+	e = e ? e : soft_graph_check(clone);
 	if (e || !ret) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
@@ -53,14 +53,14 @@ CUresult cuGraphNodeFindInClone(CUgraphNode *ret, CUgraphNode n, CUgraph clone)
 
 /* The driver's way to give a list: with no array the count is asked; what of the array is not
  * filled becomes null, and the count tells how many were. */
-struct out {
+struct node_list {
 	CUgraphNode *nodes, *to;
 	CUgraphEdgeData *data;
 	size_t cap, n;
 	bool lossy; /* an edge says more than the caller can take */
 };
 
-static void give(struct out *o, CUgraphNode node, CUgraphNode to, const CUgraphEdgeData *d)
+static void give(struct node_list *o, CUgraphNode node, CUgraphNode to, const CUgraphEdgeData *d)
 {
 	static const CUgraphEdgeData plain;
 
@@ -78,7 +78,7 @@ static void give(struct out *o, CUgraphNode node, CUgraphNode to, const CUgraphE
 	o->n++;
 }
 
-static CUresult end(struct out *o, size_t *count)
+static CUresult end(struct node_list *o, size_t *count)
 {
 	if (!o->nodes) {
 		*count = o->n;
@@ -96,8 +96,8 @@ static CUresult end(struct out *o, size_t *count)
 
 CUresult cuGraphGetNodes(CUgraph g, CUgraphNode *nodes, size_t *count)
 {
-	CUresult e = graph_check(g);
-	struct out o = { .nodes = nodes };
+	CUresult e = soft_graph_check(g);
+	struct node_list o = { .nodes = nodes };
 
 	if (e || !count) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
@@ -111,8 +111,8 @@ CUresult cuGraphGetNodes(CUgraph g, CUgraphNode *nodes, size_t *count)
 
 CUresult cuGraphGetRootNodes(CUgraph g, CUgraphNode *nodes, size_t *count)
 {
-	CUresult e = graph_check(g);
-	struct out o = { .nodes = nodes };
+	CUresult e = soft_graph_check(g);
+	struct node_list o = { .nodes = nodes };
 
 	if (e || !count) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
@@ -129,8 +129,8 @@ CUresult cuGraphGetRootNodes(CUgraph g, CUgraphNode *nodes, size_t *count)
 CUresult cuGraphGetEdges_v2(CUgraph g, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data,
 			    size_t *count)
 {
-	CUresult e = graph_check(g);
-	struct out o = { .nodes = from, .to = to, .data = data };
+	CUresult e = soft_graph_check(g);
+	struct node_list o = { .nodes = from, .to = to, .data = data };
 
 	if (e || !count || !from != !to || (data && !from)) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
@@ -138,7 +138,7 @@ CUresult cuGraphGetEdges_v2(CUgraph g, CUgraphNode *from, CUgraphNode *to, CUgra
 	o.cap = *count;
 	for (uint32_t i = 0; i < g->n; i++) {
 		for (uint32_t j = 0; j < g->nodes[i]->n_deps; j++) {
-			const struct graph_edge *d = &g->nodes[i]->deps[j];
+			const struct soft_graph_edge *d = &g->nodes[i]->deps[j];
 
 			give(&o, d->from, g->nodes[i], &d->data);
 		}
@@ -154,8 +154,8 @@ CUresult cuGraphGetEdges(CUgraph g, CUgraphNode *from, CUgraphNode *to, size_t *
 CUresult cuGraphNodeGetDependencies_v2(CUgraphNode n, CUgraphNode *nodes, CUgraphEdgeData *data,
 				       size_t *count)
 {
-	CUresult e = node_check(n);
-	struct out o = { .nodes = nodes, .data = data };
+	CUresult e = soft_graph_check_node(n);
+	struct node_list o = { .nodes = nodes, .data = data };
 
 	if (e || !count || (data && !nodes)) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
@@ -175,8 +175,8 @@ CUresult cuGraphNodeGetDependencies(CUgraphNode n, CUgraphNode *nodes, size_t *c
 CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode n, CUgraphNode *nodes, CUgraphEdgeData *data,
 					 size_t *count)
 {
-	CUresult e = node_check(n);
-	struct out o = { .nodes = nodes, .data = data };
+	CUresult e = soft_graph_check_node(n);
+	struct node_list o = { .nodes = nodes, .data = data };
 
 	if (e || !count || (data && !nodes)) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
@@ -202,14 +202,14 @@ CUresult cuGraphNodeGetDependentNodes(CUgraphNode n, CUgraphNode *nodes, size_t 
 /* All edges are checked before one is made. */
 static CUresult check_pairs(CUgraph g, const CUgraphNode *from, const CUgraphNode *to, size_t n)
 {
-	CUresult e = graph_check(g);
+	CUresult e = soft_graph_check(g);
 
 	if (e || (n && (!from || !to))) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
 	for (size_t i = 0; i < n && !e; i++) {
-		e = node_check(from[i]);
-		e = e ? e : node_check(to[i]);
+		e = soft_graph_check_node(from[i]);
+		e = e ? e : soft_graph_check_node(to[i]);
 		e = e					       ? e
 		    : from[i]->graph == g && to[i]->graph == g ? CUDA_SUCCESS
 							       : CUDA_ERROR_INVALID_VALUE;
@@ -225,11 +225,11 @@ CUresult cuGraphAddDependencies_v2(CUgraph g, const CUgraphNode *from, const CUg
 	size_t i = 0;
 
 	for (; i < n && !e; i++) {
-		e = graph_connect(to[i], from[i], data ? data[i] : plain);
+		e = soft_graph_connect(to[i], from[i], data ? data[i] : plain);
 	}
 	if (e && i) { /* the one that failed was not made */
 		for (size_t j = 0; j + 1 < i; j++) {
-			graph_disconnect(to[j], from[j]);
+			soft_graph_disconnect(to[j], from[j]);
 		}
 	}
 	return e;
@@ -260,7 +260,7 @@ CUresult cuGraphRemoveDependencies_v2(CUgraph g, const CUgraphNode *from, const 
 								     : CUDA_ERROR_INVALID_VALUE;
 	}
 	for (size_t i = 0; i < n && !e; i++) {
-		graph_disconnect(to[i], from[i]);
+		soft_graph_disconnect(to[i], from[i]);
 	}
 	return e;
 }

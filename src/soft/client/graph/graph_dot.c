@@ -22,14 +22,14 @@ static const char *const type_names[] = {
 	[CU_GRAPH_NODE_TYPE_BATCH_MEM_OP] = "BATCH_MEM_OP",
 };
 
-static void print_details(struct buf *b, const struct work *w)
+static void print_details(struct buf *b, const struct soft_work *w)
 {
 	const struct soft_record_launch *r = &w->kernel.r;
 
 	switch (w->type) {
 	case CU_GRAPH_NODE_TYPE_KERNEL:
 		buf_printf(b, "\\n%s\\n<<<(%u,%u,%u),(%u,%u,%u),%u>>>",
-			   object_is(w->kernel.f, OBJECT_FUNCTION) ? w->kernel.f->name : "?",
+			   soft_object_is(w->kernel.f, OBJECT_FUNCTION) ? w->kernel.f->name : "?",
 			   r->grid[0], r->grid[1], r->grid[2], r->block[0], r->block[1],
 			   r->block[2], r->shared_bytes);
 		break;
@@ -85,7 +85,7 @@ static void print_graph(struct buf *b, const CUgraph g, unsigned flags)
 
 CUresult cuGraphDebugDotPrint(CUgraph g, const char *path, unsigned int flags)
 {
-	CUresult e = graph_check(g);
+	CUresult e = soft_graph_check(g);
 	struct buf b;
 	int fd;
 

@@ -10,8 +10,8 @@
 
 #define PIECE_MAX (1u << 20)
 
-static CUresult emit(struct step *st, struct soft_record *r, size_t bytes, const void *more,
-		     size_t more_bytes)
+static CUresult emit(struct soft_exec_step *st, struct soft_record *r, size_t bytes,
+		     const void *more, size_t more_bytes)
 {
 	static const char zeros[16];
 
@@ -22,10 +22,10 @@ static CUresult emit(struct step *st, struct soft_record *r, size_t bytes, const
 	return st->records.failed ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
-static CUresult emit_host(struct step *st, const struct host_call *call)
+static CUresult emit_host(struct soft_exec_step *st, const struct soft_host_call *call)
 {
 	struct soft_record_host r = { .r.op = SOFT_OP_HOST };
-	struct host_call *c = malloc(sizeof(*c));
+	struct soft_host_call *c = malloc(sizeof(*c));
 
 	if (!c) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -38,7 +38,7 @@ static CUresult emit_host(struct step *st, const struct host_call *call)
 	return emit(st, &r.r, sizeof(r), NULL, 0);
 }
 
-static CUresult emit_kernel(CUgraphExec x, struct step *st)
+static CUresult emit_kernel(CUgraphExec x, struct soft_exec_step *st)
 {
 	struct soft_record_launch r = st->node->work.kernel.r;
 
@@ -49,9 +49,10 @@ static CUresult emit_kernel(CUgraphExec x, struct step *st)
 }
 
 /* A box of a copy: whole rows of one slice, or a part of one row. */
-static struct copy box(const struct copy *c, uint64_t slice, uint64_t row, uint64_t column)
+static struct soft_copy box(const struct soft_copy *c, uint64_t slice, uint64_t row,
+			    uint64_t column)
 {
-	struct copy b = *c;
+	struct soft_copy b = *c;
 
 	b.width = MIN(c->width - column, PIECE_MAX);
 	b.height = b.width == c->width ? MIN(c->height - row, MAX(PIECE_MAX / c->width, 1u)) : 1;
@@ -61,20 +62,20 @@ static struct copy box(const struct copy *c, uint64_t slice, uint64_t row, uint6
 	return b;
 }
 
-static CUresult emit_device(struct step *st, const struct copy *b)
+static CUresult emit_device(struct soft_exec_step *st, const struct soft_copy *b)
 {
 	struct soft_record_copy r;
 
-	copy_fill(&r, b->dst, b->dst_pitch, b->src, b->src_pitch, b->width, b->height);
-	r.bulk = b->width >= BULK_BYTES / b->height;
+	soft_copy_fill(&r, b->dst, b->dst_pitch, b->src, b->src_pitch, b->width, b->height);
+	r.bulk = b->width >= SOFT_BULK_MIN_BYTES / b->height;
 	return emit(st, &r.r, sizeof(r), NULL, 0);
 }
 
 /* One side lies in memory of the program's own: by way of the staging buffer. */
-static CUresult emit_staged(struct step *st, const struct copy *b, bool up)
+static CUresult emit_staged(struct soft_exec_step *st, const struct soft_copy *b, bool up)
 {
-	struct host_call h = { .copy = *b };
-	struct copy d = *b;
+	struct soft_host_call h = { .copy = *b };
+	struct soft_copy d = *b;
 	CUresult e;
 
 	if (up) {
@@ -89,27 +90,27 @@ static CUresult emit_staged(struct step *st, const struct copy *b, bool up)
 	return e ? e : emit_host(st, &h);
 }
 
-static CUresult stage(struct step *st, const struct copy *c)
+static CUresult stage(struct soft_exec_step *st, const struct soft_copy *c)
 {
-	struct range hidden = { .hidden = 1, .kind = RANGE_HOST };
+	struct soft_range hidden = { .hidden = 1, .kind = RANGE_HOST };
 	uint64_t bytes =
 		c->width >= PIECE_MAX ? PIECE_MAX : MIN(c->width * c->height, (uint64_t)PIECE_MAX);
-	CUresult e = memory_new(st->ctx, bytes, &hidden, &st->staging, NULL);
+	CUresult e = soft_memory_create(st->ctx, bytes, &hidden, &st->staging, NULL);
 
 	st->staging_ctx = st->ctx;
 	st->staging_ctx_id = st->ctx->id;
 	return e;
 }
 
-static CUresult emit_copy(struct step *st)
+static CUresult emit_copy(struct soft_exec_step *st)
 {
-	const struct copy *c = &st->node->work.copy.c;
-	bool dst = copy_reachable(c, true), src = copy_reachable(c, false);
+	const struct soft_copy *c = &st->node->work.copy.c;
+	bool dst = soft_copy_reachable(c, true), src = soft_copy_reachable(c, false);
 	CUresult e = CUDA_SUCCESS;
 
 	if (dst && src) {
 		for (uint64_t i = 0; i < c->depth && !e; i++) {
-			struct copy b = *c;
+			struct soft_copy b = *c;
 
 			b.dst += i * c->dst_slice;
 			b.src += i * c->src_slice;
@@ -118,14 +119,14 @@ static CUresult emit_copy(struct step *st)
 		return e;
 	}
 	if (!dst && !src) {
-		struct host_call h = { .copy = *c };
+		struct soft_host_call h = { .copy = *c };
 
 		return emit_host(st, &h);
 	}
 	e = stage(st, c);
 	for (uint64_t i = 0; i < c->depth; i++) {
 		for (uint64_t row = 0, column = 0; row < c->height && !e;) {
-			struct copy b = box(c, i, row, column);
+			struct soft_copy b = box(c, i, row, column);
 
 			e = emit_staged(st, &b, dst);
 			column += b.width;
@@ -138,24 +139,24 @@ static CUresult emit_copy(struct step *st)
 	return e;
 }
 
-static CUresult emit_values(struct step *st)
+static CUresult emit_values(struct soft_exec_step *st)
 {
-	const struct work *w = &st->node->work;
+	const struct soft_work *w = &st->node->work;
 	struct soft_record_value r;
 	CUresult e = CUDA_SUCCESS;
 
 	for (unsigned i = 0; i < w->values.n && !e; i++) {
 		bool none;
 
-		e = streamop_value(&w->values.ops[i], &r, &none);
+		e = soft_stream_op_value(&w->values.ops[i], &r, &none);
 		e = e || none ? e : emit(st, &r.r, sizeof(r), NULL, 0);
 	}
 	return e;
 }
 
-CUresult step_emit(CUgraphExec x, struct step *st)
+CUresult soft_exec_step_emit(CUgraphExec x, struct soft_exec_step *st)
 {
-	struct host_call h = { 0 };
+	struct soft_host_call h = { 0 };
 	struct soft_record_set set;
 	CUresult e;
 
@@ -168,7 +169,7 @@ CUresult step_emit(CUgraphExec x, struct step *st)
 	case CU_GRAPH_NODE_TYPE_MEMCPY:
 		return emit_copy(st);
 	case CU_GRAPH_NODE_TYPE_MEMSET:
-		e = work_memset_record(&st->node->work.set, &set);
+		e = soft_work_memset_record(&st->node->work.set, &set);
 		return e ? e : emit(st, &set.r, sizeof(set), NULL, 0);
 	case CU_GRAPH_NODE_TYPE_HOST:
 		h.fn = st->node->work.host.fn;
@@ -181,17 +182,17 @@ CUresult step_emit(CUgraphExec x, struct step *st)
 	}
 }
 
-void step_clear(struct step *st)
+void soft_exec_step_clear(struct soft_exec_step *st)
 {
 	while (st->hosts) {
-		struct host_call *c = st->hosts;
+		struct soft_host_call *c = st->hosts;
 
 		st->hosts = c->next;
 		free(c);
 	}
-	if (st->staging && object_is(st->staging_ctx, OBJECT_CONTEXT) &&
+	if (st->staging && soft_object_is(st->staging_ctx, OBJECT_CONTEXT) &&
 	    st->staging_ctx->id == st->staging_ctx_id) {
-		memory_delete(st->staging_ctx, st->staging, true);
+		soft_memory_delete(st->staging_ctx, st->staging, true);
 	}
 	st->staging = 0;
 	buf_finish(&st->records);

@@ -13,11 +13,11 @@ struct list32 { /* of steps */
 static CUresult add_step(CUgraphExec x, CUgraphNode node, const uint32_t *deps, uint32_t n,
 			 uint32_t *ret)
 {
-	struct step *st;
+	struct soft_exec_step *st;
 
 	if (x->n == x->cap) {
 		uint32_t cap = x->cap ? x->cap * 2 : 16;
-		struct step *grown =
+		struct soft_exec_step *grown =
 			cap > 4 * GRAPH_MAX_NODES ? NULL : realloc(x->steps, cap * sizeof(*grown));
 
 		if (!grown) {
@@ -89,7 +89,7 @@ static CUresult unfold(CUgraphExec x, CUgraph g, uint32_t entry, bool has_entry,
 {
 	uint32_t *order = NULL, *step_of = calloc(g->n + 1u, sizeof(*step_of));
 	CUresult e = depth > GRAPH_MAX_DEPTH ? CUDA_ERROR_INVALID_VALUE
-		     : step_of		     ? graph_order(g, &order)
+		     : step_of		     ? soft_graph_order(g, &order)
 					     : CUDA_ERROR_OUT_OF_MEMORY;
 
 	ret_last->v = calloc(g->n + 1u, sizeof(*ret_last->v));
@@ -121,33 +121,33 @@ static CUresult unfold(CUgraphExec x, CUgraph g, uint32_t entry, bool has_entry,
 
 /* Lanes. */
 
-static bool fits(const struct lane *l, CUcontext ctx)
+static bool fits(const struct soft_exec_branch *l, CUcontext ctx)
 {
 	return !ctx || !l->ctx || l->ctx == ctx;
 }
 
 /* Behind a step that it depends on and nobody follows yet; else in a new lane; else where there is
  * least. tail[i]: the last step of lane i. */
-static uint32_t choose_lane(CUgraphExec x, const struct step *st, const uint32_t *tail)
+static uint32_t choose_branch(CUgraphExec x, const struct soft_exec_step *st, const uint32_t *tail)
 {
 	uint32_t best = UINT32_MAX;
 
-	for (uint32_t i = 0; i < x->n_lanes; i++) {
-		if (!fits(&x->lanes[i], st->ctx)) {
+	for (uint32_t i = 0; i < x->n_branches; i++) {
+		if (!fits(&x->branches[i], st->ctx)) {
 			continue;
 		}
 		for (uint32_t j = 0; j < st->n_deps; j++) {
-			if (x->lanes[i].n && st->deps[j] == tail[i]) {
+			if (x->branches[i].n && st->deps[j] == tail[i]) {
 				return i;
 			}
 		}
 	}
-	if (x->n_lanes < GRAPH_MAX_LANES) {
-		return x->n_lanes;
+	if (x->n_branches < GRAPH_BRANCHES_MAX) {
+		return x->n_branches;
 	}
-	for (uint32_t i = 0; i < x->n_lanes; i++) {
-		if (fits(&x->lanes[i], st->ctx) &&
-		    (best == UINT32_MAX || x->lanes[i].n < x->lanes[best].n)) {
+	for (uint32_t i = 0; i < x->n_branches; i++) {
+		if (fits(&x->branches[i], st->ctx) &&
+		    (best == UINT32_MAX || x->branches[i].n < x->branches[best].n)) {
 			best = i;
 		}
 	}
@@ -172,62 +172,62 @@ static CUresult add_wait(CUgraphExec x, uint32_t step)
 
 /* What a lane has waited for: of each lane so many steps. */
 struct seen {
-	uint32_t of[GRAPH_MAX_LANES];
+	uint32_t of[GRAPH_BRANCHES_MAX];
 };
 
-static CUresult place(CUgraphExec x, uint32_t index, uint32_t *tail, struct seen *lanes,
+static CUresult place(CUgraphExec x, uint32_t index, uint32_t *tail, struct seen *branches,
 		      struct seen *at)
 {
-	struct step *st = &x->steps[index];
+	struct soft_exec_step *st = &x->steps[index];
 	CUresult e = CUDA_SUCCESS;
 	struct seen *own;
 
-	st->lane = choose_lane(x, st, tail);
-	if (st->lane == UINT32_MAX) {
+	st->branch = choose_branch(x, st, tail);
+	if (st->branch == UINT32_MAX) {
 		return CUDA_ERROR_NOT_SUPPORTED; /* more contexts than lanes */
 	}
-	if (st->lane == x->n_lanes) {
-		x->n_lanes++;
+	if (st->branch == x->n_branches) {
+		x->n_branches++;
 	}
-	if (!x->lanes[st->lane].ctx) {
-		x->lanes[st->lane].ctx = st->ctx;
+	if (!x->branches[st->branch].ctx) {
+		x->branches[st->branch].ctx = st->ctx;
 	}
-	own = &lanes[st->lane];
+	own = &branches[st->branch];
 	st->first_wait = x->n_waits;
 	for (uint32_t j = st->n_deps; j-- > 0 && !e;) { /* later steps tell of earlier ones */
-		const struct step *d = &x->steps[st->deps[j]];
+		const struct soft_exec_step *d = &x->steps[st->deps[j]];
 
-		if (own->of[d->lane] > d->at) {
+		if (own->of[d->branch] > d->at) {
 			continue;
 		}
-		if (d->lane != st->lane) {
+		if (d->branch != st->branch) {
 			e = add_wait(x, st->deps[j]);
 		}
-		for (uint32_t i = 0; i < GRAPH_MAX_LANES; i++) {
+		for (uint32_t i = 0; i < GRAPH_BRANCHES_MAX; i++) {
 			own->of[i] = MAX(own->of[i], at[st->deps[j]].of[i]);
 		}
 	}
 	st->n_waits = x->n_waits - st->first_wait;
-	st->at = x->lanes[st->lane].n++;
-	own->of[st->lane] = st->at + 1;
+	st->at = x->branches[st->branch].n++;
+	own->of[st->branch] = st->at + 1;
 	at[index] = *own;
-	tail[st->lane] = index;
+	tail[st->branch] = index;
 	return e;
 }
 
 static CUresult place_all(CUgraphExec x)
 {
-	struct seen lanes[GRAPH_MAX_LANES] = { 0 }, *at = calloc(x->n + 1u, sizeof(*at));
-	uint32_t tail[GRAPH_MAX_LANES] = { 0 };
+	struct seen branches[GRAPH_BRANCHES_MAX] = { 0 }, *at = calloc(x->n + 1u, sizeof(*at));
+	uint32_t tail[GRAPH_BRANCHES_MAX] = { 0 };
 	CUresult e = at ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 
-	x->joins = calloc(GRAPH_MAX_LANES, sizeof(*x->joins));
+	x->joins = calloc(GRAPH_BRANCHES_MAX, sizeof(*x->joins));
 	e = x->joins ? e : CUDA_ERROR_OUT_OF_MEMORY;
 	for (uint32_t i = 0; i < x->n && !e; i++) {
-		e = place(x, i, tail, lanes, at);
+		e = place(x, i, tail, branches, at);
 	}
-	for (uint32_t i = 1; i < x->n_lanes && !e; i++) {
-		if (lanes[0].of[i] < x->lanes[i].n) {
+	for (uint32_t i = 1; i < x->n_branches && !e; i++) {
+		if (branches[0].of[i] < x->branches[i].n) {
 			x->joins[x->n_joins++] = tail[i];
 		}
 	}
@@ -235,12 +235,12 @@ static CUresult place_all(CUgraphExec x)
 	return e;
 }
 
-CUresult lane_stream(struct lane *l)
+CUresult soft_exec_branch_stream(struct soft_exec_branch *l)
 {
 	CUresult e = CUDA_SUCCESS;
 
 	if (!l->stream) {
-		e = stream_new(l->ctx, 0, SOFT_STREAM_NON_BLOCKING, &l->stream);
+		e = soft_stream_create(l->ctx, 0, SOFT_STREAM_NON_BLOCKING, &l->stream);
 		if (e) {
 			l->stream = NULL;
 		} else {
@@ -257,13 +257,13 @@ static CUresult build(CUgraphExec x, CUcontext ctx, CUgraphNode *ret_node)
 
 	free(last.v);
 	e = e ? e : place_all(x);
-	x->n_lanes = MAX(x->n_lanes, 1u);
-	for (uint32_t i = 0; i < x->n_lanes && !e; i++) {
-		x->lanes[i].ctx = x->lanes[i].ctx ? x->lanes[i].ctx : ctx;
-		e = i ? lane_stream(&x->lanes[i]) : CUDA_SUCCESS;
+	x->n_branches = MAX(x->n_branches, 1u);
+	for (uint32_t i = 0; i < x->n_branches && !e; i++) {
+		x->branches[i].ctx = x->branches[i].ctx ? x->branches[i].ctx : ctx;
+		e = i ? soft_exec_branch_stream(&x->branches[i]) : CUDA_SUCCESS;
 	}
 	for (uint32_t i = 0; i < x->n && !e; i++) {
-		e = step_emit(x, &x->steps[i]);
+		e = soft_exec_step_emit(x, &x->steps[i]);
 		if (e && ret_node) {
 			*ret_node = x->steps[i].node;
 		}
@@ -271,27 +271,27 @@ static CUresult build(CUgraphExec x, CUcontext ctx, CUgraphNode *ret_node)
 	return e;
 }
 
-CUresult exec_new(CUgraph g, uint64_t flags, CUgraphExec *ret, CUgraphNode *ret_node)
+CUresult soft_exec_create(CUgraph g, uint64_t flags, CUgraphExec *ret, CUgraphNode *ret_node)
 {
 	CUgraphExec x;
 	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
 	if (e) {
 		return e;
 	}
-	exec_reap();
+	soft_exec_reap();
 	pthread_mutex_lock(&soft.lock);
-	x = object_new(OBJECT_EXEC, sizeof(*x));
+	x = soft_object_create(OBJECT_EXEC, sizeof(*x));
 	pthread_mutex_unlock(&soft.lock);
 	if (!x) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	x->flags = flags;
-	e = graph_clone(g, &x->graph);
+	e = soft_graph_clone(g, &x->graph);
 	if (!e) {
-		graph_hide(x->graph);
-		e = graph_memory_take(x->graph);
+		soft_graph_hide(x->graph);
+		e = soft_graph_memory_acquire(x->graph);
 	}
 	e = e ? e : build(x, ctx, ret_node);
 	if (e) {
@@ -305,50 +305,50 @@ CUresult exec_new(CUgraph g, uint64_t flags, CUgraphExec *ret, CUgraphNode *ret_
 				}
 			}
 		}
-		exec_free(x);
+		soft_exec_destroy(x);
 		return e;
 	}
 	*ret = x;
 	return CUDA_SUCCESS;
 }
 
-void exec_free(CUgraphExec x)
+void soft_exec_destroy(CUgraphExec x)
 {
 	for (uint32_t i = 0; i < x->n; i++) {
-		step_clear(&x->steps[i]);
+		soft_exec_step_clear(&x->steps[i]);
 		free(x->steps[i].deps);
 	}
-	for (uint32_t i = 0; i < GRAPH_MAX_LANES; i++) {
-		CUstream s = x->lanes[i].stream;
+	for (uint32_t i = 0; i < GRAPH_BRANCHES_MAX; i++) {
+		CUstream s = x->branches[i].stream;
 
-		if (s && object_is(s, OBJECT_STREAM) && s->id == x->lanes[i].stream_id) {
-			stream_end(s);
+		if (s && soft_object_is(s, OBJECT_STREAM) && s->id == x->branches[i].stream_id) {
+			soft_stream_destroy(s);
 		}
 	}
 	free(x->steps);
 	free(x->waits);
 	free(x->joins);
 	if (x->graph && !x->dying) {
-		graph_memory_leave(x->graph);
+		soft_graph_memory_release(x->graph);
 	}
-	graph_delete(x->graph);
+	soft_graph_destroy(x->graph);
 	pthread_mutex_lock(&soft.lock);
-	object_delete(x);
+	soft_object_destroy(x);
 	pthread_mutex_unlock(&soft.lock);
 }
 
-CUresult exec_check(CUgraphExec x)
+CUresult soft_exec_check(CUgraphExec x)
 {
 	CUresult e = soft_check();
 
-	return e					? e
-	       : handle_is(x, OBJECT_EXEC) && !x->dying ? CUDA_SUCCESS
-							: CUDA_ERROR_INVALID_VALUE;
+	return e					     ? e
+	       : soft_handle_is(x, OBJECT_EXEC) && !x->dying ? CUDA_SUCCESS
+							     : CUDA_ERROR_INVALID_VALUE;
 }
 
-struct step *exec_step(CUgraphExec x, CUgraphNode n)
+struct soft_exec_step *soft_exec_find_step(CUgraphExec x, CUgraphNode n)
 {
-	if (!object_is(n, OBJECT_NODE)) {
+	if (!soft_object_is(n, OBJECT_NODE)) {
 		return NULL;
 	}
 	if (n->hint < x->n && x->steps[n->hint].node && x->steps[n->hint].node->origin == n->id) {

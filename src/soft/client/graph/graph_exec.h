@@ -5,23 +5,23 @@
 #include "soft/client/graph/graph.h"
 #include "soft/client/host_call.h"
 
-struct step {
-	CUgraphNode node;  /* of the exec's own graph; NULL: where a child graph begins or ends */
-	CUcontext ctx;	   /* NULL: anywhere */
-	uint32_t lane, at; /* at: place in its lane */
-	uint32_t *deps;	   /* owned; steps */
+struct soft_exec_step {
+	CUgraphNode node;    /* of the exec's own graph; NULL: where a child graph begins or ends */
+	CUcontext ctx;	     /* NULL: anywhere */
+	uint32_t branch, at; /* at: place in its lane */
+	uint32_t *deps;	     /* owned; steps */
 	uint32_t n_deps;
 	uint32_t first_wait, n_waits; /* of exec.waits: steps of other lanes that must have ended */
 	bool disabled;
-	struct buf records;	 /* what is put in the ring */
-	struct host_call *hosts; /* owned; what the host records in it refer to */
-	uint64_t staging;	 /* for memory that the server does not reach; 0: none */
+	struct buf records;	      /* what is put in the ring */
+	struct soft_host_call *hosts; /* owned; what the host records in it refer to */
+	uint64_t staging;	      /* for memory that the server does not reach; 0: none */
 	CUcontext staging_ctx;
 	uint64_t staging_ctx_id;
 	uint32_t target; /* soft.ring_lock: the count of its lane's stream when it has ended */
 };
 
-struct lane {
+struct soft_exec_branch {
 	CUcontext ctx;
 	CUstream stream; /* NULL: not made yet; of lane 0: used when the launch's stream is another
 			    context's */
@@ -30,15 +30,15 @@ struct lane {
 };
 
 struct CUgraphExec_st {
-	struct object object;
+	struct soft_object object;
 	uint64_t flags;
 	CUgraph graph; /* owned: a clone */
-	struct step *steps;
+	struct soft_exec_step *steps;
 	uint32_t n, cap;
 	uint32_t *waits;
 	uint32_t n_waits, cap_waits;
-	struct lane lanes[GRAPH_MAX_LANES];
-	uint32_t n_lanes;
+	struct soft_exec_branch branches[GRAPH_BRANCHES_MAX];
+	uint32_t n_branches;
 	uint32_t *joins; /* owned: the last steps of lanes that lane 0 has to wait for */
 	uint32_t n_joins;
 	bool launched;			   /* soft.ring_lock, as the rest */
@@ -48,19 +48,20 @@ struct CUgraphExec_st {
 };
 
 /* graph_exec.c */
-CUresult exec_new(CUgraph g, uint64_t flags, CUgraphExec *ret, CUgraphNode *ret_node);
-void exec_free(CUgraphExec x);
-CUresult exec_check(CUgraphExec x);
-CUresult lane_stream(struct lane *l);		      /* makes the lane's stream */
-struct step *exec_step(CUgraphExec x, CUgraphNode n); /* n: of the graph it was made from */
+CUresult soft_exec_create(CUgraph g, uint64_t flags, CUgraphExec *ret, CUgraphNode *ret_node);
+void soft_exec_destroy(CUgraphExec x);
+CUresult soft_exec_check(CUgraphExec x);
+CUresult soft_exec_branch_stream(struct soft_exec_branch *l); /* makes the lane's stream */
+struct soft_exec_step *soft_exec_find_step(CUgraphExec x,
+					   CUgraphNode n); /* n: of the graph it was made from */
 
 /* graph_emit.c: the step's work as records. */
-CUresult step_emit(CUgraphExec x, struct step *st);
-void step_clear(struct step *st);
+CUresult soft_exec_step_emit(CUgraphExec x, struct soft_exec_step *st);
+void soft_exec_step_clear(struct soft_exec_step *st);
 
 /* graph_launch.c */
-CUresult exec_launch(CUgraphExec x, CUstream s);
-bool exec_ended(CUgraphExec x);
-void exec_reap(void); /* frees destroyed execs whose launches have ended */
+CUresult soft_exec_launch(CUgraphExec x, CUstream s);
+bool soft_exec_ended(CUgraphExec x);
+void soft_exec_reap(void); /* frees destroyed execs whose launches have ended */
 
 #endif

@@ -10,10 +10,10 @@
 
 static CUgraphExec dying; /* changed under soft.lock; its head is read anywhere */
 
-bool exec_ended(CUgraphExec x)
+bool soft_exec_ended(CUgraphExec x)
 {
 	return !x->launched ||
-	       word_reached(&soft.shared->streams[x->last_slot].done, x->last_target);
+	       soft_word_reached(&soft.shared->streams[x->last_slot].done, x->last_target);
 }
 
 /* One that has ended, taken off the list; NULL: none has. */
@@ -22,7 +22,7 @@ static CUgraphExec take_ended(void)
 	CUgraphExec x, *at = &dying;
 
 	pthread_mutex_lock(&soft.lock);
-	while (*at && !exec_ended(*at)) {
+	while (*at && !soft_exec_ended(*at)) {
 		at = &(*at)->next_dying;
 	}
 	x = *at;
@@ -33,7 +33,7 @@ static CUgraphExec take_ended(void)
 	return x;
 }
 
-void exec_reap(void)
+void soft_exec_reap(void)
 {
 	while (load_relaxed(&dying)) {
 		CUgraphExec x = take_ended();
@@ -41,27 +41,27 @@ void exec_reap(void)
 		if (!x) {
 			return;
 		}
-		exec_free(x);
+		soft_exec_destroy(x);
 	}
 }
 
 /* The streams that the lanes of this launch are. */
 static CUresult find_streams(CUgraphExec x, CUstream s, CUstream *ret)
 {
-	for (uint32_t i = 0; i < x->n_lanes; i++) {
-		struct lane *l = &x->lanes[i];
+	for (uint32_t i = 0; i < x->n_branches; i++) {
+		struct soft_exec_branch *l = &x->branches[i];
 
 		if (i == 0 && l->ctx == s->context) {
 			ret[0] = s;
 			continue;
 		}
-		if (!object_is(l->ctx, OBJECT_CONTEXT) ||
-		    (l->stream &&
-		     (!object_is(l->stream, OBJECT_STREAM) || l->stream->id != l->stream_id))) {
+		if (!soft_object_is(l->ctx, OBJECT_CONTEXT) ||
+		    (l->stream && (!soft_object_is(l->stream, OBJECT_STREAM) ||
+				   l->stream->id != l->stream_id))) {
 			return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 		}
 		if (!l->stream) {
-			CUresult e = lane_stream(l);
+			CUresult e = soft_exec_branch_stream(l);
 
 			if (e) {
 				return e;
@@ -73,14 +73,14 @@ static CUresult find_streams(CUgraphExec x, CUstream s, CUstream *ret)
 }
 
 /* An operation without effect: a place in the stream that others can wait for. */
-static CUresult add_mark(CUstream s)
+static CUresult add_marker(CUstream s)
 {
-	return ring_add_wait(s, s->slot, s->submitted);
+	return soft_ring_add_wait(s, s->slot, s->submitted);
 }
 
 static CUresult add_host(CUstream s, struct soft_record_host *r)
 {
-	struct host_call *c = malloc(sizeof(*c));
+	struct soft_host_call *c = malloc(sizeof(*c));
 	struct soft_record_host own = *r;
 	CUresult e;
 
@@ -90,14 +90,14 @@ static CUresult add_host(CUstream s, struct soft_record_host *r)
 	memcpy(c, (const void *)(uintptr_t)r->cookie, sizeof(*c));
 	store_release(&c->ready, 1u);
 	own.cookie = (uint64_t)(uintptr_t)c;
-	e = ring_add(s, &own.r, sizeof(own));
+	e = soft_ring_add(s, &own.r, sizeof(own));
 	if (e) {
 		free(c);
 	}
 	return e;
 }
 
-static CUresult add_records(struct step *st, CUstream s, CUstream launch)
+static CUresult add_records(struct soft_exec_step *st, CUstream s, CUstream launch)
 {
 	CUresult e = CUDA_SUCCESS;
 
@@ -115,10 +115,10 @@ static CUresult add_records(struct step *st, CUstream s, CUstream launch)
 
 				own->flags |= SOFT_LAUNCH_PRIORITY;
 				own->priority = launch->priority;
-				e = ring_add(s, r, r->bytes);
+				e = soft_ring_add(s, r, r->bytes);
 				own->flags &= ~SOFT_LAUNCH_PRIORITY;
 			} else {
-				e = ring_add(s, r, r->bytes);
+				e = soft_ring_add(s, r, r->bytes);
 			}
 		}
 		at += r->bytes;
@@ -126,25 +126,28 @@ static CUresult add_records(struct step *st, CUstream s, CUstream launch)
 	return e;
 }
 
-static CUresult add_step(CUgraphExec x, struct step *st, const CUstream *streams, CUstream launch)
+static CUresult add_step(CUgraphExec x, struct soft_exec_step *st, const CUstream *streams,
+			 CUstream launch)
 {
-	CUstream s = streams[st->lane];
+	CUstream s = streams[st->branch];
 	CUresult e = CUDA_SUCCESS;
 
 	for (uint32_t i = 0; i < st->n_waits && !e; i++) {
-		const struct step *d = &x->steps[x->waits[st->first_wait + i]];
+		const struct soft_exec_step *d = &x->steps[x->waits[st->first_wait + i]];
 
-		e = ring_add_wait(s, streams[d->lane]->slot, d->target);
+		e = soft_ring_add_wait(s, streams[d->branch]->slot, d->target);
 	}
 	if (!e && st->node && !st->disabled) {
-		const struct work *w = &st->node->work;
+		const struct soft_work *w = &st->node->work;
 
 		if (w->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD) {
-			e = object_is(w->event, OBJECT_EVENT) ? event_add_record(s, w->event)
-							      : CUDA_ERROR_INVALID_HANDLE;
+			e = soft_object_is(w->event, OBJECT_EVENT)
+				    ? soft_event_add_record(s, w->event)
+				    : CUDA_ERROR_INVALID_HANDLE;
 		} else if (w->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT) {
-			e = object_is(w->event, OBJECT_EVENT) ? event_add_wait(s, w->event)
-							      : CUDA_ERROR_INVALID_HANDLE;
+			e = soft_object_is(w->event, OBJECT_EVENT)
+				    ? soft_event_add_wait(s, w->event)
+				    : CUDA_ERROR_INVALID_HANDLE;
 		} else {
 			e = add_records(st, s, launch);
 		}
@@ -158,16 +161,16 @@ static CUresult add_fork(CUgraphExec x, const CUstream *streams, CUstream launch
 {
 	CUresult e = CUDA_SUCCESS;
 
-	if (x->launched && x->last_slot != launch->slot && !exec_ended(x)) {
-		e = ring_add_wait(launch, x->last_slot, x->last_target);
+	if (x->launched && x->last_slot != launch->slot && !soft_exec_ended(x)) {
+		e = soft_ring_add_wait(launch, x->last_slot, x->last_target);
 	}
-	if (x->n_lanes == 1 && streams[0] == launch) {
+	if (x->n_branches == 1 && streams[0] == launch) {
 		return e;
 	}
-	e = e ? e : add_mark(launch);
-	for (uint32_t i = 0; i < x->n_lanes && !e; i++) {
+	e = e ? e : add_marker(launch);
+	for (uint32_t i = 0; i < x->n_branches && !e; i++) {
 		if (streams[i] != launch) {
-			e = ring_add_wait(streams[i], launch->slot, launch->submitted);
+			e = soft_ring_add_wait(streams[i], launch->slot, launch->submitted);
 		}
 	}
 	return e;
@@ -181,12 +184,12 @@ static CUresult add_all(CUgraphExec x, const CUstream *streams, CUstream launch)
 		e = add_step(x, &x->steps[i], streams, launch);
 	}
 	for (uint32_t i = 0; i < x->n_joins && !e; i++) {
-		const struct step *d = &x->steps[x->joins[i]];
+		const struct soft_exec_step *d = &x->steps[x->joins[i]];
 
-		e = ring_add_wait(streams[0], streams[d->lane]->slot, d->target);
+		e = soft_ring_add_wait(streams[0], streams[d->branch]->slot, d->target);
 	}
 	if (!e && streams[0] != launch) {
-		e = ring_add_wait(launch, streams[0]->slot, streams[0]->submitted);
+		e = soft_ring_add_wait(launch, streams[0]->slot, streams[0]->submitted);
 	}
 	x->launched = true;
 	x->last_slot = launch->slot;
@@ -194,75 +197,75 @@ static CUresult add_all(CUgraphExec x, const CUstream *streams, CUstream launch)
 	return e;
 }
 
-CUresult exec_launch(CUgraphExec x, CUstream s)
+CUresult soft_exec_launch(CUgraphExec x, CUstream s)
 {
-	CUstream streams[GRAPH_MAX_LANES];
+	CUstream streams[GRAPH_BRANCHES_MAX];
 	CUresult e = find_streams(x, s, streams);
 
 	e = e ? e
-	      : graph_memory_launch(x->graph,
-				    x->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
+	      : soft_graph_memory_launch(
+			x->graph, x->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
 	if (e) {
 		return e;
 	}
-	strict_submit(s);
-	ring_begin();
+	soft_strict_submit(s);
+	soft_ring_begin();
 	e = add_all(x, streams, s);
-	ring_end();
-	graph_memory_launched(x->graph);
+	soft_ring_end();
+	soft_graph_memory_launched(x->graph);
 	return e;
 }
 
 /* A launch into a capture is the graph as a child. */
 static CUresult capture_launch(CUstream s, CUgraphExec x)
 {
-	struct work w = { .type = CU_GRAPH_NODE_TYPE_GRAPH };
-	CUresult e = graph_copyable(x->graph);
+	struct soft_work w = { .type = CU_GRAPH_NODE_TYPE_GRAPH };
+	CUresult e = soft_graph_check_copyable(x->graph);
 
-	e = e ? e : graph_clone(x->graph, &w.child);
-	return e ? e : capture_add(s, &w);
+	e = e ? e : soft_graph_clone(x->graph, &w.child);
+	return e ? e : soft_capture_add(s, &w);
 }
 
 static CUresult launch(int pt, CUgraphExec x, CUstream h)
 {
 	bool capturing;
 	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
+	CUresult e = soft_stream_resolve(h, pt, &s);
 
-	e = e ? e : exec_check(x);
-	e = e ? e : capture_check(s, &capturing);
+	e = e ? e : soft_exec_check(x);
+	e = e ? e : soft_capture_check(s, &capturing);
 	if (e) {
 		return e;
 	}
-	exec_reap();
-	return capturing ? capture_launch(s, x) : exec_launch(x, s);
+	soft_exec_reap();
+	return capturing ? capture_launch(s, x) : soft_exec_launch(x, s);
 }
 PAIR(cuGraphLaunch, _ptsz, launch, (CUgraphExec x, CUstream h), x, h)
 
 static CUresult upload(int pt, CUgraphExec x, CUstream h)
 {
 	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
+	CUresult e = soft_stream_resolve(h, pt, &s);
 
-	e = e ? e : capture_refuse(s);
-	return e ? e : exec_check(x); /* there is nothing to bring anywhere */
+	e = e ? e : soft_capture_refuse(s);
+	return e ? e : soft_exec_check(x); /* there is nothing to bring anywhere */
 }
 PAIR(cuGraphUpload, _ptsz, upload, (CUgraphExec x, CUstream h), x, h)
 
 CUresult cuGraphExecDestroy(CUgraphExec x)
 {
-	CUresult e = exec_check(x);
+	CUresult e = soft_exec_check(x);
 
 	if (e) {
 		return e;
 	}
-	handle_ends(x);
-	if (exec_ended(x)) {
-		exec_free(x);
+	soft_handle_destroying(x);
+	if (soft_exec_ended(x)) {
+		soft_exec_destroy(x);
 		return CUDA_SUCCESS;
 	}
-	graph_memory_leave(x->graph);
-	strict_died(x);
+	soft_graph_memory_release(x->graph);
+	soft_strict_object_destroyed(x);
 	pthread_mutex_lock(&soft.lock);
 	x->dying = true;
 	x->next_dying = dying;
@@ -292,7 +295,7 @@ static CUresult instantiate(CUgraphExec *ret, CUgraph g, uint64_t flags, CUgraph
 	const uint64_t known = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |
 			       CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
 			       CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
-	CUresult e = graph_check(g);
+	CUresult e = soft_graph_check(g);
 
 	if (e || !ret) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
@@ -300,7 +303,8 @@ static CUresult instantiate(CUgraphExec *ret, CUgraph g, uint64_t flags, CUgraph
 	if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) {
 		return only_device_work(g) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
 	}
-	return flags & ~known ? CUDA_ERROR_INVALID_VALUE : exec_new(g, flags, ret, ret_node);
+	return flags & ~known ? CUDA_ERROR_INVALID_VALUE
+			      : soft_exec_create(g, flags, ret, ret_node);
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *ret, CUgraph g, unsigned long long flags)
@@ -340,14 +344,14 @@ static CUresult with_params(int pt, CUgraphExec *ret, CUgraph g, CUDA_GRAPH_INST
 	}
 	p->hErrNode_out = NULL;
 	if (p->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) {
-		e = soft_stream(p->hUploadStream, pt, &s);
-		e = e ? e : capture_refuse(s);
+		e = soft_stream_resolve(p->hUploadStream, pt, &s);
+		e = e ? e : soft_capture_refuse(s);
 	}
 	e = e ? e : instantiate(ret, g, p->flags, &p->hErrNode_out);
 	p->result_out = e == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS
 			: e == CUDA_ERROR_NOT_SUPPORTED
 				? CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED
-			: e == CUDA_ERROR_INVALID_VALUE && graph_check(g) == CUDA_SUCCESS
+			: e == CUDA_ERROR_INVALID_VALUE && soft_graph_check(g) == CUDA_SUCCESS
 				? CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE
 				: CUDA_GRAPH_INSTANTIATE_ERROR;
 	return e;
@@ -357,7 +361,7 @@ PAIR(cuGraphInstantiateWithParams, _ptsz, with_params,
 
 CUresult cuGraphExecGetFlags(CUgraphExec x, uint64_t *ret)
 {
-	CUresult e = exec_check(x);
+	CUresult e = soft_exec_check(x);
 
 	if (!e && ret) {
 		*ret = x->flags;

@@ -6,12 +6,12 @@
 #include "soft/client/graph/capture.h"
 #include "soft/client/graph/graph.h"
 
-static struct graph_memory *all; /* soft.lock */
+static struct soft_graph_memory *all; /* soft.lock */
 static uint64_t used_high, reserved_high;
 
-static struct graph_memory *find(uint64_t address)
+static struct soft_graph_memory *find(uint64_t address)
 {
-	struct graph_memory *m = all;
+	struct soft_graph_memory *m = all;
 
 	while (m && m->address != address) {
 		m = m->next;
@@ -22,7 +22,7 @@ static struct graph_memory *find(uint64_t address)
 static void count(uint64_t *ret_used, uint64_t *ret_reserved)
 {
 	*ret_used = *ret_reserved = 0;
-	for (struct graph_memory *m = all; m; m = m->next) {
+	for (struct soft_graph_memory *m = all; m; m = m->next) {
 		*ret_used += m->live ? m->bytes : 0;
 		*ret_reserved += m->bytes;
 	}
@@ -30,14 +30,14 @@ static void count(uint64_t *ret_used, uint64_t *ret_reserved)
 	reserved_high = MAX(reserved_high, *ret_reserved);
 }
 
-void graph_memory_get(struct graph_memory *m)
+void soft_graph_memory_ref(struct soft_graph_memory *m)
 {
 	pthread_mutex_lock(&soft.lock);
 	m->refs++;
 	pthread_mutex_unlock(&soft.lock);
 }
 
-void graph_memory_put(struct graph_memory *m)
+void soft_graph_memory_unref(struct soft_graph_memory *m)
 {
 	bool last = false;
 
@@ -46,7 +46,7 @@ void graph_memory_put(struct graph_memory *m)
 	}
 	pthread_mutex_lock(&soft.lock);
 	if (--m->refs == 0) {
-		struct graph_memory **at = &all;
+		struct soft_graph_memory **at = &all;
 
 		while (*at != m) {
 			at = &(*at)->next;
@@ -58,22 +58,22 @@ void graph_memory_put(struct graph_memory *m)
 	if (!last) {
 		return;
 	}
-	if (object_is(m->ctx, OBJECT_CONTEXT) && m->ctx->id == m->ctx_id) {
-		context_drain(m->ctx);
-		memory_delete(m->ctx, m->address, true);
+	if (soft_object_is(m->ctx, OBJECT_CONTEXT) && m->ctx->id == m->ctx_id) {
+		soft_context_drain(m->ctx);
+		soft_memory_delete(m->ctx, m->address, true);
 	}
 	free(m);
 }
 
-CUresult work_alloc(struct work *w, const CUDA_MEM_ALLOC_NODE_PARAMS *p)
+CUresult soft_work_alloc(struct soft_work *w, const CUDA_MEM_ALLOC_NODE_PARAMS *p)
 {
-	struct range like = { .kind = RANGE_DEVICE };
-	struct graph_memory *m;
+	struct soft_range like = { .kind = RANGE_DEVICE };
+	struct soft_graph_memory *m;
 	uint64_t used, reserved;
 	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
-	*w = (struct work){ .type = CU_GRAPH_NODE_TYPE_EMPTY };
+	*w = (struct soft_work){ .type = CU_GRAPH_NODE_TYPE_EMPTY };
 	if (e) {
 		return e;
 	}
@@ -86,7 +86,7 @@ CUresult work_alloc(struct work *w, const CUDA_MEM_ALLOC_NODE_PARAMS *p)
 	if (!m) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	e = memory_new(ctx, p->bytesize, &like, &m->address, NULL);
+	e = soft_memory_create(ctx, p->bytesize, &like, &m->address, NULL);
 	if (e) {
 		free(m);
 		return e;
@@ -110,11 +110,11 @@ CUresult work_alloc(struct work *w, const CUDA_MEM_ALLOC_NODE_PARAMS *p)
 	return CUDA_SUCCESS;
 }
 
-CUresult work_free(struct work *w, CUdeviceptr address)
+CUresult soft_work_free(struct soft_work *w, CUdeviceptr address)
 {
 	bool known;
 
-	*w = (struct work){ .type = CU_GRAPH_NODE_TYPE_MEM_FREE };
+	*w = (struct soft_work){ .type = CU_GRAPH_NODE_TYPE_MEM_FREE };
 	w->free = address;
 	pthread_mutex_lock(&soft.lock);
 	known = find(address) != NULL;
@@ -122,29 +122,29 @@ CUresult work_free(struct work *w, CUdeviceptr address)
 	return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult graph_copyable(CUgraph g)
+CUresult soft_graph_check_copyable(CUgraph g)
 {
 	for (uint32_t i = 0; i < g->n; i++) {
-		const struct work *w = &g->nodes[i]->work;
+		const struct soft_work *w = &g->nodes[i]->work;
 
 		if (w->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
 		    w->type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
 			return CUDA_ERROR_NOT_SUPPORTED;
 		}
-		if (w->type == CU_GRAPH_NODE_TYPE_GRAPH && graph_copyable(w->child)) {
+		if (w->type == CU_GRAPH_NODE_TYPE_GRAPH && soft_graph_check_copyable(w->child)) {
 			return CUDA_ERROR_NOT_SUPPORTED;
 		}
 	}
 	return CUDA_SUCCESS;
 }
 
-CUresult graph_memory_take(CUgraph g)
+CUresult soft_graph_memory_acquire(CUgraph g)
 {
 	CUresult e = CUDA_SUCCESS;
 
 	pthread_mutex_lock(&soft.lock);
 	for (uint32_t i = 0; i < g->n; i++) {
-		const struct work *w = &g->nodes[i]->work;
+		const struct soft_work *w = &g->nodes[i]->work;
 
 		if (w->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && w->alloc.memory->execs++) {
 			e = CUDA_ERROR_NOT_SUPPORTED;
@@ -154,7 +154,7 @@ CUresult graph_memory_take(CUgraph g)
 	return e;
 }
 
-void graph_memory_leave(CUgraph g)
+void soft_graph_memory_release(CUgraph g)
 {
 	pthread_mutex_lock(&soft.lock);
 	for (uint32_t i = 0; i < g->n; i++) {
@@ -167,7 +167,7 @@ void graph_memory_leave(CUgraph g)
 
 /* A launch allocates and frees. What is allocated already may not be allocated again, unless the
  * exec frees by itself. Live memory is a reference: it outlasts its graph. */
-CUresult graph_memory_launch(CUgraph g, bool auto_free)
+CUresult soft_graph_memory_launch(CUgraph g, bool auto_free)
 {
 	uint64_t used, reserved;
 	CUresult e = CUDA_SUCCESS;
@@ -177,14 +177,14 @@ CUresult graph_memory_launch(CUgraph g, bool auto_free)
 	}
 	pthread_mutex_lock(&soft.lock);
 	for (uint32_t i = 0; i < g->n && !e && !auto_free; i++) {
-		const struct work *w = &g->nodes[i]->work;
+		const struct soft_work *w = &g->nodes[i]->work;
 
 		if (w->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && w->alloc.memory->live) {
 			e = CUDA_ERROR_INVALID_VALUE;
 		}
 	}
 	for (uint32_t i = 0; i < g->n && !e; i++) {
-		const struct work *w = &g->nodes[i]->work;
+		const struct soft_work *w = &g->nodes[i]->work;
 
 		if (w->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && !w->alloc.memory->live) {
 			w->alloc.memory->live = true;
@@ -199,7 +199,7 @@ CUresult graph_memory_launch(CUgraph g, bool auto_free)
 /* True when it was live. */
 static bool end_live(uint64_t address, bool *ret_known)
 {
-	struct graph_memory *m;
+	struct soft_graph_memory *m;
 	bool live;
 
 	pthread_mutex_lock(&soft.lock);
@@ -210,13 +210,13 @@ static bool end_live(uint64_t address, bool *ret_known)
 	}
 	pthread_mutex_unlock(&soft.lock);
 	if (live) {
-		graph_memory_put(m);
+		soft_graph_memory_unref(m);
 	}
 	*ret_known = m != NULL;
 	return live;
 }
 
-void graph_memory_launched(CUgraph g)
+void soft_graph_memory_launched(CUgraph g)
 {
 	bool known;
 
@@ -230,7 +230,7 @@ void graph_memory_launched(CUgraph g)
 	}
 }
 
-bool graph_memory_freed(uint64_t address, CUresult *ret_e)
+bool soft_graph_memory_free_outside(uint64_t address, CUresult *ret_e)
 {
 	bool known = false;
 
@@ -245,7 +245,7 @@ bool graph_memory_freed(uint64_t address, CUresult *ret_e)
 
 CUresult cuDeviceGetGraphMemAttribute(CUdevice dev, CUgraphMem_attribute what, void *ret)
 {
-	CUresult e = context_check_device(dev);
+	CUresult e = soft_context_check_device(dev);
 	uint64_t used, reserved;
 
 	if (e) {
@@ -266,7 +266,7 @@ CUresult cuDeviceGetGraphMemAttribute(CUdevice dev, CUgraphMem_attribute what, v
 
 CUresult cuDeviceSetGraphMemAttribute(CUdevice dev, CUgraphMem_attribute what, void *value)
 {
-	CUresult e = context_check_device(dev);
+	CUresult e = soft_context_check_device(dev);
 
 	if (e) {
 		return e;
@@ -288,5 +288,5 @@ CUresult cuDeviceSetGraphMemAttribute(CUdevice dev, CUgraphMem_attribute what, v
 
 CUresult cuDeviceGraphMemTrim(CUdevice dev)
 {
-	return context_check_device(dev); /* nothing is kept that no graph names */
+	return soft_context_check_device(dev); /* nothing is kept that no graph names */
 }

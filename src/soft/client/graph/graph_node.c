@@ -7,13 +7,13 @@
 /* The node's place is checked before its work is looked at. */
 static CUresult check_place(CUgraphNode *ret, CUgraph g, const CUgraphNode *deps, size_t n)
 {
-	CUresult e = graph_check(g);
+	CUresult e = soft_graph_check(g);
 
 	if (e || !ret || (n && !deps)) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
 	for (size_t i = 0; i < n; i++) {
-		if (!object_is(deps[i], OBJECT_NODE) || deps[i]->graph != g) {
+		if (!soft_object_is(deps[i], OBJECT_NODE) || deps[i]->graph != g) {
 			return CUDA_ERROR_INVALID_VALUE;
 		}
 	}
@@ -21,13 +21,13 @@ static CUresult check_place(CUgraphNode *ret, CUgraph g, const CUgraphNode *deps
 }
 
 static CUresult add_edges(CUgraphNode *ret, CUgraph g, const CUgraphNode *deps,
-			  const CUgraphEdgeData *data, size_t n, struct work *w)
+			  const CUgraphEdgeData *data, size_t n, struct soft_work *w)
 {
-	struct graph_edge *edges = calloc(n + 1, sizeof(*edges));
+	struct soft_graph_edge *edges = calloc(n + 1, sizeof(*edges));
 	CUresult e;
 
 	if (!edges) {
-		work_finish(w);
+		soft_work_finish(w);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	for (size_t i = 0; i < n; i++) {
@@ -36,13 +36,13 @@ static CUresult add_edges(CUgraphNode *ret, CUgraph g, const CUgraphNode *deps,
 			edges[i].data = data[i];
 		}
 	}
-	e = graph_add(g, edges, n, w, ret);
+	e = soft_graph_add(g, edges, n, w, ret);
 	free(edges);
 	return e;
 }
 
 static CUresult add(CUgraphNode *ret, CUgraph g, const CUgraphNode *deps, size_t n, CUresult e,
-		    struct work *w)
+		    struct soft_work *w)
 {
 	return e ? e : add_edges(ret, g, deps, NULL, n, w);
 }
@@ -51,9 +51,9 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode *ret, CUgraph g, const CUgraphNode 
 				 const CUDA_KERNEL_NODE_PARAMS *p)
 {
 	CUresult e = check_place(ret, g, deps, n);
-	struct work w;
+	struct soft_work w;
 
-	e = e ? e : p ? work_kernel(&w, p) : CUDA_ERROR_INVALID_VALUE;
+	e = e ? e : p ? soft_work_kernel(&w, p) : CUDA_ERROR_INVALID_VALUE;
 	return add(ret, g, deps, n, e, &w);
 }
 
@@ -81,9 +81,9 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode *ret, CUgraph g, const CUgraphNode *de
 			      const CUDA_MEMCPY3D *p, CUcontext ctx)
 {
 	CUresult e = check_place(ret, g, deps, n);
-	struct work w;
+	struct soft_work w;
 
-	e = e ? e : p ? work_memcpy(&w, p, ctx) : CUDA_ERROR_INVALID_VALUE;
+	e = e ? e : p ? soft_work_memcpy(&w, p, ctx) : CUDA_ERROR_INVALID_VALUE;
 	return add(ret, g, deps, n, e, &w);
 }
 
@@ -91,9 +91,9 @@ CUresult cuGraphAddMemsetNode(CUgraphNode *ret, CUgraph g, const CUgraphNode *de
 			      const CUDA_MEMSET_NODE_PARAMS *p, CUcontext ctx)
 {
 	CUresult e = check_place(ret, g, deps, n);
-	struct work w;
+	struct soft_work w;
 
-	e = e ? e : p ? work_memset(&w, p, ctx) : CUDA_ERROR_INVALID_VALUE;
+	e = e ? e : p ? soft_work_memset(&w, p, ctx) : CUDA_ERROR_INVALID_VALUE;
 	return add(ret, g, deps, n, e, &w);
 }
 
@@ -101,9 +101,9 @@ CUresult cuGraphAddHostNode(CUgraphNode *ret, CUgraph g, const CUgraphNode *deps
 			    const CUDA_HOST_NODE_PARAMS *p)
 {
 	CUresult e = check_place(ret, g, deps, n);
-	struct work w;
+	struct soft_work w;
 
-	e = e ? e : p ? work_host(&w, p->fn, p->userData) : CUDA_ERROR_INVALID_VALUE;
+	e = e ? e : p ? soft_work_host(&w, p->fn, p->userData) : CUDA_ERROR_INVALID_VALUE;
 	return add(ret, g, deps, n, e, &w);
 }
 
@@ -111,9 +111,9 @@ static CUresult add_params(CUgraphNode *ret, CUgraph g, const CUgraphNode *deps,
 			   const CUgraphNodeParams *p)
 {
 	CUresult e = check_place(ret, g, deps, n);
-	struct work w;
+	struct soft_work w;
 
-	e = e ? e : work_params(&w, p);
+	e = e ? e : soft_work_params(&w, p);
 	return add(ret, g, deps, n, e, &w);
 }
 
@@ -189,9 +189,9 @@ CUresult cuGraphAddNode_v2(CUgraphNode *ret, CUgraph g, const CUgraphNode *deps,
 			   const CUgraphEdgeData *data, size_t n, CUgraphNodeParams *p)
 {
 	CUresult e = check_place(ret, g, deps, n);
-	struct work w;
+	struct soft_work w;
 
-	e = e ? e : p ? work_params(&w, p) : CUDA_ERROR_INVALID_VALUE;
+	e = e ? e : p ? soft_work_params(&w, p) : CUDA_ERROR_INVALID_VALUE;
 	e = e ? e : add_edges(ret, g, deps, data, n, &w);
 	if (!e && p->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
 		p->alloc.dptr = (*ret)->work.alloc.params.dptr;
@@ -207,7 +207,7 @@ CUresult cuGraphAddNode(CUgraphNode *ret, CUgraph g, const CUgraphNode *deps, si
 
 CUresult cuGraphDestroyNode(CUgraphNode n)
 {
-	CUresult e = node_check(n);
+	CUresult e = soft_graph_check_node(n);
 
 	if (e) {
 		return e;
@@ -219,13 +219,13 @@ CUresult cuGraphDestroyNode(CUgraphNode n)
 	    n->work.type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
-	graph_remove(n);
+	soft_graph_remove(n);
 	return CUDA_SUCCESS;
 }
 
 CUresult cuGraphNodeGetType(CUgraphNode n, CUgraphNodeType *ret)
 {
-	CUresult e = node_check(n);
+	CUresult e = soft_graph_check_node(n);
 
 	if (!e && ret) {
 		*ret = n->work.type;
@@ -237,16 +237,16 @@ CUresult cuGraphNodeGetType(CUgraphNode n, CUgraphNodeType *ret)
 
 static CUresult is(CUgraphNode n, CUgraphNodeType type, const void *p)
 {
-	CUresult e = node_check(n);
+	CUresult e = soft_graph_check_node(n);
 
 	return e ? e : p && n->work.type == type ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* The node's work becomes w when that was well made. */
-static CUresult become(CUgraphNode n, CUresult e, struct work *w)
+static CUresult replace_work(CUgraphNode n, CUresult e, struct soft_work *w)
 {
 	if (!e) {
-		work_finish(&n->work);
+		soft_work_finish(&n->work);
 		n->work = *w;
 		if (w->type == CU_GRAPH_NODE_TYPE_GRAPH) {
 			w->child->owner = n;
@@ -272,7 +272,7 @@ CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode n, CUDA_KERNEL_NODE_PARAMS *p
 					.blockDimZ = r->block[2],
 					.sharedMemBytes = r->shared_bytes,
 					.kernelParams = n->work.kernel.pointers };
-	if (object_is(n->work.kernel.handle, OBJECT_KERNEL)) {
+	if (soft_object_is(n->work.kernel.handle, OBJECT_KERNEL)) {
 		p->kern = (CUkernel)(void *)n->work.kernel.handle;
 		p->ctx = n->work.ctx;
 	} else {
@@ -294,17 +294,19 @@ CUresult cuGraphKernelNodeGetParams(CUgraphNode n, CUDA_KERNEL_NODE_PARAMS_v1 *p
 }
 
 /* Attributes stay when parameters change. */
-CUresult work_kernel_again(struct work *w, const struct work *old, const CUDA_KERNEL_NODE_PARAMS *p)
+CUresult soft_work_kernel_update(struct soft_work *w, const struct soft_work *old,
+				 const CUDA_KERNEL_NODE_PARAMS *p)
 {
-	CUresult e = work_kernel(w, p);
+	CUresult e = soft_work_kernel(w, p);
 
 	if (!e && !p->ctx) {
 		w->kernel.r.part = old->kernel.r.part;
 	}
 	for (uint32_t i = 0; i < old->kernel.n_attrs && !e; i++) {
-		e = work_attribute(w, old->kernel.attrs[i].id, &old->kernel.attrs[i].value);
+		e = soft_work_set_attribute(w, old->kernel.attrs[i].id,
+					    &old->kernel.attrs[i].value);
 		if (e) {
-			work_finish(w);
+			soft_work_finish(w);
 		}
 	}
 	return e;
@@ -313,10 +315,10 @@ CUresult work_kernel_again(struct work *w, const struct work *old, const CUDA_KE
 CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode n, const CUDA_KERNEL_NODE_PARAMS *p)
 {
 	CUresult e = is(n, CU_GRAPH_NODE_TYPE_KERNEL, p);
-	struct work w;
+	struct soft_work w;
 
-	e = e ? e : work_kernel_again(&w, &n->work, p);
-	return become(n, e, &w);
+	e = e ? e : soft_work_kernel_update(&w, &n->work, p);
+	return replace_work(n, e, &w);
 }
 
 CUresult cuGraphKernelNodeSetParams(CUgraphNode n, const CUDA_KERNEL_NODE_PARAMS_v1 *p)
@@ -335,7 +337,7 @@ CUresult cuGraphKernelNodeSetAttribute(CUgraphNode n, CUkernelNodeAttrID id,
 {
 	CUresult e = is(n, CU_GRAPH_NODE_TYPE_KERNEL, v);
 
-	return e ? e : work_attribute(&n->work, id, v);
+	return e ? e : soft_work_set_attribute(&n->work, id, v);
 }
 
 CUresult cuGraphKernelNodeGetAttribute(CUgraphNode n, CUkernelNodeAttrID id,
@@ -343,9 +345,9 @@ CUresult cuGraphKernelNodeGetAttribute(CUgraphNode n, CUkernelNodeAttrID id,
 {
 	CUresult e = is(n, CU_GRAPH_NODE_TYPE_KERNEL, v);
 
-	return e				     ? e
-	       : work_get_attribute(&n->work, id, v) ? CUDA_SUCCESS
-						     : CUDA_ERROR_INVALID_VALUE;
+	return e					  ? e
+	       : soft_work_get_attribute(&n->work, id, v) ? CUDA_SUCCESS
+							  : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode to, CUgraphNode from)
@@ -354,8 +356,8 @@ CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode to, CUgraphNode from)
 
 	e = e ? e : is(from, CU_GRAPH_NODE_TYPE_KERNEL, from);
 	for (uint32_t i = 0; !e && i < from->work.kernel.n_attrs; i++) {
-		e = work_attribute(&to->work, from->work.kernel.attrs[i].id,
-				   &from->work.kernel.attrs[i].value);
+		e = soft_work_set_attribute(&to->work, from->work.kernel.attrs[i].id,
+					    &from->work.kernel.attrs[i].value);
 	}
 	return e;
 }
@@ -373,10 +375,10 @@ CUresult cuGraphMemcpyNodeGetParams(CUgraphNode n, CUDA_MEMCPY3D *p)
 CUresult cuGraphMemcpyNodeSetParams(CUgraphNode n, const CUDA_MEMCPY3D *p)
 {
 	CUresult e = is(n, CU_GRAPH_NODE_TYPE_MEMCPY, p);
-	struct work w;
+	struct soft_work w;
 
-	e = e ? e : work_memcpy(&w, p, n->work.ctx);
-	return become(n, e, &w);
+	e = e ? e : soft_work_memcpy(&w, p, n->work.ctx);
+	return replace_work(n, e, &w);
 }
 
 CUresult cuGraphMemsetNodeGetParams(CUgraphNode n, CUDA_MEMSET_NODE_PARAMS *p)
@@ -392,10 +394,10 @@ CUresult cuGraphMemsetNodeGetParams(CUgraphNode n, CUDA_MEMSET_NODE_PARAMS *p)
 CUresult cuGraphMemsetNodeSetParams(CUgraphNode n, const CUDA_MEMSET_NODE_PARAMS *p)
 {
 	CUresult e = is(n, CU_GRAPH_NODE_TYPE_MEMSET, p);
-	struct work w;
+	struct soft_work w;
 
-	e = e ? e : work_memset(&w, p, n->work.ctx);
-	return become(n, e, &w);
+	e = e ? e : soft_work_memset(&w, p, n->work.ctx);
+	return replace_work(n, e, &w);
 }
 
 CUresult cuGraphHostNodeGetParams(CUgraphNode n, CUDA_HOST_NODE_PARAMS *p)
@@ -411,10 +413,10 @@ CUresult cuGraphHostNodeGetParams(CUgraphNode n, CUDA_HOST_NODE_PARAMS *p)
 CUresult cuGraphHostNodeSetParams(CUgraphNode n, const CUDA_HOST_NODE_PARAMS *p)
 {
 	CUresult e = is(n, CU_GRAPH_NODE_TYPE_HOST, p);
-	struct work w;
+	struct soft_work w;
 
-	e = e ? e : work_host(&w, p->fn, p->userData);
-	return become(n, e, &w);
+	e = e ? e : soft_work_host(&w, p->fn, p->userData);
+	return replace_work(n, e, &w);
 }
 
 CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode n, CUgraph *ret)
@@ -440,10 +442,10 @@ static CUresult get_event(CUgraphNode n, CUgraphNodeType type, CUevent *ret)
 static CUresult set_event(CUgraphNode n, CUgraphNodeType type, CUevent ev)
 {
 	CUresult e = is(n, type, ev);
-	struct work w;
+	struct soft_work w;
 
-	e = e ? e : work_event(&w, type, ev);
-	return become(n, e, &w);
+	e = e ? e : soft_work_event(&w, type, ev);
+	return replace_work(n, e, &w);
 }
 
 CUresult cuGraphEventRecordNodeGetEvent(CUgraphNode n, CUevent *ret)
@@ -480,10 +482,10 @@ CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode n, CUDA_BATCH_MEM_OP_NODE_PA
 CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode n, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p)
 {
 	CUresult e = is(n, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, p);
-	struct work w;
+	struct soft_work w;
 
-	e = e ? e : work_values(&w, p->ctx, p->count, p->paramArray, p->flags);
-	return become(n, e, &w);
+	e = e ? e : soft_work_values(&w, p->ctx, p->count, p->paramArray, p->flags);
+	return replace_work(n, e, &w);
 }
 
 CUresult cuGraphMemAllocNodeGetParams(CUgraphNode n, CUDA_MEM_ALLOC_NODE_PARAMS *p)
@@ -508,14 +510,14 @@ CUresult cuGraphMemFreeNodeGetParams(CUgraphNode n, CUdeviceptr *p)
 
 CUresult cuGraphNodeSetParams(CUgraphNode n, CUgraphNodeParams *p)
 {
-	CUresult e = node_check(n);
-	struct work w;
+	CUresult e = soft_graph_check_node(n);
+	struct soft_work w;
 
 	if (e || !p || p->type != n->work.type || p->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
 	    p->type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
-	e = p->type == CU_GRAPH_NODE_TYPE_KERNEL ? work_kernel_again(&w, &n->work, &p->kernel)
-						 : work_params(&w, p);
-	return become(n, e, &w);
+	e = p->type == CU_GRAPH_NODE_TYPE_KERNEL ? soft_work_kernel_update(&w, &n->work, &p->kernel)
+						 : soft_work_params(&w, p);
+	return replace_work(n, e, &w);
 }

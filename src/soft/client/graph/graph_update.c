@@ -6,22 +6,23 @@
 #include "soft/client/graph/graph_exec.h"
 
 /* The records are made anew; a staging buffer that a launch still uses is waited for. */
-static CUresult emit_again(CUgraphExec x, struct step *st)
+static CUresult rebuild_step(CUgraphExec x, struct soft_exec_step *st)
 {
-	if (st->staging && !exec_ended(x)) {
+	if (st->staging && !soft_exec_ended(x)) {
 		struct soft_stream_word *w = &soft.shared->streams[x->last_slot];
-		CUresult e = word_wait(&w->done, &w->waiters, x->last_target, st->staging_ctx);
+		CUresult e = soft_word_wait(&w->done, &w->waiters, x->last_target, st->staging_ctx);
 
 		if (e) {
 			return e;
 		}
 	}
-	step_clear(st);
-	return step_emit(x, st);
+	soft_exec_step_clear(st);
+	return soft_exec_step_emit(x, st);
 }
 
 /* What an exec's node may become: CU_GRAPH_EXEC_UPDATE_*. */
-static CUgraphExecUpdateResult may_become(const struct work *old, const struct work *new)
+static CUgraphExecUpdateResult check_change(const struct soft_work *old,
+					    const struct soft_work *new)
 {
 	CUlaunchAttributeValue a, b;
 
@@ -33,8 +34,8 @@ static CUgraphExecUpdateResult may_become(const struct work *old, const struct w
 		if (old->ctx != new->ctx) {
 			return CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
 		}
-		work_get_attribute(old, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &a);
-		work_get_attribute(new, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &b);
+		soft_work_get_attribute(old, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &a);
+		soft_work_get_attribute(new, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &b);
 		return !a.cooperative == !b.cooperative
 			       ? CU_GRAPH_EXEC_UPDATE_SUCCESS
 			       : CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED;
@@ -63,33 +64,33 @@ static CUgraphExecUpdateResult may_become(const struct work *old, const struct w
 }
 
 /* One node. w was well made when e is 0; it is taken. */
-static CUresult set(CUgraphExec x, CUgraphNode n, CUresult e, struct work *w)
+static CUresult set(CUgraphExec x, CUgraphNode n, CUresult e, struct soft_work *w)
 {
-	struct step *st;
+	struct soft_exec_step *st;
 
 	if (e) {
 		return e;
 	}
-	st = exec_step(x, n);
-	if (!st || may_become(&st->node->work, w) != CU_GRAPH_EXEC_UPDATE_SUCCESS) {
-		work_finish(w);
+	st = soft_exec_find_step(x, n);
+	if (!st || check_change(&st->node->work, w) != CU_GRAPH_EXEC_UPDATE_SUCCESS) {
+		soft_work_finish(w);
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	work_finish(&st->node->work);
+	soft_work_finish(&st->node->work);
 	st->node->work = *w;
-	return emit_again(x, st);
+	return rebuild_step(x, st);
 }
 
 static CUresult check(CUgraphExec x, CUgraphNode n, CUgraphNodeType type, const void *p)
 {
-	CUresult e = exec_check(x);
-	struct step *st;
+	CUresult e = soft_exec_check(x);
+	struct soft_exec_step *st;
 
-	e = e ? e : node_check(n);
+	e = e ? e : soft_graph_check_node(n);
 	if (e) {
 		return e;
 	}
-	st = exec_step(x, n);
+	st = soft_exec_find_step(x, n);
 	return p && st && st->node->work.type == type ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -97,9 +98,9 @@ CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec x, CUgraphNode n,
 					   const CUDA_KERNEL_NODE_PARAMS *p)
 {
 	CUresult e = check(x, n, CU_GRAPH_NODE_TYPE_KERNEL, p);
-	struct work w;
+	struct soft_work w;
 
-	e = e ? e : work_kernel_again(&w, &exec_step(x, n)->node->work, p);
+	e = e ? e : soft_work_kernel_update(&w, &soft_exec_find_step(x, n)->node->work, p);
 	return set(x, n, e, &w);
 }
 
@@ -119,9 +120,9 @@ CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec x, CUgraphNode n, const CUDA
 					CUcontext ctx)
 {
 	CUresult e = check(x, n, CU_GRAPH_NODE_TYPE_MEMCPY, p);
-	struct work w;
+	struct soft_work w;
 
-	e = e ? e : work_memcpy(&w, p, ctx);
+	e = e ? e : soft_work_memcpy(&w, p, ctx);
 	return set(x, n, e, &w);
 }
 
@@ -129,36 +130,36 @@ CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec x, CUgraphNode n,
 					const CUDA_MEMSET_NODE_PARAMS *p, CUcontext ctx)
 {
 	CUresult e = check(x, n, CU_GRAPH_NODE_TYPE_MEMSET, p);
-	struct work w;
+	struct soft_work w;
 
-	e = e ? e : work_memset(&w, p, ctx);
+	e = e ? e : soft_work_memset(&w, p, ctx);
 	return set(x, n, e, &w);
 }
 
 CUresult cuGraphExecHostNodeSetParams(CUgraphExec x, CUgraphNode n, const CUDA_HOST_NODE_PARAMS *p)
 {
 	CUresult e = check(x, n, CU_GRAPH_NODE_TYPE_HOST, p);
-	struct work w;
+	struct soft_work w;
 
-	e = e ? e : work_host(&w, p->fn, p->userData);
+	e = e ? e : soft_work_host(&w, p->fn, p->userData);
 	return set(x, n, e, &w);
 }
 
 CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec x, CUgraphNode n, CUevent ev)
 {
 	CUresult e = check(x, n, CU_GRAPH_NODE_TYPE_EVENT_RECORD, ev);
-	struct work w;
+	struct soft_work w;
 
-	e = e ? e : work_event(&w, CU_GRAPH_NODE_TYPE_EVENT_RECORD, ev);
+	e = e ? e : soft_work_event(&w, CU_GRAPH_NODE_TYPE_EVENT_RECORD, ev);
 	return set(x, n, e, &w);
 }
 
 CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec x, CUgraphNode n, CUevent ev)
 {
 	CUresult e = check(x, n, CU_GRAPH_NODE_TYPE_WAIT_EVENT, ev);
-	struct work w;
+	struct soft_work w;
 
-	e = e ? e : work_event(&w, CU_GRAPH_NODE_TYPE_WAIT_EVENT, ev);
+	e = e ? e : soft_work_event(&w, CU_GRAPH_NODE_TYPE_WAIT_EVENT, ev);
 	return set(x, n, e, &w);
 }
 
@@ -166,16 +167,16 @@ CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec x, CUgraphNode n,
 					    const CUDA_BATCH_MEM_OP_NODE_PARAMS *p)
 {
 	CUresult e = check(x, n, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, p);
-	struct work w;
+	struct soft_work w;
 
-	e = e ? e : work_values(&w, p->ctx, p->count, p->paramArray, p->flags);
+	e = e ? e : soft_work_values(&w, p->ctx, p->count, p->paramArray, p->flags);
 	return set(x, n, e, &w);
 }
 
 /* Enabled and disabled nodes: what does no work itself cannot be switched. */
-static struct step *switchable(CUgraphExec x, CUgraphNode n)
+static struct soft_exec_step *switchable(CUgraphExec x, CUgraphNode n)
 {
-	struct step *st = exec_step(x, n);
+	struct soft_exec_step *st = soft_exec_find_step(x, n);
 
 	return st && (st->node->work.type == CU_GRAPH_NODE_TYPE_KERNEL ||
 		      st->node->work.type == CU_GRAPH_NODE_TYPE_MEMCPY ||
@@ -186,10 +187,10 @@ static struct step *switchable(CUgraphExec x, CUgraphNode n)
 
 CUresult cuGraphNodeSetEnabled(CUgraphExec x, CUgraphNode n, unsigned int on)
 {
-	CUresult e = exec_check(x);
-	struct step *st;
+	CUresult e = soft_exec_check(x);
+	struct soft_exec_step *st;
 
-	e = e ? e : node_check(n);
+	e = e ? e : soft_graph_check_node(n);
 	if (e) {
 		return e;
 	}
@@ -203,10 +204,10 @@ CUresult cuGraphNodeSetEnabled(CUgraphExec x, CUgraphNode n, unsigned int on)
 
 CUresult cuGraphNodeGetEnabled(CUgraphExec x, CUgraphNode n, unsigned int *ret)
 {
-	CUresult e = exec_check(x);
-	struct step *st;
+	CUresult e = soft_exec_check(x);
+	struct soft_exec_step *st;
 
-	e = e ? e : node_check(n);
+	e = e ? e : soft_graph_check_node(n);
 	if (e) {
 		return e;
 	}
@@ -220,7 +221,7 @@ CUresult cuGraphNodeGetEnabled(CUgraphExec x, CUgraphNode n, unsigned int *ret)
 
 /* Whole graphs. */
 
-static bool same_dependency(const CUgraphNode old, const struct graph_edge *d)
+static bool same_dependency(const CUgraphNode old, const struct soft_graph_edge *d)
 {
 	for (uint32_t j = 0; j < old->n_deps; j++) {
 		if (old->deps[j].from->index == d->from->index) {
@@ -235,7 +236,7 @@ static CUgraphExecUpdateResult compare(CUgraph old, CUgraph new, CUgraphExecUpda
 static CUgraphExecUpdateResult compare_node(const CUgraphNode old, const CUgraphNode new,
 					    CUgraphExecUpdateResultInfo *info)
 {
-	CUgraphExecUpdateResult r = may_become(&old->work, &new->work);
+	CUgraphExecUpdateResult r = check_change(&old->work, &new->work);
 
 	if (r == CU_GRAPH_EXEC_UPDATE_SUCCESS && old->n_deps != new->n_deps) {
 		r = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
@@ -275,15 +276,15 @@ static CUresult adopt(CUgraph old, CUgraph new)
 	CUresult e = CUDA_SUCCESS;
 
 	for (uint32_t i = 0; i < new->n && !e; i++) {
-		struct work w;
+		struct soft_work w;
 
 		if (new->nodes[i]->work.type == CU_GRAPH_NODE_TYPE_GRAPH) {
 			e = adopt(old->nodes[i]->work.child, new->nodes[i]->work.child);
 			continue;
 		}
-		e = work_copy(&w, &new->nodes[i]->work);
+		e = soft_work_copy(&w, &new->nodes[i]->work);
 		if (!e) {
-			work_finish(&old->nodes[i]->work);
+			soft_work_finish(&old->nodes[i]->work);
 			old->nodes[i]->work = w;
 		}
 	}
@@ -293,7 +294,7 @@ static CUresult adopt(CUgraph old, CUgraph new)
 static CUresult child_params(CUgraphExec x, CUgraphNode n, CUgraph child)
 {
 	CUgraphExecUpdateResultInfo info = { 0 };
-	struct step *st = NULL;
+	struct soft_exec_step *st = NULL;
 	CUgraph own = NULL;
 	CUresult e;
 
@@ -310,26 +311,26 @@ static CUresult child_params(CUgraphExec x, CUgraphNode n, CUgraph child)
 	e = adopt(own, child);
 	for (uint32_t i = 0; i < x->n && !e; i++) {
 		st = &x->steps[i];
-		e = st->node ? emit_again(x, st) : CUDA_SUCCESS;
+		e = st->node ? rebuild_step(x, st) : CUDA_SUCCESS;
 	}
 	return e;
 }
 
 CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec x, CUgraphNode n, CUgraph child)
 {
-	CUresult e = exec_check(x);
+	CUresult e = soft_exec_check(x);
 
-	e = e ? e : node_check(n);
-	e = e ? e : graph_check(child);
+	e = e ? e : soft_graph_check_node(n);
+	e = e ? e : soft_graph_check(child);
 	return e ? e : child_params(x, n, child);
 }
 
 CUresult cuGraphExecNodeSetParams(CUgraphExec x, CUgraphNode n, CUgraphNodeParams *p)
 {
-	CUresult e = exec_check(x);
-	struct work w;
+	CUresult e = soft_exec_check(x);
+	struct soft_work w;
 
-	e = e ? e : node_check(n);
+	e = e ? e : soft_graph_check_node(n);
 	if (e || !p || p->type != n->work.type) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
@@ -343,15 +344,15 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec x, CUgraphNode n, CUgraphNodeParam
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	e = check(x, n, p->type, p);
-	e = e ? e : work_params(&w, p);
+	e = e ? e : soft_work_params(&w, p);
 	return set(x, n, e, &w);
 }
 
 CUresult cuGraphExecUpdate_v2(CUgraphExec x, CUgraph g, CUgraphExecUpdateResultInfo *info)
 {
-	CUresult e = exec_check(x);
+	CUresult e = soft_exec_check(x);
 
-	e = e ? e : graph_check(g);
+	e = e ? e : soft_graph_check(g);
 	if (e || !info) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
@@ -362,7 +363,7 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec x, CUgraph g, CUgraphExecUpdateResultI
 	}
 	e = adopt(x->graph, g);
 	for (uint32_t i = 0; i < x->n && !e; i++) {
-		e = x->steps[i].node ? emit_again(x, &x->steps[i]) : CUDA_SUCCESS;
+		e = x->steps[i].node ? rebuild_step(x, &x->steps[i]) : CUDA_SUCCESS;
 	}
 	if (e) {
 		info->result = CU_GRAPH_EXEC_UPDATE_ERROR;

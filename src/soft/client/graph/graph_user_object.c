@@ -7,7 +7,7 @@
 #include "soft/client/strict.h"
 
 struct CUuserObject_st {
-	struct object object;
+	struct soft_object object;
 	void *ptr;
 	CUhostFn destroy;
 	uint64_t refs; /* soft.lock */
@@ -23,7 +23,7 @@ static void drop(CUuserObject u, uint64_t n)
 	if (!u->refs) {
 		destroy = u->destroy;
 		ptr = u->ptr;
-		object_delete(u);
+		soft_object_destroy(u);
 	}
 	pthread_mutex_unlock(&soft.lock);
 	if (destroy) {
@@ -36,7 +36,7 @@ static CUresult check(CUuserObject u, unsigned count)
 	CUresult e = soft_check();
 
 	return e ? e
-	       : handle_is(u, OBJECT_USER) && count && count <= INT32_MAX
+	       : soft_handle_is(u, OBJECT_USER) && count && count <= INT32_MAX
 		       ? CUDA_SUCCESS
 		       : CUDA_ERROR_INVALID_VALUE;
 }
@@ -55,7 +55,7 @@ CUresult cuUserObjectCreate(CUuserObject *ret, void *ptr, CUhostFn destroy, unsi
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	pthread_mutex_lock(&soft.lock);
-	u = object_new(OBJECT_USER, sizeof(*u));
+	u = soft_object_create(OBJECT_USER, sizeof(*u));
 	if (u) {
 		u->ptr = ptr;
 		u->destroy = destroy;
@@ -88,7 +88,7 @@ CUresult cuUserObjectRelease(CUuserObject u, unsigned int count)
 	return e;
 }
 
-static struct graph_user *find(CUgraph g, CUuserObject u)
+static struct soft_graph_user *find(CUgraph g, CUuserObject u)
 {
 	for (uint32_t i = 0; i < g->n_users; i++) {
 		if (g->users[i].object == u) {
@@ -100,8 +100,8 @@ static struct graph_user *find(CUgraph g, CUuserObject u)
 
 CUresult cuGraphRetainUserObject(CUgraph g, CUuserObject u, unsigned int count, unsigned int flags)
 {
-	struct graph_user *r;
-	CUresult e = graph_check(g);
+	struct soft_graph_user *r;
+	CUresult e = soft_graph_check(g);
 
 	e = e ? e : check(u, count);
 	if (e) {
@@ -112,14 +112,15 @@ CUresult cuGraphRetainUserObject(CUgraph g, CUuserObject u, unsigned int count, 
 	}
 	r = find(g, u);
 	if (!r) {
-		struct graph_user *grown = realloc(g->users, (g->n_users + 1) * sizeof(*grown));
+		struct soft_graph_user *grown =
+			realloc(g->users, (g->n_users + 1) * sizeof(*grown));
 
 		if (!grown) {
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		}
 		g->users = grown;
 		r = &grown[g->n_users++];
-		*r = (struct graph_user){ u, 0 };
+		*r = (struct soft_graph_user){ u, 0 };
 	}
 	r->count += count;
 	return flags ? CUDA_SUCCESS
@@ -128,8 +129,8 @@ CUresult cuGraphRetainUserObject(CUgraph g, CUuserObject u, unsigned int count, 
 
 CUresult cuGraphReleaseUserObject(CUgraph g, CUuserObject u, unsigned int count)
 {
-	struct graph_user *r;
-	CUresult e = graph_check(g);
+	struct soft_graph_user *r;
+	CUresult e = soft_graph_check(g);
 
 	e = e ? e : check(u, count);
 	if (e) {
@@ -148,8 +149,8 @@ CUresult cuGraphReleaseUserObject(CUgraph g, CUuserObject u, unsigned int count)
 }
 
 /* A clone holds one reference of its own to each object. */
-CUresult users_copy(struct graph_user **to, uint32_t *to_n, const struct graph_user *from,
-		    uint32_t n)
+CUresult soft_graph_users_copy(struct soft_graph_user **to, uint32_t *to_n,
+			       const struct soft_graph_user *from, uint32_t n)
 {
 	*to_n = 0;
 	if (!n) {
@@ -160,14 +161,14 @@ CUresult users_copy(struct graph_user **to, uint32_t *to_n, const struct graph_u
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	for (uint32_t i = 0; i < n; i++) {
-		(*to)[i] = (struct graph_user){ from[i].object, 1 };
+		(*to)[i] = (struct soft_graph_user){ from[i].object, 1 };
 		cuUserObjectRetain(from[i].object, 1);
 	}
 	*to_n = n;
 	return CUDA_SUCCESS;
 }
 
-void users_release(struct graph_user *users, uint32_t n)
+void soft_graph_users_release(struct soft_graph_user *users, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		drop(users[i].object, users[i].count);

@@ -9,7 +9,7 @@
 #include "soft/client/stream/stream_op.h"
 #include "soft/client/strict.h"
 
-void work_finish(struct work *w)
+void soft_work_finish(struct soft_work *w)
 {
 	switch (w->type) {
 	case CU_GRAPH_NODE_TYPE_KERNEL:
@@ -21,18 +21,18 @@ void work_finish(struct work *w)
 		free(w->values.ops);
 		break;
 	case CU_GRAPH_NODE_TYPE_GRAPH:
-		graph_delete(w->child);
+		soft_graph_destroy(w->child);
 		break;
 	case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
-		graph_memory_put(w->alloc.memory);
+		soft_graph_memory_unref(w->alloc.memory);
 		break;
 	default:
 		break;
 	}
-	*w = (struct work){ .type = CU_GRAPH_NODE_TYPE_EMPTY };
+	*w = (struct soft_work){ .type = CU_GRAPH_NODE_TYPE_EMPTY };
 }
 
-CUresult work_kernel_params(struct work *w, const unsigned char *params)
+CUresult soft_work_kernel_params(struct soft_work *w, const unsigned char *params)
 {
 	CUfunction f = w->kernel.f;
 
@@ -49,7 +49,7 @@ CUresult work_kernel_params(struct work *w, const unsigned char *params)
 	return CUDA_SUCCESS;
 }
 
-CUresult work_keep_attribute(struct work *w, const CUlaunchAttribute *a)
+CUresult soft_work_store_attribute(struct soft_work *w, const CUlaunchAttribute *a)
 {
 	CUlaunchAttribute *grown;
 
@@ -72,37 +72,40 @@ CUresult work_keep_attribute(struct work *w, const CUlaunchAttribute *a)
 }
 
 /* What belongs to one launch, or a stream, is no property of a node. */
-static bool of_a_launch(CUlaunchAttributeID id)
+static bool is_launch_attribute(CUlaunchAttributeID id)
 {
 	return id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT ||
 	       id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT ||
 	       id == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY;
 }
 
-CUresult work_attribute(struct work *w, CUlaunchAttributeID id, const CUlaunchAttributeValue *v)
+CUresult soft_work_set_attribute(struct soft_work *w, CUlaunchAttributeID id,
+				 const CUlaunchAttributeValue *v)
 {
 	CUlaunchAttribute a = { .id = id };
 	struct soft_record_launch r = w->kernel.r;
 	CUresult e;
 
-	if (of_a_launch(id)) {
+	if (is_launch_attribute(id)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	a.value = *v;
-	e = object_is(w->kernel.f, OBJECT_FUNCTION) ? launch_attribute(&a, &r)
-						    : CUDA_ERROR_INVALID_HANDLE;
-	e = e ? e : launch_check_shape(w->kernel.f, &r);
-	e = e ? e : work_keep_attribute(w, &a);
+	e = soft_object_is(w->kernel.f, OBJECT_FUNCTION) ? soft_launch_attribute(&a, &r)
+							 : CUDA_ERROR_INVALID_HANDLE;
+	e = e ? e : soft_launch_check_shape(w->kernel.f, &r);
+	e = e ? e : soft_work_store_attribute(w, &a);
 	if (!e) {
 		w->kernel.r = r;
 	}
 	return e;
 }
 
-bool work_get_attribute(const struct work *w, CUlaunchAttributeID id, CUlaunchAttributeValue *ret)
+bool soft_work_get_attribute(const struct soft_work *w, CUlaunchAttributeID id,
+			     CUlaunchAttributeValue *ret)
 {
 	memset(ret, 0, sizeof(*ret));
-	if ((unsigned)id > CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING || of_a_launch(id)) {
+	if ((unsigned)id > CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING ||
+	    is_launch_attribute(id)) {
 		return false;
 	}
 	for (uint32_t i = 0; i < w->kernel.n_attrs; i++) {
@@ -124,17 +127,17 @@ static CUresult resolve(const CUDA_KERNEL_NODE_PARAMS *p, CUfunction *ret)
 	CUcontext popped;
 	CUresult e;
 
-	if (!p->ctx || object_is(h, OBJECT_FUNCTION)) {
-		e = function_current(h, ret);
+	if (!p->ctx || soft_object_is(h, OBJECT_FUNCTION)) {
+		e = soft_function_current(h, ret);
 		return e == CUDA_ERROR_INVALID_HANDLE ? CUDA_ERROR_INVALID_VALUE : e;
 	}
-	if (!handle_is(green_context(p->ctx), OBJECT_CONTEXT)) {
+	if (!soft_handle_is(soft_green_context(p->ctx), OBJECT_CONTEXT)) {
 		return CUDA_ERROR_INVALID_CONTEXT;
 	}
-	e = soft_push(p->ctx);
+	e = soft_context_push(p->ctx);
 	if (!e) {
-		e = function_current(h, ret);
-		soft_pop(&popped);
+		e = soft_function_current(h, ret);
+		soft_context_pop(&popped);
 	}
 	return e;
 }
@@ -145,68 +148,69 @@ static uint32_t part_of(CUcontext h)
 	CUgreenCtx g = soft_thread_green();
 	CUcontext ctx;
 
-	return h && green_resolve(h, &ctx, &g) ? 0 : g ? g->part : 0;
+	return h && soft_green_resolve(h, &ctx, &g) ? 0 : g ? g->part : 0;
 }
 
-CUresult work_kernel(struct work *w, const CUDA_KERNEL_NODE_PARAMS *p)
+CUresult soft_work_kernel(struct soft_work *w, const CUDA_KERNEL_NODE_PARAMS *p)
 {
 	unsigned char packed[SOFT_MAX_PARAM_BYTES];
-	struct launch_spec l;
+	struct soft_launch_spec l;
 	CUfunction f;
 	CUresult e = resolve(p, &f);
 
-	*w = (struct work){ .type = CU_GRAPH_NODE_TYPE_KERNEL };
+	*w = (struct soft_work){ .type = CU_GRAPH_NODE_TYPE_KERNEL };
 	if (e) {
 		return e;
 	}
-	l = (struct launch_spec){ .grid = { p->gridDimX, p->gridDimY, p->gridDimZ },
-				  .block = { p->blockDimX, p->blockDimY, p->blockDimZ },
-				  .shared = p->sharedMemBytes,
-				  .params = p->kernelParams,
-				  .extra = p->extra };
-	e = launch_make(f, &l, &w->kernel.r, packed);
+	l = (struct soft_launch_spec){ .grid = { p->gridDimX, p->gridDimY, p->gridDimZ },
+				       .block = { p->blockDimX, p->blockDimY, p->blockDimZ },
+				       .shared = p->sharedMemBytes,
+				       .params = p->kernelParams,
+				       .extra = p->extra };
+	e = soft_launch_prepare(f, &l, &w->kernel.r, packed);
 	w->ctx = f->module->context;
 	w->kernel.r.part = part_of(p->ctx);
 	w->kernel.handle = p->func ? p->func : (CUfunction)(void *)p->kern;
 	w->kernel.f = f;
-	e = e ? e : work_kernel_params(w, packed);
+	e = e ? e : soft_work_kernel_params(w, packed);
 	if (e) {
-		work_finish(w);
+		soft_work_finish(w);
 	}
 	return e;
 }
 
 static CUresult check_context(CUcontext *ctx)
 {
-	*ctx = green_context(*ctx);
-	return *ctx ? handle_is(*ctx, OBJECT_CONTEXT) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT
-		    : soft_current(ctx);
+	*ctx = soft_green_context(*ctx);
+	return *ctx ? soft_handle_is(*ctx, OBJECT_CONTEXT) ? CUDA_SUCCESS
+							   : CUDA_ERROR_INVALID_CONTEXT
+		    : soft_context_current(ctx);
 }
 
-CUresult work_memcpy(struct work *w, const CUDA_MEMCPY3D *p, CUcontext ctx)
+CUresult soft_work_memcpy(struct soft_work *w, const CUDA_MEMCPY3D *p, CUcontext ctx)
 {
 	CUDA_MEMCPY3D_PEER peer;
 	CUresult e = check_context(&ctx);
 	bool empty;
 
-	*w = (struct work){ .type = CU_GRAPH_NODE_TYPE_MEMCPY, .ctx = ctx };
+	*w = (struct soft_work){ .type = CU_GRAPH_NODE_TYPE_MEMCPY, .ctx = ctx };
 	if (e) {
 		return e;
 	}
 	memcpy(&peer, p, sizeof(peer)); /* the same but for the contexts in reserved fields */
 	peer.srcContext = peer.dstContext = NULL;
 	w->copy.params = *p;
-	e = copy_resolve(&peer, &w->copy.c);
-	e = e ? e : copy_prepare(&w->copy.c, &empty);
+	e = soft_copy_resolve(&peer, &w->copy.c);
+	e = e ? e : soft_copy_prepare(&w->copy.c, &empty);
 	e = e ? e : !empty && w->copy.c.depth ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-	if (!e && ((w->copy.c.dst_device && !copy_reachable(&w->copy.c, true)) ||
-		   (w->copy.c.src_device && !copy_reachable(&w->copy.c, false)))) {
+	if (!e && ((w->copy.c.dst_device && !soft_copy_reachable(&w->copy.c, true)) ||
+		   (w->copy.c.src_device && !soft_copy_reachable(&w->copy.c, false)))) {
 		e = CUDA_ERROR_INVALID_VALUE;
 	}
 	return e;
 }
 
-CUresult work_memset_record(const CUDA_MEMSET_NODE_PARAMS *p, struct soft_record_set *r)
+CUresult soft_work_memset_record(const CUDA_MEMSET_NODE_PARAMS *p, struct soft_record_set *r)
 {
 	uint64_t bytes, extent;
 
@@ -215,7 +219,7 @@ CUresult work_memset_record(const CUDA_MEMSET_NODE_PARAMS *p, struct soft_record
 	    checked_mul((uint64_t)p->width, (uint64_t)p->elementSize, &bytes) ||
 	    (p->height > 1 && (p->pitch < bytes || p->pitch % p->elementSize)) ||
 	    checked_mul(p->height > 1 ? (uint64_t)p->pitch : 0, (uint64_t)p->height - 1, &extent) ||
-	    checked_add(extent, bytes, &extent) || !memory_valid(p->dst, extent, NULL)) {
+	    checked_add(extent, bytes, &extent) || !soft_memory_valid(p->dst, extent, NULL)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	*r = (struct soft_record_set){ .r.op = SOFT_OP_SET,
@@ -228,35 +232,35 @@ CUresult work_memset_record(const CUDA_MEMSET_NODE_PARAMS *p, struct soft_record
 	return CUDA_SUCCESS;
 }
 
-CUresult work_memset(struct work *w, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext ctx)
+CUresult soft_work_memset(struct soft_work *w, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext ctx)
 {
 	struct soft_record_set r;
 	CUresult e = check_context(&ctx);
 
-	*w = (struct work){ .type = CU_GRAPH_NODE_TYPE_MEMSET, .ctx = ctx, .set = *p };
-	return e ? e : work_memset_record(p, &r);
+	*w = (struct soft_work){ .type = CU_GRAPH_NODE_TYPE_MEMSET, .ctx = ctx, .set = *p };
+	return e ? e : soft_work_memset_record(p, &r);
 }
 
-CUresult work_host(struct work *w, CUhostFn fn, void *user)
+CUresult soft_work_host(struct soft_work *w, CUhostFn fn, void *user)
 {
-	*w = (struct work){ .type = CU_GRAPH_NODE_TYPE_HOST };
+	*w = (struct soft_work){ .type = CU_GRAPH_NODE_TYPE_HOST };
 	w->host.fn = fn;
 	w->host.user = user;
 	return fn ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult work_values(struct work *w, CUcontext ctx, unsigned n, const CUstreamBatchMemOpParams *ops,
-		     unsigned flags)
+CUresult soft_work_values(struct soft_work *w, CUcontext ctx, unsigned n,
+			  const CUstreamBatchMemOpParams *ops, unsigned flags)
 {
 	struct soft_record_value r;
 	CUresult e = check_context(&ctx);
 
-	*w = (struct work){ .type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, .ctx = ctx };
-	e = e ? e : (n && !ops) || n > STREAMOP_BATCH_MAX || flags ? CUDA_ERROR_INVALID_VALUE : e;
+	*w = (struct soft_work){ .type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, .ctx = ctx };
+	e = e ? e : (n && !ops) || n > STREAM_OP_BATCH_MAX || flags ? CUDA_ERROR_INVALID_VALUE : e;
 	for (unsigned i = 0; i < n && !e; i++) {
 		bool none;
 
-		e = streamop_value(&ops[i], &r, &none);
+		e = soft_stream_op_value(&ops[i], &r, &none);
 	}
 	if (e) {
 		return e;
@@ -271,10 +275,10 @@ CUresult work_values(struct work *w, CUcontext ctx, unsigned n, const CUstreamBa
 	return CUDA_SUCCESS;
 }
 
-CUresult work_event(struct work *w, CUgraphNodeType type, CUevent ev)
+CUresult soft_work_event(struct soft_work *w, CUgraphNodeType type, CUevent ev)
 {
-	*w = (struct work){ .type = type };
-	if (!handle_is(ev, OBJECT_EVENT)) {
+	*w = (struct soft_work){ .type = type };
+	if (!soft_handle_is(ev, OBJECT_EVENT)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	w->event = ev;
@@ -282,54 +286,54 @@ CUresult work_event(struct work *w, CUgraphNodeType type, CUevent ev)
 	return CUDA_SUCCESS;
 }
 
-static CUresult work_child(struct work *w, CUgraph child)
+static CUresult work_child(struct soft_work *w, CUgraph child)
 {
-	CUresult e = graph_check(child);
+	CUresult e = soft_graph_check(child);
 
-	*w = (struct work){ .type = CU_GRAPH_NODE_TYPE_GRAPH };
-	e = e ? e : graph_copyable(child);
+	*w = (struct soft_work){ .type = CU_GRAPH_NODE_TYPE_GRAPH };
+	e = e ? e : soft_graph_check_copyable(child);
 	if (e) {
 		return e;
 	}
-	e = graph_clone(child, &w->child);
+	e = soft_graph_clone(child, &w->child);
 	if (e) {
 		w->type = CU_GRAPH_NODE_TYPE_EMPTY;
 	}
 	return e;
 }
 
-CUresult work_params(struct work *w, const CUgraphNodeParams *p)
+CUresult soft_work_params(struct soft_work *w, const CUgraphNodeParams *p)
 {
 	CUDA_MEMSET_NODE_PARAMS set;
 
 	switch (p->type) {
 	case CU_GRAPH_NODE_TYPE_KERNEL:
-		return work_kernel(w, &p->kernel);
+		return soft_work_kernel(w, &p->kernel);
 	case CU_GRAPH_NODE_TYPE_MEMCPY:
 		return p->memcpy.flags || p->memcpy.reserved
 			       ? CUDA_ERROR_INVALID_VALUE
-			       : work_memcpy(w, &p->memcpy.copyParams, p->memcpy.copyCtx);
+			       : soft_work_memcpy(w, &p->memcpy.copyParams, p->memcpy.copyCtx);
 	case CU_GRAPH_NODE_TYPE_MEMSET:
 		memcpy(&set, &p->memset, sizeof(set));
-		return work_memset(w, &set, p->memset.ctx);
+		return soft_work_memset(w, &set, p->memset.ctx);
 	case CU_GRAPH_NODE_TYPE_HOST:
-		return work_host(w, p->host.fn, p->host.userData);
+		return soft_work_host(w, p->host.fn, p->host.userData);
 	case CU_GRAPH_NODE_TYPE_GRAPH:
 		return work_child(w, p->graph.graph);
 	case CU_GRAPH_NODE_TYPE_EMPTY:
-		*w = (struct work){ .type = CU_GRAPH_NODE_TYPE_EMPTY };
+		*w = (struct soft_work){ .type = CU_GRAPH_NODE_TYPE_EMPTY };
 		return CUDA_SUCCESS;
 	case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-		return work_event(w, p->type, p->eventWait.event);
+		return soft_work_event(w, p->type, p->eventWait.event);
 	case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-		return work_event(w, p->type, p->eventRecord.event);
+		return soft_work_event(w, p->type, p->eventRecord.event);
 	case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-		return work_values(w, p->memOp.ctx, p->memOp.count, p->memOp.paramArray,
-				   p->memOp.flags);
+		return soft_work_values(w, p->memOp.ctx, p->memOp.count, p->memOp.paramArray,
+					p->memOp.flags);
 	case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
-		return work_alloc(w, &p->alloc);
+		return soft_work_alloc(w, &p->alloc);
 	case CU_GRAPH_NODE_TYPE_MEM_FREE:
-		return work_free(w, p->free.dptr);
+		return soft_work_free(w, p->free.dptr);
 	case CU_GRAPH_NODE_TYPE_CONDITIONAL:
 	case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
 	case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
@@ -339,7 +343,7 @@ CUresult work_params(struct work *w, const CUgraphNodeParams *p)
 	}
 }
 
-static CUresult copy_kernel(struct work *to, const struct work *from)
+static CUresult copy_kernel(struct soft_work *to, const struct soft_work *from)
 {
 	uint32_t bytes = from->kernel.r.param_bytes; /* the function may be gone */
 	CUresult e = CUDA_SUCCESS;
@@ -358,12 +362,12 @@ static CUresult copy_kernel(struct work *to, const struct work *from)
 		to->kernel.pointers[i] = to->kernel.params + at;
 	}
 	for (uint32_t i = 0; i < from->kernel.n_attrs && !e; i++) {
-		e = work_keep_attribute(to, &from->kernel.attrs[i]);
+		e = soft_work_store_attribute(to, &from->kernel.attrs[i]);
 	}
 	return e;
 }
 
-CUresult work_copy(struct work *to, const struct work *from)
+CUresult soft_work_copy(struct soft_work *to, const struct soft_work *from)
 {
 	CUresult e = CUDA_SUCCESS;
 
@@ -382,16 +386,16 @@ CUresult work_copy(struct work *to, const struct work *from)
 		break;
 	case CU_GRAPH_NODE_TYPE_GRAPH:
 		to->child = NULL;
-		e = graph_clone(from->child, &to->child);
+		e = soft_graph_clone(from->child, &to->child);
 		break;
 	case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
-		graph_memory_get(to->alloc.memory);
+		soft_graph_memory_ref(to->alloc.memory);
 		break;
 	default:
 		break;
 	}
 	if (e) {
-		work_finish(to);
+		soft_work_finish(to);
 	}
 	return e;
 }

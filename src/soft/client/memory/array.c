@@ -12,7 +12,7 @@
 #define LEVELS_MAX 18u
 
 struct CUarray_st {
-	struct object object;
+	struct soft_object object;
 	CUcontext context;
 	uint64_t context_id;
 	CUDA_ARRAY3D_DESCRIPTOR desc;
@@ -22,7 +22,7 @@ struct CUarray_st {
 };
 
 struct CUmipmappedArray_st {
-	struct object object;
+	struct soft_object object;
 	unsigned levels;
 	CUarray level[LEVELS_MAX];
 };
@@ -103,12 +103,12 @@ static CUresult check(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned *ret_element)
 static CUresult make(CUcontext ctx, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned element,
 		     CUarray *ret)
 {
-	struct range hidden = { .hidden = 1 };
+	struct soft_range hidden = { .hidden = 1 };
 	CUarray a;
 	CUresult e;
 
 	pthread_mutex_lock(&soft.lock);
-	a = object_new(OBJECT_ARRAY, sizeof(*a));
+	a = soft_object_create(OBJECT_ARRAY, sizeof(*a));
 	pthread_mutex_unlock(&soft.lock);
 	if (!a) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -120,10 +120,10 @@ static CUresult make(CUcontext ctx, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned e
 	a->pitch = d->Width * element;
 	a->slice = a->pitch * MAX(d->Height, 1u);
 	a->bytes = a->slice * MAX(d->Depth, 1u);
-	e = memory_new(ctx, a->bytes, &hidden, &a->address, NULL);
+	e = soft_memory_create(ctx, a->bytes, &hidden, &a->address, NULL);
 	if (e) {
 		pthread_mutex_lock(&soft.lock);
-		object_delete(a);
+		soft_object_destroy(a);
 		pthread_mutex_unlock(&soft.lock);
 		return e;
 	}
@@ -133,9 +133,9 @@ static CUresult make(CUcontext ctx, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned e
 
 static void drop(CUarray a)
 {
-	memory_delete(a->context, a->address, true);
+	soft_memory_delete(a->context, a->address, true);
 	pthread_mutex_lock(&soft.lock);
-	object_delete(a);
+	soft_object_destroy(a);
 	pthread_mutex_unlock(&soft.lock);
 }
 
@@ -146,15 +146,15 @@ static CUresult check_handle(CUarray a)
 	if (e) {
 		return e;
 	}
-	if (!handle_is(a, OBJECT_ARRAY)) {
+	if (!soft_handle_is(a, OBJECT_ARRAY)) {
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
-	return a->context->id == a->context_id && object_is(a->context, OBJECT_CONTEXT)
+	return a->context->id == a->context_id && soft_object_is(a->context, OBJECT_CONTEXT)
 		       ? CUDA_SUCCESS
 		       : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-CUresult array_element(CUarray a, unsigned *ret_bytes)
+CUresult soft_array_element_bytes(CUarray a, unsigned *ret_bytes)
 {
 	CUresult e = check_handle(a);
 
@@ -169,8 +169,8 @@ static bool inside(size_t at, size_t n, size_t all)
 	return at <= all && n <= all - at;
 }
 
-CUresult array_place(CUarray a, size_t x, size_t y, size_t z, size_t width, size_t height,
-		     size_t depth, struct array_place *ret)
+CUresult soft_array_locate(CUarray a, size_t x, size_t y, size_t z, size_t width, size_t height,
+			   size_t depth, struct soft_array_box *ret)
 {
 	CUresult e = a ? check_handle(a) : CUDA_ERROR_INVALID_VALUE;
 
@@ -181,12 +181,12 @@ CUresult array_place(CUarray a, size_t x, size_t y, size_t z, size_t width, size
 	    !inside(z, depth, MAX(a->desc.Depth, 1u))) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	*ret = (struct array_place){ a->address + x + y * a->pitch + z * a->slice, a->pitch,
-				     a->slice };
+	*ret = (struct soft_array_box){ a->address + x + y * a->pitch + z * a->slice, a->pitch,
+					a->slice };
 	return CUDA_SUCCESS;
 }
 
-CUresult array_span(CUarray a, size_t offset, size_t bytes, uint64_t *ret_address)
+CUresult soft_array_linear(CUarray a, size_t offset, size_t bytes, uint64_t *ret_address)
 {
 	CUresult e = a ? check_handle(a) : CUDA_ERROR_INVALID_VALUE;
 
@@ -204,7 +204,7 @@ CUresult cuArray3DCreate_v2(CUarray *ret, const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
 	unsigned element;
 	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
 	if (e) {
 		return e;
@@ -263,7 +263,7 @@ CUresult cuArrayDestroy(CUarray a)
 	if (a->level) {
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
-	e = context_drain(a->context);
+	e = soft_context_drain(a->context);
 	if (e != SOFT_DEAD) {
 		drop(a);
 	}
@@ -336,7 +336,7 @@ CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *ret, CUarr
 	CUresult e = check_handle(a);
 
 	(void)ret;
-	e = e ? e : context_check_device(dev);
+	e = e ? e : soft_context_check_device(dev);
 	return e ? e : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -390,7 +390,7 @@ static void drop_levels(CUmipmappedArray m)
 		drop(m->level[i]);
 	}
 	pthread_mutex_lock(&soft.lock);
-	object_delete(m);
+	soft_object_destroy(m);
 	pthread_mutex_unlock(&soft.lock);
 }
 
@@ -401,7 +401,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *ret, const CUDA_ARRAY3D_DESCRI
 	CUmipmappedArray m;
 	unsigned element;
 	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
 	if (e) {
 		return e;
@@ -415,7 +415,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *ret, const CUDA_ARRAY3D_DESCRI
 	}
 	now = *d;
 	pthread_mutex_lock(&soft.lock);
-	m = object_new(OBJECT_MIPMAPPED, sizeof(*m));
+	m = soft_object_create(OBJECT_MIPMAPPED, sizeof(*m));
 	pthread_mutex_unlock(&soft.lock);
 	levels =
 		m ? MIN(levels, levels_of(d)) : 0; /* more than there can be are cut, not refused */
@@ -442,8 +442,8 @@ static CUresult check_mipmapped(CUmipmappedArray m)
 	if (e) {
 		return e;
 	}
-	return object_is(m, OBJECT_MIPMAPPED) ? check_handle(m->level[0])
-					      : CUDA_ERROR_INVALID_HANDLE;
+	return soft_object_is(m, OBJECT_MIPMAPPED) ? check_handle(m->level[0])
+						   : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult cuMipmappedArrayGetLevel(CUarray *ret, CUmipmappedArray m, unsigned int level)
@@ -467,7 +467,7 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray m)
 	if (e) {
 		return e;
 	}
-	e = context_drain(m->level[0]->context);
+	e = soft_context_drain(m->level[0]->context);
 	if (e != SOFT_DEAD) {
 		drop_levels(m);
 	}
@@ -480,7 +480,7 @@ CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *r
 	CUresult e = check_mipmapped(m);
 
 	(void)ret;
-	e = e ? e : context_check_device(dev);
+	e = e ? e : soft_context_check_device(dev);
 	return e ? e : CUDA_ERROR_INVALID_VALUE;
 }
 

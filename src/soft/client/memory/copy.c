@@ -9,14 +9,14 @@
 
 #define PIECE_MAX (SOFT_STAGING_BYTES / 16) /* stays in the caches of both sides */
 
-static struct staged *nth(CUcontext ctx, uint32_t i)
+static struct soft_staged *nth(CUcontext ctx, uint32_t i)
 {
 	return &ctx->staged[(ctx->staged_first + i) % STAGED_MAX];
 }
 
-static bool ended(const struct staged *g)
+static bool ended(const struct soft_staged *g)
 {
-	return !g->held && word_reached(&soft.shared->streams[g->stream_slot].done, g->target);
+	return !g->held && soft_word_reached(&soft.shared->streams[g->stream_slot].done, g->target);
 }
 
 static void reap(CUcontext ctx)
@@ -55,7 +55,7 @@ static CUresult wait_for(CUcontext ctx, uint32_t slot, uint32_t target)
 	CUresult e;
 
 	pthread_mutex_unlock(&ctx->staging_lock);
-	e = word_wait(&w->done, &w->waiters, target, ctx);
+	e = soft_word_wait(&w->done, &w->waiters, target, ctx);
 	pthread_mutex_lock(&ctx->staging_lock);
 	return e;
 }
@@ -63,21 +63,22 @@ static CUresult wait_for(CUcontext ctx, uint32_t slot, uint32_t target)
 /* Takes a piece of the staging buffer, waiting for older ones; staging_lock held.
  * CUDA_ERROR_NOT_READY: the oldest piece is still to be fetched, by this thread or another one; let
  * go of the lock and try again. */
-static CUresult stage(CUcontext ctx, CUstream s, uint32_t bytes, struct staged **ret)
+static CUresult stage(CUcontext ctx, CUstream s, uint32_t bytes, struct soft_staged **ret)
 {
 	int64_t at;
 
 	bytes = ROUND_UP(bytes, 64);
 	if (!ctx->staging) {
-		struct range hidden = { .kind = RANGE_HOST, .hidden = 1 };
-		CUresult e = memory_new(ctx, SOFT_STAGING_BYTES, &hidden, &ctx->staging, NULL);
+		struct soft_range hidden = { .kind = RANGE_HOST, .hidden = 1 };
+		CUresult e =
+			soft_memory_create(ctx, SOFT_STAGING_BYTES, &hidden, &ctx->staging, NULL);
 
 		if (e) {
 			return e;
 		}
 	}
 	for (;;) {
-		struct staged *old;
+		struct soft_staged *old;
 		CUresult e;
 
 		reap(ctx);
@@ -95,17 +96,17 @@ static CUresult stage(CUcontext ctx, CUstream s, uint32_t bytes, struct staged *
 		}
 	}
 	*ret = nth(ctx, ctx->staged_n++);
-	**ret = (struct staged){ .begin = (uint32_t)at,
-				 .bytes = bytes,
-				 .stream = s,
-				 .stream_slot = s->slot,
-				 .held = true };
+	**ret = (struct soft_staged){ .begin = (uint32_t)at,
+				      .bytes = bytes,
+				      .stream = s,
+				      .stream_slot = s->slot,
+				      .held = true };
 	ctx->staging_head = (uint32_t)at + bytes;
 	return CUDA_SUCCESS;
 }
 
-void copy_fill(struct soft_record_copy *r, uint64_t dst, uint64_t dst_pitch, uint64_t src,
-	       uint64_t src_pitch, uint64_t width, uint64_t height)
+void soft_copy_fill(struct soft_record_copy *r, uint64_t dst, uint64_t dst_pitch, uint64_t src,
+		    uint64_t src_pitch, uint64_t width, uint64_t height)
 {
 	*r = (struct soft_record_copy){ .r.op = SOFT_OP_COPY,
 					.dst = dst,
@@ -124,9 +125,9 @@ static CUresult put_copy(CUstream s, uint64_t dst, uint64_t dst_pitch, uint64_t 
 {
 	struct soft_record_copy r;
 
-	copy_fill(&r, dst, dst_pitch, src, src_pitch, width, height);
+	soft_copy_fill(&r, dst, dst_pitch, src, src_pitch, width, height);
 	r.bulk = bulk;
-	return ring_put(s, &r.r, sizeof(r), NULL, 0, ret_target);
+	return soft_ring_submit(s, &r.r, sizeof(r), NULL, 0, ret_target);
 }
 
 static void copy_rows(uint8_t *dst, uint64_t dst_pitch, const uint8_t *src, uint64_t src_pitch,
@@ -134,7 +135,7 @@ static void copy_rows(uint8_t *dst, uint64_t dst_pitch, const uint8_t *src, uint
 {
 	for (uint64_t i = 0; i < height; i++) {
 		if (bulk) {
-			bulk_copy(dst + i * dst_pitch, src + i * src_pitch, width);
+			soft_bulk_copy(dst + i * dst_pitch, src + i * src_pitch, width);
 		} else {
 			memcpy(dst + i * dst_pitch, src + i * src_pitch, width);
 		}
@@ -142,13 +143,13 @@ static void copy_rows(uint8_t *dst, uint64_t dst_pitch, const uint8_t *src, uint
 }
 
 /* Only the staging buffer stays in the caches then. */
-static bool is_bulk(const struct copy *c)
+static bool is_bulk(const struct soft_copy *c)
 {
-	return c->width >= BULK_BYTES / c->height;
+	return c->width >= SOFT_BULK_MIN_BYTES / c->height;
 }
 
 /* How many rows, and how many bytes of a row, make the next piece. */
-static void next_piece(const struct copy *c, uint64_t row, uint64_t column, uint64_t *width,
+static void next_piece(const struct soft_copy *c, uint64_t row, uint64_t column, uint64_t *width,
 		       uint64_t *rows)
 {
 	*width = MIN(c->width - column, PIECE_MAX);
@@ -156,13 +157,13 @@ static void next_piece(const struct copy *c, uint64_t row, uint64_t column, uint
 }
 
 /* Host memory of the program's own to the device. */
-static CUresult upload(CUstream s, const struct copy *c, uint32_t *target)
+static CUresult upload(CUstream s, const struct soft_copy *c, uint32_t *target)
 {
 	CUcontext ctx = s->context;
 	CUresult e = CUDA_SUCCESS;
 
 	for (uint64_t row = 0, column = 0; row < c->height && !e;) {
-		struct staged *g;
+		struct soft_staged *g;
 		uint64_t width, rows;
 
 		next_piece(c, row, column, &width, &rows);
@@ -198,18 +199,18 @@ static CUresult upload(CUstream s, const struct copy *c, uint32_t *target)
 /* The device to host memory of the program's own: each piece is fetched while the next one is
  * copied. */
 struct fetch {
-	struct staged *staged;
+	struct soft_staged *staged;
 	uint64_t to, width, rows;
 };
 
-static CUresult finish_fetch(CUstream s, const struct copy *c, struct fetch *f)
+static CUresult finish_fetch(CUstream s, const struct soft_copy *c, struct fetch *f)
 {
 	CUresult e;
 
 	if (!f->staged) {
 		return CUDA_SUCCESS;
 	}
-	e = stream_wait(s, f->staged->target);
+	e = soft_stream_wait(s, f->staged->target);
 	if (!e) {
 		copy_rows((uint8_t *)(uintptr_t)f->to, c->dst_pitch,
 			  (const uint8_t *)(uintptr_t)(s->context->staging + f->staged->begin),
@@ -222,11 +223,11 @@ static CUresult finish_fetch(CUstream s, const struct copy *c, struct fetch *f)
 	return e;
 }
 
-static CUresult begin_fetch(CUstream s, const struct copy *c, uint64_t row, uint64_t column,
+static CUresult begin_fetch(CUstream s, const struct soft_copy *c, uint64_t row, uint64_t column,
 			    struct fetch *f)
 {
 	CUcontext ctx = s->context;
-	struct staged *g;
+	struct soft_staged *g;
 	uint32_t target = 0;
 	CUresult e;
 
@@ -252,7 +253,7 @@ struct fetches {
 	unsigned first, n;
 };
 
-static CUresult finish_oldest(CUstream s, const struct copy *c, struct fetches *q)
+static CUresult finish_oldest(CUstream s, const struct soft_copy *c, struct fetches *q)
 {
 	struct fetch *f = &q->f[q->first % FETCHES];
 
@@ -264,7 +265,7 @@ static CUresult finish_oldest(CUstream s, const struct copy *c, struct fetches *
 	return finish_fetch(s, c, f);
 }
 
-static CUresult download(CUstream s, const struct copy *c)
+static CUresult download(CUstream s, const struct soft_copy *c)
 {
 	struct fetches q = { 0 };
 	CUresult e = CUDA_SUCCESS, last;
@@ -299,7 +300,7 @@ static CUresult download(CUstream s, const struct copy *c)
 }
 
 /* The bytes from the first to behind the last of one side. */
-static bool extent(const struct copy *c, uint64_t pitch, uint64_t slice, uint64_t *ret)
+static bool extent(const struct soft_copy *c, uint64_t pitch, uint64_t slice, uint64_t *ret)
 {
 	uint64_t rows, slices;
 
@@ -309,7 +310,7 @@ static bool extent(const struct copy *c, uint64_t pitch, uint64_t slice, uint64_
 }
 
 /* True when the server reaches the address: device memory, or host memory that it shares. */
-bool copy_reachable(const struct copy *c, bool dst)
+bool soft_copy_reachable(const struct soft_copy *c, bool dst)
 {
 	uint64_t bytes;
 
@@ -317,25 +318,25 @@ bool copy_reachable(const struct copy *c, bool dst)
 		    &bytes)) {
 		return false;
 	}
-	return memory_allows(dst ? c->dst : c->src, bytes, dst ? 2 : 1);
+	return soft_memory_allows(dst ? c->dst : c->src, bytes, dst ? 2 : 1);
 }
 
 /* Registered memory is reached at its device address. */
-static void registered(struct copy *c)
+static void registered(struct soft_copy *c)
 {
 	uint64_t device, bytes;
 
 	if (extent(c, c->dst_pitch, c->dst_slice, &bytes)) {
-		device = register_device(c->dst, bytes);
+		device = soft_register_device_address(c->dst, bytes);
 		c->dst = device ? device : c->dst;
 	}
 	if (extent(c, c->src_pitch, c->src_slice, &bytes)) {
-		device = register_device(c->src, bytes);
+		device = soft_register_device_address(c->src, bytes);
 		c->src = device ? device : c->src;
 	}
 }
 
-CUresult copy_prepare(struct copy *c, bool *ret_empty)
+CUresult soft_copy_prepare(struct soft_copy *c, bool *ret_empty)
 {
 	uint64_t bytes;
 
@@ -374,16 +375,16 @@ CUresult copy_prepare(struct copy *c, bool *ret_empty)
 }
 
 /* Between two places that the server reaches. */
-static CUresult direct(CUstream s, const struct copy *c, uint32_t *target)
+static CUresult direct(CUstream s, const struct soft_copy *c, uint32_t *target)
 {
 	return put_copy(s, c->dst, c->dst_pitch, c->src, c->src_pitch, c->width, c->height, false,
 			target);
 }
 
 /* Both in memory of the program's own. */
-static CUresult by_hand(CUstream s, const struct copy *c)
+static CUresult copy_on_host(CUstream s, const struct soft_copy *c)
 {
-	CUresult e = stream_drain(s);
+	CUresult e = soft_stream_drain(s);
 
 	if (!e) {
 		copy_rows((uint8_t *)(uintptr_t)c->dst, c->dst_pitch,
@@ -394,9 +395,10 @@ static CUresult by_hand(CUstream s, const struct copy *c)
 }
 
 /* Slice by slice; the last operation's place in *target, 0: nothing to wait for. */
-static CUresult slices(CUstream s, const struct copy *whole, bool dst, bool src, uint32_t *target)
+static CUresult slices(CUstream s, const struct soft_copy *whole, bool dst, bool src,
+		       uint32_t *target)
 {
-	struct copy c = *whole;
+	struct soft_copy c = *whole;
 	CUresult e = CUDA_SUCCESS;
 
 	for (uint64_t i = 0; i < whole->depth && !e; i++) {
@@ -407,7 +409,7 @@ static CUresult slices(CUstream s, const struct copy *whole, bool dst, bool src,
 		} else if (src) {
 			e = download(s, &c);
 		} else {
-			e = by_hand(s, &c);
+			e = copy_on_host(s, &c);
 		}
 		c.dst += c.dst_slice;
 		c.src += c.src_slice;
@@ -416,27 +418,27 @@ static CUresult slices(CUstream s, const struct copy *whole, bool dst, bool src,
 }
 
 /* Host memory of the program's own cannot lie in a window: an address there is a mistake. */
-static bool wrong(uint64_t address, int device, bool reachable)
+static bool is_invalid(uint64_t address, int device, bool reachable)
 {
-	return !reachable && (device || memory_in_window(address));
+	return !reachable && (device || soft_memory_in_window(address));
 }
 
-CUresult copy_run(CUstream s, const struct copy *given, bool blocking)
+CUresult soft_copy_run(CUstream s, const struct soft_copy *given, bool blocking)
 {
-	struct copy c = *given;
+	struct soft_copy c = *given;
 	bool dst, src, empty, captured;
 	uint32_t target = 0;
-	CUresult e = copy_prepare(&c, &empty);
+	CUresult e = soft_copy_prepare(&c, &empty);
 
 	if (e || empty) {
 		return e;
 	}
-	dst = copy_reachable(&c, true);
-	src = copy_reachable(&c, false);
-	if (wrong(c.dst, c.dst_device, dst) || wrong(c.src, c.src_device, src)) {
+	dst = soft_copy_reachable(&c, true);
+	src = soft_copy_reachable(&c, false);
+	if (is_invalid(c.dst, c.dst_device, dst) || is_invalid(c.src, c.src_device, src)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	e = capture_copy(s, &c, blocking, &captured);
+	e = soft_capture_copy(s, &c, blocking, &captured);
 	if (e || captured) {
 		return e;
 	}
@@ -444,8 +446,8 @@ CUresult copy_run(CUstream s, const struct copy *given, bool blocking)
 	if (e || !dst) {
 		return e;
 	}
-	if (!memory_blocks(c.dst, c.src, blocking)) {
+	if (!soft_memory_blocks(c.dst, c.src, blocking)) {
 		return CUDA_SUCCESS;
 	}
-	return stream_wait(s, target);
+	return soft_stream_wait(s, target);
 }

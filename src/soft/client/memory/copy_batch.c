@@ -5,8 +5,8 @@
 
 static CUresult batch_stream(int pt, CUstream h, CUstream *ret)
 {
-	return h && h != CU_STREAM_LEGACY ? soft_stream(h, pt, ret)
-	       : pt && !h		  ? soft_stream(h, pt, ret)
+	return h && h != CU_STREAM_LEGACY ? soft_stream_resolve(h, pt, ret)
+	       : pt && !h		  ? soft_stream_resolve(h, pt, ret)
 					  : CUDA_ERROR_INVALID_VALUE; /* not in the legacy stream */
 }
 
@@ -33,9 +33,9 @@ static CUresult check_attributes(const CUmemcpyAttributes *a, const size_t *firs
 }
 
 /* A source that is only good during the call is used up before it returns. */
-static CUresult run(CUstream s, const struct copy *c, unsigned order)
+static CUresult run(CUstream s, const struct soft_copy *c, unsigned order)
 {
-	return copy_run(s, c, order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL);
+	return soft_copy_run(s, c, order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL);
 }
 
 static CUresult batch(int pt, const CUdeviceptr *dst, const CUdeviceptr *src, const size_t *bytes,
@@ -55,7 +55,9 @@ static CUresult batch(int pt, const CUdeviceptr *dst, const CUdeviceptr *src, co
 	}
 	e = e ? e : check_attributes(a, first, n, count);
 	for (size_t i = 0; i < count && !e; i++) {
-		struct copy c = { .dst = dst[i], .src = src[i], .width = bytes[i], .height = 1 };
+		struct soft_copy c = {
+			.dst = dst[i], .src = src[i], .width = bytes[i], .height = 1
+		};
 
 		if (which + 1 < n && first[which + 1] == i) {
 			which++;
@@ -81,10 +83,10 @@ static CUresult element(const CUDA_MEMCPY3D_BATCH_OP *op, unsigned *ret)
 {
 	*ret = 1;
 	if (op->dst.type == CU_MEMCPY_OPERAND_TYPE_ARRAY) {
-		return array_element(op->dst.op.array.array, ret);
+		return soft_array_element_bytes(op->dst.op.array.array, ret);
 	}
 	return op->src.type == CU_MEMCPY_OPERAND_TYPE_ARRAY
-		       ? array_element(op->src.op.array.array, ret)
+		       ? soft_array_element_bytes(op->src.op.array.array, ret)
 		       : CUDA_SUCCESS;
 }
 
@@ -119,7 +121,7 @@ static CUresult operand(const CUmemcpy3DOperand *o, unsigned bytes, struct opera
 	}
 }
 
-static CUresult resolve(const CUDA_MEMCPY3D_BATCH_OP *op, struct copy *ret)
+static CUresult resolve(const CUDA_MEMCPY3D_BATCH_OP *op, struct soft_copy *ret)
 {
 	CUDA_MEMCPY3D_PEER p = { .Height = op->extent.height, .Depth = op->extent.depth };
 	struct operand d, s;
@@ -151,7 +153,7 @@ static CUresult resolve(const CUDA_MEMCPY3D_BATCH_OP *op, struct copy *ret)
 	p.srcZ = s.z;
 	p.srcPitch = s.pitch;
 	p.srcHeight = s.rows;
-	return copy_resolve(&p, ret);
+	return soft_copy_resolve(&p, ret);
 }
 
 static CUresult batch_3d(int pt, size_t count, const CUDA_MEMCPY3D_BATCH_OP *ops,
@@ -168,7 +170,7 @@ static CUresult batch_3d(int pt, size_t count, const CUDA_MEMCPY3D_BATCH_OP *ops
 		e = CUDA_ERROR_INVALID_VALUE;
 	}
 	for (size_t i = 0; i < count && !e; i++) {
-		struct copy c;
+		struct soft_copy c;
 
 		e = resolve(&ops[i], &c);
 		e = e ? e : run(s, &c, ops[i].srcAccessOrder);

@@ -7,23 +7,23 @@
 
 /* Checks the stream and copies; null streams mean the legacy stream, or the thread's own when pt is
  * set. */
-static CUresult copy_on(int pt, CUstream h, const struct copy *c, bool blocking)
+static CUresult copy_on(int pt, CUstream h, const struct soft_copy *c, bool blocking)
 {
 	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
+	CUresult e = soft_stream_resolve(h, pt, &s);
 
-	return e ? e : copy_run(s, c, blocking);
+	return e ? e : soft_copy_run(s, c, blocking);
 }
 
 static CUresult copy_1d(int pt, uint64_t dst, int dst_device, uint64_t src, int src_device,
 			size_t bytes, CUstream h, bool blocking)
 {
-	struct copy c = { .dst = dst,
-			  .src = src,
-			  .dst_device = dst_device,
-			  .src_device = src_device,
-			  .width = bytes,
-			  .height = 1 };
+	struct soft_copy c = { .dst = dst,
+			       .src = src,
+			       .dst_device = dst_device,
+			       .src_device = src_device,
+			       .width = bytes,
+			       .height = 1 };
 
 	return copy_on(pt, h, &c, blocking);
 }
@@ -80,32 +80,33 @@ CUresult cuMemcpyDtoDAsync(CUdeviceptr_v1 dst, CUdeviceptr_v1 src, unsigned int 
 
 static CUresult check_contexts(CUcontext a, CUcontext b)
 {
-	return (a && !object_is(a, OBJECT_CONTEXT)) || (b && !object_is(b, OBJECT_CONTEXT))
+	return (a && !soft_object_is(a, OBJECT_CONTEXT)) ||
+			       (b && !soft_object_is(b, OBJECT_CONTEXT))
 		       ? CUDA_ERROR_INVALID_CONTEXT
 		       : CUDA_SUCCESS;
 }
 
 /* Synchronous peer copies come after and before everything else in both contexts. */
-static CUresult settle(CUcontext a, CUcontext b)
+static CUresult drain_both(CUcontext a, CUcontext b)
 {
-	CUresult e = a ? context_drain(a) : CUDA_SUCCESS;
+	CUresult e = a ? soft_context_drain(a) : CUDA_SUCCESS;
 
-	return e || !b || a == b ? e : context_drain(b);
+	return e || !b || a == b ? e : soft_context_drain(b);
 }
 
 static CUresult copy_peer(int pt, uint64_t dst, CUcontext dc, uint64_t src, CUcontext sc, size_t n,
 			  CUstream h, bool sync)
 {
 	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
+	CUresult e = soft_stream_resolve(h, pt, &s);
 
-	dc = green_context(dc);
-	sc = green_context(sc);
+	dc = soft_green_context(dc);
+	sc = soft_green_context(sc);
 	e = e ? e : check_contexts(dc, sc);
-	e = e || !sync ? e : capture_sync(s);
-	e = e || !sync ? e : settle(dc, sc);
+	e = e || !sync ? e : soft_capture_sync(s);
+	e = e || !sync ? e : drain_both(dc, sc);
 	e = e ? e : copy_1d(pt, dst, 1, src, 1, n, h, sync);
-	return e || !sync ? e : stream_drain(s);
+	return e || !sync ? e : soft_stream_drain(s);
 }
 PAIR(cuMemcpyPeer, _ptds, copy_peer,
      (CUdeviceptr dst, CUcontext dc, CUdeviceptr src, CUcontext sc, size_t n), dst, dc, src, sc, n,
@@ -124,7 +125,7 @@ struct side {
 };
 
 static CUresult side_linear(const struct side *s, uint64_t base, const CUDA_MEMCPY3D_PEER *p,
-			    struct array_place *ret)
+			    struct soft_array_box *ret)
 {
 	uint64_t end, rows, offset, part;
 
@@ -151,7 +152,7 @@ static CUresult side_linear(const struct side *s, uint64_t base, const CUDA_MEMC
 }
 
 static CUresult side_place(const struct side *s, const CUDA_MEMCPY3D_PEER *p,
-			   struct array_place *ret, int *ret_device)
+			   struct soft_array_box *ret, int *ret_device)
 {
 	*ret_device = s->type == CU_MEMORYTYPE_DEVICE || s->type == CU_MEMORYTYPE_ARRAY;
 	if (s->lod) {
@@ -164,14 +165,14 @@ static CUresult side_place(const struct side *s, const CUDA_MEMCPY3D_PEER *p,
 	case CU_MEMORYTYPE_UNIFIED:
 		return side_linear(s, s->device, p, ret);
 	case CU_MEMORYTYPE_ARRAY:
-		return array_place(s->array, s->x, s->y, s->z, p->WidthInBytes, p->Height, p->Depth,
-				   ret);
+		return soft_array_locate(s->array, s->x, s->y, s->z, p->WidthInBytes, p->Height,
+					 p->Depth, ret);
 	default:
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 }
 
-CUresult copy_resolve(const CUDA_MEMCPY3D_PEER *p, struct copy *ret)
+CUresult soft_copy_resolve(const CUDA_MEMCPY3D_PEER *p, struct soft_copy *ret)
 {
 	struct side d = { p->dstMemoryType, p->dstArray, HOST(p->dstHost), p->dstDevice,
 			  p->dstXInBytes,   p->dstY,	 p->dstZ,	   p->dstPitch,
@@ -179,12 +180,12 @@ CUresult copy_resolve(const CUDA_MEMCPY3D_PEER *p, struct copy *ret)
 	struct side s = { p->srcMemoryType, p->srcArray, HOST(p->srcHost), p->srcDevice,
 			  p->srcXInBytes,   p->srcY,	 p->srcZ,	   p->srcPitch,
 			  p->srcHeight,	    p->srcLOD };
-	struct array_place to, from;
+	struct soft_array_box to, from;
 	CUresult e;
 
-	*ret = (struct copy){ .width = p->WidthInBytes,
-			      .height = p->Depth ? p->Height : 0,
-			      .depth = p->Depth };
+	*ret = (struct soft_copy){ .width = p->WidthInBytes,
+				   .height = p->Depth ? p->Height : 0,
+				   .depth = p->Depth };
 	e = check_contexts(p->dstContext, p->srcContext);
 	e = e ? e : side_place(&d, p, &to, &ret->dst_device);
 	e = e ? e : side_place(&s, p, &from, &ret->src_device);
@@ -202,29 +203,29 @@ CUresult copy_resolve(const CUDA_MEMCPY3D_PEER *p, struct copy *ret)
 
 static CUresult copy_3d_peer(int pt, const CUDA_MEMCPY3D_PEER *p, CUstream h, bool blocking)
 {
-	struct copy c;
+	struct soft_copy c;
 	CUresult e = soft_check();
 
 	if (e) {
 		return e;
 	}
-	e = p ? copy_resolve(p, &c) : CUDA_ERROR_INVALID_VALUE;
+	e = p ? soft_copy_resolve(p, &c) : CUDA_ERROR_INVALID_VALUE;
 	return e ? e : copy_on(pt, h, &c, blocking);
 }
 
 static CUresult peer_3d(int pt, const CUDA_MEMCPY3D_PEER *p, CUstream h, bool sync)
 {
 	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
+	CUresult e = soft_stream_resolve(h, pt, &s);
 
 	if (!e && !p) {
 		e = CUDA_ERROR_INVALID_VALUE;
 	}
 	e = e ? e : check_contexts(p->dstContext, p->srcContext);
-	e = e || !sync ? e : capture_sync(s);
-	e = e || !sync ? e : settle(p->dstContext, p->srcContext);
+	e = e || !sync ? e : soft_capture_sync(s);
+	e = e || !sync ? e : drain_both(p->dstContext, p->srcContext);
 	e = e ? e : copy_3d_peer(pt, p, h, sync);
-	return e || !sync ? e : stream_drain(s);
+	return e || !sync ? e : soft_stream_drain(s);
 }
 PAIR(cuMemcpy3DPeer, _ptds, peer_3d, (const CUDA_MEMCPY3D_PEER *p), p, NULL, true)
 PAIR(cuMemcpy3DPeerAsync, _ptsz, peer_3d, (const CUDA_MEMCPY3D_PEER *p, CUstream h), p, h, false)
@@ -331,10 +332,10 @@ static CUresult copy_bytes(int pt, CUarray da, uint64_t dst, int dst_device, CUa
 	CUresult e = soft_check();
 
 	if (!e && (da || dst_device == 2)) {
-		e = array_span(da, dst, n, &dst);
+		e = soft_array_linear(da, dst, n, &dst);
 	}
 	if (!e && (sa || src_device == 2)) {
-		e = array_span(sa, src, n, &src);
+		e = soft_array_linear(sa, src, n, &src);
 	}
 	return e ? e : copy_1d(pt, dst, dst_device != 0, src, src_device != 0, n, h, blocking);
 }

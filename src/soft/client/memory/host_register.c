@@ -33,7 +33,7 @@ static unsigned n_all; /* read without the lock: mostly there are none */
 
 static bool alive(const struct registration *r)
 {
-	return object_is(r->ctx, OBJECT_CONTEXT) && r->ctx->id == r->ctx_id;
+	return soft_object_is(r->ctx, OBJECT_CONTEXT) && r->ctx->id == r->ctx_id;
 }
 
 static void forget(struct registration **at)
@@ -41,7 +41,7 @@ static void forget(struct registration **at)
 	struct registration *r = *at;
 
 	*at = r->next;
-	move_back(r->begin, r->bytes, r->fd);
+	soft_pages_restore(r->begin, r->bytes, r->fd);
 	close(r->fd);
 	free(r);
 	store_release(&n_all, n_all - 1);
@@ -71,12 +71,12 @@ static struct registration *at_address(uint64_t host)
 	return NULL;
 }
 
-uint64_t register_device(uint64_t host, uint64_t bytes)
+uint64_t soft_register_device_address(uint64_t host, uint64_t bytes)
 {
 	struct registration *r;
 	uint64_t device = 0;
 
-	if (!load_acquire(&n_all) || memory_in_window(host)) {
+	if (!load_acquire(&n_all) || soft_memory_in_window(host)) {
 		return 0;
 	}
 	pthread_mutex_lock(&lock);
@@ -88,7 +88,7 @@ uint64_t register_device(uint64_t host, uint64_t bytes)
 	return device;
 }
 
-bool register_range(uint64_t host, uint64_t *ret_begin, uint64_t *ret_bytes)
+bool soft_register_range(uint64_t host, uint64_t *ret_begin, uint64_t *ret_bytes)
 {
 	struct registration *r;
 
@@ -126,14 +126,14 @@ static CUresult check(uint64_t begin, uint64_t bytes, uint64_t given, uint64_t l
 {
 	CUresult e;
 
-	if (memory_in_window(begin) || memory_in_window(begin + bytes - 1)) {
+	if (soft_memory_in_window(begin) || soft_memory_in_window(begin + bytes - 1)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	e = check_others(begin, bytes, given, length);
 	if (e) {
 		return e;
 	}
-	switch (move_check(begin, bytes, flags & CU_MEMHOSTREGISTER_READ_ONLY)) {
+	switch (soft_pages_check(begin, bytes, flags & CU_MEMHOSTREGISTER_READ_ONLY)) {
 	case 0:
 		break;
 	case -EFAULT:
@@ -147,14 +147,14 @@ static CUresult check(uint64_t begin, uint64_t bytes, uint64_t given, uint64_t l
 
 static CUresult replace(CUcontext ctx, struct registration *r)
 {
-	struct range like = { .kind = RANGE_HOST, .flags = r->flags, .host = r->begin };
-	CUresult e = memory_new(ctx, r->bytes, &like, &r->device, &r->fd);
+	struct soft_range like = { .kind = RANGE_HOST, .flags = r->flags, .host = r->begin };
+	CUresult e = soft_memory_create(ctx, r->bytes, &like, &r->device, &r->fd);
 
 	if (e) {
 		return e;
 	}
-	if (move_pages(r->begin, r->bytes, r->device, r->fd) < 0) {
-		memory_delete(ctx, r->device, true);
+	if (soft_pages_replace(r->begin, r->bytes, r->device, r->fd) < 0) {
+		soft_memory_delete(ctx, r->device, true);
 		close(r->fd);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -199,9 +199,9 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
 {
 	CUcontext ctx;
 	uint64_t end;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
-	e = e ? e : capture_unsafe();
+	e = e ? e : soft_capture_unsafe();
 	if (e) {
 		return e;
 	}
@@ -228,7 +228,7 @@ CUresult cuMemHostUnregister(void *p)
 	struct registration **at = &all, *r;
 	CUresult e = soft_check();
 
-	e = e ? e : capture_unsafe();
+	e = e ? e : soft_capture_unsafe();
 	if (e) {
 		return e;
 	}
@@ -242,10 +242,11 @@ CUresult cuMemHostUnregister(void *p)
 	}
 	r = *at;
 	if (r) {
-		context_drain(r->ctx); /* kernels and copies may still use it */
-		memory_delete(r->ctx, r->device, true);
+		soft_context_drain(r->ctx); /* kernels and copies may still use it */
+		soft_memory_delete(r->ctx, r->device, true);
 		forget(at);
-	} else if (at_address((uint64_t)(uintptr_t)p) || memory_in_window((uint64_t)(uintptr_t)p)) {
+	} else if (at_address((uint64_t)(uintptr_t)p) ||
+		   soft_memory_in_window((uint64_t)(uintptr_t)p)) {
 		e = CUDA_ERROR_INVALID_VALUE; /* not where it was registered */
 	} else {
 		e = CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;

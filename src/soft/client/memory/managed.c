@@ -12,7 +12,7 @@
  * memory. */
 CUresult cuMemAllocManaged(CUdeviceptr *ret, size_t bytes, unsigned int flags)
 {
-	struct range like = {
+	struct soft_range like = {
 		.kind = RANGE_MANAGED, .flags = flags, .preferred = NOWHERE, .prefetched = NOWHERE
 	};
 	uint64_t p;
@@ -21,7 +21,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *ret, size_t bytes, unsigned int flags)
 	if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	e = memory_allocate(ret ? &p : NULL, bytes, &like);
+	e = soft_memory_allocate(ret ? &p : NULL, bytes, &like);
 	if (!e) {
 		*ret = p;
 	}
@@ -34,7 +34,7 @@ static CUresult place(const CUmemLocation *where, int *ret)
 	switch (where->type) {
 	case CU_MEM_LOCATION_TYPE_DEVICE:
 		*ret = where->id;
-		return memory_check_location(where) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+		return soft_memory_check_location(where) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 	case CU_MEM_LOCATION_TYPE_HOST:
 	case CU_MEM_LOCATION_TYPE_HOST_NUMA:
 	case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
@@ -54,29 +54,29 @@ static CUmemLocation location_of(CUdevice dev)
 }
 
 /* The range is all of it managed memory, of one allocation. */
-static CUresult managed(CUdeviceptr p, size_t bytes, CUcontext *ret_ctx, struct range *ret)
+static CUresult managed(CUdeviceptr p, size_t bytes, CUcontext *ret_ctx, struct soft_range *ret)
 {
-	return bytes && memory_find(p, ret_ctx, ret) && ret->kind == RANGE_MANAGED &&
+	return bytes && soft_memory_find(p, ret_ctx, ret) && ret->kind == RANGE_MANAGED &&
 			       bytes <= ret->bytes - (p - ret->address)
 		       ? CUDA_SUCCESS
 		       : CUDA_ERROR_INVALID_VALUE;
 }
 
-static void set_prefetched(struct range *r, void *arg)
+static void set_prefetched(struct soft_range *r, void *arg)
 {
 	r->prefetched = *(const int *)arg;
 }
 
 static CUresult prefetch_one(CUdeviceptr p, size_t bytes, const CUmemLocation *where)
 {
-	struct range r;
+	struct soft_range r;
 	CUcontext ctx;
 	int to;
 	CUresult e = place(where, &to);
 
 	e = e ? e : managed(p, bytes, &ctx, &r);
 	if (!e) {
-		memory_change(ctx, r.address, set_prefetched, &to);
+		soft_memory_change(ctx, r.address, set_prefetched, &to);
 	}
 	return e;
 }
@@ -85,9 +85,9 @@ static CUresult prefetch(int pt, CUdeviceptr p, size_t bytes, CUmemLocation wher
 			 CUstream h)
 {
 	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
+	CUresult e = soft_stream_resolve(h, pt, &s);
 
-	e = e ? e : capture_refuse(s);
+	e = e ? e : soft_capture_refuse(s);
 	return e ? e : flags ? CUDA_ERROR_INVALID_VALUE : prefetch_one(p, bytes, &where);
 }
 PAIR(cuMemPrefetchAsync, _ptsz, prefetch, (CUdeviceptr p, size_t bytes, CUdevice dev, CUstream h),
@@ -102,9 +102,9 @@ static CUresult prefetch_batch(int pt, const CUdeviceptr *p, const size_t *bytes
 {
 	size_t which = 0;
 	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
+	CUresult e = soft_stream_resolve(h, pt, &s);
 
-	e = e ? e : capture_refuse(s);
+	e = e ? e : soft_capture_refuse(s);
 	if (!e &&
 	    (!p || !bytes || !count || !where || !first || !n || n > count || first[0] || flags)) {
 		e = CUDA_ERROR_INVALID_VALUE;
@@ -127,7 +127,7 @@ struct advice {
 	int where;
 };
 
-static void take_advice(struct range *r, void *arg)
+static void take_advice(struct soft_range *r, void *arg)
 {
 	const struct advice *a = arg;
 
@@ -153,7 +153,7 @@ static void take_advice(struct range *r, void *arg)
 CUresult cuMemAdvise_v2(CUdeviceptr p, size_t bytes, CUmem_advise what, CUmemLocation where)
 {
 	struct advice a = { what, NOWHERE };
-	struct range r;
+	struct soft_range r;
 	CUcontext ctx;
 	CUresult e = soft_check();
 
@@ -168,7 +168,7 @@ CUresult cuMemAdvise_v2(CUdeviceptr p, size_t bytes, CUmem_advise what, CUmemLoc
 	}
 	e = e ? e : managed(p, bytes, &ctx, &r);
 	if (!e) {
-		memory_change(ctx, r.address, take_advice, &a);
+		soft_memory_change(ctx, r.address, take_advice, &a);
 	}
 	return e;
 }
@@ -215,7 +215,7 @@ static CUresult give_accessed(int *out, size_t size, unsigned mask)
 CUresult cuMemRangeGetAttribute(void *out, size_t size, CUmem_range_attribute what, CUdeviceptr p,
 				size_t bytes)
 {
-	struct range r;
+	struct soft_range r;
 	CUcontext ctx;
 	CUresult e = soft_check();
 

@@ -27,7 +27,7 @@ static uint32_t after(const CUcontext ctx, uint64_t address)
 	return lo;
 }
 
-static int remember(CUcontext ctx, const struct range *r)
+static int remember(CUcontext ctx, const struct soft_range *r)
 {
 	int err = 0;
 	uint32_t i;
@@ -35,7 +35,7 @@ static int remember(CUcontext ctx, const struct range *r)
 	pthread_mutex_lock(&ctx->memory_lock);
 	if (ctx->n_ranges == ctx->cap_ranges) {
 		uint32_t cap = ctx->cap_ranges ? ctx->cap_ranges * 2 : 64;
-		struct range *grown = realloc(ctx->ranges, cap * sizeof(*grown));
+		struct soft_range *grown = realloc(ctx->ranges, cap * sizeof(*grown));
 
 		if (grown) {
 			ctx->ranges = grown;
@@ -57,12 +57,12 @@ static int remember(CUcontext ctx, const struct range *r)
 	return err;
 }
 
-CUresult memory_note(CUcontext ctx, const struct range *r)
+CUresult soft_memory_add(CUcontext ctx, const struct soft_range *r)
 {
 	return remember(ctx, r) < 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
-CUcontext memory_context(uint64_t address)
+CUcontext soft_memory_context(uint64_t address)
 {
 	uint64_t slot = (address - SOFT_WINDOW_FIRST) / SOFT_WINDOW_STRIDE;
 	CUcontext ctx;
@@ -74,15 +74,15 @@ CUcontext memory_context(uint64_t address)
 	return ctx && address - ctx->window_base < ctx->window_bytes ? ctx : NULL;
 }
 
-bool memory_in_window(uint64_t address)
+bool soft_memory_in_window(uint64_t address)
 {
 	return address >= SOFT_WINDOW_FIRST &&
 	       (address - SOFT_WINDOW_FIRST) / SOFT_WINDOW_STRIDE < SOFT_MAX_CONTEXTS;
 }
 
-bool memory_find(uint64_t address, CUcontext *ret_ctx, struct range *ret)
+bool soft_memory_find(uint64_t address, CUcontext *ret_ctx, struct soft_range *ret)
 {
-	CUcontext ctx = memory_context(address);
+	CUcontext ctx = soft_memory_context(address);
 	bool found = false;
 	uint32_t i;
 
@@ -100,14 +100,14 @@ bool memory_find(uint64_t address, CUcontext *ret_ctx, struct range *ret)
 	return found;
 }
 
-bool memory_allows(uint64_t address, uint64_t bytes, uint8_t rights)
+bool soft_memory_allows(uint64_t address, uint64_t bytes, uint8_t rights)
 {
-	struct range r;
+	struct soft_range r;
 	CUcontext ctx;
 	uint64_t part;
 
 	do {
-		if (!memory_find(address, &ctx, &r) ||
+		if (!soft_memory_find(address, &ctx, &r) ||
 		    (r.kind == RANGE_MAPPED && (r.rights & rights) != rights)) {
 			return false;
 		}
@@ -118,21 +118,21 @@ bool memory_allows(uint64_t address, uint64_t bytes, uint8_t rights)
 	return true;
 }
 
-bool memory_valid(uint64_t address, uint64_t bytes, CUcontext *ret_ctx)
+bool soft_memory_valid(uint64_t address, uint64_t bytes, CUcontext *ret_ctx)
 {
-	if (!memory_allows(address, bytes, 1)) {
+	if (!soft_memory_allows(address, bytes, 1)) {
 		return false;
 	}
 	if (ret_ctx) {
-		*ret_ctx = memory_context(address);
+		*ret_ctx = soft_memory_context(address);
 	}
 	return true;
 }
 
-CUresult memory_any_context(CUcontext *ret)
+CUresult soft_memory_any_context(CUcontext *ret)
 {
 	CUcontext ctx = NULL;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
 	if (!e) {
 		*ret = ctx;
@@ -149,8 +149,8 @@ CUresult memory_any_context(CUcontext *ret)
 	return e;
 }
 
-void memory_each(CUcontext ctx, uint64_t address, uint64_t bytes,
-		 void (*each)(struct range *, void *), void *arg)
+void soft_memory_each(CUcontext ctx, uint64_t address, uint64_t bytes,
+		      void (*each)(struct soft_range *, void *), void *arg)
 {
 	pthread_mutex_lock(&ctx->memory_lock);
 	for (uint32_t i = address ? after(ctx, address - 1) : 0;
@@ -160,7 +160,8 @@ void memory_each(CUcontext ctx, uint64_t address, uint64_t bytes,
 	pthread_mutex_unlock(&ctx->memory_lock);
 }
 
-CUresult memory_ask(uint32_t op, CUcontext ctx, uint64_t value, uint64_t more0, uint32_t object)
+CUresult soft_memory_request(uint32_t op, CUcontext ctx, uint64_t value, uint64_t more0,
+			     uint32_t object)
 {
 	struct soft_request q = { .op = op,
 				  .context = ctx ? ctx->slot : 0,
@@ -169,10 +170,10 @@ CUresult memory_ask(uint32_t op, CUcontext ctx, uint64_t value, uint64_t more0, 
 				  .more = { more0 } };
 	struct soft_reply r;
 
-	return link_call(&q, -1, &r, sizeof(r), NULL);
+	return soft_link_call(&q, -1, &r, sizeof(r), NULL);
 }
 
-int memory_ordinal(uint32_t gpu)
+int soft_memory_ordinal(uint32_t gpu)
 {
 	for (int i = 0; i < soft.gpus; i++) {
 		if (soft.visible[i] == gpu) {
@@ -182,7 +183,7 @@ int memory_ordinal(uint32_t gpu)
 	return 0;
 }
 
-bool memory_check_location(const CUmemLocation *where)
+bool soft_memory_check_location(const CUmemLocation *where)
 {
 	return where->type == CU_MEM_LOCATION_TYPE_DEVICE && where->id >= 0 &&
 	       where->id < soft.gpus;
@@ -190,11 +191,11 @@ bool memory_check_location(const CUmemLocation *where)
 
 /* The driver's rules: between two places of device memory nothing waits; anything else that is
  * synchronous does, and so does memory with CU_POINTER_ATTRIBUTE_SYNC_MEMOPS. */
-bool memory_blocks(uint64_t dst, uint64_t src, bool sync)
+bool soft_memory_blocks(uint64_t dst, uint64_t src, bool sync)
 {
-	struct range d, s;
+	struct soft_range d, s;
 	CUcontext ctx;
-	bool to = memory_find(dst, &ctx, &d), from = src && memory_find(src, &ctx, &s);
+	bool to = soft_memory_find(dst, &ctx, &d), from = src && soft_memory_find(src, &ctx, &s);
 
 	if ((to && d.sync) || (from && s.sync)) {
 		return true;
@@ -205,11 +206,11 @@ bool memory_blocks(uint64_t dst, uint64_t src, bool sync)
 	if (src && !from) {
 		return true;
 	}
-	return !to || range_is_host(&d) || (src && range_is_host(&s));
+	return !to || soft_range_is_host(&d) || (src && soft_range_is_host(&s));
 }
 
-bool memory_change(CUcontext ctx, uint64_t address, void (*change)(struct range *, void *),
-		   void *arg)
+bool soft_memory_change(CUcontext ctx, uint64_t address,
+			void (*change)(struct soft_range *, void *), void *arg)
 {
 	bool found;
 	uint32_t i;
@@ -247,21 +248,21 @@ static void free_on_server(CUcontext ctx, uint64_t address)
 	struct soft_request q = { .op = SOFT_REQ_FREE, .context = ctx->slot, .value = address };
 	struct soft_reply r;
 
-	link_call(&q, -1, &r, sizeof(r), NULL);
+	soft_link_call(&q, -1, &r, sizeof(r), NULL);
 }
 
-CUresult memory_new(CUcontext ctx, uint64_t bytes, const struct range *like, uint64_t *ret_address,
-		    int *ret_fd)
+CUresult soft_memory_create(CUcontext ctx, uint64_t bytes, const struct soft_range *like,
+			    uint64_t *ret_address, int *ret_fd)
 {
-	bool host = range_is_host(like);
+	bool host = soft_range_is_host(like);
 	struct soft_request q = { .op = SOFT_REQ_ALLOC,
 				  .context = ctx->slot,
 				  .value = bytes,
 				  .object = host ? SOFT_MEMORY_PINNED : SOFT_MEMORY_DEVICE };
 	struct soft_reply r;
-	struct range range = *like;
+	struct soft_range range = *like;
 	int fd = -1;
-	CUresult e = link_call(&q, -1, &r, sizeof(r), &fd);
+	CUresult e = soft_link_call(&q, -1, &r, sizeof(r), &fd);
 
 	if (e) {
 		return e;
@@ -287,9 +288,9 @@ CUresult memory_new(CUcontext ctx, uint64_t bytes, const struct range *like, uin
 	return CUDA_SUCCESS;
 }
 
-CUresult memory_delete(CUcontext ctx, uint64_t address, bool tell_server)
+CUresult soft_memory_delete(CUcontext ctx, uint64_t address, bool notify_server)
 {
-	struct range r = { 0 };
+	struct soft_range r = { 0 };
 	uint32_t i;
 
 	pthread_mutex_lock(&ctx->memory_lock);
@@ -303,16 +304,16 @@ CUresult memory_delete(CUcontext ctx, uint64_t address, bool tell_server)
 	if (!r.bytes) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	if (range_is_host(&r)) {
+	if (soft_range_is_host(&r)) {
 		unmap_pinned(r.address, r.bytes);
 	}
-	if (tell_server) {
+	if (notify_server) {
 		free_on_server(ctx, address);
 	}
 	return CUDA_SUCCESS;
 }
 
-void memory_drop_module(CUcontext ctx, uint32_t id)
+void soft_memory_drop_module(CUcontext ctx, uint32_t id)
 {
 	uint32_t kept = 0;
 
@@ -326,7 +327,7 @@ void memory_drop_module(CUcontext ctx, uint32_t id)
 	pthread_mutex_unlock(&ctx->memory_lock);
 }
 
-void memory_forget(CUcontext ctx)
+void soft_memory_drop_context(CUcontext ctx)
 {
 	free(ctx->ranges);
 	ctx->ranges = NULL;
@@ -338,26 +339,26 @@ void memory_forget(CUcontext ctx)
 
 /* The calls. */
 
-CUresult memory_allocate(uint64_t *ret, size_t bytes, const struct range *like)
+CUresult soft_memory_allocate(uint64_t *ret, size_t bytes, const struct soft_range *like)
 {
 	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
-	e = e ? e : capture_unsafe();
+	e = e ? e : soft_capture_unsafe();
 	if (e) {
 		return e;
 	}
 	if (!ret || !bytes) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	return memory_new(ctx, bytes, like, ret, NULL);
+	return soft_memory_create(ctx, bytes, like, ret, NULL);
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t bytes)
 {
-	struct range like = { 0 };
+	struct soft_range like = { 0 };
 	uint64_t p;
-	CUresult e = memory_allocate(ret ? &p : NULL, bytes, &like);
+	CUresult e = soft_memory_allocate(ret ? &p : NULL, bytes, &like);
 
 	if (!e) {
 		*ret = p;
@@ -382,29 +383,29 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *ret_pitch, size_t width, s
 static CUresult release(uint64_t address, bool host)
 {
 	CUcontext ctx;
-	struct range r;
+	struct soft_range r;
 	CUresult e = soft_check();
 
-	e = e ? e : capture_unsafe();
+	e = e ? e : soft_capture_unsafe();
 	if (!e && !address) {
 		return e;
 	}
-	if (e || (!host && graph_memory_freed(address, &e))) {
+	if (e || (!host && soft_graph_memory_free_outside(address, &e))) {
 		return e;
 	}
-	if (!memory_find(address, &ctx, &r) || r.address != address || r.hidden || r.module ||
+	if (!soft_memory_find(address, &ctx, &r) || r.address != address || r.hidden || r.module ||
 	    (host ? r.kind != RANGE_HOST || r.host
 		  : r.kind == RANGE_HOST || r.kind == RANGE_OPENED || r.kind == RANGE_MAPPED)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	e = context_drain(ctx);
+	e = soft_context_drain(ctx);
 	if (e == SOFT_DEAD) {
 		return e;
 	}
 	if (r.kind == RANGE_POOL || r.kind == RANGE_IMPORTED) {
-		pool_free_now(ctx, &r);
+		soft_pool_free_now(ctx, &r);
 	} else {
-		memory_delete(ctx, address, true);
+		soft_memory_delete(ctx, address, true);
 	}
 	return e;
 }
@@ -421,7 +422,7 @@ CUresult cuMemFreeHost(void *p)
 
 CUresult cuMemHostAlloc(void **ret, size_t bytes, unsigned int flags)
 {
-	struct range like = { .kind = RANGE_HOST, .flags = flags };
+	struct soft_range like = { .kind = RANGE_HOST, .flags = flags };
 	uint64_t p;
 	CUresult e;
 
@@ -433,7 +434,7 @@ CUresult cuMemHostAlloc(void **ret, size_t bytes, unsigned int flags)
 		*ret = e ? *ret : NULL;
 		return e;
 	}
-	e = memory_allocate(ret ? &p : NULL, bytes, &like);
+	e = soft_memory_allocate(ret ? &p : NULL, bytes, &like);
 	if (!e) {
 		*ret = (void *)(uintptr_t)p;
 	}
@@ -450,10 +451,10 @@ CUresult cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total)
 	struct soft_request q = { .op = SOFT_REQ_MEMORY };
 	struct soft_reply r;
 	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
 	q.index = e ? 0 : ctx->gpu;
-	e = e ? e : link_call(&q, -1, &r, sizeof(r), NULL);
+	e = e ? e : soft_link_call(&q, -1, &r, sizeof(r), NULL);
 	if (e) {
 		return e;
 	}

@@ -29,20 +29,20 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *ret, CUdeviceptr p)
 	struct soft_request q = { .op = SOFT_REQ_IPC_EXPORT };
 	struct wire_handle w = { .magic = MAGIC };
 	struct soft_reply r;
-	struct range range;
+	struct soft_range range;
 	CUcontext ctx;
 	CUresult e = soft_check();
 
 	if (e) {
 		return e;
 	}
-	if (!ret || !memory_find(p, &ctx, &range) || range.kind != RANGE_DEVICE || range.hidden ||
-	    range.module) {
+	if (!ret || !soft_memory_find(p, &ctx, &range) || range.kind != RANGE_DEVICE ||
+	    range.hidden || range.module) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	q.context = ctx->slot;
 	q.value = range.address;
-	e = link_call(&q, -1, &r, sizeof(r), NULL);
+	e = soft_link_call(&q, -1, &r, sizeof(r), NULL);
 	if (e) {
 		return e;
 	}
@@ -66,7 +66,7 @@ static struct opened **find(CUcontext ctx, const struct soft_ipc_handle *h, uint
 static CUresult open_new(CUcontext ctx, const struct soft_ipc_handle *h, CUdeviceptr *ret)
 {
 	struct soft_request q = { .op = SOFT_REQ_IPC_OPEN, .context = ctx->slot };
-	struct range range = { .kind = RANGE_OPENED };
+	struct soft_range range = { .kind = RANGE_OPENED };
 	struct opened *o = calloc(1, sizeof(*o));
 	struct soft_reply r;
 	CUresult e;
@@ -75,16 +75,16 @@ static CUresult open_new(CUcontext ctx, const struct soft_ipc_handle *h, CUdevic
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	memcpy(q.more, h, sizeof(*h));
-	e = link_call(&q, -1, &r, sizeof(r), NULL);
+	e = soft_link_call(&q, -1, &r, sizeof(r), NULL);
 	if (e) {
 		free(o);
 		return e;
 	}
 	range.address = r.value;
 	range.bytes = r.bytes;
-	e = memory_note(ctx, &range);
+	e = soft_memory_add(ctx, &range);
 	if (e) {
-		memory_ask(SOFT_REQ_IPC_CLOSE, ctx, r.value, 0, 0);
+		soft_memory_request(SOFT_REQ_IPC_CLOSE, ctx, r.value, 0, 0);
 		free(o);
 		return e;
 	}
@@ -99,7 +99,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *ret, CUipcMemHandle handle, unsigned
 	struct opened **o;
 	struct wire_handle w;
 	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
 	if (e) {
 		return e;
@@ -128,14 +128,14 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr *ret, CUipcMemHandle handle, unsigned in
 CUresult cuIpcCloseMemHandle(CUdeviceptr p)
 {
 	struct opened **at, *o;
-	struct range r;
+	struct soft_range r;
 	CUcontext ctx;
 	CUresult e = soft_check();
 
 	if (e) {
 		return e;
 	}
-	if (!memory_find(p, &ctx, &r) || r.kind != RANGE_OPENED || r.address != p) {
+	if (!soft_memory_find(p, &ctx, &r) || r.kind != RANGE_OPENED || r.address != p) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	pthread_mutex_lock(&lock);
@@ -144,15 +144,15 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr p)
 	if (o && --o->opens == 0) {
 		*at = o->next;
 		free(o);
-		context_drain(ctx); /* kernels may still use it */
-		memory_delete(ctx, p, false);
-		e = memory_ask(SOFT_REQ_IPC_CLOSE, ctx, p, 0, 0);
+		soft_context_drain(ctx); /* kernels may still use it */
+		soft_memory_delete(ctx, p, false);
+		e = soft_memory_request(SOFT_REQ_IPC_CLOSE, ctx, p, 0, 0);
 	}
 	pthread_mutex_unlock(&lock);
 	return o ? e : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult ipc_handle_type(CUmemAllocationHandleType type, unsigned long long flags)
+CUresult soft_ipc_check_handle_type(CUmemAllocationHandleType type, unsigned long long flags)
 {
 	if (type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && !flags) {
 		return CUDA_SUCCESS;
@@ -163,18 +163,18 @@ CUresult ipc_handle_type(CUmemAllocationHandleType type, unsigned long long flag
 		       : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult ipc_import(uint32_t op, void *os, CUmemAllocationHandleType type, unsigned long long flags,
-		    const void *ret, struct soft_reply *r)
+CUresult soft_ipc_import(uint32_t op, void *os, CUmemAllocationHandleType type,
+			 unsigned long long flags, const void *ret, struct soft_reply *r)
 {
 	struct soft_request q = { .op = op };
 	CUresult e = soft_check();
 
-	e = e ? e : ipc_handle_type(type, flags);
+	e = e ? e : soft_ipc_check_handle_type(type, flags);
 	if (e) {
 		return e;
 	}
 	if (!ret || (int)(intptr_t)os < 0) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	return link_call(&q, (int)(intptr_t)os, r, sizeof(*r), NULL);
+	return soft_link_call(&q, (int)(intptr_t)os, r, sizeof(*r), NULL);
 }

@@ -18,7 +18,7 @@ static CUresult set(int pt, CUdeviceptr dst, size_t pitch, unsigned value, unsig
 	uint32_t target;
 	bool captured;
 	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
+	CUresult e = soft_stream_resolve(h, pt, &s);
 
 	if (e || !width || !height) {
 		return e;
@@ -26,16 +26,16 @@ static CUresult set(int pt, CUdeviceptr dst, size_t pitch, unsigned value, unsig
 	if (dst % unit || checked_mul((uint64_t)width, (uint64_t)unit, &bytes) ||
 	    (height > 1 && (pitch < bytes || pitch % unit)) ||
 	    checked_mul(height > 1 ? (uint64_t)pitch : 0, (uint64_t)height - 1, &extent) ||
-	    checked_add(extent, bytes, &extent) || !memory_allows(dst, extent, 2)) {
+	    checked_add(extent, bytes, &extent) || !soft_memory_allows(dst, extent, 2)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	e = capture_memset(s, &(CUDA_MEMSET_NODE_PARAMS){ dst, pitch, value, unit, width, height },
-			   &captured);
+	e = soft_capture_memset(
+		s, &(CUDA_MEMSET_NODE_PARAMS){ dst, pitch, value, unit, width, height }, &captured);
 	if (e || captured) {
 		return e;
 	}
-	e = ring_put(s, &r.r, sizeof(r), NULL, 0, &target);
-	return e || !memory_blocks(dst, 0, sync) ? e : stream_wait(s, target);
+	e = soft_ring_submit(s, &r.r, sizeof(r), NULL, 0, &target);
+	return e || !soft_memory_blocks(dst, 0, sync) ? e : soft_stream_wait(s, target);
 }
 
 #define SET_ENTRIES(bits, type)                                                                    \

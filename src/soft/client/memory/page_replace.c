@@ -98,7 +98,7 @@ static int check_area(const struct area *a, void *arg)
 	return c->stack >= a->begin && c->stack < a->end ? -EPERM : 0;
 }
 
-int move_check(uint64_t begin, uint64_t bytes, bool read_only)
+int soft_pages_check(uint64_t begin, uint64_t bytes, bool read_only)
 {
 	char here;
 	struct cover c = { begin, read_only, (uint64_t)(uintptr_t)&here };
@@ -207,7 +207,7 @@ static int replace(const struct areas *l, uint64_t begin, uint64_t bytes, uint64
 	return err;
 }
 
-int move_pages(uint64_t begin, uint64_t bytes, uint64_t to, int fd)
+int soft_pages_replace(uint64_t begin, uint64_t bytes, uint64_t to, int fd)
 {
 	struct areas l = { .writable = true };
 	int err = each_area(begin, begin + bytes, collect, &l);
@@ -215,7 +215,7 @@ int move_pages(uint64_t begin, uint64_t bytes, uint64_t to, int fd)
 	if (!err) {
 		err = replace(&l, begin, bytes, to, fd);
 		if (err) {
-			move_back(begin, bytes, fd);
+			soft_pages_restore(begin, bytes, fd);
 		}
 	}
 	free(l.a);
@@ -239,7 +239,7 @@ static int restore_area(const struct area *a, void *arg)
 	return 0;
 }
 
-void move_back(uint64_t begin, uint64_t bytes, int fd)
+void soft_pages_restore(uint64_t begin, uint64_t bytes, int fd)
 {
 	struct restoring r = { .begin = begin, .fd = fd };
 	struct stat st;

@@ -6,11 +6,11 @@
 
 /* Whether all of it may be replaced: private memory of the program, writable unless read_only says
  * that reading is enough. -EFAULT: something there is not mapped; -EPERM: not such memory. */
-int move_check(uint64_t begin, uint64_t bytes, bool read_only);
+int soft_pages_check(uint64_t begin, uint64_t bytes, bool read_only);
 /* The contents go to the shared memory that fd stands for and that also lies at to; then that lies
  * at begin too. */
-int move_pages(uint64_t begin, uint64_t bytes, uint64_t to, int fd);
+int soft_pages_replace(uint64_t begin, uint64_t bytes, uint64_t to, int fd);
 /* What of it is still that shared memory becomes private, with its contents. */
-void move_back(uint64_t begin, uint64_t bytes, int fd);
+void soft_pages_restore(uint64_t begin, uint64_t bytes, int fd);
 
 #endif

@@ -8,7 +8,7 @@
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *ret, void *p, unsigned int flags)
 {
 	uint64_t host = (uint64_t)(uintptr_t)p, device;
-	struct range r;
+	struct soft_range r;
 	CUcontext ctx;
 	CUresult e = soft_check();
 
@@ -18,8 +18,8 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *ret, void *p, unsigned int fl
 	if (!ret || !p || flags) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	device = register_device(host, 1);
-	if (!device && memory_find(host, &ctx, &r) && r.kind == RANGE_HOST && !r.host) {
+	device = soft_register_device_address(host, 1);
+	if (!device && soft_memory_find(host, &ctx, &r) && r.kind == RANGE_HOST && !r.host) {
 		device = host;
 	}
 	if (!device) {
@@ -30,17 +30,17 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *ret, void *p, unsigned int fl
 }
 
 /* The range behind a pointer of either side. *ret_device: what kernels use. */
-static bool look_up(uint64_t p, CUcontext *ret_ctx, struct range *ret, uint64_t *ret_device)
+static bool look_up(uint64_t p, CUcontext *ret_ctx, struct soft_range *ret, uint64_t *ret_device)
 {
-	uint64_t device = register_device(p, 1);
+	uint64_t device = soft_register_device_address(p, 1);
 
 	*ret_device = device ? device : p;
-	return memory_find(*ret_device, ret_ctx, ret) && !ret->hidden;
+	return soft_memory_find(*ret_device, ret_ctx, ret) && !ret->hidden;
 }
 
 CUresult cuMemHostGetFlags(unsigned int *ret, void *p)
 {
-	struct range r;
+	struct soft_range r;
 	CUcontext ctx;
 	uint64_t device;
 	CUresult e = soft_check();
@@ -48,7 +48,8 @@ CUresult cuMemHostGetFlags(unsigned int *ret, void *p)
 	if (e) {
 		return e;
 	}
-	if (!ret || !look_up((uint64_t)(uintptr_t)p, &ctx, &r, &device) || !range_is_host(&r)) {
+	if (!ret || !look_up((uint64_t)(uintptr_t)p, &ctx, &r, &device) ||
+	    !soft_range_is_host(&r)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	*ret = r.flags | CU_MEMHOSTALLOC_DEVICEMAP;
@@ -57,16 +58,16 @@ CUresult cuMemHostGetFlags(unsigned int *ret, void *p)
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *ret_base, size_t *ret_bytes, CUdeviceptr p)
 {
-	struct range r;
+	struct soft_range r;
 	CUcontext ctx;
 	CUresult e = soft_check();
 
 	if (e) {
 		return e;
 	}
-	if (register_range(p, &r.address, &r.bytes)) {
+	if (soft_register_range(p, &r.address, &r.bytes)) {
 		r.hidden = 0;
-	} else if (!memory_find(p, &ctx, &r) || r.hidden || r.kind == RANGE_MAPPED) {
+	} else if (!soft_memory_find(p, &ctx, &r) || r.hidden || r.kind == RANGE_MAPPED) {
 		return CUDA_ERROR_NOT_FOUND;
 	}
 	if (ret_base) {
@@ -88,19 +89,19 @@ CUresult cuMemGetAddressRange(CUdeviceptr_v1 *ret_base, unsigned int *ret_bytes,
 	return e ? e : CUDA_ERROR_NOT_FOUND; /* device memory has no addresses of 32 bits */
 }
 
-static CUmemAllocationHandleType handle_types(const struct range *r)
+static CUmemAllocationHandleType handle_types(const struct soft_range *r)
 {
 	switch (r->kind) {
 	case RANGE_POOL:
-		return pool_handle_types(r);
+		return soft_pool_handle_types(r);
 	case RANGE_MAPPED:
-		return vmm_handle_types(r);
+		return soft_vmm_handle_types(r);
 	default:
 		return CU_MEM_HANDLE_TYPE_NONE;
 	}
 }
 
-static unsigned access_flags(const struct range *r)
+static unsigned access_flags(const struct soft_range *r)
 {
 	return r->kind == RANGE_MAPPED ? r->rights : CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 }
@@ -136,9 +137,9 @@ static unsigned attribute_bytes(CUpointer_attribute what)
 	}
 }
 
-static CUresult host_pointer(const struct range *r, uint64_t device, uint64_t *ret)
+static CUresult host_pointer(const struct soft_range *r, uint64_t device, uint64_t *ret)
 {
-	if (!range_is_host(r)) {
+	if (!soft_range_is_host(r)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	*ret = r->host ? r->host + (device - r->address) : device;
@@ -147,7 +148,7 @@ static CUresult host_pointer(const struct range *r, uint64_t device, uint64_t *r
 
 /* The attribute as a number. */
 static CUresult value_of(CUpointer_attribute what, uint64_t device, CUcontext ctx,
-			 const struct range *r, uint64_t *ret)
+			 const struct soft_range *r, uint64_t *ret)
 {
 	switch (what) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -175,7 +176,7 @@ static CUresult value_of(CUpointer_attribute what, uint64_t device, CUcontext ct
 		*ret = r->kind == RANGE_MANAGED;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-		*ret = (uint64_t)memory_gpu(ctx);
+		*ret = (uint64_t)soft_memory_gpu(ctx);
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
 		*ret = r->kind == RANGE_DEVICE && !r->module;
@@ -202,7 +203,7 @@ static CUresult value_of(CUpointer_attribute what, uint64_t device, CUcontext ct
 		*ret = access_flags(r);
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-		*ret = r->kind == RANGE_POOL	   ? (uint64_t)(uintptr_t)pool_of(r)
+		*ret = r->kind == RANGE_POOL	   ? (uint64_t)(uintptr_t)soft_pool_of(r)
 		       : r->kind == RANGE_IMPORTED ? (uint64_t)(uintptr_t)r->owner
 						   : 0;
 		return CUDA_SUCCESS;
@@ -214,7 +215,7 @@ static CUresult value_of(CUpointer_attribute what, uint64_t device, CUcontext ct
 CUresult cuPointerGetAttribute(void *out, CUpointer_attribute what, CUdeviceptr p)
 {
 	uint64_t device, value;
-	struct range r;
+	struct soft_range r;
 	CUcontext ctx;
 	CUresult e = soft_check();
 
@@ -242,7 +243,7 @@ CUresult cuPointerGetAttribute(void *out, CUpointer_attribute what, CUdeviceptr 
 CUresult cuPointerGetAttributes(unsigned int n, CUpointer_attribute *what, void **out,
 				CUdeviceptr p)
 {
-	struct range r;
+	struct soft_range r;
 	CUcontext ctx;
 	uint64_t device;
 	CUresult e = soft_check();
@@ -271,7 +272,7 @@ CUresult cuPointerGetAttributes(unsigned int n, CUpointer_attribute *what, void 
 	return CUDA_SUCCESS;
 }
 
-static void set_sync(struct range *r, void *arg)
+static void set_sync(struct soft_range *r, void *arg)
 {
 	r->sync = *(const uint8_t *)arg;
 }
@@ -279,7 +280,7 @@ static void set_sync(struct range *r, void *arg)
 CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute what, CUdeviceptr p)
 {
 	uint64_t device;
-	struct range r;
+	struct soft_range r;
 	CUcontext ctx;
 	uint8_t on;
 	CUresult e = soft_check();
@@ -291,6 +292,6 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute what, CUde
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	on = *(const unsigned *)value != 0;
-	memory_change(ctx, r.address, set_sync, &on);
+	soft_memory_change(ctx, r.address, set_sync, &on);
 	return CUDA_SUCCESS;
 }

@@ -11,22 +11,22 @@
 
 #define WASTE_MAX (64u << 10) /* what a block may be too large, or half of it */
 
-pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t soft_pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t idle_bytes; /* of all pools; read without the lock */
 
-static bool ended(const struct block *b)
+static bool ended(const struct soft_pool_block *b)
 {
-	return word_reached(&soft.shared->streams[b->slot].done, b->target);
+	return soft_word_reached(&soft.shared->streams[b->slot].done, b->target);
 }
 
-static bool context_lives(const struct block *b)
+static bool context_lives(const struct soft_pool_block *b)
 {
-	return object_is(b->ctx, OBJECT_CONTEXT) && b->ctx->id == b->ctx_id;
+	return soft_object_is(b->ctx, OBJECT_CONTEXT) && b->ctx->id == b->ctx_id;
 }
 
-static void remove_block(struct block **at)
+static void remove_block(struct soft_pool_block **at)
 {
-	struct block *b = *at;
+	struct soft_pool_block *b = *at;
 
 	b->pool->reserved -= b->bytes;
 	if (b->live) {
@@ -38,9 +38,9 @@ static void remove_block(struct block **at)
 	free(b);
 }
 
-static struct block **place_of(struct block *b)
+static struct soft_pool_block **place_of(struct soft_pool_block *b)
 {
-	struct block **at = &b->pool->blocks;
+	struct soft_pool_block **at = &b->pool->blocks;
 
 	while (*at != b) {
 		at = &(*at)->next;
@@ -48,9 +48,9 @@ static struct block **place_of(struct block *b)
 	return at;
 }
 
-void pool_prune(CUmemoryPool p)
+void soft_pool_prune(CUmemoryPool p)
 {
-	struct block **at = &p->blocks;
+	struct soft_pool_block **at = &p->blocks;
 
 	while (*at) {
 		if (context_lives(*at)) {
@@ -61,59 +61,59 @@ void pool_prune(CUmemoryPool p)
 	}
 }
 
-void pool_trim(CUmemoryPool p, uint64_t keep)
+void soft_pool_trim(CUmemoryPool p, uint64_t keep)
 {
-	struct block **at = &p->blocks;
+	struct soft_pool_block **at = &p->blocks;
 
-	pool_prune(p);
+	soft_pool_prune(p);
 	while (*at && p->reserved > keep) {
-		struct block *b = *at;
+		struct soft_pool_block *b = *at;
 
 		if (b->live || !ended(b)) {
 			at = &b->next;
 			continue;
 		}
-		memory_ask(SOFT_REQ_FREE, b->ctx, b->address, 0, 0);
+		soft_memory_request(SOFT_REQ_FREE, b->ctx, b->address, 0, 0);
 		remove_block(at);
 	}
 	if (p->destroyed && !p->blocks) {
-		pool_delete(p);
+		soft_pool_destroy(p);
 	}
 }
 
 static void trim_to_threshold(CUmemoryPool p, void *arg)
 {
 	(void)arg;
-	pool_trim(p, p->destroyed ? 0 : p->threshold);
+	soft_pool_trim(p, p->destroyed ? 0 : p->threshold);
 }
 
 static void trim_all(CUmemoryPool p, void *arg)
 {
 	(void)arg;
-	pool_trim(p, 0);
+	soft_pool_trim(p, 0);
 }
 
-void pool_idle(void)
+void soft_pool_trim_idle(void)
 {
 	if (load_relaxed(&idle_bytes)) {
-		pthread_mutex_lock(&pool_lock);
-		pool_each(trim_to_threshold, NULL);
-		pthread_mutex_unlock(&pool_lock);
+		pthread_mutex_lock(&soft_pool_lock);
+		soft_pool_each(trim_to_threshold, NULL);
+		pthread_mutex_unlock(&soft_pool_lock);
 	}
 }
 
-static bool fits(const struct block *b, CUcontext ctx, uint64_t bytes)
+static bool fits(const struct soft_pool_block *b, CUcontext ctx, uint64_t bytes)
 {
 	return !b->live && b->ctx == ctx && b->ctx_id == ctx->id && b->bytes >= bytes &&
 	       (b->bytes - bytes <= WASTE_MAX || b->bytes / 2 <= bytes);
 }
 
 /* The smallest block that the stream may have without waiting. */
-static struct block *pick(CUmemoryPool p, CUstream s, uint64_t bytes)
+static struct soft_pool_block *pick(CUmemoryPool p, CUstream s, uint64_t bytes)
 {
-	struct block *best = NULL;
+	struct soft_pool_block *best = NULL;
 
-	for (struct block *b = p->blocks; b; b = b->next) {
+	for (struct soft_pool_block *b = p->blocks; b; b = b->next) {
 		if (fits(b, s->context, bytes) && (!best || b->bytes < best->bytes) &&
 		    (b->slot == s->slot || (p->reuse[1] && ended(b)))) {
 			best = b;
@@ -123,22 +123,22 @@ static struct block *pick(CUmemoryPool p, CUstream s, uint64_t bytes)
 }
 
 /* A block that the stream may have when it waits in its order for the one that freed it. */
-static struct block *pick_with_wait(CUmemoryPool p, CUstream s, uint64_t bytes)
+static struct soft_pool_block *pick_with_wait(CUmemoryPool p, CUstream s, uint64_t bytes)
 {
-	for (struct block *b = p->blocks; b && p->reuse[2]; b = b->next) {
+	for (struct soft_pool_block *b = p->blocks; b && p->reuse[2]; b = b->next) {
 		struct soft_record_wait r = { .r.op = SOFT_OP_WAIT,
 					      .stream = b->slot,
 					      .target = b->target };
 
 		if (fits(b, s->context, bytes) &&
-		    ring_put(s, &r.r, sizeof(r), NULL, 0, NULL) == CUDA_SUCCESS) {
+		    soft_ring_submit(s, &r.r, sizeof(r), NULL, 0, NULL) == CUDA_SUCCESS) {
 			return b;
 		}
 	}
 	return NULL;
 }
 
-static void count_used(CUmemoryPool p, struct block *b, uint64_t bytes)
+static void count_used(CUmemoryPool p, struct soft_pool_block *b, uint64_t bytes)
 {
 	b->live = true;
 	b->used = bytes;
@@ -146,12 +146,12 @@ static void count_used(CUmemoryPool p, struct block *b, uint64_t bytes)
 	p->used_high = MAX(p->used_high, p->used);
 }
 
-static CUresult take(CUmemoryPool p, struct block *b, uint64_t bytes, uint64_t *ret)
+static CUresult take(CUmemoryPool p, struct soft_pool_block *b, uint64_t bytes, uint64_t *ret)
 {
-	struct range range = {
+	struct soft_range range = {
 		.kind = RANGE_POOL, .address = b->address, .bytes = bytes, .owner = b
 	};
-	CUresult e = memory_note(b->ctx, &range);
+	CUresult e = soft_memory_add(b->ctx, &range);
 
 	if (e) {
 		return e;
@@ -164,8 +164,8 @@ static CUresult take(CUmemoryPool p, struct block *b, uint64_t bytes, uint64_t *
 
 static CUresult make(CUmemoryPool p, CUcontext ctx, uint64_t bytes, uint64_t *ret)
 {
-	struct block *b = calloc(1, sizeof(*b));
-	struct range like = { .kind = RANGE_POOL, .owner = b };
+	struct soft_pool_block *b = calloc(1, sizeof(*b));
+	struct soft_range like = { .kind = RANGE_POOL, .owner = b };
 	uint64_t whole = bytes / SOFT_PAGE * SOFT_PAGE + (bytes % SOFT_PAGE ? SOFT_PAGE : 0);
 	CUresult e;
 
@@ -176,7 +176,7 @@ static CUresult make(CUmemoryPool p, CUcontext ctx, uint64_t bytes, uint64_t *re
 	    (whole > p->props.maxSize || p->reserved > p->props.maxSize - whole)) {
 		e = CUDA_ERROR_OUT_OF_MEMORY;
 	} else {
-		e = memory_new(ctx, bytes, &like, &b->address, NULL);
+		e = soft_memory_create(ctx, bytes, &like, &b->address, NULL);
 	}
 	if (e) {
 		free(b);
@@ -197,28 +197,28 @@ static CUresult make(CUmemoryPool p, CUcontext ctx, uint64_t bytes, uint64_t *re
 
 static CUresult pool_alloc(CUmemoryPool p, CUstream s, uint64_t bytes, uint64_t *ret)
 {
-	struct block *b;
+	struct soft_pool_block *b;
 	CUresult e;
 
-	pthread_mutex_lock(&pool_lock);
-	pool_prune(p);
+	pthread_mutex_lock(&soft_pool_lock);
+	soft_pool_prune(p);
 	b = pick(p, s, bytes);
 	e = b ? take(p, b, bytes, ret) : make(p, s->context, bytes, ret);
 	if (e == CUDA_ERROR_OUT_OF_MEMORY) {
-		pool_each(trim_all, NULL);
+		soft_pool_each(trim_all, NULL);
 		e = make(p, s->context, bytes, ret);
 	}
 	if (e == CUDA_ERROR_OUT_OF_MEMORY) {
 		b = pick_with_wait(p, s, bytes);
 		e = b ? take(p, b, bytes, ret) : e;
 	}
-	pthread_mutex_unlock(&pool_lock);
+	pthread_mutex_unlock(&soft_pool_lock);
 	if (e == CUDA_ERROR_OUT_OF_MEMORY && load_relaxed(&idle_bytes)) {
-		context_drain(s->context); /* frees that have not had their turn make room */
-		pthread_mutex_lock(&pool_lock);
-		pool_each(trim_all, NULL);
+		soft_context_drain(s->context); /* frees that have not had their turn make room */
+		pthread_mutex_lock(&soft_pool_lock);
+		soft_pool_each(trim_all, NULL);
 		e = make(p, s->context, bytes, ret);
-		pthread_mutex_unlock(&pool_lock);
+		pthread_mutex_unlock(&soft_pool_lock);
 	}
 	return e;
 }
@@ -229,19 +229,19 @@ static CUresult alloc_from(int pt, CUdeviceptr *ret, size_t bytes, CUmemoryPool 
 	CUstream s;
 	uint64_t address;
 	bool captured;
-	CUresult e = soft_stream(h, pt, &s);
+	CUresult e = soft_stream_resolve(h, pt, &s);
 
-	e = e ? e : capture_alloc(s, ret, bytes, &captured);
+	e = e ? e : soft_capture_alloc(s, ret, bytes, &captured);
 	if (e || captured) {
 		return e;
 	}
 	if (!given) {
-		p = pool_current(memory_gpu(s->context));
+		p = soft_pool_current(soft_memory_gpu(s->context));
 	}
-	if (!ret || !handle_is(p, OBJECT_POOL) || p->imported || p->destroyed) {
+	if (!ret || !soft_handle_is(p, OBJECT_POOL) || p->imported || p->destroyed) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	if (p->props.location.id != memory_gpu(s->context)) { /* it lies on the stream's GPU */
+	if (p->props.location.id != soft_memory_gpu(s->context)) { /* it lies on the stream's GPU */
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
 	address = 0; /* of nothing */
@@ -261,15 +261,15 @@ static CUresult put_free(CUstream s, uint64_t address)
 {
 	struct soft_record_free f = { .r.op = SOFT_OP_FREE, .address = address };
 
-	return ring_put(s, &f.r, sizeof(f), NULL, 0, NULL);
+	return soft_ring_submit(s, &f.r, sizeof(f), NULL, 0, NULL);
 }
 
-static CUresult free_block(CUstream s, struct block *b)
+static CUresult free_block(CUstream s, struct soft_pool_block *b)
 {
 	CUmemoryPool p = b->pool;
 	CUresult e = CUDA_SUCCESS;
 
-	pthread_mutex_lock(&pool_lock);
+	pthread_mutex_lock(&soft_pool_lock);
 	if (b->exported) {
 		e = put_free(s, b->address);
 		remove_block(place_of(b));
@@ -281,33 +281,34 @@ static CUresult free_block(CUstream s, struct block *b)
 		store_relaxed(&idle_bytes, idle_bytes + b->bytes);
 	}
 	if (p->destroyed) {
-		pool_trim(p, 0);
+		soft_pool_trim(p, 0);
 	}
-	pthread_mutex_unlock(&pool_lock);
+	pthread_mutex_unlock(&soft_pool_lock);
 	return e;
 }
 
 static CUresult free_async(int pt, CUdeviceptr address, CUstream h)
 {
-	struct range r;
+	struct soft_range r;
 	CUcontext ctx;
 	CUstream s;
 	bool captured;
-	CUresult e = soft_stream(h, pt, &s);
+	CUresult e = soft_stream_resolve(h, pt, &s);
 
-	e = e ? e : capture_free(s, address, &captured);
-	if (e || captured || graph_memory_freed(address, &e)) {
+	e = e ? e : soft_capture_free(s, address, &captured);
+	if (e || captured || soft_graph_memory_free_outside(address, &e)) {
 		return e;
 	}
 	if (!address) {
 		return CUDA_SUCCESS;
 	}
-	if (!memory_find(address, &ctx, &r) || r.address != address || r.hidden || r.module ||
+	if (!soft_memory_find(address, &ctx, &r) || r.address != address || r.hidden || r.module ||
 	    (r.kind != RANGE_DEVICE && r.kind != RANGE_POOL && r.kind != RANGE_IMPORTED) ||
 	    ctx != s->context) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	e = memory_delete(ctx, address, false); /* of several that free it at once only one does */
+	e = soft_memory_delete(ctx, address,
+			       false); /* of several that free it at once only one does */
 	if (e) {
 		return e;
 	}
@@ -315,25 +316,25 @@ static CUresult free_async(int pt, CUdeviceptr address, CUstream h)
 }
 PAIR(cuMemFreeAsync, _ptsz, free_async, (CUdeviceptr p, CUstream h), p, h)
 
-void pool_free_now(CUcontext ctx, const struct range *r)
+void soft_pool_free_now(CUcontext ctx, const struct soft_range *r)
 {
-	if (memory_delete(ctx, r->address, false) != CUDA_SUCCESS) {
+	if (soft_memory_delete(ctx, r->address, false) != CUDA_SUCCESS) {
 		return;
 	}
 	if (r->kind == RANGE_IMPORTED) {
-		memory_ask(SOFT_REQ_IPC_CLOSE, ctx, r->address, 0, 0);
+		soft_memory_request(SOFT_REQ_IPC_CLOSE, ctx, r->address, 0, 0);
 		return;
 	}
 	free_block(ctx->legacy, r->owner);
-	pool_idle();
+	soft_pool_trim_idle();
 }
 
-CUmemoryPool pool_of(const struct range *r)
+CUmemoryPool soft_pool_of(const struct soft_range *r)
 {
-	return ((struct block *)r->owner)->pool;
+	return ((struct soft_pool_block *)r->owner)->pool;
 }
 
-CUmemAllocationHandleType pool_handle_types(const struct range *r)
+CUmemAllocationHandleType soft_pool_handle_types(const struct soft_range *r)
 {
-	return pool_of(r)->props.handleTypes;
+	return soft_pool_of(r)->props.handleTypes;
 }

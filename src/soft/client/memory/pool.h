@@ -5,8 +5,8 @@
 
 #include "soft/client/memory/memory.h"
 
-struct block {
-	struct block *next; /* of the pool */
+struct soft_pool_block {
+	struct soft_pool_block *next; /* of the pool */
 	CUmemoryPool pool;
 	CUcontext ctx;
 	uint64_t ctx_id;
@@ -18,25 +18,25 @@ struct block {
 };
 
 struct CUmemoryPool_st {
-	struct object object;
+	struct soft_object object;
 	CUmemPoolProps props;
 	bool is_default, imported, destroyed;
 	uint64_t number; /* once it was exported, or imported */
 	uint64_t threshold;
 	int reuse[3]; /* follow events, opportunistic, internal dependencies */
 	uint64_t used, used_high, reserved, reserved_high;
-	struct block *blocks;
+	struct soft_pool_block *blocks;
 	uint8_t access[SOFT_MAX_GPUS]; /* of other GPUs */
 };
 
-extern pthread_mutex_t pool_lock;
+extern pthread_mutex_t soft_pool_lock;
 
 /* Calls each pool there is. */
-void pool_each(void (*each)(CUmemoryPool p, void *arg), void *arg);
-CUmemoryPool pool_current(int gpu);
+void soft_pool_each(void (*each)(CUmemoryPool p, void *arg), void *arg);
+CUmemoryPool soft_pool_current(int gpu);
 /* Gives unused blocks back until no more than so much is kept. */
-void pool_trim(CUmemoryPool p, uint64_t keep);
-void pool_prune(CUmemoryPool p);  /* blocks whose context has gone */
-void pool_delete(CUmemoryPool p); /* no block is left */
+void soft_pool_trim(CUmemoryPool p, uint64_t keep);
+void soft_pool_prune(CUmemoryPool p);	/* blocks whose context has gone */
+void soft_pool_destroy(CUmemoryPool p); /* no block is left */
 
 #endif

@@ -10,7 +10,7 @@
 static CUmemoryPool pools[POOLS_MAX]; /* pool_lock; those of GPUs come first */
 static CUmemoryPool current[SOFT_MAX_GPUS];
 
-void pool_each(void (*each)(CUmemoryPool p, void *arg), void *arg)
+void soft_pool_each(void (*each)(CUmemoryPool p, void *arg), void *arg)
 {
 	for (unsigned i = 0; i < POOLS_MAX; i++) {
 		if (pools[i]) {
@@ -28,7 +28,7 @@ static CUmemoryPool make(unsigned from, const CUmemPoolProps *props)
 			continue;
 		}
 		pthread_mutex_lock(&soft.lock);
-		p = object_new(OBJECT_POOL, sizeof(*p));
+		p = soft_object_create(OBJECT_POOL, sizeof(*p));
 		pthread_mutex_unlock(&soft.lock);
 		pools[i] = p;
 		break;
@@ -40,13 +40,13 @@ static CUmemoryPool make(unsigned from, const CUmemPoolProps *props)
 	return p;
 }
 
-void pool_delete(CUmemoryPool p)
+void soft_pool_destroy(CUmemoryPool p)
 {
 	for (unsigned i = 0; i < POOLS_MAX; i++) {
 		pools[i] = pools[i] == p ? NULL : pools[i];
 	}
 	pthread_mutex_lock(&soft.lock);
-	object_delete(p);
+	soft_object_destroy(p);
 	pthread_mutex_unlock(&soft.lock);
 }
 
@@ -69,19 +69,19 @@ static CUmemoryPool pool_default(int gpu)
 {
 	CUmemoryPool p;
 
-	pthread_mutex_lock(&pool_lock);
+	pthread_mutex_lock(&soft_pool_lock);
 	p = default_locked(gpu);
-	pthread_mutex_unlock(&pool_lock);
+	pthread_mutex_unlock(&soft_pool_lock);
 	return p;
 }
 
-CUmemoryPool pool_current(int gpu)
+CUmemoryPool soft_pool_current(int gpu)
 {
 	CUmemoryPool p;
 
-	pthread_mutex_lock(&pool_lock);
+	pthread_mutex_lock(&soft_pool_lock);
 	p = current[gpu] ? current[gpu] : default_locked(gpu);
-	pthread_mutex_unlock(&pool_lock);
+	pthread_mutex_unlock(&soft_pool_lock);
 	return p;
 }
 
@@ -96,30 +96,30 @@ static CUresult give(CUmemoryPool *ret, CUmemoryPool p)
 
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *ret, CUdevice dev)
 {
-	CUresult e = context_check_device(dev);
+	CUresult e = soft_context_check_device(dev);
 
 	return e ? e : give(ret, pool_default(dev));
 }
 
 CUresult cuDeviceGetMemPool(CUmemoryPool *ret, CUdevice dev)
 {
-	CUresult e = context_check_device(dev);
+	CUresult e = soft_context_check_device(dev);
 
-	return e ? e : give(ret, pool_current(dev));
+	return e ? e : give(ret, soft_pool_current(dev));
 }
 
 static CUresult check_pool(CUmemoryPool p)
 {
 	CUresult e = soft_check();
 
-	return e					    ? e
-	       : handle_is(p, OBJECT_POOL) && !p->destroyed ? CUDA_SUCCESS
-							    : CUDA_ERROR_INVALID_VALUE;
+	return e						 ? e
+	       : soft_handle_is(p, OBJECT_POOL) && !p->destroyed ? CUDA_SUCCESS
+								 : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool p)
 {
-	CUresult e = context_check_device(dev);
+	CUresult e = soft_context_check_device(dev);
 
 	e = e ? e : check_pool(p);
 	if (e) {
@@ -128,9 +128,9 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool p)
 	if (p->imported || p->props.location.id != dev) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&pool_lock);
+	pthread_mutex_lock(&soft_pool_lock);
 	current[dev] = p;
-	pthread_mutex_unlock(&pool_lock);
+	pthread_mutex_unlock(&soft_pool_lock);
 	return CUDA_SUCCESS;
 }
 
@@ -150,7 +150,7 @@ static CUresult check_location(const CUmemLocation *where, CUmemAllocationType t
 	if (where->type != CU_MEM_LOCATION_TYPE_DEVICE || type != CU_MEM_ALLOCATION_TYPE_PINNED) {
 		return CUDA_ERROR_NOT_SUPPORTED; /* pools are of device memory */
 	}
-	return context_check_device(where->id);
+	return soft_context_check_device(where->id);
 }
 
 CUresult cuMemGetDefaultMemPool(CUmemoryPool *ret, CUmemLocation *where, CUmemAllocationType type)
@@ -191,12 +191,12 @@ CUresult cuMemPoolCreate(CUmemoryPool *ret, const CUmemPoolProps *props)
 			       ? CUDA_ERROR_INVALID_VALUE
 			       : CUDA_ERROR_NOT_SUPPORTED;
 	}
-	if (!memory_check_location(&props->location)) {
+	if (!soft_memory_check_location(&props->location)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&pool_lock);
+	pthread_mutex_lock(&soft_pool_lock);
 	p = make(SOFT_MAX_GPUS, props);
-	pthread_mutex_unlock(&pool_lock);
+	pthread_mutex_unlock(&soft_pool_lock);
 	return give(ret, p);
 }
 
@@ -211,14 +211,14 @@ CUresult cuMemPoolDestroy(CUmemoryPool p)
 	if (p->is_default) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	strict_died(p);
-	pthread_mutex_lock(&pool_lock);
+	soft_strict_object_destroyed(p);
+	pthread_mutex_lock(&soft_pool_lock);
 	for (unsigned i = 0; i < SOFT_MAX_GPUS; i++) {
 		current[i] = current[i] == p ? NULL : current[i];
 	}
 	p->destroyed = true;
-	pool_trim(p, 0);
-	pthread_mutex_unlock(&pool_lock);
+	soft_pool_trim(p, 0);
+	pthread_mutex_unlock(&soft_pool_lock);
 	return CUDA_SUCCESS;
 }
 
@@ -227,9 +227,9 @@ CUresult cuMemPoolTrimTo(CUmemoryPool p, size_t keep)
 	CUresult e = check_pool(p);
 
 	if (!e) {
-		pthread_mutex_lock(&pool_lock);
-		pool_trim(p, keep);
-		pthread_mutex_unlock(&pool_lock);
+		pthread_mutex_lock(&soft_pool_lock);
+		soft_pool_trim(p, keep);
+		pthread_mutex_unlock(&soft_pool_lock);
 	}
 	return e;
 }
@@ -297,10 +297,10 @@ static CUresult attribute(CUmemoryPool p, CUmemPool_attribute what, void *value,
 	if (e || !value) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&pool_lock);
-	pool_prune(p);
+	pthread_mutex_lock(&soft_pool_lock);
+	soft_pool_prune(p);
 	e = write ? set(p, what, value) : get(p, what, value);
-	pthread_mutex_unlock(&pool_lock);
+	pthread_mutex_unlock(&soft_pool_lock);
 	return e;
 }
 
@@ -330,7 +330,7 @@ CUresult cuMemPoolSetAccess(CUmemoryPool p, const CUmemAccessDesc *desc, size_t 
 		if (f != CU_MEM_ACCESS_FLAGS_PROT_NONE && f != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
 			return CUDA_ERROR_NOT_SUPPORTED;
 		}
-		if (!memory_check_location(&desc[i].location)) {
+		if (!soft_memory_check_location(&desc[i].location)) {
 			return CUDA_ERROR_INVALID_DEVICE;
 		}
 		if (desc[i].location.id == p->props.location.id) {
@@ -351,7 +351,7 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags *ret, CUmemoryPool p, CUmemLocatio
 	if (e) {
 		return e;
 	}
-	if (!ret || !where || !memory_check_location(where)) {
+	if (!ret || !where || !soft_memory_check_location(where)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	*ret = where->id == p->props.location.id ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
@@ -375,15 +375,15 @@ CUresult cuMemPoolExportToShareableHandle(void *ret, CUmemoryPool p, CUmemAlloca
 	if (!ret || p->imported || !(p->props.handleTypes & type)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&pool_lock);
+	pthread_mutex_lock(&soft_pool_lock);
 	q.index = soft.visible[p->props.location.id];
 	q.value = p->number;
-	e = link_call(&q, -1, &r, sizeof(r), &fd);
+	e = soft_link_call(&q, -1, &r, sizeof(r), &fd);
 	if (!e) {
 		p->number = r.value;
 		*(int *)ret = fd;
 	}
-	pthread_mutex_unlock(&pool_lock);
+	pthread_mutex_unlock(&soft_pool_lock);
 	return e;
 }
 
@@ -396,19 +396,19 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *ret, void *os,
 				 .location.type = CU_MEM_LOCATION_TYPE_DEVICE };
 	struct soft_reply r;
 	CUmemoryPool p;
-	CUresult e = ipc_import(SOFT_REQ_POOL_IMPORT, os, type, flags, ret, &r);
+	CUresult e = soft_ipc_import(SOFT_REQ_POOL_IMPORT, os, type, flags, ret, &r);
 
 	if (e) {
 		return e;
 	}
-	props.location.id = memory_ordinal(r.value32);
-	pthread_mutex_lock(&pool_lock);
+	props.location.id = soft_memory_ordinal(r.value32);
+	pthread_mutex_lock(&soft_pool_lock);
 	p = make(SOFT_MAX_GPUS, &props);
 	if (p) {
 		p->imported = true;
 		p->number = r.value;
 	}
-	pthread_mutex_unlock(&pool_lock);
+	pthread_mutex_unlock(&soft_pool_lock);
 	return give(ret, p);
 }
 
@@ -423,26 +423,26 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *ret, CUdeviceptr address
 	struct soft_request q = { .op = SOFT_REQ_IPC_EXPORT, .value = address };
 	struct export_data d;
 	struct soft_reply r;
-	struct range range;
+	struct soft_range range;
 	CUcontext ctx;
 	CUresult e = soft_check();
 
 	if (e) {
 		return e;
 	}
-	if (!ret || !memory_find(address, &ctx, &range) || range.kind != RANGE_POOL ||
-	    range.address != address || !pool_handle_types(&range)) {
+	if (!ret || !soft_memory_find(address, &ctx, &range) || range.kind != RANGE_POOL ||
+	    range.address != address || !soft_pool_handle_types(&range)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&pool_lock);
-	((struct block *)range.owner)->exported = true;
-	d.number = pool_of(&range)->number;
-	pthread_mutex_unlock(&pool_lock);
+	pthread_mutex_lock(&soft_pool_lock);
+	((struct soft_pool_block *)range.owner)->exported = true;
+	d.number = soft_pool_of(&range)->number;
+	pthread_mutex_unlock(&soft_pool_lock);
 	if (!d.number) {
 		return CUDA_ERROR_INVALID_VALUE; /* the pool itself has to be exported first */
 	}
 	q.context = ctx->slot;
-	e = link_call(&q, -1, &r, sizeof(r), NULL);
+	e = soft_link_call(&q, -1, &r, sizeof(r), NULL);
 	if (!e) {
 		d.h = r.ipc;
 		memset(ret, 0, sizeof(*ret));
@@ -454,13 +454,13 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *ret, CUdeviceptr address
 CUresult cuMemPoolImportPointer(CUdeviceptr *ret, CUmemoryPool p, CUmemPoolPtrExportData *data)
 {
 	struct soft_request q = { .op = SOFT_REQ_IPC_OPEN, .object = 1 };
-	struct range range = { .kind = RANGE_IMPORTED, .owner = p };
+	struct soft_range range = { .kind = RANGE_IMPORTED, .owner = p };
 	struct export_data d;
 	struct soft_reply r;
 	CUcontext ctx;
 	CUresult e = check_pool(p);
 
-	e = e ? e : soft_current(&ctx);
+	e = e ? e : soft_context_current(&ctx);
 	if (e) {
 		return e;
 	}
@@ -473,15 +473,15 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *ret, CUmemoryPool p, CUmemPoolPtrEx
 	}
 	q.context = ctx->slot;
 	memcpy(q.more, &d.h, sizeof(d.h));
-	e = link_call(&q, -1, &r, sizeof(r), NULL);
+	e = soft_link_call(&q, -1, &r, sizeof(r), NULL);
 	if (e) {
 		return e;
 	}
 	range.address = r.value;
 	range.bytes = r.bytes;
-	e = memory_note(ctx, &range);
+	e = soft_memory_add(ctx, &range);
 	if (e) {
-		memory_ask(SOFT_REQ_IPC_CLOSE, ctx, r.value, 0, 0);
+		soft_memory_request(SOFT_REQ_IPC_CLOSE, ctx, r.value, 0, 0);
 		return e;
 	}
 	*ret = r.value;

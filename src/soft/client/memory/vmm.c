@@ -7,7 +7,7 @@
 #include "soft/client/memory/memory.h"
 
 struct allocation {
-	struct object object;
+	struct soft_object object;
 	uint64_t handle; /* of the server */
 	uint64_t bytes;
 	CUmemAllocationProp prop;
@@ -26,7 +26,7 @@ static CUresult check_prop(const CUmemAllocationProp *p)
 		return p->location.type == CU_MEM_LOCATION_TYPE_INVALID ? CUDA_ERROR_INVALID_VALUE
 									: CUDA_ERROR_NOT_SUPPORTED;
 	}
-	if (!memory_check_location(&p->location)) {
+	if (!soft_memory_check_location(&p->location)) {
 		return CUDA_ERROR_INVALID_DEVICE;
 	}
 	if (p->requestedHandleTypes & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
@@ -39,7 +39,7 @@ static struct allocation *find(CUmemGenericAllocationHandle handle)
 {
 	struct allocation *a = (struct allocation *)(uintptr_t)handle;
 
-	return object_is(a, OBJECT_ALLOCATION) && a->refs ? a : NULL;
+	return soft_object_is(a, OBJECT_ALLOCATION) && a->refs ? a : NULL;
 }
 
 static CUresult adopt(const struct soft_reply *r, const CUmemAllocationProp *prop,
@@ -48,10 +48,10 @@ static CUresult adopt(const struct soft_reply *r, const CUmemAllocationProp *pro
 	struct allocation *a;
 
 	pthread_mutex_lock(&soft.lock);
-	a = object_new(OBJECT_ALLOCATION, sizeof(*a));
+	a = soft_object_create(OBJECT_ALLOCATION, sizeof(*a));
 	pthread_mutex_unlock(&soft.lock);
 	if (!a) {
-		memory_ask(SOFT_REQ_HANDLE_RELEASE, NULL, r->value, 0, 0);
+		soft_memory_request(SOFT_REQ_HANDLE_RELEASE, NULL, r->value, 0, 0);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	a->handle = r->value;
@@ -66,9 +66,9 @@ static CUresult adopt(const struct soft_reply *r, const CUmemAllocationProp *pro
 static void drop_if_unused(struct allocation *a)
 {
 	if (!a->refs && !a->maps) {
-		memory_ask(SOFT_REQ_HANDLE_RELEASE, NULL, a->handle, 0, 0);
+		soft_memory_request(SOFT_REQ_HANDLE_RELEASE, NULL, a->handle, 0, 0);
 		pthread_mutex_lock(&soft.lock);
-		object_delete(a);
+		soft_object_destroy(a);
 		pthread_mutex_unlock(&soft.lock);
 	}
 }
@@ -91,7 +91,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *ret, size_t bytes,
 		return e;
 	}
 	q.index = soft.visible[prop->location.id];
-	e = link_call(&q, -1, &r, sizeof(r), NULL);
+	e = soft_link_call(&q, -1, &r, sizeof(r), NULL);
 	return e ? e : adopt(&r, prop, ret);
 }
 
@@ -149,7 +149,7 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *ret,
 	return a && ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult retain(const struct range *r, CUmemGenericAllocationHandle *ret)
+static CUresult retain(const struct soft_range *r, CUmemGenericAllocationHandle *ret)
 {
 	struct allocation *a = r->owner;
 
@@ -160,7 +160,7 @@ static CUresult retain(const struct range *r, CUmemGenericAllocationHandle *ret)
 	return CUDA_SUCCESS;
 }
 
-CUmemAllocationHandleType vmm_handle_types(const struct range *r)
+CUmemAllocationHandleType soft_vmm_handle_types(const struct soft_range *r)
 {
 	const struct allocation *a = r->owner;
 
@@ -169,14 +169,14 @@ CUmemAllocationHandleType vmm_handle_types(const struct range *r)
 
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *ret, void *p)
 {
-	struct range r;
+	struct soft_range r;
 	CUcontext ctx;
 	CUresult e = soft_check();
 
 	if (e) {
 		return e;
 	}
-	if (!ret || !memory_find((uint64_t)(uintptr_t)p, &ctx, &r) || r.kind != RANGE_MAPPED) {
+	if (!ret || !soft_memory_find((uint64_t)(uintptr_t)p, &ctx, &r) || r.kind != RANGE_MAPPED) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	return retain(&r, ret);
@@ -202,7 +202,7 @@ CUresult cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle ha
 		e = CUDA_ERROR_INVALID_VALUE;
 	} else {
 		q.value = a->handle;
-		e = link_call(&q, -1, &r, sizeof(r), &fd);
+		e = soft_link_call(&q, -1, &r, sizeof(r), &fd);
 	}
 	pthread_mutex_unlock(&lock);
 	if (!e) {
@@ -220,12 +220,12 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ret, void 
 		.location.type = CU_MEM_LOCATION_TYPE_DEVICE,
 	};
 	struct soft_reply r;
-	CUresult e = ipc_import(SOFT_REQ_HANDLE_IMPORT, os, type, 0, ret, &r);
+	CUresult e = soft_ipc_import(SOFT_REQ_HANDLE_IMPORT, os, type, 0, ret, &r);
 
 	if (e) {
 		return e;
 	}
-	prop.location.id = memory_ordinal(r.value32);
+	prop.location.id = soft_memory_ordinal(r.value32);
 	return adopt(&r, &prop, ret);
 }
 
@@ -245,12 +245,12 @@ CUresult cuMemAddressReserve(CUdeviceptr *ret, size_t bytes, size_t align, CUdev
 	if (!ret || !bytes || bytes % SOFT_GRANULARITY || (align & (align - 1)) || flags) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	e = memory_any_context(&ctx);
+	e = soft_memory_any_context(&ctx);
 	if (e) {
 		return e;
 	}
 	q.context = ctx->slot;
-	e = link_call(&q, -1, &r, sizeof(r), NULL);
+	e = soft_link_call(&q, -1, &r, sizeof(r), NULL);
 	if (!e) {
 		*ret = r.value;
 	}
@@ -265,8 +265,9 @@ CUresult cuMemAddressFree(CUdeviceptr p, size_t bytes)
 	if (e) {
 		return e;
 	}
-	ctx = memory_context(p);
-	return ctx ? memory_ask(SOFT_REQ_UNRESERVE, ctx, p, bytes, 0) : CUDA_ERROR_INVALID_VALUE;
+	ctx = soft_memory_context(p);
+	return ctx ? soft_memory_request(SOFT_REQ_UNRESERVE, ctx, p, bytes, 0)
+		   : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult map(CUcontext ctx, CUdeviceptr p, size_t bytes, struct allocation *a)
@@ -275,16 +276,18 @@ static CUresult map(CUcontext ctx, CUdeviceptr p, size_t bytes, struct allocatio
 				  .context = ctx->slot,
 				  .value = p,
 				  .more = { bytes, 0, a->handle } };
-	struct range range = { .kind = RANGE_MAPPED, .address = p, .bytes = bytes, .owner = a };
+	struct soft_range range = {
+		.kind = RANGE_MAPPED, .address = p, .bytes = bytes, .owner = a
+	};
 	struct soft_reply r;
-	CUresult e = link_call(&q, -1, &r, sizeof(r), NULL);
+	CUresult e = soft_link_call(&q, -1, &r, sizeof(r), NULL);
 
 	if (e) {
 		return e;
 	}
-	e = memory_note(ctx, &range);
+	e = soft_memory_add(ctx, &range);
 	if (e) {
-		memory_ask(SOFT_REQ_UNMAP, ctx, p, bytes, 0);
+		soft_memory_request(SOFT_REQ_UNMAP, ctx, p, bytes, 0);
 	} else {
 		a->maps++;
 	}
@@ -301,7 +304,7 @@ CUresult cuMemMap(CUdeviceptr p, size_t bytes, size_t offset, CUmemGenericAlloca
 	if (e) {
 		return e;
 	}
-	ctx = memory_context(p);
+	ctx = soft_memory_context(p);
 	if (!ctx || !bytes || flags) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
@@ -323,7 +326,7 @@ struct collected {
 	struct allocation *allocation;
 };
 
-static void take_first(struct range *r, void *arg)
+static void take_first(struct soft_range *r, void *arg)
 {
 	struct collected *c = arg;
 
@@ -340,8 +343,8 @@ CUresult cuMemUnmap(CUdeviceptr p, size_t bytes)
 	if (e) {
 		return e;
 	}
-	ctx = memory_context(p);
-	e = ctx ? memory_ask(SOFT_REQ_UNMAP, ctx, p, bytes, 0) : CUDA_ERROR_INVALID_VALUE;
+	ctx = soft_memory_context(p);
+	e = ctx ? soft_memory_request(SOFT_REQ_UNMAP, ctx, p, bytes, 0) : CUDA_ERROR_INVALID_VALUE;
 	if (e) {
 		return e;
 	}
@@ -349,11 +352,11 @@ CUresult cuMemUnmap(CUdeviceptr p, size_t bytes)
 	for (;;) {
 		struct collected c = { 0 };
 
-		memory_each(ctx, p, bytes, take_first, &c);
+		soft_memory_each(ctx, p, bytes, take_first, &c);
 		if (!c.allocation) {
 			break;
 		}
-		memory_delete(ctx, c.address, false);
+		soft_memory_delete(ctx, c.address, false);
 		c.allocation->maps--;
 		drop_if_unused(c.allocation);
 	}
@@ -361,7 +364,7 @@ CUresult cuMemUnmap(CUdeviceptr p, size_t bytes)
 	return CUDA_SUCCESS;
 }
 
-static void set_rights(struct range *r, void *arg)
+static void set_rights(struct soft_range *r, void *arg)
 {
 	if (r->kind == RANGE_MAPPED) {
 		r->rights = *(const uint8_t *)arg;
@@ -373,7 +376,7 @@ static CUresult check_access(const CUmemAccessDesc *d)
 	if (d->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
 		return CUDA_ERROR_NOT_SUPPORTED; /* the host does not reach it */
 	}
-	if (!memory_check_location(&d->location)) {
+	if (!soft_memory_check_location(&d->location)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	return d->flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ||
@@ -391,7 +394,7 @@ CUresult cuMemSetAccess(CUdeviceptr p, size_t bytes, const CUmemAccessDesc *desc
 	if (e) {
 		return e;
 	}
-	ctx = memory_context(p);
+	ctx = soft_memory_context(p);
 	if (!ctx || !desc || !count || !bytes) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
@@ -401,12 +404,12 @@ CUresult cuMemSetAccess(CUdeviceptr p, size_t bytes, const CUmemAccessDesc *desc
 	for (size_t i = 0; i < count && !e; i++) {
 		uint8_t rights = (uint8_t)desc[i].flags;
 
-		if (desc[i].location.id != memory_gpu(ctx)) {
+		if (desc[i].location.id != soft_memory_gpu(ctx)) {
 			continue; /* only this context's GPU uses its addresses */
 		}
-		e = memory_ask(SOFT_REQ_ACCESS, ctx, p, bytes, rights);
+		e = soft_memory_request(SOFT_REQ_ACCESS, ctx, p, bytes, rights);
 		if (!e) {
-			memory_each(ctx, p, bytes, set_rights, &rights);
+			soft_memory_each(ctx, p, bytes, set_rights, &rights);
 		}
 	}
 	return e;
@@ -414,19 +417,19 @@ CUresult cuMemSetAccess(CUdeviceptr p, size_t bytes, const CUmemAccessDesc *desc
 
 CUresult cuMemGetAccess(unsigned long long *ret, const CUmemLocation *where, CUdeviceptr p)
 {
-	struct range r;
+	struct soft_range r;
 	CUcontext ctx;
 	CUresult e = soft_check();
 
 	if (e) {
 		return e;
 	}
-	if (!ret || !where || !memory_find(p, &ctx, &r) || r.kind != RANGE_MAPPED) {
+	if (!ret || !where || !soft_memory_find(p, &ctx, &r) || r.kind != RANGE_MAPPED) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	if (where->type != CU_MEM_LOCATION_TYPE_DEVICE || !memory_check_location(where)) {
+	if (where->type != CU_MEM_LOCATION_TYPE_DEVICE || !soft_memory_check_location(where)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	*ret = where->id == memory_gpu(ctx) ? r.rights : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+	*ret = where->id == soft_memory_gpu(ctx) ? r.rights : CU_MEM_ACCESS_FLAGS_PROT_NONE;
 	return CUDA_SUCCESS;
 }

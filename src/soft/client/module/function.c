@@ -2,25 +2,25 @@
 #include "soft/client/process.h"
 #include "soft/client/strict.h"
 
-CUresult function_resolve(CUfunction h, CUfunction *ret)
+CUresult soft_function_resolve(CUfunction h, CUfunction *ret)
 {
-	if (object_is(h, OBJECT_FUNCTION)) {
+	if (soft_object_is(h, OBJECT_FUNCTION)) {
 		*ret = h;
 		return CUDA_SUCCESS;
 	}
-	if (object_is(h, OBJECT_KERNEL)) {
-		return library_function((CUkernel)(void *)h, ret);
+	if (soft_object_is(h, OBJECT_KERNEL)) {
+		return soft_library_function((CUkernel)(void *)h, ret);
 	}
-	(void)handle_refused(h, OBJECT_FUNCTION);
+	(void)soft_handle_refuse(h, OBJECT_FUNCTION);
 	return CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult function_current(CUfunction h, CUfunction *ret)
+CUresult soft_function_current(CUfunction h, CUfunction *ret)
 {
 	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
-	return e ? e : function_resolve(h, ret);
+	return e ? e : soft_function_resolve(h, ret);
 }
 
 /* Attributes. */
@@ -28,7 +28,7 @@ CUresult function_current(CUfunction h, CUfunction *ret)
 static CUresult get_attribute(int *ret, CUfunction_attribute what, CUfunction h)
 {
 	CUfunction f;
-	CUresult e = function_current(h, &f);
+	CUresult e = soft_function_current(h, &f);
 
 	if (e) {
 		return e;
@@ -81,17 +81,17 @@ CUresult cuFuncGetAttribute(int *ret, CUfunction_attribute what, CUfunction f)
 CUresult cuKernelGetAttribute(int *ret, CUfunction_attribute what, CUkernel k, CUdevice dev)
 {
 	bool pushed;
-	CUresult e = kernel_enter(k, dev, &pushed);
+	CUresult e = soft_kernel_enter(k, dev, &pushed);
 
 	e = e ? e : get_attribute(ret, what, (CUfunction)(void *)k);
-	kernel_leave(dev, pushed);
+	soft_kernel_leave(dev, pushed);
 	return e;
 }
 
 static CUresult set_attribute(CUfunction h, CUfunction_attribute what, int value)
 {
 	CUfunction f;
-	CUresult e = function_current(h, &f);
+	CUresult e = soft_function_current(h, &f);
 
 	if (e) {
 		return e;
@@ -120,10 +120,10 @@ CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute what, int value)
 CUresult cuKernelSetAttribute(CUfunction_attribute what, int value, CUkernel k, CUdevice dev)
 {
 	bool pushed;
-	CUresult e = kernel_enter(k, dev, &pushed);
+	CUresult e = soft_kernel_enter(k, dev, &pushed);
 
 	e = e ? e : set_attribute((CUfunction)(void *)k, what, value);
-	kernel_leave(dev, pushed);
+	soft_kernel_leave(dev, pushed);
 	if (!e && what == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
 		k->dynamic_shared = value + 1;
 	} else if (!e) {
@@ -136,20 +136,20 @@ CUresult cuFuncSetCacheConfig(CUfunction h, CUfunc_cache config)
 {
 	CUfunction f;
 
-	return (unsigned)config > 3 ? CUDA_ERROR_INVALID_VALUE : function_current(h, &f);
+	return (unsigned)config > 3 ? CUDA_ERROR_INVALID_VALUE : soft_function_current(h, &f);
 }
 
 CUresult cuFuncSetSharedMemConfig(CUfunction h, CUsharedconfig config)
 {
 	CUfunction f;
 
-	return (unsigned)config > 2 ? CUDA_ERROR_INVALID_VALUE : function_current(h, &f);
+	return (unsigned)config > 2 ? CUDA_ERROR_INVALID_VALUE : soft_function_current(h, &f);
 }
 
 CUresult cuFuncGetModule(CUmodule *ret, CUfunction h)
 {
 	CUfunction f;
-	CUresult e = function_current(h, &f);
+	CUresult e = soft_function_current(h, &f);
 
 	if (!e && ret) {
 		*ret = f->module;
@@ -160,7 +160,7 @@ CUresult cuFuncGetModule(CUmodule *ret, CUfunction h)
 CUresult cuFuncGetName(const char **ret, CUfunction h)
 {
 	CUfunction f;
-	CUresult e = function_current(h, &f);
+	CUresult e = soft_function_current(h, &f);
 
 	if (!e && ret) {
 		*ret = f->name;
@@ -171,7 +171,7 @@ CUresult cuFuncGetName(const char **ret, CUfunction h)
 static CUresult param_info(CUfunction h, size_t index, size_t *ret_offset, size_t *ret_bytes)
 {
 	CUfunction f;
-	CUresult e = function_current(h, &f);
+	CUresult e = soft_function_current(h, &f);
 
 	if (e) {
 		return e;
@@ -201,7 +201,7 @@ CUresult cuKernelGetParamInfo(CUkernel k, size_t index, size_t *ret_offset, size
 CUresult cuFuncIsLoaded(CUfunctionLoadingState *ret, CUfunction h)
 {
 	CUfunction f;
-	CUresult e = function_current(h, &f);
+	CUresult e = soft_function_current(h, &f);
 
 	if (!e && ret) {
 		*ret = 1; /* loaded */
@@ -213,5 +213,5 @@ CUresult cuFuncLoad(CUfunction h)
 {
 	CUfunction f;
 
-	return function_current(h, &f);
+	return soft_function_current(h, &f);
 }

@@ -18,20 +18,20 @@ static CUresult check_library(CUlibrary l)
 {
 	CUresult e = soft_check();
 
-	return e ? e : handle_is(l, OBJECT_LIBRARY) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	return e ? e : soft_handle_is(l, OBJECT_LIBRARY) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 static CUresult check_kernel(CUkernel k)
 {
 	CUresult e = soft_check();
 
-	return e ? e : handle_is(k, OBJECT_KERNEL) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	return e ? e : soft_handle_is(k, OBJECT_KERNEL) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 /* library_lock held. */
-static CUresult module_in(CUlibrary l, CUcontext ctx, struct jit *j, CUmodule *ret)
+static CUresult module_in(CUlibrary l, CUcontext ctx, struct soft_jit *j, CUmodule *ret)
 {
-	struct image i = { .data = l->image, .bytes = l->bytes };
+	struct soft_image i = { .data = l->image, .bytes = l->bytes };
 	CUmodule m = NULL;
 	CUresult e;
 
@@ -39,7 +39,7 @@ static CUresult module_in(CUlibrary l, CUcontext ctx, struct jit *j, CUmodule *r
 		*ret = l->modules[ctx->slot];
 		return CUDA_SUCCESS;
 	}
-	e = module_load(ctx, "library", &i, j, &m);
+	e = soft_module_load(ctx, "library", &i, j, &m);
 	l->modules[ctx->slot] = m;
 	l->module_contexts[ctx->slot] = ctx->id;
 	if (m) {
@@ -52,7 +52,7 @@ static CUresult module_in(CUlibrary l, CUcontext ctx, struct jit *j, CUmodule *r
 static CUresult library_module(CUlibrary l, CUmodule *ret)
 {
 	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
 	if (e) {
 		return e;
@@ -64,7 +64,7 @@ static CUresult library_module(CUlibrary l, CUmodule *ret)
 }
 
 /* Without a context the PTX is only looked for, not compiled. */
-static CUresult check_image(CUlibrary l, struct jit *j)
+static CUresult check_image(CUlibrary l, struct soft_jit *j)
 {
 	struct ptx_image_text text;
 	struct report rep;
@@ -77,7 +77,7 @@ static CUresult check_image(CUlibrary l, struct jit *j)
 			     &rep);
 	if (err) {
 		report_text(&rep, &why);
-		jit_error(j, buf_text(&why));
+		soft_jit_error(j, buf_text(&why));
 	}
 	ptx_image_close(&text);
 	buf_finish(&why);
@@ -98,19 +98,19 @@ static void library_delete(CUlibrary l)
 
 		l->kernels = k->next;
 		free(k->name);
-		object_delete(k);
+		soft_object_destroy(k);
 	}
 	while (l->n_names) {
 		free(l->names[--l->n_names]);
 	}
 	free(l->names);
 	free(l->image);
-	object_delete(l);
+	soft_object_destroy(l);
 	pthread_mutex_unlock(&soft.lock);
 }
 
 /* Takes what the image owns; what it does not own is copied. */
-static CUresult library_new(struct image *i, struct jit *j, CUlibrary *ret)
+static CUresult library_new(struct soft_image *i, struct soft_jit *j, CUlibrary *ret)
 {
 	CUresult e = CUDA_SUCCESS;
 	CUcontext ctx;
@@ -125,7 +125,7 @@ static CUresult library_new(struct image *i, struct jit *j, CUlibrary *ret)
 		i->data = memcpy(i->owned, i->data, i->bytes);
 	}
 	pthread_mutex_lock(&soft.lock);
-	l = object_new(OBJECT_LIBRARY, sizeof(*l));
+	l = soft_object_create(OBJECT_LIBRARY, sizeof(*l));
 	pthread_mutex_unlock(&soft.lock);
 	if (!l) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -133,7 +133,7 @@ static CUresult library_new(struct image *i, struct jit *j, CUlibrary *ret)
 	l->image = i->owned;
 	l->bytes = i->bytes;
 	i->owned = NULL;
-	if (soft_thread_context() && soft_current(&ctx) == CUDA_SUCCESS) {
+	if (soft_thread_context() && soft_context_current(&ctx) == CUDA_SUCCESS) {
 		pthread_mutex_lock(&library_lock);
 		e = module_in(l, ctx, j, &m);
 		pthread_mutex_unlock(&library_lock);
@@ -165,26 +165,27 @@ static CUresult check_options(const CUlibraryOption *options, void **values, uns
 }
 
 /* opened: what the image's opening gave. */
-static CUresult load_library(CUlibrary *ret, struct image *i, CUresult opened, CUjit_option *jit,
-			     void **jit_values, unsigned n_jit)
+static CUresult load_library(CUlibrary *ret, struct soft_image *i, CUresult opened,
+			     CUjit_option *jit, void **jit_values, unsigned n_jit)
 {
-	struct jit j;
-	CUresult e = jit_read(&j, n_jit, jit, jit_values);
+	struct soft_jit j;
+	CUresult e = soft_jit_read(&j, n_jit, jit, jit_values);
 
 	if (e) {
 		return e;
 	}
 	e = opened;
 	if (e) {
-		jit_error(&j,
-			  e == CUDA_ERROR_NO_BINARY_FOR_GPU
-				  ? "the image is machine code of another device and holds no PTX; "
-				    "make it with nvcc -ptx or -fatbin"
-				  : "the data is neither PTX nor a fat binary");
+		soft_jit_error(
+			&j,
+			e == CUDA_ERROR_NO_BINARY_FOR_GPU
+				? "the image is machine code of another device and holds no PTX; "
+				  "make it with nvcc -ptx or -fatbin"
+				: "the data is neither PTX nor a fat binary");
 	} else {
 		e = library_new(i, &j, ret);
 	}
-	jit_finish(&j);
+	soft_jit_finish(&j);
 	return e;
 }
 
@@ -192,16 +193,16 @@ CUresult cuLibraryLoadData(CUlibrary *ret, const void *code, CUjit_option *jit, 
 			   unsigned int n_jit, CUlibraryOption *options, void **values,
 			   unsigned int n)
 {
-	struct image i = { 0 };
+	struct soft_image i = { 0 };
 	CUresult e = soft_check();
 
 	e = e ? e : check_options(options, values, n);
 	if (e || !ret || !code) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
-	e = image_open(&i, code);
+	e = soft_image_open(&i, code);
 	e = load_library(ret, &i, e, jit, jit_values, n_jit);
-	image_close(&i);
+	soft_image_close(&i);
 	return e;
 }
 
@@ -209,16 +210,16 @@ CUresult cuLibraryLoadFromFile(CUlibrary *ret, const char *path, CUjit_option *j
 			       void **jit_values, unsigned int n_jit, CUlibraryOption *options,
 			       void **values, unsigned int n)
 {
-	struct image i = { 0 };
+	struct soft_image i = { 0 };
 	CUresult e = soft_check();
 
 	e = e ? e : check_options(options, values, n);
 	if (e || !ret || !path) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
-	e = image_read(&i, path);
+	e = soft_image_read(&i, path);
 	e = load_library(ret, &i, e, jit, jit_values, n_jit);
-	image_close(&i);
+	soft_image_close(&i);
 	return e;
 }
 
@@ -236,14 +237,14 @@ CUresult cuLibraryUnload(CUlibrary l)
 	if (e) {
 		return e;
 	}
-	handle_ends(l);
+	soft_handle_destroying(l);
 	pthread_mutex_lock(&library_lock);
 	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS; i++) {
 		CUcontext ctx = soft.contexts[i];
 
-		if (l->modules[i] && object_is(ctx, OBJECT_CONTEXT) &&
+		if (l->modules[i] && soft_object_is(ctx, OBJECT_CONTEXT) &&
 		    ctx->id == l->module_contexts[i]) {
-			module_unload(l->modules[i]);
+			soft_module_unload(l->modules[i]);
 		}
 	}
 	library_delete(l);
@@ -307,7 +308,7 @@ static CUresult kernel_at(CUlibrary l, uint32_t index, uint32_t *ret_n, char *na
 	CUresult e = library_module(l, &m);
 
 	if (e != CUDA_ERROR_INVALID_CONTEXT) {
-		return e ? e : module_function_at(m, index, ret_n, name, cap);
+		return e ? e : soft_module_function_at(m, index, ret_n, name, cap);
 	}
 	pthread_mutex_lock(&library_lock);
 	e = read_names(l);
@@ -326,7 +327,7 @@ static CUresult kernel_there(CUlibrary l, const char *name)
 	CUresult e = library_module(l, &m);
 
 	if (e != CUDA_ERROR_INVALID_CONTEXT) {
-		return e ? e : module_function(m, name, &f);
+		return e ? e : soft_module_function(m, name, &f);
 	}
 	pthread_mutex_lock(&library_lock);
 	e = read_names(l);
@@ -353,7 +354,7 @@ static CUresult make_kernel(CUlibrary l, const char *name, CUkernel *ret)
 	for (k = l->kernels; k && strcmp(k->name, name) != 0; k = k->next) {
 	}
 	if (!k) {
-		k = object_new(OBJECT_KERNEL, sizeof(*k));
+		k = soft_object_create(OBJECT_KERNEL, sizeof(*k));
 		if (k) {
 			k->library = l;
 			k->name = copy;
@@ -420,12 +421,12 @@ CUresult cuLibraryGetGlobal(CUdeviceptr *ret, size_t *ret_bytes, CUlibrary l, co
 	CUresult e = check_library(l);
 
 	e = e ? e : library_module(l, &m);
-	return e ? e : module_global(m, name, ret, ret_bytes);
+	return e ? e : soft_module_global(m, name, ret, ret_bytes);
 }
 
 CUresult cuLibraryGetManaged(CUdeviceptr *ret, size_t *ret_bytes, CUlibrary l, const char *name)
 {
-	struct range range;
+	struct soft_range range;
 	CUdeviceptr address;
 	CUcontext ctx;
 	CUresult e = cuLibraryGetGlobal(&address, ret_bytes, l, name);
@@ -433,7 +434,7 @@ CUresult cuLibraryGetManaged(CUdeviceptr *ret, size_t *ret_bytes, CUlibrary l, c
 	if (e) {
 		return e;
 	}
-	if (!memory_find(address, &ctx, &range) || range.kind != RANGE_MANAGED) {
+	if (!soft_memory_find(address, &ctx, &range) || range.kind != RANGE_MANAGED) {
 		return CUDA_ERROR_NOT_FOUND;
 	}
 	if (ret) {
@@ -450,12 +451,12 @@ CUresult cuLibraryGetUnifiedFunction(void **ret, CUlibrary l, const char *name)
 	return e ? e : CUDA_ERROR_INVALID_VALUE; /* there is none; the H200 says the same */
 }
 
-CUresult library_function(CUkernel k, CUfunction *ret)
+CUresult soft_library_function(CUkernel k, CUfunction *ret)
 {
 	CUmodule m;
 	CUresult e = library_module(k->library, &m);
 
-	e = e ? e : module_function(m, k->name, ret);
+	e = e ? e : soft_module_function(m, k->name, ret);
 	if (!e && k->dynamic_shared) {
 		(*ret)->max_dynamic_shared = (uint32_t)(k->dynamic_shared - 1);
 	}
@@ -465,7 +466,7 @@ CUresult library_function(CUkernel k, CUfunction *ret)
 	return e;
 }
 
-CUresult kernel_enter(CUkernel k, CUdevice dev, bool *ret_pushed)
+CUresult soft_kernel_enter(CUkernel k, CUdevice dev, bool *ret_pushed)
 {
 	CUcontext ctx = soft_thread_context();
 	unsigned flags;
@@ -473,8 +474,8 @@ CUresult kernel_enter(CUkernel k, CUdevice dev, bool *ret_pushed)
 	CUresult e = check_kernel(k);
 
 	*ret_pushed = false;
-	e = e ? e : context_check_device(dev);
-	if (e || (object_is(ctx, OBJECT_CONTEXT) && ctx->device == dev)) {
+	e = e ? e : soft_context_check_device(dev);
+	if (e || (soft_object_is(ctx, OBJECT_CONTEXT) && ctx->device == dev)) {
 		return e;
 	}
 	e = cuDevicePrimaryCtxGetState(dev, &flags, &active);
@@ -483,18 +484,18 @@ CUresult kernel_enter(CUkernel k, CUdevice dev, bool *ret_pushed)
 	}
 	e = cuDevicePrimaryCtxRetain(&ctx, dev);
 	if (!e) {
-		e = soft_push(ctx);
+		e = soft_context_push(ctx);
 		*ret_pushed = e == CUDA_SUCCESS;
 	}
 	return e;
 }
 
-void kernel_leave(CUdevice dev, bool pushed)
+void soft_kernel_leave(CUdevice dev, bool pushed)
 {
 	CUcontext ctx;
 
 	if (pushed) {
-		soft_pop(&ctx);
+		soft_context_pop(&ctx);
 		cuDevicePrimaryCtxRelease_v2(dev);
 	}
 }
@@ -503,7 +504,7 @@ CUresult cuKernelGetFunction(CUfunction *ret, CUkernel k)
 {
 	CUresult e = check_kernel(k);
 
-	return e ? e : ret ? library_function(k, ret) : CUDA_ERROR_INVALID_VALUE;
+	return e ? e : ret ? soft_library_function(k, ret) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuKernelGetName(const char **ret, CUkernel k)
@@ -530,6 +531,6 @@ CUresult cuKernelSetCacheConfig(CUkernel k, CUfunc_cache config, CUdevice dev)
 {
 	CUresult e = check_kernel(k);
 
-	e = e ? e : context_check_device(dev);
+	e = e ? e : soft_context_check_device(dev);
 	return e ? e : (unsigned)config <= 3 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

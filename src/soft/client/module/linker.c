@@ -13,8 +13,8 @@
 #include "soft/client/strict.h"
 
 struct CUlinkState_st {
-	struct object object;
-	struct jit jit;
+	struct soft_object object;
+	struct soft_jit jit;
 	struct report report;
 	struct ptx_merge merge;
 	struct ptx_image_text first; /* the only input's own text, whose lines messages tell */
@@ -27,27 +27,27 @@ struct CUlinkState_st {
 static CUresult check(CUlinkState s)
 {
 	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
-	return e ? e : handle_is(s, OBJECT_LINKER) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	return e ? e : soft_handle_is(s, OBJECT_LINKER) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 static CUresult create(unsigned n, CUjit_option *options, void **values, CUlinkState *ret)
 {
 	CUcontext ctx;
-	struct jit j;
+	struct soft_jit j;
 	CUlinkState s;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
 	if (e || !ret) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
-	e = jit_read(&j, n, options, values);
+	e = soft_jit_read(&j, n, options, values);
 	if (e) {
 		return e;
 	}
 	pthread_mutex_lock(&soft.lock);
-	s = object_new(OBJECT_LINKER, sizeof(*s));
+	s = soft_object_create(OBJECT_LINKER, sizeof(*s));
 	pthread_mutex_unlock(&soft.lock);
 	if (!s) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -71,8 +71,8 @@ static CUresult refuse(CUlinkState s, CUresult e, const char *text)
 	} else {
 		report_text(&s->report, &line);
 	}
-	jit_error(&s->jit, buf_text(&line));
-	jit_finish(&s->jit);
+	soft_jit_error(&s->jit, buf_text(&line));
+	soft_jit_finish(&s->jit);
 	buf_finish(&line);
 	s->failed = s->failed ? s->failed : e;
 	return e;
@@ -98,7 +98,7 @@ static CUresult result_of(int err)
 	}
 }
 
-static CUresult add_image(CUlinkState s, const struct image *i, const char *name)
+static CUresult add_image(CUlinkState s, const struct soft_image *i, const char *name)
 {
 	unsigned arch = s->jit.target ? MIN(s->jit.target, SOFT_ARCH) : SOFT_ARCH;
 	struct ptx_image_text text;
@@ -142,10 +142,10 @@ static CUresult check_type(CUlinkState s, CUjitInputType type, const char *name)
 static CUresult begin_input(CUlinkState s, CUjitInputType type, const char *name, unsigned n,
 			    CUjit_option *options, void **values)
 {
-	struct jit unused; /* options of one input are about its code */
+	struct soft_jit unused; /* options of one input are about its code */
 	CUresult e = check(s);
 
-	e = e ? e : jit_read(&unused, n, options, values);
+	e = e ? e : soft_jit_read(&unused, n, options, values);
 	e = e ? e : s->complete ? CUDA_ERROR_INVALID_HANDLE : s->failed;
 	return e ? e : check_type(s, type, name);
 }
@@ -153,12 +153,12 @@ static CUresult begin_input(CUlinkState s, CUjitInputType type, const char *name
 static CUresult add_data(CUlinkState s, CUjitInputType type, void *data, size_t bytes,
 			 const char *name, unsigned n, CUjit_option *options, void **values)
 {
-	struct image i = { .data = data, .bytes = bytes };
+	struct soft_image i = { .data = data, .bytes = bytes };
 	char number[32] = "input";
 	uint32_t magic;
 	CUresult e;
 
-	if (object_is(s, OBJECT_LINKER)) {
+	if (soft_object_is(s, OBJECT_LINKER)) {
 		snprintf(number, sizeof(number), "input %u", s->inputs + 1);
 	}
 	name = name && *name ? name : number;
@@ -170,14 +170,14 @@ static CUresult add_data(CUlinkState s, CUjitInputType type, void *data, size_t 
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	memcpy(&magic, data, sizeof(magic));
-	if (magic == FATBIN_WRAPPER_MAGIC) {
-		e = image_open(&i, data);
+	if (magic == PTX_FATBIN_WRAPPER_MAGIC) {
+		e = soft_image_open(&i, data);
 	} else if (bytes > SOFT_MAX_PTX_BYTES) {
 		e = CUDA_ERROR_INVALID_IMAGE;
 	}
 	e = e ? refuse(s, e, "the fat binary's header is broken, or it is too large")
 	      : add_image(s, &i, name);
-	image_close(&i);
+	soft_image_close(&i);
 	return e;
 }
 
@@ -186,19 +186,19 @@ static CUresult add_file(CUlinkState s, CUjitInputType type, const char *path, u
 {
 	const char *leaf = path ? strrchr(path, '/') : NULL;
 	const char *name = leaf ? leaf + 1 : path;
-	struct image i;
+	struct soft_image i;
 	CUresult e = begin_input(s, type, path ? name : "input", n, options, values);
 
 	if (e || !path) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
-	e = image_read(&i, path);
+	e = soft_image_read(&i, path);
 	if (!e) {
 		e = add_image(s, &i, name);
 	} else if (e != CUDA_ERROR_FILE_NOT_FOUND) {
 		e = refuse(s, e, "the file holds neither PTX nor a fat binary with PTX");
 	}
-	image_close(&i);
+	soft_image_close(&i);
 	return e;
 }
 
@@ -270,7 +270,7 @@ CUresult cuLinkComplete(CUlinkState s, void **ret, size_t *ret_bytes)
 	if (ret_bytes) {
 		*ret_bytes = s->out.len + 1; /* with the zero that ends text */
 	}
-	jit_finish(&s->jit);
+	soft_jit_finish(&s->jit);
 	return CUDA_SUCCESS;
 }
 
@@ -278,7 +278,7 @@ CUresult cuLinkDestroy(CUlinkState s)
 {
 	CUresult e = soft_check();
 
-	if (e || !handle_is(s, OBJECT_LINKER)) {
+	if (e || !soft_handle_is(s, OBJECT_LINKER)) {
 		return e ? e : CUDA_ERROR_INVALID_HANDLE;
 	}
 	ptx_merge_free(&s->merge);
@@ -286,7 +286,7 @@ CUresult cuLinkDestroy(CUlinkState s)
 	buf_finish(&s->out);
 	report_finish(&s->report);
 	pthread_mutex_lock(&soft.lock);
-	object_delete(s);
+	soft_object_destroy(s);
 	pthread_mutex_unlock(&soft.lock);
 	return CUDA_SUCCESS;
 }

@@ -28,7 +28,7 @@ static CUresult container_bytes(const void *p, size_t *ret)
 {
 	uint64_t bytes;
 
-	if (!p || fatbin_bytes(p, &bytes) < 0 || bytes > SOFT_MAX_PTX_BYTES) {
+	if (!p || ptx_fatbin_bytes(p, &bytes) < 0 || bytes > SOFT_MAX_PTX_BYTES) {
 		return CUDA_ERROR_INVALID_IMAGE;
 	}
 	*ret = (size_t)bytes;
@@ -36,7 +36,7 @@ static CUresult container_bytes(const void *p, size_t *ret)
 }
 
 /* The containers that were linked, behind each other at multiples of 8. */
-static CUresult open_list(struct image *ret, const void *const *list)
+static CUresult open_list(struct soft_image *ret, const void *const *list)
 {
 	size_t total = 0, bytes, at = 0;
 	unsigned n = 0;
@@ -54,7 +54,7 @@ static CUresult open_list(struct image *ret, const void *const *list)
 	}
 	for (unsigned i = 0; i < n; i++) {
 		if (container_bytes(list[i], &bytes) || bytes > total - at) {
-			image_close(ret);
+			soft_image_close(ret);
 			return CUDA_ERROR_INVALID_IMAGE;
 		}
 		memcpy((uint8_t *)ret->owned + at, list[i], bytes);
@@ -65,9 +65,9 @@ static CUresult open_list(struct image *ret, const void *const *list)
 	return CUDA_SUCCESS;
 }
 
-static CUresult open_wrapper(struct image *ret, const void *p)
+static CUresult open_wrapper(struct soft_image *ret, const void *p)
 {
-	const struct fatbin_wrapper *w = p;
+	const struct ptx_fatbin_wrapper *w = p;
 
 	if (w->version == 2 && w->more && *(const void *const *)w->more) {
 		return open_list(ret, w->more);
@@ -76,11 +76,11 @@ static CUresult open_wrapper(struct image *ret, const void *p)
 	return container_bytes(w->data, &ret->bytes);
 }
 
-CUresult image_open(struct image *ret, const void *p)
+CUresult soft_image_open(struct soft_image *ret, const void *p)
 {
 	uint32_t magic;
 
-	*ret = (struct image){ .data = p };
+	*ret = (struct soft_image){ .data = p };
 	if (!p) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
@@ -91,9 +91,9 @@ CUresult image_open(struct image *ret, const void *p)
 	switch (magic) {
 	case MAGIC_ELF:
 		return check_elf(p);
-	case FATBIN_MAGIC:
+	case PTX_FATBIN_MAGIC:
 		return container_bytes(p, &ret->bytes);
-	case FATBIN_WRAPPER_MAGIC:
+	case PTX_FATBIN_WRAPPER_MAGIC:
 		return open_wrapper(ret, p);
 	default:
 		ret->bytes = strnlen(p, SOFT_MAX_PTX_BYTES + 1u);
@@ -101,13 +101,13 @@ CUresult image_open(struct image *ret, const void *p)
 	}
 }
 
-static CUresult check_bytes(const struct image *i)
+static CUresult check_bytes(const struct soft_image *i)
 {
 	uint32_t magic = 0;
 
 	memcpy(&magic, i->data, MIN(i->bytes, sizeof(magic)));
 	if (i->bytes < sizeof(magic) || i->bytes > SOFT_MAX_PTX_BYTES ||
-	    magic == FATBIN_WRAPPER_MAGIC) {
+	    magic == PTX_FATBIN_WRAPPER_MAGIC) {
 		return CUDA_ERROR_INVALID_IMAGE;
 	}
 	return magic != MAGIC_ELF ? CUDA_SUCCESS
@@ -115,13 +115,13 @@ static CUresult check_bytes(const struct image *i)
 				  : check_elf(i->data);
 }
 
-CUresult image_read(struct image *ret, const char *path)
+CUresult soft_image_read(struct soft_image *ret, const char *path)
 {
 	struct buf b;
 	int err;
 	CUresult e;
 
-	*ret = (struct image){ 0 };
+	*ret = (struct soft_image){ 0 };
 	if (!path) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
@@ -138,15 +138,15 @@ CUresult image_read(struct image *ret, const char *path)
 		e = ret->data ? check_bytes(ret) : CUDA_ERROR_INVALID_IMAGE;
 	}
 	if (e) {
-		image_close(ret);
+		soft_image_close(ret);
 	}
 	return e;
 }
 
-void image_close(struct image *i)
+void soft_image_close(struct soft_image *i)
 {
 	free(i->owned);
-	*i = (struct image){ 0 };
+	*i = (struct soft_image){ 0 };
 }
 
 /* Sizes are passed in the low half of a pointer. */
@@ -155,9 +155,9 @@ static size_t size_of(const void *value)
 	return (size_t)(uint32_t)(uintptr_t)value;
 }
 
-CUresult jit_read(struct jit *j, unsigned n, const CUjit_option *options, void **values)
+CUresult soft_jit_read(struct soft_jit *j, unsigned n, const CUjit_option *options, void **values)
 {
-	*j = (struct jit){ .start_ns = clock_now_ns() };
+	*j = (struct soft_jit){ .start_ns = clock_now_ns() };
 	if (n && (!options || !values)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
@@ -211,7 +211,7 @@ static void append(char *out, size_t cap, size_t *len, const char *text)
 }
 
 /* Who gives no buffer for it, as most programs, may read it elsewhere. */
-void jit_error(struct jit *j, const char *text)
+void soft_jit_error(struct soft_jit *j, const char *text)
 {
 	if (!j || !j->error || !j->error_bytes) {
 		soft_log(text);
@@ -220,14 +220,14 @@ void jit_error(struct jit *j, const char *text)
 	}
 }
 
-void jit_info(struct jit *j, const char *text)
+void soft_jit_info(struct soft_jit *j, const char *text)
 {
 	if (j) {
 		append(j->info, j->info_bytes, &j->info_len, text);
 	}
 }
 
-void jit_finish(struct jit *j)
+void soft_jit_finish(struct soft_jit *j)
 {
 	float ms = (float)(clock_now_ns() - j->start_ns) / 1e6f;
 	uint32_t bits;

@@ -4,7 +4,7 @@
 
 #include "soft/client/process.h"
 
-struct image {
+struct soft_image {
 	const void *data;
 	size_t bytes;
 	void *owned; /* NULL: data is the program's */
@@ -12,13 +12,13 @@ struct image {
 
 /* How long an image is that a program gives a pointer to: text up to its zero, containers as their
  * headers say, and nothing behind is read. A list of containers is put behind each other. */
-CUresult image_open(struct image *ret, const void *p);
-CUresult image_read(struct image *ret, const char *path); /* a file's contents */
-void image_close(struct image *i);
+CUresult soft_image_open(struct soft_image *ret, const void *p);
+CUresult soft_image_read(struct soft_image *ret, const char *path); /* a file's contents */
+void soft_image_close(struct soft_image *i);
 
 /* Options of loading and linking. What is about the code that a compiler makes has no meaning here.
  */
-struct jit {
+struct soft_jit {
 	char *error, *info;
 	size_t error_bytes, info_bytes; /* of the buffers */
 	size_t error_len, info_len;	/* written */
@@ -28,14 +28,15 @@ struct jit {
 	uint64_t start_ns;
 };
 
-CUresult jit_read(struct jit *j, unsigned n, const CUjit_option *options, void **values);
-void jit_error(struct jit *j, const char *text); /* one more line; j may be NULL */
-void jit_info(struct jit *j, const char *text);
-void jit_finish(struct jit *j); /* tells the program how much was written, and the time it took */
+CUresult soft_jit_read(struct soft_jit *j, unsigned n, const CUjit_option *options, void **values);
+void soft_jit_error(struct soft_jit *j, const char *text); /* one more line; j may be NULL */
+void soft_jit_info(struct soft_jit *j, const char *text);
+void soft_jit_finish(
+	struct soft_jit *j); /* tells the program how much was written, and the time it took */
 
 /* module.c. The log says why not. */
-CUresult module_load(CUcontext ctx, const char *name, const struct image *i, struct jit *j,
-		     CUmodule *ret);
-CUresult module_unload(CUmodule m);
+CUresult soft_module_load(CUcontext ctx, const char *name, const struct soft_image *i,
+			  struct soft_jit *j, CUmodule *ret);
+CUresult soft_module_unload(CUmodule m);
 
 #endif

@@ -15,7 +15,7 @@
 #include "soft/client/module/module_image.h"
 #include "soft/client/strict.h"
 
-static int image_descriptor(const struct image *i)
+static int image_descriptor(const struct soft_image *i)
 {
 	int fd = shm_create("gbpf-soft-image", i->bytes, SHM_NOEXEC);
 	void *p;
@@ -64,7 +64,7 @@ static void unmap_managed(CUmodule m)
 }
 
 /* What compilers tell when they are asked to be verbose. */
-static void tell_functions(CUmodule m, struct jit *j)
+static void report_functions(CUmodule m, struct soft_jit *j)
 {
 	char name[SOFT_NAME_MAX], line[SOFT_NAME_MAX + 160];
 	uint32_t n = 1;
@@ -72,8 +72,8 @@ static void tell_functions(CUmodule m, struct jit *j)
 	for (uint32_t i = 0; i < n; i++) {
 		CUfunction f;
 
-		if (module_function_at(m, i, &n, name, sizeof(name)) || i >= n ||
-		    module_function(m, name, &f)) {
+		if (soft_module_function_at(m, i, &n, name, sizeof(name)) || i >= n ||
+		    soft_module_function(m, name, &f)) {
 			return;
 		}
 		snprintf(line, sizeof(line),
@@ -81,12 +81,12 @@ static void tell_functions(CUmodule m, struct jit *j)
 			 "%u of constant memory, %u bytes of parameters",
 			 name, f->registers, f->shared_bytes, f->local_bytes, f->const_bytes,
 			 f->param_bytes);
-		jit_info(j, line);
+		soft_jit_info(j, line);
 	}
 }
 
-CUresult module_load(CUcontext ctx, const char *name, const struct image *i, struct jit *j,
-		     CUmodule *ret)
+CUresult soft_module_load(CUcontext ctx, const char *name, const struct soft_image *i,
+			  struct soft_jit *j, CUmodule *ret)
 {
 	struct soft_request q = { .op = SOFT_REQ_MODULE_LOAD, .context = ctx->slot };
 	struct soft_reply r = { 0 };
@@ -103,15 +103,15 @@ CUresult module_load(CUcontext ctx, const char *name, const struct image *i, str
 	}
 	q.index = j ? j->target : 0;
 	snprintf(q.name, sizeof(q.name), "%s", name);
-	e = link_call(&q, fd, &r, sizeof(r), &managed);
+	e = soft_link_call(&q, fd, &r, sizeof(r), &managed);
 	close(fd);
 	if (e) {
 		fd_close(managed);
-		jit_error(j, r.text);
+		soft_jit_error(j, r.text);
 		return e;
 	}
 	pthread_mutex_lock(&soft.lock);
-	m = object_new(OBJECT_MODULE, sizeof(*m));
+	m = soft_object_create(OBJECT_MODULE, sizeof(*m));
 	if (m) {
 		m->context = ctx;
 		m->id = r.value32;
@@ -123,12 +123,12 @@ CUresult module_load(CUcontext ctx, const char *name, const struct image *i, str
 	}
 	fd_close(managed);
 	if (e) {
-		module_unload(m);
+		soft_module_unload(m);
 		return e;
 	}
 	*ret = m;
 	if (m && j && j->verbose && j->info) {
-		tell_functions(m, j);
+		report_functions(m, j);
 	}
 	return m ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -143,63 +143,64 @@ static void module_forget(CUmodule m) /* soft.lock held */
 		free(f->name);
 		free(f->params);
 		free(f->old_params);
-		object_delete(f);
+		soft_object_destroy(f);
 	}
-	object_delete(m);
+	soft_object_destroy(m);
 }
 
 static CUresult current_and(CUmodule m, CUcontext *ctx)
 {
-	CUresult e = soft_current(ctx);
+	CUresult e = soft_context_current(ctx);
 
-	return e ? e : handle_is(m, OBJECT_MODULE) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	return e ? e : soft_handle_is(m, OBJECT_MODULE) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-static CUresult load(const char *name, const struct image *i, unsigned n, CUjit_option *options,
-		     void **values, CUmodule *ret)
+static CUresult load(const char *name, const struct soft_image *i, unsigned n,
+		     CUjit_option *options, void **values, CUmodule *ret)
 {
-	struct jit j;
+	struct soft_jit j;
 	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
-	e = e ? e : jit_read(&j, n, options, values);
+	e = e ? e : soft_jit_read(&j, n, options, values);
 	if (e) {
 		return e;
 	}
-	e = module_load(ctx, name, i, &j, ret);
-	jit_finish(&j);
+	e = soft_module_load(ctx, name, i, &j, ret);
+	soft_jit_finish(&j);
 	return e;
 }
 
 /* What an image is not is told in the log too. */
 static CUresult refuse(CUresult e, unsigned n, CUjit_option *options, void **values)
 {
-	struct jit j;
+	struct soft_jit j;
 
-	if (e == CUDA_ERROR_INVALID_VALUE || jit_read(&j, n, options, values)) {
+	if (e == CUDA_ERROR_INVALID_VALUE || soft_jit_read(&j, n, options, values)) {
 		return e;
 	}
-	jit_error(&j, e == CUDA_ERROR_NO_BINARY_FOR_GPU
-			      ? "the image is machine code of another device and holds no PTX; "
-				"make it with nvcc -ptx or -fatbin"
-			      : "the data is neither PTX nor a fat binary");
-	jit_finish(&j);
+	soft_jit_error(&j,
+		       e == CUDA_ERROR_NO_BINARY_FOR_GPU
+			       ? "the image is machine code of another device and holds no PTX; "
+				 "make it with nvcc -ptx or -fatbin"
+			       : "the data is neither PTX nor a fat binary");
+	soft_jit_finish(&j);
 	return e;
 }
 
 CUresult cuModuleLoadDataEx(CUmodule *ret, const void *data, unsigned int n, CUjit_option *options,
 			    void **values)
 {
-	struct image i;
+	struct soft_image i;
 	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
 	if (e || !ret) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
-	e = image_open(&i, data);
+	e = soft_image_open(&i, data);
 	e = e ? refuse(e, n, options, values) : load("ptx", &i, n, options, values, ret);
-	image_close(&i);
+	soft_image_close(&i);
 	return e;
 }
 
@@ -216,34 +217,34 @@ CUresult cuModuleLoadFatBinary(CUmodule *ret, const void *image)
 CUresult cuModuleLoad(CUmodule *ret, const char *path)
 {
 	const char *leaf;
-	struct image i;
+	struct soft_image i;
 	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
 	if (e || !ret) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
-	e = image_read(&i, path);
+	e = soft_image_read(&i, path);
 	if (!e) {
 		leaf = strrchr(path, '/');
 		e = load(leaf ? leaf + 1 : path, &i, 0, NULL, NULL, ret);
 	}
-	image_close(&i);
+	soft_image_close(&i);
 	return e;
 }
 
-CUresult module_unload(CUmodule m)
+CUresult soft_module_unload(CUmodule m)
 {
 	struct soft_request q = { .op = SOFT_REQ_MODULE_UNLOAD };
 	struct soft_reply r;
 	CUresult e;
 
-	context_drain(m->context);
-	memory_drop_module(m->context, m->id);
+	soft_context_drain(m->context);
+	soft_memory_drop_module(m->context, m->id);
 	q.context = m->context->slot;
 	q.object = m->id;
 	unmap_managed(m);
-	e = link_call(&q, -1, &r, sizeof(r), NULL);
+	e = soft_link_call(&q, -1, &r, sizeof(r), NULL);
 	pthread_mutex_lock(&soft.lock);
 	module_forget(m);
 	pthread_mutex_unlock(&soft.lock);
@@ -255,15 +256,15 @@ CUresult cuModuleUnload(CUmodule m)
 	CUcontext ctx;
 	CUresult e = current_and(m, &ctx);
 
-	e = e ? e : capture_unsafe();
+	e = e ? e : soft_capture_unsafe();
 	if (e) {
 		return e;
 	}
 	if (m->library) {
 		return CUDA_ERROR_NOT_PERMITTED;
 	}
-	handle_ends(m);
-	return module_unload(m);
+	soft_handle_destroying(m);
+	return soft_module_unload(m);
 }
 
 static CUfunction find_function(CUmodule m, const char *name)
@@ -280,7 +281,7 @@ static CUfunction find_function(CUmodule m, const char *name)
 /* Fills a function from the server's answer; soft.lock held. */
 static CUfunction make_function(CUmodule m, const char *name, const struct soft_function_info *i)
 {
-	CUfunction f = object_new(OBJECT_FUNCTION, sizeof(*f));
+	CUfunction f = soft_object_create(OBJECT_FUNCTION, sizeof(*f));
 
 	if (!f) {
 		return NULL;
@@ -301,7 +302,7 @@ static CUfunction make_function(CUmodule m, const char *name, const struct soft_
 	if (!f->name || !f->params) {
 		free(f->name);
 		free(f->params);
-		object_delete(f);
+		soft_object_destroy(f);
 		return NULL;
 	}
 	for (uint32_t k = 0; k < f->n_params; k++) {
@@ -313,7 +314,7 @@ static CUfunction make_function(CUmodule m, const char *name, const struct soft_
 	return f;
 }
 
-CUresult module_function(CUmodule m, const char *name, CUfunction *ret)
+CUresult soft_module_function(CUmodule m, const char *name, CUfunction *ret)
 {
 	struct soft_request q = { .op = SOFT_REQ_FUNCTION,
 				  .context = m->context->slot,
@@ -329,7 +330,7 @@ CUresult module_function(CUmodule m, const char *name, CUfunction *ret)
 		return CUDA_SUCCESS;
 	}
 	snprintf(q.name, sizeof(q.name), "%s", name);
-	e = link_call(&q, -1, &r, sizeof(r), NULL);
+	e = soft_link_call(&q, -1, &r, sizeof(r), NULL);
 	if (e) {
 		return e;
 	}
@@ -351,17 +352,19 @@ CUresult cuModuleGetFunction(CUfunction *ret, CUmodule m, const char *name)
 	if (e) {
 		return e;
 	}
-	return ret && name && name[0] ? module_function(m, name, ret) : CUDA_ERROR_INVALID_VALUE;
+	return ret && name && name[0] ? soft_module_function(m, name, ret)
+				      : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult module_function_at(CUmodule m, uint32_t index, uint32_t *ret_n, char *name, size_t cap)
+CUresult soft_module_function_at(CUmodule m, uint32_t index, uint32_t *ret_n, char *name,
+				 size_t cap)
 {
 	struct soft_request q = { .op = SOFT_REQ_FUNCTION_AT,
 				  .context = m->context->slot,
 				  .object = m->id,
 				  .index = index };
 	struct soft_reply r = { 0 };
-	CUresult e = link_call(&q, -1, &r, sizeof(r), NULL);
+	CUresult e = soft_link_call(&q, -1, &r, sizeof(r), NULL);
 
 	if (!e) {
 		*ret_n = r.value32;
@@ -380,7 +383,7 @@ CUresult cuModuleGetFunctionCount(unsigned int *ret, CUmodule m)
 	if (e || !ret) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
-	e = module_function_at(m, 0, &n, name, sizeof(name));
+	e = soft_module_function_at(m, 0, &n, name, sizeof(name));
 	*ret = n;
 	return e;
 }
@@ -396,20 +399,20 @@ CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int cap, CUm
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	for (uint32_t i = 0; !e && i < cap && i < n; i++) {
-		e = module_function_at(m, i, &n, name, sizeof(name));
+		e = soft_module_function_at(m, i, &n, name, sizeof(name));
 		if (!e && i < n) {
-			e = module_function(m, name, &functions[i]);
+			e = soft_module_function(m, name, &functions[i]);
 		}
 	}
 	return e;
 }
 
-CUresult module_global(CUmodule m, const char *name, CUdeviceptr *ret, size_t *ret_bytes)
+CUresult soft_module_global(CUmodule m, const char *name, CUdeviceptr *ret, size_t *ret_bytes)
 {
 	struct soft_request q = { .op = SOFT_REQ_GLOBAL,
 				  .context = m->context->slot,
 				  .object = m->id };
-	struct range range = { .hidden = 0 };
+	struct soft_range range = { .hidden = 0 };
 	struct soft_reply r = { 0 };
 	CUcontext owner;
 	CUresult e;
@@ -418,7 +421,7 @@ CUresult module_global(CUmodule m, const char *name, CUdeviceptr *ret, size_t *r
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	snprintf(q.name, sizeof(q.name), "%s", name);
-	e = link_call(&q, -1, &r, sizeof(r), NULL);
+	e = soft_link_call(&q, -1, &r, sizeof(r), NULL);
 	if (e) {
 		return e;
 	}
@@ -432,8 +435,8 @@ CUresult module_global(CUmodule m, const char *name, CUdeviceptr *ret, size_t *r
 	range.bytes = r.bytes;
 	range.module = m->id + 1;
 	range.kind = r.value32 ? RANGE_MANAGED : RANGE_DEVICE;
-	return memory_find(r.value, &owner, &range) ? CUDA_SUCCESS
-						    : memory_note(m->context, &range);
+	return soft_memory_find(r.value, &owner, &range) ? CUDA_SUCCESS
+							 : soft_memory_add(m->context, &range);
 }
 
 CUresult cuModuleGetGlobal_v2(CUdeviceptr *ret, size_t *ret_bytes, CUmodule m, const char *name)
@@ -444,7 +447,7 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *ret, size_t *ret_bytes, CUmodule m, c
 	if (!e && ((!ret && !ret_bytes) || !name || !name[0])) {
 		e = CUDA_ERROR_INVALID_VALUE;
 	}
-	return e ? e : module_global(m, name, ret, ret_bytes);
+	return e ? e : soft_module_global(m, name, ret, ret_bytes);
 }
 
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *ret)

@@ -16,7 +16,7 @@ static int take_slot(void)
 {
 	for (uint32_t i = 0; i < SOFT_MAX_STREAMS; i++) {
 		if (soft.stream_used[i] == 2 &&
-		    word_reached(&soft.shared->streams[i].done, soft.stream_count[i])) {
+		    soft_word_reached(&soft.shared->streams[i].done, soft.stream_count[i])) {
 			soft.stream_used[i] = 0;
 		}
 		if (soft.stream_used[i] == 0) {
@@ -27,12 +27,13 @@ static int take_slot(void)
 	return -1;
 }
 
-CUresult stream_new(CUcontext ctx, int priority, uint32_t flags, CUstream *ret)
+CUresult soft_stream_create(CUcontext ctx, int priority, uint32_t flags, CUstream *ret)
 {
-	return stream_new_in(ctx, NULL, priority, flags, ret);
+	return soft_stream_create_in(ctx, NULL, priority, flags, ret);
 }
 
-CUresult stream_new_in(CUcontext ctx, CUgreenCtx green, int priority, uint32_t flags, CUstream *ret)
+CUresult soft_stream_create_in(CUcontext ctx, CUgreenCtx green, int priority, uint32_t flags,
+			       CUstream *ret)
 {
 	struct soft_record_stream r = { .r.op = SOFT_OP_STREAM_CREATE,
 					.priority = priority,
@@ -44,7 +45,7 @@ CUresult stream_new_in(CUcontext ctx, CUgreenCtx green, int priority, uint32_t f
 
 	pthread_mutex_lock(&soft.lock);
 	slot = take_slot();
-	s = slot >= 0 ? object_new(OBJECT_STREAM, sizeof(*s)) : NULL;
+	s = slot >= 0 ? soft_object_create(OBJECT_STREAM, sizeof(*s)) : NULL;
 	if (s) {
 		s->context = ctx;
 		s->slot = (uint32_t)slot;
@@ -65,27 +66,27 @@ CUresult stream_new_in(CUcontext ctx, CUgreenCtx green, int priority, uint32_t f
 	if (!s) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	e = ring_put(s, &r.r, sizeof(r), NULL, 0, NULL);
+	e = soft_ring_submit(s, &r.r, sizeof(r), NULL, 0, NULL);
 	*ret = s;
 	return e;
 }
 
-CUresult stream_end(CUstream s)
+CUresult soft_stream_destroy(CUstream s)
 {
 	struct soft_record_stream r = { .r.op = SOFT_OP_STREAM_DESTROY };
 	CUresult e;
 
-	capture_forget_stream(s);
-	e = ring_put(s, &r.r, sizeof(r), NULL, 0, NULL);
+	soft_capture_drop_stream(s);
+	e = soft_ring_submit(s, &r.r, sizeof(r), NULL, 0, NULL);
 	pthread_mutex_lock(&soft.lock);
 	soft.stream_used[s->slot] = 2;
 	streams[s->slot] = NULL;
-	object_delete(s);
+	soft_object_destroy(s);
 	pthread_mutex_unlock(&soft.lock);
 	return e;
 }
 
-CUresult streams_each(CUcontext ctx, CUresult (*fn)(CUstream s, void *arg), void *arg)
+CUresult soft_streams_each(CUcontext ctx, CUresult (*fn)(CUstream s, void *arg), void *arg)
 {
 	CUresult e = CUDA_SUCCESS;
 
@@ -99,7 +100,7 @@ CUresult streams_each(CUcontext ctx, CUresult (*fn)(CUstream s, void *arg), void
 	return e;
 }
 
-void streams_forget(CUcontext ctx)
+void soft_streams_drop_context(CUcontext ctx)
 {
 	for (uint32_t i = 0; i < SOFT_MAX_STREAMS; i++) {
 		CUstream s;
@@ -113,30 +114,30 @@ void streams_forget(CUcontext ctx)
 		}
 		pthread_mutex_unlock(&soft.lock);
 		if (s) {
-			capture_forget_stream(s);
+			soft_capture_drop_stream(s);
 			pthread_mutex_lock(&soft.lock);
-			object_delete(s);
+			soft_object_destroy(s);
 			pthread_mutex_unlock(&soft.lock);
 		}
 	}
 }
 
-CUresult context_drain(CUcontext ctx)
+CUresult soft_context_drain(CUcontext ctx)
 {
 	for (uint32_t i = 0; i < SOFT_MAX_STREAMS; i++) {
 		uint32_t target = load_acquire(&soft.stream_count[i]);
 		struct soft_stream_word *w = &soft.shared->streams[i];
 
 		if (soft.stream_used[i] && soft.stream_owner[i] == ctx->slot &&
-		    !word_reached(&w->done, target)) {
-			word_wait(&w->done, &w->waiters, target, ctx);
+		    !soft_word_reached(&w->done, target)) {
+			soft_word_wait(&w->done, &w->waiters, target, ctx);
 		}
 	}
-	print_drain(); /* also of kernels that have ended before anybody waited */
+	soft_output_drain(); /* also of kernels that have ended before anybody waited */
 	return soft_context_error(ctx);
 }
 
-CUresult green_drain(CUgreenCtx g)
+CUresult soft_green_drain(CUgreenCtx g)
 {
 	CUcontext ctx = g->primary;
 
@@ -149,17 +150,17 @@ CUresult green_drain(CUgreenCtx g)
 		ours = streams[i] && streams[i]->green == g && streams[i]->green_id == g->id;
 		pthread_mutex_unlock(&soft.lock);
 		if (ours) {
-			word_wait(&w->done, &w->waiters, target, ctx);
+			soft_word_wait(&w->done, &w->waiters, target, ctx);
 		}
 	}
-	print_drain();
+	soft_output_drain();
 	return soft_context_error(ctx);
 }
 
 static CUresult create(CUstream *ret, unsigned flags, int priority)
 {
 	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
 	if (e) {
 		return e;
@@ -168,8 +169,8 @@ static CUresult create(CUstream *ret, unsigned flags, int priority)
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	priority = MIN(MAX(priority, SOFT_PRIORITY_GREATEST), 0);
-	return stream_new_in(ctx, soft_thread_green(), priority,
-			     flags ? SOFT_STREAM_NON_BLOCKING : 0, ret);
+	return soft_stream_create_in(ctx, soft_thread_green(), priority,
+				     flags ? SOFT_STREAM_NON_BLOCKING : 0, ret);
 }
 
 CUresult cuStreamCreate(CUstream *ret, unsigned int flags)
@@ -189,14 +190,14 @@ CUresult cuStreamDestroy_v2(CUstream s)
 	if (e) {
 		return e;
 	}
-	if (!handle_is(s, OBJECT_STREAM) || s->legacy) {
+	if (!soft_handle_is(s, OBJECT_STREAM) || s->legacy) {
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
-	if (green_stream_gone(s)) {
+	if (soft_green_stream_orphaned(s)) {
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	}
-	handle_ends(s);
-	return stream_end(s);
+	soft_handle_destroying(s);
+	return soft_stream_destroy(s);
 }
 
 CUresult cuStreamDestroy(CUstream s)
@@ -207,13 +208,13 @@ CUresult cuStreamDestroy(CUstream s)
 static CUresult synchronize(int pt, CUstream h)
 {
 	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
+	CUresult e = soft_stream_resolve(h, pt, &s);
 
-	e = e ? e : capture_sync(s);
-	e = e ? e : stream_drain(s);
-	handle_still(h > CU_STREAM_PER_THREAD ? h : NULL, OBJECT_STREAM);
-	exec_reap();
-	pool_idle();
+	e = e ? e : soft_capture_sync(s);
+	e = e ? e : soft_stream_drain(s);
+	soft_handle_recheck(h > CU_STREAM_PER_THREAD ? h : NULL, OBJECT_STREAM);
+	soft_exec_reap();
+	soft_pool_trim_idle();
 	return e;
 }
 PAIR(cuStreamSynchronize, _ptsz, synchronize, (CUstream h), h)
@@ -221,13 +222,13 @@ PAIR(cuStreamSynchronize, _ptsz, synchronize, (CUstream h), h)
 static CUresult query(int pt, CUstream h)
 {
 	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
+	CUresult e = soft_stream_resolve(h, pt, &s);
 
-	e = e ? e : capture_sync(s);
+	e = e ? e : soft_capture_sync(s);
 	if (e) {
 		return e;
 	}
-	if (!strict_reached(s->slot, load_acquire(&s->submitted))) {
+	if (!soft_strict_reached(s->slot, load_acquire(&s->submitted))) {
 		return CUDA_ERROR_NOT_READY;
 	}
 	return soft_context_error(s->context);
@@ -237,7 +238,7 @@ PAIR(cuStreamQuery, _ptsz, query, (CUstream h), h)
 static CUresult get_priority(int pt, CUstream h, int *ret)
 {
 	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
+	CUresult e = soft_stream_resolve(h, pt, &s);
 
 	if (!e && ret) {
 		*ret = s->priority;
@@ -249,7 +250,7 @@ PAIR(cuStreamGetPriority, _ptsz, get_priority, (CUstream h, int *ret), h, ret)
 static CUresult get_flags(int pt, CUstream h, unsigned *ret)
 {
 	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
+	CUresult e = soft_stream_resolve(h, pt, &s);
 
 	if (!e && ret) {
 		*ret = s->flags;
@@ -261,7 +262,7 @@ PAIR(cuStreamGetFlags, _ptsz, get_flags, (CUstream h, unsigned int *ret), h, ret
 static CUresult get_id(int pt, CUstream h, unsigned long long *ret)
 {
 	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
+	CUresult e = soft_stream_resolve(h, pt, &s);
 
 	if (!e && ret) {
 		*ret = s->id;
@@ -273,7 +274,7 @@ PAIR(cuStreamGetId, _ptsz, get_id, (CUstream h, unsigned long long *ret), h, ret
 static CUresult get_context(int pt, CUstream h, CUcontext *ret)
 {
 	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
+	CUresult e = soft_stream_resolve(h, pt, &s);
 
 	if (!e && ret && s->green) {
 		e = cuCtxFromGreenCtx(ret, s->green);
@@ -287,7 +288,7 @@ PAIR(cuStreamGetCtx, _ptsz, get_context, (CUstream h, CUcontext *ret), h, ret)
 static CUresult get_context_v2(int pt, CUstream h, CUcontext *ret, CUgreenCtx *green)
 {
 	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
+	CUresult e = soft_stream_resolve(h, pt, &s);
 
 	if (!e && ret) {
 		*ret = s->context;
@@ -303,7 +304,7 @@ PAIR(cuStreamGetCtx_v2, _ptsz, get_context_v2, (CUstream h, CUcontext *ret, CUgr
 static CUresult get_device(int pt, CUstream h, CUdevice *ret)
 {
 	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
+	CUresult e = soft_stream_resolve(h, pt, &s);
 
 	if (!e && ret) {
 		*ret = s->context->device;
@@ -315,9 +316,9 @@ PAIR(cuStreamGetDevice, _ptsz, get_device, (CUstream h, CUdevice *ret), h, ret)
 static CUresult wait_event(int pt, CUstream h, CUevent ev, unsigned flags)
 {
 	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
+	CUresult e = soft_stream_resolve(h, pt, &s);
 
-	return e ? e : event_wait(s, ev, flags);
+	return e ? e : soft_event_wait(s, ev, flags);
 }
 PAIR(cuStreamWaitEvent, _ptsz, wait_event, (CUstream h, CUevent ev, unsigned int flags), h, ev,
      flags)
@@ -327,7 +328,7 @@ PAIR(cuStreamWaitEvent, _ptsz, wait_event, (CUstream h, CUevent ev, unsigned int
 static CUresult get_attribute(int pt, CUstream h, CUstreamAttrID id, CUstreamAttrValue *v)
 {
 	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
+	CUresult e = soft_stream_resolve(h, pt, &s);
 
 	if (e || !v) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
@@ -369,7 +370,7 @@ static CUresult set_policy(CUstream s, unsigned policy)
 static CUresult set_attribute(int pt, CUstream h, CUstreamAttrID id, const CUstreamAttrValue *v)
 {
 	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
+	CUresult e = soft_stream_resolve(h, pt, &s);
 
 	if (e || !v) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
@@ -401,9 +402,9 @@ PAIR(cuStreamSetAttribute, _ptsz, set_attribute,
 static CUresult copy_attributes(int pt, CUstream to, CUstream from)
 {
 	CUstream t, f;
-	CUresult e = soft_stream(to, pt, &t);
+	CUresult e = soft_stream_resolve(to, pt, &t);
 
-	e = e ? e : soft_stream(from, pt, &f);
+	e = e ? e : soft_stream_resolve(from, pt, &f);
 	if (e) {
 		return e;
 	}

@@ -22,7 +22,7 @@ static CUresult ask(CUevent ev, unsigned verb, struct soft_reply *r)
 		.op = SOFT_REQ_EVENT, .object = verb, .index = ev->index, .value = ev->key
 	};
 
-	return link_call(&q, -1, r, sizeof(*r), NULL);
+	return soft_link_call(&q, -1, r, sizeof(*r), NULL);
 }
 
 /* A place for the event; soft.lock held. */
@@ -35,7 +35,7 @@ static CUevent new_event(CUcontext ctx, unsigned flags)
 		if (soft.event_used[slot]) {
 			continue;
 		}
-		ev = object_new(OBJECT_EVENT, sizeof(*ev));
+		ev = soft_object_create(OBJECT_EVENT, sizeof(*ev));
 		if (ev) {
 			soft.event_used[slot] = 1;
 			soft.next_event = slot + 1;
@@ -83,7 +83,7 @@ static CUresult event_new(CUcontext ctx, unsigned flags, CUevent *ret)
 CUresult cuEventCreate(CUevent *ret, unsigned int flags)
 {
 	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
 	if (e) {
 		return e;
@@ -98,13 +98,13 @@ CUresult cuEventCreate(CUevent *ret, unsigned int flags)
 /* soft.lock held. */
 static void forget(CUevent ev)
 {
-	capture_forget_event(ev);
+	soft_capture_drop_event(ev);
 	events[ev->slot] = NULL;
 	soft.event_used[ev->slot] = 0;
-	object_delete(ev);
+	soft_object_destroy(ev);
 }
 
-void events_forget(CUcontext ctx)
+void soft_events_drop_context(CUcontext ctx)
 {
 	pthread_mutex_lock(&soft.lock);
 	for (uint32_t i = 0; i < SOFT_MAX_EVENTS; i++) {
@@ -128,10 +128,10 @@ CUresult cuEventDestroy_v2(CUevent ev)
 	if (e) {
 		return e;
 	}
-	if (!handle_is(ev, OBJECT_EVENT)) {
+	if (!soft_handle_is(ev, OBJECT_EVENT)) {
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
-	handle_ends(ev);
+	soft_handle_destroying(ev);
 	if (ev->shared) {
 		ask(ev, SOFT_EVENT_CLOSE, &r);
 	}
@@ -152,88 +152,89 @@ static CUresult put_shared(CUstream s, CUevent ev, unsigned op, uint32_t ticket)
 		.r.op = (uint16_t)op, .key = ev->key, .index = ev->index, .ticket = ticket
 	};
 
-	return ring_add(s, &r.r, sizeof(r));
+	return soft_ring_add(s, &r.r, sizeof(r));
 }
 
-CUresult event_add_record(CUstream s, CUevent ev)
+CUresult soft_event_add_record(CUstream s, CUevent ev)
 {
 	struct soft_reply r;
 	CUresult e;
 
 	if (!ev->shared) {
-		return ring_add_record(s, ev);
+		return soft_ring_add_record(s, ev);
 	}
 	e = ask(ev, SOFT_EVENT_ISSUE, &r);
 	return e ? e : put_shared(s, ev, SOFT_OP_SHARED_RECORD, r.value32);
 }
 
-CUresult event_add_wait(CUstream s, CUevent ev)
+CUresult soft_event_add_wait(CUstream s, CUevent ev)
 {
 	uint64_t last = load_acquire(&ev->last);
 	struct soft_reply r;
 	CUresult e;
 
 	if (!ev->shared) {
-		return last ? ring_add_wait(s, event_slot(last), (uint32_t)last) : CUDA_SUCCESS;
+		return last ? soft_ring_add_wait(s, soft_event_slot(last), (uint32_t)last)
+			    : CUDA_SUCCESS;
 	}
 	e = ask(ev, SOFT_EVENT_QUERY, &r);
 	return e || r.value32 == r.value ? e : put_shared(s, ev, SOFT_OP_SHARED_WAIT, r.value32);
 }
 
-CUresult event_record(CUstream s, CUevent ev, unsigned flags)
+CUresult soft_event_record(CUstream s, CUevent ev, unsigned flags)
 {
 	bool captured;
 	CUresult e;
 
-	if (!handle_is(ev, OBJECT_EVENT) || ev->context != s->context) {
+	if (!soft_handle_is(ev, OBJECT_EVENT) || ev->context != s->context) {
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
 	if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	e = capture_record(s, ev, flags & CU_EVENT_RECORD_EXTERNAL, &captured);
+	e = soft_capture_record(s, ev, flags & CU_EVENT_RECORD_EXTERNAL, &captured);
 	if (e || captured) {
 		return e;
 	}
-	strict_submit(s);
-	ring_begin();
-	e = event_add_record(s, ev);
-	ring_end();
+	soft_strict_submit(s);
+	soft_ring_begin();
+	e = soft_event_add_record(s, ev);
+	soft_ring_end();
 	return e;
 }
 
-CUresult event_put_wait(CUstream s, CUevent ev)
+CUresult soft_event_submit_wait(CUstream s, CUevent ev)
 {
 	CUresult e;
 
-	strict_submit(s);
-	ring_begin();
-	e = event_add_wait(s, ev);
-	ring_end();
+	soft_strict_submit(s);
+	soft_ring_begin();
+	e = soft_event_add_wait(s, ev);
+	soft_ring_end();
 	return e;
 }
 
-CUresult event_wait(CUstream s, CUevent ev, unsigned flags)
+CUresult soft_event_wait(CUstream s, CUevent ev, unsigned flags)
 {
 	bool captured;
 	CUresult e;
 
-	if (!handle_is(ev, OBJECT_EVENT)) {
+	if (!soft_handle_is(ev, OBJECT_EVENT)) {
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
 	if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	e = capture_wait(s, ev, flags & CU_EVENT_WAIT_EXTERNAL, &captured);
-	return e || captured ? e : event_put_wait(s, ev);
+	e = soft_capture_wait(s, ev, flags & CU_EVENT_WAIT_EXTERNAL, &captured);
+	return e || captured ? e : soft_event_submit_wait(s, ev);
 }
 
 static CUresult record(int pt, CUevent ev, CUstream h, unsigned flags)
 {
 	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
+	CUresult e = soft_stream_resolve(h, pt, &s);
 
-	return e ? e : event_record(s, ev, flags);
+	return e ? e : soft_event_record(s, ev, flags);
 }
 PAIR(cuEventRecord, _ptsz, record, (CUevent ev, CUstream h), ev, h, 0)
 PAIR(cuEventRecordWithFlags, _ptsz, record, (CUevent ev, CUstream h, unsigned int flags), ev, h,
@@ -246,16 +247,16 @@ static CUresult check_event(CUevent ev)
 	if (e) {
 		return e;
 	}
-	return handle_is(ev, OBJECT_EVENT) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	return soft_handle_is(ev, OBJECT_EVENT) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 /* Before an event is asked or waited for. */
-static CUresult check_settled(CUevent ev)
+static CUresult check_waitable(CUevent ev)
 {
 	CUresult e = check_event(ev);
 
-	e = e ? e : capture_asked(ev, true);
-	e = e ? e : capture_unsafe();
+	e = e ? e : soft_capture_check_event(ev, true);
+	e = e ? e : soft_capture_unsafe();
 	return e ? e : soft_context_error(ev->context);
 }
 
@@ -263,13 +264,13 @@ static bool reached(const CUevent ev)
 {
 	uint64_t last = load_acquire(&ev->last);
 
-	return !last || strict_reached(event_slot(last), (uint32_t)last);
+	return !last || soft_strict_reached(soft_event_slot(last), (uint32_t)last);
 }
 
 CUresult cuEventQuery(CUevent ev)
 {
 	struct soft_reply r;
-	CUresult e = check_settled(ev);
+	CUresult e = check_waitable(ev);
 
 	if (e || !ev->shared) {
 		return e ? e : reached(ev) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -283,22 +284,22 @@ static CUresult synchronize_shared(CUevent ev)
 {
 	uint32_t target;
 	CUstream s;
-	CUresult e = stream_new(ev->context, 0, SOFT_STREAM_NON_BLOCKING, &s), last;
+	CUresult e = soft_stream_create(ev->context, 0, SOFT_STREAM_NON_BLOCKING, &s), last;
 
 	if (e) {
 		return e;
 	}
-	e = event_put_wait(s, ev);
+	e = soft_event_submit_wait(s, ev);
 	target = s->submitted;
-	e = e ? e : stream_wait(s, target);
-	last = stream_end(s);
+	e = e ? e : soft_stream_wait(s, target);
+	last = soft_stream_destroy(s);
 	return e ? e : last;
 }
 
 CUresult cuEventSynchronize(CUevent ev)
 {
 	struct soft_stream_word *w;
-	CUresult e = check_settled(ev);
+	CUresult e = check_waitable(ev);
 	uint64_t last;
 
 	if (!e && ev->shared) {
@@ -308,11 +309,11 @@ CUresult cuEventSynchronize(CUevent ev)
 	if (!last) {
 		return e;
 	}
-	w = &soft.shared->streams[event_slot(last)];
+	w = &soft.shared->streams[soft_event_slot(last)];
 	e = ev->flags & CU_EVENT_BLOCKING_SYNC
-		    ? word_wait_how(&w->done, &w->waiters, (uint32_t)last, ev->context, true)
-		    : word_wait(&w->done, &w->waiters, (uint32_t)last, ev->context);
-	pool_idle();
+		    ? soft_word_wait_mode(&w->done, &w->waiters, (uint32_t)last, ev->context, true)
+		    : soft_word_wait(&w->done, &w->waiters, (uint32_t)last, ev->context);
+	soft_pool_trim_idle();
 	return e;
 }
 
@@ -320,16 +321,17 @@ CUresult cuEventSynchronize(CUevent ev)
 
 #define HANDLE_MAGIC 0x3074766574666f73ull
 
-struct handle {
+struct event_handle {
 	uint64_t magic, key;
 	uint32_t index;
 	int32_t pid; /* of who made it */
 };
-_Static_assert(sizeof(struct handle) <= sizeof(CUipcEventHandle), "it fits the driver's handle");
+_Static_assert(sizeof(struct event_handle) <= sizeof(CUipcEventHandle),
+	       "it fits the driver's handle");
 
 CUresult cuIpcGetEventHandle(CUipcEventHandle *ret, CUevent ev)
 {
-	struct handle h = { .magic = HANDLE_MAGIC };
+	struct event_handle h = { .magic = HANDLE_MAGIC };
 	CUresult e = check_event(ev);
 
 	if (e) {
@@ -349,10 +351,10 @@ CUresult cuIpcGetEventHandle(CUipcEventHandle *ret, CUevent ev)
 CUresult cuIpcOpenEventHandle(CUevent *ret, CUipcEventHandle handle)
 {
 	struct soft_reply r;
-	struct handle h;
+	struct event_handle h;
 	CUcontext ctx;
 	CUevent ev;
-	CUresult e = soft_current(&ctx);
+	CUresult e = soft_context_current(&ctx);
 
 	if (e) {
 		return e;
@@ -391,8 +393,8 @@ CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b)
 	if (!ms) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	e = capture_asked(a, false);
-	e = e ? e : capture_asked(b, false);
+	e = soft_capture_check_event(a, false);
+	e = e ? e : soft_capture_check_event(b, false);
 	if (e) {
 		return e;
 	}

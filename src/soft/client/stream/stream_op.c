@@ -18,8 +18,8 @@ static CUresult fill(struct soft_record_value *r, CUdeviceptr address, uint64_t 
 					 .value = value,
 					 .unit = unit,
 					 .mode = mode };
-	return address % unit || !memory_valid(address, unit, NULL) ? CUDA_ERROR_INVALID_VALUE
-								    : CUDA_SUCCESS;
+	return address % unit || !soft_memory_valid(address, unit, NULL) ? CUDA_ERROR_INVALID_VALUE
+									 : CUDA_SUCCESS;
 }
 
 static CUresult fill_wait(struct soft_record_value *r, CUdeviceptr address, uint64_t value,
@@ -38,8 +38,8 @@ static CUresult fill_write(struct soft_record_value *r, CUdeviceptr address, uin
 		       : fill(r, address, value, unit, SOFT_VALUE_WRITE);
 }
 
-CUresult streamop_value(const CUstreamBatchMemOpParams *op, struct soft_record_value *ret,
-			bool *ret_none)
+CUresult soft_stream_op_value(const CUstreamBatchMemOpParams *op, struct soft_record_value *ret,
+			      bool *ret_none)
 {
 	const struct CUstreamMemOpValue_st *v = &op->value;
 
@@ -67,10 +67,10 @@ CUresult streamop_value(const CUstreamBatchMemOpParams *op, struct soft_record_v
 static CUresult capture_batch(CUstream s, unsigned count, const CUstreamBatchMemOpParams *ops,
 			      unsigned flags)
 {
-	struct work w;
-	CUresult e = work_values(&w, s->context, count, ops, flags);
+	struct soft_work w;
+	CUresult e = soft_work_values(&w, s->context, count, ops, flags);
 
-	return e ? e : capture_add(s, &w);
+	return e ? e : soft_capture_add(s, &w);
 }
 
 /* All operations are checked before the first one is put. */
@@ -80,21 +80,21 @@ static CUresult batch_mem_op(int pt, CUstream h, unsigned count,
 	struct soft_record_value r;
 	bool none, capturing = false;
 	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
+	CUresult e = soft_stream_resolve(h, pt, &s);
 
-	if (e || (count && !ops) || count > STREAMOP_BATCH_MAX || flags) {
+	if (e || (count && !ops) || count > STREAM_OP_BATCH_MAX || flags) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
 	for (unsigned i = 0; i < count && !e; i++) {
-		e = streamop_value(&ops[i], &r, &none);
+		e = soft_stream_op_value(&ops[i], &r, &none);
 	}
-	e = e ? e : capture_check(s, &capturing);
+	e = e ? e : soft_capture_check(s, &capturing);
 	if (capturing) {
 		return capture_batch(s, count, ops, flags);
 	}
 	for (unsigned i = 0; i < count && !e; i++) {
-		e = streamop_value(&ops[i], &r, &none);
-		e = e || none ? e : ring_put(s, &r.r, sizeof(r), NULL, 0, NULL);
+		e = soft_stream_op_value(&ops[i], &r, &none);
+		e = e || none ? e : soft_ring_submit(s, &r.r, sizeof(r), NULL, 0, NULL);
 	}
 	return e;
 }
@@ -130,19 +130,19 @@ VALUE_ENTRIES(cuStreamWriteValue64, uint64_t, CU_STREAM_MEM_OP_WRITE_VALUE_64)
 static CUresult attach_mem(int pt, CUstream h, CUdeviceptr p, size_t bytes, unsigned flags)
 {
 	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
+	CUresult e = soft_stream_resolve(h, pt, &s);
 
 	(void)p;
 	(void)bytes;
 	(void)flags; /* managed memory is visible everywhere always */
-	return e ? e : capture_refuse(s);
+	return e ? e : soft_capture_refuse(s);
 }
 PAIR(cuStreamAttachMemAsync, _ptsz, attach_mem,
      (CUstream h, CUdeviceptr p, size_t bytes, unsigned int flags), h, p, bytes, flags)
 
 /* Host functions. */
 
-static void copy_box(const struct copy *c)
+static void copy_box(const struct soft_copy *c)
 {
 	for (uint64_t z = 0; z < c->depth; z++) {
 		for (uint64_t y = 0; y < c->height; y++) {
@@ -154,9 +154,9 @@ static void copy_box(const struct copy *c)
 	}
 }
 
-void host_run(uint64_t cookie, CUresult context_error)
+void soft_host_run(uint64_t cookie, CUresult context_error)
 {
-	struct host_call *c = (struct host_call *)(uintptr_t)cookie;
+	struct soft_host_call *c = (struct soft_host_call *)(uintptr_t)cookie;
 
 	(void)load_acquire(&c->ready);
 	if (c->callback) {
@@ -169,10 +169,10 @@ void host_run(uint64_t cookie, CUresult context_error)
 	free(c);
 }
 
-static CUresult put_host(CUstream s, const struct host_call *call)
+static CUresult put_host(CUstream s, const struct soft_host_call *call)
 {
 	struct soft_record_host r = { .r.op = SOFT_OP_HOST };
-	struct host_call *c = malloc(sizeof(*c));
+	struct soft_host_call *c = malloc(sizeof(*c));
 	CUresult e;
 
 	if (!c) {
@@ -181,7 +181,7 @@ static CUresult put_host(CUstream s, const struct host_call *call)
 	*c = *call;
 	store_release(&c->ready, 1u);
 	r.cookie = (uint64_t)(uintptr_t)c;
-	e = ring_put(s, &r.r, sizeof(r), NULL, 0, NULL);
+	e = soft_ring_submit(s, &r.r, sizeof(r), NULL, 0, NULL);
 	if (e) {
 		free(c);
 	}
@@ -190,20 +190,20 @@ static CUresult put_host(CUstream s, const struct host_call *call)
 
 static CUresult capture_host(CUstream s, CUhostFn fn, void *user)
 {
-	struct work w;
-	CUresult e = work_host(&w, fn, user);
+	struct soft_work w;
+	CUresult e = soft_work_host(&w, fn, user);
 
-	return e ? e : capture_add(s, &w);
+	return e ? e : soft_capture_add(s, &w);
 }
 
 static CUresult launch_host(int pt, CUstream h, CUhostFn fn, void *user)
 {
-	struct host_call call = { .fn = fn, .user = user, .stream = h };
+	struct soft_host_call call = { .fn = fn, .user = user, .stream = h };
 	bool capturing;
 	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
+	CUresult e = soft_stream_resolve(h, pt, &s);
 
-	e = e ? e : fn ? capture_check(s, &capturing) : CUDA_ERROR_INVALID_VALUE;
+	e = e ? e : fn ? soft_capture_check(s, &capturing) : CUDA_ERROR_INVALID_VALUE;
 	if (e) {
 		return e;
 	}
@@ -213,11 +213,11 @@ PAIR(cuLaunchHostFunc, _ptsz, launch_host, (CUstream h, CUhostFn fn, void *user)
 
 static CUresult add_callback(int pt, CUstream h, CUstreamCallback cb, void *user, unsigned flags)
 {
-	struct host_call call = { .callback = cb, .user = user, .stream = h };
+	struct soft_host_call call = { .callback = cb, .user = user, .stream = h };
 	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
+	CUresult e = soft_stream_resolve(h, pt, &s);
 
-	e = e ? e : flags || !cb ? CUDA_ERROR_INVALID_VALUE : capture_refuse(s);
+	e = e ? e : flags || !cb ? CUDA_ERROR_INVALID_VALUE : soft_capture_refuse(s);
 	return e ? e : put_host(s, &call);
 }
 PAIR(cuStreamAddCallback, _ptsz, add_callback,

@@ -4,10 +4,10 @@
 
 #include "soft/client/process.h"
 
-#define STREAMOP_BATCH_MAX 255u /* as the driver has it */
+#define STREAM_OP_BATCH_MAX 255u /* as the driver has it */
 
 /* One operation of a batch, checked; *ret_none: there is nothing to do for it. */
-CUresult streamop_value(const CUstreamBatchMemOpParams *op, struct soft_record_value *ret,
-			bool *ret_none);
+CUresult soft_stream_op_value(const CUstreamBatchMemOpParams *op, struct soft_record_value *ret,
+			      bool *ret_none);
 
 #endif

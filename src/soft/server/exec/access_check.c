@@ -31,7 +31,7 @@ bool exec_checking(void)
 
 uint64_t exec_check_bytes(uint32_t shared_bytes)
 {
-	return checking ? (uint64_t)shared_bytes * sizeof(struct check_byte) : 0;
+	return checking ? (uint64_t)shared_bytes * sizeof(struct exec_check_byte) : 0;
 }
 
 int exec_check_create(struct exec_block *b)
@@ -41,7 +41,7 @@ int exec_check_create(struct exec_block *b)
 	}
 	b->check = calloc(1, sizeof(*b->check));
 	if (b->check) {
-		b->check->bytes = calloc(MAX(b->shared_bytes, 1u), sizeof(struct check_byte));
+		b->check->bytes = calloc(MAX(b->shared_bytes, 1u), sizeof(struct exec_check_byte));
 	}
 	return b->check && b->check->bytes ? 0 : -ENOMEM;
 }
@@ -72,7 +72,7 @@ void exec_check_barrier(struct exec_block *b)
 }
 
 /* True when this instruction has not had that finding yet. */
-static bool is_news(const struct warp *w, const struct op *o, enum exec_finding_kind kind)
+static bool is_news(const struct exec_warp *w, const struct exec_op *o, enum exec_finding_kind kind)
 {
 	uint32_t *found = w->block->f->found;
 	uint32_t bit = 1u << kind;
@@ -81,7 +81,8 @@ static bool is_news(const struct warp *w, const struct op *o, enum exec_finding_
 	return found && !(__atomic_fetch_or(&found[pc], bit, __ATOMIC_RELAXED) & bit);
 }
 
-static void tell(struct warp *w, const struct op *o, unsigned lane, struct exec_finding *f)
+static void tell(struct exec_warp *w, const struct exec_op *o, unsigned lane,
+		 struct exec_finding *f)
 {
 	const struct exec_block *b = w->block;
 	const struct exec_host *host = b->launch.host;
@@ -115,7 +116,8 @@ static uint32_t distance(const struct exec_space *s, uint64_t off)
 	return 0;
 }
 
-static void check_global(struct warp *w, const struct op *o, unsigned lane, uint64_t address)
+static void check_global(struct exec_warp *w, const struct exec_op *o, unsigned lane,
+			 uint64_t address)
 {
 	const struct exec_space *s = w->block->launch.space;
 	uint64_t off = address - s->base;
@@ -160,7 +162,7 @@ static bool of_another_warp(uint16_t who, uint32_t thread)
 	return who && (who - 1u) / EXEC_LANES != thread / EXEC_LANES;
 }
 
-static bool is_atomic(const struct op *o)
+static bool is_atomic(const struct exec_op *o)
 {
 	const uint8_t all = CHECK_STRONG | CHECK_READ | CHECK_WRITE;
 
@@ -168,7 +170,7 @@ static bool is_atomic(const struct op *o)
 }
 
 /* One byte's race, if there is one. */
-static bool races(const struct op *o, const struct check_byte *c, uint32_t thread,
+static bool races(const struct exec_op *o, const struct exec_check_byte *c, uint32_t thread,
 		  struct exec_finding *f)
 {
 	const struct {
@@ -196,7 +198,8 @@ static bool races(const struct op *o, const struct check_byte *c, uint32_t threa
 	return false;
 }
 
-static void touch(const struct op *o, struct check_byte *c, uint32_t generation, uint32_t thread)
+static void touch(const struct exec_op *o, struct exec_check_byte *c, uint32_t generation,
+		  uint32_t thread)
 {
 	if (o->sub & CHECK_WRITE) {
 		c->generation = generation;
@@ -221,18 +224,19 @@ static void touch(const struct op *o, struct check_byte *c, uint32_t generation,
 }
 
 /* A store of the value that is there: programs let many threads clear the same flag. */
-static bool changes_nothing(const struct warp *w, const struct op *o, unsigned lane, uint64_t off)
+static bool changes_nothing(const struct exec_warp *w, const struct exec_op *o, unsigned lane,
+			    uint64_t off)
 {
 	uint64_t v;
 
 	if (!(o->sub & CHECK_VALUE) || o->n != 1 || o->size > sizeof(v)) {
 		return false;
 	}
-	v = lane_get(w, o->d, o->flags & 1, lane);
+	v = exec_lane_get(w, o->d, o->flags & 1, lane);
 	return memcmp(&v, w->block->shared + off, o->size) == 0;
 }
 
-static void check_shared(struct warp *w, const struct op *o, unsigned lane, uint64_t off)
+static void check_shared(struct exec_warp *w, const struct exec_op *o, unsigned lane, uint64_t off)
 {
 	struct exec_block *b = w->block;
 	struct exec_finding f = { .address = off, .space = "shared" };
@@ -245,7 +249,7 @@ static void check_shared(struct warp *w, const struct op *o, unsigned lane, uint
 		return;
 	}
 	for (uint32_t i = 0; i < o->e; i++) {
-		struct check_byte *c = &b->check->bytes[off + i];
+		struct exec_check_byte *c = &b->check->bytes[off + i];
 
 		if (c->epoch != b->check->epoch) {
 			c->epoch = b->check->epoch;
@@ -265,10 +269,11 @@ static void check_shared(struct warp *w, const struct op *o, unsigned lane, uint
 	}
 }
 
-int op_check(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_check(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	each_lane (m, lane) {
-		uint64_t off = lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm;
+	exec_each_lane(m, lane)
+	{
+		uint64_t off = exec_lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm;
 		enum exec_space_kind space = o->space;
 
 		if (space == SP_GENERIC) {

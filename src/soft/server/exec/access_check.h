@@ -15,7 +15,7 @@ enum {
 };
 
 /* One byte of shared memory: who has touched it since the last barrier. */
-struct check_byte {
+struct exec_check_byte {
 	uint32_t epoch;	     /* of the rest; stale when it is not the block's */
 	uint32_t generation; /* of the block that has written it: initialized for that one only */
 	uint32_t writer_line, reader_line, other_line, atomic_line;
@@ -26,7 +26,7 @@ struct check_byte {
 
 struct exec_block_check {
 	uint32_t epoch, generation;
-	struct check_byte *bytes; /* owned; one for each byte of shared memory */
+	struct exec_check_byte *bytes; /* owned; one for each byte of shared memory */
 };
 
 /* Of a block; all do nothing while checking is off. */
@@ -37,6 +37,6 @@ void exec_check_barrier(struct exec_block *b); /* what comes is ordered behind w
 uint64_t exec_check_bytes(uint32_t shared_bytes);
 
 /* Looks at the access that follows: address as in a load or store, e bytes, sub the access. */
-int op_check(struct warp *w, const struct op *o, uint32_t m);
+int exec_op_check(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 
 #endif

@@ -6,13 +6,13 @@
 
 static bool is_complete(const struct exec_block *b, unsigned n)
 {
-	const struct barrier *bar = &b->barriers[n];
+	const struct exec_barrier *bar = &b->barriers[n];
 	uint32_t threads = bar->extra;
 	bool all = true, some = false;
 
 	/* The last ones are the last to come. */
 	for (uint32_t i = b->n_warps; i-- > 0;) {
-		const struct warp *w = &b->warps[i];
+		const struct exec_warp *w = &b->warps[i];
 		uint32_t arrived = w->arrived[n];
 		bool whole = (arrived | w->idle) == ~0u;
 
@@ -22,24 +22,25 @@ static bool is_complete(const struct exec_block *b, unsigned n)
 		some = some || arrived;
 		all = all && whole;
 		/* A warp counts as 32 even when it is the last, short one. */
-		threads += arrived && whole ? EXEC_LANES : lane_count(arrived);
+		threads += arrived && whole ? EXEC_LANES : exec_lane_count(arrived);
 	}
 	return bar->expected ? threads >= bar->expected : all && some;
 }
 
-struct reduction {
+struct exec_reduction {
 	uint32_t count, total;
 };
 
-static void release(struct warp *w, uint32_t pc, uint32_t mask, uint32_t off32, uint32_t off_pred,
-		    const struct reduction *red)
+static void release(struct exec_warp *w, uint32_t pc, uint32_t mask, uint32_t off32,
+		    uint32_t off_pred, const struct exec_reduction *red)
 {
-	const struct op *o = &w->code[pc - 1];
+	const struct exec_op *o = &w->code[pc - 1];
 
 	if (o->sub == BAR_RED_POPC) {
 		uint32_t *d = (uint32_t *)(w->mem32 + off32 + (o->d & ~(uint32_t)REF_MASK));
 
-		each_lane (mask, lane) {
+		exec_each_lane(mask, lane)
+		{
 			d[lane] = red->count;
 		}
 	} else if (o->sub == BAR_RED_AND || o->sub == BAR_RED_OR) {
@@ -52,20 +53,20 @@ static void release(struct warp *w, uint32_t pc, uint32_t mask, uint32_t off32, 
 
 static void open_barrier(struct exec_block *b, unsigned n)
 {
-	struct reduction red = { 0 };
+	struct exec_reduction red = { 0 };
 
 	for (uint32_t i = 0; i < b->n_warps; i++) {
-		const struct warp *w = &b->warps[i];
+		const struct exec_warp *w = &b->warps[i];
 
-		red.total += lane_count(w->arrived[n]);
-		red.count += lane_count(w->arrived[n] & w->red_in[n]);
+		red.total += exec_lane_count(w->arrived[n]);
+		red.count += exec_lane_count(w->arrived[n] & w->red_in[n]);
 	}
 	for (uint32_t i = 0; i < b->n_warps; i++) {
-		struct warp *w = &b->warps[i];
+		struct exec_warp *w = &b->warps[i];
 
 		w->arrived[n] = 0;
 		for (uint32_t k = 0; k < w->n_groups; k++) {
-			struct group *g = &w->groups[k];
+			struct softd_group *g = &w->groups[k];
 
 			if (g->state == GROUP_BARRIER && g->barrier == n) {
 				g->state = GROUP_READY;
@@ -78,7 +79,7 @@ static void open_barrier(struct exec_block *b, unsigned n)
 		}
 	}
 	exec_check_barrier(b);
-	b->barriers[n] = (struct barrier){ 0 };
+	b->barriers[n] = (struct exec_barrier){ 0 };
 	b->barriers_used &= ~(1u << n);
 }
 
@@ -93,12 +94,12 @@ static void check_cluster(struct exec_block *b)
 	}
 	b->barriers_used &= ~(1u << EXEC_BARRIER_CLUSTER);
 	for (uint32_t i = 0; i < b->n_warps; i++) {
-		struct warp *w = &b->warps[i];
+		struct exec_warp *w = &b->warps[i];
 
 		w->cluster_passed = w->cluster_arrived;
 		w->cluster_arrived = 0;
 		for (uint32_t k = 0; k < w->n_groups; k++) {
-			struct group *g = &w->groups[k];
+			struct softd_group *g = &w->groups[k];
 
 			if (g->state == GROUP_BARRIER && g->barrier == EXEC_BARRIER_CLUSTER) {
 				g->state = GROUP_READY;
@@ -110,7 +111,8 @@ static void check_cluster(struct exec_block *b)
 
 void exec_barrier_check(struct exec_block *b)
 {
-	each_lane (b->barriers_used, n) {
+	exec_each_lane(b->barriers_used, n)
+	{
 		if (n == EXEC_BARRIER_CLUSTER) {
 			check_cluster(b);
 		} else if (is_complete(b, n)) {

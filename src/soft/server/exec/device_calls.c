@@ -13,9 +13,9 @@
 #define PRINT_ARGS_MAX 32u     /* further conversions are printed as they are written */
 #define PRINT_WIDTH_MAX 1024
 
-struct print {
-	struct warp *w;
-	const struct op *o;
+struct exec_print {
+	struct exec_warp *w;
+	const struct exec_op *o;
 	unsigned lane;
 	uint64_t args; /* address of the next argument */
 	unsigned n_args;
@@ -24,7 +24,7 @@ struct print {
 	char text[PRINT_TEXT_MAX];
 };
 
-static void put(struct print *p, const char *s, size_t n)
+static void put(struct exec_print *p, const char *s, size_t n)
 {
 	n = MIN(n, sizeof(p->text) - p->n);
 	memcpy(p->text + p->n, s, n);
@@ -32,7 +32,7 @@ static void put(struct print *p, const char *s, size_t n)
 }
 
 /* A string of the program: up to room - 1 bytes. */
-static size_t read_string(struct print *p, uint64_t at, char *to, size_t room)
+static size_t read_string(struct exec_print *p, uint64_t at, char *to, size_t room)
 {
 	size_t n = 0;
 
@@ -56,7 +56,7 @@ static size_t read_string(struct print *p, uint64_t at, char *to, size_t room)
 }
 
 /* Arguments lie one behind the other, each aligned to its size. */
-static uint64_t next_arg(struct print *p, unsigned bytes)
+static uint64_t next_arg(struct exec_print *p, unsigned bytes)
 {
 	uint64_t at = ROUND_UP(p->args, (uint64_t)bytes), v = 0;
 	const void *from = exec_lane_pointer(p->w, p->o, SP_GENERIC, p->lane, at, bytes, false);
@@ -71,14 +71,14 @@ static uint64_t next_arg(struct print *p, unsigned bytes)
 	return v;
 }
 
-struct conversion {
+struct exec_conversion {
 	char flags[6];
 	int width, precision; /* precision -1: none */
 	unsigned bytes;	      /* of an integer: 1, 2, 4, 8; the narrow ones come as 4 */
 	char letter;
 };
 
-static int number(struct print *p, const char **s)
+static int number(struct exec_print *p, const char **s)
 {
 	int v = 0;
 
@@ -106,7 +106,7 @@ static unsigned length(const char **s)
 	return bytes;
 }
 
-static uint64_t integer(struct print *p, unsigned bytes, bool is_signed)
+static uint64_t integer(struct exec_print *p, unsigned bytes, bool is_signed)
 {
 	uint64_t v = next_arg(p, MAX(bytes, 4u));
 
@@ -123,12 +123,12 @@ static uint64_t integer(struct print *p, unsigned bytes, bool is_signed)
 }
 
 /* *s stands behind the %. */
-static void parse_conversion(struct print *p, const char **s, struct conversion *c)
+static void parse_conversion(struct exec_print *p, const char **s, struct exec_conversion *c)
 {
 	bool star = false;
 	size_t n = 0;
 
-	*c = (struct conversion){ .precision = -1 };
+	*c = (struct exec_conversion){ .precision = -1 };
 	while (**s && strchr("-+ #0", **s)) {
 		if (!strchr(c->flags, **s)) {
 			c->flags[n++] = **s;
@@ -152,7 +152,7 @@ static void parse_conversion(struct print *p, const char **s, struct conversion 
  * at. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-static void put_conversion(struct print *p, const struct conversion *c)
+static void put_conversion(struct exec_print *p, const struct exec_conversion *c)
 {
 	char format[24], out[PRINT_WIDTH_MAX + 512], string[PRINT_STRING_MAX];
 	double real;
@@ -225,12 +225,12 @@ static bool is_conversion(char c)
 }
 
 /* Formats for one lane. */
-static void format_text(struct print *p, const char *s)
+static void format_text(struct exec_print *p, const char *s)
 {
 	while (*s && !p->fault && p->n < sizeof(p->text)) {
 		size_t plain = strcspn(s, "%");
 		const char *start = s + plain;
-		struct conversion c;
+		struct exec_conversion c;
 
 		put(p, s, plain);
 		s = start;
@@ -260,15 +260,16 @@ static void format_text(struct print *p, const char *s)
 }
 
 /* vprintf(a: format, b: arguments); d: how many arguments were taken, -1 without a format. */
-int op_vprintf(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_vprintf(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	const struct exec_host *host = w->block->launch.host;
 	char format[PRINT_FORMAT_MAX];
 	size_t work = 0;
 
-	each_lane (m, lane) {
+	exec_each_lane(m, lane)
+	{
 		uint64_t at = REF(const uint64_t, w, o->a)[lane];
-		struct print p;
+		struct exec_print p;
 
 		if (at == 0) {
 			REF(uint32_t, w, o->d)[lane] = UINT32_MAX;
@@ -297,20 +298,20 @@ int op_vprintf(struct warp *w, const struct op *o, uint32_t m)
 	return work > EXEC_LONG_BYTES / 2 ? STEP_LONG : STEP_NEXT;
 }
 
-static uint32_t block_slot(const struct warp *w, unsigned slot)
+static uint32_t block_slot(const struct exec_warp *w, unsigned slot)
 {
 	return REF(const uint32_t, w, REF_SLOT32(slot, REF_BLOCK))[0];
 }
 
 /* __assertfail(a: expression, b: file, c: line, e: function): the first lane's is told, the context
  * fails. */
-int op_assertfail(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_assertfail(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	const struct exec_host *host = w->block->launch.host;
 	unsigned lane = (unsigned)__builtin_ctz(m);
 	const uint32_t refs[3] = { o->a, o->b, o->e };
 	char text[3][512], line[2048];
-	struct print p;
+	struct exec_print p;
 	int n;
 
 	p.w = w;
@@ -344,11 +345,12 @@ int op_assertfail(struct warp *w, const struct op *o, uint32_t m)
 }
 
 /* malloc(a) and free(a) of kernels: the host keeps the heap. */
-int op_malloc(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_malloc(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	const struct exec_host *host = w->block->launch.host;
 
-	each_lane (m, lane) {
+	exec_each_lane(m, lane)
+	{
 		uint64_t bytes = REF(const uint64_t, w, o->a)[lane];
 
 		REF(uint64_t, w, o->d)
@@ -357,11 +359,12 @@ int op_malloc(struct warp *w, const struct op *o, uint32_t m)
 	return STEP_NEXT;
 }
 
-int op_heap_free(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_heap_free(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	const struct exec_host *host = w->block->launch.host;
 
-	each_lane (m, lane) {
+	exec_each_lane(m, lane)
+	{
 		uint64_t at = REF(const uint64_t, w, o->a)[lane];
 
 		if (at && (!host || !host->release || host->release(host->arg, at) < 0)) {

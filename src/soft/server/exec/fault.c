@@ -1,8 +1,8 @@
 /* One lane's access: where it lies in host memory, or what is wrong with it. */
 #include "soft/server/exec/op.h"
 
-int exec_fault_set(struct warp *w, const struct op *o, enum exec_status status, unsigned lane,
-		   uint64_t address, const char *what)
+int exec_fault_set(struct exec_warp *w, const struct exec_op *o, enum exec_status status,
+		   unsigned lane, uint64_t address, const char *what)
 {
 	struct exec_block *b = w->block;
 	const uint32_t *x = (const uint32_t *)(b->block_slots + BLOCK_CTAID_X * EXEC_SLOT32);
@@ -52,7 +52,7 @@ enum exec_space_kind exec_window_of(uint64_t address, uint64_t *ret_off)
 	return SP_GLOBAL;
 }
 
-void *exec_lane_pointer(struct warp *w, const struct op *o, enum exec_space_kind space,
+void *exec_lane_pointer(struct exec_warp *w, const struct exec_op *o, enum exec_space_kind space,
 			unsigned lane, uint64_t address, unsigned bytes, bool write)
 {
 	static const char *const outside[] = { "access outside valid memory",

@@ -8,9 +8,9 @@
 #define POLLS_IN_VAIN 8u
 
 /* Leaves lanes behind that go on at pc; the rest is the current group. */
-static void leave_behind(struct warp *w, uint32_t lanes, uint32_t pc)
+static void leave_behind(struct exec_warp *w, uint32_t lanes, uint32_t pc)
 {
-	struct group *g = &w->groups[w->n_groups++];
+	struct softd_group *g = &w->groups[w->n_groups++];
 
 	exec_group_save(w, g);
 	g->mask = lanes;
@@ -19,7 +19,7 @@ static void leave_behind(struct warp *w, uint32_t lanes, uint32_t pc)
 	w->mask &= ~lanes;
 }
 
-int op_bra(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_bra(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	if (m == w->mask) {
 		w->pc = o->e;
@@ -30,13 +30,14 @@ int op_bra(struct warp *w, const struct op *o, uint32_t m)
 	return STEP_SWITCH;
 }
 
-int op_brx(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_brx(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	const struct exec_table *t = &w->block->f->tables[o->e];
 	const uint32_t *a = REF(const uint32_t, w, o->a);
 	uint32_t rest = m, next = w->pc;
 
-	each_lane (m, lane) {
+	exec_each_lane(m, lane)
+	{
 		if (a[lane] >= t->n) {
 			return exec_fault_set(w, o, EXEC_FAULT_ADDRESS, lane, a[lane],
 					      "index outside the table of branch targets");
@@ -48,7 +49,8 @@ int op_brx(struct warp *w, const struct op *o, uint32_t m)
 	while (rest) {
 		uint32_t index = a[__builtin_ctz(rest)], same = 0;
 
-		each_lane (rest, lane) {
+		exec_each_lane(rest, lane)
+		{
 			same |= (uint32_t)(a[lane] == index) << lane;
 		}
 		rest &= ~same;
@@ -61,7 +63,7 @@ int op_brx(struct warp *w, const struct op *o, uint32_t m)
 	return STEP_SWITCH;
 }
 
-static uint8_t *lane_frame(const struct warp *w, uint32_t frame, unsigned lane)
+static uint8_t *lane_frame(const struct exec_warp *w, uint32_t frame, unsigned lane)
 {
 	return w->block->local +
 	       (size_t)(w->index * EXEC_LANES + lane) * w->block->f->local_stride + frame;
@@ -69,8 +71,8 @@ static uint8_t *lane_frame(const struct warp *w, uint32_t frame, unsigned lane)
 
 /* Copies between the frames of w (as it is) and the one that begins step_* behind it. in: towards
  * the callee. True when that took long. */
-static bool copy_all(struct warp *w, const struct exec_call *call, const struct exec_copy *list,
-		     uint32_t n, bool in, uint32_t m)
+static bool copy_all(struct exec_warp *w, const struct exec_call *call,
+		     const struct exec_copy *list, uint32_t n, bool in, uint32_t m)
 {
 	uint8_t *far[ARRAY_SIZE(w->base)];
 	uint32_t near_frame = w->frame, far_frame = w->frame + call->step_local;
@@ -92,7 +94,8 @@ static bool copy_all(struct warp *w, const struct exec_call *call, const struct 
 		unsigned bytes = c->bytes;
 
 		copied += bytes;
-		each_lane (m, lane) {
+		exec_each_lane(m, lane)
+		{
 			const uint8_t *mem_s = from_memory ? lane_frame(w, src, lane) : NULL;
 			uint8_t *mem_d = to_memory ? lane_frame(w, dst, lane) : NULL;
 			unsigned cell = c->kind == COPY_REG32 || bytes <= 4 ? 4 : 8;
@@ -115,12 +118,12 @@ static bool copy_all(struct warp *w, const struct exec_call *call, const struct 
 			}
 		}
 	}
-	return copied * lane_count(m) > EXEC_LONG_BYTES;
+	return copied * exec_lane_count(m) > EXEC_LONG_BYTES;
 }
 
 /* Those lanes of the group enter the callee; the others have been left behind. */
-static int enter(struct warp *w, const struct op *o, const struct exec_call *call, uint32_t target,
-		 uint32_t m)
+static int enter(struct exec_warp *w, const struct exec_op *o, const struct exec_call *call,
+		 uint32_t target, uint32_t m)
 {
 	bool took_long;
 
@@ -129,7 +132,8 @@ static int enter(struct warp *w, const struct op *o, const struct exec_call *cal
 				      "calls are nested too deeply");
 	}
 	took_long = copy_all(w, call, call->in, call->n_in, true, m);
-	each_lane (m, lane) {
+	exec_each_lane(m, lane)
+	{
 		w->ret_pc[w->depth * EXEC_LANES + lane] = w->pc;
 	}
 	w->depth++;
@@ -142,7 +146,7 @@ static int enter(struct warp *w, const struct op *o, const struct exec_call *cal
 	return took_long ? STEP_LONG : w->n_groups ? STEP_SWITCH : STEP_NEXT;
 }
 
-int op_call(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_call(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	const struct exec_call *call = &w->block->f->calls[o->e];
 
@@ -154,7 +158,7 @@ int op_call(struct warp *w, const struct op *o, uint32_t m)
 }
 
 /* Lanes with the first one's pointer call; the others come back to this operation. */
-int op_call_pointer(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_call_pointer(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	const struct exec_function *f = w->block->f;
 	const struct exec_call *call = &f->calls[o->e];
@@ -168,7 +172,8 @@ int op_call_pointer(struct warp *w, const struct op *o, uint32_t m)
 		return exec_fault_set(w, o, EXEC_FAULT_ADDRESS, first, a[first],
 				      "a call through what is no pointer to such a function");
 	}
-	each_lane (m, lane) {
+	exec_each_lane(m, lane)
+	{
 		same |= (uint32_t)(a[lane] == a[first]) << lane;
 	}
 	if (w->mask & ~m) {
@@ -180,7 +185,7 @@ int op_call_pointer(struct warp *w, const struct op *o, uint32_t m)
 	return enter(w, o, call, f->callees[index].target, same);
 }
 
-int op_call_out(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_call_out(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	const struct exec_call *call = &w->block->f->calls[o->e];
 
@@ -189,18 +194,19 @@ int op_call_out(struct warp *w, const struct op *o, uint32_t m)
 
 /* Callers may differ: the group of the first lane's caller goes on, the others are left in the
  * callee's last line. */
-int op_ret(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_ret(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	const uint32_t *back;
 	const struct exec_call *call;
 	uint32_t pc, same = 0;
 
 	if (w->depth == 0) {
-		return op_exit(w, o, m);
+		return exec_op_exit(w, o, m);
 	}
 	back = w->ret_pc + (w->depth - 1) * EXEC_LANES;
 	pc = back[__builtin_ctz(m)];
-	each_lane (m, lane) {
+	exec_each_lane(m, lane)
+	{
 		same |= (uint32_t)(back[lane] == pc) << lane;
 	}
 	if (m & ~same) {
@@ -220,7 +226,7 @@ int op_ret(struct warp *w, const struct op *o, uint32_t m)
 	return w->n_groups ? STEP_SWITCH : STEP_NEXT;
 }
 
-int op_exit(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_exit(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	w->mask &= ~m;
 	w->idle |= m;
@@ -234,12 +240,12 @@ int op_exit(struct warp *w, const struct op *o, uint32_t m)
 	return STEP_SWITCH;
 }
 
-int op_trap(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_trap(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	return exec_fault_set(w, o, EXEC_FAULT_TRAP, (unsigned)__builtin_ctz(m), 0, "trap");
 }
 
-int exec_yield(struct warp *w)
+int exec_yield(struct exec_warp *w)
 {
 	for (unsigned k = 0; k < w->n_groups; k++) {
 		if (w->groups[k].state == GROUP_READY) {
@@ -250,17 +256,17 @@ int exec_yield(struct warp *w)
 	return STEP_YIELD; /* the other lanes wait too, at a barrier */
 }
 
-int op_yield(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_yield(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	return exec_yield(w);
 }
 
 /* The same place, address and value some times in a row is somebody who waits. */
-int op_poll(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_poll(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	unsigned lane = (unsigned)__builtin_ctz(m);
-	uint64_t seen = lane_get(w, o->d, o->flags & 1, lane) * UINT64_C(0x9e3779b97f4a7c15) ^
-			lane_get(w, o->a, o->wide & WIDE_A, lane) ^ (uint64_t)w->pc << 40;
+	uint64_t seen = exec_lane_get(w, o->d, o->flags & 1, lane) * UINT64_C(0x9e3779b97f4a7c15) ^
+			exec_lane_get(w, o->a, o->wide & WIDE_A, lane) ^ (uint64_t)w->pc << 40;
 
 	if (seen != w->poll) {
 		w->poll = seen;
@@ -270,22 +276,23 @@ int op_poll(struct warp *w, const struct op *o, uint32_t m)
 	return ++w->polls < POLLS_IN_VAIN ? STEP_NEXT : exec_yield(w);
 }
 
-int op_mapa(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_mapa(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	each_lane (m, lane) {
+	exec_each_lane(m, lane)
+	{
 		uint32_t rank = REF(const uint32_t, w, o->b)[lane];
 
 		if (rank) {
 			return exec_fault_set(w, o, EXEC_FAULT_ADDRESS, lane, rank,
 					      "a block of the cluster that is not there");
 		}
-		lane_set(w, o->d, o->wide & WIDE_D, lane,
-			 lane_get(w, o->a, o->wide & WIDE_A, lane));
+		exec_lane_set(w, o->d, o->wide & WIDE_D, lane,
+			      exec_lane_get(w, o->a, o->wide & WIDE_A, lane));
 	}
 	return STEP_NEXT;
 }
 
-int op_cluster_arrive(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_cluster_arrive(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	if (w->cluster_arrived & m) {
 		return exec_fault_set(w, o, EXEC_FAULT_TRAP, (unsigned)__builtin_ctz(m), 0,
@@ -297,7 +304,7 @@ int op_cluster_arrive(struct warp *w, const struct op *o, uint32_t m)
 	return STEP_NEXT;
 }
 
-int op_cluster_wait(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_cluster_wait(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	uint32_t pass = w->cluster_passed & m;
 
@@ -319,13 +326,13 @@ int op_cluster_wait(struct warp *w, const struct op *o, uint32_t m)
 
 /* The group waits behind the instruction; exec_barrier_check lets it go. Lanes that name another
  * barrier come back to it. */
-int op_bar(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_bar(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	struct exec_block *b = w->block;
 	unsigned first = (unsigned)__builtin_ctz(m);
 	uint32_t number = REF(const uint32_t, w, o->a)[first];
 	uint32_t count = o->wide & WIDE_B ? REF(const uint32_t, w, o->b)[first] : 0;
-	struct barrier *bar;
+	struct exec_barrier *bar;
 	uint32_t same = 0;
 
 	if (number >= EXEC_BARRIERS || count > EXEC_THREADS_MAX ||
@@ -336,7 +343,8 @@ int op_bar(struct warp *w, const struct op *o, uint32_t m)
 	if ((o->a & REF_MASK) == REF_CONST) {
 		same = m;
 	} else {
-		each_lane (m, lane) {
+		exec_each_lane(m, lane)
+		{
 			same |= (uint32_t)(REF(const uint32_t, w, o->a)[lane] == number) << lane;
 		}
 	}

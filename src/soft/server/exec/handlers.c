@@ -2,14 +2,14 @@
 #include "soft/server/exec/handlers.h"
 #include "soft/server/exec/warp_run.h"
 
-static const struct handlers *forced;
+static const struct exec_handlers *forced;
 
-void exec_handlers_force(const struct handlers *h)
+void exec_handlers_force(const struct exec_handlers *h)
 {
 	forced = h;
 }
 
-unsigned exec_handlers_sets(const struct handlers *ret[EXEC_HANDLER_SETS])
+unsigned exec_handlers_sets(const struct exec_handlers *ret[EXEC_HANDLER_SETS])
 {
 	unsigned n = 0;
 
@@ -30,9 +30,9 @@ unsigned exec_handlers_sets(const struct handlers *ret[EXEC_HANDLER_SETS])
 	return n;
 }
 
-const struct handlers *exec_handlers(void)
+const struct exec_handlers *exec_handlers(void)
 {
-	const struct handlers *sets[EXEC_HANDLER_SETS];
+	const struct exec_handlers *sets[EXEC_HANDLER_SETS];
 
 	if (!forced) {
 		exec_handlers_sets(sets);
@@ -43,7 +43,7 @@ const struct handlers *exec_handlers(void)
 /* All handlers of alu.c lie in a section of their own, between these. */
 extern const char __start_exec_run[], __stop_exec_run[];
 
-static bool can_go_on(const struct op *o)
+static bool can_go_on(const struct exec_op *o)
 {
 	uintptr_t fn = (uintptr_t)o->fn;
 
@@ -51,13 +51,13 @@ static bool can_go_on(const struct op *o)
 	       fn < (uintptr_t)__stop_exec_run;
 }
 
-void exec_runs_mark(struct op *code, uint32_t n)
+void exec_runs_mark(struct exec_op *code, uint32_t n)
 {
 	uint32_t length = 0;
 
 	for (uint32_t i = 0; i + 1 < n; i++) {
-		code[i].goes_on =
+		code[i].tail_calls =
 			can_go_on(&code[i]) && can_go_on(&code[i + 1]) && ++length % EXEC_RUN_MAX;
-		length = code[i].goes_on ? length : 0;
+		length = code[i].tail_calls ? length : 0;
 	}
 }

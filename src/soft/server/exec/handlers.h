@@ -6,7 +6,7 @@
 
 #include "soft/server/exec/op.h"
 
-enum alu {
+enum exec_alu {
 	ALU_ADD,
 	ALU_SUB,
 	ALU_MUL,
@@ -74,7 +74,7 @@ enum alu {
 };
 
 /* Comparisons of setp; the unsigned words lo, ls, hi, hs are lt, le, gt, ge of an unsigned type. */
-enum cmp {
+enum exec_cmp {
 	CMP_EQ,
 	CMP_NE,
 	CMP_LT,
@@ -93,50 +93,52 @@ enum cmp {
 };
 
 /* Sizes of memory elements in tables: 1, 2, 4, 8 bytes. */
-struct handlers {
+struct exec_handlers {
 	const char *name;
-	op_fn alu[ALU_COUNT][TY_COUNT];
-	op_fn setp[CMP_COUNT][TY_COUNT];
-	op_fn cvt[TY_COUNT]
-		 [TY_COUNT]; /* [to][from]: round to nearest, floats to integers towards zero */
-	op_fn shfl[4];	     /* by SHFL_* */
-	op_fn load[SP_PARAM + 1]; /* any size and vector */
-	op_fn store[SP_PARAM + 1];
-	op_fn load_word[SP_PARAM + 1]
-		       [2]; /* one 32-bit or 64-bit element into a register of that size; or NULL */
-	op_fn store_word[SP_PARAM + 1][2];
-	op_fn atom_add[SP_PARAM + 1]; /* of 32-bit words */
+	exec_op_fn alu[ALU_COUNT][TY_COUNT];
+	exec_op_fn setp[CMP_COUNT][TY_COUNT];
+	exec_op_fn cvt[TY_COUNT][TY_COUNT]; /* [to][from]: round to nearest, floats to integers
+					       towards zero */
+	exec_op_fn shfl[4];		    /* by SHFL_* */
+	exec_op_fn load[SP_PARAM + 1];	    /* any size and vector */
+	exec_op_fn store[SP_PARAM + 1];
+	exec_op_fn load_word[SP_PARAM + 1][2]; /* one 32-bit or 64-bit element into a register of
+						  that size; or NULL */
+	exec_op_fn store_word[SP_PARAM + 1][2];
+	exec_op_fn atom_add[SP_PARAM + 1]; /* of 32-bit words */
 };
 
-extern const struct handlers exec_handlers_base;
-extern const struct handlers exec_handlers_avx2;
-extern const struct handlers exec_handlers_avx512;
-const struct handlers *exec_handlers(void);
+extern const struct exec_handlers exec_handlers_base;
+extern const struct exec_handlers exec_handlers_avx2;
+extern const struct exec_handlers exec_handlers_avx512;
+const struct exec_handlers *exec_handlers(void);
 /* Every set that this machine can run, the best one first; returns how many. */
 #define EXEC_HANDLER_SETS 3u
-unsigned exec_handlers_sets(const struct handlers *ret[EXEC_HANDLER_SETS]);
+unsigned exec_handlers_sets(const struct exec_handlers *ret[EXEC_HANDLER_SETS]);
 /* Marks the operations whose handlers call the next one's. */
-void exec_runs_mark(struct op *code, uint32_t n);
-void exec_handlers_force(const struct handlers *h); /* for tests, before modules are loaded; NULL:
-						       as the machine can */
+void exec_runs_mark(struct exec_op *code, uint32_t n);
+void exec_handlers_force(const struct exec_handlers *h); /* for tests, before modules are loaded;
+						       NULL: as the machine can */
 
 /* slow.c: what needs no speed. */
-int op_round(struct warp *w, const struct op *o,
-	     uint32_t m); /* directed rounding: sub = enum slow_round */
-enum slow_round { SLOW_ADD, SLOW_SUB, SLOW_MUL, SLOW_FMA, SLOW_DIV, SLOW_RCP, SLOW_SQRT };
-int op_approx(struct warp *w, const struct op *o, uint32_t m); /* sub = enum below */
+int exec_op_round(struct exec_warp *w, const struct exec_op *o,
+		  uint32_t m); /* directed rounding: sub = enum slow_round */
+enum exec_slow_round { SLOW_ADD, SLOW_SUB, SLOW_MUL, SLOW_FMA, SLOW_DIV, SLOW_RCP, SLOW_SQRT };
+int exec_op_approx(struct exec_warp *w, const struct exec_op *o, uint32_t m); /* sub = enum below */
 enum { APPROX_DIV, APPROX_RCP64, APPROX_RSQRT64 };
-int op_testp(struct warp *w, const struct op *o, uint32_t m);
+int exec_op_testp(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 enum { TEST_FINITE, TEST_INFINITE, TEST_NUMBER, TEST_NAN, TEST_NORMAL, TEST_SUBNORMAL };
-int op_carry(struct warp *w, const struct op *o, uint32_t m); /* sub = enum, flags: FLAG_* below */
+int exec_op_carry(struct exec_warp *w, const struct exec_op *o,
+		  uint32_t m); /* sub = enum, flags: FLAG_* below */
 enum { CARRY_ADD, CARRY_SUB, CARRY_MAD_LO, CARRY_MAD_HI };
 enum { CARRY_IN = 1, CARRY_OUT = 2 };
-int op_clock(struct warp *w, const struct op *o, uint32_t m);
+int exec_op_clock(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 enum { CLOCK_CYCLES, CLOCK_CYCLES_HI, CLOCK_TIMER, CLOCK_TIMER_LO, CLOCK_TIMER_HI };
-int op_pred_logic(struct warp *w, const struct op *o, uint32_t m); /* p = sub(r, q) */
+int exec_op_pred_logic(struct exec_warp *w, const struct exec_op *o,
+		       uint32_t m); /* p = sub(r, q) */
 enum { LOGIC_MOV, LOGIC_NOT, LOGIC_AND, LOGIC_OR, LOGIC_XOR, LOGIC_SET };
-int op_isspacep(struct warp *w, const struct op *o, uint32_t m);
-int op_fence(struct warp *w, const struct op *o, uint32_t m);
+int exec_op_isspacep(struct exec_warp *w, const struct exec_op *o, uint32_t m);
+int exec_op_fence(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 
 /* atom.c */
 enum {
@@ -151,23 +153,24 @@ enum {
 	ATOM_INC,
 	ATOM_DEC
 };
-int op_atom(struct warp *w, const struct op *o, uint32_t m); /* see atom.h */
+int exec_op_atom(struct exec_warp *w, const struct exec_op *o, uint32_t m); /* see atom.h */
 
 /* cross.c: between lanes. */
 enum { SHFL_UP, SHFL_DOWN, SHFL_BFLY, SHFL_IDX };
-int op_vote(struct warp *w, const struct op *o, uint32_t m);
+int exec_op_vote(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 enum { VOTE_ALL, VOTE_ANY, VOTE_UNI, VOTE_BALLOT };
-int op_activemask(struct warp *w, const struct op *o, uint32_t m);
-int op_match(struct warp *w, const struct op *o, uint32_t m); /* sub 0 any, 1 all */
-int op_redux(struct warp *w, const struct op *o, uint32_t m); /* sub = enum of atom */
-int op_warp_sync(struct warp *w, const struct op *o, uint32_t m);
+int exec_op_activemask(struct exec_warp *w, const struct exec_op *o, uint32_t m);
+int exec_op_match(struct exec_warp *w, const struct exec_op *o, uint32_t m); /* sub 0 any, 1 all */
+int exec_op_redux(struct exec_warp *w, const struct exec_op *o,
+		  uint32_t m); /* sub = enum of atom */
+int exec_op_warp_sync(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 
-int op_elect(struct warp *w, const struct op *o, uint32_t m);
+int exec_op_elect(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 
 /* async.c */
-int op_copy_async(struct warp *w, const struct op *o, uint32_t m);
+int exec_op_copy_async(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 enum { ASYNC_SIZE = 1, ASYNC_IGNORE = 2 };
-int op_mbarrier(struct warp *w, const struct op *o, uint32_t m);
+int exec_op_mbarrier(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 enum {
 	MBAR_INIT,
 	MBAR_INVAL,
@@ -178,43 +181,45 @@ enum {
 	MBAR_ARRIVE_EXPECT,
 	MBAR_DROP_EXPECT
 };
-int op_mbarrier_test(struct warp *w, const struct op *o, uint32_t m);
+int exec_op_mbarrier_test(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 enum { MBAR_STATE, MBAR_PARITY };
-int op_mbarrier_pending(struct warp *w, const struct op *o, uint32_t m);
+int exec_op_mbarrier_pending(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 
 /* stack.c */
-int op_alloca(struct warp *w, const struct op *o, uint32_t m);
-int op_stack_save(struct warp *w, const struct op *o, uint32_t m);    /* d */
-int op_stack_restore(struct warp *w, const struct op *o, uint32_t m); /* a */
+int exec_op_alloca(struct exec_warp *w, const struct exec_op *o, uint32_t m);
+int exec_op_stack_save(struct exec_warp *w, const struct exec_op *o, uint32_t m);    /* d */
+int exec_op_stack_restore(struct exec_warp *w, const struct exec_op *o, uint32_t m); /* a */
 
 /* flow.c */
-int op_yield(struct warp *w, const struct op *o, uint32_t m);
+int exec_op_yield(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 /* Stands behind a load or atomic operation that programs wait with; d, a, imm, wide: its own. */
-int op_poll(struct warp *w, const struct op *o, uint32_t m);
-int op_mapa(struct warp *w, const struct op *o, uint32_t m); /* d = a when the rank b is 0 */
-int op_cluster_arrive(struct warp *w, const struct op *o, uint32_t m);
-int op_cluster_wait(struct warp *w, const struct op *o, uint32_t m);
-int op_bra(struct warp *w, const struct op *o, uint32_t m);  /* e: pc */
-int op_brx(struct warp *w, const struct op *o, uint32_t m);  /* e: table, a: index */
-int op_call(struct warp *w, const struct op *o, uint32_t m); /* e: call */
-int op_call_pointer(struct warp *w, const struct op *o,
-		    uint32_t m); /* e: call, a: address of a function */
-int op_call_out(struct warp *w, const struct op *o,
-		uint32_t m); /* stands behind op_call: e: call */
-int op_ret(struct warp *w, const struct op *o, uint32_t m);
-int op_exit(struct warp *w, const struct op *o, uint32_t m);
-int op_trap(struct warp *w, const struct op *o, uint32_t m);
-int op_bar(struct warp *w, const struct op *o, uint32_t m); /* a: number, b: count when WIDE_B */
+int exec_op_poll(struct exec_warp *w, const struct exec_op *o, uint32_t m);
+int exec_op_mapa(struct exec_warp *w, const struct exec_op *o,
+		 uint32_t m); /* d = a when the rank b is 0 */
+int exec_op_cluster_arrive(struct exec_warp *w, const struct exec_op *o, uint32_t m);
+int exec_op_cluster_wait(struct exec_warp *w, const struct exec_op *o, uint32_t m);
+int exec_op_bra(struct exec_warp *w, const struct exec_op *o, uint32_t m);  /* e: pc */
+int exec_op_brx(struct exec_warp *w, const struct exec_op *o, uint32_t m);  /* e: table, a: index */
+int exec_op_call(struct exec_warp *w, const struct exec_op *o, uint32_t m); /* e: call */
+int exec_op_call_pointer(struct exec_warp *w, const struct exec_op *o,
+			 uint32_t m); /* e: call, a: address of a function */
+int exec_op_call_out(struct exec_warp *w, const struct exec_op *o,
+		     uint32_t m); /* stands behind op_call: e: call */
+int exec_op_ret(struct exec_warp *w, const struct exec_op *o, uint32_t m);
+int exec_op_exit(struct exec_warp *w, const struct exec_op *o, uint32_t m);
+int exec_op_trap(struct exec_warp *w, const struct exec_op *o, uint32_t m);
+int exec_op_bar(struct exec_warp *w, const struct exec_op *o,
+		uint32_t m); /* a: number, b: count when WIDE_B */
 enum { BAR_SYNC, BAR_ARRIVE, BAR_RED_POPC, BAR_RED_AND, BAR_RED_OR };
 
 /* print.c: functions that the device offers. */
-int op_vprintf(struct warp *w, const struct op *o, uint32_t m);
-int op_assertfail(struct warp *w, const struct op *o, uint32_t m);
-int op_malloc(struct warp *w, const struct op *o, uint32_t m);
-int op_heap_free(struct warp *w, const struct op *o, uint32_t m);
+int exec_op_vprintf(struct exec_warp *w, const struct exec_op *o, uint32_t m);
+int exec_op_assertfail(struct exec_warp *w, const struct exec_op *o, uint32_t m);
+int exec_op_malloc(struct exec_warp *w, const struct exec_op *o, uint32_t m);
+int exec_op_heap_free(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 
 /* True when every lane that this mask names is in the group or has ended; otherwise the group
  * waits: return STEP_SWITCH. */
-bool exec_sync_ready(struct warp *w, uint32_t members);
+bool exec_sync_ready(struct exec_warp *w, uint32_t members);
 
 #endif

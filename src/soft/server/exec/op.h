@@ -116,16 +116,16 @@ enum exec_step {
 	STEP_LONG, /* it took as long as a turn: the turn is over */
 };
 
-struct warp;
-struct op;
+struct exec_warp;
+struct exec_op;
 /* m: the lanes that take part; never 0. w->pc already points behind the operation, except in
  * handlers that go on (alu.h). */
-typedef int (*op_fn)(struct warp *w, const struct op *o, uint32_t m);
+typedef int (*exec_op_fn)(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 
 /* 64 bytes. What d, a, b, c, e mean is the handler's; loads and stores have the address in a and
  * values in d, b, c, e. */
-struct op {
-	op_fn fn;
+struct exec_op {
+	exec_op_fn fn;
 	uint32_t d, a, b, c, e;
 	uint32_t line;
 	int64_t imm;
@@ -141,9 +141,9 @@ struct op {
 	uint8_t sub;   /* small choice of the handler */
 	uint8_t wide;  /* WIDE_*: which operands are 64-bit registers */
 	uint8_t flags;
-	bool goes_on; /* the handler calls the next operation's when the warp lets it */
+	bool tail_calls; /* the handler calls the next operation's when the warp lets it */
 };
-_Static_assert(sizeof(struct op) == 64, "an operation is a cache line");
+_Static_assert(sizeof(struct exec_op) == 64, "an operation is a cache line");
 
 enum { WIDE_A = 1, WIDE_D = 2, WIDE_B = 4, WIDE_C = 8 };
 enum { BOOL_NONE, BOOL_AND, BOOL_OR, BOOL_XOR };
@@ -191,7 +191,7 @@ struct exec_reloc {
 struct exec_function {
 	struct exec_function_info info;
 	struct exec_module *module; /* borrowed: the module owns this */
-	struct op *code;	    /* owned */
+	struct exec_op *code;	    /* owned */
 	uint32_t n_code;
 	uint8_t *constants; /* owned, aligned to 64 */
 	uint32_t constant_bytes;
@@ -215,29 +215,29 @@ struct exec_function {
 
 /* Lanes that stand at the same place. Only groups that wait or are not chosen are in the warp's
  * list. */
-enum group_state { GROUP_READY, GROUP_SYNC, GROUP_BARRIER };
-struct group {
+enum exec_group_state { GROUP_READY, GROUP_SYNC, GROUP_BARRIER };
+struct softd_group {
 	uint32_t pc, mask;
 	uint32_t depth;
 	uint32_t off32, off64, off_pred, frame;
-	enum group_state state;
+	enum exec_group_state state;
 	uint8_t barrier;
 	uint64_t stamp; /* when it ran last */
 };
 
-struct warp {
+struct exec_warp {
 	/* Where references point to, by their low byte, so that REF needs nothing else: bit 7 of
 	 * an offset is part of it, and the number of the base is added with the offset. */
 	uintptr_t place[REF_MASK + 1 + REF_BASES];
 	uintptr_t run_end;	      /* handlers may call the next one while it lies before this */
 	uint8_t *base[REF_BASES + 3]; /* the current frame's */
 	uint32_t *preds;
-	const struct op *code;
+	const struct exec_op *code;
 	uint32_t pc;
-	uint32_t mask;		/* lanes of the current group; 0: none is chosen */
-	uint32_t idle;		/* lanes that do not exist or have ended */
-	uint32_t stop_pc;	/* where the current group may meet another one */
-	enum group_state state; /* of the current group, after STEP_SWITCH */
+	uint32_t mask;		     /* lanes of the current group; 0: none is chosen */
+	uint32_t idle;		     /* lanes that do not exist or have ended */
+	uint32_t stop_pc;	     /* where the current group may meet another one */
+	enum exec_group_state state; /* of the current group, after STEP_SWITCH */
 	uint8_t barrier;
 	uint32_t depth;
 	uint32_t off32, off64, off_pred, frame;
@@ -255,13 +255,13 @@ struct warp {
 	uint64_t clock;	  /* operations so far */
 	uint64_t poll;	  /* what the last polling load saw, and where */
 	uint32_t polls;	  /* how often it saw just that */
-	struct group groups[EXEC_LANES];
+	struct softd_group groups[EXEC_LANES];
 	uint32_t arrived[EXEC_BARRIERS];	  /* lanes */
 	uint32_t red_in[EXEC_BARRIERS];		  /* their predicates for barrier.red */
 	uint32_t cluster_arrived, cluster_passed; /* lanes, of barrier.cluster */
 };
 
-struct barrier {
+struct exec_barrier {
 	uint32_t expected; /* threads, 0: every one of the block */
 	uint32_t extra;	   /* threads that arrived without waiting */
 };
@@ -270,14 +270,14 @@ struct exec_block {
 	struct exec_launch launch;
 	const struct exec_function *f;
 	void *memory; /* owned: all that follows */
-	struct warp *warps;
+	struct exec_warp *warps;
 	uint32_t n_warps, n_threads;
 	uint32_t current; /* warp */
 	uint8_t *shared;
 	uint32_t shared_bytes;
 	uint8_t *local; /* lane after lane, local_stride each */
 	uint8_t *block_slots;
-	struct barrier barriers[EXEC_BARRIERS];
+	struct exec_barrier barriers[EXEC_BARRIERS];
 	uint32_t barriers_used;	 /* those at which somebody has arrived */
 	uint64_t lanes;		 /* lane instructions of the last run */
 	enum exec_status status; /* EXEC_BUDGET while it can run */
@@ -318,33 +318,35 @@ struct exec_module {
 #define REF_SLOT32(i, kind) ((uint32_t)(i)*EXEC_SLOT32 | (kind))
 #define REF_SLOT64(i, kind) ((uint32_t)(i)*EXEC_SLOT64 | (kind))
 
-static inline void warp_base_set(struct warp *w, unsigned ref, uint8_t *p)
+static inline void exec_warp_base_set(struct exec_warp *w, unsigned ref, uint8_t *p)
 {
 	w->base[ref] = p;
 	w->place[ref] = w->place[REF_MASK + 1 + ref] = (uintptr_t)p - ref;
 }
 
-static ALWAYS_INLINE bool lane_in(uint32_t m, unsigned lane)
+static ALWAYS_INLINE bool exec_lane_in(uint32_t m, unsigned lane)
 {
 	return m >> lane & 1;
 }
 
 /* Nearly always all of them. */
-static ALWAYS_INLINE uint32_t lane_count(uint32_t m)
+static ALWAYS_INLINE uint32_t exec_lane_count(uint32_t m)
 {
 	return m == ~0u ? EXEC_LANES : (uint32_t)__builtin_popcount(m);
 }
 
-#define each_lane(m, i)                                                                            \
+#define exec_each_lane(m, i)                                                                       \
 	for (uint32_t left_ = (m), i; left_ && (i = (uint32_t)__builtin_ctz(left_), true);         \
 	     left_ &= left_ - 1)
 
-static inline uint64_t lane_get(const struct warp *w, uint32_t ref, bool wide, unsigned lane)
+static inline uint64_t exec_lane_get(const struct exec_warp *w, uint32_t ref, bool wide,
+				     unsigned lane)
 {
 	return wide ? REF(const uint64_t, w, ref)[lane] : REF(const uint32_t, w, ref)[lane];
 }
 
-static inline void lane_set(struct warp *w, uint32_t ref, bool wide, unsigned lane, uint64_t v)
+static inline void exec_lane_set(struct exec_warp *w, uint32_t ref, bool wide, unsigned lane,
+				 uint64_t v)
 {
 	if (wide) {
 		REF(uint64_t, w, ref)[lane] = v;
@@ -353,7 +355,7 @@ static inline void lane_set(struct warp *w, uint32_t ref, bool wide, unsigned la
 	}
 }
 
-static ALWAYS_INLINE void pred_set(struct warp *w, uint16_t p, uint32_t m, uint32_t v)
+static ALWAYS_INLINE void exec_pred_set(struct exec_warp *w, uint16_t p, uint32_t m, uint32_t v)
 {
 	w->preds[p] = (w->preds[p] & ~m) | (v & m);
 }
@@ -361,10 +363,10 @@ static ALWAYS_INLINE void pred_set(struct warp *w, uint16_t p, uint32_t m, uint3
 /* fault.c */
 /* Which space a generic address lies in, and where. */
 enum exec_space_kind exec_window_of(uint64_t address, uint64_t *ret_off);
-int exec_fault_set(struct warp *w, const struct op *o, enum exec_status status, unsigned lane,
-		   uint64_t address, const char *what) COLD;
+int exec_fault_set(struct exec_warp *w, const struct exec_op *o, enum exec_status status,
+		   unsigned lane, uint64_t address, const char *what) COLD;
 /* Where one lane's access lies in host memory; NULL with the fault set. */
-void *exec_lane_pointer(struct warp *w, const struct op *o, enum exec_space_kind space,
+void *exec_lane_pointer(struct exec_warp *w, const struct exec_op *o, enum exec_space_kind space,
 			unsigned lane, uint64_t address, unsigned bytes, bool write);
 
 #endif

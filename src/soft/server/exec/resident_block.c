@@ -11,7 +11,7 @@
 #define BLOCK_MEMORY_MAX (UINT64_C(1) << 30)
 #define ALIGN_TO 64u
 
-struct layout {
+struct exec_layout {
 	uint64_t warps, warp_area, warp_bytes, slots, local, shared, total;
 	uint64_t mem64, preds, special, ret_pc; /* in a warp's area; 32-bit registers come first */
 };
@@ -23,18 +23,18 @@ static void take(uint64_t *total, uint64_t *ret, uint64_t bytes)
 }
 
 /* No overflow: every count is bounded by the decoder or by EXEC_THREADS_MAX. */
-static void lay_out(struct layout *l, const struct exec_function *f, uint32_t n_warps,
+static void lay_out(struct exec_layout *l, const struct exec_function *f, uint32_t n_warps,
 		    uint64_t shared_bytes)
 {
 	uint64_t area = ROUND_UP((uint64_t)f->bytes32, ALIGN_TO);
 
-	*l = (struct layout){ 0 };
+	*l = (struct exec_layout){ 0 };
 	take(&area, &l->mem64, f->bytes64);
 	take(&area, &l->preds, (uint64_t)f->preds * sizeof(uint32_t));
 	take(&area, &l->special, (uint64_t)WARP_SLOTS * EXEC_SLOT32);
 	take(&area, &l->ret_pc, (uint64_t)f->depth * EXEC_LANES * sizeof(uint32_t));
 	l->warp_bytes = area;
-	take(&l->total, &l->warps, n_warps * sizeof(struct warp));
+	take(&l->total, &l->warps, n_warps * sizeof(struct exec_warp));
 	take(&l->total, &l->warp_area, n_warps * l->warp_bytes);
 	take(&l->total, &l->slots, (uint64_t)BLOCK_SLOTS * EXEC_SLOT32);
 	take(&l->total, &l->local, (uint64_t)n_warps * EXEC_LANES * f->local_stride);
@@ -59,7 +59,7 @@ static void fill64(uint8_t *slots, unsigned index, uint64_t v)
 	}
 }
 
-static void warp_special(struct exec_block *b, struct warp *w)
+static void warp_special(struct exec_block *b, struct exec_warp *w)
 {
 	uint8_t *slots = w->base[REF_WARP];
 	uint32_t x = b->launch.block[0], y = b->launch.block[1];
@@ -95,9 +95,9 @@ static void block_special(struct exec_block *b)
 	fill32(b->block_slots, BLOCK_TOTAL_SMEM, b->shared_bytes);
 }
 
-static void warp_init(struct exec_block *b, uint32_t index, const struct layout *l)
+static void warp_init(struct exec_block *b, uint32_t index, const struct exec_layout *l)
 {
-	struct warp *w = &b->warps[index];
+	struct exec_warp *w = &b->warps[index];
 	uint8_t *area = (uint8_t *)b->memory + l->warp_area + index * l->warp_bytes;
 	uint32_t left = b->n_threads - index * EXEC_LANES;
 
@@ -109,9 +109,9 @@ static void warp_init(struct exec_block *b, uint32_t index, const struct layout 
 	w->mem64 = area + l->mem64;
 	w->mem_pred = (uint32_t *)(area + l->preds);
 	w->ret_pc = (uint32_t *)(area + l->ret_pc);
-	warp_base_set(w, REF_WARP, area + l->special);
-	warp_base_set(w, REF_BLOCK, b->block_slots);
-	warp_base_set(w, REF_CONST, b->f->constants);
+	exec_warp_base_set(w, REF_WARP, area + l->special);
+	exec_warp_base_set(w, REF_BLOCK, b->block_slots);
+	exec_warp_base_set(w, REF_CONST, b->f->constants);
 	warp_special(b, w);
 }
 
@@ -137,7 +137,7 @@ static uint32_t shared_bytes_of(const struct exec_launch *l)
 
 uint64_t exec_block_bytes(const struct exec_launch *l)
 {
-	struct layout layout;
+	struct exec_layout layout;
 	uint32_t threads;
 
 	if (!launch_is_valid(l)) {
@@ -153,7 +153,7 @@ struct exec_block *exec_block_create(const struct exec_launch *l)
 	const struct exec_function *f = l->function;
 	uint32_t shared = shared_bytes_of(l);
 	struct exec_block *b;
-	struct layout layout;
+	struct exec_layout layout;
 
 	if (!launch_is_valid(l)) {
 		return NULL;
@@ -181,7 +181,7 @@ struct exec_block *exec_block_create(const struct exec_launch *l)
 	}
 	layout.warps = ROUND_UP((uintptr_t)b->memory, (uintptr_t)ALIGN_TO) - (uintptr_t)b->memory;
 	layout.warp_area += layout.warps;
-	b->warps = (struct warp *)((uint8_t *)b->memory + layout.warps);
+	b->warps = (struct exec_warp *)((uint8_t *)b->memory + layout.warps);
 	b->block_slots = (uint8_t *)b->memory + layout.warps + layout.slots;
 	b->local = (uint8_t *)b->memory + layout.warps + layout.local;
 	b->shared = (uint8_t *)b->memory + layout.warps + layout.shared;
@@ -222,7 +222,7 @@ void exec_block_reset(struct exec_block *b, uint64_t block_index, uint32_t smid)
 	memset(b->barriers, 0, sizeof(b->barriers));
 	exec_check_reset(b);
 	for (uint32_t i = 0; i < b->n_warps; i++) {
-		struct warp *w = &b->warps[i];
+		struct exec_warp *w = &b->warps[i];
 
 		w->pc = 0;
 		w->mask = w->exists;
@@ -244,10 +244,10 @@ void exec_block_reset(struct exec_block *b, uint64_t block_index, uint32_t smid)
 }
 
 /* The next warp that can run, from the current one on; NULL: none. */
-static struct warp *next_ready(struct exec_block *b)
+static struct exec_warp *next_ready(struct exec_block *b)
 {
 	for (uint32_t i = 0; i < b->n_warps; i++) {
-		struct warp *w = &b->warps[b->current];
+		struct exec_warp *w = &b->warps[b->current];
 
 		if (exec_warp_ready(w)) {
 			return w;
@@ -260,10 +260,10 @@ static struct warp *next_ready(struct exec_block *b)
 /* Nobody can run: all have ended, or some wait for what cannot come. */
 static enum exec_status settle(struct exec_block *b)
 {
-	struct warp *waiting = NULL;
+	struct exec_warp *waiting = NULL;
 
 	for (uint32_t i = 0; i < b->n_warps; i++) {
-		struct warp *w = &b->warps[i];
+		struct exec_warp *w = &b->warps[i];
 
 		for (uint32_t k = 0; k < w->n_groups; k++) {
 			if (w->groups[k].state == GROUP_SYNC) {
@@ -285,13 +285,13 @@ static enum exec_status settle(struct exec_block *b)
 enum exec_status exec_block_run(struct exec_block *b, uint64_t budget, uint64_t *ret_used,
 				struct exec_fault *ret_fault)
 {
-	enum warp_stop stop;
+	enum exec_warp_stop stop;
 	uint64_t used = 0;
 	uint32_t yields = 0;
 
 	b->lanes = 0;
 	while (b->status == EXEC_BUDGET && used < budget) {
-		struct warp *w = next_ready(b);
+		struct exec_warp *w = next_ready(b);
 
 		if (!w) {
 			b->status = settle(b);

@@ -2,12 +2,12 @@
 #include "soft/server/exec/handlers.h"
 #include "soft/server/exec/warp_run.h"
 
-static uint64_t *stack_pointers(struct warp *w)
+static uint64_t *stack_pointers(struct exec_warp *w)
 {
 	return REF(uint64_t, w, REF_SLOT32(WARP_STACK, REF_WARP));
 }
 
-void exec_stack_reset(struct warp *w)
+void exec_stack_reset(struct exec_warp *w)
 {
 	uint64_t *sp = stack_pointers(w);
 
@@ -17,13 +17,14 @@ void exec_stack_reset(struct warp *w)
 }
 
 /* d = the new place of a bytes, aligned to imm; wide: which of them have 64 bits. */
-int op_alloca(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_alloca(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	const struct exec_function *f = w->block->f;
 	uint64_t *sp = stack_pointers(w), low = f->local_stride - f->stack_bytes;
 
-	each_lane (m, lane) {
-		uint64_t bytes = lane_get(w, o->a, o->wide & WIDE_A, lane);
+	exec_each_lane(m, lane)
+	{
+		uint64_t bytes = exec_lane_get(w, o->a, o->wide & WIDE_A, lane);
 
 		if (bytes > sp[lane] - low ||
 		    (sp[lane] - bytes) / (uint64_t)o->imm * (uint64_t)o->imm < low) {
@@ -31,28 +32,30 @@ int op_alloca(struct warp *w, const struct op *o, uint32_t m)
 					      "alloca beyond the thread's stack");
 		}
 		sp[lane] = (sp[lane] - bytes) / (uint64_t)o->imm * (uint64_t)o->imm;
-		lane_set(w, o->d, o->wide & WIDE_D, lane, sp[lane]);
+		exec_lane_set(w, o->d, o->wide & WIDE_D, lane, sp[lane]);
 	}
 	return STEP_NEXT;
 }
 
-int op_stack_save(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_stack_save(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	const uint64_t *sp = stack_pointers(w);
 
-	each_lane (m, lane) {
-		lane_set(w, o->d, o->wide & WIDE_D, lane, sp[lane]);
+	exec_each_lane(m, lane)
+	{
+		exec_lane_set(w, o->d, o->wide & WIDE_D, lane, sp[lane]);
 	}
 	return STEP_NEXT;
 }
 
-int op_stack_restore(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_stack_restore(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	const struct exec_function *f = w->block->f;
 	uint64_t *sp = stack_pointers(w);
 
-	each_lane (m, lane) {
-		uint64_t v = lane_get(w, o->a, o->wide & WIDE_A, lane);
+	exec_each_lane(m, lane)
+	{
+		uint64_t v = exec_lane_get(w, o->a, o->wide & WIDE_A, lane);
 
 		if (v < sp[lane] || v > f->local_stride) {
 			return exec_fault_set(w, o, EXEC_FAULT_ADDRESS, lane, v,

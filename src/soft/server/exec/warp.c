@@ -10,26 +10,26 @@
 
 #define FAIR_OPERATIONS 2048u
 
-void exec_group_save(const struct warp *w, struct group *g)
+void exec_group_save(const struct exec_warp *w, struct softd_group *g)
 {
-	*g = (struct group){ .pc = w->pc,
-			     .mask = w->mask,
-			     .depth = w->depth,
-			     .off32 = w->off32,
-			     .off64 = w->off64,
-			     .off_pred = w->off_pred,
-			     .frame = w->frame,
-			     .state = w->state,
-			     .barrier = w->barrier,
-			     .stamp = w->clock };
+	*g = (struct softd_group){ .pc = w->pc,
+				   .mask = w->mask,
+				   .depth = w->depth,
+				   .off32 = w->off32,
+				   .off64 = w->off64,
+				   .off_pred = w->off_pred,
+				   .frame = w->frame,
+				   .state = w->state,
+				   .barrier = w->barrier,
+				   .stamp = w->clock };
 }
 
-void exec_frame_set(struct warp *w)
+void exec_frame_set(struct exec_warp *w)
 {
 	uint64_t *frame;
 
-	warp_base_set(w, REF_R32, w->mem32 + w->off32);
-	warp_base_set(w, REF_R64, w->mem64 + w->off64);
+	exec_warp_base_set(w, REF_R32, w->mem32 + w->off32);
+	exec_warp_base_set(w, REF_R64, w->mem64 + w->off64);
 	w->preds = w->mem_pred + w->off_pred;
 	frame = REF(uint64_t, w, REF_SLOT32(WARP_FRAME, REF_WARP));
 	if (frame[0] != w->frame) {
@@ -39,7 +39,7 @@ void exec_frame_set(struct warp *w)
 	}
 }
 
-static void group_load(struct warp *w, const struct group *g)
+static void group_load(struct exec_warp *w, const struct softd_group *g)
 {
 	w->pc = g->pc;
 	w->mask = g->mask;
@@ -52,7 +52,7 @@ static void group_load(struct warp *w, const struct group *g)
 	exec_frame_set(w);
 }
 
-static bool same_place(const struct group *a, const struct group *b)
+static bool same_place(const struct softd_group *a, const struct softd_group *b)
 {
 	return a->pc == b->pc && a->depth == b->depth && a->off32 == b->off32 &&
 	       a->off64 == b->off64 && a->off_pred == b->off_pred && a->frame == b->frame &&
@@ -60,11 +60,11 @@ static bool same_place(const struct group *a, const struct group *b)
 }
 
 /* Joins groups at the same place. One that waited for other lanes looks again. */
-static void groups_merge(struct warp *w)
+static void groups_merge(struct exec_warp *w)
 {
 	for (uint32_t i = 0; i < w->n_groups; i++) {
 		for (uint32_t j = i + 1; j < w->n_groups;) {
-			struct group *a = &w->groups[i], *b = &w->groups[j];
+			struct softd_group *a = &w->groups[i], *b = &w->groups[j];
 
 			if (!same_place(a, b) ||
 			    (a->state == GROUP_BARRIER && a->barrier != b->barrier)) {
@@ -81,12 +81,12 @@ static void groups_merge(struct warp *w)
 	}
 }
 
-static struct group *choose(struct warp *w, enum group_state state, bool oldest)
+static struct softd_group *choose(struct exec_warp *w, enum exec_group_state state, bool oldest)
 {
-	struct group *best = NULL;
+	struct softd_group *best = NULL;
 
 	for (uint32_t i = 0; i < w->n_groups; i++) {
-		struct group *g = &w->groups[i];
+		struct softd_group *g = &w->groups[i];
 
 		if (g->state != state) {
 			continue;
@@ -101,9 +101,9 @@ static struct group *choose(struct warp *w, enum group_state state, bool oldest)
 }
 
 /* Puts the current group back and takes the one that shall run. False: none can. */
-static bool regroup(struct warp *w, bool oldest)
+static bool regroup(struct exec_warp *w, bool oldest)
 {
-	struct group *g, chosen;
+	struct softd_group *g, chosen;
 
 	if (w->mask && w->n_groups == 0 && w->state == GROUP_READY) {
 		w->stop_pc = UINT32_MAX; /* the last to come to a barrier */
@@ -141,7 +141,7 @@ static bool regroup(struct warp *w, bool oldest)
 	return true;
 }
 
-bool exec_warp_ready(const struct warp *w)
+bool exec_warp_ready(const struct exec_warp *w)
 {
 	bool sync = false, barrier = false;
 
@@ -160,17 +160,17 @@ bool exec_warp_ready(const struct warp *w)
 
 /* The inner loop: until n operations are done, the group may meet another one, or a handler wants a
  * switch. A handler that goes on does several operations; they are counted by how far it got. */
-static int run_group(struct warp *w, uint64_t n, uint64_t *ret_done)
+static int run_group(struct exec_warp *w, uint64_t n, uint64_t *ret_done)
 {
-	const struct op *code = w->code;
-	const uint64_t lanes = lane_count(w->mask);
+	const struct exec_op *code = w->code;
+	const uint64_t lanes = exec_lane_count(w->mask);
 	uint64_t done = 0;
 	int step = STEP_NEXT;
 
 	w->run_end = (uintptr_t)code + (uintptr_t)w->stop_pc * sizeof(*code);
 	while (done < n && w->pc < w->stop_pc) {
 		uint32_t pc = w->pc, m = w->mask;
-		const struct op *o = &code[pc];
+		const struct exec_op *o = &code[pc];
 
 		w->pc = pc + 1;
 		if (o->guard != EXEC_NO_PRED) {
@@ -180,7 +180,7 @@ static int run_group(struct warp *w, uint64_t n, uint64_t *ret_done)
 				continue;
 			}
 		}
-		if (o->goes_on) {
+		if (o->tail_calls) {
 			if (n - done < EXEC_RUN_MAX) {
 				w->run_end = 0;
 			}
@@ -202,12 +202,12 @@ static int run_group(struct warp *w, uint64_t n, uint64_t *ret_done)
 }
 
 /* Counted from the last change of groups, so that budgets do not decide when the next one is. */
-static uint64_t until_fair(const struct warp *w)
+static uint64_t until_fair(const struct exec_warp *w)
 {
 	return w->streak < FAIR_OPERATIONS ? FAIR_OPERATIONS - w->streak : FAIR_OPERATIONS;
 }
 
-enum warp_stop exec_warp_run(struct warp *w, uint64_t n, uint64_t *used)
+enum exec_warp_stop exec_warp_run(struct exec_warp *w, uint64_t n, uint64_t *used)
 {
 	uint64_t done;
 	int step = w->mask ? STEP_NEXT : STEP_SWITCH;

@@ -10,7 +10,7 @@
 
 #define EXEC_RUN_MAX 32u /* operations that handlers do in one go, at most */
 
-enum warp_stop {
+enum exec_warp_stop {
 	WARP_QUANTUM, /* used its operations */
 	WARP_YIELDS,  /* it waits for what others do */
 	WARP_WAITS,   /* every lane waits at a barrier */
@@ -19,14 +19,14 @@ enum warp_stop {
 };
 
 /* Runs up to n operations; *used counts them. */
-enum warp_stop exec_warp_run(struct warp *w, uint64_t n, uint64_t *used);
-bool exec_warp_ready(const struct warp *w);
+enum exec_warp_stop exec_warp_run(struct exec_warp *w, uint64_t n, uint64_t *used);
+bool exec_warp_ready(const struct exec_warp *w);
 
-void exec_group_save(const struct warp *w, struct group *g);
+void exec_group_save(const struct exec_warp *w, struct softd_group *g);
 /* The other groups of the warp go first; what an operation says that found nothing to do. */
-int exec_yield(struct warp *w);
-void exec_stack_reset(struct warp *w);
-void exec_frame_set(struct warp *w); /* bases from the offsets of the current frame */
+int exec_yield(struct exec_warp *w);
+void exec_stack_reset(struct exec_warp *w);
+void exec_frame_set(struct exec_warp *w); /* bases from the offsets of the current frame */
 
 /* Opens the barriers at which everyone who is expected has arrived. */
 void exec_barrier_check(struct exec_block *b);

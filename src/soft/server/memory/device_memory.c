@@ -24,13 +24,14 @@ static void *reserve(uint64_t bytes, int prot)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-static uint8_t *host_of(const struct memory *m, uint64_t page)
+static uint8_t *host_of(const struct softd_memory *m, uint64_t page)
 {
 	return m->space.host + page * EXEC_PAGE_BYTES;
 }
 
 /* Replacing a mapping in one call leaves no moment without one. */
-int memory_put(const struct memory *m, uint64_t page, uint64_t pages, int fd, uint64_t offset)
+int softd_memory_map_pages(const struct softd_memory *m, uint64_t page, uint64_t pages, int fd,
+			   uint64_t offset)
 {
 	void *p = mmap(host_of(m, page), pages * EXEC_PAGE_BYTES, PROT_READ | PROT_WRITE,
 		       MAP_SHARED | MAP_FIXED, fd, (off_t)offset);
@@ -44,87 +45,89 @@ int memory_put(const struct memory *m, uint64_t page, uint64_t pages, int fd, ui
 	return p == MAP_FAILED ? -errno : 0;
 }
 
-void memory_put_nothing(const struct memory *m, uint64_t page, uint64_t pages)
+void softd_memory_unmap_pages(const struct softd_memory *m, uint64_t page, uint64_t pages)
 {
 	mmap(host_of(m, page), pages * EXEC_PAGE_BYTES, PROT_READ | PROT_WRITE,
 	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
-uint64_t memory_window_bytes(uint64_t device_bytes, uint64_t pinned_bytes, uint64_t memory_bytes)
+uint64_t softd_memory_window_bytes(uint64_t device_bytes, uint64_t pinned_bytes,
+				   uint64_t memory_bytes)
 {
 	uint64_t shared = MAX(SHARED_FACTOR * memory_bytes, SHARED_MIN);
 
 	return ROUND_UP(device_bytes + pinned_bytes + shared, SOFT_GRANULARITY);
 }
 
-int memory_init(struct memory *m, struct gpu *gpu, uint32_t slot)
+int softd_memory_init(struct softd_memory *m, struct softd_gpu *gpu, uint32_t slot)
 {
-	struct device *dev = gpu->dev;
-	uint64_t bytes = dev->window_bytes, shared;
+	struct softd_machine *machine = gpu->machine;
+	uint64_t bytes = machine->window_bytes, shared;
 
 	memset(m, 0, sizeof(*m));
 	m->gpu = gpu;
-	m->device_pages = dev->device_window_bytes / EXEC_PAGE_BYTES;
-	shared = dev->device_window_bytes + 2 * ROUND_UP(dev->pinned_limit, EXEC_PAGE_BYTES);
+	m->device_pages = machine->device_window_bytes / EXEC_PAGE_BYTES;
+	shared =
+		machine->device_window_bytes + 2 * ROUND_UP(machine->pinned_limit, EXEC_PAGE_BYTES);
 	m->shared_page = ROUND_UP(shared, SOFT_GRANULARITY) / EXEC_PAGE_BYTES;
 	m->space.base = SOFT_WINDOW_FIRST + slot * SOFT_WINDOW_STRIDE;
 	m->space.bytes = bytes;
 	m->space.host = reserve(bytes, PROT_READ | PROT_WRITE);
 	m->pages = reserve(bytes / EXEC_PAGE_BYTES, PROT_READ | PROT_WRITE);
 	m->space.pages = m->pages;
-	m->store = store_create(dev->device_window_bytes);
-	if (!m->space.host || !m->pages || !m->store || shadow_init(&m->space) < 0 ||
-	    memory_put(m, 0, m->device_pages, m->store->fd, 0) < 0) {
-		memory_finish(m, dev);
+	m->store = softd_store_create(machine->device_window_bytes);
+	if (!m->space.host || !m->pages || !m->store || softd_shadow_init(&m->space) < 0 ||
+	    softd_memory_map_pages(m, 0, m->device_pages, m->store->fd, 0) < 0) {
+		softd_memory_finish(m, machine);
 		return -ENOMEM;
 	}
 	madvise(m->space.host, bytes, MADV_DONTDUMP);
 	return 0;
 }
 
-bool memory_charge(struct gpu *gpu, uint64_t bytes)
+bool softd_memory_charge(struct softd_gpu *gpu, uint64_t bytes)
 {
-	if (bytes > gpu->dev->opt.memory_bytes - gpu->memory_used) {
+	if (bytes > gpu->machine->opt.memory_bytes - gpu->memory_used) {
 		return false;
 	}
 	gpu->memory_used += bytes;
 	return true;
 }
 
-void memory_uncharge(struct gpu *gpu, uint64_t bytes)
+void softd_memory_uncharge(struct softd_gpu *gpu, uint64_t bytes)
 {
 	gpu->memory_used -= bytes;
 }
 
 /* Each of these is a mapping of the server, of which the kernel allows only so many. */
-bool memory_count(struct memory *m, struct device *dev)
+bool softd_memory_count_mapping(struct softd_memory *m, struct softd_machine *machine)
 {
-	if (m->pinned >= SOFT_MAX_PINNED || dev->pinned >= SOFT_MAX_PINNED_ALL) {
+	if (m->pinned >= SOFT_MAX_PINNED || machine->pinned >= SOFT_MAX_PINNED_ALL) {
 		return false;
 	}
 	m->pinned++;
-	dev->pinned++;
+	machine->pinned++;
 	return true;
 }
 
-void memory_uncount(struct memory *m, struct device *dev)
+void softd_memory_uncount_mapping(struct softd_memory *m, struct softd_machine *machine)
 {
 	m->pinned--;
-	dev->pinned--;
+	machine->pinned--;
 }
 
-static uint64_t bytes_of(const struct alloc *a)
+static uint64_t bytes_of(const struct softd_alloc *a)
 {
 	return (uint64_t)a->pages * EXEC_PAGE_BYTES;
 }
 
-static uint64_t offset_of(const struct alloc *a)
+static uint64_t offset_of(const struct softd_alloc *a)
 {
 	return (uint64_t)a->first * EXEC_PAGE_BYTES;
 }
 
 /* Index of the first allocation that begins after page. */
-uint32_t memory_after(const struct memory *m, uint64_t page)
+uint32_t softd_memory_find_after(const struct softd_memory *m, uint64_t page)
 {
 	uint32_t lo = 0, hi = m->n;
 
@@ -140,7 +143,7 @@ uint32_t memory_after(const struct memory *m, uint64_t page)
 	return lo;
 }
 
-struct room {
+struct softd_room {
 	uint64_t begin, end, pages, align; /* all in pages; aligned as device addresses */
 };
 
@@ -151,10 +154,11 @@ static uint64_t align_up(uint64_t page, uint64_t align)
 
 /* First fit, with an invalid page between neighbours so that running over an end faults. Index
  * where the new allocation belongs, page in *ret_first; -1 when there is no room. */
-static int64_t find_room(const struct memory *m, const struct room *r, uint64_t *ret_first)
+static int64_t find_room(const struct softd_memory *m, const struct softd_room *r,
+			 uint64_t *ret_first)
 {
 	uint64_t begin = align_up(r->begin, r->align);
-	uint32_t i = memory_after(m, r->begin - 1);
+	uint32_t i = softd_memory_find_after(m, r->begin - 1);
 
 	for (; i < m->n && m->allocs[i].first < r->end; i++) {
 		if (m->allocs[i].first > begin && m->allocs[i].first - begin > r->pages) {
@@ -169,10 +173,10 @@ static int64_t find_room(const struct memory *m, const struct room *r, uint64_t 
 	return i;
 }
 
-int memory_grow(struct memory *m)
+int softd_memory_grow(struct softd_memory *m)
 {
 	uint32_t cap = m->cap ? m->cap * 2 : 64;
-	struct alloc *a;
+	struct softd_alloc *a;
 
 	if (m->n < m->cap) {
 		return 0;
@@ -189,14 +193,14 @@ int memory_grow(struct memory *m)
 	return 0;
 }
 
-void memory_insert(struct memory *m, uint32_t at, const struct alloc *a)
+void softd_memory_insert(struct softd_memory *m, uint32_t at, const struct softd_alloc *a)
 {
 	memmove(m->allocs + at + 1, m->allocs + at, (m->n - at) * sizeof(*a));
 	m->allocs[at] = *a;
 	m->n++;
 }
 
-void memory_remove(struct memory *m, struct alloc *a)
+void softd_memory_remove(struct softd_memory *m, struct softd_alloc *a)
 {
 	uint32_t i = (uint32_t)(a - m->allocs);
 
@@ -204,96 +208,101 @@ void memory_remove(struct memory *m, struct alloc *a)
 	m->n--;
 }
 
-static struct room part_for(const struct memory *m, enum alloc_kind kind, uint64_t pages)
+static struct softd_room part_for(const struct softd_memory *m, enum softd_alloc_kind kind,
+				  uint64_t pages)
 {
 	switch (kind) {
 	case ALLOC_DEVICE:
-		return (struct room){ 1, m->device_pages, pages, 1 };
+		return (struct softd_room){ 1, m->device_pages, pages, 1 };
 	case ALLOC_PINNED:
-		return (struct room){ m->device_pages + 1, m->shared_page, pages, 1 };
+		return (struct softd_room){ m->device_pages + 1, m->shared_page, pages, 1 };
 	default:
-		return (struct room){ m->shared_page, m->space.bytes / EXEC_PAGE_BYTES, pages, 1 };
+		return (struct softd_room){ m->shared_page, m->space.bytes / EXEC_PAGE_BYTES, pages,
+					    1 };
 	}
 }
 
 /* Room for the bytes, entered as an allocation that is not charged, mapped or valid yet. */
-struct alloc *memory_place(struct memory *m, enum alloc_kind kind, uint64_t bytes, uint64_t align)
+struct softd_alloc *softd_memory_place(struct softd_memory *m, enum softd_alloc_kind kind,
+				       uint64_t bytes, uint64_t align)
 {
 	uint64_t pages = bytes / EXEC_PAGE_BYTES + (bytes % EXEC_PAGE_BYTES != 0), first;
-	struct room r = part_for(m, kind, pages);
-	struct alloc a;
+	struct softd_room r = part_for(m, kind, pages);
+	struct softd_alloc a;
 	int64_t at;
 
 	r.align = MAX(align / EXEC_PAGE_BYTES, 1u);
-	if (!bytes || memory_grow(m) < 0) {
+	if (!bytes || softd_memory_grow(m) < 0) {
 		return NULL;
 	}
 	at = find_room(m, &r, &first);
 	if (at < 0) {
 		return NULL;
 	}
-	a = (struct alloc){ (uint32_t)first, (uint32_t)pages, bytes, kind, NULL };
-	memory_insert(m, (uint32_t)at, &a);
+	a = (struct softd_alloc){ (uint32_t)first, (uint32_t)pages, bytes, kind, NULL };
+	softd_memory_insert(m, (uint32_t)at, &a);
 	return &m->allocs[at];
 }
 
-uint64_t memory_address(const struct memory *m, const struct alloc *a)
+uint64_t softd_memory_address(const struct softd_memory *m, const struct softd_alloc *a)
 {
 	return m->space.base + (uint64_t)a->first * EXEC_PAGE_BYTES;
 }
 
-static uint64_t alloc_device(struct memory *m, uint64_t bytes)
+static uint64_t alloc_device(struct softd_memory *m, uint64_t bytes)
 {
-	struct alloc *a = memory_place(m, ALLOC_DEVICE, bytes, 0);
+	struct softd_alloc *a = softd_memory_place(m, ALLOC_DEVICE, bytes, 0);
 
 	if (!a) {
 		return 0;
 	}
-	if (!memory_charge(m->gpu, bytes_of(a))) {
-		memory_remove(m, a);
+	if (!softd_memory_charge(m->gpu, bytes_of(a))) {
+		softd_memory_remove(m, a);
 		return 0;
 	}
 	m->device_bytes += bytes_of(a);
 	memset(m->pages + a->first, RIGHTS_RW, a->pages);
-	shadow_known(&m->space, offset_of(a), a->bytes);
-	return memory_address(m, a);
+	softd_shadow_set_initialized(&m->space, offset_of(a), a->bytes);
+	return softd_memory_address(m, a);
 }
 
-static uint64_t alloc_pinned(struct memory *m, struct device *dev, uint64_t bytes, int fd)
+static uint64_t alloc_pinned(struct softd_memory *m, struct softd_machine *machine, uint64_t bytes,
+			     int fd)
 {
-	struct alloc *a = bytes > dev->pinned_limit - dev->pinned_used
-				  ? NULL
-				  : memory_place(m, ALLOC_PINNED, bytes, 0);
+	struct softd_alloc *a = bytes > machine->pinned_limit - machine->pinned_used
+					? NULL
+					: softd_memory_place(m, ALLOC_PINNED, bytes, 0);
 
 	if (!a) {
 		return 0;
 	}
-	if (bytes_of(a) > dev->pinned_limit - dev->pinned_used || !memory_count(m, dev)) {
-		memory_remove(m, a);
+	if (bytes_of(a) > machine->pinned_limit - machine->pinned_used ||
+	    !softd_memory_count_mapping(m, machine)) {
+		softd_memory_remove(m, a);
 		return 0;
 	}
-	if (memory_put(m, a->first, a->pages, fd, 0) < 0) {
-		memory_uncount(m, dev);
-		memory_remove(m, a);
+	if (softd_memory_map_pages(m, a->first, a->pages, fd, 0) < 0) {
+		softd_memory_uncount_mapping(m, machine);
+		softd_memory_remove(m, a);
 		return 0;
 	}
-	dev->pinned_used += bytes_of(a);
+	machine->pinned_used += bytes_of(a);
 	memset(m->pages + a->first, RIGHTS_RW, a->pages);
-	shadow_known(&m->space, offset_of(a), a->bytes);
-	return memory_address(m, a);
+	softd_shadow_set_initialized(&m->space, offset_of(a), a->bytes);
+	return softd_memory_address(m, a);
 }
 
-uint64_t memory_alloc(struct memory *m, struct device *dev, uint64_t bytes,
-		      enum soft_memory_kind kind, int fd)
+uint64_t softd_memory_alloc(struct softd_memory *m, struct softd_machine *machine, uint64_t bytes,
+			    enum soft_memory_kind kind, int fd)
 {
 	if (bytes == 0 || bytes > m->space.bytes) {
 		return 0;
 	}
 	return kind == SOFT_MEMORY_DEVICE ? alloc_device(m, bytes)
-					  : alloc_pinned(m, dev, bytes, fd);
+					  : alloc_pinned(m, machine, bytes, fd);
 }
 
-struct alloc *memory_alloc_at(const struct memory *m, uint64_t address)
+struct softd_alloc *softd_memory_alloc_at(const struct softd_memory *m, uint64_t address)
 {
 	uint64_t page = (address - m->space.base) / EXEC_PAGE_BYTES;
 	uint32_t i;
@@ -302,53 +311,54 @@ struct alloc *memory_alloc_at(const struct memory *m, uint64_t address)
 	    address % EXEC_PAGE_BYTES) {
 		return NULL;
 	}
-	i = memory_after(m, page);
+	i = softd_memory_find_after(m, page);
 	return i > 0 && m->allocs[i - 1].first == page ? &m->allocs[i - 1] : NULL;
 }
 
-void memory_bury(struct memory *m, uint32_t page)
+void softd_memory_reclaim(struct softd_memory *m, uint32_t page)
 {
-	struct alloc *a = memory_alloc_at(m, m->space.base + (uint64_t)page * EXEC_PAGE_BYTES);
+	struct softd_alloc *a =
+		softd_memory_alloc_at(m, m->space.base + (uint64_t)page * EXEC_PAGE_BYTES);
 
 	if (a) {
-		memory_remove(m, a);
+		softd_memory_remove(m, a);
 	}
 }
 
-int memory_free(struct memory *m, struct device *dev, uint64_t address)
+int softd_memory_free(struct softd_memory *m, struct softd_machine *machine, uint64_t address)
 {
-	struct alloc *a = memory_alloc_at(m, address);
+	struct softd_alloc *a = softd_memory_alloc_at(m, address);
 
 	if (a && a->kind == ALLOC_OPENED) {
-		return memory_close(m, dev, address);
+		return softd_memory_close_extent(m, machine, address);
 	}
 	if (!a || (a->kind != ALLOC_DEVICE && a->kind != ALLOC_PINNED)) {
 		return -ENOENT;
 	}
 	memset(m->pages + a->first, 0, a->pages);
-	shadow_freed(&m->space, offset_of(a), bytes_of(a));
+	softd_shadow_set_freed(&m->space, offset_of(a), bytes_of(a));
 	m->device_bytes -= a->kind == ALLOC_DEVICE ? bytes_of(a) : 0;
 	if (a->kind == ALLOC_PINNED) {
-		memory_put_nothing(m, a->first, a->pages);
-		dev->pinned_used -= bytes_of(a);
-		memory_uncount(m, dev);
+		softd_memory_unmap_pages(m, a->first, a->pages);
+		machine->pinned_used -= bytes_of(a);
+		softd_memory_uncount_mapping(m, machine);
 	} else if (a->extent) {
-		a->kind = ALLOC_GONE;
-		extent_unref(a->extent); /* buries it when nobody else uses it */
+		a->kind = ALLOC_ORPHAN;
+		softd_extent_unref(a->extent); /* buries it when nobody else uses it */
 		return 0;
 	} else {
-		store_punch(m->store, (uint64_t)a->first * EXEC_PAGE_BYTES, bytes_of(a));
-		memory_uncharge(m->gpu, bytes_of(a));
+		softd_store_discard(m->store, (uint64_t)a->first * EXEC_PAGE_BYTES, bytes_of(a));
+		softd_memory_uncharge(m->gpu, bytes_of(a));
 	}
-	memory_remove(m, a);
+	softd_memory_remove(m, a);
 	return 0;
 }
 
-int memory_restrict(struct memory *m, uint64_t address, uint8_t rights)
+int softd_memory_restrict(struct softd_memory *m, uint64_t address, uint8_t rights)
 {
-	const struct alloc *a = memory_alloc_at(m, address);
+	const struct softd_alloc *a = softd_memory_alloc_at(m, address);
 
-	if (!a || a->kind == ALLOC_RESERVED || a->kind == ALLOC_GONE) {
+	if (!a || a->kind == ALLOC_RESERVED || a->kind == ALLOC_ORPHAN) {
 		return -ENOENT;
 	}
 	memset(m->pages + a->first, rights & RIGHTS_RW, a->pages);
@@ -357,19 +367,21 @@ int memory_restrict(struct memory *m, uint64_t address, uint8_t rights)
 
 /* An allocation has the same rights everywhere, and no two of them touch; so the length of a range
  * costs nothing. */
-static bool range_allows(const struct memory *m, uint64_t first, uint64_t last, uint8_t rights)
+static bool range_allows(const struct softd_memory *m, uint64_t first, uint64_t last,
+			 uint8_t rights)
 {
-	uint32_t i = memory_after(m, first);
-	const struct alloc *a = i ? &m->allocs[i - 1] : NULL;
+	uint32_t i = softd_memory_find_after(m, first);
+	const struct softd_alloc *a = i ? &m->allocs[i - 1] : NULL;
 
 	if (!a || last - a->first >= a->pages) {
 		return false;
 	}
-	return a->kind == ALLOC_RESERVED ? memory_mapped_allow(m, first, last, rights)
+	return a->kind == ALLOC_RESERVED ? softd_memory_mappings_allow(m, first, last, rights)
 					 : (m->pages[a->first] & rights) == rights;
 }
 
-void *memory_at(const struct memory *m, uint64_t address, uint64_t bytes, uint8_t rights)
+void *softd_memory_at(const struct softd_memory *m, uint64_t address, uint64_t bytes,
+		      uint8_t rights)
 {
 	uint64_t offset = address - m->space.base;
 
@@ -386,16 +398,16 @@ void *memory_at(const struct memory *m, uint64_t address, uint64_t bytes, uint8_
 
 /* Sharing. */
 
-struct extent *memory_share(struct memory *m, uint64_t address)
+struct softd_extent *softd_memory_export(struct softd_memory *m, uint64_t address)
 {
-	struct alloc *a = memory_alloc_at(m, address);
+	struct softd_alloc *a = softd_memory_alloc_at(m, address);
 
 	if (!a || a->kind != ALLOC_DEVICE) {
 		return NULL;
 	}
 	if (!a->extent) {
-		a->extent = extent_of(m->store, m->gpu, (uint64_t)a->first * EXEC_PAGE_BYTES,
-				      bytes_of(a));
+		a->extent = softd_extent_wrap(m->store, m->gpu,
+					      (uint64_t)a->first * EXEC_PAGE_BYTES, bytes_of(a));
 		if (a->extent) {
 			a->extent->home = m;
 			a->extent->home_page = a->first;
@@ -404,95 +416,98 @@ struct extent *memory_share(struct memory *m, uint64_t address)
 	return a->extent;
 }
 
-uint64_t memory_open(struct memory *m, struct device *dev, struct extent *x, uint64_t bytes)
+uint64_t softd_memory_open_extent(struct softd_memory *m, struct softd_machine *machine,
+				  struct softd_extent *x, uint64_t bytes)
 {
-	struct alloc *a;
+	struct softd_alloc *a;
 
-	if (!bytes || bytes > x->bytes || !memory_count(m, dev)) {
+	if (!bytes || bytes > x->bytes || !softd_memory_count_mapping(m, machine)) {
 		return 0;
 	}
-	a = memory_place(m, ALLOC_OPENED, bytes, 0);
+	a = softd_memory_place(m, ALLOC_OPENED, bytes, 0);
 	if (!a) {
-		memory_uncount(m, dev);
+		softd_memory_uncount_mapping(m, machine);
 		return 0;
 	}
-	if (memory_put(m, a->first, a->pages, x->store->fd, x->offset) < 0) {
-		memory_remove(m, a);
-		memory_uncount(m, dev);
+	if (softd_memory_map_pages(m, a->first, a->pages, x->store->fd, x->offset) < 0) {
+		softd_memory_remove(m, a);
+		softd_memory_uncount_mapping(m, machine);
 		return 0;
 	}
 	a->extent = x;
 	x->refs++;
 	memset(m->pages + a->first, RIGHTS_RW, a->pages);
-	shadow_known(&m->space, offset_of(a), a->bytes);
-	return memory_address(m, a);
+	softd_shadow_set_initialized(&m->space, offset_of(a), a->bytes);
+	return softd_memory_address(m, a);
 }
 
-int memory_close(struct memory *m, struct device *dev, uint64_t address)
+int softd_memory_close_extent(struct softd_memory *m, struct softd_machine *machine,
+			      uint64_t address)
 {
-	struct alloc *a = memory_alloc_at(m, address);
-	struct extent *x;
+	struct softd_alloc *a = softd_memory_alloc_at(m, address);
+	struct softd_extent *x;
 
 	if (!a || a->kind != ALLOC_OPENED) {
 		return -ENOENT;
 	}
 	x = a->extent;
 	memset(m->pages + a->first, 0, a->pages);
-	shadow_freed(&m->space, offset_of(a), bytes_of(a));
-	memory_put_nothing(m, a->first, a->pages);
-	memory_remove(m, a);
-	memory_uncount(m, dev);
-	extent_unref(x);
+	softd_shadow_set_freed(&m->space, offset_of(a), bytes_of(a));
+	softd_memory_unmap_pages(m, a->first, a->pages);
+	softd_memory_remove(m, a);
+	softd_memory_uncount_mapping(m, machine);
+	softd_extent_unref(x);
 	return 0;
 }
 
 #define LARGE_BYTES (4u << 20)
 
-bool memory_leave(struct memory *m, uint64_t address, struct leaving *ret)
+bool softd_memory_release_begin(struct softd_memory *m, uint64_t address, struct softd_release *ret)
 {
-	struct alloc *a = memory_alloc_at(m, address);
+	struct softd_alloc *a = softd_memory_alloc_at(m, address);
 
 	if (!a || a->extent || (a->kind != ALLOC_DEVICE && a->kind != ALLOC_PINNED) ||
 	    bytes_of(a) < LARGE_BYTES) {
 		return false;
 	}
 	memset(m->pages + a->first, 0, a->pages);
-	shadow_freed(&m->space, offset_of(a), bytes_of(a));
+	softd_shadow_set_freed(&m->space, offset_of(a), bytes_of(a));
 	m->device_bytes -= a->kind == ALLOC_DEVICE ? bytes_of(a) : 0;
-	*ret = (struct leaving){ a->first, a->pages, a->kind == ALLOC_PINNED };
-	a->kind = ALLOC_GONE;
+	*ret = (struct softd_release){ a->first, a->pages, a->kind == ALLOC_PINNED };
+	a->kind = ALLOC_ORPHAN;
 	return true;
 }
 
-void memory_leave_pages(const struct memory *m, const struct leaving *l)
+void softd_memory_release_pages(const struct softd_memory *m, const struct softd_release *l)
 {
 	if (l->pinned) {
-		memory_put_nothing(m, l->first, l->pages);
+		softd_memory_unmap_pages(m, l->first, l->pages);
 	} else {
-		store_punch(m->store, (uint64_t)l->first * EXEC_PAGE_BYTES,
-			    (uint64_t)l->pages * EXEC_PAGE_BYTES);
+		softd_store_discard(m->store, (uint64_t)l->first * EXEC_PAGE_BYTES,
+				    (uint64_t)l->pages * EXEC_PAGE_BYTES);
 	}
 }
 
-void memory_left(struct memory *m, struct device *dev, const struct leaving *l)
+void softd_memory_release_end(struct softd_memory *m, struct softd_machine *machine,
+			      const struct softd_release *l)
 {
 	uint64_t bytes = (uint64_t)l->pages * EXEC_PAGE_BYTES;
 
 	if (l->pinned) {
-		dev->pinned_used -= bytes;
-		memory_uncount(m, dev);
+		machine->pinned_used -= bytes;
+		softd_memory_uncount_mapping(m, machine);
 	} else {
-		memory_uncharge(m->gpu, bytes);
+		softd_memory_uncharge(m->gpu, bytes);
 	}
-	memory_bury(m, l->first);
+	softd_memory_reclaim(m, l->first);
 }
 
 /* Gives up what the context had; others may go on using what it shared. Adds up what is charged to
  * the context alone. */
-static void finish_allocs(struct memory *m, uint64_t *ret_device, uint64_t *ret_pinned)
+static void finish_allocs(struct softd_memory *m, uint64_t *ret_device, uint64_t *ret_pinned)
 {
 	for (uint32_t i = 0; i < m->n; i++) {
-		struct alloc *a = &m->allocs[i];
+		struct softd_alloc *a = &m->allocs[i];
 
 		if (a->extent && a->kind != ALLOC_OPENED) {
 			a->extent->home = NULL;
@@ -504,34 +519,35 @@ static void finish_allocs(struct memory *m, uint64_t *ret_device, uint64_t *ret_
 		}
 	}
 	for (uint32_t i = 0; i < m->n; i++) {
-		if (m->allocs[i].extent && m->allocs[i].kind != ALLOC_GONE) {
-			extent_unref(m->allocs[i].extent);
+		if (m->allocs[i].extent && m->allocs[i].kind != ALLOC_ORPHAN) {
+			softd_extent_unref(m->allocs[i].extent);
 		}
 	}
 	for (uint32_t i = 0; i < m->n_maps; i++) {
-		extent_unref(m->maps[i].extent);
+		softd_extent_unref(m->maps[i].extent);
 	}
 }
 
 /* Others go on using parts of the window's memfd: all the rest goes back. Without the lock: nobody
  * else can find the context, and extents give back their own. */
-static void give_back_rest(const struct memory *m)
+static void give_back_rest(const struct softd_memory *m)
 {
 	uint64_t begin = 0;
 
 	for (uint32_t i = 0; i < m->n && m->allocs[i].first < m->device_pages; i++) {
-		const struct alloc *a = &m->allocs[i];
+		const struct softd_alloc *a = &m->allocs[i];
 
 		if (a->extent) {
-			store_punch(m->store, begin * EXEC_PAGE_BYTES,
-				    (a->first - begin) * EXEC_PAGE_BYTES);
+			softd_store_discard(m->store, begin * EXEC_PAGE_BYTES,
+					    (a->first - begin) * EXEC_PAGE_BYTES);
 			begin = (uint64_t)a->first + a->pages;
 		}
 	}
-	store_punch(m->store, begin * EXEC_PAGE_BYTES, (m->device_pages - begin) * EXEC_PAGE_BYTES);
+	softd_store_discard(m->store, begin * EXEC_PAGE_BYTES,
+			    (m->device_pages - begin) * EXEC_PAGE_BYTES);
 }
 
-void memory_finish(struct memory *m, struct device *dev)
+void softd_memory_finish(struct softd_memory *m, struct softd_machine *machine)
 {
 	uint64_t device = 0, pinned = 0;
 	bool shared;
@@ -539,14 +555,14 @@ void memory_finish(struct memory *m, struct device *dev)
 
 	finish_allocs(m, &device, &pinned);
 	shared = m->store && m->store->refs > 1;
-	fd = shared ? -1 : store_leave(m->store);
-	pthread_mutex_unlock(&dev->lock);
+	fd = shared ? -1 : softd_store_unref_take_fd(m->store);
+	pthread_mutex_unlock(&machine->lock);
 	if (shared) {
 		give_back_rest(m);
 	}
 	free(m->allocs);
 	free(m->maps);
-	shadow_finish(&m->space);
+	softd_shadow_finish(&m->space);
 	if (m->space.host) {
 		munmap(m->space.host, m->space.bytes);
 	}
@@ -554,12 +570,12 @@ void memory_finish(struct memory *m, struct device *dev)
 		munmap(m->pages, m->space.bytes / EXEC_PAGE_BYTES);
 	}
 	fd_close(fd);
-	pthread_mutex_lock(&dev->lock);
+	pthread_mutex_lock(&machine->lock);
 	if (shared) {
-		store_unref(m->store); /* empty by now, should it be the last */
+		softd_store_unref(m->store); /* empty by now, should it be the last */
 	}
-	memory_uncharge(m->gpu, device);
-	dev->pinned_used -= pinned;
-	dev->pinned -= m->pinned;
+	softd_memory_uncharge(m->gpu, device);
+	machine->pinned_used -= pinned;
+	machine->pinned -= m->pinned;
 	memset(m, 0, sizeof(*m));
 }

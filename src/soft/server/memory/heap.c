@@ -29,13 +29,13 @@ static unsigned class_of(uint64_t steps)
 	return class;
 }
 
-void heap_init(struct heap *h, struct group *g)
+void softd_heap_init(struct softd_heap *h, struct softd_group *g)
 {
-	*h = (struct heap){ .group = g, .bytes = HEAP_DEFAULT_BYTES };
+	*h = (struct softd_heap){ .group = g, .bytes = HEAP_DEFAULT_BYTES };
 	pthread_mutex_init(&h->lock, NULL);
 }
 
-int heap_resize(struct heap *h, uint64_t bytes)
+int softd_heap_resize(struct softd_heap *h, uint64_t bytes)
 {
 	int err = 0;
 
@@ -50,7 +50,7 @@ int heap_resize(struct heap *h, uint64_t bytes)
 	return err;
 }
 
-void heap_finish(struct heap *h)
+void softd_heap_finish(struct softd_heap *h)
 {
 	free(h->class_at);
 	free(h->next);
@@ -58,9 +58,9 @@ void heap_finish(struct heap *h)
 }
 
 /* The device's lock is taken inside the heap's, never the other way round. */
-static bool begin(struct heap *h)
+static bool begin(struct softd_heap *h)
 {
-	struct device *dev = h->group->client->dev;
+	struct softd_machine *machine = h->group->client->machine;
 	size_t n = h->bytes / STEP;
 
 	if (h->base) {
@@ -72,17 +72,18 @@ static bool begin(struct heap *h)
 	h->class_at = calloc(n, sizeof(*h->class_at));
 	h->next = calloc(n, sizeof(*h->next));
 	if (h->class_at && h->next) {
-		pthread_mutex_lock(&dev->lock);
-		h->base = memory_alloc(&h->group->memory, dev, h->bytes, SOFT_MEMORY_DEVICE, -1);
-		pthread_mutex_unlock(&dev->lock);
+		pthread_mutex_lock(&machine->lock);
+		h->base = softd_memory_alloc(&h->group->memory, machine, h->bytes,
+					     SOFT_MEMORY_DEVICE, -1);
+		pthread_mutex_unlock(&machine->lock);
 	}
 	h->failed = h->base == 0;
 	return !h->failed;
 }
 
-uint64_t heap_allocate(void *group, uint64_t bytes)
+uint64_t softd_heap_allocate(void *group, uint64_t bytes)
 {
-	struct heap *h = &((struct group *)group)->heap;
+	struct softd_heap *h = &((struct softd_group *)group)->heap;
 	uint64_t steps, at = 0;
 	unsigned class;
 
@@ -114,9 +115,9 @@ uint64_t heap_allocate(void *group, uint64_t bytes)
 	return h->base + at * STEP;
 }
 
-int heap_release(void *group, uint64_t address)
+int softd_heap_release(void *group, uint64_t address)
 {
-	struct heap *h = &((struct group *)group)->heap;
+	struct softd_heap *h = &((struct softd_group *)group)->heap;
 	uint64_t off = address - h->base, at = off / STEP;
 	int err = -ENOENT;
 

@@ -9,11 +9,11 @@
 #define HEAP_DEFAULT_BYTES (8u << 20) /* as CU_LIMIT_MALLOC_HEAP_SIZE is by default */
 #define HEAP_CLASSES 104u	      /* the last one is larger than any heap */
 
-struct group;
+struct softd_group;
 
-struct heap {
+struct softd_heap {
 	pthread_mutex_t lock; /* guards the rest */
-	struct group *group;
+	struct softd_group *group;
 	uint64_t base, bytes; /* device address, 0: not taken yet */
 	bool failed;	      /* there was no memory for it */
 	uint8_t *class_at; /* owned; of the piece that begins at a step, and whether it is used */
@@ -22,12 +22,12 @@ struct heap {
 	uint32_t top;		     /* steps that have never been used begin here */
 };
 
-void heap_init(struct heap *h, struct group *g);
+void softd_heap_init(struct softd_heap *h, struct softd_group *g);
 /* Another size than the default; -EBUSY once a kernel has used it. Without the device's lock. */
-int heap_resize(struct heap *h, uint64_t bytes);
-void heap_finish(struct heap *h); /* the piece itself goes with the context's memory */
+int softd_heap_resize(struct softd_heap *h, uint64_t bytes);
+void softd_heap_finish(struct softd_heap *h); /* the piece itself goes with the context's memory */
 /* exec_host's allocate and release; group is a struct group. */
-uint64_t heap_allocate(void *group, uint64_t bytes);
-int heap_release(void *group, uint64_t address);
+uint64_t softd_heap_allocate(void *group, uint64_t bytes);
+int softd_heap_release(void *group, uint64_t address);
 
 #endif

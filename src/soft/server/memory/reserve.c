@@ -8,7 +8,7 @@
 #include "soft/server/memory/shadow.h"
 
 /* Index of the first mapping that begins at page or later. */
-static uint32_t map_at(const struct memory *m, uint64_t page)
+static uint32_t map_at(const struct softd_memory *m, uint64_t page)
 {
 	uint32_t lo = 0, hi = m->n_maps;
 
@@ -25,7 +25,8 @@ static uint32_t map_at(const struct memory *m, uint64_t page)
 }
 
 /* Mappings that touch fill the range, and each of them allows it. */
-bool memory_mapped_allow(const struct memory *m, uint64_t first, uint64_t last, uint8_t rights)
+bool softd_memory_mappings_allow(const struct softd_memory *m, uint64_t first, uint64_t last,
+				 uint8_t rights)
 {
 	uint32_t i = map_at(m, first + 1);
 
@@ -33,7 +34,7 @@ bool memory_mapped_allow(const struct memory *m, uint64_t first, uint64_t last, 
 		return false;
 	}
 	for (i--; i < m->n_maps && m->maps[i].first <= first; i++) {
-		const struct mapping *p = &m->maps[i];
+		const struct softd_mapping *p = &m->maps[i];
 
 		if (first - p->first >= p->pages || (m->pages[first] & rights) != rights) {
 			return false;
@@ -47,7 +48,7 @@ bool memory_mapped_allow(const struct memory *m, uint64_t first, uint64_t last, 
 }
 
 /* The range in pages, when it lies in the window; its length is not 0. */
-static bool range_pages(const struct memory *m, uint64_t address, uint64_t bytes,
+static bool range_pages(const struct softd_memory *m, uint64_t address, uint64_t bytes,
 			uint64_t *ret_first, uint64_t *ret_pages)
 {
 	uint64_t offset = address - m->space.base;
@@ -62,9 +63,9 @@ static bool range_pages(const struct memory *m, uint64_t address, uint64_t bytes
 	return true;
 }
 
-static bool is_free(const struct memory *m, uint64_t first, uint64_t pages)
+static bool is_free(const struct softd_memory *m, uint64_t first, uint64_t pages)
 {
-	uint32_t i = memory_after(m, first);
+	uint32_t i = softd_memory_find_after(m, first);
 
 	if (i > 0 && m->allocs[i - 1].first + (uint64_t)m->allocs[i - 1].pages > first) {
 		return false;
@@ -72,28 +73,28 @@ static bool is_free(const struct memory *m, uint64_t first, uint64_t pages)
 	return i == m->n || m->allocs[i].first >= first + pages;
 }
 
-uint64_t memory_reserve(struct memory *m, uint64_t bytes, uint64_t align, uint64_t wish)
+uint64_t softd_memory_reserve(struct softd_memory *m, uint64_t bytes, uint64_t align, uint64_t wish)
 {
 	uint64_t first, pages;
-	struct alloc *a;
+	struct softd_alloc *a;
 
 	if (wish % MAX(align, 1u) == 0 && range_pages(m, wish, bytes, &first, &pages) &&
-	    first >= m->shared_page && is_free(m, first, pages) && memory_grow(m) == 0) {
-		struct alloc wanted = { (uint32_t)first, (uint32_t)pages, bytes, ALLOC_RESERVED,
-					NULL };
+	    first >= m->shared_page && is_free(m, first, pages) && softd_memory_grow(m) == 0) {
+		struct softd_alloc wanted = { (uint32_t)first, (uint32_t)pages, bytes,
+					      ALLOC_RESERVED, NULL };
 
-		memory_insert(m, memory_after(m, first), &wanted);
+		softd_memory_insert(m, softd_memory_find_after(m, first), &wanted);
 		return wish;
 	}
 	if (bytes % SOFT_GRANULARITY || bytes > m->space.bytes) {
 		return 0;
 	}
-	a = memory_place(m, ALLOC_RESERVED, bytes, MAX(align, SOFT_GRANULARITY));
-	return a ? memory_address(m, a) : 0;
+	a = softd_memory_place(m, ALLOC_RESERVED, bytes, MAX(align, SOFT_GRANULARITY));
+	return a ? softd_memory_address(m, a) : 0;
 }
 
 /* No part of a mapping lies there. *ret_at: where a new one belongs. */
-static bool unmapped(const struct memory *m, uint64_t first, uint64_t pages, uint32_t *ret_at)
+static bool unmapped(const struct softd_memory *m, uint64_t first, uint64_t pages, uint32_t *ret_at)
 {
 	uint32_t i = map_at(m, first);
 
@@ -104,9 +105,9 @@ static bool unmapped(const struct memory *m, uint64_t first, uint64_t pages, uin
 	return i == m->n_maps || m->maps[i].first >= first + pages;
 }
 
-int memory_unreserve(struct memory *m, uint64_t address, uint64_t bytes)
+int softd_memory_unreserve(struct softd_memory *m, uint64_t address, uint64_t bytes)
 {
-	struct alloc *a = memory_alloc_at(m, address);
+	struct softd_alloc *a = softd_memory_alloc_at(m, address);
 	uint32_t at;
 
 	if (!a || a->kind != ALLOC_RESERVED || a->bytes != bytes) {
@@ -115,14 +116,14 @@ int memory_unreserve(struct memory *m, uint64_t address, uint64_t bytes)
 	if (!unmapped(m, a->first, a->pages, &at)) {
 		return -EBUSY;
 	}
-	memory_remove(m, a);
+	softd_memory_remove(m, a);
 	return 0;
 }
 
-static int grow_maps(struct memory *m)
+static int grow_maps(struct softd_memory *m)
 {
 	uint32_t cap = m->cap_maps ? m->cap_maps * 2 : 16;
-	struct mapping *grown;
+	struct softd_mapping *grown;
 
 	if (m->n_maps < m->cap_maps) {
 		return 0;
@@ -136,11 +137,11 @@ static int grow_maps(struct memory *m)
 	return 0;
 }
 
-int memory_map(struct memory *m, struct device *dev, uint64_t address, uint64_t bytes,
-	       struct extent *x, uint64_t offset)
+int softd_memory_map(struct softd_memory *m, struct softd_machine *machine, uint64_t address,
+		     uint64_t bytes, struct softd_extent *x, uint64_t offset)
 {
 	uint64_t first, pages;
-	const struct alloc *a;
+	const struct softd_alloc *a;
 	uint32_t at, i;
 	int err;
 
@@ -148,30 +149,31 @@ int memory_map(struct memory *m, struct device *dev, uint64_t address, uint64_t 
 	    offset > x->bytes || bytes > x->bytes - offset) {
 		return -EINVAL;
 	}
-	i = memory_after(m, first);
+	i = softd_memory_find_after(m, first);
 	a = i ? &m->allocs[i - 1] : NULL;
 	if (!a || a->kind != ALLOC_RESERVED || first - a->first >= a->pages ||
 	    pages > a->pages - (first - a->first) || !unmapped(m, first, pages, &at)) {
 		return -EINVAL;
 	}
-	if (grow_maps(m) < 0 || !memory_count(m, dev)) {
+	if (grow_maps(m) < 0 || !softd_memory_count_mapping(m, machine)) {
 		return -ENOMEM;
 	}
-	err = memory_put(m, first, pages, x->store->fd, x->offset + offset);
+	err = softd_memory_map_pages(m, first, pages, x->store->fd, x->offset + offset);
 	if (err) {
-		memory_uncount(m, dev);
+		softd_memory_uncount_mapping(m, machine);
 		return err;
 	}
 	memmove(m->maps + at + 1, m->maps + at, (m->n_maps - at) * sizeof(*m->maps));
-	m->maps[at] = (struct mapping){ (uint32_t)first, (uint32_t)pages, x };
+	m->maps[at] = (struct softd_mapping){ (uint32_t)first, (uint32_t)pages, x };
 	m->n_maps++;
 	x->refs++;
-	shadow_known(&m->space, first * EXEC_PAGE_BYTES, bytes);
+	softd_shadow_set_initialized(&m->space, first * EXEC_PAGE_BYTES, bytes);
 	return 0;
 }
 
 /* Whole mappings fill the range without a gap: the first and how many; 0: they do not. */
-static uint32_t covering(const struct memory *m, uint64_t address, uint64_t bytes, uint32_t *ret_at)
+static uint32_t covering(const struct softd_memory *m, uint64_t address, uint64_t bytes,
+			 uint32_t *ret_at)
 {
 	uint64_t first, pages;
 	uint32_t i, n;
@@ -182,7 +184,7 @@ static uint32_t covering(const struct memory *m, uint64_t address, uint64_t byte
 	i = map_at(m, first);
 	*ret_at = i;
 	for (n = 0; pages && i + n < m->n_maps; n++) {
-		const struct mapping *p = &m->maps[i + n];
+		const struct softd_mapping *p = &m->maps[i + n];
 
 		if (p->first != first || p->pages > pages) {
 			return 0;
@@ -193,7 +195,8 @@ static uint32_t covering(const struct memory *m, uint64_t address, uint64_t byte
 	return pages ? 0 : n;
 }
 
-int memory_unmap(struct memory *m, struct device *dev, uint64_t address, uint64_t bytes)
+int softd_memory_unmap(struct softd_memory *m, struct softd_machine *machine, uint64_t address,
+		       uint64_t bytes)
 {
 	uint32_t at, n = covering(m, address, bytes, &at);
 
@@ -202,18 +205,19 @@ int memory_unmap(struct memory *m, struct device *dev, uint64_t address, uint64_
 	}
 	for (uint32_t i = at; i < at + n; i++) {
 		memset(m->pages + m->maps[i].first, 0, m->maps[i].pages);
-		shadow_freed(&m->space, (uint64_t)m->maps[i].first * EXEC_PAGE_BYTES,
-			     (uint64_t)m->maps[i].pages * EXEC_PAGE_BYTES);
-		memory_put_nothing(m, m->maps[i].first, m->maps[i].pages);
-		memory_uncount(m, dev);
-		extent_unref(m->maps[i].extent);
+		softd_shadow_set_freed(&m->space, (uint64_t)m->maps[i].first * EXEC_PAGE_BYTES,
+				       (uint64_t)m->maps[i].pages * EXEC_PAGE_BYTES);
+		softd_memory_unmap_pages(m, m->maps[i].first, m->maps[i].pages);
+		softd_memory_uncount_mapping(m, machine);
+		softd_extent_unref(m->maps[i].extent);
 	}
 	memmove(m->maps + at, m->maps + at + n, (m->n_maps - at - n) * sizeof(*m->maps));
 	m->n_maps -= n;
 	return 0;
 }
 
-int memory_access(struct memory *m, uint64_t address, uint64_t bytes, uint8_t rights)
+int softd_memory_set_access(struct softd_memory *m, uint64_t address, uint64_t bytes,
+			    uint8_t rights)
 {
 	uint32_t at, n = covering(m, address, bytes, &at);
 

@@ -8,7 +8,7 @@
 
 #define KNOWN (EXEC_SHADOW_ALLOCATED | EXEC_SHADOW_INITIALIZED)
 
-int shadow_init(struct exec_space *s)
+int softd_shadow_init(struct exec_space *s)
 {
 	void *p;
 
@@ -25,7 +25,7 @@ int shadow_init(struct exec_space *s)
 	return 0;
 }
 
-void shadow_finish(struct exec_space *s)
+void softd_shadow_finish(struct exec_space *s)
 {
 	if (s->shadow) {
 		munmap(s->shadow, s->bytes);
@@ -33,7 +33,7 @@ void shadow_finish(struct exec_space *s)
 	s->shadow = NULL;
 }
 
-void shadow_new(struct exec_space *s, uint64_t offset, uint64_t bytes)
+void softd_shadow_set_allocated(struct exec_space *s, uint64_t offset, uint64_t bytes)
 {
 	if (s->shadow) {
 		memset(s->host + offset, EXEC_POISON, bytes);
@@ -41,22 +41,22 @@ void shadow_new(struct exec_space *s, uint64_t offset, uint64_t bytes)
 	}
 }
 
-void shadow_known(struct exec_space *s, uint64_t offset, uint64_t bytes)
+void softd_shadow_set_initialized(struct exec_space *s, uint64_t offset, uint64_t bytes)
 {
 	if (s->shadow) {
 		memset(s->shadow + offset, KNOWN, bytes);
 	}
 }
 
-void shadow_freed(struct exec_space *s, uint64_t offset, uint64_t bytes)
+void softd_shadow_set_freed(struct exec_space *s, uint64_t offset, uint64_t bytes)
 {
 	if (s->shadow) {
 		memset(s->shadow + offset, EXEC_SHADOW_FREED, bytes);
 	}
 }
 
-void shadow_copied(struct exec_space *to, uint64_t offset, const struct exec_space *from,
-		   uint64_t from_offset, uint64_t bytes)
+void softd_shadow_copy(struct exec_space *to, uint64_t offset, const struct exec_space *from,
+		       uint64_t from_offset, uint64_t bytes)
 {
 	if (!to->shadow) {
 		return;

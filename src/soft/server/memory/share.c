@@ -20,21 +20,21 @@
 #define TOKENS_OF_CLIENT 1024u
 #define LARGE_BYTES (4u << 20)
 
-struct token {
-	struct list in_all;
-	struct client *client; /* who made it; NULL: gone */
+struct softd_token {
+	struct softd_list in_all;
+	struct softd_client *client; /* who made it; NULL: gone */
 	int fd;
 	dev_t device;
 	ino_t inode;
-	struct extent *extent; /* a reference, or NULL */
+	struct softd_extent *extent; /* a reference, or NULL */
 	uint64_t pool;
-	struct gpu *gpu;
+	struct softd_gpu *gpu;
 };
 
 /* Guarded by device.lock, as everything here. */
 static struct {
 	bool ready;
-	struct list tokens;
+	struct softd_list tokens;
 	unsigned n_tokens, n_extents, n_stores;
 	int epoll;
 	uint64_t server;
@@ -54,7 +54,7 @@ static void random_fill(void *p, size_t n)
 	}
 }
 
-uint64_t share_server(void)
+uint64_t softd_share_server_id(void)
 {
 	if (!shares.server) {
 		random_fill(&shares.server, sizeof(shares.server));
@@ -63,7 +63,7 @@ uint64_t share_server(void)
 	return shares.server;
 }
 
-uint64_t share_count(void)
+uint64_t softd_share_count(void)
 {
 	return shares.n_extents + shares.n_tokens;
 }
@@ -76,9 +76,9 @@ static bool many_stores(void)
 	return getrlimit(RLIMIT_NOFILE, &r) == 0 && shares.n_stores >= r.rlim_cur / 2;
 }
 
-struct store *store_create(uint64_t bytes)
+struct softd_store *softd_store_create(uint64_t bytes)
 {
-	struct store *s = many_stores() ? NULL : calloc(1, sizeof(*s));
+	struct softd_store *s = many_stores() ? NULL : calloc(1, sizeof(*s));
 
 	if (!s) {
 		return NULL;
@@ -93,12 +93,12 @@ struct store *store_create(uint64_t bytes)
 	return s;
 }
 
-void store_punch(struct store *s, uint64_t offset, uint64_t bytes)
+void softd_store_discard(struct softd_store *s, uint64_t offset, uint64_t bytes)
 {
 	fallocate(s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)bytes);
 }
 
-int store_leave(struct store *s)
+int softd_store_unref_take_fd(struct softd_store *s)
 {
 	int fd = -1;
 
@@ -110,45 +110,48 @@ int store_leave(struct store *s)
 	return fd;
 }
 
-void store_unref(struct store *s)
+void softd_store_unref(struct softd_store *s)
 {
-	fd_close(store_leave(s));
+	fd_close(softd_store_unref_take_fd(s));
 }
 
-struct extent *extent_of(struct store *s, struct gpu *gpu, uint64_t offset, uint64_t bytes)
+struct softd_extent *softd_extent_wrap(struct softd_store *s, struct softd_gpu *gpu,
+				       uint64_t offset, uint64_t bytes)
 {
-	struct extent *x = calloc(1, sizeof(*x));
+	struct softd_extent *x = calloc(1, sizeof(*x));
 
 	if (!x) {
 		return NULL;
 	}
-	*x = (struct extent){ .store = s, .gpu = gpu, .offset = offset, .bytes = bytes, .refs = 1 };
+	*x = (struct softd_extent){
+		.store = s, .gpu = gpu, .offset = offset, .bytes = bytes, .refs = 1
+	};
 	random_fill(x->secret, sizeof(x->secret));
 	s->refs++;
 	shares.n_extents++;
 	return x;
 }
 
-struct extent *extent_create(struct gpu *gpu, uint64_t bytes)
+struct softd_extent *softd_extent_create(struct softd_gpu *gpu, uint64_t bytes)
 {
-	struct extent *x = NULL;
-	struct store *s;
+	struct softd_extent *x = NULL;
+	struct softd_store *s;
 
-	if (!memory_charge(gpu, bytes)) {
+	if (!softd_memory_charge(gpu, bytes)) {
 		return NULL;
 	}
-	s = store_create(bytes);
+	s = softd_store_create(bytes);
 	if (s) {
-		x = extent_of(s, gpu, 0, bytes);
-		store_unref(s);
+		x = softd_extent_wrap(s, gpu, 0, bytes);
+		softd_store_unref(s);
 	}
 	if (!x) {
-		memory_uncharge(gpu, bytes);
+		softd_memory_uncharge(gpu, bytes);
 	}
 	return x;
 }
 
-static void *close_it(void *fd)
+static void *close_main(void *fd)
 {
 	close((int)(intptr_t)fd);
 	return NULL;
@@ -163,42 +166,42 @@ static void close_pages(int fd, uint64_t bytes)
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	if (fd >= 0 && (bytes < LARGE_BYTES ||
-			pthread_create(&t, &attr, close_it, (void *)(intptr_t)fd) != 0)) {
+			pthread_create(&t, &attr, close_main, (void *)(intptr_t)fd) != 0)) {
 		close(fd);
 	}
 	pthread_attr_destroy(&attr);
 }
 
-void extent_unref(struct extent *x)
+void softd_extent_unref(struct softd_extent *x)
 {
 	if (--x->refs) {
 		return;
 	}
-	memory_uncharge(x->gpu, x->bytes);
+	softd_memory_uncharge(x->gpu, x->bytes);
 	if (x->home) {
-		memory_bury(x->home, x->home_page);
+		softd_memory_reclaim(x->home, x->home_page);
 	}
 	if (x->store->refs > 1) {
-		store_punch(x->store, x->offset, x->bytes);
+		softd_store_discard(x->store, x->offset, x->bytes);
 	}
-	close_pages(store_leave(x->store), x->bytes);
+	close_pages(softd_store_unref_take_fd(x->store), x->bytes);
 	free(x);
 	shares.n_extents--;
 }
 
-static void token_drop(struct token *t)
+static void token_drop(struct softd_token *t)
 {
-	list_remove(&t->in_all);
+	softd_list_remove(&t->in_all);
 	close(t->fd); /* leaves the epoll too */
 	if (t->extent) {
-		extent_unref(t->extent);
+		softd_extent_unref(t->extent);
 	}
 	free(t);
 	shares.n_tokens--;
 }
 
 /* True while somebody holds the other end. */
-static bool held(const struct token *t, const struct epoll_event *e, int n)
+static bool held(const struct softd_token *t, const struct epoll_event *e, int n)
 {
 	for (int i = 0; i < n; i++) {
 		if (e[i].data.u64 == (uint64_t)t->inode) {
@@ -209,39 +212,39 @@ static bool held(const struct token *t, const struct epoll_event *e, int n)
 }
 
 /* The thread that waits for last holders to go. */
-static void *janitor(void *device)
+static void *token_reaper(void *device)
 {
-	struct device *dev = device;
+	struct softd_machine *machine = device;
 	struct epoll_event e[32];
 
 	for (;;) {
 		int n = epoll_wait(shares.epoll, e, ARRAY_SIZE(e), -1);
 
-		pthread_mutex_lock(&dev->lock);
-		list_each_safe(&shares.tokens, t, struct token, in_all)
+		pthread_mutex_lock(&machine->lock);
+		softd_list_each_safe(&shares.tokens, t, struct softd_token, in_all)
 		{
 			if (!held(t, e, MAX(n, 0))) {
 				token_drop(t);
 			}
 		}
-		pthread_mutex_unlock(&dev->lock);
+		pthread_mutex_unlock(&machine->lock);
 	}
 	return NULL;
 }
 
-static int start_janitor(struct device *dev)
+static int start_token_reaper(struct softd_machine *machine)
 {
 	pthread_t t;
 
 	if (shares.ready) {
 		return 0;
 	}
-	list_init(&shares.tokens);
+	softd_list_init(&shares.tokens);
 	shares.epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (shares.epoll < 0) {
 		return -errno;
 	}
-	if (pthread_create(&t, NULL, janitor, dev) != 0) {
+	if (pthread_create(&t, NULL, token_reaper, machine) != 0) {
 		shares.epoll = fd_close(shares.epoll);
 		return -EAGAIN;
 	}
@@ -250,17 +253,18 @@ static int start_janitor(struct device *dev)
 	return 0;
 }
 
-static bool many_tokens(const struct client *c)
+static bool many_tokens(const struct softd_client *c)
 {
 	unsigned own = 0;
 
-	list_each (&shares.tokens, t, struct token, in_all) {
+	softd_list_each(&shares.tokens, t, struct softd_token, in_all)
+	{
 		own += t->client == c;
 	}
 	return own >= TOKENS_OF_CLIENT || shares.n_tokens >= TOKENS_MAX;
 }
 
-static int token_open(struct token *t)
+static int token_open(struct softd_token *t)
 {
 	struct epoll_event e = { .events = EPOLLHUP };
 	struct stat st;
@@ -286,10 +290,11 @@ fail:
 	return -EMFILE;
 }
 
-int token_create(struct client *c, struct extent *x, uint64_t pool, struct gpu *gpu)
+int softd_token_create(struct softd_client *c, struct softd_extent *x, uint64_t pool,
+		       struct softd_gpu *gpu)
 {
-	int err = start_janitor(c->dev), fd;
-	struct token *t;
+	int err = start_token_reaper(c->machine), fd;
+	struct softd_token *t;
 
 	if (err || many_tokens(c)) {
 		return err ? err : -ENOSPC;
@@ -310,18 +315,19 @@ int token_create(struct client *c, struct extent *x, uint64_t pool, struct gpu *
 	if (x) {
 		x->refs++;
 	}
-	list_append(&shares.tokens, &t->in_all);
+	softd_list_append(&shares.tokens, &t->in_all);
 	shares.n_tokens++;
 	return fd;
 }
 
-int token_find(const struct stat *st, struct extent **ret_extent, uint64_t *ret_pool,
-	       struct gpu **ret_gpu)
+int softd_token_find(const struct stat *st, struct softd_extent **ret_extent, uint64_t *ret_pool,
+		     struct softd_gpu **ret_gpu)
 {
 	if (!shares.ready || !S_ISFIFO(st->st_mode)) {
 		return -ENOENT;
 	}
-	list_each (&shares.tokens, t, struct token, in_all) {
+	softd_list_each(&shares.tokens, t, struct softd_token, in_all)
+	{
 		if (t->inode == st->st_ino && t->device == st->st_dev) {
 			*ret_extent = t->extent;
 			*ret_pool = t->pool;
@@ -332,18 +338,19 @@ int token_find(const struct stat *st, struct extent **ret_extent, uint64_t *ret_
 	return -ENOENT;
 }
 
-void share_client_gone(struct client *c)
+void softd_share_client_exit(struct softd_client *c)
 {
 	for (uint32_t i = 0; i < c->n_handles; i++) {
 		if (c->handles[i]) {
-			extent_unref(c->handles[i]);
+			softd_extent_unref(c->handles[i]);
 		}
 	}
 	free(c->handles);
 	c->handles = NULL;
 	c->n_handles = 0;
 	if (shares.ready) {
-		list_each (&shares.tokens, t, struct token, in_all) {
+		softd_list_each(&shares.tokens, t, struct softd_token, in_all)
+		{
 			t->client = t->client == c ? NULL : t->client;
 		}
 	}

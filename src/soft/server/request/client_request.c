@@ -13,9 +13,9 @@
 #include "soft/server/request/client_request.h"
 #include "soft/server/request/ipc_event.h"
 
-static CUresult attach(struct client *c, struct answer *a)
+static CUresult attach(struct softd_client *c, struct softd_answer *a)
 {
-	struct device *dev = c->dev;
+	struct softd_machine *machine = c->machine;
 	int pair[2], shared_fd;
 
 	if (c->shared || c->event >= 0) { /* also after a HELLO that failed half-way */
@@ -50,26 +50,26 @@ static CUresult attach(struct client *c, struct answer *a)
 	c->shared->magic = SOFT_MAGIC;
 	c->shared->version = SOFT_VERSION;
 	c->shared->asleep = 1;
-	if (!client_attach(c)) {
+	if (!softd_client_attach(c)) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	a->reply.hello = (struct soft_hello){ .magic = SOFT_MAGIC,
 					      .version = SOFT_VERSION,
 					      .sms = c->sms,
-					      .workers = dev->opt.workers,
-					      .memory_bytes = dev->opt.memory_bytes,
-					      .pid = dev->pid,
-					      .gpus = dev->opt.gpus,
-					      .clock_khz = dev->opt.clock_khz,
-					      .copy_engines = dev->opt.copy_engines };
+					      .workers = machine->opt.workers,
+					      .memory_bytes = machine->opt.memory_bytes,
+					      .pid = machine->pid,
+					      .gpus = machine->opt.gpus,
+					      .clock_khz = machine->opt.clock_khz,
+					      .copy_engines = machine->opt.copy_engines };
 	a->len += sizeof(a->reply.hello);
 	return CUDA_SUCCESS;
 }
 
 /* The lane: value its key, more[0] percent of the SMs, more[1] bit 0: below normal. */
-static CUresult choose_lane(struct client *c, const struct soft_request *q)
+static CUresult choose_lane(struct softd_client *c, const struct soft_request *q)
 {
-	uint32_t sms = c->dev->opt.sms;
+	uint32_t sms = c->machine->opt.sms;
 
 	if (q->more[0] > 100 || q->more[1] > 1) {
 		return CUDA_ERROR_INVALID_VALUE;
@@ -83,7 +83,7 @@ static CUresult choose_lane(struct client *c, const struct soft_request *q)
 	return CUDA_SUCCESS;
 }
 
-static CUresult hello(struct client *c, const struct soft_request *q, struct answer *a)
+static CUresult hello(struct softd_client *c, const struct soft_request *q, struct softd_answer *a)
 {
 	CUresult r;
 
@@ -96,23 +96,24 @@ static CUresult hello(struct client *c, const struct soft_request *q, struct ans
 }
 
 /* The request's context; lock held. */
-struct group *request_group(struct client *c, const struct soft_request *q)
+struct softd_group *softd_request_group(struct softd_client *c, const struct soft_request *q)
 {
 	return q->context < SOFT_MAX_CONTEXTS ? c->groups[q->context] : NULL;
 }
 
-static CUresult context_create(struct client *c, const struct soft_request *q, struct answer *a)
+static CUresult context_create(struct softd_client *c, const struct soft_request *q,
+			       struct softd_answer *a)
 {
-	if (q->index >= c->dev->opt.gpus) {
+	if (q->index >= c->machine->opt.gpus) {
 		return CUDA_ERROR_INVALID_DEVICE;
 	}
 	for (uint32_t slot = 0; slot < SOFT_MAX_CONTEXTS; slot++) {
-		struct group *g;
+		struct softd_group *g;
 
 		if (c->groups[slot]) {
 			continue;
 		}
-		g = group_create(c, &c->dev->gpus[q->index], slot);
+		g = softd_group_create(c, &c->machine->gpus[q->index], slot);
 		if (!g) {
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		}
@@ -125,72 +126,73 @@ static CUresult context_create(struct client *c, const struct soft_request *q, s
 }
 
 /* Requests that are short and run under the lock. */
-static CUresult quick(struct client *c, const struct soft_request *q, struct answer *a)
+static CUresult quick(struct softd_client *c, const struct soft_request *q, struct softd_answer *a)
 {
 	switch (q->op) {
 	case SOFT_REQ_CONTEXT_CREATE:
 		return context_create(c, q, a);
 	case SOFT_REQ_CONTEXT_DESTROY:
-		if (!request_group(c, q)) {
+		if (!softd_request_group(c, q)) {
 			return CUDA_ERROR_INVALID_CONTEXT;
 		}
-		group_destroy(request_group(c, q));
+		softd_group_destroy(softd_request_group(c, q));
 		return CUDA_SUCCESS;
 	case SOFT_REQ_MODULE_UNLOAD:
-		return request_module_unload(c, q);
+		return softd_request_module_unload(c, q);
 	case SOFT_REQ_FUNCTION:
-		return request_function_get(c, q, a);
+		return softd_request_function_get(c, q, a);
 	case SOFT_REQ_FUNCTION_AT:
-		return request_function_at(c, q, a);
+		return softd_request_function_at(c, q, a);
 	case SOFT_REQ_GLOBAL:
-		return request_global_get(c, q, a);
+		return softd_request_global_get(c, q, a);
 	case SOFT_REQ_GROUP:
-		return request_group_control(c, q, a);
+		return softd_request_group_control(c, q, a);
 	case SOFT_REQ_EVENT:
-		return ipc_event_request(c, q, a);
+		return softd_ipc_event_request(c, q, a);
 	case SOFT_REQ_CONTROL_OPEN:
-		return request_control_open(c, q, a);
+		return softd_request_control_open(c, q, a);
 	case SOFT_REQ_PART:
-		return request_part(c, q, a);
+		return softd_request_sm_set(c, q, a);
 	default:
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
 }
 
-void request_answer(struct client *c, const struct soft_request *q, int fd, struct answer *a)
+void softd_request_answer(struct softd_client *c, const struct soft_request *q, int fd,
+			  struct softd_answer *a)
 {
 	CUresult result;
 
 	memset(a, 0, sizeof(*a));
 	a->len = SOFT_REPLY_MIN;
 	if (q->op == SOFT_REQ_STATS) {
-		device_stats(c->dev, &a->reply.stats);
+		softd_machine_stats(c->machine, &a->reply.stats);
 		a->len += sizeof(a->reply.stats);
 		result = CUDA_SUCCESS;
 	} else if (q->op == SOFT_REQ_GPUS) {
-		result = request_gpus(c->dev, q, a);
+		result = softd_request_gpus(c->machine, q, a);
 	} else if (q->op == SOFT_REQ_UNSUPPORTED) {
-		result = request_unsupported(c->dev, q, a);
+		result = softd_request_unsupported(c->machine, q, a);
 	} else if (q->op == SOFT_REQ_CONTROL) {
-		result = request_control(c, q, fd, a);
+		result = softd_request_control(c, q, fd, a);
 	} else if (q->op == SOFT_REQ_HELLO) {
 		result = hello(c, q, a);
 	} else if (!c->attached) { /* nobody would serve its ring */
 		result = CUDA_ERROR_NOT_INITIALIZED;
 	} else if (q->op == SOFT_REQ_MODULE_LOAD) {
-		result = request_module_load(c, q, fd, a);
-	} else if (request_is_memory(q->op)) {
-		result = request_memory(c, q, fd, a);
+		result = softd_request_module_load(c, q, fd, a);
+	} else if (softd_request_is_memory(q->op)) {
+		result = softd_request_memory(c, q, fd, a);
 	} else if (q->op == SOFT_REQ_GROUP && q->object == SOFT_GROUP_HEAP) {
-		result = request_group_heap(c, q);
+		result = softd_request_group_heap(c, q);
 	} else if (q->op == SOFT_REQ_FLAG_NEW) {
-		result = request_flag_new(c, q, a);
+		result = softd_request_flag_new(c, q, a);
 	} else if (q->op == SOFT_REQ_FLAG_MAP) {
-		result = request_flag_map(c, q, fd, a);
+		result = softd_request_flag_map(c, q, fd, a);
 	} else {
-		pthread_mutex_lock(&c->dev->lock);
+		pthread_mutex_lock(&c->machine->lock);
 		result = quick(c, q, a);
-		pthread_mutex_unlock(&c->dev->lock);
+		pthread_mutex_unlock(&c->machine->lock);
 	}
 	a->reply.result = (int32_t)result;
 }

@@ -11,31 +11,31 @@
 #define EVENTS_MAX 4096u
 #define USES_OF_CLIENT 1024u
 
-struct use {
-	struct use *next;
-	struct client *client;
+struct softd_event_use {
+	struct softd_event_use *next;
+	struct softd_client *client;
 	unsigned opens;
 	uint32_t issued; /* its newest ticket; 0: none */
 };
 
-struct ipc_event {
+struct softd_ipc_event {
 	uint64_t key;
-	uint32_t issued, reached; /* tickets, modulo 2^32; equal: nothing is pending */
-	struct use *uses;	  /* owned */
+	uint32_t issued, reached;     /* tickets, modulo 2^32; equal: nothing is pending */
+	struct softd_event_use *uses; /* owned */
 };
 
-static struct ipc_event *events[EVENTS_MAX]; /* device.lock */
+static struct softd_ipc_event *events[EVENTS_MAX]; /* device.lock */
 
-static struct ipc_event *find(uint64_t index, uint64_t key)
+static struct softd_ipc_event *find(uint64_t index, uint64_t key)
 {
-	struct ipc_event *e = index < EVENTS_MAX ? events[index] : NULL;
+	struct softd_ipc_event *e = index < EVENTS_MAX ? events[index] : NULL;
 
 	return e && e->key == key ? e : NULL;
 }
 
-static struct use *use_of(const struct ipc_event *e, const struct client *c)
+static struct softd_event_use *use_of(const struct softd_ipc_event *e, const struct softd_client *c)
 {
-	struct use *u = e->uses;
+	struct softd_event_use *u = e->uses;
 
 	while (u && u->client != c) {
 		u = u->next;
@@ -44,9 +44,9 @@ static struct use *use_of(const struct ipc_event *e, const struct client *c)
 }
 
 /* The waits of all processes that have the event look again. */
-static void tell(const struct ipc_event *e)
+static void wake_waits(const struct softd_ipc_event *e)
 {
-	for (const struct use *u = e->uses; u; u = u->next) {
+	for (const struct softd_event_use *u = e->uses; u; u = u->next) {
 		for (unsigned i = 0; i < SOFT_MAX_CONTEXTS; i++) {
 			if (u->client->groups[i]) {
 				u->client->groups[i]->dirty = true;
@@ -54,38 +54,38 @@ static void tell(const struct ipc_event *e)
 		}
 	}
 	if (e->uses) {
-		device_kick(e->uses->client->dev);
+		softd_machine_kick(e->uses->client->machine);
 	}
 }
 
-static void advance(struct ipc_event *e, uint32_t ticket)
+static void advance(struct softd_ipc_event *e, uint32_t ticket)
 {
 	if ((int32_t)(ticket - e->reached) > 0 && (int32_t)(e->issued - ticket) >= 0) {
 		e->reached = ticket;
-		tell(e);
+		wake_waits(e);
 	}
 }
 
-void ipc_event_reached(struct client *c, uint32_t index, uint64_t key, uint32_t ticket)
+void softd_ipc_event_reached(struct softd_client *c, uint32_t index, uint64_t key, uint32_t ticket)
 {
-	struct ipc_event *e = find(index, key);
+	struct softd_ipc_event *e = find(index, key);
 
 	if (e && use_of(e, c)) {
 		advance(e, ticket);
 	}
 }
 
-bool ipc_event_over(struct client *c, uint32_t index, uint64_t key, uint32_t ticket)
+bool softd_ipc_event_passed(struct softd_client *c, uint32_t index, uint64_t key, uint32_t ticket)
 {
-	const struct ipc_event *e = find(index, key);
+	const struct softd_ipc_event *e = find(index, key);
 
 	return !e || !use_of(e, c) || (int32_t)(e->reached - ticket) >= 0;
 }
 
-static void drop(uint32_t index, struct client *c)
+static void drop(uint32_t index, struct softd_client *c)
 {
-	struct ipc_event *e = events[index];
-	struct use **at = &e->uses, *u;
+	struct softd_ipc_event *e = events[index];
+	struct softd_event_use **at = &e->uses, *u;
 
 	while (*at && (*at)->client != c) {
 		at = &(*at)->next;
@@ -106,7 +106,7 @@ static void drop(uint32_t index, struct client *c)
 	}
 }
 
-void ipc_event_client_gone(struct client *c)
+void softd_ipc_event_client_exit(struct softd_client *c)
 {
 	for (uint32_t i = 0; i < EVENTS_MAX; i++) {
 		if (events[i]) {
@@ -115,9 +115,9 @@ void ipc_event_client_gone(struct client *c)
 	}
 }
 
-static CUresult add_use(struct ipc_event *e, struct client *c)
+static CUresult add_use(struct softd_ipc_event *e, struct softd_client *c)
 {
-	struct use *u = use_of(e, c);
+	struct softd_event_use *u = use_of(e, c);
 
 	if (!u) {
 		u = c->event_uses < USES_OF_CLIENT ? calloc(1, sizeof(*u)) : NULL;
@@ -133,9 +133,9 @@ static CUresult add_use(struct ipc_event *e, struct client *c)
 	return CUDA_SUCCESS;
 }
 
-static CUresult create(struct client *c, struct answer *a)
+static CUresult create(struct softd_client *c, struct softd_answer *a)
 {
-	struct ipc_event *e;
+	struct softd_ipc_event *e;
 	uint32_t i = 0;
 
 	while (i < EVENTS_MAX && events[i]) {
@@ -152,9 +152,9 @@ static CUresult create(struct client *c, struct answer *a)
 	return CUDA_SUCCESS;
 }
 
-static CUresult close_event(struct client *c, uint32_t index)
+static CUresult close_event(struct softd_client *c, uint32_t index)
 {
-	struct use *u = use_of(events[index], c);
+	struct softd_event_use *u = use_of(events[index], c);
 
 	if (--u->opens == 0) {
 		drop(index, c);
@@ -162,10 +162,11 @@ static CUresult close_event(struct client *c, uint32_t index)
 	return CUDA_SUCCESS;
 }
 
-CUresult ipc_event_request(struct client *c, const struct soft_request *q, struct answer *a)
+CUresult softd_ipc_event_request(struct softd_client *c, const struct soft_request *q,
+				 struct softd_answer *a)
 {
-	struct ipc_event *e = find(q->index, q->value);
-	struct use *u = e ? use_of(e, c) : NULL;
+	struct softd_ipc_event *e = find(q->index, q->value);
+	struct softd_event_use *u = e ? use_of(e, c) : NULL;
 
 	if (q->object == SOFT_EVENT_CREATE) {
 		return create(c, a);

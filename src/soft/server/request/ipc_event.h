@@ -5,10 +5,11 @@
 #include "soft/server/machine.h"
 
 /* Lock held, all of them. */
-CUresult ipc_event_request(struct client *c, const struct soft_request *q, struct answer *a);
+CUresult softd_ipc_event_request(struct softd_client *c, const struct soft_request *q,
+				 struct softd_answer *a);
 /* A record has been reached, or will never be: whoever waits goes on. */
-void ipc_event_reached(struct client *c, uint32_t index, uint64_t key, uint32_t ticket);
-bool ipc_event_over(struct client *c, uint32_t index, uint64_t key, uint32_t ticket);
-void ipc_event_client_gone(struct client *c);
+void softd_ipc_event_reached(struct softd_client *c, uint32_t index, uint64_t key, uint32_t ticket);
+bool softd_ipc_event_passed(struct softd_client *c, uint32_t index, uint64_t key, uint32_t ticket);
+void softd_ipc_event_client_exit(struct softd_client *c);
 
 #endif

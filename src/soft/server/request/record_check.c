@@ -42,7 +42,7 @@ static const uint32_t sizes[SOFT_OP_COUNT] = {
 	[SOFT_OP_SHARED_WAIT] = sizeof(struct soft_record_shared),
 };
 
-int check_header(const struct soft_record *r, uint32_t available, uint32_t to_end)
+int softd_record_header_check(const struct soft_record *r, uint32_t available, uint32_t to_end)
 {
 	uint32_t limit = r->op == SOFT_OP_PAD ? SOFT_RING_BYTES : SOFT_RECORD_MAX;
 
@@ -102,7 +102,7 @@ static int check_set(const struct soft_record_set *s)
 	return check_rows(width, s->height, s->pitch);
 }
 
-int check_record(const union record *r)
+int softd_record_check(const union softd_record *r)
 {
 	if (r->r.op != SOFT_OP_PAD &&
 	    (r->r.stream >= SOFT_MAX_STREAMS || r->r.context >= SOFT_MAX_CONTEXTS)) {
@@ -144,7 +144,7 @@ int check_record(const union record *r)
 	return -EPROTO;
 }
 
-int check_request(const struct soft_request *q, size_t len)
+int softd_request_check(const struct soft_request *q, size_t len)
 {
 	if (len <= SOFT_REQUEST_MIN || len > sizeof(*q) || q->op == 0 || q->op >= SOFT_REQ_COUNT) {
 		return -EPROTO;

@@ -6,7 +6,7 @@
 #include "soft/protocol.h"
 
 /* A private copy of a record; params follow within bytes[]. */
-union record {
+union softd_record {
 	struct soft_record r;
 	struct soft_record_stream stream;
 	struct soft_record_launch launch;
@@ -22,10 +22,10 @@ union record {
 };
 
 /* The header alone: available bytes are in the ring, to_end lie before its end. 0 or -EPROTO. */
-int check_header(const struct soft_record *r, uint32_t available, uint32_t to_end);
+int softd_record_header_check(const struct soft_record *r, uint32_t available, uint32_t to_end);
 /* The whole record, r.bytes of it copied. 0 or -EPROTO. */
-int check_record(const union record *r);
+int softd_record_check(const union softd_record *r);
 /* A request as received. 0 or -EPROTO; the name is zero-terminated after that. */
-int check_request(const struct soft_request *q, size_t len);
+int softd_request_check(const struct soft_request *q, size_t len);
 
 #endif

@@ -9,7 +9,7 @@
 
 _Static_assert(CUABI_COUNT <= SOFT_MAX_NAMES, "the shared page has a count for each function");
 
-static void fill_group(struct soft_group_info *out, const struct group *g)
+static void fill_group(struct soft_group_info *out, const struct softd_group *g)
 {
 	*out = (struct soft_group_info){
 		.pid = g->client->pid,
@@ -26,29 +26,30 @@ static void fill_group(struct soft_group_info *out, const struct group *g)
 	};
 }
 
-CUresult request_gpus(struct device *dev, const struct soft_request *q, struct answer *a)
+CUresult softd_request_gpus(struct softd_machine *machine, const struct soft_request *q,
+			    struct softd_answer *a)
 {
 	struct soft_gpu_info *out = &a->reply.gpu;
 	uint64_t now = clock_now_ns();
-	struct gpu *gpu;
+	struct softd_gpu *gpu;
 
-	if (q->index >= dev->opt.gpus) {
+	if (q->index >= machine->opt.gpus) {
 		return CUDA_ERROR_INVALID_DEVICE;
 	}
-	gpu = &dev->gpus[q->index];
-	pthread_mutex_lock(&dev->lock);
+	gpu = &machine->gpus[q->index];
+	pthread_mutex_lock(&machine->lock);
 	*out = (struct soft_gpu_info){
-		.gpus = dev->opt.gpus,
-		.sms = dev->opt.sms,
-		.workers = dev->opt.workers,
-		.copy_engines = dev->opt.copy_engines,
-		.clock_khz = dev->opt.clock_khz,
-		.pid = (uint32_t)dev->pid,
-		.memory_bytes = dev->opt.memory_bytes,
+		.gpus = machine->opt.gpus,
+		.sms = machine->opt.sms,
+		.workers = machine->opt.workers,
+		.copy_engines = machine->opt.copy_engines,
+		.clock_khz = machine->opt.clock_khz,
+		.pid = (uint32_t)machine->pid,
+		.memory_bytes = machine->opt.memory_bytes,
 		.memory_used = gpu->memory_used,
-		.copy_bytes_s = dev->opt.copy_bytes_s,
-		.slice_us = dev->opt.slice_ns / 1000,
-		.switch_us = dev->opt.switch_ns / 1000,
+		.copy_bytes_s = machine->opt.copy_bytes_s,
+		.slice_us = machine->opt.slice_ns / 1000,
+		.switch_us = machine->opt.switch_ns / 1000,
 		.now_ns = now,
 		.busy_ns = gpu->busy_ns + (gpu->running_blocks && now > gpu->busy_from_ns
 						   ? now - gpu->busy_from_ns
@@ -56,44 +57,47 @@ CUresult request_gpus(struct device *dev, const struct soft_request *q, struct a
 		.bytes_copied = gpu->bytes_copied,
 		.switches = gpu->switches,
 	};
-	list_each (&gpu->groups, g, struct group, in_gpu) {
+	softd_list_each(&gpu->groups, g, struct softd_group, in_gpu)
+	{
 		if (out->groups++ >= q->value && out->n < SOFT_GPU_GROUPS) {
 			fill_group(&out->group[out->n++], g);
 		}
 	}
-	pthread_mutex_unlock(&dev->lock);
+	pthread_mutex_unlock(&machine->lock);
 	a->len += offsetof(struct soft_gpu_info, group) + out->n * sizeof(out->group[0]);
 	return CUDA_SUCCESS;
 }
 
 /* What the client has counted, or 0 when its library has another list of functions. */
-static uint32_t in_vain(const struct client *c, uint32_t i)
+static uint32_t unsupported_calls(const struct softd_client *c, uint32_t i)
 {
 	return load_relaxed(&c->shared->names) == CUABI_COUNT
 		       ? load_relaxed(&c->shared->unsupported[i])
 		       : 0;
 }
 
-static uint64_t calls_of(struct device *dev, uint64_t pid, uint32_t i)
+static uint64_t calls_of(struct softd_machine *machine, uint64_t pid, uint32_t i)
 {
-	uint64_t n = pid ? 0 : dev->unsupported[i];
+	uint64_t n = pid ? 0 : machine->unsupported[i];
 
-	list_each (&dev->clients, c, struct client, in_device) {
+	softd_list_each(&machine->clients, c, struct softd_client, in_machine)
+	{
 		if (!pid || (uint64_t)c->pid == pid) {
-			n += in_vain(c, i);
+			n += unsupported_calls(c, i);
 		}
 	}
 	return n;
 }
 
-CUresult request_unsupported(struct device *dev, const struct soft_request *q, struct answer *a)
+CUresult softd_request_unsupported(struct softd_machine *machine, const struct soft_request *q,
+				   struct softd_answer *a)
 {
 	struct soft_unsupported_info *out = &a->reply.unsupported;
 	uint32_t i = q->index;
 
-	pthread_mutex_lock(&dev->lock);
+	pthread_mutex_lock(&machine->lock);
 	for (; i < CUABI_COUNT && out->n < SOFT_UNSUPPORTED_NAMES; i++) {
-		uint64_t n = calls_of(dev, q->value, i);
+		uint64_t n = calls_of(machine, q->value, i);
 
 		if (n) {
 			strncpy(out->entry[out->n].name, cuabi_names[i],
@@ -101,15 +105,15 @@ CUresult request_unsupported(struct device *dev, const struct soft_request *q, s
 			out->entry[out->n++].calls = n;
 		}
 	}
-	pthread_mutex_unlock(&dev->lock);
+	pthread_mutex_unlock(&machine->lock);
 	a->reply.value32 = i < CUABI_COUNT ? i : 0;
 	a->len += offsetof(struct soft_unsupported_info, entry) + out->n * sizeof(out->entry[0]);
 	return CUDA_SUCCESS;
 }
 
-void request_keep_unsupported(struct client *c)
+void softd_request_save_unsupported(struct softd_client *c)
 {
 	for (uint32_t i = 0; i < CUABI_COUNT; i++) {
-		c->dev->unsupported[i] += in_vain(c, i);
+		c->machine->unsupported[i] += unsupported_calls(c, i);
 	}
 }

@@ -12,20 +12,21 @@
 #define WAIT_MAX_NS 1000000000ull
 
 /* Whose group is meant: it may go while a request waits for it. */
-struct target {
-	struct device *dev;
-	struct client *owner; /* who asks; NULL: by descriptor */
+struct softd_control_target {
+	struct softd_machine *machine;
+	struct softd_client *owner; /* who asks; NULL: by descriptor */
 	uint32_t slot;
 	dev_t disk;
 	ino_t file;
 };
 
-static struct group *find(const struct target *t)
+static struct softd_group *find(const struct softd_control_target *t)
 {
 	if (t->owner) {
 		return t->slot < SOFT_MAX_CONTEXTS ? t->owner->groups[t->slot] : NULL;
 	}
-	list_each (&t->dev->groups, g, struct group, in_device) {
+	softd_list_each(&t->machine->groups, g, struct softd_group, in_machine)
+	{
 		if (g->control >= 0 && g->control_disk == t->disk && g->control_file == t->file) {
 			return g;
 		}
@@ -33,9 +34,10 @@ static struct group *find(const struct target *t)
 	return NULL;
 }
 
-static bool copies_run(const struct group *g)
+static bool copies_run(const struct softd_group *g)
 {
-	list_each (&g->copies, op, struct op, in_copies) {
+	softd_list_each(&g->copies, op, struct exec_op, in_copies)
+	{
 		if (op->running) {
 			return true;
 		}
@@ -45,11 +47,11 @@ static bool copies_run(const struct group *g)
 
 /* Until the group has left the GPU since the departure that was counted, or, with off, until
  * nothing of it runs. */
-static CUresult wait_for_leave(const struct target *t, uint64_t departures, bool off)
+static CUresult wait_for_leave(const struct softd_control_target *t, uint64_t departures, bool off)
 {
 	uint64_t end = clock_now_ns() + WAIT_MAX_NS;
 	struct timespec ts = { (time_t)(end / 1000000000u), (long)(end % 1000000000u) };
-	struct group *g;
+	struct softd_group *g;
 	int err = 0;
 
 	while ((g = find(t))) {
@@ -63,7 +65,7 @@ static CUresult wait_for_leave(const struct target *t, uint64_t departures, bool
 			return CUDA_ERROR_NOT_READY;
 		}
 		g->watchers++;
-		err = pthread_cond_timedwait(&t->dev->settled, &t->dev->lock, &ts);
+		err = pthread_cond_timedwait(&t->machine->quiescent, &t->machine->lock, &ts);
 		g = find(t);
 		if (g) {
 			g->watchers--;
@@ -72,32 +74,32 @@ static CUresult wait_for_leave(const struct target *t, uint64_t departures, bool
 	return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-static CUresult preempt(const struct target *t, struct group *g, bool wait)
+static CUresult preempt(const struct softd_control_target *t, struct softd_group *g, bool wait)
 {
 	uint64_t departures = g->lane->departures;
 
-	runlist_preempt(g->lane);
+	softd_runlist_preempt(g->lane);
 	return wait ? wait_for_leave(t, departures, false) : CUDA_SUCCESS;
 }
 
-static CUresult schedule(const struct target *t, struct group *g, bool on)
+static CUresult schedule(const struct softd_control_target *t, struct softd_group *g, bool on)
 {
 	g->enabled = on;
 	g->dirty = true;
-	device_kick(t->dev);
+	softd_machine_kick(t->machine);
 	return on ? CUDA_SUCCESS : wait_for_leave(t, 0, true);
 }
 
 /* One process does not keep the others waiting for longer by having more contexts: what they ask
  * for beyond the default is bounded together. */
-static bool slice_allowed(const struct group *g, uint64_t us)
+static bool slice_allowed(const struct softd_group *g, uint64_t us)
 {
-	const struct client *c = g->client;
-	uint64_t usual = c->dev->opt.slice_ns / 1000, limit = c->dev->opt.slice_max_us;
+	const struct softd_client *c = g->client;
+	uint64_t usual = c->machine->opt.slice_ns / 1000, limit = c->machine->opt.slice_max_us;
 	uint64_t sum = us > usual ? us : 0;
 
 	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS && us <= limit; i++) {
-		const struct group *o = c->groups[i];
+		const struct softd_group *o = c->groups[i];
 
 		sum += o && o != g && o->lane->slice_ns / 1000 > usual ? o->lane->slice_ns / 1000
 								       : 0;
@@ -105,9 +107,10 @@ static bool slice_allowed(const struct group *g, uint64_t us)
 	return us <= limit && sum <= limit;
 }
 
-static CUresult control(const struct target *t, const struct soft_request *q, struct answer *a)
+static CUresult control(const struct softd_control_target *t, const struct soft_request *q,
+			struct softd_answer *a)
 {
-	struct group *g = find(t);
+	struct softd_group *g = find(t);
 
 	if (!g) {
 		return t->owner ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -121,7 +124,7 @@ static CUresult control(const struct target *t, const struct soft_request *q, st
 		if (!slice_allowed(g, q->value)) {
 			return CUDA_ERROR_INVALID_VALUE;
 		}
-		g->lane->slice_ns = q->value ? q->value * 1000 : t->dev->opt.slice_ns;
+		g->lane->slice_ns = q->value ? q->value * 1000 : t->machine->opt.slice_ns;
 		return CUDA_SUCCESS;
 	case SOFT_GROUP_SLICE_GET:
 		a->reply.value = g->lane->slice_ns / 1000;
@@ -131,7 +134,7 @@ static CUresult control(const struct target *t, const struct soft_request *q, st
 	case SOFT_GROUP_SCHEDULE:
 		return schedule(t, g, q->value != 0);
 	case SOFT_GROUP_COUNTERS:
-		runlist_count(g->lane, clock_now_ns());
+		softd_runlist_account(g->lane, clock_now_ns());
 		a->reply.counters = g->counters;
 		a->len += sizeof(a->reply.counters);
 		return CUDA_SUCCESS;
@@ -140,33 +143,35 @@ static CUresult control(const struct target *t, const struct soft_request *q, st
 	}
 }
 
-CUresult request_group_control(struct client *c, const struct soft_request *q, struct answer *a)
+CUresult softd_request_group_control(struct softd_client *c, const struct soft_request *q,
+				     struct softd_answer *a)
 {
-	struct target t = { .dev = c->dev, .owner = c, .slot = q->context };
+	struct softd_control_target t = { .machine = c->machine, .owner = c, .slot = q->context };
 
 	return control(&t, q, a);
 }
 
 /* The heap's lock comes before the device's; only this thread could take the context away. */
-CUresult request_group_heap(struct client *c, const struct soft_request *q)
+CUresult softd_request_group_heap(struct softd_client *c, const struct soft_request *q)
 {
-	struct group *g;
+	struct softd_group *g;
 
-	pthread_mutex_lock(&c->dev->lock);
-	g = request_group(c, q);
-	pthread_mutex_unlock(&c->dev->lock);
+	pthread_mutex_lock(&c->machine->lock);
+	g = softd_request_group(c, q);
+	pthread_mutex_unlock(&c->machine->lock);
 	if (!g) {
 		return CUDA_ERROR_INVALID_CONTEXT;
 	}
-	if (q->value > SOFT_MAX_HEAP_BYTES || q->value > c->dev->opt.memory_bytes) {
+	if (q->value > SOFT_MAX_HEAP_BYTES || q->value > c->machine->opt.memory_bytes) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	return heap_resize(&g->heap, q->value) < 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+	return softd_heap_resize(&g->heap, q->value) < 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-CUresult request_control(struct client *c, const struct soft_request *q, int fd, struct answer *a)
+CUresult softd_request_control(struct softd_client *c, const struct soft_request *q, int fd,
+			       struct softd_answer *a)
 {
-	struct target t = { .dev = c->dev };
+	struct softd_control_target t = { .machine = c->machine };
 	struct stat st;
 	CUresult r;
 
@@ -175,16 +180,17 @@ CUresult request_control(struct client *c, const struct soft_request *q, int fd,
 	}
 	t.disk = st.st_dev;
 	t.file = st.st_ino;
-	pthread_mutex_lock(&c->dev->lock);
+	pthread_mutex_lock(&c->machine->lock);
 	r = control(&t, q, a);
-	pthread_mutex_unlock(&c->dev->lock);
+	pthread_mutex_unlock(&c->machine->lock);
 	return r;
 }
 
 /* A memfd whose identity nobody can imitate: whoever shows it has it from the owner. */
-CUresult request_control_open(struct client *c, const struct soft_request *q, struct answer *a)
+CUresult softd_request_control_open(struct softd_client *c, const struct soft_request *q,
+				    struct softd_answer *a)
 {
-	struct group *g = request_group(c, q);
+	struct softd_group *g = softd_request_group(c, q);
 	struct stat st;
 
 	if (!g) {
@@ -204,24 +210,24 @@ CUresult request_control_open(struct client *c, const struct soft_request *q, st
 	return CUDA_SUCCESS;
 }
 
-static CUresult place_flag(struct client *c, const struct soft_request *q, int fd, uint64_t bytes,
-			   struct answer *a)
+static CUresult place_flag(struct softd_client *c, const struct soft_request *q, int fd,
+			   uint64_t bytes, struct softd_answer *a)
 {
-	struct group *g = request_group(c, q);
+	struct softd_group *g = softd_request_group(c, q);
 	uint64_t at;
 
 	if (!g) {
 		return CUDA_ERROR_INVALID_CONTEXT;
 	}
-	if (g->flags >= SOFT_MAX_FLAGS || c->dev->pinned >= SOFT_MAX_PINNED_ALL) {
+	if (g->flags >= SOFT_MAX_FLAGS || c->machine->pinned >= SOFT_MAX_PINNED_ALL) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	at = memory_alloc(&g->memory, c->dev, bytes, SOFT_MEMORY_PINNED, fd);
+	at = softd_memory_alloc(&g->memory, c->machine, bytes, SOFT_MEMORY_PINNED, fd);
 	if (!at) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	if (!(q->object & 1)) {
-		memory_restrict(&g->memory, at, 1);
+		softd_memory_restrict(&g->memory, at, 1);
 	}
 	g->flags++;
 	a->reply.value = at;
@@ -229,7 +235,8 @@ static CUresult place_flag(struct client *c, const struct soft_request *q, int f
 	return CUDA_SUCCESS;
 }
 
-CUresult request_flag_new(struct client *c, const struct soft_request *q, struct answer *a)
+CUresult softd_request_flag_new(struct softd_client *c, const struct soft_request *q,
+				struct softd_answer *a)
 {
 	uint64_t bytes = ROUND_UP(MAX(q->value, 1u), SOFT_PAGE);
 	CUresult r;
@@ -242,9 +249,9 @@ CUresult request_flag_new(struct client *c, const struct soft_request *q, struct
 	if (fd < 0) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	pthread_mutex_lock(&c->dev->lock);
+	pthread_mutex_lock(&c->machine->lock);
 	r = place_flag(c, q, fd, bytes, a);
-	pthread_mutex_unlock(&c->dev->lock);
+	pthread_mutex_unlock(&c->machine->lock);
 	a->fds[0] = fd;
 	a->n_fds = r ? 0 : 1;
 	a->close_fds = true;
@@ -263,7 +270,8 @@ static bool may_write(int fd)
 }
 
 /* A stranger's page: only what can never shrink under the server is mapped. */
-CUresult request_flag_map(struct client *c, const struct soft_request *q, int fd, struct answer *a)
+CUresult softd_request_flag_map(struct softd_client *c, const struct soft_request *q, int fd,
+				struct softd_answer *a)
 {
 	long bytes = fd < 0 ? -EBADF : shm_checked_size(fd, SOFT_MAX_FLAG_BYTES);
 	CUresult r;
@@ -274,8 +282,8 @@ CUresult request_flag_map(struct client *c, const struct soft_request *q, int fd
 	if ((q->object & 1) && !may_write(fd)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&c->dev->lock);
+	pthread_mutex_lock(&c->machine->lock);
 	r = place_flag(c, q, fd, (uint64_t)bytes, a);
-	pthread_mutex_unlock(&c->dev->lock);
+	pthread_mutex_unlock(&c->machine->lock);
 	return r;
 }

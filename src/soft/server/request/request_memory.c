@@ -10,33 +10,33 @@
 #include "soft/server/request/client_request.h"
 #include "soft/server/memory/shadow.h"
 
-bool request_is_memory(uint32_t op)
+bool softd_request_is_memory(uint32_t op)
 {
 	return op == SOFT_REQ_ALLOC || op == SOFT_REQ_FREE || op == SOFT_REQ_MEMORY ||
 	       (op >= SOFT_REQ_IPC_EXPORT && op <= SOFT_REQ_POOL_IMPORT);
 }
 
-static bool may_map(const struct client *c)
+static bool may_map(const struct softd_client *c)
 {
 	uint32_t own = 0;
 
 	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS; i++) {
 		own += c->groups[i] ? c->groups[i]->memory.pinned : 0;
 	}
-	return own < SOFT_MAX_PINNED && c->dev->pinned < SOFT_MAX_PINNED_ALL;
+	return own < SOFT_MAX_PINNED && c->machine->pinned < SOFT_MAX_PINNED_ALL;
 }
 
 /* Counts the bytes before they are committed, so that many clients at once stay within the limit.
  */
-static bool reserve_pinned(struct client *c, uint64_t bytes)
+static bool reserve_pinned(struct softd_client *c, uint64_t bytes)
 {
-	struct device *dev = c->dev;
+	struct softd_machine *machine = c->machine;
 	bool ok;
 
-	pthread_mutex_lock(&dev->lock);
-	ok = may_map(c) && bytes <= dev->pinned_limit - dev->pinned_used;
-	dev->pinned_used += ok ? bytes : 0;
-	pthread_mutex_unlock(&dev->lock);
+	pthread_mutex_lock(&machine->lock);
+	ok = may_map(c) && bytes <= machine->pinned_limit - machine->pinned_used;
+	machine->pinned_used += ok ? bytes : 0;
+	pthread_mutex_unlock(&machine->lock);
 	return ok;
 }
 
@@ -50,20 +50,21 @@ static int commit(uint64_t bytes)
 	return fd;
 }
 
-static void carry(struct answer *a, int fd)
+static void carry(struct softd_answer *a, int fd)
 {
 	a->fds[0] = fd;
 	a->n_fds = 1;
 	a->close_fds = true;
 }
 
-static CUresult alloc_pinned(struct client *c, const struct soft_request *q, struct answer *a)
+static CUresult alloc_pinned(struct softd_client *c, const struct soft_request *q,
+			     struct softd_answer *a)
 {
 	uint64_t bytes;
-	struct group *g;
+	struct softd_group *g;
 	int fd;
 
-	if (q->value == 0 || q->value > c->dev->pinned_limit) {
+	if (q->value == 0 || q->value > c->machine->pinned_limit) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	bytes = ROUND_UP(q->value, SOFT_PAGE);
@@ -71,13 +72,14 @@ static CUresult alloc_pinned(struct client *c, const struct soft_request *q, str
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	fd = commit(bytes);
-	pthread_mutex_lock(&c->dev->lock);
-	c->dev->pinned_used -= bytes;
-	g = request_group(c, q);
+	pthread_mutex_lock(&c->machine->lock);
+	c->machine->pinned_used -= bytes;
+	g = softd_request_group(c, q);
 	if (g && fd >= 0) {
-		a->reply.value = memory_alloc(&g->memory, c->dev, bytes, SOFT_MEMORY_PINNED, fd);
+		a->reply.value =
+			softd_memory_alloc(&g->memory, c->machine, bytes, SOFT_MEMORY_PINNED, fd);
 	}
-	pthread_mutex_unlock(&c->dev->lock);
+	pthread_mutex_unlock(&c->machine->lock);
 	if (!a->reply.value) {
 		fd_close(fd);
 		return g ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_CONTEXT;
@@ -86,46 +88,51 @@ static CUresult alloc_pinned(struct client *c, const struct soft_request *q, str
 	return CUDA_SUCCESS;
 }
 
-static CUresult alloc_device(struct client *c, struct group *g, const struct soft_request *q,
-			     struct answer *a)
+static CUresult alloc_device(struct softd_client *c, struct softd_group *g,
+			     const struct soft_request *q, struct softd_answer *a)
 {
-	a->reply.value = memory_alloc(&g->memory, c->dev, q->value, SOFT_MEMORY_DEVICE, -1);
+	a->reply.value =
+		softd_memory_alloc(&g->memory, c->machine, q->value, SOFT_MEMORY_DEVICE, -1);
 	if (!a->reply.value) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	shadow_new(&g->memory.space, a->reply.value - g->memory.space.base, q->value);
+	softd_shadow_set_allocated(&g->memory.space, a->reply.value - g->memory.space.base,
+				   q->value);
 	return CUDA_SUCCESS;
 }
 
 /* IPC. */
 
-static CUresult ipc_export(struct client *c, struct group *g, const struct soft_request *q,
-			   struct answer *a)
+static CUresult ipc_export(struct softd_client *c, struct softd_group *g,
+			   const struct soft_request *q, struct softd_answer *a)
 {
-	struct extent *x = memory_share(&g->memory, q->value);
+	struct softd_extent *x = softd_memory_export(&g->memory, q->value);
 
 	if (!x) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	a->reply.ipc = (struct soft_ipc_handle){
-		share_server(), (uint32_t)c->pid, g->slot, q->value, { x->secret[0], x->secret[1] }
-	};
+	a->reply.ipc = (struct soft_ipc_handle){ softd_share_server_id(),
+						 (uint32_t)c->pid,
+						 g->slot,
+						 q->value,
+						 { x->secret[0], x->secret[1] } };
 	a->len += sizeof(a->reply.ipc);
 	return CUDA_SUCCESS;
 }
 
 /* The allocation that the handle means, in whoever has it; NULL: no more, or never. */
-static struct alloc *find_exported(struct client *c, const struct soft_ipc_handle *h,
-				   struct client **ret_owner)
+static struct softd_alloc *find_exported(struct softd_client *c, const struct soft_ipc_handle *h,
+					 struct softd_client **ret_owner)
 {
-	if (h->server != share_server() || h->context >= SOFT_MAX_CONTEXTS) {
+	if (h->server != softd_share_server_id() || h->context >= SOFT_MAX_CONTEXTS) {
 		return NULL;
 	}
-	list_each (&c->dev->clients, o, struct client, in_device) {
-		struct group *g = o->groups[h->context];
-		struct alloc *a = g && !g->dead && (uint32_t)o->pid == h->pid
-					  ? memory_alloc_at(&g->memory, h->address)
-					  : NULL;
+	softd_list_each(&c->machine->clients, o, struct softd_client, in_machine)
+	{
+		struct softd_group *g = o->groups[h->context];
+		struct softd_alloc *a = g && !g->dead && (uint32_t)o->pid == h->pid
+						? softd_memory_alloc_at(&g->memory, h->address)
+						: NULL;
 
 		if (a && a->kind == ALLOC_DEVICE && a->extent &&
 		    a->extent->secret[0] == h->secret[0] && a->extent->secret[1] == h->secret[1]) {
@@ -136,12 +143,12 @@ static struct alloc *find_exported(struct client *c, const struct soft_ipc_handl
 	return NULL;
 }
 
-static CUresult ipc_open(struct client *c, struct group *g, const struct soft_request *q,
-			 struct answer *a)
+static CUresult ipc_open(struct softd_client *c, struct softd_group *g,
+			 const struct soft_request *q, struct softd_answer *a)
 {
 	struct soft_ipc_handle h;
-	struct client *owner;
-	struct alloc *x;
+	struct softd_client *owner;
+	struct softd_alloc *x;
 
 	_Static_assert(sizeof(h) <= sizeof(q->more), "a handle fits the request");
 	memcpy(&h, q->more, sizeof(h));
@@ -156,15 +163,15 @@ static CUresult ipc_open(struct client *c, struct group *g, const struct soft_re
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	a->reply.bytes = x->bytes;
-	a->reply.value = memory_open(&g->memory, c->dev, x->extent, x->bytes);
+	a->reply.value = softd_memory_open_extent(&g->memory, c->machine, x->extent, x->bytes);
 	return a->reply.value ? CUDA_SUCCESS : CUDA_ERROR_MAP_FAILED;
 }
 
 /* Handles of physical memory: numbers from 1 on. */
 
-static CUresult give_handle(struct client *c, struct extent *x, struct answer *a)
+static CUresult give_handle(struct softd_client *c, struct softd_extent *x, struct softd_answer *a)
 {
-	struct extent **grown;
+	struct softd_extent **grown;
 	uint32_t i = 0, n;
 
 	while (i < c->n_handles && c->handles[i]) {
@@ -172,11 +179,11 @@ static CUresult give_handle(struct client *c, struct extent *x, struct answer *a
 	}
 	if (i == c->n_handles) {
 		n = MIN(c->n_handles ? c->n_handles * 2 : 16, SOFT_MAX_HANDLES);
-		grown = n > i ? realloc(c->handles, n * sizeof(struct extent *)) : NULL;
+		grown = n > i ? realloc(c->handles, n * sizeof(struct softd_extent *)) : NULL;
 		if (!grown) {
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		}
-		memset(grown + i, 0, (n - i) * sizeof(struct extent *));
+		memset(grown + i, 0, (n - i) * sizeof(struct softd_extent *));
 		c->handles = grown;
 		c->n_handles = n;
 	}
@@ -187,48 +194,49 @@ static CUresult give_handle(struct client *c, struct extent *x, struct answer *a
 	return CUDA_SUCCESS;
 }
 
-static struct extent **handle_at(struct client *c, uint64_t handle)
+static struct softd_extent **handle_at(struct softd_client *c, uint64_t handle)
 {
 	return handle >= 1 && handle <= c->n_handles && c->handles[handle - 1]
 		       ? &c->handles[handle - 1]
 		       : NULL;
 }
 
-static CUresult handle_create(struct client *c, const struct soft_request *q, struct answer *a)
+static CUresult handle_create(struct softd_client *c, const struct soft_request *q,
+			      struct softd_answer *a)
 {
-	struct extent *x;
+	struct softd_extent *x;
 	CUresult e;
 
-	if (q->index >= c->dev->opt.gpus || !q->value || q->value % SOFT_GRANULARITY) {
+	if (q->index >= c->machine->opt.gpus || !q->value || q->value % SOFT_GRANULARITY) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	x = extent_create(&c->dev->gpus[q->index], q->value);
+	x = softd_extent_create(&c->machine->gpus[q->index], q->value);
 	if (!x) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	e = give_handle(c, x, a);
 	if (e) {
-		extent_unref(x);
+		softd_extent_unref(x);
 	}
 	return e;
 }
 
-static CUresult handle_release(struct client *c, const struct soft_request *q)
+static CUresult handle_release(struct softd_client *c, const struct soft_request *q)
 {
-	struct extent **x = handle_at(c, q->value);
+	struct softd_extent **x = handle_at(c, q->value);
 
 	if (!x) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	extent_unref(*x);
+	softd_extent_unref(*x);
 	*x = NULL;
 	return CUDA_SUCCESS;
 }
 
-static CUresult give_token(struct client *c, struct extent *x, uint64_t pool, struct gpu *gpu,
-			   struct answer *a)
+static CUresult give_token(struct softd_client *c, struct softd_extent *x, uint64_t pool,
+			   struct softd_gpu *gpu, struct softd_answer *a)
 {
-	int fd = token_create(c, x, pool, gpu);
+	int fd = softd_token_create(c, x, pool, gpu);
 
 	if (fd < 0) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -237,21 +245,22 @@ static CUresult give_token(struct client *c, struct extent *x, uint64_t pool, st
 	return CUDA_SUCCESS;
 }
 
-static CUresult handle_export(struct client *c, const struct soft_request *q, struct answer *a)
+static CUresult handle_export(struct softd_client *c, const struct soft_request *q,
+			      struct softd_answer *a)
 {
-	struct extent **x = handle_at(c, q->value);
+	struct softd_extent **x = handle_at(c, q->value);
 
 	return x ? give_token(c, *x, 0, (*x)->gpu, a) : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult handle_import(struct client *c, const struct stat *st, struct answer *a)
+static CUresult handle_import(struct softd_client *c, const struct stat *st, struct softd_answer *a)
 {
-	struct extent *x;
-	struct gpu *gpu;
+	struct softd_extent *x;
+	struct softd_gpu *gpu;
 	uint64_t pool;
 	CUresult e;
 
-	if (token_find(st, &x, &pool, &gpu) < 0 || !x) {
+	if (softd_token_find(st, &x, &pool, &gpu) < 0 || !x) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	e = give_handle(c, x, a);
@@ -261,23 +270,24 @@ static CUresult handle_import(struct client *c, const struct stat *st, struct an
 	return e;
 }
 
-static CUresult pool_export(struct client *c, const struct soft_request *q, struct answer *a)
+static CUresult pool_export(struct softd_client *c, const struct soft_request *q,
+			    struct softd_answer *a)
 {
 	static uint64_t last; /* under the lock */
 
-	if (q->index >= c->dev->opt.gpus || q->value > last) {
+	if (q->index >= c->machine->opt.gpus || q->value > last) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	a->reply.value = q->value ? q->value : ++last;
-	return give_token(c, NULL, a->reply.value, &c->dev->gpus[q->index], a);
+	return give_token(c, NULL, a->reply.value, &c->machine->gpus[q->index], a);
 }
 
-static CUresult pool_import(const struct stat *st, struct answer *a)
+static CUresult pool_import(const struct stat *st, struct softd_answer *a)
 {
-	struct extent *x;
-	struct gpu *gpu;
+	struct softd_extent *x;
+	struct softd_gpu *gpu;
 
-	if (token_find(st, &x, &a->reply.value, &gpu) < 0 || x) {
+	if (softd_token_find(st, &x, &a->reply.value, &gpu) < 0 || x) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	a->reply.value32 = gpu->index;
@@ -286,7 +296,7 @@ static CUresult pool_import(const struct stat *st, struct answer *a)
 
 /* Addresses. */
 
-static CUresult reserve(struct group *g, const struct soft_request *q, struct answer *a)
+static CUresult reserve(struct softd_group *g, const struct soft_request *q, struct softd_answer *a)
 {
 	uint64_t align = q->more[0];
 
@@ -294,19 +304,20 @@ static CUresult reserve(struct group *g, const struct soft_request *q, struct an
 	    align > SOFT_WINDOW_STRIDE / 4) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	a->reply.value = memory_reserve(&g->memory, q->value, align, q->more[1]);
+	a->reply.value = softd_memory_reserve(&g->memory, q->value, align, q->more[1]);
 	return a->reply.value ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult map(struct client *c, struct group *g, const struct soft_request *q)
+static CUresult map(struct softd_client *c, struct softd_group *g, const struct soft_request *q)
 {
-	struct extent **x = handle_at(c, q->more[2]);
+	struct softd_extent **x = handle_at(c, q->more[2]);
 	int err;
 
 	if (!x) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	err = may_map(c) ? memory_map(&g->memory, c->dev, q->value, q->more[0], *x, q->more[1])
+	err = may_map(c) ? softd_memory_map(&g->memory, c->machine, q->value, q->more[0], *x,
+					    q->more[1])
 			 : -ENOMEM;
 	return err == 0		? CUDA_SUCCESS
 	       : err == -EINVAL ? CUDA_ERROR_INVALID_VALUE
@@ -319,25 +330,25 @@ static CUresult valid(int err)
 }
 
 /* Others do not wait while pages go back. */
-static CUresult release(struct client *c, struct group *g, uint64_t address)
+static CUresult release(struct softd_client *c, struct softd_group *g, uint64_t address)
 {
-	struct leaving l;
+	struct softd_release l;
 
-	if (!memory_leave(&g->memory, address, &l)) {
-		return valid(memory_free(&g->memory, c->dev, address));
+	if (!softd_memory_release_begin(&g->memory, address, &l)) {
+		return valid(softd_memory_free(&g->memory, c->machine, address));
 	}
-	pthread_mutex_unlock(&c->dev->lock);
-	memory_leave_pages(&g->memory, &l);
-	pthread_mutex_lock(&c->dev->lock);
-	memory_left(&g->memory, c->dev, &l);
+	pthread_mutex_unlock(&c->machine->lock);
+	softd_memory_release_pages(&g->memory, &l);
+	pthread_mutex_lock(&c->machine->lock);
+	softd_memory_release_end(&g->memory, c->machine, &l);
 	return CUDA_SUCCESS;
 }
 
 /* Requests that name a context. */
-static CUresult in_context(struct client *c, struct group *g, const struct soft_request *q,
-			   struct answer *a)
+static CUresult in_context(struct softd_client *c, struct softd_group *g,
+			   const struct soft_request *q, struct softd_answer *a)
 {
-	struct memory *m = &g->memory;
+	struct softd_memory *m = &g->memory;
 
 	switch (q->op) {
 	case SOFT_REQ_ALLOC:
@@ -349,38 +360,39 @@ static CUresult in_context(struct client *c, struct group *g, const struct soft_
 	case SOFT_REQ_IPC_OPEN:
 		return ipc_open(c, g, q, a);
 	case SOFT_REQ_IPC_CLOSE:
-		return valid(memory_close(m, c->dev, q->value));
+		return valid(softd_memory_close_extent(m, c->machine, q->value));
 	case SOFT_REQ_RESERVE:
 		return reserve(g, q, a);
 	case SOFT_REQ_UNRESERVE:
-		return valid(memory_unreserve(m, q->value, q->more[0]));
+		return valid(softd_memory_unreserve(m, q->value, q->more[0]));
 	case SOFT_REQ_MAP:
 		return map(c, g, q);
 	case SOFT_REQ_UNMAP:
-		return valid(memory_unmap(m, c->dev, q->value, q->more[0]));
+		return valid(softd_memory_unmap(m, c->machine, q->value, q->more[0]));
 	case SOFT_REQ_ACCESS:
-		return q->object > 3
-			       ? CUDA_ERROR_INVALID_VALUE
-			       : valid(memory_access(m, q->value, q->more[0], (uint8_t)q->object));
+		return q->object > 3 ? CUDA_ERROR_INVALID_VALUE
+				     : valid(softd_memory_set_access(m, q->value, q->more[0],
+								     (uint8_t)q->object));
 	default:
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
 }
 
-static CUresult memory_info(struct client *c, const struct soft_request *q, struct answer *a)
+static CUresult memory_info(struct softd_client *c, const struct soft_request *q,
+			    struct softd_answer *a)
 {
-	if (q->index >= c->dev->opt.gpus) {
+	if (q->index >= c->machine->opt.gpus) {
 		return CUDA_ERROR_INVALID_DEVICE;
 	}
-	a->reply.value = c->dev->opt.memory_bytes - c->dev->gpus[q->index].memory_used;
-	a->reply.bytes = c->dev->opt.memory_bytes;
+	a->reply.value = c->machine->opt.memory_bytes - c->machine->gpus[q->index].memory_used;
+	a->reply.bytes = c->machine->opt.memory_bytes;
 	return CUDA_SUCCESS;
 }
 
-static CUresult locked(struct client *c, const struct soft_request *q, const struct stat *st,
-		       struct answer *a)
+static CUresult locked(struct softd_client *c, const struct soft_request *q, const struct stat *st,
+		       struct softd_answer *a)
 {
-	struct group *g;
+	struct softd_group *g;
 
 	switch (q->op) {
 	case SOFT_REQ_MEMORY:
@@ -398,12 +410,13 @@ static CUresult locked(struct client *c, const struct soft_request *q, const str
 	case SOFT_REQ_POOL_IMPORT:
 		return pool_import(st, a);
 	default:
-		g = request_group(c, q);
+		g = softd_request_group(c, q);
 		return g ? in_context(c, g, q, a) : CUDA_ERROR_INVALID_CONTEXT;
 	}
 }
 
-CUresult request_memory(struct client *c, const struct soft_request *q, int fd, struct answer *a)
+CUresult softd_request_memory(struct softd_client *c, const struct soft_request *q, int fd,
+			      struct softd_answer *a)
 {
 	struct stat st = { 0 };
 	CUresult e;
@@ -414,8 +427,8 @@ CUresult request_memory(struct client *c, const struct soft_request *q, int fd, 
 	if (fd >= 0 && fstat(fd, &st) < 0) { /* may take long: it may be a stranger's file system */
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
-	pthread_mutex_lock(&c->dev->lock);
+	pthread_mutex_lock(&c->machine->lock);
 	e = locked(c, q, &st, a);
-	pthread_mutex_unlock(&c->dev->lock);
+	pthread_mutex_unlock(&c->machine->lock);
 	return e;
 }

@@ -74,9 +74,9 @@ static char *copy_image(int fd, size_t *ret_bytes)
 	return text;
 }
 
-static uint32_t free_module_slot(struct client *c)
+static uint32_t free_module_slot(struct softd_client *c)
 {
-	struct module **grown;
+	struct softd_module **grown;
 
 	for (uint32_t i = 0; i < c->n_modules; i++) {
 		if (!c->modules[i]) {
@@ -98,40 +98,42 @@ static uint32_t free_module_slot(struct client *c)
 
 /* Variables of a module with .managed ones lie in pinned memory, all of them, which the reply
  * carries: its address is in reply.bytes. */
-static CUresult pin_globals(struct client *c, const struct soft_request *q, uint64_t bytes,
-			    struct answer *a)
+static CUresult pin_globals(struct softd_client *c, const struct soft_request *q, uint64_t bytes,
+			    struct softd_answer *a)
 {
 	struct soft_request alloc = { .op = SOFT_REQ_ALLOC,
 				      .context = q->context,
 				      .object = SOFT_MEMORY_PINNED,
 				      .value = bytes };
-	CUresult e = request_memory(c, &alloc, -1, a);
+	CUresult e = softd_request_memory(c, &alloc, -1, a);
 
 	a->reply.bytes = e ? 0 : a->reply.value;
 	return e;
 }
 
 /* Lock held. Where its variables lie in the server; NULL: no memory. */
-static void *place_globals(struct module *m, struct device *dev, uint64_t bytes, uint64_t pinned)
+static void *place_globals(struct softd_module *m, struct softd_machine *machine, uint64_t bytes,
+			   uint64_t pinned)
 {
 	void *host;
 
 	m->globals = pinned ? pinned
-			    : memory_alloc(&m->group->memory, dev, bytes, SOFT_MEMORY_DEVICE, -1);
-	host = m->globals ? memory_at(&m->group->memory, m->globals, bytes, 2) : NULL;
+			    : softd_memory_alloc(&m->group->memory, machine, bytes,
+						 SOFT_MEMORY_DEVICE, -1);
+	host = m->globals ? softd_memory_at(&m->group->memory, m->globals, bytes, 2) : NULL;
 	if (m->globals && !host) {
-		memory_free(&m->group->memory, dev, m->globals);
+		softd_memory_free(&m->group->memory, machine, m->globals);
 	}
 	return host;
 }
 
 /* Gives the module's globals their memory and the module its number. */
-static CUresult module_place(struct client *c, const struct soft_request *q,
-			     struct exec_module *exec, uint64_t code_bytes, struct answer *a)
+static CUresult module_place(struct softd_client *c, const struct soft_request *q,
+			     struct exec_module *exec, uint64_t code_bytes, struct softd_answer *a)
 {
 	size_t bytes = exec_module_global_bytes(exec);
-	struct module *m = calloc(1, sizeof(*m));
-	struct device *dev = c->dev;
+	struct softd_module *m = calloc(1, sizeof(*m));
+	struct softd_machine *machine = c->machine;
 	uint32_t slot = UINT32_MAX;
 	void *host = NULL;
 
@@ -143,19 +145,19 @@ static CUresult module_place(struct client *c, const struct soft_request *q,
 			return e;
 		}
 	}
-	pthread_mutex_lock(&dev->lock);
+	pthread_mutex_lock(&machine->lock);
 	if (m) {
-		m->group = request_group(c, q);
+		m->group = softd_request_group(c, q);
 		m->exec = exec;
 		m->code_bytes = code_bytes;
 		m->functions = NO_FUNCTION;
 		slot = m->group ? free_module_slot(c) : UINT32_MAX;
 	}
 	if (slot != UINT32_MAX && bytes) {
-		host = place_globals(m, dev, bytes, a->reply.bytes);
+		host = place_globals(m, machine, bytes, a->reply.bytes);
 		slot = host ? slot : UINT32_MAX;
 	}
-	pthread_mutex_unlock(&dev->lock);
+	pthread_mutex_unlock(&machine->lock);
 	if (slot == UINT32_MAX) { /* what was pinned goes with the context */
 		free(m);
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -163,12 +165,12 @@ static CUresult module_place(struct client *c, const struct soft_request *q,
 	if (host) { /* only this thread could take the context away */
 		exec_module_bind(exec, m->globals, host);
 	}
-	pthread_mutex_lock(&dev->lock);
+	pthread_mutex_lock(&machine->lock);
 	c->modules[slot] = m;
 	c->code_bytes += code_bytes;
-	dev->code_bytes += code_bytes;
-	dev->modules++;
-	pthread_mutex_unlock(&dev->lock);
+	machine->code_bytes += code_bytes;
+	machine->modules++;
+	pthread_mutex_unlock(&machine->lock);
 	a->reply.value32 = slot;
 	return CUDA_SUCCESS;
 }
@@ -195,8 +197,9 @@ static CUresult code_too_large(struct report *rep)
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult compile(struct client *c, const struct soft_request *q,
-			const struct ptx_image_text *text, struct report *rep, struct answer *a)
+static CUresult compile(struct softd_client *c, const struct soft_request *q,
+			const struct ptx_image_text *text, struct report *rep,
+			struct softd_answer *a)
 {
 	const char *name = q->name[0] ? q->name : "ptx";
 	struct exec_module *exec = NULL;
@@ -204,9 +207,9 @@ static CUresult compile(struct client *c, const struct soft_request *q,
 	uint64_t all, weight;
 	int err;
 
-	pthread_mutex_lock(&c->dev->lock);
-	all = c->dev->code_bytes;
-	pthread_mutex_unlock(&c->dev->lock);
+	pthread_mutex_lock(&c->machine->lock);
+	all = c->machine->code_bytes;
+	pthread_mutex_unlock(&c->machine->lock);
 	/* Only this thread adds to its client's; those of others may pass the limit by one each. */
 	if (c->code_bytes + text->bytes > SOFT_MAX_CODE_BYTES ||
 	    all + text->bytes > SOFT_MAX_CODE_ALL) {
@@ -241,8 +244,8 @@ static int open_image(struct ptx_image_text *ret, const struct soft_request *q, 
 }
 
 /* held: bytes that reading_begin was told. */
-static CUresult load(struct client *c, const struct soft_request *q, const char *image,
-		     size_t bytes, size_t held, struct report *rep, struct answer *a)
+static CUresult load(struct softd_client *c, const struct soft_request *q, const char *image,
+		     size_t bytes, size_t held, struct report *rep, struct softd_answer *a)
 {
 	size_t max = MAX(held, LARGE_IMAGE_BYTES), keep; /* whatever it has become since */
 	struct ptx_image_text text;
@@ -272,13 +275,13 @@ static size_t bytes_to_hold(int fd)
 	if (bytes < (long)LARGE_IMAGE_BYTES) {
 		return 0;
 	}
-	return pread(fd, &magic, sizeof(magic), 0) == sizeof(magic) && magic == FATBIN_MAGIC
+	return pread(fd, &magic, sizeof(magic), 0) == sizeof(magic) && magic == PTX_FATBIN_MAGIC
 		       ? SOFT_MAX_PTX_BYTES
 		       : (size_t)bytes;
 }
 
-CUresult request_module_load(struct client *c, const struct soft_request *q, int fd,
-			     struct answer *a)
+CUresult softd_request_module_load(struct softd_client *c, const struct soft_request *q, int fd,
+				   struct softd_answer *a)
 {
 	size_t bytes = 0, held = bytes_to_hold(fd);
 	CUresult result = CUDA_ERROR_INVALID_IMAGE;
@@ -308,41 +311,41 @@ CUresult request_module_load(struct client *c, const struct soft_request *q, int
 	return result;
 }
 
-static struct module *module_of(struct client *c, const struct soft_request *q)
+static struct softd_module *module_of(struct softd_client *c, const struct soft_request *q)
 {
 	return q->object < c->n_modules ? c->modules[q->object] : NULL;
 }
 
-void module_drop(struct client *c, uint32_t slot)
+void softd_module_drop(struct softd_client *c, uint32_t slot)
 {
-	struct module *m = c->modules[slot];
+	struct softd_module *m = c->modules[slot];
 
 	for (uint32_t i = m->functions; i != NO_FUNCTION; i = c->functions[i].next) {
 		c->functions[i].exec = NULL;
 	}
 	if (m->globals) {
-		memory_free(&m->group->memory, c->dev, m->globals);
+		softd_memory_free(&m->group->memory, c->machine, m->globals);
 	}
 	c->code_bytes -= m->code_bytes;
-	c->dev->code_bytes -= m->code_bytes;
+	c->machine->code_bytes -= m->code_bytes;
 	c->modules[slot] = NULL;
-	c->dev->modules--;
+	c->machine->modules--;
 	exec_module_unref(m->exec);
 	free(m);
 }
 
-CUresult request_module_unload(struct client *c, const struct soft_request *q)
+CUresult softd_request_module_unload(struct softd_client *c, const struct soft_request *q)
 {
-	struct module *m = module_of(c, q);
+	struct softd_module *m = module_of(c, q);
 
 	if (!m) {
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
-	module_drop(c, q->object);
+	softd_module_drop(c, q->object);
 	return CUDA_SUCCESS;
 }
 
-static uint32_t function_id(struct client *c, uint32_t module, const struct exec_function *f)
+static uint32_t function_id(struct softd_client *c, uint32_t module, const struct exec_function *f)
 {
 	uint32_t free_id = c->n_functions;
 
@@ -360,7 +363,7 @@ static uint32_t function_id(struct client *c, uint32_t module, const struct exec
 		}
 		if (c->n_functions == c->functions_cap) {
 			uint32_t cap = c->functions_cap ? c->functions_cap * 2 : 64;
-			struct function *grown = realloc(c->functions, cap * sizeof(*grown));
+			struct softd_function *grown = realloc(c->functions, cap * sizeof(*grown));
 
 			if (!grown) {
 				return UINT32_MAX;
@@ -370,14 +373,15 @@ static uint32_t function_id(struct client *c, uint32_t module, const struct exec
 		}
 		c->n_functions++;
 	}
-	c->functions[free_id] = (struct function){ f, module, c->modules[module]->functions };
+	c->functions[free_id] = (struct softd_function){ f, module, c->modules[module]->functions };
 	c->modules[module]->functions = free_id;
 	return free_id;
 }
 
-CUresult request_function_get(struct client *c, const struct soft_request *q, struct answer *a)
+CUresult softd_request_function_get(struct softd_client *c, const struct soft_request *q,
+				    struct softd_answer *a)
 {
-	struct module *m = module_of(c, q);
+	struct softd_module *m = module_of(c, q);
 	const struct exec_function *f = m ? exec_module_function(m->exec, q->name) : NULL;
 	struct soft_function_info *out = &a->reply.function;
 	const struct exec_function_info *info;
@@ -409,9 +413,10 @@ CUresult request_function_get(struct client *c, const struct soft_request *q, st
 	return CUDA_SUCCESS;
 }
 
-CUresult request_function_at(struct client *c, const struct soft_request *q, struct answer *a)
+CUresult softd_request_function_at(struct softd_client *c, const struct soft_request *q,
+				   struct softd_answer *a)
 {
-	struct module *m = module_of(c, q);
+	struct softd_module *m = module_of(c, q);
 	const struct exec_function *f;
 
 	if (!m) {
@@ -426,9 +431,10 @@ CUresult request_function_at(struct client *c, const struct soft_request *q, str
 	return CUDA_SUCCESS;
 }
 
-CUresult request_global_get(struct client *c, const struct soft_request *q, struct answer *a)
+CUresult softd_request_global_get(struct softd_client *c, const struct soft_request *q,
+				  struct softd_answer *a)
 {
-	struct module *m = module_of(c, q);
+	struct softd_module *m = module_of(c, q);
 	uint64_t address, bytes;
 
 	if (!m) {

@@ -14,18 +14,18 @@
 #define TAKE_AT_ONCE 128 /* records of one client; the next turn takes more */
 #define WAKE_AT_ONCE 128 /* threads that wait for room; the rest look by themselves */
 
-static int make_stream(struct client *c, struct group *g, const union record *r)
+static int make_stream(struct softd_client *c, struct softd_group *g, const union softd_record *r)
 {
 	const struct soft_record_stream *s = &r->stream;
 
 	if (c->streams[r->r.stream] || s->flags > (SOFT_STREAM_NON_BLOCKING | SOFT_STREAM_LEGACY) ||
-	    ((s->flags & SOFT_STREAM_LEGACY) && stream_legacy(g, s->part))) {
+	    ((s->flags & SOFT_STREAM_LEGACY) && softd_stream_legacy(g, s->part))) {
 		return -EPROTO;
 	}
-	return stream_create(c, g, s) ? 0 : -ENOMEM;
+	return softd_stream_create(c, g, s) ? 0 : -ENOMEM;
 }
 
-static void fill_copy(struct op *op, const struct soft_record_copy *r)
+static void fill_copy(struct exec_op *op, const struct soft_record_copy *r)
 {
 	op->copy.dst_context = r->dst_context;
 	op->copy.src_context = r->src_context;
@@ -35,10 +35,10 @@ static void fill_copy(struct op *op, const struct soft_record_copy *r)
 	op->copy.src_pitch = r->height > 1 ? r->src_pitch : r->width;
 	op->copy.width = r->width;
 	op->copy.height = r->height;
-	op->copy.bulk = r->bulk || r->width >= BULK_BYTES / r->height;
+	op->copy.bulk = r->bulk || r->width >= SOFT_BULK_MIN_BYTES / r->height;
 }
 
-static void fill_set(struct op *op, const struct soft_record_set *r)
+static void fill_set(struct exec_op *op, const struct soft_record_set *r)
 {
 	op->copy.dst_context = r->r.context;
 	op->copy.dst = r->dst;
@@ -49,11 +49,12 @@ static void fill_set(struct op *op, const struct soft_record_set *r)
 	op->copy.unit = r->unit;
 }
 
-static int fill(struct client *c, struct group *g, struct op *op, const union record *r)
+static int fill(struct softd_client *c, struct softd_group *g, struct exec_op *op,
+		const union softd_record *r)
 {
 	switch (op->kind) {
 	case SOFT_OP_LAUNCH:
-		op->launch = launch_create(c, g, &r->launch);
+		op->launch = softd_launch_create(c, g, &r->launch);
 		if (!op->launch) {
 			return -EINVAL;
 		}
@@ -97,17 +98,17 @@ static int fill(struct client *c, struct group *g, struct op *op, const union re
 }
 
 /* Somebody may wait for it even after an error. */
-static bool still_counts(uint16_t kind)
+static bool must_complete(uint16_t kind)
 {
 	return kind == SOFT_OP_STREAM_DESTROY || kind == SOFT_OP_HOST ||
 	       kind == SOFT_OP_SHARED_RECORD;
 }
 
-static int take(struct client *c, const union record *r)
+static int take(struct softd_client *c, const union softd_record *r)
 {
-	struct group *g;
-	struct stream *s;
-	struct op *op;
+	struct softd_group *g;
+	struct softd_stream *s;
+	struct exec_op *op;
 	int err;
 
 	if (r->r.op == SOFT_OP_PAD) { /* whose other fields nobody has checked */
@@ -116,9 +117,10 @@ static int take(struct client *c, const union record *r)
 	g = c->groups[r->r.context];
 	if (!g) { /* the context was destroyed by another thread meanwhile */
 		if (r->r.op == SOFT_OP_SHARED_RECORD) {
-			ipc_event_reached(c, r->shared.index, r->shared.key, r->shared.ticket);
+			softd_ipc_event_reached(c, r->shared.index, r->shared.key,
+						r->shared.ticket);
 		}
-		stream_publish(c, r->r.stream);
+		softd_stream_publish(c, r->r.stream);
 		return 0;
 	}
 	if (r->r.op == SOFT_OP_STREAM_CREATE) {
@@ -136,40 +138,40 @@ static int take(struct client *c, const union record *r)
 		return -ENOMEM;
 	}
 	op->kind = r->r.op;
-	list_init(&op->in_stream);
-	list_init(&op->in_copies);
+	softd_list_init(&op->in_stream);
+	softd_list_init(&op->in_copies);
 	/* After an error nothing is looked up any more: the operation only has to be counted. */
 	if (g->error) {
-		op->kind = still_counts(r->r.op) ? r->r.op : SOFT_OP_PAD;
+		op->kind = must_complete(r->r.op) ? r->r.op : SOFT_OP_PAD;
 	}
 	if (fill(c, g, op, r) <
 	    0) { /* names something that is gone: the context's fault, not the protocol's */
 		op->kind = SOFT_OP_PAD;
-		group_fail(g, CUDA_ERROR_INVALID_HANDLE,
-			   "a launch names a function that is not loaded");
+		softd_group_fail(g, CUDA_ERROR_INVALID_HANDLE,
+				 "a launch names a function that is not loaded");
 	}
-	stream_put(s, op);
+	softd_stream_append(s, op);
 	return 0;
 }
 
-static int take_one(struct client *c, uint32_t available)
+static int take_one(struct softd_client *c, uint32_t available)
 {
 	uint32_t at = c->tail % SOFT_RING_BYTES, to_end = SOFT_RING_BYTES - at;
-	static union record r; /* under the lock */
+	static union softd_record r; /* under the lock */
 
 	if (available < sizeof(r.r)) {
 		return -EPROTO;
 	}
 	memcpy(&r, c->shared->ring + at, sizeof(r.r));
 	compiler_barrier();
-	if (check_header(&r.r, available, to_end) < 0) {
+	if (softd_record_header_check(&r.r, available, to_end) < 0) {
 		return -EPROTO;
 	}
 	if (r.r.op != SOFT_OP_PAD) {
 		memcpy(r.bytes + sizeof(r.r), c->shared->ring + at + sizeof(r.r),
 		       r.r.bytes - sizeof(r.r));
 		compiler_barrier();
-		if (check_record(&r) < 0) {
+		if (softd_record_check(&r) < 0) {
 			return -EPROTO;
 		}
 	}
@@ -177,12 +179,12 @@ static int take_one(struct client *c, uint32_t available)
 	return take(c, &r);
 }
 
-static bool full(const struct client *c)
+static bool full(const struct softd_client *c)
 {
 	return c->queued >= SOFT_MAX_QUEUED || c->queued_bytes >= SOFT_MAX_QUEUED_BYTES;
 }
 
-int drain_client(struct client *c, bool *any)
+int softd_ring_read(struct softd_client *c, bool *any)
 {
 	uint32_t head = load_acquire(&c->shared->head), before = c->tail;
 	int err = 0, taken = 0;

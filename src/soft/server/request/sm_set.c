@@ -6,7 +6,7 @@
 #include "base/atomic.h"
 #include "soft/server/request/client_request.h"
 
-static bool add_range(struct part *p, uint32_t range, uint32_t sms)
+static bool add_range(struct softd_sm_set *p, uint32_t range, uint32_t sms)
 {
 	uint32_t first = range & 0xffff, n = range >> 16;
 
@@ -25,12 +25,12 @@ static bool add_range(struct part *p, uint32_t range, uint32_t sms)
 
 /* A number that is free. Otherwise: all are in use, or some will be free when the ring is emptier.
  */
-static CUresult find_free(const struct client *c, uint32_t *ret_at)
+static CUresult find_free(const struct softd_client *c, uint32_t *ret_at)
 {
 	CUresult e = CUDA_ERROR_OUT_OF_MEMORY;
 
 	for (uint32_t i = 0; i < SOFT_MAX_PARTS; i++) {
-		const struct part *p = c->parts[i];
+		const struct softd_sm_set *p = c->sm_sets[i];
 
 		if (!p || (p->gone && (int32_t)(c->tail - p->head) >= 0)) {
 			*ret_at = i;
@@ -41,9 +41,9 @@ static CUresult find_free(const struct client *c, uint32_t *ret_at)
 	return e;
 }
 
-static CUresult make(struct client *c, const struct soft_request *q, struct answer *a)
+static CUresult make(struct softd_client *c, const struct soft_request *q, struct softd_answer *a)
 {
-	struct part p = { 0 };
+	struct softd_sm_set p = { 0 };
 	uint32_t at = 0;
 	CUresult e;
 
@@ -59,35 +59,36 @@ static CUresult make(struct client *c, const struct soft_request *q, struct answ
 	if (e) {
 		return e;
 	}
-	if (!c->parts[at]) {
-		c->parts[at] = malloc(sizeof(p));
+	if (!c->sm_sets[at]) {
+		c->sm_sets[at] = malloc(sizeof(p));
 	}
-	if (!c->parts[at]) {
+	if (!c->sm_sets[at]) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	*c->parts[at] = p;
+	*c->sm_sets[at] = p;
 	a->reply.value32 = at;
 	return CUDA_SUCCESS;
 }
 
-CUresult request_part(struct client *c, const struct soft_request *q, struct answer *a)
+CUresult softd_request_sm_set(struct softd_client *c, const struct soft_request *q,
+			      struct softd_answer *a)
 {
 	if (q->object == SOFT_PART_NEW) {
 		return make(c, q, a);
 	}
-	if (q->object != SOFT_PART_FREE || q->index >= SOFT_MAX_PARTS || !c->parts[q->index] ||
-	    c->parts[q->index]->gone) {
+	if (q->object != SOFT_PART_FREE || q->index >= SOFT_MAX_PARTS || !c->sm_sets[q->index] ||
+	    c->sm_sets[q->index]->gone) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	c->parts[q->index]->gone = true;
-	c->parts[q->index]->head = load_acquire(&c->shared->head);
+	c->sm_sets[q->index]->gone = true;
+	c->sm_sets[q->index]->head = load_acquire(&c->shared->head);
 	return CUDA_SUCCESS;
 }
 
-void parts_free(struct client *c)
+void softd_sm_sets_free(struct softd_client *c)
 {
 	for (uint32_t i = 0; i < SOFT_MAX_PARTS; i++) {
-		free(c->parts[i]);
-		c->parts[i] = NULL;
+		free(c->sm_sets[i]);
+		c->sm_sets[i] = NULL;
 	}
 }

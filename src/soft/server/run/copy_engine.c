@@ -7,22 +7,22 @@
 
 /* All rows lie in valid memory: the pages between rows are checked too, which only refuses what
  * programs do not do. */
-static bool rows_valid(const struct group *g, uint64_t address, uint64_t pitch, uint64_t width,
-		       uint64_t height, uint8_t rights)
+static bool rows_valid(const struct softd_group *g, uint64_t address, uint64_t pitch,
+		       uint64_t width, uint64_t height, uint8_t rights)
 {
 	uint64_t bytes;
 
 	if (checked_mul(pitch, height - 1, &bytes) || checked_add(bytes, width, &bytes)) {
 		return false;
 	}
-	return memory_at(&g->memory, address, bytes, rights) != NULL;
+	return softd_memory_at(&g->memory, address, bytes, rights) != NULL;
 }
 
-bool copy_check(struct op *op)
+bool softd_copy_check(struct exec_op *op)
 {
-	struct client *c = op->stream->group->client;
-	struct group *dst = c->groups[op->copy.dst_context];
-	struct group *src = op->kind == SOFT_OP_COPY ? c->groups[op->copy.src_context] : NULL;
+	struct softd_client *c = op->stream->group->client;
+	struct softd_group *dst = c->groups[op->copy.dst_context];
+	struct softd_group *src = op->kind == SOFT_OP_COPY ? c->groups[op->copy.src_context] : NULL;
 
 	if (!dst || dst->dead ||
 	    !rows_valid(dst, op->copy.dst, op->copy.dst_pitch, op->copy.width, op->copy.height,
@@ -40,34 +40,34 @@ bool copy_check(struct op *op)
 }
 
 /* The stream's group may be a third one, which must not end either while a worker has the copy. */
-void copy_submit(struct op *op)
+void softd_copy_submit(struct exec_op *op)
 {
 	op->stream->group->running++;
 	op->copy.dst_group->running++;
 	if (op->copy.src_group) {
 		op->copy.src_group->running++;
 	}
-	list_append(&op->stream->group->copies, &op->in_copies);
+	softd_list_append(&op->stream->group->copies, &op->in_copies);
 }
 
-static void let_go(struct group *g)
+static void unhold(struct softd_group *g)
 {
 	g->running--;
 	if (g->running == 0 && g->dead) {
-		pthread_cond_broadcast(&g->client->dev->settled);
+		pthread_cond_broadcast(&g->client->machine->quiescent);
 	}
 }
 
-void copy_release(struct op *op)
+void softd_copy_release(struct exec_op *op)
 {
 	if (!op->started) {
 		return;
 	}
 	if (op->copy.src_group) {
-		let_go(op->copy.src_group);
+		unhold(op->copy.src_group);
 	}
-	let_go(op->copy.dst_group);
-	let_go(op->stream->group);
+	unhold(op->copy.dst_group);
+	unhold(op->stream->group);
 	op->started = false;
 }
 
@@ -82,7 +82,7 @@ static void set_bytes(uint8_t *dst, uint64_t n, uint32_t value, uint32_t unit)
 	}
 }
 
-static void one_piece(struct op *op, uint64_t n)
+static void one_piece(struct exec_op *op, uint64_t n)
 {
 	struct exec_space *d = &op->copy.dst_group->memory.space;
 	uint64_t dst = op->copy.dst + op->copy.row * op->copy.dst_pitch + op->copy.column;
@@ -93,18 +93,18 @@ static void one_piece(struct op *op, uint64_t n)
 		uint64_t src = op->copy.src + op->copy.row * op->copy.src_pitch + op->copy.column;
 
 		if (op->copy.bulk) {
-			bulk_copy(to, s->host + (src - s->base), n);
+			soft_bulk_copy(to, s->host + (src - s->base), n);
 		} else {
 			memmove(to, s->host + (src - s->base), n);
 		}
-		shadow_copied(d, dst - d->base, s, src - s->base, n);
+		softd_shadow_copy(d, dst - d->base, s, src - s->base, n);
 	} else {
 		set_bytes(to, n, op->copy.value, op->copy.unit);
-		shadow_known(d, dst - d->base, n);
+		softd_shadow_set_initialized(d, dst - d->base, n);
 	}
 }
 
-bool copy_part(struct op *op, uint64_t limit, uint64_t *ret_bytes)
+bool softd_copy_step(struct exec_op *op, uint64_t limit, uint64_t *ret_bytes)
 {
 	uint64_t done = 0;
 

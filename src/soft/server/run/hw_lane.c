@@ -6,9 +6,10 @@
 
 #include "soft/server/machine.h"
 
-static struct lane *find(struct gpu *gpu, uint64_t key)
+static struct softd_lane *find(struct softd_gpu *gpu, uint64_t key)
 {
-	list_each (&gpu->lanes, lane, struct lane, in_gpu) {
+	softd_list_each(&gpu->lanes, lane, struct softd_lane, in_gpu)
+	{
 		if (key && lane->key == key) {
 			return lane;
 		}
@@ -16,30 +17,30 @@ static struct lane *find(struct gpu *gpu, uint64_t key)
 	return NULL;
 }
 
-static struct lane *make(struct gpu *gpu, uint64_t key)
+static struct softd_lane *make(struct softd_gpu *gpu, uint64_t key)
 {
-	struct lane *lane = calloc(1, sizeof(*lane));
+	struct softd_lane *lane = calloc(1, sizeof(*lane));
 
 	if (!lane) {
 		return NULL;
 	}
-	lane->sms = calloc(gpu->dev->opt.sms, sizeof(*lane->sms));
+	lane->sms = calloc(gpu->machine->opt.sms, sizeof(*lane->sms));
 	if (!lane->sms) {
 		free(lane);
 		return NULL;
 	}
 	lane->gpu = gpu;
 	lane->key = key;
-	lane->slice_ns = gpu->dev->opt.slice_ns;
-	list_init(&lane->members);
-	list_append(&gpu->lanes, &lane->in_gpu);
+	lane->slice_ns = gpu->machine->opt.slice_ns;
+	softd_list_init(&lane->members);
+	softd_list_append(&gpu->lanes, &lane->in_gpu);
 	return lane;
 }
 
-int lane_join(struct group *g)
+int softd_lane_join(struct softd_group *g)
 {
 	uint64_t key = g->client->lane;
-	struct lane *lane = find(g->gpu, key);
+	struct softd_lane *lane = find(g->gpu, key);
 
 	if (!lane) {
 		lane = make(g->gpu, key);
@@ -47,29 +48,30 @@ int lane_join(struct group *g)
 	if (!lane) {
 		return -ENOMEM;
 	}
-	list_append(&lane->members, &g->in_lane);
+	softd_list_append(&lane->members, &g->in_lane);
 	lane->n_members++;
 	g->lane = lane;
 	return 0;
 }
 
-void lane_leave(struct group *g)
+void softd_lane_leave(struct softd_group *g)
 {
-	struct lane *lane = g->lane;
+	struct softd_lane *lane = g->lane;
 
-	list_remove(&g->in_lane);
+	softd_list_remove(&g->in_lane);
 	if (--lane->n_members == 0) {
-		runlist_forget(lane);
+		softd_runlist_remove(lane);
 		free(lane->sms);
 		free(lane);
 	}
 	g->lane = NULL;
 }
 
-bool lane_runnable(const struct lane *lane)
+bool softd_lane_runnable(const struct softd_lane *lane)
 {
-	list_each (&lane->members, g, struct group, in_lane) {
-		if (group_runnable(g)) {
+	softd_list_each(&lane->members, g, struct softd_group, in_lane)
+	{
+		if (softd_group_runnable(g)) {
 			return true;
 		}
 	}

@@ -7,12 +7,14 @@
 
 #define WORKSPACE_BYTES 256u
 
-struct launch *launch_create(struct client *c, struct group *g, const struct soft_record_launch *r)
+struct softd_launch *softd_launch_create(struct softd_client *c, struct softd_group *g,
+					 const struct soft_record_launch *r)
 {
-	const struct function *f = r->function < c->n_functions ? &c->functions[r->function] : NULL;
-	struct module *m = f && f->exec ? c->modules[f->module] : NULL;
+	const struct softd_function *f =
+		r->function < c->n_functions ? &c->functions[r->function] : NULL;
+	struct softd_module *m = f && f->exec ? c->modules[f->module] : NULL;
 	const struct exec_function_info *info;
-	struct launch *l;
+	struct softd_launch *l;
 
 	if (!m || m->group != g) {
 		return NULL;
@@ -24,8 +26,8 @@ struct launch *launch_create(struct client *c, struct group *g, const struct sof
 	}
 	l->threads = r->block[0] * r->block[1] * r->block[2];
 	l->params = (uint8_t *)(l + 1);
-	list_init(&l->in_group);
-	list_init(&l->spare);
+	softd_list_init(&l->in_group);
+	softd_list_init(&l->spare);
 	if (r->param_bytes < info->param_bytes || info->param_bytes > SOFT_MAX_PARAM_BYTES ||
 	    l->threads > info->max_threads ||
 	    checked_add(info->shared_bytes, r->shared_bytes, &l->shared_bytes) ||
@@ -49,30 +51,30 @@ struct launch *launch_create(struct client *c, struct group *g, const struct sof
 	l->exec.space = &g->memory.space;
 	l->exec.host = &g->host;
 	l->exec.sm_count = c->sms;
-	l->exec.clock_khz = c->dev->opt.clock_khz;
+	l->exec.clock_khz = c->machine->opt.clock_khz;
 	l->cooperative = r->flags & SOFT_LAUNCH_COOPERATIVE;
 	l->own_priority = r->flags & SOFT_LAUNCH_PRIORITY;
 	l->priority = MAX(MIN(r->priority, 0), SOFT_PRIORITY_GREATEST);
-	if (r->part && r->part <= SOFT_MAX_PARTS && c->parts[r->part - 1]) {
-		l->part = *c->parts[r->part - 1];
+	if (r->part && r->part <= SOFT_MAX_PARTS && c->sm_sets[r->part - 1]) {
+		l->part = *c->sm_sets[r->part - 1];
 	}
-	l->exec.grid_id = c->dev->next_grid_id++;
+	l->exec.grid_id = c->machine->next_grid_id++;
 	return l;
 }
 
-void launch_free(struct launch *l)
+void softd_launch_free(struct softd_launch *l)
 {
 	if (!l) {
 		return;
 	}
 	if (l->op) { /* it got as far as a stream */
-		place_drop(l);
+		softd_place_remove_all(l);
 	}
-	list_remove(&l->in_group);
+	softd_list_remove(&l->in_group);
 	if (l->workspace) {
-		struct group *g = l->op->stream->group;
+		struct softd_group *g = l->op->stream->group;
 
-		memory_free(&g->memory, g->client->dev, l->workspace);
+		softd_memory_free(&g->memory, g->client->machine, l->workspace);
 	}
 	l->client->queued_bytes -= l->queued_bytes;
 	exec_module_unref(l->module);
@@ -81,13 +83,14 @@ void launch_free(struct launch *l)
 
 /* The barrier of all blocks: the size of what follows, and the count that they change, which begins
  * with 0. */
-static bool make_workspace(struct group *g, struct launch *l)
+static bool make_workspace(struct softd_group *g, struct softd_launch *l)
 {
-	struct device *dev = g->client->dev;
+	struct softd_machine *machine = g->client->machine;
 	uint32_t *words;
 
-	l->workspace = memory_alloc(&g->memory, dev, WORKSPACE_BYTES, SOFT_MEMORY_DEVICE, -1);
-	words = l->workspace ? memory_at(&g->memory, l->workspace, WORKSPACE_BYTES, 2) : NULL;
+	l->workspace =
+		softd_memory_alloc(&g->memory, machine, WORKSPACE_BYTES, SOFT_MEMORY_DEVICE, -1);
+	words = l->workspace ? softd_memory_at(&g->memory, l->workspace, WORKSPACE_BYTES, 2) : NULL;
 	if (!words) {
 		return false;
 	}
@@ -97,21 +100,22 @@ static bool make_workspace(struct group *g, struct launch *l)
 	return true;
 }
 
-static void refuse(struct group *g, const struct launch *l, CUresult error, const char *why)
+static void refuse(struct softd_group *g, const struct softd_launch *l, CUresult error,
+		   const char *why)
 {
 	char text[256];
 
 	snprintf(text, sizeof(text), "kernel %.80s: %s", exec_function_info(l->exec.function)->name,
 		 why);
-	group_fail(g, error, text);
+	softd_group_fail(g, error, text);
 }
 
 /* True when it can run at all. */
-static bool may_run(struct group *g, struct launch *l)
+static bool may_run(struct softd_group *g, struct softd_launch *l)
 {
 	uint64_t bytes = l->host_bytes;
 
-	if (l->cooperative && l->total > place_capacity(l)) {
+	if (l->cooperative && l->total > softd_place_capacity(l)) {
 		refuse(g, l, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
 		       "a cooperative launch has more blocks than can be resident at once");
 		return false;
@@ -130,24 +134,24 @@ static bool may_run(struct group *g, struct launch *l)
 	return true;
 }
 
-void launch_submit(struct launch *l, int priority)
+void softd_launch_submit(struct softd_launch *l, int priority)
 {
-	struct group *g = l->op->stream->group;
+	struct softd_group *g = l->op->stream->group;
 
 	if (!l->own_priority) {
 		l->priority = priority;
 	}
 	l->level = (unsigned)(l->priority - SOFT_PRIORITY_GREATEST) +
 		   (l->client->below_normal ? DEVICE_PRIORITIES : 0);
-	g->client->dev->launches++;
+	g->client->machine->launches++;
 	if (may_run(g, l)) {
-		list_append(&g->launches[l->level], &l->in_group);
+		softd_list_append(&g->launches[l->level], &l->in_group);
 	}
 }
 
-void launch_try_retire(struct launch *l)
+void softd_launch_try_retire(struct softd_launch *l)
 {
-	struct group *g = l->op->stream->group;
+	struct softd_group *g = l->op->stream->group;
 
 	if (l->running || (!l->aborted && l->ended < l->total)) {
 		return;
@@ -155,5 +159,5 @@ void launch_try_retire(struct launch *l)
 	if (!l->aborted) {
 		g->counters.launches_done++;
 	}
-	op_retire(l->op);
+	softd_op_retire(l->op);
 }

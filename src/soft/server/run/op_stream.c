@@ -14,9 +14,10 @@
 #define STEPS_AT_ONCE 32 /* operations of one stream; others have their turn in between */
 #define WAKES_A_STEP 2
 
-struct stream *stream_create(struct client *c, struct group *g, const struct soft_record_stream *r)
+struct softd_stream *softd_stream_create(struct softd_client *c, struct softd_group *g,
+					 const struct soft_record_stream *r)
 {
-	struct stream *s = calloc(1, sizeof(*s));
+	struct softd_stream *s = calloc(1, sizeof(*s));
 
 	if (!s) {
 		return NULL;
@@ -26,22 +27,23 @@ struct stream *stream_create(struct client *c, struct group *g, const struct sof
 	s->priority = r->priority > 0 ? 0 : MAX(r->priority, SOFT_PRIORITY_GREATEST);
 	s->flags = r->flags;
 	s->part = r->part;
-	list_init(&s->ops);
-	list_append(&g->streams, &s->in_group);
+	softd_list_init(&s->ops);
+	softd_list_append(&g->streams, &s->in_group);
 	c->streams[s->slot] = s;
-	c->dev->streams++;
+	c->machine->streams++;
 	if ((s->flags & SOFT_STREAM_LEGACY) && !s->part) {
 		g->legacy = s;
 	}
 	return s;
 }
 
-struct stream *stream_legacy(const struct group *g, uint64_t part)
+struct softd_stream *softd_stream_legacy(const struct softd_group *g, uint64_t part)
 {
 	if (!part) {
 		return g->legacy;
 	}
-	list_each (&g->streams, s, struct stream, in_group) {
+	softd_list_each(&g->streams, s, struct softd_stream, in_group)
+	{
 		if (s->part == part && (s->flags & SOFT_STREAM_LEGACY)) {
 			return s;
 		}
@@ -49,73 +51,73 @@ struct stream *stream_legacy(const struct group *g, uint64_t part)
 	return NULL;
 }
 
-void stream_put(struct stream *s, struct op *op)
+void softd_stream_append(struct softd_stream *s, struct exec_op *op)
 {
 	op->stream = s;
 	op->order = s->group->next_order++;
-	list_append(&s->ops, &op->in_stream);
+	softd_list_append(&s->ops, &op->in_stream);
 	s->group->client->queued++;
-	s->group->client->dev->operations++;
+	s->group->client->machine->operations++;
 	s->group->dirty = true;
 }
 
-static void op_free(struct op *op)
+static void op_free(struct exec_op *op)
 {
 	if (op->kind == SOFT_OP_LAUNCH) {
-		launch_free(op->launch);
+		softd_launch_free(op->launch);
 	}
 	if (op->kind == SOFT_OP_COPY || op->kind == SOFT_OP_SET) {
-		copy_release(op);
+		softd_copy_release(op);
 	}
 	if (op->kind == SOFT_OP_VALUE && op->started) {
-		op->stream->group->values--;
-		op->stream->group->client->dev->values--;
+		op->stream->group->value_polls--;
+		op->stream->group->client->machine->value_polls--;
 	}
 	if (op->kind == SOFT_OP_HOST && op->started) {
 		op->stream->group->client->host_calls--;
 	}
 	if (op->kind == SOFT_OP_SHARED_RECORD) { /* reached, or it never will be */
-		ipc_event_reached(op->stream->group->client, op->shared.index, op->shared.key,
-				  op->shared.ticket);
+		softd_ipc_event_reached(op->stream->group->client, op->shared.index, op->shared.key,
+					op->shared.ticket);
 	}
-	list_remove(&op->in_copies);
-	list_remove(&op->in_stream);
+	softd_list_remove(&op->in_copies);
+	softd_list_remove(&op->in_stream);
 	free(op);
 }
 
-void stream_destroy(struct stream *s)
+void softd_stream_destroy(struct softd_stream *s)
 {
-	struct group *g = s->group;
+	struct softd_group *g = s->group;
 
-	list_each_safe(&s->ops, op, struct op, in_stream)
+	softd_list_each_safe(&s->ops, op, struct exec_op, in_stream)
 	{
 		g->client->queued--;
 		op_free(op);
 	}
-	list_remove(&s->in_group);
+	softd_list_remove(&s->in_group);
 	if (g->legacy == s) {
 		g->legacy = NULL;
 	}
 	g->client->streams[s->slot] = NULL;
-	g->client->dev->streams--;
+	g->client->machine->streams--;
 	free(s);
 }
 
-void stream_publish(struct client *c, uint32_t slot)
+void softd_stream_publish(struct softd_client *c, uint32_t slot)
 {
 	struct soft_stream_word *w = &c->shared->streams[slot];
 
 	store_seqcst(&w->done, ++c->done[slot]);
 	if (load_relaxed(&w->waiters)) {
 		/* Waking thousands takes long: the others have their turn after it. */
-		c->dev->steps -= futex_wake_shared(&w->done, INT32_MAX) / WAKES_A_STEP;
+		c->machine->steps -= futex_wake_shared(&w->done, INT32_MAX) / WAKES_A_STEP;
 	}
 }
 
-void op_retire(struct op *op)
+void softd_op_retire(struct exec_op *op)
 {
-	struct stream *s = op->stream;
-	struct client *c = s->group->client;
+	struct softd_stream *s = op->stream;
+	struct softd_client *c = s->group->client;
 	bool destroy = op->kind == SOFT_OP_STREAM_DESTROY;
 	uint32_t slot = s->slot;
 
@@ -127,35 +129,36 @@ void op_retire(struct op *op)
 	c->queued--;
 	op_free(op);
 	if (destroy) {
-		stream_destroy(s);
+		softd_stream_destroy(s);
 	}
-	stream_publish(c, slot);
+	softd_stream_publish(c, slot);
 }
 
-static bool in_order(const struct stream *s, const struct op *op)
+static bool in_order(const struct softd_stream *s, const struct exec_op *op)
 {
-	const struct group *g = s->group;
-	const struct stream *legacy;
+	const struct softd_group *g = s->group;
+	const struct softd_stream *legacy;
 
 	if (s->flags & SOFT_STREAM_NON_BLOCKING) {
 		return true;
 	}
 	if (!(s->flags & SOFT_STREAM_LEGACY)) {
-		legacy = stream_legacy(g, s->part);
-		return !legacy || list_empty(&legacy->ops) ||
-		       list_first(&legacy->ops, struct op, in_stream)->order > op->order;
+		legacy = softd_stream_legacy(g, s->part);
+		return !legacy || softd_list_empty(&legacy->ops) ||
+		       softd_list_first(&legacy->ops, struct exec_op, in_stream)->order > op->order;
 	}
-	list_each (&g->streams, t, struct stream, in_group) {
+	softd_list_each(&g->streams, t, struct softd_stream, in_group)
+	{
 		if (t != s && t->part == s->part && !(t->flags & SOFT_STREAM_NON_BLOCKING) &&
-		    !list_empty(&t->ops) &&
-		    list_first(&t->ops, struct op, in_stream)->order < op->order) {
+		    !softd_list_empty(&t->ops) &&
+		    softd_list_first(&t->ops, struct exec_op, in_stream)->order < op->order) {
 			return false;
 		}
 	}
 	return true;
 }
 
-static void record_event(struct client *c, const struct op *op)
+static void record_event(struct softd_client *c, const struct exec_op *op)
 {
 	uint32_t *own = &c->events[op->event.index];
 
@@ -166,10 +169,10 @@ static void record_event(struct client *c, const struct op *op)
 }
 
 /* True when the wait is over or the write done. *bad: the address is not valid. */
-static bool do_value(struct group *g, const struct op *op, bool *bad)
+static bool do_value(struct softd_group *g, const struct exec_op *op, bool *bad)
 {
 	bool write = op->value.mode == SOFT_VALUE_WRITE;
-	void *p = memory_at(&g->memory, op->value.address, op->value.unit, write ? 2 : 1);
+	void *p = softd_memory_at(&g->memory, op->value.address, op->value.unit, write ? 2 : 1);
 	uint64_t have, want = op->value.value;
 
 	*bad = !p;
@@ -177,8 +180,8 @@ static bool do_value(struct group *g, const struct op *op, bool *bad)
 		return true;
 	}
 	if (write) {
-		shadow_known(&g->memory.space, op->value.address - g->memory.space.base,
-			     op->value.unit);
+		softd_shadow_set_initialized(
+			&g->memory.space, op->value.address - g->memory.space.base, op->value.unit);
 	}
 	if (write && op->value.unit == 4) {
 		store_release((uint32_t *)p, (uint32_t)want);
@@ -205,7 +208,7 @@ static bool do_value(struct group *g, const struct op *op, bool *bad)
 	}
 }
 
-static bool start_host(struct client *c, struct op *op)
+static bool start_host(struct softd_client *c, struct exec_op *op)
 {
 	struct soft_notice n = { .op = SOFT_NOTICE_HOST,
 				 .stream = op->stream->slot,
@@ -217,70 +220,71 @@ static bool start_host(struct client *c, struct op *op)
 	}
 	c->host_calls++;
 	op->started = true;
-	client_notice(c, &n, offsetof(struct soft_notice, text));
+	softd_client_notice(c, &n, offsetof(struct soft_notice, text));
 	return false; /* retired by its HOST_DONE */
 }
 
-void stream_host_done(struct client *c, uint32_t slot)
+void softd_stream_host_done(struct softd_client *c, uint32_t slot)
 {
-	struct stream *s = slot < SOFT_MAX_STREAMS ? c->streams[slot] : NULL;
-	struct op *op;
+	struct softd_stream *s = slot < SOFT_MAX_STREAMS ? c->streams[slot] : NULL;
+	struct exec_op *op;
 
-	if (!s || list_empty(&s->ops)) {
+	if (!s || softd_list_empty(&s->ops)) {
 		return;
 	}
-	op = list_first(&s->ops, struct op, in_stream);
+	op = softd_list_first(&s->ops, struct exec_op, in_stream);
 	if (op->kind == SOFT_OP_HOST && op->started) {
-		op_retire(op);
+		softd_op_retire(op);
 	}
 }
 
-static bool start_copy(struct group *g, struct op *op)
+static bool start_copy(struct softd_group *g, struct exec_op *op)
 {
-	if (!copy_check(op)) {
-		group_fail(g, CUDA_ERROR_ILLEGAL_ADDRESS,
-			   "a copy or memset reaches outside valid memory");
+	if (!softd_copy_check(op)) {
+		softd_group_fail(g, CUDA_ERROR_ILLEGAL_ADDRESS,
+				 "a copy or memset reaches outside valid memory");
 		return false;
 	}
-	if (op->copy.width * op->copy.height <= INLINE_BYTES && !g->client->dev->opt.copy_bytes_s) {
+	if (op->copy.width * op->copy.height <= INLINE_BYTES &&
+	    !g->client->machine->opt.copy_bytes_s) {
 		uint64_t bytes;
 
-		copy_part(op, INLINE_BYTES, &bytes);
-		g->client->dev->steps -= (int)(bytes / 1024);
+		softd_copy_step(op, INLINE_BYTES, &bytes);
+		g->client->machine->steps -= (int)(bytes / 1024);
 		g->counters.bytes_copied += bytes;
 		return true;
 	}
 	op->started = true;
-	copy_submit(op);
+	softd_copy_submit(op);
 	return false;
 }
 
-static bool start_value(struct group *g, struct op *op)
+static bool start_value(struct softd_group *g, struct exec_op *op)
 {
 	bool bad, done = do_value(g, op, &bad);
 
 	if (bad) {
-		group_fail(g, CUDA_ERROR_ILLEGAL_ADDRESS,
-			   "a stream memory operation reaches outside valid memory");
+		softd_group_fail(g, CUDA_ERROR_ILLEGAL_ADDRESS,
+				 "a stream memory operation reaches outside valid memory");
 		return false;
 	}
 	if (!done && !op->started) {
 		op->started = true;
-		g->values++;
-		g->client->dev->values++;
+		g->value_polls++;
+		g->client->machine->value_polls++;
 	}
 	return done;
 }
 
 /* Starts the head of a stream; true when it has ended already. */
-static bool start(struct group *g, struct op *op)
+static bool start(struct softd_group *g, struct exec_op *op)
 {
-	struct client *c = g->client;
+	struct softd_client *c = g->client;
 
 	switch (op->kind) {
 	case SOFT_OP_LAUNCH:
 		op->started = true;
-		launch_submit(op->launch, op->stream->priority);
+		softd_launch_submit(op->launch, op->stream->priority);
 		return false;
 	case SOFT_OP_COPY:
 	case SOFT_OP_SET:
@@ -293,16 +297,17 @@ static bool start(struct group *g, struct op *op)
 	case SOFT_OP_HOST:
 		return start_host(c, op);
 	case SOFT_OP_FREE:
-		if (memory_free(&g->memory, c->dev, op->value.address) < 0) {
-			group_fail(g, CUDA_ERROR_ILLEGAL_ADDRESS,
-				   "an address is freed that is not allocated");
+		if (softd_memory_free(&g->memory, c->machine, op->value.address) < 0) {
+			softd_group_fail(g, CUDA_ERROR_ILLEGAL_ADDRESS,
+					 "an address is freed that is not allocated");
 			return false;
 		}
 		return true;
 	case SOFT_OP_VALUE:
 		return start_value(g, op);
 	case SOFT_OP_SHARED_WAIT:
-		return ipc_event_over(c, op->shared.index, op->shared.key, op->shared.ticket);
+		return softd_ipc_event_passed(c, op->shared.index, op->shared.key,
+					      op->shared.ticket);
 	default:
 		return true;
 	}
@@ -310,13 +315,13 @@ static bool start(struct group *g, struct op *op)
 
 /* One stream as far as it goes. After an error operations end without effect, but host functions
  * are still told. */
-static void stream_progress(struct group *g, struct stream *s)
+static void stream_progress(struct softd_group *g, struct softd_stream *s)
 {
-	for (int done = 0; !list_empty(&s->ops); done++) {
-		struct op *op = list_first(&s->ops, struct op, in_stream);
+	for (int done = 0; !softd_list_empty(&s->ops); done++) {
+		struct exec_op *op = softd_list_first(&s->ops, struct exec_op, in_stream);
 		bool last = op->kind == SOFT_OP_STREAM_DESTROY, host = op->kind == SOFT_OP_HOST;
 
-		if (done == STEPS_AT_ONCE || --g->client->dev->steps < 0) {
+		if (done == STEPS_AT_ONCE || --g->client->machine->steps < 0) {
 			g->dirty = true;
 			return;
 		}
@@ -325,7 +330,7 @@ static void stream_progress(struct group *g, struct stream *s)
 			return;
 		}
 		if (g->error && !host) {
-			op_retire(op);
+			softd_op_retire(op);
 		} else if (!in_order(s, op) || !start(g, op)) {
 			if (!g->error || host) {
 				return;
@@ -334,7 +339,7 @@ static void stream_progress(struct group *g, struct stream *s)
 			 * turn drops what is there. */
 			continue;
 		} else {
-			op_retire(op);
+			softd_op_retire(op);
 		}
 		if (last) {
 			return;
@@ -342,12 +347,12 @@ static void stream_progress(struct group *g, struct stream *s)
 	}
 }
 
-void group_progress(struct group *g)
+void softd_group_progress(struct softd_group *g)
 {
 	/* A group that stays dirty has retired operations: it goes on in the next turn. */
 	for (int passes = 0; g->dirty && (g->enabled || g->error) && passes < 4; passes++) {
 		g->dirty = false;
-		list_each_safe(&g->streams, s, struct stream, in_group)
+		softd_list_each_safe(&g->streams, s, struct softd_stream, in_group)
 		{
 			stream_progress(g, s);
 		}

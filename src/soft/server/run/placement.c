@@ -11,7 +11,7 @@
 #define FAIR_TURN 16u
 
 /* How many more blocks of the launch the SM takes. */
-static uint32_t room_on(const struct sm *sm, const struct launch *l)
+static uint32_t room_on(const struct softd_sm *sm, const struct softd_launch *l)
 {
 	uint32_t threads = ROUND_UP(l->threads, 32u);
 	uint32_t shared = l->shared_bytes + DEVICE_SHARED_RESERVED;
@@ -21,25 +21,25 @@ static uint32_t room_on(const struct sm *sm, const struct launch *l)
 	return MIN(n, (DEVICE_SHARED_PER_SM - sm->shared) / shared);
 }
 
-uint64_t place_capacity(const struct launch *l)
+uint64_t softd_place_capacity(const struct softd_launch *l)
 {
-	static const struct sm empty;
+	static const struct softd_sm empty;
 
 	return (uint64_t)(l->part.n ? l->part.n : l->client->sms) * room_on(&empty, l);
 }
 
-static bool may_be_on(const struct launch *l, uint32_t sm)
+static bool may_be_on(const struct softd_launch *l, uint32_t sm)
 {
 	return !l->part.n || (l->part.sms[sm / 64] >> sm % 64 & 1);
 }
 
 /* SMs that launches wait for which cannot start yet: what comes behind them leaves these alone. */
-struct awaited {
+struct softd_awaited {
 	bool all, any;
 	uint64_t sms[DEVICE_SM_WORDS];
 };
 
-static void await(struct awaited *a, const struct launch *l)
+static void add_awaited(struct softd_awaited *a, const struct softd_launch *l)
 {
 	a->all = a->all || !l->part.n;
 	a->any = true;
@@ -48,7 +48,7 @@ static void await(struct awaited *a, const struct launch *l)
 	}
 }
 
-static bool may_pass(const struct launch *l, const struct awaited *a)
+static bool may_bypass(const struct softd_launch *l, const struct softd_awaited *a)
 {
 	if (!a->any || a->all || !l->part.n) {
 		return !a->any;
@@ -63,7 +63,7 @@ static bool may_pass(const struct launch *l, const struct awaited *a)
 
 /* The SM with the most room, in turn among equals; -1: none has any. A client of the shared lane
  * that may use a percentage of the SMs gets the first ones. */
-static int find_sm(const struct group *g, const struct launch *l)
+static int find_sm(const struct softd_group *g, const struct softd_launch *l)
 {
 	uint32_t n = g->client->sms, best_room = 0;
 	int best = -1;
@@ -83,33 +83,33 @@ static int find_sm(const struct group *g, const struct launch *l)
 	return best;
 }
 
-static bool memory_for(const struct group *g, uint64_t bytes)
+static bool memory_for(const struct softd_group *g, uint64_t bytes)
 {
-	const struct client *c = g->client;
-	const struct device *dev = c->dev;
+	const struct softd_client *c = g->client;
+	const struct softd_machine *machine = c->machine;
 
 	if (c->block_bytes == 0 && bytes <= DEVICE_FIRST_BLOCK_BYTES) {
 		return true;
 	}
 	return c->block_bytes + bytes <= SOFT_BLOCK_BYTES_MAX &&
-	       dev->block_bytes + bytes <= dev->block_limit;
+	       machine->block_bytes + bytes <= machine->block_limit;
 }
 
-static void charge(struct group *g, struct launch *l, uint64_t bytes)
+static void charge(struct softd_group *g, struct softd_launch *l, uint64_t bytes)
 {
 	l->charged += bytes;
 	g->client->block_bytes += bytes;
-	g->client->dev->block_bytes += bytes;
+	g->client->machine->block_bytes += bytes;
 }
 
-static void uncharge(struct group *g, struct launch *l, uint64_t bytes)
+static void uncharge(struct softd_group *g, struct softd_launch *l, uint64_t bytes)
 {
 	l->charged -= bytes;
 	g->client->block_bytes -= bytes;
-	g->client->dev->block_bytes -= bytes;
+	g->client->machine->block_bytes -= bytes;
 }
 
-static bool gang_fits(const struct group *g, const struct launch *l)
+static bool gang_fits(const struct softd_group *g, const struct softd_launch *l)
 {
 	uint64_t room = 0;
 
@@ -119,7 +119,7 @@ static bool gang_fits(const struct group *g, const struct launch *l)
 	return room >= l->total && memory_for(g, l->total * l->host_bytes);
 }
 
-static bool can_start(const struct group *g, const struct launch *l)
+static bool can_start(const struct softd_group *g, const struct softd_launch *l)
 {
 	if (l->gang) {
 		return true;
@@ -127,12 +127,12 @@ static bool can_start(const struct group *g, const struct launch *l)
 	if (l->cooperative) {
 		return gang_fits(g, l);
 	}
-	return find_sm(g, l) >= 0 && (!list_empty(&l->spare) || memory_for(g, l->host_bytes));
+	return find_sm(g, l) >= 0 && (!softd_list_empty(&l->spare) || memory_for(g, l->host_bytes));
 }
 
-static void occupy(struct group *g, const struct launch *l, uint32_t at)
+static void occupy(struct softd_group *g, const struct softd_launch *l, uint32_t at)
 {
-	struct sm *sm = &g->lane->sms[at];
+	struct softd_sm *sm = &g->lane->sms[at];
 
 	sm->blocks++;
 	sm->threads += ROUND_UP(l->threads, 32u);
@@ -140,9 +140,9 @@ static void occupy(struct group *g, const struct launch *l, uint32_t at)
 	g->lane->next_sm = at + 1;
 }
 
-static void vacate(struct group *g, const struct launch *l, uint32_t at)
+static void vacate(struct softd_group *g, const struct softd_launch *l, uint32_t at)
 {
-	struct sm *sm = &g->lane->sms[at];
+	struct softd_sm *sm = &g->lane->sms[at];
 
 	sm->blocks--;
 	sm->threads -= ROUND_UP(l->threads, 32u);
@@ -150,7 +150,7 @@ static void vacate(struct group *g, const struct launch *l, uint32_t at)
 }
 
 /* All blocks of a cooperative launch get their places at once. */
-static bool place_gang(struct group *g, struct launch *l)
+static bool place_gang(struct softd_group *g, struct softd_launch *l)
 {
 	l->gang = calloc(l->total, sizeof(*l->gang));
 	if (!l->gang) {
@@ -164,18 +164,18 @@ static bool place_gang(struct group *g, struct launch *l)
 	return true;
 }
 
-static struct resident *block_for(struct group *g, struct launch *l)
+static struct softd_resident_block *block_for(struct softd_group *g, struct softd_launch *l)
 {
-	struct resident *b;
+	struct softd_resident_block *b;
 
-	if (!list_empty(&l->spare)) {
-		b = list_first(&l->spare, struct resident, in_group);
-		list_remove(&b->in_group);
+	if (!softd_list_empty(&l->spare)) {
+		b = softd_list_first(&l->spare, struct softd_resident_block, in_group);
+		softd_list_remove(&b->in_group);
 		return b;
 	}
 	b = calloc(1, sizeof(*b));
 	if (b) {
-		list_init(&b->in_group);
+		softd_list_init(&b->in_group);
 		b->launch = l;
 		if (!l->gang) {
 			charge(g, l, l->host_bytes);
@@ -184,9 +184,9 @@ static struct resident *block_for(struct group *g, struct launch *l)
 	return b;
 }
 
-static bool start_block(struct group *g, struct launch *l, struct work *w)
+static bool start_block(struct softd_group *g, struct softd_launch *l, struct softd_work *w)
 {
-	struct resident *b;
+	struct softd_resident_block *b;
 
 	if (l->cooperative && !l->gang && !place_gang(g, l)) {
 		return false;
@@ -208,20 +208,22 @@ static bool start_block(struct group *g, struct launch *l, struct work *w)
 	l->resident++;
 	g->resident_blocks++;
 	if (l->next == l->total) {
-		list_remove(&l->in_group);
+		softd_list_remove(&l->in_group);
 	}
 	return true;
 }
 
 /* The oldest launch of the level that can start a block beside what others wait for; those before
  * it are added to what is awaited. */
-static struct launch *startable(const struct group *g, unsigned level, struct awaited *a)
+static struct softd_launch *startable(const struct softd_group *g, unsigned level,
+				      struct softd_awaited *a)
 {
-	list_each (&g->launches[level], l, struct launch, in_group) {
-		if (may_pass(l, a) && can_start(g, l)) {
+	softd_list_each(&g->launches[level], l, struct softd_launch, in_group)
+	{
+		if (may_bypass(l, a) && can_start(g, l)) {
 			return l;
 		}
-		await(a, l);
+		add_awaited(a, l);
 		if (a->all) {
 			break;
 		}
@@ -229,16 +231,17 @@ static struct launch *startable(const struct group *g, unsigned level, struct aw
 	return NULL;
 }
 
-static struct resident *waiting(const struct group *g, unsigned level)
+static struct softd_resident_block *waiting(const struct softd_group *g, unsigned level)
 {
-	const struct list *l = &g->resident[level];
+	const struct softd_list *l = &g->resident[level];
 
-	return list_empty(l) ? NULL : list_first(l, struct resident, in_group);
+	return softd_list_empty(l) ? NULL
+				   : softd_list_first(l, struct softd_resident_block, in_group);
 }
 
-bool place_ready(const struct group *g)
+bool softd_place_ready(const struct softd_group *g)
 {
-	struct awaited a = { 0 };
+	struct softd_awaited a = { 0 };
 
 	for (unsigned i = 0; i < DEVICE_LEVELS; i++) {
 		if (waiting(g, i)) {
@@ -255,55 +258,58 @@ bool place_ready(const struct group *g)
 
 /* The block that waits goes first, unless it has been running for long: then it may wait for a
  * block that has not started. A gang starts together. */
-static bool choose_of(struct group *g, unsigned level, const struct awaited *before, struct work *w)
+static bool choose_of(struct softd_group *g, unsigned level, const struct softd_awaited *before,
+		      struct softd_work *w)
 {
-	struct resident *old = waiting(g, level);
-	struct awaited a = *before;
-	struct launch *l = a.all ? NULL : startable(g, level, &a);
+	struct softd_resident_block *old = waiting(g, level);
+	struct softd_awaited a = *before;
+	struct softd_launch *l = a.all ? NULL : startable(g, level, &a);
 
 	if (l && (!old || old->turns >= LONG_TURNS || l->gang) && start_block(g, l, w)) {
 		return true;
 	}
 	if (old) {
-		list_remove(&old->in_group);
+		softd_list_remove(&old->in_group);
 		w->block = old;
 	}
 	return old;
 }
 
 /* The members in turn: who gave a block goes to the end. */
-static struct group *choose_at(struct lane *lane, unsigned level, const struct awaited *before,
-			       struct work *w)
+static struct softd_group *choose_at(struct softd_lane *lane, unsigned level,
+				     const struct softd_awaited *before, struct softd_work *w)
 {
-	list_each_safe(&lane->members, g, struct group, in_lane)
+	softd_list_each_safe(&lane->members, g, struct softd_group, in_lane)
 	{
 		if (g->enabled && !g->dead && choose_of(g, level, before, w)) {
-			list_remove(&g->in_lane);
-			list_append(&lane->members, &g->in_lane);
+			softd_list_remove(&g->in_lane);
+			softd_list_append(&lane->members, &g->in_lane);
 			return g;
 		}
 	}
 	return NULL;
 }
 
-static void await_level(const struct lane *lane, unsigned level, struct awaited *a)
+static void await_level(const struct softd_lane *lane, unsigned level, struct softd_awaited *a)
 {
-	list_each (&lane->members, g, struct group, in_lane) {
+	softd_list_each(&lane->members, g, struct softd_group, in_lane)
+	{
 		if (g->enabled && !g->dead && !a->all) {
-			list_each (&g->launches[level], l, struct launch, in_group) {
-				await(a, l);
+			softd_list_each(&g->launches[level], l, struct softd_launch, in_group)
+			{
+				add_awaited(a, l);
 			}
 		}
 	}
 }
 
-bool place_choose(struct lane *lane, struct work *w)
+bool softd_place_choose(struct softd_lane *lane, struct softd_work *w)
 {
-	static const struct awaited nobody;
+	static const struct softd_awaited nobody;
 	bool fair = ++lane->turns % FAIR_TURN == 0;
-	struct awaited a = { 0 };
+	struct softd_awaited a = { 0 };
 	unsigned first = fair ? (unsigned)(lane->turns / FAIR_TURN % DEVICE_LEVELS) : 0;
-	struct group *g = NULL;
+	struct softd_group *g = NULL;
 
 	for (unsigned i = 0; i < DEVICE_LEVELS && !g; i++) {
 		unsigned level = (first + i) % DEVICE_LEVELS;
@@ -319,19 +325,19 @@ bool place_choose(struct lane *lane, struct work *w)
 	return true;
 }
 
-void place_leave(struct resident *b, bool keep)
+void softd_place_remove(struct softd_resident_block *b, bool keep)
 {
-	struct launch *l = b->launch;
-	struct group *g = l->op->stream->group;
+	struct softd_launch *l = b->launch;
+	struct softd_group *g = l->op->stream->group;
 
-	list_remove(&b->in_group);
+	softd_list_remove(&b->in_group);
 	if (!l->gang) {
 		vacate(g, l, b->sm);
 	}
 	g->resident_blocks--;
 	l->resident--;
 	if (keep && b->block && !l->gang) {
-		list_append(&l->spare, &b->in_group);
+		softd_list_append(&l->spare, &b->in_group);
 		return;
 	}
 	if (!l->gang) {
@@ -341,19 +347,19 @@ void place_leave(struct resident *b, bool keep)
 	free(b);
 }
 
-void place_drop(struct launch *l)
+void softd_place_remove_all(struct softd_launch *l)
 {
-	struct group *g = l->op->stream->group;
+	struct softd_group *g = l->op->stream->group;
 
-	list_each_safe(&g->resident[l->level], b, struct resident, in_group)
+	softd_list_each_safe(&g->resident[l->level], b, struct softd_resident_block, in_group)
 	{
 		if (b->launch == l) {
-			place_leave(b, false);
+			softd_place_remove(b, false);
 		}
 	}
-	list_each_safe(&l->spare, b, struct resident, in_group)
+	softd_list_each_safe(&l->spare, b, struct softd_resident_block, in_group)
 	{
-		list_remove(&b->in_group);
+		softd_list_remove(&b->in_group);
 		uncharge(g, l, l->host_bytes);
 		exec_block_destroy(b->block);
 		free(b);

@@ -8,38 +8,39 @@
 /* A machine that stood still must not be paid for by who was unlucky enough to have the GPU. */
 #define DEBT_MAX_NS 100000000u
 
-void runlist_count(struct lane *lane, uint64_t now)
+void softd_runlist_account(struct softd_lane *lane, uint64_t now)
 {
-	struct gpu *gpu = lane->gpu;
+	struct softd_gpu *gpu = lane->gpu;
 
 	if (gpu->current != lane || now <= gpu->since_ns) {
 		return;
 	}
-	list_each (&lane->members, g, struct group, in_lane) {
+	softd_list_each(&lane->members, g, struct softd_group, in_lane)
+	{
 		g->counters.held_ns += now - gpu->since_ns;
 	}
 	gpu->since_ns = now;
 }
 
 /* The current group goes: it is last now, and owes what it took too much. */
-static void depart(struct gpu *gpu, uint64_t now)
+static void depart(struct softd_gpu *gpu, uint64_t now)
 {
-	struct lane *lane = gpu->current;
+	struct softd_lane *lane = gpu->current;
 
-	runlist_count(lane, now);
+	softd_runlist_account(lane, now);
 	if (now > gpu->slice_end_ns) {
 		lane->debt_ns = MIN(lane->debt_ns + (now - gpu->slice_end_ns), DEBT_MAX_NS);
 	}
-	list_remove(&lane->in_gpu);
-	list_append(&gpu->lanes, &lane->in_gpu);
+	softd_list_remove(&lane->in_gpu);
+	softd_list_append(&gpu->lanes, &lane->in_gpu);
 	lane->departures++;
 	gpu->current = NULL;
-	gpu->leaving = false;
+	gpu->departing = false;
 }
 
-static void count_for(struct group *g)
+static void count_for(struct softd_group *g)
 {
-	if (!group_runnable(g)) {
+	if (!softd_group_runnable(g)) {
 		g->counters.left_idle++;
 		return;
 	}
@@ -51,22 +52,24 @@ static void count_for(struct group *g)
 	}
 }
 
-static void count_departure(struct lane *lane)
+static void count_departure(struct softd_lane *lane)
 {
-	list_each (&lane->members, g, struct group, in_lane) {
+	softd_list_each(&lane->members, g, struct softd_group, in_lane)
+	{
 		count_for(g);
 	}
 }
 
-static void arrive(struct gpu *gpu, struct lane *lane, uint64_t now)
+static void arrive(struct softd_gpu *gpu, struct softd_lane *lane, uint64_t now)
 {
 	gpu->ready_ns = now;
 	if (gpu->loaded != lane) {
-		list_each (&lane->members, g, struct group, in_lane) {
+		softd_list_each(&lane->members, g, struct softd_group, in_lane)
+		{
 			g->counters.switches_in++;
 		}
 		gpu->switches++;
-		gpu->ready_ns += gpu->loaded ? gpu->dev->opt.switch_ns : 0;
+		gpu->ready_ns += gpu->loaded ? gpu->machine->opt.switch_ns : 0;
 	}
 	gpu->current = gpu->loaded = lane;
 	gpu->since_ns = gpu->ready_ns;
@@ -75,33 +78,35 @@ static void arrive(struct gpu *gpu, struct lane *lane, uint64_t now)
 }
 
 /* Everybody who could run owes more than a slice: rounds in which nobody would run are skipped. */
-static void skip_rounds(struct gpu *gpu)
+static void skip_rounds(struct softd_gpu *gpu)
 {
 	uint64_t rounds = UINT64_MAX;
 
-	list_each (&gpu->lanes, lane, struct lane, in_gpu) {
-		if (lane_runnable(lane)) {
+	softd_list_each(&gpu->lanes, lane, struct softd_lane, in_gpu)
+	{
+		if (softd_lane_runnable(lane)) {
 			rounds = MIN(rounds, lane->debt_ns / lane->slice_ns);
 		}
 	}
-	list_each (&gpu->lanes, lane, struct lane, in_gpu) {
-		if (lane_runnable(lane)) {
+	softd_list_each(&gpu->lanes, lane, struct softd_lane, in_gpu)
+	{
+		if (softd_lane_runnable(lane)) {
 			lane->debt_ns -= rounds * lane->slice_ns;
 		}
 	}
 }
 
 /* The first that can run and does not owe its whole slice; who owes it is passed over. */
-static struct lane *next_in_turn(struct gpu *gpu)
+static struct softd_lane *next_in_turn(struct softd_gpu *gpu)
 {
-	struct list passed;
-	struct lane *found = NULL;
+	struct softd_list passed;
+	struct softd_lane *found = NULL;
 	bool any = false;
 
-	list_init(&passed);
-	list_each_safe(&gpu->lanes, lane, struct lane, in_gpu)
+	softd_list_init(&passed);
+	softd_list_each_safe(&gpu->lanes, lane, struct softd_lane, in_gpu)
 	{
-		if (!lane_runnable(lane)) {
+		if (!softd_lane_runnable(lane)) {
 			continue;
 		}
 		any = true;
@@ -110,43 +115,45 @@ static struct lane *next_in_turn(struct gpu *gpu)
 			break;
 		}
 		lane->debt_ns -= lane->slice_ns;
-		list_remove(&lane->in_gpu);
-		list_append(&passed, &lane->in_gpu);
+		softd_list_remove(&lane->in_gpu);
+		softd_list_append(&passed, &lane->in_gpu);
 	}
-	while (!list_empty(&passed)) {
-		struct lane *lane = list_first(&passed, struct lane, in_gpu);
+	while (!softd_list_empty(&passed)) {
+		struct softd_lane *lane = softd_list_first(&passed, struct softd_lane, in_gpu);
 
-		list_remove(&lane->in_gpu);
-		list_append(&gpu->lanes, &lane->in_gpu);
+		softd_list_remove(&lane->in_gpu);
+		softd_list_append(&gpu->lanes, &lane->in_gpu);
 	}
 	if (found || !any) {
 		return found;
 	}
 	skip_rounds(gpu);
-	list_each (&gpu->lanes, lane, struct lane, in_gpu) {
-		if (lane_runnable(lane) && lane->debt_ns < lane->slice_ns) {
+	softd_list_each(&gpu->lanes, lane, struct softd_lane, in_gpu)
+	{
+		if (softd_lane_runnable(lane) && lane->debt_ns < lane->slice_ns) {
 			return lane;
 		}
 	}
 	return NULL;
 }
 
-static bool others_wait(const struct gpu *gpu)
+static bool others_wait(const struct softd_gpu *gpu)
 {
-	list_each (&gpu->lanes, lane, struct lane, in_gpu) {
-		if (lane != gpu->current && lane_runnable(lane)) {
+	softd_list_each(&gpu->lanes, lane, struct softd_lane, in_gpu)
+	{
+		if (lane != gpu->current && softd_lane_runnable(lane)) {
 			return true;
 		}
 	}
 	return false;
 }
 
-struct lane *runlist_choose(struct gpu *gpu, uint64_t now)
+struct softd_lane *softd_runlist_choose(struct softd_gpu *gpu, uint64_t now)
 {
-	struct lane *cur = gpu->current, *next;
-	bool ready = cur && lane_runnable(cur);
+	struct softd_lane *cur = gpu->current, *next;
+	bool ready = cur && softd_lane_runnable(cur);
 
-	if (now < gpu->ready_ns || gpu->leaving) {
+	if (now < gpu->ready_ns || gpu->departing) {
 		return NULL;
 	}
 	if (cur && (ready || cur->running_blocks) && now < gpu->slice_end_ns) {
@@ -154,7 +161,7 @@ struct lane *runlist_choose(struct gpu *gpu, uint64_t now)
 	}
 	if (cur && !others_wait(gpu)) { /* alone: nobody is kept waiting, so nothing is owed */
 		if (ready || cur->running_blocks) {
-			runlist_count(cur, now);
+			softd_runlist_account(cur, now);
 		}
 		gpu->since_ns = MAX(gpu->since_ns, now); /* idle time is nobody's */
 		gpu->slice_end_ns = now + cur->slice_ns;
@@ -175,7 +182,7 @@ struct lane *runlist_choose(struct gpu *gpu, uint64_t now)
 	return gpu->ready_ns > now ? NULL : next;
 }
 
-void runlist_enter(struct group *g, uint64_t now)
+void softd_runlist_enter(struct softd_group *g, uint64_t now)
 {
 	if (g->gpu->running_blocks++ == 0) {
 		g->gpu->busy_from_ns = now;
@@ -185,9 +192,9 @@ void runlist_enter(struct group *g, uint64_t now)
 	g->running++;
 }
 
-void runlist_leave(struct group *g, uint64_t now)
+void softd_runlist_leave(struct softd_group *g, uint64_t now)
 {
-	struct gpu *gpu = g->gpu;
+	struct softd_gpu *gpu = g->gpu;
 
 	g->running--;
 	g->running_blocks--;
@@ -195,17 +202,17 @@ void runlist_leave(struct group *g, uint64_t now)
 	if (--gpu->running_blocks == 0) {
 		gpu->busy_ns += now > gpu->busy_from_ns ? now - gpu->busy_from_ns : 0;
 	}
-	if (gpu->leaving && gpu->current == g->lane && g->lane->running_blocks == 0) {
+	if (gpu->departing && gpu->current == g->lane && g->lane->running_blocks == 0) {
 		depart(gpu, now);
 	}
 	if (g->running_blocks == 0 && (g->dead || g->watchers)) {
-		pthread_cond_broadcast(&gpu->dev->settled);
+		pthread_cond_broadcast(&gpu->machine->quiescent);
 	}
 }
 
-void runlist_preempt(struct lane *lane)
+void softd_runlist_preempt(struct softd_lane *lane)
 {
-	struct gpu *gpu = lane->gpu;
+	struct softd_gpu *gpu = lane->gpu;
 	uint64_t now = clock_now_ns();
 
 	if (gpu->current != lane) {
@@ -214,23 +221,23 @@ void runlist_preempt(struct lane *lane)
 	count_departure(lane);
 	gpu->slice_end_ns = MIN(gpu->slice_end_ns, now);
 	if (lane->running_blocks) {
-		gpu->leaving = true;
+		gpu->departing = true;
 	} else {
 		depart(gpu, now);
 	}
 }
 
-void runlist_forget(struct lane *lane)
+void softd_runlist_remove(struct softd_lane *lane)
 {
-	struct gpu *gpu = lane->gpu;
+	struct softd_gpu *gpu = lane->gpu;
 
 	if (gpu->current == lane) {
 		gpu->current = NULL;
-		gpu->leaving = false;
+		gpu->departing = false;
 		gpu->ready_ns = 0;
 	}
 	if (gpu->loaded == lane) {
 		gpu->loaded = NULL;
 	}
-	list_remove(&lane->in_gpu);
+	softd_list_remove(&lane->in_gpu);
 }

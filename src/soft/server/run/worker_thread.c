@@ -20,60 +20,63 @@
 #define COPY_PART (256u << 10)
 #define SPIN_NS 20000u /* looking for new work before sleeping: a wake-up costs about as much */
 
-static void set_asleep(struct device *dev, uint32_t value)
+static void set_asleep(struct softd_machine *machine, uint32_t value)
 {
-	list_each (&dev->clients, c, struct client, in_device) {
+	softd_list_each(&machine->clients, c, struct softd_client, in_machine)
+	{
 		store_seqcst(&c->shared->asleep, value);
 	}
 	fence_seqcst();
 }
 
 /* Something that this worker could have taken. */
-static bool has_work(const struct gpu *gpu)
+static bool has_work(const struct softd_gpu *gpu)
 {
-	if (gpu->running_blocks == 0 && !gpu->switching && gpu_has_blocks(gpu)) {
+	if (gpu->running_blocks == 0 && !gpu->switching && softd_gpu_has_blocks(gpu)) {
 		return true;
 	}
-	return gpu->dev->opt.copy_bytes_s == 0 && gpu_has_copies(gpu);
+	return gpu->machine->opt.copy_bytes_s == 0 && softd_gpu_has_copies(gpu);
 }
 
 /* Nothing to do: the first idle worker of the machine waits for doorbells, others for it. */
-static void rest(struct gpu *gpu)
+static void rest(struct softd_gpu *gpu)
 {
-	struct device *dev = gpu->dev;
+	struct softd_machine *machine = gpu->machine;
 	struct epoll_event e[8];
 	bool any = false;
 
-	if (dev->poller) {
+	if (machine->poller) {
 		gpu->waiting_workers++;
-		pthread_cond_wait(&gpu->work, &dev->lock);
+		pthread_cond_wait(&gpu->work, &machine->lock);
 		gpu->waiting_workers--;
 		return;
 	}
-	set_asleep(dev, 1);
-	device_progress(dev, &any); /* what came before the flag was seen */
-	device_wake(dev, gpu);
-	if (!any && !dev->stop && !has_work(gpu)) {
-		int timeout = dev->values ? 1 : -1; /* waits on memory are polled */
+	set_asleep(machine, 1);
+	softd_machine_progress(machine, &any); /* what came before the flag was seen */
+	softd_machine_wake(machine, gpu);
+	if (!any && !machine->stop && !has_work(gpu)) {
+		int timeout = machine->value_polls ? 1 : -1; /* waits on memory are polled */
 
-		dev->poller = gpu;
-		pthread_mutex_unlock(&dev->lock);
-		epoll_wait(dev->epoll, e, ARRAY_SIZE(e), timeout);
-		pthread_mutex_lock(&dev->lock);
-		dev->poller = NULL;
+		machine->poller = gpu;
+		pthread_mutex_unlock(&machine->lock);
+		epoll_wait(machine->epoll, e, ARRAY_SIZE(e), timeout);
+		pthread_mutex_lock(&machine->lock);
+		machine->poller = NULL;
 	}
-	set_asleep(dev, 0);
+	set_asleep(machine, 0);
 }
 
 /* Groups take turns, whatever slice it is: engines work beside it. */
-static bool choose_copy(struct gpu *gpu, struct work *w)
+static bool choose_copy(struct softd_gpu *gpu, struct softd_work *w)
 {
-	if (gpu->copying >= gpu->dev->opt.copy_engines) {
+	if (gpu->copying >= gpu->machine->opt.copy_engines) {
 		return false;
 	}
-	list_each (&gpu->groups, g, struct group, in_gpu) {
-		struct op *op =
-			!w->group || g->copy_stamp < w->group->copy_stamp ? group_copy(g) : NULL;
+	softd_list_each(&gpu->groups, g, struct softd_group, in_gpu)
+	{
+		struct exec_op *op = !w->group || g->copy_stamp < w->group->copy_stamp
+					     ? softd_group_next_copy(g)
+					     : NULL;
 
 		if (op) {
 			w->group = g;
@@ -88,7 +91,7 @@ static bool choose_copy(struct gpu *gpu, struct work *w)
 	return w->copy;
 }
 
-static uint64_t budget_for(const struct gpu *gpu, const struct launch *l, uint64_t now)
+static uint64_t budget_for(const struct softd_gpu *gpu, const struct softd_launch *l, uint64_t now)
 {
 	uint64_t ns = gpu->slice_end_ns > now ? MIN(gpu->slice_end_ns - now, TURN_NS) : 0;
 	uint64_t n = ns * 1024 / (l->ns_per_kinsn ? l->ns_per_kinsn : gpu->ns_per_kinsn);
@@ -99,15 +102,15 @@ static uint64_t budget_for(const struct gpu *gpu, const struct launch *l, uint64
 	return MAX(n, MIN_BUDGET);
 }
 
-static bool choose_block(struct gpu *gpu, struct work *w)
+static bool choose_block(struct softd_gpu *gpu, struct softd_work *w)
 {
 	uint64_t now = clock_fast_ns();
-	struct lane *lane = runlist_choose(gpu, now);
+	struct softd_lane *lane = softd_runlist_choose(gpu, now);
 
-	if (!lane || !place_choose(lane, w)) {
+	if (!lane || !softd_place_choose(lane, w)) {
 		return false;
 	}
-	runlist_enter(w->group, now);
+	softd_runlist_enter(w->group, now);
 	w->begin_ns = now;
 	w->launch->running++;
 	w->budget = budget_for(gpu, w->launch, now);
@@ -115,10 +118,10 @@ static bool choose_block(struct gpu *gpu, struct work *w)
 }
 
 /* A block, or a copy when there is no block and nobody measures the engines. */
-static bool choose(struct gpu *gpu, struct work *w)
+static bool choose(struct softd_gpu *gpu, struct softd_work *w)
 {
 	memset(w, 0, sizeof(*w));
-	return choose_block(gpu, w) || (gpu->dev->opt.copy_bytes_s == 0 && choose_copy(gpu, w));
+	return choose_block(gpu, w) || (gpu->machine->opt.copy_bytes_s == 0 && choose_copy(gpu, w));
 }
 
 static const struct {
@@ -135,20 +138,21 @@ static const struct {
 };
 
 /* A fault ends the hardware context, so the others in the shared lane end too. */
-static void fail_neighbours(struct group *g, CUresult error)
+static void fail_neighbours(struct softd_group *g, CUresult error)
 {
 	char text[128];
 
 	snprintf(text, sizeof(text), "process %d, which shares the lane, met a fault",
 		 g->client->pid);
-	list_each (&g->lane->members, o, struct group, in_lane) {
+	softd_list_each(&g->lane->members, o, struct softd_group, in_lane)
+	{
 		if (o != g) {
-			group_fail(o, error, text);
+			softd_group_fail(o, error, text);
 		}
 	}
 }
 
-static void report_fault(struct group *g, const char *kernel, enum exec_status status,
+static void report_fault(struct softd_group *g, const char *kernel, enum exec_status status,
 			 const struct exec_fault *f)
 {
 	char text[256], at[40] = "";
@@ -162,14 +166,14 @@ static void report_fault(struct group *g, const char *kernel, enum exec_status s
 				 "kernel %.80s, PTX line %u, block %u,%u,%u, thread %u: %s%s",
 				 kernel, f->line, f->block[0], f->block[1], f->block[2], f->thread,
 				 f->what ? f->what : faults[i].text, at);
-			group_fail(g, faults[i].error, text);
+			softd_group_fail(g, faults[i].error, text);
 			fail_neighbours(g, faults[i].error);
 		}
 	}
 }
 
 /* Slow turns count at once, so that none after them is late; fast ones little by little. */
-static void measure(struct gpu *gpu, struct launch *l, uint64_t ns, uint64_t used)
+static void measure(struct softd_gpu *gpu, struct softd_launch *l, uint64_t ns, uint64_t used)
 {
 	uint64_t now, old = l->ns_per_kinsn ? l->ns_per_kinsn : gpu->ns_per_kinsn;
 
@@ -184,10 +188,10 @@ static void measure(struct gpu *gpu, struct launch *l, uint64_t ns, uint64_t use
 	gpu->ns_per_kinsn = (gpu->ns_per_kinsn * 7 + l->ns_per_kinsn) / 8;
 }
 
-static enum exec_status run_turn(struct work *w, uint64_t *ret_used, uint64_t *ret_lanes,
+static enum exec_status run_turn(struct softd_work *w, uint64_t *ret_used, uint64_t *ret_lanes,
 				 struct exec_fault *ret_fault)
 {
-	struct resident *b = w->block;
+	struct softd_resident_block *b = w->block;
 	enum exec_status status;
 
 	if (!b->block) {
@@ -205,21 +209,22 @@ static enum exec_status run_turn(struct work *w, uint64_t *ret_used, uint64_t *r
 }
 
 /* The block's turn is over. */
-static void put_down(struct work *w, enum exec_status status, const struct exec_fault *fault)
+static void finish_turn(struct softd_work *w, enum exec_status status,
+			const struct exec_fault *fault)
 {
-	struct resident *b = w->block;
-	struct launch *l = w->launch;
-	struct group *g = w->group;
+	struct softd_resident_block *b = w->block;
+	struct softd_launch *l = w->launch;
+	struct softd_group *g = w->group;
 
 	if (status == EXEC_DONE) {
 		l->ended++;
 		g->counters.blocks_done++;
-		place_leave(b, l->next < l->total && !l->aborted);
+		softd_place_remove(b, l->next < l->total && !l->aborted);
 	} else if (status == EXEC_BUDGET && !l->aborted) {
 		b->turns++;
-		list_append(&g->resident[l->level], &b->in_group);
+		softd_list_append(&g->resident[l->level], &b->in_group);
 	} else {
-		place_leave(b, false);
+		softd_place_remove(b, false);
 	}
 	if (status != EXEC_DONE && status != EXEC_BUDGET) {
 		bool first = !g->error;
@@ -231,143 +236,143 @@ static void put_down(struct work *w, enum exec_status status, const struct exec_
 			return;
 		}
 	}
-	launch_try_retire(l);
+	softd_launch_try_retire(l);
 }
 
-static void run_block(struct gpu *gpu, struct work *w)
+static void run_block(struct softd_gpu *gpu, struct softd_work *w)
 {
-	struct device *dev = gpu->dev;
-	struct group *g = w->group;
+	struct softd_machine *machine = gpu->machine;
+	struct softd_group *g = w->group;
 	struct exec_fault fault = { 0 };
 	enum exec_status status;
 	uint64_t used = 0, lanes = 0, begin = w->begin_ns, end;
 
-	pthread_mutex_unlock(&dev->lock);
+	pthread_mutex_unlock(&machine->lock);
 	status = run_turn(w, &used, &lanes, &fault);
 	end = MAX(clock_fast_ns(), begin);
 	if (status == EXEC_BUDGET && used < w->budget) {
 		/* it waits, perhaps for a block whose worker waits for this processor */
-		(void)yield_quickly(&gpu->no_yield_ns);
+		(void)soft_yield(&gpu->no_yield_ns);
 	}
-	pthread_mutex_lock(&dev->lock);
+	pthread_mutex_lock(&machine->lock);
 	measure(gpu, w->launch, end - begin, used);
 	g->counters.run_ns += end - begin;
-	dev->run_ns += end - begin;
-	dev->warp_instructions += used;
-	dev->lane_instructions += lanes;
+	machine->run_ns += end - begin;
+	machine->warp_instructions += used;
+	machine->lane_instructions += lanes;
 	w->launch->running--;
-	put_down(w, status, &fault);
-	runlist_leave(g, end);
+	finish_turn(w, status, &fault);
+	softd_runlist_leave(g, end);
 }
 
 /* Until the engines, at their bandwidth, would have moved these bytes too. */
-static void throttle(struct gpu *gpu, uint64_t bytes)
+static void throttle(struct softd_gpu *gpu, uint64_t bytes)
 {
-	struct device *dev = gpu->dev;
+	struct softd_machine *machine = gpu->machine;
 	uint64_t now = clock_now_ns(), until;
 
-	pthread_mutex_lock(&dev->lock);
+	pthread_mutex_lock(&machine->lock);
 	until = MAX(gpu->copy_free_ns, now) +
-		(uint64_t)((double)bytes * 1e9 / (double)dev->opt.copy_bytes_s);
+		(uint64_t)((double)bytes * 1e9 / (double)machine->opt.copy_bytes_s);
 	gpu->copy_free_ns = until;
-	pthread_mutex_unlock(&dev->lock);
+	pthread_mutex_unlock(&machine->lock);
 	now = clock_now_ns();
 	if (until > now) {
 		clock_sleep_ns(until - now);
 	}
 }
 
-static void run_copy(struct gpu *gpu, struct work *w)
+static void run_copy(struct softd_gpu *gpu, struct softd_work *w)
 {
-	struct device *dev = gpu->dev;
-	struct op *op = w->copy;
-	struct group *g = w->group;
-	uint64_t bytes, rate = dev->opt.copy_bytes_s;
+	struct softd_machine *machine = gpu->machine;
+	struct exec_op *op = w->copy;
+	struct softd_group *g = w->group;
+	uint64_t bytes, rate = machine->opt.copy_bytes_s;
 	/* About a millisecond, so that the group can be stopped in between. */
 	uint64_t part = rate ? MAX(MIN(rate / 1000, COPY_PART), 4096u) : COPY_PART;
 	bool last, cut;
 
-	pthread_mutex_unlock(&dev->lock);
-	last = copy_part(op, part, &bytes);
+	pthread_mutex_unlock(&machine->lock);
+	last = softd_copy_step(op, part, &bytes);
 	if (rate) {
 		throttle(gpu, bytes);
 	}
-	pthread_mutex_lock(&dev->lock);
+	pthread_mutex_lock(&machine->lock);
 	gpu->copying--;
 	op->running = false;
 	g->counters.bytes_copied += bytes;
 	gpu->bytes_copied += bytes;
 	cut = op->copy.dst_group->dead || (op->copy.src_group && op->copy.src_group->dead);
 	if (g->watchers) {
-		pthread_cond_broadcast(&dev->settled);
+		pthread_cond_broadcast(&machine->quiescent);
 	}
 	if (last || cut || g->error) {
-		op_retire(op);
+		softd_op_retire(op);
 	} else {
-		list_remove(&op->in_copies);
-		list_append(&g->copies, &op->in_copies);
+		softd_list_remove(&op->in_copies);
+		softd_list_append(&g->copies, &op->in_copies);
 	}
 }
 
-static bool copies_wait(const struct gpu *gpu)
+static bool copies_wait(const struct softd_gpu *gpu)
 {
-	return gpu->waiting_engines && gpu_has_copies(gpu);
+	return gpu->waiting_engines && softd_gpu_has_copies(gpu);
 }
 
 /* What this worker leaves to the others of its GPU. */
-static void share(struct gpu *gpu, const struct work *w)
+static void share(struct softd_gpu *gpu, const struct softd_work *w)
 {
 	if (copies_wait(gpu)) {
 		pthread_cond_signal(&gpu->copy_work);
 	}
-	if (!w->copy && gpu->dev->opt.workers > 1 && lane_runnable(gpu->current)) {
-		gpu_wake(gpu);
+	if (!w->copy && gpu->machine->opt.workers > 1 && softd_lane_runnable(gpu->current)) {
+		softd_gpu_wake(gpu);
 	}
 }
 
 /* One worker sees a switch through; it takes what clients submit meanwhile. */
-static void wait_for_switch(struct gpu *gpu)
+static void wait_for_switch(struct softd_gpu *gpu)
 {
-	struct device *dev = gpu->dev;
+	struct softd_machine *machine = gpu->machine;
 	uint64_t now = clock_now_ns(), left = gpu->ready_ns > now ? gpu->ready_ns - now : 0;
 
 	gpu->switching = true;
-	pthread_mutex_unlock(&dev->lock);
+	pthread_mutex_unlock(&machine->lock);
 	if (left > 3 * SPIN_NS) {
 		clock_sleep_ns(left - 2 * SPIN_NS);
 	} else {
 		cpu_relax();
 	}
-	pthread_mutex_lock(&dev->lock);
+	pthread_mutex_lock(&machine->lock);
 	gpu->switching = false;
 }
 
 /* False: it is better to rest. A client may share the processor. */
-static bool look_again(struct gpu *gpu)
+static bool look_again(struct softd_gpu *gpu)
 {
-	struct device *dev = gpu->dev;
+	struct softd_machine *machine = gpu->machine;
 	bool quickly;
 
-	pthread_mutex_unlock(&dev->lock);
-	quickly = yield_quickly(&gpu->no_yield_ns);
-	pthread_mutex_lock(&dev->lock);
+	pthread_mutex_unlock(&machine->lock);
+	quickly = soft_yield(&gpu->no_yield_ns);
+	pthread_mutex_lock(&machine->lock);
 	return quickly;
 }
 
-void *worker_main(void *arg)
+void *softd_worker_main(void *arg)
 {
-	struct gpu *gpu = arg;
-	struct device *dev = gpu->dev;
+	struct softd_gpu *gpu = arg;
+	struct softd_machine *machine = gpu->machine;
 	uint64_t last_work = clock_fast_ns();
-	struct work w;
+	struct softd_work w;
 	bool any;
 
 	prctl(PR_SET_TIMERSLACK, 1000ul);
-	pthread_mutex_lock(&dev->lock);
-	while (!dev->stop) {
+	pthread_mutex_lock(&machine->lock);
+	while (!machine->stop) {
 		any = false;
-		device_progress(dev, &any);
-		device_wake(dev, gpu);
+		softd_machine_progress(machine, &any);
+		softd_machine_wake(machine, gpu);
 		if (choose(gpu, &w)) {
 			share(gpu, &w);
 			if (w.copy) {
@@ -390,35 +395,35 @@ void *worker_main(void *arg)
 			last_work = clock_fast_ns();
 		}
 	}
-	pthread_mutex_unlock(&dev->lock);
+	pthread_mutex_unlock(&machine->lock);
 	return NULL;
 }
 
-void *engine_main(void *arg)
+void *softd_engine_main(void *arg)
 {
-	struct gpu *gpu = arg;
-	struct device *dev = gpu->dev;
-	struct work w;
+	struct softd_gpu *gpu = arg;
+	struct softd_machine *machine = gpu->machine;
+	struct softd_work w;
 	bool any;
 
 	prctl(PR_SET_TIMERSLACK, 1000ul);
-	pthread_mutex_lock(&dev->lock);
-	while (!dev->stop) {
+	pthread_mutex_lock(&machine->lock);
+	while (!machine->stop) {
 		memset(&w, 0, sizeof(w));
 		if (choose_copy(gpu, &w)) {
 			run_copy(gpu, &w);
 			any = false;
-			device_progress(dev, &any);
-			device_wake(dev, NULL);
+			softd_machine_progress(machine, &any);
+			softd_machine_wake(machine, NULL);
 			if (any) {
-				device_kick(dev); /* a worker goes on with it */
+				softd_machine_kick(machine); /* a worker goes on with it */
 			}
 			continue;
 		}
 		gpu->waiting_engines++;
-		pthread_cond_wait(&gpu->copy_work, &dev->lock);
+		pthread_cond_wait(&gpu->copy_work, &machine->lock);
 		gpu->waiting_engines--;
 	}
-	pthread_mutex_unlock(&dev->lock);
+	pthread_mutex_unlock(&machine->lock);
 	return NULL;
 }

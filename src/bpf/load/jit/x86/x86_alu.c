@@ -1,7 +1,8 @@
 /* Arithmetic but division. The results are those of bpf/run/interp/alu.h for every operand. */
 #include "bpf/load/jit/jit_int.h"
 
-static void shift_by_reg(struct code *c, int wide, enum x86_shift op, unsigned dst, unsigned src)
+static void shift_by_reg(struct x86_code *c, int wide, enum x86_shift op, unsigned dst,
+			 unsigned src)
 {
 	unsigned target = dst == RCX ? JIT_SCRATCH : dst;
 
@@ -21,7 +22,7 @@ static void shift_by_reg(struct code *c, int wide, enum x86_shift op, unsigned d
 }
 
 /* Byte order of the low bits, the rest becomes zero. The machine is little endian. */
-static void byte_order(struct code *c, const struct ebpf_insn *i, unsigned dst)
+static void byte_order(struct x86_code *c, const struct ebpf_insn *i, unsigned dst)
 {
 	int swap = EBPF_CLASS(i->code) == EBPF_ALU64 || EBPF_SRC(i->code) == EBPF_X;
 
@@ -51,7 +52,7 @@ static void byte_order(struct code *c, const struct ebpf_insn *i, unsigned dst)
 	}
 }
 
-static void sign_extend(struct code *c, int wide, unsigned dst, unsigned src, int bits)
+static void sign_extend(struct x86_code *c, int wide, unsigned dst, unsigned src, int bits)
 {
 	if (bits == 32) {
 		x86_rr(c, 1, 0x63, dst, src);
@@ -66,7 +67,8 @@ static void sign_extend(struct code *c, int wide, unsigned dst, unsigned src, in
 	}
 }
 
-static void move(struct code *c, const struct ebpf_insn *i, int wide, unsigned dst, unsigned src)
+static void move(struct x86_code *c, const struct ebpf_insn *i, int wide, unsigned dst,
+		 unsigned src)
 {
 	if (EBPF_SRC(i->code) == EBPF_K) {
 		x86_mov_i(c, dst, wide ? (uint64_t)(int64_t)i->imm : (uint32_t)i->imm);
@@ -77,7 +79,7 @@ static void move(struct code *c, const struct ebpf_insn *i, int wide, unsigned d
 	}
 }
 
-static void multiply(struct code *c, const struct ebpf_insn *i, int wide, unsigned dst,
+static void multiply(struct x86_code *c, const struct ebpf_insn *i, int wide, unsigned dst,
 		     unsigned src)
 {
 	if (EBPF_SRC(i->code) == EBPF_X) {
@@ -91,7 +93,8 @@ static void multiply(struct code *c, const struct ebpf_insn *i, int wide, unsign
 	}
 }
 
-static void shift(struct code *c, const struct ebpf_insn *i, int wide, unsigned dst, unsigned src)
+static void shift(struct x86_code *c, const struct ebpf_insn *i, int wide, unsigned dst,
+		  unsigned src)
 {
 	unsigned op = EBPF_OP(i->code), count = (uint32_t)i->imm & (wide ? 63 : 31);
 	enum x86_shift x = op == EBPF_LSH ? X86_SHL : op == EBPF_RSH ? X86_SHR : X86_SAR;
@@ -101,11 +104,11 @@ static void shift(struct code *c, const struct ebpf_insn *i, int wide, unsigned 
 	} else if (count) {
 		x86_shift_i(c, wide, x, dst, count);
 	} else {
-		jit_zero_extend(c, wide, dst);
+		x86_zero_extend(c, wide, dst);
 	}
 }
 
-enum x86_alu jit_simple_op(unsigned op)
+enum x86_alu x86_simple_op(unsigned op)
 {
 	switch (op) {
 	case EBPF_ADD:
@@ -121,13 +124,13 @@ enum x86_alu jit_simple_op(unsigned op)
 	}
 }
 
-void jit_alu(struct jit *j, const struct ebpf_insn *i, const struct jit_note *note)
+void x86_arithmetic(struct jit *j, const struct ebpf_insn *i, const struct ebpf_jit_note *note)
 {
-	struct code *c = &j->code;
+	struct x86_code *c = &j->code;
 	int wide = EBPF_CLASS(i->code) == EBPF_ALU64, by_reg = EBPF_SRC(i->code) == EBPF_X;
 	unsigned dst = jit_reg[i->dst], src = jit_reg[i->src], op = EBPF_OP(i->code);
 
-	if (note->fuse && jit_operand(j, i, note)) {
+	if (note->fuse && x86_operand(j, i, note)) {
 		return;
 	}
 	switch (op) {
@@ -143,7 +146,7 @@ void jit_alu(struct jit *j, const struct ebpf_insn *i, const struct jit_note *no
 		break;
 	case EBPF_DIV:
 	case EBPF_MOD:
-		jit_division(c, i);
+		x86_division(c, i);
 		break;
 	case EBPF_LSH:
 	case EBPF_RSH:
@@ -158,9 +161,9 @@ void jit_alu(struct jit *j, const struct ebpf_insn *i, const struct jit_note *no
 		break;
 	default:
 		if (by_reg) {
-			x86_rr(c, wide, jit_simple_op(op) * 8u + 1, src, dst);
+			x86_rr(c, wide, x86_simple_op(op) * 8u + 1, src, dst);
 		} else {
-			x86_alu_ri(c, wide, jit_simple_op(op), dst, i->imm);
+			x86_alu_ri(c, wide, x86_simple_op(op), dst, i->imm);
 		}
 	}
 }

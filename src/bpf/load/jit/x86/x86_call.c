@@ -5,12 +5,12 @@
 
 #include "bpf/load/jit/jit_int.h"
 
-#define JIT_MOST_ROUNDS (1 << 23) /* of an iterator: as the helper has it */
+#define JIT_MAX_ROUNDS (1 << 23) /* of an iterator: as the helper has it */
 
 /* Its element is known; where the map's region may be absent, its address is NULL, and stays so. */
 static void lookup_constant(struct jit *j, const struct ebpf_map *map, uint32_t index)
 {
-	struct code *c = &j->code;
+	struct x86_code *c = &j->code;
 	uint64_t at = (uint64_t)index * map->stride; /* a region is no larger than 2^28 bytes */
 	size_t absent = 0;
 
@@ -18,7 +18,7 @@ static void lookup_constant(struct jit *j, const struct ebpf_map *map, uint32_t 
 		x86_mov_i(c, RAX, 0);
 		return;
 	}
-	x86_load64(c, RAX, jit_env_reg(j), jit_map_data(map->index));
+	x86_load64(c, RAX, x86_env_reg(j), x86_map_data(map->index));
 	if (!at) {
 		return;
 	}
@@ -34,9 +34,9 @@ static void lookup_constant(struct jit *j, const struct ebpf_map *map, uint32_t 
 
 /* rax = key < max_entries ? data + key * stride : NULL. Sizes are constants, data is this
  * process's. */
-static void lookup(struct jit *j, const struct ebpf_map *map, const struct jit_note *note)
+static void lookup(struct jit *j, const struct ebpf_map *map, const struct ebpf_jit_note *note)
 {
-	struct code *c = &j->code;
+	struct x86_code *c = &j->code;
 	int may_be_absent = map->region != EBPF_REGION_GLOBAL;
 	size_t out_of_range, absent = 0, done;
 
@@ -52,7 +52,7 @@ static void lookup(struct jit *j, const struct ebpf_map *map, const struct jit_n
 	x86_alu_ri(c, 0, X86_CMP, RAX, (int32_t)map->max_entries);
 	out_of_range = x86_skip(c, X86_AE);
 	if (may_be_absent) {
-		x86_load64(c, JIT_SCRATCH, jit_env_reg(j), jit_map_data(map->index));
+		x86_load64(c, JIT_SCRATCH, x86_env_reg(j), x86_map_data(map->index));
 		x86_rr(c, 1, 0x85, JIT_SCRATCH, JIT_SCRATCH);
 		absent = x86_skip(c, X86_E);
 	}
@@ -65,7 +65,7 @@ static void lookup(struct jit *j, const struct ebpf_map *map, const struct jit_n
 	if (may_be_absent) {
 		x86_rr(c, 1, 0x01, JIT_SCRATCH, RAX);
 	} else {
-		x86_rm(c, 0, 1, 0x03, RAX, jit_env_reg(j), jit_map_data(map->index), 0);
+		x86_rm(c, 0, 1, 0x03, RAX, x86_env_reg(j), x86_map_data(map->index), 0);
 	}
 	done = x86_skip(c, -1);
 	x86_land(c, out_of_range);
@@ -79,21 +79,21 @@ static void lookup(struct jit *j, const struct ebpf_map *map, const struct jit_n
 /* ---- small helpers ---- */
 
 /* rax = a negative number */
-static void set_error(struct code *c, int error)
+static void set_error(struct x86_code *c, int error)
 {
 	x86_rr(c, 1, 0xc7, 0, RAX);
 	x86_word32(c, (uint32_t)error);
 }
 
 /* *(u64 *)rdi = 0: an iterator that has ended */
-static void end_iterator(struct code *c)
+static void end_iterator(struct x86_code *c)
 {
 	x86_rm(c, 0, 1, 0xc7, 0, RDI, 0, 0);
 	x86_word32(c, 0);
 }
 
 /* As bpf_iter_num_new: what is walked lies in the two words at rdi. */
-static void iter_new(struct code *c)
+static void iter_new(struct x86_code *c)
 {
 	size_t backwards, too_many;
 
@@ -105,7 +105,7 @@ static void iter_new(struct code *c)
 	x86_rr(c, 1, 0x63, JIT_SCRATCH, RDX);
 	x86_rr(c, 1, 0x63, JIT_SCRATCH2, RSI);
 	x86_rr(c, 1, 0x29, JIT_SCRATCH2, JIT_SCRATCH);
-	x86_alu_ri(c, 1, X86_CMP, JIT_SCRATCH, JIT_MOST_ROUNDS);
+	x86_alu_ri(c, 1, X86_CMP, JIT_SCRATCH, JIT_MAX_ROUNDS);
 	too_many = x86_skip(c, X86_G);
 	x86_alu_ri(c, 0, X86_SUB, JIT_SCRATCH2, 1);
 	x86_rm(c, 0, 0, 0x89, JIT_SCRATCH2, RDI, 0, 0);
@@ -115,7 +115,7 @@ static void iter_new(struct code *c)
 	x86_land(c, too_many);
 }
 
-static void iter_next(struct code *c)
+static void iter_next(struct x86_code *c)
 {
 	size_t end, done;
 
@@ -135,8 +135,8 @@ static void iter_next(struct code *c)
 /* Adds rsi to counter rdi; what is no counter counts as an error. */
 static void add_note(struct jit *j)
 {
-	struct code *c = &j->code;
-	unsigned env = jit_env_reg(j);
+	struct x86_code *c = &j->code;
+	unsigned env = x86_env_reg(j);
 	struct x86_mem counter = { (uint8_t)env, RDI, 3, offsetof(struct ebpf_env, notes) };
 	size_t none, done;
 
@@ -154,16 +154,16 @@ static void add_note(struct jit *j)
 
 /* Calls f with 0, 1 ... until it gives something else than 0, edi times at most; rdx is its second
  * argument. On the stack: nothing (it stays aligned), the round, edi, rdx. */
-static void loop(struct jit *j, const struct jit_func *f)
+static void loop(struct jit *j, const struct ebpf_jit_func *f)
 {
-	struct code *c = &j->code;
+	struct x86_code *c = &j->code;
 	size_t flags, too_many, ended, top, done;
 
 	set_error(c, -EINVAL);
 	x86_rr(c, 1, 0x85, RCX, RCX);
 	flags = x86_skip(c, X86_NE);
 	set_error(c, -E2BIG);
-	x86_alu_ri(c, 0, X86_CMP, RDI, JIT_MOST_ROUNDS);
+	x86_alu_ri(c, 0, X86_CMP, RDI, JIT_MAX_ROUNDS);
 	too_many = x86_skip(c, X86_A);
 	x86_mov_i(c, RAX, 0);
 	x86_push(c, RDX);
@@ -176,8 +176,8 @@ static void loop(struct jit *j, const struct jit_func *f)
 	x86_rr(c, 0, 0x39, RAX, RDI);
 	ended = x86_skip(c, X86_AE);
 	x86_load64(c, RSI, RSP, 24);
-	if (jit_sets_env(j, f) && jit_env_reg(j) != R9) {
-		x86_mov(c, 1, R9, jit_env_reg(j));
+	if (x86_sets_env(j, f) && x86_env_reg(j) != R9) {
+		x86_mov(c, 1, R9, x86_env_reg(j));
 	}
 	x86_byte(c, 0xe8);
 	x86_word32(c, f->entry - (uint32_t)(c->pos + 4));
@@ -192,13 +192,13 @@ static void loop(struct jit *j, const struct jit_func *f)
 	done = x86_skip(c, -1);
 	x86_land(c, flags);
 	x86_land(c, too_many);
-	x86_rm(c, 0xf0, 1, 0x83, X86_ADD, jit_env_reg(j), offsetof(struct ebpf_env, helper_errors),
+	x86_rm(c, 0xf0, 1, 0x83, X86_ADD, x86_env_reg(j), offsetof(struct ebpf_env, helper_errors),
 	       0);
 	x86_byte(c, 1);
 	x86_land(c, done);
 }
 
-static void in_line(struct jit *j, int slot, const struct jit_note *note)
+static void in_line(struct jit *j, int slot, const struct ebpf_jit_note *note)
 {
 	switch (slot) {
 	case EBPF_SLOT_bpf_loop:
@@ -228,17 +228,17 @@ static uint32_t tail_target(const struct jit *j, uint32_t k)
 
 /* Goes to the target of entry k, when that is the one that edx names. The function leaves as at its
  * end, but for the return: the stack is as its caller left it. */
-static void tail_entry(struct jit *j, const struct jit_func *f, uint32_t k)
+static void tail_entry(struct jit *j, const struct ebpf_jit_func *f, uint32_t k)
 {
-	struct code *c = &j->code;
+	struct x86_code *c = &j->code;
 	size_t other;
 
 	x86_alu_ri(c, 0, X86_CMP, RDX, (int32_t)j->tails[k].index);
 	other = x86_skip(c, X86_NE);
-	x86_rm(c, 0, 0, 0x8b, RAX, RSP, jit_tail_count(j, f), 0);
+	x86_rm(c, 0, 0, 0x8b, RAX, RSP, x86_tail_count(j, f), 0);
 	x86_alu_ri(c, 0, X86_ADD, RAX, 1);
-	x86_mov(c, 1, RSI, jit_env_reg(j));
-	jit_epilogue(j, f);
+	x86_mov(c, 1, RSI, x86_env_reg(j));
+	x86_epilogue(j, f);
 	x86_byte(c, 0xe9);
 	x86_word32(c, tail_target(j, k) - (uint32_t)(c->pos + 4));
 	x86_land(c, other);
@@ -246,7 +246,7 @@ static void tail_entry(struct jit *j, const struct jit_func *f, uint32_t k)
 
 /* Entries from..to-1, of one map: a search by halves. A number that is not there falls out at the
  * end, since it is none of those that are compared on its way. */
-static void tail_search(struct jit *j, const struct jit_func *f, uint32_t from, uint32_t to)
+static void tail_search(struct jit *j, const struct ebpf_jit_func *f, uint32_t from, uint32_t to)
 {
 	uint32_t mid = from + (to - from) / 2;
 	size_t upper;
@@ -266,13 +266,13 @@ static void tail_search(struct jit *j, const struct jit_func *f, uint32_t from, 
 
 /* r1 = ctx, r2 = the program array, r3 = the index. What does not happen leaves -ENOENT or -ELOOP.
  */
-static void tail_call(struct jit *j, const struct jit_note *note)
+static void tail_call(struct jit *j, const struct ebpf_jit_note *note)
 {
-	struct code *c = &j->code;
-	const struct jit_func *f = &j->funcs[note->func];
+	struct x86_code *c = &j->code;
+	const struct ebpf_jit_func *f = &j->funcs[note->func];
 	size_t too_many;
 
-	x86_rm(c, 0, 0, 0x83, X86_CMP, RSP, jit_tail_count(j, f), 0);
+	x86_rm(c, 0, 0, 0x83, X86_CMP, RSP, x86_tail_count(j, f), 0);
 	x86_byte(c, EBPF_MAX_TAIL_CALLS);
 	set_error(c, -ELOOP);
 	too_many = x86_skip_far(c, X86_AE);
@@ -286,7 +286,7 @@ static void tail_call(struct jit *j, const struct jit_note *note)
 			continue;
 		}
 		if (note->map == JIT_NO_MAP) {
-			x86_lea(c, JIT_SCRATCH, jit_env_reg(j), jit_map_handle(map));
+			x86_lea(c, JIT_SCRATCH, x86_env_reg(j), x86_map_handle(map));
 			x86_rr(c, 1, 0x39, JIT_SCRATCH, RSI);
 			other = x86_skip_far(c, X86_NE);
 		}
@@ -303,19 +303,19 @@ static void tail_call(struct jit *j, const struct jit_note *note)
 
 static void local_call(struct jit *j, const struct ebpf_insn *i)
 {
-	const struct jit_func *f = jit_func_at(j, i);
-	struct code *c = &j->code;
+	const struct ebpf_jit_func *f = x86_func_at(j, i);
+	struct x86_code *c = &j->code;
 
-	if (jit_sets_env(j, f) && jit_env_reg(j) != R9) {
-		x86_mov(c, 1, R9, jit_env_reg(j));
+	if (x86_sets_env(j, f) && x86_env_reg(j) != R9) {
+		x86_mov(c, 1, R9, x86_env_reg(j));
 	}
 	x86_byte(c, 0xe8);
 	x86_word32(c, f->entry - (uint32_t)(c->pos + 4));
 }
 
-void jit_call(struct jit *j, const struct ebpf_insn *i, const struct jit_note *note)
+void x86_call(struct jit *j, const struct ebpf_insn *i, const struct ebpf_jit_note *note)
 {
-	struct code *c = &j->code;
+	struct x86_code *c = &j->code;
 	int slot = ebpf_helper_slot(i->imm);
 
 	if (i->src == EBPF_CALL_LOCAL) {

@@ -25,19 +25,19 @@
 
 const uint8_t jit_reg[11] = { RAX, RDI, RSI, RDX, RCX, R8, RBX, R13, R14, R15, RBP };
 
-int jit_sets_env(const struct jit *j, const struct jit_func *f)
+int x86_sets_env(const struct jit *j, const struct ebpf_jit_func *f)
 {
 	return (f->root || f->value) && f->env;
 }
 
-static int counts_tails(const struct jit *j, const struct jit_func *f)
+static int counts_tails(const struct jit *j, const struct ebpf_jit_func *f)
 {
 	return j->tail_calls && f->root;
 }
 
 /* What a function pushes: callee-saved registers that it uses, entered from C also the
  * environment's. */
-static unsigned saved_regs(const struct jit *j, const struct jit_func *f, uint8_t regs[5])
+static unsigned saved_regs(const struct jit *j, const struct ebpf_jit_func *f, uint8_t regs[5])
 {
 	unsigned n = 0;
 
@@ -46,20 +46,20 @@ static unsigned saved_regs(const struct jit *j, const struct jit_func *f, uint8_
 			regs[n++] = jit_reg[r];
 		}
 	}
-	if (jit_sets_env(j, f) && jit_env_reg(j) == R12) {
+	if (x86_sets_env(j, f) && x86_env_reg(j) == R12) {
 		regs[n++] = R12;
 	}
 	return n;
 }
 
-static int has_frame(const struct jit_func *f)
+static int has_frame(const struct ebpf_jit_func *f)
 {
 	return f->used >> 10 & 1;
 }
 
 /* The stack is aligned to 16 bytes where a function calls: return address, saved rbp, frame,
  * pushes. */
-static int needs_pad(const struct jit *j, const struct jit_func *f, unsigned pushes)
+static int needs_pad(const struct jit *j, const struct ebpf_jit_func *f, unsigned pushes)
 {
 	unsigned bytes = 8 + (has_frame(f) ? 8 + EBPF_STACK_BYTES : 0) +
 			 8 * (pushes + (unsigned)counts_tails(j, f));
@@ -67,16 +67,16 @@ static int needs_pad(const struct jit *j, const struct jit_func *f, unsigned pus
 	return f->calls && bytes % 16;
 }
 
-int32_t jit_tail_count(const struct jit *j, const struct jit_func *f)
+int32_t x86_tail_count(const struct jit *j, const struct ebpf_jit_func *f)
 {
 	uint8_t regs[5];
 
 	return needs_pad(j, f, saved_regs(j, f, regs)) ? 8 : 0;
 }
 
-static void prologue(struct jit *j, struct jit_func *f)
+static void prologue(struct jit *j, struct ebpf_jit_func *f)
 {
-	struct code *c = &j->code;
+	struct x86_code *c = &j->code;
 	uint8_t regs[5];
 	unsigned n = saved_regs(j, f, regs);
 
@@ -105,8 +105,8 @@ static void prologue(struct jit *j, struct jit_func *f)
 	if (needs_pad(j, f, n)) {
 		x86_push(c, RAX);
 	}
-	if (jit_sets_env(j, f)) {
-		unsigned from = f->root ? RSI : R9, to = jit_env_reg(j);
+	if (x86_sets_env(j, f)) {
+		unsigned from = f->root ? RSI : R9, to = x86_env_reg(j);
 
 		if (from != to) {
 			x86_mov(c, 1, to, from);
@@ -115,9 +115,9 @@ static void prologue(struct jit *j, struct jit_func *f)
 }
 
 /* Everything but the return. */
-void jit_epilogue(struct jit *j, const struct jit_func *f)
+void x86_epilogue(struct jit *j, const struct ebpf_jit_func *f)
 {
-	struct code *c = &j->code;
+	struct x86_code *c = &j->code;
 	uint8_t regs[5];
 	unsigned n = saved_regs(j, f, regs);
 	int drop = needs_pad(j, f, n) + counts_tails(j, f);
@@ -136,9 +136,9 @@ void jit_epilogue(struct jit *j, const struct jit_func *f)
 /* A jump (cond < 0: always) to an instruction. Code only ever shrinks from pass to pass, so a
  * displacement that fits a byte once will fit for good: short jumps stay short, and the passes end.
  */
-static void jump_to(struct jit *j, struct jit_note *note, int cond, uint32_t target)
+static void jump_to(struct jit *j, struct ebpf_jit_note *note, int cond, uint32_t target)
 {
-	struct code *c = &j->code;
+	struct x86_code *c = &j->code;
 	int64_t at = j->notes[target].addr, disp = at - (int64_t)(c->pos + 2);
 
 	if (j->relax && disp >= -128 && disp <= 127) {
@@ -184,7 +184,7 @@ static enum x86_cond condition(unsigned op)
 	}
 }
 
-static void compare(struct code *c, const struct ebpf_insn *i)
+static void compare(struct x86_code *c, const struct ebpf_insn *i)
 {
 	int wide = EBPF_CLASS(i->code) == EBPF_JMP, by_reg = EBPF_SRC(i->code) == EBPF_X;
 	unsigned op = EBPF_OP(i->code), dst = jit_reg[i->dst], src = jit_reg[i->src];
@@ -202,28 +202,29 @@ static void compare(struct code *c, const struct ebpf_insn *i)
 	}
 }
 
-static void control(struct jit *j, const struct ebpf_insn *i, struct jit_note *note, uint32_t pc)
+static void control(struct jit *j, const struct ebpf_insn *i, struct ebpf_jit_note *note,
+		    uint32_t pc)
 {
 	unsigned op = EBPF_OP(i->code), cond = op == EBPF_JA ? 0 : condition(op);
 	int32_t off = i->code == (EBPF_JMP32 | EBPF_JA) ? i->imm : i->off;
 
 	if (op == EBPF_CALL) {
-		jit_call(j, i, note);
+		x86_call(j, i, note);
 	} else if (op == EBPF_EXIT) {
-		jit_epilogue(j, &j->funcs[note->func]);
+		x86_epilogue(j, &j->funcs[note->func]);
 		x86_byte(&j->code, 0xc3);
 	} else if (off) {
 		uint32_t target = (uint32_t)((int64_t)pc + 1 + off);
 
 		if (note->fuse == FUSE_COMPARE) {
-			jit_compare_memory(j, i, note);
+			x86_compare_memory(j, i, note);
 		} else if (op != EBPF_JA) {
 			compare(&j->code, i);
 		}
 		if (note->swapped && op == EBPF_JA) {
-			target = jit_jump_target(i - 1, pc - 1);
+			target = ebpf_jit_jump_target(i - 1, pc - 1);
 		} else if (note->swapped) {
-			target = jit_jump_target(i + 1, pc + 1);
+			target = ebpf_jit_jump_target(i + 1, pc + 1);
 			cond ^= 1; /* the opposite */
 		}
 		jump_to(j, note, op == EBPF_JA ? -1 : (int)cond, target);
@@ -233,7 +234,7 @@ static void control(struct jit *j, const struct ebpf_insn *i, struct jit_note *n
 static void translate(struct jit *j, uint32_t pc)
 {
 	const struct ebpf_insn *i = &j->insns[pc];
-	struct jit_note *note = &j->notes[pc];
+	struct ebpf_jit_note *note = &j->notes[pc];
 
 	if (note->flags & JIT_SKIP) {
 		return;
@@ -241,17 +242,17 @@ static void translate(struct jit *j, uint32_t pc)
 	switch (EBPF_CLASS(i->code)) {
 	case EBPF_ALU:
 	case EBPF_ALU64:
-		jit_alu(j, i, note);
+		x86_arithmetic(j, i, note);
 		break;
 	case EBPF_JMP:
 	case EBPF_JMP32:
 		control(j, i, note, pc);
 		break;
 	case EBPF_LD:
-		jit_ld_imm64(j, i);
+		x86_ld_imm64(j, i);
 		break;
 	default:
-		jit_memory(j, i, note);
+		x86_memory(j, i, note);
 	}
 }
 
@@ -274,7 +275,7 @@ static int pass(struct jit *j)
 
 	j->code.pos = 0;
 	for (uint32_t pc = 0; pc < j->n; pc++) {
-		struct jit_note *note = &j->notes[pc];
+		struct ebpf_jit_note *note = &j->notes[pc];
 
 		if (note->flags & JIT_FUNC) {
 			prologue(j, &j->funcs[note->func]);
@@ -309,8 +310,8 @@ static int compile(struct jit *j, uint8_t *out, size_t cap)
 	return 0;
 }
 
-int ebpf_jit_x86_code(const struct ebpf_code *prog, const struct ebpf_map *maps, uint32_t n_maps,
-		      uint8_t *out, size_t cap, size_t *len)
+int ebpf_jit_compile(const struct ebpf_code *prog, const struct ebpf_map *maps, uint32_t n_maps,
+		     uint8_t *out, size_t cap, size_t *len)
 {
 #if defined(__x86_64__)
 	size_t entry = ROUND_UP(*len, 16u);
@@ -326,7 +327,7 @@ int ebpf_jit_x86_code(const struct ebpf_code *prog, const struct ebpf_map *maps,
 	j->n_tails = prog->n_tails;
 	j->maps = maps;
 	j->n_maps = n_maps;
-	err = jit_plan(j);
+	err = ebpf_jit_plan(j);
 	if (!err) {
 		err = entry > cap || entry > INT32_MAX
 			      ? -ENOSPC
@@ -349,5 +350,5 @@ int ebpf_jit_x86(const struct ebpf_insn *insns, uint32_t n, const struct ebpf_ma
 {
 	const struct ebpf_code prog = { insns, n, NULL, 0 };
 
-	return ebpf_jit_x86_code(&prog, maps, n_maps, out, cap, len);
+	return ebpf_jit_compile(&prog, maps, n_maps, out, cap, len);
 }

@@ -4,7 +4,7 @@
 
 /* dst = dst op divisor, for a divisor in JIT_SCRATCH that the machine accepts. Needs rax and rdx;
  * whichever of them is not the destination is kept. */
-static void divide(struct code *c, int wide, int is_mod, int is_signed, unsigned dst)
+static void divide(struct x86_code *c, int wide, int is_mod, int is_signed, unsigned dst)
 {
 	unsigned result = is_mod ? RDX : RAX;
 
@@ -35,7 +35,7 @@ static void divide(struct code *c, int wide, int is_mod, int is_signed, unsigned
 	}
 }
 
-static void div_by_reg(struct code *c, int wide, int is_mod, int is_signed, unsigned dst,
+static void div_by_reg(struct x86_code *c, int wide, int is_mod, int is_signed, unsigned dst,
 		       unsigned src)
 {
 	size_t by_zero, by_minus_one = 0, done, done2 = 0;
@@ -61,7 +61,7 @@ static void div_by_reg(struct code *c, int wide, int is_mod, int is_signed, unsi
 	}
 	x86_land(c, by_zero);
 	if (is_mod) {
-		jit_zero_extend(c, wide, dst);
+		x86_zero_extend(c, wide, dst);
 	} else {
 		x86_mov_i(c, dst, 0);
 	}
@@ -96,7 +96,7 @@ static struct reciprocal reciprocal_of(uint32_t d, unsigned bits)
 	return r;
 }
 
-static void div_by_const64(struct code *c, int is_mod, unsigned dst, int32_t d)
+static void div_by_const64(struct x86_code *c, int is_mod, unsigned dst, int32_t d)
 {
 	struct reciprocal r = reciprocal_of((uint32_t)d, 64);
 	unsigned n = JIT_SCRATCH;
@@ -133,7 +133,7 @@ static void div_by_const64(struct code *c, int is_mod, unsigned dst, int32_t d)
 	}
 }
 
-static void div_by_const32(struct code *c, int is_mod, unsigned dst, int32_t d)
+static void div_by_const32(struct x86_code *c, int is_mod, unsigned dst, int32_t d)
 {
 	struct reciprocal r = reciprocal_of((uint32_t)d, 32);
 	unsigned q = JIT_SCRATCH;
@@ -158,14 +158,14 @@ static void div_by_const32(struct code *c, int is_mod, unsigned dst, int32_t d)
 	}
 }
 
-static void div_by_imm(struct code *c, int wide, int is_mod, int is_signed, unsigned dst,
+static void div_by_imm(struct x86_code *c, int wide, int is_mod, int is_signed, unsigned dst,
 		       int32_t imm)
 {
 	uint64_t value = wide ? (uint64_t)(int64_t)imm : (uint32_t)imm;
 
 	if (!imm) {
 		if (is_mod) {
-			jit_zero_extend(c, wide, dst);
+			x86_zero_extend(c, wide, dst);
 		} else {
 			x86_mov_i(c, dst, 0);
 		}
@@ -179,7 +179,7 @@ static void div_by_imm(struct code *c, int wide, int is_mod, int is_signed, unsi
 		if (is_mod) {
 			x86_alu_ri(c, wide, X86_AND, dst, imm - 1);
 		} else if (imm == 1) {
-			jit_zero_extend(c, wide, dst);
+			x86_zero_extend(c, wide, dst);
 		} else {
 			x86_shift_i(c, wide, X86_SHR, dst, (unsigned)__builtin_ctz((unsigned)imm));
 		}
@@ -193,7 +193,7 @@ static void div_by_imm(struct code *c, int wide, int is_mod, int is_signed, unsi
 	}
 }
 
-void jit_division(struct code *c, const struct ebpf_insn *i)
+void x86_division(struct x86_code *c, const struct ebpf_insn *i)
 {
 	int wide = EBPF_CLASS(i->code) == EBPF_ALU64, is_mod = EBPF_OP(i->code) == EBPF_MOD;
 	unsigned dst = jit_reg[i->dst];

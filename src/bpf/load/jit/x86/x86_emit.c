@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-void x86_bytes(struct code *c, const void *bytes, unsigned n)
+void x86_bytes(struct x86_code *c, const void *bytes, unsigned n)
 {
 	if (c->out && c->pos <= c->cap && n <= c->cap - c->pos) {
 		memcpy(c->out + c->pos, bytes, n);
@@ -11,14 +11,14 @@ void x86_bytes(struct code *c, const void *bytes, unsigned n)
 	c->pos += n;
 }
 
-void x86_byte(struct code *c, unsigned byte)
+void x86_byte(struct x86_code *c, unsigned byte)
 {
 	uint8_t b = (uint8_t)byte;
 
 	x86_bytes(c, &b, 1);
 }
 
-void x86_word32(struct code *c, uint32_t word)
+void x86_word32(struct x86_code *c, uint32_t word)
 {
 	uint8_t b[4] = { (uint8_t)word, (uint8_t)(word >> 8), (uint8_t)(word >> 16),
 			 (uint8_t)(word >> 24) };
@@ -26,7 +26,7 @@ void x86_word32(struct code *c, uint32_t word)
 	x86_bytes(c, b, 4);
 }
 
-static void rex_index(struct code *c, int wide, unsigned reg, unsigned index, unsigned rm,
+static void rex_index(struct x86_code *c, int wide, unsigned reg, unsigned index, unsigned rm,
 		      int force)
 {
 	unsigned b = 0x40u | (wide ? 8u : 0) | (reg >> 3) << 2 | (index >> 3) << 1 | rm >> 3;
@@ -36,12 +36,12 @@ static void rex_index(struct code *c, int wide, unsigned reg, unsigned index, un
 	}
 }
 
-static void rex(struct code *c, int wide, unsigned reg, unsigned rm, int force)
+static void rex(struct x86_code *c, int wide, unsigned reg, unsigned rm, int force)
 {
 	rex_index(c, wide, reg, 0, rm, force);
 }
 
-static void opcode(struct code *c, unsigned op)
+static void opcode(struct x86_code *c, unsigned op)
 {
 	if (op > 0xff) {
 		x86_byte(c, op >> 8);
@@ -49,7 +49,7 @@ static void opcode(struct code *c, unsigned op)
 	x86_byte(c, op & 0xff);
 }
 
-void x86_rr(struct code *c, int wide, unsigned op, unsigned reg, unsigned rm)
+void x86_rr(struct x86_code *c, int wide, unsigned op, unsigned reg, unsigned rm)
 {
 	rex(c, wide, reg, rm, 0);
 	opcode(c, op);
@@ -58,7 +58,7 @@ void x86_rr(struct code *c, int wide, unsigned op, unsigned reg, unsigned rm)
 
 /* ModRM and SIB: with an index, and for rsp and r12 as base, there is a SIB byte; rbp and r13 as
  * base need a displacement. */
-static void memory(struct code *c, unsigned reg, const struct x86_mem *m)
+static void memory(struct x86_code *c, unsigned reg, const struct x86_mem *m)
 {
 	int indexed = m->index != X86_NO_INDEX;
 	unsigned base = m->base & 7, mod = m->disp == 0 && base != RBP	       ? 0
@@ -78,7 +78,7 @@ static void memory(struct code *c, unsigned reg, const struct x86_mem *m)
 	}
 }
 
-void x86_rx(struct code *c, unsigned prefix, int wide, unsigned op, unsigned reg,
+void x86_rx(struct x86_code *c, unsigned prefix, int wide, unsigned op, unsigned reg,
 	    const struct x86_mem *m, int byte_reg)
 {
 	if (prefix) {
@@ -91,14 +91,14 @@ void x86_rx(struct code *c, unsigned prefix, int wide, unsigned op, unsigned reg
 	memory(c, reg, m);
 }
 
-void x86_rm(struct code *c, unsigned prefix, int wide, unsigned op, unsigned reg, unsigned base,
+void x86_rm(struct x86_code *c, unsigned prefix, int wide, unsigned op, unsigned reg, unsigned base,
 	    int32_t disp, int byte_reg)
 {
 	x86_rx(c, prefix, wide, op, reg, &(struct x86_mem){ (uint8_t)base, X86_NO_INDEX, 0, disp },
 	       byte_reg);
 }
 
-void x86_alu_ri(struct code *c, int wide, enum x86_alu op, unsigned rm, int32_t imm)
+void x86_alu_ri(struct x86_code *c, int wide, enum x86_alu op, unsigned rm, int32_t imm)
 {
 	if (imm >= -128 && imm <= 127) {
 		x86_rr(c, wide, 0x83, op, rm);
@@ -109,13 +109,13 @@ void x86_alu_ri(struct code *c, int wide, enum x86_alu op, unsigned rm, int32_t 
 	}
 }
 
-void x86_shift_i(struct code *c, int wide, enum x86_shift op, unsigned rm, unsigned count)
+void x86_shift_i(struct x86_code *c, int wide, enum x86_shift op, unsigned rm, unsigned count)
 {
 	x86_rr(c, wide, 0xc1, op, rm);
 	x86_byte(c, count);
 }
 
-void x86_mov_i(struct code *c, unsigned reg, uint64_t value)
+void x86_mov_i(struct x86_code *c, unsigned reg, uint64_t value)
 {
 	if (!value) {
 		x86_rr(c, 0, 0x31, reg, reg);
@@ -134,22 +134,22 @@ void x86_mov_i(struct code *c, unsigned reg, uint64_t value)
 	}
 }
 
-void x86_mov(struct code *c, int wide, unsigned dst, unsigned src)
+void x86_mov(struct x86_code *c, int wide, unsigned dst, unsigned src)
 {
 	x86_rr(c, wide, 0x89, src, dst);
 }
 
-void x86_load64(struct code *c, unsigned reg, unsigned base, int32_t disp)
+void x86_load64(struct x86_code *c, unsigned reg, unsigned base, int32_t disp)
 {
 	x86_rm(c, 0, 1, 0x8b, reg, base, disp, 0);
 }
 
-void x86_lea(struct code *c, unsigned reg, unsigned base, int32_t disp)
+void x86_lea(struct x86_code *c, unsigned reg, unsigned base, int32_t disp)
 {
 	x86_rm(c, 0, 1, 0x8d, reg, base, disp, 0);
 }
 
-void x86_lea_code(struct code *c, unsigned reg, uint32_t pos)
+void x86_lea_code(struct x86_code *c, unsigned reg, uint32_t pos)
 {
 	rex(c, 1, reg, 0, 0);
 	x86_byte(c, 0x8d);
@@ -157,7 +157,7 @@ void x86_lea_code(struct code *c, unsigned reg, uint32_t pos)
 	x86_word32(c, pos - (uint32_t)(c->pos + 4));
 }
 
-void x86_nop(struct code *c, unsigned n)
+void x86_nop(struct x86_code *c, unsigned n)
 {
 	/* the forms that the manual recommends (NOP), up to eight bytes */
 	static const uint8_t forms[8][8] = {
@@ -179,33 +179,33 @@ void x86_nop(struct code *c, unsigned n)
 	}
 }
 
-void x86_push(struct code *c, unsigned reg)
+void x86_push(struct x86_code *c, unsigned reg)
 {
 	rex(c, 0, 0, reg, 0);
 	x86_byte(c, 0x50u | (reg & 7));
 }
 
-void x86_pop(struct code *c, unsigned reg)
+void x86_pop(struct x86_code *c, unsigned reg)
 {
 	rex(c, 0, 0, reg, 0);
 	x86_byte(c, 0x58u | (reg & 7));
 }
 
-size_t x86_skip(struct code *c, int cond)
+size_t x86_skip(struct x86_code *c, int cond)
 {
 	x86_byte(c, cond < 0 ? 0xeb : 0x70u | (unsigned)cond);
 	x86_byte(c, 0);
 	return c->pos;
 }
 
-void x86_land(struct code *c, size_t skip)
+void x86_land(struct x86_code *c, size_t skip)
 {
 	if (c->out && skip <= c->cap) {
 		c->out[skip - 1] = (uint8_t)(c->pos - skip);
 	}
 }
 
-size_t x86_skip_far(struct code *c, int cond)
+size_t x86_skip_far(struct x86_code *c, int cond)
 {
 	if (cond < 0) {
 		x86_byte(c, 0xe9);
@@ -217,9 +217,9 @@ size_t x86_skip_far(struct code *c, int cond)
 	return c->pos;
 }
 
-void x86_land_far(struct code *c, size_t skip)
+void x86_land_far(struct x86_code *c, size_t skip)
 {
-	struct code at = { c->out, c->cap, skip - 4 };
+	struct x86_code at = { c->out, c->cap, skip - 4 };
 
 	x86_word32(&at, (uint32_t)(c->pos - skip));
 }

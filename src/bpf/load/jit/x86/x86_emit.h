@@ -37,45 +37,45 @@ struct x86_mem {
 	int32_t disp;
 };
 
-struct code {
+struct x86_code {
 	uint8_t *out; /* borrowed; NULL: count only */
 	size_t cap;
 	size_t pos;
 };
 
-void x86_bytes(struct code *c, const void *bytes, unsigned n);
-void x86_byte(struct code *c, unsigned byte);
-void x86_word32(struct code *c, uint32_t word);
+void x86_bytes(struct x86_code *c, const void *bytes, unsigned n);
+void x86_byte(struct x86_code *c, unsigned byte);
+void x86_word32(struct x86_code *c, uint32_t word);
 
 /* op with two registers; op > 0xff is a two-byte opcode (0x0fXX). wide: 64-bit operands. */
-void x86_rr(struct code *c, int wide, unsigned op, unsigned reg, unsigned rm);
+void x86_rr(struct x86_code *c, int wide, unsigned op, unsigned reg, unsigned rm);
 /* op with a register (or /n) and memory. prefix: 0, 0x66, 0xf0. byte_reg: reg is an 8-bit register.
  */
-void x86_rx(struct code *c, unsigned prefix, int wide, unsigned op, unsigned reg,
+void x86_rx(struct x86_code *c, unsigned prefix, int wide, unsigned op, unsigned reg,
 	    const struct x86_mem *m, int byte_reg);
 /* The same at base + disp. */
-void x86_rm(struct code *c, unsigned prefix, int wide, unsigned op, unsigned reg, unsigned base,
+void x86_rm(struct x86_code *c, unsigned prefix, int wide, unsigned op, unsigned reg, unsigned base,
 	    int32_t disp, int byte_reg);
 /* ALU group with an immediate, in its shortest form. */
-void x86_alu_ri(struct code *c, int wide, enum x86_alu op, unsigned rm, int32_t imm);
-void x86_shift_i(struct code *c, int wide, enum x86_shift op, unsigned rm, unsigned count);
+void x86_alu_ri(struct x86_code *c, int wide, enum x86_alu op, unsigned rm, int32_t imm);
+void x86_shift_i(struct x86_code *c, int wide, enum x86_shift op, unsigned rm, unsigned count);
 /* reg = value, in the shortest form; changes the flags. */
-void x86_mov_i(struct code *c, unsigned reg, uint64_t value);
-void x86_mov(struct code *c, int wide, unsigned dst, unsigned src);
-void x86_load64(struct code *c, unsigned reg, unsigned base, int32_t disp);
-void x86_lea(struct code *c, unsigned reg, unsigned base, int32_t disp);
+void x86_mov_i(struct x86_code *c, unsigned reg, uint64_t value);
+void x86_mov(struct x86_code *c, int wide, unsigned dst, unsigned src);
+void x86_load64(struct x86_code *c, unsigned reg, unsigned base, int32_t disp);
+void x86_lea(struct x86_code *c, unsigned reg, unsigned base, int32_t disp);
 /* reg = address of what lies at pos in the code. */
-void x86_lea_code(struct code *c, unsigned reg, uint32_t pos);
+void x86_lea_code(struct x86_code *c, unsigned reg, uint32_t pos);
 /* n bytes that do nothing. */
-void x86_nop(struct code *c, unsigned n);
-void x86_push(struct code *c, unsigned reg);
-void x86_pop(struct code *c, unsigned reg);
+void x86_nop(struct x86_code *c, unsigned n);
+void x86_push(struct x86_code *c, unsigned reg);
+void x86_pop(struct x86_code *c, unsigned reg);
 
 /* A short forward jump inside one expansion (cond < 0: always); x86_land makes it come here. */
-size_t x86_skip(struct code *c, int cond);
-void x86_land(struct code *c, size_t skip);
+size_t x86_skip(struct x86_code *c, int cond);
+void x86_land(struct x86_code *c, size_t skip);
 /* The same for any distance. */
-size_t x86_skip_far(struct code *c, int cond);
-void x86_land_far(struct code *c, size_t skip);
+size_t x86_skip_far(struct x86_code *c, int cond);
+void x86_land_far(struct x86_code *c, size_t skip);
 
 #endif

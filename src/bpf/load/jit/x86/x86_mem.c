@@ -4,7 +4,8 @@
 #define GBPF_CONST(name, value, doc) enum { name = value };
 #include "gbpf/hooks.def"
 
-void jit_load(struct code *c, const struct ebpf_insn *i, unsigned dst, const struct x86_mem *m)
+void x86_load_mem(struct x86_code *c, const struct ebpf_insn *i, unsigned dst,
+		  const struct x86_mem *m)
 {
 	int sign = EBPF_MODE(i->code) == EBPF_MEMSX;
 
@@ -23,7 +24,7 @@ void jit_load(struct code *c, const struct ebpf_insn *i, unsigned dst, const str
 	}
 }
 
-static void store_reg(struct code *c, const struct ebpf_insn *i, const struct x86_mem *m,
+static void store_reg(struct x86_code *c, const struct ebpf_insn *i, const struct x86_mem *m,
 		      unsigned src)
 {
 	switch (EBPF_SIZE(i->code)) {
@@ -38,7 +39,7 @@ static void store_reg(struct code *c, const struct ebpf_insn *i, const struct x8
 	}
 }
 
-static void store_imm(struct code *c, const struct ebpf_insn *i, const struct x86_mem *m)
+static void store_imm(struct x86_code *c, const struct ebpf_insn *i, const struct x86_mem *m)
 {
 	switch (EBPF_SIZE(i->code)) {
 	case EBPF_B:
@@ -59,7 +60,7 @@ static void store_imm(struct code *c, const struct ebpf_insn *i, const struct x8
 /* and, or, xor that also give the old value: no such instruction exists, so compare and exchange
  * until it fits. rax (r0) is needed for the old value; base and operand are read from its copy when
  * they live there. */
-static void fetch_loop(struct code *c, const struct ebpf_insn *i, int wide, unsigned base,
+static void fetch_loop(struct x86_code *c, const struct ebpf_insn *i, int wide, unsigned base,
 		       unsigned src)
 {
 	unsigned op = EBPF_OP(i->imm) == EBPF_AND  ? X86_AND
@@ -82,7 +83,7 @@ static void fetch_loop(struct code *c, const struct ebpf_insn *i, int wide, unsi
 	}
 }
 
-static void atomic(struct code *c, const struct ebpf_insn *i, unsigned dst, unsigned src)
+static void atomic(struct x86_code *c, const struct ebpf_insn *i, unsigned dst, unsigned src)
 {
 	int wide = EBPF_SIZE(i->code) == EBPF_DW;
 
@@ -116,7 +117,7 @@ static void atomic(struct code *c, const struct ebpf_insn *i, unsigned dst, unsi
 	}
 }
 
-struct x86_mem jit_mem_of(const struct jit_note *note, const struct ebpf_insn *access)
+struct x86_mem x86_mem_of(const struct ebpf_jit_note *note, const struct ebpf_insn *access)
 {
 	unsigned base = EBPF_CLASS(access->code) == EBPF_LDX ? access->src : access->dst;
 
@@ -126,39 +127,39 @@ struct x86_mem jit_mem_of(const struct jit_note *note, const struct ebpf_insn *a
 	return (struct x86_mem){ jit_reg[base], X86_NO_INDEX, 0, access->off };
 }
 
-void jit_memory(struct jit *j, const struct ebpf_insn *i, const struct jit_note *note)
+void x86_memory(struct jit *j, const struct ebpf_insn *i, const struct ebpf_jit_note *note)
 {
-	struct x86_mem m = jit_mem_of(note, i);
+	struct x86_mem m = x86_mem_of(note, i);
 	unsigned dst = jit_reg[i->dst], src = jit_reg[i->src];
 
 	if (EBPF_CLASS(i->code) == EBPF_LDX) {
-		jit_load(&j->code, i, dst, &m);
+		x86_load_mem(&j->code, i, dst, &m);
 	} else if (EBPF_CLASS(i->code) == EBPF_ST) {
 		store_imm(&j->code, i, &m);
 	} else if (EBPF_MODE(i->code) == EBPF_ATOMIC) {
 		atomic(&j->code, i, dst, src);
 	} else if (note->fuse == FUSE_UPDATE) {
-		jit_update(j, i, &m);
+		x86_update(j, i, &m);
 	} else {
 		store_reg(&j->code, i, &m, src);
 	}
 }
 
-void jit_ld_imm64(struct jit *j, const struct ebpf_insn *i)
+void x86_ld_imm64(struct jit *j, const struct ebpf_insn *i)
 {
 	unsigned dst = jit_reg[i->dst];
-	int32_t at = jit_map_data((uint32_t)i->imm);
+	int32_t at = x86_map_data((uint32_t)i->imm);
 
 	switch (i->src) {
 	case EBPF_PSEUDO_FUNC:
-		x86_lea_code(&j->code, dst, jit_func_at(j, i)->entry);
+		x86_lea_code(&j->code, dst, x86_func_at(j, i)->entry);
 		break;
 	case EBPF_PSEUDO_MAP:
-		x86_lea(&j->code, dst, jit_env_reg(j),
+		x86_lea(&j->code, dst, x86_env_reg(j),
 			at - (int32_t)offsetof(struct ebpf_map, data));
 		break;
 	case EBPF_PSEUDO_MAP_VALUE:
-		x86_load64(&j->code, dst, jit_env_reg(j), at);
+		x86_load64(&j->code, dst, x86_env_reg(j), at);
 		if (i[1].imm) {
 			x86_alu_ri(&j->code, 1, X86_ADD, dst, i[1].imm);
 		}

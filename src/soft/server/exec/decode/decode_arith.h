@@ -5,21 +5,22 @@
 #include "soft/server/exec/decode/decode_kernel.h"
 
 /* Emits an operation with a destination and n sources, all of type t. fn NULL: refused. */
-int dec_emit_n(struct decoder *d, op_fn fn, enum exec_type dest, enum exec_type t, int n,
-	       struct op *op);
-static inline op_fn dec_alu(struct decoder *d, int which, enum exec_type t)
+int exec_dec_emit_n(struct exec_decoder *d, exec_op_fn fn, enum exec_type dest, enum exec_type t,
+		    int n, struct exec_op *op);
+static inline exec_op_fn exec_dec_alu(struct exec_decoder *d, int which, enum exec_type t)
 {
 	return t < TY_COUNT ? d->h->alu[which][t] : NULL;
 }
 
 /* The instruction's type is .f16, .f16x2, .bf16 or .bf16x2. */
-bool dec_half_here(const struct decoder *d);
-int dec_half(struct decoder *d, int alu, int sources);
+bool exec_dec_half_here(const struct exec_decoder *d);
+int exec_dec_half(struct exec_decoder *d, int alu, int sources);
 /* Fills in handler and flags of a comparison; *ret: the operands' type. */
-int dec_half_comparison(struct decoder *d, struct op *op, int cmp, enum exec_type *ret);
+int exec_dec_half_comparison(struct exec_decoder *d, struct exec_op *op, int cmp,
+			     enum exec_type *ret);
 
 /* decode_integer.c: .u16x2 and .s16x2, two halves at once. */
-bool dec_short_pair_here(const struct decoder *d);
-int dec_short_pair(struct decoder *d, int alu);
+bool exec_dec_short_pair_here(const struct exec_decoder *d);
+int exec_dec_short_pair(struct exec_decoder *d, int alu);
 
 #endif

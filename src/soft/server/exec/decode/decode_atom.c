@@ -17,27 +17,27 @@ static const struct {
 	       { ".bf16x2", ATOM_BF16, 4 } };
 
 /* Order and scope: every access here is at least as strong. */
-static void take_order(struct decoder *d)
+static void take_order(struct exec_decoder *d)
 {
 	static const char *const words[] = { ".relaxed", ".acquire", ".release", ".acq_rel", ".sc",
 					     ".cta",	 ".cluster", ".gpu",	 ".sys" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
-		dec_has(d, words[i]);
+		exec_dec_has(d, words[i]);
 	}
 }
 
-static enum exec_space_kind take_space(struct decoder *d)
+static enum exec_space_kind take_space(struct exec_decoder *d)
 {
 	/* A cluster is one block here. */
 	static const char *const words[] = { ".global", ".shared", ".shared::cta",
 					     ".shared::cluster" };
-	int i = dec_pick(d, words, ARRAY_SIZE(words), -1);
+	int i = exec_dec_pick(d, words, ARRAY_SIZE(words), -1);
 
 	return i < 0 ? SP_GENERIC : i == 0 ? SP_GLOBAL : SP_SHARED;
 }
 
-static bool fits(const struct op *op, int what, enum exec_type t)
+static bool fits(const struct exec_op *op, int what, enum exec_type t)
 {
 	bool integer = t == TY_U32 || t == TY_S32 || t == TY_U64 || t == TY_S64;
 
@@ -62,16 +62,16 @@ static bool fits(const struct op *op, int what, enum exec_type t)
 	}
 }
 
-static int take_type(struct decoder *d, struct op *op, enum exec_type *ret)
+static int take_type(struct exec_decoder *d, struct exec_op *op, enum exec_type *ret)
 {
 	static const uint8_t counts[] = { 1, 2, 4, 8 };
 	static const char *const vectors[] = { NULL, ".v2", ".v4", ".v8" };
 
-	op->n = counts[dec_pick(d, vectors, 4, 0)];
+	op->n = counts[exec_dec_pick(d, vectors, 4, 0)];
 	op->type2 = ATOM_PLAIN;
 	for (size_t i = 0; i < ARRAY_SIZE(halves); i++) {
-		if (dec_has(d, halves[i].word)) {
-			dec_has(d, ".noftz");
+		if (exec_dec_has(d, halves[i].word)) {
+			exec_dec_has(d, ".noftz");
 			op->type2 = halves[i].half;
 			op->size = halves[i].bytes;
 			*ret = op->size == 2 ? TY_U16 : TY_U32;
@@ -79,63 +79,63 @@ static int take_type(struct decoder *d, struct op *op, enum exec_type *ret)
 			return 0;
 		}
 	}
-	*ret = dec_take_type(d);
+	*ret = exec_dec_take_type(d);
 	op->type = (uint8_t)*ret;
-	op->size = (uint8_t)dec_type_bytes(*ret);
-	return op->size ? 0 : dec_fail(d, "this type is not supported here");
+	op->size = (uint8_t)exec_dec_type_bytes(*ret);
+	return op->size ? 0 : exec_dec_fail(d, "this type is not supported here");
 }
 
 /* The elements in registers that follow each other: from operands into *first, or, dest, the other
  * way round. */
-static int stage(struct decoder *d, const struct ptx_operand *o, const struct op *atom, bool dest,
-		 uint32_t *first)
+static int stage(struct exec_decoder *d, const struct ptx_operand *o, const struct exec_op *atom,
+		 bool dest, uint32_t *first)
 {
 	enum exec_type t = (enum exec_type)atom->type;
-	struct op mov = dec_op(d, d->h->alu[ALU_MOV][TY_U32]);
+	struct exec_op mov = exec_dec_op(d, d->h->alu[ALU_MOV][TY_U32]);
 	int err = 0;
 
 	if (o->kind != PTX_VECTOR || o->n_args != atom->n) {
-		return dec_fail(d, "%u values in { } are expected", atom->n);
+		return exec_dec_fail(d, "%u values in { } are expected", atom->n);
 	}
 	for (unsigned i = 0; err == 0 && i < atom->n; i++) {
 		uint32_t ref = *first + i * EXEC_SLOT32;
 
 		mov.a = mov.d = ref;
-		err = dest ? dec_dest(d, &o->args[i], t, &mov.d)
-			   : dec_source(d, &o->args[i], t, &mov.a);
+		err = dest ? exec_dec_dest(d, &o->args[i], t, &mov.d)
+			   : exec_dec_source(d, &o->args[i], t, &mov.a);
 		if (err == 0) {
-			err = dec_emit(d, &mov);
+			err = exec_dec_emit(d, &mov);
 		}
 	}
 	return err;
 }
 
-static int take_slots(struct decoder *d, unsigned n, uint32_t *first)
+static int take_slots(struct exec_decoder *d, unsigned n, uint32_t *first)
 {
 	uint32_t next = 0;
-	int err = dec_new_register(d, TY_U32, first);
+	int err = exec_dec_new_register(d, TY_U32, first);
 
 	for (unsigned i = 1; err == 0 && i < n; i++) {
-		err = dec_new_register(d, TY_U32, &next);
+		err = exec_dec_new_register(d, TY_U32, &next);
 	}
 	return err;
 }
 
-static int emit_checked(struct decoder *d, const struct op *op)
+static int emit_checked(struct exec_decoder *d, const struct exec_op *op)
 {
-	int err = dec_check(d, op, (unsigned)op->size * op->n,
-			    CHECK_READ | CHECK_WRITE | CHECK_STRONG);
+	int err = exec_dec_check(d, op, (unsigned)op->size * op->n,
+				 CHECK_READ | CHECK_WRITE | CHECK_STRONG);
 
-	return err < 0 ? err : dec_emit(d, op);
+	return err < 0 ? err : exec_dec_emit(d, op);
 }
 
 /* Values to and from { }: by way of registers in a row. */
-static int emit_vector(struct decoder *d, struct op *op, const struct ptx_operand *in,
+static int emit_vector(struct exec_decoder *d, struct exec_op *op, const struct ptx_operand *in,
 		       const struct ptx_operand *dest)
 {
 	int err = take_slots(d, op->n, &op->b);
 
-	op->fn = op_atom_vector;
+	op->fn = exec_op_atom_vector;
 	if (err == 0) {
 		err = stage(d, &in[1], op, false, &op->b);
 	}
@@ -149,19 +149,19 @@ static int emit_vector(struct decoder *d, struct op *op, const struct ptx_operan
 }
 
 /* A .b128 register: the first of two. */
-static int pair_register(struct decoder *d, const struct ptx_operand *o, uint32_t *ret)
+static int pair_register(struct exec_decoder *d, const struct ptx_operand *o, uint32_t *ret)
 {
 	enum exec_type have = TY_COUNT;
-	int err = o->kind == PTX_NAME && !o->offset ? dec_register(d, o->name, ret, &have) : 1;
+	int err = o->kind == PTX_NAME && !o->offset ? exec_dec_register(d, o->name, ret, &have) : 1;
 
 	return err == 0 && have == TY_B128 ? 0
 	       : err < 0		   ? err
-					   : dec_fail(d, "a register of .b128 is expected");
+					   : exec_dec_fail(d, "a register of .b128 is expected");
 }
 
 /* cas and exch of .b128. */
-static int atom_pair(struct decoder *d, struct op *op, int what, enum exec_space_kind space,
-		     bool policy)
+static int atom_pair(struct exec_decoder *d, struct exec_op *op, int what,
+		     enum exec_space_kind space, bool policy)
 {
 	const struct ptx_operand *in = d->insn->operands;
 	bool sink = d->insn->n_operands && in[0].kind == PTX_NAME && strcmp(in[0].name, "_") == 0;
@@ -170,20 +170,20 @@ static int atom_pair(struct decoder *d, struct op *op, int what, enum exec_space
 	int err;
 
 	if ((what != ATOM_CAS && what != ATOM_EXCH) || !op->flags) {
-		return dec_fail(d, "this atomic operation on this type is not supported");
+		return exec_dec_fail(d, "this atomic operation on this type is not supported");
 	}
-	op->fn = op_atom_pair;
+	op->fn = exec_op_atom_pair;
 	op->size = 16;
 	op->flags = sink ? 0 : ATOM_OLD;
-	err = dec_operands(d, last + policy);
+	err = exec_dec_operands(d, last + policy);
 	if (err == 0 && policy) {
-		err = dec_source(d, &in[last], TY_U64, &ignored);
+		err = exec_dec_source(d, &in[last], TY_U64, &ignored);
 	}
 	if (err == 0) {
-		err = dec_address(d, &in[1], &space, op);
+		err = exec_dec_address(d, &in[1], &space, op);
 	}
 	if (err == 0 && (space == SP_LOCAL || space == SP_PARAM)) {
-		err = dec_fail(d, "atomics work on global and shared memory");
+		err = exec_dec_fail(d, "atomics work on global and shared memory");
 	}
 	op->space = (uint8_t)space;
 	if (err == 0) {
@@ -199,46 +199,46 @@ static int atom_pair(struct decoder *d, struct op *op, int what, enum exec_space
 }
 
 /* atom d, [a], b {, c} and red [a], b; a cache policy may follow. */
-int dec_atom(struct decoder *d, int wants_old, int unused)
+int exec_dec_atom(struct exec_decoder *d, int wants_old, int unused)
 {
 	static const char *const words[] = { ".add", ".min", ".max", ".exch", ".cas",
 					     ".and", ".or",  ".xor", ".inc",  ".dec" };
 	const struct ptx_operand *dest = wants_old ? d->insn->operands : NULL;
 	const struct ptx_operand *in =
 		d->insn->n_operands ? d->insn->operands + (wants_old ? 1 : 0) : NULL;
-	struct op op = dec_op(d, op_atom);
+	struct exec_op op = exec_dec_op(d, exec_op_atom);
 	enum exec_space_kind space = take_space(d);
-	int what = dec_pick(d, words, ARRAY_SIZE(words), -1), err, last;
-	bool policy = dec_has(d, ".L2::cache_hint");
+	int what = exec_dec_pick(d, words, ARRAY_SIZE(words), -1), err, last;
+	bool policy = exec_dec_has(d, ".L2::cache_hint");
 	enum exec_type t;
 	uint32_t ignored;
 
 	take_order(d);
 	op.sub = (uint8_t)what;
 	op.flags = wants_old ? ATOM_OLD : 0;
-	if (dec_has(d, ".b128")) {
+	if (exec_dec_has(d, ".b128")) {
 		return atom_pair(d, &op, what, space, policy);
 	}
 	err = take_type(d, &op, &t);
 	if (err == 0 && (what < 0 || !fits(&op, what, t) ||
 			 (!wants_old && (what == ATOM_CAS || what == ATOM_EXCH)))) {
-		err = dec_fail(d, "this atomic operation on this type is not supported");
+		err = exec_dec_fail(d, "this atomic operation on this type is not supported");
 	}
 	last = what == ATOM_CAS ? 3 : 2;
 	if (err == 0) {
-		err = dec_modifiers_done(d);
+		err = exec_dec_modifiers_done(d);
 	}
 	if (err == 0) {
-		err = dec_operands(d, (unsigned)(last + wants_old + policy));
+		err = exec_dec_operands(d, (unsigned)(last + wants_old + policy));
 	}
 	if (err == 0 && policy) {
-		err = dec_source(d, &in[last], TY_U64, &ignored);
+		err = exec_dec_source(d, &in[last], TY_U64, &ignored);
 	}
 	if (err == 0) {
-		err = dec_address(d, &in[0], &space, &op);
+		err = exec_dec_address(d, &in[0], &space, &op);
 	}
 	if (err == 0 && (space == SP_LOCAL || space == SP_PARAM)) {
-		err = dec_fail(d, "atomics work on global and shared memory");
+		err = exec_dec_fail(d, "atomics work on global and shared memory");
 	}
 	op.space = (uint8_t)space;
 	if (what == ATOM_ADD && (t == TY_U32 || t == TY_S32) && op.type2 == ATOM_PLAIN) {
@@ -248,15 +248,15 @@ int dec_atom(struct decoder *d, int wants_old, int unused)
 		return emit_vector(d, &op, in, dest);
 	}
 	if (err == 0) {
-		err = dec_source(d, &in[1], t, &op.b);
+		err = exec_dec_source(d, &in[1], t, &op.b);
 	}
 	if (err == 0 && what == ATOM_CAS) {
-		err = dec_source(d, &in[2], t, &op.c);
+		err = exec_dec_source(d, &in[2], t, &op.c);
 	}
 	if (err == 0 && dest && dest->kind == PTX_NAME && strcmp(dest->name, "_") == 0) {
 		op.flags = 0;
 	} else if (err == 0 && dest) {
-		err = dec_dest(d, dest, t, &op.d);
+		err = exec_dec_dest(d, dest, t, &op.d);
 	}
 	if (err == 0) {
 		err = emit_checked(d, &op);
@@ -265,5 +265,5 @@ int dec_atom(struct decoder *d, int wants_old, int unused)
 		return err;
 	}
 	op.flags = op.size == 8;
-	return dec_poll(d, &op);
+	return exec_dec_poll(d, &op);
 }

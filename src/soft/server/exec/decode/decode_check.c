@@ -19,15 +19,16 @@ static bool is_strong(const struct ptx_insn *insn)
 	return false;
 }
 
-int dec_check(struct decoder *d, const struct op *access, unsigned bytes, unsigned how)
+int exec_dec_check(struct exec_decoder *d, const struct exec_op *access, unsigned bytes,
+		   unsigned how)
 {
-	struct op op = *access;
+	struct exec_op op = *access;
 
 	if (!exec_checking()) {
 		return 0;
 	}
-	op.fn = op_check;
+	op.fn = exec_op_check;
 	op.e = bytes;
 	op.sub = (uint8_t)(how | (is_strong(d->insn) ? CHECK_STRONG : 0));
-	return dec_emit(d, &op);
+	return exec_dec_emit(d, &op);
 }

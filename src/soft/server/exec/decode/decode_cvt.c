@@ -19,7 +19,7 @@ static const struct cvt_type {
 };
 
 /* The first type not taken; parts 0: there is none. */
-static struct cvt_type take_cvt_type(struct decoder *d)
+static struct cvt_type take_cvt_type(struct exec_decoder *d)
 {
 	for (unsigned i = 0; i < d->insn->n_modifiers; i++) {
 		const char *word = d->insn->modifiers[i];
@@ -33,8 +33,8 @@ static struct cvt_type take_cvt_type(struct decoder *d)
 				return cvt_types[k];
 			}
 		}
-		if (dec_type(word) < TY_PRED) {
-			enum exec_type t = dec_type(word);
+		if (exec_dec_type(word) < TY_PRED) {
+			enum exec_type t = exec_dec_type(word);
 
 			d->used_modifiers |= 1u << i;
 			return (struct cvt_type){ word, (uint8_t)t, word[1] == 'b' ? 0 : 1, 0, t };
@@ -45,17 +45,17 @@ static struct cvt_type take_cvt_type(struct decoder *d)
 
 /* The handlers in the table expect registers of the types' own size, no .sat, and the usual
  * rounding. */
-static op_fn quick_cvt(struct decoder *d, const struct op *op, int round)
+static exec_op_fn quick_cvt(struct exec_decoder *d, const struct exec_op *op, int round)
 {
 	enum exec_type to = op->type, from = op->type2;
 	bool int_round = op->flags & FLAG_INT_ROUND;
 
 	if (op->flags & (FLAG_SAT | FLAG_RELU | FLAG_FINITE) || to >= TY_COUNT ||
-	    from >= TY_COUNT || (op->wide & WIDE_A) != (dec_is_wide(from) ? WIDE_A : 0) ||
-	    (op->wide & WIDE_D) != (dec_is_wide(to) ? WIDE_D : 0)) {
+	    from >= TY_COUNT || (op->wide & WIDE_A) != (exec_dec_is_wide(from) ? WIDE_A : 0) ||
+	    (op->wide & WIDE_D) != (exec_dec_is_wide(to) ? WIDE_D : 0)) {
 		return NULL;
 	}
-	if (dec_is_float(from) && !dec_is_float(to)) {
+	if (exec_dec_is_float(from) && !exec_dec_is_float(to)) {
 		return int_round && round == ROUND_RZ && !(op->flags & FLAG_FTZ)
 			       ? d->h->cvt[to][from]
 			       : NULL;
@@ -73,42 +73,42 @@ static op_fn quick_cvt(struct decoder *d, const struct op *op, int round)
 }
 
 /* Two values to one register, or one register of two to another. */
-static int cvt_pair(struct decoder *d, struct op *op, const struct cvt_type *to,
+static int cvt_pair(struct exec_decoder *d, struct exec_op *op, const struct cvt_type *to,
 		    const struct cvt_type *from)
 {
 	const struct ptx_operand *in = d->insn->operands;
 	bool both = from->parts == 2;
-	int err = dec_modifiers_done(d);
+	int err = exec_dec_modifiers_done(d);
 
-	op->fn = op_cvt_pair;
-	op->fn = both ? op->fn : half_quick_cvt(d->h, op, true);
+	op->fn = exec_op_cvt_pair;
+	op->fn = both ? op->fn : exec_half_quick_cvt(d->h, op, true);
 	op->size = to->bits;
 	if (err == 0 && to->parts != 2) {
-		err = dec_fail(d, "a conversion between these types is not supported");
+		err = exec_dec_fail(d, "a conversion between these types is not supported");
 	}
 	if (err == 0 && !both && from->type != TY_F32) {
-		err = dec_fail(d, "two sources are .f32");
+		err = exec_dec_fail(d, "two sources are .f32");
 	}
 	if (err == 0) {
-		err = dec_operands(d, both ? 2 : 3);
+		err = exec_dec_operands(d, both ? 2 : 3);
 	}
 	if (err == 0) {
-		err = dec_source(d, &in[1], from->holder, &op->a);
+		err = exec_dec_source(d, &in[1], from->holder, &op->a);
 	}
 	if (err == 0 && !both) {
-		err = dec_source(d, &in[2], from->holder, &op->b);
+		err = exec_dec_source(d, &in[2], from->holder, &op->b);
 	}
 	if (both) {
 		op->flags |= FLAG_PAIR;
 		op->e = from->bits;
 	}
 	if (err == 0) {
-		err = dec_dest(d, &in[0], to->holder, &op->d);
+		err = exec_dec_dest(d, &in[0], to->holder, &op->d);
 	}
-	return err < 0 ? err : dec_emit(d, op);
+	return err < 0 ? err : exec_dec_emit(d, op);
 }
 
-static int cvt_pack(struct decoder *d)
+static int cvt_pack(struct exec_decoder *d)
 {
 	static const struct {
 		const char *word;
@@ -118,8 +118,8 @@ static int cvt_pack(struct decoder *d)
 		      { ".u2", 2, 0, 3 },   { ".s2", 2, 1, 3 } };
 	const struct ptx_operand *in = d->insn->operands;
 	uint32_t *src[3];
-	struct op op = dec_op(d, op_cvt_pack);
-	bool sat = dec_has(d, ".sat");
+	struct exec_op op = exec_dec_op(d, exec_op_cvt_pack);
+	bool sat = exec_dec_has(d, ".sat");
 	int err = 0;
 
 	src[0] = &op.a;
@@ -127,26 +127,27 @@ static int cvt_pack(struct decoder *d)
 	src[2] = &op.c;
 	op.n = 0;
 	for (size_t i = 0; i < ARRAY_SIZE(packs) && op.n == 0; i++) {
-		if (dec_has(d, packs[i].word)) {
+		if (exec_dec_has(d, packs[i].word)) {
 			op.size = packs[i].bits;
 			op.sub = packs[i].is_signed;
 			op.n = packs[i].sources;
 		}
 	}
-	if (!sat || op.n == 0 || !dec_has(d, ".s32") || (op.n == 3 && !dec_has(d, ".b32"))) {
-		return dec_fail(d, "this form of cvt.pack is not supported");
+	if (!sat || op.n == 0 || !exec_dec_has(d, ".s32") ||
+	    (op.n == 3 && !exec_dec_has(d, ".b32"))) {
+		return exec_dec_fail(d, "this form of cvt.pack is not supported");
 	}
-	err = dec_operands(d, op.n + 1u);
+	err = exec_dec_operands(d, op.n + 1u);
 	for (unsigned i = 0; err == 0 && i < op.n; i++) {
-		err = dec_source(d, &in[i + 1], TY_U32, src[i]);
+		err = exec_dec_source(d, &in[i + 1], TY_U32, src[i]);
 	}
 	if (err == 0) {
-		err = dec_dest(d, &in[0], TY_U32, &op.d);
+		err = exec_dec_dest(d, &in[0], TY_U32, &op.d);
 	}
-	return err < 0 ? err : dec_emit(d, &op);
+	return err < 0 ? err : exec_dec_emit(d, &op);
 }
 
-static int cvt_flags(struct decoder *d)
+static int cvt_flags(struct exec_decoder *d)
 {
 	static const struct {
 		const char *word;
@@ -158,23 +159,24 @@ static int cvt_flags(struct decoder *d)
 	int flags = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
-		flags |= dec_has(d, words[i].word) ? words[i].flag : 0;
+		flags |= exec_dec_has(d, words[i].word) ? words[i].flag : 0;
 	}
 	return flags;
 }
 
-int dec_cvt(struct decoder *d, int a, int b)
+int exec_dec_cvt(struct exec_decoder *d, int a, int b)
 {
 	static const char *const rounds[] = { ".rn", ".rz", ".rm", ".rp", ".rna" };
 	static const char *const int_rounds[] = { ".rni", ".rzi", ".rmi", ".rpi" };
 	const struct ptx_operand *in = d->insn->operands;
-	struct op op = dec_op(d, op_cvt_any);
+	struct exec_op op = exec_dec_op(d, exec_op_cvt_any);
 	bool wide_to = false, wide_from = false;
-	int round = dec_pick(d, rounds, 5, -1), int_round = dec_pick(d, int_rounds, 4, -1), err;
+	int round = exec_dec_pick(d, rounds, 5, -1),
+	    int_round = exec_dec_pick(d, int_rounds, 4, -1), err;
 	struct cvt_type to, from;
-	op_fn quick;
+	exec_op_fn quick;
 
-	if (dec_has(d, ".pack")) {
+	if (exec_dec_has(d, ".pack")) {
 		return cvt_pack(d);
 	}
 	op.flags = (uint8_t)cvt_flags(d);
@@ -183,7 +185,7 @@ int dec_cvt(struct decoder *d, int a, int b)
 	if (to.parts == 0 || from.parts == 0 || from.type == CVT_TF32 ||
 	    (to.type == CVT_TF32 && from.type != TY_F32) ||
 	    (round == ROUND_RNA && to.type != CVT_TF32)) {
-		return dec_fail(d, "a conversion between these types is not supported");
+		return exec_dec_fail(d, "a conversion between these types is not supported");
 	}
 	op.type = to.type;
 	op.type2 = from.type;
@@ -192,18 +194,18 @@ int dec_cvt(struct decoder *d, int a, int b)
 	if (to.parts == 2 || from.parts == 2) {
 		return cvt_pair(d, &op, &to, &from);
 	}
-	err = dec_operands(d, 2);
+	err = exec_dec_operands(d, 2);
 	if (err == 0) {
-		err = dec_source_any(d, &in[1], from.holder, &op.a, &wide_from);
+		err = exec_dec_source_any(d, &in[1], from.holder, &op.a, &wide_from);
 	}
 	if (err == 0) {
-		err = dec_dest_any(d, &in[0], to.holder, &op.d, &wide_to);
+		err = exec_dec_dest_any(d, &in[0], to.holder, &op.d, &wide_to);
 	}
 	if (err < 0) {
 		return err;
 	}
 	op.wide = (uint8_t)((wide_from ? WIDE_A : 0) | (wide_to ? WIDE_D : 0));
 	quick = quick_cvt(d, &op, op.n);
-	op.fn = quick ? quick : half_quick_cvt(d->h, &op, false);
-	return dec_emit(d, &op);
+	op.fn = quick ? quick : exec_half_quick_cvt(d->h, &op, false);
+	return exec_dec_emit(d, &op);
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int dec_fail(struct decoder *d, const char *fmt, ...)
+int exec_dec_fail(struct exec_decoder *d, const char *fmt, ...)
 {
 	struct buf text;
 	va_list ap;
@@ -36,39 +36,39 @@ int dec_fail(struct decoder *d, const char *fmt, ...)
 	return -EINVAL;
 }
 
-int dec_no_memory(struct decoder *d)
+int exec_dec_no_memory(struct exec_decoder *d)
 {
 	report_place(d->report, "%s:%u", d->module->name, d->line);
 	return report_set(d->report, -ENOMEM, "ptx", "no memory for this module");
 }
 
-struct op dec_op(struct decoder *d, op_fn fn)
+struct exec_op exec_dec_op(struct exec_decoder *d, exec_op_fn fn)
 {
-	struct op op = d->op;
+	struct exec_op op = d->op;
 
 	op.fn = fn;
 	op.line = d->line;
 	return op;
 }
 
-int dec_emit(struct decoder *d, const struct op *op)
+int exec_dec_emit(struct exec_decoder *d, const struct exec_op *op)
 {
 	if (!op->fn) {
-		return dec_fail(d, "this combination is not supported");
+		return exec_dec_fail(d, "this combination is not supported");
 	}
 	if (d->module->operations++ >= DECODE_MODULE_MAX) {
-		return dec_fail(d, "the module's kernels have too many operations");
+		return exec_dec_fail(d, "the module's kernels have too many operations");
 	}
 	if (d->code.len >= (size_t)DECODE_CODE_MAX * sizeof(*op)) {
-		return dec_fail(d, "a kernel has more than %u operations", DECODE_CODE_MAX);
+		return exec_dec_fail(d, "a kernel has more than %u operations", DECODE_CODE_MAX);
 	}
-	return buf_add(&d->code, op, sizeof(*op)) < 0 ? dec_no_memory(d) : 0;
+	return buf_add(&d->code, op, sizeof(*op)) < 0 ? exec_dec_no_memory(d) : 0;
 }
 
-int dec_shape(struct decoder *d, const char *name, uint32_t *ret)
+int exec_dec_shape(struct exec_decoder *d, const char *name, uint32_t *ret)
 {
 	const struct ptx_function *f = strmap_get(d->functions, name);
-	struct function_shape *more;
+	struct exec_function_shape *more;
 
 	for (uint32_t i = 0; i < d->n_shapes; i++) {
 		if (d->shapes[i].f == f) {
@@ -77,43 +77,44 @@ int dec_shape(struct decoder *d, const char *name, uint32_t *ret)
 		}
 	}
 	if (d->n_shapes == DECODE_FUNCTIONS_MAX) {
-		return dec_fail(d, "a kernel calls more than %u functions", DECODE_FUNCTIONS_MAX);
+		return exec_dec_fail(d, "a kernel calls more than %u functions",
+				     DECODE_FUNCTIONS_MAX);
 	}
 	more = realloc(d->shapes, (d->n_shapes + 1) * sizeof(*more));
 	if (!more) {
-		return dec_no_memory(d);
+		return exec_dec_no_memory(d);
 	}
 	d->shapes = more;
-	more[d->n_shapes] = (struct function_shape){ .f = f };
+	more[d->n_shapes] = (struct exec_function_shape){ .f = f };
 	*ret = d->n_shapes++;
 	if (strmap_add(d->reached, f->name, (void *)f) == -ENOMEM) {
-		return dec_no_memory(d);
+		return exec_dec_no_memory(d);
 	}
 	return 0;
 }
 
-static int decode_insn(struct decoder *d, const struct ptx_insn *insn)
+static int decode_insn(struct exec_decoder *d, const struct ptx_insn *insn)
 {
-	const struct dec_opcode *opcode = dec_opcode_find(insn->opcode);
+	const struct exec_opcode *opcode = exec_dec_opcode_find(insn->opcode);
 	struct ptx_operand guard = { .kind = PTX_NAME, .name = insn->guard };
 	int err = 0;
 
 	d->insn = insn;
 	d->line = insn->item.line;
 	d->used_modifiers = 0;
-	d->op = (struct op){ .guard = EXEC_NO_PRED, .line = d->line, .n = 1 };
+	d->op = (struct exec_op){ .guard = EXEC_NO_PRED, .line = d->line, .n = 1 };
 	if (insn->guard) {
-		err = dec_pred(d, &guard, &d->op.guard, NULL);
+		err = exec_dec_pred(d, &guard, &d->op.guard, NULL);
 		d->op.guard_not = insn->guard_not;
 		if (err == 0 && d->op.guard == EXEC_NO_PRED) {
-			err = dec_fail(d, "a predicate is expected");
+			err = exec_dec_fail(d, "a predicate is expected");
 		}
 	}
 	if (err == 0 && !opcode) {
-		err = dec_fail(d, "unknown instruction");
+		err = exec_dec_fail(d, "unknown instruction");
 	}
 	if (err == 0 && !opcode->decode) {
-		err = dec_fail(d, "not supported: %s", opcode->missing);
+		err = exec_dec_fail(d, "not supported: %s", opcode->missing);
 	}
 	if (err == 0) {
 		err = opcode->decode(d, opcode->a, opcode->b);
@@ -122,7 +123,7 @@ static int decode_insn(struct decoder *d, const struct ptx_insn *insn)
 	return err;
 }
 
-static int check_directive(struct decoder *d, const struct ptx_directive *dir)
+static int check_directive(struct exec_decoder *d, const struct ptx_directive *dir)
 {
 	static const char *const known[] = { ".loc", ".pragma", ".callprototype", ".file" };
 
@@ -131,47 +132,47 @@ static int check_directive(struct decoder *d, const struct ptx_directive *dir)
 			return 0;
 		}
 	}
-	return dec_fail(d, "unknown directive %.60s", dir->text);
+	return exec_dec_fail(d, "unknown directive %.60s", dir->text);
 }
 
-static int decode_targets(struct decoder *d, const struct ptx_targets *t, const char *label)
+static int decode_targets(struct exec_decoder *d, const struct ptx_targets *t, const char *label)
 {
-	struct symbol *s = label ? strmap_get(&d->scope->symbols, label) : NULL;
+	struct exec_symbol *s = label ? strmap_get(&d->scope->symbols, label) : NULL;
 	struct exec_table table = { .n = t->n };
-	struct label_use use = { .pc = UINT32_MAX };
+	struct exec_label_use use = { .pc = UINT32_MAX };
 
 	if (strcmp(t->directive, ".branchtargets") != 0) {
 		return 0;
 	}
 	if (!s || s->kind != SYM_TABLE) {
-		return dec_fail(d, ".branchtargets needs a label");
+		return exec_dec_fail(d, ".branchtargets needs a label");
 	}
-	if (dec_module_takes(d, (uint64_t)t->n * sizeof(*table.targets)) < 0) {
+	if (exec_dec_module_takes(d, (uint64_t)t->n * sizeof(*table.targets)) < 0) {
 		return -EINVAL;
 	}
 	s->ref = (uint32_t)(d->tables.len / sizeof(table));
 	table.targets = calloc(MAX(t->n, 1u), sizeof(*table.targets));
 	if (!table.targets || buf_add(&d->tables, &table, sizeof(table)) < 0) {
 		free(table.targets);
-		return dec_no_memory(d);
+		return exec_dec_no_memory(d);
 	}
 	use.table = s->ref;
 	for (use.entry = 0; use.entry < t->n; use.entry++) {
-		const struct symbol *target = dec_find(d, t->names[use.entry]);
+		const struct exec_symbol *target = exec_dec_find(d, t->names[use.entry]);
 
 		if (!target || target->kind != SYM_LABEL) {
-			return dec_fail(d, "there is no label %s here", t->names[use.entry]);
+			return exec_dec_fail(d, "there is no label %s here", t->names[use.entry]);
 		}
 		use.label = target->ref;
 		if (buf_add(&d->label_uses, &use, sizeof(use)) < 0) {
-			return dec_no_memory(d);
+			return exec_dec_no_memory(d);
 		}
 	}
 	return 0;
 }
 
 /* Tables first: a branch may come before the table it uses. */
-static int decode_tables(struct decoder *d, const struct ptx_list *list)
+static int decode_tables(struct exec_decoder *d, const struct ptx_list *list)
 {
 	ptx_each (list, it) {
 		int err;
@@ -191,11 +192,11 @@ static int decode_tables(struct decoder *d, const struct ptx_list *list)
 	return 0;
 }
 
-static int decode_list(struct decoder *d, const struct ptx_list *list);
+static int decode_list(struct exec_decoder *d, const struct ptx_list *list);
 
-static int decode_item(struct decoder *d, const struct ptx_item *it)
+static int decode_item(struct exec_decoder *d, const struct ptx_item *it)
 {
-	struct symbol *s;
+	struct exec_symbol *s;
 	int err;
 
 	d->line = it->line;
@@ -203,19 +204,19 @@ static int decode_item(struct decoder *d, const struct ptx_item *it)
 	case PTX_INSN:
 		return decode_insn(d, (const struct ptx_insn *)it);
 	case PTX_VARIABLE:
-		return dec_declare(d, (const struct ptx_variable *)it);
+		return exec_dec_declare(d, (const struct ptx_variable *)it);
 	case PTX_LABEL:
-		s = dec_find(d, ((const struct ptx_label *)it)->name);
+		s = exec_dec_find(d, ((const struct ptx_label *)it)->name);
 		if (s && s->kind == SYM_LABEL) {
 			((uint32_t *)d->labels.data)[s->ref] =
-				(uint32_t)(d->code.len / sizeof(struct op));
+				(uint32_t)(d->code.len / sizeof(struct exec_op));
 		}
 		return 0;
 	case PTX_SCOPE:
-		err = dec_scope_open(d);
+		err = exec_dec_scope_open(d);
 		if (err == 0) {
 			err = decode_list(d, &((const struct ptx_scope *)it)->body);
-			dec_scope_close(d);
+			exec_dec_scope_close(d);
 		}
 		return err;
 	case PTX_DIRECTIVE:
@@ -226,9 +227,9 @@ static int decode_item(struct decoder *d, const struct ptx_item *it)
 }
 
 /* As deep as scopes nest, which the parser bounds. */
-static int decode_list(struct decoder *d, const struct ptx_list *list)
+static int decode_list(struct exec_decoder *d, const struct ptx_list *list)
 {
-	int err = dec_declare_labels(d, list);
+	int err = exec_dec_declare_labels(d, list);
 
 	if (err == 0) {
 		err = decode_tables(d, list);
@@ -239,26 +240,26 @@ static int decode_list(struct decoder *d, const struct ptx_list *list)
 	return err;
 }
 
-static int declare_kernel_params(struct decoder *d, const struct ptx_function *f)
+static int declare_kernel_params(struct exec_decoder *d, const struct ptx_function *f)
 {
 	struct exec_function *out = d->out;
 	uint64_t at = 0;
 
 	out->params = calloc(MAX(f->n_params, 1u), sizeof(*out->params));
 	if (!out->params) {
-		return dec_no_memory(d);
+		return exec_dec_no_memory(d);
 	}
 	for (uint32_t i = 0; i < f->n_params; i++) {
 		const struct ptx_variable *v = &f->params[i];
-		struct symbol *s;
+		struct exec_symbol *s;
 		uint64_t bytes;
 
 		d->line = v->item.line;
 		if (v->space != PTX_PARAM || v->open_array || ptx_variable_bytes(v, &bytes) < 0 ||
 		    bytes > 65536) {
-			return dec_fail(d, "parameter %s is not supported", v->name);
+			return exec_dec_fail(d, "parameter %s is not supported", v->name);
 		}
-		s = dec_symbol_new(d, v->name, SYM_PARAM);
+		s = exec_dec_symbol_new(d, v->name, SYM_PARAM);
 		if (!s) {
 			return -EINVAL;
 		}
@@ -269,7 +270,7 @@ static int declare_kernel_params(struct decoder *d, const struct ptx_function *f
 			(struct exec_param){ .offset = (uint32_t)at, .bytes = (uint32_t)bytes };
 		at += bytes;
 		if (at > 65536) {
-			return dec_fail(d, "more than 64 KiB of parameters");
+			return exec_dec_fail(d, "more than 64 KiB of parameters");
 		}
 	}
 	out->info.n_params = f->n_params;
@@ -278,19 +279,19 @@ static int declare_kernel_params(struct decoder *d, const struct ptx_function *f
 	return 0;
 }
 
-static int declare_function_params(struct decoder *d, const struct ptx_function *f)
+static int declare_function_params(struct exec_decoder *d, const struct ptx_function *f)
 {
-	struct function_shape *shape = &d->shapes[d->current];
+	struct exec_function_shape *shape = &d->shapes[d->current];
 	uint32_t n = f->n_returns + f->n_params;
-	struct formal *formals = calloc((size_t)n + 1, sizeof(*formals));
-	int err = formals ? dec_formals(d, f, formals, &shape->local_bytes, &shape->n32,
-					&shape->n64, &shape->n_pred)
-			  : dec_no_memory(d);
+	struct exec_formal *formals = calloc((size_t)n + 1, sizeof(*formals));
+	int err = formals ? exec_dec_formals(d, f, formals, &shape->local_bytes, &shape->n32,
+					     &shape->n64, &shape->n_pred)
+			  : exec_dec_no_memory(d);
 
 	for (uint32_t i = 0; err == 0 && i < n; i++) {
 		const struct ptx_variable *v =
 			i < f->n_returns ? &f->returns[i] : &f->params[i - f->n_returns];
-		struct symbol *s = dec_symbol_new(
+		struct exec_symbol *s = exec_dec_symbol_new(
 			d, v->name, formals[i].in_register ? SYM_REGISTER : SYM_PARAM);
 
 		if (!s) {
@@ -306,18 +307,18 @@ static int declare_function_params(struct decoder *d, const struct ptx_function 
 	return err;
 }
 
-static int patch_labels(struct decoder *d)
+static int patch_labels(struct exec_decoder *d)
 {
-	const struct label_use *uses = (const struct label_use *)d->label_uses.data;
+	const struct exec_label_use *uses = (const struct exec_label_use *)d->label_uses.data;
 	const uint32_t *labels = (const uint32_t *)d->labels.data;
-	struct op *code = (struct op *)d->code.data;
+	struct exec_op *code = (struct exec_op *)d->code.data;
 	struct exec_table *tables = (struct exec_table *)d->tables.data;
 
 	for (size_t i = 0; i < d->label_uses.len / sizeof(*uses); i++) {
 		uint32_t pc = labels[uses[i].label];
 
 		if (pc == UINT32_MAX) {
-			return dec_fail(d, "a label has no place");
+			return exec_dec_fail(d, "a label has no place");
 		}
 		if (uses[i].pc != UINT32_MAX) {
 			code[uses[i].pc].e = pc;
@@ -345,40 +346,40 @@ static bool uses_stack(const struct ptx_list *list)
 }
 
 /* What a function takes by alloca is given back when it returns. */
-static int save_stack(struct decoder *d)
+static int save_stack(struct exec_decoder *d)
 {
-	struct op op = dec_op(d, op_stack_save);
-	int err = dec_new_register(d, TY_U64, &d->stack_saved);
+	struct exec_op op = exec_dec_op(d, exec_op_stack_save);
+	int err = exec_dec_new_register(d, TY_U64, &d->stack_saved);
 
 	op.d = d->stack_saved;
 	op.wide = WIDE_D;
-	return err < 0 ? err : dec_emit(d, &op);
+	return err < 0 ? err : exec_dec_emit(d, &op);
 }
 
-int dec_restore_stack(struct decoder *d)
+int exec_dec_restore_stack(struct exec_decoder *d)
 {
-	struct op op = dec_op(d, op_stack_restore);
+	struct exec_op op = exec_dec_op(d, exec_op_stack_restore);
 
 	op.a = d->stack_saved;
 	op.wide = WIDE_A;
-	return d->stack_saved == UINT32_MAX ? 0 : dec_emit(d, &op);
+	return d->stack_saved == UINT32_MAX ? 0 : exec_dec_emit(d, &op);
 }
 
-static int decode_function(struct decoder *d, uint32_t index)
+static int decode_function(struct exec_decoder *d, uint32_t index)
 {
 	const struct ptx_function *f = d->shapes[index].f;
-	struct op end;
+	struct exec_op end;
 	int err;
 
 	d->current = index;
 	d->in_entry = f->is_entry;
 	d->line = f->item.line;
-	d->shapes[index].start = (uint32_t)(d->code.len / sizeof(struct op));
-	err = dec_scope_open(d);
+	d->shapes[index].start = (uint32_t)(d->code.len / sizeof(struct exec_op));
+	err = exec_dec_scope_open(d);
 	if (err < 0) {
 		return err;
 	}
-	d->op = (struct op){ .guard = EXEC_NO_PRED, .n = 1 };
+	d->op = (struct exec_op){ .guard = EXEC_NO_PRED, .n = 1 };
 	err = f->is_entry ? declare_kernel_params(d, f) : declare_function_params(d, f);
 	d->stack_saved = UINT32_MAX;
 	if (err == 0 && !f->is_entry && uses_stack(&f->body)) {
@@ -387,33 +388,33 @@ static int decode_function(struct decoder *d, uint32_t index)
 	if (err == 0) {
 		err = decode_list(d, &f->body);
 	}
-	dec_scope_close(d);
+	exec_dec_scope_close(d);
 	if (err < 0) {
 		return err;
 	}
 	/* Falling off the end is a return. */
 	d->line = f->end_line;
-	d->op = (struct op){ .guard = EXEC_NO_PRED, .n = 1 };
-	end = dec_op(d, op_ret);
-	err = dec_restore_stack(d);
+	d->op = (struct exec_op){ .guard = EXEC_NO_PRED, .n = 1 };
+	end = exec_dec_op(d, exec_op_ret);
+	err = exec_dec_restore_stack(d);
 	if (err == 0) {
-		err = dec_emit(d, &end);
+		err = exec_dec_emit(d, &end);
 	}
 	return err < 0 ? err : patch_labels(d);
 }
 
 /* What the deepest chain of calls below a function needs. Recursion in C is bounded by
  * DECODE_FUNCTIONS_MAX. */
-static bool chain(struct decoder *d, uint32_t index)
+static bool chain(struct exec_decoder *d, uint32_t index)
 {
-	struct function_shape *s = &d->shapes[index];
+	struct exec_function_shape *s = &d->shapes[index];
 
 	if (s->mark) {
 		return s->mark == 2;
 	}
 	s->mark = 1;
 	for (uint32_t i = 0; i < s->n_calls_out; i++) {
-		struct function_shape *c = &d->shapes[s->callees[i]];
+		struct exec_function_shape *c = &d->shapes[s->callees[i]];
 
 		if (!chain(d, s->callees[i])) {
 			return false;
@@ -434,13 +435,13 @@ static bool chain(struct decoder *d, uint32_t index)
 
 /* Functions that call each other in a circle get as many frames of the largest size as fit into
  * EXEC_CALL_BYTES. */
-static void chain_recursive(struct decoder *d)
+static void chain_recursive(struct exec_decoder *d)
 {
-	struct function_shape *first = &d->shapes[0];
+	struct exec_function_shape *first = &d->shapes[0];
 	uint64_t n32 = 0, n64 = 0, n_pred = 0, local = 0, frame, depth;
 
 	for (uint32_t i = 0; i < d->n_shapes; i++) {
-		const struct function_shape *s = &d->shapes[i];
+		const struct exec_function_shape *s = &d->shapes[i];
 
 		n32 = MAX(n32, s->n32);
 		n64 = MAX(n64, s->n64);
@@ -457,12 +458,12 @@ static void chain_recursive(struct decoder *d)
 	first->chain_depth = (uint32_t)depth;
 }
 
-static void patch_calls(struct decoder *d)
+static void patch_calls(struct exec_decoder *d)
 {
 	struct exec_call *calls = (struct exec_call *)d->calls.data;
 
 	for (size_t i = 0; i < d->calls.len / sizeof(*calls); i++) {
-		const struct function_shape *caller = &d->shapes[calls[i].caller];
+		const struct exec_function_shape *caller = &d->shapes[calls[i].caller];
 
 		calls[i].target = calls[i].layout ? 0 : d->shapes[calls[i].callee].start;
 		calls[i].step32 = caller->n32 * EXEC_SLOT32;
@@ -477,9 +478,9 @@ static void patch_calls(struct decoder *d)
 	}
 }
 
-static int take_sizes(struct decoder *d)
+static int take_sizes(struct exec_decoder *d)
 {
-	const struct function_shape *s = &d->shapes[0];
+	const struct exec_function_shape *s = &d->shapes[0];
 	struct exec_function *out = d->out;
 	uint32_t n[3];
 
@@ -488,7 +489,7 @@ static int take_sizes(struct decoder *d)
 	}
 	if (s->chain32 > (1u << 21) || s->chain64 > (1u << 20) || s->chain_pred > (1u << 22) ||
 	    s->chain_local > DECODE_LOCAL_MAX) {
-		return dec_fail(
+		return exec_dec_fail(
 			d, "the functions of %s need too many registers or too much local memory",
 			out->info.name);
 	}
@@ -516,7 +517,7 @@ static int take_sizes(struct decoder *d)
 }
 
 /* Dynamic shared memory begins behind the static one, whose size is known only now. */
-static void patch_dynamic_shared(struct decoder *d)
+static void patch_dynamic_shared(struct exec_decoder *d)
 {
 	const struct exec_reloc *relocs = (const struct exec_reloc *)d->relocs.data;
 	uint64_t start = ROUND_UP(d->shared_bytes, MAX(d->shared_align, 16u));
@@ -539,32 +540,33 @@ static void *steal(struct buf *b, size_t one, uint32_t *n)
 	return buf_steal(b);
 }
 
-static int hand_over(struct decoder *d)
+static int hand_over(struct exec_decoder *d)
 {
 	struct exec_function *out = d->out;
 
 	out->constant_bytes = (uint32_t)d->constants.len;
 	out->constants = aligned_alloc(64, ROUND_UP(MAX(d->constants.len, (size_t)1), (size_t)64));
 	out->code = aligned_alloc(64, d->code.len);
-	out->found =
-		exec_checking() ? calloc(d->code.len / sizeof(struct op), sizeof(uint32_t)) : NULL;
+	out->found = exec_checking()
+			     ? calloc(d->code.len / sizeof(struct exec_op), sizeof(uint32_t))
+			     : NULL;
 	if (!out->constants || !out->code || (exec_checking() && !out->found)) {
-		return dec_no_memory(d);
+		return exec_dec_no_memory(d);
 	}
 	if (d->constants.len) {
 		memcpy(out->constants, d->constants.data, d->constants.len);
 	}
 	memcpy(out->code, d->code.data, d->code.len);
-	out->n_code = (uint32_t)(d->code.len / sizeof(struct op));
+	out->n_code = (uint32_t)(d->code.len / sizeof(struct exec_op));
 	exec_runs_mark(out->code, out->n_code);
 	out->relocs = steal(&d->relocs, sizeof(struct exec_reloc), &out->n_relocs);
 	return 0;
 }
 
-static void decoder_finish(struct decoder *d)
+static void decoder_finish(struct exec_decoder *d)
 {
 	struct exec_function *out = d->out;
-	struct symbol *next;
+	struct exec_symbol *next;
 
 	/* Calls and tables own memory: they are the function's from the start, also after an error.
 	 */
@@ -574,9 +576,9 @@ static void decoder_finish(struct decoder *d)
 	out->n_callees = d->n_callees;
 	strmap_finish(&d->layouts);
 	while (d->scope) {
-		dec_scope_close(d);
+		exec_dec_scope_close(d);
 	}
-	for (struct symbol *s = d->owned; s; s = next) {
+	for (struct exec_symbol *s = d->owned; s; s = next) {
 		next = s->next_owned;
 		free(s->slots);
 		free(s);
@@ -593,7 +595,8 @@ static void decoder_finish(struct decoder *d)
 	strmap_finish(&d->constant_index);
 }
 
-int dec_kernel(struct decoder *d, const struct ptx_function *entry, struct exec_function *out)
+int exec_dec_kernel(struct exec_decoder *d, const struct ptx_function *entry,
+		    struct exec_function *out)
 {
 	uint32_t index;
 	int err;
@@ -601,10 +604,10 @@ int dec_kernel(struct decoder *d, const struct ptx_function *entry, struct exec_
 	d->out = out;
 	d->line = entry->item.line;
 	out->module = d->module;
-	err = dec_scope_open(d);
+	err = exec_dec_scope_open(d);
 	d->root = d->scope;
 	if (err == 0) {
-		err = dec_shape(d, entry->name, &index);
+		err = exec_dec_shape(d, entry->name, &index);
 	}
 	for (uint32_t i = 0; err == 0 && i < d->n_shapes; i++) {
 		err = decode_function(d, i);

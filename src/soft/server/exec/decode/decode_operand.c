@@ -15,7 +15,7 @@ static const struct {
 	{ ".bf16", TY_U16 }, { ".bf16x2", TY_U32 }, { ".pred", TY_PRED },
 };
 
-enum exec_type dec_type(const char *word)
+enum exec_type exec_dec_type(const char *word)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
 		if (strcmp(types[i].word, word) == 0) {
@@ -25,7 +25,7 @@ enum exec_type dec_type(const char *word)
 	return TY_COUNT;
 }
 
-unsigned dec_type_bytes(enum exec_type t)
+unsigned exec_dec_type_bytes(enum exec_type t)
 {
 	static const uint8_t bytes[TY_COUNT] = {
 		[TY_U8] = 1,  [TY_S8] = 1,  [TY_U16] = 2, [TY_S16] = 2, [TY_U32] = 4, [TY_S32] = 4,
@@ -35,17 +35,17 @@ unsigned dec_type_bytes(enum exec_type t)
 	return t < TY_COUNT ? bytes[t] : 0;
 }
 
-bool dec_is_float(enum exec_type t)
+bool exec_dec_is_float(enum exec_type t)
 {
 	return t == TY_F16 || t == TY_F32 || t == TY_F64 || t == TY_F32Z;
 }
 
-bool dec_is_signed(enum exec_type t)
+bool exec_dec_is_signed(enum exec_type t)
 {
 	return t == TY_S8 || t == TY_S16 || t == TY_S32 || t == TY_S64;
 }
 
-bool dec_has(struct decoder *d, const char *modifier)
+bool exec_dec_has(struct exec_decoder *d, const char *modifier)
 {
 	for (unsigned i = 0; i < d->insn->n_modifiers; i++) {
 		if (!(d->used_modifiers >> i & 1) && strcmp(d->insn->modifiers[i], modifier) == 0) {
@@ -56,20 +56,20 @@ bool dec_has(struct decoder *d, const char *modifier)
 	return false;
 }
 
-int dec_pick(struct decoder *d, const char *const *words, int n, int none)
+int exec_dec_pick(struct exec_decoder *d, const char *const *words, int n, int none)
 {
 	for (int i = 0; i < n; i++) {
-		if (words[i] && dec_has(d, words[i])) {
+		if (words[i] && exec_dec_has(d, words[i])) {
 			return i;
 		}
 	}
 	return none;
 }
 
-enum exec_type dec_take_type(struct decoder *d)
+enum exec_type exec_dec_take_type(struct exec_decoder *d)
 {
 	for (unsigned i = 0; i < d->insn->n_modifiers; i++) {
-		enum exec_type t = dec_type(d->insn->modifiers[i]);
+		enum exec_type t = exec_dec_type(d->insn->modifiers[i]);
 
 		if (!(d->used_modifiers >> i & 1) && t != TY_COUNT) {
 			d->used_modifiers |= 1u << i;
@@ -79,44 +79,45 @@ enum exec_type dec_take_type(struct decoder *d)
 	return TY_COUNT;
 }
 
-int dec_modifiers_done(struct decoder *d)
+int exec_dec_modifiers_done(struct exec_decoder *d)
 {
 	for (unsigned i = 0; i < d->insn->n_modifiers; i++) {
 		if (!(d->used_modifiers >> i & 1)) {
-			return dec_fail(d, "%s is not supported here", d->insn->modifiers[i]);
+			return exec_dec_fail(d, "%s is not supported here", d->insn->modifiers[i]);
 		}
 	}
 	return 0;
 }
 
-int dec_operands(struct decoder *d, unsigned n)
+int exec_dec_operands(struct exec_decoder *d, unsigned n)
 {
 	if (d->insn->n_operands != n) {
-		return dec_fail(d, "%u operand%s expected, found %u", n, PLURAL(n),
-				d->insn->n_operands);
+		return exec_dec_fail(d, "%u operand%s expected, found %u", n, PLURAL(n),
+				     d->insn->n_operands);
 	}
-	return dec_modifiers_done(d);
+	return exec_dec_modifiers_done(d);
 }
 
 /* What a function has is there again for each kernel that calls it. */
-int dec_module_takes(struct decoder *d, uint64_t bytes)
+int exec_dec_module_takes(struct exec_decoder *d, uint64_t bytes)
 {
 	d->module->constant_bytes += bytes;
 	return d->module->constant_bytes > DECODE_MODULE_CONSTANTS_MAX
-		       ? dec_fail(d, "the module's kernels have too many constants, tables and "
-				     "arguments")
+		       ? exec_dec_fail(d,
+				       "the module's kernels have too many constants, tables and "
+				       "arguments")
 		       : 0;
 }
 
-static int constant_room(struct decoder *d, bool wide)
+static int constant_room(struct exec_decoder *d, bool wide)
 {
 	if (d->constants.len > DECODE_CONSTANTS_MAX) {
-		return dec_fail(d, "a kernel has too many constants");
+		return exec_dec_fail(d, "a kernel has too many constants");
 	}
-	return dec_module_takes(d, wide ? EXEC_SLOT64 : EXEC_SLOT32);
+	return exec_dec_module_takes(d, wide ? EXEC_SLOT64 : EXEC_SLOT32);
 }
 
-int dec_constant(struct decoder *d, uint64_t bits, bool wide, uint32_t *ret)
+int exec_dec_constant(struct exec_decoder *d, uint64_t bits, bool wide, uint32_t *ret)
 {
 	struct {
 		uint64_t bits;
@@ -141,15 +142,15 @@ int dec_constant(struct decoder *d, uint64_t bits, bool wide, uint32_t *ret)
 	}
 	if (d->constants.failed || strmap_add_n(&d->constant_index, (char *)&key, sizeof(key),
 						(void *)(uintptr_t)(offset + 1)) < 0) {
-		return dec_no_memory(d);
+		return exec_dec_no_memory(d);
 	}
 	*ret = offset | REF_CONST;
 	return 0;
 }
 
 /* A slot of its own, filled when the address is known. */
-static int constant_reloc(struct decoder *d, enum exec_reloc_kind kind, int64_t addend, bool wide,
-			  uint32_t *ret)
+static int constant_reloc(struct exec_decoder *d, enum exec_reloc_kind kind, int64_t addend,
+			  bool wide, uint32_t *ret)
 {
 	static const uint8_t zero[EXEC_SLOT64];
 	struct exec_reloc r = {
@@ -178,20 +179,20 @@ static int constant_reloc(struct decoder *d, enum exec_reloc_kind kind, int64_t 
 	if (d->constants.failed || d->relocs.failed ||
 	    strmap_add_n(&d->constant_index, (const char *)&key, sizeof(key),
 			 (void *)((uintptr_t)r.offset + 1)) < 0) {
-		return dec_no_memory(d);
+		return exec_dec_no_memory(d);
 	}
 	return 0;
 }
 
-static int immediate(struct decoder *d, const struct ptx_operand *o, enum exec_type t,
+static int immediate(struct exec_decoder *d, const struct ptx_operand *o, enum exec_type t,
 		     uint32_t *ret)
 {
 	uint64_t bits = o->value;
 	double v64;
 	float v32;
 
-	if (o->kind == PTX_INT && dec_is_float(t)) {
-		return dec_fail(d, "a whole number where a float is expected");
+	if (o->kind == PTX_INT && exec_dec_is_float(t)) {
+		return exec_dec_fail(d, "a whole number where a float is expected");
 	}
 	if (o->kind == PTX_F64) {
 		memcpy(&v64, &bits, sizeof(v64));
@@ -199,39 +200,40 @@ static int immediate(struct decoder *d, const struct ptx_operand *o, enum exec_t
 			v32 = (float)v64;
 			bits = 0;
 			memcpy(&bits, &v32, sizeof(v32));
-		} else if (t != TY_F64 && dec_type_bytes(t) != 8) {
-			return dec_fail(d, "a 64-bit float does not fit here");
+		} else if (t != TY_F64 && exec_dec_type_bytes(t) != 8) {
+			return exec_dec_fail(d, "a 64-bit float does not fit here");
 		}
 	} else if (o->kind == PTX_F32 && t == TY_F64) {
 		memcpy(&v32, &bits, sizeof(v32));
 		v64 = v32;
 		memcpy(&bits, &v64, sizeof(v64));
 	}
-	return dec_constant(d, bits, dec_is_wide(t), ret);
+	return exec_dec_constant(d, bits, exec_dec_is_wide(t), ret);
 }
 
-static int function_address(struct decoder *d, const char *name, int64_t offset, bool wide,
+static int function_address(struct exec_decoder *d, const char *name, int64_t offset, bool wide,
 			    uint32_t *ret)
 {
 	const struct ptx_function *f = strmap_get(d->functions, name);
 	uintptr_t index = (uintptr_t)strmap_get(&d->taken->index, f->name);
 
 	if (!wide || offset || index == 0) {
-		return dec_fail(d, "the address of %s cannot be used here", name);
+		return exec_dec_fail(d, "the address of %s cannot be used here", name);
 	}
 	if (!f->has_body) {
-		return dec_fail(d, "%s has no body in this module, and nothing links it", name);
+		return exec_dec_fail(d, "%s has no body in this module, and nothing links it",
+				     name);
 	}
-	return dec_constant(d, d->module->code_base + (index - 1) * EXEC_CODE_STEP, true, ret);
+	return exec_dec_constant(d, d->module->code_base + (index - 1) * EXEC_CODE_STEP, true, ret);
 }
 
 /* The address of a variable, in its own space. */
-static int variable_address(struct decoder *d, const char *name, int64_t offset, bool wide,
+static int variable_address(struct exec_decoder *d, const char *name, int64_t offset, bool wide,
 			    uint32_t *ret, enum exec_space_kind *ret_space)
 {
-	const struct symbol *s = dec_find(d, name);
+	const struct exec_symbol *s = exec_dec_find(d, name);
 	const struct exec_variable *global;
-	struct op op;
+	struct exec_op op;
 	uint32_t addend, frame;
 	int err;
 
@@ -240,37 +242,37 @@ static int variable_address(struct decoder *d, const char *name, int64_t offset,
 		if (s->extern_array) {
 			return constant_reloc(d, RELOC_DYNAMIC_SHARED, offset, wide, ret);
 		}
-		return dec_constant(d, s->offset + (uint64_t)offset, wide, ret);
+		return exec_dec_constant(d, s->offset + (uint64_t)offset, wide, ret);
 	}
 	if (s && (s->kind == SYM_LOCAL || (s->kind == SYM_PARAM && s->in_frame))) {
 		/* The frame's place is known when it runs. */
 		*ret_space = SP_LOCAL;
-		err = dec_constant(d, s->ref + (uint64_t)offset, true, &addend);
+		err = exec_dec_constant(d, s->ref + (uint64_t)offset, true, &addend);
 		if (err == 0) {
-			err = dec_new_register(d, wide ? TY_U64 : TY_U32, ret);
+			err = exec_dec_new_register(d, wide ? TY_U64 : TY_U32, ret);
 		}
 		if (err == 0 && !wide) {
-			err = dec_new_register(d, TY_U64, &frame);
+			err = exec_dec_new_register(d, TY_U64, &frame);
 		}
 		if (err < 0) {
 			return err;
 		}
-		op = dec_op(d, d->h->alu[ALU_ADD][TY_U64]);
+		op = exec_dec_op(d, d->h->alu[ALU_ADD][TY_U64]);
 		op.d = wide ? *ret : frame;
 		op.a = REF_SLOT32(WARP_FRAME, REF_WARP);
 		op.b = addend;
-		err = dec_emit(d, &op);
+		err = exec_dec_emit(d, &op);
 		if (err == 0 && !wide) {
 			op.fn = d->h->cvt[TY_U32][TY_U64];
 			op.d = *ret;
 			op.a = frame;
-			err = dec_emit(d, &op);
+			err = exec_dec_emit(d, &op);
 		}
 		return err;
 	}
 	if (s && s->kind == SYM_PARAM) {
 		*ret_space = SP_PARAM;
-		return dec_constant(d, s->offset + (uint64_t)offset, wide, ret);
+		return exec_dec_constant(d, s->offset + (uint64_t)offset, wide, ret);
 	}
 	global = s ? NULL : strmap_get(d->globals, name);
 	if (global || (s && s->kind == SYM_GLOBAL)) {
@@ -283,110 +285,113 @@ static int variable_address(struct decoder *d, const char *name, int64_t offset,
 		return function_address(d, name, offset, wide, ret);
 	}
 	if (s) {
-		return dec_fail(d, "%s cannot be used as a value", name);
+		return exec_dec_fail(d, "%s cannot be used as a value", name);
 	}
-	return dec_fail(d, "%s is not declared", name);
+	return exec_dec_fail(d, "%s is not declared", name);
 }
 
 /* width: 0 any, else bytes that a register must have. */
-static int source(struct decoder *d, const struct ptx_operand *o, enum exec_type t, bool exact,
+static int source(struct exec_decoder *d, const struct ptx_operand *o, enum exec_type t, bool exact,
 		  uint32_t *ret, bool *ret_wide)
 {
 	enum exec_space_kind space;
 	enum exec_type have;
 	int err;
 
-	*ret_wide = dec_is_wide(t);
+	*ret_wide = exec_dec_is_wide(t);
 	if (o->kind == PTX_INT || o->kind == PTX_F32 || o->kind == PTX_F64) {
 		return immediate(d, o, t, ret);
 	}
 	if (o->kind != PTX_NAME) {
-		return dec_fail(d, "a register or a constant is expected");
+		return exec_dec_fail(d, "a register or a constant is expected");
 	}
-	err = o->offset ? 1 : dec_register(d, o->name, ret, &have);
+	err = o->offset ? 1 : exec_dec_register(d, o->name, ret, &have);
 	if (err < 0) {
 		return err;
 	}
 	if (err == 0) {
 		if (have == TY_PRED) {
-			return dec_fail(d, "%s is a predicate", o->name);
+			return exec_dec_fail(d, "%s is a predicate", o->name);
 		}
-		if (exact ? dec_is_wide(have) != dec_is_wide(t) ||
-				    dec_type_bytes(have) < dec_type_bytes(t)
-			  : dec_type_bytes(have) < dec_type_bytes(t)) {
-			return dec_fail(d, "%s does not have the instruction's size", o->name);
+		if (exact ? exec_dec_is_wide(have) != exec_dec_is_wide(t) ||
+				    exec_dec_type_bytes(have) < exec_dec_type_bytes(t)
+			  : exec_dec_type_bytes(have) < exec_dec_type_bytes(t)) {
+			return exec_dec_fail(d, "%s does not have the instruction's size", o->name);
 		}
-		*ret_wide = dec_is_wide(have);
+		*ret_wide = exec_dec_is_wide(have);
 		return 0;
 	}
 	if (o->name[0] == '%') {
-		err = dec_special(d, o->name, t, ret);
+		err = exec_dec_special(d, o->name, t, ret);
 		if (err <= 0) {
 			return err;
 		}
 	}
 	if (strcmp(o->name, "WARP_SZ") == 0 && !o->offset) {
-		return dec_constant(d, EXEC_LANES, *ret_wide, ret);
+		return exec_dec_constant(d, EXEC_LANES, *ret_wide, ret);
 	}
-	if (o->name[0] == '%' && !dec_find(d, o->name)) {
-		return dec_fail(d, "%s is not declared, and no special register of this size",
-				o->name);
+	if (o->name[0] == '%' && !exec_dec_find(d, o->name)) {
+		return exec_dec_fail(d, "%s is not declared, and no special register of this size",
+				     o->name);
 	}
 	return variable_address(d, o->name, o->offset, *ret_wide, ret, &space);
 }
 
-int dec_source(struct decoder *d, const struct ptx_operand *o, enum exec_type t, uint32_t *ret)
+int exec_dec_source(struct exec_decoder *d, const struct ptx_operand *o, enum exec_type t,
+		    uint32_t *ret)
 {
 	bool wide;
 
 	return source(d, o, t, true, ret, &wide);
 }
 
-int dec_source_any(struct decoder *d, const struct ptx_operand *o, enum exec_type t, uint32_t *ret,
-		   bool *ret_wide)
+int exec_dec_source_any(struct exec_decoder *d, const struct ptx_operand *o, enum exec_type t,
+			uint32_t *ret, bool *ret_wide)
 {
 	return source(d, o, t, false, ret, ret_wide);
 }
 
-int dec_dest_any(struct decoder *d, const struct ptx_operand *o, enum exec_type t, uint32_t *ret,
-		 bool *ret_wide)
+int exec_dec_dest_any(struct exec_decoder *d, const struct ptx_operand *o, enum exec_type t,
+		      uint32_t *ret, bool *ret_wide)
 {
 	enum exec_type have;
 	int err;
 
 	if (o->kind != PTX_NAME || o->offset) {
-		return dec_fail(d, "a register is expected");
+		return exec_dec_fail(d, "a register is expected");
 	}
 	if (strcmp(o->name, "_") == 0) {
-		*ret_wide = dec_is_wide(t);
-		return dec_new_register(d, t, ret);
+		*ret_wide = exec_dec_is_wide(t);
+		return exec_dec_new_register(d, t, ret);
 	}
-	err = dec_register(d, o->name, ret, &have);
+	err = exec_dec_register(d, o->name, ret, &have);
 	if (err < 0) {
 		return err;
 	}
 	if (err > 0) {
-		return dec_fail(d, "%s is not a declared register", o->name);
+		return exec_dec_fail(d, "%s is not a declared register", o->name);
 	}
-	if (have == TY_PRED || dec_type_bytes(have) < dec_type_bytes(t)) {
-		return dec_fail(d, "%s does not have the instruction's size", o->name);
+	if (have == TY_PRED || exec_dec_type_bytes(have) < exec_dec_type_bytes(t)) {
+		return exec_dec_fail(d, "%s does not have the instruction's size", o->name);
 	}
-	*ret_wide = dec_is_wide(have);
+	*ret_wide = exec_dec_is_wide(have);
 	return 0;
 }
 
-int dec_dest(struct decoder *d, const struct ptx_operand *o, enum exec_type t, uint32_t *ret)
+int exec_dec_dest(struct exec_decoder *d, const struct ptx_operand *o, enum exec_type t,
+		  uint32_t *ret)
 {
 	bool wide;
-	int err = dec_dest_any(d, o, t, ret, &wide);
+	int err = exec_dec_dest_any(d, o, t, ret, &wide);
 
-	if (err == 0 && wide != dec_is_wide(t)) {
-		return dec_fail(d, "%s does not have the instruction's size", o->name);
+	if (err == 0 && wide != exec_dec_is_wide(t)) {
+		return exec_dec_fail(d, "%s does not have the instruction's size", o->name);
 	}
 	return err;
 }
 
-int dec_pred(struct decoder *d, const struct ptx_operand *o, uint16_t *ret, uint8_t *ret_not)
+int exec_dec_pred(struct exec_decoder *d, const struct ptx_operand *o, uint16_t *ret,
+		  uint8_t *ret_not)
 {
 	bool negated = o->kind == PTX_NOT;
 	enum exec_type type = TY_COUNT;
@@ -397,24 +402,24 @@ int dec_pred(struct decoder *d, const struct ptx_operand *o, uint16_t *ret, uint
 		o = &o->args[0];
 	}
 	if (o->kind != PTX_NAME || o->offset) {
-		return dec_fail(d, "a predicate is expected");
+		return exec_dec_fail(d, "a predicate is expected");
 	}
 	if (strcmp(o->name, "_") == 0 && !ret_not) {
 		*ret = EXEC_NO_PRED;
 		return 0;
 	}
 	if (ret_not && strcmp(o->name, "%is_explicit_cluster") == 0) {
-		struct op op = dec_op(d, op_pred_logic);
+		struct exec_op op = exec_dec_op(d, exec_op_pred_logic);
 
 		op.sub = LOGIC_SET;
-		err = dec_new_register(d, TY_PRED, &ref);
+		err = exec_dec_new_register(d, TY_PRED, &ref);
 		op.p = *ret = (uint16_t)ref;
 		*ret_not = negated;
-		return err < 0 ? err : dec_emit(d, &op);
+		return err < 0 ? err : exec_dec_emit(d, &op);
 	}
-	err = dec_register(d, o->name, &ref, &type);
+	err = exec_dec_register(d, o->name, &ref, &type);
 	if (err != 0 || type != TY_PRED) {
-		return err < 0 ? err : dec_fail(d, "%s is not a predicate", o->name);
+		return err < 0 ? err : exec_dec_fail(d, "%s is not a predicate", o->name);
 	}
 	*ret = (uint16_t)ref;
 	if (ret_not) {
@@ -423,57 +428,57 @@ int dec_pred(struct decoder *d, const struct ptx_operand *o, uint16_t *ret, uint
 	return 0;
 }
 
-int dec_address_value(struct decoder *d, const struct ptx_operand *o, enum exec_space_kind *space,
-		      uint32_t *ret)
+int exec_dec_address_value(struct exec_decoder *d, const struct ptx_operand *o,
+			   enum exec_space_kind *space, uint32_t *ret)
 {
-	struct op at = dec_op(d, NULL), op = dec_op(d, d->h->alu[ALU_ADD][TY_U64]);
-	int err = dec_address(d, o, space, &at);
+	struct exec_op at = exec_dec_op(d, NULL), op = exec_dec_op(d, d->h->alu[ALU_ADD][TY_U64]);
+	int err = exec_dec_address(d, o, space, &at);
 
 	op.a = at.a;
 	if (err == 0 && !(at.wide & WIDE_A)) {
-		struct op widen = dec_op(d, d->h->cvt[TY_U64][TY_U32]);
+		struct exec_op widen = exec_dec_op(d, d->h->cvt[TY_U64][TY_U32]);
 
-		err = dec_new_register(d, TY_U64, &op.a);
+		err = exec_dec_new_register(d, TY_U64, &op.a);
 		widen.d = op.a;
 		widen.a = at.a;
 		if (err == 0) {
-			err = dec_emit(d, &widen);
+			err = exec_dec_emit(d, &widen);
 		}
 	}
 	if (err < 0 || at.imm == 0) {
 		*ret = op.a;
 		return err;
 	}
-	err = dec_constant(d, (uint64_t)at.imm, true, &op.b);
+	err = exec_dec_constant(d, (uint64_t)at.imm, true, &op.b);
 	if (err == 0) {
-		err = dec_new_register(d, TY_U64, &op.d);
+		err = exec_dec_new_register(d, TY_U64, &op.d);
 	}
 	*ret = op.d;
-	return err < 0 ? err : dec_emit(d, &op);
+	return err < 0 ? err : exec_dec_emit(d, &op);
 }
 
 /* A named parameter, local or shared variable says which space it is even when the instruction does
  * not. */
-int dec_address(struct decoder *d, const struct ptx_operand *o, enum exec_space_kind *space,
-		struct op *op)
+int exec_dec_address(struct exec_decoder *d, const struct ptx_operand *o,
+		     enum exec_space_kind *space, struct exec_op *op)
 {
 	enum exec_space_kind found = *space;
 	enum exec_type have;
 	int err;
 
 	if (o->kind != PTX_ADDRESS || o->n_args) {
-		return dec_fail(d, "an address in [ ] is expected");
+		return exec_dec_fail(d, "an address in [ ] is expected");
 	}
 	op->wide |= WIDE_A;
 	if (!o->name) {
-		return dec_constant(d, (uint64_t)o->offset, true, &op->a);
+		return exec_dec_constant(d, (uint64_t)o->offset, true, &op->a);
 	}
-	err = dec_register(d, o->name, &op->a, &have);
+	err = exec_dec_register(d, o->name, &op->a, &have);
 	if (err < 0) {
 		return err;
 	}
 	if (err > 0) {
-		const struct symbol *s = dec_find(d, o->name);
+		const struct exec_symbol *s = exec_dec_find(d, o->name);
 
 		if (s && (s->kind == SYM_LOCAL || (s->kind == SYM_PARAM && s->in_frame))) {
 			err = 0;
@@ -486,15 +491,15 @@ int dec_address(struct decoder *d, const struct ptx_operand *o, enum exec_space_
 		}
 		if (err == 0 && found != *space && *space != SP_GENERIC &&
 		    !(*space == SP_PARAM && found == SP_LOCAL)) {
-			return dec_fail(d, "%s lies in another space", o->name);
+			return exec_dec_fail(d, "%s lies in another space", o->name);
 		}
 		*space = found;
 		return err;
 	}
-	if (have == TY_PRED || dec_type_bytes(have) < 4) {
-		return dec_fail(d, "%s cannot hold an address", o->name);
+	if (have == TY_PRED || exec_dec_type_bytes(have) < 4) {
+		return exec_dec_fail(d, "%s cannot hold an address", o->name);
 	}
-	op->wide = (uint8_t)(dec_is_wide(have) ? op->wide : op->wide & ~WIDE_A);
+	op->wide = (uint8_t)(exec_dec_is_wide(have) ? op->wide : op->wide & ~WIDE_A);
 	op->imm = o->offset;
 	/* A function's own parameters lie in its frame. */
 	if (*space == SP_PARAM && !d->in_entry) {

@@ -5,14 +5,14 @@
 
 #include "soft/server/exec/decode/decode_kernel.h"
 
-enum special_kind { SLOT, VALUE, CLOCK };
+enum exec_special_kind { SLOT, VALUE, CLOCK };
 
 #define BLOCK32(slot) SLOT, REF_SLOT32(slot, REF_BLOCK)
 #define WARP32(slot) SLOT, REF_SLOT32(slot, REF_WARP)
 
 static const struct special {
 	const char *name;
-	enum special_kind kind;
+	enum exec_special_kind kind;
 	uint32_t value; /* reference, value, or CLOCK_* */
 	uint8_t bytes;
 } specials[] = {
@@ -103,20 +103,20 @@ static unsigned zero_register(const char *name)
 	return *end == '\0' ? 4 : pm && strcmp(end, "_64") == 0 ? 8 : 0;
 }
 
-static int read_clock(struct decoder *d, const struct special *s, uint32_t *ret)
+static int read_clock(struct exec_decoder *d, const struct special *s, uint32_t *ret)
 {
-	struct op op = dec_op(d, op_clock);
-	int err = dec_new_register(d, s->bytes == 8 ? TY_U64 : TY_U32, &op.d);
+	struct exec_op op = exec_dec_op(d, exec_op_clock);
+	int err = exec_dec_new_register(d, s->bytes == 8 ? TY_U64 : TY_U32, &op.d);
 
 	op.sub = (uint8_t)s->value;
 	op.wide = s->bytes == 8 ? WIDE_D : 0;
 	*ret = op.d;
-	return err < 0 ? err : dec_emit(d, &op);
+	return err < 0 ? err : exec_dec_emit(d, &op);
 }
 
-int dec_special(struct decoder *d, const char *name, enum exec_type t, uint32_t *ret)
+int exec_dec_special(struct exec_decoder *d, const char *name, enum exec_type t, uint32_t *ret)
 {
-	unsigned bytes = dec_type_bytes(t), zero;
+	unsigned bytes = exec_dec_type_bytes(t), zero;
 	const struct special *s;
 
 	if (bytes == 8 && strcmp(name, "%gridid") == 0) {
@@ -126,7 +126,7 @@ int dec_special(struct decoder *d, const char *name, enum exec_type t, uint32_t 
 	s = bsearch(name, specials, ARRAY_SIZE(specials), sizeof(specials[0]), by_name);
 	zero = s ? 0 : zero_register(name);
 	if (zero && (zero == 8) == (bytes == 8)) {
-		return dec_constant(d, 0, zero == 8, ret);
+		return exec_dec_constant(d, 0, zero == 8, ret);
 	}
 	/* The narrow forms of old programs read the low half. */
 	if (!s || (s->bytes == 8) != (bytes == 8)) {
@@ -137,7 +137,7 @@ int dec_special(struct decoder *d, const char *name, enum exec_type t, uint32_t 
 		*ret = s->value;
 		return 0;
 	case VALUE:
-		return dec_constant(d, s->value, bytes == 8, ret);
+		return exec_dec_constant(d, s->value, bytes == 8, ret);
 	default:
 		return read_clock(d, s, ret);
 	}

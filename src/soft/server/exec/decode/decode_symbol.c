@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-int dec_scope_open(struct decoder *d)
+int exec_dec_scope_open(struct exec_decoder *d)
 {
-	struct scope *s = calloc(1, sizeof(*s));
+	struct exec_scope *s = calloc(1, sizeof(*s));
 
 	if (!s) {
-		return dec_no_memory(d);
+		return exec_dec_no_memory(d);
 	}
 	strmap_init(&s->symbols);
 	s->up = d->scope;
@@ -18,22 +18,23 @@ int dec_scope_open(struct decoder *d)
 	return 0;
 }
 
-void dec_scope_close(struct decoder *d)
+void exec_dec_scope_close(struct exec_decoder *d)
 {
-	struct scope *s = d->scope;
+	struct exec_scope *s = d->scope;
 
 	d->scope = s->up;
 	strmap_finish(&s->symbols);
 	free(s);
 }
 
-struct symbol *dec_symbol_new(struct decoder *d, const char *name, enum symbol_kind kind)
+struct exec_symbol *exec_dec_symbol_new(struct exec_decoder *d, const char *name,
+					enum exec_symbol_kind kind)
 {
-	struct symbol *s = calloc(1, sizeof(*s));
+	struct exec_symbol *s = calloc(1, sizeof(*s));
 	int err;
 
 	if (!s) {
-		dec_no_memory(d);
+		exec_dec_no_memory(d);
 		return NULL;
 	}
 	s->kind = kind;
@@ -41,24 +42,24 @@ struct symbol *dec_symbol_new(struct decoder *d, const char *name, enum symbol_k
 	d->owned = s;
 	err = strmap_add(&d->scope->symbols, name, s);
 	if (err == -EEXIST) {
-		dec_fail(d, "%s is declared twice", name);
+		exec_dec_fail(d, "%s is declared twice", name);
 		return NULL;
 	}
 	if (err < 0) {
-		dec_no_memory(d);
+		exec_dec_no_memory(d);
 		return NULL;
 	}
 	return s;
 }
 
-int dec_new_register(struct decoder *d, enum exec_type type, uint32_t *ret)
+int exec_dec_new_register(struct exec_decoder *d, enum exec_type type, uint32_t *ret)
 {
-	struct function_shape *s = &d->shapes[d->current];
-	bool wide = dec_is_wide(type) || type == TY_B128;
+	struct exec_function_shape *s = &d->shapes[d->current];
+	bool wide = exec_dec_is_wide(type) || type == TY_B128;
 	uint32_t *count = type == TY_PRED ? &s->n_pred : wide ? &s->n64 : &s->n32;
 
 	if (*count + 1 >= DECODE_SLOTS_MAX) {
-		return dec_fail(d, "a function uses more than %u registers", DECODE_SLOTS_MAX);
+		return exec_dec_fail(d, "a function uses more than %u registers", DECODE_SLOTS_MAX);
 	}
 	*ret = type == TY_PRED ? *count
 	       : wide	       ? REF_SLOT64(*count, REF_R64)
@@ -68,14 +69,14 @@ int dec_new_register(struct decoder *d, enum exec_type type, uint32_t *ret)
 }
 
 /* Room in the current function's frame. */
-static int frame_take(struct decoder *d, uint64_t bytes, uint32_t align, uint32_t *ret)
+static int frame_take(struct exec_decoder *d, uint64_t bytes, uint32_t align, uint32_t *ret)
 {
-	struct function_shape *s = &d->shapes[d->current];
+	struct exec_function_shape *s = &d->shapes[d->current];
 	uint64_t at = ROUND_UP((uint64_t)s->local_bytes, align);
 
 	if (bytes > DECODE_LOCAL_MAX || at + bytes > DECODE_LOCAL_MAX) {
-		return dec_fail(d, "a function uses more than %u bytes of local memory",
-				DECODE_LOCAL_MAX);
+		return exec_dec_fail(d, "a function uses more than %u bytes of local memory",
+				     DECODE_LOCAL_MAX);
 	}
 	*ret = (uint32_t)at;
 	s->local_bytes = (uint32_t)(at + bytes);
@@ -83,12 +84,12 @@ static int frame_take(struct decoder *d, uint64_t bytes, uint32_t align, uint32_
 }
 
 /* "%r12" in a range "%r<20>": the range is filed under "%r<". */
-static struct symbol *find_range(struct scope *s, const char *name, uint32_t *ret_index)
+static struct exec_symbol *find_range(struct exec_scope *s, const char *name, uint32_t *ret_index)
 {
 	size_t len = strlen(name), digits = 0;
 	unsigned long index;
 	char key[128];
-	struct symbol *range;
+	struct exec_symbol *range;
 
 	while (digits < len && name[len - 1 - digits] >= '0' && name[len - 1 - digits] <= '9') {
 		digits++;
@@ -116,25 +117,25 @@ static struct symbol *find_range(struct scope *s, const char *name, uint32_t *re
 }
 
 /* The first use in this kernel gives a module's shared variable its place. */
-static struct symbol *find_shared(struct decoder *d, const char *name)
+static struct exec_symbol *find_shared(struct exec_decoder *d, const char *name)
 {
 	const struct ptx_variable *v = strmap_get(d->module_shared, name);
-	struct scope *here = d->scope;
+	struct exec_scope *here = d->scope;
 	int err;
 
 	if (!v) {
 		return NULL;
 	}
 	d->scope = d->root;
-	err = dec_declare(d, v);
+	err = exec_dec_declare(d, v);
 	d->scope = here;
 	return err < 0 ? NULL : strmap_get(&d->root->symbols, name);
 }
 
-struct symbol *dec_find(struct decoder *d, const char *name)
+struct exec_symbol *exec_dec_find(struct exec_decoder *d, const char *name)
 {
-	for (struct scope *s = d->scope; s; s = s->up) {
-		struct symbol *found = strmap_get(&s->symbols, name);
+	for (struct exec_scope *s = d->scope; s; s = s->up) {
+		struct exec_symbol *found = strmap_get(&s->symbols, name);
 
 		if (found) {
 			return found;
@@ -143,10 +144,11 @@ struct symbol *dec_find(struct decoder *d, const char *name)
 	return find_shared(d, name);
 }
 
-int dec_register(struct decoder *d, const char *name, uint32_t *ret, enum exec_type *ret_type)
+int exec_dec_register(struct exec_decoder *d, const char *name, uint32_t *ret,
+		      enum exec_type *ret_type)
 {
-	for (struct scope *s = d->scope; s; s = s->up) {
-		struct symbol *found = strmap_get(&s->symbols, name);
+	for (struct exec_scope *s = d->scope; s; s = s->up) {
+		struct exec_symbol *found = strmap_get(&s->symbols, name);
 		uint32_t index;
 
 		if (found && found->kind == SYM_REGISTER) {
@@ -161,7 +163,7 @@ int dec_register(struct decoder *d, const char *name, uint32_t *ret, enum exec_t
 		if (found) {
 			*ret_type = found->type;
 			if (found->slots[index] == 0) {
-				int err = dec_new_register(d, found->type, ret);
+				int err = exec_dec_new_register(d, found->type, ret);
 
 				if (err < 0) {
 					return err;
@@ -175,55 +177,55 @@ int dec_register(struct decoder *d, const char *name, uint32_t *ret, enum exec_t
 	return 1;
 }
 
-static int declare_registers(struct decoder *d, const struct ptx_variable *v)
+static int declare_registers(struct exec_decoder *d, const struct ptx_variable *v)
 {
-	enum exec_type type = strcmp(v->type, ".b128") == 0 ? TY_B128 : dec_type(v->type);
-	struct symbol *s;
+	enum exec_type type = strcmp(v->type, ".b128") == 0 ? TY_B128 : exec_dec_type(v->type);
+	struct exec_symbol *s;
 	char key[128];
 
 	if (v->vector || v->n_dims) {
-		return dec_fail(d, "vector registers are not supported: .reg %s %s", v->type,
-				v->name);
+		return exec_dec_fail(d, "vector registers are not supported: .reg %s %s", v->type,
+				     v->name);
 	}
 	if (type == TY_COUNT) {
-		return dec_fail(d, "registers of type %s are not supported", v->type);
+		return exec_dec_fail(d, "registers of type %s are not supported", v->type);
 	}
 	if (!v->has_range) {
-		s = dec_symbol_new(d, v->name, SYM_REGISTER);
+		s = exec_dec_symbol_new(d, v->name, SYM_REGISTER);
 		if (!s) {
 			return -EINVAL;
 		}
 		s->type = type;
-		return dec_new_register(d, type, &s->ref);
+		return exec_dec_new_register(d, type, &s->ref);
 	}
 	d->ranges += MIN(v->range, DECODE_RANGES_MAX);
 	if (d->ranges > DECODE_RANGES_MAX || v->range > 1u << 20 ||
 	    strlen(v->name) > sizeof(key) - 2) {
-		return dec_fail(d, "%s<%u> is too long", v->name, v->range);
+		return exec_dec_fail(d, "%s<%u> is too long", v->name, v->range);
 	}
 	memcpy(key, v->name, strlen(v->name));
 	memcpy(key + strlen(v->name), "<", 2);
-	s = dec_symbol_new(d, key, SYM_RANGE);
+	s = exec_dec_symbol_new(d, key, SYM_RANGE);
 	if (!s) {
 		return -EINVAL;
 	}
 	s->type = type;
 	s->n = v->range;
 	s->slots = calloc(MAX(v->range, 1u), sizeof(*s->slots));
-	return s->slots ? 0 : dec_no_memory(d);
+	return s->slots ? 0 : exec_dec_no_memory(d);
 }
 
-static int declare_shared(struct decoder *d, const struct ptx_variable *v)
+static int declare_shared(struct exec_decoder *d, const struct ptx_variable *v)
 {
 	uint32_t align = ptx_variable_align(v);
-	struct symbol *s;
+	struct exec_symbol *s;
 	uint64_t bytes;
 	int err = ptx_variable_bytes(v, &bytes);
 
 	if (err < 0) {
-		return dec_fail(d, "the size of %s is not known", v->name);
+		return exec_dec_fail(d, "the size of %s is not known", v->name);
 	}
-	s = dec_symbol_new(d, v->name, SYM_SHARED);
+	s = exec_dec_symbol_new(d, v->name, SYM_SHARED);
 	if (!s) {
 		return -EINVAL;
 	}
@@ -236,21 +238,21 @@ static int declare_shared(struct decoder *d, const struct ptx_variable *v)
 	d->shared_bytes = ROUND_UP(d->shared_bytes, align);
 	s->offset = d->shared_bytes;
 	if (bytes > DECODE_SHARED_MAX || d->shared_bytes + bytes > DECODE_SHARED_MAX) {
-		return dec_fail(d, "more than %u bytes of shared memory", DECODE_SHARED_MAX);
+		return exec_dec_fail(d, "more than %u bytes of shared memory", DECODE_SHARED_MAX);
 	}
 	d->shared_bytes += (uint32_t)bytes;
 	return 0;
 }
 
-static int declare_in_frame(struct decoder *d, const struct ptx_variable *v)
+static int declare_in_frame(struct exec_decoder *d, const struct ptx_variable *v)
 {
-	struct symbol *s;
+	struct exec_symbol *s;
 	uint64_t bytes;
 
 	if (ptx_variable_bytes(v, &bytes) < 0 || v->open_array) {
-		return dec_fail(d, "the size of %s is not known", v->name);
+		return exec_dec_fail(d, "the size of %s is not known", v->name);
 	}
-	s = dec_symbol_new(d, v->name, v->space == PTX_LOCAL ? SYM_LOCAL : SYM_PARAM);
+	s = exec_dec_symbol_new(d, v->name, v->space == PTX_LOCAL ? SYM_LOCAL : SYM_PARAM);
 	if (!s) {
 		return -EINVAL;
 	}
@@ -259,9 +261,9 @@ static int declare_in_frame(struct decoder *d, const struct ptx_variable *v)
 	return frame_take(d, bytes, ptx_variable_align(v), &s->ref);
 }
 
-int dec_declare(struct decoder *d, const struct ptx_variable *v)
+int exec_dec_declare(struct exec_decoder *d, const struct ptx_variable *v)
 {
-	struct symbol *s;
+	struct exec_symbol *s;
 	const struct exec_variable *global;
 
 	switch (v->space) {
@@ -276,18 +278,18 @@ int dec_declare(struct decoder *d, const struct ptx_variable *v)
 	case PTX_CONST:
 		/* Laid out with the module's. */
 		global = strmap_get_n(d->inner, (const char *)&v, sizeof(v));
-		s = global ? dec_symbol_new(d, v->name, SYM_GLOBAL) : NULL;
+		s = global ? exec_dec_symbol_new(d, v->name, SYM_GLOBAL) : NULL;
 		if (!s) {
-			return dec_fail(d, "%s is not defined", v->name);
+			return exec_dec_fail(d, "%s is not defined", v->name);
 		}
 		s->offset = global->offset;
 		return 0;
 	default:
-		return dec_fail(d, "declarations in this space are not supported");
+		return exec_dec_fail(d, "declarations in this space are not supported");
 	}
 }
 
-static enum symbol_kind label_kind(const struct ptx_item *next)
+static enum exec_symbol_kind label_kind(const struct ptx_item *next)
 {
 	const struct ptx_targets *t = (const struct ptx_targets *)next;
 
@@ -298,18 +300,18 @@ static enum symbol_kind label_kind(const struct ptx_item *next)
 }
 
 /* Labels are known in their whole scope, also before they come. */
-int dec_declare_labels(struct decoder *d, const struct ptx_list *list)
+int exec_dec_declare_labels(struct exec_decoder *d, const struct ptx_list *list)
 {
 	const uint32_t unknown = UINT32_MAX;
 
 	ptx_each (list, it) {
-		struct symbol *s;
+		struct exec_symbol *s;
 
 		if (it->kind != PTX_LABEL) {
 			continue;
 		}
 		d->line = it->line;
-		s = dec_symbol_new(d, ((struct ptx_label *)it)->name, label_kind(it->next));
+		s = exec_dec_symbol_new(d, ((struct ptx_label *)it)->name, label_kind(it->next));
 		if (!s) {
 			return -EINVAL;
 		}
@@ -317,27 +319,28 @@ int dec_declare_labels(struct decoder *d, const struct ptx_list *list)
 		if (s->kind == SYM_LABEL) {
 			s->ref = (uint32_t)(d->labels.len / sizeof(uint32_t));
 			if (buf_add(&d->labels, &unknown, sizeof(unknown)) < 0) {
-				return dec_no_memory(d);
+				return exec_dec_no_memory(d);
 			}
 		}
 	}
 	return 0;
 }
 
-int dec_formals(struct decoder *d, const struct ptx_function *f, struct formal *ret,
-		uint32_t *frame, uint32_t *n32, uint32_t *n64, uint32_t *n_pred)
+int exec_dec_formals(struct exec_decoder *d, const struct ptx_function *f, struct exec_formal *ret,
+		     uint32_t *frame, uint32_t *n32, uint32_t *n64, uint32_t *n_pred)
 {
 	for (uint32_t i = 0; i < f->n_returns + f->n_params; i++) {
 		const struct ptx_variable *v =
 			i < f->n_returns ? &f->returns[i] : &f->params[i - f->n_returns];
 		uint64_t bytes;
 
-		ret[i] = (struct formal){ .in_register = v->space == PTX_REG,
-					  .type = dec_type(v->type) };
+		ret[i] = (struct exec_formal){ .in_register = v->space == PTX_REG,
+					       .type = exec_dec_type(v->type) };
 		if (ptx_variable_bytes(v, &bytes) < 0 || bytes > DECODE_PARAMS_MAX ||
 		    v->open_array ||
 		    (ret[i].in_register && (ret[i].type == TY_COUNT || v->n_dims || v->vector))) {
-			return dec_fail(d, "parameter %s of %s is not supported", v->name, f->name);
+			return exec_dec_fail(d, "parameter %s of %s is not supported", v->name,
+					     f->name);
 		}
 		ret[i].bytes = (uint32_t)bytes;
 		if (!ret[i].in_register) {
@@ -345,11 +348,12 @@ int dec_formals(struct decoder *d, const struct ptx_function *f, struct formal *
 			ret[i].offset = *frame;
 			*frame += (uint32_t)bytes;
 			if (*frame > DECODE_PARAMS_MAX) {
-				return dec_fail(d, "the parameters of %s are too large", f->name);
+				return exec_dec_fail(d, "the parameters of %s are too large",
+						     f->name);
 			}
 		} else if (ret[i].type == TY_PRED) {
-			return dec_fail(d, "predicates as parameters are not supported");
-		} else if (dec_is_wide(ret[i].type)) {
+			return exec_dec_fail(d, "predicates as parameters are not supported");
+		} else if (exec_dec_is_wide(ret[i].type)) {
 			ret[i].offset = REF_SLOT64((*n64)++, REF_R64);
 		} else {
 			ret[i].offset = REF_SLOT32((*n32)++, REF_R32);

@@ -9,7 +9,7 @@
 /* Sorted by name. */
 #define OPCODE(name, decode, argument, count, text) { #name, decode, argument, count, NULL },
 #define MISSING(name, text) { #name, NULL, 0, 0, text },
-static const struct dec_opcode opcodes[] = {
+static const struct exec_opcode opcodes[] = {
 #include "soft/server/exec/decode/opcodes.def"
 };
 #undef OPCODE
@@ -17,10 +17,10 @@ static const struct dec_opcode opcodes[] = {
 
 static int by_name(const void *key, const void *entry)
 {
-	return strcmp(key, ((const struct dec_opcode *)entry)->name);
+	return strcmp(key, ((const struct exec_opcode *)entry)->name);
 }
 
-const struct dec_opcode *dec_opcode_find(const char *name)
+const struct exec_opcode *exec_dec_opcode_find(const char *name)
 {
 	return bsearch(name, opcodes, ARRAY_SIZE(opcodes), sizeof(opcodes[0]), by_name);
 }

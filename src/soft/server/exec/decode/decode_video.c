@@ -6,13 +6,13 @@
 #include <string.h>
 
 /* A register may have a selector behind its name: %r1.b0, %r2.h32. Cuts it off. */
-struct selected {
+struct exec_selected {
 	struct ptx_operand operand;
 	char name[256];
 	const char *selector; /* in name; "" when there is none */
 };
 
-static int cut(struct decoder *d, const struct ptx_operand *o, struct selected *ret)
+static int cut(struct exec_decoder *d, const struct ptx_operand *o, struct exec_selected *ret)
 {
 	char *dot;
 
@@ -22,7 +22,7 @@ static int cut(struct decoder *d, const struct ptx_operand *o, struct selected *
 		return 0;
 	}
 	if (strlen(o->name) >= sizeof(ret->name)) {
-		return dec_fail(d, "a name is too long");
+		return exec_dec_fail(d, "a name is too long");
 	}
 	memcpy(ret->name, o->name, strlen(o->name) + 1);
 	dot = strrchr(ret->name, '.');
@@ -34,13 +34,13 @@ static int cut(struct decoder *d, const struct ptx_operand *o, struct selected *
 	return 0;
 }
 
-static int bad_selector(struct decoder *d, const char *s)
+static int bad_selector(struct exec_decoder *d, const char *s)
 {
-	return dec_fail(d, ".%s selects no parts here", s);
+	return exec_dec_fail(d, ".%s selects no parts here", s);
 }
 
 /* The part that a scalar instruction's selector names. */
-static int scalar_part(struct decoder *d, const char *s, uint32_t *ret)
+static int scalar_part(struct exec_decoder *d, const char *s, uint32_t *ret)
 {
 	static const char *const words[PART_COUNT] = { "", "b0", "b1", "b2", "b3", "h0", "h1" };
 
@@ -54,7 +54,8 @@ static int scalar_part(struct decoder *d, const char *s, uint32_t *ret)
 }
 
 /* "h32", "b7654": for each part, from the highest down, where it comes from. */
-static int vector_parts(struct decoder *d, const char *s, unsigned n, uint32_t none, uint32_t *ret)
+static int vector_parts(struct exec_decoder *d, const char *s, unsigned n, uint32_t none,
+			uint32_t *ret)
 {
 	uint32_t v = 0;
 
@@ -76,7 +77,7 @@ static int vector_parts(struct decoder *d, const char *s, unsigned n, uint32_t n
 }
 
 /* "h1", "b310": the parts of the result that are written. */
-static int vector_mask(struct decoder *d, const char *s, unsigned n, uint32_t *ret)
+static int vector_mask(struct exec_decoder *d, const char *s, unsigned n, uint32_t *ret)
 {
 	char above = (char)('0' + n);
 	uint32_t v = 0;
@@ -95,7 +96,7 @@ static int vector_mask(struct decoder *d, const char *s, unsigned n, uint32_t *r
 	return 0;
 }
 
-static int take_sign(struct decoder *d, struct op *op, unsigned flag)
+static int take_sign(struct exec_decoder *d, struct exec_op *op, unsigned flag)
 {
 	static const char *const words[] = { ".u32", ".s32" };
 	int first = -1;
@@ -112,34 +113,34 @@ static int take_sign(struct decoder *d, struct op *op, unsigned flag)
 		}
 	}
 	op->flags |= first == 1 ? flag : 0;
-	return first < 0 ? dec_fail(d, ".u32 or .s32 is expected") : 0;
+	return first < 0 ? exec_dec_fail(d, ".u32 or .s32 is expected") : 0;
 }
 
-static int take_words(struct decoder *d, struct op *op)
+static int take_words(struct exec_decoder *d, struct exec_op *op)
 {
 	static const char *const cmps[] = { ".eq", ".ne", ".lt", ".le", ".gt", ".ge" };
 	static const char *const seconds[] = { NULL, ".add", ".min", ".max" };
 	static const char *const modes[] = { ".clamp", ".wrap" };
 	bool shift = op->sub == VIDEO_SHL || op->sub == VIDEO_SHR;
-	int cmp = op->sub == VIDEO_SET ? dec_pick(d, cmps, 6, -1) : CMP_EQ;
-	int mode = shift ? dec_pick(d, modes, 2, -1) : 1, err = 0;
+	int cmp = op->sub == VIDEO_SET ? exec_dec_pick(d, cmps, 6, -1) : CMP_EQ;
+	int mode = shift ? exec_dec_pick(d, modes, 2, -1) : 1, err = 0;
 
 	if (op->sub != VIDEO_MAD) {
-		op->type2 = (uint8_t)dec_pick(d, seconds, op->n == 1 ? 4 : 2, SECOND_NONE);
+		op->type2 = (uint8_t)exec_dec_pick(d, seconds, op->n == 1 ? 4 : 2, SECOND_NONE);
 	}
 	op->flags |= mode == 0 ? VIDEO_CLAMP : 0;
 	if (op->sub != VIDEO_SET) {
-		op->flags |= dec_has(d, ".sat") ? VIDEO_SAT : 0;
+		op->flags |= exec_dec_has(d, ".sat") ? VIDEO_SAT : 0;
 		err = take_sign(d, op, VIDEO_D_SIGNED);
 	}
 	if (op->sub == VIDEO_MAD) {
-		op->flags |= dec_has(d, ".po") ? VIDEO_PLUS_ONE : 0;
-		op->flags |= dec_has(d, ".shr7") ? VIDEO_SHR7 : 0;
-		op->flags |= dec_has(d, ".shr15") ? VIDEO_SHR15 : 0;
+		op->flags |= exec_dec_has(d, ".po") ? VIDEO_PLUS_ONE : 0;
+		op->flags |= exec_dec_has(d, ".shr7") ? VIDEO_SHR7 : 0;
+		op->flags |= exec_dec_has(d, ".shr15") ? VIDEO_SHR15 : 0;
 	}
 	op->type = (uint8_t)cmp;
 	if (cmp < 0 || mode < 0) {
-		return dec_fail(d, "a comparison, or .clamp or .wrap, is expected");
+		return exec_dec_fail(d, "a comparison, or .clamp or .wrap, is expected");
 	}
 	if (err == 0) {
 		err = take_sign(d, op, VIDEO_A_SIGNED);
@@ -147,11 +148,12 @@ static int take_words(struct decoder *d, struct op *op)
 	if (err == 0) {
 		err = take_sign(d, op, VIDEO_B_SIGNED);
 	}
-	return err == 0 && shift && op->flags & VIDEO_B_SIGNED ? dec_fail(d, "a shift is by .u32")
-							       : err;
+	return err == 0 && shift && op->flags & VIDEO_B_SIGNED
+		       ? exec_dec_fail(d, "a shift is by .u32")
+		       : err;
 }
 
-static int take_parts(struct decoder *d, struct op *op, const struct selected *in)
+static int take_parts(struct exec_decoder *d, struct exec_op *op, const struct exec_selected *in)
 {
 	uint32_t a = 0, b = 0, dest = 0;
 	int err;
@@ -190,18 +192,18 @@ static int take_parts(struct decoder *d, struct op *op, const struct selected *i
 	return err;
 }
 
-int dec_video(struct decoder *d, int which, int n)
+int exec_dec_video(struct exec_decoder *d, int which, int n)
 {
 	const struct ptx_operand *in = d->insn->operands;
-	struct op op = dec_op(d, op_video);
-	struct selected parts[3];
+	struct exec_op op = exec_dec_op(d, exec_op_video);
+	struct exec_selected parts[3];
 	int err;
 
 	op.sub = (uint8_t)which;
 	op.n = (uint8_t)n;
 	err = take_words(d, &op);
 	if (err == 0 && d->insn->n_operands < 3) {
-		err = dec_operands(d, 3);
+		err = exec_dec_operands(d, 3);
 	}
 	for (unsigned i = 0; err == 0 && i < 3; i++) {
 		err = cut(d, &in[i], &parts[i]);
@@ -210,19 +212,19 @@ int dec_video(struct decoder *d, int which, int n)
 		err = take_parts(d, &op, parts);
 	}
 	if (err == 0) {
-		err = dec_operands(d, op.type2 == SECOND_NONE ? 3 : 4);
+		err = exec_dec_operands(d, op.type2 == SECOND_NONE ? 3 : 4);
 	}
 	if (err == 0) {
-		err = dec_source(d, &parts[1].operand, TY_U32, &op.a);
+		err = exec_dec_source(d, &parts[1].operand, TY_U32, &op.a);
 	}
 	if (err == 0) {
-		err = dec_source(d, &parts[2].operand, TY_U32, &op.b);
+		err = exec_dec_source(d, &parts[2].operand, TY_U32, &op.b);
 	}
 	if (err == 0 && op.type2 != SECOND_NONE) {
-		err = dec_source(d, &in[3], TY_U32, &op.c);
+		err = exec_dec_source(d, &in[3], TY_U32, &op.c);
 	}
 	if (err == 0) {
-		err = dec_dest(d, &parts[0].operand, TY_U32, &op.d);
+		err = exec_dec_dest(d, &parts[0].operand, TY_U32, &op.d);
 	}
-	return err < 0 ? err : dec_emit(d, &op);
+	return err < 0 ? err : exec_dec_emit(d, &op);
 }

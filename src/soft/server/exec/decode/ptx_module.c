@@ -15,7 +15,7 @@
 /* So that a pointer to a function means nothing in another module. */
 static uint32_t next_module;
 
-struct loader {
+struct exec_loader {
 	struct exec_module *m;
 	struct ptx_module *ptx;
 	struct report *report;
@@ -26,19 +26,19 @@ struct loader {
 				 exec_variable, owned */
 	struct buf variables; /* struct ptx_variable *, those of the device */
 	uint32_t n_outer;     /* that many of them stand at module scope */
-	struct taken taken;
+	struct exec_taken_addresses taken;
 	struct buf taken_list;
 	struct buf relocs; /* struct exec_init_reloc */
 	uint32_t line;
 };
 
-static int load_fail(struct loader *l, const char *what, const char *name)
+static int load_fail(struct exec_loader *l, const char *what, const char *name)
 {
 	report_place(l->report, "%s:%u", l->m->name, l->line);
 	return report_set(l->report, -EINVAL, "ptx", "%s: %s", name, what);
 }
 
-static int load_no_memory(struct loader *l)
+static int load_no_memory(struct exec_loader *l)
 {
 	return report_set(l->report, -ENOMEM, "ptx", "no memory for module %s", l->m->name);
 }
@@ -115,7 +115,7 @@ void exec_module_unref(struct exec_module *m)
 }
 
 /* The address of a function as a value; bits may hold a mask. */
-static bool function_value(const struct loader *l, const struct ptx_operand *o, uint64_t *bits)
+static bool function_value(const struct exec_loader *l, const struct ptx_operand *o, uint64_t *bits)
 {
 	const struct ptx_function *f = strmap_get(&l->functions, o->name);
 	uintptr_t index = f ? (uintptr_t)strmap_get(&l->taken.index, f->name) : 0;
@@ -129,11 +129,11 @@ static bool function_value(const struct loader *l, const struct ptx_operand *o, 
 }
 
 /* One value at image + at. */
-static int write_value(struct loader *l, const struct ptx_operand *o, const struct ptx_variable *v,
-		       uint64_t at, unsigned bytes)
+static int write_value(struct exec_loader *l, const struct ptx_operand *o,
+		       const struct ptx_variable *v, uint64_t at, unsigned bytes)
 {
 	uint64_t bits = o->value;
-	enum exec_type t = dec_type(v->type);
+	enum exec_type t = exec_dec_type(v->type);
 	struct exec_init_reloc r = { .at = at, .bytes = bytes };
 	const struct exec_variable *target;
 	double wide;
@@ -182,8 +182,8 @@ static int write_value(struct loader *l, const struct ptx_operand *o, const stru
 
 /* Nested braces only group: what is there fills the variable from its beginning, as ptxas does it,
  * and the rest is 0. The parser bounds the depth. */
-static int write_init(struct loader *l, const struct ptx_operand *o, const struct ptx_variable *v,
-		      uint64_t *at, uint64_t end)
+static int write_init(struct exec_loader *l, const struct ptx_operand *o,
+		      const struct ptx_variable *v, uint64_t *at, uint64_t end)
 {
 	unsigned element = ptx_type_bytes(v->type);
 	int err = 0;
@@ -209,7 +209,7 @@ static bool is_device_variable(const struct ptx_item *it)
 	       strcmp(v->linkage, ".extern") != 0;
 }
 
-static int place_variable(struct loader *l, const struct ptx_variable *v, bool inner)
+static int place_variable(struct exec_loader *l, const struct ptx_variable *v, bool inner)
 {
 	struct exec_module *m = l->m;
 	struct exec_variable *var;
@@ -254,7 +254,7 @@ static int place_variable(struct loader *l, const struct ptx_variable *v, bool i
 }
 
 /* In a function too: as deep as scopes nest. */
-static int find_variables(struct loader *l, const struct ptx_list *list)
+static int find_variables(struct exec_loader *l, const struct ptx_list *list)
 {
 	int err = 0;
 
@@ -268,7 +268,7 @@ static int find_variables(struct loader *l, const struct ptx_list *list)
 	return err;
 }
 
-static int find_all_variables(struct loader *l)
+static int find_all_variables(struct exec_loader *l)
 {
 	int err = find_variables(l, &l->ptx->items);
 
@@ -282,7 +282,7 @@ static int find_all_variables(struct loader *l)
 }
 
 /* Those with initial values first, so that the image ends early. */
-static int place_variables(struct loader *l, bool with_init)
+static int place_variables(struct exec_loader *l, bool with_init)
 {
 	const struct ptx_variable *const *list = (const struct ptx_variable **)l->variables.data;
 
@@ -298,7 +298,7 @@ static int place_variables(struct loader *l, bool with_init)
 	return 0;
 }
 
-static int load_variables(struct loader *l)
+static int load_variables(struct exec_loader *l)
 {
 	struct exec_module *m = l->m;
 	const struct ptx_variable *const *list;
@@ -335,7 +335,7 @@ static int load_variables(struct loader *l)
 }
 
 /* Names of functions and of shared variables. A definition hides its declarations. */
-static int load_names(struct loader *l)
+static int load_names(struct exec_loader *l)
 {
 	static const char *const known[] = { ".version", ".target",  ".address_size", ".file",
 					     ".loc",	 ".section", ".pragma",	      ".alias" };
@@ -375,7 +375,7 @@ static int load_names(struct loader *l)
 }
 
 /* ".alias g, f;": g stands for f, which has a body. */
-static int load_alias(struct loader *l, const char *text)
+static int load_alias(struct exec_loader *l, const char *text)
 {
 	const char *from = text + strlen(".alias"), *to;
 	const struct ptx_function *f, *alias;
@@ -394,7 +394,7 @@ static int load_alias(struct loader *l, const char *text)
 	return strmap_add(&l->functions, alias->name, (void *)f) < 0 ? load_no_memory(l) : 0;
 }
 
-static int load_aliases(struct loader *l)
+static int load_aliases(struct exec_loader *l)
 {
 	int err = 0;
 
@@ -409,7 +409,7 @@ static int load_aliases(struct loader *l)
 	return err;
 }
 
-static int take_address(struct loader *l, const char *name)
+static int take_address(struct exec_loader *l, const char *name)
 {
 	const struct ptx_function *f = name ? strmap_get(&l->functions, name) : NULL;
 	int err;
@@ -427,7 +427,7 @@ static int take_address(struct loader *l, const char *name)
 }
 
 /* As deep as operands nest, which the parser bounds. */
-static int take_operands(struct loader *l, const struct ptx_operand *o, uint32_t n)
+static int take_operands(struct exec_loader *l, const struct ptx_operand *o, uint32_t n)
 {
 	int err = 0;
 
@@ -441,7 +441,7 @@ static int take_operands(struct loader *l, const struct ptx_operand *o, uint32_t
 }
 
 /* Names in instructions other than the one that a call names. As deep as scopes nest. */
-static int take_in_body(struct loader *l, const struct ptx_list *list)
+static int take_in_body(struct exec_loader *l, const struct ptx_list *list)
 {
 	int err = 0;
 
@@ -478,7 +478,7 @@ static int take_in_body(struct loader *l, const struct ptx_list *list)
 	return err;
 }
 
-static int find_taken(struct loader *l)
+static int find_taken(struct exec_loader *l)
 {
 	int err = 0;
 
@@ -496,19 +496,19 @@ static int find_taken(struct loader *l)
 	return err;
 }
 
-static int load_function(struct loader *l, const struct ptx_function *f)
+static int load_function(struct exec_loader *l, const struct ptx_function *f)
 {
-	struct decoder d = { .ptx = l->ptx,
-			     .module = l->m,
-			     .globals = &l->m->variables,
-			     .functions = &l->functions,
-			     .module_shared = &l->shared,
-			     .reached = &l->reached,
-			     .taken = &l->taken,
-			     .inner = &l->inner,
-			     .report = l->report,
-			     .h = exec_handlers(),
-			     .shared_align = 1 };
+	struct exec_decoder d = { .ptx = l->ptx,
+				  .module = l->m,
+				  .globals = &l->m->variables,
+				  .functions = &l->functions,
+				  .module_shared = &l->shared,
+				  .reached = &l->reached,
+				  .taken = &l->taken,
+				  .inner = &l->inner,
+				  .report = l->report,
+				  .h = exec_handlers(),
+				  .shared_align = 1 };
 	struct exec_function *out = calloc(1, sizeof(*out));
 	int err;
 
@@ -518,7 +518,7 @@ static int load_function(struct loader *l, const struct ptx_function *f)
 	out->info.name = strdup(f->name);
 	strmap_init(&d.constant_index);
 	strmap_init(&d.layouts);
-	err = out->info.name ? dec_kernel(&d, f, out) : load_no_memory(l);
+	err = out->info.name ? exec_dec_kernel(&d, f, out) : load_no_memory(l);
 	if (err == 0 && f->is_entry) {
 		err = strmap_add(&l->m->functions, f->name, out);
 		if (err == 0) {
@@ -531,7 +531,7 @@ static int load_function(struct loader *l, const struct ptx_function *f)
 	return err;
 }
 
-static int load_functions(struct loader *l, bool entries)
+static int load_functions(struct exec_loader *l, bool entries)
 {
 	ptx_each (&l->ptx->items, it) {
 		const struct ptx_function *f = (const struct ptx_function *)it;
@@ -549,7 +549,7 @@ static int load_functions(struct loader *l, bool entries)
 	return 0;
 }
 
-static int load_all(struct loader *l)
+static int load_all(struct exec_loader *l)
 {
 	int err = 0;
 
@@ -578,7 +578,7 @@ static int load_all(struct loader *l)
 int exec_module_load(struct exec_module **ret, const char *ptx, size_t bytes, const char *name,
 		     struct report *r)
 {
-	struct loader l = { .report = r };
+	struct exec_loader l = { .report = r };
 	int err;
 
 	l.m = calloc(1, sizeof(*l.m));
@@ -625,7 +625,7 @@ int exec_module_load(struct exec_module **ret, const char *ptx, size_t bytes, co
 
 size_t exec_module_code_bytes(const struct exec_module *m)
 {
-	return m->operations * sizeof(struct op) + m->constant_bytes;
+	return m->operations * sizeof(struct exec_op) + m->constant_bytes;
 }
 
 size_t exec_module_global_bytes(const struct exec_module *m)

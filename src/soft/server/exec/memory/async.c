@@ -8,13 +8,14 @@
 
 /* a: destination in shared memory, b: source in global memory; n: bytes; c: how many of them are
  * read, the rest is 0, with ASYNC_SIZE; r: predicate, nothing is read, with ASYNC_IGNORE. */
-int op_copy_async(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_copy_async(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	uint32_t ignored = o->flags & ASYNC_IGNORE ? w->preds[o->r] ^ (o->r_not ? ~0u : 0) : 0;
 
-	each_lane (m, lane) {
-		uint64_t to = lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm;
-		uint64_t from = lane_get(w, o->b, true, lane);
+	exec_each_lane(m, lane)
+	{
+		uint64_t to = exec_lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm;
+		uint64_t from = exec_lane_get(w, o->b, true, lane);
 		uint32_t size = o->flags & ASYNC_SIZE ? REF(const uint32_t, w, o->c)[lane] : o->n;
 		uint8_t *d = exec_lane_pointer(w, o, SP_SHARED, lane, to, o->n, true), bytes[16];
 		const uint8_t *s;
@@ -22,7 +23,7 @@ int op_copy_async(struct warp *w, const struct op *o, uint32_t m)
 		if (!d) {
 			return STEP_FAULT;
 		}
-		size = lane_in(ignored, lane) ? 0 : MIN(size, (uint32_t)o->n);
+		size = exec_lane_in(ignored, lane) ? 0 : MIN(size, (uint32_t)o->n);
 		memset(bytes, 0, sizeof(bytes));
 		if (size) {
 			s = exec_lane_pointer(w, o, SP_GLOBAL, lane, from, o->n, false);
@@ -44,17 +45,17 @@ int op_copy_async(struct warp *w, const struct op *o, uint32_t m)
 #define MBAR_BYTES_BITS 21
 #define MBAR_PHASE_SHIFT 63
 
-struct mbarrier {
+struct exec_mbarrier {
 	uint32_t pending, expected;
 	int32_t bytes;
 	bool phase;
 };
 
-static struct mbarrier unpack(uint64_t v)
+static struct exec_mbarrier unpack(uint64_t v)
 {
 	uint32_t bytes = (uint32_t)(v >> MBAR_BYTES_SHIFT) & ((1u << MBAR_BYTES_BITS) - 1);
 
-	return (struct mbarrier){
+	return (struct exec_mbarrier){
 		.pending = (uint32_t)v & MBAR_COUNT_MAX,
 		.expected = (uint32_t)(v >> MBAR_EXPECTED_SHIFT) & MBAR_COUNT_MAX,
 		.bytes = (int32_t)(bytes << (32 - MBAR_BYTES_BITS)) >> (32 - MBAR_BYTES_BITS),
@@ -62,7 +63,7 @@ static struct mbarrier unpack(uint64_t v)
 	};
 }
 
-static uint64_t pack(const struct mbarrier *b)
+static uint64_t pack(const struct exec_mbarrier *b)
 {
 	uint64_t bytes = (uint32_t)b->bytes & ((1u << MBAR_BYTES_BITS) - 1);
 
@@ -71,7 +72,7 @@ static uint64_t pack(const struct mbarrier *b)
 }
 
 /* The last one opens it and begins the next phase. */
-static void settle(struct mbarrier *b)
+static void settle(struct exec_mbarrier *b)
 {
 	if (b->pending == 0 && b->bytes == 0) {
 		b->phase = !b->phase;
@@ -80,16 +81,16 @@ static void settle(struct mbarrier *b)
 }
 
 /* False: more arrive than the barrier waits for, or too many bytes are announced. */
-static bool change(struct mbarrier *b, unsigned what, uint32_t n)
+static bool change(struct exec_mbarrier *b, unsigned what, uint32_t n)
 {
 	int32_t limit = (1 << (MBAR_BYTES_BITS - 1)) - 1;
 
 	switch (what) {
 	case MBAR_INIT:
-		*b = (struct mbarrier){ .pending = n, .expected = n };
+		*b = (struct exec_mbarrier){ .pending = n, .expected = n };
 		return n >= 1 && n <= MBAR_COUNT_MAX;
 	case MBAR_INVAL:
-		*b = (struct mbarrier){ 0 };
+		*b = (struct exec_mbarrier){ 0 };
 		return true;
 	case MBAR_EXPECT:
 	case MBAR_COMPLETE:
@@ -125,13 +126,15 @@ static bool change(struct mbarrier *b, unsigned what, uint32_t n)
 
 /* sub: enum mbar; a: address; b: count or bytes, otherwise 1; d: the state before, unless n is 0.
  */
-int op_mbarrier(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_mbarrier(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	each_lane (m, lane) {
-		uint64_t at = lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm, before;
+	exec_each_lane(m, lane)
+	{
+		uint64_t at = exec_lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm,
+			 before;
 		uint32_t n = o->wide & WIDE_B ? REF(const uint32_t, w, o->b)[lane] : 1;
 		uint8_t *p = exec_lane_pointer(w, o, o->space, lane, at, 8, true);
-		struct mbarrier b;
+		struct exec_mbarrier b;
 
 		if (!p) {
 			return STEP_FAULT;
@@ -156,12 +159,13 @@ int op_mbarrier(struct warp *w, const struct op *o, uint32_t m)
 
 /* p: whether the phase of state b has ended, or with MBAR_PARITY the phase of that parity. Lanes
  * that ask in vain let the other lanes of the warp go first. */
-int op_mbarrier_test(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_mbarrier_test(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	uint32_t ended = 0;
 
-	each_lane (m, lane) {
-		uint64_t at = lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm, v;
+	exec_each_lane(m, lane)
+	{
+		uint64_t at = exec_lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm, v;
 		const uint8_t *p = exec_lane_pointer(w, o, o->space, lane, at, 8, false);
 		bool phase;
 
@@ -175,15 +179,16 @@ int op_mbarrier_test(struct warp *w, const struct op *o, uint32_t m)
 		ended |= (uint32_t)((v >> MBAR_PHASE_SHIFT) != phase) << lane;
 	}
 	if (o->p != EXEC_NO_PRED) {
-		pred_set(w, o->p, m, ended);
+		exec_pred_set(w, o->p, m, ended);
 	}
 	return ended == m ? STEP_NEXT : exec_yield(w);
 }
 
 /* d = threads that were still to come in state a. */
-int op_mbarrier_pending(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_mbarrier_pending(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	each_lane (m, lane) {
+	exec_each_lane(m, lane)
+	{
 		REF(uint32_t, w, o->d)
 		[lane] = unpack(REF(const uint64_t, w, o->a)[lane]).pending;
 	}

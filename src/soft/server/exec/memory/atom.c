@@ -19,21 +19,21 @@ static uint32_t add_f32(uint32_t x, uint32_t y, bool flush)
 		x = x & 0x7f800000 ? x : x & 0x80000000;
 		y = y & 0x7f800000 ? y : y & 0x80000000;
 	}
-	r = num_float(x) + num_float(y);
-	u = r == r ? num_float_bits(r) : 0x7fffffff;
+	r = exec_num_float(x) + exec_num_float(y);
+	u = r == r ? exec_num_float_bits(r) : 0x7fffffff;
 	return !flush || u & 0x7f800000 ? u : u & 0x80000000;
 }
 
-static uint16_t half_value(const struct op *o, uint16_t old, uint16_t a)
+static uint16_t half_value(const struct exec_op *o, uint16_t old, uint16_t a)
 {
-	enum num_format f = o->type2 == ATOM_F16 ? NUM_F16 : NUM_BF16;
-	double x = num_read(f, old), y = num_read(f, a);
+	enum exec_num_format f = o->type2 == ATOM_F16 ? NUM_F16 : NUM_BF16;
+	double x = exec_num_read(f, old), y = exec_num_read(f, a);
 
 	if (o->sub == ATOM_ADD) {
-		return (uint16_t)num_round(f, num_add_odd(x, y), ROUND_RN, false);
+		return (uint16_t)exec_num_round(f, exec_num_add_odd(x, y), ROUND_RN, false);
 	}
 	if (x != x || y != y) {
-		return x == x ? old : y == y ? a : (uint16_t)num_shapes[f].nan;
+		return x == x ? old : y == y ? a : (uint16_t)exec_num_shapes[f].nan;
 	}
 	if (x == y) { /* zeros of two signs */
 		return o->sub == ATOM_MIN ? old | a : old & a;
@@ -41,7 +41,7 @@ static uint16_t half_value(const struct op *o, uint16_t old, uint16_t a)
 	return (x < y) == (o->sub == ATOM_MIN) ? old : a;
 }
 
-static uint32_t half_values(const struct op *o, uint32_t old, uint32_t a)
+static uint32_t half_values(const struct exec_op *o, uint32_t old, uint32_t a)
 {
 	uint32_t low = half_value(o, (uint16_t)old, (uint16_t)a);
 
@@ -51,12 +51,13 @@ static uint32_t half_values(const struct op *o, uint32_t old, uint32_t a)
 					 << 16;
 }
 
-static uint64_t add(const struct op *o, uint64_t old, uint64_t a, bool global)
+static uint64_t add(const struct exec_op *o, uint64_t old, uint64_t a, bool global)
 {
 	if (o->type == TY_F32) {
 		return add_f32((uint32_t)old, (uint32_t)a, global);
 	}
-	return o->type == TY_F64 ? num_bits(num_double(old) + num_double(a)) : old + a;
+	return o->type == TY_F64 ? exec_num_bits(exec_num_double(old) + exec_num_double(a))
+				 : old + a;
 }
 
 static bool is_less(enum exec_type type, uint64_t x, uint64_t y)
@@ -74,7 +75,8 @@ static bool is_less(enum exec_type type, uint64_t x, uint64_t y)
 }
 
 /* What memory holds afterwards. */
-static uint64_t new_value(const struct op *o, uint64_t old, uint64_t a, uint64_t b, bool global)
+static uint64_t new_value(const struct exec_op *o, uint64_t old, uint64_t a, uint64_t b,
+			  bool global)
 {
 	if (o->type2 != ATOM_PLAIN) {
 		return half_values(o, (uint32_t)old, (uint32_t)a);
@@ -104,7 +106,7 @@ static uint64_t new_value(const struct op *o, uint64_t old, uint64_t a, uint64_t
 }
 
 #define DEF_ATOMIC(T)                                                                              \
-	static uint64_t atomic_##T(const struct op *o, T *p, T a, T b)                             \
+	static uint64_t atomic_##T(const struct exec_op *o, T *p, T a, T b)                        \
 	{                                                                                          \
 		T old, next;                                                                       \
                                                                                                    \
@@ -126,7 +128,7 @@ DEF_ATOMIC(uint16_t)
 DEF_ATOMIC(uint32_t)
 DEF_ATOMIC(uint64_t)
 
-static uint64_t plain(const struct op *o, void *p, uint64_t a, uint64_t b)
+static uint64_t plain(const struct exec_op *o, void *p, uint64_t a, uint64_t b)
 {
 	uint64_t old = 0, next;
 
@@ -141,7 +143,7 @@ static uint64_t plain(const struct op *o, void *p, uint64_t a, uint64_t b)
 	return old;
 }
 
-static uint64_t atomic(const struct op *o, void *p, uint64_t a, uint64_t b)
+static uint64_t atomic(const struct exec_op *o, void *p, uint64_t a, uint64_t b)
 {
 	switch (o->size) {
 	case 2:
@@ -153,7 +155,7 @@ static uint64_t atomic(const struct op *o, void *p, uint64_t a, uint64_t b)
 	}
 }
 
-static bool in_shared(const struct op *o, uint64_t at)
+static bool in_shared(const struct exec_op *o, uint64_t at)
 {
 	uint64_t off;
 
@@ -161,32 +163,34 @@ static bool in_shared(const struct op *o, uint64_t at)
 	       (o->space == SP_GENERIC && exec_window_of(at, &off) == SP_SHARED);
 }
 
-int op_atom(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_atom(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	bool wide = o->size == 8;
 
-	each_lane (m, lane) {
-		uint64_t at = lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm;
+	exec_each_lane(m, lane)
+	{
+		uint64_t at = exec_lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm;
 		void *p = exec_lane_pointer(w, o, o->space, lane, at, o->size, true);
 		uint64_t a, b, old;
 
 		if (!p) {
 			return STEP_FAULT;
 		}
-		a = lane_get(w, o->b, wide, lane);
-		b = o->sub == ATOM_CAS ? lane_get(w, o->c, wide, lane) : 0;
+		a = exec_lane_get(w, o->b, wide, lane);
+		b = o->sub == ATOM_CAS ? exec_lane_get(w, o->c, wide, lane) : 0;
 		old = in_shared(o, at) ? plain(o, p, a, b) : atomic(o, p, a, b);
 		if (o->flags & ATOM_OLD) {
-			lane_set(w, o->d, wide, lane, old);
+			exec_lane_set(w, o->d, wide, lane, old);
 		}
 	}
 	return STEP_NEXT;
 }
 
-int op_atom_vector(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_atom_vector(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	each_lane (m, lane) {
-		uint64_t at = lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm;
+	exec_each_lane(m, lane)
+	{
+		uint64_t at = exec_lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm;
 		char *p =
 			exec_lane_pointer(w, o, o->space, lane, at, (unsigned)o->size * o->n, true);
 
@@ -194,26 +198,26 @@ int op_atom_vector(struct warp *w, const struct op *o, uint32_t m)
 			return STEP_FAULT;
 		}
 		for (unsigned i = 0; i < o->n; i++) {
-			uint64_t a = lane_get(w, o->b + i * EXEC_SLOT32, false, lane);
+			uint64_t a = exec_lane_get(w, o->b + i * EXEC_SLOT32, false, lane);
 			char *element = p + (size_t)i * o->size;
 			uint64_t old = in_shared(o, at) ? plain(o, element, a, 0)
 							: atomic(o, element, a, 0);
 
 			if (o->flags & ATOM_OLD) {
-				lane_set(w, o->d + i * EXEC_SLOT32, false, lane, old);
+				exec_lane_set(w, o->d + i * EXEC_SLOT32, false, lane, old);
 			}
 		}
 	}
 	return STEP_NEXT;
 }
 
-struct pair {
+struct exec_pair {
 	uint64_t low, high;
 };
 
 /* Sixteen bytes at once; *old: what was there. True when it was as expected and has been replaced.
  */
-static bool swap_pair(struct pair *p, struct pair *old, struct pair next)
+static bool swap_pair(struct exec_pair *p, struct exec_pair *old, struct exec_pair next)
 {
 	bool done;
 
@@ -233,18 +237,19 @@ static bool swap_pair(struct pair *p, struct pair *old, struct pair next)
 	return done;
 }
 
-static struct pair pair_get(const struct warp *w, uint32_t ref, unsigned lane)
+static struct exec_pair pair_get(const struct exec_warp *w, uint32_t ref, unsigned lane)
 {
-	return (struct pair){ lane_get(w, ref, true, lane),
-			      lane_get(w, ref + EXEC_SLOT64, true, lane) };
+	return (struct exec_pair){ exec_lane_get(w, ref, true, lane),
+				   exec_lane_get(w, ref + EXEC_SLOT64, true, lane) };
 }
 
-int op_atom_pair(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_atom_pair(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	each_lane (m, lane) {
-		uint64_t at = lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm;
-		struct pair *p = exec_lane_pointer(w, o, o->space, lane, at, sizeof(*p), true);
-		struct pair old = pair_get(w, o->b, lane), next = old;
+	exec_each_lane(m, lane)
+	{
+		uint64_t at = exec_lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm;
+		struct exec_pair *p = exec_lane_pointer(w, o, o->space, lane, at, sizeof(*p), true);
+		struct exec_pair old = pair_get(w, o->b, lane), next = old;
 
 		if (!p) {
 			return STEP_FAULT;
@@ -257,8 +262,8 @@ int op_atom_pair(struct warp *w, const struct op *o, uint32_t m)
 			}
 		}
 		if (o->flags & ATOM_OLD) {
-			lane_set(w, o->d, true, lane, old.low);
-			lane_set(w, o->d + EXEC_SLOT64, true, lane, old.high);
+			exec_lane_set(w, o->d, true, lane, old.low);
+			exec_lane_set(w, o->d + EXEC_SLOT64, true, lane, old.high);
 		}
 	}
 	return STEP_NEXT;

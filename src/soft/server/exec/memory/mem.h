@@ -11,8 +11,8 @@
 
 #define PAGES_TOGETHER 64u
 
-static ALWAYS_INLINE void mem_addresses(struct warp *w, const struct op *o, uint32_t m,
-					uint64_t *at)
+static ALWAYS_INLINE void exec_mem_addresses(struct exec_warp *w, const struct exec_op *o,
+					     uint32_t m, uint64_t *at)
 {
 	uint64_t imm = (uint64_t)o->imm, first;
 
@@ -35,20 +35,20 @@ static ALWAYS_INLINE void mem_addresses(struct warp *w, const struct op *o, uint
 		first = at[__builtin_ctz(m)];
 		LANES_LOOP
 		{
-			at[i] = m & lane_bit[i] ? at[i] : first;
+			at[i] = m & exec_lane_bit[i] ? at[i] : first;
 		}
 	}
 }
 
-struct mem_span {
+struct exec_mem_span {
 	uint64_t low, high; /* offsets in the space, inclusive first bytes */
 	bool sequential;    /* lane i is at low + i * bytes, all lanes take part */
 	bool same;
 };
 
 /* Makes offsets of the addresses. False: some lane is misaligned. */
-static ALWAYS_INLINE bool mem_span(uint64_t *at, uint64_t base, uint64_t bytes, uint32_t m,
-				   struct mem_span *ret)
+static ALWAYS_INLINE bool exec_mem_span(uint64_t *at, uint64_t base, uint64_t bytes, uint32_t m,
+					struct exec_mem_span *ret)
 {
 	uint64_t low = ~UINT64_C(0), high = 0, any = 0, off_line = 0;
 
@@ -82,8 +82,8 @@ static ALWAYS_INLINE bool mem_span(uint64_t *at, uint64_t base, uint64_t bytes, 
 	return (any & (bytes - 1)) == 0;
 }
 
-static bool mem_pages(const struct exec_space *s, const struct mem_span *span, const uint64_t *at,
-		      uint64_t bytes, uint8_t need)
+static bool exec_mem_pages(const struct exec_space *s, const struct exec_mem_span *span,
+			   const uint64_t *at, uint64_t bytes, uint8_t need)
 {
 	uint64_t first = span->low / EXEC_PAGE_BYTES,
 		 last = (span->high + bytes - 1) / EXEC_PAGE_BYTES;
@@ -106,13 +106,14 @@ static bool mem_pages(const struct exec_space *s, const struct mem_span *span, c
 }
 
 /* Finds which lane is wrong and sets the fault. */
-static NOINLINE int mem_fault(struct warp *w, const struct op *o, uint32_t m,
-			      enum exec_space_kind space, bool write)
+static NOINLINE int exec_mem_fault(struct exec_warp *w, const struct exec_op *o, uint32_t m,
+				   enum exec_space_kind space, bool write)
 {
 	unsigned bytes = o->size * (unsigned)o->n;
 
-	each_lane (m, lane) {
-		uint64_t at = lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm;
+	exec_each_lane(m, lane)
+	{
+		uint64_t at = exec_lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm;
 
 		if (!exec_lane_pointer(w, o, space, lane, at, bytes, write)) {
 			return STEP_FAULT;
@@ -125,23 +126,23 @@ static NOINLINE int mem_fault(struct warp *w, const struct op *o, uint32_t m,
 
 /* Host address of offset 0 of the space, for every lane the same; NULL when an access is not valid.
  */
-static ALWAYS_INLINE uint8_t *mem_check(struct warp *w, uint32_t m, enum exec_space_kind space,
-					uint64_t *at, uint64_t bytes, bool write,
-					struct mem_span *span)
+static ALWAYS_INLINE uint8_t *exec_mem_check(struct exec_warp *w, uint32_t m,
+					     enum exec_space_kind space, uint64_t *at,
+					     uint64_t bytes, bool write, struct exec_mem_span *span)
 {
 	const struct exec_block *b = w->block;
 
 	if (space == SP_GLOBAL) {
 		const struct exec_space *s = b->launch.space;
 
-		if (!mem_span(at, s->base, bytes, m, span) || span->high >= s->bytes ||
+		if (!exec_mem_span(at, s->base, bytes, m, span) || span->high >= s->bytes ||
 		    s->bytes - span->high < bytes ||
-		    !mem_pages(s, span, at, bytes, write ? 2 : 1)) {
+		    !exec_mem_pages(s, span, at, bytes, write ? 2 : 1)) {
 			return NULL;
 		}
 		return s->host;
 	}
-	if (!mem_span(at, 0, bytes, m, span) || span->high >= b->shared_bytes ||
+	if (!exec_mem_span(at, 0, bytes, m, span) || span->high >= b->shared_bytes ||
 	    b->shared_bytes - span->high < bytes) {
 		return NULL;
 	}
@@ -149,7 +150,7 @@ static ALWAYS_INLINE uint8_t *mem_check(struct warp *w, uint32_t m, enum exec_sp
 }
 
 /* By memcpy, since a kernel's parameters may lie anywhere in the host's memory. */
-static inline uint64_t read_element(const uint8_t *p, unsigned size, bool is_signed)
+static inline uint64_t exec_read_element(const uint8_t *p, unsigned size, bool is_signed)
 {
 	uint64_t v64;
 	uint32_t v32;
@@ -170,7 +171,7 @@ static inline uint64_t read_element(const uint8_t *p, unsigned size, bool is_sig
 	}
 }
 
-static inline void write_element(uint8_t *p, unsigned size, uint64_t v)
+static inline void exec_write_element(uint8_t *p, unsigned size, uint64_t v)
 {
 	const uint32_t v32 = (uint32_t)v;
 	const uint16_t v16 = (uint16_t)v;
@@ -193,25 +194,27 @@ static inline void write_element(uint8_t *p, unsigned size, uint64_t v)
 
 /* Any size and vector, one lane after the other; wide bit k says that the k-th value is a 64-bit
  * register. */
-static inline void load_lane(struct warp *w, const struct op *o, unsigned lane, const uint8_t *p)
+static inline void exec_load_lane(struct exec_warp *w, const struct exec_op *o, unsigned lane,
+				  const uint8_t *p)
 {
 	const uint32_t refs[4] = { o->d, o->b, o->c, o->e };
 
 	for (unsigned k = 0; k < o->n; k++) {
 		if (refs[k] != ~0u) {
-			lane_set(w, refs[k], o->flags >> k & 1, lane,
-				 read_element(p + k * o->size, o->size, o->sub));
+			exec_lane_set(w, refs[k], o->flags >> k & 1, lane,
+				      exec_read_element(p + k * o->size, o->size, o->sub));
 		}
 	}
 }
 
-static inline void store_lane(struct warp *w, const struct op *o, unsigned lane, uint8_t *p)
+static inline void exec_store_lane(struct exec_warp *w, const struct exec_op *o, unsigned lane,
+				   uint8_t *p)
 {
 	const uint32_t refs[4] = { o->d, o->b, o->c, o->e };
 
 	for (unsigned k = 0; k < o->n; k++) {
-		write_element(p + k * o->size, o->size,
-			      lane_get(w, refs[k], o->flags >> k & 1, lane));
+		exec_write_element(p + k * o->size, o->size,
+				   exec_lane_get(w, refs[k], o->flags >> k & 1, lane));
 	}
 }
 
@@ -223,8 +226,8 @@ static inline void store_lane(struct warp *w, const struct op *o, unsigned lane,
 		STORE_LANES(D, (D) * (const T *)(q + at[i]));                                      \
 	} while (0)
 
-static NOINLINE void load_lanes(struct warp *w, const struct op *o, uint32_t m, const uint8_t *p,
-				const uint64_t *at)
+static NOINLINE void exec_load_lanes(struct exec_warp *w, const struct exec_op *o, uint32_t m,
+				     const uint8_t *p, const uint64_t *at)
 {
 	const uint32_t refs[4] = { o->d, o->b, o->c, o->e };
 	const uint8_t *q = p;
@@ -257,9 +260,10 @@ static NOINLINE void load_lanes(struct warp *w, const struct op *o, uint32_t m, 
 			LOAD_AS(uint64_t, uint64_t, refs[k]);
 			break;
 		default:
-			each_lane (m, i) {
-				lane_set(w, refs[k], o->flags >> k & 1, i,
-					 read_element(q + at[i], o->size, o->sub));
+			exec_each_lane(m, i)
+			{
+				exec_lane_set(w, refs[k], o->flags >> k & 1, i,
+					      exec_read_element(q + at[i], o->size, o->sub));
 			}
 			break;
 		}
@@ -267,8 +271,8 @@ static NOINLINE void load_lanes(struct warp *w, const struct op *o, uint32_t m, 
 }
 
 /* Lane after lane, so that the highest lane's whole vector stays where lanes meet. */
-static NOINLINE void store_lanes(struct warp *w, const struct op *o, uint32_t m, uint8_t *p,
-				 const uint64_t *at)
+static NOINLINE void exec_store_lanes(struct exec_warp *w, const struct exec_op *o, uint32_t m,
+				      uint8_t *p, const uint64_t *at)
 {
 	if (o->size == 4 && o->n > 1 && !o->flags) {
 		const uint32_t refs[4] = { o->d, o->b, o->c, o->e };
@@ -277,7 +281,8 @@ static NOINLINE void store_lanes(struct warp *w, const struct op *o, uint32_t m,
 		for (unsigned k = 0; k < o->n; k++) {
 			v[k] = REF(const uint32_t, w, refs[k]);
 		}
-		each_lane (m, i) {
+		exec_each_lane(m, i)
+		{
 			uint32_t *to = (uint32_t *)(p + at[i]);
 
 			to[0] = v[0][i];
@@ -289,17 +294,19 @@ static NOINLINE void store_lanes(struct warp *w, const struct op *o, uint32_t m,
 		}
 		return;
 	}
-	each_lane (m, i) {
-		store_lane(w, o, i, p + at[i]);
+	exec_each_lane(m, i)
+	{
+		exec_store_lane(w, o, i, p + at[i]);
 	}
 }
 
 #define ANY_SIZE(name, kind, write, all)                                                           \
-	static ALWAYS_INLINE int name##_at(struct warp *w, const struct op *o, uint32_t m,         \
-					   uint64_t *at)                                           \
+	static ALWAYS_INLINE int name##_at(struct exec_warp *w, const struct exec_op *o,           \
+					   uint32_t m, uint64_t *at)                               \
 	{                                                                                          \
-		struct mem_span span;                                                              \
-		uint8_t *p = mem_check(w, m, kind, at, o->size * (unsigned)o->n, write, &span);    \
+		struct exec_mem_span span;                                                         \
+		uint8_t *p =                                                                       \
+			exec_mem_check(w, m, kind, at, o->size * (unsigned)o->n, write, &span);    \
                                                                                                    \
 		if (unlikely(!p)) {                                                                \
 			return -1;                                                                 \
@@ -312,25 +319,27 @@ static NOINLINE void store_lanes(struct warp *w, const struct op *o, uint32_t m,
 		uint64_t at[EXEC_LANES] ALIGNED(64);                                               \
 		int r;                                                                             \
                                                                                                    \
-		mem_addresses(w, o, m, at);                                                        \
+		exec_mem_addresses(w, o, m, at);                                                   \
 		r = name##_at(w, o, m, at);                                                        \
 		if (unlikely(r < 0)) {                                                             \
-			return mem_fault(w, o, m, kind, write);                                    \
+			return exec_mem_fault(w, o, m, kind, write);                               \
 		}                                                                                  \
 		GO_ON;                                                                             \
 	}
-ANY_SIZE(load_global, SP_GLOBAL, false, load_lanes)
-ANY_SIZE(load_shared, SP_SHARED, false, load_lanes)
-ANY_SIZE(store_global, SP_GLOBAL, true, store_lanes)
-ANY_SIZE(store_shared, SP_SHARED, true, store_lanes)
+ANY_SIZE(load_global, SP_GLOBAL, false, exec_load_lanes)
+ANY_SIZE(load_shared, SP_SHARED, false, exec_load_lanes)
+ANY_SIZE(store_global, SP_GLOBAL, true, exec_store_lanes)
+ANY_SIZE(store_shared, SP_SHARED, true, exec_store_lanes)
 
 #define BY_LANE(name, kind, write, one)                                                            \
 	HANDLER(name)                                                                              \
 	{                                                                                          \
 		unsigned bytes = o->size * (unsigned)o->n;                                         \
                                                                                                    \
-		each_lane (m, i) {                                                                 \
-			uint64_t at = lane_get(w, o->a, o->wide & WIDE_A, i) + (uint64_t)o->imm;   \
+		exec_each_lane(m, i)                                                               \
+		{                                                                                  \
+			uint64_t at =                                                              \
+				exec_lane_get(w, o->a, o->wide & WIDE_A, i) + (uint64_t)o->imm;    \
 			uint8_t *p = exec_lane_pointer(w, o, kind, i, at, bytes, write);           \
                                                                                                    \
 			if (!p) {                                                                  \
@@ -349,12 +358,12 @@ ANY_SIZE(store_shared, SP_SHARED, true, store_lanes)
 		const unsigned bytes = o->size * (unsigned)o->n;                                   \
 		uint8_t *p = w->block->local + w->index * EXEC_LANES * stride;                     \
 		uint64_t at[EXEC_LANES] ALIGNED(64);                                               \
-		struct mem_span span;                                                              \
+		struct exec_mem_span span;                                                         \
                                                                                                    \
-		mem_addresses(w, o, m, at);                                                        \
-		if (unlikely(!mem_span(at, 0, bytes, m, &span) || span.high >= stride ||           \
+		exec_mem_addresses(w, o, m, at);                                                   \
+		if (unlikely(!exec_mem_span(at, 0, bytes, m, &span) || span.high >= stride ||      \
 			     stride - span.high < bytes)) {                                        \
-			return mem_fault(w, o, m, SP_LOCAL, write);                                \
+			return exec_mem_fault(w, o, m, SP_LOCAL, write);                           \
 		}                                                                                  \
 		LANES_LOOP                                                                         \
 		{                                                                                  \
@@ -363,11 +372,11 @@ ANY_SIZE(store_shared, SP_SHARED, true, store_lanes)
 		all(w, o, m, p, at);                                                               \
 		GO_ON;                                                                             \
 	}
-IN_LOCAL(load_local, false, load_lanes)
-IN_LOCAL(store_local, true, store_lanes)
-BY_LANE(load_param_lanes, SP_PARAM, false, load_lane)
-BY_LANE(load_generic_lanes, SP_GENERIC, false, load_lane)
-BY_LANE(store_generic_lanes, SP_GENERIC, true, store_lane)
+IN_LOCAL(load_local, false, exec_load_lanes)
+IN_LOCAL(store_local, true, exec_store_lanes)
+BY_LANE(load_param_lanes, SP_PARAM, false, exec_load_lane)
+BY_LANE(load_generic_lanes, SP_GENERIC, false, exec_load_lane)
+BY_LANE(store_generic_lanes, SP_GENERIC, true, exec_store_lane)
 
 /* Nearly always a constant address: one look, then every lane gets the value. */
 HANDLER(load_param)
@@ -387,7 +396,7 @@ HANDLER(load_param)
 		return load_param_lanes(w, o, m);
 	}
 	for (unsigned k = 0; k < o->n; k++) {
-		uint64_t v = read_element(p + k * o->size, o->size, o->sub);
+		uint64_t v = exec_read_element(p + k * o->size, o->size, o->sub);
 
 		if (refs[k] == ~0u) {
 			continue;
@@ -406,7 +415,7 @@ HANDLER(load_param)
 }
 
 /* All lanes in global memory, or all in shared: the fast ways. Else one by one. */
-static ALWAYS_INLINE int same_window(const uint64_t *at)
+static ALWAYS_INLINE int exec_same_window(const uint64_t *at)
 {
 	uint64_t any = 0, differ = 0;
 
@@ -426,8 +435,8 @@ static ALWAYS_INLINE int same_window(const uint64_t *at)
 		uint64_t at[EXEC_LANES] ALIGNED(64);                                               \
 		int window, r = -1;                                                                \
                                                                                                    \
-		mem_addresses(w, o, m, at);                                                        \
-		window = same_window(at);                                                          \
+		exec_mem_addresses(w, o, m, at);                                                   \
+		window = exec_same_window(at);                                                     \
 		if (window == (int)(EXEC_WINDOW_SHARED >> EXEC_WINDOW_SHIFT)) {                    \
 			LANES_LOOP                                                                 \
 			{                                                                          \

@@ -7,35 +7,37 @@
 #include "soft/server/exec/memory/atom.h"
 
 /* What the lanes add up to. */
-static ALWAYS_INLINE uint32_t lanes_sum(const uint32_t *v, uint32_t m)
+static ALWAYS_INLINE uint32_t exec_lanes_sum(const uint32_t *v, uint32_t m)
 {
 	uint32_t sum = 0;
 
 	for (unsigned i = 0; i < EXEC_LANES; i++) {
-		sum += m & lane_bit[i] ? v[i] : 0;
+		sum += m & exec_lane_bit[i] ? v[i] : 0;
 	}
 	return sum;
 }
 
 /* One host thread runs the block that the memory belongs to: lane after lane is enough. */
-static ALWAYS_INLINE void add_shared(struct warp *w, const struct op *o, uint32_t m, uint8_t *p,
-				     const uint64_t *at, bool same)
+static ALWAYS_INLINE void exec_add_shared(struct exec_warp *w, const struct exec_op *o, uint32_t m,
+					  uint8_t *p, const uint64_t *at, bool same)
 {
 	const uint32_t *b = REF(const uint32_t, w, o->b);
 	uint32_t *d;
 
 	if (!(o->flags & ATOM_OLD)) {
 		if (same) {
-			*(uint32_t *)(p + at[__builtin_ctz(m)]) += lanes_sum(b, m);
+			*(uint32_t *)(p + at[__builtin_ctz(m)]) += exec_lanes_sum(b, m);
 			return;
 		}
-		each_lane (m, i) {
+		exec_each_lane(m, i)
+		{
 			*(uint32_t *)(p + at[i]) += b[i];
 		}
 		return;
 	}
 	d = REF(uint32_t, w, o->d);
-	each_lane (m, i) {
+	exec_each_lane(m, i)
+	{
 		uint32_t *word = (uint32_t *)(p + at[i]), old = *word;
 
 		*word = old + b[i];
@@ -43,35 +45,37 @@ static ALWAYS_INLINE void add_shared(struct warp *w, const struct op *o, uint32_
 	}
 }
 
-static ALWAYS_INLINE void add_global(struct warp *w, const struct op *o, uint32_t m, uint8_t *p,
-				     const uint64_t *at, bool same)
+static ALWAYS_INLINE void exec_add_global(struct exec_warp *w, const struct exec_op *o, uint32_t m,
+					  uint8_t *p, const uint64_t *at, bool same)
 {
 	const uint32_t *b = REF(const uint32_t, w, o->b);
 	uint32_t *d;
 
 	if (!(o->flags & ATOM_OLD)) {
 		if (same) {
-			__atomic_fetch_add((uint32_t *)(p + at[__builtin_ctz(m)]), lanes_sum(b, m),
-					   __ATOMIC_SEQ_CST);
+			__atomic_fetch_add((uint32_t *)(p + at[__builtin_ctz(m)]),
+					   exec_lanes_sum(b, m), __ATOMIC_SEQ_CST);
 			return;
 		}
-		each_lane (m, i) {
+		exec_each_lane(m, i)
+		{
 			__atomic_fetch_add((uint32_t *)(p + at[i]), b[i], __ATOMIC_SEQ_CST);
 		}
 		return;
 	}
 	d = REF(uint32_t, w, o->d);
-	each_lane (m, i) {
+	exec_each_lane(m, i)
+	{
 		d[i] = __atomic_fetch_add((uint32_t *)(p + at[i]), b[i], __ATOMIC_SEQ_CST);
 	}
 }
 
 #define ATOM_ADD_IN(name, kind, add)                                                               \
-	static ALWAYS_INLINE int name##_at(struct warp *w, const struct op *o, uint32_t m,         \
-					   uint64_t *at)                                           \
+	static ALWAYS_INLINE int name##_at(struct exec_warp *w, const struct exec_op *o,           \
+					   uint32_t m, uint64_t *at)                               \
 	{                                                                                          \
-		struct mem_span span;                                                              \
-		uint8_t *p = mem_check(w, m, kind, at, 4, true, &span);                            \
+		struct exec_mem_span span;                                                         \
+		uint8_t *p = exec_mem_check(w, m, kind, at, 4, true, &span);                       \
                                                                                                    \
 		if (unlikely(!p)) {                                                                \
 			return -1;                                                                 \
@@ -83,14 +87,14 @@ static ALWAYS_INLINE void add_global(struct warp *w, const struct op *o, uint32_
 	{                                                                                          \
 		uint64_t at[EXEC_LANES] ALIGNED(64);                                               \
                                                                                                    \
-		mem_addresses(w, o, m, at);                                                        \
+		exec_mem_addresses(w, o, m, at);                                                   \
 		if (unlikely(name##_at(w, o, m, at) < 0)) {                                        \
-			return mem_fault(w, o, m, kind, true);                                     \
+			return exec_mem_fault(w, o, m, kind, true);                                \
 		}                                                                                  \
 		GO_ON;                                                                             \
 	}
-ATOM_ADD_IN(atom_add_global, SP_GLOBAL, add_global)
-ATOM_ADD_IN(atom_add_shared, SP_SHARED, add_shared)
+ATOM_ADD_IN(atom_add_global, SP_GLOBAL, exec_add_global)
+ATOM_ADD_IN(atom_add_shared, SP_SHARED, exec_add_shared)
 
 /* Lanes in several windows, or one at fault: op_atom knows what to do, but not how to go on. */
 HANDLER(atom_add_generic)
@@ -98,8 +102,8 @@ HANDLER(atom_add_generic)
 	uint64_t at[EXEC_LANES] ALIGNED(64);
 	int window, r = -1;
 
-	mem_addresses(w, o, m, at);
-	window = same_window(at);
+	exec_mem_addresses(w, o, m, at);
+	window = exec_same_window(at);
 	if (window == (int)(EXEC_WINDOW_SHARED >> EXEC_WINDOW_SHIFT)) {
 		LANES_LOOP
 		{
@@ -110,8 +114,8 @@ HANDLER(atom_add_generic)
 		r = atom_add_global_at(w, o, m, at);
 	}
 	if (r < 0) {
-		behind(w, o);
-		return op_atom(w, o, m);
+		exec_pc_advance(w, o);
+		return exec_op_atom(w, o, m);
 	}
 	GO_ON;
 }

@@ -9,20 +9,21 @@
 #define HALF 16u
 
 enum { HALF_NONE, HALF_SAME, HALF_ROW, HALF_ANY };
-struct half {
+struct exec_half_warp {
 	unsigned kind;
 	uint8_t *p;		       /* of lane 0 in a row, of the one word, of offset 0 */
 	uint64_t at[HALF] ALIGNED(64); /* with HALF_ANY */
 };
 
-struct words {
+struct exec_word_access {
 	unsigned kind; /* HALF_ANY: look at the halves */
 	uint8_t *p;
-	struct half h[2];
+	struct exec_half_warp h[2];
 };
 
 /* Whether lane i of each lane in m is at base + i * step. */
-static ALWAYS_INLINE bool half_stands(const uint64_t *a, uint64_t base, uint64_t step, uint32_t m)
+static ALWAYS_INLINE bool exec_half_matches(const uint64_t *a, uint64_t base, uint64_t step,
+					    uint32_t m)
 {
 #if defined(__AVX512F__)
 	const __m512i ramp = _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0);
@@ -44,7 +45,7 @@ static ALWAYS_INLINE bool half_stands(const uint64_t *a, uint64_t base, uint64_t
 		}
 	} else {
 		for (unsigned i = 0; i < HALF; i++) {
-			off |= m & lane_bit[i] ? a[i] ^ (base + i * step) : 0;
+			off |= m & exec_lane_bit[i] ? a[i] ^ (base + i * step) : 0;
 		}
 	}
 	return off == 0;
@@ -53,8 +54,9 @@ static ALWAYS_INLINE bool half_stands(const uint64_t *a, uint64_t base, uint64_t
 
 /* Host address of n bytes at an address of the space; NULL when they are not all valid. They lie in
  * at most two pages. */
-static ALWAYS_INLINE uint8_t *word_place(const struct exec_block *b, enum exec_space_kind space,
-					 uint64_t address, uint64_t n, bool write)
+static ALWAYS_INLINE uint8_t *exec_word_place(const struct exec_block *b,
+					      enum exec_space_kind space, uint64_t address,
+					      uint64_t n, bool write)
 {
 	const struct exec_space *s = b->launch.space;
 	const uint8_t need = write ? 2 : 1;
@@ -76,9 +78,9 @@ static ALWAYS_INLINE uint8_t *word_place(const struct exec_block *b, enum exec_s
 }
 
 /* Lane after lane. Offsets are from where offset 0 of the first lane's space lies. */
-static ALWAYS_INLINE bool half_anywhere(const struct exec_block *b, enum exec_space_kind space,
-					const uint64_t *a, uint64_t imm, uint64_t bytes, uint32_t m,
-					bool write, struct half *h)
+static ALWAYS_INLINE bool exec_half_anywhere(const struct exec_block *b, enum exec_space_kind space,
+					     const uint64_t *a, uint64_t imm, uint64_t bytes,
+					     uint32_t m, bool write, struct exec_half_warp *h)
 {
 	const struct exec_space *s = b->launch.space;
 	const uint8_t need = write ? 2 : 1;
@@ -97,7 +99,8 @@ static ALWAYS_INLINE bool half_anywhere(const struct exec_block *b, enum exec_sp
 	if (size < bytes) {
 		return false;
 	}
-	each_lane (m, i) {
+	exec_each_lane(m, i)
+	{
 		uint64_t off = a[i] + imm - base;
 
 		wrong |= (uint64_t)(off > size - bytes) | ((a[i] + imm) & (bytes - 1));
@@ -107,7 +110,8 @@ static ALWAYS_INLINE bool half_anywhere(const struct exec_block *b, enum exec_sp
 		return false;
 	}
 	if (space != SP_SHARED) {
-		each_lane (m, i) {
+		exec_each_lane(m, i)
+		{
 			rights &= s->pages[h->at[i] / EXEC_PAGE_BYTES];
 		}
 	}
@@ -115,8 +119,8 @@ static ALWAYS_INLINE bool half_anywhere(const struct exec_block *b, enum exec_sp
 }
 
 /* What stands where: a guess from the first and the last lane saves looking in vain. */
-static ALWAYS_INLINE unsigned guess(const uint64_t *a, unsigned first, unsigned last,
-				    uint64_t bytes)
+static ALWAYS_INLINE unsigned exec_guess(const uint64_t *a, unsigned first, unsigned last,
+					 uint64_t bytes)
 {
 	uint64_t apart = a[last] - a[first];
 
@@ -124,9 +128,9 @@ static ALWAYS_INLINE unsigned guess(const uint64_t *a, unsigned first, unsigned 
 }
 
 /* False: some lane's access is not valid, or it needs a closer look. */
-static ALWAYS_INLINE bool half_find(const struct exec_block *b, enum exec_space_kind space,
-				    const uint64_t *a, uint64_t imm, uint64_t bytes, uint32_t m,
-				    bool write, struct half *h)
+static ALWAYS_INLINE bool exec_half_find(const struct exec_block *b, enum exec_space_kind space,
+					 const uint64_t *a, uint64_t imm, uint64_t bytes,
+					 uint32_t m, bool write, struct exec_half_warp *h)
 {
 	unsigned first, last, kind;
 	uint64_t low;
@@ -139,27 +143,28 @@ static ALWAYS_INLINE bool half_find(const struct exec_block *b, enum exec_space_
 	first = (unsigned)__builtin_ctz(m);
 	last = 31 - (unsigned)__builtin_clz(m);
 	low = a[first];
-	kind = guess(a, first, last, bytes);
-	if (kind == HALF_SAME && half_stands(a, low, 0, m)) {
+	kind = exec_guess(a, first, last, bytes);
+	if (kind == HALF_SAME && exec_half_matches(a, low, 0, m)) {
 		h->kind = HALF_SAME;
-		h->p = word_place(b, space, low + imm, bytes, write);
+		h->p = exec_word_place(b, space, low + imm, bytes, write);
 		return h->p != NULL && ((low + imm) & (bytes - 1)) == 0;
 	}
-	if (kind == HALF_ROW && half_stands(a, low - first * bytes, bytes, m)) {
+	if (kind == HALF_ROW && exec_half_matches(a, low - first * bytes, bytes, m)) {
 		h->kind = HALF_ROW;
-		h->p = word_place(b, space, low + imm, (last - first + 1) * bytes, write);
+		h->p = exec_word_place(b, space, low + imm, (last - first + 1) * bytes, write);
 		if (!h->p || (low + imm) & (bytes - 1)) {
 			return false;
 		}
 		h->p -= first * bytes;
 		return true;
 	}
-	return half_anywhere(b, space, a, imm, bytes, m, write, h);
+	return exec_half_anywhere(b, space, a, imm, bytes, m, write, h);
 }
 
 /* The warp as a whole, or else its halves. 32-bit addresses are made wide first. */
-static ALWAYS_INLINE bool words_find(struct warp *w, const struct op *o, enum exec_space_kind space,
-				     uint64_t bytes, uint32_t m, bool write, struct words *r)
+static ALWAYS_INLINE bool exec_words_find(struct exec_warp *w, const struct exec_op *o,
+					  enum exec_space_kind space, uint64_t bytes, uint32_t m,
+					  bool write, struct exec_word_access *r)
 {
 	const unsigned first = (unsigned)__builtin_ctz(m), last = 31 - (unsigned)__builtin_clz(m);
 	const uint32_t low_half = m & 0xffff, high_half = m >> HALF;
@@ -179,16 +184,17 @@ static ALWAYS_INLINE bool words_find(struct warp *w, const struct op *o, enum ex
 		a = wide;
 	}
 	low = a[first];
-	r->kind = guess(a, first, last, bytes);
-	if (r->kind == HALF_SAME && half_stands(a, low, 0, low_half) &&
-	    half_stands(a + HALF, low, 0, high_half)) {
-		r->p = word_place(w->block, space, low + imm, bytes, write);
+	r->kind = exec_guess(a, first, last, bytes);
+	if (r->kind == HALF_SAME && exec_half_matches(a, low, 0, low_half) &&
+	    exec_half_matches(a + HALF, low, 0, high_half)) {
+		r->p = exec_word_place(w->block, space, low + imm, bytes, write);
 		return r->p != NULL && ((low + imm) & (bytes - 1)) == 0;
 	}
 	base = low - first * bytes;
-	if (r->kind == HALF_ROW && half_stands(a, base, bytes, low_half) &&
-	    half_stands(a + HALF, base + HALF * bytes, bytes, high_half)) {
-		r->p = word_place(w->block, space, low + imm, (last - first + 1) * bytes, write);
+	if (r->kind == HALF_ROW && exec_half_matches(a, base, bytes, low_half) &&
+	    exec_half_matches(a + HALF, base + HALF * bytes, bytes, high_half)) {
+		r->p = exec_word_place(w->block, space, low + imm, (last - first + 1) * bytes,
+				       write);
 		if (!r->p || (low + imm) & (bytes - 1)) {
 			return false;
 		}
@@ -196,14 +202,14 @@ static ALWAYS_INLINE bool words_find(struct warp *w, const struct op *o, enum ex
 		return true;
 	}
 	r->kind = HALF_ANY;
-	return half_find(w->block, space, a, imm, bytes, low_half, write, &r->h[0]) &&
-	       half_find(w->block, space, a + HALF, imm, bytes, high_half, write, &r->h[1]);
+	return exec_half_find(w->block, space, a, imm, bytes, low_half, write, &r->h[0]) &&
+	       exec_half_find(w->block, space, a + HALF, imm, bytes, high_half, write, &r->h[1]);
 }
 
 #if defined(__AVX512F__)
 /* To registers: always stored whole, since what a masked store has written cannot be loaded again
  * at once. Memory is touched only where lanes of m are. */
-static ALWAYS_INLINE void put_16(void *to, __m512i v, __mmask16 m)
+static ALWAYS_INLINE void exec_put_16(void *to, __m512i v, __mmask16 m)
 {
 	if (m != 0xffff) {
 		v = _mm512_mask_mov_epi32(_mm512_loadu_si512(to), m, v);
@@ -211,7 +217,7 @@ static ALWAYS_INLINE void put_16(void *to, __m512i v, __mmask16 m)
 	_mm512_storeu_si512(to, v);
 }
 
-static ALWAYS_INLINE void put_8(void *to, __m512i v, __mmask8 m)
+static ALWAYS_INLINE void exec_put_8(void *to, __m512i v, __mmask8 m)
 {
 	if (m != 0xff) {
 		v = _mm512_mask_mov_epi64(_mm512_loadu_si512(to), m, v);
@@ -219,21 +225,21 @@ static ALWAYS_INLINE void put_8(void *to, __m512i v, __mmask8 m)
 	_mm512_storeu_si512(to, v);
 }
 
-static ALWAYS_INLINE void take_row_4(void *to, const void *from, uint32_t m)
+static ALWAYS_INLINE void exec_take_row_4(void *to, const void *from, uint32_t m)
 {
-	put_16(to, _mm512_maskz_loadu_epi32((__mmask16)m, from), (__mmask16)m);
+	exec_put_16(to, _mm512_maskz_loadu_epi32((__mmask16)m, from), (__mmask16)m);
 }
 
-static ALWAYS_INLINE void take_row_8(void *to, const void *from, uint32_t m)
+static ALWAYS_INLINE void exec_take_row_8(void *to, const void *from, uint32_t m)
 {
 	const uint8_t *high = (const uint8_t *)from + 64;
 
-	put_8(to, _mm512_maskz_loadu_epi64((__mmask8)m, from), (__mmask8)m);
-	put_8((uint8_t *)to + 64, _mm512_maskz_loadu_epi64((__mmask8)(m >> 8), high),
-	      (__mmask8)(m >> 8));
+	exec_put_8(to, _mm512_maskz_loadu_epi64((__mmask8)m, from), (__mmask8)m);
+	exec_put_8((uint8_t *)to + 64, _mm512_maskz_loadu_epi64((__mmask8)(m >> 8), high),
+		   (__mmask8)(m >> 8));
 }
 
-static ALWAYS_INLINE void give_row_4(void *to, const void *from, uint32_t m)
+static ALWAYS_INLINE void exec_give_row_4(void *to, const void *from, uint32_t m)
 {
 	if (m == 0xffff) {
 		_mm512_storeu_si512(to, _mm512_loadu_si512(from));
@@ -242,7 +248,7 @@ static ALWAYS_INLINE void give_row_4(void *to, const void *from, uint32_t m)
 	}
 }
 
-static ALWAYS_INLINE void give_row_8(void *to, const void *from, uint32_t m)
+static ALWAYS_INLINE void exec_give_row_8(void *to, const void *from, uint32_t m)
 {
 	const uint8_t *high = (const uint8_t *)from + 64;
 
@@ -250,68 +256,73 @@ static ALWAYS_INLINE void give_row_8(void *to, const void *from, uint32_t m)
 	_mm512_mask_storeu_epi64((uint8_t *)to + 64, (__mmask8)(m >> 8), _mm512_loadu_si512(high));
 }
 
-static ALWAYS_INLINE void fill_row_4(void *to, uint32_t v, uint32_t m)
+static ALWAYS_INLINE void exec_fill_row_4(void *to, uint32_t v, uint32_t m)
 {
-	put_16(to, _mm512_set1_epi32((int)v), (__mmask16)m);
+	exec_put_16(to, _mm512_set1_epi32((int)v), (__mmask16)m);
 }
 
-static ALWAYS_INLINE void fill_row_8(void *to, uint64_t v, uint32_t m)
+static ALWAYS_INLINE void exec_fill_row_8(void *to, uint64_t v, uint32_t m)
 {
 	__m512i all = _mm512_set1_epi64((long long)v);
 
-	put_8(to, all, (__mmask8)m);
-	put_8((uint8_t *)to + 64, all, (__mmask8)(m >> 8));
+	exec_put_8(to, all, (__mmask8)m);
+	exec_put_8((uint8_t *)to + 64, all, (__mmask8)(m >> 8));
 }
 #else
 /* Only what the lanes of m name may be touched. */
 #define DEF_ROW(size, T)                                                                           \
-	static ALWAYS_INLINE void move_row_##size(void *to, const void *from, uint32_t m)          \
+	static ALWAYS_INLINE void exec_move_row_##size(void *to, const void *from, uint32_t m)     \
 	{                                                                                          \
 		if (m == 0xffff) {                                                                 \
 			memcpy(to, from, HALF * sizeof(T));                                        \
 			return;                                                                    \
 		}                                                                                  \
-		each_lane (m, i) {                                                                 \
+		exec_each_lane(m, i)                                                               \
+		{                                                                                  \
 			((T *)to)[i] = ((const T *)from)[i];                                       \
 		}                                                                                  \
 	}                                                                                          \
-	static ALWAYS_INLINE void fill_row_##size(void *to, T v, uint32_t m)                       \
+	static ALWAYS_INLINE void exec_fill_row_##size(void *to, T v, uint32_t m)                  \
 	{                                                                                          \
 		T *d = to;                                                                         \
                                                                                                    \
 		for (unsigned i = 0; i < HALF; i++) {                                              \
-			d[i] = m & lane_bit[i] ? v : d[i];                                         \
+			d[i] = m & exec_lane_bit[i] ? v : d[i];                                    \
 		}                                                                                  \
 	}
 DEF_ROW(4, uint32_t)
 DEF_ROW(8, uint64_t)
-#define take_row_4 move_row_4
-#define take_row_8 move_row_8
-#define give_row_4 move_row_4
-#define give_row_8 move_row_8
+#define exec_take_row_4 exec_move_row_4
+#define exec_take_row_8 exec_move_row_8
+#define exec_give_row_4 exec_move_row_4
+#define exec_give_row_8 exec_move_row_8
 #endif
 
 #define DEF_WORDS(size, T)                                                                         \
-	static ALWAYS_INLINE void load_half_##size(T *d, const struct half *h, uint32_t m)         \
+	static ALWAYS_INLINE void load_half_##size(T *d, const struct exec_half_warp *h,           \
+						   uint32_t m)                                     \
 	{                                                                                          \
 		if (h->kind == HALF_ROW) {                                                         \
-			take_row_##size(d, h->p, m);                                               \
+			exec_take_row_##size(d, h->p, m);                                          \
 		} else if (h->kind == HALF_SAME) {                                                 \
-			fill_row_##size(d, *(const T *)h->p, m);                                   \
+			exec_fill_row_##size(d, *(const T *)h->p, m);                              \
 		} else if (h->kind == HALF_ANY) {                                                  \
-			each_lane (m, i) {                                                         \
+			exec_each_lane(m, i)                                                       \
+			{                                                                          \
 				d[i] = *(const T *)(h->p + h->at[i]);                              \
 			}                                                                          \
 		}                                                                                  \
 	}                                                                                          \
-	static ALWAYS_INLINE void store_half_##size(const T *d, const struct half *h, uint32_t m)  \
+	static ALWAYS_INLINE void store_half_##size(const T *d, const struct exec_half_warp *h,    \
+						    uint32_t m)                                    \
 	{                                                                                          \
 		if (h->kind == HALF_ROW) {                                                         \
-			give_row_##size(h->p, d, m);                                               \
+			exec_give_row_##size(h->p, d, m);                                          \
 		} else if (h->kind == HALF_SAME) {                                                 \
 			*(T *)h->p = d[31 - (unsigned)__builtin_clz(m)];                           \
 		} else if (h->kind == HALF_ANY) {                                                  \
-			each_lane (m, i) {                                                         \
+			exec_each_lane(m, i)                                                       \
+			{                                                                          \
 				*(T *)(h->p + h->at[i]) = d[i];                                    \
 			}                                                                          \
 		}                                                                                  \
@@ -323,10 +334,10 @@ DEF_WORDS(8, uint64_t)
 #define LOAD_WORD(name, space, size, T, otherwise)                                                 \
 	HANDLER(name)                                                                              \
 	{                                                                                          \
-		struct words r;                                                                    \
+		struct exec_word_access r;                                                         \
 		T *d;                                                                              \
                                                                                                    \
-		if (unlikely(!words_find(w, o, space, sizeof(T), m, false, &r))) {                 \
+		if (unlikely(!exec_words_find(w, o, space, sizeof(T), m, false, &r))) {            \
 			return otherwise;                                                          \
 		}                                                                                  \
 		d = REF(T, w, o->d);                                                               \
@@ -335,8 +346,8 @@ DEF_WORDS(8, uint64_t)
                                                                                                    \
 			STORE_LANES(T, v);                                                         \
 		} else if (r.kind == HALF_ROW) {                                                   \
-			take_row_##size(d, r.p, m & 0xffff);                                       \
-			take_row_##size(d + HALF, r.p + HALF * sizeof(T), m >> HALF);              \
+			exec_take_row_##size(d, r.p, m & 0xffff);                                  \
+			exec_take_row_##size(d + HALF, r.p + HALF * sizeof(T), m >> HALF);         \
 		} else {                                                                           \
 			load_half_##size(d, &r.h[0], m & 0xffff);                                  \
 			load_half_##size(d + HALF, &r.h[1], m >> HALF);                            \
@@ -347,34 +358,34 @@ DEF_WORDS(8, uint64_t)
 #define STORE_WORD(name, space, size, T, otherwise)                                                \
 	HANDLER(name)                                                                              \
 	{                                                                                          \
-		struct words r;                                                                    \
+		struct exec_word_access r;                                                         \
 		const T *d;                                                                        \
                                                                                                    \
-		if (unlikely(!words_find(w, o, space, sizeof(T), m, true, &r))) {                  \
+		if (unlikely(!exec_words_find(w, o, space, sizeof(T), m, true, &r))) {             \
 			return otherwise;                                                          \
 		}                                                                                  \
 		d = REF(const T, w, o->d);                                                         \
 		if (r.kind == HALF_SAME) {                                                         \
 			*(T *)r.p = d[31 - (unsigned)__builtin_clz(m)];                            \
 		} else if (r.kind == HALF_ROW) {                                                   \
-			give_row_##size(r.p, d, m & 0xffff);                                       \
-			give_row_##size(r.p + HALF * sizeof(T), d + HALF, m >> HALF);              \
+			exec_give_row_##size(r.p, d, m & 0xffff);                                  \
+			exec_give_row_##size(r.p + HALF * sizeof(T), d + HALF, m >> HALF);         \
 		} else {                                                                           \
 			store_half_##size(d, &r.h[0], m & 0xffff);                                 \
 			store_half_##size(d + HALF, &r.h[1], m >> HALF);                           \
 		}                                                                                  \
 		GO_ON;                                                                             \
 	}
-LOAD_WORD(load_global_4, SP_GLOBAL, 4, uint32_t, mem_fault(w, o, m, SP_GLOBAL, false))
-LOAD_WORD(load_global_8, SP_GLOBAL, 8, uint64_t, mem_fault(w, o, m, SP_GLOBAL, false))
-LOAD_WORD(load_shared_4, SP_SHARED, 4, uint32_t, mem_fault(w, o, m, SP_SHARED, false))
-LOAD_WORD(load_shared_8, SP_SHARED, 8, uint64_t, mem_fault(w, o, m, SP_SHARED, false))
+LOAD_WORD(load_global_4, SP_GLOBAL, 4, uint32_t, exec_mem_fault(w, o, m, SP_GLOBAL, false))
+LOAD_WORD(load_global_8, SP_GLOBAL, 8, uint64_t, exec_mem_fault(w, o, m, SP_GLOBAL, false))
+LOAD_WORD(load_shared_4, SP_SHARED, 4, uint32_t, exec_mem_fault(w, o, m, SP_SHARED, false))
+LOAD_WORD(load_shared_8, SP_SHARED, 8, uint64_t, exec_mem_fault(w, o, m, SP_SHARED, false))
 LOAD_WORD(load_generic_4, SP_GENERIC, 4, uint32_t, load_generic_lanes(w, o, m))
 LOAD_WORD(load_generic_8, SP_GENERIC, 8, uint64_t, load_generic_lanes(w, o, m))
-STORE_WORD(store_global_4, SP_GLOBAL, 4, uint32_t, mem_fault(w, o, m, SP_GLOBAL, true))
-STORE_WORD(store_global_8, SP_GLOBAL, 8, uint64_t, mem_fault(w, o, m, SP_GLOBAL, true))
-STORE_WORD(store_shared_4, SP_SHARED, 4, uint32_t, mem_fault(w, o, m, SP_SHARED, true))
-STORE_WORD(store_shared_8, SP_SHARED, 8, uint64_t, mem_fault(w, o, m, SP_SHARED, true))
+STORE_WORD(store_global_4, SP_GLOBAL, 4, uint32_t, exec_mem_fault(w, o, m, SP_GLOBAL, true))
+STORE_WORD(store_global_8, SP_GLOBAL, 8, uint64_t, exec_mem_fault(w, o, m, SP_GLOBAL, true))
+STORE_WORD(store_shared_4, SP_SHARED, 4, uint32_t, exec_mem_fault(w, o, m, SP_SHARED, true))
+STORE_WORD(store_shared_8, SP_SHARED, 8, uint64_t, exec_mem_fault(w, o, m, SP_SHARED, true))
 STORE_WORD(store_generic_4, SP_GENERIC, 4, uint32_t, store_generic_lanes(w, o, m))
 STORE_WORD(store_generic_8, SP_GENERIC, 8, uint64_t, store_generic_lanes(w, o, m))
 

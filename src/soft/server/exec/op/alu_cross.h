@@ -6,19 +6,20 @@
 #include "soft/server/exec/op/lane_alu.h"
 
 /* The lanes that any of the lanes names. */
-static ALWAYS_INLINE uint32_t members_named(const struct warp *w, const struct op *o, uint32_t m)
+static ALWAYS_INLINE uint32_t exec_members_named(const struct exec_warp *w, const struct exec_op *o,
+						 uint32_t m)
 {
 	const uint32_t *members = REF(const uint32_t, w, o->e);
 	uint32_t all = 0;
 
 	for (unsigned i = 0; i < EXEC_LANES; i++) {
-		all |= m & lane_bit[i] ? members[i] : 0;
+		all |= m & exec_lane_bit[i] ? members[i] : 0;
 	}
 	return all;
 }
 
 /* to[i] = from[index[i]]; index is below 32. */
-static ALWAYS_INLINE void pick_lanes(uint32_t *to, const uint32_t *from, const uint32_t *index)
+static ALWAYS_INLINE void exec_pick_lanes(uint32_t *to, const uint32_t *from, const uint32_t *index)
 {
 #if defined(__AVX512F__)
 	__m512i low = _mm512_loadu_si512(from), high = _mm512_loadu_si512(from + 16);
@@ -47,8 +48,9 @@ static ALWAYS_INLINE void pick_lanes(uint32_t *to, const uint32_t *from, const u
 		int32_t ok[EXEC_LANES] ALIGNED(64);                                                \
 		uint32_t *d;                                                                       \
                                                                                                    \
-		behind(w, o);                                                                      \
-		if (o->flags & FLAG_VOTE_SYNC && !exec_sync_ready(w, members_named(w, o, m))) {    \
+		exec_pc_advance(w, o);                                                             \
+		if (o->flags & FLAG_VOTE_SYNC &&                                                   \
+		    !exec_sync_ready(w, exec_members_named(w, o, m))) {                            \
 			return STEP_SWITCH;                                                        \
 		}                                                                                  \
 		for (int32_t i = 0; i < (int32_t)EXEC_LANES; i++) {                                \
@@ -60,11 +62,11 @@ static ALWAYS_INLINE void pick_lanes(uint32_t *to, const uint32_t *from, const u
 			index[i] = (uint32_t)(in ? from : i) & 31;                                 \
 			ok[i] = in ? -1 : 0;                                                       \
 		}                                                                                  \
-		pick_lanes(value, a, index);                                                       \
+		exec_pick_lanes(value, a, index);                                                  \
 		d = REF(uint32_t, w, o->d);                                                        \
 		STORE_LANES(uint32_t, value[i]);                                                   \
 		if (o->p != EXEC_NO_PRED) {                                                        \
-			pred_set(w, o->p, m, pack_lanes(ok));                                      \
+			exec_pred_set(w, o->p, m, exec_pack_lanes(ok));                            \
 		}                                                                                  \
 		GO_ON;                                                                             \
 	}

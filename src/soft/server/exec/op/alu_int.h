@@ -147,7 +147,7 @@ static ALWAYS_INLINE uint32_t popc32(uint32_t x)
 	return x * 0x01010101 >> 24;
 }
 
-static ALWAYS_INLINE uint32_t brev32(uint32_t x)
+static ALWAYS_INLINE uint32_t exec_brev32(uint32_t x)
 {
 	x = (x >> 1 & 0x55555555) | (x & 0x55555555) << 1;
 	x = (x >> 2 & 0x33333333) | (x & 0x33333333) << 2;
@@ -159,16 +159,16 @@ DEF1(popc_u32, uint32_t, uint32_t, uint32_t, popc32(X))
 DEF1(popc_u64, uint32_t, uint64_t, uint64_t, popc32((uint32_t)X) + popc32((uint32_t)(X >> 32)))
 DEF1(clz_u32, uint32_t, uint32_t, uint32_t, X ? __builtin_clz(X) : 32)
 DEF1(clz_u64, uint32_t, uint64_t, uint64_t, X ? __builtin_clzll(X) : 64)
-DEF1(brev_u32, uint32_t, uint32_t, uint32_t, brev32(X))
+DEF1(brev_u32, uint32_t, uint32_t, uint32_t, exec_brev32(X))
 DEF1(brev_u64, uint64_t, uint64_t, uint64_t,
-     (uint64_t)brev32((uint32_t)X) << 32 | brev32((uint32_t)(X >> 32)))
+     (uint64_t)exec_brev32((uint32_t)X) << 32 | exec_brev32((uint32_t)(X >> 32)))
 
 /* The highest bit that differs from the sign; all ones when there is none. */
 static ALWAYS_INLINE uint32_t bfind64(uint64_t x)
 {
 	return x ? 63 - (uint32_t)__builtin_clzll(x) : ~0u;
 }
-static ALWAYS_INLINE uint32_t from_top(uint32_t pos, uint32_t top)
+static ALWAYS_INLINE uint32_t exec_from_top(uint32_t pos, uint32_t top)
 {
 	return pos == ~0u ? pos : top - pos;
 }
@@ -177,10 +177,10 @@ DEF1(bfind_u32, uint32_t, uint32_t, uint32_t, bfind64(X))
 DEF1(bfind_s32, uint32_t, uint32_t, int32_t, bfind64((uint32_t)UNSIGN(X)))
 DEF1(bfind_u64, uint32_t, uint64_t, uint64_t, bfind64(X))
 DEF1(bfind_s64, uint32_t, uint64_t, int64_t, bfind64((uint64_t)UNSIGN(X)))
-DEF1(bfind_shift_u32, uint32_t, uint32_t, uint32_t, from_top(bfind64(X), 31))
-DEF1(bfind_shift_s32, uint32_t, uint32_t, int32_t, from_top(bfind64((uint32_t)UNSIGN(X)), 31))
-DEF1(bfind_shift_u64, uint32_t, uint64_t, uint64_t, from_top(bfind64(X), 63))
-DEF1(bfind_shift_s64, uint32_t, uint64_t, int64_t, from_top(bfind64((uint64_t)UNSIGN(X)), 63))
+DEF1(bfind_shift_u32, uint32_t, uint32_t, uint32_t, exec_from_top(bfind64(X), 31))
+DEF1(bfind_shift_s32, uint32_t, uint32_t, int32_t, exec_from_top(bfind64((uint32_t)UNSIGN(X)), 31))
+DEF1(bfind_shift_u64, uint32_t, uint64_t, uint64_t, exec_from_top(bfind64(X), 63))
+DEF1(bfind_shift_s64, uint32_t, uint64_t, int64_t, exec_from_top(bfind64((uint64_t)UNSIGN(X)), 63))
 
 /* Positions and lengths count by their low eight bits; the 64-bit forms of the hardware take larger
  * ones for what they are. */
@@ -191,8 +191,8 @@ static ALWAYS_INLINE uint32_t field_number(uint32_t x, unsigned top)
 
 /* PTX's own definition: bits beyond the top are the sign, which is the field's top bit (or the
  * value's). */
-static ALWAYS_INLINE uint64_t bit_field(uint64_t a, uint32_t pos, uint32_t len, unsigned top,
-					bool is_signed)
+static ALWAYS_INLINE uint64_t exec_bit_field(uint64_t a, uint32_t pos, uint32_t len, unsigned top,
+					     bool is_signed)
 {
 	uint64_t field, sign = 0;
 
@@ -216,8 +216,8 @@ static ALWAYS_INLINE uint64_t bit_field(uint64_t a, uint32_t pos, uint32_t len, 
 	return sign && len < 64 ? field | ~UINT64_C(0) << len : field;
 }
 
-static ALWAYS_INLINE uint64_t bit_insert(uint64_t a, uint64_t b, uint32_t pos, uint32_t len,
-					 unsigned top)
+static ALWAYS_INLINE uint64_t exec_bit_insert(uint64_t a, uint64_t b, uint32_t pos, uint32_t len,
+					      unsigned top)
 {
 	uint64_t mask;
 
@@ -237,7 +237,7 @@ static ALWAYS_INLINE uint64_t bit_insert(uint64_t a, uint64_t b, uint32_t pos, u
 		const uint32_t *b = REF(const uint32_t, w, o->b),                                  \
 			       *c = REF(const uint32_t, w, o->c);                                  \
 		S *d = REF(S, w, o->d);                                                            \
-		STORE_LANES(S, bit_field(a[i], b[i], c[i], top, is_signed));                       \
+		STORE_LANES(S, exec_bit_field(a[i], b[i], c[i], top, is_signed));                  \
 		GO_ON;                                                                             \
 	}
 DEF_BFE(u32, uint32_t, 31, false)
@@ -253,14 +253,14 @@ DEF_BFE(s64, uint64_t, 63, true)
 		const uint32_t *c = REF(const uint32_t, w, o->c),                                  \
 			       *e = REF(const uint32_t, w, o->e);                                  \
 		S *d = REF(S, w, o->d);                                                            \
-		STORE_LANES(S, bit_insert(a[i], b[i], c[i], e[i], top));                           \
+		STORE_LANES(S, exec_bit_insert(a[i], b[i], c[i], e[i], top));                      \
 		GO_ON;                                                                             \
 	}
 DEF_BFI(u32, uint32_t, 31)
 DEF_BFI(u64, uint64_t, 63)
 
 /* Modes of prmt in sub: 0 selectors, else f4e, b4e, rc8, ecl, ecr, rc16. */
-static inline uint32_t permute(uint32_t a, uint32_t b, uint32_t sel, unsigned mode)
+static inline uint32_t exec_permute(uint32_t a, uint32_t b, uint32_t sel, unsigned mode)
 {
 	uint64_t bytes = (uint64_t)b << 32 | a;
 	uint32_t r = 0, s = sel & 3;
@@ -299,9 +299,9 @@ static inline uint32_t permute(uint32_t a, uint32_t b, uint32_t sel, unsigned mo
 	}
 	return r;
 }
-DEF3(prmt_u32, uint32_t, uint32_t, uint32_t, permute(X, Y, Z, o->sub))
+DEF3(prmt_u32, uint32_t, uint32_t, uint32_t, exec_permute(X, Y, Z, o->sub))
 
-static ALWAYS_INLINE uint32_t lop3(uint32_t a, uint32_t b, uint32_t c, uint32_t table)
+static ALWAYS_INLINE uint32_t exec_lop3(uint32_t a, uint32_t b, uint32_t c, uint32_t table)
 {
 	uint32_t r = 0;
 
@@ -312,7 +312,7 @@ static ALWAYS_INLINE uint32_t lop3(uint32_t a, uint32_t b, uint32_t c, uint32_t 
 	}
 	return r;
 }
-DEF3(lop3_u32, uint32_t, uint32_t, uint32_t, lop3(X, Y, Z, (uint32_t)o->imm))
+DEF3(lop3_u32, uint32_t, uint32_t, uint32_t, exec_lop3(X, Y, Z, (uint32_t)o->imm))
 
 #define FUNNEL ((uint64_t)Y << 32 | X)
 DEF3(shf_l_wrap, uint32_t, uint32_t, uint32_t, FUNNEL << (Z & 31) >> 32)
@@ -320,11 +320,11 @@ DEF3(shf_l_clamp, uint32_t, uint32_t, uint32_t, Z > 31 ? X : (uint32_t)(FUNNEL <
 DEF3(shf_r_wrap, uint32_t, uint32_t, uint32_t, FUNNEL >> (Z & 31))
 DEF3(shf_r_clamp, uint32_t, uint32_t, uint32_t, FUNNEL >> (Z > 32 ? 32 : Z))
 
-static ALWAYS_INLINE int32_t saturate(int64_t x)
+static ALWAYS_INLINE int32_t exec_saturate(int64_t x)
 {
 	return (int32_t)(x > INT32_MAX ? INT32_MAX : x < INT32_MIN ? INT32_MIN : x);
 }
-DEF2(add_sat_s32, uint32_t, uint32_t, int32_t, saturate((int64_t)X + Y))
-DEF2(sub_sat_s32, uint32_t, uint32_t, int32_t, saturate((int64_t)X - Y))
+DEF2(add_sat_s32, uint32_t, uint32_t, int32_t, exec_saturate((int64_t)X + Y))
+DEF2(sub_sat_s32, uint32_t, uint32_t, int32_t, exec_saturate((int64_t)X - Y))
 
 #endif

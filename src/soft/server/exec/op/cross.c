@@ -2,7 +2,7 @@
 #include "soft/server/exec/handlers.h"
 
 /* Lanes that never existed or have ended cannot be waited for. */
-bool exec_sync_ready(struct warp *w, uint32_t members)
+bool exec_sync_ready(struct exec_warp *w, uint32_t members)
 {
 	if (likely((members & ~w->idle & ~w->mask) == 0) || w->sync_forced) {
 		w->sync_forced = false;
@@ -15,12 +15,13 @@ bool exec_sync_ready(struct warp *w, uint32_t members)
 
 /* The members' mask of a .sync instruction may differ between lanes: a warp in tiles. Takes the
  * lanes of *rest whose mask is the first one's. */
-static uint32_t take_party(const struct warp *w, uint32_t ref, uint32_t *rest)
+static uint32_t take_party(const struct exec_warp *w, uint32_t ref, uint32_t *rest)
 {
 	const uint32_t *members = REF(const uint32_t, w, ref);
 	uint32_t mask = members[__builtin_ctz(*rest)], party = 0;
 
-	each_lane (*rest, lane) {
+	exec_each_lane(*rest, lane)
+	{
 		party |= (uint32_t)(members[lane] == mask) << lane;
 	}
 	*rest &= ~party;
@@ -28,18 +29,19 @@ static uint32_t take_party(const struct warp *w, uint32_t ref, uint32_t *rest)
 }
 
 /* Waits for every lane that any of the lanes names. */
-static bool parties_ready(struct warp *w, uint32_t ref, uint32_t m)
+static bool parties_ready(struct exec_warp *w, uint32_t ref, uint32_t m)
 {
 	const uint32_t *members = REF(const uint32_t, w, ref);
 	uint32_t all = 0;
 
-	each_lane (m, lane) {
+	exec_each_lane(m, lane)
+	{
 		all |= members[lane];
 	}
 	return exec_sync_ready(w, all);
 }
 
-static void vote(struct warp *w, const struct op *o, uint32_t party, uint32_t bits)
+static void vote(struct exec_warp *w, const struct exec_op *o, uint32_t party, uint32_t bits)
 {
 	bool result;
 
@@ -47,7 +49,8 @@ static void vote(struct warp *w, const struct op *o, uint32_t party, uint32_t bi
 	if (o->sub == VOTE_BALLOT) {
 		uint32_t *d = REF(uint32_t, w, o->d);
 
-		each_lane (party, lane) {
+		exec_each_lane(party, lane)
+		{
 			d[lane] = bits;
 		}
 		return;
@@ -55,11 +58,11 @@ static void vote(struct warp *w, const struct op *o, uint32_t party, uint32_t bi
 	result = o->sub == VOTE_ALL   ? bits == party
 		 : o->sub == VOTE_ANY ? bits != 0
 				      : bits == 0 || bits == party;
-	pred_set(w, o->p, party, result ? ~0u : 0);
+	exec_pred_set(w, o->p, party, result ? ~0u : 0);
 }
 
 /* Of predicate r; sub = VOTE_*. ballot writes d, the others p. e: members, with FLAG_VOTE_SYNC. */
-int op_vote(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_vote(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	uint32_t bits = w->preds[o->r] ^ (o->r_not ? ~0u : 0), rest = m;
 
@@ -76,40 +79,43 @@ int op_vote(struct warp *w, const struct op *o, uint32_t m)
 	return STEP_NEXT;
 }
 
-int op_activemask(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_activemask(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	uint32_t *d = REF(uint32_t, w, o->d);
 
-	each_lane (m, lane) {
+	exec_each_lane(m, lane)
+	{
 		d[lane] = m;
 	}
 	return STEP_NEXT;
 }
 
-static void match(struct warp *w, const struct op *o, uint32_t party)
+static void match(struct exec_warp *w, const struct exec_op *o, uint32_t party)
 {
 	uint32_t *d = REF(uint32_t, w, o->d), same[EXEC_LANES] = { 0 };
 	bool wide = o->wide & WIDE_A, all = true;
 
-	each_lane (party, lane) {
-		uint64_t v = lane_get(w, o->a, wide, lane);
+	exec_each_lane(party, lane)
+	{
+		uint64_t v = exec_lane_get(w, o->a, wide, lane);
 
 		same[lane] = 0;
 		for (unsigned other = 0; other < EXEC_LANES; other++) {
-			same[lane] |= (uint32_t)(lane_get(w, o->a, wide, other) == v) << other;
+			same[lane] |= (uint32_t)(exec_lane_get(w, o->a, wide, other) == v) << other;
 		}
 		same[lane] &= party;
 		all = all && same[lane] == party;
 	}
-	each_lane (party, lane) {
+	exec_each_lane(party, lane)
+	{
 		d[lane] = o->sub == 0 ? same[lane] : all ? party : 0;
 	}
 	if (o->p != EXEC_NO_PRED) {
-		pred_set(w, o->p, party, all ? ~0u : 0);
+		exec_pred_set(w, o->p, party, all ? ~0u : 0);
 	}
 }
 
-int op_match(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_match(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	uint32_t rest = m;
 
@@ -122,7 +128,7 @@ int op_match(struct warp *w, const struct op *o, uint32_t m)
 	return STEP_NEXT;
 }
 
-static uint32_t reduce(const struct op *o, uint32_t r, uint32_t v)
+static uint32_t reduce(const struct exec_op *o, uint32_t r, uint32_t v)
 {
 	switch (o->sub) {
 	case ATOM_ADD:
@@ -140,7 +146,7 @@ static uint32_t reduce(const struct op *o, uint32_t r, uint32_t v)
 	}
 }
 
-int op_redux(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_redux(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	const uint32_t *a = REF(const uint32_t, w, o->a);
 	uint32_t *d = REF(uint32_t, w, o->d), rest = m;
@@ -151,10 +157,12 @@ int op_redux(struct warp *w, const struct op *o, uint32_t m)
 	while (rest) {
 		uint32_t party = take_party(w, o->e, &rest), r = a[__builtin_ctz(party)];
 
-		each_lane (party &(party - 1), lane) {
+		exec_each_lane(party & (party - 1), lane)
+		{
 			r = reduce(o, r, a[lane]);
 		}
-		each_lane (party, lane) {
+		exec_each_lane(party, lane)
+		{
 			d[lane] = r;
 		}
 	}
@@ -162,7 +170,7 @@ int op_redux(struct warp *w, const struct op *o, uint32_t m)
 }
 
 /* d = the first lane of the members, p = whether it is this one. */
-int op_elect(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_elect(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	uint32_t *d = REF(uint32_t, w, o->d), rest = m;
 
@@ -172,17 +180,18 @@ int op_elect(struct warp *w, const struct op *o, uint32_t m)
 	while (rest) {
 		uint32_t party = take_party(w, o->e, &rest), first = (uint32_t)__builtin_ctz(party);
 
-		each_lane (party, lane) {
+		exec_each_lane(party, lane)
+		{
 			d[lane] = first;
 		}
 		if (o->p != EXEC_NO_PRED) {
-			pred_set(w, o->p, party, 1u << first);
+			exec_pred_set(w, o->p, party, 1u << first);
 		}
 	}
 	return STEP_NEXT;
 }
 
-int op_warp_sync(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_warp_sync(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	return parties_ready(w, o->e, m) ? STEP_NEXT : STEP_SWITCH;
 }

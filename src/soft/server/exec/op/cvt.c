@@ -4,7 +4,7 @@
 
 #include "soft/server/exec/handlers.h"
 
-struct any {
+struct exec_any {
 	bool is_float, negative;
 	double f;
 	uint64_t u; /* magnitude of an integer */
@@ -17,7 +17,7 @@ static const struct {
 		     [TY_S16] = { 16, true },  [TY_U32] = { 32, false }, [TY_S32] = { 32, true },
 		     [TY_U64] = { 64, false }, [TY_S64] = { 64, true } };
 
-static enum num_format format_of(unsigned type)
+static enum exec_num_format format_of(unsigned type)
 {
 	switch (type) {
 	case TY_F16:
@@ -45,18 +45,18 @@ static uint64_t extend(uint64_t u, unsigned bits, bool is_signed)
 	return is_signed ? (uint64_t)((int64_t)(u << cut) >> cut) : u << cut >> cut;
 }
 
-static struct any read_any(unsigned type, uint64_t raw, bool ftz)
+static struct exec_any read_any(unsigned type, uint64_t raw, bool ftz)
 {
-	struct any v = { .is_float = true };
-	enum num_format f = format_of(type);
+	struct exec_any v = { .is_float = true };
+	enum exec_num_format f = format_of(type);
 
 	if (type == TY_F64) {
-		v.f = num_double(raw);
+		v.f = exec_num_double(raw);
 	} else if (f != NUM_FORMATS) {
 		if (ftz && f == NUM_F32 && !(raw & 0x7f800000)) {
 			raw &= 0x80000000;
 		}
-		v.f = num_read(f, (uint32_t)raw);
+		v.f = exec_num_read(f, (uint32_t)raw);
 	} else {
 		v.is_float = false;
 		v.u = extend(raw, ints[type].bits, ints[type].is_signed);
@@ -82,7 +82,7 @@ static double to_whole(double f, unsigned mode)
 
 /* The nearest end of the range for what is out of it. A NaN is 0; but from f64, and to 64 bits, the
  * hardware gives the highest bit. */
-static uint64_t float_to_int(const struct op *o, double f)
+static uint64_t float_to_int(const struct exec_op *o, double f)
 {
 	unsigned bits = ints[o->type].bits;
 	bool is_signed = ints[o->type].is_signed;
@@ -101,7 +101,7 @@ static uint64_t float_to_int(const struct op *o, double f)
 	return f > 0 ? (uint64_t)f : 0;
 }
 
-static uint64_t int_to_int(const struct op *o, const struct any *v)
+static uint64_t int_to_int(const struct exec_op *o, const struct exec_any *v)
 {
 	unsigned bits = ints[o->type].bits;
 	uint64_t max = UINT64_MAX >> (64 - bits + ints[o->type].is_signed);
@@ -115,7 +115,7 @@ static uint64_t int_to_int(const struct op *o, const struct any *v)
 	return v->negative ? 0 - v->u : v->u;
 }
 
-static uint64_t to_integer(const struct op *o, const struct any *v)
+static uint64_t to_integer(const struct exec_op *o, const struct exec_any *v)
 {
 	uint64_t u = v->is_float ? float_to_int(o, to_whole(v->f, o->n)) : int_to_int(o, v);
 
@@ -123,7 +123,7 @@ static uint64_t to_integer(const struct op *o, const struct any *v)
 }
 
 /* An integer or odd-rounded sum as f64, in that rounding. */
-static uint64_t int_to_double(const struct any *v, unsigned mode)
+static uint64_t int_to_double(const struct exec_any *v, unsigned mode)
 {
 	unsigned top = v->u ? 64 - (unsigned)__builtin_clzll(v->u) : 0, shift;
 	uint64_t kept, unit;
@@ -135,18 +135,18 @@ static uint64_t int_to_double(const struct any *v, unsigned mode)
 		shift = top - 53;
 		unit = UINT64_C(1) << shift;
 		kept = v->u >> shift;
-		kept += num_round_up(kept, v->u & (unit - 1), unit >> 1, v->negative, mode);
+		kept += exec_num_round_up(kept, v->u & (unit - 1), unit >> 1, v->negative, mode);
 		d = ldexp((double)kept, (int)shift);
 	}
-	return num_bits(v->negative ? -d : d);
+	return exec_num_bits(v->negative ? -d : d);
 }
 
 /* NaN between formats of which one is f64: sign and payload stay, and it is a quiet one; with .ftz
  * f32's is canonical. */
-static uint64_t nan_of(const struct op *o, uint64_t raw)
+static uint64_t nan_of(const struct exec_op *o, uint64_t raw)
 {
-	enum num_format f = format_of(o->type2 == TY_F64 ? o->type : o->type2);
-	const struct num_shape *s = &num_shapes[f];
+	enum exec_num_format f = format_of(o->type2 == TY_F64 ? o->type : o->type2);
+	const struct exec_num_shape *s = &exec_num_shapes[f];
 	uint64_t wide = raw;
 
 	if (o->type2 != TY_F64) {
@@ -162,10 +162,10 @@ static uint64_t nan_of(const struct op *o, uint64_t raw)
 	       (wide & ((UINT64_C(1) << 52) - 1)) >> (52 - s->man_bits);
 }
 
-static uint64_t to_float(const struct op *o, const struct any *v)
+static uint64_t to_float(const struct exec_op *o, const struct exec_any *v)
 {
-	enum num_format f = format_of(o->type);
-	double d = v->is_float ? v->f : num_int_odd(v->negative, v->u);
+	enum exec_num_format f = format_of(o->type);
+	double d = v->is_float ? v->f : exec_num_int_odd(v->negative, v->u);
 	uint32_t r;
 
 	if (v->is_float && o->flags & FLAG_INT_ROUND) {
@@ -181,9 +181,10 @@ static uint64_t to_float(const struct op *o, const struct any *v)
 		if (!v->is_float && !(o->flags & FLAG_SAT)) {
 			return int_to_double(v, o->n);
 		}
-		return num_bits(d);
+		return exec_num_bits(d);
 	}
-	r = num_round(f, d, o->flags & FLAG_INT_ROUND ? ROUND_RN : o->n, o->flags & FLAG_FINITE);
+	r = exec_num_round(f, d, o->flags & FLAG_INT_ROUND ? ROUND_RN : o->n,
+			   o->flags & FLAG_FINITE);
 	if (o->flags & FLAG_FTZ && f == NUM_F32 && !(r & 0x7f800000)) {
 		r &= 0x80000000;
 	}
@@ -191,16 +192,16 @@ static uint64_t to_float(const struct op *o, const struct any *v)
 }
 
 /* Infinity and NaN to tf32 with ties away from zero are cut only; .satfinite takes one step off. */
-static uint32_t tf32_not_finite(const struct op *o, uint32_t raw)
+static uint32_t tf32_not_finite(const struct exec_op *o, uint32_t raw)
 {
 	raw &= ~0x1fffu;
 	return o->flags & FLAG_FINITE ? raw - 0x2000 : raw;
 }
 
-static uint64_t convert(const struct op *o, uint64_t raw)
+static uint64_t convert(const struct exec_op *o, uint64_t raw)
 {
 	unsigned changes = o->flags & (FLAG_SAT | FLAG_RELU | FLAG_INT_ROUND);
-	struct any v;
+	struct exec_any v;
 
 	if (o->type == CVT_TF32 && o->n == ROUND_RNA && (raw & 0x7f800000) == 0x7f800000) {
 		return tf32_not_finite(o, (uint32_t)raw);
@@ -218,52 +219,57 @@ static uint64_t convert(const struct op *o, uint64_t raw)
 	return to_float(o, &v);
 }
 
-int op_cvt_any(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_cvt_any(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	each_lane (m, lane) {
-		lane_set(w, o->d, o->wide & WIDE_D, lane,
-			 convert(o, lane_get(w, o->a, o->wide & WIDE_A, lane)));
+	exec_each_lane(m, lane)
+	{
+		exec_lane_set(w, o->d, o->wide & WIDE_D, lane,
+			      convert(o, exec_lane_get(w, o->a, o->wide & WIDE_A, lane)));
 	}
 	return STEP_NEXT;
 }
 
 /* d = convert(a) above convert(b); or, with FLAG_PAIR, both parts of a. size: bits of a result's
  * part, e: bits of a source's part. */
-int op_cvt_pair(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_cvt_pair(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	each_lane (m, lane) {
-		uint32_t x = (uint32_t)lane_get(w, o->a, false, lane), y;
-		struct any high, low;
+	exec_each_lane(m, lane)
+	{
+		uint32_t x = (uint32_t)exec_lane_get(w, o->a, false, lane), y;
+		struct exec_any high, low;
 
 		if (o->flags & FLAG_PAIR) {
 			y = x & ((1u << o->e) - 1);
 			x = x >> o->e & ((1u << o->e) - 1);
 		} else {
-			y = (uint32_t)lane_get(w, o->b, false, lane);
+			y = (uint32_t)exec_lane_get(w, o->b, false, lane);
 		}
 		high = read_any(o->type2, x, false);
 		low = read_any(o->type2, y, false);
-		lane_set(w, o->d, false, lane, to_float(o, &high) << o->size | to_float(o, &low));
+		exec_lane_set(w, o->d, false, lane,
+			      to_float(o, &high) << o->size | to_float(o, &low));
 	}
 	return STEP_NEXT;
 }
 
 /* cvt.pack.sat: two s32 saturated to imm bits, a above b, and above both the low bits of c. */
-int op_cvt_pack(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_cvt_pack(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	unsigned bits = o->size;
 	int64_t max = (INT64_C(1) << (bits - o->sub)) - 1, min = o->sub ? -max - 1 : 0;
 	uint32_t mask = (1u << bits) - 1;
 
-	each_lane (m, lane) {
-		int64_t x = (int32_t)lane_get(w, o->a, false, lane);
-		int64_t y = (int32_t)lane_get(w, o->b, false, lane);
-		uint32_t r = o->n == 3 ? (uint32_t)lane_get(w, o->c, false, lane) << 2 * bits : 0;
+	exec_each_lane(m, lane)
+	{
+		int64_t x = (int32_t)exec_lane_get(w, o->a, false, lane);
+		int64_t y = (int32_t)exec_lane_get(w, o->b, false, lane);
+		uint32_t r =
+			o->n == 3 ? (uint32_t)exec_lane_get(w, o->c, false, lane) << 2 * bits : 0;
 
 		x = x > max ? max : x < min ? min : x;
 		y = y > max ? max : y < min ? min : y;
 		r |= ((uint32_t)x & mask) << bits | ((uint32_t)y & mask);
-		lane_set(w, o->d, false, lane, r);
+		exec_lane_set(w, o->d, false, lane, r);
 	}
 	return STEP_NEXT;
 }

@@ -9,14 +9,14 @@ static const uint8_t half_sources[ALU_COUNT] = {
 	[ALU_MAX] = 2, [ALU_ABS] = 1, [ALU_NEG] = 1, [ALU_EX2] = 1, [ALU_TANH] = 1
 };
 
-static uint16_t flush_half(enum num_format f, uint16_t h)
+static uint16_t flush_half(enum exec_num_format f, uint16_t h)
 {
 	return h & (f == NUM_F16 ? 0x7c00 : 0x7f80) ? h : h & 0x8000;
 }
 
-static bool is_nan(enum num_format f, uint16_t h)
+static bool is_nan(enum exec_num_format f, uint16_t h)
 {
-	return (h & 0x7fff) > num_shapes[f].finite + 1;
+	return (h & 0x7fff) > exec_num_shapes[f].finite + 1;
 }
 
 /* Order of the bits as of the values; -0 below +0. */
@@ -25,13 +25,13 @@ static int order(uint16_t h)
 	return h & 0x8000 ? -(int)(h & 0x7fff) - 1 : h;
 }
 
-static uint16_t pick(const struct op *o, enum num_format f, uint16_t x, uint16_t y)
+static uint16_t pick(const struct exec_op *o, enum exec_num_format f, uint16_t x, uint16_t y)
 {
 	uint16_t sign = (x ^ y) & 0x8000, r;
 	bool x_nan = is_nan(f, x), y_nan = is_nan(f, y);
 
 	if (o->flags & FLAG_NAN ? x_nan || y_nan : x_nan && y_nan) {
-		return (uint16_t)num_shapes[f].nan;
+		return (uint16_t)exec_num_shapes[f].nan;
 	}
 	if (o->flags & FLAG_XORSIGN) {
 		x &= 0x7fff;
@@ -45,17 +45,17 @@ static uint16_t pick(const struct op *o, enum num_format f, uint16_t x, uint16_t
 	return o->flags & FLAG_XORSIGN ? (r & 0x7fff) | sign : r;
 }
 
-static double compute(const struct op *o, double x, double y, double z)
+static double compute(const struct exec_op *o, double x, double y, double z)
 {
 	switch (o->sub) {
 	case ALU_ADD:
-		return num_add_odd(x, y);
+		return exec_num_add_odd(x, y);
 	case ALU_SUB:
-		return num_add_odd(x, -y);
+		return exec_num_add_odd(x, -y);
 	case ALU_MUL:
 		return x * y; /* exact: 22 bits at most */
 	case ALU_FMA:
-		return num_fma_odd(x, y, z);
+		return exec_num_fma_odd(x, y, z);
 	case ALU_EX2:
 		return exp2(x);
 	default:
@@ -63,7 +63,8 @@ static double compute(const struct op *o, double x, double y, double z)
 	}
 }
 
-static uint16_t one(const struct op *o, enum num_format f, uint16_t x, uint16_t y, uint16_t z)
+static uint16_t one(const struct exec_op *o, enum exec_num_format f, uint16_t x, uint16_t y,
+		    uint16_t z)
 {
 	double v;
 	uint16_t r;
@@ -75,41 +76,42 @@ static uint16_t one(const struct op *o, enum num_format f, uint16_t x, uint16_t 
 	}
 	switch (o->sub) {
 	case ALU_NEG:
-		return is_nan(f, x) ? (uint16_t)num_shapes[f].nan : x ^ 0x8000;
+		return is_nan(f, x) ? (uint16_t)exec_num_shapes[f].nan : x ^ 0x8000;
 	case ALU_ABS:
-		return is_nan(f, x) ? (uint16_t)num_shapes[f].nan : x & 0x7fff;
+		return is_nan(f, x) ? (uint16_t)exec_num_shapes[f].nan : x & 0x7fff;
 	case ALU_MIN:
 	case ALU_MAX:
 		return pick(o, f, x, y);
 	default:
 		break;
 	}
-	v = compute(o, num_read(f, x), num_read(f, y), num_read(f, z));
+	v = compute(o, exec_num_read(f, x), exec_num_read(f, y), exec_num_read(f, z));
 	if (o->flags & FLAG_SAT) {
 		v = v > 0 ? (v < 1 ? v : 1) : 0;
 	}
 	if (o->flags & FLAG_RELU && v <= 0) {
 		v = 0;
 	}
-	r = (uint16_t)num_round(f, v, ROUND_RN, false);
+	r = (uint16_t)exec_num_round(f, v, ROUND_RN, false);
 	return o->flags & FLAG_FTZ ? flush_half(f, r) : r;
 }
 
-int op_half(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_half(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	unsigned n = half_sources[o->sub];
 
-	each_lane (m, lane) {
-		uint32_t x = (uint32_t)lane_get(w, o->a, false, lane);
-		uint32_t y = n > 1 ? (uint32_t)lane_get(w, o->b, false, lane) : 0;
-		uint32_t z = n > 2 ? (uint32_t)lane_get(w, o->c, false, lane) : 0, r = 0;
+	exec_each_lane(m, lane)
+	{
+		uint32_t x = (uint32_t)exec_lane_get(w, o->a, false, lane);
+		uint32_t y = n > 1 ? (uint32_t)exec_lane_get(w, o->b, false, lane) : 0;
+		uint32_t z = n > 2 ? (uint32_t)exec_lane_get(w, o->c, false, lane) : 0, r = 0;
 
 		for (unsigned k = 0; k < 16u * o->n; k += 16) {
-			r |= (uint32_t)one(o, (enum num_format)o->type2, (uint16_t)(x >> k),
+			r |= (uint32_t)one(o, (enum exec_num_format)o->type2, (uint16_t)(x >> k),
 					   (uint16_t)(y >> k), (uint16_t)(z >> k))
 			     << k;
 		}
-		lane_set(w, o->d, false, lane, r);
+		exec_lane_set(w, o->d, false, lane, r);
 	}
 	return STEP_NEXT;
 }
@@ -150,7 +152,7 @@ static bool compare(unsigned cmp, double x, double y)
 	}
 }
 
-static uint32_t with_bool(const struct op *o, uint32_t v, uint32_t r)
+static uint32_t with_bool(const struct exec_op *o, uint32_t v, uint32_t r)
 {
 	switch (o->sub) {
 	case BOOL_AND:
@@ -164,15 +166,16 @@ static uint32_t with_bool(const struct op *o, uint32_t v, uint32_t r)
 	}
 }
 
-int op_half_compare(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_half_compare(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	enum num_format f = (enum num_format)o->type2;
+	enum exec_num_format f = (enum exec_num_format)o->type2;
 	uint32_t r = o->sub != BOOL_NONE ? w->preds[o->r] ^ (o->r_not ? ~0u : 0) : 0;
 	uint32_t bits[2] = { 0, 0 };
 
-	each_lane (m, lane) {
-		uint32_t x = (uint32_t)lane_get(w, o->a, false, lane);
-		uint32_t y = (uint32_t)lane_get(w, o->b, false, lane);
+	exec_each_lane(m, lane)
+	{
+		uint32_t x = (uint32_t)exec_lane_get(w, o->a, false, lane);
+		uint32_t y = (uint32_t)exec_lane_get(w, o->b, false, lane);
 
 		for (unsigned k = 0; k < o->n; k++) {
 			uint16_t hx = (uint16_t)(x >> 16 * k), hy = (uint16_t)(y >> 16 * k);
@@ -181,25 +184,27 @@ int op_half_compare(struct warp *w, const struct op *o, uint32_t m)
 				hx = flush_half(f, hx);
 				hy = flush_half(f, hy);
 			}
-			bits[k] |= (uint32_t)compare(o->type, num_read(f, hx), num_read(f, hy))
+			bits[k] |= (uint32_t)compare(o->type, exec_num_read(f, hx),
+						     exec_num_read(f, hy))
 				   << lane;
 		}
 	}
 	if (o->p != EXEC_NO_PRED) {
-		pred_set(w, o->p, m, with_bool(o, bits[0], r));
+		exec_pred_set(w, o->p, m, with_bool(o, bits[0], r));
 	}
 	if (o->q != EXEC_NO_PRED) {
-		pred_set(w, o->q, m, with_bool(o, o->n == 2 ? bits[1] : ~bits[0], r));
+		exec_pred_set(w, o->q, m, with_bool(o, o->n == 2 ? bits[1] : ~bits[0], r));
 	}
 	return STEP_NEXT;
 }
 
 /* Of magnitudes, with the sign of the product. */
-int op_minmax_xorsign(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_minmax_xorsign(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	each_lane (m, lane) {
-		uint32_t x = (uint32_t)lane_get(w, o->a, false, lane);
-		uint32_t y = (uint32_t)lane_get(w, o->b, false, lane);
+	exec_each_lane(m, lane)
+	{
+		uint32_t x = (uint32_t)exec_lane_get(w, o->a, false, lane);
+		uint32_t y = (uint32_t)exec_lane_get(w, o->b, false, lane);
 		uint32_t sign = (x ^ y) & 0x80000000, r, low, high;
 		bool x_nan, y_nan;
 
@@ -218,7 +223,7 @@ int op_minmax_xorsign(struct warp *w, const struct op *o, uint32_t m)
 		if (o->flags & FLAG_NAN ? x_nan || y_nan : x_nan && y_nan) {
 			r = 0x7fffffff;
 		}
-		lane_set(w, o->d, false, lane, r);
+		exec_lane_set(w, o->d, false, lane, r);
 	}
 	return STEP_NEXT;
 }

@@ -15,21 +15,22 @@ enum {
 };
 
 /* half.c: sub = enum alu, type2 = num_format, n = 1 or 2 halves. */
-int op_half(struct warp *w, const struct op *o, uint32_t m);
+int exec_op_half(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 /* half_quick.c: the quickest handler for this operation, or conversion, on this machine. */
-struct handlers;
-op_fn half_quick(const struct handlers *h, const struct op *o);
-op_fn half_quick_cvt(const struct handlers *h, const struct op *o, bool pair);
+struct exec_handlers;
+exec_op_fn exec_half_quick(const struct exec_handlers *h, const struct exec_op *o);
+exec_op_fn exec_half_quick_cvt(const struct exec_handlers *h, const struct exec_op *o, bool pair);
 /* type = enum cmp, sub = BOOL_*; p, q: the result and its opposite, or of two halves. */
-int op_half_compare(struct warp *w, const struct op *o, uint32_t m);
+int exec_op_half_compare(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 /* min, max of f32 with .xorsign.abs: sub = ALU_MIN or ALU_MAX. */
-int op_minmax_xorsign(struct warp *w, const struct op *o, uint32_t m);
+int exec_op_minmax_xorsign(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 
 /* cvt.c. Types of conversions besides enum exec_type. */
 enum { CVT_BF16 = TY_COUNT + 1, CVT_TF32, CVT_E4M3, CVT_E5M2 };
-int op_cvt_any(struct warp *w, const struct op *o, uint32_t m);	 /* n = rounding */
-int op_cvt_pair(struct warp *w, const struct op *o, uint32_t m); /* d = convert(a) | convert(b) */
-int op_cvt_pack(struct warp *w, const struct op *o,
-		uint32_t m); /* cvt.pack: imm = bits of a part */
+int exec_op_cvt_any(struct exec_warp *w, const struct exec_op *o, uint32_t m); /* n = rounding */
+int exec_op_cvt_pair(struct exec_warp *w, const struct exec_op *o,
+		     uint32_t m); /* d = convert(a) | convert(b) */
+int exec_op_cvt_pack(struct exec_warp *w, const struct exec_op *o,
+		     uint32_t m); /* cvt.pack: imm = bits of a part */
 
 #endif

@@ -15,13 +15,13 @@
 #define CHUNKS 4u
 #define CHUNK 8u
 
-static ALWAYS_INLINE __m256i chunk(struct warp *w, uint32_t ref, unsigned k)
+static ALWAYS_INLINE __m256i chunk(struct exec_warp *w, uint32_t ref, unsigned k)
 {
 	return _mm256_loadu_si256((const __m256i *)(REF(const uint32_t, w, ref) + CHUNK * k));
 }
 
 /* Writes the lanes of m. */
-static ALWAYS_INLINE void put(struct warp *w, uint32_t ref, uint32_t m,
+static ALWAYS_INLINE void put(struct exec_warp *w, uint32_t ref, uint32_t m,
 			      const __m256i r[static CHUNKS])
 {
 	const __m256i bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
@@ -35,7 +35,7 @@ static ALWAYS_INLINE void put(struct warp *w, uint32_t ref, uint32_t m,
 }
 
 /* The low halves of eight lanes as floats. */
-static ALWAYS_INLINE __m256 widen(enum num_format f, __m256i h)
+static ALWAYS_INLINE __m256 widen(enum exec_num_format f, __m256i h)
 {
 	if (f == NUM_BF16) {
 		return _mm256_castsi256_ps(_mm256_slli_epi32(h, 16));
@@ -51,7 +51,7 @@ static ALWAYS_INLINE __m256i choose(__m256i no, __m256i yes, __m256 which)
 }
 
 /* Rounded to nearest; NaN is the canonical one. */
-static ALWAYS_INLINE __m256i narrow(enum num_format f, __m256 r)
+static ALWAYS_INLINE __m256i narrow(enum exec_num_format f, __m256 r)
 {
 	__m256i u = _mm256_castps_si256(r);
 
@@ -66,7 +66,7 @@ static ALWAYS_INLINE __m256i narrow(enum num_format f, __m256 r)
 	return choose(u, _mm256_set1_epi32(0x7fff), _mm256_cmp_ps(r, r, _CMP_UNORD_Q));
 }
 
-static ALWAYS_INLINE __m256i flush(__m256i h)
+static ALWAYS_INLINE __m256i exec_flush(__m256i h)
 {
 	__m256i exponent = _mm256_and_si256(h, _mm256_set1_epi32(0x7c00));
 	__m256i tiny = _mm256_cmpeq_epi32(exponent, _mm256_setzero_si256());
@@ -111,7 +111,7 @@ static ALWAYS_INLINE bool is_lost(unsigned what, __m256 x, __m256 y, __m256 p)
 	return _mm256_movemask_ps(what == ALU_FMA ? _mm256_or_ps(tiny, large) : tiny) != 0;
 }
 
-static ALWAYS_INLINE __m256i is_nan(enum num_format f, __m256i h)
+static ALWAYS_INLINE __m256i is_nan(enum exec_num_format f, __m256i h)
 {
 	h = _mm256_and_si256(h, _mm256_set1_epi32(0x7fff));
 	return _mm256_cmpgt_epi32(h, _mm256_set1_epi32(f == NUM_F16 ? 0x7c00 : 0x7f80));
@@ -127,8 +127,8 @@ static ALWAYS_INLINE __m256i order(__m256i h)
 }
 
 /* min, max, neg and abs need no arithmetic. */
-static ALWAYS_INLINE __m256i by_bits(enum num_format f, unsigned what, unsigned flags, __m256i a,
-				     __m256i b)
+static ALWAYS_INLINE __m256i by_bits(enum exec_num_format f, unsigned what, unsigned flags,
+				     __m256i a, __m256i b)
 {
 	__m256i nan = is_nan(f, a), other = is_nan(f, b), r, first;
 
@@ -146,15 +146,15 @@ static ALWAYS_INLINE __m256i by_bits(enum num_format f, unsigned what, unsigned 
 	return _mm256_blendv_epi8(r, _mm256_set1_epi32(0x7fff), nan);
 }
 
-static ALWAYS_INLINE __m256i one(enum num_format f, unsigned what, unsigned flags, __m256i a,
+static ALWAYS_INLINE __m256i one(enum exec_num_format f, unsigned what, unsigned flags, __m256i a,
 				 __m256i b, __m256i c, bool *lost)
 {
 	__m256 x, y, r;
 
 	if (flags & FLAG_FTZ) {
-		a = flush(a);
-		b = flush(b);
-		c = flush(c);
+		a = exec_flush(a);
+		b = exec_flush(b);
+		c = exec_flush(c);
 	}
 	if (what == ALU_MIN || what == ALU_MAX || what == ALU_NEG || what == ALU_ABS) {
 		return by_bits(f, what, flags, a, b);
@@ -179,11 +179,11 @@ static ALWAYS_INLINE __m256i one(enum num_format f, unsigned what, unsigned flag
 		r = _mm256_blendv_ps(_mm256_max_ps(r, _mm256_setzero_ps()), r, nan);
 	}
 	a = narrow(f, r);
-	return flags & FLAG_FTZ ? flush(a) : a;
+	return flags & FLAG_FTZ ? exec_flush(a) : a;
 }
 
-static ALWAYS_INLINE int half(struct warp *w, const struct op *o, uint32_t m, enum num_format f,
-			      unsigned what)
+static ALWAYS_INLINE int half(struct exec_warp *w, const struct exec_op *o, uint32_t m,
+			      enum exec_num_format f, unsigned what)
 {
 	__m256i r[CHUNKS], low = _mm256_set1_epi32(0xffff);
 	bool lost = false;
@@ -204,14 +204,14 @@ static ALWAYS_INLINE int half(struct warp *w, const struct op *o, uint32_t m, en
 		}
 	}
 	if (lost) {
-		return op_half(w, o, m);
+		return exec_op_half(w, o, m);
 	}
 	put(w, o->d, m, r);
 	return STEP_NEXT;
 }
 
 #define DEF_HALF(name, format, what)                                                               \
-	static int name(struct warp *w, const struct op *o, uint32_t m)                            \
+	static int name(struct exec_warp *w, const struct exec_op *o, uint32_t m)                  \
 	{                                                                                          \
 		return half(w, o, m, format, what);                                                \
 	}
@@ -232,7 +232,7 @@ DEF_HALF(max_bf16, NUM_BF16, ALU_MAX)
 DEF_HALF(neg_bf16, NUM_BF16, ALU_NEG)
 DEF_HALF(abs_bf16, NUM_BF16, ALU_ABS)
 
-static op_fn half_of(const struct op *o)
+static exec_op_fn half_of(const struct exec_op *o)
 {
 	bool brain = o->type2 == NUM_BF16;
 
@@ -261,7 +261,7 @@ static op_fn half_of(const struct op *o)
 	}
 }
 
-static int f32_from_f16(struct warp *w, const struct op *o, uint32_t m)
+static int f32_from_f16(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	__m256i r[CHUNKS];
 
@@ -275,7 +275,7 @@ static int f32_from_f16(struct warp *w, const struct op *o, uint32_t m)
 	return STEP_NEXT;
 }
 
-static int f32_from_bf16(struct warp *w, const struct op *o, uint32_t m)
+static int f32_from_bf16(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	__m256i r[CHUNKS];
 
@@ -287,8 +287,8 @@ static int f32_from_bf16(struct warp *w, const struct op *o, uint32_t m)
 }
 
 /* From one or two floats; two: a above b. */
-static ALWAYS_INLINE int from_f32(struct warp *w, const struct op *o, uint32_t m, enum num_format f,
-				  bool pair)
+static ALWAYS_INLINE int from_f32(struct exec_warp *w, const struct exec_op *o, uint32_t m,
+				  enum exec_num_format f, bool pair)
 {
 	__m256i r[CHUNKS];
 
@@ -305,7 +305,7 @@ static ALWAYS_INLINE int from_f32(struct warp *w, const struct op *o, uint32_t m
 }
 
 #define DEF_FROM(name, format, pair)                                                               \
-	static int name(struct warp *w, const struct op *o, uint32_t m)                            \
+	static int name(struct exec_warp *w, const struct exec_op *o, uint32_t m)                  \
 	{                                                                                          \
 		return from_f32(w, o, m, format, pair);                                            \
 	}
@@ -314,7 +314,7 @@ DEF_FROM(bf16_from_f32, NUM_BF16, false)
 DEF_FROM(f16x2_from_f32, NUM_F16, true)
 DEF_FROM(bf16x2_from_f32, NUM_BF16, true)
 
-static op_fn cvt_of(const struct op *o, bool pair)
+static exec_op_fn cvt_of(const struct exec_op *o, bool pair)
 {
 	if (o->flags || o->wide || o->n != ROUND_RN) {
 		return NULL;
@@ -337,19 +337,19 @@ static op_fn cvt_of(const struct op *o, bool pair)
 	}
 }
 #else
-static op_fn half_of(const struct op *o)
+static exec_op_fn half_of(const struct exec_op *o)
 {
 	return NULL;
 }
 
-static op_fn cvt_of(const struct op *o, bool pair)
+static exec_op_fn cvt_of(const struct exec_op *o, bool pair)
 {
 	return NULL;
 }
 #endif
 
 /* The plain handlers of alu.c go with the plain ones here, so that tests see both. */
-static bool can(const struct handlers *h)
+static bool can(const struct exec_handlers *h)
 {
 #if defined(__x86_64__)
 	unsigned a, b, c = 0, d;
@@ -363,16 +363,16 @@ static bool can(const struct handlers *h)
 #endif
 }
 
-op_fn half_quick(const struct handlers *h, const struct op *o)
+exec_op_fn exec_half_quick(const struct exec_handlers *h, const struct exec_op *o)
 {
-	op_fn fn = can(h) ? half_of(o) : NULL;
+	exec_op_fn fn = can(h) ? half_of(o) : NULL;
 
-	return fn ? fn : op_half;
+	return fn ? fn : exec_op_half;
 }
 
-op_fn half_quick_cvt(const struct handlers *h, const struct op *o, bool pair)
+exec_op_fn exec_half_quick_cvt(const struct exec_handlers *h, const struct exec_op *o, bool pair)
 {
-	op_fn fn = can(h) ? cvt_of(o, pair) : NULL;
+	exec_op_fn fn = can(h) ? cvt_of(o, pair) : NULL;
 
 	return fn ? fn : o->fn;
 }

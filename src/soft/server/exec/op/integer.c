@@ -58,7 +58,7 @@ static int32_t part(uint32_t x, unsigned at, unsigned bits, bool is_signed)
 }
 
 /* type, type2: signs of the two vectors. */
-static uint32_t dot(const struct op *o, uint32_t a, uint32_t b, uint32_t c)
+static uint32_t dot(const struct exec_op *o, uint32_t a, uint32_t b, uint32_t c)
 {
 	unsigned from = o->flags & INTEGER_HIGH ? 16 : 0;
 
@@ -69,7 +69,7 @@ static uint32_t dot(const struct op *o, uint32_t a, uint32_t b, uint32_t c)
 	return c;
 }
 
-static uint32_t saturate(int64_t x)
+static uint32_t exec_saturate(int64_t x)
 {
 	return (uint32_t)(x > INT32_MAX ? INT32_MAX : x < INT32_MIN ? INT32_MIN : x);
 }
@@ -79,7 +79,7 @@ static int64_t low24(uint32_t x)
 	return (int32_t)(x << 8) >> 8;
 }
 
-static uint32_t pair(const struct op *o, uint32_t a, uint32_t b)
+static uint32_t pair(const struct exec_op *o, uint32_t a, uint32_t b)
 {
 	bool is_signed = o->flags & INTEGER_SIGNED;
 	uint32_t r = 0;
@@ -96,11 +96,11 @@ static uint32_t pair(const struct op *o, uint32_t a, uint32_t b)
 	return r;
 }
 
-static uint32_t compute(const struct op *o, uint32_t a, uint32_t b, uint32_t c)
+static uint32_t compute(const struct exec_op *o, uint32_t a, uint32_t b, uint32_t c)
 {
 	int32_t x = (int32_t)a, y = (int32_t)b, r;
 
-	switch ((enum integer_op)o->sub) {
+	switch ((enum exec_integer_op)o->sub) {
 	case INTEGER_FNS:
 		return find_nth(a, b, (int32_t)c);
 	case INTEGER_BMSK:
@@ -110,9 +110,9 @@ static uint32_t compute(const struct op *o, uint32_t a, uint32_t b, uint32_t c)
 	case INTEGER_DP2A:
 		return dot(o, a, b, c);
 	case INTEGER_MAD_HI_SAT:
-		return saturate(((int64_t)x * y >> 32) + (int32_t)c);
+		return exec_saturate(((int64_t)x * y >> 32) + (int32_t)c);
 	case INTEGER_MAD24_HI_SAT:
-		return saturate((int64_t)(int32_t)(low24(a) * low24(b) >> 16) + (int32_t)c);
+		return exec_saturate((int64_t)(int32_t)(low24(a) * low24(b) >> 16) + (int32_t)c);
 	case INTEGER_MIN_RELU:
 		r = x < y ? x : y;
 		return (uint32_t)(r < 0 ? 0 : r);
@@ -126,7 +126,7 @@ static uint32_t compute(const struct op *o, uint32_t a, uint32_t b, uint32_t c)
 
 /* dp4a is what quantized networks do most: no choices inside. */
 #define DEF_DP4A(name, TA, TB)                                                                     \
-	static int name(struct warp *w, const struct op *o, uint32_t m)                            \
+	static int name(struct exec_warp *w, const struct exec_op *o, uint32_t m)                  \
 	{                                                                                          \
 		const uint32_t *a = REF(const uint32_t, w, o->a),                                  \
 			       *b = REF(const uint32_t, w, o->b);                                  \
@@ -147,50 +147,55 @@ DEF_DP4A(dp4a_us, uint8_t, int8_t)
 DEF_DP4A(dp4a_su, int8_t, uint8_t)
 DEF_DP4A(dp4a_ss, int8_t, int8_t)
 
-op_fn integer_dp4a(enum exec_type a, enum exec_type b)
+exec_op_fn exec_integer_dp4a(enum exec_type a, enum exec_type b)
 {
 	return a == TY_S32 ? (b == TY_S32 ? dp4a_ss : dp4a_su) : b == TY_S32 ? dp4a_us : dp4a_uu;
 }
 
-int op_integer(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_integer(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	each_lane (m, lane) {
-		uint32_t a = (uint32_t)lane_get(w, o->a, false, lane);
-		uint32_t b = (uint32_t)lane_get(w, o->b, false, lane);
-		uint32_t c = o->n > 2 ? (uint32_t)lane_get(w, o->c, false, lane) : 0;
+	exec_each_lane(m, lane)
+	{
+		uint32_t a = (uint32_t)exec_lane_get(w, o->a, false, lane);
+		uint32_t b = (uint32_t)exec_lane_get(w, o->b, false, lane);
+		uint32_t c = o->n > 2 ? (uint32_t)exec_lane_get(w, o->c, false, lane) : 0;
 
-		lane_set(w, o->d, false, lane, compute(o, a, b, c));
+		exec_lane_set(w, o->d, false, lane, compute(o, a, b, c));
 	}
 	return STEP_NEXT;
 }
 
-int op_nonzero(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_nonzero(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	uint32_t q = w->preds[o->r] ^ (o->r_not ? ~0u : 0), bits = 0;
 
-	each_lane (m, lane) {
-		bits |= (uint32_t)(lane_get(w, o->a, false, lane) != 0) << lane;
+	exec_each_lane(m, lane)
+	{
+		bits |= (uint32_t)(exec_lane_get(w, o->a, false, lane) != 0) << lane;
 	}
 	if (o->p != EXEC_NO_PRED) {
-		pred_set(w, o->p, m, o->sub == BOOL_AND ? bits & q : bits | q);
+		exec_pred_set(w, o->p, m, o->sub == BOOL_AND ? bits & q : bits | q);
 	}
 	return STEP_NEXT;
 }
 
-int op_pack_bytes(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_pack_bytes(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	each_lane (m, lane) {
-		lane_set(w, o->d, false, lane,
-			 (lane_get(w, o->a, false, lane) & 0xff) | lane_get(w, o->b, false, lane)
-									   << 8);
+	exec_each_lane(m, lane)
+	{
+		exec_lane_set(w, o->d, false, lane,
+			      (exec_lane_get(w, o->a, false, lane) & 0xff) |
+				      exec_lane_get(w, o->b, false, lane) << 8);
 	}
 	return STEP_NEXT;
 }
 
-int op_unpack_byte(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_unpack_byte(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	each_lane (m, lane) {
-		lane_set(w, o->d, false, lane, lane_get(w, o->a, false, lane) >> o->imm & 0xff);
+	exec_each_lane(m, lane)
+	{
+		exec_lane_set(w, o->d, false, lane,
+			      exec_lane_get(w, o->a, false, lane) >> o->imm & 0xff);
 	}
 	return STEP_NEXT;
 }

@@ -5,9 +5,9 @@
 #include "soft/server/exec/op.h"
 
 /* sub = enum integer_op; three 32-bit sources, or fewer. flags: INTEGER_*. */
-int op_integer(struct warp *w, const struct op *o, uint32_t m);
-op_fn integer_dp4a(enum exec_type a, enum exec_type b);
-enum integer_op {
+int exec_op_integer(struct exec_warp *w, const struct exec_op *o, uint32_t m);
+exec_op_fn exec_integer_dp4a(enum exec_type a, enum exec_type b);
+enum exec_integer_op {
 	INTEGER_FNS,
 	INTEGER_BMSK,
 	INTEGER_SZEXT,
@@ -23,9 +23,9 @@ enum integer_op {
 };
 enum { INTEGER_CLAMP = 1, INTEGER_SIGNED = 2, INTEGER_HIGH = 4, INTEGER_RELU = 8 };
 /* p = (d != 0) sub r, behind a lop3: a = its result. */
-int op_nonzero(struct warp *w, const struct op *o, uint32_t m);
+int exec_op_nonzero(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 /* mov of bytes: d = the low one of a, below b; d = the byte of a from bit imm on. */
-int op_pack_bytes(struct warp *w, const struct op *o, uint32_t m);
-int op_unpack_byte(struct warp *w, const struct op *o, uint32_t m);
+int exec_op_pack_bytes(struct exec_warp *w, const struct exec_op *o, uint32_t m);
+int exec_op_unpack_byte(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 
 #endif

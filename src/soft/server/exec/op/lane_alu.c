@@ -14,7 +14,8 @@
 #include "soft/server/exec/memory/mem_word.h"
 
 /* p and q from the comparison and, if there is one, the predicate r. */
-static ALWAYS_INLINE void setp_finish(struct warp *w, const struct op *o, uint32_t m, uint32_t bits)
+static ALWAYS_INLINE void setp_finish(struct exec_warp *w, const struct exec_op *o, uint32_t m,
+				      uint32_t bits)
 {
 	uint32_t p = bits, q = ~bits;
 
@@ -25,10 +26,10 @@ static ALWAYS_INLINE void setp_finish(struct warp *w, const struct op *o, uint32
 		q = o->sub == BOOL_AND ? q & r : o->sub == BOOL_OR ? q | r : q ^ r;
 	}
 	if (o->p != EXEC_NO_PRED) {
-		pred_set(w, o->p, m, p);
+		exec_pred_set(w, o->p, m, p);
 	}
 	if (o->q != EXEC_NO_PRED) {
-		pred_set(w, o->q, m, q);
+		exec_pred_set(w, o->q, m, q);
 	}
 }
 
@@ -44,7 +45,7 @@ static ALWAYS_INLINE void setp_finish(struct warp *w, const struct op *o, uint32
 		{                                                                                  \
 			c[i] = (expr) ? -1 : 0;                                                    \
 		}                                                                                  \
-		setp_finish(w, o, m, pack_lanes(c));                                               \
+		setp_finish(w, o, m, exec_pack_lanes(c));                                          \
 		GO_ON;                                                                             \
 	}
 
@@ -80,7 +81,7 @@ CMP_INT(s64, uint64_t, int64_t)
 	DEFCMP(nan_##suffix, S, S, x != x || y != y)
 
 CMP_FLOAT(f32, float, X, Y)
-CMP_FLOAT(f32z, float, flush(X), flush(Y))
+CMP_FLOAT(f32z, float, exec_flush(X), exec_flush(Y))
 CMP_FLOAT(f64, double, X, Y)
 
 /* Integer conversions between every pair, by how the two sides are stored. */
@@ -104,17 +105,17 @@ CVT_INT_FROM(u64, uint64_t, uint64_t)
 CVT_INT_FROM(s64, uint64_t, int64_t)
 
 DEF1(cvt_f64_f32, double, float, float, X)
-DEF1(cvt_f64_f32z, double, float, float, flush(canonical(X)))
+DEF1(cvt_f64_f32z, double, float, float, exec_flush(exec_canonical(X)))
 DEF1(cvt_f32_f64, float, double, double, X) /* NaN keeps sign and payload */
 DEF1(cvt_s32_f32, int32_t, float, float, to_s32(X))
-DEF1(cvt_u32_f32, uint32_t, float, float, to_u32(X))
+DEF1(cvt_u32_f32, uint32_t, float, float, exec_to_u32(X))
 DEF1(cvt_s32_f64, int32_t, double, double, X == X ? to_s32(X) : INT32_MIN)
-DEF1(cvt_u32_f64, uint32_t, double, double, X == X ? to_u32(X) : 0x80000000)
+DEF1(cvt_u32_f64, uint32_t, double, double, X == X ? exec_to_u32(X) : 0x80000000)
 
-DEF1(cvt_s64_f32, int64_t, float, float, to_s64(X))
-DEF1(cvt_u64_f32, uint64_t, float, float, to_u64(X))
-DEF1(cvt_s64_f64, int64_t, double, double, to_s64(X))
-DEF1(cvt_u64_f64, uint64_t, double, double, to_u64(X))
+DEF1(cvt_s64_f32, int64_t, float, float, exec_to_s64(X))
+DEF1(cvt_u64_f32, uint64_t, float, float, exec_to_u64(X))
+DEF1(cvt_s64_f64, int64_t, double, double, exec_to_s64(X))
+DEF1(cvt_u64_f64, uint64_t, double, double, exec_to_u64(X))
 
 HANDLER(selp_32)
 {
@@ -122,7 +123,7 @@ HANDLER(selp_32)
 	uint32_t *d = REF(uint32_t, w, o->d);
 	uint32_t r = w->preds[o->r] ^ (o->r_not ? ~0u : 0);
 
-	STORE_LANES(uint32_t, r & lane_bit[i] ? a[i] : b[i]);
+	STORE_LANES(uint32_t, r & exec_lane_bit[i] ? a[i] : b[i]);
 	GO_ON;
 }
 
@@ -132,7 +133,7 @@ HANDLER(selp_64)
 	uint64_t *d = REF(uint64_t, w, o->d);
 	uint32_t r = w->preds[o->r] ^ (o->r_not ? ~0u : 0);
 
-	STORE_LANES(uint64_t, r & lane_bit[i] ? a[i] : b[i]);
+	STORE_LANES(uint64_t, r & exec_lane_bit[i] ? a[i] : b[i]);
 	GO_ON;
 }
 
@@ -192,7 +193,7 @@ DEF_UNPACK(unpack_64, uint64_t, a[i], a[i] >> 32)
 	}
 
 /* clang-format off */
-const struct handlers EXEC_TABLE = {
+const struct exec_handlers EXEC_TABLE = {
 	.name = EXEC_TABLE_NAME,
 	.alu = {
 		[ALU_ADD] = ROW_ALL(add),

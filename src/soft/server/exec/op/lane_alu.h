@@ -11,7 +11,7 @@
 
 #include "soft/server/exec/handlers.h"
 
-static const uint32_t lane_bit[EXEC_LANES] = {
+static const uint32_t exec_lane_bit[EXEC_LANES] = {
 	1u << 0,  1u << 1,  1u << 2,  1u << 3,	1u << 4,  1u << 5,  1u << 6,  1u << 7,
 	1u << 8,  1u << 9,  1u << 10, 1u << 11, 1u << 12, 1u << 13, 1u << 14, 1u << 15,
 	1u << 16, 1u << 17, 1u << 18, 1u << 19, 1u << 20, 1u << 21, 1u << 22, 1u << 23,
@@ -34,7 +34,7 @@ static const uint32_t lane_bit[EXEC_LANES] = {
 	LANES_LOOP                                                                                 \
 	{                                                                                          \
 		D v_ = (D)(expr);                                                                  \
-		d[i] = m & lane_bit[i] ? v_ : d[i];                                                \
+		d[i] = m & exec_lane_bit[i] ? v_ : d[i];                                           \
 	}
 #define STORE_LANES(D, expr)                                                                       \
 	do {                                                                                       \
@@ -47,27 +47,27 @@ static const uint32_t lane_bit[EXEC_LANES] = {
 
 #define HANDLER_SECTION __attribute__((section("exec_run"))) /* handlers.c knows them by it */
 #define HANDLER(name)                                                                              \
-	static HANDLER_SECTION int name(struct warp *w, const struct op *o, uint32_t m)
+	static HANDLER_SECTION int name(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 
 /* How every handler ends: by a jump to the next one's, or back to the loop, which must find pc
  * right. What may look at w->pc before has to set it (behind()). */
-static ALWAYS_INLINE void behind(struct warp *w, const struct op *o)
+static ALWAYS_INLINE void exec_pc_advance(struct exec_warp *w, const struct exec_op *o)
 {
 	w->pc = (uint32_t)(o - w->code) + 1;
 }
 
-static ALWAYS_INLINE int go_on(struct warp *w, const struct op *o, uint32_t m)
+static ALWAYS_INLINE int exec_next_op(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	if (likely(o->goes_on && (uintptr_t)(o + 1) < w->run_end)) {
+	if (likely(o->tail_calls && (uintptr_t)(o + 1) < w->run_end)) {
 		return o[1].fn(w, o + 1, m);
 	}
-	behind(w, o);
+	exec_pc_advance(w, o);
 #if defined(__AVX__)
 	_mm256_zeroupper(); /* once a run: compiled with -mno-vzeroupper */
 #endif
 	return STEP_NEXT;
 }
-#define GO_ON return go_on(w, o, m)
+#define GO_ON return exec_next_op(w, o, m)
 
 /* D: how the destination is stored; S: how sources are; T: as what they are read. expr speaks of x,
  * y, z, type, utype. */
@@ -77,8 +77,8 @@ static ALWAYS_INLINE int go_on(struct warp *w, const struct op *o, uint32_t m)
 
 /* Two functions, so that the usual one, for all living lanes, stays small. */
 #define DEF_LANES(name, D, operands, expr)                                                         \
-	static NOINLINE HANDLER_SECTION int name##_some(struct warp *w, const struct op *o,        \
-							uint32_t m)                                \
+	static NOINLINE HANDLER_SECTION int name##_some(struct exec_warp *w,                       \
+							const struct exec_op *o, uint32_t m)       \
 	{                                                                                          \
 		operands;                                                                          \
 		STORE_SOME(D, expr)                                                                \
@@ -108,7 +108,7 @@ static ALWAYS_INLINE int go_on(struct warp *w, const struct op *o, uint32_t m)
 		  S *d = REF(S, w, o->d), expr)
 
 /* A word for each lane, -1 or 0, to a mask. */
-static ALWAYS_INLINE uint32_t pack_lanes(const int32_t *c)
+static ALWAYS_INLINE uint32_t exec_pack_lanes(const int32_t *c)
 {
 #if defined(__AVX512DQ__)
 	return (uint32_t)_mm512_movepi32_mask(_mm512_loadu_si512(c + 16)) << 16 |

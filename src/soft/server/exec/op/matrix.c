@@ -6,9 +6,9 @@
 
 #define ROW_BYTES 16u /* of an 8x8 matrix of 16-bit elements */
 
-static uint64_t address_of(struct warp *w, const struct op *o, unsigned lane)
+static uint64_t address_of(struct exec_warp *w, const struct exec_op *o, unsigned lane)
 {
-	return lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm;
+	return exec_lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm;
 }
 
 /* The two halves of a lane's register: neighbours in a row, or, transposed, in a column. */
@@ -20,7 +20,7 @@ static void halves_of(unsigned lane, bool trans, unsigned i, unsigned *row, unsi
 	*col = trans ? group : pair;
 }
 
-int op_matrix(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_matrix(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	bool store = o->flags & MATRIX_STORE, trans = o->flags & MATRIX_TRANS;
 	char *rows[EXEC_LANES];
@@ -36,7 +36,8 @@ int op_matrix(struct warp *w, const struct op *o, uint32_t m)
 		}
 	}
 	for (unsigned k = 0; k < o->n; k++) {
-		each_lane (m, lane) {
+		exec_each_lane(m, lane)
+		{
 			uint32_t *reg = &REF(uint32_t, w, o->d + k * EXEC_SLOT32)[lane];
 
 			for (unsigned i = 0; i < 2; i++) {
@@ -52,7 +53,7 @@ int op_matrix(struct warp *w, const struct op *o, uint32_t m)
 	return STEP_NEXT;
 }
 
-int op_movmatrix(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_movmatrix(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	const uint32_t *a = REF(const uint32_t, w, o->a);
 	uint16_t all[8][8];
@@ -68,10 +69,12 @@ int op_movmatrix(struct warp *w, const struct op *o, uint32_t m)
 			all[row][col] = (uint16_t)(a[lane] >> 16 * i);
 		}
 	}
-	each_lane (m, lane) {
+	exec_each_lane(m, lane)
+	{
 		unsigned row = lane >> 2, col = (lane & 3) * 2;
 
-		lane_set(w, o->d, false, lane, all[col][row] | (uint32_t)all[col + 1][row] << 16);
+		exec_lane_set(w, o->d, false, lane,
+			      all[col][row] | (uint32_t)all[col + 1][row] << 16);
 	}
 	return STEP_NEXT;
 }
@@ -90,21 +93,21 @@ static void put_bits(uint8_t *p, unsigned bits, uint64_t v)
 	memcpy(p, &v, bits / 8); /* results are not below a byte */
 }
 
-struct wmma_move {
-	const struct op *o;
-	const struct mma_shape *s;
-	enum mma_type t;
+struct exec_wmma_move {
+	const struct exec_op *o;
+	const struct exec_mma_shape *s;
+	enum exec_mma_type t;
 	unsigned bits, n, e;
 };
 
 /* Where a register's element lies; *at: the bit in its byte. */
-static uint8_t *element(struct warp *w, const struct wmma_move *v, unsigned lane, unsigned r,
-			unsigned i, unsigned *at)
+static uint8_t *element(struct exec_warp *w, const struct exec_wmma_move *v, unsigned lane,
+			unsigned r, unsigned i, unsigned *at)
 {
-	const struct op *o = v->o;
-	struct mma_place p =
-		mma_place(MMA_WMMA, v->s, (enum mma_matrix)o->sub, v->t, 0, lane, r, i);
-	uint64_t stride = (uint32_t)lane_get(w, o->b, false, lane);
+	const struct exec_op *o = v->o;
+	struct exec_mma_place p =
+		exec_mma_place(MMA_WMMA, v->s, (enum exec_mma_matrix)o->sub, v->t, 0, lane, r, i);
+	uint64_t stride = (uint32_t)exec_lane_get(w, o->b, false, lane);
 	uint64_t index = o->flags & WMMA_COL ? p.col * stride + p.row : p.row * stride + p.col;
 	uint64_t bit = index * v->bits;
 	unsigned bytes = v->bits < 8 ? 1 : v->bits / 8;
@@ -114,13 +117,13 @@ static uint8_t *element(struct warp *w, const struct wmma_move *v, unsigned lane
 				 address_of(w, o, lane) + bit / 8, bytes, o->flags & WMMA_STORE);
 }
 
-static int move_lane(struct warp *w, const struct wmma_move *v, unsigned lane)
+static int move_lane(struct exec_warp *w, const struct exec_wmma_move *v, unsigned lane)
 {
 	bool wide = v->t == MMA_F64, store = v->o->flags & WMMA_STORE;
 
 	for (unsigned r = 0; r < v->n; r++) {
 		uint32_t ref = v->o->d + r * (wide ? EXEC_SLOT64 : EXEC_SLOT32);
-		uint64_t raw = store ? lane_get(w, ref, wide, lane) : 0;
+		uint64_t raw = store ? exec_lane_get(w, ref, wide, lane) : 0;
 
 		for (unsigned i = 0; i < v->e; i++) {
 			unsigned at;
@@ -136,23 +139,26 @@ static int move_lane(struct warp *w, const struct wmma_move *v, unsigned lane)
 			}
 		}
 		if (!store) {
-			lane_set(w, ref, wide, lane, raw);
+			exec_lane_set(w, ref, wide, lane, raw);
 		}
 	}
 	return STEP_NEXT;
 }
 
-int op_wmma_move(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_wmma_move(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	struct wmma_move v = { .o = o, .s = &mma_shapes[o->e], .t = (enum mma_type)o->type };
+	struct exec_wmma_move v = { .o = o,
+				    .s = &exec_mma_shapes[o->e],
+				    .t = (enum exec_mma_type)o->type };
 
 	if (!exec_sync_ready(w, w->exists)) {
 		return STEP_SWITCH;
 	}
-	v.bits = mma_type_bits(v.t);
+	v.bits = exec_mma_type_bits(v.t);
 	v.e = v.t == MMA_F64 ? 1 : 32 / v.bits;
-	v.n = mma_registers(MMA_WMMA, v.s, (enum mma_matrix)o->sub, v.t);
-	each_lane (m, lane) {
+	v.n = exec_mma_registers(MMA_WMMA, v.s, (enum exec_mma_matrix)o->sub, v.t);
+	exec_each_lane(m, lane)
+	{
 		if (move_lane(w, &v, lane) != STEP_NEXT) {
 			return STEP_FAULT;
 		}

@@ -10,16 +10,16 @@
 #include "soft/server/exec/handlers.h"
 #include "soft/server/exec/op/number.h"
 
-const struct mma_shape mma_shapes[] = {
+const struct exec_mma_shape exec_mma_shapes[] = {
 	{ ".m8n8k4", 8, 8, 4 },	      { ".m16n8k4", 16, 8, 4 },	    { ".m16n8k8", 16, 8, 8 },
 	{ ".m16n8k16", 16, 8, 16 },   { ".m16n8k32", 16, 8, 32 },   { ".m16n8k64", 16, 8, 64 },
 	{ ".m8n8k16", 8, 8, 16 },     { ".m8n8k32", 8, 8, 32 },	    { ".m8n8k128", 8, 8, 128 },
 	{ ".m16n8k128", 16, 8, 128 }, { ".m16n8k256", 16, 8, 256 }, { ".m16n16k16", 16, 16, 16 },
 	{ ".m8n32k16", 8, 32, 16 },   { ".m32n8k16", 32, 8, 16 },   { ".m16n16k8", 16, 16, 8 },
 };
-const unsigned mma_n_shapes = ARRAY_SIZE(mma_shapes);
+const unsigned exec_mma_n_shapes = ARRAY_SIZE(exec_mma_shapes);
 
-unsigned mma_type_bits(enum mma_type t)
+unsigned exec_mma_type_bits(enum exec_mma_type t)
 {
 	static const uint8_t bits[MMA_TYPES] = {
 		[MMA_F16] = 16, [MMA_BF16] = 16, [MMA_TF32] = 32, [MMA_F32] = 32, [MMA_F64] = 64,
@@ -30,23 +30,23 @@ unsigned mma_type_bits(enum mma_type t)
 	return bits[t];
 }
 
-static unsigned elements_of(enum mma_type t)
+static unsigned elements_of(enum exec_mma_type t)
 {
-	return t == MMA_F64 ? 1 : 32 / mma_type_bits(t);
+	return t == MMA_F64 ? 1 : 32 / exec_mma_type_bits(t);
 }
 
-static unsigned rows_of(const struct mma_shape *s, enum mma_matrix x)
+static unsigned rows_of(const struct exec_mma_shape *s, enum exec_mma_matrix x)
 {
 	return x == MMA_B ? s->k : s->m;
 }
 
-static unsigned cols_of(const struct mma_shape *s, enum mma_matrix x)
+static unsigned cols_of(const struct exec_mma_shape *s, enum exec_mma_matrix x)
 {
 	return x == MMA_A ? s->k : s->n;
 }
 
-unsigned mma_registers(enum mma_kind kind, const struct mma_shape *s, enum mma_matrix x,
-		       enum mma_type t)
+unsigned exec_mma_registers(enum exec_mma_kind kind, const struct exec_mma_shape *s,
+			    enum exec_mma_matrix x, enum exec_mma_type t)
 {
 	unsigned elements = rows_of(s, x) * cols_of(s, x), n = elements / 32 / elements_of(t);
 
@@ -58,19 +58,19 @@ unsigned mma_registers(enum mma_kind kind, const struct mma_shape *s, enum mma_m
 }
 
 /* Lanes 0-3 with 16-19, 4-7 with 20-23 ... hold one product each. */
-static struct mma_place quad_place(enum mma_matrix x, enum mma_type t, unsigned flags,
-				   unsigned lane, unsigned r, unsigned i)
+static struct exec_mma_place quad_place(enum exec_mma_matrix x, enum exec_mma_type t,
+					unsigned flags, unsigned lane, unsigned r, unsigned i)
 {
 	unsigned high = lane & 16 ? 4 : 0, mine = (lane & 3) + high;
 	unsigned at = t == MMA_F32 ? r : 2 * r + i;
-	struct mma_place p = { (uint16_t)mine, (uint16_t)at };
+	struct exec_mma_place p = { (uint16_t)mine, (uint16_t)at };
 
 	if (x == MMA_A && flags & MMA_COL_A) {
-		p = (struct mma_place){ (uint16_t)(at + high), (uint16_t)(lane & 3) };
+		p = (struct exec_mma_place){ (uint16_t)(at + high), (uint16_t)(lane & 3) };
 	} else if (x == MMA_B && flags & MMA_COL_B) {
-		p = (struct mma_place){ (uint16_t)at, (uint16_t)mine };
+		p = (struct exec_mma_place){ (uint16_t)at, (uint16_t)mine };
 	} else if (x == MMA_B) {
-		p = (struct mma_place){ (uint16_t)(lane & 3), (uint16_t)(at + high) };
+		p = (struct exec_mma_place){ (uint16_t)(lane & 3), (uint16_t)(at + high) };
 	} else if (x >= MMA_C && t == MMA_F32) {
 		p.row = (uint16_t)((lane & 1) + (at & 2) + high);
 		p.col = (uint16_t)((at & 4) + (lane & 2) + (at & 1));
@@ -78,18 +78,19 @@ static struct mma_place quad_place(enum mma_matrix x, enum mma_type t, unsigned 
 	return p;
 }
 
-struct mma_place mma_place(enum mma_kind kind, const struct mma_shape *s, enum mma_matrix x,
-			   enum mma_type t, unsigned flags, unsigned lane, unsigned r, unsigned i)
+struct exec_mma_place exec_mma_place(enum exec_mma_kind kind, const struct exec_mma_shape *s,
+				     enum exec_mma_matrix x, enum exec_mma_type t, unsigned flags,
+				     unsigned lane, unsigned r, unsigned i)
 {
 	unsigned e = elements_of(t), group = lane >> 2, member = lane & 3, at;
-	struct mma_place p;
+	struct exec_mma_place p;
 
 	if (kind == MMA_QUAD) {
 		return quad_place(x, t, flags, lane, r, i);
 	}
 	if (kind == MMA_WMMA) {
 		/* In a row, and over again when there is more room than elements. */
-		at = (lane * mma_registers(kind, s, x, t) + r) * e + i;
+		at = (lane * exec_mma_registers(kind, s, x, t) + r) * e + i;
 		at %= rows_of(s, x) * cols_of(s, x);
 		p.row = (uint16_t)(at / cols_of(s, x));
 		p.col = (uint16_t)(at % cols_of(s, x));
@@ -117,17 +118,17 @@ struct mma_place mma_place(enum mma_kind kind, const struct mma_shape *s, enum m
 }
 
 /* One matrix: floats as doubles, integers as they are. */
-union mma_value {
+union exec_mma_value {
 	double f;
 	int64_t i;
 };
 
-static bool is_float(enum mma_type t)
+static bool is_float(enum exec_mma_type t)
 {
 	return t <= MMA_E5M2;
 }
 
-static enum num_format format_of(enum mma_type t)
+static enum exec_num_format format_of(enum exec_mma_type t)
 {
 	static const uint8_t formats[] = {
 		[MMA_F16] = NUM_F16,  [MMA_BF16] = NUM_BF16, [MMA_TF32] = NUM_TF32,
@@ -135,18 +136,18 @@ static enum num_format format_of(enum mma_type t)
 		[MMA_E5M2] = NUM_E5M2
 	};
 
-	return (enum num_format)formats[t];
+	return (enum exec_num_format)formats[t];
 }
 
-static union mma_value read_element(enum mma_type t, uint64_t raw, unsigned i)
+static union exec_mma_value exec_read_element(enum exec_mma_type t, uint64_t raw, unsigned i)
 {
-	unsigned bits = mma_type_bits(t);
+	unsigned bits = exec_mma_type_bits(t);
 	uint32_t part = (uint32_t)(raw >> (i * bits) % 64);
-	union mma_value v;
+	union exec_mma_value v;
 
 	switch (t) {
 	case MMA_F64:
-		v.f = num_double(raw);
+		v.f = exec_num_double(raw);
 		break;
 	case MMA_S32:
 		v.i = (int32_t)part;
@@ -167,19 +168,19 @@ static union mma_value read_element(enum mma_type t, uint64_t raw, unsigned i)
 		v.i = part & 1;
 		break;
 	default:
-		v.f = num_read(format_of(t), part);
+		v.f = exec_num_read(format_of(t), part);
 		break;
 	}
 	return v;
 }
 
-struct product {
-	const struct op *o;
-	const struct mma_shape *s;
-	enum mma_kind kind;
+struct exec_product {
+	const struct exec_op *o;
+	const struct exec_mma_shape *s;
+	enum exec_mma_kind kind;
 	unsigned part; /* of MMA_QUAD: which of the four */
-	union mma_value a[MMA_DIM_MAX][MMA_K_MAX], b[MMA_K_MAX][MMA_DIM_MAX];
-	union mma_value c[MMA_DIM_MAX][MMA_DIM_MAX];
+	union exec_mma_value a[MMA_DIM_MAX][MMA_K_MAX], b[MMA_K_MAX][MMA_DIM_MAX];
+	union exec_mma_value c[MMA_DIM_MAX][MMA_DIM_MAX];
 	uint64_t d[MMA_DIM_MAX][MMA_DIM_MAX]; /* as bits of the result's type */
 };
 
@@ -188,17 +189,18 @@ static uint32_t reference(uint32_t first, bool wide, unsigned r)
 	return first + r * (wide ? EXEC_SLOT64 : EXEC_SLOT32);
 }
 
-static bool takes_part(const struct product *p, unsigned lane)
+static bool takes_part(const struct exec_product *p, unsigned lane)
 {
 	return p->kind != MMA_QUAD || (lane >> 2 & 3) == p->part;
 }
 
 /* The elements of a register lie side by side: in a column of B as mma has it, else in a row. */
-static struct mma_place step(const struct product *p, enum mma_matrix x, enum mma_type t,
-			     struct mma_place first, unsigned lane, unsigned r, unsigned i)
+static struct exec_mma_place step(const struct exec_product *p, enum exec_mma_matrix x,
+				  enum exec_mma_type t, struct exec_mma_place first, unsigned lane,
+				  unsigned r, unsigned i)
 {
 	if (p->kind == MMA_QUAD || (p->kind == MMA_WMMA && t == MMA_B1)) {
-		return mma_place(p->kind, p->s, x, t, p->o->flags, lane, r, i);
+		return exec_mma_place(p->kind, p->s, x, t, p->o->flags, lane, r, i);
 	}
 	if (p->kind == MMA_TILE && x == MMA_B) {
 		first.row = (uint16_t)(first.row + i);
@@ -208,21 +210,21 @@ static struct mma_place step(const struct product *p, enum mma_matrix x, enum mm
 	return first;
 }
 
-static void gather(struct warp *w, struct product *p, enum mma_matrix x, enum mma_type t,
-		   uint32_t from)
+static void gather(struct exec_warp *w, struct exec_product *p, enum exec_mma_matrix x,
+		   enum exec_mma_type t, uint32_t from)
 {
-	unsigned n = mma_registers(p->kind, p->s, x, t), e = elements_of(t);
+	unsigned n = exec_mma_registers(p->kind, p->s, x, t), e = elements_of(t);
 	bool wide = t == MMA_F64;
 
 	for (unsigned lane = 0; lane < EXEC_LANES; lane++) {
 		for (unsigned r = 0; r < n && takes_part(p, lane); r++) {
-			uint64_t raw = lane_get(w, reference(from, wide, r), wide, lane);
-			struct mma_place first =
-				mma_place(p->kind, p->s, x, t, p->o->flags, lane, r, 0);
+			uint64_t raw = exec_lane_get(w, reference(from, wide, r), wide, lane);
+			struct exec_mma_place first =
+				exec_mma_place(p->kind, p->s, x, t, p->o->flags, lane, r, 0);
 
 			for (unsigned i = 0; i < e; i++) {
-				struct mma_place at = step(p, x, t, first, lane, r, i);
-				union mma_value v = read_element(t, raw, i);
+				struct exec_mma_place at = step(p, x, t, first, lane, r, i);
+				union exec_mma_value v = exec_read_element(t, raw, i);
 
 				if (x == MMA_A) {
 					p->a[at.row][at.col] = v;
@@ -238,16 +240,16 @@ static void gather(struct warp *w, struct product *p, enum mma_matrix x, enum mm
 
 #define COLUMNS 8u /* n is a multiple of it */
 
-static void float_row(struct product *p, unsigned row, unsigned from)
+static void float_row(struct exec_product *p, unsigned row, unsigned from)
 {
-	enum mma_type t = (enum mma_type)p->o->size;
+	enum exec_mma_type t = (enum exec_mma_type)p->o->size;
 	double sum[COLUMNS];
 
 	for (unsigned i = 0; i < COLUMNS; i++) {
 		sum[i] = 0;
 	}
 	for (unsigned k = 0; k < p->s->k; k++) {
-		const union mma_value *b = &p->b[k][from];
+		const union exec_mma_value *b = &p->b[k][from];
 		double x = p->a[row][k].f;
 
 		for (unsigned i = 0; i < COLUMNS; i++) {
@@ -258,11 +260,11 @@ static void float_row(struct product *p, unsigned row, unsigned from)
 		double c = p->c[row][from + i].f;
 
 		p->d[row][from + i] =
-			num_round(format_of(t), num_add_odd(sum[i], c), ROUND_RN, false);
+			exec_num_round(format_of(t), exec_num_add_odd(sum[i], c), ROUND_RN, false);
 	}
 }
 
-static void double_row(struct product *p, unsigned row, unsigned from)
+static void double_row(struct exec_product *p, unsigned row, unsigned from)
 {
 	for (unsigned i = from; i < from + COLUMNS; i++) {
 		double sum = p->c[row][i].f;
@@ -270,11 +272,11 @@ static void double_row(struct product *p, unsigned row, unsigned from)
 		for (unsigned k = 0; k < p->s->k; k++) {
 			sum = fma(p->a[row][k].f, p->b[k][i].f, sum);
 		}
-		p->d[row][i] = num_bits(sum);
+		p->d[row][i] = exec_num_bits(sum);
 	}
 }
 
-static void int_row(struct product *p, unsigned row, unsigned from)
+static void int_row(struct exec_product *p, unsigned row, unsigned from)
 {
 	int64_t sum[COLUMNS];
 
@@ -282,7 +284,7 @@ static void int_row(struct product *p, unsigned row, unsigned from)
 		sum[i] = p->c[row][from + i].i;
 	}
 	for (unsigned k = 0; k < p->s->k; k++) {
-		const union mma_value *b = &p->b[k][from];
+		const union exec_mma_value *b = &p->b[k][from];
 		int64_t x = p->a[row][k].i;
 
 		for (unsigned i = 0; i < COLUMNS; i++) {
@@ -301,13 +303,13 @@ static void int_row(struct product *p, unsigned row, unsigned from)
 	}
 }
 
-static void multiply(struct product *p)
+static void multiply(struct exec_product *p)
 {
 	for (unsigned row = 0; row < p->s->m; row++) {
 		for (unsigned col = 0; col < p->s->n; col += COLUMNS) {
 			if (p->o->size == MMA_F64) {
 				double_row(p, row, col);
-			} else if (is_float((enum mma_type)p->o->size)) {
+			} else if (is_float((enum exec_mma_type)p->o->size)) {
 				float_row(p, row, col);
 			} else {
 				int_row(p, row, col);
@@ -316,43 +318,44 @@ static void multiply(struct product *p)
 	}
 }
 
-static void scatter(struct warp *w, struct product *p, uint32_t m)
+static void scatter(struct exec_warp *w, struct exec_product *p, uint32_t m)
 {
-	enum mma_type t = (enum mma_type)p->o->size;
-	unsigned n = mma_registers(p->kind, p->s, MMA_D, t), e = elements_of(t);
+	enum exec_mma_type t = (enum exec_mma_type)p->o->size;
+	unsigned n = exec_mma_registers(p->kind, p->s, MMA_D, t), e = elements_of(t);
 	bool wide = t == MMA_F64;
 
-	each_lane (m, lane) {
+	exec_each_lane(m, lane)
+	{
 		for (unsigned r = 0; r < n && takes_part(p, lane); r++) {
-			struct mma_place first =
-				mma_place(p->kind, p->s, MMA_D, t, p->o->flags, lane, r, 0);
+			struct exec_mma_place first =
+				exec_mma_place(p->kind, p->s, MMA_D, t, p->o->flags, lane, r, 0);
 			uint64_t raw = 0;
 
 			for (unsigned i = 0; i < e; i++) {
-				struct mma_place at = step(p, MMA_D, t, first, lane, r, i);
+				struct exec_mma_place at = step(p, MMA_D, t, first, lane, r, i);
 
-				raw |= p->d[at.row][at.col] << i * mma_type_bits(t);
+				raw |= p->d[at.row][at.col] << i * exec_mma_type_bits(t);
 			}
-			lane_set(w, reference(p->o->d, wide, r), wide, lane, raw);
+			exec_lane_set(w, reference(p->o->d, wide, r), wide, lane, raw);
 		}
 	}
 }
 
-int op_mma(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_mma(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	static _Thread_local struct product p;
+	static _Thread_local struct exec_product p;
 	unsigned parts = o->sub == MMA_QUAD ? 4 : 1;
 
 	if (!exec_sync_ready(w, w->exists)) {
 		return STEP_SWITCH;
 	}
 	p.o = o;
-	p.s = &mma_shapes[o->e];
-	p.kind = (enum mma_kind)o->sub;
+	p.s = &exec_mma_shapes[o->e];
+	p.kind = (enum exec_mma_kind)o->sub;
 	for (p.part = 0; p.part < parts; p.part++) {
-		gather(w, &p, MMA_A, (enum mma_type)o->type, o->a);
-		gather(w, &p, MMA_B, (enum mma_type)o->type2, o->b);
-		gather(w, &p, MMA_C, (enum mma_type)o->n, o->c);
+		gather(w, &p, MMA_A, (enum exec_mma_type)o->type, o->a);
+		gather(w, &p, MMA_B, (enum exec_mma_type)o->type2, o->b);
+		gather(w, &p, MMA_C, (enum exec_mma_type)o->n, o->c);
 		multiply(&p);
 		scatter(w, &p, m);
 	}

@@ -4,7 +4,7 @@
 
 #include "soft/server/exec/op.h"
 
-enum mma_type {
+enum exec_mma_type {
 	MMA_F16,
 	MMA_BF16,
 	MMA_TF32,
@@ -21,49 +21,50 @@ enum mma_type {
 	MMA_TYPES
 };
 
-enum mma_kind {
+enum exec_mma_kind {
 	MMA_TILE, /* mma: m16n8 and m8n8, as the PTX manual lays them out */
 	MMA_QUAD, /* mma.m8n8k4 of f16: four products in one warp */
 	MMA_WMMA, /* wmma: a layout of our own, which programs must not know */
 };
 
-struct mma_shape {
+struct exec_mma_shape {
 	const char *word;
 	uint8_t m, n;
 	uint16_t k;
 };
 #define MMA_DIM_MAX 32u
 #define MMA_K_MAX 256u
-extern const struct mma_shape mma_shapes[];
-extern const unsigned mma_n_shapes;
+extern const struct exec_mma_shape exec_mma_shapes[];
+extern const unsigned exec_mma_n_shapes;
 
-enum mma_matrix { MMA_A, MMA_B, MMA_C, MMA_D };
+enum exec_mma_matrix { MMA_A, MMA_B, MMA_C, MMA_D };
 enum { MMA_COL_A = 1, MMA_COL_B = 2, MMA_SATFINITE = 4, MMA_XOR = 8 };
 
-unsigned mma_type_bits(enum mma_type t);
+unsigned exec_mma_type_bits(enum exec_mma_type t);
 /* 32-bit registers (64-bit ones of f64) that hold a lane's part. */
-unsigned mma_registers(enum mma_kind kind, const struct mma_shape *s, enum mma_matrix x,
-		       enum mma_type t);
+unsigned exec_mma_registers(enum exec_mma_kind kind, const struct exec_mma_shape *s,
+			    enum exec_mma_matrix x, enum exec_mma_type t);
 
 /* Element i of register r of a lane: its row and column in the matrix. */
-struct mma_place {
+struct exec_mma_place {
 	uint16_t row, col;
 };
-struct mma_place mma_place(enum mma_kind kind, const struct mma_shape *s, enum mma_matrix x,
-			   enum mma_type t, unsigned flags, unsigned lane, unsigned r, unsigned i);
+struct exec_mma_place exec_mma_place(enum exec_mma_kind kind, const struct exec_mma_shape *s,
+				     enum exec_mma_matrix x, enum exec_mma_type t, unsigned flags,
+				     unsigned lane, unsigned r, unsigned i);
 
 /* d, a, b, c: the first of registers in a row; e: shape; type, type2, n, size: of a, b, c, d;
  * sub: kind; flags: MMA_*. */
-int op_mma(struct warp *w, const struct op *o, uint32_t m);
+int exec_op_mma(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 
 /* matrix.c. ldmatrix and stmatrix of n 8x8 matrices: registers from d, rows' addresses in a;
  * flags: MATRIX_*. */
 enum { MATRIX_TRANS = 1, MATRIX_STORE = 2 };
-int op_matrix(struct warp *w, const struct op *o, uint32_t m);
-int op_movmatrix(struct warp *w, const struct op *o, uint32_t m);
+int exec_op_matrix(struct exec_warp *w, const struct exec_op *o, uint32_t m);
+int exec_op_movmatrix(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 /* wmma.load and wmma.store: registers from d, address in a, stride in b; e: shape; type: of the
  * elements; sub: which matrix; flags: WMMA_COL and WMMA_STORE. */
 enum { WMMA_COL = 1, WMMA_STORE = 2 };
-int op_wmma_move(struct warp *w, const struct op *o, uint32_t m);
+int exec_op_wmma_move(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 
 #endif

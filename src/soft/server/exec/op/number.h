@@ -12,16 +12,16 @@
 
 #include "soft/server/exec/op.h"
 
-enum num_format { NUM_F16, NUM_BF16, NUM_TF32, NUM_F32, NUM_E4M3, NUM_E5M2, NUM_FORMATS };
+enum exec_num_format { NUM_F16, NUM_BF16, NUM_TF32, NUM_F32, NUM_E4M3, NUM_E5M2, NUM_FORMATS };
 enum { ROUND_RNA = ROUND_RP + 1 }; /* to nearest, ties away from zero; besides ROUND_* of op.h */
 
-struct num_shape {
+struct exec_num_shape {
 	uint8_t man_bits, exp_bits;
 	uint8_t shift;	 /* below the mantissa, in a register */
 	uint32_t finite; /* the largest finite value */
 	uint32_t nan;	 /* the canonical one; in the register */
 };
-static const struct num_shape num_shapes[NUM_FORMATS] = {
+static const struct exec_num_shape exec_num_shapes[NUM_FORMATS] = {
 	[NUM_F16] = { 10, 5, 0, 0x7bff, 0x7fff },
 	[NUM_BF16] = { 7, 8, 0, 0x7f7f, 0x7fff },
 	[NUM_TF32] = { 10, 8, 13, 0x3fbff, 0x7fffe000 },
@@ -30,7 +30,7 @@ static const struct num_shape num_shapes[NUM_FORMATS] = {
 	[NUM_E5M2] = { 2, 5, 0, 0x7b, 0x7f },
 };
 
-static inline uint64_t num_bits(double v)
+static inline uint64_t exec_num_bits(double v)
 {
 	uint64_t u;
 
@@ -38,7 +38,7 @@ static inline uint64_t num_bits(double v)
 	return u;
 }
 
-static inline double num_double(uint64_t u)
+static inline double exec_num_double(uint64_t u)
 {
 	double v;
 
@@ -46,7 +46,7 @@ static inline double num_double(uint64_t u)
 	return v;
 }
 
-static inline uint32_t num_float_bits(float v)
+static inline uint32_t exec_num_float_bits(float v)
 {
 	uint32_t u;
 
@@ -54,7 +54,7 @@ static inline uint32_t num_float_bits(float v)
 	return u;
 }
 
-static inline float num_float(uint32_t u)
+static inline float exec_num_float(uint32_t u)
 {
 	float v;
 
@@ -62,35 +62,36 @@ static inline float num_float(uint32_t u)
 	return v;
 }
 
-static inline int num_bias(const struct num_shape *s)
+static inline int exec_num_bias(const struct exec_num_shape *s)
 {
 	return (1 << (s->exp_bits - 1)) - 1;
 }
 
 /* The value of a register's bits; every NaN is the same one. */
-static inline double num_read(enum num_format f, uint32_t u)
+static inline double exec_num_read(enum exec_num_format f, uint32_t u)
 {
-	const struct num_shape *s = &num_shapes[f];
+	const struct exec_num_shape *s = &exec_num_shapes[f];
 	uint32_t body = u >> s->shift & ((1u << (s->man_bits + s->exp_bits)) - 1);
 	uint64_t sign = (uint64_t)(u >> (s->shift + s->man_bits + s->exp_bits) & 1) << 63;
 	int exponent = (int)(body >> s->man_bits);
 	uint64_t man = body & ((1u << s->man_bits) - 1);
-	int scale = 1 - num_bias(s) - s->man_bits; /* of a subnormal's last place */
+	int scale = 1 - exec_num_bias(s) - s->man_bits; /* of a subnormal's last place */
 
 	if (body > s->finite) {
-		return f != NUM_E4M3 && man == 0 ? num_double(sign | UINT64_C(0x7ff) << 52) : NAN;
+		return f != NUM_E4M3 && man == 0 ? exec_num_double(sign | UINT64_C(0x7ff) << 52)
+						 : NAN;
 	}
 	if (exponent == 0) {
-		double v = (double)man * num_double((uint64_t)(1023 + scale) << 52);
+		double v = (double)man * exec_num_double((uint64_t)(1023 + scale) << 52);
 
 		return sign ? -v : v;
 	}
-	return num_double(sign | (uint64_t)(exponent - num_bias(s) + 1023) << 52 |
-			  man << (52 - s->man_bits));
+	return exec_num_double(sign | (uint64_t)(exponent - exec_num_bias(s) + 1023) << 52 |
+			       man << (52 - s->man_bits));
 }
 
-static inline bool num_round_up(uint64_t kept, uint64_t rest, uint64_t half, bool negative,
-				unsigned mode)
+static inline bool exec_num_round_up(uint64_t kept, uint64_t rest, uint64_t half, bool negative,
+				     unsigned mode)
 {
 	switch (mode) {
 	case ROUND_RN:
@@ -108,12 +109,12 @@ static inline bool num_round_up(uint64_t kept, uint64_t rest, uint64_t half, boo
 
 /* As a register's bits, without the sign above the format's own. finite: what is too large, also
  * infinity, becomes the largest finite value. */
-static inline uint32_t num_round(enum num_format f, double v, unsigned mode, bool finite)
+static inline uint32_t exec_num_round(enum exec_num_format f, double v, unsigned mode, bool finite)
 {
-	const struct num_shape *s = &num_shapes[f];
-	uint64_t u = num_bits(v), man = u & ((UINT64_C(1) << 52) - 1), kept, unit;
+	const struct exec_num_shape *s = &exec_num_shapes[f];
+	uint64_t u = exec_num_bits(v), man = u & ((UINT64_C(1) << 52) - 1), kept, unit;
 	bool negative = u >> 63, large;
-	int e = (int)(u >> 52 & 0x7ff) - 1023, low = 1 - num_bias(s);
+	int e = (int)(u >> 52 & 0x7ff) - 1023, low = 1 - exec_num_bias(s);
 	unsigned shift = 52u - s->man_bits;
 	uint32_t sign = (uint32_t)negative << (s->man_bits + s->exp_bits);
 	uint32_t infinity = f == NUM_E4M3 ? s->nan : s->finite + 1;
@@ -130,7 +131,7 @@ static inline uint32_t num_round(enum num_format f, double v, unsigned mode, boo
 	}
 	unit = UINT64_C(1) << shift;
 	kept = man >> shift;
-	kept += num_round_up(kept, man & (unit - 1), unit >> 1, negative, mode);
+	kept += exec_num_round_up(kept, man & (unit - 1), unit >> 1, negative, mode);
 	if (e >= low) { /* a carry out of the mantissa counts the exponent up */
 		kept += (uint64_t)(e - low) << s->man_bits;
 	}
@@ -145,30 +146,30 @@ static inline uint32_t num_round(enum num_format f, double v, unsigned mode, boo
 }
 
 /* v, whose last place may have been rounded, with error left: rounded to odd instead. */
-static inline double num_odd(double v, double left)
+static inline double exec_num_odd(double v, double left)
 {
-	uint64_t u = num_bits(v);
+	uint64_t u = exec_num_bits(v);
 
 	if ((left > 0 || left < 0) && !(u & 1)) {
 		u += (left > 0) == (v > 0) ? 1 : UINT64_MAX;
 	}
-	return num_double(u);
+	return exec_num_double(u);
 }
 
-static inline double num_add_odd(double x, double y)
+static inline double exec_num_add_odd(double x, double y)
 {
 	double s = x + y, t = s - x;
 
-	return num_odd(s, (x - (s - t)) + (y - t));
+	return exec_num_odd(s, (x - (s - t)) + (y - t));
 }
 
 /* The product must be exact: factors of at most 26 bits. */
-static inline double num_fma_odd(double x, double y, double z)
+static inline double exec_num_fma_odd(double x, double y, double z)
 {
-	return num_add_odd(x * y, z);
+	return exec_num_add_odd(x * y, z);
 }
 
-static inline double num_int_odd(bool negative, uint64_t magnitude)
+static inline double exec_num_int_odd(bool negative, uint64_t magnitude)
 {
 	double v;
 

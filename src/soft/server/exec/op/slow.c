@@ -124,16 +124,17 @@ static double round_double(unsigned what, double x, double y, double z)
 /* How many sources each of enum slow_round has. */
 static const uint8_t round_sources[] = { 2, 2, 2, 3, 2, 1, 1 };
 
-int op_round(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_round(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	bool wide = o->type == TY_F64, ftz = o->flags & FLAG_FTZ;
 	uint64_t result[EXEC_LANES];
 
 	fesetround(host_modes[o->n]);
-	each_lane (m, lane) {
-		uint64_t x = lane_get(w, o->a, wide, lane);
-		uint64_t y = round_sources[o->sub] > 1 ? lane_get(w, o->b, wide, lane) : 0;
-		uint64_t z = round_sources[o->sub] > 2 ? lane_get(w, o->c, wide, lane) : 0;
+	exec_each_lane(m, lane)
+	{
+		uint64_t x = exec_lane_get(w, o->a, wide, lane);
+		uint64_t y = round_sources[o->sub] > 1 ? exec_lane_get(w, o->b, wide, lane) : 0;
+		uint64_t z = round_sources[o->sub] > 2 ? exec_lane_get(w, o->c, wide, lane) : 0;
 
 		if (wide) {
 			result[lane] = double_bits(
@@ -150,8 +151,9 @@ int op_round(struct warp *w, const struct op *o, uint32_t m)
 				     ftz, o->flags & FLAG_SAT);
 	}
 	fesetround(FE_TONEAREST);
-	each_lane (m, i) {
-		lane_set(w, o->d, wide, i, result[i]);
+	exec_each_lane(m, i)
+	{
+		exec_lane_set(w, o->d, wide, i, result[i]);
 	}
 	return STEP_NEXT;
 }
@@ -198,29 +200,31 @@ static uint32_t approx_div(uint32_t a, uint32_t b, bool ftz)
 	return finish_float(x / y, ftz, false);
 }
 
-int op_approx(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_approx(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	each_lane (m, lane) {
+	exec_each_lane(m, lane)
+	{
 		if (o->sub == APPROX_DIV) {
-			lane_set(w, o->d, false, lane,
-				 approx_div((uint32_t)lane_get(w, o->a, false, lane),
-					    (uint32_t)lane_get(w, o->b, false, lane),
-					    o->flags & FLAG_FTZ));
+			exec_lane_set(w, o->d, false, lane,
+				      approx_div((uint32_t)exec_lane_get(w, o->a, false, lane),
+						 (uint32_t)exec_lane_get(w, o->b, false, lane),
+						 o->flags & FLAG_FTZ));
 		} else {
-			lane_set(w, o->d, true, lane,
-				 approx_upper(o->sub, lane_get(w, o->a, true, lane)));
+			exec_lane_set(w, o->d, true, lane,
+				      approx_upper(o->sub, exec_lane_get(w, o->a, true, lane)));
 		}
 	}
 	return STEP_NEXT;
 }
 
-int op_testp(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_testp(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	bool wide = o->type == TY_F64;
 	uint32_t bits = 0;
 
-	each_lane (m, lane) {
-		uint64_t raw = lane_get(w, o->a, wide, lane);
+	exec_each_lane(m, lane)
+	{
+		uint64_t raw = exec_lane_get(w, o->a, wide, lane);
 		int class = wide ? fpclassify(as_double(raw)) : fpclassify(as_float(raw));
 		bool r;
 
@@ -247,19 +251,21 @@ int op_testp(struct warp *w, const struct op *o, uint32_t m)
 		bits |= (uint32_t)r << lane;
 	}
 	if (o->p != EXEC_NO_PRED) {
-		pred_set(w, o->p, m, bits);
+		exec_pred_set(w, o->p, m, bits);
 	}
 	return STEP_NEXT;
 }
 
-int op_carry(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_carry(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	bool wide = o->type == TY_U64 || o->type == TY_S64;
 	uint64_t limit = wide ? UINT64_MAX : UINT32_MAX;
 	bool is_signed = o->type == TY_S32 || o->type == TY_S64;
 
-	each_lane (m, lane) {
-		uint64_t x = lane_get(w, o->a, wide, lane), y = lane_get(w, o->b, wide, lane);
+	exec_each_lane(m, lane)
+	{
+		uint64_t x = exec_lane_get(w, o->a, wide, lane),
+			 y = exec_lane_get(w, o->b, wide, lane);
 		unsigned __int128 sum, in = o->flags & CARRY_IN ? w->carry >> lane & 1 : 0;
 		bool carry;
 
@@ -278,12 +284,12 @@ int op_carry(struct warp *w, const struct op *o, uint32_t m)
 				}
 				product >>= o->sub == CARRY_MAD_HI ? (wide ? 64 : 32) : 0;
 				x = (uint64_t)product & limit;
-				y = lane_get(w, o->c, wide, lane);
+				y = exec_lane_get(w, o->c, wide, lane);
 			}
 			sum = (unsigned __int128)x + y + in;
 			carry = sum > limit;
 		}
-		lane_set(w, o->d, wide, lane, (uint64_t)sum);
+		exec_lane_set(w, o->d, wide, lane, (uint64_t)sum);
 		if (o->flags & CARRY_OUT) {
 			w->carry = (w->carry & ~(1u << lane)) | (uint32_t)carry << lane;
 		}
@@ -292,7 +298,7 @@ int op_carry(struct warp *w, const struct op *o, uint32_t m)
 }
 
 /* Cycles are time of the host at the clock that the device tells, so that differences mean time. */
-int op_clock(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_clock(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	uint64_t v = o->sub >= CLOCK_TIMER ? clock_wall_ns() : clock_now_ns();
 	uint32_t khz = w->block->launch.clock_khz;
@@ -301,13 +307,14 @@ int op_clock(struct warp *w, const struct op *o, uint32_t m)
 		v = v / 1000000 * khz + v % 1000000 * khz / 1000000;
 	}
 	v = o->sub == CLOCK_CYCLES_HI || o->sub == CLOCK_TIMER_HI ? v >> 32 : v;
-	each_lane (m, lane) {
-		lane_set(w, o->d, o->wide & WIDE_D, lane, v);
+	exec_each_lane(m, lane)
+	{
+		exec_lane_set(w, o->d, o->wide & WIDE_D, lane, v);
 	}
 	return STEP_NEXT;
 }
 
-int op_pred_logic(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_pred_logic(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	uint32_t a = w->preds[o->r] ^ (o->r_not ? ~0u : 0), b = 0;
 
@@ -333,16 +340,17 @@ int op_pred_logic(struct warp *w, const struct op *o, uint32_t m)
 		a = o->imm ? ~0u : 0;
 		break;
 	}
-	pred_set(w, o->p, m, a);
+	exec_pred_set(w, o->p, m, a);
 	return STEP_NEXT;
 }
 
-int op_isspacep(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_isspacep(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	uint32_t bits = 0;
 
-	each_lane (m, lane) {
-		uint64_t at = lane_get(w, o->a, true, lane);
+	exec_each_lane(m, lane)
+	{
+		uint64_t at = exec_lane_get(w, o->a, true, lane);
 		uint64_t window = at >> EXEC_WINDOW_SHIFT << EXEC_WINDOW_SHIFT;
 		bool r;
 
@@ -364,12 +372,12 @@ int op_isspacep(struct warp *w, const struct op *o, uint32_t m)
 		bits |= (uint32_t)r << lane;
 	}
 	if (o->p != EXEC_NO_PRED) {
-		pred_set(w, o->p, m, bits);
+		exec_pred_set(w, o->p, m, bits);
 	}
 	return STEP_NEXT;
 }
 
-int op_fence(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_fence(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	return STEP_NEXT;

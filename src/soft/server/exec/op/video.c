@@ -41,9 +41,9 @@ static bool compare(unsigned cmp, int64_t x, int64_t y)
 	}
 }
 
-static __int128 combine(const struct op *o, int64_t x, int64_t y)
+static __int128 combine(const struct exec_op *o, int64_t x, int64_t y)
 {
-	switch ((enum video_op)o->sub) {
+	switch ((enum exec_video_op)o->sub) {
 	case VIDEO_ADD:
 		return x + y;
 	case VIDEO_SUB:
@@ -65,7 +65,7 @@ static __int128 combine(const struct op *o, int64_t x, int64_t y)
 }
 
 /* a * b + c, shifted. The sum is unsigned when both factors are. */
-static uint32_t multiply_add(const struct op *o, int64_t x, int64_t y, uint32_t c)
+static uint32_t multiply_add(const struct exec_op *o, int64_t x, int64_t y, uint32_t c)
 {
 	bool is_signed = o->flags & (VIDEO_A_SIGNED | VIDEO_B_SIGNED);
 	__int128 v = (__int128)x * y + (is_signed ? (int64_t)(int32_t)c : (int64_t)c);
@@ -78,7 +78,7 @@ static uint32_t multiply_add(const struct op *o, int64_t x, int64_t y, uint32_t 
 	return (uint32_t)v;
 }
 
-static uint32_t scalar(const struct op *o, uint32_t a, uint32_t b, uint32_t c)
+static uint32_t scalar(const struct exec_op *o, uint32_t a, uint32_t b, uint32_t c)
 {
 	unsigned pa = (unsigned)o->imm & 15, pb = (unsigned)(o->imm >> 32) & 15;
 	int64_t x = widen(a, parts[pa].at, parts[pa].bits, o->flags & VIDEO_A_SIGNED);
@@ -94,7 +94,7 @@ static uint32_t scalar(const struct op *o, uint32_t a, uint32_t b, uint32_t c)
 	wide = combine(o, x, y);
 	v = (uint32_t)(o->flags & VIDEO_SAT ? clamp(wide, bits, is_signed) : wide);
 	less = is_signed ? (int32_t)v < (int32_t)c : v < c;
-	switch ((enum video_second)o->type2) {
+	switch ((enum exec_video_second)o->type2) {
 	case SECOND_ADD:
 		return v + c;
 	case SECOND_MIN:
@@ -109,7 +109,7 @@ static uint32_t scalar(const struct op *o, uint32_t a, uint32_t b, uint32_t c)
 }
 
 /* Parts come from the bytes or halves of a and b together. */
-static uint32_t vector(const struct op *o, uint32_t a, uint32_t b, uint32_t c)
+static uint32_t vector(const struct exec_op *o, uint32_t a, uint32_t b, uint32_t c)
 {
 	uint64_t both = (uint64_t)b << 32 | a;
 	unsigned bits = 32u / o->n;
@@ -135,14 +135,17 @@ static uint32_t vector(const struct op *o, uint32_t a, uint32_t b, uint32_t c)
 	return o->type2 == SECOND_ADD ? sum : merged;
 }
 
-int op_video(struct warp *w, const struct op *o, uint32_t m)
+int exec_op_video(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	each_lane (m, lane) {
-		uint32_t a = (uint32_t)lane_get(w, o->a, false, lane);
-		uint32_t b = (uint32_t)lane_get(w, o->b, false, lane);
-		uint32_t c = o->type2 != SECOND_NONE ? (uint32_t)lane_get(w, o->c, false, lane) : 0;
+	exec_each_lane(m, lane)
+	{
+		uint32_t a = (uint32_t)exec_lane_get(w, o->a, false, lane);
+		uint32_t b = (uint32_t)exec_lane_get(w, o->b, false, lane);
+		uint32_t c =
+			o->type2 != SECOND_NONE ? (uint32_t)exec_lane_get(w, o->c, false, lane) : 0;
 
-		lane_set(w, o->d, false, lane, o->n == 1 ? scalar(o, a, b, c) : vector(o, a, b, c));
+		exec_lane_set(w, o->d, false, lane,
+			      o->n == 1 ? scalar(o, a, b, c) : vector(o, a, b, c));
 	}
 	return STEP_NEXT;
 }

@@ -8,7 +8,7 @@
 
 #include "soft/server/exec/op.h"
 
-enum video_op {
+enum exec_video_op {
 	VIDEO_ADD,
 	VIDEO_SUB,
 	VIDEO_ABSDIFF,
@@ -20,8 +20,8 @@ enum video_op {
 	VIDEO_SHR,
 	VIDEO_MAD,
 };
-enum video_part { PART_ALL, PART_B0, PART_B1, PART_B2, PART_B3, PART_H0, PART_H1, PART_COUNT };
-enum video_second { SECOND_NONE, SECOND_ADD, SECOND_MIN, SECOND_MAX, SECOND_MERGE };
+enum exec_video_part { PART_ALL, PART_B0, PART_B1, PART_B2, PART_B3, PART_H0, PART_H1, PART_COUNT };
+enum exec_video_second { SECOND_NONE, SECOND_ADD, SECOND_MIN, SECOND_MAX, SECOND_MERGE };
 enum {
 	VIDEO_A_SIGNED = 1,
 	VIDEO_B_SIGNED = 2,
@@ -33,6 +33,6 @@ enum {
 	VIDEO_SHR15 = 128,
 };
 
-int op_video(struct warp *w, const struct op *o, uint32_t m);
+int exec_op_video(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 
 #endif
