@@ -1,4 +1,4 @@
-/* Atomics: named by what they order, so that a reader need not know memory_order. */
+/* Atomics, named by what they order, so that callers do not spell out memory_order. */
 #ifndef GBPF_BASE_ATOMIC_H
 #define GBPF_BASE_ATOMIC_H
 

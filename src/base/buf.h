@@ -1,4 +1,4 @@
-/* A growing byte buffer that is always terminated by a zero byte. */
+/* A growing byte buffer, always terminated by a zero byte. */
 #ifndef GBPF_BASE_BUF_H
 #define GBPF_BASE_BUF_H
 
@@ -18,8 +18,8 @@ void buf_init(struct buf *b);
 void buf_finish(struct buf *b);
 void buf_clear(struct buf *b);
 
-/* Appends; 0 or -ENOMEM (also remembered in ->failed, so that a chain of appends is checked once).
- */
+/* Appends. 0 or -ENOMEM, which is also stored in `failed`, so that a sequence of appends needs one
+ * check. */
 int buf_add(struct buf *b, const void *data, size_t len);
 int buf_puts(struct buf *b, const char *text);
 int buf_printf(struct buf *b, const char *fmt, ...) PRINTF_LIKE(2, 3);
@@ -28,10 +28,10 @@ int buf_vprintf(struct buf *b, const char *fmt, va_list ap);
 /* Removes the first n bytes (n <= len). */
 void buf_drop(struct buf *b, size_t n);
 
-/* The text so far; never NULL. Valid until the next append. */
+/* Returns the content as text, never NULL. Valid until the next append. */
 const char *buf_text(const struct buf *b);
 
-/* Hands the bytes over; the caller frees. NULL when empty or out of memory. */
+/* Passes the bytes to the caller, which frees them. NULL if empty or out of memory. */
 char *buf_steal(struct buf *b);
 
 /* Reads a whole file of at most max bytes. 0, -errno, or -EFBIG. */

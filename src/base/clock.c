@@ -29,17 +29,17 @@ uint64_t clock_now_ns(void)
 
 #if defined(__x86_64__)
 
-/* The counter is only trusted to bridge short gaps: each thread takes the real clock anew after
- * BRIDGE_CYCLES (some milliseconds), so errors of the measured rate, and the kernel's own steering
- * of its clock, stay far below a microsecond. */
+/* The time stamp counter bridges short gaps only: each thread reads the real clock again after
+ * BRIDGE_CYCLES (some milliseconds), so that the error of the measured rate, and the kernel's
+ * adjustments of its clock, stay far below a microsecond. */
 #define BRIDGE_CYCLES (1u << 22)
 #define RATE_SHIFT 32
 #define RATE_WINDOW_NS 2000000u
 
-enum { RATE_UNKNOWN = 0, RATE_NONE = 1 }; /* other values: nanoseconds << RATE_SHIFT a cycle */
+enum { RATE_UNKNOWN = 0, RATE_NONE = 1 }; /* other values: ns << RATE_SHIFT for each cycle */
 
 static uint64_t rate, rate_from_ns, rate_from_cycles;
-static uint32_t rate_claimed; /* the first reading is one thread's */
+static uint32_t rate_claimed; /* set by the thread that takes the first reading */
 static TLS_FAST uint64_t base_ns, base_cycles, last_ns;
 
 /* CPUID 8000_0007h EDX bit 8: the counter runs at a constant rate in all power states. */
@@ -50,8 +50,7 @@ static int counter_is_invariant(void)
 	return __get_cpuid(0x80000007u, &a, &b, &c, &d) && (d & (1u << 8));
 }
 
-/* Measures the rate over the first milliseconds in which anybody asks; meanwhile the real clock
- * serves. */
+/* Measures the rate over the first milliseconds of calls, during which the real clock is used. */
 static void learn_rate(uint64_t now, uint64_t cycles)
 {
 	uint64_t from = load_acquire(&rate_from_ns), span;
@@ -79,9 +78,10 @@ static NOINLINE uint64_t take_base(void)
 	uint64_t before = __rdtsc(), now = read_clock(CLOCK_MONOTONIC), after = __rdtsc();
 
 	last_ns = MAX(now, last_ns);
-	base_cycles = 0; /* far away: the next call comes here again */
+	base_cycles = 0; /* out of range, so that the next call reads the real clock too */
 	if (after - before >= BRIDGE_CYCLES / 512) {
-		return last_ns; /* interrupted between the readings: they do not belong together */
+		return last_ns; /* descheduled between the two readings, which therefore do not
+				   correspond */
 	}
 	if (load_acquire(&rate) == RATE_UNKNOWN) {
 		learn_rate(now, before + (after - before) / 2);

@@ -1,4 +1,4 @@
-/* Compiler attributes and a few macros; the only place that spells them out. */
+/* Compiler attributes and a few macros. No other file spells out attributes. */
 #ifndef GBPF_BASE_COMPILER_H
 #define GBPF_BASE_COMPILER_H
 
@@ -7,8 +7,7 @@
 
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
-/* For a function that reads memory as it lies there, with the gaps that AddressSanitizer fences
- * off. */
+/* For a function that scans raw memory, including the gaps that AddressSanitizer poisons. */
 #define NO_SANITIZE_ADDRESS __attribute__((no_sanitize("address")))
 #define EXPORT __attribute__((visibility("default")))
 #define PRINTF_LIKE(fmt, first) __attribute__((format(printf, fmt, first)))
@@ -25,12 +24,12 @@
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
-#define PLURAL(n) ((n) == 1 ? "" : "s") /* behind the word that is counted */
+#define PLURAL(n) ((n) == 1 ? "" : "s") /* suffix for a noun after its count */
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 #define ROUND_UP(x, to) (((x) + (to)-1) / (to) * (to))
 
-/* True when a*b or a+b does not fit; *out is then meaningless. */
+/* True if a*b or a+b does not fit; *out is then meaningless. */
 #define checked_mul(a, b, out) __builtin_mul_overflow(a, b, out)
 #define checked_add(a, b, out) __builtin_add_overflow(a, b, out)
 

@@ -32,12 +32,12 @@ int fd_close(int fd)
 
 #define MAX_CLOSERS 16u
 #define MAX_TO_CLOSE 1024u
-#define AT_ONCE_BYTES (1u << 20) /* freeing a larger page is a thread's work, too */
-#define SCM_MAX_FDS 253u	 /* the kernel's limit of a message */
+#define AT_ONCE_BYTES (1u << 20) /* freeing a larger memfd is left to a thread */
+#define SCM_MAX_FDS 253u	 /* the kernel's limit for one message */
 
-/* Descriptors that threads of their own close. All closers wait in close() only while somebody
- * takes pains to keep them there; then the rest waits here, and what does not fit stays open:
- * better that than a process that hangs. */
+/* Descriptors that detached threads close. All closers block in close() only if a peer makes them,
+ * on purpose; then further descriptors wait here, and those beyond the limit stay open, which is
+ * better than a process that hangs. */
 static struct {
 	pthread_mutex_t lock;
 	unsigned threads, n;
@@ -64,7 +64,7 @@ static void start_closer(void)
 {
 	if (thread_start_detached(closer, NULL, 0) == 0) {
 		closing.threads++;
-	} /* else the next one that comes takes them all */
+	} /* otherwise the next closer that starts takes them all */
 }
 
 int fd_close_foreign(int fd)
@@ -72,7 +72,8 @@ int fd_close_foreign(int fd)
 	static const struct linger no_linger;
 	int saved = errno;
 
-	if (fd < 0 || shm_checked_size(fd, AT_ONCE_BYTES) >= 0) { /* a page, as it should be */
+	if (fd < 0 || shm_checked_size(fd, AT_ONCE_BYTES) >=
+			      0) { /* a sealed page, whose close does not block */
 		errno = saved;
 		return fd_close(fd);
 	}
@@ -140,7 +141,7 @@ int msg_send(int sock, const void *data, size_t len, const int *fds, unsigned nf
 	return n < 0 ? -errno : 0;
 }
 
-/* All that came is taken, since the kernel would close the rest, and wait for it. */
+/* Takes all received descriptors, because the kernel would close the rest, and block on that. */
 static unsigned take_fds(struct msghdr *m, int fds[FD_PASS_MAX], int *overflow)
 {
 	unsigned n = 0;
@@ -210,8 +211,8 @@ ssize_t msg_recv(int sock, void *data, size_t cap, int fds[FD_PASS_MAX], unsigne
 
 #define MAX_ROUNDS 65536u
 
-/* Where messages may be empty, credentials are asked for: an empty message brings these, the end of
- * the queue does not. */
+/* Credentials are requested on sockets that may carry empty messages: they arrive with an empty
+ * message, but not with the end of the queue. */
 int fd_close_peer(int sock)
 {
 	int fds[FD_PASS_MAX], type = SOCK_STREAM, one = 1, saved = errno;
@@ -221,10 +222,10 @@ int fd_close_peer(int sock)
 	if (sock < 0) {
 		return -1;
 	}
-	shutdown(sock, SHUT_RDWR); /* nothing comes any more: what is there is finite */
+	shutdown(sock, SHUT_RDWR); /* nothing can arrive any more, so the queue is finite */
 	getsockopt(sock, SOL_SOCKET, SO_TYPE, &type, &len);
 	setsockopt(sock, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one));
-	/* bounded all the same: a kernel that answers otherwise must not keep us here */
+	/* bounded nevertheless, in case a kernel keeps returning messages */
 	for (unsigned round = 0; more && round < MAX_ROUNDS; round++) {
 		char junk[4096];
 		unsigned n;

@@ -1,4 +1,4 @@
-/* Log lines, one write each so that lines of several threads do not mix. */
+/* Log lines, one write each, so that lines of several threads do not mix. */
 #include "base/log.h"
 
 #include <stdarg.h>
@@ -34,6 +34,6 @@ void log_print(enum log_level level, const char *fmt, ...)
 	n = MIN(n + MAX(m, 0), (int)sizeof(line) - 2);
 	line[n++] = '\n';
 	if (write(STDERR_FILENO, line, (size_t)n) < 0) {
-		return; /* nowhere to say it */
+		return; /* the log itself cannot be written */
 	}
 }

@@ -1,5 +1,5 @@
-/* Log of the programs (daemon, soft GPU server): standard error with <N> priorities that journald
- * understands. Library code does not log; it returns errors and reports. */
+/* The log of programs (daemon, soft GPU server): standard error with <N> priorities for journald.
+ * Library code must not log; it returns errors and reports. */
 #ifndef GBPF_BASE_LOG_H
 #define GBPF_BASE_LOG_H
 
@@ -7,7 +7,7 @@
 
 enum log_level { LOG_LEVEL_ERROR = 3, LOG_LEVEL_WARN = 4, LOG_LEVEL_INFO = 6, LOG_LEVEL_DEBUG = 7 };
 
-/* name is borrowed; level is the most detailed that is printed. */
+/* name is borrowed; level is the most detailed one that is printed. */
 void log_setup(const char *name, enum log_level level);
 void log_print(enum log_level level, const char *fmt, ...) PRINTF_LIKE(2, 3);
 

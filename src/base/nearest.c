@@ -57,7 +57,8 @@ void nearest_offer(struct nearest *n, const char *candidate)
 
 const char *nearest_best(const struct nearest *n)
 {
-	/* A third of the letters may be wrong, at least one: more than that is another word. */
+	/* A third of the letters may differ, and at least one; with more differences it is another
+	 * word. */
 	size_t allowed = MAX((size_t)1, (strlen(n->word) + 1) / 3);
 
 	return n->best && n->distance <= allowed ? n->best : NULL;

@@ -1,4 +1,5 @@
-/* Paths. Environment first, so that tests and containers can put everything in one folder. */
+/* Environment variables come first, so that tests and containers can use one folder for everything.
+ */
 #include "base/paths.h"
 
 #include <errno.h>
@@ -21,7 +22,7 @@ static const char *env_dir(const char *name)
 
 	return v && v[0] == '/'
 		       ? v
-		       : NULL; /* relative values are ignored, as the XDG specification says */
+		       : NULL; /* relative values are ignored, as the XDG specification requires */
 }
 
 int path_runtime(char *out, size_t cap, const char *leaf)

@@ -1,7 +1,7 @@
-/* Test builds alone: a process kills or stops itself at the n-th pass of a point. Which one says
- * GBPF_POINT="name:kill[:n]" or "name:stop[:n]" from the start; or a page of a file,
- * GBPF_POINT_CONTROL, in which a test arms a point while the process runs, and sees that it was
- * met. */
+/* Test builds only: a process kills or stops itself at the n-th pass of a point.
+ * GBPF_POINT="name:kill[:n]" or "name:stop[:n]" arms a point from the start; with
+ * GBPF_POINT_CONTROL, a file of one page, a test arms a point while the process runs, and sees when
+ * it was met. */
 #include "base/point.h"
 
 #include <errno.h>
@@ -21,11 +21,11 @@
 
 void point_reached(const char *name);
 
-/* As tools/point-test writes it: the name and left first, signal last. */
+/* Layout used by tools/point-test: name and left are written first, signal last. */
 struct point_control {
-	int32_t signal; /* 0: nothing is armed */
-	uint32_t left;	/* passes until it acts */
-	int32_t met;	/* process id, once it acted */
+	int32_t signal; /* 0: not armed */
+	uint32_t left;	/* remaining passes */
+	int32_t met;	/* process ID, once the point was met */
 	char name[NAME_BYTES];
 };
 
@@ -76,7 +76,8 @@ void point_reached(const char *name)
 	saved = errno;
 	store_relaxed(&control->signal, 0);
 	store_release(&control->met, (int32_t)getpid());
-	/* To this thread, so that it does not go on; the signal stops or ends all of them. */
+	/* Directed at this thread, so that it does not continue; the signal stops or ends all
+	 * threads. */
 	syscall(SYS_tgkill, getpid(), (pid_t)syscall(SYS_gettid), sig);
 	errno = saved;
 }

@@ -1,4 +1,4 @@
-/* Reports: the one form in which refusals travel. A NULL report is allowed everywhere. */
+/* Reports: the one form of refusals. Every function accepts a NULL report. */
 #include "base/report.h"
 
 #include <stdio.h>

@@ -21,7 +21,7 @@
 #endif
 
 #define SIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
-#define HUGE_BYTES (2u << 20) /* a page may be had as one of these */
+#define HUGE_BYTES (2u << 20) /* memfds may consist of pages of this size */
 
 int shm_create(const char *name, size_t bytes, enum shm_exec exec)
 {
@@ -30,7 +30,7 @@ int shm_create(const char *name, size_t bytes, enum shm_exec exec)
 
 	fd = memfd_create(name, flags | (exec ? MFD_EXEC : MFD_NOEXEC_SEAL));
 	if (fd < 0 && errno == EINVAL) {
-		fd = memfd_create(name, flags); /* kernels before 6.3 know neither flag */
+		fd = memfd_create(name, flags); /* kernels before 6.3 have neither flag */
 	}
 	if (fd < 0) {
 		return -errno;
@@ -60,13 +60,13 @@ long shm_checked_size(int fd, size_t max)
 	if (fstat(fd, &st) < 0 || st.st_size <= 0) {
 		return -EINVAL;
 	}
-	/* Huge pages come from a pool: one that its owner gives back under us, and that is not
-	 * there when it is touched again, is a SIGBUS. */
+	/* Huge pages come from a pool. If their owner gives one back while it is mapped here, and
+	 * the pool is empty at the next access, the access raises SIGBUS. */
 	if (fstatfs(fd, &fs) < 0 || fs.f_type == HUGETLBFS_MAGIC) {
 		return -EINVAL;
 	}
-	/* Memory behind the end, which fallocate(2) gives before the seals: whoever lets go of the
-	 * page last would free it, seconds for some GiB. */
+	/* Rejects memory beyond the end, which fallocate(2) can add before the seals: the last
+	 * process to close the memfd would have to free it, which takes seconds for some GiB. */
 	if ((uint64_t)st.st_blocks * 512 > ROUND_UP((uint64_t)st.st_size, HUGE_BYTES)) {
 		return -EINVAL;
 	}

@@ -1,4 +1,4 @@
-/* Shared-memory pages: memfds sealed against growing and shrinking, mapped by private sizes. */
+/* Shared-memory pages: memfds sealed against growing and shrinking. */
 #ifndef GBPF_BASE_SHM_H
 #define GBPF_BASE_SHM_H
 
@@ -6,22 +6,22 @@
 
 enum shm_exec { SHM_NOEXEC = 0, SHM_EXEC = 1 };
 
-/* Makes a zeroed memfd of exactly that size, sealed against growing and shrinking. Returns the
- * descriptor (close-on-exec) or -errno. SHM_EXEC asks for MFD_EXEC where the kernel knows it. */
+/* Creates a zeroed memfd of exactly this size, sealed against growing and shrinking. Returns the
+ * descriptor (close-on-exec) or -errno. SHM_EXEC requests MFD_EXEC on kernels that know it. */
 int shm_create(const char *name, size_t bytes, enum shm_exec exec);
 
-/* No new writable mapping and no write() from now on; mappings that exist stay writable. Whoever
- * must write maps first. */
+/* Prevents new writable mappings and write(); existing mappings stay writable, so writers must map
+ * first. */
 int shm_seal_future_write(int fd);
 
-/* Checks that a received descriptor is a memfd of exactly that size, sealed against growing and
- * shrinking, so that a mapping of it can never fault, with no memory beyond it, so that closing it
- * takes no time. 0 or -EBADF / -EINVAL. */
+/* Checks that a received descriptor is a memfd of exactly this size, sealed against growing and
+ * shrinking, so that a mapping of it cannot fault, and without memory beyond its end, so that
+ * closing it takes no time. 0 or -EBADF / -EINVAL. */
 int shm_check(int fd, size_t bytes);
-/* The sealed size of a received memfd, at most max; or -EBADF, -EINVAL, -EFBIG. */
+/* Returns the size of a received sealed memfd, at most max; or -EBADF, -EINVAL, -EFBIG. */
 long shm_checked_size(int fd, size_t max);
 
-/* Shared mapping, PROT_READ [| PROT_WRITE]. NULL on failure (errno set). */
+/* Maps shared, PROT_READ [| PROT_WRITE]. NULL on failure (errno set). */
 void *shm_map(int fd, size_t bytes, int writable);
 void shm_unmap(void *p, size_t bytes);
 

@@ -58,7 +58,7 @@ static void place(struct strmap *m, size_t entry)
 	m->index[i] = (uint32_t)entry + 1;
 }
 
-/* Room for one more entry: drops removed ones, grows both arrays. */
+/* Makes room for one more entry: removes deleted ones, grows both arrays. */
 static int make_room(struct strmap *m)
 {
 	struct strmap_entry *entries;

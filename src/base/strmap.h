@@ -1,4 +1,4 @@
-/* Hash table from byte strings to pointers; insertion order is kept for walks. Not for shared
+/* Hash table from byte strings to pointers; iteration follows insertion order. Not for shared
  * memory. */
 #ifndef GBPF_BASE_STRMAP_H
 #define GBPF_BASE_STRMAP_H
@@ -22,16 +22,16 @@ struct strmap {
 void strmap_init(struct strmap *m);
 void strmap_finish(struct strmap *m);
 
-/* 0, -EEXIST when present, -ENOMEM. */
+/* 0, -EEXIST if present, -ENOMEM. */
 int strmap_add(struct strmap *m, const char *key, void *value);
 int strmap_add_n(struct strmap *m, const char *key, size_t len, void *value);
-/* NULL when absent. */
+/* Returns NULL if absent. */
 void *strmap_get(const struct strmap *m, const char *key);
 void *strmap_get_n(const struct strmap *m, const char *key, size_t len);
-/* Removes and returns the value; NULL when absent. */
+/* Removes and returns the value; NULL if absent. */
 void *strmap_del(struct strmap *m, const char *key);
 
-uint64_t hash_bytes(const void *data, size_t len); /* FNV-1a, 64 bits, finished by a multiply-xor */
+uint64_t hash_bytes(const void *data, size_t len); /* FNV-1a, 64 bits, with a final multiply-xor */
 
 #define strmap_each(m, e)                                                                          \
 	for (struct strmap_entry *e = (m)->entries; (m)->n && e < (m)->entries + (m)->n; e++)      \

@@ -1,4 +1,4 @@
-/* Threads that nobody joins. */
+/* Detached threads. */
 #include "base/thread.h"
 
 #include <pthread.h>

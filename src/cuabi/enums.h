@@ -1,5 +1,5 @@
-/* Enumerations of the CUDA driver API: values only. An enumeration that nobody here needs by value
- * is a plain int in types.h. */
+/* Enumerations of the CUDA driver API: values only. Enumerations whose values gBPF does not use are
+ * plain integers in types.h. */
 #ifndef GBPF_CUABI_ENUMS_H
 #define GBPF_CUABI_ENUMS_H
 

@@ -1,5 +1,5 @@
-/* Binary search in the sorted names; versions of one function lie beside each other as name,
- * name_v2, ... */
+/* Binary search in the sorted names of the driver API. The versions of a function are adjacent:
+ * name, name_v2, ... */
 #include "cuabi/lookup.h"
 
 #include <dlfcn.h>
@@ -53,7 +53,8 @@ int cuabi_index(const char *name)
 	return -1;
 }
 
-/* The best variant among name, name_v2 .. with that ending; -1 none, -2 all are too new. */
+/* Returns the index of the newest variant among name, name_v2, ... with that ending; -1: none, -2:
+ * all are too new. */
 static int newest(const char *name, const char *ending, uint32_t version)
 {
 	int best = -1, too_new = 0;

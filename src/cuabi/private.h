@@ -1,6 +1,6 @@
-/* The soft GPU's private table: what gBPF needs beyond the driver API. Asked with cuGetExportTable
- * and the UUID below; a real driver answers CUDA_ERROR_INVALID_VALUE or NOT_FOUND to that UUID, so
- * asking is harmless. */
+/* The soft GPU's private table, for what gBPF needs beyond the driver API. Programs get it from
+ * cuGetExportTable with the UUID below. A real driver returns CUDA_ERROR_INVALID_VALUE or NOT_FOUND
+ * for that UUID, so the query is harmless. */
 #ifndef GBPF_CUABI_PRIVATE_H
 #define GBPF_CUABI_PRIVATE_H
 
@@ -14,72 +14,74 @@
 		}                                                                                  \
 	}
 
-/* What the group of one context has been through; the clock is the server's CLOCK_MONOTONIC. */
+/* Counters of one context's group. Times are by the server's CLOCK_MONOTONIC. */
 struct cuabi_soft_counters {
-	uint64_t switches_in; /* times the device switched to the group */
-	uint64_t preempted;   /* times it was switched away with work left */
-	uint64_t run_ns;      /* time that its blocks ran, summed over execution threads */
+	uint64_t switches_in; /* times that the device switched to the group */
+	uint64_t preempted;   /* times that it switched away although work was left */
+	uint64_t run_ns;      /* execution time of blocks, summed over execution threads */
 	uint64_t blocks_done;
 	uint64_t launches_done;
 	uint64_t bytes_copied;
 };
 
-/* More of it; append-only, filled as far as the caller's size says. */
+/* More counters; append-only, filled up to the size that the caller passes. */
 struct cuabi_soft_switches {
-	uint64_t left_idle;    /* the device went to another group: this one had nothing to run, */
-	uint64_t left_between; /* had blocks to start but none started, */
-	uint64_t left_inside;  /* had blocks inside kernels (their state is kept) */
-	uint64_t held_ns;      /* wall time that the group had the device */
+	uint64_t left_idle;    /* switches away from the group while it had nothing to run, */
+	uint64_t left_between; /* ... had blocks to start but none running, */
+	uint64_t left_inside;  /* ... had blocks inside kernels, whose state is saved */
+	uint64_t held_ns;      /* wall time for which the group had the device */
 };
 
-/* What a control descriptor may be asked for. */
+/* Operations on a control descriptor. */
 enum cuabi_soft_control {
 	CUABI_SOFT_SLICE_SET, /* value: µs, 0 for the default */
-	CUABI_SOFT_SLICE_GET, /* *ret: µs */
+	CUABI_SOFT_SLICE_GET, /* *ret_value: µs */
 	CUABI_SOFT_PREEMPT,   /* value 1: returns when the group has left the device */
-	CUABI_SOFT_SCHEDULE,  /* value 0: off, returns when nothing of it runs; 1: on */
+	CUABI_SOFT_SCHEDULE,  /* value 0: off, returns when nothing of the group runs; 1: on */
 };
 
-#define CUABI_SOFT_FLAG_KERNELS_WRITE 1u /* kernels may write to the page, not only read it */
-#define CUABI_SOFT_FLAG_SEALED 2u /* whoever gets the descriptor may read, not write; we may */
+#define CUABI_SOFT_FLAG_KERNELS_WRITE 1u /* kernels may also write to the page */
+#define CUABI_SOFT_FLAG_SEALED                                                                     \
+	2u /* receivers of the descriptor may only read the page; the creator may write */
 
-/* Append-only: a caller checks size before it uses a member that a first version did not have. */
+/* Append-only: check `size` before using a member that the first version lacked. */
 struct cuabi_soft_table {
 	size_t size;
-	/* Time slice of the context's group in µs; 0 sets the default. More than the
-	 * device allows (--timeslice-max-us, 100 ms) is CUDA_ERROR_INVALID_VALUE, and so is what
-	 * makes all slices of this process that exceed the default longer than that together. */
+	/* Sets or reads the time slice of the context's group in µs; 0 restores the default.
+	 * Returns CUDA_ERROR_INVALID_VALUE if the slice, or the sum of all slices of this process
+	 * that exceed the default, is longer than the device allows (--timeslice-max-us, 100 ms).
+	 */
 	CUresult (*timeslice_set)(CUcontext ctx, uint32_t us);
 	CUresult (*timeslice_get)(CUcontext ctx, uint32_t *ret_us);
-	/* Ends the group's slice now, if it has the device and another group waits. */
+	/* Ends the group's time slice now, if the group has the device and another group waits. */
 	CUresult (*preempt)(CUcontext ctx);
-	/* 0: the group's blocks and copies are not run until it is set to 1 again; returns when
-	 * nothing of it runs any more. */
+	/* on 0: stops blocks and copies of the group until a call with 1; returns when none runs
+	 * any more. */
 	CUresult (*schedule)(CUcontext ctx, int on);
 	CUresult (*counters)(CUcontext ctx, struct cuabi_soft_counters *ret_counters);
-	/* The server's process id, for tests and for the doctor. */
+	/* Returns the server's process id, for tests and gbpf doctor. */
 	CUresult (*server_pid)(int *ret_pid);
 
-	/* As preempt; returns when the group has left the device. CUDA_ERROR_NOT_READY when that
+	/* As preempt, but returns when the group has left the device; CUDA_ERROR_NOT_READY if that
 	 * takes more than a second. */
 	CUresult (*preempt_wait)(CUcontext ctx);
 	CUresult (*switches)(CUcontext ctx, struct cuabi_soft_switches *ret, size_t bytes);
 
-	/* A descriptor (caller closes) that stands for the context's group: whoever holds it, also
-	 * another process to which it was passed, may use the two calls below on it, with or
-	 * without cuInit. CUDA_ERROR_CONTEXT_IS_DESTROYED once the context has gone,
-	 * CUDA_ERROR_NO_DEVICE without a server. */
+	/* Opens a descriptor (caller closes) that denotes the context's group. Any process that
+	 * holds it, including one that received it, may pass it to control and control_counters,
+	 * with or without cuInit. These return CUDA_ERROR_CONTEXT_IS_DESTROYED after the context
+	 * has been destroyed, CUDA_ERROR_NO_DEVICE without a server. */
 	CUresult (*control_open)(CUcontext ctx, int *ret_fd);
 	CUresult (*control)(int fd, enum cuabi_soft_control what, uint64_t value,
 			    uint64_t *ret_value);
 	CUresult (*control_counters)(int fd, struct cuabi_soft_counters *ret_counters);
 
-	/* A flag page: device memory of at most 64 KiB that processes write while kernels read it
-	 * at *ret_device, which is also where the caller's own processor sees it. *ret_fd (caller
-	 * closes) may be passed on and mapped shared. */
+	/* Allocates a flag page: at most 64 KiB of device memory that processes write while kernels
+	 * read it. *ret_device is its address on the device and in this process. *ret_fd (caller
+	 * closes) may be passed to other processes and mapped shared. */
 	CUresult (*flag_new)(CUcontext ctx, size_t bytes, unsigned flags, CUdeviceptr *ret_device,
 			     int *ret_fd);
-	/* The flag page of another process for kernels of this context. */
+	/* Maps the flag page of another process for kernels of this context. */
 	CUresult (*flag_open)(CUcontext ctx, int fd, unsigned flags, CUdeviceptr *ret_device,
 			      size_t *ret_bytes);
 	CUresult (*flag_close)(CUcontext ctx, CUdeviceptr device, size_t bytes);

@@ -1,6 +1,6 @@
-/* Types of the CUDA driver API as its binary interface fixes them (CUDA 13.0, x86-64 and arm64):
- * sizes, offsets and values are facts that tests compare; nothing here comes with behaviour.
- * Structures that nobody looks into stay incomplete. */
+/* Types of the CUDA driver API as its binary interface fixes them (CUDA 13.0, x86-64 and arm64).
+ * Sizes, offsets and values are facts that tests compare. Structures that gBPF does not access stay
+ * incomplete. */
 #ifndef GBPF_CUABI_TYPES_H
 #define GBPF_CUABI_TYPES_H
 
@@ -9,7 +9,7 @@
 
 #include "cuabi/enums.h"
 
-#define CUABI_VERSION 13000 /* what cuDriverGetVersion of a driver with this list answers */
+#define CUABI_VERSION 13000 /* cuDriverGetVersion of a driver with this list of functions */
 
 #define CUABI_RESULT(name, value, text) name = value,
 typedef enum CUresult {
@@ -19,7 +19,7 @@ typedef enum CUresult {
 
 typedef int CUdevice;
 typedef unsigned long long CUdeviceptr;
-typedef unsigned int CUdeviceptr_v1; /* of the functions before CUDA 3.2 */
+typedef unsigned int CUdeviceptr_v1; /* of the functions from before CUDA 3.2 */
 
 /* Handles: pointers to incomplete types. */
 #define CUABI_HANDLE(name) typedef struct name##_st *name
@@ -68,7 +68,7 @@ typedef unsigned int CUlogIterator;
 #define CU_MEMHOSTREGISTER_IOMEMORY 0x4
 #define CU_MEMHOSTREGISTER_READ_ONLY 0x8
 
-/* Enumerations whose values nobody needs by name. */
+/* Enumerations whose values gBPF does not use. */
 #define CUABI_ENUM(name) typedef unsigned int name
 CUABI_ENUM(CUaddress_mode);
 CUABI_ENUM(CUatomicOperation);
@@ -87,7 +87,7 @@ CUABI_ENUM(CUtensorMapL2promotion);
 CUABI_ENUM(CUtensorMapSwizzle);
 #undef CUABI_ENUM
 
-/* Structures that are only passed through. */
+/* Structures that gBPF only passes through. */
 #define CUABI_OPAQUE(name) typedef struct name##_st name
 CUABI_OPAQUE(CUDA_ARRAY_SPARSE_PROPERTIES);
 CUABI_OPAQUE(CUDA_EXTERNAL_MEMORY_BUFFER_DESC);
@@ -129,7 +129,8 @@ typedef struct CUipcMemHandle_st {
 	char reserved[64];
 } CUipcMemHandle;
 
-/* The first version, which CUDA 12.4 to 13.0 have: `internal` belongs to who filled it. */
+/* The first version of the structure, which CUDA 12.4 to 13.0 have. Only the library that filled it
+ * may access `internal`. */
 typedef struct CUdevSmResource_st {
 	unsigned int smCount;
 	unsigned int minSmPartitionSize;
@@ -172,7 +173,7 @@ typedef struct CUctxCreateParams_st {
 	void *cigParams;
 } CUctxCreateParams;
 
-/* Launches. */
+/* ---- launches ---- */
 
 typedef struct CUaccessPolicyWindow_st {
 	void *base_ptr;
@@ -274,7 +275,7 @@ typedef struct CUDA_GRAPH_INSTANTIATE_PARAMS_st {
 	unsigned int result_out;
 } CUDA_GRAPH_INSTANTIATE_PARAMS;
 
-/* Copies. */
+/* ---- copies ---- */
 
 typedef struct CUDA_MEMCPY2D_st {
 	size_t srcXInBytes, srcY;
@@ -393,7 +394,7 @@ typedef struct CUDA_ARRAY_MEMORY_REQUIREMENTS_st {
 	unsigned int reserved[4];
 } CUDA_ARRAY_MEMORY_REQUIREMENTS;
 
-/* Memory. */
+/* ---- memory ---- */
 
 typedef struct CUmemLocation_st {
 	CUmemLocationType type;
@@ -486,7 +487,7 @@ typedef union CUstreamBatchMemOpParams_union {
 	uint64_t pad[6];
 } CUstreamBatchMemOpParams;
 
-/* Graphs. */
+/* ---- graphs ---- */
 
 typedef struct CUgraphEdgeData_st {
 	unsigned char from_port, to_port, type;

@@ -1,7 +1,7 @@
-/* The shared pages between gbpfd and the processes of tenants. Fixed layout; every page is a memfd
- * of its own, sealed in size. Who writes: in parentheses. A reader trusts no word of a page that
- * somebody else writes: indexes and sizes come from private copies, each word is read once, and
- * whoever waits on one waits with a timeout. */
+/* The pages that gbpfd and the processes of tenants share. Their layout is fixed; each page is a
+ * memfd of its own, sealed in size. The writer is named in parentheses. A reader never trusts a
+ * page that another process writes: it takes indexes and sizes from private copies, reads each word
+ * once, and waits on a word only with a timeout. */
 #ifndef GBPF_PROTO_PAGES_H
 #define GBPF_PROTO_PAGES_H
 
@@ -12,59 +12,62 @@
 #include "base/compiler.h"
 
 #define PROTO_MAX_TENANTS 1024u
-#define PROTO_MAX_LC 64u /* latency-class tenants whose boards are published, a GPU */
+#define PROTO_MAX_LC 64u /* boards of latency tenants published per GPU */
 #define PROTO_MAX_GPUS 16u
-#define PROTO_MAX_QUEUES 4096u /* a tenant */
+#define PROTO_MAX_QUEUES 4096u /* per tenant */
 #define PROTO_PAGE_BYTES 4096u
 #define PROTO_STATS_BYTES 32768u
 #define PROTO_ABI 1u
 #define PROTO_DIRECTORY_MAGIC 0x64627067u
 
-/* Directory (gbpfd writes, sealed for everyone else; one for all sessions). The version word of a
- * GPU is what a swap flips: processes that have prepared that version use it from their next hook
+/* The directory (gbpfd writes; sealed for other processes; one for all sessions). A swap stores to
+ * the version word of a GPU: processes that have prepared that version use it from their next hook
  * call on. */
 struct proto_directory {
 	uint32_t magic;
 	uint32_t abi;
-	uint32_t generation; /* of gbpfd; another after a restart; 0 while it is not serving */
+	uint32_t generation; /* of gbpfd; changes with a restart; 0 while it is not serving */
 	uint32_t off;	     /* 1: shims pass everything through */
 	uint64_t version[PROTO_MAX_GPUS]; /* active policy version; 0: none */
 };
 
-/* Board (its tenant writes; gbpfd too, once the tenant is dead; sealed for others). A request on it
- * counts while its owner lives and its agent was there lately: sched_board_open. */
+/* A board (its tenant writes; gbpfd, too, once the tenant is dead; sealed for other processes). A
+ * request on it counts while its owner lives and the owner's agent has run recently; see
+ * proto_board_open(). */
 #define PROTO_OWNER_DIED (1u << 30) /* FUTEX_OWNER_DIED, which the kernel sets */
-#define PROTO_BEAT_NS 1000000000u   /* an owner that is stopped for so long holds nobody */
+#define PROTO_BEAT_NS                                                                              \
+	1000000000u /* max age of beat_ns: the requests of an owner stopped for longer do not      \
+		       count */
 struct proto_board {
 	struct proto_board_gpu {
-		uint32_t open;	      /* requests open now */
-		uint32_t seq;	      /* futex word: grows whenever open falls to 0 */
-		uint64_t opened_ns;   /* when the newest was opened, monotonic */
-		uint64_t last_end_ns; /* when open last fell to 0; 0: never */
-		uint64_t next_ns;     /* when the next request is announced for; 0: not */
+		uint32_t open;	      /* number of open requests */
+		uint32_t seq;	      /* futex word: incremented when open becomes 0 */
+		uint64_t opened_ns;   /* opening of the newest request, monotonic */
+		uint64_t last_end_ns; /* when open last became 0; 0: never */
+		uint64_t next_ns;     /* announced time of the next request; 0: none */
 		uint64_t deadline_ns; /* of the open or announced request; 0: none */
 		uint64_t reserved[3];
 	} gpu[PROTO_MAX_GPUS];
-	/* Robust futex of a thread that only sleeps: the kernel says here that the process dies,
-	 * as the first thing, long before the driver has ended it and its sockets close. 0: it
-	 * cannot be said. */
+	/* Robust futex of a thread that only sleeps. The kernel sets PROTO_OWNER_DIED as the first
+	 * step of the process's exit, long before the driver has ended it and its sockets close. 0:
+	 * not supported. */
 	uint32_t owner;
 	uint32_t reserved;
-	uint64_t beat_ns; /* when the agent last looked at an open request; 0: it does not say */
+	uint64_t beat_ns; /* when the agent last examined an open request; 0: not reported */
 };
 
-/* Why a launch was last held: shown by `gbpf ps --why`. */
+/* Reason of the last hold, shown by `gbpf ps --why`. */
 enum proto_why {
 	PROTO_WHY_NONE,
 	PROTO_WHY_LATENCY,  /* the policy held it while a latency request was open */
 	PROTO_WHY_INFLIGHT, /* the policy held it for its own work on the device */
 	PROTO_WHY_SHARE,    /* the policy deferred it */
-	PROTO_WHY_LIMIT,    /* went after the hold limit */
+	PROTO_WHY_LIMIT,    /* submitted after the hold limit */
 	PROTO_WHY_NO_POLICY,
 	PROTO_WHY_COLLECTIVE, /* never held: its kind, capture, host function ... */
 };
 
-#define PROTO_HIST_SUB 8u /* buckets a power of two: 12 % wide */
+#define PROTO_HIST_SUB 8u /* buckets per power of two: 12 % wide */
 #define PROTO_HIST_BUCKETS (48u * PROTO_HIST_SUB)
 #define PROTO_KERNELS 64u
 #define PROTO_KERNEL_NAME 64u
@@ -72,24 +75,24 @@ enum proto_why {
 #define POLICY_HOOKS 16u
 
 enum proto_failure {
-	PROTO_FAILED_HELPER,  /* a helper refused, and the program went on */
+	PROTO_FAILED_HELPER,  /* a helper returned an error, and the program continued */
 	PROTO_FAILED_VERDICT, /* the verdict was out of range */
 	PROTO_FAILED_EPOCH,   /* the call outlived three publications of the epoch maps it read */
 	PROTO_FAILED_SLOW,    /* gbpfd's hooks: took longer than a tick */
 	PROTO_FAILURES
 };
 
-/* What came of a stream's share of the multiprocessors. */
+/* Outcome of limiting a stream to a share of the multiprocessors. */
 enum proto_cap {
 	PROTO_CAP_DONE,	    /* in a green context of that share */
-	PROTO_CAP_BLOCKING, /* not: it waits for the default stream */
-	PROTO_CAP_CONTEXT,  /* not: its context is not the device's primary one */
-	PROTO_CAP_DRIVER,   /* not: the driver has no green contexts, or none so large */
+	PROTO_CAP_BLOCKING, /* not limited: it is ordered with the default stream */
+	PROTO_CAP_CONTEXT,  /* not limited: its context is not the device's primary one */
+	PROTO_CAP_DRIVER, /* not limited: the driver has no green contexts, or none of that size */
 	PROTO_CAPS
 };
 
-/* Statistics (its tenant writes with relaxed stores, gbpfd reads). Counters grow from zero. New
- * words are appended: where an older process writes, they stay 0. */
+/* Statistics (the tenant writes with relaxed stores, gbpfd reads). Counters start at zero. New
+ * words are appended; they stay 0 when an older process writes the page. */
 struct proto_stats {
 	uint64_t launches, copies, memsets, graphs;
 	uint64_t holds, held_ns, max_held_ns, deferred, limit_hits;
@@ -98,33 +101,35 @@ struct proto_stats {
 	uint64_t inflight, inflight_ns;
 	uint64_t requests, request_ns;
 	uint64_t version_in_use; /* policy version of the last hook call */
-	uint64_t swap_stall_ns;	 /* longest pause of a hook call by a swap */
+	uint64_t swap_stall_ns;	 /* longest delay of a hook call by a swap */
 	uint32_t queues;
-	uint32_t why;				   /* enum sched_why of the last hold */
+	uint32_t why;				   /* enum proto_why of the last hold */
 	uint64_t why_kernel;			   /* its kernel's hash */
 	uint64_t request_hist[PROTO_HIST_BUCKETS]; /* request durations; bucket by
-						      sched_hist_bucket(ns) */
+						      proto_hist_bucket(ns) */
 	struct proto_stats_kernel {
 		uint64_t hash, count, est_ns;
 		char name[PROTO_KERNEL_NAME]; /* may be torn or unterminated: copy and terminate */
 	} kernel[PROTO_KERNELS];
 	uint64_t notes_version;	     /* policy version that the notes belong to; 0: none */
-	uint64_t notes[PROTO_NOTES]; /* gbpf_note() of its programs in this process, since it was
-					prepared here */
-	/* By hook number, of notes_version in this process: calls in which something failed. */
+	uint64_t notes[PROTO_NOTES]; /* gbpf_note() counters of its programs in this process, since
+					the version was prepared */
+	/* By hook number: calls of notes_version in this process in which something failed. */
 	uint64_t failures[POLICY_HOOKS][PROTO_FAILURES];
-	uint64_t block_launches; /* at block level, */
-	uint64_t interruptions;	 /* how often one was stopped between blocks, */
-	uint64_t forced;	 /* relaunched so that no lease stops it, after the hold limit */
-	uint64_t hints, wrong_hints; /* requests announced; those that did not come */
-	uint64_t syncs;		     /* synchronizations inside requests */
-	uint64_t bytes, threads;     /* moved by copies and memsets; blocks times block size */
-	uint32_t lane, levels;	     /* GBPF_LANE_*; a bit for each GBPF_LEVEL_* that can be had */
-	uint8_t kernel_block[PROTO_KERNELS]; /* enum ptx_block_why of kernel[] at the same place */
-	uint64_t kernel_block_ns[PROTO_KERNELS]; /* learned duration of one block; 0: not known */
-	uint64_t requests_cut; /* that did not end: others were not held for them any more */
-	/* Streams that were created while the tenant's share of the multiprocessors was less than
-	 * all, by what came of it. */
+	uint64_t block_launches; /* launches at block level */
+	uint64_t interruptions;	 /* number of times that one was stopped between blocks */
+	uint64_t forced;	 /* relaunches with leases ignored, after the hold limit */
+	uint64_t hints,
+		wrong_hints;	 /* announced requests; announced requests that did not arrive */
+	uint64_t syncs;		 /* synchronizations inside requests */
+	uint64_t bytes, threads; /* moved by copies and memsets; blocks times block size */
+	uint32_t lane, levels;	 /* GBPF_LANE_*; bit mask of available GBPF_LEVEL_* */
+	uint8_t kernel_block[PROTO_KERNELS];	 /* enum proto_block_why of kernel[i] */
+	uint64_t kernel_block_ns[PROTO_KERNELS]; /* learned duration of one block; 0: unknown */
+	uint64_t requests_cut; /* requests that timed out: other tenants are no longer held for them
+				*/
+	/* Streams created while the tenant's share of the multiprocessors was below 100 %, by
+	 * outcome (enum proto_cap). */
 	uint32_t sm_percent, caps[PROTO_CAPS];
 };
 
@@ -136,7 +141,7 @@ static inline bool proto_board_dead(const struct proto_board *b)
 	return load_relaxed(&b->owner) & PROTO_OWNER_DIED;
 }
 
-/* Open requests that count. The word before is what a closed board costs. */
+/* Returns the number of open requests that count. A board without open requests costs one load. */
 static inline uint32_t proto_board_open(const struct proto_board *b, uint32_t gpu, uint64_t now)
 {
 	uint32_t open = load_acquire(&b->gpu[gpu].open);
@@ -151,8 +156,8 @@ static inline uint32_t proto_board_open(const struct proto_board *b, uint32_t gp
 	return proto_board_dead(b) || (beat && beat < now && now - beat > PROTO_BEAT_NS) ? 0 : open;
 }
 
-/* Bucket of a duration: log-linear, SCHED_HIST_SUB a power of two; and the lower bound of a bucket.
- */
+/* Bucket of a duration (log-linear, PROTO_HIST_SUB per power of two), and the lower bound of a
+ * bucket. */
 unsigned proto_hist_bucket(uint64_t ns);
 uint64_t proto_hist_floor(unsigned bucket);
 

@@ -1,6 +1,6 @@
-/* Packs and checks the messages of the session socket. The peer is never trusted: a message has
- * exactly the size of its type, and only the descriptors that its type allows reach the caller. No
- * allocation, nothing but libc. */
+/* Packs and checks the messages of the session socket. The peer is never trusted: a message must
+ * have exactly the size of its type, and only the descriptors that its type allows reach the
+ * caller. No allocation; libc only. */
 #include "proto/wire.h"
 
 #include <errno.h>
@@ -79,8 +79,8 @@ static void terminate(union proto_message *m)
 	}
 }
 
-/* How many descriptors come with this message: exactly (WELCOME: at least) that many; -1: its words
- * contradict each other. */
+/* Returns the number of descriptors of a message: exactly that many (WELCOME: at least), or -1 if
+ * its words contradict each other. */
 static int descriptors_of(const union proto_message *m, unsigned nfds)
 {
 	switch (m->head.type) {
@@ -90,7 +90,7 @@ static int descriptors_of(const union proto_message *m, unsigned nfds)
 		}
 		return m->hello.flags & PROTO_REATTACH ? 2 + (int)m->hello.regions : 0;
 	case PROTO_WELCOME:
-		return nfds >= 3 ? 3 : 1; /* reattached: the directory alone */
+		return nfds >= 3 ? 3 : 1; /* reattached: only the directory */
 	case PROTO_PREPARE:
 		if (m->version.regions & ~(uint32_t)(PROTO_REGION_GLOBAL | PROTO_REGION_TENANT)) {
 			return -1;
@@ -127,7 +127,7 @@ static int check(union proto_message *m, size_t len, int truncated, int *fds, un
 		return -EPROTO;
 	}
 	if (m->head.version != PROTO_VERSION && m->head.type != PROTO_REFUSED) {
-		return -EPROTONOSUPPORT; /* nothing else of it can be judged */
+		return -EPROTONOSUPPORT; /* the rest of the message cannot be interpreted */
 	}
 	if (truncated || len != size_of(m->head.type) || m->head.bytes != len) {
 		return -EPROTO;
@@ -152,8 +152,8 @@ int proto_recv(int sock, union proto_message *m, int fds[8], unsigned *nfds)
 	if (n == -ECONNRESET || n == -EPIPE) {
 		return 0;
 	}
-	if (n == -EMSGSIZE) { /* longer than any of ours: perhaps of a later version, whose head
-				 says so */
+	if (n == -EMSGSIZE) { /* longer than any message of this version; the head of a later
+				 version says so */
 		return check(m, sizeof(m->head), 1, fds, nfds);
 	}
 	if (n <= 0) {

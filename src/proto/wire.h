@@ -1,12 +1,12 @@
-/* Messages of the session socket (SOCK_SEQPACKET, <runtime>/session.sock): fixed structs with
- * descriptors beside them. The only place that packs or checks messages. (The control socket speaks
+/* Messages of the session socket (SOCK_SEQPACKET, <runtime>/session.sock): fixed structs, with
+ * descriptors in ancillary data. Only this room packs and checks messages. (The control socket uses
  * JSON lines: docs/PROTOCOL.md.)
  *
  * Order: client HELLO; daemon WELCOME or REFUSED; client BOARD_MAPPED, after which the daemon seals
- * board and statistics and serves PREPARE / BOARD_ADD ... Every PREPARE is answered by PREPARED.
+ * board and statistics and sends PREPARE, BOARD_ADD ... Every PREPARE is answered by PREPARED.
  * After an early HELLO and its WELCOME the client starts the driver and sends DEVICES, which is
- * answered by DEVICES_ARE (QUEUED may come before, or REFUSED instead), and then BOARD_MAPPED.
- * Either side closes by closing. */
+ * answered by DEVICES_ARE (QUEUED may precede it, or REFUSED replace it), then BOARD_MAPPED. Either
+ * side ends the session by closing. */
 #ifndef GBPF_PROTO_WIRE_H
 #define GBPF_PROTO_WIRE_H
 
@@ -15,7 +15,7 @@
 #include <sys/types.h>
 
 #define PROTO_MAGIC 0x53706267u
-/* Of the protocol: a new number with each change of a message's form and each new message that
+/* Protocol version: incremented with each change of a message's layout and each new message that
  * gbpfd sends. A peer of another version is refused with both numbers in the text. */
 #define PROTO_VERSION 3u
 #define PROTO_NAME 64
@@ -33,40 +33,41 @@ enum proto_type {
 	PROTO_PREPARE,	/* d>c; descriptors: image [, global region][, tenant region] by the bits of
 			   regions */
 	PROTO_PREPARED, /* c>d */
-	PROTO_DROP,	/* d>c: the version is no longer wanted */
+	PROTO_DROP,	/* d>c: the version is no longer needed */
 	PROTO_BOARD_ADD,    /* d>c; descriptor: board */
 	PROTO_BOARD_REMOVE, /* d>c */
 	PROTO_SET,	    /* d>c: class, weight, limits */
 	PROTO_NOTE,	    /* c>d: for the history; d>c: for the program's standard error */
-	PROTO_QUEUED,	    /* d>c: admit said wait; WELCOME or REFUSED follows */
-	PROTO_DEVICES,	   /* c>d: after an early hello (WIRE_EARLY), the devices, once CUDA runs */
-	PROTO_DEVICES_ARE, /* d>c: their numbers */
-	PROTO_CONTROL,	   /* c>d; descriptor: what controls the process's work on a GPU */
-	PROTO_FLAG,	   /* c>d; descriptor: a flag page that this process's kernels read */
-	PROTO_FLAG_ADD,	   /* d>c; descriptor: a flag page on which to raise leases */
-	PROTO_FLAG_REMOVE, /* d>c */
-	PROTO_REQUEST,	   /* c>d: a request has opened or ended; only while SET asks for it */
+	PROTO_QUEUED,	    /* d>c: admit answered QUEUE; WELCOME or REFUSED follows */
+	PROTO_DEVICES,	    /* c>d: after an early hello (PROTO_EARLY), the devices, once CUDA is
+			       initialized */
+	PROTO_DEVICES_ARE,  /* d>c: gbpfd's numbers of them */
+	PROTO_CONTROL,	    /* c>d; descriptor: controls the process's work on a GPU */
+	PROTO_FLAG,	    /* c>d; descriptor: a flag page that this process's kernels read */
+	PROTO_FLAG_ADD,	    /* d>c; descriptor: a flag page for the receiver's leases */
+	PROTO_FLAG_REMOVE,  /* d>c */
+	PROTO_REQUEST,	    /* c>d: a request opened or ended; sent only while SET asks for it */
 };
 
 struct proto_head {
 	uint32_t magic, version;
-	uint32_t type, bytes; /* of the whole message */
+	uint32_t type, bytes; /* size of the whole message */
 };
 
-/* WIRE_EARLY: before the driver was started, so that the lane can be chosen; gpus is 0. The devices
- * follow with WIRE_DEVICES. */
+/* PROTO_EARLY: sent before the driver was started, so that the lane can still be chosen; gpus is 0.
+ * The devices follow with PROTO_DEVICES. */
 enum { PROTO_REATTACH = 1, PROTO_STRICT = 2, PROTO_EARLY = 4 };
 
 struct proto_hello {
 	struct proto_head head;
 	uint32_t flags, class_id, weight, gpus;
-	uint8_t uuid[PROTO_MAX_GPUS][16]; /* of the devices that the process sees, by ordinal */
-	uint64_t policy_version;	  /* reattach: the version in use, 0 none */
-	uint32_t tenant;		  /* reattach: the number it had */
-	uint32_t regions;		  /* reattach: 1 when the tenant region is attached */
-	uint32_t lane;			  /* GBPF_LANE_* asked for; reattach: the one it has */
-	uint32_t lanes; /* a bit for each that the process can take; 0: any (early), or
-			   only the one it asks for */
+	uint8_t uuid[PROTO_MAX_GPUS][16]; /* of the process's devices, by ordinal */
+	uint64_t policy_version;	  /* reattach: the version in use; 0: none */
+	uint32_t tenant;		  /* reattach: its tenant number */
+	uint32_t regions;		  /* reattach: 1 if the tenant region is attached */
+	uint32_t lane;			  /* requested GBPF_LANE_*; reattach: the current one */
+	uint32_t lanes; /* bit mask of lanes that the process can use; 0: any (early), or only the
+			   requested one */
 	char name[PROTO_NAME], command[PROTO_TEXT];
 };
 
@@ -74,11 +75,11 @@ struct proto_welcome {
 	struct proto_head head;
 	uint32_t tenant, class_id, weight, min_share_ppm;
 	uint64_t hold_limit_ns;
-	uint32_t gpu_index[PROTO_MAX_GPUS]; /* ordinal in the process > gbpfd's number */
+	uint32_t gpu_index[PROTO_MAX_GPUS]; /* gbpfd's number, by ordinal in the process */
 	uint32_t lane, sm_percent;
-	uint32_t slice_us;	   /* what admit said; gbpfd sets it, once it has the handles */
+	uint32_t slice_us;	   /* admit's answer; gbpfd applies it once it has the handles */
 	int32_t priority;	   /* shared lane: of the default stream, 0 or 1 */
-	uint32_t rhythm, lead_us;  /* what admit said of announcements */
+	uint32_t rhythm, lead_us;  /* admit's answer about announcements */
 	char mps_pipe[PROTO_TEXT]; /* shared lane: folder of the MPS control daemon's pipes */
 };
 
@@ -92,23 +93,24 @@ struct proto_devices { /* DEVICES (uuid), DEVICES_ARE (gpu_index) */
 #define PROTO_HANDLES 512
 struct proto_control { /* handles: struct gpu_handles of gpu/control.h, to be checked */
 	struct proto_head head;
-	uint32_t gpu, bytes; /* device ordinal; bytes of handles that are used, 0: taken back */
+	uint32_t gpu, bytes; /* device ordinal; used bytes of handles, 0: withdrawn */
 	uint8_t handles[PROTO_HANDLES];
 };
 
 struct proto_flag { /* FLAG (gpu: device ordinal), FLAG_ADD, FLAG_REMOVE */
 	struct proto_head head;
-	uint32_t gpu;	 /* FLAG_ADD: gbpfd's number of it */
-	uint32_t number; /* FLAG_ADD, FLAG_REMOVE: which page, 0..WIRE_FLAGS-1; FLAG: 0 here it is
-			    (with its descriptor), 1 it is taken back (without) */
+	uint32_t gpu;	 /* FLAG_ADD: gbpfd's number of the GPU */
+	uint32_t number; /* FLAG_ADD, FLAG_REMOVE: number of the page, 0..PROTO_FLAGS-1; FLAG: 0 the
+			    page is attached, 1 it is withdrawn */
 	uint32_t slot;	 /* FLAG_ADD: the receiver's word in it */
-	uint32_t tenant; /* FLAG_ADD: whose */
+	uint32_t tenant; /* FLAG_ADD: owner of the page */
 };
-#define PROTO_FLAGS 256u /* pages that one process raises leases on */
+#define PROTO_FLAGS 256u /* max pages on which one process raises leases */
 
-/* The same in every version: who speaks another one is told so in his own, and reads it in any. */
+/* This message has the same layout in every protocol version: a peer of another version receives it
+ * in its own version, and reads it in any. */
 struct proto_refused {
-	struct proto_head head; /* set before sending: the version of who is refused, 0: ours */
+	struct proto_head head; /* set before sending: version of the refused peer, 0: this one */
 	int32_t error;		/* errno */
 	char text[PROTO_TEXT];
 };
@@ -134,7 +136,7 @@ struct proto_board_message { /* BOARD_ADD, BOARD_REMOVE */
 struct proto_set {
 	struct proto_head head;
 	uint32_t class_id, weight, min_share_ppm;
-	uint32_t tell_requests; /* 1: with REQUEST */
+	uint32_t tell_requests; /* 1: report requests with REQUEST */
 	uint64_t hold_limit_ns;
 };
 
@@ -158,15 +160,15 @@ union proto_message {
 	struct proto_flag flag;
 };
 
-/* Fills the head for its type (REFUSED: see there) and sends. 0, -EAGAIN (peer's buffer is full),
- * -EPIPE, -errno. */
+/* Fills in the head for the type (REFUSED: see there) and sends. Returns 0, -EAGAIN (the peer's
+ * buffer is full), -EPIPE or another -errno. */
 int proto_send(int sock, union proto_message *m, enum proto_type type, const int *fds,
 	       unsigned nfds);
 
-/* Receives one message and checks magic, version, type and exact size, terminates every text, and
- * closes descriptors that the type does not allow. 1: received; 0: peer closed; -EAGAIN; -EPROTO
- * (garbage); -EPROTONOSUPPORT (other version, and not REFUSED: m->head.version says which).
- * Descriptors are the caller's. */
+/* Receives one message: checks magic, version, type and exact size, terminates every text, and
+ * closes descriptors that the type does not allow. Returns 1: received; 0: the peer closed;
+ * -EAGAIN; -EPROTO: malformed; -EPROTONOSUPPORT: another version and not REFUSED (m->head.version
+ * is the peer's). The caller owns the descriptors. */
 int proto_recv(int sock, union proto_message *m, int fds[8], unsigned *nfds);
 
 #endif
