@@ -13,7 +13,7 @@
 
 struct ptx_arena_chunk {
 	struct ptx_arena_chunk *next;
-	size_t used, cap; /* of the bytes behind this header */
+	size_t used, cap; /* size of the data behind this header */
 };
 
 #define HEADER ROUND_UP(sizeof(struct ptx_arena_chunk), ALIGNMENT)

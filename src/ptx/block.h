@@ -1,44 +1,45 @@
-/* The block level's pass: beside each entry f that allows it, a second entry f$gbpf, its twin,
- * whose blocks draw tickets. The first thing that a block of the twin does: its first thread reads
- * the leases and how far the launches before are; if a lease is in force, or that has not reached
- * this launch's first ticket (the launch before it in the chain was interrupted), the block leaves
- * at once; else it draws a ticket, which becomes its block index. The block that draws the last
- * ticket says how far they are now, and stores the launch's number to a word in host memory.
- * Everything else means what it means in f: each block of the grid runs once, whole. Both entries
- * lie in one module, so globals and constants exist once. docs/PREEMPTION.md has the argument. */
+/* The block pass: for each entry f that allows it, adds an entry f$gbpf, its preemptible clone,
+ * whose blocks draw tickets. First, one thread of a block reads the leases and the word that says
+ * how far earlier launches are. If a lease is in force, or that word has not reached this launch's
+ * first ticket (the launch before it in the run was interrupted), the block leaves at once. Else it
+ * draws a ticket, which becomes its block index. The block that draws the last ticket updates the
+ * word, and stores the launch's number to a word in host memory. Everything else has the meaning
+ * that it has in f: each block of the grid runs once, from beginning to end. Both entries are in
+ * one module, so globals and constants exist once. docs/PREEMPTION.md has the argument. */
 #ifndef GBPF_PTX_BLOCK_H
 #define GBPF_PTX_BLOCK_H
 
 #include "ptx/module.h"
 
 #define PTX_BLOCK_SUFFIX "$gbpf"
-/* Dynamic shared memory that a twin is launched with: f's, rounded up to 16, and 16 more, in which
- * the ticket's block index is handed to the block's threads. */
+/* Dynamic shared memory of a clone's launch: f's, rounded up to 16, and 16 bytes more, which pass
+ * the ticket's block index to the block's threads. */
 #define PTX_BLOCK_SMEM(bytes) ((((bytes) + 15u) & ~15u) + 16u)
-/* Unit of a lease word: %globaltimer nanoseconds, shifted; the low 32 bits. 0: no lease. A lease is
- * in force while (int32_t)(word - (uint32_t)(globaltimer >> PTX_LEASE_SHIFT)) > 0. */
+/* Unit of a lease word: the low 32 bits of %globaltimer, in ns, shifted right by this. 0: no lease.
+ * A lease is in force while (int32_t)(word - (uint32_t)(globaltimer >> PTX_LEASE_SHIFT)) > 0. */
 #define PTX_LEASE_SHIFT 16u
 
-/* What a twin expects of its launch: this struct, PTX_BLOCK_SMEM, the meaning of leases and
- * tickets. Raised with each change of them, since twins are kept in machine code (block_mark.h). */
+/* Version of what a clone expects of its launch: struct ptx_block_arg, PTX_BLOCK_SMEM, the meaning
+ * of leases and tickets. Clones are kept in machine code (block_mark.h), so each change needs a new
+ * version. */
 #define PTX_BLOCK_ABI 2u
 
-/* From the counter to the word that is read instead of it. In a line of its own, which others do
- * not write: a load of the counter would wait behind their additions. */
+/* Offset from the counter to the word that is loaded instead of it. It is in a cache line of its
+ * own: a load of the counter would wait for the additions to it. */
 #define PTX_BLOCK_READY 32768u
 
-/* The last parameter of a twin, by value, aligned to 8, behind f's own parameters. */
+/* The last parameter of a clone, by value, aligned to 8, behind f's own parameters. */
 struct ptx_block_arg {
-	uint64_t leases;  /* device address of lease words, 16-byte aligned */
-	uint64_t tickets; /* device address of the chain's u32 counter; it never falls. At
-			     PTX_BLOCK_READY behind it: the end of the launches whose tickets have
-			     all been drawn, which a launch's `first` is compared with */
-	uint64_t done;	  /* address, as kernels see it, of a u32 in pinned host memory */
+	uint64_t leases;  /* device address of the lease words, 16-byte aligned */
+	uint64_t tickets; /* device address of the run's u32 ticket counter, which never decreases.
+			     At PTX_BLOCK_READY behind it: the end of the launches whose tickets
+			     have all been drawn; compared with `first` */
+	uint64_t done;	  /* address, as kernels use it, of a u32 in pinned host memory */
 	uint32_t first;	  /* the launch's first ticket */
-	uint32_t total;	  /* its blocks: tickets first .. first + total - 1, modulo 2^32 */
-	uint32_t number;  /* stored to done by who draws the last ticket */
-	uint32_t groups;  /* lease words looked at, in groups of four; 0: no lease stops it */
-	uint32_t grid_x, grid_y, grid_z; /* of f's launch; a twin's own grid is one-dimensional */
+	uint32_t total;	  /* number of blocks: tickets first .. first + total - 1, modulo 2^32 */
+	uint32_t number;  /* stored to *done by the block that draws the last ticket */
+	uint32_t groups;  /* lease words to read, in groups of four; 0: leases do not stop it */
+	uint32_t grid_x, grid_y, grid_z; /* of f's launch; a clone's own grid is one-dimensional */
 	uint32_t reserved;
 };
 
@@ -68,24 +69,24 @@ enum proto_block_why {
 	PROTO_BLOCK_NATIVE, /* its machine code is kept: the PTX is older, or long to compile */
 	PROTO_BLOCK_WHYS
 };
-const char *proto_block_why_text(enum proto_block_why why); /* static; "not looked at" ... */
+const char *proto_block_why_text(enum proto_block_why why);
 
 #define PTX_BLOCK_MAX_PARAMS 256u
-/* What the pass says of one entry. */
+/* Result of the pass for one entry. */
 struct ptx_block_entry {
-	const char *name; /* of the module's arena */
+	const char *name; /* in the module's arena */
 	enum proto_block_why why;
-	uint32_t line; /* where the reason stands; 0: nowhere */
+	uint32_t line; /* of the text, where the reason was found; 0: none */
 	uint32_t n_params;
-	uint32_t arg_offset;	      /* of struct ptx_block_arg in the parameter buffer */
-	uint32_t max_threads;	      /* .maxntid or .reqntid, product; 0: not said */
-	const uint32_t *param_offset; /* n_params each, in bytes; of the module's arena */
+	uint32_t arg_offset;	      /* offset of struct ptx_block_arg in the parameter buffer */
+	uint32_t max_threads;	      /* product of .maxntid or .reqntid; 0: not stated */
+	const uint32_t *param_offset; /* n_params each, in bytes; in the module's arena */
 	const uint32_t *param_bytes;
 };
 
-/* Adds the twins to m. ret: one for each entry with a body, in order, of the module's arena. 0;
- * -ENOMEM; -EINVAL: the module is not one that could be loaded, with the reason in r; m is then
- * useless. */
+/* Adds the clones to m. *ret: one result for each entry with a body, in order, in the module's
+ * arena. Returns 0; -ENOMEM; -EINVAL: no driver would load the module, reason in r. After an error
+ * m is useless. */
 int ptx_block_run(struct ptx_module *m, const struct ptx_block_entry **ret, uint32_t *ret_n,
 		  struct report *r);
 

@@ -1,7 +1,7 @@
-/* What a module that has been rewritten says of itself, so that its twins are found again in
- * machine code that others made of it: a variable whose name begins with PTX_BLOCK_MARK holds the
- * list of the module's entries. Nothing of it is believed before it is checked; a list that lies
- * makes launches of its own program fail, and nothing else. */
+/* The mark of a rewritten module, by which its clones are found again in machine code that another
+ * compiler made of it: a variable whose name begins with PTX_BLOCK_MARK holds the list of the
+ * module's entries. Everything in it is checked before use; a forged list only makes launches of
+ * its own program fail. */
 #ifndef GBPF_PTX_BLOCK_MARK_H
 #define GBPF_PTX_BLOCK_MARK_H
 
@@ -11,20 +11,21 @@
 #define PTX_BLOCK_MARK_ENTRIES_MAX 65536u
 #define PTX_BLOCK_MARK_WORDS_MAX (1u << 22)
 
-/* Appends the variable's declaration. id tells modules that are linked together apart. 0 or
- * -ENOMEM. */
+/* Appends the variable's declaration. id distinguishes modules that are linked together. Returns 0
+ * or -ENOMEM. */
 int ptx_block_mark_print(struct buf *out, const struct ptx_block_entry *entries, uint32_t n,
 			 uint64_t id);
 
-/* The entries of a list, of arena. 0; -ENOENT: of another version, or broken; -ENOMEM. */
+/* Reads the entries of a list into the arena. Returns 0; -ENOENT: another version, or corrupt;
+ * -ENOMEM. */
 int ptx_block_mark_read(struct ptx_arena *arena, const void *list, size_t bytes,
 			const struct ptx_block_entry **ret, uint32_t *ret_n);
-/* The same of a module that has the variable, of its arena. -ENOENT: it has none, too. */
+/* As above for a module, in its arena. -ENOENT also if it has no such variable. */
 int ptx_block_mark_of_module(struct ptx_module *m, const struct ptx_block_entry **ret,
 			     uint32_t *ret_n);
 
-/* The same of machine code, an ELF file in memory (src/ptx/block/block_code.c); of modules that
- * were linked, the entries of all. bytes 0: as long as its header says, which the driver believes
+/* As above for machine code, an ELF file in memory (src/ptx/block/block_code.c); for linked
+ * modules, the entries of all. bytes 0: as large as its header states, which the driver relies on
  * as well. */
 int ptx_block_mark_of_code(struct ptx_arena *arena, const void *image, size_t bytes,
 			   const struct ptx_block_entry **ret, uint32_t *ret_n);

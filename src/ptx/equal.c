@@ -1,4 +1,4 @@
-/* Structural comparison of two modules: what a printer or a pass must not lose. */
+/* Structural comparison of two modules, to check that a printer or a pass loses nothing. */
 #include "ptx/module.h"
 
 #include <string.h>
@@ -108,7 +108,7 @@ static bool same_item(const struct ptx_item *a, const struct ptx_item *b)
 	return false;
 }
 
-/* As deep as scopes nest, which the parser bounds. */
+/* Recursion is bounded by the parser's limit on scopes. */
 static bool same_list(const struct ptx_list *a, const struct ptx_list *b)
 {
 	const struct ptx_item *x = a->first, *y = b->first;

@@ -1,4 +1,4 @@
-/* PTX text to tokens, one at a time. The text is not copied: tokens point into it. */
+/* Splits PTX text into tokens, one at a time. Tokens point into the text, which is not copied. */
 #ifndef GBPF_PTX_LEX_H
 #define GBPF_PTX_LEX_H
 
@@ -15,7 +15,7 @@ enum ptx_token_kind {
 	PTX_TOK_F64,	/* value: bits */
 	PTX_TOK_STRING, /* with its quotes */
 	PTX_TOK_PUNCT,	/* one character */
-	PTX_TOK_BAD,	/* error says why */
+	PTX_TOK_BAD,	/* error has the reason */
 };
 
 struct ptx_token {
@@ -26,7 +26,7 @@ struct ptx_token {
 	const char *text;
 	size_t len;
 	uint64_t value;
-	const char *error; /* static */
+	const char *error; /* static text */
 };
 
 struct ptx_lexer {
@@ -37,11 +37,12 @@ struct ptx_lexer {
 void ptx_lexer_init(struct ptx_lexer *x, const char *text, size_t len);
 void ptx_lexer_next(struct ptx_lexer *x, struct ptx_token *ret);
 
-/* From x->pos to the end of the line or to a comment; returns its length without trailing space. */
+/* Skips to the end of the line or to a comment; returns the length skipped without trailing space.
+ */
 size_t ptx_lexer_line(struct ptx_lexer *x);
-/* From x->pos over a directive that nobody knows: to a ; or a closed { } group, or to a line end
- * that is followed by a dot, a closing brace or the end. Length, or 0 when a string, comment or
- * group is not closed. */
+/* Skips an unknown directive: to a ; or a closed { } group, or to the end of a line that is
+ * followed by a dot, a closing brace or the end. Returns the length skipped, or 0 if a string,
+ * comment or group is not closed. */
 size_t ptx_lexer_unknown(struct ptx_lexer *x);
 
 #endif

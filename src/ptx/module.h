@@ -1,7 +1,6 @@
 /* PTX as data: a module is an ordered list of items; a function's body is another. Passes rewrite
- * the lists and print the result. Names are not resolved here: an operand says what is written, the
- * reader of the module knows what it means. Everything is owned by the module's arena and lives as
- * long as the module. */
+ * the lists and print the result. Names are not resolved here: an operand holds what is written,
+ * and the module's reader gives it a meaning. The module's arena owns everything. */
 #ifndef GBPF_PTX_MODULE_H
 #define GBPF_PTX_MODULE_H
 
@@ -33,8 +32,7 @@ enum ptx_item_kind {
 	PTX_PROTOTYPE, /* struct ptx_prototype */
 };
 
-/* The head of every thing in a list. line is where it stood in the text, 0 for what a pass has
- * added. */
+/* The head of every item in a list. line: in the text; 0 for items that a pass has added. */
 struct ptx_item {
 	struct ptx_item *prev, *next;
 	enum ptx_item_kind kind;
@@ -48,8 +46,8 @@ struct ptx_list {
 
 #define ptx_each(list, it) for (struct ptx_item *it = (list)->first; it; it = it->next)
 
-/* Kept word for word: .version, .loc, .section, .pragma, and what this parser has never heard of.
- * text begins with the dot and includes a closing ; or } if there was one. */
+/* Kept verbatim: .version, .loc, .section, .pragma, and directives unknown to this parser. text
+ * begins with the dot and includes a closing ; or } if there was one. */
 struct ptx_directive {
 	struct ptx_item item;
 	const char *text;
@@ -58,11 +56,11 @@ struct ptx_directive {
 enum ptx_operand_kind {
 	PTX_NAME,    /* name, with its .x if any, and offset: a register, variable, label, function,
 			special register */
-	PTX_INT,     /* value (two's complement), negative: it was written with a minus */
+	PTX_INT,     /* value (two's complement); negative: written with a minus */
 	PTX_F32,     /* value: the bits */
 	PTX_F64,     /* value: the bits */
-	PTX_ADDRESS, /* [name + offset], or [offset] when name is NULL; args: what follows a comma
-			inside the brackets */
+	PTX_ADDRESS, /* [name + offset], or [offset] if name is NULL; args: what follows a comma
+			within the brackets */
 	PTX_VECTOR,  /* {args} */
 	PTX_TUPLE,   /* (args) of a call */
 	PTX_PAIR,    /* args[0] | args[1] */
@@ -112,7 +110,8 @@ struct ptx_variable {
 	const char
 		*attributes; /* other words between space and name, such as ".ptr .global", or "" */
 	uint32_t align;	     /* 0: not written */
-	uint32_t ptr_align;  /* alignment of what a .ptr parameter points to, 0: not written */
+	uint32_t ptr_align;  /* alignment of the object that a .ptr parameter points to; 0: not
+				written */
 	uint8_t vector;	     /* 0, 2 or 4 */
 	const char *type;    /* ".u32" */
 	const char *name;
@@ -162,8 +161,8 @@ struct ptx_targets {
 	const char **names;
 };
 
-/* .callprototype; the label before it names it. function has no body, and what stands in its place
- * as a name. */
+/* .callprototype; the label before it names it. function has no body; its name is the placeholder.
+ */
 struct ptx_prototype {
 	struct ptx_item item;
 	struct ptx_function function;
@@ -178,39 +177,42 @@ struct ptx_module {
 	const char *target;    /* "sm_70", without options */
 };
 
-/* Parses text (need not be zero-terminated; nothing of it is kept). name is for messages. 0;
- * -EINVAL with place "NAME:LINE" and the reason; -EFBIG beyond a limit; -ENOMEM. */
+/* Parses text, which need not be zero-terminated and is not referenced afterwards. name is for
+ * messages. Returns 0; -EINVAL with place "NAME:LINE" and the reason; -EFBIG beyond a limit;
+ * -ENOMEM. */
 int ptx_module_parse(struct ptx_module **ret, const char *text, size_t len, const char *name,
 		     struct report *r);
-void ptx_module_free(struct ptx_module *m); /* NULL allowed */
+void ptx_module_free(struct ptx_module *m); /* accepts NULL */
 
-/* The module as text that the parser reads back to an equal module. 0 or -ENOMEM. */
+/* Prints the module so that the parser reads an equal module. Returns 0 or -ENOMEM. */
 int ptx_module_print(const struct ptx_module *m, struct buf *out);
 void ptx_insn_print(const struct ptx_insn *insn,
 		    struct buf *out); /* one line, without indent and newline */
 
-/* Same items in the same order with the same meaning; lines do not count. */
+/* Returns true if both have the same items in the same order with the same meaning, regardless of
+ * lines. */
 bool ptx_module_equal(const struct ptx_module *a, const struct ptx_module *b);
 
-/* Lists. Items of one list must be of one module. after == NULL: at the front. */
+/* Lists. All items of a list belong to one module. after NULL: at the front. */
 void ptx_list_append(struct ptx_list *l, struct ptx_item *it);
 void ptx_list_insert(struct ptx_list *l, struct ptx_item *after, struct ptx_item *it);
 void ptx_list_remove(struct ptx_list *l, struct ptx_item *it);
 
 struct ptx_function *ptx_module_function(const struct ptx_module *m,
-					 const char *name); /* with a body first */
+					 const char *name); /* prefers a definition */
 
-/* Values of a tuning directive such as ".maxntid 256, 1": up to n numbers, the rest set to 1. Count
- * found; -ENOENT. */
+/* Reads up to n numbers of a tuning directive such as ".maxntid 256, 1"; the rest is set to 1.
+ * Returns the count; -ENOENT. */
 int ptx_function_tuning(const struct ptx_function *f, const char *directive, uint32_t *values,
 			int n);
 
-/* Bytes of one element of a type such as ".u32" (".pred": 1); 0 when it is none. */
+/* Returns the size of one element of a type such as ".u32", in bytes (".pred": 1); 0: unknown type.
+ */
 unsigned ptx_type_bytes(const char *type);
-/* Bytes of a variable, its vector and dimensions included; 0 for open arrays, -EOVERFLOW, -EINVAL
- * for a type without size. */
+/* Computes the size of a variable in bytes, including vector and dimensions; 0 for open arrays.
+ * Returns 0; -EOVERFLOW; -EINVAL for a type without size. */
 int ptx_variable_bytes(const struct ptx_variable *v, uint64_t *ret);
-/* Its alignment in bytes: as written, or its element's. */
+/* Returns the alignment in bytes: as written, or its element's. */
 uint32_t ptx_variable_align(const struct ptx_variable *v);
 
 #endif

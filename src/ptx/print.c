@@ -1,4 +1,4 @@
-/* The printer: one item a line, in the shape that clang and nvcc write. */
+/* The printer: one item per line, in the layout of clang and nvcc. */
 #include "ptx/module.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ static void print_args(const struct ptx_operand *o, const char *open, const char
 static void print_offset(int64_t offset, struct buf *out)
 {
 	if (offset) {
-		buf_printf(out, "+%" PRId64, offset); /* ptxas reads "+-8", not "-8" */
+		buf_printf(out, "+%" PRId64, offset); /* ptxas accepts "+-8", not "-8" */
 	}
 }
 
@@ -44,7 +44,7 @@ static void print_address(const struct ptx_operand *o, struct buf *out)
 	buf_puts(out, "]");
 }
 
-/* Bounded: the parser and every pass keep to PTX_OPERAND_NESTING_MAX. */
+/* Recursion is bounded: the parser and all passes respect PTX_OPERAND_NESTING_MAX. */
 static void print_operand(const struct ptx_operand *o, struct buf *out)
 {
 	switch (o->kind) {
@@ -111,7 +111,7 @@ static void print_variable(const struct ptx_variable *v, struct buf *out)
 	if (v->has_bank) {
 		buf_printf(out, "[%u]", v->bank);
 	}
-	/* A .ptr parameter's type comes first: ".param .u64 .ptr .global .align 4 name". */
+	/* A .ptr parameter has its type first: ".param .u64 .ptr .global .align 4 name". */
 	if (v->align) {
 		buf_printf(out, " .align %u", v->align);
 	}
@@ -165,7 +165,7 @@ static void print_params(const struct ptx_variable *params, uint32_t n, struct b
 	buf_puts(out, ")");
 }
 
-/* Results, name, parameters, tuning. */
+/* Prints results, name, parameters and tuning directives. */
 static void print_signature(const struct ptx_function *f, struct buf *out)
 {
 	if (f->n_returns) {

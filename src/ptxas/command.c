@@ -1,5 +1,5 @@
-/* ptxas's command line, as far as one must know which word is the input: options with a value
- * behind them, those that change what is compiled, and the rest. */
+/* ptxas's command line, as far as needed to find the input: options with an argument, options that
+ * change what is compiled, and the rest. */
 #include "ptxas/ptxas.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "base/compiler.h"
 
 enum kind {
-	UNKNOWN, /* also of what is known, but compiles something else than one module's entries */
+	UNKNOWN, /* also known options that compile something other than one module's entries */
 	FLAG,
 	VALUE,
 	ARCH,
@@ -79,7 +79,7 @@ static enum kind kind_of(const char *word, size_t len)
 										       : UNKNOWN;
 }
 
-/* 90 of sm_90a; 0: not the name of a device. */
+/* Returns 90 for sm_90a; 0: not the name of a device. */
 static unsigned arch_of(const char *name)
 {
 	char *end;
@@ -107,7 +107,7 @@ struct ptxas_command ptxas_command(int argc, char **argv)
 
 		if (argv[i][0] != '-') {
 			if (c.input || argv[i][0] == '@' || !argv[i][0]) {
-				return none; /* several, or options in a file */
+				return none; /* several inputs, or options in a file */
 			}
 			c.input = i;
 			continue;

@@ -1,5 +1,5 @@
-/* Where the real ptxas is. Who starts us was told to by its environment; what it would have started
- * otherwise is beside its own libraries. */
+/* Finds the real ptxas. The caller's environment made it start this program; without that, it would
+ * have started a ptxas next to its own libraries. */
 #include "ptxas/ptxas.h"
 
 #include <limits.h>
@@ -13,7 +13,7 @@
 
 #define MAPS_MAX 65536u /* lines */
 
-/* out is a program, and not this one. */
+/* Returns true if out is a program other than this one. */
 static bool good(const char *out)
 {
 	struct stat a, own;
@@ -23,7 +23,7 @@ static bool good(const char *out)
 		a.st_ino != own.st_ino);
 }
 
-/* In the folder, by that name or else as ptxas. */
+/* Looks in the folder for that name, then for ptxas. */
 static bool try_folder(char out[PTXAS_PATH], const char *dir, size_t len, const char *below,
 		       const char *name)
 {
@@ -39,8 +39,9 @@ static bool try_folder(char out[PTXAS_PATH], const char *dir, size_t len, const 
 	return false;
 }
 
-/* Beside a library of Triton or XLA, as their packages lay it out. Of a program with both in it
- * Triton's counts, wherever the two are mapped: gbpf run puts this in front of that one only. */
+/* Paths relative to a library of Triton or XLA, as their packages install it. In a process with
+ * both, Triton's is used wherever the two are mapped: gbpf run installs this program for Triton
+ * only. */
 static const struct {
 	const char *part, *below;
 } places[] = {
@@ -50,7 +51,7 @@ static const struct {
 	{ "/tensorflow/", "/nvidia/cuda_nvcc/bin" },
 };
 
-/* The first of the places before n that this library is at; n: none. */
+/* Returns the first of the places before n that this library matches; n: none. */
 static size_t try_library(char out[PTXAS_PATH], const char *path, const char *name, size_t n)
 {
 	char found[PTXAS_PATH];
@@ -66,7 +67,7 @@ static size_t try_library(char out[PTXAS_PATH], const char *path, const char *na
 	return n;
 }
 
-/* Of the program that has started us. */
+/* Looks at the libraries of the parent process. */
 static bool try_parent(char out[PTXAS_PATH], const char *name)
 {
 	char file[64], line[PTXAS_PATH + 128];

@@ -1,7 +1,7 @@
-/* Stands in for ptxas where a framework compiles PTX to machine code itself: the real ptxas gets
- * the text with twins in it, and with the list of its entries (block_mark.h), by which the shim
- * knows the machine code when it is loaded. Whatever goes wrong with that, the real ptxas gets the
- * program's own command line, and its answer is the answer. */
+/* Replaces ptxas where a framework compiles PTX to machine code itself: the real ptxas gets the
+ * text with clones in it, and with the list of its entries (block_mark.h), by which the shim
+ * recognizes the machine code when it is loaded. If any of this fails, the real ptxas gets the
+ * program's own command line, and its output and exit status are returned. */
 #include "ptxas/ptxas.h"
 
 #include <errno.h>
@@ -33,7 +33,8 @@ static void NORETURN become(const char *real, char **argv)
 	_exit(EXIT_NOT_FOUND);
 }
 
-/* Runs it, its output going to these files (-1: to ours). Its exit status; -1: none. */
+/* Runs the real one with its output going to these files (-1: inherited). Returns its exit status;
+ * -1: it did not run. */
 static int run(const char *real, char **argv, int out, int err)
 {
 	pid_t child = fork();
@@ -58,7 +59,8 @@ static int run(const char *real, char **argv, int out, int err)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* What Triton and others keep compiled code by: code with twins is other code. */
+/* Changes the version's text: frameworks key their cache of compiled code by it, and code with
+ * clones differs. */
 static int say_version(const char *real, char **argv)
 {
 	int status = run(real, argv, -1, -1);
@@ -72,7 +74,8 @@ static int say_version(const char *real, char **argv)
 	return fflush(stdout) ? 1 : status;
 }
 
-/* Not one of the standard streams' numbers, where they are closed: run() puts others there. */
+/* Returns the descriptor, moved above 2: standard streams may be closed, and run() replaces them.
+ */
 static int above_streams(int fd)
 {
 	int above = fd;
@@ -84,7 +87,7 @@ static int above_streams(int fd)
 	return above;
 }
 
-/* A file without a name that holds the text; -1. */
+/* Returns an anonymous file with the text; -1: error. */
 static int file_of(const struct buf *text)
 {
 	int fd = above_streams(memfd_create("gbpf-ptxas", 0)); /* the real one inherits it */
@@ -101,7 +104,7 @@ static int file_of(const struct buf *text)
 	return fd;
 }
 
-/* The program's input with twins. 0, or -errno: there is nothing to be rewritten. */
+/* Reads the program's input and adds clones. Returns 0, or -errno: nothing to rewrite. */
 static int rewrite(const char *path, unsigned arch, struct buf *text)
 {
 	const struct ptx_block_image *i = NULL;
@@ -110,7 +113,7 @@ static int rewrite(const char *path, unsigned arch, struct buf *text)
 	int err;
 
 	if (stat(path, &st) < 0 || !S_ISREG(st.st_mode)) {
-		return -EINVAL; /* what can be read once only is not ours to read */
+		return -EINVAL; /* not a regular file: the real one must read it */
 	}
 	buf_init(&own);
 	err = buf_read_file(&own, path, PTX_BLOCK_IMAGE_MAX);
@@ -123,8 +126,8 @@ static int rewrite(const char *path, unsigned arch, struct buf *text)
 	return err;
 }
 
-/* A twin that needs more registers than there are costs more than it is worth, and its program
- * may take the warning for one about its own kernel. */
+/* Returns true if the messages report spills: a clone that needs too many registers costs more than
+ * it gains, and the program may take the warning for one about its own kernel. */
 static bool spills(const char *messages)
 {
 	for (const char *p = messages; (p = strstr(p, "spilled")) != NULL; p++) {
@@ -137,7 +140,7 @@ static bool spills(const char *messages)
 	return false;
 }
 
-/* What the real one has written, with the input's own name in it. */
+/* Writes the real one's messages with the input's own name in them. */
 static void forward(const char *text, FILE *to, const char *given, const char *own)
 {
 	const char *at;
@@ -150,14 +153,14 @@ static void forward(const char *text, FILE *to, const char *given, const char *o
 	fputs(text, to);
 }
 
-/* False also when these are no messages: the machine code may go there (-o /dev/stdout). */
+/* Returns false also if this is not text: machine code may go there (-o /dev/stdout). */
 static bool read_back(int fd, struct buf *b)
 {
 	return lseek(fd, 0, SEEK_SET) == 0 && buf_read_fd(b, fd, OUTPUT_MAX) == 0 &&
 	       strlen(buf_text(b)) == b->len;
 }
 
-/* True: compiled with twins, and all was said. */
+/* Returns true if compiled with clones and all messages are written. */
 static bool compile(const char *real, char **argv, int input, const struct buf *text)
 {
 	int in = file_of(text), fd[2] = { file_of(NULL), file_of(NULL) };
@@ -220,7 +223,8 @@ int main(int argc, char **argv)
 	if (getenv(INSIDE) || !ptxas_find(real, slash ? slash + 1 : argv[0])) {
 		return not_found();
 	}
-	signal(SIGCHLD, SIG_DFL); /* ignored, it would take the real one's exit status from us */
+	signal(SIGCHLD,
+	       SIG_DFL); /* if it were ignored, the exit status of the real one would be lost */
 	setenv(INSIDE, "1", 1);
 	if (!wanted()) {
 		become(real, argv);

@@ -1,4 +1,4 @@
-/* The parts of the program that stands in for ptxas. */
+/* The parts of the ptxas replacement. */
 #ifndef GBPF_PTXAS_PTXAS_H
 #define GBPF_PTXAS_PTXAS_H
 
@@ -8,18 +8,18 @@
 
 #define PTXAS_PATH 4096
 
-/* What a command line asks for. */
+/* The parsed command line. */
 struct ptxas_command {
-	bool version;  /* nothing but the version */
-	int input;     /* the only input's index in argv; 0: nothing that could be rewritten */
+	bool version;  /* only the version is requested */
+	int input;     /* index in argv of the only input; 0: nothing to rewrite */
 	unsigned arch; /* 90 of sm_90a */
 };
 
-/* What is not known here is for the real ptxas alone. */
+/* Commands that are not understood are passed to the real ptxas unchanged. */
 struct ptxas_command ptxas_command(int argc, char **argv);
 
-/* The real one: $GBPF_PTXAS, else what the program that started us would have used, else the next
- * on the PATH. name: "ptxas", or another of its names. False: there is none. */
+/* Finds the real ptxas: $GBPF_PTXAS, else the one that the parent program would have used, else the
+ * next on the PATH. name: "ptxas", or another of its names. Returns false if there is none. */
 bool ptxas_find(char out[PTXAS_PATH], const char *name);
 
 #endif

@@ -1,4 +1,5 @@
-/* The block level's pass: what is there, what may have a twin, and the order of the work. */
+/* The block pass: collects functions, decides which entries get a preemptible clone, and runs the
+ * steps in order. */
 #include "ptx/block/block_int.h"
 
 #include <errno.h>
@@ -55,12 +56,12 @@ static int add_function(struct ptx_block_work *p, struct ptx_function *f)
 	b->f = f;
 	p->n_entries += f->has_body && f->is_entry;
 	if (f->name[0] == '%') {
-		p->why = PROTO_BLOCK_SOURCE; /* looks like a register */
+		p->why = PROTO_BLOCK_SOURCE; /* it would look like a register */
 	}
 	return strmap_add(&p->names, f->name, b);
 }
 
-/* Whether an item is there for other modules to stand behind. */
+/* Returns true if the item is a declaration of something in another module. */
 static bool is_of_others(const struct ptx_item *it)
 {
 	const struct ptx_function *f = (const struct ptx_function *)it;
@@ -107,7 +108,7 @@ static int collect(struct ptx_block_work *p)
 	return 0;
 }
 
-/* The number behind STEM in a name such as %gbpf12_x, plus one; 0: it is none of those. */
+/* Returns the number after STEM in a name such as %gbpf12_x, plus 1; 0 for other names. */
 static uint32_t stem_number(const char *name)
 {
 	uint32_t n = 0;
@@ -163,7 +164,7 @@ static int choose_stem(struct ptx_block_work *p)
 	return p->stem ? 0 : -ENOMEM;
 }
 
-/* What no entry of the module may be without. */
+/* Checks what every entry needs of the module. */
 static void check_module(struct ptx_block_work *p)
 {
 	const struct ptx_module *m = p->m;
@@ -174,7 +175,7 @@ static void check_module(struct ptx_block_work *p)
 	}
 }
 
-/* Whether name$gbpf can be had. */
+/* Returns true if name$gbpf is unused. */
 static bool name_is_free(const struct ptx_block_work *p, const char *name)
 {
 	size_t len = strlen(name), suffix = strlen(PTX_BLOCK_SUFFIX);
@@ -193,7 +194,7 @@ static bool name_is_free(const struct ptx_block_work *p, const char *name)
 	return !taken;
 }
 
-/* Refuses those whose twin's or copy's name is taken. */
+/* Refuses functions whose clone's or copy's name is in use. */
 static void check_names(struct ptx_block_work *p)
 {
 	for (uint32_t i = 0; i < p->n; i++) {

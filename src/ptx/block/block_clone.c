@@ -1,6 +1,6 @@
-/* Twins of entries, and copies of functions that know their block: the same items behind a
- * prologue, with the block's index and the grid's size read from the prologue's registers. Items
- * are new; names, modifiers and operands that do not change are shared with the original. */
+/* Makes clones of entries, and copies of functions that read their block index: the same items
+ * behind a prologue, with the block index and the grid size read from the prologue's registers.
+ * Items are new; names, modifiers and operands that do not change are shared with the original. */
 #include "ptx/block/block_int.h"
 
 #include <errno.h>
@@ -41,7 +41,7 @@ static bool mentions(const struct ptx_operand *o)
 	return false;
 }
 
-/* o is a copy; what it points to is not. */
+/* o is a copy; its arguments are still the original's. */
 static int rewrite_operand(struct ptx_block_work *p, struct ptx_operand *o)
 {
 	enum ptx_block_sreg what = o->name ? ptx_block_sreg_of(o->name) : PTX_BLOCK_SREG_NONE;
@@ -70,7 +70,7 @@ static int rewrite_operand(struct ptx_block_work *p, struct ptx_operand *o)
 	return err;
 }
 
-/* "mov.u16 %h, %ctaid.x": the register that stands for it has 32 bits. */
+/* "mov.u16 %h, %ctaid.x": the register that replaces %ctaid.x has 32 bits. */
 static void widen_move(struct ptx_insn *insn)
 {
 	static const char *const narrow[] = { ".u16", ".u32" };
@@ -83,7 +83,7 @@ static void widen_move(struct ptx_insn *insn)
 	}
 }
 
-/* "mov.v4.u32 {a, b, c, d}, %ctaid": one move for each. */
+/* "mov.v4.u32 {a, b, c, d}, %ctaid" becomes one move per component. */
 static int rewrite_vector(struct ptx_block_work *p, const struct ptx_insn *insn,
 			  enum ptx_block_sreg what, struct ptx_list *to)
 {
@@ -193,7 +193,7 @@ static int clone_item(struct ptx_block_work *p, const struct ptx_item *it, struc
 	if (it->kind == PTX_SCOPE) {
 		return clone_scope(p, (const struct ptx_scope *)it, to);
 	}
-	/* Line information would tell of two places for one line; a debugger sees f. */
+	/* Drop line information: it would give two places for one line; debuggers use f's. */
 	if (it->kind == PTX_DIRECTIVE &&
 	    strncmp(((const struct ptx_directive *)it)->text, ".pragma", 7) != 0) {
 		return 0;
@@ -206,7 +206,7 @@ static int clone_item(struct ptx_block_work *p, const struct ptx_item *it, struc
 	return 0;
 }
 
-/* Scopes nest no deeper than the parser allows. */
+/* Recursion is bounded by the parser's limit on scopes. */
 static int clone_list(struct ptx_block_work *p, const struct ptx_list *from, struct ptx_list *to)
 {
 	int err = 0;
@@ -277,7 +277,8 @@ int ptx_block_clone(struct ptx_block_work *p, struct ptx_block_function *b)
 	return 0;
 }
 
-/* A copy behind each declaration and the definition, so that the order stays right. */
+/* Adds a copy after each declaration and after the definition, so that names are declared before
+ * use. */
 int ptx_block_copy_functions(struct ptx_block_work *p)
 {
 	struct ptx_item *next;

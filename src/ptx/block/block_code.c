@@ -1,4 +1,5 @@
-/* Lists of entries in machine code: ELF files, of whose numbers none is believed. */
+/* Finds lists of entries in machine code. Machine code is an ELF file; every offset and size in it
+ * is checked before use. */
 #include "ptx/block_mark.h"
 
 #include <elf.h>
@@ -10,15 +11,15 @@
 
 #define MACHINE_CUDA 190u
 #define CODE_BYTES_MAX ((uint64_t)1 << 30)
-#define LISTS_BYTES_MAX ((size_t)PTX_BLOCK_MARK_WORDS_MAX * 4) /* bytes, of all lists of a file */
+#define LISTS_BYTES_MAX ((size_t)PTX_BLOCK_MARK_WORDS_MAX * 4) /* bytes, of all lists in a file */
 
 struct code {
 	const uint8_t *data;
-	uint64_t bytes, sections; /* offset of the table */
+	uint64_t bytes, sections; /* offset of the section table */
 	unsigned n_sections;
 };
 
-/* A whole object at that place; false: it is not all there. */
+/* Copies an object at that offset; returns false if it is not within the image. */
 static bool copy_from(const struct code *c, uint64_t at, void *ret, size_t bytes)
 {
 	if (at > c->bytes || bytes > c->bytes - at) {
@@ -28,7 +29,7 @@ static bool copy_from(const struct code *c, uint64_t at, void *ret, size_t bytes
 	return true;
 }
 
-/* Its contents lie within the image. */
+/* Reads section header i; returns false if its contents are not within the image. */
 static bool section(const struct code *c, unsigned i, Elf64_Shdr *ret)
 {
 	return i < c->n_sections &&
@@ -37,7 +38,7 @@ static bool section(const struct code *c, unsigned i, Elf64_Shdr *ret)
 	       ret->sh_size <= c->bytes - ret->sh_offset;
 }
 
-/* What is looked at before it is sure to be there is what says that it is. */
+/* Reads only the bytes that identify an ELF file; the image's size is not known yet. */
 static bool is_code(const uint8_t *image)
 {
 	uint16_t machine;
@@ -76,7 +77,7 @@ static bool first_of_type(const struct code *c, uint32_t type, Elf64_Shdr *ret)
 	return false;
 }
 
-/* The symbols of a file, from at on. */
+/* The symbols of a file; `at` is the next one. */
 struct symbols {
 	const struct code *code;
 	Elf64_Shdr table, names;
@@ -99,7 +100,7 @@ static bool is_mark_symbol(const struct symbols *y, const Elf64_Sym *s)
 	       memcmp(name, PTX_BLOCK_MARK, sizeof(name)) == 0;
 }
 
-/* Where the next variable's contents are. */
+/* Finds the contents of the next variable that holds a list. */
 static bool next_mark(struct symbols *y, const uint8_t **ret, size_t *ret_bytes)
 {
 	while (y->table.sh_size - y->at >= sizeof(Elf64_Sym)) {
@@ -121,7 +122,7 @@ static bool next_mark(struct symbols *y, const uint8_t **ret, size_t *ret_bytes)
 	return false;
 }
 
-/* Grows by doubling, so that many lists take no longer than one. */
+/* Doubles the capacity, so that the time is linear in the number of lists. */
 static int append(struct ptx_arena *arena, struct ptx_block_entry **list, uint32_t *n,
 		  uint32_t *cap, const struct ptx_block_entry *more, uint32_t n_more)
 {

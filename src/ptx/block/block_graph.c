@@ -1,8 +1,8 @@
-/* What a function's callees bring: their reasons, and that they know their block. Each fact spreads
- * from callee to callers once, so this takes time in proportion to the calls. */
+/* Propagates facts from callees to callers: reasons against a clone, and that code reads its block
+ * index. Each fact reaches a caller once, so the time is linear in the number of calls. */
 #include "ptx/block/block_int.h"
 
-/* What spreads. */
+/* The facts. */
 enum fact { WHY, KNOWS, INDIRECT };
 
 static bool has(const struct ptx_block_function *f, enum fact fact)
@@ -50,7 +50,7 @@ static void spread(struct ptx_block_work *p, enum fact fact)
 	}
 }
 
-/* Code that a pointer may lead to must mean the same in f and in its twin. */
+/* Returns true if all code that a pointer may lead to means the same in f and in its clone. */
 static bool pointers_are_harmless(const struct ptx_block_work *p)
 {
 	for (uint32_t i = 0; i < p->n; i++) {

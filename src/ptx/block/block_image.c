@@ -1,5 +1,5 @@
-/* The pass over whole images, with what it gave kept by a hash of the text. The lock guards the
- * list alone: passes of several threads run beside each other. */
+/* Runs the passes over whole images and caches the results by a hash of the text. The lock guards
+ * the list only: threads rewrite images concurrently. */
 #include "ptx/block_image.h"
 
 #include <errno.h>
@@ -25,21 +25,21 @@ struct key {
 struct kept {
 	struct ptx_block_image image;
 	struct key key;
-	bool cached; /* in the list */
+	bool cached; /* is in the list */
 	size_t total;
-	/* Under the lock: */
+	/* Under lock: */
 	unsigned refs;
-	uint64_t closed; /* when refs became 0 */
+	uint64_t closed; /* value of the close counter when refs became 0 */
 	struct kept *next;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Under the lock: */
+/* Under lock: */
 static struct kept *list;
 static uint64_t closes;
 static struct ptx_block_image_counts counts;
 
-/* A second hash beside base's: two texts of one length would have to collide in both. */
+/* A second hash, independent of base's: two texts of one length would have to collide in both. */
 static uint64_t other_hash(const char *data, size_t len)
 {
 	uint64_t h = UINT64_C(0x9e3779b97f4a7c15) ^ len;
@@ -71,7 +71,7 @@ static bool same_key(const struct key *a, const struct key *b)
 	       a->arch == b->arch;
 }
 
-/* Under the lock. */
+/* Under lock. */
 static struct kept *find(const struct key *key)
 {
 	for (struct kept *k = list; k; k = k->next) {
@@ -82,7 +82,7 @@ static struct kept *find(const struct key *key)
 	return NULL;
 }
 
-/* Under the lock: the idle one that was closed first, when there are too many. */
+/* Removes the image closed first if too many are not open. Under lock. */
 static struct kept *take_oldest(void)
 {
 	struct kept **oldest = NULL, *k;
@@ -104,7 +104,7 @@ static struct kept *take_oldest(void)
 	return k;
 }
 
-/* What a kept image needs behind its head. */
+/* Returns the size of an image's tables, names and text behind its head. */
 static size_t bytes_of(const struct ptx_block_entry *e, uint32_t n)
 {
 	size_t bytes = n * sizeof(*e);
@@ -118,7 +118,7 @@ static size_t bytes_of(const struct ptx_block_entry *e, uint32_t n)
 	return bytes;
 }
 
-/* Copies what the arena of the module holds, and the text; tables first, for their alignment. */
+/* Copies the entries from the module's arena, and the text. Tables come first, for alignment. */
 static void fill(struct kept *k, const struct ptx_block_entry *e, uint32_t n,
 		 const struct buf *text)
 {
@@ -169,7 +169,7 @@ static struct kept *create(const struct ptx_block_entry *e, uint32_t n, const st
 	return k;
 }
 
-/* An image that cannot be used, with a reason for people. */
+/* Makes an image that cannot be used, with a reason for messages. */
 static struct kept *refuse(enum proto_block_why why, const struct report *r)
 {
 	struct buf text;
@@ -199,8 +199,8 @@ static bool any_clone(const struct ptx_block_entry *e, uint32_t n)
 	return false;
 }
 
-/* The program's own text, word for word, so that lines in messages of whoever compiles it stay
- * true, and behind it what the pass has added: everything but the originals. */
+/* Prints the program's text verbatim, so that line numbers in compiler messages stay valid, and
+ * behind it all items that the passes have added. */
 static int print_behind(struct buf *text, const struct ptx_block_pick *pick, struct ptx_module *m,
 			struct ptx_item *const *originals, size_t n)
 {
@@ -226,7 +226,7 @@ static struct ptx_item **items_of(const struct ptx_module *m, size_t *ret_n)
 	return all;
 }
 
-/* Parses, rewrites, prints. 0 and *ret; -ENOMEM; others with a report. */
+/* Parses, rewrites and prints. Returns 0 and *ret; -ENOMEM; other errors with a report. */
 static int rewrite(struct kept **ret, const struct ptx_block_pick *pick, const char *name,
 		   struct report *r)
 {
@@ -263,7 +263,8 @@ static int rewrite(struct kept **ret, const struct ptx_block_pick *pick, const c
 	return err;
 }
 
-/* Takes k; what is in the list for the same key is given when somebody was faster. */
+/* Adds k to the list and returns it; if another thread has added the same key, frees k and returns
+ * the other. */
 static struct kept *keep(struct kept *k, const struct key *key, uint64_t ns)
 {
 	struct kept *old;
@@ -320,7 +321,7 @@ static int open_text(struct kept **ret, const struct ptx_block_pick *pick, unsig
 	return err;
 }
 
-/* Machine code that was made of a rewritten text. 0; -ENOENT: it was not; -ENOMEM. */
+/* Opens machine code compiled from a rewritten text. Returns 0; -ENOENT: it was not; -ENOMEM. */
 static int open_code(struct kept **ret, const void *image, size_t bytes)
 {
 	const struct ptx_block_entry *entries;

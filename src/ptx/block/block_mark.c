@@ -1,5 +1,6 @@
-/* The list is an array of 32-bit words, so that it can be written as a PTX initializer: a head,
- * then for each entry a head, the places of its parameters, and its name, padded with zeros. */
+/* The list of entries is an array of 32-bit words, so that it can be written as a PTX initializer:
+ * a head, then for each entry a head, the offsets of its parameters, and its name, padded with
+ * zeros. */
 #include "ptx/block_mark.h"
 
 #include <errno.h>
@@ -15,7 +16,7 @@
 enum { H_MAGIC, H_ABI, H_WORDS, H_CHECK, H_ENTRIES, HEAD };
 enum { E_WHY, E_LINE, E_PARAMS, E_ARG, E_THREADS, E_NAME_BYTES, ENTRY };
 
-/* A change of what a twin expects is a change of PTX_BLOCK_ABI. */
+/* A change of what a clone expects requires a new PTX_BLOCK_ABI. */
 _Static_assert(PTX_BLOCK_ABI == 2 && PTX_BLOCK_READY == 32768 && sizeof(struct ptx_block_arg) == 56,
 	       "PTX_BLOCK_ABI");
 
@@ -85,7 +86,7 @@ int ptx_block_mark_print(struct buf *out, const struct ptx_block_entry *entries,
 
 /* ---- reading ---- */
 
-/* A list whose words are not aligned. */
+/* A list; its words need not be aligned. */
 struct reader {
 	const uint8_t *at, *end;
 	bool failed;
@@ -104,7 +105,7 @@ static uint32_t word(struct reader *r)
 	return v;
 }
 
-/* Parameters lie one behind the other, all of them before the argument. */
+/* Parameters follow one another, all before the argument. */
 static int read_params(struct ptx_arena *arena, struct reader *r, struct ptx_block_entry *e)
 {
 	uint32_t *offsets, *sizes, end = 0;

@@ -1,4 +1,4 @@
-/* Names that the block pass looks for: special registers, functions, and what a body's own
+/* Names that the block pass recognizes: special registers, functions, and what a body's own
  * declarations hide. */
 #include "ptx/block/block_int.h"
 
@@ -7,7 +7,7 @@
 
 static const struct sreg {
 	const char *name;
-	bool prefix; /* what follows does not matter */
+	bool prefix; /* matches any suffix */
 	enum ptx_block_sreg what;
 } sregs[] = {
 	{ "%ctaid", false, PTX_BLOCK_SREG_CTAID },
@@ -42,7 +42,7 @@ static const struct sreg {
 
 enum ptx_block_sreg ptx_block_sreg_of(const char *name)
 {
-	/* Most names are %r12, %rd3, %p1, %f7. */
+	/* Fast path: most names are %r12, %rd3, %p1, %f7. */
 	if (name[0] != '%' || !name[1] || !strchr("acdegnirt", name[1]) || name[2] == 'd' ||
 	    (name[2] >= '0' && name[2] <= '9')) {
 		return PTX_BLOCK_SREG_NONE;
@@ -55,7 +55,7 @@ enum ptx_block_sreg ptx_block_sreg_of(const char *name)
 			return s->what;
 		}
 	}
-	/* %ctaid.xy and the like: no register, and nothing that may be taken for a name. */
+	/* %ctaid.xy and the like are no registers, and must not be taken for other names. */
 	return strncmp(name, "%ctaid.", 7) == 0 || strncmp(name, "%nctaid.", 8) == 0
 		       ? PTX_BLOCK_SREG_SHARED
 		       : PTX_BLOCK_SREG_NONE;
@@ -81,7 +81,7 @@ enum ptx_block_sreg ptx_block_vector_move(const struct ptx_insn *insn)
 
 struct ptx_block_function *ptx_block_find(const struct ptx_block_work *p, const char *name)
 {
-	/* No function of a module that is looked at begins with a percent sign. */
+	/* Function names with a percent sign have been refused before. */
 	struct ptx_block_function *f = name[0] == '%' ? NULL : strmap_get(&p->names, name);
 
 	if (!f || f->hidden) {

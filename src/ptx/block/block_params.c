@@ -1,11 +1,11 @@
-/* Where an entry's parameters lie in the buffer that a launch passes, by the rules of the ABI:
- * behind each other, each at a multiple of its alignment. */
+/* Computes the offsets of an entry's parameters in the launch's buffer, by the rules of the ABI: in
+ * order, each at a multiple of its alignment. */
 #include "ptx/block/block_int.h"
 
 #include <errno.h>
 
 #define LIMIT_OLD 4352u
-#define LIMIT_NEW 32764u /* from PTX 8.1, sm_70 */
+#define LIMIT_NEW 32764u /* since PTX 8.1, sm_70 */
 
 static unsigned target_number(const struct ptx_module *m)
 {

@@ -1,6 +1,6 @@
-/* Which PTX of an image the driver would take: of each container the one for the highest
- * architecture that the device has, code for exactly this device before code for all later ones.
- * Containers that were linked into one program are merged, as the driver's linker does. */
+/* Picks the PTX that the driver would use: of each container the text for the highest architecture
+ * that the device supports, text for exactly this device before text for all later ones. Containers
+ * that were linked into one program are merged, as by the driver's linker. */
 #include "ptx/block/block_pick.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 #define MAGIC_ELF 0x464c457fu
 #define PARTS_MAX 256u
-#define TRIES_MAX 16u /* texts of one container that are unpacked */
+#define TRIES_MAX 16u /* texts of one container that are decompressed */
 
 struct picker {
 	struct ptx_block_pick *ret;
@@ -23,7 +23,7 @@ struct picker {
 	const char *name;
 	struct report *report;
 	struct ptx_merge merge;
-	char *first; /* owned: the only part's text while there is one */
+	char *first; /* owned: the only part's text, while there is one part */
 	size_t first_bytes, bytes;
 	unsigned n_parts;
 };
@@ -34,7 +34,8 @@ static int fail(struct picker *p, int err, const char *what)
 	return report_set(p->report, err, "image", "%s", what);
 }
 
-/* The letter behind the number of .target: 'a': for one device alone, 'f': for its family. */
+/* Returns the letter after the number of .target: 'a': one device only, 'f': its family; 0: none.
+ */
 static char suffix_of(const char *text, size_t bytes)
 {
 	const char *t = memmem(text, MIN(bytes, (size_t)4096), ".target", 7), *end = text + bytes;
@@ -48,7 +49,7 @@ static char suffix_of(const char *text, size_t bytes)
 	return t && t < end && (*t == 'a' || *t == 'f') ? *t : 0;
 }
 
-/* How well a text suits: 0 not at all; more is better. */
+/* Returns how well a text suits the device: 0 not at all; more is better. */
 static unsigned suits(const struct picker *p, const char *text, size_t bytes)
 {
 	unsigned arch = ptx_text_arch(text, bytes), version = ptx_text_version(text, bytes);
@@ -83,7 +84,7 @@ static int add_part(struct picker *p, char *text, size_t bytes)
 	return err == -EINVAL ? -EBADMSG : err;
 }
 
-/* An entry's text when it suits better than *score. */
+/* Takes an entry's text if it suits better than *score. */
 static int try_entry(struct picker *p, const struct ptx_fatbin_entry *e, char **best,
 		     size_t *best_bytes, unsigned *score)
 {
@@ -113,7 +114,7 @@ static int try_entry(struct picker *p, const struct ptx_fatbin_entry *e, char **
 	return 0;
 }
 
-/* Passes over the entries from the highest architecture down until one suits. */
+/* Tries the entries from the highest architecture down until one suits. */
 static int pick_part(struct picker *p, struct ptx_fatbin_walk start)
 {
 	unsigned below = p->arch + 1, tries = 0, score = 0;
@@ -148,7 +149,8 @@ static int pick_part(struct picker *p, struct ptx_fatbin_walk start)
 	return best ? add_part(p, best, bytes) : -ENOENT;
 }
 
-/* Machine code runs on devices of its major number that are not older. */
+/* Notes whether machine code for the device is there: it runs on devices of the same major number
+ * and the same or a higher minor one. */
 static int look_at_code(struct picker *p, struct ptx_fatbin_walk w)
 {
 	struct ptx_fatbin_entry e;
@@ -163,7 +165,7 @@ static int look_at_code(struct picker *p, struct ptx_fatbin_walk w)
 	return more < 0 ? fail(p, -EINVAL, "an entry of the fat binary does not fit into it") : 0;
 }
 
-/* bytes: at most so many are there. */
+/* bytes: an upper limit of the container's size. */
 static int pick_container(struct picker *p, const void *data, size_t bytes)
 {
 	struct ptx_fatbin_walk w;
@@ -180,7 +182,7 @@ static int pick_container(struct picker *p, const void *data, size_t bytes)
 	return err ? err : pick_part(p, w);
 }
 
-/* A pointer to a container whose end only it knows. */
+/* Picks from a container of which only the address is known. */
 static int pick_pointer(struct picker *p, const void *data)
 {
 	uint64_t bytes;
@@ -225,7 +227,7 @@ static int pick_text(struct picker *p, const char *text, size_t bytes)
 	return add_part(p, copy, bytes);
 }
 
-/* One behind the other, at multiples of 8. */
+/* Picks from containers one after the other, at multiples of 8. */
 static int pick_containers(struct picker *p, const uint8_t *image, size_t bytes)
 {
 	size_t at = 0;
@@ -235,7 +237,7 @@ static int pick_containers(struct picker *p, const uint8_t *image, size_t bytes)
 		uint64_t own;
 
 		if (ptx_fatbin_bytes(image + at, &own) < 0) {
-			break; /* padding of a file */
+			break; /* padding at the end of a file */
 		}
 		err = pick_container(p, image + at, bytes - at);
 		at = own > bytes - at ? bytes : MIN(ROUND_UP(at + (size_t)own, (size_t)8), bytes);

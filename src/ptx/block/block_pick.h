@@ -1,4 +1,4 @@
-/* Which PTX of an image the driver would take for a device. */
+/* Picks the PTX of an image that the driver would use for a device. */
 #ifndef GBPF_PTX_BLOCK_BLOCK_PICK_H
 #define GBPF_PTX_BLOCK_BLOCK_PICK_H
 
@@ -8,13 +8,13 @@
 #include "base/report.h"
 
 struct ptx_block_pick {
-	char *text; /* owned, free(); a zero byte follows */
+	char *text; /* owned, free(); followed by a zero byte */
 	size_t bytes;
-	bool native; /* machine code for the device is there, too */
+	bool native; /* machine code for the device is also there */
 };
 
-/* As ptx_block_image_open. 0; -ENOENT: no PTX that the device takes; -EINVAL, -EFBIG, -EBADMSG:
- * broken, too long, parts that do not fit together; -ENOMEM. */
+/* Arguments as ptx_block_image_open. Returns 0; -ENOENT: no PTX for the device; -EINVAL, -EFBIG,
+ * -EBADMSG: corrupt, too long, parts that do not match; -ENOMEM. */
 int ptx_block_pick(struct ptx_block_pick *ret, const void *image, size_t bytes, unsigned arch,
 		   size_t max, const char *name, struct report *r);
 

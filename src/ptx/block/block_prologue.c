@@ -1,7 +1,8 @@
-/* What a twin's blocks do first. The text is short because it is paid by every block: two round
- * trips to the second-level cache (leases and how far the tickets are together, then the ticket)
- * and one barrier. Everything is read past the first-level cache, which no other writer updates;
- * and the counter itself is not read: a load waits there for the additions of all other blocks. */
+/* The first instructions of a clone's blocks. The text is short because every block executes it:
+ * two round trips to the second-level cache (leases and the progress word together, then the
+ * ticket) and one barrier. Loads bypass the first-level cache, which stores of other processors do
+ * not update. The counter itself is not loaded: the load would wait for the additions of all other
+ * blocks. */
 #include "ptx/block/block_int.h"
 
 #include <errno.h>
@@ -10,13 +11,13 @@
 
 #include "ptx/parse/parse_int.h"
 
-/* ~ stands for the stem. The parameter is struct ptx_block_arg; its offsets are asserted below. The
- * 16 bytes of shared memory: x; y and z (16 bits each, as the hardware limits them); the grid's x;
- * its y and z. x is UINT32_MAX: leave; no grid is that wide. What few blocks need stands behind the
- * body, so that the others' instructions lie together. %tid.y and z are read while the loads are on
- * their way: in blocks of several lines one thread of each loads. The ticket is drawn by atom.inc,
- * which wraps as an addition does: atom.add becomes a sum over the warp's threads, in more
- * instructions and registers. */
+/* ~ is replaced by the stem. The parameter is struct ptx_block_arg; its offsets are asserted below.
+ * The 16 bytes of shared memory hold: x; y and z (16 bits each, the hardware's limit); the grid's
+ * x; its y and z. x == UINT32_MAX: leave; no grid is that large. Code that few blocks execute is
+ * behind the body, so that the common path is contiguous. %tid.y and z are read while the loads are
+ * in flight: in blocks of several lines one thread of each line loads. The ticket is drawn by
+ * atom.inc, which wraps like an addition: the compiler turns atom.add into a sum over the warp's
+ * threads, which takes more instructions and registers. */
 static const char entry_text[] = ".reg .pred %~p;\n"
 				 ".reg .b32 %~a, %~b, %~c, %~d, %~e, %~n, %~t, %~v, %~at;\n"
 				 ".reg .b32 %~x, %~y, %~z, %~gx, %~gy, %~gz;\n"
@@ -83,8 +84,9 @@ static const char entry_text[] = ".reg .pred %~p;\n"
 				 "and.b32 %~y, %~y, 65535;\n"
 				 "}\n";
 
-/* Leases that are there, and further groups of them; the last ticket; grids of more than one line.
- * Whoever has seen the word in host memory must not find the other one old. */
+/* Rare paths: leases that are in force, and further groups of them; the last ticket; grids with y
+ * or z. The progress word in device memory is stored before the word in host memory: a thread that
+ * has seen the latter must not find the former old. */
 static const char behind_text[] = "ret;\n"
 				  "$~look:\n"
 				  "{\n"
@@ -138,7 +140,7 @@ static const char behind_text[] = "ret;\n"
 				  "bra $~store;\n"
 				  "}\n";
 
-/* A function learns it from the same bytes: nobody writes them after the barrier. */
+/* A function reads its block index from the same bytes: nothing writes them after the barrier. */
 static const char function_text[] = ".reg .b32 %~t, %~at, %~x, %~y, %~z, %~gx, %~gy, %~gz;\n"
 				    "mov.u32 %~at, ~shared;\n"
 				    "mov.u32 %~t, %dynamic_smem_size;\n"
@@ -246,7 +248,8 @@ const char *ptx_block_value(struct ptx_block_work *p, enum ptx_block_sreg what)
 	return ptx_block_text(p, "%%%s%s", p->stem, names[what]);
 }
 
-/* All of dynamic shared memory begins at one address, whatever symbol names it. */
+/* Declares a dynamic shared array: all such arrays begin at the same address, whatever their names.
+ */
 int ptx_block_declare_shared(struct ptx_block_work *p)
 {
 	struct ptx_variable *v = ptx_arena_alloc(&p->m->arena, sizeof(*v));

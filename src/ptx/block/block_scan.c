@@ -1,5 +1,5 @@
-/* What is written in each function: what keeps an entry from having a twin, whether the block's
- * index is read, and who calls whom. Only what stands there; block_graph.c adds what is called. */
+/* Scans each function: what excludes a clone, whether the block index is read, and which functions
+ * are called. Facts of the function's own text only; block_graph.c adds those of its callees. */
 #include "ptx/block/block_int.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@ static void refuse(struct ptx_block_function *f, enum proto_block_why why, uint3
 	}
 }
 
-/* The device runtime of the driver. Its own names are the only ones that begin like this. */
+/* Returns true for functions of the driver's device runtime; no other names begin like this. */
 static bool is_device_runtime(const char *name)
 {
 	return strncmp(name, "cuda", 4) == 0 || strncmp(name, "cnp", 3) == 0 ||
@@ -32,7 +32,7 @@ bool ptx_block_is_harmless(const char *name)
 	return false;
 }
 
-/* Why code that is not in this module may not be called; PTX_BLOCK_UNKNOWN: it may. */
+/* Returns the reason against calling code outside of this module; PROTO_BLOCK_UNKNOWN: none. */
 static enum proto_block_why outside(const struct ptx_function *f)
 {
 	if (f->has_body || ptx_block_is_harmless(f->name)) {
@@ -57,7 +57,7 @@ static void scan_sreg(struct ptx_block_function *f, enum ptx_block_sreg what,
 		refuse(f, PROTO_BLOCK_SHARED, line);
 		break;
 	case PTX_BLOCK_SREG_CTAID:
-	case PTX_BLOCK_SREG_NCTAID: /* moves of the vector do not come here */
+	case PTX_BLOCK_SREG_NCTAID: /* vector moves have been handled before */
 		refuse(f, PROTO_BLOCK_SOURCE, line);
 		break;
 	default:
@@ -69,7 +69,7 @@ static void scan_sreg(struct ptx_block_function *f, enum ptx_block_sreg what,
 	}
 }
 
-/* Other than by a call. */
+/* Notes that a name is used other than by a call. */
 static void use(const struct ptx_block_work *p, const char *name, uint32_t line)
 {
 	struct ptx_block_function *g = ptx_block_find(p, name);
@@ -189,7 +189,7 @@ static void scan_variable(struct ptx_block_work *p, struct ptx_block_function *f
 	if (v->space == PTX_GLOBAL || v->space == PTX_CONST ||
 	    ptx_block_sreg_of(v->name) != PTX_BLOCK_SREG_NONE) {
 		refuse(f, PROTO_BLOCK_SOURCE,
-		       v->item.line); /* there must be one of it; hides ours */
+		       v->item.line); /* a kernel needs exactly one, and it would hide ours */
 	}
 	if (v->init) {
 		scan_operand(p, f, v->init, v->item.line);
@@ -204,7 +204,7 @@ static void scan_directive(struct ptx_block_function *f, const struct ptx_direct
 	}
 }
 
-/* Scopes nest no deeper than the parser allows. */
+/* Recursion is bounded by the parser's limit on scopes. */
 static void scan_list(struct ptx_block_work *p, struct ptx_block_function *f,
 		      const struct ptx_list *list)
 {
@@ -241,7 +241,7 @@ static void scan_list(struct ptx_block_work *p, struct ptx_block_function *f,
 	ptx_block_hide_list(p, list, -1);
 }
 
-/* What stands between an entry's parameters and its body. */
+/* Scans the directives between an entry's parameters and its body. */
 static void scan_tuning(struct ptx_block_function *f)
 {
 	static const char *const copied[] = { ".maxntid",      ".reqntid", ".minnctapersm",
@@ -274,8 +274,8 @@ static void scan_function(struct ptx_block_work *p, struct ptx_block_function *f
 
 	scan_tuning(f);
 	if (*pf->attributes) {
-		refuse(f, PROTO_BLOCK_SOURCE, pf->item.line); /* such as an identity: two cannot
-							       have it */
+		refuse(f, PROTO_BLOCK_SOURCE,
+		       pf->item.line); /* such as an identity, which two functions cannot share */
 	}
 	for (uint32_t i = 0; i < pf->n_params + pf->n_returns; i++) {
 		const struct ptx_variable *v =

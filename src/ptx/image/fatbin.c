@@ -1,5 +1,5 @@
-/* The container's headers, and decompression. Every size is checked against what is there; each
- * header is copied once before it is looked at. */
+/* The container's headers, and decompression. Every size is checked against the bytes that exist;
+ * each header is copied once before it is read. */
 #include "ptx/fatbin.h"
 
 #include <errno.h>
@@ -13,19 +13,20 @@
 #include "base/compiler.h"
 
 #define ENTRY_HEADER_MIN 64u
-#define LZ4_RATIO_MAX 255u /* one byte of a match's length stands for at most so many */
+#define LZ4_RATIO_MAX                                                                              \
+	255u /* output bytes per input byte: one byte of a match length encodes at most this */
 
 struct raw_header {
 	uint32_t magic;
 	uint16_t version, header_bytes;
-	uint64_t bytes; /* behind the header */
+	uint64_t bytes; /* after the header */
 };
 
 struct raw_entry {
 	uint16_t kind, version;
 	uint32_t header_bytes;
-	uint64_t padded; /* bytes up to the next entry */
-	uint32_t stored; /* of them, when compressed */
+	uint64_t padded; /* offset of the next entry */
+	uint32_t stored; /* compressed size */
 	uint32_t options;
 	uint16_t minor, major;
 	uint32_t arch;
@@ -105,7 +106,7 @@ static int unpack_lz4(const struct ptx_fatbin_entry *e, size_t cap, char *out, s
 	return n < 0 ? -EINVAL : 0;
 }
 
-/* Stored sizes may count padding behind the frame, which is not part of it. */
+/* Stored sizes may include padding behind the frame. */
 static int unpack_zstd(const struct ptx_fatbin_entry *e, size_t cap, char *out, size_t *ret_bytes)
 {
 	size_t frame = ZSTD_findFrameCompressedSize(e->data, e->bytes);
@@ -118,7 +119,7 @@ static int unpack_zstd(const struct ptx_fatbin_entry *e, size_t cap, char *out, 
 	return 0;
 }
 
-/* What the output may take: as claimed; what its kind can give at most when nothing is claimed. */
+/* Returns the output size: as stated; if nothing is stated, the maximum for the compression. */
 static int unpacked_limit(const struct ptx_fatbin_entry *e, bool zstd, size_t max, size_t *ret)
 {
 	uint64_t limit = e->unpacked;

@@ -1,5 +1,5 @@
-/* Which part of an image is used: the best PTX of each container that can be unpacked and is not
- * too new; of machine code only that it is there is noticed. */
+/* Chooses the part of an image to use: the best PTX of each container that can be decompressed and
+ * is not too new. Of machine code only its presence is noted. */
 #include "ptx/image.h"
 
 #include <errno.h>
@@ -13,9 +13,11 @@
 #include "ptx/merge.h"
 #include "ptx/module.h"
 
-#define CHOICES_MAX 64u /* PTX entries of one container that are looked at */
-#define PARTS_MAX 256u	/* containers behind each other */
-#define UNPACKED_MAX 4u /* of what is unpacked to look at it, in sizes of the longest text */
+#define CHOICES_MAX 64u /* PTX entries of one container that are examined */
+#define PARTS_MAX 256u	/* containers one after the other */
+#define UNPACKED_MAX                                                                               \
+	4u /* total size of texts decompressed for examination, in multiples of the longest text   \
+	    */
 
 struct opener {
 	const uint8_t *image;
@@ -23,11 +25,11 @@ struct opener {
 	unsigned arch;
 	const char *name;
 	struct report *report;
-	struct ptx_image_text *parts; /* owned; one of each container that has PTX */
+	struct ptx_image_text *parts; /* owned; one for each container with PTX */
 	uint32_t n_parts, n_containers;
 	size_t bytes; /* of all parts */
 	size_t unpacked;
-	bool code; /* images other than PTX were there */
+	bool code; /* the image has parts other than PTX */
 	bool too_new;
 };
 
@@ -75,7 +77,7 @@ unsigned ptx_text_version(const char *text, size_t len)
 	return major * 10 + minor;
 }
 
-/* Code for one architecture and no other (sm_90a) uses instructions of its own. */
+/* Returns true for code of one architecture only (sm_90a), which uses specific instructions. */
 static bool is_for_one(const char *text, size_t len)
 {
 	const char *t = memmem(text, MIN(len, (size_t)4096), ".target", 7);
@@ -119,7 +121,7 @@ static int add_part(struct opener *o, char *text, size_t bytes)
 	return 0;
 }
 
-/* PTX entries of one container, best first. */
+/* Collects the PTX entries of one container, best first. */
 static int choices(struct opener *o, struct ptx_fatbin_walk *w, struct ptx_fatbin_entry *list,
 		   unsigned *n)
 {
@@ -144,7 +146,7 @@ static int choices(struct opener *o, struct ptx_fatbin_walk *w, struct ptx_fatbi
 	return more < 0 ? fail(o, -EINVAL, "an entry of the fat binary does not fit into it") : 0;
 }
 
-/* The first that is not too new; what is for one architecture alone only when there is no other. */
+/* Takes the first that is not too new; text for one architecture only if there is no other. */
 static int take_best(struct opener *o, const struct ptx_fatbin_entry *list, unsigned n)
 {
 	char *kept = NULL, *text;
@@ -202,7 +204,7 @@ static int open_containers(struct opener *o)
 
 		memcpy(&magic, o->image + at, sizeof(magic));
 		if (magic != PTX_FATBIN_MAGIC && at) {
-			break; /* padding of a file */
+			break; /* padding at the end of a file */
 		}
 		if (ptx_fatbin_open(&w, o->image + at, o->len - at, &bytes) < 0) {
 			return fail(o, -EINVAL, "the fat binary is longer than its data");
@@ -241,7 +243,7 @@ static int open_text(struct opener *o)
 	return add_part(o, text, bytes);
 }
 
-/* ELF of the machine CUDA; other ELF files are no images at all. */
+/* Recognizes ELF files of the machine CUDA; other ELF files are not images. */
 static int open_elf(struct opener *o)
 {
 	uint16_t machine;

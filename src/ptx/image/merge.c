@@ -1,5 +1,5 @@
-/* Merging: symbols are collected as modules are added; finish renames, checks that nothing is left
- * undefined and writes what is kept. */
+/* Merging: symbols are collected as modules are added; ptx_merge_finish renames, checks that
+ * nothing is undefined, and writes what is kept. */
 #include "ptx/merge.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "base/compiler.h"
 #include "ptx/image/merge_int.h"
 
-#define UNDEFINED_TOLD 16u /* names in one report */
+#define UNDEFINED_TOLD 16u /* names listed in a report */
 
 void ptx_merge_init(struct ptx_merge *m, struct report *r)
 {
@@ -56,7 +56,7 @@ static enum ptx_merge_strength strength_of(const struct ptx_item *it)
 						 : PTX_MERGE_STRONG;
 }
 
-/* 0: not known. */
+/* Returns 0 if unknown. */
 static uint64_t bytes_of(const struct ptx_variable *v)
 {
 	uint64_t bytes = 0;
@@ -74,7 +74,7 @@ static bool same_params(const struct ptx_variable *a, const struct ptx_variable 
 	return true;
 }
 
-/* Why two declarations cannot be of one thing; NULL: they can. */
+/* Returns why two declarations cannot be of the same object; NULL: they can. */
 static const char *mismatch(const struct ptx_item *x, const struct ptx_item *y)
 {
 	if (x->kind != y->kind) {
@@ -173,7 +173,7 @@ static struct ptx_merge_name *name_get(struct ptx_merge *m, struct ptx_merge_uni
 	return n;
 }
 
-/* A name that any declaration of the module makes global is global. */
+/* A name is global if any declaration in the module makes it global. */
 static int note_names(struct ptx_merge *m, struct ptx_merge_unit *u)
 {
 	ptx_each (&u->module->items, it) {
@@ -195,7 +195,7 @@ static int note_names(struct ptx_merge *m, struct ptx_merge_unit *u)
 	return 0;
 }
 
-/* ".alias a, b;" defines a, which was declared. */
+/* ".alias a, b;" defines a, which has been declared. */
 static void note_alias(struct ptx_merge *m, struct ptx_merge_unit *u, const struct ptx_directive *d)
 {
 	const char *p = d->text + strlen(".alias");
@@ -268,7 +268,7 @@ int ptx_merge_add(struct ptx_merge *m, const char *text, size_t len, const char 
 	return err ? err : note_symbols(m, u);
 }
 
-/* What remains of a module. */
+/* ---- writing ---- */
 
 static bool is_dynamic(const struct ptx_item *it)
 {
@@ -277,7 +277,7 @@ static bool is_dynamic(const struct ptx_item *it)
 	return it->kind == PTX_VARIABLE && v->space == PTX_SHARED;
 }
 
-/* The driver's own functions for kernels. */
+/* Returns true for the driver's own functions for kernels. */
 static bool is_builtin(const char *name)
 {
 	static const char *const names[] = { "vprintf", "malloc", "free", "__assertfail" };
@@ -304,7 +304,7 @@ static bool is_kept(const struct ptx_merge_unit *u, const struct ptx_item *it)
 	return n->symbol->seen == it && (is_dynamic(it) || is_builtin(name));
 }
 
-/* Prototypes of what is defined in any module stand before everything. */
+/* Returns true for a prototype of a function that some module defines; these are written first. */
 static bool is_prototype(const struct ptx_item *it)
 {
 	return it->kind == PTX_FUNCTION && !((const struct ptx_function *)it)->has_body;
@@ -378,7 +378,7 @@ static int append_text(struct ptx_merge *m, struct ptx_list *list, const char *t
 	return 0;
 }
 
-/* The number of sm_NUMBER, 0 of anything else. */
+/* Returns the number of sm_NUMBER, 0 for anything else. */
 static unsigned long target_number(const char *target)
 {
 	return strncmp(target, "sm_", 3) == 0 ? strtoul(target + 3, NULL, 10) : 0;
@@ -416,7 +416,7 @@ static void move(struct ptx_list *from, struct ptx_list *to, struct ptx_item *it
 	ptx_list_append(to, it);
 }
 
-/* One prototype of each function; those of symbols say what their definition is. */
+/* Writes one prototype of each function; a symbol's prototype is that of its definition. */
 static void move_prototypes(struct ptx_merge_unit *u, struct ptx_list *to)
 {
 	struct ptx_item *next;
@@ -441,7 +441,8 @@ static void move_prototypes(struct ptx_merge_unit *u, struct ptx_list *to)
 	}
 }
 
-/* All declarations of a dynamic shared array name the same bytes. */
+/* Gives all declarations of a dynamic shared array the largest alignment: they name the same bytes.
+ */
 static void align_dynamic(struct ptx_merge *m)
 {
 	for (uint32_t i = 0; i < m->n; i++) {
@@ -487,7 +488,7 @@ static void move_items(struct ptx_merge_unit *u, struct ptx_list *to, enum ptx_i
 	}
 }
 
-/* Before anything is renamed, since is_kept asks by the names that modules use. */
+/* To be called before renaming: is_kept looks names up as modules write them. */
 static void drop_others(struct ptx_merge_unit *u)
 {
 	struct ptx_item *next;

@@ -1,4 +1,5 @@
-/* Names inside modules: what a body's own declarations hide, what is renamed, what is used. */
+/* Names inside modules: those that a body's declarations hide, those that are renamed, those that
+ * are used. */
 #include "ptx/image/merge_int.h"
 
 #include <errno.h>
@@ -80,7 +81,7 @@ static void hide_list(struct ptx_merge_unit *u, const struct ptx_list *list, int
 	}
 }
 
-/* Scopes nest no deeper than the parser allows. */
+/* Recursion is bounded by the parser's limit on scopes. */
 static void visit_list(struct ptx_merge_unit *u, struct ptx_list *list)
 {
 	struct ptx_item *next;
@@ -188,8 +189,8 @@ int ptx_merge_visit_alias(struct ptx_merge_unit *u, struct ptx_directive *d)
 	return d->text ? 0 : -ENOMEM;
 }
 
-/* A name that no module uses at its top; the prefix is none that compilers write in bodies. Of a
- * name's letters only the first may be %. */
+/* Returns a name that no module uses at its top level; compilers do not use the prefix in bodies. A
+ * name may have % as its first character only. */
 static const char *free_name(struct ptx_merge *m, const char *name, uint32_t unit)
 {
 	const char *ret = NULL;

@@ -20,7 +20,7 @@ void ptx_lexer_init(struct ptx_lexer *x, const char *text, size_t len)
 	*x = (struct ptx_lexer){ .pos = text, .end = text + len, .line = 1 };
 }
 
-/* False when a comment is not closed. */
+/* Returns false if the comment is not closed. */
 static bool skip_block_comment(struct ptx_lexer *x)
 {
 	for (x->pos += 2; x->pos + 1 < x->end; x->pos++) {
@@ -79,7 +79,7 @@ static int digit(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : 99;
 }
 
-/* Digits of a base from p on; false when the value needs more than 64 bits or there is none. */
+/* Reads digits of a base; returns false if there are none or the value exceeds 64 bits. */
 static bool digits(const char **p, const char *end, int base, uint64_t *ret)
 {
 	const char *start = *p;

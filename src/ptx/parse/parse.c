@@ -1,4 +1,4 @@
-/* The parser's ground: tokens, errors, and the module's top level. */
+/* The parser's basis: tokens, errors, and the module's top level. */
 #include "ptx/parse/parse_int.h"
 
 #include <errno.h>
@@ -207,7 +207,8 @@ static int parse_function(struct ptx_parser *p, const char *linkage)
 	return f->has_body ? ptx_parse_body(p, &f->body, 1, &f->end_line) : 0;
 }
 
-/* .version, .target and .address_size are kept as directives; what they say is noted too. */
+/* .version, .target and .address_size stay in the list as directives; their values are noted as
+ * well. */
 static int note_directive(struct ptx_parser *p, const struct ptx_directive *d)
 {
 	struct ptx_module *m = p->module;
@@ -274,7 +275,7 @@ static int parse_top(struct ptx_parser *p)
 	return err;
 }
 
-/* Strings of the module end with a zero byte, so the text may hold none. */
+/* The module's strings are zero-terminated, so the text must not contain zeros. */
 static int check_bytes(struct ptx_parser *p)
 {
 	const char *zero = memchr(p->lexer.pos, 0, (size_t)(p->lexer.end - p->lexer.pos));
@@ -315,7 +316,7 @@ int ptx_module_parse(struct ptx_module **ret, const char *text, size_t len, cons
 		return report_set(r, -EFBIG, "ptx", "the text is longer than %zu bytes",
 				  PTX_TEXT_MAX);
 	}
-	/* Callers may count the zero at the end. */
+	/* Callers may include the terminating zero in the length. */
 	while (len > 0 && text[len - 1] == '\0') {
 		len--;
 	}

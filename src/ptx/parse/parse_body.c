@@ -1,10 +1,10 @@
-/* Statements: labels, instructions, scopes, and directives that are kept word for word. */
+/* Statements: labels, instructions, scopes, and directives that are kept verbatim. */
 #include "ptx/parse/parse_int.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* Directives that end with their line. */
+/* Returns true for directives that end with their line. */
 static bool at_line_directive(const struct ptx_parser *p)
 {
 	static const char *const words[] = { ".version", ".target", ".address_size", ".file",
@@ -188,8 +188,8 @@ static int parse_word_statement(struct ptx_parser *p, struct ptx_list *list)
 	return 0;
 }
 
-/* What follows in a body need not begin with a dot, so that nothing but the directive itself, or
- * the end of the line of one that PTX ends so, may say where it ends. */
+/* In a body the next statement need not begin with a dot. So a directive must end by itself, or
+ * with the line if PTX defines it so. */
 static int parse_own_end(struct ptx_parser *p, struct ptx_list *list)
 {
 	struct ptx_token first = p->token;

@@ -53,7 +53,7 @@ int ptx_parse_attribute(struct ptx_parser *p, struct buf *text)
 	return 0;
 }
 
-/* Words between space and name: alignment, vector, type; others are kept as attributes. */
+/* Parses words between space and name: alignment, vector, type; others are kept as attributes. */
 static int parse_qualifier(struct ptx_parser *p, struct ptx_variable *v, struct buf *attributes,
 			   bool *in_ptr)
 {
@@ -90,7 +90,7 @@ static int parse_qualifier(struct ptx_parser *p, struct ptx_variable *v, struct 
 	return 0;
 }
 
-/* "bank]": history, since PTX 2.2 there is one bank. */
+/* "bank]": obsolete; since PTX 2.2 there is one bank. */
 static int parse_bank(struct ptx_parser *p, struct ptx_variable *v)
 {
 	uint32_t bank;
@@ -104,7 +104,7 @@ static int parse_bank(struct ptx_parser *p, struct ptx_variable *v)
 	return err < 0 ? err : ptx_parse_expect(p, ']');
 }
 
-/* ".space qualifiers": everything but the name. */
+/* Parses ".space qualifiers": all but the name. */
 static int parse_head(struct ptx_parser *p, struct ptx_variable *v)
 {
 	bool in_ptr = false;

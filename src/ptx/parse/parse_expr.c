@@ -1,5 +1,5 @@
-/* Constant expressions of whole numbers, as in initializers and immediates: folded while they are
- * read. Depth is bounded by PTX_OPERAND_NESTING_MAX. */
+/* Constant integer expressions in initializers and immediates, folded while parsing. Depth is
+ * bounded by PTX_OPERAND_NESTING_MAX. */
 #include <errno.h>
 #include <string.h>
 
@@ -30,7 +30,7 @@ static const struct {
 	char text[3];
 	uint8_t op, level; /* a higher level binds more tightly */
 } operators[] = {
-	/* Those of two characters first. */
+	/* Operators of two characters come first. */
 	{ "||", OR_OR, 1 }, { "&&", AND_AND, 2 }, { "==", EQ, 6 },  { "!=", NE, 6 },
 	{ "<=", LE, 7 },    { ">=", GE, 7 },	  { "<<", SHL, 8 }, { ">>", SHR, 8 },
 	{ "|", OR, 3 },	    { "^", XOR, 4 },	  { "&", AND, 5 },  { "<", LT, 7 },
@@ -38,7 +38,8 @@ static const struct {
 	{ "/", DIV, 10 },   { "%", REM, 10 },
 };
 
-/* The operator at the token, or -1. It is not taken. A % of its own is a word to the lexer. */
+/* Returns the operator at the token without taking it, or -1. The lexer returns a lone % as a word.
+ */
 static int at_operator(const struct ptx_parser *p)
 {
 	const char *t = p->token.text;
@@ -116,7 +117,7 @@ static int apply(struct ptx_parser *p, unsigned op, int64_t a, int64_t b, int64_
 	if (b == 0) {
 		return ptx_parse_fail(p, -EINVAL, "a constant is divided by zero");
 	}
-	/* The one quotient that does not fit. */
+	/* Avoid INT64_MIN / -1, the one quotient that overflows. */
 	if (b == -1) {
 		*ret = op == DIV ? (int64_t)(0 - x) : 0;
 		return 0;
@@ -127,7 +128,7 @@ static int apply(struct ptx_parser *p, unsigned op, int64_t a, int64_t b, int64_
 
 static int expression(struct ptx_parser *p, unsigned level, unsigned depth, int64_t *ret);
 
-/* "(.u64) x": all values have 64 bits, so it says nothing. */
+/* "(.u64) x" has no effect: all values have 64 bits. */
 static bool take_cast(struct ptx_parser *p)
 {
 	struct ptx_lexer x = p->lexer;
@@ -177,7 +178,7 @@ static int primary(struct ptx_parser *p, unsigned depth, int64_t *ret)
 	return err;
 }
 
-/* *ret holds the left side. */
+/* Parses the operators and right sides of at least this level; ret holds the left side. */
 static int rest(struct ptx_parser *p, unsigned level, unsigned depth, int64_t *ret)
 {
 	int i, err = 0;
@@ -199,7 +200,7 @@ static int rest(struct ptx_parser *p, unsigned level, unsigned depth, int64_t *r
 	return err;
 }
 
-/* condition ? a : b binds least. */
+/* condition ? a : b has the lowest precedence. */
 static int choice(struct ptx_parser *p, unsigned depth, int64_t *ret)
 {
 	int64_t yes, no;

@@ -148,8 +148,7 @@ static int parse_group(struct ptx_parser *p, struct ptx_operand *o, unsigned dep
 	return ptx_parse_operands(p, close, depth + 1, &o->args, &o->n_args);
 }
 
-/* The arguments of a call, or one whole number of a constant expression: "(.s64) 5", "(1 + 2) * 3".
- */
+/* Parses the arguments of a call, or one integer constant expression: "(.s64) 5", "(1 + 2) * 3". */
 static int parse_parenthesis(struct ptx_parser *p, struct ptx_operand *o, unsigned depth)
 {
 	struct ptx_lexer after = p->lexer;
