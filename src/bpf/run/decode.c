@@ -1,5 +1,5 @@
-/* Well-formedness of instructions, and of whole programs as far as it can be seen without running
- * them. */
+/* Checks that instructions are well formed, and the properties of whole programs that need no
+ * execution. */
 #include "bpf/run/decode.h"
 
 #include <errno.h>
@@ -76,7 +76,7 @@ static int atomic_ok(const struct ebpf_insn *i)
 	case EBPF_XOR | EBPF_FETCH:
 	case EBPF_XCHG:
 	case EBPF_CMPXCHG:
-		/* what was in memory goes to src, so it cannot be the frame pointer */
+		/* the old value is written to src, so src cannot be the frame pointer */
 		return !((i->imm & EBPF_FETCH) && i->src == 10 && i->imm != EBPF_CMPXCHG);
 	default:
 		return 0;
@@ -172,8 +172,8 @@ const char *ebpf_insn_unsupported(const struct ebpf_insn *i)
 
 #define NOWHERE INT64_MIN
 
-/* Where control goes besides the next instruction, or the function that a value names; it may lie
- * outside of the program. */
+/* Returns the jump target, or the function whose address is loaded; it may lie outside of the
+ * program. */
 static int64_t target_of(const struct ebpf_insn *i, uint32_t pc)
 {
 	unsigned class = EBPF_CLASS(i->code), op = EBPF_OP(i->code);
@@ -228,7 +228,7 @@ int ebpf_program_check(const struct ebpf_insn *insns, uint32_t n, uint32_t n_map
 		    (pc + (uint32_t)slots >= n && goes_on(i))) {
 			return -EINVAL;
 		}
-		/* A second half has opcode 0, which no instruction has. */
+		/* A second half has opcode 0, which no instruction uses. */
 		if (target != NOWHERE && (target < 0 || target >= n || insns[target].code == 0)) {
 			return -EINVAL;
 		}

@@ -1,4 +1,5 @@
-/* The table through which running code reaches the helpers, and those that ask about the world. */
+/* The helper table of the environment, and the helpers that query time, random numbers and tenants.
+ */
 #include "bpf/run/env.h"
 
 #include <errno.h>
@@ -12,7 +13,7 @@ EBPF_HELPER(bpf_ktime_get_ns)
 	return clock_now_ns();
 }
 
-/* xorshift64*: threads that race may draw the same number, which is allowed. */
+/* xorshift64*. Concurrent threads may draw the same number, which is allowed. */
 EBPF_HELPER(bpf_get_prandom_u32)
 {
 	uint64_t x = load_relaxed(&env->random_state);
@@ -85,7 +86,7 @@ void ebpf_env_init(struct ebpf_env *env)
 {
 	memset(env, 0, sizeof(*env));
 	memcpy(env->helpers, all_helpers, sizeof(env->helpers));
-	/* Different between processes and starts; must not be 0. */
+	/* Differs between processes and starts; must not be 0. */
 	env->random_state = (clock_now_ns() ^ (uint64_t)(uintptr_t)env) | 1;
 }
 

@@ -1,7 +1,7 @@
 /* The only file that makes memory executable. Machine code is written through the descriptor, the
- * memfd is sealed against writes, and only then mapped, read and execute: at no time is any page of
- * any process both writable and executable. A private mapping of a write-sealed memfd also works on
- * kernels that refuse shared ones (before 6.7). */
+ * memfd is sealed against writes, and only then mapped for reading and execution: no page of any
+ * process is ever both writable and executable. A private mapping of a write-sealed memfd also
+ * works on kernels that refuse shared ones (before 6.7). */
 #include "bpf/run/exec_mem.h"
 
 #include <errno.h>

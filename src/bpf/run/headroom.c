@@ -1,7 +1,7 @@
-/* Finding out how much of a stack is left without asking libc, whose answer takes locks and memory
- * and knows nothing of coroutines: the pages below the stack pointer are there if the kernel can
- * read them. On an alternate signal stack the kernel says where it ends, since what lies below it
- * may well be readable, but is somebody else's. */
+/* Measures the remaining stack without libc, whose function takes locks, allocates memory and does
+ * not know coroutines: pages below the stack pointer belong to the stack if the kernel can read
+ * them. For an alternate signal stack the kernel reports the end, because readable memory below it
+ * may belong to another object. */
 #include "bpf/run/headroom.h"
 
 #include <errno.h>
@@ -12,22 +12,21 @@
 #include "base/atomic.h"
 
 #define PAGE 4096u
-#define STACK_MARGIN                                                                               \
-	(64u << 10) /* room for calls from deeper frames, so that each need not look again         \
-		     */
-#define BELOW_MAX (64u << 20)  /* of a stack that is walked */
-#define ABOVE_MAX (256u << 10) /* likewise for those above */
+#define STACK_MARGIN (64u << 10) /* margin for calls from deeper frames */
+#define BELOW_MAX (64u << 20)	 /* maximum distance searched below the stack pointer */
+#define ABOVE_MAX (256u << 10)	 /* maximum distance searched above it */
 
 TLS_FAST struct ebpf_stack_range ebpf_stack;
 
-/* The kernel reads the set before it finds that there is no such `how`. */
+/* Returns whether the kernel can read the page. The system call reads the signal set before it
+ * rejects the invalid `how`. */
 static int readable(uintptr_t page)
 {
 	return syscall(SYS_rt_sigprocmask, -1, page, NULL, 8) < 0 && errno == EINVAL;
 }
 
-/* Lowest page of those that are readable without a gap from sp down to limit, and highest up to
- * limit. */
+/* Return the lowest page that is readable without a gap from sp down to limit, and the highest from
+ * sp up to limit. */
 static uintptr_t reach_down(uintptr_t sp, uintptr_t limit)
 {
 	uintptr_t page = sp & ~(uintptr_t)(PAGE - 1);
@@ -59,8 +58,8 @@ int ebpf_readable(uintptr_t low, uintptr_t high)
 	return all;
 }
 
-/* An alternate stack may lie inside the thread's own one (an array in a function); nobody may call
- * from there unseen. */
+/* Excludes an alternate signal stack from the range. It may be an array within the thread's stack,
+ * and a call from it must not count as one from the thread's range. */
 static void leave_out(struct ebpf_stack_range *r, const stack_t *alt, uintptr_t sp)
 {
 	uintptr_t begin = (uintptr_t)alt->ss_sp, end = begin + alt->ss_size;
@@ -95,7 +94,7 @@ int ebpf_headroom_slow(uintptr_t sp)
 		r.low = low + EBPF_STACK_NEED;
 		r.bytes = reach_up(sp, sp + ABOVE_MAX) - r.low;
 		leave_out(&r, &alt, sp);
-		ebpf_stack.bytes = 0; /* a handler that comes in between looks for itself */
+		ebpf_stack.bytes = 0; /* a signal handler that runs now measures for itself */
 		compiler_barrier();
 		ebpf_stack.low = r.low;
 		compiler_barrier();

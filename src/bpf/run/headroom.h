@@ -1,6 +1,6 @@
-/* Is there stack enough for a program? It runs on whatever stack its host has at the moment: a
- * small thread's, a signal handler's, a coroutine's. Where there is not, the hook's built-in
- * behaviour takes the place of the program. */
+/* Checks that the current stack has room for a program. A program runs on its host's stack, which
+ * may be a small thread's, a signal handler's or a coroutine's. Without enough room the hook's
+ * built-in behaviour replaces the program. */
 #ifndef GBPF_BPF_RUN_HEADROOM_H
 #define GBPF_BPF_RUN_HEADROOM_H
 
@@ -8,22 +8,22 @@
 
 #include "base/compiler.h"
 
-/* Deepest use: eight frames of 512 bytes with saved registers, helpers between them, the helpers'
- * own; measured in tests/unit/bpf_run/test_headroom.c. */
+/* Maximum stack use: eight frames of 512 bytes with saved registers, and the helpers; measured in
+ * tests/unit/bpf_run/test_headroom.c. */
 #define EBPF_STACK_NEED 16384u
 
-/* Where this thread may call from without looking again: a piece of a stack that it has been on,
- * less the need. */
+/* The range of stack addresses from which this thread may run a program without a new measurement:
+ * a part of a known stack, less the need. */
 struct ebpf_stack_range {
 	uintptr_t low, bytes;
 };
 extern TLS_FAST struct ebpf_stack_range ebpf_stack;
 
-/* Looks at the stack that the thread is on now. No locks, no allocation; fit for signal handlers.
+/* Measures the current stack of the thread. Takes no lock and allocates nothing; async-signal-safe.
  */
 int ebpf_headroom_slow(uintptr_t sp);
 
-/* Whether all pages from low to high can be read, as those of one stack can. */
+/* Returns whether all pages from low to high are readable, like those of one stack. */
 int ebpf_readable(uintptr_t low, uintptr_t high);
 
 static ALWAYS_INLINE int ebpf_headroom(void)

@@ -1,5 +1,5 @@
-/* The helpers' functions, one for each line of hooks.def; helpers_*.c define them, env.c puts them
- * into the table. No helper waits, allocates or calls the kernel (reading the clock stays in the
+/* The functions of the helpers, one per line of hooks.def. helpers_*.c define them; env.c puts them
+ * into the table. No helper waits, allocates or enters the kernel (reading the clock uses the
  * vDSO). */
 #ifndef GBPF_BPF_RUN_HELPERS_H
 #define GBPF_BPF_RUN_HELPERS_H
@@ -22,8 +22,9 @@ static inline void *ebpf_helper_ptr(uint64_t v)
 	return (void *)(uintptr_t)v;
 }
 
-/* A failure that says that the program is wrong, and makes its verdict void: arguments out of
- * range, a map that it may not write. Full, empty, there already, not there are answers. */
+/* Counts and returns an error that indicates a fault of the program and voids its verdict: an
+ * argument out of range, or a map that it may not write. Full, empty, present and absent are
+ * results, not errors. */
 static inline uint64_t ebpf_helper_failed(struct ebpf_env *env, int64_t error)
 {
 	(void)add_relaxed(&env->helper_errors, 1);

@@ -1,5 +1,5 @@
-/* Helpers of control: loops through callbacks, open-coded iterators, locks. The compiler does loops
- * and iterators in line; these say what they mean. */
+/* Control flow helpers: loops with callbacks, open-coded iterators, locks. The compiler inlines
+ * loops and iterators; these functions define their behaviour. */
 #include "bpf/run/helpers.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ EBPF_HELPER(bpf_loop)
 }
 
 struct iter_num {
-	int32_t cur; /* the number before the next one */
+	int32_t cur; /* the number before the next result */
 	int32_t end;
 };
 
@@ -65,8 +65,8 @@ EBPF_HELPER(bpf_iter_num_destroy)
 	return 0;
 }
 
-/* Only gbpfd's memory has locks, and one thread runs its programs; a lock that is held all the same
- * was left by a fault, and is taken over rather than waited for. */
+/* Locks exist only in memory of gbpfd, and one thread runs its programs. A lock that is already
+ * held was left behind by a fault, so it is taken over without waiting. */
 EBPF_HELPER(bpf_spin_lock)
 {
 	uint32_t *lock = ebpf_helper_ptr(a1);
@@ -88,7 +88,7 @@ EBPF_HELPER(bpf_spin_unlock)
 	return 0;
 }
 
-/* The engines do it in line: this is what a call of the function itself would say. */
+/* The engines implement tail calls inline. A call of the function itself fails. */
 EBPF_HELPER(bpf_tail_call)
 {
 	return (uint64_t)-ENOENT;

@@ -1,4 +1,4 @@
-/* Helpers on maps: they hand over to the operations and sort out which results are failures. */
+/* Helpers on maps: call the operations and classify their results as results or errors. */
 #include "bpf/run/helpers.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ EBPF_HELPER(bpf_map_update_elem)
 	const struct ebpf_map *m = ebpf_helper_ptr(a1);
 	int r = ebpf_map_update(m, ebpf_helper_ptr(a2), ebpf_helper_ptr(a3), a4);
 
-	/* An index beyond the end of an array is wrong at any time. */
+	/* An index beyond the end of an array is always an error. */
 	if (r < 0 && (m->type == GBPF_MAP_ARRAY || m->type == GBPF_MAP_THREAD_ARRAY)) {
 		return ebpf_helper_failed(env, r);
 	}
@@ -38,7 +38,8 @@ EBPF_HELPER(bpf_map_push_elem)
 	return result(env, ebpf_map_push(ebpf_helper_ptr(a1), ebpf_helper_ptr(a2), a3));
 }
 
-/* The program may read what it had for the value afterwards: nothing of ours may be in it. */
+/* Clears the value of a failed pop or peek: the program may read its buffer, so the buffer must not
+ * keep other data. */
 static uint64_t taken(struct ebpf_env *env, const struct ebpf_map *m, void *value, int r)
 {
 	if (r) {
@@ -83,7 +84,8 @@ static uint64_t each_array(const struct ebpf_map *m, uint64_t fn, uint64_t arg,
 	return m->max_entries;
 }
 
-/* The function may delete the element that it is shown, and change others. */
+/* Visits the elements of a hash table. The callback may delete the current element and change
+ * others. */
 static uint64_t each_hash(const struct ebpf_map *m, uint64_t fn, uint64_t arg, struct ebpf_env *env)
 {
 	uint64_t n = 0;

@@ -1,5 +1,5 @@
-/* Helpers on ring buffers. A record's pointer does not say of which ring it is, so submit looks for
- * the ring that it lies in; policies have one or two. */
+/* Helpers on ring buffers. The pointer to a record does not identify its ring, so submit searches
+ * for the ring that contains it; policies have one or two. */
 #include "bpf/run/helpers.h"
 
 #include <errno.h>

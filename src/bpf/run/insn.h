@@ -1,5 +1,5 @@
-/* eBPF instructions as RFC 9669 lays them out, and gBPF's own pseudo values of relocated 64-bit
- * loads. */
+/* The layout of eBPF instructions (RFC 9669), and gBPF's pseudo values for relocated 64-bit loads.
+ */
 #ifndef GBPF_BPF_RUN_INSN_H
 #define GBPF_BPF_RUN_INSN_H
 
@@ -85,27 +85,27 @@ enum {
 /* src of EBPF_LD_IMM64 after relocation */
 enum {
 	EBPF_PSEUDO_CONST = 0, /* the 64-bit value itself */
-	EBPF_PSEUDO_MAP =
-		1, /* imm: map index; gives the map's handle, usable only as a helper argument */
+	EBPF_PSEUDO_MAP = 1, /* imm: map index; loads the handle of the map, which is valid only as
+				a helper argument */
 	EBPF_PSEUDO_MAP_VALUE = 2, /* imm: map index, imm of the second half: byte offset into value
 				      0 of an array map */
-	EBPF_PSEUDO_FUNC = 4, /* a function of the program, for helpers that call back: it begins
-				 at this instruction + 1 + imm, like a local call's */
+	EBPF_PSEUDO_FUNC = 4, /* address of a function of the program, for callbacks: it begins at
+				 this instruction + 1 + imm, as in a local call */
 };
 
 /* src of EBPF_JMP | EBPF_CALL */
 enum { EBPF_CALL_HELPER = 0, EBPF_CALL_LOCAL = 1 };
 
-/* An entry of a program array as the engines see it: a tail call through map (an index) and index
- * goes on at instruction insn of the same program (counted from the program's first). A program's
- * table is ordered by map, then index, and has each pair at most once. */
+/* An entry of a program array as used by the engines: a tail call through map (an index) and index
+ * continues at instruction insn of the same program (counted from its first). The table of a
+ * program is sorted by map, then index, and contains each pair at most once. */
 struct ebpf_tail_at {
 	uint32_t map;
 	uint32_t index;
 	uint32_t insn;
 };
 
-/* What an engine runs or compiles: a verified program. Everything is borrowed. */
+/* A verified program, which an engine runs or compiles. Everything is borrowed. */
 struct ebpf_code {
 	const struct ebpf_insn *insns;
 	uint32_t n;
@@ -113,10 +113,10 @@ struct ebpf_code {
 	uint32_t n_tails;
 };
 
-#define EBPF_STACK_BYTES 512u /* of one frame */
+#define EBPF_STACK_BYTES 512u /* size of one frame */
 #define EBPF_MAX_FRAMES 8u
-#define EBPF_MAX_TAIL_CALLS 33u /* of one run */
-#define EBPF_MAX_INSNS 65536u	/* of one program with its subprograms */
+#define EBPF_MAX_TAIL_CALLS 33u /* maximum per run */
+#define EBPF_MAX_INSNS 65536u	/* maximum per program with its subprograms */
 #define EBPF_MAX_MAPS 64u
 #define EBPF_MAX_HOOKS 32u
 

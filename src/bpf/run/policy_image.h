@@ -17,14 +17,15 @@
 
 #define EBPF_IMAGE_MAGIC 0x32696762u /* "bgi2" */
 #define EBPF_MAX_IMAGE_BYTES (64u << 20)
-#define EBPF_MAX_TAILS 4096u /* of all programs together */
+#define EBPF_MAX_TAILS 4096u /* maximum for all programs together */
 
 struct ebpf_image_prog {
-	uint32_t insn_first;  /* index into the bytecode; n_insns 0: the hook is not filled */
-	uint32_t n_insns;     /* with its subprograms behind it */
-	uint32_t code_offset; /* into the machine code; UINT32_MAX: interpret */
-	uint32_t cost;	      /* worst case that the verifier proved */
-	uint32_t tail_first;  /* into the tail table */
+	uint32_t insn_first; /* index into the bytecode; n_insns 0: the policy does not use the hook
+			      */
+	uint32_t n_insns;    /* including its subprograms */
+	uint32_t code_offset; /* offset in the machine code; UINT32_MAX: interpreted */
+	uint32_t cost;	      /* proved worst-case cost */
+	uint32_t tail_first;  /* index into the tail table */
 	uint32_t n_tails;
 };
 
@@ -49,9 +50,9 @@ typedef uint64_t (*ebpf_entry)(void *ctx, struct ebpf_env *env);
 struct ebpf_policy {
 	uint64_t version;
 	char name[EBPF_NAME_BYTES];
-	ebpf_entry entry[EBPF_MAX_HOOKS]; /* NULL: hook not filled, or interpret (see insns) */
+	ebpf_entry entry[EBPF_MAX_HOOKS]; /* NULL: hook not used, or interpreted (see insns) */
 	const struct ebpf_insn
-		*insns[EBPF_MAX_HOOKS]; /* borrowed from the mapping; NULL: hook not filled */
+		*insns[EBPF_MAX_HOOKS]; /* borrowed from the mapping; NULL: hook not used */
 	uint32_t n_insns[EBPF_MAX_HOOKS];
 	const struct ebpf_tail_at *tails[EBPF_MAX_HOOKS]; /* borrowed from the mapping */
 	uint32_t n_tails[EBPF_MAX_HOOKS];
@@ -63,42 +64,42 @@ struct ebpf_policy {
 	void *image; /* owned mapping, read only */
 	size_t image_bytes;
 	const uint64_t *epoch; /* borrowed from the GLOBAL region; NULL: no epoch arrays */
-	uint32_t epoch_ahead;  /* 1: in gbpfd, whose programs write the epoch to come */
-	uint64_t outlived;     /* runs that outlived three publications: relaxed */
+	uint32_t epoch_ahead;  /* 1 in gbpfd, whose programs write the next epoch; else 0 */
+	uint64_t outlived; /* number of runs that took longer than three publications: relaxed */
 	struct ebpf_env env;
 };
 
 enum { EBPF_OPEN_NO_JIT = 1, EBPF_OPEN_DAEMON = 2 };
 
 /* Maps and checks an image. region_fds[r] is the memfd of region r or -1 (GLOBAL is mapped writable
- * only with EBPF_OPEN_DAEMON, TENANT always writable; in gbpfd pass -1 for TENANT and use
- * ops->region). The descriptors stay the caller's. Where executable mappings are refused the policy
- * is interpreted. Everything is prefaulted. Hooks whose programs could reach memory that is absent
- * here stay unfilled: those of gbpfd without EBPF_OPEN_DAEMON, and local ones while TENANT is not
- * given though a map needs it. 0, -EINVAL (inconsistent image or region), -ENOMEM, -errno of mmap.
+ * only with EBPF_OPEN_DAEMON, TENANT always writable; gbpfd passes -1 for TENANT and uses
+ * ops->region). The caller keeps the descriptors. Where executable mappings are refused, the policy
+ * is interpreted. Everything is prefaulted. Hooks whose programs could reach absent memory stay
+ * unused: those of gbpfd without EBPF_OPEN_DAEMON, and local ones if a map needs TENANT and it is
+ * not given. Returns 0, -EINVAL (inconsistent image or region), -ENOMEM, or the -errno of mmap().
  */
 int ebpf_policy_open(struct ebpf_policy *p, int image_fd, const int region_fds[EBPF_REGIONS],
 		     unsigned flags);
 void ebpf_policy_close(struct ebpf_policy *p);
 
-/* Builds an image: header (magic, sizes and offsets are filled in; name, version, n_maps, n_insns
- * and progs are the caller's, with code_offset of each prog relative to code), definitions,
- * bytecode, machine code (may be NULL). Returns a memfd, fully sealed, or -errno. */
+/* Builds an image of header, definitions, bytecode and machine code (may be NULL). Sets magic,
+ * sizes and offsets of the header; the caller sets name, version, n_maps, n_insns and progs, with
+ * the code_offset of each prog relative to code. Returns a fully sealed memfd, or -errno. */
 int ebpf_image_build(struct ebpf_image_header *h, const struct ebpf_map_def *defs,
 		     const struct ebpf_insn *insns, const void *code, size_t code_bytes);
 
-/* The same with the tables of programs that tail-call: h->n_tails entries. */
+/* Like ebpf_image_build(), with the tail call tables of the programs: h->n_tails entries. */
 int ebpf_image_build_tails(struct ebpf_image_header *h, const struct ebpf_map_def *defs,
 			   const struct ebpf_insn *insns, const struct ebpf_tail_at *tails,
 			   const void *code, size_t code_bytes);
 
-/* Runs the program of a hook. The caller has checked insns[hook] != NULL. Never blocks; no
- * allocation, no system call (but for the first on a stack, which looks how much of it is left).
- * Where the stack does not reach, 0, the built-in verdict, and a helper's error is counted. */
+/* Runs the program of a hook. Requires insns[hook] != NULL. Never blocks; no allocation and no
+ * system call, except for the first call on a stack, which measures the remaining stack. If the
+ * stack does not suffice, counts a helper error and returns 0, the built-in verdict. */
 static inline uint64_t ebpf_policy_run(struct ebpf_policy *p, unsigned hook, void *ctx);
 
-/* The same for policies with epoch arrays, which see one epoch from the beginning to the end.
- * ebpf_latch.outlived then says that what it read was written over meanwhile. */
+/* Like ebpf_policy_run(), for policies with epoch arrays: the program sees one epoch from begin to
+ * end. Sets ebpf_latch.outlived if the data was overwritten during the run. */
 uint64_t ebpf_policy_run_latched(struct ebpf_policy *p, unsigned hook, void *ctx);
 
 #include "base/atomic.h"

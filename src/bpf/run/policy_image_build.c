@@ -1,4 +1,4 @@
-/* Writing an image: the parts in their order into a memfd that nobody can change afterwards. */
+/* Writes an image: copies the parts in order into a memfd and seals it against changes. */
 #include "bpf/run/policy_image.h"
 
 #include <elf.h>

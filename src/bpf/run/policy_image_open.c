@@ -1,6 +1,6 @@
-/* Opening an image: everything is checked before it is used, sizes are taken from private copies,
- * and whatever cannot be mapped executable is interpreted. The image itself is a private mapping of
- * a memfd that nobody can write, so that what was checked stays as it was. */
+/* Opens an image: checks everything before use, takes sizes from private copies, and falls back to
+ * the interpreter where memory cannot be mapped executable. The image is a private mapping of a
+ * sealed memfd, so checked contents cannot change. */
 #include "bpf/run/policy_image.h"
 
 #include <elf.h>
@@ -69,9 +69,8 @@ static int take_maps(struct ebpf_policy *p, const struct ebpf_image_header *h)
 	return ebpf_maps_layout(p->defs, h->n_maps, p->env.maps, p->region_bytes) ? -EINVAL : 0;
 }
 
-/* So that no call pays for it: the page is there, and marked as used, or as written where it will
- * be (the processor's first mark of each kind costs a call some hundred nanoseconds). Adding
- * nothing changes nothing for those who write at the same time. */
+/* Prefaults the pages and sets their accessed and dirty marks, each of which would otherwise cost a
+ * call some hundred nanoseconds. Adding 0 atomically is harmless to concurrent writers. */
 static void prefault(void *mem, size_t bytes, int writable)
 {
 	for (size_t i = 0; i < bytes; i += PAGE) {
@@ -122,7 +121,8 @@ static int map_regions(struct ebpf_policy *p, const int fds[EBPF_REGIONS], int d
 	}
 	p->epoch = ebpf_maps_epoch(p->env.maps, p->env.n_maps);
 	p->epoch_ahead = (uint32_t)daemon;
-	/* So that an update through the helper is refused instead of faulting. */
+	/* Mark the maps read-only, so that the update helper returns an error instead of faulting.
+	 */
 	for (unsigned i = 0; i < p->env.n_maps && !daemon; i++) {
 		if (p->env.maps[i].region == EBPF_REGION_GLOBAL) {
 			p->env.maps[i].flags |= GBPF_F_RDONLY;
@@ -142,8 +142,9 @@ static void map_code(struct ebpf_policy *p, const struct ebpf_image_header *h, i
 #endif
 }
 
-/* Programs of the other side are not filled in, and neither are local ones where there is no
- * tenant's memory: nothing can then run a program whose maps are absent. */
+/* Returns whether the program of the hook can run in this process. Programs of the other side are
+ * not filled in, nor are local ones without the tenant's memory, so no program can run whose maps
+ * are absent. */
 static int runs_here(const struct ebpf_policy *p, unsigned hook, int daemon)
 {
 	if (hook_side[hook] == DAEMON) {
@@ -152,8 +153,8 @@ static int runs_here(const struct ebpf_policy *p, unsigned hook, int daemon)
 	return !p->region_bytes[EBPF_REGION_TENANT] || p->region[EBPF_REGION_TENANT];
 }
 
-/* Whether control may begin at insn: not in a second half, and nothing falls into it from before.
- */
+/* Returns whether control may begin at insn: it is not a second half, and the instruction before it
+ * does not fall through. */
 static int may_begin(const struct ebpf_insn *insns, uint32_t n, uint32_t insn)
 {
 	const struct ebpf_insn *before;
@@ -166,7 +167,7 @@ static int may_begin(const struct ebpf_insn *insns, uint32_t n, uint32_t insn)
 	       before->code == (EBPF_JMP32 | EBPF_JA);
 }
 
-/* The table's order is what the engines search by. */
+/* Checks the tail call table. The engines rely on its order. */
 static int check_tails(const struct ebpf_policy *p, const struct ebpf_insn *insns, uint32_t n,
 		       const struct ebpf_tail_at *tails, uint32_t n_tails)
 {

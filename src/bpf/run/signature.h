@@ -1,4 +1,4 @@
-/* How the columns of hooks.def's GBPF_HELPER read as numbers: what a helper takes and gives. */
+/* Argument and return types in GBPF_HELPER lines of hooks.def, as numbers. */
 #ifndef GBPF_BPF_RUN_SIGNATURE_H
 #define GBPF_BPF_RUN_SIGNATURE_H
 

@@ -1,7 +1,7 @@
-/* What an instruction computes: one definition of arithmetic, comparison and byte order, as pure
- * inline functions. Both interpreters are built from them; the operation is a constant there, so
- * the switches cost nothing. Division by zero, the overflow of signed division and shifts beyond
- * the width are defined as RFC 9669 (section 4.1) says. */
+/* The results of instructions: one definition of arithmetic, comparison and byte order as pure
+ * inline functions. Both interpreters use them with constant operations, so the switches cost
+ * nothing. Division by zero, overflow of signed division and shifts beyond the width are defined by
+ * RFC 9669 (section 4.1). */
 #ifndef GBPF_BPF_RUN_INTERP_ALU_H
 #define GBPF_BPF_RUN_INTERP_ALU_H
 
@@ -69,7 +69,7 @@ static ALWAYS_INLINE uint32_t ebpf_mod32(uint32_t d, uint32_t s, int is_signed)
 	return s == UINT32_MAX ? 0 : (uint32_t)((int32_t)d % (int32_t)s);
 }
 
-/* All operations but END. off selects signed division and sign-extending moves. */
+/* All operations except END. off selects signed division and sign-extending moves. */
 static ALWAYS_INLINE uint64_t ebpf_alu64(unsigned op, uint64_t d, uint64_t s, int off)
 {
 	switch (op) {
@@ -197,7 +197,7 @@ static ALWAYS_INLINE uint64_t ebpf_truncate(uint64_t v, int bits)
 	return bits == 16 ? (uint16_t)v : bits == 32 ? (uint32_t)v : v;
 }
 
-/* Byte order: code tells from which (ALU: K little, X big endian; ALU64: always swapped). */
+/* Converts byte order. ALU: source K is little, X big endian; ALU64: always swaps. */
 static ALWAYS_INLINE uint64_t ebpf_end(uint8_t code, uint64_t d, int bits)
 {
 	int swap = EBPF_CLASS(code) == EBPF_ALU64;

@@ -1,5 +1,5 @@
-/* Functions of a program called by helpers (bpf_loop, bpf_for_each_map_elem). A function value says
- * by itself which engine made it, so a helper need not know. */
+/* Calls functions of a program from helpers (bpf_loop, bpf_for_each_map_elem). A function address
+ * identifies the engine that made it, so helpers need not know the engine. */
 #include "bpf/run/interp/interp.h"
 
 TLS_FAST struct ebpf_callee *ebpf_callee;

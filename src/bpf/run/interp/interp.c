@@ -1,6 +1,6 @@
-/* The interpreter for verified programs: the body of interp_body.inc without checks. What it still
- * guards against costs nothing on the way: frames beyond the last one and opcodes that do not exist
- * end the run with 0. */
+/* The interpreter for verified programs: the body of interp_body.inc without checks. Two guards
+ * remain because they cost nothing on the main path: a call beyond the last frame and an unknown
+ * opcode end the run with 0. */
 #include "bpf/run/interp/interp.h"
 
 #include <errno.h>
@@ -11,12 +11,12 @@
 #include "bpf/run/decode.h"
 
 struct saved_frame {
-	const struct ebpf_insn *ret; /* the call */
+	const struct ebpf_insn *ret; /* the call instruction */
 	uint64_t kept[5];	     /* r6 - r10 */
 };
 
-/* The frames that a callback may use: those that the caller of its helper has left, so that all
- * callbacks together take no more stack than the program alone. Valid while such a helper runs. */
+/* The frames available to a callback: those that the caller of the helper has left, so that all
+ * callbacks together use no more stack than the program alone. Valid while such a helper runs. */
 struct frames {
 	uint8_t (*stacks)[EBPF_STACK_BYTES];
 	struct saved_frame *saved;
@@ -64,7 +64,8 @@ static TLS_FAST struct frames *frames_left;
 #define BAD() return 0
 #define DONE() return r[0]
 
-/* stacks, saved: n_frames of them, of which the first is this function's. */
+/* Runs code from ip on. stacks, saved: n_frames entries, of which the first belongs to this
+ * function. */
 static NOINLINE uint64_t run(const struct ebpf_code *code, const struct ebpf_insn *ip,
 			     const uint64_t args[4], struct ebpf_env *env,
 			     uint8_t (*stacks)[EBPF_STACK_BYTES], struct saved_frame *saved,
@@ -74,8 +75,8 @@ static NOINLINE uint64_t run(const struct ebpf_code *code, const struct ebpf_ins
 	unsigned frame = bottom, chain = 0;
 	uint64_t r[16]; /* 16, so that a register field always indexes into it */
 
-	/* One by one: an initializer becomes a `rep stos`, which takes longer than many a program.
-	 */
+	/* Assign one by one: an initializer compiles to `rep stos`, which takes longer than many a
+	 * program. */
 	r[0] = r[5] = r[6] = r[7] = r[8] = r[9] = 0;
 	r[1] = args[0];
 	r[2] = args[1];
@@ -109,7 +110,8 @@ uint64_t ebpf_interp_call(const struct ebpf_insn *fn, uint64_t a1, uint64_t a2, 
 	const uint64_t args[4] = { a1, a2, a3, a4 };
 
 	if (!f || !f->n) {
-		return 1; /* ends the loop; the verifier has proved that there are frames enough */
+		return 1; /* ends the loop; cannot happen, because the verifier has proved that the
+			     frames suffice */
 	}
 	return run(NULL, fn, args, env, f->stacks, f->saved, f->n);
 }

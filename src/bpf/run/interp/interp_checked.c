@@ -1,6 +1,6 @@
-/* The interpreter that trusts nothing: any bytes may be the program. It is the reference for the
- * other engines, the judge of the verifier's soundness tests, and what `policy exec` runs. Same
- * body as interp.c, with the checks. */
+/* The checked interpreter, which runs arbitrary bytes as a program. It is the reference for the
+ * other engines, the oracle of the verifier's soundness tests, and the engine of `policy exec`.
+ * Same body as interp.c, with checks. */
 #include "bpf/run/interp/interp.h"
 
 #include <errno.h>
@@ -27,25 +27,25 @@ static const uint8_t helper_args[EBPF_HELPER_SLOTS][5] = {
 #include "gbpf/hooks.def"
 };
 
-#define GRANTS 128u /* more than a program can hold in registers and in the slots it looks at */
+#define GRANTS 128u /* more than a program can keep in registers and in the slots it reads */
 
 struct saved_frame {
 	const struct ebpf_insn *ret;
 	uint64_t kept[5];
 };
 
-/* One run with all its callbacks. */
+/* State of one run with all its callbacks. */
 struct checked {
 	struct ebpf_callee callee;
 	const struct ebpf_checked_run *run;
 	struct ebpf_code code;
 	uint64_t fuel;
-	unsigned frame; /* the one that runs, while a helper runs */
-	int slot;	/* the helper that runs */
-	int err;	/* a callback's; it ends the run when the helper has returned */
-	uint32_t pc;	/* where the run ended */
+	unsigned frame; /* current frame, while a helper runs */
+	int slot;	/* slot of the current helper */
+	int err;	/* error of a callback; ends the run when the helper has returned */
+	uint32_t pc;	/* instruction at which the run ended */
 	unsigned next_grant;
-	struct ebpf_memory grants[GRANTS]; /* what helpers gave: values, records, keys */
+	struct ebpf_memory grants[GRANTS]; /* memory returned by helpers: values, records, keys */
 	uint8_t is_record[GRANTS];
 	struct saved_frame saved[EBPF_MAX_FRAMES];
 	ALIGNED(16) uint8_t stacks[EBPF_MAX_FRAMES][EBPF_STACK_BYTES];
@@ -56,8 +56,8 @@ static int inside(uint64_t p, uint64_t bytes, uint64_t base, uint64_t size)
 	return p >= base && p - base <= size && bytes <= size - (p - base);
 }
 
-/* One element's value, not the padding after it and not two elements at once. Values of maps that
- * are no plain arrays are reached through helpers alone, which grant them. */
+/* Returns whether the access lies within the value of one element, without its padding. Values of
+ * maps other than plain arrays are reachable only through helpers, which grant them. */
 static int in_map(const struct ebpf_map *m, uint64_t p, uint64_t bytes, int write)
 {
 	uint64_t base = (uintptr_t)m->data;
@@ -84,7 +84,7 @@ static int allowed(const struct checked *s, unsigned frame, uint64_t p, uint64_t
 {
 	const struct ebpf_checked_run *run = s->run;
 
-	/* A function may have been passed a pointer into a caller's frame. */
+	/* A caller may have passed a pointer into its frame. */
 	for (unsigned i = 0; i <= frame; i++) {
 		if (inside(p, bytes, (uintptr_t)s->stacks[i], EBPF_STACK_BYTES)) {
 			return 1;
@@ -101,7 +101,7 @@ static int allowed(const struct checked *s, unsigned frame, uint64_t p, uint64_t
 	return in_memory(s->grants, GRANTS, p, bytes, write);
 }
 
-/* The newest grants are kept; one for the same place takes the old one's. */
+/* Records a grant. Replaces a grant of the same address, else the oldest one. */
 static void grant(struct checked *s, uint64_t base, uint64_t bytes, int writable, int record)
 {
 	unsigned i = 0;
@@ -152,7 +152,7 @@ static int is_record(const struct checked *s, uint64_t v)
 	return 0;
 }
 
-/* The five arguments against the helper's signature. */
+/* Checks the five arguments against the signature of the helper. */
 static int call_allowed(const struct checked *s, unsigned frame, const uint64_t *r, int slot)
 {
 	const struct ebpf_map *map = NULL;
@@ -216,7 +216,7 @@ static int call_allowed(const struct checked *s, unsigned frame, const uint64_t 
 	return 1;
 }
 
-/* What the helper gave, or took away. r: its arguments, and the result in r[0]. */
+/* Updates the grants after a helper call. r: its arguments, with the result in r[0]. */
 static void after_call(struct checked *s, const uint64_t *r, int slot)
 {
 	const struct ebpf_map *map = handle_of(s->run->env, r[1]);
@@ -294,7 +294,7 @@ static void after_call(struct checked *s, const uint64_t *r, int slot)
 #define BAD() STOP(-EINVAL)
 #define DONE() return r[0]
 
-/* From a function's first instruction to its exit. s->err says whether it got there. */
+/* Runs a function from its first instruction to its exit. s->err tells whether it got there. */
 static uint64_t exec(struct checked *s, const struct ebpf_insn *ip, unsigned frame,
 		     const uint64_t args[4])
 {
@@ -333,8 +333,8 @@ stop:
 	return 0;
 }
 
-/* A callback runs one frame deeper than the function that called the helper. A failed one ends its
- * helper's loop (not 0), and the run as soon as the helper returns. */
+/* Runs a callback one frame deeper than the function that called the helper. A failed callback ends
+ * the loop of the helper (result not 0), and the run when the helper has returned. */
 static uint64_t call_checked(struct ebpf_callee *self, const struct ebpf_insn *fn, uint64_t a1,
 			     uint64_t a2, uint64_t a3, uint64_t a4)
 {

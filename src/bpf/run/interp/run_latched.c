@@ -1,5 +1,5 @@
-/* Running a program that reads epoch arrays: it latches the published epoch once, and all its
- * lookups go to that copy. gbpfd's own programs see and write the copy of the epoch to come. */
+/* Runs a program that reads epoch arrays. It latches the published epoch once, and all its lookups
+ * use that copy. Programs of gbpfd see and write the copy of the next epoch. */
 #include "bpf/run/policy_image.h"
 
 uint64_t ebpf_policy_run_latched(struct ebpf_policy *p, unsigned hook, void *ctx)
@@ -11,7 +11,8 @@ uint64_t ebpf_policy_run_latched(struct ebpf_policy *p, unsigned hook, void *ctx
 	ebpf_latch = (struct ebpf_latch){ .epoch = 1 + first + p->epoch_ahead };
 	compiler_barrier();
 	verdict = ebpf_policy_run_now(p, hook, ctx);
-	fence_acquire(); /* what it read was read before the word is read again */
+	fence_acquire(); /* Orders the reads of the program before the second read of the epoch
+			    word. */
 	outlived = !p->epoch_ahead && load_acquire(p->epoch) - first >= EBPF_EPOCH_COPIES - 1;
 	if (outlived) {
 		(void)add_relaxed(&p->outlived, 1u);

@@ -1,6 +1,6 @@
-/* Maps: checking definitions, laying them out in regions, and handing the operations to the types.
- * Every process computes the layout from its private copy of the definitions, so nothing here reads
- * a size or an offset from shared memory. */
+/* Maps of any type: checks definitions, lays maps out in regions, and calls the operations of the
+ * type. Every process computes the layout from its private copy of the definitions; nothing here
+ * reads a size or an offset from shared memory. */
 #include "bpf/run/map/map_int.h"
 
 #include <errno.h>
@@ -36,13 +36,12 @@ static int flags_ok(uint32_t flags)
 	if (flags & ~MAP_FLAGS) {
 		return 0;
 	}
-	/* A tenant's instance is written by that tenant, so it is neither gbpfd's own nor constant;
-	 * what is published by epochs is for all. */
+	/* The tenant writes its instance, so it can be neither private to gbpfd nor constant;
+	 * epochs are published to all processes. */
 	return (!(flags & GBPF_F_TENANT) || flags == GBPF_F_TENANT) &&
 	       (!(flags & GBPF_F_EPOCH) || flags == (uint32_t)GBPF_F_EPOCH);
 }
 
-/* What a type asks of its definition. Key and value sizes: exact, or 0 for "see below". */
 static int lock_ok(const struct ebpf_map_def *d)
 {
 	uint32_t where = d->flags & ((uint32_t)GBPF_F_TENANT | GBPF_F_DAEMON);
@@ -141,6 +140,8 @@ static uint64_t ebpf_map_lay_elements(struct ebpf_map *m, uint64_t head_bytes, u
 	return m->elem_off + (uint64_t)m->stride * m->max_entries;
 }
 
+/* Returns the offset of the first map: the GLOBAL region begins with the epoch word if there are
+ * epoch arrays. */
 static uint64_t lay_hash(struct ebpf_map *m)
 {
 	m->head_off = m->type == GBPF_MAP_LPM_TRIE ? LPM_LENGTH_BYTES : 0;
@@ -204,7 +205,7 @@ static uint64_t first_offset(const struct ebpf_map_def *defs, unsigned n)
 	return 0;
 }
 
-/* An array of maps is worth nothing without the map that says what its members look like. */
+/* Checks that an array of maps names the map that defines the shape of its members. */
 static int inner_ok(const struct ebpf_map_def *defs, unsigned n, const struct ebpf_map_def *d)
 {
 	const struct ebpf_map_def *in = d->inner_1 ? &defs[d->inner_1 - 1] : NULL;
@@ -241,6 +242,7 @@ int ebpf_maps_layout(const struct ebpf_map_def *defs, unsigned n, struct ebpf_ma
 					     .region_offset = ROUND_UP(end[region], MAP_ALIGN),
 					     .inner_1 = d->inner_1,
 					     .lock_1 = d->lock_1 };
+		/* Cannot overflow: at most 2^20 elements of 2^17 bytes, 64 times. */
 		bytes = lay_out(&maps[i]);
 		end[region] = maps[i].region_offset + bytes;
 		if (end[region] > EBPF_MAX_REGION_BYTES) {
@@ -325,14 +327,14 @@ void ebpf_value_store(void *slot, const void *value, uint32_t bytes)
 	uint64_t v8 = 0;
 	uint32_t v4;
 
-	if (bytes == 4) { /* an array of 4-byte values may be written by the program's own stores */
+	if (bytes == 4) { /* programs may store to 4-byte values directly */
 		memcpy(&v4, value, 4);
 		store_relaxed((uint32_t *)slot, v4);
-	} else if (bytes <= 8) { /* what follows a shorter value is its own padding */
+	} else if (bytes <= 8) { /* a shorter value is followed by its own padding */
 		memcpy(&v8, value, bytes);
 		store_relaxed((uint64_t *)slot, v8);
 	} else {
-		memmove(slot, value, bytes); /* the program may pass the element itself */
+		memmove(slot, value, bytes); /* memmove: the program may pass the element itself */
 	}
 }
 

@@ -1,8 +1,8 @@
-/* Epoch arrays: gbpfd's programs write a working copy, and everything that they wrote becomes
- * visible at once when they have ended. Four copies: a call that latched epoch e reads copy e % 4,
- * which is written again only after epoch e + 3 was published; so a call may outlive two
- * publications, and is found out when it outlives three. One word, at the first byte of the GLOBAL
- * region, holds the epoch of all of them. */
+/* Epoch arrays: programs of gbpfd write a working copy, and all their writes become visible at once
+ * when they have ended. There are four copies. A call that latched epoch e reads copy e % 4, which
+ * is written again only after epoch e + 3 was published; so a call may span two publications, and a
+ * call that spans three is detected. One word, at the start of the GLOBAL region, holds the epoch
+ * of all arrays. */
 #include "bpf/run/map/map_int.h"
 
 #include <errno.h>
@@ -11,7 +11,8 @@
 
 TLS_FAST struct ebpf_latch ebpf_latch;
 
-/* The region begins with it when there are epoch arrays (ebpf_maps_layout). */
+/* Returns the epoch word, which is at the start of the region if there are epoch arrays
+ * (ebpf_maps_layout). */
 static uint64_t *word_of(const struct ebpf_map *m)
 {
 	return (uint64_t *)(void *)(m->data - m->region_offset);
@@ -46,7 +47,8 @@ void *ebpf_epoch_lookup(const struct ebpf_map *m, uint32_t index)
 	}
 	epoch = ebpf_latch.epoch ? ebpf_latch.epoch - 1 : load_acquire(word_of(m));
 	if (!(m->flags & GBPF_F_RDONLY) && ebpf_latch.epoch) {
-		((struct ebpf_map *)(uintptr_t)m)->touched = 1; /* gbpfd's program may write */
+		((struct ebpf_map *)(uintptr_t)m)->touched =
+			1; /* a program of gbpfd may write to it */
 	}
 	return copy_of(m, epoch) + (size_t)index * m->stride;
 }
@@ -62,8 +64,8 @@ int ebpf_epoch_update(const struct ebpf_map *m, uint32_t index, const void *valu
 	return 0;
 }
 
-/* The working copy of the next epoch begins as what was just published. A map that was not written
- * in the last four epochs is the same in all copies. */
+/* Initializes the working copy of the next epoch from the published copy. A map that was not
+ * written in the last four epochs has four equal copies. */
 static void prepare(struct ebpf_map *m, uint64_t published)
 {
 	if (!m->touched) {
@@ -90,7 +92,8 @@ uint64_t ebpf_maps_publish(struct ebpf_map *maps, unsigned n)
 	}
 	store_release(word, ++epoch);
 	POINT("map.epoch.publish.stored");
-	fence_seqcst(); /* a call that sees what follows sees the new epoch when it ends */
+	fence_seqcst(); /* Orders the epoch before later writes: a call that sees them also sees the
+			   new epoch at its end. */
 	for (unsigned i = 0; i < n; i++) {
 		if (maps[i].flags & GBPF_F_EPOCH) {
 			prepare(&maps[i], epoch);

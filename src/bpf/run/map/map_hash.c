@@ -1,11 +1,10 @@
-/* Hash tables without locks: a list for each bucket, over elements that exist from the start.
+/* Lock-free hash tables: one list per bucket, over preallocated elements.
  *
- * Elements are added at the head of their list alone, and every change of a list changes the tag of
- * the word that it goes through; so a compare-and-exchange of the head with what it was before a
- * walk that did not meet the key proves that nobody has added the key meanwhile. A deleted element
- * is marked in its own word first, which is the moment at which it is gone; whoever walks past
- * takes it out of the list and frees it. Every state in which a process can be killed is one that
- * the others can go on from (docs/MAPS.md). */
+ * Elements are added only at the head of their list, and every change of a list changes the tag of
+ * the changed word. So if a compare-and-exchange of the head succeeds with the value from before a
+ * walk that did not find the key, no thread has added the key since. Deletion first marks the
+ * element's own word, which removes it for all lookups; the next walk past it unlinks and frees it.
+ * Other processes can continue from every state in which a process can be killed (docs/MAPS.md). */
 #include "bpf/run/map/map_int.h"
 
 #include <errno.h>
@@ -16,8 +15,8 @@
 #define RESTARTS 32u
 #define RETRIES 64u
 #define SLOT_TRIES 4u
-#define LONGEST 128u   /* elements of one bucket; about 2 in the mean, 10 at the worst */
-#define LRU_SAMPLE 16u /* elements of which the one that was unused for longest goes */
+#define LONGEST 128u   /* maximum elements of one bucket; 2 on average, 10 at most in practice */
+#define LRU_SAMPLE 16u /* sampled elements, of which the least recently used one is evicted */
 #define LRU_ROUNDS 8u
 #define MIX 0x9e3779b97f4a7c15u
 
@@ -26,9 +25,9 @@ struct key {
 };
 
 struct place {
-	uint64_t *head, h; /* the bucket's word as it was when the walk began */
-	uint32_t i;	   /* found: the element */
-	uint64_t link;	   /* its word */
+	uint64_t *head, h; /* the bucket's word at the start of the walk */
+	uint32_t i;	   /* the element if found */
+	uint64_t link;	   /* word of the element */
 };
 
 static inline uint32_t key_words(const struct ebpf_map *m)
@@ -36,10 +35,11 @@ static inline uint32_t key_words(const struct ebpf_map *m)
 	return (m->key_bytes + 7) / 8;
 }
 
-/* The program's key may lie in memory that others write: it is read once. */
+/* Copies the key. Its memory may be written by other processes, so it is read once. */
 static inline void key_take(const struct ebpf_map *m, struct key *k, const void *key)
 {
-	if (m->key_bytes == 4) { /* as one number: a word that was stored in parts loads slowly */
+	if (m->key_bytes ==
+	    4) { /* as one number: loading a word that was stored in parts is slow */
 		k->w[0] = ebpf_map_index(key);
 		return;
 	}
@@ -92,7 +92,7 @@ static inline int key_is(const struct ebpf_map *m, uint32_t i, const uint64_t *k
 	return 1;
 }
 
-/* When an element of an LRU_HASH was last used, in insertions. */
+/* Returns the time of the last use of an LRU_HASH element, in insertions. */
 static inline uint32_t *elem_used(const struct ebpf_map *m, uint32_t i)
 {
 	return (uint32_t *)(void *)(ebpf_elem_at(m, i) + 8);
@@ -111,9 +111,9 @@ static inline void touch(const struct ebpf_map *m, uint32_t i)
 	}
 }
 
-/* Reading alone: passes over elements that are marked. prev is the last word met that belongs to an
- * element that is not; as long as it is what it was, everything that was reached through it was
- * still in the list when its key was read. */
+/* Walks a list without changes and skips marked elements. prev is the last word of an unmarked
+ * element; while it is unchanged, everything reached through it was in the list when its key was
+ * read. */
 static ALWAYS_INLINE int64_t walk(const struct ebpf_map *m, uint64_t *head, const uint64_t *k,
 				  int small)
 {
@@ -134,7 +134,7 @@ static ALWAYS_INLINE int64_t walk(const struct ebpf_map *m, uint64_t *head, cons
 			POINT("map.hash.lookup.read");
 			fence_acquire();
 			if (unlikely(load_relaxed(prev) != from)) {
-				break; /* again from the head */
+				break; /* restart from the head */
 			}
 			if (LINK_STATE(link) == ELEM_LINKED || LINK_STATE(link) == ELEM_READY) {
 				if (same) {
@@ -183,7 +183,7 @@ void *ebpf_hash_lookup(const struct ebpf_map *m, const void *key)
 	return elem_value(m, (uint32_t)i);
 }
 
-/* Takes a marked element out of the list whose word prev pointed at it, and frees it. */
+/* Unlinks a marked element, to which the word at prev points, and frees it. */
 static int unlink_dead(const struct ebpf_map *m, uint64_t *prev, uint64_t *from, uint32_t i,
 		       uint64_t link)
 {
@@ -198,8 +198,8 @@ static int unlink_dead(const struct ebpf_map *m, uint64_t *prev, uint64_t *from,
 	return 1;
 }
 
-/* For those who will change something: 1 found (by its key, or as element `index` when k is NULL),
- * 0 not there, -EBUSY, -E2BIG (the list is too long). Cleans up on its way. */
+/* Finds an element to change it. Returns 1 if found (by key, or as element `index` if k is NULL), 0
+ * if absent, -EBUSY, or -E2BIG (the list is too long). Unlinks deleted elements on the way. */
 static int find(const struct ebpf_map *m, uint64_t *head, const uint64_t *k, uint32_t index,
 		struct place *ret)
 {
@@ -252,7 +252,7 @@ static int find(const struct ebpf_map *m, uint64_t *head, const uint64_t *k, uin
 	return -EBUSY;
 }
 
-/* Copies the key of element i as of the time when its word was link: 0 when it has changed. */
+/* Copies the key that element i had while its word was link. Returns 0 if the word has changed. */
 static int key_of(const struct ebpf_map *m, uint32_t i, uint64_t link, struct key *k)
 {
 	const uint64_t *at = elem_key(m, i);
@@ -264,9 +264,10 @@ static int key_of(const struct ebpf_map *m, uint32_t i, uint64_t link, struct ke
 	return load_relaxed(ebpf_elem_link(m, i)) == link;
 }
 
-/* READY: its owner may be about to link it, by an exchange of a head that it read before it made
- * the element READY; changing the head's tag makes that exchange fail. DEAD: it is in its list, and
- * then find() has freed it, or it is not and will never be again. */
+/* Returns whether an element is lost. READY: its owner may be about to link it by an exchange of a
+ * head that it read before it made the element READY; changing the tag of the head makes that
+ * exchange fail. DEAD: if it is still in its list, find() frees it; otherwise it can never be
+ * linked again. */
 static int hash_lost(const struct ebpf_map *m, uint32_t i, uint64_t link)
 {
 	struct place at;
@@ -298,8 +299,8 @@ static void evict(const struct ebpf_map *m, uint32_t i, uint64_t link)
 	}
 }
 
-/* A full table gives way: of some elements, the one that was not used for longest. Lost elements
- * that are met on the way are taken instead. */
+/* Evicts the least recently used of some sampled elements of a full table. Takes lost elements
+ * found on the way instead. */
 static int lru_claim(const struct ebpf_map *m, uint64_t *ret_link)
 {
 	int i = ebpf_pool_claim_quick(m, ret_link);
@@ -357,8 +358,8 @@ static int new_element(const struct ebpf_map *m, const uint64_t *k, const void *
 	return i;
 }
 
-/* Links element i, whose word is *link, at the head that was read before: 1; 0: try again, 0 in
- * *link: the element was taken away. */
+/* Links element i, whose word is *link, at the head that was read before. Returns 1, or 0 to try
+ * again; 0 in *link: another thread took the element. */
 static int link_element(const struct ebpf_map *m, const struct place *at, uint32_t i,
 			uint64_t *link)
 {
@@ -432,7 +433,7 @@ int ebpf_hash_update(const struct ebpf_map *m, const void *key, const void *valu
 		return -EPERM;
 	}
 	key_take(m, &k, key);
-	i = lookup(m, k.w); /* the common case does no more than a lookup */
+	i = lookup(m, k.w); /* in the common case, the same work as a lookup */
 	if (i >= 0) {
 		return flags == UPDATE_NOEXIST ? -EEXIST : update_found(m, (uint32_t)i, value);
 	}

@@ -1,4 +1,5 @@
-/* What the files of the maps share: words of elements, copying values, keys that are read once. */
+/* Shared by the files of this folder: element words, copying of values, and operations that several
+ * types have in common. */
 #ifndef GBPF_BPF_RUN_MAP_MAP_INT_H
 #define GBPF_BPF_RUN_MAP_MAP_INT_H
 
@@ -12,9 +13,9 @@
 
 enum { UPDATE_ANY = 0, UPDATE_NOEXIST = 1, UPDATE_EXIST = 2 };
 
-/* The first word of an element, and the head of a list of them: 3 bits of state, 20 bits for 1 +
- * the index of the next element (0: none), 41 bits that grow with every change, so that a
- * compare-and-exchange with a word from before can never succeed. */
+/* The first word of an element, and the head of a list of elements: 3 bits of state, 20 bits for 1
+ * + the index of the next element (0: none), 41 bits that grow with every change, so that a
+ * compare-and-exchange with an old word fails. */
 enum ebpf_elem_state { ELEM_FREE, ELEM_CLAIMED, ELEM_READY, ELEM_LINKED, ELEM_DEAD };
 
 #define LINK_STATE(w) ((uint32_t)(w)&7u)
@@ -51,7 +52,8 @@ static inline int ebpf_map_writable(const struct ebpf_map *m)
 
 /* Elements are aligned to 8, so each of the small sizes is one store. */
 void ebpf_value_store(void *slot, const void *value, uint32_t bytes);
-/* The same for an element that others may see: leaves the map's lock as it is. */
+/* Like ebpf_value_store(), for an element that other threads may see: preserves the lock in the
+ * value. */
 void ebpf_value_update(const struct ebpf_map *m, void *slot, const void *value);
 void ebpf_value_load(void *value, const void *slot, uint32_t bytes);
 
@@ -60,9 +62,7 @@ void ebpf_value_load(void *value, const void *slot, uint32_t bytes);
 void *ebpf_hash_lookup(const struct ebpf_map *m, const void *key);
 int ebpf_hash_update(const struct ebpf_map *m, const void *key, const void *value, uint64_t flags);
 int ebpf_hash_delete(const struct ebpf_map *m, const void *key);
-/* Element i: 1 and copies, 0 or -EIO. */
 int ebpf_hash_slot(const struct ebpf_map *m, uint32_t i, void *key, void *value);
-/* Whether the element i is there, for callers that want pointers instead of copies. */
 int hash_present(const struct ebpf_map *m, uint32_t i);
 
 /* ---- map_lpm.c ---- */
@@ -82,6 +82,7 @@ int queue_slot(const struct ebpf_map *m, uint32_t slot, void *value);
 /* ---- map_stack.c ---- */
 
 int stack_push(const struct ebpf_map *m, const void *value, uint64_t flags);
+/* Clears by popping; at most twice max_entries times. */
 int stack_take(const struct ebpf_map *m, void *value, int remove);
 int stack_slot(const struct ebpf_map *m, uint32_t slot, void *value);
 uint32_t stack_count(const struct ebpf_map *m);
@@ -90,18 +91,20 @@ uint32_t stack_order(const struct ebpf_map *m, uint32_t *order);
 
 /* ---- map_thread.c ---- */
 
-/* Number of the calling thread among those of its process that use thread arrays; the last one is
- * shared by all that found none free. */
+/* Returns the number of the calling thread among the threads of its process that use thread arrays;
+ * the last number is shared by all threads that found none free. */
 uint32_t ebpf_thread_slot(void);
 void *ebpf_thread_lookup(const struct ebpf_map *m, const void *key);
 /* Over all threads: of one u64 of an element, or of each of them. */
 uint64_t ebpf_thread_sum(const struct ebpf_map *m, uint32_t index, uint32_t word);
+/* Sums each u64 of an element over all threads. */
 void ebpf_thread_read(const struct ebpf_map *m, uint32_t index, void *value);
 
 /* ---- map_epoch.c ---- */
 
 void *ebpf_epoch_lookup(const struct ebpf_map *m, uint32_t index);
-const uint8_t *ebpf_epoch_published(const struct ebpf_map *m); /* its first element */
+const uint8_t *
+ebpf_epoch_published(const struct ebpf_map *m); /* first element of the published copy */
 int ebpf_epoch_update(const struct ebpf_map *m, uint32_t index, const void *value);
 
 #endif

@@ -1,7 +1,7 @@
-/* Longest prefix match: a hash table over (length, bits), asked for each length that was ever used,
- * longest first. A key has at most 2 048 bits, so a lookup is bounded; tables of addresses have a
- * few lengths. The set of lengths lies before the table, grows, and is only a filter: a length that
- * is not in it was never inserted. */
+/* Longest prefix match: a hash table over (length, bits) that is searched for each length in use,
+ * longest first. A key has at most 2 048 bits, so a lookup is bounded; tables of addresses use a
+ * few lengths. The set of used lengths is stored before the table and only grows. It is a filter:
+ * no key with a length outside the set was ever inserted. */
 #include "bpf/run/map/map_int.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ static uint32_t max_bits(const struct ebpf_map *m)
 	return (m->key_bytes - 4) * 8;
 }
 
-/* Clears the bits from `bits` on; `until` says from where on they are clear already. */
+/* Clears the bits from `bits` on; those from `until` on are already clear. */
 static void cut(struct lpm_key *k, uint32_t bits, uint32_t until)
 {
 	uint32_t first = bits / 8;

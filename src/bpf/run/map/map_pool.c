@@ -1,5 +1,6 @@
-/* The pool: three levels of bits over the elements, set where everything below is taken. The bits
- * may be wrong in any way; the compare-and-exchange of an element's own word decides. */
+/* The element pool: three levels of bits over the elements; a bit is set if everything below it is
+ * taken. The bits are hints and may be wrong in any way; the compare-and-exchange of the element's
+ * own word decides. */
 #include "bpf/run/map/map_pool.h"
 
 #include "base/clock.h"
@@ -13,7 +14,7 @@ struct pool {
 	uint32_t scan, hand, failures, time;
 	uint64_t top[TOP_WORDS];
 	uint64_t pad[2];
-	uint64_t bits[]; /* second level, then one bit for each element */
+	uint64_t bits[]; /* second level, then one bit per element */
 };
 
 static uint32_t words(uint32_t n)
@@ -31,7 +32,7 @@ static struct pool *pool_of(const struct ebpf_map *m)
 	return (void *)(m->data + m->pool_off);
 }
 
-/* Bits of word w of a level with n bits that exist and are not set. */
+/* Returns the clear bits of word w that belong to a level of n bits. */
 static uint64_t clear_bits(const uint64_t *level, uint32_t w, uint32_t n)
 {
 	uint32_t here = n - w * 64;
@@ -52,8 +53,9 @@ static void clear_bit(uint64_t *level, uint32_t i)
 	}
 }
 
-/* A lower word was seen full: says so above, unless that has changed by then (whoever clears a bit
- * below clears the ones above after it, so one of the two sees the other). */
+/* Marks a full lower word in the word above it unless the lower word has changed since. A thread
+ * that clears a bit then clears the words above it, so one of the two threads sees the store of the
+ * other. */
 static void mark_full(uint64_t *upper, const uint64_t *lower, uint32_t w, uint32_t n_lower)
 {
 	set_bit(upper, w);
@@ -62,8 +64,8 @@ static void mark_full(uint64_t *upper, const uint64_t *lower, uint32_t w, uint32
 	}
 }
 
-/* The fence after a claim: whoever reads what the new owner writes, and then looks at the word that
- * led to the element before it was freed, sees that word changed. */
+/* Orders the claim before the new owner's stores: a reader that sees those stores and then rereads
+ * the word that led it to the element before it was freed sees that word changed. */
 int ebpf_pool_claim_quick(const struct ebpf_map *m, uint64_t *ret_link)
 {
 	struct pool *p = pool_of(m);
@@ -108,9 +110,9 @@ int ebpf_pool_claim_quick(const struct ebpf_map *m, uint64_t *ret_link)
 	return -1;
 }
 
-/* A claimed element says nothing about its owner, who is busy for nanoseconds or dead. The first
- * who meets it writes the time into its word (the owner copes with that); who meets it a minute
- * later takes it. */
+/* Returns whether a claimed element counts as lost. Its word does not tell whether its owner is
+ * busy for some nanoseconds or dead. The first thread that meets it stores the time in the word,
+ * which the owner tolerates; a thread that meets it a minute later takes it. */
 static int outwaited(const struct ebpf_map *m, uint32_t i, uint64_t link)
 {
 	uint32_t now = (uint32_t)(clock_now_ns() / 1000000000u) % 0xffffeu + 1;
@@ -175,7 +177,7 @@ int ebpf_pool_change(const struct ebpf_map *m, uint32_t i, uint64_t *link, uint3
 	uint64_t *at = ebpf_elem_link(m, i), now = *link, to = ebpf_link_word(now, state, next);
 
 	if (!ebpf_cas_word(at, now, to)) {
-		now = load_acquire(at); /* somebody may have noted the time in it, once */
+		now = load_acquire(at); /* another thread may have stored the time once */
 		if (LINK_STATE(now) != ELEM_CLAIMED || LINK_STATE(*link) != ELEM_CLAIMED ||
 		    LINK_TAG(now) != LINK_TAG(*link) || !ebpf_cas_word(at, now, to)) {
 			return 0;

@@ -1,41 +1,43 @@
-/* Elements of a map: all there from the start, claimed and freed without locks. The first word of
- * an element is the truth about it; the bits of the pool are hints where a free one may be, so that
- * one that was lost with a killed process is found again by looking at the elements themselves. */
+/* The elements of a map: preallocated, claimed and freed without locks. The first word of an
+ * element holds its state; the bits of the pool are hints to free elements. A search of the
+ * elements themselves finds those that were lost with a killed process. */
 #ifndef GBPF_BPF_RUN_MAP_MAP_POOL_H
 #define GBPF_BPF_RUN_MAP_MAP_POOL_H
 
 #include "bpf/run/map/map_int.h"
 
-/* Bytes that the pool of n elements needs. */
+/* Returns the size in bytes of a pool of n elements. */
 uint32_t ebpf_pool_bytes(uint32_t n);
 
-/* Says whether an element in a state other than FREE and CLAIMED belongs to nobody any more:
- * nothing refers to it, and its owner, should it live, cannot link it any more once its word has
- * changed. */
+/* Returns whether an element in a state other than FREE and CLAIMED is lost: nothing refers to it,
+ * and its owner, if alive, can no longer link it once its word has changed. */
 typedef int (*ebpf_pool_lost_fn)(const struct ebpf_map *m, uint32_t i, uint64_t link);
 
-/* Claims an element: its index, or -1 when there is none. *ret_link: its word as of now, which the
- * owner changes by compare-and-exchange alone. Bounded. */
+/* Claims an element and returns its index, or -1 if none is free. *ret_link is its current word,
+ * which the owner changes only by compare-and-exchange. Bounded. */
 int ebpf_pool_claim(const struct ebpf_map *m, ebpf_pool_lost_fn lost, uint64_t *ret_link);
-/* Without looking for lost elements. */
+/* Like ebpf_pool_claim(), but does not search for lost elements. */
 int ebpf_pool_claim_quick(const struct ebpf_map *m, uint64_t *ret_link);
-/* Takes element i over if it is free or lost: 1 or 0. */
+/* Takes over element i if it is free or lost. Returns 1 or 0. */
 int ebpf_pool_take(const struct ebpf_map *m, uint32_t i, ebpf_pool_lost_fn lost,
 		   uint64_t *ret_link);
-/* Changes the word of an element that one has claimed; 0: it was taken away. */
+/* Changes the word of an element that the caller has claimed. Returns 0 if another thread took it.
+ */
 int ebpf_pool_change(const struct ebpf_map *m, uint32_t i, uint64_t *link, uint32_t state,
 		     uint32_t next);
-/* Frees an element whose word is link; when it is not any more somebody else has it. */
+/* Frees an element if its word is still link; otherwise another thread owns it, and the call has no
+ * effect. */
 void ebpf_pool_free(const struct ebpf_map *m, uint32_t i, uint64_t link);
-/* Some element; every one of them comes again and again, neighbours far apart. */
+/* Returns the index of some element. Successive calls visit every element, with neighbours far
+ * apart. */
 uint32_t ebpf_pool_sample(const struct ebpf_map *m);
-/* A time that insertions count. */
+/* Returns the current time, measured in insertions. */
 uint32_t ebpf_pool_time(const struct ebpf_map *m);
 void ebpf_pool_tick(const struct ebpf_map *m);
-/* Number of calls so far, for work that is done at every so many failures only. */
+/* Returns the number of its calls, for work that is done only at every Nth failure. */
 uint32_t ebpf_pool_failures(const struct ebpf_map *m);
 
-/* An element of which the owner has not been heard for so long is taken for lost. */
+/* Age in seconds from which a claimed element counts as lost. */
 #define POOL_LOST_SECONDS 60u
 
 #endif

@@ -1,7 +1,7 @@
-/* Queues without locks: the values lie in elements of a pool; a ring of words says in which order.
- * A word holds 1 + the element and 1 + the position that it was used for last, which only grows: so
- * putting an element in, and taking it out, is one compare-and-exchange each, and whoever comes
- * next moves the two positions on. Nothing is ever half in the queue. */
+/* Lock-free queues: values are in elements of a pool, and a ring of words orders them. A word holds
+ * 1 + the element and 1 + the position for which it was last used. Positions only grow, so
+ * insertion and removal are one compare-and-exchange each, and the next thread advances head and
+ * tail. An element is never partly in the queue. */
 #include "bpf/run/map/map_int.h"
 
 #include <errno.h>
@@ -14,14 +14,14 @@
 #define POS_LOW 0xfffffu
 
 struct queue {
-	uint64_t head ALIGNED(64); /* position of the next to take */
-	uint64_t tail ALIGNED(64); /* position of the next to put */
+	uint64_t head ALIGNED(64); /* position of the next element to take */
+	uint64_t tail ALIGNED(64); /* position of the next element to insert */
 	uint64_t place[];
 };
 
 _Static_assert(sizeof(struct queue) % 64 == 0, "the pool behind it is aligned");
 
-#define PLACE_ELEM(w) ((uint32_t)(w)&0xfffffu) /* 0: taken, or never used */
+#define PLACE_ELEM(w) ((uint32_t)(w)&0xfffffu) /* 0: taken or never used */
 #define PLACE_POS(w) ((w) >> 20)	       /* 1 + position; 0: never used */
 
 uint64_t queue_head_bytes(uint32_t n_places)
@@ -39,8 +39,8 @@ static uint64_t place_word(uint64_t pos, uint32_t elem)
 	return ((pos + 1) & POS_MASK) << 20 | elem;
 }
 
-/* Where word w stands to position pos: < 0 not used for it yet, 0 used for it, > 0 for a later one.
- */
+/* Compares the position of word w with pos: < 0 not used for pos yet, 0 used for pos, > 0 used for
+ * a later one. */
 static int64_t place_cmp(uint64_t w, uint64_t pos)
 {
 	return (int64_t)((PLACE_POS(w) - (pos + 1)) << 20) >> 20;
@@ -56,9 +56,10 @@ static void advance(uint64_t *word, uint64_t pos)
 	ebpf_cas_word(word, pos, pos + 1);
 }
 
-/* A READY element says in its word at which position its owner wants it (modulo 2^20, which says in
- * which place). If that place holds another, the owner's exchange will fail. If it holds none, and
- * that position is its next, it is used up so that the exchange fails. */
+/* Returns whether an element is lost. The word of a READY element holds the position at which its
+ * owner inserts it (modulo 2^20, which determines the slot). If the slot holds another element, the
+ * owner's exchange fails. If it is empty and that position is its next, the position is consumed so
+ * that the exchange fails. */
 static int queue_lost(const struct ebpf_map *m, uint32_t i, uint64_t link)
 {
 	uint64_t *place = place_of(m, LINK_NEXT(link)), w = load_acquire(place), pos;
@@ -70,7 +71,8 @@ static int queue_lost(const struct ebpf_map *m, uint32_t i, uint64_t link)
 	return (pos & POS_LOW) != LINK_NEXT(link) || ebpf_cas_word(place, w, place_word(pos, 0));
 }
 
-/* Puts element i at the end: 1; 0: no place; -1: it was taken away from us. */
+/* Inserts element i at the end. Returns 1; 0 if there is no slot; -1 if another thread took the
+ * element. */
 static int put(const struct ebpf_map *m, uint32_t i, uint64_t *link)
 {
 	struct queue *q = shim_queue_of(m);
@@ -80,13 +82,13 @@ static int put(const struct ebpf_map *m, uint32_t i, uint64_t *link)
 		uint64_t w = load_acquire(place);
 		int64_t cmp = place_cmp(w, pos);
 
-		if (cmp >= 0) { /* used already, and nobody has moved on; or tail is old */
+		if (cmp >= 0) { /* slot in use and tail not advanced yet, or tail is stale */
 			advance(&q->tail, pos);
 			continue;
 		}
 		if (PLACE_ELEM(w)) {
-			return 0; /* one round behind and not taken: there are not so many elements
-				   */
+			return 0; /* cannot happen: the pool has fewer elements than the ring has
+				     slots */
 		}
 		if (!ebpf_pool_change(m, i, link, ELEM_READY, (uint32_t)(pos & POS_LOW))) {
 			return -1;
@@ -101,8 +103,8 @@ static int put(const struct ebpf_map *m, uint32_t i, uint64_t *link)
 	return 0;
 }
 
-/* Takes out (or looks at) the first: 1, 0 empty, -EBUSY. The value is copied before, and is right
- * if the place is then what it was. */
+/* Takes (or peeks at) the first element. Returns 1, 0 if the queue is empty, or -EBUSY. The value
+ * is copied first and is valid if the slot is then unchanged. */
 static int take(const struct ebpf_map *m, void *value, int remove)
 {
 	struct queue *q = shim_queue_of(m);
@@ -116,7 +118,8 @@ static int take(const struct ebpf_map *m, void *value, int remove)
 		if (cmp < 0) {
 			return 0;
 		}
-		if (cmp > 0 || !i) { /* head is old; or taken, and nobody has moved on */
+		if (cmp > 0 ||
+		    !i) { /* head is stale, or the element is taken and head not advanced yet */
 			advance(&q->head, pos);
 			continue;
 		}

@@ -1,6 +1,6 @@
-/* Stacks without locks: a list of elements, of which only the top changes; the tag in the top's
- * word grows with every change. An element that a killed process had claimed or taken off is found
- * again, when the stack seems full, by comparing the list with the elements. */
+/* Lock-free stacks: a list of elements of which only the top changes; the tag in the top's word
+ * grows with every change. If the stack seems full, an element that a killed process had claimed or
+ * removed is found by comparing the list with the elements. */
 #include "bpf/run/map/map_int.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "bpf/run/map/map_pool.h"
 
 #define TRIES 64u
-#define WINDOW 128u /* elements that one search for lost ones looks at */
+#define WINDOW 128u /* number of elements examined by one search for lost ones */
 
 static uint64_t *top_of(const struct ebpf_map *m)
 {
@@ -73,8 +73,9 @@ static int take(const struct ebpf_map *m, void *value, int remove)
 	return -EBUSY;
 }
 
-/* Which elements of a window the list leads to. 0: the list changed meanwhile, or is no list. The
- * change of the top's tag at the end makes every push fail that read the top before. */
+/* Marks the elements of a window that are in the list. Returns 0 if the list changed during the
+ * walk or is invalid. At the end, changes the tag of the top, so that every push fails that has
+ * read the top before. */
 static int mark_listed(const struct ebpf_map *m, uint32_t first, uint8_t listed[WINDOW])
 {
 	uint64_t t = load_acquire(top_of(m)), w = t;
@@ -92,9 +93,9 @@ static int mark_listed(const struct ebpf_map *m, uint32_t first, uint8_t listed[
 	return ebpf_cas_word(top_of(m), t, ebpf_link_word(t, 0, LINK_NEXT(t)));
 }
 
-/* Frees elements of one window that were READY before a walk that did not meet them: their owners
- * were killed, or will fail to link them and then find that they are not theirs any more. The list
- * is walked as a whole, so this is done the more seldom the longer it may be. */
+/* Frees elements of one window that were READY before a walk of the list that did not meet them:
+ * their owners were killed, or will fail to link them and then see that they have lost them. The
+ * walk covers the whole list, so the longer the list can be, the less often this is done. */
 static NOINLINE void free_lost(const struct ebpf_map *m)
 {
 	uint32_t n = m->max_entries, every = MAX(4u, n / 1024u), failure = ebpf_pool_failures(m);
@@ -125,7 +126,7 @@ int stack_push(const struct ebpf_map *m, const void *value, uint64_t flags)
 	int i, done;
 
 	if (flags) {
-		return -EINVAL; /* to drop the oldest of a list it would have to be walked */
+		return -EINVAL; /* dropping the oldest element would require a walk of the list */
 	}
 	if (!ebpf_map_writable(m)) {
 		return -EPERM;
@@ -158,13 +159,14 @@ int stack_take(const struct ebpf_map *m, void *value, int remove)
 	return got > 0 ? 0 : got ? got : -ENOENT;
 }
 
-/* Where the last walk of this thread was, so that going on from there is one step. */
+/* The position of the last walk on this thread, so that the next slot costs one step. */
 static TLS_FAST struct {
 	const uint8_t *data;
 	uint32_t slot, i_1;
 } walked;
 
-/* 1 + the element `slot` places below the top, or 0. Nobody keeps the list as it is meanwhile. */
+/* Returns 1 + the element `slot` places below the top, or 0. The list may change during the walk.
+ */
 static uint32_t below_top(const struct ebpf_map *m, uint32_t slot)
 {
 	uint32_t i_1, at = 0;

@@ -1,15 +1,14 @@
-/* Arrays with an instance for each thread. User space cannot keep a thread from being interrupted,
- * so instances belong to threads and not to processors: a thread takes a number at its first use
- * and gives it back when it ends; the next thread goes on with the same counts. The last number is
- * shared by all threads that found none free: their plain additions may lose counts, atomic ones do
- * not. */
+/* Arrays with one instance per thread. User space cannot disable preemption, so instances belong to
+ * threads instead of processors: a thread takes a number at its first use and releases it at its
+ * end; the next thread continues with the same counts. All threads that found no free number share
+ * the last one: their plain additions may lose counts, atomic ones do not. */
 #include "bpf/run/map/map_int.h"
 
 #include <errno.h>
 #include <pthread.h>
 
-static TLS_FAST uint32_t mine; /* 1 + the thread's number */
-static uint64_t taken;	       /* by threads of this process */
+static TLS_FAST uint32_t mine; /* 1 + number of this thread */
+static uint64_t taken;	       /* bit mask of numbers taken in this process */
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int key_made;
@@ -39,7 +38,7 @@ static NOINLINE uint32_t take_slot(void)
 	int saved = errno;
 
 	(void)pthread_once(&once, setup);
-	mine = EBPF_THREAD_SLOTS; /* the shared one, also for a signal that comes now */
+	mine = EBPF_THREAD_SLOTS; /* the shared number, in case a signal handler runs now */
 	for (uint32_t i = 0; key_made && i < EBPF_THREAD_SLOTS - 1; i++) {
 		if (!(__atomic_fetch_or(&taken, UINT64_C(1) << i, __ATOMIC_ACQ_REL) >> i & 1)) {
 			mine = i + 1;

@@ -1,5 +1,5 @@
-/* Maps as tools see them: walking over all elements, reading, clearing, copying. Works on memory
- * that anybody may write to; every walk has an end that follows from the definition. */
+/* Map operations for tools: walking over all elements, reading, clearing, copying. Other processes
+ * may change the memory at the same time; the definition bounds every walk. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -119,7 +119,7 @@ static int clear_hash(const struct ebpf_map *m)
 
 static int ebpf_map_clear_pops(const struct ebpf_map *m)
 {
-	for (uint32_t n = 0; n < 2 * m->max_entries; n++) { /* others may push meanwhile */
+	for (uint32_t n = 0; n < 2 * m->max_entries; n++) { /* bounded: other threads may push */
 		int err = ebpf_map_pop(m, NULL);
 
 		if (err) {

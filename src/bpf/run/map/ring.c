@@ -1,10 +1,10 @@
-/* The writers' side of ring buffers. Headers of records lie apart from the records, so that a
- * header word is never anything else: one word for each block, which says at which position (these
- * only grow) a record was begun there, how long it is, and whether it is finished.
+/* The writer side of ring buffers. Record headers are separate from the records, so that a header
+ * word never holds anything else: one word per block holds the position (positions only grow) at
+ * which a record begins there, its length, and whether it is finished.
  *
- * A reservation is one compare-and-exchange of the header at the end of the ring. It says at once
- * where the next one begins, so anybody can move the end on, and a writer that is killed leaves a
- * whole header behind it, or nothing. */
+ * A reservation is one compare-and-exchange of the header at the end of the ring. The header
+ * determines where the next record begins, so any writer can advance the end, and a killed writer
+ * leaves either a complete header or none. */
 #include "bpf/run/map/ring.h"
 
 #include <errno.h>
@@ -15,7 +15,8 @@
 
 #define TRIES 64u
 
-/* What a header that is at the end of the ring, or older, tells a writer. */
+/* Claims the header at pos, whose value was seen, for a record with that state and length, and
+ * advances the end. Returns 1, or 0 if another writer was faster. */
 static int begin_record(struct ebpf_ring *g, uint64_t pos, uint64_t seen, uint32_t state,
 			uint32_t bytes)
 {
@@ -46,7 +47,7 @@ void *ebpf_ring_reserve(const struct ebpf_map *ring, uint64_t bytes)
 		uint32_t need = n <= to_end ? n : to_end + n;
 
 		if (ebpf_ring_compare(seen, pos) >= 0) {
-			/* begun, and nobody has moved on; a header beyond: tail is old */
+			/* a record begins here and tail is not advanced yet, or tail is stale */
 			if (ebpf_ring_compare(seen, pos) == 0) {
 				ebpf_cas_word(&g.shared->tail, pos,
 					      pos + RING_BLOCKS(RING_BYTES(seen)));
@@ -57,8 +58,7 @@ void *ebpf_ring_reserve(const struct ebpf_map *ring, uint64_t bytes)
 			(void)add_relaxed(&g.shared->dropped, 1u);
 			return NULL;
 		}
-		if (n >
-		    to_end) { /* a record lies in one piece: the rest of this round is skipped */
+		if (n > to_end) { /* records are contiguous: skip the rest of this round */
 			begin_record(&g, pos, seen, RING_DISCARDED, to_end * EBPF_RING_BLOCK);
 		} else if (begin_record(&g, pos, seen, RING_BUSY, (uint32_t)bytes)) {
 			return ebpf_ring_block(&g, pos);

@@ -1,4 +1,4 @@
-/* The layout of a ring, for its writers (ring.c) and its reader (ring_read.c). */
+/* The layout of a ring, shared by its writers (ring.c) and its reader (ring_read.c). */
 #ifndef GBPF_BPF_RUN_MAP_RING_INT_H
 #define GBPF_BPF_RUN_MAP_RING_INT_H
 
@@ -6,10 +6,12 @@
 #include "bpf/run/map/ring.h"
 
 struct ebpf_ring_shared {
-	uint64_t tail ALIGNED(64);    /* position of the next record, in blocks; writers */
-	uint64_t head ALIGNED(64);    /* everything before was read; a copy of the reader's own */
-	uint64_t dropped ALIGNED(64); /* records that found no room; writers */
-	uint64_t header[];	      /* one a block */
+	uint64_t tail ALIGNED(64); /* position of the next record, in blocks; written by writers */
+	uint64_t head ALIGNED(
+		64); /* everything before was read; a copy of the reader's private position */
+	uint64_t dropped
+		ALIGNED(64); /* number of records dropped for lack of space; written by writers */
+	uint64_t header[];   /* one per block */
 };
 
 struct ebpf_ring {
@@ -49,7 +51,7 @@ static inline uint64_t ebpf_ring_word(uint64_t pos, uint32_t state, uint32_t byt
 	return ((pos + 1) & RING_POS_MASK) << 20 | (uint64_t)bytes << 2 | state;
 }
 
-/* Where a header stands to position pos: < 0 from an earlier round, 0 begun there, > 0 later. */
+/* Compares a header with position pos: < 0 from an earlier round, 0 begins there, > 0 later. */
 static inline int64_t ebpf_ring_compare(uint64_t w, uint64_t pos)
 {
 	return (int64_t)(((w >> 20) - (pos + 1)) << 20) >> 20;

@@ -1,13 +1,12 @@
-/* The reader's side of ring buffers, which is gbpfd's and reads what hostile processes may write.
- * It keeps its position to itself, reads a header once, checks its position and its length against
- * its own figures, and does a bounded number of steps. What makes no sense is skipped and counted.
- */
+/* The reader side of ring buffers, which gbpfd runs on memory that hostile processes may write. It
+ * keeps its position private, reads each header once, checks position and length against private
+ * values, and makes a bounded number of steps. It skips and counts invalid contents. */
 #include <errno.h>
 
 #include "base/point.h"
 #include "bpf/run/map/ring_int.h"
 
-#define STEPS 256u /* skipped records in one call */
+#define STEPS 256u /* maximum number of records skipped in one call */
 
 void ebpf_ring_open(struct ebpf_ring_reader *r, const struct ebpf_map *ring)
 {
@@ -24,8 +23,8 @@ static void move_to(struct ebpf_ring *g, struct ebpf_ring_reader *r, uint64_t po
 	store_release(&g->shared->head, pos);
 }
 
-/* Unfinished: its writer is at it, stopped, or gone. Taking the record away from it is one
- * exchange, after which its submit fails. 1: it may be skipped. */
+/* Gives up an unfinished record, whose writer is running, stopped or dead, by one exchange, after
+ * which its submit fails. Returns 1 if the record may be skipped. */
 static int give_up(struct ebpf_ring *g, struct ebpf_ring_reader *r, uint64_t header,
 		   uint64_t now_ns, int owner_dead)
 {
@@ -38,11 +37,11 @@ static int give_up(struct ebpf_ring *g, struct ebpf_ring_reader *r, uint64_t hea
 	if (ebpf_cas_word(ebpf_ring_header(g, r->pos), header, RING_WITH(header, RING_DISCARDED))) {
 		r->lost++;
 	}
-	return 1; /* finished in this moment: the next round sees it */
+	return 1; /* the writer has just finished it: the next round reads it */
 }
 
-/* Nothing was begun at our position: the ring is empty, also when a writer was killed before it
- * moved the end on; else somebody wrote nonsense into it. */
+/* Handles a position without a record: the ring is empty, a writer was killed before it advanced
+ * the end, or a process has overwritten the header. */
 static int resync(struct ebpf_ring *g, struct ebpf_ring_reader *r, uint64_t header)
 {
 	uint64_t tail = load_acquire(&g->shared->tail);
@@ -55,7 +54,7 @@ static int resync(struct ebpf_ring *g, struct ebpf_ring_reader *r, uint64_t head
 		return 0;
 	}
 	if (ebpf_ring_compare(load_acquire(ebpf_ring_header(g, r->pos)), r->pos) == 0) {
-		return 1; /* begun between the two looks */
+		return 1; /* a record began between the two reads */
 	}
 	r->broken++;
 	move_to(g, r, tail);
