@@ -1,7 +1,7 @@
-/* Unverified programs. The interpreter checks each access itself. Compiled code cannot: it runs in
- * a child that has the program's memory between guard pages, a limit on processor time, a parent
- * with a watch, and a system call filter that leaves write and exit; whatever it does there ends
- * with the child. */
+/* Runs unverified programs. The interpreter checks each access. Compiled code does not, so it runs
+ * in a child process that has only the memory of the program between guard pages, a limit on CPU
+ * time, a parent that enforces a timeout, and a system call filter that allows only write and exit.
+ */
 #include "bpf/load/exec_raw.h"
 
 #include <errno.h>
@@ -76,7 +76,7 @@ static int interpret(const struct ebpf_insn *insns, uint32_t n, void *mem, size_
 
 /* ---- compiled ---- */
 
-/* What the child needs; made by the parent, so that nothing is allocated after fork. */
+/* Resources of the child. The parent creates them, so that nothing is allocated after fork(). */
 struct raw {
 	ebpf_entry entry;
 	void *code; /* owned mapping */
@@ -84,11 +84,10 @@ struct raw {
 	uint8_t *guarded; /* owned mapping: a guard page, memory, a guard page; shared with the
 			     child */
 	size_t guarded_bytes;
-	uint8_t *mem; /* into guarded; it ends (but for alignment) where the guard page begins */
+	uint8_t *mem; /* into guarded; ends, except for alignment, at the guard page */
 };
 
-/* The entry gets only r1; the interpreter's other initial values are set by instructions in front.
- */
+/* Adds instructions that set the initial values of the interpreter: compiled code gets only r1. */
 static uint32_t add_prefix(struct ebpf_insn *out, size_t mem_bytes)
 {
 	uint32_t n = 0;
@@ -162,7 +161,7 @@ static int make_memory(struct raw *x, const void *mem, size_t bytes)
 	return 0;
 }
 
-/* Leaves write and exit; anything else kills. */
+/* Allows only write and exit; any other system call kills the child. */
 static int confine(void)
 {
 	struct sock_filter rules[] = {
@@ -198,7 +197,8 @@ static NORETURN void child(const struct raw *x, int out, int has_mem)
 		signal(faults[i], SIG_DFL);
 	}
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	/* Only the result's descriptor stays, so that a forged write can reach nothing else. */
+	/* Close all descriptors except the one for the result, so that a write by the program can
+	 * reach nothing else. */
 	if (dup2(out, 3) < 0 || syscall(SYS_close_range, 4, ~0u, 0) < 0 ||
 	    setrlimit(RLIMIT_CORE, &none) < 0 || setrlimit(RLIMIT_CPU, &cpu) < 0) {
 		_exit(99);
@@ -210,15 +210,16 @@ static NORETURN void child(const struct raw *x, int out, int has_mem)
 		_exit(99);
 	}
 	r0 = x->entry(has_mem ? x->mem : NULL, NULL);
-	/* Bare calls: what the C library or a sanitizer does around them is not allowed any more.
-	 */
+	/* Raw system calls: the filter forbids the calls that the C library or a sanitizer would
+	 * add. */
 	failed = syscall(SYS_write, 3, &r0, sizeof(r0)) != sizeof(r0);
 	for (;;) {
 		syscall(SYS_exit_group, failed);
 	}
 }
 
-/* Waits for the result or the end of the child, at most RAW_WALL_NS. Bytes read. */
+/* Waits for the result or the exit of the child, at most RAW_WALL_NS. Returns the number of bytes
+ * read. */
 static size_t read_result(int fd, uint64_t *ret_r0)
 {
 	uint64_t end = clock_now_ns() + RAW_WALL_NS;
@@ -285,7 +286,7 @@ static int run_child(const struct raw *x, int has_mem, uint64_t *ret_r0, struct 
 	}
 	got = read_result(fds[0], &r0);
 	if (!got) {
-		kill(pid, SIGKILL); /* dead already, or out of time */
+		kill(pid, SIGKILL); /* has exited or timed out */
 	}
 	close(fds[0]);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
@@ -324,8 +325,8 @@ static int run_compiled(const struct ebpf_insn *insns, uint32_t n, void *mem, si
 	return err < 0 ? report_set(r, err, "system", "%s", strerror(-err)) : 0;
 }
 
-/* The compiler takes programs that are well formed and call no helper; says which instruction is
- * not. */
+/* Refuses programs that the compiler does not accept: malformed ones and those that call helpers.
+ * Reports the instruction. */
 static int check(const struct ebpf_insn *insns, uint32_t n, struct report *r)
 {
 	uint32_t pc = 0;

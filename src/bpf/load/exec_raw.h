@@ -1,5 +1,5 @@
-/* Runs a program nobody has verified, for `gbpf policy exec` and conformance suites: never in a
- * policy's process, and always confined. */
+/* Runs an unverified program for `gbpf policy exec` and conformance suites. It never runs in the
+ * process of a policy and is always confined. */
 #ifndef GBPF_BPF_LOAD_EXEC_RAW_H
 #define GBPF_BPF_LOAD_EXEC_RAW_H
 
@@ -10,12 +10,13 @@
 
 #define EBPF_RAW_MAX_MEM (1u << 20)
 
-/* insns: instructions as bytes, in the machine's order. r1 = mem, r2 = mem_bytes; the program may
- * change mem, which is kept when it ends well. No maps, no helpers; r0 and r3-r9 begin as 0, the
- * stack is undefined. use_jit: compiled, in a child process that may only write its result;
- * otherwise by the checked interpreter. 0 with *ret_r0, or, with place and reason in r: -EINVAL (no
- * such instruction or jump), -E2BIG, -EFAULT (an access outside of mem and stack), -ETIME (too
- * long), -ELOOP (frames), -ENOTSUP (no compiler or no confinement here), -ENOMEM, -errno. */
+/* Runs a program. insns: instructions in the byte order of the machine. r1 = mem, r2 = mem_bytes;
+ * changes to mem are kept if the program succeeds. The program has no maps and no helpers; r0 and
+ * r3-r9 are 0, the stack is undefined. use_jit: compiled, in a child process that can only write
+ * its result; otherwise by the checked interpreter. Returns 0 with *ret_r0, or, with place and
+ * reason in r: -EINVAL (invalid instruction or jump), -E2BIG, -EFAULT (an access outside of mem and
+ * stack), -ETIME (timeout), -ELOOP (frames), -ENOTSUP (no compiler or no confinement available),
+ * -ENOMEM, or another -errno. */
 int ebpf_exec_raw(const void *insns, size_t insn_bytes, void *mem, size_t mem_bytes, int use_jit,
 		  uint64_t *ret_r0, struct report *r);
 

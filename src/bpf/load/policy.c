@@ -1,5 +1,5 @@
-/* From an object's bytes to a sealed image: opens it, lays out its maps, verifies every program,
- * compiles, builds. Nothing is kept of a policy that any step refuses. */
+/* Builds a sealed image from an object: opens the object, lays out its maps, verifies and compiles
+ * every program, and writes the image. A failure of any step leaves nothing behind. */
 #include "bpf/load/policy.h"
 
 #include <errno.h>
@@ -19,18 +19,18 @@ enum {
 #define FIRST_CODE_BYTES (64u << 10)
 #define MAX_CODE_BYTES (EBPF_MAX_IMAGE_BYTES / 2)
 
-/* What is under way; the caller's struct is filled only at the end. */
+/* State of a build; the struct of the caller is filled only after success. */
 struct build {
 	struct ebpf_built *out;
 	struct ebpf_map maps[EBPF_MAX_MAPS];
 	struct ebpf_image_header header;
-	struct ebpf_insn *insns;    /* owned: all programs, one behind the other */
-	struct ebpf_tail_at *tails; /* owned: likewise */
+	struct ebpf_insn *insns;    /* owned: instructions of all programs */
+	struct ebpf_tail_at *tails; /* owned: tail call tables of all programs */
 	uint8_t *code;		    /* owned */
 	size_t code_bytes, code_cap;
 };
 
-/* Each definition has been checked when the object was opened. */
+/* Lays out the maps, whose definitions were checked when the object was opened. */
 static int lay_out_maps(struct build *c, struct report *r)
 {
 	const struct ebpf_object *o = &c->out->object;
@@ -69,7 +69,7 @@ static int verify_all(struct build *c, unsigned flags, struct report *r)
 		if (err) {
 			return err;
 		}
-		stats.cost += !stats.cost; /* 0 means: not filled */
+		stats.cost += !stats.cost; /* cost 0 stands for an unused hook */
 		c->out->stats[prog->hook] = stats;
 	}
 	c->out->verify_ns = clock_now_ns() - start;
@@ -89,7 +89,8 @@ static int grow_code(struct build *c)
 	return 0;
 }
 
-/* Offset of the program's code, or UINT32_MAX: what the compiler cannot do is interpreted. */
+/* Compiles a program. Sets *ret_offset to the offset of its code, or to UINT32_MAX if it cannot be
+ * compiled and is interpreted. */
 static int compile(struct build *c, const struct ebpf_code *prog, uint32_t *ret_offset)
 {
 	*ret_offset = UINT32_MAX;
@@ -231,7 +232,8 @@ void ebpf_built_finish(struct ebpf_built *b)
 	b->image_fd = -1;
 }
 
-/* A data map is one value, an array of maps many. */
+/* Writes the initial contents of a map: one value of a data map, all entries of an array of maps.
+ */
 static void init_map(uint8_t *at, const struct ebpf_map *m, const void *init)
 {
 	uint32_t n = m->type == GBPF_MAP_ARRAY_OF_MAPS ? m->max_entries : 1;
@@ -248,7 +250,7 @@ void ebpf_built_init_region(const struct ebpf_built *b, enum ebpf_region region,
 	size_t region_bytes[EBPF_REGIONS];
 
 	if (ebpf_maps_layout(b->object.maps, b->object.n_maps, maps, region_bytes) < 0) {
-		return; /* cannot be: the build laid out the same definitions */
+		return; /* cannot happen: the build laid out the same definitions */
 	}
 	for (uint32_t i = 0; i < b->object.n_maps; i++) {
 		if (maps[i].region == region && b->object.init[i]) {

@@ -1,5 +1,5 @@
-/* One call from the bytes of an object to an image that can be passed on: open, verify every
- * program, JIT, build. */
+/* Builds an image from an object in one call: opens the object, verifies and compiles every
+ * program, and writes the image. */
 #ifndef GBPF_BPF_LOAD_POLICY_H
 #define GBPF_BPF_LOAD_POLICY_H
 
@@ -10,14 +10,15 @@
 struct ebpf_built {
 	int image_fd; /* owned */
 	struct ebpf_object object;
-	struct ebpf_verify_stats stats[EBPF_MAX_HOOKS]; /* by hook id; cost 0: not filled */
+	struct ebpf_verify_stats
+		stats[EBPF_MAX_HOOKS]; /* by hook id; cost 0: the policy does not use the hook */
 	size_t region_bytes[EBPF_REGIONS];
 	uint32_t code_bytes;
 	uint64_t verify_ns, jit_ns;
 };
 
-/* 0, -EINVAL (unusable object), -EACCES or -E2BIG (refused), -ENOMEM; r says why. flags:
- * EBPF_VERIFY_*, EBPF_BUILD_*. */
+/* Returns 0, -EINVAL (unusable object), -EACCES or -E2BIG (refused), or -ENOMEM; r has the reason.
+ * flags: EBPF_VERIFY_*, EBPF_BUILD_*. */
 enum { EBPF_BUILD_NO_JIT = 0x100 };
 int ebpf_policy_build(struct ebpf_built *b, const void *elf, size_t bytes, const char *name,
 		      uint64_t version, unsigned flags, struct report *r);

@@ -1,4 +1,4 @@
-/* Comparing types structurally. Walks are bounded in depth and in number, since the types of a
+/* Structural comparison of types. Walks are bounded in depth and in number, because types of a
  * broken or hostile object may refer to each other in any way. */
 #include "bpf/load/btf/btf_equal.h"
 
@@ -16,7 +16,7 @@ struct walk {
 	unsigned visits;
 };
 
-/* Behind typedefs and qualifiers; NULL for void and what is broken. */
+/* Returns the type after typedefs and qualifiers; NULL for void and broken types. */
 static const struct btf_type *resolve(const struct btf *btf, uint32_t id)
 {
 	for (int depth = 0; depth < 32 && id; depth++) {
@@ -43,7 +43,7 @@ static int names_equal(struct walk *w, const struct btf_member *a, const struct 
 {
 	const char *name = name_of(w->a, a->name_off);
 
-	w->visits += (unsigned)(strlen(name) / 64); /* it may be megabytes long */
+	w->visits += (unsigned)(strlen(name) / 64); /* names may be megabytes long */
 	return strcmp(name, name_of(w->b, b->name_off)) == 0;
 }
 
@@ -81,7 +81,7 @@ static int equal(struct walk *w, uint32_t ia, uint32_t ib, int depth)
 	case BTF_KIND_FLOAT:
 		return a->size == b->size && btf_kflag(a) == btf_kflag(b);
 	case BTF_KIND_PTR:
-		return 1; /* 8 bytes, whatever it points to */
+		return 1; /* 8 bytes for any target type */
 	case BTF_KIND_ARRAY:
 		return btf_array(a)->nelems == btf_array(b)->nelems &&
 		       equal(w, btf_array(a)->type, btf_array(b)->type, depth + 1);
@@ -89,7 +89,7 @@ static int equal(struct walk *w, uint32_t ia, uint32_t ib, int depth)
 	case BTF_KIND_UNION:
 		return a->size == b->size && members_equal(w, a, b, depth);
 	default:
-		return 0; /* has no bytes of its own */
+		return 0; /* no bytes in a value */
 	}
 }
 

@@ -1,4 +1,5 @@
-/* CO-RE: what an object's author knew of a type, found again in this gBPF's own types. */
+/* CO-RE: finds the types and members that an object was compiled against in the types of this gBPF.
+ */
 #ifndef GBPF_BPF_LOAD_BTF_CORE_H
 #define GBPF_BPF_LOAD_BTF_CORE_H
 
@@ -31,29 +32,30 @@ struct ebpf_core_step {
 	const char *name;
 };
 
-/* A path through types, with anonymous members left out; for enumerators one step. */
+/* A path through types without anonymous members; one step for an enumerator. */
 struct ebpf_core_path {
 	const struct btf *btf;
 	uint32_t root;
 	struct ebpf_core_step steps[CORE_MAX_PATH];
 	uint32_t n;
-	uint64_t bits; /* offset of what it leads to */
+	uint64_t bits; /* offset of the target in bits */
 };
 
-/* The type behind typedefs and qualifiers (*ret_id is its id), or NULL. */
+/* Returns the type after typedefs and qualifiers and sets *ret_id to its id; NULL if the BTF is
+ * broken. */
 const struct btf_type *ebpf_core_resolve(const struct btf *btf, uint32_t id, uint32_t *ret_id);
 const char *ebpf_core_name(const struct btf *btf, uint32_t off);
 
-/* What the record's access string says. 0, or -EINVAL: the string does not fit the type. */
+/* Parses the access string of a record. Returns 0, or -EINVAL if it does not fit the type. */
 int ebpf_core_parse(struct ebpf_core_path *path, const struct btf *btf, uint32_t type,
 		    const char *access, uint32_t kind);
 
-/* The same path from another root type. 1: found, 0: something on the way is not there or of
- * another kind, -EINVAL: broken types. */
+/* Follows the path from another root type. Returns 1 if it exists, 0 if a step is missing or of
+ * another kind, -EINVAL if the types are broken. */
 int ebpf_core_match(const struct ebpf_core_path *local, const struct btf *btf, uint32_t root,
 		    uint32_t kind, struct ebpf_core_path *ret);
 
-/* The path as a person writes it: submit_ctx.est_ns. */
+/* Appends the path in C notation: submit_ctx.est_ns. */
 void ebpf_core_describe(const struct ebpf_core_path *path, struct buf *out);
 
 #endif

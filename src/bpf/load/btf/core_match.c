@@ -1,13 +1,13 @@
-/* Paths through types: read from an access string ("0:2:1"), and found again by names in other
- * types, whatever lies between the members there. */
+/* Paths through types: parses them from an access string ("0:2:1") and finds them by name in other
+ * types, even if these have other members in between. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bpf/load/btf/core.h"
 
-#define MAX_ACCESS 1024u /* bytes of an access string */
-#define MAX_NESTING 32u	 /* of anonymous members, and of arrays in comparisons */
+#define MAX_ACCESS 1024u /* maximum length of an access string */
+#define MAX_NESTING 32u	 /* nesting of anonymous members, and of arrays in comparisons */
 
 const struct btf_type *ebpf_core_resolve(const struct btf *btf, uint32_t id, uint32_t *ret_id)
 {
@@ -45,7 +45,7 @@ static int is_type_kind(uint32_t kind)
 	return kind >= CORE_TYPE_ID_LOCAL && kind <= CORE_TYPE_SIZE;
 }
 
-/* "0:2:1" */
+/* Parses "0:2:1". */
 static int parse_numbers(const char *text, uint32_t out[CORE_MAX_PATH], uint32_t *ret_n)
 {
 	uint32_t n = 0;
@@ -88,7 +88,8 @@ static const char *enumerator(const struct btf *btf, const struct btf_type *t, u
 			      btf_is_enum(t) ? btf_enum(t)[i].name_off : btf_enum64(t)[i].name_off);
 }
 
-/* The last member of a struct, an array of 0 elements, may be indexed at will. */
+/* Returns whether the array is a flexible array member: the last of its struct, with 0 elements.
+ * Any index is valid for it. */
 static int is_flexible(const struct ebpf_core_path *p, const struct btf_type *array)
 {
 	const struct ebpf_core_step *last = &p->steps[p->n - 1];
@@ -109,7 +110,7 @@ static int add_bits(struct ebpf_core_path *p, uint64_t count, int64_t bytes)
 	return 0;
 }
 
-/* Element idx of the array t. */
+/* Extends the path by element idx of array t. */
 static int into_array(struct ebpf_core_path *p, const struct btf_type *t, uint32_t idx,
 		      uint32_t *id)
 {
@@ -182,8 +183,8 @@ static int same_essential(const char *a, const char *b)
 	return n == ebpf_core_essential(b) && memcmp(a, b, n) == 0;
 }
 
-/* Whether a field of one type can be read as what the other is: structs may differ inside, sizes of
- * integers are adjusted later. */
+/* Returns whether a field of one type can be read as the other type. Structs may differ inside;
+ * sizes of integers are adjusted later. */
 static int compatible(const struct btf *lb, uint32_t local, const struct btf *hb, uint32_t here)
 {
 	for (uint32_t depth = 0; depth < MAX_NESTING; depth++) {
@@ -222,7 +223,7 @@ static int compatible(const struct btf *lb, uint32_t local, const struct btf *hb
 	return 0;
 }
 
-/* Finds the member of that name in t, also inside of anonymous members. */
+/* Finds a member by name in t, also within anonymous members. */
 static int find_member(struct ebpf_core_path *p, const struct btf *lb,
 		       const struct ebpf_core_step *want, const struct btf_type *t, uint32_t id,
 		       uint32_t depth, uint32_t *ret_next)

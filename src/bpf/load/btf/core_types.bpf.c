@@ -1,5 +1,5 @@
-/* Every type that a policy can know of gBPF, so that BTF describes it: compiled when gBPF is built,
- * and the object's .BTF section becomes part of the loader. Nothing here ever runs. */
+/* Every gBPF type that a policy can refer to. Compiled when gBPF is built for its .BTF section,
+ * which becomes part of the loader. Nothing here is executed. */
 #include "gbpf/gbpf.bpf.h"
 
 struct gbpf_types {
@@ -31,7 +31,7 @@ struct gbpf_types {
 
 struct gbpf_types gbpf_types;
 
-/* With these, declarations of the same name are compared. */
+/* The loader compares declarations of the same name with these. */
 GBPF_STANDARD_MAP(TENANT_CREDITS);
 GBPF_STANDARD_MAP(JOB_META);
 GBPF_STANDARD_MAP(VSLICE_SET);

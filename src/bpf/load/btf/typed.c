@@ -1,5 +1,5 @@
-/* Types looked up with care: ids, names, sizes and members of a BTF that a stranger may have made;
- * and the parts of a value that they describe. */
+/* Safe lookup of types: ids, names, sizes and members of an untrusted BTF, and the parts of a value
+ * that they describe. */
 #include "bpf/load/btf/typed.h"
 
 #include <errno.h>
@@ -107,7 +107,7 @@ int ebpf_typed_member(const struct btf *btf, const struct btf_type *t, uint32_t 
 		if (bits) {
 			ret->bits = bits;
 			ret->bit = at % 8;
-			/* The bytes that the bits touch, not those of the declared type. */
+			/* Only the bytes that contain the bits, not those of the declared type. */
 			ret->bytes = (ret->bit + bits + 7) / 8;
 			if (bits > 64 || ret->bit + bits > 64) {
 				return -EINVAL;
@@ -152,7 +152,7 @@ int ebpf_typed_member_named(const struct btf *btf, const struct btf_type *t, siz
 		if (same) {
 			return 0;
 		}
-		*looks -= MIN(*looks, 16u); /* sizes have been looked up */
+		*looks -= MIN(*looks, 16u); /* account for the lookups of sizes */
 		if (btf_is_composite(ebpf_typed_resolve(btf, ret->type)) &&
 		    ebpf_typed_member_named(btf, ebpf_typed_resolve(btf, ret->type), ret->bytes,
 					    name, len, depth + 1, looks, &in) == 0) {
@@ -253,7 +253,7 @@ int ebpf_typed_write(const struct btf *btf, const struct ebpf_typed_part *part, 
 		return -ERANGE;
 	}
 	if (!high && bits < 64 && (value >> (bits - 1)) && ebpf_typed_is_signed(t)) {
-		return -ERANGE; /* it would come back as a negative number */
+		return -ERANGE; /* it would read back as a negative number */
 	}
 	memcpy(&v, (const uint8_t *)base + part->offset, part->bytes);
 	v = (v & ~(mask << part->bit)) | ((value & mask) << part->bit);

@@ -1,5 +1,5 @@
-/* Memory by its BTF type: printed as JSON, written from what a person types, and its members found
- * by name. The types come from a policy's object, so no id, offset or length in them is trusted. */
+/* Memory with a BTF type: prints it as JSON, writes it from text, and finds its members by name.
+ * The types come from a policy's object, so no id, offset or length in them is trusted. */
 #ifndef GBPF_BPF_LOAD_BTF_TYPED_H
 #define GBPF_BPF_LOAD_BTF_TYPED_H
 
@@ -11,48 +11,49 @@
 
 struct btf;
 
-/* Appends one JSON value: a struct as an object, an array as an array, a char array that holds a
- * text as a string, an enum by its name where it has one, integers above 2^63-1 as strings of
- * digits. type 0 (unknown), bytes that are too few for the type, and values of more than 16384
- * parts: {"hex": "0011..."}. 0 or -ENOMEM. */
+/* Appends one JSON value: an object for a struct, an array for an array, a string for a char array
+ * with text, the name of an enum value if it has one, and a string of digits for integers above
+ * 2^63-1. Appends {"hex": "0011..."} for type 0 (unknown), if the bytes are too few for the type,
+ * or for values of more than 16384 parts. Returns 0 or -ENOMEM. */
 int ebpf_typed_print(struct buf *out, const struct btf *btf, uint32_t type, const void *bytes,
 		     size_t n);
 
-/* Writes what text says over the n bytes; what it leaves out keeps its value. A number (7, -1,
- * 0xff, 2ms, 4KiB), true, false, an enum's name, "text", [1, 2], {a=1, b={c: 2}}, a=1,b=2, or
- * hex:0011. type 0: a number of n bytes (1, 2, 4, 8), or hex. 0, or -EINVAL with r: what is wrong,
- * under it the text with a caret, and what the type looks like. */
+/* Parses text and writes the value to the n bytes; members that the text does not name keep their
+ * values. Accepts a number (7, -1, 0xff, 2ms, 4KiB), true, false, the name of an enum value,
+ * "text", [1, 2], {a=1, b={c: 2}}, a=1,b=2, or hex:0011. type 0: a number of n bytes (1, 2, 4, 8),
+ * or hex. Returns 0, or -EINVAL with r: the error, the text with a caret below it, and the type. */
 int ebpf_typed_parse(const struct btf *btf, uint32_t type, const char *text, void *bytes, size_t n,
 		     struct report *r);
 
-/* "u64", "struct flow {u32 tenant, u64 bytes}", "u64[1024]". */
+/* Appends a description of the type: "u64", "struct flow {u32 tenant, u64 bytes}", "u64[1024]". */
 void ebpf_typed_describe(struct buf *out, const struct btf *btf, uint32_t type);
 
-/* A part of a value. bits 0: bytes bytes; else a bit field: so many bits from bit on. */
+/* A part of a value. bits 0: `bytes` whole bytes; otherwise a bit field of `bits` bits starting at
+ * `bit`. */
 struct ebpf_typed_part {
 	uint32_t type;
 	size_t offset, bytes;
 	uint32_t bit, bits;
 };
 
-/* Follows path (".tenant", "[3].bytes", "demand[3]" in a data section) from a whole value. 0, or
- * -EINVAL with r. */
+/* Follows a path (".tenant", "[3].bytes", "demand[3]" in a data section) from a whole value.
+ * Returns 0, or -EINVAL with r. */
 int ebpf_typed_find(const struct btf *btf, uint32_t type, size_t n, const char *path,
 		    struct ebpf_typed_part *ret, struct report *r);
 
-/* An integer, enum or bool part of base as 64 bits, sign-extended when it is signed. 0, or -EINVAL:
- * it is something else. */
+/* Reads an integer, enum or bool part of base as 64 bits, sign-extended if it is signed. Returns 0,
+ * or -EINVAL for other types. */
 int ebpf_typed_read(const struct btf *btf, const struct ebpf_typed_part *part, const void *base,
 		    uint64_t *ret, bool *ret_signed);
-/* 0, -EINVAL (no integer), -ERANGE. */
+/* Writes an integer part of base. Returns 0, -EINVAL (not an integer) or -ERANGE. */
 int ebpf_typed_write(const struct btf *btf, const struct ebpf_typed_part *part, void *base,
 		     uint64_t value);
 
-/* The value of an enumerator of any enum in the types; -ENOENT. */
+/* Finds an enumerator of any enum in the types. Returns 0 or -ENOENT. */
 int ebpf_typed_enum(const struct btf *btf, const char *name, int64_t *ret);
 
-/* A number with an optional sign, 0x, and a unit (ns, us, ms, s: nanoseconds; KiB, MiB, GiB:
- * bytes). *end is the first character behind it. 0 or -EINVAL. */
+/* Parses a number with an optional sign, 0x prefix, and unit (ns, us, ms, s: in nanoseconds; KiB,
+ * MiB, GiB: in bytes). Sets *end to the character after it. Returns 0 or -EINVAL. */
 int ebpf_typed_number(const char *text, const char **end, uint64_t *ret);
 
 #endif

@@ -1,5 +1,5 @@
-/* What a person types, written into a value of a BTF type. Depth and length are bounded by the
- * text; what does not fit is refused with a caret under it. */
+/* Parses text from a user into a value of a BTF type. The text bounds depth and length; errors show
+ * a caret below the text. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ struct parser {
 	const char *text, *at;
 	uint8_t *base;
 	struct report *r;
-	uint32_t looks; /* members and enumerators that may be looked at yet */
+	uint32_t looks; /* remaining number of members and enumerators to visit */
 };
 
 static const struct {
@@ -145,7 +145,7 @@ static bool may_look(struct parser *p, const struct btf_type *t)
 static int parse_scalar(struct parser *p, const struct ebpf_typed_part *part)
 {
 	const struct btf_type *t = ebpf_typed_resolve(p->btf, part->type);
-	bool quoted = *p->at == '"'; /* as names and large integers are printed */
+	bool quoted = *p->at == '"'; /* the output quotes names and large integers */
 	const char *word = p->at + quoted, *end = word;
 	size_t len = word_length(word);
 	uint64_t v;
@@ -342,7 +342,7 @@ static int parse_part(struct parser *p, const struct ebpf_typed_part *part, int 
 	return wrong(p, part->type, "a value of this type is written hex:0011...");
 }
 
-/* Without a type: a number of the natural sizes, or hex. */
+/* Parses a value without type: a number of a natural size, or hex. */
 static int parse_untyped(struct parser *p, size_t n)
 {
 	struct ebpf_typed_part part = { .bytes = n };

@@ -1,5 +1,5 @@
-/* A value as JSON, and a type as a person writes it. What is printed is bounded, because a hostile
- * type can be much larger than its bytes. */
+/* Prints a value as JSON and a type in C's notation. Output is bounded, because a hostile type can
+ * be much larger than its bytes. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,14 +12,14 @@
 #define MAX_TEXT (1u << 20)
 #define MAX_NAME 128u
 #define MAX_DESCRIPTION 400u
-#define MAX_DESCRIBED 512u /* members that are looked at */
+#define MAX_DESCRIBED 512u /* maximum number of members in a description */
 
 struct printer {
 	struct buf *out;
 	const struct btf *btf;
 	size_t limit;
 	uint32_t leaves;
-	uint32_t looks; /* enumerators, and members times 16, that may be looked at yet */
+	uint32_t looks; /* remaining budget: 1 per enumerator, 16 per member */
 };
 
 static bool may_look(struct printer *p, uint32_t n)
@@ -67,7 +67,7 @@ static void print_scalar(struct printer *p, const struct btf_type *t, uint64_t v
 		buf_puts(p->out, v ? "true" : "false");
 	} else if (is_signed) {
 		buf_printf(p->out, "%" PRId64, (int64_t)v);
-	} else if (v > INT64_MAX) { /* more than JSON parsers take as an integer */
+	} else if (v > INT64_MAX) { /* above the integer range of JSON parsers */
 		buf_printf(p->out, "\"%" PRIu64 "\"", v);
 	} else {
 		buf_printf(p->out, "%" PRIu64, v);
@@ -111,7 +111,8 @@ static int print_members(struct printer *p, const struct btf_type *t,
 	return buf_puts(p->out, "}");
 }
 
-/* Length of the text in a char array: printable, then zero bytes to the end; -1 if it is none. */
+/* Returns the length of the text in a char array (printable, then zero bytes to the end), or -1 if
+ * it holds no text. */
 static int text_length(const uint8_t *s, size_t n)
 {
 	size_t len = strnlen((const char *)s, n);
@@ -190,7 +191,7 @@ int ebpf_typed_print(struct buf *out, const struct btf *btf, uint32_t type, cons
 		err = print_part(&p, &whole, bytes, 0);
 	}
 	if (err == -E2BIG) {
-		out->len = start; /* buf keeps the terminator behind what is added next */
+		out->len = start; /* buf restores the terminator at the next append */
 		print_hex(out, bytes, n);
 	}
 	return out->failed;
@@ -199,7 +200,7 @@ int ebpf_typed_print(struct buf *out, const struct btf *btf, uint32_t type, cons
 static void describe(struct buf *out, const struct btf *btf, uint32_t id, int depth,
 		     uint32_t *looks);
 
-/* The name that the author wrote, a typedef's too. */
+/* Returns the name in the source, which may be that of a typedef. */
 static const char *written_name(const struct btf *btf, uint32_t id)
 {
 	for (int i = 0; i < 32 && id; i++) {

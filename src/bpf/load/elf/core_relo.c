@@ -1,6 +1,6 @@
-/* CO-RE relocations: what a record asks is computed from the object's types and from this gBPF's
- * own, then put into the instruction. What cannot be answered poisons the instruction, so that
- * only programs that come there are refused. */
+/* CO-RE relocations: computes the requested value from the types of the object and those of gBPF,
+ * and patches the instruction. A record that cannot be resolved poisons its instruction, so that
+ * only programs that reach it are refused. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,15 +10,15 @@
 extern const unsigned char gbpf_types_btf[];
 extern const unsigned gbpf_types_btf_bytes;
 
-/* A record's answer. */
+/* The result of a relocation. */
 struct answer {
 	uint64_t value;
-	uint32_t bytes; /* of the field at an offset; 0: no field that is accessed whole */
+	uint32_t bytes; /* size of the field; 0: not a field that is accessed whole */
 	uint32_t type;	/* its type */
-	int unchecked;	/* bitfield offsets: what the instruction holds depends on the compiler */
+	int unchecked;	/* bitfield offsets: the value in the instruction depends on the compiler */
 };
 
-/* A bitfield is read as the smallest aligned word that holds it. */
+/* Finds the smallest aligned word that contains a bitfield. */
 static int bitfield_word(uint64_t bit, uint32_t bits, uint32_t bytes, uint64_t *ret_at,
 			 uint32_t *ret_bytes)
 {
@@ -46,7 +46,7 @@ static int is_signed(const struct btf_type *t)
 	       (btf_is_int(t) && (btf_int_encoding(t) & BTF_INT_SIGNED));
 }
 
-/* An element of an array, or the root itself: offset and size have meaning. */
+/* Resolves an offset or size of an array element or of the root type. */
 static int element_answer(const struct ebpf_core_path *p, uint32_t kind, struct answer *a)
 {
 	int64_t bytes = btf__resolve_size(p->btf, p->steps[p->n - 1].type);
@@ -119,13 +119,13 @@ static int enum_answer(const struct ebpf_core_path *p, struct answer *a)
 	if (btf_is_enum64(t)) {
 		a->value = btf_enum64_value(&btf_enum64(t)[i]);
 	} else {
-		/* clang 14 does not say whether they have signs; see patch_wide */
+		/* clang 14 does not record the signedness of enums; see patch_wide() */
 		a->value = (uint64_t)(int64_t)btf_enum(t)[i].val;
 	}
 	return 0;
 }
 
-/* What the record asks of a path that is there. */
+/* Computes the result for a path that exists. */
 static int answer_for(const struct ebpf_core_path *p, uint32_t kind, struct answer *a)
 {
 	int64_t size;
@@ -140,7 +140,7 @@ static int answer_for(const struct ebpf_core_path *p, uint32_t kind, struct answ
 	case CORE_TYPE_ID_LOCAL:
 	case CORE_TYPE_ID_TARGET:
 		a->value = p->root;
-		a->unchecked = 1; /* clang 12 and older put something else there */
+		a->unchecked = 1; /* clang 12 and older store another value here */
 		return 0;
 	case CORE_TYPE_SIZE:
 		size = btf__resolve_size(p->btf, p->root);
@@ -160,7 +160,8 @@ static int same_name(const char *local, const char *here)
 	return strlen(here) == n && memcmp(local, here, n) == 0;
 }
 
-/* This gBPF's type of the same kind and name: found at most once, since one file declares them. */
+/* Finds the gBPF type with the same kind and name. There is at most one, because one file declares
+ * them. */
 static uint32_t find_type(const struct btf *here, const struct btf *btf, uint32_t type)
 {
 	const struct btf_type *want = btf__type_by_id(btf, type);
@@ -198,8 +199,8 @@ static int unsigned_int(const struct btf_type *t)
 	return t && btf_is_int(t) && !(btf_int_encoding(t) & BTF_INT_SIGNED);
 }
 
-/* The width of an access may follow the field's only where the bits that it gets mean the same:
- * numbers without a sign, and pointers. */
+/* Sets the widths of an access. The width may change only if the bits keep their meaning: unsigned
+ * numbers and pointers. */
 static void set_widths(struct ebpf_obj_core *c, const struct ebpf_core_path *local,
 		       const struct answer *l, const struct ebpf_core_path *here,
 		       const struct answer *h)
@@ -232,7 +233,7 @@ static int set_poison(struct ebpf_obj_parse *p, struct ebpf_obj_core *c,
 	return 0;
 }
 
-/* The same, when the paths are no longer at hand. */
+/* Like set_poison(), for callers without the paths. */
 static int poison_later(struct ebpf_obj_parse *p, struct ebpf_obj_core *c, const char *what)
 {
 	struct ebpf_core_path *path = malloc(sizeof(*path));
@@ -246,8 +247,8 @@ static int poison_later(struct ebpf_obj_parse *p, struct ebpf_obj_core *c, const
 	return 0;
 }
 
-/* A bitfield that is read in place, with shifts that the compiler chose, has to lie in its word as
- * it did there. */
+/* Returns whether a bitfield has the same position in its word. Required for in-place reads, whose
+ * shifts the compiler chose. */
 static int same_bits(const struct ebpf_core_path *local, const struct ebpf_core_path *here)
 {
 	static const uint32_t kinds[] = { CORE_FIELD_SIZE, CORE_FIELD_LSHIFT, CORE_FIELD_RSHIFT };
@@ -335,8 +336,7 @@ static uint32_t width_of(const struct ebpf_insn *in)
 	return 0;
 }
 
-/* What became of a patch: done; the object contradicts itself; or this gBPF's field does not suit.
- */
+/* Result of a patch: done; the object contradicts itself; the field of gBPF does not fit. */
 enum fit { FITS, WRONG, UNFIT };
 
 static enum fit patch_access(const struct ebpf_obj_core *c, struct ebpf_insn *in,
@@ -399,7 +399,7 @@ static enum fit patch_wide(const struct ebpf_obj_core *c, struct ebpf_insn *in, 
 	}
 	have = (uint32_t)in[0].imm | (uint64_t)(uint32_t)in[1].imm << 32;
 	if (c->kind == CORE_ENUMVAL_VALUE && have != c->from && have == (uint32_t)c->from) {
-		to = (uint32_t)to; /* an enum without sign */
+		to = (uint32_t)to; /* an unsigned enum */
 	} else if (c->checked && have != c->from) {
 		*ret_what = "the number is not what its relocation says";
 		return WRONG;

@@ -1,5 +1,5 @@
-/* Linking objects. libbpf's static linker does it: it is complete, but trusts its input and wants
- * file names. So it runs in a child with limits, on memfds, and what it leaves is read like any
+/* Links objects with the static linker of libbpf. It is complete, but trusts its input and needs
+ * file names. So it runs in a child process with limits, on memfds, and its output is read like any
  * other object. */
 #include "bpf/load/elf/link.h"
 
@@ -25,19 +25,19 @@
 #define CHILD_MEMORY (256ull << 20)
 #define LOG_BYTES 2048
 
-/* What parent and child share: a page, and descriptors. */
+/* State shared by parent and child: a page, and descriptors. */
 struct job {
 	const struct ebpf_link_input *in;
 	unsigned n;
-	int fds[EBPF_MAX_LINKED + 1]; /* of the inputs, then of the result */
+	int fds[EBPF_MAX_LINKED + 1]; /* the inputs, then the result */
 	struct shared {
-		int done; /* 1: linked; the log says why not */
+		int done; /* 1: linked; otherwise the log has the reason */
 		uint32_t log_bytes;
 		char log[LOG_BYTES];
 	} * shared; /* owned mapping */
 };
 
-static struct shared *child_log; /* in the child only, which has one thread */
+static struct shared *child_log; /* set only in the child, which has one thread */
 
 static int collect(enum libbpf_print_level level, const char *fmt, va_list ap)
 {
@@ -59,7 +59,8 @@ static void limit(int what, rlim_t value)
 	setrlimit(what, &l);
 }
 
-/* Our own data and a bounded amount beyond. Sanitizers reserve more than any limit. */
+/* Limits the data segment to its current size and a fixed amount. Sanitizers reserve more than any
+ * limit, so it does nothing under them. */
 static void limit_memory(void)
 {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -81,7 +82,8 @@ static int fd_order(const void *a, const void *b)
 	return *(const int *)a - *(const int *)b;
 }
 
-/* The descriptors of others: whoever waits for their end shall not wait for us. */
+/* Closes inherited descriptors: another process that waits for end-of-file on them must not wait
+ * for this child. */
 static void close_others(const struct job *j)
 {
 	int mine[ARRAY_SIZE(j->fds)];
@@ -140,7 +142,7 @@ NORETURN static void child(const struct job *j)
 	_exit(0);
 }
 
-/* Until the child has ended, or has been ended. 0, or -ETIME. */
+/* Waits until the child has exited and kills it at the timeout. Returns 0 or -ETIME. */
 static int wait_for(pid_t pid)
 {
 	struct pollfd p = { .fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN };
@@ -161,12 +163,13 @@ static int wait_for(pid_t pid)
 	return err;
 }
 
-/* The linker's words without its prefixes and our descriptors' paths. */
+/* Appends the messages of the linker without its prefixes and without the paths of the descriptors.
+ */
 static void explain(const struct job *j, struct buf *out)
 {
 	char log[LOG_BYTES], *line, *rest = log;
 
-	memcpy(log, j->shared->log, LOG_BYTES); /* nobody's but ours from here on */
+	memcpy(log, j->shared->log, LOG_BYTES); /* take a copy that the child cannot change */
 	log[LOG_BYTES - 1] = 0;
 	while ((line = strsep(&rest, "\n")) != NULL) {
 		const char *path = strstr(line, "/proc/self/fd/");
@@ -231,7 +234,8 @@ static int run(struct job *j, struct buf *out, struct report *r)
 	return err;
 }
 
-/* The same first look as at every object: what it refuses has a better message here. */
+/* Makes the first checks of every object here, because their messages are better than those of the
+ * linker. */
 static int check_input(const struct ebpf_link_input *in, struct report *r)
 {
 	struct ebpf_object *o = calloc(1, sizeof(*o));

@@ -1,4 +1,5 @@
-/* Several objects as one policy: what one declares extern another defines. */
+/* Links several objects into one policy: declarations in one object refer to definitions in
+ * another. */
 #ifndef GBPF_BPF_LOAD_ELF_LINK_H
 #define GBPF_BPF_LOAD_ELF_LINK_H
 
@@ -14,10 +15,10 @@ struct ebpf_link_input {
 	size_t bytes;
 };
 
-/* Puts the bytes of one object into out (initialized, empty), to be opened by ebpf_object_open. The
- * work is done by libbpf's linker in a child process, so that no input can do harm; the call takes
- * at most 10 s, and milliseconds for what people write. 0, -EINVAL (r says why), -E2BIG (a limit),
- * -ETIME (the child took too long), -ENOMEM, -errno. */
+/* Links the objects and appends the result to out (initialized, empty), for ebpf_object_open(). The
+ * linker of libbpf runs in a child process, so that malicious input cannot affect the caller. Takes
+ * milliseconds for typical input and at most 10 s. Returns 0, -EINVAL (r has the reason), -E2BIG (a
+ * limit), -ETIME (the child timed out), -ENOMEM, or another -errno. */
 int ebpf_link_objects(const struct ebpf_link_input *in, unsigned n, struct buf *out,
 		      struct report *r);
 

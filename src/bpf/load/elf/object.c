@@ -1,4 +1,4 @@
-/* Opening an object: each step relies on what the ones before it have checked. */
+/* Opens an object. Each step relies on the checks of the steps before it. */
 #include "bpf/load/elf/object.h"
 
 #include <bpf/btf.h>
@@ -76,7 +76,8 @@ const char *ebpf_obj_keep_text(struct ebpf_obj_parse *p, const char *fmt, ...)
 	return t->text;
 }
 
-/* The policy's name is the file's, without folders and ".bpf.o", unless the object says another. */
+/* Sets the policy's name: that given in the object, else the file name without folders and
+ * ".bpf.o". */
 static void set_name(struct ebpf_object *o, const char *name)
 {
 	const char *slash = strrchr(name, '/'), *dot;
@@ -120,9 +121,10 @@ void ebpf_obj_finish_parse(struct ebpf_obj_parse *p)
 	btf__free(p->btf);
 }
 
-/* What programs borrow from an open object. It does not move when the object's struct is copied. */
+/* Data that programs borrow from an open object. It does not move when struct ebpf_object is
+ * copied. */
 struct kept {
-	struct btf *btf; /* its strings are the lines' */
+	struct btf *btf; /* owns the strings of the lines */
 	struct ebpf_obj_text *texts;
 	const void *init[EBPF_MAX_MAPS];
 };
@@ -154,7 +156,7 @@ const struct btf *ebpf_object_btf(const struct ebpf_object *o)
 	return o->priv ? ((const struct kept *)o->priv)->btf : NULL;
 }
 
-/* Everything but the programs that are not there: they are most of the struct. */
+/* Clears the object except for unused programs, which make up most of the struct. */
 static void clear(struct ebpf_object *o)
 {
 	memset(o, 0, offsetof(struct ebpf_object, progs));

@@ -1,5 +1,5 @@
-/* An object's types. libbpf's parser checks the shape of the type section only, so every type id
- * and name is looked up with care, and nothing walks types without a limit. */
+/* Reads the types of an object. The parser of libbpf checks only the shape of the type section, so
+ * this file checks every type id and name, and limits every walk over types. */
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -116,7 +116,7 @@ static int collect_variables(struct ebpf_obj_parse *p)
 	return 0;
 }
 
-/* The first symbol that is not before (section, name). */
+/* Returns the first symbol at or after (section, name) in the sorted order. */
 static uint32_t var_from(const struct ebpf_obj_parse *p, uint32_t section, const char *name)
 {
 	uint32_t lo = 0, hi = p->n_vars;
@@ -133,7 +133,7 @@ static uint32_t var_from(const struct ebpf_obj_parse *p, uint32_t section, const
 	return lo;
 }
 
-/* A static variable of a function is called function.name. */
+/* Finds a static variable of a function, whose symbol is called function.name. */
 static const Elf64_Sym *local_variable(const struct ebpf_obj_parse *p, uint32_t section,
 				       const char *name)
 {
@@ -172,7 +172,8 @@ static int secinfo_order(const void *a, const void *b)
 	return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* A variable whose place cannot be found gets none: size 0 at the section's end. */
+/* Sets the offset of a variable from its symbol. Without a symbol it gets size 0 at the end of the
+ * section. */
 static void place_variable(const struct ebpf_obj_parse *p, uint32_t section, int linked,
 			   struct btf_var_secinfo *v)
 {
@@ -218,7 +219,7 @@ int ebpf_obj_place_variables(struct ebpf_obj_parse *p)
 	int err = collect_variables(p);
 
 	for (uint32_t id = 1; err == 0 && id < p->n_types; id++) {
-		/* it lies in our own copy */
+		/* p->btf is a private, writable copy */
 		struct btf_type *t = (struct btf_type *)(uintptr_t)btf__type_by_id(p->btf, id);
 
 		if (!t || !btf_is_datasec(t)) {

@@ -1,5 +1,5 @@
-/* What each section of an object is for, by its name. Constructs of Linux and of C that have no
- * meaning in a policy are refused here by their names; those that hide in symbols, types and
+/* Classifies each section of an object by its name. Constructs of Linux and of C that have no
+ * meaning in a policy are refused here by name; those that are visible only in symbols, types or
  * relocations are refused where these are read. */
 #include <errno.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ const char *ebpf_obj_hook_name(int hook)
 	return "?";
 }
 
-/* Data sections that are refused. prefix: what the name begins with; exact: nothing may follow. */
+/* Refused data sections. prefix: start of the name; exact: the whole name. */
 static const struct {
 	const char *prefix;
 	int exact;
@@ -98,7 +98,7 @@ static int hook_section(struct ebpf_obj_parse *p, struct ebpf_obj_section *s, co
 	return ebpf_obj_refuse(p, -EINVAL, s->name, 0, "there is no hook '%s'", hook);
 }
 
-/* "struct_ops", or "struct_ops/" and anything. */
+/* Returns whether the name is "struct_ops" or begins with "struct_ops/". */
 static int is_member_section(const char *name)
 {
 	size_t n = strlen("struct_ops");
@@ -162,7 +162,8 @@ static int text_section(struct ebpf_obj_parse *p, const struct ebpf_obj_section 
 	return 0;
 }
 
-/* The author's version; objects for old kernels have a number there, which is of no use. */
+/* Reads the version of the policy. Objects for old kernels have a number in this section, which is
+ * ignored. */
 static int version_section(struct ebpf_obj_parse *p, const struct ebpf_obj_section *s)
 {
 	return s->size == 4 ? 0 : text_section(p, s, p->o->version, sizeof(p->o->version));

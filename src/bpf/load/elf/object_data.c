@@ -1,5 +1,5 @@
-/* A map for each data section, and what types may lie in values: locks have their place, and
- * structs that only Linux gives a meaning have none. */
+/* Creates a map for each data section, and checks the types that values contain: locks are
+ * recorded, and structs that only Linux defines are refused. */
 #include <bpf/btf.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ enum {
 #include "gbpf/hooks.def"
 };
 
-#define MAX_WALK 20000u /* members looked at in one value type */
+#define MAX_WALK 20000u /* members visited in one value type */
 #define MAX_DEPTH 16u
 
 static const char *const foreign[] = { "bpf_timer",	"bpf_wq",      "bpf_list_head",
@@ -22,7 +22,7 @@ static const char *const foreign[] = { "bpf_timer",	"bpf_wq",      "bpf_list_hea
 				       "bpf_refcount",	"bpf_dynptr",  "bpf_res_spin_lock",
 				       "bpf_task_work" };
 
-/* Looks through a value type. */
+/* State of the walk over the members of a value type. */
 struct walk {
 	struct ebpf_obj_parse *p;
 	const struct ebpf_map_def *d;
@@ -67,7 +67,7 @@ static int walk_type(struct walk *w, uint32_t id, uint32_t offset, unsigned dept
 static int walk_members(struct walk *w, const struct btf_type *t, uint32_t offset, unsigned depth)
 {
 	for (uint32_t i = 0; i < btf_vlen(t); i++) {
-		/* a lock in a union could be overwritten by its neighbours */
+		/* In a union, another member could overwrite the lock. */
 		unsigned below = btf_is_union(t) ? MAX(depth + 1, 2u) : depth + 1;
 		int err = walk_type(w, btf_members(t)[i].type,
 				    offset + btf_member_bit_offset(t, i) / 8, below);
@@ -98,7 +98,7 @@ static int walk_type(struct walk *w, uint32_t id, uint32_t offset, unsigned dept
 	return err ? err : walk_members(w, t, offset, depth);
 }
 
-/* Whether walking is worth while: most objects declare none of these. */
+/* Returns whether the object declares any type that needs the walk; most objects do not. */
 static int has_special(const struct ebpf_obj_parse *p)
 {
 	for (uint32_t id = 1; id < p->n_types; id++) {
@@ -164,7 +164,7 @@ static uint32_t data_flags(const char *name)
 	return 0;
 }
 
-/* The variable that lies at an offset, for messages. */
+/* Returns the name of the variable at an offset, for messages. */
 static const char *variable_at(const struct ebpf_obj_parse *p, uint32_t section, uint64_t offset)
 {
 	for (uint32_t i = 0; i < p->n_vars; i++) {
@@ -192,7 +192,7 @@ static int refuse_pointers(struct ebpf_obj_parse *p, uint32_t section)
 			       variable_at(p, section, s->rels[0].r_offset));
 }
 
-/* Variables of types that need a map's care. */
+/* Refuses variables of types that are valid only in map values. */
 static int check_variables(struct ebpf_obj_parse *p, const struct ebpf_obj_section *s,
 			   const struct ebpf_map_def *d)
 {

@@ -1,5 +1,5 @@
-/* The ELF side of an object: everything in the headers and tables is copied or checked here once,
- * so that the rest of the loader deals with tables that are in range. */
+/* Reads the ELF structure of an object. Everything in the headers and tables is checked or copied
+ * here once, so that the rest of the loader can rely on indices in range. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +69,7 @@ static int read_section(struct ebpf_obj_parse *p, const uint8_t *elf, size_t byt
 				       (unsigned long long)h->sh_offset, bytes);
 	}
 	if (s->flags & SHF_COMPRESSED) {
-		s->size = 0; /* only debug sections are ever compressed */
+		s->size = 0; /* compressed sections are debug sections; ignore them */
 		return 0;
 	}
 	s->data = elf + h->sh_offset;
@@ -80,7 +80,7 @@ static int read_section(struct ebpf_obj_parse *p, const uint8_t *elf, size_t byt
 	return 0;
 }
 
-/* A name in a string table that read_section has checked, or NULL. */
+/* Returns a name in a string table that read_section() has checked, or NULL. */
 static const char *string_at(const struct ebpf_obj_section *s, uint64_t off)
 {
 	return s->data && off < s->size ? (const char *)s->data + off : NULL;
@@ -269,7 +269,7 @@ static int check_relocs(struct ebpf_obj_parse *p, const struct ebpf_obj_section 
 	return 0;
 }
 
-/* Takes the relocations of sections that are loaded; those of debug sections do not matter. */
+/* Reads the relocations of sections that are loaded; those of debug sections are ignored. */
 static int read_relocs_of(struct ebpf_obj_parse *p, const struct ebpf_obj_section *s)
 {
 	struct ebpf_obj_section *t;

@@ -1,5 +1,5 @@
-/* Initialized entries of maps: the maps of an array of maps, the programs of a program array. They
- * are pointers in .maps, which relocations fill. */
+/* Reads the initialized entries of maps: the maps of an array of maps, the programs of a program
+ * array. They are pointers in .maps that relocations fill. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,7 +90,7 @@ static int program_entry(struct ebpf_obj_parse *p, const struct ebpf_obj_map_at 
 	return 0;
 }
 
-/* The declaration that a place in .maps belongs to. */
+/* Returns the map declaration that contains an offset of .maps. */
 static const struct ebpf_obj_map_at *declaration_of(const struct ebpf_obj_parse *p, uint64_t offset)
 {
 	for (uint32_t i = 0; i < p->n_map_at; i++) {
@@ -133,7 +133,7 @@ static int entry(struct ebpf_obj_parse *p, const struct ebpf_obj_section *s, con
 					 : map_entry(p, at, r, (uint32_t)index, sym, where);
 }
 
-/* An array of maps that begins empty gets its members' shape from any map that has it. */
+/* Finds the shape for an array of maps without entries: any map with that shape determines it. */
 static int find_shape(struct ebpf_obj_parse *p, const struct ebpf_obj_map_at *at)
 {
 	struct ebpf_map_def *d = &p->o->maps[at->map];

@@ -1,6 +1,6 @@
-/* .BTF.ext: for each code section, which source line an instruction came from, which type a
- * function has, and which instructions depend on the layout of types (CO-RE). Read by hand, since
- * libbpf offers no public call for it. */
+/* Reads .BTF.ext. For each code section it holds the source line of each instruction, the type of
+ * each function, and the instructions that depend on the layout of types (CO-RE). libbpf has no
+ * public call for this section. */
 #include <bpf/btf.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -14,13 +14,13 @@ struct ext_header {
 	uint32_t header_bytes;
 	uint32_t func_off, func_bytes;
 	uint32_t line_off, line_bytes;
-	uint32_t core_off, core_bytes; /* only when header_bytes >= 32 */
+	uint32_t core_off, core_bytes; /* valid if header_bytes >= 32 */
 };
 
-/* One of the three parts. */
+/* One of the three subsections. */
 struct part {
 	const char *name;
-	uint32_t record_bytes; /* that we know */
+	uint32_t record_bytes; /* size of the record that this code knows */
 	uint32_t limit;
 	int (*add)(struct ebpf_obj_section *s, const uint8_t *records, uint32_t n, uint32_t bytes);
 };
@@ -43,7 +43,7 @@ static struct ebpf_obj_section *code_section(struct ebpf_obj_parse *p, const cha
 	return NULL;
 }
 
-/* Room for more elements behind n. */
+/* Grows an array so that it has room for more elements after n. */
 static void *reserve(void *old, uint32_t n, uint32_t more, uint32_t *cap, size_t bytes)
 {
 	uint32_t want = MAX(*cap * 2, n + more);
@@ -167,7 +167,8 @@ static int read_part(struct ebpf_obj_parse *p, const struct ebpf_obj_section *s,
 
 static int offset_order(const void *a, const void *b)
 {
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b; /* each begins with off */
+	uint32_t x = *(const uint32_t *)a,
+		 y = *(const uint32_t *)b; /* off is the first member of each record */
 
 	return x < y ? -1 : x > y;
 }
@@ -207,7 +208,7 @@ int ebpf_obj_read_ext(struct ebpf_obj_parse *p)
 		}
 	}
 	if (!s) {
-		return 0; /* messages will name instructions only */
+		return 0; /* messages then name only instructions */
 	}
 	memcpy(&h, s->data, MIN(s->size, sizeof(h)));
 	if (s->size < 24 || h.magic != 0xeb9f || h.version != 1 || h.header_bytes < 24 ||
@@ -256,7 +257,7 @@ int ebpf_obj_add_lines(struct ebpf_obj_parse *p, struct ebpf_prog *prog,
 	struct ebpf_line *lines;
 
 	if (n == 0 || n > OBJ_MAX_LINES - p->n_lines) {
-		return 0; /* messages about this function will have no source */
+		return 0; /* messages about this function then have no source line */
 	}
 	p->n_lines += n;
 	lines = realloc(prog->lines, ((size_t)prog->n_lines + n) * sizeof(*lines));

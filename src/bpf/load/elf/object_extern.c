@@ -1,5 +1,6 @@
-/* Functions that an object declares but does not have: gBPF's helpers by name. A weak one that this
- * gBPF does not offer has address 0; everything else is refused where it is used. */
+/* Functions that an object declares but does not define: the helpers of gBPF, matched by name. A
+ * weak function that this gBPF does not offer has address 0; any other unknown function is refused
+ * where it is used. */
 #include <bpf/btf.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -61,7 +62,7 @@ static int symbol_order(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* While they are in the order of their names. */
+/* Finds an extern by name. Requires the table to be sorted by name. */
 static struct ebpf_obj_extern *by_name(struct ebpf_obj_parse *p, const char *name)
 {
 	struct ebpf_obj_extern key = { .name = name };
@@ -99,7 +100,7 @@ static int collect(struct ebpf_obj_parse *p)
 	return 0;
 }
 
-/* What BTF says of one: a function with so many parameters, or a variable. */
+/* Reads the BTF of an extern: the number of parameters of a function, or a variable. */
 static void describe(struct ebpf_obj_parse *p, const struct btf_type *t)
 {
 	struct ebpf_obj_extern *x;

@@ -1,4 +1,5 @@
-/* An object's functions: where they are, and which context their types say that they take. */
+/* Reads the functions of an object: their positions, and the context type of their first parameter.
+ */
 #include <bpf/btf.h>
 #include <errno.h>
 #include <stdio.h>
@@ -116,7 +117,7 @@ struct ebpf_obj_func *ebpf_obj_func_at(const struct ebpf_obj_parse *p, uint32_t 
 	return bsearch(&key, p->funcs, p->n_funcs, sizeof(key), func_order);
 }
 
-/* Name of the struct that the function's first parameter points to, or NULL. */
+/* Returns the name of the struct that the first parameter points to, or NULL. */
 static const char *context_of(const struct ebpf_obj_parse *p, const struct ebpf_obj_func *f)
 {
 	const struct btf_type *t = f->btf ? btf__type_by_id(p->btf, f->btf) : NULL;

@@ -1,4 +1,4 @@
-/* Maps that the program declares in .maps: their shape is read from BTF alone. */
+/* Reads the maps that a program declares in .maps. Their shape comes from BTF alone. */
 #include <bpf/btf.h>
 #include <errno.h>
 #include <stdio.h>
@@ -22,14 +22,14 @@ static const struct {
 #include "gbpf/hooks.def"
 };
 
-/* What a declaration says. */
+/* A map declaration. */
 struct declared {
 	struct ebpf_obj_parse *p;
-	const char *name; /* of the map, for messages */
+	const char *name; /* name of the map, for messages */
 	struct ebpf_map_def *def;
 	uint32_t key_type, value_type;
-	uint32_t values;	      /* byte offset of the entries; 0: it has none */
-	const struct btf_type *inner; /* struct that declares the entries' shape */
+	uint32_t values;	      /* byte offset of the entries; 0: none */
+	const struct btf_type *inner; /* struct that declares the shape of the entries */
 };
 
 /* __uint(name, value): a pointer to an array whose length is the value. */
@@ -125,6 +125,7 @@ static int member(struct declared *d, const struct btf_type *in, uint32_t i)
 			       d->name, name);
 }
 
+/* Completes the sizes that a declaration may leave out because its type determines them. */
 static const char *ebpf_map_type_name(uint32_t type)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
@@ -170,6 +171,7 @@ static int refuse_map(struct ebpf_obj_parse *p, const struct ebpf_map_def *d, in
 			       d->value_bytes, d->max_entries, d->flags);
 }
 
+/* Refuses common mistakes with a specific message each; ebpf_map_check() refuses the rest. */
 static uint32_t ebpf_map_type_of(uint32_t type)
 {
 	switch (type) {
@@ -263,7 +265,7 @@ int ebpf_obj_check_map(struct ebpf_obj_parse *p, const struct ebpf_map_def *d)
 		return err;
 	}
 	whole = *d;
-	whole.inner_1 = d->type == MAP_ARRAY_OF_MAPS; /* which one: object_entries.c finds it */
+	whole.inner_1 = d->type == MAP_ARRAY_OF_MAPS; /* object_entries.c determines which map */
 	err = ebpf_map_check(&whole);
 	if (err) {
 		report_hint(p->r, "%s", what_suits(d->type));
@@ -326,7 +328,8 @@ static int read_members(struct declared *d, const struct btf_type *t)
 	return 0;
 }
 
-/* The shape of an array of maps' entries, which no map need have yet. */
+/* Reads the declared shape of the members of an array of maps; no map needs to have that shape yet.
+ */
 static int read_inner(const struct declared *outer, struct ebpf_obj_map_at *at)
 {
 	struct declared d = { .p = outer->p, .name = outer->name };
@@ -374,7 +377,7 @@ static int check_values(const struct declared *d)
 	return 0;
 }
 
-/* The standard maps mean the same in every policy, so they look the same in every policy. */
+/* Checks the definition of a standard map: these maps are the same in every policy. */
 static int check_standard(struct ebpf_obj_parse *p, const struct ebpf_map_def *def)
 {
 	static const char *const names[] = { "TENANT_CREDITS", "JOB_META",  "VSLICE_SET", "MEMPOOL",

@@ -1,6 +1,6 @@
-/* Structs of programs (.struct_ops): each member that names a function fills a hook, the rest says
- * what the policy is. What a member means is decided by its name, not by its place, and what is not
- * known here must be zero. */
+/* Reads structs of programs (.struct_ops). A member that points to a function fills a hook; the
+ * other members describe the policy. Members are identified by name, not by offset, and unknown
+ * members must be zero. */
 #include <bpf/btf.h>
 #include <errno.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 #include "bpf/load/elf/object_int.h"
 
-/* Which hook a member fills; hook NULL: one that this gBPF does not offer yet. */
+/* The hook that a member fills; hook NULL: not offered by this version. */
 static const struct {
 	const char *table;
 	const char *member;
@@ -21,15 +21,15 @@ static const struct {
 #include "gbpf/hooks.def"
 };
 
-/* One variable of such a type. */
+/* A variable whose type is a struct of programs. */
 struct ops {
 	struct ebpf_obj_parse *p;
 	struct ebpf_obj_section *s;
-	const char *table; /* of members[] */
-	const char *var;   /* its name */
+	const char *table; /* name of the table in members[] */
+	const char *var;   /* name of the variable */
 	const struct btf_type *type;
-	uint32_t base;	/* where it lies in the section */
-	uint32_t taken; /* relocations that were understood */
+	uint32_t base;	/* offset in the section */
+	uint32_t taken; /* number of relocations used */
 };
 
 static int refuse(const struct ops *o, uint32_t off, const char *member, const char *what)
@@ -38,7 +38,8 @@ static int refuse(const struct ops *o, uint32_t off, const char *member, const c
 			       member, what);
 }
 
-/* Of a name in members[], -ENOENT: there is none; -EOPNOTSUPP: not offered. */
+/* Returns the hook of a member, -ENOENT if it is not in members[], or -EOPNOTSUPP if it is not
+ * offered. */
 static int hook_of(const char *table, const char *member)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(members); i++) {
@@ -81,7 +82,7 @@ static int is_zero(const struct ops *o, uint32_t off, uint32_t bytes)
 	return 1;
 }
 
-/* For bitfields, which share their bytes with others. */
+/* Returns whether bits are zero; for bitfields, which share bytes with other members. */
 static int is_zero_bits(const struct ops *o, uint64_t first, uint32_t bits)
 {
 	for (uint64_t i = first; o->s->data && i < first + bits; i++) {
@@ -92,7 +93,7 @@ static int is_zero_bits(const struct ops *o, uint64_t first, uint32_t bits)
 	return 1;
 }
 
-/* The function may stand where it stands, and is of this hook. */
+/* Checks that the function is in a section allowed for members and belongs to this hook. */
 static int check_program(const struct ops *o, uint32_t off, const char *member,
 			 const struct ebpf_obj_func *f, int hook)
 {
@@ -169,7 +170,7 @@ static int pointer_member(struct ops *o, uint32_t off, const char *member,
 	return fill(o, off, member, f);
 }
 
-/* char name[N]: printable and terminated. */
+/* Reads a char array member; the text must be printable and terminated. */
 static int text_member(const struct ops *o, uint32_t off, const char *member, uint32_t bytes,
 		       char *out, size_t cap)
 {

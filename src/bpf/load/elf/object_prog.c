@@ -1,6 +1,6 @@
-/* Functions become programs: a hook's entry, behind it every function that it calls, passes to a
- * helper or enters by a tail call, with relocations resolved and calls rewritten to the new places.
- */
+/* Builds programs from functions: the entry of a hook, followed by every function that it calls,
+ * passes to a helper or enters by a tail call. Resolves relocations and adjusts calls to the new
+ * positions. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,20 +18,20 @@ struct build {
 	struct ebpf_obj_parse *p;
 	struct ebpf_prog *prog;
 	const struct ebpf_obj_func *funcs[ARRAY_SIZE(((struct ebpf_prog *)0)->subprog)];
-	uint64_t arrays; /* program arrays whose targets are in, by map */
+	uint64_t arrays; /* program arrays whose targets have been added, by map */
 	uint32_t cap_insns, cap_poisons;
 };
 
 _Static_assert(EBPF_MAX_MAPS <= 64, "a bit for each map");
 
-/* Where the loader stands: an instruction of a function and its place in the program. */
+/* The loader's current position: an instruction of a function and its place in the program. */
 struct spot {
 	const struct ebpf_obj_func *f;
 	const struct ebpf_obj_section *s;
-	uint64_t off;	  /* bytes in the section */
+	uint64_t off;	  /* byte offset in the section */
 	uint32_t at;	  /* index in the program */
-	uint32_t left;	  /* instructions of the function from here on */
-	const char *name; /* of the section */
+	uint32_t left;	  /* remaining instructions of the function */
+	const char *name; /* name of the section */
 };
 
 static int grow(struct build *b, uint32_t more)
@@ -82,7 +82,7 @@ static int append(struct build *b, struct ebpf_obj_func *f, uint32_t *ret_k)
 	return ebpf_obj_add_lines(p, prog, f, at);
 }
 
-/* The function's number in the program, which it becomes part of. */
+/* Adds a function to the program unless it is there, and sets *ret_k to its number. */
 static int take(struct build *b, struct ebpf_obj_func *f, uint32_t *ret_k)
 {
 	for (uint32_t k = 0; k < b->prog->n_subprogs; k++) {
@@ -94,8 +94,8 @@ static int take(struct build *b, struct ebpf_obj_func *f, uint32_t *ret_k)
 	return append(b, f, ret_k);
 }
 
-/* A harmless instruction for one that cannot be what it should; the verifier refuses a program that
- * comes here. */
+/* Replaces an instruction that cannot be resolved by a harmless one. The verifier refuses programs
+ * that reach it. */
 static int poison(struct build *b, const struct spot *x, uint32_t slots, const char *why)
 {
 	struct ebpf_prog *prog = b->prog;
@@ -126,7 +126,7 @@ static int poison(struct build *b, const struct spot *x, uint32_t slots, const c
 	return 0;
 }
 
-/* The targets of a program array that the program can reach. */
+/* Adds the targets of a program array that the program can reach. */
 static int take_targets(struct build *b, const struct spot *x, uint32_t map)
 {
 	struct ebpf_obj_parse *p = b->p;
@@ -207,7 +207,7 @@ static int data_reference(struct build *b, const struct spot *x, const Elf64_Sym
 	return 0;
 }
 
-/* The address of a function of the object, for a helper that calls it back. */
+/* Resolves the address of a function that the program passes to a helper. */
 static int func_reference(struct build *b, const struct spot *x, const Elf64_Sym *sym)
 {
 	struct ebpf_obj_parse *p = b->p;
@@ -229,14 +229,14 @@ static int func_reference(struct build *b, const struct spot *x, const Elf64_Sym
 	if (err) {
 		return err;
 	}
-	in = &b->prog->insns[x->at]; /* they may have moved */
+	in = &b->prog->insns[x->at]; /* take() may have moved the array */
 	in[0].src = EBPF_PSEUDO_FUNC;
 	in[0].imm = (int32_t)b->prog->subprog[k] - (int32_t)x->at - 1;
 	in[1].imm = 0;
 	return 0;
 }
 
-/* An extern's address is only good for being compared with 0. */
+/* Resolves the address of an extern, which programs may only compare with 0. */
 static int extern_reference(struct build *b, const struct spot *x, const Elf64_Sym *sym)
 {
 	const struct ebpf_obj_extern *e = ebpf_obj_extern_of(b->p, x->name, x->off, sym);
@@ -317,8 +317,8 @@ static int extern_call(struct build *b, const struct spot *x, const Elf64_Sym *s
 	return 0;
 }
 
-/* Finds the called function, which becomes part of the program when it is new, and makes the call
- * relative to the new places. */
+/* Resolves a call: adds the called function to the program if it is new and makes the call relative
+ * to the new positions. */
 static int relocate_call(struct build *b, const struct spot *x, const Elf64_Sym *sym)
 {
 	struct ebpf_obj_parse *p = b->p;
@@ -406,7 +406,7 @@ static int relocate_core(struct build *b, const struct spot *x, struct ebpf_obj_
 	return poison(b, x, in->code == EBPF_LD_IMM64 && x->left > 1 ? 2 : 1, why);
 }
 
-/* One function's instructions; relocations lie in the same order. */
+/* Relocates the instructions of one function; its relocations are sorted by offset. */
 static int relocate_func(struct build *b, uint32_t k)
 {
 	struct ebpf_obj_parse *p = b->p;
@@ -438,7 +438,7 @@ static int relocate_func(struct build *b, uint32_t k)
 			err = relocate_core(b, &x, &s->core[core]);
 		}
 		i += (uint32_t)wide;
-		/* what lies in a second half belongs to no instruction */
+		/* A relocation in a second half belongs to no instruction. */
 		if (wide &&
 		    ((rel < s->n_rels && s->rels[rel].r_offset < x.off + 16) ||
 		     (core < s->n_core && s->core[core].off < x.off + 16)) &&
@@ -460,7 +460,7 @@ static int tail_order(const void *a, const void *b)
 	return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* prog->n_subprogs grows while we walk: callees are appended behind what was already there. */
+/* prog->n_subprogs grows during the loop: callees are appended. */
 static int link_program(struct build *b, struct ebpf_obj_func *entry)
 {
 	uint32_t k = 0;
@@ -507,7 +507,7 @@ static int add_program(struct ebpf_obj_parse *p, struct ebpf_obj_func *f, int ho
 	return link_program(&b, f);
 }
 
-/* Functions in sections whose names mean something to somebody else, which nothing has called. */
+/* Refuses unused functions in sections whose names have a meaning for other loaders. */
 static int refuse_unused(struct ebpf_obj_parse *p)
 {
 	for (uint32_t i = 0; i < p->n_funcs; i++) {

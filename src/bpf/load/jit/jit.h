@@ -1,4 +1,5 @@
-/* x86-64 back end: one verified program to position-independent machine code. */
+/* Compiles verified programs: makes a plan that does not depend on the machine, then emits the code
+ * of a target. */
 #ifndef GBPF_BPF_LOAD_JIT_JIT_H
 #define GBPF_BPF_LOAD_JIT_JIT_H
 
@@ -17,7 +18,7 @@
 int ebpf_jit_compile(const struct ebpf_code *prog, const struct ebpf_map *maps, uint32_t n_maps,
 		     uint8_t *out, size_t cap, size_t *len);
 
-/* The same for a program without tail calls. */
+/* Compiles a program without tail calls for this machine. */
 int ebpf_jit_x86(const struct ebpf_insn *insns, uint32_t n, const struct ebpf_map *maps,
 		 uint32_t n_maps, uint8_t *out, size_t cap, size_t *len);
 

@@ -1,20 +1,20 @@
-/* Several instructions in one: addresses that are computed for one access become its operand, loads
- * whose result is used once become the operand of what uses them, a load, a change and a store of
- * the same place become one. All of it inside one basic block, and only where nobody reads the
- * registers that are then not written. */
+/* Fuses instructions: an address computed for one access becomes its operand; a load used once
+ * becomes the operand of its user; a load, change and store of one address become one instruction.
+ * Only within a basic block, and only if the registers that are then not written are not read
+ * later. */
 #include "bpf/load/jit/jit_int.h"
 
 #define R(n) (1u << (n))
 #define MAX_PASSES 16
 
-/* ---- which registers are read later ---- */
+/* ---- liveness of registers ---- */
 
 static unsigned live_before(const struct jit *j, uint32_t pc)
 {
 	const struct ebpf_jit_note *note = &j->notes[pc];
 	struct ebpf_jit_uses u = ebpf_jit_uses_of(&j->insns[pc]);
 
-	/* a lookup in line may take its key from the register that was stored */
+	/* An inlined lookup may read its key from the register that was stored. */
 	return (note->live & ~u.writes) | u.reads |
 	       (note->key == KEY_IN_REGISTER ? R(note->key_reg) : 0);
 }
@@ -37,7 +37,8 @@ static unsigned live_after(const struct jit *j, uint32_t pc)
 	return next < j->n ? live | live_before(j, next) : live;
 }
 
-/* Backwards until nothing changes; when that takes too long, everything counts as read. */
+/* Computes liveness by backward passes until nothing changes. After too many passes every register
+ * counts as live. */
 static void find_live(struct jit *j)
 {
 	int again = 1;
@@ -61,9 +62,9 @@ static int dead_after(const struct jit *j, uint32_t pc, unsigned reg)
 	return !(j->notes[pc].live & R(reg));
 }
 
-/* ---- what they are ---- */
+/* ---- classification ---- */
 
-/* n instructions from at on, into which nobody jumps and which are ordinary so far. */
+/* Returns whether no jump enters the n instructions from at on, and none of them is joined yet. */
 static int together(const struct jit *j, uint32_t at, unsigned n)
 {
 	if (n > j->n - at) {
@@ -105,7 +106,7 @@ static int is_load(const struct ebpf_insn *i)
 	return EBPF_CLASS(i->code) == EBPF_LDX && EBPF_MODE(i->code) == EBPF_MEM;
 }
 
-/* Loads and stores but atomics. */
+/* Returns whether the instruction is a load or store, but not an atomic one. */
 static int is_access(const struct ebpf_insn *i)
 {
 	unsigned class = EBPF_CLASS(i->code);
@@ -122,13 +123,13 @@ static unsigned base_of(const struct ebpf_insn *i)
 /* ---- addresses ---- */
 
 struct address {
-	unsigned n;   /* instructions that compute it; 0: there are none */
-	unsigned reg; /* where */
+	unsigned n;   /* number of instructions that compute it; 0: none */
+	unsigned reg; /* register that holds it */
 	unsigned base, index, scale;
-	int alone; /* worth an instruction of its own */
+	int alone; /* worth an instruction by itself */
 };
 
-/* [a = b;] a <<= k; and then c = d; c += a, or a += d, or d += a. */
+/* Matches [a = b;] a <<= k; followed by c = d; c += a, or a += d, or d += a. */
 static struct address scaled(const struct jit *j, uint32_t at)
 {
 	const struct ebpf_insn *i = &j->insns[at];
@@ -159,7 +160,7 @@ static struct address scaled(const struct jit *j, uint32_t at)
 	return x;
 }
 
-/* [c = d;] c += a. */
+/* Matches [c = d;] c += a. */
 static struct address summed(const struct jit *j, uint32_t at)
 {
 	const struct ebpf_insn *i = &j->insns[at];
@@ -173,7 +174,7 @@ static struct address summed(const struct jit *j, uint32_t at)
 	return x;
 }
 
-/* ---- what is made of them ---- */
+/* ---- fusion ---- */
 
 static void take(struct jit *j, uint32_t at, uint32_t last, unsigned fuse, const struct address *x)
 {
@@ -197,7 +198,7 @@ static int is_simple(unsigned op)
 	       op == EBPF_XOR;
 }
 
-/* t = *p; t op= v; *p = t, for a t that nobody reads afterwards. */
+/* Fuses t = *p; t op= v; *p = t, if t is not read afterwards. */
 static int fuse_update(struct jit *j, uint32_t at, uint32_t p, const struct address *x)
 {
 	const struct ebpf_insn *load = &j->insns[p], *change = load + 1, *store = load + 2;
@@ -219,13 +220,13 @@ static int fuse_update(struct jit *j, uint32_t at, uint32_t p, const struct addr
 	return 1;
 }
 
-/* The operand of arithmetic or of a jump: as many bits as the load has. */
+/* Returns whether the load is as wide as the operand of the arithmetic or jump. */
 static int same_width(const struct ebpf_insn *load, int wide)
 {
 	return EBPF_SIZE(load->code) == (wide ? EBPF_DW : EBPF_W);
 }
 
-/* t = *p; v op= t, or t = *p; t *= constant. */
+/* Fuses t = *p; v op= t, or t = *p; t *= constant. */
 static int fuse_operand(struct jit *j, uint32_t at, uint32_t p, const struct address *x)
 {
 	const struct ebpf_insn *load = &j->insns[p], *i = load + 1;
@@ -250,8 +251,8 @@ static int is_unsigned(unsigned op)
 	       op == EBPF_JLT || op == EBPF_JLE || op == EBPF_JSET;
 }
 
-/* t = *p; if t op v. A load of fewer bits fills up with zeros, so that an unsigned comparison with
- * a constant that has no more bits needs those alone. */
+/* Fuses t = *p; if t op v. A narrow load zero-extends, so an unsigned comparison with a constant of
+ * at most its width needs only the loaded bits. */
 static int fuse_compare(struct jit *j, uint32_t at, uint32_t p, const struct address *x)
 {
 	const struct ebpf_insn *load = &j->insns[p], *i = load + 1;
@@ -273,8 +274,8 @@ static int fuse_compare(struct jit *j, uint32_t at, uint32_t p, const struct add
 	return 1;
 }
 
-/* What can be done with an address that is computed by the instructions from at on (or with that of
- * a plain access at at). Number of instructions that have become one, or 0. */
+/* Fuses the access that uses the address computed by the instructions from at on (or the plain
+ * access at at). Returns the number of fused instructions, or 0. */
 static unsigned fuse_with(struct jit *j, uint32_t at, const struct address *x)
 {
 	uint32_t p = at + x->n;
@@ -307,7 +308,7 @@ static unsigned fuse_with(struct jit *j, uint32_t at, const struct address *x)
 	return 0;
 }
 
-/* A move with what comes after it: an addition of a constant, a mask of whole bytes. */
+/* Fuses a move with the next instruction: the addition of a constant, or a mask of whole bytes. */
 static unsigned fuse_move(struct jit *j, uint32_t at)
 {
 	const struct ebpf_insn *i = &j->insns[at], *next = i + 1;
@@ -332,8 +333,8 @@ static unsigned fuse_move(struct jit *j, uint32_t at)
 	return 0;
 }
 
-/* `if c goto out; goto top`, the end of a loop as clang writes it: one taken jump a round is
- * enough. */
+/* Exchanges the targets of `if c goto out; goto top`, which clang emits at the end of a loop, so
+ * that each round has one taken jump. */
 static void turn_round(struct jit *j, uint32_t pc)
 {
 	const struct ebpf_insn *i = &j->insns[pc];

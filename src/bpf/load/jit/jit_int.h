@@ -1,5 +1,6 @@
-/* The compiler's own: what one compilation knows, shared by analysis (jit_plan.c), single
- * instructions (jit_alu.c, jit_div.c, jit_mem.c), calls (jit_call.c) and control (jit_x86.c). */
+/* The plan of one compilation, shared by all back ends. jit_plan.c finds functions, jump targets,
+ * calls to inline and unused results; jit_fuse.c fuses instructions. Registers are those of eBPF; a
+ * back end maps them to machine registers. */
 #ifndef GBPF_BPF_LOAD_JIT_JIT_INT_H
 #define GBPF_BPF_LOAD_JIT_JIT_INT_H
 
@@ -12,56 +13,57 @@
 #define JIT_NO_MAP 0xff
 
 enum {
-	JIT_TARGET = 1,	  /* a jump comes here */
-	JIT_FUNC = 2,	  /* a function begins here */
-	JIT_SHORT = 4,	  /* its jump has an 8-bit displacement */
-	JIT_SKIP = 8,	  /* no code: done by another instruction, or its result is not needed */
-	JIT_LEA = 16,	  /* a move that does the addition after it, too */
-	JIT_VALUE = 32,	  /* a function whose address is a value: C calls it */
-	JIT_TAIL = 64,	  /* a function that tail calls go to */
-	JIT_INLINE = 128, /* a helper's call, done in line */
-	JIT_LOOP = 256,	  /* a jump from below comes here */
+	JIT_TARGET = 1,	  /* target of a jump */
+	JIT_FUNC = 2,	  /* first instruction of a function */
+	JIT_SHORT = 4,	  /* jump with an 8-bit displacement */
+	JIT_SKIP = 8,	  /* no code: fused into another instruction, or its result is unused */
+	JIT_LEA = 16,	  /* a move that includes the addition after it */
+	JIT_VALUE = 32,	  /* a function whose address is taken: called from C */
+	JIT_TAIL = 64,	  /* target of tail calls */
+	JIT_INLINE = 128, /* inlined helper call */
+	JIT_LOOP = 256,	  /* target of a backward jump */
 };
 
-/* What the last of several instructions that became one does; those before it have JIT_SKIP. */
+/* The operation of fused instructions, recorded at the last of them; the others have JIT_SKIP. */
 enum {
 	FUSE_NONE,
 	FUSE_LEA,     /* an addition: the sum of base and index */
-	FUSE_COMPARE, /* a conditional jump: one operand is what the load before it loads */
-	FUSE_OPERAND, /* arithmetic: the source is what the load before it loads */
-	FUSE_UPDATE,  /* a store: of the load two before it, changed by the arithmetic between */
-	FUSE_EXTEND,  /* an AND: zero-extends what the move before it moves */
+	FUSE_COMPARE, /* a conditional jump: one operand is the result of the load before it */
+	FUSE_OPERAND, /* arithmetic: the source is the result of the load before it */
+	FUSE_UPDATE,  /* a store of a value loaded two instructions before and then changed */
+	FUSE_EXTEND,  /* an AND: zero-extends the source of the move before it */
 };
 
-/* A key on the stack that has just been written there: it need not be read again. */
+/* Where a lookup finds its key. A key that was just stored need not be loaded again. */
 enum { KEY_IN_MEMORY, KEY_IN_REGISTER, KEY_CONSTANT };
 
 /* Per instruction. */
 struct ebpf_jit_note {
 	uint16_t flags;
 	uint8_t fuse;
-	uint8_t swapped;	    /* a jump that has changed targets with the one beside it */
-	uint8_t fused_address;	    /* its memory, or sum, lies at base + index * 2^scale */
-	uint8_t base, index, scale; /* machine registers */
-	uint16_t live;		    /* eBPF registers that are read after it, as bits */
-	uint8_t map;		    /* a call with this map, to be done in line; or JIT_NO_MAP */
-	uint8_t key;		    /* what is known of a lookup\'s key: KEY_* */
+	uint8_t swapped;	    /* a jump that has exchanged targets with the next one */
+	uint8_t fused_address;	    /* the address or sum is base + index * 2^scale */
+	uint8_t base, index, scale; /* eBPF registers; exponent */
+	uint16_t live;		    /* bit mask of eBPF registers that are read later */
+	uint8_t map;		    /* map of an inlined call, or JIT_NO_MAP */
+	uint8_t key;		    /* where a lookup finds its key: KEY_* */
 	uint8_t key_reg;
 	uint32_t key_value;
-	uint32_t callee; /* bpf_loop in line: the instruction where its function begins; else 0 */
-	uint8_t func;	 /* index of the function that it belongs to */
-	uint32_t addr;	 /* where its code begins, after the function's prologue */
+	uint32_t callee; /* inlined bpf_loop: first instruction of its function; else 0 */
+	uint8_t func;	 /* index of its function */
+	uint32_t addr;	 /* offset of its code, after the prologue of the function */
 };
 
 struct ebpf_jit_func {
-	uint32_t first; /* instruction */
-	uint32_t entry; /* where its prologue begins */
-	uint16_t used;	/* eBPF registers, as bits */
-	uint8_t calls;	/* the stack must be aligned */
-	uint8_t env;	/* it, or what it calls, reaches for the environment */
-	uint8_t value;	/* C calls it: its sixth argument is the environment */
-	uint8_t root;	/* the program, or a tail call's target: starts with ctx and environment */
-	uint32_t tail_entry; /* where tail calls come in, with their number in eax */
+	uint32_t first; /* first instruction */
+	uint32_t entry; /* offset of its prologue */
+	uint16_t used;	/* bit mask of used eBPF registers */
+	uint8_t calls;	/* contains calls: the stack must be aligned */
+	uint8_t env;	/* it or a callee uses the environment */
+	uint8_t value;	/* called from C with the environment as sixth argument */
+	uint8_t root;	/* the program or the target of a tail call: starts with ctx and environment
+			 */
+	uint32_t tail_entry; /* offset of the entry for tail calls, whose count is in eax */
 };
 
 struct jit {
@@ -73,11 +75,12 @@ struct jit {
 	struct ebpf_jit_note *notes; /* owned, n */
 	struct ebpf_jit_func funcs[JIT_MAX_FUNCS];
 	unsigned n_funcs;
-	int helper_calls; /* real ones: the environment must survive them */
+	int helper_calls; /* number of calls that are not inlined: the environment must survive them
+			   */
 	const struct ebpf_tail_at *tails;
 	uint32_t n_tails;
-	/* there are some: roots keep count of them in a word of their stack. The entries that
-	 * their code spells out, or one */
+	/* Number of entries in the code of all tail calls, at least 1 if there are tail calls. If
+	 * not 0, roots count tail calls in a word of their stack. */
 	uint32_t tail_calls;
 	int relax; /* short jumps may be chosen in this pass */
 	int exact; /* loops are aligned; before that, as much room as it may take is left for it */
@@ -130,7 +133,7 @@ void x86_compare_memory(struct jit *j, const struct ebpf_insn *jump,
 			const struct ebpf_jit_note *note);
 
 struct ebpf_jit_uses {
-	unsigned reads, writes; /* eBPF registers as bits */
+	unsigned reads, writes; /* bit masks of eBPF registers */
 };
 struct ebpf_jit_uses ebpf_jit_uses_of(const struct ebpf_insn *i);
 int ebpf_jit_is_jump(const struct ebpf_insn *i);
@@ -145,6 +148,7 @@ void x86_division(struct x86_code *c, const struct ebpf_insn *i);
 void x86_ld_imm64(struct jit *j, const struct ebpf_insn *i);
 void x86_memory(struct jit *j, const struct ebpf_insn *i, const struct ebpf_jit_note *note);
 void x86_call(struct jit *j, const struct ebpf_insn *i, const struct ebpf_jit_note *note);
+/* Fuses instructions that the target encodes as one (jit_fuse.c); part of the plan. */
 void x86_epilogue(struct jit *j, const struct ebpf_jit_func *f);
 /* Bytes from rsp to the number of tail calls, in a root. */
 int32_t x86_tail_count(const struct jit *j, const struct ebpf_jit_func *f);

@@ -1,7 +1,6 @@
-/* Looks a program over before code is made: functions and their registers, jump targets, and three
- * shortcuts inside basic blocks: lookups of a known map are done in line, the load of a map handle
- * that only they would read is left out, and a move followed by an addition becomes one
- * instruction. */
+/* Analyses a program before code generation: functions and their registers, jump targets, and three
+ * optimizations within basic blocks. Lookups of a known map are inlined; the load of a map handle
+ * that only they would read is removed; a move followed by an addition becomes one instruction. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,7 +93,8 @@ uint32_t ebpf_jit_jump_target(const struct ebpf_insn *i, uint32_t pc)
 	return (uint32_t)((int64_t)pc + 1 + (i->code == (EBPF_JMP32 | EBPF_JA) ? i->imm : i->off));
 }
 
-/* Tail calls go to first instructions of functions, which nothing else enters. */
+/* Marks the targets of tail calls. They are first instructions of functions that nothing else
+ * enters. */
 static int mark_tails(struct jit *j)
 {
 	for (uint32_t k = 0; k < j->n_tails; k++) {
@@ -136,7 +136,8 @@ static int mark_targets(struct jit *j)
 	return mark_tails(j);
 }
 
-/* A function ends before the next one begins, and is left by calls and exits only. */
+/* Finds the functions. A function ends before the next one begins, and only calls and exits leave
+ * it. */
 static int find_funcs(struct jit *j)
 {
 	for (uint32_t pc = 0; pc < j->n; pc++) {
@@ -169,19 +170,20 @@ static int find_funcs(struct jit *j)
 	return 0;
 }
 
-/* What is known about map handles at one point of a basic block. */
+/* Knowledge about map handles and keys at one point of a basic block. */
 struct known {
-	uint8_t map[11];    /* or JIT_NO_MAP */
-	uint32_t func[11];  /* whose address it is: the first instruction; or 0 */
-	uint32_t unread;    /* registers whose handle nothing has read yet, as bits */
-	uint32_t where[11]; /* the load that made it */
-	uint32_t constants; /* registers whose lower half is known, as bits */
+	uint8_t map[11];   /* map whose handle the register holds, or JIT_NO_MAP */
+	uint32_t func[11]; /* first instruction of the function whose address the register holds, or
+			      0 */
+	uint32_t unread;   /* bit mask of registers whose handle has not been read yet */
+	uint32_t where[11]; /* instruction that loaded the handle */
+	uint32_t constants; /* bit mask of registers whose lower half is constant */
 	uint32_t value[11];
-	/* r2 = r10 + frame_off, by the one or two instructions at made[], which nothing has read */
+	/* r2 = r10 + frame_off, computed by the one or two instructions in made[]; not read yet */
 	unsigned n_made;
 	uint32_t made[2];
 	int32_t frame_off;
-	/* the newest number of 4 bytes on the stack; in key_reg or key_value */
+	/* the 4-byte number that was last stored on the stack; in key_reg or key_value */
 	uint8_t key, key_reg;
 	int16_t key_off;
 	uint32_t key_value;
@@ -227,7 +229,7 @@ static void track_key(struct known *k, const struct ebpf_insn *i, struct ebpf_ji
 		return;
 	}
 	if (i->dst != 10 || EBPF_MODE(i->code) != EBPF_MEM || (size != EBPF_W && size != EBPF_DW)) {
-		k->key = KEY_IN_MEMORY; /* it may have been written over */
+		k->key = KEY_IN_MEMORY; /* the store may have overwritten the key */
 		return;
 	}
 	k->key_off = i->off;
@@ -240,7 +242,8 @@ static void track_key(struct known *k, const struct ebpf_insn *i, struct ebpf_ji
 	}
 }
 
-/* The key need not be read back, and where it lies need not be computed. */
+/* Uses the known key of a lookup: the key is not loaded, and the instructions that compute its
+ * address are skipped. */
 static void take_key(struct jit *j, const struct known *k, struct ebpf_jit_note *note)
 {
 	if (!k->n_made || k->key == KEY_IN_MEMORY || k->key_off != k->frame_off) {
@@ -283,11 +286,12 @@ static void track(struct known *k, const struct ebpf_insn *i, uint32_t pc)
 		k->func[i->dst] = copied_func;
 	}
 	if (ebpf_jit_is_jump(i)) {
-		k->unread = 0; /* the other path may read it */
+		k->unread = 0; /* the other path may read the handle */
 	}
 }
 
-/* The handle in a register is a constant of the code; nobody else needs the load that made it. */
+/* Returns the map whose handle the register holds. Removes the load of the handle if nothing else
+ * reads it. */
 static uint8_t take_handle(struct jit *j, const struct known *k, unsigned reg)
 {
 	if (k->map[reg] != JIT_NO_MAP && (k->unread & R(reg))) {
@@ -296,8 +300,9 @@ static uint8_t take_handle(struct jit *j, const struct known *k, unsigned reg)
 	return k->map[reg];
 }
 
-/* Each tail call spells its map's entries out: many calls through a large map would take seconds to
- * compile, and more room than an image has. */
+/* Maximum number of entries in the code of all tail calls. Each tail call contains the entries of
+ * its map; many calls through a large map would take seconds to compile and exceed the size of an
+ * image. */
 #define MAX_TAIL_ENTRIES (1u << 16)
 
 static int plan_tail_call(struct jit *j, const struct known *k, struct ebpf_jit_note *note)
@@ -306,7 +311,7 @@ static int plan_tail_call(struct jit *j, const struct known *k, struct ebpf_jit_
 	for (uint32_t i = 0; i < j->n_tails; i++) {
 		j->tail_calls += note->map == JIT_NO_MAP || j->tails[i].map == note->map;
 	}
-	j->tail_calls += j->tail_calls == 0; /* one without entries, too */
+	j->tail_calls += j->tail_calls == 0; /* also for a tail call without entries */
 	return j->tail_calls > MAX_TAIL_ENTRIES ? -ENOTSUP : 0;
 }
 

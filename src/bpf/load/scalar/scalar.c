@@ -1,4 +1,4 @@
-/* Sets of numbers: making them, comparing them, and keeping the views of one set in step. */
+/* Sets of numbers: creates and compares them, and keeps the views of one set consistent. */
 #include "bpf/load/scalar/scalar.h"
 
 #include <string.h>
@@ -94,7 +94,7 @@ void ebpf_scalar_loaded(struct ebpf_scalar *s, unsigned bytes, int sign_extend)
 	ebpf_scalar_sync(s);
 }
 
-/* Known bits bound a number; read as signed, an unknown sign bit is the smallest number's. */
+/* Bounds a range by its known bits. The smallest signed number has every unknown sign bit set. */
 static void learn_from_bits(struct ebpf_scalar_view *v, int width)
 {
 	uint64_t sign = 1ull << (width - 1), least = v->t.value, most = v->t.value | v->t.mask;
@@ -116,7 +116,7 @@ static int64_t as_signed(uint64_t v, int width)
 	return width == 64 ? (int64_t)v : (int32_t)v;
 }
 
-/* While both ends of a range have the same sign, signed and unsigned order agree. */
+/* If both ends of a range have the same sign, signed and unsigned order agree. */
 static void learn_sign(struct ebpf_scalar_view *v, int width)
 {
 	int64_t lo = as_signed(v->umin, width), hi = as_signed(v->umax, width);
@@ -144,7 +144,8 @@ static int sync_view(struct ebpf_scalar_view *v, int width)
 	return ebpf_tnum_meet(v->t, ebpf_tnum_range(v->umin, v->umax), &v->t);
 }
 
-/* The low half from the whole: exact order only while the upper half is fixed. */
+/* Narrows the low half by the whole number. Ranges carry over only if the upper half is constant.
+ */
 static void learn_low(const struct ebpf_scalar_view *w, struct ebpf_scalar_view *h)
 {
 	if (w->umin >> 32 == w->umax >> 32) {
@@ -161,8 +162,8 @@ static void learn_low(const struct ebpf_scalar_view *w, struct ebpf_scalar_view 
 	}
 }
 
-/* The whole from the low half: numbers are ordered by their upper half first, so replacing the low
- * half of a bound by the low half's own bound keeps it a bound. */
+/* Narrows the whole number by its low half. Numbers are ordered by their upper halves first, so
+ * replacing the low half of a bound by the bound of the low half gives a valid bound. */
 static void learn_whole(struct ebpf_scalar_view *w, const struct ebpf_scalar_view *h)
 {
 	const uint64_t up = ~(uint64_t)UINT32_MAX;
@@ -204,8 +205,8 @@ int ebpf_scalar_sync(struct ebpf_scalar *s)
 		if (w.umin > w.umax || w.smin > w.smax) {
 			return 0;
 		}
-		/* h.t began as the low half of what w.t was before this pass; join what both
-		 * learned */
+		/* h.t was the low half of w.t before this pass; combine what both have learned
+		 * since. */
 		if (!ebpf_tnum_meet(
 			    w.t, (struct ebpf_tnum){ h.t.value, h.t.mask | ~(uint64_t)UINT32_MAX },
 			    &w.t)) {

@@ -1,6 +1,5 @@
-/* What the verifier knows of a number: its bits, and its range read as signed and unsigned, in 64
- * and in 32 bits. All five describe one set of values; scalar_sync lets each learn from the others.
- */
+/* The verifier's knowledge of a number: its bits, and its signed and unsigned ranges in 64 and 32
+ * bits. All five describe one set of values; ebpf_scalar_sync() narrows each by the others. */
 #ifndef GBPF_BPF_LOAD_SCALAR_SCALAR_H
 #define GBPF_BPF_LOAD_SCALAR_SCALAR_H
 
@@ -12,13 +11,13 @@ struct ebpf_scalar {
 	struct ebpf_tnum t;
 	uint64_t umin, umax;
 	int64_t smin, smax;
-	uint32_t u32min, u32max; /* of the low half */
+	uint32_t u32min, u32max; /* range of the low half */
 	int32_t s32min, s32max;
 };
 
 void ebpf_scalar_unknown(struct ebpf_scalar *s);
 void ebpf_scalar_const(struct ebpf_scalar *s, uint64_t v);
-/* What a load of that many bytes gives. */
+/* Sets s to the result of a load of that many bytes. */
 void ebpf_scalar_loaded(struct ebpf_scalar *s, unsigned bytes, int sign_extend);
 void ebpf_scalar_urange(struct ebpf_scalar *s, uint64_t min, uint64_t max);
 
@@ -27,33 +26,32 @@ static inline int ebpf_scalar_is_const(const struct ebpf_scalar *s)
 	return s->t.mask == 0;
 }
 
-/* Lets every view learn from the others. 0 when they contradict each other: no value is possible.
- */
+/* Narrows every view by the others. Returns 0 if they contradict each other, that is, no value is
+ * possible. */
 int ebpf_scalar_sync(struct ebpf_scalar *s);
 
 /* Keeps the low bits, zero-extended. */
 void ebpf_scalar_truncate(struct ebpf_scalar *s, unsigned bits);
 
-/* d = d op s as the instruction computes it; off as in the instruction (signed division, sign
- * extension). */
+/* Computes d = d op s. off: as in the instruction (signed division, sign extension). */
 void ebpf_scalar_alu(unsigned op, int is64, int off, struct ebpf_scalar *d,
 		     const struct ebpf_scalar *s);
-/* Byte order instructions. */
+/* Computes a byte order instruction. */
 void ebpf_scalar_end(uint8_t code, int bits, struct ebpf_scalar *d);
 
-/* Narrows a and b (which must not be the same object) to the values for which "a op b" came out as
- * outcome. 0 when there are none (a and b are then meaningless). op is a jump's; is64 0 compares
+/* Narrows a and b (two distinct objects) to the values for which "a op b" has the given outcome.
+ * Returns 0 if there are none; a and b are then undefined. op: operation of a jump; is64 0 compares
  * the low halves. */
 int ebpf_scalar_refine(unsigned op, int is64, int outcome, struct ebpf_scalar *a,
 		       struct ebpf_scalar *b);
 
 int ebpf_scalar_has(const struct ebpf_scalar *s, uint64_t v);
-/* Every value of inner belongs to outer. */
+/* Returns whether every value of inner belongs to outer. */
 int ebpf_scalar_within(const struct ebpf_scalar *outer, const struct ebpf_scalar *inner);
 int ebpf_scalar_same(const struct ebpf_scalar *a, const struct ebpf_scalar *b);
 
-/* One width's view: 32-bit values are held sign- and zero-extended in 64 bits. For the .c files of
- * the scalar only. */
+/* The view of one width: 32-bit values are held sign- and zero-extended in 64 bits. Used only by
+ * scalar*.c. */
 struct ebpf_scalar_view {
 	struct ebpf_tnum t;
 	uint64_t umin, umax;

@@ -1,5 +1,5 @@
-/* Arithmetic on sets of numbers: every operation, in each width, gives a set that holds every
- * result. */
+/* Arithmetic on sets of numbers: each operation, in each width, computes a set that contains every
+ * possible result. */
 #include <string.h>
 
 #include "base/compiler.h"
@@ -30,7 +30,7 @@ static int fits_signed(int64_t v, int w)
 	return v >= ebpf_scalar_smin(w) && v <= ebpf_scalar_smax(w);
 }
 
-/* A range survives when no sum wraps, or when every sum wraps once. */
+/* A range remains valid if no sum wraps or if every sum wraps once. */
 static void add(view *d, const view *s, int w)
 {
 	uint64_t top = ebpf_scalar_umax(w), lo = d->umin + s->umin, hi = d->umax + s->umax;
@@ -128,7 +128,8 @@ static void umod(view *d, const view *s, int w)
 	d->umax = hi;
 }
 
-/* Only by a constant; -1 turns the range round, and the least number divided by it stays. */
+/* Handles constant divisors only. Division by -1 reverses the range; the minimum divided by -1 is
+ * itself. */
 static void sdiv(view *d, const view *s, int w)
 {
 	int64_t by = s->smin, lo = d->smin, hi = d->smax;
@@ -141,7 +142,7 @@ static void sdiv(view *d, const view *s, int w)
 	d->smax = by > 0 ? hi / by : lo / by;
 }
 
-/* The sign is the dividend's and the amount is below the divisor's. */
+/* The result has the sign of the dividend, and its magnitude is less than that of the divisor. */
 static void smod(view *d, const view *s, int w)
 {
 	int64_t by = s->smin, lo = d->smin, hi = d->smax;
@@ -174,7 +175,7 @@ static void bitwise(unsigned op, view *d, const view *s, int w)
 	d->umax = MIN(umax, d->t.value | d->t.mask);
 }
 
-/* The amounts that a shift may have: only the low bits of the operand count. */
+/* Sets the range of shift counts. Only the low bits of the operand count. */
 static void shift_amounts(const view *s, int w, unsigned *lo, unsigned *hi)
 {
 	if (is_const(s)) {
@@ -233,7 +234,7 @@ static void arsh(view *d, const view *s, int w)
 	d->smax >>= d->smax < 0 ? hi : lo;
 }
 
-/* The low n bits as a signed number. */
+/* Sign-extends the low n bits. */
 static void sign_extend(view *d, int n, int w)
 {
 	int64_t lo = -(1ll << (n - 1)), hi = (1ll << (n - 1)) - 1;
@@ -241,7 +242,7 @@ static void sign_extend(view *d, int n, int w)
 
 	t = ebpf_tnum_low(ebpf_tnum_arsh(t, (unsigned)(64 - n), 64), (unsigned)w);
 	if (d->smin >= lo && d->smax <= hi) {
-		return; /* the number itself */
+		return; /* nothing to extend */
 	}
 	ebpf_scalar_view_full(d, w);
 	d->t = t;
@@ -298,8 +299,8 @@ static void view_op(unsigned op, int off, view *d, const view *s, int w)
 	}
 }
 
-/* Compilers sign-extend a w register by << 32, s>> 32: a shift by 32 only sees the low half and
- * keeps its order. */
+/* Compilers sign-extend a 32-bit register by << 32, s>> 32. A shift by 32 depends only on the low
+ * half and keeps its order. */
 static void shift_half_up(view *d, const struct ebpf_scalar *old)
 {
 	d->umin = (uint64_t)old->u32min << 32;
@@ -308,7 +309,7 @@ static void shift_half_up(view *d, const struct ebpf_scalar *old)
 	d->smax = (int64_t)((uint64_t)(uint32_t)old->s32max << 32);
 }
 
-/* Does the low half of the result depend on the low halves of the operands only? */
+/* Returns whether the low half of the result depends only on the low halves of the operands. */
 static int low_closed(unsigned op, int off, const struct ebpf_scalar *s)
 {
 	switch (op) {
@@ -355,7 +356,7 @@ void ebpf_scalar_alu(unsigned op, int is64, int off, struct ebpf_scalar *d,
 			shift_half_up(&dw, d);
 		}
 		ebpf_scalar_view_put(d, 64, &dw);
-		/* both describe the low half: keep what either knows */
+		/* Both describe the low half: keep what either of them knows. */
 		if (!ebpf_tnum_meet(ebpf_tnum_low(dw.t, 32), dh.t, &dh.t)) {
 			dh.t = ebpf_tnum_low(dw.t, 32);
 		}
@@ -367,7 +368,7 @@ void ebpf_scalar_alu(unsigned op, int is64, int off, struct ebpf_scalar *d,
 	}
 	ebpf_scalar_view_put(d, 32, &dh);
 	if (!ebpf_scalar_sync(d)) {
-		ebpf_scalar_unknown(d); /* cannot be: some result exists */
+		ebpf_scalar_unknown(d); /* cannot happen: a result exists */
 	}
 }
 

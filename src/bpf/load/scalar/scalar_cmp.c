@@ -1,5 +1,5 @@
-/* What a comparison tells about its operands. Each refinement only drops values for which the
- * comparison could not have come out that way. */
+/* Refines two operands by the outcome of their comparison. Each refinement only drops values for
+ * which the comparison could not have had that outcome. */
 #include <string.h>
 
 #include "base/compiler.h"
@@ -26,7 +26,7 @@ static int equal(view *a, view *b)
 	return 1;
 }
 
-/* a is not the constant c: it can be cut off at the ends of the ranges. */
+/* Narrows a, which differs from the constant c: removes c if it is an end of a range. */
 static int without(view *a, const view *c)
 {
 	if (is_const(a) && a->t.value == c->t.value) {
@@ -53,7 +53,7 @@ static int not_equal(view *a, view *b)
 	return !is_const(a) || without(b, a);
 }
 
-/* a < b (strict) or a <= b. */
+/* Narrows both to a < b (strict) or a <= b. */
 static int unsigned_below(view *a, view *b, int strict)
 {
 	if (strict && (b->umax == 0 || a->umin == UINT64_MAX)) {
@@ -74,14 +74,14 @@ static int signed_below(view *a, view *b, int strict)
 	return a->smin <= a->smax && b->smin <= b->smax;
 }
 
-/* (a & b) != 0, or == 0 */
+/* Narrows both to (a & b) != 0, or to == 0. */
 static int bits_set(view *a, view *b, int outcome)
 {
 	uint64_t may = (a->t.value | a->t.mask) & (b->t.value | b->t.mask);
 
 	if (outcome) {
 		if (is_const(b) && (may & (may - 1)) == 0) {
-			a->t.value |= may; /* the only bit that can have made it true */
+			a->t.value |= may; /* only this bit can be set in both */
 			a->t.mask &= ~may;
 		}
 		return may != 0;
@@ -89,7 +89,7 @@ static int bits_set(view *a, view *b, int outcome)
 	if (a->t.value & b->t.value) {
 		return 0;
 	}
-	/* a bit that is one in one operand is zero in the other */
+	/* A bit that is 1 in one operand is 0 in the other. */
 	a->t.mask &= ~b->t.value;
 	b->t.mask &= ~a->t.value;
 	return 1;
@@ -125,7 +125,7 @@ static int refine(unsigned op, int outcome, view *a, view *b)
 	}
 }
 
-/* Puts a narrowed view back; what has not changed is in step already. */
+/* Stores a narrowed view; an unchanged one is already consistent with the others. */
 static int learn(struct ebpf_scalar *s, int width, const view *before, const view *after)
 {
 	if (memcmp(before, after, sizeof(*before)) == 0) {

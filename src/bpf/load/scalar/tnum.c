@@ -1,4 +1,4 @@
-/* Tristate arithmetic. */
+/* Arithmetic on tristate numbers. */
 #include "bpf/load/scalar/tnum.h"
 
 struct ebpf_tnum ebpf_tnum_range(uint64_t min, uint64_t max)
@@ -12,7 +12,7 @@ struct ebpf_tnum ebpf_tnum_range(uint64_t min, uint64_t max)
 	return (struct ebpf_tnum){ min & ~low, low };
 }
 
-/* A carry into a bit is known when it is the same for the least and for the greatest operands. */
+/* A carry into a bit is known if it is the same for the minimum and the maximum operands. */
 struct ebpf_tnum ebpf_tnum_add(struct ebpf_tnum a, struct ebpf_tnum b)
 {
 	uint64_t least = a.value + b.value, most = least + a.mask + b.mask;
@@ -29,8 +29,8 @@ struct ebpf_tnum ebpf_tnum_sub(struct ebpf_tnum a, struct ebpf_tnum b)
 	return (struct ebpf_tnum){ d & ~unknown, unknown };
 }
 
-/* Sum of b's shifted copies: known ones of a add b's uncertainty, unknown bits of a add all of b's
- * possible bits. */
+/* Adds shifted copies of b: a known 1 in a adds the unknown bits of b, an unknown bit in a adds all
+ * possible bits of b. */
 struct ebpf_tnum ebpf_tnum_mul(struct ebpf_tnum a, struct ebpf_tnum b)
 {
 	uint64_t known = a.value * b.value;

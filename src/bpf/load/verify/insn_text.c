@@ -1,4 +1,4 @@
-/* Instructions as people read them (the notation of llvm-objdump). */
+/* Formats instructions in the notation of llvm-objdump. */
 #include "bpf/load/verify/verify_int.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* The walk: one instruction after the other along one path, then the next pending branch, until
- * none is left. */
+/* The main loop of the verifier: follows one path instruction by instruction, then takes up the
+ * next pending branch until none is left. */
 #include "bpf/load/verify/verify.h"
 
 #include <errno.h>
@@ -8,7 +8,8 @@
 
 #include "bpf/load/verify/verify_int.h"
 
-/* 1: the path goes on at v->pc; 0: it has ended; < 0: refused. */
+/* Walks one instruction. Returns 1 if the path continues at v->pc, 0 if it has ended, or a negative
+ * errno. */
 static int step(struct ebpf_verifier *v)
 {
 	const struct ebpf_insn *in = &v->prog->insns[v->pc];
@@ -33,7 +34,7 @@ static int step(struct ebpf_verifier *v)
 		err = EBPF_MODE(in->code) == EBPF_ATOMIC ? ebpf_verify_atomic(v, in)
 							 : ebpf_verify_store(v, in);
 		break;
-	default: /* jumps set pc themselves */
+	default: /* jump instructions set pc */
 		switch (EBPF_OP(in->code)) {
 		case EBPF_JA:
 			v->pc = ebpf_verify_target(in, v->pc);
@@ -100,7 +101,7 @@ static int walk_path(struct ebpf_verifier *v, int fresh)
 		if ((v->info[v->pc] & INSN_MEET) && !fresh) {
 			more = ebpf_verify_meet(v);
 			if (more) {
-				return more < 0 ? more : 0; /* ended in a known state */
+				return more < 0 ? more : 0; /* the path ended in a known state */
 			}
 		}
 		fresh = 0;
@@ -130,7 +131,8 @@ static int walk(struct ebpf_verifier *v)
 	return err;
 }
 
-/* A program that a tail call goes on with: nothing of the one before is left. */
+/* Starts walking the program at function k, the target of a tail call. It inherits nothing from the
+ * caller. */
 static int restart(struct ebpf_verifier *v, uint32_t k)
 {
 	struct ebpf_call_state *f = v->frames[0];
@@ -157,15 +159,16 @@ static int restart(struct ebpf_verifier *v, uint32_t k)
 	return ebpf_verify_start(v);
 }
 
-/* The program, and each that may follow it; what they cost in a chain. */
+/* Walks the program and each target of its tail calls. Sets *ret_cost to the cost of the most
+ * expensive chain. */
 static int walk_all(struct ebpf_verifier *v, uint64_t *ret_cost)
 {
 	uint64_t done = 1, left, own[ARRAY_SIZE(v->tails)] = { 0 };
 	int err = walk(v);
 
 	own[0] = (uint64_t)v->root->best;
-	if (err == 0 &&
-	    own[0] > v->hook->budget) { /* each way was within it; this is all of them */
+	if (err == 0 && own[0] > v->hook->budget) { /* each path was within the budget; this is the
+						       worst combination */
 		v->at = NULL;
 		v->path_cost = own[0];
 		err = ebpf_verify_over_budget(v);

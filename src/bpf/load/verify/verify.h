@@ -1,5 +1,5 @@
-/* The verifier: proves that a program is safe for its hook, or refuses it with instruction, source
- * line, rule and hint. */
+/* The verifier proves that a program is safe for its hook, or refuses it and reports instruction,
+ * source line, rule and hint. */
 #ifndef GBPF_BPF_LOAD_VERIFY_VERIFY_H
 #define GBPF_BPF_LOAD_VERIFY_VERIFY_H
 
@@ -8,7 +8,7 @@
 enum { EBPF_VERIFY_NO_PRUNE = 1, EBPF_VERIFY_EXPLAIN = 2 };
 
 #define EBPF_VERIFY_EFFORT                                                                         \
-	1000000u /* visited instructions before the verifier gives up, which is a refusal */
+	1000000u /* visited instructions after which the verifier refuses the program */
 
 struct ebpf_verify_stats {
 	uint32_t visited; /* instructions */
@@ -17,8 +17,9 @@ struct ebpf_verify_stats {
 	uint32_t stack_bytes; /* deepest */
 };
 
-/* 0 (accepted, stats filled), -EACCES (refused: report has place, rule, hint, detail), -E2BIG
- * (effort), -ENOMEM. maps: the object's definitions. ret_stats may be NULL. */
+/* Verifies a program. maps: definitions of the maps of the object. Returns 0 and fills ret_stats
+ * (may be NULL) if the program is accepted; -EACCES if it is refused (the report has place, rule,
+ * hint and detail); -E2BIG if the verification takes too much effort; or -ENOMEM. */
 int ebpf_verify(const struct ebpf_prog *prog, const struct ebpf_map_def *maps, uint32_t n_maps,
 		unsigned flags, struct ebpf_verify_stats *ret_stats, struct report *r);
 

@@ -1,12 +1,11 @@
-/* Arithmetic on registers: numbers by scalar_alu; pointers only by adding and subtracting bounded
- * numbers. */
+/* Arithmetic on registers. Numbers are computed by ebpf_scalar_alu(); pointers allow only the
+ * addition and subtraction of bounded numbers. */
 #include "bpf/load/verify/verify_int.h"
 
 #include <errno.h>
 
-#define MAX_OFFSET                                                                                 \
-	(1 << 29) /* of a pointer, either way: keeps every later sum far from wrapping             \
-		   */
+/* Limit of offsets in pointers, in either direction: no sum of offsets can overflow. */
+#define MAX_OFFSET (1 << 29)
 
 static const char *op_name(unsigned op)
 {
@@ -57,7 +56,7 @@ static int check_offset(struct ebpf_verifier *v, const struct ebpf_reg *r, unsig
 	return 0;
 }
 
-/* dst and src are initialized and at least one is a pointer. */
+/* Requires initialized dst and src of which at least one is a pointer. */
 static int pointer_alu(struct ebpf_verifier *v, const struct ebpf_insn *in, struct ebpf_reg *dst,
 		       const struct ebpf_reg *src)
 {
@@ -104,7 +103,8 @@ static int pointer_alu(struct ebpf_verifier *v, const struct ebpf_insn *in, stru
 	return err;
 }
 
-/* Copies; equal numbers get a common id, so that what is learned of one is learned of all. */
+/* Copies a register. Source and copy of a number share an id, so that a later comparison narrows
+ * both. */
 static int move(struct ebpf_verifier *v, const struct ebpf_insn *in)
 {
 	int err = 0, is64 = EBPF_CLASS(in->code) == EBPF_ALU64;

@@ -1,5 +1,5 @@
-/* What a helper is given, argument by argument, against its signature in hooks.def: types, memory,
- * sizes, and who may use which map for what. */
+/* Checks a helper's arguments against its signature in hooks.def: types, memory, sizes, and which
+ * side may use which map. */
 #include <errno.h>
 #include <string.h>
 
@@ -31,7 +31,8 @@ static int by_tenant(int32_t helper)
 	return helper == HELPER_gbpf_tenant_lookup || helper == HELPER_gbpf_thread_sum;
 }
 
-/* A tenant's instance is reached from gbpfd by the helpers that say which tenant's. */
+/* Checks access to a tenant's instance of a map. A gbpfd program reaches it only through the
+ * helpers that take a tenant number. */
 static int check_instance(struct ebpf_verifier *v, const struct ebpf_helper_call *c,
 			  const struct ebpf_map_def *m)
 {
@@ -75,7 +76,7 @@ static int check_rights(struct ebpf_verifier *v, const struct ebpf_helper_call *
 		       : 0;
 }
 
-/* What finding a key costs beyond an array's: hooks.def says so. */
+/* Returns the cost of finding a key beyond that of an array access (see hooks.def). */
 static uint32_t search_cost(const struct ebpf_map_def *m, int32_t helper)
 {
 	switch (helper) {
@@ -91,7 +92,7 @@ static uint32_t search_cost(const struct ebpf_map_def *m, int32_t helper)
 	case MAP_TYPE_HASH:
 	case MAP_TYPE_LRU_HASH:
 		return 4;
-	case MAP_TYPE_LPM_TRIE: /* one hash lookup for each length that a prefix may have */
+	case MAP_TYPE_LPM_TRIE: /* one hash lookup per possible prefix length */
 		return 8 * (8 * (m->key_bytes - 4) + 1);
 	default:
 		return 0;
@@ -128,7 +129,7 @@ static int check_map_arg(struct ebpf_verifier *v, struct ebpf_helper_call *c,
 	return err ? err : check_rights(v, c, m);
 }
 
-/* Memory that the helper reads, or writes when uninit. */
+/* Checks memory that the helper reads or, with uninit, writes. */
 static int check_memory(struct ebpf_verifier *v, const struct ebpf_helper_call *c,
 			const struct ebpf_reg *r, unsigned reg, uint64_t least, uint64_t most,
 			int uninit)
@@ -151,7 +152,7 @@ static int check_memory(struct ebpf_verifier *v, const struct ebpf_helper_call *
 	if (!uninit) {
 		return ebpf_verify_stack_read(v, r, 0, most, NULL);
 	}
-	if (most > least) { /* may be written: nothing becomes readable beyond least */
+	if (most > least) { /* only least bytes are certainly written and become readable */
 		struct ebpf_reg anywhere = *r;
 
 		ebpf_scalar_urange(&anywhere.v, 0, most - 1);
@@ -232,7 +233,7 @@ static int check_mem_arg(struct ebpf_verifier *v, struct ebpf_helper_call *c,
 				  kind == ARG_MEM_UNINIT);
 }
 
-/* A key or a value, which the helper copies: hooks.def says what that costs. */
+/* Checks a key or a value. The helper copies it; hooks.def states the cost of a copy. */
 static int check_map_memory(struct ebpf_verifier *v, struct ebpf_helper_call *c,
 			    const struct ebpf_reg *r, unsigned reg, uint32_t bytes, int uninit)
 {
@@ -248,7 +249,8 @@ static int check_map_memory(struct ebpf_verifier *v, struct ebpf_helper_call *c,
 	return err;
 }
 
-/* The helper takes the whole record or none of it. */
+/* Checks that the argument points to the start of a reserved record: the helper takes whole records
+ * only. */
 static int check_record(struct ebpf_verifier *v, const struct ebpf_helper_call *c,
 			const struct ebpf_reg *r, unsigned reg)
 {
@@ -293,7 +295,7 @@ int ebpf_verify_arg(struct ebpf_verifier *v, struct ebpf_helper_call *c, unsigne
 		return check_mem_arg(v, c, r, i);
 	case ARG_SIZE:
 	case ARG_SIZE_OR_ZERO:
-		return 0; /* checked with its memory */
+		return 0; /* checked together with the memory argument */
 	case ARG_CONST_SIZE:
 		return check_constant_arg(v, c, r, reg);
 	case ARG_RECORD:
@@ -306,9 +308,9 @@ int ebpf_verify_arg(struct ebpf_verifier *v, struct ebpf_helper_call *c, unsigne
 				reg, ebpf_verify_reg_text(v, r));
 		}
 		return 0;
-	case ARG_LOCK: /* verify_ref.c */
+	case ARG_LOCK: /* checked in verify_ref.c */
 	case ARG_ANY:
-	case ARG_ITER_NEW: /* verify_iter.c looks at them */
+	case ARG_ITER_NEW: /* checked in verify_iter.c */
 	case ARG_ITER:
 	case ARG_ITER_END:
 		return 0;

@@ -1,4 +1,4 @@
-/* Conditional jumps: which sides are possible, and what is known on each. */
+/* Conditional jumps: determines which sides are possible and narrows the operands on each. */
 #include "bpf/load/verify/verify_int.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@ enum side { SIDE_BOTH_POSSIBLE = -1 };
 
 struct operands {
 	struct ebpf_reg *dst;
-	struct ebpf_reg *src; /* a register, or imm */
+	struct ebpf_reg *src; /* a register or the immediate */
 	struct ebpf_reg imm;
 	int is64;
 	unsigned op;
@@ -42,7 +42,8 @@ static int is_equality(const struct operands *o)
 	return o->is64 && (o->op == EBPF_JEQ || o->op == EBPF_JNE);
 }
 
-/* Both point into one object, near enough to it that their order is that of their offsets. */
+/* Returns whether both pointers refer to one object and lie so close to it that their offsets order
+ * them. */
 static int comparable(const struct ebpf_reg *a, const struct ebpf_reg *b)
 {
 	return ebpf_reg_same_base(a, b) && a->v.smin >= -4096 && b->v.smin >= -4096;
@@ -103,7 +104,7 @@ static int check_pointers(struct ebpf_verifier *v, const struct ebpf_insn *in,
 				  ebpf_verify_reg_text(v, ptr == o->dst ? o->src : o->dst));
 }
 
-/* One number under two names. */
+/* Returns whether both operands are the same number. */
 static int identical(const struct operands *o)
 {
 	return o->dst == o->src || (o->dst->type == REG_SCALAR && o->src->type == REG_SCALAR &&
@@ -120,13 +121,14 @@ static int identical_side(unsigned op)
 	case EBPF_JSLE:
 		return 1;
 	case EBPF_JSET:
-		return SIDE_BOTH_POSSIBLE; /* true unless it is zero */
+		return SIDE_BOTH_POSSIBLE; /* true unless the number is zero */
 	default:
 		return 0;
 	}
 }
 
-/* The operands as they would be on one side; 0: that side is impossible. */
+/* Narrows the operands to the values they have on one side. Returns 0 if that side is impossible.
+ */
 static int refine(const struct operands *o, int outcome, struct ebpf_scalar *a,
 		  struct ebpf_scalar *b)
 {
@@ -145,10 +147,10 @@ static int possible_sides(const struct operands *o)
 	if (identical(o)) {
 		return identical_side(o->op);
 	}
-	if (ebpf_reg_is_pointer(o->dst) != ebpf_reg_is_pointer(o->src)) { /* with zero */
+	if (ebpf_reg_is_pointer(o->dst) != ebpf_reg_is_pointer(o->src)) { /* comparison with zero */
 		const struct ebpf_reg *ptr = ebpf_reg_is_pointer(o->dst) ? o->dst : o->src;
 
-		/* far below an object's start the address might even be 0 */
+		/* far below the start of an object, an address could be 0 */
 		return ebpf_reg_is_nullable(ptr) || (ebpf_reg_is_place(ptr) && ptr->v.smin < -4096)
 			       ? SIDE_BOTH_POSSIBLE
 			       : o->op == EBPF_JNE;
@@ -156,7 +158,7 @@ static int possible_sides(const struct operands *o)
 	yes = refine(o, 1, &a, &b);
 	no = refine(o, 0, &a, &b);
 	if (!yes && !no) {
-		return SIDE_BOTH_POSSIBLE; /* cannot be: some outcome exists */
+		return SIDE_BOTH_POSSIBLE; /* cannot happen: one side is always possible */
 	}
 	return yes && no ? SIDE_BOTH_POSSIBLE : yes;
 }
@@ -177,11 +179,11 @@ static void resolve_null(struct ebpf_verifier *v, struct ebpf_reg *r, void *arg)
 	}
 }
 
-/* What a comparison of numbers has taught, for all registers that hold the same number. */
+/* The result of a comparison of numbers, applied to all registers that hold the same number. */
 struct lesson {
 	const struct ebpf_scalar *value;
-	uint16_t from; /* the registers at the last node that the lesson rests on */
-	int elsewhere; /* it was also learned of a number on the stack or in a caller's register */
+	uint16_t from; /* registers at the last node on which the comparison depends */
+	int elsewhere; /* also applied to a number on the stack or in a frame of a caller */
 };
 
 static void take_lesson(struct ebpf_verifier *v, struct ebpf_reg *r, void *arg)
@@ -200,8 +202,8 @@ static void take_lesson(struct ebpf_verifier *v, struct ebpf_reg *r, void *arg)
 	}
 }
 
-/* Whatever becomes narrower here does so because of both operands: if it decides something later,
- * they have too. */
+/* Narrows r and all registers with its id. The new range depends on both operands: if it decides
+ * something later, both operands have decided it. */
 static void learn(struct ebpf_verifier *v, struct ebpf_reg *r, const struct ebpf_scalar *value,
 		  uint16_t from)
 {
@@ -209,7 +211,7 @@ static void learn(struct ebpf_verifier *v, struct ebpf_reg *r, const struct ebpf
 	struct lesson l = { .value = &known, .from = from };
 
 	if (ebpf_reg_is_pointer(r)) {
-		r->v = known; /* of one pointer only, and pointers are always compared */
+		r->v = known; /* a pointer shares no range, and pointers are always compared */
 		return;
 	}
 	take_lesson(v, r, &l);
@@ -251,7 +253,8 @@ int ebpf_verify_branch_outcome(struct ebpf_verifier *v, int outcome)
 
 			ebpf_verify_each_id(v, id, resolve_null, &is_null);
 			if (record && is_null) {
-				ebpf_verify_release(v, id); /* there was no room: nothing is held */
+				ebpf_verify_release(
+					v, id); /* the reservation failed: no reference is held */
 			}
 		}
 	} else if (!identical(&o) && refine(&o, outcome, &a, &b)) {
@@ -279,7 +282,7 @@ int ebpf_verify_branch(struct ebpf_verifier *v, const struct ebpf_insn *in)
 	if (side != SIDE_BOTH_POSSIBLE || ebpf_reg_is_pointer(o.dst) ||
 	    ebpf_reg_is_pointer(o.src)) {
 		v->at->read.matter[v->depth] |=
-			sources_of(v, in); /* with other numbers it might go the other way */
+			sources_of(v, in); /* the outcome depends on these numbers */
 	}
 	if (side == SIDE_BOTH_POSSIBLE) {
 		first = (v->info[v->pc] & INSN_TAKEN_FIRST) != 0;

@@ -1,5 +1,5 @@
-/* Calls: helpers against their signatures, functions of the program with a frame each, and the end
- * of both. */
+/* Calls: checks helper calls against their signatures, gives each called function a frame, and
+ * handles returns. */
 #include "bpf/load/verify/verify_int.h"
 
 #include <errno.h>
@@ -12,7 +12,8 @@ enum {
 #include "gbpf/hooks.def"
 };
 
-/* verify_cfg has checked that the map and the place in it exist. */
+/* Checks how a loaded map address may be used. ebpf_verify_cfg() has checked that the map and the
+ * offset exist. */
 static int check_map_use(struct ebpf_verifier *v, const struct ebpf_insn *in)
 {
 	const struct ebpf_map_def *m = &v->maps[in->imm];
@@ -83,7 +84,8 @@ void ebpf_verify_forget(struct ebpf_verifier *v, uint32_t id)
 	ebpf_verify_each_id(v, id, forget, NULL);
 }
 
-/* What the helper gives back to the system: nothing names it any more. */
+/* Releases the references that the helper consumes and invalidates everything that refers to them.
+ */
 static int give_back(struct ebpf_verifier *v, const struct ebpf_helper_call *c)
 {
 	uint32_t id = ebpf_verify_frame(v)->regs[1].id;
@@ -105,7 +107,7 @@ static int is_array_of_maps(const struct ebpf_helper_call *c)
 	return c->map && c->map->inner_1;
 }
 
-/* r0 after the call. */
+/* Sets r0 to the result of a helper call. */
 static int result(struct ebpf_verifier *v, const struct ebpf_helper_call *c)
 {
 	struct ebpf_reg *r0 = ebpf_verify_write(v, 0);
@@ -167,7 +169,7 @@ static int check_args(struct ebpf_verifier *v, struct ebpf_helper_call *c)
 static int call_helper(struct ebpf_verifier *v, const struct ebpf_insn *in)
 {
 	struct ebpf_helper_call c = { .helper = ebpf_verify_helper(
-					      in->imm) }; /* it exists: verify_cfg */
+					      in->imm) }; /* not NULL: ebpf_verify_cfg() has run */
 	int err;
 
 	c.what = c.helper->name;
@@ -232,7 +234,7 @@ int ebpf_verify_enter(struct ebpf_verifier *v)
 	f->regs[10].type = REG_STACK;
 	f->regs[10].frame = (uint8_t)v->depth;
 	ebpf_scalar_const(&f->regs[10].v, 0);
-	/* nothing of a new frame comes from before it */
+	/* No value in a new frame was read before the frame existed. */
 	v->written.regs[v->depth] = UINT16_MAX;
 	v->written.slots[v->depth] = UINT64_MAX;
 	memset(v->sources.of[v->depth], 0, sizeof(v->sources.of[0]));
@@ -279,7 +281,8 @@ int ebpf_verify_call(struct ebpf_verifier *v, const struct ebpf_insn *in)
 	return in->src == EBPF_CALL_LOCAL ? call_local(v, in) : call_helper(v, in);
 }
 
-/* Programs return int. Where a verdict may be negative, only that half of r0 is looked at. */
+/* Returns whether r0 is a verdict of the hook. Programs return int: where a verdict may be
+ * negative, only the lower half of r0 counts. */
 static int verdict_fits(const struct ebpf_verify_hook *h, const struct ebpf_reg *r0)
 {
 	if (h->verdict_min < 0) {

@@ -1,13 +1,13 @@
-/* Functions that helpers call: bpf_loop and bpf_for_each_map_elem walk them as the rounds of a
- * loop. While that lasts, the caller's r1-r3 keep what each round is given, and its r5 how many
- * rounds there are; nobody can read them. */
+/* Functions that helpers call back: the calls of bpf_loop and bpf_for_each_map_elem are walked as
+ * the rounds of a loop. During the call, r1-r3 of the caller hold the arguments of each round and
+ * r5 the number of rounds; the program cannot read them. */
 #include <errno.h>
 #include <string.h>
 
 #include "bpf/load/verify/verify_int.h"
 
 #define MAX_ROUNDS (1u << 23) /* bpf_loop refuses more */
-#define ROUND_COST 4u	      /* of the helper, for each call */
+#define ROUND_COST 4u	      /* cost of the helper per call */
 
 int ebpf_verify_is_callback(const struct ebpf_verifier *v)
 {
@@ -54,7 +54,7 @@ static void end_calls(struct ebpf_verifier *v)
 	v->pc++;
 }
 
-/* A key that the helper shows, and a value of which nothing is known but its map. */
+/* Sets the arguments of a callback: a key, and a value of which only the map is known. */
 static void give_element(struct ebpf_verifier *v, const struct ebpf_reg *map, struct ebpf_reg *regs)
 {
 	memset(&regs[2], 0, 2 * sizeof(regs[0]));
@@ -67,7 +67,8 @@ static void give_element(struct ebpf_verifier *v, const struct ebpf_reg *map, st
 	ebpf_scalar_const(&regs[3].v, 0);
 }
 
-/* 0: the helper returns. 1: it calls (once more). */
+/* Applies one outcome of the helper call. 0: the helper returns; 1: it calls the function (again).
+ */
 int ebpf_verify_calls_outcome(struct ebpf_verifier *v, int outcome)
 {
 	struct ebpf_call_state *caller = ebpf_verify_frame(v);

@@ -1,7 +1,7 @@
-/* The program's shape, before any path is walked: every instruction exists and is well formed,
- * every jump and call leads to the start of an instruction where it may lead, nothing falls off the
- * end, nothing is unreachable, calls do not recurse. Also marks where paths meet and which side of
- * a branch leaves a loop. */
+/* Checks the shape of the program before any path is walked: every instruction exists and is well
+ * formed; every jump and call leads to the start of a permitted instruction; no path falls off the
+ * end; no instruction is unreachable; calls do not recurse. Also marks where paths meet and which
+ * side of a branch leaves a loop. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ enum {
 #include "gbpf/hooks.def"
 };
 
-#define MAX_LOOPS 1024u /* beyond, the order of walking is not tuned */
+#define MAX_LOOPS 1024u /* with more loops, the order of branches is not tuned */
 
 static int is_jump(const struct ebpf_insn *in)
 {
@@ -39,13 +39,13 @@ static int is_local_call(const struct ebpf_insn *in)
 	return in->code == (EBPF_JMP | EBPF_CALL) && in->src == EBPF_CALL_LOCAL;
 }
 
-/* A function of the program as a value. */
+/* Returns whether the instruction loads the address of a function. */
 static int is_function(const struct ebpf_insn *in)
 {
 	return in->code == EBPF_LD_IMM64 && in->src == EBPF_PSEUDO_FUNC;
 }
 
-/* Checked by check_targets before anybody relies on it. */
+/* Returns the jump target. It may lie outside the program until check_targets() has run. */
 static int64_t wide_target(const struct ebpf_insn *in, uint32_t pc)
 {
 	int by_imm = in->code == (EBPF_JMP32 | EBPF_JA) || is_function(in) ||
@@ -64,7 +64,7 @@ static uint32_t next_of(const struct ebpf_insn *in, uint32_t pc)
 	return pc + (in->code == EBPF_LD_IMM64 ? 2 : 1);
 }
 
-/* Why an encoding is refused, for the kinds that a person can meet. */
+/* Refuses an encoding, with an explanation for those that users are likely to meet. */
 static int refuse_encoding(struct ebpf_verifier *v, uint32_t pc)
 {
 	const struct ebpf_insn *in = &v->prog->insns[pc];
@@ -123,7 +123,8 @@ static int refuse_encoding(struct ebpf_verifier *v, uint32_t pc)
 		in->code, in->dst, in->src, in->off, in->imm);
 }
 
-/* What an operand names exists. Also where no path leads: the image's opener looks everywhere. */
+/* Checks that the object that an operand names exists. Unreachable instructions are checked too,
+ * because ebpf_policy_open() checks all of them. */
 static int check_operand(struct ebpf_verifier *v, uint32_t pc)
 {
 	const struct ebpf_insn *in = &v->prog->insns[pc];
@@ -199,7 +200,7 @@ static int check_subprogs(struct ebpf_verifier *v)
 	return 0;
 }
 
-/* The tables that come with the instructions. */
+/* Checks the tables that accompany the instructions. */
 static int check_tables(struct ebpf_verifier *v)
 {
 	const struct ebpf_prog *p = v->prog;
@@ -295,7 +296,8 @@ static void mark_meets(struct ebpf_verifier *v)
 		}
 		if (is_local_call(in)) {
 			v->info[ebpf_verify_target(in, pc)] |= INSN_MEET;
-			v->info[pc + 1] |= INSN_MEET; /* exists: a call is not the last */
+			v->info[pc + 1] |=
+				INSN_MEET; /* in range: the last instruction is not a call */
 		}
 		if (!is_jump(in)) {
 			continue;
@@ -311,7 +313,8 @@ static void mark_meets(struct ebpf_verifier *v)
 	}
 }
 
-/* Everything that control can reach, whatever the values; each function by itself. */
+/* Checks that every instruction is reachable in the control flow graph of its function, regardless
+ * of values. */
 static int check_reachable(struct ebpf_verifier *v)
 {
 	uint32_t n = v->prog->n_insns, top = 0;
@@ -357,7 +360,7 @@ static int check_reachable(struct ebpf_verifier *v)
 	return 0;
 }
 
-/* A function that reaches itself by any chain of calls. */
+/* Refuses functions that call themselves, directly or indirectly. */
 static int check_recursion(struct ebpf_verifier *v)
 {
 	uint64_t calls[ARRAY_SIZE(v->prog->subprog)] = { 0 }, reach[ARRAY_SIZE(v->prog->subprog)];
@@ -401,8 +404,8 @@ static int longer_first(const void *a, const void *b)
 	return lx < ly ? 1 : lx > ly ? -1 : 0;
 }
 
-/* Walking the way out of a loop first keeps the number of pending branches small: only speed
- * depends on it. */
+/* Selects the side of each branch that is walked first. Leaving a loop first keeps the number of
+ * pending branches small. This affects speed only. */
 static int order_branches(struct ebpf_verifier *v)
 {
 	uint32_t n = v->prog->n_insns, n_loops = 0;

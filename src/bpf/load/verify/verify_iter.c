@@ -1,11 +1,12 @@
-/* Open-coded iterators (bpf_iter_num): eight bytes of stack that the helpers alone touch, made once
- * and destroyed once on every path. How many numbers it gives at most is part of the state. */
+/* Open-coded iterators (bpf_iter_num) occupy eight bytes of stack that only the helpers touch.
+ * Every path creates and destroys one exactly once. The maximum number of remaining rounds is part
+ * of the state. */
 #include <errno.h>
 #include <string.h>
 
 #include "bpf/load/verify/verify_int.h"
 
-#define MAX_ROUNDS (1u << 23) /* the helper makes an empty iterator of more */
+#define MAX_ROUNDS (1u << 23) /* bpf_iter_num_new makes an empty iterator if there are more */
 
 static struct ebpf_stack_slot *slot_at(struct ebpf_verifier *v, const struct ebpf_reg *ptr)
 {
@@ -48,7 +49,7 @@ struct ebpf_stack_slot *ebpf_verify_iterator(struct ebpf_verifier *v,
 	return *err ? NULL : s;
 }
 
-/* The numbers that it will give, and how many. */
+/* Sets the range of the numbers that the iterator yields, and their maximum count. */
 static void set_range(struct ebpf_reg *r, const struct ebpf_scalar *start,
 		      const struct ebpf_scalar *end)
 {
@@ -111,7 +112,7 @@ int ebpf_verify_iter_outcome(struct ebpf_verifier *v, int outcome)
 	struct ebpf_loop *l;
 	uint32_t id;
 
-	ebpf_verify_forget(v, s->r.id); /* it points to what changes now */
+	ebpf_verify_forget(v, s->r.id); /* invalidate the pointer to the previous number */
 	ebpf_verify_clobber(v);
 	r0 = ebpf_verify_write(v, 0);
 	v->pc++;

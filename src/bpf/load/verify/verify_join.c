@@ -1,19 +1,19 @@
-/* One state that holds two: what a loop's next rounds begin with. Numbers get wider step by step,
- * so that a few rounds are enough: first to what both need, then to round bounds, then without
- * bound where they still grow. What the two states do not agree on is not known any more. */
+/* Joins two states into one that contains both; the next rounds of a loop begin with it. Ranges
+ * widen in steps, so that a few rounds suffice: first to the union, then to round bounds, then to
+ * no bound for those that still grow. Facts on which the states differ are dropped. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bpf/load/verify/verify_int.h"
 
-/* Names of equal things in both states; a pair gets one name. */
+/* Maps pairs of ids, one from each state, to one id in the joined state. */
 struct pairs {
 	uint32_t old[96], now[96], name[96];
 	uint32_t n;
 };
 
-/* 0: too many. */
+/* Returns the joined id of a pair, or 0 if the table is full. */
 static uint32_t pair_id(struct ebpf_verifier *v, struct pairs *p, uint32_t old, uint32_t now)
 {
 	for (uint32_t i = 0; i < p->n; i++) {
@@ -30,8 +30,9 @@ static uint32_t pair_id(struct ebpf_verifier *v, struct pairs *p, uint32_t old, 
 	return p->name[p->n++];
 }
 
-/* How far a number may go: when it changes for the first time (it was known before), to what both
- * states need; then to the next of a few bounds; as far as it can; and all of it at once. */
+/* How far the range of a number widens. STEP_BOTH: to the union, at the first change of a constant.
+ * STEP_NEXT: to the next of a few bounds. STEP_END: to the limit of the type, for the bound that
+ * moved. STEP_ANY: the number becomes unknown. */
 enum { STEPS_UNTIL = 6, ENDS_UNTIL = 12 };
 enum step { STEP_BOTH, STEP_NEXT, STEP_END, STEP_ANY };
 
@@ -93,7 +94,7 @@ static void join_numbers(const struct ebpf_scalar *old, const struct ebpf_scalar
 		return;
 	}
 	if (step != STEP_BOTH && t.mask != old->t.mask) {
-		t.mask |= -(t.mask & -t.mask); /* what it is a multiple of may last */
+		t.mask |= -(t.mask & -t.mask); /* keep the common alignment */
 	}
 	t.value = old->t.value & ~t.mask;
 	*out = (struct ebpf_scalar){
@@ -124,7 +125,7 @@ static void join_numbers(const struct ebpf_scalar *old, const struct ebpf_scalar
 						: out->s32max;
 }
 
-/* A pointer's offset: 0 when it is not worth keeping. */
+/* Joins the offsets of two pointers. Returns 0 if the result is not worth keeping. */
 static int join_offsets(const struct ebpf_scalar *old, struct ebpf_scalar *now, unsigned level)
 {
 	struct ebpf_scalar out;
@@ -177,7 +178,8 @@ static int is_null(const struct ebpf_reg *r)
 	return r->type == REG_SCALAR && ebpf_scalar_is_const(&r->v) && r->v.t.value == 0;
 }
 
-/* A pointer that is NULL until a round sets it: as if a lookup had given it. */
+/* Joins NULL with a pointer that a round sets: the result is like the return value of a lookup.
+ * Returns 0 if the two do not fit. */
 static int join_null(struct ebpf_verifier *v, const struct ebpf_reg *old, struct ebpf_reg *now,
 		     struct pairs *pairs)
 {
@@ -197,7 +199,7 @@ static int join_null(struct ebpf_verifier *v, const struct ebpf_reg *old, struct
 	return id != 0;
 }
 
-/* 0: nothing is known of it. */
+/* Joins two registers. Returns 0 if nothing is known of the result. */
 static int join_kinds(struct ebpf_verifier *v, const struct ebpf_reg *old, struct ebpf_reg *now,
 		      struct pairs *pairs, unsigned level)
 {
@@ -222,7 +224,7 @@ static int join_kinds(struct ebpf_verifier *v, const struct ebpf_reg *old, struc
 		join_numbers(&old->v, &now->v, step_of(&old->v, level), &out);
 		now->v = out;
 		return old->id == now->id;
-	case REG_ITER: /* the rounds of the first head are enough for all of them */
+	case REG_ITER: /* the bound of the first head holds for all later ones */
 		now->v.umax = MAX(old->v.umax, now->v.umax);
 		now->v.s32min = MIN(old->v.s32min, now->v.s32min);
 		now->v.s32max = MAX(old->v.s32max, now->v.s32max);
@@ -308,7 +310,7 @@ static int join_slot(struct ebpf_verifier *v, const struct ebpf_stack_slot *old,
 	return 0;
 }
 
-/* The first of the n references that is not among the others. */
+/* Returns the first of n references without a match among the others, or NULL. */
 static const struct ebpf_ref *unmatched(const struct ebpf_ref *refs, unsigned n,
 					const struct ebpf_ref *others, unsigned n_others)
 {
@@ -360,7 +362,7 @@ static int join_refs(struct ebpf_verifier *v, const struct ebpf_ref *old, unsign
 	return 0;
 }
 
-/* The packed state in v->other; its references in refs. */
+/* Unpacks the state into v->other and its references into refs. */
 static int unpack_other(struct ebpf_verifier *v, const struct ebpf_packed_state *p,
 			struct ebpf_ref *refs, unsigned *n_refs)
 {
@@ -437,7 +439,8 @@ void ebpf_verify_all_marks(struct ebpf_verifier *v, const struct ebpf_packed_sta
 
 	memset(ret, 0, sizeof(*ret));
 	if (unpack_other(v, p, refs, &n_refs)) {
-		for (unsigned f = 0; f <= v->depth; f++) { /* no memory: everything */
+		for (unsigned f = 0; f <= v->depth;
+		     f++) { /* out of memory: assume that everything is read */
 			ret->regs[f] = ret->matter[f] = 0x3ff;
 			ret->slots[f] = UINT64_MAX;
 		}

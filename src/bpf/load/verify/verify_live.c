@@ -1,5 +1,5 @@
-/* Which registers are read later: those that are not need not settle before a loop does. For each
- * function by itself, without looking at values. */
+/* Liveness of registers. A register that is not read later need not converge before a loop does.
+ * Computed per function, without regard to values. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "bpf/load/verify/verify_int.h"
 
 #define BIT(reg) ((uint16_t)(1u << (reg)))
-#define MAX_PASSES 64 /* one a loop in another, plus two */
+#define MAX_PASSES 64 /* one per loop nesting level, plus two */
 #define ARGS 0x3eu    /* r1-r5 */
 
 static uint16_t read_by_call(const struct ebpf_insn *in)
@@ -18,7 +18,7 @@ static uint16_t read_by_call(const struct ebpf_insn *in)
 	if (in->src == EBPF_CALL_LOCAL) {
 		return ARGS;
 	}
-	h = ebpf_verify_helper(in->imm); /* it exists: check_operand */
+	h = ebpf_verify_helper(in->imm); /* not NULL: check_operand() has run */
 	while (n < 5 && h->args[n] != ARG_NONE) {
 		n++;
 	}
@@ -53,7 +53,7 @@ static uint16_t read_by(const struct ebpf_insn *in)
 		return BIT(in->src);
 	case EBPF_ST:
 		return BIT(in->dst);
-	case EBPF_STX: /* an exchange compares with r0 */
+	case EBPF_STX: /* compare-and-exchange reads r0 */
 		return BIT(in->dst) | BIT(in->src) |
 		       (EBPF_MODE(in->code) == EBPF_ATOMIC ? BIT(0) : 0);
 	case EBPF_LD:
@@ -85,7 +85,7 @@ static int is_jump(const struct ebpf_insn *in)
 	return (class == EBPF_JMP || class == EBPF_JMP32) && op != EBPF_CALL && op != EBPF_EXIT;
 }
 
-/* One pass from the end to the beginning; whether anything has changed. */
+/* Makes one pass from the end to the beginning. Returns whether anything has changed. */
 static int pass(struct ebpf_verifier *v)
 {
 	int changed = 0;
@@ -103,7 +103,7 @@ static int pass(struct ebpf_verifier *v)
 			live |= v->live[ebpf_verify_target(in, pc)];
 		}
 		if (!always && in->code != (EBPF_JMP | EBPF_EXIT)) {
-			live |= v->live[next]; /* exists: nothing runs off the end */
+			live |= v->live[next]; /* in range: no path runs off the end */
 		}
 		live = (uint16_t)((live & ~written_by(in)) | read_by(in));
 		changed |= live != v->live[pc];
@@ -119,7 +119,8 @@ int ebpf_verify_live(struct ebpf_verifier *v)
 		return -ENOMEM;
 	}
 	for (int i = 0; pass(v); i++) {
-		if (i == MAX_PASSES) { /* strange jumps: everything may be read */
+		if (i ==
+		    MAX_PASSES) { /* unusual control flow: assume that every register is read */
 			memset(v->live, 0xff, v->prog->n_insns * sizeof(*v->live));
 			break;
 		}
@@ -143,7 +144,7 @@ void ebpf_verify_drop_dead(struct ebpf_verifier *v)
 		uint32_t ret = v->frames[f + 1]->ret;
 		int hidden = v->prog->insns[ret - 1].src != EBPF_CALL_LOCAL;
 
-		/* while a helper calls back, r1-r5 keep what it needs */
+		/* During a callback r1-r5 of the caller hold the state of the helper call. */
 		drop(v->frames[f], (v->live[ret] & ~1u) | (hidden ? ARGS : 0));
 	}
 }

@@ -1,14 +1,14 @@
-/* Loops by convergence: the rounds of an iterator, or of a call that calls back. Their heads are
- * nodes; a path that comes back to a head ends there when its state lies inside the head's, else it
- * goes on with a state that holds both. The number of rounds is proved, so the cost is that many
- * times the dearest way from one head to the next. */
+/* Loops by convergence: the rounds of an iterator or of a helper call with a callback. The heads of
+ * such a loop are nodes. A path that returns to a head ends there if its state lies within the
+ * state of the head; otherwise it continues with the join of both states. The number of rounds is
+ * proved, so the loop costs that number times the most expensive way from one head to the next. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bpf/load/verify/verify_int.h"
 
-#define MAX_JOINS 200u /* of one loop; each loses something that the one before knew */
+#define MAX_JOINS 200u /* per loop; each join drops some knowledge */
 
 uint32_t ebpf_verify_head(const struct ebpf_verifier *v)
 {
@@ -29,8 +29,9 @@ uint32_t ebpf_verify_head(const struct ebpf_verifier *v)
 	return s->kind[0] == BYTE_ITER && !s->r.map ? s->r.id : 0;
 }
 
-/* How many rounds more the loop at whose head the path stands for the first time may make. States
- * do not count them, so that those of all rounds are alike: what a round costs is counted. */
+/* Returns how many more rounds the loop may make. The path is at the first head of the loop. States
+ * do not contain this number, so that the states of all rounds compare equal; the costs account for
+ * the rounds instead. */
 static int64_t rounds_left(const struct ebpf_verifier *v)
 {
 	const struct ebpf_reg *ptr = &ebpf_verify_frame(v)->regs[1];
@@ -48,7 +49,7 @@ static int64_t dearer(int64_t a, int64_t b)
 	return MAX(a, b);
 }
 
-/* Saturates: what is so dear is refused anyway. */
+/* Multiplies with saturation: a program of that cost is refused in any case. */
 static int64_t times(int64_t a, int64_t b)
 {
 	int64_t out;
@@ -70,7 +71,7 @@ static int cost_to(struct ebpf_costs *c, struct ebpf_loop *l, int64_t cost)
 		}
 	}
 	if (c->n == VERIFY_MAX_LOOPS) {
-		return -E2BIG; /* cannot be: no more are held at once */
+		return -E2BIG; /* cannot happen: no more loops are held at once */
 	}
 	c->to[c->n++] = (struct cost_to){ l, cost };
 	return 0;
@@ -94,8 +95,8 @@ static int add_costs(struct ebpf_costs *out, const struct ebpf_costs *c, int64_t
 	return err;
 }
 
-/* Says all that is known by now, once for all who ask: asking through eight loops each time would
- * take 3^8 steps. */
+/* Replaces costs that lead into closed loops by the costs of these loops. Done once per loop,
+ * because following eight nested loops at each use would take 3^8 steps. */
 static int settle(struct ebpf_costs *c)
 {
 	struct ebpf_costs now = { .exit = -1 };
@@ -112,7 +113,7 @@ static int settle(struct ebpf_costs *c)
 	return err;
 }
 
-/* Everything that may follow at a head of a loop of which all is known. */
+/* Adds the costs of everything that may follow a head of a closed loop. */
 static int add_loop(struct ebpf_costs *out, struct ebpf_loop *l, int64_t before)
 {
 	int err = settle(&l->after);
@@ -160,7 +161,7 @@ void ebpf_verify_node_costs(const struct ebpf_state_node *n, struct ebpf_costs *
 	add_node_costs(ret, n, 0);
 }
 
-/* A node inside of a loop that is still being walked tells only those who are in the same loop. */
+/* A node inside a loop that is not closed yet is valid only for paths inside the same loop. */
 int ebpf_verify_costs_of(const struct ebpf_verifier *v, const struct ebpf_state_node *n,
 			 uint32_t arrived, struct ebpf_costs *ret)
 {
@@ -240,7 +241,7 @@ int ebpf_verify_close_head(struct ebpf_verifier *v, struct ebpf_state_node *n)
 	}
 	err = err ? err : check_budget(v, l);
 	c = (struct ebpf_costs){ .exit = -1 };
-	if (l->first != n) { /* reaching this head was a round of the loop */
+	if (l->first != n) { /* the way to this head was a round of the loop */
 		err = err ? err : cost_to(&c, l, 0);
 		return err ? err : ebpf_verify_add_costs(v, n->parent, &c, n->cost);
 	}
@@ -268,7 +269,7 @@ int ebpf_verify_close_round(struct ebpf_verifier *v, struct ebpf_state_node *n)
 	return err ? err : ebpf_verify_add_costs(v, n->parent, &back, 0);
 }
 
-/* The nearest head of the loop above the path. */
+/* Returns the nearest head of the loop on the path. */
 static struct ebpf_state_node *head_above(const struct ebpf_verifier *v, const struct ebpf_loop *l)
 {
 	struct ebpf_state_node *n = v->at;
@@ -279,7 +280,8 @@ static struct ebpf_state_node *head_above(const struct ebpf_verifier *v, const s
 	return n;
 }
 
-/* A head of the loop at this place in which the running state lies. */
+/* Returns a head of the loop at the current instruction whose state contains the running state, or
+ * NULL. */
 static struct ebpf_state_node *covering(struct ebpf_verifier *v, struct ebpf_loop *l)
 {
 	static const struct ebpf_marks none;
@@ -305,7 +307,8 @@ static struct ebpf_state_node *covering(struct ebpf_verifier *v, struct ebpf_loo
 	return NULL;
 }
 
-/* The path has come back to where it has been: all that the head's state says is needed. */
+/* Ends the path at a head that contains its state. Marks everything in the state of the head as
+ * needed. */
 static int end_round(struct ebpf_verifier *v, const struct ebpf_state_node *head,
 		     struct ebpf_loop *l)
 {
@@ -328,7 +331,7 @@ static int widen(struct ebpf_verifier *v, struct ebpf_loop *l)
 		n = n->next;
 	}
 	if (!n || n->heads < l->first->heads) {
-		return 0; /* the first time that it comes by here */
+		return 0; /* first visit of this head */
 	}
 	if (++l->joins > MAX_JOINS) {
 		report_hint(v->r, "let fewer variables change from round to round");
@@ -339,8 +342,8 @@ static int widen(struct ebpf_verifier *v, struct ebpf_loop *l)
 	return ebpf_verify_join(v, n->state, l->joins);
 }
 
-/* The next round begins while a loop goes on that began within one: they take turns, and neither's
- * cost could be said without the other's. */
+/* Refuses a next round while a loop that began inside this one is still running: the two loops
+ * would alternate, and the cost of each would depend on the other. */
 static int check_nesting(struct ebpf_verifier *v, const struct ebpf_loop *l)
 {
 	for (unsigned i = 0; i < v->n_refs; i++) {
@@ -361,8 +364,8 @@ static int check_nesting(struct ebpf_verifier *v, const struct ebpf_loop *l)
 
 int ebpf_verify_round(struct ebpf_verifier *v, uint32_t id)
 {
-	struct ebpf_ref *ref =
-		(struct ebpf_ref *)ebpf_verify_ref(v, id); /* a head's instance is held */
+	struct ebpf_ref *ref = (struct ebpf_ref *)ebpf_verify_ref(
+		v, id); /* not NULL: the reference of a head is held */
 	struct ebpf_loop *l = ref->loop;
 	struct ebpf_state_node *n;
 	uint32_t joins;
@@ -392,7 +395,7 @@ int ebpf_verify_round(struct ebpf_verifier *v, uint32_t id)
 	if (err == 0 && l->joins > joins && (v->flags & EBPF_VERIFY_EXPLAIN)) {
 		ebpf_verify_log_join(v);
 	}
-	/* The rounds walked until now are among those that the loop's cost counts. */
+	/* The cost of the loop already includes the rounds walked so far. */
 	v->path_cost = (uint64_t)l->before;
 	return err ? err : ebpf_verify_add_node(v, l);
 }

@@ -1,4 +1,5 @@
-/* Memory: whether a place may be read or written, and what a load gives. */
+/* Memory accesses: checks whether an address may be read or written, and models the result of a
+ * load. */
 #include "bpf/load/verify/verify_int.h"
 
 #include <errno.h>
@@ -64,11 +65,11 @@ static int refuse_bounds(struct ebpf_verifier *v, const struct ebpf_reg *ptr, in
 		(long long)first, (long long)end);
 }
 
-/* Is [off + the pointer's offset, + bytes) inside [first, end)? */
+/* Checks that [off + offset of the pointer, + bytes) lies within [first, end). */
 static int check_bounds(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off,
 			uint64_t bytes, int64_t first, int64_t end, const char *what)
 {
-	/* pointers' offsets are at most 2^29 and off 2^15, so nothing here can wrap */
+	/* Cannot overflow: offsets of pointers are at most 2^29, and off is at most 2^15. */
 	int64_t low = ptr->v.smin + off, high = ptr->v.smax + off;
 
 	if (low < first || bytes > (uint64_t)(end - first) || high > end - (int64_t)bytes) {
@@ -116,7 +117,7 @@ int ebpf_verify_map_write(struct ebpf_verifier *v, unsigned map, const char *wha
 	return 0;
 }
 
-/* The word of a lock belongs to the helpers. */
+/* Refuses accesses to the lock word of a value: only the lock helpers may touch it. */
 static int check_lock(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off,
 		      uint64_t bytes, const char *what)
 {
@@ -144,7 +145,7 @@ static int check_value(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int6
 	return err ? err : check_lock(v, ptr, off, bytes, what);
 }
 
-/* Keys, and the numbers of iterators. */
+/* Checks an access to a key or to the number of an iterator; both are read-only. */
 static int check_constant(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off,
 			  uint64_t bytes, int access, const char *what)
 {
@@ -195,7 +196,7 @@ int ebpf_verify_range(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64
 	}
 }
 
-/* The context field in which a byte lies, or NULL. */
+/* Returns the context field that contains the byte, or NULL. */
 static const struct ebpf_verify_field *field_at(const struct ebpf_verifier *v, int64_t off)
 {
 	uint32_t n;
@@ -210,8 +211,8 @@ static const struct ebpf_verify_field *field_at(const struct ebpf_verifier *v, i
 	return NULL;
 }
 
-/* An access to bytes that reach beyond field f: compilers merge accesses to neighbours into one, so
- * it may cover whole fields exactly. */
+/* Returns whether an access beyond field f covers whole fields exactly. Compilers merge accesses to
+ * adjacent fields. */
 static int covers_fields(const struct ebpf_verifier *v, const struct ebpf_verify_field *f,
 			 int64_t off, int64_t end)
 {
@@ -225,7 +226,7 @@ static int covers_fields(const struct ebpf_verifier *v, const struct ebpf_verify
 	return 0;
 }
 
-/* Which fields may be written instead. */
+/* Adds a hint that lists the writable fields. */
 static void hint_writable(struct ebpf_verifier *v)
 {
 	const char *sep = "";
@@ -299,7 +300,8 @@ static int check_ctx(struct ebpf_verifier *v, int64_t off, unsigned bytes, int a
 	return err;
 }
 
-/* A whole constant of .rodata is known when the caller gave us its contents. */
+/* Loads a constant of .rodata. Its value is known only if the caller has passed the contents of
+ * .rodata. */
 static int read_constant(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off,
 			 unsigned bytes, struct ebpf_reg *out)
 {
@@ -325,7 +327,7 @@ static void extend(struct ebpf_reg *out, unsigned bytes)
 	out->id = 0;
 }
 
-/* Fills out with what a load gives; sign_extend only with fewer than 8 bytes. */
+/* Sets *out to the result of a load. sign_extend requires fewer than 8 bytes. */
 static int load(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off, unsigned bytes,
 		int sign_extend, struct ebpf_reg *out)
 {
@@ -351,7 +353,7 @@ static int load(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off
 		return 0;
 	}
 	if (err == 0 && sign_extend) {
-		extend(out, bytes); /* a pointer has 8 bytes, so this is a number */
+		extend(out, bytes); /* not a pointer: those have 8 bytes */
 	}
 	return err;
 }
@@ -374,7 +376,8 @@ int ebpf_verify_load(struct ebpf_verifier *v, const struct ebpf_insn *in)
 	return err;
 }
 
-/* So that what is learned of the register later is learned of its copy in memory too. */
+/* Gives a stored number an id, so that later comparisons of the register also narrow its copy in
+ * memory. */
 static void link_copy(struct ebpf_verifier *v, struct ebpf_reg *src, unsigned bytes)
 {
 	if (src->type == REG_SCALAR && src->id == 0 && !ebpf_scalar_is_const(&src->v) &&
@@ -426,12 +429,13 @@ int ebpf_verify_store(struct ebpf_verifier *v, const struct ebpf_insn *in)
 		}
 	}
 	if (ptr->type == REG_STACK && value != &imm) {
-		ebpf_mark_matter(v, v->depth, in->src); /* the stack is compared number by number */
+		ebpf_mark_matter(v, v->depth,
+				 in->src); /* states compare the numbers in stack slots */
 	}
 	return store(v, ptr, in->off, access_bytes(in), value);
 }
 
-/* What the operation leaves in registers. */
+/* Sets the registers that an atomic operation writes. */
 static void atomic_results(struct ebpf_verifier *v, const struct ebpf_insn *in, unsigned bytes)
 {
 	unsigned reg = in->imm == EBPF_CMPXCHG ? 0 : in->src;

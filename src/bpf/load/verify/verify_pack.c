@@ -1,14 +1,14 @@
-/* States at rest: only initialized registers and used stack slots, so that thousands fit into
- * memory; and the question on which pruning rests: does the running state lie inside a packed one?
- */
+/* Packed states hold only initialized registers and used stack slots, so that thousands fit into
+ * memory. This file also answers the question on which pruning depends: does the running state lie
+ * within a packed one? */
 #include <stdlib.h>
 #include <string.h>
 
 #include "bpf/load/verify/verify_int.h"
 
 struct packed_frame {
-	uint64_t slots;	 /* those with a kind */
-	uint64_t spills; /* those with a register */
+	uint64_t slots;	 /* slots with a kind other than BYTE_NONE */
+	uint64_t spills; /* slots with a spilled register */
 	uint32_t ret, depth;
 	uint32_t regs;	/* bits 0..9 */
 	uint32_t first; /* index of the frame's first register in regs[]; kinds lie in kinds[] */
@@ -22,7 +22,7 @@ struct ebpf_packed_state {
 	uint32_t n_kinds;
 	uint32_t n_refs;
 	struct packed_frame frames[];
-	/* struct reg regs[n_regs], then uint64_t kinds[], then struct ref refs[n_refs] */
+	/* struct ebpf_reg regs[n_regs], then uint64_t kinds[], then struct ebpf_ref refs[n_refs] */
 };
 
 static struct ebpf_reg *regs_of(const struct ebpf_packed_state *p)
@@ -168,12 +168,12 @@ void ebpf_verify_unpack(struct ebpf_verifier *v, const struct ebpf_packed_state 
 	}
 }
 
-/* Names of equal things in one state against those in the other. Two places that the old state knew
- * to be equal must be known to be equal now. */
+/* Maps ids of the old state to ids of the running state. Two registers that are known to be equal
+ * in the old state must be known to be equal now. */
 struct idmap {
 	uint32_t old[96];
 	uint64_t now[96];
-	uint8_t constant[96]; /* now is a number, not a name */
+	uint8_t constant[96]; /* now[] holds a constant instead of an id */
 	uint32_t n;
 	uint32_t fresh;
 	uint32_t work; /* registers and slots compared */
@@ -197,11 +197,11 @@ static int map_key(struct idmap *m, uint32_t old, uint64_t now, int constant)
 
 static int map_id(struct idmap *m, uint32_t old, uint32_t now)
 {
-	/* no name: equal to nothing else */
+	/* without an id, it is known to equal nothing else */
 	return old == 0 || map_key(m, old, now ? now : --m->fresh, 0);
 }
 
-/* Constants have no names, but are equal when they are. */
+/* Maps the id of a number. Constants have no id; equal constants count as known to be equal. */
 static int map_number(struct idmap *m, uint32_t old, const struct ebpf_reg *now)
 {
 	if (old && ebpf_scalar_is_const(&now->v)) {
@@ -210,7 +210,7 @@ static int map_number(struct idmap *m, uint32_t old, const struct ebpf_reg *now)
 	return map_id(m, old, now->id);
 }
 
-/* What may be NULL holds what is known not to be. */
+/* Returns whether now is the checked, non-NULL kind of the nullable kind old. */
 static int is_checked_kind(unsigned old, unsigned now)
 {
 	return (old == REG_VALUE_OR_NULL && now == REG_VALUE) ||
@@ -222,10 +222,10 @@ static int reg_within(const struct ebpf_reg *old, const struct ebpf_reg *now, st
 		      int same)
 {
 	if (old->type == REG_NONE) {
-		return !same || now->type == REG_NONE; /* nothing behind the node read it */
+		return !same || now->type == REG_NONE; /* no path behind the node read it */
 	}
 	if (old->type == REG_GONE && !same) {
-		return 1; /* nor could anything */
+		return 1; /* no path behind the node could use it either */
 	}
 	if (!same && old->type == REG_VALUE_OR_NULL && now->type == REG_SCALAR) {
 		return ebpf_scalar_is_const(&now->v) && now->v.t.value == 0 &&
@@ -243,12 +243,12 @@ static int reg_within(const struct ebpf_reg *old, const struct ebpf_reg *now, st
 	case REG_KEY:
 		return old->frame == now->frame && old->map == now->map;
 	case REG_VALUE:
-		/* id 0 names a place (value 0 of the map), not a lookup */
+		/* id 0 stands for value 0 of the map, not for the result of a lookup */
 		return old->map == now->map && (old->id == 0) == (now->id == 0) &&
 		       map_id(m, old->id, now->id);
 	case REG_FUNC:
 		return old->map == now->map;
-	case REG_MAP: /* id 0 names the map itself */
+	case REG_MAP: /* id 0 stands for the map itself */
 		return old->map == now->map && (old->id == 0) == (now->id == 0) &&
 		       map_id(m, old->id, now->id);
 	case REG_VALUE_OR_NULL:
@@ -315,7 +315,8 @@ static unsigned rank64(uint64_t set, unsigned bit)
 	return (unsigned)__builtin_popcountll(set & ((1ull << bit) - 1));
 }
 
-/* regs, slots: those to compare; matter: registers whose numbers must be compared too. */
+/* Returns whether frame f of the running state lies within the packed one. regs and slots select
+ * what is compared; matter selects the registers whose numbers are compared as well. */
 static int frame_within(const struct ebpf_call_state *now, const struct ebpf_packed_state *p,
 			uint32_t f, uint32_t regs, uint32_t matter, uint64_t slots, struct idmap *m,
 			int same)
@@ -367,7 +368,8 @@ int ebpf_verify_same_calls(const struct ebpf_verifier *v, const struct ebpf_pack
 	return 1;
 }
 
-/* The same things are held: one by one, so different ones stay different. */
+/* Returns whether both states hold the same references. They are matched in pairs, so that distinct
+ * references stay distinct. */
 static int refs_match(const struct ebpf_verifier *v, const struct ebpf_packed_state *p,
 		      struct idmap *m)
 {

@@ -1,5 +1,5 @@
-/* References: what a program has acquired (a record of a ring buffer, an iterator, a lock, a call
- * that calls back) and must give back exactly once, on every path. */
+/* References: objects that a program acquires (a ring buffer record, an iterator, a lock, a helper
+ * call with a callback) and must release exactly once on every path. */
 #include <errno.h>
 #include <string.h>
 
@@ -15,7 +15,8 @@ const struct ebpf_ref *ebpf_verify_ref(const struct ebpf_verifier *v, uint32_t i
 	return NULL;
 }
 
-/* Each may be around a place, and a place's costs have room for so many. */
+/* Counts the held iterators and running callbacks. Each is a loop that may enclose the current
+ * instruction, and struct ebpf_costs has room for a fixed number of loops. */
 static unsigned loops_held(const struct ebpf_verifier *v)
 {
 	unsigned n = 0;

@@ -1,4 +1,4 @@
-/* Registers of the running state: reading, writing, and what shares an id. */
+/* Registers of the running state: reads, writes, and lookup by id. */
 #include "bpf/load/verify/verify_int.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* What a person reads when a program is refused: place, rule, what was known, the source line, and
- * on demand the path. */
+/* The report of a refusal: instruction, rule, known values, source line and, on demand, the path.
+ * Nothing here affects whether a program is accepted. */
 #include "bpf/load/verify/verify_int.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_LOG (256u << 10) /* of the explanation; older lines go first */
+#define MAX_LOG (256u << 10) /* bytes of the path log; the oldest lines are dropped first */
 
 static char *next_text(size_t *bytes)
 {
@@ -132,7 +132,7 @@ static void add_clean(struct buf *out, const char *text, size_t max)
 	}
 }
 
-/* A path as it was compiled, without its "dir/.." and "./" steps. */
+/* Appends the path of a source file without its "dir/.." and "./" components. */
 static void add_path(struct buf *out, const char *path)
 {
 	size_t start = out->len;
@@ -145,7 +145,7 @@ static void add_path(struct buf *out, const char *path)
 		while (last > start && out->data[last - 1] != '/') {
 			last--;
 		}
-		/* last: where the step before begins, without the slash behind it */
+		/* last: offset of the previous component, without the slash after it */
 		if (up && out->len > last && strcmp(out->data + last, "..") != 0) {
 			out->len = last > start + 1 ? last - 1 : last;
 			out->data[out->len] = 0;
@@ -177,7 +177,8 @@ static void place(struct ebpf_verifier *v, uint32_t pc)
 	buf_finish(&file);
 }
 
-/* The instruction, the source line, and a caret below its column. */
+/* Fills the detail of the report: the instruction, the source line, and a caret below its column.
+ */
 static void detail(struct ebpf_verifier *v, uint32_t pc)
 {
 	const struct ebpf_line *l = line_of(v->prog, pc);
@@ -245,7 +246,8 @@ int ebpf_verify_refuse_err(struct ebpf_verifier *v, int err, uint32_t pc, const 
 	return err;
 }
 
-/* The loop head that occurs most often on the path; UINT32_MAX: the path has no loop. */
+/* Returns the loop head that occurs most often on the path, or UINT32_MAX if the path has no loop.
+ */
 static uint32_t hottest_loop(struct ebpf_verifier *v, uint32_t *ret_rounds)
 {
 	uint32_t *rounds = calloc(v->prog->n_insns, sizeof(*rounds)), best = UINT32_MAX;
@@ -261,7 +263,8 @@ static uint32_t hottest_loop(struct ebpf_verifier *v, uint32_t *ret_rounds)
 	return best;
 }
 
-/* Compilers give the jump back the line of the for or while. */
+/* Returns the last instruction of the loop. Compilers assign its backward jump to the line of the
+ * for or while statement. */
 static uint32_t loop_end(const struct ebpf_verifier *v, uint32_t head)
 {
 	uint32_t end = head;
@@ -317,7 +320,7 @@ int ebpf_verify_log_start(struct ebpf_verifier *v)
 	int err = room ? buf_add(&v->log, room, MAX_LOG + 4096) : -ENOMEM;
 
 	free(room);
-	buf_clear(&v->log); /* keeps the memory: a million steps must not reallocate */
+	buf_clear(&v->log); /* keep the memory: a million steps must not reallocate */
 	return err;
 }
 
@@ -358,7 +361,7 @@ void ebpf_verify_log_state(struct ebpf_verifier *v)
 	const struct ebpf_insn *in = &v->prog->insns[v->pc];
 
 	if (v->log.len > MAX_LOG) {
-		buf_clear(&v->log); /* keeps its memory */
+		buf_clear(&v->log); /* keep the memory */
 		buf_puts(&v->log, "(earlier steps left out)\n");
 	}
 	log_line(v);

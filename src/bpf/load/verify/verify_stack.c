@@ -1,12 +1,12 @@
-/* The stack, byte for byte. Numbers and pointers that were stored whole are still known when they
- * are loaded whole; what overwrites part of a pointer makes all of it unreadable, so that no piece
- * of an address can be looked at. */
+/* Models the stack byte by byte. A number or pointer that was stored whole is still known when it
+ * is loaded whole. Overwriting part of a pointer makes all of it unreadable, so that no program can
+ * read a part of an address. */
 #include "bpf/load/verify/verify_int.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* Offsets are negative and were checked to lie in the frame. */
+/* Returns the slot of a byte. Requires a negative offset that was checked to lie in the frame. */
 static unsigned slot_of(int64_t off)
 {
 	return (unsigned)((-off - 1) / 8);
@@ -56,7 +56,7 @@ static int refuse_iterator(struct ebpf_verifier *v, unsigned frame, int64_t off)
 				  frame == v->depth ? "fp" : "caller's fp", (long long)off);
 }
 
-/* First and number of the spilled bytes of a slot. */
+/* Returns the number of spilled bytes in a slot and sets *first to the first of them. */
 static unsigned spill_extent(const struct ebpf_stack_slot *s, unsigned *first)
 {
 	unsigned n = 0;
@@ -69,7 +69,7 @@ static unsigned spill_extent(const struct ebpf_stack_slot *s, unsigned *first)
 	return n;
 }
 
-/* Turns a spill into plain bytes: a number's stay readable, a pointer's do not. */
+/* Turns a spill into plain bytes: those of a number stay readable, those of a pointer do not. */
 static void forget_spill(struct ebpf_stack_slot *s)
 {
 	unsigned kind = BYTE_MISC;
@@ -86,13 +86,13 @@ static void forget_spill(struct ebpf_stack_slot *s)
 	}
 }
 
-/* Slots from low to high: what an access costs the verifier. */
+/* Charges the verifier's work for an access: one unit per slot from low to high. */
 static void count_work(struct ebpf_verifier *v, int64_t low, int64_t high)
 {
 	v->work += 2 * (1 + slot_of(low) - slot_of(high - 1));
 }
 
-/* A load inside one slot that hits the spilled bytes: 1 when out was set. */
+/* Loads spilled bytes of one slot. Returns 1 if it set *out. */
 static int read_spill(struct ebpf_verifier *v, struct ebpf_stack_slot *s, unsigned byte,
 		      unsigned bytes, struct ebpf_reg *out)
 {
@@ -120,7 +120,7 @@ static int read_spill(struct ebpf_verifier *v, struct ebpf_stack_slot *s, unsign
 	return 1;
 }
 
-/* Eight bytes of which nothing is known but that they are numbers. */
+/* Returns whether all eight bytes hold numbers of unknown value. */
 static int all_numbers(const struct ebpf_stack_slot *s)
 {
 	uint64_t kinds;
@@ -129,7 +129,7 @@ static int all_numbers(const struct ebpf_stack_slot *s)
 	return kinds == BYTE_MISC * 0x0101010101010101ull;
 }
 
-/* Every byte from low to high (exclusive) is data that may be looked at. */
+/* Checks that the program may read every byte in [low, high). */
 static int check_readable(struct ebpf_verifier *v, unsigned frame, int64_t low, int64_t high,
 			  int *all_zero)
 {
@@ -185,7 +185,7 @@ int ebpf_verify_stack_read(struct ebpf_verifier *v, const struct ebpf_reg *ptr, 
 	return 0;
 }
 
-/* Where exactly is not known: every byte in reach may or may not be overwritten. */
+/* Writes at an unknown offset: each byte in [low, high) may or may not be overwritten. */
 static void write_somewhere(struct ebpf_verifier *v, unsigned frame, int64_t low, int64_t high,
 			    int zero)
 {
@@ -205,8 +205,8 @@ static void write_somewhere(struct ebpf_verifier *v, unsigned frame, int64_t low
 				}
 			}
 		}
-		/* what the state keeps of the slot depends on what it was: the old contents count
-		 * as read */
+		/* The new state of the slot depends on its old contents, so mark the slot as read.
+		 */
 		ebpf_mark_slot_read(v, frame, n);
 		off += end - first;
 	}
@@ -259,7 +259,7 @@ static int check_pointer_store(struct ebpf_verifier *v, const struct ebpf_reg *p
 	return 0;
 }
 
-/* Iterators stay as they are, whatever may be written. */
+/* Refuses writes that may hit an iterator. */
 static int check_writable(struct ebpf_verifier *v, unsigned frame, int64_t low, int64_t high)
 {
 	for (int64_t off = low; off < high; off = (off | 7) + 1) {
@@ -297,7 +297,7 @@ int ebpf_verify_stack_write(struct ebpf_verifier *v, const struct ebpf_reg *ptr,
 	}
 	write_here(v, ptr->frame, low, high, zero ? BYTE_ZERO : BYTE_MISC);
 	if (value && (bytes == 8 || bytes == 4) && !(zero && bytes == 4)) {
-		forget_spill(s); /* of the other half, if there is one */
+		forget_spill(s); /* in case only the other half of the spill was overwritten */
 		memset(s->kind + byte_of(low), BYTE_SPILL, bytes);
 		s->r = *value;
 		if (bytes == 4) {

@@ -1,13 +1,14 @@
-/* The tree of walked paths: nodes where paths meet, branches still to be walked, and what each node
- * learns when all behind it is done (which values mattered, what the dearest path costs). */
+/* The tree of walked paths: nodes where paths meet, pending branches, and the facts that each node
+ * collects once all paths behind it are walked (which values mattered, the cost of the most
+ * expensive path). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bpf/load/verify/verify_int.h"
 
-/* Instructions between two nodes of a path, at least. Long paths get fewer, so that the longest one
- * still fits. */
+/* Returns the minimum number of instructions between two nodes of a path. Nodes are sparser on long
+ * paths, so that the longest path fits into memory. */
 static uint32_t node_distance(const struct ebpf_verifier *v)
 {
 	return 8 + (uint32_t)MIN(v->path_cost >> 15, 24u);
@@ -59,7 +60,7 @@ static struct ebpf_state_node *new_node(struct ebpf_verifier *v)
 	return n;
 }
 
-/* The path goes on behind the node. */
+/* Makes n the last node of the path. */
 static int go_on_at(struct ebpf_verifier *v, struct ebpf_state_node *n)
 {
 	v->at = n;
@@ -126,22 +127,24 @@ void ebpf_verify_merge_read(struct ebpf_marks *into, const struct ebpf_marks *re
 	}
 }
 
-/* Half of the memory is used: keep only what is most likely to be met again. */
+/* Returns whether half of the memory is used. Then only those states are kept that are most likely
+ * to be met again. */
 static int is_tight(const struct ebpf_verifier *v)
 {
 	return v->bytes > VERIFY_MAX_BYTES / 2;
 }
 
-/* Pending branches are taken up last in, first out, so what was closed last is met first. */
+/* Moves a node to the closed list. Pending branches are taken up last in, first out, so the last
+ * closed node is the one most likely to be met next. */
 static void close_node(struct ebpf_verifier *v, struct ebpf_state_node *n)
 {
 	struct ebpf_state_node **link = &v->closed[n->pc];
 
 	if (!n->state) {
-		free_node(v, n); /* in no list any more */
+		free_node(v, n); /* it is in no list */
 		return;
 	}
-	v->open[n->pc] = n->next; /* the deepest node of an instruction closes first */
+	v->open[n->pc] = n->next; /* the deepest open node of an instruction closes first */
 	n->next = *link;
 	*link = n;
 	if (!is_tight(v)) {
@@ -192,15 +195,16 @@ static int refuse_endless(struct ebpf_verifier *v)
 
 enum {
 	LOOKBACK = 16
-}; /* rounds of a loop in which an equal state is noticed at once; else the budget ends it */
+}; /* rounds in which a repeated state is detected at once; beyond them the budget ends the loop */
 
-/* The same state twice on one path: an abstract run that never ends. */
+/* Refuses a state that occurs twice on one path: that execution would never end. */
 static int check_progress(struct ebpf_verifier *v)
 {
 	struct ebpf_state_node **link = &v->open[v->pc], *n;
 
 	for (int i = 0; i < LOOKBACK && *link; i++) {
-		/* what lies beyond a loop's head cost one of its rounds */
+		/* a node above the head of a loop is separated from this one by a round that has a
+		 * cost */
 		if ((*link)->heads == v->at->heads && ebpf_verify_same(v, (*link)->state)) {
 			return refuse_endless(v);
 		}
@@ -214,7 +218,8 @@ static int check_progress(struct ebpf_verifier *v)
 	return 0;
 }
 
-/* A closed node that the running state lies in, or NULL. Those that only cost time are given up. */
+/* Returns a closed node that contains the running state, or NULL. Frees nodes that are compared
+ * often and rarely match. */
 static struct ebpf_state_node *find_closed(struct ebpf_verifier *v, uint32_t arrived,
 					   struct ebpf_costs *ret)
 {
@@ -306,7 +311,8 @@ int ebpf_verify_push(struct ebpf_verifier *v, int outcome)
 		return -ENOMEM;
 	}
 	v->todo = p;
-	v->work += 2u * ebpf_verify_packed_work(p->state); /* now, and when it is taken up */
+	v->work += 2u * ebpf_verify_packed_work(
+				p->state); /* work to pack it now and to unpack it later */
 	v->at->open++;
 	v->bytes += sizeof(*p);
 	v->states++;
@@ -348,7 +354,8 @@ int ebpf_verify_pop(struct ebpf_verifier *v, int *ret_outcome)
 	return 1;
 }
 
-/* Open nodes that left their lists hang on the path only: every open one is at or above v->at. */
+/* Frees the open nodes. Those that have left their lists are reachable only through the path: every
+ * open node is v->at or one of its ancestors. */
 static void free_open(struct ebpf_verifier *v)
 {
 	struct ebpf_state_node *n = v->at, *parent;

@@ -1,4 +1,4 @@
-/* hooks.def as the verifier's tables. */
+/* The verifier's tables of hooks, fields, helpers and map operations, generated from hooks.def. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -138,7 +138,6 @@ const char *ebpf_verify_map_type(uint32_t map_type)
 	return "unknown";
 }
 
-/* The texts of hooks.def's constants begin with the hook whose verdicts they are. */
 void ebpf_verify_verdict_names(const struct ebpf_verify_hook *h, struct buf *out)
 {
 	size_t len = strlen(h->name);

@@ -1,11 +1,11 @@
-/* Tail calls: the end of one program and the beginning of another. Each that may follow is walked
- * by itself, with the context alone; chains cost what their programs cost together. */
+/* Tail calls end one program and start another. Each possible target is walked by itself with only
+ * the context; the cost of a chain is the sum of the costs of its programs. */
 #include <errno.h>
 #include <string.h>
 
 #include "bpf/load/verify/verify_int.h"
 
-/* Those functions of the program array with which the call may go on. */
+/* Returns the functions of the program array that the call may start, as a bit mask. */
 static uint64_t targets(const struct ebpf_verifier *v, const struct ebpf_helper_call *c,
 			const struct ebpf_reg *index)
 {
@@ -21,8 +21,8 @@ static uint64_t targets(const struct ebpf_verifier *v, const struct ebpf_helper_
 	return set;
 }
 
-/* The path goes on as if nothing had happened; the others begin with the context alone, whoever
- * called them, and are walked once by themselves. */
+/* Continues the path as if the call had failed. The targets do not depend on the caller, because
+ * they get only the context; each is walked once. */
 int ebpf_verify_tail_call(struct ebpf_verifier *v, const struct ebpf_helper_call *c)
 {
 	struct ebpf_reg *regs = ebpf_verify_frame(v)->regs;
@@ -66,7 +66,8 @@ uint64_t ebpf_verify_tail_targets(const struct ebpf_verifier *v)
 	return set;
 }
 
-/* The dearest chain from each function, one link longer in each step. */
+/* Computes the most expensive chain from each function; each step extends the chains by one
+ * program. */
 int ebpf_verify_chain_cost(struct ebpf_verifier *v, const uint64_t own[64], uint64_t *ret)
 {
 	uint64_t cost[64], longer[64];

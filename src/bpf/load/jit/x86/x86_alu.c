@@ -6,7 +6,7 @@ static void shift_by_reg(struct x86_code *c, int wide, enum x86_shift op, unsign
 {
 	unsigned target = dst == RCX ? JIT_SCRATCH : dst;
 
-	/* The count must be in cl, which is r4; the machine masks it as eBPF does. */
+	/* The count must be in cl, which is r4; x86 masks it as eBPF does. */
 	if (src != RCX || dst == RCX) {
 		x86_mov(c, 1, JIT_SCRATCH, RCX);
 	}
@@ -21,7 +21,8 @@ static void shift_by_reg(struct x86_code *c, int wide, enum x86_shift op, unsign
 	}
 }
 
-/* Byte order of the low bits, the rest becomes zero. The machine is little endian. */
+/* Emits a byte order conversion of the low bits and clears the rest. The machine is little endian.
+ */
 static void byte_order(struct x86_code *c, const struct ebpf_insn *i, unsigned dst)
 {
 	int swap = EBPF_CLASS(i->code) == EBPF_ALU64 || EBPF_SRC(i->code) == EBPF_X;
@@ -59,7 +60,7 @@ static void sign_extend(struct x86_code *c, int wide, unsigned dst, unsigned src
 	} else if (bits == 16) {
 		x86_rr(c, wide, 0x0fbf, dst, src);
 	} else {
-		/* movsx from an 8-bit register: 4-7 need a REX byte to mean sil, dil, bpl */
+		/* movsx from an 8-bit register: 4-7 need a REX byte to select sil, dil, bpl */
 		if (!wide && src >= RSP && src <= RDI && dst < R8) {
 			x86_byte(c, 0x40);
 		}

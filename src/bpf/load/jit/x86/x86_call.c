@@ -1,13 +1,14 @@
-/* Calls: of the program's functions, of helpers through the environment's table, and what is done
- * in line instead of calling. Tail calls are compares and direct jumps: the table is part of the
- * code, which nobody can write. */
+/* Calls of local functions, calls of helpers through the table of the environment, and inlined
+ * helpers. Tail calls are comparisons and direct jumps: the table is part of the code, which is
+ * read-only. */
 #include <errno.h>
 
 #include "bpf/load/jit/jit_int.h"
 
-#define JIT_MAX_ROUNDS (1 << 23) /* of an iterator: as the helper has it */
+#define JIT_MAX_ROUNDS (1 << 23) /* limit of an iterator, as in the helper */
 
-/* Its element is known; where the map's region may be absent, its address is NULL, and stays so. */
+/* Emits a lookup with a known index. If the region of the map may be absent, its address is NULL
+ * and the result is NULL. */
 static void lookup_constant(struct jit *j, const struct ebpf_map *map, uint32_t index)
 {
 	struct x86_code *c = &j->code;
@@ -32,8 +33,8 @@ static void lookup_constant(struct jit *j, const struct ebpf_map *map, uint32_t 
 	}
 }
 
-/* rax = key < max_entries ? data + key * stride : NULL. Sizes are constants, data is this
- * process's. */
+/* Emits rax = key < max_entries ? data + key * stride : NULL. Sizes are constants; data is that of
+ * this process. */
 static void lookup(struct jit *j, const struct ebpf_map *map, const struct ebpf_jit_note *note)
 {
 	struct x86_code *c = &j->code;
@@ -92,7 +93,7 @@ static void end_iterator(struct x86_code *c)
 	x86_word32(c, 0);
 }
 
-/* As bpf_iter_num_new: what is walked lies in the two words at rdi. */
+/* Emits bpf_iter_num_new; the iterator is the two words at rdi. */
 static void iter_new(struct x86_code *c)
 {
 	size_t backwards, too_many;
@@ -132,7 +133,7 @@ static void iter_next(struct x86_code *c)
 	x86_land(c, done);
 }
 
-/* Adds rsi to counter rdi; what is no counter counts as an error. */
+/* Emits the addition of rsi to counter rdi. An invalid counter index counts as a helper error. */
 static void add_note(struct jit *j)
 {
 	struct x86_code *c = &j->code;
@@ -152,8 +153,8 @@ static void add_note(struct jit *j)
 	x86_land(c, done);
 }
 
-/* Calls f with 0, 1 ... until it gives something else than 0, edi times at most; rdx is its second
- * argument. On the stack: nothing (it stays aligned), the round, edi, rdx. */
+/* Emits a loop that calls f with 0, 1 ... at most edi times, until f returns a value other than 0;
+ * rdx is the second argument. On the stack from the top: padding, the round, edi, rdx. */
 static void loop(struct jit *j, const struct ebpf_jit_func *f)
 {
 	struct x86_code *c = &j->code;
@@ -226,8 +227,8 @@ static uint32_t tail_target(const struct jit *j, uint32_t k)
 	return j->funcs[j->notes[j->tails[k].insn].func].tail_entry;
 }
 
-/* Goes to the target of entry k, when that is the one that edx names. The function leaves as at its
- * end, but for the return: the stack is as its caller left it. */
+/* Emits a jump to the target of entry k if edx is its index. The epilogue runs first, so the stack
+ * is as the caller of the function left it. */
 static void tail_entry(struct jit *j, const struct ebpf_jit_func *f, uint32_t k)
 {
 	struct x86_code *c = &j->code;
@@ -244,8 +245,8 @@ static void tail_entry(struct jit *j, const struct ebpf_jit_func *f, uint32_t k)
 	x86_land(c, other);
 }
 
-/* Entries from..to-1, of one map: a search by halves. A number that is not there falls out at the
- * end, since it is none of those that are compared on its way. */
+/* Emits a binary search in the entries from..to-1 of one map. An index without an entry matches no
+ * comparison and falls through. */
 static void tail_search(struct jit *j, const struct ebpf_jit_func *f, uint32_t from, uint32_t to)
 {
 	uint32_t mid = from + (to - from) / 2;
@@ -264,8 +265,8 @@ static void tail_search(struct jit *j, const struct ebpf_jit_func *f, uint32_t f
 	tail_search(j, f, mid, to);
 }
 
-/* r1 = ctx, r2 = the program array, r3 = the index. What does not happen leaves -ENOENT or -ELOOP.
- */
+/* Emits a tail call: r1 = ctx, r2 = the program array, r3 = the index. A failed one continues with
+ * -ENOENT or -ELOOP. */
 static void tail_call(struct jit *j, const struct ebpf_jit_note *note)
 {
 	struct x86_code *c = &j->code;

@@ -9,7 +9,7 @@
  * holds no address: maps and helpers are reached through the environment, functions by relative
  * calls.
  *
- * Why the code cannot leave its rules, and why the engines agree, is told in docs/ENGINES.md. */
+ * docs/ENGINES.md explains why the code cannot leave its bounds and why the engines agree. */
 #include "bpf/load/jit/jit.h"
 
 #include <errno.h>
@@ -21,7 +21,9 @@
 
 #define MAX_RELAXING_PASSES 12
 #define LOOP_ALIGN 16u
-#define FUNC_ALIGN 16u /* of functions that are values: the lowest bit says that they are code */
+#define FUNC_ALIGN                                                                                 \
+	16u /* alignment of functions whose address is taken: bit 0 of the address is 0 for        \
+	       compiled code */
 
 const uint8_t jit_reg[11] = { RAX, RDI, RSI, RDX, RCX, R8, RBX, R13, R14, R15, RBP };
 
@@ -35,8 +37,8 @@ static int counts_tails(const struct jit *j, const struct ebpf_jit_func *f)
 	return j->tail_calls && f->root;
 }
 
-/* What a function pushes: callee-saved registers that it uses, entered from C also the
- * environment's. */
+/* Lists the registers that a function pushes: used callee-saved registers and, if entered from C,
+ * that of the environment. */
 static unsigned saved_regs(const struct jit *j, const struct ebpf_jit_func *f, uint8_t regs[5])
 {
 	unsigned n = 0;
@@ -57,8 +59,8 @@ static int has_frame(const struct ebpf_jit_func *f)
 	return f->used >> 10 & 1;
 }
 
-/* The stack is aligned to 16 bytes where a function calls: return address, saved rbp, frame,
- * pushes. */
+/* Returns whether a function that makes calls must pad its stack to 16 bytes: return address, saved
+ * rbp, frame, pushes. */
 static int needs_pad(const struct jit *j, const struct ebpf_jit_func *f, unsigned pushes)
 {
 	unsigned bytes = 8 + (has_frame(f) ? 8 + EBPF_STACK_BYTES : 0) +
@@ -85,7 +87,7 @@ static void prologue(struct jit *j, struct ebpf_jit_func *f)
 	}
 	f->entry = (uint32_t)c->pos;
 	if (f == j->funcs || f->value) {
-		x86_bytes(c, "\xf3\x0f\x1e\xfa", 4); /* endbr64: it is called through a pointer */
+		x86_bytes(c, "\xf3\x0f\x1e\xfa", 4); /* endbr64: called through a pointer */
 	}
 	if (f == j->funcs && j->tail_calls) {
 		x86_mov_i(c, RAX, 0);
@@ -114,7 +116,7 @@ static void prologue(struct jit *j, struct ebpf_jit_func *f)
 	}
 }
 
-/* Everything but the return. */
+/* Emits the epilogue except for the return. */
 void x86_epilogue(struct jit *j, const struct ebpf_jit_func *f)
 {
 	struct x86_code *c = &j->code;
@@ -133,9 +135,9 @@ void x86_epilogue(struct jit *j, const struct ebpf_jit_func *f)
 	}
 }
 
-/* A jump (cond < 0: always) to an instruction. Code only ever shrinks from pass to pass, so a
- * displacement that fits a byte once will fit for good: short jumps stay short, and the passes end.
- */
+/* Emits a jump (cond < 0: unconditional) to an instruction. Code never grows from pass to pass, so
+ * a displacement that fits a byte once always fits: short jumps remain short, and the passes
+ * terminate. */
 static void jump_to(struct jit *j, struct ebpf_jit_note *note, int cond, uint32_t target)
 {
 	struct x86_code *c = &j->code;
@@ -225,7 +227,7 @@ static void control(struct jit *j, const struct ebpf_insn *i, struct ebpf_jit_no
 			target = ebpf_jit_jump_target(i - 1, pc - 1);
 		} else if (note->swapped) {
 			target = ebpf_jit_jump_target(i + 1, pc + 1);
-			cond ^= 1; /* the opposite */
+			cond ^= 1; /* the opposite condition */
 		}
 		jump_to(j, note, op == EBPF_JA ? -1 : (int)cond, target);
 	}
@@ -256,8 +258,8 @@ static void translate(struct jit *j, uint32_t pc)
 	}
 }
 
-/* While jumps are chosen, every loop counts with the most that aligning it may take: no
- * displacement is then larger in the end than it was taken for. */
+/* Aligns the head of a loop. While jump sizes are chosen, every loop counts with the maximum
+ * padding, so that no displacement grows later. */
 static void align_loop(struct jit *j)
 {
 	unsigned pad = LOOP_ALIGN - 1;
@@ -268,7 +270,8 @@ static void align_loop(struct jit *j)
 	x86_nop(&j->code, pad);
 }
 
-/* One pass over the program; true when every address is where the pass before had it. */
+/* Makes one pass over the program. Returns true if no address has changed since the previous pass.
+ */
 static int pass(struct jit *j)
 {
 	int stable = 1;
@@ -300,7 +303,7 @@ static int compile(struct jit *j, uint8_t *out, size_t cap)
 	}
 	j->relax = 0;
 	j->exact = 1;
-	pass(j); /* where everything is in the end */
+	pass(j); /* final addresses */
 	if (j->code.pos > cap || !out) {
 		return -ENOSPC;
 	}
@@ -339,6 +342,7 @@ int ebpf_jit_compile(const struct ebpf_code *prog, const struct ebpf_map *maps, 
 	}
 	free(j->notes);
 	free(j);
+
 	return err ? err : (int)entry;
 #else
 	return -ENOTSUP;

@@ -44,7 +44,7 @@ static void div_by_reg(struct x86_code *c, int wide, int is_mod, int is_signed, 
 	x86_rr(c, wide, 0x85, JIT_SCRATCH, JIT_SCRATCH);
 	by_zero = x86_skip(c, X86_E);
 	if (is_signed) {
-		/* The machine faults on the smallest number divided by -1. */
+		/* x86 faults on the minimum divided by -1. */
 		x86_alu_ri(c, wide, X86_CMP, JIT_SCRATCH, -1);
 		by_minus_one = x86_skip(c, X86_E);
 	}
@@ -90,7 +90,7 @@ static struct reciprocal reciprocal_of(uint32_t d, unsigned bits)
 
 	if (d - rest >= UINT64_C(1) << log) {
 		top <<= 1;
-		r.factor = (uint64_t)(top / d + 1); /* without its bit 64 (32) */
+		r.factor = (uint64_t)(top / d + 1); /* the factor without bit 64 (32) */
 		r.extra_bit = 1;
 	}
 	return r;

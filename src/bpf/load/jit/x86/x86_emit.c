@@ -1,4 +1,4 @@
-/* Byte by byte, x86-64 instructions. */
+/* Encodes x86-64 instructions. */
 #include "bpf/load/jit/x86/x86_emit.h"
 
 #include <string.h>
@@ -56,8 +56,8 @@ void x86_rr(struct x86_code *c, int wide, unsigned op, unsigned reg, unsigned rm
 	x86_byte(c, 0xc0u | (reg & 7) << 3 | (rm & 7));
 }
 
-/* ModRM and SIB: with an index, and for rsp and r12 as base, there is a SIB byte; rbp and r13 as
- * base need a displacement. */
+/* Emits ModRM and SIB. An index, or base rsp or r12, requires a SIB byte; base rbp or r13 requires
+ * a displacement. */
 static void memory(struct x86_code *c, unsigned reg, const struct x86_mem *m)
 {
 	int indexed = m->index != X86_NO_INDEX;
@@ -84,7 +84,7 @@ void x86_rx(struct x86_code *c, unsigned prefix, int wide, unsigned op, unsigned
 	if (prefix) {
 		x86_byte(c, prefix);
 	}
-	/* without REX 4-7 are ah, ch, dh, bh */
+	/* without REX, registers 4-7 are ah, ch, dh, bh */
 	rex_index(c, wide, reg, m->index == X86_NO_INDEX ? 0 : m->index, m->base,
 		  byte_reg && reg >= RSP);
 	opcode(c, op);
@@ -159,7 +159,7 @@ void x86_lea_code(struct x86_code *c, unsigned reg, uint32_t pos)
 
 void x86_nop(struct x86_code *c, unsigned n)
 {
-	/* the forms that the manual recommends (NOP), up to eight bytes */
+	/* the recommended forms in the manual (NOP), up to eight bytes */
 	static const uint8_t forms[8][8] = {
 		{ 0x90 },
 		{ 0x66, 0x90 },

@@ -1,6 +1,6 @@
-/* x86-64 encodings that the compiler needs, and nothing about eBPF. Appending beyond the buffer
- * only counts, so that a first pass can measure. Encodings: Intel SDM volume 2, chapter 2 (REX,
- * ModRM) and the instruction pages. */
+/* Emits the x86-64 encodings that the compiler needs; knows nothing about eBPF. Bytes beyond the
+ * buffer are only counted, so that a first pass can measure. Encodings: Intel SDM volume 2, chapter
+ * 2 (REX, ModRM) and the instruction pages. */
 #ifndef GBPF_BPF_LOAD_JIT_X86_X86_EMIT_H
 #define GBPF_BPF_LOAD_JIT_X86_X86_EMIT_H
 
@@ -23,11 +23,10 @@ enum x86_cond {
 	X86_G = 0xf
 };
 
-/* The /n of the 0x81 and 0x83 groups; times 8 plus 1 it is the opcode of the form with two
- * registers. */
+/* /n of the groups 0x81 and 0x83; n * 8 + 1 is the opcode of the form with two registers. */
 enum x86_alu { X86_ADD = 0, X86_OR = 1, X86_AND = 4, X86_SUB = 5, X86_XOR = 6, X86_CMP = 7 };
 
-/* The /n of the 0xc1 and 0xd3 groups. */
+/* /n of the groups 0xc1 and 0xd3. */
 enum x86_shift { X86_ROR = 1, X86_SHL = 4, X86_SHR = 5, X86_SAR = 7 };
 
 /* base + index * 2^scale + disp; index X86_NO_INDEX: none. */
@@ -47,34 +46,35 @@ void x86_bytes(struct x86_code *c, const void *bytes, unsigned n);
 void x86_byte(struct x86_code *c, unsigned byte);
 void x86_word32(struct x86_code *c, uint32_t word);
 
-/* op with two registers; op > 0xff is a two-byte opcode (0x0fXX). wide: 64-bit operands. */
+/* Emits op with two registers; op > 0xff is a two-byte opcode (0x0fXX). wide: 64-bit operands. */
 void x86_rr(struct x86_code *c, int wide, unsigned op, unsigned reg, unsigned rm);
-/* op with a register (or /n) and memory. prefix: 0, 0x66, 0xf0. byte_reg: reg is an 8-bit register.
- */
+/* Emits op with a register (or /n) and memory. prefix: 0, 0x66, 0xf0. byte_reg: reg is an 8-bit
+ * register. */
 void x86_rx(struct x86_code *c, unsigned prefix, int wide, unsigned op, unsigned reg,
 	    const struct x86_mem *m, int byte_reg);
-/* The same at base + disp. */
+/* Like x86_rx(), for memory at base + disp. */
 void x86_rm(struct x86_code *c, unsigned prefix, int wide, unsigned op, unsigned reg, unsigned base,
 	    int32_t disp, int byte_reg);
-/* ALU group with an immediate, in its shortest form. */
+/* Emits an ALU operation with an immediate in its shortest form. */
 void x86_alu_ri(struct x86_code *c, int wide, enum x86_alu op, unsigned rm, int32_t imm);
 void x86_shift_i(struct x86_code *c, int wide, enum x86_shift op, unsigned rm, unsigned count);
-/* reg = value, in the shortest form; changes the flags. */
+/* Emits reg = value in the shortest form; changes the flags. */
 void x86_mov_i(struct x86_code *c, unsigned reg, uint64_t value);
 void x86_mov(struct x86_code *c, int wide, unsigned dst, unsigned src);
 void x86_load64(struct x86_code *c, unsigned reg, unsigned base, int32_t disp);
 void x86_lea(struct x86_code *c, unsigned reg, unsigned base, int32_t disp);
-/* reg = address of what lies at pos in the code. */
+/* Emits reg = address of offset pos in the code. */
 void x86_lea_code(struct x86_code *c, unsigned reg, uint32_t pos);
-/* n bytes that do nothing. */
+/* Emits n bytes of NOPs. */
 void x86_nop(struct x86_code *c, unsigned n);
 void x86_push(struct x86_code *c, unsigned reg);
 void x86_pop(struct x86_code *c, unsigned reg);
 
-/* A short forward jump inside one expansion (cond < 0: always); x86_land makes it come here. */
+/* Emits a short forward jump within one expansion (cond < 0: unconditional). x86_land() sets its
+ * target. */
 size_t x86_skip(struct x86_code *c, int cond);
 void x86_land(struct x86_code *c, size_t skip);
-/* The same for any distance. */
+/* Like x86_skip(), for any distance. */
 size_t x86_skip_far(struct x86_code *c, int cond);
 void x86_land_far(struct x86_code *c, size_t skip);
 

@@ -57,9 +57,9 @@ static void store_imm(struct x86_code *c, const struct ebpf_insn *i, const struc
 	}
 }
 
-/* and, or, xor that also give the old value: no such instruction exists, so compare and exchange
- * until it fits. rax (r0) is needed for the old value; base and operand are read from its copy when
- * they live there. */
+/* Emits and, or, xor that also return the old value. x86 has no such instruction, so the code loops
+ * on compare-and-exchange. The old value is in rax (r0); if base or operand is r0, a copy of it is
+ * used. */
 static void fetch_loop(struct x86_code *c, const struct ebpf_insn *i, int wide, unsigned base,
 		       unsigned src)
 {
@@ -104,12 +104,14 @@ static void atomic(struct x86_code *c, const struct ebpf_insn *i, unsigned dst, 
 		x86_rm(c, 0xf0, wide, 0x0fc1, src, dst, i->off, 0);
 		break;
 	case EBPF_XCHG:
-		x86_rm(c, 0, wide, 0x87, src, dst, i->off, 0); /* locks by itself */
+		x86_rm(c, 0, wide, 0x87, src, dst, i->off,
+		       0); /* xchg with memory is always locked */
 		break;
 	case EBPF_CMPXCHG:
 		x86_rm(c, 0xf0, wide, 0x0fb1, src, dst, i->off, 0);
 		if (!wide) {
-			x86_mov(c, 0, RAX, RAX); /* not written when it succeeds */
+			x86_mov(c, 0, RAX,
+				RAX); /* eax is not written on success, so zero-extend it */
 		}
 		break;
 	default:
