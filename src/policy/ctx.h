@@ -1,5 +1,5 @@
-/* The contexts and constants of hooks.def as the C side sees them: the layout that programs were
- * verified against. */
+/* The contexts and constants of hooks.def as C sees them: the layout against which programs were
+ * verified. */
 #ifndef GBPF_POLICY_CTX_H
 #define GBPF_POLICY_CTX_H
 
@@ -21,8 +21,8 @@
 #endif
 #include "gbpf/hooks.def"
 
-/* "naturally aligned without holes": what the verifier computes by adding sizes is what the
- * compiler laid out. */
+/* The members are naturally aligned without holes: the verifier's sum of sizes is the compiler's
+ * layout. */
 #define GBPF_CTX_BEGIN(hook) _Static_assert(sizeof(struct gbpf_##hook##_ctx) == (0
 #define GBPF_CTX(hook, type, name, access, doc) +sizeof(POLICY_TYPE_##type)
 #define GBPF_CTX_END(hook) +7) / 8 * 8, "no holes in the context of " #hook);

@@ -1,11 +1,11 @@
-/* Slots of threads, and waiting for them. See membarrier(2): PRIVATE_EXPEDITED puts a full barrier
- * into every running thread of this process, which makes the plain stores of pin_enter visible
- * before we look at them.
+/* Reader slots of threads, and waiting for them. membarrier(2) with PRIVATE_EXPEDITED executes a
+ * full barrier on every running thread of this process, which makes the plain stores of
+ * policy_read_enter visible before they are read here.
  *
- * A thread that was torn away (longjmp out of a handler) leaves its slot odd. Its next entry sees
- * that by the stack: a handler's frames lie below those that it interrupts, the next call's do not.
- * Until then whoever waits asks the kernel where the thread's stack pointer is, which it tells of
- * threads that sleep. */
+ * A section left by longjmp leaves its slot odd. The thread's next entry detects that by the stack
+ * pointer: the frames of a handler lie below those that it interrupts, those of a next call do not.
+ * Until then a waiting thread asks /proc for the stack pointer of the reader, which is available
+ * while that thread sleeps. */
 #include "policy/read.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@
 #include "bpf/run/headroom.h"
 
 static struct policy_reader slots[POLICY_READERS];
-static uint32_t slots_used; /* high-water mark */
+static uint32_t slots_used; /* high-water mark of slots[] */
 static uint32_t shared_inside;
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -32,9 +32,9 @@ static int key_made;
 TLS_FAST struct policy_reader *policy_reader_self;
 uint32_t policy_read_fenced;
 
-#define PATIENCE 160u /* times 16 rounds of 0.2 ms: half a second, for all together */
+#define PATIENCE 160u /* in 16 rounds of 0.2 ms: half a second for all slots together */
 
-/* What a nested entry leaves again: nobody looks at it. */
+/* The slot of a nested section: its stores are never read. */
 static struct policy_reader nested;
 
 static int membarrier_call(int cmd)
@@ -84,7 +84,8 @@ static struct policy_reader *take_slot(void)
 	return NULL;
 }
 
-/* Also where the kernel forgets it for as long as a handler runs there (SS_AUTODISARM). */
+/* Updates the recorded alternate stack, and returns whether sp is on it. The record outlives
+ * SS_AUTODISARM, with which the kernel hides the stack while a handler runs on it. */
 static bool on_alternate_stack(struct policy_reader *p, uintptr_t sp)
 {
 	stack_t alt;
@@ -96,7 +97,7 @@ static bool on_alternate_stack(struct policy_reader *p, uintptr_t sp)
 	return sp >= load_relaxed(&p->alt) && sp < load_relaxed(&p->alt_end);
 }
 
-/* sp is the caller's: below it the thread rests while it is inside. */
+/* sp is that of the caller: the thread's frames stay below it while it is inside. */
 struct policy_reader *policy_read_enter_slow(uintptr_t sp)
 {
 	struct policy_reader *p = key_made ? take_slot() : NULL;
@@ -115,9 +116,10 @@ struct policy_reader *policy_read_enter_slow(uintptr_t sp)
 	(void)on_alternate_stack(p, 0);
 	store_relaxed(&p->sp, sp);
 	policy_reader_self = p;
-	compiler_barrier(); /* a handler that finds us inside finds where, too */
+	compiler_barrier(); /* a handler that sees seq odd must see sp, too */
 	store_relaxed(&p->seq, load_relaxed(&p->seq) + 1);
-	fence_seqcst(); /* the slot is known before anything published is read */
+	fence_seqcst(); /* Orders the slot before the reads of the section. Pairs with the fence in
+			   barrier_all. */
 	return p;
 }
 
@@ -127,12 +129,12 @@ struct policy_reader *policy_read_reenter(struct policy_reader *p, uintptr_t sp)
 	bool alternate = on_alternate_stack(p, sp);
 
 	errno = saved;
-	/* On an alternate stack addresses say nothing: then the outer one is taken to be there
-	 * still, and the slot, which stays odd, protects both. */
+	/* On an alternate stack the addresses cannot be compared: assume that the outer section is
+	 * still there. Its slot stays odd and protects both. */
 	if (alternate || sp < load_relaxed(&p->sp)) {
 		return &nested;
 	}
-	/* Torn away: this entry takes the pin over. To those who wait it is another one. */
+	/* The section was left by longjmp: reuse it. Waiting threads see another value of seq. */
 	store_relaxed(&p->sp, sp);
 	compiler_barrier();
 	store_release(&p->seq, load_relaxed(&p->seq) + 2);
@@ -154,8 +156,9 @@ static void pause_for(unsigned round)
 	}
 }
 
-/* The kernel's line about a thread: "running", or "number arguments... sp pc" of a system call, or
- * "-1 sp pc" of one that sleeps otherwise. 0: it has none to tell, or runs. */
+/* Returns the stack pointer of a sleeping thread from /proc/self/task/TID/syscall, 0 if it runs or
+ * is not known. The line is "running", "number arguments... sp pc" in a system call, or "-1 sp pc"
+ * if it sleeps otherwise. */
 static uintptr_t sleeping_at(uint32_t tid)
 {
 	char path[64], line[256], *at = line;
@@ -185,9 +188,9 @@ static uintptr_t sleeping_at(uint32_t tid)
 	return k == 9 ? fields[7] : k == 3 ? (uintptr_t)strtoull(strchr(line, ' '), NULL, 0) : 0;
 }
 
-/* Whether the thread is certainly not inside any more, though its slot says so: it has ended, or it
- * sleeps above the frame in which it entered, on the same stack. What it does after that, it does
- * without what the caller has unpublished before. */
+/* Returns whether the thread has certainly left its section although its slot is odd: it has
+ * exited, or it sleeps above the frame in which it entered, on the same stack. It cannot reach what
+ * the caller unpublished before. */
 static bool torn_away(const struct policy_reader *p)
 {
 	uintptr_t entered = load_relaxed(&p->sp);
@@ -195,17 +198,17 @@ static bool torn_away(const struct policy_reader *p)
 	uintptr_t at;
 
 	if (syscall(SYS_tgkill, getpid(), tid, 0) < 0 && errno == ESRCH) {
-		return true; /* not by /proc, which need not be there */
+		return true; /* /proc may not be mounted */
 	}
 	at = sleeping_at(tid);
 	if (at >= load_relaxed(&p->alt) && at < load_relaxed(&p->alt_end)) {
-		return false; /* a handler rests there, which may come back */
+		return false; /* a handler sleeps there and may return to the section */
 	}
 	return at > entered && ebpf_readable(entered, at);
 }
 
-/* False: nothing has changed there as long as the patience lasts, and it will not be waited for
- * again while it stays so. */
+/* Returns false if nothing changed there before the patience ran out. Then the slot is not waited
+ * for again until it changes. */
 static bool wait_slot(struct policy_reader *p, unsigned *patience)
 {
 	uint64_t seen = load_acquire(&p->seq);
@@ -213,7 +216,7 @@ static bool wait_slot(struct policy_reader *p, unsigned *patience)
 	for (unsigned round = 0; (seen & 1) && load_acquire(&p->seq) == seen; round++) {
 		pause_for(round);
 		if (round < 256 || round % 16 != 0) {
-			continue; /* about 2 ms, then each 3 ms */
+			continue; /* after about 2 ms, then every 3 ms */
 		}
 		if (torn_away(p)) {
 			return true;
@@ -227,14 +230,14 @@ static bool wait_slot(struct policy_reader *p, unsigned *patience)
 	return true;
 }
 
-/* A full barrier in every running thread of the process. */
+/* Executes a full barrier on every running thread of the process. */
 static void barrier_all(void)
 {
 	fence_seqcst();
 	if (!load_relaxed(&policy_read_fenced) &&
 	    membarrier_call(MEMBARRIER_CMD_PRIVATE_EXPEDITED) < 0) {
-		/* Taken away after set-up (a seccomp filter): from now on fences, and until then
-		 * time. */
+		/* A seccomp filter has forbidden it since: use fences from now on, and wait until
+		 * the entries made without a fence are visible. */
 		store_seqcst(&policy_read_fenced, 1u);
 		clock_sleep_ns(20000000);
 	}

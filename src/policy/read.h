@@ -1,12 +1,14 @@
-/* Pins: "this thread is looking at shared things now". Entering and leaving are plain stores to a
- * slot of the thread's own; whoever takes something away (a policy version, a board, a page)
- * unpublishes it and then waits until every thread that was inside has left once. A pin is held for
- * a bounded piece of code only: a scan of boards and one verified program; never over a wait, a
- * device call or a callback. Process-wide, since threads are.
+/* Read-side sections: RCU in user space, based on membarrier(2). Entering and leaving a section are
+ * plain stores to a slot of the calling thread. To remove a shared object (a policy version, a
+ * board, a page), unpublish it and call policy_synchronize, which waits until every thread that was
+ * inside has left once. A section covers a bounded piece of code: a scan of boards and one verified
+ * program; never a wait, a device call or a callback. Slots are process-wide, since threads are.
  *
- * Signal handlers may come in between, enter and leave once more, and may even longjmp away and
- * never leave: where a pin was entered on the stack tells the two apart, and nobody waits for ever.
- */
+ * A signal handler may interrupt a section, enter and leave one itself, or leave the outer one by
+ * longjmp without policy_read_leave. The stack pointer stored on entry distinguishes these cases,
+ * so that policy_synchronize never waits indefinitely.
+ *
+ * The slot also holds the gate at which its thread is (see sched/run_int.h). */
 #ifndef GBPF_POLICY_READ_H
 #define GBPF_POLICY_READ_H
 
@@ -19,35 +21,36 @@
 #define POLICY_READERS 4096u
 
 struct policy_reader {
-	uint64_t seq;		/* odd: inside; its thread writes */
-	uintptr_t sp;		/* where on its stack it entered */
-	uint32_t used;		/* taken by a thread */
-	uint32_t tid;		/* of that thread */
-	uint64_t stuck;		/* a seq that did not change for too long; who waits writes */
-	uintptr_t alt, alt_end; /* the thread's alternate signal stack, as of its first pin */
-	const void *gate; /* queue to which its thread is just submitting; its thread writes */
+	uint64_t seq;	/* odd: inside; written by the slot's thread */
+	uintptr_t sp;	/* stack pointer at entry */
+	uint32_t used;	/* taken by a thread */
+	uint32_t tid;	/* id of that thread */
+	uint64_t stuck; /* value of seq that did not change for too long; written by waiting threads
+			 */
+	uintptr_t alt,
+		alt_end;  /* alternate signal stack of the thread, recorded at its first entry */
+	const void *gate; /* queue whose gate the thread has entered; written by that thread */
 } ALIGNED(64);
 
 extern TLS_FAST struct policy_reader *policy_reader_self;
-extern uint32_t
-	policy_read_fenced; /* 1: no membarrier here, so entering needs a fence of its own */
+extern uint32_t policy_read_fenced; /* 1: membarrier is not available, so entering needs a fence */
 
-/* Once a process before the first pin; more calls do nothing. */
+/* Prepares the process; before its first section. Further calls do nothing. */
 void policy_read_setup(void);
-/* First pin of a thread, and threads beyond the slots (NULL: counted in a word that they share). */
+/* First section of a thread. Threads without a free slot share a counter; they get NULL. */
 struct policy_reader *policy_read_enter_slow(uintptr_t sp);
 void policy_read_leave_shared(void);
-/* The thread is inside already: a signal handler has interrupted it there, or it has been torn away
- * from there. */
+/* The slot says that the thread is inside already: this is a signal handler that interrupted a
+ * section, or the section was left by longjmp. */
 struct policy_reader *policy_read_reenter(struct policy_reader *p, uintptr_t sp);
-/* Waits until every thread that was inside at the call has left, or has been torn away from there
- * (longjmp out of a signal handler) and sleeps; the caller is not inside. False: somebody was still
- * there after half a second; what they may be looking at must stay. */
+/* Waits until every thread that was inside when this was called has left, or has left by longjmp
+ * and sleeps. The caller is not inside. Returns false if a thread is still inside after half a
+ * second: the objects that it may read must stay. */
 bool policy_synchronize(void);
-/* Whether no thread is at that gate any more, after patience_ns at most. Whoever comes to it later
- * sees what the caller has stored before. */
+/* Returns whether no other thread is at the gate, after waiting patience_ns at most. A thread that
+ * enters the gate later sees all stores that the caller made before. */
 bool policy_gate_synchronize(const void *gate, uint64_t patience_ns);
-/* fork: the other threads do not exist here. */
+/* fork: the other threads do not exist in the child. */
 void policy_read_after_fork(void);
 
 static inline struct policy_reader *policy_read_enter(void)
@@ -64,12 +67,13 @@ static inline struct policy_reader *policy_read_enter(void)
 		return policy_read_reenter(p, sp);
 	}
 	store_relaxed(&p->sp, sp);
-	compiler_barrier(); /* a handler that finds us inside finds where, too */
+	compiler_barrier(); /* a handler that sees seq odd must see sp, too */
 	store_relaxed(&p->seq, seq + 1);
 	if (unlikely(load_relaxed(&policy_read_fenced))) {
 		fence_seqcst();
 	}
-	compiler_barrier(); /* pin_wait_all's membarrier is the other half */
+	compiler_barrier(); /* Orders the entry before the reads of the section. Pairs with the
+			       membarrier in policy_synchronize. */
 	return p;
 }
 
@@ -82,8 +86,8 @@ static inline void policy_read_leave(struct policy_reader *p)
 	store_release(&p->seq, load_relaxed(&p->seq) + 1);
 }
 
-/* The thread is at that gate until pin_gate_leave: what it reads in between, it reads after whoever
- * waits for the gate can see it. False: it has no slot, and cannot be seen. */
+/* Enters a gate: until policy_gate_leave, the thread is visible there to policy_gate_synchronize
+ * before it reads anything else. Returns false if the thread has no slot. */
 static inline bool policy_gate_enter(const void *gate)
 {
 	struct policy_reader *p = policy_reader_self;
@@ -95,7 +99,8 @@ static inline bool policy_gate_enter(const void *gate)
 	if (unlikely(load_relaxed(&policy_read_fenced))) {
 		fence_seqcst();
 	}
-	compiler_barrier(); /* pin_gates_clear's membarrier is the other half */
+	compiler_barrier(); /* Orders the store before later reads. Pairs with the membarrier in
+			       policy_gate_synchronize. */
 	return true;
 }
 

@@ -1,6 +1,7 @@
-/* The agent's step: what must happen although no application thread calls. Sleeping and waking is a
- * handshake: it says that it sleeps, then looks once more; whoever brings work makes it visible,
- * then looks whether it sleeps. */
+/* The step of the agent thread: the work that is due although no application thread calls. Sleeping
+ * is a handshake: the agent stores how deep it sleeps and then looks for work once more; a thread
+ * that brings work publishes it and then looks at how deep the agent sleeps. Must not block on a
+ * lock that is held over a driver call. */
 #include "sched/sched_int.h"
 
 #include "base/clock.h"
@@ -14,9 +15,10 @@ void wake_agent(struct sched *s, uint32_t depth)
 	}
 }
 
-/* Work that does not allow this depth of sleep has come meanwhile. (A launch adds itself to
- * inflight, calls the driver, whose locks are full barriers, and then looks whether the agent
- * sleeps.) */
+/* Returns whether work has come that does not allow this depth of sleep. Pairs with
+ * sched_wake_agent: the store of `asleep` and its fence come before these reads, and a launch
+ * stores its account before it reads `asleep` (the driver's locks between them are full barriers).
+ */
 static bool work_came(struct sched *s, uint32_t depth, uint32_t defers)
 {
 	return sched_requests_unseen(s) || sched_announce_pending(s) ||
@@ -25,7 +27,7 @@ static bool work_came(struct sched *s, uint32_t depth, uint32_t defers)
 	       (depth == AGENT_ASLEEP && SCHED_ACC_COUNT(sched_tally_sum(&s->inflight)));
 }
 
-/* What queue_create asked for; a control that takes milliseconds. */
+/* Applies the time slices that queue_create chose; the control takes milliseconds. */
 static void set_slices(struct sched *s)
 {
 	for (uint32_t g = 0; g < PROTO_MAX_GPUS; g++) {

@@ -1,14 +1,14 @@
-/* Announcements: a process says when its next request comes (gbpf_hint), or its rhythm does. The
- * time goes on the board, where the policies of others see it, and the leases go up a little ahead,
- * so that the GPU is free when the request arrives. Whoever announces what does not come loses the
- * right to for a while. */
+/* Announcements: a process states when its next request comes (gbpf_hint), or its rhythm does. The
+ * time is published on the board for the policies of other tenants, and leases are raised a little
+ * earlier, so that the GPU is free when the request arrives. A process that announces requests
+ * which do not come is ignored for a while. Must not open requests. */
 #include "sched/sched_int.h"
 
 #include <errno.h>
 
 #include "base/clock.h"
 
-#define PAST_NS 1000000u /* "now", by the time it gets here */
+#define PAST_NS 1000000u /* age up to which a time counts as now */
 #define MAX_LEAD_NS 10000000u
 
 static void on_board(struct sched *s, uint32_t gpu, uint64_t at, uint64_t deadline)
@@ -69,7 +69,8 @@ void sched_set_rhythm(struct sched *s, enum sched_rhythm mode, uint64_t period_n
 	store_release(&s->rhythm_mode, (uint32_t)mode);
 }
 
-/* Where contexts are switched, a switch must fit in after the others have left. */
+/* Returns how early leases are raised. In process mode a context switch must fit in after other
+ * work has left the GPU. */
 static uint64_t lead_of(const struct sched *s)
 {
 	uint64_t lead = load_relaxed(&s->lead_ns);
@@ -77,7 +78,7 @@ static uint64_t lead_of(const struct sched *s)
 	return lead != SCHED_LEAD_AUTO ? lead : sched_lead_ns(s);
 }
 
-/* One that lies farther ahead stays: the request that has come is another. */
+/* An announcement further ahead stays in force: the request that came is another one. */
 void sched_announce_met(struct sched *s, uint32_t gpu, uint64_t now)
 {
 	struct proto_board_gpu *b = sched_own_board(s, gpu);
@@ -106,7 +107,7 @@ bool sched_announce_pending(const struct sched *s)
 	return false;
 }
 
-/* Each opening is seen once: while a request is open the agent looks all the time. */
+/* Sees each opening once: while a request is open the agent does not sleep long. */
 static void follow_rhythm(struct sched *s, uint32_t gpu, uint64_t now)
 {
 	struct sched_request *r = &s->req[gpu];
@@ -126,7 +127,7 @@ static void follow_rhythm(struct sched *s, uint32_t gpu, uint64_t now)
 	}
 }
 
-/* at: the time announced; 0: the leases fall, unless the request is open. */
+/* Raises leases for the announced time `at`; 0 lowers them unless the request is open. */
 static void ahead_set(struct sched *s, uint32_t gpu, uint64_t now, uint64_t at)
 {
 	struct sched_request *r = &s->req[gpu];
@@ -134,7 +135,8 @@ static void ahead_set(struct sched *s, uint32_t gpu, uint64_t now, uint64_t at)
 	r->ann.since_ns = at ? now : 0;
 	store_seqcst(&r->ahead, at ? 1u : 0u);
 	fence_seqcst();
-	if (at && load_seqcst(&r->next_ns) != at) { /* it has come this moment */
+	if (at && load_seqcst(&r->next_ns) !=
+			  at) { /* it was met between the caller's look and the store */
 		store_seqcst(&r->ahead, 0u);
 	}
 	sched_lease_update(s, gpu, now);
@@ -156,7 +158,7 @@ static void was_wrong(struct sched *s, uint32_t gpu, uint64_t now)
 	store_relaxed(&r->ann.wrong, wrong);
 }
 
-/* Nanoseconds until a kernel is to be launched ahead of a request that comes at that time. */
+/* Launches the empty kernel when it is due. Returns ns until then, or UINT64_MAX. */
 static uint64_t warm(struct sched *s, uint32_t gpu, uint64_t at, uint64_t now)
 {
 	uint64_t ahead = load_relaxed(&s->warm_ns);
@@ -176,18 +178,19 @@ static uint64_t warm(struct sched *s, uint32_t gpu, uint64_t at, uint64_t now)
 	return UINT64_MAX;
 }
 
-/* Nanoseconds until it is to be looked at again. */
+/* Follows one announcement. Returns ns until the next look. */
 static uint64_t follow(struct sched *s, uint32_t gpu, uint64_t at, uint64_t now)
 {
 	uint64_t lead = lead_of(s), late, next;
 	struct sched_request *r = &s->req[gpu];
 
 	if (now >= at && load_seqcst(&r->open) != REQUEST_CLOSED) {
-		sched_announce_met(s, gpu, now); /* opened before, and goes on */
+		sched_announce_met(s, gpu,
+				   now); /* it opened before the announced time and is still open */
 		return UINT64_MAX;
 	}
 	if (now + lead < at) {
-		if (r->ann.since_ns) { /* put off after others had made way for it */
+		if (r->ann.since_ns) { /* postponed after other tenants have made way for it */
 			ahead_set(s, gpu, now, 0);
 			was_wrong(s, gpu, now);
 		}
@@ -220,7 +223,7 @@ uint64_t sched_announce_step(struct sched *s, uint64_t now)
 
 		r->ann.seen = load_seqcst(&r->announced);
 		follow_rhythm(s, g, now);
-		if (!load_seqcst(&r->ahead)) { /* it has come, if there was one */
+		if (!load_seqcst(&r->ahead)) { /* the announced request came */
 			r->ann.since_ns = 0;
 		}
 		at = load_acquire(&r->next_ns);

@@ -1,13 +1,14 @@
-/* The boards of other tenants' latency class: who has a request open. Pages that others write: each
- * word is read once and believed only as far as it can do no harm; a board that lies can hold us no
- * longer than the hold limit. */
+/* The boards of other tenants' latency class: how many requests they have open. Other processes
+ * write these pages, so each word is read once and trusted only where it cannot do harm; a wrong
+ * board can hold a launch no longer than the hold limit. */
 #include "sched/sched_int.h"
 
 #include <errno.h>
 
 #include "base/clock.h"
 
-/* How far ahead; what nobody may announce, and what is overdue, counts as not announced. */
+/* Returns the time until an announced request, or UINT64_MAX if the announcement is not allowed or
+ * overdue. */
 static uint64_t until_announced(uint64_t at, uint64_t now)
 {
 	if (at > now) {
@@ -32,7 +33,8 @@ uint32_t sched_boards_scan(struct sched *s, uint32_t gpu_index, uint64_t now,
 			continue;
 		}
 		g = &b->gpu[gpu_index];
-		seq = load_acquire(&g->seq); /* before open: see docs/SCHEDULING.md, no lost wake */
+		seq = load_acquire(&g->seq); /* Read before `open`, so that a wait on seq cannot
+						miss a close (docs/SCHEDULING.md: no lost wake). */
 		open = proto_board_open(b, gpu_index, now);
 		at = load_relaxed(&g->next_ns);
 		if (unlikely(at)) {
@@ -67,7 +69,7 @@ bool sched_boards_quiet_since(struct sched *s, uint32_t gpu, uint64_t since_ns, 
 		const struct proto_board *b = load_acquire(&s->boards[i].board);
 		uint64_t end = b ? load_relaxed(&b->gpu[index].last_end_ns) : 0;
 
-		/* One that is said to end long after now says nothing for ever. */
+		/* an end in the future is not to be trusted */
 		quiet = !b || (!proto_board_open(b, index, now) &&
 			       (end < since_ns || end > now + PROTO_BEAT_NS));
 	}
@@ -95,7 +97,7 @@ int sched_board_add(struct sched *s, uint32_t slot, uint32_t tenant,
 		return -EEXIST;
 	}
 	if (tenant == s->cfg.tenant) {
-		return 0; /* "others" means others */
+		return 0; /* this process's own board does not hold it */
 	}
 	s->boards[slot].tenant = tenant;
 	store_release(&s->boards[slot].board, board);

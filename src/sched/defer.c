@@ -1,8 +1,8 @@
-/* Deferred calls: one FIFO a queue, issued by the agent when the hook says GO, in the order of the
- * queue; `dispatch` ranks the queues. Whoever issues holds the queue's issue_lock from looking at
- * the first call until the driver has it, so the agent and a thread that flushes never swap two
- * calls. While the queue's chain is unfinished only calls that join it are issued. Locks are
- * allowed here: this is not the GO path. The agent must not wait here for anything. */
+/* Deferred calls: a FIFO for each queue. The agent submits them in the order of the queue as the
+ * policy allows; `dispatch` ranks the queues. The submitting thread holds issue.lock from its look
+ * at the first call until the driver has it, so the agent and a thread that drains the queue never
+ * swap two calls. While the queue has an unfinished run, only calls that join it are submitted.
+ * This is not the launch path: locks are allowed. The agent must not block here. */
 #include "sched/sched_int.h"
 
 #include <sys/prctl.h>
@@ -29,10 +29,10 @@ void sched_defer(struct sched_queue *q, struct sched_call *c)
 	store_release(&q->put, q->put + 1);
 	pthread_mutex_unlock(&q->fifo_lock);
 	sched_stat_add(s, deferred, 1u);
-	if (!first) { /* it comes after one for which the agent has been woken */
+	if (!first) { /* otherwise the agent has been woken for the call before it */
 		return;
 	}
-	if (sched_run_here(q)) { /* somebody waits for its end now */
+	if (sched_run_here(q)) { /* a thread may wait for the end of the run now */
 		store_relaxed(&q->chain_ns, UINT64_C(0));
 	}
 	(void)__atomic_fetch_add(&s->defers, 1u, __ATOMIC_SEQ_CST);
@@ -47,7 +47,8 @@ uint64_t sched_next_number(struct sched *s)
 
 bool sched_queue_alone(const struct sched_queue *q)
 {
-	uint32_t mine = load_seqcst(&q->deferred); /* before the others: it may grow meanwhile */
+	uint32_t mine = load_seqcst(&q->deferred); /* read before the counters of the process, which
+						     may grow meanwhile */
 
 	return load_seqcst(&q->s->n_deferred) <= (mine & ~CHAINED) &&
 	       load_seqcst(&q->s->n_runs) <= (mine & CHAINED ? 1u : 0u);
@@ -71,8 +72,8 @@ bool sched_queue_deferred(struct sched_queue *q)
 	if (likely(!load_acquire(&q->deferred)) || load_relaxed(&q->s->forked)) {
 		return false;
 	}
-	/* Through, though somebody who is at the queue just now may not have ended it: it may be
-	 * followed all the same. */
+	/* A run that is through may be followed even if another thread that holds issue.lock has
+	 * not ended it yet. */
 	return sched_fifo_count(q) || (!sched_run_try_end(q) && sched_run_unfinished(q));
 }
 
@@ -97,12 +98,12 @@ static void unlink_first(struct sched_queue *q)
 	pthread_mutex_unlock(&q->fifo_lock);
 }
 
-/* The driver makes who fills a hardware queue (about 1 000 launches) wait, with the context locked:
- * the agent would look after nothing any more, and neither could the program open what the queue
- * waits for. So calls are put only so far ahead of what the stream has been seen to reach. A chain
- * counts for itself. */
+/* When a hardware queue is full (about 1 000 launches) the driver blocks the submitter with the
+ * context lock held: the agent would stall, and the program could not unblock what the queue waits
+ * for. So calls are submitted only a bounded number ahead of what the stream has been seen to
+ * reach. A run limits itself. */
 
-/* Calls that were put behind what has been reached, or behind the marker. */
+/* Returns the number of calls submitted beyond what has been reached, or beyond the marker. */
 static uint32_t ahead(const struct sched_queue *q)
 {
 	uint32_t put = SCHED_ACC_COUNT(sched_tally_sum(&q->total)) + load_relaxed(&q->orders);
@@ -111,7 +112,8 @@ static uint32_t ahead(const struct sched_queue *q)
 	return SCHED_ACC_COUNT(put - (way ? way : SCHED_ACC_COUNT(load_acquire(&q->retired))));
 }
 
-/* issue_lock is held. */
+/* Looks whether the stream has come so far that `ahead` may start again, and places the next
+ * marker. Caller holds issue.lock. */
 static bool reached(struct sched_queue *q)
 {
 	const struct sched_device_ops *dev = q->s->cfg.device;
@@ -124,7 +126,9 @@ static bool reached(struct sched_queue *q)
 		}
 		dev->mark_release(d, &q->way_mark);
 		q->way_mark.event = NULL;
-		unseen = n > 2 * AHEAD_HALF ? AHEAD_HALF : 0; /* most came while nobody counted */
+		unseen = n > 2 * AHEAD_HALF
+				 ? AHEAD_HALF
+				 : 0; /* most of them were submitted while no marker was placed */
 	}
 	if (dev->mark(d, q->dev_queue, &q->way_mark) < 0) {
 		q->way_mark.event = NULL;
@@ -135,12 +139,13 @@ static bool reached(struct sched_queue *q)
 	}
 	store_relaxed(&q->way, (SCHED_ACC_COUNT(sched_tally_sum(&q->total)) + q->orders - unseen) |
 				       1u << 31);
-	q->far = unseen ? n - unseen : 0; /* so many more than `ahead` says from now on */
+	q->far = unseen ? n - unseen : 0; /* by as many calls `ahead` is too small from now on */
 	return !unseen;
 }
 
-/* far: somebody waits until the calls are put, and perhaps it is he who opens later what the stream
- * waits for. The driver takes more before it makes him wait. issue_lock is held. */
+/* Returns whether the driver may take another call. stalled: a caller blocks until these are
+ * submitted and may be the one that unblocks the stream, so some more are allowed; the driver still
+ * takes them without blocking. Caller holds issue.lock. */
 static bool has_room_ahead(struct sched_queue *q, bool far)
 {
 	return ahead(q) < AHEAD_HALF || reached(q) || (far && q->far < AHEAD_FAR);
@@ -158,7 +163,7 @@ bool sched_queue_crowded(struct sched_queue *q)
 	return crowded;
 }
 
-/* Issues the first call; issue_lock is held. */
+/* Submits the first call. Caller holds issue.lock. */
 static void issue(struct sched_queue *q, struct sched_call *c, const struct sched_decision *a)
 {
 	struct sched *s = q->s;
@@ -192,7 +197,8 @@ static void issue(struct sched_queue *q, struct sched_call *c, const struct sche
 	}
 }
 
-/* The launch may go: at which level, if the chain allows any. issue_lock is held. */
+/* Chooses the level of a launch that may go. Returns false if it must wait for the end of the run.
+ * Caller holds issue.lock. */
 static bool choose_level(struct sched_queue *q, struct sched_call *c,
 			 const struct sched_decision *a)
 {
@@ -206,7 +212,8 @@ static bool choose_level(struct sched_queue *q, struct sched_call *c,
 	return !q->plain_next;
 }
 
-/* May the first call go now? issue_lock is held. Fills q->retry_ns when not. */
+/* Returns whether the first call may go now; if not, and the policy holds it, fills
+ * q->issue.retry_ns. Caller holds issue.lock. */
 static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now, bool far,
 		      struct sched_decision *a)
 {
@@ -258,7 +265,8 @@ static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now,
 	return true;
 }
 
-/* Issues what may go; issue_lock is held. At most so many, so that other queues get their turn. */
+/* Submits what may go, max_calls at most, so that other queues get their turn. Caller holds
+ * issue.lock. */
 static unsigned issue_some(struct sched_queue *q, unsigned most, bool force, bool far)
 {
 	unsigned n = 0;
@@ -287,12 +295,12 @@ static uint64_t rank(struct sched_queue *q, uint64_t now)
 	struct sched_call *c;
 
 	if (!sched_fifo_count(q)) {
-		return UINT32_MAX; /* a chain only: what is on the device comes before what is not
-				    */
+		return UINT32_MAX; /* a run only: its blocks are on the device before any deferred
+				      call */
 	}
 
-	pthread_mutex_lock(&q->fifo_lock); /* the call stays while the list is locked; an issuer may
-					      be writing others */
+	pthread_mutex_lock(&q->fifo_lock); /* the call stays while the list is locked; another
+					      thread may submit calls meanwhile */
 	c = q->first;
 	if (c) {
 		head.begin_ns = c->launch.begin_ns;
@@ -305,9 +313,10 @@ static uint64_t rank(struct sched_queue *q, uint64_t now)
 #define STILL_NS UINT64_C(1000000000)
 #define STILL_NEXT_NS UINT64_C(200000000)
 #define STILL_AGAIN_NS UINT64_C(20000000)
-#define PASS_QUEUES 64u /* queues that one pass ranks; the rest come in the next */
+#define PASS_QUEUES 64u /* queues that one pass ranks; the others come in the next */
 
-/* Queues with calls, highest rank first; each entry is used until queue_unuse. */
+/* Collects queues with deferred calls or a run, highest rank first. Each is in use until
+ * sched_queue_unuse. */
 static unsigned collect(struct sched *s, uint64_t now, struct sched_queue *list[PASS_QUEUES])
 {
 	uint64_t ranks[PASS_QUEUES];
@@ -335,7 +344,7 @@ static unsigned collect(struct sched *s, uint64_t now, struct sched_queue *list[
 	return n;
 }
 
-/* In how many nanoseconds the queue wants the next look; issue_lock is held. */
+/* One look at a queue. Returns ns until the next. Caller holds issue.lock. */
 static uint64_t attend(struct sched_queue *q, uint64_t now)
 {
 	uint64_t ns = sched_run_care(q, now, false);
@@ -344,7 +353,7 @@ static uint64_t attend(struct sched_queue *q, uint64_t now)
 	if (!sched_fifo_count(q)) {
 		return sched_run_here(q) ? MIN(ns, (uint64_t)CHAIN_QUIET_NS) : UINT64_MAX;
 	}
-	/* What waits for the chain waits for nothing else. */
+	/* the first call waits for the run only */
 	return sched_run_here(q) ? MIN(ns, (uint64_t)CHAIN_QUIET_NS) : OPEN_POLL_NS;
 }
 
@@ -372,13 +381,13 @@ uint64_t sched_deferred_step(struct sched *s, uint64_t now)
 	return n == PASS_QUEUES ? MIN(sleep, (uint64_t)OPEN_POLL_NS) : sleep;
 }
 
-/* Somebody who waits, and helps. */
+/* A thread that waits for a queue and helps submit its calls. */
 struct helper {
-	uint64_t held_ns; /* how long calls waited for nothing but the policy, */
-	bool held;	  /* as the first does since the last round */
+	uint64_t held_ns; /* how long the first call has waited for the policy alone, */
+	bool held;	  /* and whether it does since the last round */
 	uint64_t last_ns;
-	uint64_t issued, moved_ns; /* the queue's calls, and when the last of them went */
-	int slack;		   /* of its timers before; 0: not changed */
+	uint64_t issued, moved_ns; /* calls submitted so far, and when that last changed */
+	int slack;		   /* timer slack to restore; 0: not changed */
 };
 
 static struct helper helper_begin(void)
@@ -395,7 +404,7 @@ static void helper_end(const struct helper *h)
 	}
 }
 
-/* One round. */
+/* One round: submits what may go, or sleeps. */
 static void help(struct sched_queue *q, struct helper *h)
 {
 	struct sched *s = q->s;
@@ -440,7 +449,8 @@ static void wait_for_room(struct sched_queue *q)
 	helper_end(&h);
 }
 
-/* What other threads put on the queue meanwhile is not waited for. */
+/* Returns whether the first `calls` calls and `launches` launches of the run are through. Does not
+ * wait for what other threads submit meanwhile. */
 static bool drained_up_to(struct sched_queue *q, uint64_t calls, uint64_t launches)
 {
 	struct sched_run_progress c;
@@ -464,7 +474,7 @@ void sched_queue_drain(struct sched_queue *q)
 	struct helper h = helper_begin();
 	struct sched_run_progress c = { .launched = 0 };
 
-	/* Of the calls some join the chain: its launches are counted when they are there. */
+	/* Some of the calls join the run, so its launches are counted after they are submitted. */
 	while (load_acquire(&q->issued) < calls) {
 		help(q, &h);
 	}
@@ -477,8 +487,8 @@ void sched_queue_drain(struct sched_queue *q)
 	helper_end(&h);
 }
 
-/* As queue_settle, but not when nothing has moved for so long (again_ns: nor since somebody waited
- * in vain before). False: it stands still. */
+/* Like sched_queue_drain, but gives up when nothing has moved for stall_ns (again_ns if a wait was
+ * already given up at the same place). Returns false then. */
 static bool drain_while_moving(struct sched_queue *q, uint64_t still_ns, uint64_t again_ns)
 {
 	uint64_t calls = load_acquire(&q->put), launches = UINT64_MAX, seen = 0,
@@ -525,7 +535,8 @@ void sched_drain_others(struct sched *s, const struct sched_queue *but)
 	sched_queues_each(s, q)
 	{
 		if (q != but && load_acquire(&q->deferred) && sched_queue_use(q)) {
-			/* Where one stands still others do, too, and each had that time to move. */
+			/* When one queue stalls the others often do as well, and each had that time
+			 * to move. */
 			if (!drain_while_moving(q, still_ns,
 						but ? STILL_NEXT_NS : STILL_AGAIN_NS)) {
 				still_ns = STILL_NEXT_NS;

@@ -1,6 +1,6 @@
-/* What sched needs from hardware: markers in a queue. gpu/ implements it on a driver table; tests
- * implement it in memory. All calls: any thread, no sched lock is held, none may block unless said.
- */
+/* The device interface of sched: markers, runs and leases of a queue. gpu/ implements it on a
+ * driver table, tests implement it in memory. Every member: any thread, called without locks of
+ * sched, must not block, unless its comment differs. */
 #ifndef GBPF_SCHED_DEVICE_H
 #define GBPF_SCHED_DEVICE_H
 
@@ -8,63 +8,66 @@
 #include <stdint.h>
 
 struct sched_marker {
-	void *event; /* the device's; NULL: none */
+	void *event; /* owned by the device; NULL: none */
 };
 
-/* How far a chain is. */
+/* How far a run is. */
 struct sched_run_progress {
-	uint64_t launched, done; /* launches; all blocks of so many have begun */
-	uint64_t end_ns;	 /* when it should be through (monotonic), about; 0: not known */
-	uint32_t interruptions;	 /* so far */
-	bool stopped;		 /* interrupted, */
-	bool waiting;		 /* and nothing to be done before may_run or force */
+	uint64_t launched, done; /* launches of the run; the first `done` of them have started all
+				    their blocks */
+	uint64_t end_ns;	 /* about when it should be through (monotonic); 0: not known */
+	uint32_t interruptions;	 /* number of interruptions */
+	bool stopped;		 /* it is interrupted, */
+	bool waiting;		 /* and there is nothing to do before may_run or force */
 	bool full;		 /* takes no further launch now */
-	bool feeding;		 /* keeps some of its blocks back: chain_step gives them out */
+	bool feeding;		 /* holds back blocks, which run_step launches piece by piece */
 };
 
 struct sched_device_ops {
-	/* mandatory: puts a timed marker at the end of the queue. 0, -EAGAIN (not possible now,
-	 * e.g. stream capture: do without), -EIO. dev_queue is what sched_queue_open was given. */
+	/* mandatory: places a timed marker at the end of the queue. Returns 0, -EAGAIN if that is
+	 * not possible now (stream capture), or -EIO. dev_queue is the argument of
+	 * sched_queue_open. */
 	int (*mark)(void *dev, void *dev_queue, struct sched_marker *m);
-	/* mandatory: 1 reached, 0 not yet, -EIO (device error: counts as reached). */
+	/* mandatory: returns 1 if the marker is reached, 0 if not, -EIO on a device error (counts
+	 * as reached). */
 	int (*mark_done)(void *dev, const struct sched_marker *m);
-	/* mandatory: nanoseconds between two reached markers, or -EIO. */
+	/* mandatory: returns the ns between two reached markers, or -EIO. */
 	int64_t (*mark_span_ns)(void *dev, const struct sched_marker *from,
 				const struct sched_marker *to);
-	/* mandatory: gives a marker back (its event is reused). */
+	/* mandatory: releases a marker; its event is reused. */
 	void (*mark_release)(void *dev, struct sched_marker *m);
-	/* mandatory: 1 when everything submitted to the queue has finished, 0 not, -EIO, -EAGAIN
-	 * (capturing). */
+	/* mandatory: returns 1 if all work of the queue has finished, 0 if not, -EAGAIN during a
+	 * capture, or -EIO. */
 	int (*queue_idle)(void *dev, void *dev_queue);
 
-	/* optional (NULL: the device has no block level). The chain of a queue is the run of
-	 * launches at block level that were put on it one after the other; see gpu/gpu_run.h. 1: a
-	 * launch of it has blocks that have not begun yet, so only further launches at block level
-	 * may follow; 0: everything may. One load of host memory when nothing is wrong. */
+	/* optional (NULL: the device has no block level). The run of a queue is the sequence of its
+	 * latest launches at block level; see gpu/gpu_run.h. Returns 1 if a launch of it has blocks
+	 * that have not started, so that only launches at block level may follow, else 0. One load
+	 * of host memory in the usual case. */
 	int (*run_busy)(void *dev, void *dev_queue);
-	/* Looks after an unfinished chain. When it was interrupted: with may_run launches the
-	 * missing blocks; with force alone one piece of them, and with both all of them such that
-	 * no lease interrupts them. Serialized by the caller (issue lock). Nanoseconds until it
-	 * wants to be called again, UINT64_MAX when it is finished. */
+	/* mandatory with run_busy: looks after an unfinished run. If it was interrupted, launches
+	 * the missing blocks with may_run, one piece of them with force alone, and all of them
+	 * immune to leases with both. Caller holds issue.lock. Returns ns until the next call, or
+	 * UINT64_MAX when the run is through. */
 	uint64_t (*run_step)(void *dev, void *dev_queue, bool may_run, bool force);
-	/* mandatory beside chain_busy. No lock. 0, or once the device's error (> 0) that ended the
-	 * chain or a launch in it after it had been taken. */
+	/* mandatory with run_busy: fills *ret. Returns 0 or, once, the device error (> 0) that
+	 * ended the run or a launch in it. */
 	int (*run_look)(void *dev, void *dev_queue, struct sched_run_progress *ret);
-	/* optional: what that launch of the chain (sched_chain.launched, when it was the newest)
-	 * would have taken of the device without interruptions, from when its blocks were seen to
-	 * end. 0: not known, unfinished, or too long ago. No lock. */
+	/* optional: returns the device time that a launch of the run (its value of `launched`)
+	 * would have taken without interruptions, by the observed end of its blocks. 0: not known,
+	 * unfinished, or too long ago. */
 	uint64_t (*run_took)(void *dev, void *dev_queue, uint64_t launch);
 
-	/* optional: says on every flag page of that GPU (device ordinal) that this process's work
-	 * goes first, until that time (monotonic); 0 takes it back. Any thread, no lock of others,
-	 * about 200 ns a page: the request path calls it. */
+	/* optional: states on every flag page of the GPU (device ordinal) that this process's work
+	 * goes first until that time (monotonic); 0 withdraws it. On the launch path: about 200 ns
+	 * a page. */
 	void (*lease)(void *dev, uint32_t gpu, uint64_t until_ns);
-	/* optional: launches a kernel that does nothing, so that this process's context is on the
-	 * hardware when the announced request comes. The agent calls it; it may take some
-	 * microseconds, the first time milliseconds. */
+	/* optional: launches an empty kernel, so that this process's context is on the hardware
+	 * when the announced request comes. Agent thread; takes microseconds, the first time
+	 * milliseconds. */
 	void (*warm)(void *dev, uint32_t gpu);
-	/* optional: time slice of the contexts of that GPU in microseconds, 0 the device's own.
-	 * Takes milliseconds. 0 or -errno. */
+	/* optional: sets the time slice of the contexts of the GPU in us; 0: the device's default.
+	 * Agent thread; takes milliseconds. Returns 0 or -errno. */
 	int (*slice)(void *dev, uint32_t gpu, uint32_t slice_us);
 };
 

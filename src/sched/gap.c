@@ -1,5 +1,6 @@
-/* A histogram of half octaves from 5 us on, of the last few hundred pauses. For each bucket's bound
- * as the linger: shorter pauses cost themselves, longer ones the bound and a reopening. */
+/* A histogram in half octaves from 5 us of the last few hundred pauses. The bound of each bucket is
+ * tried as the close delay: a shorter pause costs its own length, a longer one the bound and a
+ * reopening. */
 #include "sched/gap.h"
 
 #include "base/atomic.h"
@@ -20,7 +21,7 @@ void sched_gaps_add(struct sched_gaps *g, uint64_t gap_ns)
 		i++;
 	}
 	store_relaxed(&g->n[i], load_relaxed(&g->n[i]) + 1);
-	if (total >= ENOUGH) { /* what is long ago counts less and less */
+	if (total >= ENOUGH) { /* halve all buckets, so that old pauses lose weight */
 		total = 0;
 		for (i = 0; i <= SCHED_GAP_BUCKETS; i++) {
 			uint32_t half = load_relaxed(&g->n[i]) / 2;

@@ -1,7 +1,7 @@
-/* Holding a caller: waiting for what the policy waits for, asking it again, and the limit after
- * which the launch goes all the same. Every single wait is short and is on a word read before the
- * policy was asked (docs/SCHEDULING.md: no lost wake, no deadlock). Nothing is pinned or locked
- * while waiting. */
+/* Holding the caller of a launch: waits for the condition that the policy waits for, asks it again,
+ * and enforces the limit after which the launch goes regardless. Every wait is short and is on a
+ * word that was read before the policy was asked (docs/SCHEDULING.md: no lost wake, no deadlock).
+ * Must not hold a lock or be inside a read-side section while waiting. */
 #include "sched/sched_int.h"
 
 #include <sys/prctl.h>
@@ -9,11 +9,11 @@
 #include "base/clock.h"
 #include "base/fd.h"
 
-#define STARVING_LIMITS 10u /* a forced launch is remembered for so many hold limits */
+#define STARVING_LIMITS 10u /* number of hold limits for which a forced launch is remembered */
 #define MAX_SHARE_WAIT_NS 10000000000u
 
-/* What a launch costs of the minimum share; one of unknown duration as much as accrues during one
- * limit. */
+/* Returns what a launch costs of the minimum share. One of unknown duration costs as much as
+ * accrues during one limit. */
 static uint64_t share_cost(uint64_t est_ns, uint64_t limit, uint32_t ppm)
 {
 	return est_ns ? est_ns : (uint64_t)((double)limit * ppm / 1e6);
@@ -30,7 +30,7 @@ uint64_t sched_share_left(struct sched *s, const struct sched_launch *l, uint64_
 	if (now >= s->share_until_ns || !ppm) {
 		left = held >= limit ? 0 : limit - held;
 	} else {
-		/* After a forced launch: the share accrues while something is held, and buys the
+		/* After a forced launch the share accrues while launches are held, and pays for the
 		 * next ones. */
 		from = MAX(s->share_last_ns, begin_ns);
 		if (now > from) {
@@ -97,7 +97,8 @@ void sched_hold_account(struct sched_queue *q, const struct sched_launch *l, uin
 	policy_read_leave(pin);
 }
 
-/* The version word of the queue's GPU, to notice a swap; and whether everything is to pass. */
+/* Returns the version word of the queue's GPU, to notice a swap. *ret_off: every launch is to pass.
+ */
 static uint64_t version_word(struct sched_queue *q, bool *ret_off)
 {
 	struct sched *s = q->s;
@@ -111,7 +112,7 @@ static uint64_t version_word(struct sched_queue *q, bool *ret_off)
 	return version;
 }
 
-/* One wait of at most ns for anything that may change a HOLD. */
+/* Waits at most ns for an event that may change a HOLD. */
 static void wait_change(struct sched *s, const struct sched_decision *a, uint64_t ns)
 {
 	if (a->word) {
@@ -170,12 +171,12 @@ void sched_hold_caller(struct sched_queue *q, struct sched_launch *l, struct sch
 	bool waited = false;
 	int slack = -1;
 
-	/* What was held for work of our own that has finished meanwhile need not wait at all. */
+	/* own work for which the launch would be held may have finished meanwhile */
 	if (sched_retire_all(s)) {
 		sched_decide(q, l, now, 0, asked++, a);
 	}
 	if (a->verdict == GBPF_HOLD) {
-		sched_mark_end(q); /* so that the end of our own work is seen */
+		sched_mark_end(q); /* makes the end of this process's own work visible */
 	}
 	while (a->verdict != GBPF_GO) {
 		why = sched_hold_why(a, sched_tally_sum(&s->inflight));

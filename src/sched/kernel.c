@@ -1,13 +1,13 @@
-/* What is known about durations: an estimate for each kernel and size class of its grid, and for
- * copies by size. Learned from measured launches, one in N; N grows while measurements agree with
- * the estimate and falls when they do not. */
+/* Learned durations: an estimate for each kernel and size class of its grid, and for copies by
+ * size. One launch in N is measured; N grows while measurements agree with the estimate and falls
+ * when they do not. */
 #include "sched/sched_int.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_KERNELS 65536u /* by name */
-#define FEW 4u		   /* samples that each count, and of which the shortest does */
+#define MAX_KERNELS 65536u /* different names */
+#define FEW 4u		   /* first samples, of which each is used and the shortest counts */
 
 static unsigned log2_floor(uint64_t v)
 {
@@ -70,8 +70,8 @@ bool sched_estimate_due(struct sched_estimate *e)
 	return true;
 }
 
-/* The shorter a kernel, the more an event beside it weighs: short ones are measured rarely once a
- * few samples exist. */
+/* Returns the shortest interval between measurements. The shorter a kernel, the more a marker costs
+ * relative to it: short kernels are measured rarely once a few samples exist. */
 static uint32_t least_interval(uint64_t est_ns, uint32_t seen)
 {
 	if (seen < FEW) {
@@ -94,9 +94,9 @@ void sched_estimate_learn(struct sched_estimate *e, uint64_t measured_ns)
 	}
 	off = x > est ? x - est : est - x;
 	n = off <= est / 4 + 500 ? MIN(n * 2, 256u) : n / 2;
-	/* What shares the device makes a kernel look longer, never shorter: up slowly, down
-	 * quickly. At once among the first: of a kernel's first launches the markers may have seen
-	 * how the driver loaded its code. */
+	/* Sharing the device makes a kernel look longer, never shorter: the estimate rises slowly
+	 * and falls fast. The first samples replace it at once, because the markers of a kernel's
+	 * first launches may include the loading of its code. */
 	store_relaxed(&e->est_ns, x > est      ? est + (MIN(x, 8 * est) - est) / 16
 				  : seen < FEW ? x
 					       : est - (est - x) / 2);
@@ -104,7 +104,7 @@ void sched_estimate_learn(struct sched_estimate *e, uint64_t measured_ns)
 	store_relaxed(&e->seen, MIN(seen + 1, 1000000u));
 }
 
-/* The estimate that best stands for a kernel: of the grid class that was measured most. */
+/* Returns the estimate of the grid class that was measured most. */
 static uint64_t main_estimate(const struct sched_kernel *k)
 {
 	const struct sched_estimate *best = &k->est[0];
@@ -124,7 +124,7 @@ static int by_count(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* The table shows the 64 that were launched most; s->lock is held. */
+/* Chooses the 64 most launched kernels for the statistics. Caller holds s->lock. */
 static void choose(struct sched *s)
 {
 	if (s->kernels.live <= PROTO_KERNELS) {
@@ -138,7 +138,7 @@ static void choose(struct sched *s)
 			shown = s->by_slot[i] == k;
 		}
 		if (!shown && load_relaxed(&k->count) > load_relaxed(&s->by_slot[0]->count)) {
-			s->by_slot[0] = k; /* in place of the least launched one */
+			s->by_slot[0] = k; /* replaces the least launched one */
 			qsort(s->by_slot, PROTO_KERNELS, sizeof(s->by_slot[0]), by_count);
 		}
 	}

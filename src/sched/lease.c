@@ -1,12 +1,11 @@
-/* Leases: what tells the GPU itself that a latency request is open, or about to come, so that
- * blocks of batch kernels stop being started. They are raised by the launch that opens the request,
- * renewed by the agent while it is open and taken back when it ends; the device lets them run out
- * when nobody renews them. Only while a policy is in force, and while there is
- * a gbpfd: without one the boards of others count as closed everywhere.
+/* Leases: words on the device that make batch kernels stop starting blocks while a latency request
+ * is open or about to come. The launch that opens the request raises them, the agent renews them
+ * while it is open, and the close lowers them; a lease that is not renewed expires. Only while a
+ * policy is in force and gbpfd runs: without gbpfd every board of another tenant counts as closed.
  *
  * Several threads change what the leases follow (a request's state, an announcement). Each changes
- * the state first, then stores the lease, then looks at the state again: the last store belongs to
- * the last change. docs/SCHEDULING.md argues it. */
+ * the state first, then stores the lease, then reads the state again, so the last store belongs to
+ * the last change (docs/SCHEDULING.md). */
 #include "sched/sched_int.h"
 
 bool sched_lease_allowed(struct sched *s, uint32_t gpu)

@@ -1,6 +1,6 @@
-/* The table of queues. Its memory is type-stable, so that the agent and held threads may look at
- * any entry: they count themselves in as users first, and a close waits for them, after which
- * nobody touches the stream any more. */
+/* The table of queues. Its memory is type-stable, so the agent and held threads may look at any
+ * entry: they count themselves as users first, and sched_queue_close waits for the users, after
+ * which no thread of sched touches the stream. */
 #include "sched/sched_int.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ void sched_queue_unuse(struct sched_queue *q)
 	(void)sub_acqrel(&q->users, 1u);
 }
 
-/* A fresh entry, or one that was closed; s->lock is held. */
+/* Returns a closed entry or a new one; NULL if there is none. Caller holds s->lock. */
 static struct sched_queue *take_entry(struct sched *s)
 {
 	struct sched_queue *q = s->free_queues;
@@ -129,11 +129,13 @@ void sched_queue_close(struct sched_queue *q)
 	struct sched *s = q->s;
 
 	if (load_relaxed(&s->forked)) {
-		return; /* the parent's, and its locks may have been held */
+		return; /* the queue is the parent's, and a thread of the parent may have held its
+			   locks */
 	}
 	while (load_acquire(&q->deferred)) {
 		(void)sched_drain(s, q);
-		(void)sched_run_try_end(q); /* it is through; there may be no agent any more */
+		(void)sched_run_try_end(
+			q); /* ends a run that is through: the agent may have exited */
 	}
 	sched_hook_queue_destroy(q, SCHED_ACC_COUNT(sched_tally_sum(&q->total)));
 	store_seqcst(&q->closing, 1u);
@@ -186,8 +188,8 @@ static void drained(struct sched_queue *q, uint64_t now)
 	if (!load_relaxed(touched)) {
 		return;
 	}
-	store_relaxed(touched,
-		      (uint8_t)0); /* whoever submits from now on sets it again afterwards */
+	store_relaxed(touched, (uint8_t)0); /* before `left` is read: a launch that is submitted
+					       from now on sets it again */
 	left = load_seqcst(&q->left);
 	entered = load_seqcst(&q->entered);
 	if (entered && left == entered && load_relaxed(&q->sync_seq) != entered) {

@@ -1,9 +1,9 @@
-/* Requests of latency queues: opened on the own board, and on the GPU by leases, by the launch that
- * begins one; closed when the queues are drained and the linger has passed, by the agent, or by the
- * thread whose synchronization returned when no linger is wanted. Opening costs a compare-and-swap;
- * while one is open, a load. One that does not end is cut: others are not held for it any more. The
- * order of steps in request_close is argued in docs/SCHEDULING.md.
- */
+/* Requests of latency queues. The launch that begins one opens it on this process's board, and on
+ * the GPU by leases. It is closed when the queues are idle and the close delay has passed: by the
+ * agent or, if the policy wants no close delay, by the thread whose synchronization returned.
+ * Opening costs a compare-and-swap; while a request is open, a launch costs a load. A request that
+ * does not end times out: others are no longer held for it. docs/SCHEDULING.md argues the order of
+ * the steps in request_close. */
 #include "sched/sched_int.h"
 
 #include <errno.h>
@@ -12,13 +12,16 @@
 #include "base/clock.h"
 #include "base/fd.h"
 
-#define GAP_AGAIN 8u /* pauses after which the best linger is looked for again */
-/* What a request that ended too soon costs: two switches of contexts and more, or a few blocks. */
+#define GAP_AGAIN 8u /* pauses between two searches for the best close delay */
+/* Cost of a request that was closed too early: two context switches and more, or a few blocks. */
 #define REOPEN_NS 600000u
 #define REOPEN_SHARED_NS 100000u
-#define SHORT_POLL_NS 10000u /* while a request with a linger below OPEN_POLL_NS is open */
+#define SHORT_POLL_NS                                                                              \
+	10000u /* period while a request with a close delay below OPEN_POLL_NS is open */
 #define SPIN_ROUNDS 4000u
-#define BY_SYNC 4u /* requests in a row that ended with a synchronization */
+#define BY_SYNC                                                                                    \
+	4u /* requests in a row, ended by a synchronization, after which the device is seldom      \
+	      asked */
 #define ASK_SELDOM_NS 200000u
 
 struct proto_board_gpu *sched_own_board(struct sched *s, uint32_t gpu)
@@ -34,14 +37,14 @@ bool sched_request_open(struct sched *s, uint32_t gpu, uint64_t now)
 	struct sched_request *r = &s->req[gpu];
 	uint32_t expected = REQUEST_CLOSED;
 
-	/* Before it is open, or the agent would find it old; two that open at once differ by
-	 * nothing. */
+	/* Store before `open`, or the agent reads a stale time. Concurrent openers write equivalent
+	 * values. */
 	store_relaxed(&r->opened_ns, now);
 	if (!__atomic_compare_exchange_n(&r->open, &expected, (uint32_t)REQUEST_OPEN, 0,
 					 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
 		return false;
 	}
-	sched_lease_raise(s, gpu, now); /* first: what runs on the GPU takes longest to make way */
+	sched_lease_raise(s, gpu, now); /* first, since work on the GPU takes longest to make way */
 	if (unlikely(load_relaxed(&r->next_ns))) {
 		sched_announce_met(s, gpu, now);
 	}
@@ -88,8 +91,8 @@ void sched_request_gap(struct sched *s, uint32_t gpu, uint64_t now)
 	}
 }
 
-/* The queues have been idle since then, which the next launch ends. The first to see it says it:
- * the agent may be earlier than the synchronization that is about to return. */
+/* Only the first store counts: the agent may be earlier than the synchronization that is about to
+ * return. The next launch clears it. */
 void sched_request_idle(struct sched_request *r, uint64_t since)
 {
 	uint64_t expected = 0;
@@ -99,10 +102,11 @@ void sched_request_idle(struct sched_request *r, uint64_t since)
 	}
 }
 
-/* Can the device say nothing (a stream that only its own thread can name, or that captures): then a
- * synchronization of the application must have covered everything, or the markers, which such a
- * queue gets after each launch from now on. When neither comes the request ends after a while: too
- * early costs latency, too late would hold others for nothing. */
+/* Decides for a queue of which the device cannot say whether it is idle (a stream that only its own
+ * thread can name, or that captures): a synchronization of the application must have covered
+ * everything, or the markers, which the queue gets after each launch from now on. Without either
+ * the queue counts as idle after a while: too early costs latency, too late would hold others for
+ * nothing. */
 static bool is_idle_unknown(struct sched_queue *q, uint64_t entered, uint64_t total, uint64_t now)
 {
 	store_relaxed(&q->marks_all, 1u);
@@ -115,9 +119,9 @@ static bool is_idle_unknown(struct sched_queue *q, uint64_t entered, uint64_t to
 	       now - q->unknown_since > UNKNOWN_NS;
 }
 
-/* SOON: a synchronization says that it is idle, but its linger has not passed yet. The device is
- * not asked before that: mostly another launch comes meanwhile, and asking takes a lock of the
- * driver that this launch needs. */
+/* SOON: a synchronization says that the queue is idle, but its close delay has not passed. The
+ * device is not asked before that: usually another launch comes meanwhile, and asking takes a
+ * driver lock that this launch needs. */
 enum queue_state { QUEUE_BUSY, QUEUE_SOON, QUEUE_DRAINED };
 
 static uint64_t soon_until(const struct sched_queue *q)
@@ -125,8 +129,8 @@ static uint64_t soon_until(const struct sched_queue *q)
 	return load_relaxed(&q->sync_ns) + load_relaxed(&q->linger_ns);
 }
 
-/* Drained: every launch that came in was taken by the driver, and the queue is idle. ask: also when
- * no synchronization has returned, which would be a hint. */
+/* Returns whether the queue is drained: the driver has every launch that began, and the device is
+ * idle. ask: ask the device even if no synchronization has returned. */
 static enum queue_state queue_look(struct sched_queue *q, uint64_t now, bool ask)
 {
 	struct sched *s = q->s;
@@ -149,7 +153,7 @@ static enum queue_state queue_look(struct sched_queue *q, uint64_t now, bool ask
 	}
 	idle = s->cfg.device->queue_idle(s->cfg.dev, q->dev_queue);
 	if (idle == -EAGAIN ? !is_idle_unknown(q, entered, total, now) : idle == 0) {
-		/* A synchronization that returned before this has seen only a part. */
+		/* a synchronization that returned before has covered only a part */
 		if (idle == 0) {
 			store_relaxed(&q->sync_seq, (uint64_t)0);
 		}
@@ -162,17 +166,17 @@ static enum queue_state queue_look(struct sched_queue *q, uint64_t now, bool ask
 }
 
 struct look {
-	bool all;	    /* all latency queues of the GPU are drained, */
-	bool busy;	    /* one is not, nor will it be soon */
-	uint64_t soon_ns;   /* when the linger of the others is over */
-	uint64_t last_ns;   /* the last of them then; */
-	uint64_t linger_ns; /* how long its request lingers */
-	uint64_t progress;  /* another number when anything has moved */
-	bool synced;	    /* a synchronization has told the end of each that took part */
+	bool all;	    /* all latency queues of the GPU are drained */
+	bool busy;	    /* one is not, and will not be soon */
+	uint64_t soon_ns;   /* end of the close delays of the queues that will be soon */
+	uint64_t last_ns;   /* when the last drained queue became idle */
+	uint64_t linger_ns; /* close delay of the request */
+	uint64_t progress;  /* changes when any queue makes progress */
+	bool synced;	    /* a synchronization saw the end of each queue that took part */
 };
 
-/* Of queues that have no part in this request only that they are drained counts: what retire wanted
- * of them was long ago, and perhaps another policy's. */
+/* Queues that are idle since before this request need only be drained: their close delay is
+ * ignored, since it may be an older policy's. */
 static void look_at_queues(struct sched *s, uint32_t gpu, uint64_t now, bool ask, struct look *k)
 {
 	uint64_t opened = load_relaxed(&s->req[gpu].opened_ns);
@@ -230,7 +234,7 @@ static void account(struct sched *s, struct sched_request *r, uint64_t duration_
 	sched_stat_add(s, request_hist[proto_hist_bucket(duration_ns)], 1u);
 }
 
-/* The board says that none is open, and whoever waits for that wakes. */
+/* Shows no open request on the board, and wakes the processes that wait for that. */
 static void close_board(struct sched *s, uint32_t gpu, uint64_t now)
 {
 	struct proto_board_gpu *b = sched_own_board(s, gpu);
@@ -251,10 +255,11 @@ static void close_board(struct sched *s, uint32_t gpu, uint64_t now)
 	futex_wake_shared(&b->seq, INT_MAX);
 }
 
-/* First the private word, then a second look (a launch counts itself in before it looks at that
- * word), then the leases, then the board, each followed by a look at the private word: whatever a
- * launch does meanwhile, leases are up and the board is open if a request is. The leases fall
- * before the board's waiters wake, who would find them up and leave the GPU again. */
+/* Closes the private word first; then looks at the queues again, since a launch counts itself in
+ * `entered` before it reads that word; then lowers the leases; then closes the board. After each
+ * step the private word is read again. So whatever a launch does meanwhile, leases are raised and
+ * the board is open if a request is. The leases come before the board: its waiters would otherwise
+ * launch while they are up and leave the GPU again. */
 static void request_close(struct sched *s, uint32_t gpu, uint64_t drained_ns, uint64_t now)
 {
 	struct sched_request *r = &s->req[gpu];
@@ -267,7 +272,7 @@ static void request_close(struct sched *s, uint32_t gpu, uint64_t drained_ns, ui
 	if (something_entered(s, gpu)) {
 		uint32_t expected = REQUEST_CLOSED;
 
-		/* Still the same request, unless the launch has opened the next one by itself. */
+		/* succeeds unless the launch has already opened the next request */
 		if (cas_acqrel(&r->open, &expected, was)) {
 			return;
 		}
@@ -281,8 +286,8 @@ static void request_close(struct sched *s, uint32_t gpu, uint64_t drained_ns, ui
 	account(s, r, drained_ns > opened ? drained_ns - opened : 0);
 }
 
-/* It stays a request until it is drained, so that none is opened on top of it; but nobody is held
- * for it any more. */
+/* Times the request out. It remains one until it is drained, so that no other is opened on top of
+ * it, but launches of other tenants are no longer held for it. */
 static void time_out(struct sched *s, uint32_t gpu, bool stalled, uint64_t now)
 {
 	struct sched_request *r = &s->req[gpu];
@@ -300,7 +305,8 @@ static void time_out(struct sched *s, uint32_t gpu, bool stalled, uint64_t now)
 		       "it until it has drained once");
 }
 
-/* A thread that opened it and was stopped before it reached the board comes late. */
+/* A thread that opened the request and was preempted before it reached the board may open the board
+ * now. */
 static void keep_timed_out(struct sched *s, uint32_t gpu, uint64_t now)
 {
 	struct policy_reader *pin = policy_read_enter();
@@ -313,8 +319,8 @@ static void keep_timed_out(struct sched *s, uint32_t gpu, uint64_t now)
 	policy_read_leave(pin);
 }
 
-/* A look counts for so long at most: who had no processor meanwhile has seen nothing stand still,
- * and perhaps nobody had one. */
+/* Longest time that counts between two looks: without a processor this thread has not seen a stall,
+ * and perhaps no other thread ran either. */
 #define WATCH_MAX_NS (STALL_NS / 10)
 
 static bool is_stalled(struct sched_request *r, const struct look *k, uint64_t now,
@@ -346,8 +352,8 @@ static uint64_t entered_all(struct sched *s, uint32_t gpu)
 	return sum;
 }
 
-/* A short linger is over before a sleeping thread would be back. Until then, or until a launch
- * comes in. */
+/* A short close delay is over before a sleeping thread would be back: spins until then, or until a
+ * launch begins. Returns the time. */
 static uint64_t spin_until(struct sched *s, uint32_t gpu, uint64_t until)
 {
 	uint64_t now = clock_now_ns(), entered = entered_all(s, gpu);
@@ -360,7 +366,7 @@ static uint64_t spin_until(struct sched *s, uint32_t gpu, uint64_t until)
 	return now;
 }
 
-/* What a synchronization has told need only be seen before its linger is over. */
+/* The end reported by a synchronization need only be seen before its close delay is over. */
 static uint64_t poll_ns(const struct sched_request *r)
 {
 	uint64_t most = r->by_sync == BY_SYNC ? ASK_SELDOM_NS : OPEN_POLL_NS;
@@ -369,8 +375,8 @@ static uint64_t poll_ns(const struct sched_request *r)
 	return MAX(MIN(linger, most), (uint64_t)SHORT_POLL_NS);
 }
 
-/* None of the last ones was over so early; and the longer it has lasted, the less it matters to be
- * some microseconds late. */
+/* No recent request ended earlier than that; and the longer this one has lasted, the less a few
+ * microseconds of delay matter. */
 static uint64_t again_ns(const struct sched_request *r, uint64_t now)
 {
 	uint64_t lasted = sched_since_ns(load_relaxed(&r->opened_ns), now);
@@ -380,9 +386,9 @@ static uint64_t again_ns(const struct sched_request *r, uint64_t now)
 	return MAX(again, MIN(sched_since_ns(lasted, early), (uint64_t)RENEW_NS));
 }
 
-/* The device is asked whether a queue is idle, which takes a lock of the driver that launches need,
- * at each look, or, where the looks are frequent, not at each; and seldom in a process whose
- * requests end with synchronizations: those are seen. */
+/* Asking the device whether a queue is idle takes a driver lock that launches need. So it is asked
+ * at every look only if looks are rare, and seldom in a process whose requests end with
+ * synchronizations, which are seen without asking. */
 static bool should_ask(const struct sched_request *r, uint64_t now)
 {
 	uint64_t last = r->asked_ns;
@@ -393,7 +399,8 @@ static bool should_ask(const struct sched_request *r, uint64_t now)
 	return r->linger_ns >= OPEN_POLL_NS || sched_since_ns(last, now) >= OPEN_POLL_NS;
 }
 
-/* Whether it has ended; r->closing is taken. Nanoseconds until it is to be looked at again. */
+/* Closes the request if it has ended, or times it out. Caller has r->close.turn. Returns ns until
+ * the next look. */
 static uint64_t look(struct sched *s, uint32_t gpu, uint64_t now)
 {
 	struct sched_request *r = &s->req[gpu];
@@ -437,7 +444,8 @@ static uint64_t look(struct sched *s, uint32_t gpu, uint64_t now)
 	return load_relaxed(&r->open) ? poll_ns(r) : UINT64_MAX;
 }
 
-/* The number under which it was taken, or 0. */
+/* Tries to take the turn of looking at a request. Returns its number, or 0 if another thread has
+ * it. */
 static uint32_t take_turn(struct sched_request *r)
 {
 	uint32_t seq = load_relaxed(&r->closing);
@@ -445,13 +453,13 @@ static uint32_t take_turn(struct sched_request *r)
 	return !(seq & 1) && cas_acqrel(&r->closing, &seq, seq + 1) ? seq + 1 : 0;
 }
 
-/* Not after the agent has taken it away. */
+/* Does nothing if the agent has stolen the turn. */
 static void give_turn(struct sched_request *r, uint32_t mine)
 {
 	(void)cas_acqrel(&r->closing, &mine, mine + 1);
 }
 
-/* Agent: whoever has had it for so long was torn away from there. */
+/* Agent: takes the turn from a thread that was preempted, or left by longjmp, while it had it. */
 static uint32_t steal_turn(struct sched_request *r, uint64_t now)
 {
 	uint32_t seq = load_acquire(&r->closing);

@@ -1,21 +1,21 @@
-/* From the driver's acceptance to the end on the device: markers in a bounded ring for each queue,
- * the account of what is in flight, measured samples, and the hook retire.
+/* From the driver's acceptance of a launch to its end on the device: markers in a bounded ring for
+ * each queue, the account of work in flight, measured samples, and the hook retire. Must not wait
+ * for the ring's lock: a thread that does not get it leaves the work to the thread that has it,
+ * which may be inside the driver.
  *
- * The ring's lock is only ever tried: who does not get it leaves the work to who has it, so nobody
- * waits for a thread that is inside the driver. A snapshot of the queue's total is taken before the
- * marker is put, so a marker that is reached proves at least that much finished.
- *
- * Behind launches at block level a marker proves nothing: the stream may have run past them while
- * blocks were missing. There the chain says how far it is, and markers only measure; what they
- * measured counts if the chain was not interrupted meanwhile. Of launches that were interrupted the
- * chain says what their blocks took, as it saw them end. */
+ * The queue's total is read before a marker is placed, so a marker that is reached proves at least
+ * that many launches finished. Behind launches at block level a marker proves nothing: the stream
+ * may have passed them while blocks were missing. There the run reports its progress, and markers
+ * only measure; a measurement counts if the run was not interrupted meanwhile. For interrupted
+ * launches the run reports the time that their blocks took, by their observed ends. */
 #include "sched/sched_int.h"
 
 #include <errno.h>
 
 #include "base/clock.h"
 
-/* A marker costs some microseconds: after so much of launches that are shorter than MARK_NS. */
+/* A marker costs some microseconds: estimated work between two of them for launches shorter than
+ * MARK_NS. */
 #define MARK_SHORT_NS 250000u
 
 static bool ring_try(struct sched_queue *q)
@@ -36,9 +36,9 @@ static void release(struct sched *s, struct sched_marker *m)
 	}
 }
 
-/* Before the driver's call, not after it: the call ends with a write to the device, for which the
- * locked additions would have to wait (~100 ns on an H200). So a marker that another thread puts
- * meanwhile may count a launch that it does not cover; it is then retired a launch early. */
+/* Before the driver's call, which ends with a write to the device: locked additions after it would
+ * wait for that write (~100 ns on an H200). So a marker that another thread places meanwhile may
+ * count a launch that it does not cover, which is then retired one launch early. */
 static void take_into_account(struct sched_queue *q, const struct sched_launch *l)
 {
 	uint64_t acc = SCHED_ACC(1, l->est_ns);
@@ -56,7 +56,7 @@ static void take_back(struct sched_queue *q, const struct sched_launch *l)
 	sched_tally_sub(&q->s->inflight, acc);
 }
 
-/* All of the chain is on the device, so what is put behind it begins when it ends. */
+/* All blocks of the run are on the device, so that a marker behind it is reached when it ends. */
 static bool run_measures(struct sched_queue *q)
 {
 	struct sched_run_progress c;
@@ -77,8 +77,8 @@ void sched_launch_start(struct sched_queue *q, struct sched_launch *l,
 	    (load_relaxed(&q->left) & (load_relaxed(&q->left) < 1024 ? 63 : 1023))) {
 		return; /* latency queues are measured rarely: it costs them some microseconds */
 	}
-	/* Its end could not be kept, and each marker takes a place in the hardware queue: who fills
-	 * that waits in the driver (defer.c). */
+	/* The ring has no place for the end marker; and every marker takes a place in the hardware
+	 * queue, whose filling blocks the submitter (defer.c). */
 	if (load_relaxed(&q->head) - load_relaxed(&q->tail) >= RING) {
 		return;
 	}
@@ -92,7 +92,8 @@ void sched_launch_start(struct sched_queue *q, struct sched_launch *l,
 	}
 }
 
-/* More markers wait: farther apart, so that the ring reaches over a deep queue. */
+/* Returns the estimated work between two markers. It grows with the number of markers, so that the
+ * ring covers a deep queue. */
 static uint64_t mark_distance(const struct sched_queue *q, uint64_t est_ns)
 {
 	uint64_t least = est_ns < MARK_NS ? MARK_SHORT_NS : MARK_NS;
@@ -100,7 +101,8 @@ static uint64_t mark_distance(const struct sched_queue *q, uint64_t est_ns)
 	return least << ((load_relaxed(&q->head) - load_relaxed(&q->tail)) / 8);
 }
 
-/* The mark belongs to the newest launch of the queue's chain. False: no event is needed. */
+/* Ties the mark to the newest launch of the queue's run. Returns false if no end event is needed.
+ */
 static bool mark_run(struct sched_queue *q, struct sched_mark *m)
 {
 	struct sched_run_progress c;
@@ -144,8 +146,7 @@ static void put_mark(struct sched_queue *q, struct sched_launch *l)
 	ring_leave(q);
 }
 
-/* The agent must look after a request that this launch may have opened, and after work on the
- * device. */
+/* Wakes the agent for a request that this launch may have opened, or for work on the device. */
 static NOINLINE void wake_for(struct sched_queue *q, const struct sched_launch *l)
 {
 	bool opened = l->phase == PHASE_LATENCY && sched_request_unseen(q->s, q->gpu);
@@ -216,7 +217,7 @@ void sched_submitted(struct sched_queue *q, struct sched_launch *l, bool ok)
 		return;
 	}
 	sched_launch_done(q, l, ok);
-	(void)sched_run_end_if_done(q); /* it was refused, or is through already */
+	(void)sched_run_end_if_done(q); /* the launch was refused, or is through already */
 	pthread_mutex_unlock(&q->issue_lock);
 }
 
@@ -229,14 +230,14 @@ static bool reached(struct sched_queue *q, const struct sched_mark *m,
 	return !m->end.event || q->s->cfg.device->mark_done(q->s->cfg.dev, &m->end) != 0;
 }
 
-/* It has no measurement that counts: then what the chain saw of it does, which is coarser. Behind a
- * chain that is fed no launch has any, so now and then it is asked there, too. */
+/* Asks the run for the duration of a launch without a valid measurement; that is coarser. Behind a
+ * run that holds blocks back no launch has one, so it is asked there now and then. */
 static void ask_run(struct sched_queue *q, struct sched_mark *m, const struct sched_run_progress *c)
 {
 	const struct sched_device_ops *dev = q->s->cfg.device;
 	bool stopped = c->interruptions != m->interruptions;
 
-	if (stopped) { /* what it took from marker to marker says nothing */
+	if (stopped) { /* the time between its markers includes the interruption */
 		release(q->s, &m->start);
 		release(q->s, &m->end);
 	}
@@ -246,7 +247,7 @@ static void ask_run(struct sched_queue *q, struct sched_mark *m, const struct sc
 	}
 }
 
-/* Takes what the ring says has finished into r; the ring's lock is held. */
+/* Moves what the ring shows as finished to r. Caller holds the ring's lock. */
 static bool take_reached(struct sched_queue *q, struct sched_retired *r, struct sched_mark *samples,
 			 unsigned *n_samples)
 {
@@ -290,7 +291,7 @@ static bool take_reached(struct sched_queue *q, struct sched_retired *r, struct 
 	return done != 0;
 }
 
-/* Measures, learns, and corrects the estimate that was accounted. */
+/* Measures, learns, and corrects the duration that was accounted. */
 static void use_sample(struct sched_queue *q, struct sched_mark *m, struct sched_retired *r)
 {
 	struct sched *s = q->s;
@@ -300,8 +301,8 @@ static void use_sample(struct sched_queue *q, struct sched_mark *m, struct sched
 	if (span >= 0) {
 		uint64_t x = MIN((uint64_t)span, (uint64_t)MAX_EST_NS);
 
-		/* A known kernel that took many times its estimate waited for others; that is not
-		 * its use of the device. */
+		/* a known kernel that took many times its estimate waited for other work, which is
+		 * not its use of the device */
 		uint64_t used = m->est_ns && x > 4 * m->est_ns ? m->est_ns : x;
 
 		r->duration_ns = r->duration_ns + used -
@@ -420,14 +421,14 @@ void sched_marks_drop(struct sched_queue *q)
 	store_relaxed(&q->retired, sched_tally_sum(&q->total));
 }
 
-/* Idle, or nothing is known about it and it has been quiet for a while. */
+/* Returns whether the queue is idle, or mute and unchanged for a while. */
 static bool finished(struct sched_queue *q, uint64_t now)
 {
 	uint64_t total = sched_tally_sum(&q->total);
 	int idle;
 
 	if (sched_run_here(
-		    q)) { /* also before its first launch is there, which is accounted already */
+		    q)) { /* also before the first launch of the run, which is accounted already */
 		return false;
 	}
 	idle = q->s->cfg.device->queue_idle(q->s->cfg.dev, q->dev_queue);
@@ -442,7 +443,6 @@ static bool finished(struct sched_queue *q, uint64_t now)
 	return now - q->quiet_since > UNKNOWN_NS;
 }
 
-/* The agent's part: what no later launch or synchronization will notice. */
 uint64_t sched_inflight_step(struct sched *s, uint64_t now)
 {
 	bool look = now - s->last_idle_ns >= STEADY_NS;

@@ -1,5 +1,5 @@
-/* The period is the median of the last gaps, which a missed or an extra request does not move;
- * there is one when three quarters of the gaps lie near it. */
+/* The period is the median of the last gaps, which one missed or extra request does not move. There
+ * is one if three quarters of the gaps are near it. */
 #include "sched/rhythm.h"
 
 #include "base/compiler.h"

@@ -1,5 +1,5 @@
-/* Making, configuring and ending the state of a process; the pages; the word that lets launches
- * skip everything. */
+/* Creating, configuring and destroying the state of a process; the shared pages; the word that lets
+ * launches skip the scheduler. Must not know how launches are scheduled. */
 #include "sched/sched.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #define DEFAULT_SHARE_PPM 20000u
 #define NOTE_EVERY_NS 1000000000u
 #define FEW_CPUS 4
-#define ACTIVE_NS 50000000u /* no chains so soon after launches went by unseen */
+#define ACTIVE_NS 50000000u /* no run begins for this long after launches passed unseen */
 
 static bool few_cpus(void)
 {
@@ -121,7 +121,7 @@ void sched_update_active(struct sched *s)
 
 /* ---- pages ---- */
 
-/* A page given anew begins with what was counted while there was none. */
+/* A new page starts with what was counted while there was none. */
 static void move_stats(struct sched *s, struct proto_stats *to)
 {
 	struct proto_stats *from = s->stats;
@@ -145,7 +145,8 @@ static void set_boards_of_requests(struct sched *s)
 	}
 }
 
-/* gbpfd is gone: its last words stay in force, and nobody's requests count any more. */
+/* gbpfd has exited: the versions in force stay so, and requests of other tenants no longer count.
+ */
 static void keep_last(struct sched *s)
 {
 	for (unsigned g = 0; g < PROTO_MAX_GPUS; g++) {
@@ -195,7 +196,8 @@ void sched_set_off(struct sched *s, bool off)
 	sched_update_active(s);
 	pin = policy_read_enter();
 	for (uint32_t g = 0; g < PROTO_MAX_GPUS; g++) {
-		if (load_relaxed(&s->req[g].lease_ns)) { /* at once: the process may be ending */
+		if (load_relaxed(&s->req[g].lease_ns)) { /* at once, since the process may be about
+							    to exit */
 			sched_lease_update(s, g, clock_now_ns());
 		}
 	}

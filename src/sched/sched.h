@@ -1,13 +1,11 @@
 /* The scheduling mechanism of one process: queues, requests, hook calls, holding, deferring,
  * learned durations. Decisions are the policy's: without one nothing is held, reordered or delayed.
  *
- * Life of a launch: the shim's gate fills a struct sched_launch and calls sched_submit; on SCHED_GO
- * it calls the driver and then sched_submitted. In a process that has latency queues beside others
- * sched_submit may answer SCHED_DEFER: the gate then hands over a copy of the call with
- * sched_defer, and the agent thread issues it later, in order.
+ * Life of a launch: the shim's gate fills a struct sched_launch and begins a ticket; on SCHED_GO it
+ * calls the driver and then commits or aborts the ticket. On SCHED_DEFER it hands over a copy of
+ * the call with sched_defer, and the agent thread submits it later, in order.
  *
- * Threads: sched_submit and friends from any application thread; sched_agent_step from one agent
- * thread only. */
+ * Threads: tickets on any application thread; sched_agent_step on one agent thread only. */
 #ifndef GBPF_SCHED_SCHED_H
 #define GBPF_SCHED_SCHED_H
 
@@ -28,104 +26,114 @@ struct sched_config {
 	uint32_t class_id; /* GBPF_CLASS_* */
 	uint32_t weight;
 	uint64_t hold_limit_ns; /* default 100 ms */
-	uint32_t min_share_ppm; /* of time that a held tenant gets all the same; default 20000 (2 %)
-				 */
-	uint32_t sm_percent;	/* process lane: of the multiprocessors; 0: all */
+	uint32_t min_share_ppm; /* share of the time that a held tenant gets regardless of the
+				   policy; default 20000 (2 %) */
+	uint32_t sm_percent;	/* process mode: share of the multiprocessors; 0: all */
 	const struct sched_device_ops *device;
 	void *dev;
-	/* Called when the agent thread should run soon (first open request, first deferred call):
-	 * any thread, async-signal not needed, must be cheap (an eventfd or futex). */
+	/* Asks for a call of sched_agent_step soon (first open request, first deferred call). Any
+	 * thread; must be cheap (an eventfd or futex), need not be async-signal-safe. */
 	void (*wake_agent)(void *arg);
-	/* Something worth an event in gbpfd's history: rate-limited by sched. text is borrowed. */
+	/* Reports an event for gbpfd's history; sched limits the rate. text is borrowed. */
 	void (*note)(void *arg, const char *what, const char *text);
 	void *arg;
 };
 
 int sched_create(struct sched **ret, const struct sched_config *cfg);
-void sched_destroy(struct sched *s); /* no other thread may be inside */
+void sched_destroy(struct sched *s); /* no other thread may be inside a call of this scheduler */
 
-/* ---- what the session tells (agent thread) ---- */
+/* ---- called by the session (agent thread) ---- */
 
-/* Pages are borrowed until sched_destroy or the next call with another; NULL takes them away (gbpfd
- * is gone: the last policy stays in force, boards of others count as closed). False: a thread may
- * still be looking at the pages from before, which must stay mapped. */
+/* Replaces the shared pages, which are borrowed until sched_destroy or the next call. NULL takes
+ * them away (gbpfd has exited: its last policy stays in force, and the boards of others count as
+ * closed). Returns false if a thread may still read the previous pages, which must then stay
+ * mapped. */
 bool sched_set_pages(struct sched *s, const struct proto_directory *dir, struct proto_board *own,
 		     struct proto_stats *stats, const uint32_t gpu_index[PROTO_MAX_GPUS]);
-/* tenant's board at a slot 0..SCHED_MAX_LC-1; the mapping stays valid until sched_board_remove has
- * returned true: all calls that were inside have left (sched waits for that, but not for ever). */
+/* Adds the board of a tenant at a slot below PROTO_MAX_LC. The mapping must stay valid until
+ * sched_board_remove has returned true, which means that every call that was inside has left. It
+ * waits for that, but not indefinitely. */
 int sched_board_add(struct sched *s, uint32_t slot, uint32_t tenant,
 		    const struct proto_board *board);
 bool sched_board_remove(struct sched *s, uint32_t slot);
-/* First phase of a swap: maps the version and keeps it ready; the directory's version word
- * activates it. 0 or -errno. */
+/* First phase of a swap: maps a version and keeps it ready. The directory's version word activates
+ * it. Returns 0 or -errno. */
 int sched_policy_prepare(struct sched *s, uint64_t version, int image_fd, const int region_fds[3]);
-/* Forgets a version that is no longer active: unmapped when no call is inside any more. */
+/* Drops a version that is no longer active. It is unmapped when no call is inside any more. */
 void sched_policy_drop(struct sched *s, uint64_t version);
 bool sched_policy_is_prepared(const struct sched *s, uint64_t version);
-/* After pages came back: forgets what only the gbpfd before knew of, such as a version whose swap
- * it did not live to finish. false: not yet, a version that is in force has not been prepared anew.
- */
+/* Drops, after the pages are back, the versions that only the previous gbpfd knew, such as one
+ * whose swap was not completed. Returns false while a version that is in force has not been
+ * prepared by the new gbpfd. */
 bool sched_policy_sweep(struct sched *s);
 void sched_set_class(struct sched *s, uint32_t class_id, uint32_t weight);
-/* GBPF_OFF=1 or `gbpf off`: everything passes; holds end at once. */
+/* GBPF_OFF=1 or `gbpf off`: every call passes through, and holds end at once. */
 void sched_set_off(struct sched *s, bool off);
 void sched_set_limits(struct sched *s, uint64_t hold_limit_ns, uint32_t min_share_ppm);
 
-/* Closes finished requests, retires reached markers, issues deferred calls. Returns nanoseconds
- * until it wants to be called again (20-50 us while something is open), or UINT64_MAX when it may
- * sleep until wake_agent. */
+/* Closes finished requests, retires reached markers, and submits deferred calls. Returns ns until
+ * the next call (20-50 us while a request is open), or UINT64_MAX to sleep until wake_agent. */
 uint64_t sched_agent_step(struct sched *s);
 
 /* ---- queues ---- */
 
-/* dev_queue identifies the stream to the device ops (borrowed); gpu is the process's device
- * ordinal. NULL: no memory or more than SCHED_MAX_QUEUES. Runs the hook queue_create. */
+/* Opens a queue and runs queue_create. dev_queue names the stream to the device ops and is
+ * borrowed; gpu is the process's device ordinal. Returns NULL without memory, or beyond
+ * PROTO_MAX_QUEUES queues. */
 struct sched_queue *sched_queue_open(struct sched *s, void *dev_queue, uint32_t gpu,
 				     int32_t priority);
-/* Waits for its deferred calls to be issued first. Runs queue_destroy. */
+/* Submits the queue's deferred calls, runs queue_destroy and closes the queue. */
 void sched_queue_close(struct sched_queue *q);
 
-/* Images that are loaded now may get what the block level needs: the process is not of class
+/* Returns whether images loaded now may get what the block level needs: the process is not of class
  * latency. Any thread. */
 bool sched_block_wanted(const struct sched *s);
-/* Why launches of that kernel go at block level or not (enum ptx_block_why), for the statistics. */
+/* Sets why launches of a kernel run at block level or not (enum proto_block_why), for the
+ * statistics.
+ */
 void sched_kernel_set_block(struct sched_kernel *k, uint8_t why);
 
-/* A kernel by name: learned durations live here. Never freed before sched_destroy; at most 65536,
- * then NULL. */
+/* Returns the kernel of that name, which holds its learned durations; NULL without memory or beyond
+ * 65536 kernels. Freed by sched_destroy. */
 struct sched_kernel *sched_kernel_get(struct sched *s, const char *name);
 
 /* ---- the launch path ---- */
 
+/* The answer to sched_ticket_begin, and what the caller does next. */
 enum sched_answer {
 	SCHED_GO = 0,
-	SCHED_DEFER = 1, /* hand over a copy with sched_defer */
+	SCHED_DEFER = 1,
 };
 
+/* One launch: what it is, what the caller knows of its order, and what the scheduler decided. */
 struct sched_launch {
 	struct sched_kernel *kernel; /* NULL for other kinds */
 	uint64_t blocks, bytes;
 	uint32_t kind, flags; /* GBPF_KIND_*, GBPF_F_* */
 	uint32_t threads, smem_bytes;
-	uint32_t resident; /* blocks of it that the device holds at once; 0: not known */
-	bool block_ok;	   /* the device could run it at block level; see level below */
-	bool may_hold;	   /* false: capture, inside a host function, inside a collective: counted,
-			      never held */
+	uint32_t resident; /* blocks of it that the device runs at once; 0: not known */
+	bool block_ok;	   /* the device can run it at block level; see level below */
+	/* May be held or deferred as the policy says. false (a capture is open, inside a host
+	 * function, inside a collective): counted only; what it is ordered behind is drained. */
+	bool may_hold; /* false: capture, inside a host function, inside a collective: counted,
+			  never held */
 	/* filled by sched_submit, read by sched_submitted */
 	uint64_t version, est_ns, held_ns, begin_ns;
 	struct sched_marker sample; /* start marker when this launch is measured */
 	uint64_t block_ns;	    /* learned duration of one block; 0: not known */
-	uint32_t piece_blocks;	    /* level GBPF_LEVEL_BLOCK: blocks of a piece, 0: gpu's choice */
+	uint32_t piece_blocks;	    /* SCHED_GO_BLOCK: blocks of a piece; 0: the device's choice */
 	uint8_t level; /* GBPF_LEVEL_*: at GBPF_LEVEL_BLOCK the gate launches it as preemptible */
-	bool owns;     /* the queue is this thread's until sched_submitted */
-	uint8_t phase;
+	bool owns;     /* start marker of a measured launch; event NULL: none */
+	uint8_t phase; /* enum sched_phase, enum sched_holds */
 };
 
-/* True while launches may skip everything else: no policy, no latency class, nothing deferred, or
- * off. One load. */
+/* Returns whether launches may skip everything else: no policy, no latency class and no deferred
+ * call, or off. One load. */
 static inline bool sched_idle(const struct sched *s);
 
-/* Opens the request of a latency queue, runs `submit`, holds the caller as decided. */
+/* Begins the turn of l at q: opens the request of a latency queue, runs `submit`, and holds the
+ * caller as decided. SCHED_GO costs one clock read, the version check, the boards, the hook and one
+ * atomic addition for a latency queue; no lock, no system call, no allocation. */
 enum sched_answer sched_submit(struct sched_queue *q, struct sched_launch *l);
 /* What `submit` says of a launch that nobody makes. version 0: there was no policy; failed: a
  * helper failed or the verdict was out of range. For `gbpf bench swap`. */
@@ -143,60 +151,62 @@ void sched_submitted(struct sched_queue *q, struct sched_launch *l, bool ok);
  * or by a thread that flushes, in the order of the queue; then sched calls sched_submitted itself
  * when is_launch, then free. */
 struct sched_call {
-	struct sched_call *next; /* sched's */
-	uint64_t number; /* sched's: its place among all that the process deferred; they grow in
-			    each queue */
-	int (*run)(struct sched_call
-			   *c); /* 0, or the driver's error, which is remembered for the queue */
-	/* NULL, or whether what other queues keep lets it go by now; asked again and again, by
-	 * whoever issues. Only calls that were handed over before it may be in its way. */
+	struct sched_call *next; /* for sched only */
+	uint64_t number; /* for sched only: place among all deferred calls of the process; grows
+			    within each queue */
+	int (*run)(
+		struct sched_call *c); /* 0, or the driver's error, which is kept for the queue */
+	/* NULL, or returns whether the calls that other queues have deferred let this one go.
+	 * Polled by the submitting thread. Only calls that were deferred earlier may be in its way.
+	 */
 	bool (*ready)(struct sched_call *c);
-	/* NULL, or told that it has its place behind the queue's others, before it can be issued:
-	 * what it counts is in the order of the queue. Gives it its number (sched_number). Under
-	 * the FIFO's lock: must not wait. */
+	/* NULL, or called when the call has its place in the queue, before it can be submitted;
+	 * returns its number (sched_next_number). Called under the FIFO's lock, so that numbers
+	 * grow in the order of the queue: must not block. */
 	uint64_t (*placed)(struct sched_call *c);
 	void (*free)(struct sched_call *c);
 	struct sched_launch launch;
-	bool is_launch; /* false: only ordered behind launches, no hook is asked */
-	bool joins_run; /* may follow an unfinished chain: run launches at block level when
-			   launch.level says so, and only then; not a launch: it joins the chain as
-			   gpu_chain_record does */
+	bool is_launch; /* false: only ordered behind launches; no hook is asked */
+	bool joins_run; /* May follow an unfinished run. A launch: run() launches it at block level
+			   if launch.level says so, and only then. Otherwise it joins the run as
+			   gpu_run_record does. */
 };
-/* Takes c. While 4096 calls wait in the queue it waits, as a full hardware queue would. */
+/* Defers a call; takes c. Blocks while 4096 calls of the queue are deferred, as a full hardware
+ * queue would. */
 void sched_defer(struct sched_queue *q, struct sched_call *c);
-/* The next number; 1 and more. */
+/* Returns the next number of a deferred call, 1 or more. */
 uint64_t sched_next_number(struct sched *s);
 /* The launch is handed to sched_defer unasked: what sched_submit knows of those that it defers. */
 void sched_defer_unasked(struct sched_queue *q, struct sched_launch *l);
-/* No other queue has calls, or blocks that have not begun. Asked by who issues the queue's. */
+/* Returns whether no other queue has deferred calls or an unfinished run. Called by the thread that
+ * submits the calls of q. */
 bool sched_queue_alone(const struct sched_queue *q);
-/* The queue still has a call of a lower number, or blocks of its launches that have not begun. */
+/* Returns whether the queue has a deferred call of a lower number, or an unfinished run. */
 bool sched_queue_behind(struct sched_queue *q, uint64_t number);
-/* True while calls of this queue are waiting, or blocks of its last launches may have to be
- * launched again: whatever is ordered behind them must be deferred or flush first. */
+/* Returns whether the queue has deferred calls or an unfinished run. Work that is ordered behind
+ * them must be deferred as well, or wait for sched_drain. */
 bool sched_queue_deferred(struct sched_queue *q);
-/* For what is no launch but may join a chain (gpu_chain_record). True: the queue has an unfinished
- * chain, and nothing waits behind it, so it may join now; until sched_joined the queue is this
- * thread's. False: as sched_queue_deferred says. */
+/* Lets a call that is no launch join the queue's unfinished run (gpu_run_record). On success the
+ * calling thread owns the queue until sched_run_joined. Returns false if the queue has no
+ * unfinished run, or deferred calls behind it. */
 bool sched_run_join(struct sched_queue *q);
 void sched_run_joined(struct sched_queue *q);
-/* Waits until every deferred call of the queue (NULL: of all queues of the process) has been issued
- * to the driver, and all blocks of launches at block level have begun; helps meanwhile. Bounded by
- * the hold limit, after which calls are issued in order whatever the policy says, and blocks that
- * are missing by the minimum share. Returns the first error that a deferred call, or a launch that
- * had to be repeated, met since the last flush, or 0. */
+/* Waits, helping, until every deferred call of the queue (NULL: of every queue) has gone to the
+ * driver and every run has started all of its blocks. Bounded by the hold limit: after it, calls go
+ * in order whatever the policy says, and missing blocks by the minimum share. Returns the first
+ * error since the last drain of a deferred call or of a launch that had to be repeated, or 0. */
 int sched_drain(struct sched *s, struct sched_queue *q);
-/* Before something is put on `but` that may not end until what other queues have kept back is on
- * the device, or before something (`but` NULL) that what is kept should not need: waits for that as
- * long as any of it moves; helps meanwhile. */
+/* Drains the deferred calls of all queues except `but` (NULL: all queues), helping. Returns when
+ * they are drained or make no progress. Called before a call is submitted that may not complete
+ * until they are on the device. */
 void sched_drain_others(struct sched *s, const struct sched_queue *but);
 
-/* A byte that is 0 while sched_drained would have nothing to do for the queue: a process has dozens
- * of streams and synchronizes often. Valid as long as the queue is open. */
+/* Returns a byte that is 0 while sched_synced has nothing to do for the queue: a process has dozens
+ * of streams and synchronizes often. Valid while the queue is open. */
 const uint8_t *sched_queue_touched(const struct sched_queue *q);
 
-/* A synchronization returned, so everything submitted to the queue before (NULL: to all queues) has
- * finished. */
+/* Reports that a synchronization has returned: everything submitted before to the queue (NULL: to
+ * all queues) has finished. */
 void sched_synced(struct sched *s, struct sched_queue *q);
 
 struct sched_shared { /* first member of struct sched: what the inline test reads */
@@ -209,30 +219,32 @@ static inline bool sched_idle(const struct sched *s)
 
 /* ---- announcements (gbpf_hint, GBPF_HINT, learned) ---- */
 
-/* This process's next request on that GPU (device ordinal) comes at at_ns and should have ended by
- * deadline_ns (monotonic both; 0: not known). Announced on the board; leases are raised ahead, and
- * taken back when the request has not come by some milliseconds after. -EINVAL: in the past or more
- * than 10 s ahead; -EPERM: no latency queue here; -EAGAIN: three in a row did not come, so they are
- * ignored for a second. Any thread. */
+/* Announces that this process's next request on a GPU (device ordinal) comes at at_ns and should
+ * end by deadline_ns (both monotonic; 0: not known). The board shows it; leases are raised ahead of
+ * it, and lowered again if the request is some milliseconds late. Returns -EINVAL in the past or
+ * more than 10 s ahead, -EPERM without a latency queue, -EAGAIN for one second after three
+ * announced requests in a row did not come. Any thread. */
 int sched_announce(struct sched *s, uint32_t gpu, uint64_t at_ns, uint64_t deadline_ns);
-/* How long before an announced request the leases go up (SCHED_LEAD_AUTO: 300 us in the process
- * lane, 60 us in the shared one), and, in the process lane, a kernel is launched that does
- * nothing, so that the switch to this process's context is over when the request comes
- * (SCHED_WARM_NS unless set; 0: none). At most 10 ms. */
+/* Sets how early leases are raised before an announced request (SCHED_LEAD_AUTO: 300 us in process
+ * mode, 60 us in shared mode), and how early, in process mode, an empty kernel is launched, so that
+ * the switch to this process's context is over when the request comes (default SCHED_WARM_NS; 0:
+ * none). At most 10 ms each. */
 #define SCHED_LEAD_AUTO UINT64_MAX
-#define SCHED_WARM_NS UINT64_C(200000) /* launched 100 us ahead it is still in the way (H200) */
+#define SCHED_WARM_NS UINT64_C(200000) /* with 100 us it still delays the request (H200) */
 void sched_set_lead(struct sched *s, uint64_t lead_ns, uint64_t warm_ns);
-/* Announces by itself: by the learned period of the openings, or period_ns after each. */
+/* Announces requests automatically: by the learned period of the openings, or period_ns after each
+ * opening. */
 enum sched_rhythm { SCHED_RHYTHM_OFF, SCHED_RHYTHM_LEARN, SCHED_RHYTHM_PERIOD };
 void sched_set_rhythm(struct sched *s, enum sched_rhythm mode, uint64_t period_ns);
-/* The lane in which the process runs: set once, before launches. */
+/* Sets the sharing mode of the process (GBPF_LANE_*). Once, before launches. */
 void sched_set_lane(struct sched *s, uint32_t lane);
-/* What queue_create left of admit's share of the multiprocessors, 1-100. */
+/* Returns the share of the multiprocessors that admit and queue_create chose, 1-100. */
 uint32_t sched_queue_sm_percent(const struct sched_queue *q);
-/* A stream was created for which less than 100 was wanted: whether it has that, for `gbpf ps`. */
+/* Reports whether a stream that was to have less than 100 % of the multiprocessors has it, for
+ * `gbpf ps`. */
 void sched_report_cap(struct sched *s, uint32_t percent, enum proto_cap why);
 
-/* fork: the child has no agent and no session; it passes everything through. */
+/* Makes the child of a fork pass everything through: it has no agent and no session. */
 void sched_after_fork_child(struct sched *s);
 
 #endif

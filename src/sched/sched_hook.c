@@ -1,7 +1,6 @@
-/* The only place that runs a host policy. A call reads the directory's version word once, under a
- * pin, and uses that version for code, constants and maps together; a version that is not prepared
- * here yet leaves the one in use in force. What a program answers is checked: out of range, or
- * after a helper error, it counts as GO and is reported. */
+/* The hooks of the scheduler: their contexts and their verdicts. Builds contexts and checks
+ * verdicts; running a program is room policy's. A verdict out of range, or of a program in which a
+ * helper failed, counts as GO and is reported. */
 #include "sched/sched_int.h"
 
 #include <errno.h>
@@ -11,7 +10,7 @@
 #include "base/clock.h"
 #include "base/point.h"
 
-#define DEFAULT_HOLD_NS 1000000u
+#define DEFAULT_HOLD_NS 1000000u /* of a HOLD or DEFER that names no time */
 #define SPLIT_TEXT "SPLIT needs the block level, which this launch does not have: it goes whole"
 
 /* What the agent has mapped and touched is in none of this core's translation buffers and caches
@@ -268,9 +267,7 @@ void sched_hook_queue_create(struct sched_queue *q)
 	struct sched_decision a = { .fault = SCHED_FAULT_NONE };
 	uint32_t slice = 0, share = c.sm_percent;
 	bool helper;
-
 	q->sm_percent = is_off(q->s) ? 100 : share;
-
 	if (p && p->policy.insns[POLICY_HOOK_queue_create]) {
 		a.version = p->policy.version;
 		run(p, POLICY_HOOK_queue_create, &c, &helper);
@@ -432,6 +429,8 @@ static void retract(struct sched *s, uint32_t i)
 	POINT("sched.drop.unused");
 }
 
+/* ---- versions, called by the session ---- */
+
 int sched_policy_prepare(struct sched *s, uint64_t version, int image_fd, const int region_fds[3])
 {
 	int i = free_entry(s), err;
@@ -447,6 +446,7 @@ int sched_policy_prepare(struct sched *s, uint64_t version, int image_fd, const 
 		old = s->prepared[k].version == version ? k : old;
 	}
 	err = ebpf_policy_open(&s->prepared[i].policy, image_fd, region_fds, 0);
+
 	if (err) {
 		memset(&s->prepared[i].policy, 0, sizeof(s->prepared[i].policy));
 		return err;

@@ -1,8 +1,10 @@
-/* What the files of sched share: the state of one process.
+/* The state of one process, and the parts that its files share. The state of one group of files
+ * is in its own header: queue_int.h, retire_int.h, request_int.h, decision_int.h, run_int.h.
  *
- * Words that several threads write are read and written through base/atomic.h. Marks below: [L]
- * guarded by s->lock; [A] agent thread only; [atomic] any thread; [pin] read inside a pin, replaced
- * by publish-and-wait. */
+ * Words that several threads write are read and written through base/atomic.h. Marks: [atomic] any
+ * thread; [agent] the agent thread only; [L] guarded by s->lock; [section] read inside a read-side
+ * section (policy/read.h), replaced by publishing and policy_synchronize. docs/LOCKING.md lists the
+ * order of the locks and the pairs of atomics. */
 #ifndef GBPF_SCHED_SCHED_INT_H
 #define GBPF_SCHED_SCHED_INT_H
 
@@ -77,10 +79,10 @@ struct sched_kernel {
 };
 
 struct policy_version {
-	uint64_t version; /* [pin] 0: empty */
+	uint64_t version; /* [section] */
 	uint32_t life;	  /* [A] of struct sched, when it was prepared */
 	struct ebpf_policy policy;
-	uint64_t failures[POLICY_HOOKS][PROTO_FAILURES]; /* [atomic] */
+	uint64_t failures[POLICY_HOOKS][PROTO_FAILURES];
 };
 
 struct sched_mark {
@@ -95,8 +97,7 @@ struct sched_mark {
 	uint64_t took_ns; /* reached: what the chain saw instead of a measurement; 0: nothing */
 };
 
-/* Fields of the call path first. Memory is type-stable: reused by later queues, freed by
- * sched_destroy. */
+/* Of the agent thread. [agent] unless marked. */
 struct sched_queue {
 	struct sched *s;
 	void *dev_queue;	       /* borrowed until close */
@@ -114,53 +115,57 @@ struct sched_queue {
 	uint32_t ring_lock ALIGNED(64); /* tried, never waited for */
 	uint32_t head, tail;		/* under ring_lock; read anywhere */
 	uint64_t retired;		/* ACC, under ring_lock; read anywhere */
-	uint64_t retired_version, retired_held_ns, retired_hash;
+	uint64_t retired_version, retired_held_ns,
+		retired_hash; /* [atomic] enum sched_agent_sleep */
 	uint32_t retired_level, retired_interruptions;
-	struct sched_mark ring[RING];
-
-	uint64_t sync_seq, sync_ns; /* [atomic] a synchronization saw everything up to entered ==
-				       sync_seq finished */
-	uint64_t drained, drain_ns; /* [A] entered when it was last seen idle, and when */
+	struct sched_mark ring[RING]; /* where the next pass over FIFOs begins */
+	uint64_t sync_seq, sync_ns;   /* [atomic] a synchronization saw everything up to entered ==
+					 sync_seq finished */
+	uint64_t drained, drain_ns;   /* [A] entered when it was last seen idle, and when */
 	uint64_t quiet_since, quiet_total;	 /* [A] likewise, of any queue */
 	uint64_t unknown_since, unknown_entered; /* [A] the device could not say since then */
-	uint32_t marks_all; /* [atomic] a latency queue that needs a marker after each launch */
-	uint64_t linger_ns; /* [atomic] what retire last answered */
-	uint64_t published; /* [L] total as of the last statistics */
+	uint32_t marks_all;
+	uint64_t linger_ns; /* a launch was forced lately: the share accrues until then */
+	uint64_t published; /* accrued up to then */
 	uint64_t published_threads;
 
 	uint32_t live, closing, users; /* [atomic] who looks at a queue of the table is a user */
 	bool class_fixed;	       /* [L] the policy chose its class */
 	uint32_t sm_percent;	       /* of the multiprocessors, as of queue_create */
 
-	pthread_mutex_t fifo_lock;  /* the list */
-	pthread_mutex_t issue_lock; /* order of issuing; before fifo_lock */
+	pthread_mutex_t fifo_lock; /* the list */
+	pthread_mutex_t issue_lock;
+
+	/* Settings of announcements. [atomic] */
 	struct sched_call *first, **last;
 	uint64_t issuing; /* under fifo_lock: number of the call that is no more in the list, and
 			     not yet with the driver; 0: none */
-	uint64_t put, issued; /* [atomic] calls that ever came and went */
-	uint64_t still;	   /* [atomic] 1 and what had moved when somebody waited in vain for more */
-	uint32_t draining; /* [atomic] threads that wait for the chain's end: nothing joins it */
-	bool plain_next;   /* under issue_lock: the first call waits for the chain's end */
-	uint64_t retry_ns; /* under issue_lock: not asked again before */
-	uint32_t asked;	   /* under issue_lock: about the first call */
-	uint32_t orders;   /* under issue_lock: calls issued that were no launches */
-	uint32_t way; /* under issue_lock; read anywhere: launches and orders up to the marker, */
-	struct sched_marker way_mark;	    /* or 0: none yet */
-	uint32_t far;			    /* under issue_lock: calls issued beyond that way */
-	uint64_t chain_ns;		    /* [atomic] the chain need not be looked at before */
-	uint64_t step_ns, stepped_ns;	    /* under issue_lock: nor the device; its last look */
-	uint64_t looked_ns;		    /* under issue_lock: the last look at others */
-	uint64_t doubt_ns, doubt_done;	    /* under issue_lock: a request came; see chain.c */
-	uint64_t request_ns;		    /* under issue_lock: what those last at least, lately */
-	uint64_t stopped_ns, held_since_ns; /* under issue_lock: stopped since; share counts from */
-	uint32_t interruptions;		    /* under issue_lock: of the chain, as counted */
-	int error; /* [atomic] first of the deferred calls since the last flush */
+	uint64_t put, issued; /* SCHED_LEAD_AUTO, or how early leases are raised */
+	uint64_t still;	      /* how early a kernel is launched in process mode; 0: not */
+	uint32_t draining;    /* [atomic] threads that wait for the chain's end: nothing joins it */
+	bool plain_next;      /* enum sched_rhythm */
+	uint64_t retry_ns;    /* under issue_lock: not asked again before */
+	uint32_t asked;	      /* under issue_lock: about the first call */
+	uint32_t orders;      /* under issue_lock: calls issued that were no launches */
+	uint32_t way;
+
+	/* [L] to write; entries never change once set, so any thread reads them. */
+	struct sched_marker way_mark;  /* or 0: none yet */
+	uint32_t far;		       /* under issue_lock: calls issued beyond that way */
+	uint64_t chain_ns;	       /* [atomic] the chain need not be looked at before */
+	uint64_t step_ns, stepped_ns;  /* under issue_lock: nor the device; its last look */
+	uint64_t looked_ns;	       /* under issue_lock: the last look at others */
+	uint64_t doubt_ns, doubt_done; /* under issue_lock: a request came; see chain.c */
+	uint64_t request_ns;	       /* under issue_lock: what those last at least, lately */
+	uint64_t stopped_ns, held_since_ns;
+	uint32_t interruptions; /* under issue_lock: of the chain, as counted */
+	int error;
 	struct sched_queue *next_free;
 };
 
 enum request_state { REQUEST_CLOSED, REQUEST_OPEN, REQUEST_CUT };
 
-/* One a GPU of this process. The first line is what launches look at. */
+/* [L] */
 struct sched_request {
 	uint32_t open;	      /* [atomic] enum request_state */
 	uint32_t ahead;	      /* [atomic] leases are up for an announced request */
@@ -186,17 +191,18 @@ struct sched_request {
 	uint64_t progress, progress_ns; /* under closing */
 	uint64_t watched_ns;		/* under closing: when that was looked at last */
 	uint64_t blocked_ns;		/* [A] closing has stood at blocked_seq since then */
-	uint32_t blocked_seq;		/* [A] */
-	struct sched_absent {		/* [A] */
-		uint64_t since_ns;	/* leases have been up ahead since then; 0: they are not */
-		uint64_t mute_ns;	/* announcements are ignored until then; [atomic] */
-		uint32_t seen, wrong;	/* announcements seen; wrong ones in a row, [atomic] */
-		uint64_t warmed_ns;	/* announced time for which a kernel was launched */
-		uint64_t opened_ns;	/* opening that the rhythm has counted */
+	uint32_t blocked_seq;
+
+	/* What stands in for gbpfd's pages while they are absent. */
+	struct sched_absent {	      /* [A] */
+		uint64_t since_ns;    /* leases have been up ahead since then; 0: they are not */
+		uint64_t mute_ns;     /* announcements are ignored until then; [atomic] */
+		uint32_t seen, wrong; /* announcements seen; wrong ones in a row, [atomic] */
+		uint64_t warmed_ns;   /* announced time for which a kernel was launched */
+		uint64_t opened_ns;   /* opening that the rhythm has counted */
 		struct sched_rhythm_log rhythm;
 	} ann;
 };
-
 struct sched_board_slot {
 	const struct proto_board *board; /* [pin] */
 	uint32_t tenant;
@@ -204,78 +210,75 @@ struct sched_board_slot {
 
 struct sched {
 	struct sched_shared shared;
-	uint32_t off, forked;		    /* [atomic] */
-	uint32_t latency_queues;	    /* [atomic] open ones */
-	uint32_t n_deferred;		    /* [atomic] calls in all FIFOs */
-	uint32_t n_runs;		    /* [atomic] queues that are CHAINED */
-	uint32_t defers;		    /* [atomic] grows with each deferred call */
-	uint64_t numbers;		    /* [atomic] of deferred calls, given so far */
-	uint32_t life;			    /* [A] how many gbpfds were lost */
-	uint32_t agent_asleep;		    /* [atomic] enum agent_sleep */
-	uint32_t n_boards;		    /* [atomic] high-water mark of boards[] */
+	uint32_t off, forked;	 /* [atomic] this is the child of a fork: nothing is scheduled */
+	uint32_t latency_queues; /* [atomic] open ones */
+	uint32_t n_deferred;	 /* [atomic] calls in all FIFOs */
+	uint32_t n_runs;	 /* [atomic] queues with SCHED_HAS_RUN */
+	uint32_t defers;	 /* [atomic] grows with each deferred call */
+	uint64_t numbers;	 /* [atomic] of deferred calls, given so far */
+	uint32_t life;		 /* [A] how many gbpfds were lost */
+	uint32_t agent_asleep;	 /* [atomic] grows when an empty FIFO gets a call */
+	uint32_t n_boards;	 /* [atomic] high-water mark of boards[] */
 	const struct proto_directory *dir;  /* [pin] never NULL */
 	struct proto_board *own;	    /* [pin] never NULL */
 	struct proto_stats *stats;	    /* [pin] never NULL */
 	uint32_t gpu_index[PROTO_MAX_GPUS]; /* [atomic] gbpfd's number; SCHED_MAX_GPUS: unknown to
 					       it */
-	uint32_t hint[PROTO_MAX_GPUS];	    /* [atomic] prepared[] entry that a GPU uses */
-	struct sched_tally inflight ALIGNED(64); /* [atomic] ACC over all queues */
-	uint64_t limit_ns ALIGNED(64);		 /* [atomic] configuration */
-	uint64_t wait_cap_ns; /* WAIT_CAP_NS; tests that hunt for lost wakes take it away */
+	uint32_t hint[PROTO_MAX_GPUS];
+	struct sched_tally inflight ALIGNED(64); /* SCHED_ACC over all queues */
+	uint64_t limit_ns ALIGNED(64);		 /* [atomic] hold limit */
+	uint64_t wait_cap_ns; /* WAIT_CAP_NS; tests that hunt for lost wakes raise it */
 	uint32_t share_ppm, class_id, weight, lane; /* [atomic] */
 
 	struct sched_board_slot boards[PROTO_MAX_LC];
 	struct policy_version prepared[MAX_PREPARED + 1];
 	struct sched_request req[PROTO_MAX_GPUS] ALIGNED(64);
-	uint64_t active_ns; /* [atomic] since when launches do not go by unseen */
-	uint64_t grace_ns;  /* no chains so soon after that; tests take it away */
+	uint64_t active_ns; /* [atomic] no run begins before: launches may have passed unseen */
+	uint64_t grace_ns;  /* length of that time; tests set it to 0 */
 	bool few_cpus;	    /* polls are rarer */
 	uint32_t slice_wanted[PROTO_MAX_GPUS]; /* [atomic] 1 more than microseconds; 0: nothing */
 	uint32_t first_queue;		       /* [A] where the next pass over FIFOs begins */
 	uint64_t lead_ns;     /* [atomic] announcements: leases go up so long before */
 	uint64_t warm_ns;     /* [atomic] and a kernel, where contexts are switched; 0: none */
 	uint32_t rhythm_mode; /* [atomic] enum sched_rhythm */
-	uint64_t rhythm_ns;   /* [atomic] SCHED_RHYTHM_PERIOD: the period */
+	uint64_t rhythm_ns;
 	struct sched_config cfg;
 	struct sched_estimate copy_est[2][BYTE_CLASSES]; /* copies, memsets by size */
 
 	pthread_mutex_t lock; /* queue table, kernels, settings */
-	/* [L] to write; entries never change once set */
 	struct sched_queue *queues[PROTO_MAX_QUEUES];
 	/* [atomic] By queue: launched since it was last drained. Together, so that looking at all
 	 * of them touches few lines. */
 	uint8_t touched[PROTO_MAX_QUEUES];
-	uint32_t n_queues;			     /* [atomic] entries ever used */
-	uint32_t open_queues;			     /* [L] */
-	struct sched_queue *free_queues;	     /* [L] */
-	struct strmap kernels;			     /* [L] */
+	uint32_t n_queues;    /* [atomic] entries ever used */
+	uint32_t open_queues; /* [L] */
+	struct sched_queue *free_queues;
+	struct strmap kernels;
 	struct sched_kernel *by_slot[PROTO_KERNELS]; /* [L] shown in the statistics */
 
 	pthread_mutex_t share_lock; /* held launches' minimum share */
 	uint64_t share_until_ns, share_last_ns, share_credit_ns;
-
 	uint64_t note_last_ns;						     /* [atomic] */
 	uint64_t last_work_ns, last_idle_ns, last_stats_ns, last_kernels_ns; /* [A] */
-	uint64_t submit_calls; /* [atomic] beyond one a launch */
-
+	uint64_t submit_calls; /* [atomic] calls of `submit` beyond one for each launch */
 	struct proto_directory private_dir; /* stand-ins while gbpfd's pages are absent */
 	struct proto_board private_board;
 	struct proto_stats private_stats;
 };
 
-/* How deep the agent sleeps: who opens a request or defers a call wakes it from a near one too, who
- * begins a chain from a slow poll. */
+/* SCHED_PHASE_LATENCY: counted in the queue's `entered`, and not yet in `left`. */
 enum sched_phase { AGENT_SOON, AGENT_NEAR, AGENT_SLOW, AGENT_ASLEEP };
-
+/* Nothing: the scheduler is idle, or the agent submits a deferred call. */
 enum sched_holds { PHASE_PASS, PHASE_PLAIN, PHASE_LATENCY };
 
-/* How long before an announced time leases go up, by the lane. */
+/* Returns how early leases are raised before an announced request, by the sharing mode. */
 static inline uint64_t sched_lead_ns(const struct sched *s)
 {
 	return load_relaxed(&s->lane) == GBPF_LANE_PROCESS ? LEAD_NS : LEAD_SHARED_NS;
 }
 
-/* Time since then. The launch path's clock may be ahead of the other by a little. */
+/* Returns the time since then, 0 if it is ahead: the launch path's clock may lead the other a
+ * little. */
 static inline uint64_t sched_since_ns(uint64_t then, uint64_t now)
 {
 	return now > then ? now - then : 0;
@@ -463,16 +466,19 @@ void sched_queue_unuse(struct sched_queue *q);
 		policy_read_leave(stat_pin);                                                       \
 	} while (0)
 void sched_stat_max(uint64_t *word, uint64_t v);
-uint64_t sched_stats_publish(struct sched *s,
-			     uint64_t now);	       /* ns until it should be called again */
-void sched_stats_publish_queue(struct sched_queue *q); /* s->lock is held */
+/* Returns ns until the next call. */
+uint64_t sched_stats_publish(struct sched *s, uint64_t now);
+void sched_stats_publish_queue(struct sched_queue *q); /* caller holds s->lock */
 void sched_stats_count_kind(struct sched_queue *q, uint32_t kind, uint64_t bytes);
 
-/* ---- sched.c ---- */
+/* ---- agent.c, sched.c ---- */
 
-void wake_agent(struct sched *s, uint32_t depth); /* when it sleeps at least so deep */
-void note(struct sched *s, const char *what, const char *text); /* not inside a pin */
-void sched_update_active(struct sched *s);			/* takes s->lock */
+/* Wakes the agent if it sleeps at least as deep as that (enum sched_agent_sleep). */
+void wake_agent(struct sched *s, uint32_t depth);
+/* Reports an event to gbpfd's history, at most one a second. Not inside a read-side section. */
+void note(struct sched *s, const char *what, const char *text);
+/* Recomputes whether launches may skip the scheduler; the former takes s->lock. */
+void sched_update_active(struct sched *s);
 void sched_update_active_locked(struct sched *s);
 
 #endif

@@ -1,36 +1,39 @@
 /* Queues with launches at block level. From the first such launch until all blocks of the last have
- * begun a queue is CHAINED: such launches follow each other under its issue lock, and everything
- * else goes to the FIFO. docs/PREEMPTION.md argues why nothing else can get in between:
+ * started, a queue has SCHED_HAS_RUN: launches at block level follow each other under its
+ * issue.lock, and all other calls go to the FIFO. docs/PREEMPTION.md argues why nothing else can
+ * get in between.
  *
- * A plain launch stands at the queue's gate from before it looks whether the queue is CHAINED until
- * the driver has it. Who makes the queue CHAINED stores that first and then looks whether anybody
- * else stands at the gate. Either the one sees the mark, or the other sees it standing there, and
- * then does without a chain. Which of the two barriers is the expensive one: that of the chain. */
+ * A plain launch is at the queue's gate from before it reads `pending` until the driver has it.
+ * sched_run_begin sets SCHED_HAS_RUN first and then looks whether another thread is at the gate.
+ * Either the launch sees the bit, or the beginner sees the launch, and then does without a run.
+ * Only the beginner executes the expensive barrier (membarrier); entering the gate is a plain
+ * store. */
 #include "sched/sched_int.h"
 
 #include "base/clock.h"
 
-#define GATE_NS 20000u /* longest wait for plain launches that are just being submitted */
-/* How often a chain is looked at that nobody waits for: CHAIN_QUIET_NS alone, and */
-#define CHAIN_IDLE_NS 300000u /* beside latency tenants that are quiet, */
-#define CHAIN_NEAR_NS 50000u  /* whose last request was just now, */
-#define CHAIN_OPEN_NS 15000u  /* and while one is open, */
-#define CHAIN_SPIN_NS 2000u   /* when that has stopped it, where there are many processors, */
-#define CHAIN_FEW_NS 25000u   /* and where there are few; */
-#define CHAIN_HELD_NS 50000u  /* when it has been stopped for longer than this: */
+#define GATE_NS 20000u /* longest wait for plain launches that are being submitted */
+/* Periods of looking at a run that no thread waits for. RUN_QUIET_NS without latency tenants; */
+#define CHAIN_IDLE_NS 300000u /* with latency tenants that are quiet, */
+#define CHAIN_NEAR_NS 50000u  /* after a recent request of theirs, */
+#define CHAIN_OPEN_NS 15000u  /* while one is open, */
+#define CHAIN_SPIN_NS 2000u   /* while it interrupts the run, with many processors, */
+#define CHAIN_FEW_NS 25000u   /* and with few; */
+#define CHAIN_HELD_NS 50000u  /* when it has interrupted the run for longer than this: */
 #define CHAIN_SPIN_MOST_NS 2000000u
-#define CHAIN_RECENT_NS 20000000u /* a request that ended so lately tells how long they take */
-#define CHAIN_DOUBT_NS 2000000u	  /* a request may have stopped it so long before */
+#define CHAIN_RECENT_NS 20000000u /* age up to which the duration of a request counts as recent */
+#define CHAIN_DOUBT_NS                                                                             \
+	2000000u /* time after a request during which an interruption may not be visible yet */
 
 /* ---- the gate ---- */
 
-/* Not the thread that mostly submits here, or none has yet. */
+/* Enters the gate of a queue that another thread uses mostly, or no thread yet. */
 static NOINLINE void enter_gate_slow(struct sched_queue *q)
 {
 	struct policy_reader *none = NULL;
 	struct policy_reader *self = policy_reader_self;
 
-	if (!self) { /* the first launch of a thread takes its slot, as far as there are any */
+	if (!self) { /* the first launch of a thread takes a slot, if there is a free one */
 		struct policy_reader *pin = policy_read_enter();
 
 		policy_read_leave(pin);
@@ -48,7 +51,8 @@ static NOINLINE void enter_gate_slow(struct sched_queue *q)
 	if (!load_relaxed(&q->shared)) {
 		store_relaxed(&q->shared, 1u);
 	}
-	fence_seqcst(); /* with that of chain_begin: it sees `shared`, or we the mark */
+	fence_seqcst(); /* Orders `shared` before the read of `pending`. Pairs with the fence in
+			   sched_run_begin: it sees `shared`, or this thread sees SCHED_HAS_RUN. */
 }
 
 void gate_enter(struct sched_queue *q)
@@ -81,7 +85,8 @@ static void end(struct sched_queue *q)
 	}
 }
 
-/* Nobody else is between the look and the driver. The caller itself is not at the gate. */
+/* Returns whether no other thread is between its look at `pending` and the driver. The caller is
+ * not at the gate. */
 static bool alone(struct sched_queue *q)
 {
 	if (!load_relaxed(&q->shared) && load_relaxed(&q->total.owner) == policy_reader_self) {
@@ -123,7 +128,7 @@ void sched_run_look(struct sched_queue *q, struct sched_run_progress *ret)
 	}
 }
 
-/* What was counted by then; issue_lock is held. */
+/* Accounts new interruptions. Caller holds issue.lock. */
 static void account(struct sched_queue *q, const struct sched_run_progress *c)
 {
 	uint32_t more = c->interruptions - q->interruptions;
@@ -158,7 +163,8 @@ bool sched_run_end_if_done(struct sched_queue *q)
 
 bool sched_run_try_end(struct sched_queue *q)
 {
-	bool over = !sched_run_here(q); /* what was kept went meanwhile, and there is no chain */
+	bool over = !sched_run_here(q); /* deferred calls may have been submitted meanwhile, and the
+					   run may have ended */
 
 	if (!over && !device_busy(q) && pthread_mutex_trylock(&q->issue_lock) == 0) {
 		over = sched_run_end_if_done(q);
@@ -214,14 +220,14 @@ void sched_run_add(struct sched_queue *q, struct sched_launch *l, const struct s
 /* ---- looking after it ---- */
 
 struct outlook {
-	bool off;     /* no policy: what is left is finished as fast as it can be */
-	bool may_run; /* no request of others, none just ahead */
+	bool off;     /* no policy: finish the run as fast as possible */
+	bool may_run; /* no request of others is open or just ahead */
 	bool seen;    /* there was a request since the last look */
 	uint64_t period_ns;
-	uint64_t due_ns; /* the open request is hardly over before; 0: not known */
+	uint64_t due_ns; /* the open request hardly ends before; 0: not known */
 };
 
-/* Of the requests that ended lately; inside a pin. */
+/* Returns the shortest duration of the recent requests. Inside a read-side section. */
 static uint64_t shortest_request(struct sched *s, uint32_t index, uint64_t now)
 {
 	uint64_t shortest = UINT64_MAX;
@@ -238,7 +244,7 @@ static uint64_t shortest_request(struct sched *s, uint32_t index, uint64_t now)
 	return shortest;
 }
 
-/* The newest of the open requests; inside a pin. */
+/* Returns when the newest open request was opened. Inside a read-side section. */
 static uint64_t opened_last(struct sched *s, uint32_t index, uint64_t now)
 {
 	uint64_t opened = 0;
@@ -253,7 +259,7 @@ static uint64_t opened_last(struct sched *s, uint32_t index, uint64_t now)
 	return opened;
 }
 
-/* What requests last at least, lately: a shorter one counts at once, longer ones slowly. */
+/* Learns the shortest duration of requests: falls at once, rises slowly. */
 static void learn_request(struct sched_queue *q, uint64_t shortest)
 {
 	uint64_t old = q->request_ns;
@@ -263,8 +269,8 @@ static void learn_request(struct sched_queue *q, uint64_t shortest)
 	}
 }
 
-/* A request that stops the chain is to be found before it ends: within half of what the last ones
- * took. The longer there has been none, the less it matters to be late once. */
+/* A request that interrupts the run should be noticed before it ends: within half of the last
+ * durations. The longer there was none, the less one late look matters. */
 static uint64_t while_quiet(uint64_t shortest, uint64_t idle)
 {
 	uint64_t ns = idle < CHAIN_RECENT_NS ? shortest / 2 : MAX(idle / 64, CHAIN_IDLE_NS);
@@ -304,8 +310,8 @@ static void look_out(struct sched_queue *q, uint64_t now, struct outlook *o)
 	q->looked_ns = now;
 }
 
-/* Held by a request of others: after the hold limit, and then for the minimum share, one piece goes
- * all the same. It counts as one of unknown length. */
+/* Returns true if the run has been held by requests of others for longer than the hold limit, or
+ * than the minimum share allows afterwards: one piece of unknown duration goes regardless. */
 static bool starved(struct sched_queue *q, uint64_t now)
 {
 	struct sched_launch l = { .begin_ns = q->held_since_ns };
@@ -333,7 +339,7 @@ static void resumed(struct sched_queue *q, uint64_t now)
 	q->stopped_ns = q->held_since_ns = 0;
 }
 
-/* When the device wants the next look, if anybody waits for it. */
+/* Returns when the device needs the next step; rarely if no thread waits for the run. */
 static uint64_t step_at(const struct sched_queue *q, const struct sched_run_progress *c,
 			bool waited)
 {
@@ -342,8 +348,9 @@ static uint64_t step_at(const struct sched_queue *q, const struct sched_run_prog
 		       : MAX(q->step_ns, q->stepped_ns + CHAIN_QUIET_NS);
 }
 
-/* A request has come since its blocks began. The launch that ran then may have begun whole, the
- * next has not; so with two more through it was not stopped. */
+/* Returns whether a request may have interrupted the run unseen. The launch that was running may
+ * have started whole, the next one did not: with two more launches through, there was no
+ * interruption. */
 static bool suspect(struct sched_queue *q, const struct sched_run_progress *c,
 		    const struct outlook *o, uint64_t now)
 {
@@ -354,7 +361,7 @@ static bool suspect(struct sched_queue *q, const struct sched_run_progress *c,
 	return now < q->doubt_ns && c->done < q->doubt_done + 2;
 }
 
-/* The chain goes on by itself, and no request can have stopped it. */
+/* Returns whether the run proceeds without help, and no request can have interrupted it. */
 static bool proceeds_alone(struct sched_queue *q, const struct sched_run_progress *c,
 			   const struct outlook *o, uint64_t step_at, uint64_t now, bool force)
 {
@@ -364,8 +371,8 @@ static bool proceeds_alone(struct sched_queue *q, const struct sched_run_progres
 	return !suspect(q, c, o, now) && !o->off && now < step_at;
 }
 
-/* How long until the next look at a stopped chain: its blocks should come again as soon as the
- * request ends, but nobody is to spin for long, nor before that may be. */
+/* Returns ns until the next look at an interrupted run. Its blocks should return as soon as the
+ * request ends, without spinning for long or before that is possible. */
 static uint64_t while_stopped(const struct sched_queue *q, const struct outlook *o, uint64_t now,
 			      uint64_t ns)
 {

@@ -1,5 +1,5 @@
-/* The statistics page: counters of rare things are written where they happen, those of every launch
- * are summed up by the agent from what the queues count anyway. */
+/* The statistics page: rare events are counted where they happen; the agent sums up what the queues
+ * count for every launch. */
 #include "sched/sched_int.h"
 
 #define KERNELS_NS 200000000u /* between two publications of the kernels */

@@ -1,11 +1,13 @@
-/* The launch path. GO costs: one clock read, one version check, the boards, the hook, and one
- * atomic add for a latency queue; no lock, no system call, no allocation. */
+/* The launch path: begins the ticket of a launch (sched.h says what it owns). A plain GO takes no
+ * lock, makes no system call and allocates nothing. SCHED_DEFER and SCHED_PREPARE leave through
+ * retreat(), which gives back all that the ticket holds. Must not call the driver other than for
+ * markers. */
 #include "sched/sched_int.h"
 
 #include "base/clock.h"
 
-/* In a process with latency queues nobody else may be blocked: the caller may hold a lock that they
- * need. And what waits for a chain anyway need not be waited for here. */
+/* Gives back all that the ticket holds; the accounts have not been touched yet. A launch that is
+ * deferred is counted when the agent submits it, and never as part of a request. */
 static bool must_defer(const struct sched_queue *q)
 {
 	return (load_relaxed(&q->s->latency_queues) &&
@@ -13,8 +15,8 @@ static bool must_defer(const struct sched_queue *q)
 	       load_relaxed(&q->deferred);
 }
 
-/* Nothing may be kept of the launch: what is before it is waited for, and it goes while nobody else
- * can issue. Not at the gate any more. */
+/* The launch must not be deferred: drains what is queued ahead of it, then takes the issue lock.
+ * `draining` keeps other launches from joining the run meanwhile. */
 static void drain_and_lock(struct sched_queue *q, struct sched_launch *l)
 {
 	sched_gate_leave(q);
@@ -31,9 +33,8 @@ static void drain_and_lock(struct sched_queue *q, struct sched_launch *l)
 	l->owns = true;
 }
 
-/* Something of this queue waits already, or its last launches can be stopped between blocks. True:
- * the launch waits behind that, and is not at the gate any more. *ret_chain: only a launch at block
- * level may go now. */
+/* The queue has deferred calls or an unfinished run; the ticket is at the gate. Returns true if the
+ * launch must be deferred behind them. *ret_run_only: it may go at block level only. */
 static NOINLINE bool behind(struct sched_queue *q, struct sched_launch *l, bool *ret_chain)
 {
 	if (!sched_fifo_count(q) && sched_run_try_end(q)) {
@@ -51,7 +52,8 @@ static NOINLINE bool behind(struct sched_queue *q, struct sched_launch *l, bool 
 	return true;
 }
 
-/* Holding as the policy says. Not at the gate meanwhile. False: deferred. */
+/* Carries out the policy's HOLD or DEFER: blocks the caller, outside the gate, until the launch may
+ * go. Returns true at the gate again, false if the launch must be deferred instead. */
 static bool held(struct sched_queue *q, struct sched_launch *l, struct sched_decision *a,
 		 bool *ret_chain)
 {
@@ -65,8 +67,8 @@ static bool held(struct sched_queue *q, struct sched_launch *l, struct sched_dec
 	return !load_acquire(&q->deferred) || !behind(q, l, ret_chain);
 }
 
-/* Puts the launch into the queue's chain: from here to sched_submitted the queue is this thread's.
- * Not at the gate: SCHED_DEFER. */
+/* Puts the launch into the queue's run, under the issue lock. If no run can begin now, the launch
+ * goes as it is, under the lock all the same. */
 static enum sched_answer into_run(struct sched_queue *q, struct sched_launch *l,
 				  const struct sched_decision *a)
 {
@@ -84,7 +86,7 @@ static enum sched_answer into_run(struct sched_queue *q, struct sched_launch *l,
 	return SCHED_GO;
 }
 
-/* Of a launch that could go at block level. */
+/* Derives the duration of one block of a launch that can go at block level. */
 static NOINLINE void know_block(struct sched_launch *l)
 {
 	uint64_t at_once = MIN((uint64_t)l->resident, l->blocks);
@@ -96,7 +98,7 @@ static NOINLINE void know_block(struct sched_launch *l)
 	}
 }
 
-/* What is deferred counts as coming in when it is issued, and then not as a request's. */
+/* Everything but GO at once: level, hold, complaint. */
 static enum sched_answer uncounted(struct sched_queue *q, struct sched_launch *l)
 {
 	if (l->phase == PHASE_LATENCY) {

@@ -1,11 +1,11 @@
-/* A sum to which one thread mostly adds. Its owner, the first thread that adds, does so by a plain
- * load and store; the others by a locked addition to a word of their own. On the launch path that
- * matters: a locked addition waits for all earlier stores, and the launch before has ended with a
- * store to the device that takes ~100 ns (measured on an H200).
+/* A sum to which mostly one thread adds. Its owner, the first thread that adds, uses a plain load
+ * and store; other threads use a locked addition to a word of their own. That matters on the launch
+ * path: a locked addition waits for all earlier stores, and the previous launch ended with a store
+ * to the device that takes ~100 ns (H200).
  *
- * Right because a pin slot belongs to one thread at a time, and its next owner takes it only after
- * the last has given it back, with release and acquire; so `mine` has one writer at any time.
- * Readers see a sum that lay between the sums before and after their two loads. */
+ * `mine` has one writer at any time: a reader slot belongs to one thread, and its next owner takes
+ * it with acquire after the last has released it. A reader of the sum gets a value that lay between
+ * the sums before and after its two loads. */
 #ifndef GBPF_SCHED_TALLY_H
 #define GBPF_SCHED_TALLY_H
 
@@ -17,7 +17,7 @@
 
 struct sched_tally {
 	struct policy_reader *owner; /* [atomic] set once */
-	uint64_t mine, others;	     /* [atomic] */
+	uint64_t mine, others;	     /* [atomic] SCHED_ACC or plain counts */
 };
 
 static inline void sched_tally_add(struct sched_tally *t, uint64_t x)
@@ -37,7 +37,7 @@ static inline void sched_tally_add(struct sched_tally *t, uint64_t x)
 	(void)add_acqrel(&t->others, x);
 }
 
-/* From any thread, whoever owns it. */
+/* Any thread, whichever owns the sum. */
 static inline void sched_tally_sub(struct sched_tally *t, uint64_t x)
 {
 	(void)sub_acqrel(&t->others, x);
@@ -50,7 +50,7 @@ static inline uint64_t sched_tally_sum(const struct sched_tally *t)
 	return mine + load_acquire(&t->others);
 }
 
-/* Nobody adds meanwhile. */
+/* Resets the sum; no other thread may add meanwhile. */
 static inline void sched_tally_set(struct sched_tally *t, uint64_t sum)
 {
 	store_relaxed(&t->mine, (uint64_t)0);
