@@ -1,4 +1,4 @@
-/* Controls: which back end does one, and what a stranger's handles may look like. */
+/* Chooses the back end of a control, and checks handles that another process sent. */
 #include "gpu/control.h"
 
 #include <errno.h>

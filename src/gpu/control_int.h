@@ -1,4 +1,4 @@
-/* The controls' two back ends; for the files of this room. */
+/* The two back ends of controls; for the files of this room. */
 #ifndef GBPF_GPU_CONTROL_INT_H
 #define GBPF_GPU_CONTROL_INT_H
 
@@ -14,7 +14,6 @@ void gpu_control_nvidia_test(struct gpu_handles *h, int fd);
 int gpu_control_nvidia_learn(const struct cuabi_table *real, uint32_t gpu, struct gpu_handles *ret,
 			     int *ret_fd);
 
-/* N of the GPU's /dev/nvidiaN; fd: a control descriptor. Or as rm_errno. */
 int gpu_learn_minor(const struct cuabi_table *real, CUdevice d, int fd);
 
 int gpu_control_soft(int fd, enum gpu_control what, uint64_t value, uint64_t *ret);
@@ -23,7 +22,7 @@ void gpu_control_soft_test(struct gpu_handles *h, int fd);
 int gpu_control_soft_learn(const struct cuabi_soft_table *table, CUcontext ctx,
 			   struct gpu_handles *ret, int *ret_fd);
 
-/* Did slot.c find a slot? */
+/* Returns true if slot.c has hooked a slot. */
 bool gpu_learn_installed(void);
 
 #endif

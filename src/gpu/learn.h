@@ -1,5 +1,5 @@
-/* What the driver library of this process has made at the resource manager: seen by standing in its
- * import slot of ioctl. For the files of this room. */
+/* Objects that this process's driver library has created at the resource manager, observed through
+ * the hook in its import slot of ioctl. */
 #ifndef GBPF_GPU_LEARN_H
 #define GBPF_GPU_LEARN_H
 
@@ -11,29 +11,30 @@
 
 struct gpu_learn_object {
 	uint32_t root, parent, object, class_id;
-	int fd;		   /* of the call that made it */
-	uint32_t id;	   /* device: its number at the driver; LEARN_NO_ID: not known */
-	uint32_t slice_us; /* group: its slice before any of ours; 0: not known */
+	int fd;		   /* of the call that created it */
+	uint32_t id;	   /* device: its number in the driver; GPU_LEARN_NO_ID: unknown */
+	uint32_t slice_us; /* group: its slice before we set one; 0: unknown */
 };
 
-/* One call, after it returned with that result. Any thread. */
+/* Records one ioctl call, after it has returned. Any thread. */
 void gpu_learn_call(int fd, unsigned long request, const void *argument, int result);
 
-/* While it stands, what this thread's calls make is noted here as well. */
+/* Between begin and end, objects of class_id that this thread's calls create are recorded in the
+ * watch as well. */
 struct gpu_learn_watch {
-	uint32_t class_id; /* looked for */
-	uint32_t n;	   /* how many were made */
+	uint32_t class_id; /* in: the class */
+	uint32_t n;	   /* number of objects created */
 	struct gpu_learn_object last;
-	uint32_t device_id; /* of the device under which the last was made */
+	uint32_t device_id; /* of the device that `last` belongs to */
 };
 void gpu_learn_watch_begin(struct gpu_learn_watch *w);
 void gpu_learn_watch_end(void);
 
-/* Copies of the objects of that class, at most max; how many there are. */
+/* Copies at most max objects of the class; returns how many there are. */
 uint32_t gpu_learn_find(uint32_t class_id, struct gpu_learn_object *ret, uint32_t max);
-/* The device under which an object lies. */
+/* Finds the device that an object belongs to. */
 bool gpu_learn_device_of(const struct gpu_learn_object *o, struct gpu_learn_object *ret);
-/* A group's slice was read before we set one. */
+/* Stores a group's slice, read before we set one. */
 void gpu_learn_slice(uint32_t root, uint32_t object, uint32_t slice_us);
 /* Grows with each group or channel that comes or goes, and with each slice that the driver library
  * sets itself. */

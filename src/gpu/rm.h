@@ -1,6 +1,6 @@
-/* Calls of NVIDIA's resource manager: the structures that its descriptors take, and what its
- * answers mean here. Layouts: nvos.h, nv-ioctl.h, nv-unix-nvos-params-wrappers.h, ctrl*.h of the
- * open kernel modules, 580. Nothing is called on a descriptor that is not that driver's. */
+/* Calls of NVIDIA's resource manager: the structures that its descriptors take, and the meaning of
+ * its statuses. Layouts: nvos.h, nv-ioctl.h, nv-unix-nvos-params-wrappers.h, ctrl*.h of the open
+ * kernel modules, 580. No call is made on a descriptor of another driver. */
 #ifndef GBPF_GPU_RM_H
 #define GBPF_GPU_RM_H
 
@@ -9,11 +9,11 @@
 #include <stdint.h>
 
 #define GPU_RM_MAJOR 195u
-#define GPU_RM_LAST_GPU 247u	 /* minors of /dev/nvidiaN */
-#define GPU_RM_CONTROL_MINOR 255 /* of /dev/nvidiactl */
+#define GPU_RM_LAST_GPU 247u	 /* last minor of /dev/nvidiaN */
+#define GPU_RM_CONTROL_MINOR 255 /* minor of /dev/nvidiactl */
 #define GPU_RM_ANY_GPU (-1)
 
-/* Numbers of requests, magic 'F'. */
+/* Request numbers, magic 'F'. */
 enum {
 	GPU_RM_NR_FREE = 0x29,
 	GPU_RM_NR_CONTROL = 0x2a,
@@ -22,7 +22,7 @@ enum {
 	GPU_RM_NR_MAP_MEMORY = 0x4e,
 	GPU_RM_NR_CARD_INFO = 200,
 	GPU_RM_NR_REGISTER_FD = 201,
-	GPU_RM_NR_TRANSFER = 211, /* number, size and address of another request */
+	GPU_RM_NR_TRANSFER = 211, /* holds number, size and address of another request */
 };
 
 enum {
@@ -33,7 +33,7 @@ enum {
 	GPU_RM_CLASS_MEMORY = 0x40,
 };
 
-/* Controls of a group (ctrla06c.h) that more than one file needs. */
+/* Controls of a group (ctrla06c.h) that several files use. */
 #define GPU_RM_GROUP_SLICE_SET 0xa06c0103u
 #define GPU_RM_GROUP_SLICE_GET 0xa06c0104u
 
@@ -94,31 +94,30 @@ struct gpu_rm_device_params {
 	uint32_t va_mode, pad2;
 };
 
-/* How the operating system is asked; tests put a driver of their own there. */
+/* Calls of the operating system; tests replace them. */
 struct gpu_rm_os {
 	int (*ioctl)(int fd, unsigned long request, void *argument);
-	int (*open)(const char *path); /* descriptor, close-on-exec, or -errno */
-	/* Is it a descriptor of that driver's device? minor: RM_CONTROL_MINOR, a GPU's number,
-	 * RM_ANY_GPU. */
+	int (*open)(const char *path); /* returns a close-on-exec descriptor or -errno */
+	/* Returns true for a descriptor of that driver's device. minor: GPU_RM_CONTROL_MINOR, a
+	 * GPU's number, or GPU_RM_ANY_GPU. */
 	bool (*is)(int fd, int minor);
 };
 extern struct gpu_rm_os gpu_rm_os;
 
-/* 0 or what that status of the driver's means: -EPERM, -ENOTSUP, -ENODEV, -ETIMEDOUT, -ENOMEM,
- * -EIO. */
+/* Returns 0 or the error for a status: -EPERM, -ENOTSUP, -ENODEV, -ETIMEDOUT, -ENOMEM, -EIO. */
 int gpu_rm_errno(uint32_t status);
-/* The status of the last call of this thread that failed, for people; 0: it was not the driver that
- * refused. */
+/* Returns the status of this thread's last call, for messages; 0: success, or the failure was not
+ * the driver's. */
 uint32_t gpu_rm_last_status(void);
 
-/* Each returns 0 or as rm_errno; -EBADF: not a descriptor of that driver's control device. */
+/* Each returns 0 or as gpu_rm_errno; -EBADF: not a descriptor of that driver's control device. */
 int gpu_rm_control(int fd, uint32_t client, uint32_t object, uint32_t command, void *params,
 		   uint32_t bytes);
 int gpu_rm_alloc(int fd, uint32_t root, uint32_t parent, uint32_t *object, uint32_t class_id,
 		 void *params, uint32_t bytes);
 int gpu_rm_dup(int fd, uint32_t client, uint32_t parent, uint32_t *object, uint32_t from_client,
 	       uint32_t from_object);
-/* map_fd can be mapped afterwards, bytes of it from 0. */
+/* Makes `bytes` of the memory available to mmap of map_fd, at offset 0. */
 int gpu_rm_map_memory(int fd, uint32_t client, uint32_t device, uint32_t memory, uint64_t bytes,
 		      int map_fd);
 int gpu_rm_register(int device_fd, int control_fd);

@@ -1,6 +1,6 @@
-/* The owner's side of a flag page: memory for it, by the means that the device has, and a check
- * that what a processor stores there is what the device reads. Where no descriptor can be had the
- * page is written by stream, by its owner. */
+/* The owner's side of a flag page: allocates memory for it by the means that the device has, and
+ * checks that the device reads what a processor stores there. Where no descriptor is available, the
+ * owner writes the page in stream order. */
 #include "gpu/flag.h"
 
 #include <stdio.h>
@@ -12,18 +12,18 @@
 #include "gpu/flag_int.h"
 #include "gpu/gpu_int.h"
 
-#define NVIDIA_BYTES ((size_t)2 << 20) /* what device memory is handed out in */
+#define NVIDIA_BYTES ((size_t)2 << 20) /* granularity of device memory */
 
 struct gpu_flag {
 	struct gpu_device *device; /* borrowed */
 	CUcontext ctx;		   /* borrowed */
 	CUdeviceptr address;
 	size_t bytes;
-	const struct cuabi_soft_table *soft; /* who made it; NULL: NVIDIA's driver */
+	const struct cuabi_soft_table *soft; /* the table that made it; NULL: NVIDIA's driver */
 	CUmemGenericAllocationHandle memory;
-	CUstream stream;	    /* to write by; NULL where a processor can */
+	CUstream stream;	    /* for stream writes; NULL where the page is mapped */
 	int fd;			    /* owned */
-	struct gpu_lease_page page; /* of fd */
+	struct gpu_lease_page page; /* mapping of fd */
 };
 
 const struct cuabi_soft_table *gpu_soft_table(const struct cuabi_table *real)
@@ -65,7 +65,7 @@ int gpu_flag_fd(const struct gpu_flag *f)
 	return f->fd;
 }
 
-/* ---- making one; the context is current ---- */
+/* ---- making a page; the context is current ---- */
 
 static int from_soft(struct gpu_flag *f)
 {
@@ -132,7 +132,7 @@ static bool read_back(struct gpu_flag *f, CUdeviceptr from, uint32_t *ret)
 {
 	const struct cuabi_table *real = f->device->real;
 
-	if (f->soft) { /* its memory lies at the same address here */
+	if (f->soft) { /* its memory has the same address in this process */
 		*ret = *(volatile uint32_t *)(uintptr_t)from;
 		return true;
 	}
@@ -140,7 +140,7 @@ static bool read_back(struct gpu_flag *f, CUdeviceptr from, uint32_t *ret)
 	       real->cuStreamSynchronize(f->stream) == CUDA_SUCCESS;
 }
 
-/* Does the device see what is stored here? Leaves the page zeroed. */
+/* Returns true if the device sees stores to the page. Leaves the page zeroed. */
 static bool seen(struct gpu_flag *f)
 {
 	const uint32_t probe = 0x5a17c0deu, last = GPU_FLAG_SLOTS - 1;
@@ -181,7 +181,7 @@ static int make(struct gpu_flag *f)
 	if (err) {
 		return err;
 	}
-	if (!f->soft && zero(f) != CUDA_SUCCESS) { /* the soft GPU's comes so */
+	if (!f->soft && zero(f) != CUDA_SUCCESS) { /* the soft GPU's page is zeroed already */
 		why(f->device, "the flag page cannot be cleared", 0);
 		return -EIO;
 	}
@@ -200,7 +200,7 @@ static int make(struct gpu_flag *f)
 	return 0;
 }
 
-/* ---- the rest ---- */
+/* ---- interface ---- */
 
 static void undo(struct gpu_flag *f)
 {
@@ -285,7 +285,7 @@ void gpu_flag_destroy(struct gpu_flag *f)
 	if (gpu_scope_enter(f->device, f->ctx, &scope) == 0) {
 		undo(f);
 		gpu_scope_leave(f->device, &scope);
-	} else { /* the context has gone, and its memory with it */
+	} else { /* the context has ended, and its memory with it */
 		drop_page(f);
 	}
 	free(f);

@@ -1,7 +1,8 @@
-/* Leases on the pages of others. The word that a page should hold follows until_ns of its GPU: who
- * changes that stores it first, then the words, then looks whether it has changed again meanwhile;
- * so the last store to each page comes from a thread that has seen the last change. A page that is
- * added is published first and then written in the same way, so it misses no change. */
+/* Leases on the pages of other processes. The word of a page follows until_ns of its GPU: a thread
+ * that changes until_ns stores it, then stores the words, then loads until_ns again and repeats if
+ * it has changed. So the last store to each page is made by a thread that has seen the last change.
+ * A page that is added is published first and then written in the same way, so it misses no change.
+ */
 #include "gpu/flag_lease.h"
 
 #include <errno.h>
@@ -16,9 +17,9 @@
 #include "policy/read.h"
 
 #define UNKNOWN INT64_MIN
-#define MEASURE_NS 30000000000u	     /* the clocks drift apart by some ppm */
-#define MEASURE_MAX_NS 600000000000u /* then also while a lease is up */
-#define RETRY_NS 1000000000u /* after a measurement that failed; then twice as long each time */
+#define MEASURE_NS 30000000000u	     /* period; the clocks drift apart by some ppm */
+#define MEASURE_MAX_NS 600000000000u /* after this time also while a lease is up */
+#define RETRY_NS 1000000000u	     /* after a failed measurement; then doubled each time */
 
 struct page {
 	struct gpu_lease_page map;
@@ -26,16 +27,17 @@ struct page {
 };
 
 struct gpu_leases {
-	uint32_t high;			    /* [atomic] one more than the highest number in use */
-	uint32_t count;			    /* [atomic] */
-	struct page *page[GPU_LEASE_PAGES]; /* [atomic]; freed after pin_wait_all */
+	uint32_t high;			    /* [atomic] the highest number in use plus one */
+	uint32_t count;			    /* [atomic] number of pages */
+	struct page *page[GPU_LEASE_PAGES]; /* [atomic]; freed after a grace period of read-side
+					       sections */
 	struct on_gpu {
-		uint64_t until_ns; /* [atomic] */
-		int64_t offset_ns; /* [atomic] UNKNOWN before it was measured */
-		uint32_t wanted;   /* [atomic] a lease was asked for once */
-		uint64_t measured_ns, due_ns, retry_ns; /* agent */
-		CUcontext ctx;				/* lock */
-		struct gpu_warm_kernel warm;		/* lock */
+		uint64_t until_ns; /* [atomic] end of the lease, CLOCK_MONOTONIC; 0: none */
+		int64_t offset_ns; /* [atomic] UNKNOWN before the first measurement */
+		uint32_t wanted;   /* [atomic] a lease was requested at least once */
+		uint64_t measured_ns, due_ns, retry_ns; /* agent only */
+		CUcontext ctx;				/* under lock */
+		struct gpu_warm_kernel warm;		/* under lock */
 	} gpu[PROTO_MAX_GPUS];
 	pthread_mutex_t lock; /* held over calls into a context, which must not end meanwhile */
 };
@@ -74,7 +76,7 @@ void gpu_leases_destroy(struct gpu_device *d)
 
 /* ---- words ---- */
 
-/* False: it cannot be said in the GPU's time. */
+/* Returns false if the GPU's clock is unknown. */
 static bool word_for(const struct on_gpu *g, uint64_t until_ns, uint32_t *ret)
 {
 	int64_t offset = load_acquire(&g->offset_ns);
@@ -103,7 +105,7 @@ static void write_pages(struct gpu_leases *l, uint32_t gpu, uint64_t until_ns)
 	gpu_lease_fence();
 }
 
-/* The pages get what until_ns says, also when that changes meanwhile. */
+/* Writes until_ns to the pages, and repeats until it has not changed meanwhile. */
 static void follow(struct gpu_leases *l, uint32_t gpu, uint64_t until_ns)
 {
 	uint64_t now = until_ns;
@@ -185,7 +187,7 @@ void gpu_lease_remove(struct gpu_device *d, uint32_t number)
 	set_high(l);
 	(void)sub_acqrel(&l->count, 1u);
 	if (!policy_synchronize()) {
-		return; /* somebody may write to it yet: a page that is lost, and nothing worse */
+		return; /* a thread may still write to the page: keep it mapped, and leak it */
 	}
 	gpu_lease_store(&p->map, p->slot, 0);
 	gpu_lease_fence();
@@ -295,8 +297,8 @@ static bool has_pages(const struct gpu_leases *l, uint32_t gpu)
 	return false;
 }
 
-/* A kernel beside an open request would cost it; but where pages wait for the first measurement, it
- * is worth that once. */
+/* Returns true if a measurement is due and does not cost an open request its time. While pages wait
+ * for the first measurement that cost is accepted. */
 static bool due(const struct gpu_leases *l, uint32_t gpu, uint64_t now)
 {
 	const struct on_gpu *g = &l->gpu[gpu];

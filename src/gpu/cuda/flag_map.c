@@ -1,6 +1,6 @@
-/* Flag pages of other processes. A descriptor from outside is looked at before it is mapped, and
- * only then: either device memory, which only NVIDIA's driver can make of a descriptor of its own,
- * or shared memory that nobody can cut off under our stores. */
+/* Maps flag pages of other processes. A foreign descriptor is checked before it is mapped, and
+ * mapped only if it is either device memory, of which only NVIDIA's driver makes descriptors, or
+ * shared memory that cannot be truncated under our stores. */
 #include <errno.h>
 #include <sys/mman.h>
 
@@ -53,7 +53,7 @@ void gpu_lease_unmap(struct gpu_lease_page *p)
 	p->bytes = 0;
 }
 
-/* Rounded up: a lease is never shorter than asked for. */
+/* Rounds up: a lease is never shorter than requested. */
 uint32_t gpu_lease_word(int64_t offset_ns, uint64_t until_ns)
 {
 	uint64_t unit = UINT64_C(1) << PTX_LEASE_SHIFT;

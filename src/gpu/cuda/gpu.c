@@ -1,6 +1,7 @@
-/* Events as markers. An event belongs to a context, so each context has its pool; taking and giving
- * back are lock-free, since they happen beside launches. A context that ended bumps its entry's
- * generation: what comes back later is dropped. */
+/* Events as markers. An event belongs to a context, so each context has a pool. Returning an event
+ * is lock-free and taking one only tries its lock, since both happen on the launch path. When a
+ * context ends, the generation of its entry is incremented, and events of an older generation are
+ * dropped when they are returned. */
 #include "gpu/gpu.h"
 
 #include <errno.h>
@@ -65,8 +66,8 @@ static bool try_take_lock(struct gpu_context *c)
 	return false;
 }
 
-/* One thread at a time takes, so no list is read that another takes apart. The lock is held. NULL:
- * make a new one. */
+/* Takes an event from the pool; NULL: create one. take_lock is held, so that no other thread
+ * dismantles the list being read. */
 static struct gpu_event *pop(struct gpu_context *c)
 {
 	struct gpu_event *e =
@@ -76,8 +77,8 @@ static struct gpu_event *pop(struct gpu_context *c)
 	return e;
 }
 
-/* Those that lie in `ready` of a context that ended are told by their generation and freed by take.
- */
+/* Frees what was returned. Events in `ready` of a context that has ended are recognized by their
+ * generation and freed by take(). */
 static void free_returned(struct gpu_context *c)
 {
 	struct gpu_event *e = xchg_acqrel(&c->returned, (struct gpu_event *)NULL), *next;
@@ -159,8 +160,8 @@ void gpu_context_forget(struct gpu_device *d, CUcontext ctx)
 
 /* ---- operations ---- */
 
-/* The context is current between these two; threads of the application mostly have it current
- * already. 0 or -EIO. */
+/* Makes the context current until leave(). Threads of the application usually have it current
+ * already. Returns 0 or -EIO. */
 static int enter(struct gpu_device *d, CUcontext ctx, bool *ret_pushed)
 {
 	CUcontext now = NULL;
@@ -215,8 +216,8 @@ CUresult gpu_private_stream(struct gpu_device *d, CUstream *ret)
 	return d->real->cuStreamCreateWithPriority(ret, CU_STREAM_NON_BLOCKING, greatest);
 }
 
-/* Recording or querying a capturing stream would go into its graph, or spoil it. The context is
- * current. */
+/* Returns true if the stream is being captured: recording or querying it would add to the graph or
+ * invalidate the capture. The context is current. */
 static bool capturing(struct gpu_device *d, const struct gpu_queue *q)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -315,7 +316,7 @@ static int status(CUresult r)
 	return r == CUDA_SUCCESS ? 1 : r == CUDA_ERROR_NOT_READY ? 0 : -EIO;
 }
 
-/* Like enter, for the context of an event; -EIO when that has ended. */
+/* As enter(), for the context of an event; -EIO if it has ended. */
 static int enter_event(struct gpu_device *d, const struct gpu_event *e, bool *ret_pushed)
 {
 	CUcontext ctx = load_acquire(&e->home->ctx);
@@ -376,7 +377,7 @@ static int queue_idle(void *dev, void *dev_queue)
 		return -EAGAIN;
 	}
 	if (gpu_run_busy(d, dev_queue)) {
-		return 0; /* the stream may be: blocks that were stopped are to come again */
+		return 0; /* the stream may be idle, but stopped blocks will be submitted again */
 	}
 	ret = enter(d, q->ctx, &pushed);
 	if (ret) {

@@ -1,7 +1,7 @@
-/* The GPU's clock against ours: a kernel of one thread stores what %globaltimer says into pinned
- * memory while we read our own clock before its launch and after its store. Each try says that the
- * difference lies between two values; the narrowest part that they share is taken. Nothing waits on
- * the GPU, and a kernel that does not get to run in time is given up, not waited for. */
+/* Measures the GPU's clock against CLOCK_MONOTONIC: a kernel of one thread stores %globaltimer to
+ * pinned memory, and the host reads its clock before the launch and after the store. Each try
+ * bounds the difference by two values; the result is the middle of the interval that all tries
+ * share. Nothing on the GPU waits, and a kernel that does not run in time is given up. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -15,15 +15,15 @@
 #define SPIN_NS UINT64_C(100000)
 #define PATIENCE_NS UINT64_C(200000000)
 
-/* What is kept for one context; it ends with the context. */
+/* Resources in one context; they end with it. */
 struct gpu_clock {
 	struct gpu_clock *next;
 	CUcontext ctx;
-	uint64_t generation; /* of the device's contexts when it was made or taken */
+	uint64_t generation; /* gpu_device.contexts_gone when this was created or taken */
 	CUstream stream;
 	CUfunction f;
-	volatile uint64_t *word; /* pinned, TRIES of them */
-	CUdeviceptr device;	 /* the same as kernels see it */
+	volatile uint64_t *word; /* pinned; TRIES words */
+	CUdeviceptr device;	 /* address of word as kernels use it */
 };
 
 static const char ptx[] = ".version 6.0\n"
@@ -38,7 +38,7 @@ static const char ptx[] = ".version 6.0\n"
 			  "ret;\n"
 			  "}\n";
 
-/* The context is current. */
+/* Loads the kernel and allocates. The context is current. */
 static CUresult fill(struct gpu_device *d, struct gpu_clock *c)
 {
 	const struct cuabi_table *real = d->real;
@@ -74,7 +74,7 @@ static struct gpu_clock *new_one(struct gpu_device *d, CUcontext ctx)
 	return c;
 }
 
-/* Takes the context's entry out of the list, so that nobody else uses it meanwhile. */
+/* Removes the context's entry from the list, so that only this thread uses it. */
 static struct gpu_clock *take(struct gpu_device *d, CUcontext ctx)
 {
 	struct gpu_clock **at, *c;
@@ -91,7 +91,8 @@ static struct gpu_clock *take(struct gpu_device *d, CUcontext ctx)
 	return c;
 }
 
-/* It may have been its context that ended meanwhile. */
+/* Returns the entry to the list; frees it if a context has ended meanwhile, which may be its own.
+ */
 static void give(struct gpu_device *d, struct gpu_clock *c)
 {
 	pthread_mutex_lock(&d->lock);
@@ -130,10 +131,10 @@ void gpu_clock_forget_all(struct gpu_device *d)
 }
 
 struct span {
-	int64_t low, high; /* the difference lies between them */
+	int64_t low, high; /* bounds of the difference */
 };
 
-/* 0, -EIO, -ETIMEDOUT: the kernel may run yet. */
+/* Measures once. 0; -EIO; -ETIMEDOUT: the kernel may still run later. */
 static int once(struct gpu_device *d, struct gpu_clock *c, int i, struct span *ret)
 {
 	CUdeviceptr out = c->device + (CUdeviceptr)i * sizeof(uint64_t);
@@ -161,7 +162,7 @@ static int once(struct gpu_device *d, struct gpu_clock *c, int i, struct span *r
 	return 0;
 }
 
-/* A kernel of an earlier measurement may not have ended, or not even come to run. */
+/* Waits for a kernel of an earlier measurement. */
 static int settle(struct gpu_device *d, struct gpu_clock *c)
 {
 	uint64_t end = clock_now_ns() + PATIENCE_NS;
@@ -193,7 +194,7 @@ static int measure(struct gpu_device *d, struct gpu_clock *c, int64_t *ret)
 		common.low = MAX(common.low, s.low);
 		common.high = MIN(common.high, s.high);
 	}
-	/* Not one value fits all when a clock was set meanwhile. */
+	/* The intervals have nothing in common if a clock was set meanwhile. */
 	s = common.low <= common.high ? common : best;
 	*ret = s.low + (s.high - s.low) / 2;
 	return 0;

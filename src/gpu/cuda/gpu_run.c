@@ -1,6 +1,7 @@
-/* A chain: taking launches, noticing that one was interrupted, going on. Why order is kept and why
- * nothing can lock up is argued in docs/PREEMPTION.md; this file must never make the GPU wait for
- * the host, and never wait itself for something that only the host can bring about. */
+/* A resumable run as its callers see it: taking launches and events, reporting progress, closing.
+ * docs/PREEMPTION.md argues why order is kept and why no deadlock is possible. This file must never
+ * make the GPU wait for the host, and never wait itself for something that only the host can bring
+ * about. */
 #include "gpu/gpu_run.h"
 
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 #define NEAR_NS 5000u  /* looks near the expected end */
 #define READ_NS 4000u  /* until a counter has come */
 #define QUERY_NS 8000u /* the driver is asked no more often */
-#define WAIT_NS 20000u /* halted, or for room */
+#define WAIT_NS 20000u /* period of steps while waiting for room or for the end of the run */
 #define LOOK_MOST_NS 1000000u
 /* Without the scheduler, or where it sees no request: by force after so long. */
 #define WAIT_FORCE_NS 200000000u
@@ -40,21 +41,23 @@ static CUresult create(struct gpu_device *d, struct gpu_queue *q, struct gpu_run
 		free(c);
 		return e;
 	}
-	c->newest = *c->done; /* of the chain that had the line before */
+	c->newest = *c->done; /* the line's previous run stored this number */
 	pthread_mutex_init(&c->lock, NULL);
 	store_release(&q->run, c);
 	*ret = c;
 	return CUDA_SUCCESS;
 }
 
-/* ---- looking ---- */
+/* ---- progress ---- */
 
 static bool busy(const struct gpu_run *c)
 {
 	if (load_acquire(&c->dead)) {
 		return false;
 	}
-	/* First what was not put: whoever finds 0 here finds the number of the last piece below. */
+	/* Loads n_pending before newest. Pairs with submit_piece, which stores newest before it
+	 * subtracts from n_pending: a thread that reads n_pending 0 also reads the number of the
+	 * last piece. */
 	return load_acquire(&c->unput) ||
 	       __atomic_load_n((const uint32_t *)c->done, __ATOMIC_ACQUIRE) !=
 		       load_acquire(&c->newest);
@@ -68,7 +71,8 @@ int gpu_run_busy(void *dev, void *dev_queue)
 	return c && busy(c);
 }
 
-/* Who waits for a launch sees it end without anybody else's look. */
+/* Retires what has finished, unless another thread holds the lock: a thread that waits for a launch
+ * must see its end without a step by another one. */
 static void retire_finished(struct gpu_run *c)
 {
 	if (load_acquire(&c->finished) != load_acquire(&c->launched) &&
@@ -92,7 +96,7 @@ int gpu_run_look(void *dev, void *dev_queue, struct sched_run_progress *ret)
 	state = load_relaxed(&c->state);
 	ret->done = load_acquire(&c->finished);
 	ret->launched = load_acquire(&c->launched);
-	if (!busy(c)) { /* looked at after the number of launches, so these are through */
+	if (!busy(c)) { /* busy() was called after launched was loaded, so those have finished */
 		ret->done = ret->launched;
 	}
 	ret->end_ns = load_relaxed(&c->end_ns);
@@ -100,7 +104,7 @@ int gpu_run_look(void *dev, void *dev_queue, struct sched_run_progress *ret)
 	ret->stopped = state == CHAIN_HALT || state == CHAIN_READ;
 	ret->waiting = state == CHAIN_HALT;
 	ret->feeding = load_acquire(&c->unput) != 0;
-	/* And a launch of any size fits. */
+	/* Not full: a launch of any size fits. */
 	ret->full =
 		ret->launched - ret->done >= GPU_RUN_DEPTH ||
 		(ret->done != ret->launched && load_relaxed(&c->span) > GPU_RUN_TICKETS_MAX / 2);
@@ -130,10 +134,11 @@ void gpu_run_counts(const struct gpu_device *d, struct gpu_run_counts *ret)
 	}
 }
 
-/* ---- going on; the lock is held and the context current ---- */
+/* ---- launching ---- */
 
-/* The stream ran empty although the last pieces have not said that they are through: their blocks
- * have left. */
+/* Steps until the list has a free entry and tickets for `blocks` more. The scheduler normally
+ * provides for room and decides when an interrupted run is resumed; this serves callers without a
+ * scheduler. The lock is held, and released while sleeping. */
 static bool ran_empty(struct gpu_run *c, const struct gpu_queue *q, uint64_t now)
 {
 	CUresult r;
@@ -395,7 +400,7 @@ static void wait_for_room(struct gpu_run *c, const struct gpu_queue *q, uint32_t
 	}
 }
 
-/* False: no memory. */
+/* Stores the launch's parameters and grid in the entry. Returns false if out of memory. */
 static bool copy_params(struct gpu_run_entry *l, const struct gpu_block_launch *b)
 {
 	struct ptx_block_arg arg = { .grid_x = b->grid[0],
@@ -428,7 +433,8 @@ static uint64_t initial_block_ps(const struct gpu_run *c, const struct gpu_block
 	return b->resident ? MIN(b->block_ns, UINT64_C(1000000000000)) * 1000 / b->resident : 0;
 }
 
-/* The lock is held; there is room. */
+/* Appends the launch to the list and submits what there is room for. The lock is held; the list has
+ * room. */
 static CUresult append(struct gpu_run *c, const struct gpu_queue *q,
 		       const struct gpu_block_launch *b, uint32_t blocks)
 {
@@ -529,7 +535,8 @@ static bool too_much(const struct gpu_block_launch *l, uint32_t *ret_blocks)
 	return false;
 }
 
-/* What cannot be a chain's goes to the stream by itself, behind what the chain has. */
+/* Waits until the run is idle, and returns CUDA_ERROR_NOT_SUPPORTED: the caller may then submit to
+ * the stream what a run cannot take. */
 static CUresult drain_and_refuse(struct gpu_device *d, struct gpu_queue *q)
 {
 	uint64_t begin = clock_now_ns();
@@ -585,7 +592,8 @@ void gpu_run_close(struct gpu_device *d, struct gpu_queue *q)
 		gpu_run_retire(c, clock_now_ns());
 		gpu_run_line_return(c);
 	} else {
-		gpu_run_fail(c, CUDA_ERROR_CONTEXT_IS_DESTROYED); /* its line is not used again */
+		gpu_run_fail(c, CUDA_ERROR_CONTEXT_IS_DESTROYED); /* the line is not returned, so
+								       it is never reused */
 	}
 	for (uint32_t i = 0; i < GPU_RUN_DEPTH; i++) {
 		free(c->launch[i].params);

@@ -17,15 +17,17 @@
 #include "base/atomic.h"
 #include "base/compiler.h"
 
-#define QUIET_NS 20000000u   /* nothing moved for so long after a lease, */
-#define UNSEEN_NS 200000000u /* or if none was seen; and four times what was expected */
-#define PROBE_NS 2000000u    /* between two looks at the counter */
-#define BEAT_NS 4000000u     /* between kernels of our own, */
-#define BEATS 8u	     /* of which so many must get their turn while a suspect stays */
+#define QUIET_NS 20000000u /* no progress for this time after a lease, */
+#define UNSEEN_NS                                                                                  \
+	200000000u /* or for this time if no lease was seen; at least four times the expected      \
+	    duration */
+#define PROBE_NS 2000000u /* period of reads of the counter */
+#define BEAT_NS 4000000u  /* period of launches of a kernel of our own while watching */
+#define BEATS 8u	  /* that must complete before a launch is declared hung */
 #define WATCH_NS 100000000u
-#define STRIKES 3u /* then a twin is reported */
+#define STRIKES 3u /* then on_hung is called for the clone */
 #define SPARE 48u
-#define BESIDE 32u /* bytes from the counter to that of the blocks beside */
+#define BESIDE 32u /* bytes from the counter to the counter of bypass blocks */
 
 _Static_assert(PTX_BLOCK_READY == 32768, "the text below stores to the word behind a counter");
 static const char ptx[] =
@@ -48,8 +50,8 @@ static const char ptx[] =
 	"ret;\n"
 	"}\n";
 
-/* Of a line at `counters` and `words`. from: offset of the counter that is taken; SPARE only to see
- * that it gets its turn. */
+/* Launches the take kernel on the line at `counters` and `words`. from: offset of the counter that
+ * is taken; SPARE_OFFSET if the launch shall only show that kernels get to run. */
 static CUresult launch_take(const struct cuabi_table *real, CUfunction f, CUstream stream,
 			    uint64_t counters, uint64_t words, uint32_t from, uint32_t value)
 {
@@ -66,8 +68,8 @@ static CUresult take(struct gpu_run *c, uint32_t from, uint32_t value)
 			   from, value);
 }
 
-/* While nothing of a chain runs: once something hangs, loading might wait for it. And loading is
- * lazy until the first launch. */
+/* Done before the first launch of a run, for two reasons: loading might wait for a kernel that
+ * hangs, and the driver loads lazily until a kernel's first launch. */
 void gpu_run_bypass_prepare(struct gpu_device *d, struct gpu_run_context *x,
 			    const struct gpu_run_slab *s, uint32_t ticket)
 {
@@ -100,7 +102,7 @@ static void begin_take(struct gpu_run *c)
 	CUresult e;
 
 	c->probing = false;
-	(void)add_acqrel(&c->unput, 1u); /* busy until all of this is over */
+	(void)add_acqrel(&c->unput, 1u); /* keeps the run busy until finish_bypass */
 	e = take(c, 0, first - GPU_RUN_TICKETS_MAX);
 	if (e) {
 		gpu_run_fail(c, e);
@@ -130,7 +132,8 @@ void gpu_run_bypass_watch(struct gpu_run *c, bool may_run, uint64_t now)
 	counter = __atomic_load_n((const uint32_t *)(c->done + 1), __ATOMIC_ACQUIRE);
 	if (!c->probing || counter != c->probe) {
 		c->probe_since_ns = now;
-		c->probe = counter; /* the first is of no use, and overwritten by the next */
+		c->probe =
+			counter; /* the first value is not used: the copy has not been made yet */
 	} else if (now - c->probe_since_ns >= QUIET_NS / 2) {
 		begin_take(c);
 		return;
@@ -143,7 +146,8 @@ void gpu_run_bypass_watch(struct gpu_run *c, bool may_run, uint64_t now)
 	}
 }
 
-/* What is missing of the launch goes beside. Its tickets continue at `counter`. */
+/* Launches the missing blocks of the launch on the bypass stream. Their tickets continue at
+ * `counter`. */
 static CUresult launch_bypass(struct gpu_run *c, struct gpu_run_entry *l, uint32_t missing)
 {
 	size_t bytes = l->params_bytes + sizeof(struct ptx_block_arg);
@@ -153,7 +157,8 @@ static CUresult launch_bypass(struct gpu_run *c, struct gpu_run_entry *l, uint32
 
 	memcpy(&arg, l->params + l->params_bytes, sizeof(arg));
 	arg.tickets = c->counter + BESIDE;
-	arg.done = c->done_device + 12; /* not the word: pieces behind it have not run */
+	arg.done = c->done_device +
+		   12; /* not the run's word: pieces behind this launch have not run */
 	arg.first = l->first;
 	arg.total = l->total;
 	arg.groups = 0;
@@ -172,17 +177,18 @@ static void counter_taken(struct gpu_run *c, uint64_t now)
 		return;
 	}
 	c->put_back = counter;
-	/* None of its blocks has begun: it has moved meanwhile, and what is before it may run. Not
-	 * so if it was put on the empty stream: then something else is in the way, on a hardware
-	 * channel that the streams share perhaps a host function that waits for these blocks. */
+	/* If no block of the next launch has begun, there was progress meanwhile, and what is
+	 * before it can end. Exception: it was submitted to an empty stream. Then something else is
+	 * in its way, for example on a hardware channel that both streams share, a host function
+	 * that waits for these blocks. */
 	store_relaxed(&c->state,
 		      (uint32_t)(i != c->head && (ran || c->first) ? CHAIN_WATCH : CHAIN_BESIDE));
 	c->watch_ns = c->beat_ns = now;
 	c->beats = 0;
 }
 
-/* Its blocks that began have stayed all the time, so they wait for those that left; or none gets to
- * the device, where nothing of its stream is. */
+/* The launch's blocks that have begun never ended, so they wait for those that left; or no block of
+ * it gets to the device although its stream has nothing else. */
 static void on_hung(struct gpu_run *c)
 {
 	struct gpu_runs *all = c->d->runs;
@@ -194,8 +200,7 @@ static void on_hung(struct gpu_run *c)
 		gpu_run_fail(c, CUDA_ERROR_ILLEGAL_STATE);
 		return;
 	}
-	if (!ran &&
-	    !c->first) { /* what was before it was seen to end after the counter was taken */
+	if (!ran && !c->first) { /* the launches before it ended after the counter was taken */
 		store_relaxed(&c->state, (uint32_t)CHAIN_BESIDE);
 		return;
 	}
@@ -217,9 +222,9 @@ static void on_hung(struct gpu_run *c)
 	}
 }
 
-/* The counter is taken, so what comes on the stream leaves. If the stream runs empty, its blocks
- * were only slow, or the device was elsewhere, and this was an interruption as any other. That the
- * device is with us, kernels of our own show. */
+/* Watches the stream after the counter was taken: all further blocks leave. If the stream becomes
+ * idle, its blocks were only slow, or another context had the device, and this is an ordinary
+ * interruption. Launches of our own kernel show whether this context has the device. */
 static void watch(struct gpu_run *c, const struct gpu_queue *q, uint64_t now)
 {
 	const struct gpu_run_piece *front = &c->piece[c->p_tail % CHAIN_PIECES];
@@ -243,7 +248,7 @@ static void watch(struct gpu_run *c, const struct gpu_queue *q, uint64_t now)
 	}
 }
 
-/* Nothing of the chain is on the device any more. */
+/* Restores the counter. Nothing of the run is on the device. */
 static void restore_counter(struct gpu_run *c)
 {
 	const struct cuabi_table *real = c->d->real;
@@ -265,7 +270,7 @@ static void finish_bypass(struct gpu_run *c)
 		return;
 	}
 	store_relaxed(&c->state, (uint32_t)CHAIN_RUN);
-	/* Numbers that nobody will store any more are not waited for. */
+	/* No piece will store these numbers. */
 	store_release(&c->newest, __atomic_load_n((const uint32_t *)c->done, __ATOMIC_ACQUIRE));
 	(void)sub_acqrel(&c->unput, 1u);
 }

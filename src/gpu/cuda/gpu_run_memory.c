@@ -12,7 +12,7 @@
 #include "base/compiler.h"
 #include "gpu/flag.h"
 
-/* Soon before the counters wrap around, so that this is nothing rare. */
+/* Close before the 32-bit wrap, so that every process exercises it. */
 #define FIRST_TICKET 0xffffe000u
 #define SLAB_BYTES (CHAIN_LINE * CHAIN_LINES)
 #define SET_NS 20000000u
@@ -76,7 +76,7 @@ struct gpu_run_context *gpu_run_context_of(struct gpu_device *d, CUcontext ctx)
 	return x;
 }
 
-/* Words that the device sets in its turn. */
+/* Allocates the memory, and makes the device set its words in the stream's order. */
 static CUresult allocate_slab(struct gpu_device *d, CUstream stream, struct gpu_run_slab *s)
 {
 	const struct cuabi_table *real = d->real;
@@ -124,7 +124,7 @@ static CUresult begin_slab(struct gpu_device *d, struct gpu_run_context *x,
 	return CUDA_SUCCESS;
 }
 
-/* The device has done what was begun. */
+/* Returns CUDA_SUCCESS when the device has set the words, CUDA_ERROR_NOT_READY before. */
 static CUresult slab_state(struct gpu_device *d, struct gpu_run_context *x)
 {
 	CUresult e = d->real->cuStreamQuery(x->io), ran;
@@ -141,8 +141,8 @@ static CUresult slab_state(struct gpu_device *d, struct gpu_run_context *x)
 	return CUDA_SUCCESS;
 }
 
-/* For whom x->making is set, who holds no lock of ours: a kernel of the program's that stays may be
- * in the way for as long as it likes. *s: one that was begun before, or NULL. */
+/* Allocates a slab, or continues *s, and waits at most SET_NS for the device. The caller has set
+ * x->making and holds no lock: a kernel of the program that never ends may delay this forever. */
 static CUresult finish_slab(struct gpu_device *d, struct gpu_run_context *x,
 			    struct gpu_run_slab **s)
 {
@@ -159,7 +159,8 @@ static CUresult finish_slab(struct gpu_device *d, struct gpu_run_context *x,
 	return e;
 }
 
-/* all->lock is held, but not while a slab is made. CUDA_ERROR_NOT_READY: there will be one. */
+/* Finds a slab with a free line, or allocates one. all->lock is held, and released during the
+ * allocation. CUDA_ERROR_NOT_READY: a slab will be available later. */
 static CUresult slab_with_room(struct gpu_device *d, struct gpu_run_context *x,
 			       struct gpu_run_slab **ret)
 {
@@ -207,7 +208,7 @@ void gpu_run_prepare(struct gpu_device *d, const struct gpu_queue *q)
 		return;
 	}
 	pthread_mutex_lock(&d->runs->lock);
-	(void)slab_with_room(d, x, &s); /* the chain's launches say if it fails */
+	(void)slab_with_room(d, x, &s); /* errors are reported by launches */
 	pthread_mutex_unlock(&d->runs->lock);
 	gpu_scope_leave(d, &scope);
 }
@@ -248,7 +249,7 @@ static void forget_context(struct gpu_run_context *x)
 {
 	struct gpu_run_slab *s;
 
-	while ((s = x->slabs)) { /* its memory goes with the context */
+	while ((s = x->slabs)) { /* its memory ends with the context */
 		x->slabs = s->next;
 		free(s);
 	}

@@ -1,8 +1,8 @@
-/* The list of a chain's unfinished launches, and putting them on the stream in pieces. Each piece
- * is a launch of its own to the driver, with exactly as many blocks as may draw tickets for it; its
- * last ticket stores its number, so the host sees how far the chain is without asking. The device
- * gets no more than a budget of blocks: those that have not begun when a lease comes must all begin
- * and leave, ~0.3 us a thousand. */
+/* The list of a run's unfinished launches, and submitting them in pieces. Each piece is one launch
+ * to the driver, with exactly as many blocks as there are tickets for it; the block that draws its
+ * last ticket stores the piece's number, so the host sees progress without asking the driver. The
+ * blocks on the device stay within a budget: those that have not begun when a lease is raised must
+ * all begin and leave, about 0.3 us per 1000. */
 #include "gpu/cuda/gpu_run_submit_int.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ uint32_t gpu_run_piece_blocks(uint32_t resident, uint64_t block_ps)
 	if (!resident) {
 		return CHAIN_PIECE;
 	}
-	if (block_ps) { /* a block takes block_ps * resident, and 0.3 ns to be dropped */
+	if (block_ps) { /* a block takes block_ps * resident ps, and 0.3 ns to be dropped */
 		blocks = MIN(block_ps, (uint64_t)UINT32_MAX) * resident / 1000 / 4 * 10 / 3;
 		blocks = MIN(blocks, CHAIN_PIECE_LONG_NS * UINT64_C(1000) / block_ps);
 		least = MAX(least,
@@ -35,7 +35,7 @@ uint32_t gpu_run_piece_blocks(uint32_t resident, uint64_t block_ps)
 	return (uint32_t)MAX(blocks / resident, (uint64_t)1) * resident;
 }
 
-/* As last seen; a launch may have waited for long. */
+/* Returns the number of blocks of the entry's next piece. */
 static uint64_t gpu_run_pace_of(const struct gpu_run *c, const struct gpu_run_entry *l)
 {
 	return c->learned == l->id && c->block_ps ? c->block_ps : l->block_ps;
@@ -53,11 +53,11 @@ static uint32_t next_piece_blocks(const struct gpu_run *c, const struct gpu_run_
 			piece -= piece % l->resident;
 		}
 	}
-	/* No small rest: it would cost an end of its own. */
+	/* Include a small remainder: as a piece it would cost an end of its own. */
 	return !piece || left <= piece || left - piece <= piece / 4 ? left : piece;
 }
 
-/* What is there lasts for longer than the host may take. */
+/* Returns true if the work on the device lasts longer than the host needs to react. */
 static bool too_early(const struct gpu_run *c, const struct gpu_run_entry *l, uint32_t blocks,
 		      uint64_t now)
 {
@@ -67,7 +67,7 @@ static bool too_early(const struct gpu_run *c, const struct gpu_run_entry *l, ui
 	return c->out_ns && c->front_ns + c->out_ns > now + ahead;
 }
 
-/* Of the piece in front, about. */
+/* Estimates how many blocks of the front piece have begun. */
 static uint32_t blocks_begun(const struct gpu_run *c, uint64_t now)
 {
 	const struct gpu_run_piece *p = &c->piece[c->p_tail % CHAIN_PIECES];
@@ -100,7 +100,8 @@ static void fill_arg(struct gpu_run *c, struct gpu_run_entry *l, uint32_t end, b
 {
 	struct ptx_block_arg arg;
 
-	memcpy(&arg, l->params + l->params_bytes, sizeof(arg)); /* the grid is there */
+	memcpy(&arg, l->params + l->params_bytes,
+	       sizeof(arg)); /* copy_params has stored the grid there */
 	arg.leases = load_relaxed(&c->home->leases);
 	arg.tickets = c->counter;
 	arg.done = c->done_device;
@@ -145,12 +146,14 @@ static CUresult put(struct gpu_run *c, const struct gpu_queue *q, struct gpu_run
 	l->out++;
 	c->out_ns += p->est_ns;
 	store_relaxed(&c->end_ns, c->front_ns + c->out_ns);
-	store_release(&c->newest, c->number); /* before unput: whoever sees 0 there sees this */
+	store_release(&c->newest, c->number); /* Before n_pending: a thread that reads 0 there reads
+					      this number. Pairs with busy(). */
 	(void)sub_acqrel(&c->unput, blocks);
 	return CUDA_SUCCESS;
 }
 
-/* Nothing of it has run and nothing behind it was put, so its tickets go to those behind it. */
+/* Removes the launch from the run. None of its blocks has run and nothing behind it was submitted,
+ * so its tickets go to the launches behind it. */
 static void drop(struct gpu_run *c, uint32_t index)
 {
 	struct gpu_run_entry *l = &c->launch[index % GPU_RUN_DEPTH];
@@ -178,7 +181,7 @@ void gpu_run_fail(struct gpu_run *c, CUresult e)
 	store_relaxed(&c->state, (uint32_t)CHAIN_RUN);
 }
 
-/* True: there was nothing to put of it, or it is an event that is recorded now. */
+/* Returns true if the entry has nothing left to submit. Records it if it is an event. */
 static bool pass(struct gpu_run *c, const struct gpu_queue *q, struct gpu_run_entry *l)
 {
 	CUresult e;
@@ -230,8 +233,8 @@ CUresult gpu_run_submit(struct gpu_run *c, const struct gpu_queue *q, uint32_t m
 	return CUDA_SUCCESS;
 }
 
-/* ---- how long blocks take ---- */
-
+/* Removes the pieces up to `upto`, `blocks` in all, which have finished since the last observation.
+ */
 static uint64_t clamp(uint64_t x, uint64_t least, uint64_t most)
 {
 	return x < least ? least : MIN(x, MAX(most, least));
@@ -443,7 +446,7 @@ void gpu_run_retire(struct gpu_run *c, uint64_t now)
 	gpu_run_count_tickets(c);
 }
 
-/* Launch i has tickets first_i .. first_i + total_i - 1, and the next one's follow. */
+/* Launch i has the tickets first .. first + total - 1, and launch i + 1 continues there. */
 bool gpu_run_locate(const struct gpu_run *c, uint32_t counter, uint32_t *ret_i, uint32_t *ret_ran)
 {
 	uint32_t i = c->tail, ran = counter - c->launch[c->tail % GPU_RUN_DEPTH].first;

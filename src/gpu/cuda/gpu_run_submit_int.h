@@ -1,5 +1,4 @@
-/* What the files of chains share. One mutex a chain; it is held over driver calls, and whoever
- * takes it already has the queue to himself (the scheduler's issue lock) or is about to wait. */
+/* The launches of a resumable run and their pieces on the device. */
 #ifndef GBPF_GPU_CUDA_GPU_RUN_SUBMIT_INT_H
 #define GBPF_GPU_CUDA_GPU_RUN_SUBMIT_INT_H
 
@@ -21,10 +20,10 @@
  * long): the host takes 30 to 60 us to react and looks when 80 are left, so it looks some four
  * times a millisecond; what comes earlier would only have to be dropped. Where durations are not
  * known, and above that, a budget of blocks counts. */
-#define CHAIN_BUDGET 32768u /* blocks on the device that may not have begun yet */
-#define CHAIN_PIECE 16384u  /* of a large grid whose blocks are not known, at least */
+#define CHAIN_BUDGET 32768u /* on the device that may not have begun yet */
+#define CHAIN_PIECE 16384u  /* of a large grid whose blocks' duration is unknown */
 #define CHAIN_AHEAD_NS 300000u
-#define CHAIN_LONG_NS 400000u
+#define CHAIN_LONG_NS 400000u /* pieces of this duration are long */
 #define CHAIN_AHEAD_LONG_NS 200000u
 #define CHAIN_RESERVE_NS 80000u
 #define CHAIN_SMALL 4096u /* each chain may have so many, however many others there are */
@@ -32,31 +31,32 @@
 #define CHAIN_PIECE_NS 240000u
 #define CHAIN_PIECE_LONG_NS 5000000u
 #define CHAIN_PIECE_MOST 65536u
-#define CHAIN_PIECES 128u /* on the device */
+#define CHAIN_PIECES 128u /* of one run on the device */
 #define GPU_RUN_TICKETS_MAX                                                                        \
 	(1u << 30) /* tickets that unfinished launches may have: signed differences */
 #define CHAIN_LINE 64u
 #define CHAIN_LINES 512u /* of a slab */
 
 struct gpu_run_entry {
-	CUfunction clone; /* NULL: an event is recorded here; total is 0 then */
-	uint64_t id;
+	CUfunction clone; /* NULL: an event; total is 0 then */
+	uint64_t id;	  /* the clone's; a handle may be reused for another function */
 	CUevent event;
 	bool recorded;
 	uint32_t block[3], smem;
-	uint32_t total, first; /* tickets */
-	uint32_t covered;      /* blocks of it that were put on the device or have run */
-	uint32_t piece;
-	uint32_t resident; /* blocks at once, 0 unknown */
-	uint32_t out;	   /* pieces of it on the device */
+	uint32_t total, first; /* number of tickets, first ticket */
+	uint32_t covered;      /* blocks that were submitted or have run */
+	uint32_t piece;	       /* blocks of a piece; 0: chosen here */
+	uint32_t resident;     /* blocks that the device holds at once; 0: unknown */
+	uint32_t out;	       /* pieces of it on the device */
 	uint32_t params_bytes, room;
-	uint64_t block_ps; /* picoseconds that one block takes of the whole device, 0 unknown */
-	uint64_t used_ns;  /* time in which blocks of it ran, as far as that was seen, */
-	uint32_t ran;	   /* and how many blocks those were */
+	uint64_t block_ps; /* device time of one block, ps: its duration / resident; 0: unknown */
+	uint64_t used_ns;  /* observed time in which blocks of it ran, */
+	uint32_t ran;	   /* and the number of these blocks */
 	uint8_t *params;   /* owned; struct ptx_block_arg at params_bytes */
 };
 
-/* When something happened: between two looks. */
+/* Unfinished entries in order: [tail, head), of which those from `next` on have something to
+ * submit. Indices are taken modulo GPU_RUN_DEPTH. */
 struct gpu_run_interval {
 	uint64_t from, to;
 };
@@ -77,15 +77,14 @@ struct gpu_run_slab {
 	uint16_t free[CHAIN_LINES];
 	struct {
 		uint32_t ticket, number;
-	} last[CHAIN_LINES]; /* where the next chain of a line goes on */
+	} last[CHAIN_LINES];
 };
 
-/* Never freed before the device; an entry is reused when its context is gone. */
 struct gpu_run_context {
 	struct gpu_run_context *next;
 	CUcontext ctx;	 /* NULL: free */
 	uint64_t leases; /* [atomic] address of the flag page */
-	uint32_t groups; /* [atomic] of its words */
+	uint32_t groups; /* index in the list */
 	uint32_t out;	 /* [atomic] blocks of all chains on the device */
 	CUstream io;	 /* for reading counters */
 	CUstream beside; /* and for blocks that a hung kernel waits for */
@@ -116,6 +115,7 @@ enum chain_state {
 	CHAIN_BACK,
 };
 
+/* Pieces on the device: [tail, head), modulo GPU_RUN_PIECES_MAX. */
 struct gpu_run {
 	pthread_mutex_t lock;
 	struct gpu_device *d;
@@ -133,16 +133,16 @@ struct gpu_run {
 	uint32_t interruptions, state, error;
 	uint32_t span; /* tickets of unfinished launches */
 
-	uint32_t number;	 /* of the last piece */
-	uint32_t ticket;	 /* the next launch's first */
-	uint32_t head, tail;	 /* launches */
-	uint32_t next;		 /* the first that has blocks to put */
-	uint32_t p_head, p_tail; /* pieces on the device */
-	uint32_t out;		 /* their blocks */
-	uint64_t out_ns;	 /* and how long those take, as far as is known */
-	bool force_all;
-	uint32_t stopped_at, fruitless; /* counter at the last interruption; how often it stayed */
-	uint64_t vain_ns;		/* since when it stayed */
+	uint32_t number; /* of the last piece */
+	uint32_t ticket; /* the next launch's first */
+	uint32_t head, tail;
+	uint32_t next;			/* the first that has blocks to put */
+	uint32_t p_head, p_tail;	/* pieces on the device */
+	uint32_t out;			/* their blocks */
+	uint64_t out_ns;		/* and how long those take, as far as is known */
+	bool force_all;			/* of the last piece that was submitted */
+	uint32_t stopped_at, fruitless; /* of all pieces on the device */
+	uint64_t vain_ns;		/* their expected duration */
 	uint64_t front_ns;		/* since when the oldest piece runs, about */
 	uint64_t query_ns, halt_ns;
 	bool fresh;		       /* that began on an empty stream */
@@ -157,7 +157,7 @@ struct gpu_run {
 	/* [atomic] of the launches that finished last, by number: ns << 16 | low bits of it */
 	uint64_t took[GPU_RUN_DEPTH];
 	uint64_t leased_ns;   /* a lease was seen then, */
-	uint32_t leased_upto; /* while the pieces up to here were on the device */
+	uint32_t leased_upto; /* the front piece began on an empty stream */
 	bool probing;
 	uint32_t probe, put_back;
 	uint32_t beats; /* of our own kernels while a suspect is watched */
@@ -167,7 +167,8 @@ struct gpu_run {
 	uint64_t probe_ns, probe_since_ns;
 	uint64_t learned;  /* the twin that ran last, by its id, */
 	uint64_t block_ps; /* and what was learned of it */
-	struct gpu_run_entry launch[GPU_RUN_DEPTH];
+	struct gpu_run_entry
+		launch[GPU_RUN_DEPTH]; /* no piece has finished since the stream ran empty */
 	struct gpu_run_piece piece[CHAIN_PIECES];
 };
 
@@ -188,15 +189,17 @@ void gpu_run_line_return(struct gpu_run *c);
  * it is out of the chain then (*ret_refused: its index), or the chain is dead. */
 CUresult gpu_run_submit(struct gpu_run *c, const struct gpu_queue *q, uint32_t most, bool forced,
 			uint32_t *ret_refused);
-/* Blocks of a piece where the policy does not say: resident at once (0: not known), picoseconds
- * that one takes of the whole device (0: not known). */
+/* Returns the size of a piece in blocks where the policy gives none. resident: blocks that the
+ * device holds at once; block_ps: device time of one block; each 0: unknown. */
 uint32_t gpu_run_piece_blocks(uint32_t resident, uint64_t block_ps);
-/* Takes what has finished off the list. */
+/* Updates the number of tickets of unfinished launches. */
 void gpu_run_count_tickets(struct gpu_run *c);
+/* Removes what has finished from the list. */
 void gpu_run_retire(struct gpu_run *c, uint64_t now);
+/* Gives the run up with the driver's error: nothing is submitted any more. */
 void gpu_run_fail(struct gpu_run *c, CUresult e);
-/* The stream is idle and the counter says how far the blocks came: what is missing is to be put
- * again. False: that cannot be (somebody wrote to our memory). */
+/* Marks what is missing for submission again: the stream is idle and the counter says how far the
+ * blocks came. False: the counter's value is impossible. */
 bool gpu_run_rewind(struct gpu_run *c, uint32_t counter);
 /* The stream ran empty, and the counter says how far the blocks came: what they took. Before
  * chain_rewind. */

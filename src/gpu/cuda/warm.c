@@ -1,6 +1,7 @@
-/* Where contexts share the GPU by time slices, the first kernel of a request waits for the switch
- * (~145 us on an H200). An empty kernel that is launched some 200 us ahead takes that wait upon
- * itself, if the others have left the GPU by then; launched 100 us ahead it is still in the way. */
+/* Where contexts share the GPU by time slices, the first kernel of a request waits for the context
+ * switch (about 145 us on an H200). An empty kernel launched about 200 us ahead absorbs this wait,
+ * provided the other contexts have left the GPU by then; launched 100 us ahead it still delays the
+ * request. */
 #include "gpu/cuda/flag_lease_int.h"
 
 static const char ptx[] = ".version 6.0\n"
@@ -11,7 +12,7 @@ static const char ptx[] = ".version 6.0\n"
 			  "ret;\n"
 			  "}\n";
 
-/* The context is current. */
+/* Loads the kernel. The context is current. */
 static bool make(struct gpu_device *d, struct gpu_warm_kernel *w)
 {
 	CUmodule module;
@@ -42,7 +43,7 @@ void gpu_warm_launch(struct gpu_device *d, CUcontext ctx, struct gpu_warm_kernel
 	if (w->refused || gpu_scope_enter(d, ctx, &scope) < 0) {
 		return;
 	}
-	/* One at a time: where the last one has not come to run, another would not either. */
+	/* One at a time: if the previous one has not run yet, another would not either. */
 	if (make(d, w) && d->real->cuStreamQuery(w->stream) == CUDA_SUCCESS) {
 		(void)d->real->cuLaunchKernel(w->f, 1, 1, 1, 1, 1, 1, 0, w->stream, NULL, NULL);
 	}

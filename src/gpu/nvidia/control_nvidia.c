@@ -1,6 +1,5 @@
 /* Controls of NVIDIA's stock driver. Structures: ctrla06c.h, ctrla06fgpfifo.h, ctrl2080fifo.h,
- * ctrl2080gr.h of the open kernel modules. A group that is not there any more does not keep the
- * others from being acted on. */
+ * ctrl2080gr.h of the open kernel modules. Controls skip groups that no longer exist. */
 #include <errno.h>
 
 #include "base/clock.h"
@@ -55,7 +54,7 @@ struct switches {
 typedef int group_fn(const struct gpu_handles *h, int fd, uint32_t i, uint64_t value,
 		     uint64_t *ret);
 
-/* The worst that was answered; groups that have gone count only when all have. */
+/* Returns the first error other than -ENODEV; -ENODEV only if all groups have ended. */
 static int each_group(const struct gpu_handles *h, int fd, group_fn *f, uint64_t value,
 		      uint64_t *ret)
 {
@@ -74,7 +73,8 @@ static int each_group(const struct gpu_handles *h, int fd, group_fn *f, uint64_t
 	return worst ? worst : gone == h->n_groups ? -ENODEV : 0;
 }
 
-/* For what only compute groups have: one that takes it is enough, else what the first says. */
+/* For controls that only compute groups have: returns 0 if one group accepts it, else the first
+ * group's error. */
 static int any_group(const struct gpu_handles *h, int fd, group_fn *f, uint64_t value,
 		     uint64_t *ret)
 {
@@ -96,12 +96,12 @@ static int slice_set(const struct gpu_handles *h, int fd, uint32_t i, uint64_t v
 
 	(void)ret;
 	if (!us) {
-		return -ENOTSUP; /* what it had is not known */
+		return -ENOTSUP; /* its slice before ours is unknown */
 	}
 	return gpu_rm_control(fd, h->client, h->group[i], GPU_RM_GROUP_SLICE_SET, &us, sizeof(us));
 }
 
-/* Groups have slices of their own: the longest is that of the compute work. */
+/* Groups have their own slices; the longest is that of the compute work. */
 static int slice_get(const struct gpu_handles *h, int fd, uint32_t i, uint64_t value, uint64_t *ret)
 {
 	uint64_t us = 0;
@@ -115,7 +115,7 @@ static int slice_get(const struct gpu_handles *h, int fd, uint32_t i, uint64_t v
 	return err;
 }
 
-/* ret: when the time for all of them is over. */
+/* *ret: deadline for all groups. */
 static int preempt(const struct gpu_handles *h, int fd, uint32_t i, uint64_t value, uint64_t *ret)
 {
 	uint64_t now = value ? clock_now_ns() : 0;
@@ -168,8 +168,8 @@ static int channels(const struct gpu_handles *h, int fd, bool on)
 			      sizeof(d));
 }
 
-/* All its channels at once is the proven way; one that has gone meanwhile spoils it, and there may
- * be more of them than are known: then by groups. */
+/* Disables all channels in one call, the proven way. By groups if that fails (a channel has ended
+ * meanwhile) or if there are more channels than are known. */
 static int schedule(const struct gpu_handles *h, int fd, bool on)
 {
 	uint64_t nowhere = 0;
@@ -196,7 +196,7 @@ static int add_switches(const struct gpu_handles *h, int fd, uint32_t i, struct 
 	return err;
 }
 
-/* Groups that never computed have none. */
+/* Groups that never computed have no counters. */
 int gpu_control_nvidia_switches(const struct gpu_handles *h, int fd, struct gpu_switches *ret)
 {
 	int err, first = -ENODEV;
@@ -241,9 +241,9 @@ int gpu_control_nvidia(const struct gpu_handles *h, int fd, enum gpu_control wha
 	}
 }
 
-/* ---- harmless tries ---- */
+/* ---- self-test: calls without effect ---- */
 
-/* Sets what it has. */
+/* Sets the slice that the group has. */
 static int same_slice(const struct gpu_handles *h, int fd, uint32_t i, uint64_t value,
 		      uint64_t *ret)
 {
@@ -257,7 +257,7 @@ static int same_slice(const struct gpu_handles *h, int fd, uint32_t i, uint64_t 
 				    sizeof(us));
 }
 
-/* 580 does not tell the level; then what a group begins with is taken for it. */
+/* Driver 580 does not report the level; then sets the one that a group begins with. */
 static int same_interleave(const struct gpu_handles *h, int fd, uint32_t i, uint64_t value,
 			   uint64_t *ret)
 {
@@ -274,8 +274,7 @@ static int same_interleave(const struct gpu_handles *h, int fd, uint32_t i, uint
 			      sizeof(level));
 }
 
-/* Says that neither mode is meant: what is refused as a call is refused, what is refused as an
- * argument is there. */
+/* Sets neither mode: -EIO means that the call exists and refused only its argument. */
 static int no_mode(const struct gpu_handles *h, int fd, uint32_t i, uint64_t value, uint64_t *ret)
 {
 	struct mode m = { .group = h->group[i] };

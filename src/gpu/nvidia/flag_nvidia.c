@@ -1,18 +1,17 @@
-/* Device memory that other processes can map, on NVIDIA's driver. CUDA's allocation makes one
+/* Device memory that other processes can map, on NVIDIA's driver. A CUDA allocation makes one
  * memory object at the resource manager; its first page is mapped with the driver's ordinary call,
- * and the descriptor with which it is mapped can be passed on.
+ * and the descriptor used for the mapping can be sent to others.
  *
- * A device descriptor is tied to a control descriptor and keeps that open: everything that the
- * control descriptor's clients have lives until the last process has let go of the page. So the
- * page gets a client of its own, which has a duplicate of the memory object and nothing else.
- * Whoever holds the page then keeps two megabytes, not all the memory and channels of a program
- * that has died; and its mapping holds as long as somebody has it, so a store never lands in memory
- * that has become another's. Through a device descriptor the driver takes neither controls nor
- * mappings, only new memory and events for the client that it is tied to (escape.c), which is the
- * page's own.
+ * A device descriptor is tied to a control descriptor and keeps it open: everything that the
+ * control descriptor's clients own exists until the last process has released the page. So the page
+ * gets a client of its own, which owns a duplicate of the memory object and nothing else. A process
+ * that holds the page then keeps 2 MiB, not all memory and channels of a program that has exited.
+ * The mapping is valid as long as any process has it, so a store never reaches memory that was
+ * reused. Through a device descriptor the driver accepts neither controls nor mappings, only new
+ * memory and events for the client that it is tied to (escape.c), which is the page's own.
  *
- * Where that client is refused, the page is mapped through CUDA's: good for the same stores, but
- * then it does keep the dead program's memory, and flag_why says so. */
+ * If that client is refused, the page is mapped through CUDA's client. Stores work the same, but
+ * the page keeps an exited program's memory; flag_why reports it. */
 #include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -38,7 +37,7 @@ static int open_gpu(int number)
 	return fd;
 }
 
-/* A client with the device and the memory, mapped by device_fd. */
+/* Creates a client with the device and the memory, mapped through device_fd. */
 static int fill_client(int control, int device_fd, const struct gpu_learn_watch *w)
 {
 	struct gpu_rm_device_params p = { .device_id = w->device_id };
@@ -56,7 +55,7 @@ static int fill_client(int control, int device_fd, const struct gpu_learn_watch 
 		   : gpu_rm_map_memory(control, client, device, memory, GPU_FLAG_BYTES, device_fd);
 }
 
-/* Descriptor or -errno. */
+/* Returns a descriptor or -errno. */
 static int by_own_client(int number, const struct gpu_learn_watch *w)
 {
 	int control = gpu_rm_os.open("/dev/nvidiactl"), device_fd, err;
@@ -69,7 +68,7 @@ static int by_own_client(int number, const struct gpu_learn_watch *w)
 	if (err && device_fd >= 0) {
 		close(device_fd);
 	}
-	close(control); /* the device descriptor keeps it */
+	close(control); /* the device descriptor keeps it open */
 	return err ? err : device_fd;
 }
 

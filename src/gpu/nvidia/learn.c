@@ -1,6 +1,6 @@
-/* The table of handles. Everything in it comes from calls that the driver library made and that the
- * driver granted; what does not look like such a call is passed over. Memory objects, of which a
- * process can have any number, are not kept, only shown to a watch. */
+/* The table of handles. All of it comes from calls that the driver library made and the driver
+ * granted; other calls are ignored. Memory objects are not stored, since a process can have any
+ * number of them; only watches see them. */
 #include "gpu/learn.h"
 
 #include <pthread.h>
@@ -19,7 +19,7 @@ static uint32_t n_objects;
 static uint32_t generation;
 static TLS_FAST struct gpu_learn_watch *watch;
 
-/* A GPFIFO channel: clb06f.h (Maxwell) and its successors. */
+/* Returns true for GPFIFO channels: clb06f.h (Maxwell) and its successors. */
 static bool is_channel(uint32_t class_id)
 {
 	static const uint16_t classes[] = { 0xb06f, 0xc06f, 0xc36f, 0xc46f, 0xc56f,
@@ -80,8 +80,8 @@ static void keep(const struct gpu_learn_object *o)
 	}
 }
 
-/* Devices have groups, groups have channels: three levels are all there is of what is kept. An
- * object that moves into the place of a dropped one is looked at in turn. */
+/* Recursion ends after three levels: devices have groups, groups have channels. An object that
+ * moves into a removed one's place is examined in turn. */
 static void drop_children(uint32_t root, uint32_t parent, int level)
 {
 	for (uint32_t i = 0; i < n_objects;) {
@@ -147,8 +147,7 @@ static bool device_of(const struct gpu_learn_object *from, struct gpu_learn_obje
 
 /* ---- calls ---- */
 
-/* The parameters lie where the driver library has put them; they are read as a stranger would, so
- * that an address that does not hold cannot hurt. */
+/* Reads the parameters with process_vm_readv, so that an invalid address cannot cause a fault. */
 static uint32_t device_id(uint64_t params, uint32_t bytes)
 {
 	uint32_t id = GPU_LEARN_NO_ID;
@@ -189,7 +188,7 @@ static void on_alloc(int fd, const void *argument, uint32_t bytes)
 	struct gpu_rm_alloc_rights b;
 	struct gpu_rm_alloc a;
 
-	/* Both begin alike. */
+	/* Both structures begin with the same members. */
 	memcpy(&a, argument, sizeof(a));
 	o.root = a.root;
 	o.parent = a.parent;
@@ -217,7 +216,7 @@ static void on_free(const void *argument)
 	}
 }
 
-/* The library sets slices of its own, also of groups that have had one of ours. */
+/* The driver library sets slices itself, also of groups whose slice we have set. */
 static void on_control(const void *argument)
 {
 	struct gpu_rm_control c;
@@ -251,7 +250,7 @@ void gpu_learn_call(int fd, unsigned long request, const void *argument, int res
 	}
 }
 
-/* ---- questions ---- */
+/* ---- queries ---- */
 
 void gpu_learn_watch_begin(struct gpu_learn_watch *w)
 {
@@ -310,8 +309,8 @@ uint32_t learn_generation(void)
 	return load_acquire(&generation);
 }
 
-/* In a child after fork the parent's handles are nobody's, and its threads may have held the lock.
- */
+/* In a child after fork: the parent's handles are not valid here, and its threads may have held the
+ * lock. */
 void gpu_learn_forget_all(void)
 {
 	pthread_mutex_init(&lock, NULL);

@@ -1,5 +1,5 @@
-/* Which of the learned handles belong to a GPU of the process. Groups lie under a device object;
- * the driver says which GPU that is by its PCI place, and so does CUDA of its ordinal. */
+/* Finds the learned handles that belong to a GPU of the process. Groups belong to a device object;
+ * the driver reports that device's PCI address, and CUDA reports the ordinal's. */
 #include <errno.h>
 
 #include "base/compiler.h"
@@ -58,7 +58,7 @@ static uint32_t subdevice_of(const struct gpu_learn_object *device)
 	return 0;
 }
 
-/* 1: it is that GPU, 0: it is not, -errno: cannot be said. */
+/* Returns 1 if the device object is that GPU, 0 if not, -errno if unknown. */
 static int same_gpu(const struct gpu_learn_object *device, uint32_t subdevice,
 		    const struct place *p)
 {
@@ -97,8 +97,8 @@ static uint32_t under(const struct gpu_learn_object *all, uint32_t n,
 	return found;
 }
 
-/* The device object of that GPU under which most groups lie: the driver library may have others
- * that it only asks. */
+/* Chooses the device object of the GPU that has the most groups: the driver library may have others
+ * that it only queries. */
 static int choose(const struct cuabi_table *real, uint32_t gpu,
 		  const struct gpu_learn_object *groups, uint32_t n, struct gpu_learn_object *ret)
 {

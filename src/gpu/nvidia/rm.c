@@ -1,4 +1,4 @@
-/* Calls of NVIDIA's resource manager, and what its answers mean. */
+/* Calls of NVIDIA's resource manager, and the meaning of its statuses. */
 #include "gpu/rm.h"
 
 #include <errno.h>
@@ -38,7 +38,8 @@ static int os_open(const char *path)
 	return fd < 0 ? -errno : fd;
 }
 
-/* statx without synchronizing: a file system that a stranger runs could let fstat wait. */
+/* Uses statx without synchronization: fstat could block in a file system that another user
+ * implements. */
 static bool os_is(int fd, int number)
 {
 	struct statx st;
@@ -51,7 +52,7 @@ static bool os_is(int fd, int number)
 
 struct gpu_rm_os gpu_rm_os = { os_ioctl, os_open, os_is };
 
-/* nvstatuscodes.h. A handle that is not there any more and one that is not ours are answered alike.
+/* nvstatuscodes.h. A handle that no longer exists and one of another client give the same status.
  */
 int gpu_rm_errno(uint32_t status)
 {
@@ -73,7 +74,7 @@ int gpu_rm_errno(uint32_t status)
 	case 0x0f: /* GPU is lost */
 	case 0x12: /* GPU not found */
 	case 0x21: /* invalid channel */
-	case 0x23: /* invalid client: gone, or of another descriptor */
+	case 0x23: /* invalid client: ended, or of another descriptor */
 	case 0x26: /* invalid device */
 	case 0x31: /* invalid object */
 	case 0x33: /* invalid object handle */
@@ -98,7 +99,7 @@ uint32_t gpu_rm_last_status(void)
 	return last_status;
 }
 
-/* status lies in the argument. */
+/* Makes the call. status is a member of the argument. */
 static int call(int fd, unsigned number, void *argument, unsigned bytes, const uint32_t *status)
 {
 	last_status = 0;

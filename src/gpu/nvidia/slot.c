@@ -1,6 +1,6 @@
-/* Standing in a library's import slot of ioctl: the library's relocations are searched for the
- * symbol, and the word that the linker filled in is replaced. Only that library's own calls are
- * seen; ioctl itself stays as it is for everybody else. */
+/* Hooks a library's import slot of ioctl: finds the symbol in the library's relocations and
+ * replaces the word that the linker has filled in. Only that library's own calls are observed;
+ * ioctl is unchanged for the rest of the process. */
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
@@ -26,7 +26,7 @@
 
 typedef int ioctl_fn(int fd, unsigned long request, ...);
 
-static ioctl_fn *next; /* what stood there before */
+static ioctl_fn *next; /* the slot's previous value */
 
 static int stand_in(int fd, unsigned long request, ...)
 {
@@ -53,12 +53,11 @@ struct library {
 	size_t strings_bytes;
 	const ElfW(Rela) * rela, *jump;
 	size_t rela_bytes, jump_bytes;
-	uintptr_t low, high;		 /* where it is loaded */
+	uintptr_t low, high;		 /* address range of its segments */
 	uintptr_t relro_low, relro_high; /* whole pages that the linker has made read-only */
 };
 
-/* The linker has added the base to addresses already, here as elsewhere where it can write there.
- */
+/* Where it can write, the linker has already added the base to these addresses, as glibc does. */
 static uintptr_t address(const struct link_map *map, const ElfW(Dyn) * d)
 {
 	return d->d_un.d_ptr < map->l_addr ? map->l_addr + d->d_un.d_ptr : d->d_un.d_ptr;
@@ -152,7 +151,8 @@ static bool is_ioctl(const struct library *l, const ElfW(Rela) * r)
 	       memcmp(l->strings + name, "ioctl", sizeof("ioctl")) == 0;
 }
 
-/* A slot that is bound at the first call still leads into the library itself. */
+/* A slot that is bound lazily still points into the library itself; use the ioctl of the process
+ * then. */
 static ioctl_fn *bound(const struct library *l, uintptr_t value)
 {
 	return value && (value < l->low || value >= l->high)

@@ -1,6 +1,6 @@
 /* Controls of the soft GPU: its private table, which works on a descriptor in any process. The
- * owner has the table from its own driver; gbpfd, which is no client of the device, opens the
- * library only for it. */
+ * owner gets the table from its own driver; gbpfd, which does not use the device, opens the library
+ * for the table only. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -13,9 +13,9 @@
 #define MAX_CONTEXTS 64u
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static const struct cuabi_soft_table *soft; /* set once; read without the lock */
+static const struct cuabi_soft_table *soft; /* set once, then read without the lock */
 
-/* Control descriptors of contexts of this process, under lock. */
+/* Control descriptors of this process's contexts; under lock. */
 static struct {
 	CUcontext ctx;
 	int fd;
@@ -134,8 +134,8 @@ void gpu_control_soft_test(struct gpu_handles *h, int fd)
 
 /* ---- the owner ---- */
 
-/* Of a context that has ended, maybe another one at the same address: asked by a question that
- * every descriptor answers. */
+/* Returns false if the descriptor's context has ended; another one may have its address. Every live
+ * descriptor answers this call. */
 static bool alive(const struct cuabi_soft_table *table, int fd)
 {
 	struct cuabi_soft_counters c;
@@ -143,7 +143,7 @@ static bool alive(const struct cuabi_soft_table *table, int fd)
 	return table->control_counters(fd, &c) == CUDA_SUCCESS;
 }
 
-/* Under lock. */
+/* Removes descriptors of contexts that have ended. Under lock. */
 static void drop_dead(const struct cuabi_soft_table *table)
 {
 	for (uint32_t i = 0; i < n_known;) {
