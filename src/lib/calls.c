@@ -1,4 +1,4 @@
-/* Typed calls: parameters packed for methods of docs/PROTOCOL.md. */
+/* Typed calls: packs parameters for the methods of docs/PROTOCOL.md. */
 #include "lib/lib_int.h"
 
 EXPORT int gbpf_policy_rollback(struct gbpf *g, uint64_t version, char **ret_json)

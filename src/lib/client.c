@@ -1,4 +1,4 @@
-/* The handle: connecting, hello, and one request with its answer. */
+/* The handle: connect, hello, and one request with its answer. */
 #include "lib/lib_int.h"
 
 #include <errno.h>
@@ -56,8 +56,8 @@ static int fail_connect(struct gbpf *g, int err)
 	}
 }
 
-/* The folder may lie in /tmp, where anybody may have made it: gbpfd runs as root or as this user.
- * Root says itself where it connects. */
+/* Returns true if the peer runs as root or as this user: the folder may be in /tmp, where any user
+ * can create it. If the caller is root it trusts the peer, since root chooses the path. */
 static bool is_trusted(int fd)
 {
 	uid_t own = geteuid();
@@ -66,7 +66,7 @@ static bool is_trusted(int fd)
 	return own == 0 || (fd_peer(fd, &p) == 0 && (p.uid == own || p.uid == 0));
 }
 
-/* A listener whose queue is full answers EAGAIN to a socket that does not block. */
+/* Connects without blocking; retries on EAGAIN, which means that the listener's queue is full. */
 static int dial(struct gbpf *g, uint64_t deadline)
 {
 	int fd;
@@ -107,7 +107,7 @@ static void keep_hello(struct gbpf *g, const json_t *r)
 	};
 }
 
-/* Sends one request and reads until its answer comes. */
+/* Sends one request and reads lines until its answer arrives. */
 static int exchange(struct gbpf *g, const char *method, json_t *params, int fd, json_t **ret)
 {
 	uint64_t deadline = lib_deadline(g->timeout_ms);
@@ -141,7 +141,8 @@ static int exchange(struct gbpf *g, const char *method, json_t *params, int fd, 
 		result = json_object_get(answer, "result");
 		if (json_integer_value(json_object_get(answer, "id")) != id &&
 		    !(error && !json_object_get(answer, "id"))) {
-			json_decref(answer); /* an event, or the answer to nothing we remember */
+			json_decref(
+				answer); /* an event, or the answer to a request that timed out */
 			continue;
 		}
 		if (json_is_object(error)) {
@@ -177,7 +178,7 @@ int lib_connect(struct gbpf *g)
 	return 0;
 }
 
-/* True when the peer has closed a connection that was idle since the last call. */
+/* Returns true if the peer closed the connection while it was idle since the last call. */
 static bool is_stale(struct gbpf *g)
 {
 	char c;

@@ -1,4 +1,4 @@
-/* What the last call of a handle says: one place that fills struct gbpf_error. */
+/* The error of a handle's last call; no other file fills struct gbpf_error. */
 #include "lib/lib_int.h"
 
 #include <errno.h>

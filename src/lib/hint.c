@@ -1,5 +1,5 @@
-/* gbpf_hint: finds the shim in its own process, which is where the launches go through; nothing is
- * sent. A program that runs without gBPF only pays the look. */
+/* gbpf_hint: finds the shim in this process, because launches go through it; sends nothing to
+ * gbpfd. A program that runs without gBPF pays for the search only. */
 #include <dlfcn.h>
 #include <errno.h>
 
@@ -16,11 +16,12 @@ static hint_fn look_in(void *library)
 	void *at = dlsym(library, "gbpf_shim_hint");
 	hint_fn f;
 
-	__builtin_memcpy(&f, &at, sizeof(f)); /* as POSIX says of dlsym */
+	__builtin_memcpy(&f, &at, sizeof(f)); /* the conversion that POSIX prescribes for dlsym */
 	return f;
 }
 
-/* Preloaded or linked, or a libcuda.so.1 that the program has opened for itself. */
+/* Searches the shim as preloaded or linked, and as a libcuda.so.1 that the program opened itself.
+ */
 static hint_fn find(void)
 {
 	hint_fn f = look_in(RTLD_DEFAULT);

@@ -8,36 +8,36 @@
 #include "base/buf.h"
 #include "gbpf/gbpf.h"
 
-#define CLIENT_MAX_ANSWER (64u << 20) /* bytes of one line from gbpfd */
+#define CLIENT_MAX_ANSWER (64u << 20) /* limit for one line from gbpfd */
 #define CLIENT_PATH 4096
 
 struct gbpf {
 	int fd; /* -1: not connected */
 	unsigned timeout_ms;
 	uint64_t next_id;
-	struct buf in;	/* received, not yet a line */
-	size_t scanned; /* of in: no newline before */
+	struct buf in;	/* received bytes without a complete line */
+	size_t scanned; /* bytes of `in` known to contain no newline */
 	char dir[CLIENT_PATH], socket[CLIENT_PATH];
 	struct gbpf_error error;
-	struct buf code, message, hint, detail; /* owned texts of error */
+	struct buf code, message, hint, detail; /* owned; texts of error */
 	struct gbpf_hello hello;
 	char version[64], device[32];
 };
 
 /* ---- error.c ---- */
 void lib_ok(struct gbpf *g);
-/* Remembers and returns err; hint may be NULL. */
+/* Stores and returns err; hint may be NULL. */
 int lib_fail(struct gbpf *g, int err, int exit_code, const char *code, const char *hint,
 	     const char *fmt, ...) PRINTF_LIKE(6, 7);
-/* Remembers what gbpfd answered. */
+/* Stores an error that gbpfd answered. */
 int lib_fail_json(struct gbpf *g, const json_t *error);
 int lib_no_memory(struct gbpf *g);
 
 /* ---- line.c ---- */
-/* Absolute monotonic nanoseconds of a limit in milliseconds; UINT64_MAX for 0. */
+/* Converts a timeout in ms to an absolute monotonic deadline in ns; UINT64_MAX for 0. */
 uint64_t lib_deadline(unsigned timeout_ms);
 int lib_send_line(struct gbpf *g, const char *line, size_t len, int fd, uint64_t deadline);
-/* The next line as JSON; *ret is the caller's. -EINTR only when interruptible. */
+/* Reads the next line as JSON; *ret is the caller's. -EINTR only if interruptible. */
 int lib_read_line(struct gbpf *g, uint64_t deadline, bool interruptible, json_t **ret);
 void lib_disconnect(struct gbpf *g);
 
@@ -48,7 +48,7 @@ json_t *lib_map_params(const struct gbpf_map *m);
 int lib_connect(struct gbpf *g);
 int lib_request(struct gbpf *g, const char *method, json_t *params /* takes */, int fd,
 		json_t **ret);
-/* The same, the result as text. */
+/* As above, with the result as text. */
 int lib_text(struct gbpf *g, const char *method, json_t *params /* takes */, int fd,
 	     char **ret_json);
 

@@ -1,4 +1,4 @@
-/* Lines over the control socket, each with a deadline. The socket never blocks; poll waits. */
+/* Lines over the control socket, each with a deadline. The socket is non-blocking; poll waits. */
 #include "lib/lib_int.h"
 
 #include <errno.h>
@@ -55,7 +55,7 @@ static int wait_for(struct gbpf *g, short what, uint64_t deadline, bool interrup
 		if (n < 0) {
 			return lost(g, -errno);
 		}
-		lib_disconnect(g); /* an answer that comes later must not be taken for another's */
+		lib_disconnect(g); /* a late answer must not be taken for the next request's */
 		return lib_fail(g, -ETIMEDOUT, GBPF_EXIT_TIMEOUT, "timeout",
 				"Is gbpfd stopped or overloaded? A longer --timeout may help",
 				"gbpfd did not answer in time on %s", g->socket);
@@ -94,7 +94,7 @@ int lib_send_line(struct gbpf *g, const char *line, size_t len, int fd, uint64_t
 		if (n >= 0) {
 			line += n;
 			len -= (size_t)n;
-			fd = -1; /* went with the first bytes */
+			fd = -1; /* sent with the first bytes */
 		} else if (errno == EAGAIN) {
 			int err = wait_for(g, POLLOUT, deadline, false);
 
@@ -108,7 +108,7 @@ int lib_send_line(struct gbpf *g, const char *line, size_t len, int fd, uint64_t
 	return 0;
 }
 
-/* Cuts the first line off g->in: 1 and *ret, 0 when none is complete, -EBADMSG. */
+/* Cuts the first line off g->in. 1 and *ret; 0: no complete line; -EBADMSG. */
 static int cut_line(struct gbpf *g, json_t **ret)
 {
 	const char *text = buf_text(&g->in), *nl;

@@ -1,4 +1,4 @@
-/* A policy's object on its way to gbpfd: read whole, put into a sealed memfd, passed beside the
+/* Sending a policy's object to gbpfd: reads it whole and passes it in a sealed memfd with the
  * request. */
 #include "lib/lib_int.h"
 
@@ -11,7 +11,7 @@
 #include "base/fd.h"
 #include "base/shm.h"
 
-/* Building may take the verifier a second; a wait for sessions and the disk comes on top. */
+/* Verification may take a second; waiting for sessions and the disk adds to it. */
 #define LOAD_TIMEOUT_MS 30000u
 
 static int make_memfd(const void *data, size_t bytes)

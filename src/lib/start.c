@@ -1,5 +1,5 @@
-/* Starting gbpfd for the user: one lock file so that several callers start one, a detached child,
- * and a pipe on which it says "ready" or why it cannot. */
+/* Starting gbpfd for the user: a lock file, so that of several callers one starts it; a detached
+ * child; and a pipe on which it reports "ready" or an error. */
 #include "lib/lib_int.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include "base/fd.h"
 #include "base/paths.h"
 
-#define START_TIMEOUT_MS 15000u /* a loaded machine */
+#define START_TIMEOUT_MS 15000u /* allows for a loaded machine */
 #define READY_TEXT 2048
 #define KILLED_MOST 3u
 #define OTHER_NS 200000000u
@@ -86,7 +86,8 @@ static void say(int fd, const char *program, int err)
 	}
 }
 
-/* In the grandchild: nothing of the caller's stays open, or its pipes would never see their end. */
+/* Runs in the grandchild: closes all of the caller's descriptors, since its pipes would never reach
+ * end of file. */
 static NORETURN void become_daemon(const struct start *s, int ready_fd)
 {
 	int null = open("/dev/null", O_RDWR);
@@ -107,7 +108,7 @@ static NORETURN void become_daemon(const struct start *s, int ready_fd)
 		}
 	}
 	fcntl(ready_fd, F_SETFD, 0);
-	unsetenv("LD_PRELOAD"); /* the shim has no business in gbpfd */
+	unsetenv("LD_PRELOAD"); /* gbpfd must not load the shim */
 	if (chdir("/") == 0) {
 		execv(s->program, (char *const *)(uintptr_t)s->argv);
 	}
@@ -115,7 +116,7 @@ static NORETURN void become_daemon(const struct start *s, int ready_fd)
 	_exit(127);
 }
 
-/* Two forks, so that the daemon is nobody's child and no zombie stays with the caller. */
+/* Forks twice, so that the daemon is reparented and leaves no zombie with the caller. */
 static int spawn(const struct start *s, int ready_fd)
 {
 	pid_t pid = fork(), child;
@@ -137,8 +138,8 @@ static int spawn(const struct start *s, int ready_fd)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EAGAIN;
 }
 
-/* Reads until "ready", or the end of what a failing gbpfd has to say. 0, -ETIMEDOUT, -EIO with the
- * text, -ECONNRESET without one. */
+/* Reads until "ready", or until the end of the error text. 0, -ETIMEDOUT, -EIO with the text,
+ * -ECONNRESET without one. */
 static int await_ready(int fd, uint64_t deadline, char *text, size_t cap)
 {
 	size_t len = 0;
@@ -262,14 +263,15 @@ static int take_lock(struct gbpf *g, uint64_t deadline)
 	return fd;
 }
 
-/* Nobody listens; or gbpfd ended in the middle of our hello, which is the same a moment later. */
+/* Returns true if no gbpfd listens, or if it exited during the hello, which has the same effect
+ * shortly after. */
 static bool is_gone(int err)
 {
 	return err == -ECONNREFUSED || err == -ECONNRESET || err == -EPIPE;
 }
 
-/* Somebody has started one in another way (systemd, a terminal) and it is not ready yet, or one
- * that still holds the lock is about to end. */
+/* Waits for a gbpfd that was started by other means (systemd, a terminal) and is not ready yet, or
+ * that still holds the lock and is about to exit. */
 static int await_other(struct gbpf *g, uint64_t deadline)
 {
 	uint64_t until = MIN(deadline, clock_now_ns() + OTHER_NS);
@@ -282,12 +284,12 @@ static int await_other(struct gbpf *g, uint64_t deadline)
 	return err;
 }
 
-/* The start lock is held. One that is killed as it starts, or before it has answered, is started
- * again. */
+/* Connects or launches, with the start lock held. A gbpfd that is killed while it starts, or before
+ * it has answered, is started again. */
 static int connect_or_launch(struct gbpf *g, const struct gbpf_start_options *o, uint64_t deadline)
 {
 	unsigned killed = 0;
-	int err = lib_connect(g); /* another may have been faster */
+	int err = lib_connect(g); /* another caller may have started it */
 
 	while (is_gone(err) && killed < KILLED_MOST && clock_now_ns() < deadline) {
 		err = launch(g, o, deadline);
@@ -318,7 +320,8 @@ EXPORT int gbpf_start_daemon(struct gbpf *g, const struct gbpf_start_options *o)
 	if (err) {
 		return err;
 	}
-	err = lib_connect(g); /* it runs, perhaps as another user, in whose folder we only read */
+	err = lib_connect(
+		g); /* it runs, perhaps as another user, and this one may only read its folder */
 	if (!is_gone(err)) {
 		return err;
 	}
