@@ -104,7 +104,7 @@ static const struct {
 	{ CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, 0 },
 };
 
-/* Those that the server's options decide; false: none of them. */
+/* Attributes that depend on the server's options. Returns false for all others. */
 static bool chosen(CUdevice_attribute what, CUdevice dev, int *ret)
 {
 	switch (what) {

@@ -1,5 +1,5 @@
-/* What the library is as a whole: lookups by name, the private table, and the answer of what is not
- * supported. */
+/* The library as a whole: lookups by name, the private table, and the result of unsupported
+ * functions. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 #include "cuabi/private.h"
 #include "soft/client/process.h"
 
-/* The server reads the counts. GBPF_SOFT_TRACE=1 names each unsupported function once on standard
- * error, for who ports a program. */
+/* The counters lie in the shared page, where the server reads them. GBPF_SOFT_TRACE=1 prints each
+ * unsupported function once to standard error, for porting programs. */
 int cuabi_unsupported(unsigned index)
 {
 	CUresult e = soft_check();
@@ -61,12 +61,13 @@ CUresult cuGetProcAddress_v2(const char *name, void **ret, int version, uint64_t
 {
 	CUdriverProcAddressQueryResult unasked;
 
-	/* What is not there is told by the status and a null address alone, as an H200 does. */
+	/* A missing function is reported by the status and a NULL address alone; the call succeeds,
+	 * as on an H200. */
 	return proc_address(name, ret, version, flags, ret_status ? ret_status : &unasked);
 }
 
-/* Its tables are private to NVIDIA's driver; docs/SOFTGPU.md says what is missing. The runtime
- * makes "operation not supported" of this answer. */
+/* The tables are private to NVIDIA's driver; docs/SOFTGPU.md lists what is missing. The CUDA
+ * runtime reports this result as "operation not supported". */
 static CUresult unsupported_runtime(void)
 {
 	static const char line[] =
@@ -85,7 +86,7 @@ static CUresult unsupported_runtime(void)
 CUresult cuGetExportTable(const void **ret, const CUuuid *id)
 {
 	static const CUuuid own = CUABI_SOFT_UUID;
-	/* The one without which NVIDIA's runtime library does not start. */
+	/* The table without which NVIDIA's runtime library does not start. */
 	static const CUuuid runtime = { { 0x6b, (char)0xd5, (char)0xfb, 0x6c, 0x5b, (char)0xf4,
 					  (char)0xe7, 0x4a, (char)0x89, (char)0x87, (char)0xd9,
 					  0x39, 0x12, (char)0xfd, (char)0x9d, (char)0xf9 } };

@@ -1,5 +1,5 @@
-/* Calls on the host in the order of a stream: cuLaunchHostFunc, cuStreamAddCallback, and the parts
- * of graph copies that reach memory of the program's own. */
+/* Calls on the host in stream order: cuLaunchHostFunc, cuStreamAddCallback, and the parts of graph
+ * copies that access the program's own memory. */
 #ifndef GBPF_SOFT_CLIENT_HOST_CALL_H
 #define GBPF_SOFT_CLIENT_HOST_CALL_H
 
@@ -12,12 +12,13 @@ struct soft_host_call {
 	CUstreamCallback callback;
 	void *user;
 	CUstream stream;
-	struct soft_copy copy;	     /* when there is neither function */
-	struct soft_host_call *next; /* of who keeps some */
-	uint32_t ready;		     /* [atomic] whole: its way to the agent is the server's */
+	struct soft_copy copy;	     /* used if fn and callback are NULL */
+	struct soft_host_call *next; /* list of the owner */
+	uint32_t ready; /* [atomic] complete: release by the submitter, acquire by the agent; the
+			   server in between passes only the cookie */
 };
 
-/* On the agent thread: runs and forgets the function behind a cookie. */
+/* Runs and frees the call that the cookie identifies. On the agent thread. */
 void soft_host_run(uint64_t cookie, CUresult context_error);
 
 #endif

@@ -1,4 +1,5 @@
-/* What the device says about itself, and names of errors. */
+/* Queries about the driver and the device (version, name, memory, bus, UUID, peers), and names of
+ * errors. */
 #include <stdio.h>
 #include <string.h>
 
@@ -107,7 +108,7 @@ CUresult cuDeviceGetUuid_v2(CUuuid *ret, CUdevice dev)
 	return uuid(ret, dev);
 }
 
-/* Only Windows has such names: zeros, as a driver on Linux. */
+/* LUIDs exist only on Windows: returns zeros, as the driver on Linux does. */
 CUresult cuDeviceGetLuid(char *ret, unsigned int *ret_mask, CUdevice dev)
 {
 	CUresult e = soft_context_check_device(dev);
@@ -145,7 +146,7 @@ CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
 	return CUDA_SUCCESS;
 }
 
-/* The soft GPUs are alone on their buses, from number 1 on. */
+/* Each soft GPU is alone on its bus; numbers start at 1. */
 static unsigned bus_of(CUdevice dev)
 {
 	return soft_identity_bus(soft.visible[dev]);
@@ -165,7 +166,7 @@ CUresult cuDeviceGetPCIBusId(char *out, int cap, CUdevice dev)
 	return CUDA_SUCCESS;
 }
 
-/* "domain:bus:device.function" without what comes first or last. */
+/* Parses "domain:bus:device.function"; domain and function may be missing. */
 static bool parse_bus(const char *id, unsigned *ret_bus)
 {
 	unsigned domain = 0, slot = 0, function = 0;
@@ -208,7 +209,8 @@ static CUresult check_pair(CUdevice a, CUdevice b)
 	return e ? e : soft_context_check_device(b);
 }
 
-/* Copies between soft GPUs work; a kernel reaches its own context's memory alone. */
+/* Copies between soft GPUs work, but a kernel reaches only memory of its own context: there is no
+ * peer access. */
 CUresult cuDeviceCanAccessPeer(int *ret, CUdevice a, CUdevice b)
 {
 	CUresult e = check_pair(a, b);

@@ -34,7 +34,7 @@ CUresult soft_launch_check_shape(const CUfunction f, const struct soft_record_la
 	return CUDA_SUCCESS;
 }
 
-/* The packed buffer of `extra`. */
+/* Copies parameters from the packed buffer in `extra`. */
 static CUresult pack_extra(const CUfunction f, void **extra, unsigned char *out)
 {
 	const void *packed = NULL;
@@ -58,7 +58,7 @@ static CUresult pack_extra(const CUfunction f, void **extra, unsigned char *out)
 	return CUDA_SUCCESS;
 }
 
-/* Parameters from an array of pointers, or from a packed buffer. */
+/* Copies parameters from an array of pointers or from a packed buffer. */
 static CUresult pack(const CUfunction f, void **params, void **extra, unsigned char *out)
 {
 	memset(out, 0, f->param_bytes);
@@ -74,8 +74,8 @@ static CUresult pack(const CUfunction f, void **params, void **extra, unsigned c
 	return CUDA_SUCCESS;
 }
 
-/* Attributes that change nothing here are accepted; those that a program's correctness may rest on
- * are refused. */
+/* Attributes that have no effect here are accepted; those that a program's correctness may depend
+ * on are refused. */
 CUresult soft_launch_attribute(const CUlaunchAttribute *a, struct soft_record_launch *r)
 {
 	const CUlaunchAttributeValue *v = &a->value;
@@ -86,7 +86,7 @@ CUresult soft_launch_attribute(const CUlaunchAttribute *a, struct soft_record_la
 	case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
 	case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
 	case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-	case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT: /* recorded by who launches */
+	case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT: /* recorded by record_events */
 	case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
 	case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
 	case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
@@ -135,7 +135,7 @@ CUresult soft_launch_prepare(const CUfunction f, const struct soft_launch_spec *
 	return e ? e : pack(f, l->params, l->extra, params);
 }
 
-/* The launch as a node of the stream's capture. */
+/* Adds the launch as a node to the stream's capture. */
 static CUresult record(CUstream s, CUfunction h, CUfunction f, const struct soft_launch_spec *l,
 		       const struct soft_record_launch *r, const unsigned char *params)
 {
@@ -146,7 +146,7 @@ static CUresult record(CUstream s, CUfunction h, CUfunction f, const struct soft
 	w.kernel.f = f;
 	w.kernel.r = *r;
 	e = soft_work_kernel_params(&w, params);
-	if (!e && s->priority) { /* a captured kernel keeps its stream's priority */
+	if (!e && s->priority) { /* a captured kernel keeps the priority of its stream */
 		CUlaunchAttribute a = { .id = CU_LAUNCH_ATTRIBUTE_PRIORITY,
 					.value.priority = s->priority };
 
@@ -163,8 +163,8 @@ static CUresult record(CUstream s, CUfunction h, CUfunction f, const struct soft
 	return soft_capture_add(s, &w);
 }
 
-/* Events that a launch records itself: recorded behind it here, which is later than they ask for
- * and never too early. */
+/* Records the events that launch attributes name. They complete after the kernel, which may be
+ * later than the attribute asks for but never too early. */
 static CUresult record_events(CUstream s, const struct soft_launch_spec *l)
 {
 	CUresult e = CUDA_SUCCESS;
@@ -181,7 +181,8 @@ static CUresult record_events(CUstream s, const struct soft_launch_spec *l)
 	return e;
 }
 
-/* A stream of a green context: on its SMs, and no cooperative launch that is too large for them. */
+/* Restricts a launch in a stream of a green context to its SMs; refuses a cooperative launch that
+ * is too large for them. */
 static CUresult launch_in_part(const CUfunction f, CUstream s, struct soft_record_launch *r)
 {
 	unsigned threads = r->block[0] * r->block[1] * r->block[2];

@@ -1,4 +1,4 @@
-/* The launches from before CUDA 4: shape and parameters are set on the function first. */
+/* The launch calls from before CUDA 4, which set shape and parameters on the function first. */
 #include <stdlib.h>
 #include <string.h>
 

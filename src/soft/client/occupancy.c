@@ -1,5 +1,5 @@
-/* Occupancy: how many blocks of a function an SM holds at once, by the rules that the server places
- * blocks with (registers limit nothing there). */
+/* Occupancy: how many blocks of a function one SM holds at once, by the rules by which the server
+ * places blocks. Registers do not limit it. */
 #include "soft/client/launch.h"
 
 unsigned soft_occupancy_blocks(const CUfunction f, unsigned threads, size_t dynamic_shared)
@@ -13,7 +13,7 @@ unsigned soft_occupancy_blocks(const CUfunction f, unsigned threads, size_t dyna
 	}
 	n = MIN(n, SOFT_THREADS_PER_SM / rounded);
 	n = (unsigned)MIN(n, SOFT_SHARED_PER_SM / (shared + SOFT_SHARED_RESERVED));
-	if (local) { /* the blocks' local memory is the server's */
+	if (local) { /* local memory of the resident blocks comes from a fixed area of the server */
 		n = (unsigned)MIN(n, SOFT_BLOCK_BYTES_MAX / soft.hello.sms / local);
 	}
 	return MAX(n, 1u);
@@ -103,7 +103,7 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *ret, CUfunction h, int 
 	return CUDA_SUCCESS;
 }
 
-/* Clusters of one block are all there are. */
+/* Only clusters of one block exist. */
 static CUresult check_cluster(const CUlaunchConfig *c)
 {
 	struct soft_record_launch r = { 0 };

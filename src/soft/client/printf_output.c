@@ -6,7 +6,8 @@
 #include "base/atomic.h"
 #include "soft/client/process.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows, and reading */
+static pthread_mutex_t lock =
+	PTHREAD_MUTEX_INITIALIZER; /* guards tail, lost, and reading of the page */
 static uint32_t tail, lost;
 
 static void copy_out(uint32_t at, void *to, size_t n)
@@ -20,7 +21,7 @@ static void copy_out(uint32_t at, void *to, size_t n)
 	memcpy((uint8_t *)to + first, ring, n - first);
 }
 
-/* Lost texts are told once for each time that there are new ones. */
+/* Reports lost output once for each increase of the server's counter. */
 static bool report_lost(void)
 {
 	uint32_t now = load_acquire(&soft.shared->print_lost);
@@ -56,7 +57,8 @@ void soft_output_drain(void)
 		copy_out(tail, &word, sizeof(word));
 		n = word & ~SOFT_PRINT_ERROR;
 		if (n > sizeof(text) || n > head - tail - sizeof(word)) {
-			tail = head; /* never, unless somebody wrote into the page */
+			tail = head; /* impossible unless another process has overwritten the page
+				      */
 			break;
 		}
 		copy_out(tail + (uint32_t)sizeof(word), text, n);

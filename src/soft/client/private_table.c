@@ -1,4 +1,5 @@
-/* The private table: what gBPF needs beyond the driver API. */
+/* The private table, for what gBPF needs beyond the driver API: time slices, preemption, counters,
+ * control descriptors and flag pages. cuabi/private.h documents its members. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -160,7 +161,7 @@ static CUresult control_counters(int fd, struct cuabi_soft_counters *ret)
 	return e;
 }
 
-/* Flag pages lie at their device address here too, in the context's window. */
+/* Maps a flag page on the host at its device address, in the context's window. */
 static void *map_at(uint64_t address, size_t bytes, int fd, int prot)
 {
 	void *p = mmap((void *)(uintptr_t)address, bytes, prot, MAP_SHARED | MAP_FIXED, fd, 0);
@@ -195,7 +196,7 @@ static CUresult flag_close(CUcontext ctx, CUdeviceptr device, size_t bytes)
 	return e;
 }
 
-/* Where the server has put it; the window is ours, but the server's word is not taken for it. */
+/* Checks an address from the server: the mapping must not replace memory outside the window. */
 static bool inside(const struct CUcontext_st *ctx, uint64_t address, uint64_t bytes)
 {
 	return address >= ctx->window_base && bytes <= ctx->window_bytes &&
@@ -227,7 +228,8 @@ static CUresult flag_new(CUcontext ctx, size_t bytes, unsigned flags, CUdevicept
 		flag_close(ctx, r.value, bytes);
 		return CUDA_ERROR_MAP_FAILED;
 	}
-	/* It goes to strangers, one of whom could refuse it to the next by a seal. */
+	/* Other processes receive this descriptor; without F_SEAL_SEAL one of them could add seals
+	 * and so refuse it to the next. */
 	(void)fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL);
 	*ret = r.value;
 	*ret_fd = fd;

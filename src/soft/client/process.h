@@ -1,5 +1,5 @@
-/* The soft GPU's client: state of this process, objects behind the handles, the link to the server.
- */
+/* The soft GPU's client, a libcuda.so.1: the state of this process, the objects behind the driver's
+ * handles and the calls that its files offer each other. Nothing here is visible to programs. */
 #ifndef GBPF_SOFT_CLIENT_PROCESS_H
 #define GBPF_SOFT_CLIENT_PROCESS_H
 
@@ -12,7 +12,7 @@
 #include "cuabi/types.h"
 #include "soft/protocol.h"
 
-/* What every call answers once the server is gone; a new process starts a new server. */
+/* The result of every call after the server has exited. A new process starts a new server. */
 #define SOFT_DEAD CUDA_ERROR_SYSTEM_NOT_READY
 
 #define SOFT_DEFAULT_SHARED_PER_BLOCK (48u << 10)
@@ -20,7 +20,7 @@
 #define SOFT_SHARED_PER_SM (100u << 10)
 #define SOFT_THREADS_PER_SM 1536u
 #define SOFT_BLOCKS_PER_SM 16u
-#define SOFT_SHARED_RESERVED 1024u /* of each block */
+#define SOFT_SHARED_RESERVED 1024u /* bytes that each block takes in addition to its own */
 #define SOFT_REGISTERS_PER_SM 65536u
 #define SOFT_PITCH 512u
 
@@ -46,8 +46,8 @@ enum soft_object_kind {
 	OBJECT_RESOURCES, /* of cuDevResourceGenerateDesc */
 };
 
-/* The first member of whatever a handle points to. Objects are recycled but never given back to
- * libc, so that a stale handle is recognized instead of followed. */
+/* The first member of every object that a handle points to. Objects are recycled but never returned
+ * to libc, so that a stale handle is recognized without reading freed memory. */
 struct soft_object {
 	uint32_t kind;
 	struct soft_object *next_free;
@@ -84,7 +84,7 @@ struct soft_staged {
 	uint32_t begin, bytes;
 	CUstream stream;
 	uint32_t stream_slot, target;
-	bool held; /* a copy to the host has not been fetched yet */
+	bool held; /* the data of a copy to the host has not been fetched yet */
 };
 
 #define STAGED_MAX 256u
@@ -92,24 +92,24 @@ struct soft_staged {
 struct CUcontext_st {
 	struct soft_object object;
 	uint32_t slot;
-	CUdevice device; /* as the program counts them */
-	uint32_t gpu;	 /* as the server does */
+	CUdevice device; /* in the program's numbering */
+	uint32_t gpu;	 /* in the server's numbering */
 	unsigned flags;
-	unsigned refs; /* of the primary context; of another one: cuCtxAttach */
+	unsigned refs; /* primary: cuDevicePrimaryCtxRetain; else cuCtxAttach */
 	bool primary;
 	uint64_t id;
 	uint64_t window_base, window_bytes;
-	uint32_t seen_error; /* that the program has seen first */
+	uint32_t seen_error; /* the sticky error that a call has already returned to the program */
 	CUstream legacy;
 	size_t limits[16];
 	CUfunc_cache cache_config;
 	CUsharedconfig shared_config;
-	pthread_mutex_t memory_lock; /* ranges */
-	struct soft_range *ranges;   /* owned, sorted */
+	pthread_mutex_t memory_lock; /* guards the ranges */
+	struct soft_range *ranges;   /* owned; sorted by address */
 	uint32_t n_ranges, cap_ranges;
-	pthread_mutex_t call_lock;    /* strictly: held by who waits for room in a channel */
-	pthread_mutex_t staging_lock; /* the rest */
-	uint64_t staging;	      /* host and device address */
+	pthread_mutex_t call_lock;    /* strict mode: held while waiting for room in a channel */
+	pthread_mutex_t staging_lock; /* guards the members below */
+	uint64_t staging;	      /* address on the host and on the device */
 	uint32_t staging_head;
 	uint32_t staged_first, staged_n;
 	struct soft_staged staged[STAGED_MAX];
@@ -119,43 +119,46 @@ struct CUstream_st {
 	struct soft_object object;
 	CUcontext context;
 	uint32_t slot;
-	uint32_t submitted; /* soft.ring_lock */
+	uint32_t submitted; /* operations submitted; guarded by soft.ring_lock */
 	int priority;
 	unsigned flags;
-	bool legacy; /* a context's default stream */
+	bool legacy; /* the default stream of a context */
 	uint64_t id;
-	CUgreenCtx green; /* that it belongs to, or NULL */
+	CUgreenCtx green; /* the green context that it was created in, or NULL */
 	uint64_t green_id;
-	unsigned sync_policy; /* CU_SYNC_POLICY_*; 0: the context's */
-	bool reprioritized;   /* launches carry the priority: the server knows another one */
+	unsigned sync_policy; /* CU_SYNC_POLICY_*; 0: that of the context */
+	bool reprioritized;   /* the priority differs from the one that the server knows; launches
+				 carry it */
 	unsigned sync_domain, domain_map[2];
 	CUaccessPolicyWindow window;
-	struct soft_capturing *capturing; /* owned by capture.c; NULL: it has never captured */
+	struct soft_capturing
+		*capturing; /* owned by capture.c; NULL: the stream has never captured */
 };
 
 struct CUevent_st {
 	struct soft_object object;
 	CUcontext context;
 	uint32_t slot;
-	uint64_t last; /* [atomic] record: the slot of its stream and 1, and in the low half the
-			  stream's count when it is reached; 0: none */
+	uint64_t last; /* [atomic] the last record: 1 + stream slot in the high half, the count that
+			  the stream has reached when the record is complete in the low half; 0: not
+			  recorded */
 	unsigned flags;
-	uint64_t key; /* of several processes: what the server knows it by */
+	uint64_t key; /* of an interprocess event: its key in the server */
 	uint32_t index;
 	bool shared;
 	struct soft_captured
-		*captured; /* owned by capture.c; NULL: it has never been in a capture */
+		*captured; /* owned by capture.c; NULL: no capture has recorded the event */
 };
 
 struct CUmodule_st {
 	struct soft_object object;
 	CUcontext context;
 	uint32_t id;
-	unsigned arch;	   /* of its PTX: 75 of sm_75 */
-	CUlibrary library; /* that it belongs to, or NULL */
-	uint64_t managed;  /* where its variables lie when some are managed; 0: none is */
+	unsigned arch;	   /* target of its PTX: 75 for sm_75 */
+	CUlibrary library; /* the library that the module belongs to, or NULL */
+	uint64_t managed;  /* address of its variables if any of them is managed; 0: none is */
 	size_t managed_bytes;
-	CUfunction functions; /* a list */
+	CUfunction functions; /* head of the list of its functions */
 };
 
 struct CUfunction_st {
@@ -165,12 +168,12 @@ struct CUfunction_st {
 	uint32_t id, n_params, param_bytes;
 	uint32_t shared_bytes, local_bytes, const_bytes, registers, max_threads;
 	uint32_t max_dynamic_shared;
-	int carveout; /* preferred percentage of shared memory + 1; 0: not set */
+	int carveout; /* 1 + preferred percentage of shared memory; 0: not set */
 	char *name;   /* owned */
 	struct {
 		uint32_t offset, bytes;
 	} * params; /* owned */
-	/* Set by the calls from before CUDA 4: cuFuncSetBlockShape, cuParamSet*. */
+	/* Set by the launch calls from before CUDA 4: cuFuncSetBlockShape, cuParamSet*. */
 	unsigned old_block[3], old_shared;
 	unsigned char *old_params; /* owned */
 };
@@ -180,10 +183,11 @@ struct CUlibrary_st {
 	void *image; /* owned */
 	size_t bytes;
 	CUmodule modules[SOFT_MAX_CONTEXTS];
-	uint64_t module_contexts[SOFT_MAX_CONTEXTS]; /* ids: a slot is used again by other contexts
-						      */
+	uint64_t module_contexts[SOFT_MAX_CONTEXTS]; /* ids of the contexts, since a new context
+							reuses the slot of a destroyed one */
 	CUkernel kernels;
-	char **names; /* owned; its kernels, once they were asked for without a context */
+	char **names; /* owned; names of its kernels, filled when a call without a context asks for
+			 them */
 	uint32_t n_names;
 };
 
@@ -191,32 +195,34 @@ struct CUkernel_st {
 	struct soft_object object;
 	CUkernel next;
 	CUlibrary library;
-	char *name;		      /* owned */
-	int dynamic_shared, carveout; /* set for the kernel: value + 1, + 2; 0: not set */
+	char *name; /* owned */
+	int dynamic_shared,
+		carveout; /* set for the kernel: 1 + bytes, 2 + percentage; 0: not set */
 };
 
 struct soft_process {
-	pthread_mutex_t lock; /* start and end, contexts, slots, objects */
-	int state;	      /* 0 not initialized, 1 ready; read without the lock after cuInit */
-	int dead;	      /* the server has gone */
-	int forked;	      /* this is a child of the process that initialized */
+	pthread_mutex_t lock; /* guards start and end, contexts, slots and objects */
+	int state;	      /* 0: not initialized, 1: ready; read without the lock after cuInit */
+	int dead;	      /* [atomic] the server has exited */
+	int forked;	      /* this process is a fork of the one that called cuInit */
 	int control, event, bell;
 	pthread_mutex_t control_lock;
 	pthread_mutex_t ring_lock;
 	struct soft_shared *shared;
-	uint32_t head;	  /* ring_lock */
-	bool shared_lane; /* with other processes, as MPS clients are */
+	uint32_t head;	  /* bytes ever written to the ring; guarded by ring_lock */
+	bool shared_lane; /* the contexts share a group with those of other processes, as MPS
+			     clients do */
 	struct soft_hello hello;
 	CUcontext contexts[SOFT_MAX_CONTEXTS];
-	int gpus; /* that the program may see */
+	int gpus; /* number of GPUs that the program may see */
 	uint32_t visible[SOFT_MAX_GPUS];
 	CUcontext primary[SOFT_MAX_GPUS];
 	unsigned primary_flags[SOFT_MAX_GPUS];
 	uint64_t next_id;
-	uint8_t stream_used[SOFT_MAX_STREAMS]; /* 0 free, 1 used, 2 ends when its last operation has
-						*/
+	uint8_t stream_used[SOFT_MAX_STREAMS];	 /* 0: free, 1: in use, 2: destroyed, free after its
+						    last operation */
 	uint8_t stream_owner[SOFT_MAX_STREAMS];	 /* context slot */
-	uint32_t stream_count[SOFT_MAX_STREAMS]; /* operations ever submitted on the slot */
+	uint32_t stream_count[SOFT_MAX_STREAMS]; /* operations ever submitted in the slot */
 	uint8_t event_used[SOFT_MAX_EVENTS];
 	uint32_t event_count[SOFT_MAX_EVENTS];
 	uint32_t next_event;
@@ -225,17 +231,18 @@ struct soft_process {
 extern struct soft_process soft;
 
 /* state.c */
-CUresult soft_check(void); /* initialized, not forked, alive */
-CUresult
-soft_context_current(CUcontext *ret_ctx); /* also: a current context without sticky error */
+CUresult soft_check(void); /* 0 if initialized, not forked, and the server runs */
+CUresult soft_context_current(
+	CUcontext *ret_ctx); /* also fails without a current context, or if it has a sticky error */
 CUresult soft_context_error(CUcontext ctx);
-void *soft_object_create(enum soft_object_kind kind, size_t size); /* zeroed; soft.lock held */
-void soft_object_destroy(void *object);				   /* soft.lock held */
+void *soft_object_create(enum soft_object_kind kind,
+			 size_t size);	/* zeroed; NULL: out of memory; caller holds soft.lock */
+void soft_object_destroy(void *object); /* caller holds soft.lock */
 bool soft_object_is(const void *object, enum soft_object_kind kind);
-/* Which stream a handle means; pt: null is the thread's own. */
+/* Resolves a stream handle in the current context. pt: NULL is the per-thread default stream. */
 CUresult soft_stream_resolve(CUstream h, int pt, CUstream *ret);
-/* Of the thread's current handle the context itself, and the green one that the handle is, if any;
- * what is pushed, popped and set are handles. */
+/* The thread's current context, the green context if the current handle is one (else NULL), and
+ * that handle. push, pop and set_current take and return handles. */
 CUcontext soft_thread_context(void);
 CUgreenCtx soft_thread_green(void);
 CUcontext soft_thread_handle(void);
@@ -369,17 +376,18 @@ void soft_kernel_leave(CUdevice dev, bool pushed);
 CUresult soft_function_resolve(CUfunction h, CUfunction *ret);
 CUresult soft_function_current(CUfunction h, CUfunction *ret);
 
-/* info.c: a part of CUDA_VISIBLE_DEVICES; -1: none of ours */
+/* info.c: returns the GPU that an entry of CUDA_VISIBLE_DEVICES names, or -1. */
 int soft_info_find_gpu(const char *text, size_t n);
 
-/* control.c */
+/* private_table.c */
 extern const struct cuabi_soft_table soft_private_table;
 
 /* export.c */
 int cuabi_unsupported(unsigned index);
 extern void *const cuabi_own[CUABI_COUNT];
 
-/* Both variants of a stream-ordered entry: impl(0, args) and impl(1, args). */
+/* Defines both variants of a stream-ordered entry point: impl(0, args) and impl(1, args); the first
+ * argument is `pt` of soft_stream_resolve. */
 #define PAIR(name, suffix, impl, params, ...)                                                      \
 	CUresult name params                                                                       \
 	{                                                                                          \

@@ -12,9 +12,8 @@
 #include "soft/yield.h"
 
 #define SPIN_NS 30000u
-#define LOOK_NS                                                                                    \
-	100000000u /* a lost wake-up or a dead server is noticed after this at the latest          \
-		    */
+/* Upper bound of the time until a lost wake-up or a dead server is noticed. */
+#define LOOK_NS 100000000u
 
 static void ring(void)
 {
@@ -25,14 +24,17 @@ static void ring(void)
 
 static void ring_bell(void)
 {
+	/* Orders the store of head before the load of asleep. Pairs with the worker's store of
+	 * asleep before it reads the rings (worker_thread.c): either this thread sees asleep, or
+	 * the worker sees the records. The exchange lets one thread claim the doorbell. */
 	fence_seqcst();
 	if (load_relaxed(&soft.shared->asleep) && xchg_acqrel(&soft.shared->asleep, 0u)) {
 		ring();
 	}
 }
 
-/* Who has taken it on himself to ring may not have come to it since: he has no processor, say, or
- * is in a debugger's hands. */
+/* Sleeps until *word changes from `seen`. Rings the doorbell again after a timeout: the thread that
+ * claimed it may have been preempted, or stopped by a debugger, before ringing. */
 static void wait_and_ring(const uint32_t *word, uint32_t seen)
 {
 	if (futex_wait_shared(word, seen, LOOK_NS) == -ETIMEDOUT) {
@@ -40,7 +42,7 @@ static void wait_and_ring(const uint32_t *word, uint32_t seen)
 	}
 }
 
-/* Waits until n bytes fit; ring_lock held. */
+/* Waits until n bytes fit into the ring. Caller holds ring_lock. */
 static CUresult wait_room(uint32_t n)
 {
 	uint32_t tail;
@@ -54,6 +56,9 @@ static CUresult wait_room(uint32_t n)
 			return CUDA_SUCCESS;
 		}
 		add_acqrel(&soft.shared->room_waiters, 1u);
+		/* Orders room_waiters before the second load of tail. Pairs with the server's store
+		 * of tail before it reads room_waiters (ring_reader.c): either this thread sees the
+		 * room, or the server wakes it. */
 		fence_seqcst();
 		if (load_acquire(&soft.shared->tail) == tail) {
 			wait_and_ring(&soft.shared->tail, tail);
@@ -65,6 +70,7 @@ static CUresult wait_room(uint32_t n)
 static void commit(uint32_t bytes)
 {
 	soft.head += bytes;
+	/* Pairs with the server's acquire of head: it reads complete records. */
 	store_release(&soft.shared->head, soft.head);
 }
 
@@ -76,7 +82,7 @@ static CUresult put_one(CUstream s, struct soft_record *r, size_t bytes, const v
 	uint8_t *ring = soft.shared->ring;
 	CUresult e;
 
-	if (to_end < n) { /* records do not wrap */
+	if (to_end < n) { /* a record does not wrap around the end of the ring */
 		struct soft_record pad = { .bytes = to_end, .op = SOFT_OP_PAD };
 
 		e = wait_room(to_end);
@@ -104,8 +110,9 @@ static CUresult put_one(CUstream s, struct soft_record *r, size_t bytes, const v
 	return CUDA_SUCCESS;
 }
 
-/* Strictly, streams that share a channel wait for each other as in hardware: an operation is not
- * begun before the one that was put on the channel before it may begin. */
+/* Adds a record. In strict mode, streams that share a channel have the false dependencies of
+ * hardware: an operation does not begin before the operation ahead of it in the channel may begin.
+ */
 static CUresult put(CUstream s, struct soft_record *r, size_t bytes, const void *more,
 		    size_t more_bytes)
 {
@@ -181,8 +188,8 @@ bool soft_word_reached(const uint32_t *done, uint32_t target)
 	return (int32_t)(load_acquire(done) - target) >= 0;
 }
 
-/* Whoever waits lets others run: the server may have been woken on this very processor, and waking
- * another processor takes longer than a small kernel. */
+/* Waits for at most SPIN_NS. Yields meanwhile: the server may have been woken on this very
+ * processor, and migrating it to another takes longer than a small kernel. */
 static bool spin(const uint32_t *done, uint32_t target)
 {
 	static uint64_t no_yield_ns;
@@ -210,6 +217,9 @@ CUresult soft_word_wait_mode(const uint32_t *done, uint32_t *waiters, uint32_t t
 {
 	if (!soft_word_reached(done, target) && (blocking || !spin(done, target))) {
 		add_acqrel(waiters, 1u);
+		/* Orders waiters before the loads of done and soft.dead. Pairs with the server's
+		 * store of done (softd_stream_publish) and with link_lost, which read waiters after
+		 * their store: no wake-up is lost. */
 		fence_seqcst();
 		for (;;) {
 			uint32_t seen = load_acquire(done);

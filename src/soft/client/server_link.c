@@ -30,11 +30,11 @@
 #define START_TIMEOUT_MS 15000
 #define HELLO_TIMEOUT_NS 2000000000u
 #define HELLO_AGAIN_NS 2000000u
-#define OPTIONS_MAX 32u /* words of GBPF_SOFTGPU_OPTIONS */
+#define OPTIONS_MAX 32u /* maximum number of words in GBPF_SOFTGPU_OPTIONS */
 #define LOG_BYTES "1M"
 
-/* The server's program: $GBPF_SOFTGPU, or found from where this library lies (installed, or in a
- * build folder). */
+/* Finds the server program: $GBPF_SOFTGPU, or relative to this library (installed or in a build
+ * folder). */
 static int server_path(char *out, size_t cap)
 {
 	static const char *const places[] = { "../../../bin/gbpf-softgpu",
@@ -61,7 +61,8 @@ static int server_path(char *out, size_t cap)
 	return -ENOENT;
 }
 
-/* The environment without what would load a driver library into the server. */
+/* Returns a copy of the environment without the variables that would load a driver library into the
+ * server. Caller frees. */
 static char **server_environment(void)
 {
 	size_t n = 0, kept = 0;
@@ -81,7 +82,7 @@ static char **server_environment(void)
 	return env;
 }
 
-/* What the server is started with: ours, then the user's words. */
+/* Arguments of the server: the library's own, then those of GBPF_SOFTGPU_OPTIONS. */
 struct server_start {
 	char path[PATH_MAX], log[SOFT_SOCKET_PATH_MAX + 16], words[4096];
 	char *argv[16 + OPTIONS_MAX];
@@ -120,7 +121,7 @@ static int fill_start(struct server_start *t, const char *sock)
 	    sizeof(t->words)) {
 		return -E2BIG;
 	}
-	/* softgpu.log beside softgpu.sock */
+	/* softgpu.log next to softgpu.sock */
 	snprintf(t->log, sizeof(t->log), "%.*s.log",
 		 (int)(dot && strcmp(dot, ".sock") == 0 ? dot - sock : (long)strlen(sock)), sock);
 	t->argv[n++] = t->path;
@@ -133,14 +134,15 @@ static int fill_start(struct server_start *t, const char *sock)
 	return 0;
 }
 
-/* In the child: only calls that are safe after fork in a program with threads. */
+/* Runs in the child: makes only calls that are async-signal-safe, since the program may have
+ * threads. */
 static void exec_server(struct server_start *t, char **env, int ready, int null, int log)
 {
 	sigset_t none;
 
 	setsid();
 	if (syscall(SYS_clone, 0ul, NULL, NULL, NULL, NULL) != 0) {
-		_exit(0); /* the server's parent is init */
+		_exit(0); /* a second fork makes init the server's parent */
 	}
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
@@ -155,7 +157,7 @@ static void exec_server(struct server_start *t, char **env, int ready, int null,
 	_exit(127);
 }
 
-/* For who wonders why cuInit finds no device: what the server said last. */
+/* Logs why cuInit finds no device: the last line that the server wrote. */
 static void log_failure(const struct server_start *t, int log, off_t from)
 {
 	char text[512], line[768];
@@ -169,7 +171,7 @@ static void log_failure(const struct server_start *t, int log, off_t from)
 	(void)!write(2, line, (size_t)MIN(len, (int)sizeof(line) - 1));
 }
 
-/* The server's own log file, which only its user can have made. */
+/* Opens the server's log file, or /dev/null unless that is a regular file of this user. */
 static int open_log(const struct server_start *t)
 {
 	int fd = open(t->log, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
@@ -184,10 +186,11 @@ static int open_log(const struct server_start *t)
 
 static bool spawn_server(struct server_start *t, char **env, int ready, int null, int log)
 {
-	/* Neither 3 nor closed by exec. */
+	/* Duplicates above 9: dup2 onto 0 to 3 in the child neither overwrites them nor leaves
+	 * close-on-exec set. */
 	int up[3] = { fcntl(ready, F_DUPFD, 10), fcntl(null, F_DUPFD, 10),
 		      fcntl(log, F_DUPFD, 10) };
-	/* No SIGCHLD for the program. */
+	/* clone with no exit signal, so that the program receives no SIGCHLD. */
 	pid_t child = (pid_t)syscall(SYS_clone, 0ul, NULL, NULL, NULL, NULL);
 
 	if (child == 0) {
@@ -245,8 +248,9 @@ out:
 	return err;
 }
 
-/* The runtime directory may lie in /tmp, where anybody may have made it: a program's data goes to a
- * server of its own user or of root alone. Root says itself where it connects. */
+/* Connects to a server of this user or of root. The runtime directory may lie in /tmp, where any
+ * user may have created it, and the server sees the program's data. A process of root connects to
+ * any server: its administrator chose the path. */
 static int connect_trusted(const char *path)
 {
 	int fd = unix_connect(path, SOCK_SEQPACKET);
@@ -299,8 +303,8 @@ static uint64_t number_in(const char *name, uint64_t most)
 	return MIN((uint64_t)v, most);
 }
 
-/* The shared lane, asked for as of NVIDIA MPS: by the folder of its pipes. Where there is no such
- * folder nobody serves it, and the process runs in a lane of its own. */
+/* Asks for the shared lane if the folder $CUDA_MPS_PIPE_DIRECTORY exists, as NVIDIA's driver looks
+ * for an MPS server. Otherwise the process runs in a lane of its own. */
 static void request_shared_lane(struct soft_request *q)
 {
 	const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");
@@ -367,7 +371,8 @@ static CUresult open_once(void)
 	return r;
 }
 
-/* A server that hangs up has too many connections now, or leaves. */
+/* Retries while the server closes the connection: it has too many connections at present, or is
+ * exiting. */
 CUresult soft_link_open(void)
 {
 	uint64_t end = clock_now_ns() + HELLO_TIMEOUT_NS;
@@ -380,12 +385,12 @@ CUresult soft_link_open(void)
 	return r;
 }
 
-/* Everybody who waits looks again and sees soft.dead. */
+/* Marks the server as dead and wakes every waiting thread, which then sees soft.dead. */
 static void link_lost(void)
 {
 	struct soft_shared *s = soft.shared;
 
-	store_seqcst(&soft.dead, 1);
+	store_seqcst(&soft.dead, 1); /* pairs with the fence in soft_word_wait_mode */
 	for (uint32_t i = 0; i < SOFT_MAX_STREAMS; i++) {
 		if (load_relaxed(&s->streams[i].waiters)) {
 			futex_wake_shared(&s->streams[i].done, INT_MAX);
@@ -420,12 +425,13 @@ CUresult soft_link_call(struct soft_request *q, int fd, struct soft_reply *r, si
 		return SOFT_DEAD;
 	}
 	if ((size_t)got < r_bytes) {
-		memset((char *)r + got, 0, MIN(r_bytes - (size_t)got, 1u)); /* texts end */
+		memset((char *)r + got, 0,
+		       MIN(r_bytes - (size_t)got, 1u)); /* terminates a truncated text */
 	}
 	return (CUresult)r->result;
 }
 
-/* A question of somebody who is no client: a connection for it alone. */
+/* Sends one request over a connection of its own, for a process that is not a client. */
 static CUresult request_once(const struct soft_request *q, int fd, struct soft_reply *r,
 			     size_t r_bytes)
 {
@@ -457,7 +463,8 @@ CUresult soft_link_query(struct soft_request *q, int fd, struct soft_reply *r, s
 					    : request_once(q, fd, r, r_bytes);
 }
 
-static int fault_written; /* to GBPF_SOFT_LOG */
+static int
+	fault_written; /* [atomic] the description of a fault has been written to GBPF_SOFT_LOG */
 
 void soft_log(const char *text)
 {

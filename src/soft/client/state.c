@@ -1,4 +1,4 @@
-/* State of the process: initialization, what happens over fork, current contexts, objects behind
+/* State of the process: initialization, behaviour over fork, current contexts, and objects behind
  * handles. */
 #include <stdlib.h>
 #include <string.h>
@@ -20,11 +20,12 @@ struct soft_process soft = {
 	.bell = -1,
 };
 
-/* What one thread has: its stack of contexts and its own default streams. */
+/* Per-thread state: the stack of contexts and the per-thread default streams. */
 struct thread_state {
 	CUcontext stack[STACK_MAX];
-	uint64_t ids[STACK_MAX];      /* a context's memory is used again by later ones */
-	CUgreenCtx greens[STACK_MAX]; /* what the handle was, if it was that of a green context */
+	uint64_t ids[STACK_MAX]; /* of the contexts, since a new context may reuse the memory of a
+				    destroyed one */
+	CUgreenCtx greens[STACK_MAX]; /* the green context, if the handle was one */
 	uint64_t green_ids[STACK_MAX];
 	unsigned depth;
 	CUstream own[SOFT_MAX_CONTEXTS];
@@ -66,8 +67,8 @@ static struct thread_state *thread_get(void)
 	return thread;
 }
 
-/* The child of a fork shares the ring and the sockets with its parent and must use neither. Closing
- * them lets the server see the parent's end. */
+/* After fork, the child must not use the ring and the sockets, which it shares with its parent. It
+ * closes them so that the server notices when the parent exits. */
 static void in_child(void)
 {
 	if (soft.state) {
@@ -78,7 +79,7 @@ static void in_child(void)
 	}
 }
 
-/* CUDA_VISIBLE_DEVICES: numbers or UUIDs, up to the first that makes no sense. */
+/* Parses CUDA_VISIBLE_DEVICES: numbers or UUIDs, up to the first invalid entry. */
 static void find_visible(void)
 {
 	const char *p = getenv("CUDA_VISIBLE_DEVICES");
@@ -95,7 +96,8 @@ static void find_visible(void)
 		if (i < 0) {
 			return;
 		}
-		if (seen & 1u << i) { /* as the driver does with one that is named twice */
+		if (seen & 1u << i) { /* no GPU is visible if one is named twice, as with NVIDIA's
+					 driver */
 			soft.gpus = 0;
 			return;
 		}
@@ -154,7 +156,8 @@ CUresult soft_context_error(CUcontext ctx)
 	}
 	e = load_acquire(&soft.shared->context_error[ctx->slot]);
 	if (e && e != load_relaxed(&ctx->seen_error)) {
-		store_relaxed(&ctx->seen_error, e);
+		store_relaxed(&ctx->seen_error,
+			      e); /* the text of a failed assertion; the caller may not wait */
 		soft_log_wait();
 	}
 	return (CUresult)e;
@@ -200,7 +203,7 @@ CUresult soft_context_current(CUcontext *ret_ctx)
 	return soft_context_error(ctx);
 }
 
-/* The handle becomes the top of the stack. */
+/* Replaces the top of the thread's stack by the handle. */
 static void set_top(struct thread_state *t, CUcontext h)
 {
 	CUgreenCtx g = soft_object_is(h, OBJECT_GREEN) ? (CUgreenCtx)(void *)h : NULL;
@@ -326,7 +329,7 @@ void soft_object_destroy(void *object)
 	struct soft_object **list = &free_objects[o->kind & 31];
 
 	o->kind = OBJECT_FREE;
-	if (soft_strict_on()) { /* none that comes later gets its handle */
+	if (soft_strict_on()) { /* never recycle the handle, so that its later use is detected */
 		soft_strict_object_destroyed(o);
 		return;
 	}

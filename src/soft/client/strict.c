@@ -14,33 +14,34 @@
 #define DELAY_MAX_NS 200000u
 #define POLL_NS 20000u
 #define FRAMES 32
-#define CHANNELS 8u /* of CUDA_DEVICE_MAX_CONNECTIONS, where that is not set */
+#define CHANNELS 8u /* default of CUDA_DEVICE_MAX_CONNECTIONS */
 #define CHANNELS_MAX 32u
 #define DEPTH_MAX 65536u
 
 struct soft_strict_mode strict;
 
-/* An object that there was; objects are never given back, so its address is its name. */
+/* The history of one object. Objects are never freed in strict mode, so the address identifies it.
+ */
 struct history {
-	const void *object; /* NULL: free */
+	const void *object; /* NULL: free slot */
 	enum soft_object_kind kind;
-	uint64_t destroyed_at; /* in which call; 0: it lives */
-	pthread_t destroyer;   /* who destroys it, */
-	bool ending;	       /* if anybody does */
-	pthread_t holder;      /* to whom a green context is current, */
-	unsigned n_current;    /* so often */
+	uint64_t destroyed_at; /* n_calls when it was destroyed; 0: it exists */
+	pthread_t destroyer;   /* thread that is destroying it, if `ending` */
+	bool ending;	       /* its destruction has begun */
+	pthread_t holder;      /* thread in which a green context is current */
+	unsigned n_current;    /* number of times it is current there */
 };
 
 static pthread_mutex_t histories_mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct history *histories; /* lives_mutex, as what follows */
+static struct history *histories; /* guarded by histories_mutex, as are the next three */
 static size_t n_histories, cap_histories;
-static uint64_t n_calls; /* that gave a handle */
+static uint64_t n_calls; /* calls that passed a handle */
 
 static pthread_mutex_t shown_mutex = PTHREAD_MUTEX_INITIALIZER;
-static uint32_t shown[SOFT_MAX_STREAMS]; /* shown_mutex */
-static uint64_t shown_until_ns;		 /* shown_mutex */
+static uint32_t shown[SOFT_MAX_STREAMS]; /* counts visible to the program; guarded by shown_mutex */
+static uint64_t shown_until_ns;		 /* when to refresh `shown`; guarded by shown_mutex */
 
-static uint64_t seed; /* atomic */
+static uint64_t seed; /* [atomic] state of the random generator */
 
 /* ---- the environment ---- */
 
@@ -68,7 +69,7 @@ void soft_strict_read(void)
 	pthread_mutex_unlock(&once);
 }
 
-/* ---- lateness ---- */
+/* ---- delays ---- */
 
 static uint64_t draw(uint64_t below)
 {
@@ -79,7 +80,7 @@ static uint64_t draw(uint64_t below)
 	return (x ^ x >> 31) % below;
 }
 
-/* Mostly nothing: a program of thousands of calls is to end. */
+/* Sleeps in one call of eight, so that programs with thousands of calls still finish. */
 static void random_delay(void)
 {
 	if (draw(8) == 0) {
@@ -94,8 +95,8 @@ void soft_strict_delay(void)
 	}
 }
 
-/* shown_mutex is held. Of two streams, one of which waits for the other, the waiting one is never
- * shown alone: what is read first is read again until nothing moves. */
+/* Refreshes all visible counts. Repeats until none changes, so that a stream that waits for another
+ * is never shown complete before it. Caller holds shown_mutex. */
 static void show_all(void)
 {
 	bool moved = true;
@@ -139,10 +140,10 @@ void soft_strict_waited(void)
 	}
 }
 
-/* ---- depth ---- */
+/* ---- queue depth ---- */
 
-/* Operations of the stream's channel that have not ended. Streams share channels as they share
- * connections: by number, those of one priority among themselves. */
+/* Returns the number of incomplete operations in the stream's channel. Streams share channels as
+ * they share hardware connections: by number, separately for each priority. */
 static uint32_t queued(const CUstream s)
 {
 	uint32_t n = 0;
@@ -180,13 +181,13 @@ void soft_strict_context(CUcontext ctx)
 	}
 }
 
-/* Only what its own stream lets begin leaves a channel, so what comes behind it begins when what is
- * before it in its own stream has ended. */
+/* An operation leaves its channel once its own stream lets it begin. So an operation behind it
+ * begins only after the operations that precede it in its stream have ended. */
 bool soft_strict_false_dependency(CUstream s, uint32_t n, uint32_t *ret_slot, uint32_t *ret_target)
 {
 	static struct channel {
-		uint32_t slot, n;			/* of the last operation; 0: none yet */
-	} channels[SOFT_MAX_CONTEXTS][2][CHANNELS_MAX]; /* soft.ring_lock */
+		uint32_t slot, n; /* the last operation of the channel; n 0: none yet */
+	} channels[SOFT_MAX_CONTEXTS][2][CHANNELS_MAX]; /* guarded by soft.ring_lock */
 	struct channel *c = &channels[s->context->slot][s->priority < 0][s->slot % strict.channels];
 	bool behind = c->n && c->slot != s->slot &&
 		      !soft_word_reached(&soft.shared->streams[c->slot].done, c->n - 1);
@@ -213,7 +214,8 @@ static const char *name_of(enum soft_object_kind kind)
 	return kind >= OBJECT_CONTEXT && i < ARRAY_SIZE(names) ? names[i] : "object";
 }
 
-/* The last function of this library on the way out is the one that the program called. */
+/* Returns the name of the API function that the program called: the outermost frame of this library
+ * on the stack. */
 static const char *call_of(void)
 {
 	const char *name = "a call";
@@ -229,7 +231,7 @@ static const char *call_of(void)
 		if (dladdr(frames[i], &at) && at.dli_fbase == self.dli_fbase) {
 			name = at.dli_sname ? at.dli_sname : name;
 			inside = true;
-		} else if (inside) { /* before: a sanitizer's own backtrace() */
+		} else if (inside) { /* frames before may belong to a sanitizer's own backtrace() */
 			break;
 		}
 	}
@@ -247,7 +249,8 @@ __attribute__((noreturn)) static void die(const void *handle, enum soft_object_k
 	abort();
 }
 
-/* lives_mutex is held. Its place, or the one where it would be. */
+/* Returns the slot of the object, or the free slot where it belongs. Caller holds histories_mutex.
+ */
 static struct history *find_history(const void *object)
 {
 	uint64_t h = (uintptr_t)object * UINT64_C(0x9e3779b97f4a7c15);
@@ -259,7 +262,7 @@ static struct history *find_history(const void *object)
 	return &histories[i];
 }
 
-/* lives_mutex is held. False: no memory. */
+/* Makes room for one more object. Returns false if out of memory. Caller holds histories_mutex. */
 static bool make_room(void)
 {
 	size_t before = cap_histories;
@@ -313,7 +316,7 @@ void soft_strict_object_destroyed(const void *object)
 	pthread_mutex_unlock(&histories_mutex);
 }
 
-/* Why the handle must not be used, or NULL. */
+/* Returns why the handle must not be used, or NULL. */
 static const char *invalid_reason(const void *handle, enum soft_object_kind kind, char *room,
 				  size_t bytes)
 {

@@ -1,6 +1,6 @@
-/* libnvidia-ml.so.1 for the soft GPU: what programs that watch GPUs read. Each answer is asked of
- * the server that runs; what a soft GPU has not, such as a temperature, is answered NOT_SUPPORTED.
- */
+/* libnvidia-ml.so.1 for the soft GPU: the functions that monitoring programs use. Each call queries
+ * the running server. Functions about things that a soft GPU lacks, such as a temperature, return
+ * NOT_SUPPORTED. */
 #include "soft/nvml/nvml.h"
 
 #include <errno.h>
@@ -15,20 +15,20 @@
 #include "soft/identity.h"
 #include "soft/query.h"
 
-#define SAMPLE_NS 50000000u /* the first look at how busy a GPU is takes as long */
+#define SAMPLE_NS 50000000u /* duration of the first measurement of the utilization */
 #define INSTANCE_NONE 0xffffffffu
 #define ARCH_AMPERE 7u
 
-/* A handle points to one of these; they are static, so a stale one is harmless. */
+/* The target of a handle. Statically allocated, so a stale handle is harmless. */
 struct nvml_device {
 	uint32_t gpu;
-	struct soft_gpu_info before; /* the last look, for utilization */
+	struct soft_gpu_info before; /* last sample, for the utilization */
 	unsigned busy;
 };
 
 static struct {
 	pthread_mutex_t lock;
-	unsigned users; /* nvmlInit calls */
+	unsigned users; /* number of nvmlInit calls not yet undone */
 	unsigned gpus;
 	struct nvml_device device[SOFT_MAX_GPUS];
 } nvml = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -80,7 +80,8 @@ static enum nvml_return init(void)
 	return NVML_SUCCESS;
 }
 
-/* NVML_SUCCESS when it is a handle of ours and arguments are there. */
+/* Returns NVML_SUCCESS if the library is initialized, the handle valid and the arguments present.
+ */
 static enum nvml_return check(nvmlDevice_t d, bool arguments)
 {
 	enum nvml_return r = NVML_SUCCESS;
@@ -121,7 +122,7 @@ static enum nvml_return put(nvmlDevice_t d, unsigned *out, unsigned value)
 	return r;
 }
 
-/* The library. */
+/* ---- library ---- */
 
 EXPORT enum nvml_return nvmlInit_v2(void)
 {
@@ -228,7 +229,7 @@ EXPORT enum nvml_return nvmlSystemGetProcessName(unsigned pid, char *out, unsign
 	return n ? put_text(out, room, name) : NVML_ERROR_NOT_FOUND;
 }
 
-/* Devices. */
+/* ---- devices ---- */
 
 static enum nvml_return count(unsigned *ret)
 {
@@ -405,7 +406,7 @@ EXPORT enum nvml_return nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t d, struct nvml_m
 	return r;
 }
 
-/* Of the time since the last look, which is at least a moment ago. */
+/* Measures since the last sample; takes one first if there is none. */
 EXPORT enum nvml_return nvmlDeviceGetUtilizationRates(nvmlDevice_t d, struct nvml_utilization *ret)
 {
 	struct soft_gpu_info now;
@@ -450,7 +451,7 @@ EXPORT enum nvml_return nvmlDeviceGetMaxClockInfo(nvmlDevice_t d, unsigned type,
 	return nvmlDeviceGetClockInfo(d, type, ret);
 }
 
-/* The programs with contexts on it, each once. */
+/* Lists the programs that have contexts on the GPU, each once. */
 static enum nvml_return processes(nvmlDevice_t d, struct nvml_process *out, unsigned room,
 				  unsigned *ret_n)
 {
@@ -549,7 +550,7 @@ EXPORT enum nvml_return nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t d, un
 	return none(d, n);
 }
 
-/* States that a soft GPU is always in. */
+/* ---- constant states ---- */
 EXPORT enum nvml_return nvmlDeviceGetComputeMode(nvmlDevice_t d, unsigned *ret)
 {
 	return put(d, ret, 0); /* default: shared */
@@ -570,7 +571,7 @@ EXPORT enum nvml_return nvmlDeviceGetDisplayActive(nvmlDevice_t d, unsigned *ret
 	return put(d, ret, 0);
 }
 
-/* What it has not. */
+/* ---- missing hardware ---- */
 #define MISSING(name, ...)                                                                         \
 	EXPORT enum nvml_return name(nvmlDevice_t d, __VA_ARGS__)                                  \
 	{                                                                                          \

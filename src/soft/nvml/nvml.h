@@ -1,5 +1,5 @@
-/* The parts of NVIDIA's management library that libnvidia-ml.so.1 of the soft GPU has: types as
- * public programs see them (NVML API reference). */
+/* The part of NVIDIA's management library that the soft GPU implements: types as in the NVML API
+ * reference, layouts as its binary interface fixes them. */
 #ifndef GBPF_SOFT_NVML_NVML_H
 #define GBPF_SOFT_NVML_NVML_H
 

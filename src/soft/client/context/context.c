@@ -23,8 +23,7 @@ static const size_t default_limits[16] = {
 	[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64,
 };
 
-/* Keeps every other mapping out of the window, so that pinned memory can appear at its device
- * address. */
+/* Reserves the window's addresses, so that pinned memory can be mapped at its device address. */
 static CUresult reserve_window(CUcontext ctx)
 {
 	void *at = (void *)(uintptr_t)ctx->window_base;
@@ -34,7 +33,7 @@ static CUresult reserve_window(CUcontext ctx)
 	if (p == at) {
 		return CUDA_SUCCESS;
 	}
-	if (p != MAP_FAILED) { /* kernels before 4.17 take the address as a hint */
+	if (p != MAP_FAILED) { /* Linux before 4.17 treats the address as a hint */
 		munmap(p, ctx->window_bytes);
 	}
 	ctx->window_base = 0;
@@ -49,7 +48,7 @@ static void destroy_on_server(uint32_t slot)
 	soft_link_call(&q, -1, &r, sizeof(r), NULL);
 }
 
-/* Work of a context that is kept from running must not keep it from ending. */
+/* Enables scheduling of the context, whose work could otherwise never end. */
 static void enable_scheduling(uint32_t slot)
 {
 	struct soft_request q = {
@@ -151,7 +150,7 @@ CUresult soft_context_check_device(CUdevice dev)
 	return e ? e : dev >= 0 && dev < soft.gpus ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
-/* The context that a handle means. */
+/* Replaces the handle, which may be that of a green context, by the context that it means. */
 static CUresult check_handle(CUcontext *ctx)
 {
 	CUresult e = soft_check();
@@ -202,7 +201,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
 	if (e) {
 		return e;
 	}
-	if (ctx->primary) { /* a green one too */
+	if (ctx->primary) { /* also for a green handle */
 		return CUDA_ERROR_INVALID_CONTEXT;
 	}
 	if (soft_thread_context() == ctx) {
@@ -217,7 +216,7 @@ CUresult cuCtxDestroy(CUcontext ctx)
 	return cuCtxDestroy_v2(ctx);
 }
 
-/* From before contexts were current for threads: counts uses of the current one. */
+/* From before threads had current contexts: counts uses of the current one. */
 CUresult cuCtxAttach(CUcontext *ret, unsigned int flags)
 {
 	CUcontext ctx;
@@ -376,7 +375,7 @@ CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *ret)
 	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* All of the context, or what belongs to a green one. */
+/* Waits for all work of the context, or of the green context if g is not NULL. */
 static CUresult drain(CUcontext ctx, CUgreenCtx g)
 {
 	CUresult e = soft_capture_sync_context(ctx);
@@ -447,8 +446,8 @@ static CUresult set_heap(CUcontext ctx, size_t bytes)
 	return soft_link_call(&q, -1, &r, sizeof(r), NULL);
 }
 
-/* Most of them are promises that the soft GPU keeps anyway: its stacks grow with the kernel and its
- * output buffer is drained while kernels run. */
+/* Most limits always hold on the soft GPU: stacks grow with the kernel, and output is drained while
+ * kernels run. */
 CUresult cuCtxSetLimit(CUlimit what, size_t value)
 {
 	CUcontext ctx;
@@ -457,7 +456,7 @@ CUresult cuCtxSetLimit(CUlimit what, size_t value)
 	if (e) {
 		return e;
 	}
-	if ((unsigned)what >= CU_LIMIT_PERSISTING_L2_CACHE_SIZE) { /* that cache is not there */
+	if ((unsigned)what >= CU_LIMIT_PERSISTING_L2_CACHE_SIZE) { /* there is no such cache */
 		return CUDA_ERROR_UNSUPPORTED_LIMIT;
 	}
 	if ((what == CU_LIMIT_STACK_SIZE && value > STACK_LIMIT_MAX) ||
@@ -484,7 +483,7 @@ CUresult cuCtxResetPersistingL2Cache(void)
 	return soft_context_current(&ctx);
 }
 
-/* Preferences: they are remembered, and there is nothing to prefer. */
+/* Cache preferences are stored and have no effect. */
 CUresult cuCtxGetCacheConfig(CUfunc_cache *ret)
 {
 	CUcontext ctx;
@@ -521,7 +520,7 @@ CUresult cuCtxGetSharedMemConfig(CUsharedconfig *ret)
 	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* The banks of a device of this capability have four bytes whatever is asked for. */
+/* A device of this compute capability always has banks of four bytes. */
 CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
 {
 	CUcontext ctx;

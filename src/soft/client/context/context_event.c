@@ -5,9 +5,9 @@
 #include "soft/client/context/green.h"
 #include "soft/client/strict.h"
 
-/* Whose streams, and what is put into each. */
+/* The streams concerned and the event. */
 struct members {
-	CUgreenCtx green; /* NULL: all of the context */
+	CUgreenCtx green; /* NULL: all streams of the context */
 	CUstream own;
 	CUevent event;
 };

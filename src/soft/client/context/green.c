@@ -73,7 +73,8 @@ static CUresult make_part(CUgreenCtx g)
 
 		q.more[i / 2] |= range << i % 2 * 32;
 	}
-	/* Numbers come again when the server has taken what was put with them. */
+	/* Numbers are limited, and the server reuses one only after it has processed the records
+	 * that name it. So waits for up to a second. */
 	e = soft_link_call(&q, -1, &r, sizeof(r), NULL);
 	for (unsigned i = 0; e == CUDA_ERROR_NOT_READY && i < NUMBER_TRIES; i++) {
 		clock_sleep_ns(NUMBER_NS);
@@ -229,7 +230,7 @@ CUresult cuGreenCtxStreamCreate(CUstream *ret, CUgreenCtx g, unsigned int flags,
 	return soft_stream_create_in(g->primary, g, priority, SOFT_STREAM_NON_BLOCKING, ret);
 }
 
-/* Events of the whole green context go as those of contexts do. */
+/* An event of a green context is recorded as that of a context is. */
 
 CUresult cuGreenCtxRecordEvent(CUgreenCtx g, CUevent ev)
 {

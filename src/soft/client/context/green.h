@@ -1,12 +1,12 @@
-/* Green contexts: the primary context with a set of SMs. A green context that was converted is a
- * context handle too: current for a thread it means the primary context, its own default stream,
- * and its SMs for streams and graph nodes that are made. */
+/* Green contexts: the primary context restricted to a set of SMs. A converted green context is also
+ * a context handle. While that handle is current, a thread uses the primary context, the green
+ * context's default stream, and its SMs for new streams and graph nodes. */
 #ifndef GBPF_SOFT_CLIENT_CONTEXT_GREEN_H
 #define GBPF_SOFT_CLIENT_CONTEXT_GREEN_H
 
 #include "soft/client/process.h"
 
-#define GREEN_MIN_SMS 4u /* of a partition, as for compute capability 8.x */
+#define GREEN_MIN_SMS 4u /* smallest partition, as for compute capability 8.x */
 #define GREEN_ALIGN_SMS 2u
 
 struct soft_sm_ranges {
@@ -21,7 +21,7 @@ struct CUgreenCtx_st {
 	CUcontext primary; /* retained */
 	uint64_t primary_id;
 	uint64_t id;
-	uint32_t part; /* the server's number + 1 */
+	uint32_t part; /* 1 + number at the server */
 	bool converted;
 	CUstream legacy;
 	struct soft_sm_ranges sms;
@@ -35,23 +35,23 @@ struct CUdevResourceDesc_st {
 };
 
 /* green.c */
-bool soft_green_is(const void *h); /* and its primary context lives */
-/* The context behind a handle that may be a converted green one; *ret_green NULL: it is none. */
+bool soft_green_is(const void *h); /* also checks that its primary context exists */
+/* Finds the context behind a handle, which may be a converted green context. *ret_green: the green
+ * context, or NULL. */
 CUresult soft_green_resolve(CUcontext h, CUcontext *ret_ctx, CUgreenCtx *ret_green);
-CUcontext
-soft_green_context(CUcontext h); /* the same without questions: h when it is no green one */
+CUcontext soft_green_context(CUcontext h); /* unchecked; returns h unless it is a green context */
 static inline CUcontext soft_green_handle(CUgreenCtx g)
 {
 	return (CUcontext)(void *)g;
 }
-/* A stream whose green context is gone. */
+/* Whether the stream's green context has been destroyed. */
 bool soft_green_stream_orphaned(const CUstream s);
 
-/* resource.c */
+/* sm_resource.c */
 unsigned soft_sm_ranges_count(const struct soft_sm_ranges *r);
 CUresult soft_sm_resource_fill(CUdevResource *ret, CUdevResourceType type, CUdevice dev,
 			       const struct soft_sm_ranges *sms);
 struct soft_sm_ranges
-soft_sm_resource_all(void); /* of the device, as far as the program may use it */
+soft_sm_resource_all(void); /* all SMs of the device that the program may use */
 
 #endif

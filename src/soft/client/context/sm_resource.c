@@ -1,6 +1,6 @@
-/* Device resources: sets of SMs by value, in the part of the structure that programs must not look
- * into, with a checksum, since it comes back from them; and descriptors of what a green context is
- * to have. */
+/* Device resources: sets of SMs, stored by value in the opaque part of the driver's structure.
+ * Programs pass them back, so a checksum detects modified ones. Also resource descriptors, from
+ * which green contexts are made. */
 #include <string.h>
 
 #include "base/atomic.h"
@@ -9,12 +9,12 @@
 #define MAGIC 0x736d7273u
 #define DESCS_MAX 4096u
 
-enum origin { ORIGIN_WHOLE, ORIGIN_SPLIT }; /* what a split gave cannot be split again */
+enum origin { ORIGIN_WHOLE, ORIGIN_SPLIT }; /* the result of a split cannot be split again */
 
 struct sm_data {
 	uint32_t magic;
 	CUdevice device;
-	uint32_t split; /* which one it came from; 0: none */
+	uint32_t split; /* number of the split that it comes from; 0: none */
 	uint32_t n_ranges;
 	struct {
 		uint16_t first, n;
@@ -24,7 +24,8 @@ struct sm_data {
 _Static_assert(sizeof(struct sm_data) <= sizeof(((CUdevResource *)0)->internal), "it fits");
 
 static uint32_t next_split;
-static CUdevResourceDesc descs; /* soft.lock; there is no call that frees one */
+static CUdevResourceDesc
+	descs; /* guarded by soft.lock; never freed, since the API has no call for it */
 static unsigned n_descs;
 
 unsigned soft_sm_ranges_count(const struct soft_sm_ranges *r)
@@ -111,7 +112,7 @@ CUresult cuDeviceGetDevResource(CUdevice dev, CUdevResource *ret, CUdevResourceT
 	return soft_sm_resource_fill(ret, type, dev, &all);
 }
 
-/* The n SMs behind the first `skip` of the set. */
+/* Returns n SMs of the set after the first `skip`. */
 static struct soft_sm_ranges slice(const struct soft_sm_ranges *of, unsigned skip, unsigned n)
 {
 	struct soft_sm_ranges r = { 0 };
@@ -145,7 +146,8 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *groups
 		return e;
 	}
 	if (!groups || !input || (flags & ~CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING)) {
-		return CUDA_ERROR_INVALID_VALUE; /* the other flag is for capability 9.0 */
+		return CUDA_ERROR_INVALID_VALUE; /* the other flag requires compute capability 9.0
+						  */
 	}
 	e = get(input, &in, &sms);
 	if (e) {
@@ -190,7 +192,7 @@ static bool overlap(const struct soft_sm_ranges *a, unsigned first, unsigned n)
 	return false;
 }
 
-/* Ranges that touch become one; false: they overlap, or are too many. */
+/* Adds ranges to a set; merges adjacent ones. Returns false if they overlap or exceed the array. */
 static bool join(struct soft_sm_ranges *to, const struct soft_sm_ranges *more)
 {
 	for (uint32_t i = 0; i < more->n; i++) {
@@ -238,7 +240,8 @@ static CUresult collect(const CUdevResource *from, unsigned n, CUdevice *dev,
 	return CUDA_SUCCESS;
 }
 
-/* Nobody can give a descriptor back, so equal ones are the same. soft.lock held. */
+/* Returns the descriptor of the set. Descriptors cannot be destroyed, so equal sets share one.
+ * Caller holds soft.lock. */
 static CUresult find_desc(CUdevice dev, const struct soft_sm_ranges *sms, CUdevResourceDesc *ret)
 {
 	CUdevResourceDesc d = descs;

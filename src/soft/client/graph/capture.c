@@ -8,13 +8,15 @@
 #include "base/atomic.h"
 
 pthread_mutex_t soft_capture_lock =
-	PTHREAD_MUTEX_INITIALIZER; /* everything here; before soft.lock */
+	PTHREAD_MUTEX_INITIALIZER; /* guards everything below; taken before soft.lock */
 static struct soft_capture *captures;
 static unsigned n_captures;
 static uint64_t last_id;
 static __thread CUstreamCaptureMode thread_mode;
 static __thread char thread_mark;
 
+/* Relaxed: a thread sees captures that it has begun; against those of other threads the program
+ * must order its calls. */
 static bool no_captures(void)
 {
 	return load_relaxed(&n_captures) == 0;
@@ -76,7 +78,7 @@ static void leave(CUstream s)
 	s->capturing->deps.n = 0;
 }
 
-/* Runs fn for every stream of the capture; until it answers something else than 0. */
+/* Calls fn for every stream of the capture until it returns other than 0. */
 struct each_call {
 	struct soft_capture *c;
 	CUresult (*fn)(CUstream s, struct soft_capture *c);
@@ -129,7 +131,8 @@ static struct soft_capture *find(uint64_t id)
 	return c;
 }
 
-/* The legacy stream would wait for blocking streams, so nobody may use it while one captures. */
+/* The legacy stream synchronizes with blocking streams, so it must not be used while one of them
+ * captures. */
 static CUresult is_blocking(CUstream s, struct soft_capture *c)
 {
 	(void)c;
@@ -243,7 +246,8 @@ CUresult soft_capture_sync(CUstream s)
 {
 	CUresult e = soft_capture_refuse(s);
 
-	return e ? e : soft_capture_unsafe(); /* other streams too, for who may not wait at all */
+	return e ? e : soft_capture_unsafe(); /* also fails if captures of other streams forbid this
+						 thread to wait */
 }
 
 struct in_context {
@@ -275,7 +279,7 @@ CUresult soft_capture_sync_context(CUcontext ctx)
 	return x.any ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 
-/* Events. */
+/* ---- events ---- */
 
 static CUresult keep(CUevent ev, const struct soft_capture *c, const struct soft_edges *deps)
 {
@@ -325,7 +329,7 @@ CUresult soft_capture_record(CUstream s, CUevent ev, bool external, bool *ret)
 	return CUDA_SUCCESS;
 }
 
-/* The stream waits for an event of a capture that goes on: it takes part from now on. */
+/* The stream waits for an event of an active capture, so it joins that capture. */
 static CUresult wait_captured(CUstream s, struct soft_capture *to, const struct soft_edges *deps)
 {
 	struct soft_capture *c = soft_capture_of(s);

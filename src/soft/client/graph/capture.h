@@ -1,5 +1,5 @@
-/* Stream capture: work that is put on a capturing stream becomes a node of a graph. Every call that
- * has to do with streams asks here first; while nobody captures that costs one load. */
+/* Stream capture: work submitted to a capturing stream becomes a node of a graph. Every call about
+ * streams checks here first; while there is no capture that costs one load. */
 #ifndef GBPF_SOFT_CLIENT_GRAPH_CAPTURE_H
 #define GBPF_SOFT_CLIENT_GRAPH_CAPTURE_H
 
@@ -7,40 +7,43 @@
 
 struct soft_work;
 
-/* Before work is put on a stream. *ret: it is to be recorded by capture_add instead. */
+/* Before work is submitted to a stream. *ret: pass it to soft_capture_add instead. */
 CUresult soft_capture_check(CUstream s, bool *ret);
-/* A node after what the stream has captured so far. Takes what w owns, also when it fails. */
+/* Adds a node that depends on what the stream has captured so far. Takes what w owns, also on
+ * failure. */
 CUresult soft_capture_add(CUstream s, struct soft_work *w);
-/* First in calls that the driver forbids while somebody captures: allocations, frees, queries of
- * events. */
+/* First in calls that are forbidden during a capture (allocation, free, event queries); fails and
+ * invalidates the captures concerned. */
 CUresult soft_capture_unsafe(void);
-/* Stream-ordered work that cannot be a node. */
+/* For stream-ordered work that cannot be a node: fails and invalidates the capture if the stream
+ * captures. */
 CUresult soft_capture_refuse(CUstream s);
-/* Before a stream, or all of a context's, is asked or waited for. */
+/* Before a query or a wait for a stream, or for all streams of a context. */
 CUresult soft_capture_sync(CUstream s);
 CUresult soft_capture_sync_context(CUcontext ctx);
 
-/* A copy or memset; *ret: it has been captured and nothing is left to do. */
+/* A copy or memset. *ret: it has been captured and nothing is left to do. */
 struct soft_copy;
 CUresult soft_capture_copy(CUstream s, const struct soft_copy *c, bool blocking, bool *ret);
 CUresult soft_capture_memset(CUstream s, const CUDA_MEMSET_NODE_PARAMS *p, bool *ret);
 
-/* Stream-ordered memory. */
+/* The same for stream-ordered allocation and free. */
 CUresult soft_capture_alloc(CUstream s, CUdeviceptr *ret_address, size_t bytes, bool *ret);
 CUresult soft_capture_free(CUstream s, CUdeviceptr address, bool *ret);
-/* The program frees memory outside a capture; true: it is of a graph, and *ret_e is the answer. */
+/* Frees memory of a graph outside a capture. Returns false if the address is not a graph's;
+ * otherwise *ret_e is the result. */
 bool soft_graph_memory_free_outside(uint64_t address, CUresult *ret_e);
 
-/* Events. *ret: the record or wait has been captured and nothing is left to do. */
+/* The same for events. */
 CUresult soft_capture_record(CUstream s, CUevent ev, bool external, bool *ret);
 CUresult soft_capture_wait(CUstream s, CUevent ev, bool external, bool *ret);
-/* The event's last record is of a capture. */
+/* Whether the last record of the event was captured. */
 bool soft_capture_has_event(const CUevent ev);
 
-/* Before an event is asked or waited for: not one that a capture recorded. */
+/* Before a query or a wait for an event: fails if its last record was captured. */
 CUresult soft_capture_check_event(CUevent ev, bool invalidate);
 
-/* The object ends: its part in captures too. */
+/* Removes a stream or event that is being destroyed from its capture. */
 void soft_capture_drop_stream(CUstream s);
 void soft_capture_drop_event(CUevent ev);
 

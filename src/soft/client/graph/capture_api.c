@@ -1,4 +1,4 @@
-/* Capture as programs see it: begun, ended, asked. */
+/* The API of captures: begin, end, queries and updates of dependencies. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +39,7 @@ static CUresult begin(int pt, CUstream h, CUstreamCaptureMode mode)
 PAIR(cuStreamBeginCapture, _ptsz, begin, (CUstream h), h, CU_STREAM_CAPTURE_MODE_GLOBAL)
 PAIR(cuStreamBeginCapture_v2, _ptsz, begin, (CUstream h, CUstreamCaptureMode mode), h, mode)
 
-/* Nodes of the graph and what is said of the edges from them; caller frees. */
+/* Reads nodes of the graph and the data of the edges from them. Caller frees. */
 static CUresult read_edges(CUgraph g, const CUgraphNode *nodes, const CUgraphEdgeData *data,
 			   size_t n, struct soft_graph_edge **ret)
 {
@@ -111,7 +111,7 @@ static CUresult end_locked(CUstream s, CUgraph *ret)
 		return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
 	}
 	if (c->mode != CU_STREAM_CAPTURE_MODE_RELAXED && c->thread != soft_capture_thread()) {
-		e = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD; /* and it is over */
+		e = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD; /* the capture ends nevertheless */
 	} else if (c->invalid) {
 		e = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	} else {
@@ -147,7 +147,7 @@ static CUresult end_capture(int pt, CUstream h, CUgraph *ret)
 }
 PAIR(cuStreamEndCapture, _ptsz, end_capture, (CUstream h, CUgraph *ret), h, ret)
 
-/* Questions. */
+/* ---- queries ---- */
 
 static CUresult status_locked(CUstream s, CUstreamCaptureStatus *ret, struct soft_capture **ret_c)
 {
@@ -177,7 +177,7 @@ static CUresult is_capturing(int pt, CUstream h, CUstreamCaptureStatus *ret)
 }
 PAIR(cuStreamIsCapturing, _ptsz, is_capturing, (CUstream h, CUstreamCaptureStatus *ret), h, ret)
 
-/* The stream's set as the program may read it until its next call. */
+/* Copies the stream's set to memory that the program may read until its next call. */
 static CUresult show(struct soft_capturing *p, const CUgraphNode **nodes,
 		     const CUgraphEdgeData **data, size_t *ret_n)
 {

@@ -1,4 +1,4 @@
-/* Copies and memsets that a capturing stream records. */
+/* Captured copies and memsets: translates them into node parameters. */
 #include <string.h>
 
 #include "base/atomic.h"
@@ -14,7 +14,7 @@ static CUmemorytype type_of(uint64_t address)
 									   : CU_MEMORYTYPE_HOST;
 }
 
-/* The copy as the driver describes it. */
+/* Returns the driver's description of the copy. */
 static CUDA_MEMCPY3D describe(const struct soft_copy *c)
 {
 	CUDA_MEMCPY3D p = { .srcMemoryType = type_of(c->src),

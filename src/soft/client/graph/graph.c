@@ -1,4 +1,5 @@
-/* Graphs as data: nodes, edges, copies, walks. What nodes do is work.c's. */
+/* Graphs as data: nodes, edges, copies and orders. graph_work.c implements the contents of nodes.
+ */
 #include "soft/client/graph/graph.h"
 #include "soft/client/strict.h"
 
@@ -269,7 +270,8 @@ CUresult soft_graph_clone(CUgraph from, CUgraph *ret)
 	return CUDA_SUCCESS;
 }
 
-/* For each node how many it waits for, and after them the edges by the node that they leave. */
+/* For each node: the number of nodes it waits for, and the index in `to` of the first of its
+ * outgoing edges. */
 struct soft_edges {
 	uint32_t *waits, *first, *to;
 };
@@ -285,7 +287,7 @@ static void list_edges(CUgraph g, struct soft_edges *l)
 	for (uint32_t i = 0; i < g->n; i++) {
 		l->first[i + 1] += l->first[i];
 	}
-	for (uint32_t i = g->n; i-- > 0;) { /* fills each list from its end */
+	for (uint32_t i = g->n; i-- > 0;) { /* fills each node's list from its end */
 		for (uint32_t j = 0; j < g->nodes[i]->n_deps; j++) {
 			l->to[--l->first[g->nodes[i]->deps[j].from->index + 1]] = i;
 		}

@@ -1,4 +1,5 @@
-/* Graphs as programs see them: made, asked, connected. Nodes are graph_node.c's. */
+/* The API of graphs: creation, destruction, queries and edges. graph_node.c implements that of
+ * nodes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,13 +52,13 @@ CUresult cuGraphNodeFindInClone(CUgraphNode *ret, CUgraphNode n, CUgraph clone)
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* The driver's way to give a list: with no array the count is asked; what of the array is not
- * filled becomes null, and the count tells how many were. */
+/* Lists in the driver's convention: without an array, the call returns the count. Otherwise it
+ * fills the array, sets unused entries to NULL, and returns the number of entries filled. */
 struct node_list {
 	CUgraphNode *nodes, *to;
 	CUgraphEdgeData *data;
 	size_t cap, n;
-	bool lossy; /* an edge says more than the caller can take */
+	bool lossy; /* an edge has data that the caller cannot receive */
 };
 
 static void give(struct node_list *o, CUgraphNode node, CUgraphNode to, const CUgraphEdgeData *d)
@@ -199,7 +200,7 @@ CUresult cuGraphNodeGetDependentNodes(CUgraphNode n, CUgraphNode *nodes, size_t 
 	return cuGraphNodeGetDependentNodes_v2(n, nodes, NULL, count);
 }
 
-/* All edges are checked before one is made. */
+/* Checks all edges before the caller adds the first. */
 static CUresult check_pairs(CUgraph g, const CUgraphNode *from, const CUgraphNode *to, size_t n)
 {
 	CUresult e = soft_graph_check(g);
@@ -227,7 +228,7 @@ CUresult cuGraphAddDependencies_v2(CUgraph g, const CUgraphNode *from, const CUg
 	for (; i < n && !e; i++) {
 		e = soft_graph_connect(to[i], from[i], data ? data[i] : plain);
 	}
-	if (e && i) { /* the one that failed was not made */
+	if (e && i) { /* the failed edge was not added */
 		for (size_t j = 0; j + 1 < i; j++) {
 			soft_graph_disconnect(to[j], from[j]);
 		}

@@ -1,4 +1,4 @@
-/* cuGraphDebugDotPrint: a graph in the language of graphviz. */
+/* cuGraphDebugDotPrint: prints a graph in the language of graphviz. */
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
@@ -50,7 +50,7 @@ static void print_details(struct buf *b, const struct soft_work *w)
 	}
 }
 
-/* Names of nodes: the graph's number and the node's, so that child graphs fit in. */
+/* A node's name contains the number of its graph, so that names in child graphs are unique. */
 static void print_graph(struct buf *b, const CUgraph g, unsigned flags)
 {
 	buf_printf(b, "subgraph cluster_%llu {\nlabel=\"graph_%llu\"\n", (unsigned long long)g->id,

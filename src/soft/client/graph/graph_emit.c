@@ -1,5 +1,5 @@
-/* A node's work as ring records, made once and put at each launch. Memory that the server does not
- * reach is copied by calls on the host, through a staging buffer of the step's own. */
+/* Translates a node's work into ring records, once; each launch submits them. The host copies
+ * memory that the server does not reach, through a staging buffer of the step. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,12 +43,12 @@ static CUresult emit_kernel(CUgraphExec x, struct soft_exec_step *st)
 	struct soft_record_launch r = st->node->work.kernel.r;
 
 	if (!(x->flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)) {
-		r.flags &= ~SOFT_LAUNCH_PRIORITY; /* the launch's stream's */
+		r.flags &= ~SOFT_LAUNCH_PRIORITY; /* use the priority of the launch's stream */
 	}
 	return emit(st, &r.r, sizeof(r), st->node->work.kernel.params, r.param_bytes);
 }
 
-/* A box of a copy: whole rows of one slice, or a part of one row. */
+/* Returns a piece of a copy: whole rows of one slice, or a part of one row. */
 static struct soft_copy box(const struct soft_copy *c, uint64_t slice, uint64_t row,
 			    uint64_t column)
 {
@@ -71,7 +71,8 @@ static CUresult emit_device(struct soft_exec_step *st, const struct soft_copy *b
 	return emit(st, &r.r, sizeof(r), NULL, 0);
 }
 
-/* One side lies in memory of the program's own: by way of the staging buffer. */
+/* Copies a piece through the staging buffer; one side is the program's own memory. up: to the
+ * device. */
 static CUresult emit_staged(struct soft_exec_step *st, const struct soft_copy *b, bool up)
 {
 	struct soft_host_call h = { .copy = *b };
@@ -177,7 +178,7 @@ CUresult soft_exec_step_emit(CUgraphExec x, struct soft_exec_step *st)
 		return emit_host(st, &h);
 	case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
 		return emit_values(st);
-	default: /* events are put as they are when the launch comes; the rest is order only */
+	default: /* event nodes are resolved at launch; the others only order */
 		return CUDA_SUCCESS;
 	}
 }

@@ -1,12 +1,13 @@
-/* Instantiation: nodes in an order that keeps the edges, child graphs unfolded, spread over a few
- * lanes. Steps of one lane follow each other by themselves; others are waited for, once. */
+/* Instantiation: flattens child graphs, orders the nodes so that edges are respected, and spreads
+ * them over up to GRAPH_BRANCHES_MAX branches. A branch is submitted to one stream, so only
+ * dependencies between branches need waits, and each at most one. */
 #include "soft/client/graph/graph_exec.h"
 #include "soft/client/strict.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct list32 { /* of steps */
+struct list32 { /* of step indexes */
 	uint32_t *v, n;
 };
 
@@ -46,7 +47,7 @@ static CUresult add_step(CUgraphExec x, CUgraphNode node, const uint32_t *deps, 
 static CUresult unfold(CUgraphExec x, CUgraph g, uint32_t entry, bool has_entry, unsigned depth,
 		       struct list32 *ret_last, CUgraphNode *ret_node);
 
-/* A child graph is a step before it, its nodes, and a step after it. */
+/* Adds the steps of a child graph: one before it, its nodes, and one after it. */
 static CUresult unfold_child(CUgraphExec x, CUgraphNode n, const uint32_t *deps, uint32_t n_deps,
 			     unsigned depth, uint32_t *ret, CUgraphNode *ret_node)
 {
@@ -83,7 +84,7 @@ static CUresult unfold_node(CUgraphExec x, CUgraphNode n, const uint32_t *step_o
 	return e;
 }
 
-/* Puts the steps of a graph behind those that are there. ret_last: those that nobody waits for. */
+/* Appends the steps of a graph. ret_last: the steps without successors. */
 static CUresult unfold(CUgraphExec x, CUgraph g, uint32_t entry, bool has_entry, unsigned depth,
 		       struct list32 *ret_last, CUgraphNode *ret_node)
 {
@@ -119,15 +120,15 @@ static CUresult unfold(CUgraphExec x, CUgraph g, uint32_t entry, bool has_entry,
 	return e;
 }
 
-/* Lanes. */
+/* ---- branches ---- */
 
 static bool fits(const struct soft_exec_branch *l, CUcontext ctx)
 {
 	return !ctx || !l->ctx || l->ctx == ctx;
 }
 
-/* Behind a step that it depends on and nobody follows yet; else in a new lane; else where there is
- * least. tail[i]: the last step of lane i. */
+/* Chooses the branch of a step: one whose last step it depends on, else a new one, else the
+ * shortest. tail[i]: the last step of branch i. */
 static uint32_t choose_branch(CUgraphExec x, const struct soft_exec_step *st, const uint32_t *tail)
 {
 	uint32_t best = UINT32_MAX;
@@ -170,7 +171,7 @@ static CUresult add_wait(CUgraphExec x, uint32_t step)
 	return CUDA_SUCCESS;
 }
 
-/* What a lane has waited for: of each lane so many steps. */
+/* Number of steps of each branch that are known to have ended. */
 struct seen {
 	uint32_t of[GRAPH_BRANCHES_MAX];
 };
@@ -184,7 +185,7 @@ static CUresult place(CUgraphExec x, uint32_t index, uint32_t *tail, struct seen
 
 	st->branch = choose_branch(x, st, tail);
 	if (st->branch == UINT32_MAX) {
-		return CUDA_ERROR_NOT_SUPPORTED; /* more contexts than lanes */
+		return CUDA_ERROR_NOT_SUPPORTED; /* more contexts than branches */
 	}
 	if (st->branch == x->n_branches) {
 		x->n_branches++;
@@ -194,7 +195,9 @@ static CUresult place(CUgraphExec x, uint32_t index, uint32_t *tail, struct seen
 	}
 	own = &branches[st->branch];
 	st->first_wait = x->n_waits;
-	for (uint32_t j = st->n_deps; j-- > 0 && !e;) { /* later steps tell of earlier ones */
+	for (uint32_t j = st->n_deps;
+	     j-- > 0 &&
+	     !e;) { /* newest first: waiting for it often makes the older waits redundant */
 		const struct soft_exec_step *d = &x->steps[st->deps[j]];
 
 		if (own->of[d->branch] > d->at) {
@@ -295,7 +298,7 @@ CUresult soft_exec_create(CUgraph g, uint64_t flags, CUgraphExec *ret, CUgraphNo
 	}
 	e = e ? e : build(x, ctx, ret_node);
 	if (e) {
-		if (ret_node && *ret_node) { /* as the program knows it */
+		if (ret_node && *ret_node) { /* the node in the program's graph */
 			uint64_t origin = (*ret_node)->origin;
 
 			*ret_node = NULL;

@@ -1,4 +1,4 @@
-/* Launching execs: the prepared records of all steps, put in the ring in one go. */
+/* Launching execs: submits the prepared records of all steps without interleaving. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "soft/client/graph/graph_exec.h"
 #include "soft/client/strict.h"
 
-static CUgraphExec dying; /* changed under soft.lock; its head is read anywhere */
+static CUgraphExec dying; /* changed under soft.lock; the head may be read without it */
 
 bool soft_exec_ended(CUgraphExec x)
 {
@@ -16,7 +16,7 @@ bool soft_exec_ended(CUgraphExec x)
 	       soft_word_reached(&soft.shared->streams[x->last_slot].done, x->last_target);
 }
 
-/* One that has ended, taken off the list; NULL: none has. */
+/* Removes from the list an exec whose launch has ended; NULL: none has. */
 static CUgraphExec take_ended(void)
 {
 	CUgraphExec x, *at = &dying;
@@ -45,7 +45,7 @@ void soft_exec_reap(void)
 	}
 }
 
-/* The streams that the lanes of this launch are. */
+/* Finds the stream of each branch for this launch. */
 static CUresult find_streams(CUgraphExec x, CUstream s, CUstream *ret)
 {
 	for (uint32_t i = 0; i < x->n_branches; i++) {
@@ -72,7 +72,7 @@ static CUresult find_streams(CUgraphExec x, CUstream s, CUstream *ret)
 	return CUDA_SUCCESS;
 }
 
-/* An operation without effect: a place in the stream that others can wait for. */
+/* Adds an operation without effect, for whose completion others can wait. */
 static CUresult add_marker(CUstream s)
 {
 	return soft_ring_add_wait(s, s->slot, s->submitted);
@@ -156,7 +156,7 @@ static CUresult add_step(CUgraphExec x, struct soft_exec_step *st, const CUstrea
 	return e;
 }
 
-/* Each other lane begins behind the place in the launch's stream where the graph begins. */
+/* Makes the other branches wait for the point in the launch's stream where the graph begins. */
 static CUresult add_fork(CUgraphExec x, const CUstream *streams, CUstream launch)
 {
 	CUresult e = CUDA_SUCCESS;
@@ -216,7 +216,7 @@ CUresult soft_exec_launch(CUgraphExec x, CUstream s)
 	return e;
 }
 
-/* A launch into a capture is the graph as a child. */
+/* A launch into a capture adds the graph as a child graph. */
 static CUresult capture_launch(CUstream s, CUgraphExec x)
 {
 	struct soft_work w = { .type = CU_GRAPH_NODE_TYPE_GRAPH };
@@ -248,7 +248,7 @@ static CUresult upload(int pt, CUgraphExec x, CUstream h)
 	CUresult e = soft_stream_resolve(h, pt, &s);
 
 	e = e ? e : soft_capture_refuse(s);
-	return e ? e : soft_exec_check(x); /* there is nothing to bring anywhere */
+	return e ? e : soft_exec_check(x); /* there is nothing to upload */
 }
 PAIR(cuGraphUpload, _ptsz, upload, (CUgraphExec x, CUstream h), x, h)
 
@@ -274,9 +274,9 @@ CUresult cuGraphExecDestroy(CUgraphExec x)
 	return CUDA_SUCCESS;
 }
 
-/* Instantiation. */
+/* ---- instantiation ---- */
 
-/* What a kernel could launch where that is possible. */
+/* Whether the graph contains only work that a kernel could launch. */
 static bool only_device_work(const CUgraph g)
 {
 	for (uint32_t i = 0; i < g->n; i++) {

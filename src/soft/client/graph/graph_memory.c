@@ -1,12 +1,12 @@
-/* Memory of allocation nodes. The address is fixed when the node is made and the memory is there
- * from then on; allocating and freeing in a launch only change who may use it. */
+/* Memory of allocation nodes. It is allocated when the node is created, which fixes its address.
+ * Allocation and free in a launch only change whether it may be used. */
 #include <stdlib.h>
 
 #include "base/atomic.h"
 #include "soft/client/graph/capture.h"
 #include "soft/client/graph/graph.h"
 
-static struct soft_graph_memory *all; /* soft.lock */
+static struct soft_graph_memory *all; /* guarded by soft.lock */
 static uint64_t used_high, reserved_high;
 
 static struct soft_graph_memory *find(uint64_t address)
@@ -165,8 +165,8 @@ void soft_graph_memory_release(CUgraph g)
 	pthread_mutex_unlock(&soft.lock);
 }
 
-/* A launch allocates and frees. What is allocated already may not be allocated again, unless the
- * exec frees by itself. Live memory is a reference: it outlasts its graph. */
+/* Marks the graph's memory as allocated by a launch. Fails if some already is, unless the exec
+ * frees it automatically. Live memory holds a reference, so it outlives its graph. */
 CUresult soft_graph_memory_launch(CUgraph g, bool auto_free)
 {
 	uint64_t used, reserved;
@@ -196,7 +196,7 @@ CUresult soft_graph_memory_launch(CUgraph g, bool auto_free)
 	return e;
 }
 
-/* True when it was live. */
+/* Marks the memory as free. Returns whether it was live. */
 static bool end_live(uint64_t address, bool *ret_known)
 {
 	struct soft_graph_memory *m;
@@ -288,5 +288,6 @@ CUresult cuDeviceSetGraphMemAttribute(CUdevice dev, CUgraphMem_attribute what, v
 
 CUresult cuDeviceGraphMemTrim(CUdevice dev)
 {
-	return soft_context_check_device(dev); /* nothing is kept that no graph names */
+	return soft_context_check_device(
+		dev); /* nothing to trim: memory exists only while a graph refers to it */
 }

@@ -1,10 +1,10 @@
-/* Nodes as programs see them: added, asked, changed. */
+/* The API of nodes: creation, queries and changes. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "soft/client/graph/graph.h"
 
-/* The node's place is checked before its work is looked at. */
+/* Checks the graph and the dependencies before the node's parameters, as the driver does. */
 static CUresult check_place(CUgraphNode *ret, CUgraph g, const CUgraphNode *deps, size_t n)
 {
 	CUresult e = soft_graph_check(g);
@@ -61,7 +61,7 @@ static CUDA_KERNEL_NODE_PARAMS kernel_v2(const CUDA_KERNEL_NODE_PARAMS_v1 *p)
 {
 	CUDA_KERNEL_NODE_PARAMS r = { 0 };
 
-	memcpy(&r, p, sizeof(*p)); /* its beginning */
+	memcpy(&r, p, sizeof(*p)); /* the common prefix */
 	return r;
 }
 
@@ -233,7 +233,7 @@ CUresult cuGraphNodeGetType(CUgraphNode n, CUgraphNodeType *ret)
 	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Parameters. A call for one type refuses nodes of others. */
+/* ---- parameters: a call for one type refuses nodes of others ---- */
 
 static CUresult is(CUgraphNode n, CUgraphNodeType type, const void *p)
 {
@@ -242,7 +242,7 @@ static CUresult is(CUgraphNode n, CUgraphNodeType type, const void *p)
 	return e ? e : p && n->work.type == type ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* The node's work becomes w when that was well made. */
+/* Replaces the node's work by w if e is 0. */
 static CUresult replace_work(CUgraphNode n, CUresult e, struct soft_work *w)
 {
 	if (!e) {
@@ -293,7 +293,7 @@ CUresult cuGraphKernelNodeGetParams(CUgraphNode n, CUDA_KERNEL_NODE_PARAMS_v1 *p
 	return e;
 }
 
-/* Attributes stay when parameters change. */
+/* Keeps the attributes of the old work. */
 CUresult soft_work_kernel_update(struct soft_work *w, const struct soft_work *old,
 				 const CUDA_KERNEL_NODE_PARAMS *p)
 {

@@ -1,4 +1,4 @@
-/* Changing execs: single nodes, or everything after another graph of the same shape. */
+/* Updating execs: single nodes, or all of them from another graph of the same shape. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ static CUresult rebuild_step(CUgraphExec x, struct soft_exec_step *st)
 	return soft_exec_step_emit(x, st);
 }
 
-/* What an exec's node may become: CU_GRAPH_EXEC_UPDATE_*. */
+/* Returns whether an exec's node may change from old to new: CU_GRAPH_EXEC_UPDATE_*. */
 static CUgraphExecUpdateResult check_change(const struct soft_work *old,
 					    const struct soft_work *new)
 {
@@ -63,7 +63,7 @@ static CUgraphExecUpdateResult check_change(const struct soft_work *old,
 	}
 }
 
-/* One node. w was well made when e is 0; it is taken. */
+/* Updates one node. e: the result of making w; takes w. */
 static CUresult set(CUgraphExec x, CUgraphNode n, CUresult e, struct soft_work *w)
 {
 	struct soft_exec_step *st;
@@ -173,7 +173,7 @@ CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec x, CUgraphNode n,
 	return set(x, n, e, &w);
 }
 
-/* Enabled and disabled nodes: what does no work itself cannot be switched. */
+/* Returns the step of a node that can be enabled and disabled: one that does work itself. */
 static struct soft_exec_step *switchable(CUgraphExec x, CUgraphNode n)
 {
 	struct soft_exec_step *st = soft_exec_find_step(x, n);
@@ -219,7 +219,7 @@ CUresult cuGraphNodeGetEnabled(CUgraphExec x, CUgraphNode n, unsigned int *ret)
 	return CUDA_SUCCESS;
 }
 
-/* Whole graphs. */
+/* ---- whole graphs ---- */
 
 static bool same_dependency(const CUgraphNode old, const struct soft_graph_edge *d)
 {
@@ -256,7 +256,7 @@ static CUgraphExecUpdateResult compare_node(const CUgraphNode old, const CUgraph
 	return r;
 }
 
-/* Nodes answer to each other in the order in which they were added. */
+/* Nodes correspond to each other by the order in which they were added. */
 static CUgraphExecUpdateResult compare(CUgraph old, CUgraph new, CUgraphExecUpdateResultInfo *info)
 {
 	CUgraphExecUpdateResult r = CU_GRAPH_EXEC_UPDATE_SUCCESS;
@@ -270,7 +270,7 @@ static CUgraphExecUpdateResult compare(CUgraph old, CUgraph new, CUgraphExecUpda
 	return r;
 }
 
-/* The same shape: the works move over. */
+/* Moves the work of all nodes between graphs of the same shape. */
 static CUresult adopt(CUgraph old, CUgraph new)
 {
 	CUresult e = CUDA_SUCCESS;
@@ -298,7 +298,7 @@ static CUresult child_params(CUgraphExec x, CUgraphNode n, CUgraph child)
 	CUgraph own = NULL;
 	CUresult e;
 
-	/* The node itself is no step; its graph's nodes are. */
+	/* A child graph node has no step itself; search its graph. */
 	for (uint32_t i = 0; i < x->graph->n; i++) {
 		if (x->graph->nodes[i]->origin == n->id &&
 		    x->graph->nodes[i]->work.type == CU_GRAPH_NODE_TYPE_GRAPH) {

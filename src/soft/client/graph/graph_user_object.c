@@ -1,5 +1,5 @@
-/* User objects: a program's resource that graphs and execs hold references to; its destructor runs
- * when the last reference goes. */
+/* User objects: a resource of the program that graphs and execs hold references to; its destructor
+ * runs when the last reference is released. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ struct CUuserObject_st {
 	struct soft_object object;
 	void *ptr;
 	CUhostFn destroy;
-	uint64_t refs; /* soft.lock */
+	uint64_t refs; /* guarded by soft.lock */
 };
 
 static void drop(CUuserObject u, uint64_t n)
@@ -27,7 +27,7 @@ static void drop(CUuserObject u, uint64_t n)
 	}
 	pthread_mutex_unlock(&soft.lock);
 	if (destroy) {
-		destroy(ptr); /* without the lock: it may do what it likes but call CUDA */
+		destroy(ptr); /* without the lock; the callback may do anything except call CUDA */
 	}
 }
 
@@ -124,7 +124,8 @@ CUresult cuGraphRetainUserObject(CUgraph g, CUuserObject u, unsigned int count, 
 	}
 	r->count += count;
 	return flags ? CUDA_SUCCESS
-		     : cuUserObjectRetain(u, count); /* moved: the caller's are ours */
+		     : cuUserObjectRetain(
+			       u, count); /* without MOVE the graph takes references of its own */
 }
 
 CUresult cuGraphReleaseUserObject(CUgraph g, CUuserObject u, unsigned int count)

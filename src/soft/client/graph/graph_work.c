@@ -1,4 +1,4 @@
-/* What one graph node does: made from the driver's descriptions, checked, copied, ended. */
+/* The work of one graph node: made from the driver's descriptions, checked, copied, destroyed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,7 +71,7 @@ CUresult soft_work_store_attribute(struct soft_work *w, const CUlaunchAttribute 
 	return CUDA_SUCCESS;
 }
 
-/* What belongs to one launch, or a stream, is no property of a node. */
+/* Attributes of a launch or a stream that a node cannot have. */
 static bool is_launch_attribute(CUlaunchAttributeID id)
 {
 	return id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT ||
@@ -142,7 +142,8 @@ static CUresult resolve(const CUDA_KERNEL_NODE_PARAMS *p, CUfunction *ret)
 	return e;
 }
 
-/* The SMs that a node's kernel may be on: those of the context that it is made for. */
+/* Returns the part (1 + number; 0: all SMs) on which the node's kernel may run: that of its
+ * context. */
 static uint32_t part_of(CUcontext h)
 {
 	CUgreenCtx g = soft_thread_green();
@@ -197,7 +198,8 @@ CUresult soft_work_memcpy(struct soft_work *w, const CUDA_MEMCPY3D *p, CUcontext
 	if (e) {
 		return e;
 	}
-	memcpy(&peer, p, sizeof(peer)); /* the same but for the contexts in reserved fields */
+	memcpy(&peer, p,
+	       sizeof(peer)); /* same layout; the peer's contexts lie in reserved fields */
 	peer.srcContext = peer.dstContext = NULL;
 	w->copy.params = *p;
 	e = soft_copy_resolve(&peer, &w->copy.c);
@@ -345,7 +347,9 @@ CUresult soft_work_params(struct soft_work *w, const CUgraphNodeParams *p)
 
 static CUresult copy_kernel(struct soft_work *to, const struct soft_work *from)
 {
-	uint32_t bytes = from->kernel.r.param_bytes; /* the function may be gone */
+	uint32_t bytes =
+		from->kernel.r
+			.param_bytes; /* not from the function, which may have been unloaded */
 	CUresult e = CUDA_SUCCESS;
 
 	to->kernel.attrs = NULL;

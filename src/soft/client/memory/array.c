@@ -18,7 +18,7 @@ struct CUarray_st {
 	CUDA_ARRAY3D_DESCRIPTOR desc;
 	unsigned element;
 	uint64_t address, pitch, slice, bytes;
-	bool level; /* of a mipmapped array: goes with it */
+	bool level; /* of a mipmapped array, with which it is destroyed */
 };
 
 struct CUmipmappedArray_st {
@@ -27,8 +27,8 @@ struct CUmipmappedArray_st {
 	CUarray level[LEVELS_MAX];
 };
 
-/* Bytes of one channel; 0: not a format of plain elements. *ret_channels: how many there must be,
- * 0: as many as wanted. */
+/* Returns the bytes of one channel, or 0 if elements of the format are not plain. *ret_channels:
+ * required number of channels, 0: any. */
 static unsigned format_bytes(CUarray_format f, unsigned *ret_channels)
 {
 	static const unsigned char wide[] = { 1, 2, 4 };
@@ -81,7 +81,7 @@ static CUresult check(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned *ret_element)
 {
 	unsigned channels, bytes = format_bytes(d->Format, &channels);
 
-	if (!bytes) { /* planes, packed and compressed formats */
+	if (!bytes) { /* planar, packed and compressed formats */
 		return d->Format == CU_AD_FORMAT_NV12 ? CUDA_ERROR_NOT_SUPPORTED
 						      : CUDA_ERROR_INVALID_VALUE;
 	}
@@ -99,7 +99,7 @@ static CUresult check(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned *ret_element)
 	return check_shape(d);
 }
 
-/* Sizes are bounded by check_shape: nothing wraps. */
+/* check_shape has bounded the sizes: no multiplication overflows. */
 static CUresult make(CUcontext ctx, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned element,
 		     CUarray *ret)
 {
@@ -330,7 +330,7 @@ CUresult cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1 *ret, CUarray a)
 	return CUDA_SUCCESS;
 }
 
-/* These are of arrays whose memory is mapped later: there are none. */
+/* For arrays whose memory is mapped later, which are not supported. */
 CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *ret, CUarray a, CUdevice dev)
 {
 	CUresult e = check_handle(a);
@@ -340,7 +340,7 @@ CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *ret, CUarr
 	return e ? e : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* No array here has planes or tiles. */
+/* No array has planes or tiles. */
 
 CUresult cuArrayGetPlane(CUarray *ret, CUarray a, unsigned int plane)
 {
@@ -359,7 +359,7 @@ CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *ret, CUarray a
 	return e ? e : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Mipmapped arrays: one array for each level. */
+/* ---- mipmapped arrays: one array for each level ---- */
 
 static void shrink(CUDA_ARRAY3D_DESCRIPTOR *d)
 {
@@ -417,8 +417,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *ret, const CUDA_ARRAY3D_DESCRI
 	pthread_mutex_lock(&soft.lock);
 	m = soft_object_create(OBJECT_MIPMAPPED, sizeof(*m));
 	pthread_mutex_unlock(&soft.lock);
-	levels =
-		m ? MIN(levels, levels_of(d)) : 0; /* more than there can be are cut, not refused */
+	levels = m ? MIN(levels, levels_of(d)) : 0; /* too many levels are clamped, not refused */
 	for (unsigned i = 0; i < levels && !e; i++) {
 		e = make(ctx, &now, element, &m->level[i]);
 		if (!e) {

@@ -7,7 +7,7 @@
 #include "soft/client/graph/capture.h"
 #include "soft/client/memory/memory.h"
 
-#define PIECE_MAX (SOFT_STAGING_BYTES / 16) /* stays in the caches of both sides */
+#define PIECE_MAX (SOFT_STAGING_BYTES / 16) /* fits into the caches of both sides */
 
 static struct soft_staged *nth(CUcontext ctx, uint32_t i)
 {
@@ -27,7 +27,7 @@ static void reap(CUcontext ctx)
 	}
 }
 
-/* Room for bytes between the newest and the oldest piece; the offset, or -1. */
+/* Returns the offset of free space between the newest and the oldest piece, or -1. */
 static int64_t find_room(const CUcontext ctx, uint32_t bytes)
 {
 	uint32_t head = ctx->staging_head, oldest;
@@ -43,12 +43,12 @@ static int64_t find_room(const CUcontext ctx, uint32_t bytes)
 		if (SOFT_STAGING_BYTES - head >= bytes) {
 			return head;
 		}
-		return oldest > bytes ? 0 : -1; /* never fill up: head == oldest means full */
+		return oldest > bytes ? 0 : -1; /* never fill it up: head == oldest means full */
 	}
 	return oldest - head > bytes ? (int64_t)head : -1;
 }
 
-/* Others may take and give back pieces meanwhile. */
+/* Releases staging_lock while waiting, so other threads may take and return pieces. */
 static CUresult wait_for(CUcontext ctx, uint32_t slot, uint32_t target)
 {
 	struct soft_stream_word *w = &soft.shared->streams[slot];
@@ -60,9 +60,9 @@ static CUresult wait_for(CUcontext ctx, uint32_t slot, uint32_t target)
 	return e;
 }
 
-/* Takes a piece of the staging buffer, waiting for older ones; staging_lock held.
- * CUDA_ERROR_NOT_READY: the oldest piece is still to be fetched, by this thread or another one; let
- * go of the lock and try again. */
+/* Takes a piece of the staging buffer; waits for older ones. Caller holds staging_lock. Returns
+ * CUDA_ERROR_NOT_READY if the oldest piece has yet to be fetched, by this thread or another:
+ * release the lock and try again. */
 static CUresult stage(CUcontext ctx, CUstream s, uint32_t bytes, struct soft_staged **ret)
 {
 	int64_t at;
@@ -142,13 +142,13 @@ static void copy_rows(uint8_t *dst, uint64_t dst_pitch, const uint8_t *src, uint
 	}
 }
 
-/* Only the staging buffer stays in the caches then. */
+/* Large copies bypass the caches, so that only the staging buffer stays there. */
 static bool is_bulk(const struct soft_copy *c)
 {
 	return c->width >= SOFT_BULK_MIN_BYTES / c->height;
 }
 
-/* How many rows, and how many bytes of a row, make the next piece. */
+/* Returns the rows, and the bytes of a row, of the next piece. */
 static void next_piece(const struct soft_copy *c, uint64_t row, uint64_t column, uint64_t *width,
 		       uint64_t *rows)
 {
@@ -156,7 +156,7 @@ static void next_piece(const struct soft_copy *c, uint64_t row, uint64_t column,
 	*rows = *width == c->width ? MIN(c->height - row, MAX(PIECE_MAX / c->width, 1u)) : 1;
 }
 
-/* Host memory of the program's own to the device. */
+/* Copies from the program's own memory to the device. */
 static CUresult upload(CUstream s, const struct soft_copy *c, uint32_t *target)
 {
 	CUcontext ctx = s->context;
@@ -196,7 +196,7 @@ static CUresult upload(CUstream s, const struct soft_copy *c, uint32_t *target)
 	return e;
 }
 
-/* The device to host memory of the program's own: each piece is fetched while the next one is
+/* Copies from the device to the program's own memory: fetches each piece while the next one is
  * copied. */
 struct fetch {
 	struct soft_staged *staged;
@@ -246,7 +246,7 @@ static CUresult begin_fetch(CUstream s, const struct soft_copy *c, uint64_t row,
 	return e;
 }
 
-#define FETCHES 4u /* pieces on their way at once */
+#define FETCHES 4u /* pieces in flight at once */
 
 struct fetches {
 	struct fetch f[FETCHES];
@@ -279,8 +279,8 @@ static CUresult download(CUstream s, const struct soft_copy *c)
 		}
 		next_piece(c, row, column, &now->width, &now->rows);
 		e = begin_fetch(s, c, row, column, now);
-		if (e ==
-		    CUDA_ERROR_NOT_READY) { /* no room: held by our own pieces, or by others' */
+		if (e == CUDA_ERROR_NOT_READY) { /* no space: pieces of this or another thread
+						    occupy it */
 			sched_yield();
 			e = finish_oldest(s, c, &q);
 			continue;
@@ -299,7 +299,8 @@ static CUresult download(CUstream s, const struct soft_copy *c)
 	return e;
 }
 
-/* The bytes from the first to behind the last of one side. */
+/* Returns the number of bytes from the first to the end of the last on one side. Returns false on
+ * overflow. */
 static bool extent(const struct soft_copy *c, uint64_t pitch, uint64_t slice, uint64_t *ret)
 {
 	uint64_t rows, slices;
@@ -309,7 +310,7 @@ static bool extent(const struct soft_copy *c, uint64_t pitch, uint64_t slice, ui
 	       !checked_add(rows, c->width, ret);
 }
 
-/* True when the server reaches the address: device memory, or host memory that it shares. */
+/* Whether the server reaches that side: device memory, or host memory that it shares. */
 bool soft_copy_reachable(const struct soft_copy *c, bool dst)
 {
 	uint64_t bytes;
@@ -321,7 +322,7 @@ bool soft_copy_reachable(const struct soft_copy *c, bool dst)
 	return soft_memory_allows(dst ? c->dst : c->src, bytes, dst ? 2 : 1);
 }
 
-/* Registered memory is reached at its device address. */
+/* Replaces addresses of registered memory by their device addresses. */
 static void registered(struct soft_copy *c)
 {
 	uint64_t device, bytes;
@@ -374,14 +375,14 @@ CUresult soft_copy_prepare(struct soft_copy *c, bool *ret_empty)
 	return CUDA_SUCCESS;
 }
 
-/* Between two places that the server reaches. */
+/* Copies between two addresses that the server reaches. */
 static CUresult direct(CUstream s, const struct soft_copy *c, uint32_t *target)
 {
 	return put_copy(s, c->dst, c->dst_pitch, c->src, c->src_pitch, c->width, c->height, false,
 			target);
 }
 
-/* Both in memory of the program's own. */
+/* Copies on the host: both sides are the program's own memory. */
 static CUresult copy_on_host(CUstream s, const struct soft_copy *c)
 {
 	CUresult e = soft_stream_drain(s);
@@ -394,7 +395,8 @@ static CUresult copy_on_host(CUstream s, const struct soft_copy *c)
 	return e;
 }
 
-/* Slice by slice; the last operation's place in *target, 0: nothing to wait for. */
+/* Copies slice by slice. *target: count of the stream at the last operation; 0: nothing to wait
+ * for. */
 static CUresult slices(CUstream s, const struct soft_copy *whole, bool dst, bool src,
 		       uint32_t *target)
 {
@@ -417,7 +419,7 @@ static CUresult slices(CUstream s, const struct soft_copy *whole, bool dst, bool
 	return e;
 }
 
-/* Host memory of the program's own cannot lie in a window: an address there is a mistake. */
+/* Whether the address is invalid: the program's own memory cannot lie in a window. */
 static bool is_invalid(uint64_t address, int device, bool reachable)
 {
 	return !reachable && (device || soft_memory_in_window(address));

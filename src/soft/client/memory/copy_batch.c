@@ -1,4 +1,4 @@
-/* Batches of copies: one stream, many copies, in no promised order among themselves. */
+/* Batches: many copies in one stream, whose order among themselves is undefined. */
 #include <string.h>
 
 #include "soft/client/process.h"
@@ -7,7 +7,7 @@ static CUresult batch_stream(int pt, CUstream h, CUstream *ret)
 {
 	return h && h != CU_STREAM_LEGACY ? soft_stream_resolve(h, pt, ret)
 	       : pt && !h		  ? soft_stream_resolve(h, pt, ret)
-					  : CUDA_ERROR_INVALID_VALUE; /* not in the legacy stream */
+			  : CUDA_ERROR_INVALID_VALUE; /* the driver refuses the legacy stream */
 }
 
 static bool order_known(unsigned order)
@@ -16,7 +16,7 @@ static bool order_known(unsigned order)
 	       order <= CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
 }
 
-/* Attribute i holds from copy first[i] on. */
+/* Attribute i applies from copy first[i] on. */
 static CUresult check_attributes(const CUmemcpyAttributes *a, const size_t *first, size_t n,
 				 size_t count)
 {
@@ -32,7 +32,7 @@ static CUresult check_attributes(const CUmemcpyAttributes *a, const size_t *firs
 	return CUDA_SUCCESS;
 }
 
-/* A source that is only good during the call is used up before it returns. */
+/* A source that is valid only during the call is read before it returns. */
 static CUresult run(CUstream s, const struct soft_copy *c, unsigned order)
 {
 	return soft_copy_run(s, c, order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL);
@@ -78,7 +78,7 @@ PAIR(cuMemcpyBatchAsync_v2, _ptsz, batch,
       size_t *first, size_t n, CUstream h),
      dst, src, bytes, count, a, first, n, NULL, h)
 
-/* Extents and lengths count elements: those of the array, when one side is an array. */
+/* Extents and pitches count elements: those of the array if one side is an array. */
 static CUresult element(const CUDA_MEMCPY3D_BATCH_OP *op, unsigned *ret)
 {
 	*ret = 1;

@@ -1,4 +1,4 @@
-/* The copy entry points: every variant, down to one copy. */
+/* The copy entry points: translates every variant to one copy. */
 #include <string.h>
 
 #include "soft/client/graph/capture.h"
@@ -47,7 +47,7 @@ PAIR(cuMemcpyDtoDAsync_v2, _ptsz, copy_1d, (CUdeviceptr dst, CUdeviceptr src, si
 PAIR(cuMemcpyAsync, _ptsz, copy_1d, (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream h), dst,
      0, src, 0, n, h, false)
 
-/* Addresses from before CUDA 3.2 have 32 bits: device memory never lies there. */
+/* Addresses in the API from before CUDA 3.2 have 32 bits; device memory never lies there. */
 CUresult cuMemcpyHtoD(CUdeviceptr_v1 dst, const void *src, unsigned int n)
 {
 	return cuMemcpyHtoD_v2(dst, src, n);
@@ -86,7 +86,7 @@ static CUresult check_contexts(CUcontext a, CUcontext b)
 		       : CUDA_SUCCESS;
 }
 
-/* Synchronous peer copies come after and before everything else in both contexts. */
+/* A synchronous peer copy is ordered with all other work of both contexts. */
 static CUresult drain_both(CUcontext a, CUcontext b)
 {
 	CUresult e = a ? soft_context_drain(a) : CUDA_SUCCESS;
@@ -115,7 +115,7 @@ PAIR(cuMemcpyPeerAsync, _ptsz, copy_peer,
      (CUdeviceptr dst, CUcontext dc, CUdeviceptr src, CUcontext sc, size_t n, CUstream h), dst, dc,
      src, sc, n, h, false)
 
-/* Copies with coordinates. All descriptions become the largest of them. */
+/* ---- copies with coordinates: every description is widened to the largest one ---- */
 
 struct side {
 	CUmemorytype type;
@@ -146,7 +146,7 @@ static CUresult side_linear(const struct side *s, uint64_t base, const CUDA_MEMC
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	if (!base) {
-		ret->address = 0; /* refused later, unless there is nothing to copy */
+		ret->address = 0; /* refused later, unless the copy is empty */
 	}
 	return CUDA_SUCCESS;
 }
@@ -247,7 +247,7 @@ static CUresult copy_3d(int pt, const CUDA_MEMCPY3D *p, CUstream h, bool blockin
 PAIR(cuMemcpy3D_v2, _ptds, copy_3d, (const CUDA_MEMCPY3D *p), p, NULL, true)
 PAIR(cuMemcpy3DAsync_v2, _ptsz, copy_3d, (const CUDA_MEMCPY3D *p, CUstream h), p, h, false)
 
-/* The members that 2D and 3D descriptions, old and new, have in common. */
+/* Copies the members that all 2D and 3D descriptions have in common. */
 #define WIDEN_SIDE(full, p, side)                                                                  \
 	((full).side##XInBytes = (p)->side##XInBytes, (full).side##Y = (p)->side##Y,               \
 	 (full).side##MemoryType = (p)->side##MemoryType, (full).side##Host = (p)->side##Host,     \
@@ -325,7 +325,7 @@ CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1 *p, CUstream h)
 	return copy_3d_v1(p, h, false);
 }
 
-/* Arrays as bytes. A side is an array with an offset, or an address. */
+/* ---- arrays as bytes: a side is an array with an offset, or an address ---- */
 static CUresult copy_bytes(int pt, CUarray da, uint64_t dst, int dst_device, CUarray sa,
 			   uint64_t src, int src_device, size_t n, CUstream h, bool blocking)
 {

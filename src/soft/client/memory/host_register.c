@@ -1,7 +1,7 @@
-/* Registered host memory. The server sees no memory of the program's own, so the pages are
- * replaced: their contents move into memory that both share, which then lies at the same addresses.
- * That is done with private memory only; files, memory that is shared with others, and stacks are
- * refused. Kernels reach it at its device pointer. Unregistering makes the pages private again. */
+/* Registered host memory. The server does not reach the program's own memory, so registration
+ * replaces the pages: it moves their contents to shared memory and maps that at the same addresses.
+ * Only private memory qualifies; files, shared memory and stacks are refused. Kernels use the
+ * device pointer. Unregistering makes the pages private again. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,16 +20,16 @@ struct registration {
 	struct registration *next;
 	CUcontext ctx;
 	uint64_t ctx_id;
-	uint64_t given, length; /* what the program named */
-	uint64_t begin, bytes;	/* whole pages */
-	uint64_t device;	/* of begin */
+	uint64_t given, length; /* the range that the program gave */
+	uint64_t begin, bytes;	/* in whole pages */
+	uint64_t device;	/* device address of begin */
 	unsigned flags;
 	int fd;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct registration *all;
-static unsigned n_all; /* read without the lock: mostly there are none */
+static unsigned n_all; /* read without the lock; usually 0 */
 
 static bool alive(const struct registration *r)
 {
@@ -47,7 +47,7 @@ static void forget(struct registration **at)
 	store_release(&n_all, n_all - 1);
 }
 
-/* Those of contexts that have gone. */
+/* Removes registrations whose context has been destroyed. */
 static void purge(void)
 {
 	struct registration **at = &all;
@@ -247,7 +247,7 @@ CUresult cuMemHostUnregister(void *p)
 		forget(at);
 	} else if (at_address((uint64_t)(uintptr_t)p) ||
 		   soft_memory_in_window((uint64_t)(uintptr_t)p)) {
-		e = CUDA_ERROR_INVALID_VALUE; /* not where it was registered */
+		e = CUDA_ERROR_INVALID_VALUE; /* registered, but not at this address */
 	} else {
 		e = CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 	}

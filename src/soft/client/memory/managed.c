@@ -1,5 +1,5 @@
-/* Managed memory: host memory that both sides reach at one address. Nothing ever moves, so advice
- * and prefetches are only remembered for who asks. */
+/* Managed memory: host memory that both sides reach at one address, not counted as device memory.
+ * It never migrates, so advice and prefetches are only stored for queries. */
 #include <string.h>
 
 #include "soft/client/graph/capture.h"
@@ -8,8 +8,6 @@
 #define NOWHERE (-2) /* CU_DEVICE_INVALID */
 #define HOST_ID (-1) /* CU_DEVICE_CPU */
 
-/* Managed memory is host memory that both sides reach at one address; it is not counted as device
- * memory. */
 CUresult cuMemAllocManaged(CUdeviceptr *ret, size_t bytes, unsigned int flags)
 {
 	struct soft_range like = {
@@ -28,7 +26,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *ret, size_t bytes, unsigned int flags)
 	return e;
 }
 
-/* A place where managed memory may be: a GPU, or the host by any of its names. */
+/* Parses a location of managed memory: a GPU, or the host by any of its names. */
 static CUresult place(const CUmemLocation *where, int *ret)
 {
 	switch (where->type) {
@@ -53,7 +51,7 @@ static CUmemLocation location_of(CUdevice dev)
 	return dev == HOST_ID ? host : gpu;
 }
 
-/* The range is all of it managed memory, of one allocation. */
+/* Checks that the range lies in one managed allocation. */
 static CUresult managed(CUdeviceptr p, size_t bytes, CUcontext *ret_ctx, struct soft_range *ret)
 {
 	return bytes && soft_memory_find(p, ret_ctx, ret) && ret->kind == RANGE_MANAGED &&
@@ -164,7 +162,7 @@ CUresult cuMemAdvise_v2(CUdeviceptr p, size_t bytes, CUmem_advise what, CUmemLoc
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	if (what == CU_MEM_ADVISE_SET_PREFERRED_LOCATION || what >= CU_MEM_ADVISE_SET_ACCESSED_BY) {
-		e = place(&where, &a.where); /* the others take no place */
+		e = place(&where, &a.where); /* the other kinds of advice have no location */
 	}
 	e = e ? e : managed(p, bytes, &ctx, &r);
 	if (!e) {

@@ -1,5 +1,5 @@
-/* Memory: what this process has allocated, so that pointers can be classified without asking the
- * server. */
+/* Ranges of memory that this process has allocated, by which pointers are classified without asking
+ * the server; and the allocation calls. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -189,8 +189,8 @@ bool soft_memory_check_location(const CUmemLocation *where)
 	       where->id < soft.gpus;
 }
 
-/* The driver's rules: between two places of device memory nothing waits; anything else that is
- * synchronous does, and so does memory with CU_POINTER_ATTRIBUTE_SYNC_MEMOPS. */
+/* The driver's rules: synchronous copies wait, except between two device addresses; so do all
+ * copies of memory with CU_POINTER_ATTRIBUTE_SYNC_MEMOPS. */
 bool soft_memory_blocks(uint64_t dst, uint64_t src, bool sync)
 {
 	struct soft_range d, s;
@@ -225,7 +225,7 @@ bool soft_memory_change(CUcontext ctx, uint64_t address,
 	return found;
 }
 
-/* Host memory that the server shares appears at its device address. */
+/* Maps host memory that the server shares at its device address. */
 static CUresult map_pinned(uint64_t address, uint64_t bytes, int fd)
 {
 	void *at = (void *)(uintptr_t)address;
@@ -337,7 +337,7 @@ void soft_memory_drop_context(CUcontext ctx)
 	}
 }
 
-/* The calls. */
+/* ---- entry points ---- */
 
 CUresult soft_memory_allocate(uint64_t *ret, size_t bytes, const struct soft_range *like)
 {
@@ -379,7 +379,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *ret_pitch, size_t width, s
 	return cuMemAlloc_v2(ret, bytes);
 }
 
-/* Frees what kernels in flight may still use, so it waits for them first, as the driver does. */
+/* Waits for kernels that may still use the memory before it frees it, as the driver does. */
 static CUresult release(uint64_t address, bool host)
 {
 	CUcontext ctx;
@@ -429,7 +429,7 @@ CUresult cuMemHostAlloc(void **ret, size_t bytes, unsigned int flags)
 	if (flags & ~7u) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	if (ret && !bytes) { /* nothing is asked for and given */
+	if (ret && !bytes) { /* zero bytes: success without an allocation */
 		e = soft_check();
 		*ret = e ? *ret : NULL;
 		return e;
@@ -466,8 +466,9 @@ CUresult cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total)
 	return CUDA_SUCCESS;
 }
 
-/* From before CUDA 3.2: sizes and device addresses of 32 bits. No device memory lies there, so what
- * gives such an address is not supported, and what takes one finds nothing. */
+/* The API from before CUDA 3.2, with 32-bit sizes and device addresses. No device memory lies
+ * there, so calls that return such an address are not supported, and calls that take one find
+ * nothing. */
 
 CUresult cuMemAllocHost(void **ret, unsigned int bytes)
 {

@@ -1,4 +1,4 @@
-/* Memory of other processes on the same soft GPU, by handles that are copied as bytes. */
+/* Memory of other processes on the same soft GPU, by handles that processes exchange as bytes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ struct wire_handle {
 };
 _Static_assert(sizeof(struct wire_handle) <= sizeof(CUipcMemHandle), "it fits the driver's handle");
 
-/* What is open, so that a handle that is opened again gives the same address. */
+/* An open handle: opening it again gives the same address. */
 struct opened {
 	struct opened *next;
 	uint64_t context_id;

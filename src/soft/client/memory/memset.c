@@ -1,4 +1,4 @@
-/* Memsets. */
+/* The memset entry points. Ranges are checked here, before the server sees them. */
 #include "soft/client/graph/capture.h"
 #include "soft/client/memory/memory.h"
 

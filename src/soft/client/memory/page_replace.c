@@ -1,6 +1,6 @@
-/* Replaces pages of the program by shared ones. While contents are copied, other threads may write
- * to the pages: where the kernel lets us (userfaultfd), they are held back until the new pages are
- * there, so that no write is lost. */
+/* Replaces pages of the program by shared ones. Other threads may write to the pages while the
+ * contents are copied. Where the kernel permits (userfaultfd), such writers are stopped until the
+ * new pages are in place, so that no write is lost. */
 #include "soft/client/memory/page_replace.h"
 
 #include <errno.h>
@@ -46,7 +46,8 @@ static bool parse(const char *line, struct area *a)
 	return true;
 }
 
-/* Calls each area of this process that overlaps, cut to the range, as long as it returns 0. */
+/* Calls each() for every mapping of this process that overlaps the range, clipped to it, until it
+ * returns other than 0. */
 static int each_area(uint64_t begin, uint64_t end, int (*each)(const struct area *, void *),
 		     void *arg)
 {
@@ -75,9 +76,9 @@ static int each_area(uint64_t begin, uint64_t end, int (*each)(const struct area
 }
 
 struct cover {
-	uint64_t next; /* everything before is fine */
+	uint64_t next; /* everything below has been accepted */
 	bool read_only;
-	uint64_t stack; /* an address of the calling thread's */
+	uint64_t stack; /* an address in the calling thread's stack */
 };
 
 static int check_area(const struct area *a, void *arg)
@@ -92,7 +93,7 @@ static int check_area(const struct area *a, void *arg)
 	if (a->shared || a->stack || a->code || (a->prot & need) != need) {
 		return -EPERM;
 	}
-	if (a->inode && !(a->prot & PROT_WRITE)) { /* a file that is only read */
+	if (a->inode && !(a->prot & PROT_WRITE)) { /* a file mapped read-only */
 		return -EPERM;
 	}
 	return c->stack >= a->begin && c->stack < a->end ? -EPERM : 0;
@@ -107,7 +108,8 @@ int soft_pages_check(uint64_t begin, uint64_t bytes, bool read_only)
 	return err ? err : c.next == begin + bytes ? 0 : -EFAULT;
 }
 
-/* Writers wait from now on until the descriptor is closed; -1: they cannot be held back. */
+/* Write-protects the range: writers block until the descriptor is closed. Returns -1 if that is not
+ * possible. */
 static int hold_writers(uint64_t begin, uint64_t bytes)
 {
 	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP };
@@ -169,7 +171,8 @@ static int place(const struct areas *l, uint64_t begin, int fd)
 	return 0;
 }
 
-/* Pages that were never written have nothing to be protected: they are made to be there. */
+/* Faults in pages that were never written, since write protection does not apply to missing pages.
+ */
 static NO_SANITIZE_ADDRESS void touch(uint64_t begin, uint64_t bytes)
 {
 	for (uint64_t at = begin; at < begin + bytes; at += SOFT_PAGE) {
@@ -177,8 +180,7 @@ static NO_SANITIZE_ADDRESS void touch(uint64_t begin, uint64_t bytes)
 	}
 }
 
-/* Pages of the heap are copied with what a sanitizer keeps between its blocks; its memcpy would
- * refuse that. */
+/* Copies pages of the heap including a sanitizer's redzones, which its memcpy would refuse. */
 static NO_SANITIZE_ADDRESS void copy_pages(uint64_t to, uint64_t from, uint64_t bytes)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -192,7 +194,7 @@ static NO_SANITIZE_ADDRESS void copy_pages(uint64_t to, uint64_t from, uint64_t 
 #endif
 }
 
-/* While writers are held nothing is allocated: the heap's own pages may be among these. */
+/* Allocates nothing while writers are blocked: the pages of the heap may be among these. */
 static int replace(const struct areas *l, uint64_t begin, uint64_t bytes, uint64_t to, int fd)
 {
 	int held = -1, err;
@@ -203,7 +205,7 @@ static int replace(const struct areas *l, uint64_t begin, uint64_t bytes, uint64
 	}
 	copy_pages(to, begin, bytes);
 	err = place(l, begin, fd);
-	fd_close(held); /* writers try again and find the new pages */
+	fd_close(held); /* writers retry and find the new pages */
 	return err;
 }
 
@@ -227,7 +229,8 @@ struct restoring {
 	int fd;
 };
 
-/* What lies there now may be something else: the program may have unmapped its memory. */
+/* Restores only mappings that are still the shared memory: the program may have unmapped or
+ * replaced others. */
 static int restore_area(const struct area *a, void *arg)
 {
 	const struct restoring *r = arg;

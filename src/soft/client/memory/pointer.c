@@ -1,5 +1,4 @@
-/* What programs ask about pointers. Memory that was registered is known at both of its addresses.
- */
+/* Queries about pointers. Registered memory is known at both of its addresses. */
 #include <string.h>
 
 #include "base/atomic.h"
@@ -29,7 +28,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *ret, void *p, unsigned int fl
 	return CUDA_SUCCESS;
 }
 
-/* The range behind a pointer of either side. *ret_device: what kernels use. */
+/* Finds the range of a host or device pointer. *ret_device: the address that kernels use. */
 static bool look_up(uint64_t p, CUcontext *ret_ctx, struct soft_range *ret, uint64_t *ret_device)
 {
 	uint64_t device = soft_register_device_address(p, 1);
@@ -86,7 +85,7 @@ CUresult cuMemGetAddressRange(CUdeviceptr_v1 *ret_base, unsigned int *ret_bytes,
 	(void)ret_base;
 	(void)ret_bytes;
 	(void)p;
-	return e ? e : CUDA_ERROR_NOT_FOUND; /* device memory has no addresses of 32 bits */
+	return e ? e : CUDA_ERROR_NOT_FOUND; /* device memory has no 32-bit addresses */
 }
 
 static CUmemAllocationHandleType handle_types(const struct soft_range *r)
@@ -106,7 +105,7 @@ static unsigned access_flags(const struct soft_range *r)
 	return r->kind == RANGE_MAPPED ? r->rights : CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 }
 
-/* Bytes of an attribute's value; 0: not an attribute that can be read. */
+/* Returns the bytes of an attribute's value, or 0 for an attribute that cannot be read. */
 static unsigned attribute_bytes(CUpointer_attribute what)
 {
 	switch (what) {
@@ -146,13 +145,13 @@ static CUresult host_pointer(const struct soft_range *r, uint64_t device, uint64
 	return CUDA_SUCCESS;
 }
 
-/* The attribute as a number. */
+/* Returns the attribute as a number. */
 static CUresult value_of(CUpointer_attribute what, uint64_t device, CUcontext ctx,
 			 const struct soft_range *r, uint64_t *ret)
 {
 	switch (what) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
-		/* Mapped and stream-ordered memory belongs to no context, as the driver says. */
+		/* Mapped and stream-ordered memory belongs to no context, as in the driver. */
 		*ret = r->kind == RANGE_MAPPED || r->kind == RANGE_POOL || r->kind == RANGE_IMPORTED
 			       ? 0
 			       : (uint64_t)(uintptr_t)ctx;
@@ -207,7 +206,7 @@ static CUresult value_of(CUpointer_attribute what, uint64_t device, CUcontext ct
 		       : r->kind == RANGE_IMPORTED ? (uint64_t)(uintptr_t)r->owner
 						   : 0;
 		return CUDA_SUCCESS;
-	default: /* tokens for RDMA, and what comes later */
+	default: /* RDMA tokens, and attributes of later versions */
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
 }
@@ -234,12 +233,12 @@ CUresult cuPointerGetAttribute(void *out, CUpointer_attribute what, CUdeviceptr 
 	}
 	e = value_of(what, device, ctx, &r, &value);
 	if (!e) {
-		memcpy(out, &value, attribute_bytes(what)); /* little endian */
+		memcpy(out, &value, attribute_bytes(what)); /* little-endian */
 	}
 	return e;
 }
 
-/* Several at once; for a pointer that is not of the device they are 0. */
+/* Several attributes at once; zeros if the pointer is unknown to the device. */
 CUresult cuPointerGetAttributes(unsigned int n, CUpointer_attribute *what, void **out,
 				CUdeviceptr p)
 {

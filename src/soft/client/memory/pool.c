@@ -9,7 +9,7 @@
 #include "soft/client/graph/capture.h"
 #include "soft/client/strict.h"
 
-#define WASTE_MAX (64u << 10) /* what a block may be too large, or half of it */
+#define WASTE_MAX (64u << 10)
 
 pthread_mutex_t soft_pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t idle_bytes; /* of all pools; read without the lock */
@@ -108,7 +108,7 @@ static bool fits(const struct soft_pool_block *b, CUcontext ctx, uint64_t bytes)
 	       (b->bytes - bytes <= WASTE_MAX || b->bytes / 2 <= bytes);
 }
 
-/* The smallest block that the stream may have without waiting. */
+/* Returns the smallest block that the stream may use without waiting. */
 static struct soft_pool_block *pick(CUmemoryPool p, CUstream s, uint64_t bytes)
 {
 	struct soft_pool_block *best = NULL;
@@ -122,7 +122,7 @@ static struct soft_pool_block *pick(CUmemoryPool p, CUstream s, uint64_t bytes)
 	return best;
 }
 
-/* A block that the stream may have when it waits in its order for the one that freed it. */
+/* Returns a block that the stream may use after it has waited for the stream that freed it. */
 static struct soft_pool_block *pick_with_wait(CUmemoryPool p, CUstream s, uint64_t bytes)
 {
 	for (struct soft_pool_block *b = p->blocks; b && p->reuse[2]; b = b->next) {
@@ -214,7 +214,7 @@ static CUresult pool_alloc(CUmemoryPool p, CUstream s, uint64_t bytes, uint64_t 
 	}
 	pthread_mutex_unlock(&soft_pool_lock);
 	if (e == CUDA_ERROR_OUT_OF_MEMORY && load_relaxed(&idle_bytes)) {
-		soft_context_drain(s->context); /* frees that have not had their turn make room */
+		soft_context_drain(s->context); /* frees that are still queued may make room */
 		pthread_mutex_lock(&soft_pool_lock);
 		soft_pool_each(trim_all, NULL);
 		e = make(p, s->context, bytes, ret);
@@ -241,10 +241,11 @@ static CUresult alloc_from(int pt, CUdeviceptr *ret, size_t bytes, CUmemoryPool 
 	if (!ret || !soft_handle_is(p, OBJECT_POOL) || p->imported || p->destroyed) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	if (p->props.location.id != soft_memory_gpu(s->context)) { /* it lies on the stream's GPU */
+	if (p->props.location.id !=
+	    soft_memory_gpu(s->context)) { /* the pool must lie on the stream's GPU */
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
-	address = 0; /* of nothing */
+	address = 0; /* zero bytes: no address */
 	e = bytes ? pool_alloc(p, s, bytes, &address) : CUDA_SUCCESS;
 	if (!e) {
 		*ret = address;
@@ -256,7 +257,7 @@ PAIR(cuMemAllocAsync, _ptsz, alloc_from, (CUdeviceptr * ret, size_t bytes, CUstr
 PAIR(cuMemAllocFromPoolAsync, _ptsz, alloc_from,
      (CUdeviceptr * ret, size_t bytes, CUmemoryPool p, CUstream h), ret, bytes, p, true, h)
 
-/* Freed in the order of the stream by the server. */
+/* Submits a free that the server executes in stream order. */
 static CUresult put_free(CUstream s, uint64_t address)
 {
 	struct soft_record_free f = { .r.op = SOFT_OP_FREE, .address = address };
@@ -307,8 +308,9 @@ static CUresult free_async(int pt, CUdeviceptr address, CUstream h)
 	    ctx != s->context) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	e = soft_memory_delete(ctx, address,
-			       false); /* of several that free it at once only one does */
+	e = soft_memory_delete(
+		ctx, address,
+		false); /* of several threads that free it at once only one succeeds */
 	if (e) {
 		return e;
 	}

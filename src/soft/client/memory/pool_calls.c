@@ -1,4 +1,5 @@
-/* Pools as objects: made and destroyed, attributes, access, other processes. */
+/* The API of pools: creation, destruction, attributes, access rights, sharing with other processes.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +8,8 @@
 
 #define POOLS_MAX 256u
 
-static CUmemoryPool pools[POOLS_MAX]; /* pool_lock; those of GPUs come first */
+static CUmemoryPool
+	pools[POOLS_MAX]; /* guarded by soft_pool_lock; the GPUs' default pools come first */
 static CUmemoryPool current[SOFT_MAX_GPUS];
 
 void soft_pool_each(void (*each)(CUmemoryPool p, void *arg), void *arg)
@@ -134,7 +136,7 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool p)
 	return CUDA_SUCCESS;
 }
 
-/* The same by location, since CUDA 13. */
+/* The same calls by location, since CUDA 13. */
 
 static CUresult check_location(const CUmemLocation *where, CUmemAllocationType type)
 {
@@ -148,7 +150,7 @@ static CUresult check_location(const CUmemLocation *where, CUmemAllocationType t
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	if (where->type != CU_MEM_LOCATION_TYPE_DEVICE || type != CU_MEM_ALLOCATION_TYPE_PINNED) {
-		return CUDA_ERROR_NOT_SUPPORTED; /* pools are of device memory */
+		return CUDA_ERROR_NOT_SUPPORTED; /* pools consist of device memory */
 	}
 	return soft_context_check_device(where->id);
 }
@@ -200,7 +202,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *ret, const CUmemPoolProps *props)
 	return give(ret, p);
 }
 
-/* What is allocated from it stays until it is freed. */
+/* Allocations from the pool remain until they are freed. */
 CUresult cuMemPoolDestroy(CUmemoryPool p)
 {
 	CUresult e = check_pool(p);
@@ -274,7 +276,7 @@ static CUresult set(CUmemoryPool p, CUmemPool_attribute what, const void *value)
 	case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
 		p->threshold = *(const uint64_t *)value;
 		return CUDA_SUCCESS;
-	case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: /* may only be brought back to what there is */
+	case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: /* may only be reset to the present value */
 	case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
 		if (*(const uint64_t *)value) {
 			return CUDA_ERROR_INVALID_VALUE;
@@ -335,7 +337,8 @@ CUresult cuMemPoolSetAccess(CUmemoryPool p, const CUmemAccessDesc *desc, size_t 
 		}
 		if (desc[i].location.id == p->props.location.id) {
 			if (f != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
-				return CUDA_ERROR_INVALID_DEVICE; /* its own GPU always has it */
+				return CUDA_ERROR_INVALID_DEVICE; /* the pool's own GPU always has
+								     access */
 			}
 		} else if (f != CU_MEM_ACCESS_FLAGS_PROT_NONE) {
 			return CUDA_ERROR_NOT_SUPPORTED; /* GPUs do not reach each other's memory */
@@ -359,7 +362,7 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags *ret, CUmemoryPool p, CUmemLocatio
 	return CUDA_SUCCESS;
 }
 
-/* Other processes. */
+/* ---- sharing with other processes ---- */
 
 CUresult cuMemPoolExportToShareableHandle(void *ret, CUmemoryPool p, CUmemAllocationHandleType type,
 					  unsigned long long flags)
@@ -439,7 +442,7 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *ret, CUdeviceptr address
 	d.number = soft_pool_of(&range)->number;
 	pthread_mutex_unlock(&soft_pool_lock);
 	if (!d.number) {
-		return CUDA_ERROR_INVALID_VALUE; /* the pool itself has to be exported first */
+		return CUDA_ERROR_INVALID_VALUE; /* the pool itself must be exported first */
 	}
 	q.context = ctx->slot;
 	e = soft_link_call(&q, -1, &r, sizeof(r), NULL);

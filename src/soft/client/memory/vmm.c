@@ -1,5 +1,6 @@
-/* Physical memory with handles, and addresses that it is mapped to. Rights are those of kernels and
- * copies of the context whose window the addresses lie in; the host never reaches them. */
+/* Physical memory with handles, and reserved addresses to which it is mapped. Access rights apply
+ * to kernels and copies of the context in whose window the addresses lie; the host never reaches
+ * this memory. */
 #include <string.h>
 #include <unistd.h>
 
@@ -8,21 +9,23 @@
 
 struct allocation {
 	struct soft_object object;
-	uint64_t handle; /* of the server */
+	uint64_t handle; /* number at the server */
 	uint64_t bytes;
 	CUmemAllocationProp prop;
-	unsigned refs; /* that the program holds */
+	unsigned refs; /* held by the program */
 	unsigned maps;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* refs and maps of all */
+static pthread_mutex_t lock =
+	PTHREAD_MUTEX_INITIALIZER; /* guards refs and maps of all allocations */
 
 static CUresult check_prop(const CUmemAllocationProp *p)
 {
 	if (!p || p->type != CU_MEM_ALLOCATION_TYPE_PINNED) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	if (p->location.type != CU_MEM_LOCATION_TYPE_DEVICE) { /* host memory has no handles here */
+	if (p->location.type !=
+	    CU_MEM_LOCATION_TYPE_DEVICE) { /* handles of host memory are not supported */
 		return p->location.type == CU_MEM_LOCATION_TYPE_INVALID ? CUDA_ERROR_INVALID_VALUE
 									: CUDA_ERROR_NOT_SUPPORTED;
 	}
@@ -62,7 +65,7 @@ static CUresult adopt(const struct soft_reply *r, const CUmemAllocationProp *pro
 	return CUDA_SUCCESS;
 }
 
-/* With the lock: the last use of it lets the server's handle go. */
+/* Releases the server's handle after the last use. Caller holds the lock. */
 static void drop_if_unused(struct allocation *a)
 {
 	if (!a->refs && !a->maps) {
@@ -182,7 +185,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *ret, void *p)
 	return retain(&r, ret);
 }
 
-/* Other processes. */
+/* ---- sharing with other processes ---- */
 
 CUresult cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle handle,
 				      CUmemAllocationHandleType type, unsigned long long flags)
@@ -198,7 +201,8 @@ CUresult cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle ha
 	}
 	pthread_mutex_lock(&lock);
 	a = find(handle);
-	if (!ret || !a || !(a->prop.requestedHandleTypes & type)) { /* FABRIC never is */
+	if (!ret || !a ||
+	    !(a->prop.requestedHandleTypes & type)) { /* including FABRIC, which is never granted */
 		e = CUDA_ERROR_INVALID_VALUE;
 	} else {
 		q.value = a->handle;
@@ -229,7 +233,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ret, void 
 	return adopt(&r, &prop, ret);
 }
 
-/* Addresses. */
+/* ---- addresses ---- */
 
 CUresult cuMemAddressReserve(CUdeviceptr *ret, size_t bytes, size_t align, CUdeviceptr wish,
 			     unsigned long long flags)
@@ -312,7 +316,7 @@ CUresult cuMemMap(CUdeviceptr p, size_t bytes, size_t offset, CUmemGenericAlloca
 	a = find(handle);
 	if (!a) {
 		e = CUDA_ERROR_INVALID_VALUE;
-	} else if (offset || bytes != a->bytes) { /* nor does the driver map parts */
+	} else if (offset || bytes != a->bytes) { /* the driver does not map parts either */
 		e = CUDA_ERROR_NOT_SUPPORTED;
 	} else {
 		e = map(ctx, p, bytes, a);
@@ -374,7 +378,7 @@ static void set_rights(struct soft_range *r, void *arg)
 static CUresult check_access(const CUmemAccessDesc *d)
 {
 	if (d->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
-		return CUDA_ERROR_NOT_SUPPORTED; /* the host does not reach it */
+		return CUDA_ERROR_NOT_SUPPORTED; /* not reachable from the host */
 	}
 	if (!soft_memory_check_location(&d->location)) {
 		return CUDA_ERROR_INVALID_VALUE;
@@ -405,7 +409,7 @@ CUresult cuMemSetAccess(CUdeviceptr p, size_t bytes, const CUmemAccessDesc *desc
 		uint8_t rights = (uint8_t)desc[i].flags;
 
 		if (desc[i].location.id != soft_memory_gpu(ctx)) {
-			continue; /* only this context's GPU uses its addresses */
+			continue; /* only the context's own GPU uses its addresses */
 		}
 		e = soft_memory_request(SOFT_REQ_ACCESS, ctx, p, bytes, rights);
 		if (!e) {

@@ -23,7 +23,7 @@ CUresult soft_function_current(CUfunction h, CUfunction *ret)
 	return e ? e : soft_function_resolve(h, ret);
 }
 
-/* Attributes. */
+/* ---- attributes ---- */
 
 static CUresult get_attribute(int *ret, CUfunction_attribute what, CUfunction h)
 {
@@ -116,7 +116,7 @@ CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute what, int value)
 	return set_attribute(f, what, value);
 }
 
-/* Holds in every context that the kernel is used in from then on. */
+/* Applies to every context in which the kernel is used from now on. */
 CUresult cuKernelSetAttribute(CUfunction_attribute what, int value, CUkernel k, CUdevice dev)
 {
 	bool pushed;

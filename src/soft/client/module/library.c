@@ -11,7 +11,7 @@
 #include "soft/client/module/module_image.h"
 #include "soft/client/strict.h"
 
-/* Loading into a context, and the names; taken before soft.lock. */
+/* guards loading into contexts, and the names; taken before soft.lock */
 static pthread_mutex_t library_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static CUresult check_library(CUlibrary l)
@@ -28,7 +28,7 @@ static CUresult check_kernel(CUkernel k)
 	return e ? e : soft_handle_is(k, OBJECT_KERNEL) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* library_lock held. */
+/* Loads the library into the context unless it already is. Caller holds library_lock. */
 static CUresult module_in(CUlibrary l, CUcontext ctx, struct soft_jit *j, CUmodule *ret)
 {
 	struct soft_image i = { .data = l->image, .bytes = l->bytes };
@@ -63,7 +63,7 @@ static CUresult library_module(CUlibrary l, CUmodule *ret)
 	return e;
 }
 
-/* Without a context the PTX is only looked for, not compiled. */
+/* Without a context, only checks that the image contains PTX, without compiling it. */
 static CUresult check_image(CUlibrary l, struct soft_jit *j)
 {
 	struct ptx_image_text text;
@@ -109,7 +109,7 @@ static void library_delete(CUlibrary l)
 	pthread_mutex_unlock(&soft.lock);
 }
 
-/* Takes what the image owns; what it does not own is copied. */
+/* Takes memory that the image owns; copies memory that it does not own. */
 static CUresult library_new(struct soft_image *i, struct soft_jit *j, CUlibrary *ret)
 {
 	CUresult e = CUDA_SUCCESS;
@@ -164,7 +164,7 @@ static CUresult check_options(const CUlibraryOption *options, void **values, uns
 	return CUDA_SUCCESS;
 }
 
-/* opened: what the image's opening gave. */
+/* opened: the result of opening the image. */
 static CUresult load_library(CUlibrary *ret, struct soft_image *i, CUresult opened,
 			     CUjit_option *jit, void **jit_values, unsigned n_jit)
 {
@@ -252,9 +252,9 @@ CUresult cuLibraryUnload(CUlibrary l)
 	return CUDA_SUCCESS;
 }
 
-/* Kernels. */
+/* ---- kernels ---- */
 
-/* The names of the library's kernels from its PTX; library_lock held. */
+/* Collects the names of the library's kernels from its PTX. Caller holds library_lock. */
 static CUresult collect_names(CUlibrary l, const struct ptx_module *p)
 {
 	uint32_t n = 0;
@@ -301,7 +301,7 @@ static CUresult read_names(CUlibrary l)
 	return e;
 }
 
-/* The name of the kernel at index; *ret_n: how many there are. */
+/* Returns the name of the kernel at index; *ret_n: number of kernels. */
 static CUresult kernel_at(CUlibrary l, uint32_t index, uint32_t *ret_n, char *name, size_t cap)
 {
 	CUmodule m;
@@ -443,12 +443,12 @@ CUresult cuLibraryGetManaged(CUdeviceptr *ret, size_t *ret_bytes, CUlibrary l, c
 	return CUDA_SUCCESS;
 }
 
-/* Functions that host and device share are the runtime library's matter. */
+/* Functions common to host and device exist only in the runtime library. */
 CUresult cuLibraryGetUnifiedFunction(void **ret, CUlibrary l, const char *name)
 {
 	CUresult e = check_library(l);
 
-	return e ? e : CUDA_ERROR_INVALID_VALUE; /* there is none; the H200 says the same */
+	return e ? e : CUDA_ERROR_INVALID_VALUE; /* none exists; same result as an H200 */
 }
 
 CUresult soft_library_function(CUkernel k, CUfunction *ret)

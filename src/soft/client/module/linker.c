@@ -1,5 +1,5 @@
-/* Linking: PTX of several inputs is merged into one text, which is the image that comes out. It is
- * compiled when it is loaded, as any PTX. */
+/* Linking: merges the PTX of several inputs into one text, which is the resulting image. It is
+ * compiled on loading, as any PTX. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,9 +17,10 @@ struct CUlinkState_st {
 	struct soft_jit jit;
 	struct report report;
 	struct ptx_merge merge;
-	struct ptx_image_text first; /* the only input's own text, whose lines messages tell */
+	struct ptx_image_text first; /* text of the first input, to whose lines messages refer if it
+					is the only one */
 	struct buf out;
-	CUresult failed; /* what the first input that was refused gave */
+	CUresult failed; /* result of the first input that was refused */
 	unsigned inputs;
 	bool complete;
 };
@@ -60,7 +61,7 @@ static CUresult create(unsigned n, CUjit_option *options, void **values, CUlinkS
 	return CUDA_SUCCESS;
 }
 
-/* Tells the log; the link cannot be completed any more. */
+/* Writes a reason to the log; the link cannot be completed any more. */
 static CUresult refuse(CUlinkState s, CUresult e, const char *text)
 {
 	struct buf line;
@@ -87,7 +88,7 @@ static CUresult result_of(int err)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	case -ENOENT:
 		return CUDA_ERROR_NO_BINARY_FOR_GPU;
-	case -EEXIST: /* the real linker's answer to a name that is defined twice */
+	case -EEXIST: /* result of NVIDIA's linker for a name that is defined twice */
 		return CUDA_ERROR_INVALID_SOURCE;
 	case -EOPNOTSUPP:
 		return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
@@ -116,7 +117,7 @@ static CUresult add_image(CUlinkState s, const struct soft_image *i, const char 
 	return err ? refuse(s, result_of(err), NULL) : CUDA_SUCCESS;
 }
 
-/* Why an input of this kind is not taken; SUCCESS for those that are looked into. */
+/* Refuses inputs of unsupported kinds; returns CUDA_SUCCESS for PTX and fatbinaries. */
 static CUresult check_type(CUlinkState s, CUjitInputType type, const char *name)
 {
 	char line[256];
@@ -142,7 +143,7 @@ static CUresult check_type(CUlinkState s, CUjitInputType type, const char *name)
 static CUresult begin_input(CUlinkState s, CUjitInputType type, const char *name, unsigned n,
 			    CUjit_option *options, void **values)
 {
-	struct soft_jit unused; /* options of one input are about its code */
+	struct soft_jit unused; /* per-input options concern only code generation */
 	CUresult e = check(s);
 
 	e = e ? e : soft_jit_read(&unused, n, options, values);
@@ -236,7 +237,8 @@ CUresult cuLinkAddFile_v2(CUlinkState s, CUjitInputType type, const char *path, 
 	return add_file(s, type, path, n, options, values);
 }
 
-/* A single input is checked too, but keeps its text and with it its lines. */
+/* Completes the link. A single input is checked too, but its text, and so its line numbers, remain.
+ */
 static CUresult complete(CUlinkState s)
 {
 	int err = s->inputs ? ptx_merge_finish(&s->merge, &s->out) : -EINVAL;
@@ -268,7 +270,7 @@ CUresult cuLinkComplete(CUlinkState s, void **ret, size_t *ret_bytes)
 	}
 	*ret = s->out.data;
 	if (ret_bytes) {
-		*ret_bytes = s->out.len + 1; /* with the zero that ends text */
+		*ret_bytes = s->out.len + 1; /* includes the terminating zero */
 	}
 	soft_jit_finish(&s->jit);
 	return CUDA_SUCCESS;

@@ -1,5 +1,5 @@
-/* Images of programs: only their length is found out here, what is in them is the server's to read;
- * and the options that come with them. */
+/* Images of programs: finds their length and parses the options of loading. Does not interpret
+ * their contents, which is left to the server. */
 #include "soft/client/module/module_image.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #define ELF_CUDA 190u
 #define PARTS_MAX 256u
 
-/* Machine code for other devices; or no image at all. */
+/* Distinguishes machine code for other devices from data that is no image. */
 static CUresult check_elf(const void *p)
 {
 	uint16_t machine;
@@ -35,7 +35,7 @@ static CUresult container_bytes(const void *p, size_t *ret)
 	return CUDA_SUCCESS;
 }
 
-/* The containers that were linked, behind each other at multiples of 8. */
+/* Concatenates a list of linked containers, each aligned to 8 bytes. */
 static CUresult open_list(struct soft_image *ret, const void *const *list)
 {
 	size_t total = 0, bytes, at = 0;
@@ -84,7 +84,7 @@ CUresult soft_image_open(struct soft_image *ret, const void *p)
 	if (!p) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	if (strnlen(p, sizeof(magic)) < sizeof(magic)) { /* text may end right here */
+	if (strnlen(p, sizeof(magic)) < sizeof(magic)) { /* a short text may end here */
 		return CUDA_ERROR_INVALID_IMAGE;
 	}
 	memcpy(&magic, p, sizeof(magic));
@@ -177,7 +177,7 @@ CUresult soft_jit_read(struct soft_jit *j, unsigned n, const CUjit_option *optio
 			j->info_bytes = size_of(values[i]);
 			j->info_used = &values[i];
 			break;
-		case CU_JIT_TARGET: /* 0x10000 and more mark variants such as sm_90a */
+		case CU_JIT_TARGET: /* bits from 0x10000 on mark variants such as sm_90a */
 			j->target = (unsigned)size_of(values[i]) & 0xffffu;
 			break;
 		case CU_JIT_LOG_VERBOSE:
@@ -210,7 +210,7 @@ static void append(char *out, size_t cap, size_t *len, const char *text)
 	*len = MIN(*len + (size_t)MAX(n, 0), cap - 1);
 }
 
-/* Who gives no buffer for it, as most programs, may read it elsewhere. */
+/* Without a buffer, as in most programs, the text goes to GBPF_SOFT_LOG. */
 void soft_jit_error(struct soft_jit *j, const char *text)
 {
 	if (!j || !j->error || !j->error_bytes) {

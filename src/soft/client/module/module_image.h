@@ -1,4 +1,4 @@
-/* Images as programs pass them, and what they say about compiling: length, options, logs. */
+/* Images as programs pass them, and the options of loading: length, targets, logs. */
 #ifndef GBPF_SOFT_CLIENT_MODULE_MODULE_IMAGE_H
 #define GBPF_SOFT_CLIENT_MODULE_MODULE_IMAGE_H
 
@@ -7,21 +7,21 @@
 struct soft_image {
 	const void *data;
 	size_t bytes;
-	void *owned; /* NULL: data is the program's */
+	void *owned; /* NULL: data belongs to the program */
 };
 
-/* How long an image is that a program gives a pointer to: text up to its zero, containers as their
- * headers say, and nothing behind is read. A list of containers is put behind each other. */
+/* Determines the length of an image that a program passes by pointer, without reading beyond it:
+ * text ends with its zero, containers give their size in the header. A list of containers is
+ * concatenated. */
 CUresult soft_image_open(struct soft_image *ret, const void *p);
-CUresult soft_image_read(struct soft_image *ret, const char *path); /* a file's contents */
+CUresult soft_image_read(struct soft_image *ret, const char *path); /* reads a file */
 void soft_image_close(struct soft_image *i);
 
-/* Options of loading and linking. What is about the code that a compiler makes has no meaning here.
- */
+/* Options of loading and linking. Options about code generation have no effect. */
 struct soft_jit {
 	char *error, *info;
-	size_t error_bytes, info_bytes; /* of the buffers */
-	size_t error_len, info_len;	/* written */
+	size_t error_bytes, info_bytes; /* size of the buffers */
+	size_t error_len, info_len;	/* bytes written */
 	void **error_used, **info_used, **wall_time;
 	unsigned target; /* 0: not given */
 	bool verbose;
@@ -29,7 +29,7 @@ struct soft_jit {
 };
 
 CUresult soft_jit_read(struct soft_jit *j, unsigned n, const CUjit_option *options, void **values);
-void soft_jit_error(struct soft_jit *j, const char *text); /* one more line; j may be NULL */
+void soft_jit_error(struct soft_jit *j, const char *text); /* appends one line; j may be NULL */
 void soft_jit_info(struct soft_jit *j, const char *text);
 void soft_jit_finish(
 	struct soft_jit *j); /* tells the program how much was written, and the time it took */

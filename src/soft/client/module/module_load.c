@@ -33,7 +33,7 @@ static int image_descriptor(const struct soft_image *i)
 	return fd;
 }
 
-/* Managed variables appear at their device address in this process too. */
+/* Maps managed variables into this process at their device address. */
 static CUresult map_managed(CUmodule m, uint64_t address, int fd)
 {
 	CUcontext ctx = m->context;
@@ -63,7 +63,7 @@ static void unmap_managed(CUmodule m)
 	}
 }
 
-/* What compilers tell when they are asked to be verbose. */
+/* Writes the resource usage of each function to the log, as a compiler in verbose mode does. */
 static void report_functions(CUmodule m, struct soft_jit *j)
 {
 	char name[SOFT_NAME_MAX], line[SOFT_NAME_MAX + 160];
@@ -133,8 +133,9 @@ CUresult soft_module_load(CUcontext ctx, const char *name, const struct soft_ima
 	return m ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Handles of modules that outlive their context stay allocated: a few objects for each. */
-static void module_forget(CUmodule m) /* soft.lock held */
+/* Drops a module. Handles of modules that outlive their context stay allocated: a few objects for
+ * each. */
+static void module_forget(CUmodule m) /* caller holds soft.lock */
 {
 	while (m->functions) {
 		CUfunction f = m->functions;
@@ -171,7 +172,7 @@ static CUresult load(const char *name, const struct soft_image *i, unsigned n,
 	return e;
 }
 
-/* What an image is not is told in the log too. */
+/* Also writes to the log that the image is invalid. */
 static CUresult refuse(CUresult e, unsigned n, CUjit_option *options, void **values)
 {
 	struct soft_jit j;
@@ -278,7 +279,7 @@ static CUfunction find_function(CUmodule m, const char *name)
 	return f;
 }
 
-/* Fills a function from the server's answer; soft.lock held. */
+/* Creates a function from the server's reply. Caller holds soft.lock. */
 static CUfunction make_function(CUmodule m, const char *name, const struct soft_function_info *i)
 {
 	CUfunction f = soft_object_create(OBJECT_FUNCTION, sizeof(*f));
@@ -334,7 +335,7 @@ CUresult soft_module_function(CUmodule m, const char *name, CUfunction *ret)
 	if (e) {
 		return e;
 	}
-	*ret = find_function(m, name); /* another thread may have asked for it meanwhile */
+	*ret = find_function(m, name); /* another thread may have created it meanwhile */
 	if (*ret) {
 		return CUDA_SUCCESS;
 	}
@@ -490,7 +491,7 @@ CUresult cuModuleGetGlobal(CUdeviceptr_v1 *ret, unsigned int *ret_bytes, CUmodul
 	if (e) {
 		return e;
 	}
-	if (ret && address > UINT32_MAX) { /* addresses of that time had 32 bits */
+	if (ret && address > UINT32_MAX) { /* addresses in that API have 32 bits */
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
 	if (ret_bytes) {

@@ -10,7 +10,7 @@
 #include "soft/client/memory/memory.h"
 #include "soft/client/strict.h"
 
-static CUstream streams[SOFT_MAX_STREAMS]; /* by slot; soft.lock */
+static CUstream streams[SOFT_MAX_STREAMS]; /* by slot; guarded by soft.lock */
 
 static int take_slot(void)
 {
@@ -133,7 +133,7 @@ CUresult soft_context_drain(CUcontext ctx)
 			soft_word_wait(&w->done, &w->waiters, target, ctx);
 		}
 	}
-	soft_output_drain(); /* also of kernels that have ended before anybody waited */
+	soft_output_drain(); /* includes output of kernels that ended earlier */
 	return soft_context_error(ctx);
 }
 
@@ -376,7 +376,7 @@ static CUresult set_attribute(int pt, CUstream h, CUstreamAttrID id, const CUstr
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
 	switch ((int)id) {
-	case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: /* kept, without effect */
+	case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: /* stored, no effect */
 		s->window = v->accessPolicyWindow;
 		return CUDA_SUCCESS;
 	case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
@@ -385,7 +385,7 @@ static CUresult set_attribute(int pt, CUstream h, CUstreamAttrID id, const CUstr
 		s->priority = MIN(MAX(v->priority, SOFT_PRIORITY_GREATEST), 0);
 		s->reprioritized = true;
 		return CUDA_SUCCESS;
-	case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN: /* kept: memory is coherent */
+	case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN: /* stored; memory is coherent anyway */
 		s->sync_domain = v->memSyncDomain;
 		return v->memSyncDomain > 1 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 	case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:

@@ -12,9 +12,9 @@
 
 #define EVENT_FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
 
-static CUevent events[SOFT_MAX_EVENTS]; /* by slot; soft.lock */
+static CUevent events[SOFT_MAX_EVENTS]; /* by slot; guarded by soft.lock */
 
-/* Events of several processes live at the server. */
+/* Sends a request about an interprocess event, whose state the server keeps. */
 
 static CUresult ask(CUevent ev, unsigned verb, struct soft_reply *r)
 {
@@ -25,7 +25,7 @@ static CUresult ask(CUevent ev, unsigned verb, struct soft_reply *r)
 	return soft_link_call(&q, -1, r, sizeof(*r), NULL);
 }
 
-/* A place for the event; soft.lock held. */
+/* Creates an event in a free slot. Caller holds soft.lock. */
 static CUevent new_event(CUcontext ctx, unsigned flags)
 {
 	for (uint32_t i = 0; i < SOFT_MAX_EVENTS; i++) {
@@ -49,7 +49,7 @@ static CUevent new_event(CUcontext ctx, unsigned flags)
 	return NULL;
 }
 
-/* soft.lock held. */
+/* Caller holds soft.lock. */
 static void forget(CUevent ev);
 
 static CUresult event_new(CUcontext ctx, unsigned flags, CUevent *ret)
@@ -95,7 +95,7 @@ CUresult cuEventCreate(CUevent *ret, unsigned int flags)
 	return event_new(ctx, flags, ret);
 }
 
-/* soft.lock held. */
+/* Caller holds soft.lock. */
 static void forget(CUevent ev)
 {
 	soft_capture_drop_event(ev);
@@ -250,7 +250,7 @@ static CUresult check_event(CUevent ev)
 	return soft_handle_is(ev, OBJECT_EVENT) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* Before an event is asked or waited for. */
+/* Checks an event before a query or a wait. */
 static CUresult check_waitable(CUevent ev)
 {
 	CUresult e = check_event(ev);
@@ -279,7 +279,7 @@ CUresult cuEventQuery(CUevent ev)
 	return e ? e : r.value32 == r.value ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
-/* The server is asked by way of a stream that does nothing but wait. */
+/* Waits for an interprocess event with a temporary stream that contains only the wait. */
 static CUresult synchronize_shared(CUevent ev)
 {
 	uint32_t target;
@@ -317,14 +317,14 @@ CUresult cuEventSynchronize(CUevent ev)
 	return e;
 }
 
-/* Handles. */
+/* ---- interprocess handles ---- */
 
 #define HANDLE_MAGIC 0x3074766574666f73ull
 
 struct event_handle {
 	uint64_t magic, key;
 	uint32_t index;
-	int32_t pid; /* of who made it */
+	int32_t pid; /* process that created it */
 };
 _Static_assert(sizeof(struct event_handle) <= sizeof(CUipcEventHandle),
 	       "it fits the driver's handle");
@@ -363,7 +363,7 @@ CUresult cuIpcOpenEventHandle(CUevent *ret, CUipcEventHandle handle)
 	if (!ret || h.magic != HANDLE_MAGIC) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	if (h.pid == getpid()) { /* it has the event itself */
+	if (h.pid == getpid()) { /* this process already has the event */
 		return CUDA_ERROR_INVALID_CONTEXT;
 	}
 	e = event_new(ctx, CU_EVENT_DISABLE_TIMING, &ev);

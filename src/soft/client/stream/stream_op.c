@@ -73,7 +73,7 @@ static CUresult capture_batch(CUstream s, unsigned count, const CUstreamBatchMem
 	return e ? e : soft_capture_add(s, &w);
 }
 
-/* All operations are checked before the first one is put. */
+/* Checks all operations before it submits the first. */
 static CUresult batch_mem_op(int pt, CUstream h, unsigned count,
 			     const CUstreamBatchMemOpParams *ops, unsigned flags)
 {
@@ -134,13 +134,13 @@ static CUresult attach_mem(int pt, CUstream h, CUdeviceptr p, size_t bytes, unsi
 
 	(void)p;
 	(void)bytes;
-	(void)flags; /* managed memory is visible everywhere always */
+	(void)flags; /* managed memory is always visible everywhere */
 	return e ? e : soft_capture_refuse(s);
 }
 PAIR(cuStreamAttachMemAsync, _ptsz, attach_mem,
      (CUstream h, CUdeviceptr p, size_t bytes, unsigned int flags), h, p, bytes, flags)
 
-/* Host functions. */
+/* ---- host functions ---- */
 
 static void copy_box(const struct soft_copy *c)
 {

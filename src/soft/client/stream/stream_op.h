@@ -4,9 +4,10 @@
 
 #include "soft/client/process.h"
 
-#define STREAM_OP_BATCH_MAX 255u /* as the driver has it */
+#define STREAM_OP_BATCH_MAX 255u /* the driver's limit */
 
-/* One operation of a batch, checked; *ret_none: there is nothing to do for it. */
+/* Checks one operation of a batch and makes its record. *ret_none: the operation needs no record.
+ */
 CUresult soft_stream_op_value(const CUstreamBatchMemOpParams *op, struct soft_record_value *ret,
 			      bool *ret_none);
 
