@@ -1,5 +1,5 @@
-/* Copies of more than the caches hold: written past them, so that memory is not read before it is
- * overwritten and what others have in the caches stays there. */
+/* Copies larger than the caches: non-temporal stores avoid reading memory that is about to be
+ * overwritten and evicting the data of others. */
 #ifndef GBPF_SOFT_BULK_H
 #define GBPF_SOFT_BULK_H
 
@@ -9,7 +9,7 @@
 #include <emmintrin.h>
 #endif
 
-#define SOFT_BULK_MIN_BYTES (24u << 20) /* from this size on it is worth it */
+#define SOFT_BULK_MIN_BYTES (24u << 20) /* smallest copy for which this pays off */
 
 #ifdef __SSE2__
 static inline void soft_bulk_copy_lines(uint8_t *to, const uint8_t *from, uint64_t lines)
@@ -30,7 +30,7 @@ static inline void soft_bulk_copy_lines(uint8_t *to, const uint8_t *from, uint64
 }
 #endif
 
-/* Like memmove. */
+/* As memmove. */
 static inline void soft_bulk_copy(uint8_t *to, const uint8_t *from, uint64_t n)
 {
 #ifdef __SSE2__

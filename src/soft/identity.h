@@ -1,4 +1,4 @@
-/* What a soft GPU calls itself, the same in the driver's and the management library. */
+/* The identity of a soft GPU, which the driver and the management library report alike. */
 #ifndef GBPF_SOFT_IDENTITY_H
 #define GBPF_SOFT_IDENTITY_H
 

@@ -1,4 +1,4 @@
-/* Questions to a soft GPU; answers are checked, since another version may answer. */
+/* Queries to a soft GPU. Checks replies, since the server may have another version. */
 #include "soft/query.h"
 
 #include <errno.h>
@@ -42,7 +42,7 @@ void soft_query_close(struct soft_query *q)
 	q->sock = fd_close(q->sock);
 }
 
-/* One request; the answer must be of that length at least. */
+/* Sends one request and requires a reply of at least `bytes`. */
 static int ask(struct soft_query *q, const struct soft_request *request, struct soft_reply *r,
 	       size_t bytes)
 {
@@ -100,7 +100,7 @@ int soft_query_unsupported(struct soft_query *q, int pid, uint32_t *from,
 	for (uint32_t i = 0; i < ret->n; i++) {
 		ret->entry[i].name[sizeof(ret->entry[i].name) - 1] = 0;
 	}
-	/* A server that sends the same part again and again is not listened to for ever. */
+	/* Ends the iteration if the server does not advance, which would loop forever. */
 	*from = r.value32 > *from ? r.value32 : 0;
 	return 0;
 }

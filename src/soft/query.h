@@ -1,5 +1,4 @@
-/* Asking a soft GPU that runs what it is and does, without being one of its programs. Never starts
- * one. */
+/* Queries to a running soft GPU, from a process that is not its client. Never starts a server. */
 #ifndef GBPF_SOFT_QUERY_H
 #define GBPF_SOFT_QUERY_H
 
@@ -10,16 +9,16 @@ struct soft_query {
 };
 
 /* Connects to the server of this environment ($GBPF_SOFTGPU_SOCKET, or softgpu.sock in the runtime
- * directory), if it is this user's or root's. 0; -ENOENT or -ECONNREFUSED: none runs; -EPERM:
- * somebody else's; -errno. */
+ * directory). Returns 0; -ENOENT or -ECONNREFUSED if none runs; -EPERM if it belongs neither to
+ * this user nor to root; or -errno. */
 int soft_query_open(struct soft_query *q);
 void soft_query_close(struct soft_query *q);
 
-/* One GPU, with its contexts from number first on. 0; -ENODEV: there is no such GPU; -EPROTO: a
- * server of another version. */
+/* Describes one GPU and its contexts from number `first` on. Returns 0; -ENODEV if there is no such
+ * GPU; -EPROTO if the server has another version. */
 int soft_query_gpu(struct soft_query *q, uint32_t gpu, uint32_t first, struct soft_gpu_info *ret);
-/* Functions that programs called in vain, from entry *from on, which is moved on (0: that was all);
- * pid 0: of all programs since the server started. */
+/* Lists unsupported functions that programs called, from entry *from on, and advances *from (0: no
+ * more). pid 0: all programs since the server started. Returns 0 or -errno. */
 int soft_query_unsupported(struct soft_query *q, int pid, uint32_t *from,
 			   struct soft_unsupported_info *ret);
 

@@ -1,4 +1,4 @@
-/* Where the soft GPU listens: one rule for the server, its programs and who asks it. */
+/* The path of the soft GPU's socket, by one rule for the server, its clients and queries. */
 #ifndef GBPF_SOFT_SOCKET_H
 #define GBPF_SOFT_SOCKET_H
 
@@ -11,8 +11,8 @@
 
 #define SOFT_SOCKET_PATH_MAX 108
 
-/* $GBPF_SOFTGPU_SOCKET when it is an absolute path, or softgpu.sock in the runtime directory, which
- * is made on request. 0 or -errno. */
+/* Returns in out $GBPF_SOFTGPU_SOCKET if it is an absolute path, else softgpu.sock in the runtime
+ * directory. make: creates that directory. Returns 0 or -errno. */
 static inline int soft_socket_path(char *out, size_t cap, bool make)
 {
 	const char *given = getenv("GBPF_SOFTGPU_SOCKET");

@@ -1,7 +1,7 @@
-/* Letting others have the processor while there is nothing to do yet: cheaper than to sleep and be
- * woken, unless it is wanted by many. Then who yields has it back after all of them (50 ms and more
- * were seen beside twelve busy threads), while who sleeps is woken at once. So when it took long,
- * nobody does it for a while. */
+/* Yielding the processor before sleeping. It is cheaper than to sleep and be woken, unless many
+ * threads compete for the processor: then the yielding thread runs again after all of them (50 ms
+ * and more were measured with twelve busy threads), while a woken thread runs at once. So a slow
+ * yield disables yielding for a second. */
 #ifndef GBPF_SOFT_YIELD_H
 #define GBPF_SOFT_YIELD_H
 
@@ -15,7 +15,8 @@
 #define SOFT_YIELD_SLOW_NS 500000u
 #define SOFT_YIELD_PAUSE_NS 1000000000u
 
-/* *not_before: the caller's, 0 at first, [atomic]. False: sleep instead. */
+/* Yields. Returns false if the caller should sleep instead. *not_before: [atomic] state of the
+ * caller, initially 0. */
 static inline bool soft_yield(uint64_t *not_before)
 {
 	uint64_t begin = clock_fast_ns(), end;

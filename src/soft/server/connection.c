@@ -1,6 +1,7 @@
-/* One thread for each client: it answers requests, takes the client's answers to notices, and when
- * the client is gone (its socket closed, its process dead, or dropped for what it sent) it frees
- * everything that the client had. */
+/* The thread of one client connection: answers requests and reads the client's replies to notices.
+ * When the client exits (its socket is closed, its process has ended, or the server dropped it for
+ * a protocol violation), the thread frees everything that the client owned. Does not interpret ring
+ * records. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -19,10 +20,11 @@
 #include "soft/server/request/client_request.h"
 #include "soft/server/request/ipc_event.h"
 
-#define LEAVE_NS 500000000u /* a new client waits so long for those whose process has ended */
-#define ASK_MS 5000	    /* who does not become a client has so long between questions */
+#define LEAVE_NS 500000000u /* a new client waits for exited processes at most this long */
+#define ASK_MS 5000	    /* idle timeout before HELLO */
 
-/* The threads of processes that have ended, which have not come to freeing what those had. */
+/* Returns true if the process of some client has ended and its thread has not released its
+ * resources yet. Caller holds the lock. */
 static bool exit_pending(const struct softd_machine *machine)
 {
 	softd_list_each(&machine->clients, c, struct softd_client, in_machine)
@@ -36,7 +38,9 @@ static bool exit_pending(const struct softd_machine *machine)
 	return false;
 }
 
-/* A program that is started when another has ended finds free what that one had, as on hardware. */
+/* Waits until exited processes have released their resources, at most LEAVE_NS: a program started
+ * after another one has ended finds that one's memory free, as on hardware. Caller holds the lock.
+ */
 static void wait_for_exits(struct softd_machine *machine)
 {
 	uint64_t end = clock_now_ns() + LEAVE_NS;
@@ -53,7 +57,7 @@ bool softd_client_attach(struct softd_client *c)
 	struct softd_machine *machine = c->machine;
 	bool ok;
 	struct epoll_event e = { .events = EPOLLIN |
-					   EPOLLET }; /* edges: nobody has to read the bell */
+					   EPOLLET }; /* edge-triggered: the bell is never read */
 
 	pthread_mutex_lock(&machine->lock);
 	wait_for_exits(machine);
@@ -74,7 +78,7 @@ void softd_client_drop(struct softd_client *c, const char *why)
 		log_warn("process %d dropped: %s", c->pid, why);
 		store_relaxed(&c->dead, true);
 		c->machine->refused++;
-		shutdown(c->control, SHUT_RDWR); /* wakes its thread */
+		shutdown(c->control, SHUT_RDWR); /* wakes the client's thread */
 	}
 }
 
@@ -110,7 +114,7 @@ static void take_notice(struct softd_client *c)
 	softd_machine_kick(c->machine);
 }
 
-/* False when the client is gone or must go. */
+/* Receives and answers one request. Returns false if the connection must be closed. */
 static bool take_request(struct softd_client *c, struct soft_request *q, struct softd_answer *a)
 {
 	int fds[FD_PASS_MAX], err;
@@ -123,7 +127,7 @@ static bool take_request(struct softd_client *c, struct soft_request *q, struct 
 			softd_client_drop(c, "a request that is too long");
 			pthread_mutex_unlock(&c->machine->lock);
 		}
-		while (nfds) { /* an empty message may carry some */
+		while (nfds) { /* an empty message may carry descriptors */
 			fd_close_foreign(fds[--nfds]);
 		}
 		return false;
@@ -171,15 +175,15 @@ static void serve(struct softd_client *c, struct soft_request *q, struct softd_a
 	}
 }
 
-/* Everything that the client had; waits until no worker holds any of it. */
+/* Frees everything that the client owns. Waits until no worker holds any of it. */
 static void release(struct softd_client *c)
 {
 	struct softd_machine *machine = c->machine;
 
 	pthread_mutex_lock(&machine->lock);
 	store_relaxed(&c->dead, true);
-	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS;
-	     i++) { /* first all, since copies may hold two */
+	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS; i++) {
+		/* fail all of them before destroying one: a copy may hold two groups */
 		if (c->groups[i]) {
 			softd_group_fail(c->groups[i], CUDA_ERROR_CONTEXT_IS_DESTROYED, NULL);
 		}
@@ -247,8 +251,9 @@ int softd_client_start(struct softd_machine *machine, int control, int pid)
 	c->pid = pid;
 	c->event = c->bell = -1;
 	pthread_mutex_init(&c->print_lock, NULL);
-	c->pidfd = (int)syscall(SYS_pidfd_open, pid,
-				0); /* -1 on old kernels: then only the socket tells */
+	c->pidfd =
+		(int)syscall(SYS_pidfd_open, pid, 0); /* -1 on kernels without pidfd_open: then only
+							 the closed socket reports the exit */
 	softd_list_init(&c->in_machine);
 	pthread_mutex_lock(&machine->lock);
 	if (machine->n_clients < SOFT_MAX_CONNECTIONS) {

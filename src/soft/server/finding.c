@@ -1,4 +1,5 @@
-/* A finding as a sentence: where in the PTX, which thread, what it does, what is wrong with it. */
+/* Formats findings of --check as one line each: place in the PTX, thread, access, and what is wrong
+ * with it. */
 #include "soft/server/finding.h"
 
 #include <inttypes.h>
@@ -25,7 +26,7 @@ static void describe(char *out, size_t room, const struct exec_finding *f)
 	case EXEC_FINDING_UNINITIALIZED:
 		snprintf(out, room,
 			 "%s %u bytes of %s memory at 0x%" PRIx64 " that nothing has written",
-			 f->write ? "reads and writes" : "reads", /* a write alone is none */
+			 f->write ? "reads and writes" : "reads", /* a write alone is no finding */
 			 f->bytes, f->space, f->address);
 		break;
 	case EXEC_FINDING_FREED:

@@ -1,17 +1,17 @@
-/* What --check has found, told to the person who runs the server, and to the client's log. */
+/* Output of --check's findings: to standard error of the server, and to the log of the client. */
 #ifndef GBPF_SOFT_SERVER_FINDING_H
 #define GBPF_SOFT_SERVER_FINDING_H
 
 #include "soft/server/exec/exec.h"
 
-/* A line on standard error and a notice to the client; group is a struct group. From any worker,
- * without the device's lock. */
+/* Prints a finding and sends it to the client; group: struct softd_group. Called from any worker
+ * without the machine's lock. */
 void softd_finding_report(void *group, const struct exec_finding *f);
-/* A fault of the group, which is told already: it counts where nothing was found before that told
- * of it. The device's lock is held. */
+/* Counts a fault of the group that has already been reported, unless a finding has been reported
+ * for the group. Caller holds the machine's lock. */
 struct softd_group;
 void softd_finding_count_fault(struct softd_group *g);
-/* The last line, when the server leaves; returns how many findings there were. */
+/* Prints the summary when the server exits; returns the number of findings. */
 unsigned softd_finding_summary(void);
 
 #endif

@@ -20,7 +20,7 @@ static inline bool softd_list_empty(const struct softd_list *l)
 	return l->next == l;
 }
 
-/* Puts e before at; before the head is the end. */
+/* Inserts e before at; before the head is the end of the list. */
 static inline void softd_list_insert(struct softd_list *at, struct softd_list *e)
 {
 	e->prev = at->prev;
@@ -47,7 +47,7 @@ static inline void softd_list_append(struct softd_list *head, struct softd_list 
 	for (type *var = container_of((head)->next, type, member); &var->member != (head);         \
 	     var = container_of(var->member.next, type, member))
 
-/* As list_each; the body may remove var. */
+/* Like softd_list_each; the body may remove var. */
 #define softd_list_each_safe(head, var, type, member)                                              \
 	for (type *var = container_of((head)->next, type, member),                                 \
 		  *var##_next = container_of(var->member.next, type, member);                      \

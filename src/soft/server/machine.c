@@ -1,4 +1,5 @@
-/* The device as a whole: set-up, waking workers, statistics. */
+/* The machine as a whole: initialization, one turn over rings and streams, waking workers,
+ * statistics. Does not run blocks or copies. */
 #include <dirent.h>
 #include <errno.h>
 #include <string.h>
@@ -10,11 +11,12 @@
 #include "soft/server/machine.h"
 
 #define WINDOW_MIN (4ull << 30)
-#define FIRST_NS_PER_KINSN 20000u /* a guess, corrected by measuring */
-#define TAKE_BYTES (32u << 10)	  /* from the rings, in one turn */
-#define STEPS 1024		  /* of streams in one turn; a small copy counts for more */
+#define FIRST_NS_PER_KINSN 20000u /* initial estimate, corrected by measuring */
+#define TAKE_BYTES (32u << 10)	  /* limit of bytes taken from the rings in one turn */
+#define STEPS 1024 /* stream operations in one turn; a small copy counts as several */
 
-/* Pinned memory is committed at once: half of the machine's at most, whatever is asked for. */
+/* Limit of pinned memory, which is committed when allocated: at most half of the host's memory,
+ * whatever --mem says. */
 static uint64_t pinned_limit(const struct softd_machine_options *opt)
 {
 	uint64_t ram_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
@@ -49,7 +51,7 @@ int softd_machine_init(struct softd_machine *machine, const struct softd_machine
 		gpu->ns_per_kinsn = FIRST_NS_PER_KINSN;
 	}
 	machine->pinned_limit = pinned_limit(opt);
-	/* Four times the memory in addresses, so that freed holes seldom matter. */
+	/* Four times the memory in addresses, so that fragmentation seldom matters. */
 	machine->device_window_bytes =
 		MAX(4 * ROUND_UP(opt->memory_bytes, EXEC_PAGE_BYTES), WINDOW_MIN);
 	machine->window_bytes = softd_memory_window_bytes(
@@ -68,13 +70,16 @@ int softd_machine_init(struct softd_machine *machine, const struct softd_machine
 	return 0;
 }
 
-/* Lock held or not: a worker that is about to poll looks at everything once more before. */
+/* Makes the poller return from epoll_wait. A worker checks rings and streams once more before it
+ * polls, and the eventfd stays signalled until then, so no wake-up is lost; the lock need not be
+ * held. */
 void softd_machine_kick(struct softd_machine *machine)
 {
 	uint64_t one = 1;
 
 	if (write(machine->kick, &one, sizeof(one)) < 0) {
-		(void)read(machine->kick, &one, sizeof(one)); /* full after 2^64 kicks: never */
+		/* the counter is full after 2^64 kicks: never */
+		(void)read(machine->kick, &one, sizeof(one));
 	}
 }
 
@@ -98,7 +103,7 @@ bool softd_gpu_has_blocks(const struct softd_gpu *gpu)
 	return false;
 }
 
-/* The oldest that no engine works at; few are before it, since there are few engines. */
+/* The oldest copy that no engine works on. At most copy_engines entries are skipped. */
 struct exec_op *softd_group_next_copy(const struct softd_group *g)
 {
 	if (g->enabled && !g->error) {
@@ -160,7 +165,7 @@ static void drain_clients(struct softd_machine *machine, bool *any)
 		softd_list_remove(&c->in_machine);
 		softd_list_append(&machine->clients, &c->in_machine);
 		taken += c->tail - before;
-		if (taken > TAKE_BYTES) { /* the others come first the next time */
+		if (taken > TAKE_BYTES) { /* the remaining clients come first in the next turn */
 			*any = true;
 			return;
 		}
@@ -183,7 +188,8 @@ void softd_machine_progress(struct softd_machine *machine, bool *any)
 		}
 		softd_group_progress(g);
 	}
-	/* Only now: what a group retired may let one go on that had its turn before it. */
+	/* In a second pass: an operation that one group retired may unblock a group that was
+	 * visited before it. */
 	softd_list_each(&machine->groups, g, struct softd_group, in_machine)
 	{
 		*any = *any || (g->dirty && (g->enabled || g->error));
@@ -203,7 +209,7 @@ static uint64_t count_descriptors(void)
 		n++;
 	}
 	closedir(d);
-	return n > 3 ? n - 3 : 0; /* ".", ".." and the directory itself */
+	return n > 3 ? n - 3 : 0; /* ".", ".." and the directory's own descriptor */
 }
 
 void softd_machine_stats(struct softd_machine *machine, struct soft_stats *ret)
@@ -236,5 +242,6 @@ void softd_machine_stats(struct softd_machine *machine, struct soft_stats *ret)
 		ret->functions += c->n_functions;
 	}
 	pthread_mutex_unlock(&machine->lock);
-	ret->descriptors = count_descriptors(); /* last: those of clients that left are closed */
+	/* last, after the descriptors of exited clients are closed */
+	ret->descriptors = count_descriptors();
 }

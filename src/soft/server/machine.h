@@ -1,6 +1,5 @@
-/* The device: clients, groups (one per context), streams, operations, launches. Everything here is
- * guarded by device.lock unless its comment says otherwise; blocks and copies run without the lock.
- */
+/* The machine: its GPUs, and the state that all clients and groups share. Everything is guarded by
+ * softd_machine.lock unless a comment says otherwise; blocks and copies run without the lock. */
 #ifndef GBPF_SOFT_SERVER_MACHINE_H
 #define GBPF_SOFT_SERVER_MACHINE_H
 
@@ -20,34 +19,33 @@
 #define DEVICE_THREADS_PER_SM 1536u
 #define DEVICE_BLOCKS_PER_SM 16u
 #define DEVICE_SHARED_PER_SM (100u << 10)
-#define DEVICE_SHARED_RESERVED 1024u /* of each block, as the attribute says */
+#define DEVICE_SHARED_RESERVED 1024u /* per block, as the device attribute reports */
 #define DEVICE_SHARED_PER_BLOCK (99u << 10)
 #define DEVICE_MAX_WORKERS 64u
 #define DEVICE_MAX_SMS 1024u
 #define DEVICE_SM_WORDS (DEVICE_MAX_SMS / 64u)
 #define DEVICE_MAX_COPY_ENGINES 8u
-#define DEVICE_PRIORITIES 6u /* of streams */
-#define DEVICE_LEVELS                                                                              \
-	(2 * DEVICE_PRIORITIES) /* 0 is the most urgent; the second half is for clients            \
-				   below normal */
-#define DEVICE_FIRST_BLOCK_BYTES (16u << 20) /* a client may always hold one block of that size */
+#define DEVICE_PRIORITIES 6u /* stream priorities */
+/* Levels of launches: 0 is the most urgent, the second half is for below-normal clients. */
+#define DEVICE_LEVELS (2 * DEVICE_PRIORITIES)
+#define DEVICE_FIRST_BLOCK_BYTES (16u << 20) /* a client may always have one block of this size */
 
 struct softd_machine_options {
 	unsigned gpus;
-	unsigned sms;	  /* of each GPU, like everything here */
+	unsigned sms;	  /* per GPU, like everything below */
 	unsigned workers; /* threads that run blocks */
 	unsigned copy_engines;
 	uint64_t memory_bytes;
-	uint64_t copy_bytes_s; /* of all its engines together; 0: as fast as memory */
+	uint64_t copy_bytes_s; /* bandwidth of all copy engines together; 0: unlimited */
 	uint64_t slice_ns;
-	uint64_t slice_max_us; /* that a client may ask for */
-	uint64_t switch_ns;    /* nothing runs for so long when another group gets the GPU */
-	unsigned clock_khz;    /* what attributes and %clock tell */
+	uint64_t slice_max_us; /* longest slice that a client may request */
+	uint64_t switch_ns;    /* duration of a switch to another lane; nothing runs meanwhile */
+	unsigned clock_khz;    /* reported by attributes; rate of %clock */
 	unsigned idle_exit_s;  /* 0: never */
 	int cpu;	       /* -1: any */
 };
 
-/* A set of SMs; n 0: all that the client may use. */
+/* One soft GPU. */
 struct softd_sm_set {
 	bool gone;     /* kept for launches that are in the ring: */
 	uint32_t head; /* they end there */
@@ -260,67 +258,68 @@ struct softd_sm {
 struct softd_gpu {
 	struct softd_machine *machine;
 	unsigned index;
-	struct softd_list groups;   /* contexts */
-	struct softd_list lanes;    /* the run list: whose turn is next comes first */
-	struct softd_lane *current; /* has the slice; NULL: nobody */
-	struct softd_lane *loaded;  /* had it last: coming back to it costs nothing */
+	struct softd_list groups;   /* of struct softd_group */
+	struct softd_list lanes;    /* the run list, next lane first */
+	struct softd_lane *current; /* has the slice; NULL: none */
+	struct softd_lane *loaded;  /* had it last: switching back to it costs nothing */
 	uint64_t slice_end_ns;
-	uint64_t since_ns;	 /* the current lane's time is counted up to here */
-	uint64_t ready_ns;	 /* the switch to the current lane is over */
-	bool switching;		 /* a worker waits for that */
-	bool departing;		 /* the current lane goes as soon as nothing of it runs */
-	unsigned running_blocks; /* in workers' hands */
-	uint64_t busy_from_ns;	 /* since when running_blocks is not 0 */
-	uint64_t busy_ns;	 /* that at least one block ran */
+	uint64_t since_ns;	 /* the current lane's time is accounted up to here */
+	uint64_t ready_ns;	 /* end of the switch to the current lane */
+	bool switching;		 /* a worker waits for ready_ns */
+	bool departing;		 /* the current lane leaves when its last running block stops */
+	unsigned running_blocks; /* held by workers */
+	uint64_t busy_from_ns;	 /* time when running_blocks last became nonzero */
+	uint64_t busy_ns;	 /* total time with a running block, up to busy_from_ns */
 	uint64_t switches, bytes_copied;
-	uint64_t copy_stamp;
-	unsigned copying;      /* copies that are in an engine's hands */
-	uint64_t no_yield_ns;  /* [atomic] yield.h */
-	uint64_t copy_free_ns; /* the engines have moved everything so far, at their bandwidth */
+	uint64_t copy_stamp;   /* counts copy parts; see softd_group.copy_stamp */
+	unsigned copying;      /* copies held by engines */
+	uint64_t no_yield_ns;  /* [atomic] for soft_yield() */
+	uint64_t copy_free_ns; /* time when the engines have moved everything so far */
 	uint64_t memory_used;
-	pthread_cond_t work;			   /* idle workers other than the poller */
+	pthread_cond_t work;			   /* idle workers except the poller */
 	pthread_cond_t copy_work;		   /* idle copy engines */
-	unsigned waiting_workers, waiting_engines; /* at these */
-	uint64_t ns_per_kinsn;			   /* of new launches, until they are measured */
+	unsigned waiting_workers, waiting_engines; /* threads in these */
+	uint64_t ns_per_kinsn;			   /* estimate for launches not measured yet */
 };
 
-/* The machine: clients, and what its GPUs share. */
+/* The machine: its clients, and what its GPUs share. */
 struct softd_machine {
-	struct softd_machine_options opt;
+	struct softd_machine_options opt; /* constant */
 	struct softd_gpu gpus[SOFT_MAX_GPUS];
 	pthread_mutex_t lock;
-	pthread_cond_t quiescent; /* a dead group's running count fell to 0; a client left */
+	pthread_cond_t quiescent; /* a group has no running work any more, or a client exited */
 	int epoll, kick;
-	struct softd_gpu
-		*poller; /* whose worker waits in epoll; clients ring their bells. NULL: none */
+	struct softd_gpu *poller; /* its worker waits in epoll, clients ring bells; NULL: none */
 	bool stop;
 	struct softd_list clients;
 	unsigned n_clients;
 	struct softd_list groups;	   /* of all GPUs */
-	int steps;			   /* of streams that may be gone in this turn */
+	int steps;			   /* stream operations left in this turn */
 	uint64_t block_bytes, block_limit; /* host memory of blocks */
-	uint64_t code_bytes;		   /* of PTX that is loaded */
+	uint64_t code_bytes;		   /* of loaded modules */
 	unsigned value_polls;		   /* operations that poll memory */
 	uint64_t pinned_used, pinned_limit;
-	uint32_t pinned; /* allocations */
+	uint32_t pinned; /* mappings of pinned and imported memory */
 	uint64_t window_bytes, device_window_bytes;
 	uint64_t next_grid_id;
 	uint64_t operations, launches, refused, contexts, streams, modules;
 	uint64_t warp_instructions, lane_instructions, run_ns;
-	uint64_t last_busy_ns; /* when the last client left */
+	uint64_t last_busy_ns; /* time when the last client exited */
 	int pid;
 	unsigned n_attached;		   /* clients that have said hello */
-	uint64_t unsupported[CUABI_COUNT]; /* calls in vain of clients that have gone */
+	uint64_t unsupported[CUABI_COUNT]; /* calls to unsupported functions by exited clients */
 };
 
-/* device.c */
+/* Returns 0 or -Exxx. */
 int softd_machine_init(struct softd_machine *dev, const struct softd_machine_options *opt);
-void softd_machine_kick(
-	struct softd_machine *dev); /* a stream may be able to go on; lock held or not */
-void softd_machine_progress(struct softd_machine *dev,
-			    bool *any); /* lock held: rings and streams */
-/* Lock held: wakes whoever is needed on GPUs other than own (NULL: on all). */
+/* Makes the poller run a turn, because a stream may be able to continue. Lock held or not. */
+void softd_machine_kick(struct softd_machine *dev);
+/* Runs one turn over rings and streams. Sets *any if there may be more to do. Caller holds the
+ * lock, as for all functions below unless stated otherwise. */
+void softd_machine_progress(struct softd_machine *dev, bool *any);
+/* Wakes threads of GPUs other than own (NULL: of all GPUs) that have work. */
 void softd_machine_wake(struct softd_machine *dev, const struct softd_gpu *own);
+/* Fills in statistics. Takes the lock. */
 void softd_gpu_wake(struct softd_gpu *gpu);		/* lock held: one more worker */
 bool softd_gpu_has_blocks(const struct softd_gpu *gpu); /* lock held: that could run */
 struct exec_op *
@@ -335,7 +334,7 @@ int softd_ring_read(struct softd_client *c, bool *any);
 
 /* stream.c: lock held. */
 struct softd_stream *softd_stream_create(struct softd_client *c, struct softd_group *g,
-				   const struct soft_record_stream *r);
+					 const struct soft_record_stream *r);
 /* The default stream of a part of the group, or NULL. */
 struct softd_stream *softd_stream_legacy(const struct softd_group *g, uint64_t part);
 void softd_stream_append(struct softd_stream *s, struct exec_op *op); /* takes op */
@@ -360,6 +359,7 @@ void softd_group_destroy(struct softd_group *g);
 /* The sticky error; started work is dropped. text goes to the logs of server and client; NULL: to
  * none. */
 void softd_group_fail(struct softd_group *g, CUresult error, const char *text);
+/* Returns true if a block could run. */
 bool softd_group_runnable(const struct softd_group *g); /* a block of it could run now */
 
 /* copy.c */
@@ -384,7 +384,8 @@ void softd_runlist_account(struct softd_lane *lane, uint64_t now); /* brings hel
 /* The group gets its place in the run list: the shared lane that its client asked for, made when
  * it is the first there, or one of its own. -ENOMEM. */
 int softd_lane_join(struct softd_group *g);
-void softd_lane_leave(struct softd_group *g);		 /* the last one takes it along */
+void softd_lane_leave(struct softd_group *g);
+/* Returns true if an engine could work on a copy. */
 bool softd_lane_runnable(const struct softd_lane *lane); /* a block of it could run now */
 
 /* place.c: blocks on SMs; lock held. */

@@ -1,5 +1,6 @@
-/* What kernels print, on its way to the client: records in the shared page. The client says how far
- * it has read, and nothing that it says is believed. */
+/* Text that kernels print, passed to the client as records in the shared page. The client writes
+ * only print_tail there, which is checked before use: a wrong value loses the client's own text and
+ * nothing else. */
 #include "soft/server/output_ring.h"
 
 #include <string.h>
@@ -19,7 +20,8 @@ static void copy_in(struct soft_shared *s, uint32_t at, const void *from, size_t
 	memcpy(s->print, (const uint8_t *)from + first, n - first);
 }
 
-/* A program that waits looks at once when the ring is half full, otherwise when it has waited. */
+/* Wakes the threads that wait for streams, so that they empty the print ring. Called when the ring
+ * becomes half full; otherwise they read it when their wait ends. */
 static void wake_readers(struct soft_shared *s)
 {
 	for (uint32_t i = 0; i < SOFT_MAX_STREAMS; i++) {
@@ -49,7 +51,9 @@ static void put(struct softd_group *g, uint32_t flags, const char *text, size_t 
 	copy_in(s, head + (uint32_t)sizeof(word), text, n);
 	c->print_head = head + (uint32_t)sizeof(word) + (uint32_t)n;
 	store_release(&s->print_head, c->print_head);
-	/* The client says what crosses the half; waking it takes long, so that it costs it text. */
+	/* The client's tail decides when the half is crossed. At least a quarter of the ring lies
+	 * between two wake-ups, so that a client which moves its tail back and forth cannot make
+	 * workers spend their time in futex calls. */
 	wake = before < SOFT_PRINT_BYTES / 2 && used >= SOFT_PRINT_BYTES / 2 &&
 	       c->print_head - c->print_woken >= SOFT_PRINT_BYTES / 4;
 	c->print_woken = wake ? c->print_head : c->print_woken;

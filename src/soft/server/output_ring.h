@@ -1,5 +1,5 @@
-/* Where the text of kernels goes: exec_host's print and complain; the argument is a struct group.
- * From any worker, without the device's lock. */
+/* Output of kernels to the client: exec_host.print and exec_host.complain; group: struct
+ * softd_group. Called from any worker without the machine's lock. */
 #ifndef GBPF_SOFT_SERVER_OUTPUT_RING_H
 #define GBPF_SOFT_SERVER_OUTPUT_RING_H
 

@@ -1,5 +1,5 @@
-/* gbpf-softgpu: the soft GPUs of one user. Listens, starts a thread for each client, and leaves
- * when idle if asked to. */
+/* gbpf-softgpu: the soft GPUs of one user. Listens, starts a thread for each client, and exits when
+ * idle for --idle-exit seconds. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -26,7 +26,7 @@ struct softd_server {
 	struct softd_machine machine;
 	char path[SOFT_SOCKET_PATH_MAX]; /* fits sockaddr_un */
 	int listener;
-	int lock_fd; /* locked while this server lives, so that there is one for each socket */
+	int lock_fd; /* flock held while this server runs: one server per socket path */
 	struct softd_options o;
 };
 
@@ -75,7 +75,7 @@ static int take_lock(struct softd_server *s)
 		if (errno != EWOULDBLOCK || tries == 200) {
 			return -EBUSY;
 		}
-		clock_sleep_ns(10000000); /* a server that is just leaving holds it for a moment */
+		clock_sleep_ns(10000000); /* a server that is exiting may hold it for a moment */
 	}
 	return 0;
 }
@@ -94,7 +94,7 @@ static void accept_one(struct softd_server *s)
 	if (fd < 0) {
 		if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
 			log_warn("accept: %s", strerror(errno));
-			clock_sleep_ns(10000000); /* out of descriptors: do not spin */
+			clock_sleep_ns(10000000); /* probably out of descriptors: do not spin */
 		}
 		return;
 	}
@@ -107,14 +107,16 @@ static void accept_one(struct softd_server *s)
 	}
 }
 
-/* True when nobody can be on the way in any more. Clients start servers under the .start lock. */
+/* Returns true if the server may exit: no client has connected or can connect any more. Clients
+ * start servers while holding the .start lock, so holding it here excludes a client that expects
+ * this server to be running. */
 static bool may_exit(struct softd_server *s)
 {
 	struct pollfd p = { .fd = s->listener, .events = POLLIN };
 	int start = open_sibling(s, ".start");
 
 	if (start == -ENOENT) {
-		return true; /* the folder has been removed: nobody can come any more */
+		return true; /* the folder has been removed: no client can connect */
 	}
 	if (start < 0 || flock(start, LOCK_EX | LOCK_NB) < 0) {
 		fd_close(start);
@@ -123,9 +125,10 @@ static bool may_exit(struct softd_server *s)
 	if (poll(&p, 1, 0) == 0) {
 		unlink(s->path);
 		if (poll(&p, 1, 0) == 0) {
-			return true; /* start stays locked until this process has gone */
+			return true; /* the .start lock is released by the exit of this process */
 		}
-		/* Somebody connected in between: serve on, at a new socket of the same name. */
+		/* A client connected between poll and unlink: accept it and continue on a new
+		 * socket of the same name. */
 		accept_one(s);
 		close(s->listener);
 		if (start_listening(s) < 0) {
@@ -148,7 +151,7 @@ static bool idle_timed_out(struct softd_server *s)
 	return idle;
 }
 
-/* A log file that nobody rotates begins anew when it is long. */
+/* Truncates a log file that exceeds --log-limit. */
 static void limit_log(const struct softd_server *s)
 {
 	struct stat st;
@@ -257,5 +260,5 @@ int main(int argc, char **argv)
 	if (exec_checking() && softd_finding_summary()) {
 		_exit(1);
 	}
-	_exit(0); /* the kernel takes everything back; workers may be in the middle of a block */
+	_exit(0); /* The kernel releases everything; workers may be in the middle of a block. */
 }

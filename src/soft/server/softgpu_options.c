@@ -1,4 +1,5 @@
-/* The options of gbpf-softgpu: one table with their limits, from which the usage is made. */
+/* The options of gbpf-softgpu: one table with names, limits and descriptions, from which --help is
+ * printed. */
 #include "soft/server/softgpu_options.h"
 
 #include <errno.h>
@@ -34,8 +35,8 @@ enum option_id {
 };
 
 static const struct {
-	const char *name, *arg; /* arg NULL: takes none */
-	uint64_t min, max;	/* of a number; both 0: a text */
+	const char *name, *arg; /* arg NULL: the option takes no argument */
+	uint64_t min, max;	/* limits of a number; both 0: the argument is a text */
 	const char *text;
 } table[OPT_COUNT] = {
 	[OPT_GPUS] = { "gpus", "N", 1, SOFT_MAX_GPUS, "soft GPUs (default 1)" },
@@ -169,7 +170,7 @@ static void set_number(struct softd_options *o, int opt, uint64_t v)
 	}
 }
 
-/* As the option takes it: in the largest unit without a rest. */
+/* The limit in the largest unit that divides it, in the form that the option accepts. */
 static const char *limit_text(char text[32], bool bytes, uint64_t v)
 {
 	static const char units[] = " KMG";
@@ -258,7 +259,7 @@ int softd_options_parse(struct softd_options *o, int argc, char **argv)
 			puts("gbpf-softgpu 0.1.0");
 			return 1;
 		}
-		if (opt < 256) { /* getopt has said what is wrong */
+		if (opt < 256) { /* getopt_long has printed the message */
 			fputs("Try gbpf-softgpu --help\n", stderr);
 			return 3;
 		}

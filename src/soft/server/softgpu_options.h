@@ -7,11 +7,11 @@
 struct softd_options {
 	struct softd_machine_options device;
 	const char *socket; /* borrowed from the arguments; NULL: not given */
-	uint64_t log_limit; /* of standard error, when that is a file; 0: none */
-	int ready;	    /* descriptor that is told when clients may connect; -1 */
+	uint64_t log_limit; /* limit of standard error if that is a file; 0: none */
+	int ready;	    /* descriptor to write to when clients may connect; -1: none */
 };
 
-/* 0: go on; otherwise the exit code plus one: everything has been said. */
+/* Returns 0 to continue, otherwise the exit code plus one; messages have been printed. */
 int softd_options_parse(struct softd_options *o, int argc, char **argv);
 
 #endif

@@ -1,12 +1,11 @@
-/* The checks of --check. Each finding is told once for each instruction and kind; the access itself
- * goes on, and faults or not as it would have.
- *
- * Device memory has a shadow, a byte for each byte: allocated, initialized, freed. Shared memory
- * has who touched a byte last, since when and where. A race is two accesses by threads of different
- * warps without a barrier of the block between them, at least one of which writes and at least one
- * of which is a plain one; the other one may be atomic, but not volatile or with an order. Lanes of
- * one warp are not compared: what they may rely on differs between devices, and any barrier is
- * taken to order all, so what is reported is one, but not every race is found. */
+/* The checks of --check. Each finding is reported once per instruction and kind; the access itself
+ * continues and faults or not as it would have. Device memory has a shadow of one byte per byte:
+ * allocated, initialized, freed. Shared memory records for each byte which thread accessed it last,
+ * in which epoch and at which line. A race is a pair of accesses by threads of different warps
+ * without a barrier of the block in between, where at least one writes and at least one is plain;
+ * the other may be atomic, but not volatile or ordered. Lanes of one warp are not compared, because
+ * what they may rely on differs between devices, and any barrier counts as ordering all threads. So
+ * every reported race is one, but some races are missed. */
 #include "soft/server/exec/access_check.h"
 
 #include <errno.h>
@@ -71,7 +70,7 @@ void exec_check_barrier(struct exec_block *b)
 	}
 }
 
-/* True when this instruction has not had that finding yet. */
+/* Returns true if this instruction has not had the finding yet, and records it. */
 static bool is_news(const struct exec_warp *w, const struct exec_op *o, enum exec_finding_kind kind)
 {
 	uint32_t *found = w->block->f->found;
@@ -103,7 +102,7 @@ static void tell(struct exec_warp *w, const struct exec_op *o, unsigned lane,
 	host->finding(host->arg, f);
 }
 
-/* How far behind the end of an allocation the byte lies; 0: none is near. */
+/* Returns how far past the end of an allocation the byte lies, plus 1; 0 if none is near. */
 static uint32_t distance(const struct exec_space *s, uint64_t off)
 {
 	uint64_t most = MIN(off, (uint64_t)LOOK_BACK);
@@ -169,7 +168,7 @@ static bool is_atomic(const struct exec_op *o)
 	return (o->sub & all) == all;
 }
 
-/* One byte's race, if there is one. */
+/* Returns true if the access races on this byte. */
 static bool races(const struct exec_op *o, const struct exec_check_byte *c, uint32_t thread,
 		  struct exec_finding *f)
 {
@@ -223,7 +222,8 @@ static void touch(const struct exec_op *o, struct exec_check_byte *c, uint32_t g
 	}
 }
 
-/* A store of the value that is there: programs let many threads clear the same flag. */
+/* Returns true for a store of the value that is there: programs let many threads clear the same
+ * flag. */
 static bool changes_nothing(const struct exec_warp *w, const struct exec_op *o, unsigned lane,
 			    uint64_t off)
 {
@@ -271,8 +271,7 @@ static void check_shared(struct exec_warp *w, const struct exec_op *o, unsigned 
 
 int exec_op_check(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		uint64_t off = exec_lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm;
 		enum exec_space_kind space = o->space;
 

@@ -1,5 +1,5 @@
-/* Barriers of a block. Threads arrive, a warp's lanes one by one if they have parted; threads that
- * have ended count as arrived unless the barrier names how many it expects. */
+/* Barriers of a block. Threads arrive, lane by lane if a warp has diverged. Exited threads count as
+ * arrived unless the barrier names the number of threads it expects. */
 #include "soft/server/exec/access_check.h"
 #include "soft/server/exec/handlers.h"
 #include "soft/server/exec/warp_run.h"
@@ -10,7 +10,7 @@ static bool is_complete(const struct exec_block *b, unsigned n)
 	uint32_t threads = bar->extra;
 	bool all = true, some = false;
 
-	/* The last ones are the last to come. */
+	/* backwards: the last warps arrive last */
 	for (uint32_t i = b->n_warps; i-- > 0;) {
 		const struct exec_warp *w = &b->warps[i];
 		uint32_t arrived = w->arrived[n];
@@ -21,7 +21,7 @@ static bool is_complete(const struct exec_block *b, unsigned n)
 		}
 		some = some || arrived;
 		all = all && whole;
-		/* A warp counts as 32 even when it is the last, short one. */
+		/* A warp counts as 32 threads even if it is the last, partial one. */
 		threads += arrived && whole ? EXEC_LANES : exec_lane_count(arrived);
 	}
 	return bar->expected ? threads >= bar->expected : all && some;
@@ -83,7 +83,7 @@ static void open_barrier(struct exec_block *b, unsigned n)
 	b->barriers_used &= ~(1u << n);
 }
 
-/* barrier.cluster: arriving and waiting are apart, so threads may still have to wait when it opens.
+/* barrier.cluster: arrive and wait are separate, so threads may still have to wait after it opens.
  */
 static void check_cluster(struct exec_block *b)
 {

@@ -1,16 +1,16 @@
-/* What kernels say: vprintf, and the message of a failed assertion. The format and its arguments
- * lie in memory that any program can write while it is read, so each byte is read once; every text,
- * width and count has a limit. */
+/* Functions that the device provides to kernels: vprintf, __assertfail, malloc and free. Format and
+ * arguments lie in memory that programs may write concurrently, so each byte is read once; every
+ * text, width and count has a limit. */
 #include <stdio.h>
 #include <string.h>
 
 #include "soft/server/exec/handlers.h"
 #include "soft/server/exec/warp_run.h"
 
-#define PRINT_TEXT_MAX 8192u /* bytes that one thread prints at once */
+#define PRINT_TEXT_MAX 8192u /* bytes that one call prints */
 #define PRINT_FORMAT_MAX 4096u
-#define PRINT_STRING_MAX 4096u /* of one %s */
-#define PRINT_ARGS_MAX 32u     /* further conversions are printed as they are written */
+#define PRINT_STRING_MAX 4096u /* bytes of one %s */
+#define PRINT_ARGS_MAX 32u     /* further conversions are printed unconverted */
 #define PRINT_WIDTH_MAX 1024
 
 struct exec_print {
@@ -20,7 +20,7 @@ struct exec_print {
 	uint64_t args; /* address of the next argument */
 	unsigned n_args;
 	bool fault;
-	size_t n, n_read; /* bytes of text, and of strings that were read for it */
+	size_t n, n_read; /* bytes of output, and of strings read for it */
 	char text[PRINT_TEXT_MAX];
 };
 
@@ -31,7 +31,7 @@ static void put(struct exec_print *p, const char *s, size_t n)
 	p->n += n;
 }
 
-/* A string of the program: up to room - 1 bytes. */
+/* Reads a string of the program, up to room - 1 bytes. */
 static size_t read_string(struct exec_print *p, uint64_t at, char *to, size_t room)
 {
 	size_t n = 0;
@@ -55,7 +55,7 @@ static size_t read_string(struct exec_print *p, uint64_t at, char *to, size_t ro
 	return n;
 }
 
-/* Arguments lie one behind the other, each aligned to its size. */
+/* Returns the next argument. Arguments are aligned to their size. */
 static uint64_t next_arg(struct exec_print *p, unsigned bytes)
 {
 	uint64_t at = ROUND_UP(p->args, (uint64_t)bytes), v = 0;
@@ -74,7 +74,7 @@ static uint64_t next_arg(struct exec_print *p, unsigned bytes)
 struct exec_conversion {
 	char flags[6];
 	int width, precision; /* precision -1: none */
-	unsigned bytes;	      /* of an integer: 1, 2, 4, 8; the narrow ones come as 4 */
+	unsigned bytes;	      /* size of an integer: 1, 2, 4, 8; narrow ones are passed as 4 */
 	char letter;
 };
 
@@ -94,7 +94,7 @@ static int number(struct exec_print *p, const char **s)
 	return v;
 }
 
-/* The size of an integer: of h and hh, and 8 bytes for l and all wider ones. */
+/* Parses length modifiers: 1 or 2 for hh and h, 8 for l and longer, else 4. */
 static unsigned length(const char **s)
 {
 	unsigned bytes = 4;
@@ -122,7 +122,7 @@ static uint64_t integer(struct exec_print *p, unsigned bytes, bool is_signed)
 	}
 }
 
-/* *s stands behind the %. */
+/* Parses a conversion; *s points past the %. */
 static void parse_conversion(struct exec_print *p, const char **s, struct exec_conversion *c)
 {
 	bool star = false;
@@ -138,7 +138,7 @@ static void parse_conversion(struct exec_print *p, const char **s, struct exec_c
 	c->width = number(p, s);
 	if (**s == '.') {
 		(*s)++;
-		/* Devices know the * of a width only, and print this as it is written. */
+		/* Devices accept * for a width only; other uses are printed unconverted. */
 		star = **s == '*';
 		*s += star;
 		c->precision = number(p, s);
@@ -148,8 +148,7 @@ static void parse_conversion(struct exec_print *p, const char **s, struct exec_c
 	*s += **s != '\0';
 }
 
-/* The host's own printf does the rest; its format is made of flags and one letter that were looked
- * at. */
+/* The host's printf formats; its format string consists of checked flags and one checked letter. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 static void put_conversion(struct exec_print *p, const struct exec_conversion *c)
@@ -224,7 +223,7 @@ static bool is_conversion(char c)
 	return c != '\0' && strchr("diouxXeEfFgGaAcps", c) != NULL;
 }
 
-/* Formats for one lane. */
+/* Formats the text of one lane. */
 static void format_text(struct exec_print *p, const char *s)
 {
 	while (*s && !p->fault && p->n < sizeof(p->text)) {
@@ -259,15 +258,14 @@ static void format_text(struct exec_print *p, const char *s)
 	}
 }
 
-/* vprintf(a: format, b: arguments); d: how many arguments were taken, -1 without a format. */
+/* vprintf(a: format, b: arguments); d: number of arguments converted, -1 without a format. */
 int exec_op_vprintf(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	const struct exec_host *host = w->block->launch.host;
 	char format[PRINT_FORMAT_MAX];
 	size_t work = 0;
 
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		uint64_t at = REF(const uint64_t, w, o->a)[lane];
 		struct exec_print p;
 
@@ -303,8 +301,8 @@ static uint32_t block_slot(const struct exec_warp *w, unsigned slot)
 	return REF(const uint32_t, w, REF_SLOT32(slot, REF_BLOCK))[0];
 }
 
-/* __assertfail(a: expression, b: file, c: line, e: function): the first lane's is told, the context
- * fails. */
+/* __assertfail(a: expression, b: file, c: line, e: function): reports the first lane's message and
+ * fails the context. */
 int exec_op_assertfail(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	const struct exec_host *host = w->block->launch.host;
@@ -344,13 +342,12 @@ int exec_op_assertfail(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 	return exec_fault_set(w, o, EXEC_FAULT_ASSERT, lane, 0, "a device-side assertion failed");
 }
 
-/* malloc(a) and free(a) of kernels: the host keeps the heap. */
+/* malloc(a) and free(a) of kernels: the host keeps the heap's bookkeeping. */
 int exec_op_malloc(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	const struct exec_host *host = w->block->launch.host;
 
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		uint64_t bytes = REF(const uint64_t, w, o->a)[lane];
 
 		REF(uint64_t, w, o->d)
@@ -363,8 +360,7 @@ int exec_op_heap_free(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	const struct exec_host *host = w->block->launch.host;
 
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		uint64_t at = REF(const uint64_t, w, o->a)[lane];
 
 		if (at && (!host || !host->release || host->release(host->arg, at) < 0)) {

@@ -1,6 +1,6 @@
-/* PTX execution for the soft GPU: modules are decoded once; a launch is run block by block, so that
- * the device's scheduler can interleave launches and stop a block between any two instructions.
- * Knows no sockets, streams or contexts. */
+/* PTX execution for the soft GPU. A module is decoded once; a launch runs block by block, so that
+ * the scheduler can interleave launches and suspend a block between any two instructions. Knows no
+ * sockets, streams or contexts. */
 #ifndef GBPF_SOFT_SERVER_EXEC_EXEC_H
 #define GBPF_SOFT_SERVER_EXEC_EXEC_H
 
@@ -10,20 +10,19 @@
 
 #include "base/report.h"
 
-/* Device memory of one context as kernels see it: a window of virtual addresses backed by host
- * memory of the server. An access is valid when every byte lies in the window and in a page whose
- * byte in pages[] is not 0 (bit 0 readable, bit 1 writable). The device address of window byte i is
- * base + i. Host memory at host + i is mapped for valid pages. */
+/* Device memory of one context as kernels see it: a window of device addresses backed by host
+ * memory of the server. Byte i of the window has device address base + i and host address host + i.
+ * An access is valid if every byte lies in the window and in a page whose entry in pages[] allows
+ * it (bit 0 readable, bit 1 writable). Host memory is mapped for all valid pages. */
 #define EXEC_PAGE_BYTES 4096u
 struct exec_space {
 	uint64_t base;
 	uint64_t bytes;
 	uint8_t *host;
 	const uint8_t *pages; /* bytes / EXEC_PAGE_BYTES entries */
-	uint8_t *shadow; /* while checking: EXEC_SHADOW_* of each byte of the window; else NULL */
+	uint8_t *shadow;      /* EXEC_SHADOW_* of each byte of the window; NULL unless checking */
 };
-/* What memory that nothing has written is filled with then: a NaN in every float, -1 in every
- * integer. */
+/* Fills fresh memory while checking: NaN in every float, -1 in every integer. */
 #define EXEC_POISON 0xff
 enum { EXEC_SHADOW_ALLOCATED = 1, EXEC_SHADOW_INITIALIZED = 2, EXEC_SHADOW_FREED = 4 };
 
@@ -43,32 +42,33 @@ struct exec_function_info {
 	uint32_t shared_bytes; /* static */
 	uint32_t local_bytes;  /* per thread */
 	uint32_t const_bytes;
-	uint32_t registers; /* virtual registers of one thread in 32-bit words, reported as register
-			       count (capped 255) */
+	uint32_t registers;   /* 32-bit words of virtual registers per thread, reported as register
+				 count (max 255) */
 	uint32_t max_threads; /* 1024, or the kernel's .maxntid */
 };
 
-/* Parses and decodes PTX text (need not be zero-terminated). 0; -EINVAL with place "NAME:LINE" and
- * the instruction's name when something is unknown or not supported; -ENOMEM. name is for messages.
- */
+/* Parses and decodes PTX text (need not be zero-terminated). Returns 0; -EINVAL for an unknown or
+ * unsupported instruction, with place "NAME:LINE" and its name in the report; or -ENOMEM. name
+ * appears in messages. */
 int exec_module_load(struct exec_module **ret, const char *ptx, size_t bytes, const char *name,
 		     struct report *r);
 void exec_module_unref(struct exec_module *m); /* NULL allowed; launches hold references */
 struct exec_module *exec_module_ref(struct exec_module *m);
 
-/* Of the host's memory that its decoded kernels take. */
+/* Returns the host memory that the decoded kernels take. */
 size_t exec_module_code_bytes(const struct exec_module *m);
 
-/* Module-scope .global and .const variables live in device memory: the caller allocates that many
- * bytes at the beginning of a page, and binds; bind writes initial values through host (where
- * the window's bytes of that address lie). */
+/* Module-scope .global and .const variables live in device memory. The caller allocates
+ * exec_module_global_bytes() at a page boundary and binds the module to it; bind writes the initial
+ * values through host, the server's mapping of device_address. */
 size_t exec_module_global_bytes(const struct exec_module *m);
 void exec_module_bind(struct exec_module *m, uint64_t device_address, void *host);
-/* Address and size of a named global; -ENOENT. */
+/* Returns address and size of a named global, or -ENOENT. */
 int exec_module_global(const struct exec_module *m, const char *name, uint64_t *ret_address,
 		       uint64_t *ret_bytes);
 
-/* Whether that variable, or with NULL any, is .managed: programs use it at its device address. */
+/* Returns true if the variable (NULL: any variable) is .managed: programs use it at its device
+ * address. */
 bool exec_module_managed(const struct exec_module *m, const char *name);
 
 const struct exec_function *exec_module_function(const struct exec_module *m,
@@ -78,12 +78,13 @@ const struct exec_function *exec_module_function_at(const struct exec_module *m,
 						    unsigned i); /* entries only */
 const struct exec_function_info *exec_function_info(const struct exec_function *f);
 
-/* What checking finds. Texts are borrowed for the call. */
+/* Findings of --check. Texts are borrowed for the call. */
 enum exec_finding_kind {
 	EXEC_FINDING_BOUNDS, /* outside any allocation, or the block's shared memory */
 	EXEC_FINDING_FREED,  /* in memory that was freed */
 	EXEC_FINDING_UNINITIALIZED,
-	EXEC_FINDING_RACE, /* shared memory: another warp's access since the last barrier */
+	EXEC_FINDING_RACE, /* shared memory: conflicting access of another warp since the last
+			      barrier */
 };
 
 struct exec_finding {
@@ -92,24 +93,26 @@ struct exec_finding {
 	const char *space; /* "device" or "shared" */
 	uint64_t address;  /* in shared memory: an offset */
 	uint32_t bytes;
-	uint32_t distance; /* bytes behind the end of an allocation, 0: none is near */
-	uint32_t line;	   /* of the PTX */
+	uint32_t
+		distance; /* bytes past the end of the nearest allocation plus 1; 0: none is near */
+	uint32_t line;	  /* of the PTX */
 	uint32_t block[3], thread;
 	bool write;
-	uint32_t other_line, other_thread; /* of a race */
+	uint32_t other_line, other_thread; /* the conflicting access of a race */
 	bool other_writes;
 };
 
-/* From now on modules are decoded with checks; before the first one is loaded. Kernels take about
- * ten times as long. */
+/* Makes modules be decoded with checks. Call before the first module is loaded. Kernels then take
+ * about ten times as long. */
 void exec_check_enable(bool on);
 bool exec_checking(void);
 
-/* What kernels ask of the world outside; called from any worker, without the device's lock. */
+/* Services for kernels, called from any worker without the machine's lock. */
 struct exec_host {
 	void (*print)(void *arg, const char *text, size_t n);	 /* formatted output of vprintf */
-	void (*complain)(void *arg, const char *text, size_t n); /* a failed assertion */
-	/* The heap of malloc: a device address or 0; -ENOENT for what it has not given. */
+	void (*complain)(void *arg, const char *text, size_t n); /* text of a failed assertion */
+	/* The heap of malloc(): returns a device address, or 0 if it is full. release returns
+	 * -ENOENT for an address that is not allocated. */
 	uint64_t (*allocate)(void *arg, uint64_t bytes);
 	int (*release)(void *arg, uint64_t address);
 	void (*finding)(void *arg, const struct exec_finding *f); /* only while checking */
@@ -123,20 +126,20 @@ struct exec_launch {
 	const void *params; /* param_bytes, borrowed until the launch has ended */
 	const struct exec_space *space;
 	uint32_t sm_count;  /* for %nsmid */
-	uint32_t clock_khz; /* of %clock; 0: as fast as nanoseconds */
+	uint32_t clock_khz; /* rate of %clock; 0: 1 GHz */
 	uint64_t grid_id;
-	uint64_t grid_workspace; /* of a cooperative launch: device address of its grid barrier,
-				    which %envreg1 and %envreg2 tell; 0: none */
-	const struct exec_host *host; /* borrowed; NULL: what programs print is dropped */
+	uint64_t grid_workspace; /* cooperative launch: device address of the grid barrier, read
+				    through %envreg1 and %envreg2; 0: none */
+	const struct exec_host *host; /* borrowed; NULL: output of kernels is dropped */
 };
 
 enum exec_status {
 	EXEC_DONE,	    /* the block has ended */
-	EXEC_BUDGET,	    /* the budget is used up; call run again */
+	EXEC_BUDGET,	    /* the budget is used up; call exec_block_run again */
 	EXEC_FAULT_ADDRESS, /* access outside valid memory */
 	EXEC_FAULT_ALIGN,
-	EXEC_FAULT_TRAP, /* trap, or a barrier that can never be passed */
-	EXEC_FAULT_INSN, /* reached something that cannot be executed */
+	EXEC_FAULT_TRAP, /* trap, or a barrier that can never complete */
+	EXEC_FAULT_INSN, /* an instruction that cannot be executed */
 	EXEC_FAULT_ASSERT,
 	EXEC_NO_MEMORY,
 };
@@ -151,20 +154,20 @@ struct exec_fault {
 
 struct exec_block;
 
-/* A resident block: registers, shared and local memory. NULL: no memory. smid for %smid. Blocks are
- * reusable for further block indices of the same launch by exec_block_reset. */
-uint64_t exec_block_bytes(const struct exec_launch *l); /* of memory that such a block takes */
+/* A resident block: registers, shared and local memory. create returns NULL without memory. reset
+ * prepares the block for another block index of the same launch; smid is the value of %smid. */
+uint64_t exec_block_bytes(const struct exec_launch *l); /* host memory of one such block */
 struct exec_block *exec_block_create(const struct exec_launch *l);
 void exec_block_destroy(struct exec_block *b);
 void exec_block_reset(struct exec_block *b, uint64_t block_index, uint32_t smid);
 
-/* Runs warps of the block for about budget warp instructions. State is kept between calls. Several
- * blocks may run on several threads at once (atomics in global memory are real atomics). *ret_used:
+/* Runs warps of the block for about budget warp instructions; state is kept between calls. Blocks
+ * may run concurrently on several threads: atomics in global memory are host atomics. *ret_used:
  * warp instructions executed. */
 enum exec_status exec_block_run(struct exec_block *b, uint64_t budget, uint64_t *ret_used,
 				struct exec_fault *ret_fault);
-/* Lane instructions of the last call of exec_block_run: warp instructions times the lanes that
- * stood at them. */
+/* Lane instructions of the last exec_block_run: the sum of active lanes over its warp instructions.
+ */
 uint64_t exec_block_lanes(const struct exec_block *b);
 
 #endif

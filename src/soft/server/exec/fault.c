@@ -1,4 +1,4 @@
-/* One lane's access: where it lies in host memory, or what is wrong with it. */
+/* Translation of one lane's address to host memory, and the fault if it is not valid. */
 #include "soft/server/exec/op.h"
 
 int exec_fault_set(struct exec_warp *w, const struct exec_op *o, enum exec_status status,
@@ -81,7 +81,8 @@ void *exec_lane_pointer(struct exec_warp *w, const struct exec_op *o, enum exec_
 				   b->f->local_stride, off, bytes);
 		break;
 	case SP_PARAM:
-		/* Never written: the decoder refuses st.param to a kernel's parameters. */
+		/* NULL is unreachable here: the decoder refuses st.param to a kernel's parameters.
+		 */
 		p = write ? NULL
 			  : window_pointer((uint8_t *)b->launch.params, b->f->info.param_bytes, off,
 					   bytes);

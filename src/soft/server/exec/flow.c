@@ -1,5 +1,5 @@
-/* Control flow: branches, calls, ends, barriers. A handler leaves the current group as it should go
- * on and says STEP_SWITCH when other lanes may have to run first. */
+/* Control flow: branches, calls, exits, barriers. A handler leaves the current group in the state
+ * in which it continues, and returns STEP_SWITCH if other lanes may have to run first. */
 #include <string.h>
 
 #include "soft/server/exec/handlers.h"
@@ -7,7 +7,7 @@
 
 #define POLLS_IN_VAIN 8u
 
-/* Leaves lanes behind that go on at pc; the rest is the current group. */
+/* Splits off lanes that continue at pc; the remaining lanes stay the current group. */
 static void leave_behind(struct exec_warp *w, uint32_t lanes, uint32_t pc)
 {
 	struct softd_group *g = &w->groups[w->n_groups++];
@@ -69,8 +69,8 @@ static uint8_t *lane_frame(const struct exec_warp *w, uint32_t frame, unsigned l
 	       (size_t)(w->index * EXEC_LANES + lane) * w->block->f->local_stride + frame;
 }
 
-/* Copies between the frames of w (as it is) and the one that begins step_* behind it. in: towards
- * the callee. True when that took long. */
+/* Copies between the frame of w and the one step_* behind it; in: towards the callee. Returns true
+ * if it copied so much that the turn is over. */
 static bool copy_all(struct exec_warp *w, const struct exec_call *call,
 		     const struct exec_copy *list, uint32_t n, bool in, uint32_t m)
 {
@@ -121,7 +121,7 @@ static bool copy_all(struct exec_warp *w, const struct exec_call *call,
 	return copied * exec_lane_count(m) > EXEC_LONG_BYTES;
 }
 
-/* Those lanes of the group enter the callee; the others have been left behind. */
+/* Makes these lanes of the group enter the callee; the others have been split off. */
 static int enter(struct exec_warp *w, const struct exec_op *o, const struct exec_call *call,
 		 uint32_t target, uint32_t m)
 {
@@ -151,13 +151,14 @@ int exec_op_call(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 	const struct exec_call *call = &w->block->f->calls[o->e];
 
 	if (m != w->mask) {
-		/* Behind op_call_out: those lanes do not call. */
+		/* Past exec_op_call_out: these lanes do not call. */
 		leave_behind(w, w->mask & ~m, w->pc + 1);
 	}
 	return enter(w, o, call, call->target, m);
 }
 
-/* Lanes with the first one's pointer call; the others come back to this operation. */
+/* Calls the function of the first lane's pointer with all lanes that share it; the others execute
+ * this operation again. */
 int exec_op_call_pointer(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	const struct exec_function *f = w->block->f;
@@ -192,8 +193,8 @@ int exec_op_call_out(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 	return copy_all(w, call, call->out, call->n_out, false, m) ? STEP_LONG : STEP_NEXT;
 }
 
-/* Callers may differ: the group of the first lane's caller goes on, the others are left in the
- * callee's last line. */
+/* Lanes may have different callers: the group of the first lane's caller returns, the others stay
+ * at the callee's last instruction. */
 int exec_op_ret(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	const uint32_t *back;
@@ -230,7 +231,7 @@ int exec_op_exit(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	w->mask &= ~m;
 	w->idle |= m;
-	/* Who waited for these lanes need not any more. */
+	/* groups that waited for these lanes need not wait any more */
 	for (uint32_t i = 0; i < w->n_groups; i++) {
 		if (w->groups[i].state == GROUP_SYNC) {
 			w->groups[i].state = GROUP_READY;
@@ -253,7 +254,7 @@ int exec_yield(struct exec_warp *w)
 			return STEP_SWITCH;
 		}
 	}
-	return STEP_YIELD; /* the other lanes wait too, at a barrier */
+	return STEP_YIELD; /* the other lanes of the warp wait at a barrier */
 }
 
 int exec_op_yield(struct exec_warp *w, const struct exec_op *o, uint32_t m)
@@ -261,7 +262,8 @@ int exec_op_yield(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 	return exec_yield(w);
 }
 
-/* The same place, address and value some times in a row is somebody who waits. */
+/* Repeated loads of one value at one pc indicate a spin wait: after some of them the group yields.
+ */
 int exec_op_poll(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	unsigned lane = (unsigned)__builtin_ctz(m);
@@ -324,8 +326,8 @@ int exec_op_cluster_wait(struct exec_warp *w, const struct exec_op *o, uint32_t 
 	return STEP_SWITCH;
 }
 
-/* The group waits behind the instruction; exec_barrier_check lets it go. Lanes that name another
- * barrier come back to it. */
+/* The group waits past the instruction until exec_barrier_check releases it. Lanes that name
+ * another barrier execute the instruction again. */
 int exec_op_bar(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	struct exec_block *b = w->block;

@@ -1,4 +1,4 @@
-/* Which set of handlers this machine runs. */
+/* Selection of the handler set for this processor. */
 #include "soft/server/exec/handlers.h"
 #include "soft/server/exec/warp_run.h"
 
@@ -40,7 +40,7 @@ const struct exec_handlers *exec_handlers(void)
 	return forced ? forced : sets[0];
 }
 
-/* All handlers of alu.c lie in a section of their own, between these. */
+/* Bounds of the section that holds all handlers of lane_alu.c. */
 extern const char __start_exec_run[], __stop_exec_run[];
 
 static bool can_go_on(const struct exec_op *o)

@@ -1,6 +1,6 @@
-/* The tables in which the decoder finds handlers. alu.c is compiled once for any x86-64,
- * once for AVX2 with FMA and once for AVX-512; exec_handlers() gives the set for this machine. A
- * missing entry is an unsupported combination. */
+/* The tables in which the decoder looks up handlers. lane_alu.c is compiled for baseline x86-64,
+ * for AVX2 with FMA and for AVX-512; exec_handlers() returns the set for this processor. A NULL
+ * entry is an unsupported combination. */
 #ifndef GBPF_SOFT_SERVER_EXEC_HANDLERS_H
 #define GBPF_SOFT_SERVER_EXEC_HANDLERS_H
 
@@ -99,7 +99,7 @@ struct exec_handlers {
 	exec_op_fn setp[CMP_COUNT][TY_COUNT];
 	exec_op_fn cvt[TY_COUNT][TY_COUNT]; /* [to][from]: round to nearest, floats to integers
 					       towards zero */
-	exec_op_fn shfl[4];		    /* by SHFL_* */
+	exec_op_fn shfl[4];		    /* indexed by SHFL_* */
 	exec_op_fn load[SP_PARAM + 1];	    /* any size and vector */
 	exec_op_fn store[SP_PARAM + 1];
 	exec_op_fn load_word[SP_PARAM + 1][2]; /* one 32-bit or 64-bit element into a register of
@@ -112,17 +112,17 @@ extern const struct exec_handlers exec_handlers_base;
 extern const struct exec_handlers exec_handlers_avx2;
 extern const struct exec_handlers exec_handlers_avx512;
 const struct exec_handlers *exec_handlers(void);
-/* Every set that this machine can run, the best one first; returns how many. */
+/* Stores every set that this processor can run, best first; returns their number. */
 #define EXEC_HANDLER_SETS 3u
 unsigned exec_handlers_sets(const struct exec_handlers *ret[EXEC_HANDLER_SETS]);
-/* Marks the operations whose handlers call the next one's. */
+/* Sets tail_calls of the operations whose handlers can call the next handler. */
 void exec_runs_mark(struct exec_op *code, uint32_t n);
 void exec_handlers_force(const struct exec_handlers *h); /* for tests, before modules are loaded;
-						       NULL: as the machine can */
+							    NULL: choose by processor */
 
-/* slow.c: what needs no speed. */
+/* slow.c: handlers where speed does not matter. */
 int exec_op_round(struct exec_warp *w, const struct exec_op *o,
-		  uint32_t m); /* directed rounding: sub = enum slow_round */
+		  uint32_t m); /* directed rounding: sub = enum exec_slow_round */
 enum exec_slow_round { SLOW_ADD, SLOW_SUB, SLOW_MUL, SLOW_FMA, SLOW_DIV, SLOW_RCP, SLOW_SQRT };
 int exec_op_approx(struct exec_warp *w, const struct exec_op *o, uint32_t m); /* sub = enum below */
 enum { APPROX_DIV, APPROX_RCP64, APPROX_RSQRT64 };
@@ -155,7 +155,7 @@ enum {
 };
 int exec_op_atom(struct exec_warp *w, const struct exec_op *o, uint32_t m); /* see atom.h */
 
-/* cross.c: between lanes. */
+/* cross.c: operations across lanes. */
 enum { SHFL_UP, SHFL_DOWN, SHFL_BFLY, SHFL_IDX };
 int exec_op_vote(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 enum { VOTE_ALL, VOTE_ANY, VOTE_UNI, VOTE_BALLOT };
@@ -192,10 +192,10 @@ int exec_op_stack_restore(struct exec_warp *w, const struct exec_op *o, uint32_t
 
 /* flow.c */
 int exec_op_yield(struct exec_warp *w, const struct exec_op *o, uint32_t m);
-/* Stands behind a load or atomic operation that programs wait with; d, a, imm, wide: its own. */
+/* Follows a load or atomic operation that may be a spin wait; d, a, imm, wide as there. */
 int exec_op_poll(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 int exec_op_mapa(struct exec_warp *w, const struct exec_op *o,
-		 uint32_t m); /* d = a when the rank b is 0 */
+		 uint32_t m); /* d = a if rank b is 0 */
 int exec_op_cluster_arrive(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 int exec_op_cluster_wait(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 int exec_op_bra(struct exec_warp *w, const struct exec_op *o, uint32_t m);  /* e: pc */
@@ -204,7 +204,7 @@ int exec_op_call(struct exec_warp *w, const struct exec_op *o, uint32_t m); /* e
 int exec_op_call_pointer(struct exec_warp *w, const struct exec_op *o,
 			 uint32_t m); /* e: call, a: address of a function */
 int exec_op_call_out(struct exec_warp *w, const struct exec_op *o,
-		     uint32_t m); /* stands behind op_call: e: call */
+		     uint32_t m); /* follows exec_op_call; e: call */
 int exec_op_ret(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 int exec_op_exit(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 int exec_op_trap(struct exec_warp *w, const struct exec_op *o, uint32_t m);
@@ -212,14 +212,14 @@ int exec_op_bar(struct exec_warp *w, const struct exec_op *o,
 		uint32_t m); /* a: number, b: count when WIDE_B */
 enum { BAR_SYNC, BAR_ARRIVE, BAR_RED_POPC, BAR_RED_AND, BAR_RED_OR };
 
-/* print.c: functions that the device offers. */
+/* device_calls.c: functions that the device provides. */
 int exec_op_vprintf(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 int exec_op_assertfail(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 int exec_op_malloc(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 int exec_op_heap_free(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 
-/* True when every lane that this mask names is in the group or has ended; otherwise the group
- * waits: return STEP_SWITCH. */
+/* Returns true if every lane of the mask is in the current group or has exited. Otherwise the group
+ * must wait: return STEP_SWITCH. */
 bool exec_sync_ready(struct exec_warp *w, uint32_t members);
 
 #endif

@@ -1,6 +1,6 @@
-/* The engine's own shapes: compact operations, warps and blocks. A register is an array of 32
- * lanes; 32-bit and 64-bit registers live in two files and predicates are masks in a third, so that
- * a lane's bytes are always its own, whatever function of the kernel the other lanes are in. */
+/* The engine's data types: decoded operations, warps, blocks, kernels, modules. A register is an
+ * array of 32 lanes. 32-bit and 64-bit registers lie in two files and predicates as masks in a
+ * third, so a lane's storage never depends on which function the other lanes execute. */
 #ifndef GBPF_SOFT_SERVER_EXEC_OP_H
 #define GBPF_SOFT_SERVER_EXEC_OP_H
 
@@ -16,27 +16,27 @@
 #define EXEC_SLOT64 256u
 #define EXEC_THREADS_MAX 1024u
 #define EXEC_BARRIERS 16u
-#define EXEC_BARRIER_CLUSTER EXEC_BARRIERS /* its number, beside those */
-#define EXEC_CALL_DEPTH 32u		   /* of recursive kernels: at least, */
-#define EXEC_CALL_DEPTH_MAX 512u	   /* at most, */
-#define EXEC_CALL_BYTES (1u << 20)	   /* and as many as fit into this, a warp */
-#define EXEC_STACK_BYTES (16u << 10)	   /* of a thread, when the kernel uses alloca */
+#define EXEC_BARRIER_CLUSTER EXEC_BARRIERS /* the index after the block's own barriers */
+#define EXEC_CALL_DEPTH 32u		   /* call depth of recursive kernels: at least this */
+#define EXEC_CALL_DEPTH_MAX 512u	   /* and at most this */
+#define EXEC_CALL_BYTES (1u << 20)	   /* bounded by this memory per warp */
+#define EXEC_STACK_BYTES (16u << 10)	   /* per thread, for kernels that use alloca */
 #define EXEC_NO_PRED 0xffffu
 
-/* Windows in generic addresses, told apart by their top byte; everything else is global. */
+/* Windows of generic addresses, distinguished by the top byte; all other addresses are global. */
 #define EXEC_WINDOW_SHIFT 56
 #define EXEC_WINDOW_SHARED (UINT64_C(0x71) << EXEC_WINDOW_SHIFT)
 #define EXEC_WINDOW_LOCAL (UINT64_C(0x72) << EXEC_WINDOW_SHIFT)
 #define EXEC_WINDOW_PARAM (UINT64_C(0x73) << EXEC_WINDOW_SHIFT)
 
-/* Addresses of functions: a number of the module, a number of the function in it, four zero bits.
- * No memory lies there. */
+/* Function addresses: module number, function number within the module, four zero bits. No memory
+ * lies there. */
 #define EXEC_WINDOW_CODE (UINT64_C(0x74) << EXEC_WINDOW_SHIFT)
 #define EXEC_CODE_MODULE_SHIFT 24
 #define EXEC_CODE_STEP 16u
 #define EXEC_CODE_FUNCTIONS ((1u << EXEC_CODE_MODULE_SHIFT) / EXEC_CODE_STEP)
 
-/* Operand references: a multiple of 128 bytes from the base that the low bits name. */
+/* Operand references: the low bits name a base, the rest is an offset in multiples of 128 bytes. */
 enum {
 	REF_R32,   /* the frame's 32-bit registers */
 	REF_R64,   /* the frame's 64-bit registers */
@@ -47,7 +47,7 @@ enum {
 	REF_MASK = 127,
 };
 
-/* Slots of 128 bytes behind REF_WARP. 64-bit ones take two. */
+/* Slots of 128 bytes relative to REF_WARP. 64-bit values take two. */
 enum {
 	WARP_TID_X,
 	WARP_TID_Y,
@@ -60,10 +60,10 @@ enum {
 	WARP_MASK_GE,
 	WARP_MASK_GT,
 	WARP_FRAME,
-	WARP_STACK = WARP_FRAME + 2, /* where the next alloca ends */
+	WARP_STACK = WARP_FRAME + 2, /* the current bottom of the alloca stack */
 	WARP_SLOTS = WARP_STACK + 2
 };
-/* Behind REF_BLOCK. */
+/* Slots relative to REF_BLOCK. */
 enum {
 	BLOCK_NTID_X,
 	BLOCK_NTID_Y,
@@ -99,31 +99,31 @@ enum exec_type {
 	TY_F16,
 	TY_F32,
 	TY_F64,
-	TY_F32Z, /* f32 with .ftz, where tables tell them apart */
+	TY_F32Z, /* f32 with .ftz, in tables that distinguish it */
 	TY_PRED,
 	TY_COUNT,
-	TY_B128, /* of registers only: two 64-bit ones in a row */
+	TY_B128, /* registers only: two consecutive 64-bit ones */
 };
 
 enum exec_space_kind { SP_GENERIC, SP_GLOBAL, SP_SHARED, SP_LOCAL, SP_PARAM };
 
-/* What a handler tells the loop. */
+/* Return value of a handler to the warp loop. */
 enum exec_step {
 	STEP_NEXT,
-	STEP_SWITCH, /* look again which lanes run */
-	STEP_YIELD,  /* nothing to do here for now: the next warp's turn */
+	STEP_SWITCH, /* choose again which lanes run */
+	STEP_YIELD,  /* waiting: give the next warp a turn */
 	STEP_FAULT,
-	STEP_LONG, /* it took as long as a turn: the turn is over */
+	STEP_LONG, /* took as long as a turn: end the turn */
 };
 
 struct exec_warp;
 struct exec_op;
-/* m: the lanes that take part; never 0. w->pc already points behind the operation, except in
- * handlers that go on (alu.h). */
+/* Executes one operation for the lanes m (never 0). w->pc already points past the operation, except
+ * in handlers that tail-call the next one (lane_alu.h). */
 typedef int (*exec_op_fn)(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 
-/* 64 bytes. What d, a, b, c, e mean is the handler's; loads and stores have the address in a and
- * values in d, b, c, e. */
+/* One cache line. The meaning of d, a, b, c, e depends on the handler; loads and stores have the
+ * address in a and values in d, b, c, e. */
 struct exec_op {
 	exec_op_fn fn;
 	uint32_t d, a, b, c, e;
@@ -137,11 +137,11 @@ struct exec_op {
 	uint8_t n;     /* elements of a vector */
 	uint8_t space; /* exec_space_kind */
 	uint8_t type;  /* exec_type */
-	uint8_t type2; /* the other one: of a conversion's source */
-	uint8_t sub;   /* small choice of the handler */
+	uint8_t type2; /* second type: the source of a conversion */
+	uint8_t sub;   /* handler-specific selector */
 	uint8_t wide;  /* WIDE_*: which operands are 64-bit registers */
 	uint8_t flags;
-	bool tail_calls; /* the handler calls the next operation's when the warp lets it */
+	bool tail_calls; /* the handler calls the next operation's handler directly */
 };
 _Static_assert(sizeof(struct exec_op) == 64, "an operation is a cache line");
 
@@ -159,18 +159,18 @@ struct exec_copy {
 };
 
 struct exec_call {
-	uint32_t target;	 /* pc of the callee */
-	uint32_t callee, caller; /* functions of the kernel, while decoding */
-	uint32_t step32, step64, step_pred, step_local; /* the caller's frame */
-	uint32_t layout; /* of parameters, when it goes through a pointer; otherwise 0 */
+	uint32_t target;				/* pc of the callee */
+	uint32_t callee, caller;			/* function indices, used while decoding */
+	uint32_t step32, step64, step_pred, step_local; /* size of the caller's frame */
+	uint32_t layout; /* parameter layout of a call through a pointer; 0: direct call */
 	uint32_t n_in, n_out;
 	struct exec_copy *in, *out; /* owned */
 };
 
-/* A function whose address the module takes, as this kernel has decoded it. */
+/* A function whose address the module takes, as decoded for this kernel. */
 struct exec_callee {
 	uint32_t target; /* pc */
-	uint32_t layout; /* of its parameters; 0: it cannot be called */
+	uint32_t layout; /* parameter layout; 0: cannot be called */
 	uint32_t shape;	 /* while decoding */
 };
 
@@ -187,7 +187,7 @@ struct exec_reloc {
 	int64_t addend;
 };
 
-/* A kernel: its own code and that of every function that it can call, decoded for it. */
+/* A kernel: its code and that of every function it can call. */
 struct exec_function {
 	struct exec_function_info info;
 	struct exec_module *module; /* borrowed: the module owns this */
@@ -197,24 +197,23 @@ struct exec_function {
 	uint32_t constant_bytes;
 	struct exec_call *calls; /* owned */
 	uint32_t n_calls;
-	struct exec_callee *callees; /* owned; empty when nothing is called through a pointer */
+	struct exec_callee *callees; /* owned; empty unless the kernel calls through pointers */
 	uint32_t n_callees;
 	struct exec_table *tables; /* owned */
 	uint32_t n_tables;
 	struct exec_reloc *relocs; /* owned */
 	uint32_t n_relocs;
 	struct exec_param *params; /* owned */
-	/* Of one warp, for the deepest chain of calls: */
+	/* Needs of one warp for the deepest call chain: */
 	uint32_t bytes32, bytes64, preds;
 	uint32_t local_stride; /* bytes of one thread */
-	uint32_t stack_bytes;  /* its last part, for alloca */
-	uint32_t depth;	       /* calls inside each other */
+	uint32_t stack_bytes;  /* the last part of local memory, for alloca */
+	uint32_t depth;	       /* maximum call depth */
 	uint32_t shared_static, shared_align;
-	uint32_t *found; /* owned; while checking: what each operation was told for */
+	uint32_t *found; /* owned; while checking: findings already reported per operation */
 };
 
-/* Lanes that stand at the same place. Only groups that wait or are not chosen are in the warp's
- * list. */
+/* Lanes at the same pc. A warp's list holds only the groups that wait or are not current. */
 enum exec_group_state { GROUP_READY, GROUP_SYNC, GROUP_BARRIER };
 struct softd_group {
 	uint32_t pc, mask;
@@ -222,26 +221,27 @@ struct softd_group {
 	uint32_t off32, off64, off_pred, frame;
 	enum exec_group_state state;
 	uint8_t barrier;
-	uint64_t stamp; /* when it ran last */
+	uint64_t stamp; /* time when the group last ran */
 };
 
 struct exec_warp {
-	/* Where references point to, by their low byte, so that REF needs nothing else: bit 7 of
-	 * an offset is part of it, and the number of the base is added with the offset. */
+	/* Base addresses indexed by the low byte of a reference. The low byte contains bit 7 of the
+	 * offset, so entries exist for both values; place is base - ref number, because REF adds
+	 * the whole reference. */
 	uintptr_t place[REF_MASK + 1 + REF_BASES];
-	uintptr_t run_end;	      /* handlers may call the next one while it lies before this */
-	uint8_t *base[REF_BASES + 3]; /* the current frame's */
+	uintptr_t run_end; /* handlers may tail-call operations that lie below this address */
+	uint8_t *base[REF_BASES + 3]; /* bases of the current frame */
 	uint32_t *preds;
 	const struct exec_op *code;
 	uint32_t pc;
-	uint32_t mask;		     /* lanes of the current group; 0: none is chosen */
-	uint32_t idle;		     /* lanes that do not exist or have ended */
-	uint32_t stop_pc;	     /* where the current group may meet another one */
+	uint32_t mask;		     /* lanes of the current group; 0: none chosen */
+	uint32_t idle;		     /* lanes that do not exist or have exited */
+	uint32_t stop_pc;	     /* pc at which the current group may merge with another one */
 	enum exec_group_state state; /* of the current group, after STEP_SWITCH */
 	uint8_t barrier;
 	uint32_t depth;
 	uint32_t off32, off64, off_pred, frame;
-	uint32_t carry; /* the condition code's lanes */
+	uint32_t carry; /* carry flag of each lane */
 	uint32_t index;
 	uint32_t exists; /* lanes that exist */
 	struct exec_block *block;
@@ -249,40 +249,40 @@ struct exec_warp {
 	uint8_t *mem32, *mem64;
 	uint32_t *mem_pred;
 	uint32_t n_groups;
-	bool forced;	  /* the current group runs out of turn, for fairness */
-	bool sync_forced; /* lanes that a .sync names will not come */
-	uint32_t streak;  /* operations since the groups were last shuffled */
-	uint64_t clock;	  /* operations so far */
-	uint64_t poll;	  /* what the last polling load saw, and where */
-	uint32_t polls;	  /* how often it saw just that */
+	bool forced;	  /* the current group runs out of order, for fairness */
+	bool sync_forced; /* lanes that a .sync names will not arrive */
+	uint32_t streak;  /* operations since the groups last changed */
+	uint64_t clock;	  /* operations so far; the time base of stamp */
+	uint64_t poll;	  /* place and value of the last polling load */
+	uint32_t polls;	  /* consecutive repetitions of that load */
 	struct softd_group groups[EXEC_LANES];
-	uint32_t arrived[EXEC_BARRIERS];	  /* lanes */
-	uint32_t red_in[EXEC_BARRIERS];		  /* their predicates for barrier.red */
+	uint32_t arrived[EXEC_BARRIERS];	  /* lanes that have arrived */
+	uint32_t red_in[EXEC_BARRIERS];		  /* their predicates, for barrier.red */
 	uint32_t cluster_arrived, cluster_passed; /* lanes, of barrier.cluster */
 };
 
 struct exec_barrier {
-	uint32_t expected; /* threads, 0: every one of the block */
+	uint32_t expected; /* threads; 0: all of the block */
 	uint32_t extra;	   /* threads that arrived without waiting */
 };
 
 struct exec_block {
 	struct exec_launch launch;
 	const struct exec_function *f;
-	void *memory; /* owned: all that follows */
+	void *memory; /* owned; holds everything below */
 	struct exec_warp *warps;
 	uint32_t n_warps, n_threads;
-	uint32_t current; /* warp */
+	uint32_t current; /* index of the current warp */
 	uint8_t *shared;
 	uint32_t shared_bytes;
-	uint8_t *local; /* lane after lane, local_stride each */
+	uint8_t *local; /* local_stride bytes per lane */
 	uint8_t *block_slots;
 	struct exec_barrier barriers[EXEC_BARRIERS];
-	uint32_t barriers_used;	 /* those at which somebody has arrived */
+	uint32_t barriers_used;	 /* bit mask of barriers with arrivals */
 	uint64_t lanes;		 /* lane instructions of the last run */
 	enum exec_status status; /* EXEC_BUDGET while it can run */
 	struct exec_fault fault;
-	struct exec_block_check *check; /* owned; NULL: nothing is checked */
+	struct exec_block_check *check; /* owned; NULL unless checking */
 };
 
 struct exec_variable {
@@ -292,7 +292,7 @@ struct exec_variable {
 };
 
 struct exec_init_reloc {
-	uint64_t at, addend; /* image offset, offset of what is pointed to */
+	uint64_t at, addend; /* offset in the image, and of the target */
 	uint32_t bytes, shift;
 };
 
@@ -301,17 +301,17 @@ struct exec_module {
 	char *name;
 	struct strmap functions; /* exec_function */
 	struct strmap variables; /* exec_variable, owned values */
-	uint8_t *image;		 /* owned: initial values */
-	uint64_t image_bytes;	 /* at the front; what follows is 0 */
+	uint8_t *image;		 /* owned; initial values */
+	uint64_t image_bytes;	 /* the rest of the variables is zero */
 	uint64_t global_bytes;
 	uint64_t const_bytes;
 	struct exec_init_reloc *relocs; /* owned */
 	uint32_t n_relocs;
 	uint64_t address;
-	uint64_t operations;	 /* decoded so far, of all kernels */
-	uint64_t constant_bytes; /* likewise */
+	uint64_t operations;	 /* operations decoded so far, of all kernels */
+	uint64_t constant_bytes; /* constants of all kernels */
 	uint64_t code_base;	 /* address of function 0 */
-	bool managed;		 /* some variable is */
+	bool managed;		 /* some variable is .managed */
 };
 
 #define REF(T, w, r) ((T *)((w)->place[(uint8_t)(r)] + (r)))
@@ -329,7 +329,7 @@ static ALWAYS_INLINE bool exec_lane_in(uint32_t m, unsigned lane)
 	return m >> lane & 1;
 }
 
-/* Nearly always all of them. */
+/* Usually all lanes, so that case is tested first. */
 static ALWAYS_INLINE uint32_t exec_lane_count(uint32_t m)
 {
 	return m == ~0u ? EXEC_LANES : (uint32_t)__builtin_popcount(m);
@@ -361,11 +361,11 @@ static ALWAYS_INLINE void exec_pred_set(struct exec_warp *w, uint16_t p, uint32_
 }
 
 /* fault.c */
-/* Which space a generic address lies in, and where. */
+/* Returns the space that a generic address lies in, and its offset there. */
 enum exec_space_kind exec_window_of(uint64_t address, uint64_t *ret_off);
 int exec_fault_set(struct exec_warp *w, const struct exec_op *o, enum exec_status status,
 		   unsigned lane, uint64_t address, const char *what) COLD;
-/* Where one lane's access lies in host memory; NULL with the fault set. */
+/* Returns the host address of one lane's access, or NULL after setting the fault. */
 void *exec_lane_pointer(struct exec_warp *w, const struct exec_op *o, enum exec_space_kind space,
 			unsigned lane, uint64_t address, unsigned bytes, bool write);
 

@@ -1,4 +1,4 @@
-/* A resident block: its memory, and turns for its warps. */
+/* A resident block: allocation of its memory, and turns for its warps. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,14 +6,15 @@
 #include "soft/server/exec/handlers.h"
 #include "soft/server/exec/warp_run.h"
 
-#define WARPS_OF_SM 48u /* of compute capability 8.6, what %nwarpid tells */
-#define WARP_TURN 4096u /* operations before the next warp's turn */
+#define WARPS_OF_SM 48u /* of compute capability 8.6; the value of %nwarpid */
+#define WARP_TURN 4096u /* operations until the next warp's turn */
 #define BLOCK_MEMORY_MAX (UINT64_C(1) << 30)
 #define ALIGN_TO 64u
 
 struct exec_layout {
 	uint64_t warps, warp_area, warp_bytes, slots, local, shared, total;
-	uint64_t mem64, preds, special, ret_pc; /* in a warp's area; 32-bit registers come first */
+	uint64_t mem64, preds, special,
+		ret_pc; /* offsets in a warp's area; 32-bit registers come first */
 };
 
 static void take(uint64_t *total, uint64_t *ret, uint64_t bytes)
@@ -22,7 +23,7 @@ static void take(uint64_t *total, uint64_t *ret, uint64_t bytes)
 	*total = ROUND_UP(*total + bytes, ALIGN_TO);
 }
 
-/* No overflow: every count is bounded by the decoder or by EXEC_THREADS_MAX. */
+/* Cannot overflow: every count is bounded by the decoder or by EXEC_THREADS_MAX. */
 static void lay_out(struct exec_layout *l, const struct exec_function *f, uint32_t n_warps,
 		    uint64_t shared_bytes)
 {
@@ -172,7 +173,7 @@ struct exec_block *exec_block_create(const struct exec_launch *l)
 		free(b);
 		return NULL;
 	}
-	/* Zeroed, so that nothing of another context can be seen; large ones come as untouched
+	/* Zeroed, so that no data of another context is visible; large allocations are untouched
 	 * pages. */
 	b->memory = calloc(1, layout.total + ALIGN_TO);
 	if (!b->memory) {
@@ -243,7 +244,7 @@ void exec_block_reset(struct exec_block *b, uint64_t block_index, uint32_t smid)
 	}
 }
 
-/* The next warp that can run, from the current one on; NULL: none. */
+/* Returns the next warp that can run, starting with the current one; NULL: none. */
 static struct exec_warp *next_ready(struct exec_block *b)
 {
 	for (uint32_t i = 0; i < b->n_warps; i++) {
@@ -257,7 +258,7 @@ static struct exec_warp *next_ready(struct exec_block *b)
 	return NULL;
 }
 
-/* Nobody can run: all have ended, or some wait for what cannot come. */
+/* Called when no warp can run: all have exited, or some wait for an event that cannot occur. */
 static enum exec_status settle(struct exec_block *b)
 {
 	struct exec_warp *waiting = NULL;
@@ -300,7 +301,7 @@ enum exec_status exec_block_run(struct exec_block *b, uint64_t budget, uint64_t 
 		stop = exec_warp_run(w, MIN(budget - used, (uint64_t)WARP_TURN), &used);
 		yields = stop == WARP_YIELDS ? yields + 1 : 0;
 		if (yields > b->n_warps) {
-			break; /* all wait for what other blocks do, or for time */
+			break; /* all wait for other blocks, or for time */
 		}
 		b->current = b->current + 1 == b->n_warps ? 0 : b->current + 1;
 	}

@@ -1,4 +1,5 @@
-/* alloca: a thread's local memory from its end downwards, towards the frames of its calls. */
+/* alloca: allocates from the end of a thread's local memory downwards, towards the frames of its
+ * calls. */
 #include "soft/server/exec/handlers.h"
 #include "soft/server/exec/warp_run.h"
 
@@ -16,7 +17,7 @@ void exec_stack_reset(struct exec_warp *w)
 	}
 }
 
-/* d = the new place of a bytes, aligned to imm; wide: which of them have 64 bits. */
+/* d = address of a bytes aligned to imm; wide: which operands have 64 bits. */
 int exec_op_alloca(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	const struct exec_function *f = w->block->f;

@@ -1,8 +1,7 @@
-/* The loop over one warp. Lanes that stand at the same place form a group and run together;
- * normally there is one. When lanes have parted, the group that is deepest in calls and then
- * earliest in the code runs, until it reaches the place of another one and they become one again.
- * So that lanes which wait for other lanes of their warp cannot starve them, the group that has not
- * run for longest gets a turn from time to time. */
+/* The loop over one warp. Lanes at the same pc form a group and run together; usually there is one.
+ * After divergence the group deepest in calls, then earliest in the code, runs until it reaches the
+ * pc of another group and merges with it. So that lanes spinning on other lanes of their warp
+ * cannot starve them, the group that has not run for the longest time gets a turn at intervals. */
 #include <string.h>
 
 #include "soft/server/exec/handlers.h"
@@ -59,7 +58,7 @@ static bool same_place(const struct softd_group *a, const struct softd_group *b)
 	       (a->state == GROUP_BARRIER) == (b->state == GROUP_BARRIER);
 }
 
-/* Joins groups at the same place. One that waited for other lanes looks again. */
+/* Merges groups at the same pc. A group that waited for other lanes is evaluated again. */
 static void groups_merge(struct exec_warp *w)
 {
 	for (uint32_t i = 0; i < w->n_groups; i++) {
@@ -100,13 +99,13 @@ static struct softd_group *choose(struct exec_warp *w, enum exec_group_state sta
 	return best;
 }
 
-/* Puts the current group back and takes the one that shall run. False: none can. */
+/* Saves the current group and loads the one that should run. Returns false if none can. */
 static bool regroup(struct exec_warp *w, bool oldest)
 {
 	struct softd_group *g, chosen;
 
 	if (w->mask && w->n_groups == 0 && w->state == GROUP_READY) {
-		w->stop_pc = UINT32_MAX; /* the last to come to a barrier */
+		w->stop_pc = UINT32_MAX; /* the last group to arrive at a barrier */
 		w->streak = 0;
 		w->forced = oldest;
 		return true;
@@ -118,7 +117,7 @@ static bool regroup(struct exec_warp *w, bool oldest)
 	groups_merge(w);
 	g = choose(w, GROUP_READY, oldest);
 	if (!g && (w->sync_forced || !choose(w, GROUP_BARRIER, false))) {
-		/* Lanes that a .sync names will not come: go on with those who are here. */
+		/* Lanes that a .sync names will not arrive: continue with those that are here. */
 		g = choose(w, GROUP_SYNC, false);
 		w->sync_forced = g != NULL;
 	}
@@ -132,7 +131,7 @@ static bool regroup(struct exec_warp *w, bool oldest)
 	w->forced = oldest;
 	w->stop_pc = UINT32_MAX;
 	for (uint32_t i = 0; i < w->n_groups && !oldest; i++) {
-		/* One at this very place that has not been joined is in another frame. */
+		/* A group at this very pc that has not merged is in another frame. */
 		if (w->groups[i].depth == w->depth && w->groups[i].pc > w->pc &&
 		    w->groups[i].state != GROUP_BARRIER) {
 			w->stop_pc = MIN(w->stop_pc, w->groups[i].pc);
@@ -158,8 +157,9 @@ bool exec_warp_ready(const struct exec_warp *w)
 	return sync && (!barrier || w->sync_forced);
 }
 
-/* The inner loop: until n operations are done, the group may meet another one, or a handler wants a
- * switch. A handler that goes on does several operations; they are counted by how far it got. */
+/* The inner loop: runs until n operations are done, the group may merge with another one, or a
+ * handler returns another step. A handler with tail calls executes several operations; its final pc
+ * tells their number. */
 static int run_group(struct exec_warp *w, uint64_t n, uint64_t *ret_done)
 {
 	const struct exec_op *code = w->code;
@@ -201,7 +201,8 @@ static int run_group(struct exec_warp *w, uint64_t n, uint64_t *ret_done)
 	return step;
 }
 
-/* Counted from the last change of groups, so that budgets do not decide when the next one is. */
+/* Returns the operations until the next turn for fairness, counted from the last change of groups,
+ * so that budgets do not influence it. */
 static uint64_t until_fair(const struct exec_warp *w)
 {
 	return w->streak < FAIR_OPERATIONS ? FAIR_OPERATIONS - w->streak : FAIR_OPERATIONS;
@@ -236,7 +237,7 @@ enum exec_warp_stop exec_warp_run(struct exec_warp *w, uint64_t n, uint64_t *use
 		}
 	}
 	if (step == STEP_SWITCH && w->mask) {
-		/* Waiting lanes must be seen as such by the next call. */
+		/* The next call must find waiting lanes as such. */
 		exec_group_save(w, &w->groups[w->n_groups++]);
 		w->mask = 0;
 	}

@@ -1,7 +1,7 @@
-/* Windows: what lies where in them, and the rights of their pages. The whole window stays mapped
- * while the context lives, so a kernel or copy that races with a free hits its own old or empty
- * memory at worst; validity is the page table's business. New memory is always zero: what is freed
- * is punched out of the memfd. */
+/* Windows of device addresses: their layout and the access rights of their pages. The whole window
+ * stays mapped while the context exists, so a kernel or copy that races with a free touches its own
+ * old or empty memory at worst; the page table alone decides validity. Fresh memory is always zero,
+ * because freed pages are punched out of the memfd. */
 #include "soft/server/memory/device_memory.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "soft/server/memory/device_memory_int.h"
 #include "soft/server/memory/shadow.h"
 
-#define SHARED_FACTOR 16u /* the third part: addresses for so many times the GPU's memory */
+#define SHARED_FACTOR 16u /* size of the third part, as a multiple of the GPU's memory */
 #define SHARED_MIN (16ull << 30)
 
 static void *reserve(uint64_t bytes, int prot)
@@ -29,7 +29,8 @@ static uint8_t *host_of(const struct softd_memory *m, uint64_t page)
 	return m->space.host + page * EXEC_PAGE_BYTES;
 }
 
-/* Replacing a mapping in one call leaves no moment without one. */
+/* Maps descriptor pages over the window. MAP_FIXED replaces the old mapping atomically: no access
+ * meets unmapped pages in between. */
 int softd_memory_map_pages(const struct softd_memory *m, uint64_t page, uint64_t pages, int fd,
 			   uint64_t offset)
 {
@@ -37,8 +38,9 @@ int softd_memory_map_pages(const struct softd_memory *m, uint64_t page, uint64_t
 		       MAP_SHARED | MAP_FIXED, fd, (off_t)offset);
 
 	if (p == MAP_FAILED && (errno == EPERM || errno == EACCES)) {
-		/* Sealed against writing: what changes is seen, and a write that should not be
-		 * (its rights are checked elsewhere) meets a page of its own, not a fault here. */
+		/* The memfd is sealed against writing. A private mapping shows its changes; a write
+		 * that page rights failed to stop hits a private page instead of faulting in the
+		 * server. */
 		p = mmap(host_of(m, page), pages * EXEC_PAGE_BYTES, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_FIXED, fd, (off_t)offset);
 	}
@@ -99,7 +101,6 @@ void softd_memory_uncharge(struct softd_gpu *gpu, uint64_t bytes)
 	gpu->memory_used -= bytes;
 }
 
-/* Each of these is a mapping of the server, of which the kernel allows only so many. */
 bool softd_memory_count_mapping(struct softd_memory *m, struct softd_machine *machine)
 {
 	if (m->pinned >= SOFT_MAX_PINNED || machine->pinned >= SOFT_MAX_PINNED_ALL) {
@@ -126,7 +127,7 @@ static uint64_t offset_of(const struct softd_alloc *a)
 	return (uint64_t)a->first * EXEC_PAGE_BYTES;
 }
 
-/* Index of the first allocation that begins after page. */
+/* Returns the index of the first allocation that begins after page. */
 uint32_t softd_memory_find_after(const struct softd_memory *m, uint64_t page)
 {
 	uint32_t lo = 0, hi = m->n;
@@ -144,7 +145,7 @@ uint32_t softd_memory_find_after(const struct softd_memory *m, uint64_t page)
 }
 
 struct softd_room {
-	uint64_t begin, end, pages, align; /* all in pages; aligned as device addresses */
+	uint64_t begin, end, pages, align; /* in pages; align as device addresses */
 };
 
 static uint64_t align_up(uint64_t page, uint64_t align)
@@ -152,8 +153,9 @@ static uint64_t align_up(uint64_t page, uint64_t align)
 	return ROUND_UP(page, align); /* windows begin at multiples of the largest alignment */
 }
 
-/* First fit, with an invalid page between neighbours so that running over an end faults. Index
- * where the new allocation belongs, page in *ret_first; -1 when there is no room. */
+/* First fit, leaving an invalid page between neighbours so that an overrun faults. Returns the
+ * index at which to insert the new allocation and its first page in *ret_first, or -1 if there is
+ * no room. */
 static int64_t find_room(const struct softd_memory *m, const struct softd_room *r,
 			 uint64_t *ret_first)
 {
@@ -222,7 +224,6 @@ static struct softd_room part_for(const struct softd_memory *m, enum softd_alloc
 	}
 }
 
-/* Room for the bytes, entered as an allocation that is not charged, mapped or valid yet. */
 struct softd_alloc *softd_memory_place(struct softd_memory *m, enum softd_alloc_kind kind,
 				       uint64_t bytes, uint64_t align)
 {
@@ -344,7 +345,7 @@ int softd_memory_free(struct softd_memory *m, struct softd_machine *machine, uin
 		softd_memory_uncount_mapping(m, machine);
 	} else if (a->extent) {
 		a->kind = ALLOC_ORPHAN;
-		softd_extent_unref(a->extent); /* buries it when nobody else uses it */
+		softd_extent_unref(a->extent); /* reclaims the pages when the last user drops it */
 		return 0;
 	} else {
 		softd_store_discard(m->store, (uint64_t)a->first * EXEC_PAGE_BYTES, bytes_of(a));
@@ -365,8 +366,8 @@ int softd_memory_restrict(struct softd_memory *m, uint64_t address, uint8_t righ
 	return 0;
 }
 
-/* An allocation has the same rights everywhere, and no two of them touch; so the length of a range
- * costs nothing. */
+/* Rights are uniform within an allocation, and no two allocations touch, so one lookup decides a
+ * range of any length. */
 static bool range_allows(const struct softd_memory *m, uint64_t first, uint64_t last,
 			 uint8_t rights)
 {
@@ -396,7 +397,7 @@ void *softd_memory_at(const struct softd_memory *m, uint64_t address, uint64_t b
 	return m->space.host + offset;
 }
 
-/* Sharing. */
+/* Export and import. */
 
 struct softd_extent *softd_memory_export(struct softd_memory *m, uint64_t address)
 {
@@ -502,8 +503,8 @@ void softd_memory_release_end(struct softd_memory *m, struct softd_machine *mach
 	softd_memory_reclaim(m, l->first);
 }
 
-/* Gives up what the context had; others may go on using what it shared. Adds up what is charged to
- * the context alone. */
+/* Drops the references of the context; exported extents live on with their other users. Adds up the
+ * bytes that are charged to this context alone. */
 static void finish_allocs(struct softd_memory *m, uint64_t *ret_device, uint64_t *ret_pinned)
 {
 	for (uint32_t i = 0; i < m->n; i++) {
@@ -528,8 +529,9 @@ static void finish_allocs(struct softd_memory *m, uint64_t *ret_device, uint64_t
 	}
 }
 
-/* Others go on using parts of the window's memfd: all the rest goes back. Without the lock: nobody
- * else can find the context, and extents give back their own. */
+/* Discards all pages of the window's memfd except exported extents, which their users still map.
+ * Runs without the lock: the context is no longer reachable, and extents discard their own pages.
+ */
 static void give_back_rest(const struct softd_memory *m)
 {
 	uint64_t begin = 0;
@@ -572,7 +574,7 @@ void softd_memory_finish(struct softd_memory *m, struct softd_machine *machine)
 	fd_close(fd);
 	pthread_mutex_lock(&machine->lock);
 	if (shared) {
-		softd_store_unref(m->store); /* empty by now, should it be the last */
+		softd_store_unref(m->store); /* already empty, should this be the last reference */
 	}
 	softd_memory_uncharge(m->gpu, device);
 	machine->pinned_used -= pinned;

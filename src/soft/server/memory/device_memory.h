@@ -1,10 +1,8 @@
-/* The memory of contexts, and memory that several of them share.
- *
- * A context has a window of device addresses in three parts: device memory, which is one memfd that
- * lies there from end to end; pinned host memory, a memfd for each; and room for what is mapped on
- * demand: reserved address ranges with mappings in them, and memory that other processes have
- * exported. Nothing outside memory.c, reserve.c and share.c maps, unmaps or sets a page's rights.
- * Everything here is guarded by device.lock. */
+/* The memory of contexts, and memory shared by several of them. A context has a window of device
+ * addresses in three parts: device memory, one memfd mapped from end to end; pinned host memory,
+ * one memfd per allocation; and addresses mapped on demand: reserved ranges with mappings in them,
+ * and memory imported from other processes. Only device_memory.c, reserve.c and share.c map, unmap
+ * or change page rights. Everything is guarded by the machine's lock. */
 #ifndef GBPF_SOFT_SERVER_MEMORY_DEVICE_MEMORY_H
 #define GBPF_SOFT_SERVER_MEMORY_DEVICE_MEMORY_H
 
@@ -21,23 +19,23 @@ struct softd_machine;
 struct softd_gpu;
 struct softd_memory;
 
-/* A memfd that device memory lies in. */
+/* A memfd that holds device memory. */
 struct softd_store {
 	int fd;
 	unsigned refs;
 };
 
-/* Device memory that more than one may use: an allocation that was exported, or the physical memory
- * of cuMemCreate. Charged to its GPU until the last reference goes; then the bytes go back. */
+/* Device memory with several users: an exported allocation, or the physical memory of cuMemCreate.
+ * It is charged to its GPU until the last reference is dropped. */
 struct softd_extent {
 	struct softd_store *store; /* a reference */
 	struct softd_gpu *gpu;
 	uint64_t offset, bytes; /* in the store; whole pages */
 	unsigned refs;		/* allocations, mappings, handles, tokens */
-	struct softd_memory
-		*home; /* the window it was allocated in; NULL: in none, or that is gone */
+	struct softd_memory *
+		home; /* the window it was allocated in; NULL: none, or the context was destroyed */
 	uint32_t home_page;
-	uint64_t secret[2]; /* whoever knows it may open it */
+	uint64_t secret[2]; /* permits opening it */
 };
 
 enum softd_alloc_kind {
@@ -45,7 +43,7 @@ enum softd_alloc_kind {
 	ALLOC_PINNED = SOFT_MEMORY_PINNED,
 	ALLOC_OPENED,	/* maps an extent of another context */
 	ALLOC_RESERVED, /* addresses only; mappings come and go in it */
-	ALLOC_ORPHAN,	/* freed, but its extent still has users: nobody else gets these pages */
+	ALLOC_ORPHAN,	/* freed, but its extent still has users: the pages must not be reused */
 };
 
 struct softd_alloc {
@@ -53,11 +51,10 @@ struct softd_alloc {
 	uint32_t pages;
 	uint64_t bytes;
 	enum softd_alloc_kind kind;
-	struct softd_extent
-		*extent; /* OPENED, GONE, and DEVICE once it was exported; a reference */
+	struct softd_extent *extent; /* OPENED, ORPHAN, and DEVICE once exported; a reference */
 };
 
-/* In a reserved range. */
+/* A mapping in a reserved range. */
 struct softd_mapping {
 	uint32_t first, pages;
 	struct softd_extent *extent; /* a reference */
@@ -67,36 +64,38 @@ struct softd_mapping {
  * without it. */
 struct softd_memory {
 	struct exec_space space;
-	struct softd_gpu *gpu; /* whose memory it is */
+	struct softd_gpu *gpu; /* the GPU that is charged */
 	struct softd_store *store;
 	uint8_t *pages;
 	uint64_t device_pages;	    /* the first part of the window */
-	uint64_t shared_page;	    /* where the third part begins */
+	uint64_t shared_page;	    /* first page of the third part */
 	struct softd_alloc *allocs; /* owned, sorted by page */
 	struct softd_mapping *maps; /* owned, sorted by page */
-	uint32_t pinned;	    /* mappings of descriptors beside the store's */
+	uint32_t pinned;	    /* mappings of descriptors other than the store */
 	uint32_t n, cap;
 	uint32_t n_maps, cap_maps;
-	uint64_t device_bytes; /* of allocations of device memory */
+	uint64_t device_bytes; /* bytes of device memory allocations */
 };
 
-/* memory.c. Sizes and addresses come from outside and are checked. */
+/* device_memory.c. Sizes and addresses come from clients and are checked here. */
 uint64_t softd_memory_window_bytes(uint64_t device_bytes, uint64_t pinned_bytes,
 				   uint64_t memory_bytes);
 int softd_memory_init(struct softd_memory *m, struct softd_gpu *gpu, uint32_t slot);
-/* Lets go of the lock while pages are given back: nobody may find the context any more. */
+/* Frees everything. Releases the lock while pages are given back, so the context must not be
+ * reachable any more. */
 void softd_memory_finish(struct softd_memory *m, struct softd_machine *machine);
-/* Address, or 0: no room. fd: backing of pinned memory, -1 for device memory. */
+/* Returns a device address, or 0 if there is no room. fd: the backing of pinned memory, -1 for
+ * device memory. */
 uint64_t softd_memory_alloc(struct softd_memory *m, struct softd_machine *machine, uint64_t bytes,
 			    enum soft_memory_kind kind, int fd);
 int softd_memory_free(struct softd_memory *m, struct softd_machine *machine,
-		      uint64_t address); /* -ENOENT: not the start of an allocation */
-/* Kernels and copies have these rights (1 read, 2 write) to the whole allocation from now on. */
+		      uint64_t address); /* -ENOENT: no allocation begins there */
+/* Sets the rights (1 read, 2 write) of kernels and copies to a whole allocation. */
 int softd_memory_restrict(struct softd_memory *m, uint64_t address, uint8_t rights);
-/* A large allocation goes in three steps, since giving pages back takes long: its addresses become
- * invalid, but nobody gets them; the pages go, without the lock, on the thread of its client, which
- * alone could destroy the context; and it is forgotten. leave: false when memory_free is to be
- * called. */
+/* Frees a large allocation in three steps, because giving pages back takes long. begin makes its
+ * addresses invalid but keeps them reserved; pages gives the pages back without the lock, on the
+ * thread of its client, the only one that could destroy the context; end removes the allocation.
+ * begin returns false if softd_memory_free is to be called instead. */
 struct softd_release {
 	uint32_t first, pages;
 	bool pinned;
@@ -106,23 +105,27 @@ bool softd_memory_release_begin(struct softd_memory *m, uint64_t address,
 void softd_memory_release_pages(const struct softd_memory *m, const struct softd_release *l);
 void softd_memory_release_end(struct softd_memory *m, struct softd_machine *machine,
 			      const struct softd_release *l);
-/* Host address of a range that is valid with these rights (1 read, 2 write); NULL otherwise. */
+/* Returns the host address of a range that is valid with these rights (1 read, 2 write), or NULL.
+ */
 void *softd_memory_at(const struct softd_memory *m, uint64_t address, uint64_t bytes,
 		      uint8_t rights);
-/* The allocation that begins there, or NULL. */
+/* Returns the allocation that begins at address, or NULL. */
 struct softd_alloc *softd_memory_alloc_at(const struct softd_memory *m, uint64_t address);
 
-bool softd_memory_charge(struct softd_gpu *gpu, uint64_t bytes); /* false: more than the GPU has */
+bool softd_memory_charge(struct softd_gpu *gpu,
+			 uint64_t bytes); /* false: exceeds the GPU's memory */
 void softd_memory_uncharge(struct softd_gpu *gpu, uint64_t bytes);
 
-/* Maps an extent somewhere: its address, or 0. Takes a reference of its own. */
+/* Maps an extent and takes a reference of its own. Returns the device address, or 0. */
 uint64_t softd_memory_open_extent(struct softd_memory *m, struct softd_machine *machine,
 				  struct softd_extent *x, uint64_t bytes);
 int softd_memory_close_extent(struct softd_memory *m, struct softd_machine *machine,
 			      uint64_t address);
-/* The extent of a plain allocation of device memory, made when there is none; NULL. */
+/* Returns the extent of a plain allocation of device memory, created on demand; NULL if there is
+ * none. */
 struct softd_extent *softd_memory_export(struct softd_memory *m, uint64_t address);
-void softd_memory_reclaim(struct softd_memory *m, uint32_t page); /* of an extent that has gone */
+void softd_memory_reclaim(struct softd_memory *m,
+			  uint32_t page); /* frees the pages of a dropped extent */
 
 /* Reserved ranges. Rights are per whole mapping. */
 uint64_t softd_memory_reserve(struct softd_memory *m, uint64_t bytes, uint64_t align,
@@ -140,20 +143,24 @@ struct softd_store *softd_store_create(uint64_t bytes);
 void softd_store_discard(struct softd_store *s, uint64_t offset, uint64_t bytes);
 void softd_store_unref(struct softd_store *s); /* NULL allowed */
 int softd_store_unref_take_fd(
-	struct softd_store *s); /* the descriptor, to be closed by who was the last user; or -1 */
-struct softd_extent *softd_extent_create(struct softd_gpu *gpu,
-					 uint64_t bytes); /* of its own store; charged */
+	struct softd_store *s); /* returns the descriptor for the caller to close, or -1 if the
+				   store has other users */
+struct softd_extent *
+softd_extent_create(struct softd_gpu *gpu,
+		    uint64_t bytes); /* in a store of its own; charged to gpu */
 struct softd_extent *softd_extent_wrap(struct softd_store *s, struct softd_gpu *gpu,
-				       uint64_t offset, uint64_t bytes); /* charged already */
+				       uint64_t offset,
+				       uint64_t bytes); /* of bytes that are already charged */
 void softd_extent_unref(struct softd_extent *x);
-/* A descriptor that stands for an extent, or for a pool (x NULL): holders of it may import, and it
- * keeps the extent alive. Or -errno. */
+/* Creates a descriptor that represents an extent, or a pool if x is NULL. Its holders may import
+ * that; it keeps the extent alive. Returns the descriptor or -Exxx. */
 int softd_token_create(struct softd_client *c, struct softd_extent *x, uint64_t pool,
 		       struct softd_gpu *gpu);
-/* What a descriptor that came in stands for, by its fstat; -ENOENT: nothing of ours. */
+/* Finds what a received descriptor represents, by its fstat. Returns 0, or -ENOENT if it is no
+ * token. */
 int softd_token_find(const struct stat *st, struct softd_extent **ret_extent, uint64_t *ret_pool,
 		     struct softd_gpu **ret_gpu);
-uint64_t softd_share_server_id(void); /* differs from server to server */
+uint64_t softd_share_server_id(void); /* random, different for each server */
 uint64_t softd_share_count(void);     /* extents and tokens */
 void softd_share_client_exit(struct softd_client *c);
 

@@ -1,7 +1,6 @@
-/* The heap of malloc in kernels: a piece of the context's memory, taken when somebody first asks.
- * What is used is noted here and not in the piece, so a kernel that writes anywhere breaks its own
- * data only. Sizes are rounded up to classes, four between each power of two and the next; a
- * class's free pieces are a list. */
+/* The heap of malloc() in kernels: one allocation of the context's memory, made on first use. All
+ * bookkeeping lies outside that memory, so a stray write of a kernel damages only its own data.
+ * Sizes are rounded up to size classes, four per power of two, each with a list of free pieces. */
 #include "soft/server/memory/heap.h"
 
 #include <errno.h>
@@ -13,7 +12,7 @@
 #define STEP 16u
 #define USED 0x80u
 
-/* In steps: 1 2 3 4 5 6 7 8 10 12 14 16 20 ... */
+/* Class sizes in steps: 1 2 3 4 5 6 7 8 10 12 14 16 20 ... */
 static uint64_t class_steps(unsigned class)
 {
 	return class < 4 ? class + 1 : (uint64_t)(4 + class % 4) << (class / 4 - 1);
@@ -57,7 +56,8 @@ void softd_heap_finish(struct softd_heap *h)
 	pthread_mutex_destroy(&h->lock);
 }
 
-/* The device's lock is taken inside the heap's, never the other way round. */
+/* Allocates the heap's memory on first use. Caller holds the heap's lock. Lock order: heap, then
+ * machine. */
 static bool begin(struct softd_heap *h)
 {
 	struct softd_machine *machine = h->group->client->machine;

@@ -1,4 +1,4 @@
-/* malloc and free of kernels: one heap for each context. */
+/* malloc() and free() of kernels: one heap per context. */
 #ifndef GBPF_SOFT_SERVER_MEMORY_HEAP_H
 #define GBPF_SOFT_SERVER_MEMORY_HEAP_H
 
@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define HEAP_DEFAULT_BYTES (8u << 20) /* as CU_LIMIT_MALLOC_HEAP_SIZE is by default */
+#define HEAP_DEFAULT_BYTES (8u << 20) /* default of CU_LIMIT_MALLOC_HEAP_SIZE */
 #define HEAP_CLASSES 104u	      /* the last one is larger than any heap */
 
 struct softd_group;
@@ -14,19 +14,21 @@ struct softd_group;
 struct softd_heap {
 	pthread_mutex_t lock; /* guards the rest */
 	struct softd_group *group;
-	uint64_t base, bytes; /* device address, 0: not taken yet */
-	bool failed;	      /* there was no memory for it */
-	uint8_t *class_at; /* owned; of the piece that begins at a step, and whether it is used */
-	uint32_t *next;	   /* owned; lists of free pieces */
-	uint32_t free[HEAP_CLASSES]; /* step + 1 */
-	uint32_t top;		     /* steps that have never been used begin here */
+	uint64_t base, bytes; /* device address, 0: not allocated yet */
+	bool failed;	      /* allocating it failed */
+	uint8_t *class_at; /* owned; per step: class of the piece that begins there, and a used bit
+			    */
+	uint32_t *next;	   /* owned; links of the free lists */
+	uint32_t free[HEAP_CLASSES]; /* heads of the free lists: step + 1 */
+	uint32_t top;		     /* first step that has never been used */
 };
 
 void softd_heap_init(struct softd_heap *h, struct softd_group *g);
-/* Another size than the default; -EBUSY once a kernel has used it. Without the device's lock. */
+/* Changes the size. Returns -EBUSY once a kernel has used the heap. Caller must not hold the
+ * machine's lock. */
 int softd_heap_resize(struct softd_heap *h, uint64_t bytes);
-void softd_heap_finish(struct softd_heap *h); /* the piece itself goes with the context's memory */
-/* exec_host's allocate and release; group is a struct group. */
+void softd_heap_finish(struct softd_heap *h); /* the memory itself is freed with the context's */
+/* exec_host.allocate and exec_host.release; group: struct softd_group. */
 uint64_t softd_heap_allocate(void *group, uint64_t bytes);
 int softd_heap_release(void *group, uint64_t address);
 

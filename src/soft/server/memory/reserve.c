@@ -1,4 +1,5 @@
-/* Reserved ranges of a window and what is mapped in them. Rights are those of whole mappings. */
+/* Reserved address ranges of a window and the mappings in them. Access rights are set per whole
+ * mapping. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,7 @@
 #include "soft/server/memory/device_memory_int.h"
 #include "soft/server/memory/shadow.h"
 
-/* Index of the first mapping that begins at page or later. */
+/* Returns the index of the first mapping that begins at page or later. */
 static uint32_t map_at(const struct softd_memory *m, uint64_t page)
 {
 	uint32_t lo = 0, hi = m->n_maps;
@@ -24,7 +25,6 @@ static uint32_t map_at(const struct softd_memory *m, uint64_t page)
 	return lo;
 }
 
-/* Mappings that touch fill the range, and each of them allows it. */
 bool softd_memory_mappings_allow(const struct softd_memory *m, uint64_t first, uint64_t last,
 				 uint8_t rights)
 {
@@ -47,7 +47,7 @@ bool softd_memory_mappings_allow(const struct softd_memory *m, uint64_t first, u
 	return false;
 }
 
-/* The range in pages, when it lies in the window; its length is not 0. */
+/* Converts a range to pages. Returns false if it is empty, unaligned or outside the window. */
 static bool range_pages(const struct softd_memory *m, uint64_t address, uint64_t bytes,
 			uint64_t *ret_first, uint64_t *ret_pages)
 {
@@ -93,7 +93,7 @@ uint64_t softd_memory_reserve(struct softd_memory *m, uint64_t bytes, uint64_t a
 	return a ? softd_memory_address(m, a) : 0;
 }
 
-/* No part of a mapping lies there. *ret_at: where a new one belongs. */
+/* Returns true if no mapping overlaps the range, and the index for a new one in *ret_at. */
 static bool unmapped(const struct softd_memory *m, uint64_t first, uint64_t pages, uint32_t *ret_at)
 {
 	uint32_t i = map_at(m, first);
@@ -128,7 +128,7 @@ static int grow_maps(struct softd_memory *m)
 	if (m->n_maps < m->cap_maps) {
 		return 0;
 	}
-	grown = realloc(m->maps, cap * sizeof(*grown)); /* bounded by count_mapping */
+	grown = realloc(m->maps, cap * sizeof(*grown)); /* bounded by softd_memory_count_mapping */
 	if (!grown) {
 		return -ENOMEM;
 	}
@@ -171,7 +171,8 @@ int softd_memory_map(struct softd_memory *m, struct softd_machine *machine, uint
 	return 0;
 }
 
-/* Whole mappings fill the range without a gap: the first and how many; 0: they do not. */
+/* Returns the number of mappings that exactly fill the range, and the first of them in *ret_at; 0
+ * if they leave a gap or cross its ends. */
 static uint32_t covering(const struct softd_memory *m, uint64_t address, uint64_t bytes,
 			 uint32_t *ret_at)
 {

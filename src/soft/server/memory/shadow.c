@@ -1,5 +1,5 @@
-/* The shadow of a window: one byte for each byte, reserved with the window and committed where it
- * is touched, so checking takes twice the memory that programs use. */
+/* The shadow of a window: one state byte for each byte, reserved with the window and committed on
+ * first touch, so checking doubles the memory that programs use. */
 #include "soft/server/memory/shadow.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* While --check is on: what each byte of a window is (EXEC_SHADOW_*). Without it all of these do
- * nothing. Ranges lie in the window; offsets are from its begin. */
+/* The state of each byte of a window (EXEC_SHADOW_*) while --check is enabled; otherwise these
+ * functions do nothing. Ranges lie in the window; offsets are relative to its start. */
 #ifndef GBPF_SOFT_SERVER_MEMORY_SHADOW_H
 #define GBPF_SOFT_SERVER_MEMORY_SHADOW_H
 
@@ -7,12 +7,12 @@
 
 int softd_shadow_init(struct exec_space *s);
 void softd_shadow_finish(struct exec_space *s);
-/* New memory that nothing has written: filled with 0xff. */
+/* Marks fresh memory as allocated but uninitialized, and fills it with EXEC_POISON. */
 void softd_shadow_set_allocated(struct exec_space *s, uint64_t offset, uint64_t bytes);
-/* Memory that may be read at once: pinned, opened, mapped, written from outside. */
+/* Marks memory that may be read at once: pinned, imported, mapped, written by the host. */
 void softd_shadow_set_initialized(struct exec_space *s, uint64_t offset, uint64_t bytes);
 void softd_shadow_set_freed(struct exec_space *s, uint64_t offset, uint64_t bytes);
-/* A copy carries over what was initialized; the source may have no shadow. */
+/* Propagates initialization with a copy; the source may have no shadow. */
 void softd_shadow_copy(struct exec_space *to, uint64_t offset, const struct exec_space *from,
 		       uint64_t from_offset, uint64_t bytes);
 

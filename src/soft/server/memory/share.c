@@ -1,7 +1,7 @@
-/* Memory that several contexts use, and the descriptors that stand for it. Such a descriptor is the
- * writing end of a pipe whose reading end stays here: the kernel passes it from process to process,
- * tells it apart from all others, and says when the last holder has gone. Nobody reads or maps
- * anything through it. */
+/* Memory shared by several contexts, and the descriptors (tokens) that represent it. A token is the
+ * write end of a pipe whose read end stays here: the kernel passes it between processes, fstat
+ * identifies it, and EPOLLHUP reports that the last holder closed it. No data passes through it.
+ * Guarded by the machine's lock. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@
 
 struct softd_token {
 	struct softd_list in_all;
-	struct softd_client *client; /* who made it; NULL: gone */
+	struct softd_client *client; /* the creator; NULL after its exit */
 	int fd;
 	dev_t device;
 	ino_t inode;
@@ -31,7 +31,7 @@ struct softd_token {
 	struct softd_gpu *gpu;
 };
 
-/* Guarded by device.lock, as everything here. */
+/* Guarded by the machine's lock. */
 static struct {
 	bool ready;
 	struct softd_list tokens;
@@ -68,7 +68,8 @@ uint64_t softd_share_count(void)
 	return shares.n_extents + shares.n_tokens;
 }
 
-/* Half of the descriptors that this process may have stay for clients. */
+/* Returns true if stores use half of the descriptors that this process may have; the rest is for
+ * clients. */
 static bool many_stores(void)
 {
 	struct rlimit r;
@@ -157,7 +158,8 @@ static void *close_main(void *fd)
 	return NULL;
 }
 
-/* The last descriptor of many pages: giving them back takes long, and others wait for the lock. */
+/* Closes the last descriptor of a store. Freeing many pages takes long, so a thread does it for
+ * large stores: the caller holds the lock. */
 static void close_pages(int fd, uint64_t bytes)
 {
 	pthread_attr_t attr;
@@ -192,7 +194,7 @@ void softd_extent_unref(struct softd_extent *x)
 static void token_drop(struct softd_token *t)
 {
 	softd_list_remove(&t->in_all);
-	close(t->fd); /* leaves the epoll too */
+	close(t->fd); /* removes it from the epoll set as well */
 	if (t->extent) {
 		softd_extent_unref(t->extent);
 	}
@@ -200,7 +202,7 @@ static void token_drop(struct softd_token *t)
 	shares.n_tokens--;
 }
 
-/* True while somebody holds the other end. */
+/* Returns false if epoll reported that the last holder closed the token. */
 static bool held(const struct softd_token *t, const struct epoll_event *e, int n)
 {
 	for (int i = 0; i < n; i++) {
@@ -211,7 +213,7 @@ static bool held(const struct softd_token *t, const struct epoll_event *e, int n
 	return true;
 }
 
-/* The thread that waits for last holders to go. */
+/* The thread that frees tokens after their last holder closed them. */
 static void *token_reaper(void *device)
 {
 	struct softd_machine *machine = device;

@@ -1,6 +1,5 @@
-/* Requests of the control socket: contexts, memory, groups. One client's requests come one at a
- * time, on its own thread; whatever takes long (compiling PTX, committing memory) is done without
- * the lock. */
+/* Dispatch of requests on the control socket. The requests of one client are answered one at a time
+ * on its own thread; slow ones (compiling PTX, committing memory) run without the lock. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -18,7 +17,7 @@ static CUresult attach(struct softd_client *c, struct softd_answer *a)
 	struct softd_machine *machine = c->machine;
 	int pair[2], shared_fd;
 
-	if (c->shared || c->event >= 0) { /* also after a HELLO that failed half-way */
+	if (c->shared || c->event >= 0) { /* also refused after a HELLO that failed half-way */
 		return CUDA_ERROR_ILLEGAL_STATE;
 	}
 	shared_fd = shm_create("gbpf-soft-ring", sizeof(struct soft_shared), SHM_NOEXEC);
@@ -66,7 +65,8 @@ static CUresult attach(struct softd_client *c, struct softd_answer *a)
 	return CUDA_SUCCESS;
 }
 
-/* The lane: value its key, more[0] percent of the SMs, more[1] bit 0: below normal. */
+/* Sets the client's lane: value is its key, more[0] the percentage of SMs, more[1] bit 0
+ * below-normal priority. */
 static CUresult choose_lane(struct softd_client *c, const struct soft_request *q)
 {
 	uint32_t sms = c->machine->opt.sms;
@@ -95,7 +95,6 @@ static CUresult hello(struct softd_client *c, const struct soft_request *q, stru
 	return r ? r : attach(c, a);
 }
 
-/* The request's context; lock held. */
 struct softd_group *softd_request_group(struct softd_client *c, const struct soft_request *q)
 {
 	return q->context < SOFT_MAX_CONTEXTS ? c->groups[q->context] : NULL;
@@ -125,7 +124,7 @@ static CUresult context_create(struct softd_client *c, const struct soft_request
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Requests that are short and run under the lock. */
+/* Answers the requests that are short. Caller holds the lock. */
 static CUresult quick(struct softd_client *c, const struct soft_request *q, struct softd_answer *a)
 {
 	switch (q->op) {
@@ -177,7 +176,7 @@ void softd_request_answer(struct softd_client *c, const struct soft_request *q, 
 		result = softd_request_control(c, q, fd, a);
 	} else if (q->op == SOFT_REQ_HELLO) {
 		result = hello(c, q, a);
-	} else if (!c->attached) { /* nobody would serve its ring */
+	} else if (!c->attached) { /* its ring is not served */
 		result = CUDA_ERROR_NOT_INITIALIZED;
 	} else if (q->op == SOFT_REQ_MODULE_LOAD) {
 		result = softd_request_module_load(c, q, fd, a);

@@ -1,4 +1,5 @@
-/* Requests: what one thread answers for its client. */
+/* Requests of the control socket, answered on the thread of the client. The functions run without
+ * the machine's lock unless their comment says that the caller holds it. */
 #ifndef GBPF_SOFT_SERVER_REQUEST_CLIENT_REQUEST_H
 #define GBPF_SOFT_SERVER_REQUEST_CLIENT_REQUEST_H
 
@@ -7,17 +8,17 @@
 /* The request's context, or NULL. Lock held. */
 struct softd_group *softd_request_group(struct softd_client *c, const struct soft_request *q);
 
-/* request_memory.c: everything about memory; without the lock. */
+/* request_memory.c */
 bool softd_request_is_memory(uint32_t op);
 CUresult softd_request_memory(struct softd_client *c, const struct soft_request *q, int fd,
 			      struct softd_answer *a);
-/* request_group.c */
-CUresult
-softd_request_group_control(struct softd_client *c, const struct soft_request *q,
-			    struct softd_answer *a); /* lock held; may let it go meanwhile */
+/* request_group.c. group_control: caller holds the lock, which may be released meanwhile;
+ * control_open: caller holds the lock. */
+CUresult softd_request_group_control(struct softd_client *c, const struct soft_request *q,
+				     struct softd_answer *a);
 CUresult softd_request_group_heap(struct softd_client *c, const struct soft_request *q);
 CUresult softd_request_control_open(struct softd_client *c, const struct soft_request *q,
-				    struct softd_answer *a); /* lock held */
+				    struct softd_answer *a);
 CUresult softd_request_control(struct softd_client *c, const struct soft_request *q, int fd,
 			       struct softd_answer *a);
 CUresult softd_request_flag_new(struct softd_client *c, const struct soft_request *q,
@@ -25,19 +26,20 @@ CUresult softd_request_flag_new(struct softd_client *c, const struct soft_reques
 CUresult softd_request_flag_map(struct softd_client *c, const struct soft_request *q, int fd,
 				struct softd_answer *a);
 
-/* part.c: lock held. */
+/* sm_set.c. request_sm_set: caller holds the lock. */
 CUresult softd_request_sm_set(struct softd_client *c, const struct soft_request *q,
 			      struct softd_answer *a);
 void softd_sm_sets_free(struct softd_client *c);
 
-/* request_device.c */
+/* request_device.c. save_unsupported: adds an exiting client's counts to the machine's; caller
+ * holds the lock. */
 CUresult softd_request_gpus(struct softd_machine *machine, const struct soft_request *q,
 			    struct softd_answer *a);
 CUresult softd_request_unsupported(struct softd_machine *machine, const struct soft_request *q,
 				   struct softd_answer *a);
-void softd_request_save_unsupported(struct softd_client *c); /* lock held: before it goes */
+void softd_request_save_unsupported(struct softd_client *c);
 
-/* request_module.c: load without the lock, the others with it. */
+/* request_module.c. Caller holds the lock, except for module_load. */
 CUresult softd_request_module_load(struct softd_client *c, const struct soft_request *q, int fd,
 				   struct softd_answer *a);
 CUresult softd_request_module_unload(struct softd_client *c, const struct soft_request *q);

@@ -1,7 +1,7 @@
-/* Events of several processes: an event counts its records as they are issued and as they are
- * reached. A process draws a ticket before it puts a record in its ring, so that whoever asks after
- * that sees it as pending; what a process leaves behind when it ends counts as reached. Handles
- * carry a random key; an event goes with the last process that has it. */
+/* Events shared by several processes. An event counts its records as they are issued and as they
+ * are reached. A process draws a ticket before it writes the record to its ring, so every later
+ * query sees the record as pending; the records of an exited process count as reached. Handles
+ * contain a random key. An event is freed with the last process that uses it. */
 #include "soft/server/request/ipc_event.h"
 
 #include <errno.h>
@@ -20,11 +20,11 @@ struct softd_event_use {
 
 struct softd_ipc_event {
 	uint64_t key;
-	uint32_t issued, reached;     /* tickets, modulo 2^32; equal: nothing is pending */
+	uint32_t issued, reached;     /* tickets, modulo 2^32; equal: no record is pending */
 	struct softd_event_use *uses; /* owned */
 };
 
-static struct softd_ipc_event *events[EVENTS_MAX]; /* device.lock */
+static struct softd_ipc_event *events[EVENTS_MAX]; /* guarded by the machine's lock */
 
 static struct softd_ipc_event *find(uint64_t index, uint64_t key)
 {
@@ -43,7 +43,7 @@ static struct softd_event_use *use_of(const struct softd_ipc_event *e, const str
 	return u;
 }
 
-/* The waits of all processes that have the event look again. */
+/* Makes the waits of all processes that use the event be evaluated again. */
 static void wake_waits(const struct softd_ipc_event *e)
 {
 	for (const struct softd_event_use *u = e->uses; u; u = u->next) {

@@ -1,4 +1,4 @@
-/* Events of several processes. */
+/* Events shared by several processes. */
 #ifndef GBPF_SOFT_SERVER_REQUEST_IPC_EVENT_H
 #define GBPF_SOFT_SERVER_REQUEST_IPC_EVENT_H
 
@@ -7,7 +7,7 @@
 /* Lock held, all of them. */
 CUresult softd_ipc_event_request(struct softd_client *c, const struct soft_request *q,
 				 struct softd_answer *a);
-/* A record has been reached, or will never be: whoever waits goes on. */
+/* A record was reached or dropped: its waiters continue. */
 void softd_ipc_event_reached(struct softd_client *c, uint32_t index, uint64_t key, uint32_t ticket);
 bool softd_ipc_event_passed(struct softd_client *c, uint32_t index, uint64_t key, uint32_t ticket);
 void softd_ipc_event_client_exit(struct softd_client *c);

@@ -1,4 +1,4 @@
-/* Checks of what clients send. */
+/* Validation of ring records and requests as received from clients. */
 #include "soft/server/request/record_check.h"
 
 #include <errno.h>
@@ -74,7 +74,7 @@ static int check_launch(const struct soft_record_launch *l)
 	return threads == 0 || threads > 1024 ? -EPROTO : 0;
 }
 
-/* Rows of width bytes at a pitch: their extent fits 64 bits and they do not overlap. */
+/* Checks rows of width bytes at a pitch: their extent fits 64 bits and they do not overlap. */
 static int check_rows(uint64_t width, uint64_t height, uint64_t pitch)
 {
 	uint64_t extent;
@@ -108,7 +108,7 @@ int softd_record_check(const union softd_record *r)
 	    (r->r.stream >= SOFT_MAX_STREAMS || r->r.context >= SOFT_MAX_CONTEXTS)) {
 		return -EPROTO;
 	}
-	switch ((enum soft_op)r->r.op) { /* the compiler names what is missing */
+	switch ((enum soft_op)r->r.op) { /* no default: the compiler reports a missing case */
 	case SOFT_OP_LAUNCH:
 		return check_launch(&r->launch);
 	case SOFT_OP_COPY:
@@ -131,10 +131,11 @@ int softd_record_check(const union softd_record *r)
 		}
 		return r->value.address % r->value.unit ? -EPROTO : 0;
 	case SOFT_OP_PAD:
-	case SOFT_OP_STREAM_CREATE: /* flags: by the taker, who knows the context's streams */
+	case SOFT_OP_STREAM_CREATE: /* flags are checked by the ring reader, which knows the streams
+				     */
 	case SOFT_OP_STREAM_DESTROY:
 	case SOFT_OP_HOST:
-	case SOFT_OP_FREE: /* addresses, keys, cookies: looked up when their turn comes */
+	case SOFT_OP_FREE: /* addresses, keys and cookies are looked up when the operation starts */
 	case SOFT_OP_SHARED_RECORD:
 	case SOFT_OP_SHARED_WAIT:
 		return 0;

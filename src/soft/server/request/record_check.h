@@ -1,11 +1,11 @@
-/* Whether one ring record makes sense by itself: sizes, ranges of its fields. Knows no state, so
- * that it can be fuzzed. */
+/* Validation of ring records and requests by themselves: sizes and ranges of fields. Depends on no
+ * state, so that it can be fuzzed. */
 #ifndef GBPF_SOFT_SERVER_REQUEST_RECORD_CHECK_H
 #define GBPF_SOFT_SERVER_REQUEST_RECORD_CHECK_H
 
 #include "soft/protocol.h"
 
-/* A private copy of a record; params follow within bytes[]. */
+/* A private copy of a record; kernel parameters follow within bytes[]. */
 union softd_record {
 	struct soft_record r;
 	struct soft_record_stream stream;
@@ -21,11 +21,12 @@ union softd_record {
 	uint8_t bytes[SOFT_RECORD_MAX];
 };
 
-/* The header alone: available bytes are in the ring, to_end lie before its end. 0 or -EPROTO. */
+/* Checks the header alone: available bytes are in the ring, to_end lie before its end. Returns 0 or
+ * -EPROTO. */
 int softd_record_header_check(const struct soft_record *r, uint32_t available, uint32_t to_end);
-/* The whole record, r.bytes of it copied. 0 or -EPROTO. */
+/* Checks the whole record, of which r.bytes were copied. Returns 0 or -EPROTO. */
 int softd_record_check(const union softd_record *r);
-/* A request as received. 0 or -EPROTO; the name is zero-terminated after that. */
+/* Checks a request as received. Returns 0, and the name is zero-terminated; or -EPROTO. */
 int softd_request_check(const struct soft_request *q, size_t len);
 
 #endif

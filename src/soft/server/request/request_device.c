@@ -1,5 +1,5 @@
-/* Requests about the machine that anybody who may connect can ask, also without being a client:
- * which GPUs there are and who uses them, and which functions programs called in vain. */
+/* Requests about the machine that need no HELLO: the GPUs and the contexts on them, and counts of
+ * calls to unsupported functions. */
 #include <string.h>
 
 #include "base/atomic.h"
@@ -68,7 +68,8 @@ CUresult softd_request_gpus(struct softd_machine *machine, const struct soft_req
 	return CUDA_SUCCESS;
 }
 
-/* What the client has counted, or 0 when its library has another list of functions. */
+/* Returns the client's count for function i, or 0 if its library was built from another list of
+ * functions. */
 static uint32_t unsupported_calls(const struct softd_client *c, uint32_t i)
 {
 	return load_relaxed(&c->shared->names) == CUABI_COUNT

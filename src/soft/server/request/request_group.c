@@ -1,5 +1,6 @@
-/* Requests about a group as a whole: slices, preemption, switching it off, counters; the same by a
- * control descriptor that the owner has handed to somebody else; flag pages. */
+/* Requests that control a group: time slice, preemption, disabling, counters. The owner uses its
+ * context number; another process uses a control descriptor received from the owner. Also flag
+ * pages. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -11,10 +12,11 @@
 
 #define WAIT_MAX_NS 1000000000ull
 
-/* Whose group is meant: it may go while a request waits for it. */
+/* Identifies a group. It is looked up again after each wait, because the group may be destroyed
+ * meanwhile. */
 struct softd_control_target {
 	struct softd_machine *machine;
-	struct softd_client *owner; /* who asks; NULL: by descriptor */
+	struct softd_client *owner; /* the requesting client; NULL: by control descriptor */
 	uint32_t slot;
 	dev_t disk;
 	ino_t file;
@@ -45,8 +47,9 @@ static bool copies_run(const struct softd_group *g)
 	return false;
 }
 
-/* Until the group has left the GPU since the departure that was counted, or, with off, until
- * nothing of it runs. */
+/* Waits until the lane has left the GPU since `departures` was read, or, with off, until no block
+ * or copy of the group runs. Returns CUDA_ERROR_NOT_READY after WAIT_MAX_NS. Caller holds the lock.
+ */
 static CUresult wait_for_leave(const struct softd_control_target *t, uint64_t departures, bool off)
 {
 	uint64_t end = clock_now_ns() + WAIT_MAX_NS;
@@ -90,8 +93,8 @@ static CUresult schedule(const struct softd_control_target *t, struct softd_grou
 	return on ? CUDA_SUCCESS : wait_for_leave(t, 0, true);
 }
 
-/* One process does not keep the others waiting for longer by having more contexts: what they ask
- * for beyond the default is bounded together. */
+/* Bounds the sum of the slices of a client's contexts beyond the default, so that a process does
+ * not delay others more by creating more contexts. */
 static bool slice_allowed(const struct softd_group *g, uint64_t us)
 {
 	const struct softd_client *c = g->client;
@@ -115,7 +118,7 @@ static CUresult control(const struct softd_control_target *t, const struct soft_
 	if (!g) {
 		return t->owner ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	}
-	/* The hardware context is not one process's to steer. */
+	/* A shared lane belongs to several processes: none of them may control it. */
 	if (g->lane->key && q->object <= SOFT_GROUP_SCHEDULE && q->object != SOFT_GROUP_SLICE_GET) {
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
@@ -151,7 +154,8 @@ CUresult softd_request_group_control(struct softd_client *c, const struct soft_r
 	return control(&t, q, a);
 }
 
-/* The heap's lock comes before the device's; only this thread could take the context away. */
+/* The heap's lock is taken before the machine's. Using g unlocked is safe: only this thread
+ * destroys contexts of this client. */
 CUresult softd_request_group_heap(struct softd_client *c, const struct soft_request *q)
 {
 	struct softd_group *g;
@@ -186,7 +190,8 @@ CUresult softd_request_control(struct softd_client *c, const struct soft_request
 	return r;
 }
 
-/* A memfd whose identity nobody can imitate: whoever shows it has it from the owner. */
+/* Returns a memfd that represents the group. Its inode cannot be forged, so any process that
+ * presents it received it from the owner. */
 CUresult softd_request_control_open(struct softd_client *c, const struct soft_request *q,
 				    struct softd_answer *a)
 {
@@ -269,7 +274,8 @@ static bool may_write(int fd)
 	       (flags & O_ACCMODE) == O_RDWR;
 }
 
-/* A stranger's page: only what can never shrink under the server is mapped. */
+/* Maps a page of another process. The file must be sealed against shrinking, so that the server
+ * never faults on it. */
 CUresult softd_request_flag_map(struct softd_client *c, const struct soft_request *q, int fd,
 				struct softd_answer *a)
 {

@@ -1,4 +1,5 @@
-/* Requests about memory: allocations, handles, mappings, what processes give each other. */
+/* Requests about memory: allocations, physical handles, address ranges, export and import between
+ * processes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@ static bool may_map(const struct softd_client *c)
 	return own < SOFT_MAX_PINNED && c->machine->pinned < SOFT_MAX_PINNED_ALL;
 }
 
-/* Counts the bytes before they are committed, so that many clients at once stay within the limit.
+/* Charges the bytes before they are committed, so that concurrent requests stay within the limit.
  */
 static bool reserve_pinned(struct softd_client *c, uint64_t bytes)
 {
@@ -101,7 +102,7 @@ static CUresult alloc_device(struct softd_client *c, struct softd_group *g,
 	return CUDA_SUCCESS;
 }
 
-/* IPC. */
+/* IPC handles of allocations. */
 
 static CUresult ipc_export(struct softd_client *c, struct softd_group *g,
 			   const struct soft_request *q, struct softd_answer *a)
@@ -120,7 +121,8 @@ static CUresult ipc_export(struct softd_client *c, struct softd_group *g,
 	return CUDA_SUCCESS;
 }
 
-/* The allocation that the handle means, in whoever has it; NULL: no more, or never. */
+/* Returns the live allocation that the handle was exported for, and its owner; NULL if it was freed
+ * or the handle is forged. */
 static struct softd_alloc *find_exported(struct softd_client *c, const struct soft_ipc_handle *h,
 					 struct softd_client **ret_owner)
 {
@@ -156,7 +158,7 @@ static CUresult ipc_open(struct softd_client *c, struct softd_group *g,
 	if (!x) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	if (owner == c && !q->object) { /* not in the process that it comes from */
+	if (owner == c && !q->object) { /* a process must not open its own handle */
 		return CUDA_ERROR_INVALID_CONTEXT;
 	}
 	if (!may_map(c)) {
@@ -167,7 +169,7 @@ static CUresult ipc_open(struct softd_client *c, struct softd_group *g,
 	return a->reply.value ? CUDA_SUCCESS : CUDA_ERROR_MAP_FAILED;
 }
 
-/* Handles of physical memory: numbers from 1 on. */
+/* Handles of physical memory (cuMemCreate), numbered from 1. */
 
 static CUresult give_handle(struct softd_client *c, struct softd_extent *x, struct softd_answer *a)
 {
@@ -273,7 +275,7 @@ static CUresult handle_import(struct softd_client *c, const struct stat *st, str
 static CUresult pool_export(struct softd_client *c, const struct soft_request *q,
 			    struct softd_answer *a)
 {
-	static uint64_t last; /* under the lock */
+	static uint64_t last; /* guarded by the machine's lock */
 
 	if (q->index >= c->machine->opt.gpus || q->value > last) {
 		return CUDA_ERROR_INVALID_VALUE;
@@ -294,7 +296,7 @@ static CUresult pool_import(const struct stat *st, struct softd_answer *a)
 	return CUDA_SUCCESS;
 }
 
-/* Addresses. */
+/* Address ranges. */
 
 static CUresult reserve(struct softd_group *g, const struct soft_request *q, struct softd_answer *a)
 {
@@ -329,7 +331,7 @@ static CUresult valid(int err)
 	return err ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-/* Others do not wait while pages go back. */
+/* Frees an allocation; the pages of a large one are discarded without the lock. */
 static CUresult release(struct softd_client *c, struct softd_group *g, uint64_t address)
 {
 	struct softd_release l;
@@ -344,7 +346,7 @@ static CUresult release(struct softd_client *c, struct softd_group *g, uint64_t 
 	return CUDA_SUCCESS;
 }
 
-/* Requests that name a context. */
+/* Answers requests that name a context. Caller holds the lock. */
 static CUresult in_context(struct softd_client *c, struct softd_group *g,
 			   const struct soft_request *q, struct softd_answer *a)
 {
@@ -424,7 +426,8 @@ CUresult softd_request_memory(struct softd_client *c, const struct soft_request 
 	if (q->op == SOFT_REQ_ALLOC && q->object == SOFT_MEMORY_PINNED) {
 		return alloc_pinned(c, q, a);
 	}
-	if (fd >= 0 && fstat(fd, &st) < 0) { /* may take long: it may be a stranger's file system */
+	if (fd >= 0 && fstat(fd, &st) < 0) {
+		/* without the lock: fstat may block on a file system of the client's choice */
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
 	pthread_mutex_lock(&c->machine->lock);

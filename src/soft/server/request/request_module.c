@@ -1,5 +1,5 @@
-/* Requests about modules: an image is copied, its PTX unpacked, compiled and placed without the
- * lock; functions and globals are looked up. */
+/* Requests about modules: an image is copied, unpacked, compiled and placed without the lock;
+ * functions and globals are looked up under it. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +51,8 @@ static void reading_end(size_t bytes)
 	}
 }
 
-/* A private copy of the image, since the client could change it while it is read. */
+/* Returns a private copy of the image, because the client could modify the shared one while it is
+ * read. */
 static char *copy_image(int fd, size_t *ret_bytes)
 {
 	long bytes = fd < 0 ? -EBADF : shm_checked_size(fd, SOFT_MAX_PTX_BYTES);
@@ -96,8 +97,8 @@ static uint32_t free_module_slot(struct softd_client *c)
 	return c->n_modules - 16;
 }
 
-/* Variables of a module with .managed ones lie in pinned memory, all of them, which the reply
- * carries: its address is in reply.bytes. */
+/* Allocates the variables of a module that has .managed ones in pinned memory. The reply carries
+ * the descriptor, and the address in reply.bytes. */
 static CUresult pin_globals(struct softd_client *c, const struct soft_request *q, uint64_t bytes,
 			    struct softd_answer *a)
 {
@@ -111,7 +112,8 @@ static CUresult pin_globals(struct softd_client *c, const struct soft_request *q
 	return e;
 }
 
-/* Lock held. Where its variables lie in the server; NULL: no memory. */
+/* Allocates the module's variables unless they are pinned. Returns their address in the server, or
+ * NULL. Caller holds the lock. */
 static void *place_globals(struct softd_module *m, struct softd_machine *machine, uint64_t bytes,
 			   uint64_t pinned)
 {
@@ -127,7 +129,7 @@ static void *place_globals(struct softd_module *m, struct softd_machine *machine
 	return host;
 }
 
-/* Gives the module's globals their memory and the module its number. */
+/* Allocates and initializes the module's globals and assigns its number. */
 static CUresult module_place(struct softd_client *c, const struct soft_request *q,
 			     struct exec_module *exec, uint64_t code_bytes, struct softd_answer *a)
 {
@@ -158,11 +160,11 @@ static CUresult module_place(struct softd_client *c, const struct soft_request *
 		slot = host ? slot : UINT32_MAX;
 	}
 	pthread_mutex_unlock(&machine->lock);
-	if (slot == UINT32_MAX) { /* what was pinned goes with the context */
+	if (slot == UINT32_MAX) { /* pinned globals are freed with the context */
 		free(m);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	if (host) { /* only this thread could take the context away */
+	if (host) { /* safe unlocked: only this thread destroys the context */
 		exec_module_bind(exec, m->globals, host);
 	}
 	pthread_mutex_lock(&machine->lock);
@@ -184,8 +186,8 @@ static CUresult image_result(int err)
 				    : CUDA_ERROR_INVALID_IMAGE;
 }
 
-/* What of a program's modules counts against its limit: the text, or what its kernels became when
- * that is out of all proportion, as with a large function that a thousand kernels call. */
+/* The bytes that count against a program's module limit: the text, or the decoded code where that
+ * is out of proportion, as with a large function called by a thousand kernels. */
 static uint64_t weight_of(const struct exec_module *m, const struct ptx_image_text *text)
 {
 	return MAX((uint64_t)text->bytes, exec_module_code_bytes(m) / SOFT_CODE_DECODED);
@@ -210,7 +212,8 @@ static CUresult compile(struct softd_client *c, const struct soft_request *q,
 	pthread_mutex_lock(&c->machine->lock);
 	all = c->machine->code_bytes;
 	pthread_mutex_unlock(&c->machine->lock);
-	/* Only this thread adds to its client's; those of others may pass the limit by one each. */
+	/* Only this thread adds to its client's sum. The global sum may be exceeded by one module
+	 * per concurrent client. */
 	if (c->code_bytes + text->bytes > SOFT_MAX_CODE_BYTES ||
 	    all + text->bytes > SOFT_MAX_CODE_ALL) {
 		return code_too_large(rep);
@@ -232,7 +235,8 @@ static CUresult compile(struct softd_client *c, const struct soft_request *q,
 	return result;
 }
 
-/* What a fat binary unpacks to is not known before: it is first tried as a small one. */
+/* The unpacked size of a fat binary is unknown beforehand: callers first try it with the limit of a
+ * small image. */
 static int open_image(struct ptx_image_text *ret, const struct soft_request *q, const char *image,
 		      size_t bytes, size_t max, struct report *rep)
 {
@@ -243,11 +247,12 @@ static int open_image(struct ptx_image_text *ret, const struct soft_request *q, 
 	return ptx_image_open(ret, image, bytes, arch, max, q->name[0] ? q->name : "image", rep);
 }
 
-/* held: bytes that reading_begin was told. */
+/* held: the bytes passed to reading_begin. */
 static CUresult load(struct softd_client *c, const struct soft_request *q, const char *image,
 		     size_t bytes, size_t held, struct report *rep, struct softd_answer *a)
 {
-	size_t max = MAX(held, LARGE_IMAGE_BYTES), keep; /* whatever it has become since */
+	/* the client may have grown the file since */
+	size_t max = MAX(held, LARGE_IMAGE_BYTES), keep;
 	struct ptx_image_text text;
 	CUresult result;
 	int err = open_image(&text, q, image, bytes, max, rep);
@@ -265,8 +270,8 @@ static CUresult load(struct softd_client *c, const struct soft_request *q, const
 	return result;
 }
 
-/* How much of an image counts before it is looked into: text its size, a container what it may
- * hold. */
+/* Returns the bytes to reserve before the image is opened: the size of text, the maximum for a
+ * container, 0 for a small image. */
 static size_t bytes_to_hold(int fd)
 {
 	long bytes = fd < 0 ? -EBADF : shm_checked_size(fd, SOFT_MAX_PTX_BYTES);

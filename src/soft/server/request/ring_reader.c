@@ -1,5 +1,5 @@
-/* From the client's ring to operations in streams. Each record is copied once and only the copy is
- * looked at. */
+/* Turns records of a client's ring into operations of streams. Each record is copied once; only the
+ * copy is validated and used. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 #include "soft/server/machine.h"
 #include "soft/server/request/ipc_event.h"
 
-#define TAKE_AT_ONCE 128 /* records of one client; the next turn takes more */
-#define WAKE_AT_ONCE 128 /* threads that wait for room; the rest look by themselves */
+#define TAKE_AT_ONCE 128 /* records of one client in one turn */
+#define WAKE_AT_ONCE 128 /* threads woken when room appears; the others time out and look again */
 
 static int make_stream(struct softd_client *c, struct softd_group *g, const union softd_record *r)
 {
@@ -97,7 +97,7 @@ static int fill(struct softd_client *c, struct softd_group *g, struct exec_op *o
 	}
 }
 
-/* Somebody may wait for it even after an error. */
+/* Returns true for operations whose completion some thread may await even after an error. */
 static bool must_complete(uint16_t kind)
 {
 	return kind == SOFT_OP_STREAM_DESTROY || kind == SOFT_OP_HOST ||
@@ -111,11 +111,11 @@ static int take(struct softd_client *c, const union softd_record *r)
 	struct exec_op *op;
 	int err;
 
-	if (r->r.op == SOFT_OP_PAD) { /* whose other fields nobody has checked */
+	if (r->r.op == SOFT_OP_PAD) { /* its other fields have not been checked */
 		return 0;
 	}
 	g = c->groups[r->r.context];
-	if (!g) { /* the context was destroyed by another thread meanwhile */
+	if (!g) { /* another thread destroyed the context meanwhile */
 		if (r->r.op == SOFT_OP_SHARED_RECORD) {
 			softd_ipc_event_reached(c, r->shared.index, r->shared.key,
 						r->shared.ticket);
@@ -140,12 +140,13 @@ static int take(struct softd_client *c, const union softd_record *r)
 	op->kind = r->r.op;
 	softd_list_init(&op->in_stream);
 	softd_list_init(&op->in_copies);
-	/* After an error nothing is looked up any more: the operation only has to be counted. */
+	/* After an error no object is looked up any more: the operation only needs to be counted.
+	 */
 	if (g->error) {
 		op->kind = must_complete(r->r.op) ? r->r.op : SOFT_OP_PAD;
 	}
-	if (fill(c, g, op, r) <
-	    0) { /* names something that is gone: the context's fault, not the protocol's */
+	if (fill(c, g, op, r) < 0) {
+		/* A missing object is the context's fault, not a protocol violation. */
 		op->kind = SOFT_OP_PAD;
 		softd_group_fail(g, CUDA_ERROR_INVALID_HANDLE,
 				 "a launch names a function that is not loaded");
@@ -157,7 +158,7 @@ static int take(struct softd_client *c, const union softd_record *r)
 static int take_one(struct softd_client *c, uint32_t available)
 {
 	uint32_t at = c->tail % SOFT_RING_BYTES, to_end = SOFT_RING_BYTES - at;
-	static union softd_record r; /* under the lock */
+	static union softd_record r; /* guarded by the machine's lock */
 
 	if (available < sizeof(r.r)) {
 		return -EPROTO;
@@ -189,7 +190,8 @@ int softd_ring_read(struct softd_client *c, bool *any)
 	uint32_t head = load_acquire(&c->shared->head), before = c->tail;
 	int err = 0, taken = 0;
 
-	/* A client that is far ahead is let on in large steps: each step may cost it a wake-up. */
+	/* A client that filled its queue continues only when half is free: otherwise it would be
+	 * woken for every record. */
 	if (c->stalled &&
 	    (c->queued > SOFT_MAX_QUEUED / 2 || c->queued_bytes > SOFT_MAX_QUEUED_BYTES / 2)) {
 		return 0;

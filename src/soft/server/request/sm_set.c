@@ -1,6 +1,6 @@
-/* Sets of SMs that a client has named: its launches say by number on which of them their blocks may
- * be. Launches copy the set when they are taken from the ring, so it may go while they wait, and
- * its number comes again when none of before is left in the ring. */
+/* Sets of SMs named by a client; its launches refer to them by number. A launch copies the set when
+ * it is taken from the ring, so a set may be freed while launches wait. Its number is reused once
+ * the ring holds no record from before the free. */
 #include <stdlib.h>
 
 #include "base/atomic.h"
@@ -23,8 +23,8 @@ static bool add_range(struct softd_sm_set *p, uint32_t range, uint32_t sms)
 	return true;
 }
 
-/* A number that is free. Otherwise: all are in use, or some will be free when the ring is emptier.
- */
+/* Finds an unused number. Returns OUT_OF_MEMORY if all are in use, NOT_READY if some become free
+ * when the ring has been read further. */
 static CUresult find_free(const struct softd_client *c, uint32_t *ret_at)
 {
 	CUresult e = CUDA_ERROR_OUT_OF_MEMORY;

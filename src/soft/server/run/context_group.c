@@ -1,4 +1,4 @@
-/* Groups: one for each context. */
+/* Groups, one for each CUDA context (a TSG on hardware): creation, failure, destruction. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,8 +53,8 @@ struct softd_group *softd_group_create(struct softd_client *c, struct softd_gpu 
 	return g;
 }
 
-/* Started launches end as soon as no worker holds a block of theirs; copies when no worker copies.
- */
+/* Drops the started operations of the group: launches end as soon as no worker holds a block of
+ * theirs, copies as soon as no engine works on them. */
 static void abort_running(struct softd_group *g)
 {
 	softd_list_each_safe(&g->streams, s, struct softd_stream, in_group)
@@ -89,7 +89,8 @@ void softd_group_fail(struct softd_group *g, CUresult error, const char *text)
 	}
 	g->error = error;
 	g->dirty = true;
-	if (text) { /* before the error: who sees that may wait for this */
+	if (text) {
+		/* Before context_error: a client that sees the error may wait for this notice. */
 		strncpy(n.text, text, sizeof(n.text) - 1);
 		log_info("process %d, context %u: %s", c->pid, g->slot, n.text);
 		softd_client_notice(c, &n, sizeof(n));
@@ -115,7 +116,8 @@ static void drop_modules(struct softd_client *c, struct softd_group *g)
 	}
 }
 
-/* Copies of other contexts that read or write this one end here: theirs may be switched off. */
+/* Retires copies of the client's other contexts that read or write this one. Those contexts may be
+ * disabled and would not finish them. */
 static void retire_copies_of(struct softd_group *g)
 {
 	struct softd_client *c = g->client;
@@ -161,7 +163,7 @@ void softd_group_destroy(struct softd_group *g)
 			n++;
 		}
 		softd_stream_destroy(s);
-		c->done[slot] += n; /* whoever waits for them learns that they will not come */
+		c->done[slot] += n; /* wakes waiters: these operations count as ended */
 		store_seqcst(&c->shared->streams[slot].done, c->done[slot]);
 		futex_wake_shared(&c->shared->streams[slot].done, INT32_MAX);
 	}

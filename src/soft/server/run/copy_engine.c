@@ -1,4 +1,5 @@
-/* Copies and memsets, in parts so that a large one delays nobody for long. */
+/* Copies and memsets, executed in parts of bounded size so that a large one does not delay other
+ * groups. */
 #include <string.h>
 
 #include "soft/bulk.h"
@@ -39,7 +40,8 @@ bool softd_copy_check(struct exec_op *op)
 	return true;
 }
 
-/* The stream's group may be a third one, which must not end either while a worker has the copy. */
+/* Queues the copy and holds its groups. The stream's group may be a third one besides source and
+ * destination; it must not be destroyed either while a worker holds the copy. */
 void softd_copy_submit(struct exec_op *op)
 {
 	op->stream->group->running++;
@@ -108,7 +110,7 @@ bool softd_copy_step(struct exec_op *op, uint64_t limit, uint64_t *ret_bytes)
 {
 	uint64_t done = 0;
 
-	limit = limit / 16 * 16; /* pieces of a set end between elements */
+	limit = limit / 16 * 16; /* pieces of a memset end between elements */
 	while (op->copy.row < op->copy.height && done < limit) {
 		uint64_t n = MIN(op->copy.width - op->copy.column, limit - done);
 
@@ -119,7 +121,7 @@ bool softd_copy_step(struct exec_op *op, uint64_t limit, uint64_t *ret_bytes)
 			op->copy.column = 0;
 			op->copy.row++;
 		}
-		limit -= op->copy.column % 16; /* stay aligned for the next piece of this row */
+		limit -= op->copy.column % 16; /* keeps the next piece of this row aligned */
 	}
 	*ret_bytes = done;
 	return op->copy.row == op->copy.height;

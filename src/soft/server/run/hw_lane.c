@@ -1,6 +1,7 @@
-/* Lanes: the entries of the run list. Processes that named the same folder in
- * CUDA_MPS_PIPE_DIRECTORY share one, as clients of NVIDIA MPS share a hardware context: their
- * blocks run beside each other, urgent streams first, and none of them has slices of its own. */
+/* Lanes, the entries of the run list: one context, or all contexts of the processes that named the
+ * same folder in CUDA_MPS_PIPE_DIRECTORY. Those share a lane as clients of NVIDIA MPS share a
+ * hardware context: their blocks run concurrently, by stream priority, and the lane has one time
+ * slice. */
 #include <errno.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* Launches: from a record to blocks that workers take, and back to a retired operation. */
+/* Launches: from a ring record to blocks that workers can start, and to the retired operation. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +67,7 @@ void softd_launch_free(struct softd_launch *l)
 	if (!l) {
 		return;
 	}
-	if (l->op) { /* it got as far as a stream */
+	if (l->op) { /* the launch has been appended to a stream */
 		softd_place_remove_all(l);
 	}
 	softd_list_remove(&l->in_group);
@@ -81,8 +81,8 @@ void softd_launch_free(struct softd_launch *l)
 	free(l);
 }
 
-/* The barrier of all blocks: the size of what follows, and the count that they change, which begins
- * with 0. */
+/* Allocates the memory of the grid barrier: word 0 holds its size, word 1 the barrier's count,
+ * initially 0. */
 static bool make_workspace(struct softd_group *g, struct softd_launch *l)
 {
 	struct softd_machine *machine = g->client->machine;
@@ -110,7 +110,7 @@ static void refuse(struct softd_group *g, const struct softd_launch *l, CUresult
 	softd_group_fail(g, error, text);
 }
 
-/* True when it can run at all. */
+/* Returns true if the launch can run at all; otherwise fails the group. */
 static bool may_run(struct softd_group *g, struct softd_launch *l)
 {
 	uint64_t bytes = l->host_bytes;

@@ -1,5 +1,5 @@
-/* Streams: operations start at the head when the rules of order allow it, and the head is retired
- * when it has ended. */
+/* Streams: an operation starts when it is at the head of its stream and the ordering rules allow
+ * it, and is retired when it has ended. Does not execute blocks or large copies. */
 #include <stdlib.h>
 
 #include "base/atomic.h"
@@ -9,9 +9,9 @@
 #include "soft/server/request/ipc_event.h"
 #include "soft/server/memory/shadow.h"
 
-#define INLINE_BYTES 16384u /* copies up to this are done at once by who finds them */
+#define INLINE_BYTES 16384u /* copies up to this size are executed in place */
 #define MAX_HOST_CALLS 64u
-#define STEPS_AT_ONCE 32 /* operations of one stream; others have their turn in between */
+#define STEPS_AT_ONCE 32 /* operations of one stream in one turn */
 #define WAKES_A_STEP 2
 
 struct softd_stream *softd_stream_create(struct softd_client *c, struct softd_group *g,
@@ -76,7 +76,8 @@ static void op_free(struct exec_op *op)
 	if (op->kind == SOFT_OP_HOST && op->started) {
 		op->stream->group->client->host_calls--;
 	}
-	if (op->kind == SOFT_OP_SHARED_RECORD) { /* reached, or it never will be */
+	if (op->kind == SOFT_OP_SHARED_RECORD) {
+		/* reached, or dropped: waiters continue in both cases */
 		softd_ipc_event_reached(op->stream->group->client, op->shared.index, op->shared.key,
 					op->shared.ticket);
 	}
@@ -109,7 +110,7 @@ void softd_stream_publish(struct softd_client *c, uint32_t slot)
 
 	store_seqcst(&w->done, ++c->done[slot]);
 	if (load_relaxed(&w->waiters)) {
-		/* Waking thousands takes long: the others have their turn after it. */
+		/* Waking thousands of threads takes long: charge it to this turn's steps. */
 		c->machine->steps -= futex_wake_shared(&w->done, INT32_MAX) / WAKES_A_STEP;
 	}
 }
@@ -121,7 +122,8 @@ void softd_op_retire(struct exec_op *op)
 	bool destroy = op->kind == SOFT_OP_STREAM_DESTROY;
 	uint32_t slot = s->slot;
 
-	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS; i++) { /* waits order streams of all contexts */
+	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS; i++) {
+		/* waits may connect streams of all contexts */
 		if (c->groups[i]) {
 			c->groups[i]->dirty = true;
 		}
@@ -162,13 +164,15 @@ static void record_event(struct softd_client *c, const struct exec_op *op)
 {
 	uint32_t *own = &c->events[op->event.index];
 
-	if ((int32_t)(op->event.count - *own) > 0) { /* not when a later record came first */
+	if ((int32_t)(op->event.count - *own) > 0) {
+		/* unless a later record of the event was reached first */
 		*own = op->event.count;
 		store_release(&c->shared->events[op->event.index].when_ns, clock_now_ns());
 	}
 }
 
-/* True when the wait is over or the write done. *bad: the address is not valid. */
+/* Executes a wait or write of a stream memory operation. Returns true if the wait is satisfied or
+ * the write done. Sets *bad if the address is not valid. */
 static bool do_value(struct softd_group *g, const struct exec_op *op, bool *bad)
 {
 	bool write = op->value.mode == SOFT_VALUE_WRITE;
@@ -221,7 +225,7 @@ static bool start_host(struct softd_client *c, struct exec_op *op)
 	c->host_calls++;
 	op->started = true;
 	softd_client_notice(c, &n, offsetof(struct soft_notice, text));
-	return false; /* retired by its HOST_DONE */
+	return false; /* retired when HOST_DONE arrives */
 }
 
 void softd_stream_host_done(struct softd_client *c, uint32_t slot)
@@ -276,7 +280,7 @@ static bool start_value(struct softd_group *g, struct exec_op *op)
 	return done;
 }
 
-/* Starts the head of a stream; true when it has ended already. */
+/* Starts the operation at the head of a stream. Returns true if it has ended already. */
 static bool start(struct softd_group *g, struct exec_op *op)
 {
 	struct softd_client *c = g->client;
@@ -313,8 +317,8 @@ static bool start(struct softd_group *g, struct exec_op *op)
 	}
 }
 
-/* One stream as far as it goes. After an error operations end without effect, but host functions
- * are still told. */
+/* Advances one stream as far as possible. After an error operations are retired without effect,
+ * except that host functions still run. */
 static void stream_progress(struct softd_group *g, struct softd_stream *s)
 {
 	for (int done = 0; !softd_list_empty(&s->ops); done++) {
@@ -335,8 +339,8 @@ static void stream_progress(struct softd_group *g, struct softd_stream *s)
 			if (!g->error || host) {
 				return;
 			}
-			/* It failed the group just now, which may have retired it already: the next
-			 * turn drops what is there. */
+			/* The operation failed the group, which may have retired it already: op is
+			 * dangling. The loop reads the list again. */
 			continue;
 		} else {
 			softd_op_retire(op);
@@ -349,7 +353,7 @@ static void stream_progress(struct softd_group *g, struct softd_stream *s)
 
 void softd_group_progress(struct softd_group *g)
 {
-	/* A group that stays dirty has retired operations: it goes on in the next turn. */
+	/* A group that stays dirty has retired operations; it continues in the next turn. */
 	for (int passes = 0; g->dirty && (g->enabled || g->error) && passes < 4; passes++) {
 		g->dirty = false;
 		softd_list_each_safe(&g->streams, s, struct softd_stream, in_group)

@@ -1,16 +1,16 @@
-/* Blocks on SMs: which block of a group runs next, where a new one fits, and what it may take of
- * the host's memory. Priority decides, except in every sixteenth turn: a block that spins must not
- * starve the one that it waits for. Launches that may be on a part of the SMs only (green contexts)
- * pass by others that wait for room on SMs that they do not use. */
+/* Placement of blocks on SMs: which block of a lane runs next, which SM a new block gets, and how
+ * much host memory blocks may take. Priority decides, except in every sixteenth turn, so that a
+ * spinning block cannot starve the block it waits for. A launch restricted to a set of SMs (green
+ * contexts) may bypass launches that wait for other SMs. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "soft/server/machine.h"
 
-#define LONG_TURNS 16u /* a block that runs longer lets further blocks start beside it */
+#define LONG_TURNS 16u
 #define FAIR_TURN 16u
 
-/* How many more blocks of the launch the SM takes. */
+/* The number of further blocks of the launch that fit on the SM. */
 static uint32_t room_on(const struct softd_sm *sm, const struct softd_launch *l)
 {
 	uint32_t threads = ROUND_UP(l->threads, 32u);
@@ -33,7 +33,7 @@ static bool may_be_on(const struct softd_launch *l, uint32_t sm)
 	return !l->part.n || (l->part.sms[sm / 64] >> sm % 64 & 1);
 }
 
-/* SMs that launches wait for which cannot start yet: what comes behind them leaves these alone. */
+/* SMs that earlier launches are waiting for; later launches must not take them. */
 struct softd_awaited {
 	bool all, any;
 	uint64_t sms[DEVICE_SM_WORDS];
@@ -61,8 +61,8 @@ static bool may_bypass(const struct softd_launch *l, const struct softd_awaited 
 	return true;
 }
 
-/* The SM with the most room, in turn among equals; -1: none has any. A client of the shared lane
- * that may use a percentage of the SMs gets the first ones. */
+/* Returns the SM with the most room, round-robin among equals, or -1 if none has room. A client
+ * limited to a percentage of the SMs uses the lowest-numbered ones. */
 static int find_sm(const struct softd_group *g, const struct softd_launch *l)
 {
 	uint32_t n = g->client->sms, best_room = 0;
@@ -149,7 +149,7 @@ static void vacate(struct softd_group *g, const struct softd_launch *l, uint32_t
 	sm->shared -= l->shared_bytes + DEVICE_SHARED_RESERVED;
 }
 
-/* All blocks of a cooperative launch get their places at once. */
+/* Reserves the places of all blocks of a cooperative launch at once. */
 static bool place_gang(struct softd_group *g, struct softd_launch *l)
 {
 	l->gang = calloc(l->total, sizeof(*l->gang));
@@ -213,8 +213,8 @@ static bool start_block(struct softd_group *g, struct softd_launch *l, struct so
 	return true;
 }
 
-/* The oldest launch of the level that can start a block beside what others wait for; those before
- * it are added to what is awaited. */
+/* Returns the oldest launch of the level that can start a block without taking SMs that earlier
+ * launches wait for, or NULL. Adds the launches before it to *a. */
 static struct softd_launch *startable(const struct softd_group *g, unsigned level,
 				      struct softd_awaited *a)
 {
@@ -256,8 +256,9 @@ bool softd_place_ready(const struct softd_group *g)
 	return false;
 }
 
-/* The block that waits goes first, unless it has been running for long: then it may wait for a
- * block that has not started. A gang starts together. */
+/* Prefers a started block over a new one, unless it has run for LONG_TURNS turns: then it may be
+ * spinning on a block that has not started. The blocks of a cooperative launch all start before any
+ * continues. */
 static bool choose_of(struct softd_group *g, unsigned level, const struct softd_awaited *before,
 		      struct softd_work *w)
 {
@@ -275,7 +276,7 @@ static bool choose_of(struct softd_group *g, unsigned level, const struct softd_
 	return old;
 }
 
-/* The members in turn: who gave a block goes to the end. */
+/* Asks the lane's members in turn; a member that supplies a block moves to the end. */
 static struct softd_group *choose_at(struct softd_lane *lane, unsigned level,
 				     const struct softd_awaited *before, struct softd_work *w)
 {
@@ -364,7 +365,7 @@ void softd_place_remove_all(struct softd_launch *l)
 		exec_block_destroy(b->block);
 		free(b);
 	}
-	if (l->gang) { /* nothing of it runs any more */
+	if (l->gang) { /* no worker holds a block of it */
 		for (uint64_t i = 0; i < l->total; i++) {
 			vacate(g, l, l->gang[i]);
 		}

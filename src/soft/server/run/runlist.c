@@ -1,7 +1,7 @@
-/* The run list of one GPU: lanes have it in turn, each for its slice. What a lane runs beyond its
- * slice is a debt that its next slices pay, so shares are exact however long a block's turn is. A
- * lane that has nothing to run gives the rest of its slice away. docs/ARCHITECTURE.md says why
- * nobody starves. */
+/* The run list of one GPU: lanes take turns, each for its time slice. Time used beyond the slice is
+ * a debt deducted from the lane's next slices, so shares are exact even though a block's turn
+ * cannot be interrupted. A lane without runnable blocks yields the rest of its slice.
+ * docs/SOFTGPU-INTERNALS.md shows that no lane starves. */
 #include "base/clock.h"
 #include "soft/server/machine.h"
 
@@ -22,7 +22,8 @@ void softd_runlist_account(struct softd_lane *lane, uint64_t now)
 	gpu->since_ns = now;
 }
 
-/* The current group goes: it is last now, and owes what it took too much. */
+/* Ends the current lane's slice: moves it to the end of the list and records its overrun as debt.
+ */
 static void depart(struct softd_gpu *gpu, uint64_t now)
 {
 	struct softd_lane *lane = gpu->current;
@@ -77,7 +78,8 @@ static void arrive(struct softd_gpu *gpu, struct softd_lane *lane, uint64_t now)
 	lane->debt_ns = 0;
 }
 
-/* Everybody who could run owes more than a slice: rounds in which nobody would run are skipped. */
+/* Called when every runnable lane owes more than a slice: deducts at once the rounds in which none
+ * of them would run. */
 static void skip_rounds(struct softd_gpu *gpu)
 {
 	uint64_t rounds = UINT64_MAX;
@@ -96,7 +98,8 @@ static void skip_rounds(struct softd_gpu *gpu)
 	}
 }
 
-/* The first that can run and does not owe its whole slice; who owes it is passed over. */
+/* Returns the first runnable lane that owes less than its slice. Each lane passed over pays one
+ * slice of its debt and moves to the end. */
 static struct softd_lane *next_in_turn(struct softd_gpu *gpu)
 {
 	struct softd_list passed;
@@ -159,15 +162,15 @@ struct softd_lane *softd_runlist_choose(struct softd_gpu *gpu, uint64_t now)
 	if (cur && (ready || cur->running_blocks) && now < gpu->slice_end_ns) {
 		return ready ? cur : NULL;
 	}
-	if (cur && !others_wait(gpu)) { /* alone: nobody is kept waiting, so nothing is owed */
+	if (cur && !others_wait(gpu)) { /* no other lane is waiting: no debt arises */
 		if (ready || cur->running_blocks) {
 			softd_runlist_account(cur, now);
 		}
-		gpu->since_ns = MAX(gpu->since_ns, now); /* idle time is nobody's */
+		gpu->since_ns = MAX(gpu->since_ns, now); /* idle time is charged to no lane */
 		gpu->slice_end_ns = now + cur->slice_ns;
 		return ready ? cur : NULL;
 	}
-	if (gpu->running_blocks) { /* of the group that goes, or of one that was destroyed */
+	if (gpu->running_blocks) { /* blocks of the departing lane, or of one that was destroyed */
 		return NULL;
 	}
 	if (cur) {

@@ -1,6 +1,6 @@
-/* Threads of one GPU. A worker: take what clients submitted, then run one block of the group whose
- * slice it is until its turn or the slice is over. A copy engine: one part of a copy after another.
- * An idle worker stands in for an engine that would have to be woken first. */
+/* The threads of one GPU. A worker advances rings and streams, then runs one block of the current
+ * lane until its budget or the slice ends. A copy engine executes copies part by part. An idle
+ * worker takes a copy itself rather than waking an engine. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,11 +14,12 @@
 #include "soft/server/machine.h"
 #include "soft/yield.h"
 
-#define TURN_NS 50000u	   /* wanted length of a turn; bounds how late anything is noticed */
-#define MIN_BUDGET 64u	   /* warp instructions */
-#define FIRST_BUDGET 1024u /* of a launch whose instructions have not been timed */
+/* target length of a turn; bounds the latency of everything that the lock's holder must notice */
+#define TURN_NS 50000u
+#define MIN_BUDGET 64u	   /* in warp instructions */
+#define FIRST_BUDGET 1024u /* for launches whose instructions have not been timed */
 #define COPY_PART (256u << 10)
-#define SPIN_NS 20000u /* looking for new work before sleeping: a wake-up costs about as much */
+#define SPIN_NS 20000u /* time to poll for work before sleeping: the cost of a wake-up */
 
 static void set_asleep(struct softd_machine *machine, uint32_t value)
 {
@@ -29,7 +30,7 @@ static void set_asleep(struct softd_machine *machine, uint32_t value)
 	fence_seqcst();
 }
 
-/* Something that this worker could have taken. */
+/* Returns true if there is work that this worker could take. */
 static bool has_work(const struct softd_gpu *gpu)
 {
 	if (gpu->running_blocks == 0 && !gpu->switching && softd_gpu_has_blocks(gpu)) {
@@ -38,7 +39,8 @@ static bool has_work(const struct softd_gpu *gpu)
 	return gpu->machine->opt.copy_bytes_s == 0 && softd_gpu_has_copies(gpu);
 }
 
-/* Nothing to do: the first idle worker of the machine waits for doorbells, others for it. */
+/* Sleeps: the first idle worker of the machine in epoll_wait for doorbells, the others on
+ * gpu->work. */
 static void rest(struct softd_gpu *gpu)
 {
 	struct softd_machine *machine = gpu->machine;
@@ -52,10 +54,12 @@ static void rest(struct softd_gpu *gpu)
 		return;
 	}
 	set_asleep(machine, 1);
-	softd_machine_progress(machine, &any); /* what came before the flag was seen */
+	/* Reads the rings after setting asleep. Pairs with ring_bell() in the client, which reads
+	 * asleep after storing head: either it sees asleep and rings, or this reads its records. */
+	softd_machine_progress(machine, &any);
 	softd_machine_wake(machine, gpu);
 	if (!any && !machine->stop && !has_work(gpu)) {
-		int timeout = machine->value_polls ? 1 : -1; /* waits on memory are polled */
+		int timeout = machine->value_polls ? 1 : -1; /* waits on memory need polling */
 
 		machine->poller = gpu;
 		pthread_mutex_unlock(&machine->lock);
@@ -66,7 +70,8 @@ static void rest(struct softd_gpu *gpu)
 	set_asleep(machine, 0);
 }
 
-/* Groups take turns, whatever slice it is: engines work beside it. */
+/* Picks the copy of the group that has waited longest. Copies run whatever lane has the slice:
+ * engines work concurrently with the SMs. */
 static bool choose_copy(struct softd_gpu *gpu, struct softd_work *w)
 {
 	if (gpu->copying >= gpu->machine->opt.copy_engines) {
@@ -117,7 +122,7 @@ static bool choose_block(struct softd_gpu *gpu, struct softd_work *w)
 	return true;
 }
 
-/* A block, or a copy when there is no block and nobody measures the engines. */
+/* Takes a block, or a copy if there is no block and no bandwidth limit is set. */
 static bool choose(struct softd_gpu *gpu, struct softd_work *w)
 {
 	memset(w, 0, sizeof(*w));
@@ -137,7 +142,7 @@ static const struct {
 	{ EXEC_NO_MEMORY, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "no host memory for a block" },
 };
 
-/* A fault ends the hardware context, so the others in the shared lane end too. */
+/* Fails the other contexts of a shared lane: a fault ends the hardware context. */
 static void fail_neighbours(struct softd_group *g, CUresult error)
 {
 	char text[128];
@@ -172,7 +177,8 @@ static void report_fault(struct softd_group *g, const char *kernel, enum exec_st
 	}
 }
 
-/* Slow turns count at once, so that none after them is late; fast ones little by little. */
+/* Updates the time per 1024 instructions. An increase counts at once, to shorten the next budget; a
+ * decrease is averaged. */
 static void measure(struct softd_gpu *gpu, struct softd_launch *l, uint64_t ns, uint64_t used)
 {
 	uint64_t now, old = l->ns_per_kinsn ? l->ns_per_kinsn : gpu->ns_per_kinsn;
@@ -182,7 +188,7 @@ static void measure(struct softd_gpu *gpu, struct softd_launch *l, uint64_t ns, 
 	}
 	now = MIN(MAX(ns * 1024 / used, 100u), 1000000000u);
 	if (l->ns_per_kinsn && now > 8 * old) {
-		now = 8 * old; /* it may have been the host's scheduler */
+		now = 8 * old; /* bounded: the thread may have been preempted */
 	}
 	l->ns_per_kinsn = now > old || !l->ns_per_kinsn ? now : (old * 3 + now) / 4;
 	gpu->ns_per_kinsn = (gpu->ns_per_kinsn * 7 + l->ns_per_kinsn) / 8;
@@ -208,7 +214,7 @@ static enum exec_status run_turn(struct softd_work *w, uint64_t *ret_used, uint6
 	return status;
 }
 
-/* The block's turn is over. */
+/* Ends a block's turn: retires it, queues it again, or fails its group. */
 static void finish_turn(struct softd_work *w, enum exec_status status,
 			const struct exec_fault *fault)
 {
@@ -232,7 +238,7 @@ static void finish_turn(struct softd_work *w, enum exec_status status,
 		l->aborted = true;
 		if (first) {
 			report_fault(g, exec_function_info(l->exec.function)->name, status,
-				     fault); /* retires the launch when no other worker has it */
+				     fault); /* may retire the launch */
 			return;
 		}
 	}
@@ -251,7 +257,7 @@ static void run_block(struct softd_gpu *gpu, struct softd_work *w)
 	status = run_turn(w, &used, &lanes, &fault);
 	end = MAX(clock_fast_ns(), begin);
 	if (status == EXEC_BUDGET && used < w->budget) {
-		/* it waits, perhaps for a block whose worker waits for this processor */
+		/* It is spinning, perhaps on a block whose worker waits for this processor. */
 		(void)soft_yield(&gpu->no_yield_ns);
 	}
 	pthread_mutex_lock(&machine->lock);
@@ -265,7 +271,7 @@ static void run_block(struct softd_gpu *gpu, struct softd_work *w)
 	softd_runlist_leave(g, end);
 }
 
-/* Until the engines, at their bandwidth, would have moved these bytes too. */
+/* Sleeps until the engines, at their configured bandwidth, would have moved these bytes. */
 static void throttle(struct softd_gpu *gpu, uint64_t bytes)
 {
 	struct softd_machine *machine = gpu->machine;
@@ -288,7 +294,7 @@ static void run_copy(struct softd_gpu *gpu, struct softd_work *w)
 	struct exec_op *op = w->copy;
 	struct softd_group *g = w->group;
 	uint64_t bytes, rate = machine->opt.copy_bytes_s;
-	/* About a millisecond, so that the group can be stopped in between. */
+	/* About 1 ms per part, so that the group can be stopped in between. */
 	uint64_t part = rate ? MAX(MIN(rate / 1000, COPY_PART), 4096u) : COPY_PART;
 	bool last, cut;
 
@@ -319,7 +325,7 @@ static bool copies_wait(const struct softd_gpu *gpu)
 	return gpu->waiting_engines && softd_gpu_has_copies(gpu);
 }
 
-/* What this worker leaves to the others of its GPU. */
+/* Wakes other threads of the GPU for the work that this worker leaves. */
 static void share(struct softd_gpu *gpu, const struct softd_work *w)
 {
 	if (copies_wait(gpu)) {
@@ -330,7 +336,8 @@ static void share(struct softd_gpu *gpu, const struct softd_work *w)
 	}
 }
 
-/* One worker sees a switch through; it takes what clients submit meanwhile. */
+/* Waits for the end of a context switch, on one worker only; its loop meanwhile takes what clients
+ * submit. */
 static void wait_for_switch(struct softd_gpu *gpu)
 {
 	struct softd_machine *machine = gpu->machine;
@@ -347,7 +354,7 @@ static void wait_for_switch(struct softd_gpu *gpu)
 	gpu->switching = false;
 }
 
-/* False: it is better to rest. A client may share the processor. */
+/* Yields the processor to a client. Returns false if the caller should sleep instead. */
 static bool look_again(struct softd_gpu *gpu)
 {
 	struct softd_machine *machine = gpu->machine;
@@ -416,7 +423,7 @@ void *softd_engine_main(void *arg)
 			softd_machine_progress(machine, &any);
 			softd_machine_wake(machine, NULL);
 			if (any) {
-				softd_machine_kick(machine); /* a worker goes on with it */
+				softd_machine_kick(machine); /* wakes a worker to continue */
 			}
 			continue;
 		}

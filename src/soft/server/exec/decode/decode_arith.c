@@ -1,4 +1,4 @@
-/* Arithmetic, logic and bits. */
+/* Decoding of arithmetic, logic and shifts. */
 #include "soft/server/exec/decode/decode_kernel.h"
 #include "soft/server/exec/decode/decode_arith.h"
 #include "soft/server/exec/op/half.h"
@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* Emits an operation with a destination and n sources, all of type t (dest type may be wider). */
+/* Emits an operation with a destination and n sources, all of type t (dest may be wider). */
 int exec_dec_emit_n(struct exec_decoder *d, exec_op_fn fn, enum exec_type dest, enum exec_type t,
 		    int n, struct exec_op *op)
 {
@@ -49,7 +49,7 @@ static int rounding(struct exec_decoder *d)
 	return exec_dec_pick(d, words, 4, -1);
 }
 
-/* Rounding other than to nearest; f64, f32 and f32 with .ftz or .sat. */
+/* Roundings other than to nearest; f64, f32 and f32 with .ftz or .sat. */
 static int emit_rounded(struct exec_decoder *d, int slow, enum exec_type t, int round, int n,
 			bool ftz, bool sat)
 {
@@ -162,7 +162,7 @@ int exec_dec_arith(struct exec_decoder *d, int which, int n)
 			       &op);
 }
 
-/* mul and mad of integers: .lo, .hi, .wide; floats go on to dec_arith and dec_fma. */
+/* mul and mad of integers: .lo, .hi, .wide; floats go on to exec_dec_arith and exec_dec_fma. */
 int exec_dec_mul(struct exec_decoder *d, int base, int n)
 {
 	static const char *const parts[] = { ".lo", ".hi", ".wide" };

@@ -1,4 +1,4 @@
-/* cp.async and mbarrier. */
+/* Decoding of cp.async and mbarrier. */
 #include <errno.h>
 #include <string.h>
 
@@ -11,8 +11,8 @@ static bool is_shared(struct exec_decoder *d)
 	       exec_dec_has(d, ".shared::cluster");
 }
 
-/* cp.async.mbarrier.arrive{.noinc}.shared.b64 [a]: the copies have ended, so it is an arrival; the
- * form without .noinc counts itself in first, which leaves things as they were. */
+/* cp.async.mbarrier.arrive{.noinc}.shared.b64 [a]: the copies have completed, so it is an arrival.
+ * The form without .noinc increments the pending count first, which cancels out. */
 static int copy_arrive(struct exec_decoder *d)
 {
 	struct exec_op op = exec_dec_op(d, exec_op_mbarrier);
@@ -61,7 +61,7 @@ static int copy_sizes(struct exec_decoder *d, struct exec_op *op, bool all)
 	return exec_dec_source(d, &in[3], TY_U32, &op->c);
 }
 
-/* While checking: the source as far as it is surely read, and the destination. */
+/* While checking: the source as far as it is certainly read, and the destination. */
 static int check_copy(struct exec_decoder *d, const struct exec_op *op)
 {
 	struct exec_op from = *op, to = *op;
@@ -107,8 +107,7 @@ static int copy_async(struct exec_decoder *d)
 	return err < 0 ? err : exec_dec_emit(d, &op);
 }
 
-/* cp.async and what groups its copies: since they are done at once, there is nothing to wait for.
- */
+/* cp.async and its groups: copies complete immediately, so there is nothing to wait for. */
 int exec_dec_cp(struct exec_decoder *d, int a, int b)
 {
 	const struct ptx_operand *in = d->insn->operands;
@@ -141,7 +140,7 @@ static void take_order(struct exec_decoder *d)
 	}
 }
 
-/* {d,} [a] {, n}: what is there besides the address is what the form has. */
+/* {d,} [a] {, n}: the operands besides the address depend on the form. */
 static int mbarrier_change(struct exec_decoder *d, int what, bool state)
 {
 	const struct ptx_operand *in = d->insn->operands;
@@ -152,7 +151,7 @@ static int mbarrier_change(struct exec_decoder *d, int what, bool state)
 		    what == MBAR_ARRIVE_EXPECT || what == MBAR_DROP_EXPECT;
 	int err;
 
-	/* Without a result: [a] comes first. */
+	/* Without a result [a] comes first. */
 	if (state && n && in[0].kind == PTX_ADDRESS) {
 		state = false;
 		at = 0;

@@ -1,4 +1,4 @@
-/* Atomic operations and reductions. */
+/* Decoding of atomic operations and reductions. */
 #include "soft/server/exec/memory/atom.h"
 #include "soft/server/exec/access_check.h"
 #include "soft/server/exec/decode/decode_kernel.h"
@@ -6,10 +6,10 @@
 #include <errno.h>
 #include <string.h>
 
-/* Types of halves, besides those of dec_type(). */
+/* Types of halves, in addition to those of exec_dec_type(). */
 static const struct {
 	const char *word;
-	uint8_t half; /* enum atom_half */
+	uint8_t half; /* enum exec_atom_half */
 	uint8_t bytes;
 } halves[] = { { ".f16", ATOM_F16, 2 },
 	       { ".f16x2", ATOM_F16, 4 },
@@ -85,8 +85,7 @@ static int take_type(struct exec_decoder *d, struct exec_op *op, enum exec_type 
 	return op->size ? 0 : exec_dec_fail(d, "this type is not supported here");
 }
 
-/* The elements in registers that follow each other: from operands into *first, or, dest, the other
- * way round. */
+/* Copies elements between operands and consecutive registers: to *first, or with dest back. */
 static int stage(struct exec_decoder *d, const struct ptx_operand *o, const struct exec_op *atom,
 		 bool dest, uint32_t *first)
 {
@@ -129,7 +128,7 @@ static int emit_checked(struct exec_decoder *d, const struct exec_op *op)
 	return err < 0 ? err : exec_dec_emit(d, op);
 }
 
-/* Values to and from { }: by way of registers in a row. */
+/* Vectors { } are passed in consecutive registers. */
 static int emit_vector(struct exec_decoder *d, struct exec_op *op, const struct ptx_operand *in,
 		       const struct ptx_operand *dest)
 {
@@ -148,7 +147,7 @@ static int emit_vector(struct exec_decoder *d, struct exec_op *op, const struct 
 	return err < 0 || !dest ? err : stage(d, dest, op, true, &op->d);
 }
 
-/* A .b128 register: the first of two. */
+/* A .b128 register: returns the first of two. */
 static int pair_register(struct exec_decoder *d, const struct ptx_operand *o, uint32_t *ret)
 {
 	enum exec_type have = TY_COUNT;

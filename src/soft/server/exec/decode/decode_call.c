@@ -1,12 +1,12 @@
-/* Calls: by name, through a pointer with a prototype, and of the few functions that the device
- * itself offers. */
+/* Decoding of calls: by name, through a pointer with a prototype, and of functions that the device
+ * provides. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "soft/server/exec/decode/decode_kernel.h"
 
-/* One actual argument or result against its formal; to_callee says which way. */
+/* Binds one actual argument or result to its formal; to_callee gives the direction. */
 static int bind_one(struct exec_decoder *d, const struct ptx_operand *o,
 		    const struct exec_formal *f, bool to_callee, struct exec_copy *ret)
 {
@@ -95,8 +95,7 @@ static int note_callee(struct exec_decoder *d, uint32_t callee)
 	return 0;
 }
 
-/* The layout of results and parameters as a number: equal for functions that can be called in one
- * way. 0 is none. */
+/* Returns the number of a parameter layout, equal for functions callable in one way; 0: none. */
 static int layout_of(struct exec_decoder *d, const struct ptx_function *f, uint32_t *ret)
 {
 	uint32_t n = f->n_returns + f->n_params, frame = 0, n32 = 0, n64 = 0, n_pred = 0;
@@ -130,7 +129,7 @@ static int layout_of(struct exec_decoder *d, const struct ptx_function *f, uint3
 	return err;
 }
 
-/* Every function whose address the module takes belongs to a kernel that calls through pointers. */
+/* A kernel that calls through pointers includes every function whose address the module takes. */
 static int reach_pointers(struct exec_decoder *d)
 {
 	const struct ptx_function *const *taken = d->taken->list;
@@ -174,12 +173,12 @@ static int emit_call(struct exec_decoder *d, const struct exec_call *call, uint3
 	}
 	op.e = out.e = index;
 	op.a = pointer;
-	/* The same guard: when no lane calls, there is no frame of a callee to read from. */
+	/* The same guard: if no lane calls, there is no callee frame to read from. */
 	err = exec_dec_emit(d, &op);
 	return err < 0 ? err : exec_dec_emit(d, &out);
 }
 
-/* f: the callee, or the prototype when pointer names the register. */
+/* f: the callee, or the prototype if pointer names the register. */
 static int bind_call(struct exec_decoder *d, const struct ptx_function *f,
 		     const struct ptx_operand *results, const struct ptx_operand *args,
 		     struct exec_call *call, uint32_t pointer)
@@ -208,12 +207,12 @@ static int bind_call(struct exec_decoder *d, const struct ptx_function *f,
 	return err;
 }
 
-/* What the device offers without a body in any module. */
+/* Functions of the device, without a body in any module. */
 static const struct device_function {
 	const char *name;
 	exec_op_fn fn;
 	uint8_t n_params, result;
-	uint8_t params[5]; /* bytes */
+	uint8_t params[5]; /* sizes in bytes */
 } device_functions[] = {
 	{ "vprintf", exec_op_vprintf, 2, 4, { 8, 8 } },
 	{ "__assertfail", exec_op_assertfail, 5, 0, { 8, 8, 4, 8, 8 } },
@@ -231,7 +230,7 @@ static const struct device_function *device_function_find(const struct ptx_funct
 	return NULL;
 }
 
-/* A .param variable of the frame, or NULL. */
+/* Returns a .param variable of the frame, or NULL. */
 static const struct exec_symbol *frame_variable(struct exec_decoder *d, const struct ptx_operand *o)
 {
 	const struct exec_symbol *s =
@@ -329,8 +328,8 @@ static int call_function(struct exec_decoder *d, const struct ptx_operand *resul
 	return err < 0 ? err : bind_call(d, f, results, args, &call, 0);
 }
 
-/* Through a register: prototype is what the label of .callprototype stands for, or one of the
- * functions of .calltargets. */
+/* Through a register: prototype is named by the label of .callprototype, or is one of the functions
+ * of .calltargets. */
 static int call_pointer(struct exec_decoder *d, const struct ptx_operand *results,
 			const struct ptx_operand *pointer, const struct ptx_operand *args,
 			const struct ptx_function *prototype)
@@ -353,7 +352,7 @@ static int call_pointer(struct exec_decoder *d, const struct ptx_operand *result
 	return err < 0 ? err : bind_call(d, prototype, results, args, &call, ref);
 }
 
-/* What the last operand of a call through a register names. */
+/* Returns what the last operand of a call through a register names. */
 static const struct ptx_function *prototype_of(struct exec_decoder *d, const struct ptx_operand *o)
 {
 	const struct exec_symbol *s =

@@ -1,4 +1,4 @@
-/* The operation before an access that --check looks at. */
+/* Emission of the check operation before an access, while --check is enabled. */
 #include <string.h>
 
 #include "soft/server/exec/access_check.h"

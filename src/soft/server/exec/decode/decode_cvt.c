@@ -1,24 +1,24 @@
-/* Conversions. */
+/* Decoding of conversions. */
 #include "soft/server/exec/decode/decode_kernel.h"
 #include "soft/server/exec/op/half.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* Types that only conversions know, and how their values lie in registers. */
+/* Types of conversions only, and how their values lie in registers. */
 static const struct cvt_type {
 	const char *word;
 	uint8_t type;	       /* exec_type or CVT_* */
-	uint8_t parts;	       /* values in a register */
-	uint8_t bits;	       /* of one of two values */
-	enum exec_type holder; /* the register's */
+	uint8_t parts;	       /* values per register */
+	uint8_t bits;	       /* bits of one of two values */
+	enum exec_type holder; /* type of the register */
 } cvt_types[] = {
 	{ ".bf16", CVT_BF16, 1, 16, TY_U16 },  { ".tf32", CVT_TF32, 1, 32, TY_U32 },
 	{ ".f16x2", TY_F16, 2, 16, TY_U32 },   { ".bf16x2", CVT_BF16, 2, 16, TY_U32 },
 	{ ".e4m3x2", CVT_E4M3, 2, 8, TY_U16 }, { ".e5m2x2", CVT_E5M2, 2, 8, TY_U16 },
 };
 
-/* The first type not taken; parts 0: there is none. */
+/* Returns the first type not taken; parts 0: none left. */
 static struct cvt_type take_cvt_type(struct exec_decoder *d)
 {
 	for (unsigned i = 0; i < d->insn->n_modifiers; i++) {
@@ -43,8 +43,8 @@ static struct cvt_type take_cvt_type(struct exec_decoder *d)
 	return (struct cvt_type){ 0 };
 }
 
-/* The handlers in the table expect registers of the types' own size, no .sat, and the usual
- * rounding. */
+/* Returns a handler of the fast table, which requires registers of the types' own size, no .sat and
+ * the default rounding. */
 static exec_op_fn quick_cvt(struct exec_decoder *d, const struct exec_op *op, int round)
 {
 	enum exec_type to = op->type, from = op->type2;
@@ -72,7 +72,7 @@ static exec_op_fn quick_cvt(struct exec_decoder *d, const struct exec_op *op, in
 	return d->h->cvt[to][from];
 }
 
-/* Two values to one register, or one register of two to another. */
+/* Two values to one register, or one register of two values to another. */
 static int cvt_pair(struct exec_decoder *d, struct exec_op *op, const struct cvt_type *to,
 		    const struct cvt_type *from)
 {

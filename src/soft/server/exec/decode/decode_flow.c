@@ -1,4 +1,4 @@
-/* Branches, calls, barriers, and what lanes do together. */
+/* Decoding of branches, barriers, and warp-wide instructions. */
 #include "soft/server/exec/decode/decode_kernel.h"
 
 #include <errno.h>

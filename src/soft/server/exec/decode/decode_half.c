@@ -1,4 +1,4 @@
-/* f16, f16x2, bf16, bf16x2: arithmetic and comparisons. */
+/* Decoding of f16, f16x2, bf16, bf16x2: arithmetic and comparisons. */
 #include "soft/server/exec/decode/decode_arith.h"
 #include "soft/server/exec/op/half.h"
 
@@ -14,7 +14,7 @@ static const struct {
 	       { ".bf16", NUM_BF16, 1 },
 	       { ".bf16x2", NUM_BF16, 2 } };
 
-/* Which of halves[] the last modifier is, or -1. */
+/* Returns the index in halves[] of the last modifier, or -1. */
 static int half_kind(const struct exec_decoder *d)
 {
 	const char *last = d->insn->n_modifiers ? d->insn->modifiers[d->insn->n_modifiers - 1] : "";
@@ -32,7 +32,7 @@ bool exec_dec_half_here(const struct exec_decoder *d)
 	return half_kind(d) >= 0;
 }
 
-/* The modifiers that this operation may have. */
+/* Takes the modifiers that this operation may have. */
 static int half_flags(struct exec_decoder *d, int which)
 {
 	int flags = exec_dec_has(d, ".ftz") ? FLAG_FTZ : 0;
@@ -64,7 +64,7 @@ static int half_flags(struct exec_decoder *d, int which)
 	return flags;
 }
 
-/* Emits it for n sources; min and max take three as well. */
+/* Emits the operation for n sources; min and max also take three. */
 int exec_dec_half(struct exec_decoder *d, int which, int n)
 {
 	const struct ptx_operand *in = d->insn->operands;
@@ -115,7 +115,7 @@ int exec_dec_half(struct exec_decoder *d, int which, int n)
 	return err < 0 ? err : exec_dec_emit(d, &op);
 }
 
-/* Of setp and set: how to compare halves, as half_kind found them. */
+/* setp and set: how to compare halves, as half_kind found them. */
 int exec_dec_half_comparison(struct exec_decoder *d, struct exec_op *op, int cmp,
 			     enum exec_type *ret)
 {

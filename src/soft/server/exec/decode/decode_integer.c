@@ -1,4 +1,5 @@
-/* Bits of integers: counting, fields, permutations, tables, dot products, pairs of shorts. */
+/* Decoding of integer bit operations: counting, fields, permutations, tables, dot products, pairs
+ * of 16-bit values. */
 #include "soft/server/exec/decode/decode_arith.h"
 #include "soft/server/exec/op/integer.h"
 
@@ -25,7 +26,7 @@ int exec_dec_bfind(struct exec_decoder *d, int a, int b)
 			       t, 1, &op);
 }
 
-/* bfe d, a, b, c and bfi d, a, b, c, e: positions and lengths are 32 bits wide. */
+/* bfe d, a, b, c and bfi d, a, b, c, e: positions and lengths have 32 bits. */
 int exec_dec_bfe(struct exec_decoder *d, int which, int b)
 {
 	const struct ptx_operand *in = d->insn->operands;
@@ -173,7 +174,7 @@ bool exec_dec_short_pair_here(const struct exec_decoder *d)
 {
 	const char *last = d->insn->n_modifiers ? d->insn->modifiers[d->insn->n_modifiers - 1] : "";
 
-	/* .relu may stand behind the type. */
+	/* .relu may follow the type. */
 	for (unsigned i = 0; i < d->insn->n_modifiers; i++) {
 		const char *word = d->insn->modifiers[i];
 

@@ -1,5 +1,4 @@
-/* A kernel from its PTX: every function that it can reach is decoded once, then places are patched.
- */
+/* Decodes a kernel: every function that it can reach is decoded once, then offsets are patched. */
 #include "soft/server/exec/access_check.h"
 #include "soft/server/exec/decode/decode_kernel.h"
 
@@ -171,7 +170,7 @@ static int decode_targets(struct exec_decoder *d, const struct ptx_targets *t, c
 	return 0;
 }
 
-/* Tables first: a branch may come before the table it uses. */
+/* Tables first: a branch may precede the table it uses. */
 static int decode_tables(struct exec_decoder *d, const struct ptx_list *list)
 {
 	ptx_each (list, it) {
@@ -226,7 +225,7 @@ static int decode_item(struct exec_decoder *d, const struct ptx_item *it)
 	}
 }
 
-/* As deep as scopes nest, which the parser bounds. */
+/* Recursion is bounded by the parser's limit on nested scopes. */
 static int decode_list(struct exec_decoder *d, const struct ptx_list *list)
 {
 	int err = exec_dec_declare_labels(d, list);
@@ -331,7 +330,7 @@ static int patch_labels(struct exec_decoder *d)
 	return 0;
 }
 
-/* As deep as scopes nest. */
+/* Recursion is bounded by the parser's limit on nested scopes. */
 static bool uses_stack(const struct ptx_list *list)
 {
 	ptx_each (list, it) {
@@ -345,7 +344,7 @@ static bool uses_stack(const struct ptx_list *list)
 	return false;
 }
 
-/* What a function takes by alloca is given back when it returns. */
+/* alloca memory of a function is freed when it returns. */
 static int save_stack(struct exec_decoder *d)
 {
 	struct exec_op op = exec_dec_op(d, exec_op_stack_save);
@@ -392,7 +391,7 @@ static int decode_function(struct exec_decoder *d, uint32_t index)
 	if (err < 0) {
 		return err;
 	}
-	/* Falling off the end is a return. */
+	/* Reaching the end is a return. */
 	d->line = f->end_line;
 	d->op = (struct exec_op){ .guard = EXEC_NO_PRED, .n = 1 };
 	end = exec_dec_op(d, exec_op_ret);
@@ -403,7 +402,7 @@ static int decode_function(struct exec_decoder *d, uint32_t index)
 	return err < 0 ? err : patch_labels(d);
 }
 
-/* What the deepest chain of calls below a function needs. Recursion in C is bounded by
+/* Computes the needs of the deepest call chain below a function. Recursion is bounded by
  * DECODE_FUNCTIONS_MAX. */
 static bool chain(struct exec_decoder *d, uint32_t index)
 {
@@ -433,8 +432,7 @@ static bool chain(struct exec_decoder *d, uint32_t index)
 	return true;
 }
 
-/* Functions that call each other in a circle get as many frames of the largest size as fit into
- * EXEC_CALL_BYTES. */
+/* Recursive functions get as many frames of the largest size as fit into EXEC_CALL_BYTES. */
 static void chain_recursive(struct exec_decoder *d)
 {
 	struct exec_function_shape *first = &d->shapes[0];
@@ -516,7 +514,7 @@ static int take_sizes(struct exec_decoder *d)
 	return 0;
 }
 
-/* Dynamic shared memory begins behind the static one, whose size is known only now. */
+/* Dynamic shared memory follows the static part, whose size is known only now. */
 static void patch_dynamic_shared(struct exec_decoder *d)
 {
 	const struct exec_reloc *relocs = (const struct exec_reloc *)d->relocs.data;
@@ -568,7 +566,7 @@ static void decoder_finish(struct exec_decoder *d)
 	struct exec_function *out = d->out;
 	struct exec_symbol *next;
 
-	/* Calls and tables own memory: they are the function's from the start, also after an error.
+	/* Calls and tables own memory: the function owns them from the start, also after an error.
 	 */
 	out->calls = steal(&d->calls, sizeof(struct exec_call), &out->n_calls);
 	out->tables = steal(&d->tables, sizeof(struct exec_table), &out->n_tables);

@@ -1,6 +1,6 @@
-/* From a PTX module to compact operations: what the decoder's files share. A kernel is decoded
- * together with every function that it can call. Functions return 0 or a negative error that has
- * been reported with NAME:LINE and the instruction. */
+/* Decoding from a PTX module to operations: the decoder's state and the functions its files share.
+ * A kernel is decoded together with every function that it can call. Functions return 0 or a
+ * negative error that has been reported with NAME:LINE and the instruction. */
 #ifndef GBPF_SOFT_SERVER_EXEC_DECODE_DECODE_KERNEL_H
 #define GBPF_SOFT_SERVER_EXEC_DECODE_DECODE_KERNEL_H
 
@@ -11,10 +11,10 @@
 #define DECODE_CODE_MAX (1u << 22)			/* operations of one kernel */
 #define DECODE_MODULE_MAX (UINT64_C(1) << 23)		/* operations of all kernels of a module */
 #define DECODE_RANGES_MAX (1u << 24)			/* registers declared in a kernel */
-#define DECODE_SLOTS_MAX 32768u				/* registers of a kind in one function */
+#define DECODE_SLOTS_MAX 32768u				/* registers of one kind in one function */
 #define DECODE_CONSTANTS_MAX (1u << 26)			/* bytes */
-#define DECODE_MODULE_CONSTANTS_MAX (UINT64_C(1) << 28) /* bytes, likewise */
-#define DECODE_FUNCTIONS_MAX 1024u			/* that one kernel can call */
+#define DECODE_MODULE_CONSTANTS_MAX (UINT64_C(1) << 28) /* bytes, of all kernels of a module */
+#define DECODE_FUNCTIONS_MAX 1024u			/* functions that one kernel can call */
 #define DECODE_LOCAL_MAX (1u << 24)			/* bytes of a function's frame */
 #define DECODE_PARAMS_MAX 65536u			/* bytes of a function's parameters */
 #define DECODE_SHARED_MAX (1u << 24)
@@ -36,13 +36,13 @@ struct exec_symbol {
 	enum exec_symbol_kind kind;
 	enum exec_type type; /* of registers; TY_PRED for predicates */
 	uint32_t n;	     /* of a range */
-	uint32_t *slots;     /* of a range: reference + 1, or 0 while unused */
-	uint32_t ref;	     /* of a register, or the predicate's number; label's number; frame or
-				parameter offset */
-	bool extern_array;   /* shared memory of the launch's size */
-	bool in_frame;	     /* SYM_PARAM: in the frame, not a kernel's parameter */
+	uint32_t *slots;     /* range: reference + 1, or 0 while unused */
+	uint32_t ref; /* reference of a register; number of a predicate or label; frame or parameter
+			 offset */
+	bool extern_array; /* dynamic shared memory */
+	bool in_frame;	   /* SYM_PARAM: in the frame, not a kernel parameter */
 	uint64_t offset, bytes;
-	const struct ptx_item *item; /* of prototypes and tables of call targets */
+	const struct ptx_item *item; /* prototypes and tables of call targets */
 	struct exec_symbol *next_owned;
 };
 
@@ -51,7 +51,7 @@ struct exec_scope {
 	struct strmap symbols;
 };
 
-/* A function as its callers see it. */
+/* A function from its callers' view. */
 struct exec_function_shape {
 	const struct ptx_function *f;
 	uint32_t start; /* pc */
@@ -59,17 +59,17 @@ struct exec_function_shape {
 	uint32_t local_bytes;
 	uint32_t n_calls_out;
 	uint32_t *callees; /* owned */
-	uint32_t mark;	   /* while the chain of calls is walked */
+	uint32_t mark;	   /* visited, while call chains are walked */
 	uint32_t chain32, chain64, chain_pred, chain_local, chain_depth;
 };
 
 struct exec_label_use {
-	uint32_t pc; /* of the branch, or UINT32_MAX: of a table's entry */
+	uint32_t pc; /* pc of the branch; UINT32_MAX: a table entry */
 	uint32_t table, entry;
 	uint32_t label;
 };
 
-/* The functions whose address the module takes somewhere. */
+/* Functions whose address the module takes. */
 struct exec_taken_addresses {
 	struct strmap index;		  /* name -> number + 1 */
 	const struct ptx_function **list; /* owned */
@@ -80,7 +80,7 @@ struct exec_decoder {
 	const struct ptx_module *ptx;
 	struct exec_module *module;
 	struct strmap *globals;	  /* name -> struct exec_variable */
-	struct strmap *inner;	  /* address of a ptx_variable in a function -> exec_variable */
+	struct strmap *inner;	  /* address of a ptx_variable inside a function -> exec_variable */
 	struct strmap *functions; /* name -> struct ptx_function, those with bodies first */
 	struct report *report;
 	const struct exec_handlers *h;
@@ -92,27 +92,27 @@ struct exec_decoder {
 	struct strmap *module_shared; /* name -> struct ptx_variable */
 	struct strmap *reached;	      /* names of functions that some kernel calls */
 	const struct exec_taken_addresses *taken;
-	struct exec_callee *callees; /* of this kernel, when it calls through pointers */
+	struct exec_callee *callees; /* for a kernel that calls through pointers */
 	uint32_t n_callees, n_layouts;
-	struct strmap layouts;	 /* of parameters -> number */
+	struct strmap layouts;	 /* parameter layouts -> number */
 	struct exec_scope *root; /* module-scope shared variables that this kernel uses */
 	struct exec_symbol *owned;
 	uint32_t shared_bytes, shared_align;
-	uint32_t ranges; /* registers declared so far */
+	uint32_t ranges; /* registers declared up to now */
 
 	struct exec_function_shape *shapes;
 	uint32_t n_shapes;
-	uint32_t current; /* shape */
+	uint32_t current; /* index of the current shape */
 	bool in_entry;
 	struct exec_scope *scope;
-	bool uses_stack;       /* alloca, in any function of the kernel */
-	uint32_t stack_saved;  /* register of the current function, or UINT32_MAX */
-	struct buf labels;     /* uint32_t pcs of the current function, UINT32_MAX while unknown */
+	bool uses_stack;      /* some function of the kernel uses alloca */
+	uint32_t stack_saved; /* register of the current function, or UINT32_MAX */
+	struct buf labels;    /* pcs (uint32_t) of the current function, UINT32_MAX while unknown */
 	struct buf label_uses; /* of the current function */
 
-	const struct ptx_insn *insn; /* the one in hand */
+	const struct ptx_insn *insn; /* the current instruction */
 	uint32_t line;
-	uint32_t used_modifiers; /* bit i: modifier i has been understood */
+	uint32_t used_modifiers; /* bit i: modifier i has been taken */
 	struct exec_op op;	 /* template: guard and line */
 };
 
@@ -128,12 +128,11 @@ struct exec_symbol *exec_dec_symbol_new(struct exec_decoder *d, const char *name
 int exec_dec_scope_open(struct exec_decoder *d);
 void exec_dec_scope_close(struct exec_decoder *d);
 int exec_dec_new_register(struct exec_decoder *d, enum exec_type type, uint32_t *ret);
-/* A register by name: *ret is its reference, or number for predicates. 0, or 1 when the name is no
- * register. */
+/* Looks up a register by name: *ret is its reference, or the number of a predicate. Returns 0, or 1
+ * if the name is no register. */
 int exec_dec_register(struct exec_decoder *d, const char *name, uint32_t *ret,
 		      enum exec_type *ret_type);
-/* The frame offsets of a function's results and parameters, the same for callers and itself; -1 for
- * registers. */
+/* Placement of a function's results and parameters, the same for callers and callee. */
 struct exec_formal {
 	bool in_register;
 	enum exec_type type;
@@ -152,18 +151,18 @@ static inline bool exec_dec_is_wide(enum exec_type t)
 {
 	return exec_dec_type_bytes(t) == 8;
 }
-bool exec_dec_has(struct exec_decoder *d, const char *modifier); /* and marks it as understood */
+bool exec_dec_has(struct exec_decoder *d, const char *modifier); /* and marks it as taken */
 int exec_dec_pick(struct exec_decoder *d, const char *const *words, int n,
-		  int none); /* index of the one that is there */
+		  int none); /* index of the word present */
 enum exec_type
 exec_dec_take_type(struct exec_decoder *d); /* the first type not taken; TY_COUNT: none left */
-int exec_dec_modifiers_done(struct exec_decoder *d);	   /* refuses what nobody understood */
-int exec_dec_operands(struct exec_decoder *d, unsigned n); /* refuses another count */
-/* Bytes that stay with the module, besides operations; refused beyond a limit. */
+int exec_dec_modifiers_done(struct exec_decoder *d); /* refuses modifiers that were not taken */
+int exec_dec_operands(struct exec_decoder *d, unsigned n); /* refuses another number of operands */
+/* Charges bytes that stay with the module, besides operations; refused beyond a limit. */
 int exec_dec_module_takes(struct exec_decoder *d, uint64_t bytes);
 int exec_dec_constant(struct exec_decoder *d, uint64_t bits, bool wide, uint32_t *ret);
-/* A source read as that type: register, constant, special register or address. exact: registers
- * must have its width; otherwise wider ones do too and *ret_wide says what came. */
+/* Decodes a source of type t: register, constant, special register or address. dec_source requires
+ * a register of its width; dec_source_any accepts wider ones and reports that in *ret_wide. */
 int exec_dec_source(struct exec_decoder *d, const struct ptx_operand *o, enum exec_type t,
 		    uint32_t *ret);
 int exec_dec_source_any(struct exec_decoder *d, const struct ptx_operand *o, enum exec_type t,
@@ -173,44 +172,44 @@ int exec_dec_dest(struct exec_decoder *d, const struct ptx_operand *o, enum exec
 int exec_dec_dest_any(struct exec_decoder *d, const struct ptx_operand *o, enum exec_type t,
 		      uint32_t *ret, bool *ret_wide);
 int exec_dec_pred(struct exec_decoder *d, const struct ptx_operand *o, uint16_t *ret,
-		  uint8_t *ret_not); /* ret_not NULL: no ! */
-/* "[...]": reference, width and offset of an address; *space is refined when the base is a
- * variable. */
+		  uint8_t *ret_not); /* NULL: ! is refused */
+/* "[...]": reference, width and offset of an address; *space is refined if the base is a variable.
+ */
 int exec_dec_address(struct exec_decoder *d, const struct ptx_operand *o,
 		     enum exec_space_kind *space, struct exec_op *op);
 
-/* The whole address in a new 64-bit register. */
+/* Computes the whole address in a new 64-bit register. */
 int exec_dec_address_value(struct exec_decoder *d, const struct ptx_operand *o,
 			   enum exec_space_kind *space, uint32_t *ret);
 
-/* decode_special.c: a special register read as that type. 0; 1: there is none of this name and
- * size.
- */
+/* decode_special.c: a special register read as type t. Returns 0, or 1 if none has this name and
+ * size. */
 int exec_dec_special(struct exec_decoder *d, const char *name, enum exec_type t, uint32_t *ret);
 
-/* decode.c */
-/* Behind an access that may be waited with: the first register of what it has read. */
+/* decode_kernel.c */
+/* Emits the poll after an access that may be a spin wait on the first register that it read. */
 int exec_dec_poll(struct exec_decoder *d, const struct exec_op *access);
-/* Before a return, with its guard. */
+/* Emits the restore before a return, with its guard. */
 int exec_dec_restore_stack(struct exec_decoder *d);
 int exec_dec_emit(struct exec_decoder *d, const struct exec_op *op);
-struct exec_op exec_dec_op(struct exec_decoder *d, exec_op_fn fn); /* with guard and line */
+struct exec_op exec_dec_op(struct exec_decoder *d,
+			   exec_op_fn fn); /* with the instruction's guard and line */
 int exec_dec_kernel(struct exec_decoder *d, const struct ptx_function *entry,
 		    struct exec_function *out);
 int exec_dec_shape(struct exec_decoder *d, const char *name,
 		   uint32_t *ret); /* the function's number in this kernel */
 
-/* decode_check.c: while checking, emits the look at an access of that many bytes, before the access
- * itself; how: CHECK_* of check.h. */
+/* decode_check.c: while checking, emits the check of an access of this many bytes, before the
+ * access itself; how: CHECK_* of access_check.h. */
 int exec_dec_check(struct exec_decoder *d, const struct exec_op *access, unsigned bytes,
 		   unsigned how);
 
-/* One function for each group of opcodes. */
+/* The decoder of an opcode. */
 struct exec_opcode {
 	const char *name;
-	int (*decode)(struct exec_decoder *d, int a, int b); /* NULL: known, not there */
+	int (*decode)(struct exec_decoder *d, int a, int b); /* NULL: known but unsupported */
 	int a, b;
-	const char *missing; /* why it is not there */
+	const char *missing; /* the reason why it is unsupported */
 };
 const struct exec_opcode *exec_dec_opcode_find(const char *name);
 

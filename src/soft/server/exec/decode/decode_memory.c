@@ -1,4 +1,4 @@
-/* Loads, stores, fences. */
+/* Decoding of loads, stores and fences. */
 #include "soft/server/exec/access_check.h"
 #include "soft/server/exec/decode/decode_kernel.h"
 
@@ -20,8 +20,8 @@ static enum exec_space_kind take_space(struct exec_decoder *d)
 	return i < 0 ? SP_GENERIC : kinds[i];
 }
 
-/* Hints about caches and order: every access here is at least as strong. True for one that other
- * threads' stores may be waited for with. */
+/* Takes hints about caches and order: every access here is at least as strong. Returns true if the
+ * access may be a spin wait on other threads' stores. */
 static bool take_hints(struct exec_decoder *d)
 {
 	static const char *const words[] = {
@@ -138,7 +138,7 @@ static int emit_access(struct exec_decoder *d, struct exec_op *op, enum exec_spa
 	return err < 0 ? err : exec_dec_emit(d, op);
 }
 
-/* A 128-bit register's halves. */
+/* Returns the halves of a 128-bit register. */
 static int wide_register(struct exec_decoder *d, const struct ptx_operand *o, uint32_t half[2])
 {
 	enum exec_type have = TY_COUNT;
@@ -201,7 +201,7 @@ int exec_dec_mov_wide(struct exec_decoder *d)
 	return err;
 }
 
-/* Eight values in two halves. The first may overwrite the address, so that is copied. */
+/* Eight values in two halves. The first may overwrite the address, so the address is copied. */
 static int access_halves(struct exec_decoder *d, struct exec_op *op,
 			 const struct ptx_operand *values, const struct ptx_operand *at,
 			 enum exec_type t, bool load, enum exec_space_kind space)
@@ -299,7 +299,7 @@ int exec_dec_store(struct exec_decoder *d, int a, int b)
 	return access(d, false);
 }
 
-/* Hints to caches do nothing here. */
+/* Cache hints have no effect. */
 int exec_dec_prefetch(struct exec_decoder *d, int a, int b)
 {
 	static const char *const words[] = { ".L1", ".L2", ".L2::evict_last", ".L2::evict_normal",
@@ -313,8 +313,7 @@ int exec_dec_prefetch(struct exec_decoder *d, int a, int b)
 	return err < 0 ? err : exec_dec_address(d, &d->insn->operands[0], &space, &op);
 }
 
-/* Every access here is seen by everybody in the order of the program, also by copies: proxies need
- * nothing more. */
+/* All threads, and copies, see every access in program order: proxies need nothing more. */
 int exec_dec_fence(struct exec_decoder *d, int a, int b)
 {
 	static const char *const words[] = {

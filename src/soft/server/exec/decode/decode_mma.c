@@ -1,5 +1,5 @@
-/* Matrix instructions. Their registers are copied into a row of fresh ones and back, so that the
- * handlers find them side by side. */
+/* Decoding of matrix instructions. Registers are copied to consecutive fresh ones and back, so that
+ * handlers find them adjacent. */
 #include "soft/server/exec/access_check.h"
 #include "soft/server/exec/decode/decode_kernel.h"
 #include "soft/server/exec/op/mma.h"
@@ -11,7 +11,7 @@ static const char *const type_words[MMA_TYPES] = { ".f16",  ".bf16", ".tf32", ".
 						   ".e4m3", ".e5m2", ".s32",  ".s8",  ".u8",
 						   ".s4",   ".u4",   ".b1" };
 
-/* The first type that nobody has taken; MMA_TYPES: there is none. */
+/* Returns the first type not taken; MMA_TYPES: none left. */
 static enum exec_mma_type take_type(struct exec_decoder *d)
 {
 	for (unsigned i = 0; i < d->insn->n_modifiers; i++) {
@@ -53,7 +53,7 @@ static int take_slots(struct exec_decoder *d, unsigned n, bool wide, uint32_t *f
 	return err;
 }
 
-/* Between { } and the registers in a row. */
+/* Copies between { } and consecutive registers. */
 static int copy_vector(struct exec_decoder *d, const struct ptx_operand *o, unsigned n, bool wide,
 		       bool to_operand, uint32_t first)
 {
@@ -100,7 +100,7 @@ static bool half_or_single(const struct exec_op *op)
 	       (op->size == MMA_F16 || op->size == MMA_F32);
 }
 
-/* Which types go together. */
+/* Returns true if the types go together. */
 static bool types_fit(const struct exec_op *op)
 {
 	enum exec_mma_type a = (enum exec_mma_type)op->type, b = (enum exec_mma_type)op->type2;
@@ -130,7 +130,7 @@ static bool types_fit(const struct exec_op *op)
 	}
 }
 
-/* Which types each shape has: a row of A is 128 or 256 bits (of m8: 128). */
+/* Types of each shape: a row of A has 128 or 256 bits (m8: 128). */
 static bool tile_fits(const struct exec_mma_shape *s, const struct exec_op *op)
 {
 	enum exec_mma_type a = (enum exec_mma_type)op->type;
@@ -177,7 +177,7 @@ static bool wmma_result_fits(const struct exec_mma_shape *s, enum exec_mma_type 
 	}
 }
 
-/* The layouts of a and b. */
+/* Takes the layouts of a and b. */
 static int take_layouts(struct exec_decoder *d, struct exec_op *op)
 {
 	static const char *const words[] = { ".row", ".col" };
@@ -211,7 +211,7 @@ static int take_types(struct exec_decoder *d, struct exec_op *op)
 	for (int i = 0; i < 4; i++) {
 		t[i] = take_type(d);
 	}
-	/* wmma of f16 names only the types of d and c. */
+	/* wmma of f16 names the types of d and c only. */
 	if (op->sub == MMA_WMMA && t[2] == MMA_TYPES && t[1] != MMA_TYPES) {
 		t[3] = t[1];
 		t[1] = t[2] = MMA_F16;
@@ -376,7 +376,7 @@ int exec_dec_wmma(struct exec_decoder *d, int a, int b)
 	if (err == 0 && !wmma_fits(&exec_mma_shapes[op.e], (enum exec_mma_type)op.type)) {
 		err = exec_dec_fail(d, "this shape of these types is not supported");
 	}
-	op.flags = 0; /* how it lay in memory does not matter any more */
+	op.flags = 0; /* the memory layout does not matter any more */
 	if (err == 0 && op.type == MMA_B1) {
 		err = take_bit_operation(d, &op);
 	}
@@ -416,7 +416,7 @@ int exec_dec_matrix(struct exec_decoder *d, int store, int unused)
 		err = store ? stage(d, &in[1], op.n, false, &op.d)
 			    : take_slots(d, op.n, false, &op.d);
 	}
-	if (err == 0 && op.n == 4) { /* every lane has an address */
+	if (err == 0 && op.n == 4) { /* every lane supplies an address */
 		err = exec_dec_check(d, &op, 16, store ? CHECK_WRITE : CHECK_READ);
 	}
 	if (err == 0) {

@@ -1,4 +1,4 @@
-/* Moves, comparisons, selections, conversions. */
+/* Decoding of moves, comparisons and selections. */
 #include "soft/server/exec/decode/decode_kernel.h"
 #include "soft/server/exec/decode/decode_arith.h"
 #include "soft/server/exec/op/integer.h"
@@ -64,7 +64,7 @@ static int mov_clock(struct exec_decoder *d, bool *ret_done)
 	return 0;
 }
 
-/* Copies, so that {%r1, %r2} = %r1's own parts is right. */
+/* Copies first, so that {%r1, %r2} = %r1's own parts is right. */
 static int fresh_copy(struct exec_decoder *d, uint32_t *ref, bool wide)
 {
 	uint32_t copy;
@@ -77,7 +77,7 @@ static int fresh_copy(struct exec_decoder *d, uint32_t *ref, bool wide)
 	return err;
 }
 
-/* Bytes: from the highest part down. */
+/* Packs bytes from the highest part down. */
 static int pack_bytes(struct exec_decoder *d, const struct ptx_operand *v, uint32_t *ret)
 {
 	struct exec_op op = exec_dec_op(d, exec_op_pack_bytes);
@@ -113,7 +113,7 @@ static int unpack_bytes(struct exec_decoder *d, const struct ptx_operand *v, uin
 	return err;
 }
 
-/* {a, b, c, d} of n parts to one register of n * part bytes: by halves. */
+/* {a, b, c, d} of n parts to one register of n * part bytes, by halves. */
 static int pack(struct exec_decoder *d, const struct ptx_operand *v, enum exec_type whole,
 		uint32_t *ret)
 {
@@ -309,7 +309,8 @@ int exec_dec_slct(struct exec_decoder *d, int unused, int unused2)
 	return err < 0 ? err : emit_selp(d, to, a, b, (uint16_t)p, 0, exec_dec_is_wide(t));
 }
 
-/* The comparison of setp and set: handler, boolean word and type into op; *t: of the operands. */
+/* Decodes the comparison of setp and set: handler, boolean operation and type into op; *t: type of
+ * the operands. */
 static int comparison(struct exec_decoder *d, struct exec_op *op, enum exec_type *t)
 {
 	static const char *const cmps[] = { ".eq",  ".ne",  ".lt",  ".le",  ".gt",  ".ge",
@@ -373,7 +374,7 @@ int exec_dec_setp(struct exec_decoder *d, int a, int b)
 	return err < 0 ? err : exec_dec_emit(d, &op);
 }
 
-/* What set gives for true: all ones or 1.0, in one or two halves. 0: no such result. */
+/* Value of set for true: all ones or 1.0, in one or two halves. 0: no such result. */
 static uint32_t set_true(const char *word, unsigned halves)
 {
 	static const struct {
@@ -393,7 +394,7 @@ static uint32_t set_true(const char *word, unsigned halves)
 	return 0;
 }
 
-/* to = the predicates p and, above it, q, as numbers. */
+/* to = predicates p and, above it, q, as numbers. */
 static int emit_set(struct exec_decoder *d, const struct exec_op *cmp, uint32_t to, uint32_t yes)
 {
 	struct exec_op pack = exec_dec_op(d, d->h->alu[ALU_PACK][TY_U32]);
@@ -471,7 +472,7 @@ static enum exec_space_kind space_word(struct exec_decoder *d)
 	return i < 0 ? SP_GENERIC : kinds[i];
 }
 
-/* A window's offset is added or taken away; global addresses are generic ones. */
+/* Adds or subtracts the window's offset; global addresses equal generic ones. */
 int exec_dec_cvta(struct exec_decoder *d, int unused, int unused2)
 {
 	static const uint64_t windows[] = { [SP_SHARED] = EXEC_WINDOW_SHARED,

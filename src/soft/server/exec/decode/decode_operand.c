@@ -1,4 +1,4 @@
-/* Operands and modifiers. */
+/* Decoding of operands and modifiers. */
 #include "soft/server/exec/decode/decode_kernel.h"
 
 #include <errno.h>
@@ -98,7 +98,7 @@ int exec_dec_operands(struct exec_decoder *d, unsigned n)
 	return exec_dec_modifiers_done(d);
 }
 
-/* What a function has is there again for each kernel that calls it. */
+/* Charged again for each kernel that contains the function. */
 int exec_dec_module_takes(struct exec_decoder *d, uint64_t bytes)
 {
 	d->module->constant_bytes += bytes;
@@ -148,7 +148,7 @@ int exec_dec_constant(struct exec_decoder *d, uint64_t bits, bool wide, uint32_t
 	return 0;
 }
 
-/* A slot of its own, filled when the address is known. */
+/* A slot of its own, patched when the address is known. */
 static int constant_reloc(struct exec_decoder *d, enum exec_reloc_kind kind, int64_t addend,
 			  bool wide, uint32_t *ret)
 {
@@ -156,7 +156,7 @@ static int constant_reloc(struct exec_decoder *d, enum exec_reloc_kind kind, int
 	struct exec_reloc r = {
 		.kind = kind, .offset = (uint32_t)d->constants.len, .wide = wide, .addend = addend
 	};
-	/* Longer than the key of a plain constant. */
+	/* longer than the key of a plain constant */
 	struct {
 		int64_t addend;
 		uint8_t wide, kind;
@@ -227,7 +227,7 @@ static int function_address(struct exec_decoder *d, const char *name, int64_t of
 	return exec_dec_constant(d, d->module->code_base + (index - 1) * EXEC_CODE_STEP, true, ret);
 }
 
-/* The address of a variable, in its own space. */
+/* Returns the address of a variable, in its own space. */
 static int variable_address(struct exec_decoder *d, const char *name, int64_t offset, bool wide,
 			    uint32_t *ret, enum exec_space_kind *ret_space)
 {
@@ -245,7 +245,7 @@ static int variable_address(struct exec_decoder *d, const char *name, int64_t of
 		return exec_dec_constant(d, s->offset + (uint64_t)offset, wide, ret);
 	}
 	if (s && (s->kind == SYM_LOCAL || (s->kind == SYM_PARAM && s->in_frame))) {
-		/* The frame's place is known when it runs. */
+		/* the frame's offset is known at run time */
 		*ret_space = SP_LOCAL;
 		err = exec_dec_constant(d, s->ref + (uint64_t)offset, true, &addend);
 		if (err == 0) {
@@ -290,7 +290,7 @@ static int variable_address(struct exec_decoder *d, const char *name, int64_t of
 	return exec_dec_fail(d, "%s is not declared", name);
 }
 
-/* width: 0 any, else bytes that a register must have. */
+/* width: bytes that a register must have, 0: any. */
 static int source(struct exec_decoder *d, const struct ptx_operand *o, enum exec_type t, bool exact,
 		  uint32_t *ret, bool *ret_wide)
 {
@@ -457,7 +457,7 @@ int exec_dec_address_value(struct exec_decoder *d, const struct ptx_operand *o,
 	return err < 0 ? err : exec_dec_emit(d, &op);
 }
 
-/* A named parameter, local or shared variable says which space it is even when the instruction does
+/* A named parameter, local or shared variable determines the space even if the instruction does
  * not. */
 int exec_dec_address(struct exec_decoder *d, const struct ptx_operand *o,
 		     enum exec_space_kind *space, struct exec_op *op)

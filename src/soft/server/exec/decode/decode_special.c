@@ -1,4 +1,4 @@
-/* Special registers: slots that a block fills, constants, and clocks that are read when the
+/* Decoding of special registers: slots that a block fills, constants, and clocks read when the
  * instruction runs. Clusters have one block. */
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +85,8 @@ static int by_name(const void *key, const void *entry)
 	return strcmp(key, ((const struct special *)entry)->name);
 }
 
-/* "%envreg0" to 31 and "%pm0" to 7 are 0; so is "%pm0_64". 0: no such name, else its bytes. */
+/* %envreg0 to 31, %pm0 to 7 and %pm0_64 are 0. Returns 0 if the name is none of these, else its
+ * bytes. */
 static unsigned zero_register(const char *name)
 {
 	bool pm = strncmp(name, "%pm", 3) == 0;
@@ -128,7 +129,7 @@ int exec_dec_special(struct exec_decoder *d, const char *name, enum exec_type t,
 	if (zero && (zero == 8) == (bytes == 8)) {
 		return exec_dec_constant(d, 0, zero == 8, ret);
 	}
-	/* The narrow forms of old programs read the low half. */
+	/* narrow forms of old programs read the low half */
 	if (!s || (s->bytes == 8) != (bytes == 8)) {
 		return 1;
 	}

@@ -1,4 +1,4 @@
-/* Names of a kernel: registers, labels, variables, and the scopes in which they are known. */
+/* Symbols of a kernel: registers, labels, variables, and the scopes in which they are visible. */
 #include "soft/server/exec/decode/decode_kernel.h"
 
 #include <errno.h>
@@ -68,7 +68,7 @@ int exec_dec_new_register(struct exec_decoder *d, enum exec_type type, uint32_t 
 	return 0;
 }
 
-/* Room in the current function's frame. */
+/* Allocates in the current function's frame. */
 static int frame_take(struct exec_decoder *d, uint64_t bytes, uint32_t align, uint32_t *ret)
 {
 	struct exec_function_shape *s = &d->shapes[d->current];
@@ -83,7 +83,7 @@ static int frame_take(struct exec_decoder *d, uint64_t bytes, uint32_t align, ui
 	return 0;
 }
 
-/* "%r12" in a range "%r<20>": the range is filed under "%r<". */
+/* "%r12" in a range "%r<20>": the range is stored as "%r<". */
 static struct exec_symbol *find_range(struct exec_scope *s, const char *name, uint32_t *ret_index)
 {
 	size_t len = strlen(name), digits = 0;
@@ -116,7 +116,7 @@ static struct exec_symbol *find_range(struct exec_scope *s, const char *name, ui
 	return NULL;
 }
 
-/* The first use in this kernel gives a module's shared variable its place. */
+/* The first use in this kernel places a module's shared variable. */
 static struct exec_symbol *find_shared(struct exec_decoder *d, const char *name)
 {
 	const struct ptx_variable *v = strmap_get(d->module_shared, name);
@@ -276,7 +276,7 @@ int exec_dec_declare(struct exec_decoder *d, const struct ptx_variable *v)
 		return declare_in_frame(d, v);
 	case PTX_GLOBAL:
 	case PTX_CONST:
-		/* Laid out with the module's. */
+		/* laid out with the module's variables */
 		global = strmap_get_n(d->inner, (const char *)&v, sizeof(v));
 		s = global ? exec_dec_symbol_new(d, v->name, SYM_GLOBAL) : NULL;
 		if (!s) {
@@ -299,7 +299,7 @@ static enum exec_symbol_kind label_kind(const struct ptx_item *next)
 	return next && next->kind == PTX_PROTOTYPE ? SYM_PROTOTYPE : SYM_LABEL;
 }
 
-/* Labels are known in their whole scope, also before they come. */
+/* Labels are visible in their whole scope, also before their definition. */
 int exec_dec_declare_labels(struct exec_decoder *d, const struct ptx_list *list)
 {
 	const uint32_t unknown = UINT32_MAX;

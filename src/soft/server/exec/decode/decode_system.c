@@ -1,5 +1,5 @@
-/* Instructions about the thread's stack, clusters of one block, caches, and what real hardware
- * tunes with and a soft GPU has not got. */
+/* Decoding of instructions about the thread's stack, clusters of one block, caches, and hardware
+ * settings that have no effect on a soft GPU. */
 #include <errno.h>
 #include <string.h>
 
@@ -112,7 +112,7 @@ int exec_dec_cluster(struct exec_decoder *d, int rank, int b)
 	return exec_dec_emit(d, &op);
 }
 
-/* Operands that are looked at and then have no effect. */
+/* Decodes operands that have no effect. */
 static int check_operands(struct exec_decoder *d)
 {
 	for (unsigned i = 0; i < d->insn->n_operands; i++) {
@@ -166,7 +166,7 @@ int exec_dec_hint(struct exec_decoder *d, int least, int most)
 	return err < 0 ? err : check_operands(d);
 }
 
-/* createpolicy d, ...: a value that loads and stores take and nobody looks at. */
+/* createpolicy d, ...: a value that loads and stores accept and ignore. */
 int exec_dec_policy(struct exec_decoder *d, int a, int b)
 {
 	static const char *const words[] = {
@@ -183,7 +183,7 @@ int exec_dec_policy(struct exec_decoder *d, int a, int b)
 	struct exec_op op = exec_dec_op(d, d->h->alu[ALU_MOV][TY_U64]);
 	int err;
 
-	/* The second level priority may be the same word. */
+	/* The secondary priority may be the same word. */
 	for (size_t i = 0; i < 2 * ARRAY_SIZE(words); i++) {
 		exec_dec_has(d, words[i % ARRAY_SIZE(words)]);
 	}
@@ -203,7 +203,7 @@ int exec_dec_policy(struct exec_decoder *d, int a, int b)
 	return err < 0 ? err : exec_dec_emit(d, &op);
 }
 
-/* nanosleep t: the other lanes go first. */
+/* nanosleep t: gives the other lanes a turn. */
 int exec_dec_nanosleep(struct exec_decoder *d, int a, int b)
 {
 	struct exec_op op = exec_dec_op(d, exec_op_yield);

@@ -1,4 +1,4 @@
-/* Which opcode is decoded by what: opcodes.def as a table. */
+/* opcodes.def as a table: the decoder of each opcode. */
 #include "soft/server/exec/decode/decode_kernel.h"
 #include "soft/server/exec/op/integer.h"
 #include "soft/server/exec/op/video.h"

@@ -1,15 +1,15 @@
-/* Video instructions: vadd and its kin on one, two or four parts of registers. */
+/* Decoding of video instructions: vadd and related ones on one, two or four parts of registers. */
 #include "soft/server/exec/decode/decode_kernel.h"
 #include "soft/server/exec/op/video.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* A register may have a selector behind its name: %r1.b0, %r2.h32. Cuts it off. */
+/* A register may have a selector as suffix: %r1.b0, %r2.h32. Cuts it off. */
 struct exec_selected {
 	struct ptx_operand operand;
 	char name[256];
-	const char *selector; /* in name; "" when there is none */
+	const char *selector; /* points into name; "" if there is none */
 };
 
 static int cut(struct exec_decoder *d, const struct ptx_operand *o, struct exec_selected *ret)
@@ -39,7 +39,7 @@ static int bad_selector(struct exec_decoder *d, const char *s)
 	return exec_dec_fail(d, ".%s selects no parts here", s);
 }
 
-/* The part that a scalar instruction's selector names. */
+/* Returns the part that a scalar instruction's selector names. */
 static int scalar_part(struct exec_decoder *d, const char *s, uint32_t *ret)
 {
 	static const char *const words[PART_COUNT] = { "", "b0", "b1", "b2", "b3", "h0", "h1" };
@@ -53,7 +53,7 @@ static int scalar_part(struct exec_decoder *d, const char *s, uint32_t *ret)
 	return bad_selector(d, s);
 }
 
-/* "h32", "b7654": for each part, from the highest down, where it comes from. */
+/* "h32", "b7654": for each part, from the highest down, its source. */
 static int vector_parts(struct exec_decoder *d, const char *s, unsigned n, uint32_t none,
 			uint32_t *ret)
 {
@@ -101,7 +101,7 @@ static int take_sign(struct exec_decoder *d, struct exec_op *op, unsigned flag)
 	static const char *const words[] = { ".u32", ".s32" };
 	int first = -1;
 
-	/* In order: the destination's before a's before b's. */
+	/* in order: of the destination, of a, of b */
 	for (unsigned i = 0; i < d->insn->n_modifiers && first < 0; i++) {
 		if (!(d->used_modifiers >> i & 1)) {
 			for (int k = 0; k < 2; k++) {
@@ -185,7 +185,7 @@ static int take_parts(struct exec_decoder *d, struct exec_op *op, const struct e
 		op->type2 = op->type2 == SECOND_ADD ? SECOND_ADD : SECOND_MERGE;
 	}
 	if (op->sub == VIDEO_MAD) {
-		op->type2 = SECOND_ADD; /* c is always there */
+		op->type2 = SECOND_ADD; /* c is always present */
 	}
 	op->size = (uint8_t)dest;
 	op->imm = (int64_t)((uint64_t)b << 32 | a);

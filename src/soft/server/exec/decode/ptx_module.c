@@ -1,4 +1,4 @@
-/* A module: its variables' layout and initial values, and its kernels. */
+/* A module: layout and initial values of its variables, and its kernels. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -8,11 +8,11 @@
 #include "soft/server/exec/decode/decode_kernel.h"
 #include "soft/server/exec/handlers.h"
 
-#define FREE_AT_ONCE 1000u		 /* functions and variables */
+#define FREE_AT_ONCE 1000u		 /* functions and variables freed by the caller's thread */
 #define IMAGE_MAX (UINT64_C(256) << 20)	 /* bytes of variables with initial values */
 #define GLOBALS_MAX (UINT64_C(64) << 30) /* bytes of all variables */
 
-/* So that a pointer to a function means nothing in another module. */
+/* makes function pointers of one module invalid in another */
 static uint32_t next_module;
 
 struct exec_loader {
@@ -22,10 +22,10 @@ struct exec_loader {
 	struct strmap functions; /* struct ptx_function */
 	struct strmap shared;	 /* struct ptx_variable */
 	struct strmap reached;
-	struct strmap inner;  /* variables that stand in functions: ptx_variable's address ->
+	struct strmap inner;  /* variables inside functions: address of the ptx_variable ->
 				 exec_variable, owned */
-	struct buf variables; /* struct ptx_variable *, those of the device */
-	uint32_t n_outer;     /* that many of them stand at module scope */
+	struct buf variables; /* struct ptx_variable *: those in device memory */
+	uint32_t n_outer;     /* the first ones: those at module scope */
 	struct exec_taken_addresses taken;
 	struct buf taken_list;
 	struct buf relocs; /* struct exec_init_reloc */
@@ -95,7 +95,8 @@ static void *free_later(void *m)
 	return NULL;
 }
 
-/* The last reference often goes under the device's lock, where nobody may be held up. */
+/* The last reference is often dropped under the machine's lock: freeing a large module is left to a
+ * thread. */
 void exec_module_unref(struct exec_module *m)
 {
 	pthread_attr_t attr;
@@ -114,7 +115,7 @@ void exec_module_unref(struct exec_module *m)
 	pthread_attr_destroy(&attr);
 }
 
-/* The address of a function as a value; bits may hold a mask. */
+/* Returns the address of a function as a value; bits may hold a mask. */
 static bool function_value(const struct exec_loader *l, const struct ptx_operand *o, uint64_t *bits)
 {
 	const struct ptx_function *f = strmap_get(&l->functions, o->name);
@@ -128,7 +129,7 @@ static bool function_value(const struct exec_loader *l, const struct ptx_operand
 	return true;
 }
 
-/* One value at image + at. */
+/* Writes one value at image + at. */
 static int write_value(struct exec_loader *l, const struct ptx_operand *o,
 		       const struct ptx_variable *v, uint64_t at, unsigned bytes)
 {
@@ -157,7 +158,7 @@ static int write_value(struct exec_loader *l, const struct ptx_operand *o,
 	case PTX_INT:
 		break;
 	case PTX_MASK:
-		/* 0xFF00(sym): those bits of the address, moved down. */
+		/* 0xFF00(sym): these bits of the address, shifted down. */
 		r.shift = bits ? (uint32_t)__builtin_ctzll(bits) : 0;
 		FALLTHROUGH;
 	case PTX_NAME:
@@ -180,8 +181,8 @@ static int write_value(struct exec_loader *l, const struct ptx_operand *o,
 	return 0;
 }
 
-/* Nested braces only group: what is there fills the variable from its beginning, as ptxas does it,
- * and the rest is 0. The parser bounds the depth. */
+/* Nested braces only group: values fill the variable from its beginning, as in ptxas, and the rest
+ * is 0. The parser bounds the depth. */
 static int write_init(struct exec_loader *l, const struct ptx_operand *o,
 		      const struct ptx_variable *v, uint64_t *at, uint64_t end)
 {
@@ -253,7 +254,7 @@ static int place_variable(struct exec_loader *l, const struct ptx_variable *v, b
 	return 0;
 }
 
-/* In a function too: as deep as scopes nest. */
+/* Also inside functions. Recursion is bounded by the parser's limit on nested scopes. */
 static int find_variables(struct exec_loader *l, const struct ptx_list *list)
 {
 	int err = 0;
@@ -281,7 +282,7 @@ static int find_all_variables(struct exec_loader *l)
 	return err;
 }
 
-/* Those with initial values first, so that the image ends early. */
+/* Variables with initial values come first, so that the image ends early. */
 static int place_variables(struct exec_loader *l, bool with_init)
 {
 	const struct ptx_variable *const *list = (const struct ptx_variable **)l->variables.data;
@@ -334,7 +335,7 @@ static int load_variables(struct exec_loader *l)
 	return err;
 }
 
-/* Names of functions and of shared variables. A definition hides its declarations. */
+/* Collects names of functions and of shared variables. A definition hides its declarations. */
 static int load_names(struct exec_loader *l)
 {
 	static const char *const known[] = { ".version", ".target",  ".address_size", ".file",
@@ -374,7 +375,7 @@ static int load_names(struct exec_loader *l)
 	return 0;
 }
 
-/* ".alias g, f;": g stands for f, which has a body. */
+/* ".alias g, f;": g names f, which has a body. */
 static int load_alias(struct exec_loader *l, const char *text)
 {
 	const char *from = text + strlen(".alias"), *to;
@@ -426,7 +427,7 @@ static int take_address(struct exec_loader *l, const char *name)
 	return err < 0 ? load_no_memory(l) : 0;
 }
 
-/* As deep as operands nest, which the parser bounds. */
+/* Recursion is bounded by the parser's limit on nested operands. */
 static int take_operands(struct exec_loader *l, const struct ptx_operand *o, uint32_t n)
 {
 	int err = 0;
@@ -440,7 +441,8 @@ static int take_operands(struct exec_loader *l, const struct ptx_operand *o, uin
 	return err;
 }
 
-/* Names in instructions other than the one that a call names. As deep as scopes nest. */
+/* Finds names in instructions, except the callee of a call. Recursion is bounded by the parser's
+ * limit on nested scopes. */
 static int take_in_body(struct exec_loader *l, const struct ptx_list *list)
 {
 	int err = 0;
@@ -526,7 +528,7 @@ static int load_function(struct exec_loader *l, const struct ptx_function *f)
 		}
 		load_no_memory(l);
 	}
-	/* A function that no kernel calls was only looked at. */
+	/* a function that no kernel calls was only validated */
 	function_free(out);
 	return err;
 }
@@ -697,7 +699,8 @@ unsigned exec_module_functions(const struct exec_module *m)
 
 const struct exec_function *exec_module_function_at(const struct exec_module *m, unsigned i)
 {
-	return i < m->functions.n ? m->functions.entries[i].value : NULL; /* none is ever removed */
+	return i < m->functions.n ? m->functions.entries[i].value
+				  : NULL; /* entries are never removed */
 }
 
 const struct exec_function_info *exec_function_info(const struct exec_function *f)

@@ -1,19 +1,18 @@
-/* Asynchronous copies and the barriers in shared memory that count them. A copy is done at once,
- * which the model allows: whoever waits for it finds it ended. */
+/* Asynchronous copies, and the mbarriers in shared memory that count them. A copy completes
+ * immediately, which the memory model allows. */
 #include <string.h>
 
 #include "soft/server/exec/access_check.h"
 #include "soft/server/exec/handlers.h"
 #include "soft/server/exec/warp_run.h"
 
-/* a: destination in shared memory, b: source in global memory; n: bytes; c: how many of them are
- * read, the rest is 0, with ASYNC_SIZE; r: predicate, nothing is read, with ASYNC_IGNORE. */
+/* a: destination in shared memory, b: source in global memory; n: bytes; c: bytes to read with
+ * ASYNC_SIZE, the rest is zero; r: predicate with ASYNC_IGNORE, if set nothing is read. */
 int exec_op_copy_async(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	uint32_t ignored = o->flags & ASYNC_IGNORE ? w->preds[o->r] ^ (o->r_not ? ~0u : 0) : 0;
 
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		uint64_t to = exec_lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm;
 		uint64_t from = exec_lane_get(w, o->b, true, lane);
 		uint32_t size = o->flags & ASYNC_SIZE ? REF(const uint32_t, w, o->c)[lane] : o->n;
@@ -37,8 +36,8 @@ int exec_op_copy_async(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 	return STEP_NEXT;
 }
 
-/* A barrier's 64 bits: threads that are still to come, threads of each phase, bytes that are still
- * to come (which may go below 0 for a while), and the phase. Programs see it as opaque. */
+/* Layout of an mbarrier's 64 bits: pending arrivals, arrivals per phase, pending bytes (temporarily
+ * negative), and the phase. Opaque to programs. */
 #define MBAR_COUNT_MAX 0xfffffu
 #define MBAR_EXPECTED_SHIFT 20
 #define MBAR_BYTES_SHIFT 40
@@ -71,7 +70,7 @@ static uint64_t pack(const struct exec_mbarrier *b)
 	       bytes << MBAR_BYTES_SHIFT | (uint64_t)b->phase << MBAR_PHASE_SHIFT;
 }
 
-/* The last one opens it and begins the next phase. */
+/* The last arrival opens the barrier and begins the next phase. */
 static void settle(struct exec_mbarrier *b)
 {
 	if (b->pending == 0 && b->bytes == 0) {
@@ -80,7 +79,7 @@ static void settle(struct exec_mbarrier *b)
 	}
 }
 
-/* False: more arrive than the barrier waits for, or too many bytes are announced. */
+/* Returns false if more threads arrive than expected, or too many bytes are announced. */
 static bool change(struct exec_mbarrier *b, unsigned what, uint32_t n)
 {
 	int32_t limit = (1 << (MBAR_BYTES_BITS - 1)) - 1;
@@ -124,12 +123,10 @@ static bool change(struct exec_mbarrier *b, unsigned what, uint32_t n)
 	}
 }
 
-/* sub: enum mbar; a: address; b: count or bytes, otherwise 1; d: the state before, unless n is 0.
- */
+/* sub: MBAR_*; a: address; b: count or bytes, else 1; d: the previous state, unless n is 0. */
 int exec_op_mbarrier(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		uint64_t at = exec_lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm,
 			 before;
 		uint32_t n = o->wide & WIDE_B ? REF(const uint32_t, w, o->b)[lane] : 1;
@@ -157,14 +154,13 @@ int exec_op_mbarrier(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 	return STEP_NEXT;
 }
 
-/* p: whether the phase of state b has ended, or with MBAR_PARITY the phase of that parity. Lanes
- * that ask in vain let the other lanes of the warp go first. */
+/* p: whether the phase of state b, or with MBAR_PARITY the phase of that parity, has completed. If
+ * not, the other lanes of the warp get a turn. */
 int exec_op_mbarrier_test(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	uint32_t ended = 0;
 
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		uint64_t at = exec_lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm, v;
 		const uint8_t *p = exec_lane_pointer(w, o, o->space, lane, at, 8, false);
 		bool phase;
@@ -184,11 +180,10 @@ int exec_op_mbarrier_test(struct exec_warp *w, const struct exec_op *o, uint32_t
 	return ended == m ? STEP_NEXT : exec_yield(w);
 }
 
-/* d = threads that were still to come in state a. */
+/* d = arrivals that were pending in state a. */
 int exec_op_mbarrier_pending(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		REF(uint32_t, w, o->d)
 		[lane] = unpack(REF(const uint64_t, w, o->a)[lane]).pending;
 	}

@@ -1,5 +1,5 @@
-/* Atomics. In global memory they are real ones, since other blocks run on other threads of the
- * host; shared memory belongs to one block, which one host thread runs. */
+/* Atomic operations. In global memory they are host atomics, because other blocks run on other host
+ * threads; shared memory belongs to one block, which one host thread runs. */
 #include "soft/server/exec/memory/atom.h"
 
 #include <math.h>
@@ -8,8 +8,7 @@
 #include "soft/server/exec/handlers.h"
 #include "soft/server/exec/op/number.h"
 
-/* In global memory the hardware's f32 units take subnormals for zeros; in shared memory the
- * addition is the SM's own. */
+/* The hardware's f32 units for global memory flush subnormals; in shared memory the SM adds. */
 static uint32_t add_f32(uint32_t x, uint32_t y, bool flush)
 {
 	float r;
@@ -35,7 +34,7 @@ static uint16_t half_value(const struct exec_op *o, uint16_t old, uint16_t a)
 	if (x != x || y != y) {
 		return x == x ? old : y == y ? a : (uint16_t)exec_num_shapes[f].nan;
 	}
-	if (x == y) { /* zeros of two signs */
+	if (x == y) { /* zeros of different sign */
 		return o->sub == ATOM_MIN ? old | a : old & a;
 	}
 	return (x < y) == (o->sub == ATOM_MIN) ? old : a;
@@ -74,7 +73,7 @@ static bool is_less(enum exec_type type, uint64_t x, uint64_t y)
 	}
 }
 
-/* What memory holds afterwards. */
+/* Returns the value that memory holds afterwards. */
 static uint64_t new_value(const struct exec_op *o, uint64_t old, uint64_t a, uint64_t b,
 			  bool global)
 {
@@ -167,8 +166,7 @@ int exec_op_atom(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	bool wide = o->size == 8;
 
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		uint64_t at = exec_lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm;
 		void *p = exec_lane_pointer(w, o, o->space, lane, at, o->size, true);
 		uint64_t a, b, old;
@@ -188,8 +186,7 @@ int exec_op_atom(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 
 int exec_op_atom_vector(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		uint64_t at = exec_lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm;
 		char *p =
 			exec_lane_pointer(w, o, o->space, lane, at, (unsigned)o->size * o->n, true);
@@ -215,8 +212,7 @@ struct exec_pair {
 	uint64_t low, high;
 };
 
-/* Sixteen bytes at once; *old: what was there. True when it was as expected and has been replaced.
- */
+/* Compares and swaps 16 bytes. Returns true on success; *old: the previous content. */
 static bool swap_pair(struct exec_pair *p, struct exec_pair *old, struct exec_pair next)
 {
 	bool done;
@@ -245,8 +241,7 @@ static struct exec_pair pair_get(const struct exec_warp *w, uint32_t ref, unsign
 
 int exec_op_atom_pair(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		uint64_t at = exec_lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm;
 		struct exec_pair *p = exec_lane_pointer(w, o, o->space, lane, at, sizeof(*p), true);
 		struct exec_pair old = pair_get(w, o->b, lane), next = old;

@@ -1,7 +1,7 @@
-/* Loads and stores; included by alu.c only, so that they are compiled for each instruction set.
- * Addresses of all lanes are computed and checked together: lanes that do not take part borrow the
- * address of one that does, so one range check is enough. Only when that fails lanes are looked at
- * one by one, to find the one at fault. */
+/* Loads and stores; included by lane_alu.c only, to be compiled for each instruction set. The
+ * addresses of all lanes are computed and checked together: inactive lanes borrow the address of an
+ * active one, so one range check suffices. Only if that fails, lanes are checked one by one to find
+ * the faulting one. */
 #ifndef GBPF_SOFT_SERVER_EXEC_MEMORY_MEM_H
 #define GBPF_SOFT_SERVER_EXEC_MEMORY_MEM_H
 
@@ -41,12 +41,12 @@ static ALWAYS_INLINE void exec_mem_addresses(struct exec_warp *w, const struct e
 }
 
 struct exec_mem_span {
-	uint64_t low, high; /* offsets in the space, inclusive first bytes */
-	bool sequential;    /* lane i is at low + i * bytes, all lanes take part */
+	uint64_t low, high; /* offsets of the lowest and highest first byte */
+	bool sequential;    /* lane i accesses low + i * bytes, and all lanes are active */
 	bool same;
 };
 
-/* Makes offsets of the addresses. False: some lane is misaligned. */
+/* Converts addresses to offsets. Returns false if some lane is misaligned. */
 static ALWAYS_INLINE bool exec_mem_span(uint64_t *at, uint64_t base, uint64_t bytes, uint32_t m,
 					struct exec_mem_span *ret)
 {
@@ -60,8 +60,8 @@ static ALWAYS_INLINE bool exec_mem_span(uint64_t *at, uint64_t base, uint64_t by
 		off_line |= at[i] ^ (at[0] + i * bytes);
 	}
 	if (off_line == 0) {
-		/* The common case needs no minimum. A wrap at the end of 2^64 makes high small:
-		 * refused by the range check. */
+		/* The common case needs no minimum. A wrap-around at 2^64 makes high small; the
+		 * range check refuses it. */
 		ret->low = at[0];
 		ret->high = at[EXEC_LANES - 1];
 		if (ret->high < ret->low) {
@@ -98,34 +98,33 @@ static bool exec_mem_pages(const struct exec_space *s, const struct exec_mem_spa
 		}
 		all = need;
 	}
-	/* Aligned accesses of at most 32 bytes lie in one page. */
+	/* Aligned accesses of at most 32 bytes lie within one page. */
 	for (unsigned i = 0; i < EXEC_LANES; i++) {
 		all &= s->pages[at[i] / EXEC_PAGE_BYTES];
 	}
 	return all & need;
 }
 
-/* Finds which lane is wrong and sets the fault. */
+/* Finds the faulting lane and sets the fault. */
 static NOINLINE int exec_mem_fault(struct exec_warp *w, const struct exec_op *o, uint32_t m,
 				   enum exec_space_kind space, bool write)
 {
 	unsigned bytes = o->size * (unsigned)o->n;
 
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		uint64_t at = exec_lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm;
 
 		if (!exec_lane_pointer(w, o, space, lane, at, bytes, write)) {
 			return STEP_FAULT;
 		}
 	}
-	/* A page was unmapped a moment ago and is back: the access may be tried again. */
+	/* The page was unmapped and is mapped again: retry the access. */
 	w->pc = (uint32_t)(o - w->code);
 	return STEP_SWITCH;
 }
 
-/* Host address of offset 0 of the space, for every lane the same; NULL when an access is not valid.
- */
+/* Returns the host address of offset 0 of the space, the same for every lane, or NULL if an access
+ * is not valid. */
 static ALWAYS_INLINE uint8_t *exec_mem_check(struct exec_warp *w, uint32_t m,
 					     enum exec_space_kind space, uint64_t *at,
 					     uint64_t bytes, bool write, struct exec_mem_span *span)
@@ -149,7 +148,7 @@ static ALWAYS_INLINE uint8_t *exec_mem_check(struct exec_warp *w, uint32_t m,
 	return b->shared;
 }
 
-/* By memcpy, since a kernel's parameters may lie anywhere in the host's memory. */
+/* memcpy, because kernel parameters may be unaligned in host memory. */
 static inline uint64_t exec_read_element(const uint8_t *p, unsigned size, bool is_signed)
 {
 	uint64_t v64;
@@ -192,8 +191,7 @@ static inline void exec_write_element(uint8_t *p, unsigned size, uint64_t v)
 	}
 }
 
-/* Any size and vector, one lane after the other; wide bit k says that the k-th value is a 64-bit
- * register. */
+/* Any size and vector, lane by lane; bit k of wide: the k-th value is a 64-bit register. */
 static inline void exec_load_lane(struct exec_warp *w, const struct exec_op *o, unsigned lane,
 				  const uint8_t *p)
 {
@@ -218,7 +216,7 @@ static inline void exec_store_lane(struct exec_warp *w, const struct exec_op *o,
 	}
 }
 
-/* All lanes at once for the usual shapes: at[] holds offsets from p. */
+/* All lanes at once for the common shapes: at[] holds offsets from p. */
 #define LOAD_AS(D, T, ref)                                                                         \
 	do {                                                                                       \
 		D *d = REF(D, w, ref);                                                             \
@@ -260,8 +258,7 @@ static NOINLINE void exec_load_lanes(struct exec_warp *w, const struct exec_op *
 			LOAD_AS(uint64_t, uint64_t, refs[k]);
 			break;
 		default:
-			exec_each_lane(m, i)
-			{
+			exec_each_lane (m, i) {
 				exec_lane_set(w, refs[k], o->flags >> k & 1, i,
 					      exec_read_element(q + at[i], o->size, o->sub));
 			}
@@ -270,7 +267,7 @@ static NOINLINE void exec_load_lanes(struct exec_warp *w, const struct exec_op *
 	}
 }
 
-/* Lane after lane, so that the highest lane's whole vector stays where lanes meet. */
+/* Lane by lane, so that the highest lane's whole vector remains where lanes collide. */
 static NOINLINE void exec_store_lanes(struct exec_warp *w, const struct exec_op *o, uint32_t m,
 				      uint8_t *p, const uint64_t *at)
 {
@@ -281,8 +278,7 @@ static NOINLINE void exec_store_lanes(struct exec_warp *w, const struct exec_op 
 		for (unsigned k = 0; k < o->n; k++) {
 			v[k] = REF(const uint32_t, w, refs[k]);
 		}
-		exec_each_lane(m, i)
-		{
+		exec_each_lane (m, i) {
 			uint32_t *to = (uint32_t *)(p + at[i]);
 
 			to[0] = v[0][i];
@@ -294,8 +290,7 @@ static NOINLINE void exec_store_lanes(struct exec_warp *w, const struct exec_op 
 		}
 		return;
 	}
-	exec_each_lane(m, i)
-	{
+	exec_each_lane (m, i) {
 		exec_store_lane(w, o, i, p + at[i]);
 	}
 }
@@ -336,8 +331,7 @@ ANY_SIZE(store_shared, SP_SHARED, true, exec_store_lanes)
 	{                                                                                          \
 		unsigned bytes = o->size * (unsigned)o->n;                                         \
                                                                                                    \
-		exec_each_lane(m, i)                                                               \
-		{                                                                                  \
+		exec_each_lane (m, i) {                                                            \
 			uint64_t at =                                                              \
 				exec_lane_get(w, o->a, o->wide & WIDE_A, i) + (uint64_t)o->imm;    \
 			uint8_t *p = exec_lane_pointer(w, o, kind, i, at, bytes, write);           \
@@ -350,7 +344,7 @@ ANY_SIZE(store_shared, SP_SHARED, true, exec_store_lanes)
 		GO_ON;                                                                             \
 	}
 
-/* Each lane has its own piece of memory, all of one size. */
+/* Local memory: each lane has its own piece, all of one size. */
 #define IN_LOCAL(name, write, all)                                                                 \
 	HANDLER(name)                                                                              \
 	{                                                                                          \
@@ -378,7 +372,7 @@ BY_LANE(load_param_lanes, SP_PARAM, false, exec_load_lane)
 BY_LANE(load_generic_lanes, SP_GENERIC, false, exec_load_lane)
 BY_LANE(store_generic_lanes, SP_GENERIC, true, exec_store_lane)
 
-/* Nearly always a constant address: one look, then every lane gets the value. */
+/* The address is nearly always constant: one check, then a broadcast. */
 HANDLER(load_param)
 {
 	const uint32_t refs[4] = { o->d, o->b, o->c, o->e };
@@ -414,7 +408,7 @@ HANDLER(load_param)
 	GO_ON;
 }
 
-/* All lanes in global memory, or all in shared: the fast ways. Else one by one. */
+/* Returns the window if all lanes access global, or all access shared memory: the fast paths. */
 static ALWAYS_INLINE int exec_same_window(const uint64_t *at)
 {
 	uint64_t any = 0, differ = 0;

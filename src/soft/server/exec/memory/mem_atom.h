@@ -1,12 +1,12 @@
-/* Additions of 32-bit words in memory, of which histograms and counters are made; included by alu.c
- * only. Everything else atomic is in atom.c. */
+/* Atomic additions of 32-bit words, as in histograms and counters; included by lane_alu.c only. All
+ * other atomics are in atom.c. */
 #ifndef GBPF_SOFT_SERVER_EXEC_MEMORY_MEM_ATOM_H
 #define GBPF_SOFT_SERVER_EXEC_MEMORY_MEM_ATOM_H
 
 #include "soft/server/exec/memory/mem.h"
 #include "soft/server/exec/memory/atom.h"
 
-/* What the lanes add up to. */
+/* Returns the sum over the lanes. */
 static ALWAYS_INLINE uint32_t exec_lanes_sum(const uint32_t *v, uint32_t m)
 {
 	uint32_t sum = 0;
@@ -17,7 +17,7 @@ static ALWAYS_INLINE uint32_t exec_lanes_sum(const uint32_t *v, uint32_t m)
 	return sum;
 }
 
-/* One host thread runs the block that the memory belongs to: lane after lane is enough. */
+/* One host thread runs the block that owns the memory: lane by lane suffices. */
 static ALWAYS_INLINE void exec_add_shared(struct exec_warp *w, const struct exec_op *o, uint32_t m,
 					  uint8_t *p, const uint64_t *at, bool same)
 {
@@ -29,15 +29,13 @@ static ALWAYS_INLINE void exec_add_shared(struct exec_warp *w, const struct exec
 			*(uint32_t *)(p + at[__builtin_ctz(m)]) += exec_lanes_sum(b, m);
 			return;
 		}
-		exec_each_lane(m, i)
-		{
+		exec_each_lane (m, i) {
 			*(uint32_t *)(p + at[i]) += b[i];
 		}
 		return;
 	}
 	d = REF(uint32_t, w, o->d);
-	exec_each_lane(m, i)
-	{
+	exec_each_lane (m, i) {
 		uint32_t *word = (uint32_t *)(p + at[i]), old = *word;
 
 		*word = old + b[i];
@@ -57,15 +55,13 @@ static ALWAYS_INLINE void exec_add_global(struct exec_warp *w, const struct exec
 					   exec_lanes_sum(b, m), __ATOMIC_SEQ_CST);
 			return;
 		}
-		exec_each_lane(m, i)
-		{
+		exec_each_lane (m, i) {
 			__atomic_fetch_add((uint32_t *)(p + at[i]), b[i], __ATOMIC_SEQ_CST);
 		}
 		return;
 	}
 	d = REF(uint32_t, w, o->d);
-	exec_each_lane(m, i)
-	{
+	exec_each_lane (m, i) {
 		d[i] = __atomic_fetch_add((uint32_t *)(p + at[i]), b[i], __ATOMIC_SEQ_CST);
 	}
 }
@@ -96,7 +92,7 @@ static ALWAYS_INLINE void exec_add_global(struct exec_warp *w, const struct exec
 ATOM_ADD_IN(atom_add_global, SP_GLOBAL, exec_add_global)
 ATOM_ADD_IN(atom_add_shared, SP_SHARED, exec_add_shared)
 
-/* Lanes in several windows, or one at fault: op_atom knows what to do, but not how to go on. */
+/* Lanes in several windows, or a fault: falls back to exec_op_atom, which cannot tail-call. */
 HANDLER(atom_add_generic)
 {
 	uint64_t at[EXEC_LANES] ALIGNED(64);

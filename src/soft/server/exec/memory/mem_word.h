@@ -1,6 +1,7 @@
-/* Loads and stores of one 32-bit or 64-bit word a lane, the most frequent of all; included by alu.c
- * only. Each half of the warp is looked at by itself, since tiles are 16 wide: its lanes stand in a
- * row, or all at one address, or anywhere. Everything is checked before anything is moved. */
+/* Loads and stores of one 32-bit or 64-bit word per lane, the most frequent ones; included by
+ * lane_alu.c only. Each half of the warp is classified by itself, since tiles are 16 wide: its
+ * lanes access consecutive words, one word, or scattered words. All addresses are checked before
+ * any data moves. */
 #ifndef GBPF_SOFT_SERVER_EXEC_MEMORY_MEM_WORD_H
 #define GBPF_SOFT_SERVER_EXEC_MEMORY_MEM_WORD_H
 
@@ -11,17 +12,17 @@
 enum { HALF_NONE, HALF_SAME, HALF_ROW, HALF_ANY };
 struct exec_half_warp {
 	unsigned kind;
-	uint8_t *p;		       /* of lane 0 in a row, of the one word, of offset 0 */
-	uint64_t at[HALF] ALIGNED(64); /* with HALF_ANY */
+	uint8_t *p; /* address of lane 0 (row), of the word (same), or of offset 0 (any) */
+	uint64_t at[HALF] ALIGNED(64); /* offsets for HALF_ANY */
 };
 
 struct exec_word_access {
-	unsigned kind; /* HALF_ANY: look at the halves */
+	unsigned kind; /* HALF_ANY: see the halves */
 	uint8_t *p;
 	struct exec_half_warp h[2];
 };
 
-/* Whether lane i of each lane in m is at base + i * step. */
+/* Returns true if each lane i of m is at base + i * step. */
 static ALWAYS_INLINE bool exec_half_matches(const uint64_t *a, uint64_t base, uint64_t step,
 					    uint32_t m)
 {
@@ -52,7 +53,7 @@ static ALWAYS_INLINE bool exec_half_matches(const uint64_t *a, uint64_t base, ui
 #endif
 }
 
-/* Host address of n bytes at an address of the space; NULL when they are not all valid. They lie in
+/* Returns the host address of n bytes in the space, or NULL if they are not all valid. They lie in
  * at most two pages. */
 static ALWAYS_INLINE uint8_t *exec_word_place(const struct exec_block *b,
 					      enum exec_space_kind space, uint64_t address,
@@ -77,7 +78,7 @@ static ALWAYS_INLINE uint8_t *exec_word_place(const struct exec_block *b,
 	return s->host + off;
 }
 
-/* Lane after lane. Offsets are from where offset 0 of the first lane's space lies. */
+/* Lane by lane. Offsets are relative to the host address of offset 0 of the first lane's space. */
 static ALWAYS_INLINE bool exec_half_anywhere(const struct exec_block *b, enum exec_space_kind space,
 					     const uint64_t *a, uint64_t imm, uint64_t bytes,
 					     uint32_t m, bool write, struct exec_half_warp *h)
@@ -99,8 +100,7 @@ static ALWAYS_INLINE bool exec_half_anywhere(const struct exec_block *b, enum ex
 	if (size < bytes) {
 		return false;
 	}
-	exec_each_lane(m, i)
-	{
+	exec_each_lane (m, i) {
 		uint64_t off = a[i] + imm - base;
 
 		wrong |= (uint64_t)(off > size - bytes) | ((a[i] + imm) & (bytes - 1));
@@ -110,15 +110,14 @@ static ALWAYS_INLINE bool exec_half_anywhere(const struct exec_block *b, enum ex
 		return false;
 	}
 	if (space != SP_SHARED) {
-		exec_each_lane(m, i)
-		{
+		exec_each_lane (m, i) {
 			rights &= s->pages[h->at[i] / EXEC_PAGE_BYTES];
 		}
 	}
 	return rights;
 }
 
-/* What stands where: a guess from the first and the last lane saves looking in vain. */
+/* Predicts the access pattern from the first and last lane, to test only that one. */
 static ALWAYS_INLINE unsigned exec_guess(const uint64_t *a, unsigned first, unsigned last,
 					 uint64_t bytes)
 {
@@ -127,7 +126,7 @@ static ALWAYS_INLINE unsigned exec_guess(const uint64_t *a, unsigned first, unsi
 	return apart == 0 ? HALF_SAME : apart == (last - first) * bytes ? HALF_ROW : HALF_ANY;
 }
 
-/* False: some lane's access is not valid, or it needs a closer look. */
+/* Returns false if some lane's access is not valid or needs the slow path. */
 static ALWAYS_INLINE bool exec_half_find(const struct exec_block *b, enum exec_space_kind space,
 					 const uint64_t *a, uint64_t imm, uint64_t bytes,
 					 uint32_t m, bool write, struct exec_half_warp *h)
@@ -161,7 +160,7 @@ static ALWAYS_INLINE bool exec_half_find(const struct exec_block *b, enum exec_s
 	return exec_half_anywhere(b, space, a, imm, bytes, m, write, h);
 }
 
-/* The warp as a whole, or else its halves. 32-bit addresses are made wide first. */
+/* Classifies the warp as a whole, else its halves. 32-bit addresses are widened first. */
 static ALWAYS_INLINE bool exec_words_find(struct exec_warp *w, const struct exec_op *o,
 					  enum exec_space_kind space, uint64_t bytes, uint32_t m,
 					  bool write, struct exec_word_access *r)
@@ -207,8 +206,8 @@ static ALWAYS_INLINE bool exec_words_find(struct exec_warp *w, const struct exec
 }
 
 #if defined(__AVX512F__)
-/* To registers: always stored whole, since what a masked store has written cannot be loaded again
- * at once. Memory is touched only where lanes of m are. */
+/* Registers are stored whole, because a load cannot be forwarded from a masked store. Memory is
+ * touched only where lanes of m are. */
 static ALWAYS_INLINE void exec_put_16(void *to, __m512i v, __mmask16 m)
 {
 	if (m != 0xffff) {
@@ -269,7 +268,7 @@ static ALWAYS_INLINE void exec_fill_row_8(void *to, uint64_t v, uint32_t m)
 	exec_put_8((uint8_t *)to + 64, all, (__mmask8)(m >> 8));
 }
 #else
-/* Only what the lanes of m name may be touched. */
+/* Touches only memory that lanes of m name. */
 #define DEF_ROW(size, T)                                                                           \
 	static ALWAYS_INLINE void exec_move_row_##size(void *to, const void *from, uint32_t m)     \
 	{                                                                                          \
@@ -277,8 +276,7 @@ static ALWAYS_INLINE void exec_fill_row_8(void *to, uint64_t v, uint32_t m)
 			memcpy(to, from, HALF * sizeof(T));                                        \
 			return;                                                                    \
 		}                                                                                  \
-		exec_each_lane(m, i)                                                               \
-		{                                                                                  \
+		exec_each_lane (m, i) {                                                            \
 			((T *)to)[i] = ((const T *)from)[i];                                       \
 		}                                                                                  \
 	}                                                                                          \
@@ -307,8 +305,7 @@ DEF_ROW(8, uint64_t)
 		} else if (h->kind == HALF_SAME) {                                                 \
 			exec_fill_row_##size(d, *(const T *)h->p, m);                              \
 		} else if (h->kind == HALF_ANY) {                                                  \
-			exec_each_lane(m, i)                                                       \
-			{                                                                          \
+			exec_each_lane (m, i) {                                                    \
 				d[i] = *(const T *)(h->p + h->at[i]);                              \
 			}                                                                          \
 		}                                                                                  \
@@ -321,8 +318,7 @@ DEF_ROW(8, uint64_t)
 		} else if (h->kind == HALF_SAME) {                                                 \
 			*(T *)h->p = d[31 - (unsigned)__builtin_clz(m)];                           \
 		} else if (h->kind == HALF_ANY) {                                                  \
-			exec_each_lane(m, i)                                                       \
-			{                                                                          \
+			exec_each_lane (m, i) {                                                    \
 				*(T *)(h->p + h->at[i]) = d[i];                                    \
 			}                                                                          \
 		}                                                                                  \
@@ -330,7 +326,7 @@ DEF_ROW(8, uint64_t)
 DEF_WORDS(4, uint32_t)
 DEF_WORDS(8, uint64_t)
 
-/* otherwise: what finds the lane at fault, or does what this cannot. */
+/* otherwise: the fallback that finds the faulting lane or handles other cases. */
 #define LOAD_WORD(name, space, size, T, otherwise)                                                 \
 	HANDLER(name)                                                                              \
 	{                                                                                          \
@@ -354,7 +350,7 @@ DEF_WORDS(8, uint64_t)
 		}                                                                                  \
 		GO_ON;                                                                             \
 	}
-/* Lanes that store to one address: the highest lane's value stays. */
+/* If lanes store to one address, the highest lane's value remains. */
 #define STORE_WORD(name, space, size, T, otherwise)                                                \
 	HANDLER(name)                                                                              \
 	{                                                                                          \

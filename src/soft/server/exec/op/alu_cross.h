@@ -1,11 +1,11 @@
-/* Shuffles; included by alu.c only. Reductions of a warp are chains of them, so all lanes are
- * looked up at once. */
+/* Shuffles; included by lane_alu.c only. Warp reductions are chains of shuffles, so all lanes are
+ * permuted at once. */
 #ifndef GBPF_SOFT_SERVER_EXEC_OP_ALU_CROSS_H
 #define GBPF_SOFT_SERVER_EXEC_OP_ALU_CROSS_H
 
 #include "soft/server/exec/op/lane_alu.h"
 
-/* The lanes that any of the lanes names. */
+/* Returns the union of the lanes' member masks. */
 static ALWAYS_INLINE uint32_t exec_members_named(const struct exec_warp *w, const struct exec_op *o,
 						 uint32_t m)
 {
@@ -36,7 +36,7 @@ static ALWAYS_INLINE void exec_pick_lanes(uint32_t *to, const uint32_t *from, co
 #endif
 }
 
-/* d = value of the lane that mode, b and c choose; p = whether it lay in range. e: members, with
+/* d = value of the lane selected by mode, b and c; p = whether it is in range. e: members, with
  * FLAG_VOTE_SYNC. low and high: ends of the lane's segment. */
 #define DEF_SHFL(name, from_expr, ok_expr)                                                         \
 	HANDLER(name)                                                                              \

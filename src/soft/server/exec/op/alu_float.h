@@ -1,6 +1,6 @@
-/* Float handlers; included by alu.c only. Rounding to nearest; single-precision NaN results are
- * PTX's canonical NaN. The approximate functions of the hardware are computed exactly or by libm,
- * so they are at least as close. */
+/* Float handlers; included by lane_alu.c only. Rounding to nearest; single-precision NaN results
+ * are PTX's canonical NaN. Approximate functions of the hardware are computed exactly or by libm,
+ * so they are at least as accurate. */
 #ifndef GBPF_SOFT_SERVER_EXEC_OP_ALU_FLOAT_H
 #define GBPF_SOFT_SERVER_EXEC_OP_ALU_FLOAT_H
 
@@ -48,7 +48,7 @@ static ALWAYS_INLINE double exec_float64(uint64_t x)
 	return v.f;
 }
 
-/* Subnormals to a zero of their sign. */
+/* Flushes a subnormal to zero of its sign. */
 static ALWAYS_INLINE float exec_flush(float x)
 {
 	uint32_t u = exec_bits32(x);
@@ -71,7 +71,7 @@ static ALWAYS_INLINE float exec_min32(float x, float y)
 	float r = x < y ? x : y;
 
 	r = x == y ? exec_float32(exec_bits32(x) | exec_bits32(y)) : r;
-	r = y != y ? x : r; /* x < NaN is false, so a NaN x has given y */
+	r = y != y ? x : r; /* x < NaN is false, so a NaN in x has already selected y */
 	return exec_canonical(r);
 }
 
@@ -153,7 +153,7 @@ DEF1(rcp_f64, double, double, double, 1.0 / X)
 DEF1(sqrt_f64, double, double, double, __builtin_sqrt(X))
 DEF1(rsqrt_f64, double, double, double, 1.0 / __builtin_sqrt(X))
 
-/* Signs are bits; but a NaN becomes the canonical one, or in double precision stays as it is. */
+/* Sign operations work on bits; a NaN becomes canonical, or in double precision stays as it is. */
 DEF1(abs_f32, float, float, float, exec_canonical(exec_float32(exec_bits32(X) & 0x7fffffff)))
 DEF1(abs_f32z, float, float, float, exec_canonical(exec_float32(exec_bits32(FX) & 0x7fffffff)))
 DEF1(abs_f64, double, double, double, X == X ? exec_float64(exec_bits64(X) & INT64_MAX) : X)
@@ -166,7 +166,7 @@ DEF2(copysign_f32, float, float, float,
 DEF2(copysign_f64, double, double, double,
      exec_float64((exec_bits64(Y) & INT64_MAX) | (exec_bits64(X) & (UINT64_C(1) << 63))))
 
-/* To whole numbers; the host rounds to nearest, ties to even. */
+/* To integral values; the host rounds to nearest, ties to even. */
 #define ROUND1(name, f32, f64)                                                                     \
 	DEF1(name##_f32, float, float, float, exec_canonical(f32(X)))                              \
 	DEF1(name##_f64, double, double, double, f64(X))
@@ -175,7 +175,7 @@ ROUND1(round_z, __builtin_truncf, __builtin_trunc)
 ROUND1(round_m, __builtin_floorf, __builtin_floor)
 ROUND1(round_p, __builtin_ceilf, __builtin_ceil)
 
-/* Towards zero, to the nearest end of the range, NaN to 0. */
+/* Towards zero, saturating; NaN gives 0. */
 static ALWAYS_INLINE int32_t to_s32(double x)
 {
 	return x >= 2147483647.0   ? INT32_MAX
@@ -189,7 +189,7 @@ static ALWAYS_INLINE uint32_t exec_to_u32(double x)
 	return x >= 4294967295.0 ? UINT32_MAX : x > 0 ? (uint32_t)(int64_t)x : 0;
 }
 
-/* 64 bits: NaN to the highest bit. */
+/* To 64 bits: NaN gives the highest bit. */
 static ALWAYS_INLINE int64_t exec_to_s64(double x)
 {
 	return x >= 0x1p63 ? INT64_MAX : x >= -0x1p63 ? (int64_t)x : INT64_MIN;

@@ -1,5 +1,5 @@
-/* Integer handlers; included by alu.c only. Where PTX leaves a result open it is what NVIDIA's
- * hardware gives: division by zero is all ones. */
+/* Integer handlers; included by lane_alu.c only. Where PTX leaves a result undefined it is what
+ * NVIDIA's hardware returns: division by zero gives all ones. */
 #ifndef GBPF_SOFT_SERVER_EXEC_OP_ALU_INT_H
 #define GBPF_SOFT_SERVER_EXEC_OP_ALU_INT_H
 
@@ -13,7 +13,7 @@
 	DEF2(name##_u64, uint64_t, uint64_t, uint64_t, expr)                                       \
 	DEF2(name##_s64, uint64_t, uint64_t, int64_t, expr)
 
-/* Wrapping: computed unsigned, whatever the type. */
+/* Wraps around: computed unsigned for every type. */
 #define UX ((uint64_t)X)
 #define UY ((uint64_t)Y)
 #define UZ ((uint64_t)Z)
@@ -108,7 +108,7 @@ DEF1(cnot_u64, uint64_t, uint64_t, uint64_t, X == 0)
 DEF1(mov_u32, uint32_t, uint32_t, uint32_t, X)
 DEF1(mov_u64, uint64_t, uint64_t, uint64_t, X)
 
-/* Shift counts beyond the width: 0, or the sign. */
+/* Shift counts beyond the width give 0, or the sign. */
 DEFSHIFT(shl_u16, uint32_t, uint16_t, b[i] > 15 ? 0 : (uint32_t)X << b[i])
 DEFSHIFT(shl_u32, uint32_t, uint32_t, b[i] > 31 ? 0 : X << (b[i] & 31))
 DEFSHIFT(shl_u64, uint64_t, uint64_t, b[i] > 63 ? 0 : X << (b[i] & 63))
@@ -163,7 +163,7 @@ DEF1(brev_u32, uint32_t, uint32_t, uint32_t, exec_brev32(X))
 DEF1(brev_u64, uint64_t, uint64_t, uint64_t,
      (uint64_t)exec_brev32((uint32_t)X) << 32 | exec_brev32((uint32_t)(X >> 32)))
 
-/* The highest bit that differs from the sign; all ones when there is none. */
+/* Returns the highest bit that differs from the sign; all ones if there is none. */
 static ALWAYS_INLINE uint32_t bfind64(uint64_t x)
 {
 	return x ? 63 - (uint32_t)__builtin_clzll(x) : ~0u;
@@ -182,14 +182,14 @@ DEF1(bfind_shift_s32, uint32_t, uint32_t, int32_t, exec_from_top(bfind64((uint32
 DEF1(bfind_shift_u64, uint32_t, uint64_t, uint64_t, exec_from_top(bfind64(X), 63))
 DEF1(bfind_shift_s64, uint32_t, uint64_t, int64_t, exec_from_top(bfind64((uint64_t)UNSIGN(X)), 63))
 
-/* Positions and lengths count by their low eight bits; the 64-bit forms of the hardware take larger
- * ones for what they are. */
+/* Positions and lengths use their low eight bits; the 64-bit forms of the hardware do not truncate
+ * larger values. */
 static ALWAYS_INLINE uint32_t field_number(uint32_t x, unsigned top)
 {
 	return top == 31 ? x & 0xff : x > 0xff ? 0xff : x;
 }
 
-/* PTX's own definition: bits beyond the top are the sign, which is the field's top bit (or the
+/* As PTX defines it: bits beyond the top are copies of the sign, the field's top bit (or the
  * value's). */
 static ALWAYS_INLINE uint64_t exec_bit_field(uint64_t a, uint32_t pos, uint32_t len, unsigned top,
 					     bool is_signed)
@@ -209,7 +209,7 @@ static ALWAYS_INLINE uint64_t exec_bit_field(uint64_t a, uint32_t pos, uint32_t 
 		field &= len < 64 ? (UINT64_C(1) << len) - 1 : ~UINT64_C(0);
 		return sign && len < 64 ? field | ~UINT64_C(0) << len : field;
 	}
-	/* Reaches beyond the top. */
+	/* the field reaches beyond the top */
 	if (sign) {
 		field |= pos > top ? ~UINT64_C(0) : pos ? ~UINT64_C(0) << (top + 1 - pos) % 64 : 0;
 	}
@@ -259,7 +259,7 @@ DEF_BFE(s64, uint64_t, 63, true)
 DEF_BFI(u32, uint32_t, 31)
 DEF_BFI(u64, uint64_t, 63)
 
-/* Modes of prmt in sub: 0 selectors, else f4e, b4e, rc8, ecl, ecr, rc16. */
+/* sub: mode of prmt: 0 selectors, else f4e, b4e, rc8, ecl, ecr, rc16. */
 static inline uint32_t exec_permute(uint32_t a, uint32_t b, uint32_t sel, unsigned mode)
 {
 	uint64_t bytes = (uint64_t)b << 32 | a;

@@ -1,7 +1,7 @@
-/* Instructions in which lanes see each other: vote, match, reduce. Shuffles are in alu_cross.h. */
+/* Instructions in which lanes exchange data: vote, match, reduce. Shuffles are in alu_cross.h. */
 #include "soft/server/exec/handlers.h"
 
-/* Lanes that never existed or have ended cannot be waited for. */
+/* Lanes that never existed or have exited are not awaited. */
 bool exec_sync_ready(struct exec_warp *w, uint32_t members)
 {
 	if (likely((members & ~w->idle & ~w->mask) == 0) || w->sync_forced) {
@@ -13,29 +13,27 @@ bool exec_sync_ready(struct exec_warp *w, uint32_t members)
 	return false;
 }
 
-/* The members' mask of a .sync instruction may differ between lanes: a warp in tiles. Takes the
- * lanes of *rest whose mask is the first one's. */
+/* The member mask of a .sync instruction may differ between lanes, as in a warp divided into tiles.
+ * Takes the lanes of *rest whose mask equals the first one's. */
 static uint32_t take_party(const struct exec_warp *w, uint32_t ref, uint32_t *rest)
 {
 	const uint32_t *members = REF(const uint32_t, w, ref);
 	uint32_t mask = members[__builtin_ctz(*rest)], party = 0;
 
-	exec_each_lane(*rest, lane)
-	{
+	exec_each_lane (*rest, lane) {
 		party |= (uint32_t)(members[lane] == mask) << lane;
 	}
 	*rest &= ~party;
 	return party;
 }
 
-/* Waits for every lane that any of the lanes names. */
+/* Waits for the union of the lanes' members. */
 static bool parties_ready(struct exec_warp *w, uint32_t ref, uint32_t m)
 {
 	const uint32_t *members = REF(const uint32_t, w, ref);
 	uint32_t all = 0;
 
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		all |= members[lane];
 	}
 	return exec_sync_ready(w, all);
@@ -49,8 +47,7 @@ static void vote(struct exec_warp *w, const struct exec_op *o, uint32_t party, u
 	if (o->sub == VOTE_BALLOT) {
 		uint32_t *d = REF(uint32_t, w, o->d);
 
-		exec_each_lane(party, lane)
-		{
+		exec_each_lane (party, lane) {
 			d[lane] = bits;
 		}
 		return;
@@ -61,7 +58,8 @@ static void vote(struct exec_warp *w, const struct exec_op *o, uint32_t party, u
 	exec_pred_set(w, o->p, party, result ? ~0u : 0);
 }
 
-/* Of predicate r; sub = VOTE_*. ballot writes d, the others p. e: members, with FLAG_VOTE_SYNC. */
+/* Votes on predicate r; sub: VOTE_*. ballot writes d, the others p. e: members, with
+ * FLAG_VOTE_SYNC. */
 int exec_op_vote(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	uint32_t bits = w->preds[o->r] ^ (o->r_not ? ~0u : 0), rest = m;
@@ -83,8 +81,7 @@ int exec_op_activemask(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	uint32_t *d = REF(uint32_t, w, o->d);
 
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		d[lane] = m;
 	}
 	return STEP_NEXT;
@@ -95,8 +92,7 @@ static void match(struct exec_warp *w, const struct exec_op *o, uint32_t party)
 	uint32_t *d = REF(uint32_t, w, o->d), same[EXEC_LANES] = { 0 };
 	bool wide = o->wide & WIDE_A, all = true;
 
-	exec_each_lane(party, lane)
-	{
+	exec_each_lane (party, lane) {
 		uint64_t v = exec_lane_get(w, o->a, wide, lane);
 
 		same[lane] = 0;
@@ -106,8 +102,7 @@ static void match(struct exec_warp *w, const struct exec_op *o, uint32_t party)
 		same[lane] &= party;
 		all = all && same[lane] == party;
 	}
-	exec_each_lane(party, lane)
-	{
+	exec_each_lane (party, lane) {
 		d[lane] = o->sub == 0 ? same[lane] : all ? party : 0;
 	}
 	if (o->p != EXEC_NO_PRED) {
@@ -157,19 +152,17 @@ int exec_op_redux(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 	while (rest) {
 		uint32_t party = take_party(w, o->e, &rest), r = a[__builtin_ctz(party)];
 
-		exec_each_lane(party & (party - 1), lane)
-		{
+		exec_each_lane (party &(party - 1), lane) {
 			r = reduce(o, r, a[lane]);
 		}
-		exec_each_lane(party, lane)
-		{
+		exec_each_lane (party, lane) {
 			d[lane] = r;
 		}
 	}
 	return STEP_NEXT;
 }
 
-/* d = the first lane of the members, p = whether it is this one. */
+/* d = the first lane of the members, p = whether this lane is it. */
 int exec_op_elect(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	uint32_t *d = REF(uint32_t, w, o->d), rest = m;
@@ -180,8 +173,7 @@ int exec_op_elect(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 	while (rest) {
 		uint32_t party = take_party(w, o->e, &rest), first = (uint32_t)__builtin_ctz(party);
 
-		exec_each_lane(party, lane)
-		{
+		exec_each_lane (party, lane) {
 			d[lane] = first;
 		}
 		if (o->p != EXEC_NO_PRED) {

@@ -1,4 +1,4 @@
-/* Conversions between every pair of types, with every rounding. The quick ones are in alu.c; here
+/* Conversions between all pairs of types, with all roundings. The fast ones are in lane_alu.c. Here
  * a value is read exactly (a float as a double, an integer as 64 bits) and rounded once. */
 #include "soft/server/exec/op/half.h"
 
@@ -37,7 +37,7 @@ static enum exec_num_format format_of(unsigned type)
 	}
 }
 
-/* Cut to the type's bits and extended as the type says. */
+/* Truncates to the type's bits and extends by its sign. */
 static uint64_t extend(uint64_t u, unsigned bits, bool is_signed)
 {
 	unsigned cut = 64 - bits;
@@ -80,13 +80,14 @@ static double to_whole(double f, unsigned mode)
 	}
 }
 
-/* The nearest end of the range for what is out of it. A NaN is 0; but from f64, and to 64 bits, the
- * hardware gives the highest bit. */
+/* Saturates values out of range. NaN gives 0; from f64 and to 64 bits the hardware returns the
+ * highest bit. */
 static uint64_t float_to_int(const struct exec_op *o, double f)
 {
 	unsigned bits = ints[o->type].bits;
 	bool is_signed = ints[o->type].is_signed;
-	double high = ldexp(1, (int)bits - (is_signed ? 1 : 0)); /* the first that is too large */
+	/* the first value that is too large */
+	double high = ldexp(1, (int)bits - (is_signed ? 1 : 0));
 	uint64_t max = UINT64_MAX >> (64 - bits + is_signed);
 
 	if (f != f) {
@@ -122,7 +123,7 @@ static uint64_t to_integer(const struct exec_op *o, const struct exec_any *v)
 	return extend(u, ints[o->type].bits, ints[o->type].is_signed);
 }
 
-/* An integer or odd-rounded sum as f64, in that rounding. */
+/* An integer, or a sum rounded to odd, as f64 in this rounding. */
 static uint64_t int_to_double(const struct exec_any *v, unsigned mode)
 {
 	unsigned top = v->u ? 64 - (unsigned)__builtin_clzll(v->u) : 0, shift;
@@ -141,8 +142,8 @@ static uint64_t int_to_double(const struct exec_any *v, unsigned mode)
 	return exec_num_bits(v->negative ? -d : d);
 }
 
-/* NaN between formats of which one is f64: sign and payload stay, and it is a quiet one; with .ftz
- * f32's is canonical. */
+/* NaN between formats of which one is f64: sign and payload are kept, and it is made quiet; with
+ * .ftz f32's is canonical. */
 static uint64_t nan_of(const struct exec_op *o, uint64_t raw)
 {
 	enum exec_num_format f = format_of(o->type2 == TY_F64 ? o->type : o->type2);
@@ -191,7 +192,8 @@ static uint64_t to_float(const struct exec_op *o, const struct exec_any *v)
 	return r;
 }
 
-/* Infinity and NaN to tf32 with ties away from zero are cut only; .satfinite takes one step off. */
+/* Infinity and NaN to tf32 with ties away from zero are truncated only; .satfinite subtracts one
+ * step. */
 static uint32_t tf32_not_finite(const struct exec_op *o, uint32_t raw)
 {
 	raw &= ~0x1fffu;
@@ -207,7 +209,7 @@ static uint64_t convert(const struct exec_op *o, uint64_t raw)
 		return tf32_not_finite(o, (uint32_t)raw);
 	}
 	if (o->type == TY_F32 && o->type2 == CVT_BF16 && !changes) {
-		return raw << 16; /* no more than that: NaN keeps its bits */
+		return raw << 16; /* NaN keeps its bits */
 	}
 	v = read_any(o->type2, raw, o->flags & FLAG_FTZ);
 	if (o->type < TY_COUNT && ints[o->type].bits) {
@@ -221,20 +223,18 @@ static uint64_t convert(const struct exec_op *o, uint64_t raw)
 
 int exec_op_cvt_any(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		exec_lane_set(w, o->d, o->wide & WIDE_D, lane,
 			      convert(o, exec_lane_get(w, o->a, o->wide & WIDE_A, lane)));
 	}
 	return STEP_NEXT;
 }
 
-/* d = convert(a) above convert(b); or, with FLAG_PAIR, both parts of a. size: bits of a result's
- * part, e: bits of a source's part. */
+/* d = convert(a) above convert(b), or with FLAG_PAIR both parts of a. size: bits of a result part,
+ * e: bits of a source part. */
 int exec_op_cvt_pair(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		uint32_t x = (uint32_t)exec_lane_get(w, o->a, false, lane), y;
 		struct exec_any high, low;
 
@@ -259,8 +259,7 @@ int exec_op_cvt_pack(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 	int64_t max = (INT64_C(1) << (bits - o->sub)) - 1, min = o->sub ? -max - 1 : 0;
 	uint32_t mask = (1u << bits) - 1;
 
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		int64_t x = (int32_t)exec_lane_get(w, o->a, false, lane);
 		int64_t y = (int32_t)exec_lane_get(w, o->b, false, lane);
 		uint32_t r =

@@ -1,4 +1,4 @@
-/* f16 and bf16, one value or two in a register. Each result is the exact one rounded once: through
+/* f16 and bf16, one value or two per register. Each result is the exact one rounded once, by way of
  * doubles rounded to odd. */
 #include "soft/server/exec/op/half.h"
 
@@ -19,7 +19,7 @@ static bool is_nan(enum exec_num_format f, uint16_t h)
 	return (h & 0x7fff) > exec_num_shapes[f].finite + 1;
 }
 
-/* Order of the bits as of the values; -0 below +0. */
+/* Maps bits to integers in the order of the values; -0 below +0. */
 static int order(uint16_t h)
 {
 	return h & 0x8000 ? -(int)(h & 0x7fff) - 1 : h;
@@ -53,7 +53,7 @@ static double compute(const struct exec_op *o, double x, double y, double z)
 	case ALU_SUB:
 		return exec_num_add_odd(x, -y);
 	case ALU_MUL:
-		return x * y; /* exact: 22 bits at most */
+		return x * y; /* exact: at most 22 bits */
 	case ALU_FMA:
 		return exec_num_fma_odd(x, y, z);
 	case ALU_EX2:
@@ -100,8 +100,7 @@ int exec_op_half(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	unsigned n = half_sources[o->sub];
 
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		uint32_t x = (uint32_t)exec_lane_get(w, o->a, false, lane);
 		uint32_t y = n > 1 ? (uint32_t)exec_lane_get(w, o->b, false, lane) : 0;
 		uint32_t z = n > 2 ? (uint32_t)exec_lane_get(w, o->c, false, lane) : 0, r = 0;
@@ -172,8 +171,7 @@ int exec_op_half_compare(struct exec_warp *w, const struct exec_op *o, uint32_t 
 	uint32_t r = o->sub != BOOL_NONE ? w->preds[o->r] ^ (o->r_not ? ~0u : 0) : 0;
 	uint32_t bits[2] = { 0, 0 };
 
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		uint32_t x = (uint32_t)exec_lane_get(w, o->a, false, lane);
 		uint32_t y = (uint32_t)exec_lane_get(w, o->b, false, lane);
 
@@ -198,11 +196,10 @@ int exec_op_half_compare(struct exec_warp *w, const struct exec_op *o, uint32_t 
 	return STEP_NEXT;
 }
 
-/* Of magnitudes, with the sign of the product. */
+/* On magnitudes, with the sign of the product. */
 int exec_op_minmax_xorsign(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		uint32_t x = (uint32_t)exec_lane_get(w, o->a, false, lane);
 		uint32_t y = (uint32_t)exec_lane_get(w, o->b, false, lane);
 		uint32_t sign = (x ^ y) & 0x80000000, r, low, high;
@@ -216,7 +213,7 @@ int exec_op_minmax_xorsign(struct exec_warp *w, const struct exec_op *o, uint32_
 		}
 		x_nan = x > 0x7f800000;
 		y_nan = y > 0x7f800000;
-		low = x < y ? x : y; /* magnitudes are ordered as their bits, NaN above all */
+		low = x < y ? x : y; /* magnitudes order as their bits, NaN above all */
 		high = x < y ? y : x;
 		r = o->sub == ALU_MIN || x_nan || y_nan ? low : high;
 		r = (r & 0x7fffffff) | sign;

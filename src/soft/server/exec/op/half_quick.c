@@ -1,7 +1,7 @@
-/* The frequent operations and conversions of halves, eight lanes at a time, for machines with AVX2
- * and F16C; half.c and cvt.c define what they give. Everything is computed in single precision:
- * sums and products of halves that are rounded twice are right, since 24 bits are at least twice a
- * half's and two more; a fused product's sum is rounded to odd first. */
+/* Frequent operations and conversions of halves, eight lanes at a time, for processors with AVX2
+ * and F16C; half.c and cvt.c define the results. All arithmetic is single precision: rounding sums
+ * and products of halves twice is exact, since 24 bits are at least 2 * 11 + 2; the sum of a fused
+ * multiplication is rounded to odd first. */
 #include "soft/server/exec/op/half.h"
 
 #include "soft/server/exec/handlers.h"
@@ -34,7 +34,7 @@ static ALWAYS_INLINE void put(struct exec_warp *w, uint32_t ref, uint32_t m,
 	}
 }
 
-/* The low halves of eight lanes as floats. */
+/* Converts the low halves of eight lanes to floats. */
 static ALWAYS_INLINE __m256 widen(enum exec_num_format f, __m256i h)
 {
 	if (f == NUM_BF16) {
@@ -50,7 +50,7 @@ static ALWAYS_INLINE __m256i choose(__m256i no, __m256i yes, __m256 which)
 	return _mm256_blendv_epi8(no, yes, _mm256_castps_si256(which));
 }
 
-/* Rounded to nearest; NaN is the canonical one. */
+/* Rounds to nearest; NaN becomes canonical. */
 static ALWAYS_INLINE __m256i narrow(enum exec_num_format f, __m256 r)
 {
 	__m256i u = _mm256_castps_si256(r);
@@ -74,7 +74,7 @@ static ALWAYS_INLINE __m256i exec_flush(__m256i h)
 	return _mm256_andnot_si256(_mm256_and_si256(tiny, _mm256_set1_epi32(0x7fff)), h);
 }
 
-/* p + z rounded to odd: what the rounded sum has lost makes its last bit one. */
+/* Returns p + z rounded to odd: the last bit is set if the rounded sum is inexact. */
 static ALWAYS_INLINE __m256 add_odd(__m256 p, __m256 z)
 {
 	__m256 zero = _mm256_setzero_ps(), s = _mm256_add_ps(p, z), t = _mm256_sub_ps(s, p);
@@ -86,14 +86,14 @@ static ALWAYS_INLINE __m256 add_odd(__m256 p, __m256 z)
 
 	even = _mm256_cmpeq_epi32(_mm256_and_si256(u, _mm256_set1_epi32(1)),
 				  _mm256_setzero_si256());
-	/* One up in magnitude when the rest has the sum's sign, else one down. */
+	/* One ulp up in magnitude if the remainder has the sum's sign, else one down. */
 	step = choose(_mm256_set1_epi32(-1), _mm256_set1_epi32(1),
 		      _mm256_or_ps(_mm256_and_ps(more, above), _mm256_andnot_ps(above, less)));
 	step = _mm256_and_si256(step, _mm256_castps_si256(_mm256_or_ps(more, less)));
 	return _mm256_castsi256_ps(_mm256_add_epi32(u, _mm256_and_si256(step, even)));
 }
 
-/* Products of bf16 that single precision cannot hold exactly. */
+/* Returns true for products of bf16 that single precision cannot hold exactly. */
 static ALWAYS_INLINE bool is_lost(unsigned what, __m256 x, __m256 y, __m256 p)
 {
 	const __m256 magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
@@ -117,7 +117,7 @@ static ALWAYS_INLINE __m256i is_nan(enum exec_num_format f, __m256i h)
 	return _mm256_cmpgt_epi32(h, _mm256_set1_epi32(f == NUM_F16 ? 0x7c00 : 0x7f80));
 }
 
-/* Numbers in the order of the values, -0 below +0. */
+/* Maps bits to integers in the order of the values, -0 below +0. */
 static ALWAYS_INLINE __m256i order(__m256i h)
 {
 	__m256i v = _mm256_srai_epi32(_mm256_slli_epi32(h, 16), 16);
@@ -170,7 +170,7 @@ static ALWAYS_INLINE __m256i one(enum exec_num_format f, unsigned what, unsigned
 		*lost = *lost || (f == NUM_BF16 && is_lost(what, x, y, r));
 		r = what == ALU_FMA ? add_odd(r, widen(f, c)) : r;
 	}
-	if (flags & FLAG_SAT) { /* of a NaN the second operand is taken */
+	if (flags & FLAG_SAT) { /* for NaN the second operand is returned */
 		r = _mm256_min_ps(_mm256_max_ps(r, _mm256_setzero_ps()), _mm256_set1_ps(1));
 	}
 	if (flags & FLAG_RELU) {
@@ -286,7 +286,7 @@ static int f32_from_bf16(struct exec_warp *w, const struct exec_op *o, uint32_t 
 	return STEP_NEXT;
 }
 
-/* From one or two floats; two: a above b. */
+/* Converts one or two floats; two: a above b. */
 static ALWAYS_INLINE int from_f32(struct exec_warp *w, const struct exec_op *o, uint32_t m,
 				  enum exec_num_format f, bool pair)
 {
@@ -348,14 +348,14 @@ static exec_op_fn cvt_of(const struct exec_op *o, bool pair)
 }
 #endif
 
-/* The plain handlers of alu.c go with the plain ones here, so that tests see both. */
+/* The baseline handlers are paired with half.c, so that tests cover both. */
 static bool can(const struct exec_handlers *h)
 {
 #if defined(__x86_64__)
 	unsigned a, b, c = 0, d;
 
 	__builtin_cpu_init();
-	/* clang 14 has no name for the second one. */
+	/* clang 14 does not know "f16c" here. */
 	return h != &exec_handlers_base && __builtin_cpu_supports("avx2") &&
 	       __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C;
 #else

@@ -1,8 +1,7 @@
-/* Integer instructions that are rare enough to be done lane by lane. Results are what the PTX
- * manual's own definitions give. */
+/* Rare integer instructions, computed lane by lane as the PTX manual defines them. */
 #include "soft/server/exec/op/integer.h"
 
-/* The n-th set bit from base, upwards or downwards; all ones when there is none. */
+/* Returns the n-th set bit from base, upwards or downwards; all ones if there is none. */
 static uint32_t find_nth(uint32_t mask, uint32_t base, int32_t offset)
 {
 	int32_t step = offset > 0 ? 1 : -1;
@@ -12,7 +11,7 @@ static uint32_t find_nth(uint32_t mask, uint32_t base, int32_t offset)
 		return ~0u;
 	}
 	if (offset == INT32_MIN) {
-		return 0; /* what the hardware gives */
+		return 0; /* as the hardware returns */
 	}
 	if (offset == 0) {
 		return mask >> base & 1 ? base : ~0u;
@@ -57,7 +56,7 @@ static int32_t part(uint32_t x, unsigned at, unsigned bits, bool is_signed)
 	return is_signed && x >> (bits - 1) ? (int32_t)x - (1 << bits) : (int32_t)x;
 }
 
-/* type, type2: signs of the two vectors. */
+/* type, type2: signedness of the two vectors. */
 static uint32_t dot(const struct exec_op *o, uint32_t a, uint32_t b, uint32_t c)
 {
 	unsigned from = o->flags & INTEGER_HIGH ? 16 : 0;
@@ -124,7 +123,7 @@ static uint32_t compute(const struct exec_op *o, uint32_t a, uint32_t b, uint32_
 	}
 }
 
-/* dp4a is what quantized networks do most: no choices inside. */
+/* dp4a dominates quantized networks: specialized, without branches inside. */
 #define DEF_DP4A(name, TA, TB)                                                                     \
 	static int name(struct exec_warp *w, const struct exec_op *o, uint32_t m)                  \
 	{                                                                                          \
@@ -154,8 +153,7 @@ exec_op_fn exec_integer_dp4a(enum exec_type a, enum exec_type b)
 
 int exec_op_integer(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		uint32_t a = (uint32_t)exec_lane_get(w, o->a, false, lane);
 		uint32_t b = (uint32_t)exec_lane_get(w, o->b, false, lane);
 		uint32_t c = o->n > 2 ? (uint32_t)exec_lane_get(w, o->c, false, lane) : 0;
@@ -169,8 +167,7 @@ int exec_op_nonzero(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	uint32_t q = w->preds[o->r] ^ (o->r_not ? ~0u : 0), bits = 0;
 
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		bits |= (uint32_t)(exec_lane_get(w, o->a, false, lane) != 0) << lane;
 	}
 	if (o->p != EXEC_NO_PRED) {
@@ -181,8 +178,7 @@ int exec_op_nonzero(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 
 int exec_op_pack_bytes(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		exec_lane_set(w, o->d, false, lane,
 			      (exec_lane_get(w, o->a, false, lane) & 0xff) |
 				      exec_lane_get(w, o->b, false, lane) << 8);
@@ -192,8 +188,7 @@ int exec_op_pack_bytes(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 
 int exec_op_unpack_byte(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		exec_lane_set(w, o->d, false, lane,
 			      exec_lane_get(w, o->a, false, lane) >> o->imm & 0xff);
 	}

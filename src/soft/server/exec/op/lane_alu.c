@@ -1,6 +1,6 @@
-/* Arithmetic, logic, comparisons and common conversions over 32 lanes. Compiled once for each
- * instruction set; the name of the table of handlers is EXEC_TABLE. No NaN or rounding shortcut is
- * allowed: -ffast-math must never be used here. */
+/* Arithmetic, logic, comparisons and common conversions over 32 lanes. Compiled once per
+ * instruction set; EXEC_TABLE is the name of the handler table. Must never be compiled with
+ * -ffast-math: no NaN or rounding shortcut is allowed. */
 #include "soft/server/exec/op/lane_alu.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@
 #include "soft/server/exec/memory/mem_atom.h"
 #include "soft/server/exec/memory/mem_word.h"
 
-/* p and q from the comparison and, if there is one, the predicate r. */
+/* Sets p and q from the comparison and, if present, predicate r. */
 static ALWAYS_INLINE void setp_finish(struct exec_warp *w, const struct exec_op *o, uint32_t m,
 				      uint32_t bits)
 {
@@ -84,7 +84,7 @@ CMP_FLOAT(f32, float, X, Y)
 CMP_FLOAT(f32z, float, exec_flush(X), exec_flush(Y))
 CMP_FLOAT(f64, double, X, Y)
 
-/* Integer conversions between every pair, by how the two sides are stored. */
+/* Integer conversions between all pairs, by storage of the two sides. */
 #define CVT_INT_FROM(suffix, S, T)                                                                 \
 	DEF1(cvt_u8_##suffix, uint32_t, S, T, (uint8_t)X)                                          \
 	DEF1(cvt_s8_##suffix, uint32_t, S, T, (int8_t)X)                                           \
@@ -137,10 +137,10 @@ HANDLER(selp_64)
 	GO_ON;
 }
 
-/* Halves to a whole: 16 + 16 to 32, 32 + 32 to 64. */
+/* Halves to a whole: 16 + 16 to 32, 32 + 32 to 64 bits. */
 DEF2(pack_32, uint32_t, uint32_t, uint32_t, (X & 0xffff) | Y << 16)
 DEF2(pack_64, uint64_t, uint32_t, uint64_t, X | Y << 32)
-/* The low half goes first: the decoder sees to it that d is not a. */
+/* The low half is written first: the decoder ensures that d differs from a. */
 #define DEF_UNPACK(name, S, low, high)                                                             \
 	HANDLER(name)                                                                              \
 	{                                                                                          \

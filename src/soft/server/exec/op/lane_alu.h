@@ -1,7 +1,7 @@
-/* How a handler over 32 lanes is written. Each loop runs over all lanes so that the compiler makes
- * vectors of it; lanes that do not take part keep their value. When every living lane takes part
- * nothing is blended. Sources and destination may be the same register, never overlap otherwise:
- * hence ivdep. */
+/* Framework for handlers over 32 lanes. Each loop runs over all lanes, so that the compiler
+ * vectorizes it; inactive lanes keep their value. If every living lane is active no blending is
+ * needed. Sources and destination may be the same register but never overlap otherwise: hence
+ * ivdep. */
 #ifndef GBPF_SOFT_SERVER_EXEC_OP_LANE_ALU_H
 #define GBPF_SOFT_SERVER_EXEC_OP_LANE_ALU_H
 
@@ -18,7 +18,7 @@ static const uint32_t exec_lane_bit[EXEC_LANES] = {
 	1u << 24, 1u << 25, 1u << 26, 1u << 27, 1u << 28, 1u << 29, 1u << 30, 1u << 31,
 };
 
-#if defined(__clang__) /* compiles this for analysis and fuzzing only */
+#if defined(__clang__) /* clang compiles this for analysis and fuzzing only */
 #define LANES_PRAGMA
 #else
 #define LANES_PRAGMA _Pragma("GCC ivdep")
@@ -45,12 +45,13 @@ static const uint32_t exec_lane_bit[EXEC_LANES] = {
 		}                                                                                  \
 	} while (0)
 
-#define HANDLER_SECTION __attribute__((section("exec_run"))) /* handlers.c knows them by it */
+/* The section identifies handlers to handlers.c. */
+#define HANDLER_SECTION __attribute__((section("exec_run")))
 #define HANDLER(name)                                                                              \
 	static HANDLER_SECTION int name(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 
-/* How every handler ends: by a jump to the next one's, or back to the loop, which must find pc
- * right. What may look at w->pc before has to set it (behind()). */
+/* The end of every handler: a tail call of the next handler, or a return to the loop, which needs a
+ * correct pc. Code that may read w->pc earlier must set it with exec_pc_advance(). */
 static ALWAYS_INLINE void exec_pc_advance(struct exec_warp *w, const struct exec_op *o)
 {
 	w->pc = (uint32_t)(o - w->code) + 1;
@@ -63,19 +64,19 @@ static ALWAYS_INLINE int exec_next_op(struct exec_warp *w, const struct exec_op 
 	}
 	exec_pc_advance(w, o);
 #if defined(__AVX__)
-	_mm256_zeroupper(); /* once a run: compiled with -mno-vzeroupper */
+	_mm256_zeroupper(); /* once per run: compiled with -mno-vzeroupper */
 #endif
 	return STEP_NEXT;
 }
 #define GO_ON return exec_next_op(w, o, m)
 
-/* D: how the destination is stored; S: how sources are; T: as what they are read. expr speaks of x,
- * y, z, type, utype. */
+/* D: storage type of the destination; S: of the sources; T: type as which they are read. expr may
+ * use x, y, z, type, utype. */
 #define X ((T_)a[i])
 #define Y ((T_)b[i])
 #define Z ((T_)c[i])
 
-/* Two functions, so that the usual one, for all living lanes, stays small. */
+/* Two functions, so that the common one, for all living lanes, stays small. */
 #define DEF_LANES(name, D, operands, expr)                                                         \
 	static NOINLINE HANDLER_SECTION int name##_some(struct exec_warp *w,                       \
 							const struct exec_op *o, uint32_t m)       \
@@ -102,12 +103,12 @@ static ALWAYS_INLINE int exec_next_op(struct exec_warp *w, const struct exec_op 
 #define DEF3(name, D, S, T, expr)                                                                  \
 	DEF_LANES(name, D, typedef T T_; SOURCE(S, a); SOURCE(S, b); SOURCE(S, c);                 \
 		  D *d = REF(D, w, o->d), expr)
-/* b is always a 32-bit register: shift counts. */
+/* b is always a 32-bit register: the shift count. */
 #define DEFSHIFT(name, S, T, expr)                                                                 \
 	DEF_LANES(name, S, typedef T T_; SOURCE(S, a); SOURCE(uint32_t, b);                        \
 		  S *d = REF(S, w, o->d), expr)
 
-/* A word for each lane, -1 or 0, to a mask. */
+/* Packs one word per lane, -1 or 0, into a mask. */
 static ALWAYS_INLINE uint32_t exec_pack_lanes(const int32_t *c)
 {
 #if defined(__AVX512DQ__)

@@ -1,4 +1,4 @@
-/* Matrices between memory and the registers of a warp. */
+/* Matrix moves between memory and the registers of a warp. */
 #include <string.h>
 
 #include "soft/server/exec/handlers.h"
@@ -11,7 +11,8 @@ static uint64_t address_of(struct exec_warp *w, const struct exec_op *o, unsigne
 	return exec_lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm;
 }
 
-/* The two halves of a lane's register: neighbours in a row, or, transposed, in a column. */
+/* Positions of the two halves of a lane's register: neighbours in a row or, transposed, in a
+ * column. */
 static void halves_of(unsigned lane, bool trans, unsigned i, unsigned *row, unsigned *col)
 {
 	unsigned group = lane >> 2, pair = (lane & 3) * 2 + i;
@@ -36,8 +37,7 @@ int exec_op_matrix(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 		}
 	}
 	for (unsigned k = 0; k < o->n; k++) {
-		exec_each_lane(m, lane)
-		{
+		exec_each_lane (m, lane) {
 			uint32_t *reg = &REF(uint32_t, w, o->d + k * EXEC_SLOT32)[lane];
 
 			for (unsigned i = 0; i < 2; i++) {
@@ -69,8 +69,7 @@ int exec_op_movmatrix(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 			all[row][col] = (uint16_t)(a[lane] >> 16 * i);
 		}
 	}
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		unsigned row = lane >> 2, col = (lane & 3) * 2;
 
 		exec_lane_set(w, o->d, false, lane,
@@ -79,7 +78,7 @@ int exec_op_movmatrix(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 	return STEP_NEXT;
 }
 
-/* Bits of an element below a byte: its place in the byte. */
+/* Reads an element smaller than a byte at its bit offset. */
 static uint64_t get_bits(const uint8_t *p, unsigned bits, unsigned at)
 {
 	uint64_t v = 0;
@@ -90,7 +89,7 @@ static uint64_t get_bits(const uint8_t *p, unsigned bits, unsigned at)
 
 static void put_bits(uint8_t *p, unsigned bits, uint64_t v)
 {
-	memcpy(p, &v, bits / 8); /* results are not below a byte */
+	memcpy(p, &v, bits / 8); /* results are at least a byte */
 }
 
 struct exec_wmma_move {
@@ -100,7 +99,7 @@ struct exec_wmma_move {
 	unsigned bits, n, e;
 };
 
-/* Where a register's element lies; *at: the bit in its byte. */
+/* Returns the byte of a register's element; *at: the bit offset in it. */
 static uint8_t *element(struct exec_warp *w, const struct exec_wmma_move *v, unsigned lane,
 			unsigned r, unsigned i, unsigned *at)
 {
@@ -157,8 +156,7 @@ int exec_op_wmma_move(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 	v.bits = exec_mma_type_bits(v.t);
 	v.e = v.t == MMA_F64 ? 1 : 32 / v.bits;
 	v.n = exec_mma_registers(MMA_WMMA, v.s, (enum exec_mma_matrix)o->sub, v.t);
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		if (move_lane(w, &v, lane) != STEP_NEXT) {
 			return STEP_FAULT;
 		}

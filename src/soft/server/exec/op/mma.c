@@ -1,10 +1,8 @@
-/* Products of matrices that a warp's lanes hold in parts.
- *
- * How sums are rounded: products are exact, they and the accumulator are added in double precision
- * in the order of k, and the sum is rounded once, to nearest, to the result's type. The hardware
- * adds groups of products at a fixed point and cuts what lies below, so that sums which are not
- * exactly representable may differ in their last bits; integers and exact sums are equal. f64 is a
- * chain of fused multiplications in the order of k. */
+/* Matrix products of fragments held by a warp's lanes. Rounding of sums: products are exact, they
+ * and the accumulator are added in double precision in the order of k, and the sum is rounded once,
+ * to nearest, to the result's type. The hardware adds groups of products in fixed point and
+ * truncates lower bits, so sums that are not exactly representable may differ in their last bits;
+ * integers and exact sums are equal. f64 is a chain of fused multiplications in the order of k. */
 #include "soft/server/exec/op/mma.h"
 
 #include "soft/server/exec/handlers.h"
@@ -53,11 +51,11 @@ unsigned exec_mma_registers(enum exec_mma_kind kind, const struct exec_mma_shape
 	if (kind == MMA_QUAD) {
 		return x < MMA_C ? 2 : t == MMA_F16 ? 4 : 8;
 	}
-	/* Fragments of f16 in wmma are eight registers, whatever the shape. */
+	/* f16 fragments of wmma have eight registers for every shape. */
 	return kind == MMA_WMMA && t == MMA_F16 && x < MMA_C ? 8 : n ? n : 1;
 }
 
-/* Lanes 0-3 with 16-19, 4-7 with 20-23 ... hold one product each. */
+/* Lanes 0-3 with 16-19, 4-7 with 20-23 and so on hold one product each. */
 static struct exec_mma_place quad_place(enum exec_mma_matrix x, enum exec_mma_type t,
 					unsigned flags, unsigned lane, unsigned r, unsigned i)
 {
@@ -89,14 +87,14 @@ struct exec_mma_place exec_mma_place(enum exec_mma_kind kind, const struct exec_
 		return quad_place(x, t, flags, lane, r, i);
 	}
 	if (kind == MMA_WMMA) {
-		/* In a row, and over again when there is more room than elements. */
+		/* consecutive, and repeated if there is more room than elements */
 		at = (lane * exec_mma_registers(kind, s, x, t) + r) * e + i;
 		at %= rows_of(s, x) * cols_of(s, x);
 		p.row = (uint16_t)(at / cols_of(s, x));
 		p.col = (uint16_t)(at % cols_of(s, x));
 		return p;
 	}
-	if (x >= MMA_C) { /* two neighbours in a row, in one register or two */
+	if (x >= MMA_C) { /* two neighbours of a row, in one register or two */
 		at = r * e + i;
 		p.row = (uint16_t)(group + (at >> 1) * 8);
 		p.col = (uint16_t)(member * 2 + (at & 1));
@@ -117,7 +115,7 @@ struct exec_mma_place exec_mma_place(enum exec_mma_kind kind, const struct exec_
 	return p;
 }
 
-/* One matrix: floats as doubles, integers as they are. */
+/* A matrix: floats as doubles, integers as they are. */
 union exec_mma_value {
 	double f;
 	int64_t i;
@@ -178,10 +176,10 @@ struct exec_product {
 	const struct exec_op *o;
 	const struct exec_mma_shape *s;
 	enum exec_mma_kind kind;
-	unsigned part; /* of MMA_QUAD: which of the four */
+	unsigned part; /* MMA_QUAD: which of the four products */
 	union exec_mma_value a[MMA_DIM_MAX][MMA_K_MAX], b[MMA_K_MAX][MMA_DIM_MAX];
 	union exec_mma_value c[MMA_DIM_MAX][MMA_DIM_MAX];
-	uint64_t d[MMA_DIM_MAX][MMA_DIM_MAX]; /* as bits of the result's type */
+	uint64_t d[MMA_DIM_MAX][MMA_DIM_MAX]; /* bits of the result's type */
 };
 
 static uint32_t reference(uint32_t first, bool wide, unsigned r)
@@ -194,7 +192,7 @@ static bool takes_part(const struct exec_product *p, unsigned lane)
 	return p->kind != MMA_QUAD || (lane >> 2 & 3) == p->part;
 }
 
-/* The elements of a register lie side by side: in a column of B as mma has it, else in a row. */
+/* Elements of a register are adjacent: in a column for B of mma, else in a row. */
 static struct exec_mma_place step(const struct exec_product *p, enum exec_mma_matrix x,
 				  enum exec_mma_type t, struct exec_mma_place first, unsigned lane,
 				  unsigned r, unsigned i)
@@ -238,7 +236,7 @@ static void gather(struct exec_warp *w, struct exec_product *p, enum exec_mma_ma
 	}
 }
 
-#define COLUMNS 8u /* n is a multiple of it */
+#define COLUMNS 8u /* divides n */
 
 static void float_row(struct exec_product *p, unsigned row, unsigned from)
 {
@@ -324,8 +322,7 @@ static void scatter(struct exec_warp *w, struct exec_product *p, uint32_t m)
 	unsigned n = exec_mma_registers(p->kind, p->s, MMA_D, t), e = elements_of(t);
 	bool wide = t == MMA_F64;
 
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		for (unsigned r = 0; r < n && takes_part(p, lane); r++) {
 			struct exec_mma_place first =
 				exec_mma_place(p->kind, p->s, MMA_D, t, p->o->flags, lane, r, 0);

@@ -1,4 +1,4 @@
-/* Matrix fragments: which lane's register holds which element, and what multiplies them. */
+/* Matrix fragments: which lane's register holds which element, and the products of fragments. */
 #ifndef GBPF_SOFT_SERVER_EXEC_OP_MMA_H
 #define GBPF_SOFT_SERVER_EXEC_OP_MMA_H
 
@@ -22,9 +22,9 @@ enum exec_mma_type {
 };
 
 enum exec_mma_kind {
-	MMA_TILE, /* mma: m16n8 and m8n8, as the PTX manual lays them out */
-	MMA_QUAD, /* mma.m8n8k4 of f16: four products in one warp */
-	MMA_WMMA, /* wmma: a layout of our own, which programs must not know */
+	MMA_TILE, /* mma: m16n8 and m8n8, as laid out in the PTX manual */
+	MMA_QUAD, /* mma.m8n8k4 of f16: four products per warp */
+	MMA_WMMA, /* wmma: a private layout, opaque to programs */
 };
 
 struct exec_mma_shape {
@@ -41,11 +41,11 @@ enum exec_mma_matrix { MMA_A, MMA_B, MMA_C, MMA_D };
 enum { MMA_COL_A = 1, MMA_COL_B = 2, MMA_SATFINITE = 4, MMA_XOR = 8 };
 
 unsigned exec_mma_type_bits(enum exec_mma_type t);
-/* 32-bit registers (64-bit ones of f64) that hold a lane's part. */
+/* Returns the 32-bit registers (64-bit for f64) that hold a lane's part. */
 unsigned exec_mma_registers(enum exec_mma_kind kind, const struct exec_mma_shape *s,
 			    enum exec_mma_matrix x, enum exec_mma_type t);
 
-/* Element i of register r of a lane: its row and column in the matrix. */
+/* Row and column in the matrix of element i of register r of a lane. */
 struct exec_mma_place {
 	uint16_t row, col;
 };
@@ -53,17 +53,17 @@ struct exec_mma_place exec_mma_place(enum exec_mma_kind kind, const struct exec_
 				     enum exec_mma_matrix x, enum exec_mma_type t, unsigned flags,
 				     unsigned lane, unsigned r, unsigned i);
 
-/* d, a, b, c: the first of registers in a row; e: shape; type, type2, n, size: of a, b, c, d;
+/* d, a, b, c: the first of consecutive registers; e: shape; type, type2, n, size: of a, b, c, d;
  * sub: kind; flags: MMA_*. */
 int exec_op_mma(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 
-/* matrix.c. ldmatrix and stmatrix of n 8x8 matrices: registers from d, rows' addresses in a;
- * flags: MATRIX_*. */
+/* matrix.c. ldmatrix and stmatrix of n 8x8 matrices: registers from d, row addresses in a; flags:
+ * MATRIX_*. */
 enum { MATRIX_TRANS = 1, MATRIX_STORE = 2 };
 int exec_op_matrix(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 int exec_op_movmatrix(struct exec_warp *w, const struct exec_op *o, uint32_t m);
-/* wmma.load and wmma.store: registers from d, address in a, stride in b; e: shape; type: of the
- * elements; sub: which matrix; flags: WMMA_COL and WMMA_STORE. */
+/* wmma.load and wmma.store: registers from d, address in a, stride in b; e: shape; type: element
+ * type; sub: which matrix; flags: WMMA_COL and WMMA_STORE. */
 enum { WMMA_COL = 1, WMMA_STORE = 2 };
 int exec_op_wmma_move(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 

@@ -1,7 +1,7 @@
 /* The small float formats (f16, bf16, tf32, e4m3, e5m2), read into and rounded from doubles. Every
- * value of theirs is a double; sums that are not are rounded to odd, so that one more rounding
- * gives what a single one of the exact value would. Included by what computes with them; needs
- * neither the host's rounding mode nor its flags. */
+ * value of these formats is a double. Sums that are not doubles are rounded to odd, so that a
+ * second rounding gives the same result as a single rounding of the exact value. Independent of the
+ * host's rounding mode and flags. */
 #ifndef GBPF_SOFT_SERVER_EXEC_OP_NUMBER_H
 #define GBPF_SOFT_SERVER_EXEC_OP_NUMBER_H
 
@@ -13,13 +13,15 @@
 #include "soft/server/exec/op.h"
 
 enum exec_num_format { NUM_F16, NUM_BF16, NUM_TF32, NUM_F32, NUM_E4M3, NUM_E5M2, NUM_FORMATS };
-enum { ROUND_RNA = ROUND_RP + 1 }; /* to nearest, ties away from zero; besides ROUND_* of op.h */
+enum {
+	ROUND_RNA = ROUND_RP + 1
+}; /* to nearest, ties away from zero; in addition to ROUND_* of op.h */
 
 struct exec_num_shape {
 	uint8_t man_bits, exp_bits;
-	uint8_t shift;	 /* below the mantissa, in a register */
+	uint8_t shift;	 /* bits below the mantissa in a register */
 	uint32_t finite; /* the largest finite value */
-	uint32_t nan;	 /* the canonical one; in the register */
+	uint32_t nan;	 /* the canonical NaN, as register bits */
 };
 static const struct exec_num_shape exec_num_shapes[NUM_FORMATS] = {
 	[NUM_F16] = { 10, 5, 0, 0x7bff, 0x7fff },
@@ -67,7 +69,7 @@ static inline int exec_num_bias(const struct exec_num_shape *s)
 	return (1 << (s->exp_bits - 1)) - 1;
 }
 
-/* The value of a register's bits; every NaN is the same one. */
+/* Returns the value of a register's bits; all NaNs become one. */
 static inline double exec_num_read(enum exec_num_format f, uint32_t u)
 {
 	const struct exec_num_shape *s = &exec_num_shapes[f];
@@ -107,8 +109,8 @@ static inline bool exec_num_round_up(uint64_t kept, uint64_t rest, uint64_t half
 	}
 }
 
-/* As a register's bits, without the sign above the format's own. finite: what is too large, also
- * infinity, becomes the largest finite value. */
+/* Returns register bits, without a sign above the format's own. finite: values that are too large,
+ * and infinity, become the largest finite value. */
 static inline uint32_t exec_num_round(enum exec_num_format f, double v, unsigned mode, bool finite)
 {
 	const struct exec_num_shape *s = &exec_num_shapes[f];
@@ -132,7 +134,7 @@ static inline uint32_t exec_num_round(enum exec_num_format f, double v, unsigned
 	unit = UINT64_C(1) << shift;
 	kept = man >> shift;
 	kept += exec_num_round_up(kept, man & (unit - 1), unit >> 1, negative, mode);
-	if (e >= low) { /* a carry out of the mantissa counts the exponent up */
+	if (e >= low) { /* a carry out of the mantissa increments the exponent */
 		kept += (uint64_t)(e - low) << s->man_bits;
 	}
 	large = kept > s->finite;
@@ -145,7 +147,7 @@ static inline uint32_t exec_num_round(enum exec_num_format f, double v, unsigned
 	return (sign | (uint32_t)kept) << s->shift;
 }
 
-/* v, whose last place may have been rounded, with error left: rounded to odd instead. */
+/* Rounds v to odd; left is the error of v's own rounding. */
 static inline double exec_num_odd(double v, double left)
 {
 	uint64_t u = exec_num_bits(v);

@@ -1,5 +1,5 @@
-/* What needs no speed: directed rounding, carries, clocks, predicates. Compiled with
- * -frounding-math, since it changes the rounding mode of the host thread around single operations.
+/* Handlers where speed does not matter: directed rounding, carries, clocks, predicates. Compiled
+ * with -frounding-math, since it changes the host thread's rounding mode around single operations.
  */
 #include <fenv.h>
 #include <math.h>
@@ -121,7 +121,7 @@ static double round_double(unsigned what, double x, double y, double z)
 	return r;
 }
 
-/* How many sources each of enum slow_round has. */
+/* Number of sources, indexed by enum exec_slow_round. */
 static const uint8_t round_sources[] = { 2, 2, 2, 3, 2, 1, 1 };
 
 int exec_op_round(struct exec_warp *w, const struct exec_op *o, uint32_t m)
@@ -130,8 +130,7 @@ int exec_op_round(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 	uint64_t result[EXEC_LANES];
 
 	fesetround(host_modes[o->n]);
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		uint64_t x = exec_lane_get(w, o->a, wide, lane);
 		uint64_t y = round_sources[o->sub] > 1 ? exec_lane_get(w, o->b, wide, lane) : 0;
 		uint64_t z = round_sources[o->sub] > 2 ? exec_lane_get(w, o->c, wide, lane) : 0;
@@ -151,8 +150,7 @@ int exec_op_round(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 				     ftz, o->flags & FLAG_SAT);
 	}
 	fesetround(FE_TONEAREST);
-	exec_each_lane(m, i)
-	{
+	exec_each_lane (m, i) {
 		exec_lane_set(w, o->d, wide, i, result[i]);
 	}
 	return STEP_NEXT;
@@ -165,7 +163,7 @@ static double flush_double(double x)
 	return as_double(u << 1 >> 53 ? u : u & UINT64_C(1) << 63);
 }
 
-/* Of the upper word of a double alone; the lower word of the result is 0. */
+/* Uses the upper word of a double only; the lower word of the result is 0. */
 static uint64_t approx_upper(unsigned what, uint64_t raw)
 {
 	uint64_t u = raw & ~(uint64_t)UINT32_MAX;
@@ -181,8 +179,7 @@ static uint64_t approx_upper(unsigned what, uint64_t raw)
 	return u & ~(uint64_t)UINT32_MAX;
 }
 
-/* Divisors beyond 2^126 have no reciprocal that is a normal number: the quotient is 0, NaN of an
- * infinity. */
+/* The reciprocal of a divisor beyond 2^126 is not normal: the quotient is 0, for infinity NaN. */
 static uint32_t approx_div(uint32_t a, uint32_t b, bool ftz)
 {
 	uint32_t sign = (a ^ b) & 0x80000000;
@@ -202,8 +199,7 @@ static uint32_t approx_div(uint32_t a, uint32_t b, bool ftz)
 
 int exec_op_approx(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		if (o->sub == APPROX_DIV) {
 			exec_lane_set(w, o->d, false, lane,
 				      approx_div((uint32_t)exec_lane_get(w, o->a, false, lane),
@@ -222,8 +218,7 @@ int exec_op_testp(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 	bool wide = o->type == TY_F64;
 	uint32_t bits = 0;
 
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		uint64_t raw = exec_lane_get(w, o->a, wide, lane);
 		int class = wide ? fpclassify(as_double(raw)) : fpclassify(as_float(raw));
 		bool r;
@@ -242,7 +237,7 @@ int exec_op_testp(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 			r = class == FP_NAN;
 			break;
 		case TEST_NORMAL:
-			r = class == FP_NORMAL || class == FP_ZERO; /* so says the hardware */
+			r = class == FP_NORMAL || class == FP_ZERO; /* as the hardware returns */
 			break;
 		default:
 			r = class == FP_SUBNORMAL;
@@ -262,8 +257,7 @@ int exec_op_carry(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 	uint64_t limit = wide ? UINT64_MAX : UINT32_MAX;
 	bool is_signed = o->type == TY_S32 || o->type == TY_S64;
 
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		uint64_t x = exec_lane_get(w, o->a, wide, lane),
 			 y = exec_lane_get(w, o->b, wide, lane);
 		unsigned __int128 sum, in = o->flags & CARRY_IN ? w->carry >> lane & 1 : 0;
@@ -297,7 +291,7 @@ int exec_op_carry(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 	return STEP_NEXT;
 }
 
-/* Cycles are time of the host at the clock that the device tells, so that differences mean time. */
+/* Cycles are host time at the reported clock rate, so differences measure time. */
 int exec_op_clock(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	uint64_t v = o->sub >= CLOCK_TIMER ? clock_wall_ns() : clock_now_ns();
@@ -307,8 +301,7 @@ int exec_op_clock(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 		v = v / 1000000 * khz + v % 1000000 * khz / 1000000;
 	}
 	v = o->sub == CLOCK_CYCLES_HI || o->sub == CLOCK_TIMER_HI ? v >> 32 : v;
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		exec_lane_set(w, o->d, o->wide & WIDE_D, lane, v);
 	}
 	return STEP_NEXT;
@@ -348,8 +341,7 @@ int exec_op_isspacep(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	uint32_t bits = 0;
 
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		uint64_t at = exec_lane_get(w, o->a, true, lane);
 		uint64_t window = at >> EXEC_WINDOW_SHIFT << EXEC_WINDOW_SHIFT;
 		bool r;

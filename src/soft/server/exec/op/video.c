@@ -1,4 +1,4 @@
-/* Video instructions, after the PTX manual's definitions: parts of registers are widened, combined,
+/* Video instructions as the PTX manual defines them: parts of registers are widened, combined,
  * saturated, and accumulated with or merged into a third operand. */
 #include "soft/server/exec/op/video.h"
 
@@ -64,7 +64,7 @@ static __int128 combine(const struct exec_op *o, int64_t x, int64_t y)
 	}
 }
 
-/* a * b + c, shifted. The sum is unsigned when both factors are. */
+/* a * b + c, shifted. The sum is unsigned if both factors are. */
 static uint32_t multiply_add(const struct exec_op *o, int64_t x, int64_t y, uint32_t c)
 {
 	bool is_signed = o->flags & (VIDEO_A_SIGNED | VIDEO_B_SIGNED);
@@ -108,7 +108,7 @@ static uint32_t scalar(const struct exec_op *o, uint32_t a, uint32_t b, uint32_t
 	}
 }
 
-/* Parts come from the bytes or halves of a and b together. */
+/* Parts are selected from the bytes or halves of a and b together. */
 static uint32_t vector(const struct exec_op *o, uint32_t a, uint32_t b, uint32_t c)
 {
 	uint64_t both = (uint64_t)b << 32 | a;
@@ -137,8 +137,7 @@ static uint32_t vector(const struct exec_op *o, uint32_t a, uint32_t b, uint32_t
 
 int exec_op_video(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		uint32_t a = (uint32_t)exec_lane_get(w, o->a, false, lane);
 		uint32_t b = (uint32_t)exec_lane_get(w, o->b, false, lane);
 		uint32_t c =

@@ -1,8 +1,8 @@
-/* Video instructions: what the decoder fills in and the handler reads.
- * sub: enum video_op; n: 1, 2 or 4 parts; type: enum cmp of vset; type2: enum video_second;
- * size: where a scalar result goes (enum video_part), or the mask of a vector's;
- * flags: VIDEO_*; imm: selectors of a (low half) and of b. A scalar's selector is an enum
- * video_part, a vector's has four bits for each part. */
+/* Video instructions: operand encoding shared by decoder and handler. sub: enum exec_video_op; n:
+ * 1, 2 or 4 parts; type: enum exec_cmp of vset; type2: enum exec_video_second; size: destination
+ * part of a scalar result (enum exec_video_part), or the write mask of a vector's; flags: VIDEO_*;
+ * imm: selectors of a (low half) and of b. A scalar's selector is an enum exec_video_part, a
+ * vector's has four bits per part. */
 #ifndef GBPF_SOFT_SERVER_EXEC_OP_VIDEO_H
 #define GBPF_SOFT_SERVER_EXEC_OP_VIDEO_H
 
