@@ -1,5 +1,5 @@
-/* Stream capture: a capturing stream records a graph instead of running, so nothing of it is held,
- * marked or counted. The driver is asked only while some capture is open in the process. */
+/* Stream capture. A capturing stream records a graph instead of running, so its calls are not held,
+ * marked or counted. The driver is queried only while the process has an open capture. */
 #ifndef GBPF_SHIM_CAPTURE_STATE_H
 #define GBPF_SHIM_CAPTURE_STATE_H
 
@@ -10,22 +10,24 @@ static inline bool shim_capture_any(void)
 	return unlikely(load_relaxed(&shim.captures) != 0);
 }
 
-/* The call on this stream belongs to a capture, or would be refused because of one. */
+/* Returns true if a call on this stream belongs to a capture, or would be refused because of one.
+ */
 bool shim_capture_has(CUstream stream, bool per_thread);
 
-/* While some stream captures in global mode the driver counts certain calls of any thread, event
- * queries for example, as mistakes that spoil the capture. Between these two the thread is exempt.
- */
+/* While a stream captures in global mode, the driver treats certain calls of any thread, event
+ * queries for example, as errors that invalidate the capture. Between these two calls the thread is
+ * exempt. */
 CUstreamCaptureMode shim_capture_exempt(void);
 void shim_capture_restore(CUstreamCaptureMode before);
 
-/* Between these no stream begins to capture: asking a stream whether it captures and then using it
- * must be one step, since what uses a capturing stream, or the legacy stream beside a blocking one
- * that captures, spoils the capture in whatever mode. Only around calls that do not wait for what
- * the program does. */
+/* Between lock and unlock no stream begins to capture. Querying whether a stream captures and then
+ * using it must be one step: using a capturing stream, or the legacy stream while a blocking stream
+ * captures, invalidates the capture in any mode. Hold the lock only around calls that do not wait
+ * for the program. */
 void shim_capture_lock(void);
-bool shim_capture_trylock(void); /* false: one is just beginning */
+bool shim_capture_trylock(void); /* returns false if a capture is just beginning */
 void shim_capture_unlock(void);
+/* Excludes both and each other: around the driver's call that begins a capture. */
 void shim_capture_forget(void); /* in a child after fork */
 
 #endif

@@ -1,5 +1,5 @@
-/* Reads the linker's cache in its new format (glibc, sysdeps/generic/dl-cache.h: struct
- * cache_file_new). The file is not ours, so every offset is checked. */
+/* Parser for the dynamic linker's cache in its new format (glibc, sysdeps/generic/dl-cache.h:
+ * struct cache_file_new). The file is outside input, so every offset is checked. */
 #include "shim/ldcache.h"
 
 #include <stdint.h>
@@ -22,7 +22,7 @@ static uint32_t word(const char *data, size_t at)
 	return v;
 }
 
-/* The zero-terminated text at an offset, or "". */
+/* Returns the zero-terminated text at an offset, "" if the offset is beyond the file. */
 static const char *text_at(const struct buf *b, uint32_t at)
 {
 	return at < b->len ? b->data + at : "";

@@ -1,7 +1,7 @@
-/* Finds and opens the real libcuda and fills the table of its functions. This happens at the first
- * call of any function, not in a constructor: with LD_PRELOAD the shim sits in every child process,
- * and one that never uses CUDA must not load the driver. No output but one line on stderr when
- * there is no driver; never exits. */
+/* Finds and opens the real libcuda and fills the table of its functions, at the first call of any
+ * function rather than in a constructor: with LD_PRELOAD the shim is in every child process, and a
+ * process that never uses CUDA must not load the driver. Prints one line on stderr if there is no
+ * driver, and nothing else; never exits. */
 #include "shim/real_driver.h"
 
 #include <dlfcn.h>
@@ -22,10 +22,12 @@
 #define SONAME "libcuda.so.1"
 
 static pthread_mutex_t load_mutex = PTHREAD_MUTEX_INITIALIZER;
-static TLS_FAST int loading; /* the real library's own constructors may come back here */
+static TLS_FAST int
+	loading; /* set while this thread loads: the library's constructors may call back */
 static uint32_t loaded;
 
-/* Sorted by address: which names the real library has at it. */
+/* The names that the real library has at each address, sorted by address. Constant once loaded is
+ * set. */
 static struct {
 	void *address;
 	uint32_t index;
@@ -75,8 +77,8 @@ static void *try_folder(const char *folder, size_t len)
 	return len && n > 0 && (size_t)n < sizeof(path) ? try_path(path) : NULL;
 }
 
-/* As the dynamic linker would, but passing over ourselves: it cannot be asked by name, since that
- * name is ours. */
+/* Searches as the dynamic linker would, skipping this library. The linker cannot be asked by
+ * soname, which is the shim's own. */
 static void *search(void)
 {
 	static const char *const folders[] = {
@@ -172,7 +174,8 @@ void *shim_resolve(unsigned index)
 		if (!load_relaxed(&loaded)) {
 			loading = 1;
 			real = open_real();
-			if (real) { /* the soft GPU's has nothing to learn from */
+			if (real) { /* does nothing on the soft GPU, which has no resource manager
+				       to observe */
 				(void)gpu_learn_install(real);
 			}
 			fill(real);

@@ -1,12 +1,14 @@
-/* The real library's addresses, from address to name. */
+/* The real libcuda: from the address of one of its functions to the names that share the address.
+ */
 #ifndef GBPF_SHIM_REAL_DRIVER_H
 #define GBPF_SHIM_REAL_DRIVER_H
 
-/* Several names may share one address; more than this many and none is told (the soft GPU's
- * refusal, for example). */
+/* Maximum number of names that are reported for one address. An address that more names share (the
+ * soft GPU's common refusal, for example) cannot be attributed to a name. */
 #define SHIM_REAL_ALIASES_MAX 64
 
-/* Indexes of the shim's entries whose real function lies at the address. Returns how many. */
+/* Stores the indexes of the shim's entries whose real function lies at the address. Returns how
+ * many were stored. */
 unsigned shim_real_entries_at(const void *address, unsigned ret_index[SHIM_REAL_ALIASES_MAX]);
 
 #endif

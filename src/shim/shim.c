@@ -1,4 +1,5 @@
-/* The process's state before anything has happened: idle, so every call passes through. */
+/* The shim's state before the process attaches: an idle scheduler, so that every call passes
+ * through. */
 #include "shim/shim.h"
 
 static struct sched_shared idle;

@@ -1,5 +1,5 @@
-/* What the shim's files share: the real library's functions, the process's scheduler, and the
- * counters that let a call see with one load that nothing stands in its way. */
+/* State that the whole shim shares: the real library's functions, the process's scheduler, and the
+ * counters by which a call decides with one load that it may go straight to the driver. */
 #ifndef GBPF_SHIM_SHIM_H
 #define GBPF_SHIM_SHIM_H
 
@@ -11,22 +11,27 @@
 #include "cuabi/table.h"
 #include "sched/sched.h"
 
-/* The real library, one pointer for each name of cuabi. Until it is loaded each leads to
- * shim_resolve, so calling through it is right at any time; a name that it lacks answers
- * CUDA_ERROR_NOT_FOUND. */
+/* The real library's functions, one pointer for each name of room cuabi. Until the library is
+ * loaded each pointer leads to shim_resolve(), so that a call through it is valid at any time. A
+ * name that the library lacks returns CUDA_ERROR_NOT_FOUND. */
 extern struct cuabi_table shim_real;
 
-/* The shim's own entries by index; NULL for plain jumps, where the real function serves as well. */
+/* The shim's own entry points by index; NULL for names that are plain jumps, for which the real
+ * function serves as well. */
 extern void *const shim_exports[CUABI_COUNT];
 
 struct shim_state {
-	struct sched *sched; /* never NULL: an idle one until the process attaches, then for good */
-	uint32_t attached;   /* there is a session, and this is no forked child (relaxed) */
-	uint32_t deferred;   /* calls that are kept back now: none means that the driver has all */
-	uint32_t captures;   /* stream captures that are open now (relaxed) */
-	uint32_t queue_generation;  /* grows when a queue is closed: caches of threads are void */
-	uint32_t kernel_generation; /* the same for function handles */
-	int error; /* first error of a deferred call, for the next synchronization; 0 none */
+	struct sched *sched; /* never NULL: an idle scheduler until the process attaches, then the
+				session's until it exits */
+	uint32_t attached;   /* [atomic] the process has a session and is not a forked child */
+	uint32_t deferred; /* [atomic] deferred calls, plus queues with an unfinished resumable run;
+			      0: the driver has everything */
+	uint32_t captures; /* [atomic] open stream captures */
+	uint32_t queue_generation; /* [atomic] incremented when a queue is closed, which invalidates
+				      the threads' caches */
+	uint32_t kernel_generation; /* [atomic] the same for function handles */
+	int error; /* [atomic] first error of a deferred call, returned by the next synchronization;
+		      0: none */
 };
 extern struct shim_state shim;
 
@@ -35,14 +40,16 @@ static inline bool shim_attached(void)
 	return load_relaxed(&shim.attached) != 0;
 }
 
-/* Something is kept back, so what is ordered behind it must not overtake. */
+/* Returns true if any call is deferred in the process, so that calls ordered behind it must not
+ * overtake it. The acquire pairs with the increment of shim.deferred in shim_call_defer() and
+ * note_unfinished(). */
 static inline bool shim_pending(void)
 {
 	return load_acquire(&shim.deferred) != 0;
 }
 
-/* Loads the real library when needed and returns its function at that index; called by the entries.
- */
+/* Returns the real library's function of that index, after loading the library if necessary. Called
+ * by the generated entry points. */
 void *shim_resolve(unsigned index);
 
 #endif

@@ -1,6 +1,6 @@
-/* The arguments of a launch as a twin wants them, and which launches have any. While the chain of a
- * queue is unfinished it counts as something kept back (shim_pending), so that every call that is
- * ordered behind it, or waits for it, looks. */
+/* Launching preemptible clones: packing of their arguments, the accounting of unfinished runs, and
+ * the flag pages. While the run of a queue is unfinished it counts in shim.deferred
+ * (shim_pending()), so that every call that is ordered after it or waits for it is checked. */
 #include "shim/defer/block_launch.h"
 
 #include <pthread.h>
@@ -17,16 +17,16 @@
 
 #define MAX_GRID_X 0x7fffffffu
 #define MAX_GRID_YZ 65535u
-#define MAX_BLOCKS (1u << 29) /* tickets are compared by signed differences */
-#define MAX_PARAM_BYTES 4096u /* of f: packed on the stack */
+#define MAX_BLOCKS (1u << 29) /* tickets are compared by signed difference */
+#define MAX_PARAM_BYTES 4096u /* of f; packed on the stack */
 #define MAX_EXTRA 8u
 #define EXIT_NS 100000000u
 #define EXIT_STEP_NS 50000u
 
 /* ---- parameters ---- */
 
-/* The buffer among the pairs of extra: of the size that f's parameters have, perhaps rounded up;
- * others are the driver's to refuse. NULL: none. */
+/* Returns the parameter buffer of extra and its size, if it has the size of f's parameters,
+ * possibly rounded up. NULL: there is none, or the driver should judge it. */
 static const void *buffer_of(const struct ptx_block_entry *e, void **extra, size_t *ret_bytes)
 {
 	const void *buffer = NULL;
@@ -56,7 +56,7 @@ static bool can_pack(const struct ptx_block_entry *e, const struct shim_block_ca
 	return !e->n_params || b->params || (b->extra && buffer_of(e, b->extra, &bytes));
 }
 
-/* As the twin gets them: one buffer, with f's layout. */
+/* Packs the parameters for the clone: one buffer with f's layout. Returns false if it cannot. */
 static bool pack(const struct shim_block_call *b, uint8_t *to)
 {
 	const struct ptx_block_entry *e = b->clone->entry;
@@ -80,7 +80,7 @@ static bool pack(const struct shim_block_call *b, uint8_t *to)
 	return true;
 }
 
-/* ---- may it ---- */
+/* ---- whether a launch can run at block level ---- */
 
 void shim_block_note_reason(const struct shim_thread_kernel *k, enum proto_block_why why)
 {
@@ -135,8 +135,8 @@ bool shim_block_attributes_ok(const CUlaunchConfig *config)
 		switch (config->attrs[i].id) {
 		case CU_LAUNCH_ATTRIBUTE_IGNORE:
 		case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-		/* A kernel without griddepcontrol, and others have no twin, may begin before the
-		 * one before it has ended, but need not. */
+		/* A kernel without griddepcontrol (others have no clone) may start before its
+		 * predecessor has ended, but need not. */
 		case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
 			break;
 		case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
@@ -164,8 +164,11 @@ bool shim_block_attributes_ok(const CUlaunchConfig *config)
 
 /* ---- launching ---- */
 
-/* From 1 on, never 0: whoever saw it finished clears what he saw and nothing newer. It is counted
- * before it can be seen: who sees it and a count of 1 knows that nothing else is kept. */
+/* Records a launch as unfinished. Ids start at 1 and are never 0, so that a thread which found an
+ * older launch finished clears only that one (the compare-and-swap in shim_block_finished()).
+ * shim.deferred is incremented before the id becomes visible: a thread that sees the id and a count
+ * of 1 knows that nothing else is deferred. Pairs with the acquire loads in shim_block_unfinished()
+ * and shim_pending(). */
 static void note_unfinished(struct shim_queue *q)
 {
 	uint32_t n = add_relaxed(&q->launches, 2u) | 1u, old = load_relaxed(&q->unfinished);
@@ -196,7 +199,8 @@ CUresult shim_block_launch(struct shim_queue *q, const struct shim_block_call *b
 	if (!pack(b, params)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	if (unlikely(!load_relaxed(&q->prepared))) { /* it was kept: 20 ms at most */
+	if (unlikely(!load_relaxed(&q->prepared))) { /* a deferred launch comes here first;
+							      takes up to 20 ms */
 		shim_block_prepare_queue(q);
 	}
 	memcpy(bl.grid, b->grid, sizeof(bl.grid));
@@ -208,7 +212,7 @@ CUresult shim_block_launch(struct shim_queue *q, const struct shim_block_call *b
 	return r;
 }
 
-/* ---- unfinished chains ---- */
+/* ---- unfinished runs ---- */
 
 uint32_t shim_block_unfinished(const struct gpu_queue *dev)
 {
@@ -235,7 +239,7 @@ void shim_block_close(struct shim_queue *q)
 	}
 }
 
-/* The agent, for whom everything is in order now that nothing is held any more, does the work. */
+/* The agent completes the runs: the scheduler is off by now, so nothing is held any more. */
 void shim_block_exit(void)
 {
 	uint64_t until = clock_now_ns() + EXIT_NS;
@@ -245,7 +249,7 @@ void shim_block_exit(void)
 	}
 }
 
-/* ---- flag pages: one for each device, of the first context whose chains need it ---- */
+/* ---- flag pages: one for each device, in the first context whose runs need it ---- */
 
 #define MAX_CONTEXTS 64u
 
@@ -253,11 +257,11 @@ static pthread_mutex_t pages_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct page {
 	CUcontext ctx; /* NULL: free */
 	uint32_t gpu;
-	/* Owned; NULL: another context of the device has it, or none can be had. */
+	/* Owned. NULL: another context of the device has it, or none can be created. */
 	struct gpu_flag *flag;
 } pages[MAX_CONTEXTS]; /* pages_mutex */
 
-/* On the agent's thread. */
+/* Called by the agent thread when the number of lease slots changes. */
 static void slots_changed(uint32_t slots)
 {
 	pthread_mutex_lock(&pages_mutex);
@@ -269,7 +273,7 @@ static void slots_changed(uint32_t slots)
 	pthread_mutex_unlock(&pages_mutex);
 }
 
-/* Under pages_mutex. */
+/* Caller holds pages_mutex. NULL: no entry of that context. */
 static struct page *page_of(CUcontext ctx)
 {
 	for (unsigned i = 0; i < MAX_CONTEXTS; i++) {
@@ -320,7 +324,7 @@ void shim_block_prepare_context(void)
 	pthread_mutex_lock(&pages_mutex);
 	store_release(&shim_session_slots_changed, slots_changed);
 	if (!page_of(ctx)) {
-		before = shim_capture_exempt(); /* it allocates, and another thread may capture */
+		before = shim_capture_exempt(); /* it allocates while another thread may capture */
 		make_page(ctx, (uint32_t)d);
 		shim_capture_restore(before);
 	}
@@ -336,7 +340,7 @@ void shim_block_prepare_queue(struct shim_queue *q)
 		gpu_run_prepare(shim_device_gpu(), &q->dev);
 		shim_real.cuCtxPopCurrent_v2(&popped);
 	}
-	/* Not before: another thread's launch would make it, with its queue held. */
+	/* Set last: otherwise another thread's launch would create it while it holds its queue. */
 	store_relaxed(&q->prepared, true);
 }
 

@@ -1,6 +1,6 @@
-/* Launches at block level: a launch of f becomes one of its twin, whose blocks stop being started
- * when a latency tenant asks. Until its last block has been started whatever else goes on the
- * stream is kept back. */
+/* Launches at block level: a launch of f is replaced by a resumable run of its preemptible clone,
+ * which stops starting blocks when a latency tenant asks for the GPU. Until the last block has been
+ * started, other calls on the stream are deferred. */
 #ifndef GBPF_SHIM_DEFER_BLOCK_LAUNCH_H
 #define GBPF_SHIM_DEFER_BLOCK_LAUNCH_H
 
@@ -8,42 +8,47 @@
 #include "shim/object/stream_queue.h"
 #include "shim/object/clone.h"
 
-/* What the gate keeps of a launch while the scheduler decides. */
+/* A launch's arguments, kept until the scheduler has decided. */
 struct shim_block_call {
-	struct shim_clone *clone; /* NULL: it cannot go at block level */
+	struct shim_clone *clone; /* NULL: it cannot run at block level */
 	uint32_t grid[3], block[3], smem;
 	void **params, **extra;
 };
 
-/* Whether the launch could go at block level, as far as its arguments say: fills l->block_ok and
- * l->resident. b is filled but for twin. */
+/* Decides whether a launch of a function with a clone can run at block level. If so, sets b->clone,
+ * l->block_ok and l->resident, else b->clone = NULL and the reason in the statistics. The other
+ * fields of b are filled by the caller. */
 void shim_block_check(struct shim_block_call *b, const struct shim_thread_kernel *k,
 		      struct sched_launch *l);
-/* The reason why a launch of a function that has a twin goes without, for `gbpf ps --why`. */
+/* Records why launches of a function with a clone run without it, for `gbpf ps --why`. */
 void shim_block_note_reason(const struct shim_thread_kernel *k, enum proto_block_why why);
-/* Attributes of cuLaunchKernelEx that mean the same when they are left away. */
+/* Returns true if all attributes of a cuLaunchKernelEx can be omitted without changing its meaning.
+ */
 bool shim_block_attributes_ok(const CUlaunchConfig *config);
 
-/* Launches the twin. The queue's context is current. CUDA_ERROR_NOT_SUPPORTED: nothing was
- * launched, and nothing of the queue is unfinished: f can be. */
+/* Launches the clone. The queue's context is current. CUDA_ERROR_NOT_SUPPORTED: nothing was
+ * launched and the queue has no unfinished run, so the caller can launch f. */
 CUresult shim_block_launch(struct shim_queue *q, const struct shim_block_call *b,
 			   const struct sched_launch *l);
 
-/* The current context is to have what its chains need, before the first launch. */
+/* Creates what runs in the current context need, before its first launch. */
 void shim_block_prepare_context(void);
-/* The queue's too, and for its chains, which its first launch needs: whoever calls holds nothing,
- * since the driver may make him wait for what the program has on the device. */
+/* Creates what runs in the queue's context and on the queue need, before its first launch. The
+ * caller must hold no lock: the driver may block until work of the program on the device has
+ * finished. */
 void shim_block_prepare_queue(struct shim_queue *q);
-/* The context's queues are closed, and it ends. */
+/* Forgets a context that ends and whose queues are closed. */
 void shim_block_context_end(CUcontext ctx);
 
-/* Bookkeeping of unfinished chains: what is seen of one before and after asking about it. */
+/* Accounting of unfinished runs. shim_block_unfinished() returns the id of the queue's last launch
+ * that may be unfinished, 0 if none; given back as `seen` after the run was found complete,
+ * shim_block_finished() clears it unless a newer launch has replaced it. */
 uint32_t shim_block_unfinished(const struct gpu_queue *dev);
 void shim_block_finished(struct gpu_queue *dev, uint32_t seen);
-/* The queue is closed. */
+/* Ends the run of a queue that is being closed. */
 void shim_block_close(struct shim_queue *q);
 
-/* The process exits: its unfinished launches get a moment, as the driver gives its own. */
+/* Gives unfinished runs a limited time at process exit, as the driver does with its own work. */
 void shim_block_exit(void);
 
 #endif

@@ -1,6 +1,6 @@
-/* How each kind of call is copied: its arguments, and what they point to as far as the driver would
- * have read it before returning. A copy that would not mean the same is refused, and the caller
- * waits instead. */
+/* How each kind of call is copied: its arguments, and the memory they point to as far as the driver
+ * would have read it before returning. A call whose copy would not mean the same is refused, and
+ * the caller waits instead. Must not block. */
 #include "shim/defer/call_copy.h"
 
 #include <stdlib.h>
@@ -25,8 +25,8 @@ static void release_event(struct shim_deferred_call *k)
 	}
 }
 
-/* At block level the parameters are packed from the copy's arguments. The driver may refuse what it
- * would not refuse of f. */
+/* Runs the call, at block level if the scheduler decided so. The parameters are packed from the
+ * copy's arguments. The driver may refuse the clone although it would accept f. */
 static CUresult run_at_level(struct shim_deferred_call *k)
 {
 	if (k->block.clone && k->call.launch.level == GBPF_LEVEL_BLOCK) {
@@ -87,8 +87,9 @@ struct shim_deferred_call *shim_deferred_new(const struct shim_call *c, const ui
 	return k;
 }
 
-/* The driver knows the memory: pinned, device or managed, so it is read and written in stream
- * order. Pageable memory is read before the driver's call returns, or written by then. */
+/* Returns true if the driver knows the memory (pinned, device or managed), so that it is accessed
+ * in stream order. Pageable memory is read before the driver's call returns, and written by then.
+ */
 static bool is_known(uint64_t address)
 {
 	unsigned type = 0;
@@ -105,8 +106,8 @@ static bool has_attribute(CUpointer_attribute what, uint64_t address, int wanted
 	return shim_real.cuPointerGetAttribute(&is, what, address) == CUDA_SUCCESS && is == wanted;
 }
 
-/* The device's own: nobody on the host looks at it, nor has asked that calls wait for what they do
- * with it. */
+/* Returns true if the address is memory of the device that the host cannot access and that no
+ * program has made synchronous, so that calls with it do not wait for the work. */
 static bool is_of_device(uint64_t address, CUdevice device)
 {
 	return has_attribute(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address, CU_MEMORYTYPE_DEVICE) &&
@@ -200,9 +201,9 @@ static struct shim_deferred_call *copy_array(const struct shim_call *c, const ui
 	return k;
 }
 
-/* Destinations, sources, sizes, count, attributes, where each of them begins, count of those, and
- * (before CUDA 13) where a refusal is told. Sources that are read before the call returns cannot be
- * left for later. */
+/* Arguments of cuMemcpyBatchAsync: destinations, sources, sizes, count, attributes, the index of
+ * the first copy of each attribute, their count, and (before CUDA 13) a place for the index of a
+ * refused copy. Sources that the driver reads before it returns cannot be deferred. */
 static struct shim_deferred_call *copy_batch(const struct shim_call *c, const uint64_t *a)
 {
 	const CUmemcpyAttributes *attributes = (const CUmemcpyAttributes *)(uintptr_t)a[4];
@@ -214,7 +215,7 @@ static struct shim_deferred_call *copy_batch(const struct shim_call *c, const ui
 	unsigned char *to;
 	struct shim_deferred_call *k;
 
-	/* The driver refuses the legacy default stream. */
+	/* the driver refuses the legacy default stream */
 	if (a[c->stream] <= (uintptr_t)CU_STREAM_LEGACY || !n || n > MAX_COPIES || !n_attributes ||
 	    n_attributes > n || !a[0] || !a[1] || !a[2] || !attributes || !a[5]) {
 		return NULL;
@@ -295,7 +296,8 @@ static struct shim_deferred_call *copy_of(struct shim_queue *q, const struct shi
 		if (!launches_graph(c)) {
 			return shim_deferred_new(c, a, 0);
 		}
-		/* Its launches follow each other on whatever streams, as records of an event. */
+		/* Launches of one graph are ordered whatever their streams, like records of one
+		 * event. */
 		return !a[0] || shim_graph_has_events((CUgraphExec)(uintptr_t)a[0])
 			       ? NULL
 			       : copy_with_use(c, a, q, (CUevent)(uintptr_t)a[0],
@@ -333,15 +335,16 @@ bool shim_call_defer(struct shim_queue *q, const struct shim_call *c, const uint
 {
 	struct shim_deferred_call *k;
 
-	/* Another thread cannot issue on this thread's own default stream, or on that of a green
-	 * context that is current here: no handle names it there. */
+	/* Another thread cannot submit to this thread's per-thread default stream, or to the
+	 * default stream of a green context that is current here: no handle names that stream
+	 * there. */
 	if (q->owner || (c->blocking && c->copy_rule != SHIM_COPY_DEVICE)) {
 		return false;
 	}
 	if (l->flags & GBPF_F_COOPERATIVE &&
 	    !shim_cooperative_fits(
 		    q, (CUfunction)(uintptr_t)a[c->copy_rule == SHIM_COPY_KERNELEX ? 1 : 0], l)) {
-		return false; /* it may be refused */
+		return false; /* the driver may refuse it */
 	}
 	k = copy_of(q, c, a);
 	if (!k) {

@@ -1,6 +1,6 @@
-/* A fixed pool of wrappers, so that putting a host function on a stream allocates nothing. A
- * wrapper goes back to the pool when it has run; those of captured graphs, which run often, are not
- * made (gate.c). */
+/* Wrappers around host functions, from a fixed pool so that enqueueing one does not allocate. A
+ * wrapper returns to the pool when it runs. Host functions in captured graphs, which run
+ * repeatedly, are not wrapped (gate.c). */
 #include "shim/defer/hostfn.h"
 
 #include "shim/object/thread_cache.h"

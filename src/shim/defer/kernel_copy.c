@@ -1,6 +1,6 @@
-/* Kernel launches take their parameters by address (kernelParams) or in a buffer (extra); both are
- * read before the driver's call returns, so a copy owns them. The layout is the driver's to tell.
- */
+/* Copies of kernel launches. Parameters are passed by address (kernelParams) or in a buffer
+ * (extra). The driver reads both before its call returns, so a copy owns them. The layout is
+ * queried from the driver. */
 #include "shim/defer/kernel_copy.h"
 
 #include <stdlib.h>
@@ -13,12 +13,12 @@
 #define MAX_ATTRIBUTES 32u
 #define MAX_EXTRA 8u
 
-/* What the copy's blob holds, from its start: [attributes] [extra] [pointers] [bytes of parameters
- * or buffer] */
+/* Parameters of a launch. The blob of its copy holds, in this order: [attributes] [extra]
+ * [pointers] [bytes of the parameters or the buffer] */
 struct parameters {
 	unsigned n; /* kernelParams */
 	size_t bytes;
-	size_t at[MAX_PARAMS], size[MAX_PARAMS]; /* places in the blob's part */
+	size_t at[MAX_PARAMS], size[MAX_PARAMS]; /* offsets in the blob's last part, and sizes */
 	const void *buffer;			 /* extra */
 	size_t buffer_bytes;
 };
@@ -31,8 +31,8 @@ static CUresult param_info(bool library, void *f, size_t i, size_t *size)
 		       : shim_real.cuFuncGetParamInfo((CUfunction)f, i, &offset, size);
 }
 
-/* Fills n, at, size, bytes. Only a definite answer of the driver counts: the index after the last
- * one is refused as an invalid value. */
+/* Fills n, at, size and bytes. Returns false without a definite answer of the driver: the index
+ * after the last one must be refused as an invalid value. */
 static bool measure(struct parameters *p, void *f, bool library)
 {
 	for (p->n = 0, p->bytes = 0;; p->n++) {
@@ -51,7 +51,7 @@ static bool measure(struct parameters *p, void *f, bool library)
 	}
 }
 
-/* The buffer among the pairs of extra. */
+/* Finds the parameter buffer in extra. Returns false if there is none. */
 static bool find_buffer(struct parameters *p, void **extra)
 {
 	for (unsigned i = 0; i < MAX_EXTRA && extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
@@ -75,20 +75,21 @@ static bool inspect(struct parameters *p, void *f, void **params, void **extra)
 		return !extra || find_buffer(p, extra);
 	}
 	if (extra) {
-		return false; /* the driver refuses both */
+		return false; /* the driver refuses to take both */
 	}
 	library = shim_kernel_is_library(f);
 	return measure(p, f, library) || measure(p, f, !library);
 }
 
-/* Bytes that the parameters need in a blob. */
+/* Returns the bytes that the parameters need in a blob. */
 static size_t room_of(const struct parameters *p)
 {
 	return ROUND_UP(p->n * sizeof(void *), 16) + p->bytes +
 	       (p->buffer ? 5 * sizeof(void *) + 24 : 0) + p->buffer_bytes;
 }
 
-/* Copies into the blob at to (16-byte aligned); the new kernelParams and extra. */
+/* Copies the parameters to `to` in the blob (16-byte aligned) and stores the new kernelParams and
+ * extra. */
 static void fill(const struct parameters *p, unsigned char *to, void **params, uint64_t *ret_params,
 		 uint64_t *ret_extra)
 {
@@ -118,8 +119,8 @@ static void fill(const struct parameters *p, unsigned char *to, void **params, u
 	}
 }
 
-/* cuLaunchKernel, cuLaunchCooperativeKernel: f first; kernelParams is argument 9, extra argument 10
- * where there is one. */
+/* cuLaunchKernel, cuLaunchCooperativeKernel: argument 0 is f, 9 kernelParams and 10, if there is
+ * one, extra. */
 struct shim_deferred_call *shim_copy_kernel(const struct shim_call *c, const uint64_t *a)
 {
 	void **params = (void **)(uintptr_t)a[9],
@@ -138,8 +139,8 @@ struct shim_deferred_call *shim_copy_kernel(const struct shim_call *c, const uin
 	return k;
 }
 
-/* Of the stream's green context, the program's or the cap's, or else of the device. 0: not known.
- */
+/* Returns the multiprocessors of the stream's green context, the program's or the cap's, or else of
+ * the device; 0: unknown. */
 static unsigned sms_of(const struct shim_queue *q)
 {
 	CUgreenCtx green = NULL;
@@ -163,8 +164,9 @@ static unsigned sms_of(const struct shim_queue *q)
 		       : 0;
 }
 
-/* The blocks of a cooperative launch must all fit at once on what the stream has of the device; the
- * program asks the launch whether they do. */
+/* All blocks of a cooperative launch must be resident at once on the multiprocessors that the
+ * stream may use. The caller's launch returns an error if they are not, so a copy may be made only
+ * if they are. */
 bool shim_cooperative_fits(const struct shim_queue *q, CUfunction f, const struct sched_launch *l)
 {
 	int resident = 0;
@@ -174,7 +176,8 @@ bool shim_cooperative_fits(const struct shim_queue *q, CUfunction f, const struc
 	       resident > 0 && l->blocks <= (uint64_t)resident * sms_of(q);
 }
 
-/* Attributes that name events or give results back are for the caller to wait for. */
+/* Returns false if an attribute names an event or returns a result, for which the caller must wait.
+ */
 static bool plain_attributes(const CUlaunchConfig *config)
 {
 	if (config->numAttrs > MAX_ATTRIBUTES || (config->numAttrs && !config->attrs)) {

@@ -1,4 +1,4 @@
-/* Copies of kernel launches, and what all copies have in common. */
+/* Deferred kernel launches, and what all deferred calls have in common. */
 #ifndef GBPF_SHIM_DEFER_KERNEL_COPY_H
 #define GBPF_SHIM_DEFER_KERNEL_COPY_H
 
@@ -7,23 +7,25 @@
 #include "shim/entry/gate.h"
 
 struct shim_deferred_call {
-	struct sched_call call; /* first: sched hands this back */
+	struct sched_call call; /* must be first: the scheduler passes this */
 	const struct shim_call *what;
 	CUcontext ctx;
 	struct shim_queue *q;
-	struct shim_block_call block; /* twin NULL: it cannot go at block level */
-	struct shim_event_call event; /* recorded or waited for by it */
+	struct shim_block_call block; /* clone NULL: it cannot run at block level */
+	struct shim_event_call event; /* the event that it records or awaits */
 	uint64_t a[SHIM_MAX_ARGS];
-	unsigned char blob[] ALIGNED(16); /* what arguments point to */
+	unsigned char blob[] ALIGNED(16); /* memory to which the arguments point */
 };
 
-/* The arguments, and room for what they point to. NULL: no memory. */
+/* Allocates a deferred call with the arguments and blob_bytes of room for what they point to. NULL:
+ * out of memory. */
 struct shim_deferred_call *shim_deferred_new(const struct shim_call *c, const uint64_t *a,
 					     size_t blob_bytes);
 
-/* NULL: the parameters cannot be copied (layout not told, attributes with results, no memory). */
+/* Copies a kernel launch with its parameters. NULL: not possible (unknown layout, attributes that
+ * return results, out of memory). */
 struct shim_deferred_call *shim_copy_kernel(const struct shim_call *c, const uint64_t *a);
-/* The driver would not refuse it for its number of blocks. */
+/* Returns true if the driver would accept the number of blocks of a cooperative launch. */
 bool shim_cooperative_fits(const struct shim_queue *q, CUfunction f, const struct sched_launch *l);
 struct shim_deferred_call *shim_copy_kernel_ex(const struct shim_call *c, const uint64_t *a);
 

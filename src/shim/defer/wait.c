@@ -1,5 +1,5 @@
-/* Synchronizations and queries of streams and contexts: what is kept back is issued before the
- * driver is asked to wait, and the scheduler learns what has finished. They are never held
+/* Synchronizations and queries of streams and contexts: deferred calls are submitted before the
+ * driver is asked to wait, and the scheduler is notified of what has finished. They are never held
  * themselves. */
 #include "shim/defer/wait.h"
 
@@ -19,10 +19,10 @@ void shim_error_note(CUresult r)
 void shim_wait_drain(struct shim_queue *q)
 {
 	struct sched_queue *own = load_acquire(&q->sched);
-	int err = own ? sched_drain(shim.sched, own) : 0; /* else closed, and so settled */
+	int err = own ? sched_drain(shim.sched, own) : 0; /* NULL: closed, hence drained */
 
-	/* Those of kept calls are remembered where the calls run; others are of blocks that had to
-	 * be launched again. */
+	/* Errors of deferred calls were stored when the calls ran; the rest concern runs whose
+	 * blocks had to be launched again. */
 	if (err && (uint32_t)err != xchg_acqrel(&q->reported_error, 0u)) {
 		shim_error_note((CUresult)err);
 	}
@@ -38,13 +38,14 @@ void shim_drain_all(void)
 	shim_queue_reap_all();
 }
 
-/* Each once, for what it had when the caller came: other threads may never let one of them rest. */
+/* Drains each sibling once, for what it had deferred at the call: other threads may keep adding to
+ * them. */
 void shim_wait_drain_siblings(struct shim_queue *q)
 {
 	struct shim_queue *list[MAX_SIBLINGS];
 	unsigned n = MAX_SIBLINGS;
 
-	while (q->blocking && n == MAX_SIBLINGS) { /* too many: what is left of them */
+	while (q->blocking && n == MAX_SIBLINGS) { /* the list was full: drain the rest */
 		n = shim_queue_siblings_deferred(q, list, MAX_SIBLINGS);
 		for (unsigned i = 0; i < n; i++) {
 			shim_wait_drain(list[i]); /* another thread may be closing it */
@@ -62,7 +63,7 @@ CUresult shim_error_take(CUresult r)
 	return r != CUDA_SUCCESS ? r : (CUresult)error;
 }
 
-/* The queue, unless the call belongs to a capture. */
+/* Returns the queue, NULL if the call belongs to a capture. */
 static struct shim_queue *queue_to_wait_for(CUstream stream, bool per_thread)
 {
 	struct shim_thread *t = shim_thread_self();
@@ -73,7 +74,7 @@ static struct shim_queue *queue_to_wait_for(CUstream stream, bool per_thread)
 	return shim_queue_of(t, stream, per_thread);
 }
 
-/* Nothing to do but the driver's own work. */
+/* Returns true if only the driver's own work is to be done. */
 static inline bool plain(void)
 {
 	return likely(sched_idle(shim.sched) && !load_relaxed(&shim.error));
@@ -85,8 +86,8 @@ static CUresult synchronize(CUstream stream, bool per_thread, CUresult (*real)(C
 	CUresult r;
 
 	if (q && shim_pending()) {
-		if (q->kind ==
-		    SHIM_QUEUE_LEGACY) { /* the others' calls wait for it in their queues */
+		if (q->kind == SHIM_QUEUE_LEGACY) { /* calls of blocking streams are deferred behind
+						       this queue's */
 			shim_wait_drain_siblings(q);
 		}
 		shim_wait_drain(q);

@@ -1,18 +1,19 @@
-/* Waiting for what is kept back. */
+/* Draining of deferred calls, and their errors. */
 #ifndef GBPF_SHIM_DEFER_WAIT_H
 #define GBPF_SHIM_DEFER_WAIT_H
 
 #include "shim/entry/gate.h"
 #include "shim/object/stream_queue.h"
 
-/* Issues what a queue keeps back. */
+/* Submits a queue's deferred calls. */
 void shim_wait_drain(struct shim_queue *q);
-/* A kept call has failed: the next synchronization says so, if it is the first. */
+/* Stores the error of a deferred call for the next synchronization, unless one is stored already.
+ * CUDA_SUCCESS has no effect. */
 void shim_error_note(CUresult r);
-/* What must be issued before anything new on q: what is ordered with it through the legacy default
- * stream. */
+/* Drains the queues that are ordered with q through the legacy default stream, before a new call on
+ * q. */
 void shim_wait_drain_siblings(struct shim_queue *q);
-/* Takes the remembered error: what a synchronization returns when the driver itself is content. */
+/* Takes the stored error. Returns r if that is an error itself, else the stored one. */
 CUresult shim_error_take(CUresult r);
 
 #endif

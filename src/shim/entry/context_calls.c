@@ -1,16 +1,16 @@
-/* Contexts that end take their streams with them: their queues are closed first, while the driver
- * still knows the events in them. A primary context ends with its last release; retains and
- * releases of this process are counted to see it come. Closed too early costs little (what is used
- * again begins anew), too late leaves the chains of a context that is gone. */
+/* Contexts that end. Their streams end with them, so their queues are closed first, while the
+ * driver still knows the events in them. A primary context ends with its last release; this
+ * process's retains and releases are counted to detect it. Closing too early costs little (queues
+ * are opened again when used); closing too late leaves resumable runs in a destroyed context. */
 #include "cuabi/api.h"
 #include "shim/object/green_context.h"
 #include "shim/object/stream_queue.h"
 
 #define MAX_DEVICES 64
 
-static uint32_t retained[MAX_DEVICES]; /* atomic */
+static uint32_t retained[MAX_DEVICES]; /* [atomic] */
 
-/* Borrowed: its reference is given back at once. */
+/* Borrowed: the reference is released at once. */
 CUcontext shim_context_primary(CUdevice device)
 {
 	CUcontext ctx = NULL;
@@ -66,7 +66,7 @@ static void resetting(CUdevice device)
 		ending(shim_context_primary(device));
 	}
 	shim_green_context_end(device, true);
-	if (device >= 0 && device < MAX_DEVICES) { /* its references may go with it */
+	if (device >= 0 && device < MAX_DEVICES) { /* a reset may also drop the references */
 		store_relaxed(&retained[device], 0u);
 	}
 }

@@ -1,5 +1,5 @@
-/* Functions of modules and libraries: handles, lists and properties answer as if no function had a
- * twin; what a program sets of a function its twin gets too. */
+/* Functions of modules and libraries. Handles, lists and properties are answered as if no function
+ * had a clone; properties that the program sets on a function are set on its clone, too. */
 #include <stdlib.h>
 
 #include "cuabi/api.h"
@@ -88,7 +88,7 @@ CUresult cuLibraryGetKernelCount(unsigned *ret, CUlibrary library)
 	return without_clones(shim_real.cuLibraryGetKernelCount(ret, library), ret, library);
 }
 
-/* The driver's list with the twins in it; those without a suffix are given on. */
+/* The driver's list including clones, from which names without the clones' suffix are returned. */
 struct list {
 	const void *owner;
 	enum shim_kernel_kind kind;
@@ -157,10 +157,11 @@ CUresult cuLibraryEnumerateKernels(CUkernel *ret, unsigned cap, CUlibrary librar
 		shim_real.cuLibraryEnumerateKernels((CUkernel *)(void *)l.all, l.n, library));
 }
 
-/* ---- properties: a kept launch goes with those of before, where they matter to it ---- */
+/* ---- properties: a deferred launch must run with the previous ones, where they matter to it ----
+ */
 
-/* A preference, what it is, or no less than f may have now: kept launches go as they would have
- * gone. */
+/* Returns true if a change does not affect deferred launches: a preference, the current value, or a
+ * limit that is raised. */
 static bool leaves_deferred_valid(CUresult asked, CUfunction_attribute what, int now, int value)
 {
 	bool allows = what == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
@@ -170,7 +171,7 @@ static bool leaves_deferred_valid(CUresult asked, CUfunction_attribute what, int
 	       (asked == CUDA_SUCCESS && (value == now || (allows && value > now)));
 }
 
-/* NULL: no twin to follow. */
+/* Returns the clone on which to repeat a change, NULL if none. */
 static struct shim_clone *clone_to_follow(CUresult r, const void *handle)
 {
 	struct shim_clone *t = r == CUDA_SUCCESS && shim_attached() ? shim_clone_get(handle) : NULL;
@@ -220,8 +221,7 @@ CUresult cuKernelSetAttribute(CUfunction_attribute what, int value, CUkernel k, 
 		(void)shim_real.cuKernelSetAttribute(what, value, (CUkernel)(void *)t->handle, d);
 	}
 	if (t) {
-		shim_clone_refresh(t->owner,
-				   NULL); /* also functions that were made from the kernel */
+		shim_clone_refresh(t->owner, NULL); /* also functions obtained from the kernel */
 	}
 	return r;
 }

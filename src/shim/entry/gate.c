@@ -1,6 +1,7 @@
-/* The gate: the one way of every stream-ordered call while a policy is in force or something is
- * kept back. The scheduler decides; a call that must wait behind a deferred one is copied (keep.c),
- * and what cannot be copied waits here, so that nothing overtakes. */
+/* The gate: the path of every stream-ordered call while a policy is in force or calls are deferred.
+ * The scheduler decides about launches. A call that must wait behind a deferred one is copied and
+ * deferred as well (call_copy.c); one that cannot be copied waits here, so that no call overtakes
+ * another on its stream. In this file only submit() may begin and end tickets. */
 #include "shim/entry/gate.h"
 
 #include "shim/defer/block_launch.h"
@@ -23,25 +24,30 @@ static CUevent event_of(const struct shim_call *c, const uint64_t *a)
 		       : NULL;
 }
 
-/* A wait for an event means the record of before, and a record comes after the waits of before: in
- * the way of the one are records that other queues keep, in that of the other all uses. */
+/* An await depends on the latest preceding record; a record must follow all earlier awaits. So an
+ * await conflicts with other queues' deferred records, a record with any deferred use. */
 static enum shim_event_use in_the_way(const struct shim_call *c)
 {
 	return c->copy_rule == SHIM_COPY_AWAIT ? SHIM_EVENT_RECORD : SHIM_EVENT_AWAIT;
 }
 
-/* Something is kept back in the process: what the call is ordered behind through the default
- * stream, so that it must be kept, too, or wait. */
+/* Returns true if the call is ordered, through the legacy default stream, behind a deferred call,
+ * so that it must be deferred as well, or wait. Only called while shim_pending(). An unfinished run
+ * counts as one deferred call. It is read before and after the count: if the run is the same and
+ * the count is 1, this queue's own run was all that was pending when the count was read. Pairs with
+ * note_unfinished(), which increments the count before it publishes the run. */
 static NOINLINE bool behind_siblings(struct shim_queue *q)
 {
 	uint32_t seen = shim_block_unfinished(&q->dev);
 
 	if (seen && load_acquire(&shim.deferred) == 1 && shim_block_unfinished(&q->dev) == seen) {
-		return false; /* its own chain, unfinished all the while, is all there is */
+		return false; /* only this queue's own run */
 	}
 	return q->blocking && shim_queue_sibling_deferred(q);
 }
 
+/* A synchronous peer copy waits for all work on both devices, not only for the work of its own
+ * stream. */
 static NOINLINE bool deferred_behind_siblings(struct shim_queue *q, const struct shim_call *c,
 					      uint64_t *a, struct sched_launch *l,
 					      const struct shim_block_call *b)
@@ -90,7 +96,6 @@ static NOINLINE CUresult submit_block(struct shim_queue *q, const struct shim_ca
 				      struct sched_launch *l, const struct shim_block_call *b)
 {
 	CUresult r = shim_block_launch(q, b, l);
-
 	if (r == CUDA_ERROR_NOT_SUPPORTED) {
 		r = c->run(a);
 	} else if (r != CUDA_SUCCESS) { /* what the driver says of f counts */
@@ -104,11 +109,16 @@ static NOINLINE CUresult submit_block(struct shim_queue *q, const struct shim_ca
 	return r;
 }
 
+/* Submits a launch on a queue: the only function that begins and ends tickets. Each answer except
+ * SCHED_GO changes the launch's properties and makes it begin again, at most once for each reason.
+ */
 static CUresult submit(struct shim_thread *t, struct shim_queue *q, const struct shim_call *c,
 		       uint64_t *a, struct sched_launch *l, const struct shim_block_call *b)
 {
 	CUresult r;
 
+	/* During a capture a launch is counted but not held, since the capturing thread may wait
+	 * for it. */
 	l->may_hold = !t->host_function;
 	l->block_ok = l->block_ok && l->may_hold && !q->owner;
 	if (unlikely(c->blocking) && is_peer_copy(c) && shim_pending()) {
@@ -198,8 +208,8 @@ CUresult shim_gate_launch(const struct shim_call *c, uint64_t *a, uint64_t bytes
 	return shim_gate_submit(c, a, &l, stream, NULL);
 }
 
-/* An allocation may come earlier than what is before it in the stream: nobody knows the memory yet.
- * But a free that is kept may be what makes room. */
+/* An allocation may overtake earlier work in the stream, which cannot know the memory yet. But a
+ * deferred free may be what makes room. */
 static CUresult allocate(struct shim_queue *q, const struct shim_call *c, uint64_t *a)
 {
 	CUresult r = c->run(a);
@@ -211,7 +221,8 @@ static CUresult allocate(struct shim_queue *q, const struct shim_call *c, uint64
 	return r;
 }
 
-/* Behind launches that can be stopped an event is recorded at once, and again when they were. */
+/* Records an event at once behind an unfinished run, which records it again if it is stopped.
+ * Returns false if the event cannot join the run. */
 static bool record_joins(struct shim_queue *q, const struct shim_call *c, const uint64_t *a,
 			 CUresult *ret)
 {
@@ -234,8 +245,9 @@ static bool record_joins(struct shim_queue *q, const struct shim_call *c, const 
 	return true;
 }
 
-/* It ends when somebody writes to memory: perhaps what another stream keeps back, which, on a
- * hardware channel of both, could not get past it. */
+/* Returns true if the call completes only when memory is written, possibly by a deferred call of
+ * another stream. That call could not get past this one on a hardware channel that both streams
+ * share. */
 static bool waits_for_memory(const struct shim_call *c)
 {
 	switch (c->index) {
@@ -257,8 +269,9 @@ static bool waits_for_memory(const struct shim_call *c)
 	}
 }
 
-/* Nobody is made to wait here for what may depend on what he does next, if that can be helped: what
- * other queues keep of the call's event is waited for in the queue. */
+/* Submits a call that is ordered but no launch. Where possible the caller is not blocked on work
+ * that may depend on its next calls: if other queues have deferred conflicting uses of the call's
+ * event, the call waits for them in its queue. */
 static CUresult order_on(struct shim_queue *q, const struct shim_call *c, uint64_t *a)
 {
 	CUevent event = event_of(c, a);
@@ -270,8 +283,8 @@ static CUresult order_on(struct shim_queue *q, const struct shim_call *c, uint64
 		sched_drain_others(shim.sched, q->sched);
 	}
 	if (c->copy_rule == SHIM_COPY_AWAIT && shim_capture_any()) {
-		/* The event may be of the capture, and then the stream belongs to it from here on.
-		 */
+		/* The event may belong to the capture, in which case the stream joins the capture
+		 * with this call. */
 		shim_event_drain(event, in_the_way(c), q);
 		shim_wait_drain_siblings(q);
 		shim_wait_drain(q);
@@ -303,7 +316,7 @@ CUresult shim_gate_order(const struct shim_call *c, uint64_t *a)
 		return c->run(a);
 	}
 	if (shim_capture_any() && shim_capture_has(stream, c->per_thread)) {
-		/* Kept uses of the event mean the record of before. */
+		/* Deferred uses of the event refer to the preceding record. */
 		shim_event_drain(c->copy_rule == SHIM_COPY_RECORD ? event_of(c, a) : NULL,
 				 SHIM_EVENT_AWAIT, NULL);
 		return c->run(a);

@@ -1,6 +1,5 @@
-/* The gate that every stream-ordered call goes through: one description for each entry, made from
- * behaviour.def, and the functions that the generated entries call while the scheduler is not idle.
- */
+/* The gate of all stream-ordered calls: the functions that the generated entry points call while
+ * the scheduler is not idle. */
 #ifndef GBPF_SHIM_ENTRY_GATE_H
 #define GBPF_SHIM_ENTRY_GATE_H
 
@@ -52,7 +51,8 @@ CUresult shim_gate_cooperative(const struct shim_call *c, uint64_t *a);
 CUresult shim_gate_legacy(const struct shim_call *c, uint64_t *a);
 CUresult shim_gate_graph(const struct shim_call *c, uint64_t *a);
 
-/* Begins a record. Field by field: clearing it as a whole costs more than the rest of the gate. */
+/* Initializes a launch record. Field by field, because clearing it as a whole costs more than the
+ * rest of the gate. */
 static inline void shim_gate_record_init(struct sched_launch *l, uint32_t kind)
 {
 	l->kernel = NULL;
@@ -69,8 +69,8 @@ static inline void shim_gate_record_init(struct sched_launch *l, uint32_t kind)
 	l->phase = 0;
 }
 
-/* The whole way of one launch whose record is filled, on the stream that the call names (or
- * another). b: it could go at block level; NULL: it could not. */
+/* Submits a launch whose record is filled, on the given stream: now, at block level, or as a
+ * deferred call. b: it can run at block level; NULL: it cannot. */
 CUresult shim_gate_submit(const struct shim_call *c, uint64_t *a, struct sched_launch *l,
 			  CUstream stream, struct shim_block_call *b);
 

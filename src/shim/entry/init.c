@@ -1,7 +1,7 @@
-/* cuInit, once: a hello to gbpfd, which says in which lane to start the driver; the real cuInit;
- * then the session. Without gbpfd, or with GBPF_OFF=1, everything passes through; GBPF_STRICT=1
- * refuses to run like that. When cuInit returns the policy that is in force is prepared, so the
- * program's first launch runs under it. */
+/* cuInit: a hello to gbpfd, whose answer decides the sharing mode in which to start the driver; the
+ * real cuInit; then the session. Without gbpfd, or with GBPF_OFF=1, everything passes through; with
+ * GBPF_STRICT=1 cuInit fails without gbpfd. When cuInit returns, the policy in force is prepared,
+ * so that the program's first launch runs under it. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@
 static pthread_mutex_t attach_mutex = PTHREAD_MUTEX_INITIALIZER;
 static bool attempted;	       /* attach_mutex */
 static CUresult attach_result; /* attach_mutex */
-static TLS_FAST bool inside;   /* the driver loads tools in cuInit, which may call it */
+static TLS_FAST bool inside;   /* set during cuInit: tools that the driver loads may call it */
 static struct shim_session session;
 
 static bool is_set(const char *name)
@@ -34,18 +34,18 @@ static bool is_set(const char *name)
 	return v && strcmp(v, "1") == 0;
 }
 
-/* Runs before the driver's own handlers, which were registered before ours. */
+/* Runs before the driver's exit handlers, which were registered earlier. */
 static void on_exit_process(void)
 {
 	if (shim_attached()) {
 		sched_set_off(shim.sched, true);
-		shim_block_exit(); /* while the agent still helps */
+		shim_block_exit(); /* while the agent still advances runs */
 		shim_agent_stop(&session);
 	}
 }
 
-/* The child has no agent and no session: it passes through, and the driver says what a forked child
- * may do. */
+/* The child has no agent and no session: its calls pass through, and the driver decides what a
+ * forked child may do. */
 static void on_fork_child(void)
 {
 	if (!shim_attached()) {
@@ -122,8 +122,8 @@ static int say_hello(uint32_t only_lanes)
 	return err;
 }
 
-/* A driver that did not start in the shared lane is tried once in its own: MPS may be broken, and
- * whether it can be had is nothing that a program should fail by. */
+/* Starts the driver. If it fails in the shared mode, it is started once more in the process mode:
+ * MPS may be broken, and a program must not fail because of that. */
 static CUresult start_driver(unsigned flags, int *err, bool *fell_back)
 {
 	CUresult r = shim_real.cuInit(flags);
@@ -138,14 +138,14 @@ static CUresult start_driver(unsigned flags, int *err, bool *fell_back)
 	return session.refusal[0] ? r : shim_real.cuInit(flags);
 }
 
-/* attach_mutex is held. */
+/* Caller holds attach_mutex. */
 static CUresult begin(unsigned flags)
 {
 	int err = say_hello(0);
 	bool fell_back;
 	CUresult r;
 
-	if (err && session.refusal[0]) { /* it is not even started */
+	if (err && session.refusal[0]) { /* do not start the driver */
 		attempted = true;
 		return attach_result = explain(err);
 	}
@@ -154,7 +154,7 @@ static CUresult begin(unsigned flags)
 		if (!err) {
 			shim_session_abandon(&session);
 		}
-		return r; /* the next cuInit begins anew */
+		return r; /* the next cuInit starts over */
 	}
 	attempted = true;
 	err = err ? err : attach();

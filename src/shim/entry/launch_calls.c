@@ -1,4 +1,4 @@
-/* Launch records of kernels and graphs, from the arguments of each way to launch. */
+/* Launch records of kernels and graphs, from the arguments of each launch function. */
 #include "shim/defer/block_launch.h"
 #include "shim/capture_state.h"
 #include "shim/object/event_uses.h"
@@ -19,7 +19,7 @@ static const struct shim_thread_kernel *kernel_here(uint64_t handle, bool is_gra
 	return t ? shim_kernel_of(t, (const void *)(uintptr_t)handle, is_graph) : &none;
 }
 
-/* A function that has a twin: whether this launch of it may use it. */
+/* Decides whether this launch of a function with a clone may use the clone. */
 static NOINLINE void check_block(struct shim_block_call *b, const struct shim_thread_kernel *k,
 				 struct sched_launch *l)
 {
@@ -30,7 +30,7 @@ static NOINLINE void check_block(struct shim_block_call *b, const struct shim_th
 	shim_block_check(b, k, l);
 }
 
-/* f, grid x y z, block x y z, shared memory, stream ... */
+/* Arguments: f, grid x y z, block x y z, shared memory, stream, kernelParams, extra. */
 static CUresult plain(const struct shim_call *c, uint64_t *a, uint32_t flags)
 {
 	const struct shim_thread_kernel *k = kernel_here(a[0], false);
@@ -108,8 +108,8 @@ CUresult shim_gate_kernel_ex(const struct shim_call *c, uint64_t *a)
 	return shim_gate_submit(c, a, &l, config->hStream, &b);
 }
 
-/* cuLaunch(f), cuLaunchGrid(f, w, h), cuLaunchGridAsync(f, w, h, stream): block and parameters were
- * set before. */
+/* cuLaunch(f), cuLaunchGrid(f, w, h), cuLaunchGridAsync(f, w, h, stream): block size and parameters
+ * were set by earlier calls. */
 CUresult shim_gate_legacy(const struct shim_call *c, uint64_t *a)
 {
 	struct sched_launch l;
@@ -123,8 +123,8 @@ CUresult shim_gate_legacy(const struct shim_call *c, uint64_t *a)
 	return shim_gate_submit(c, a, &l, c->nargs > 3 ? as_stream(a[3]) : CU_STREAM_LEGACY, NULL);
 }
 
-/* A launch comes after those of the same graph that other streams keep; and nobody may use a graph
- * while another thread launches it. */
+/* A graph launch must follow the launches of the same graph that other streams have deferred, and
+ * an executable graph must not be used while another thread launches it: drains those launches. */
 static NOINLINE void drain_before_graph(const struct shim_call *c, const uint64_t *a)
 {
 	struct shim_thread *t = shim_thread_self();

@@ -1,6 +1,6 @@
-/* cuLaunchCooperativeKernelMultiDevice: one call, one launch record on each of its streams. Each is
- * asked about in turn and none goes before all may; it is never kept, since its streams belong to
- * several devices. */
+/* cuLaunchCooperativeKernelMultiDevice: one call with a launch record on each of its streams. The
+ * scheduler is asked for each in turn, and the call is made when all may start. It is never
+ * deferred, since its streams belong to several devices. */
 #include "shim/capture_state.h"
 #include "shim/object/kernel_handle.h"
 #include "shim/defer/wait.h"
@@ -17,7 +17,7 @@ static void ask(struct shim_thread *t, struct shim_queue *q, const CUDA_LAUNCH_P
 	l->threads = p->blockDimX * p->blockDimY * p->blockDimZ;
 	l->smem_bytes = p->sharedMemBytes;
 	l->may_hold = !t->host_function;
-	if (sched_submit(q->sched, l) == SCHED_DEFER) {
+	if (sched_submit(q->sched, l) == SCHED_DEFER) { /* it cannot be copied */
 		l->may_hold = false;
 		(void)sched_submit(q->sched, l);
 	}

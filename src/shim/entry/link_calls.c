@@ -1,6 +1,5 @@
-/* A linker's result is told again by its contents, since programs copy it before they end the
- * linker. Results are compared whole where the handle still lives, by hash and length afterwards.
- */
+/* cuLink. A linker's result is recognized by its contents, since programs copy it before they
+ * destroy the linker: by hash and length. */
 #include "shim/entry/link_calls.h"
 
 #include <pthread.h>
@@ -15,19 +14,19 @@
 #define MAX_OPTIONS 64u
 #define MAX_BYTES ((uint64_t)1 << 30)
 
-/* A linker, and then what it made. */
+/* A linker, then its result. */
 struct linked {
-	CUlinkState state; /* NULL: ended */
+	CUlinkState state; /* NULL: the linker was destroyed */
 	uint64_t hash;
 	size_t bytes; /* 0: not complete */
 	unsigned n;
-	const struct ptx_block_image *parts[SHIM_IMAGE_PARTS_MAX]; /* references */
+	const struct ptx_block_image *parts[SHIM_IMAGE_PARTS_MAX]; /* references, owned */
 };
 
 static pthread_mutex_t links_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct linked links[MAX_LINKERS]; /* links_mutex; n 0: free */
 static unsigned next_link;		 /* links_mutex */
-static uint32_t any;			 /* atomic: there was a complete one */
+static uint32_t any;			 /* [atomic] a linker has completed */
 
 static void clear(struct linked *k)
 {
@@ -37,7 +36,7 @@ static void clear(struct linked *k)
 	*k = (struct linked){ .state = NULL };
 }
 
-/* Under links_mutex. */
+/* Caller holds links_mutex. */
 static struct linked *find(CUlinkState state)
 {
 	for (unsigned i = 0; state && i < MAX_LINKERS; i++) {
@@ -48,7 +47,7 @@ static struct linked *find(CUlinkState state)
 	return NULL;
 }
 
-/* Under links_mutex. The oldest makes room, unless its linker is at work. */
+/* Takes an entry: the oldest one whose linker has been destroyed. Caller holds links_mutex. */
 static struct linked *make(CUlinkState state)
 {
 	for (unsigned i = 0; i < MAX_LINKERS; i++) {
@@ -78,7 +77,7 @@ static void note_part(CUlinkState state, const struct ptx_block_image *i)
 	ptx_block_image_close(i);
 }
 
-/* One way to add an input. text NULL: the program's own. */
+/* A call that adds an input. text NULL: adds the program's own. */
 struct adder {
 	CUresult (*run)(const struct adder *l, const char *text, size_t bytes);
 	CUlinkState state;
@@ -200,8 +199,8 @@ CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *pa
 	return add_file(&l);
 }
 
-/* How long an image is by what it says itself: text ends with a zero, machine code behind its last
- * table. 0: neither. */
+/* Returns the length of an image by its contents: text ends with a zero, machine code behind its
+ * last header table. 0: neither. */
 static size_t bytes_of(const void *image)
 {
 	const unsigned char *p = image;

@@ -1,5 +1,5 @@
-/* Modules and libraries come and go: loaded with twins beside their functions where that can be,
- * else as they are. The driver's own cache of compiled code serves both. */
+/* Loading and unloading of modules and libraries: with clones of their functions where possible,
+ * else as they are. The driver's cache of compiled code serves both. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,22 +16,22 @@
 
 /* ---- loading ---- */
 
-/* One way to load, with its arguments. */
+/* A load call with its arguments. */
 struct loader {
 	/* text NULL: the program's own image */
 	CUresult (*run)(struct loader *l, const char *text);
 	const void *image; /* or the path of a file */
 	void **ret;
 	unsigned n, n_library;
-	bool library; /* it belongs to no context */
+	bool library; /* a library, which belongs to no context */
 	CUjit_option *options;
 	void **values;
 	CUlibraryOption *library_options;
 	void **library_values;
 };
 
-/* The program's options with an error log of our own, so that it never reads of the rewritten text:
- * when that is refused, the original's refusal is what it is told. */
+/* The program's options with an error log of the shim's, so that the program never reads a message
+ * about the rewritten text: if that is refused, it gets the original's error. */
 struct quiet {
 	CUjit_option options[MAX_OPTIONS + 2];
 	void *values[MAX_OPTIONS + 2];
@@ -43,7 +43,7 @@ static bool is_error_log(CUjit_option o)
 	return o == CU_JIT_ERROR_LOG_BUFFER || o == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES;
 }
 
-/* False: too many options, or none where some should be. */
+/* Replaces the options. Returns false if there are too many, or missing arrays. */
 static bool quieten(struct loader *l, struct quiet *q)
 {
 	unsigned n = 0;
@@ -68,7 +68,7 @@ static bool quieten(struct loader *l, struct quiet *q)
 	return true;
 }
 
-/* What the driver answered through the options, for the program. */
+/* Passes the driver's answers in the options on to the program. */
 static void return_options(const struct loader *l, const struct quiet *q)
 {
 	void **bytes = NULL;
@@ -101,8 +101,8 @@ static CUcontext context_of(const struct loader *l)
 	return ctx;
 }
 
-/* With twins, or else as it is; only the answer to the original counts when both fail. image is
- * what the pass reads; takes i. */
+/* Loads the image with clones, or else as it is; if both fail, the original's error is returned. i:
+ * the pass's result; takes its reference. */
 static CUresult load(struct loader *l, const struct ptx_block_image *i, enum proto_block_why why)
 {
 	struct loader rewritten = *l;
@@ -121,10 +121,10 @@ static CUresult load(struct loader *l, const struct ptx_block_image *i, enum pro
 	}
 	r = l->run(l, NULL);
 	if (r == CUDA_SUCCESS && l->ret && shim_attached()) {
-		unsigned n = i && !i->text; /* its entries say why */
+		unsigned n = i && !i->text; /* its entries have the reasons */
 
 		shim_image_note(*l->ret, context_of(l), &i, n, why);
-		if (n && i->n_clones) { /* rewritten before, by gBPF's ptxas */
+		if (n && i->n_clones) { /* rewritten earlier, by gBPF's ptxas */
 			shim_block_prepare_context();
 		}
 		i = n ? NULL : i;
@@ -133,7 +133,7 @@ static CUresult load(struct loader *l, const struct ptx_block_image *i, enum pro
 	return r;
 }
 
-/* What cuLinkComplete gave has its twins already. */
+/* Loads the result of cuLinkComplete, which has its clones already. */
 static CUresult load_linked(struct loader *l, const struct ptx_block_image **parts, unsigned n)
 {
 	CUresult r = l->run(l, NULL);

@@ -1,4 +1,4 @@
-/* Streams that come and go, and change. */
+/* Creation, destruction and attributes of streams. */
 #include "cuabi/api.h"
 #include "shim/entry/gate.h"
 #include "shim/object/green_context.h"
@@ -35,8 +35,9 @@ CUresult cuGreenCtxStreamCreate(CUstream *ret, CUgreenCtx green, unsigned flags,
 	return r;
 }
 
-/* Before the driver forgets it: markers in it are still to be asked about. True: the driver
- * destroys it later. It lets the stream's work finish as well, and waits for none of it. */
+/* Closes the stream's queue before the driver destroys the stream, since its markers can still be
+ * queried. Returns true if the destruction is postponed. Does not wait for the stream's work, which
+ * the driver lets finish as well. */
 static bool destroying(CUstream stream)
 {
 	bool later = false;
@@ -59,15 +60,15 @@ CUresult cuStreamDestroy_v2(CUstream stream)
 	return destroying(stream) ? CUDA_SUCCESS : shim_real.cuStreamDestroy_v2(stream);
 }
 
-/* Others say how fast, or how to wait: what the stream keeps may go with the new ones. These say
- * what fences order. */
+/* Returns true for attributes that determine what fences order. The others are hints on speed or
+ * waiting, which may apply to deferred calls as well. */
 static bool matters(CUstreamAttrID what)
 {
 	return what == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP ||
 	       what == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN;
 }
 
-/* What the stream keeps goes with the attributes of before. */
+/* Drains the stream's deferred calls, which must run with the previous attributes. */
 static void changing(CUstream stream, bool per_thread)
 {
 	struct shim_thread *t;

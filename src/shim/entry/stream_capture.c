@@ -86,7 +86,7 @@ static CUresult begun(CUresult r)
 	return r;
 }
 
-/* A capture that was spoilt ends with an error, but ends. */
+/* An invalidated capture ends with an error, but it ends. */
 static CUresult ended(CUresult r)
 {
 	uint32_t n = load_relaxed(&shim.captures);

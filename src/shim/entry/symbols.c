@@ -1,6 +1,6 @@
-/* cuGetProcAddress: the real one decides which variant a program means (version, flags, the
- * thread's default stream); its answer is the address of an exported function, and where that
- * function is ours to handle the program gets ours. */
+/* cuGetProcAddress. The real function selects the variant that the program means (version, flags,
+ * per-thread default stream) and returns the address of an exported function. If the shim handles
+ * that function, the program gets the shim's address. */
 #include <string.h>
 
 #include "cuabi/api.h"
@@ -8,8 +8,8 @@
 #include "shim/real_driver.h"
 #include "shim/shim.h"
 
-/* True when the exported name is a variant of the name that was asked for: the same, or with _v2,
- * _ptsz ... behind it. */
+/* Returns true if the exported name is a variant of the requested one: equal, or followed by _v2,
+ * _ptsz ... */
 static bool is_variant(const char *exported, const char *asked)
 {
 	size_t len = strlen(asked);
@@ -17,9 +17,9 @@ static bool is_variant(const char *exported, const char *asked)
 	return strncmp(exported, asked, len) == 0 && (exported[len] == 0 || exported[len] == '_');
 }
 
-/* Where several exported names share one address (a driver that does not tell its variants apart,
- * or answers what it lacks by one function), the name that was asked for decides, then the version:
- * the arguments differ between names. */
+/* Returns the shim's entry for a real function. If several exported names share its address (a
+ * driver that does not distinguish its variants, or returns one function for whatever it lacks),
+ * the requested name decides, then the version, because arguments differ between names. */
 static void *entry_for(void *real, const char *asked, int version, uint64_t flags)
 {
 	unsigned same[SHIM_REAL_ALIASES_MAX], n = shim_real_entries_at(real, same), fits = 0;

@@ -1,5 +1,5 @@
-/* Found once for each handle, by the names of its owner's image; the shape of launches is asked
- * once for each change. */
+/* Clones are looked up once for each handle, by the entries of the owner's image. Occupancy is
+ * queried again when the launch shape changes. */
 #include "shim/object/clone.h"
 
 #include <pthread.h>
@@ -14,8 +14,8 @@
 #define MAX_CLONES 65536u
 #define MAX_THREADS 4096u
 #define MAX_SMEM (1u << 28)
-/* The last shape whose occupancy was asked, and the answer: one word, so that they belong together.
- */
+/* shim_clone.occupancy: the last queried shape and its answer in one word, so that they are always
+ * consistent. */
 #define SMEM_BITS 29u
 #define SHAPE_BITS 42u
 #define SHAPE ((UINT64_C(1) << SHAPE_BITS) - 1)
@@ -23,10 +23,10 @@
 #define RESIDENT_MAX 0x1fffffu
 
 static pthread_mutex_t clones_mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct strmap clones; /* twins_mutex; handle in hexadecimal > struct twin */
-static uint64_t made;	     /* twins_mutex */
+static struct strmap clones; /* clones_mutex; handle in hexadecimal > struct shim_clone */
+static uint64_t made;	     /* clones_mutex */
 
-/* f$gbpf, of the same kind of handle as f. */
+/* Returns f$gbpf as the same kind of handle as f, NULL if there is none. */
 static CUfunction clone_handle(const struct shim_kernel_origin *o)
 {
 	size_t cap = strlen(o->name) + sizeof(PTX_BLOCK_SUFFIX);
@@ -78,9 +78,9 @@ static CUresult set_max_smem(const struct shim_clone *t, int bytes)
 					      bytes, (CUkernel)(void *)t->handle, d);
 }
 
-/* The twin may be given what f may be given, as the program has set it, and the ticket's place
- * more. Where that is beyond the device, as much as f; only launches that use all of it go without
- * the twin then. */
+/* Sets the clone's maximum of dynamic shared memory to f's, as the program has set it, plus the
+ * room for the ticket. Where that exceeds the device's limit it is set to f's, and only launches
+ * that use all of it go without the clone. */
 static void follow_smem(struct shim_clone *t)
 {
 	int max = 0;
@@ -96,7 +96,7 @@ static void follow_smem(struct shim_clone *t)
 	store_relaxed(&t->occupancy, (uint64_t)0);
 }
 
-/* twins_mutex is held. */
+/* Caller holds clones_mutex. */
 static struct shim_clone *make(const void *handle, const struct shim_kernel_origin *o)
 {
 	struct shim_clone *t = calloc(1, sizeof(*t));
@@ -205,7 +205,8 @@ void shim_clone_context_end(CUcontext ctx)
 	}
 }
 
-/* Blocks that an SM holds at once; 0: the driver refuses such a launch. */
+/* Returns the number of blocks resident on a multiprocessor; 0: the driver refuses such a launch.
+ */
 static int resident(CUfunction f, uint32_t threads, uint32_t smem)
 {
 	int n = 0;

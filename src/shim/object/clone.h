@@ -1,4 +1,4 @@
-/* Twins of functions: f$gbpf beside f, with what a launch of it must know. */
+/* Preemptible clones of functions: f$gbpf for f, with what a launch of it must know. */
 #ifndef GBPF_SHIM_OBJECT_CLONE_H
 #define GBPF_SHIM_OBJECT_CLONE_H
 
@@ -6,39 +6,40 @@
 #include "shim/object/kernel_handle.h"
 
 struct shim_clone {
-	const void *owner;		     /* module or library */
-	CUcontext ctx;			     /* of the functions; NULL: a kernel's */
-	CUfunction of;			     /* f, CUfunction or CUkernel */
-	CUfunction handle;		     /* f$gbpf, likewise; NULL: none */
-	const struct ptx_block_entry *entry; /* the owner's */
+	const void *owner; /* module or library */
+	CUcontext ctx;	   /* of the functions; NULL: of a CUkernel, which has none */
+	CUfunction of;	   /* f, a CUfunction or CUkernel */
+	CUfunction handle; /* f$gbpf, of the same kind; NULL: f has no clone */
+	const struct ptx_block_entry *entry; /* borrowed from the owner's image */
 	enum shim_kernel_kind kind;
-	uint64_t id;		 /* handles are used again, this is not */
-	uint32_t max_smem_bytes; /* [atomic] dynamic shared memory it may be given */
-	uint64_t occupancy;   /* [atomic] last shape of a launch whose occupancy was asked, and the
-			       * answer
-			       */
-	uint8_t why;	      /* enum ptx_block_why */
-	uint8_t excluded;     /* [atomic] excluded */
-	uint8_t reported_why; /* [atomic] what the statistics say */
+	uint64_t id;		 /* unique, whereas handles are reused */
+	uint32_t max_smem_bytes; /* [atomic] maximum dynamic shared memory of a launch */
+	uint64_t occupancy;	 /* [atomic] last launch shape whose occupancy was queried, and the
+				    answer */
+	uint8_t why;		 /* enum proto_block_why */
+	uint8_t excluded;	 /* [atomic] must not be launched any more */
+	uint8_t reported_why;	 /* [atomic] enum proto_block_why that the statistics show */
 };
 
-/* The twin of a function handle; NULL: none, and why. Locks; for a thread's first launch. The
- * owner's context is current. */
+/* Returns the clone of a function handle, or NULL and the reason. Takes locks; for a thread's first
+ * launch of the function. The owner's context is current. */
 struct shim_clone *shim_clone_find(const void *handle, enum proto_block_why *ret_why);
-/* The record of a handle with or without a twin; NULL: the handle did not come through here. */
+/* Returns the record of a handle, with or without a clone; NULL: the handle was not obtained
+ * through the shim. */
 struct shim_clone *shim_clone_get(const void *handle);
-/* That twin's blocks were found waiting for later ones: it is not launched any more. */
+/* Excludes a clone whose blocks were found waiting for blocks of higher index; it is not launched
+ * any more. */
 void shim_clone_exclude(CUfunction clone);
-/* A property of the owner's functions was changed by the program: theirs follow. handle NULL: all
- * of the owner's. */
+/* Updates the clones after the program has changed a property of a function; handle NULL: of all of
+ * the owner's. */
 void shim_clone_refresh(const void *owner, const void *handle);
-/* The context ends, and its modules and functions with it. */
+/* Forgets the functions of a context that ends. */
 void shim_clone_context_end(CUcontext ctx);
-/* The owner is gone. */
+/* Forgets the functions of a module or library that is being unloaded. */
 void shim_clone_forget(const void *owner);
 
-/* How many blocks the device holds at once of a launch with so many threads a block and so much
- * dynamic shared memory; 0: not as many as of f. */
+/* Returns the number of blocks that are resident on the device at once for launches with that many
+ * threads and bytes of dynamic shared memory per block; 0: fewer than of f. */
 uint32_t shim_clone_resident(struct shim_clone *t, uint32_t threads, uint32_t smem);
 
 #endif

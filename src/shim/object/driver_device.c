@@ -1,7 +1,10 @@
-/* One device for the process: queues know their stream and context themselves. While some stream
- * captures, the driver would count the scheduler's queries as mistakes of the application; they are
- * exempted here, on whatever thread they run. Where a stream is asked no capture begins meanwhile:
- * the exemption is not for streams that capture themselves. */
+/* The scheduler's device over the real driver. One device serves the process, because queues know
+ * their stream and context.
+ *
+ * While a stream captures, the driver would count the scheduler's queries as errors of the
+ * application that invalidate the capture. The calling thread is therefore exempted here for the
+ * query, whichever thread it is. No capture may begin while a stream is queried or marked
+ * (shim_capture_lock()), because the exemption does not cover streams that capture themselves. */
 #include "shim/object/driver_device.h"
 
 #include <errno.h>
@@ -13,9 +16,9 @@
 #include "shim/session/session.h"
 #include "shim/shim.h"
 
-static struct gpu_device *device; /* made before any queue; lives as long as the process */
+static struct gpu_device *device; /* created before any queue, never freed */
 
-/* What the driver answers to an exempted thread. */
+/* Evaluates to the result of call, made while the thread is exempt from capture checks. */
 #define EXEMPT(call)                                                                               \
 	({                                                                                         \
 		CUstreamCaptureMode before = shim_capture_exempt();                                \
@@ -29,7 +32,7 @@ static int mark(void *dev, void *queue, struct sched_marker *m)
 {
 	int r;
 
-	if (!shim_capture_trylock()) { /* launches come here: they do not wait */
+	if (!shim_capture_trylock()) { /* called on the launch path, which must not block */
 		return -EAGAIN;
 	}
 	r = EXEMPT(gpu_sched_ops.mark(dev, queue, m));
@@ -37,7 +40,8 @@ static int mark(void *dev, void *queue, struct sched_marker *m)
 	return r;
 }
 
-/* Also while nobody captures yet. */
+/* Needs no capture lock: it queries an event, not a stream. Exempt even if no capture is open yet,
+ * because one may begin meanwhile. */
 static int mark_done(void *dev, const struct sched_marker *m)
 {
 	return EXEMPT(gpu_sched_ops.mark_done(dev, m));
@@ -51,7 +55,8 @@ static int64_t mark_span_ns(void *dev, const struct sched_marker *from,
 
 static void mark_release(void *dev, struct sched_marker *m)
 {
-	gpu_sched_ops.mark_release(dev, m); /* keeps the event, asks the driver nothing */
+	gpu_sched_ops.mark_release(dev,
+				   m); /* stores the event for reuse without calling the driver */
 }
 
 static int queue_idle(void *dev, void *queue)
@@ -64,7 +69,8 @@ static int queue_idle(void *dev, void *queue)
 	return r;
 }
 
-/* The agent and whoever synchronizes ask; what they see finished is no longer kept back. */
+/* Called by the agent and by threads that synchronize. A run that has finished no longer counts as
+ * deferred. */
 static int run_busy(void *dev, void *queue)
 {
 	uint32_t seen = shim_block_unfinished(queue);
@@ -81,7 +87,7 @@ static uint64_t run_step(void *dev, void *queue, bool may_run, bool force)
 	uint32_t seen = shim_block_unfinished(queue);
 	uint64_t ns;
 
-	shim_capture_lock(); /* it exempts itself */
+	shim_capture_lock(); /* gpu's run_step exempts the thread itself */
 	ns = gpu_sched_ops.run_step(dev, queue, may_run, force);
 	shim_capture_unlock();
 	if (ns == UINT64_MAX) {

@@ -1,6 +1,6 @@
-/* A small table of events that kept calls record or wait for, or that were recorded behind launches
- * which can be stopped and so may be recorded again; and the calls that ask about events. All of it
- * is idle while nothing is kept back. */
+/* Table of the events that deferred calls record or await, and of events recorded in a resumable
+ * run, which a stopped run records again; and the entry points that query events. No entry point
+ * takes the lock while nothing is deferred. */
 #include "shim/object/event_uses.h"
 
 #include <pthread.h>
@@ -21,18 +21,19 @@ static pthread_mutex_t events_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct event_entry {
 	CUevent event; /* NULL: free */
 	struct shim_queue *q;
-	uint32_t records, awaits; /* of it, kept in that queue */
-	uint64_t joined; /* launches of the queue's chain that must be done before its record is the
-			    last; 0: none */
-	uint64_t order;	 /* of the call that joined */
-} events[MAX_EVENTS];	 /* events_mutex; the first n_events may be in use */
+	uint32_t records, awaits; /* deferred calls of queue q that record or await it */
+	uint64_t joined; /* launches of the queue's run that must be done before the event's record
+			    is final; 0: none */
+	uint64_t order;	 /* sequence number of the call that joined the run */
+} events[MAX_EVENTS];	 /* events_mutex; entries from n_events on are free */
 static unsigned n_events, sweep_at = SWEEP_FIRST;
-static struct shim_event_call *calls, **last_call = &calls; /* events_mutex: kept ones, in order */
+static struct shim_event_call *calls,
+	**last_call = &calls; /* events_mutex: deferred ones, by sequence number */
 static struct deferred_destroy {
 	CUevent event;
-	bool graph;			    /* it is a CUgraphExec */
+	bool graph;			    /* the handle is a CUgraphExec */
 } deferred_destroys[MAX_DEFERRED_DESTROYS]; /* events_mutex */
-static unsigned n_deferred_destroys;	    /* atomic: changed under events_mutex */
+static unsigned n_deferred_destroys;	    /* [atomic] changed under events_mutex */
 
 static unsigned find_entry(CUevent event, const struct shim_queue *q)
 {
@@ -54,7 +55,8 @@ static void drop_if_unused(struct event_entry *u)
 	}
 }
 
-/* Forgets that it joined, once the chain is that far. */
+/* Clears the entry's joined mark once the run has progressed beyond it. Caller holds events_mutex.
+ */
 static void update_joined(struct event_entry *u)
 {
 	struct sched_run_progress c;
@@ -64,7 +66,7 @@ static void update_joined(struct event_entry *u)
 		return;
 	}
 	err = gpu_run_look(shim_device_gpu(), &u->q->dev, &c);
-	if (err) { /* told once */
+	if (err) { /* returned once */
 		shim_error_note((CUresult)err);
 	}
 	if (!u->q->dev.run || c.done >= u->joined) {
@@ -72,7 +74,7 @@ static void update_joined(struct event_entry *u)
 	}
 }
 
-/* Records that have long been in force leave their places. */
+/* Frees the entries whose records are final. Caller holds events_mutex. */
 static void sweep(void)
 {
 	unsigned used = 0;
@@ -88,7 +90,8 @@ static void sweep(void)
 	sweep_at = MAX(SWEEP_FIRST, 2 * used);
 }
 
-/* Its entry, perhaps a new one; under events_mutex. NULL: too many. */
+/* Returns the entry of the event in the queue, creating it if necessary; NULL: the table is full.
+ * Caller holds events_mutex. */
 static struct event_entry *obtain(CUevent event, struct shim_queue *q)
 {
 	unsigned i = find_entry(event, q);
@@ -109,7 +112,7 @@ static struct event_entry *obtain(CUevent event, struct shim_queue *q)
 	return &events[i];
 }
 
-/* Under events_mutex. */
+/* Caller holds events_mutex. */
 static bool in_use(CUevent event)
 {
 	for (unsigned i = 0; i < n_events; i++) {
@@ -123,8 +126,8 @@ static bool in_use(CUevent event)
 	return false;
 }
 
-/* Events, and graphs, that the program destroyed while calls with them were kept, and are used no
- * more. */
+/* Destroys the events and graphs that the program has destroyed while deferred calls used them, as
+ * far as no call uses them any more. */
 static void destroy_deferred(void)
 {
 	while (unlikely(load_relaxed(&n_deferred_destroys))) {
@@ -150,7 +153,8 @@ static void destroy_deferred(void)
 	}
 }
 
-/* It is destroyed later, when no kept call needs it: until then no other one gets its handle. */
+/* Postpones the destruction of an event or graph until no deferred call uses it, so that the driver
+ * does not reuse its handle before. Returns false if nothing uses it or the table is full. */
 static bool defer_destroy(CUevent event, bool graph)
 {
 	bool later = false;
@@ -193,8 +197,8 @@ uint64_t shim_event_enqueued(struct shim_event_call *c)
 	uint64_t order;
 
 	pthread_mutex_lock(&events_mutex);
-	order = c->order =
-		sched_next_number(shim.sched); /* so `calls` is in the order of numbers */
+	order = c->order = sched_next_number(
+		shim.sched); /* assigned under the lock, so that `calls` is sorted by number */
 	c->at = last_call;
 	*last_call = c;
 	last_call = &c->next;
@@ -223,7 +227,8 @@ bool shim_event_ready(const struct shim_event_call *c)
 	return ready;
 }
 
-/* Under events_mutex. NULL: the queue was closed. */
+/* Ends the deferred call's use. Returns the event's entry, NULL if the queue was closed. Caller
+ * holds events_mutex. */
 static struct event_entry *end_call(struct shim_event_call *c)
 {
 	unsigned i = find_entry(c->event, c->q);
@@ -292,8 +297,8 @@ void shim_event_forget_queue(const struct shim_queue *q)
 	destroy_deferred();
 }
 
-/* A queue, but that one, where the event is used; *ret_kept: by a call that is kept there. NULL:
- * none. */
+/* Returns a queue other than `but` that has such a use of the event, NULL if none has.
+ * *ret_deferred: a deferred call uses it, rather than a run that may record it again. */
 static struct shim_queue *used_in(CUevent event, enum shim_event_use use,
 				  const struct shim_queue *but, bool *ret_deferred)
 {
@@ -324,7 +329,7 @@ void shim_event_drain(CUevent event, enum shim_event_use use, const struct shim_
 	while ((q = used_in(event, use, but, &deferred)) != NULL) {
 		if (deferred) {
 			shim_wait_drain(q);
-		} else { /* the agent looks after its chain */
+		} else { /* the agent advances the queue's run */
 			clock_sleep_ns(POLL_NS);
 		}
 	}
@@ -377,7 +382,8 @@ CUresult cuEventElapsedTime_v2(float *ms, CUevent from, CUevent to)
 	return shim_real.cuEventElapsedTime_v2(ms, from, to);
 }
 
-/* Kept calls would find no event, or another one that has come to the same handle. */
+/* Called before an event is destroyed, since deferred calls would find its handle invalid or
+ * reused. Returns true if the destruction is postponed; else no deferred call uses the event. */
 static bool destroying(CUevent event)
 {
 	shim_interprocess_destroyed(event);

@@ -1,5 +1,5 @@
-/* Events that kept calls record or wait for: until those are issued they are not what the driver
- * thinks they are. */
+/* Uses of events (and graphs) by deferred calls: until such a call is submitted, the driver's view
+ * of the event is out of date. */
 #ifndef GBPF_SHIM_OBJECT_EVENT_USES_H
 #define GBPF_SHIM_OBJECT_EVENT_USES_H
 
@@ -7,38 +7,44 @@
 
 enum shim_event_use {
 	SHIM_EVENT_RECORD,
-	SHIM_EVENT_AWAIT, /* as a question: any use */
+	SHIM_EVENT_AWAIT, /* as a query: records and awaits */
 };
 
-/* A call that is kept. */
+/* A deferred call's use of an event. Part of the deferred call, linked under events_mutex. */
 struct shim_event_call {
-	struct shim_event_call *next, **at; /* at: NULL while it has no place */
-	CUevent event;			    /* NULL: none, or issued */
+	struct shim_event_call *next,
+		**at;  /* at: address of the pointer to it, NULL while it is not enqueued */
+	CUevent event; /* NULL: none, or submitted */
 	struct shim_queue *q;
 	enum shim_event_use use;
-	uint64_t order; /* among all that were kept */
+	uint64_t order; /* sequence number among all deferred calls */
 };
 
-/* A call that does that with the event is about to be kept in the queue. False: too many, do not
- * keep it. */
+/* Registers a use of the event by a call that is about to be deferred on q. Returns false if the
+ * table is full; the call must not be deferred then. */
 bool shim_event_defer(struct shim_event_call *c, CUevent event, struct shim_queue *q,
 		      enum shim_event_use use);
-/* It has its place in the queue, and now its number (sched_number), which is the answer: in each
- * queue numbers grow. Else one could wait for another that is behind it. */
+/* Enqueues the use once the call has its position in its queue, and returns the call's sequence
+ * number (sched_next_number). Assigning the number here makes numbers grow within each queue;
+ * otherwise two calls could wait for each other. */
 uint64_t shim_event_enqueued(struct shim_event_call *c);
-/* Nothing that other queues have kept of the event before is in the way any more. */
+/* Returns true if no earlier deferred call on another queue conflicts with this use of the event.
+ */
 bool shim_event_ready(const struct shim_event_call *c);
 void shim_event_submitted(struct shim_event_call *c);
-/* Records an event of which a record was "kept" before in the queue's chain, or behind it: nothing
- * of the queue waits, and it is the caller's (sched_join). Issued then. */
+/* Records the event inside or behind the queue's resumable run, so that a stopped run records it
+ * again. Requires that no call is deferred on the queue and that the caller has claimed it with
+ * sched_run_join(). The use counts as submitted afterwards. */
 CUresult shim_event_record(struct shim_event_call *c);
-/* Another queue than that uses the event so; EVENT_AWAIT: in any way. */
+/* Returns true if a queue other than `but` has such a use of the event; SHIM_EVENT_AWAIT: any use.
+ */
 bool shim_event_used(CUevent event, enum shim_event_use use, const struct shim_queue *but);
-/* Waits until no queue but that one uses the event so; EVENT_AWAIT: in any way. */
+/* Drains queues other than `but` until none has such a use of the event; SHIM_EVENT_AWAIT: any use.
+ */
 void shim_event_drain(CUevent event, enum shim_event_use use, const struct shim_queue *but);
-/* True: kept launches use the graph, so it is destroyed behind the last of them. */
+/* Returns true if deferred launches use the graph; it is then destroyed after the last of them. */
 bool shim_event_defer_graph_destroy(CUgraphExec exec);
-/* The queue is about to be closed, with its chain. */
+/* Removes the uses of a queue that is about to be closed together with its run. */
 void shim_event_forget_queue(const struct shim_queue *q);
 
 #endif

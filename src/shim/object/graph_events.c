@@ -1,6 +1,5 @@
-/* When a graph is made ready to run its nodes are looked at once. What the table of kept events
- * (event.c) cannot know of, launches of such graphs, then goes without being kept, after everything
- * that is. A graph that is destroyed ends behind its kept launches. */
+/* The set of executable graphs with event nodes. A graph's nodes are inspected once, at
+ * instantiation. */
 #include "shim/object/graph_events.h"
 
 #include <errno.h>
@@ -19,7 +18,7 @@
 static pthread_mutex_t graphs_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct strmap graphs; /* graphs_mutex; those with events: handle in hexadecimal > itself */
 static uint32_t n_graphs;    /* atomic */
-static uint32_t any;	     /* atomic: too many to remember, so each may be one */
+static uint32_t any;
 
 bool shim_graph_has_events(CUgraphExec exec)
 {
@@ -81,7 +80,7 @@ static bool node_has_events(CUgraphNode node, unsigned depth)
 	return type == CU_GRAPH_NODE_TYPE_EVENT_RECORD || type == CU_GRAPH_NODE_TYPE_WAIT_EVENT;
 }
 
-/* Too many to look at counts as yes. */
+/* Returns true also if there are too many nodes to inspect. */
 static bool has_events(CUgraph g, unsigned depth)
 {
 	CUgraphNode *nodes;

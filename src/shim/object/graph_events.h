@@ -1,4 +1,4 @@
-/* Graphs whose nodes record events or wait for them; changes to graphs that are kept. */
+/* Executable graphs with nodes that record or await events. */
 #ifndef GBPF_SHIM_OBJECT_GRAPH_EVENTS_H
 #define GBPF_SHIM_OBJECT_GRAPH_EVENTS_H
 
@@ -11,7 +11,7 @@
  * wait for one whose record is kept; and it must not be kept itself, since programs ask for its
  * events. */
 bool shim_graph_has_events(CUgraphExec exec);
-/* In a child after fork. */
+/* The graph is about to be destroyed. */
 void graph_forget(void);
 
 /* Something is kept: waits until no launch of that graph is, which is about to be changed. */

@@ -1,10 +1,12 @@
-/* Caps by green contexts, in the process lane. A stream that does not wait for the default stream
- * can be created in a green context beside the primary one instead: modules, memory and events are
- * the primary context's, and the program cannot tell, except by asking which context a stream has;
- * those questions are answered as if it were the primary one. Streams that wait for the default
- * stream, the default streams, and streams of other contexts cannot be moved: they are left alone,
- * and it is told. The program is told of as many multiprocessors as it may use, as under MPS, so
- * that kernels whose blocks wait for each other are not larger than what they get. */
+/* Limits a tenant to a part of the multiprocessors by green contexts, in the process sharing mode.
+ * A non-blocking stream can be created in a green context of the primary one instead: modules,
+ * memory and events remain the primary context's, and only a query for the stream's context shows
+ * the difference. Those queries are answered here as if the stream were the primary context's.
+ *
+ * Blocking streams, the default streams and streams of other contexts cannot be moved. They keep
+ * all multiprocessors, and the tenant's statistics report that (sched_report_cap). The
+ * multiprocessor count that the program reads is the capped one, as under MPS, so that kernels
+ * whose blocks wait for each other are not larger than what fits. */
 #include "shim/object/green_context.h"
 
 #include <pthread.h>
@@ -22,7 +24,8 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t percent = 100; /* [atomic] */
 static struct {
 	CUgreenCtx green; /* mutex */
-	uint32_t sms;	  /* [atomic] that it has; 0: not asked; UINT32_MAX: no cap can be had */
+	uint32_t sms;	  /* [atomic] multiprocessors; 0: not determined yet; UINT32_MAX: the driver
+			     cannot cap */
 } own[DEVICES];
 static struct {
 	CUstream stream;
@@ -31,12 +34,12 @@ static struct {
 static uint32_t n_capped;
 static struct {
 	CUgreenCtx green;
-	CUcontext ctx, primary; /* NULL: it was not converted */
+	CUcontext ctx, primary; /* NULL: not converted to a context yet */
 	CUdevice device;
 } known[MAX_KNOWN];	 /* mutex */
 static uint32_t n_known; /* [atomic] */
 
-/* ---- the program's ---- */
+/* ---- the program's green contexts ---- */
 
 static void note_green(CUgreenCtx green, CUdevice device)
 {
@@ -142,7 +145,7 @@ CUresult cuGreenCtxDestroy(CUgreenCtx green)
 	return shim_real.cuGreenCtxDestroy(green);
 }
 
-/* ---- ours ---- */
+/* ---- the shim's green contexts ---- */
 
 void shim_green_set_percent(uint32_t value)
 {
@@ -154,7 +157,8 @@ static bool wanted(void)
 	return load_relaxed(&percent) < 100;
 }
 
-/* One group of at least `least` multiprocessors (0: the least there is). */
+/* Splits off one group of at least min_sms multiprocessors (0: the smallest possible). *ret_all:
+ * those of the device. */
 static CUresult split(CUdevice device, unsigned min_sms, CUdevResource *ret, unsigned *ret_all)
 {
 	CUdevResource all;
@@ -176,8 +180,8 @@ bool shim_green_possible(CUdevice device)
 	return split(device, 0, &r, &all) == CUDA_SUCCESS && r.sm.smCount < all;
 }
 
-/* The share of the device, rounded up to what it can be split into. False: it cannot, or nothing
- * would be left over. */
+/* Stores the tenant's share of the device, rounded up to a size that it can be split into. Returns
+ * false if it cannot be split or nothing would be left over. */
 static bool share_of(CUdevice device, CUdevResource *ret)
 {
 	unsigned all = 0, min_sms;
@@ -190,7 +194,7 @@ static bool share_of(CUdevice device, CUdevResource *ret)
 	return split(device, min_sms, ret, &all) == CUDA_SUCCESS && ret->sm.smCount < all;
 }
 
-/* What the cap leaves of the device's multiprocessors; 0: there is no cap. */
+/* Returns the multiprocessors that the cap leaves of the device; 0: there is no cap. */
 static uint32_t sms_of(CUdevice device)
 {
 	CUdevResource r;
@@ -220,7 +224,7 @@ CUresult cuDeviceGetAttribute(int *ret, CUdevice_attribute what, CUdevice device
 	return r;
 }
 
-/* mutex is held. */
+/* Caller holds mutex. */
 static CUgreenCtx own_green(CUdevice device)
 {
 	CUdevResourceDesc desc;
@@ -235,7 +239,7 @@ static CUgreenCtx own_green(CUdevice device)
 	return own[device].green;
 }
 
-/* A stream of the cap's green context, remembered. */
+/* Creates a stream in the shim's green context and records it. */
 static bool make(CUdevice device, int priority, CUstream *ret)
 {
 	CUgreenCtx green;
@@ -253,7 +257,8 @@ static bool make(CUdevice device, int priority, CUstream *ret)
 	return made;
 }
 
-/* Why it keeps all multiprocessors; SCHED_CAP_DONE: it does not. */
+/* Returns PROTO_CAP_DONE if *stream was replaced, else the reason why it keeps all multiprocessors.
+ */
 static enum proto_cap replace(CUstream *stream)
 {
 	CUcontext ctx = NULL;
@@ -278,8 +283,9 @@ static enum proto_cap replace(CUstream *stream)
 	if (!make(device, priority, &made)) {
 		return PROTO_CAP_DRIVER;
 	}
-	if (!shim_queue_replace(*stream,
-				made)) { /* another thread has destroyed it: not ours to follow */
+	if (!shim_queue_replace(
+		    *stream,
+		    made)) { /* another thread has destroyed the stream: drop the replacement */
 		shim_green_destroyed(made);
 		shim_real.cuStreamDestroy_v2(made);
 		return PROTO_CAP_DRIVER;
@@ -297,13 +303,14 @@ void shim_green_cap(CUstream *stream)
 	if (!wanted() || shim_queue_sm_percent(*stream) >= 100) {
 		return;
 	}
-	before = shim_capture_exempt(); /* making a context would end captures of the program */
+	before = shim_capture_exempt(); /* creating a context would invalidate captures of the
+					   program */
 	why = replace(stream);
 	shim_capture_restore(before);
 	sched_report_cap(shim.sched, load_relaxed(&percent), why);
 }
 
-/* mutex is held. */
+/* Caller holds mutex. */
 static bool any_of(CUdevice device)
 {
 	for (uint32_t i = 0; i < n_capped; i++) {
@@ -362,7 +369,7 @@ void shim_green_forget(void)
 	n_capped = n_known = 0;
 }
 
-/* ---- which context a stream has ---- */
+/* ---- queries for a stream's context ---- */
 
 static bool is_own(CUgreenCtx green)
 {
@@ -374,7 +381,7 @@ static bool is_own(CUgreenCtx green)
 	return found;
 }
 
-/* The primary context of a stream of ours. */
+/* Stores the primary context of a capped stream. Returns false for any other stream. */
 static bool primary_of_capped(CUstream stream, CUcontext *ret)
 {
 	CUgreenCtx green = NULL;

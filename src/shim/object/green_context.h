@@ -1,6 +1,6 @@
-/* Green contexts. The program's own are known, so that their handles are told from the primary
- * context that they stand for; ours cap the streams of a tenant that may use a part of the
- * multiprocessors only. */
+/* Green contexts. The program's own are recorded, to map their handles to the primary context that
+ * they represent. The shim's own limit the streams of a tenant that may use only a part of the
+ * multiprocessors. */
 #ifndef GBPF_SHIM_OBJECT_GREEN_CONTEXT_H
 #define GBPF_SHIM_OBJECT_GREEN_CONTEXT_H
 
@@ -8,30 +8,34 @@
 
 #include "shim/shim.h"
 
-/* ---- the program's ---- */
+/* ---- the program's green contexts ---- */
 
-/* The primary context that a converted green one stands for; any other context itself. */
+/* Returns the primary context that a converted green context represents, and any other context
+ * unchanged. */
 CUcontext shim_green_base(CUcontext ctx);
-/* The green context of such a handle, or NULL. */
+/* Returns the green context of a converted handle, or NULL. */
 CUgreenCtx shim_green_of(CUcontext ctx);
 
-/* ---- ours ---- */
+/* ---- the shim's green contexts ---- */
 
-/* Before the program uses its driver: what of the multiprocessors its streams may use. */
+/* Sets the percentage of the multiprocessors that the program's streams may use. Called before the
+ * program uses the driver. */
 void shim_green_set_percent(uint32_t percent);
-/* A stream that was just created, known to the scheduler and not used yet: becomes one of a green
- * context where that changes nothing but where its blocks run. */
+/* Replaces a newly created stream by one in the shim's green context, where the replacement changes
+ * only which multiprocessors its blocks use. The stream has a queue and has not been used yet. */
 void shim_green_cap(CUstream *stream);
-void shim_green_destroyed(CUstream stream); /* any stream, before the driver destroys it */
-/* A primary context is about to end: what we have on it is given back, unless streams of it are
- * left (then the context lives until it is reset). all: it is reset, they are void. */
+void shim_green_destroyed(CUstream stream); /* call for any stream, before the driver destroys it */
+/* Releases the shim's green context of a primary context that is about to end. If capped streams of
+ * it are left, the context lives until it is reset; all: it is being reset, so those streams are
+ * void. */
 void shim_green_context_end(CUdevice device, bool all);
-/* fork: they are the parent's. */
+/* In a child after fork: they belong to the parent. */
 void shim_green_forget(void);
-/* Green contexts can be had and would leave something over. */
+/* Returns true if the device supports green contexts and a minimal one leaves multiprocessors over.
+ */
 bool shim_green_possible(CUdevice device);
 
-/* context.c: the primary context of a device if it is alive; borrowed. */
+/* context_calls.c: returns the primary context of a device if it is active, else NULL. Borrowed. */
 CUcontext shim_context_primary(CUdevice device);
 
 #endif

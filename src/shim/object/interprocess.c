@@ -1,7 +1,8 @@
-/* Which events are of several processes (CU_EVENT_INTERPROCESS, cuIpcOpenEventHandle). Another
- * process asks the driver, not us: a record that is kept here, or may be made again, looks done to
- * it, and a wait that is kept would mean a later record. So calls with such events are never kept
- * and never join a chain: the caller waits until they may go. */
+/* The set of events that are shared with other processes (CU_EVENT_INTERPROCESS,
+ * cuIpcOpenEventHandle). Another process queries the driver, not this shim: a deferred record, or
+ * one that may be repeated by a resumable run, would appear complete there, and a deferred wait
+ * would refer to a later record. Calls with such events are therefore never deferred and never join
+ * a run; the caller waits until they can be submitted. */
 #include "shim/object/interprocess.h"
 
 #include <pthread.h>
@@ -15,7 +16,7 @@
 static pthread_mutex_t events_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct strmap events; /* events_mutex; handle in hexadecimal > itself */
 static uint32_t n_events;    /* atomic */
-static uint32_t any;	     /* atomic: too many to remember, so each event may be one */
+static uint32_t any;
 
 bool shim_interprocess_event(CUevent event)
 {

@@ -1,6 +1,6 @@
-/* Names of kernels. The driver is asked (cuFuncGetName, cuKernelGetName, since CUDA 12.3); where it
- * cannot tell, the name by which the program asked for the handle serves. Graphs have no name: they
- * get one from their handle. */
+/* Names of kernels. The driver reports them since CUDA 12.3 (cuFuncGetName, cuKernelGetName); for
+ * older drivers the name by which the program requested the handle is used. Graphs have no name;
+ * theirs is derived from the handle. */
 #include "shim/object/kernel_handle.h"
 
 #include <pthread.h>
@@ -41,7 +41,8 @@ void shim_kernel_note(const void *handle, const char *name, const void *owner,
 	n->kind = kind;
 	memcpy(n->name, name, len);
 	pthread_mutex_lock(&notes_mutex);
-	free(strmap_del(&notes, shim_handle_key(handle).text)); /* the handle may have come again */
+	free(strmap_del(&notes,
+			shim_handle_key(handle).text)); /* the driver may have reused the handle */
 	if (notes.live < MAX_NOTES && strmap_add(&notes, shim_handle_key(handle).text, n) == 0) {
 		n = NULL;
 	}
@@ -92,7 +93,8 @@ bool shim_kernel_origin(const void *handle, struct shim_kernel_origin *ret)
 	return ret->name != NULL;
 }
 
-/* By name where there is one. Under notes_mutex, since the note may be forgotten. */
+/* Returns the scheduler's kernel by name, NULL if there is no name. Caller holds notes_mutex, since
+ * the note may be forgotten. */
 static struct sched_kernel *by_name(const void *handle)
 {
 	const struct note *n = strmap_get(&notes, shim_handle_key(handle).text);
@@ -113,7 +115,7 @@ static struct sched_kernel *by_name(const void *handle)
 	return name ? sched_kernel_get(shim.sched, name) : NULL;
 }
 
-/* Into the place that is free, or the second of the two. */
+/* Fills the free one of the two slots, or else the second. */
 const struct shim_thread_kernel *shim_kernel_find(struct shim_thread *t, uintptr_t key,
 						  unsigned slot)
 {

@@ -1,4 +1,4 @@
-/* Function handles as the scheduler's kernels, by name. */
+/* Function handles as the scheduler's kernels, which it knows by name. */
 #ifndef GBPF_SHIM_OBJECT_KERNEL_HANDLE_H
 #define GBPF_SHIM_OBJECT_KERNEL_HANDLE_H
 
@@ -7,7 +7,8 @@
 
 #include "shim/object/thread_cache.h"
 
-/* A CUfunction or CUkernel, or a graph that can be launched: what the thread remembers of it. */
+/* Returns what the thread has cached for a CUfunction, CUkernel or executable graph; looks it up on
+ * a miss. */
 static inline const struct shim_thread_kernel *shim_kernel_of(struct shim_thread *t,
 							      const void *handle, bool is_graph);
 
@@ -29,8 +30,8 @@ enum shim_kernel_kind {
 	SHIM_KERNEL_OF_LIBRARY, /* a CUkernel; its owner is a library */
 	SHIM_KERNEL_FUNCTION,	/* a CUfunction of a library's kernel; its owner is the library */
 };
-/* Remembers the name that a handle was asked for by (older drivers cannot be asked) and where it
- * came from. name is copied. */
+/* Records the name by which a handle was requested (older drivers do not report it) and the
+ * handle's owner. name is copied. */
 void shim_kernel_note(const void *handle, const char *name, const void *owner,
 		      enum shim_kernel_kind kind);
 struct shim_kernel_origin {
@@ -38,11 +39,12 @@ struct shim_kernel_origin {
 	enum shim_kernel_kind kind;
 	char *name; /* caller frees */
 };
-/* False: the handle did not come through here. */
+/* Returns false if the handle was not obtained through the shim. */
 bool shim_kernel_origin(const void *handle, struct shim_kernel_origin *ret);
-/* The module or library is gone: its handles may come again with another meaning. */
+/* Forgets the handles of a module or library that is being unloaded; they may be reused with
+ * another meaning. */
 void shim_kernel_forget(const void *owner);
-/* The handle came from a library (CUkernel). */
+/* Returns true if the handle came from a library (CUkernel). */
 bool shim_kernel_is_library(const void *handle);
 
 const struct shim_thread_kernel *shim_kernel_find(struct shim_thread *t, uintptr_t key,
@@ -52,7 +54,8 @@ void shim_kernel_refresh(struct shim_thread *t);
 static inline const struct shim_thread_kernel *shim_kernel_of(struct shim_thread *t,
 							      const void *handle, bool is_graph)
 {
-	/* Handles are aligned: a graph and a function at the same address are told apart. */
+	/* Handles are aligned, so bit 0 distinguishes a graph from a function at the same address.
+	 */
 	uintptr_t key = (uintptr_t)handle | is_graph;
 	unsigned slot = (unsigned)(key * 0x9e3779b97f4a7c15u >> 52) % SHIM_THREAD_KERNELS;
 

@@ -1,5 +1,5 @@
-/* Owners are kept in a table by their handle; entries and texts are the pass's, which keeps one
- * copy of what is loaded several times. */
+/* Table of owners by handle. Entries and texts belong to the pass (ptx/block_image.h), which shares
+ * them between images that are loaded several times. */
 #include "shim/object/loaded_image.h"
 
 #include <fcntl.h>
@@ -17,19 +17,19 @@
 #include "shim/shim.h"
 
 #define MAX_OWNERS 65536u
-#define MAX_NATIVE_BYTES ((size_t)4 << 20) /* of text, in place of machine code */
-#define MAX_FILE_BYTES ((off_t)64 << 20)   /* a longer one is loaded as it is */
+#define MAX_NATIVE_BYTES ((size_t)4 << 20) /* maximum text that replaces machine code */
+#define MAX_FILE_BYTES ((off_t)64 << 20)   /* a longer file is loaded as it is */
 
 struct shim_image_owner {
-	const void *of; /* of a library's module: the library; else NULL */
-	CUcontext ctx;	/* of a module */
+	const void *of; /* the library, for a library's module; else NULL */
+	CUcontext ctx;	/* of a module; NULL: of a library */
 	enum proto_block_why why;
 	unsigned n;
-	const struct ptx_block_image *parts[]; /* references */
+	const struct ptx_block_image *parts[]; /* references, owned */
 };
 
 static pthread_mutex_t owners_mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct strmap owners; /* owners_mutex; handle in hexadecimal > struct image_owner */
+static struct strmap owners; /* owners_mutex; handle in hexadecimal > struct shim_image_owner */
 
 bool shim_image_wanted(void)
 {
@@ -56,7 +56,7 @@ static unsigned arch_of(CUdevice d)
 	return (unsigned)major * 10 + (unsigned)minor;
 }
 
-/* Of the oldest device: a library is loaded for all of them. */
+/* Returns the lowest architecture of all devices, because a library is loaded for all of them. */
 static unsigned arch_here(void)
 {
 	unsigned arch = 0, a;
@@ -72,8 +72,9 @@ static unsigned arch_here(void)
 	return arch;
 }
 
-/* A program's own machine code, made for this device, against PTX: the code of PTX for an older
- * device may not use what this one can, and a long text takes the driver minutes. */
+/* Returns true if the program's machine code, made for this device, is preferable to its PTX: code
+ * compiled from PTX for an older architecture cannot use this one's features, and compiling a long
+ * text takes the driver minutes. */
 static bool is_second_best(const struct ptx_block_image *i, unsigned arch)
 {
 	const char *v = getenv("GBPF_BLOCK");
@@ -146,7 +147,7 @@ static void put(const void *handle, struct shim_image_owner *o)
 	struct shim_image_owner *before;
 
 	pthread_mutex_lock(&owners_mutex);
-	before = strmap_del(&owners, k.text); /* its handle came again without an unload */
+	before = strmap_del(&owners, k.text); /* the handle was reused without an unload */
 	if (owners.live < MAX_OWNERS && strmap_add(&owners, k.text, o) == 0) {
 		o = NULL;
 	}
@@ -229,7 +230,7 @@ void shim_image_release(struct shim_image_owner *o)
 	}
 }
 
-/* Under owners_mutex. */
+/* Caller holds owners_mutex. */
 static const struct shim_image_owner *owner_of(const void *handle)
 {
 	const struct shim_image_owner *o = strmap_get(&owners, shim_handle_key(handle).text);

@@ -1,5 +1,5 @@
-/* What the modules and libraries of this process were made from: PTX that the block level's pass
- * has rewritten, and so which of their functions have twins. */
+/* The images from which the process's modules and libraries were loaded: the PTX that the
+ * preemption pass has rewritten, which determines the functions that have clones. */
 #ifndef GBPF_SHIM_OBJECT_LOADED_IMAGE_H
 #define GBPF_SHIM_OBJECT_LOADED_IMAGE_H
 
@@ -9,39 +9,41 @@
 #include "cuabi/types.h"
 #include "ptx/block_image.h"
 
-/* Images that are loaded now get twins: there is a session, the tenant is not of class latency, and
- * GBPF_BLOCK is not 0. */
+/* Returns true if images loaded now get clones: there is a session, the tenant's class is not
+ * latency, and GBPF_BLOCK is not 0. */
 bool shim_image_wanted(void);
 
-/* What the pass says of the image: its text, when it has one, is to be loaded instead. NULL: load
- * the original; *ret_why says why it has no twins. bytes: 0 when not known. */
+/* Runs the preemption pass on an image. If the result has a text, that is to be loaded instead.
+ * NULL: load the original; *ret_why is the reason why it has no clones. bytes: 0 if unknown. */
 const struct ptx_block_image *shim_image_open(const void *image, size_t bytes,
 					      enum proto_block_why *ret_why);
 
-/* A whole file with a zero behind it, caller frees; NULL: the driver may say what is wrong. */
+/* Returns a file's contents, zero-terminated; caller frees. NULL if it cannot be read: let the
+ * driver report the error. */
 char *shim_image_read_file(const char *path, size_t *ret_bytes);
 
 /* ---- owners: modules and libraries, by handle ---- */
 
 #define SHIM_IMAGE_PARTS_MAX 16u /* rewritten inputs of one linked image */
 
-/* What the owner was made from; its references are taken. n 0: nothing rewritten, for that reason.
- * It ends with the context; NULL: it belongs to none. */
+/* Records the images that the owner was loaded from and takes their references. n 0: nothing was
+ * rewritten, for that reason. The record ends with the context; NULL: it belongs to none. */
 void shim_image_note(const void *owner, CUcontext ctx, const struct ptx_block_image *const *parts,
 		     unsigned n, enum proto_block_why why);
 void shim_image_context_end(CUcontext ctx);
-/* A library's module in some context. */
+/* Records a library's module in the current context. */
 void shim_image_note_module(const void *module, const void *library);
-/* It is about to go: what image_release gets once the driver has forgotten it too, which may still
- * read its text until then. NULL is fine. */
+/* Removes the record of an owner that is about to be unloaded. Returns what shim_image_release()
+ * must be given once the driver has unloaded it, since the driver may read the text until then; may
+ * be NULL. */
 struct shim_image_owner *shim_image_forget(const void *owner);
 void shim_image_release(struct shim_image_owner *o);
 
-/* Why the function has no twin, or PTX_BLOCK_OK and its entry, which is valid as long as the owner.
- */
+/* Returns PROTO_BLOCK_OK and the function's entry, which is valid as long as the owner, or the
+ * reason why it has no clone. */
 enum proto_block_why shim_image_entry(const void *owner, const char *name,
 				      const struct ptx_block_entry **ret);
-/* Entries that programs must not see: how many, and whether that is one. */
+/* Number of entries that the program must not see, and whether a name is one of them. */
 unsigned shim_image_clones(const void *owner);
 bool shim_image_hides(const void *owner, const char *name);
 bool shim_image_is_clone_name(const char *name);

@@ -1,5 +1,5 @@
-/* The table of queues by stream. Lookups that a thread does not remember come here, under one lock
- * that is never held while the scheduler may wait. */
+/* Table of queues by stream. Lookups that miss the thread's cache come here. table_mutex must not
+ * be held while the scheduler may block. */
 #include "shim/object/stream_queue.h"
 
 #include <pthread.h>
@@ -20,9 +20,11 @@
 static pthread_mutex_t table_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct shim_queue *buckets[BUCKETS]; /* table_mutex */
 static struct shim_queue *free_list;	    /* table_mutex */
-static struct shim_queue *live;		    /* table_mutex: all that are open, by next_live */
-static uint32_t n_destroy_pending;	    /* atomic: of live; changed under table_mutex */
-static uint32_t reaping; /* atomic: threads that destroy streams of doomed ones; the same */
+static struct shim_queue *live;		    /* table_mutex: all open queues, by next_live */
+static uint32_t n_destroy_pending; /* [atomic] of live, those whose stream is to be destroyed;
+				      changed under table_mutex */
+static uint32_t
+	reaping; /* [atomic] threads that are destroying such streams; changed under table_mutex */
 
 static unsigned bucket_of(CUstream stream, CUcontext ctx, const void *owner)
 {
@@ -40,7 +42,7 @@ void shim_queue_refresh(struct shim_thread *t)
 	memset(t->fallback, 0, sizeof(t->fallback));
 }
 
-/* The ordinal of a context's device; 0 when it cannot be told. */
+/* Returns the device ordinal of a context; 0 if the driver does not report it. */
 static uint32_t ordinal_of(CUcontext ctx)
 {
 	CUdevice device = 0;
@@ -55,7 +57,7 @@ static uint32_t ordinal_of(CUcontext ctx)
 	return device < 0 ? 0 : (uint32_t)device;
 }
 
-/* What the driver says of a stream. False: it refuses the handle. */
+/* Fills the queue's properties from the driver. Returns false if it refuses the handle. */
 static bool describe(struct shim_queue *q, int *ret_priority)
 {
 	CUstream stream = q->dev.stream;
@@ -76,13 +78,13 @@ static bool describe(struct shim_queue *q, int *ret_priority)
 	if (shim_real.cuStreamGetGreenCtx(stream, &q->green) != CUDA_SUCCESS) {
 		q->green = NULL;
 	}
-	/* A green context belongs to one thread at a time: the primary one stands for it. */
+	/* A green context belongs to one thread at a time, so its primary context represents it. */
 	if (q->green &&
 	    shim_real.cuStreamGetCtx_v2(stream, &q->dev.ctx, &q->green) == CUDA_SUCCESS) {
 		return q->dev.ctx != NULL;
 	}
 	if (shim_real.cuStreamGetCtx(stream, &q->dev.ctx) !=
-		    CUDA_SUCCESS && /* green contexts: not told by all drivers */
+		    CUDA_SUCCESS && /* not all drivers report green contexts */
 	    shim_real.cuCtxGetCurrent(&q->dev.ctx) != CUDA_SUCCESS) {
 		return false;
 	}
@@ -90,7 +92,7 @@ static bool describe(struct shim_queue *q, int *ret_priority)
 	return q->dev.ctx != NULL;
 }
 
-/* Under table_mutex. Finds or opens. */
+/* Finds or opens the queue. Caller holds table_mutex. */
 static struct shim_queue *obtain(CUstream stream, enum shim_queue_kind kind, CUcontext ctx,
 				 const void *owner)
 {
@@ -158,7 +160,7 @@ struct shim_queue *shim_queue_find_default(struct shim_thread *t, enum shim_queu
 					   CUcontext ctx)
 {
 	CUstream stream = kind == SHIM_QUEUE_PER_THREAD ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
-	/* Only the thread that a green context is current to can name its default stream. */
+	/* Only the thread to which a green context is current can name its default stream. */
 	bool own = kind == SHIM_QUEUE_PER_THREAD || shim_green_of(ctx);
 	struct shim_queue *q;
 
@@ -192,7 +194,8 @@ static void leave_live(struct shim_queue *q)
 	*l = q->next_live;
 }
 
-/* Nobody new finds it. False: another thread closes it. Under table_mutex. */
+/* Removes the queue from its bucket, so that no thread finds it any more. Returns false if another
+ * thread has. Caller holds table_mutex. */
 static bool leave_bucket(struct shim_queue *q)
 {
 	CUcontext key = q->kind == SHIM_QUEUE_CREATED ? NULL : q->dev.ctx;
@@ -209,7 +212,8 @@ static bool leave_bucket(struct shim_queue *q)
 	return true;
 }
 
-/* Takes it out of all tables; false when another thread did. Under table_mutex. */
+/* Removes the queue from all tables. Returns false if another thread has. Caller holds table_mutex.
+ */
 static bool unlink_queue(struct shim_queue *q)
 {
 	if (q->doomed) {
@@ -221,8 +225,8 @@ static bool unlink_queue(struct shim_queue *q)
 	return true;
 }
 
-/* It is out of the table, so nobody new finds it; what it keeps back is issued by
- * sched_queue_close. */
+/* Drains and closes a queue that unlink_queue() has removed, so that no other thread finds it.
+ * Caller does not hold table_mutex. */
 static void finish(struct shim_queue *q)
 {
 	shim_wait_drain(q);
@@ -246,7 +250,8 @@ bool shim_queue_close_stream(CUstream stream)
 	}
 	if (q && load_relaxed(&n_destroy_pending) < MAX_DESTROY_PENDING &&
 	    sched_queue_deferred(q->sched)) {
-		later = q->doomed = leave_bucket(q); /* it was found there */
+		later = q->doomed =
+			leave_bucket(q); /* always true: it was found in that bucket */
 		add_acqrel(&n_destroy_pending, later ? 1u : 0u);
 	} else if (q && !unlink_queue(q)) {
 		q = NULL;
@@ -258,7 +263,8 @@ bool shim_queue_close_stream(CUstream stream)
 	return later;
 }
 
-/* A doomed one that has nothing left, out of the tables. */
+/* Removes from the tables a queue whose stream is to be destroyed and which has nothing deferred;
+ * NULL: none. */
 static struct shim_queue *take_destroyable(void)
 {
 	struct shim_queue *q;
@@ -327,11 +333,11 @@ static void close_all(bool (*is)(const struct shim_queue *q, const void *arg), c
 	} while (q);
 }
 
-/* Closed, and none of their streams is just being destroyed by another thread. */
+/* Closes the queues, and returns only when no other thread is destroying a stream of theirs. */
 static void close_for_good(bool (*is)(const struct shim_queue *q, const void *arg), const void *arg)
 {
 	close_all(is, arg);
-	while (load_acquire(&reaping)) { /* perhaps one of them */
+	while (load_acquire(&reaping)) { /* perhaps one of these */
 		clock_sleep_ns(POLL_NS);
 	}
 }
@@ -355,7 +361,7 @@ void shim_queue_close_thread(const struct shim_thread *t)
 void shim_queue_close_green(CUgreenCtx green, CUcontext ctx)
 {
 	shim_drain_pending();
-	shim_queue_reap_all(); /* afterwards nobody can destroy its streams */
+	shim_queue_reap_all(); /* its streams cannot be destroyed afterwards */
 	close_for_good(of_green, green);
 	if (ctx) {
 		shim_device_context_end(ctx);
@@ -396,7 +402,8 @@ bool shim_queue_replace(CUstream old, CUstream new)
 	return q != NULL;
 }
 
-/* A converted green context: what belongs to it; the primary one: all that is on it. */
+/* For a converted green context these are the queues of its streams, for a primary context all
+ * queues on it. */
 void shim_queue_context_synchronized(CUcontext ctx)
 {
 	CUgreenCtx green;
@@ -415,7 +422,8 @@ void shim_queue_context_synchronized(CUcontext ctx)
 	pthread_mutex_unlock(&table_mutex);
 }
 
-/* Each waits for what was put on the other before. */
+/* Returns true if work on each waits for earlier work on the other through the legacy default
+ * stream. */
 static bool are_siblings(const struct shim_queue *a, const struct shim_queue *b)
 {
 	bool related = a->kind == SHIM_QUEUE_LEGACY ? b->blocking && b != a
@@ -480,7 +488,7 @@ bool shim_queue_error_reported(uint32_t error)
 
 void shim_queue_forget_all(void)
 {
-	/* The lock may have been held by another thread of the parent. */
+	/* another thread of the parent may have held it */
 	pthread_mutex_init(&table_mutex, NULL);
 	memset(buckets, 0, sizeof(buckets));
 	live = free_list = NULL;

@@ -1,6 +1,6 @@
-/* Streams as the scheduler's queues. A stream becomes a queue when it is created or, if that was
- * not seen, when it is first used. The legacy default stream is one queue a context, the per-thread
- * default stream one a context and thread. */
+/* Streams as the scheduler's queues. A stream gets its queue when it is created or, if that was not
+ * seen, when it is first used. The legacy default stream is one queue for each context, the
+ * per-thread default stream one for each context and thread. */
 #ifndef GBPF_SHIM_OBJECT_STREAM_QUEUE_H
 #define GBPF_SHIM_OBJECT_STREAM_QUEUE_H
 
@@ -9,60 +9,66 @@
 
 enum shim_queue_kind { SHIM_QUEUE_LEGACY, SHIM_QUEUE_PER_THREAD, SHIM_QUEUE_CREATED };
 
-/* Memory is type-stable: closed ones are used again, never freed, so a stale pointer is harmless.
- */
+/* Memory is type-stable: closed queues are reused, never freed, so that reading through a stale
+ * pointer is harmless. */
 struct shim_queue {
-	struct sched_queue *sched; /* NULL: closed */
-	const uint8_t *touched;	   /* sched's: there is something to drain */
+	/* Set when the queue is opened, constant until it is closed. */
+	struct sched_queue *sched; /* [atomic] NULL: closed */
+	const uint8_t *touched;	   /* the scheduler's flag: launches are not known to be complete */
 	struct gpu_queue dev;	   /* stream and context */
 	enum shim_queue_kind kind;
 	bool doomed;	     /* its stream is destroyed when nothing is left */
-	bool prepared;	     /* [atomic] block.c: its context has what chains need, or not yet */
-	uint32_t launches;   /* [atomic] block.c: at block level, times 2 */
+	bool prepared;	     /* [atomic] gpu_run_prepare() has been called for it */
+	uint32_t launches;   /* [atomic] launches at block level, times 2 */
 	uint32_t unfinished; /* [atomic] block.c: the last of them that may be unfinished, or 0 */
 	uint32_t reported_error; /* [atomic] last error of a kept call: remembered already */
 	bool blocking;		 /* ordered with the legacy default stream of its context */
 	const void *owner;	 /* thread of a QUEUE_OWN, or of a green context's default stream */
-	CUgreenCtx green;	 /* the program's, that it belongs to; NULL: none */
-	struct shim_queue *next; /* in its bucket, or free */
-	struct shim_queue *next_live;
+	CUgreenCtx green;	 /* closed; the stream is destroyed when nothing is deferred */
+	struct shim_queue *next; /* next in its bucket, or in the free list */
+	struct shim_queue *next_live; /* table_mutex of stream_queue.c */
 };
 
-/* The queue of a stream handle as an application passed it; per_thread: what 0 means. NULL: none
- * (the driver refuses the stream, or there are too many): the call passes through. */
+/* Returns the queue of a stream handle as the application passed it; per_thread: meaning of the
+ * handle 0. NULL if the driver refuses the stream or there are too many: the call passes through.
+ */
 static inline struct shim_queue *shim_queue_of(struct shim_thread *t, CUstream stream,
 					       bool per_thread);
 
-/* A new stream: its queue, so that queue_create runs now. */
+/* Opens the queue of a newly created stream, so that the policy's queue_create hook runs now. */
 void shim_queue_created(CUstream stream);
-/* Closes that of a stream which is destroyed. True: not yet, since it keeps something back; nobody
- * finds it any more, and when that is through it is closed and the driver destroys the stream. */
+/* Closes the queue of a stream that is being destroyed. Returns true if it still has deferred
+ * calls: it is removed from the table, and shim_queue_reap_all() closes it and destroys the stream
+ * when they have been submitted. */
 bool shim_queue_close_stream(CUstream stream);
-/* The streams that are to be destroyed and have nothing left. */
+/* Destroys the streams whose destruction was postponed and whose queues have nothing deferred. */
 void shim_queue_reap_all(void);
-/* Issue what they keep back and close them: of a thread that ends. */
+/* Drains and closes the queues of a thread that exits. */
 void shim_queue_close_thread(const struct shim_thread *t);
-/* Those of one context; NULL: of the current one. */
+/* Drains and closes the queues of a context; NULL: of the current one. */
 void shim_queue_close_context(CUcontext ctx);
-/* Those of a green context; ctx: what it was converted to, or NULL. */
+/* Drains and closes the queues of a green context; ctx: what it was converted to, or NULL. */
 void shim_queue_close_green(CUgreenCtx green, CUcontext ctx);
-/* What queue_create has chosen for a stream; 100 when it is not known. */
+/* Returns the percentage of the multiprocessors that queue_create has chosen for a stream; 100 if
+ * unknown. */
 uint32_t shim_queue_sm_percent(CUstream stream);
-/* Nobody has used old yet: from now on its queue is that of new. False: it has none. */
+/* Moves the queue of stream old, which has not been used yet, to stream new. Returns false if old
+ * has no queue. */
 bool shim_queue_replace(CUstream old, CUstream new);
-/* A synchronization of the context has returned. */
+/* Reports to the scheduler that the context has been synchronized, so its queues are drained. */
 void shim_queue_context_synchronized(CUcontext ctx);
-/* Another queue of q's context that is ordered with q through the legacy default stream and keeps
- * calls back; or NULL. */
+/* Returns another queue that is ordered with q through the legacy default stream and has deferred
+ * calls; or NULL. */
 struct shim_queue *shim_queue_sibling_deferred(struct shim_queue *q);
-/* All of them, but at most so many. */
+/* Stores at most max such queues in list. Returns how many. */
 unsigned shim_queue_siblings_deferred(struct shim_queue *q, struct shim_queue **list, unsigned max);
-/* Such a queue still has a call that was kept before that number, or blocks that have not begun.
- * Waits for nobody: true also when it cannot look now. */
+/* Returns true if such a queue has a call that was deferred before that sequence number, or a run
+ * with blocks that have not started. Does not block: also returns true if the table is locked. */
 bool shim_queue_sibling_before(const struct shim_queue *q, uint64_t number);
-/* Some queue's kept calls have met that error, and it is remembered; forgets that it is. */
+/* Returns true if a deferred call of some queue has failed with that error, which is then already
+ * in shim.error; clears the mark. */
 bool shim_queue_error_reported(uint32_t error);
-/* fork: the table belongs to the parent. */
+/* In a child after fork: forgets the queues, which belong to the parent. */
 void shim_queue_forget_all(void);
 
 struct shim_queue *shim_queue_find(struct shim_thread *t, CUstream stream);

@@ -1,6 +1,6 @@
-/* Memory of threads: made at a thread's first gated call, gone with the thread. Only a pointer is
- * thread-local, because a library that is opened late finds little static thread-local memory left.
- */
+/* Per-thread caches: allocated at a thread's first gated call, freed when the thread exits. Only a
+ * pointer is thread-local, because a library opened with dlopen() finds little static thread-local
+ * memory left. */
 #include "shim/object/thread_cache.h"
 
 #include <pthread.h>
@@ -11,9 +11,11 @@
 TLS_FAST struct shim_thread *shim_thread_known;
 
 static pthread_key_t key;
-static bool have_key; /* atomic: a callback's thread may have been there before */
+static bool
+	have_key; /* [atomic] a driver's callback thread may get here before shim_thread_setup() */
 
-/* The thread's own default streams end with it. */
+/* Runs when a thread exits. Its per-thread default streams end with it, so their queues are closed.
+ */
 static void leave(void *arg)
 {
 	struct shim_thread *t = arg;

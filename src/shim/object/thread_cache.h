@@ -1,5 +1,4 @@
-/* What one thread remembers, so that the launch path takes no lock: which queue a stream is, which
- * kernel a function is. */
+/* Per-thread cache of queues and kernels by handle, so that the launch path takes no lock. */
 #ifndef GBPF_SHIM_OBJECT_THREAD_CACHE_H
 #define GBPF_SHIM_OBJECT_THREAD_CACHE_H
 
@@ -19,11 +18,13 @@ struct shim_thread_kernel {
 
 struct shim_thread {
 	uint32_t queue_generation, kernel_generation;
-	uint32_t host_function; /* inside a host function's callback */
+	uint32_t host_function; /* depth of host-function callbacks on this thread: what they call
+				   is never held */
 	struct {
 		CUcontext ctx;
 		struct shim_queue *q;
-	} fallback[2]; /* the legacy default stream and the thread's own, as last used */
+	} fallback[2]; /* by enum shim_queue_kind: the legacy default stream and the per-thread one,
+			  as last used */
 	struct {
 		uintptr_t key;
 		struct shim_queue *q;
@@ -33,9 +34,9 @@ struct shim_thread {
 
 extern TLS_FAST struct shim_thread *shim_thread_known;
 
-/* Makes the calling thread's memory; NULL: none. */
+/* Creates the calling thread's cache; NULL: out of memory, or before shim_thread_setup(). */
 struct shim_thread *shim_thread_create(void);
-void shim_thread_setup(void); /* once, before the first thread_make */
+void shim_thread_setup(void); /* once, before the first shim_thread_create() */
 
 static inline struct shim_thread *shim_thread_self(void)
 {

@@ -1,13 +1,13 @@
-/* Our own death: the thread holds a robust futex (set_robust_list(2)) in the page that others read.
- * The kernel marks it at the beginning of the thread's end, before it tears down memory, files and
- * what the driver has behind them, which takes tens of milliseconds on a GPU. glibc's list of
- * robust mutexes is not used: its links would lie in that page. This thread takes no robust mutex,
- * so the list of its own that replaces glibc's is the whole of it; and it is never inside the
- * driver, from which a thread dies late.
+/* This process's death: the guard thread holds a robust futex (set_robust_list(2)) in a page that
+ * other processes read. The kernel marks the futex when the thread starts to exit, before it tears
+ * down memory, files and the driver's resources, which takes tens of milliseconds on a GPU. glibc's
+ * list of robust mutexes is not used: its links would lie in that page. This thread takes no robust
+ * mutex, so its own list, which replaces glibc's, is complete. It must never enter the driver, from
+ * which a thread exits late.
  *
- * gbpfd's death: the agent sees it too and does the same; but the agent may be inside the driver,
- * issuing a launch to a queue that is full because gbpfd has switched this process off. Nobody
- * would switch it on again. */
+ * gbpfd's death: the agent detects it and does the same, but it may be inside the driver,
+ * submitting a launch to a queue that is full because gbpfd has suspended this process. Nothing
+ * would resume the process then. */
 #include "shim/session/guard.h"
 
 #include <linux/futex.h>
@@ -21,15 +21,15 @@
 #include "base/fd.h"
 #include "base/thread.h"
 
-#define STACK_BYTES (1u << 20) /* the program's thread-local variables lie here, too */
+#define STACK_BYTES (1u << 20) /* the program's thread-local variables are on it, too */
 #define LONG_NS 1000000000000u
 
-static uint32_t *held;	       /* borrowed; set before the thread is made; NULL: none */
-static void (*on_death)(void); /* atomic; set before next_fd */
-static int next_fd = -1;       /* atomic: pidfd that is to be watched, not taken yet */
-static uint32_t bell;	       /* atomic, futex */
-static pid_t watched;	       /* atomic: whose death is awaited; 0: nobody's */
-static bool started;	       /* the agent's */
+static uint32_t *held;	       /* borrowed; set before the thread is created; NULL: none */
+static void (*on_death)(void); /* [atomic] set before next_fd */
+static int next_fd = -1;       /* [atomic] pidfd to be watched next, -1: none */
+static uint32_t bell;	       /* [atomic] futex: incremented when next_fd is set */
+static pid_t watched;	       /* [atomic] process that is watched; 0: none */
+static bool started;	       /* agent thread only */
 
 static struct {
 	struct robust_list_head head;
@@ -61,7 +61,8 @@ static void *guard(void *arg)
 			(void)futex_wait_shared(&bell, seen, LONG_NS);
 			continue;
 		}
-		while (poll(&p, 1, -1) <= 0) { /* interrupted: every signal is blocked, though */
+		while (poll(&p, 1, -1) <=
+		       0) { /* EINTR; cannot happen while all signals are blocked */
 		}
 		store_release(&watched, 0);
 		load_acquire (&on_death)();
@@ -89,7 +90,8 @@ void shim_guard_watch(int sock, void (*release)(void))
 	int fd;
 
 	if (fd_peer(sock, &peer) < 0 || peer.pid <= 0 || peer.pid == load_acquire(&watched)) {
-		return; /* in another pid namespace: the agent has to do */
+		return; /* gbpfd is in another pid namespace, or watched already: the agent alone
+			   detects its death */
 	}
 	fd = (int)syscall(SYS_pidfd_open, peer.pid, 0);
 	if (fd < 0) {

@@ -1,11 +1,15 @@
-/* NVIDIA's driver connects to the MPS control daemon whose pipes lie in CUDA_MPS_PIPE_DIRECTORY,
- * and takes its priority and its share of the multiprocessors from two more variables (MPS manual,
- * "Environment variables"); the soft GPU reads the same ones. Children inherit them, though their
- * own hello may put them into the process lane: GBPF_MPS_PIPE marks a folder that came from gbpfd,
- * which alone is ever taken away; the user's own MPS stays. setenv() in a process with threads:
- * another thread that reads the environment at that moment may read freed memory (setenv(3)). It is
- * done once, in the first cuInit, before the driver has threads, under the attach lock, and only
- * for variables whose value changes. */
+/* The driver's sharing mode, set in the environment. NVIDIA's driver connects to the MPS control
+ * daemon whose pipes are in CUDA_MPS_PIPE_DIRECTORY, and takes its priority and its share of the
+ * multiprocessors from two more variables (MPS manual, "Environment variables"); the soft GPU reads
+ * the same ones.
+ *
+ * Children inherit the variables, although their own hello may select the process mode.
+ * GBPF_MPS_PIPE marks a directory that came from gbpfd; only such a directory is ever removed, the
+ * user's own MPS stays.
+ *
+ * setenv() is unsafe in a process with threads: a thread that reads the environment at that moment
+ * may read freed memory (setenv(3)). It is called only in the first cuInit, under the attach lock,
+ * before the driver has threads, and only for variables whose value changes. */
 #include "shim/session/lane_env.h"
 
 #include <stdio.h>

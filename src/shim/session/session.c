@@ -1,5 +1,5 @@
-/* Connecting: the socket, the hello, the welcome. gbpfd is trusted when it runs as root or as our
- * own user, and only then; even so every descriptor is checked before it is mapped. */
+/* Connecting: the socket, the hello and the welcome. gbpfd is trusted only if it runs as root or as
+ * this process's user. Its descriptors are still checked before they are mapped. */
 #include "shim/session/shim_hint.h"
 #include "shim/session/session_int.h"
 
@@ -24,13 +24,11 @@
 #include "shim/session/guard.h"
 #include "shim/shim.h"
 
-#define WELCOME_TIMEOUT_NS                                                                         \
-	10000000000u			/* a gbpfd that lives answers at once; it may be stopped   \
-					 */
-#define QUEUED_TIMEOUT_NS 120000000000u /* it gives up after 30 s itself */
+#define WELCOME_TIMEOUT_NS 10000000000u /* a running gbpfd answers at once; it may be stopped */
+#define QUEUED_TIMEOUT_NS 120000000000u /* gbpfd itself gives up after 30 s */
 #define STEP_NS 500000u
-#define RESTART_NS 3000000000u /* of a gbpfd that died during our hello */
-#define DEAD_NS 1000000000u    /* of one that has left its socket */
+#define RESTART_NS 3000000000u /* time for a gbpfd that died during the hello to be restarted */
+#define DEAD_NS 1000000000u    /* the same if its socket is left but refuses connections */
 #define RETRY_NS 10000000u
 #define BROKEN_MAX 8u
 #define MAX_WEIGHT 10000
@@ -58,8 +56,8 @@ static uint32_t weight_asked(void)
 	return v > 0 && v <= MAX_WEIGHT ? (uint32_t)v : 0;
 }
 
-/* auto, and nothing: the policy chooses. The others are for gbpfd to keep, whatever the policy
- * says; where the shared lane cannot be had it is the process lane. */
+/* With "auto", or without the variable, the policy chooses. gbpfd enforces the other values,
+ * whatever the policy says; it falls back to the process mode if the shared mode is unavailable. */
 static void ask_for_lane(struct shim_session *s)
 {
 	const char *v = text_of("GBPF_LANE", "auto");
@@ -70,7 +68,7 @@ static void ask_for_lane(struct shim_session *s)
 					      : 0;
 }
 
-/* The devices that this process sees, as the real driver numbers them. */
+/* Enumerates the devices as the real driver numbers them. */
 static void find_devices(struct shim_session *s)
 {
 	int n = 0;
@@ -150,7 +148,7 @@ static void command_line(char *out, size_t cap)
 	out[n] = 0;
 }
 
-/* The version whose tenant region we hold that was in force last; -1: none. */
+/* Returns the index of the held tenant region of the version last in force; -1: none. */
 static int region_in_use(const struct shim_session *s)
 {
 	uint64_t version = s->stats ? load_relaxed(&s->stats->version_in_use) : 0;
@@ -163,7 +161,7 @@ static int region_in_use(const struct shim_session *s)
 	return -1;
 }
 
-/* early: before the driver was started, so nothing is known of devices. */
+/* Sends the hello. early: the driver has not started, so the devices are unknown. */
 static int send_hello(struct shim_session *s, int sock, bool early)
 {
 	int fds[3] = { s->board_fd, s->stats_fd, -1 }, region = region_in_use(s);
@@ -199,7 +197,7 @@ static int send_hello(struct shim_session *s, int sock, bool early)
 	return proto_send(sock, &m, PROTO_HELLO, fds, nfds);
 }
 
-/* The scheduler's own work goes on while the agent waits here. */
+/* The scheduler's timed work continues while the agent waits here. */
 int shim_session_wait(struct shim_session *s, int sock, uint64_t deadline_ns)
 {
 	for (;;) {
@@ -232,7 +230,8 @@ void shim_session_close_fds(int *fds, unsigned n)
 	}
 }
 
-/* The answer to the hello (WELCOME), or to devices (DEVICES_ARE): 0, or the reason why not. */
+/* Waits for the answer to a hello (WELCOME) or to devices (DEVICES_ARE). Returns 0 or the reason of
+ * the failure. */
 static int await(struct shim_session *s, int sock, enum proto_type type, union proto_message *m,
 		 int fds[8], unsigned *nfds)
 {
@@ -257,7 +256,7 @@ static int await(struct shim_session *s, int sock, enum proto_type type, union p
 		switch (m->head.type) {
 		case PROTO_QUEUED:
 			if (s->sched) {
-				return -EAGAIN; /* it runs already; later again */
+				return -EAGAIN; /* the program runs already: try again later */
 			}
 			deadline = clock_now_ns() + QUEUED_TIMEOUT_NS;
 			break;
@@ -344,7 +343,7 @@ static int enter(struct shim_session *s, const struct proto_welcome *w, int fds[
 										  : UINT32_MAX;
 	}
 	if (w->lane != s->lane) {
-		return -EPROTO; /* the driver runs in the other one */
+		return -EPROTO; /* the driver runs in the other mode */
 	}
 	s->tenant = w->tenant;
 	s->class_id = w->class_id;
@@ -365,7 +364,8 @@ static int enter(struct shim_session *s, const struct proto_welcome *w, int fds[
 	return 0;
 }
 
-/* The pages are mapped and the scheduler runs: gbpfd may seal, and goes on. */
+/* Completes the connection: maps the pages, creates or updates the scheduler, and confirms, upon
+ * which gbpfd may seal the pages and continues. */
 static int finish(struct shim_session *s, int sock, const struct proto_welcome *w, int fds[8],
 		  unsigned nfds)
 {
@@ -391,7 +391,7 @@ static int finish(struct shim_session *s, int sock, const struct proto_welcome *
 	return 0;
 }
 
-/* The socket when gbpfd has welcomed, or -errno. */
+/* Connects and says hello. Returns the socket once gbpfd has welcomed this process, or -errno. */
 static int welcomed(struct shim_session *s, bool early, union proto_message *m, int fds[8],
 		    unsigned *nfds)
 {
@@ -442,7 +442,8 @@ static int connect_early(struct shim_session *s)
 	return 0;
 }
 
-/* The time counts from a failure on: this process may have been stopped before. */
+/* Repeats `once` while gbpfd may be restarting. The time counts from the first failure, not from
+ * the call: this process may have been stopped in between. */
 static int persist(struct shim_session *s, int (*once)(struct shim_session *s))
 {
 	uint64_t until = 0;
@@ -459,7 +460,7 @@ static int persist(struct shim_session *s, int (*once)(struct shim_session *s))
 		} else if (err != -ECONNREFUSED && err != -ENOENT) {
 			return err;
 		}
-		if (now >= until) { /* ENOENT: for a moment, while the socket is replaced */
+		if (now >= until) { /* ENOENT occurs briefly while the socket is being replaced */
 			return err;
 		}
 		clock_sleep_ns(RETRY_NS);
@@ -476,7 +477,7 @@ int shim_session_hello(struct shim_session *s)
 	return err;
 }
 
-/* Goes on where the early hello ended. */
+/* Continues the connection of the early hello. */
 static int connect_late(struct shim_session *s)
 {
 	union proto_message m = { 0 };

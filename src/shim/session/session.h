@@ -1,5 +1,6 @@
-/* The session with gbpfd: connecting, the pages, and what its messages ask for. Used by one thread
- * at a time: the one in cuInit, then the agent. */
+/* The session with gbpfd: the connection, the shared pages and the effects of messages. Used by one
+ * thread at a time: the thread in cuInit, then the agent. docs/STATES.md, Session, has the states.
+ */
 #ifndef GBPF_SHIM_SESSION_SESSION_H
 #define GBPF_SHIM_SESSION_SESSION_H
 
@@ -10,78 +11,83 @@
 #define SHIM_SESSION_REGIONS 8u
 
 struct shim_session {
-	int sock; /* owned; -1: not connected; written under a lock, since any thread sends notes */
-	int wake; /* owned: eventfd of the agent */
+	int sock; /* owned; -1: not connected; written under sock_mutex, since any thread sends
+		     notes */
+	int wake; /* owned; eventfd that wakes the agent */
 	struct sched *sched; /* owned; NULL before the first welcome */
 	uint32_t tenant, class_id, weight, gpus;
-	uint32_t lane, lanes; /* GBPF_LANE_*; bits of those that it can take, 0 any */
+	uint32_t lane, lanes; /* the driver's, GBPF_LANE_*; bits of the acceptable ones, 0: any */
 	uint8_t uuid[PROTO_MAX_GPUS][16];
 	uint32_t gpu_index[PROTO_MAX_GPUS];
 	int board_fd, stats_fd; /* owned */
 	struct proto_board *board;
 	struct proto_stats *stats;
-	const struct proto_directory *dir; /* NULL while gbpfd is away */
+	const struct proto_directory *dir; /* NULL while gbpfd is absent */
 	struct {
 		uint64_t version;
-		int fd; /* owned: the tenant's region, handed back when reattaching */
+		int fd; /* owned; the tenant's region, handed back when reattaching */
 	} regions[SHIM_SESSION_REGIONS];
 	uint32_t next_region;
 	uint64_t last_prepared;
-	bool stale_versions_dropped; /* versions that only the gbpfd before knew are gone */
-	bool report_requests;	     /* gbpfd wants to hear when one opens or ends; */
-	uint64_t reported_requests;  /* what it has heard: tells states apart */
-	const struct proto_board *boards[PROTO_MAX_LC]; /* of others */
-	char refusal[PROTO_TEXT];			/* why gbpfd refused */
+	bool stale_versions_dropped; /* versions known only to an earlier gbpfd have been dropped */
+	bool report_requests;	     /* gbpfd wants a message when a request opens or ends */
+	uint64_t reported_requests;  /* the state last reported, a sum of open requests' times */
+	const struct proto_board *boards[PROTO_MAX_LC]; /* of other tenants, by slot */
+	char refusal[PROTO_TEXT]; /* gbpfd's reason for refusing, "" if it did not */
 	struct {
-		int sock; /* owned; -1: there was no early hello */
+		int sock; /* owned; -1: no early hello, or continued */
 		struct proto_welcome welcome;
 		int fds[8]; /* owned */
 		unsigned nfds;
 	} early;
 };
 
-/* Nothing is connected. 0 or -errno. */
+/* Initializes a session that is not connected. Returns 0 or -errno. */
 int shim_session_init(struct shim_session *s);
-/* Before the driver starts: connects, and waits for the welcome, while queued as long as gbpfd
- * takes; a gbpfd that dies in the middle is waited for a little. s->early.welcome says in which
- * lane to start the driver. 0; -ENOENT, -ECONNREFUSED (no gbpfd); -EPERM (refused: s->refusal; or
- * it runs as a user we do not trust); -errno. */
+/* Connects before the driver starts, and waits for the welcome; while the tenant is queued, for as
+ * long as gbpfd takes. If gbpfd dies meanwhile, waits a limited time for the next one.
+ * s->early.welcome contains the sharing mode in which to start the driver. Returns 0; -ENOENT,
+ * -ECONNREFUSED (no gbpfd); -EPERM (refused: s->refusal; or it runs as a user that is not trusted);
+ * -errno. */
 int shim_session_hello(struct shim_session *s);
-/* Once the driver runs: finds the devices, tells gbpfd, makes the scheduler. The same errors. */
+/* Once the driver runs: enumerates the devices, reports them to gbpfd and creates the scheduler.
+ * Same errors. */
 int shim_session_begin(struct shim_session *s);
-/* Connects anew and says hello with devices and pages, which a gbpfd that was restarted needs. The
- * same errors. */
+/* Connects again, with devices and pages in the hello, which a restarted gbpfd needs. Same errors.
+ */
 int shim_session_connect(struct shim_session *s);
-/* Handles messages until the policy that is in force is prepared, or timeout_ns is over. */
+/* Handles messages until the policy in force is prepared or timeout_ns has passed. */
 void shim_session_await_policy(struct shim_session *s, uint64_t timeout_ns);
-/* Handles the messages that have arrived. 0; -EPIPE: gbpfd is gone or talks garbage: close. */
+/* Handles the messages that have arrived. Returns 0; -EPIPE: gbpfd has closed the connection or
+ * sent an invalid message, so the session must be closed. */
 int shim_session_receive(struct shim_session *s);
-/* gbpfd is gone: the last policy stays in force. */
+/* Closes the connection after gbpfd has disappeared. The last policy stays in force. */
 void shim_session_lost(struct shim_session *s);
-/* For the child after a fork: closes the copies of the descriptors. */
+/* Closes the copies of the descriptors in a child after fork. */
 void shim_session_abandon(struct shim_session *s);
-/* Tells gbpfd, where it wants to hear that, when a request has opened or ended. The agent. */
+/* Sends gbpfd a message if a request has opened or ended, provided that it wants them. Called by
+ * the agent. */
 void shim_session_report_requests(struct shim_session *s);
-/* Learns what commands this process's work, and tells gbpfd, when contexts have come or gone.
- * Nanoseconds until it wants to be called again. The agent. */
+/* Learns the hardware control handles of this process and sends them to gbpfd, when contexts have
+ * been created or destroyed. Returns ns until the next call. Called by the agent. */
 uint64_t shim_session_control_maintain(struct shim_session *s);
-/* As sched_device_ops.slice. The agent. */
+/* As sched_device_ops.slice. Called by the agent. */
 int shim_session_control_slice(uint32_t gpu, uint32_t slice_us);
 
 /* ---- any thread ---- */
 
-/* A context on that GPU (device ordinal); one that is about to end. */
+/* A context exists on that GPU (device ordinal); a context is about to end. */
 void shim_session_control_context(uint32_t gpu, CUcontext ctx);
 void shim_session_control_context_end(CUcontext ctx);
 
-/* A flag page that kernels of this process read on that GPU (device ordinal): for gbpfd, which
- * gives it to latency tenants. fd is borrowed; -1: the page is taken back, which must be said
- * before its memory goes. Said again to a gbpfd that comes back. 0, -EINVAL, -errno. */
+/* Offers gbpfd a flag page that kernels of this process read on that GPU (device ordinal), so that
+ * it passes the page to latency tenants. fd is borrowed. -1: withdraws the page, required before
+ * its memory is freed. Repeated to a gbpfd that reconnects. Returns 0, -EINVAL or -errno. */
 int shim_session_offer_flag(uint32_t gpu, int fd);
-/* How many lease words are in use: one more than the highest slot of a board. */
+/* Returns the number of lease words in use: one more than the highest slot of a board. */
 uint32_t shim_session_lease_slots(void);
-/* Called on the agent thread when that changes; NULL: by nobody. Set once, before cuInit returns.
- */
+/* Called on the agent thread when that number changes; NULL: not called. Set once, before cuInit
+ * returns. */
 extern void (*shim_session_slots_changed)(uint32_t slots);
 
 void shim_session_note(struct shim_session *s, const char *what, const char *text);

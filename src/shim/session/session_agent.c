@@ -1,6 +1,6 @@
-/* The agent serves the session and does the scheduler's timed work: it sleeps on the socket and on
- * an eventfd for as long as the scheduler allows. When gbpfd goes away everything stays as it is,
- * and the agent knocks until one is back. */
+/* The agent serves the session and does the scheduler's timed work. It sleeps on the socket and on
+ * an eventfd until the scheduler's next deadline. When gbpfd disappears, the policy stays in force
+ * and the agent tries to reconnect. */
 #include "shim/session/session_agent.h"
 
 #include <poll.h>
@@ -13,15 +13,17 @@
 #include "shim/capture_state.h"
 #include "shim/object/driver_device.h"
 
-/* As much as a thread of the program's has: issuing a kept launch may load and compile its module,
- * and the program's own thread-local variables lie here, too. */
+/* As large as the program's own threads have: submitting a deferred launch may load and compile its
+ * module, and the program's thread-local variables are on this stack, too. */
 #define STACK_BYTES (8u << 20)
 #define TIMER_SLACK_NS 1000
 #define RETRY_FIRST_NS 100000000u
 #define RETRY_MAX_NS 2000000000u
-#define STOP_ROUNDS 1000 /* of 100 us: the driver ends next, not with the agent inside */
+/* Of 100 us: the driver's exit handlers run next, and the agent must not be inside the driver then.
+ */
+#define STOP_ROUNDS 1000
 
-static uint32_t stopping, stopped; /* atomic */
+static uint32_t stopping, stopped; /* [atomic] */
 
 struct retry {
 	uint64_t at_ns, wait_ns;
@@ -40,7 +42,8 @@ static void try_again(struct shim_session *s, struct retry *r)
 	r->at_ns = clock_now_ns() + r->wait_ns;
 }
 
-/* Sleeps until a message, a wake-up or the time. */
+/* Sleeps until a message arrives, the eventfd is signalled or the time is over, and handles
+ * messages. */
 static void sleep_for(struct shim_session *s, uint64_t ns, struct retry *r)
 {
 	struct pollfd p[2] = { { .fd = s->wake, .events = POLLIN },
@@ -75,8 +78,8 @@ static void *agent(void *arg)
 
 	prctl(PR_SET_NAME, "gbpf-agent");
 	prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
-	(void)shim_capture_exempt(); /* for good: its event queries must not spoil an application's
-				   capture */
+	(void)shim_capture_exempt(); /* for good: the agent's event queries must not invalidate an
+					application's capture */
 	while (!load_acquire(&stopping)) {
 		uint64_t ns = sched_agent_step(s->sched),
 			 device_ns = shim_device_maintain(clock_now_ns());

@@ -1,13 +1,13 @@
-/* The agent: the thread that the shim adds to a process, after cuInit and only when there is a
- * session. (The guard is another, where gbpfd can switch the process off: shim/session/guard.c.) */
+/* The agent: the thread that the shim adds to a process, after cuInit and only if there is a
+ * session. The guard (shim/session/guard.h) is a separate thread. */
 #ifndef GBPF_SHIM_SESSION_SESSION_AGENT_H
 #define GBPF_SHIM_SESSION_SESSION_AGENT_H
 
 #include "shim/session/session.h"
 
-/* s stays the agent's from now on. 0 or -errno. */
+/* Starts the agent, which owns s from then on. Returns 0 or -errno. */
 int shim_agent_start(struct shim_session *s);
-/* The process exits: the agent leaves the driver alone from now on. Waits for it a moment. */
+/* At process exit: makes the agent stop calling the driver. Waits for it, for at most 100 ms. */
 void shim_agent_stop(struct shim_session *s);
 
 #endif

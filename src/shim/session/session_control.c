@@ -1,7 +1,8 @@
-/* What commands this process's work on a GPU: learned once it has a context there, tried, and given
- * to gbpfd, which sets slices and switches the work off by a policy's word. gbpfd may end at any
- * moment while it has us switched off or on the shortest slice; whoever reads its socket then, the
- * agent, puts both right with the same handles, before anything else. */
+/* Hardware control handles of this process. They are learned once it has a context on a GPU,
+ * tested, and given to gbpfd, which sets time slices and suspends the process's work on behalf of
+ * the policy. gbpfd may die at any moment while it has this process suspended or on the shortest
+ * slice. The thread that detects it, agent or guard, then undoes both with the same handles, before
+ * anything else. */
 #include "shim/session/session_int.h"
 
 #include <errno.h>
@@ -18,26 +19,28 @@
 #include "shim/session/guard.h"
 #include "shim/shim.h"
 
-#define CONTEXTS 8u /* of a GPU, that are known; handles are a process's, or of the first */
-#define LEARN_DELAY_NS 3000000u /* contexts make their channels one after the other */
+/* Known contexts of a GPU. Handles are the process's, or its first context's. */
+#define CONTEXTS 8u
+/* Delay before learning: contexts create their channels one after the other. */
+#define LEARN_DELAY_NS 3000000u
 
-struct control_access { /* of one GPU, by device ordinal */
+struct control_access { /* control of one GPU, by device ordinal */
 	bool learned, tested;
 	uint32_t capable;
-	int fd; /* the learner's */
+	int fd; /* of the resource manager; from gpu_learn() */
 	struct gpu_handles h;
-	uint32_t slice_us; /* ours, by queue_create; 0: none */
+	uint32_t slice_us; /* as set by queue_create; 0: none */
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-/* Held while controls are called, which the driver answers whatever else it does. */
+/* Held while control calls are made, which the driver answers whatever else it is doing. */
 static pthread_mutex_t access_mutex = PTHREAD_MUTEX_INITIALIZER;
-static CUcontext contexts[PROTO_MAX_GPUS][CONTEXTS]; /* mutex: of each GPU, from the first */
-static struct shim_session *session;		     /* mutex; set when there has been a welcome */
-static uint32_t changed;			     /* atomic: contexts have come or gone */
-static struct control_access accesses[PROTO_MAX_GPUS]; /* grip_mutex */
+static CUcontext contexts[PROTO_MAX_GPUS][CONTEXTS]; /* mutex; of each GPU, oldest first */
+static struct shim_session *session;		     /* mutex; NULL before the first welcome */
+static uint32_t changed; /* [atomic] contexts have been created or destroyed */
+static struct control_access accesses[PROTO_MAX_GPUS]; /* access_mutex */
 static uint32_t generation;
-static uint64_t due_ns; /* 0: nothing is to be learned */
+static uint64_t due_ns; /* agent only; 0: nothing to learn */
 
 static void mark_changed(void)
 {
@@ -105,7 +108,8 @@ static void send_handles(struct shim_session *s, uint32_t gpu)
 	(void)shim_session_send(s, &m, PROTO_CONTROL, &g->fd, g->learned);
 }
 
-/* The self-test is made once: what a driver refuses does not change. */
+/* Learns the handles of one GPU and sends them. Caller holds access_mutex. The self-test is made
+ * once: a driver that refuses a control will keep refusing it. */
 static void learn(struct shim_session *s, uint32_t gpu, bool green)
 {
 	struct control_access *g = &accesses[gpu];
@@ -134,8 +138,8 @@ static void learn(struct shim_session *s, uint32_t gpu, bool green)
 	send_handles(s, gpu);
 }
 
-/* The agent's rounds. Nanoseconds until it wants to be called again. In the shared lane there is
- * nothing that is this process's alone: trying it would stop the neighbours. */
+/* Called in each round of the agent. Returns ns until the next call. In the shared mode no handle
+ * controls this process alone: testing one would stop its neighbours. */
 uint64_t shim_session_control_maintain(struct shim_session *s)
 {
 	uint32_t now_generation = gpu_learn_generation(), green = 0;
@@ -157,8 +161,8 @@ uint64_t shim_session_control_maintain(struct shim_session *s)
 		return due_ns - now;
 	}
 	due_ns = 0;
-	/* The driver is asked without the lock: it may make the agent wait for what gbpfd has
-	 * switched off, and when gbpfd dies the guard needs the lock to switch it on. */
+	/* Query the driver without the lock: it may block the agent on work that gbpfd has
+	 * suspended, and when gbpfd dies the guard needs the lock to resume it. */
 	for (uint32_t i = 0; i < MIN(s->gpus, PROTO_MAX_GPUS); i++) {
 		green |= (uint32_t)shim_green_possible((CUdevice)i) << i;
 	}
@@ -213,7 +217,7 @@ int shim_session_control_slice(uint32_t gpu, uint32_t slice_us)
 		return -EINVAL;
 	}
 	pthread_mutex_lock(&access_mutex);
-	g->slice_us = slice_us; /* also for handles that come later */
+	g->slice_us = slice_us; /* also applies to handles that are learned later */
 	if (g->learned) {
 		err = has_control(g, GPU_CONTROL_SLICE_SET)
 			      ? gpu_control(&g->h, g->fd, GPU_CONTROL_SLICE_SET, slice_us, NULL)
@@ -223,7 +227,7 @@ int shim_session_control_slice(uint32_t gpu, uint32_t slice_us)
 	return err;
 }
 
-/* The driver of a forked child is not there: neither is anything to be commanded. */
+/* In a child after fork there is no driver, hence nothing to control. */
 void shim_session_control_abandon(void)
 {
 	pthread_mutex_init(&mutex, NULL); /* another thread of the parent may have held it */

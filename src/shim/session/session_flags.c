@@ -1,5 +1,5 @@
-/* Flag pages in the session: ours go to gbpfd, and again to the next one; those of others come from
- * it and are given to the device, which raises leases on them. */
+/* Flag pages in the session: this process's pages are offered to gbpfd, and again to the next one;
+ * other tenants' pages arrive from it and are passed to the device, which raises leases in them. */
 #include "shim/session/session_int.h"
 
 #include <errno.h>
@@ -18,8 +18,8 @@ static struct {
 	int fd; /* owned */
 	bool set;
 } own[PROTO_MAX_GPUS];		     /* mutex */
-static struct shim_session *session; /* mutex; set when there has been a welcome */
-static uint32_t lease_slots;	     /* atomic */
+static struct shim_session *session; /* mutex; NULL before the first welcome */
+static uint32_t lease_slots;	     /* [atomic] */
 
 static int send_flag(struct shim_session *s, uint32_t gpu)
 {
@@ -44,7 +44,8 @@ int shim_session_offer_flag(uint32_t gpu, int fd)
 	}
 	own[gpu].fd = copy;
 	own[gpu].set = copy >= 0;
-	err = session ? send_flag(session, gpu) : 0; /* without one it is told when there is */
+	err = session ? send_flag(session, gpu)
+		      : 0; /* without a session it is sent when there is one */
 	pthread_mutex_unlock(&mutex);
 	return err == -ENOTCONN ? 0 : err;
 }
@@ -65,8 +66,9 @@ void shim_session_flags_offer(struct shim_session *s)
 	session = s;
 	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
 		if (own[i].set) {
-			(void)send_flag(s,
-					i); /* fails when gbpfd has gone again: then to the next */
+			(void)send_flag(
+				s,
+				i); /* fails if gbpfd has disappeared again; the next one gets it */
 		}
 	}
 	pthread_mutex_unlock(&mutex);

@@ -1,4 +1,4 @@
-/* What gbpfd's messages do once there is a session, and how a session ends. */
+/* Effects of gbpfd's messages once there is a session, and the end of a session. */
 #include "shim/session/session_int.h"
 
 #include <errno.h>
@@ -13,7 +13,8 @@
 #include "gpu/flag_lease.h"
 #include "shim/object/driver_device.h"
 
-/* A note must not go to a descriptor that somebody else has opened meanwhile. */
+/* Serializes sending and replacing the socket: a note must not be sent to a descriptor that another
+ * thread has opened meanwhile. */
 static pthread_mutex_t sock_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 void shim_session_set_sock(struct shim_session *s, int sock)
@@ -220,7 +221,7 @@ void shim_session_await_policy(struct shim_session *s, uint64_t timeout_ns)
 	}
 }
 
-/* What was opened and closed between two looks is not told: it was short. */
+/* A request that opens and ends between two calls is not reported; it was short. */
 void shim_session_report_requests(struct shim_session *s)
 {
 	union proto_message m = { 0 };

@@ -1,5 +1,6 @@
-/* Hints: the one name that the shim exports beside libcuda's, for gbpf_hint() of libgbpf, and what
- * the environment says for programs that call nothing. docs/SCHEDULING.md, Announcements. */
+/* Announcements: gbpf_shim_hint(), the only name exported in addition to libcuda's, for gbpf_hint()
+ * of libgbpf, and the environment variables for programs that call nothing. See docs/SCHEDULING.md,
+ * Announcements. */
 #include "shim/session/shim_hint.h"
 
 #include <errno.h>
@@ -10,13 +11,13 @@
 #include "base/clock.h"
 #include "shim/shim.h"
 
-#define MAX_AHEAD_US 10000000u /* ahead */
+#define MAX_AHEAD_US 10000000u /* maximum time from the announcement to the request */
 #define MAX_DEADLINE_US 3600000000u
 #define MIN_PERIOD_US 2000u
 #define MAX_PERIOD_US 10000000u
 #define MAX_LEAD_US 10000u
 
-/* The device of the calling thread's context; 0 when it has none. */
+/* Returns the device of the calling thread's context; 0 if it has none. */
 static uint32_t current_device(void)
 {
 	CUdevice device = 0;
@@ -61,7 +62,7 @@ static bool set_up_before;
 static void complain(const char *name, const char *value, const char *rule)
 {
 	if (set_up_before) {
-		return; /* gbpfd has come back */
+		return; /* a reconnection: reported already */
 	}
 	fprintf(stderr, "gbpf: %s=%s is not understood and counts as not set: it is %s\n", name,
 		value, rule);
@@ -86,7 +87,7 @@ static void set_rhythm(struct sched *s, bool learn)
 	}
 }
 
-/* In nanoseconds. */
+/* Returns ns. */
 static uint64_t lead_from(const char *name, uint64_t otherwise_ns)
 {
 	const char *v = getenv(name);

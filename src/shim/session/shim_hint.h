@@ -1,4 +1,4 @@
-/* Announcements from outside the scheduler. */
+/* Announcements of requests by the program and by the environment. */
 #ifndef GBPF_SHIM_SESSION_SHIM_HINT_H
 #define GBPF_SHIM_SESSION_SHIM_HINT_H
 
@@ -7,11 +7,11 @@
 
 struct sched;
 
-/* What gbpf_hint() of libgbpf finds in the process and calls: gbpf/gbpf.h has the words. */
+/* Called by gbpf_hint() of libgbpf, which finds it in the process. Documented in gbpf/gbpf.h. */
 int gbpf_shim_hint(uint64_t in_us, uint64_t deadline_us, int device);
-/* What the policy's admit said (learn the rhythm; the lead in microseconds, 0: as the lane needs),
- * but for what GBPF_HINT, GBPF_HINT_LEAD_US and GBPF_HINT_WARM_US say. What is wrong there is told
- * once. */
+/* Applies the policy's choice in admit (whether to learn the rhythm; the lead in us, 0: as the
+ * sharing mode needs), unless GBPF_HINT, GBPF_HINT_LEAD_US or GBPF_HINT_WARM_US override it.
+ * Invalid values are reported once. */
 void shim_hint_setup(struct sched *s, bool learn, uint32_t lead_us);
 
 #endif
