@@ -1,4 +1,4 @@
-/* Who comes in, and who may administer. */
+/* Access checks: accepting connections, and which peers may administer gbpfd. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* Cleaning of texts. jansson refuses what is not UTF-8, and a terminal obeys control characters. */
+/* Cleaning of texts: jansson refuses text that is not UTF-8, and terminals interpret control
+ * characters. */
 #include "daemon/clean_text.h"
 
 #include <stdbool.h>
@@ -23,8 +24,8 @@ int daemon_class_from_name(const char *name)
 	return -1;
 }
 
-/* Length of the well-formed UTF-8 sequence at s (Unicode 15, table 3-7), or 0. Stops at the
- * terminating zero byte. */
+/* Returns the length of the well-formed UTF-8 sequence at s (Unicode 15, table 3-7), or 0. Does not
+ * read beyond the terminating zero byte. */
 static unsigned sequence(const unsigned char *s)
 {
 	static const struct {

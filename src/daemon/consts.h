@@ -1,4 +1,4 @@
-/* The constants, hook numbers and contexts of hooks.def, as gbpfd's C sees them. */
+/* The constants, hook numbers and hook contexts of hooks.def as C declarations. */
 #ifndef GBPF_DAEMON_CONSTS_H
 #define GBPF_DAEMON_CONSTS_H
 

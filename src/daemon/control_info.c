@@ -1,4 +1,5 @@
-/* Methods that tell: processes, devices, events, state; and `set`, which concerns one process. */
+/* Methods of the control socket that report (processes, devices, events, status), and `set`, which
+ * changes the class or weight of one process. */
 #include "daemon/control_socket.h"
 
 #include <dirent.h>
@@ -95,7 +96,7 @@ void daemon_method_ps(struct daemon_call *c)
 	daemon_control_result(c, json_pack("{s:o}", "tenants", tenants));
 }
 
-/* It has or had a session, and what became of it is still to be said. */
+/* Returns true if the process has a session, or had one whose exit record is not written yet. */
 static bool is_awaited(const struct daemon *d, int pid)
 {
 	daemon_session_each(d, s)
@@ -107,7 +108,7 @@ static bool is_awaited(const struct daemon *d, int pid)
 	return daemon_exit_record_is_pending(d, pid);
 }
 
-/* Whether gbpf run may start a process again that has ended. */
+/* Answers how many times gbpf run may restart a process that has exited, and what broke it. */
 void daemon_method_restart(struct daemon_call *c)
 {
 	json_int_t n = json_integer_value(json_object_get(c->params, "pid"));
@@ -191,7 +192,8 @@ void daemon_method_set(struct daemon_call *c)
 					daemon_class_name((uint32_t)class_id), "weight", weight));
 }
 
-/* What can be done to programs on a GPU: found by those that run, since nobody else may try. */
+/* Controls that work on a GPU. Only tenants' processes can test them, so the answer is empty until
+ * one has. */
 static json_t *controls_json(const struct daemon_gpu *dev)
 {
 	json_t *all = json_array();
@@ -244,7 +246,8 @@ void daemon_method_device_list(struct daemon_call *c)
 		}
 	}
 	if (!json_array_size(devices) &&
-	    strcmp(t->kind, "soft") == 0) { /* its uuid is known when a process uses it */
+	    strcmp(t->kind, "soft") ==
+		    0) { /* its UUID becomes known with the first process that uses it */
 		json_array_append_new(devices,
 				      json_pack("{s:i,s:n,s:s,s:s,s:i,s:I,s:s}", "gpu", 0, "uuid",
 						"name", "gBPF soft GPU", "kind", "soft", "tenants",
@@ -279,7 +282,7 @@ void daemon_method_events(struct daemon_call *c)
 static int count_fds(void)
 {
 	DIR *dir = opendir("/proc/self/fd");
-	int n = -3; /* ".", ".." and the directory itself */
+	int n = -3; /* discount ".", ".." and the descriptor of the directory itself */
 
 	if (!dir) {
 		return -1;
@@ -305,7 +308,8 @@ static json_int_t memory_bytes(void)
 	return resident * sysconf(_SC_PAGESIZE);
 }
 
-/* Calls of the versions that are active now which outlived three publications. */
+/* Returns the number of calls that outlived three publications of an epoch map, over the active
+ * versions. */
 static uint64_t stale_epochs(struct daemon *d)
 {
 	uint64_t sum = 0;
@@ -355,7 +359,7 @@ static json_t *counters_json(struct daemon *d)
 	return j;
 }
 
-/* Things that must be there exactly as often as tenants are: what is more has leaked. */
+/* Returns the number of leaked objects: memory regions, boards and slots without a tenant. */
 static int leaked(struct daemon *d)
 {
 	unsigned tenants = 0, boards = 0, published = 0, latency = 0, regions = 0;

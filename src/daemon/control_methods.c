@@ -1,5 +1,5 @@
-/* The table of methods, and those that change something. Who may call what is decided here, by the
- * peer's credentials. */
+/* The table of methods, and those that change policies. The rights of a method are checked here,
+ * against the peer's credentials. */
 #include "daemon/control_socket.h"
 
 #include <errno.h>
@@ -13,7 +13,11 @@
 #include "daemon/watch/watch.h"
 #include "gbpf/gbpf.h"
 
-enum method_right { ALL, ADMIN, OWNER }; /* OWNER: root and the daemon's own user */
+enum method_right {
+	ALL,
+	ADMIN, /* daemon_may_administer() */
+	OWNER
+};
 
 static const char admin_hint[] =
 	"Only root, gbpfd's own user and members of the group gbpf may do that";
@@ -43,8 +47,8 @@ static void on_policy_done(struct daemon *d, uint64_t conn, json_int_t id, const
 	daemon_control_answer(d, conn, id, result, r, exit_code);
 }
 
-/* The GPUs that a policy method is about: gpu, or all. 0 and an error answered when there is no
- * such GPU. */
+/* Returns the bits of the GPUs that params name with "gpu" (default: all), or 0 after answering an
+ * error because there is no such GPU. */
 static uint32_t gpu_mask(struct daemon_call *c)
 {
 	const json_t *gpu = json_object_get(c->params, "gpu");
@@ -91,7 +95,8 @@ static bool good_name(const char *name)
 	return n > 0 && n < EBPF_NAME_BYTES;
 }
 
-/* watch_ns and rollback_if, or neither. false: an error is answered. */
+/* Parses watch_ns and rollback_if, of which both or neither must be given. Returns false after
+ * answering an error. */
 static bool take_watch(struct daemon_call *c, struct daemon_watch_request **ret)
 {
 	const json_t *ns = json_object_get(c->params, "watch_ns");

@@ -1,4 +1,4 @@
-/* Connections of the control socket. Everything that a peer can make grow has a limit: the line it
+/* Connections of the control socket. Everything that a peer can make grow is bounded: the line it
  * sends, the answers it does not read, the connections it opens. */
 #include "daemon/control_socket.h"
 
@@ -14,13 +14,14 @@
 #include "daemon/clean_text.h"
 
 #define MAX_CONNECTIONS 256u
-#define MAX_FOREIGN 32u	      /* of one user that is neither root nor the daemon's */
-#define OWN_CONNECTIONS 32u   /* that the others leave to root and the daemon's user */
-#define MAX_LINE (256u << 10) /* understanding a megabyte takes 10 ms and more */
+#define MAX_FOREIGN 32u	      /* connections of one user that is neither root nor the daemon's */
+#define OWN_CONNECTIONS 32u   /* connections reserved for root and the daemon's user */
+#define MAX_LINE (256u << 10) /* parsing a megabyte takes 10 ms and more */
 #define LINES_AT_ONCE 64
-#define TIME_AT_ONCE_NS 25000u /* many may send many lines: each has its turn, and it is short */
-#define MAX_OUT (4u << 20)     /* while more waits to be read, no further request is looked at */
-#define MAX_FOLLOW (1u << 20)  /* a follower that lags behind by so much is closed */
+#define TIME_AT_ONCE_NS                                                                            \
+	25000u /* time slice of a connection with many lines, so that others get their turn */
+#define MAX_OUT (4u << 20) /* no further request is read while more output than this is pending */
+#define MAX_FOLLOW (1u << 20) /* a follower with more pending output than this is closed */
 
 struct daemon_connection {
 	struct daemon_connection *next;
@@ -30,7 +31,8 @@ struct daemon_connection {
 	uint64_t number;
 	struct peer peer;
 	bool greeted, following, closing, ended;
-	bool more; /* lines wait that have been received: nothing is read meanwhile */
+	bool more; /* received lines are pending; nothing is read from the socket until they are
+		      processed */
 	struct buf in, out;
 	size_t scanned;
 };
@@ -163,7 +165,7 @@ static json_t *error_json(json_int_t id, const char *code, int exit_code, const 
 	json_t *error = json_pack("{s:s,s:i,s:s,s:s}", "code", clean[0], "exit", exit_code,
 				  "message", clean[1], "hint", clean[2]);
 	json_t *d = detail ? json_string(detail)
-			   : NULL; /* several lines, so not cleaned; NULL when not UTF-8 */
+			   : NULL; /* several lines, so not cleaned; NULL if not UTF-8 */
 
 	if (error) {
 		json_object_set_new(error, "detail", d ? d : json_string(""));
@@ -284,10 +286,10 @@ static void take_line(struct daemon_connection *c, const char *line, size_t len)
 	daemon_method_call(&call, method, c->greeted);
 	json_decref(params);
 	json_decref(j);
-	c->fd = fd_close_foreign(c->fd); /* belonged to that line */
+	c->fd = fd_close_foreign(c->fd); /* it belonged to the line just processed */
 }
 
-/* Some of the lines that have been received; true when there may be more of them. */
+/* Processes received lines for TIME_AT_ONCE_NS. Returns true if more may be pending. */
 static bool take_some(struct daemon_connection *c)
 {
 	uint64_t begin = clock_now_ns();
@@ -320,9 +322,9 @@ static bool take_some(struct daemon_connection *c)
 
 static int on_again(sd_event_source *src, void *arg);
 
-/* Others first: sd-event takes the source that has been waiting for longest. A deferred one that is
- * used again counts as waiting since it was made, and so would always be the next; a new one is the
- * last. */
+/* Yields to other connections. sd-event dispatches the source that has been pending for longest,
+ * and a deferred source that is enabled again counts as pending since it was created, so it would
+ * always be next. A new one comes last. */
 static void come_back(struct daemon_connection *c)
 {
 	c->again = sd_event_source_disable_unref(c->again);
@@ -357,7 +359,7 @@ static ssize_t receive(struct daemon_connection *c, char *data, size_t cap)
 		if (i == 0 && c->fd < 0 && got > 0) {
 			c->fd = fds[0];
 		} else {
-			fd_close_foreign(fds[i]); /* one a line is all that a method takes */
+			fd_close_foreign(fds[i]); /* a method takes at most one descriptor */
 		}
 	}
 	return got;
@@ -439,8 +441,8 @@ static void welcome(struct daemon_control *k, int sock)
 		destroy(c);
 		return;
 	}
-	/* Of the same priority as sessions: who waits longest is next, so that a process which
-	 * sends without end cannot keep the operator out. */
+	/* Same priority as sessions: the source that has waited for longest is next, so that a
+	 * process that sends without end cannot lock the operator out. */
 	c->next = k->first;
 	k->first = c;
 	k->n++;

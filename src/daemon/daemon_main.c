@@ -1,4 +1,4 @@
-/* gbpfd: opens everything in order, serves, closes everything in the other order. */
+/* gbpfd: opens everything in order, serves, and closes everything in reverse order. */
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -31,7 +31,8 @@
 #define NODE_NVIDIA "/dev/nvidiactl"
 #define BACKGROUND_MS 10000
 
-/* A thousand tenants need some six descriptors each. */
+/* Raises the limit of open files: each tenant needs about six, and there may be a thousand tenants.
+ */
 static void raise_limits(void)
 {
 	struct rlimit l;
@@ -54,7 +55,7 @@ static int open_directory(struct daemon *d)
 	dir->magic = PROTO_DIRECTORY_MAGIC;
 	dir->abi = PROTO_ABI;
 	while (d->generation ==
-	       0) { /* another than that of any gbpfd before; 0 means: not serving */
+	       0) { /* differs from that of earlier gbpfd processes; 0 means not serving */
 		if (getrandom(&d->generation, sizeof(d->generation), 0) < 0) {
 			d->generation = (uint32_t)clock_now_ns() | 1u;
 		}
@@ -139,7 +140,7 @@ static int open_sockets(struct daemon *d)
 		       : 0;
 }
 
-/* The policy of before is there again when the first program comes back. */
+/* Loads the first policy before serving, so that it is active when the first process reconnects. */
 static int load_first(struct daemon *d)
 {
 	int err = daemon_policies_begin(d);
@@ -223,7 +224,7 @@ static void close_all(struct daemon *d)
 	free(d->first_failed);
 }
 
-/* In the background the caller's terminal or pipe is let go; the log goes to a file. */
+/* Detaches from the caller's terminal or pipe; the log goes to a file. */
 static void leave_terminal(const struct daemon *d)
 {
 	char path[DAEMON_PATH + 16];
@@ -277,8 +278,8 @@ static int serve(struct daemon_options *o)
 	return r == 0 ? 0 : 1;
 }
 
-/* Parent of a gbpfd that goes to the background: returns its exit code once it is ready or has
- * failed. */
+/* Runs in the parent of a gbpfd that goes to the background: returns the exit code when the child
+ * is ready or has failed. */
 static int await(int fd)
 {
 	char text[1024];
@@ -291,7 +292,7 @@ static int await(int fd)
 		len += (size_t)n;
 	}
 	text[len] = 0;
-	return strcmp(text, "ready\n") == 0 ? 0 : 1; /* it has said itself what went wrong */
+	return strcmp(text, "ready\n") == 0 ? 0 : 1; /* the child has printed the error */
 }
 
 static int to_background(struct daemon_options *o)

@@ -1,5 +1,5 @@
-/* Events: the ring, and the file behind it. The file is a convenience: when the disk is full the
- * ring goes on. */
+/* Events: the ring in memory and the file behind it. Write errors (disk full) are counted; the ring
+ * continues. */
 #include "daemon/history.h"
 
 #include <errno.h>
@@ -65,11 +65,11 @@ static void read_line(struct daemon_history *h, const char *line, size_t len)
 	struct daemon_history_event *e;
 
 	if (seq <= 0 || seq > MAX_SEQ || (uint64_t)seq < h->next || !kind || !text) {
-		json_decref(j); /* a torn line: the daemon died while it wrote */
+		json_decref(j); /* torn line: gbpfd was killed while writing */
 		return;
 	}
 	if ((uint64_t)seq > h->next) {
-		h->oldest = h->next = (uint64_t)seq; /* a gap: what came before it is forgotten */
+		h->oldest = h->next = (uint64_t)seq; /* a gap: the events before it are dropped */
 	}
 	e = append(h, (uint64_t)seq);
 	e->wall_ns = (uint64_t)json_integer_value(json_object_get(j, "wall_ns"));
@@ -108,8 +108,8 @@ static void open_file(struct daemon_history *h)
 	if (h->fd < 0) {
 		h->write_errors++;
 	} else if (h->bytes && write(h->fd, "\n", 1) < 0) {
-		h->write_errors++; /* a line that a kill has torn ends here, so that the next one
-				      stands alone */
+		h->write_errors++; /* ends a line torn by a kill, so that the next one is a line of
+				      its own */
 	}
 }
 
@@ -190,14 +190,14 @@ void daemon_history_add(struct daemon_history *h, const char *kind, int tenant, 
 	}
 }
 
-/* ---- what happens again and again ---- */
+/* ---- repeated events ---- */
 
 #define REPEAT_FIRST_NS 10000000000u
 #define REPEAT_MAX_NS 3600000000000u
 #define REPEAT_OVER_NS 60000000000u
 
-/* Its entry (numbers of tenants are used again by other processes), or that which was used longest
- * ago. */
+/* Returns the entry of this kind and process (tenant numbers are reused by other processes), or the
+ * least recently used one, reset. */
 static struct daemon_history_repeat *repeat_of(struct daemon_history *h, const char *kind,
 					       int tenant, int pid)
 {

@@ -1,4 +1,4 @@
-/* The worker thread. Its results come back to the loop through an eventfd. */
+/* A thread that runs jobs; their results return to the loop through an eventfd. */
 #include "daemon/job_thread.h"
 
 #include <errno.h>
@@ -40,7 +40,7 @@ static void *run(void *arg)
 		pthread_mutex_lock(&w->lock);
 		push(&w->finished, j);
 		if (write(w->event_fd, &(uint64_t){ 1 }, sizeof(uint64_t)) < 0) {
-			continue; /* the counter is full: the loop is woken anyway */
+			continue; /* the counter is full, so the loop will wake anyway */
 		}
 	}
 	pthread_mutex_unlock(&w->lock);
@@ -88,7 +88,7 @@ int daemon_job_thread_start(struct daemon_job_thread *w, sd_event *loop)
 		w->event_fd = fd_close(w->event_fd);
 		return err;
 	}
-	sigfillset(&all); /* signals are the loop's */
+	sigfillset(&all); /* signals are handled by the loop */
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	err = pthread_create(&w->thread, NULL, run, w);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);

@@ -1,5 +1,5 @@
-/* One thread for what would block the loop: building policies and writing to disk. Jobs run in
- * order. */
+/* A thread for work that would block the loop. The worker builds policies and writes to disk; the
+ * control thread calls the driver. Jobs run in order. */
 #ifndef GBPF_DAEMON_JOB_THREAD_H
 #define GBPF_DAEMON_JOB_THREAD_H
 
@@ -9,17 +9,17 @@
 
 struct daemon_job {
 	struct daemon_job *next;
-	void (*work)(struct daemon_job *j); /* on the worker; touches nothing but the job */
+	void (*work)(struct daemon_job *j); /* on the thread; must touch nothing but the job */
 	void (*done)(struct daemon_job *j); /* on the loop; takes the job */
-	void (*drop)(struct daemon_job *j); /* instead of done, when the daemon ends */
+	void (*drop)(struct daemon_job *j); /* instead of done, if the daemon exits first */
 };
 
 struct daemon_job_thread {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
-	struct daemon_job *waiting, *finished; /* lock */
-	bool stop;			       /* lock */
+	struct daemon_job *waiting, *finished; /* guarded by lock */
+	bool stop;			       /* guarded by lock */
 	bool running;
 	int event_fd;
 	sd_event_source *source;
@@ -27,7 +27,7 @@ struct daemon_job_thread {
 
 int daemon_job_thread_start(struct daemon_job_thread *w, sd_event *loop);
 void daemon_job_thread_submit(struct daemon_job_thread *w, struct daemon_job *j);
-/* Waits for the job that runs; drops the others. */
+/* Waits for the running job and drops the others. */
 void daemon_job_thread_stop(struct daemon_job_thread *w);
 
 #endif

@@ -1,4 +1,4 @@
-/* Parsing of the command line; the environment gives defaults. */
+/* Parses the command line; environment variables give the defaults. */
 #include "daemon/options.h"
 
 #include <errno.h>

@@ -4,7 +4,8 @@
 
 #include "daemon/daemon.h"
 
-/* 1: go on; 0: help or version was printed; -EINVAL: said on standard error what is wrong. */
+/* Returns 1: continue; 0: help or version was printed; -EINVAL: an error was printed on standard
+ * error. */
 int daemon_options_parse(struct daemon_options *o, int argc, char **argv);
 
 #endif

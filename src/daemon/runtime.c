@@ -1,6 +1,6 @@
-/* Directories, lock, readiness. The lock (flock) tells the truth about who runs, since the kernel
- * drops it with the process; socket files and the number in the lock file may be left over from a
- * gbpfd that was killed. */
+/* Directories, lock, readiness. The flock is authoritative for whether gbpfd runs, because the
+ * kernel releases it with the process; socket files and the number in the lock file may be left by
+ * a gbpfd that was killed. */
 #include "daemon/runtime.h"
 
 #include <errno.h>
@@ -98,8 +98,8 @@ static int write_pid(int fd)
 	return pwrite(fd, text, (size_t)n, 0) == n ? 0 : -(errno ? errno : ENOSPC);
 }
 
-/* The lock file of a directory, locked and with our process id; or -errno, -EWOULDBLOCK with the
- * id of who holds it. */
+/* Opens and locks the lock file of a directory and writes this process's ID to it. Returns the
+ * descriptor or -errno; -EWOULDBLOCK with the ID of the process that holds it. */
 static int lock_dir(const char *dir, const char *leaf, long *ret_pid)
 {
 	char path[DAEMON_PATH + 16];
@@ -145,8 +145,8 @@ static int open_runtime(struct daemon *d)
 	return 0;
 }
 
-/* Two daemons with runtime directories of their own may have the same default for their state: the
- * second keeps its state beside its sockets. */
+/* Locks the state directory. Two daemons with different runtime directories may have the same
+ * default state directory: the second keeps its state in its runtime directory. */
 static int open_state(struct daemon *d)
 {
 	char shared[DAEMON_PATH];
@@ -202,7 +202,7 @@ void daemon_runtime_close(struct daemon *d)
 		snprintf(path, sizeof(path), "%s/%s", d->opt.runtime, leaves[i]);
 		unlink(path);
 	}
-	/* The lock files stay: removing one would race with the next gbpfd. */
+	/* The lock files are not removed: that would race with the next gbpfd. */
 	d->state_lock_fd = fd_close(d->state_lock_fd);
 	d->lock_fd = fd_close(d->lock_fd);
 }

@@ -1,4 +1,4 @@
-/* Shared pages. Seals: memfd_create(2), fcntl(2) F_ADD_SEALS. */
+/* Creating, adopting and sealing shared pages. Seals: memfd_create(2), fcntl(2) F_ADD_SEALS. */
 #include "daemon/sealed_page.h"
 
 #include <errno.h>
@@ -44,7 +44,7 @@ int daemon_page_adopt(struct daemon_page *p, int fd, size_t bytes)
 		return err;
 	}
 	map = shm_map(fd, bytes, 1);
-	if (!map) { /* sealed by the gbpfd before us */
+	if (!map) { /* sealed by the previous gbpfd */
 		writable = false;
 		map = shm_map(fd, bytes, 0);
 	}

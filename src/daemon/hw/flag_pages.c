@@ -1,11 +1,12 @@
 /* Flag pages (gpu/flag.h): device memory that one tenant's kernels read and latency tenants write
- * leases to. Whoever makes one gives gbpfd its descriptor; each tenant whose board is published and
- * that sees the same GPU gets it, with the number of its board's slot as its word. A page holds
- * leases and nothing else: who has it can keep its owner's preemptible kernels waiting, as an open
- * request on a board does, until the hold limit, and learns when others raise leases. Words of who
- * is gone are cleared here, so that a slot's next owner finds them free.
- * A descriptor from a tenant is looked at before it is mapped, by us and by who gets it: a sealed
- * memfd or a node of the NVIDIA driver, nothing that could make a mapping fault or a close wait. */
+ * leases to. A process that makes one sends its descriptor to gbpfd, which passes it on to each
+ * tenant on the same GPU whose board is published, with the number of the board's slot as the index
+ * of its word. A page contains leases and nothing else: its holder can delay the owner's
+ * preemptible kernels up to the hold limit, as with an open request on a board, and can see when
+ * others raise leases. Words of tenants that have left are cleared here, so that the next owner of
+ * their slot finds them free. A descriptor from a tenant is checked before gbpfd and the receivers
+ * map it: it must be a sealed memfd or a node of the NVIDIA driver, so that no mapping can fault
+ * and no close can block. */
 #include "daemon/session/tenant_session.h"
 
 #include <errno.h>
@@ -26,7 +27,8 @@ struct daemon_flag_page {
 	struct gpu_lease_page map;
 };
 
-/* fstat() of a stranger's file may wait for his file system; neither of these does. */
+/* Returns true for a sealed memfd and for a character device. fstat() of a tenant's file could
+ * block in the file system of that tenant (FUSE); these two calls do not. */
 static bool is_plain(int fd)
 {
 	struct statx st;
@@ -87,7 +89,7 @@ static void take_from(struct daemon_session *from, unsigned number)
 	daemon_session_send(from, &m, PROTO_FLAG_REMOVE, NULL, 0);
 }
 
-/* The memory behind a page goes with its owner, so nobody may write to it any more. */
+/* Frees a page and has all holders unmap it: its memory is freed with its owner. */
 static void page_end(struct daemon *d, struct daemon_flag_page *p)
 {
 	daemon_session_each(d, s)
@@ -131,8 +133,9 @@ static void take_back(struct daemon_session *s, uint32_t ordinal)
 	}
 }
 
-/* Who had a page could write each word of it. Those of others are theirs to put right, which they
- * do when they hear that he has gone (BOARD_REMOVE), or get the page. */
+/* Clears the words of slots without an owner, because a former holder may have written any word.
+ * Current owners repair their own words when they receive the page, or when BOARD_REMOVE reports
+ * that a holder has left. */
 static void clear_ownerless(const struct daemon *d, const struct daemon_flag_page *p)
 {
 	for (unsigned i = 0; i < PROTO_MAX_LC; i++) {
@@ -158,7 +161,8 @@ static int keep(struct daemon_session *s, uint32_t ordinal, int fd)
 		return err;
 	}
 	p->fd = fd;
-	clear_ownerless(s->d, p); /* written while there was no gbpfd, or by somebody of its time */
+	clear_ownerless(s->d,
+			p); /* words written while no gbpfd ran, or by a holder of that time */
 	gpu_lease_fence();
 	daemon_gpus_set_capable(&s->d->devices, p->gpu, 1u << GPU_CONTROL_FLAG);
 	s->flag[ordinal] = p;

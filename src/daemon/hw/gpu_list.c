@@ -1,6 +1,6 @@
-/* Devices. NVIDIA ones are read from the driver's /proc tree (one folder a GPU with "Model:" and
- * "GPU UUID:" lines); the soft GPU's become known when the first process that sees one says hello.
- */
+/* The list of GPUs. NVIDIA's are read from the driver's /proc tree (one folder for each GPU, with
+ * "Model:" and "GPU UUID:" lines); the soft GPU's become known when the first process that sees one
+ * says hello. */
 #include "daemon/hw/gpu_list.h"
 
 #include <ctype.h>
@@ -47,7 +47,7 @@ static int parse_uuid(const char *text, uint8_t out[16])
 	return digits == 32 ? 0 : -EINVAL;
 }
 
-/* The value behind "Key:" at the start of a line, without surrounding blanks. */
+/* Copies the value after "Key:" at the start of a line, without surrounding blanks. */
 static int field(const char *text, const char *key, char *out, size_t cap)
 {
 	size_t k = strlen(key), n;
@@ -90,7 +90,7 @@ static void read_nvidia(struct daemon_gpus *t, const char *path)
 	buf_finish(&b);
 }
 
-/* Folders are PCI addresses; in their order, which is the driver's with
+/* Folder names are PCI addresses; sorted, they give the order of the driver with
  * CUDA_DEVICE_ORDER=PCI_BUS_ID. */
 static unsigned find_nvidia(struct daemon_gpus *t, const char *proc)
 {

@@ -1,8 +1,6 @@
-/* Each tenant has an order (what is wanted), and parts (handles and what is in force, one a GPU).
- * The loop changes orders and hands them to the thread; the thread alone touches parts while it has
- * them. Nothing stays in force for ever: a level ends with the request for which it was taken, with
- * who asked, with the policy's version, and is interrupted at the hold limit, so that tenants that
- * wait for each other go on. */
+/* Hardware control, the part on the main thread: takes handles, records what is wanted for each
+ * tenant and submits it to the control thread when it differs from what was submitted last. Calls
+ * no driver, because that may block for milliseconds. hw_level.c decides when a level ends. */
 #include "daemon/hw/hw_control.h"
 
 #include <errno.h>
@@ -20,7 +18,7 @@
 #define LONGEST_US 100000u	 /* that every device takes; some take more */
 #define SLICE_PAUSE_NS 20000000u /* between two changes of a tenant's slice */
 #define CLOSE_NS 500000000u
-#define ON_AGAIN_NS 10000000u /* until who could not be switched on is tried again */
+#define ON_AGAIN_NS 10000000u /* after a failed attempt to switch work on again */
 #define UNKNOWN UINT32_MAX
 /* A request that we see now may have been open for so long. What its tenant says counts no further:
  * the word of one that lies could end others at once. */
@@ -53,8 +51,8 @@ struct daemon_hw {
 	uint64_t for_key, said_ns, since_ns, pause_ns;
 	uint64_t slice_ns; /* when a slice was changed last */
 	uint64_t worked_ns;
-	int err;   /* of the last work */
-	bool told; /* the history knows that something was refused */
+	int err; /* of the last work */
+	bool told;
 };
 
 /* ---- on the thread ---- */
@@ -64,6 +62,7 @@ static bool must_switch_on(const struct part *p, enum gpu_control c)
 	return p->h.capable & 1u << c;
 }
 
+/* Changes of slice are spaced by SLICE_INTERVAL_NS; changes of level are due at once. */
 static int set_slice(struct part *p, uint32_t slice_us)
 {
 	int err;
@@ -100,7 +99,7 @@ static int leave(struct part *p, bool now)
 		err = gpu_control(&p->h, p->fd, GPU_CONTROL_PREEMPT, 1, NULL);
 	}
 	p->left = now;
-	return err == -ETIMEDOUT ? 0 : err; /* it leaves when it can */
+	return err == -ETIMEDOUT ? 0 : err;
 }
 
 static int act_on(struct part *p, const struct order *o)
@@ -114,6 +113,8 @@ static int act_on(struct part *p, const struct order *o)
 	e = leave(p, level == GBPF_LEVEL_SLICE);
 	return err ? err : e;
 }
+
+/* ---- the end of a session ---- */
 
 static void part_close(struct part *p)
 {
@@ -131,7 +132,6 @@ static void act(struct daemon_job *j)
 	for (unsigned i = 0; i < PROTO_MAX_GPUS && !st->gone; i++) {
 		struct part *p = &st->part[i];
 		int err = p->used ? act_on(p, &st->done) : 0;
-
 		if (err == -ENODEV) { /* its context has gone */
 			part_close(p);
 		} else if (err) {
@@ -292,6 +292,7 @@ static void daemon_hw_update(struct daemon_hw *st, uint64_t now)
 	daemon_job_thread_submit(&st->d->control_thread, &st->job);
 }
 
+/* Returns the session's state, created if there is none; NULL: out of memory. */
 static struct daemon_hw *make(struct daemon_session *s)
 {
 	struct daemon_hw *st = s->steer ? s->steer : calloc(1, sizeof(*st));
@@ -544,7 +545,7 @@ void daemon_hw_version_ended(struct daemon *d, uint64_t version)
 		}
 		if (st && st->slice_version == version) {
 			st->want.slice_us = 0;
-			st->slice_ns = 0; /* at once */
+			st->slice_ns = 0; /* due at once */
 			daemon_hw_update(st, now);
 		}
 		if (st && st->level_version == version && st->want.level != GBPF_LEVEL_NONE) {

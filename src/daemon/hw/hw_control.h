@@ -1,6 +1,7 @@
-/* What gbpfd does to a tenant's work from outside: time slices, getting it off the hardware now,
- * switching it off for a while. The calls take milliseconds, so a thread of their own makes them.
- */
+/* Hardware control: time slices, eviction and suspension of a tenant's work, applied by gbpfd from
+ * outside the process through handles that the process gave it. The driver calls take milliseconds,
+ * so the control thread makes them; all functions here belong to the main thread and return at
+ * once. */
 #ifndef GBPF_DAEMON_HW_HW_CONTROL_H
 #define GBPF_DAEMON_HW_HW_CONTROL_H
 
@@ -8,41 +9,43 @@
 
 #define STEER_ALL_GPUS 0xffffu
 
+/* Starts the control thread. 0 or -errno. */
 int daemon_hw_open(struct daemon *d);
-/* Takes back whatever is in force, within half a second; what is left the processes take back
- * themselves, which see gbpfd go. */
+/* Undoes what is in force, within half a second. The processes undo the rest themselves when they
+ * see that gbpfd has exited. */
 void daemon_hw_close(struct daemon *d);
 
-/* Handles and the descriptor (taken) that commands one GPU's share of a process. */
+/* Takes the handles of one of the process's GPUs and fd, the descriptor that they belong to. */
 void daemon_hw_take_handles(struct daemon_session *s, const struct proto_control *m, int fd);
-void daemon_hw_session_ended(
-	struct daemon_session *s); /* the session ends: what is in force is taken back */
+/* Undoes what is in force for the session, which is about to be freed. */
+void daemon_hw_session_ended(struct daemon_session *s);
 
-/* Bits of the GBPF_LEVEL_* that can be had for the tenant. */
+/* Returns bits of the GBPF_LEVEL_* that the tenant's lane and device support. */
 uint32_t daemon_hw_levels(const struct daemon_session *s);
-uint32_t
-daemon_hw_level(const struct daemon_session *s); /* in force: GBPF_LEVEL_SLICE, OFF, or NONE */
-uint32_t daemon_hw_slice_us(
-	const struct daemon_session *s); /* microseconds that are wanted; 0: none of ours */
+/* Returns the level wanted for it: GBPF_LEVEL_SLICE, OFF, or NONE. */
+uint32_t daemon_hw_level(const struct daemon_session *s);
+/* Returns the time slice wanted for it, us; 0: the device's default. */
+uint32_t daemon_hw_slice_us(const struct daemon_session *s);
 
-/* Wishes of a policy's version, which are done soon and end with the version at the latest. The
- * last one counts. slice_us 0: the device's own. 0; -EINVAL; -ENOTSUP: not in this lane, or refused
- * by the driver. */
+/* Sets the tenant's time slice (0: the device's default) on behalf of a policy version, with which
+ * it ends at the latest. The last call counts. 0; -EINVAL: too long; -ENOTSUP: not in this lane, or
+ * the driver does not support it. */
 int daemon_hw_set_slice(struct daemon_session *s, uint32_t slice_us, uint64_t version);
-/* GBPF_LEVEL_SLICE, OFF, or a lower one, which ends them. For a request of that tenant (gbpfd's
- * number of the GPU), with which it ends; for_s NULL: until it is said again or for
- * DAEMON_HOLD_LIMIT_NS. */
+/* Sets GBPF_LEVEL_SLICE or OFF on these GPUs (gbpfd's numbers) on behalf of a policy version; a
+ * lower level ends it. With for_s the level lasts for that tenant's open request on the one GPU;
+ * without, for DAEMON_HOLD_LIMIT_NS after the last call. 0, -EINVAL, -ENOTSUP. */
 int daemon_hw_set_level(struct daemon_session *s, uint32_t level, uint32_t gpus, uint64_t version,
 			const struct daemon_session *for_s);
 void daemon_hw_version_ended(struct daemon *d, uint64_t version);
 
-/* Looks what has run out. True while something is in force or waits to be done. */
+/* Ends levels that have expired and submits what is due. Returns true while further ticks are
+ * needed. */
 bool daemon_hw_tick(struct daemon *d, uint64_t now);
-/* Nobody looks any more (off, no policy): everything is taken back. */
+/* Ends all levels, because ticks stop (policies are off, or there is none). */
 void daemon_hw_release_levels(struct daemon *d);
 
-/* The request of a latency tenant on a GPU: since when it is open, 0 it is not; key tells requests
- * apart. */
+/* Returns since when a request of a latency tenant is open on a GPU, ns; 0: none is. *ret_key
+ * differs between consecutive requests. */
 uint64_t daemon_hw_request_since(struct daemon_session *s, uint32_t gpu, uint64_t now,
 				 uint64_t *ret_key);
 

@@ -1,8 +1,7 @@
-/* Starting, watching, adopting and ending nvidia-cuda-mps-control. It is a child in the foreground
- * (-f), in a session of its own so that it outlives us; a file beside the sockets says which
- * process it is, with the time when that started, since numbers are used again. What it needs of
- * the environment: NVIDIA's "Multi-Process Service" manual. The GPUs' compute mode is never
- * touched. */
+/* Starting, watching, adopting and stopping nvidia-cuda-mps-control. It is a child in the
+ * foreground (-f), in a session of its own so that it outlives gbpfd; a file next to the sockets
+ * records its process ID and start time, because IDs are reused. For its environment see NVIDIA's
+ * "Multi-Process Service" manual. The GPUs' compute mode is never changed. */
 #include "daemon/hw/mps.h"
 
 #include <errno.h>
@@ -28,8 +27,9 @@
 #define PROGRAM "nvidia-cuda-mps-control"
 #define LOOK_USEC 5000u
 #define START_NS 5000000000u
-#define STEADY_NS 60000000000u /* who lived so long has not failed to start */
-#define BACKOFF_NS 200000000u  /* doubled with each failure */
+#define STEADY_NS                                                                                  \
+	60000000000u /* a process that ran for this time did start, so the back-off is reset */
+#define BACKOFF_NS 200000000u /* doubled with each failure */
 #define MAX_FAILURES 8u
 #define END_MS 2000
 #define START_TIME_FIELD 22
@@ -41,7 +41,7 @@ enum mps_state { MPS_IDLE, MPS_STARTING, MPS_RUNNING };
 struct daemon_mps {
 	struct daemon *d;
 	enum mps_state state;
-	char program[512]; /* empty: not found */
+	char program[512]; /* path; empty: not found */
 	char why[160];
 	pid_t pid;
 	int pidfd;
@@ -52,12 +52,12 @@ struct daemon_mps {
 
 static void end_of(struct daemon_mps *m, const char *what);
 
-/* ---- places ---- */
+/* ---- files ---- */
 
 static void place(const struct daemon_mps *m, const char *leaf, char out[DAEMON_PATH])
 {
 	if (snprintf(out, DAEMON_PATH, "%s/%s", m->d->opt.runtime, leaf) >= DAEMON_PATH) {
-		out[0] = 0; /* then nothing of it can be opened */
+		out[0] = 0; /* too long: opening it will fail */
 	}
 }
 
@@ -144,7 +144,8 @@ static void unwatch(struct daemon_mps *m)
 	m->pidfd = fd_close(m->pidfd);
 }
 
-/* The control daemon starts servers, which load the driver: not through the shim. */
+/* Removes the shim from the environment: the control daemon starts servers, which load the driver.
+ */
 static char **make_environment(const struct daemon_mps *m, char *buf, size_t cap)
 {
 	static const char *const drop[] = { "CUDA_MPS_",
@@ -177,7 +178,7 @@ static char **make_environment(const struct daemon_mps *m, char *buf, size_t cap
 	return env;
 }
 
-/* in: its standard input, borrowed. */
+/* Starts a program; in is its standard input, borrowed. */
 static int spawn(const struct daemon_mps *m, char *const argv[], int in, pid_t *ret)
 {
 	char buf[2 * DAEMON_PATH + 128], log[DAEMON_PATH];
@@ -269,8 +270,8 @@ static void start(struct daemon_mps *m)
 	look_again(m, m->started_ns + LOOK_USEC * 1000u);
 }
 
-/* Gone, or it never came. Tenants of the shared lane do not survive it for long: each is named, so
- * that whoever wonders finds out. */
+/* Handles the exit or failed start of the control daemon. Tenants of the shared lane do not survive
+ * it for long: each is marked, so that its user finds the reason. */
 static void end_of(struct daemon_mps *m, const char *what)
 {
 	enum mps_state was = m->state;
@@ -279,7 +280,7 @@ static void end_of(struct daemon_mps *m, const char *what)
 
 	unwatch(m);
 	if (m->pid) {
-		kill(m->pid, SIGKILL); /* one that does not get ready */
+		kill(m->pid, SIGKILL); /* it did not become ready in time */
 		(void)waitid(P_PID, (id_t)m->pid, &info, WEXITED | WNOHANG);
 	}
 	m->failures = was == MPS_RUNNING && now - m->started_ns > STEADY_NS ? 1 : m->failures + 1;
@@ -326,7 +327,7 @@ static int on_timer(sd_event_source *src, uint64_t usec, void *arg)
 	return 0;
 }
 
-/* ---- from outside ---- */
+/* ---- open, close, start ---- */
 
 static void adopt(struct daemon_mps *m)
 {
@@ -340,7 +341,8 @@ static void adopt(struct daemon_mps *m)
 	if (buf_read_file(&b, path, 64) == 0 &&
 	    sscanf(buf_text(&b), "%d %lld", &pid, &since) == 2 && pid > 1) {
 		m->pid = pid;
-		/* First the descriptor, then the question whether it is still the same one. */
+		/* Opens the pidfd before checking the start time: this order excludes that the ID
+		 * was reused in between. */
 		if (watch(m) == 0 && daemon_peer_stat_field(pid, START_TIME_FIELD, &is) == 0 &&
 		    is == since && is_there(m)) {
 			m->state = MPS_RUNNING;
@@ -415,7 +417,7 @@ static bool has_ended(const struct daemon_mps *m, int timeout_ms)
 	return poll(&p, 1, timeout_ms) > 0;
 }
 
-/* `echo quit | nvidia-cuda-mps-control` is what its manual says. */
+/* Asks it to exit by `echo quit | nvidia-cuda-mps-control`, as its manual describes. */
 static void ask_to_quit(const struct daemon_mps *m)
 {
 	char *const argv[] = { (char *)(uintptr_t)m->program, NULL };
@@ -431,7 +433,7 @@ static void ask_to_quit(const struct daemon_mps *m)
 	fd_close(p[0]);
 	fd_close(p[1]);
 	(void)has_ended(m, END_MS);
-	if (pid) { /* it may be stuck on the pipe of a daemon that does not answer */
+	if (pid) { /* that command may block on the pipe of a daemon that does not answer */
 		kill(pid, SIGKILL);
 		waitpid(pid, NULL, 0);
 	}

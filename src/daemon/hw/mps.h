@@ -8,18 +8,19 @@
 
 #include "daemon/daemon.h"
 
-/* Finds the program, and the control daemon that a gbpfd before this one left for its tenants.
+/* Finds the program, and adopts the control daemon that an earlier gbpfd left for its tenants.
  * Starts nothing. 0 or -ENOMEM. */
 int daemon_mps_open(struct daemon *d);
-/* Stops it, unless tenants are left in the shared lane: they outlive gbpfd, and the next one finds
- * it. At most some seconds. */
+/* Stops it, within seconds. If tenants are left in the shared lane it stays, since they outlive
+ * gbpfd, and the next gbpfd adopts it. */
 void daemon_mps_close(struct daemon *d, bool tenants_left);
 
-/* Why the shared lane cannot be had now, static or owned by d; NULL: it can. */
+/* Returns why the shared lane is unavailable now (static, or owned by d), NULL if it is available.
+ */
 const char *daemon_mps_unavailable_reason(const struct daemon *d);
-/* A tenant is about to enter. 0: it runs; -EINPROGRESS: lane_ready is called when it does, or does
- * not; -ENOENT: see mps_why. */
+/* Starts it for a tenant. 0: it runs; -EINPROGRESS: daemon_lane_ready() is called when it runs or
+ * has failed; -ENOENT: see daemon_mps_unavailable_reason(). */
 int daemon_mps_start(struct daemon *d);
-int daemon_mps_pid(const struct daemon *d); /* 0: it does not run */
+int daemon_mps_pid(const struct daemon *d); /* 0: not running */
 
 #endif

@@ -1,6 +1,7 @@
-/* In the shared lane one client's crash may take the server down, and with it the work of all. The
- * driver does not say whose crash it was; who was seen to fail first is named. Nobody is started
- * again by gbpfd: that is what `gbpf run --restart` does, as often as admit has allowed. */
+/* Crashes in the shared lane: one client's crash may end the MPS server, and with it the work of
+ * all clients. The driver does not report which client crashed, so the one whose failure was seen
+ * first is named. gbpfd restarts no process; `gbpf run --restart` does, as often as admit has
+ * allowed. */
 #include "daemon/hw/mps_crash.h"
 
 #include <stdio.h>
@@ -19,7 +20,7 @@ void daemon_mps_crash_mark(struct daemon_session *s, const char *why)
 	daemon_session_event(s, "neighbour", "%s (pid %d) may fail: %s", s->name, (int)s->peer.pid,
 			     why);
 	if (s->state != SESSION_READY) {
-		return; /* it waits for something else */
+		return; /* it is not reading messages of this kind yet */
 	}
 	snprintf(m.note.what, sizeof(m.note.what), "neighbour");
 	snprintf(m.note.text, sizeof(m.note.text), "%s: CUDA calls of this program may fail now",
@@ -53,7 +54,8 @@ const struct daemon_mps_exit *daemon_mps_exit_find(const struct daemon *d, int p
 	uint64_t now = clock_now_ns(), born = age_ns < now ? now - age_ns : 0;
 	const struct daemon_mps_exit *found = NULL;
 
-	/* Numbers are used again: the latest counts, and only if it was alive since then. */
+	/* Process IDs are reused: take the latest entry, and only if that process lived at the
+	 * given time. */
 	for (unsigned i = d->n_mps_exits > DAEMON_MPS_EXITS ? d->n_mps_exits - DAEMON_MPS_EXITS : 0;
 	     i < d->n_mps_exits; i++) {
 		const struct daemon_mps_exit *f = &d->mps_exits[i % DAEMON_MPS_EXITS];

@@ -1,21 +1,23 @@
-/* Tenants of the shared lane that a neighbour's end may have harmed: they are told, and what policy
- * has allowed about starting them again is kept for when they end. */
+/* Tenants that the crash of another client of the shared lane may have broken. They are notified,
+ * and the number of restarts that the policy allows is stored for the time after their exit. */
 #ifndef GBPF_DAEMON_HW_MPS_CRASH_H
 #define GBPF_DAEMON_HW_MPS_CRASH_H
 
 #include "daemon/session/tenant_session.h"
 
-#define DAEMON_RESTARTS_MAX 100u /* that a policy may allow */
+#define DAEMON_RESTARTS_MAX 100u /* the most that a policy may allow */
 
-/* What somebody in the shared lane has done to s: for the history, ps, and its standard error.
- * Only the first counts. */
+/* Marks s as possibly broken, for the history, `gbpf ps` and its standard error. Only the first
+ * reason is stored. */
 void daemon_mps_crash_mark(struct daemon_session *s, const char *why);
-/* The same to all that are in the lane now. */
+/* Marks all tenants that are in the lane now. */
 void daemon_mps_crash_mark_all(struct daemon *d, const char *why);
 
-/* A process of the shared lane has ended; kept for the last 64. why: empty, or what had hurt it. */
+/* Records the exit of a process of the shared lane; the last DAEMON_MPS_EXITS are stored. why: what
+ * had broken it, or empty. */
 void daemon_mps_exit_add(struct daemon *d, int pid, uid_t uid, uint32_t restart, const char *why);
-/* Of the process that was started age_ns ago, or later. NULL: it has not ended yet, or long ago. */
+/* Returns the exit of a process that was started at most age_ns ago, NULL if it has not exited or
+ * is no longer stored. */
 const struct daemon_mps_exit *daemon_mps_exit_find(const struct daemon *d, int pid,
 						   uint64_t age_ns);
 

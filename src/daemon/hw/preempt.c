@@ -1,8 +1,8 @@
-/* Each millisecond, while a policy with the hook is active: on each GPU the request that is open
- * for the longest time, and each tenant of another class that has work in flight there. Where the
- * policy wants that, also as soon as a request opens: its process then tells. What the
- * policy says is a level; those that a tenant's lane or driver does not have give way to the next
- * higher one, but for the end of a process, which the policy must name itself. */
+/* The hook preempt. Each millisecond, on each GPU whose policy has the hook, it runs for the
+ * longest open request and each tenant of another class with work in flight there. If the policy
+ * asks for it, also as soon as a request opens, which the process then reports. The verdict is a
+ * level; a level that the tenant's lane or driver lacks is replaced by the next higher one, except
+ * for GBPF_LEVEL_END, which the policy must name itself. */
 #include "daemon/hw/preempt.h"
 
 #include <errno.h>
@@ -20,7 +20,8 @@
 #include "daemon/hw/hw_control.h"
 
 #define TELL_NS 1000000000u
-#define REPORTS_PER_SECOND 4000u /* openings and ends; what is above is seen each millisecond */
+#define REPORTS_PER_SECOND                                                                         \
+	4000u /* openings and ends; further ones are seen by the tick each millisecond */
 
 static const char *const names[] = {
 	[GBPF_LEVEL_HOLD] = "hold",   [GBPF_LEVEL_DRAIN] = "drain", [GBPF_LEVEL_BLOCK] = "block",
@@ -76,7 +77,8 @@ static void tell(struct daemon_session *s, uint32_t level, const struct daemon_s
 	}
 }
 
-/* GBPF_LEVEL_NONE: it has none that is as strong. */
+/* Returns the lowest available level that is at least as strong, GBPF_LEVEL_NONE if there is none.
+ */
 static uint32_t available(uint32_t level, uint32_t levels)
 {
 	if (level == GBPF_LEVEL_END) {
@@ -138,8 +140,8 @@ static void ask(struct daemon_version *l, struct daemon_session *s, struct daemo
 	}
 }
 
-/* The request of the GPU that has been open for the longest time: of anybody, or, if it is not
- * only's, of nobody. */
+/* Runs the hook for the longest open request of a GPU. With `only`, does nothing unless that
+ * request is this session's. */
 static void look_at(struct daemon *d, uint32_t gpu, struct daemon_session *only, uint64_t after_ns,
 		    uint64_t now)
 {
@@ -165,7 +167,7 @@ static void look_at(struct daemon *d, uint32_t gpu, struct daemon_session *only,
 	}
 }
 
-/* Each latency tenant is told whether to tell. */
+/* Sends each latency tenant whether to report its requests as they open. */
 static void settle(struct daemon *d, uint64_t now)
 {
 	for (unsigned i = 0; i < PROTO_MAX_LC; i++) {
@@ -203,5 +205,5 @@ void daemon_preempt_request_changed(struct daemon_session *s)
 			look_at(s->d, gpu, s, 0, now);
 		}
 	}
-	(void)daemon_hw_tick(s->d, now); /* what was done for the one that has ended */
+	(void)daemon_hw_tick(s->d, now); /* ends what was in force for a request that has ended */
 }

@@ -1,15 +1,16 @@
-/* The hook preempt: a tenant keeps the GPU although a latency request waits. */
+/* The hook preempt: runs when a latency request waits for a GPU that other tenants keep busy. */
 #ifndef GBPF_DAEMON_HW_PREEMPT_H
 #define GBPF_DAEMON_HW_PREEMPT_H
 
 #include "daemon/daemon.h"
 
-#define PREEMPT_AFTER_NS 1000000u /* that a request has been open, unless it was told of */
+#define PREEMPT_AFTER_NS                                                                           \
+	1000000u /* age at which a request counts as waiting, unless its process reported it */
 
-/* Asks the policies of those GPUs where that is so, and does what they say. */
+/* Runs the hook where a request waits, and applies its verdicts. */
 void daemon_preempt_tick(struct daemon *d, uint64_t now);
-/* A request of that latency tenant has opened or ended: asks at once, or takes back what was done
- * for it. */
+/* A latency tenant reports that a request has opened or ended: runs the hook at once, and ends what
+ * was in force for a request that has ended. */
 void daemon_preempt_request_changed(struct daemon_session *s);
 
 #endif

@@ -1,6 +1,7 @@
-/* Which lanes a tenant can have. The process lane always; the shared lane only where the driver has
- * not been started yet (an early hello) and for the daemon's own user: in it a tenant's fault may
- * end its neighbours, and MPS serves one user. */
+/* Which lanes a tenant can have. The process lane (time slicing between contexts) is always
+ * available. The shared lane (MPS) needs a driver that has not been started yet, that is, an early
+ * hello, and gbpfd's own user: in it a tenant's fault may end the others, and MPS serves one user.
+ */
 #include "daemon/hw/sharing_mode.h"
 
 #include <errno.h>
@@ -26,7 +27,7 @@ static bool is_soft(const struct daemon *d)
 	return strcmp(d->devices.kind, "soft") == 0;
 }
 
-/* The soft GPU needs nobody to serve the lane: who names the same folder shares it. */
+/* The soft GPU needs no server: processes that name the same folder share the lane. */
 const char *daemon_lane_unavailable_reason(const struct daemon *d)
 {
 	char pipe[PROTO_TEXT];
@@ -41,7 +42,7 @@ const char *daemon_lane_unavailable_reason(const struct daemon *d)
 void daemon_lane_negotiate(struct daemon_session *s, uint32_t lane, uint32_t lanes)
 {
 	s->lane = lane;
-	if (!s->early) { /* its driver runs: it is where it is */
+	if (!s->early) { /* its driver runs already, so its lane is fixed */
 		s->lanes = 1u << lane;
 		return;
 	}
@@ -79,7 +80,8 @@ int daemon_lane_prepare(struct daemon_session *s)
 		char pipe[PROTO_TEXT];
 
 		daemon_lane_pipe_dir(s->d, pipe, sizeof(pipe));
-		if (path_make_private(pipe, 0700) < 0) { /* its name alone does not share it */
+		if (path_make_private(pipe, 0700) <
+		    0) { /* the folder must exist for processes to share the lane */
 			fall_back(s);
 		}
 		return 0;

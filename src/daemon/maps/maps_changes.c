@@ -1,5 +1,5 @@
-/* Changes of a map between two looks at it. What was there is remembered by position: an element
- * that moves is gone and new. */
+/* Changes of a map between two scans. Entries are remembered by position, so an element that moves
+ * is reported as removed and added. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 #define LOOK_EVERY 16u
 
-/* What is remembered of an entry: whether it is there, its key, its value. */
+/* Returns the bytes remembered for an entry: whether it exists, its key, its value. */
 static size_t entry_bytes(const struct daemon_maps_watch *w)
 {
 	return 1 + (size_t)w->v.def->key_bytes + w->v.def->value_bytes;
@@ -51,7 +51,8 @@ static void say_change(struct daemon_maps_watch *w, struct buf *out, int tenant,
 	}
 }
 
-/* True: something was said of it, which takes longer than looking. */
+/* Compares an entry with what is remembered of it. Returns true if a change was reported, which
+ * takes longer than comparing. */
 static bool look_at(struct daemon_maps_watch *w, struct buf *out, const struct ebpf_map *m,
 		    uint32_t tenant)
 {
@@ -72,7 +73,8 @@ static bool look_at(struct daemon_maps_watch *w, struct buf *out, const struct e
 	return w->known[tenant];
 }
 
-/* False: there is no room for what this instance holds, which is said once. */
+/* Allocates the memory for an instance. Returns false if it does not fit, which is reported once.
+ */
 static bool remember(struct daemon_maps_watch *w, struct buf *out, uint32_t tenant)
 {
 	size_t bytes = all_bytes(w);
@@ -93,7 +95,7 @@ static bool remember(struct daemon_maps_watch *w, struct buf *out, uint32_t tena
 	return w->seen[tenant] != NULL;
 }
 
-/* True: through with this instance. */
+/* Scans an instance. Returns true when it is complete. */
 static bool look_instance(struct daemon_maps_watch *w, struct buf *out, uint32_t tenant,
 			  uint64_t deadline_ns)
 {
@@ -118,7 +120,7 @@ static bool look_instance(struct daemon_maps_watch *w, struct buf *out, uint32_t
 	return true;
 }
 
-/* True: the look is complete. */
+/* Scans all instances. Returns true when the scan is complete. */
 bool daemon_maps_watch_changes(struct daemon_maps_watch *w)
 {
 	uint32_t end = daemon_maps_per_tenant(&w->v) ? PROTO_MAX_TENANTS : 1;

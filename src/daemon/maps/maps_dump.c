@@ -1,5 +1,5 @@
-/* map.dump: entries page by page. A page takes gbpfd's loop about a millisecond at most, whatever
- * the map is like; who wants more asks again. */
+/* map.dump: entries in pages. Producing a page must not block the loop for more than about a
+ * millisecond, whatever the map; the caller asks for further pages. */
 #include "daemon/maps/policy_maps.h"
 
 #include <errno.h>
@@ -12,12 +12,12 @@
 #define PAGE_ENTRIES 1000
 #define PAGE_MAX_ENTRIES 4096
 #define PAGE_LEAST_NS 10000u
-#define PAGE_NS 500000u		/* the answer still has to be copied and sent */
+#define PAGE_NS 500000u		/* the answer must also be copied and sent */
 #define PAGE_BYTES (256u << 10) /* and read by the caller */
 #define LOOK_EVERY 16u
-#define SMALL_BYTES 64u /* larger values take longer to put into words */
+#define SMALL_BYTES 64u /* larger values take longer to format */
 
-/* Where a walk over all instances is. */
+/* Position of a walk over all instances. */
 struct dump_position {
 	uint32_t tenant, position;
 };
@@ -25,7 +25,7 @@ struct dump_position {
 struct map_dump {
 	struct daemon_map_view v;
 	struct dump_position at;
-	int only; /* tenant, or MAPS_NO_TENANT: all */
+	int only; /* a tenant's number; MAPS_NO_TENANT: all */
 	uint32_t limit, n;
 	bool nonzero;
 	uint64_t deadline_ns;
@@ -55,7 +55,8 @@ static bool is_zero(const uint8_t *p, size_t n)
 	return n == 0 || (p[0] == 0 && memcmp(p, p + 1, n - 1) == 0);
 }
 
-/* One instance from where the walk is. True: it is done; false: the page is full. */
+/* Continues the walk in one instance. Returns true when it is complete, false if the page is full.
+ */
 static bool walk(struct map_dump *d, const struct ebpf_map *m)
 {
 	uint32_t positions = daemon_maps_positions(m);
@@ -82,7 +83,7 @@ static bool walk(struct map_dump *d, const struct ebpf_map *m)
 	return true;
 }
 
-/* True: nothing is left. */
+/* Returns true when no entry is left. */
 static bool walk_all(struct map_dump *d)
 {
 	const struct ebpf_map *m;
@@ -104,8 +105,8 @@ static bool walk_all(struct map_dump *d)
 	return true;
 }
 
-/* However many ask for pages, half of the loop's time is for others. A page that comes too early
- * has few entries, and its caller asks again. */
+/* Returns the time for a page. All dumps together get half of the loop's time, however many there
+ * are: a page asked for too early has few entries, and its caller asks again. */
 static uint64_t time_for_page(struct daemon *d, uint64_t now)
 {
 	d->dump_left_ns = MIN(d->dump_left_ns + (now - d->dump_last_ns) / 2, (uint64_t)PAGE_NS);

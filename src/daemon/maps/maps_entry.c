@@ -1,5 +1,5 @@
-/* map.get, map.set, map.delete: one entry. Who may change maps may also break the policy's own
- * rules with it, but nothing else: a value goes in as the helpers put it there. */
+/* map.get, map.set, map.delete: one entry. A caller that may change maps can break the policy's own
+ * invariants with it, but nothing else: values are stored as the helpers store them. */
 #include "daemon/maps/policy_maps.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "bpf/load/btf/typed.h"
 #include "daemon/consts.h"
 
-#define GET_NS 2000000u /* of the loop's time, for all tenants */
+#define GET_NS 2000000u /* loop time, for all tenants together */
 
 struct entry_call {
 	struct daemon_map_view v;
@@ -23,7 +23,7 @@ static void fail(struct daemon_call *c, const struct report *r, int exit_code)
 	daemon_control_answer(c->d, c->conn, c->id, NULL, r, exit_code);
 }
 
-/* Puts what params[name] says over the bytes. */
+/* Parses params[name] into bytes, which keep what it does not mention. */
 static bool parse(struct daemon_call *c, const struct entry_call *e, const char *name,
 		  uint32_t type, uint8_t *bytes, size_t n)
 {
@@ -103,7 +103,7 @@ static bool may_change(struct daemon_call *c, const struct entry_call *e)
 	return true;
 }
 
-/* The key, where the map has keys. */
+/* Parses the key if the map has keys. */
 static bool parse_key(struct daemon_call *c, struct entry_call *e)
 {
 	return keyless(e->v.def->type) ||
@@ -228,7 +228,8 @@ static void fail_change(struct daemon_call *c, const struct entry_call *e, int e
 	}
 }
 
-/* Values as gbpfd's programs write them: those of an epoch map are published at once. */
+/* Answers after a change. Values are written as gbpfd's programs write them: those of an epoch map
+ * are published at once. */
 static void finish(struct daemon_call *c, const struct entry_call *e, int err)
 {
 	if (err) {
@@ -253,7 +254,8 @@ static void set(struct daemon_call *c, struct entry_call *e)
 		return;
 	}
 	if (!keyless(m->type) && daemon_maps_entry_of(m, e->key, e->value) != 0) {
-		memset(e->value, 0, m->value_bytes); /* else what the value does not name stays */
+		memset(e->value, 0,
+		       m->value_bytes); /* otherwise members that the value does not mention stay */
 	}
 	if (!parse(c, e, "value", e->v.object->value_type[e->v.index], e->value, m->value_bytes)) {
 		return;
@@ -299,7 +301,8 @@ static void remove_entry(struct daemon_call *c, struct entry_call *e)
 	} else if (daemon_maps_entry_of(m, e->key, e->value) != 0) {
 		fail_change(c, e, -ENOENT);
 	} else {
-		finish(c, e, ebpf_map_delete(m, e->key)); /* the answer says what it was */
+		finish(c, e,
+		       ebpf_map_delete(m, e->key)); /* the answer contains the deleted value */
 	}
 }
 

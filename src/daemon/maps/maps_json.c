@@ -1,4 +1,4 @@
-/* Entries as JSON, by the type of their map. */
+/* Entries as JSON, according to the type of their map. */
 #include "daemon/maps/policy_maps.h"
 
 #include <errno.h>
@@ -11,9 +11,9 @@
 #include "daemon/consts.h"
 #include "daemon/clean_text.h"
 
-#define THREADS_TEXT (64u << 10) /* of one entry */
+#define THREADS_TEXT (64u << 10) /* for one entry */
 
-/* Whose keys are numbers also when no type says so. */
+/* Returns true if keys are numbers even without type information. */
 static bool is_index(uint32_t type)
 {
 	return type == GBPF_MAP_ARRAY || type == GBPF_MAP_THREAD_ARRAY ||
@@ -43,13 +43,14 @@ void daemon_maps_put_value(struct buf *out, const struct daemon_map_view *v, con
 	ebpf_typed_print(out, v->btf, v->object->value_type[v->index], value, v->def->value_bytes);
 }
 
-/* JSON readers take no integer above 2^63-1. */
+/* JSON readers accept no integer above 2^63-1. */
 static void put_number(struct buf *out, uint64_t n)
 {
 	buf_printf(out, n > INT64_MAX ? "\"%" PRIu64 "\"" : "%" PRIu64, n);
 }
 
-/* Bucket 0 counts zeros, bucket b numbers whose highest bit is b-1; the last one all above. */
+/* Bucket 0 counts zeros, bucket b numbers whose highest bit is b-1, and the last bucket all larger
+ * ones. */
 static void put_histogram(struct buf *out, const uint64_t *row)
 {
 	uint64_t count = 0;
@@ -79,8 +80,7 @@ static void put_histogram(struct buf *out, const uint64_t *row)
 	buf_puts(out, "]");
 }
 
-/* Each thread's own; those that are all zero are left out, and so are those that there is no room
- * for. */
+/* Appends the values of threads, without those that are all zero and those beyond THREADS_TEXT. */
 static void put_threads(struct buf *out, const struct daemon_map_view *v, const struct ebpf_map *m,
 			uint32_t index)
 {
@@ -125,7 +125,7 @@ static void put_map_name(struct buf *out, const struct daemon_map_view *v, const
 	}
 }
 
-/* Names of functions come from the object as they are. */
+/* Appends a function's name, which comes from the object unchecked. */
 static void put_name(struct buf *out, const char *name)
 {
 	char clean[64];
@@ -140,7 +140,7 @@ static void put_name(struct buf *out, const char *name)
 	json_decref(j);
 }
 
-/* Every program that uses the array names the same functions. */
+/* Any program that uses the array has the names: all name the same functions. */
 static void put_program(struct buf *out, const struct daemon_map_view *v, uint32_t index)
 {
 	for (uint32_t p = 0; p < v->object->n_progs; p++) {

@@ -1,5 +1,5 @@
-/* Records of ring buffers on their way to who watches them. While nobody watches they stay where
- * they are; a full ring refuses further ones and counts them. */
+/* Records of ring buffers for their watcher. Without a watcher they stay in the ring; a full ring
+ * refuses further ones and counts them. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static void say_record(struct daemon_maps_watch *w, struct buf *out, uint32_t te
 	daemon_maps_watch_line_end(out, w);
 }
 
-/* The numbers are the tenant's own word for it. */
+/* Reports lost records; the count is the tenant's own claim. */
 static void say_lost(struct daemon_maps_watch *w, struct buf *out, uint32_t tenant,
 		     struct daemon_maps_watch_ring *r)
 {
@@ -58,7 +58,7 @@ static void say_lost(struct daemon_maps_watch *w, struct buf *out, uint32_t tena
 	r->told_lost = lost;
 }
 
-/* True: it is empty. */
+/* Takes records of one ring. Returns true if it is empty. */
 static bool take(struct daemon_maps_watch *w, struct buf *out, uint32_t tenant,
 		 uint64_t deadline_ns, bool dead)
 {
@@ -99,7 +99,8 @@ bool daemon_maps_watch_rings(struct daemon_maps_watch *w)
 		if (w->only < 0 || w->only == (int)tenant) {
 			done = take(w, &out, tenant, deadline_ns, false);
 		}
-		if (!done) { /* who writes without end does not keep the others out */
+		if (!done) { /* a tenant that writes without end must not delay the rings of others
+			      */
 			w->tenant = (tenant + 1) % all;
 		}
 	}

@@ -1,5 +1,5 @@
-/* Watching maps: who watches what, and when to look. A look stops after half a millisecond, to go
- * on in a later turn of the loop; it waits while the caller does not read. */
+/* Watches on maps: their owners and their schedule. A scan stops after half a millisecond and
+ * continues in a later turn of the loop; it pauses while the caller does not read. */
 #include "daemon/maps/maps_watch.h"
 
 #include <bpf/btf.h>
@@ -92,7 +92,8 @@ uint64_t daemon_maps_watch_deadline_ns(const struct daemon_maps_watch *w)
 	return clock_now_ns() + WATCH_LOOK_NS * 4 / MAX(count(w->d), 4u);
 }
 
-/* Between two pieces of a look others get their turn. */
+/* Returns the delay until the next scan, or until the rest of this one: other work gets its turn in
+ * between. */
 static uint64_t next_look_us(const struct daemon_maps_watch *w, bool done, size_t waiting)
 {
 	if (waiting > WATCH_WAITING_BYTES) {
@@ -121,10 +122,10 @@ static int on_time(sd_event_source *src, uint64_t usec, void *arg)
 	return 0;
 }
 
-/* ---- beginning and end ---- */
+/* ---- begin and end ---- */
 
-/* Many tenants may die in one turn of the loop, and leave full rings: the time is for all of them.
- */
+/* Returns the deadline for draining rings. Many tenants may exit in one turn of the loop and leave
+ * full rings, so the time is shared by all of them. */
 static uint64_t drain_until(struct daemon *d)
 {
 	uint64_t turn = 0, now = clock_now_ns();
@@ -194,7 +195,8 @@ void daemon_maps_watch_close(struct daemon *d)
 	}
 }
 
-/* A ring has one reader. A caller that has gone is not one any more. */
+/* Answers an error and returns true if the ring has a reader. A watch whose connection is closed is
+ * destroyed instead. */
 static bool has_reader(struct daemon_call *c, const struct daemon_map_view *v)
 {
 	for (struct daemon_maps_watch *w = c->d->maps_watches, *next; w; w = next) {
@@ -241,7 +243,8 @@ static bool can_be_watched(struct daemon_call *c, const struct daemon_map_view *
 	return true;
 }
 
-/* What records are: as params say, else the map's value type. false: there is no such type. */
+/* Determines the type of records: as params name it, else the map's value type. Returns false after
+ * answering that there is no such type. */
 static bool record_type(struct daemon_call *c, const struct daemon_map_view *v, uint32_t *ret)
 {
 	const char *name = json_string_value(json_object_get(c->params, "type"));

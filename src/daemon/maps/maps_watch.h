@@ -1,4 +1,5 @@
-/* map.watch: what changes in a map, as it happens, until the caller leaves or the version ends. */
+/* map.watch: reports changes of a map as they happen, until the caller disconnects or the version
+ * ends. */
 #ifndef GBPF_DAEMON_MAPS_MAPS_WATCH_H
 #define GBPF_DAEMON_MAPS_MAPS_WATCH_H
 
@@ -6,7 +7,8 @@
 
 void daemon_method_map_watch(struct daemon_call *c);
 
-/* The memory of one tenant, or of a whole version, is about to go: what is left in it is said. */
+/* The memory of one tenant, or of a whole version, is about to be unmapped: report the records left
+ * in it. */
 void daemon_maps_watch_tenant_ended(struct daemon *d, const struct daemon_version *l,
 				    uint32_t tenant);
 void daemon_maps_watch_version_ended(struct daemon *d, const struct daemon_version *l,

@@ -1,4 +1,4 @@
-/* Inside maps_watch.c and maps_ring.c: one map that is being watched. */
+/* Inside maps_watch.c, maps_changes.c and maps_ring.c: one watched map. */
 #ifndef GBPF_DAEMON_MAPS_MAPS_WATCH_INT_H
 #define GBPF_DAEMON_MAPS_MAPS_WATCH_INT_H
 
@@ -6,9 +6,10 @@
 #include "daemon/consts.h"
 #include "daemon/maps/maps_watch.h"
 
-#define WATCH_LOOK_NS 500000u		 /* one look; many share four times that */
-#define WATCH_SEEN_BYTES (1u << 20)	 /* of a map whose changes are watched */
-#define WATCH_WAITING_BYTES (256u << 10) /* not read yet by the caller: no further look */
+#define WATCH_LOOK_NS 500000u /* for one scan; when there are many, all share four times that */
+#define WATCH_SEEN_BYTES                                                                           \
+	(1u << 20) /* limit of memory for entries of a map whose changes are watched */
+#define WATCH_WAITING_BYTES (256u << 10) /* no further scan with more pending output than this */
 
 struct daemon_maps_watch_ring;
 
@@ -20,16 +21,16 @@ struct daemon_maps_watch {
 	struct daemon_map_view v;
 	int only;
 	uint64_t interval_us;
-	uint32_t tenant, position; /* where the look under way is */
+	uint32_t tenant, position; /* position of the scan under way */
 	uint8_t *key, *value;	   /* owned */
-	/* changes: what was there at the last look */
-	uint8_t *seen[PROTO_MAX_TENANTS]; /* owned; of an instance; [0] where tenants share */
-	bool known[PROTO_MAX_TENANTS];	  /* it has been looked at as a whole */
+	/* changes: entries at the last scan */
+	uint8_t *seen[PROTO_MAX_TENANTS]; /* owned; of each instance; [0] if tenants share one */
+	bool known[PROTO_MAX_TENANTS];	  /* the instance has been scanned completely */
 	size_t seen_bytes;
 	/* records */
 	struct daemon_maps_watch_ring
-		*ring[PROTO_MAX_TENANTS]; /* owned; [0] of a map that is gbpfd's */
-	uint32_t record_type;		  /* BTF; 0: bytes */
+		*ring[PROTO_MAX_TENANTS]; /* owned; [0] if the map is gbpfd's */
+	uint32_t record_type;		  /* BTF type; 0: bytes */
 };
 
 static inline bool daemon_maps_watch_is_ring(const struct daemon_maps_watch *w)
@@ -37,23 +38,24 @@ static inline bool daemon_maps_watch_is_ring(const struct daemon_maps_watch *w)
 	return w->v.def->type == GBPF_MAP_RINGBUF;
 }
 
-/* When a look that begins now has to stop. */
+/* Returns when a scan that begins now must stop. */
 uint64_t daemon_maps_watch_deadline_ns(const struct daemon_maps_watch *w);
 
 void daemon_maps_watch_line_begin(struct buf *out, const struct daemon_maps_watch *w, int tenant);
 bool daemon_maps_watch_line_end(struct buf *out, const struct daemon_maps_watch *w);
 
-/* Looks at all entries until the time is over or the caller does not read. True: at all. */
+/* Scans all entries until the deadline, or until the caller does not read. Returns true when the
+ * scan is complete. */
 bool daemon_maps_watch_changes(struct daemon_maps_watch *w);
 void daemon_maps_watch_seen_free(struct daemon_maps_watch *w, uint32_t tenant);
 
-/* Takes records of all rings until there are none, or the time is over, or the caller does not
- * read. True: there are none. */
+/* Takes records of all rings until they are empty, the deadline passes or the caller does not read.
+ * Returns true if they are empty. */
 bool daemon_maps_watch_rings(struct daemon_maps_watch *w);
-/* The last records of one; its writers are gone, or will be. */
+/* Takes the last records of one ring, whose writers have exited or are about to. */
 void daemon_maps_watch_ring_drain(struct daemon_maps_watch *w, uint32_t tenant, bool dead,
 				  uint64_t deadline_ns);
-#define WATCH_DRAIN_NS 2000000u	   /* for what is left when tenants or a version go */
+#define WATCH_DRAIN_NS 2000000u	   /* for the rest when tenants or a version end */
 #define WATCH_DRAIN_MIN_NS 100000u /* for each tenant */
 void daemon_maps_watch_ring_close(struct daemon_maps_watch *w, uint32_t tenant);
 

@@ -1,4 +1,4 @@
-/* Which map is meant, and what it is like. */
+/* Finding the map that a request names, its instances and entries; and describing maps. */
 #include "daemon/maps/policy_maps.h"
 
 #include <ctype.h>
@@ -47,7 +47,7 @@ const char *daemon_map_scope_name(uint32_t flags)
 	return flags & GBPF_F_RDONLY ? "constant" : "global";
 }
 
-/* ---- which one ---- */
+/* ---- lookup ---- */
 
 static struct daemon_version *find_live(struct daemon_call *c)
 {
@@ -178,7 +178,7 @@ int daemon_maps_entry_of(const struct ebpf_map *m, void *key, void *value)
 	return ebpf_map_read(m, key, value);
 }
 
-/* ---- saying ---- */
+/* ---- description ---- */
 
 static json_t *type_text(const struct daemon_map_view *v, uint32_t type)
 {

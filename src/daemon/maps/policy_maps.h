@@ -1,5 +1,5 @@
-/* Maps of active versions, as the control socket shows and changes them: which map is meant, its
- * instances, its entries. What lies in a tenant's memory is copied out before it is looked at. */
+/* Maps of live versions, as the control socket shows and changes them: lookup, instances, entries.
+ * Data in a tenant's memory is copied out before it is examined. */
 #ifndef GBPF_DAEMON_MAPS_POLICY_MAPS_H
 #define GBPF_DAEMON_MAPS_POLICY_MAPS_H
 
@@ -20,41 +20,42 @@ struct daemon_map_view {
 const char *daemon_map_type_name(uint32_t type);   /* "array", ... */
 const char *daemon_map_scope_name(uint32_t flags); /* "global", "tenant", "daemon", "constant" */
 
-/* The map that params name (map, version). false: the error has been answered. */
+/* Finds the map that params name (map, version). Returns false after answering an error. */
 bool daemon_maps_find(struct daemon_call *c, struct daemon_map_view *v);
 static inline bool daemon_maps_per_tenant(const struct daemon_map_view *v)
 {
 	return v->live->run.env.maps[v->index].region == EBPF_REGION_TENANT;
 }
-/* Params' tenant; MAPS_NO_TENANT when there is none, or the map is not per tenant. false: it is no
- * tenant's number, which has been answered. */
+/* Parses the tenant in params; MAPS_NO_TENANT if there is none or the map is not per tenant.
+ * Returns false after answering that the number is not a tenant's. */
 bool daemon_maps_tenant(struct daemon_call *c, const struct daemon_map_view *v, int *ret);
-/* The instance of a tenant (of a map that is not per tenant: any number), which may be made in
- * *room. NULL: it has none. */
+/* Returns the instance of a tenant (any number if the map is not per tenant), which may be
+ * constructed in *room. NULL: the tenant has none. */
 const struct ebpf_map *daemon_maps_instance(const struct daemon_map_view *v, int tenant,
 					    struct ebpf_map *room);
 
-/* Entries by position, for walks that are cut into pieces. */
+/* Positions of entries, for walks in pieces. */
 uint32_t daemon_maps_positions(const struct ebpf_map *m);
-/* Copies out what lies at a position: 1; nothing there: 0; the memory is broken: -errno. The index
- * stands for the key where there are none. */
+/* Copies the entry at a position. 1: copied; 0: there is none; -errno: the memory is corrupt. The
+ * key of a map without keys is the index. */
 int daemon_maps_entry_at(const struct ebpf_map *m, uint32_t position, void *key, void *value);
-/* The same by key. 0, -ENOENT, -EINVAL. */
+/* Copies the entry with this key. 0, -ENOENT, -EINVAL. */
 int daemon_maps_entry_of(const struct ebpf_map *m, void *key, void *value);
 static inline bool daemon_maps_has_keys(const struct daemon_map_view *v)
 {
 	return v->def->key_bytes != 0;
 }
 
-/* Appends "key":..; the value alone. */
+/* Appends "key":..; daemon_maps_put_value() the value alone. */
 void daemon_maps_put_key(struct buf *out, const struct daemon_map_view *v, const void *key);
 void daemon_maps_put_value(struct buf *out, const struct daemon_map_view *v, const void *value);
-/* Appends ["tenant":..,]"key":..,"value":.. of an entry as docs/PROTOCOL.md has it for its type,
- * without braces. m: for what does not fit a value (instances of threads); NULL: leave it out. */
+/* Appends ["tenant":..,]"key":..,"value":.. of an entry in the form of docs/PROTOCOL.md for its
+ * type, without braces. m: the instance, for values of threads; NULL: without them. */
 void daemon_maps_put_entry(struct buf *out, const struct daemon_map_view *v,
 			   const struct ebpf_map *m, int tenant, uint32_t position, const void *key,
 			   const void *value);
-/* The beginning of an answer: {"version":..,"policy":..,"map":.., ... without its last brace. */
+/* Appends the beginning of an answer: {"version":..,"policy":..,"map":.., ... without the last
+ * brace. */
 void daemon_maps_put_head(struct buf *out, const struct daemon_map_view *v);
 
 /* methods */

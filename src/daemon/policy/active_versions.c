@@ -1,5 +1,5 @@
-/* The versions that are in use: which is active where, what a process gets when it comes, and what
- * goes when no GPU runs a version any more. */
+/* The versions in use: which is active on which GPU, what a new session is sent, and dropping the
+ * versions that no GPU runs any more. */
 #include "daemon/policy/policies_int.h"
 
 #include "base/atomic.h"
@@ -116,9 +116,9 @@ void daemon_policy_send_active(struct daemon_session *s)
 
 	daemon_failures_schedule(d);
 
-	/* Also to a process that came back and has that version: the global memory is new, and the
-	 * number alone does not prove that it is the same program (the state directory may have
-	 * been emptied). Its own memory it gets back. */
+	/* Also to a process that reattached and has that version: its mapping of the global memory
+	 * is the old one, and the number alone does not prove that it is the same program (the
+	 * state directory may have been emptied). It keeps its own memory. */
 	for (struct daemon_version *l = d->policies->live_versions; l; l = l->next) {
 		daemon_version_send_prepare(l, s);
 	}

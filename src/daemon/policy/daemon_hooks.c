@@ -1,7 +1,7 @@
-/* Running admit and tick. The tick runs on the loop: its programs are bounded by the verifier (a
- * million instructions at worst, about a millisecond), and overruns are counted. While nobody does
- * anything there is no tick; as processes do not tell gbpfd when they begin again, it then looks at
- * their pages every 10 ms. */
+/* The hooks admit and tick. tick runs on the loop: the verifier bounds its programs (a million
+ * instructions at worst, about a millisecond), and overruns are counted. While no tenant is active
+ * there is no tick; as processes do not notify gbpfd when they become active again, it checks their
+ * pages every 10 ms. */
 #include "daemon/policy/daemon_hooks.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 
 #define TICK_NS 1000000u
 #define IDLE_USEC 10000u
-#define ACTIVE_NS 100000000u /* after the last sign of life */
+#define ACTIVE_NS 100000000u /* how long ticks continue after the last activity */
 
 struct daemon_ticker {
 	struct daemon *d;
@@ -56,7 +56,8 @@ static bool verdict_is_sane(const struct daemon_ctx_admit *ctx, uint64_t verdict
 	       ctx->lead_us <= DAEMON_MAX_LEAD_US;
 }
 
-/* A lane that cannot be had is not an error: policies say what they would like. */
+/* Stores the verdict. A lane that is not available is not an error: policies may ask for what they
+ * prefer. */
 static void take_verdict(struct daemon_session *s, const struct daemon_ctx_admit *ctx,
 			 uint64_t version)
 {
@@ -122,8 +123,8 @@ static int admit_on(struct daemon_session *s, uint32_t gpu, const struct daemon_
 	return (int)verdict;
 }
 
-/* An early hello does not say yet which GPUs it is about: the first one's policy is asked; those of
- * others when it says so. */
+/* An early hello does not name its GPUs yet, so this runs admit for the first GPU, and for the
+ * others when the devices are known. */
 int daemon_hook_admit(struct daemon_session *s)
 {
 	uint32_t mask = s->gpu_mask ? s->gpu_mask : 1u << daemon_gpus_first(&s->d->devices);
@@ -146,8 +147,9 @@ int daemon_hook_admit(struct daemon_session *s)
 	return strictest;
 }
 
-/* It runs already, so nothing of the answer counts but the slice, which ended with the gbpfd
- * before; and the policy, which has begun anew, hears of it. */
+/* The process runs already, so of the verdict only the time slice applies, which ended with the
+ * previous gbpfd. The hook runs nevertheless, because the policy's memory is new and it must learn
+ * of the tenant. */
 void daemon_hook_readmit(struct daemon_session *s)
 {
 	uint32_t class_id = s->class_id, weight = s->weight;
@@ -219,7 +221,8 @@ static void tick(struct daemon *d, struct daemon_version *l, uint64_t now)
 	d->counters.tick_max_ns = MAX(d->counters.tick_max_ns, took);
 }
 
-/* Also for the sake of latency tenants alone: whether they live (sessions_look). */
+/* Ticks are also needed for latency tenants alone, to detect their exit
+ * (daemon_sessions_reap_dying). */
 static bool wanted(struct daemon *d)
 {
 	bool any = daemon_lc_any(d);
@@ -267,8 +270,7 @@ static int on_tick(sd_event_source *src, uint64_t usec, void *arg)
 		t->due_usec += IDLE_USEC;
 	}
 	now_usec = clock_now_ns() / 1000;
-	if (t->due_usec <=
-	    now_usec) { /* missed ticks are not made up for: period_ns tells the policy */
+	if (t->due_usec <= now_usec) { /* missed ticks are skipped; the policy sees period_ns */
 		t->due_usec = now_usec + TICK_NS / 1000;
 	}
 	sd_event_source_set_time(src, t->due_usec);

@@ -1,4 +1,4 @@
-/* init and exit: the hooks at the beginning and the end of a version. Both run on the loop; the
+/* The hooks init and exit, at the beginning and the end of a version. Both run on the loop; the
  * verifier bounds them to about a millisecond. */
 #include "daemon/policy/daemon_hooks.h"
 
@@ -17,7 +17,7 @@
 /* Of processor time, so that a busy machine refuses nothing: ten times what the worst program that
  * the verifier lets through takes. */
 #define INIT_LIMIT_NS 10000000u
-#define SLOW_NS 1000000u /* of processor time: a tick's period */
+#define SLOW_NS 1000000u /* processor time; the period of a tick */
 
 void daemon_version_publish(struct daemon_version *l)
 {
@@ -33,8 +33,9 @@ uint64_t daemon_hook_run(struct daemon_version *l, unsigned hook, void *ctx)
 	if (load_relaxed(&l->run.env.helper_errors) != errors) {
 		daemon_failures_count(l, hook, PROTO_FAILED_HELPER);
 	}
-	/* A program of bounded cost takes about the same each time; once may be the machine's fault
-	 * (the time that a hypervisor takes away counts as ours). */
+	/* A program of bounded cost takes about the same time in each call, so one slow call may be
+	 * due to the machine (time that a hypervisor takes counts as processor time): two in a row
+	 * are counted. */
 	if (clock_cpu_ns() - begin <= SLOW_NS) {
 		l->slow &= ~(UINT64_C(1) << hook);
 	} else if (l->slow & UINT64_C(1) << hook) {

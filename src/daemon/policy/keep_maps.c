@@ -1,4 +1,4 @@
-/* Which maps match, and copying them. */
+/* --keep-maps: finds the maps that match, and copies them. */
 #include "daemon/policy/keep_maps.h"
 
 #include <errno.h>
@@ -10,11 +10,12 @@
 #include "bpf/load/btf/btf_equal.h"
 #include "daemon/consts.h"
 
-/* This is done on the loop: some milliseconds at most. What could not be looked at is not kept. */
+/* Bound for matching, which runs on the loop: some milliseconds. Maps not matched by then are not
+ * kept. */
 #define MAX_LOOKS 200000u
 #define LOOK_VARIABLE 4u
 
-/* ---- deciding ---- */
+/* ---- matching ---- */
 
 static int find_map(const struct ebpf_object *o, const char *name)
 {
@@ -67,7 +68,8 @@ static const char *definitions_differ(const struct ebpf_map_def *a, const struct
 	return NULL;
 }
 
-/* The old version's variable of that name and type, from *at to end or the section's end. */
+/* Finds the old version's variable of that name and type, from *at to end or the end of the
+ * section. */
 static int find_between(struct daemon_keep *k, const struct ebpf_variable *v, uint32_t from_map,
 			uint32_t *at, uint32_t end, struct ebpf_variable *ret)
 {
@@ -88,7 +90,7 @@ static int find_between(struct daemon_keep *k, const struct ebpf_variable *v, ui
 	return -ENOENT;
 }
 
-/* Mostly it comes right behind the one that was found last. */
+/* Searches after the variable found last first, where it usually is. */
 static int find_variable(struct daemon_keep *k, const struct ebpf_variable *v, uint32_t from_map,
 			 uint32_t *at, struct ebpf_variable *ret)
 {
@@ -101,8 +103,8 @@ static int find_variable(struct daemon_keep *k, const struct ebpf_variable *v, u
 	return find_between(k, v, from_map, at, begin, ret);
 }
 
-/* A data section: each variable that has the same name and type in the old section. Where the
- * section is not described, it is kept as a whole if it could not have changed. */
+/* Plans a data section: each variable that has the same name and type in the old section. A section
+ * without type information is kept as a whole if its layout cannot have changed. */
 static void plan_data(struct daemon_keep *k, uint32_t i, int from)
 {
 	const struct ebpf_object *o = &k->new->object;
@@ -191,8 +193,8 @@ int daemon_keep_plan(struct daemon_keep *k, const struct ebpf_built *old,
 
 /* ---- copying ---- */
 
-/* Values are aligned to 8, and variables to their size, so that no number of up to 8 bytes is read
- * in two halves. */
+/* Copies in words of 8 bytes. Values are aligned to 8 and variables to their size, so that no
+ * number of up to 8 bytes is read in two halves. */
 static void copy_bytes(void *to, const void *from, size_t n)
 {
 	size_t i = 0;
@@ -220,8 +222,8 @@ uint64_t daemon_keep_bytes(const struct daemon_keep *k, enum ebpf_region region)
 
 	for (uint32_t i = 0; i < k->new->object.n_maps; i++) {
 		if (k->map[i].from >= 0 && k->new_maps[i].region == (uint32_t)region) {
-			/* An element of a hash table takes about four times as long as its bytes.
-			 */
+			/* An element of a hash table takes about four times as long to copy as its
+			 * bytes. */
 			sum += (uint64_t)k->new_maps[i].bytes *
 			       (k->new_maps[i].type == GBPF_MAP_ARRAY ? 1 : 4);
 		}
@@ -231,9 +233,11 @@ uint64_t daemon_keep_bytes(const struct daemon_keep *k, enum ebpf_region region)
 
 static void copy_map(const struct ebpf_map *to, const struct ebpf_map *from)
 {
-	(void)ebpf_map_copy(to, from); /* alike; a tenant whose memory is broken loses the rest */
+	(void)ebpf_map_copy(to, from); /* the definitions match, so this fails only if the tenant's
+					  memory is corrupt: the rest is not copied */
 	for (uint32_t i = 0; to->lock_1 && to->type == GBPF_MAP_ARRAY && i < to->max_entries; i++) {
-		memset(to->data + (size_t)i * to->stride + to->lock_1 - 1, 0, 4); /* free */
+		memset(to->data + (size_t)i * to->stride + to->lock_1 - 1, 0,
+		       4); /* the copy of a held spin lock must be free */
 	}
 }
 
@@ -259,7 +263,7 @@ void daemon_keep_copy(const struct daemon_keep *k, enum ebpf_region region, cons
 	}
 }
 
-/* ---- saying ---- */
+/* ---- report ---- */
 
 json_t *daemon_keep_json(const struct daemon_keep *k)
 {

@@ -1,6 +1,6 @@
-/* The line of operations. The one at its head is built by the worker (or found live already),
- * swapped in, saved and answered; then the next begins. A failure on the way leaves the old policy
- * running. */
+/* The queue of policy operations. The worker builds the one at its head (or a live version is
+ * found), then it is swapped in, saved and answered, and the next begins. If any step fails the old
+ * policy stays active. */
 #include "daemon/policy/policies_int.h"
 
 #include <errno.h>
@@ -56,8 +56,9 @@ const char *daemon_policy_op_name(const struct daemon_policy_op *q)
 	case POLICY_LOAD:
 		return q->o.swap && q->was_active ? "swap" : "load";
 	case POLICY_ACTIVATE:
-		return q->o.reply || q->o.by_watch ? "rollback"
-						   : "restore"; /* nobody asked: gbpfd began */
+		return q->o.reply || q->o.by_watch
+			       ? "rollback"
+			       : "restore"; /* without a caller: gbpfd restores it at start */
 	default:
 		return "unload";
 	}
@@ -86,7 +87,7 @@ void daemon_policy_op_fail(struct daemon_policy_op *q, int exit_code)
 	daemon_policy_ops_next(d);
 }
 
-/* ---- the beginning ---- */
+/* ---- begin ---- */
 
 static void on_built(struct daemon_job *j)
 {
@@ -101,7 +102,7 @@ static void on_built(struct daemon_job *j)
 	}
 	POINT("daemon.load.built");
 	q->live = NULL;
-	/* Processes will hear of that number, so it is used even when init refuses. */
+	/* Processes will be sent this number, so it is used up even if init refuses the version. */
 	p->store.next = MAX(p->store.next, q->o.version + 1);
 	l->next = p->live_versions;
 	p->live_versions = l;
@@ -116,7 +117,7 @@ static void build(struct daemon_policy_op *q)
 	daemon_job_thread_submit(&q->d->worker, &q->job);
 }
 
-/* What runs on the lowest of these GPUs that has a policy; 0: none. */
+/* Returns the version on the lowest of these GPUs that has one; 0: none. */
 static uint64_t active_in(struct daemon *d, uint32_t gpu_mask)
 {
 	uint64_t version = 0;
@@ -173,8 +174,8 @@ static void start_activate(struct daemon_policy_op *q)
 	memcpy(q->name, v->name, sizeof(q->name));
 	q->was_active = active_in(q->d, q->o.gpu_mask);
 	q->d->counters.rollbacks++;
-	if (daemon_version_find(q->d, q->o.version)) { /* active on another GPU, or already here:
-						only the words change */
+	if (daemon_version_find(q->d, q->o.version)) { /* active on another GPU, or on these: only
+							  the version words change */
 		q->prepare_begin_ns = clock_now_ns();
 		daemon_swap_flip(q);
 	} else {

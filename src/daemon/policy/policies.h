@@ -1,5 +1,5 @@
-/* Policies: operations one after the other (load, back to a kept version, unload), each a two-phase
- * swap. */
+/* Policies: operations one after the other (load, return to a stored version, unload), each a
+ * two-phase swap. */
 #ifndef GBPF_DAEMON_POLICY_POLICIES_H
 #define GBPF_DAEMON_POLICY_POLICIES_H
 
@@ -17,7 +17,8 @@ enum daemon_policy_action { POLICY_LOAD, POLICY_ACTIVATE, POLICY_UNLOAD };
 struct daemon_policy_op;
 struct daemon_watch_request;
 
-/* Called once on the loop. result is borrowed; NULL: failed, and r, exit_code say why. */
+/* Called once on the loop. result is borrowed; NULL: failed, for the reason in r, with exit_code.
+ */
 typedef void (*daemon_policy_reply)(struct daemon *d, uint64_t conn, json_int_t id,
 				    const json_t *result, const struct report *r, int exit_code);
 
@@ -25,51 +26,54 @@ struct daemon_policy_request {
 	enum daemon_policy_action op;
 	uint32_t gpu_mask;
 	bool swap, by_default, keep_maps;
-	bool by_watch; /* ACTIVATE, UNLOAD: a watch goes back */
+	bool by_watch; /* ACTIVATE, UNLOAD: a watch rolls back */
 	struct daemon_watch_request
-		*watch;	   /* taken also on failure; NULL: the version is not watched */
+		*watch;	   /* taken, also on failure; NULL: the version is not watched */
 	const char *name;  /* LOAD */
-	int object_fd;	   /* LOAD: taken also on failure; -1: see object */
-	struct buf object; /* LOAD: taken when object_fd is -1 */
-	uint64_t version;  /* ACTIVATE; 0: the one before */
+	int object_fd;	   /* LOAD: taken, also on failure; -1: see object */
+	struct buf object; /* LOAD: taken if object_fd is -1 */
+	uint64_t version;  /* ACTIVATE; 0: the previous one */
 	uid_t uid;
-	daemon_policy_reply reply; /* NULL: nobody waits */
+	daemon_policy_reply reply; /* NULL: no caller waits */
 	uint64_t conn;
 	json_int_t id;
 };
 
 int daemon_policies_open(struct daemon *d);
 void daemon_policies_close(struct daemon *d);
-/* Orders what the command line, the store or the default ask for at start. 0, or -errno when the
- * file that the command line names cannot be read. */
+/* Queues the policies to be loaded at start: from the command line, the store or the default. 0, or
+ * -errno if the file given on the command line cannot be read. */
 int daemon_policies_begin(struct daemon *d);
 bool daemon_policies_busy(const struct daemon *d);
 
-/* 0, -EBUSY (too many wait), -ENOMEM. */
+/* Queues an operation. 0, -EBUSY (queue full), -ENOMEM. */
 int daemon_policy_submit(struct daemon *d, struct daemon_policy_request *o);
 
-/* ---- what sessions tell ---- */
-void daemon_policy_send_active(struct daemon_session *s); /* it is ready: send what is live */
+/* ---- for sessions ---- */
+void daemon_policy_send_active(
+	struct daemon_session *s); /* sends the live versions to a session that is ready */
 void daemon_policy_prepared(struct daemon_session *s, uint64_t version, int status);
-void daemon_policy_check_acks(struct daemon *d); /* a session left */
+void daemon_policy_check_acks(struct daemon *d); /* called when a session has ended */
 void daemon_policy_remove_tenant(struct daemon *d, uint32_t tenant);
-/* How many live versions hold memory of that tenant. */
+/* Returns how many live versions have memory of that tenant. */
 unsigned daemon_policy_regions_of(struct daemon *d, uint32_t tenant);
 void daemon_policy_adopt_region(struct daemon_session *s, uint64_t version, int *fd);
-struct daemon_version *daemon_version_find(struct daemon *d, uint64_t version); /* 0: NULL */
-/* The version that is active on a GPU, or NULL. */
+struct daemon_version *daemon_version_find(struct daemon *d,
+					   uint64_t version); /* NULL for version 0 */
+/* Returns the version that is active on a GPU, or NULL. */
 struct daemon_version *daemon_policy_active_on(struct daemon *d, uint32_t gpu);
-/* Active versions, each once: NULL begins, NULL ends. */
+/* Iterates over the active versions, each once: NULL begins, NULL ends. */
 struct daemon_version *daemon_policy_next_active(struct daemon *d, struct daemon_version *after);
 
-/* ---- what the control socket asks ---- */
+/* ---- for the control socket ---- */
 json_t *daemon_policy_list_json(struct daemon *d);
 json_t *daemon_policy_show_json(struct daemon *d,
-				uint64_t version); /* 0: active; NULL: no such version */
+				uint64_t version); /* 0: the active one; NULL: no such version */
 uint64_t daemon_policy_active_version(struct daemon *d, unsigned gpu);
-uint64_t daemon_policy_first_active(struct daemon *d); /* of the lowest GPU that has one; 0 */
-const char *daemon_policy_active_name(struct daemon *d, unsigned gpu); /* "" for none */
-/* At once; the connection is answered when it is on disk too. 0 or -ENOMEM. */
+uint64_t daemon_policy_first_active(
+	struct daemon *d); /* returns that of the lowest GPU that has one, or 0 */
+const char *daemon_policy_active_name(struct daemon *d, unsigned gpu); /* returns "" for none */
+/* Takes effect at once; the connection is answered when the state is on disk too. 0 or -ENOMEM. */
 int daemon_policy_set_off(struct daemon *d, bool off, uint64_t conn, json_int_t id);
 bool daemon_policy_is_off(const struct daemon *d);
 

@@ -1,4 +1,4 @@
-/* Inside policy*.c: an operation under way, and the state of all. */
+/* Inside the policy folder: one operation under way, and the state of all. */
 #ifndef GBPF_DAEMON_POLICY_POLICIES_INT_H
 #define GBPF_DAEMON_POLICY_POLICIES_INT_H
 
@@ -7,27 +7,27 @@
 #include "daemon/policy/policies.h"
 
 struct daemon_policy_op {
-	struct daemon_job job; /* first: the worker hands it back */
+	struct daemon_job job; /* first: the worker passes it back */
 	struct daemon_policy_op *next;
 	struct daemon *d;
 	struct daemon_policy_request o;
 	char name[EBPF_NAME_BYTES], dir[4096];
-	/* filled by the worker */
+	/* set by the worker */
 	struct ebpf_built *built;    /* owned until a live version takes it */
-	struct daemon_version *live; /* owned until it is among the lives */
+	struct daemon_version *live; /* owned until it is in live_versions */
 	struct report report;
 	json_t *meta; /* owned */
 	int err, store_err;
-	uint64_t removed; /* version that gave way in the store */
+	uint64_t removed; /* version removed from the store to make room */
 	/* the swap */
 	uint64_t prepare_begin_ns, waited_ns, flip_ns, copy_ns;
 	unsigned asked, acked, failed;
-	bool sending;		  /* not all have been told of it yet */
-	bool readying;		  /* all have answered: copying, init */
-	struct daemon_keep *keep; /* owned; NULL: nothing is carried over */
-	json_t *kept;		  /* owned: what the answer says of the maps */
+	bool sending;		  /* PREPARE is being sent to sessions */
+	bool readying;		  /* all sessions have answered: maps are copied, init runs */
+	struct daemon_keep *keep; /* owned; NULL: no map is kept */
+	json_t *kept;		  /* owned: the report on kept maps */
 	uint64_t old[PROTO_MAX_GPUS], was_active;
-	char *state_text; /* owned: for the worker */
+	char *state_text; /* owned; for the worker */
 };
 
 struct daemon_policies {
@@ -35,8 +35,8 @@ struct daemon_policies {
 	struct daemon_policy_op *first; /* owned; the head is under way */
 	unsigned n;
 	struct daemon_version
-		*live_versions; /* owned: active versions, and the one that is being prepared */
-	struct daemon_version *pending; /* borrowed from lives */
+		*live_versions;		/* owned; active versions, and the one being prepared */
+	struct daemon_version *pending; /* borrowed from live_versions */
 	sd_event_source *timer;
 };
 
@@ -45,30 +45,31 @@ void daemon_policy_op_build(struct daemon_job *j);
 void daemon_policy_op_save_state(struct daemon_job *j);
 json_t *daemon_policy_meta(const struct daemon_policy_op *q, const struct buf *object);
 
-/* policy.c: the line */
+/* policies.c: the queue */
 void daemon_policy_op_free(struct daemon_policy_op *q);
-/* Ends the request at the head with failure (r of the request says why) and begins the next. */
+/* Answers the operation at the head with failure (its report has the reason) and begins the next.
+ */
 void daemon_policy_op_fail(struct daemon_policy_op *q, int exit_code);
 void daemon_policy_op_finish(struct daemon_policy_op *q);
-const char *daemon_policy_op_name(const struct daemon_policy_op *q); /* "load", ... */
+const char *daemon_policy_op_name(const struct daemon_policy_op *q); /* returns "load", ... */
 void daemon_policy_ops_next(struct daemon *d);
-void daemon_policy_op_drop(struct daemon_job *j); /* when the daemon ends: it stays in the line,
-				     which policies_close empties */
+void daemon_policy_op_drop(struct daemon_job *j); /* when gbpfd exits: the operation stays in the
+						     queue, which daemon_policies_close() empties */
 
-/* policy_swap.c: both end with the answer and the next request, at once or later */
+/* policy_swap.c: both lead to the answer and the next operation, at once or later */
 void daemon_swap_prepare(struct daemon_policy_op *q, struct daemon_version *l);
 void daemon_swap_flip(struct daemon_policy_op *q);
 
-/* policy_ready.c: all have prepared the pending version, or are late. Copies the maps that are
- * kept, runs init, and flips; or refuses, and the old policy stays. */
+/* policy_ready.c: continues when all sessions have prepared the pending version, or are late.
+ * Copies the kept maps, runs init, and flips; or refuses, and the old policy stays. */
 void daemon_swap_ready(struct daemon_policy_op *q);
 
-/* policy_json.c: what gbpfd's own instance and the tenants' pages have counted. */
+/* policy_json.c: the counters of gbpfd's own instance and the tenants' pages. */
 json_t *daemon_policy_counters_json(struct daemon *d, const struct daemon_version *l);
 
-/* policy_live.c */
-/* Takes off what is neither active nor being prepared; exit of what was active runs with that
- * reason (GBPF_EXIT_*). */
+/* active_versions.c */
+/* Drops the versions that are neither active nor being prepared; runs exit of those that were
+ * active with this reason (GBPF_EXIT_*). */
 void daemon_policy_drop_unused(struct daemon *d, uint32_t reason);
 
 #endif

@@ -1,5 +1,5 @@
-/* The worker's part: reading, verifying, compiling and storing an object. Works on the request
- * alone. */
+/* The worker's part of an operation: reading, verifying, compiling and storing an object. Must use
+ * the operation alone. */
 #include "daemon/policy/policies_int.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@ static const char *const hook_names[EBPF_MAX_HOOKS] = {
 #include "gbpf/hooks.def"
 };
 
-/* A private copy: whoever passed the memfd may still write to it. */
+/* Reads a private copy, because the sender of the memfd may still write to it. */
 static int read_object(struct daemon_policy_op *q, struct buf *object)
 {
 	long size;

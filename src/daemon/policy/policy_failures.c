@@ -1,5 +1,5 @@
-/* Adding up and telling. The pages of tenants are theirs to write: each word is read once, and what
- * it says is a number to show, nothing else. */
+/* Failures and notes of policy versions: sums over processes, and events. Tenants write their
+ * pages: each word is read once and used only as a number to report. */
 #include "daemon/policy/policy_failures.h"
 
 #include <stdio.h>
@@ -17,7 +17,8 @@ static const char *const hook_names[POLICY_HOOKS] = {
 #include "gbpf/hooks.def"
 };
 
-/* Adds what a page says of this version. Sums wrap around, as a program's own do. */
+/* Adds the counters of a page if they belong to this version. Sums wrap around, as a program's own
+ * do. */
 static void add_page(const struct proto_stats *st, uint64_t version, struct daemon_tally *sum)
 {
 	struct daemon_tally t;
@@ -35,7 +36,7 @@ static void add_page(const struct proto_stats *st, uint64_t version, struct daem
 	}
 	fence_acquire();
 	if (load_relaxed(&st->notes_version) != version) {
-		return; /* another version's came meanwhile */
+		return; /* the process has switched to another version meanwhile */
 	}
 	for (unsigned i = 0; i < PROTO_NOTES; i++) {
 		sum->notes[i] += t.notes[i];
@@ -115,7 +116,7 @@ void daemon_failures_count(struct daemon_version *l, unsigned hook, enum proto_f
 	daemon_failures_schedule(l->d);
 }
 
-/* ---- telling ---- */
+/* ---- events ---- */
 
 static void tell_hook(struct daemon *d, const struct daemon_version *l, unsigned hook,
 		      const uint64_t now[], const uint64_t before[])

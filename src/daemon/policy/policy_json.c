@@ -1,10 +1,10 @@
-/* What policy.list and policy.show answer. */
+/* The answers to policy.list and policy.show. */
 #include "daemon/policy/policies_int.h"
 
 #include "base/atomic.h"
 #include "daemon/policy/policy_failures.h"
 
-/* The GPUs that are known and on which it is active. */
+/* Returns the known GPUs on which a version is active. */
 static json_t *gpus_json(struct daemon *d, uint64_t version)
 {
 	json_t *gpus = json_array();

@@ -1,6 +1,6 @@
-/* Between the last acknowledgement and the flip: what is kept of the old version's maps is copied,
- * and init of the new version runs. Little is copied at once, so that nothing that happens
- * meanwhile is lost; more is the worker's, and gbpfd's loop goes on. */
+/* Between the last acknowledgement and the flip: copies the kept maps, and runs init of the new
+ * version. A small copy is made at once on the loop, so that no write in between is lost; the
+ * worker makes a large one while the loop continues. */
 #include "daemon/policy/policies_int.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ struct copy_job {
 	} one[PROTO_MAX_TENANTS + EBPF_REGIONS];
 };
 
-/* The version as it was: nobody has begun a call on the new one. */
+/* Returns to the state before the swap: no process has run the new version yet. */
 static void refuse(struct daemon_policy_op *q, int exit_code)
 {
 	struct daemon *d = q->d;
@@ -60,7 +60,7 @@ static bool into_store(struct daemon_policy_op *q)
 	return true;
 }
 
-/* The copying is done. */
+/* Continues after the copying. */
 static void finish(struct daemon_policy_op *q)
 {
 	struct daemon *d = q->d;

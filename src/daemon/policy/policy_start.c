@@ -1,6 +1,6 @@
-/* What is loaded at start: what the command line asks for; else what was active when gbpfd ended;
- * else, in an empty store, the default policy. And the switch that makes shims pass everything
- * through, which outlives a restart too. */
+/* Policies at start: the one given on the command line; else those active when gbpfd exited; else,
+ * with an empty store, the default policy. Also the off switch, which makes shims pass everything
+ * through and survives a restart. */
 #include "daemon/policy/policies_int.h"
 
 #include <errno.h>
@@ -49,7 +49,7 @@ static void order_activate(struct daemon *d, uint64_t version, uint32_t mask)
 	order(d, &o);
 }
 
-/* The newest stored version of that name, when it has these bytes. */
+/* Returns the newest stored version of that name if it has these bytes. */
 static const struct daemon_stored_version *same_in_store(struct daemon *d, const char *name,
 							 const struct buf *object)
 {
@@ -64,7 +64,7 @@ static const struct daemon_stored_version *same_in_store(struct daemon *d, const
 	return found && found->hash == hash_bytes(object->data, object->len) ? found : NULL;
 }
 
-/* Who names a policy on the command line wants that one or none. */
+/* The policy given on the command line must load: remembers a failure, which ends gbpfd. */
 static void on_first(struct daemon *d, uint64_t conn, json_int_t id, const json_t *result,
 		     const struct report *r, int exit_code)
 {
@@ -77,7 +77,7 @@ static void on_first(struct daemon *d, uint64_t conn, json_int_t id, const json_
 	}
 }
 
-/* Loads from a file, unless the store has just that. 0 or -errno of reading. */
+/* Loads from a file, unless the store has the same object. 0 or -errno from reading. */
 static int load_file(struct daemon *d, const char *name_or_path, bool by_default)
 {
 	char path[DAEMON_PATH], name[EBPF_NAME_BYTES];
@@ -127,7 +127,8 @@ static void load_default(struct daemon *d)
 	}
 }
 
-/* Each version once, with all the GPUs that it was active on. */
+/* Activates each version once, with all GPUs that it was active on. Returns false if the store is
+ * new. */
 static bool restore(struct daemon *d)
 {
 	struct daemon_store *st = &d->policies->store;
@@ -184,9 +185,8 @@ static void off_work(struct daemon_job *j)
 	struct off_job *o = (struct off_job *)j;
 
 	if (o->text) {
-		daemon_store_write_state(
-			o->dir,
-			o->text); /* a full disk must not keep the operator from switching off */
+		daemon_store_write_state(o->dir, o->text); /* the switch has taken effect; a full
+							      disk must not prevent that */
 	}
 }
 
@@ -198,7 +198,7 @@ static void off_drop(struct daemon_job *j)
 	free(o);
 }
 
-/* The switch has worked already; the answer says that it will outlive a restart too. */
+/* Answers: the switch is in effect and survives a restart. */
 static void off_done(struct daemon_job *j)
 {
 	struct off_job *o = (struct off_job *)j;

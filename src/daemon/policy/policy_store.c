@@ -1,4 +1,5 @@
-/* Files: <dir>/<number>.bpf.o, <number>.json, and state.json with the active versions. */
+/* Files of the store: <dir>/<number>.bpf.o, <number>.json, and state.json with the active versions.
+ */
 #include "daemon/policy/policy_store.h"
 
 #include <dirent.h>
@@ -101,7 +102,7 @@ int daemon_store_add(struct daemon_store *s, uint64_t version, json_t *meta, uin
 	return 0;
 }
 
-/* Whoever put a pipe there would make gbpfd wait for its writer. */
+/* Excludes pipes, among others, which would block gbpfd until a writer opens them. */
 static bool is_file(const char *path)
 {
 	struct stat st;
@@ -126,8 +127,8 @@ static json_t *read_json(const char *path)
 	return j;
 }
 
-/* What is in use is known before the versions are read, so that it is kept when there are too many.
- * Returns the file's content, or NULL. */
+/* Reads state.json before the versions, so that active ones are kept if there are too many. Returns
+ * its content, or NULL. */
 static json_t *read_state(struct daemon_store *s)
 {
 	char path[4200];
@@ -150,7 +151,8 @@ static json_t *read_state(struct daemon_store *s)
 	return j;
 }
 
-/* After the versions: none that is not there is named, and those that are know how they ended. */
+/* Applies the state after the versions were read: clears the numbers of missing versions, and sets
+ * why each version ended. */
 static void check_state(struct daemon_store *s, const json_t *state)
 {
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
@@ -167,7 +169,7 @@ static void check_state(struct daemon_store *s, const json_t *state)
 	}
 }
 
-/* A gbpfd that was killed may leave one version more than are kept. */
+/* A gbpfd that was killed may leave one version more than STORE_VERSIONS. */
 static bool has_room(const struct daemon_store *s, uint64_t version)
 {
 	if (s->n < STORE_VERSIONS || in_use(s, version)) {
@@ -188,7 +190,7 @@ static bool ends_with(const char *text, const char *end)
 	return n > e && strcmp(text + n - e, end) == 0;
 }
 
-/* What a gbpfd that was killed had not finished writing. */
+/* Removes a temporary file that a killed gbpfd left. */
 static bool remove_remains(struct daemon_store *s, const char *file)
 {
 	char path[4200 + 256], meta[4200];
@@ -318,7 +320,8 @@ static int sync_dir(const char *dir)
 	return err;
 }
 
-/* The old file or the new one is there after a crash, never a part of one. */
+/* Replaces a file atomically: after a crash there is the old file or the new one, never a part of
+ * one. */
 static int replace(const char *path, const void *data, size_t len)
 {
 	char part[4200];
@@ -355,7 +358,7 @@ int daemon_store_write_object(const char *dir, uint64_t version, const void *obj
 	file_path(path, dir, version, ".bpf.o");
 	err = replace(path, object, bytes);
 	POINT("daemon.store.object_written");
-	if (!err) { /* the description last: without it the object counts for nothing */
+	if (!err) { /* the description last: an object without one is ignored */
 		file_path(path, dir, version, ".json");
 		err = replace(path, meta, strlen(meta));
 	}

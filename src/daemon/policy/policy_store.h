@@ -1,6 +1,6 @@
-/* The policy store: objects and what is known of them, kept on disk over restarts. Numbers grow
- * from 1 and are not used twice. Reading happens at start, on the main thread; writing on the
- * worker, with copies of what it needs. */
+/* The policy store: objects and their descriptions, on disk across restarts. Numbers rise from 1
+ * and are not reused. The main thread reads at start; the worker writes, with copies of what it
+ * needs. */
 #ifndef GBPF_DAEMON_POLICY_POLICY_STORE_H
 #define GBPF_DAEMON_POLICY_POLICY_STORE_H
 
@@ -17,35 +17,36 @@
 struct daemon_stored_version {
 	uint64_t version;
 	char name[32];
-	bool by_default;  /* gbpfd chose it itself */
-	uint64_t hash;	  /* of the object's bytes */
-	json_t *meta;	  /* owned: what policy.show prints */
-	json_t *counters; /* owned: what it had counted when it ended; NULL: nothing known */
-	char ended[12];	  /* why it is no longer active: "swap" ...; empty: it is, or never was */
+	bool by_default;  /* chosen by gbpfd */
+	uint64_t hash;	  /* of the object */
+	json_t *meta;	  /* owned; as policy.show prints it */
+	json_t *counters; /* owned; its counters when it ended; NULL: not known */
+	char ended[12];	  /* why it ended: "swap" ...; empty: active, or never was */
 };
 
 struct daemon_store {
 	char dir[4096];					/* <state>/policies */
-	struct daemon_stored_version v[STORE_VERSIONS]; /* by number, rising */
+	struct daemon_stored_version v[STORE_VERSIONS]; /* sorted by number */
 	unsigned n;
 	uint64_t next;
-	uint64_t active[PROTO_MAX_GPUS]; /* as flipped last; 0: none */
+	uint64_t active[PROTO_MAX_GPUS]; /* as of the last flip; 0: none */
 	uint64_t previous;
 	bool off, has_state;
 };
 
-/* 0, or -errno when the directory cannot be made. Unreadable entries are left out. */
+/* 0, or -errno if the directory cannot be created. Skips unreadable entries. */
 int daemon_store_open(struct daemon_store *s, const char *state_dir);
 void daemon_store_close(struct daemon_store *s);
 struct daemon_stored_version *daemon_store_find(struct daemon_store *s, uint64_t version);
-/* Adds; meta is taken. When full, the oldest that is not in use gives way: *ret_removed is its
- * number, or 0. -ENOSPC: all are in use. */
+/* Adds a version; meta is taken. If the store is full it removes the oldest one not in use:
+ * *ret_removed is its number, or 0. -ENOSPC: all are in use. */
 int daemon_store_add(struct daemon_store *s, uint64_t version, json_t *meta, uint64_t *ret_removed);
 void daemon_store_remove(struct daemon_store *s, uint64_t version);
 void daemon_store_ended(struct daemon_store *s, uint64_t version, const char *why);
 char *daemon_store_state_text(const struct daemon_store *s); /* caller frees */
 
-/* For the worker. All write a new file, sync it, and rename it over the old one. 0 or -errno. */
+/* For the worker. Each writes a new file, syncs it, and renames it over the old one. 0 or -errno.
+ */
 int daemon_store_write_object(const char *dir, uint64_t version, const void *object, size_t bytes,
 			      const char *meta);
 int daemon_store_write_state(const char *dir, const char *text);

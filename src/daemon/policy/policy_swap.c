@@ -1,6 +1,6 @@
-/* The swap: PREPARE to every session, a wait until all have answered or 50 ms, one store per GPU,
- * DROP of what is no longer used, and the answer when it is on disk. Until the flip nothing has
- * changed for anybody. */
+/* The swap: PREPARE to every session, a wait until all have answered or 50 ms, one store for each
+ * GPU (the flip), DROP of versions no longer used, and the answer when the state is on disk. Before
+ * the flip no process has changed its policy. */
 #include "daemon/policy/policies_int.h"
 
 #include <errno.h>
@@ -99,7 +99,7 @@ static void on_saved(struct daemon_job *j)
 
 void daemon_policy_op_drop(struct daemon_job *j)
 {
-	(void)j; /* stays in the line, which policies_close empties */
+	(void)j; /* stays in the queue, which daemon_policies_close() empties */
 }
 
 static void save(struct daemon_policy_op *q)
@@ -146,8 +146,8 @@ void daemon_swap_flip(struct daemon_policy_op *q)
 
 	q->waited_ns = q->waited_ns ? q->waited_ns : begin - q->prepare_begin_ns;
 	q->asked = q->acked = q->failed = 0;
-	daemon_session_each(d,
-			    s) /* of those that live: others may have answered before they died */
+	daemon_session_each(
+		d, s) /* of running processes; others may have answered before they exited */
 	{
 		bool answered = s->wait_for && s->prepares_acked >= s->wait_for;
 
@@ -175,7 +175,8 @@ void daemon_swap_flip(struct daemon_policy_op *q)
 		}
 	}
 	if (first >= 0 && p->store.active[first]) {
-		/* What a watch has found bad does not come back by a plain rollback. */
+		/* After a rollback by a watch, the version that the watch rejected must not come
+		 * back with a plain rollback. */
 		p->store.previous = q->o.by_watch ? 0 : p->store.active[first];
 	}
 	for (int i = 0; i < (int)PROTO_MAX_GPUS; i++) {
@@ -257,7 +258,7 @@ void daemon_policy_prepared(struct daemon_session *s, uint64_t version, int stat
 	daemon_policy_check_acks(d);
 }
 
-/* All have been told. */
+/* Waits for acknowledgements after PREPARE was sent to all sessions. */
 static void await_acks(struct daemon_policy_op *q)
 {
 	struct daemon *d = q->d;
@@ -279,8 +280,8 @@ static void await_acks(struct daemon_policy_op *q)
 
 static int on_slice(sd_event_source *src, uint64_t usec, void *arg);
 
-/* Memory for a tenant takes some 30 us to make, and there may be a thousand: others get their turn
- * every millisecond. */
+/* Sends PREPARE for at most SLICE_NS, then continues in a later turn of the loop: creating a
+ * tenant's memory takes about 30 us, and there may be a thousand tenants. */
 static void prepare_some(struct daemon_policy_op *q)
 {
 	struct daemon *d = q->d;

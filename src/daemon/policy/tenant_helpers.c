@@ -1,6 +1,6 @@
-/* What programs that run in gbpfd can ask of tenants and do to them: the functions behind the
- * gbpf_tenant_* helpers. Statistics come from pages that the tenant writes: each word is read once,
- * and decides nothing but what the policy makes of that tenant. */
+/* The functions behind the gbpf_tenant_* helpers, for programs that run in gbpfd. Tenants write the
+ * pages that statistics come from: each word is read once and affects only what the policy decides
+ * about that tenant. */
 #include "daemon/policy/version.h"
 
 #include <errno.h>
@@ -38,7 +38,8 @@ static int weight(void *ctx, uint32_t tenant)
 	return s ? (int)s->weight : -ENOENT;
 }
 
-/* Over its GPUs: whether one is open, the earliest that is announced, the earliest deadline. */
+/* Combines the tenant's GPUs: 1 if a request is open on any, the earliest announced request, the
+ * earliest deadline. */
 static uint64_t board_stat(const struct daemon_session *s, uint32_t what)
 {
 	const struct proto_board *b = s->board.map;

@@ -1,5 +1,5 @@
-/* Live versions. The order is what makes the memory safe: gbpfd maps, initialises, seals against
- * further writable mappings, and only then passes the descriptor on. */
+/* Live versions. Their memory is safe by the order of steps: gbpfd maps it, initialises it, seals
+ * it against further writable mappings, and only then passes the descriptor on. */
 #include "daemon/policy/version.h"
 
 #include <errno.h>
@@ -78,7 +78,7 @@ int daemon_version_create(struct daemon_version **ret, struct daemon *d, struct 
 	l->built = built;
 	err = open_instance(l);
 	if (err) {
-		l->built = NULL; /* stays the caller's */
+		l->built = NULL; /* on failure it stays the caller's */
 		daemon_version_destroy(l);
 		return report_set(r, err, "memory", "its memory cannot be made: %s",
 				  strerror(-err));
@@ -87,7 +87,7 @@ int daemon_version_create(struct daemon_version **ret, struct daemon *d, struct 
 	return 0;
 }
 
-/* Unmapping gigabytes takes a while. */
+/* On the worker: unmapping gigabytes takes long. */
 static void release(struct daemon_version *l)
 {
 	for (uint32_t i = 0; i < PROTO_MAX_TENANTS; i++) {
@@ -118,7 +118,7 @@ static void release_work(struct daemon_job *j)
 	release((struct daemon_version *)j);
 }
 
-/* Also instead of release_work, when the daemon ends. */
+/* Also called in place of release_work(), when gbpfd exits. */
 static void release_done(struct daemon_job *j)
 {
 	daemon_version_destroy((struct daemon_version *)j);
@@ -133,7 +133,8 @@ void daemon_version_destroy_later(struct daemon_version *l)
 	daemon_job_thread_submit(&l->d->worker, &l->job);
 }
 
-/* One user cannot take from all others what their programs need to run under the policy. */
+/* Returns true if the memory is within the limits. The limit for each user prevents that one user
+ * takes the memory that others' programs need to run under the policy. */
 static bool has_room(const struct daemon_version *l, uint32_t tenant, size_t bytes)
 {
 	const struct daemon *d = l->d;
@@ -182,7 +183,7 @@ void daemon_version_adopt_tenant(struct daemon_version *l, uint32_t tenant, int 
 		return;
 	}
 	if (daemon_page_adopt(&p, *fd, bytes) < 0) {
-		return; /* of another policy: the tenant gets new memory */
+		return; /* memory of another policy: the tenant gets new memory */
 	}
 	if (!p.writable) {
 		shm_unmap(p.map, p.bytes);
@@ -207,8 +208,8 @@ static void unmap_done(struct daemon_job *j)
 	free(g);
 }
 
-/* Many may die at once, each with megabytes that it has filled: the kernel frees some 10 GiB a
- * second. Until it has, they count. */
+/* Has the worker unmap a tenant's memory. Many tenants may exit at once, each with megabytes that
+ * it has filled, and the kernel frees some 10 GiB a second. Until then the memory counts. */
 static void unmap_later(struct daemon_left_memory *g)
 {
 	g->job = (struct daemon_job){ .work = unmap_work, .done = unmap_done, .drop = unmap_done };
@@ -216,7 +217,7 @@ static void unmap_later(struct daemon_left_memory *g)
 	if (g->d->worker.running) {
 		daemon_job_thread_submit(&g->d->worker, &g->job);
 	} else {
-		unmap_done(&g->job); /* gbpfd ends */
+		unmap_done(&g->job); /* gbpfd exits */
 	}
 }
 
@@ -245,7 +246,7 @@ void daemon_version_remove_tenant(struct daemon_version *l, uint32_t tenant)
 		unmap_later(g);
 	} else if (!l->copying) {
 		daemon_page_destroy(p);
-	} /* else it stays mapped for good, which is better than under the worker's feet */
+	} /* otherwise it stays mapped until exit, which is safer than unmapping under the worker */
 	*p = PAGE_NONE;
 }
 

@@ -1,7 +1,7 @@
-/* How a process ended, for the history. gbpfd is not its parent, so the exit code is there only
- * while it is a zombie, or afterwards from the pidfd where the kernel keeps it (PIDFD_GET_INFO,
- * Linux 6.15). A socket closes a moment before its process is dead: wait that moment, on the side.
- */
+/* Exit records: how a tenant's process ended, for the history. gbpfd is not its parent, so the exit
+ * status is readable while the process is a zombie, or later through the pidfd on kernels that keep
+ * it there (PIDFD_GET_INFO, Linux 6.15). The socket is closed shortly before the process is dead,
+ * so the record waits for that on timers and the pidfd, without blocking the loop. */
 #include "daemon/session/tenant_session.h"
 
 #include <poll.h>
@@ -21,9 +21,10 @@
 
 #define FIRST_LOOK_USEC 20000u
 #define NEXT_LOOK_USEC 200000u
-#define DYING_LOOKS 50u /* a process that dies: the driver may take its time */
+#define DYING_LOOKS                                                                                \
+	50u /* attempts to read the status of a dying process, whose end the driver may delay */
 #define MAX_OBITUARIES 1024u
-#define MAX_OF_A_USER 256u /* so that nobody's deaths are misjudged for another's many */
+#define MAX_OF_A_USER 256u /* so that one user's many exits do not lose the records of others */
 
 struct pidfd_info_1 { /* linux/pidfd.h, first version of struct pidfd_info */
 	uint64_t mask, cgroupid;
@@ -42,15 +43,16 @@ struct daemon_exit_record {
 	bool dead;
 	unsigned looks;
 	char name[PROTO_NAME];
-	bool shared; /* it was in the shared lane, */
-	bool busy;   /* and had work on the device */
+	bool shared; /* it was in the shared lane */
+	bool busy;   /* it had work on the device */
 	uint32_t restart;
 	char crash_reason[DAEMON_CRASH_TEXT];
-	char neighbours[200]; /* in the shared lane, which its end may have harmed; empty: none */
+	char neighbours[200]; /* tenants of the shared lane that its exit may have harmed; empty:
+				 none */
 };
 
-/* Wait status of a zombie from its /proc/<pid>/stat: state is the first word behind the command,
- * exit_code the last. */
+/* Reads the wait status of a zombie from /proc/<pid>/stat: the state is the first word after the
+ * command, exit_code the last. */
 static bool zombie_status(int pid, int *ret)
 {
 	char path[64];
@@ -98,7 +100,8 @@ static void finish(struct daemon_exit_record *o)
 	free(o);
 }
 
-/* Those that are about to be written up have felt it too. */
+/* Marks the other tenants of the shared lane, including those whose exit records are pending, as
+ * possibly broken by this process. */
 static void blame(const struct daemon_exit_record *o)
 {
 	char why[DAEMON_CRASH_TEXT];
@@ -112,7 +115,8 @@ static void blame(const struct daemon_exit_record *o)
 	}
 }
 
-/* Its parent may have been faster with the status; who ends by himself has drained before. */
+/* Returns true if the process failed. Without a status (the parent reaped it first), work left on
+ * the device counts as failure: a process that exits regularly has drained its work. */
 static bool has_failed(const struct daemon_exit_record *o, const int *status)
 {
 	return o->dead && (status ? *status != 0 : o->busy);
@@ -148,7 +152,7 @@ static void record(const struct daemon_exit_record *o, const int *status)
 		daemon_history_add(h, "exit", o->tenant, o->pid, "%s (pid %d) ended", o->name,
 				   o->pid);
 	}
-	/* Whoever wonders why his program fails at that moment finds it here. */
+	/* Lets the user of a program that fails at this moment find the probable reason. */
 	if (o->neighbours[0] && has_failed(o, status)) {
 		daemon_history_add(h, "lane", o->tenant, o->pid,
 				   "%s (pid %d) failed in the shared lane beside %s", o->name,
@@ -170,7 +174,8 @@ static bool look(struct daemon_exit_record *o, bool last)
 	return true;
 }
 
-/* Its page said that it dies; if it lives all the same it has become another program. */
+/* Returns true if no later attempt would find more. A process that announced its end on its board
+ * but still runs after DYING_LOOKS has executed another program: it counts as detached. */
 static bool is_last(struct daemon_exit_record *o)
 {
 	struct pollfd p = { .fd = o->pidfd, .events = POLLIN };

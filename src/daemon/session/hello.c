@@ -1,5 +1,5 @@
 /* From hello to tenant: number, devices, pages, admission, welcome; and the same for a process that
- * comes back after gbpfd was restarted, which brings its pages along. */
+ * reattaches after a restart of gbpfd and brings its pages along. */
 #include "daemon/session/tenant_session.h"
 
 #include <errno.h>
@@ -14,9 +14,10 @@
 #include "daemon/clean_text.h"
 
 #define QUEUE_LIMIT_USEC 30000000u
-#define MAX_FOREIGN_DEVICES 8u /* that one other user may name and gbpfd did not find itself */
+#define MAX_FOREIGN_DEVICES 8u /* devices unknown to gbpfd that one other user may name */
 #define REATTACH_GRACE_NS                                                                          \
-	60000000000u /* after a start; who comes later is admitted like anybody else */
+	60000000000u /* after gbpfd started; a process that reattaches later is admitted like a    \
+			new one */
 
 static int choose_number(struct daemon *d, const struct proto_hello *h)
 {
@@ -31,8 +32,8 @@ static int choose_number(struct daemon *d, const struct proto_hello *h)
 	return -ENOSPC;
 }
 
-/* On failure the devices counted so far stay in s->gpus and are given back when the session ends.
- */
+/* Acquires the devices that a process sees. On failure those acquired so far stay in s->gpus; the
+ * end of the session releases them. */
 static bool take_devices(struct daemon_session *s, const uint8_t uuid[PROTO_MAX_GPUS][16],
 			 uint32_t gpus)
 {
@@ -154,8 +155,8 @@ static void admit(struct daemon_session *s)
 	}
 }
 
-/* Which GPUs an early hello is about is known now. Policies of those that were not asked yet are
- * asked; the lane cannot be changed any more. */
+/* Completes an early hello: the process's GPUs are now known. Runs admit of those not asked yet;
+ * the lane is fixed by now. */
 void daemon_hello_devices(struct daemon_session *s, const struct proto_devices *m)
 {
 	s->lanes = 1u << s->lane;
@@ -273,7 +274,7 @@ void daemon_hello_mapped(struct daemon_session *s)
 			     daemon_class_name(s->class_id), s->reattached ? "came back as" : "is",
 			     s->tenant);
 	if (s->told_class != s->class_id || s->told_weight != s->weight) {
-		daemon_session_send_settings(s); /* changed since the WELCOME */
+		daemon_session_send_settings(s); /* they changed after WELCOME was sent */
 	}
 	if (s->class_id == GBPF_CLASS_LATENCY) {
 		daemon_lc_publish(s);

@@ -1,6 +1,6 @@
-/* Boards of latency tenants: each lies at one slot, the same for all sessions, and every other
- * session gets it. At most SCHED_MAX_LC are published; more latency tenants run, and take a slot
- * when one becomes free. */
+/* Boards of latency tenants: each has one slot, the same in all sessions, and is sent to every
+ * other session. At most PROTO_MAX_LC are published; further latency tenants run without and get a
+ * slot when one becomes free. */
 #include "daemon/session/tenant_session.h"
 
 #include "daemon/consts.h"
@@ -24,7 +24,8 @@ static void send_board(struct daemon_session *to, unsigned slot, enum proto_type
 	}
 }
 
-/* One user cannot take all slots away from the others, unless gbpfd is his. */
+/* Returns true if this user has its share of the slots. The limit does not apply to root and
+ * gbpfd's own user. */
 static bool has_enough(const struct daemon_session *s)
 {
 	const struct daemon *d = s->d;

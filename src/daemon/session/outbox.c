@@ -1,6 +1,5 @@
-/* The queue in front of a session's socket. What others do must not fill it: the coming and going
- * of a board or a flag page cancel each other
- * here. */
+/* The queue in front of a session's socket. Other tenants must not be able to fill it: a queued
+ * message that adds a board or flag page and the one that removes it cancel each other. */
 #include "daemon/session/outbox.h"
 
 #include <errno.h>
@@ -48,7 +47,8 @@ static bool is_coming(const struct daemon_outbox_entry *e, const union proto_mes
 	       e->m.flag.number == going->flag.number;
 }
 
-/* True when the board or flag page that goes has not been told of yet. */
+/* Returns true if m removes a board or flag page whose addition is still queued, after removing
+ * that message. */
 static bool cancels(struct daemon_outbox *o, const union proto_message *m, enum proto_type type)
 {
 	struct daemon_outbox_entry *before = NULL;

@@ -1,5 +1,5 @@
-/* Messages that a session's socket did not take at once. Bounded: a process that does not read is
- * given up. */
+/* Messages that a session's socket did not accept at once. Bounded: the session of a process that
+ * does not read is ended. */
 #ifndef GBPF_DAEMON_SESSION_OUTBOX_H
 #define GBPF_DAEMON_SESSION_OUTBOX_H
 
@@ -15,11 +15,11 @@ struct daemon_outbox {
 	unsigned n;
 };
 
-/* Sends or keeps. Descriptors are borrowed (kept ones are duplicated). 0: sent; 1: kept; -ENOBUFS:
- * too many are kept; -errno: the socket is broken. */
+/* Sends a message or queues it. Descriptors are borrowed (those of queued messages are duplicated).
+ * 0: sent; 1: queued; -ENOBUFS: the queue is full; -errno: the socket is broken. */
 int daemon_outbox_send(struct daemon_outbox *o, int sock, union proto_message *m,
 		       enum proto_type type, const int *fds, unsigned nfds);
-/* Sends what it can. 0: empty; 1: some are left; -errno. */
+/* Sends queued messages. 0: the queue is empty; 1: some are left; -errno. */
 int daemon_outbox_flush(struct daemon_outbox *o, int sock);
 void daemon_outbox_finish(struct daemon_outbox *o);
 

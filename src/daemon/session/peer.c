@@ -1,6 +1,6 @@
-/* Reads /proc/<pid>/stat (nice: field 19, proc(5)), exe, cmdline, cgroup and the cpu.weight of the
- * group of cgroup v2 (cgroups(7)). The text is the kernel's, but the names in it are other
- * people's: a path leads nowhere but under the mount point. */
+/* Reads /proc/<pid>/stat (nice: field 19, proc(5)), exe, cmdline, cgroup and cpu.weight of the
+ * cgroup v2 (cgroups(7)). The kernel writes the text, but users choose the names in it: a path must
+ * not lead out of the mount point. */
 #include "daemon/session/peer.h"
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #define READ_MAX 16384u
 #define NICE_FIELD 19
 
-/* Fields up to 2 lie in front of the last parenthesis. */
+/* Fields 1 and 2 end at the last parenthesis, because a command may contain any character. */
 int daemon_peer_stat_field(pid_t pid, int field, long long *ret)
 {
 	const char *p = NULL;
@@ -49,7 +49,7 @@ static void read_nice(pid_t pid, struct daemon_peer_share *s)
 	}
 }
 
-/* Line "0::/path" of cgroup v2. */
+/* Extracts the path from the line "0::/path" of cgroup v2. 0 or -1. */
 static int group_path(const char *text, char *out, size_t cap)
 {
 	const char *p = strncmp(text, "0::/", 4) == 0 ? text : strstr(text, "\n0::/");
@@ -65,7 +65,7 @@ static int group_path(const char *text, char *out, size_t cap)
 	}
 	memcpy(out, p, n);
 	out[n] = 0;
-	return strstr(out, "/..") ? -1 : 0; /* outside of our view of the groups */
+	return strstr(out, "/..") ? -1 : 0; /* outside of the mounted hierarchy */
 }
 
 static void read_weight(pid_t pid, struct daemon_peer_share *s)
@@ -108,7 +108,7 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* What tells programs apart that one interpreter runs is its first argument. */
+/* The first argument is included because programs run by one interpreter differ only there. */
 static void read_command(pid_t pid, struct daemon_peer_share *s)
 {
 	char path[64], exe[1024], line[4096];
@@ -150,5 +150,7 @@ struct daemon_peer_share daemon_peer_share_of(pid_t pid, int pidfd)
 	read_nice(pid, &s);
 	read_weight(pid, &s);
 	read_command(pid, &s);
-	return poll(&p, 1, 0) == 0 ? s : none; /* readable: it has died, the number may be new */
+	return poll(&p, 1, 0) == 0
+		       ? s
+		       : none; /* readable: the process has died, and its ID may have been reused */
 }

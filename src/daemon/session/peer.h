@@ -1,5 +1,5 @@
-/* What the kernel says of a tenant's process: its nice value, its control group's weight, and what
- * it runs. */
+/* Properties of a tenant's process as the kernel reports them: nice value, CPU weight of its
+ * control group, and the program it runs. */
 #ifndef GBPF_DAEMON_SESSION_PEER_H
 #define GBPF_DAEMON_SESSION_PEER_H
 
@@ -7,17 +7,17 @@
 #include <sys/types.h>
 
 struct daemon_peer_share {
-	int32_t nice;	     /* -20 to 19; 0 where it cannot be read */
-	uint32_t cpu_weight; /* 1 to 10000; 100 where it cannot be read */
-	uint64_t command;    /* FNV-1a of the name of its program, a 0 byte and, unless that is an
-				option, the name of its first argument; 0 where it cannot be read */
+	int32_t nice;	     /* -20 to 19; 0 if unreadable */
+	uint32_t cpu_weight; /* 1 to 10000; 100 if unreadable */
+	uint64_t command; /* FNV-1a of the program's name, a 0 byte and, unless it is an option, the
+			     name of its first argument; 0 if unreadable */
 };
 
-/* pidfd (-1: none) proves that pid was that process's all the while: otherwise, and where /proc or
- * the control groups cannot be read, the defaults. */
+/* Returns the properties of pid, or the defaults if they are unreadable or if pidfd (-1: none)
+ * shows that the process has died, so that pid may be another's. */
 struct daemon_peer_share daemon_peer_share_of(pid_t pid, int pidfd);
 
-/* A number of /proc/<pid>/stat by its field (proc(5)), behind the second. 0 or -1. */
+/* Reads a numeric field of /proc/<pid>/stat, counted as in proc(5), from 3. 0 or -1. */
 int daemon_peer_stat_field(pid_t pid, int field, long long *ret);
 
 #endif

@@ -1,5 +1,5 @@
-/* The life of sessions: accepting, watching the process, ending, and gbpfd's own end when nobody is
- * left. */
+/* The life cycle of sessions: accepting, watching the process, ending; and gbpfd's own exit when it
+ * is idle. */
 #include "daemon/session/tenant_session.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 #include "daemon/watch/watch.h"
 
 #define MAX_SESSIONS (PROTO_MAX_TENANTS + 64u)
-#define OWN_SESSIONS 64u /* that other users leave to root and the daemon's user */
+#define OWN_SESSIONS 64u /* sessions reserved for root and the daemon's user */
 #define MAX_FOREIGN 256u /* sessions of one user that is neither root nor the daemon's */
 
 #ifndef SO_PEERPIDFD
@@ -38,8 +38,8 @@ static int on_death(sd_event_source *src, int fd, uint32_t revents, void *arg)
 	return 0;
 }
 
-/* A child that was forked may keep the socket open after its parent died; the pidfd tells the
- * truth. Without one (another pid namespace) the socket has to do. */
+/* Watches the process itself, because a forked child may keep the socket open after its parent
+ * died. Without a pidfd (another pid namespace) only the end of the socket is seen. */
 static void watch_process(struct daemon_session *s)
 {
 	socklen_t len = sizeof(s->pidfd);
@@ -53,8 +53,8 @@ static void watch_process(struct daemon_session *s)
 	}
 }
 
-/* The driver may need tens of milliseconds to end a process, and its descriptor and socket say
- * nothing before that; but none of its threads comes back. */
+/* The driver may take tens of milliseconds to end a process, whose pidfd and socket report nothing
+ * before that, although none of its threads will run again. */
 void daemon_sessions_reap_dying(struct daemon *d)
 {
 	daemon_session_each(d, s)
@@ -88,7 +88,7 @@ static void destroy(struct daemon_session *s)
 	unlink_session(s);
 	daemon_watch_session_ended(s);
 	if (was_tenant) {
-		if (s->end == END_CLOSED) { /* first: others may be waiting for it */
+		if (s->end == END_CLOSED) { /* first, because other tenants may be waiting for it */
 			daemon_board_clear(&s->board);
 			POINT("daemon.death.board_cleared");
 		}
@@ -139,7 +139,7 @@ static int on_reaper(sd_event_source *src, void *arg)
 	bool again = true;
 
 	(void)src;
-	while (again) { /* the end of one may break another, which is then dying too */
+	while (again) { /* the end of one session may break another, which is then dying too */
 		again = false;
 		daemon_session_each(d, s)
 		{
@@ -190,7 +190,7 @@ static void turn_away(int fd, int err, const char *text)
 	m.refused.error = -err;
 	snprintf(m.refused.text, sizeof(m.refused.text), "%s", text);
 	proto_send(fd, &m, PROTO_REFUSED, NULL,
-		   0); /* a failure only means that it is gone already */
+		   0); /* a failure only means that the peer has closed it */
 	fd_close_peer(fd);
 }
 

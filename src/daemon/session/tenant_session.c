@@ -1,6 +1,6 @@
-/* A session's socket: reading, sending, giving up. What a message means is decided in hello.c and
- * policy_live.c. gbpfd waits for no process: what cannot be sent is queued, and who never reads is
- * dropped. */
+/* A session's socket: reading, sending, timeouts. hello.c, policy_swap.c and others act on the
+ * messages. Must not block: a message that cannot be sent is queued, and the session of a process
+ * that never reads is dropped. */
 #include "daemon/session/tenant_session.h"
 
 #include <errno.h>
@@ -16,11 +16,11 @@
 
 #define HELLO_USEC 30000000u
 #define STALL_USEC 10000000u
-#define DRIVER_USEC 300000000u /* between an early hello and its end: the driver starts */
+#define DRIVER_USEC 300000000u /* from an early hello to the device list */
 #define READS_PER_WAKE 32
 #define NOTES_PER_SECOND 20u
 #define OFFERS_PER_SECOND 200u
-#define FOREIGN_EVENTS_PER_SECOND 50u /* of all users that are neither root nor the daemon's */
+#define FOREIGN_EVENTS_PER_SECOND 50u /* all users but root and the daemon's */
 
 bool daemon_session_event_allowed(struct daemon *d, uid_t uid)
 {
@@ -164,7 +164,7 @@ void daemon_session_set_class(struct daemon_session *s, uint32_t class_id, uint3
 	s->class_id = class_id;
 	s->weight = weight;
 	if (s->state != SESSION_READY) {
-		return; /* it hears of it in WELCOME, or when it has mapped its pages */
+		return; /* WELCOME, or daemon_hello_mapped(), sends the new values */
 	}
 	daemon_session_send_settings(s);
 	if (class_id == GBPF_CLASS_LATENCY && s->lc_slot < 0) {
@@ -185,8 +185,8 @@ bool daemon_session_may_change_class(struct daemon_session *s)
 	return s->change_count++ < SESSION_CHANGES_PER_SECOND;
 }
 
-/* A tenant's own words for the history: cleaned, and few enough that they do not push out everybody
- * else's. */
+/* Writes a tenant's own message to the history: cleaned, and at a limited rate, so that it cannot
+ * displace all other events. */
 static void take_note(struct daemon_session *s, const struct proto_note *n)
 {
 	uint64_t now = clock_now_ns(), second = now / 1000000000u;
@@ -203,7 +203,8 @@ static void take_note(struct daemon_session *s, const struct proto_note *n)
 	}
 }
 
-/* Contexts come and go slowly; a page that goes round is told to every latency tenant. */
+/* Limits handles and flag pages: contexts change slowly, and each flag page is sent to every
+ * latency tenant. */
 static bool may_offer(struct daemon_session *s)
 {
 	uint64_t second = clock_now_ns() / 1000000000u;

@@ -1,4 +1,4 @@
-/* Sessions: one connected process each, which becomes a tenant when it has said hello and was
+/* Sessions: one for each connected process, which becomes a tenant once it has said hello and was
  * admitted. */
 #ifndef GBPF_DAEMON_SESSION_TENANT_SESSION_H
 #define GBPF_DAEMON_SESSION_TENANT_SESSION_H
@@ -10,16 +10,16 @@
 
 enum daemon_session_state {
 	SESSION_NEW,	  /* connected, no hello yet */
-	SESSION_QUEUED,	  /* admit said wait */
-	SESSION_LANE,	  /* admitted; what serves its lane is being started */
-	SESSION_WELCOMED, /* has its pages, has not said that it mapped them */
+	SESSION_QUEUED,	  /* admit returned GBPF_QUEUE */
+	SESSION_LANE,	  /* admitted; the shared lane is being started */
+	SESSION_WELCOMED, /* was sent its pages and has not confirmed that it mapped them */
 	SESSION_READY,
 };
 
 enum daemon_session_end {
-	END_CLOSED, /* the socket was closed, or the process ended */
+	END_CLOSED, /* the socket was closed, or the process exited */
 	END_REFUSED,
-	END_DROPPED, /* by us: garbage, does not read ... */
+	END_DROPPED, /* by gbpfd: protocol error, timeout */
 	END_SHUTDOWN,
 };
 
@@ -32,13 +32,13 @@ struct daemon_session {
 	enum daemon_session_state state;
 	bool dying, dead; /* to be ended by the reaper; its process is known to be dead */
 	bool early;	  /* it said hello before it started the driver: its devices follow */
-	bool has_devices;
+	bool has_devices; /* to be ended by the reaper */
 	enum daemon_session_end end;
 
-	int tenant; /* -1: none yet */
+	int tenant; /* number; -1: none yet */
 	char name[PROTO_NAME], command[PROTO_TEXT];
 	uint32_t class_id, weight, gpus, gpu_mask;
-	uint32_t told_class, told_weight;   /* what the process knows */
+	uint32_t told_class, told_weight;   /* count; bits of gbpfd's numbers */
 	uint32_t gpu_index[PROTO_MAX_GPUS]; /* number of gbpfd by the process's ordinal */
 	uint32_t peer_version;		    /* of the protocol, where it is not ours */
 	uint32_t asked_mask;		    /* GPUs for which admit has been asked */
@@ -55,10 +55,10 @@ struct daemon_session {
 	bool tallied;	      /* what its page counted has been added to the version's */
 	uint64_t had_version; /* reattached: the version that it runs */
 	struct daemon_page board, stats;
-	int lc_slot;					 /* -1: board not published */
-	uint64_t lc_seen;				 /* slots whose boards it was sent */
-	struct daemon_flag_page *flag[PROTO_MAX_GPUS];	 /* owned: its flag pages, by its ordinal */
-	struct daemon_flag_page *flag_seen[PROTO_FLAGS]; /* those that it was sent, by number */
+	int lc_slot;	  /* -1: board not published */
+	uint64_t lc_seen; /* slots whose boards it was sent */
+	struct daemon_flag_page *flag[PROTO_MAX_GPUS];
+	struct daemon_flag_page *flag_seen[PROTO_FLAGS];
 	struct daemon_hw *steer; /* owned; NULL: nothing can be, or is to be, done to it */
 	uint32_t capable;	 /* bits of enum gpu_control, as it says */
 	/* Its requests as gbpfd sees them. */
@@ -81,70 +81,75 @@ struct daemon_session {
 	uint64_t offer_second;
 	unsigned offer_count;
 	uint64_t change_second;
-	unsigned change_count;
-	uint64_t ticked_launches; /* launches when the ticker last looked */
+	unsigned change_count;	  /* mps_crash.c: the failure of an MPS client that may
+						    have broken it; empty: none */
+	uint64_t ticked_launches; /* daemon_hooks.c: launches at the last tick */
 };
 
 int daemon_sessions_open(struct daemon *d, const char *path);
 void daemon_sessions_close(struct daemon *d);
-/* Ends those whose process has begun to die (struct sched_board, owner). */
+/* Ends the sessions whose process has begun to exit (struct proto_board, owner). */
 void daemon_sessions_reap_dying(struct daemon *d);
 
-/* Watches its socket, until hello with a limit of time. 0 or -errno. */
+/* Watches the socket, with a timeout until the hello is complete. 0 or -errno. */
 int daemon_session_watch_socket(struct daemon_session *s);
-/* It was welcomed early: the driver takes its time. */
+/* Replaces the timeout after an early hello: the driver may take minutes to start. */
 void daemon_session_extend_timeout(struct daemon_session *s);
-/* For the history. Other users must not be able to push everything else out of it: their processes'
- * events are limited in number. */
+/* Returns true if an event of that user may be written. Limits the rate for users other than root
+ * and gbpfd's own, so that they cannot displace all other events. */
 bool daemon_session_event_allowed(struct daemon *d, uid_t uid);
 void daemon_session_event(struct daemon_session *s, const char *kind, const char *fmt, ...)
 	PRINTF_LIKE(3, 4);
-/* Sends, or ends the session when that is hopeless. Descriptors are borrowed. Only live versions
- * call it with PREPARE. */
+/* Sends a message; ends the session if that is impossible. Descriptors are borrowed. PREPARE must
+ * be sent with daemon_version_send_prepare(). */
 void daemon_session_send(struct daemon_session *s, union proto_message *m, enum proto_type type,
 			 const int *fds, unsigned nfds);
-/* Ends the session soon (from the loop, so that walks over sessions stay valid). */
+/* Marks the session as dying. The loop ends it later, so that iterations over sessions stay valid.
+ */
 void daemon_session_end(struct daemon_session *s, enum daemon_session_end end);
-/* Records why, then ends it as END_DROPPED. */
+/* Writes an event with the reason, then ends the session as END_DROPPED. */
 void daemon_session_drop(struct daemon_session *s, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void daemon_session_refuse(struct daemon_session *s, int err, const char *fmt, ...)
 	PRINTF_LIKE(3, 4);
 
-/* Each change of class is told to all, so there are not many in a second. */
+/* Each change of class is broadcast to all sessions, so their rate is limited. */
 #define SESSION_CHANGES_PER_SECOND 50u
 bool daemon_session_may_change_class(struct daemon_session *s);
-/* class or weight changed: tells the process, publishes or withdraws its board. */
+/* daemon_session_set_class() changes class and weight, sends the settings to the process, and
+ * publishes or withdraws its board. */
 void daemon_session_send_settings(struct daemon_session *s);
 void daemon_session_set_class(struct daemon_session *s, uint32_t class_id, uint32_t weight);
 
 /* hello.c. fds are taken. */
 void daemon_hello_take(struct daemon_session *s, const struct proto_hello *h, int *fds,
-			unsigned nfds);
+		       unsigned nfds);
 void daemon_hello_devices(struct daemon_session *s, const struct proto_devices *m);
 void daemon_hello_mapped(struct daemon_session *s);
-void daemon_hello_admitted(struct daemon_session *s); /* its lane is there: it is welcomed */
-void daemon_hello_retry_queued(struct daemon *d);     /* asks again for those that are queued */
+void daemon_hello_admitted(struct daemon_session *s); /* the lane is ready: sends WELCOME */
+void daemon_hello_retry_queued(struct daemon *d);     /* runs admit again for queued sessions */
 
-/* lc.c: boards of latency tenants */
+/* lc_boards.c: boards of latency tenants */
 void daemon_lc_publish(struct daemon_session *s);
 bool daemon_lc_any(const struct daemon *d);
 void daemon_lc_withdraw(struct daemon_session *s);
 void daemon_lc_send_boards(struct daemon_session *s); /* sends it the boards of the others */
 
-/* flags.c: pages that tenants' kernels read; latency tenants get those of their GPUs. fd is taken.
- */
+/* flag_pages.c: pages that tenants' kernels read; latency tenants get those of their GPUs. fd is
+ * taken. */
 void daemon_flags_take(struct daemon_session *s, const struct proto_flag *m, int fd);
 void daemon_flags_session_ended(
-	struct daemon_session *s); /* it ends: its pages go from all who have them */
+	struct daemon_session *s); /* withdraws its pages from the sessions that have them */
 void daemon_flags_send_all(
-	struct daemon_session *s); /* it has a board's slot now: it gets the others' pages */
+	struct daemon_session *s); /* its board was published: sends it the pages of others */
 void daemon_flags_remove_all(
-	struct daemon_session *s); /* it has lost it: words of nobody are cleared on them */
+	struct daemon_session *s); /* its board was withdrawn: takes those pages back and clears its
+				      words on them */
 
-/* obituary.c: says in the history how a process ended. pidfd is taken, -1 allowed. */
+/* exit_record.c: writes to the history how a process ended, when that is known. Takes the session's
+ * pidfd. */
 void daemon_exit_record_write(struct daemon_session *s);
 bool daemon_exit_record_is_pending(const struct daemon *d,
-				   int pid); /* it has ended, but was not written yet */
+				   int pid); /* exited, but its record is not written yet */
 void daemon_exit_records_close(struct daemon *d);
 
 #define daemon_session_each(d, s) for (struct daemon_session *s = (d)->sessions; s; s = s->next)

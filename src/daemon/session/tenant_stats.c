@@ -1,5 +1,5 @@
 /* A tenant's statistics page as JSON. The tenant writes that page: each word is read once, texts
- * are copied and cleaned, nothing in it is used as an index or a size. */
+ * are copied and cleaned, and nothing in it is used as an index or a size. */
 #include "daemon/control_socket.h"
 
 #include <inttypes.h>
@@ -14,7 +14,7 @@
 
 #define SHOWN_KERNELS 16u
 
-/* JSON's integers are signed; a tenant may write anything. */
+/* Clamps: JSON integers are signed, and a tenant may write anything. */
 static json_t *number(uint64_t v)
 {
 	return json_integer((json_int_t)MIN(v, (uint64_t)INT64_MAX));
@@ -40,7 +40,7 @@ static const char *why_name(uint32_t why)
 	}
 }
 
-/* Lower bound of the bucket in which the part-th of all requests lies. */
+/* Returns the lower bound of the bucket that contains the given quantile of all requests. */
 static uint64_t percentile(const uint64_t *hist, uint64_t total, double part)
 {
 	uint64_t want = (uint64_t)((double)total * part), seen = 0;
@@ -54,7 +54,7 @@ static uint64_t percentile(const uint64_t *hist, uint64_t total, double part)
 	return 0;
 }
 
-/* Streams that keep to the tenant's share of the multiprocessors, and those that do not. */
+/* Adds how many streams keep to the tenant's share of the multiprocessors, and how many do not. */
 static void caps(const struct proto_stats *st, json_t *j)
 {
 	static const char *const names[PROTO_CAPS] = {
@@ -81,7 +81,7 @@ static void requests(const struct proto_stats *st, json_t *j)
 	for (unsigned i = 0; i < PROTO_HIST_BUCKETS; i++) {
 		uint64_t n = load_relaxed(&st->request_hist[i]);
 
-		hist[i] = MIN(n, UINT64_C(1) << 48); /* so that the sum cannot overflow */
+		hist[i] = MIN(n, UINT64_C(1) << 48); /* prevents overflow of the sum */
 		total += hist[i];
 		max = hist[i] ? proto_hist_floor(i) : max;
 	}
@@ -99,12 +99,12 @@ static int by_count(const void *a, const void *b)
 }
 
 struct kernel_copy {
-	struct proto_stats_kernel k; /* first: by_count */
+	struct proto_stats_kernel k; /* first, for by_count */
 	uint64_t block_ns;
-	uint8_t block; /* enum ptx_block_why, or anything */
+	uint8_t block; /* enum proto_block_why, or any value */
 };
 
-/* Why it cannot be stopped between blocks, or "": it can. */
+/* Returns the reason why the kernel has no preemptible clone, "" if it has one. */
 static const char *block_text(uint8_t why)
 {
 	if (why == PROTO_BLOCK_OK) {

@@ -1,6 +1,7 @@
-/* The life of watches: begin at the flip, a look every 100 ms, and the end: the time is over
- * (kept), the condition held (rolled back), or somebody else has replaced the version (ended). The
- * pages are the tenants': words are read once, and only differences count. */
+/* The life cycle of watches: begin at the flip, evaluation every 100 ms, and end: the time is over
+ * (the version stays), the condition held (rollback), or another version has replaced the watched
+ * one. Tenants write the pages that are evaluated: words are read once, and only differences count.
+ */
 #include "daemon/watch/watch.h"
 
 #include <errno.h>
@@ -68,7 +69,8 @@ static bool is_active(struct daemon *d, const struct daemon_watch *w)
 
 /* ---- rolling back ---- */
 
-/* One order for all GPUs that had the same version before; only where the watched one still is. */
+/* Queues a rollback: one operation for all GPUs that had the same version before; only on GPUs
+ * where the watched version is still active. */
 static void go_back(struct daemon_watch *w)
 {
 	struct daemon *d = w->d;
@@ -101,7 +103,7 @@ static void go_back(struct daemon_watch *w)
 	}
 }
 
-/* What made the condition true, in words. */
+/* Writes the terms that made the condition true. */
 static void reasons(const struct daemon_watch *w, char *out, size_t cap)
 {
 	size_t n = 0;
@@ -136,7 +138,8 @@ static void roll_back(struct daemon_watch *w)
 	go_back(w);
 }
 
-/* What was never known, so that its not happening says nothing. "": all was known. */
+/* Writes the terms whose values were never known, so that the condition could not hold. "": none.
+ */
 static void unknowns(const struct daemon_watch *w, char *out, size_t cap)
 {
 	size_t n = 0;
@@ -150,7 +153,7 @@ static void unknowns(const struct daemon_watch *w, char *out, size_t cap)
 	}
 }
 
-/* ---- looking ---- */
+/* ---- evaluation ---- */
 
 static int on_look(sd_event_source *src, uint64_t usec, void *arg)
 {
@@ -182,7 +185,7 @@ static int on_look(sd_event_source *src, uint64_t usec, void *arg)
 	return 0;
 }
 
-/* A place: a new one, or that of the watch that ended first. */
+/* Returns a new watch, or, beyond WATCH_KEPT, the one that ended first. */
 static struct daemon_watch *place(struct daemon *d)
 {
 	struct daemon_watch **link = &d->watches, *w;
@@ -283,7 +286,7 @@ void daemon_watches_close(struct daemon *d)
 	}
 }
 
-/* ---- telling ---- */
+/* ---- report ---- */
 
 static json_t *values_json(const struct daemon_watch *w)
 {

@@ -1,7 +1,8 @@
-/* The parser by recursive descent:
- *	either := both { "or" both }    both := one { "and" one }
- *	one := "(" either ")" | metric [ "[" selector { "," selector } "]" ] [ "/s" ] op limit
- * A refusal names the column and says what could stand there. */
+/* A parser by recursive descent:
+ * 	either := both { "or" both }
+ * 	both := one { "and" one }
+ * 	one := "(" either ")" | metric [ "[" selector { "," selector } "]" ] [ "/s" ] op limit
+ * A refusal names the column and what is allowed there. */
 #include "daemon/watch/watch_expr.h"
 
 #include <ctype.h>
@@ -74,7 +75,7 @@ static bool is_word(char c)
 	return isalnum((unsigned char)c) || c == '_' || c == '.' || c == '-';
 }
 
-/* The next characters, when they are this; a word only as a whole. */
+/* Consumes the next characters if they are `what`; a word matches only as a whole. */
 static bool take(struct expr_parser *p, const char *what)
 {
 	size_t n = strlen(what);
@@ -279,7 +280,7 @@ static int limit(struct expr_parser *p, struct daemon_watch_term *t)
 		t->percent = true;
 		scale = 0.01;
 	} else if (unit == WATCH_COUNT) {
-		p->at = end; /* what comes behind a blank is the next word */
+		p->at = end; /* the next word follows the blank */
 		scale_of(p, false, &scale);
 	} else if (!scale_of(p, true, &scale)) {
 		return refuse(p, p->at,
@@ -407,7 +408,7 @@ int daemon_watch_parse(struct daemon_watch_expr *e, const char *text, struct rep
 				      "this does not belong here");
 }
 
-/* ---- deciding ---- */
+/* ---- evaluation ---- */
 
 bool daemon_watch_term_holds(const struct daemon_watch_term *t, double value)
 {

@@ -1,5 +1,5 @@
 /* Conditions of `--rollback-if`: comparisons of named metrics with limits, joined by and, or and
- * parentheses. Knows the language, not where the numbers come from. */
+ * parentheses. Must not depend on the source of the values. */
 #ifndef GBPF_DAEMON_WATCH_WATCH_EXPR_H
 #define GBPF_DAEMON_WATCH_WATCH_EXPR_H
 
@@ -14,8 +14,8 @@
 #define WATCH_STEPS (2u * WATCH_TERMS)
 #define WATCH_ANY UINT32_MAX
 
-/* name, what its limit is: a time, a time or a percentage of the window, a number, a number a
- * second */
+/* Name, and kind of limit: TIME: a time; PART: a time or a percentage of the window; COUNT: a
+ * number, or a number per second. */
 #define WATCH_METRICS(X)                                                                           \
 	X(max, TIME)                                                                               \
 	X(held, PART)                                                                              \
@@ -33,7 +33,7 @@
 	X(failed_prepares, COUNT)
 
 enum daemon_watch_metric {
-	WATCH_quantile, /* p50, p99.9 ... of request time */
+	WATCH_quantile, /* p50, p99.9 ... of request times */
 	WATCH_note,	/* notes[3] */
 #define X(name, unit) WATCH_##name,
 	WATCH_METRICS(X)
@@ -49,29 +49,30 @@ struct daemon_watch_term {
 	bool per_second, percent;
 	double quantile; /* 0 to 1 */
 	uint32_t note;
-	uint32_t class_id;	 /* or WATCH_ANY */
-	char tenant[WATCH_NAME]; /* name or number; "": all */
-	double limit;		 /* ns, a number, or 0 to 1 when percent */
+	uint32_t class_id;				    /* GBPF_CLASS_*, or WATCH_ANY */
+	char tenant[WATCH_NAME];			    /* name or number; "": all */
+	double limit;					    /* ns, a number, or 0 to 1 if percent */
 	char metric_text[WATCH_NAME], text[2 * WATCH_NAME]; /* as written */
 };
 
 struct daemon_watch_expr {
 	unsigned n_terms, n_steps;
 	struct daemon_watch_term term[WATCH_TERMS];
-	/* Postfix: a term's number, or one of the two below. */
+	/* Postfix: the index of a term, or WATCH_AND, WATCH_OR. */
 	uint8_t step[WATCH_STEPS];
 };
 #define WATCH_AND 0xfeu
 #define WATCH_OR 0xffu
 
-/* 0, or -EINVAL with a report whose place is the column and whose detail has a caret. */
+/* Parses a condition. 0, or -EINVAL with a report whose place is the column and whose detail has a
+ * caret. */
 int daemon_watch_parse(struct daemon_watch_expr *e, const char *text, struct report *r);
 
-/* value[i] of each term; NAN: not known (yet), which makes its comparison false. */
+/* Evaluates a condition; value[i] of each term. NAN (not known yet) makes a comparison false. */
 bool daemon_watch_holds(const struct daemon_watch_expr *e, const double *value);
 bool daemon_watch_term_holds(const struct daemon_watch_term *t, double value);
 
-/* "7.2 ms", "3.1 %", "412", in the term's unit. */
+/* Formats a value in the term's unit: "7.2 ms", "3.1 %", "412". */
 void daemon_watch_value_text(const struct daemon_watch_term *t, double value, char *out,
 			     unsigned cap);
 

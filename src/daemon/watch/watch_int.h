@@ -1,4 +1,4 @@
-/* Inside watch*.c: a watch, and the window over which it looks. */
+/* Inside the watch folder: a watch, and the window of time that it evaluates. */
 #ifndef GBPF_DAEMON_WATCH_WATCH_INT_H
 #define GBPF_DAEMON_WATCH_WATCH_INT_H
 
@@ -8,7 +8,7 @@
 #define WATCH_REASON 320u
 #define WATCH_CLASSES 3u
 
-/* What is added up of a statistics page. */
+/* Words of a statistics page that are summed up. */
 enum daemon_window_counter {
 	WINDOW_requests,
 	WINDOW_launches,
@@ -26,10 +26,10 @@ enum daemon_window_counter {
 struct daemon_window_sum {
 	uint64_t counter[WINDOW_COUNTERS];
 	uint64_t hist[PROTO_HIST_BUCKETS];
-	uint64_t present_ns; /* time that its tenants have been there, added up */
+	uint64_t present_ns; /* time that its tenants were connected, summed up */
 };
 
-struct daemon_window_base { /* what a tenant's page had when the window began for it */
+struct daemon_window_base { /* a tenant's counters when the window began for it */
 	uint64_t connected_ns, since_ns;
 	struct daemon_window_sum at;
 };
@@ -39,16 +39,16 @@ struct daemon_window {
 	uint32_t gpu_mask;
 	uint64_t begin_ns;
 	struct daemon_window_base *base[PROTO_MAX_TENANTS]; /* owned; NULL: not seen yet */
-	struct daemon_window_sum gone[WATCH_CLASSES];	    /* of tenants that have left */
+	struct daemon_window_sum gone[WATCH_CLASSES]; /* of tenants that have left, by class */
 	uint64_t tick_overruns, late, failed_prepares,
-		verdict_errors; /* gbpfd's at the beginning */
+		verdict_errors; /* gbpfd's counters at the beginning */
 };
 
 void daemon_window_begin(struct daemon_window *w, struct daemon *d, uint32_t gpu_mask,
 			 uint64_t now);
 void daemon_window_finish(struct daemon_window *w);
 void daemon_window_session_ended(struct daemon_window *w, const struct daemon_session *s);
-/* NAN for what is not known. */
+/* Computes the value of each term; NAN: not known. */
 void daemon_window_evaluate(struct daemon_window *w, const struct daemon_watch_expr *e,
 			    uint64_t version, uint64_t now, double value[WATCH_TERMS]);
 
@@ -65,7 +65,7 @@ struct daemon_watch {
 	char name[EBPF_NAME_BYTES], reason[WATCH_REASON];
 	struct daemon_watch_request order;
 	struct daemon_window window;
-	double value[WATCH_TERMS]; /* at the last look */
+	double value[WATCH_TERMS]; /* at the last evaluation */
 };
 
 #endif

@@ -1,6 +1,7 @@
-/* What has happened since a moment, from the tenants' statistics pages: each page is compared with
- * what it had when the window began, or when its tenant came. Tenants that leave are added to a
- * sum. A page that runs backwards counts as nothing; a tenant can only spoil its own numbers. */
+/* Counters since the beginning of a window, from the tenants' statistics pages: each page is
+ * compared with its state when the window began or its tenant connected. Tenants that leave are
+ * added to a sum. A counter that runs backwards counts as zero: a tenant can falsify its own
+ * numbers only. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 
 #define WORD_MAX (UINT64_C(1) << 48) /* so that no sum overflows */
 #define RATE_FROM_NS 1000000000u     /* a rate is known after a second */
-#define QUANTILE_LEAST 10u	     /* requests, or as many as make one beyond the quantile */
+#define QUANTILE_LEAST 10u /* requests needed for a quantile, or as many as put one beyond it */
 
 static void read_page(const struct daemon_session *s, struct daemon_window_sum *at)
 {
@@ -41,8 +42,8 @@ static bool counts(const struct daemon_window *w, const struct daemon_session *s
 	       (s->gpu_mask & w->gpu_mask);
 }
 
-/* Pages of tenants that came after the beginning began with zeros; those of tenants that came back
- * did not. */
+/* Returns the base of a tenant. Pages of tenants that connected after the beginning started with
+ * zeros; those of tenants that reattached did not. */
 static struct daemon_window_base *base_of(struct daemon_window *w, const struct daemon_session *s,
 					  uint64_t now)
 {
@@ -132,7 +133,7 @@ void daemon_window_session_ended(struct daemon_window *w, const struct daemon_se
 	}
 }
 
-/* ---- what a term asks for ---- */
+/* ---- values of terms ---- */
 
 static bool is_tenant(const struct daemon_session *s, const char *name)
 {
@@ -168,9 +169,9 @@ static void sum_of(struct daemon_window *w, const struct daemon_watch_term *t, u
 	}
 }
 
-/* Between the bounds of the bucket in which it lies, as if its requests were evenly spread. While
- * there are too few requests for it (a bad policy may let few end), the highest one that is known
- * is a lower bound of it: enough to find that it is too large, not that it is small. */
+/* Interpolates between the bounds of the bucket that contains the quantile. With too few requests
+ * for it (a bad policy may let few end) the highest known one is a lower bound: enough to find the
+ * quantile too large, not to find it small. */
 static double quantile(const struct daemon_window_sum *sum, const struct daemon_watch_term *t)
 {
 	bool max = t->metric == WATCH_max, above = t->op == WATCH_GT || t->op == WATCH_GE;
