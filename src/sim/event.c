@@ -1,5 +1,5 @@
-/* Events: a hook's program runs, for a tenant or for gbpfd, with the fields that the scenario
- * names. */
+/* Events: runs the program of a hook, for a tenant or for gbpfd, with the fields given in the
+ * scenario. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ static int unknown_field(struct sim *s, const struct sim_hook *h, const struct s
 	return sim_wrong(s, p->at, hint, "the context of %s has no field '%s'", h->name, p->name);
 }
 
-/* Who the event is about; hooks of gbpfd other than admit are about nobody. */
+/* Finds the tenant of the event. Hooks of gbpfd other than admit have none. */
 static int event_tenant(struct sim *s, const struct sim_hook *h, struct sim_tenant **ret)
 {
 	bool about_one = sim_field_named(h->id, "tenant", strlen("tenant"));
@@ -71,8 +71,8 @@ static void trace_fields(struct sim *s, const void *ctx, const void *before)
 	}
 }
 
-/* "1.000000 s  train  submit lc_open=1 → HOLD hold_ns=5ms": what differs from what goes without
- * saying, and what the program changed. */
+/* Prints "1.000000 s train submit lc_open=1 → HOLD hold_ns=5ms": the fields that differ from the
+ * defaults, and those that the program changed. */
 static void trace(struct sim *s, const struct sim_tenant *t, const void *defaults,
 		  const void *before)
 {
@@ -115,7 +115,7 @@ static int event_fields(struct sim *s, const struct sim_hook *h)
 	return 0;
 }
 
-/* What admit leaves is what the tenant is from then on. */
+/* Copies the result of admit to the tenant. */
 static void take_admitted(struct sim *s, struct sim_tenant *t)
 {
 	const struct sim_field *f;
@@ -129,7 +129,7 @@ static void take_admitted(struct sim *s, struct sim_tenant *t)
 	t->lane = (uint32_t)sim_field_get(f, s->last.ctx);
 }
 
-/* admit and queue_create set a slice by their context. */
+/* Copies the slice that admit or queue_create set in the context. */
 static void take_slice(struct sim *s, struct sim_tenant *t)
 {
 	const struct sim_field *f = sim_field_named(s->last.hook->id, "slice_us", 8);

@@ -1,4 +1,4 @@
-/* `expect ...`: what the last event, the maps, the notes and the ring buffers must be like. */
+/* `expect ...`: checks the last event, the maps, the notes and the ring buffers. */
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -70,7 +70,7 @@ void sim_fail(struct sim *s, const char *at, const char *expected, const char *g
 	f->after = last_event(s);
 }
 
-/* Nanoseconds as people write them. */
+/* Appends a number; nanoseconds get the largest unit without a fraction. */
 static void put_number(struct buf *out, const char *name, struct sim_value v)
 {
 	size_t len = strlen(name);
@@ -131,7 +131,7 @@ struct field_check {
 	unsigned n;
 };
 
-/* " hold_ns=1ms level<1": more about the decision. */
+/* Checks " hold_ns=1ms level<1": fields of the decision. */
 static int check_field(struct sim *s, struct field_check *c, bool *holds)
 {
 	struct sim_value have, want;
@@ -213,7 +213,8 @@ static void judge_map(struct sim *s, const char *at, const struct sim_place *p, 
 	buf_finish(&got);
 }
 
-/* After `map PLACE`: absent, present, {..}. -ENOENT: none of these; it is a number. */
+/* Parses absent, present or {..} after `map PLACE`. Returns -ENOENT if none of them follows; then a
+ * number is expected. */
 static int expect_place(struct sim *s, const char *at, const struct sim_place *p)
 {
 	bool holds = true;
@@ -316,7 +317,8 @@ static void list(void *arg, const char *name)
 	buf_printf(arg, "%s%s", ((struct buf *)arg)->len ? ", " : "", name);
 }
 
-/* A word in capitals that is no verdict of the hook, but nearly one. */
+/* Reports a word in capitals that is similar to a verdict of the hook, or a verdict of another
+ * hook. */
 static int misspelt_verdict(struct sim *s, const char *at, size_t len)
 {
 	struct buf names = { 0 };
@@ -341,7 +343,7 @@ static int misspelt_verdict(struct sim *s, const char *at, size_t len)
 	return sim_wrong(s, at, hint, "%s has no verdict '%s'", s->last.hook->name, word);
 }
 
-/* A verdict's name at the place, or -ENOENT: something else is there, which stays. */
+/* Takes the name of a verdict, or returns -ENOENT without moving the position. */
 static int take_verdict(struct sim *s, int64_t *ret)
 {
 	size_t len;

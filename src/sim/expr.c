@@ -1,5 +1,5 @@
-/* Numbers of a scenario: with units, constants, variables, values of maps, and the usual arithmetic
- * in 64 bits. */
+/* Numeric expressions of a scenario: units, constants, variables, map values, and 64-bit
+ * arithmetic. */
 #include <ctype.h>
 #include <errno.h>
 #include <string.h>
@@ -101,7 +101,7 @@ static int map_value(struct sim *s, struct sim_value *ret, int depth)
 	return err ? err : sim_place_number(s, at, &p, ret);
 }
 
-/* How many elements a map has. */
+/* Evaluates `count MAP`: the number of elements. */
 static int count_value(struct sim *s, struct sim_value *ret, int depth)
 {
 	struct sim_place p;
@@ -198,7 +198,7 @@ static int verdict_value(struct sim *s, struct sim_value *ret, int depth)
 	return err;
 }
 
-/* Words that stand for more than a number that is known already. */
+/* Words whose values are computed. */
 static const struct {
 	const char *word;
 	int (*value)(struct sim *s, struct sim_value *ret, int depth);
@@ -217,7 +217,7 @@ static bool variable(const struct sim *s, size_t len, struct sim_value *ret)
 	return false;
 }
 
-/* An enumerator of the policy itself. */
+/* Looks up an enumerator of the policy's own types. */
 static bool enumerator(const struct sim *s, size_t len, struct sim_value *ret)
 {
 	const struct btf *btf = ebpf_object_btf(&s->testbed.built.object);

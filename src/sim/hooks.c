@@ -1,4 +1,4 @@
-/* Tables made from hooks.def, so that a scenario knows what policies know. */
+/* Tables generated from hooks.def: scenarios can use every name that policies can use. */
 #include "sim/hooks.h"
 
 #include <ctype.h>
@@ -67,7 +67,7 @@ static const struct {
 #include "gbpf/hooks.def"
 };
 
-/* How a field's constants begin. */
+/* Prefixes of the constants of each field. */
 static const struct {
 	const char *field, *prefix;
 } prefixes[] = { { "class_id", "CLASS_" }, { "class", "CLASS_" }, { "kind", "KIND_" },

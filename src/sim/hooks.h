@@ -29,18 +29,18 @@ const struct sim_hook *sim_hook_named(const char *name, size_t len);
 const struct sim_field *sim_field_named(int hook, const char *name, size_t len);
 
 uint64_t sim_field_get(const struct sim_field *f, const void *ctx);
-/* False: the value does not fit the field. */
+/* Sets a field. Returns false if the value does not fit. */
 bool sim_field_set(const struct sim_field *f, void *ctx, uint64_t value);
 
-/* "HOLD" of submit's 1; NULL: it has no name. */
+/* Returns the name of a verdict ("HOLD" for 1 of submit), or NULL. */
 const char *sim_verdict_name(int hook, int64_t verdict);
-/* True when name is a verdict of that hook; hook -1: of any. */
+/* Returns true if name is a verdict of that hook; hook -1: of any hook. */
 bool sim_verdict_named(int hook, const char *name, size_t len, int64_t *ret);
-/* Calls fn for each verdict's name of a hook. */
+/* Calls fn for the name of each verdict of a hook. */
 void sim_verdict_each(int hook, void (*fn)(void *arg, const char *name), void *arg);
 
-/* A constant of hooks.def: its whole name, without GBPF_, or as the field writes it ("latency" of
- * class_id, "copy" of kind). field may be NULL. */
+/* Looks up a constant of hooks.def by its full name, without GBPF_, or by its short name for a
+ * field ("latency" of class_id, "copy" of kind). field may be NULL. */
 bool sim_constant(const char *field, const char *name, size_t len, uint64_t *ret);
 /* Calls fn for each short constant of a field ("LATENCY" of class_id). */
 void sim_constant_each(const char *field, void (*fn)(void *arg, const char *name), void *arg);

@@ -1,4 +1,4 @@
-/* `{member=value, member>=value ...}`: what a scenario expects of a struct. */
+/* Compares a struct with `{member=value, member>=value ...}`. */
 #include <errno.h>
 #include <string.h>
 
@@ -28,7 +28,7 @@ static int find_member(struct sim *s, uint32_t type, size_t bytes, struct ebpf_t
 	return err;
 }
 
-/* "text" against a char array. */
+/* Compares "text" with a char array. */
 static int match_text(struct sim *s, const struct ebpf_typed_part *part, const uint8_t *base,
 		      enum sim_compare c, bool *holds)
 {

@@ -1,5 +1,4 @@
-/* `map NAME[KEY].member of TENANT`: from what a scenario writes to bytes of an instance's memory,
- * with their type. */
+/* Resolves `map NAME[KEY].member of TENANT` to typed bytes in the memory of an instance. */
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -17,7 +16,7 @@
 #include "gbpf/hooks.def"
 
 struct spec {
-	const char *at; /* where the place begins, for errors */
+	const char *at; /* start of the place, for error messages */
 	uint8_t key[EBPF_MAX_KEY_BYTES];
 	bool has_key;
 	char path[256];
@@ -28,7 +27,7 @@ static const struct btf *types(const struct sim *s)
 	return ebpf_object_btf(&s->testbed.built.object);
 }
 
-/* A copy of the element as tools show it; NULL: there is none. */
+/* Returns a copy of the element as tools show it, or NULL if it is absent. */
 static const uint8_t *read_value(struct sim *s, const struct sim_place *p)
 {
 	uint8_t **slot = &s->values[s->turn++ % ARRAY_SIZE(s->values)];
@@ -66,7 +65,7 @@ static bool find_map(struct sim *s, const char *name, struct sim_place *p)
 	return false;
 }
 
-/* A global variable: a member of a data section. */
+/* Finds a global variable, which is a member of a data section. */
 static bool find_variable(struct sim *s, const char *name, struct sim_place *p)
 {
 	const struct ebpf_object *o = &s->testbed.built.object;
@@ -130,7 +129,7 @@ static int unknown_name(struct sim *s, const char *at, const char *name)
 	return -EINVAL;
 }
 
-/* Text up to the ] that ends it; the place then stands on it. */
+/* Copies the text up to the closing ], to which the position moves. */
 static int raw_key(struct sim *s, char *out, size_t cap)
 {
 	const char *from = s->at;
@@ -152,7 +151,7 @@ static int raw_key(struct sim *s, char *out, size_t cap)
 	return 0;
 }
 
-/* An error of the typed parser, with the caret in the scenario's line. */
+/* Reports an error of the typed parser with the caret in the line of the scenario. */
 static int wrong_value(struct sim *s, const char *at, struct report *r)
 {
 	int err = sim_wrong(s, at, buf_text(&r->hint), "%s", buf_text(&r->message));
@@ -228,7 +227,7 @@ static int parse_key(struct sim *s, const struct sim_place *p, struct spec *spec
 	return 0;
 }
 
-/* ".a[3].b" with expressions in the brackets becomes a path of numbers. */
+/* Evaluates the expressions in ".a[3].b", so that the path contains only numbers. */
 static int parse_path(struct sim *s, struct spec *spec)
 {
 	size_t n = strlen(spec->path);
@@ -269,7 +268,7 @@ static struct sim_instance *only_instance(struct sim *s)
 	return s->testbed.n_tenants == 1 ? &s->testbed.tenant[0].in : NULL;
 }
 
-/* `of NAME`, or what goes without saying. */
+/* Parses `of NAME`, or selects the only instance. */
 static int parse_owner(struct sim *s, struct sim_place *p, const char *at)
 {
 	const struct ebpf_map_def *d = &s->testbed.built.object.maps[p->map];
@@ -301,7 +300,7 @@ static int parse_owner(struct sim *s, struct sim_place *p, const char *at)
 	return 0;
 }
 
-/* Without types, values are numbers, or arrays of u64 (histograms). */
+/* Selects a part of an untyped value: a number, or an element of an array of u64 (histogram). */
 static int untyped_part(struct sim_place *p, const char *path)
 {
 	unsigned long long i;
@@ -339,7 +338,8 @@ static int find_part(struct sim *s, struct sim_place *p, const struct spec *spec
 	return 0;
 }
 
-/* Queues and stacks have no keys: [0] is what comes out next. */
+/* Returns whether the map takes a key. Queues and stacks do not; their [0] is the next element to
+ * pop. */
 static bool takes_key(const struct sim *s, const struct sim_place *p)
 {
 	const struct ebpf_map_def *d = &s->testbed.built.object.maps[p->map];

@@ -1,5 +1,5 @@
-/* Ring buffers: after each event what it wrote is taken out, so that records keep the order of the
- * events; `expect ring` looks at the first that nobody has looked at yet. */
+/* Collects what each event wrote to ring buffers, so that records keep the order of the events;
+ * `expect ring` examines the first record not examined yet. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,7 +141,7 @@ int sim_expect_ring(struct sim *s, const char *at)
 		}
 		return 0;
 	}
-	/* The size of its type is the least that a record has; members beyond it read as absent. */
+	/* A record has at least the size of its type; members after it read as absent. */
 	err = sim_match(s, o->value_type[p.map], *first ? (*first)->data : NULL,
 			*first ? (*first)->bytes : EBPF_MAX_RECORD_BYTES, &holds);
 	if (!err && !s->dry) {

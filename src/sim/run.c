@@ -1,5 +1,5 @@
-/* One run: the scenario is first gone through without effect, so that nothing runs of one that
- * cannot be understood; then it happens. */
+/* One run of a scenario. A dry run first parses everything without effects, so that nothing runs if
+ * the scenario has an error. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -71,7 +71,7 @@ static int do_seed(struct sim *s)
 		return err;
 	}
 	s->random_state = (v.v * UINT64_C(0x9e3779b97f4a7c15)) | 1;
-	/* What programs draw by bpf_get_prandom_u32 is the same in each run, too. */
+	/* Seed bpf_get_prandom_u32 as well, so that each run draws the same numbers. */
 	for (unsigned i = 0; i < s->testbed.n_tenants && !s->dry; i++) {
 		s->testbed.tenant[i].in.policy->env.random_state =
 			s->random_state ^ ((uint64_t)i + 1) << 32;
@@ -97,7 +97,7 @@ static int do_repeat(struct sim *s)
 	}
 	err = err ? err : sim_end(s);
 	for (uint64_t i = 0; !err && i < (s->dry ? 1 : n.v); i++) {
-		if (++s->steps > SIM_MAX_STEPS) { /* loops without a statement in them count, too */
+		if (++s->steps > SIM_MAX_STEPS) { /* loops without statements count, too */
 			sim_text_open(s, first);
 			return sim_wrong(s, s->at, NULL, "more than %u steps", SIM_MAX_STEPS);
 		}
@@ -188,7 +188,7 @@ static int statement(struct sim *s)
 	return err ? err : sim_end(s);
 }
 
-/* Lines from..to-1. s->line is moved on by loops. */
+/* Runs the lines from..to-1. Loops move s->line. */
 static int run_block(struct sim *s, uint32_t from, uint32_t to)
 {
 	for (uint32_t i = from; i < to; i = s->line + 1) {
@@ -239,7 +239,7 @@ int sim_run(const struct sim_options *o, struct sim_result *result, struct repor
 	if (!err) {
 		err = run_all(s, false);
 	} else {
-		s->testbed.n_tenants = 0; /* those of the dry run have nothing to be freed */
+		s->testbed.n_tenants = 0; /* tenants of the dry run own nothing */
 	}
 	result->span_ns = err ? 0 : sim_now() - SIM_START_NS;
 	sim_testbed_finish(&s->testbed);

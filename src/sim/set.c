@@ -1,5 +1,5 @@
-/* `set NAME[KEY].member of TENANT = VALUE`: what an operator would write before, or while, the
- * policy runs. */
+/* `set NAME[KEY].member of TENANT = VALUE`: writes to a map as an operator does, before or while
+ * the policy runs. */
 #include <errno.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #define GBPF_CONST(name, value, doc) enum { name = value };
 #include "gbpf/hooks.def"
 
-/* {..}, [..] and ".." go to the end of the line. */
+/* Parses {..}, [..] or "..", which extend to the end of the line. */
 static int set_typed(struct sim *s, const struct sim_place *p, uint8_t *value)
 {
 	struct report r;

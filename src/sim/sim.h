@@ -10,38 +10,39 @@
 
 #include "base/report.h"
 
-#define SIM_MAX_FAILURES 20 /* that are described; more are counted */
+#define SIM_MAX_FAILURES 20 /* failures with a description; more are only counted */
 
 struct sim_failure {
 	uint32_t line;
-	uint32_t column;	      /* from 0, of what was expected */
-	uint64_t times;		      /* in loops; what is told is the first time */
-	char *text;		      /* owned: the line */
-	char *expected, *got, *after; /* owned; after: the event that it is about */
+	uint32_t column; /* column of the expectation, from 0 */
+	uint64_t times;	 /* number of failures at this place; the texts describe the first */
+	char *text;	 /* owned: the line */
+	char *expected, *got, *after; /* owned; after: the last event before it */
 };
 
 struct sim_result {
 	uint64_t events, expectations, failures;
-	uint64_t span_ns; /* of the scenario's time */
+	uint64_t span_ns; /* span of scenario time */
 	struct sim_failure failure[SIM_MAX_FAILURES];
 	unsigned n_failures;
 };
 
 struct sim_options {
-	const char *policy; /* name for messages and of the policy */
+	const char *policy; /* name of the policy, also for messages */
 	const void *elf;
 	size_t elf_bytes;
 	const char *scenario; /* name for messages */
-	const char *text;     /* its text */
+	const char *text;     /* text of the scenario */
 	FILE *trace;	      /* prints each decision; NULL: none */
 	unsigned flags;	      /* SIM_* */
 };
 
-enum { SIM_JIT = 1 /* run compiled code, not the interpreter */ };
+enum { SIM_JIT = 1 /* run compiled code instead of the interpreter */ };
 
-/* 0: ran to the end, result->failures counts expectations that did not hold. -EINVAL: the scenario
- * or the object is not usable; -EACCES, -E2BIG: the verifier refused the policy; -ENOMEM; r says
- * why. The result is to be finished in any case. */
+/* Runs a scenario. Returns 0 if it ran to the end; result->failures is the number of failed
+ * expectations. Returns -EINVAL (unusable scenario or object), -EACCES or -E2BIG (the verifier
+ * refused the policy) or -ENOMEM, with the reason in r. The caller finishes the result in any case.
+ */
 int sim_run(const struct sim_options *o, struct sim_result *result, struct report *r);
 void sim_result_finish(struct sim_result *result);
 

@@ -1,5 +1,5 @@
-/* What the parts of the simulator share: the policy's instances, the scenario's text, and the state
- * of the run. */
+/* State shared by the parts of the simulator: the instances of the policy, the text of the
+ * scenario, and the state of the run. */
 #ifndef GBPF_SIM_SIM_INT_H
 #define GBPF_SIM_SIM_INT_H
 
@@ -10,11 +10,11 @@
 
 #define SIM_MAX_TENANTS 64u
 #define SIM_MAX_LINES 100000u
-#define SIM_MAX_STEPS 10000000u /* statements that one run executes */
-#define SIM_MAX_RECORDS 100000u /* of ring buffers, that nobody has looked at */
-#define SIM_MAX_DEPTH 8u	/* of blocks in blocks */
+#define SIM_MAX_STEPS 10000000u /* maximum number of statements per run */
+#define SIM_MAX_RECORDS 100000u /* maximum number of unexamined ring buffer records */
+#define SIM_MAX_DEPTH 8u	/* maximum nesting of blocks */
 #define SIM_NAME_BYTES 32u
-#define SIM_STATS 32u /* numbers of GBPF_STAT_* are below */
+#define SIM_STATS 32u /* greater than every GBPF_STAT_* */
 #define SIM_START_NS UINT64_C(1000000000)
 
 /* ---- the policy's instances: gbpfd's and one for each tenant ---- */
@@ -28,9 +28,9 @@ struct sim_instance {
 struct sim_tenant {
 	char name[SIM_NAME_BYTES];
 	uint32_t number, class_id, weight, uid, pid, lane;
-	uint32_t levels;	  /* that can be had, a bit each; 0: what its lane has */
-	uint32_t slice_us, level; /* what the policy set last; 0 and GBPF_LEVEL_NONE: nothing */
-	uint64_t stat[SIM_STATS]; /* by GBPF_STAT_* */
+	uint32_t levels;	  /* available levels as bits; 0: those of its lane */
+	uint32_t slice_us, level; /* last values set by the policy; 0 and GBPF_LEVEL_NONE: none */
+	uint64_t stat[SIM_STATS]; /* indexed by GBPF_STAT_* */
 	struct sim_instance in;
 };
 
@@ -46,13 +46,14 @@ struct sim_testbed {
 	uint64_t last_tick_ns, ticks;
 };
 
-/* 0, or as sim_run. */
+/* Loads the policy. Returns 0, or an error as sim_run() does. */
 int sim_testbed_init(struct sim_testbed *w, const struct sim_options *o, struct report *r);
 void sim_testbed_finish(struct sim_testbed *w);
-/* Gives a tenant its memory and its instance. 0 or -errno. */
+/* Creates the memory and the instance of a tenant. Returns 0 or -errno. */
 int sim_testbed_add(struct sim_testbed *w, struct sim_tenant *t);
 struct sim_tenant *sim_testbed_tenant(struct sim_testbed *w, const char *name, size_t len);
-/* Fills what gBPF itself would say; the scenario's fields come on top. t NULL: gbpfd's hook. */
+/* Fills the fields of a context as gBPF would; the scenario then sets its own. t NULL: a hook of
+ * gbpfd. */
 void sim_testbed_defaults(struct sim_testbed *w, const struct sim_hook *h,
 			  const struct sim_tenant *t, void *ctx);
 bool sim_testbed_fills(const struct sim_testbed *w, int hook);
@@ -67,7 +68,7 @@ void sim_set_now(uint64_t ns);
 struct sim_line {
 	const char *text; /* borrowed, not terminated */
 	size_t len;
-	uint32_t partner; /* of a line that opens a block: its end; of '}': its beginning; else 0 */
+	uint32_t partner; /* line that opens a block: its end; line with '}': its start; else 0 */
 	bool opens, closes;
 };
 
@@ -76,7 +77,7 @@ struct sim_variable {
 	uint64_t value;
 };
 
-/* A record that a ring buffer gave, in the order of the events. */
+/* A record read from a ring buffer, in the order of the events. */
 struct sim_record {
 	struct sim_record *next;
 	uint32_t map;
@@ -104,14 +105,14 @@ struct sim {
 	struct sim_variable vars[SIM_MAX_DEPTH + 24];
 	unsigned n_vars;
 	struct sim_decision last;
-	struct sim_record *records, **last_record; /* owned: those that nobody has looked at yet */
+	struct sim_record *records, **last_record; /* owned: records not examined yet */
 	uint32_t n_records;
 	struct sim_instance *ran; /* the instance of the last event */
-	uint8_t *values[4];	  /* owned: elements that are being looked at, in turn */
+	uint8_t *values[4];	  /* owned: copies of elements, used in turn */
 	unsigned turn;
 	uint64_t random_state, steps;
-	bool dry; /* only looks whether everything can be understood */
-	/* the place in the text */
+	bool dry; /* dry run: only parses */
+	/* the position in the text */
 	uint32_t line;	/* from 0 */
 	const char *at; /* into a terminated copy of the line without its comment */
 	char current[512];
@@ -125,18 +126,19 @@ int sim_wrong(struct sim *s, const char *at, const char *hint, const char *fmt, 
 void sim_blanks(struct sim *s);
 bool sim_take(struct sim *s, const char *token); /* punctuation */
 bool sim_take_word(struct sim *s, const char *word);
-size_t sim_word(const struct sim *s); /* length of the word at the place; 0: none */
-int sim_end(struct sim *s);	      /* nothing more may follow */
+size_t sim_word(const struct sim *s); /* length of the word at the position; 0: none */
+int sim_end(struct sim *s);	      /* checks that nothing follows */
 
 /* expr.c */
 struct sim_value {
 	uint64_t v;
 	bool is_signed;
 };
-/* field: the context field that it is for, so that its constants can be written short; or NULL. */
+/* field: the context field that gets the value, whose constants may be written in short form; or
+ * NULL. */
 int sim_expression(struct sim *s, const char *field, struct sim_value *ret);
 enum sim_compare { SIM_EQ, SIM_NE, SIM_LT, SIM_LE, SIM_GT, SIM_GE, SIM_NONE };
-enum sim_compare sim_comparison(struct sim *s); /* takes it; '=' is SIM_EQ */
+enum sim_compare sim_comparison(struct sim *s); /* takes a comparison operator; '=' is SIM_EQ */
 bool sim_holds(enum sim_compare c, struct sim_value a, struct sim_value b);
 extern const char *const sim_compare_text[];
 uint64_t sim_random(struct sim *s);
@@ -144,15 +146,15 @@ uint64_t sim_random(struct sim *s);
 /* place.c: a map's element, a global variable, or a part of one. */
 struct sim_place {
 	uint32_t map;
-	struct ebpf_map *live; /* in the instance that it is read from */
+	struct ebpf_map *live; /* the map of the instance that is read */
 	const uint8_t *base;   /* copy of the whole value; NULL: no such element */
-	uint32_t type;	       /* BTF of the whole */
+	uint32_t type;	       /* BTF type of the whole value */
 	size_t bytes;
 	struct ebpf_typed_part part;
-	bool whole_map; /* no key was given, though the map has keys */
+	bool whole_map; /* no key was given, but the map has keys */
 	uint8_t key[EBPF_MAX_KEY_BYTES];
 };
-/* A map by name as its number, and whose. */
+/* Parses the name of a map and its owner. */
 int sim_place_map(struct sim *s, struct sim_place *ret);
 int sim_place_parse(struct sim *s, struct sim_place *ret);
 int sim_place_number(struct sim *s, const char *at, const struct sim_place *p,
@@ -167,38 +169,39 @@ struct sim_pair { /* name=value */
 };
 int sim_take_name(struct sim *s, char out[SIM_NAME_BYTES], const char *what);
 int sim_next_pair(struct sim *s, struct sim_pair *p);
-/* Statements, after their first word. */
+/* Execute a statement; the position is after its first word. */
 int sim_tenant_statement(struct sim *s);
 int sim_stat_statement(struct sim *s);
-/* `slice_us of NAME`: what became of a tenant. False: the place is something else, and stays. */
+/* Evaluates `slice_us of NAME`: the state of a tenant. Returns false, without moving the position,
+ * if it is something else. */
 bool sim_of_tenant(struct sim *s, struct sim_value *ret, int *ret_err);
-/* A tenant's name as the value of a field that takes the number of one. */
+/* Converts the name of a tenant for a field that takes a tenant number. */
 bool sim_tenant_number(struct sim *s, const char *field, struct sim_value *ret);
 
-/* event.c: an event, after its first word. */
+/* event.c: runs an event; the position is after its first word. */
 int sim_event(struct sim *s, const struct sim_hook *h);
 
 /* expect.c */
 int sim_expect(struct sim *s);
-/* `if ...`, up to the {: whether its block runs. */
+/* Evaluates the condition of `if ... {`. */
 int sim_condition(struct sim *s, bool *ret);
-/* 0 when there was an event of a hook that the policy fills; else the error for at. */
+/* Returns 0 if the last event ran a program of the policy, else reports an error at `at`. */
 int sim_need_decision(struct sim *s, const char *at);
-/* With a unit when its name ends with _ns. */
+/* Prints a number, with a unit if its name ends with _ns. */
 void sim_print_number(FILE *to, const char *name, struct sim_value v);
-/* Notes an expectation that did not hold, about the text from at on. */
+/* Records a failed expectation, whose text begins at `at`. */
 void sim_fail(struct sim *s, const char *at, const char *expected, const char *got);
 
-/* ring.c: takes what the last event wrote to ring buffers; the records go with the run. */
+/* records.c: collects the records that the last event wrote to ring buffers. The run owns them. */
 int sim_ring_collect(struct sim *s);
 void sim_ring_finish(struct sim *s);
 int sim_expect_ring(struct sim *s, const char *at);
 
-/* match.c: {member=value ...} against bytes of a type. 0 with *ret_holds, or -EINVAL. base NULL:
- * the names alone are looked at. */
+/* match.c: compares bytes of a type with {member=value ...}. Returns 0 and sets *ret_holds, or
+ * -EINVAL. base NULL: checks only the names. */
 int sim_match(struct sim *s, uint32_t type, const void *base, size_t bytes, bool *ret_holds);
 
-/* set.c: writes into a map, as an operator does with `gbpf map set`. */
+/* set.c: writes to a map, as `gbpf map set` does. */
 int sim_set(struct sim *s);
 
 #endif

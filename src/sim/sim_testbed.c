@@ -1,5 +1,5 @@
-/* The policy as it runs in earnest: gbpfd's instance, and one for each tenant that sees global maps
- * read-only and has its own memory. Only the clock and the tenants are the scenario's. */
+/* The instances of the policy as in operation: one of gbpfd, and one per tenant that maps global
+ * maps read-only and has its own memory. Only the clock and the tenants come from the scenario. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #define GBPF_CONST(name, value, doc) enum { name = value };
 #include "gbpf/hooks.def"
 
-/* What can be done to a tenant of each lane, when a scenario says nothing else. */
+/* Default levels available for a tenant of each lane. */
 enum {
 	COMMON_LEVELS = 1u << GBPF_LEVEL_HOLD | 1u << GBPF_LEVEL_DRAIN | 1u << GBPF_LEVEL_BLOCK,
 	PROCESS_LEVELS = COMMON_LEVELS | 1u << GBPF_LEVEL_SLICE | 1u << GBPF_LEVEL_OFF,
@@ -97,7 +97,8 @@ static int slice_set(void *ctx, uint32_t tenant, uint32_t slice_us)
 	return 0;
 }
 
-/* What gbpfd can do from outside; the other levels are the process's own. */
+/* Records a preemption level that gbpfd applies from outside; the process applies the other levels.
+ */
 static int preempt_now(void *ctx, uint32_t tenant, uint32_t level)
 {
 	struct sim_tenant *t = numbered(ctx, tenant);
@@ -292,7 +293,7 @@ static void testbed_defaults(const struct sim_testbed *w, const struct sim_hook 
 	put(h, ctx, "version", 1);
 }
 
-/* Who asks is not among those that are admitted. */
+/* Excludes the requesting tenant from the counts of admitted tenants. */
 static void leave_out(const struct sim_hook *h, const struct sim_tenant *t, void *ctx)
 {
 	const char *name = t->class_id == GBPF_CLASS_LATENCY ? "latency_tenants"
@@ -342,7 +343,7 @@ int64_t sim_testbed_run(struct sim_testbed *w, const struct sim_hook *h, struct 
 	int64_t verdict = 0;
 
 	if (p->insns[h->id]) {
-		/* As gBPF does: the verdict is the 32 bits of an int. */
+		/* As in gBPF, the verdict is a 32-bit int. */
 		verdict = (int32_t)ebpf_policy_run(p, (unsigned)h->id, ctx);
 	}
 	if (h->daemon) {

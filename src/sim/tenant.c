@@ -1,5 +1,5 @@
-/* Tenants of a scenario: who they are, what gbpfd would know of them, and what the policy has asked
- * gbpfd to do to them. */
+/* Tenants of a scenario: their properties, the information that gbpfd would have, and the requests
+ * of the policy to gbpfd. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -54,7 +54,7 @@ static uint32_t free_number(const struct sim_testbed *w)
 	for (unsigned i = 0; i < w->n_tenants; i++) {
 		if (w->tenant[i].number == n) {
 			n++;
-			i = (unsigned)-1; /* look again for the next one */
+			i = (unsigned)-1; /* restart with the next number */
 		}
 	}
 	return n;
@@ -139,7 +139,7 @@ int sim_tenant_statement(struct sim *s)
 		   : 0;
 }
 
-/* Who is named at the place; it stays there. */
+/* Returns the tenant named at the current position. Does not move the position. */
 static struct sim_tenant *named(struct sim *s)
 {
 	sim_blanks(s);
@@ -152,7 +152,7 @@ static int no_tenant(struct sim *s)
 			 "there is no tenant '%.*s'", (int)sim_word(s), s->at);
 }
 
-/* The statistic that a scenario calls name: busy_ns is GBPF_STAT_BUSY_NS. */
+/* Returns the statistic with that name in scenarios: busy_ns is GBPF_STAT_BUSY_NS. */
 static int statistic(const char *name)
 {
 	char wanted[SIM_NAME_BYTES + sizeof("STAT_")];
@@ -165,7 +165,7 @@ static int statistic(const char *name)
 	return sim_constant(NULL, wanted, strlen(wanted), &v) && v < SIM_STATS ? (int)v : -ENOENT;
 }
 
-/* The names that a statistic may have, small. nearest keeps what it was offered. */
+/* The names of statistics in lower case. nearest keeps pointers to the names that it is offered. */
 struct names {
 	struct nearest n;
 	char text[SIM_STATS][SIM_NAME_BYTES];

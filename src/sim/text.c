@@ -1,5 +1,5 @@
-/* The scenario's lines: blocks matched before anything runs, a place in a line, and errors that
- * show it with a caret. */
+/* The lines of a scenario: matches blocks before anything runs, moves within a line, and reports
+ * errors with a caret. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -8,7 +8,8 @@
 #include "base/compiler.h"
 #include "sim/sim_int.h"
 
-/* Length without a comment and trailing blanks. # within quotation marks is no comment. */
+/* Returns the length without comment and trailing blanks. A # within quotation marks starts no
+ * comment. */
 static size_t meat(const char *text, size_t len)
 {
 	bool quoted = false;
@@ -58,7 +59,8 @@ static int split(struct sim *s)
 	return 0;
 }
 
-/* A block opens with `repeat ... {` or `if ... {` at the end of a line and ends with a line `}`. */
+/* Matches blocks. A block begins with `repeat ... {` or `if ... {` at the end of a line and ends
+ * with a line `}`. */
 static int match_blocks(struct sim *s)
 {
 	uint32_t open[SIM_MAX_DEPTH], depth = 0;
@@ -131,7 +133,7 @@ int sim_wrong(struct sim *s, const char *at, const char *hint, const char *fmt, 
 	va_start(ap, fmt);
 	buf_vprintf(&text, fmt, ap);
 	va_end(ap);
-	/* Tabs stay tabs, so that the caret stands below its place. */
+	/* Copy tabs, so that the caret appears below its place. */
 	for (const char *c = s->current; c < at; c++) {
 		buf_puts(&pad, *c == '\t' ? "\t" : " ");
 	}
