@@ -1,5 +1,5 @@
-/* From argv to a verb, its options and its arguments. Words are exact; a wrong one names the
- * nearest. */
+/* Parses argv into a verb, its options and its arguments. Words must match exactly; an error names
+ * the nearest word. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -107,7 +107,8 @@ bool cli_is_choice(const struct cli_option *o)
 	return o->arg && o->arg[0] >= 'a' && o->arg[0] <= 'z' && strchr(o->arg, '|');
 }
 
-/* arg "a|b|c": value must be one of them. Capitals ("NAME|FILE") are names of things. */
+/* Checks that value is one of the words of arg "a|b|c". An arg in capitals ("NAME|FILE") is only a
+ * placeholder. */
 static int check_choice(struct cli *c, const struct cli_option *o, const char *value)
 {
 	char words[128];
@@ -238,7 +239,7 @@ int cli_parse(struct cli *c, int argc, char **argv)
 	int i, out = 0, err = 0;
 	bool rest = false;
 
-	/* Known early, so that an error in a word before it is reported as asked for. */
+	/* Look for --json first, so that an error in an earlier word is reported as JSON. */
 	for (i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
 		c->json = c->json || strcmp(argv[i], "--json") == 0;
 	}

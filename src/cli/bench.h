@@ -6,17 +6,18 @@
 
 #define BENCH_PATH 4096
 
-/* Path of a program of bench; CLI_OK, or an exit code after a message. */
+/* Stores the path of a measuring program. Returns CLI_OK, or an exit code after a message. */
 int cli_bench_program(struct cli *c, const char *name, char path[BENCH_PATH]);
-/* Becomes bench's program bench-<verb>. Returns only an exit code, after a message. */
+/* Executes the measuring program bench-<verb>. Returns only on failure, with an exit code after a
+ * message. */
 int cli_bench_exec(struct cli *c, const char *verb, char **argv);
-/* Appends to an argument vector that is long enough, and ends it with NULL. */
+/* Appends to an argument vector, which the caller made long enough, and terminates it with NULL. */
 void cli_bench_push(char **argv, int *n, const char *flag, const char *value);
 
-/* bench_world.c: for programs that start clients on a GPU. */
+/* bench_testbed.c: for programs that start clients on a GPU. */
 #define BENCH_ARGS 96
-/* Pushes where everything lies that they need; device and policy may be NULL. CLI_OK, or an exit
- * code after a message. */
+/* Appends the paths that these programs need; device and policy may be NULL. Returns CLI_OK, or an
+ * exit code after a message. */
 int cli_bench_testbed(struct cli *c, const char *what, const char *device, const char *policy,
 		      char **argv, int *n);
 struct cli_bench_number {
@@ -24,9 +25,9 @@ struct cli_bench_number {
 	uint64_t min, max;
 };
 int cli_bench_check_numbers(struct cli *c, const struct cli_bench_number *numbers, size_t n);
-/* Every word of a list with commas must be one of the names, which end with NULL. */
+/* Checks that each word of a comma-separated list is one of names (NULL-terminated). */
 int cli_bench_check_list(struct cli *c, const char *what, int option, const char *const *names);
-/* Pushes the verb's options that were given, but not these (ends with -1). */
+/* Appends the given options of the verb, except not_these (terminated by -1). */
 void cli_bench_push_options(struct cli *c, char **argv, int *n, const int *not_these);
 
 #endif

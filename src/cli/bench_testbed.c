@@ -1,5 +1,5 @@
-/* What the verbs of `gbpf bench` that start clients on a GPU share: the files that their programs
- * need, and the check of numbers and lists. */
+/* Shared by the verbs of `gbpf bench` that start clients on a GPU: the paths that their programs
+ * need, and checks of numbers and lists. */
 #include <errno.h>
 #include <libgen.h>
 #include <limits.h>
@@ -24,8 +24,7 @@ static int find_policy(struct cli *c, const char *what, char path[PATH_MAX], con
 	return cli_policy_find(c, what, *name, path, PATH_MAX);
 }
 
-/* Whether --save and --svg can be written is said now, and not when everything has been measured.
- */
+/* Checks before the measurement that --save and --svg can be written. */
 static int check_files(struct cli *c, const char *what)
 {
 	static const char *const files[] = { "save", "svg" };
@@ -55,7 +54,7 @@ static int check_files(struct cli *c, const char *what)
 int cli_bench_testbed(struct cli *c, const char *what, const char *device, const char *policy,
 		      char **argv, int *n)
 {
-	/* the vector points into them until exec */
+	/* the argument vector refers to them until exec */
 	static char gbpf[PATH_MAX], gbpfd[PATH_MAX], server[PATH_MAX], client[BENCH_PATH];
 	static char object[PATH_MAX];
 	static struct cli_run_device d;

@@ -1,5 +1,5 @@
-/* Capabilities are found by the programs that run, when they have a context on the GPU; gbpfd knows
- * what the last ones found. */
+/* Programs detect capabilities when they have a context on the GPU; gbpfd stores the result of the
+ * most recent one. */
 #include "cli/capabilities.h"
 
 #include <string.h>

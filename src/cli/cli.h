@@ -1,6 +1,5 @@
-/* What the verbs of `gbpf` share: the table they are entered in, parsed arguments, errors, output.
- * Data goes to standard output, everything else to standard error; a verb returns the program's
- * exit code. */
+/* Shared by all verbs of `gbpf`: the table of verbs, parsed arguments, errors, output. Data goes to
+ * standard output, everything else to standard error; a verb returns the program's exit code. */
 #ifndef GBPF_CLI_CLI_H
 #define GBPF_CLI_CLI_H
 
@@ -19,13 +18,13 @@ enum cli_exit {
 	CLI_FAILED = 1,
 	CLI_USAGE = 2,
 	CLI_UNREACHABLE = 3, /* no daemon */
-	CLI_REFUSED = 4,     /* a policy */
+	CLI_REFUSED = 4,     /* the verifier or gbpfd refused a policy */
 	CLI_NOT_FOUND = 5,
 	CLI_PERMISSION = 6,
 	CLI_LIMIT = 7,
 	CLI_TIMEOUT = 8,
 	CLI_ROLLED_BACK = 9, /* `policy swap --watch`: its condition held */
-	/* of `gbpf run` only, as env(1), timeout(1) and docker(1) have them */
+	/* `gbpf run` only, as in env(1), timeout(1) and docker(1) */
 	CLI_RUN_FAILED = 125,
 	CLI_RUN_CANNOT_EXEC = 126,
 	CLI_RUN_NO_COMMAND = 127,
@@ -36,23 +35,23 @@ enum cli_exit {
 struct cli_option {
 	const char *name; /* without dashes */
 	char letter;	  /* or 0 */
-	const char *arg;  /* NULL: a flag; "a|b|c": one of these, checked by the parser; else, in
-			     capitals, its name */
+	const char *arg;  /* NULL: a flag; "a|b|c": one of these words, checked by the parser; in
+			     capitals: a placeholder */
 	const char *doc;
 };
 
 struct cli;
 
-/* One line of the table: usage, completion and the check of the manual pages are made from it. */
+/* One verb. Usage, completion and the check of the manual pages are generated from this table. */
 struct cli_verb {
 	const char *name;
-	const char *args; /* as in the usage line; "" when there are none */
+	const char *args; /* as in the usage line; "" if there are none */
 	const char *doc;
-	const char *page;		    /* manual page that has its section, "gbpf-run.1" */
-	const struct cli_option *options;   /* ends with a NULL name; may be NULL */
-	const struct cli_verb *const *subs; /* ends with NULL; then run is NULL */
+	const char *page;		  /* manual page that contains its section, "gbpf-run.1" */
+	const struct cli_option *options; /* terminated by a NULL name; may be NULL */
+	const struct cli_verb *const *subs; /* terminated by NULL; run is NULL then */
 	int min_args, max_args;		    /* max -1: any number */
-	bool command; /* the rest after the first argument is a command line, not ours */
+	bool command; /* the words after the first argument are a command line and are not parsed */
 	int (*run)(struct cli *c);
 };
 
@@ -69,33 +68,33 @@ enum cli_global {
 struct cli {
 	const struct cli_verb *group; /* "policy" of "policy load", or NULL */
 	const struct cli_verb *verb;
-	const char *opt[CLI_MAX_OPTIONS]; /* by index into verb->options: value, "" for a flag, NULL
-					     when absent */
+	const char *opt[CLI_MAX_OPTIONS]; /* indexed like verb->options: the value, "" for a flag,
+					     NULL if absent */
 	const char *global[CLI_MAX_OPTIONS];
 	char **arg; /* borrowed from argv; arg[n_args] == NULL */
 	int n_args;
 	bool json, quiet;
 	bool color_out, color_err;
 	uint64_t timeout_ns;
-	void (*sigpipe)(int); /* what we were started with; the child of `run` gets it back */
+	void (*sigpipe)(int); /* inherited handler; the child of `run` gets it back */
 };
 
 extern const struct cli_verb *const cli_verbs[];
 extern const struct cli_option cli_globals[];
 
-/* args.c: 0 and c filled, or an exit code after the message was printed. */
+/* args.c. Returns 0 with c filled, or an exit code after the message was printed. */
 int cli_parse(struct cli *c, int argc, char **argv);
 const struct cli_verb *cli_verb_find(const struct cli_verb *const *verbs, const char *name);
 /* "policy load" or "ps" */
 const char *cli_verb_name(const struct cli *c, char *out, size_t cap);
-/* True when its values are listed in ->arg. */
+/* Returns true if arg lists the option's values. */
 bool cli_is_choice(const struct cli_option *o);
-/* Whole number in range, or a usage error: 0 or CLI_USAGE. what: "--weight". */
+/* Parses an integer in min..max. Returns 0, or CLI_USAGE after a message; what is "--weight". */
 int cli_number(struct cli *c, const char *what, const char *text, uint64_t min, uint64_t max,
 	       uint64_t *ret);
 
 /* usage.c */
-void cli_usage(const struct cli *c, FILE *to); /* of c->verb, or of the program */
+void cli_usage(const struct cli *c, FILE *to); /* of c->verb, or of the program if NULL */
 void cli_usage_verb(const struct cli_verb *group, const struct cli_verb *verb, FILE *to);
 
 /* out.c: "gbpf: message. hint", or the error document with --json. Return exit_code. hint may be
@@ -104,21 +103,21 @@ int cli_fail(struct cli *c, int exit_code, const char *code, const char *hint, c
 	PRINTF_LIKE(5, 6);
 int cli_fail_report(struct cli *c, int exit_code, const char *what, const struct report *r);
 void cli_print_hint(FILE *to, const char *hint);
-/* report.c: "✗ file: place: message. hint" and its detail; and the same as an object. */
+/* print_report.c: "✗ file: place: message. hint" with its detail; and the same as an object. */
 void cli_print_report(struct cli *c, FILE *to, const char *file, const struct report *r);
 json_t *cli_report_json(const struct report *r);
 void cli_note(struct cli *c, const char *fmt, ...)
 	PRINTF_LIKE(2, 3); /* to standard error, not with -q */
-/* Prints a document and gives it up. verb: "ps" of the schema "gbpf.ps/1". */
-/* A string, with question marks where it is not UTF-8; null for NULL. */
+/* Prints a document and releases it. verb: "ps" for the schema "gbpf.ps/1". */
+/* A JSON string with question marks in place of bytes that are not UTF-8; null for NULL. */
 json_t *cli_json_text(const char *s);
 int cli_json(struct cli *c, const char *verb, json_t *document);
 enum cli_style { CLI_PLAIN, CLI_BOLD, CLI_GREEN, CLI_RED, CLI_DIM };
 const char *cli_style(bool on, enum cli_style style);
-/* 0, or CLI_FAILED after a message when what was printed did not get out. */
+/* Returns 0, or CLI_FAILED after a message if standard output could not be written. */
 int cli_flush(struct cli *c);
 
-/* table.c: columns of text, sized by what is in them. */
+/* table.c: columns of text as wide as their contents. */
 #define CLI_COLUMNS 16
 struct cli_table {
 	const char *head[CLI_COLUMNS];
@@ -130,7 +129,8 @@ struct cli_table {
 void cli_table_init(struct cli_table *t);
 void cli_table_finish(struct cli_table *t);
 void cli_table_column(struct cli_table *t, const char *head, bool right);
-/* Control characters become '?': names and commands are other people's. "" becomes "-". */
+/* Appends a cell. Control characters become '?', since names and commands are untrusted; "" becomes
+ * "-". */
 void cli_table_cell(struct cli_table *t, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void cli_table_print(const struct cli_table *t, FILE *to, bool color);
 void cli_safe_text(struct buf *out, const char *text);
@@ -141,8 +141,8 @@ const char *cli_count(char out[24], uint64_t n);     /* "1.25M" */
 const char *cli_plain(char out[24], uint64_t n);
 const char *cli_bytes(char out[24], uint64_t n); /* "3.1 MiB" */
 const char *cli_when(char out[40], uint64_t wall_ns);
-/* "200ms", "5s", "2m", "1h", "3d"; a bare number is in units of bare_ns (0: a unit is needed). 0 or
- * -EINVAL. */
+/* Parses "200ms", "5s", "2m", "1h", "3d"; a bare number is in units of bare_ns (0: a unit is
+ * required). Returns 0 or -EINVAL. */
 int cli_parse_duration(const char *text, uint64_t bare_ns, uint64_t *ret_ns);
 
 #endif

@@ -1,5 +1,5 @@
-/* `gbpf bench`: the group, and `hook`. What measures are programs of bench, which load what
- * this one never does. */
+/* `gbpf bench`: the group, and `hook`. The measuring programs are separate executables, since they
+ * load libraries that gbpf itself never does. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>

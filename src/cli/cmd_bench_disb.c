@@ -1,4 +1,4 @@
-/* `gbpf bench disb`: the workloads of DISB. The program of bench does it. */
+/* `gbpf bench disb`: the workloads of DISB, run by the program bench-disb. */
 #include <limits.h>
 
 #include "base/paths.h"

@@ -1,5 +1,5 @@
-/* `gbpf bench launch`: measures under a gbpfd of its own, in a folder of its own, so that the
- * policy that others run under stays as it is. */
+/* `gbpf bench launch`: measures under a private gbpfd in a private folder, so that the policy of
+ * other programs is not replaced. */
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -40,12 +40,12 @@ static int remove_entry(const char *path, const struct stat *st, int kind, struc
 	return remove(path);
 }
 
-/* An own runtime directory; the soft GPU's server in it too. */
+/* Makes a private runtime directory, which also holds the soft GPU's socket. */
 static int make_place(struct cli *c, char dir[BENCH_DIR])
 {
 	const char *tmp = getenv("TMPDIR");
 
-	/* Sockets lie in it, whose paths are limited. */
+	/* short: the length of socket paths is limited */
 	snprintf(dir, BENCH_DIR, "%s/gbpf-bench-XXXXXX",
 		 tmp && tmp[0] == '/' && strlen(tmp) < BENCH_DIR - 24 ? tmp : "/tmp");
 	if (!mkdtemp(dir)) {
@@ -77,7 +77,7 @@ static int load_policy(struct cli *c, struct gbpf *g, const char *policy)
 static int start_daemon(struct cli *c, const char *policy, const struct cli_run_device *d,
 			struct gbpf **ret)
 {
-	/* Should we be killed, it goes by itself. */
+	/* if this process is killed, the daemon exits by itself */
 	struct gbpf_start_options o = { .size = sizeof(o),
 					.device = d->soft ? "soft" : "nvidia",
 					.idle_exit_s = 20 };
@@ -91,7 +91,7 @@ static int start_daemon(struct cli *c, const char *policy, const struct cli_run_
 	return code == CLI_OK ? load_policy(c, *ret, policy) : code;
 }
 
-static volatile sig_atomic_t measuring; /* the process that measures */
+static volatile sig_atomic_t measuring; /* pid of the measuring process */
 
 static void pass_on(int sig)
 {
@@ -100,14 +100,14 @@ static void pass_on(int sig)
 	}
 }
 
-/* Whatever ends the measurement, we live on to clean up. */
+/* Signals end the measurement, but this process survives to clean up. */
 static void outlive_signals(void)
 {
 	struct sigaction sa = { .sa_handler = pass_on, .sa_flags = SA_RESTART };
 
 	sigaction(SIGTERM, &sa, NULL);
 	sigaction(SIGHUP, &sa, NULL);
-	signal(SIGINT, SIG_IGN); /* reaches the child by itself */
+	signal(SIGINT, SIG_IGN); /* the terminal sends it to the child, too */
 	signal(SIGQUIT, SIG_IGN);
 }
 
@@ -140,7 +140,8 @@ static int run_program(struct cli *c, char **argv)
 	return WEXITSTATUS(status);
 }
 
-/* Returns when it has gone, so that it does not write into what is being removed. */
+/* Stops gbpfd and waits until it has exited, so that it does not write into the folder while that
+ * is removed. */
 static void stop_daemon(struct gbpf *g)
 {
 	const struct gbpf_hello *h = g ? gbpf_hello(g) : NULL;
@@ -156,7 +157,7 @@ static void stop_daemon(struct gbpf *g)
 	fd_close(fd);
 }
 
-/* LD_PRELOAD and settings of a `gbpf run` that we may be in would be in the way. */
+/* Removes LD_PRELOAD and the settings of an enclosing `gbpf run`. */
 static void set_environment(struct cli *c, const struct cli_run_device *d, bool off)
 {
 	unsetenv("LD_PRELOAD");

@@ -1,5 +1,5 @@
-/* `gbpf bench lcbe`: requests beside batch work under several ways of sharing. The program of
- * bench does it; here its settings are checked and the files that it needs are found. */
+/* `gbpf bench lcbe`: requests next to batch work under several sharing modes, run by the program
+ * bench-lcbe; this file checks the settings and finds the files it needs. */
 #include "cli/bench.h"
 #include "cli/verbs.h"
 

@@ -1,5 +1,5 @@
-/* `gbpf bench pace`: what the block level costs when nobody interrupts. The program of bench
- * does it. */
+/* `gbpf bench pace`: cost of the block level without interruptions, measured by the program
+ * bench-pace. */
 #include <limits.h>
 
 #include "base/paths.h"

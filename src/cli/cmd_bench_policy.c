@@ -1,5 +1,5 @@
-/* `gbpf bench policy`: what policies cost, against controls in the same run. The program of
- * bench does it, with the objects and native code that are installed beside it. */
+/* `gbpf bench policy`: cost of policies against controls in the same run, measured by the program
+ * bench-policy with the installed objects and native code. */
 #include <limits.h>
 #include <string.h>
 

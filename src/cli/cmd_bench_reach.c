@@ -1,5 +1,5 @@
-/* `gbpf bench reach`: how much of what frameworks launch has PTX that gBPF can use. The program of
- * bench does it. */
+/* `gbpf bench reach`: the share of frameworks' launches with PTX that gBPF can use, measured by the
+ * program bench-reach. */
 #include <limits.h>
 
 #include "base/paths.h"

@@ -1,5 +1,5 @@
-/* `gbpf bench soft`: how fast the soft GPU is. The program of bench does it, with a server of
- * its own unless the running one is wanted. */
+/* `gbpf bench soft`: speed of the soft GPU, measured by the program bench-soft with a private
+ * server unless the running one is requested. */
 #include <limits.h>
 #include <string.h>
 

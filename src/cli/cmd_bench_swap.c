@@ -1,5 +1,5 @@
-/* `gbpf bench swap`: what a swap does to those who call hooks meanwhile. The program of bench
- * does it, with a gbpfd of its own. */
+/* `gbpf bench swap`: effect of a swap on concurrent hook calls, measured by the program bench-swap
+ * with a private gbpfd. */
 #include <limits.h>
 #include <string.h>
 #include <unistd.h>

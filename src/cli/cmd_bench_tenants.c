@@ -1,5 +1,5 @@
-/* `gbpf bench tenants`: several latency and batch processes at once. The program of bench does
- * it. */
+/* `gbpf bench tenants`: several latency and batch processes at once, measured by the program
+ * bench-tenants. */
 #include "cli/bench.h"
 #include "cli/verbs.h"
 

@@ -1,5 +1,5 @@
-/* `gbpf completion bash`: the shell's completion, made from the table of verbs. The build runs it
- * once and installs it. */
+/* `gbpf completion bash`: shell completion generated from the table of verbs. The build runs it
+ * once and installs the output. */
 #include <string.h>
 
 #include "cli/verbs.h"
@@ -28,7 +28,7 @@ static void print_choices(const char *verb, const struct cli_option *o)
 				putchar(*p == '|' ? ' ' : *p);
 			}
 		} else {
-			putchar('-'); /* it takes a value that we cannot name */
+			putchar('-'); /* takes a value that cannot be listed */
 		}
 		printf("' ;;\n");
 	}

@@ -1,5 +1,5 @@
-/* `gbpf device`: the GPUs that gbpfd knows; and of a soft GPU, asked directly, what it does and
- * what programs wanted of it in vain. */
+/* `gbpf device`: the GPUs that gbpfd knows; for a soft GPU, queried directly, also its activity and
+ * the unsupported calls of programs. */
 #include <errno.h>
 #include <string.h>
 
@@ -9,8 +9,8 @@
 #include "cli/verbs.h"
 #include "soft/query.h"
 
-#define SAMPLE_NS 100000000u /* between two looks, for the share of time that it was busy */
-#define CONTEXTS_MAX 4096u   /* shown of one GPU */
+#define SAMPLE_NS 100000000u /* between two samples, for utilization */
+#define CONTEXTS_MAX 4096u   /* shown per GPU */
 
 enum { O_SOFT, O_UNSUPPORTED, O_PID };
 
@@ -22,7 +22,7 @@ static const struct cli_option options[] = {
 	{ NULL, 0, NULL, NULL },
 };
 
-/* Tenants come as a number or as a list of them. */
+/* Returns the number of tenants, which the reply gives as a number or as a list. */
 static uint64_t how_many(const json_t *device)
 {
 	const json_t *v = json_object_get(device, "tenants");
@@ -117,7 +117,7 @@ static int cannot_ask(struct cli *c, int err)
 			"device: the soft GPU does not answer: %s", strerror(-err));
 }
 
-/* One GPU: its numbers now, and its contexts. */
+/* Queries one GPU: current counters and contexts. */
 static int gpu_object(struct soft_query *q, uint32_t gpu, json_t *contexts,
 		      struct soft_gpu_info *ret)
 {
@@ -161,7 +161,7 @@ static double busy_share(const struct soft_gpu_info *a, const struct soft_gpu_in
 		       : 0;
 }
 
-/* Every GPU twice, a moment apart. */
+/* Queries each GPU twice, SAMPLE_NS apart. */
 static int ask_all(struct soft_query *q, json_t *gpus, json_t *contexts)
 {
 	struct soft_gpu_info before[SOFT_MAX_GPUS], now;

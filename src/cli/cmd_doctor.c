@@ -1,4 +1,5 @@
-/* `gbpf doctor`: is everything here that gBPF needs, and what to do about what is not. */
+/* `gbpf doctor`: checks that the machine has what gBPF needs, and prints a remedy for each problem.
+ */
 #include <stdarg.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* `gbpf events`: the history of gbpfd, and what is added to it. */
+/* `gbpf events`: prints gbpfd's history and follows it. */
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -23,8 +23,8 @@ struct walk {
 	struct cli *c;
 	uint64_t last, not_before_ns;
 	bool count_only;
-	json_t *all; /* NULL: print each */
-	bool broken; /* nobody reads our output any more */
+	json_t *all; /* NULL: print each event as it arrives */
+	bool broken; /* standard output was closed */
 };
 
 static volatile sig_atomic_t interrupted;
@@ -108,7 +108,7 @@ static int finish(struct cli *c, struct walk *w)
 	return CLI_OK;
 }
 
-/* Who follows wants what comes, with a little of what was. */
+/* -f starts with the last FOLLOW_BEGINS_WITH events. */
 static int skip_old(struct gbpf *g, struct walk *w)
 {
 	int rc;

@@ -41,7 +41,7 @@ static void add_verbs(json_t *all, const struct cli_verb *group,
 	}
 }
 
-/* The whole table: from it the tests compare the manual pages with the program. */
+/* Prints the whole table; the tests compare the manual pages with it. */
 static int help_json(struct cli *c)
 {
 	json_t *all = json_array();

@@ -106,7 +106,7 @@ int cli_map_find_variable(struct cli *c, struct cli_map *m, const char *what)
 	json_array_foreach(json_object_get(list, "maps"), i, v)
 	{
 		if (strcmp(cli_text(v, "map"), m->map.name) == 0) {
-			goto out; /* a map, then */
+			goto out; /* it is a map */
 		}
 	}
 	json_array_foreach(json_object_get(list, "maps"), i, v)
@@ -173,7 +173,7 @@ static const char *scope_text(const char *scope)
 						: "all";
 }
 
-/* Of a data section the variables are of interest: "section .bss {u64 a, u64 b}". */
+/* Shortens the type of a data section to its variables: "section .bss {u64 a, u64 b}". */
 static const char *short_type(char *out, size_t cap, const char *type)
 {
 	const char *brace = strchr(type, '{');
@@ -232,7 +232,7 @@ static int cmd_list(struct cli *c)
 	return CLI_OK;
 }
 
-/* A variable has no key; what is got has one otherwise. */
+/* A variable takes no key; map entries need one. */
 static int check_key(struct cli *c, const struct cli_map *m, const char *what, bool given,
 		     bool enough)
 {
@@ -274,7 +274,7 @@ static int cmd_get(struct cli *c)
 	return code;
 }
 
-/* "set accounts[0] = {used_ns=5}": the entry as it is now. */
+/* Prints the entry as it is now: "set accounts[0] = {used_ns=5}". */
 static void print_done(const struct cli *c, const char *verb, const json_t *result)
 {
 	const json_t *entry = json_array_get(json_object_get(result, "entries"), 0);
@@ -312,7 +312,7 @@ static int done(struct cli *c, struct cli_map *m, const char *what, const char *
 	return code;
 }
 
-/* With one word after the map it is pushed, or written to the variable; else the first is the key.
+/* One word after the map is a value to push or to store in a variable; of two the first is the key.
  */
 static int cmd_set(struct cli *c)
 {

@@ -1,4 +1,4 @@
-/* `gbpf map dump` and `watch`: all entries, and what changes. */
+/* `gbpf map dump` and `watch`: all entries, and changes. */
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static const struct cli_option dump_options[] = {
 	{ NULL, 0, NULL, NULL },
 };
 
-/* Asks page after page, until there are limit entries. */
+/* Requests pages until there are limit entries. */
 static int ask_all(struct cli *c, struct cli_map *m, uint64_t limit, json_t **ret, bool *more)
 {
 	json_t *all = NULL;
@@ -132,7 +132,7 @@ struct watch {
 	struct cli *c;
 	struct cli_map m;
 	uint64_t lines, count; /* 0: no limit */
-	json_t *before;	       /* owned: the variable that is watched, as it was */
+	json_t *before;	       /* owned: previous value of the watched variable */
 	bool broken, ended;
 };
 
@@ -184,7 +184,7 @@ static void print_line(struct watch *w, const json_t *d)
 	buf_finish(&value);
 }
 
-/* Of a section that changed only the variable that was asked for counts. */
+/* Of a changed section only the requested variable counts. */
 static bool changed(struct watch *w, json_t *d)
 {
 	json_t *now;

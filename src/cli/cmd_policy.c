@@ -1,4 +1,4 @@
-/* `gbpf policy`: the group, and its verbs that ask gbpfd for a change of the active policy. */
+/* `gbpf policy`: the group, and the verbs that change the active policy. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "cli/verbs.h"
 #include "cli/watch_swap.h"
 
-/* "lc_first@3" of the active policy, or "". Never fails: it is decoration. */
+/* Stores "lc_first@3" of the active policy, or "" on any error: it is used for information only. */
 static void active_policy(struct gbpf *g, char out[80])
 {
 	char *json = NULL;
@@ -28,7 +28,8 @@ static void active_policy(struct gbpf *g, char out[80])
 	free(json);
 }
 
-/* With --keep-maps: what goes on, and what begins anew though the version before had it. */
+/* --keep-maps: prints which maps were carried over and which start empty although the previous
+ * version had them. */
 static void print_maps_kept(const json_t *maps)
 {
 	const char *sep = "kept ";
@@ -53,8 +54,9 @@ static void print_maps_kept(const json_t *maps)
 	}
 }
 
-/* "swapped lc_first@3 → fair@4 in 412 µs; 2 programs had it ready, longest pause so far 80 ns": a
- * pause is noted by the call that meets the new version, so that of this swap is not in it yet */
+/* Prints "swapped lc_first@3 → fair@4 in 412 µs; 2 programs had it ready, longest pause so far 80
+ * ns". The call that first sees the new version records the pause, so this swap's own is not
+ * included yet. */
 static void print_change(const char *verb, const char *was, const json_t *r)
 {
 	uint64_t acked = cli_u64(r, "acked"), late = cli_u64(r, "late"),
@@ -133,7 +135,7 @@ static int load(struct cli *c, const char *what, const char *verb, unsigned flag
 
 		fflush(stdout);
 		end = cli_watch_await(c, g, cli_u64(result, "version"), &watch);
-		if (!watch) { /* gbpfd is gone: that has been said */
+		if (!watch) { /* gbpfd has exited; the error was printed */
 			code = end;
 		}
 		json_object_set_new(result, "watch", watch ? watch : json_null());

@@ -1,4 +1,4 @@
-/* `gbpf policy build`: clang with the right words, then the check. */
+/* `gbpf policy build`: runs clang with the options for policies, then the check. */
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -57,7 +57,8 @@ static bool on_path(const char *program)
 	return false;
 }
 
-/* CLI_OK with *ret, or an exit code after a message. v4 came with clang 18. */
+/* Finds clang. Returns CLI_OK with *ret, or an exit code after a message. Instruction set v4 needs
+ * clang 18. */
 static int find_clang(struct cli *c, const char **ret)
 {
 	static const char *const old[] = { "clang-14", "clang-19", "clang", "clang-16",
@@ -158,7 +159,7 @@ static int by_name(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The policies of a folder. "." is left out of the names. */
+/* Lists the policy sources of a folder. "." is omitted from the names. */
 static int list_folder(struct cli *c, const char *dir, char *sources[], int *n)
 {
 	DIR *d = opendir(dir);
@@ -213,7 +214,7 @@ static int list_sources(struct cli *c, char *sources[], int *n)
 	return CLI_OK;
 }
 
-/* "x.bpf.o" of "x.bpf.c" */
+/* Returns "x.bpf.o" for "x.bpf.c"; caller frees. */
 static char *object_of(struct cli *c, const char *source)
 {
 	char *object = strdup(c->opt[O_OUTPUT] ? c->opt[O_OUTPUT] : source);

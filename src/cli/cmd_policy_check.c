@@ -34,7 +34,7 @@ static json_t *program_json(const struct ebpf_prog *p, const struct ebpf_verify_
 			 "stack_bytes", (int)s->stack_bytes);
 }
 
-/* On one line, or with a line for each program when there are many. */
+/* Prints the result on one line, or a line for each program if there are more than ONE_LINE. */
 static void print_accepted(struct cli *c, const char *file, json_t *programs, unsigned n_maps)
 {
 	size_t n = json_array_size(programs), i;
@@ -60,8 +60,8 @@ static void print_accepted(struct cli *c, const char *file, json_t *programs, un
 	}
 }
 
-/* Verifies every program (or that of one hook) and collects what is printed about it. 0 or -errno
- * with r. */
+/* Verifies every program (or that of one hook) and collects its output. Returns 0, or -errno with
+ * r. */
 static int check_whole(const struct buf *elf, const char *name, unsigned flags, json_t *programs,
 		       unsigned *n_maps, uint64_t *verify_ns, struct report *r)
 {
@@ -130,7 +130,7 @@ static void file_hint(struct report *r, const char *file, int err)
 	}
 }
 
-/* One object, read or linked already (err 0), as a line or as a member of files. */
+/* Checks one object that was read or linked already (err 0), as a line or as a member of files. */
 static int check_object(struct cli *c, const char *file, const struct buf *elf, int err,
 			unsigned flags, const struct cli_hook_info *hook, json_t *files)
 {
@@ -143,7 +143,8 @@ static int check_object(struct cli *c, const char *file, const struct buf *elf, 
 	if (err) {
 		file_hint(&r, file, err);
 		report_set(&r, err, "file", "cannot be read: %s", strerror(-err));
-		err = -EIO; /* EACCES says here that the file is unusable, not that it is unsafe */
+		err = -EIO; /* EACCES means that the file is unreadable, not that the policy is
+			       unsafe */
 	} else if (is_source(file)) {
 		report_hint(&r, "Build it first: gbpf policy build %.80s", file);
 		err = report_set(&r, -EINVAL, "file", "this is source, no object");
@@ -204,7 +205,7 @@ static int check_linked(struct cli *c, char *const *names, int n, unsigned flags
 	char verb[64];
 	int code = cli_policy_read(c, cli_verb_name(c, verb, sizeof(verb)), names, n, &elf, name);
 
-	*told = code != CLI_OK; /* the message, or the document, is out */
+	*told = code != CLI_OK; /* the message or document was printed */
 	if (code == CLI_OK) {
 		code = check_object(c, name, &elf, 0, flags, hook, files);
 	}

@@ -1,5 +1,5 @@
-/* `gbpf policy exec`: one raw program, unverified and confined: the form that conformance suites of
- * eBPF expect. */
+/* `gbpf policy exec`: runs one raw program, unverified and confined, in the form that eBPF
+ * conformance suites expect. */
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -29,7 +29,7 @@ static int digit(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Hex bytes with blanks between them. 0 or -EINVAL. */
+/* Parses hex bytes separated by blanks. Returns 0 or -EINVAL. */
 static int parse_hex(const char *text, struct buf *out)
 {
 	while (*text) {

@@ -1,5 +1,6 @@
-/* `gbpf policy new`: a folder with a policy that builds, a scenario that passes, and what to do
- * next. The templates are ordinary files of the installed tree, in which the name is "mypolicy". */
+/* `gbpf policy new`: makes a folder with a policy that builds and a scenario that passes, and
+ * prints the next steps. The templates are installed files in which the policy is called
+ * "mypolicy". */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +15,7 @@
 #define PLACEHOLDER "mypolicy"
 #define TEMPLATE_MAX_BYTES (1u << 20)
 #define NAME_MAX_LEN                                                                               \
-	27 /* a name of 32 bytes with its end, and room for what the struct form adds */
+	27 /* 32 bytes with the terminating zero and the suffix that the struct form adds */
 
 enum { O_TEMPLATE };
 
@@ -33,7 +34,7 @@ static const struct {
 	{ "full", "every hook, as a struct of programs" },
 };
 
-/* A name is used as a C identifier, too. */
+/* The name must be a C identifier. */
 static int check_name(struct cli *c, const char *name)
 {
 	char hint[96], better[NAME_MAX_LEN + 1];
@@ -72,7 +73,7 @@ static void replace_name(struct buf *out, const char *text, const char *name)
 	buf_puts(out, text);
 }
 
-/* Writes dir/name<suffix> from the template's file; what is there already stays. */
+/* Writes dir/name<suffix> from the template; an existing file is not overwritten. */
 static int write_file(struct cli *c, const char *template, const char *dir, const char *name,
 		      const char *suffix)
 {
@@ -145,7 +146,7 @@ static int cmd_policy_new(struct cli *c)
 		code = write_file(c, template, dir, name, ".scenario");
 	}
 	if (code != CLI_OK) {
-		rmdir(dir); /* an empty one is of no use */
+		rmdir(dir); /* succeeds only if it is empty */
 		return code;
 	}
 	if (c->json) {

@@ -1,11 +1,11 @@
-/* `gbpf policy list` and `show`: what gbpfd keeps, and what one version does. */
+/* `gbpf policy list` and `show`: the stored versions, and the details of one. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/connect.h"
 #include "cli/verbs.h"
 
-/* "submit, retire": hooks come as names or as objects with one. */
+/* Appends "submit, retire"; the reply has names or objects with a name. */
 static void hook_names(struct buf *out, const json_t *hooks)
 {
 	json_t *h;
@@ -19,7 +19,7 @@ static void hook_names(struct buf *out, const json_t *hooks)
 	}
 }
 
-/* A version that was taken back deserves a second look. */
+/* A version that was rolled back is marked. */
 static const char *state_text(const json_t *v)
 {
 	const char *state = cli_text(v, "state");
@@ -150,7 +150,7 @@ static void print_notes(const json_t *notes)
 	}
 }
 
-/* "  submit failed: 3 helper errors, 1 slow": hooks whose programs went wrong at run time. */
+/* Prints hooks whose programs failed at run time: "  submit failed: 3 helper errors, 1 slow". */
 static void print_failures(const json_t *failures)
 {
 	static const struct {

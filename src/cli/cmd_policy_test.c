@@ -85,7 +85,7 @@ static void print_result(struct cli *c, const char *file, int err, const struct 
 	char t[24];
 
 	if (err) {
-		/* What is wrong with the policy itself is not the scenario's. */
+		/* an error of the policy itself is not reported as the scenario's */
 		bool own = strcmp(r->code, "scenario") == 0 || strcmp(r->code, "file") == 0;
 
 		cli_print_report(c, stdout, own ? file : c->arg[0], r);
@@ -143,7 +143,7 @@ static int test_one(struct cli *c, const char *name, const struct buf *elf, cons
 	return err;
 }
 
-/* The policy is the first word and what follows of it in object files. */
+/* Returns the number of words that name the policy: the first, and the object files that follow. */
 static int count_objects(const struct cli *c)
 {
 	int n = 1;
@@ -159,7 +159,8 @@ static int count_objects(const struct cli *c)
 	return n;
 }
 
-/* "x.scenario" beside "x.bpf.o". CLI_OK, or an exit code after a message. */
+/* Finds "x.scenario" in the folder of "x.bpf.o". Returns CLI_OK, or an exit code after a message.
+ */
 static int own_scenario(struct cli *c, char *path, size_t cap)
 {
 	static const char *const ends[] = { ".bpf.o", ".o" };

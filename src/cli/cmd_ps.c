@@ -1,4 +1,4 @@
-/* `gbpf ps` and `gbpf set`: the programs that run under gBPF, and their class and weight. */
+/* `gbpf ps` and `gbpf set`: programs under gBPF; their class and weight. */
 #include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static const char *user_of(char out[64], const json_t *tenant)
 	return out;
 }
 
-/* "fair@4", or what the program waits for when it does not run yet. */
+/* Returns "fair@4", or the reason why the program has not started. */
 static const char *policy_of(char out[80], const json_t *tenant, const json_t *versions)
 {
 	uint64_t version = cli_u64(tenant, "policy_version");
@@ -58,7 +58,8 @@ static const char *policy_of(char out[80], const json_t *tenant, const json_t *v
 	return out;
 }
 
-/* What is done to it now from outside, or the strongest that its own work has seen. */
+/* Returns the hardware control in effect, or the strongest level that its own launches have used.
+ */
 static const char *level_of(const json_t *tenant)
 {
 	const json_t *s = json_object_get(tenant, "stats");
@@ -116,7 +117,7 @@ static void print_tenants(struct cli *c, const json_t *tenants, const json_t *ve
 	cli_table_finish(&t);
 }
 
-/* Whether it can be stopped between blocks: "12 us a block", or why not. */
+/* Returns "12 us a block" if the kernel can be stopped between blocks, else the reason why not. */
 static const char *block_level_of(char out[80], const json_t *k)
 {
 	uint64_t ns = cli_u64(k, "block_ns");
@@ -189,7 +190,7 @@ static const char *times(char out[32], uint64_t n)
 	return out;
 }
 
-/* "held 3 times, 52.4 ms in all, longest 9.14 ms", and what else happened to its work. */
+/* Appends "held 3 times, 52.4 ms in all, longest 9.14 ms" and other events of its launches. */
 static void add_holds(struct buf *line, const json_t *s)
 {
 	uint64_t holds = cli_u64(s, "holds"), deferred = cli_u64(s, "deferred"),
@@ -211,7 +212,7 @@ static void add_holds(struct buf *line, const json_t *s)
 	}
 }
 
-/* "stopped between blocks 41 times in 900 launches, let go at the hold limit once" */
+/* Appends "stopped between blocks 41 times in 900 launches, let go at the hold limit once". */
 static void add_interruptions(struct buf *line, const json_t *s)
 {
 	uint64_t launches = cli_u64(s, "block_launches"), forced = cli_u64(s, "forced");
@@ -244,7 +245,8 @@ static void add_outside(struct buf *line, const json_t *tenant)
 	}
 }
 
-/* "share of the multiprocessors: 40 %, kept by 3 streams, not by 1 ordered with the default one" */
+/* Appends "share of the multiprocessors: 40 %, kept by 3 streams, not by 1 ordered with the default
+ * one". */
 static void add_caps(struct buf *line, const json_t *s)
 {
 	static const struct {
@@ -300,7 +302,8 @@ static void print_why(struct cli *c, const json_t *tenants)
 	}
 }
 
-/* The list of policies is for their names only: without it there are numbers. */
+/* Queries tenants and policies. The latter only supply names: without them version numbers are
+ * shown. */
 static int ask(struct cli *c, json_t **ret_tenants, json_t **ret_policies, bool *ret_off)
 {
 	struct gbpf *g = NULL;
@@ -359,7 +362,7 @@ static const struct cli_option set_options[] = {
 	{ NULL, 0, NULL, NULL },
 };
 
-/* CLI_OK with the tenant, or an exit code after the message was printed. */
+/* Finds the tenant of a process. Returns CLI_OK, or an exit code after the message was printed. */
 static int tenant_of_pid(struct cli *c, uint64_t pid, uint64_t *ret_tenant, json_t **ret_was)
 {
 	json_t *result = NULL, *tenant;

@@ -1,5 +1,5 @@
-/* `gbpf run`: starts a program under the shim and stands in for it: signals go in, the exit code
- * comes out. */
+/* `gbpf run`: starts a program under the shim and forwards signals to it and its exit code to the
+ * caller. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -17,9 +17,11 @@
 #include "cli/run_env.h"
 #include "cli/verbs.h"
 
-#define FATE_NS 3000000000u /* gbpfd hears of a death when the driver has ended the process */
+#define FATE_NS                                                                                    \
+	3000000000u /* max wait for the exit record, which gbpfd has once the driver has ended the \
+		       process */
 #define FATE_LOOK_NS 20000000u
-#define BACKOFF_NS 100000000u /* doubled with each restart */
+#define BACKOFF_NS 100000000u /* first delay; doubled with each restart */
 #define BACKOFF_MOST_NS 10000000000u
 
 enum { O_CLASS, O_NAME, O_WEIGHT, O_LANE, O_HINT, O_DEVICE, O_RESTART, O_CHECK, O_STRICT, O_OFF };
@@ -48,9 +50,9 @@ static const struct cli_option options[] = {
 };
 
 struct started {
-	pid_t child;	   /* -1: it could not be */
-	uint64_t at_ns;	   /* not later than that it was */
-	bool asked_to_end; /* by a signal; it need not have obeyed */
+	pid_t child;	   /* -1: could not be started */
+	uint64_t at_ns;	   /* upper bound of its start time */
+	bool asked_to_end; /* a signal asked it to end; it may have ignored that */
 };
 
 static const int forwarded[] = { SIGINT,  SIGTERM,  SIGHUP,  SIGQUIT, SIGUSR1,
@@ -65,7 +67,7 @@ static void signal_set(sigset_t *set)
 	sigaddset(set, SIGCHLD);
 }
 
-/* In the child. Reports a failed exec through the pipe, which a successful one closes. */
+/* Runs in the child. Reports a failed exec through the pipe, which a successful exec closes. */
 static void NORETURN start_child(const struct cli *c, const sigset_t *mask, int report_fd)
 {
 	int err;
@@ -80,8 +82,7 @@ static void NORETURN start_child(const struct cli *c, const sigset_t *mask, int 
 	_exit(CLI_RUN_CANNOT_EXEC);
 }
 
-/* Follows the child into a stop that the terminal asked for, so that the shell sees its job as
- * stopped. */
+/* Stops with the child when the terminal stops it, so that the shell sees the job as stopped. */
 static void stop_too(int sig)
 {
 	if (sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU) {
@@ -89,7 +90,7 @@ static void stop_too(int sig)
 	}
 }
 
-/* True when the child has ended, with its exit code. */
+/* Returns true, with the exit code, if the child has ended. */
 static bool reap(pid_t child, int *ret_code)
 {
 	int status;
@@ -110,8 +111,8 @@ static bool asks_to_end(int sig)
 	return sig == SIGINT || sig == SIGTERM || sig == SIGHUP || sig == SIGQUIT;
 }
 
-/* A signal from the terminal has reached the child already, as a member of the same process group;
- * one that a process sent to us has not. */
+/* Forwards signals until the child ends. The child is in the same process group, so it has already
+ * received a signal from the terminal; one sent to this process alone must be forwarded. */
 static int stand_in(struct started *s, const sigset_t *set)
 {
 	int code = CLI_RUN_FAILED;
@@ -140,7 +141,7 @@ static int exec_failed(struct cli *c, const char *program, int err)
 			"run: '%s' cannot be executed: %s", program, strerror(err));
 }
 
-/* set is blocked; old is what the child gets. */
+/* Runs the program once. set is blocked; the child gets old. */
 static int run_once(struct cli *c, const sigset_t *set, const sigset_t *old, struct started *s)
 {
 	int pipe_fd[2], err = 0;
@@ -174,8 +175,8 @@ static int run_once(struct cli *c, const sigset_t *set, const sigset_t *old, str
 	return stand_in(s, set);
 }
 
-/* What gbpfd says of a process that has ended, which it may learn a moment after us: how often it
- * may be started again, and why (caller frees; NULL: not at all). */
+/* Queries gbpfd's exit record of a process, which may appear a moment later. Returns how many
+ * restarts are allowed, with the reason in *ret_why (caller frees; NULL: none). */
 static uint64_t restarts_allowed(struct cli *c, const struct started *s, char **ret_why)
 {
 	uint64_t until = clock_now_ns() + FATE_NS, n = 0;
@@ -211,7 +212,7 @@ static uint64_t restarts_allowed(struct cli *c, const struct started *s, char **
 	return *ret_why ? n : 0;
 }
 
-/* A signal that is meant for the program, which is not there, ends the waiting. */
+/* Waits before a restart. Returns false if a signal for the program ends the wait. */
 static bool wait_backoff(unsigned restarts)
 {
 	uint64_t ns = MIN((uint64_t)BACKOFF_NS << MIN(restarts, 10u), (uint64_t)BACKOFF_MOST_NS);
@@ -260,7 +261,7 @@ static int run_program(struct cli *c)
 	}
 }
 
-/* The variable is what the child, and gbpfd if it is started, find the socket by. */
+/* Sets the variable by which the child, and a gbpfd started here, find the socket. */
 static int use_socket(struct cli *c)
 {
 	static const char leaf[] = "/control.sock";
@@ -283,7 +284,8 @@ static int use_socket(struct cli *c)
 	return setenv("GBPF_RUNTIME_DIR", dir, 1) == 0 ? 0 : CLI_RUN_FAILED;
 }
 
-/* True when exec is sure to fail with ENOENT: then no gbpfd is started for nothing. */
+/* Returns true if exec would certainly fail with ENOENT, so that gbpfd is not started needlessly.
+ */
 static bool is_nowhere(const char *command)
 {
 	const char *path = getenv("PATH");
@@ -296,7 +298,7 @@ static bool is_nowhere(const char *command)
 		return access(command, F_OK) < 0 && errno == ENOENT;
 	}
 	if (!path) {
-		return false; /* execvp has a path of its own then */
+		return false; /* without PATH execvp uses its own default */
 	}
 	for (const char *p = path;; p++) {
 		size_t n = strcspn(p, ":");
@@ -313,8 +315,8 @@ static bool is_nowhere(const char *command)
 	}
 }
 
-/* Connects, starting gbpfd when needed. A gbpfd that runs decides the device where the user did
- * not. */
+/* Connects, starting gbpfd if needed. A running gbpfd decides the device unless the user chose one.
+ */
 static int start_daemon(struct cli *c, struct cli_run_device *d, struct report *r)
 {
 	struct gbpf_start_options o = { .size = sizeof(o), .device = d->soft ? "soft" : "nvidia" };

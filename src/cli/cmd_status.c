@@ -1,4 +1,4 @@
-/* `gbpf status`, `on`, `off` and `shutdown`: gbpfd itself. */
+/* `gbpf status`, `on`, `off` and `shutdown`: state of gbpfd itself. */
 #include <string.h>
 
 #include "cli/connect.h"
@@ -46,7 +46,7 @@ static int cmd_shutdown(struct cli *c)
 	return CLI_OK;
 }
 
-/* "held_ns" becomes "held", printed with a unit; underscores become blanks. */
+/* Prints "held_ns" as "held" with a unit; underscores become blanks. */
 static void print_number(const char *key, uint64_t v)
 {
 	static const char *const units[] = { "_ns", "_bytes" };
@@ -78,7 +78,7 @@ static void print_text(const char *key, const char *value)
 	buf_finish(&safe);
 }
 
-/* What an operator asks first; then what was counted and is not zero. The rest is in --json. */
+/* Prints uptime, policy and state first, then the non-zero counters. The rest is in --json. */
 static void print_status(const json_t *result)
 {
 	const json_t *policy = json_object_get(result, "policy"), *daemon;

@@ -1,5 +1,4 @@
-/* Talking to gbpfd. All that the daemon says is treated as outside input: missing members read as
- * nothing. */
+/* Calls to gbpfd. Replies are outside input: a missing member reads as empty. */
 #include "cli/connect.h"
 
 #include <stdlib.h>

@@ -1,27 +1,28 @@
-/* Talking to gbpfd through libgbpf: connect, call, parse the answer, or print the error and give
- * its exit code. */
+/* Calls to gbpfd through libgbpf: connect, call, parse the reply, or print the error and return its
+ * exit code. */
 #ifndef GBPF_CLI_CONNECT_H
 #define GBPF_CLI_CONNECT_H
 
 #include "cli/cli.h"
 #include "gbpf/gbpf.h"
 
-/* Connects to the daemon of --socket or of the environment. CLI_OK with *ret (caller closes), or an
- * exit code after the message was printed. */
+/* Connects to the daemon named by --socket or the environment. Returns CLI_OK with *ret (caller
+ * closes), or an exit code after the message was printed. */
 int cli_open(struct cli *c, struct gbpf **ret);
 
-/* Prints the last error of g and gives its exit code. */
+/* Prints the last error of g and returns its exit code. */
 int cli_fail_daemon(struct cli *c, struct gbpf *g, const char *what);
 
-/* After a call of libgbpf: rc < 0 prints its error and gives the exit code. Else parses and frees
- * json: CLI_OK with *ret (caller decrefs). what: "policy load". */
+/* Handles the result of a libgbpf call: rc < 0 prints its error and returns the exit code;
+ * otherwise parses and frees json and returns CLI_OK with *ret (caller decrefs). what: "policy
+ * load". */
 int cli_result(struct cli *c, struct gbpf *g, const char *what, int rc, char *json, json_t **ret);
 
-/* The whole of a simple verb: connect, one call without a descriptor, result. Takes params (may be
+/* Implements a simple verb: connect, one call without a descriptor, result. Takes params (may be
  * NULL). */
 int cli_call(struct cli *c, const char *what, const char *method, json_t *params, json_t **ret);
 
-/* Members of a result; what is missing or of another type reads as 0 or "". */
+/* Members of a result; one that is missing or of another type reads as 0 or "". */
 uint64_t cli_u64(const json_t *o, const char *key);
 const char *cli_text(const json_t *o, const char *key);
 

@@ -1,4 +1,4 @@
-/* Findings of `gbpf doctor`, and the checks that make them. */
+/* Findings of `gbpf doctor`, and its checks. */
 #ifndef GBPF_CLI_DOCTOR_H
 #define GBPF_CLI_DOCTOR_H
 
@@ -6,15 +6,15 @@
 
 enum cli_doctor_status {
 	DOCTOR_OK,
-	DOCTOR_BAD,  /* something will not work: has a fix */
-	DOCTOR_NOTE, /* good to know */
+	DOCTOR_BAD,  /* something will not work; has a remedy */
+	DOCTOR_NOTE, /* information */
 };
 
 struct cli_doctor {
 	struct cli *c;
 	struct cli_run_device device;
 	bool have_device; /* device is chosen */
-	json_t *checks;	  /* what was found; printed at once unless --json */
+	json_t *checks;	  /* findings; printed immediately unless --json */
 	unsigned bad;
 };
 
@@ -24,19 +24,19 @@ void cli_doctor_find(struct cli_doctor *d, enum cli_doctor_status status, const 
 
 void cli_doctor_check_install(struct cli_doctor *d);
 void cli_doctor_check_nvidia(struct cli_doctor *d, bool wanted);
-/* chosen: the user named a device, so GBPF_REAL_CUDA did not choose it. */
+/* chosen: the user named a device, so GBPF_REAL_CUDA was not used. */
 void cli_doctor_check_device(struct cli_doctor *d, bool chosen);
 void cli_doctor_check_machine(struct cli_doctor *d);
 void cli_doctor_check_folders(struct cli_doctor *d);
 void cli_doctor_check_daemon(struct cli_doctor *d);
 
-/* Loads a driver library in a process of its own, so that its crash is a finding and not ours. */
+/* Result of loading a driver library in a child process, where a crash is a finding. */
 struct cli_doctor_probe {
-	int stage;  /* how far it came */
-	int result; /* CUresult of the call that failed, 0 */
+	int stage;  /* last stage reached */
+	int result; /* CUresult of the failed call, or 0 */
 	int devices, version;
-	int signal;		    /* that ended it, 0 */
-	char name[128], error[256]; /* of device 0; of dlopen */
+	int signal;		    /* signal that ended the child, or 0 */
+	char name[128], error[256]; /* name of device 0; error of dlopen */
 };
 enum {
 	PROBE_NOTHING,

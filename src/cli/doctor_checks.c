@@ -1,5 +1,5 @@
-/* The checks of `gbpf doctor`. Each says what it found and, when something will not work, what to
- * do about it. */
+/* The checks of `gbpf doctor`. Each records its result and, if something will not work, a remedy.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -152,8 +152,8 @@ static void judge_probe(struct cli_doctor *d, const char *name, const struct cli
 	}
 }
 
-/* A soft GPU that runs is tried where it is; one that the trial starts has its socket in a folder
- * of its own, so that nothing stays behind. */
+/* Tries the running soft GPU server; otherwise starts one with its socket in a private folder, so
+ * that nothing is left behind. */
 static void try_soft(struct cli_doctor *d, struct cli_doctor_probe *p)
 {
 	static const char *const leaves[] = { "", ".lock", ".start" };
@@ -207,8 +207,8 @@ void cli_doctor_check_device(struct cli_doctor *d, bool chosen)
 	judge_probe(d, "GPU", &p, fix);
 }
 
-/* Code travels as a memfd that each program maps for execution: some hardened machines forbid that.
- */
+/* Compiled policies are memfds that each program maps executable, which some hardened machines
+ * forbid. */
 static void check_code(struct cli_doctor *d)
 {
 	static const unsigned char ret[] = { 0xc3 };
@@ -273,7 +273,7 @@ static int write_trial(const char *dir)
 	return err;
 }
 
-/* A folder that is not there yet is not made: what counts is whether it could be. */
+/* Checks whether a missing folder could be made, without making it. */
 static int could_be_made(const char *dir)
 {
 	char up[PATH_MAX];
@@ -317,7 +317,7 @@ static void check_dir(struct cli_doctor *d, const char *name, const char *variab
 	}
 }
 
-/* Another user's gbpfd, which we may use: its folders need not be ours. */
+/* Returns true for another user's gbpfd that this user may use: its folders need not be ours. */
 static bool is_guest(struct cli_doctor *d)
 {
 	struct gbpf *g = NULL;
@@ -349,7 +349,8 @@ void cli_doctor_check_folders(struct cli_doctor *d)
 	}
 }
 
-/* Needs neither root nor ptrace: programs hand gbpfd what commands their own work. */
+/* Hardware controls need neither root nor ptrace: programs pass gbpfd the descriptors that control
+ * their own work. */
 static void check_controls(struct cli_doctor *d, struct gbpf *g)
 {
 	struct buf text = { 0 };
@@ -381,8 +382,8 @@ static void check_controls(struct cli_doctor *d, struct gbpf *g)
 	json_decref(result);
 }
 
-/* From a container with process numbers of its own gbpfd's cannot be seen, nor watched: the kernel
- * gives who listens another number there, or 0. (/proc may hide others' processes.) */
+/* In a pid namespace gbpfd's process is not visible and cannot be watched: the kernel reports
+ * another number for the listener, or 0. (/proc may hide other users' processes.) */
 static void check_namespace(struct cli_doctor *d, const struct gbpf *g, int pid)
 {
 	int sock = unix_connect(gbpf_socket_path(g), SOCK_STREAM);

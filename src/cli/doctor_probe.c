@@ -1,5 +1,4 @@
-/* The probe: a child that loads a libcuda and asks it for its devices. What it says comes through a
- * pipe. */
+/* The probe: a child that loads a libcuda, queries its devices, and reports through a pipe. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +12,7 @@
 #include "base/fd.h"
 #include "cli/doctor.h"
 
-/* The few calls that are needed; results are CUresult. */
+/* The driver calls used; results are CUresult. */
 struct calls {
 	int (*init)(unsigned flags);
 	int (*count)(int *n);
@@ -76,7 +75,7 @@ static void NORETURN child(const char *libcuda, int out)
 	_exit(write(out, &p, sizeof(p)) == (ssize_t)sizeof(p) ? 0 : 1);
 }
 
-/* The answer is shorter than PIPE_BUF, so it comes whole. */
+/* The answer is shorter than PIPE_BUF, so it arrives in one read. */
 static bool read_answer(int fd, uint64_t timeout_ns, struct cli_doctor_probe *ret)
 {
 	uint64_t end = clock_now_ns() + timeout_ns, now;

@@ -1,4 +1,4 @@
-/* gbpf: the command line. Looks a verb up in the table and runs it; every verb is a file of its
+/* gbpf: the command line. Looks up a verb in the table and runs it; every verb has a file of its
  * own. */
 #include <locale.h>
 #include <signal.h>
@@ -43,7 +43,7 @@ int main(int argc, char **argv)
 	int code;
 
 	setlocale(LC_CTYPE, "");
-	c.sigpipe = signal(SIGPIPE, SIG_IGN); /* a closed pipe shows as a write error */
+	c.sigpipe = signal(SIGPIPE, SIG_IGN); /* a closed pipe is reported as a write error */
 	c.color_err = wants_color(&c, STDERR_FILENO);
 	code = cli_parse(&c, argc, argv);
 	if (code) {

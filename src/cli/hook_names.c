@@ -1,4 +1,4 @@
-/* The hooks as the command line names them. */
+/* The hooks by their names on the command line. */
 #include "cli/hook_names.h"
 
 #include <stddef.h>

@@ -11,10 +11,10 @@ struct cli_hook_info {
 	uint32_t budget;
 };
 
-extern const struct cli_hook_info hook_table[]; /* ends with a NULL name */
+extern const struct cli_hook_info hook_table[]; /* terminated by a NULL name */
 
 const struct cli_hook_info *cli_hook_by_id(int id);
-/* "submit" or "gbpf/submit"; NULL when there is none. */
+/* Returns the hook named "submit" or "gbpf/submit", or NULL. */
 const struct cli_hook_info *cli_hook_by_name(const char *name);
 
 #endif

@@ -1,15 +1,15 @@
-/* Entries of maps for people: a table with a column for each member, bars for histograms. */
+/* Prints map entries: a table with a column for each member, bars for histograms. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/map_print.h"
 
 #define BAR_WIDTH 40
-#define MAX_COLUMNS 10 /* of members; wider values become one text */
+#define MAX_COLUMNS 10 /* per value; wider values are printed as one text */
 #define CELL_MAX 60u
-#define MIN_RUN 4 /* equal elements that are written as one with their number */
+#define MIN_RUN 4 /* min number of equal elements that are abbreviated */
 
-/* How many elements from i on are the same. */
+/* Returns the number of equal elements from i on. */
 static size_t equal_run(const json_t *array, size_t i)
 {
 	size_t n = 1;
@@ -81,7 +81,7 @@ void cli_map_text(struct buf *out, const json_t *v, size_t max)
 
 /* ---- histograms ---- */
 
-/* A power of two, short: 64K. */
+/* Formats a power of two: 64K. */
 static const char *power_text(char out[24], uint64_t n)
 {
 	static const char units[] = "\0KMGTPE";
@@ -95,7 +95,7 @@ static const char *power_text(char out[24], uint64_t n)
 	return out;
 }
 
-/* The last bucket's bound comes as text, since it is above what JSON has. */
+/* The last bucket's bound is a string, since it exceeds JSON's integers. */
 static uint64_t bound(const json_t *b, const char *key)
 {
 	const char *text = json_string_value(json_object_get(b, key));
@@ -127,7 +127,7 @@ static void print_bar(const char *range, uint64_t count, uint64_t most)
 	puts("|");
 }
 
-/* Buckets come in order without the empty ones; those between two are shown, as the eye expects. */
+/* The reply omits empty buckets; those between two others are printed, too. */
 static void print_buckets(const json_t *buckets)
 {
 	uint64_t most = 0, next = 0;
@@ -224,7 +224,7 @@ static void add_cells(struct cli_table *t, const json_t *like, const json_t *v)
 	}
 }
 
-/* What an entry is called and what it holds differ with the type of the map. */
+/* Returns the member of an entry's name or value, which differs with the type of the map. */
 static const char *member(const json_t *first, const char *const names[])
 {
 	for (; *names; names++) {
@@ -244,7 +244,7 @@ static void print_table(struct cli *c, const struct cli_map *m, const json_t *en
 	const json_t *like_key = key ? json_object_get(first, key) : NULL;
 	const json_t *like_value = value ? json_object_get(first, value) : NULL;
 	bool of_tenant = json_object_get(first, "tenant");
-	/* A key with a type shows its length itself. */
+	/* a typed key includes its length */
 	bool bits = json_object_get(first, "prefix_bits") && !has_columns(like_key);
 	struct cli_table t;
 	size_t i;
@@ -276,7 +276,7 @@ static void print_table(struct cli *c, const struct cli_map *m, const json_t *en
 	cli_table_finish(&t);
 }
 
-/* Global variables: one a line. */
+/* Prints a global variable on one line. */
 static void print_variable(const char *name, const json_t *v)
 {
 	struct buf text = { 0 };

@@ -1,4 +1,5 @@
-/* Messages, errors and documents: the one place that prints them, so that all verbs look alike. */
+/* Messages, errors and documents. All verbs print through this file, so that their output is
+ * uniform. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -13,7 +14,7 @@ const char *cli_style(bool on, enum cli_style style)
 	return on ? codes[style] : "";
 }
 
-/* The child of `run` owns standard output. */
+/* standard output belongs to the child of `run` */
 static FILE *document_stream(const struct cli *c)
 {
 	return c->verb && c->verb->command ? stderr : stdout;
@@ -30,7 +31,7 @@ json_t *cli_json_text(const char *s)
 {
 	json_t *v = s ? json_string(s) : json_null();
 
-	if (!v) { /* not UTF-8: a foreign file's name */
+	if (!v) { /* not UTF-8, for example a file name */
 		char *fit = strdup(s);
 
 		for (char *c = fit; c && *c; c++) {
@@ -75,7 +76,7 @@ static void print_sentence(FILE *to, const char *text)
 
 void cli_print_hint(FILE *to, const char *hint)
 {
-	/* A hint stands as a sentence of its own; names (GBPF_X, x.bpf.c) keep their case. */
+	/* A hint is a sentence of its own; names (GBPF_X, x.bpf.c) keep their case. */
 	bool word = hint[0] >= 'a' && hint[0] <= 'z' &&
 		    (hint[1] == ' ' || (hint[1] >= 'a' && hint[1] <= 'z'));
 	size_t first = strcspn(hint, " ");
@@ -108,7 +109,8 @@ static void fail_text(struct cli *c, const char *message, const char *hint, cons
 	buf_finish(&safe);
 }
 
-/* What `run` returns is the child's, so its own failures have one code that programs do not use. */
+/* `run` returns the child's exit code, so its own failures have one code that programs do not use.
+ */
 static int code_of(const struct cli *c, int exit_code)
 {
 	return c->verb && c->verb->command && exit_code < CLI_RUN_FAILED ? CLI_RUN_FAILED
@@ -186,7 +188,7 @@ int cli_flush(struct cli *c)
 	if (fflush(stdout) == 0 && !ferror(stdout)) {
 		return 0;
 	}
-	if (errno != EPIPE) { /* who closed the pipe had read enough */
+	if (errno != EPIPE) { /* the reader of the pipe closed it deliberately */
 		fprintf(stderr, "gbpf: standard output: %s\n", strerror(errno));
 	}
 	return CLI_FAILED;

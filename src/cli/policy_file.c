@@ -1,4 +1,4 @@
-/* From the words of a user to the bytes of one policy. */
+/* Turns command-line words into the bytes of one policy. */
 #include "cli/policy_file.h"
 
 #include <dirent.h>
@@ -22,7 +22,7 @@ static int is_policy(const struct dirent *e)
 	return len > suffix && strcmp(e->d_name + len - suffix, SUFFIX) == 0;
 }
 
-/* The installed policies: the one that is spelt most like name, or else all. */
+/* Suggests the installed policy with the most similar name, or lists all. */
 static void hint_at_policies(const char *name, char *hint, size_t cap)
 {
 	char dir[PATH_MAX], best[64] = "";

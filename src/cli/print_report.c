@@ -1,11 +1,11 @@
-/* Reports of the loader, the verifier and the simulator: as text that begins with the file, and as
- * members of a document. */
+/* Prints reports of the loader, the verifier and the simulator: as text that begins with the file,
+ * and as members of a document. */
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/policy_file.h"
 
-/* The refusal is what was asked for, so it goes where the acceptance would. */
+/* A refusal is the requested result, so it goes to the same stream as an acceptance. */
 void cli_print_report(struct cli *c, FILE *to, const char *file, const struct report *r)
 {
 	const char *detail = buf_text(&r->detail);
@@ -17,7 +17,7 @@ void cli_print_report(struct cli *c, FILE *to, const char *file, const struct re
 	fprintf(to, "%s✗%s %s", cli_style(c->color_out, CLI_RED),
 		cli_style(c->color_out, CLI_PLAIN), file);
 	if (placed && strncmp(place, name, len) == 0 && place[len] == ':') {
-		fprintf(to, "%s: ", place + len); /* "x.scenario:7" names the file itself */
+		fprintf(to, "%s: ", place + len); /* "x.scenario:7" already names the file */
 	} else {
 		fprintf(to, ": %s%s", placed ? place : "", placed ? ": " : "");
 	}
@@ -32,7 +32,7 @@ void cli_print_report(struct cli *c, FILE *to, const char *file, const struct re
 	}
 }
 
-/* "submit insn 7 (src/x.bpf.c:17)" of the verifier as members. */
+/* Splits the verifier's place "submit insn 7 (src/x.bpf.c:17)" into members. */
 static void add_place(json_t *d, const char *place)
 {
 	char hook[32], file[512];
@@ -49,7 +49,7 @@ static void add_place(json_t *d, const char *place)
 	}
 }
 
-/* "null: load: ..." of the verifier begins with its rule. */
+/* The verifier's message "null: load: ..." begins with the rule. */
 static void add_rule(json_t *d, const struct report *r)
 {
 	const char *message = buf_text(&r->message);

@@ -1,5 +1,5 @@
-/* The checking soft GPU behind `gbpf run --check`. It lives as long as the program, writes what it
- * finds to our standard error, and its exit code says whether it found something. */
+/* The checking soft GPU of `gbpf run --check`. It runs as long as the program, writes findings to
+ * standard error, and its exit code reports whether there were any. */
 #include "cli/run_check.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ int cli_run_check_start(struct cli *c, struct cli_run_check *k)
 	if (cli_softgpu_start(k->dir, check, &k->pid) < 0 ||
 	    setenv("GBPF_SOFTGPU_SOCKET", sock, 1) < 0 ||
 	    setenv("GBPF_BLOCK", "0", 1) <
-		    0) { /* lines of reports are those of the program's PTX */
+		    0) { /* line numbers in findings refer to the program's own PTX */
 		cli_run_check_end(k, 0);
 		return cli_fail(
 			c, CLI_RUN_FAILED, "check",

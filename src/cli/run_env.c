@@ -1,5 +1,5 @@
-/* What `gbpf run` changes in the environment: the loader finds the shim first, and the shim finds
- * the driver library. */
+/* The environment of `gbpf run`: the loader finds the shim first, and the shim finds the driver
+ * library. */
 #include "cli/run_env.h"
 
 #include <errno.h>
@@ -38,7 +38,7 @@ int cli_run_find_shim(char out[RUN_PATH])
 	return find_own(out, "shim/" LIBCUDA);
 }
 
-/* dir/libcuda.so.1, unless that is one of ours. */
+/* Stores dir/libcuda.so.1 unless it is one of gBPF's own. */
 static bool try_dir(char out[RUN_PATH], const char *dir, size_t len)
 {
 	char path[RUN_PATH], real[PATH_MAX], own[RUN_PATH], base[PATH_MAX];
@@ -131,7 +131,7 @@ int cli_run_choose_device(const char *name, struct cli_run_device *d, struct rep
 	return choose_soft(d, r);
 }
 
-/* Puts value in front of a list variable, once. */
+/* Prepends value to a list variable unless it is there already. */
 static int prepend(const char *variable, const char *value)
 {
 	const char *old = getenv(variable);
@@ -160,7 +160,7 @@ static bool has_element(const char *list, const char *value)
 	return false;
 }
 
-/* The folder of a file, unless it is there already. */
+/* Prepends the folder of a file, likewise. */
 static int prepend_folder(const char *variable, const char *file)
 {
 	char dir[RUN_PATH];
@@ -183,8 +183,8 @@ static int set_or_clear(const char *variable, const char *value)
 	return setenv(variable, value, 1) == 0 ? 0 : -errno;
 }
 
-/* Where gbpfd is another user's, its folder can only be read: our soft GPU then has its socket in
- * our own. */
+/* Another user's gbpfd has a folder that this user can only read: the soft GPU then has its socket
+ * in this user's. */
 static int place_soft_gpu(void)
 {
 	const char *given = getenv("GBPF_RUNTIME_DIR");
@@ -207,8 +207,8 @@ static int place_soft_gpu(void)
 	return setenv("GBPF_SOFTGPU_SOCKET", dir, 1) == 0 ? 0 : -errno;
 }
 
-/* Frameworks that compile PTX to machine code themselves do it with gBPF's ptxas, so that their
- * kernels get twins as well. What the user has chosen stays. */
+/* Makes frameworks that compile PTX themselves use gBPF's ptxas, so that their kernels get
+ * preemptible clones. Keeps the user's own setting. */
 static int set_ptxas(const struct cli_run_settings *s)
 {
 	static const struct {
@@ -248,7 +248,7 @@ int cli_run_set_environment(const struct cli_run_settings *s, const struct cli_r
 		*slash = 0;
 	}
 	bad |= prepend("LD_PRELOAD", shim);
-	if (d->soft) { /* behind the shim: for libnvidia-ml.so.1 alone */
+	if (d->soft) { /* behind the shim's folder, for libnvidia-ml.so.1 only */
 		bad |= prepend_folder("LD_LIBRARY_PATH", d->libcuda);
 	}
 	bad |= prepend("LD_LIBRARY_PATH", dir);

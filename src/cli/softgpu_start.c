@@ -1,4 +1,4 @@
-/* The soft GPU's server as our child. */
+/* Runs the soft GPU's server as a child. */
 #include "cli/softgpu_start.h"
 
 #include <errno.h>
@@ -27,7 +27,8 @@ static void NORETURN serve(const char *path, const char *sock, const char *const
 	int n = 5;
 
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
-	setpgid(0, 0); /* the terminal's ^C ends what runs on it, then we end the server */
+	setpgid(0, 0); /* ^C in the terminal ends the program first; the server is stopped
+			  afterwards */
 	fcntl(ready, F_SETFD, 0);
 	snprintf(number, sizeof(number), "%d", ready);
 	argv[n++] = number;

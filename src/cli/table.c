@@ -1,4 +1,4 @@
-/* Tables on a terminal: columns as wide as their widest cell, two blanks between them. */
+/* Tables on a terminal: columns as wide as their widest cell, separated by two blanks. */
 #include "cli/cli.h"
 
 #include <stdarg.h>
@@ -76,7 +76,7 @@ void cli_table_cell(struct cli_table *t, const char *fmt, ...)
 	va_end(ap);
 }
 
-/* Characters, not bytes: our units have a µ. */
+/* Returns the width in characters, not bytes: units contain µ. */
 static int width_of(const char *s)
 {
 	int n = 0;

@@ -1,4 +1,4 @@
-/* Numbers for people: three digits that matter and a unit; and durations that people write. */
+/* Numbers with three significant digits and a unit; parsing of durations. */
 #include "cli/cli.h"
 
 #include <errno.h>

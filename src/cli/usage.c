@@ -1,4 +1,4 @@
-/* Usage texts, made from the table of verbs. */
+/* Usage texts, generated from the table of verbs. */
 #include "cli/cli.h"
 
 #include <string.h>

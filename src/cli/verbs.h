@@ -1,4 +1,4 @@
-/* The verbs: each is defined in cmd_<verb>.c beside the code that runs it. */
+/* The verbs; each is defined in cmd_<verb>.c, next to the code that runs it. */
 #ifndef GBPF_CLI_VERBS_H
 #define GBPF_CLI_VERBS_H
 

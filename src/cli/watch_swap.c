@@ -1,5 +1,5 @@
-/* `gbpf policy swap --watch`: waits for gbpfd's verdict on the new version. gbpfd watches and rolls
- * back by itself; that this program is there makes no difference to it. */
+/* `gbpf policy swap --watch`: waits for gbpfd's decision about the new version. gbpfd monitors and
+ * rolls back by itself, whether this program runs or not. */
 #include "cli/watch_swap.h"
 
 #include <stdio.h>
@@ -33,7 +33,7 @@ int cli_watch_options(struct cli *c, const char *time, const char *condition, bo
 	return CLI_OK;
 }
 
-/* One line that is written over and over. */
+/* Prints progress on one line that is overwritten. */
 static void progress(const json_t *w)
 {
 	json_t *v;
@@ -48,7 +48,7 @@ static void progress(const json_t *w)
 	fflush(stderr);
 }
 
-/* That a condition did not happen says nothing where a metric was never known. */
+/* A condition that never held proves nothing if one of its metrics was never known. */
 static void print_kept(const json_t *w)
 {
 	const char *sep = "not known in that time: ";
@@ -100,7 +100,7 @@ static int verdict(struct cli *c, const json_t *w)
 		return CLI_ROLLED_BACK;
 	}
 	if (c->json) {
-		return CLI_FAILED; /* the result says it */
+		return CLI_FAILED; /* the result contains it */
 	}
 	return cli_fail(c, CLI_FAILED, "ended", "`gbpf events` shows who did it",
 			"policy swap: the watch of version %llu ended early: %s", version,

@@ -1,31 +1,30 @@
 /* mypolicy: every hook, in the form of a struct of programs. It favours latency tenants and
- *interactive streams, gives the others GPU time by weight, and keeps a log.
+ * interactive streams, gives the others GPU time by weight, and keeps a log.
  *
  *	gbpf policy build    # compiles this file and checks it
  *	gbpf policy test mypolicy.bpf.o    # runs it without a GPU
  *	gbpf policy swap mypolicy.bpf.o    # makes it the active policy
- *	gbpf map dump accounts    # what each tenant has used
- *	gbpf map watch journal    # what happens, as it happens
- *	gbpf policy rollback    # goes back to the one before
+ *	gbpf map dump accounts    # shows the usage of each tenant
+ *	gbpf map watch journal    # prints events as they happen
+ *	gbpf policy rollback    # returns to the previous policy
  *
- * Take out what you do not need: a hook that is not filled is free of cost, and gBPF does what it
- *does without a policy. */
+ * Remove the hooks that are not needed: an empty hook costs nothing and keeps gBPF's built-in
+ * behaviour. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");
 
-/* ---- constants: the verifier knows their values ---- */
+/* ---- constants: known to the verifier ---- */
 
-const volatile u64 slack_ns = 2000000; /* GPU time that one may be ahead of the others */
-const volatile u64 hold_ns = 2000000;  /* how long to hold before asking again */
-const volatile u32 max_latency = 8;    /* latency tenants that are admitted */
+const volatile u64 slack_ns = 2000000; /* how far a tenant may be ahead of the others */
+const volatile u64 hold_ns = 2000000; /* wait before a held launch is asked about again */
+const volatile u32 max_latency = 8; /* maximum number of admitted latency tenants */
 const volatile u32 max_tenants = 1024;
-const volatile u64 preempt_after_ns =
-	2000000; /* so long a request waits beside work that stays on the GPU */
+const volatile u64 preempt_after_ns = 2000000; /* wait before a request preempts */
 
 /* ---- maps ---- */
 
-/* One for each tenant: its own programs write it, gbpfd sees all. */
+/* One for each tenant: its own programs write it, gbpfd can read all. */
 struct account {
 	u64 used_ns; /* GPU time at weight 100 */
 	u64 launches, held;
@@ -54,7 +53,7 @@ struct {
 	__type(value, struct stream);
 } streams SEC(".maps");
 
-/* How long launches were held, a bucket for each power of two. */
+/* Durations of holds, with a bucket for each power of two. */
 GBPF_HISTOGRAM(held, 1);
 
 /* Records for `gbpf map watch journal`. */
@@ -76,13 +75,10 @@ struct {
 
 /* ---- global variables: gbpfd's programs write them, those of tenants read them ---- */
 
-u64 floor_ns; /* what the tenant that has used least has used */
+u64 floor_ns; /* usage of the tenant that has used least */
 u64 ticks;
 
-enum {
-	HELD_FOR_LATENCY,
-	HELD_FOR_OTHERS
-}; /* counters of gbpf_note: `gbpf policy show` prints them */
+enum { HELD_FOR_LATENCY, HELD_FOR_OTHERS }; /* counters of gbpf_note: `gbpf policy show` prints them */
 
 static __always_inline void note_event(enum event_kind kind, u64 now_ns, u32 tenant, u64 number)
 {
@@ -99,19 +95,19 @@ static __always_inline void note_event(enum event_kind kind, u64 now_ns, u32 ten
 
 /* ---- the life of the policy, in gbpfd ---- */
 
-/* Before this version becomes active. A negative errno refuses it, and the version before goes on.
- */
+/* Runs before this version becomes active. A negative errno prevents that, and the previous version
+ * stays active. */
 SEC("struct_ops/init")
 int GBPF_PROG(mypolicy_init, init)
 {
 	if (max_tenants == 0) {
-		return -22; /* -EINVAL: it would let nobody in */
+		return -22; /* -EINVAL: no tenant could start */
 	}
 	note_event(BEGAN, ctx->now_ns, 0, ctx->version);
 	return 0;
 }
 
-/* After another one has taken its place. */
+/* Runs after another version has replaced this one. */
 SEC("struct_ops/exit")
 int GBPF_PROG(mypolicy_exit, exit)
 {
@@ -119,8 +115,7 @@ int GBPF_PROG(mypolicy_exit, exit)
 	return 0;
 }
 
-/* A tenant asks to start: GBPF_ADMIT, GBPF_QUEUE (ask again when another has left) or GBPF_REJECT.
- */
+/* A tenant asks to start: GBPF_ADMIT, GBPF_QUEUE (ask again when another has left) or GBPF_REJECT. */
 SEC("struct_ops/admit")
 int GBPF_PROG(mypolicy_admit, admit)
 {
@@ -129,21 +124,20 @@ int GBPF_PROG(mypolicy_admit, admit)
 		return GBPF_QUEUE;
 	}
 	if (ctx->class_id == GBPF_CLASS_LATENCY && ctx->latency_tenants >= max_latency) {
-		ctx->class_id = GBPF_CLASS_NORMAL; /* it may run, but like everybody else */
+		ctx->class_id = GBPF_CLASS_NORMAL; /* it may run, but without precedence */
 	}
 	note_event(ADMITTED, ctx->now_ns, ctx->tenant, ctx->pid);
 	return GBPF_ADMIT;
 }
 
-/* Every millisecond while anybody works. */
+/* Runs every millisecond while a tenant is active. */
 SEC("struct_ops/tick")
 int GBPF_PROG(mypolicy_tick, tick)
 {
 	u64 lowest = ~0ull;
 	u32 key = 0, t;
 
-	bpf_for(t, 0, 1024)
-	{
+	bpf_for (t, 0, 1024) {
 		struct account *a;
 
 		if (t >= ctx->tenants) {
@@ -163,7 +157,7 @@ int GBPF_PROG(mypolicy_tick, tick)
 
 /* ---- launches, in the tenant's process ---- */
 
-/* A stream was created; what is written to priority and class_id is what gBPF goes by. */
+/* A stream was created; gBPF uses the values that the program writes to priority and class_id. */
 SEC("struct_ops/queue_create")
 int GBPF_PROG(mypolicy_queue_create, queue_create)
 {
@@ -171,8 +165,7 @@ int GBPF_PROG(mypolicy_queue_create, queue_create)
 	u32 queue = ctx->queue;
 
 	if (ctx->priority < 0 && ctx->class_id == GBPF_CLASS_NORMAL) {
-		ctx->class_id =
-			GBPF_CLASS_LATENCY; /* a stream of high priority is meant to be quick */
+		ctx->class_id = GBPF_CLASS_LATENCY; /* a stream of high priority is treated as latency-critical */
 	}
 	s.class_id = ctx->class_id;
 	bpf_map_update_elem(&streams, &queue, &s, BPF_ANY);
@@ -188,9 +181,9 @@ int GBPF_PROG(mypolicy_queue_destroy, queue_destroy)
 	return 0;
 }
 
-/* A launch is about to go to the GPU: GBPF_GO, GBPF_HOLD (ask again when something changed),
- * GBPF_DEFER (when the time has passed) or GBPF_SPLIT (in pieces). At level BLOCK it leaves the GPU
- * by itself when a request comes. */
+/* A launch is about to go to the GPU: GBPF_GO, GBPF_HOLD (ask again when the state changes),
+ * GBPF_DEFER (when the time has passed) or GBPF_SPLIT (in pieces). At level BLOCK it can be stopped
+ * between blocks when a request arrives. */
 SEC("struct_ops/submit")
 int GBPF_PROG(mypolicy_submit, submit)
 {
@@ -201,7 +194,7 @@ int GBPF_PROG(mypolicy_submit, submit)
 		return GBPF_GO;
 	}
 	if (a->used_ns < floor_ns) {
-		a->used_ns = floor_ns; /* who paused has saved nothing up */
+		a->used_ns = floor_ns; /* a tenant that paused has no credit */
 	}
 	ctx->hold_ns = hold_ns;
 	if (ctx->lc_open) {
@@ -223,7 +216,7 @@ int GBPF_PROG(mypolicy_submit, submit)
 	return GBPF_GO;
 }
 
-/* Which of a program's streams goes first: the highest rank. */
+/* Ranks the streams of a program: the highest rank goes first. */
 SEC("struct_ops/dispatch")
 int GBPF_PROG(mypolicy_dispatch, dispatch)
 {
@@ -251,8 +244,8 @@ int GBPF_PROG(mypolicy_retire, retire)
 	return 0;
 }
 
-/* A request waits beside a tenant that has work on the GPU: the level at which that is stopped.
- * Runs in gbpfd, each millisecond. */
+/* A request waits while another tenant has work on the GPU: returns the level at which that tenant
+ * is stopped. Runs in gbpfd, each millisecond. */
 SEC("struct_ops/preempt")
 int GBPF_PROG(mypolicy_preempt, preempt)
 {

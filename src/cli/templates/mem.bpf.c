@@ -1,29 +1,30 @@
-/* mypolicy: counts what each tenant copies and sets, and holds copies back that exceed a budget.
+/* mypolicy: counts the copies and memsets of each tenant, and holds those that exceed a budget.
  *
  *	gbpf policy build    # compiles this file and checks it
  *	gbpf policy test mypolicy.bpf.o    # runs it without a GPU
  *	gbpf policy swap mypolicy.bpf.o    # makes it the active policy
- *	gbpf map dump traffic    # shows what was copied
- *	gbpf policy rollback    # goes back to the one before
+ *	gbpf map dump traffic    # shows the operations and bytes
+ *	gbpf policy rollback    # returns to the previous policy
  *
- * gBPF does not call policies about allocations, faults or eviction: there are no hooks for memory. What a policy sees of
- * memory is the traffic: each copy and memset comes to submit with its bytes, and that is what this one counts and paces.
+ * gBPF does not call policies about allocations, faults or eviction: there are no hooks for memory.
+ * A policy sees the traffic: submit is called for each copy and memset with its bytes, which this
+ * policy counts and paces.
  *
- * How it works: a token bucket for each tenant. Bytes flow in with time, a copy takes its bytes out; who has taken out too
- * much waits until enough has flowed in. Kernels are never held. */
+ * How it works: each tenant has a token bucket. It is refilled with time, and a copy takes its bytes
+ * out; a tenant that has taken out too much waits for the refill. Kernels are never held. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");
 
-/* Constants: the verifier knows their values. */
+/* Constants: known to the verifier. */
 const volatile u64 bytes_per_us = 20000; /* 20 GB/s for each tenant */
 const volatile u64 burst_bytes = 64 << 20;
 
 /* Global variables with GBPF_TENANT: each tenant has its own. */
-GBPF_TENANT u64 bucket_bytes; /* taken out and not flowed in again */
-GBPF_TENANT u64 flowed_ns;    /* until when */
+GBPF_TENANT u64 bucket_bytes; /* taken out and not refilled yet */
+GBPF_TENANT u64 flowed_ns;    /* time of the last refill */
 
-/* A hash table: which kind of operation moved how much. */
+/* Operations and bytes of each kind of operation, in a hash table. */
 struct traffic {
 	u64 operations, bytes;
 };
@@ -36,7 +37,7 @@ struct {
 	__type(value, struct traffic);
 } traffic SEC(".maps");
 
-/* How large the operations are, as a histogram with a bucket for each power of two. */
+/* Sizes of the operations, in a histogram with a bucket for each power of two. */
 GBPF_HISTOGRAM(sizes, 1);
 
 enum { HELD }; /* counters of gbpf_note: `gbpf policy show` prints them */
@@ -59,7 +60,7 @@ static __always_inline void count(u32 kind, u64 bytes)
 	gbpf_hist_add(&sizes, 0, bytes);
 }
 
-/* What has flowed in since the last time. */
+/* Refills the bucket for the time since the last call; returns the bytes that are still taken out. */
 static __always_inline u64 level(u64 now)
 {
 	u64 in = (now - flowed_ns) / 1000 * bytes_per_us;
@@ -79,7 +80,7 @@ int GBPF_PROG(mypolicy_submit, submit)
 	}
 	taken = level(ctx->now_ns);
 	if (taken > burst_bytes) {
-		if (!ctx->asked) { /* counts operations, not questions */
+		if (!ctx->asked) { /* counts operations, not calls of this hook */
 			gbpf_note(HELD, 1);
 		}
 		ctx->hold_ns = (taken - burst_bytes) / bytes_per_us * 1000 + 1000;

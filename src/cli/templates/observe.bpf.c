@@ -1,21 +1,21 @@
-/* mypolicy: looks on. It holds nothing; it measures kernels and reports the slow ones.
+/* mypolicy: observes. It holds nothing; it measures kernels and reports the slow ones.
  *
  *	gbpf policy build    # compiles this file and checks it
  *	gbpf policy test mypolicy.bpf.o    # runs it without a GPU
  *	gbpf policy swap mypolicy.bpf.o    # makes it the active policy
- *	gbpf map dump kernels    # how often each kernel ran, and for how long
- *	gbpf map dump durations    # a histogram of what took how long
- *	gbpf map watch slow    # slow work as it happens
- *	gbpf policy rollback    # goes back to the one before
+ *	gbpf map dump kernels    # shows count and duration of each kernel
+ *	gbpf map dump durations    # draws a histogram of durations
+ *	gbpf map watch slow    # prints slow work as it happens
+ *	gbpf policy rollback    # returns to the previous policy
  */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");
 
-/* Constants: the verifier knows their values. */
-const volatile u64 slow_ns = 10000000; /* what takes longer is reported */
+/* Constants: known to the verifier. */
+const volatile u64 slow_ns = 10000000; /* longer launches are reported */
 
-/* What is known of a kernel. The table drops what was not used lately when it is full. */
+/* Statistics of a kernel. When the table is full it evicts a least recently used element. */
 struct kernel {
 	u64 launches, busy_ns, max_ns;
 };
@@ -24,7 +24,7 @@ struct {
 	__uint(type, GBPF_MAP_LRU_HASH);
 	__uint(max_entries, 1024);
 	__uint(map_flags, GBPF_F_TENANT);
-	__type(key, u64); /* hash of the kernel's name; `gbpf ps --why` knows the names */
+	__type(key, u64); /* hash of the kernel's name; `gbpf ps --why` shows the names */
 	__type(value, struct kernel);
 } kernels SEC(".maps");
 
@@ -32,8 +32,8 @@ enum { DURATION, HELD }; /* rows of the histogram */
 
 GBPF_HISTOGRAM(durations, 2);
 
-/* Records for whoever runs `gbpf map watch slow`. Without a watcher the buffer fills up, and the
- * rest is not reported. */
+/* Records for `gbpf map watch slow`. Without a reader the buffer fills up, and further records are
+ * lost. */
 struct slow_work {
 	u64 kernel, duration_ns, held_ns;
 	u32 tenant, count;
@@ -46,11 +46,7 @@ struct {
 	__type(value, struct slow_work);
 } slow SEC(".maps");
 
-enum {
-	LAUNCHES,
-	DURING_LATENCY,
-	NOT_REPORTED
-}; /* counters of gbpf_note: `gbpf policy show` prints them */
+enum { LAUNCHES, DURING_LATENCY, NOT_REPORTED }; /* counters of gbpf_note: `gbpf policy show` prints them */
 
 SEC("gbpf/submit")
 int GBPF_PROG(mypolicy_submit, submit)

@@ -1,22 +1,23 @@
-/* mypolicy: tenants get GPU time by weight; who has used up his part waits for more.
+/* mypolicy: gives tenants GPU time by weight; a tenant that has used up its share waits.
  *
  *	gbpf policy build    # compiles this file and checks it
  *	gbpf policy test mypolicy.bpf.o    # runs it without a GPU
  *	gbpf policy swap mypolicy.bpf.o    # makes it the active policy
- *	gbpf policy rollback    # goes back to the one before
+ *	gbpf policy rollback    # returns to the previous policy
  *
- * How it works: every millisecond gbpfd adds to what each tenant may have used by now (allowed_ns); each tenant's own
- * programs add up what it has used (used_ns). Who is ahead by more than the slack has to wait. man 7 gbpf-policy has the
- * tutorial and the reference. */
+ * How it works: every millisecond gbpfd increases each tenant's allowance (allowed_ns); each tenant's
+ * own programs add up its usage (used_ns). A tenant that is ahead by more than the slack waits. man 7
+ * gbpf-policy has the tutorial and the reference. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");
 
-/* Constants: the verifier knows their values. */
-const volatile u64 slack_ns = 2000000;	/* how far ahead one may be */
-const volatile u64 saved_ns = 10000000; /* how much unused time one may save up */
+/* Constants: known to the verifier. */
+const volatile u64 slack_ns = 2000000;	/* time by which a tenant may be ahead */
+const volatile u64 saved_ns = 10000000; /* maximum unused time that a tenant may save */
 
-/* One account for each tenant. Its own programs write used_ns, gbpfd writes allowed_ns: nobody else sees it. */
+/* One account for each tenant. Its own programs write used_ns, gbpfd writes allowed_ns; other
+ * tenants cannot access it. */
 struct account {
 	u64 used_ns;	/* GPU time at weight 100 */
 	u64 allowed_ns;
@@ -40,14 +41,14 @@ int GBPF_PROG(mypolicy_submit, submit)
 	struct account *a = bpf_map_lookup_elem(&accounts, &key);
 
 	if (!a) {
-		return GBPF_GO; /* cannot be, but the verifier wants to see it */
+		return GBPF_GO; /* cannot happen, but the verifier requires the check */
 	}
 	if (ctx->class_id == GBPF_CLASS_LATENCY) {
 		gbpf_note(LATENCY, 1);
 		return GBPF_GO;
 	}
 	if (a->used_ns > a->allowed_ns + slack_ns) {
-		if (!ctx->asked) { /* counts launches, not questions */
+		if (!ctx->asked) { /* counts launches, not calls of this hook */
 			gbpf_note(WAITED, 1);
 		}
 		ctx->hold_ns = 1000000; /* ask again after the next tick */
@@ -56,7 +57,7 @@ int GBPF_PROG(mypolicy_submit, submit)
 	return GBPF_GO;
 }
 
-/* Launches have finished: what they took counts. */
+/* Launches have finished: adds their duration to the account. */
 SEC("gbpf/retire")
 int GBPF_PROG(mypolicy_retire, retire)
 {
@@ -70,7 +71,7 @@ int GBPF_PROG(mypolicy_retire, retire)
 	return 0;
 }
 
-/* Every millisecond while anybody works, in gbpfd. */
+/* Runs in gbpfd every millisecond while a tenant is active. */
 SEC("gbpf/tick")
 int GBPF_PROG(mypolicy_tick, tick)
 {
