@@ -1,5 +1,6 @@
-/* For `gbpf bench pace`: everything that can be stopped between blocks is launched so, large grids in gBPF's own
- * pieces; nothing is held. What it costs is then the mechanism's price alone. */
+/* For `gbpf bench pace`: launches everything that can be stopped between blocks at block level,
+ * large grids in gBPF's own pieces, and holds nothing. The measured cost is that of the mechanism
+ * alone. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");

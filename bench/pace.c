@@ -1,7 +1,7 @@
-/* `gbpf bench pace`: what the block level costs when nobody interrupts. One batch process under
- * gBPF, with kernels of one shape; windows in which gBPF works alternate with windows in which it
- * is off, so that both see the same process and machine. Beside the rate it measures the processor
- * time of the threads that are not the application's. */
+/* `gbpf bench pace`: cost of the block level without interruptions. One batch process under gBPF,
+ * with kernels of one shape; windows in which gBPF works alternate with windows in which it is off,
+ * so that both see the same process and machine. It also measures the processor time of the threads
+ * that do not belong to the application. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 #define MAX_SHAPES 24u
 #define READY_NS 90000000000ull
 #define ANSWER_NS 60000000000ull
-#define SETTLE_NS 100000000ull /* after on or off */
+#define SETTLE_NS 100000000ull /* pause after switching on or off */
 
 enum { OFF, ON };
 
@@ -38,7 +38,7 @@ struct pace {
 	json_t *document, *shapes; /* owned; shapes: borrowed */
 	bool burst;
 	struct shape asked[MAX_SHAPES]; /* by --shape, */
-	unsigned n_asked;		/* instead of the usual ones */
+	unsigned n_asked;		/* which replaces the usual ones */
 };
 
 struct result {
@@ -56,14 +56,14 @@ static const struct shape shapes_nvidia[] = {
 };
 static const struct shape shapes_soft[] = { { 100, 400 }, { 100, 4000 }, { 300, 4000 } };
 
-/* ---- what is read ---- */
+/* ---- statistics of gbpfd ---- */
 
 static uint64_t member(const json_t *o, const char *name)
 {
 	return (uint64_t)json_integer_value(json_object_get(o, name));
 }
 
-/* How many launches went at block level, as gbpfd's list says. */
+/* Reads the number of launches at block level from gbpfd's list. */
 static void read_launches(struct pace *b, pid_t pid, struct result *r)
 {
 	json_t *tenants = bench_testbed_tenants(b->daemon), *t;
@@ -98,7 +98,7 @@ static int calibrate(struct pace *b, double block_us, int *ret_iterations, doubl
 	return err;
 }
 
-/* Somebody for whom a policy would want others to be stoppable; it does nothing. */
+/* Starts an idle latency client, for which a policy keeps other work stoppable. */
 static int start_idle(struct pace *b)
 {
 	struct bench_testbed_place place = {
@@ -276,7 +276,7 @@ static int run(struct pace *b)
 
 /* ---- arguments ---- */
 
-/* BLOCK:KERNEL in microseconds, several with commas. */
+/* Parses BLOCK:KERNEL in microseconds, several separated by commas. */
 static bool parse_shapes(struct pace *b, const char *text)
 {
 	char *end = NULL;

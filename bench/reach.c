@@ -1,6 +1,6 @@
-/* `gbpf bench reach`: how much of what frameworks launch gBPF can stop between blocks, as gbpfd's
- * statistics of the program say: kernels whose PTX was there and has a twin. A program of ours
- * whose kernels are all PTX is run too, to show that the counting works. */
+/* `gbpf bench reach`: the share of the frameworks' launches that gBPF can stop between blocks, from
+ * gbpfd's statistics of the program: kernels whose PTX was available and has a preemptible clone. A
+ * program of gBPF whose kernels are all PTX runs, too, to verify the counting. */
 #include <errno.h>
 #include <jansson.h>
 #include <poll.h>
@@ -20,7 +20,7 @@
 struct reach {
 	struct bench_testbed testbed;
 	const char *policy, *policy_name, *python, *script, *parts, *save;
-	double seconds; /* for one part */
+	double seconds; /* limit of one part */
 	struct bench_testbed_daemon *daemon;
 	json_t *results; /* owned */
 };
@@ -39,13 +39,13 @@ static const char *const docs[] = { "kernels of our own, all PTX",
 				    "JAX told to compile with gBPF's ptxas" };
 _Static_assert(ARRAY_SIZE(names) == ARRAY_SIZE(docs), "names and docs");
 
-/* ---- what gbpfd says ---- */
+/* ---- statistics of gbpfd ---- */
 
 struct shares {
-	double launches, shown, with_twin; /* launches: also of kernels that are not shown */
-	double shown_ns, with_twin_ns, block_launches; /* count times learned duration */
-	json_t *why;				       /* owned: why others have none, launches */
-	json_t *kernels;			       /* owned: each that is shown */
+	double launches, shown, with_twin; /* launches: including kernels that are not shown */
+	double shown_ns, with_twin_ns, block_launches; /* number times learned duration */
+	json_t *why;	 /* owned: reasons of kernels without a clone, with launches */
+	json_t *kernels; /* owned: each shown kernel */
 };
 
 static double number(const json_t *o, const char *name)
@@ -78,7 +78,8 @@ static void add_kernel(struct shares *s, const json_t *k)
 	}
 }
 
-/* Processes of that name: a framework may have several. False: none was seen. */
+/* Sums up the processes of that name: a framework may have several. Returns false if there is none.
+ */
 static bool ask(struct reach *b, const char *name, struct shares *s)
 {
 	json_t *tenants = bench_testbed_tenants(b->daemon), *t;
@@ -107,8 +108,8 @@ static bool ask(struct reach *b, const char *name, struct shares *s)
 	return seen;
 }
 
-/* text: why it was not run; of a run what the workload says of its settings, or "". pass_ms: what
- * it took by the workload's own clock; 0: it does not say. */
+/* Records a part's result. text: the reason why it was not run, or the settings that the workload
+ * printed, or "". pass_ms: duration of a pass by the workload's own clock; 0: not reported. */
 static void record(struct reach *b, unsigned part, const char *state, const char *text,
 		   const struct shares *s, double pass_ms)
 {
@@ -189,7 +190,7 @@ static int run_own(struct reach *b)
 	return err;
 }
 
-/* The line that says how it went; out: empty when none came in time. */
+/* Reads the workload's result line; out: empty if none came in time. */
 static void read_verdict(struct reach *b, pid_t pid, int fd, char out[VERDICT])
 {
 	uint64_t deadline = clock_now_ns() + (uint64_t)(b->seconds * 1e9);
@@ -223,7 +224,7 @@ static void read_verdict(struct reach *b, pid_t pid, int fd, char out[VERDICT])
 			n -= n / 2;
 		}
 	}
-	text[n] = 0; /* the last line that it said, for the report */
+	text[n] = 0; /* its last line of output, for the report */
 	while (n && text[n - 1] == '\n') {
 		text[--n] = 0;
 	}
@@ -233,7 +234,7 @@ static void read_verdict(struct reach *b, pid_t pid, int fd, char out[VERDICT])
 							 : "it ended without a word");
 }
 
-/* "done SECONDS [ms=PASS] SETTINGS": the settings. */
+/* Returns the settings of "done SECONDS [ms=PASS] SETTINGS". */
 static const char *settings_in(const char *verdict, double *pass_ms)
 {
 	verdict += strlen("done ");
@@ -262,7 +263,7 @@ static int run_framework(struct reach *b, unsigned part)
 	bench_command_init(&k);
 	bench_command_env(&k, "GBPF_RUNTIME_DIR=%s", b->daemon->dir);
 	bench_command_env(&k, "GBPF_STATE_DIR=%s/state", b->daemon->dir);
-	/* What was compiled with other settings before would be used again. */
+	/* Separate folders, since caches of other settings would be reused. */
 	bench_command_env(&k, "TRITON_CACHE_DIR=%s/%s-triton", b->daemon->dir, names[part]);
 	bench_command_env(&k, "TORCHINDUCTOR_CACHE_DIR=%s/%s-inductor", b->daemon->dir,
 			  names[part]);

@@ -1,6 +1,6 @@
 /* `gbpf bench launch`: the same empty launch, alternately through the real library and through the
  * shim, in one process. Batches of 64 alternate, so that both see the same machine; each launch is
- * timed by itself. */
+ * timed individually. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <jansson.h>
@@ -27,7 +27,7 @@ typedef CUresult (*launch_fn)(CUfunction f, unsigned gx, unsigned gy, unsigned g
 			      unsigned by, unsigned bz, unsigned smem, CUstream s, void **params,
 			      void **extra);
 
-/* The few calls of the set-up. All go through the shim, so that it knows context and kernel. */
+/* Driver calls of the set-up. All go through the shim, so that it knows context and kernel. */
 struct calls {
 	CUresult (*init)(unsigned flags);
 	CUresult (*retain)(CUcontext *c, CUdevice d);
@@ -48,7 +48,8 @@ struct settings {
 
 struct round {
 	double p10[2], p50[2], p90[2]; /* of single launches */
-	double mean[2]; /* median of the batches' means: finer than one tick of the clock */
+	double mean[2]; /* median of the batches' means: its resolution is finer than one tick of
+			   the clock */
 };
 
 struct session {
@@ -56,7 +57,7 @@ struct session {
 	unsigned long long policy_version;
 };
 
-static int as_json; /* --json: errors are documents too */
+static int as_json; /* --json: errors are documents, too */
 
 static int fail(const char *what, const char *why)
 {
@@ -132,7 +133,7 @@ static int set_up(const struct calls *f, CUfunction *ret)
 	return e ? fail(what, number) : 0;
 }
 
-/* Times of single launches in one[], of whole batches, a launch, in all[]. */
+/* Times of single launches in one[], and per launch of whole batches in all[]. */
 struct samples {
 	double *one[2], *all[2];
 	unsigned n, n_all;
@@ -160,7 +161,7 @@ static void samples_finish(struct samples *v)
 	}
 }
 
-/* One batch through one library, then a synchronization that is not timed. */
+/* Measures one batch through one library, then synchronizes, which is not timed. */
 static int measure_batch(const struct calls *f, CUfunction fn, int which, double *one, double *all)
 {
 	uint64_t first = clock_now_ns(), begin = first, end = first;
@@ -192,8 +193,8 @@ static int measure(const struct calls *f, CUfunction fn, struct samples *v, unsi
 	return err;
 }
 
-/* Our line of gbpfd's list of programs: the proof that the shim works under the policy that it
- * should. */
+/* Reads this process's entry of gbpfd's list of programs: the proof that the shim works under the
+ * intended policy. */
 static int look(struct session *se, struct gbpf *g)
 {
 	char *text = NULL;
@@ -214,8 +215,8 @@ static int look(struct session *se, struct gbpf *g)
 	return se->found;
 }
 
-/* Launches until gbpfd has us, with the policy in use when there is one: it comes to us while we
- * work. */
+/* Launches until gbpfd lists this process, with the policy in use if there is one: the shim
+ * attaches while the process works. */
 static int await_session(const struct settings *s, const struct calls *f, CUfunction fn,
 			 struct gbpf *g, struct session *se)
 {

@@ -1,9 +1,9 @@
-/* The kernel of the benches: blocks that take as long as one likes and leave a trace each, so that a block which ran twice, not
- * at all, or wrong is seen. Built by clang without the CUDA SDK. */
+/* The kernels of the benches: blocks of adjustable duration that leave a trace each, which reveals a
+ * block that ran twice, not at all, or wrong. Built by clang without the CUDA SDK. */
 #define GLOBAL extern "C" __attribute__((global)) void
 
-/* Every thread computes v = v * a + b, iterations times, from its number in the block; thread 0 counts its block. mask + 1: a power
- * of two of threads, the size of out. */
+/* Every thread computes v = v * a + b, iterations times, from its index in the block; thread 0 counts
+ * its block. mask + 1: the size of out in threads, a power of two. */
 GLOBAL bench_block(float *out, unsigned *count, float a, float b, int iterations, unsigned mask)
 {
 	unsigned block = __nvvm_read_ptx_sreg_ctaid_x(), thread = __nvvm_read_ptx_sreg_tid_x();
@@ -18,7 +18,7 @@ GLOBAL bench_block(float *out, unsigned *count, float a, float b, int iterations
 	}
 }
 
-/* The same, and the first block says when it began. */
+/* Same as bench_block; the first block stores its start time. */
 GLOBAL bench_timed(float *out, unsigned *count, float a, float b, int iterations, unsigned mask, unsigned long long *when)
 {
 	unsigned block = __nvvm_read_ptx_sreg_ctaid_x(), thread = __nvvm_read_ptx_sreg_tid_x();
@@ -38,7 +38,7 @@ GLOBAL bench_timed(float *out, unsigned *count, float a, float b, int iterations
 	}
 }
 
-/* When it ran, by the GPU's clock, into memory that the host sees. */
+/* Stores the GPU's clock into memory that the host can read. */
 GLOBAL bench_stamp(unsigned long long *when)
 {
 	unsigned long long now;

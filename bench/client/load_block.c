@@ -1,5 +1,5 @@
-/* Launches of bench_block and the check of what they left; and how many iterations make a block of
- * a given length on this device. */
+/* Launches bench_block and checks its traces; determines how many iterations make a block of a
+ * given length on this device. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #define OUT_BLOCKS 4096u
 #define WARM_NS 100000000u
 #define CLOCK_TRIES 200u
-#define CHECK_THREADS 8u /* of a block whose result is computed again */
+#define CHECK_THREADS 8u /* threads of a block whose result is recomputed */
 
 static float expected(unsigned thread, int iterations)
 {
@@ -58,7 +58,7 @@ void bench_block_work_launch(struct bench_block_work *w)
 	w->launched++;
 }
 
-/* It lies between the launch and the return of the wait. */
+/* The GPU's time lies between the launch and the return of the wait. */
 int64_t bench_block_work_clock(struct bench_block_work *w, volatile uint64_t *when)
 {
 	CUdeviceptr at = (CUdeviceptr)(uintptr_t)when;
@@ -108,7 +108,7 @@ void bench_block_work_check(struct bench_block_work *w)
 	clear(w);
 }
 
-/* Microseconds of a launch, the shortest of some. */
+/* Returns the microseconds of a launch, the shortest of several. */
 static double time_us(struct bench_block_work *w)
 {
 	double best = 1e12;
@@ -123,9 +123,9 @@ static double time_us(struct bench_block_work *w)
 	return best;
 }
 
-/* What spinning that often takes in a block among as many as the device holds at once: two launches
- * of the same grid, one of which spins five times as long, so that what a launch costs drops out.
- */
+/* Returns the microseconds of a block of iterations while the device holds the maximum number of
+ * them: the difference of two launches of the same grid, one of which spins five times as long, so
+ * that the cost of a launch cancels out. */
 static double block_us(struct bench_client *c, unsigned at_once, int iterations)
 {
 	struct bench_block_work w;
@@ -140,7 +140,7 @@ static double block_us(struct bench_client *c, unsigned at_once, int iterations)
 	return MAX(more - less, 0.01) / 4;
 }
 
-/* A device that was idle runs slower at first. */
+/* Runs some launches, because a device that was idle runs slower at first. */
 static void warm_up(struct bench_client *c, unsigned at_once)
 {
 	uint64_t end = clock_now_ns() + WARM_NS;
@@ -155,8 +155,8 @@ static void warm_up(struct bench_client *c, unsigned at_once)
 	CU(cuMemFree_v2(w.count));
 }
 
-/* Iterations for which a block takes want_us, about. Neighbours can only make it look longer: of
- * several tries the one that comes nearest counts. */
+/* Returns the iterations for which a block takes about want_us. Neighbours can only lengthen a
+ * measurement, so the closest of several tries counts. */
 static int calibrate(struct bench_client *c, unsigned at_once, double want_us, double *ret_us)
 {
 	double n = 2000, best = 2000, best_us = 0;
@@ -177,7 +177,7 @@ static int calibrate(struct bench_client *c, unsigned at_once, double want_us, d
 	return (int)best;
 }
 
-/* The latency kernel has one block a multiprocessor, batch as many as fit. */
+/* The latency kernel has one block per multiprocessor, batch as many as fit. */
 void bench_client_calibrate(struct bench_client *c)
 {
 	struct bench_page *p = c->page;

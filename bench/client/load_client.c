@@ -1,4 +1,4 @@
-/* bench-client ROLE --page FD ...: one client of a bench; see client.h. */
+/* bench-client ROLE --page FD ...: one client of a bench; see load_client.h. */
 #include "bench/client/load_client.h"
 
 #include <dlfcn.h>
@@ -88,7 +88,7 @@ void bench_client_open(struct bench_client *c)
 	CU(cuCtxSetCurrent(c->ctx));
 	c->page->sms = attribute(c, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
 	c->page->threads_per_sm = attribute(c, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
-	/* drivers older than the question do not know it */
+	/* older drivers do not know this attribute */
 	c->page->mps = cuda.cuDeviceGetAttribute(&v, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, c->device) ==
 			       CUDA_SUCCESS &&
 		       v > 0;
@@ -119,7 +119,7 @@ CUstream bench_client_stream(struct bench_client *c)
 
 void bench_client_ready(struct bench_client *c)
 {
-	bench_client_slice(c, c->lib); /* streams may have come with channels of their own */
+	bench_client_slice(c, c->lib); /* new streams may have channels of their own */
 	store_release(&c->page->state, (uint32_t)PAGE_READY);
 	futex_wake_shared(&c->page->done, 1 << 30);
 }
@@ -255,7 +255,7 @@ int main(int argc, char **argv)
 
 	parent = getppid();
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	signal(SIGINT, SIG_IGN); /* of the terminal: our coordinator ends us */
+	signal(SIGINT, SIG_IGN); /* ignore the terminal's: the coordinator ends this process */
 	parse(&me, argc, argv);
 	me.page->pid = (uint32_t)getpid();
 	for (size_t i = 0; i < ARRAY_SIZE(roles); i++) {

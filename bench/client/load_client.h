@@ -1,5 +1,5 @@
-/* bench-client: the programs whose work the benches measure. Plain programs of the CUDA driver API
- * that know nothing of gBPF; what they need of a coordinator is the page. A failed call ends them
+/* bench-client: the programs that the benches measure. They are plain programs of the CUDA driver
+ * API without knowledge of gBPF; the page connects them to a coordinator. A failed call ends them
  * with a message in the page. */
 #ifndef GBPF_BENCH_CLIENT_LOAD_CLIENT_H
 #define GBPF_BENCH_CLIENT_LOAD_CLIENT_H
@@ -17,17 +17,18 @@ struct bench_client {
 	struct bench_page *page;
 	const char *role, *libcuda;
 	unsigned grid, threads, streams, depth, kernels;
-	unsigned at_once; /* calibrating: blocks that the device runs at once, 0: its own figures */
+	unsigned at_once; /* calibrating: blocks that the device runs at once, 0: the device's own
+			     figures */
 	int iterations;
-	unsigned slice_us; /* 0: as it is */
+	unsigned slice_us; /* 0: unchanged */
 	double block_us[2];
 	enum bench_client_priority priority;
 	bool default_stream;
-	bool stamps;	     /* model: when each kernel began */
+	bool stamps;	     /* model: record when each kernel began */
 	bool burst;	     /* batch: no events, a synchronization after every depth kernels */
-	unsigned hint_us;    /* announce requests so long ahead; 0: not at all */
-	unsigned ballast_mb; /* steady: memory that it holds and does not use */
-	/* of the load of a model (client_model.c), or latency or batch (client_steady.c) */
+	unsigned hint_us;    /* lead time of announced requests; 0: not announced */
+	unsigned ballast_mb; /* steady: memory that it holds but does not use */
+	/* of the load of a model (load_model.c), or latency or batch (load_steady.c) */
 	const char *load;
 	double rate;
 	unsigned trace;
@@ -37,7 +38,7 @@ struct bench_client {
 	CUcontext ctx;
 	CUmodule module;
 	CUfunction block, timed, stamp;
-	uint32_t told; /* number of the newest command that was seen */
+	uint32_t told; /* number of the newest command seen */
 };
 
 #define CLIENT_CALLS(X)                                                                            \
@@ -76,21 +77,21 @@ void NORETURN bench_client_fail(const char *fmt, ...) PRINTF_LIKE(1, 2);
 void bench_client_check(CUresult r, const char *call);
 #define CU(call) bench_client_check(cuda.call, #call)
 
-/* client.c: library, context, module; then the page says who we are. */
+/* load_client.c: opens library, context and module; then fills in the page. */
 void bench_client_open(struct bench_client *c);
 void bench_client_ready(struct bench_client *c);
 CUstream bench_client_stream(struct bench_client *c);
-/* The next command, or PAGE_EXIT when the coordinator has gone. */
+/* Waits for the next command; returns PAGE_EXIT if the coordinator has exited. */
 enum bench_page_op bench_client_next(struct bench_client *c);
 bool bench_client_has_next(struct bench_client *c);
 void bench_client_answer(struct bench_client *c);
 
-/* client_control.c: before cuInit; with the context; before a request. */
+/* load_control.c: called before cuInit; with the context; before a request. */
 void bench_client_learn(struct bench_client *c, void *lib);
 void bench_client_slice(struct bench_client *c, void *lib);
 void bench_client_announce(struct bench_client *c);
 
-/* client_block.c: launches of the kernel and the check of what they left. */
+/* load_block.c: launches of the kernel and checks of its traces. */
 struct bench_block_work {
 	struct bench_client *c;
 	CUstream stream;
@@ -98,15 +99,16 @@ struct bench_block_work {
 	unsigned grid, threads, mask;
 	int iterations;
 	uint32_t launched; /* since the last check */
-	CUdeviceptr when;  /* where launches say when they began; 0: nowhere */
+	CUdeviceptr when;  /* where launches store their start time; 0: nowhere */
 };
 void bench_block_work_init(struct bench_block_work *w, struct bench_client *c, unsigned grid,
 			   unsigned threads, int iterations);
 void bench_block_work_launch(struct bench_block_work *w);
-/* The host's clock minus the GPU's, where the error of the guess is least. when: pinned. */
+/* Returns the host's clock minus the GPU's, from the sample with the smallest error. when: pinned.
+ */
 int64_t bench_block_work_clock(struct bench_block_work *w, volatile uint64_t *when);
-/* After a synchronization: every block ran once for each launch, with the right result. Adds to the
- * page what is wrong, and begins anew. */
+/* Checks after a synchronization that every block ran once for each launch, with the right result.
+ * Adds the errors to the page, and resets the traces. */
 void bench_block_work_check(struct bench_block_work *w);
 
 /* The roles. */

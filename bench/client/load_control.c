@@ -1,5 +1,5 @@
-/* What a condition asks of a client beside CUDA: time slices of its own contexts, and telling that
- * a request comes. Only these conditions use it. */
+/* Requests of a condition in addition to CUDA: sets time slices of the client's own contexts, and
+ * announces requests. Only these conditions use it. */
 #include <errno.h>
 #include <string.h>
 
@@ -11,12 +11,12 @@
 #include "gbpf/gbpf.h"
 #include "gpu/control.h"
 
-#define SETTLE_NS 20000000u /* CUDA sets slices too, soon after it has made a context */
+#define SETTLE_NS 20000000u /* CUDA sets slices, too, shortly after it has created a context */
 
 void bench_client_learn(struct bench_client *c, void *lib)
 {
 	if (c->slice_us) {
-		gpu_learn_install(lib); /* not there: the soft GPU, or seen below */
+		gpu_learn_install(lib); /* not available: the soft GPU, or reported below */
 	}
 }
 

@@ -1,5 +1,4 @@
-/* The two clients of a pair: one that answers requests and times them, one that keeps the device
- * full. */
+/* The two clients of a pair: one answers requests and times them, one keeps the device full. */
 #include <stdlib.h>
 
 #include "base/atomic.h"
@@ -93,7 +92,7 @@ struct batch {
 	bool answered;
 };
 
-/* One launch on every stream, when its oldest has ended. */
+/* Launches once on every stream, when its oldest launch has ended. */
 static void round_of(struct bench_client *c, struct batch *b)
 {
 	for (unsigned s = 0; s < c->streams; s++) {
@@ -110,7 +109,7 @@ static void round_of(struct bench_client *c, struct batch *b)
 	b->launched++;
 }
 
-/* depth launches on every stream, one synchronization for all. */
+/* Launches depth kernels on every stream, with one synchronization for all. */
 static void burst_of(struct bench_client *c, struct batch *b)
 {
 	for (unsigned d = 0; d < c->depth; d++) {

@@ -1,18 +1,18 @@
-/* A task of DISB: requests of a model, each a row of kernels that are launched without waiting and
- * one synchronization, by a schedule. Two kinds of command: requests of kind one are back to back
- * (stand-alone), others follow the schedule. With --stamps each kernel says when it began. */
+/* A task of DISB: requests of a model, each a sequence of kernels that are launched without waiting
+ * and one synchronization, by a schedule. Requests of kind one are back to back (stand-alone),
+ * others follow the schedule. With --stamps each kernel records when it began. */
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "bench/client/load_client.h"
 #include "bench/common/schedule.h"
 
 #define WARM 10u
-#define NEAR_NS 60000u /* what a sleep may be late */
+#define NEAR_NS 60000u /* maximum delay of a sleep */
 
 struct model {
 	struct bench_client *c;
 	struct bench_block_work w;
-	volatile uint64_t *when; /* pinned: the GPU's clock at each kernel's beginning; or NULL */
+	volatile uint64_t *when; /* pinned: the GPU's clock at each kernel's start; or NULL */
 	int64_t clock_ns;	 /* host's clock - GPU's */
 };
 
@@ -30,7 +30,8 @@ static float us_between(int64_t from_ns, int64_t to_ns)
 	return (float)((double)(to_ns - from_ns) * 1e-3);
 }
 
-/* Beginnings of the kernels, by the host's clock as it was compared before. */
+/* Records the start times of the kernels on the host's clock, by the latest comparison of the
+ * clocks. */
 static void note_steps(struct model *m, struct bench_page_request *r, int64_t begin, int64_t end)
 {
 	unsigned n = MIN(m->c->kernels, PAGE_STEPS), front = MIN(PAGE_FRONT, n - 1);
@@ -67,7 +68,8 @@ static void request(struct model *m, uint64_t due)
 	add_relaxed(&p->finished, 1);
 }
 
-/* The clocks drift apart: what was seen between two comparisons moves by its share. */
+/* Corrects recorded times for the drift of the clocks: times between two comparisons are
+ * interpolated. */
 static void correct_clock(struct model *m, uint64_t from, uint64_t to)
 {
 	double drift_us = (double)(bench_block_work_clock(&m->w, m->when) - m->clock_ns) * 1e-3;
@@ -83,7 +85,7 @@ static void correct_clock(struct model *m, uint64_t from, uint64_t to)
 	}
 }
 
-/* Sleeps for the most of it. */
+/* Sleeps for most of the time, then spins. */
 static void wait_until(uint64_t when)
 {
 	uint64_t now = clock_now_ns();
@@ -117,7 +119,8 @@ static void run_schedule(struct model *m)
 		request(m, s.kind == SCHEDULE_CLOSED ? when : s.taken_ns);
 	}
 	p->dropped = s.dropped;
-	if (clock_now_ns() < end) { /* so that all have ended when we say that we have */
+	if (clock_now_ns() <
+	    end) { /* all requests have ended before the command is reported as done */
 		wait_until(end);
 	}
 }

@@ -1,7 +1,7 @@
-/* A client that is watched while others are killed: it works from when it is ready until it is told
- * to leave, and the page says of each request when it began and ended, of each piece of batch work
- * when it ended. Who watches reads the clock that we read, so that nothing of the watching is
- * measured. All results are checked. */
+/* A client that is observed while others are killed: it works from when it is ready until it is
+ * commanded to exit, and records in the page when each request began and ended, and when each piece
+ * of batch work ended. The observer reads the same clock, so observing adds nothing to the measured
+ * times. All results are checked. */
 #include <stddef.h>
 #include <string.h>
 

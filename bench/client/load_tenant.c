@@ -1,6 +1,6 @@
-/* A tenant of `gbpf bench tenants`: streams with a thread each, each of which launches its kernels
- * one after the other and waits for each. Of each kernel it keeps how long the call of the launch
- * took, when the kernel began and when its end was known. */
+/* A tenant of `gbpf bench tenants`: each of its streams has a thread that launches its kernels one
+ * after the other and waits for each. It records for each kernel the duration of the launch call,
+ * when the kernel began and when its end was known. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -18,7 +18,7 @@ struct stream {
 	unsigned number;
 	uint64_t seed;
 	pthread_t thread;
-	uint64_t *began; /* GPU's clock, one a kernel */
+	uint64_t *began; /* GPU's clock, one per kernel */
 	uint64_t *before;
 };
 
@@ -39,7 +39,8 @@ static void *run_stream(void *arg)
 	for (unsigned i = 0; i < c->kernels; i++) {
 		uint64_t begin, called;
 
-		if (c->rate > 0) { /* pauses of that many a second, half to one and a half long */
+		if (c->rate >
+		    0) { /* rate pauses per second, half to one and a half of the mean length */
 			clock_sleep_ns(
 				(uint64_t)(1e9 / c->rate *
 					   (0.5 + (double)(bench_stats_random(&s->seed) >> 40) /
@@ -55,14 +56,14 @@ static void *run_stream(void *arg)
 		s->began[i] = load_relaxed(s->when);
 		add_relaxed(&p->finished, 1);
 		if (load_relaxed(&p->command) != c->told) {
-			break; /* our coordinator has given up */
+			break; /* the coordinator has given up */
 		}
 	}
 	return NULL;
 }
 
-/* Starts of kernels on the host's clock; the clocks drift apart, so they are compared before and
- * after. */
+/* Converts start times of kernels to the host's clock; the clocks drift apart, so they are compared
+ * before and after. */
 static void place_starts(struct tenant *t, uint64_t from, uint64_t to, int64_t after)
 {
 	struct bench_client *c = t->c;

@@ -1,5 +1,5 @@
-/* Curves of distributions; see chart.h. The vertical axis shows nines: 0 %, 50 %, 90 %, 99 %, 99.9
- * %, since it is the slow requests that matter. */
+/* Draws curves of distributions; see chart.h. The vertical axis shows nines: 0 %, 50 %, 90 %, 99 %,
+ * 99.9 %, because the slow requests matter. */
 #include "bench/common/chart.h"
 
 #include <math.h>
@@ -25,7 +25,7 @@ static const char *const colors[] = { "#1b1b1b", "#d1495b", "#edae49", "#4c6ef5"
 static const int terminal[] = { 37, 31, 33, 34, 35, 36, 32, 95, 93 };
 
 struct scale {
-	double low, high; /* logarithms of the least and the largest value */
+	double low, high; /* logarithms of the smallest and the largest value */
 };
 
 static double height_of(double q)
@@ -59,7 +59,7 @@ static double place_of(const struct scale *s, double v)
 	return (log10(MAX(v, 1e-3)) - s->low) / (s->high - s->low);
 }
 
-/* The point at step k of STEPS up the vertical axis. */
+/* Returns the value at step k of STEPS up the vertical axis. */
 static double value_at(const struct bench_chart_curve *c, unsigned k, double *ret_height)
 {
 	double h = (double)k / STEPS, q = 1 - pow(10, -h * NINES);
@@ -171,7 +171,7 @@ struct canvas {
 	uint8_t color[TEXT_ROWS][TEXT_COLUMNS]; /* 1 + the last curve there */
 };
 
-/* x: 0 to 2 * columns - 1; y from below: 0 to 4 * rows - 1. */
+/* Sets a dot; x: 0 to 2 * columns - 1; y from the bottom: 0 to 4 * rows - 1. */
 static void set_dot(struct canvas *c, unsigned x, unsigned y, size_t curve)
 {
 	static const uint8_t bit[4][2] = {

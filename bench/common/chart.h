@@ -1,5 +1,5 @@
-/* Distributions as curves: the share of values below x over x, logarithmic, as SVG and in a
- * terminal. */
+/* Distributions as curves: the share of values below x over x, on a logarithmic axis, as SVG and in
+ * a terminal. */
 #ifndef GBPF_BENCH_COMMON_CHART_H
 #define GBPF_BENCH_COMMON_CHART_H
 
@@ -19,9 +19,9 @@ struct bench_chart_panel {
 	size_t curves;
 };
 
-/* Panels under each other in one document. */
+/* Draws the panels one below the other in one document. */
 void bench_chart_svg(FILE *to, const struct bench_chart_panel *panel, size_t panels);
-/* Braille dots; color: a terminal's, one for each curve. */
+/* Draws with braille dots; color: with a terminal's colours, one for each curve. */
 void bench_chart_text(FILE *to, const struct bench_chart_panel *panel, bool color);
 
 #endif

@@ -1,6 +1,6 @@
-/* Loads of DISB; see schedule.h. The traces of the workload REAL are not kept here: they are made
- * anew, with a fixed seed, from their published shape (number, first and last request, mean and
- * deviation of the gaps; bursts of one model). */
+/* Loads of DISB; see schedule.h. The traces of the workload REAL are not stored: they are
+ * generated, with a fixed seed, from their published properties (number, first and last request,
+ * mean and deviation of the gaps; bursts of one model). */
 #include "bench/common/schedule.h"
 
 #include <math.h>
@@ -67,7 +67,7 @@ static void make_trace(struct bench_schedule *s, unsigned which)
 	}
 }
 
-/* Moves to the slot after slot_ns. */
+/* Advances to the slot after slot_ns. */
 static void step(struct bench_schedule *s)
 {
 	s->index++;
@@ -102,7 +102,7 @@ void bench_schedule_init(struct bench_schedule *s, enum bench_schedule_kind kind
 		make_trace(s, trace);
 		s->slot_ns = epoch_ns + s->trace_ms[0] * UINT64_C(1000000);
 	} else if (kind == SCHEDULE_POISSON) {
-		step(s); /* the first gap too is random */
+		step(s); /* the first gap is random, too */
 		s->index = 0;
 	}
 }

@@ -1,5 +1,5 @@
-/* When the requests of a load come: DISB's kinds of load and its rule that of requests which could
- * not begin in time only the newest is kept. */
+/* Arrival times of a load's requests: DISB's kinds of load, and its rule that of the requests that
+ * could not begin in time only the newest is kept. */
 #ifndef GBPF_BENCH_COMMON_SCHEDULE_H
 #define GBPF_BENCH_COMMON_SCHEDULE_H
 
@@ -13,8 +13,8 @@ struct bench_schedule {
 	enum bench_schedule_kind kind;
 	uint64_t epoch_ns, interval_ns, seed;
 	double rate;
-	uint64_t slot_ns;	  /* the next one; UINT64_MAX: there is none */
-	uint64_t index, taken_ns; /* taken_ns: the slot of the request given out last */
+	uint64_t slot_ns;	  /* the next slot; UINT64_MAX: none */
+	uint64_t index, taken_ns; /* taken_ns: the slot of the latest returned request */
 	uint64_t dropped;
 	uint32_t trace_ms[SCHEDULE_MAX], n_trace;
 };
@@ -22,15 +22,16 @@ struct bench_schedule {
 /* rate: requests a second (periodic, Poisson); trace: 0..SCHEDULE_TRACES-1. */
 void bench_schedule_init(struct bench_schedule *s, enum bench_schedule_kind kind, double rate,
 			 unsigned trace, uint64_t epoch_ns, uint64_t offset_ns, uint64_t seed);
-/* When the next request begins, for somebody who is ready now: now, when its time has passed, with
- * those before it counted as dropped. UINT64_MAX: no more. */
+/* Returns when the next request begins for a client that is ready now: now, if its time has passed,
+ * counting the requests before it as dropped. UINT64_MAX: no more. */
 uint64_t bench_schedule_next(struct bench_schedule *s, uint64_t now_ns);
 
-/* The same of a load that ends at end_ns (> 0). UINT64_MAX: no more begin before that; those that
- * were due before it then count as dropped, and none that would have come later does. Once. */
+/* Same for a load that ends at end_ns (> 0). UINT64_MAX: no more requests begin before end_ns;
+ * those that were due before it then count as dropped, later ones do not. To be called once after
+ * that. */
 uint64_t bench_schedule_next_before(struct bench_schedule *s, uint64_t now_ns, uint64_t end_ns);
 
-/* "periodic" ...; -1: none. */
+/* Returns the kind of a name ("periodic" ...), or -1. */
 int bench_schedule_kind_of(const char *name);
 
 #endif

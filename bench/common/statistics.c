@@ -1,5 +1,5 @@
-/* Order statistics: benchmarks report quantiles, since means of times are at the mercy of the worst
- * interrupt. */
+/* Order statistics: benchmarks report quantiles, because a single slow interrupt distorts the mean
+ * of times. */
 #include "bench/common/statistics.h"
 
 #include <math.h>
@@ -29,7 +29,7 @@ double bench_stats_quantile(const double *v, size_t n, double q)
 	return n ? v[i < n ? i : n - 1] : 0;
 }
 
-/* Probability of k successes of n. */
+/* Returns the probability of k successes out of n. */
 static double binomial(size_t n, size_t k, double p)
 {
 	double a = (double)n, b = (double)k;
@@ -39,7 +39,7 @@ static double binomial(size_t n, size_t k, double p)
 }
 
 /* With X values below the quantile, X binomial: v[k] <= quantile unless X <= k, so the lower end is
- * the largest k with P(X <= k) <= tail, and the upper end the least k with P(X >= k) <= tail. */
+ * the largest k with P(X <= k) <= tail, and the upper end the smallest k with P(X >= k) <= tail. */
 bool bench_stats_quantile_interval(const double *v, size_t n, double q, double confidence,
 				   struct bench_stats_range *ret)
 {

@@ -1,4 +1,4 @@
-/* Order statistics of measurements, and how sure they are. */
+/* Order statistics of measurements, and their confidence intervals. */
 #ifndef GBPF_BENCH_COMMON_STATISTICS_H
 #define GBPF_BENCH_COMMON_STATISTICS_H
 
@@ -8,22 +8,22 @@
 
 /* Sorts v. */
 void bench_stats_sort(double *v, size_t n);
-/* Of sorted values; q from 0 to 1; 0 when there are none. */
+/* Returns quantile q (0 to 1) of sorted values; 0 if there are none. */
 double bench_stats_quantile(const double *v, size_t n, double q);
 
 struct bench_stats_range {
 	double low, high;
 };
 
-/* The interval that holds the quantile of the population with at least that confidence, whatever
- * its distribution (order statistics: ranks from the binomial distribution), for independent
- * values. v is sorted. False when n values cannot say it on a side: that side is then the least or
- * largest value. */
+/* Computes the interval that contains the quantile of the population with at least that confidence,
+ * whatever its distribution (order statistics: ranks from the binomial distribution), for
+ * independent values. v is sorted. Returns false if n values cannot bound a side: that side is then
+ * the smallest or largest value. */
 bool bench_stats_quantile_interval(const double *v, size_t n, double q, double confidence,
 				   struct bench_stats_range *ret);
 
 double bench_stats_mean(const double *v, size_t n);
-/* Of the sample (n - 1); 0 below two values. */
+/* Returns the variance of the sample (n - 1); 0 below two values. */
 double bench_stats_variance(const double *v, size_t n);
 struct bench_stats_range bench_stats_extremes(const double *v, size_t n);
 
@@ -31,7 +31,7 @@ struct bench_stats_range bench_stats_extremes(const double *v, size_t n);
  * from a fixed seed. For few repeats, each of which is one value. */
 struct bench_stats_range bench_stats_bootstrap_mean(const double *v, size_t n, double confidence);
 
-/* Of a sum of numbers over a sum of numbers, where n pairs are drawn together: ratio of totals. */
+/* Percentile bootstrap of the ratio of two sums; n pairs are drawn together. */
 struct bench_stats_range bench_stats_bootstrap_ratio(const double *over, const double *under,
 						     size_t n, double confidence);
 

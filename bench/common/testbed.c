@@ -1,4 +1,4 @@
-/* Folder, daemons and processes of a bench; see world.h. */
+/* Folder, daemons and processes of a bench; see testbed.h. */
 #include "bench/common/testbed.h"
 
 #include <errno.h>
@@ -146,7 +146,8 @@ static void become(const struct bench_testbed_command *k, int out, int keep)
 {
 	int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
-	setpgid(0, 0); /* ended as a group; the terminal's ^C reaches us, and we end them */
+	setpgid(0, 0); /* a group that is killed together; the terminal's ^C reaches this process,
+			  which then ends it */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	dup2(in, 0);
 	dup2(out, 1);
@@ -200,7 +201,7 @@ pid_t bench_testbed_spawn(struct bench_testbed *w, const struct bench_testbed_co
 	pid = fork();
 	if (pid == 0) {
 		if (ret_out) {
-			fcntl(fd[1], F_SETFL, 0); /* its own writes may wait */
+			fcntl(fd[1], F_SETFL, 0); /* the child's own writes may block */
 		}
 		become(k, fd[1], keep);
 	}
@@ -209,7 +210,7 @@ pid_t bench_testbed_spawn(struct bench_testbed *w, const struct bench_testbed_co
 		fd_close(fd[0]);
 		return bench_testbed_fail(w, "fork: %s", strerror(errno));
 	}
-	setpgid(pid, pid); /* whoever of us comes first */
+	setpgid(pid, pid); /* parent and child both set it, whichever runs first */
 	w->children[slot] = pid;
 	if (ret_out) {
 		*ret_out = fd[0];
@@ -230,12 +231,12 @@ bool bench_testbed_lives(struct bench_testbed *w, pid_t pid)
 {
 	siginfo_t info = { 0 };
 
-	/* not reaped, so that the number of the group stays ours */
+	/* not reaped, so that the group's id is not reused */
 	return pid > 0 && waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
 	       info.si_pid == 0;
 }
 
-/* Of a process that was killed. One that hangs in the driver is left there. */
+/* Reaps a killed process. One that hangs in the driver is abandoned. */
 static void reap(pid_t pid)
 {
 	uint64_t deadline = clock_now_ns() + REAP_NS;
@@ -258,14 +259,14 @@ void bench_testbed_end(struct bench_testbed *w, pid_t pid, unsigned grace_ms)
 			clock_sleep_ns(1000000);
 		}
 	}
-	kill(-pid, SIGKILL); /* also those that its leader left behind */
+	kill(-pid, SIGKILL); /* also processes that outlived their leader */
 	reap(pid);
 	forget(w, pid);
 }
 
 /* ---- the soft GPU ---- */
 
-/* A byte on that pipe says that clients may connect. */
+/* Waits for a byte on the pipe, which reports that clients can connect. */
 static int await_soft(struct bench_testbed *w, int ready)
 {
 	struct pollfd p = { .fd = ready, .events = POLLIN };
@@ -353,7 +354,7 @@ struct bench_testbed_daemon *bench_testbed_gbpfd(struct bench_testbed *w, const 
 	return d;
 }
 
-/* It has no parent that would wait for it: its descriptor tells when it has gone. */
+/* gbpfd is detached, so it cannot be waited for: its pidfd reports its exit. */
 static void stop_gbpfd(struct bench_testbed_daemon *d)
 {
 	const struct gbpf_hello *h = d->g ? gbpf_hello(d->g) : NULL;
@@ -403,7 +404,7 @@ bool bench_testbed_run_offers(struct bench_testbed *w, const char *option)
 
 /* ---- MPS ---- */
 
-/* The soft GPU needs no daemon for it: the folder alone says who shares. */
+/* The soft GPU needs no MPS daemon: clients that name the same folder share a lane. */
 int bench_testbed_mps(struct bench_testbed *w)
 {
 	uint64_t deadline = clock_now_ns() + START_NS;
@@ -444,7 +445,7 @@ int bench_testbed_mps(struct bench_testbed *w)
 	return 0;
 }
 
-/* Its server does not end with it by itself: `quit` ends both. */
+/* The MPS server does not end with its daemon; `quit` ends both. */
 static void stop_mps(struct bench_testbed *w)
 {
 	struct bench_testbed_command k;
@@ -477,7 +478,7 @@ static int make_folder(struct bench_testbed *w)
 {
 	const char *tmp = getenv("TMPDIR");
 
-	/* Sockets lie in it, whose paths are limited. */
+	/* Contains sockets, whose paths are limited in length. */
 	snprintf(w->dir, sizeof(w->dir), "%s/gbpf-bench-XXXXXX",
 		 tmp && tmp[0] == '/' && strlen(tmp) < 48 ? tmp : "/tmp");
 	if (!mkdtemp(w->dir)) {
@@ -504,7 +505,7 @@ int bench_testbed_init(struct bench_testbed *w)
 	for (size_t i = 0; i < ARRAY_SIZE(clean); i++) {
 		unsetenv(clean[i]);
 	}
-	/* whatever our children leave behind becomes ours to end */
+	/* adopt orphaned descendants, so that they can be ended */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	if (make_folder(w) < 0) {
 		return -1;
@@ -520,8 +521,7 @@ static int remove_entry(const char *path, const struct stat *st, int kind, struc
 	return remove(path);
 }
 
-/* What our children left behind has become ours: a server of MPS, or what a person's command
- * started. */
+/* Ends adopted descendants: a server of MPS, or processes that a user's command started. */
 static void end_orphans(void)
 {
 	char path[64];

@@ -1,6 +1,6 @@
-/* Where a bench measures: a folder of its own with, as needed, a soft GPU, MPS control daemons and
- * gbpfds, and the processes in it. Every wait has an end, and whatever was started is ended by its
- * number, also after a failure or a signal. One world a process; one thread. */
+/* The environment of a bench: a folder of its own with, as needed, a soft GPU, MPS control daemons
+ * and gbpfds, and the processes in it. Every wait has a timeout, and every started process is ended
+ * by its id, also after a failure or a signal. One testbed per process; one thread. */
 #ifndef GBPF_BENCH_COMMON_TESTBED_H
 #define GBPF_BENCH_COMMON_TESTBED_H
 
@@ -24,8 +24,9 @@ struct bench_testbed_daemon {
 };
 
 struct bench_testbed {
-	const char *bench;				      /* "lcbe": for messages */
-	const char *libcuda, *gbpf, *gbpfd, *server, *client; /* programs and the driver library */
+	const char *bench; /* "lcbe": for messages */
+	const char *libcuda, *gbpf, *gbpfd, *server,
+		*client; /* paths of programs and the driver library */
 	bool soft, progress, json;
 	char dir[96];
 	char soft_socket[128];
@@ -33,12 +34,12 @@ struct bench_testbed {
 	char mps_dir[128]; /* pipes of the MPS control daemon; empty: none */
 	struct bench_testbed_daemon daemon[TESTBED_DAEMONS];
 	unsigned daemons;
-	pid_t children[TESTBED_CHILDREN]; /* leaders of process groups that live */
+	pid_t children[TESTBED_CHILDREN]; /* leaders of live process groups */
 	char error[512];
 	char last_progress[160];
 };
 
-/* Folder, signals, and the soft GPU. 0, or -errno with error. */
+/* Sets up folder, signals, and the soft GPU. Returns 0, or -errno with error. */
 int bench_testbed_init(struct bench_testbed *w);
 void bench_testbed_finish(struct bench_testbed *w);
 bool bench_testbed_interrupted(void);
@@ -46,62 +47,63 @@ bool bench_testbed_interrupted(void);
 int bench_testbed_fail(struct bench_testbed *w, const char *fmt, ...) PRINTF_LIKE(2, 3);
 /* Prints error, as a document with --json. */
 void bench_testbed_complain(const struct bench_testbed *w);
-/* What happens now, on standard error. */
+/* Reports progress on standard error. */
 void bench_testbed_progress(struct bench_testbed *w, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
-/* Its number, or NULL with error. policy: path of an object. */
+/* Starts a gbpfd; returns it, or NULL with error. policy: path of an object. */
 struct bench_testbed_daemon *bench_testbed_gbpfd(struct bench_testbed *w, const char *policy);
-/* Its list of tenants (json_t of jansson), the caller's; NULL: it does not answer. */
+/* Returns gbpfd's list of tenants (json_t of jansson; caller releases), or NULL if it does not
+ * answer. */
 struct json_t *bench_testbed_tenants(const struct bench_testbed_daemon *d);
-/* 0; -1 with error: why it cannot be had here. Started once. */
+/* Starts MPS, once. Returns 0, or -1 with the reason in error. */
 int bench_testbed_mps(struct bench_testbed *w);
 
-/* Takes one of the options by which `gbpf bench` says where everything is and how to print; *i
- * moves on when it has a value. False: it is another. */
+/* Parses one of the options by which `gbpf bench` passes paths and output settings; advances *i if
+ * it has a value. Returns false for another option. */
 bool bench_testbed_option(struct bench_testbed *w, const char *name, const char *value, int *i);
-/* An option of one bench: a text (borrowed), or a count. */
+/* An option of one bench: a text (borrowed), or a number. */
 struct bench_testbed_value {
 	const char *name;
 	const char **text;
 	unsigned *number; /* instead of text */
 };
-/* Sets the one of that name. False: there is none. */
+/* Sets the option of that name. Returns false if there is none. */
 bool bench_testbed_value(const struct bench_testbed_value *table, size_t n, const char *name,
 			 const char *value);
-/* Says on standard error what to use instead; the exit code. */
+/* Prints the usage hint on standard error; returns the exit code. */
 int bench_testbed_usage(const struct bench_testbed *w);
-/* Prints a document (json_t of jansson) with --json, and writes it to save, unless that is NULL. 0;
- * -1 with error. */
+/* Prints a document (json_t of jansson) with --json, and writes it to save unless that is NULL.
+ * Returns 0; -1 with error. */
 int bench_testbed_document(struct bench_testbed *w, const struct json_t *doc, const char *save);
-/* True when a list with commas has that name. */
+/* Returns whether a comma-separated list contains that name. */
 bool bench_testbed_names(const char *list, const char *name);
-/* True when `gbpf run` knows an option. */
+/* Returns whether `gbpf run` has an option. */
 bool bench_testbed_run_offers(struct bench_testbed *w, const char *option);
 
 /* An argument vector under construction. */
 struct bench_testbed_command {
 	char *argv[TESTBED_ARGS]; /* owned */
-	char *env[16];		  /* owned; "NAME=VALUE", or "NAME": is taken away */
+	char *env[16];		  /* owned; "NAME=VALUE", or "NAME" to remove it */
 	unsigned n, n_env;
 	int failed;
 };
 void bench_command_init(struct bench_testbed_command *k);
 void bench_command_finish(struct bench_testbed_command *k);
 void bench_command_add(struct bench_testbed_command *k, const char *fmt, ...) PRINTF_LIKE(2, 3);
-/* An option and its value. */
+/* Appends an option and its value. */
 void bench_command_option(struct bench_testbed_command *k, const char *name, const char *fmt, ...)
 	PRINTF_LIKE(3, 4);
 void bench_command_env(struct bench_testbed_command *k, const char *fmt, ...) PRINTF_LIKE(2, 3);
-/* Starts it in a process group of its own; what it prints goes to log, or into the pipe behind
+/* Starts the command in a process group of its own; its output goes to log, or into the pipe behind
  * *ret_out. keep: a descriptor that it inherits, -1: none. */
 pid_t bench_testbed_spawn(struct bench_testbed *w, const struct bench_testbed_command *k,
 			  const char *log, int keep, int *ret_out);
-/* True while it lives. */
+/* Returns whether the process is alive. */
 bool bench_testbed_lives(struct bench_testbed *w, pid_t pid);
-/* Asks it to end, and kills its group after that time. */
+/* Asks the process to end, and kills its group after grace_ms. */
 void bench_testbed_end(struct bench_testbed *w, pid_t pid, unsigned grace_ms);
 
-/* A bench-client with its page. */
+/* Sharing mode of a bench-client. */
 enum bench_testbed_lane {
 	LANE_OWN,
 	LANE_MPS,
@@ -122,24 +124,24 @@ struct bench_testbed_place {
 	const char *class_name;		     /* of LANE_GBPF*: latency, normal, batch */
 	int mps_priority;		     /* of LANE_MPS: 0 high, 1 low, -1: not set */
 };
-/* Around a command: the environment, and `gbpf run`. */
+/* Prefixes a command with the environment and `gbpf run` of its place. */
 void bench_testbed_put_in_place(struct bench_testbed *w, struct bench_testbed_command *k,
 				const struct bench_testbed_place *p, const char *name);
-/* Starts it; k has its role and options. Returns before it is ready. */
+/* Starts the client; k has its role and options. Returns before it is ready. */
 int bench_client_start(struct bench_testbed *w, struct bench_testbed_client *c, const char *name,
 		       const struct bench_testbed_place *where, const char *role,
 		       const struct bench_testbed_command *k);
-/* 0 when it is ready, or has carried out the newest command; -1 with error: it has failed, or takes
- * longer, or we were interrupted. */
+/* Waits until the client is ready, or has carried out the newest command. Returns 0; -1 with error:
+ * it failed, timed out, or the bench was interrupted. */
 int bench_client_await(struct bench_testbed_client *c, uint64_t timeout_ns);
-/* One of its own lane that has measured how long blocks of block_us take (its page); client_stop
- * ends it, also after a failure. */
+/* Starts a client in a lane of its own and waits until it has measured the duration of blocks of
+ * block_us (in its page); bench_client_stop ends it, also after a failure. */
 int bench_client_calibrate(struct bench_testbed *w, struct bench_testbed_client *c,
 			   unsigned threads, double block_us, uint64_t timeout_ns);
 void bench_client_send(struct bench_testbed_client *c, enum bench_page_op op);
-/* Ends it. */
+/* Ends the client. */
 void bench_client_stop(struct bench_testbed_client *c);
-/* Processor time of the process's first thread, and of all others, in nanoseconds. */
+/* Returns the processor time of the process's first thread, and of all others, in nanoseconds. */
 void bench_testbed_cpu(pid_t pid, double *ret_first, double *ret_others);
 
 #endif

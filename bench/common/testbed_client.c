@@ -1,4 +1,4 @@
-/* The coordinator's side of a bench-client: start it where it is to run, command, wait. */
+/* The coordinator's side of a bench-client: start it in its place, send commands, wait. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "base/shm.h"
 #include "bench/common/testbed.h"
 
-/* Around the client's own command: the environment, and `gbpf run`. */
+/* Prefixes the client's own command with the environment, and `gbpf run`. */
 void bench_testbed_put_in_place(struct bench_testbed *w, struct bench_testbed_command *k,
 				const struct bench_testbed_place *p, const char *name)
 {
@@ -24,7 +24,7 @@ void bench_testbed_put_in_place(struct bench_testbed *w, struct bench_testbed_co
 		}
 	}
 	if (p->lane == LANE_OWN || p->lane == LANE_MPS) {
-		if (w->soft) { /* programs that do not name their libcuda find it by this */
+		if (w->soft) { /* lets programs find libcuda that do not name its path */
 			bench_command_env(k, "LD_LIBRARY_PATH=%.*s%s%s",
 					  (int)(strrchr(w->libcuda, '/') - w->libcuda), w->libcuda,
 					  path && path[0] ? ":" : "", path ? path : "");
@@ -98,7 +98,7 @@ static int failed(struct bench_testbed_client *c, const char *why)
 	char line[200] = "", text[200];
 	FILE *f = fopen(c->log, "re");
 
-	/* the last thing that it said */
+	/* its last line of output */
 	while (f && fgets(text, sizeof(text), f)) {
 		if (text[0] != '\n') {
 			memcpy(line, text, sizeof(line));

@@ -1,5 +1,5 @@
-/* What the coordinators of benches share of their command lines and of what they print. `gbpf
- * bench` starts them and has looked at all options; so what makes no sense here is only refused. */
+/* Command lines and output of the benches' coordinators. `gbpf bench` starts them and has checked
+ * all options, so invalid ones are refused without an explanation here. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The contexts of hooks as C structs, from hooks.def: what sched hands to a policy. */
+/* The contexts of hooks as C structs, from hooks.def. */
 #ifndef GBPF_BENCH_CONTROL_CONTEXTS_H
 #define GBPF_BENCH_CONTROL_CONTEXTS_H
 

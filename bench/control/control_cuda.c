@@ -1,4 +1,4 @@
-/* What bench-control's and bench-switch's processes do to the GPU. */
+/* GPU operations of bench-control's and bench-switch's processes. */
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* bench-control's tenants: the one whose controls are tried, and those that are killed. */
+/* bench-control's tenants: the one whose controls are tested, and those that are killed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -86,7 +86,7 @@ static void counts(const struct gpu_handles *h, int fd)
 		  (unsigned long long)s.instruction);
 }
 
-/* With a kernel running: what stops it, and how soon it goes on. */
+/* Tests with a running kernel which controls stop it, and how soon it continues. */
 static void busy_controls(struct bench_cuda *c, const struct gpu_handles *h, int fd)
 {
 	uint64_t before, after, start;
@@ -172,7 +172,7 @@ static void clocks(struct bench_cuda *c)
 		  (double)(offset - first) / bench_us_since(begun) * 1e3);
 }
 
-/* From outside it was set to a number: does a kernel's memory show it? */
+/* Returns the flag's word as read by a kernel after it was set from outside. */
 static uint32_t device_word(struct bench_cuda *c, struct gpu_flag *f, uint32_t slot)
 {
 	uint32_t word = 0;
@@ -268,7 +268,7 @@ void bench_victim_run(const char *library, int sock, enum bench_victim how, stru
 		}
 	}
 	bench_cuda_beat(&c, UINT64_C(20000000000));
-	clock_sleep_ns(50000000); /* for the observer to see the memory */
+	clock_sleep_ns(50000000); /* lets the observer see the memory */
 	if (msg_send(sock, &h, sizeof(h), fds, n) == 0) {
 		pause();
 	}

@@ -1,5 +1,6 @@
 /* An event buffer of the resource manager, bound to the context switch log of a GPU: ctrl2080gr.h,
- * cl90cd.h, cl90cdfecs.h of the open kernel modules. Users are told about their own processes. */
+ * cl90cd.h, cl90cdfecs.h of the open kernel modules. Unprivileged users receive the events of their
+ * own processes. */
 #include "bench/control/switch_trace.h"
 
 #include <errno.h>
@@ -174,7 +175,7 @@ struct trace *bench_trace_open(uint32_t device_id, int number)
 	}
 	t->control = gpu_rm_os.open("/dev/nvidiactl");
 	if (t->control < 0 || device_of(t, device_id, number) || buffer_of(t)) {
-		return NULL; /* the process is a short one: what was made goes with it */
+		return NULL; /* not cleaned up: the process exits soon, which frees everything */
 	}
 	t->header = map(t, t->memory[0], 4096);
 	t->records = t->header ? map(t, t->memory[1], RECORDS * RECORD_BYTES) : NULL;
@@ -192,7 +193,7 @@ uint32_t bench_trace_read(struct trace *t, struct bench_trace_record *ret, uint3
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t at = (put + RECORDS - n + i) % RECORDS;
 
-		/* Eight bytes say what kind of record it is. */
+		/* The first eight bytes are the record's kind. */
 		memcpy(&ret[i], (const void *)(uintptr_t)(t->records + at * RECORD_BYTES + 8),
 		       sizeof(ret[i]));
 	}

@@ -1,5 +1,5 @@
-/* The trace of context switches that NVIDIA's driver keeps: for each process when one of its
- * contexts has the compute engine. */
+/* The trace of context switches that NVIDIA's driver keeps: when each process's contexts have the
+ * compute engine. */
 #ifndef GBPF_BENCH_CONTROL_SWITCH_TRACE_H
 #define GBPF_BENCH_CONTROL_SWITCH_TRACE_H
 
@@ -17,10 +17,10 @@ struct bench_trace_record {
 
 struct trace;
 
-/* device_id: the driver's number of the GPU; number: its /dev/nvidiaN. NULL: refused; says where.
- */
+/* Opens the trace. device_id: the driver's number of the GPU; number: its /dev/nvidiaN. Returns
+ * NULL if it is refused, and prints the failed step. */
 struct trace *bench_trace_open(uint32_t device_id, int number);
-/* The newest, oldest first. How many. */
+/* Reads the newest records, oldest first. Returns their number. */
 uint32_t bench_trace_read(struct trace *t, struct bench_trace_record *ret, uint32_t max);
 
 #endif

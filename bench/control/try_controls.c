@@ -1,7 +1,6 @@
-/* bench-control [LIBCUDA]: what the controls of a GPU answer and cost, for whoever has to find out
- * from far away why they do not. At most 60 lines; ends within two minutes, whatever the driver
- * does. It switches its own work off and on and kills processes of its own; nothing else is
- * touched. */
+/* bench-control [LIBCUDA]: results and costs of a GPU's controls, for remote diagnosis of a machine
+ * where they fail. At most 60 lines; ends within two minutes, whatever the driver does. It switches
+ * only its own work off and on and kills only its own processes. */
 #include "bench/control/try_controls.h"
 
 #include <dirent.h>
@@ -116,7 +115,7 @@ struct told {
 	int control, page;
 };
 
-/* false: the child ended without it. */
+/* Receives a message; returns false if the child ended without sending it. */
 static bool hear(int sock, struct told *t)
 {
 	int fds[FD_PASS_MAX];
@@ -164,7 +163,7 @@ static void outside(const struct told *t)
 		gpu_lease_fence();
 	}
 	bench_say("outside flag page      mapped; store and fence %.0f ns", bench_us_since(start));
-	gpu_lease_store(&p, 62, 4242); /* the tenant looks for it */
+	gpu_lease_store(&p, 62, 4242); /* the tenant checks it */
 	gpu_lease_fence();
 	gpu_lease_unmap(&p);
 }
@@ -189,7 +188,7 @@ static void tenant(void)
 
 /* ---- what a dead tenant leaves ---- */
 
-/* Milliseconds until that much is free again, -1: not within the time. */
+/* Returns the milliseconds until bytes are free again, -1: not within the time. */
 static double until_free(uint64_t start, uint64_t bytes, uint64_t timeout_ns)
 {
 	while (clock_now_ns() - start < timeout_ns) {

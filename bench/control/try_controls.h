@@ -1,4 +1,4 @@
-/* bench-control: what the parts share. Every process of it ends by an alarm. */
+/* bench-control: shared parts. Every process ends by an alarm. */
 #ifndef GBPF_BENCH_CONTROL_TRY_CONTROLS_H
 #define GBPF_BENCH_CONTROL_TRY_CONTROLS_H
 
@@ -12,8 +12,8 @@
 
 /* Memory that all the processes share. */
 struct bench_shared {
-	volatile uint64_t free_bytes, total_bytes; /* as the observer sees it */
-	volatile uint64_t seen_ns;		   /* when */
+	volatile uint64_t free_bytes, total_bytes; /* as measured by the observer */
+	volatile uint64_t seen_ns;		   /* time of that measurement */
 	volatile uint32_t observe, stop, ready;
 	volatile uint64_t allocated_bytes;
 };
@@ -34,18 +34,18 @@ struct bench_cuda {
 
 void bench_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 double bench_us_since(uint64_t start);
-/* Ends the process with a message when it is an error. */
+/* Ends the process with a message if e is an error. */
 void bench_must(CUresult e, const char *what);
 
-/* Ends the process with a message when the driver refuses. */
+/* Opens the driver; ends the process with a message if it fails. */
 void bench_cuda_open(struct bench_cuda *c, const char *library);
-/* Starts the kernel that stores %globaltimer again and again, for at most that long. */
+/* Starts the kernel that stores %globaltimer repeatedly, for at most limit_ns. */
 void bench_cuda_beat(struct bench_cuda *c, uint64_t limit_ns);
 void bench_cuda_beat_stop(struct bench_cuda *c);
 
-/* In the tenant: everything that is done in one process; sends descriptors and handles. */
+/* Runs the tests within one process, in the tenant; sends descriptors and handles. */
 void bench_tenant_run(const char *library, int sock);
-/* A tenant that has memory and runs a kernel until it is killed. how: enum victim. */
+/* Runs a tenant that has memory and runs a kernel until it is killed. how: enum bench_victim. */
 enum bench_victim { VICTIM_ALONE, VICTIM_PAGE, VICTIM_PAGE_SHARED, VICTIM_CONTROL, VICTIMS };
 void bench_victim_run(const char *library, int sock, enum bench_victim how, struct bench_shared *s);
 void bench_observer_run(const char *library, struct bench_shared *s);

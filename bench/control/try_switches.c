@@ -1,9 +1,10 @@
-/* bench-switch [LIBCUDA [GROUP...]]: what decides how long a request waits for its context. A
- * latency process and a batch process with contexts of their own; the batch process is absent,
- * idle, drained, switched off or busy; ahead of the request the latency process does nothing, runs
- * an empty kernel, or keeps a spinning kernel that is released when the request comes. Beside the
- * times stands how often each was switched away, and in which way. Groups: 1 ahead, 2 modes,
- * 3 slices, 4 levels, 5 linger, 6 trace; all when none is named. Ends within four minutes. */
+/* bench-switch [LIBCUDA [GROUP...]]: measures what determines how long a request waits for its
+ * context. A latency process and a batch process have contexts of their own; the batch process is
+ * absent, idle, drained, switched off or busy; ahead of the request the latency process does
+ * nothing, runs an empty kernel, or keeps a spinning kernel that is released when the request
+ * arrives. The times are printed with the number of switches away from each process, by kind.
+ * Groups: 1 ahead, 2 modes, 3 slices, 4 levels, 5 linger, 6 trace; all if none is named. Ends
+ * within four minutes. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,8 +33,8 @@
 #define BLOCKS 132
 
 enum batch {
-	BATCH_IDLE,    /* has a context, and nothing to do */
-	BATCH_DRAINED, /* busy; told in time, and has nothing left when the request is announced */
+	BATCH_IDLE,    /* has a context, but no work */
+	BATCH_DRAINED, /* busy; notified early, and drained when the request is announced */
 	BATCH_OFF,     /* busy; switched off when the request is announced */
 	BATCH_BUSY,
 	BATCHES
@@ -136,8 +137,8 @@ static void let_go(struct bench_testbed *w, enum batch batch)
 	}
 }
 
-/* Microseconds of one request. after_us: when the second kernel of the request comes, which is
- * what is measured then; 0: the first. */
+/* Returns the microseconds of one request. after_us: delay of the request's second kernel, which is
+ * then the measured one; 0: the first is measured. */
 static double request(struct bench_testbed *w, enum batch batch, enum ahead ahead, double ahead_us,
 		      double after_us)
 {
@@ -241,7 +242,8 @@ static int set(const struct side *s, enum gpu_control what, uint64_t value)
 	return gpu_control(&s->h, s->fd, what, value, NULL);
 }
 
-/* Which way each is switched away: at the end of its work, of a block, in the middle. */
+/* Counts the kinds of switches of each process: at the end of its work, at the end of a block, in
+ * the middle. */
 static void mode_group(struct bench_testbed *w)
 {
 	char what[32];
@@ -295,7 +297,7 @@ static void level_group(struct bench_testbed *w)
 	(void)set(&w->them, GPU_CONTROL_SLICE_SET, 0);
 }
 
-/* For how long the context stays when its work has ended: the time of a second kernel. */
+/* Measures how long the context stays after its work has ended, by the time of a second kernel. */
 static void linger_group(struct bench_testbed *w)
 {
 	static const double gaps[] = { 5, 20, 50, 100, 500, 3000 };
@@ -321,7 +323,7 @@ static const char *tag_name(uint8_t tag)
 	return tag < ARRAY_SIZE(names) ? names[tag] : "?";
 }
 
-/* In a container the driver may know processes by other numbers. */
+/* In a container the driver may use different process ids. */
 static const char *who(const struct bench_testbed *w, uint32_t pid)
 {
 	static char number[16];
@@ -333,7 +335,7 @@ static const char *who(const struct bench_testbed *w, uint32_t pid)
 	return number;
 }
 
-/* What happened on the GPU from shortly before a request to its end; 0 is the launch. */
+/* Prints the events on the GPU from shortly before a request to its end; 0 is the launch. */
 static void trace_one(struct bench_testbed *w, struct trace *t, enum batch batch, enum ahead ahead,
 		      double ahead_us)
 {

@@ -1,5 +1,5 @@
-/* `gbpf bench disb`: the workloads of DISB under several ways of sharing. This file: arguments and
- * the document. It is started by gbpf, which has checked what a person typed. */
+/* `gbpf bench disb`: the workloads of DISB under several ways of sharing. This file parses the
+ * arguments and writes the document; gbpf has checked the user's input. */
 #include "bench/disb/disb.h"
 
 #include <stdio.h>

@@ -14,8 +14,8 @@
 #define DISB_CONDITIONS 8u
 #define DISB_ROUNDS 16u
 
-/* A model: its time of one inference alone (RTX 3080, TensorRT: what the published loads are made
- * for) and how many kernels it is here. */
+/* A model: the time of one inference alone (RTX 3080, TensorRT: the basis of the published loads)
+ * and its number of kernels here. */
 struct bench_disb_model {
 	const char *name, *doc;
 	double ms;
@@ -36,13 +36,13 @@ struct bench_disb_workload {
 	struct bench_disb_task task[DISB_TASKS];
 	unsigned tasks;
 };
-/* periodic: batch tasks come periodically, as in GPreempt's copy, instead of in a closed loop. 0,
- * or -1: no such workload. */
+/* Returns 0, or -1 if there is no such workload. periodic: batch tasks are periodic, as in
+ * GPreempt's copy, instead of in a closed loop. */
 int bench_disb_workload(const char *name, bool periodic, struct bench_disb_workload *ret);
 extern const char *const disb_names[DISB_WORKLOADS];
 
-/* Start of each task: those periodic ones that have the same whole frequency begin one after the
- * other, in the order of their names, each after the times alone of those before. */
+/* Computes the start of each task: periodic tasks with the same integral frequency begin one after
+ * the other, in the order of their names, each after the stand-alone times of those before. */
 void bench_disb_offsets(const struct bench_disb_workload *w, const double *alone_ms,
 			uint64_t *ret_ns);
 
@@ -50,30 +50,31 @@ struct bench_disb_def {
 	const char *name, *doc;
 	enum bench_testbed_lane lane;
 	bool batch;
-	bool again; /* like another one: how far apart two measurements of the same are */
+	bool again; /* repeats another condition, to show the difference between two measurements of
+		       the same */
 };
 extern const struct bench_disb_def disb_defs[DISB_CONDITIONS];
 
-/* Where the time of a request goes. The parts but the first sum up to what it took. */
+/* Parts of a request's time. All but the first add up to its duration. */
 enum bench_disb_part {
 	PART_LATE,  /* from when it was due to its beginning */
 	PART_FIRST, /* to the beginning of its first kernel on the device */
-	PART_FRONT, /* to that of the PAGE_FRONT-th after it */
+	PART_FRONT, /* to the beginning of the PAGE_FRONT-th kernel after it */
 	PART_REST,
 	DISB_PARTS
 };
-/* What it met. */
+/* Concurrent requests. */
 enum bench_disb_met {
 	MET_NOBODY, /* no other real-time task had a request open when it began */
 	MET_OTHERS,
 	DISB_METS
 };
 struct bench_disb_parts {
-	unsigned n, stamped;		/* requests; of which parts but the first are known */
+	unsigned n, stamped;		/* requests; those whose parts except the first are known */
 	double took_us, us[DISB_PARTS]; /* sums */
 };
 
-/* What gbpfd says of a task, at the end of a round: sums over rounds. */
+/* gbpfd's statistics of a task at the end of a round: sums over rounds. */
 struct bench_disb_tenant {
 	unsigned rounds;
 	double launches, block_launches, interruptions, holds, held_ns, limit_hits, forced;
@@ -83,7 +84,7 @@ struct bench_disb_tenant {
 
 /* A task in a condition, over all rounds. */
 struct bench_disb_row {
-	double *us; /* owned: round by round, each of which is sorted */
+	double *us; /* owned: by round, sorted within each round */
 	unsigned n;
 	unsigned from[DISB_ROUNDS + 1]; /* where each round begins */
 	uint64_t dropped;
@@ -100,7 +101,7 @@ struct bench_disb_condition {
 	bool chosen, available;
 	char why[512];
 	struct bench_testbed_daemon *daemon;
-	/* of the workload that is being measured */
+	/* of the current workload */
 	unsigned rounds;
 	bool broken;
 	struct bench_disb_row row[DISB_TASKS];
@@ -108,14 +109,14 @@ struct bench_disb_condition {
 
 struct bench_disb {
 	struct bench_testbed testbed;
-	unsigned rounds, threads, blocks; /* blocks: of a kernel, a multiprocessor */
-	double seconds;			  /* of a measurement */
+	unsigned rounds, threads, blocks; /* blocks: of a kernel per multiprocessor */
+	double seconds;			  /* duration of a measurement */
 	const char *policy, *policy_name, *workloads, *conditions, *save;
 	bool periodic, soft;
 	const char *torch,
-		*python; /* torch: the program of PyTorch's tasks, NULL: kernels of ours */
-	bool graphs;	 /* its networks as CUDA graphs */
-	unsigned divide; /* kernels by that: a launch costs more on the soft GPU */
+		*python; /* torch: the program of PyTorch's tasks; NULL: kernels of the bench */
+	bool graphs;	 /* PyTorch's networks as CUDA graphs */
+	unsigned divide; /* divisor of the number of kernels: a launch costs more on the soft GPU */
 	char device[64];
 	unsigned sms, grid;
 	int iterations[DISB_MODELS];
@@ -126,25 +127,25 @@ struct bench_disb {
 };
 
 int bench_disb_run(struct bench_disb *b);
-/* disb_models.c: how long each model takes alone, and of kernels of ours how long they spin. */
+/* disb_models.c: measures how long each model takes alone, and calibrates the bench's kernels. */
 int bench_disb_models_fit(struct bench_disb *b, const bool *used);
-/* The client's role and what it must know of a model. */
+/* The client's role and its options for a model. */
 const char *bench_disb_role(const struct bench_disb *b);
 void bench_disb_model_options(const struct bench_disb *b, unsigned model,
 			      struct bench_testbed_command *k);
-/* disb_parts.c: after a turn, what its requests' time went into, and what gbpfd says of its tasks.
- * client: one a task; those that did not run have no page. */
+/* disb_parts.c: after a turn, records the parts of its requests' time, and gbpfd's statistics of
+ * its tasks. client: one per task; those that did not run have no page. */
 void bench_disb_note_parts(const struct bench_disb_workload *w, struct bench_disb_condition *c,
 			   const struct bench_testbed_client *client);
 void bench_disb_note_tenants(const struct bench_disb_workload *w, struct bench_disb_condition *c,
 			     const struct bench_testbed_client *client, const json_t *tenants);
 json_t *bench_disb_parts_json(const struct bench_disb_row *r);
 void bench_disb_finish(struct bench_disb *b);
-/* One workload, after its rounds. */
+/* Reports one workload, after its rounds. */
 int bench_disb_report(struct bench_disb *b, const struct bench_disb_workload *w);
 
-/* disb_figures.c. Without gBPF, in the lane of c or else in the other: the real-time tasks alone,
- * or all. NULL: not measured. */
+/* disb_figures.c. Returns the condition without gBPF, in the lane of c or else in the other: the
+ * real-time tasks alone, or all. NULL: not measured. */
 const struct bench_disb_condition *
 bench_disb_plain(const struct bench_disb *b, const struct bench_disb_condition *c, bool batch);
 struct bench_disb_figures {
@@ -154,13 +155,13 @@ struct bench_disb_figures {
 struct bench_disb_figures bench_disb_figures(const struct bench_disb_condition *c,
 					     const struct bench_disb_condition *base,
 					     unsigned task);
-/* Over the real-time tasks: means of the ratios, with their intervals from drawing rounds anew, and
- * requests a second. */
+/* Over the real-time tasks: means of the ratios, with intervals from a bootstrap over rounds, and
+ * requests per second. */
 struct bench_disb_summary {
 	double mean_ratio, p99_ratio, rt_rate, be_rate, total_share;
 	struct bench_stats_range mean_range, p99_range, total_range;
 	double round_mean_ratio[DISB_ROUNDS], round_p99_ratio[DISB_ROUNDS];
-	unsigned rounds; /* that have a ratio */
+	unsigned rounds; /* rounds with a ratio */
 	uint64_t dropped;
 };
 struct bench_disb_summary bench_disb_summary(const struct bench_disb *b,

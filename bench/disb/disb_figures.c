@@ -1,6 +1,6 @@
-/* Figures of DISB's conditions: what each real-time task takes by what it takes among the real-time
- * tasks alone, the means of these ratios, and how far they would move with other rounds: both
- * conditions have a turn in every round, so rounds are drawn with their pairs. */
+/* Figures of DISB's conditions: the time of each real-time task divided by its time among the
+ * real-time tasks alone, the means of these ratios, and their variation over rounds: both
+ * conditions have a turn in every round, so rounds are resampled with their pairs. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +34,7 @@ bench_disb_plain(const struct bench_disb *b, const struct bench_disb_condition *
 	return other;
 }
 
-/* Mean and P99 of a task over some of the rounds, one after the other in sorted[]. */
+/* Computes mean and P99 of a task over some of the rounds, concatenated in sorted[]. */
 static void of_rounds(const struct bench_disb_row *r, const unsigned *round, unsigned rounds,
 		      double *sorted, double *ret_mean, double *ret_p99)
 {
@@ -90,7 +90,7 @@ struct bench_disb_figures bench_disb_figures(const struct bench_disb_condition *
 	return f;
 }
 
-/* Means of the tasks' ratios over some rounds. */
+/* Computes the means of the tasks' ratios over some rounds. */
 static void ratios(const struct bench_disb_workload *w, const struct bench_disb_condition *c,
 		   const struct bench_disb_condition *base, const unsigned *round, unsigned rounds,
 		   double *room, double *ret_mean, double *ret_p99)

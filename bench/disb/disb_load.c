@@ -74,7 +74,8 @@ int bench_disb_workload(const char *name, bool periodic, struct bench_disb_workl
 		for (unsigned i = 0; i < 4; i++) {
 			add(w, GRAPH, SCHEDULE_PERIODIC, 100, false);
 		}
-	} else if (strcmp(name, "micro") == 0) { /* for tests: the least that is both */
+	} else if (strcmp(name, "micro") ==
+		   0) { /* for tests: the smallest workload with both classes */
 		add(w, DB, SCHEDULE_PERIODIC, 40, true);
 		add(w, DB, be, 40, false);
 	} else {
@@ -89,7 +90,7 @@ static bool together(const struct bench_disb_task *a, const struct bench_disb_ta
 	       (unsigned)a->rate == (unsigned)b->rate;
 }
 
-/* By the model's name, then as they stand. */
+/* Orders by the model's name, then by position. */
 static bool is_before(const struct bench_disb_workload *w, unsigned a, unsigned b)
 {
 	int order = strcmp(disb_models[w->task[a].model].name, disb_models[w->task[b].model].name);

@@ -1,5 +1,5 @@
-/* The models of `gbpf bench disb`: how long the kernels of ours must spin so that a model takes
- * what it takes, or how long PyTorch's networks take. */
+/* The models of `gbpf bench disb`: calibrates the bench's kernels to the published time of a model,
+ * or measures PyTorch's networks. */
 #include <stddef.h>
 #include <stdio.h>
 
@@ -7,7 +7,7 @@
 
 #define READY_NS 120000000000ull
 #define ANSWER_NS 60000000000ull
-#define UNIT_US 20.0 /* block that is calibrated; models are multiples */
+#define UNIT_US 20.0 /* calibrated block; models are multiples */
 #define ALONE_REQUESTS 30u
 #define FITS 5u
 
@@ -82,7 +82,7 @@ static int start_alone(struct bench_disb *b, unsigned model, struct bench_testbe
 	return err;
 }
 
-/* Median of one inference after the other, milliseconds. */
+/* Returns the median of consecutive inferences, milliseconds. */
 static int time_alone(struct bench_testbed_client *c, double *ret_ms)
 {
 	double us[ALONE_REQUESTS];
@@ -113,7 +113,8 @@ static int time_model(struct bench_disb *b, unsigned model, double *ret_ms)
 	return err;
 }
 
-/* PyTorch takes seconds to start: all at once, then one after the other. */
+/* Starts all networks at once, since PyTorch takes seconds to start, then times them one after the
+ * other. */
 static int time_networks(struct bench_disb *b, const bool *used)
 {
 	static struct bench_testbed_client c[DISB_MODELS];
@@ -140,7 +141,8 @@ static int time_networks(struct bench_disb *b, const bool *used)
 	return err;
 }
 
-/* Launches cost too, and blocks of a kernel may share a multiprocessor: until it fits. */
+/* Adjusts the spin time until the model's time fits: launches take time, too, and blocks of a
+ * kernel may share a multiprocessor. */
 static int fit_model(struct bench_disb *b, unsigned m)
 {
 	double want = disb_models[m].ms;

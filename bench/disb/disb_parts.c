@@ -1,6 +1,6 @@
-/* Where the time of DISB's requests goes: until the first kernel begins on the device, until some
- * have, and the rest; apart for those that met no other real-time task, since only these can find
- * batch on the device. And what gbpfd counted of each task meanwhile. */
+/* Parts of the time of DISB's requests: until the first kernel begins on the device, until some
+ * have, and the rest; separately for requests that overlapped no other real-time task, since only
+ * these can find batch on the device. And gbpfd's counts of each task meanwhile. */
 #include "bench/disb/disb.h"
 
 static uint64_t begin_of(const struct bench_page_request *r)
@@ -13,8 +13,8 @@ static unsigned requests_of(const struct bench_page *p)
 	return MIN(p->samples[0], PAGE_RECORDS);
 }
 
-/* Whether a task had a request open at that time. Its requests are in their order, none before
- * another has ended; *at: where to look from, which only moves on. */
+/* Returns whether a task had a request open at that time. Its requests are in order, and end in
+ * order; *at: where to search from, which only increases. */
 static bool open_then(const struct bench_page *p, uint64_t when, unsigned *at)
 {
 	unsigned n = requests_of(p);
@@ -84,7 +84,7 @@ void bench_disb_note_parts(const struct bench_disb_workload *w, struct bench_dis
 	}
 }
 
-/* ---- what gbpfd says ---- */
+/* ---- statistics of gbpfd ---- */
 
 static double number(const json_t *o, const char *name)
 {

@@ -1,6 +1,6 @@
-/* What `gbpf bench disb` says of a workload: latency of each real-time task against the real-time
- * tasks together without batch in the same lane, and requests of all against unrestricted sharing
- * in the same lane. */
+/* The report of a workload of `gbpf bench disb`: latency of each real-time task against the
+ * real-time tasks together without batch in the same lane, and requests of all tasks against
+ * unrestricted sharing in the same lane. */
 #include <stdio.h>
 
 #include "bench/disb/disb.h"
@@ -89,7 +89,7 @@ static void add_document(struct bench_disb *b, const struct bench_disb_workload 
 
 /* ---- the table ---- */
 
-/* Means over the real-time tasks of what a part takes more than among real-time tasks alone. */
+/* Returns the mean over the real-time tasks of a part's increase over the real-time tasks alone. */
 static double more_us(const struct bench_disb_workload *w, const struct bench_disb_condition *c,
 		      const struct bench_disb_condition *base, enum bench_disb_met met, int part)
 {

@@ -1,5 +1,4 @@
-/* The runs of `gbpf bench disb`: for each workload its rounds, in which every condition gets a
- * turn. */
+/* The runs of `gbpf bench disb`: each workload has rounds, in which every condition gets a turn. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,8 +149,8 @@ static int keep(struct bench_disb *b, struct bench_disb_row *r, const struct ben
 			: 0;
 }
 
-/* For clients that do not make their schedule: the times of their requests. How many; 0: a closed
- * loop. */
+/* Writes the times of the requests for clients that do not compute their schedule. Returns their
+ * number; 0: a closed loop. */
 static unsigned plan(const struct bench_disb_task *task, struct bench_page *p)
 {
 	static struct bench_schedule s;

@@ -1,5 +1,5 @@
 /* `gbpf bench lcbe`: a latency client and batch clients under several ways of sharing, in one run.
- * This file: the arguments. It is started by gbpf, which has checked what a person typed. */
+ * This file parses the arguments; gbpf has checked the user's input. */
 #include "bench/lcbe/lcbe.h"
 
 #include <stdio.h>
@@ -131,7 +131,7 @@ static bool parse(struct bench_lcbe *b, int argc, char **argv)
 	       b->testbed.gbpf && b->testbed.client;
 }
 
-/* What fits the device where nothing was said. */
+/* Sets defaults that suit the device. */
 static void set_defaults(struct bench_lcbe *b, int argc, char **argv)
 {
 	bool soft = false;

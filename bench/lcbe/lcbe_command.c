@@ -1,7 +1,7 @@
-/* Turns of `gbpf bench lcbe` with a person's own two commands instead of our clients. They say on
- * their standard output, a number a line, what the latency command's requests took in microseconds,
- * and how much the batch command has done since the line before, in whatever unit; other lines are
- * ignored. They are started for each turn and ended after it. */
+/* Turns of `gbpf bench lcbe` with the user's two commands instead of the bench's clients. They
+ * print one number per line: the latency command the microseconds of a request, the batch command
+ * the work since its previous line, in any unit; other lines are ignored. They are started for each
+ * turn and ended after it. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "base/fd.h"
 #include "bench/lcbe/lcbe.h"
 
-#define FIRST_NS 300000000000ull /* to the first number: frameworks start slowly */
+#define FIRST_NS 300000000000ull /* timeout of the first number: frameworks start slowly */
 #define MAX_SAMPLES 1000000u
 
 struct stream {
@@ -21,8 +21,8 @@ struct stream {
 	int fd;
 	char line[512];
 	size_t len;
-	double sum; /* of the numbers since the last look */
-	double *us; /* owned; kept when keep is set */
+	double sum; /* of the numbers since the last call of pump */
+	double *us; /* owned; filled if keep is set */
 	unsigned n, cap;
 	bool keep;
 };
@@ -76,7 +76,7 @@ static int take_bytes(struct bench_lcbe *b, struct stream *s, const char *text, 
 	return err;
 }
 
-/* What it has said up to now. */
+/* Reads the output that is available now. */
 static int pump(struct bench_lcbe *b, struct stream *s, const char *what)
 {
 	char text[4096];
@@ -119,7 +119,7 @@ static int pump_all(struct bench_lcbe *b, struct turn *t)
 						   : err;
 }
 
-/* Until it has said a number. */
+/* Waits until the command has printed a number. */
 static int await_first(struct bench_lcbe *b, struct turn *t, const struct stream *s,
 		       const char *what)
 {

@@ -1,5 +1,5 @@
-/* What `gbpf bench lcbe` says: the figures of each condition and kind, as a table, a document and
- * curves. */
+/* The report of `gbpf bench lcbe`: the figures of each condition and kind, as a table, a document
+ * and curves. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,8 +36,8 @@ static const struct bench_lcbe_condition *find(const struct bench_lcbe *b, bool 
 	return NULL;
 }
 
-/* The measure for c: alone in the same lane, or, when that was not run, in the process lane; NULL:
- * neither was. */
+/* Returns the reference of c: alone in the same lane, or, if that was not run, in the process lane;
+ * NULL: neither was run. */
 static const struct bench_lcbe_condition *alone_of(const struct bench_lcbe *b,
 						   const struct bench_lcbe_condition *c)
 {
@@ -46,7 +46,7 @@ static const struct bench_lcbe_condition *alone_of(const struct bench_lcbe *b,
 	return same ? same : find(b, false, false);
 }
 
-/* Without gBPF, in the same lane; of the condition itself when that was not run. */
+/* Returns the condition without gBPF in the same lane, or c itself if that was not run. */
 static const struct bench_lcbe_condition *plain_batch(const struct bench_lcbe *b,
 						      const struct bench_lcbe_condition *c)
 {
@@ -87,7 +87,8 @@ static int pool(const struct bench_lcbe_condition *c, unsigned kind, struct benc
 	return 0;
 }
 
-/* Of batch in each round: what it did, by what it does alone in the time that requests leave. */
+/* Computes batch's share in each round: its work divided by its work alone in the time that
+ * requests leave. */
 static void share(const struct bench_lcbe *b, const struct bench_lcbe_condition *c, unsigned kind,
 		  double alone_us, struct bench_lcbe_result *r)
 {
@@ -281,7 +282,7 @@ static void print_row(const struct bench_lcbe *b, const struct bench_lcbe_condit
 	putc('\n', to);
 }
 
-/* How gBPF treated batch, as gbpfd counted since its clients began. */
+/* Prints gbpfd's counters of batch since its clients began. */
 static void print_treatment(const struct bench_lcbe_condition *c, FILE *to)
 {
 	static const char *const names[] = { "launches", "block_launches", "interruptions",

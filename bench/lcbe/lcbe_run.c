@@ -1,5 +1,6 @@
-/* The rounds of `gbpf bench lcbe`: in each, every condition gets a turn, beginning with another
- * one each time. All clients of a condition live from its first turn on and sleep between turns. */
+/* The rounds of `gbpf bench lcbe`: in each round every condition gets a turn, and each round begins
+ * with a different condition. All clients of a condition live from its first turn on and sleep
+ * between turns. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,8 +98,8 @@ static void stop_clients(struct bench_lcbe_condition *c)
 	c->started = false;
 }
 
-/* Those that must be clients of MPS are, the others are not: else the measurement would be of
- * something else. */
+/* Verifies that exactly the clients that must be clients of MPS are; otherwise the measurement
+ * would be of another condition. */
 static int check_lane(struct bench_lcbe *b, struct bench_lcbe_condition *c)
 {
 	bool shared = c->def->lane == LANE_MPS || c->def->lane == LANE_GBPF_SHARED;
@@ -114,7 +115,7 @@ static int check_lane(struct bench_lcbe *b, struct bench_lcbe_condition *c)
 					   "MPS daemon serves everybody here");
 }
 
-/* A client says that the machine does not offer what its condition is about. */
+/* Returns whether a client reported that the machine lacks a feature of its condition. */
 static bool unavailable(const struct bench_lcbe *b, const struct bench_lcbe_condition *c)
 {
 	bool yes = c->lc.page && c->lc.page->unavailable;
@@ -205,7 +206,8 @@ static int command_batch(struct bench_lcbe *b, struct bench_lcbe_condition *c,
 	return err;
 }
 
-/* What a window may take: twice its part of the time that is left, since short ones leave some. */
+/* Returns the limit of a window: twice its part of the remaining time, since short windows leave
+ * some. */
 uint64_t bench_lcbe_window_ns(const struct bench_lcbe *b)
 {
 	double used = (double)(clock_now_ns() - b->begun_ns) * 1e-9;
@@ -215,7 +217,7 @@ uint64_t bench_lcbe_window_ns(const struct bench_lcbe *b)
 	return MAX((uint64_t)(MAX(may, 0) * 1e9), MIN_WINDOW_NS);
 }
 
-/* Batch without requests: as long as a window of requests of one kernel takes. */
+/* Measures batch without requests, for the duration of a window of requests of one kernel. */
 static int batch_window(struct bench_lcbe *b, struct bench_lcbe_condition *c, unsigned round)
 {
 	uint64_t may = bench_lcbe_window_ns(b), want, begin, end, n;
@@ -251,7 +253,7 @@ static int keep(struct bench_lcbe *b, struct bench_lcbe_condition *c, struct ben
 		       : bench_testbed_fail(&b->testbed, "not one request in the time of a window");
 }
 
-/* Threads other than the first: of libcuda and, under gBPF, its agent. */
+/* Adds the time of the threads other than the first: libcuda's and, under gBPF, its agent. */
 static void add_cpu(const struct bench_lcbe *b, struct bench_lcbe_condition *c, double sign)
 {
 	double first, others;
@@ -302,7 +304,7 @@ static int check_results(struct bench_lcbe *b, struct bench_lcbe_condition *c)
 			: 0;
 }
 
-/* For the document: how its clients were treated. */
+/* Asks gbpfd for the statistics of the condition's clients, for the document. */
 static void ask_gbpfd(struct bench_lcbe_condition *c)
 {
 	json_t *tenants = c->daemon ? bench_testbed_tenants(c->daemon) : NULL, *t;
@@ -315,7 +317,7 @@ static void ask_gbpfd(struct bench_lcbe_condition *c)
 	c->tenants = tenants;
 	json_array_foreach(c->tenants, i, t)
 	{
-		json_object_del(t, "command"); /* long, and says nothing */
+		json_object_del(t, "command"); /* long and not useful */
 	}
 }
 
@@ -375,7 +377,7 @@ static void count_windows(struct bench_lcbe *b)
 
 /* ---- before all ---- */
 
-/* One client measures how long the blocks shall spin; all use its answer. */
+/* One client calibrates the spin loops of the blocks; all clients use its result. */
 static int calibrate(struct bench_lcbe *b)
 {
 	struct bench_testbed_place place = { .lane = LANE_OWN, .mps_priority = -1 };
@@ -388,7 +390,7 @@ static int calibrate(struct bench_lcbe *b)
 	bench_command_option(&k, "--threads", "%u", b->set.threads);
 	bench_command_option(&k, "--lc-us", "%g", b->set.lc_us);
 	bench_command_option(&k, "--block-us", "%g", b->set.block_us);
-	if (b->testbed.soft) { /* one at a time: its processors are its own affair */
+	if (b->testbed.soft) { /* one at a time: the soft GPU uses the host's processors */
 		bench_command_option(&k, "--at-once", "1");
 	}
 	err = bench_client_start(&b->testbed, &c, "calibrate", &place, "calibrate", &k);
@@ -417,7 +419,7 @@ static int calibrate(struct bench_lcbe *b)
 
 int bench_lcbe_run(struct bench_lcbe *b)
 {
-	if (b->set.lc_cmd) { /* their requests are of one kind */
+	if (b->set.lc_cmd) { /* the commands' requests are of one kind */
 		snprintf(b->device, sizeof(b->device), "%s", b->testbed.soft ? "soft GPU" : "GPU");
 		memset(b->set.kind, 0, sizeof(b->set.kind));
 		b->set.kind[KIND_ONE] = true;

@@ -1,6 +1,5 @@
 /* `gbpf bench hook`: nanoseconds of one call of a policy's program, compiled and interpreted, above
- * an empty loop that runs beside it. Contexts vary as they do in use, so that branches are not all
- * predicted. */
+ * the same loop without a call. Contexts vary as in use, so that not all branches are predicted. */
 #include <errno.h>
 #include <jansson.h>
 #include <limits.h>
@@ -18,7 +17,7 @@
 #define MAX_REPEAT 10000u
 #define MAX_POLICIES 16u
 
-/* Big enough for every context, and aligned as sched has them. */
+/* Large enough for every context, and aligned as in sched. */
 union context {
 	struct gbpf_submit_ctx submit;
 	struct gbpf_retire_ctx retire;
@@ -107,7 +106,8 @@ static void fill(union context *c, unsigned hook, unsigned i)
 	}
 }
 
-/* The same loop three times: without a call, with machine code, with the interpreter. */
+/* Returns ns per iteration of the loop: with p NULL without a call, else with p's machine code or
+ * interpreter. */
 static double measure(struct ebpf_policy *p, unsigned hook, union context *c, unsigned calls)
 {
 	uint64_t now = clock_now_ns(), begin = now;

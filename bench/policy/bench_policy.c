@@ -1,4 +1,4 @@
-/* `gbpf bench policy`: what policies cost. Every figure is measured against a control in the same
+/* `gbpf bench policy`: the cost of policies. Every figure is measured against a control in the same
  * run, as the median of repeats with its quartiles. */
 #include "bench/policy/bench_policy.h"
 

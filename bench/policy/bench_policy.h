@@ -1,5 +1,5 @@
-/* What the parts of `gbpf bench policy` share: settings, a loaded program with both code
- * generators, and how a loop is timed. */
+/* Shared parts of `gbpf bench policy`: settings, a loaded program with both code generators, and
+ * timed loops. */
 #ifndef GBPF_BENCH_POLICY_BENCH_POLICY_H
 #define GBPF_BENCH_POLICY_BENCH_POLICY_H
 
@@ -16,11 +16,11 @@ struct bench_policy_settings {
 	const char *policies; /* folder of the shipped policies' objects */
 	const char *set;      /* folder of the benchmark's objects and native code */
 	unsigned repeat;
-	unsigned budget_ms; /* of one measurement of one loop, about */
+	unsigned budget_ms; /* approximate time of one measurement of one loop */
 	int json;
 };
 
-/* Big enough for every context; now_ns is the first member of each. */
+/* Large enough for every context; now_ns is the first member of each. */
 union bench_policy_ctx {
 	struct gbpf_submit_ctx submit;
 	struct gbpf_retire_ctx retire;
@@ -30,7 +30,7 @@ union bench_policy_ctx {
 	uint64_t now_ns;
 };
 
-/* One policy with memory of its own, opened as gbpfd and as the tenant at once. */
+/* One policy with memory of its own, opened both as gbpfd and as the tenant. */
 struct bench_policy_place {
 	struct ebpf_policy p;
 	int fds[EBPF_REGIONS];
@@ -43,38 +43,37 @@ struct bench_policy_place {
 int bench_policy_place_open(struct bench_policy_place *pl, const struct ebpf_built *b,
 			    unsigned flags);
 void bench_policy_place_close(struct bench_policy_place *pl);
-/* Reads a file and builds it. 0 or what ebpf_policy_build gives. */
+/* Reads a file and builds it. Returns 0 or the error of ebpf_policy_build. */
 int bench_policy_build_file(struct ebpf_built *b, const char *path, struct report *r);
 
-/* Contexts as they occur, and the contents of the maps "inputs", "texts" and "sorted"; the same at
- * each call. */
+/* Fills realistic contexts, and the maps "inputs", "texts" and "sorted"; the same at each call. */
 void bench_policy_fill_contexts(union bench_policy_ctx c[POLICY_CONTEXTS], unsigned hook);
 void bench_policy_fill_maps(struct bench_policy_place *pl);
 
-/* ns a call of fn (NULL: the loop alone), over the contexts. */
+/* Returns ns per call of fn (NULL: the loop alone), over the contexts. */
 double bench_policy_time(ebpf_entry fn, struct ebpf_env *env,
 			 union bench_policy_ctx c[POLICY_CONTEXTS], unsigned calls);
-/* The same for the interpreter. */
+/* Same for the interpreter. */
 double bench_policy_time_interpreted(const struct ebpf_code *code, struct ebpf_env *env,
 				     union bench_policy_ctx c[POLICY_CONTEXTS], unsigned calls);
 
-/* Median with quartiles, sorted in place. */
+/* Computes the median with quartiles; sorts in place. */
 struct bench_policy_figure {
 	double low, median, high;
 };
 struct bench_policy_figure bench_policy_figure(double *v, unsigned n);
 json_t *bench_policy_figure_json(const struct bench_policy_figure *f);
-/* A goal in a report: what was measured, the limit, whether it is kept. Prints a line, or adds to
- * the document. */
+/* Reports a goal: name, measurement, limit, whether it is met. Prints a line, or adds to the
+ * document. */
 void bench_policy_goal(const struct bench_policy_settings *s, json_t *goals, const char *what,
 		       const struct bench_policy_figure *f, const char *unit, double limit);
 
-/* The parts: print, or add to the document. 0 or -errno. */
+/* The parts: print, or add to the document. Return 0 or -errno. */
 int bench_policy_bench_set(const struct bench_policy_settings *s,
-			   json_t *document); /* policy_set.c */
+			   json_t *document); /* program_set.c */
 int bench_policy_bench_lookups(const struct bench_policy_settings *s,
-			       json_t *document); /* policy_lookup.c */
+			       json_t *document); /* time_lookup.c */
 int bench_policy_bench_load(const struct bench_policy_settings *s,
-			    json_t *document); /* policy_load.c */
+			    json_t *document); /* time_load.c */
 
 #endif

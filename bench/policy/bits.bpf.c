@@ -20,7 +20,8 @@ static __always_inline u64 reversed(u64 v)
 	return __builtin_bswap64(v);
 }
 
-/* Number of the highest bit: fill everything below it, and look the one up by a product (de Bruijn). */
+/* Returns the index of the highest bit: sets all bits below it, and looks the index up by a product
+ * (de Bruijn). */
 static __always_inline u32 highest(u32 v)
 {
 	v |= v >> 1;

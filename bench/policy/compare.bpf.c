@@ -1,4 +1,4 @@
-/* Compares strings: which of eight names of eight bytes a text begins with, ignoring case. */
+/* Compares strings: finds which of eight names of eight bytes a text begins with, ignoring case. */
 #include "input.h"
 
 GBPF_LICENSE("Apache-2.0");

@@ -1,4 +1,5 @@
-/* Divisions and remainders: by numbers that are known only when it runs, 64 and 32 bits wide, and by constants. */
+/* Divisions and remainders: by numbers known only at run time, 64 and 32 bits wide, and by
+ * constants. */
 #include "input.h"
 
 GBPF_LICENSE("Apache-2.0");

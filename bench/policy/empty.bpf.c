@@ -1,4 +1,4 @@
-/* Lets everything go, and nothing else. */
+/* Returns GO and does nothing else. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");

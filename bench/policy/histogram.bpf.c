@@ -1,4 +1,4 @@
-/* Counts 16 values in 32 buckets, and keeps least, largest and sum. */
+/* Counts 16 values in 32 buckets, and keeps minimum, maximum and sum. */
 #include "input.h"
 
 GBPF_LICENSE("Apache-2.0");

@@ -1,4 +1,4 @@
-/* Loading a policy the way gbpfd and a session do it together, in one process. */
+/* Loads a policy as gbpfd and a session do together, in one process. */
 #include "bench/policy/hook_policy.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ static void place_finish(struct place *pl)
 	}
 }
 
-/* Memory of the regions that travel, with the initial values of data sections. */
+/* Allocates the regions that gbpfd sends to sessions, with the initial values of data sections. */
 static int place_init(struct place *pl, const struct ebpf_built *b)
 {
 	for (int r = 0; r < EBPF_REGIONS; r++) {
@@ -69,7 +69,8 @@ static int tenant_weight(void *ctx, uint32_t tenant)
 	return tenant == HOOK_TENANT ? 100 : -ENOENT;
 }
 
-/* Plays gbpfd: admits the tenant and ticks, so that the maps hold what they hold in use. */
+/* Acts as gbpfd: admits the tenant and ticks, so that the maps have the contents that they have in
+ * use. */
 static int prime(struct place *pl, int image_fd)
 {
 	struct ebpf_tenant_ops ops = { tenant_region, tenant_class, tenant_weight, .ctx = pl };

@@ -11,14 +11,14 @@
 struct bench_hook_policy {
 	char name[EBPF_NAME_BYTES];
 	struct ebpf_policy compiled, interpreted;
-	uint32_t n_insns[EBPF_MAX_HOOKS]; /* 0: not filled */
+	uint32_t n_insns[EBPF_MAX_HOOKS]; /* 0: no program */
 	uint32_t cost[EBPF_MAX_HOOKS];
 };
 
-/* From an object file. 0, -EINVAL, -EACCES ... with r. */
+/* Loads an object file. Returns 0, or -EINVAL, -EACCES ... with r. */
 int bench_hook_policy_load(struct bench_hook_policy *p, const char *path, const char *name,
 			   struct report *r);
-/* A submit program that only returns GO. */
+/* Loads a submit program that only returns GO. */
 int bench_hook_policy_empty(struct bench_hook_policy *p, struct report *r);
 void bench_hook_policy_close(struct bench_hook_policy *p);
 

@@ -1,5 +1,6 @@
-/* Inputs of the programs that compare code generators: an array that the benchmark fills with random words (map "inputs") or
- * with text (map "texts"), so that nothing can be computed before it runs. Results go where they are compared. */
+/* Inputs of the programs that compare code generators: an array that the benchmark fills with
+ * random words (map "inputs") or with text (map "texts"), so that no result can be computed at
+ * compile time. Results are written to compared memory. */
 #ifndef GBPF_BENCH_INPUT_H
 #define GBPF_BENCH_INPUT_H
 

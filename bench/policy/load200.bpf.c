@@ -1,4 +1,4 @@
-/* Two hundred instructions of the kind that policies consist of, to measure how long loading takes. */
+/* Two hundred typical instructions of a policy, to measure the time of loading. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");

@@ -1,4 +1,5 @@
-/* Lookups one after the other, each with another key. LOOKUP says of what; 0: the same loop without one, to compare with. */
+/* Sequential lookups, each with a different key. LOOKUP selects the kind; 0: the same loop without
+ * a lookup, as the control. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");
@@ -6,8 +7,8 @@ GBPF_LICENSE("Apache-2.0");
 #define NONE 0
 #define ARRAY 1
 #define HASH 2
-#define TENANT 3      /* the own instance, in a tenant's hook */
-#define TENANT_NONE 4 /* what TENANT is compared with */
+#define TENANT 3      /* the tenant's own instance, in a tenant's hook */
+#define TENANT_NONE 4 /* control of TENANT */
 #define TENANT_ANY 5  /* gbpfd: any tenant's */
 
 #define ENTRIES 4096

@@ -1,5 +1,6 @@
-/* Reads "key=number key=number ..." out of 64 bytes of text: finds two keys and adds up their numbers. What it knows lies in
- * memory, as policies do it, because the verifier follows every value of a local variable through a loop. */
+/* Parses "key=number key=number ..." from 64 bytes of text: finds two keys and adds up their
+ * numbers. Its state is in memory, as in real policies, because the verifier follows every value of
+ * a local variable through a loop. */
 #include "input.h"
 
 GBPF_LICENSE("Apache-2.0");
@@ -7,7 +8,7 @@ INPUT_MAP(texts);
 
 struct parser {
 	u64 weight, limit, number;
-	volatile u32 key, in_number; /* volatile: or clang keeps them in registers after all */
+	volatile u32 key, in_number; /* volatile: otherwise clang keeps them in registers */
 };
 
 struct {

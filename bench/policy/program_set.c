@@ -1,4 +1,4 @@
-/* The code generators compared: each program of the set compiled by gBPF from the object, and by
+/* Compares the code generators: each program of the set is compiled by gBPF from the object, and by
  * clang from the same C file, with the same helpers and inputs. Both must decide the same before
  * anything is measured. */
 #include <dlfcn.h>
@@ -19,7 +19,7 @@
 #define INTERPRETED_NS 5.0
 #define FUEL 10000000u
 
-/* As in bench/policy/native: what the native code is given. */
+/* Input of the native code; same layout as in bench/policy/native. */
 struct native {
 	const ebpf_helper_fn *helpers;
 	void *env;
@@ -57,8 +57,8 @@ struct pair {
 	void *library; /* owned */
 	ebpf_entry native_fn;
 	union bench_policy_ctx c[POLICY_CONTEXTS], c2[POLICY_CONTEXTS];
-	double *loop, *call, *jit_ns, *native_ns, *interp_ns, *ratio; /* owned, one a repeat */
-	double insns; /* executed in a call, on average */
+	double *loop, *call, *jit_ns, *native_ns, *interp_ns, *ratio; /* owned, one per repeat */
+	double insns; /* executed per call, on average */
 };
 
 static int bind_native(struct pair *p, const char *path, const char *function, struct report *r)
@@ -141,7 +141,7 @@ static int pair_open(struct pair *p, const struct bench_policy_settings *s, unsi
 	return bind_native(p, path, set[k].function, r);
 }
 
-/* The same verdicts, contexts and maps. */
+/* Verifies that both give the same verdicts, contexts and maps. */
 static int same(struct pair *p, struct report *r)
 {
 	bench_policy_fill_contexts(p->c, p->hook);
@@ -178,7 +178,7 @@ static void count(void *arg, uint32_t pc, unsigned frame, const uint64_t regs[11
 	++*(uint64_t *)arg;
 }
 
-/* How many instructions a call executes, on average over the contexts. */
+/* Counts the instructions that a call executes, on average over the contexts. */
 static int count_insns(struct pair *p, struct report *r)
 {
 	struct ebpf_policy *policy = &p->jit.p;

@@ -1,4 +1,4 @@
-/* Sorts 16 numbers (insertion sort), and sums them up weighted by their places. */
+/* Sorts 16 numbers (insertion sort), and sums them up weighted by their positions. */
 #include "input.h"
 
 GBPF_LICENSE("Apache-2.0");

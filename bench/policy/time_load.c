@@ -1,4 +1,4 @@
-/* How long it takes from an object's bytes to code that runs, and what the verifier takes of it. */
+/* The time from an object's bytes to runnable code, and the verifier's part of it. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "bench/policy/bench_policy.h"
 
 #define VISIT_NS 500.0
-#define MANY_VISITS 1000u /* below that what is done once a program decides */
+#define MANY_VISITS 1000u /* below this the constant cost of verification dominates */
 #define POLICY_US 1000.0
 #define LOAD_US 500.0
 
@@ -48,7 +48,7 @@ static int verify_once(const struct buf *elf, struct load *l, struct report *r)
 	return err;
 }
 
-/* Everything between the bytes of the object and a policy that a process can call. */
+/* Performs all steps between the bytes of the object and a policy that a process can call. */
 static int load_once(const struct buf *elf, struct load *l, struct report *r)
 {
 	uint64_t begin = clock_cpu_ns();

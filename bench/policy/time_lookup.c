@@ -1,4 +1,4 @@
-/* What an empty hook adds to an indirect call, and what lookups add to the loop around them. */
+/* The cost of an empty hook above an indirect call, and of lookups above the loop around them. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "bpf/load/jit/jit.h"
 #include "policy/read.h"
 
-#define LOOKUPS 64u /* of one run of a program */
+#define LOOKUPS 64u /* lookups per run of a program */
 #define HOOK_NS 3.0
 #define HOOK_FENCE_NS 10.0
 
@@ -102,9 +102,8 @@ static int bench_kind(const struct bench_policy_settings *s, unsigned k, json_t 
 
 /* ---- the empty hook ---- */
 
-/* What a session has of a policy in force, and the way in which it calls a hook
- * (src/sched/sched_hook.c).
- */
+/* A session's handle of the active policy, and the sequence with which it calls a hook
+ * (src/sched/hook.c). */
 struct held {
 	uint64_t word; /* the directory's version */
 	uint64_t version;
@@ -154,7 +153,7 @@ static void bench_hook(const struct bench_policy_settings *s, struct held *h, in
 	struct bench_policy_figure f;
 
 	if (!fenced && was) {
-		return; /* membarrier is refused here */
+		return; /* membarrier is not permitted here */
 	}
 	policy_read_fenced = (uint32_t)fenced;
 	bench_policy_fill_contexts(c, HOOK_submit);

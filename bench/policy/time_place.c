@@ -1,4 +1,4 @@
-/* A policy in memory of its own, the inputs that programs work on, and the timed loops. */
+/* A policy in memory of its own, the inputs of programs, and the timed loops. */
 #include "bench/policy/bench_policy.h"
 
 #include <errno.h>
@@ -127,8 +127,8 @@ static void fill_submit(struct gbpf_submit_ctx *c, uint64_t x, unsigned i)
 	c->class_id = (x >> 24) % 4 == 3 ? GBPF_CLASS_LATENCY : GBPF_CLASS_BATCH;
 	c->weight = 100;
 	c->kind = (x >> 32) % 8 == 0 ? GBPF_KIND_COPY : GBPF_KIND_KERNEL;
-	c->asked = 1; /* counters of gbpf_note are for people; here they would be all that is
-			 measured */
+	c->asked = 1; /* a repeated call skips the counters of gbpf_note, which would dominate the
+			 measurement */
 	c->threads = 256;
 }
 

@@ -7,7 +7,7 @@ INPUT_MAP(inputs);
 struct bucket {
 	u64 tokens; /* thousandths */
 	u64 filled_ns;
-	u64 rate; /* tokens a millisecond */
+	u64 rate; /* tokens per millisecond */
 	u64 refused;
 };
 

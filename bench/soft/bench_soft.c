@@ -1,6 +1,6 @@
-/* `gbpf bench soft`: how fast the soft GPU is. Each section measures in child processes that are
- * clients of one server; figures are printed beside what the machine does without the soft GPU, and
- * beside what gBPF promises. */
+/* `gbpf bench soft`: speed of the soft GPU. Each section measures in child processes that are
+ * clients of one server; figures are printed with those of the machine without the soft GPU, and
+ * with the limits that gBPF promises. */
 #include "bench/soft/bench_soft.h"
 
 #include <errno.h>
@@ -192,7 +192,8 @@ static void pass_on(int sig)
 	}
 }
 
-/* What measures is a child, so that server and folder go whatever ends it. */
+/* Runs the measurement in a child process, so that server and folder are removed however it ends.
+ */
 static int supervise(struct bench_soft *b)
 {
 	struct sigaction sa = { .sa_handler = pass_on };

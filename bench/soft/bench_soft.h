@@ -1,5 +1,5 @@
-/* What the sections of `gbpf bench soft` share: settings, the server that is measured, child
- * processes that are clients of it, and the report. */
+/* Shared parts of the sections of `gbpf bench soft`: settings, the measured server, child processes
+ * that are its clients, and the report. */
 #ifndef GBPF_BENCH_SOFT_BENCH_SOFT_H
 #define GBPF_BENCH_SOFT_BENCH_SOFT_H
 
@@ -34,27 +34,27 @@ enum bench_soft_goal { GOAL_NONE, GOAL_AT_LEAST, GOAL_AT_MOST, GOAL_WITHIN };
 struct bench_soft_figure {
 	const char *what, *unit;
 	double value;
-	const char *control; /* what was measured beside it; NULL: nothing */
+	const char *control; /* name of the control measurement; NULL: none */
 	double control_value;
 	enum bench_soft_goal goal;
 	double target, tolerance; /* GOAL_WITHIN: target +- tolerance */
-	bool ratio;		  /* the goal is about value / control_value */
+	bool ratio;		  /* the goal applies to value / control_value */
 };
 void bench_soft_report(struct bench_soft *b, const char *section,
 		       const struct bench_soft_figure *f);
-/* A section that could not be measured; counts as failed. */
+/* Reports a section that could not be measured; it counts as failed. */
 void bench_soft_broken(struct bench_soft *b, const char *section, const char *why);
 
-/* soft_server.c: 0 or -errno. */
+/* soft_private_server.c. Returns 0 or -errno. */
 int bench_soft_server_start(struct bench_soft *b);
 void bench_soft_server_stop(struct bench_soft *b);
 int bench_soft_server_stats(struct bench_soft *b, struct soft_stats *ret);
-/* The same once no client is there any more (at most 5 s later). */
+/* Same, after the last client has disconnected (at most 5 s later). */
 int bench_soft_server_settled(struct bench_soft *b, struct soft_stats *ret);
 uint64_t bench_soft_server_cpu_ns(struct bench_soft *b); /* of all its threads */
-uint64_t bench_soft_server_memory(struct bench_soft *b); /* bytes that are its own */
+uint64_t bench_soft_server_memory(struct bench_soft *b); /* its private memory, bytes */
 
-/* soft_client.c: in children, which end with a message when a call fails. */
+/* soft_client.c: for children, which exit with a message when a call fails. */
 #define SOFT_CALLS(X)                                                                              \
 	X(cuInit)                                                                                  \
 	X(cuCtxCreate_v2)                                                                          \
@@ -87,17 +87,17 @@ struct bench_soft_calls {
 	CUmodule module;
 };
 extern struct bench_soft_calls soft_cuda;
-/* Library, context and module; for the rest of the process. */
+/* Opens library, context and module for the lifetime of the process. */
 void bench_soft_client_open(const struct bench_soft *b);
 CUfunction bench_soft_function(const char *name);
 void bench_soft_check(CUresult r, const char *call);
 #define CU(call) bench_soft_check(soft_cuda.call, #call)
 void bench_soft_launch(CUfunction f, unsigned grid, unsigned block, CUstream s, void **params);
 
-/* A child that runs fn and ends; memory that it shall write its results to is from soft_shared. */
+/* Starts a child that runs fn and exits; memory for its results comes from bench_soft_shared. */
 pid_t bench_soft_spawn(struct bench_soft *b, void (*fn)(struct bench_soft *b, void *arg),
 		       void *arg);
-bool bench_soft_wait(pid_t pid); /* true when it ended with 0 */
+bool bench_soft_wait(pid_t pid); /* returns whether it exited with 0 */
 bool bench_soft_run(struct bench_soft *b, void (*fn)(struct bench_soft *b, void *arg), void *arg);
 void *bench_soft_shared(size_t bytes); /* zeroed; NULL: no memory */
 

@@ -1,4 +1,4 @@
-/* Clients of the soft GPU: children with the driver library open, which end when a call fails. */
+/* Clients of the soft GPU: children with the driver library open, which exit when a call fails. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-/* What a launch and what copies cost, beside what the machine needs without a soft GPU: a round
- * trip between two processes, and memcpy of the same size. */
+/* The cost of a launch and of copies, compared with the machine without a soft GPU: a round trip
+ * between two processes, and memcpy of the same size. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +48,7 @@ static void run_empty(struct bench_soft *b, void *arg)
 }
 
 struct ping {
-	uint32_t turn; /* whose turn it is */
+	uint32_t turn; /* index of the process whose turn it is */
 	unsigned n;
 	uint64_t rest_ns;
 	double us[LAUNCHES];
@@ -79,7 +79,8 @@ static void run_pong(struct bench_soft *b, void *arg)
 	}
 }
 
-/* Two processes that sleep and wake each other: what waking a server and being woken costs. */
+/* Measures two processes that sleep and wake each other: the cost of waking a server and of being
+ * woken. */
 static double round_trip(struct bench_soft *b, unsigned n, uint64_t rest_ns)
 {
 	struct ping *p = bench_soft_shared(sizeof(*p));

@@ -1,6 +1,6 @@
-/* How fast kernels execute: a loop of multiplications and additions, and the sample programs. Lane
- * instructions and the time in blocks are counted by the server; of several rounds the fastest
- * counts, since whoever else runs on the machine can only make them slower. */
+/* Execution speed of kernels: a loop of multiplications and additions, and the sample programs. The
+ * server counts lane instructions and the time in blocks; the fastest of several rounds counts,
+ * since other programs can only slow them down. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "bench/soft/bench_soft.h"
 
 #define FMA_BLOCK 256u
-#define FMA_GOAL 1.0 /* G lane instructions a second and core */
+#define FMA_GOAL 1.0 /* G lane instructions per second and core */
 #define SAMPLES_GOAL 0.3
 
 struct fma {
@@ -43,7 +43,7 @@ static void run_fma(struct bench_soft *b, void *arg)
 	m->lanes = after.lane_instructions - before.lane_instructions;
 }
 
-/* The same loop for one lane after the other, as a compiler makes it. */
+/* The same loop for one lane after the other, as compiled C. */
 static NOINLINE float plain_loop(uint32_t loops, float seed)
 {
 	float f1 = seed, f2 = 1, f3 = 2, f4 = 3;
@@ -60,7 +60,7 @@ static NOINLINE float plain_loop(uint32_t loops, float seed)
 	return f1 + f2 + f3 + f4;
 }
 
-/* 11 instructions a round, as the kernel has. */
+/* Returns the rate of the C loop, with 11 instructions per round as in the kernel. */
 static double plain_rate(void)
 {
 	const uint32_t loops = 2000000;
@@ -126,7 +126,7 @@ static void run_sample(struct bench_soft *b, void *arg)
 	_exit(127);
 }
 
-/* Lane instructions and ns in blocks of the fastest round. */
+/* Returns lane instructions and ns in blocks of the fastest round. */
 static bool best_of_sample(struct bench_soft *b, const char *name, double *lanes, double *ns)
 {
 	*ns = 0;

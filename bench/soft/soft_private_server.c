@@ -1,5 +1,5 @@
-/* The server that `gbpf bench soft` measures: one of its own in a folder of its own, or the one
- * that runs; and what can be asked about it. */
+/* The server that `gbpf bench soft` measures: one of its own in a folder of its own, or the running
+ * one; and queries of its statistics. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 
 #define SETTLE_NS 5000000000ull
 
-/* Sockets lie in it, whose paths are limited. */
+/* Creates the folder. It contains sockets, whose paths are limited in length. */
 static int make_place(struct bench_soft *b)
 {
 	const char *tmp = getenv("TMPDIR");
@@ -50,7 +50,8 @@ static int start_own(struct bench_soft *b)
 	snprintf(number, sizeof(number), "%d", fd[1]);
 	pid = fork();
 	if (pid == 0) {
-		setpgid(0, 0); /* the terminal's ^C ends what measures, then we end the server */
+		setpgid(0, 0); /* the terminal's ^C ends the measuring process, then the supervisor
+				  ends the server */
 		prctl(PR_SET_PDEATHSIG, SIGTERM);
 		fcntl(fd[1], F_SETFD, 0);
 		execl(b->server, b->server, "--foreground", "--socket", b->socket, "--ready-fd",
@@ -71,7 +72,7 @@ static int start_own(struct bench_soft *b)
 
 static int ask(struct bench_soft *b, uint32_t op, struct soft_reply *ret, struct peer *ret_peer)
 {
-	struct soft_request q = { .op = op, .object = SOFT_VERSION }; /* as hello wants it */
+	struct soft_request q = { .op = op, .object = SOFT_VERSION }; /* required by hello */
 	int fds[FD_PASS_MAX], sock = unix_connect(b->socket, SOCK_SEQPACKET);
 	unsigned nfds = 0;
 	ssize_t n;
@@ -113,7 +114,7 @@ int bench_soft_server_start(struct bench_soft *b)
 		return err;
 	}
 	b->server_pid = peer.pid;
-	err = ask(b, SOFT_REQ_HELLO, &r, NULL); /* tells its settings */
+	err = ask(b, SOFT_REQ_HELLO, &r, NULL); /* returns the server's settings */
 	b->hello = r.hello;
 	return err;
 }

@@ -1,5 +1,5 @@
-/* Several processes on one soft GPU: how exactly time slices are honoured, whether results are
- * right when many work at once, and what is left in the server of clients that were killed. */
+/* Several processes on one soft GPU: accuracy of time slices, correct results under concurrent
+ * load, and resources that killed clients leave in the server. */
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ struct tenant {
 	uint64_t begin_ns, end_ns;
 };
 
-/* Keeps QUEUE launches waiting, so that the device always has work. */
+/* Keeps QUEUE launches queued, so that the device always has work. */
 static void run_tenant(struct bench_soft *b, void *arg)
 {
 	struct tenant *t = arg;
@@ -68,7 +68,7 @@ static double run_ms(const struct tenant *t)
 	return (double)(t->end.run_ns - t->begin.run_ns) * 1e-6;
 }
 
-/* Blocks a second. */
+/* Returns blocks per second. */
 static double speed(const struct tenant *t)
 {
 	double s = (double)(t->end_ns - t->begin_ns) * 1e-9;
@@ -172,7 +172,7 @@ static float expected(float f1, uint32_t loops)
 	return (f1 + f2) + (f3 + f4);
 }
 
-/* Each has a number of rounds of its own, so that nobody's results are another's. */
+/* Each process has its own number of rounds, so that its results differ from all others'. */
 static void run_one_of_many(struct bench_soft *b, void *arg)
 {
 	struct many *m = arg;
@@ -232,7 +232,7 @@ void bench_soft_many(struct bench_soft *b)
 					     .value = (double)(clock_now_ns() - begin) * 1e-6 });
 }
 
-/* Has something of everything, and goes on until it is killed. */
+/* Holds one of every kind of resource, and works until it is killed. */
 static void run_victim(struct bench_soft *b, void *arg)
 {
 	uint32_t loops = 3000, blocks = 8;
@@ -267,7 +267,7 @@ static uint64_t next_random(uint64_t *x)
 	return *x;
 }
 
-/* False when one ended by itself: something it did has failed. */
+/* Kills n clients. Returns false if one ended by itself because a call failed. */
 static bool kill_some(struct bench_soft *b, unsigned n, uint64_t *seed)
 {
 	for (unsigned i = 0; i < n; i++) {
@@ -299,7 +299,7 @@ static void report_change(struct bench_soft *b, const char *what, const char *un
 						       .target = limit });
 }
 
-/* The first kills make the server's heap as large as it gets; what comes after them must not. */
+/* The first kills grow the server's heap to its final size; later ones must not grow it. */
 void bench_soft_kills(struct bench_soft *b)
 {
 	struct soft_stats before, after;

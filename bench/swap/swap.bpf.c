@@ -1,6 +1,6 @@
-/* For `gbpf bench swap`: its number stands in the code, in a constant, in global memory and, once
- * it has been called, in the tenant's memory. The bench writes another number into each copy of the
- * object. hold_ns tells the caller which number it was, or 0xbad when they were not one. */
+/* For `gbpf bench swap`: its number is stored in the code, in a constant, in global memory and,
+ * once it has been called, in the tenant's memory. The bench writes another number into each copy
+ * of the object. hold_ns returns the number to the caller, or 0xbad if the four differ. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");

@@ -41,10 +41,10 @@ struct bench {
 	struct gbpf *g;
 	pid_t pid[SWAP_MAX_CALLERS];
 	struct buf object;
-	size_t at_code, at_constant, at_data; /* where its number stands in the object */
+	size_t at_code, at_constant, at_data; /* offsets of its number in the object */
 	uint64_t number, late;
 	unsigned done;
-	double *latency, *flip, *waited; /* ns, one a swap */
+	double *latency, *flip, *waited; /* ns, one per swap */
 };
 
 static volatile sig_atomic_t interrupted;
@@ -78,7 +78,7 @@ static size_t find(const struct buf *b, const void *what, size_t n, size_t from)
 	return p ? (size_t)(p - b->data) : SIZE_MAX;
 }
 
-/* The two words of a 64-bit immediate lie 8 bytes apart. */
+/* The two words of a 64-bit immediate are 8 bytes apart. */
 static size_t find_code(const struct buf *b, uint32_t low, uint32_t high)
 {
 	size_t at = find(b, &low, 4, 0);
@@ -116,7 +116,7 @@ static void put_number(struct bench *b, uint64_t n)
 	memcpy(b->object.data + b->at_code + 8, &high, 4);
 }
 
-/* Loads the next number, which will be the version's. */
+/* Loads an object with the next number, which will be the version's. */
 static int load(struct bench *b, json_t **ret)
 {
 	char *text = NULL;
@@ -133,7 +133,7 @@ static int load(struct bench *b, json_t **ret)
 	return 0;
 }
 
-/* ---- the world ---- */
+/* ---- the testbed ---- */
 
 static int open_shared(struct bench *b)
 {
@@ -186,14 +186,14 @@ static int start_gbpfd(struct bench *b)
 		b->sh->cpus = (uint32_t)CPU_COUNT(&b->sh->all);
 	}
 	b->sh->pinned = b->sh->cpus >= b->set.callers + 2;
-	bench_swap_use_cpu(b->sh, SWAP_REST); /* gbpfd too */
+	bench_swap_use_cpu(b->sh, SWAP_REST); /* also for gbpfd */
 	if (gbpf_open(&b->g, b->dir, GBPF_OPEN_NO_CONNECT) < 0 || gbpf_start_daemon(b->g, &o) < 0) {
 		return fail(b, "starting gbpfd", gbpf_last_error(b->g)->message);
 	}
 	return 0;
 }
 
-/* Versions grow by one: when the number of the first is known, so are all. */
+/* Loads the first version. Versions increase by one, so its number determines all others. */
 static int load_first(struct bench *b)
 {
 	b->number = 1;
@@ -269,7 +269,7 @@ static int swaps(struct bench *b)
 		b->late += (uint64_t)json_integer_value(json_object_get(j, "late"));
 		json_decref(j);
 		took = clock_now_ns() - begin;
-		if (took < MIN_WINDOW_NS) { /* the old code is being unmapped: that belongs to it */
+		if (took < MIN_WINDOW_NS) { /* include the unmapping of the old code */
 			clock_sleep_ns(MIN_WINDOW_NS - took);
 			took = clock_now_ns() - begin;
 		}
@@ -335,7 +335,7 @@ struct result {
 	double call[SWAP_KINDS][5];    /* P50 P99 P99.9 P99.99 max of all calls */
 	double longest[SWAP_KINDS][4]; /* P50 P99 P99.9 max by caller and window */
 	double first[4];	       /* P50 P99 P99.9 max of the first calls on a version */
-	double run[4];		       /* the same of SWAP_RUN calls in a row of the control */
+	double run[4];		       /* same for SWAP_RUN consecutive calls of the control */
 	uint64_t calls[SWAP_KINDS], lost, mixed, changes;
 };
 
@@ -371,7 +371,7 @@ static void of_calls(const struct bench *b, unsigned kind, double out[5])
 	}
 }
 
-/* Of each caller and window what it has of the first calls, or of the runs. */
+/* Computes the quantiles of each caller's and window's first calls, or of the runs. */
 static void one_a_window(const struct bench *b, bool first, double *v, double out[4])
 {
 	size_t n = 0;
@@ -540,7 +540,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGINT, on_signal); /* what it started is ended */
+	signal(SIGINT, on_signal); /* so that the started processes are ended */
 	signal(SIGTERM, on_signal);
 	buf_init(&b.object);
 	err = read_object(&b) < 0 || open_shared(&b) < 0 || start_gbpfd(&b) < 0 ||

@@ -1,6 +1,6 @@
-/* A caller: a session like a program's, but its main thread only asks `submit`, for ever, and times
- * each time. The policy answers with its number, which it has in its code, in a constant, in global
- * memory and in the tenant's; if they are not one the answer is no number. */
+/* A caller: a session like a program's, whose main thread calls `submit` in a loop and times each
+ * call. The policy returns its number, which is stored in its code, in a constant, in global memory
+ * and in the tenant's; if they differ it returns no number. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -111,7 +111,7 @@ static void prepare(struct session *s, union proto_message *m, int fds[8])
 	proto_send(s->sock, m, PROTO_PREPARED, NULL, 0);
 }
 
-/* The agent: as the shim's, without what needs a GPU. */
+/* The agent: as in the shim, without the parts that need a GPU. */
 static void *agent(void *arg)
 {
 	struct session *s = arg;
@@ -137,7 +137,7 @@ static void *agent(void *arg)
 			}
 		}
 		if (r != -EAGAIN) {
-			return NULL; /* gbpfd has ended */
+			return NULL; /* gbpfd has exited */
 		}
 	}
 }
@@ -211,7 +211,7 @@ static int connect_session(struct session *s)
 
 /* ---- calling ---- */
 
-#define RUN_AT 1000u /* away from the window's beginning */
+#define RUN_AT 1000u /* distance from the window's beginning */
 
 struct loop {
 	struct bench_swap_caller *c;

@@ -1,7 +1,7 @@
 /* `gbpf bench tenants`: gpu_ext's set-up of latency and batch processes, under the device's own
- * time slices, with long and short ones set by the processes themselves, and under gBPF; and what
- * the latency processes do to each other when there is no batch. All processes of a turn begin
- * together; each turn has new ones. */
+ * time slices, with long and short ones set by the processes themselves, and under gBPF; and the
+ * latency processes without batch, which shows how they affect each other. All processes of a turn
+ * begin together; each turn has new ones. */
 #include "bench/tenants/bench_tenants.h"
 
 #include <stdio.h>
@@ -345,7 +345,7 @@ int main(int argc, char **argv)
 	}
 	b.threads = b.testbed.soft ? 64 : 256;
 	b.slice_us[TENANT_LC] =
-		b.testbed.soft ? 20000 : 1000000; /* what the soft GPU allows in all */
+		b.testbed.soft ? 20000 : 1000000; /* the soft GPU's limit for all slices together */
 	b.slice_us[TENANT_BE] = 200;
 	b.testbed.progress |= isatty(2) != 0;
 	err = run(&b);

@@ -25,7 +25,7 @@ struct bench_tenants_cell {
 	double *us[TENANT_WHATS]; /* owned; sorted by the report */
 	unsigned n;
 	double round_p99[TENANT_WHATS][TENANTS_ROUNDS];
-	double rate[TENANTS_ROUNDS]; /* kernels a second of all processes of the class */
+	double rate[TENANTS_ROUNDS]; /* kernels per second of all processes of the class */
 };
 
 struct bench_tenants_condition {
@@ -49,7 +49,7 @@ struct bench_tenants {
 	bool failed;
 };
 
-/* How many of a class there are in a condition. */
+/* Returns the number of a class's processes in a condition. */
 static inline unsigned bench_tenants_processes(const struct bench_tenants *b,
 					       const struct bench_tenants_condition *c, unsigned k)
 {

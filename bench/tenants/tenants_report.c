@@ -1,5 +1,5 @@
-/* What `gbpf bench tenants` says: launch and completion latency of each class, and how they stand
- * to those under the device's own time slices. */
+/* The report of `gbpf bench tenants`: launch and completion latency of each class, compared with
+ * those under the device's own time slices. */
 #include <stdio.h>
 
 #include "bench/tenants/bench_tenants.h"
@@ -26,7 +26,7 @@ static struct figures figures_of(const struct bench_tenants_condition *c, unsign
 	return f;
 }
 
-/* Change against the first condition, per cent; 0 where that was not run. */
+/* Returns the change against the first condition in per cent; 0 if that was not run. */
 static double change(double v, double of)
 {
 	return of > 0 ? 100 * (v / of - 1) : 0;
@@ -72,7 +72,7 @@ static json_t *condition_json(const struct bench_tenants *b,
 	return o;
 }
 
-/* In per cent, or how many times as much where that says more. */
+/* Prints the change in per cent, or as a factor if that is clearer. */
 static void print_change(double value, double of)
 {
 	double percent = change(value, of);

@@ -1,7 +1,8 @@
-/* Stands in for <gbpf/gbpf.bpf.h> when a policy is compiled for the machine itself, to compare the code that gBPF's compiler
- * makes with clang's: the same contexts, constants and map macros; helpers are the same C functions, called through the same
- * table, except that lookups in arrays and gbpf_note are done in line, as gBPF's compiler does them. The benchmark sets
- * gbpf_native, and writes a handle and the address of the memory into the first two words of each map's struct. */
+/* Replaces <gbpf/gbpf.bpf.h> when a policy is compiled for the machine itself, to compare the code
+ * of gBPF's compiler with clang's: the same contexts, constants and map macros; helpers are the
+ * same C functions, called through the same table, except that lookups in arrays and gbpf_note are
+ * inlined, as in gBPF's compiler. The benchmark sets gbpf_native, and writes a handle and the
+ * address of the memory into the first two words of each map's struct. */
 #ifndef GBPF_BENCH_NATIVE_H
 #define GBPF_BENCH_NATIVE_H
 
