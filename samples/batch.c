@@ -1,6 +1,6 @@
 /* batch: saturates the device with kernels of one length and counts them. Every kernel adds to all
- * elements; a lost, repeated or torn launch shows in the sum that is checked every few kernels. It
- * knows nothing of gBPF. Exit 0: all right, 1: a wrong result, 2: usage, 3: a CUDA error. */
+ * elements; a lost, repeated or torn launch changes the sum, which is checked every few kernels. It
+ * has no knowledge of gBPF. Exit 0: all right, 1: a wrong result, 2: usage, 3: a CUDA error. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>

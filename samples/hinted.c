@@ -1,7 +1,7 @@
-/* hinted: a periodic latency-critical client that says when its next request comes, with
- * gbpf_hint() of libgbpf: the GPU is then free, and its context in place, when the request arrives.
- * Without gBPF it runs all the same. Prints how many hints were taken. Exit 0: all right, 1: a
- * wrong result, 2: usage, 3: a CUDA error. */
+/* hinted: a periodic latency-critical client that announces its next request with gbpf_hint() of
+ * libgbpf, so that the GPU is free, and its context in place, when the request arrives. It also
+ * runs without gBPF. Prints the number of accepted hints. Exit 0: all right, 1: a wrong result, 2:
+ * usage, 3: a CUDA error. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -58,7 +58,7 @@ int main(int argc, char **argv)
 	for (long i = 0; i < requests; i++, next += period) {
 		double left = next - sample_now();
 
-		/* It comes in `left` seconds, and should be done before the one after it. */
+		/* The request comes in `left` seconds, and is due before the next one. */
 		last = gbpf_hint(left > 0 ? (uint64_t)(left * 1e6) : 0, (uint64_t)(period * 1e6),
 				 -1);
 		taken += last == 0;

@@ -1,7 +1,7 @@
 /* lcserve: a latency-critical service. Requests arrive by a Poisson process; each uploads its
  * input, runs eight kernels with a synchronization after each, downloads the result and checks it.
- * Prints its own latencies, from arrival to checked result. It knows nothing of gBPF. Exit 0: all
- * right, 1: a wrong result, 2: usage, 3: a CUDA error. */
+ * Prints its own latencies, from arrival to checked result. It has no knowledge of gBPF. Exit 0:
+ * all right, 1: a wrong result, 2: usage, 3: a CUDA error. */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,8 +14,8 @@
 #define VARIANTS 16
 
 static struct {
-	double rate;   /* requests a second */
-	long requests; /* 0: until a signal */
+	double rate;   /* requests per second */
+	long requests; /* 0: run until a signal */
 	int kernels, blocks, threads, iterations;
 	double seed;
 	const char *log;
@@ -82,8 +82,8 @@ static int parse(int argc, char **argv)
 	return optind < argc ? usage() : 0;
 }
 
-/* What every element must be after all kernels of a request of that variant: the device rounds each
- * step the same way. */
+/* Returns the expected value of every element after all kernels of a request of that variant: the
+ * device rounds each step identically. */
 static float expected(int variant)
 {
 	float v = 1.0f, b = 0.25f + (float)variant / VARIANTS;

@@ -1,4 +1,4 @@
-/* Common part of the samples. */
+/* Common part of the samples; see sample.h. */
 #include "sample.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* What every sample needs: a device, a module from embedded PTX, buffers, checks that end the
- * program with the error's name. */
+/* Common functions of the samples: a device, a module from embedded PTX, buffers, and checks that
+ * end the program with the error's name. */
 #ifndef SAMPLES_SAMPLE_H
 #define SAMPLES_SAMPLE_H
 
@@ -21,14 +21,13 @@ CUmodule sample_module(const char *ptx);
 
 CUdeviceptr sample_upload(const void *data, size_t bytes);
 CUdeviceptr sample_zeros(size_t bytes);
-void sample_download(void *data, CUdeviceptr from, size_t bytes); /* and frees the device memory */
-void *sample_alloc(size_t count,
-		   size_t bytes); /* host memory; ends the program when there is none */
+void sample_download(void *data, CUdeviceptr from, size_t bytes); /* also frees the device memory */
+void *sample_alloc(size_t count, size_t bytes); /* host memory; ends the program if there is none */
 
-/* 1D launch on the default stream. */
+/* Launches a 1D grid on the default stream. */
 void sample_launch(CUfunction f, unsigned blocks, unsigned threads, void **params);
 
-/* xorshift64*: the same numbers on every machine. */
+/* xorshift64*: returns the same sequence on every machine. */
 uint64_t sample_random(uint64_t *state);
 float sample_random_float(uint64_t *state); /* [0, 1) */
 
@@ -37,7 +36,7 @@ bool sample_close(double got, double want, double relative);
 
 #define ARGS(...) ((void *[]){ __VA_ARGS__ })
 
-/* One of the known kernels: runs it on about n elements, true when the result is right. */
+/* A known kernel: runs it on about n elements, returns whether the result is right. */
 typedef bool sample_fn(int n);
 sample_fn vecadd, saxpy, reduction, scan, histogram, transpose, matmul, hotspot, bfs, nbody,
 	softmax, spmv;

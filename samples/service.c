@@ -1,4 +1,4 @@
-/* Common part of lcserve and batch. */
+/* Common part of lcserve and batch; see service.h. */
 #include "service.h"
 
 #include <stdio.h>
@@ -52,7 +52,7 @@ void service_fill(struct service_kernel *k, float value)
 		k->host[i] = value;
 	}
 	CHECK(cuMemcpyHtoDAsync(k->data, k->host, (size_t)k->n * 4, k->stream));
-	CHECK(cuStreamSynchronize(k->stream)); /* host is reused for the download */
+	CHECK(cuStreamSynchronize(k->stream)); /* the download reuses host */
 }
 
 void service_fetch(struct service_kernel *k)

@@ -1,5 +1,5 @@
-/* What lcserve and batch share: the checkable kernel, its calibration, a clean end on a signal,
- * number options. */
+/* Shared parts of lcserve and batch: the checkable kernel, its calibration, a clean end on a
+ * signal, number options. */
 #ifndef SAMPLES_SERVICE_H
 #define SAMPLES_SERVICE_H
 
@@ -25,7 +25,7 @@ void service_fill(struct service_kernel *k,
 		  float value); /* stream-ordered upload of the same value everywhere */
 void service_fetch(struct service_kernel *k); /* download and wait */
 
-/* Iterations for which one launch takes about that long when the device is otherwise idle. */
+/* Returns the iterations for which one launch takes about that time on an otherwise idle device. */
 int service_calibrate(struct service_kernel *k, double seconds);
 
 /* Parses a decimal number of an option in [min, max]; ends the program with a message and status 2

@@ -3,7 +3,7 @@
 
 #include "sample.h"
 
-/* A graph of n vertices with 0-15 edges each; row has n + 1 entries. Caller frees both. */
+/* Creates a graph of n vertices with 0-15 edges each; row has n + 1 entries. Caller frees both. */
 static void random_graph(int n, uint64_t seed, int **ret_row, int **ret_col)
 {
 	int *row = sample_alloc((size_t)n + 1, 4), *col = sample_alloc((size_t)n * 16, 4),

@@ -1,4 +1,4 @@
-/* reduction, scan, histogram: threads that work together through shared memory and atomics. */
+/* reduction, scan, histogram: threads that cooperate through shared memory and atomics. */
 #include <stdlib.h>
 
 #include "sample.h"

@@ -1,4 +1,5 @@
-/* What a gBPF policy sees: contexts, verdicts, map macros, helpers. Include it first in a .bpf.c and build with
+/* Declarations for gBPF policies: contexts, verdicts, map macros, helpers. Include it first in a
+ * .bpf.c and build with
  *	clang -target bpf -mcpu=v3 -g -O2 -c x.bpf.c -o x.bpf.o
  * The contexts, constants and helpers come from hooks.def, which also documents every field. */
 #ifndef GBPF_BPF_H
@@ -18,7 +19,7 @@ typedef long long s64;
 #define GBPF_CTX_END(hook) };
 #include "hooks.def"
 
-/* The numbers, as enums with names, so that CO-RE can ask what the running gBPF knows:
+/* The numbers, as named enums, so that CO-RE can query what the running gBPF supports:
  * bpf_core_enum_value_exists(enum gbpf_helper_id, GBPF_HELPER_bpf_loop). */
 enum gbpf_const {
 #define GBPF_CONST(name, value, doc) name = value,
@@ -37,8 +38,8 @@ enum gbpf_helper_id {
 #include "hooks.def"
 };
 
-/* Flags of bpf_map_update_elem: create or replace; create (-EEXIST, -17, when it is there); replace (-ENOENT, -2, when
- * it is not). */
+/* Flags of bpf_map_update_elem: create or replace; create (-EEXIST, -17, if it exists); replace
+ * (-ENOENT, -2, if it does not). */
 enum { BPF_ANY, BPF_NOEXIST, BPF_EXIST };
 
 #define SEC(name) __attribute__((section(name), used))
@@ -54,23 +55,24 @@ enum { BPF_ANY, BPF_NOEXIST, BPF_EXIST };
 /* SEC("gbpf/submit") int GBPF_PROG(my_submit, submit) { return ctx->lc_open ? GBPF_HOLD : GBPF_GO; } */
 #define GBPF_PROG(name, hook) name(struct gbpf_##hook##_ctx *ctx)
 
-/* Global variables: .rodata (const volatile: set by the operator at load, known to the verifier), .data/.bss (written
- * by programs in gbpfd, read by local ones). GBPF_TENANT makes a variable of which each tenant has its own. */
+/* Global variables: .rodata (const volatile: set by the operator at load, known to the verifier),
+ * .data/.bss (written by programs in gbpfd, read by local ones). GBPF_TENANT declares a variable
+ * with one instance per tenant. */
 #define GBPF_TENANT SEC(".bss.tenant")
 
-/* Guards the rest of a value in a GBPF_F_DAEMON map. */
+/* Guards the other members of a value in a GBPF_F_DAEMON map. */
 struct bpf_spin_lock {
 	u32 val;
 };
 
-/* What bpf_for walks with. */
+/* State of bpf_for. */
 struct bpf_iter_num {
 	u64 opaque[1];
 } __attribute__((aligned(8)));
 
-/* The helpers, with the kernel's names where the kernel has them, so that what one knows carries over. With
- * GBPF_EXTERN_HELPERS defined they are weak externs, resolved by name when the policy is loaded: one that the running
- * gBPF lacks has address 0, and if (bpf_loop) { ... } keeps the policy loadable there. */
+/* The helpers, with the Linux kernel's names where it has them. With GBPF_EXTERN_HELPERS defined
+ * they are weak externs, resolved by name when the policy is loaded: one that the running gBPF
+ * lacks has address 0, and if (bpf_loop) { ... } keeps the policy loadable there. */
 #ifdef GBPF_EXTERN_HELPERS
 #define GBPF_HELPER(id, name, type, params, ...) extern type name params __ksym __weak;
 #else
@@ -78,8 +80,8 @@ struct bpf_iter_num {
 #endif
 #include "hooks.def"
 
-/* bpf_for (i, 0, n) { ... }: i from 0 to n-1. The verifier looks at the body once or twice, however large n is; its cost
- * counts for each round, so n must have a bound. break and continue work. */
+/* bpf_for (i, 0, n) { ... }: i from 0 to n-1. The verifier walks the body once or twice, however
+ * large n is; its cost counts for each round, so n must be bounded. break and continue work. */
 #define bpf_for(i, start, end)                                                                                              \
 	for (struct bpf_iter_num ___it __attribute__((cleanup(gbpf_iter_end))), *___p __attribute__((unused)) =            \
 		     (bpf_iter_num_new(&___it, (start), (end)), (void *)0);                                                 \
@@ -93,8 +95,8 @@ static __always_inline void gbpf_iter_end(struct bpf_iter_num *it)
 	bpf_iter_num_destroy(it);
 }
 
-/* A row of a GBPF_MAP_HISTOGRAM, and such a map of which each tenant has its own: GBPF_HISTOGRAM(waits, 3); and then
- * gbpf_hist_add(&waits, ctx->class_id, ctx->held_ns). */
+/* A row of a GBPF_MAP_HISTOGRAM, and a declaration of such a map with one instance per tenant:
+ * GBPF_HISTOGRAM(waits, 3); and then gbpf_hist_add(&waits, ctx->class_id, ctx->held_ns). */
 struct gbpf_hist {
 	u64 count[64]; /* [0]: zeros; [i]: values from 2^(i-1) on; [63]: the rest */
 };
@@ -109,57 +111,58 @@ struct gbpf_hist {
 
 /* ---- the standard maps ----
  *
- * Seven arrays that mean the same in every policy, on the host and (later) on the GPU, so that tools and other policies
- * can read them. gbpfd's programs write them; when init, admit or tick ends, all that it wrote becomes the next epoch, and
- * a local hook call sees one epoch from its beginning to its end. Declare those that you use:
+ * Seven arrays with the same meaning in every policy, on the host and (later) on the GPU, so that
+ * tools and other policies can read them. gbpfd's programs write them; when init, admit or tick
+ * ends, all its writes become the next epoch, and a local hook call sees one epoch from its
+ * beginning to its end. Declare the ones in use:
  *	GBPF_STANDARD_MAP(TENANT_CREDITS);
  *	u32 tenant = ctx->tenant;
  *	struct gbpf_tenant_credits *c = bpf_map_lookup_elem(&TENANT_CREDITS, &tenant);
- * Elements are zero until somebody writes them; zero means "no limit, nothing special" everywhere. */
+ * Elements are initially zero; zero means "no limit, default behaviour" everywhere. */
 #define GBPF_TENANTS 1024   /* tenant numbers are below */
 #define GBPF_VGPUS 64	    /* named shares of a GPU */
-#define GBPF_SCOPE_GPU 1024 /* OBS_CTRL: everybody; below: one tenant */
+#define GBPF_SCOPE_GPU 1024 /* OBS_CTRL: the whole GPU; lower indices: one tenant */
 
 enum gbpf_engine { GBPF_ENGINE_H2D, GBPF_ENGINE_D2H, GBPF_ENGINE_D2D, GBPF_ENGINE_PEER, GBPF_ENGINES };
 
-/* By tenant: what it may use of the GPU's time. */
+/* By tenant: its budget of GPU time. */
 struct gbpf_tenant_credits {
-	u64 tokens_ns; /* device time that is left to it in this epoch */
-	u64 burst_ns;  /* of unused time, so much may be carried over */
-	u32 weight;    /* its share against others, 1-10000 */
-	u32 vslice;    /* the share that it belongs to: index of VSLICE_SET */
+	u64 tokens_ns; /* remaining device time in this epoch */
+	u64 burst_ns;  /* maximum unused time that is carried over */
+	u32 weight;    /* relative share, 1-10000 */
+	u32 vslice;    /* index of its share in VSLICE_SET */
 };
 
-/* By tenant: what is known about its work. */
+/* By tenant: properties of its work. */
 struct gbpf_job_meta {
-	u64 job;	 /* number of the job that the scheduler of the cluster gave, 0 none */
+	u64 job;	 /* job number of the cluster's scheduler, 0 none */
 	u64 deadline_ns; /* monotonic; 0 none */
-	u64 work_ns;	 /* device time that it still needs, as far as known */
+	u64 work_ns;	 /* device time that it still needs, if known */
 	u32 gang;	 /* tenants of one gang run together; 0 none */
-	u32 phase;	 /* the policy's own; by habit 0 computing, 1 collective, 2 checkpoint */
+	u32 phase;	 /* defined by the policy; by convention 0 computing, 1 collective, 2 checkpoint */
 };
 
-/* By share: what its tenants have together. */
+/* By share: resources that its tenants share. */
 struct gbpf_vslice_set {
 	u64 slice_ns;	  /* length of its turn on the hardware */
 	u64 memory_bytes; /* device memory */
 	u32 compute_pct;
 	u32 copy_pct; /* copy bandwidth */
 	s32 priority; /* lower is more urgent */
-	u32 tenants;  /* in it now */
+	u32 tenants;  /* current number of tenants */
 };
 
 /* By tenant: its device memory. */
 struct gbpf_mempool {
-	u64 hard_bytes; /* more is refused */
-	u64 soft_bytes; /* more is evicted first when memory is short */
-	u32 page_bytes; /* granule in which it is moved; 0: gBPF's choice */
-	u32 compression; /* 1: may be compressed */
+	u64 hard_bytes; /* allocations beyond it are refused */
+	u64 soft_bytes; /* memory beyond it is evicted first when memory is short */
+	u32 page_bytes; /* unit of migration; 0: gBPF's choice */
+	u32 compression; /* 1: compression allowed */
 };
 
-/* By engine and tenant, GBPF_IO_INDEX: bytes that it may copy. */
+/* By engine and tenant, GBPF_IO_INDEX: budget of copies. */
 struct gbpf_io_budgets {
-	u64 tokens_bytes; /* in this epoch */
+	u64 tokens_bytes; /* remaining in this epoch */
 	u64 burst_bytes;
 };
 #define GBPF_IO_INDEX(engine, tenant) ((engine) * GBPF_TENANTS + (tenant))
@@ -168,14 +171,14 @@ struct gbpf_io_budgets {
 struct gbpf_placement {
 	u64 sm_mask[4]; /* multiprocessors 0-255; all zero: anywhere */
 	u32 lane;	/* 0: gBPF's choice, 1 process, 2 shared */
-	u32 gpu;	/* the device that it prefers, from 1; 0 any */
+	u32 gpu;	/* preferred device, from 1; 0 any */
 };
 
-/* By scope, a tenant or GBPF_SCOPE_GPU: what may be observed, and how much it may cost. */
+/* By scope, a tenant or GBPF_SCOPE_GPU: level and budget of observation. */
 struct gbpf_obs_ctrl {
-	u64 budget_ns;	  /* of one epoch */
-	u32 sample_every; /* one in so many; 0: nothing is sampled */
-	u32 level;	  /* the policy's own; 0 off */
+	u64 budget_ns;	  /* per epoch */
+	u32 sample_every; /* sampling interval; 0: no sampling */
+	u32 level;	  /* defined by the policy; 0 off */
 };
 
 #define GBPF_STD_TENANT_CREDITS struct gbpf_tenant_credits, GBPF_TENANTS
@@ -187,7 +190,7 @@ struct gbpf_obs_ctrl {
 #define GBPF_STD_OBS_CTRL struct gbpf_obs_ctrl, (GBPF_SCOPE_GPU + 1)
 
 #define GBPF_STANDARD_MAP(name) GBPF_EPOCH_ARRAY(name, GBPF_STD_##name)
-/* An array of one's own that is published in the same way. */
+/* A policy's own array that is published in the same way. */
 #define GBPF_EPOCH_ARRAY(...) GBPF_EPOCH_ARRAY_(__VA_ARGS__)
 #define GBPF_EPOCH_ARRAY_(name, element, entries) \
 	struct {                                  \
@@ -201,11 +204,12 @@ struct gbpf_obs_ctrl {
 #define GBPF_LICENSE(text) char gbpf_license[] SEC("license") = text
 #define GBPF_VERSION(text) char gbpf_version[] SEC("version") = text
 
-/* A policy as a struct of programs, equal to programs in sections gbpf/<hook>. A program that a struct names stands in
- * SEC("struct_ops/<anything>") or SEC("?gbpf/<hook>"):
+/* A policy as a struct of programs, equivalent to programs in sections gbpf/<hook>. A program that a
+ * struct names is in SEC("struct_ops/<anything>") or SEC("?gbpf/<hook>"):
  *	SEC("struct_ops/submit") int GBPF_PROG(my_submit, submit) { return GBPF_GO; }
  *	SEC(".struct_ops") struct gbpf_ops mine = { .submit = my_submit, .name = "mine", .version = "1.0" };
- * Members are known by their names; those that the running gBPF does not know must be zero. No flags exist yet. */
+ * Members are matched by name; those that the running gBPF does not know must be zero. No flags are
+ * defined. */
 struct gbpf_ops {
 #define GBPF_HOOK(id, hook, side, budget, vmin, vmax, doc) int (*hook)(struct gbpf_##hook##_ctx * ctx);
 #include "hooks.def"
@@ -214,8 +218,8 @@ struct gbpf_ops {
 	char version[32];
 };
 
-/* The tables of GPU extensions to drivers, with the same habits: SEC(".struct_ops") struct gdrv_sched_ops. Members whose
- * hook the running gBPF does not offer are refused by name unless they are NULL. */
+/* The tables of GPU extensions to drivers, with the same conventions: SEC(".struct_ops") struct
+ * gdrv_sched_ops. A non-NULL member whose hook the running gBPF does not offer is refused by name. */
 #define GBPF_OPS_BEGIN(table) struct table {
 #define GBPF_OPS(table, member, hook) int (*member)(struct gbpf_##hook##_ctx * ctx);
 #define GBPF_OPS_LATER(table, member) int (*member)(void *ctx);
@@ -227,8 +231,9 @@ struct gbpf_ops {
 	;
 #include "hooks.def"
 
-/* CO-RE: types marked GBPF_CORE, and these questions, are answered when the policy is loaded, against the running
- * gBPF's own types. A local struct gbpf_submit_ctx___any with some of the fields stands for the real one. */
+/* CO-RE: types marked GBPF_CORE, and these queries, are resolved when the policy is loaded, against
+ * the running gBPF's own types. A local struct gbpf_submit_ctx___any with some of the fields stands
+ * for the real one. */
 #define GBPF_CORE __attribute__((preserve_access_index))
 #ifndef bpf_core_field_exists
 #define bpf_core_field_exists(field) __builtin_preserve_field_info(field, 2)

@@ -1,6 +1,6 @@
-/* libgbpf: how programs talk to gbpfd. One handle is one connection to the control socket; a handle
- * may move between threads but is used by one at a time. Results are JSON texts as docs/PROTOCOL.md
- * describes them.
+/* libgbpf: the interface of programs to gbpfd. One handle is one connection to the control socket.
+ * A handle may move between threads but must be used by one thread at a time. Results are JSON
+ * texts; docs/PROTOCOL.md describes them.
  *
  *	struct gbpf *g;
  *	char *json;
@@ -12,9 +12,9 @@
  *	free(json);
  *	gbpf_close(g);
  *
- * Every call returns 0 (or a count) or -Exxx. Texts given in are borrowed for the call; texts
- * handed out through a char ** are the caller's to free(), and untouched on failure; a NULL char **
- * means that the result is not wanted. */
+ * Every call returns 0 (or a count) or -Exxx. Input texts are borrowed for the call. Texts returned
+ * through a char ** are freed by the caller, and unchanged on failure; a NULL char ** discards the
+ * result. */
 #ifndef GBPF_GBPF_H
 #define GBPF_GBPF_H
 
@@ -25,12 +25,12 @@
 extern "C" {
 #endif
 
-#define GBPF_PROTOCOL 1 /* of the control socket */
+#define GBPF_PROTOCOL 1 /* version of the control socket's protocol */
 #define GBPF_OBJECT_MAX_BYTES (16u << 20)
 
 struct gbpf;
 
-/* Exit codes that programs give for a failed call: gbpf_error.exit. */
+/* Exit codes of programs for a failed call: gbpf_error.exit. */
 enum gbpf_exit {
 	GBPF_EXIT_OK = 0,
 	GBPF_EXIT_FAILED = 1,
@@ -43,44 +43,44 @@ enum gbpf_exit {
 	GBPF_EXIT_TIMEOUT = 8,
 };
 
-/* What went wrong in the last call. No text is NULL; hint and detail may be empty. Valid until the
- * next call on the handle. */
+/* Error of the last call. No text is NULL; hint and detail may be empty. Valid until the next call
+ * on the handle. */
 struct gbpf_error {
 	int err;  /* -Exxx that the call returned, 0 after a success */
-	int exit; /* enum gbpf_exit */
+	int exit; /* enum gbpf_code */
 	/* Short stable word: "verify", "unreachable", "permission", "timeout" ... */
 	const char *code;
-	const char *message; /* one sentence without a full stop: what, and why */
-	const char *hint;    /* what to do */
+	const char *message; /* one sentence without a full stop: failure and reason */
+	const char *hint;    /* remedy */
 	const char *detail;  /* more lines, for example the verifier's state and the source line */
 };
 
 /* ---- the connection ---- */
 
 enum {
-	/* Start gbpfd when none listens, as gbpf_start_daemon does with its defaults. */
+	/* Start gbpfd if none listens, as gbpf_start_daemon does with its defaults. */
 	GBPF_OPEN_START = 1,
-	/* Only make the handle; the first call connects. */
+	/* Only create the handle; the first call connects. */
 	GBPF_OPEN_NO_CONNECT = 2,
 };
 
 /* Connects to the gbpfd of a runtime directory and says hello. runtime_dir NULL: $GBPF_RUNTIME_DIR,
  * /run/gbpf for root, $XDG_RUNTIME_DIR/gbpf, else /tmp/gbpf-<uid>; a path that ends in
- * /control.sock stands for its directory. *ret is set even on failure, so that the error can be
- * read, and must be closed in any case (NULL only with -ENOMEM). 0, -ECONNREFUSED (nobody listens),
+ * /control.sock denotes its directory. *ret is set even on failure, so that the error can be read,
+ * and must be closed in any case (NULL only with -ENOMEM). Returns 0, -ECONNREFUSED (no listener),
  * -EACCES, -EPROTONOSUPPORT (another protocol version), -ETIMEDOUT, -errno. */
 int gbpf_open(struct gbpf **ret, const char *runtime_dir, unsigned flags);
-void gbpf_close(struct gbpf *g); /* NULL is fine */
+void gbpf_close(struct gbpf *g); /* accepts NULL */
 
-/* Never NULL; says "out of memory" for g NULL. */
+/* Never returns NULL; for g NULL the error is "out of memory". */
 const struct gbpf_error *gbpf_last_error(const struct gbpf *g);
 
-/* How long one call may take, milliseconds; 0: no limit. Default 10000. */
+/* Sets the timeout of a call in milliseconds; 0: no limit. Default 10000. */
 void gbpf_set_timeout(struct gbpf *g, unsigned timeout_ms);
 
-/* What gbpfd said in hello. Texts are valid until the next call. NULL while not connected. */
+/* gbpfd's hello. Texts are valid until the next call. NULL while not connected. */
 struct gbpf_hello {
-	size_t size; /* of this struct, as this library knows it */
+	size_t size; /* of this struct in this library */
 	int protocol, pid, uid;
 	uint32_t generation;	      /* changes with every start of gbpfd */
 	int off;		      /* 1: shims pass everything through */
@@ -91,49 +91,50 @@ const struct gbpf_hello *gbpf_hello(const struct gbpf *g);
 const char *gbpf_version(void); /* of this library */
 const char *gbpf_socket_path(const struct gbpf *g);
 
-/* Any method. params: a JSON object, or NULL for {}. fd: passed beside the line (borrowed), or -1.
- * *ret_json: the result object. An error that gbpfd answered gives its negative errno where one
- * fits (-EACCES refused by the verifier, -EPERM permission, -ENOENT not found, -E2BIG or -ENOSPC
- * limit, -EINVAL usage, -ETIMEDOUT), else -EIO, with all in gbpf_last_error. A connection that
- * broke is made anew by the next call. */
+/* Calls any method. params: a JSON object, or NULL for {}. fd: descriptor sent with the request
+ * (borrowed), or -1. *ret_json: the result object. An error of gbpfd returns its negative errno if
+ * one matches (-EACCES refused by the verifier, -EPERM permission, -ENOENT not found, -E2BIG or
+ * -ENOSPC limit, -EINVAL usage, -ETIMEDOUT), else -EIO; gbpf_last_error has the details. After a
+ * broken connection the next call reconnects. */
 int gbpf_call(struct gbpf *g, const char *method, const char *params, int fd, char **ret_json);
 
 /* ---- policies ---- */
 
 enum {
-	/* Replace the active policy; without it loading over one that the operator chose is
-	 * refused. */
+	/* Replace the active policy. Without it, loading fails if a policy that the operator chose
+	 * is active. */
 	GBPF_LOAD_SWAP = 1,
-	/* Maps whose name, definition and types match keep what they hold. */
+	/* Keep the contents of maps whose name, definition and types match. */
 	GBPF_LOAD_KEEP_MAPS = 2,
 };
 
-/* Reads the object (at most GBPF_OBJECT_MAX_BYTES) and hands it to gbpfd. name NULL: from the
- * file's name without .bpf.o. -EACCES: refused by the verifier; -EINVAL: not a usable object;
- * -EEXIST: another is active and GBPF_LOAD_SWAP was not given. */
+/* Reads the object (at most GBPF_OBJECT_MAX_BYTES) and sends it to gbpfd. name NULL: the file's
+ * name without .bpf.o. -EACCES: refused by the verifier; -EINVAL: not a usable object; -EEXIST:
+ * another policy is active and GBPF_LOAD_SWAP was not given. */
 int gbpf_policy_load(struct gbpf *g, const char *path, const char *name, unsigned flags,
 		     char **ret_json);
-/* The same from memory. */
+/* Same as gbpf_policy_load, from memory. */
 int gbpf_policy_load_bytes(struct gbpf *g, const void *elf, size_t bytes, const char *name,
 			   unsigned flags, char **ret_json);
-/* The same; for watch_ns after the swap gbpfd goes back to the version before as soon as
- * rollback_if holds, a condition such as "p99[class=latency]>6ms" (gbpf-policy(1)). NULL: not
- * watched. */
+/* Same as gbpf_policy_load_bytes; for watch_ns after the swap gbpfd returns to the previous version
+ * as soon as rollback_if holds, a condition such as "p99[class=latency]>6ms" (gbpf-policy(1)).
+ * NULL: no watch. */
 int gbpf_policy_load_watched(struct gbpf *g, const void *elf, size_t bytes, const char *name,
 			     unsigned flags, uint64_t watch_ns, const char *rollback_if,
 			     char **ret_json);
-/* How a watch stands or ended; 0: the newest. -ENOENT: that version is not watched. */
+/* Returns the state or result of a watch; version 0: the newest. -ENOENT: that version is not
+ * watched. */
 int gbpf_policy_watch(struct gbpf *g, uint64_t version, char **ret_json);
-/* Back to a kept version; 0: the one before the active one. -ENOENT: no such version. */
+/* Returns to a kept version; 0: the one before the active one. -ENOENT: no such version. */
 int gbpf_policy_rollback(struct gbpf *g, uint64_t version, char **ret_json);
-/* The same; flags: GBPF_LOAD_KEEP_MAPS. */
+/* Same as gbpf_policy_rollback; flags: GBPF_LOAD_KEEP_MAPS. */
 int gbpf_policy_activate(struct gbpf *g, uint64_t version, unsigned flags, char **ret_json);
-/* No policy is active then: nothing is held. */
+/* Deactivates the policy: no launch is held afterwards. */
 int gbpf_policy_unload(struct gbpf *g, char **ret_json);
 int gbpf_policy_list(struct gbpf *g, char **ret_json);
 int gbpf_policy_show(struct gbpf *g, uint64_t version, char **ret_json); /* 0: the active one */
 
-/* ---- maps of an active version; keys and values are texts as docs/PROTOCOL.md says ---- */
+/* ---- maps of an active version; docs/PROTOCOL.md describes the texts of keys and values ---- */
 
 #define GBPF_ALL_TENANTS UINT32_MAX
 
@@ -141,12 +142,12 @@ struct gbpf_map {
 	size_t size;	  /* sizeof(struct gbpf_map) */
 	const char *name; /* of the map */
 	uint64_t version; /* 0: the active one */
-	uint32_t tenant;  /* of a per-tenant map; GBPF_ALL_TENANTS: all, where that makes sense */
+	uint32_t tenant;  /* of a per-tenant map; GBPF_ALL_TENANTS: all, where supported */
 };
 
 int gbpf_map_list(struct gbpf *g, uint64_t version, char **ret_json);
-/* One page: at most limit entries (0: 1000) behind the text `next` of the page before (NULL: the
- * first). nonzero: without values that are all zero. */
+/* Returns one page: at most limit entries (0: 1000) after the text `next` of the previous page
+ * (NULL: the first). nonzero: omit values that are all zero. */
 int gbpf_map_dump(struct gbpf *g, const struct gbpf_map *m, const char *after, unsigned limit,
 		  int nonzero, char **ret_json);
 int gbpf_map_get(struct gbpf *g, const struct gbpf_map *m, const char *key, char **ret_json);
@@ -164,41 +165,41 @@ int gbpf_set(struct gbpf *g, uint32_t tenant, const char *class_name, uint32_t w
 	     char **ret_json);
 int gbpf_device_list(struct gbpf *g, char **ret_json);
 int gbpf_status(struct gbpf *g, char **ret_json);
-/* off 1: shims pass everything through; 0: back to work. */
+/* off 1: shims pass everything through; 0: they schedule again. */
 int gbpf_off(struct gbpf *g, int off, char **ret_json);
-/* gbpfd answers, then leaves; programs run on with the last policy. */
+/* gbpfd answers, then exits; programs continue with the last policy. */
 int gbpf_shutdown(struct gbpf *g);
 
 /* ---- hints ---- */
 
-/* Says that the next request of this process, one of class latency under gbpf run, comes in in_us
- * microseconds (at most 10 s; 0: now) and should have ended deadline_us microseconds after that
- * (0: not known; at most an hour). The work of others makes way a little before; hints that are
- * wrong cost only their giver, whose hints are ignored for a second after three in a row. device:
- * CUDA device ordinal, or -1: that of the calling thread's context. Needs no handle, talks to no
- * one, and may be called from any thread, also where there is no gBPF. 0; -ENOENT: no gBPF in this
- * process; -EPERM: it is not of class latency; -EAGAIN: hints are ignored for now; -EINVAL. */
+/* Announces the next request of this process, which has class latency under gbpf run, in in_us
+ * microseconds (at most 10 s; 0: now), with a deadline deadline_us microseconds after that (0: not
+ * known; at most an hour). The work of other programs makes way shortly before. Wrong hints harm
+ * only this process: after three in a row its hints are ignored for a second. device: CUDA device
+ * ordinal, or -1: that of the calling thread's context. Needs no handle, performs no communication,
+ * and may be called from any thread, also without gBPF. Returns 0; -ENOENT: no gBPF in this
+ * process; -EPERM: it is not of class latency; -EAGAIN: hints are currently ignored; -EINVAL. */
 int gbpf_hint(uint64_t in_us, uint64_t deadline_us, int device);
 
 /* ---- events ---- */
 
-/* One event as a JSON object (borrowed). Anything but 0 ends the walk and is returned by
- * gbpf_events. */
+/* Receives one event as a JSON object (borrowed). A non-zero result ends the iteration and is
+ * returned by gbpf_events. */
 typedef int (*gbpf_event_fn)(void *arg, const char *event_json);
 
 enum { GBPF_EVENTS_FOLLOW = 1 };
 
-/* Calls fn for each event of the history with a sequence above since, then, with
- * GBPF_EVENTS_FOLLOW, for each new one as it happens, until fn returns non-zero or gbpfd goes
- * (-ECONNRESET). idle_ms: longest wait for the next event while following (-ETIMEDOUT), 0: no
- * limit. After following the connection is closed; the next call makes another. -EINTR: a signal
- * arrived while waiting; call again with the last sequence seen, or stop. */
+/* Calls fn for each event of the history with a sequence number above since, then, with
+ * GBPF_EVENTS_FOLLOW, for each new one as it happens, until fn returns non-zero or gbpfd exits
+ * (-ECONNRESET). idle_ms: maximum wait for the next event while following (-ETIMEDOUT), 0: no
+ * limit. After following the connection is closed; the next call reconnects. -EINTR: a signal
+ * arrived while waiting; call again with the last sequence number seen, or stop. */
 int gbpf_events(struct gbpf *g, uint64_t since, unsigned flags, unsigned idle_ms, gbpf_event_fn fn,
 		void *arg);
 
-/* Follows a map: fn gets what docs/PROTOCOL.md calls a watch line, until it returns non-zero or the
- * version ends ({"end":...} is the last one; 0 then). interval_ms 0: 1000. idle_ms, -EINTR and the
- * connection as in gbpf_events. */
+/* Follows a map: calls fn with each watch line (docs/PROTOCOL.md), until it returns non-zero or the
+ * version ends (the last line is {"end":...}; returns 0 then). interval_ms 0: 1000. idle_ms, -EINTR
+ * and the connection as in gbpf_events. */
 int gbpf_map_watch(struct gbpf *g, const struct gbpf_map *m, unsigned interval_ms, unsigned idle_ms,
 		   gbpf_event_fn fn, void *arg);
 
@@ -206,19 +207,20 @@ int gbpf_map_watch(struct gbpf *g, const struct gbpf_map *m, unsigned interval_m
 
 struct gbpf_start_options {
 	size_t size;	       /* sizeof(struct gbpf_start_options) */
-	const char *program;   /* NULL: gbpfd beside the running program, or from $GBPF_BINDIR */
+	const char *program;   /* NULL: gbpfd in the folder of the running program, or from
+				  $GBPF_BINDIR */
 	const char *device;    /* "soft", "nvidia", "auto"; NULL: gbpfd's default */
-	const char *policy;    /* policy to begin with; NULL: the stored one, or fair */
+	const char *policy;    /* initial policy; NULL: the stored one, or fair */
 	const char *state_dir; /* NULL: gbpfd's default */
-	unsigned idle_exit_s;  /* gbpfd leaves when it had no session for so long; 0: never */
-	unsigned timeout_ms;   /* for it to get ready; 0: 15000 */
+	unsigned idle_exit_s;  /* gbpfd exits after this time without a session; 0: never */
+	unsigned timeout_ms;   /* until it is ready; 0: 15000 */
 };
 
 /* Starts a detached gbpfd for the handle's runtime directory unless one listens, waits until it is
- * ready, and connects. Several callers at once start one. Its log goes to gbpfd.log in the runtime
- * directory. One that is killed meanwhile is started again, twice. 0 (also when one was running),
- * -ENOENT (program missing), -ETIMEDOUT, -ECONNRESET (killed each time), -errno; what gbpfd said is
- * in the error's message. o may be NULL. */
+ * ready, and connects. Concurrent callers start only one. Its log goes to gbpfd.log in the runtime
+ * directory. A gbpfd that is killed meanwhile is restarted, twice. Returns 0 (also if one was
+ * running), -ENOENT (program missing), -ETIMEDOUT, -ECONNRESET (killed each time), -errno; the
+ * error's message has gbpfd's output. o may be NULL. */
 int gbpf_start_daemon(struct gbpf *g, const struct gbpf_start_options *o);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* Sum of integers: tree in shared memory, then one atomic a block. */
+/* Sum of integers: tree in shared memory, then one atomic per block. */
 #include "cuda_words.h"
 
 KERNEL reduction(const int *in, int *sum, int n)

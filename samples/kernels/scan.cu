@@ -1,4 +1,4 @@
-/* Inclusive prefix sum: Hillis and Steele in each block, then the blocks' offsets are added. */
+/* Inclusive prefix sum: Hillis and Steele within each block, then the blocks' offsets are added. */
 #include "cuda_words.h"
 
 KERNEL scan_blocks(const int *in, int *out, int *totals, int n)

@@ -1,4 +1,5 @@
-/* The kernels of lcserve and batch: work that takes as long as one likes and has a result that can be checked to the bit. */
+/* The kernels of lcserve and batch: work of adjustable duration whose result can be checked to the
+ * bit. */
 #include "cuda_words.h"
 
 /* data[i] = f(f(... data[i])) with f(v) = v * a + b, iterations times */

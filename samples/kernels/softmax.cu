@@ -1,4 +1,4 @@
-/* Row-wise softmax, one block a row: maximum, sum and division with warp shuffles. */
+/* Row-wise softmax, one block per row: maximum, sum and division with warp shuffles. */
 #include "cuda_words.h"
 
 static __device__ float exp_of(float x)

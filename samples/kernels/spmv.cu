@@ -1,4 +1,4 @@
-/* y = A x in double precision, A in compressed rows, one warp a row. */
+/* y = A x in double precision, A in compressed rows, one warp per row. */
 #include "cuda_words.h"
 
 KERNEL spmv(const int *row, const int *col, const double *val, const double *x, double *y, int n)
