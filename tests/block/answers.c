@@ -1,5 +1,6 @@
-/* answers IMAGE FATBIN: what the driver says of modules, libraries, linked images, functions and
- * kernels, and of images that it refuses. The same lines must come with gBPF as without. */
+/* answers IMAGE FATBIN: prints the driver's answers about modules, libraries, linked images,
+ * functions and kernels, and about images that it refuses. The output must be the same with and
+ * without gBPF. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +53,7 @@ static void function_answers(CUfunction f)
 	printf("\n");
 }
 
-/* Runs step over words with that much dynamic shared memory, and says what came out. */
+/* Runs step over words with that much dynamic shared memory, and prints the result. */
 static void run(CUfunction f, unsigned smem)
 {
 	uint32_t n = WORDS, a = 3, salt = 5, k = 7, spin = 0, *words = program_room(WORDS * 4),
@@ -73,7 +74,7 @@ static void run(CUfunction f, unsigned smem)
 	free(words);
 }
 
-/* Launches that no driver takes: the same refusal, and nothing has run. */
+/* Launches that every driver refuses: the error is the same, and nothing has run. */
 static void wrong_launches(CUfunction f)
 {
 	static const struct {
@@ -94,7 +95,7 @@ static void wrong_launches(CUfunction f)
 	void *too_many[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_BUFFER_SIZE,
 			     &many, CU_LAUNCH_PARAM_END };
 
-	memcpy(buffer, &data, sizeof(data)); /* the counter's place too; n is 0 */
+	memcpy(buffer, &data, sizeof(data)); /* exceeds the limit with the ticket's place; n is 0 */
 	memcpy(buffer + 24, &counter, sizeof(counter));
 	printf("wrong:");
 	for (unsigned i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
@@ -241,7 +242,7 @@ static void linked(void)
 	SAY(cuLinkDestroy(s));
 }
 
-/* Handles come again, with other images behind them. */
+/* Handles are reused for other images. */
 static void again(void)
 {
 	for (int i = 0; i < 50; i++) {
@@ -255,7 +256,7 @@ static void again(void)
 	}
 }
 
-/* The same with contexts, which take their modules along; the others go on. */
+/* The same with contexts, which end together with their modules; other contexts are unaffected. */
 static void other_contexts(void)
 {
 	CUfunction first = program_kernel(&p, "step");

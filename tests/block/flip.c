@@ -1,17 +1,17 @@
-/* flip [OPTION]... COMMAND...: runs a command, and whatever it starts, under the shim with a gbpfd
- * of the test's own, whose policy launches everything that can at block level, and a latency tenant
- * that takes the GPU away at random. Its exit code is the command's, or 90: what had to happen did
- * not.
- *   --rate N    leases a second, on average (1000)
+/* flip [OPTION]... COMMAND...: runs a command and its children under the shim with a gbpfd of the
+ * test's own, whose policy launches at block level whatever can run there, and with a latency
+ * tenant that takes the GPU away at random times. The exit code is the command's, or 90 if an
+ * expected count was not reached.
+ *   --rate N    leases per second, on average (1000)
  *   --up PPM    share of the time that they are up (200000)
  *   --seed N
- *   --expect N  interruptions that must have happened, in all processes (0)
- *   --launches N  likewise, launches at block level (0)
+ *   --expect N  minimum number of interruptions, in all processes (0)
+ *   --launches N  minimum number of launches at block level (0)
  *   --hold      the policy also holds what is submitted while a request is open
- *   --pieces N  large grids in pieces of so many blocks
- *   --sms N     percent of the multiprocessors for the program's streams
- *   --clock     asks the device for its clock: needed where it is not the host's, as on a real GPU
- * GBPF_REAL_CUDA and the library path are the caller's. */
+ *   --pieces N  large grids in pieces of N blocks
+ *   --sms N     percentage of the multiprocessors for the program's streams
+ *   --clock     measures the device's clock, as is needed on a real GPU; the default is the wall
+ * clock, which is that of the soft GPU GBPF_REAL_CUDA and the library path are the caller's. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
@@ -67,7 +67,7 @@ static struct {
 	uint32_t gpu;
 } pages[MAX_PAGES]; /* pages_mutex */
 
-static uint32_t sessions;						  /* atomic: open */
+static uint32_t sessions;						  /* [atomic] open */
 static uint64_t block_launches, interruptions, forced, flips, limit_hits; /* atomic */
 
 /* ---- the policy ---- */
@@ -76,13 +76,13 @@ static int image_fd(void)
 {
 	struct ebpf_image_header h = { .version = VERSION };
 	struct ebpf_insn code[] = {
-		/* while a request is open: HOLD, when asked to */
+		/* while a request is open: HOLD, with --hold */
 		{ EBPF_LDX | EBPF_W | EBPF_MEM, 0, 1, offsetof(struct gbpf_submit_ctx, lc_open),
 		  0 },
 		{ EBPF_JMP | EBPF_JEQ | EBPF_K, 0, 0, 2, 0 },
 		{ EBPF_ALU64 | EBPF_MOV | EBPF_K, 0, 0, 0, GBPF_HOLD },
 		{ EBPF_JMP | EBPF_EXIT, 0, 0, 0, 0 },
-		/* what can goes at block level */
+		/* block level where possible */
 		{ EBPF_LDX | EBPF_W | EBPF_MEM, 0, 1, offsetof(struct gbpf_submit_ctx, block_ok),
 		  0 },
 		{ EBPF_JMP | EBPF_JEQ | EBPF_K, 0, 0, 5, 0 },
@@ -114,10 +114,10 @@ struct session {
 static void send_to(int sock, union proto_message *m, enum proto_type type, const int *fds,
 		    unsigned n)
 {
-	(void)proto_send(sock, m, type, fds, n); /* a peer that has gone is seen when reading */
+	(void)proto_send(sock, m, type, fds, n); /* a closed connection is detected when reading */
 }
 
-/* False: the peer has gone. */
+/* Returns false if the peer has closed the connection. */
 static bool next(int sock, union proto_message *m, int fds[8], unsigned *n)
 {
 	struct pollfd p = { .fd = sock, .events = POLLIN };
@@ -130,7 +130,7 @@ static bool next(int sock, union proto_message *m, int fds[8], unsigned *n)
 	return r == 1;
 }
 
-/* Of one GPU, or of all. */
+/* Raises or lowers the lease of one GPU, or of all. */
 static void drop_pages(int sock, uint32_t gpu)
 {
 	pthread_mutex_lock(&pages_mutex);
@@ -304,7 +304,7 @@ static void say_open(bool open)
 	}
 }
 
-static int64_t clock_offset; /* of the device, to ours */
+static int64_t clock_offset; /* ns: the device's clock minus the host's monotonic clock */
 
 static void ask_clock(const char *path)
 {
@@ -321,8 +321,8 @@ static void ask_clock(const char *path)
 	CHECK(gpu_clock_offset(d, ctx, &clock_offset) == 0);
 }
 
-/* Some requests say nothing on their board, as an announced one; some leases run out by themselves;
- * now and then one is long. */
+/* Some requests are not shown on the board, as an announced one; some leases expire by themselves;
+ * a few are long. */
 static void *flip(void *arg)
 {
 	uint64_t period = 1000000000u / option.rate;

@@ -1,6 +1,7 @@
-/* deep IMAGE CALLS: a stream waits for a word that the last block of another stream's kernel
- * stores, and has more calls behind that than a hardware queue takes. The kernel is interrupted: if
- * who launches its missing blocks were waiting for room in the queue, both would wait for ever. */
+/* full_queue IMAGE CALLS: a stream waits for a word that the last block of another stream's kernel
+ * stores, and has more calls queued behind that wait than a hardware queue takes. The kernel is
+ * interrupted: if the thread that launches its missing blocks waited for room in the queue, both
+ * would deadlock. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -13,7 +14,7 @@
 
 static struct program p;
 
-/* Words become a * x + salt * (i + 1) + k: here all of them k. */
+/* Words become a * x + salt * (i + 1) + k; in this program all of them are k. */
 static void fill(CUfunction step, CUdeviceptr data, CUdeviceptr counter, uint32_t k, uint32_t spin,
 		 CUstream s)
 {
@@ -46,7 +47,7 @@ int main(int argc, char **argv)
 	CU(cuCtxSynchronize());
 	for (uint32_t r = 1; r <= ROUNDS; r++) {
 		fill(step, gate, counter, r, 3000, opens);
-		if (r % 2) { /* what comes behind is kept, or else not */
+		if (r % 2) { /* later calls are deferred, or not */
 			fill(step, data, counter, 0, 100, waits);
 		}
 		CU(cuStreamWaitValue32(waits, last, r, CU_STREAM_WAIT_VALUE_EQ));

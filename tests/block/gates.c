@@ -1,9 +1,10 @@
-/* gates IMAGE value|function|kernel|stay CASE: work that is queued behind something that only the
- * host opens, later. No call between may wait for that work, if the driver's own does not: they are
- * cases `wait`, `again`, `destroy`, `stream` (its destruction), `graph` (captures), `calls`,
- * `many`, `memory` (mappings and pools that come and go), `legacy` (the default stream behind the
- * closed one), `default` (which is closed, before others), `busy` (the default stream beside one
- * that never rests). Ends by itself: 3 when a call did not return. */
+/* gates IMAGE value|function|kernel|stay CASE: work is queued behind an operation that only the
+ * host completes, later. No call made meanwhile may wait for that work unless the driver's own call
+ * does. Cases: `wait`, `again`, `destroy`, `stream` (its destruction), `graph` (captures), `calls`,
+ * `many`, `memory` (mappings and pools that are created and destroyed), `legacy` (the default
+ * stream behind the closed one), `default` (the default stream is closed, ahead of others), `busy`
+ * (the default stream while another one is always busy). Exits by itself with 3 if a call has not
+ * returned. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -44,7 +45,7 @@ static void launch(CUfunction f, uint32_t blocks, CUstream on)
 	CU(cuLaunchKernel(f, blocks, 1, 1, 32, 1, 1, 0, on, params, NULL));
 }
 
-/* Blocks that find the flag where it has been for long: kernels for chains. */
+/* Blocks that find the flag already raised: kernels that become resumable runs. */
 static void work(CUstream on, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {
@@ -69,7 +70,7 @@ static void wait_for_host(void *arg)
 	}
 }
 
-/* What closes the first stream. */
+/* Enqueues the operation that closes the first stream. */
 static void close_gate(const char *how)
 {
 	at = "closing the gate";
@@ -84,8 +85,8 @@ static void close_gate(const char *how)
 	work(s[0], 3);
 }
 
-/* A kernel without a twin fills the device before anything goes at block level: what chains need in
- * a context cannot be made ready beside it, and nobody is to wait for that. */
+/* A kernel without a clone fills the device before any launch at block level: what runs need in a
+ * context cannot be created while it runs, and no launch may wait for that. */
 static void stay(CUfunction f)
 {
 	uint32_t v = 1;
@@ -107,7 +108,7 @@ static void open_gate(void)
 	atomic_store(&host_gate, 1u);
 }
 
-/* More than the driver is given while it is not seen to get on. */
+/* Enqueues more calls than the driver is given while it makes no progress. */
 static void many(unsigned n)
 {
 	at = "many calls";
@@ -116,7 +117,7 @@ static void many(unsigned n)
 	}
 }
 
-/* Nothing that is queued uses this memory, and these calls need not wait for it. */
+/* No queued work uses this memory, so these calls need not wait for it. */
 static void memory(void)
 {
 	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -131,7 +132,8 @@ static void memory(void)
 	CUmemoryPool pool;
 
 	CU(cuMemGetAllocationGranularity(&granule, &prop, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
-	for (unsigned i = 0; i < 20; i++) { /* so a second of waiting in each would be too long */
+	for (unsigned i = 0; i < 20;
+	     i++) { /* so often that a wait of 1 s in each would exceed the time limit */
 		CU(cuMemCreate(&h, granule, &prop, 0));
 		CU(cuMemAddressReserve(&range, granule, 0, 0, 0));
 		CU(cuMemMap(range, granule, 0, h, 0));
@@ -153,8 +155,8 @@ static void memory(void)
 	CU(cuMemPoolDestroy(pool));
 }
 
-/* The closed stream and that one are ordered through the default stream, and the third with none.
- */
+/* The closed stream and `on` are ordered through the default stream; `apart` is ordered with
+ * neither. */
 static void behind(CUstream on, CUstream apart, const char *which)
 {
 	static uint8_t pageable[4096];
@@ -166,7 +168,7 @@ static void behind(CUstream on, CUstream apart, const char *which)
 		work(on, 3);
 		CU(cuMemsetD32Async(data, 1, WORDS, on));
 		CU(cuMemcpyHtoDAsync(data, pageable, sizeof(pageable), on));
-		if (!on) { /* these return before the work is done, though no stream is named */
+		if (!on) { /* these return before the work is done, although they name no stream */
 			CU(cuMemsetD32(data, 1, WORDS));
 			CU(cuMemsetD2D8_v2(data, 64, 1, 32, 32));
 			CU(cuMemcpyDtoD(data + 4096, data, 4096));
@@ -189,8 +191,8 @@ static void behind(CUstream on, CUstream apart, const char *which)
 
 static atomic_bool enough;
 
-/* Never lets the second stream run dry, nor puts more on it than a sanitizer's build gets through
- * in the time there is. */
+/* Keeps the second stream busy without enqueueing more than a sanitizer's build can run in the time
+ * limit. */
 static void *keep_busy(void *arg)
 {
 	CUevent e[4];
@@ -207,7 +209,7 @@ static void *keep_busy(void *arg)
 	return arg;
 }
 
-/* Who waits for the default stream waits for what was on the others when he came. */
+/* Waiting for the default stream waits only for what the other streams had at the call. */
 static void next_to_a_busy_stream(void)
 {
 	uint32_t word;
@@ -216,7 +218,7 @@ static void next_to_a_busy_stream(void)
 	if (pthread_create(&t, NULL, keep_busy, NULL)) {
 		exit(2);
 	}
-	usleep(20000); /* so that there is something */
+	usleep(20000); /* so that there is work */
 	at = "waiting for the default stream";
 	CU(cuStreamSynchronize(NULL));
 	at = "a copy on the default stream";
@@ -225,7 +227,7 @@ static void next_to_a_busy_stream(void)
 	pthread_join(t, NULL);
 }
 
-/* The arrays are the caller's again when the call returns. */
+/* The arrays belong to the caller again when the call returns. */
 static void batch(void)
 {
 	CUdeviceptr to[] = { data + 8192, data + 16384 }, from[] = { data + 49152, data + 53248 };
@@ -382,7 +384,7 @@ int main(int argc, char **argv)
 	CU(cuMemHostAlloc((void **)(void *)&flag, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
 	CU(cuMemHostGetDevicePointer_v2(&flag_device, flag, 0));
 	*flag = 0;
-	CU(cuCtxSynchronize()); /* the memsets, before streams that do not wait for them */
+	CU(cuCtxSynchronize()); /* the memsets, before non-blocking streams use the memory */
 	for (int i = 0; i < 3; i++) {
 		CU(cuStreamCreate(
 			&s[i],
@@ -400,7 +402,7 @@ int main(int argc, char **argv)
 		atomic_store(&host_gate, 0);
 	}
 	clock_gettime(CLOCK_MONOTONIC, &begin);
-	do { /* a process that has just begun launches nothing at block level */
+	do { /* a process launches nothing at block level in its first moments */
 		work(s[0], 1);
 		CU(cuStreamSynchronize(s[0]));
 		clock_gettime(CLOCK_MONOTONIC, &now);

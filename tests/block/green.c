@@ -1,5 +1,5 @@
 /* green IMAGE HOW: streams of a tenant that may use half of 16 multiprocessors (`capped`), and a
- * program that has green contexts of its own (`own`). Where blocks ran is asked of them; order and
+ * program that has green contexts of its own (`own`). The blocks report where they ran; order and
  * answers must be those of a program without gBPF. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static void begin(const char *image)
 	free(text);
 }
 
-/* On which multiprocessors the blocks of a launch there are, as bits. */
+/* Returns a bit mask of the multiprocessors on which a launch's blocks run. */
 static uint64_t sms_of(CUstream s)
 {
 	CUdeviceptr out = program_zeros(BLOCKS * 4);
@@ -57,14 +57,14 @@ static uint64_t sms_of(CUstream s)
 	return sms;
 }
 
-/* Steps on several streams in turn, ordered by events; what must come out is known. */
+/* Steps on several streams in turn, ordered by events, with a known result. */
 static void ordered(CUstream *s, unsigned n_streams, CUevent ev, unsigned rounds)
 {
 	CUdeviceptr data = program_zeros(BLOCKS * 4);
 	uint32_t got[BLOCKS], want = 0;
 	uint64_t begin = program_ns();
 
-	/* A process that has just begun launches nothing at block level yet. */
+	/* A process launches nothing at block level in its first moments. */
 	while (program_ns() - begin < 200000000u) {
 		CU(cuMemsetD8(data, 0, 4));
 	}
@@ -120,7 +120,8 @@ static void captured(CUstream s, CUstream plain)
 	LAUNCH3(where, BLOCKS, 1, 1, 32, 1, 1, 0, s, &out);
 	CU(cuStreamEndCapture(s, &graph));
 	CU(cuGraphInstantiate(&exec, graph, 0));
-	CU(cuGraphLaunch(exec, plain)); /* its nodes are of the stream that was captured */
+	CU(cuGraphLaunch(exec,
+			 plain)); /* its nodes run on the multiprocessors of the captured stream */
 	CU(cuStreamSynchronize(plain));
 	program_get(got, data, sizeof(got));
 	for (unsigned i = 0; i < BLOCKS; i++) {
@@ -135,7 +136,7 @@ static void captured(CUstream s, CUstream plain)
 	CU(cuGraphDestroy(graph));
 }
 
-/* A stream that is created while another captures does not end that capture. */
+/* Creating a stream while another stream captures does not end that capture. */
 static void created_during_a_capture(CUstream s)
 {
 	CUgraph graph;
@@ -148,7 +149,7 @@ static void created_during_a_capture(CUstream s)
 	CU(cuStreamDestroy(t));
 }
 
-/* A launch that is kept behind others is refused as one that is not: by what the stream has. */
+/* A cooperative launch is refused by the stream's multiprocessors whether it is deferred or not. */
 static void cooperative(CUstream s)
 {
 	CUdeviceptr data = program_zeros(BLOCKS * 4), out = program_zeros(BLOCKS * 4);
@@ -198,7 +199,7 @@ static int capped(void)
 	CU(cuCtxSetCurrent(primary));
 	CU(cuEventDestroy(ev));
 	CU(cuStreamDestroy(s[0]));
-	/* Nothing of ours keeps the context when the program has given everything back. */
+	/* The shim keeps no reference to the context when the program has released everything. */
 	CU(cuStreamDestroy(s[1]));
 	CU(cuModuleUnload(module));
 	CU(cuDevicePrimaryCtxRelease_v2(0));
@@ -246,7 +247,7 @@ static int own(void)
 	CU(cuStreamCreate(&s[2], CU_STREAM_NON_BLOCKING));
 	ordered(s, 3, ev, 120);
 	RIGHT((sms_of(s[0]) & ~LOW) == 0 && (sms_of(s[1]) & LOW) == 0 && sms_of(s[2]) == ALL);
-	/* One that is current, with its default stream and a stream that waits for that. */
+	/* A current green context, with its default stream and a blocking stream. */
 	CU(cuCtxPushCurrent_v2(ctx[1]));
 	CU(cuStreamCreate(&s[0], CU_STREAM_DEFAULT));
 	s[1] = NULL;

@@ -1,7 +1,7 @@
-/* ipc IMAGE ROUNDS: two processes take turns with one buffer, ordered by an event of both alone. In
- * each turn a process waits for the event, multiplies each word by 3 and adds a term, in launches
- * that may be interrupted, and records the event. A record that counts before all blocks of the
- * launch have run lets the other one read words that are not there yet. */
+/* ipc IMAGE ROUNDS: two processes alternate in using one buffer, ordered by a shared event. In each
+ * turn a process awaits the event, multiplies each word by 3 and adds a term, in launches that may
+ * be interrupted, and records the event. A record that takes effect before all blocks of the launch
+ * have run would let the other process read stale words. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +55,7 @@ static void work(CUfunction step, CUdeviceptr data, CUdeviceptr counter, uint32_
 	void *params[] = { &data, &n, &a, &salt, &k, &counter, &spin };
 
 	CU(cuLaunchKernel(step, BLOCKS, 1, 1, THREADS, 1, 1, 0, s, params, NULL));
-	if (round % 4 < 2) { /* then what is behind a launch is kept */
+	if (round % 4 < 2) { /* later calls are deferred then */
 		CU(cuMemsetD32Async(counter, 0, 1, s));
 	}
 }
@@ -111,7 +111,7 @@ static void owner(uint32_t rounds)
 	CU(cuCtxSynchronize());
 	tell(&h, sizeof(h));
 	turns(rounds, 0, data, event);
-	while (read(from, &go, 1) > 0) { /* the guest still uses the memory */
+	while (read(from, &go, 1) > 0) { /* the other process still uses the memory */
 	}
 	CU(cuEventDestroy(event));
 }

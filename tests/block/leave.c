@@ -1,6 +1,6 @@
-/* leave IMAGE HOW: puts kernels on two streams and leaves without waiting: `exit` from main,
- * `destroy` of the context, `unload` of the module, `stream` destroyed, `_exit`. Leaving by exit or
- * _exit must not take long, whatever holds the kernels. */
+/* leave IMAGE HOW: launches kernels on two streams and exits without waiting: `exit` from main,
+ * `destroy` of the context, `unload` of the module, `stream` destroyed, `_exit`. exit and _exit
+ * must not take long, whatever holds the kernels. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static int work(int argc, char **argv, int left)
 	counter = program_zeros(4);
 	CU(cuStreamCreate(&streams[1], 0));
 	CU(cuStreamCreate(&streams[2], 1));
-	/* A process that has just begun launches nothing at block level yet. */
+	/* A process launches nothing at block level in its first moments. */
 	for (begin = program_ns(); program_ns() - begin < 200000000u;) {
 		CU(cuMemsetD8(counter, 0, 4));
 	}

@@ -1,8 +1,9 @@
-/* loads HOW SEED ROUNDS: kernels that come and go amid chains. `modules` loads one in a random way
- * (its image is unmapped at once, a linker is ended), puts some launches of it on a stream, and
- * unloads it without waiting; `contexts` makes a context for that and ends it amid launches;
- * `primary` retains the primary one and resets or releases it in turn. Each kernel computes
- * something else, so one that is taken for another, by its handle say, is seen. */
+/* loads HOW SEED ROUNDS: kernels are loaded and unloaded while resumable runs are in progress.
+ * `modules` loads a module in a random way (its image is unmapped at once, a linker is destroyed),
+ * enqueues some launches, and unloads it without waiting; `contexts` creates a context for that and
+ * destroys it while launches run; `primary` retains the primary context and resets or releases it
+ * in turn. Each kernel computes something different, so that confusing two, by their handles for
+ * example, is detected. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +48,7 @@ static uint32_t below(uint32_t n)
 	return program_random(&seed) % n;
 }
 
-/* A mapping of its own, so that nobody can still read it when it is gone. */
+/* A separate mapping, so that reading it after it has been unmapped faults. */
 static char *make_image(struct kernel *k, size_t *ret_bytes)
 {
 	char *m =
@@ -132,7 +133,7 @@ static void check(const char *what)
 	free(words);
 }
 
-/* The other stream goes on behind an event that is gone at once. */
+/* The other stream continues after an event that is destroyed at once. */
 static void change_streams(void)
 {
 	CUstream before = streams[0];
@@ -190,7 +191,7 @@ static void context_round(bool primary, bool reset)
 	}
 	load_module(&k);
 	prepare();
-	/* A process that has just begun launches nothing at block level yet. */
+	/* A process launches nothing at block level in its first moments. */
 	do {
 		launch(&k, 1 + below(8));
 	} while (below(4) && program_ns() - begin < 100000000u);

@@ -1,8 +1,7 @@
-/* odd IMAGE HOW [LAUNCHES]: kernels on two streams, and in the middle of them something that
- * programs seldom do: `fork` (a child that uses nothing, and one that tries), `thread` (the thread
- * that launched ends), `stop` (the process stands still for 300 ms), `reset` of the primary
- * context, in which other kernels are under way. Then every word must be what the kernels make of
- * it. */
+/* rare_events IMAGE HOW [LAUNCHES]: kernels on two streams, and a rare event while they run: `fork`
+ * (a child that uses nothing, and one that tries), `thread` (the launching thread exits), `stop`
+ * (the process is stopped for 300 ms), `reset` of the primary context while other kernels run.
+ * Every word must then have the value that the kernels compute. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -49,7 +48,7 @@ static void fork_twice(void)
 		pid_t child = fork();
 
 		if (child == 0) {
-			if (use) { /* whatever the driver says of it */
+			if (use) { /* whatever the driver returns */
 				(void)cuStreamQuery(streams[0]);
 				(void)cuMemFree(data[0]);
 				(void)cuStreamDestroy(streams[0]);
@@ -129,7 +128,7 @@ int main(int argc, char **argv)
 	counter = program_zeros(4);
 	CU(cuStreamCreate(&streams[0], 1));
 	CU(cuStreamCreate(&streams[1], 1));
-	/* A process that has just begun launches nothing at block level yet. */
+	/* A process launches nothing at block level in its first moments. */
 	for (begin = program_ns(); program_ns() - begin < 200000000u;) {
 		CU(cuMemsetD8(counter, 0, 4));
 	}

@@ -1,5 +1,5 @@
-/* Two-dimensional and three-dimensional copies, those between devices, memory operations, managed
- * memory, and launches that are not cuLaunchKernel. */
+/* Two- and three-dimensional copies, copies between devices, memory operations, managed memory, and
+ * launches other than cuLaunchKernel. */
 #include "stream_ops.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 #define ROWS (WIDE_WORDS * 4 / ROW)
 #define LAYERS 8u
 
-/* In two halves, left and right. */
+/* Copies in two halves, left and right. */
 static void copy_2d(CUstream s, CUDA_MEMCPY2D m)
 {
 	m.srcPitch = m.dstPitch = ROW;
@@ -51,7 +51,7 @@ static void copy_3d_peer(CUstream s, CUdeviceptr to, CUdeviceptr from, CUcontext
 	memset(&m, 0xff, sizeof(m));
 }
 
-/* By way of memory that is given back before the copies have run, and may be had again. */
+/* Copies through memory that is freed before the copies have run, and may be reused. */
 static void copy_twice(CUstream s, CUdeviceptr to, CUdeviceptr from)
 {
 	CUdeviceptr between;
@@ -126,7 +126,7 @@ void wide_put(CUstream s, CUdeviceptr to, const uint32_t *pageable, uint32_t way
 					    .dstMemoryType = CU_MEMORYTYPE_DEVICE,
 					    .dstDevice = to });
 		break;
-	default: /* small ones are copied when they are kept */
+	default: /* small sources are copied when the call is deferred */
 		for (uint32_t i = 0; i < WIDE_WORDS; i += WIDE_WORDS / 4) {
 			CU(cuMemcpyHtoDAsync(to + 4ul * i, pageable + i, WIDE_WORDS, s));
 		}

@@ -1,11 +1,11 @@
 /* stress IMAGE SEED STREAMS OPERATIONS [THREADS [wide | legacy]]: a random program of kernels,
- * copies, memsets, graphs, events, host functions and allocations on several streams, the default
- * stream among them, whose result is known: every word of a buffer is a * h(i) + s * (i + 1) + c,
- * and each operation changes (a, s, c) of whole buffers. A buffer belongs to one stream at a time;
- * it is handed over by an event, by a synchronization, or by the order that the default stream
- * gives; wide: also by memory operations and by events in graphs, and one stream is the thread's
- * own default stream; legacy: as wide, but most streams are ordered with the legacy default stream,
- * and much is done there. */
+ * copies, memsets, graphs, events, host functions and allocations on several streams, including the
+ * default stream, with a known result: every word of a buffer is a * h(i) + s * (i + 1) + c, and
+ * each operation changes (a, s, c) of whole buffers. A buffer belongs to one stream at a time; it
+ * is handed over by an event, by a synchronization, or by the order of the default stream. wide:
+ * also by memory operations and by events in graphs, and one stream is the per-thread default
+ * stream. legacy: as wide, but most streams are ordered with the legacy default stream, which gets
+ * much of the work. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,16 +23,16 @@
 #define BUFFERS 24
 #define EVENTS 8
 #define MAX_THREADS 16
-#define DEFAULT 0 /* the legacy default stream's place */
-#define OWN 1	  /* that of the thread's own; wide */
-#define NARROW 40 /* kinds of operations */
+#define DEFAULT 0 /* index of the legacy default stream */
+#define OWN 1	  /* index of the per-thread default stream; wide */
+#define NARROW 40 /* number of kinds of operations */
 #define WIDE 67
 
 struct buffer {
 	CUdeviceptr data;
 	uint32_t a, s, c;
 	int stream;
-	bool pooled; /* of cuMemAllocAsync */
+	bool pooled; /* allocated with cuMemAllocAsync */
 	bool managed;
 };
 
@@ -51,7 +51,7 @@ static __thread unsigned long host_calls, host_expected;
 static unsigned long operations;
 static uintptr_t n_threads;
 static bool wide, legacy;
-static __thread CUdeviceptr signals; /* of wide_order: a word for each time */
+static __thread CUdeviceptr signals; /* for wide_order: one word for each use */
 static __thread uint32_t n_signals;
 
 static uint32_t below(uint32_t n)
@@ -87,20 +87,20 @@ static void check(const struct buffer *b, const uint32_t *words, const char *wha
 	}
 }
 
-/* The default stream waits for blocking streams, and they for it. */
+/* The default stream waits for blocking streams, and they wait for it. */
 static bool ordered(int from, int to)
 {
 	return from == to || (from == DEFAULT && blocking[to]) || (to == DEFAULT && blocking[from]);
 }
 
-/* What no default stream comes between: it would wait for the one and be waited for by the other.
- */
+/* Returns true if no default stream is between the two: it would wait for one and be waited for by
+ * the other. */
 static bool can_signal(int from, int to)
 {
 	return wide && (n_threads == 1 || (!blocking[from] && !blocking[to]));
 }
 
-/* A buffer for the stream, handed over from the one that has it. */
+/* Returns a buffer for the stream, handed over from its present owner. */
 static struct buffer *take(int s)
 {
 	static __thread CUevent events[EVENTS];
@@ -192,7 +192,7 @@ static void graph(int s, struct buffer *b)
 	CUgraph g;
 	CUstream on = streams[s];
 
-	/* The default stream cannot capture, nor be used by another thread while a stream that is
+	/* The default stream cannot capture, and another thread cannot use it while a stream
 	 * ordered with it captures. */
 	if (s == DEFAULT || (blocking[s] && n_threads > 1)) {
 		return;
@@ -254,7 +254,7 @@ static void copy_out(int s, struct buffer *b)
 	}
 }
 
-/* A buffer moves to fresh memory, in stream order or not. */
+/* Moves a buffer to newly allocated memory, in stream order or not. */
 static void move(int s, struct buffer *b)
 {
 	bool pooled = below(2);
@@ -319,7 +319,8 @@ static void renew_stream(int s)
 	create_stream(s);
 }
 
-/* Its buffers go to another stream behind an event, and it is destroyed while it works. */
+/* Hands the stream's buffers to another stream by an event, and destroys the stream while it is
+ * busy. */
 static void retire_stream(int s, int to)
 {
 	CUevent e;
@@ -338,7 +339,7 @@ static void retire_stream(int s, int to)
 	CU(cuEventDestroy(e));
 }
 
-/* While another thread captures a context is not to be synchronized. */
+/* A context cannot be synchronized while another thread captures. */
 static void synchronize_all(void)
 {
 	if (n_threads == 1) {
@@ -363,7 +364,7 @@ static void filled(struct buffer *b, uint32_t v)
 	b->c = v;
 }
 
-/* A graph of kernel, copy, memset, host function and an event, for which another stream waits. */
+/* A graph of kernel, copy, memset, host function and an event that another stream awaits. */
 static void wide_graph(int s, struct buffer *b, struct buffer *copy, struct buffer *fill)
 {
 	uint32_t n = WORDS, a = 7, salt = below(1u << 30), k = below(1u << 30), spin = below(200),
@@ -625,7 +626,7 @@ static void *run(void *arg)
 		buffers[i].data = program_put(words, WORDS * 4);
 	}
 	free(words);
-	CU(cuStreamSynchronize(NULL)); /* the memsets, before streams that do not wait for them */
+	CU(cuStreamSynchronize(NULL)); /* the memsets, before non-blocking streams use the memory */
 	for (unsigned long i = 0; i < operations; i++) {
 		operate(legacy && !below(3) ? DEFAULT : (int)below((uint32_t)n_streams));
 	}

@@ -1,6 +1,6 @@
-/* two IMAGE SEED OPERATIONS: a random program on two GPUs: kernels, copies between them in all ways
- * that there are, and events of one that streams of the other wait for. Two threads take turns, so
- * contexts move between them. Word i of a buffer is always c * (i + 1), and c is known. */
+/* two IMAGE SEED OPERATIONS: a random program on two GPUs: kernels, copies between the GPUs in all
+ * available ways, and events of one that streams of the other await. Two threads alternate, so that
+ * contexts move between threads. Word i of a buffer is always c * (i + 1), with known c. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ struct place {
 
 struct buffer {
 	CUdeviceptr data;
-	struct place at; /* the stream that it belongs to now */
+	struct place at; /* the stream that owns it at present */
 	uint32_t c;
 };
 
@@ -44,7 +44,7 @@ static CUstream stream(struct place p)
 	return streams[p.gpu][p.stream];
 }
 
-/* What is on the one comes before what the other gets now. */
+/* Orders the work enqueued on one stream before later work on the other. */
 static void order(struct place from, struct place to)
 {
 	CUevent e;
@@ -89,7 +89,7 @@ static void check(const struct buffer *b)
 	free(words);
 }
 
-/* On a stream of either GPU; both buffers go back to their own afterwards. */
+/* Copies on a stream of either GPU; afterwards both buffers are returned to their owners. */
 static void copy(struct buffer *to, int to_gpu, struct buffer *from, int from_gpu)
 {
 	struct place on = { .gpu = (int)below(GPUS), .stream = (int)below(STREAMS) };

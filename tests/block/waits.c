@@ -1,5 +1,6 @@
-/* waits IMAGE: a kernel whose blocks wait for later ones, interrupted at any place, still ends: its
- * missing blocks are launched beside it, and from then on it goes as a whole. */
+/* waits IMAGE: a kernel whose blocks wait for later blocks and which is interrupted at any point
+ * still ends: its missing blocks are launched concurrently, and later launches of it run as a
+ * whole. */
 #include <stdio.h>
 #include <stdlib.h>
 

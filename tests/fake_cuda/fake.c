@@ -1,4 +1,4 @@
-/* The fake libcuda's log, and the functions that must answer something sensible. */
+/* The log of the fake libcuda, and the functions that return meaningful results. */
 #include "fake_cuda.h"
 
 #include <pthread.h>
@@ -78,7 +78,7 @@ static unsigned stream_number(CUstream s)
 	return h < STREAM_BASE ? MAX_STREAMS : (unsigned)((h - STREAM_BASE) / STREAM_BYTES);
 }
 
-/* ---- what the shim asks by itself: answered, not recorded ---- */
+/* ---- calls that the shim makes itself: not recorded ---- */
 
 static char init_text[3][256];
 static bool init_set[3];
@@ -202,7 +202,7 @@ CUresult cuEventCreate(CUevent *ret, unsigned flags)
 	return CUDA_SUCCESS;
 }
 
-/* The scheduler asks all the time. */
+/* Not recorded: the scheduler polls events all the time. */
 CUresult cuEventQuery(CUevent e)
 {
 	return CUDA_SUCCESS;
@@ -272,7 +272,7 @@ CUresult cuGetProcAddress_v2(const char *name, void **ret, int version, uint64_t
 	return i < 0 ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
 }
 
-/* ---- recorded with what they point to ---- */
+/* ---- calls recorded with the data that they point to ---- */
 
 CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
 			unsigned by, unsigned bz, unsigned smem, CUstream s, void **params,

@@ -1,7 +1,7 @@
-/* The block level's pass on any module that can be read: what it prints is read back to an equal
- * module, each entry that it says has a twin has one, the engine takes the result where it took the
- * original, and a second pass changes nothing. Images (the first byte is odd) go through the
- * choice of their PTX, too. */
+/* Runs the block-level pass on any readable module: its printed result parses to an equal module,
+ * each entry reported to have a clone has one, the engine accepts the result if it accepts the
+ * original, and a second pass changes nothing. For images (first byte odd), also selects the PTX in
+ * them. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -53,7 +53,7 @@ static void print(const struct ptx_module *m, struct buf *out)
 	}
 }
 
-/* The result once more. */
+/* Runs the pass on its result. */
 static void again(const struct buf *text, const struct ptx_module *like)
 {
 	const struct ptx_block_entry *e;
@@ -113,7 +113,8 @@ static void open_image(const uint8_t *data, size_t size)
 	void *copy = malloc(size + 1);
 
 	memcpy(&magic, data, size < sizeof(magic) ? size : sizeof(magic));
-	if (copy && size && magic != PTX_FATBIN_WRAPPER_MAGIC) { /* its pointers are the caller's */
+	if (copy && size &&
+	    magic != PTX_FATBIN_WRAPPER_MAGIC) { /* the wrapper contains pointers of the caller */
 		memcpy(copy, data, size);
 		if (ptx_block_image_open(&i, copy, size, 90, "fuzz") == 0) {
 			ptx_block_image_close(i);

@@ -1,7 +1,7 @@
-/* Valid objects in which some bytes of one section were changed: BTF, line info, relocations, maps,
- * symbols. fuzz_object seldom gets that deep, since most changes of a file break its frame. Input:
- * the object, then edits of four bytes: section, offset (16 bits), value. What still opens is
- * verified, and its types are asked for. */
+/* Fuzzes valid objects in which some bytes of one section are changed: BTF, line info, relocations,
+ * maps, symbols. fuzz_object seldom gets that deep, because most changes of a file break its
+ * structure. Input: the number of the object, then edits of four bytes: section, offset (16 bits),
+ * value. Objects that still open are verified, and their types are read. */
 #include <elf.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -42,7 +42,7 @@ static void check(struct ebpf_object *o, struct report *r)
 	for (uint32_t i = 0; i < o->n_progs; i++) {
 		struct ebpf_verify_stats stats;
 
-		/* hooks with great budgets only cost the fuzzer time */
+		/* skip hooks with large budgets, which cost the fuzzer too much time */
 		if (o->progs[i].hook != 0 && o->progs[i].hook < 6) {
 			ebpf_verify(&o->progs[i], o->maps, o->n_maps, 0, &stats, r);
 		}
@@ -66,7 +66,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	bytes = objects[data[0] % ARRAY_SIZE(objects)].bytes;
 	if (bytes > MAX_OBJECT) {
-		abort(); /* choose a smaller one */
+		abort(); /* the object is too large: use a smaller one */
 	}
 	memcpy(elf, objects[data[0] % ARRAY_SIZE(objects)].data, bytes);
 	for (size_t i = 1; i + sizeof(struct edit) <= size && i < 400; i += sizeof(struct edit)) {
@@ -79,7 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	buf_init(&text);
 	err = ebpf_object_open(&o, elf, bytes, "fuzz.bpf.o", &r);
 	if (err) {
-		/* a refusal says why */
+		/* a refusal must have a message */
 		if (!r.message.len) {
 			abort();
 		}

@@ -1,7 +1,7 @@
-/* Kernels grown from the fuzzer's bytes, run for a while by every set of handlers, whole and a few
- * operations at a time: what they leave in memory must be the same, and nothing but the context's
- * memory may be touched. Most accesses are valid, some are anywhere. Built with the other fuzzers;
- * "fuzz_engine -runs=0 FILE" with GBPF_FUZZ_SHOW=1 prints the kernel that a file stands for. */
+/* Generates kernels from the fuzzer's bytes and runs them for a while with every handler set, whole
+ * and a few operations at a time. All runs must leave equal memory contents and touch only the
+ * memory of the context. Most accesses are valid, some have random addresses. Built with the other
+ * fuzzers; "fuzz_engine -runs=0 FILE" with GBPF_FUZZ_SHOW=1 prints the kernel of a file. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,17 +14,16 @@
 #define BASE UINT64_C(0x700000000000)
 #define WINDOW ((size_t)64 << 10)
 #define PAGES (WINDOW / EXEC_PAGE_BYTES)
-#define BUFFER                                                                                     \
-	(3 * EXEC_PAGE_BYTES) /* where the kernel's buffer begins; two pages, a hole behind */
+#define BUFFER (3 * EXEC_PAGE_BYTES) /* start of the kernel's buffer: two pages, then a hole */
 #define OPERATIONS 4000u
 #define PARAM_BYTES 64u
 
-/* Where choices come from: the input's bytes, then numbers that follow from them. */
+/* Source of choices: the bytes of the input, then numbers derived from them. */
 struct choices {
 	const uint8_t *data;
 	size_t left;
 	uint64_t state;
-	bool noisy; /* what it does depends on time or on addresses of the host */
+	bool noisy; /* the result depends on time or on host addresses */
 };
 
 static uint32_t choose(struct choices *c, uint32_t n)
@@ -85,7 +84,7 @@ static void any_address(struct choices *c, struct buf *out)
 	}
 }
 
-/* The address register is made before the operation; its text goes to before. */
+/* Generates a valid address: appends code for its register to `before` and the operand to `out`. */
 static void valid_address(struct choices *c, struct buf *before, struct buf *out, char space)
 {
 	static const char *const bases[] = { "%q0", "%q20", "%q21" };
@@ -279,7 +278,7 @@ static void grow(struct choices *c, struct buf *out)
 struct testbed {
 	uint8_t *memory;
 	uint8_t pages[PAGES];
-	uint64_t heap, printed; /* a sum of what was printed */
+	uint64_t heap, printed; /* checksum of the printed output */
 	enum exec_status status[2];
 	struct exec_fault fault;
 	uint64_t used;
@@ -345,7 +344,7 @@ static void run(struct testbed *w, struct exec_module *m, uint64_t budget, uint3
 
 	memset(w->memory, 0, WINDOW);
 	memset(w->pages, 0, sizeof(w->pages));
-	memset(w->pages, 3, 2); /* the module's */
+	memset(w->pages, 3, 2); /* page of the module */
 	memset(w->pages + BUFFER / EXEC_PAGE_BYTES, 3, 2);
 	w->pages[PAGES - 1] = 3;
 	space.host = w->memory;
@@ -365,7 +364,7 @@ static void run(struct testbed *w, struct exec_module *m, uint64_t budget, uint3
 
 			w->status[k] = exec_block_run(b, n, &used, &w->fault);
 			if (used > n) {
-				abort(); /* a turn that is too long */
+				abort(); /* the turn took too long */
 			}
 			total += used;
 		}
@@ -419,7 +418,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct buf ptx;
 
 	if (!first.memory) {
-		/* Ends of the window are ends of what may be touched. */
+		/* The window ends where the accessible memory ends. */
 		first.memory = aligned_alloc(EXEC_PAGE_BYTES, WINDOW);
 		other.memory = aligned_alloc(EXEC_PAGE_BYTES, WINDOW);
 	}
@@ -454,7 +453,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 }
 
 #ifdef FIXED_SEEDS
-/* Without the fuzzer: the kernels of numbers from first on. */
+/* Without the fuzzer: runs kernels of consecutive seeds. */
 int main(int argc, char **argv)
 {
 	uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 0;

@@ -1,5 +1,5 @@
-/* Images of any kind through the reader: containers, decompression, the choice, merging of several.
- * What comes out must be text that ends with a zero within the limit. */
+/* Reads images of any kind: containers, decompression, selection and merging of entries. The result
+ * must be zero-terminated text within the limit. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 #define MAX_TEXT ((size_t)1 << 18)
 
-/* The walk ends, and every entry lies in the image. */
+/* Checks that the walk terminates and that every entry lies within the image. */
 static void walk(const uint8_t *data, size_t size)
 {
 	struct ptx_fatbin_entry e;
@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			ptx_text_arch(t.text, t.bytes);
 			ptx_image_close(&t);
 		} else if (!r.message.len) {
-			abort(); /* a refusal says why */
+			abort(); /* a refusal must have a message */
 		}
 		report_finish(&r);
 	}

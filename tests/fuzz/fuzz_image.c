@@ -1,6 +1,6 @@
-/* Sealed policy images: opening one must not crash, and what it gives must lie inside the image.
- * The first byte chooses an image that was really built, in which the edits that follow (offset of
- * 32 bits, value) change bytes; beyond those images, the bytes are the image. */
+/* Opens sealed policy images: opening must not crash, and the result must lie within the image. The
+ * first byte selects a valid image, in which the following edits (32-bit offset, value) change
+ * bytes; for larger values, the bytes are the image. */
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -24,7 +24,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Regions of the sizes that the image asks for, so that opening gets further. */
+/* Creates regions of the sizes that the image needs, so that opening gets further. */
 static void make_regions(const uint8_t *data, size_t size, int fds[EBPF_REGIONS])
 {
 	static struct ebpf_map_def defs[EBPF_MAX_MAPS];
@@ -67,7 +67,7 @@ static void check(const struct ebpf_policy *p)
 	}
 	for (unsigned i = 0; i < p->env.n_maps; i++) {
 		const struct ebpf_map *m = &p->env.maps[i];
-		/* what other types have there is theirs to say */
+		/* other types use this range differently */
 		uint64_t size =
 			m->type == GBPF_MAP_ARRAY ? (uint64_t)m->stride * m->max_entries : 0;
 		uint64_t end = m->region_offset + size;
@@ -98,7 +98,7 @@ static const struct image *built(unsigned i)
 	}
 	report_init(&r);
 	if (ebpf_policy_build(&b, objects[i].data, objects[i].bytes, "fuzz.bpf.o", 1, 0, &r)) {
-		abort(); /* choose another */
+		abort(); /* the build failed: use another object */
 	}
 	m->data = malloc(MAX_IMAGE);
 	n = m->data ? pread(b.image_fd, m->data, MAX_IMAGE, 0) : -1;

@@ -1,6 +1,6 @@
-/* Any bytes as a program: the checked interpreter must end, touch nothing that it was not given,
- * and write nothing beyond; the compiler must refuse or translate without touching anything; what
- * it takes, the program check takes. */
+/* Runs any bytes as a program. The checked interpreter must terminate and access only the memory it
+ * was given; the compiler must refuse or translate without touching other memory, and must refuse
+ * what the program check refuses. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -61,12 +61,12 @@ static void check_guards(const struct place *p)
 	}
 	for (unsigned i = 0; i < sizeof(map_memory[1]); i++) {
 		if (((uint8_t *)map_memory[1])[i] != GUARD) {
-			abort(); /* it is constant */
+			abort(); /* constant memory was changed */
 		}
 	}
 	for (unsigned i = 4 * 16 / 8; i < 32; i++) {
 		if (map_memory[0][i]) {
-			abort(); /* beyond its elements */
+			abort(); /* memory after the elements was changed */
 		}
 	}
 }
@@ -89,7 +89,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!n || n > 4096) {
 		return 0;
 	}
-	insns = malloc(n * sizeof(*insns)); /* exactly, so that a read beyond is seen */
+	insns = malloc(
+		n *
+		sizeof(*insns)); /* exact size, so that the sanitizer detects reads after the end */
 	memcpy(insns, data, n * sizeof(*insns));
 	setup(&env);
 	run.env = size & 1 ? &env : NULL;

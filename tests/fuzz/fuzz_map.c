@@ -1,6 +1,6 @@
-/* Any definition, any memory, any sequence of operations on a map: what ebpf_map_check takes can be
- * laid out, nothing is touched outside the map, every operation ends; and in memory that nobody
- * disturbed a hash table is like its model. */
+/* Runs any sequence of operations on a map with any definition and any memory: a definition that
+ * ebpf_map_check() accepts can be laid out, nothing outside the map is accessed, and every
+ * operation terminates. In undisturbed memory a hash table equals its model. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -49,7 +49,7 @@ static void definition(struct input *in, struct ebpf_map_def *d)
 	d->inner_1 = d->type == 12;
 }
 
-/* 256 keys: present or not, with their last value. */
+/* The model: 256 keys, each absent or present with its last value. */
 struct model {
 	uint8_t present[256], value[256];
 	uint32_t n;
@@ -173,7 +173,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (ebpf_maps_layout(d, (unsigned)n, m, bytes) != 0 || m[0].bytes > MAX_BYTES) {
 		return 0;
 	}
-	/* The memory ends where the map ends; what lies before it is the epoch's word. */
+	/* The memory ends where the map ends; before the map is the epoch word. */
 	base = aligned_alloc(64, ROUND_UP(m[0].region_offset + m[0].bytes + 1, 64u));
 	check(base != NULL);
 	memset(base, 0, m[0].region_offset + m[0].bytes);

@@ -1,5 +1,5 @@
-/* Modules, separated by zero bytes, are merged; what comes out must be read back, and merging it
- * with nothing must succeed too. */
+/* Merges modules that are separated by zero bytes. The result must parse, and merging it alone must
+ * succeed as well. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Any bytes as an object: opened, and when that works every program is verified. */
+/* Opens any bytes as an object and, if that succeeds, verifies every program. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	buf_init(&text);
 	err = ebpf_object_open(&o, data, size, "fuzz.bpf.o", &r);
 	if (err) {
-		/* a refusal says why */
+		/* a refusal must have a message */
 		if (!r.message.len) {
 			abort();
 		}
@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		for (uint32_t i = 0; i < o.n_progs; i++) {
 			struct ebpf_verify_stats stats;
 
-			/* hooks with great budgets only cost the fuzzer time */
+			/* skip hooks with large budgets, which cost the fuzzer too much time */
 			if (o.progs[i].hook != 0 && o.progs[i].hook != 6) {
 				ebpf_verify(&o.progs[i], o.maps, o.n_maps, 0, &stats, &r);
 			}

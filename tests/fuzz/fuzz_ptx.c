@@ -4,9 +4,9 @@
  *   clang-14 -std=gnu17 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined \
  *     -fno-sanitize=alignment,shift -Isrc -Iinclude -DEXEC_ONLY_BASE \
  *     -DEXEC_TABLE=exec_handlers_base -DEXEC_TABLE_NAME='"base"' -Wno-everything \
- *     tests/fuzz/fuzz_ptx.c src/ptx/{arena,equal,lex,module,print}.c src/ptx/parse*.c \
- *     src/soft/server/exec/[a-z]*.c src/base/{buf,report,strmap,clock,fd}.c -lm -o fuzz_ptx
- *   mkdir -p corpus && ./fuzz_ptx -max_total_time=60 -timeout=10 -rss_limit_mb=2048 corpus
+ *     tests/fuzz/fuzz_ptx.c src/ptx/{arena,equal,module,print}.c src/ptx/parse/*.c \
+ *     $(find src/soft/server/exec -name "*.c") src/base/{buf,report,strmap,clock,fd}.c -lm -o
+ * fuzz_ptx mkdir -p corpus && ./fuzz_ptx -max_total_time=60 -timeout=10 -rss_limit_mb=2048 corpus
  * The kernels of tests/ptx are good seeds. */
 #include <errno.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
-/* Values by types that a stranger made, and texts that a stranger typed: printing, describing,
- * finding and parsing stay inside the value, end, and print valid JSON's beginning and end. Input:
- * u16 length of the BTF, BTF, text. */
+/* Handles values with untrusted types and untrusted texts: printing, describing, finding and
+ * parsing stay within the value, terminate, and print JSON with a valid start and end. Input: u16
+ * length of the BTF, BTF, text. */
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <stdint.h>
@@ -21,7 +21,7 @@ static int silent(enum libbpf_print_level level, const char *fmt, va_list ap)
 	return 0;
 }
 
-/* In memory of its own, so that a byte beside it is found. */
+/* Uses a separate allocation, so that the sanitizer detects accesses outside of the value. */
 static void try_type(const struct btf *btf, uint32_t type, const char *text)
 {
 	uint8_t *value = malloc(VALUE_BYTES);

@@ -1,7 +1,7 @@
-/* Any instructions as a program: verified; what is accepted is run in the checked interpreter,
- * where nothing may fault. The first byte chooses hook and flags, the rest are instructions
- * (functions begin where local calls and function values lead). test_verify writes its cases in
- * this form, as seeds. */
+/* Verifies any instructions as a program and runs accepted ones in the checked interpreter, where
+ * they must not fault. The first byte selects hook and flags, the rest are instructions (functions
+ * begin at the targets of local calls and function addresses). test_verify writes its cases in this
+ * form as seeds. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -63,7 +63,7 @@ static void find_functions(struct ebpf_prog *p)
 	}
 }
 
-/* The maps, all empty. */
+/* Returns an environment with empty maps. */
 static struct ebpf_env *make_env(void)
 {
 	static struct ebpf_env env;
@@ -91,8 +91,8 @@ static struct ebpf_env *make_env(void)
 
 static void run(const struct ebpf_prog *p, uint64_t cost)
 {
-	static uint64_t
-		ctx[sizeof(struct gbpf_submit_ctx) / 8]; /* exactly: reads beyond are found */
+	static uint64_t ctx[sizeof(struct gbpf_submit_ctx) /
+			    8]; /* exact size, so that the sanitizer detects reads after the end */
 	struct ebpf_memory region = { (uintptr_t)ctx, sizeof(ctx), 1 };
 	struct ebpf_checked_run how = { .regions = &region,
 					.n_regions = 1,
@@ -134,7 +134,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	find_functions(&p);
 	report_init(&r);
 	buf_init(&text);
-	/* explaining a million steps, or walking every path, only costs the fuzzer time */
+	/* without flags that explain a million steps or walk every path, which cost the fuzzer too
+	 * much time */
 	err = ebpf_verify(&p, maps, ARRAY_SIZE(maps),
 			  size < 128 ? data[0] & EBPF_VERIFY_EXPLAIN : 0, &stats, &r);
 	if (err && !r.message.len) {

@@ -1,4 +1,4 @@
-/* The same work as a graph by capture and as one by nodes. */
+/* The same work as a captured graph and as one built from nodes. */
 #include "program.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Halves and bfloat16. The GPU's own answers are the reference; addition is checked here as well.
- */
+/* Halves and bfloat16. The recorded results of a GPU are the reference; additions are also checked
+ * here. */
 #include "program.h"
 
 #include <math.h>

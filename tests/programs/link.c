@@ -1,4 +1,4 @@
-/* Two halves of a program that are linked when it runs. Usage: link IMAGE_A IMAGE_B: PTX text. */
+/* Two halves of a program that are linked at run time. Usage: link IMAGE_A IMAGE_B: PTX text. */
 #include "program.h"
 
 #include <stdio.h>

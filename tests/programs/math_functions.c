@@ -1,5 +1,6 @@
-/* The math library on the GPU. Single and double are compared with the host's library within the
- * bounds that its manual gives (units of the last place, with some room for the host's own). */
+/* The math library on the GPU. Single and double precision are compared with the host's library
+ * within the bounds of its manual (in units of the last place, with a margin for the host's own
+ * errors). */
 #include "program.h"
 
 #include <math.h>
@@ -187,8 +188,8 @@ static double ulps(double have, double want, int bits)
 	return fabs(have - want) / ldexp(1, e - bits);
 }
 
-/* Functions that the library makes of approximating instructions, whose last bits differ from one
- * GPU to the next: sums are compared instead of bits. */
+/* Functions that the library builds from approximate instructions, whose last bits differ between
+ * GPUs: compares sums instead of bits. */
 static bool is_about(char kind, int k)
 {
 	static const char floats[F] = {
@@ -232,7 +233,8 @@ static void column(struct program *p, char kind, int k, double worst)
 
 int main(int argc, char **argv)
 {
-	/* Bounds of the manual; lgammaf's and j0f's are absolute near zeros and are left wide. */
+	/* Bounds of the manual. Those of lgammaf and j0f are absolute near zeros, so they are wide
+	 * here. */
 	static const double float_bounds[F] = { 2, 2, 4, 2, 2, 2, 3, 3, 2,   2, 2, 2,	2, 1,
 						1, 1, 2, 1, 4, 1, 2, 1, 2,   4, 5, 1e4, 1, 1,
 						1, 3, 1, 1, 1, 1, 1, 1, 1e4, 5, 1, 1 };

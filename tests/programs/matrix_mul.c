@@ -1,5 +1,5 @@
-/* Products of matrices with tiles of three sizes. Values are small whole numbers over eight, so
- * that every order of additions gives the same sums. */
+/* Matrix products with tiles of three sizes. Values are small integers divided by eight, so that
+ * sums are exact in every order of additions. */
 #include "program.h"
 
 #include <stdlib.h>

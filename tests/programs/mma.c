@@ -1,9 +1,9 @@
-/* Matrix instructions on small whole numbers, so that every order of additions is exact. */
+/* Matrix instructions on small integers, so that sums are exact in every order of additions. */
 #include "program.h"
 
 #include <string.h>
 
-static uint16_t half(float v) /* whole numbers and quarters below 2048 */
+static uint16_t half(float v) /* integers and quarters below 2048 */
 {
 	uint32_t bits;
 
@@ -72,7 +72,7 @@ int main(int argc, char **argv)
 	product(16, true);
 	program_check(&p, memcmp(d, want, sizeof(d)) == 0, "mmaHalf");
 	program_exact(&p, "half", d, sizeof(d));
-	for (int k = 0; k < 16; k++) { /* ldmatrix.trans wants rows of k */
+	for (int k = 0; k < 16; k++) { /* ldmatrix.trans expects rows of k */
 		for (int x = 0; x < 8; x++) {
 			turned[k * 8 + x] = hb[x * 16 + k];
 		}

@@ -1,4 +1,4 @@
-/* What the programs share. */
+/* Functions that the programs share. */
 #include "program.h"
 
 #include <stdarg.h>
@@ -18,7 +18,8 @@ void program_cu(CUresult r, const char *call, int line)
 	cuGetErrorName(r, &name);
 	fprintf(stderr, "line %d: %s: %s\n", line, call, name);
 	fflush(NULL);
-	_exit(EXIT_FAILURE); /* other threads may be in the driver, whose exit handlers end it */
+	_exit(EXIT_FAILURE); /* other threads may be in the driver, which its exit handlers shut
+				down */
 }
 
 void program_open(struct program *p, const char *name, int argc, char **argv)

@@ -1,5 +1,5 @@
-/* What the programs here share: a context and a module from a file, buffers, launches, and the line
- * of results. They are ordinary programs of the driver API: nothing here knows which GPU runs them.
+/* Functions that the programs share: a context and a module from a file, buffers, launches, and the
+ * line of results. They are ordinary programs of the driver API that do not depend on the GPU.
  * Usage of each: PROGRAM IMAGE..., where an image is PTX or a fat binary of its kernels. */
 #ifndef GBPF_TESTS_PROGRAMS_PROGRAM_H
 #define GBPF_TESTS_PROGRAMS_PROGRAM_H
@@ -10,7 +10,7 @@
 
 #include "cuabi/api.h"
 
-/* As cuda.h names them. */
+/* The names that cuda.h defines. */
 #define cuMemAlloc cuMemAlloc_v2
 #define cuMemFree cuMemFree_v2
 #define cuMemcpyHtoD cuMemcpyHtoD_v2
@@ -44,25 +44,25 @@ struct program {
 	char line[4096];
 };
 
-/* A context on the first GPU and the module of the first argument. */
+/* Creates a context on the first GPU and loads the module of the first argument. */
 void program_open(struct program *p, const char *name, int argc, char **argv);
-/* Prints the line; the exit code. */
+/* Prints the line of results. Returns the exit code. */
 int program_close(struct program *p);
 
 CUfunction program_kernel(struct program *p, const char *name);
 CUdeviceptr program_put(const void *data, size_t bytes);
 CUdeviceptr program_zeros(size_t bytes);
 void program_get(void *to, CUdeviceptr from, size_t bytes);
-char *program_read(const char *path, size_t *ret_bytes); /* with a zero behind; caller frees */
-void *program_room(size_t bytes); /* zeros; ends the program when there is none */
+char *program_read(const char *path, size_t *ret_bytes); /* with a terminating zero; caller frees */
+void *program_room(size_t bytes); /* zeroed; exits the program if out of memory */
 
-/* The reference disagrees: says so and the program fails. */
+/* Prints `what` and fails the program unless `right`. */
 void program_check(struct program *p, bool right, const char *what);
-/* Bytes that must be the same on every GPU; a value that may differ by a share of itself. */
+/* exact: bytes that must be equal on every GPU; about: a value with a relative tolerance. */
 void program_exact(struct program *p, const char *what, const void *data, size_t bytes);
 void program_about(struct program *p, const char *what, double value, double within);
 
-uint64_t program_ns(void); /* a clock that only goes forward */
+uint64_t program_ns(void); /* monotonic */
 uint32_t program_random(uint64_t *state);
 float program_uniform(uint64_t *state, float from, float to);
 

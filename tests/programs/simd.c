@@ -1,5 +1,5 @@
-/* Bytes and halves of a word: dot products and video instructions. A few are checked here; all are
- * compared with what a GPU answered. */
+/* Bytes and halves of a word: dot products and video instructions. Some are checked here; all are
+ * compared with the recorded results of a GPU. */
 #include "program.h"
 
 #include <stdio.h>

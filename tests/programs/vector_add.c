@@ -1,4 +1,4 @@
-/* Sum of two vectors whose length is no multiple of the block. */
+/* Sum of two vectors whose length is not a multiple of the block size. */
 #include "program.h"
 
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 static float a[M * K], b[N * K], d[M * N], want[M * N];
 static uint16_t ha[M * K], hb[N * K];
 
-static uint16_t half(int v) /* whole numbers up to 16 in quarters */
+static uint16_t half(int v) /* v quarters; |v| up to 16 */
 {
 	static const uint16_t quarters[17] = { 0,      0x3400, 0x3800, 0x3a00, 0x3c00, 0x3d00,
 					       0x3e00, 0x3f00, 0x4000, 0x4080, 0x4100, 0x4180,

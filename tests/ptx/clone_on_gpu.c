@@ -1,8 +1,8 @@
-/* Twins on whatever GPU libcuda.so.1 serves; by hand. Usage: twin_on_gpu FILE... | --cost
- * FILE: each .ptxt case that neither faults nor is refused runs as a twin, in pieces of random
- * size, with leases that the host sets and clears between them, until each block has run; what it
- * leaves is compared with what the kernel itself leaves. --cost: what a twin's blocks cost, by the
- * blocks' length and how many of them an SM has at once. */
+/* Runs clones on the GPU of libcuda.so.1; used by hand. Usage: clone_on_gpu FILE... | --cost FILE.
+ * Each .ptxt case that neither faults nor is refused runs as a clone, in pieces of random size,
+ * with leases that the host sets and clears in between, until each block has run; the results are
+ * compared with those of the kernel. --cost: measures the cost of a clone's blocks by their
+ * duration and the number of resident blocks per SM. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@
 
 struct setting {
 	CUdeviceptr leases, counter, done, buffers[PTXT_BUFFERS];
-	uint32_t *host; /* leases, counter, done: pinned, as the device sees it at done */
+	uint32_t *host; /* leases, counter, done: pinned memory, also mapped on the device */
 	uint64_t random;
 	unsigned cases, clones, launches, stopped;
 };
@@ -52,7 +52,7 @@ static void begin(struct setting *s)
 	}
 }
 
-/* CUDA_SUCCESS when the driver does not take the original, either. */
+/* Returns CUDA_SUCCESS if the driver refuses the original as well. */
 static CUresult refused_anyway(const char *ptx, size_t len)
 {
 	char *copy = strndup(ptx, len);
@@ -63,7 +63,8 @@ static CUresult refused_anyway(const char *ptx, size_t len)
 	return r == CUDA_SUCCESS ? CUDA_ERROR_INVALID_PTX : CUDA_SUCCESS;
 }
 
-/* Loads the rewritten text; false: it has no twin. The module's name is the case's. */
+/* Loads the rewritten text. Returns false if it has no clone. The module has the name of the case.
+ */
 static bool load(const char *ptx, size_t len, CUmodule *m, CUfunction *clone, CUfunction *plain,
 		 struct ptx_block_entry *ret)
 {
@@ -127,8 +128,8 @@ static struct ptx_block_arg argument(struct setting *s, const uint32_t *grid)
 	return a;
 }
 
-/* A lease that is in force at any time, in two words: of two opposite times one lies ahead; or
- * none. */
+/* Randomly sets a lease that is in force at any time, or clears it. One of its two words, whose
+ * times are opposite, always lies in the future. */
 static bool toss_lease(struct setting *s, const struct ptx_block_arg *a)
 {
 	uint32_t words[64] = { 0 }, at = draw(s, 4 * a->groups - 1);
@@ -200,7 +201,7 @@ static size_t put_params(struct setting *s, const struct ptxt_case *c, uint8_t *
 	return at;
 }
 
-/* What the buffers hold. */
+/* Copies the contents of the buffers. */
 static void take(struct setting *s, const struct ptxt_case *c, uint8_t (*to)[BUFFER_BYTES])
 {
 	for (uint32_t i = 0; i < c->n_buffers; i++) {
@@ -259,7 +260,7 @@ static int run_case(const struct ptxt_case *c, void *arg)
 	return wrong != NULL;
 }
 
-/* A block adds numbers for a while; turns says how long. */
+/* Each block adds numbers; `turns` sets the duration. */
 static const char cost_ptx[] =
 	".version 7.0\n.target sm_70\n.address_size 64\n"
 	".visible .entry work(.param .u64 to, .param .u32 turns)\n{\n"
@@ -309,7 +310,7 @@ static int by_value(const void *a, const void *b)
 	return (*(const float *)a > *(const float *)b) - (*(const float *)a < *(const float *)b);
 }
 
-/* Waves of blocks, plain and twin in turns; medians. */
+/* Measures waves of blocks, alternating between kernel and clone; prints medians. */
 static void cost_row(struct setting *s, CUfunction plain, CUfunction clone,
 		     const struct ptx_block_entry *e, unsigned sms, unsigned resident, float us)
 {

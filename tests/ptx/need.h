@@ -1,4 +1,4 @@
-/* For programs on a GPU, by hand: a call that must succeed. */
+/* need(): a CUDA call that must succeed, for programs that are run on a GPU by hand. */
 #ifndef GBPF_TESTS_PTX_NEED_H
 #define GBPF_TESTS_PTX_NEED_H
 

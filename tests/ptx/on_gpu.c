@@ -1,8 +1,8 @@
-/* Runs .ptxt files through the driver API, on whatever GPU libcuda.so.1 serves: what the cases say
- * is compared with hardware. Cases run in a child, one after the other; a case that faults or hangs
- * costs its child and the next one goes on behind it. Usage: on_gpu
- * [--plain] FILE...: --plain turns the optimizer off; one line for each case
- * that is not as the file says, with every value, and totals. Exit code 1 when there was one. */
+/* Runs .ptxt files through the driver API on the GPU of libcuda.so.1, to compare the expected
+ * results with hardware. A child process runs the cases in order; a case that faults or hangs ends
+ * its child, and a new child continues with the next case. Usage: on_gpu [--plain] FILE...: --plain
+ * turns the optimizer off. Prints one line for each case that differs from the file, with every
+ * value, and totals. Exit code 1 if a case differs. */
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #define BUFFER_BYTES 16384
 #define STACK_BYTES 8192
 
-static bool plain; /* without optimizations: no load is dropped because nobody uses it */
+static bool plain; /* no optimizations, so that unused loads are kept */
 
 enum verdict { SAME, DIFFERS, UNLIKE_FAULT, NOT_LOADED, ACCEPTED, REFUSED, DEAD, VERDICTS };
 static const char *const verdicts[VERDICTS] = { "same",
@@ -29,7 +29,7 @@ static const char *const verdicts[VERDICTS] = { "same",
 						"refused as by the soft GPU",
 						"dead" };
 
-/* What a child tells its parent: a case has begun (verdict VERDICTS) or ended. */
+/* Message from a child to its parent: a case has begun (verdict VERDICTS) or ended. */
 struct message {
 	int index, verdict;
 	char name[128];
@@ -61,7 +61,7 @@ static CUresult wanted_fault(const char *name)
 					     : CUDA_SUCCESS;
 }
 
-/* The inputs of that element. */
+/* Prints the inputs of an element. */
 static void say_inputs(const struct ptxt_case *c, uint32_t i)
 {
 	for (uint32_t k = 0; k < c->n_buffers; k++) {
@@ -78,7 +78,8 @@ static void say_inputs(const struct ptxt_case *c, uint32_t i)
 	printf("%s\n", i % c->stride ? " (guard is false)" : "");
 }
 
-/* Element by element, so that every difference is shown; the comparison itself is quiet. */
+/* Compares element by element, so that every difference is printed; the comparison itself prints
+ * nothing. */
 static int compare(const struct ptxt_case *c, const struct ptxt_buffer *b, unsigned argument,
 		   const uint8_t *data)
 {
@@ -106,7 +107,7 @@ static int compare(const struct ptxt_case *c, const struct ptxt_buffer *b, unsig
 	return bad;
 }
 
-/* Parameters lie one behind the other, as the engine's runner puts them. */
+/* Stores the parameters contiguously, as the engine's runner does. */
 static size_t put_params(const struct ptxt_case *c, uint8_t *block, CUdeviceptr *addresses)
 {
 	static uint8_t data[BUFFER_BYTES];
@@ -166,7 +167,7 @@ static enum verdict launch(const struct ptxt_case *c, CUfunction f)
 	return bad ? DIFFERS : SAME;
 }
 
-/* The first entry of the module. */
+/* Copies the name of the first entry of the module. */
 static void entry_name(const char *ptx, char *ret, size_t n)
 {
 	const char *at = strstr(ptx, ".entry");
@@ -230,7 +231,7 @@ static int one_case(const struct ptxt_case *c, void *arg)
 	v = run(c);
 	tell(t, c, (int)v);
 	if (*c->fault || v == UNLIKE_FAULT || v == DEAD) {
-		_exit(0); /* its context is gone */
+		_exit(0); /* the fault has destroyed the context */
 	}
 	return 0;
 }
@@ -253,7 +254,7 @@ static void child(const char *path, int first, int out)
 
 struct totals {
 	int n[VERDICTS];
-	int next; /* case */
+	int next; /* number of the next case */
 	bool ended, broken;
 };
 

@@ -1,7 +1,8 @@
-/* What the parts of a twin's beginning cost, on whatever GPU libcuda.so.1 serves; by hand. The same
- * body behind different beginnings, written out here: none, the barrier alone, with the lease, with
- * the ticket, ... and the pass's own. Bodies that compute for some microseconds, and one that
- * streams memory as a framework's elementwise kernel does. Then, how long blocks take to leave. */
+/* Measures the cost of the parts of a clone's prologue on the GPU of libcuda.so.1; used by hand.
+ * The same body follows different prologues that are written out here: none, the barrier alone,
+ * with the lease, with the ticket, ... and that of the pass. Bodies compute for some microseconds,
+ * or stream memory as an elementwise kernel of a framework does. Also measures how long blocks take
+ * to exit. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 #define ROUNDS 15u
 #define STREAM_BYTES ((size_t)64 << 20)
 #define LEAVING 100000u
-#define PARAMS 16u /* bytes before the argument */
+#define PARAMS 16u /* bytes of parameters before the argument */
 
 enum way { PLAIN, BARRIER, LEASE, TICKET, COUNTER, PASS, TOGETHER, WAYS };
 static const char *const way_name[WAYS] = { "plain",   "barrier", "lease",   "ticket",
@@ -30,7 +31,7 @@ static const char way_text[] =
 	"adds to for the counter;\ntogether: lease and ticket at the same time, who sees a lease "
 	"closes the counter\n";
 
-/* ~x is a register or label of the beginning's own. Thread 0 leaves x in shared memory. */
+/* ~x is a register or label of the prologue. Thread 0 stores x in shared memory. */
 static const char head[] =
 	"{\n.reg .pred %p, %q; .reg .b32 %a, %b, %c, %d, %v, %n, %t, %x, %at; .reg .b64 %l, %m;\n"
 	"mov.u32 %at, room; mov.u32 %t, %dynamic_smem_size; add.u32 %at, %at, %t;\n"
@@ -53,7 +54,7 @@ static const char use_index[] = "mov.u32 %x, %ctaid.x;\n";
 static const char hand_over[] = "$store: st.shared.u32 [%at+-16], %x;\n$wait: bar.sync 0;\n"
 				"ld.shared.u32 %r2, [%at+-16]; setp.eq.u32 %p, %r2, 4294967295;\n"
 				"@%p ret;\n";
-/* The first one notes how far the counter was. */
+/* The first block to exit stores the value of the counter. */
 static const char close_counter[] =
 	"or.b32 %a, %a, %b; or.b32 %c, %c, %d; or.b32 %a, %a, %c; setp.eq.u32 %p, %a, 0;\n"
 	"@%p bra $go;\n"
@@ -69,7 +70,7 @@ static const char compute[] =
 	"sub.u32 %r1, %r1, 1; setp.ne.u32 %p, %r1, 0; @%p bra loop;\n"
 	"setp.ne.f32 %p, %f1, 0f00000000; @%p bra out; mul.wide.u32 %d2, %r2, 4;\n"
 	"add.u64 %d1, %d1, %d2; st.global.f32 [%d1], %f1;\nout: ret;\n";
-/* 1024 numbers a block, eight a thread. */
+/* 1024 numbers per block, eight per thread. */
 static const char stream[] =
 	".reg .b32 %r<5>; .reg .f32 %f<9>; .reg .b64 %d<5>;\n~"
 	"ld.param.u64 %d1, [to]; ld.param.u32 %r1, [turns]; mov.u32 %r3, %tid.x;\n"
@@ -87,7 +88,7 @@ static const char stream[] =
 struct testbed {
 	CUdeviceptr memory, leases, counter, done;
 	volatile uint32_t *word;
-	int sms, room; /* multiprocessors; shared memory that a block may have */
+	int sms, room; /* number of SMs; maximum shared memory per block */
 };
 
 struct kernels {
@@ -131,7 +132,7 @@ static void beginning(struct buf *b, enum way way)
 	buf_puts(b, "}\n");
 }
 
-/* All ways with that body: those written here, and what the pass makes of the plain one. */
+/* Prints the body with all prologues: those written here, and that of the pass. */
 static void print_module(struct buf *b, const char *body)
 {
 	size_t before = strcspn(body, "~");
@@ -213,7 +214,7 @@ static float time_of(struct testbed *w, CUfunction f, enum way way, const struct
 	CUevent from, to;
 	float ms;
 
-	if (s->leave) { /* in force at any time: of two opposite times one lies ahead */
+	if (s->leave) { /* in force at any time: one of two opposite times is in the future */
 		leases[0] = 0x20000000;
 		leases[1] = 0xa0000000;
 	}
@@ -247,7 +248,7 @@ static int by_value(const void *a, const void *b)
 	return (*(const float *)a > *(const float *)b) - (*(const float *)a < *(const float *)b);
 }
 
-/* Medians of all ways, taken in turns. */
+/* Measures all prologues in turn; returns medians. */
 static void times_of(struct testbed *w, const struct kernels *k, const struct shape *s,
 		     float ret[WAYS])
 {

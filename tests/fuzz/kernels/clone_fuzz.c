@@ -1,5 +1,5 @@
-/* Random kernels through the block level's pass: their twins against the plain reference, in one
- * launch, cut, with leases that come and go, and with several blocks at once. */
+/* Runs random kernels through the block-level pass and compares their clones with the plain
+ * reference: in one launch, in pieces, with changing leases, and with several blocks at once. */
 #include <string.h>
 
 #include "../../unit/exec/clone.h"

@@ -1,5 +1,5 @@
-/* Random kernels on the engine, with every set of handlers that this machine has, against the plain
- * reference. A third of the kernels is stopped every few operations. */
+/* Runs random kernels on the engine, with every handler set that this machine supports, and
+ * compares with the plain reference. A third of the kernels is stopped every few operations. */
 #include <string.h>
 
 #include "../../unit/exec/engine.h"

@@ -1,4 +1,4 @@
-/* What single instructions give, written down a second time and as plainly as possible. */
+/* Results of single instructions: a second implementation, as plain as possible. */
 #include <fenv.h>
 #include <math.h>
 #include <string.h>
@@ -43,7 +43,7 @@ static uint32_t dot(uint32_t a, uint32_t b, bool signed_a, bool signed_b)
 	return (uint32_t)sum;
 }
 
-/* Two halves of a with the two low bytes of b. */
+/* Computes the dot product of the two halves of a and the two low bytes of b. */
 static uint32_t dot2(uint32_t a, uint32_t b, bool signed_a, bool signed_b)
 {
 	uint32_t sum = 0;
@@ -192,13 +192,13 @@ static uint64_t saturate(uint64_t bits)
 		result_;                                                                           \
 	})
 
-/* Nothing moves across; sources of the value are volatile in form_value. */
+/* A compiler barrier; sources of the value are volatile in form_value(). */
 static void barrier(void)
 {
 	__asm__ volatile("" ::: "memory");
 }
 
-/* Zeros are ordered by their signs. */
+/* Orders zeros by their signs. */
 static double least64(double a, double b)
 {
 	if (a != a || b != b) {
@@ -230,7 +230,7 @@ static double rounded(double v, int mode)
 	return r;
 }
 
-/* To a whole number within bounds; NaN is 0. */
+/* Converts to an integer within bounds; NaN becomes 0. */
 static uint64_t whole(double v, int mode, int64_t low, int64_t high)
 {
 	double r = rounded(v, mode);

@@ -1,4 +1,4 @@
-/* The command line of the two programs. */
+/* Command line of the fuzzers in this folder. */
 #include "fuzz_main.h"
 
 #include <stdlib.h>
@@ -7,7 +7,8 @@
 static uint8_t in[LANES_MAX * IN_BYTES], out[LANES_MAX * OUT_BYTES], sums[SUMS_BYTES],
 	want[LANES_MAX * OUT_BYTES], want_sums[SUMS_BYTES];
 
-/* Takes k. 1 when a target gave something else than the reference. */
+/* Runs one kernel on all targets. Takes k. Returns 1 if the result of a target differs from the
+ * reference. */
 static unsigned one(struct kernel *k, const struct fuzz_target *targets, unsigned n,
 		    uint64_t *digest)
 {

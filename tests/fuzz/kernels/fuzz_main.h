@@ -1,10 +1,11 @@
-/* What the two programs share: which kernels, counting, the digest of what they gave. */
+/* Shared by the fuzzers in this folder: selection of kernels, counting, and the digest of results.
+ */
 #ifndef GBPF_FUZZ_MAIN_H
 #define GBPF_FUZZ_MAIN_H
 
 #include "kernel.h"
 
-/* Runs a kernel; takes nothing. False: it did not run, which has been said. */
+/* Runs a kernel, borrowing everything. Returns false after printing a message if it did not run. */
 typedef bool (*fuzz_run)(void *arg, const struct kernel *k, const char *ptx, size_t bytes,
 			 const uint8_t *in, uint8_t *out, uint8_t *sums);
 struct fuzz_target {

@@ -1,11 +1,11 @@
-/* Random kernels on whatever GPU libcuda.so.1 serves, against the plain reference. */
+/* Runs random kernels on the GPU of libcuda.so.1 and compares with the plain reference. */
 #include <stdlib.h>
 
 #include "cuabi/api.h"
 #include "fuzz_main.h"
 
 static CUdeviceptr memory[3];
-static unsigned long level = 4; /* GPU_FUZZ_LEVEL: of the optimizer, 0 to 4 */
+static unsigned long level = 4; /* GPU_FUZZ_LEVEL: optimizer level, 0 to 4 */
 
 static bool said(CUresult r, const char *what)
 {

@@ -1,4 +1,4 @@
-/* Grows the tree of a random kernel from a seed. */
+/* Generates the tree of a random kernel from a seed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,8 +7,8 @@
 struct growth {
 	struct kernel *k;
 	uint64_t state;
-	int depth, loops; /* loops that are open */
-	unsigned left;	  /* statements still wanted */
+	int depth, loops; /* nesting depth and number of open loops */
+	unsigned left;	  /* number of statements left to generate */
 	bool in_function;
 };
 
@@ -61,7 +61,7 @@ static unsigned class_size(char class)
 	}
 }
 
-/* ptxas of CUDA 13.0 runs the last step of these for lanes whose guard is false. */
+/* ptxas of CUDA 13.0 executes the last step of these for lanes whose guard is false. */
 static bool may_guard(const struct form *f)
 {
 	static const char *const not_those[] = { "{", "set.", "testp.", "div.", "sqrt.", "rcp." };
@@ -89,7 +89,7 @@ static struct stmt *insn(struct growth *g)
 	return s;
 }
 
-/* Loads and stores in the lane's own memory; sums. */
+/* Generates loads and stores in the lane's own memory, and sums. */
 static struct stmt *memory(struct growth *g, enum kind kind)
 {
 	static const unsigned widths[] = { 1, 2, 4, 8, 16 };
@@ -98,7 +98,7 @@ static struct stmt *memory(struct growth *g, enum kind kind)
 	s->space = (enum space)below(g, SPACES);
 	s->width = widths[below(g, 5)];
 	s->reg[0] = (uint8_t)below(g, N_R);
-	s->reg[1] = (uint8_t)below(g, N_R); /* the offset's, with a mode of 1 */
+	s->reg[1] = (uint8_t)below(g, N_R); /* register of the offset in mode 1 */
 	s->reg[2] = (uint8_t)below(g, N_W);
 	s->mode = below(g, 2);
 	s->number = below(g, PRIVATE_BYTES / s->width) * s->width;

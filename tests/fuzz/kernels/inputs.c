@@ -1,4 +1,4 @@
-/* Inputs of random kernels with many edge values, comparing, digests. */
+/* Inputs of random kernels with many edge values; comparison and digests of results. */
 #include <string.h>
 
 #include "tree.h"
@@ -30,7 +30,7 @@ static uint32_t word(uint64_t *state)
 	return v >> by;
 }
 
-/* NaN has its usual bits. */
+/* Draws a float; NaN is always the canonical one. */
 static uint32_t single(uint64_t *state)
 {
 	static const uint32_t edges[] = { 0,	      0x80000000, 0x3f800000, 0xbf800000,
@@ -43,9 +43,9 @@ static uint32_t single(uint64_t *state)
 	switch (draw(state) % 4) {
 	case 0:
 		return edges[draw(state) % 18];
-	case 1: /* ordinary sizes */
+	case 1: /* ordinary magnitudes */
 		return (v & 0x807fffff) | (120 + draw(state) % 20) << 23;
-	case 2: /* halves of whole numbers */
+	case 2: /* multiples of 0.5 */
 		return (v & 0x80780000) | (127 + draw(state) % 8) << 23;
 	default:
 		return (v & 0x7f800000) == 0x7f800000 ? v & 0xff7fffff : v;

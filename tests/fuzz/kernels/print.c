@@ -9,7 +9,7 @@ struct printer {
 	const struct kernel *k;
 	FILE *to;
 	unsigned labels;
-	unsigned ends[DEPTH_MAX + 2]; /* of the loops that are open */
+	unsigned ends[DEPTH_MAX + 2]; /* labels after the open loops */
 	unsigned n_ends;
 };
 

@@ -1,5 +1,5 @@
-/* Runs a random kernel one lane after the other. Statements for all lanes together stand in the
- * outermost list only: what is between them each lane does alone. */
+/* Runs a random kernel one lane after the other. Collective statements occur only in the outermost
+ * list; each lane runs the statements between them by itself. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 struct run {
 	const struct kernel *k;
-	struct lane *lanes; /* of one block */
+	struct lane *lanes; /* lanes of one block */
 	uint8_t *sums;
 	uint8_t block_sums[SUMS_BYTES];
 };
@@ -63,7 +63,7 @@ static unsigned offset(const struct stmt *s, const struct lane *l)
 		       : s->number;
 }
 
-/* 16 bytes are two 64-bit registers: the named one and the one behind it. */
+/* Loads or stores memory. 16 bytes are two 64-bit registers: the given one and the next. */
 static void run_memory(const struct stmt *s, struct lane *l)
 {
 	uint8_t *at = l->memory[s->space] + offset(s, l);
@@ -143,7 +143,7 @@ static void run_call(struct run *r, const struct stmt *s, struct lane *l)
 	l->w[s->reg[2]] = own.w[0];
 }
 
-/* How many loops are to be left. */
+/* Runs one statement. Returns the number of loops to leave. */
 static int run_one(struct run *r, const struct stmt *s, struct lane *l)
 {
 	unsigned counter = (unsigned)l->r[s->reg[0]] & s->mask;
@@ -191,7 +191,7 @@ static int run_list(struct run *r, const struct stmt *s, struct lane *l)
 	return out;
 }
 
-/* One warp's lanes, as they were before: results go to the lanes themselves. */
+/* Computes a shuffle. was: the lanes of one warp before the statement; results go to l. */
 static void shuffle(const struct stmt *s, const struct lane *was, struct lane *l, unsigned lane)
 {
 	unsigned c = s->generic ? 16 << 8 | 31 : s->mask | (s->mode == 0 ? 0 : 31);
@@ -232,7 +232,7 @@ static void vote(const struct stmt *s, const struct lane *was, struct lane *l)
 	}
 }
 
-/* Values of few bits, so that some are equal. */
+/* Computes match. Uses values of few bits, so that some are equal. */
 static void match(const struct stmt *s, const struct lane *was, struct lane *l, unsigned lane)
 {
 	uint32_t mask = 0;
@@ -335,7 +335,7 @@ static void take(struct lane *l, const uint8_t *in)
 	}
 }
 
-/* The same order as the end of the kernel's text. */
+/* Stores the outputs in the same order as the end of the kernel text. */
 static void give(const struct run *r, const struct lane *l, uint8_t *out)
 {
 	memset(out, 0, OUT_BYTES);

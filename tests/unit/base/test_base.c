@@ -91,7 +91,7 @@ static void strmap_finds_exactly_its_entries(void **state)
 		assert_ptr_equal(strmap_get(&m, key), i % 2 ? NULL : (void *)i);
 	}
 	assert_int_equal(m.live, 2500);
-	/* adding and removing for ever does not grow without bound */
+	/* adding and removing repeatedly must not grow the map without bound */
 	for (int i = 0; i < 100000; i++) {
 		assert_int_equal(strmap_add(&m, "again", &m), 0);
 		assert_ptr_equal(strmap_del(&m, "again"), &m);
@@ -125,8 +125,8 @@ static void sealed_page_cannot_be_resized_or_mapped_writable(void **state)
 	close(fd);
 }
 
-/* Behind the end of a page nobody looks, but whoever closes it last would have to free what is
- * there. */
+/* No reader looks behind the end of a page, but the process that closes it last would have to free
+ * that memory. */
 static void page_with_memory_behind_its_end_is_refused(void **state)
 {
 	int fd = memfd_create("test", MFD_ALLOW_SEALING | MFD_CLOEXEC);
@@ -145,7 +145,7 @@ static void page_with_memory_behind_its_end_is_refused(void **state)
 	close(fd);
 }
 
-/* A page is closed at once; of anything else it is only promised that it will be. */
+/* A sealed page is closed at once; any other descriptor is closed eventually. */
 static void foreign_descriptors_are_closed(void **state)
 {
 	int page = shm_create("page", 4096, SHM_NOEXEC);
@@ -218,13 +218,13 @@ static void fast_clock_follows_the_clock(void **state)
 	uint64_t last = 0, begin = clock_now_ns(), far = 0;
 
 	(void)state;
-	/* long enough to learn the rate and to take the real clock anew several times */
+	/* enough to learn the rate and to read the real clock again several times */
 	while (clock_now_ns() - begin < 60000000u) {
 		uint64_t before = clock_now_ns(), fast = clock_fast_ns(), after = clock_now_ns();
 
 		assert_true(fast >= last);
 		last = fast;
-		/* a microsecond is promised; being descheduled between the readings widens the
+		/* the limit is a microsecond; being descheduled between the readings widens the
 		 * interval itself */
 		far += fast + 1000 < before || fast > after + 1000;
 	}

@@ -25,7 +25,7 @@ const struct gen_map gen_maps[GEN_MAPS] = {
 	[GEN_MAP_PROGS] = { GBPF_MAP_PROG_ARRAY, 4, 4, 4, 0, 0 },
 };
 
-/* Where the 64 bytes are that are always initialized, and what lies below them. */
+/* Stack offsets: the 64 bytes that are always initialized, and the slots below them. */
 enum { AREA = -64, POINTERS = -80, SCRATCH = -96, ITERATOR = -104, RECORD = -112 };
 
 static uint32_t below(struct gen *g, uint32_t n)
@@ -248,7 +248,7 @@ static void access(struct gen *g, unsigned ptr, int off, unsigned bytes, int wri
 	}
 }
 
-/* r1 becomes a number that is meant to be an index below limit. */
+/* Sets r1 to a number that should be an index below limit. */
 static unsigned make_index(struct gen *g, uint32_t limit, unsigned bytes, uint32_t skips[4])
 {
 	unsigned n;
@@ -442,7 +442,7 @@ static void helper(struct gen *g)
 	g->numbers = (uint16_t)((g->numbers & ~0x3fu) | 1);
 }
 
-/* One of the values that a diamond gives its register: harmless, linked to r8, or anything. */
+/* Generates a value for the register of a diamond: harmless, linked to r8, or arbitrary. */
 static void diamond_value(struct gen *g)
 {
 	switch (below(g, 5)) {
@@ -457,8 +457,7 @@ static void diamond_value(struct gen *g)
 	}
 }
 
-/* Instructions that change nothing that matters, so that the next place where paths meet gets a
- * node. */
+/* Generates instructions without relevant effects, so that the next meeting point gets a node. */
 static void pause(struct gen *g, unsigned n)
 {
 	while (n-- > 0) {
@@ -480,8 +479,8 @@ static void diamond_stack(struct gen *g)
 	emit(g, EBPF_LDX | EBPF_MEM | size_code(bytes), 7, 10, -96 + (int)at, 0);
 }
 
-/* Two paths give r7 different values, meet, and then r7 is an index: what one path allows the other
- * may not. */
+/* Generates two paths that set r7 to different values, meet, and then use r7 as an index that only
+ * one of them may allow. */
 static void diamond(struct gen *g)
 {
 	uint32_t at, over, skip = 0;
@@ -681,7 +680,7 @@ static void call_back(struct gen *g)
 		constant(g, 4, 0);
 		call_helper(g, HELPER_bpf_for_each_map_elem);
 	}
-	if (below(g, 2)) { /* what the callback has left there */
+	if (below(g, 2)) { /* the value that the callback has stored */
 		emit(g, EBPF_LDX | EBPF_MEM | EBPF_DW, 7, 10, AREA + 8 * (int)below(g, 8), 0);
 	}
 }
@@ -722,7 +721,7 @@ static void end_rounds(struct gen *g, uint32_t head, uint32_t out)
 	g->numbers = 1 | 1u << 7 | 1u << 8;
 }
 
-/* Reads through the pointer that was stored, mostly after a look whether there is one. */
+/* Reads through the stored pointer, usually after a NULL check. */
 static void use_stored(struct gen *g, unsigned map)
 {
 	uint32_t skip = 0;
@@ -738,7 +737,7 @@ static void use_stored(struct gen *g, unsigned map)
 	}
 }
 
-/* A pointer that is NULL before a loop and found in one of its rounds, or found before and lost. */
+/* Generates a pointer that is NULL before a loop and set in one of its rounds, or the reverse. */
 static void late_pointer(struct gen *g)
 {
 	static const uint8_t maps[] = { 0, 1, GEN_MAP_HASH };
@@ -774,7 +773,7 @@ static void late_pointer(struct gen *g)
 	g->numbers = 1 | 1u << 7 | 1u << 8;
 }
 
-/* An open-coded iterator whose number becomes an index. */
+/* Generates an open-coded iterator whose number becomes an index. */
 static void iterate(struct gen *g)
 {
 	uint32_t head, out = begin_rounds(g, (int32_t)below(g, 4) - (below(g, 8) == 0), &head);
@@ -791,7 +790,7 @@ static void iterate(struct gen *g)
 	end_rounds(g, head, out);
 }
 
-/* What needs the main function, r7 and r8. */
+/* Generates constructs that need the main function, r7 and r8. */
 static void construct(struct gen *g)
 {
 	if (!may_call(g) || (g->numbers & 0x180) != 0x180 || g->branches >= g->max_branches) {
@@ -957,7 +956,7 @@ static void each_callback(struct gen *g)
 	emit(g, EBPF_JMP | EBPF_EXIT, 0, 0, 0, 0);
 }
 
-/* The target of tail calls; now and then it goes on to itself. */
+/* Generates the target of tail calls, which sometimes calls itself. */
 static void tail_target(struct gen *g)
 {
 	g->in_function = 1;

@@ -1,5 +1,5 @@
-/* Random programs that look like something: numbers of doubtful origin, bounded in doubtful ways,
- * then used as indices. Most are wrong somewhere; the verifier must tell which. */
+/* Generates random but plausible programs: unknown numbers, bounded in ways that may be too weak,
+ * then used as indices. Most contain an error; the verifier must find it. */
 #ifndef GBPF_TESTS_BPF_LOAD_GEN_H
 #define GBPF_TESTS_BPF_LOAD_GEN_H
 

@@ -1,5 +1,5 @@
-/* Random numbers for tests: the same on every run, and rich in the values at which arithmetic goes
- * wrong. */
+/* Random numbers for tests: equal on every run, with many values at which arithmetic is prone to
+ * errors. */
 #ifndef GBPF_TESTS_BPF_LOAD_RANDOM_H
 #define GBPF_TESTS_BPF_LOAD_RANDOM_H
 

@@ -59,7 +59,7 @@ static const char *object(const char *name)
 	return NULL;
 }
 
-/* ---- what the sources' first lines say ---- */
+/* ---- expectations in the first lines of the sources ---- */
 
 static int decide(const void *elf, size_t bytes, int verify, struct report *r)
 {
@@ -495,7 +495,7 @@ static void fields_are_found_where_they_are(void **state)
 	struct ebpf_object *o = open_named("ok_core");
 	static struct stage s;
 
-	assert_int_equal(prog_of(o, HOOK_submit)->n_poisons, 1); /* what nobody reaches */
+	assert_int_equal(prog_of(o, HOOK_submit)->n_poisons, 1); /* the unreachable one */
 	ebpf_object_finish(o);
 	start_named(&s, "ok_core");
 	expect(&s, HOOK_submit, &ctx, sizeof(ctx), GBPF_HOLD);
@@ -742,7 +742,7 @@ static void damaged_objects_do_not_harm_who_links_them(void **state)
 	buf_finish(&y);
 }
 
-/* ---- objects as nobody should write them ---- */
+/* ---- malformed objects ---- */
 
 static void every_prefix_is_refused(void **state)
 {

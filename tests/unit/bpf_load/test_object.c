@@ -1,7 +1,6 @@
-/* Objects as people write them (tests/data/verify, .bpf.c, compiled by clang), and objects as
- *nobody should: truncated and damaged ones. Arguments: source and object in turn; the source's
- *first line says what is to happen: accept: ...        or        refuse: text that the message
- *begins with or contains */
+/* Well-formed objects (tests/data/verify, .bpf.c, compiled by clang), and truncated and damaged
+ * ones. Arguments: source and object in turn. The source's first line states the expected result:
+ * accept: ... or refuse: text that the message begins with or contains. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

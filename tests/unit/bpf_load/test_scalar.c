@@ -20,7 +20,7 @@ static const unsigned alu_ops[] = { EBPF_ADD, EBPF_SUB, EBPF_MUL, EBPF_DIV, EBPF
 static const unsigned jump_ops[] = { EBPF_JEQ,	EBPF_JGT, EBPF_JGE, EBPF_JSET, EBPF_JNE, EBPF_JSGT,
 				     EBPF_JSGE, EBPF_JLT, EBPF_JLE, EBPF_JSLT, EBPF_JSLE };
 
-/* A set that is known to hold x: random bounds around it in some of the views. */
+/* Sets s to a set that contains x: random bounds around it in some of the views. */
 static void set_around(struct rng *r, uint64_t x, struct ebpf_scalar *s)
 {
 	uint64_t up, down;

@@ -63,12 +63,12 @@ struct testbed {
 	char wrong[256];
 };
 
-/* What was seen, for the shares that are asserted. */
+/* Counts of the observed cases, for the asserted shares. */
 struct tally {
 	uint64_t programs, accepted, indirect, spills, offsets, calls[8], entered;
 };
 
-/* A stored number that is not known, or a stored pointer. */
+/* Returns whether the slot holds a stored number of unknown value, or a stored pointer. */
 static int is_worth_keeping(const struct ebpf_stack_slot *s)
 {
 	return (s->kind[0] == BYTE_SPILL || s->kind[4] == BYTE_SPILL) &&
@@ -176,7 +176,7 @@ struct names {
 	unsigned n;
 };
 
-/* Numbers with one name are equal, and so are pointers that nobody has looked at yet. */
+/* Numbers with one name are equal, and so are pointers that have not been resolved yet. */
 static int one_value(struct names *n, const struct ebpf_reg *r, uint64_t value)
 {
 	if (r->id == 0 || (r->type != REG_SCALAR && r->type != REG_VALUE_OR_NULL)) {
@@ -194,7 +194,7 @@ static int one_value(struct names *n, const struct ebpf_reg *r, uint64_t value)
 	return 1;
 }
 
-/* It gives no other numbers than the state says, and not more of them. */
+/* Returns whether the iterator yields only the numbers in its state, and not more of them. */
 static int iterator_holds(const struct ebpf_reg *r, const uint8_t *mem)
 {
 	int32_t current, end;
@@ -239,7 +239,7 @@ static int slot_holds(const struct testbed *w, const struct seen_slot *s, uint64
 
 enum { ALL_HOLD = 12, SLOTS_WRONG = 11 };
 
-/* ALL_HOLD, or what does not: a register, or the stack. */
+/* Returns ALL_HOLD, or the failing part: a register or the stack. */
 static int state_holds(const struct testbed *w, const struct seen *s, const uint64_t regs[11])
 {
 	struct names names = { .n = 0 };
@@ -257,7 +257,7 @@ static int state_holds(const struct testbed *w, const struct seen *s, const uint
 	return ALL_HOLD;
 }
 
-/* What hooks.def says: keys, values and memory cost one for every 16 whole bytes. */
+/* Returns the cost from hooks.def: keys, values and memory cost one per 16 whole bytes. */
 static uint32_t helper_cost(const struct testbed *w, int32_t id, const uint64_t regs[11])
 {
 	const struct ebpf_verify_helper *h = ebpf_verify_helper(id);
@@ -348,7 +348,7 @@ static void explain(const struct testbed *w, uint64_t seed, const char *what)
 	fail_msg("seed %llu: %s", (unsigned long long)seed, what);
 }
 
-/* Values of arrays hold anything; other maps keep what programs have put there. */
+/* Fills the values of arrays with random bytes; other maps keep what programs have stored. */
 static void fill_maps(struct testbed *w, struct rng *r)
 {
 	for (unsigned i = 0; i < GEN_MAPS; i++) {
@@ -499,8 +499,8 @@ static void one_contained(struct testbed *w, uint64_t seed, struct tally *t)
 	count(t, w, err == 0);
 }
 
-/* Loops by convergence meet other states first, and join others, when nothing is pruned: then
- * either way may know less. */
+/* Returns whether the program has loops by convergence. Without pruning, these meet and join other
+ * states, so either result may be less precise. */
 static int converges(const struct ebpf_prog *p)
 {
 	for (uint32_t pc = 0; pc < p->n_insns; pc++) {

@@ -309,8 +309,7 @@ static void hostile_types_stay_inside(void **state)
 	btf__free(b);
 }
 
-/* Types whose members and names are far more than their bytes: looked at for milliseconds, not
- * hours. */
+/* Types with far more members and names than bytes are handled in milliseconds. */
 static void looking_at_hostile_types_ends(void **state)
 {
 	struct btf *b = btf__new_empty();

@@ -1,5 +1,5 @@
-/* Every engine behind one call: both interpreters and the compiled code, over the same memory and
- * environment. */
+/* Runs every engine through one call: both interpreters and the compiled code, with the same memory
+ * and environment. */
 #ifndef GBPF_TESTS_BPF_ENGINES_H
 #define GBPF_TESTS_BPF_ENGINES_H
 
@@ -16,10 +16,10 @@ struct code_pool {
 };
 
 void pool_init(struct code_pool *p, size_t cap);
-/* Offset of the program's entry, or what ebpf_jit_x86 returned. */
+/* Adds a program. Returns the offset of its entry, or the error of ebpf_jit_x86(). */
 int pool_add(struct code_pool *p, const struct ebpf_insn *insns, uint32_t n,
 	     const struct ebpf_env *env);
-/* Makes what was added executable. 0 or -errno. */
+/* Makes the added programs executable. Returns 0 or -errno. */
 int pool_map(struct code_pool *p);
 uint64_t pool_run(const struct code_pool *p, int entry, void *ctx, struct ebpf_env *env);
 /* Forgets everything that was added. */

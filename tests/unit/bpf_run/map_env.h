@@ -1,4 +1,4 @@
-/* One map in shared memory of its own, for the tests of maps. */
+/* A map in private shared memory, for the tests of maps. */
 #ifndef GBPF_TESTS_MAP_ENV_H
 #define GBPF_TESTS_MAP_ENV_H
 

@@ -281,7 +281,7 @@ static void only_functions_are_called_back(void **state)
 		      -EFAULT);
 }
 
-/* What an observer sees: a callback runs one frame deeper, with its arguments in r1 and r2. */
+/* An observer sees a callback one frame deeper, with its arguments in r1 and r2. */
 static unsigned deepest, seen_i;
 
 static void observe(void *arg, uint32_t pc, unsigned frame, const uint64_t regs[11])

@@ -144,7 +144,8 @@ static void the_deepest_program_needs_less_than_is_asked_for(void **state)
 	assert_int_equal(r0, 3);
 	pool_clear(&pool);
 	print_message("deepest: %zu bytes compiled, %zu interpreted\n", compiled, interpreted);
-#if !defined(__SANITIZE_ADDRESS__) /* whose C takes more, and elsewhere */
+#if !defined(__SANITIZE_ADDRESS__) /* sanitized C code uses more stack, also outside of this one   \
+				    */
 	assert_true(compiled > 8 * 512 && compiled < EBPF_STACK_NEED);
 	assert_true(interpreted > 8 * 512 && interpreted < EBPF_STACK_NEED);
 #endif
@@ -180,7 +181,7 @@ static void enough_on_an_ordinary_thread(void **state)
 	assert_int_equal(policy.env.helper_errors, 0);
 }
 
-/* Goes down until less than `left` bytes are above the guard page. */
+/* Recurses until fewer than `left` bytes remain above the guard page. */
 static NOINLINE uint64_t descend(const uint8_t *bottom, size_t left)
 {
 	volatile uint8_t room[512];

@@ -1,4 +1,4 @@
-/* What each type of map does, against simple models: one thread, fixed seeds. */
+/* Compares each map type with a simple model: one thread, fixed seeds. */
 #include "map_env.h"
 
 #include <errno.h>
@@ -368,7 +368,7 @@ static void lpm_like_model(uint32_t data_bytes)
 		struct prefix p = { .bits = (uint32_t)test_random(&seed) % (data_bytes * 8 + 1) };
 		uint32_t v = (uint32_t)test_random(&seed), i = 0, best = UINT32_MAX, *at;
 
-		for (uint32_t b = 0; b < data_bytes; b++) { /* few values, so that they meet */
+		for (uint32_t b = 0; b < data_bytes; b++) { /* few values, so that they collide */
 			p.data[b] = (uint8_t)(test_random(&seed) % 3 * 85);
 		}
 		for (; i < n && !same_prefix(&model[i], &p); i++) {

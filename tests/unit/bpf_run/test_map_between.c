@@ -1,6 +1,7 @@
-/* Operations between the steps of another one: at each named point of an operation others are done
- * from beginning to end, as another thread would do them while the first one is held up. What the
- * first one then does must fit: random choices under fixed seeds, tiny maps, so that they meet. */
+/* Interleavings of map operations: at each named point of an operation, other operations run from
+ * beginning to end, as another thread's would while the first thread is preempted. The interrupted
+ * operation must still give a correct result. Random choices under fixed seeds; tiny maps, so that
+ * operations collide. */
 #include "map_env.h"
 
 #include <errno.h>

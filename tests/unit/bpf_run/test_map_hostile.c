@@ -1,5 +1,5 @@
-/* Maps in memory that somebody fills with anything: no operation leaves the map's memory (which the
- * sanitizer sees, since it ends where the map ends), and each of them ends. */
+/* Maps in memory that a hostile process overwrites: no operation accesses memory outside the map
+ * (which the sanitizer detects, because the allocation ends where the map ends), and each ends. */
 #include "map_env.h"
 
 #include <pthread.h>
@@ -214,7 +214,7 @@ static void *scribble(void *arg)
 	return NULL;
 }
 
-/* What gbpfd does with a tenant's map while the tenant writes to it as it likes. */
+/* Runs the operations of gbpfd on a tenant's map while the tenant writes random data to it. */
 static void memory_that_changes_meanwhile_does_no_harm(void **state)
 {
 	uint64_t seed = 0xabcdef;

@@ -75,7 +75,7 @@ static void key_of(const struct ebpf_map *m, uint64_t k, uint64_t key[4])
 	key[1] = m->key_bytes > 8 ? ~k : 0;
 }
 
-/* ---- what the victims do ---- */
+/* ---- work of the victims ---- */
 
 static void work(const struct ebpf_map *m, struct shared *s, uint64_t seed)
 {
@@ -120,7 +120,7 @@ static void work(const struct ebpf_map *m, struct shared *s, uint64_t seed)
 	}
 }
 
-/* ---- what must hold then ---- */
+/* ---- checks after a kill ---- */
 
 static uint64_t element_key(const struct ebpf_map *m, const uint64_t key[4])
 {

@@ -314,8 +314,8 @@ static int32_t small_or_any(void)
 	return below(2) ? (int32_t)below(300) - 20 : (int32_t)value();
 }
 
-/* What the compiler may make one instruction of: a load and its use. The memory lies at x + off; x
- * and y hold pointers. */
+/* Generates a load and its use, which the compiler may fuse. The memory is at x + off; x and y hold
+ * pointers. */
 static void put_use(struct program *p, unsigned x, unsigned y, int off)
 {
 	static const uint8_t sizes[] = { EBPF_B, EBPF_H, EBPF_W, EBPF_DW };
@@ -365,13 +365,12 @@ static void put_use(struct program *p, unsigned x, unsigned y, int off)
 		}
 		put(p, EBPF_ALU64 | EBPF_ADD, other_than(x, y), 0, 0, 77);
 	}
-	if (below(3)) { /* nobody reads what was loaded */
+	if (below(3)) { /* the loaded value is not read */
 		put(p, EBPF_ALU64 | EBPF_MOV, got, 0, 0, (int32_t)value());
 	}
 }
 
-/* An address from a base and an index that is scaled, in the ways in which it is written, and its
- * use. */
+/* Generates an address from a base and a scaled index in its various forms, and its use. */
 static void put_address(struct program *p)
 {
 	unsigned b = below(10), a = below(2) ? b : below(10), c = other_than(a, b), x = c;

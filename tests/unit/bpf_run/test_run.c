@@ -1,4 +1,5 @@
-/* Maps, helpers, images and what compiled code owes to C: behaviour that text cases cannot show. */
+/* Maps, helpers, images and the calling convention of compiled code: behaviour that text cases
+ * cannot show. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -229,7 +230,7 @@ static void lookups_of_absent_regions_give_null(void **state)
 	test_env_finish(&t);
 }
 
-/* ---- what compiled code owes to C ---- */
+/* ---- calling convention of compiled code ---- */
 
 static unsigned misaligned, helper_runs;
 

@@ -268,7 +268,9 @@ static void tables_are_checked(void **state)
 	tails[0] = (struct ebpf_tail_at){ 0, 1, 1 }; /* a second half */
 	assert_int_equal(ebpf_jit_compile(&code, t.env.maps, 2, pool.plain, pool.cap, &pool.len),
 			 -EINVAL);
-	tails[0] = (struct ebpf_tail_at){ 0, 1, 2 }; /* somebody falls into it */
+	tails[0] = (struct ebpf_tail_at){
+		0, 1, 2
+	}; /* the instruction before falls through into the target */
 	assert_int_equal(ebpf_jit_compile(&code, t.env.maps, 2, pool.plain, pool.cap, &pool.len),
 			 -EINVAL);
 	tails[0] = (struct ebpf_tail_at){ 2, 1, at("f") };

@@ -1,5 +1,5 @@
-/* Every hook of gbpfd, with memory of both kinds: tick counts in a global and in each tenant's
- * instance; admit decides by the weight that is asked for. */
+/* All hooks that run in gbpfd, with memory of both kinds: tick counts in a global and in each
+ * tenant's instance; admit decides by the requested weight. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("GPL");

@@ -15,7 +15,7 @@
 #include "base/fd.h"
 #include "base/shm.h"
 
-#define PATIENCE_MS 60000 /* only what never comes needs as much */
+#define PATIENCE_MS 60000 /* reached only by a failing test */
 
 /* ---- gbpfd ---- */
 

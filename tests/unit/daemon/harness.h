@@ -22,29 +22,30 @@
 struct gd {
 	char dir[64], runtime[96], state[96];
 	pid_t pid;	 /* 0: not running */
-	char said[2048]; /* on --ready-fd */
+	char said[2048]; /* text read from --ready-fd */
 	struct gbpf *g;
 };
 
-int gd_setup(void **state); /* a folder and a running gbpfd */
+int gd_setup(void **state); /* makes a folder and starts gbpfd */
 int gd_teardown(void **state);
 void gd_renew(struct gd *d);
-/* another gbpfd that knows nothing */ /* checks that it ends with code 0 */
-/* In gd->runtime, with more arguments (NULL-terminated list, may be NULL). 0 when ready, -1 with
- * ->said otherwise. */
+/* restarts gbpfd with empty state */ /* checks that its exit code is 0 */
+/* Starts gbpfd in gd->runtime with more arguments (NULL-terminated list, may be NULL). 0 when
+ * ready; otherwise -1, with the error text in ->said. */
 int gd_start(struct gd *d, const char *const *more);
-int gd_stop(struct gd *d);	    /* SIGTERM; exit code */
+int gd_stop(struct gd *d);	    /* SIGTERM; returns the exit code */
 void gd_kill(struct gd *d);	    /* SIGKILL */
-struct gbpf *gd_open(struct gd *d); /* another connection */
+struct gbpf *gd_open(struct gd *d); /* opens another connection */
 
 json_t *gd_call(struct gd *d, const char *method,
 		const char *params); /* must succeed; caller frees */
-json_int_t gd_number(struct gd *d, const char *method, const char *path); /* "counters.swaps" */
-/* Waits until the history has an event of that kind behind sequence since, whose text contains
- * what; its sequence. */
+json_int_t gd_number(struct gd *d, const char *method,
+		     const char *path); /* path: "counters.swaps" */
+/* Waits until the history has an event of that kind after sequence number `since` whose text
+ * contains `what`; returns its sequence number. */
 uint64_t gd_await_event(struct gd *d, uint64_t since, const char *kind, const char *what);
 uint64_t gd_last_event(struct gd *d);
-/* Path of a test policy's object. */
+/* Returns the path of a test policy's object. */
 const char *gd_object(const char *name);
 
 /* ---- fake processes ---- */
@@ -60,23 +61,23 @@ struct fake {
 };
 
 void fake_connect(struct fake *f, const struct gd *d);
-/* Hello without waiting for the answer. */
+/* Sends the hello without waiting for the answer. */
 void fake_say_hello(struct fake *f, uint32_t class_id, uint32_t weight, const char *name);
-/* Takes the WELCOME, maps everything, says so. */
+/* Receives WELCOME, maps everything and confirms it. */
 void fake_welcomed(struct fake *f);
-/* connect, hello, welcomed. */
+/* Connects and completes the hello. */
 void fake_enter(struct fake *f, const struct gd *d, uint32_t class_id, const char *name);
-/* Comes back with its pages after a restart; version as given. */
+/* Reattaches with its pages after a restart of gbpfd, running this policy version. */
 void fake_reattach(struct fake *f, const struct gd *d, uint64_t version);
 void fake_leave(struct fake *f);
-/* The next message, which must come within 10 s. Descriptors are the caller's. Returns wire_recv's
- * value. */
+/* Receives the next message, which must arrive within 10 s. Descriptors are the caller's. Returns
+ * the value of proto_recv(). */
 int fake_receive(struct fake *f, union proto_message *m, int fds[8], unsigned *nfds);
-/* The same, must be of that type; its only descriptor (or -1) is returned. */
+/* Receives a message, which must be of this type; returns its only descriptor, or -1. */
 int fake_expect(struct fake *f, union proto_message *m, enum proto_type type);
 void fake_send(struct fake *f, union proto_message *m, enum proto_type type);
-/* Takes a PREPARE and answers it; returns the version. Keeps the tenant region's descriptor in
- * region_fd. */
+/* Receives a PREPARE and answers it; returns the version. The tenant region's descriptor is in
+ * region_fd afterwards. */
 uint64_t fake_prepare(struct fake *f, int status);
 
 unsigned count_fds(pid_t pid);

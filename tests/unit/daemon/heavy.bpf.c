@@ -1,4 +1,4 @@
-/* Maps as large as they may be, for processes that fill them. */
+/* Maps of the maximum size, for processes that fill them. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("GPL");

@@ -1,5 +1,5 @@
-/* Maps of every scope, with types to print; init counts what it finds, exit leaves a note. Built a
- * second time with CHANGED: one map has other values, one is gone, one variable is new. */
+/* Maps of every scope, with types to print; init counts what it finds, exit leaves a note. Built
+ * a second time with CHANGED: one map has other values, one is missing, one variable is new. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("GPL");

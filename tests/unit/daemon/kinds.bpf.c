@@ -1,4 +1,4 @@
-/* One map of every type; nothing of it runs but init, the test plays the tenant. */
+/* One map of every type. Only init runs; the test acts as the tenant. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("GPL");

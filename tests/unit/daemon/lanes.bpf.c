@@ -1,5 +1,5 @@
-/* admit decides by the weight that is asked for: 11 the shared lane, 12 a slice that tells the nice value, 13 to 16 what
- * does not exist, 17 a share of the multiprocessors in the process lane. */
+/* admit decides by the requested weight: 11 the shared lane, 12 a slice that reports the nice
+ * value, 13 to 16 invalid values, 17 a share of the multiprocessors in the process lane. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");

@@ -1,4 +1,4 @@
-/* The smallest policy: everything goes. No memory of its own. */
+/* The smallest policy: submits everything. No memory of its own. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");

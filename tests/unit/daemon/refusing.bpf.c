@@ -1,4 +1,4 @@
-/* init says no. */
+/* init refuses. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");

@@ -1,7 +1,9 @@
-/* What is done to a tenant that keeps the GPU depends on its weight: 11 it is ended, 12 switched off, 13 what does not
- * exist, 16 the shortest slice, 17 nothing, but it wants to be asked when a request opens. tick asks for a slice of 400 us for weight 14, and switches 15 off. A batch tenant has a
- * slice of 300 us from its start. Notes: 0 calls of preempt, 1 levels that could be had, 2 and 3 what the helpers
- * answered, 4 calls for a request that has been open for less than a millisecond, 5 for more than 10 s. */
+/* The preemption of a tenant depends on its weight: 11 it is ended, 12 switched off, 13 an
+ * invalid level, 16 the shortest slice, 17 none, but the hook asks to run when a request opens.
+ * tick sets a slice of 400 us for weight 14, and switches 15 off. A batch tenant has a slice of
+ * 300 us from its start. Notes: 0 calls of preempt, 1 levels available, 2 and 3 results of the
+ * helpers, 4 calls for a request that has been open for less than a millisecond, 5 for more than
+ * 10 s. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");

@@ -1,5 +1,5 @@
-/* Processes that mean harm: gbpfd goes on serving others at once, and takes no more memory for them
- * than their limits allow. */
+/* Hostile processes: gbpfd continues to serve others without delay, and uses no more memory for
+ * hostile ones than their limits allow. */
 #include "harness.h"
 
 #include <arpa/inet.h>
@@ -21,7 +21,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 
-#define AT_ONCE_NS 8000000000u /* what lingers does for 20 s; this machine may be busy */
+#define AT_ONCE_NS 8000000000u /* a lingering close takes 20 s; this machine may be busy */
 #define SOMEBODY 65534u
 
 enum { LATENCY, NORMAL, BATCH };
@@ -36,8 +36,8 @@ static void answers_at_once(struct gd *d)
 
 /* ---- descriptors whose closing takes long ---- */
 
-/* A TCP connection with data that nobody reads, set to linger: whoever closes its last descriptor
- * waits for many seconds. */
+/* Makes a TCP connection with unread data and SO_LINGER: closing its last descriptor blocks for
+ * many seconds. */
 static int lingering_socket(int *ret_peer)
 {
 	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -69,7 +69,7 @@ static int connect_to(const struct gd *d, const char *leaf, int type)
 	return sock;
 }
 
-/* Sends n lingering sockets beside a message, and keeps none. */
+/* Sends n lingering sockets with a message, and keeps none. */
 static void send_lingering(int sock, unsigned n)
 {
 	union {
@@ -93,7 +93,8 @@ static void send_lingering(int sock, unsigned n)
 	memcpy(CMSG_DATA(c), fds, sizeof(int) * n);
 	assert_int_equal(sendmsg(sock, &m, MSG_NOSIGNAL), 1);
 	for (unsigned i = 0; i < n; i++) {
-		close(fds[i]); /* the listeners stay open: nobody reads, nobody resets */
+		close(fds[i]); /* the listeners stay open, so that no data is read and no connection
+				  is reset */
 	}
 }
 
@@ -108,7 +109,7 @@ static void passed_descriptors_do_not_hold_gbpfd_up(void **state)
 	answers_at_once(d);
 	close(sock);
 	sock = connect_to(d, "session.sock", SOCK_SEQPACKET);
-	send_lingering(sock, 12); /* more than any message carries */
+	send_lingering(sock, 12); /* more than any message may carry */
 	answers_at_once(d);
 	answers_at_once(d);
 	close(sock);
@@ -121,7 +122,7 @@ static void passed_descriptors_do_not_hold_gbpfd_up(void **state)
 	answers_at_once(d);
 }
 
-/* Descriptors that wait in a session's socket when gbpfd closes it. */
+/* Descriptors queued in a session's socket when gbpfd closes it. */
 static void unread_descriptors_do_not_hold_gbpfd_up(void **state)
 {
 	struct gd *d = *state;
@@ -190,7 +191,7 @@ static void many_short_lines_take_no_memory_and_no_time(void **state)
 		answers_at_once(d);
 		clock_sleep_ns(20000000);
 	}
-#if !defined(__SANITIZE_ADDRESS__) /* which keeps what was freed */
+#if !defined(__SANITIZE_ADDRESS__) /* its allocator keeps freed memory */
 	assert_true(memory_of(d) - before < (8 << 20));
 #else
 	(void)before;
@@ -202,8 +203,8 @@ static void many_short_lines_take_no_memory_and_no_time(void **state)
 	close(sock);
 }
 
-/* Reads so many answers; how many of them are status as of before `when`, and the last one's time.
- */
+/* Reads `wanted` answers; returns how many of them are a status older than `when`, and the time of
+ * the last one. */
 static unsigned read_answers(int sock, unsigned wanted, json_int_t when, json_int_t *ret_last)
 {
 	unsigned n = 0, before = 0;
@@ -236,7 +237,7 @@ static void say(int sock, const char *text)
 	assert_int_equal(send(sock, text, strlen(text), MSG_NOSIGNAL), strlen(text));
 }
 
-/* Who asks once is not behind all that those ask who ask for much. */
+/* A caller with one request does not wait for all requests of callers that send many. */
 static void callers_with_many_requests_do_not_delay_one_request(void **state)
 {
 	enum { MANY = 24, LINES = 50 };
@@ -273,7 +274,7 @@ static void callers_with_many_requests_do_not_delay_one_request(void **state)
 	assert_in_range(before, 0, MANY * LINES / 2);
 }
 
-/* A hang-up that epoll reports all the time keeps nobody's later requests waiting. */
+/* A hang-up that epoll reports continuously does not delay later requests of others. */
 static void a_closed_connection_does_not_delay_others(void **state)
 {
 	struct gd *d = *state;
@@ -324,7 +325,7 @@ static void a_flood_of_notes_leaves_the_control_socket_usable(void **state)
 	}
 }
 
-/* A tenant that changes its class all the time fills no other's queue. */
+/* A tenant that changes its class continuously does not fill the queues of others. */
 static void a_flood_of_changes_drops_no_session(void **state)
 {
 	struct gd *d = *state;
@@ -338,7 +339,7 @@ static void a_flood_of_changes_drops_no_session(void **state)
 	fake_enter(&slow, d, NORMAL, "slow");
 	fake_enter(&wild, d, NORMAL, "wild");
 	fcntl(wild.sock, F_SETFL, O_NONBLOCK);
-	for (int i = 0; i < 600; i++) { /* coming and going is told to others too */
+	for (int i = 0; i < 600; i++) { /* connects and disconnects are sent to the others too */
 		struct fake f;
 
 		fake_enter(&f, d, LATENCY, "fly");
@@ -359,7 +360,7 @@ static void a_flood_of_changes_drops_no_session(void **state)
 		if (!d->g) {
 			d->g = gd_open(d);
 		}
-		gbpf_call(d->g, "set", params, -1, &text); /* may be refused: too often */
+		gbpf_call(d->g, "set", params, -1, &text); /* may be refused because of its rate */
 		free(text);
 		while (proto_recv(wild.sock, &m, fds, &n) == 1) {
 		}
@@ -369,7 +370,7 @@ static void a_flood_of_changes_drops_no_session(void **state)
 	fake_leave(&wild);
 	while (gd_number(d, "status", "tenants") != 1) {
 	}
-	/* What the slow one reads at last makes sense, and ends with no board. */
+	/* The messages that the slow one reads at last are consistent, and end without a board. */
 	fcntl(slow.sock, F_SETFL, O_NONBLOCK);
 	while (proto_recv(slow.sock, &m, fds, &n) == 1) {
 		if (m.head.type == PROTO_BOARD_ADD) {
@@ -389,7 +390,7 @@ static void a_flood_of_changes_drops_no_session(void **state)
 
 /* ---- one user against the others ---- */
 
-/* A session of another user. */
+/* Connects a session of another user. */
 static void enter_as(struct fake *f, const struct gd *d, uid_t uid, unsigned first_uuid,
 		     unsigned gpus, enum proto_type expected)
 {
@@ -453,11 +454,11 @@ static void one_user_takes_not_all_boards(void **state)
 	fake_leave(&other);
 }
 
-/* Whoever comes too late for his user's part runs without the policy; other users' programs do not.
- */
+/* A process beyond its user's share of memory runs without the policy; programs of other users are
+ * not affected. */
 static void one_user_takes_not_all_memory_for_maps(void **state)
 {
-	enum { MANY = 18 }; /* of 62 MiB: 17 are less than a quarter of 4 GiB */
+	enum { MANY = 18 }; /* of 62 MiB each: 17 are less than a quarter of 4 GiB */
 	struct gd *d = *state;
 	struct fake many[MANY], other;
 	struct gbpf *g = gd_open(d);
@@ -489,7 +490,7 @@ static void one_user_takes_not_all_memory_for_maps(void **state)
 	fake_leave(&other);
 }
 
-/* What answers where gbpfd should is another user's. */
+/* Another user's process listens in place of gbpfd. */
 static void no_command_talks_to_a_strangers_gbpfd(void **state)
 {
 	struct gd *d = *state;

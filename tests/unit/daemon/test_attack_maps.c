@@ -1,5 +1,5 @@
-/* Processes that mean harm with their maps and with their part in a swap: what gbpfd's loop does
- * for one request stays short, counted in its own processor time, whatever they wrote. */
+/* Processes with hostile maps, or that disturb a swap: gbpfd's loop spends little time on one
+ * request, counted as its own processor time, whatever they wrote. */
 #include "harness.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/shm.h"
 
-#define AT_MOST_NS 9000000u /* of processor time, for one request */
+#define AT_MOST_NS 9000000u /* processor time for one request */
 #define TENANTS 24
 #define BIG_BYTES (60u << 20)
 
@@ -30,7 +30,7 @@ static void load(struct gd *d, const char *name)
 	gbpf_close(g);
 }
 
-/* Processor time of the thread that runs gbpfd's loop. */
+/* Returns the processor time of the thread that runs gbpfd's loop. */
 static uint64_t loop_ns(const struct gd *d)
 {
 	char path[64];
@@ -53,7 +53,7 @@ static void took_little(const char *what, uint64_t ns)
 #endif
 }
 
-/* Of the request alone. */
+/* Returns the cost of this request alone. */
 static uint64_t cost_of(struct gd *d, const char *method, const char *params)
 {
 	uint64_t begin;
@@ -154,7 +154,7 @@ static void *run_load(void *arg)
 	return NULL;
 }
 
-/* Two cannot run the version, and die while another is still being waited for. */
+/* Two processes cannot run the version, and exit while the swap still waits for a third. */
 static void a_failed_process_that_exits_is_not_counted(void **state)
 {
 	struct gd *d = *state;

@@ -1,4 +1,4 @@
-/* The control socket against callers that are wrong, hostile, or not allowed. */
+/* The control socket with callers that are wrong, hostile, or not allowed. */
 #include "harness.h"
 
 #include <errno.h>
@@ -36,14 +36,14 @@ static void say(int fd, const char *text, size_t len)
 		ssize_t n = send(fd, text, len, MSG_NOSIGNAL);
 
 		if (n < 0) {
-			return; /* it has closed: the answer says why */
+			return; /* it has closed the connection: the answer says why */
 		}
 		text += n;
 		len -= (size_t)n;
 	}
 }
 
-/* The next line; NULL when gbpfd has closed. */
+/* Reads the next line; NULL when gbpfd has closed the connection. */
 static json_t *hear(int fd)
 {
 	struct buf b;
@@ -133,7 +133,7 @@ static void a_line_has_a_limit(void **state)
 	say(fd, line, len);
 	expect_error(fd, "limit", 2);
 	close(fd);
-	memset(line, '[', len); /* nesting without end */
+	memset(line, '[', len); /* unbounded nesting */
 	line[200000] = '\n';
 	fd = dial(*state);
 	say(fd, line, 200001);
@@ -158,7 +158,8 @@ static void requests_may_come_together_and_in_pieces(void **state)
 	close(fd);
 }
 
-/* Thousands of requests whose answers nobody reads: gbpfd stops reading, and serves others. */
+/* Thousands of requests whose answers are not read: gbpfd stops reading from that caller, and
+ * serves others. */
 static void a_caller_that_reads_no_answers_is_not_read(void **state)
 {
 	static const char request[] = "{\"id\":9,\"method\":\"status\"}\n";
@@ -181,7 +182,7 @@ static void a_caller_that_reads_no_answers_is_not_read(void **state)
 		}
 		assert_true(sent < 1000000);
 	}
-#if !defined(__SANITIZE_ADDRESS__) /* which keeps what was freed */
+#if !defined(__SANITIZE_ADDRESS__) /* its allocator keeps freed memory */
 	assert_true(gd_number(d, "status", "memory_bytes") - before < (32 << 20));
 #else
 	(void)before;
@@ -204,7 +205,7 @@ static void unexpected_descriptors_are_closed(void **state)
 		expect_result(fd);
 	}
 	for (int i = 0; i < 2000 && count_fds(d->pid) > before; i++) {
-		clock_sleep_ns(1000000); /* the answer may come before the last ones are closed */
+		clock_sleep_ns(1000000); /* the answer may arrive before the last ones are closed */
 	}
 	assert_true(count_fds(d->pid) <= before);
 	close(fd);
@@ -237,11 +238,12 @@ static void policies_may_differ_by_gpu(void **state)
 	fake_prepare(&f, 0);
 	gbpf_set_timeout(g, 5000);
 	assert_int_equal(gbpf_call(g, "policy.rollback", "{\"version\":1,\"gpu\":3}", -1, NULL),
-			 0); /* f is late: fine */
+			 0); /* f is late, as intended */
 	assert_int_equal(f.dir->version[0], 2);
 	assert_int_equal(f.dir->version[3], 1);
 	close(fake_expect(&f, &m, PROTO_PREPARE));
-	assert_int_equal(m.version.version, 1); /* and version 2 is not dropped: it is in use */
+	assert_int_equal(m.version.version,
+			 1); /* and version 2 is not dropped, because it is in use */
 	assert_int_equal(gbpf_call(g, "policy.unload", "{\"gpu\":3}", -1, NULL), 0);
 	fake_expect(&f, &m, PROTO_DROP);
 	assert_int_equal(m.version.version, 1);
@@ -250,7 +252,7 @@ static void policies_may_differ_by_gpu(void **state)
 	fake_leave(&f);
 }
 
-/* As user 65534: what everybody may, what the owner may, what administrators may. */
+/* As user 65534: what all users may do, what the owner may, what administrators may. */
 static int as_nobody(struct gd *d, gid_t group)
 {
 	static const char *const forbidden[] = {

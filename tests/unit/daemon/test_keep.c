@@ -1,4 +1,4 @@
-/* Which types count as the same when maps are carried over; also those of hostile objects. */
+/* Which types are equal when maps are kept; also types of hostile objects. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 
 #include "bpf/load/btf/btf_equal.h"
 
-/* struct { u32 a; TYPE b; } with b at that bit. */
+/* Builds struct { u32 a; TYPE b; } with b at this bit. */
 static int pair(struct btf *b, const char *second, int type, uint32_t bit, uint32_t bits)
 {
 	int u32 = btf__add_int(b, "unsigned int", 4, 0), s = btf__add_struct(b, "pair", 16);
@@ -76,7 +76,8 @@ static void arrays_must_agree_in_length(void **state)
 	btf__free(a);
 }
 
-/* A struct that contains itself, and structs that each contain the next one many times. */
+/* A struct that contains itself, and a sequence of structs that each contain the next one many
+ * times. */
 static void types_without_end_are_never_equal(void **state)
 {
 	struct btf *a = btf__new_empty();
@@ -117,7 +118,8 @@ static void variables_lie_within_their_section(void **state)
 	assert_string_equal(got.name, "x");
 	assert_int_equal(got.offset, 8);
 	assert_int_equal(got.bytes, 8);
-	assert_int_equal(ebpf_variable_at(a, section, 16, 1, &got), -EINVAL); /* sticks out */
+	assert_int_equal(ebpf_variable_at(a, section, 16, 1, &got),
+			 -EINVAL); /* exceeds the section */
 	assert_int_equal(ebpf_variable_at(a, section, 16, 2, &got), -ENOENT);
 	assert_int_equal(ebpf_variable_at(a, (uint32_t)u64, 16, 0, &got), -EINVAL);
 	assert_int_equal(ebpf_variable_at(a, 99, 16, 0, &got), -EINVAL);

@@ -1,5 +1,5 @@
-/* Maps of every type through the control socket: what a tenant wrote is shown, kept and drained,
- * also when the tenant writes nonsense. */
+/* Maps of every type through the control socket: the values that a tenant wrote are shown, kept and
+ * drained, also if they are nonsense. */
 #include "harness.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ struct event {
 	uint32_t pad;
 };
 
-/* A process that has the policy mapped. */
+/* A process that has mapped the policy. */
 struct tenant {
 	struct fake f;
 	struct ebpf_policy *policy;
@@ -116,7 +116,7 @@ static json_t *entries_of(char *text)
 	return e;
 }
 
-/* All pages. */
+/* Dumps all pages. */
 static json_t *dump(struct gd *d, const char *map)
 {
 	struct gbpf_map m = arg(map);
@@ -254,7 +254,7 @@ static void histograms_show_their_buckets(void **state)
 	assert_int_equal(ebpf_map_hist_add(map_of(&t, "sizes"), 1, UINT64_MAX), 0);
 	e = dump(d, "sizes");
 	assert_int_equal(number(json_array_get(e, 1), "count"), 3);
-	assert_int_equal(number(json_array_get(e, 1), "key"), 1); /* no type names it */
+	assert_int_equal(number(json_array_get(e, 1), "key"), 1); /* no type describes it */
 	b = json_object_get(json_array_get(e, 1), "buckets");
 	assert_int_equal(json_array_size(b), 3);
 	assert_int_equal(number(json_array_get(b, 0), "high"), 0);
@@ -401,7 +401,7 @@ struct reading {
 	uint64_t last;
 	char who[16];
 	json_int_t bytes;
-	sem_t first; /* a record came */
+	sem_t first; /* posted by the first record */
 };
 
 static int on_record(void *arg_, const char *line)
@@ -442,7 +442,7 @@ static void watchers_receive_records_and_losses(void **state)
 	assert_int_equal(r.last, r.wanted);
 	assert_string_equal(r.who, "x");
 	assert_int_equal(r.bytes, sizeof(v));
-	assert_int_equal(r.lost, 1); /* the one that found it full */
+	assert_int_equal(r.lost, 1); /* the one that the full ring refused */
 	assert_int_equal(gbpf_call(g, "map.watch", "{\"map\":\"events\"}", -1, NULL), 0);
 	assert_int_equal(gbpf_call(second, "map.watch", "{\"map\":\"events\"}", -1, NULL), -EBUSY);
 	gbpf_close(g);
@@ -472,13 +472,13 @@ static void a_dead_owners_ring_is_drained_once(void **state)
 	load(d, 0);
 	enter(&t, d);
 	r.t = &t;
-	/* The second is reserved and never finished: its owner dies. */
+	/* The second record is reserved and never submitted: its owner exits. */
 	ebpf_ring_output(map_of(&t, "events"), &v, sizeof(v));
 	ebpf_ring_reserve(map_of(&t, "events"), 64);
 	v.at = 78;
 	ebpf_ring_output(map_of(&t, "events"), &v, sizeof(v));
 	assert_int_equal(pthread_create(&thread, NULL, leave_soon, &r), 0);
-	/* An interval of an hour: after the first look only the death makes gbpfd look. */
+	/* The interval is an hour: after the first scan only the exit makes gbpfd scan again. */
 	assert_int_equal(gbpf_map_watch(g, &m, 3600000, 10000, on_record, &r), 1);
 	pthread_join(thread, NULL);
 	assert_int_equal(r.last, 78);
@@ -496,7 +496,7 @@ static int on_init_and_exit(void *arg_, const char *line)
 		return 7;
 	}
 	(void)on_record(arg_, line);
-	if (r->n == 1) { /* what init said: now end the version */
+	if (r->n == 1) { /* init's record: now end the version */
 		assert_string_equal(r->who, "init");
 		json_decref(gd_call(r->d, "policy.unload", NULL));
 	}
@@ -544,7 +544,7 @@ struct vandal {
 	int stop;
 };
 
-/* A tenant that writes nonsense all over its memory, without end. */
+/* A tenant that overwrites all of its memory with random words, without end. */
 static void *vandalize(void *arg_)
 {
 	struct vandal *v = arg_;

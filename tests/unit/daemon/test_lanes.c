@@ -1,5 +1,4 @@
-/* What happens before and beside the scheduling: early hellos and lanes, flag pages and who gets
- * them. */
+/* Steps before scheduling: early hellos and lanes, and the distribution of flag pages. */
 #include "harness.h"
 
 #include <errno.h>
@@ -191,14 +190,15 @@ static void admit_chooses_the_lane(void **state)
 	assert_int_equal(w.priority, 1);
 	assert_int_equal(w.slice_us, 777);
 	fake_leave(&f);
-	/* A lane that the process cannot take is not an error, and what belongs to it is void. */
+	/* A lane that the process does not support is not an error, and its parameters are ignored.
+	 */
 	w = early_welcome(&f, d, 11, PROCESS, 1u << PROCESS);
 	assert_int_equal(w.lane, PROCESS);
 	assert_int_equal(w.sm_percent, 100);
 	assert_int_equal(w.priority, 0);
 	assert_int_equal(w.slice_us, 777);
 	fake_leave(&f);
-	/* A share of the multiprocessors belongs to either lane. */
+	/* A share of the multiprocessors applies in either lane. */
 	w = early_welcome(&f, d, 17, PROCESS, 0);
 	assert_int_equal(w.lane, PROCESS);
 	assert_int_equal(w.sm_percent, 40);
@@ -306,7 +306,7 @@ static void offer(struct fake *f, uint32_t gpu, int fd)
 	assert_int_equal(proto_send(f->sock, &m, PROTO_FLAG, &fd, fd >= 0), 0);
 }
 
-/* The next FLAG_ADD or FLAG_REMOVE; boards and policies that come before are skipped. */
+/* Receives the next FLAG_ADD or FLAG_REMOVE; skips boards and policies. */
 static int next_flag(struct fake *f, union proto_message *m)
 {
 	for (;;) {
@@ -376,7 +376,7 @@ static void a_page_may_be_taken_back_and_replaced(void **state)
 	enter_two(d, &batch, &lc);
 	offer(&batch, 0, fd);
 	expect_page(&lc, &batch, &m);
-	offer(&batch, 0, fd); /* another one */
+	offer(&batch, 0, fd); /* a second one */
 	next_flag(&lc, &m);
 	assert_int_equal(m.head.type, PROTO_FLAG_REMOVE);
 	expect_page(&lc, &batch, &m);
@@ -456,7 +456,7 @@ static void leases_of_a_killed_tenant_are_cleared(void **state)
 	fake_leave(&batch);
 }
 
-/* Leases that would stand for hours, on words of nobody and of another tenant. */
+/* Leases for hours, on words without owner and of another tenant. */
 static void leases_of_a_hostile_tenant_end_with_it(void **state)
 {
 	struct gd *d = *state;
@@ -466,7 +466,7 @@ static void leases_of_a_hostile_tenant_end_with_it(void **state)
 	uint32_t *word = shm_map(fd, PAGE, 1), slot;
 
 	enter_two(d, &batch, &lc);
-	memset(word, 0x7f, PAGE); /* from the time of another gbpfd */
+	memset(word, 0x7f, PAGE); /* written at the time of an earlier gbpfd */
 	offer(&batch, 0, fd);
 	expect_page(&lc, &batch, &m);
 	slot = m.flag.slot;
@@ -481,7 +481,7 @@ static void leases_of_a_hostile_tenant_end_with_it(void **state)
 	store_seqcst(&word[PROTO_MAX_LC], 1u);
 	fake_leave(&hostile);
 	gd_await_event(d, 0, "detach", "hostile");
-	do { /* told to who is left */
+	do { /* sent to the remaining session */
 		int fds[8], got;
 		unsigned n;
 
@@ -491,7 +491,7 @@ static void leases_of_a_hostile_tenant_end_with_it(void **state)
 			close(fds[--n]);
 		}
 	} while (m.head.type != PROTO_BOARD_REMOVE);
-	for (unsigned i = 0; i < PROTO_MAX_LC; i++) { /* its own it says again itself */
+	for (unsigned i = 0; i < PROTO_MAX_LC; i++) { /* it restores its own word itself */
 		assert_int_equal(load_seqcst(&word[i]), i == slot ? 0x7fffffff : 0);
 	}
 	assert_int_equal(load_seqcst(&word[PROTO_MAX_LC]), 1); /* no lease */
@@ -501,7 +501,8 @@ static void leases_of_a_hostile_tenant_end_with_it(void **state)
 	fake_leave(&lc);
 }
 
-/* Nothing that is no page is mapped or passed on; who sent it goes on. */
+/* Descriptors that are not valid pages are neither mapped nor passed on; their sender keeps its
+ * session. */
 static void invalid_flag_pages_are_refused(void **state)
 {
 	struct gd *d = *state;
@@ -517,7 +518,8 @@ static void invalid_flag_pages_are_refused(void **state)
 	assert_int_equal(ftruncate(bad[2], PAGE), 0);
 	bad[3] = shm_create("small", 100, SHM_NOEXEC);
 	bad[4] = open("/proc/self/exe", O_RDONLY);
-	bad[5] = shm_create("sealed", PAGE, SHM_NOEXEC); /* nobody could write leases to it */
+	bad[5] = shm_create("sealed", PAGE,
+			    SHM_NOEXEC); /* not writable, so no lease could be raised */
 	assert_int_equal(shm_seal_future_write(bad[5]), 0);
 	enter_two(d, &batch, &lc);
 	for (unsigned i = 0; i < 6; i++) {
@@ -537,7 +539,7 @@ static void invalid_flag_pages_are_refused(void **state)
 	fake_leave(&lc);
 }
 
-/* Who floods gbpfd with pages is dropped, before those who get them suffer. */
+/* A process that floods gbpfd with pages is dropped, before their receivers are disturbed. */
 static void pages_come_slowly(void **state)
 {
 	struct gd *d = *state;
@@ -586,7 +588,7 @@ static void nothing_is_left_of_pages(void **state)
 	}
 	while (gd_number(d, "status", "tenants") != 1 || gd_number(d, "status", "ending") != 0) {
 	}
-	/* Strangers' descriptors are closed on the side, a moment later. */
+	/* Descriptors of clients are closed by a thread, a moment later. */
 	for (int i = 0; i < 2000 && count_fds(d->pid) > before; i++) {
 		(void)poll(NULL, 0, 1);
 	}

@@ -1,4 +1,4 @@
-/* Maps of a running gbpfd: shown, changed and carried over; init and exit of versions. */
+/* Maps of a running gbpfd: shown, changed and kept; init and exit of versions. */
 #include "harness.h"
 
 #include <errno.h>
@@ -62,7 +62,7 @@ static struct gbpf_map map_of(const char *name)
 				  .tenant = GBPF_ALL_TENANTS };
 }
 
-/* The only entry that map.get gives. */
+/* Returns the only entry of a map.get. */
 static json_t *get(struct gd *d, const char *map, const char *key)
 {
 	struct gbpf_map m = map_of(map);
@@ -157,7 +157,7 @@ static void a_version_whose_init_refuses_leaves_the_old_one(void **state)
 	assert_int_equal(number(list, "active"), 1);
 	assert_int_equal(json_array_size(json_object_get(list, "versions")), 1);
 	json_decref(list);
-	assert_int_equal(note_of(d, 1, 4), 0); /* it never ended */
+	assert_int_equal(note_of(d, 1, 4), 0); /* it never became active */
 	gbpf_close(g);
 }
 
@@ -178,7 +178,7 @@ static void a_process_that_prepared_a_refused_version_drops_it(void **state)
 	assert_int_equal(m.version.version, 2);
 	assert_int_equal(load_seqcst(&f.dir->version[0]), 1);
 	load_now(d, "counting");
-	assert_int_equal(fake_prepare(&f, 0), 3); /* the number is used up */
+	assert_int_equal(fake_prepare(&f, 0), 3); /* the number is not reused */
 	fake_leave(&f);
 	gbpf_close(g);
 }
@@ -204,7 +204,7 @@ static void the_list_has_the_end_of_versions(void **state)
 	gbpf_close(g);
 }
 
-/* ---- carrying over ---- */
+/* ---- kept maps ---- */
 
 static json_t *map_in(const json_t *answer, const char *map)
 {
@@ -236,9 +236,9 @@ static void kept_maps_have_the_old_values(void **state)
 	r = get(d, "flows", "3");
 	assert_int_equal(number(json_object_get(r, "value"), "bytes"), 77);
 	json_decref(r);
-	assert_int_equal(value_of(d, "own", "0"), 2); /* init has seen the old one */
+	assert_int_equal(value_of(d, "own", "0"), 2); /* init has seen the old value */
 	assert_true(note_of(d, 2, 3) > 4);
-	load_now(d, "keeping"); /* without the option all is new */
+	load_now(d, "keeping"); /* without the option all values are new */
 	assert_int_equal(value_of(d, "own", "0"), 1);
 }
 
@@ -285,7 +285,7 @@ static void each_tenants_maps_are_kept(void **state)
 	old[2] = 1234;
 	assert_int_equal(gbpf_policy_load(g, gd_object("keeping2"), NULL,
 					  GBPF_LOAD_SWAP | GBPF_LOAD_KEEP_MAPS, NULL),
-			 0); /* nobody answers; it is kept all the same */
+			 0); /* no process answers; it is kept nevertheless */
 	assert_int_equal(fake_prepare(&a, 0), 2);
 	new = shm_map(a.region_fd, 4096, 1);
 	assert_int_equal(new[2], 1234);
@@ -455,7 +455,7 @@ static void a_dump_comes_in_pages_and_is_complete(void **state)
 	assert_int_equal(dump(d, "flows", 3, 0, &pages), 8);
 	assert_true(pages >= 3);
 	assert_int_equal(dump(d, "flows", 0, 1, &pages), 1);
-	assert_int_equal(dump(d, "seen", 0, 0, &pages), 0); /* no tenant, no instance */
+	assert_int_equal(dump(d, "seen", 0, 0, &pages), 0); /* no such tenant, no instance */
 	set(d, "many", "999999", "1");
 	assert_int_equal(dump(d, "many", 0, 1, &pages), 2);
 }
@@ -484,7 +484,7 @@ static void a_dump_of_a_million_entries_does_not_hold_up_gbpfd(void **state)
 	}
 	free(after);
 	assert_true(n > 200);
-	assert_in_range(slow, 0, 20); /* the machine may be busy, but not for each of 200 */
+	assert_in_range(slow, 0, 20); /* the machine may be busy, but not at each of 200 */
 	gbpf_close(g);
 }
 
@@ -495,7 +495,7 @@ struct watching {
 	json_t *last;
 };
 
-/* Changes an entry when the watch has begun, and swaps when that was seen. */
+/* Changes an entry when the watch has begun, and swaps when the change was reported. */
 static int on_watch(void *arg, const char *line)
 {
 	struct watching *w = arg;
@@ -552,7 +552,7 @@ static void a_watcher_that_leaves_is_forgotten(void **state)
 	json_int_t fds = 0;
 
 	load_now(d, "keeping");
-	for (int i = 0; i < 100; i++) { /* more than may watch at a time */
+	for (int i = 0; i < 100; i++) { /* more than the limit of watches */
 		struct gbpf *g = gd_open(d);
 
 		while (gbpf_call(g, "map.watch", "{\"map\":\"flows\",\"interval_ms\":10}", -1,

@@ -1,4 +1,4 @@
-/* The MPS control daemon as gbpfd keeps it, with a script in its place. */
+/* Supervision of the MPS control daemon, with a script in its place. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -81,7 +81,7 @@ static int teardown(void **state)
 	return err;
 }
 
-/* A turn of the loop; time limits are the test's own. */
+/* Runs the loop once; time limits are the test's own. */
 static void turn(struct world *w)
 {
 	assert_true(sd_event_run(w->d.loop, 10000000) > 0);
@@ -236,7 +236,7 @@ static void it_outlives_gbpfd_while_tenants_are_left(void **state)
 	assert_int_equal(kill(pid, 0), -1);
 }
 
-/* The file names a process, but another one has its number now. */
+/* The file names a process, but its ID belongs to another process now. */
 static void a_stranger_is_not_adopted(void **state)
 {
 	struct world *w = *state;

@@ -1,5 +1,4 @@
-/* Parts of gbpfd by themselves: texts, history and its files, the store, devices, the queue of a
- * session. */
+/* Units of gbpfd: texts, history and its files, the store, devices, the queue of a session. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,7 +70,7 @@ static void texts_become_utf8_without_controls(void **state)
 		{ "plain text", "plain text" },
 		{ "\x01\x1b[0m\x7f\t\n", "??[0m???" },
 		{ "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80" },
-		{ "\xc0\xaf", "??" },		/* too long a form */
+		{ "\xc0\xaf", "??" },		/* overlong form */
 		{ "\xed\xa0\x80", "???" },	/* surrogate */
 		{ "\xf4\x90\x80\x80", "????" }, /* beyond Unicode */
 		{ "\xc2\x9b", "??" },		/* a control character of eight bits */
@@ -174,7 +173,7 @@ static void damaged_history_files_are_read_as_far_as_they_go(void **state)
 		"\"k\","
 		"\"text\":\"x\"}\n{\"seq\":9,\"kind\":\"k\",\"text\":\"nine\"}\n{\"seq\":10,\"ki");
 	assert_int_equal(daemon_history_open(&h, dir), 0);
-	assert_null(daemon_history_get(&h, 3)); /* there is a gap behind it */
+	assert_null(daemon_history_get(&h, 3)); /* a gap follows it */
 	assert_string_equal(daemon_history_get(&h, 9)->text, "nine");
 	assert_int_equal(h.next, 10);
 	daemon_history_close(&h);
@@ -192,7 +191,8 @@ static void devices_are_read_from_the_drivers_folder(void **state)
 	assert_int_equal(daemon_gpus_open(&t, "auto", proc, "/nonexistent"), 0);
 	assert_string_equal(t.kind, "soft");
 	assert_int_equal(daemon_gpus_open(&t, "toaster", proc, "/nonexistent"), -EINVAL);
-	assert_int_equal(daemon_gpus_open(&t, "nvidia", proc, "/dev/null"), 0); /* the node alone */
+	assert_int_equal(daemon_gpus_open(&t, "nvidia", proc, "/dev/null"),
+			 0); /* the device node alone */
 	snprintf(path, sizeof(path), "%s/0000:1b:00.0", proc);
 	mkdir(path, 0755);
 	snprintf(path, sizeof(path), "%s/0000:0a:00.0", proc);
@@ -257,7 +257,7 @@ static void the_store_is_read_back(void **state)
 	assert_int_equal(daemon_store_add(&s, 1, meta("first"), &removed), 0);
 	assert_int_equal(daemon_store_add(&s, 12, meta("second"), &removed), 0);
 	s.active[0] = 12;
-	s.active[3] = 7; /* not there */
+	s.active[3] = 7; /* no such version */
 	s.previous = 1;
 	text = daemon_store_state_text(&s);
 	assert_int_equal(daemon_store_write_state(s.dir, text), 0);
@@ -281,7 +281,7 @@ static void the_store_is_read_back(void **state)
 	assert_int_equal(daemon_store_open(&s, dir), 0);
 	assert_int_equal(s.n, 1);
 	assert_int_equal(s.active[0], 0);
-	assert_int_equal(s.next, 13); /* a number is not used twice */
+	assert_int_equal(s.next, 13); /* numbers are not reused */
 	daemon_store_close(&s);
 }
 
@@ -326,7 +326,7 @@ static void a_full_store_gives_up_the_oldest_that_is_not_in_use(void **state)
 	daemon_store_close(&s);
 }
 
-/* Killed at a moment between writing a version and removing the one that gave way. */
+/* Killed between writing a version and removing the one it replaces. */
 static void too_many_files_never_remove_versions_in_use(void **state)
 {
 	struct daemon_store s;
@@ -412,7 +412,7 @@ static unsigned events(const struct daemon_history *h, const char *with)
 	return n;
 }
 
-/* A state that lasts is told at once, and then ever less often with how often it was. */
+/* A lasting state is reported at once, and then at growing intervals with its repetitions. */
 static void repeated_events_are_written_at_growing_intervals(void **state)
 {
 	static struct daemon_history h;
@@ -433,14 +433,14 @@ static void repeated_events_are_written_at_growing_intervals(void **state)
 	daemon_history_repeat(&h, now, "preempt", 3, 30, "anew");
 	daemon_history_repeat(&h, now + 1, "preempt", 3, 30, "anew");
 	assert_int_equal(events(&h, "anew"), 1);
-	for (int i = 0; i < 1000; i++) { /* more than are remembered */
+	for (int i = 0; i < 1000; i++) { /* more than the table holds */
 		daemon_history_repeat(&h, ++now, "preempt", 100 + i, 1, "many");
 	}
 	assert_int_equal(events(&h, "many"), 1000);
 	daemon_history_close(&h);
 }
 
-/* Numbers of processes are used again. */
+/* Process IDs are reused. */
 static void the_exit_of_an_earlier_process_with_the_same_id_is_not_found(void **state)
 {
 	static struct daemon d;
@@ -456,7 +456,7 @@ static void the_exit_of_an_earlier_process_with_the_same_id_is_not_found(void **
 	begun = clock_now_ns();
 	while (clock_now_ns() == begun) {
 	}
-	assert_null(daemon_mps_exit_find(&d, 30, 0)); /* a child that was started just now */
+	assert_null(daemon_mps_exit_find(&d, 30, 0)); /* a child that was just started */
 	daemon_mps_exit_add(&d, 30, 0, 1, "after");
 	assert_string_equal(daemon_mps_exit_find(&d, 30, UINT64_MAX)->why, "after");
 }

@@ -1,5 +1,5 @@
-/* Policies in a running gbpfd: the two phases of a swap, refusals that leave the old one running,
- * and the hooks that run in gbpfd. */
+/* Policies in a running gbpfd: the two phases of a swap, refusals that leave the old version
+ * active, and the hooks that run in gbpfd. */
 #include "harness.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@
 
 enum { LATENCY, NORMAL, BATCH };
 
-/* A call to gbpfd that is under way while the test plays the processes. */
+/* A call to gbpfd that is pending while the test acts as the processes. */
 struct pending {
 	pthread_t thread;
 	struct gbpf *g;
@@ -91,8 +91,8 @@ static uint64_t word(const struct fake *f)
 	return load_seqcst(&f->dir->version[0]);
 }
 
-/* What is true while everybody is in time, which on a busy machine one of us may not be: f says
- * whether it was so, and then with another gbpfd. */
+/* For conditions that hold if all processes answer in time, which they may not on a busy machine: f
+ * returns whether they did, and is repeated with another gbpfd if not. */
 static void in_time(struct gd *d, bool (*f)(struct gd *d))
 {
 	for (int i = 0; !f(d); i++) {
@@ -144,7 +144,7 @@ static void the_old_version_is_dropped_after_the_flip(void **state)
 
 	load_now(d, "plain");
 	fake_enter(&f, d, BATCH, "f");
-	assert_int_equal(fake_prepare(&f, 0), 1); /* it comes later than the load */
+	assert_int_equal(fake_prepare(&f, 0), 1); /* it connects after the load */
 	begin_load(&p, d, "counting");
 	assert_int_equal(fake_prepare(&f, 0), 2);
 	json_decref(end_call(&p));
@@ -172,12 +172,12 @@ static void a_process_that_does_not_answer_is_not_waited_for(void **state)
 	assert_int_equal(word(&f), 1);
 	gd_await_event(d, 0, "late", "sleepy");
 	json_decref(r);
-	assert_int_equal(fake_prepare(&f, 0), 1); /* late, and fine */
+	assert_int_equal(fake_prepare(&f, 0), 1); /* late, which is allowed */
 	load_now(d, "counting");
 	fake_leave(&f);
 }
 
-/* gbpfd tells some of them in each turn of its loop. */
+/* gbpfd sends PREPARE to some of them in each turn of its loop. */
 static void each_of_many_processes_gets_one_prepare(void **state)
 {
 	enum { MANY = 200 };
@@ -199,7 +199,7 @@ static void each_of_many_processes_gets_one_prepare(void **state)
 	json_decref(r);
 	load_now(d, "plain");
 	for (int i = 0; i < MANY; i++) {
-		assert_int_equal(fake_prepare(&f[i], 0), 2); /* nothing came twice */
+		assert_int_equal(fake_prepare(&f[i], 0), 2); /* no second PREPARE */
 		fake_leave(&f[i]);
 	}
 	free(f);
@@ -257,7 +257,7 @@ static void a_process_that_cannot_run_it_is_counted(void **state)
 	in_time(*state, cannot_run_it);
 }
 
-/* The image and the regions that arrive are those that a process can run. */
+/* The image and regions that a process receives are complete enough to run. */
 static void a_received_version_can_run(void **state)
 {
 	struct gd *d = *state;
@@ -281,7 +281,7 @@ static void a_received_version_can_run(void **state)
 	assert_int_equal(ebpf_policy_open(policy, fds[0], regions, 0), 0);
 	assert_int_equal(policy->version, 1);
 	again = shm_map(fds[1], policy->region_bytes[EBPF_REGION_GLOBAL], 1);
-	assert_null(again); /* global memory is gbpfd's to write */
+	assert_null(again); /* only gbpfd may write global memory */
 	assert_non_null(memmem(policy->region[EBPF_REGION_GLOBAL],
 			       policy->region_bytes[EBPF_REGION_GLOBAL],
 			       &(uint64_t){ 0x1122334455667788 }, 8));
@@ -325,7 +325,7 @@ static void a_refused_policy_leaves_the_old_one_running(void **state)
 	gbpf_close(g);
 	assert_int_equal(gd_number(d, "policy.list", "active"), 1);
 	gd_await_event(d, 0, "policy", "swap of 'unsafe' failed");
-	load_now(d, "counting"); /* numbers of refused ones are not used up */
+	load_now(d, "counting"); /* numbers of refused versions are reused */
 	assert_int_equal(gd_number(d, "policy.list", "active"), 2);
 }
 
@@ -344,7 +344,7 @@ static void broken_objects_are_refused_with_a_reason(void **state)
 		const struct gbpf_error *e = gbpf_last_error(g);
 
 		if (gbpf_policy_load_bytes(g, object.data, len, "cut", GBPF_LOAD_SWAP, NULL) == 0) {
-			continue; /* cut behind all that matters */
+			continue; /* truncated after all relevant parts */
 		}
 		assert_true(e->exit == 1 || e->exit == 4);
 		assert_true(strlen(e->message) > 10);
@@ -359,7 +359,7 @@ static void broken_objects_are_refused_with_a_reason(void **state)
 			object.data[at + (size_t)k] = (char)random();
 		}
 		gbpf_policy_load_bytes(g, object.data, object.len, "hurt", GBPF_LOAD_SWAP,
-				       NULL); /* either way; no crash */
+				       NULL); /* either result is correct; no crash */
 		memcpy(object.data + at, saved, 8);
 	}
 	assert_true(gd_number(d, "policy.list", "active") >= 1);
@@ -421,7 +421,7 @@ static void rollback_goes_back_to_a_kept_version(void **state)
 	assert_int_equal(word(&f), 1);
 	fake_expect(&f, &m, PROTO_DROP);
 	assert_int_equal(m.version.version, 2);
-	begin_rollback(&p, d, 0); /* and forth again */
+	begin_rollback(&p, d, 0); /* and forward again */
 	assert_int_equal(fake_prepare(&f, 0), 2);
 	json_decref(end_call(&p));
 	assert_int_equal(gbpf_policy_rollback(g, 99, NULL), -ENOENT);
@@ -495,13 +495,13 @@ static void show_adds_up_the_tenants_notes_on_that_version(void **state)
 	fake_enter(&b, d, BATCH, "b");
 	fake_prepare(&b, 0);
 	store_relaxed(&a.stats->notes[15], UINT64_C(7));
-	assert_int_equal(note_shown(d, 15), 0); /* of no version */
+	assert_int_equal(note_shown(d, 15), 0); /* counted for no version */
 	store_release(&a.stats->notes_version, UINT64_C(1));
 	store_relaxed(&b.stats->notes[15], UINT64_C(100));
 	store_release(&b.stats->notes_version, UINT64_C(1));
 	assert_int_equal(note_shown(d, 15), 107);
 	assert_int_equal(note_shown(d, 14), 0);
-	store_release(&b.stats->notes_version, UINT64_C(9)); /* another */
+	store_release(&b.stats->notes_version, UINT64_C(9)); /* another version */
 	assert_int_equal(note_shown(d, 15), 7);
 	fake_leave(&a);
 	fake_leave(&b);
@@ -555,7 +555,7 @@ static void failures_are_reported_by_version_and_hook(void **state)
 	seq = gd_await_event(d, 0, "policy-error", "policy 'plain' version 1, submit: 3 verdicts");
 	store_relaxed(&a.stats->failures[3][PROTO_FAILED_VERDICT], UINT64_C(9));
 	assert_int_equal(counter_shown(d, "verdict_errors"), 9);
-	assert_int_equal(gd_last_event(d), seq); /* not again within ten seconds */
+	assert_int_equal(gd_last_event(d), seq); /* not reported again within ten seconds */
 	fake_leave(&a);
 }
 
@@ -596,7 +596,7 @@ static void tick_runs_while_a_tenant_is_active_and_writes_tenant_memory(void **s
 		add_relaxed(&f.stats->launches, 1u);
 	}
 	assert_true(gd_number(d, "status", "counters.ticks") >= 20);
-	while (idle < 3) { /* no more launches: no more ticks */
+	while (idle < 3) { /* no more launches, so ticks end */
 		assert_true(clock_now_ns() < deadline);
 		ticks = gd_number(d, "status", "counters.ticks");
 		clock_sleep_ns(30000000);

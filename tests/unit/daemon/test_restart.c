@@ -1,4 +1,4 @@
-/* What outlives gbpfd: the policies, the history, the processes. And what must not: stale sockets,
+/* State that outlives gbpfd: policies, history, processes. State that must not: stale sockets,
  * half-written files. */
 #include "harness.h"
 
@@ -50,11 +50,11 @@ static void the_active_policy_is_active_again(void **state)
 	restart_after_kill(d);
 	assert_int_equal(gd_number(d, "policy.list", "active"), 2);
 	load(d, "plain");
-	assert_int_equal(gd_number(d, "policy.list", "active"), 3); /* numbers go on */
+	assert_int_equal(gd_number(d, "policy.list", "active"), 3); /* numbering continues */
 	gd_stop(d);
 	assert_int_equal(gd_start(d, NULL), 0);
 	assert_int_equal(gd_number(d, "policy.list", "active"), 3);
-	json_decref(gd_call(d, "policy.rollback", NULL)); /* what was before is known, too */
+	json_decref(gd_call(d, "policy.rollback", NULL)); /* the previous version is known, too */
 	assert_int_equal(gd_number(d, "policy.list", "active"), 2);
 }
 
@@ -108,8 +108,10 @@ static void a_process_comes_back_with_its_memory(void **state)
 	store_seqcst(&mine[3], UINT64_C(777));
 	store_seqcst(&f.stats->launches, UINT64_C(4242));
 	gd_kill(d);
-	assert_int_equal(fake_receive(&f, &m, fds, &n), 0);   /* it notices */
-	assert_int_equal(load_seqcst(&f.dir->version[0]), 1); /* and goes on with the last policy */
+	assert_int_equal(fake_receive(&f, &m, fds, &n),
+			 0); /* the process sees the end of its session */
+	assert_int_equal(load_seqcst(&f.dir->version[0]),
+			 1); /* and continues with the last policy */
 	gbpf_close(d->g);
 	d->g = NULL;
 	assert_int_equal(gd_start(d, NULL), 0);
@@ -117,7 +119,7 @@ static void a_process_comes_back_with_its_memory(void **state)
 	assert_int_equal(f.tenant, tenant);
 	assert_true(f.dir->generation != generation && f.dir->generation != 0);
 	assert_int_equal(load_seqcst(&f.dir->version[0]), 1);
-	assert_int_equal(fake_prepare(&f, 0), 1); /* global memory is new, its own is what it had */
+	assert_int_equal(fake_prepare(&f, 0), 1); /* global memory is new, its own memory is kept */
 	shm_unmap(mine, 4096);
 	mine = shm_map(f.region_fd, 4096, 0);
 	assert_int_equal(load_seqcst(&mine[3]), 777);
@@ -195,7 +197,7 @@ static void a_second_gbpfd_is_refused_with_the_pid_of_the_first(void **state)
 	snprintf(pid, sizeof(pid), "(pid %d)", (int)d->pid);
 	assert_non_null(strstr(second.said, pid));
 	assert_non_null(strstr(second.said, "another gbpfd"));
-	fake_enter(&f, d, BATCH, "unharmed"); /* the first one serves on */
+	fake_enter(&f, d, BATCH, "unharmed"); /* the first gbpfd continues */
 	fake_leave(&f);
 }
 
@@ -208,11 +210,11 @@ static void two_daemons_do_not_share_a_state_directory(void **state)
 
 	second.g = NULL;
 	snprintf(second.runtime, sizeof(second.runtime), "%s/other", d->dir);
-	assert_int_equal(gd_start(&second, NULL), -1); /* said on its command line */
+	assert_int_equal(gd_start(&second, NULL), -1); /* given on its command line */
 	assert_non_null(strstr(second.said, "state directory"));
 	assert_non_null(strstr(second.said, "in use by another gbpfd"));
 	pid = fork();
-	if (pid == 0) { /* only the default: it keeps its state beside its sockets */
+	if (pid == 0) { /* by default only: it keeps its state in its runtime directory */
 		setenv("GBPF_STATE_DIR", d->state, 1);
 		second.state[0] = 0;
 		if (gd_start(&second, NULL) != 0) {
@@ -250,7 +252,7 @@ static void stale_files_do_not_stop_a_start(void **state)
 	fclose(file);
 	snprintf(path, sizeof(path), "%s/events.jsonl", d->state);
 	file = fopen(path, "a");
-	fputs("{\"seq\":9,\"wall", file); /* torn */
+	fputs("{\"seq\":9,\"wall", file); /* torn line */
 	fclose(file);
 	assert_int_equal(gd_start(d, NULL), 0);
 	assert_int_equal(gd_number(d, "policy.list", "active"), 1);
@@ -295,8 +297,8 @@ static void a_runtime_directory_that_is_no_directory_is_explained(void **state)
 	assert_non_null(strstr(other.said, "absolute"));
 }
 
-/* In a mount namespace of its own, so that nothing stays mounted. 0, or 77 where that is not
- * allowed. */
+/* Mounts in a mount namespace of its own, so that nothing stays mounted. 0, or 77 if that is not
+ * permitted. */
 static int mount_small(const char *dir, const char *options)
 {
 	if ((mkdir(dir, 0755) < 0 && errno != EEXIST) || unshare(CLONE_NEWNS) < 0 ||
@@ -321,7 +323,7 @@ static void in_namespace(struct gd *d, int (*test)(struct gd *other))
 	}
 	waitpid(pid, &status, 0);
 	if (WEXITSTATUS(status) == 77) {
-		skip(); /* no right to mount here */
+		skip(); /* no permission to mount here */
 	}
 	assert_int_equal(status, 0);
 }
@@ -344,8 +346,8 @@ static void a_full_runtime_directory_is_explained(void **state)
 	in_namespace(*state, start_in_full_directory);
 }
 
-/* The disk fills up while gbpfd runs: what is loaded runs, and the operator hears that it is not
- * kept. */
+/* The disk fills up while gbpfd runs: a loaded policy runs, and the operator is informed that it is
+ * not stored. */
 static int load_on_full_disk(struct gd *other)
 {
 	int stored = 1, version = 0;
@@ -377,7 +379,8 @@ static int load_on_full_disk(struct gd *other)
 		return 3;
 	}
 	gd_await_event(other, 0, "store", "will not survive a restart");
-	if (gd_stop(other) != 0 || gd_start(other, NULL) != 0) { /* what was kept is kept */
+	if (gd_stop(other) != 0 ||
+	    gd_start(other, NULL) != 0) { /* stored versions are still there */
 		return 4;
 	}
 	return gd_stop(other);
@@ -399,7 +402,7 @@ static void it_leaves_no_socket_and_ends_with_zero(void **state)
 	fake_enter(&f, d, BATCH, "f");
 	dir = f.dir;
 	assert_int_equal(gd_stop(d), 0);
-	assert_int_equal(load_seqcst(&dir->generation), 0); /* says that it serves no more */
+	assert_int_equal(load_seqcst(&dir->generation), 0); /* marks that no gbpfd serves */
 	snprintf(path, sizeof(path), "%s/session.sock", d->runtime);
 	assert_int_equal(stat(path, &st), -1);
 	snprintf(path, sizeof(path), "%s/control.sock", d->runtime);
@@ -468,19 +471,18 @@ static void several_callers_start_one(void **state)
 		assert_true(i == 0 || other == pid);
 		pid = other;
 	}
-	assert_int_equal(read(p[0], &c, 1), 0); /* gbpfd does not keep what its starter had open */
+	assert_int_equal(read(p[0], &c, 1), 0); /* gbpfd does not hold descriptors of its starter */
 	close(p[0]);
 	g = gd_open(d);
 	assert_int_equal(gbpf_shutdown(g), 0);
 	gbpf_close(g);
 	snprintf(lock, sizeof(lock), "%s/gbpfd.lock", d->runtime);
 	fd = open(lock, O_RDWR | O_CLOEXEC);
-	assert_int_equal(flock(fd, LOCK_EX), 0); /* until it is gone */
+	assert_int_equal(flock(fd, LOCK_EX), 0); /* until it has exited */
 	close(fd);
 }
 
-/* Swaps under way while gbpfd is killed: whatever the moment, the next one starts, and what it says
- * is consistent. */
+/* gbpfd is killed during swaps: whatever the moment, the next one starts with consistent state. */
 static void *load_for_ever(void *arg)
 {
 	struct gd *d = arg;
@@ -508,15 +510,14 @@ static void killed_at_any_moment_it_starts_again(void **state)
 	struct fake f;
 
 	fake_enter(&f, d, BATCH, "f");
-	load(d, "plain"); /* answered when f is late */
+	load(d, "plain"); /* answered because f is late */
 	srandom(4);
 	for (int i = 0; i < 25; i++) {
 		pthread_t loader;
 		json_t *list;
 
 		assert_int_equal(pthread_create(&loader, NULL, load_for_ever, d), 0);
-		clock_sleep_ns(1000000u +
-			       (uint64_t)random() % 150000000u); /* the random moment itself */
+		clock_sleep_ns(1000000u + (uint64_t)random() % 150000000u); /* the random moment */
 		gd_kill(d);
 		pthread_join(loader, NULL);
 		gbpf_close(d->g);

@@ -1,4 +1,4 @@
-/* Sessions of a running gbpfd: pages and their seals, boards of latency tenants, death, hostile
+/* Sessions of a running gbpfd: pages and their seals, boards of latency tenants, exits, hostile
  * processes. */
 #include "harness.h"
 
@@ -22,8 +22,8 @@
 
 enum { LATENCY, NORMAL, BATCH };
 
-/* Descriptors of gbpfd when only the test's own connection is left, and nobody's end is being
- * written up. */
+/* Returns the number of gbpfd's descriptors when only the test's own connection is left and no exit
+ * record is pending. */
 static unsigned settled_fds(struct gd *d)
 {
 	while (gd_number(d, "status", "connections") != 1 ||
@@ -78,7 +78,7 @@ static void pages_are_sealed_once_they_are_mapped(void **state)
 	assert_false(can_map_writable(f.stats_fd));
 	assert_int_equal(ftruncate(f.board_fd, 1), -1);
 	assert_int_equal(pwrite(f.dir_fd, "x", 1, 0), -1);
-	f.board->gpu[0].open = 1; /* the mapping that it had stays */
+	f.board->gpu[0].open = 1; /* its existing mapping stays writable */
 	fake_leave(&f);
 }
 
@@ -100,7 +100,7 @@ static void boards_of_latency_tenants_are_sent_to_all_sessions(void **state)
 	store_seqcst(&lc.board->gpu[0].open, 3u);
 	assert_int_equal(load_seqcst(&seen->gpu[0].open), 3);
 	close(fd);
-	fake_enter(&late, d, BATCH, "late"); /* gets what was there before */
+	fake_enter(&late, d, BATCH, "late"); /* receives the existing boards */
 	close(fake_expect(&late, &m, PROTO_BOARD_ADD));
 	assert_int_equal(m.board.tenant, lc.tenant);
 	fake_leave(&lc);
@@ -175,7 +175,7 @@ static void set_refuses_unknown_tenants_and_classes(void **state)
 	fake_leave(&f);
 }
 
-/* Without pidfds gbpfd has only the socket to go by. */
+/* Without pidfds gbpfd sees only the socket. */
 static void skip_without_pidfd(void)
 {
 	int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
@@ -186,7 +186,7 @@ static void skip_without_pidfd(void)
 	close(fd);
 }
 
-/* Waits on the board as a held launch would. */
+/* Waits on the board as a held launch does. */
 static void *wait_for_board(void *arg)
 {
 	const struct proto_board *b = arg;
@@ -244,14 +244,14 @@ static void a_killed_owner_wakes_the_waiters_on_its_board(void **state)
 	assert_true(clock_now_ns() - begin < 5000000000u);
 	fake_expect(&batch, &m, PROTO_BOARD_REMOVE);
 	gd_await_event(d, 0, "kill",
-		       "signal 9"); /* still a zombie: nobody has asked for its status */
+		       "signal 9"); /* still a zombie, whose status was not read yet */
 	waitpid(pid, NULL, 0);
 	shm_unmap((void *)(uintptr_t)board, PROTO_PAGE_BYTES);
 	fake_leave(&batch);
 	assert_int_equal(gd_number(d, "status", "leaked"), 0);
 }
 
-/* Its process lives and its socket is open, as while a driver takes its time to end it. */
+/* Its process lives and its socket is open, as while the driver delays the end of the process. */
 static void a_dying_owner_leaves_before_its_process_exits(void **state)
 {
 	struct gd *d = *state;
@@ -294,7 +294,7 @@ static void an_exit_is_recorded_with_its_code(void **state)
 	waitpid(pid, NULL, 0);
 }
 
-/* A child that was forked keeps the socket open; the pidfd tells that the tenant itself is gone. */
+/* A forked child keeps the socket open; the pidfd shows that the tenant itself has exited. */
 static void a_forked_child_does_not_keep_a_dead_tenant(void **state)
 {
 	struct gd *d = *state;
@@ -335,7 +335,7 @@ static void another_protocol_version_is_refused_with_both_numbers(void **state)
 	assert_int_equal(msg_send(f.sock, &h, sizeof(h), NULL, 0), 0);
 	fake_expect(&f, &m, PROTO_REFUSED);
 	assert_int_equal(m.refused.error, EPROTONOSUPPORT);
-	assert_int_equal(m.head.version, 9); /* which that one can read */
+	assert_int_equal(m.head.version, 9); /* in the version that the process speaks */
 	snprintf(ours, sizeof(ours), "protocol %u", PROTO_VERSION);
 	assert_non_null(strstr(m.refused.text, ours));
 	assert_non_null(strstr(m.refused.text, "speaks 9"));
@@ -394,7 +394,8 @@ static void messages_out_of_order_end_the_session(void **state)
 	int fds[8];
 	unsigned n;
 
-	for (size_t i = 0; i < 3; i++) { /* twice mapped; an answer to nothing; a second hello */
+	for (size_t i = 0; i < 3;
+	     i++) { /* mapped twice; an answer without a question; a second hello */
 		fake_enter(&f, d, BATCH, "wrong");
 		memset(&m, 0, sizeof(m));
 		fake_send(&f, &m, wrong[i]);
@@ -510,7 +511,7 @@ static void notes_go_to_the_history_but_not_without_end(void **state)
 	fake_leave(&f);
 	gd_await_event(d, before, "detach", "chatty");
 	assert_true(gd_last_event(d) - before <=
-		    62); /* at most three seconds' worth, however slow the machine is */
+		    62); /* at most the events of three seconds, however slow the machine is */
 }
 
 static void there_is_a_limit_of_tenants(void **state)
@@ -544,7 +545,7 @@ static void there_is_a_limit_of_tenants(void **state)
 		close(f[i].sock);
 	}
 	while (gd_number(d, "status", "sessions") >
-	       0) { /* it reads that many ends one after the other */
+	       0) { /* it reads the disconnects one after the other */
 	}
 	assert_int_equal(gd_number(d, "status", "leaked"), 0);
 }
@@ -567,7 +568,7 @@ static void more_latency_tenants_than_slots_wait_for_one(void **state)
 	fake_leave(&f[5]);
 	fake_expect(&watcher, &m, PROTO_BOARD_REMOVE);
 	assert_int_equal(m.board.slot, 5);
-	close(fake_expect(&watcher, &m, PROTO_BOARD_ADD)); /* the one that waited */
+	close(fake_expect(&watcher, &m, PROTO_BOARD_ADD)); /* the one that had no slot */
 	assert_int_equal(m.board.slot, 5);
 	assert_int_equal(m.board.tenant, f[PROTO_MAX_LC].tenant);
 	for (unsigned i = 0; i <= PROTO_MAX_LC; i++) {

@@ -1,6 +1,5 @@
-/* The hook preempt and what gbpfd does to a tenant from outside, as far as no GPU is needed: when
- * it is asked, what an answer that does not exist is worth, the end of a process, hostile handles.
- */
+/* The hook preempt and hardware control, as far as they need no GPU: when the hook runs, invalid
+ * verdicts, the end of a process, hostile handles. */
 #include "harness.h"
 
 #include <fcntl.h>
@@ -72,14 +71,14 @@ static void the_hook_is_asked_while_a_request_waits(void **state)
 	enter(&batch, d, BATCH, 100, "batch");
 	work(&batch);
 	gd_await_event(d, 0, "start", "batch");
-	assert_int_equal(note(d, 0), 0); /* nobody waits */
+	assert_int_equal(note(d, 0), 0); /* no request waits */
 	open_request(&lc);
 	while (note(d, 0) == 0) {
 		work(&batch);
 	}
-	assert_int_equal(note(d, 1), 0); /* it has given no handles */
+	assert_int_equal(note(d, 1), 0); /* it has sent no handles */
 	store_seqcst(&lc.board->gpu[0].open, 0u);
-	do { /* until a whole round of gbpfd has passed without it */
+	do { /* until a whole round of gbpfd has passed without a call */
 		before = note(d, 0);
 		(void)poll(NULL, 0, 20);
 	} while (note(d, 0) != before);
@@ -87,7 +86,7 @@ static void the_hook_is_asked_while_a_request_waits(void **state)
 	fake_leave(&batch);
 }
 
-/* Until lc has been told whether to tell of requests. */
+/* Waits until lc was sent whether to report its requests. */
 static void await_telling(struct fake *lc, struct fake *batch, uint32_t tell)
 {
 	struct pollfd p = { .fd = lc->sock, .events = POLLIN };
@@ -119,7 +118,7 @@ static void a_policy_may_be_asked_as_soon_as_a_request_opens(void **state)
 	enter(&batch, d, BATCH, 17, "batch");
 	open_request(&lc);
 	await_telling(&lc, &batch, 1);
-	assert_int_equal(note(d, 4), 0); /* it has not told yet */
+	assert_int_equal(note(d, 4), 0); /* it has not reported yet */
 	while (note(d, 4) == 0) {	 /* on a slow machine a millisecond may pass meanwhile */
 		store_seqcst(&lc.board->gpu[0].open, 0u);
 		fake_send(&lc, &m, PROTO_REQUEST);
@@ -128,8 +127,8 @@ static void a_policy_may_be_asked_as_soon_as_a_request_opens(void **state)
 		fake_send(&lc, &m, PROTO_REQUEST);
 	}
 	store_seqcst(&lc.board->gpu[0].open, 0u);
-	await_telling(&lc, &batch, 0);	  /* nobody has wanted it for a second */
-	for (int i = 0; i < 10000; i++) { /* who tells nevertheless is not listened to */
+	await_telling(&lc, &batch, 0);	  /* no policy has asked for it for a second */
+	for (int i = 0; i < 10000; i++) { /* reports that were not asked for are ignored */
 		fake_send(&lc, &m, PROTO_REQUEST);
 	}
 	assert_int_equal(gd_number(d, "status", "tenants"), 2);
@@ -185,7 +184,7 @@ static void verdicts_of_preempt_are_checked(void **state)
 	fake_leave(&batch);
 }
 
-/* Policies go by how long a request has waited, up to the end of a process. */
+/* Policies decide by how long a request has waited, up to ending a process. */
 static void a_request_is_as_old_as_it_was_seen(void **state)
 {
 	static const uint64_t lies[] = { 1, UINT64_MAX, 0 };
@@ -199,7 +198,7 @@ static void a_request_is_as_old_as_it_was_seen(void **state)
 		json_int_t before = note(d, 0);
 
 		store_seqcst(&lc.board->gpu[0].opened_ns, lies[i]);
-		store_seqcst(&lc.board->gpu[0].last_end_ns, clock_now_ns()); /* another one */
+		store_seqcst(&lc.board->gpu[0].last_end_ns, clock_now_ns()); /* another request */
 		store_seqcst(&lc.board->gpu[0].open, 1u);
 		while (note(d, 0) < before + 5) {
 			work(&batch);
@@ -210,7 +209,7 @@ static void a_request_is_as_old_as_it_was_seen(void **state)
 	fake_leave(&batch);
 }
 
-/* No handles: nothing can be switched off, and nothing stronger is taken instead. */
+/* Without handles nothing can be switched off, and no stronger level is used instead. */
 static void levels_that_cannot_be_had_are_skipped(void **state)
 {
 	struct gd *d = *state;
@@ -236,10 +235,10 @@ static void helpers_answer(void **state)
 	load(d, "steer");
 	enter(&a, d, BATCH, 14, "a");
 	enter(&b, d, BATCH, 15, "b");
-	while (note(d, 2) == 0) { /* a slice is noted for handles that may come */
+	while (note(d, 2) == 0) { /* a slice is stored for handles that may arrive later */
 		work(&a);
 	}
-	assert_int_equal(note(d, 3), 0); /* nothing to switch off with */
+	assert_int_equal(note(d, 3), 0); /* no handles to switch off with */
 	fake_leave(&a);
 	fake_leave(&b);
 }
@@ -288,11 +287,11 @@ static void hostile_handles_do_no_harm(void **state)
 		h.kind = i % 2 ? GPU_KIND_SOFT : GPU_KIND_NVIDIA;
 		send_handles(&f, 0, sizeof(h), &h, fds[i / 2]);
 		for (json_int_t n = note(d, 0);
-		     note(d, 0) < n + 3;) { /* it is switched off, in vain */
+		     note(d, 0) < n + 3;) { /* switched off, without effect */
 			work(&f);
 		}
 	}
-	send_handles(&f, 0, 0, &h, -1); /* taken back */
+	send_handles(&f, 0, 0, &h, -1); /* withdrawn */
 	assert_int_equal(gd_number(d, "status", "tenants"), 2);
 	for (unsigned i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
 		close(fds[i]);

@@ -1,4 +1,4 @@
-/* Watches: the language of conditions, and going back to the version before by itself. */
+/* Watches: the language of conditions, and automatic rollback. */
 #include "harness.h"
 
 #include <errno.h>
@@ -118,8 +118,7 @@ static void bad_conditions_are_refused_with_the_column(void **state)
 	report_finish(&r);
 }
 
-/* Anything may be typed: a generator with a fixed seed strings together what belongs and what does
- * not. */
+/* Any text is valid or refused: a generator with a fixed seed joins valid and invalid parts. */
 static void any_text_is_read_or_refused(void **state)
 {
 	static const char *const parts[] = { "p99",   "p",    "notes", "[",    "]",	 "(",
@@ -178,7 +177,7 @@ static json_t *load(struct gd *d, const char *policy, uint64_t watch_ns, const c
 	return j;
 }
 
-/* The fake's requests of before must not count. */
+/* Requests before the swap must not count. */
 static void requests(struct fake *f, unsigned n, uint64_t ns)
 {
 	uint64_t *word = &f->stats->request_hist[proto_hist_bucket(ns)];
@@ -226,7 +225,7 @@ static void a_condition_that_holds_goes_back(void **state)
 
 	json_decref(load(d, "plain", 0, NULL));
 	prepare_two(&f, d, LATENCY, "service");
-	requests(&f, 1000, 50000000); /* of before the swap: do not count */
+	requests(&f, 1000, 50000000); /* before the swap: not counted */
 	j = load(d, "counting", UINT64_C(60000000000), "p99[class=latency]>6ms");
 	watch = json_object_get(j, "watch");
 	assert_string_equal(json_string_value(json_object_get(watch, "state")), "watching");
@@ -234,7 +233,7 @@ static void a_condition_that_holds_goes_back(void **state)
 	assert_int_equal(load_seqcst(&f.dir->version[0]), 2);
 	since = gd_last_event(d);
 	requests(&f, 2000, 1000000);
-	requests(&f, 10, 9000000); /* half a percent: p99 is fine */
+	requests(&f, 10, 9000000); /* half a percent: p99 is below the limit */
 	clock_sleep_ns(350000000);
 	assert_int_equal(load_seqcst(&f.dir->version[0]), 2);
 	requests(&f, 40, 9000000);
@@ -246,7 +245,7 @@ static void a_condition_that_holds_goes_back(void **state)
 	assert_non_null(strstr(json_string_value(json_object_get(j, "reason")), "it was"));
 	assert_int_equal(json_integer_value(json_object_get(j, "before")), 1);
 	json_decref(j);
-	/* A rollback that somebody asks for in alarm does not bring the bad version back. */
+	/* A rollback that a user orders in addition does not bring the bad version back. */
 	g = gd_open(d);
 	assert_int_equal(gbpf_policy_rollback(g, 0, NULL), -ENOENT);
 	gbpf_close(g);
@@ -254,7 +253,8 @@ static void a_condition_that_holds_goes_back(void **state)
 	fake_leave(&f);
 }
 
-/* A policy that lets hardly a request end must not stay because a hundred are missing. */
+/* A policy under which hardly any request ends must be rolled back although fewer than a hundred
+ * have ended. */
 static void few_requests_that_are_slow_are_enough(void **state)
 {
 	struct gd *d = *state;

@@ -1,4 +1,4 @@
-/* Refused: writes to a map value that may not be there. */
+/* Refused by the verifier: writes to a map value that may be NULL. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");

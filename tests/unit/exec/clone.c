@@ -1,4 +1,4 @@
-/* The chain of a twin's launches, played by a host that tosses coins. */
+/* Plays the host of a clone's resumable run, with random decisions. */
 #include "clone.h"
 
 #include <errno.h>
@@ -66,7 +66,7 @@ const struct ptx_block_entry *clone_entry(const struct clone *t, const char *nam
 	return NULL;
 }
 
-/* A word that is in force for a minute, one that has run out, or none. */
+/* Writes a lease that lasts a minute, an expired one, or none. */
 static void toss_leases(struct play *p)
 {
 	uint32_t now = (uint32_t)(clock_wall_ns() >> PTX_LEASE_SHIFT);
@@ -83,11 +83,11 @@ static void toss_leases(struct play *p)
 		memset((void *)(uintptr_t)p->leases, 0, LEASE_WORDS * sizeof(*p->leases));
 	}
 	for (uint32_t i = 4 * p->arg.groups; i < LEASE_WORDS; i++) {
-		p->leases[i] = now + 1000; /* not looked at */
+		p->leases[i] = now + 1000; /* not read by the clone */
 	}
 }
 
-/* Ends when all blocks of the launch have ended. */
+/* Returns when all blocks of the launch have ended. */
 static enum exec_status run_blocks(struct play *p, uint64_t blocks)
 {
 	unsigned n = p->mode & CLONE_MIX ? RESIDENT_MAX : 1, live = 0;
@@ -139,7 +139,7 @@ static enum exec_status launch(struct play *p, const struct ptx_block_arg *arg, 
 	return run_blocks(p, blocks);
 }
 
-/* A launch behind an unfinished one must leave everything as it is. */
+/* A launch that follows an unfinished one must change nothing. */
 static enum exec_status try_follower(struct play *p)
 {
 	struct ptx_block_arg arg = p->arg;
@@ -156,8 +156,8 @@ static enum exec_status try_follower(struct play *p)
 	return s;
 }
 
-/* Blocks start under no lease, one that has run out or one that is not looked at, and not under one
- * that is in force, wherever it stands. */
+/* Blocks must start without a lease, under an expired one, or under one outside the range they
+ * read, and must not start under a current one at any position. */
 static enum exec_status try_lease(struct play *p)
 {
 	uint32_t now = (uint32_t)(clock_wall_ns() >> PTX_LEASE_SHIFT), before = *p->counter;
@@ -250,7 +250,7 @@ static void prepare(struct play *p, const struct engine_launch *l, const char *c
 	};
 }
 
-/* The pass and the engine must agree where parameters lie. */
+/* The pass and the engine must agree on the placement of parameters. */
 static const char *check_layout(const struct exec_function *f, const struct ptx_block_entry *entry)
 {
 	const struct exec_function_info *info = exec_function_info(f);

@@ -1,5 +1,6 @@
-/* Runs the twin of a kernel on the engine as a chain would: in one launch, in pieces, and stopped
- * by leases that come and go, until each block has run; and watches what the twin promises. */
+/* Runs the preemptible clone of a kernel as a resumable run would: in one launch, in pieces, and
+ * stopped by leases that come and go, until every block has run; checks the guarantees of clones.
+ */
 #ifndef GBPF_TESTS_EXEC_CLONE_H
 #define GBPF_TESTS_EXEC_CLONE_H
 
@@ -10,24 +11,25 @@
 
 enum {
 	CLONE_SPLIT = 1,  /* launches of random sizes */
-	CLONE_LEASES = 2, /* leases come and go while blocks start */
-	CLONE_MIX = 4,	  /* several blocks at once, in random turns */
+	CLONE_LEASES = 2, /* leases appear and expire while blocks start */
+	CLONE_MIX = 4,	  /* several blocks concurrently, in random turns */
 };
 
 struct clone {
 	struct ptx_module *module; /* owned; of the entries */
 	const struct ptx_block_entry *entries;
 	uint32_t n_entries;
-	struct buf text; /* rewritten */
+	struct buf text; /* the rewritten PTX */
 };
 
-/* The pass over a text. 0, or an error with its message. */
+/* Runs the pass over a text. Returns 0, or an error with its message. */
 int clone_make(struct clone *t, const char *ptx, size_t len, char *message, size_t room);
 void clone_finish(struct clone *t);
 const struct ptx_block_entry *clone_entry(const struct clone *t, const char *name);
 
-/* Runs the twin of an entry as l says of the original, whose parameters are params_bytes long. What
- * the engine says; EXEC_FAULT_INSN with e->fault.what when a promise was broken. */
+/* Runs the clone of an entry in place of the launch l of the original, whose parameters take
+ * params_bytes. Returns the engine's status, or EXEC_FAULT_INSN with e->fault.what if a guarantee
+ * is violated. */
 enum exec_status clone_run(struct engine *e, const struct ptx_block_entry *entry,
 			   const struct engine_launch *l, unsigned mode, uint64_t seed);
 

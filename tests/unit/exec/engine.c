@@ -1,4 +1,4 @@
-/* A window of memory and launches to their end. */
+/* Test engine: a memory window, and launches that run to completion. */
 #include "engine.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ static void collect(void *arg, const char *text, size_t n)
 	e->n_printed += n;
 }
 
-/* A heap that only grows; what it gives is not checked when it comes back. */
+/* A heap that only grows; released addresses are not checked. */
 static uint64_t heap_take(void *arg, uint64_t bytes)
 {
 	struct engine *e = arg;

@@ -1,4 +1,4 @@
-/* What the tests of the execution engine share: a memory window, and launches to their end. */
+/* Test engine for PTX execution: a memory window, and launches that run to completion. */
 #ifndef GBPF_TESTS_EXEC_ENGINE_H
 #define GBPF_TESTS_EXEC_ENGINE_H
 
@@ -18,30 +18,30 @@ struct engine {
 	size_t used;
 	struct exec_module *module;
 	struct exec_fault fault;
-	uint64_t operations; /* of the last launch */
-	size_t n_printed;    /* of what kernels have printed */
+	uint64_t operations; /* operations of the last launch */
+	size_t n_printed;    /* bytes that kernels have printed */
 	char printed[8192];
-	uint64_t heap, heap_end; /* of malloc in kernels */
+	uint64_t heap, heap_end; /* range for malloc() in kernels */
 };
 
 void engine_init(struct engine *e);
 void engine_finish(struct engine *e);
-/* Loads and binds; 0 or the error, with its text in message. */
+/* Loads and binds a module. Returns 0 or the error, with its text in message. */
 int engine_load(struct engine *e, const char *ptx, size_t len, const char *name, char *message,
 		size_t room);
-/* Room in the window, with an unreadable page behind it; its address in *ret_address. */
+/* Allocates in the window, followed by an unreadable page; *ret_address: device address. */
 void *engine_take(struct engine *e, size_t bytes, uint64_t *ret_address);
 
-/* What engine_run gives kernels of the world outside: printing and a heap. */
+/* Fills in the host services that engine_run gives kernels: printing and a heap. */
 void engine_host(struct engine *e, struct exec_host *ret);
 
 struct engine_launch {
-	const char *kernel; /* NULL: the first */
+	const char *kernel; /* NULL: the first kernel */
 	uint32_t grid[3], block[3];
 	uint32_t shared;
 	const void *params;
-	const struct exec_host *host; /* or NULL */
-	uint64_t budget;	      /* of each call of exec_block_run; 0: no limit */
+	const struct exec_host *host; /* NULL: those of engine_host */
+	uint64_t budget;	      /* budget of each exec_block_run; 0: unlimited */
 	uint64_t limit;		      /* operations after which a launch counts as hanging */
 };
 enum exec_status engine_run(struct engine *e, const struct engine_launch *l);

@@ -1,5 +1,5 @@
-/* Reads .ptxt files: kernels written out, and tables of single instructions for which kernels are
- * made. */
+/* Reader of .ptxt files: complete kernels, and tables of single instructions from which kernels are
+ * generated. */
 #include "ptxt.h"
 
 #include <ctype.h>
@@ -26,7 +26,7 @@ static const struct {
 
 struct reader {
 	const char *path;
-	char *line; /* in the file's text */
+	char *line; /* points into the file's text */
 	char *next;
 	unsigned number;
 	int (*run)(const struct ptxt_case *c, void *arg);
@@ -88,7 +88,8 @@ static int kind_of(const char *name)
 	return -1;
 }
 
-/* 0x.. are bits, nan is PTX's, nan* any, ~1.5 about 1.5, others numbers of the type. */
+/* Parses a value: 0x.. are bits, nan is PTX's NaN, nan* any NaN, ~1.5 approximately 1.5, others are
+ * numbers of the type. */
 static bool value_of(const char *text, enum ptxt_kind k, struct ptxt_value *ret)
 {
 	bool near = *text == '~';
@@ -198,7 +199,8 @@ static int number_of(const char *text)
 	return text ? (int)strtol(text, NULL, 10) : -1;
 }
 
-/* Values, "iota N", "fill N v"; up to a lone "=" or the end. Returns how many, or -1. */
+/* Parses values, "iota N" and "fill N v" up to a lone "=" or the end. Returns their number, or -1.
+ */
 static int values(char **p, enum ptxt_kind k, struct ptxt_value *ret)
 {
 	int n = 0;
@@ -292,9 +294,9 @@ static int read_kernel(struct reader *r, struct ptxt_case *c)
 	return err;
 }
 
-/* Loads of the row's inputs, the instruction, stores of its results. Lane i * stride has row i;
- * with a stride of two the lanes between run the instruction under a false predicate and must keep
- * what was there. */
+/* Generates loads of the row's inputs, the instruction, and stores of its results. Lane i * stride
+ * has row i. With a stride of two the lanes in between execute the instruction under a false
+ * predicate and must keep their registers. */
 static void make_insn_kernel(struct ptxt_case *c, const char *insn, unsigned n_in, bool guarded)
 {
 	static const char names[] = "abce", outs[] = "dq";
@@ -323,7 +325,7 @@ static void make_insn_kernel(struct ptxt_case *c, const char *insn, unsigned n_i
 			buf_printf(o, "ld.global.%s %%%c, [%%at%u];\n", kinds[k].mem, name, i);
 		}
 	}
-	/* Several instructions cannot be guarded together: the others jump over them. */
+	/* Several instructions cannot share a guard: the other lanes branch around them. */
 	if (guarded && *insn == '{') {
 		buf_printf(o, "@!%%guard bra $over;\n%s\n$over:\n", insn);
 	} else {

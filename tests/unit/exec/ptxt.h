@@ -1,4 +1,4 @@
-/* Text cases of PTX: what a file says, and running it on an engine. See tests/ptx/README.md for the
+/* PTX test cases as text: reading a file and comparing results. tests/ptx/README.md describes the
  * format. */
 #ifndef GBPF_TESTS_EXEC_PTXT_H
 #define GBPF_TESTS_EXEC_PTXT_H
@@ -27,7 +27,7 @@ enum ptxt_kind {
 	PTXT_KINDS
 };
 
-/* Expected values that are not one pattern of bits. */
+/* Expected values that are not a single bit pattern. */
 enum ptxt_match { MATCH_EXACT, MATCH_ANY_NAN, MATCH_NEAR };
 
 struct ptxt_value {
@@ -37,8 +37,8 @@ struct ptxt_value {
 
 struct ptxt_buffer {
 	enum ptxt_kind kind;
-	bool is_param;	 /* a value instead of a buffer */
-	bool has_expect; /* compared afterwards */
+	bool is_param;	 /* a scalar parameter instead of a buffer */
+	bool has_expect; /* compared after the run */
 	uint32_t n;
 	struct ptxt_value *in, *expect; /* owned */
 };
@@ -53,18 +53,18 @@ struct ptxt_case {
 	uint32_t n_buffers;
 	char fault[16]; /* "address", "align", "trap", "insn" or "" */
 	uint32_t fault_line;
-	struct buf print;  /* what it must print */
+	struct buf print;  /* expected output */
 	char refused[128]; /* text that the refusal must contain */
 	uint32_t refused_line;
-	unsigned stride; /* insn tables: lanes per row */
+	unsigned stride; /* instruction tables: lanes per row */
 };
 
 unsigned ptxt_bytes(enum ptxt_kind k);
 
-/* Calls run for each case of a file. run returns the number of failures. -1: the file is wrong
- * (printed). */
+/* Calls run for each case of a file, which returns the number of failures. Returns their sum, or -1
+ * after printing an error if the file is malformed. */
 int ptxt_file(const char *path, int (*run)(const struct ptxt_case *c, void *arg), void *arg);
-/* Compares; prints what differs. Returns the number of differences. */
+/* Compares results and prints differences. Returns their number. */
 int ptxt_compare(const struct ptxt_case *c, const struct ptxt_buffer *b, unsigned index,
 		 const void *data);
 

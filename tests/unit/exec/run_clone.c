@@ -1,5 +1,6 @@
-/* Runs .ptxt files through the block level's pass: the twin of each kernel must leave the memory
- * that the kernel leaves, however its launches are cut. Usage: run_twin [-v] FILE... */
+/* Runs .ptxt files through the pass for block-level preemption: the preemptible clone of a kernel
+ * must leave memory as the kernel does, however its launches are divided. Usage: run_clone [-v]
+ * FILE... */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +20,8 @@ struct setting {
 	struct engine e;
 	uint8_t params[CLONE_PARAMS_MAX];
 	void *data[PTXT_BUFFERS];
-	size_t used;	    /* of the window, by buffers and the module's variables */
-	uint64_t variables; /* a hash of the memory at the beginning */
+	size_t used;	    /* bytes of the window used by buffers and the module's variables */
+	uint64_t variables; /* hash of the variables' initial content */
 };
 
 static void set(struct setting *s, const struct ptxt_case *c, const char *ptx, size_t len,
@@ -63,7 +64,7 @@ static int compare(const struct ptxt_case *c, const struct setting *plain, const
 	for (uint32_t i = 0; i < c->n_buffers; i++) {
 		bad += s->data[i] ? ptxt_compare(c, &c->buffers[i], i, s->data[i]) : 0;
 	}
-	/* Variables that hold addresses of code differ from the beginning. */
+	/* Variables that hold code addresses differ from the start. */
 	if (plain->variables == s->variables &&
 	    memcmp(plain->e.host, s->e.host, plain->used) != 0) {
 		fprintf(stderr, "%s: the memory is not what the kernel leaves\n", c->name);
@@ -123,7 +124,7 @@ static int run_case(const struct ptxt_case *c, void *arg)
 	struct clone clone;
 	int err, bad = 0;
 
-	/* Behind its shared memory the twin has 16 bytes more. */
+	/* The clone has 16 more bytes after its shared memory. */
 	if (*c->refused || (*c->fault && c->shared)) {
 		return 0;
 	}

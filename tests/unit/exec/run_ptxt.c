@@ -1,4 +1,4 @@
-/* Runs .ptxt files on the engine, with each set of handlers that this machine has. Usage: run_ptxt
+/* Runs .ptxt files on the engine, with each handler set that this machine supports. Usage: run_ptxt
  * FILE... */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* What --check finds, where, and that it is silent about what is right. */
+/* Findings of --check: kind and place of errors, and silence for correct kernels. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ static void note(void *arg, const struct exec_finding *f)
 	found->f[found->n++] = *f;
 }
 
-/* Two buffers: 100 initialized bytes, and 64 that nobody has written, with 64 freed ones behind. */
+/* Two buffers: 100 initialized bytes, and 64 uninitialized ones followed by 64 freed ones. */
 static struct found check_status(const char *text, unsigned threads, enum exec_status status)
 {
 	static struct engine e;
@@ -72,7 +72,7 @@ static struct found check(const char *text, unsigned threads)
 	     "mov.u32 %r1, %tid.x; mul.wide.u32 %d3, %r1, 4; add.u64 %d4, %d1, %d3;\n"             \
 	     "mov.u32 %r2, tile; mad.lo.u32 %r2, %r1, 4, %r2; xor.b32 %r3, %r2, 128;\n"
 #define KERNEL(body) KERNEL_HEAD body "\nret;\n}\n"
-/* The body begins at this line of the text. */
+/* line of the text at which the body begins */
 #define BODY 11
 
 static void right_kernels_have_no_findings(void **state)
@@ -179,7 +179,7 @@ static void atomics_and_volatile_accesses_are_no_races(void **state)
 	assert_int_equal(f.n, 0);
 }
 
-/* One finding of that kind, at that line of the body. */
+/* Expects one finding of this kind, at this line of the body. */
 static void finds(const char *text, unsigned threads, enum exec_finding_kind kind, unsigned line)
 {
 	struct found f = check(text, threads);
@@ -194,7 +194,7 @@ static void reads_of_several_warps_race_with_a_later_store(void **state)
 	(void)state;
 	finds(KERNEL("st.volatile.shared.u32 [tile], 5;\n"
 		     "ld.shared.u32 %r4, [tile];\n"
-		     "nanosleep.u32 1;\n" /* the other warp's turn */
+		     "nanosleep.u32 1;\n" /* gives the other warp a turn */
 		     "setp.eq.u32 %p1, %r1, 0;\n"
 		     "@%p1 st.shared.u32 [tile], %r1;\n"),
 	      64, EXEC_FINDING_RACE, 4);
@@ -230,7 +230,7 @@ static void a_histogram_needs_barriers_around_its_atomics(void **state)
 				   64);
 
 	(void)state;
-	/* The warps run one after the other. */
+	/* the warps run one after the other */
 	assert_true(has_race(&before, 1, 0));
 	assert_true(has_race(&behind, 3, 2));
 	assert_int_equal(right.n, 0);
@@ -286,7 +286,8 @@ static void uninitialized_bytes_are_found_by_whatever_reads_them(void **state)
 	finds(KERNEL("mul.lo.u32 %r4, %r1, 16;\n"
 		     "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r5, %r6, %r7, %r8}, [%r4];\n"),
 	      32, EXEC_FINDING_UNINITIALIZED, 1);
-	/* A copy byte by byte: told where it is read; what is written counts as initialized. */
+	/* Copying byte by byte: reported where the byte is read; the written byte counts as
+	 * initialized. */
 	finds(KERNEL("ld.global.u8 %r4, [%d2+3];\n"
 		     "st.global.u8 [%d1], %r4;\n"
 		     "ld.global.u8 %r4, [%d1];\n"),

@@ -1,5 +1,5 @@
-/* What exec.h promises: what a module and a kernel say of themselves, budgets, faults, and blocks
- * on several threads. */
+/* Contracts of exec.h: information about modules and kernels, budgets, faults, and blocks on
+ * several threads. */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -100,7 +100,7 @@ static void budgets_are_kept(void **state)
 	}
 	assert_int_equal(s, EXEC_DONE);
 	assert_int_equal(total + used, 2 * (1 + 3 * 1000 + 1));
-	/* An ended block stays so, and can be used again after a reset. */
+	/* A completed block stays completed, and can be used again after a reset. */
 	assert_int_equal(exec_block_run(b, 10, &used, &fault), EXEC_DONE);
 	assert_int_equal(used, 0);
 	exec_block_reset(b, 0, 3);
@@ -110,7 +110,7 @@ static void budgets_are_kept(void **state)
 	engine_finish(&e);
 }
 
-/* A call that copies much, and a text that is long, are a turn each: others come in between. */
+/* A call that copies much, and a long text, take one turn each: other work runs in between. */
 static void one_long_operation_is_a_turn(void **state)
 {
 	static const char *const texts[] = {
@@ -151,7 +151,8 @@ static void one_long_operation_is_a_turn(void **state)
 	}
 }
 
-/* A function is decoded again for every kernel that calls it: a short text could take gigabytes. */
+/* A function is decoded again for each kernel that calls it: without a limit a short text could
+ * take gigabytes. */
 static void kernels_of_a_module_have_a_limit_together(void **state)
 {
 	struct exec_module *m = NULL;
@@ -330,8 +331,7 @@ static void atomics_hold_between_threads(void **state)
 	engine_finish(&e);
 }
 
-/* Everything that can be cut off a text that loads is refused or loads, and nothing is read behind
- * its end. */
+/* Every prefix of a valid text either loads or is refused, and nothing is read past its end. */
 static void truncated_modules_are_harmless(void **state)
 {
 	static const char text[] =

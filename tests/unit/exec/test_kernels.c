@@ -1,4 +1,4 @@
-/* Kernels that clang compiled, against the same computation on the CPU. */
+/* Kernels compiled by clang, compared with the same computation on the CPU. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -233,8 +233,8 @@ static void doubles_are_exact(void **state)
 	launch(e, "doubles", 1, 256, 0, &p);
 	for (int i = 0; i < p.n; i++) {
 		double x = a[i], y = b[i];
-		/* clang contracts the sum of the products and the last difference as it likes:
-		 * allow one rounding. */
+		/* clang may contract the sum of products and the last difference: allow one
+		 * rounding. */
 		double want = sqrt(x * x + y * y) / (1.0 + fabs(x - y)) - (double)(long long)x +
 			      (double)(float)y;
 

@@ -1,6 +1,5 @@
-/* Loads, stores and additions of words with lanes in rows, together, and anywhere, under random
- * guards: every set of handlers must do what a plain loop does, and find the first lane at fault.
- */
+/* Loads, stores and additions of words with lanes in rows, at one address, and scattered, under
+ * random guards. Every handler set must match a plain loop and find the first faulting lane. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,9 +12,9 @@
 #include "engine.h"
 #include "soft/server/exec/handlers.h"
 
-#define THREADS 90u /* the last warp is short */
+#define THREADS 90u /* the last warp is partial */
 #define WORDS 256u
-#define WARP_WORDS 80u /* of each warp its own, since warps run in any order */
+#define WARP_WORDS 80u /* separate for each warp, since warps run in any order */
 #define ROUNDS 150
 
 static uint64_t seed;
@@ -28,7 +27,7 @@ static uint32_t draw(uint32_t n)
 	return (uint32_t)((seed >> 20) % n);
 }
 
-/* %s: what happens at address %rd5 with %p1, in the words' own space. */
+/* %s: the access to address %rd5 under %p1, in the words' own space */
 static const char frame[] =
 	".version 7.0\n.target sm_70\n.address_size 64\n"
 	".visible .entry k(.param .u64 index, .param .u64 guard, .param .u64 io, .param .u64 out)\n"
@@ -83,7 +82,7 @@ static void write_kernel(const struct shape *s, char *text, size_t room)
 		snprintf(access, sizeof(access), "@%%p1 atom%s.add.u32 %s, [%%rd5], %s;", space,
 			 reg, value);
 	}
-	/* Shared memory is filled from io and goes back to it. */
+	/* Shared memory is loaded from io and stored back to it. */
 	snprintf(body, sizeof(body), "	%s\n	setp.eq.u32 %%p2, 0, 0;\n%s	%s\n%s%s", base,
 		 s->shared ? "	mov.u32 %r6, %r1;\nFILL:\n	mul.wide.u32 %rd15, %r6, 8;\n"
 			     "	add.u64 %rd16, %rd3, %rd15;\n	ld.global.u64 %rd17, [%rd16];\n"
@@ -104,7 +103,7 @@ static void write_kernel(const struct shape *s, char *text, size_t room)
 	snprintf(text, room, frame, s->bytes, body);
 }
 
-/* Each half of a warp by itself. */
+/* Draws each half of a warp separately. */
 static void draw_lanes(int32_t *index, uint32_t *guard)
 {
 	bool whole = draw(3) == 0;
@@ -183,7 +182,7 @@ static void run_rounds(struct engine *e, const struct shape *s, struct memory *m
 	}
 }
 
-/* One lane or several reach beyond the words' page. */
+/* One or several lanes reach past the words' page. */
 static void run_faults(struct engine *e, const struct shape *s, struct memory *m,
 		       const uint64_t params[4])
 {

@@ -1,4 +1,4 @@
-/* See driver.h: the device is one list a stream and a random choice. */
+/* See fake_driver.h: the device is one list per stream and a random choice. */
 #include "fake_driver.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ enum op_kind { OP_CLONE, OP_PLAIN, OP_COPY, OP_SET, OP_RECORD, OP_AWAIT, OP_TAKE
 #define TAKE ((CUfunction)(uintptr_t)0x4000) /* gbpf_take */
 
 struct event {
-	uint64_t put, reached; /* how often */
+	uint64_t put, reached; /* number of times */
 	struct event *next;
 };
 
@@ -40,7 +40,7 @@ struct stream {
 	struct op *first, **last;
 	uint32_t n;
 	bool frozen;
-	unsigned asked; /* in a row, in vain */
+	unsigned asked; /* number of consecutive queries without progress */
 	struct stream *next;
 };
 
@@ -107,7 +107,7 @@ static void end_work(struct work *w)
 	}
 }
 
-/* True: it runs. */
+/* Returns true if it runs. */
 static bool begin_clone(struct op *o)
 {
 	const struct ptx_block_arg *a = &o->arg;
@@ -165,7 +165,7 @@ static void end_block(struct op *o)
 	end_work(o->work);
 }
 
-/* True: it is done. */
+/* Returns true if it is done. */
 static bool do_once(struct op *o)
 {
 	switch (o->kind) {
@@ -524,7 +524,7 @@ static CUresult launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsi
 	return put(stream, o);
 }
 
-/* Time passes for who asks again and again. */
+/* Time passes for a caller that queries repeatedly. */
 static CUresult query(CUstream stream)
 {
 	struct stream *s = (struct stream *)stream;

@@ -1,4 +1,4 @@
-/* Imports ioctl as a driver library does. */
+/* Imports ioctl, as a driver library does. */
 #include <sys/ioctl.h>
 
 __attribute__((visibility("default"))) int library_ioctl(int fd, unsigned long request, void *arg);
@@ -9,7 +9,7 @@ int library_ioctl(int fd, unsigned long request, void *arg)
 	return ioctl(fd, request, arg);
 }
 
-#ifndef LATE /* whose address nobody takes is bound at the first call */
+#ifndef LATE /* an import whose address is not taken is bound at the first call */
 void *library_pointer(void)
 {
 	return (void *)ioctl;

@@ -1,4 +1,4 @@
-/* Imports something else. */
+/* Does not import ioctl. */
 #include <unistd.h>
 
 __attribute__((visibility("default"))) int library_pid(void);

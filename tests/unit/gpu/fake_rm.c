@@ -1,5 +1,5 @@
-/* A driver's side of the resource manager. The test program defines ioctl, so that the library and
- * rm.c lead here; descriptors are anonymous files, told apart by a list. */
+/* The driver's side of the resource manager. The test program defines ioctl, so that the library
+ * and rm.c call this one; descriptors are anonymous files that a list identifies. */
 #include "fake_rm.h"
 
 #include <dlfcn.h>
@@ -197,7 +197,7 @@ static uint32_t on_map(int fd, struct gpu_rm_map *m)
 	    fds[m->fd].tied < 0 || m->length != 4096) {
 		return 0x1f;
 	}
-	/* What is mapped from now on is the memory itself. */
+	/* From now on a mapping maps the memory itself. */
 	if (!fake.stores_are_lost && dup3(o->memory, m->fd, O_CLOEXEC) < 0) {
 		return 0x59;
 	}
@@ -286,7 +286,7 @@ static uint32_t on_control(int fd, struct gpu_rm_control *c)
 		return 0;
 	case 0x2080110b:
 		return on_channels(c->client, p, c->params_bytes);
-	case 0x20801210: /* the second group copies: it has no modes */
+	case 0x20801210: /* the second group is for copies: it has no modes */
 		memcpy(&group, p + 4, 4);
 		g = fake_nth(0xa06c, 0);
 		return c->params_bytes != 32 || !g ? 0x1f : g->object == group ? 0 : 0x56;
@@ -355,7 +355,7 @@ static int answer(int fd, unsigned number, unsigned bytes, void *argument)
 	}
 }
 
-/* Stands before the C library's, for the test program and the library alike. */
+/* Takes precedence over the C library's ioctl, for the test program and the library. */
 __attribute__((visibility("default"))) int ioctl(int fd, unsigned long request, ...)
 {
 	void *argument;
@@ -368,7 +368,7 @@ __attribute__((visibility("default"))) int ioctl(int fd, unsigned long request, 
 		return (int)syscall(SYS_ioctl, fd, request, argument);
 	}
 	fake.calls++;
-	errno = 1234; /* seen by who does not keep it */
+	errno = 1234; /* a caller that does not save errno would see it */
 	return answer(fd, _IOC_NR(request), _IOC_SIZE(request), argument);
 }
 
@@ -455,7 +455,7 @@ static CUresult get_count(int *n)
 	return CUDA_SUCCESS;
 }
 
-/* Ordinals run the other way than the driver's numbers. */
+/* Ordinals are in the reverse order of the driver's numbers. */
 static CUresult get_attribute(int *value, CUdevice_attribute what, CUdevice d)
 {
 	const struct gpu_rm_card *c = &cards[FAKE_GPUS - 1 - (uint32_t)d];

@@ -1,5 +1,5 @@
-/* See waves.h. Blocks of one kernel are alike and all slots are free when it begins, so a wave is
- * one event. */
+/* See occupancy.h. All blocks of one kernel are alike and all slots are free when it begins, so a
+ * wave is one event. */
 #include "occupancy.h"
 
 #include <stdlib.h>
@@ -13,13 +13,13 @@
 
 #define OPS 512u
 #define SLABS 8u
-#define START_NS 4000u	/* from a call to the device */
-#define LAUNCH_NS 2500u /* of the caller's time */
+#define START_NS 4000u	/* from a call to the begin on the device */
+#define LAUNCH_NS 2500u /* duration of a launch call */
 #define QUERY_NS 800u
-#define DROP_PS 300u /* that a block takes to leave */
+#define DROP_PS 300u /* duration of a block that leaves */
 
 struct event {
-	struct event *next; /* of all, which end with the world */
+	struct event *next; /* of all events, which end with the testbed */
 	uint64_t put, reached;
 };
 
@@ -28,7 +28,7 @@ struct op {
 	uint64_t nth;
 	struct ptx_block_arg arg;
 	uint32_t to_begin;
-	uint64_t put_ns, next_ns; /* next wave, or the end */
+	uint64_t put_ns, next_ns; /* submission; next wave, or the end */
 	uint64_t block_ns, slow;
 	bool begun;
 };
@@ -42,7 +42,7 @@ static unsigned n_memory;
 static CUcontext current;
 static uint64_t rng;
 
-/* The page that the chains read. */
+/* The page that runs read. */
 CUdeviceptr gpu_flag_address(const struct gpu_flag *f)
 {
 	return (uintptr_t)waves.lease;
@@ -55,7 +55,7 @@ static bool leased(const struct op *o)
 	return o->arg.groups && load_relaxed(&waves.lease[0]);
 }
 
-/* A wave, or what is left of the kernel. */
+/* Advances by one wave, or by the rest of the kernel. */
 static void wave(struct op *o)
 {
 	uint32_t *tickets = (uint32_t *)(uintptr_t)o->arg.tickets;
@@ -137,7 +137,7 @@ bool occupancy_idle(void)
 void occupancy_lease(bool on)
 {
 	run(waves.now_ns);
-	if (!on && head == tail) { /* that it was idle until now is the request's */
+	if (!on && head == tail) { /* idle time until now belongs to the request */
 		waves.free_ns = waves.now_ns;
 	}
 	store_relaxed(&waves.lease[0], on ? 1u : 0u);

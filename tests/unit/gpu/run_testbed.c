@@ -1,4 +1,4 @@
-/* Operations that know whether they ran, a tenant whose requests come with leases, and the rig
+/* Operations that record whether they ran, a tenant whose requests raise leases, and the testbed
  * around both. */
 #include "run_testbed.h"
 
@@ -16,7 +16,7 @@ CUdeviceptr gpu_flag_address(const struct gpu_flag *f)
 	return (uintptr_t)drv_leases;
 }
 
-/* A call as the shim keeps it. */
+/* A deferred call, as the shim's. */
 struct kept {
 	struct sched_call call;
 	struct testbed *w;
@@ -180,7 +180,7 @@ static void *latency(void *arg)
 	return NULL;
 }
 
-/* ---- the world ---- */
+/* ---- the testbed ---- */
 
 static const struct ebpf_insn block_level[] = {
 	I_ST(EBPF_W, 1, SUBMIT(level), GBPF_LEVEL_BLOCK),
@@ -234,9 +234,10 @@ void testbed_init(struct testbed *w, unsigned n, const struct drv_options *o, ui
 		(void)drv.cuEventCreate(&x->event, 0);
 	}
 	gpu_run_prepare(w->d, &w->line[0].dev);
-	while (drv_run(100)) { /* what that has begun, */
+	while (drv_run(100)) { /* completes what prepare has begun, */
 	}
-	gpu_run_prepare(w->d, &w->line[0].dev); /* and now is there: no launch goes without */
+	gpu_run_prepare(w->d,
+			&w->line[0].dev); /* so that no launch is refused for lack of memory */
 	gpu_run_set_flag(w->d, DRV_CTX, (const struct gpu_flag *)(uintptr_t)1, 4);
 	rig_start_agent(&w->r);
 	drv_start();

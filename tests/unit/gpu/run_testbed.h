@@ -1,5 +1,5 @@
-/* A process: the scheduler, chains and a gate as the shim's on a driver in memory, with an agent
- * and another tenant whose requests come with leases. */
+/* A process: the scheduler, runs and a gate as the shim's, on a driver in memory, with an agent and
+ * another tenant whose requests raise leases. */
 #ifndef GBPF_TESTS_GPU_RUN_TESTBED_H
 #define GBPF_TESTS_GPU_RUN_TESTBED_H
 
@@ -8,14 +8,14 @@
 
 #define QUEUES 40
 
-struct line { /* a stream as the program has it */
+struct line { /* a stream as the program uses it */
 	struct gpu_queue dev;
 	struct sched_queue *q;
 	struct track track;
 	uint32_t ordinal; /* under lock when threads share it */
 	pthread_mutex_t lock;
 	struct work *all;
-	struct work *after; /* what its next operation comes after */
+	struct work *after; /* operation that the next one must follow */
 	CUevent event;
 };
 
@@ -32,21 +32,21 @@ struct testbed {
 };
 
 struct testbed *world_new(bool share);
-/* limit_ns 0: the default. agent, device: their threads run. */
+/* limit_ns 0: the default. agent, device: start their threads. */
 void testbed_init(struct testbed *w, unsigned n, const struct drv_options *o, uint64_t limit_ns);
-/* Everything is waited for, and each work was done. */
+/* Waits for everything, and checks that each work was done. */
 void testbed_finish(struct testbed *w);
 void start_latency(struct testbed *w);
 void stop_latency(struct testbed *w);
-/* A request of the other tenant, with its lease. */
+/* Begins a request of the other tenant, with its lease. */
 void request_begins(struct testbed *w);
 void request_ends(struct testbed *w);
 
-/* block: it has a twin; keepable: it can be copied. The work. */
+/* Launches a kernel. block: it has a clone; keepable: it can be copied. Returns the work. */
 struct work *launch(struct testbed *w, struct line *x, uint32_t blocks, bool block, bool keepable,
 		    uint32_t piece);
 void synchronize(struct testbed *w, struct line *x);
-/* What y does from here comes after what x has. */
+/* Orders y's later operations after x's earlier ones. */
 void order(struct testbed *w, struct line *x, struct line *y);
 
 #endif

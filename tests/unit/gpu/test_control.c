@@ -1,6 +1,6 @@
-/* Controls on the soft GPU, from another process that has nothing but the descriptor: slices share
- * the device in proportion, a tenant that is switched off makes no progress, and what is refused
- * says why. */
+/* Controls on the soft GPU, from another process that has only the descriptor: slices share the
+ * device in proportion, a tenant that is disabled makes no progress, and refusals return their
+ * reason. */
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -30,7 +30,7 @@ struct tenant {
 	struct gpu_handles h;
 };
 
-/* ---- the tenant: keeps the device busy until it is told to end ---- */
+/* ---- the tenant: keeps the device busy until it has to end ---- */
 
 static int their_sock;
 static volatile int *ended; /* shared */
@@ -100,7 +100,7 @@ static uint64_t ask(const struct tenant *t, enum gpu_control what, uint64_t valu
 
 /* ---- from outside ---- */
 
-/* What only the soft GPU's own table tells. */
+/* Reads the tenant's run time from the soft GPU's private table. */
 static uint64_t run_ns(const struct tenant *t)
 {
 	static const struct cuabi_soft_table *soft;
@@ -116,13 +116,13 @@ static uint64_t run_ns(const struct tenant *t)
 	return c.run_ns;
 }
 
-/* The share that a gets while both are busy. */
+/* Returns the share of a while both are busy. */
 static double share(struct tenant *a, struct tenant *b)
 {
 	uint64_t a0 = run_ns(a), b0 = run_ns(b);
 	double da, db;
 
-	do { /* until they have run for long enough to tell */
+	do { /* until the run time is long enough for a share */
 		clock_sleep_ns(20000000);
 		da = (double)(run_ns(a) - a0);
 		db = (double)(run_ns(b) - b0);
@@ -147,7 +147,7 @@ static void slices_share_the_device(void **state)
 	less = share(&a, &b);
 	print_message("share %.2f, then %.2f\n", fair, less);
 	assert_true(fair > 0.3 && fair < 0.7);
-	assert_true(less < 0.75 * fair); /* a tenth; other processes of the machine blur it */
+	assert_true(less < 0.75 * fair); /* a tenth; other load on the machine blurs the result */
 	assert_true(ask(&a, GPU_CONTROL_COUNTERS, 0) > 0);
 	ask(&b, GPU_CONTROL_SLICE_SET, 0);
 	assert_int_not_equal(ask(&b, GPU_CONTROL_SLICE_GET, 0), 18000);
@@ -167,7 +167,7 @@ static void a_tenant_that_is_switched_off_makes_no_progress(void **state)
 	clock_sleep_ns(100000000);
 	assert_int_equal(run_ns(&a), before);
 	ask(&a, GPU_CONTROL_SCHEDULE, 1);
-	while (run_ns(&a) == before) { /* the test's alarm ends it */
+	while (run_ns(&a) == before) { /* the test's alarm ends this loop */
 		clock_sleep_ns(1000000);
 	}
 	ask(&a, GPU_CONTROL_PREEMPT, 0);
@@ -193,7 +193,7 @@ static void missing_controls_are_refused(void **state)
 	assert_int_equal(gpu_control(&a.h, a.fd, (enum gpu_control)77, 1, &ret), -ENOTSUP);
 	assert_int_equal(gpu_control(&a.h, a.fd, GPU_CONTROL_SLICE_SET, 1u << 30, &ret), -EINVAL);
 	assert_int_equal(gpu_control_switches(&a.h, a.fd, &s), 0);
-	/* Not its descriptor. */
+	/* A descriptor of something else. */
 	assert_int_equal(pipe(pair), 0);
 	assert_true(gpu_control(&a.h, pair[0], GPU_CONTROL_SLICE_GET, 0, &ret) < 0);
 	close(pair[0]);
@@ -216,7 +216,7 @@ static void missing_controls_are_refused(void **state)
 static int begin(void **state)
 {
 	ended = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	/* This process stands for gbpfd: no client of the device. */
+	/* This process acts as gbpfd: it does not use the device. */
 	gpu_control_soft_library("/nonexistent");
 	gpu_control_soft_library(getenv("SOFTCUDA"));
 	return ended == MAP_FAILED ? -1 : rig_begin_small(state);

@@ -1,5 +1,5 @@
-/* Flag pages and the clock: what another process stores is seen by a kernel, descriptors from
- * outside are looked at, and the fallback by stream. */
+/* Flag pages and the clock: a kernel reads what another process stores, descriptors from outside
+ * are checked, and the fallback by stream writes works. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -53,7 +53,7 @@ static int hear(int s)
 	return n ? fds[0] : -1;
 }
 
-/* As a kernel sees it. */
+/* Reads a word as a kernel does. */
 static uint32_t word_at(CUdeviceptr p)
 {
 	CUdeviceptr to;
@@ -113,8 +113,8 @@ static void a_kernel_sees_what_another_process_stores(void **state)
 	assert_int_equal(p.bytes, GPU_FLAG_BYTES);
 	gpu_lease_store(&p, 63, 77);
 	gpu_lease_fence();
-	assert_int_equal(hear(sock[0]), -1); /* it has seen it, and destroyed the page */
-	gpu_lease_store(&p, 0, 1);	     /* harmless now */
+	assert_int_equal(hear(sock[0]), -1); /* it has seen the store, and destroyed the page */
+	gpu_lease_store(&p, 0, 1);	     /* has no effect now */
 	gpu_lease_fence();
 	say(sock[0], -1);
 	assert_int_equal(rig_wait(pid), 0);
@@ -125,7 +125,7 @@ static void a_kernel_sees_what_another_process_stores(void **state)
 	rig_stats_unshared();
 }
 
-/* ---- owners that die ---- */
+/* ---- owners that exit ---- */
 
 static void dying_program(void *arg)
 {
@@ -244,7 +244,7 @@ static void stream_program(void *arg)
 	CU(cuCtxPushCurrent_v2(ctx));
 	word = gpu_flag_address(f) + 4;
 	CHECK(word_at(word) == 0);
-	/* A kernel that waits in the default stream does not keep the write from it. */
+	/* A kernel that waits in the default stream does not block the write. */
 	rig_launch(rig_function("until"), 1, 1, NULL, (void *[]){ &word });
 	CHECK(gpu_flag_write(f, 1, 9) == 0);
 	CU(cuCtxSynchronize());
@@ -291,7 +291,7 @@ static void the_clocks_differ_by_what_is_measured(void **state)
 	assert_int_equal(rig_run(clock_program, NULL), 0);
 }
 
-/* As the kernels' test has it: ptx/block.h. */
+/* The kernels' test: ptx/block.h. */
 static bool in_force(uint32_t word, uint64_t gpu_ns)
 {
 	return (int32_t)(word - (uint32_t)(gpu_ns >> PTX_LEASE_SHIFT)) > 0;

@@ -1,4 +1,4 @@
-/* Leases on the pages of others, without a GPU: the pages are memory of this process, and the
+/* Leases on pages of other processes, without a GPU: the pages are memory of this process, and the
  * clock's offset is given. */
 #include <errno.h>
 #include <fcntl.h>
@@ -89,7 +89,7 @@ static void every_page_of_the_gpu_and_only_the_own_word(void **state)
 	assert_int_equal(word(0), 0);
 	assert_int_equal(word(1), 0);
 	assert_int_equal(word(2), up);
-	gpu_lease(d, PROTO_MAX_GPUS, 1); /* nothing */
+	gpu_lease(d, PROTO_MAX_GPUS, 1); /* no effect */
 }
 
 static void before_the_clock_is_known_nothing_is_raised(void **state)
@@ -97,7 +97,7 @@ static void before_the_clock_is_known_nothing_is_raised(void **state)
 	add(0, 0, 0);
 	gpu_lease(d, 0, 5000000000);
 	assert_int_equal(word(0), 0);
-	gpu_leases_set_offset(d, 0, OFFSET); /* and then at once */
+	gpu_leases_set_offset(d, 0, OFFSET); /* raised at once */
 	assert_int_equal(word(0), gpu_lease_word(OFFSET, 5000000000));
 	gpu_lease(d, 0, 0);
 	assert_int_equal(word(0), 0);
@@ -110,10 +110,10 @@ static void a_page_that_comes_gets_the_lease_at_once_and_one_that_goes_loses_it(
 
 	gpu_leases_set_offset(d, 0, OFFSET);
 	gpu_lease(d, 0, 5000000000);
-	page[1].word[SLOT] = 1234; /* of whoever had the slot before */
+	page[1].word[SLOT] = 1234; /* left by the previous owner of the slot */
 	add(0, 0, 0);
 	assert_int_equal(word(0), up);
-	add(0, 1, 0); /* takes the number over */
+	add(0, 1, 0); /* replaces the page of that number */
 	assert_int_equal(word(0), 0);
 	assert_int_equal(word(1), up);
 	assert_int_equal(gpu_lease_count(d), 1);
@@ -126,11 +126,11 @@ static void a_page_that_comes_gets_the_lease_at_once_and_one_that_goes_loses_it(
 	assert_int_equal(word(1), 0);
 	page[1].word[SLOT] = 1234;
 	gpu_lease(d, 0, 0);
-	add(0, 1, 0); /* nothing is up: an old word is cleared */
+	add(0, 1, 0); /* no lease is up: an old word is cleared */
 	assert_int_equal(word(1), 0);
 }
 
-/* Whoever else has the pages may have written anything. */
+/* Other processes with the pages may have written anything. */
 static void overwritten_words_are_restored(void **state)
 {
 	uint32_t up = gpu_lease_word(OFFSET, 5000000000);
@@ -141,7 +141,7 @@ static void overwritten_words_are_restored(void **state)
 	gpu_lease(d, 0, 5000000000);
 	page[0].word[SLOT] = 0;
 	page[1].word[SLOT] = 0x7fffffff;
-	page[0].word[SLOT + 1] = 99; /* somebody else's */
+	page[0].word[SLOT + 1] = 99; /* belongs to another tenant */
 	gpu_leases_rewrite(d);
 	assert_int_equal(word(0), up);
 	assert_int_equal(word(1), 0);
@@ -159,7 +159,7 @@ static void descriptors_of_other_objects_are_refused(void **state)
 	assert_int_equal(gpu_lease_add(d, GPU_LEASE_PAGES, page[0].fd, 0, 0), -EINVAL);
 	assert_int_equal(gpu_lease_add(d, 0, page[0].fd, PROTO_MAX_GPUS, 0), -EINVAL);
 	assert_int_equal(gpu_lease_add(d, 0, page[0].fd, 0, GPU_FLAG_SLOTS), -EINVAL);
-	assert_true(gpu_lease_add(d, 0, open_ended, 0, 0) < 0); /* could be cut off under us */
+	assert_true(gpu_lease_add(d, 0, open_ended, 0, 0) < 0); /* can be truncated while mapped */
 	assert_true(gpu_lease_add(d, 0, small, 0, 0) < 0);
 	assert_true(gpu_lease_add(d, 0, file, 0, 0) < 0);
 	assert_true(gpu_lease_add(d, 0, -1, 0, 0) < 0);
@@ -169,8 +169,8 @@ static void descriptors_of_other_objects_are_refused(void **state)
 	close(file);
 }
 
-/* Several threads raise and take back while pages come and go: nobody stores to what is unmapped,
- * and each page ends up with what the last of them said. */
+/* Several threads raise and clear leases while pages are added and removed: no store reaches an
+ * unmapped page, and each page ends up with the last value. */
 static uint32_t stop;
 
 static void *raise_and_lower(void *arg)

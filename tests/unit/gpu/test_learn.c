@@ -38,7 +38,7 @@ static int fresh(void **state)
 
 /* ---- the slot ---- */
 
-/* How often the library's pages with those permissions ("r--p") have that word. */
+/* Counts the occurrences of the word in the library's pages with those permissions ("r--p"). */
 static unsigned words(const char *file, const char *permissions, uintptr_t word)
 {
 	FILE *f = fopen("/proc/self/maps", "re");
@@ -66,7 +66,7 @@ static void library_calls_are_seen(const char *variable)
 	uint32_t before = gpu_learn_generation(), client;
 
 	assert_int_equal(gpu_learn_install(lib), 0);
-	assert_int_equal(gpu_learn_install(lib), 0); /* the same */
+	assert_int_equal(gpu_learn_install(lib), 0); /* no change */
 	client = fake_context(control, 0, 1);
 	assert_int_equal(gpu_learn_find(GPU_RM_CLASS_GROUP, NULL, 0), 2);
 	assert_int_equal(gpu_learn_find(GPU_LEARN_CHANNELS, NULL, 0), 4);
@@ -93,7 +93,7 @@ static void pages_are_left_as_they_were(void **state)
 
 	(void)state;
 	assert_int_equal(gpu_learn_install(lib), 0);
-	/* What it takes for ioctl now lies where it could not write. */
+	/* The library's ioctl pointer is now in pages that it cannot write. */
 	assert_true((uintptr_t)pointer() != (uintptr_t)ioctl);
 	assert_true(words("fake_library", "r--p", (uintptr_t)pointer()) > 0);
 	assert_int_equal(words("fake_library", "rw-p", (uintptr_t)pointer()), 0);
@@ -167,7 +167,8 @@ static void handles_of_the_right_gpu_are_given(void **state)
 	assert_int_equal(fake_find(client, h.group[0])->gpu, 0);
 	assert_int_equal(gpu_learn(&real, 1, NULL, &h, &fd), -EAGAIN);
 	assert_int_equal(gpu_learn(&real, 9, NULL, &h, &fd), -ENOTSUP);
-	/* With several GPUs and a driver that does not say which is which, none is guessed. */
+	/* With several GPUs and a driver that does not identify them, the learner does not guess.
+	 */
 	fake.refuse_command = 0x20800142;
 	fake.refuse_status = 0x1b;
 	assert_int_equal(gpu_learn(&real, 0, NULL, &h, &fd), -ENOTSUP);
@@ -258,7 +259,7 @@ static void more_than_there_is_room_for_is_said(void **state)
 	assert_int_equal(h.n_groups, GPU_MAX_GROUPS);
 	assert_int_equal(h.n_channels, GPU_MAX_CHANNELS);
 	assert_int_equal(h.more, GPU_MORE_GROUPS | GPU_MORE_CHANNELS);
-	/* Then whole groups are switched off. */
+	/* Then whole groups are disabled. */
 	assert_int_equal(gpu_control(&h, fd, GPU_CONTROL_SCHEDULE, 0, NULL), 0);
 	assert_int_equal(fake.disabled_calls, 0);
 	assert_int_equal(fake.group_schedules, GPU_MAX_GROUPS);
@@ -347,7 +348,7 @@ static void statuses_become_errors(void **state)
 		assert_int_equal(gpu_rm_last_status(), rows[i].status);
 	}
 	fake.refuse_command = UINT32_MAX;
-	/* Another descriptor, none, and one that is no control descriptor at all. */
+	/* Another descriptor, none, and one that is no control descriptor. */
 	assert_int_equal(gpu_control(&h, other, GPU_CONTROL_SLICE_SET, 9, NULL), -ENODEV);
 	assert_true(gpu_control(&h, -1, GPU_CONTROL_SLICE_SET, 9, NULL) < 0);
 	assert_int_equal(gpu_control(&h, 0, GPU_CONTROL_SLICE_SET, 9, NULL), -EBADF);
@@ -360,7 +361,7 @@ static void groups_that_have_gone_do_not_keep_others_from_it(void **state)
 	free_object(h.client, h.group[0]);
 	assert_int_equal(gpu_control(&h, fd, GPU_CONTROL_SLICE_SET, 77, NULL), 0);
 	assert_int_equal(fake_nth(GPU_RM_CLASS_GROUP, 0)->slice_us, 77);
-	/* One of its channels has gone: then by groups. */
+	/* One of its channels has ended: by groups then. */
 	assert_int_equal(gpu_control(&h, fd, GPU_CONTROL_SCHEDULE, 0, NULL), 0);
 	assert_int_equal(fake_nth(0xc86f, 0)->on, 0);
 	assert_int_equal(fake.group_schedules, 1);
@@ -370,7 +371,7 @@ static void groups_that_have_gone_do_not_keep_others_from_it(void **state)
 
 static void the_self_test_changes_nothing(void **state)
 {
-	/* The last two are found by who tries them. */
+	/* The last two are set by their owner. */
 	const uint32_t all = (1u << GPU_CONTROL_FLAG) - 1;
 
 	(void)state;
@@ -434,7 +435,7 @@ static void a_page_has_a_client_of_its_own(void **state)
 	gpu_lease_fence();
 	assert_int_equal(device_reads(5), 99);
 	assert_int_equal(device_reads(63), 0);
-	/* What the page's client makes is not taken for the program's. */
+	/* Objects of the page's client are not taken for the program's. */
 	assert_int_equal(gpu_learn_find(GPU_RM_CLASS_DEVICE, NULL, 0), 1);
 	gpu_lease_unmap(&p);
 	flag_end(f);
@@ -500,7 +501,7 @@ static uint32_t some_class(void)
 	return classes[random32(sizeof(classes) / sizeof(*classes))];
 }
 
-/* Calls as they come back from some driver: any handle, any status, any size. */
+/* Calls as they return from some driver: any handle, any status, any size. */
 static void random_call(int number)
 {
 	static const uint8_t numbers[] = { GPU_RM_NR_ALLOC,    GPU_RM_NR_ALLOC,
@@ -552,7 +553,7 @@ static void the_table_is_bounded_and_sound_under_any_traffic(void **state)
 			}
 		}
 	}
-	/* More than there is room for: the rest is passed over. */
+	/* More than there is room for: the rest is ignored. */
 	gpu_learn_forget_all();
 	for (uint32_t i = 0; i < GPU_LEARN_OBJECTS_MAX + 500; i++) {
 		struct gpu_rm_alloc a = {

@@ -1,5 +1,5 @@
-/* Chains on a driver in memory, on one thread and a clock of the test's: every interleaving comes
- * from a seed. */
+/* Resumable runs on a driver in memory, on one thread and the test's clock: every interleaving
+ * follows from a seed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 
 #define STREAMS 40
 
-/* The flag page that the chains read. */
+/* The flag page that runs read. */
 CUdeviceptr gpu_flag_address(const struct gpu_flag *f)
 {
 	return (uintptr_t)drv_leases;
@@ -33,13 +33,13 @@ struct testbed {
 	struct track track[STREAMS];
 	uint32_t ordinal[STREAMS];
 	struct {
-		CUevent event; /* NULL: none is recorded */
+		CUevent event; /* NULL: no event is recorded */
 		uint64_t seq;
-		uint32_t ordinal; /* what is before it */
+		uint32_t ordinal; /* of the operation before it */
 		bool pending;
 	} mark[STREAMS];
 	struct work *all;
-	unsigned loads; /* how often the twin's handle has become another's */
+	unsigned loads; /* number of times that the clone's handle was reused */
 };
 
 static void testbed_init(struct testbed *w, unsigned n, const struct drv_options *o)
@@ -116,7 +116,7 @@ static bool all_through(struct testbed *w)
 	return true;
 }
 
-/* Steps every queue and the device until nothing is left. */
+/* Steps all queues and the device until nothing is left. */
 static void run_out(struct testbed *w, bool may_run, bool force)
 {
 	for (unsigned round = 0; !all_through(w) || !drv_idle(); round++) {
@@ -141,7 +141,7 @@ static void lease(uint32_t on)
 	store_relaxed(&drv_leases[5], on);
 }
 
-static uint64_t checked; /* events of chains */
+static uint64_t checked; /* events of runs */
 
 static void record(struct testbed *w, unsigned i)
 {
@@ -154,8 +154,7 @@ static void record(struct testbed *w, unsigned i)
 			 CUDA_SUCCESS);
 }
 
-/* An event that says that it is reached, with all that was before it in the chain done, tells the
- * truth. */
+/* Checks that the work before an event is done once the event is reported done. */
 static void check_event(struct testbed *w, unsigned i)
 {
 	struct sched_run_progress look;
@@ -169,7 +168,7 @@ static void check_event(struct testbed *w, unsigned i)
 	}
 }
 
-/* One random program with random interruptions. */
+/* Runs one random program with random interruptions. */
 static uint64_t interruptions, resumed; /* of all programs */
 
 static void program(uint64_t seed, unsigned streams, bool one_connection, unsigned rounds)
@@ -244,7 +243,7 @@ static void random_programs_keep_order_and_run_each_block_once(void **state)
 
 static const struct drv_options plain_options = { .seed = 5 };
 
-/* The last ticket is drawn a block before the end; then the next operation may follow. */
+/* The last ticket is drawn one block before the end; the next operation may begin then. */
 static void it_is_through_when_the_last_block_has_begun(void **state)
 {
 	struct testbed w;
@@ -262,7 +261,7 @@ static void it_is_through_when_the_last_block_has_begun(void **state)
 	testbed_finish(&w);
 }
 
-/* Nothing is put again while the lease is up; then exactly what is missing. */
+/* While the lease is up nothing is submitted again; then exactly the missing blocks. */
 static void missing_blocks_are_submitted_again(void **state)
 {
 	struct gpu_run_counts counts;
@@ -299,7 +298,7 @@ static void missing_blocks_are_submitted_again(void **state)
 	testbed_finish(&w);
 }
 
-/* Force without leave to run: one piece at a time, which no lease stops. */
+/* Forced without may_run: one piece at a time, which no lease stops. */
 static void force_gives_one_piece_each_time(void **state)
 {
 	struct testbed w;
@@ -341,7 +340,7 @@ static void both_finish_it_against_all_leases(void **state)
 	testbed_finish(&w);
 }
 
-/* Refused when it would have been put at once: an error, and it was never there. */
+/* Refused at its first submission: an error, and the run is unchanged. */
 static void a_refused_launch_leaves_no_trace(void **state)
 {
 	struct testbed w;
@@ -359,7 +358,7 @@ static void a_refused_launch_leaves_no_trace(void **state)
 	testbed_finish(&w);
 }
 
-/* Refused when it had to be put again: the next flush gets the error, others go on. */
+/* Refused when submitted again: the next submit returns the error, and the others continue. */
 static void a_launch_refused_later_is_an_error_of_the_run(void **state)
 {
 	struct sched_run_progress look;
@@ -433,9 +432,9 @@ static void it_is_full_after_64_and_waits_for_room_all_the_same(void **state)
 	testbed_finish(&w);
 }
 
-/* A million blocks: never many more wait on the device than the budget, as far as the host knows
- * how many have begun; and it feeds the device. */
-/* Who puts launches while there is room never waits for tickets. */
+/* A million blocks: at most about the budget waits on the device, by the host's estimate of how
+ * many have begun, and the device stays busy. */
+/* A caller that launches only while there is room never waits for tickets. */
 static void it_is_full_when_half_of_the_tickets_are_out(void **state)
 {
 	struct sched_run_progress look;
@@ -487,8 +486,8 @@ static void large_grids_are_fed_within_the_budget(void **state)
 	testbed_finish(&w);
 }
 
-/* Whole waves, 24 of them and 240 us at least, otherwise what is dropped in a quarter of a block.
- */
+/* Whole waves: at least 24 and 240 us, else the number that can be dropped in a quarter of a
+ * block's duration. */
 static void piece_sizes_follow_learned_durations(void **state)
 {
 	static const struct {
@@ -520,7 +519,7 @@ static void piece_sizes_follow_learned_durations(void **state)
 	assert_true(gpu_run_piece_blocks(UINT32_MAX, UINT64_MAX) > 0);
 }
 
-/* The next piece of a large grid comes shortly before the end of the one before. */
+/* The next piece of a large grid is submitted shortly before the end of the previous one. */
 static void large_pieces_come_when_they_are_needed(void **state)
 {
 	const struct drv_options o = { .seed = 9, .resident = 256 };
@@ -547,7 +546,7 @@ static void large_pieces_come_when_they_are_needed(void **state)
 	testbed_finish(&w);
 }
 
-/* Tickets and numbers wrap around; a line that comes back goes on where it was. */
+/* Tickets and numbers wrap around; a returned line continues at its values. */
 static void counters_wrap_and_lines_are_used_again(void **state)
 {
 	struct gpu_run *run;
@@ -584,7 +583,8 @@ static void counters_wrap_and_lines_are_used_again(void **state)
 	testbed_finish(&w);
 }
 
-/* A lease that no board shows: tries become rarer, and it goes on at once afterwards. */
+/* A lease that no board shows: retries become rarer, and the run continues at once when the lease
+ * is cleared. */
 static void unsuccessful_retries_become_rarer(void **state)
 {
 	uint64_t before;
@@ -607,7 +607,7 @@ static void unsuccessful_retries_become_rarer(void **state)
 	testbed_finish(&w);
 }
 
-/* What cannot be a chain's is told so, after what the chain has. */
+/* Launches that a run cannot take are refused after the run has finished. */
 static void refused_launches_wait_for_the_run(void **state)
 {
 	struct gpu_block_launch l;
@@ -631,7 +631,7 @@ static void refused_launches_wait_for_the_run(void **state)
 	testbed_finish(&w);
 }
 
-/* The program has written over the counter: an error, not a hang. */
+/* The program has overwritten the counter: an error, not a hang. */
 static void an_impossible_counter_ends_the_run(void **state)
 {
 	struct sched_run_progress look;
@@ -670,7 +670,7 @@ static void step_for(struct testbed *w, uint64_t ns, bool may_run)
 	}
 }
 
-/* Half of its blocks leave, the others wait for them for ever. */
+/* Half of the blocks leave, and the others wait for them forever. */
 static void hang(struct testbed *w)
 {
 	struct work *a;
@@ -709,7 +709,7 @@ static void a_kernel_that_waits_for_blocks_that_left_gets_them(void **state)
 	assert_ptr_equal(hung_clone, DRV_CLONE);
 	gpu_run_counts(w.d, &counts);
 	assert_int_equal(counts.hung, 3);
-	gpu_run_close(w.d, &w.q[0]); /* its line is used again */
+	gpu_run_close(w.d, &w.q[0]); /* its line is reused */
 	assert_int_equal(launch(&w, 0, 12, 0), CUDA_SUCCESS);
 	run_out(&w, true, false);
 	assert_false(gpu_run_busy(w.d, &w.q[0]));
@@ -717,7 +717,7 @@ static void a_kernel_that_waits_for_blocks_that_left_gets_them(void **state)
 	testbed_finish(&w);
 }
 
-/* The handle of a kernel that was unloaded may be the next one's. */
+/* A kernel may get the handle of one that was unloaded. */
 static void learned_durations_are_not_used_for_a_reused_handle(void **state)
 {
 	const struct gpu_run_entry *put;
@@ -749,8 +749,8 @@ static void learned_durations_are_not_used_for_a_reused_handle(void **state)
 	testbed_finish(&w);
 }
 
-/* Put again, it does not get to the device: what is in the way, on a channel that its stream
- * shares, waits for it. */
+/* Submitted again, it does not get to the device: on the same hardware channel, something waits for
+ * it. */
 static void blocks_kept_off_the_device_use_the_bypass(void **state)
 {
 	struct work *a;
@@ -774,7 +774,7 @@ static void blocks_kept_off_the_device_use_the_bypass(void **state)
 	testbed_finish(&w);
 }
 
-/* The same when nobody saw the lease: later. */
+/* The same if the lease was not seen: it takes longer. */
 static void an_unseen_lease_may_cause_a_hang(void **state)
 {
 	struct testbed w;
@@ -796,7 +796,8 @@ static void an_unseen_lease_may_cause_a_hang(void **state)
 	testbed_finish(&w);
 }
 
-/* The device is elsewhere for a second: not a hung kernel, and the counter comes back. */
+/* Another context has the device for a second: the kernel is not declared hung, and the counter is
+ * restored. */
 static void a_device_that_is_elsewhere_is_not_taken_for_a_hung_kernel(void **state)
 {
 	struct gpu_run_counts counts;
@@ -819,8 +820,8 @@ static void a_device_that_is_elsewhere_is_not_taken_for_a_hung_kernel(void **sta
 	testbed_finish(&w);
 }
 
-/* It only looked so: blocks that come late after all must not run a second time, nor may what is
- * behind them come before the end. */
+/* A false suspicion: blocks that begin late do not run twice, and later work does not begin before
+ * their end. */
 static void a_wrong_suspicion_does_no_harm(void **state)
 {
 	for (unsigned begun = 0; begun <= 45; begun += 5) {
@@ -847,7 +848,7 @@ static void a_wrong_suspicion_does_no_harm(void **state)
 	}
 }
 
-/* 16 blocks each 10 us, as long as there are any. */
+/* 16 blocks of 10 us each, while there are any. */
 static void run_for(struct testbed *w, uint64_t us, bool may_run)
 {
 	for (uint64_t i = 0; i < us; i += 10) {
@@ -857,8 +858,8 @@ static void run_for(struct testbed *w, uint64_t us, bool may_run)
 	}
 }
 
-/* Every launch is interrupted, again and again, for longer than it runs; what it takes of the
- * device is known all the same. */
+/* Every launch is interrupted repeatedly, for longer than it runs; its device time is learned all
+ * the same. */
 static void durations_of_interrupted_launches_are_learned(void **state)
 {
 	uint64_t took = 0;
@@ -885,7 +886,7 @@ static void durations_of_interrupted_launches_are_learned(void **state)
 	assert_true(took);
 }
 
-/* Late looks see several launches end at once. */
+/* A late step notices the ends of several launches at once. */
 static void launches_that_end_unseen_share_the_time(void **state)
 {
 	struct testbed w;
@@ -907,8 +908,8 @@ static void launches_that_end_unseen_share_the_time(void **state)
 	testbed_finish(&w);
 }
 
-/* A device of 1056 blocks each 10 us; the agent looks when the chain wants it, 20 us late. Looks a
- * millisecond, and in *ret_dry how much of the time the device had nothing. */
+/* A device of 1056 blocks of 10 us each; the agent steps when requested, 20 us late. Returns steps
+ * per ms; *ret_dry: share of the time in which the device had no work. */
 static unsigned looks_for(uint32_t blocks, uint64_t ms, unsigned *ret_dry)
 {
 	const struct drv_options o = { .seed = 9, .resident = 1056 };
@@ -939,7 +940,7 @@ static unsigned looks_for(uint32_t blocks, uint64_t ms, unsigned *ret_dry)
 	return (unsigned)(looks * 10 / ms);
 }
 
-/* What is looked at near every end costs a quarter of a core with kernels of 50 us. */
+/* A step near every end costs a quarter of a core with kernels of 50 us. */
 static void looks_are_few_while_the_device_has_enough_to_do(void **state)
 {
 	static const uint32_t blocks[] = { 5280, 10560, 60000 };

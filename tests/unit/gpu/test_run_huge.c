@@ -1,6 +1,6 @@
-/* Grids of up to 2^29 blocks behind each other, so that tickets pass 2^31 and 2^32 again and again,
- * whole and in pieces of any size, interrupted at random: each block runs once, in order, and the
- * chain comes to its end. On a GPU that runs whole waves, some of millions of blocks. */
+/* Grids of up to 2^29 blocks in sequence, so that tickets pass 2^31 and 2^32 repeatedly, whole and
+ * in pieces of any size, interrupted at random: each block runs once, in order, and the run ends.
+ * On a GPU that runs whole waves, some of millions of blocks. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -10,7 +10,7 @@
 #include "occupancy.h"
 
 #define LAUNCHES 24u
-#define STEPS_MAX 20000000u /* far beyond what any of them needs */
+#define STEPS_MAX 20000000u /* far more than any of them needs */
 
 struct testbed {
 	struct gpu_device *d;
@@ -37,7 +37,7 @@ static void testbed_init(struct testbed *w, uint64_t seed)
 	(void)occupancy_table.cuEventCreate(&w->event, 0);
 }
 
-/* Some time goes by, requests come and go, and the agent looks. */
+/* Advances time, begins and ends requests, and steps the run. */
 static void go_on(struct testbed *w, bool end)
 {
 	bool leased = waves.lease[0] != 0, force = below(w, 500) == 0;
@@ -76,7 +76,7 @@ static void launch(struct testbed *w)
 	CUresult r;
 
 	memcpy(b.grid, g, sizeof(b.grid));
-	/* What is not for chains waits for the chain on a real clock. */
+	/* A launch that the run cannot take waits for the run on the real clock. */
 	while (full(w) || (blocks > 1u << 30 && gpu_run_busy(w->d, &w->q))) {
 		go_on(w, false);
 	}

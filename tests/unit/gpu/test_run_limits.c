@@ -1,5 +1,5 @@
-/* What holds whatever the other tenant does: nothing waits for ever, no policy means no chains, and
- * errors reach who waits. */
+/* Guarantees regardless of the other tenant: no wait is unbounded, without a policy there are no
+ * runs, and a waiting thread gets the error. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -28,8 +28,7 @@ static void wait_until_stopped(struct line *x)
 	} while (!c.stopped);
 }
 
-/* Not a launch at block level, so it waits for all blocks of the one before; the caller does not.
- */
+/* Not at block level, so it waits for all blocks of the launch before; its caller does not. */
 static void work_behind_a_stopped_launch_is_deferred(void **state)
 {
 	struct testbed *w = begin(1, 60000 * MS);
@@ -52,7 +51,7 @@ static void work_behind_a_stopped_launch_is_deferred(void **state)
 	testbed_finish(w);
 }
 
-/* Whoever waits gets it on without an agent. */
+/* A waiting thread advances the run without an agent. */
 static void a_submit_advances_the_run_itself(void **state)
 {
 	struct testbed *w = begin(1, 60000 * MS);
@@ -69,7 +68,7 @@ static void a_submit_advances_the_run_itself(void **state)
 	testbed_finish(w);
 }
 
-/* Its chain is through, but nobody has looked since. */
+/* Its run has finished, but that has not been noticed yet. */
 static void a_queue_closes_without_an_agent(void **state)
 {
 	struct testbed *w = begin(2, 60000 * MS);
@@ -106,7 +105,7 @@ static void a_request_that_never_ends_does_not_stop_a_launch_for_ever(void **sta
 	testbed_finish(w);
 }
 
-/* Somebody wrote leases that do not end, into all words, and opens no request. */
+/* Leases that never expire are in all words, and no request is open. */
 static void leases_that_no_board_shows_do_not_stop_a_launch_for_ever(void **state)
 {
 	struct testbed *w = begin(1, 20 * MS);
@@ -141,14 +140,14 @@ static void off_finishes_stopped_launches(void **state)
 	sched_set_off(w->r.s, true);
 	assert_false(sched_idle(w->r.s));
 	while (!drv_done(a) || !drv_done(b) || !sched_idle(w->r.s)) {
-		usleep(50); /* nobody waits but the agent */
+		usleep(50); /* only the agent waits */
 	}
 	assert_int_equal(load_relaxed(&w->r.s->n_runs), 0);
 	request_ends(w);
 	testbed_finish(w);
 }
 
-/* The policy is taken away while a chain is stopped. */
+/* The policy is removed while a run is stopped. */
 static void without_a_policy_it_is_finished_too(void **state)
 {
 	struct testbed *w = begin(1, 60000 * MS);
@@ -165,7 +164,7 @@ static void without_a_policy_it_is_finished_too(void **state)
 	testbed_finish(w);
 }
 
-/* No twin, or no policy that wants it: as ever. */
+/* Without a clone, or without a policy that requests the level: as before. */
 static void kernels_without_a_clone_begin_no_run(void **state)
 {
 	struct testbed *w = begin(1, 0);
@@ -197,13 +196,15 @@ static void split_means_pieces(void **state)
 	assert_int_equal(load_relaxed(&drv_launches), 10);
 	assert_int_equal(load_relaxed(&w->r.stats.verdict_errors), 0);
 	(void)launch(w, &w->line[0], 70, false, true, 0);
-	synchronize(w, &w->line[0]); /* the agent may have it, a moment after the chain */
+	synchronize(
+		w,
+		&w->line[0]); /* the agent may hold the lock for a moment after the run has ended */
 	assert_true(load_relaxed(&w->r.stats.verdict_errors) >= 1);
 	assert_int_equal(load_relaxed(&drv_launches), 10);
 	testbed_finish(w);
 }
 
-/* The one that waits is told; nothing is stuck, and nothing is left on the queue. */
+/* The waiting thread gets the error; nothing blocks, and the queue is empty. */
 static void a_lost_device_is_reported_and_nothing_hangs(void **state)
 {
 	struct testbed *w = begin(1, 60000 * MS);
@@ -225,7 +226,7 @@ static void a_lost_device_is_reported_and_nothing_hangs(void **state)
 	testbed_finish(w);
 }
 
-/* A full FIFO makes the caller wait, as full hardware would. */
+/* A full FIFO blocks the caller, as full hardware would. */
 static void a_full_fifo_makes_the_caller_wait(void **state)
 {
 	struct testbed *w = begin(1, 60000 * MS);
@@ -247,7 +248,7 @@ static void a_full_fifo_makes_the_caller_wait(void **state)
 	testbed_finish(w);
 }
 
-/* More than the chain takes: the rest waits in the FIFO and joins it later. */
+/* More than a run takes: the rest waits in the FIFO and joins it later. */
 static void more_launches_than_a_run_takes(void **state)
 {
 	struct testbed *w = begin(1, 60000 * MS);
@@ -278,7 +279,7 @@ static void a_stopped_launch_is_in_flight(void **state)
 	request_begins(w);
 	(void)launch(w, x, 50, true, true, 0);
 	wait_until_stopped(x);
-	usleep(20000); /* several looks of the agent */
+	usleep(20000); /* several steps of the agent */
 	assert_int_equal(inflight(w), 1);
 	assert_int_equal(gpu_sched_ops.queue_idle(w->d, &x->dev), 0);
 	request_ends(w);

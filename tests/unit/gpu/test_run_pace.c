@@ -1,6 +1,6 @@
-/* Chains keep a GPU fed at little cost: the scheduler's agent, a program that keeps some kernels
- * queued and waits for the oldest, and a GPU that runs whole waves, on one thread and a clock of
- * the test's. Everybody comes a little late, as threads do. */
+/* Runs keep a GPU busy at little cost. On one thread and the test's clock: the scheduler's agent, a
+ * program that keeps several kernels queued and waits for the oldest, and a GPU that runs whole
+ * waves. All of them are a little late, as threads are. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,18 +13,18 @@
 
 #define DEPTH_MAX 32u
 #define LEARN_NS 20000000u /* durations are learned meanwhile */
-#define WAKE_NS 10000u	   /* of a core, for each time that the agent is awake */
+#define WAKE_NS 10000u	   /* processor time of each wake-up of the agent */
 
 struct shape {
 	unsigned resident, block_us, kernel_us, depth;
 };
 
 struct app {
-	bool mixed; /* each third kernel is a slow one */
+	bool mixed; /* every third kernel is a slow one */
 	unsigned depth;
 	uint32_t blocks;
 	CUevent event[DEPTH_MAX];
-	uint64_t seq[DEPTH_MAX]; /* of the record in the chain; 0: at once */
+	uint64_t seq[DEPTH_MAX]; /* of the record in the run; 0: at once */
 	uint64_t launched, finished;
 	uint64_t next_ns;
 };
@@ -145,7 +145,7 @@ static void app_launch(struct testbed *w)
 	a->launched++;
 }
 
-/* As the shim waits for an event. */
+/* Waits as the shim does for an event. */
 static bool app_oldest_is_done(struct testbed *w)
 {
 	struct app *a = &w->app;
@@ -179,12 +179,12 @@ static void agent_looks(struct testbed *w)
 	w->looks++;
 	w->agent_busy_ns += WAKE_NS + waves.called_ns - before;
 	w->agent_ns = ns == UINT64_MAX ? UINT64_MAX : waves.now_ns + ns + late(w, 3000, 8000);
-	if (w->rng >> 60 == 0) { /* now and then somebody else has the processor */
+	if (w->rng >> 60 == 0) { /* now and then another thread has the processor */
 		w->agent_ns += late(w, 20000, 60000);
 	}
 }
 
-/* Goes on until then. open: a request is there, and the program launches nothing. */
+/* Advances to that time. open: a request is open, and the program launches nothing. */
 static void go_on(struct testbed *w, uint64_t until, bool open)
 {
 	while (waves.now_ns < until) {
@@ -203,7 +203,7 @@ static void go_on(struct testbed *w, uint64_t until, bool open)
 	}
 }
 
-/* How long it was. */
+/* Returns its duration. */
 static uint64_t request(struct testbed *w, uint64_t ns)
 {
 	uint64_t begin = waves.now_ns;
@@ -218,7 +218,7 @@ static uint64_t request(struct testbed *w, uint64_t ns)
 
 struct cost {
 	double dry, agent; /* shares */
-	double looks;	   /* a millisecond */
+	double looks;	   /* per ms */
 };
 
 static struct cost cost_of(const struct shape *s, uint64_t ns, uint64_t seed, uint32_t uneven,
@@ -242,8 +242,8 @@ static struct cost cost_of(const struct shape *s, uint64_t ns, uint64_t seed, ui
 	return c;
 }
 
-/* Requests of others that last so long come each 1 to 4 ms. What is lost for each of them beyond
- * its own time, of what there was before. */
+/* Requests of that duration by other tenants, every 1 to 4 ms. Returns the loss for each beyond its
+ * own duration, as a part of the throughput without requests. */
 static uint64_t lost_for(const struct shape *s, uint64_t request_ns, uint64_t seed,
 			 double *ret_looks)
 {
@@ -322,7 +322,8 @@ static void little_is_lost_during_requests(void **state)
 			uint64_t ns = requests_us[k] * 1000, seed = i * 3 + k + 1;
 
 			assert_in_range(lost_for(s, ns, seed, &looks), 0, 40000);
-			assert_true(looks < (k ? 14 : 25)); /* of short ones none is to be missed */
+			assert_true(looks <
+				    (k ? 14 : 25)); /* no end of a short one is to be missed */
 		}
 	}
 }

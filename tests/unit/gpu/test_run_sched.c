@@ -1,5 +1,5 @@
-/* Chains under the scheduler: threads submit, an agent looks after queues, the device runs, and
- * another tenant's requests come and go with their leases. The driver checks each block. */
+/* Runs under the scheduler: threads submit, an agent steps queues, the device runs, and another
+ * tenant's requests raise and clear leases. The driver checks each block. */
 #include <stdlib.h>
 #include <unistd.h>
 

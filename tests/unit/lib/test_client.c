@@ -1,5 +1,4 @@
-/* libgbpf against a peer that is slow, wrong or absent. The peer is a thread that plays a script.
- */
+/* libgbpf with a peer that is slow, wrong or absent. The peer is a thread with a script. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,9 +29,9 @@ struct world {
 	char dir[64], path[96];
 	int listener;
 	pthread_t thread;
-	const char *answers[8]; /* one for each line that comes; NULL: close; "" : say nothing */
-	unsigned connections;	/* how many to serve */
-	char got[4096];		/* the last line that came */
+	const char *answers[8]; /* one for each line received; NULL: close; "": no answer */
+	unsigned connections;	/* number of connections to serve */
+	char got[4096];		/* the last line received */
 	int got_fd;
 };
 
@@ -153,7 +152,8 @@ static void hello_is_kept_and_a_call_gives_its_result(void **state)
 	w->answers[1] = "{\"event\":{\"seq\":1}}\n{\"id\":77,\"result\":{}}\n{\"id\":2,\"result\":{"
 			"\"x\":1}}\n";
 	begin(w);
-	assert_int_equal(gbpf_open(&g, w->path, 0), 0); /* the socket stands for its directory */
+	assert_int_equal(gbpf_open(&g, w->path, 0),
+			 0); /* the socket is in place of its directory */
 	assert_string_equal(gbpf_hello(g)->version, "9.9");
 	assert_int_equal(gbpf_hello(g)->generation, 7);
 	assert_int_equal(gbpf_ps(g, &json), 0);
@@ -187,7 +187,7 @@ static void an_error_travels_whole(void **state)
 	assert_string_equal(e->hint, "h");
 	assert_string_equal(e->detail, "one\ntwo");
 	assert_int_equal(gbpf_policy_list(g, &json),
-			 -EIO); /* an error without sense is an error all the same */
+			 -EIO); /* an invalid error object still is an error */
 	assert_int_equal(gbpf_last_error(g)->exit, 1);
 	gbpf_close(g);
 	end(w);
@@ -386,7 +386,7 @@ static void a_daemon_that_cannot_start_says_why(void **state)
 	o.program = program;
 	assert_int_equal(gbpf_open(&g, w->dir, 0), -ECONNREFUSED);
 	assert_int_equal(gbpf_start_daemon(g, &o), -ENOENT);
-	f = fopen(program, "w"); /* writes its reason to the descriptor behind --ready-fd */
+	f = fopen(program, "w"); /* writes its reason to the descriptor given by --ready-fd */
 	fputs("#!/bin/sh\nwhile [ \"$1\" != --ready-fd ]; do shift; done\neval \"echo no room "
 	      ">&$2\"\nexit 1\n",
 	      f);
@@ -394,12 +394,12 @@ static void a_daemon_that_cannot_start_says_why(void **state)
 	assert_int_equal(chmod(program, 0755), 0);
 	assert_int_equal(gbpf_start_daemon(g, &o), -EIO);
 	assert_non_null(strstr(gbpf_last_error(g)->message, "no room"));
-	f = fopen(program, "w"); /* ends without a word */
+	f = fopen(program, "w"); /* exits without an error message */
 	fputs("#!/bin/sh\nexit 0\n", f);
 	fclose(f);
 	assert_int_equal(gbpf_start_daemon(g, &o), -ECONNRESET);
 	assert_non_null(strstr(gbpf_last_error(g)->message, "without a word"));
-	f = fopen(program, "w"); /* never gets ready */
+	f = fopen(program, "w"); /* never becomes ready */
 	fputs("#!/bin/sh\nexec sleep 3\n", f);
 	fclose(f);
 	o.timeout_ms = 150;
@@ -407,12 +407,12 @@ static void a_daemon_that_cannot_start_says_why(void **state)
 	gbpf_close(g);
 }
 
-/* ---- a gbpfd that ends at each step of its start and of the first hello ---- */
+/* ---- a gbpfd that exits at each step of its start and of the first hello ---- */
 
-/* One letter for each gbpfd that is started: how it ends. */
+/* One letter for each gbpfd that is started: when it exits. */
 enum end {
 	AT_ONCE = 'o',	     /* before it is ready */
-	TAKEN = 't',	     /* since another one has the lock, which is about to end */
+	TAKEN = 't',	     /* because another one, which is about to exit, holds the lock */
 	READY = 'r',	     /* once it is ready */
 	ACCEPTED = 'a',	     /* with the connection */
 	HELLO_READ = 'h',    /* without an answer */
@@ -420,7 +420,7 @@ enum end {
 	GOOD = 'g',	     /* when its caller does */
 };
 
-/* Ends the process: what listens and the connection go together. */
+/* Exits, which closes the listener and the connection together. */
 static void answer_hello(int listener, char how)
 {
 	struct world w = { .got_fd = -1 };
@@ -442,8 +442,8 @@ static void answer_hello(int listener, char how)
 	_exit(0);
 }
 
-/* This program is gbpfd, too: --foreground --runtime-dir DIR --ready-fd N. The n-th that is started
- * ends as the n-th letter of DIR/script says. */
+/* This program is gbpfd, too: --foreground --runtime-dir DIR --ready-fd N. The n-th instance exits
+ * as the n-th letter of DIR/script says. */
 static int be_gbpfd(char **argv)
 {
 	static const char taken[] = "another gbpfd serves it";
@@ -529,7 +529,7 @@ static void a_gbpfd_that_always_ends_is_not_started_for_ever(void **state)
 	}
 }
 
-/* The one that runs already, which the hello reaches. */
+/* The running instance, which receives the hello. */
 static void one_that_ends_in_the_hello_is_replaced(void **state)
 {
 	static const char ends[] = { ACCEPTED, HELLO_READ, HALF_ANSWERED };

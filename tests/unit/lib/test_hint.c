@@ -1,4 +1,4 @@
-/* gbpf_hint in a process with a shim (this program says it is one: SHIM) and without. */
+/* gbpf_hint in a process with a shim (this program acts as one: SHIM) and without. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

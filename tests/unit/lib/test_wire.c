@@ -1,5 +1,5 @@
-/* The session socket's messages against a hostile peer: nothing but exact messages passes, and no
- * descriptor leaks. */
+/* The session socket's messages with a hostile peer: only exact messages pass, and no descriptor
+ * leaks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +34,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-static unsigned baseline; /* descriptors before the first test; each adds its pair */
+static unsigned baseline; /* descriptors before the first test; each test adds its pair */
 
 static unsigned open_fds(void)
 {
@@ -48,14 +48,14 @@ static unsigned open_fds(void)
 	return n;
 }
 
-/* Descriptors of strangers are closed by another thread. */
+/* Another thread closes descriptors of untrusted peers. */
 static void await_fds(unsigned n)
 {
 	const uint64_t patience = UINT64_C(10000000000);
 	uint64_t deadline = clock_now_ns() + patience;
 	unsigned last = open_fds(), now;
 
-	/* As long as it goes on closing, on a busy machine too. */
+	/* Waits while their number changes, also on a busy machine. */
 	while ((now = open_fds()) != n && clock_now_ns() < deadline) {
 		deadline = now < last ? clock_now_ns() + patience : deadline;
 		last = now;
@@ -143,7 +143,7 @@ static void words_that_contradict_each_other_are_refused(void **state)
 	assert_int_equal(proto_send(pair[0], &m, PROTO_CONTROL, &fd, 1), 0);
 	assert_int_equal(receive(&m), -EPROTO);
 	m = make(PROTO_CONTROL);
-	m.control.bytes = 4; /* handles without what they are for */
+	m.control.bytes = 4; /* handles without the length they need */
 	assert_int_equal(proto_send(pair[0], &m, PROTO_CONTROL, NULL, 0), 0);
 	assert_int_equal(receive(&m), -EPROTO);
 	m = make(PROTO_FLAG);
@@ -206,7 +206,7 @@ static void another_version_is_distinguished_from_garbage(void **state)
 	assert_int_equal(m.head.version, 7);
 }
 
-/* Who speaks another version reads why. */
+/* A peer of another version can read the reason of a refusal. */
 static void a_refusal_is_read_in_any_version(void **state)
 {
 	union proto_message m = make(PROTO_REFUSED);
@@ -218,7 +218,7 @@ static void a_refusal_is_read_in_any_version(void **state)
 	assert_int_equal(receive(&m), 1);
 	assert_int_equal(m.head.version, 7);
 	assert_int_equal(m.head.type, PROTO_REFUSED);
-	m.head.version = 7; /* others go in ours only */
+	m.head.version = 7; /* other messages are valid in this version only */
 	assert_int_equal(proto_send(pair[0], &m, PROTO_QUEUED, NULL, 0), 0);
 	assert_int_equal(receive(&m), 1);
 	assert_int_equal(m.head.version, PROTO_VERSION);
@@ -237,7 +237,7 @@ static void wrong_magic_type_or_size_is_refused(void **state)
 	raw(&h, sizeof(h) - 1, 1); /* shorter than a head */
 	assert_int_equal(receive(&m), -EPROTO);
 	h.bytes = 4;
-	raw(&h, sizeof(h), 1); /* length word lies */
+	raw(&h, sizeof(h), 1); /* the length word is wrong */
 	assert_int_equal(receive(&m), -EPROTO);
 	h.bytes = sizeof(h);
 	for (uint32_t type = PROTO_QUEUED + 1; type < PROTO_QUEUED + 40; type++) {
@@ -374,7 +374,7 @@ static void random_bytes_never_pass_as_more_than_they_are(void **state)
 		if (r == 1) {
 			assert_true(got.head.type >= PROTO_HELLO && got.head.type <= PROTO_REQUEST);
 		}
-		if (i % 200 == 199) { /* so many at once are kept for closing, not more */
+		if (i % 200 == 199) { /* the limit of descriptors that wait for a closer */
 			await_fds(before);
 		}
 	}

@@ -1,5 +1,5 @@
-/* Fat binaries for tests, written as nvcc 13 writes them: headers of 80 bytes before PTX, of 64
- * before cubins, contents padded to 8. */
+/* Makes fat binaries as nvcc 13 does: headers of 80 bytes before PTX, of 64 before cubins, contents
+ * padded to 8. */
 #ifndef GBPF_TESTS_PTX_FATBIN_MAKE_H
 #define GBPF_TESTS_PTX_FATBIN_MAKE_H
 
@@ -19,7 +19,7 @@ static inline void make_put(struct buf *b, size_t at, const void *data, size_t n
 	memcpy(b->data + at, data, n);
 }
 
-/* Begins a container; its offset. */
+/* Begins a container; returns its offset. */
 static inline size_t make_begin(struct buf *b)
 {
 	static const uint8_t head[PTX_FATBIN_HEADER_BYTES] = {
@@ -38,7 +38,7 @@ static inline void make_end(struct buf *b, size_t container)
 	make_put(b, container + 8, &bytes, sizeof(bytes));
 }
 
-/* how: 0, FATBIN_LZ4 or FATBIN_ZSTD. Returns the offset of the entry's header. */
+/* how: 0, PTX_FATBIN_LZ4 or PTX_FATBIN_ZSTD. Returns the offset of the entry's header. */
 static inline size_t make_entry(struct buf *b, uint16_t kind, uint32_t arch, const void *data,
 				size_t n, uint64_t how)
 {

@@ -1,5 +1,5 @@
-/* The block level's pass: which entries have a twin and why others have none, where the argument
- * lies, and what the rewritten text looks like. What twins do is tested where kernels run. */
+/* The block pass: which entries get a clone and why others do not, the argument's offset, and the
+ * rewritten text. The effect of clones is tested where kernels run. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,7 +48,7 @@ static void done(struct result *r)
 	buf_finish(&r->text);
 }
 
-/* What the first entry's reason is, and its line in the text; 0: any. */
+/* Checks the first entry's reason and its line in the text; 0: any line. */
 static void assert_why(const char *text, enum proto_block_why why, uint32_t line)
 {
 	struct result r;
@@ -143,7 +143,7 @@ static void directives_around_the_body_count(void **state)
 static void reasons_come_through_calls(void **state)
 {
 	(void)state;
-	/* g knows its block: copied. h must not be called. */
+	/* g reads its block index: it is copied. h must not be called. */
 	assert_why(HEAD ".func g() {\n" REGS "mov.u32 %r1, %ctaid.x;\nret;\n}\n" ENTRY("call g;\n"),
 		   PROTO_BLOCK_OK, 0);
 	assert_why(HEAD ".func h() {\n" REGS
@@ -152,7 +152,7 @@ static void reasons_come_through_calls(void **state)
 		   PROTO_BLOCK_GRID_ID, 6);
 	assert_why(HEAD ".func h() {\n" REGS "mov.u32 %r1, %gridid;\nret;\n}\n" ENTRY(""),
 		   PROTO_BLOCK_OK, 0);
-	/* Recursion ends. */
+	/* Recursion terminates. */
 	assert_why(HEAD ".func a();\n.func b() { call a; ret; }\n.func a() {\n" REGS
 			"mov.u32 %r1, %nctaid.y; call b; call a; ret;\n}\n" ENTRY("call a;\n"),
 		   PROTO_BLOCK_OK, 0);
@@ -183,16 +183,16 @@ static void pointers_may_lead_to_code_without_block_index_only(void **state)
 	assert_why(HEAD KNOWS ".func h() { call g; ret; }\n.global .u64 table[1] = { h };\n" ENTRY(
 			   "p: .callprototype _ (); call %d1, p;\n"),
 		   PROTO_BLOCK_CALL, 0);
-	/* Called by its name only. */
+	/* Called by name only. */
 	assert_why(HEAD KNOWS ENTRY("call g; p: .callprototype _ (); call %d1, p;\n"),
 		   PROTO_BLOCK_OK, 0);
-	/* A pointer that nobody calls. */
+	/* A pointer that is not called. */
 	assert_why(HEAD KNOWS ENTRY("mov.u64 %d1, g;\n"), PROTO_BLOCK_OK, 0);
-	/* A register of the function's name. */
+	/* A register with the function's name. */
 	assert_why(
 		HEAD KNOWS ENTRY("{ .reg .b64 g; p: .callprototype _ (); call g, p; } call g;\n"),
 		PROTO_BLOCK_OK, 0);
-	/* Other modules may know its address or have given it theirs. */
+	/* Other modules may use its address or provide theirs. */
 	assert_why(HEAD ".extern .global .u64 pointer;\n" ENTRY(
 			   "ld.global.u64 %d1, [pointer]; p: .callprototype _ (); call %d1, p;\n"),
 		   PROTO_BLOCK_CALL, 8);
@@ -287,7 +287,7 @@ static void reads_of_the_index_become_registers(void **state)
 		   "\t@%p1 mov.u32 %r4, 0;\n");
 	assert_has(HEAD ENTRY("mov.v4.u32 {%r1, %r2, %r3, %r4}, %nctaid;\n"),
 		   "\tmov.u32 %r1, %gbpf0_gx;\n\tmov.u32 %r2, %gbpf0_gy;\n");
-	/* In the original they stay. */
+	/* Unchanged in the original. */
 	assert_has(HEAD ENTRY("mov.u32 %r1, %ctaid.x;\n"), "mov.u32 %r1, %ctaid.x;");
 	assert_why(HEAD ENTRY(".reg .v4 .u32 %v;\nmov.v4.u32 %v, %ctaid;\n"), PROTO_BLOCK_SOURCE,
 		   8);
@@ -327,14 +327,14 @@ static void names_do_not_collide(void **state)
 	struct result r;
 
 	(void)state;
-	/* Any kind of name that begins like ours moves ours on. */
+	/* A name of any kind that begins with the stem changes the stem. */
 	assert_has(HEAD ENTRY(".reg .b32 %gbpf0_x;\n"), "mov.u32 %gbpf1_at, gbpf1_shared;");
 	assert_has(HEAD ENTRY("{ $gbpf4_wait: }\n"), "gbpf5_shared");
 	assert_has(HEAD ".global .u32 gbpf7_shared;\n" ENTRY(""), "gbpf8_shared");
 	assert_has(HEAD ".entry k(.param .u32 gbpf_arg) { ret; }\n", "gbpf1_arg");
 	assert_has(HEAD ENTRY(".reg .b32 %gbpf<20>;\n"), "gbpf1_shared");
 	assert_why(HEAD ENTRY(".reg .b32 %gbpf123456789123;\n"), PROTO_BLOCK_SOURCE, 0);
-	/* A twin's name that is taken; twins have no twins. */
+	/* A clone's name that is in use; clones get no clones. */
 	assert_why(HEAD ".entry k() { ret; }\n.global .u32 k$gbpf;\n", PROTO_BLOCK_SOURCE, 4);
 	assert_why(HEAD ".func g() {\n" REGS
 			"mov.u32 %r1, %ctaid.x; ret;\n}\n.func g$gbpf() { ret; "

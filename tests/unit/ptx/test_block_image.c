@@ -1,5 +1,5 @@
-/* The block pass over images: which PTX is taken, that it is rewritten once, and that nothing in an
- * image is believed. */
+/* The passes over images: which PTX is taken, that an image is rewritten once, and that everything
+ * in an image is checked. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 #include "fatbin_make.h"
 #include "ptx/block_image.h"
 
-/* A kernel with a name of its own for each version and target. */
+/* A kernel named after its version and target. */
 static const char *ptx_for(char *out, size_t cap, const char *version, const char *target)
 {
 	snprintf(out, cap,
@@ -191,7 +191,7 @@ static void wrappers_are_followed(void **state)
 	w.version = 2;
 	w.more = list;
 	assert_taken(&w, 0, 90, "a", false);
-	/* A part that nobody has. */
+	/* A part that no container has. */
 	list[1] = NULL;
 	{
 		const struct ptx_block_image *i = open_image(&w, 0, 90);
@@ -264,13 +264,13 @@ static void an_image_is_rewritten_once(void **state)
 	assert_ptr_equal(ptx_block_image_ref(a), a);
 	ptx_block_image_close(a);
 	ptx_block_image_close(a);
-	b = open_image(text, 0, 90); /* it was idle */
+	b = open_image(text, 0, 90); /* it was not open */
 	assert_int_equal(passes(), before + 1);
 	a = open_image(other, 0, 90);
 	assert_ptr_not_equal(a, b);
 	assert_int_equal(passes(), before + 2);
 	ptx_block_image_close(a);
-	/* What is open stays while idle ones go. */
+	/* Open images stay while idle ones are freed. */
 	for (unsigned i = 0; i < 200; i++) {
 		snprintf(other, sizeof(other),
 			 ".version 8.0\n.target sm_80\n.address_size 64\n.entry k%u() { ret; }\n",
@@ -283,7 +283,8 @@ static void an_image_is_rewritten_once(void **state)
 	ptx_block_image_close(a);
 	ptx_block_image_close(b);
 	before = passes();
-	ptx_block_image_close(open_image(other, 0, 90)); /* a late one is kept, an early one not */
+	ptx_block_image_close(
+		open_image(other, 0, 90)); /* a recent one is kept, an early one is not */
 	assert_int_equal(passes(), before);
 	ptx_block_image_close(open_image(
 		".version 8.0\n.target sm_80\n.address_size 64\n.entry k0() { ret; }\n", 0, 90));

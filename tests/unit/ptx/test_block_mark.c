@@ -1,4 +1,5 @@
-/* Rewritten modules are known again: as text, and in machine code, of which nothing is believed. */
+/* Rewritten modules are recognized: as text, and in machine code, of which everything is checked.
+ */
 #include <elf.h>
 #include <errno.h>
 #include <setjmp.h>
@@ -73,7 +74,7 @@ static void rewritten_text_is_known(void **state)
 	buf_finish(&text);
 }
 
-/* The words of the list, as a compiler puts them into a file. */
+/* The words of the list, as a compiler writes them to a file. */
 static size_t list_of(const char *text, uint32_t *words, size_t cap)
 {
 	const char *at = strchr(strstr(text, PTX_BLOCK_MARK), '{') + 1;
@@ -99,7 +100,7 @@ struct elf {
 	Elf64_Shdr sections[4];
 };
 
-/* Machine code with nothing in it but the variable, as a compiler of PTX writes it. */
+/* Makes machine code that has only the variable, as a PTX compiler writes it. */
 static void make_elf(struct elf *e)
 {
 	struct buf text;
@@ -134,11 +135,11 @@ static void make_elf(struct elf *e)
 	buf_finish(&text);
 }
 
-/* How many twins are seen in the first bytes of it. */
+/* Returns the number of clones found in the first bytes. */
 static unsigned clones_in(const void *data, size_t bytes)
 {
-	void *cut =
-		malloc(bytes ? bytes : 1); /* of that size, so that a look behind it is noticed */
+	void *cut = malloc(
+		bytes ? bytes : 1); /* of exactly this size, so that a read behind it is noticed */
 	const struct ptx_block_image *i;
 	unsigned n;
 
@@ -194,7 +195,7 @@ static void all_lists_are_read(void **state)
 	assert_int_equal(ptx_block_image_entry(i, "k")->why, PROTO_BLOCK_OK);
 	assert_int_equal(ptx_block_image_entry(i, "f")->n_params, 3);
 	ptx_block_image_close(i);
-	/* One that is broken does not speak for the others. */
+	/* A broken list does not invalidate the others. */
 	e.list[first + n - 1]++;
 	assert_int_equal(clones_in(&e, sizeof(e)), 2);
 	buf_finish(&text);
@@ -243,7 +244,7 @@ static void other_versions_are_left_alone(void **state)
 	buf_finish(&text);
 }
 
-/* Lists whose sum is right, made by somebody who means harm. */
+/* Forged lists with a correct sum. */
 static void lies_are_refused(void **state)
 {
 	static const uint32_t offsets[] = { 0, 8 }, sizes[] = { 8, 4 };
@@ -275,8 +276,7 @@ static void lies_are_refused(void **state)
 				".visible .entry f(.param .u64 p) { ret; }\n");
 		assert_int_equal(ptx_block_mark_print(&text, &lies[i], 1, 7), 0);
 		image = open_image(text.data, 0);
-		/* The first is believed, and loaded as it is; of the others the entries are read.
-		 */
+		/* The first is used, and loaded as it is; of the others the entries are read. */
 		assert_int_equal(image->text == NULL, i == 0);
 		ptx_block_image_close(image);
 		buf_finish(&text);

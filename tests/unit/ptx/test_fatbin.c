@@ -1,5 +1,5 @@
-/* Fat binaries: what is in them is found and unpacked, the best PTX is taken, and no size in them
- * is believed. */
+/* Fat binaries: entries are found and decompressed, the best PTX is taken, and all sizes are
+ * checked. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -206,8 +206,8 @@ static void images_without_ptx_are_distinguished(void **state)
 	buf_finish(&b);
 }
 
-/* Whatever is cut off or wrong in it, there is an error or the text, and no byte outside is read:
- * each image lies at the end of its own allocation. */
+/* For anything that is truncated or wrong there is an error or the text, and no byte outside is
+ * read: each image is at the end of its own allocation. */
 static void cut_and_wrong_sizes_are_refused(void **state)
 {
 	static const uint64_t wrong[] = { 0, 1, 63, 64, 1u << 16, UINT32_MAX, UINT64_MAX - 7 };
@@ -263,7 +263,7 @@ static void oversized_contents_are_refused(void **state)
 
 		make_end(&b, at);
 		assert_int_equal(open_image(&t, &b, 80), -EFBIG);
-		if (how[i]) { /* and when it claims to be small */
+		if (how[i]) { /* also if it claims to be small */
 			make_put(&b, entry + 56, &claim, 8);
 			assert_int_equal(open_image(&t, &b, 80), -EINVAL);
 		}
@@ -272,7 +272,7 @@ static void oversized_contents_are_refused(void **state)
 	free(text);
 }
 
-/* A container of a few KiB cannot keep the reader busy for long. */
+/* A container of a few KiB cannot keep the reader busy for a long time. */
 static void decompression_for_the_choice_is_limited(void **state)
 {
 	static const char head[] = ".version 10.0\n";

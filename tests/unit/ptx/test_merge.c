@@ -1,5 +1,4 @@
-/* Merging of modules: names find each other, local ones stay apart, and what does not fit is named.
- */
+/* Merging of modules: names are resolved, local ones stay separate, and conflicts are named. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +13,8 @@
 
 #define HEAD ".version 7.8\n.target sm_75\n.address_size 64\n"
 
-/* Merges texts (NULL ends the list): the error, and the text or the report's message in *out. */
+/* Merges texts (NULL ends the list). Returns the error; *out gets the text or the report's message.
+ */
 static int merge(struct buf *out, const char *first, ...)
 {
 	struct ptx_merge m;

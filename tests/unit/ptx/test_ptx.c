@@ -1,5 +1,4 @@
-/* PTX as data: what is parsed is printed, what is printed is parsed to the same module, and bad
- * text is refused with its line. */
+/* PTX as data: printed text parses to the same module, and bad text is refused with its line. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -41,7 +40,7 @@ static const char *const sources[] = {
 	"mov.f32 %f1, %v.x; ld.global.L2::128B.b32 %r1, [%rd1]; mov.u64 %rd1, sym+12; add.u32 %r1, "
 	"%r1, ~7;\n"
 	"cp.async.ca.shared::cta.global [%r1], [%rd1], 16;\nL: ret;\n}\n",
-	/* Scopes, tables, debug lines, directives that nobody knows. */
+	/* Scopes, tables, debug lines, unknown directives. */
 	HEAD
 	".file 1 \"a b.cu\"\n.entry k() {\n.loc 1 2 3\n{ .reg .b32 t; { $in: bra $in; } }\n"
 	"$t: .branchtargets $a, $b;\nbrx.idx %r1, $t;\n$a:\n$b: ret;\n"
@@ -116,7 +115,7 @@ static void different_modules_differ(void **state)
 	}
 }
 
-/* One character of a body changed is another module, or no module. */
+/* A module with one character of a body changed is another module, or none. */
 static void every_change_is_seen(void **state)
 {
 	const char *text = sources[4];
@@ -259,8 +258,8 @@ static void bad_text_is_refused_with_its_line(void **state)
 	}
 }
 
-/* Any cut of a good text is refused or parsed, never read beyond. The copy has no room behind it.
- */
+/* Each prefix of a good text is refused or parsed, and nothing behind it is read: the copy has no
+ * room behind it. */
 static void truncated_text_is_harmless(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(sources); i++) {

@@ -1,4 +1,5 @@
-/* A device in memory, policies from raw instructions, and a rig that puts sched between them. */
+/* A device in memory, policies from raw instructions, and a rig that connects both with a
+ * scheduler. */
 #ifndef GBPF_TESTS_SCHED_FAKE_H
 #define GBPF_TESTS_SCHED_FAKE_H
 
@@ -16,13 +17,13 @@
 #include "policy/ctx.h"
 #include "sched/sched.h"
 
-/* A stream: work is finished when the test says so, or at once when `eager`. */
+/* A stream. Its work finishes when the test says so, or at once if `eager`. */
 struct fake_queue {
-	uint64_t seq, done; /* launches and markers put, and finished */
-	uint64_t clock_ns;  /* device time at the end of what was put */
+	uint64_t seq, done; /* number of launches and markers submitted, and finished */
+	uint64_t clock_ns;  /* device time at the end of the submitted work */
 	uint32_t eager;
-	uint32_t refuse_marks; /* capture */
-	uint32_t mute;	       /* says nothing about being idle */
+	uint32_t refuse_marks; /* as during a capture */
+	uint32_t mute;	       /* does not say whether it is idle */
 };
 
 extern const struct sched_device_ops fake_ops;
@@ -93,15 +94,15 @@ struct rig {
 	pthread_t agent;
 };
 
-/* What rig_init does, for a scheduler on another device: r is zeroed, finished by rig_finish. */
+/* Does the work of rig_init for a scheduler on another device. r is zeroed; rig_finish frees it. */
 void rig_create(struct rig *r, const struct sched_config *cfg);
 void rig_init(struct rig *r, uint32_t class_id, uint64_t limit_ns, uint32_t share_ppm);
 void rig_finish(struct rig *r);
 void rig_start_agent(struct rig *r);
 void rig_stop_agent(struct rig *r);
 
-/* Builds an image of these programs and up to one 4096-byte tenant map and one global map (region
- * descriptors or -1), and prepares it. What sched_policy_prepare returns. */
+/* Builds an image of these programs, with a 4096-byte tenant map and a global map if maps is not
+ * NULL (region descriptors or -1), and prepares it. Returns the result of sched_policy_prepare. */
 struct regions {
 	int fd[3];
 	uint64_t *global, *tenant; /* mapped */
@@ -117,7 +118,7 @@ void rig_policy_use(struct rig *r, uint64_t version, const struct ebpf_insn *ins
 #define POLICY_USE(r, version, array)                                                              \
 	rig_policy_use(r, version, array, sizeof(array) / sizeof((array)[0]))
 
-/* sched_submit, the launch, sched_submitted. */
+/* Begins and ends the one ticket of this thread. */
 enum sched_answer go(struct sched_queue *q, struct fake_queue *fq, struct sched_launch *l);
 struct sched_launch kernel_launch(struct sched_kernel *k);
 

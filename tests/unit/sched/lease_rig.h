@@ -1,5 +1,4 @@
-/* A latency process on a clock that the test moves, whose device notes what leases it was asked
- * for. */
+/* A latency process on a clock that the test moves, with a device that records the leases. */
 #ifndef GBPF_TESTS_SCHED_LEASE_RIG_H
 #define GBPF_TESTS_SCHED_LEASE_RIG_H
 
@@ -17,11 +16,11 @@ static uint64_t fake_clock(void)
 }
 
 static struct {
-	uint64_t until_ns;   /* as of the last call */
-	uint32_t calls;	     /* calls of lease, */
-	uint32_t board_then; /* what the board said at the last one */
+	uint64_t until_ns;   /* of the last call */
+	uint32_t calls;	     /* calls of lease */
+	uint32_t board_then; /* state of the board at the last call */
 	uint32_t warms;	     /* calls of warm */
-	uint64_t warm_ns;    /* when the last was */
+	uint64_t warm_ns;    /* time of the last call */
 	struct proto_board *board;
 } gpu;
 
@@ -84,13 +83,13 @@ static void one_finish(struct one *o)
 	clock_set_source(NULL);
 }
 
-/* The agent looks now. */
+/* One step of the agent. */
 static uint64_t step(struct one *o)
 {
 	return sched_agent_step(o->r.s);
 }
 
-/* The agent lives until that time, as its own sleeps say. */
+/* Runs the agent until that time, sleeping as long as it asks for. */
 static void live_until(struct one *o, uint64_t until)
 {
 	while (fake_now < until) {
@@ -101,7 +100,7 @@ static void live_until(struct one *o, uint64_t until)
 	(void)step(o);
 }
 
-/* One request, of that length, from now on; its end is seen by a synchronization. */
+/* Makes a request of that length, starting now; a synchronization reports its end. */
 static void request(struct one *o, uint64_t ns)
 {
 	go(o->q, &o->fq, &o->l);

@@ -1,5 +1,5 @@
-/* Announced requests: on the board at once, leases and a kernel ahead, and what becomes of hints
- * that are wrong. Rhythms. What others may write on their boards. */
+/* Announced requests: the board at once, leases and a kernel ahead of time, and the consequences of
+ * wrong hints. Rhythms. Content of other tenants' boards. */
 #include "lease_rig.h"
 
 #include <errno.h>
@@ -19,14 +19,14 @@ static void leases_go_up_ahead_and_the_request_takes_them_over(void **state)
 	one_init(&o, true);
 	at = fake_now + 10 * MS;
 	assert_int_equal(sched_announce(o.r.s, 0, at, at + 2 * MS), 0);
-	assert_int_equal(o.r.wakes, 1); /* the agent slept for good */
+	assert_int_equal(o.r.wakes, 1); /* the agent slept without a timeout */
 	assert_int_equal(o.r.own.gpu[0].next_ns, at);
 	assert_int_equal(o.r.own.gpu[0].deadline_ns, at + 2 * MS);
 	live_until(&o, at - LEAD_NS - 1);
 	assert_int_equal(gpu.until_ns, 0);
 	live_until(&o, at - LEAD_NS + 1);
 	assert_true(gpu.until_ns >= fake_now + LEASE_NS - 1);
-	assert_int_equal(o.r.own.gpu[0].open, 0); /* what is announced is not open */
+	assert_int_equal(o.r.own.gpu[0].open, 0); /* an announced request is not open */
 	live_until(&o, at + 20000);
 	go(o.q, &o.fq, &o.l);
 	assert_int_equal(o.r.own.gpu[0].open, 1);
@@ -61,7 +61,7 @@ static void a_kernel_goes_ahead_where_contexts_are_switched(void **state)
 	sched_set_lane(o.r.s, GBPF_LANE_SHARED);
 	at = fake_now + 10 * MS;
 	assert_int_equal(sched_announce(o.r.s, 0, at, 0), 0);
-	live_until(&o, at - LEAD_SHARED_NS - 1000); /* and the others make way sooner there */
+	live_until(&o, at - LEAD_SHARED_NS - 1000); /* other tenants make way sooner there */
 	assert_int_equal(gpu.until_ns, 0);
 	live_until(&o, at - LEAD_SHARED_NS + 1000);
 	assert_int_not_equal(gpu.until_ns, 0);
@@ -100,7 +100,7 @@ static void invalid_announcements_are_refused(void **state)
 	assert_int_equal(sched_announce(o.r.s, 0, fake_now + MS, fake_now), -EINVAL);
 	assert_int_equal(stat_hints(&o), 0);
 	assert_int_equal(o.r.own.gpu[0].next_ns, 0);
-	assert_int_equal(sched_announce(o.r.s, 0, fake_now, 0), 0); /* now */
+	assert_int_equal(sched_announce(o.r.s, 0, fake_now, 0), 0); /* for now */
 	rig_init(&batch, GBPF_CLASS_BATCH, 0, 0);
 	assert_int_equal(sched_announce(batch.s, 0, fake_now + MS, 0), -EPERM);
 	rig_finish(&batch);
@@ -149,7 +149,7 @@ static void a_right_one_between_forgives(void **state)
 	one_finish(&o);
 }
 
-/* Putting off again and again would hold others for ever. */
+/* Postponing again and again would hold others indefinitely. */
 static void postponing_after_others_made_way_counts_as_wrong(void **state)
 {
 	struct one o;
@@ -175,7 +175,7 @@ static void pushing_ahead_of_oneself_is_bounded(void **state)
 
 	one_init(&o, true);
 	begin = fake_now;
-	while (fake_now < begin + 100 * (uint64_t)MS) { /* always 0.3 ms ahead, never come */
+	while (fake_now < begin + 100 * (uint64_t)MS) { /* always 0.3 ms ahead, and never comes */
 		(void)sched_announce(o.r.s, 0, fake_now + 300000, 0);
 		live_until(&o, fake_now + 100000);
 		up += gpu.until_ns ? 1 : 0;
@@ -194,7 +194,7 @@ static void a_request_that_was_open_before_is_right(void **state)
 	at = fake_now + 5 * MS;
 	assert_int_equal(sched_announce(o.r.s, 0, at, 0), 0);
 	go(o.q, &o.fq, &o.l);
-	assert_int_equal(o.r.own.gpu[0].next_ns, at); /* it may mean the one after */
+	assert_int_equal(o.r.own.gpu[0].next_ns, at); /* it may be meant for the next request */
 	live_until(&o, at + LATE_NS + MS);
 	assert_int_equal(o.r.own.gpu[0].next_ns, 0);
 	assert_int_equal(o.r.stats.wrong_hints, 0);
@@ -222,7 +222,7 @@ static void a_rhythm_is_learned_and_announced(void **state)
 	}
 	assert_int_equal(o.r.stats.wrong_hints, 0);
 	assert_true(stat_hints(&o) >= 40 - SCHED_RHYTHM_MIN_GAPS - 2);
-	for (int i = 0; i < 40; i++) { /* it stops: a few wrong ones, then none */
+	for (int i = 0; i < 40; i++) { /* the client stops: a few wrong announcements, then none */
 		live_until(&o, fake_now + period);
 	}
 	assert_true(o.r.stats.wrong_hints <= 1);
@@ -276,17 +276,17 @@ static void a_period_is_the_median_and_survives_missed_beats(void **state)
 	sched_rhythm_add(&r, at);
 	assert_int_equal(sched_rhythm_period(&r, &spread), 5 * MS);
 	assert_int_equal(spread, 5 * MS / 16);
-	sched_rhythm_add(&r, at += 10 * MS); /* one was left out */
+	sched_rhythm_add(&r, at += 10 * MS); /* one request is missing */
 	sched_rhythm_add(&r, at += 5 * MS);
 	assert_int_equal(sched_rhythm_period(&r, &spread), 5 * MS);
-	sched_rhythm_add(&r, at += SCHED_RHYTHM_MAX_NS + 1); /* a new life */
+	sched_rhythm_add(&r, at += SCHED_RHYTHM_MAX_NS + 1); /* starts over */
 	assert_int_equal(sched_rhythm_period(&r, &spread), 0);
 	for (unsigned i = 0; i < 2 * SCHED_RHYTHM_GAPS;
-	     i++) { /* too fast: leases would always be up */
+	     i++) { /* too fast: leases would always be raised */
 		sched_rhythm_add(&r, at += MS);
 	}
 	assert_int_equal(sched_rhythm_period(&r, &spread), 0);
-	sched_rhythm_add(&r, at - MS); /* a clock that goes back */
+	sched_rhythm_add(&r, at - MS); /* the clock goes back */
 	sched_rhythm_add(&r, at);
 }
 
@@ -324,7 +324,7 @@ static void valid_announcements_of_others_are_seen(void **state)
 	o.r.other.gpu[0].next_ns = fake_now + 2 * MS;
 	assert_int_equal(sched_board_add(o.r.s, 5, 3, &third), 0);
 	third.gpu[0].next_ns = fake_now + MS;
-	assert_true(next_seen(&o.r) == MS); /* the nearest */
+	assert_true(next_seen(&o.r) == MS); /* the nearest of all */
 	one_finish(&o);
 }
 

@@ -1,5 +1,5 @@
-/* Deferral: in a process with latency queues nobody else is blocked; calls wait in their order
- * instead. */
+/* Deferral: in a process with latency queues no other launch blocks its thread; calls are deferred
+ * in their order instead. */
 #include "fake.h"
 
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 
 #include "sched/sched_int.h"
 
-/* The policy: queues above number 0 are batch, and are held while another tenant's request is open.
- */
+/* The policy: queues above number 0 are batch, and are held while another tenant has a request
+ * open. */
 static const struct ebpf_insn classes[] = {
 	I_LDX(EBPF_W, 2, 1, offsetof(struct gbpf_queue_create_ctx, queue)),
 	I_J(EBPF_JEQ, 2, 0, 2),
@@ -115,7 +115,7 @@ static void order_is_kept_and_the_agent_issues(void **state)
 	assert_int_equal(sched_submit(m.q[1], &l), SCHED_DEFER);
 	for (uint32_t i = 0; i < 100; i++) {
 		if (i % 3 == 1) {
-			defer(m.q[1], &m.fq[1], NULL, i, 0); /* only ordered behind */
+			defer(m.q[1], &m.fq[1], NULL, i, 0); /* ordered behind launches only */
 		} else {
 			assert_int_equal(i ? sched_submit(m.q[1], &l) : SCHED_DEFER, SCHED_DEFER);
 			defer(m.q[1], &m.fq[1], &l, i, 0);
@@ -127,7 +127,7 @@ static void order_is_kept_and_the_agent_issues(void **state)
 	(void)sched_agent_step(m.r.s);
 	assert_int_equal(log_.n, 0);
 	other_closes(&m.r);
-	/* What comes later waits behind, although the policy would say GO now. */
+	/* Later calls are deferred behind it, although the policy would say GO now. */
 	assert_int_equal(sched_submit(m.q[1], &l), SCHED_DEFER);
 	defer(m.q[1], &m.fq[1], &l, 100, 0);
 	while (sched_queue_deferred(m.q[1])) {
@@ -171,7 +171,7 @@ static void flush_is_bounded_by_the_limit_and_gives_the_first_error(void **state
 	struct mixed m;
 
 	mixed_init(&m, 20000000);
-	other_opens(&m.r); /* and never closes */
+	other_opens(&m.r); /* it never closes */
 	assert_int_equal(sched_submit(m.q[1], &l), SCHED_DEFER);
 	defer(m.q[1], &m.fq[1], &l, 0, 0);
 	defer(m.q[1], &m.fq[1], &l, 1, 701);
@@ -198,7 +198,7 @@ static void off_and_close_issue_everything(void **state)
 	assert_int_equal(sched_submit(m.q[1], &l), SCHED_DEFER);
 	defer(m.q[1], &m.fq[1], &l, 0, 0);
 	sched_set_off(m.r.s, true);
-	assert_false(sched_idle(m.r.s)); /* until the order is restored */
+	assert_false(sched_idle(m.r.s)); /* the order must be restored first */
 	assert_int_equal(sched_submit(m.q[1], &l), SCHED_DEFER);
 	defer(m.q[1], &m.fq[1], &l, 1, 0);
 	while (sched_queue_deferred(m.q[1])) {
@@ -216,8 +216,8 @@ static void off_and_close_issue_everything(void **state)
 	rig_finish(&m.r);
 }
 
-/* What the stream does not get through would fill a hardware queue, and the agent would wait in the
- * driver. A flush waits outside of it, and goes on when the stream does. */
+/* More calls than the stream completes would fill a hardware queue and block the agent in the
+ * driver. A drain waits outside of the driver, and continues when the stream does. */
 static void a_stalled_stream_gets_a_bounded_number_of_calls(void **state)
 {
 	struct sched_launch l = kernel_launch(NULL);
@@ -235,7 +235,7 @@ static void a_stalled_stream_gets_a_bounded_number_of_calls(void **state)
 		(void)sched_agent_step(m.r.s);
 	}
 	assert_true(log_.n > 0 && log_.n <= 512);
-	m.fq[1].refuse_marks = 1; /* as while it captures: then the stream is asked */
+	m.fq[1].refuse_marks = 1; /* as during a capture: then the stream is asked */
 	for (uint32_t last = 0; sched_queue_deferred(m.q[1]); last = log_.n) {
 		fake_finish(&m.fq[1]);
 		for (uint32_t i = 0; i < 100; i++) {
@@ -250,7 +250,7 @@ static void a_stalled_stream_gets_a_bounded_number_of_calls(void **state)
 	rig_finish(&m.r);
 }
 
-/* Who waits until they are put, and opens later what the stream waits for, would wait for ever. */
+/* A thread that waits until they are submitted may be the one that unblocks the stream later. */
 static void a_waiting_thread_submits_more_to_a_stalled_stream(void **state)
 {
 	struct sched_launch l = kernel_launch(NULL);
@@ -285,8 +285,8 @@ static void a_waiting_thread_submits_more_to_a_stalled_stream(void **state)
 	rig_finish(&m.r);
 }
 
-/* Nor do launches that would go at once, while a chain is unfinished: what the stream waits for may
- * be its missing blocks. */
+/* Nor does it get launches that would go at once while a run is unfinished: the stream may wait for
+ * missing blocks of that run. */
 static void launches_do_not_fill_a_stalled_stream_during_a_run(void **state)
 {
 	struct sched_launch l = kernel_launch(NULL);
@@ -300,7 +300,8 @@ static void launches_do_not_fill_a_stalled_stream_during_a_run(void **state)
 		n++;
 	}
 	store_relaxed(&m.r.s->n_runs, 1u);
-	assert_int_equal(sched_submit(m.q[1], &l), SCHED_DEFER); /* it is full already */
+	assert_int_equal(sched_submit(m.q[1], &l),
+			 SCHED_DEFER); /* the hardware queue is full already */
 	defer(m.q[1], &m.fq[1], &l, 0, 0);
 	fake_finish(&m.fq[1]);
 	while (sched_queue_deferred(m.q[1])) {
@@ -337,13 +338,13 @@ static void a_forked_child_has_nothing_deferred(void **state)
 	assert_int_equal(sched_submit(m.q[1], &l), SCHED_GO);
 	assert_null(sched_queue_open(m.r.s, &m.fq[0], 0, 0));
 	sched_queue_close(m.q[1]);
-	assert_int_equal(log_.n, 0); /* the parent issues it */
+	assert_int_equal(log_.n, 0); /* only the parent submits it */
 	rig_finish(&m.r);
 	assert_int_equal(log_.freed, 1);
 }
 
-/* Threads defer and flush at once while the agent issues: every queue's calls run once, in their
- * order. */
+/* Threads defer and drain concurrently while the agent submits: the calls of each queue run once,
+ * in their order. */
 struct producer {
 	struct mixed *m;
 	struct sched_queue *q;
@@ -425,7 +426,8 @@ static void agent_and_flushes_keep_the_order(void **state)
 	rig_finish(&m.r);
 }
 
-/* Calls of all queues have one numbering, by which others tell what a queue has before theirs. */
+/* Calls of all queues share one numbering, which shows what a queue has to submit before a call of
+ * another. */
 static void calls_are_numbered_across_queues(void **state)
 {
 	struct sched_launch l = kernel_launch(NULL);

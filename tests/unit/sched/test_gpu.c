@@ -1,4 +1,4 @@
-/* Markers on a driver table, against a driver in memory that checks what it is asked. */
+/* Markers on a driver table, against a driver in memory that checks its arguments. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,8 @@ struct drv_event {
 	struct drv_event *next;
 };
 
-static struct drv_event *all_events; /* a driver frees them with their context; here the end does */
+static struct drv_event
+	*all_events; /* a driver frees them with their context; here the end of the test does */
 
 static int free_events(void **state)
 {
@@ -171,8 +172,8 @@ static void captures_are_left_alone(void **state)
 	assert_int_equal(gpu_sched_ops.mark(d, &q, &m), -EAGAIN);
 	assert_int_equal(gpu_sched_ops.queue_idle(d, &q), -EAGAIN);
 	capture_status = CU_STREAM_CAPTURE_STATUS_NONE;
-	capture_error =
-		CUDA_ERROR_STREAM_CAPTURE_IMPLICIT; /* the legacy stream, while another captures */
+	capture_error = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT; /* the legacy stream while another
+							       stream captures */
 	assert_int_equal(gpu_sched_ops.mark(d, &q, &m), -EAGAIN);
 	assert_int_equal(gpu_sched_ops.queue_idle(d, &q), -EAGAIN);
 	assert_null(m.event);
@@ -214,9 +215,9 @@ static void a_context_that_ends_takes_its_events(void **state)
 	gpu_sched_ops.mark_release(d, &pooled);
 	gpu_context_forget(d, CTX(1));
 	assert_int_equal(gpu_sched_ops.mark_done(d, &out),
-			 -EIO); /* counts as reached; the driver is not asked */
+			 -EIO); /* counts as reached without asking the driver */
 	gpu_sched_ops.mark_release(d, &out);
-	q.ctx = CTX(2); /* another context in the same entry, and the same address again */
+	q.ctx = CTX(2); /* another context in the same entry, with the same address */
 	assert_int_equal(gpu_sched_ops.mark(d, &q, &m), 0);
 	gpu_sched_ops.mark_release(d, &m);
 	q.ctx = CTX(1);
@@ -249,13 +250,13 @@ static void a_thread_s_own_stream_is_only_its_own(void **state)
 
 	pthread_create(&th, NULL, elsewhere, &x.q);
 	pthread_join(th, NULL);
-	x.q.home = &x; /* some other thread */
+	x.q.home = &x; /* the home of another thread */
 	assert_int_equal(gpu_sched_ops.mark(d, &x.q, &m), -EAGAIN);
 	assert_int_equal(gpu_sched_ops.queue_idle(d, &x.q), -EAGAIN);
 	gpu_device_destroy(d);
 }
 
-/* Threads take and give back at once; every event is with one of them at a time. */
+/* Threads take and return events concurrently; each event has one owner at any time. */
 static void *churn(void *arg)
 {
 	struct gpu_queue q = { .stream = STREAM(1), .ctx = CTX(1) };
@@ -266,7 +267,7 @@ static void *churn(void *arg)
 		for (int k = 0; k < 3; k++) {
 			int err = gpu_sched_ops.mark(arg, &q, &m[k]);
 
-			assert_true(err == 0 || err == -EAGAIN); /* does without rather than wait */
+			assert_true(err == 0 || err == -EAGAIN); /* better no marker than a wait */
 		}
 		for (int k = 0; k < 3; k++) {
 			gpu_sched_ops.mark_release(arg, &m[k]);

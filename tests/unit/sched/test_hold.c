@@ -1,4 +1,4 @@
-/* Holding: decisions are the policy's, no wake is lost, no hold is unbounded. */
+/* Holding: the policy decides, no wake is lost, and every hold is bounded. */
 #include "fake.h"
 
 #include <sched.h>
@@ -6,7 +6,7 @@
 
 #include "sched/sched_int.h"
 
-/* The verdicts the other way round: lc_open ? GO : HOLD */
+/* Inverted verdicts: lc_open ? GO : HOLD */
 static const struct ebpf_insn hold_while_closed[] = {
 	I_LDX(EBPF_W, 2, 1, SUBMIT(lc_open)),
 	I_MOV(0, GBPF_GO),
@@ -29,7 +29,7 @@ static const struct ebpf_insn hold_for_an_hour[] = {
 static const struct ebpf_insn always_hold[] = { I_MOV(0, GBPF_HOLD), I_EXIT };
 static const struct ebpf_insn nonsense[] = { I_MOV(0, 77), I_EXIT };
 static const struct ebpf_insn split[] = { I_MOV(0, GBPF_SPLIT), I_EXIT };
-/* GO when asked for the third time */
+/* GO at the third call */
 static const struct ebpf_insn third_time[] = {
 	I_LDX(EBPF_W, 2, 1, SUBMIT(asked)),
 	I_MOV(0, GBPF_GO),
@@ -101,7 +101,7 @@ static void verdicts_decide_and_inverted_ones_invert(void **state)
 	assert_int_equal(l.held_ns, 0);
 	other_opens(&r);
 	pthread_create(&th, NULL, launch_once, &t);
-	while (load_acquire(&r.stats.submit_calls) < 3) { /* asked again: it is held */
+	while (load_acquire(&r.stats.submit_calls) < 3) { /* asked again, so it is held */
 		sched_agent_step(r.s);
 	}
 	assert_int_equal(load_acquire(&t.done), 0);
@@ -114,7 +114,7 @@ static void verdicts_decide_and_inverted_ones_invert(void **state)
 	t.done = 0;
 	pthread_create(&th, NULL, launch_once, &t);
 	while (!load_acquire(&t.done)) {
-		other_opens(&r); /* what ended a hold now begins one, and the other way round */
+		other_opens(&r); /* what ended a hold before begins one now, and vice versa */
 	}
 	pthread_join(th, NULL);
 	l = kernel_launch(NULL);
@@ -191,23 +191,24 @@ static void limit_ends_every_hold_and_then_the_share_counts(void **state)
 	unsigned soon = 0;
 	struct rig r;
 
-	rig_init(&r, GBPF_CLASS_BATCH, 20000000, 100000); /* 20 ms, then 10 % */
+	rig_init(&r, GBPF_CLASS_BATCH, 20000000, 100000); /* 20 ms, then a share of 10 % */
 	q = sched_queue_open(r.s, &fq, 0, 0);
 	k = sched_kernel_get(r.s, "k");
 	l = kernel_launch(k);
 	POLICY_USE(&r, 1, hold_while_open);
 	fq.clock_ns = 0;
-	for (int i = 0; i < 20; i++) { /* learns 1000 ns */
+	for (int i = 0; i < 20; i++) { /* until 1000 ns are learned */
 		go(q, &fq, &l);
 	}
-	other_opens(&r); /* an owner that is stopped: never closes */
+	other_opens(&r); /* its owner is stopped and never closes it */
 	begin = clock_now_ns();
 	go(q, &fq, &l);
 	took = clock_now_ns() - begin;
 	assert_true(took >= 20000000);
 	assert_int_equal(r.stats.limit_hits, 1);
 	assert_int_equal(r.stats.why, PROTO_WHY_LIMIT);
-	/* 1 us of work at 10 % buys a launch every 10 us, so most of 100 come far below a limit. */
+	/* 1 us of work at 10 % pays for a launch every 10 us, so most of the 100 launches come long
+	 * before the limit. */
 	begin = clock_now_ns();
 	for (int i = 0; i < 100; i++) {
 		uint64_t before = clock_now_ns();
@@ -239,12 +240,12 @@ static void a_policy_that_lets_go_ends_starvation(void **state)
 	go(t.q, &fq, &l);
 	assert_int_equal(r.stats.limit_hits, 1);
 	assert_true(r.s->share_until_ns > clock_now_ns());
-	sched_set_limits(r.s, 60000000000u, 1); /* no credit worth mentioning from here on */
+	sched_set_limits(r.s, 60000000000u, 1); /* practically no credit from here on */
 	r.s->last_stats_ns = 0;
 	sched_agent_step(r.s);
 	asked = r.stats.submit_calls;
 	pthread_create(&th, NULL, launch_once, &t);
-	while (load_acquire(&r.stats.submit_calls) == asked) { /* asked again: it is held */
+	while (load_acquire(&r.stats.submit_calls) == asked) { /* asked again, so it is held */
 		r.s->last_stats_ns = 0;
 		sched_agent_step(r.s);
 	}
@@ -321,9 +322,9 @@ static void a_swap_ends_holds_of_the_old_version(void **state)
 	rig_finish(&r);
 }
 
-/* One thread launches, another opens and closes as fast as it can. The cap of single waits is taken
- * away and the policy waits for an hour, so a lost wake would leave the launcher asleep until the
- * test's watchdog. */
+/* One thread launches, another opens and closes as fast as it can. Single waits are not capped, and
+ * the policy holds for an hour, so a lost wake would leave the launcher asleep until the test's
+ * timeout. */
 struct pingpong {
 	struct rig *r;
 	struct sched_queue *q;

@@ -1,6 +1,6 @@
-/* What a host does to a thread in the middle of a hook: signal handlers that call hooks themselves,
- * jump out of it, end the thread, or fork. The program runs on, or is gone for good; versions can
- * be dropped all the while. With both engines. */
+/* Interruptions of a thread inside a hook: signal handlers that call hooks themselves, leave it by
+ * longjmp, end the thread, or fork. The program continues or never returns; versions can be dropped
+ * at any time. With both engines. */
 #include "fake.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@
 static struct rig r;
 static struct sched_queue *q;
 static struct fake_queue fq;
-static void (*in_the_middle)(void); /* what the handler does */
+static void (*in_the_middle)(void); /* action of the handler */
 static sigjmp_buf away;
 static unsigned helper_calls, handler_calls;
 
@@ -36,7 +36,7 @@ static void handler(int sig)
 	}
 }
 
-/* Takes the place of bpf_ktime_get_ns in the policy's table. */
+/* Replaces bpf_ktime_get_ns in the policy's table. */
 static uint64_t interrupted(uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5,
 			    struct ebpf_env *env)
 {
@@ -65,7 +65,7 @@ static unsigned mapped_versions(void)
 	return n;
 }
 
-/* A submit program with a frame and saved registers, which asks to hold when they have changed
+/* A submit program with a frame and saved registers; it answers HOLD if they have changed
  * meanwhile. */
 static void use(uint64_t version, bool compiled)
 {
@@ -160,13 +160,13 @@ static void a_handler_calls_a_hook(bool compiled)
 	assert_int_equal(submit_with(calls_a_hook), SCHED_GO);
 	assert_int_equal(helper_calls, 3);
 	assert_int_equal(seq_in_handler & 1, 1);
-	assert_int_equal(seq_after_inner, seq_in_handler); /* the outer call is protected still */
+	assert_int_equal(seq_after_inner, seq_in_handler); /* the outer call is still protected */
 	assert_int_equal(policy_reader_self->seq & 1, 0);
 	drops_at_once(1, 2, compiled);
 	finish();
 }
 
-/* The same on an alternate stack, which lies above the thread's own or below. */
+/* The same on an alternate stack above or below the thread's own. */
 static void a_handler_on_its_own_stack_calls_a_hook(bool compiled)
 {
 	struct sigaction act = { .sa_handler = handler, .sa_flags = SA_ONSTACK };
@@ -225,7 +225,7 @@ static void after_a_jump_the_next_call_is_as_ever(bool compiled)
 	finish();
 }
 
-/* The thread sleeps elsewhere, and somebody else drops the version. */
+/* The thread sleeps outside the section, and another thread drops the version. */
 struct torn {
 	pthread_t id;
 	pthread_mutex_t lock;
@@ -252,7 +252,7 @@ static void torn_await(struct torn *t, int state)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* Until that thread waits for what never comes by itself. */
+/* Waits until that thread sleeps without a timeout. */
 static void await_sleep(pid_t tid)
 {
 	char path[64], line[16];
@@ -282,7 +282,7 @@ static void *torn_thread(void *arg)
 	return NULL;
 }
 
-/* Whoever waited for it in vain would leave its version mapped. */
+/* A failed wait for it would leave its version mapped. */
 static void a_thread_that_left_by_longjmp_and_sleeps_is_not_waited_for(bool compiled)
 {
 	struct torn t = { .lock = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_COND_INITIALIZER };
@@ -298,7 +298,7 @@ static void a_thread_that_left_by_longjmp_and_sleeps_is_not_waited_for(bool comp
 	finish();
 }
 
-/* Nobody can tell that it is not inside: the version stays mapped until it has called again. */
+/* It cannot be seen to be outside, so the version stays mapped until its next call. */
 static void a_thread_that_left_by_longjmp_and_runs_keeps_its_version(bool compiled)
 {
 	struct torn t = { .lock = PTHREAD_MUTEX_INITIALIZER,
@@ -323,7 +323,7 @@ static void a_thread_that_left_by_longjmp_and_runs_keeps_its_version(bool compil
 
 /* ---- the thread ends ---- */
 
-/* ---- a handler that rests on an alternate stack above the frame that entered ---- */
+/* ---- a handler that sleeps on an alternate stack above the frame that entered ---- */
 
 enum { RESTING = 1, GO_ON };
 static int resting;
@@ -345,8 +345,8 @@ static NOINLINE void enter_and_rest(void)
 	policy_read_leave(p);
 }
 
-/* As languages' runtimes and thread-local buffers have it: in the thread's own mapping, above all
- * of its frames. */
+/* As runtimes of languages and thread-local buffers place it: in the thread's own mapping, above
+ * all frames. */
 static void *rest_above(void *arg)
 {
 	char room[65536];

@@ -1,4 +1,4 @@
-/* Durations and the account of what is in flight. */
+/* Learned durations, and the account of work in flight. */
 #include "fake.h"
 
 #include <stdio.h>
@@ -87,7 +87,8 @@ static void durations_are_learned_and_sampling_thins_out(void **state)
 	}
 	assert_int_equal(est(&o), 200000);
 	marks = o.fq.seq - launches - 1;
-	/* One marker a launch of 200 us; of measured ones, at most one in a hundred, a second. */
+	/* One marker for each launch of 200 us; for measured ones, at most one in a hundred, two.
+	 */
 	assert_true(marks >= launches && marks < launches + launches / 100 + 20);
 	for (int i = 0; i < 3000; i++) {
 		launch(&o, 400000);
@@ -101,11 +102,11 @@ static void durations_are_learned_and_sampling_thins_out(void **state)
 		fake_finish(&o.fq);
 		sched_synced(o.r.s, NULL);
 	}
-	assert_true(est(&o) < 210000); /* down quickly */
+	assert_true(est(&o) < 210000); /* it falls fast */
 	one_finish(&o);
 }
 
-/* The driver loads a kernel's code at its first launch, between the markers. */
+/* The driver loads a kernel's code at its first launch, between the two markers. */
 static void the_first_measurement_is_replaced(void **state)
 {
 	struct one o;
@@ -137,11 +138,11 @@ static void short_kernels_get_few_markers(void **state)
 		fake_finish(&o.fq);
 	}
 	assert_true(o.fq.seq - before - 1000 <
-		    120); /* 2 ms of work, a marker each 250 us, and samples */
+		    120); /* 2 ms of work, a marker every 250 us, and samples */
 	one_finish(&o);
 }
 
-/* Each marker takes a place of a hardware queue, of which a stream that stands still has few. */
+/* Every marker takes a place in the hardware queue, and a stalled stream frees none. */
 static void a_stalled_stream_gets_few_markers(void **state)
 {
 	struct one o;
@@ -169,7 +170,7 @@ static void samples_beside_a_request_are_thrown_away(void **state)
 
 	one_init(&o);
 	launch(&o, 100000);
-	other_opens(&o.r); /* while it runs: the time measured is not the kernel's own */
+	other_opens(&o.r); /* during the launch: the measured time is not the kernel's own */
 	other_closes(&o.r);
 	fake_finish(&o.fq);
 	sched_synced(o.r.s, NULL);
@@ -280,8 +281,8 @@ static void finish_in_chain(struct one *o, uint64_t ns)
 	sched_synced(o->r.s, NULL);
 }
 
-/* The first launch is measured from marker to marker, with the loading of its code. All others are
- * put into a chain that is fed, where no marker can measure. */
+/* The first launch is measured by markers and includes the loading of its code. The others join a
+ * run that holds blocks back, where no marker can measure. */
 static void launches_of_a_fed_run_are_learned(void **state)
 {
 	struct sched_device_ops ops;
@@ -297,11 +298,11 @@ static void launches_of_a_fed_run_are_learned(void **state)
 		finish_in_chain(&o, 3000000);
 	}
 	assert_in_range(est(&o), 3000000, 3310000);
-	assert_true(chain_asked > 20); /* again */
+	assert_true(chain_asked > 20); /* asked again now and then */
 	end_chains(&o);
 }
 
-/* Each launch is interrupted, so no marker measures it: the chain says what it took, which is
+/* Every launch is interrupted, so no marker measures it: the duration that the run reports is
  * learned and charged. */
 static void interrupted_launches_are_learned_and_charged(void **state)
 {
@@ -310,7 +311,7 @@ static void interrupted_launches_are_learned_and_charged(void **state)
 
 	begin_chains(&o, &ops);
 	for (unsigned i = 1; i <= 10; i++) {
-		launch_in_chain(&o, 9000000); /* from marker to marker, with the request */
+		launch_in_chain(&o, 9000000); /* from marker to marker, including the request */
 		chain.interruptions++;
 		fake_finish(&o.fq);
 		chain.done = chain.launched;
@@ -322,7 +323,7 @@ static void interrupted_launches_are_learned_and_charged(void **state)
 	assert_int_equal(o.m.tenant[1], 10);
 	assert_in_range(load_relaxed(&o.r.stats.busy_ns), 29900000, 30110000);
 	assert_true(load_relaxed(&o.k->block_ns));
-	chain_asked = 0; /* one that was not interrupted is measured by markers */
+	chain_asked = 0; /* a launch that was not interrupted is measured by markers */
 	for (unsigned i = 0; i < 8; i++) {
 		finish_in_chain(&o, 2000000);
 	}
@@ -343,7 +344,7 @@ static void inflight_rises_and_falls_and_retire_covers_all(void **state)
 	assert_int_equal(o.m.tenant[1], 1);
 	assert_int_equal(o.m.tenant[2], 1);
 	assert_int_equal(o.m.tenant[3], GBPF_F_MEASURED);
-	for (int i = 0; i < 200; i++) { /* more than the ring has markers */
+	for (int i = 0; i < 200; i++) { /* more launches than the ring has entries */
 		launch(&o, 100000);
 	}
 	assert_int_equal(SCHED_ACC_COUNT(sched_tally_sum(&o.r.s->inflight)), 200);
@@ -379,6 +380,7 @@ static void the_tail_without_a_marker_retires_when_the_queue_is_idle(void **stat
 	one_finish(&o);
 }
 
+/* Before the first launch at block level its queue is prepared while the ticket holds nothing. */
 static void refused_launches_and_captures_leave_no_trace(void **state)
 {
 	struct sched_launch l;

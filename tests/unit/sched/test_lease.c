@@ -1,5 +1,5 @@
-/* Leases follow requests: up before the first launch may go, renewed, down before anybody is woken;
- * only while a policy is in force. What does not end is cut. */
+/* Leases follow requests: raised before the first launch may go, renewed, lowered before waiting
+ * processes are woken; only while a policy is in force. A request that does not end times out. */
 #include "lease_rig.h"
 
 static void up_before_the_first_launch_goes_and_before_the_board(void **state)
@@ -13,7 +13,7 @@ static void up_before_the_first_launch_goes_and_before_the_board(void **state)
 	assert_int_equal(gpu.board_then, 0);
 	assert_int_equal(o.r.own.gpu[0].open, 1);
 	sched_submitted(o.q, &o.l, true);
-	go(o.q, &o.fq, &o.l); /* the next launches of the request cost nothing */
+	go(o.q, &o.fq, &o.l); /* further launches of the request cost nothing */
 	assert_int_equal(gpu.calls, 1);
 	one_finish(&o);
 }
@@ -49,7 +49,7 @@ static void without_a_policy_nothing_is_raised(void **state)
 	(void)step(&o);
 	assert_int_equal(o.r.own.gpu[0].open, 1);
 	assert_int_equal(gpu.calls, 0);
-	o.r.dir.version[0] = 1; /* it comes in the middle of the request */
+	o.r.dir.version[0] = 1; /* the policy comes during the request */
 	(void)step(&o);
 	assert_int_equal(gpu.until_ns, fake_now + LEASE_NS);
 	o.r.dir.off = 1;
@@ -71,7 +71,7 @@ static void switched_off_they_fall_at_once(void **state)
 	one_init(&o, true);
 	go(o.q, &o.fq, &o.l);
 	assert_int_not_equal(gpu.until_ns, 0);
-	sched_set_off(o.r.s, true); /* as when the process ends: the agent may not come by again */
+	sched_set_off(o.r.s, true); /* as at the end of the process: the agent may not run again */
 	assert_int_equal(gpu.until_ns, 0);
 	sched_set_off(o.r.s, false);
 	(void)step(&o);
@@ -100,7 +100,7 @@ static void without_close_delay_the_synchronizing_thread_closes(void **state)
 	struct one o;
 
 	one_init(&o, true);
-	request(&o, 30000); /* the agent learns here that no linger is wanted */
+	request(&o, 30000); /* the agent learns that no close delay is wanted */
 	assert_int_equal(o.r.own.gpu[0].open, 0);
 	for (uint32_t i = 0; i < 3; i++) {
 		go(o.q, &o.fq, &o.l);
@@ -143,10 +143,10 @@ static void the_device_is_seldom_asked_where_synchronizations_tell(void **state)
 	asked = 0;
 	go(o.q, &o.fq, &o.l);
 	live_until(&o, fake_now + 190000);
-	assert_true(asked <= 1); /* by who looks after what is in flight */
+	assert_true(asked <= 1); /* by the pass over work in flight */
 	live_until(&o, fake_now + 1000000);
 	assert_in_range(asked, 4, 8);
-	fake_finish(&o.fq); /* nobody synchronizes this time: it ends all the same */
+	fake_finish(&o.fq); /* without a synchronization it ends as well */
 	live_until(&o, fake_now + 250000);
 	assert_int_equal(o.r.own.gpu[0].open, 0);
 	asked = 0;
@@ -163,7 +163,7 @@ static void the_device_is_not_asked_in_pauses_after_synchronizations(void **stat
 
 	one_init(&o, true);
 	assert_int_equal(rig_policy_prepare(&o.r, 2, p, 1, NULL), 0);
-	o.r.dir.version[0] = 2; /* lingers for 200 us */
+	o.r.dir.version[0] = 2; /* a close delay of 200 us */
 	o.ops.queue_idle = note_asked;
 	for (int i = 0; i < 6; i++) {
 		request(&o, 30000);
@@ -204,7 +204,7 @@ static void the_agent_sleeps_where_no_request_was_over_yet(void **state)
 	begin = fake_now;
 	ns = step(&o);
 	assert_true(ns > 1000000 && ns <= 1500000);
-	for (int i = 0; i < 100; i++) { /* its launches do not wake it */
+	for (int i = 0; i < 100; i++) { /* its launches do not wake the agent */
 		go(o.q, &o.fq, &o.l);
 	}
 	assert_int_equal(o.r.wakes, wakes + 1);
@@ -212,7 +212,7 @@ static void the_agent_sleeps_where_no_request_was_over_yet(void **state)
 	for (; fake_now < begin + 2000000; steps++) {
 		fake_now += step(&o);
 	}
-	assert_true(steps >= 10); /* then it looks closely */
+	assert_true(steps >= 10); /* then it looks often */
 	fake_finish(&o.fq);
 	sched_synced(o.r.s, o.q);
 	live_until(&o, fake_now + 50000);
@@ -231,13 +231,13 @@ static void an_uninvolved_queue_does_not_delay_the_close(void **state)
 	one_init(&o, true);
 	other = sched_queue_open(o.r.s, &fq, 0, 0);
 	assert_int_equal(rig_policy_prepare(&o.r, 2, p, 1, NULL), 0);
-	o.r.dir.version[0] = 2; /* lingers as long as is usual */
+	o.r.dir.version[0] = 2; /* the default close delay */
 	go(other, &fq, &o.l);
 	fake_now += 1000;
 	fake_finish(&fq);
 	live_until(&o, fake_now + 2 * DEFAULT_LINGER_NS);
 	assert_int_equal(o.r.own.gpu[0].open, 0);
-	o.r.dir.version[0] = 1; /* does not */
+	o.r.dir.version[0] = 1; /* no close delay */
 	for (int i = 0; i < 2; i++) {
 		go(o.q, &o.fq, &o.l);
 		fake_now += 1000;
@@ -256,7 +256,7 @@ static void a_synchronization_that_saw_a_part_closes_nothing(void **state)
 	one_init(&o, true);
 	request(&o, 30000);
 	go(o.q, &o.fq, &o.l);
-	sched_synced(o.r.s, o.q); /* returned for what was before */
+	sched_synced(o.r.s, o.q); /* it returned for earlier launches */
 	assert_int_equal(o.r.own.gpu[0].open, 1);
 	assert_int_not_equal(gpu.until_ns, 0);
 	one_finish(&o);
@@ -288,7 +288,7 @@ static void a_stalled_request_times_out(void **state)
 	go(o.q, &o.fq, &o.l);
 	live_until(&o, begin + STALL_NS - 1000000);
 	assert_int_equal(o.r.own.gpu[0].open, 1);
-	go(o.q, &o.fq, &o.l); /* it moves */
+	go(o.q, &o.fq, &o.l); /* progress */
 	live_until(&o, begin + 2 * (uint64_t)STALL_NS - 10000000);
 	assert_int_equal(o.r.own.gpu[0].open, 1);
 	live_until(&o, begin + 2 * (uint64_t)STALL_NS + 1000000);
@@ -296,24 +296,24 @@ static void a_stalled_request_times_out(void **state)
 	assert_int_equal(gpu.until_ns, 0);
 	assert_int_equal(o.r.stats.requests_cut, 1);
 	assert_int_equal(o.r.notes, 1);
-	assert_true(step(&o) >= CUT_POLL_NS); /* no more than a look now and then */
+	assert_true(step(&o) >= CUT_POLL_NS); /* only a look now and then */
 	go(o.q, &o.fq, &o.l);		      /* still the same request */
 	(void)step(&o);
 	assert_int_equal(o.r.own.gpu[0].open, 0);
 	assert_int_equal(gpu.until_ns, 0);
-	o.r.own.gpu[0].open = 1; /* as by a thread that was stopped between its two stores */
+	o.r.own.gpu[0].open = 1; /* as by a thread that was preempted between its two stores */
 	(void)step(&o);
 	assert_int_equal(o.r.own.gpu[0].open, 0);
 	fake_finish(&o.fq);
 	live_until(&o, fake_now + 2 * CUT_POLL_NS);
 	assert_int_equal(o.r.stats.requests, 1);
-	go(o.q, &o.fq, &o.l); /* drained once: the next one counts again */
+	go(o.q, &o.fq, &o.l); /* after one drain the next request counts again */
 	assert_int_equal(o.r.own.gpu[0].open, 1);
 	assert_int_not_equal(gpu.until_ns, 0);
 	one_finish(&o);
 }
 
-/* The agent, or the whole machine, had no processor: nothing could be seen to move. */
+/* The agent, or the whole machine, had no processor: no look could see progress. */
 static void a_late_look_does_not_time_a_request_out(void **state)
 {
 	struct one o;
@@ -325,12 +325,12 @@ static void a_late_look_does_not_time_a_request_out(void **state)
 	(void)step(&o);
 	assert_int_equal(o.r.own.gpu[0].open, 1);
 	assert_int_equal(o.r.stats.requests_cut, 0);
-	live_until(&o, fake_now + STALL_NS / 2); /* it stands all the same */
+	live_until(&o, fake_now + STALL_NS / 2); /* it has stalled nevertheless */
 	assert_int_equal(o.r.stats.requests_cut, 1);
 	one_finish(&o);
 }
 
-/* Seldom looks make it later, not never. */
+/* Rare looks delay the timeout but do not prevent it. */
 static void a_seldom_running_agent_times_a_stalled_request_out(void **state)
 {
 	struct one o;
@@ -381,10 +381,10 @@ static void the_best_close_delay_is_learned(void **state)
 		go(o.q, &o.fq, &o.l);
 		fake_now += 20000;
 		fake_finish(&o.fq);
-		(void)step(&o);	  /* sees it idle now; */
-		fake_now += 9000; /* the synchronization returns later, */
+		(void)step(&o);	  /* it is seen idle now, */
+		fake_now += 9000; /* and the next launch follows */
 		sched_synced(o.r.s, o.q);
-		fake_now += i % 20 == 19 ? 5000000 : 7000; /* and then the next one comes */
+		fake_now += i % 20 == 19 ? 5000000 : 7000; /* and then the next request comes */
 	}
 	assert_in_range(o.r.s->req[0].gap_ns, 16000, 20000);
 	one_finish(&o);
@@ -395,16 +395,17 @@ static void no_close_delay_for_pauses_that_do_not_pay(void **state)
 	struct sched_gaps g = { 0 };
 
 	assert_int_equal(sched_gaps_best(&g, 600000), 0);
-	for (unsigned i = 0; i < 400; i++) { /* far apart, now and then nearer by chance */
+	for (unsigned i = 0; i < 400; i++) { /* pauses far apart, and some shorter by chance */
 		sched_gaps_add(&g, i % 12 == 0 ? 150000 : 2500000 + i * 1000);
 	}
 	assert_int_equal(sched_gaps_best(&g, 600000), 0);
 	for (unsigned i = 0; i < 400; i++) { /* many synchronizations in each request */
 		sched_gaps_add(&g, i % 41 == 40 ? 2500000 : i % 10 == 9 ? 70000 : 12000);
 	}
-	assert_int_equal(sched_gaps_best(&g, 600000), 80000); /* the seldom longer ones too */
+	assert_int_equal(sched_gaps_best(&g, 600000),
+			 80000); /* covers the rare longer ones as well */
 	assert_int_equal(sched_gaps_best(&g, 1000), 0);
-	for (unsigned i = 0; i < 1000; i++) { /* what was is forgotten */
+	for (unsigned i = 0; i < 1000; i++) { /* old pauses lose their weight */
 		sched_gaps_add(&g, 6000);
 	}
 	assert_int_equal(sched_gaps_best(&g, 600000), 7100);
@@ -412,8 +413,9 @@ static void no_close_delay_for_pauses_that_do_not_pay(void **state)
 	sched_gaps_add(&g, UINT64_MAX);
 }
 
-/* Threads open requests and synchronize, the agent closes and renews, another announces: whatever
- * the order of their stores, in the end leases are up if and only if a request is open. */
+/* Threads open requests and synchronize, the agent closes and renews, another thread announces.
+ * Whatever the order of their stores, in the end leases are raised if and only if a request is
+ * open. */
 struct racer {
 	struct one *o;
 	uint32_t rounds;
@@ -429,7 +431,8 @@ static void *race(void *arg)
 
 		(void)sched_submit(t->o->q, &l);
 		for (int tries = 0; !load_seqcst(&gpu.until_ns); tries++) {
-			if (tries > 50000000) { /* down for a moment is allowed, for good is not */
+			if (tries >
+			    50000000) { /* lowered for a moment is allowed, for longer is not */
 				t->down_inside++;
 				break;
 			}

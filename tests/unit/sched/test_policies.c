@@ -1,5 +1,5 @@
-/* The shipped policies: accepted by the verifier, and what they decide. test_policies FIFO FAIR
- * LC_FIRST LC_LAST (objects) */
+/* The shipped policies: the verifier accepts them, and their decisions. Arguments: the objects FIFO
+ * FAIR LC_FIRST LC_LAST. */
 #include "fake.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ static uint64_t fake_clock(void)
 	return fake_now;
 }
 
-/* A policy in gbpfd's place: built from its object, with its regions. */
+/* A policy as gbpfd prepares it: built from its object, with its regions. */
 struct loaded {
 	const struct ebpf_built *built; /* borrowed */
 	int fd[3];
@@ -32,7 +32,7 @@ struct loaded {
 
 static struct ebpf_built *built(int which)
 {
-	static struct ebpf_built all[4]; /* verified once, for all tests */
+	static struct ebpf_built all[4]; /* verified once for all tests */
 	static char elf[1 << 20];
 	struct report r;
 	struct buf text;
@@ -158,7 +158,7 @@ static void lc_first_bounds_work_in_flight(void **state)
 	struct one o;
 
 	one_init(&o, LC_FIRST, GBPF_CLASS_BATCH);
-	assert_int_equal(ask(o.q, 50000000).verdict, GBPF_GO); /* one may always run */
+	assert_int_equal(ask(o.q, 50000000).verdict, GBPF_GO); /* a single launch may always run */
 	sched_tally_set(&o.r.s->inflight, SCHED_ACC(1, 500000));
 	assert_int_equal(ask(o.q, 500000).verdict, GBPF_GO);
 	sched_tally_set(&o.r.s->inflight, SCHED_ACC(2, 1000000));
@@ -220,7 +220,7 @@ static void fair_init(struct fair *f, struct one *a, struct one *b)
 		load(&o->p, FAIR);
 		rig_init(&o->r, i ? GBPF_CLASS_LATENCY : GBPF_CLASS_BATCH, 0, 0);
 		assert_true(bytes > 0);
-		o->p.fd[0] = dup(f->p.fd[0]); /* the global region is everybody's */
+		o->p.fd[0] = dup(f->p.fd[0]); /* all tenants share the global region */
 		use(&o->r, &o->p, 1);
 		o->q = sched_queue_open(o->r.s, &o->fq, 0, 0);
 	}
@@ -253,7 +253,7 @@ static void fair_defers_the_tenant_that_is_ahead(void **state)
 	struct fair f;
 
 	fair_init(&f, &a, &b);
-	for (int i = 0; i < 30; i++) { /* b waits for the GPU all the time, a gets it */
+	for (int i = 0; i < 30; i++) { /* b always waits for the GPU, a gets it */
 		assert_int_equal(ask(b.q, 1000000).verdict, GBPF_GO);
 		if (ask(a.q, 1000000).verdict == GBPF_GO) {
 			charge(&a, 1000000);
@@ -262,19 +262,19 @@ static void fair_defers_the_tenant_that_is_ahead(void **state)
 		tick(&f);
 	}
 	assert_int_equal(ask(a.q, 1000000).verdict, GBPF_DEFER);
-	charge(&b, 8000000); /* now b has caught up */
+	charge(&b, 8000000); /* b has caught up */
 	for (int i = 0; i < 2; i++) {
 		(void)ask(b.q, 1000000);
 		fake_now += 1000000;
 		tick(&f);
 	}
 	assert_int_equal(ask(a.q, 1000000).verdict, GBPF_GO);
-	charge(&b, 20000000); /* b, latency-critical, may run ahead further */
+	charge(&b, 20000000); /* b, latency-critical, may run further ahead */
 	assert_int_equal(ask(b.q, 1000000).verdict, GBPF_GO);
 	fair_finish(&f);
 }
 
-/* A tenant with little to do must not slow others down to its own pace. */
+/* A tenant with little work must not slow others down to its own pace. */
 static void fair_leaves_no_time_unused(void **state)
 {
 	unsigned went = 0;
@@ -307,7 +307,7 @@ static void fair_saves_nothing_up_for_the_idle(void **state)
 	struct fair f;
 
 	fair_init(&f, &a, &b);
-	for (int i = 0; i < 1000; i++) { /* a alone: never put off */
+	for (int i = 0; i < 1000; i++) { /* alone, a is never deferred */
 		assert_int_equal(ask(a.q, 1000000).verdict, GBPF_GO);
 		charge(&a, 1000000);
 		fake_now += 1000000;
@@ -315,7 +315,7 @@ static void fair_saves_nothing_up_for_the_idle(void **state)
 	}
 	assert_int_equal(ask(b.q, 1000000).verdict, GBPF_GO);
 	tick(&f);
-	/* b begins where a is: a is not put off for the second that b was idle. */
+	/* b begins where a is: a is not deferred for the second in which b was idle. */
 	assert_int_equal(ask(a.q, 1000000).verdict, GBPF_GO);
 	fair_finish(&f);
 }
@@ -330,7 +330,7 @@ static void fair_shares_by_weight(void **state)
 	fair_init(&f, &a, &b);
 	sched_set_class(a.r.s, GBPF_CLASS_NORMAL, 300);
 	sched_set_class(b.r.s, GBPF_CLASS_NORMAL, 100);
-	for (int i = 0; i < 8000; i++) { /* each wants more than there is */
+	for (int i = 0; i < 8000; i++) { /* both want more than their share */
 		int k = i & 1;
 
 		if (out[k]) {

@@ -1,5 +1,5 @@
-/* Requests: opened by the first launch, closed when drained and the linger has passed; pages that
- * come and go. */
+/* Requests: opened by the first launch, closed when drained and the close delay has passed; pages
+ * that come and go. */
 #include "fake.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ static const struct ebpf_insn no_linger[] = {
 	I_MOV(0, 0),
 	I_EXIT,
 };
-/* retire: linger_ns = 1 s, more than is allowed */
+/* retire: linger_ns = 1 s, more than the maximum */
 static const struct ebpf_insn long_linger[] = {
 	I_MOV(2, 1000000000),
 	I_STX(EBPF_DW, 1, RETIRE(linger_ns), 2),
@@ -69,25 +69,25 @@ static void opens_at_the_first_launch_and_closes_after_the_close_delay(void **st
 	sched_synced(o.r.s, o.q);
 	fake_now += 199000;
 	(void)sched_agent_step(o.r.s);
-	assert_int_equal(o.r.own.gpu[0].open, 1); /* lingers */
+	assert_int_equal(o.r.own.gpu[0].open, 1); /* during the close delay */
 	fake_now += 2000;
 	(void)sched_agent_step(o.r.s);
 	assert_int_equal(o.r.own.gpu[0].open, 0);
 	assert_int_equal(o.r.own.gpu[0].seq, 1);
 	assert_int_equal(o.r.own.gpu[0].last_end_ns, fake_now);
 	assert_int_equal(o.r.stats.requests, 1);
-	assert_int_equal(o.r.stats.request_ns, 50000); /* without the linger */
+	assert_int_equal(o.r.stats.request_ns, 50000); /* without the close delay */
 	assert_int_equal(o.r.stats.request_hist[proto_hist_bucket(50000)], 1);
 	assert_true(sched_agent_step(o.r.s) > OPEN_POLL_NS);
 	go(o.q, &o.fq, &o.l);
-	assert_int_equal(o.r.wakes, 2); /* out of its slow poll too */
+	assert_int_equal(o.r.wakes, 2); /* even out of its slow poll */
 	fake_finish(&o.fq);
 	(void)sched_agent_step(o.r.s);
 	fake_now += 200000;
 	(void)sched_agent_step(o.r.s);
 	fake_now += 2 * AWAKE_NS;
 	(void)sched_agent_step(o.r.s);
-	o.r.s->last_kernels_ns = 0; /* or it wakes once more, for the statistics */
+	o.r.s->last_kernels_ns = 0; /* or it would wake again for the statistics */
 	assert_int_equal(sched_agent_step(o.r.s), UINT64_MAX);
 	one_finish(&o);
 }
@@ -155,7 +155,7 @@ static void a_synchronization_that_saw_a_part_does_not_close(void **state)
 
 	one_init(&o);
 	go(o.q, &o.fq, &o.l);
-	sched_synced(o.r.s, o.q); /* returned for what another thread had submitted */
+	sched_synced(o.r.s, o.q); /* it returned for launches of another thread */
 	fake_now += 10000000;
 	(void)sched_agent_step(o.r.s);
 	assert_int_equal(o.r.own.gpu[0].open, 1);
@@ -176,7 +176,7 @@ a_queue_that_only_its_thread_can_ask_ends_by_markers_or_by_a_synchronization(voi
 	(void)sched_agent_step(o.r.s);
 	assert_int_equal(o.r.own.gpu[0].open, 0);
 
-	go(o.q, &o.fq, &o.l); /* this one has a marker */
+	go(o.q, &o.fq, &o.l); /* this launch has a marker */
 	fake_now += 200000;
 	(void)sched_agent_step(o.r.s);
 	assert_int_equal(o.r.own.gpu[0].open, 1);
@@ -186,7 +186,7 @@ a_queue_that_only_its_thread_can_ask_ends_by_markers_or_by_a_synchronization(voi
 	(void)sched_agent_step(o.r.s);
 	assert_int_equal(o.r.own.gpu[0].open, 0);
 
-	o.fq.refuse_marks = 1; /* nothing at all is known: it ends after a while */
+	o.fq.refuse_marks = 1; /* without any report it ends after a while */
 	go(o.q, &o.fq, &o.l);
 	(void)sched_agent_step(o.r.s);
 	fake_now += UNKNOWN_NS;
@@ -227,8 +227,8 @@ static void the_policy_chooses_the_close_delay_up_to_a_maximum(void **state)
 	one_finish(&o);
 }
 
-/* Two threads submit, drain and submit again while the agent closes as early as it can: whenever a
- * launch is between submit and the end of its work, the board is open. */
+/* Two threads submit, synchronize and submit again while the agent closes as early as it can: while
+ * a launch is between submit and the end of its work, the board is open. */
 struct racer {
 	struct one *o;
 	uint32_t rounds;
@@ -244,8 +244,8 @@ static void *race(void *arg)
 
 		(void)sched_submit(t->o->q, &l);
 		for (int k = 0; k < 3; k++) {
-			/* Closed for the moment between two stores of a close that meets an opening
-			 * is allowed; closed for good is not. */
+			/* Closed between two stores of a close that meets an opening is allowed,
+			 * closed for longer is not. */
 			for (int tries = 0; !load_seqcst(&t->o->r.own.gpu[0].open); tries++) {
 				if (tries > 50000000) {
 					t->closed_inside++;
@@ -254,7 +254,7 @@ static void *race(void *arg)
 			}
 		}
 		sched_submitted(t->o->q, &l, true);
-		if (i % 8 == 0) { /* lets the agent find it drained, and meets it at work on that */
+		if (i % 8 == 0) { /* lets the agent find the queue drained, and meets it doing so */
 			uint64_t until = clock_now_ns() + 20000;
 
 			while (load_seqcst(&t->o->r.own.gpu[0].open) && clock_now_ns() < until) {
@@ -350,15 +350,15 @@ static void boards_of_the_dead_and_of_the_stopped_do_not_count(void **state)
 	assert_true(sched_boards_quiet_since(r.s, 0, fake_now, false));
 	r.other.owner = 4711;
 
-	r.other.beat_ns = 1; /* of a request before: this one was opened just now */
+	r.other.beat_ns = 1; /* of a request before; this one was opened just now */
 	assert_int_equal(verdict_now(&r, q), GBPF_HOLD);
 	fake_now += PROTO_BEAT_NS;
 	assert_int_equal(verdict_now(&r, q), GBPF_HOLD);
 	fake_now += 1;
 	assert_int_equal(verdict_now(&r, q), GBPF_GO);
-	r.other.beat_ns = fake_now; /* it goes on */
+	r.other.beat_ns = fake_now; /* it is alive */
 	assert_int_equal(verdict_now(&r, q), GBPF_HOLD);
-	r.other.beat_ns = 0; /* it does not say */
+	r.other.beat_ns = 0; /* it does not report */
 	fake_now += 100 * (uint64_t)PROTO_BEAT_NS;
 	assert_int_equal(verdict_now(&r, q), GBPF_HOLD);
 	rig_finish(&r);
@@ -412,7 +412,8 @@ static void a_forked_child_passes_everything(void **state)
 	fake_finish(&o.fq);
 	fake_now += 100000000;
 	assert_int_equal(sched_agent_step(o.r.s), UINT64_MAX);
-	assert_int_equal(o.r.own.gpu[0].open, 1); /* the parent's, and only the parent's to close */
+	assert_int_equal(o.r.own.gpu[0].open,
+			 1); /* the request is the parent's, and only the parent may close it */
 	assert_int_equal(go(o.q, &o.fq, &o.l), SCHED_GO);
 	one_finish(&o);
 }

@@ -1,5 +1,5 @@
-/* Versions: a call sees one, code and maps together; what is dropped is unmapped; boards go while
- * others read them. */
+/* Versions: a call sees one, with its code and maps; dropped versions are unmapped; boards are
+ * removed while threads read them. */
 #include "fake.h"
 
 #include <sched.h>
@@ -13,9 +13,9 @@
 
 #define THREADS 4
 
-/* Each version's code holds its number, and so does its global map. A call that saw the code of one
- * and the map of another answers a verdict out of range, which is counted. Two words of the map are
- * read, at both ends of the call. */
+/* The code of each version holds its number, and so does its global map. A call that saw the code
+ * of one and the map of another answers a verdict out of range, which is counted. It reads two
+ * words of the map, at its beginning and its end. */
 static void version_program(struct ebpf_insn out[16], uint32_t *n, int32_t number)
 {
 	const struct ebpf_insn code[] = {
@@ -138,10 +138,10 @@ static void an_unprepared_version_leaves_the_one_in_use(void **state)
 	l = kernel_launch(NULL);
 	assert_int_equal(rig_policy_prepare(&r, 5, &p, 1, NULL), 0);
 	go(q, &fq, &l);
-	assert_int_equal(l.version, 0); /* prepared is not active */
+	assert_int_equal(l.version, 0); /* a prepared version is not active */
 	r.dir.version[0] = 4;
 	go(q, &fq, &l);
-	assert_int_equal(l.version, 0); /* and nothing was in use */
+	assert_int_equal(l.version, 0); /* and no version was in use */
 	r.dir.version[0] = 5;
 	go(q, &fq, &l);
 	assert_int_equal(l.version, 5);
@@ -200,7 +200,7 @@ static void boards_leave_under_readers(void **state)
 		pthread_create(&th[i], NULL, hammer, &t[i]);
 	}
 	for (uint32_t i = 0; i < 500; i++) {
-		/* a page that faults once it is gone */
+		/* a page that faults after it is unmapped */
 		struct proto_board *b = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
 					     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
@@ -231,7 +231,8 @@ static unsigned images(void)
 	return n;
 }
 
-/* gbpfd died between PREPARE of version 6 and its flip; the next one knows only version 5. */
+/* gbpfd exited between PREPARE of version 6 and its activation; the next one knows only version 5.
+ */
 static void versions_of_a_lost_gbpfd_are_swept(void **state)
 {
 	static const uint32_t gpus[PROTO_MAX_GPUS] = { 0, PROTO_MAX_GPUS, PROTO_MAX_GPUS };
@@ -251,12 +252,12 @@ static void versions_of_a_lost_gbpfd_are_swept(void **state)
 	one = images();
 	assert_int_equal(rig_policy_prepare(&r, 6, &p, 1, NULL), 0);
 	sched_set_pages(r.s, NULL, &r.own, &r.stats, gpus);
-	assert_false(sched_policy_sweep(r.s)); /* nobody is there who could know better */
+	assert_false(sched_policy_sweep(r.s)); /* there is no gbpfd that knows better */
 	go(q, &fq, &l);
 	assert_int_equal(l.version, 5);
 	again.version[0] = 5;
 	sched_set_pages(r.s, &again, &r.own, &r.stats, gpus);
-	assert_false(sched_policy_sweep(r.s)); /* version 5 of the new one is still to come */
+	assert_false(sched_policy_sweep(r.s)); /* the new gbpfd has not prepared version 5 yet */
 	assert_true(sched_policy_is_prepared(r.s, 6));
 	go(q, &fq, &l);
 	assert_int_equal(l.version, 5);
@@ -303,7 +304,7 @@ static void the_page_shows_the_notes_of_the_version_in_use(void **state)
 
 	sched_policy_drop(r.s, 6);
 	sched_stats_publish(r.s, clock_now_ns());
-	assert_int_equal(r.stats.notes_version, 0); /* nobody's */
+	assert_int_equal(r.stats.notes_version, 0); /* of no version */
 	rig_finish(&r);
 }
 

@@ -1,6 +1,6 @@
-/* Everything at once, for a second: threads launch on queues of all classes while versions, boards,
- * pages, classes and `off` change. Nothing hangs, every call runs once and in its queue's order,
- * and in the end nothing is in flight. */
+/* All operations at once, for a second: threads launch on queues of all classes while versions,
+ * boards, pages, classes and `off` change. No thread hangs, every call runs once and in the order
+ * of its queue, and in the end no work is in flight. */
 #include "fake.h"
 
 #include <sched.h>
@@ -13,7 +13,7 @@
 #define QUEUES 2
 #define SECONDS 1
 
-/* submit: what prandom says, so mostly GO, sometimes HOLD or DEFER for 50 us */
+/* submit: by prandom, mostly GO, sometimes HOLD or DEFER for 50 us */
 static const struct ebpf_insn random_verdict[] = {
 	{ .code = EBPF_ALU64 | EBPF_MOV | EBPF_X, .dst = 6, .src = 1 },
 	{ .code = EBPF_JMP | EBPF_CALL, .imm = 7 }, /* bpf_get_prandom_u32 */
@@ -131,7 +131,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* What the session does, in the agent's thread. */
+/* The session's calls, on the agent's thread. */
 static void change_something(struct rig *r, struct regions *m, uint64_t *version, unsigned *seed)
 {
 	struct prog p[] = { PROG(submit, random_verdict), PROG(queue_create, mixed_classes),

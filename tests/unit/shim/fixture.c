@@ -54,7 +54,7 @@ struct sched_queue *fixture_defer_one(CUstream stream)
 {
 	struct sched_queue *q;
 
-	if (!double_queue(stream)) { /* a default stream becomes a queue at its first use */
+	if (!double_queue(stream)) { /* a default stream gets its queue at its first use */
 		assert_int_equal(fixture_launch(stream), CUDA_SUCCESS);
 	}
 	q = double_queue(stream);

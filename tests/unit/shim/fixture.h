@@ -17,14 +17,14 @@
 
 extern const struct fake_interface *fake;
 
-int fixture_setup(void **state);  /* of a group */
-int fixture_before(void **state); /* of a test: nothing kept, nothing recorded */
+int fixture_setup(void **state);  /* set-up of a group */
+int fixture_before(void **state); /* set-up of a test: nothing deferred, nothing recorded */
 
 CUstream fixture_stream(unsigned flags);  /* 1: non-blocking */
 CUresult fixture_launch(CUstream stream); /* a kernel without parameters */
-/* Puts one deferred launch on the stream; its queue defers no more after that. */
+/* Enqueues one deferred launch on the stream; its queue defers no further ones. */
 struct sched_queue *fixture_defer_one(CUstream stream);
-/* Place of the first record of that function, or -1; how many there are. */
+/* Index of the first record of that function, or -1; number of its records. */
 int fixture_find(uint32_t index);
 unsigned fixture_count(uint32_t index);
 int fixture_find_note(const char *text);

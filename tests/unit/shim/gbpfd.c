@@ -72,7 +72,8 @@ void welcome_early(unsigned nfds)
 	m.welcome.class_id = d.hello.class_id;
 	m.welcome.weight = 100;
 	m.welcome.min_share_ppm = 1;
-	m.welcome.hold_limit_ns = 60000000000u; /* nothing goes by itself while the test runs */
+	m.welcome.hold_limit_ns =
+		60000000000u; /* nothing is released by the limit while the test runs */
 	m.welcome.lane = d.hello.flags & PROTO_EARLY ? d.lane : d.hello.lane;
 	m.welcome.sm_percent = 40;
 	m.welcome.priority = 1;
@@ -106,7 +107,7 @@ static int image_fd(uint64_t version)
 {
 	struct ebpf_image_header h = { .version = version, .n_insns = 10 };
 	const struct ebpf_insn code[] = {
-		/* submit: HOLD while requests of others are open */
+		/* submit: HOLD while other tenants have open requests */
 		{ EBPF_LDX | EBPF_W | EBPF_MEM, 0, 1, offsetof(struct gbpf_submit_ctx, lc_open),
 		  0 },
 		{ EBPF_JMP | EBPF_JEQ | EBPF_K, 0, 0, 1, 0 },
@@ -249,7 +250,7 @@ void end_other_request(void)
 	futex_wake_shared(&d.other->gpu[0].seq, 1);
 }
 
-/* ---- running them ---- */
+/* ---- running cases ---- */
 
 void in_a_process(void (*run)(void))
 {
@@ -264,7 +265,7 @@ void in_a_process(void (*run)(void))
 		CHECK(d.listener >= 0);
 		load();
 		run();
-		exit(0); /* with the library's handlers: it must not hang */
+		exit(0); /* runs the library's exit handlers, which must not hang */
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);

@@ -1,5 +1,5 @@
-/* A gbpfd of the test's own, and a program that uses the built library over the fake libcuda: for
- * cases that each run in a process of their own, since a process attaches once. */
+/* The test's gbpfd, and a program that uses the built library over the fake libcuda, for cases that
+ * each run in their own process, since a process attaches once. */
 #ifndef GBPF_TESTS_SHIM_GBPFD_H
 #define GBPF_TESTS_SHIM_GBPFD_H
 
@@ -19,7 +19,7 @@
 #include "policy/ctx.h"
 #include "proto/pages.h"
 
-#define WAIT_MS 60000 /* only what never comes needs as much */
+#define WAIT_MS 60000 /* reached only by a message that never arrives */
 
 #define CHECK(x)                                                                                   \
 	do {                                                                                       \
@@ -33,8 +33,8 @@ struct test_gbpfd {
 	int listener, sock;
 	int dir_fd, board_fd, stats_fd, other_fd;
 	struct proto_directory *dir;
-	struct proto_board *board, *other; /* the program's, and that of another tenant */
-	uint32_t lane;			   /* for early hellos */
+	struct proto_board *board, *other; /* the program's, and another tenant's */
+	uint32_t lane;			   /* answer to early hellos */
 	struct proto_hello hello;
 	struct proto_devices devices;
 	int hello_fds[8];
@@ -46,23 +46,23 @@ extern char socket_path[96];
 void make_pages(void);
 void receive(union proto_message *m, enum proto_type type, int fds[8], unsigned *nfds);
 void accept_hello(void);
-void welcome(unsigned nfds); /* and answers with device 0 to who asks for numbers */
+void welcome(unsigned nfds); /* and answers a request for device numbers with device 0 */
 void welcome_early(unsigned nfds);
 void tell_devices(void);
 void add_other_board(void);
-/* A policy: submit says HOLD while requests of others are open; streams of priority < 0 are latency
- * queues. */
+/* Prepares a policy: submit returns HOLD while other tenants have open requests; streams of
+ * priority < 0 are latency queues. */
 void prepare(uint64_t version);
-/* Attached, with version 7 in force. */
+/* Attaches the program, with version 7 in force. */
 void attach_with_policy(void);
-/* The other tenant's request ends. */
+/* Ends the other tenant's request. */
 void end_other_request(void);
 
 /* ---- the program ---- */
 
 extern CUresult (*init)(unsigned);
 extern const struct fake_interface *fake;
-void *entry(const char *name); /* of the library under test */
+void *entry(const char *name); /* in the library under test */
 void close_library(void);
 pthread_t start_init(CUresult *ret);
 CUresult launch_on(CUstream stream, uint64_t parameter);
@@ -70,8 +70,9 @@ CUresult launch_one(void); /* on the default stream */
 unsigned count_of(uint32_t index);
 unsigned launches(void);
 
-/* Runs a case in a child with a listening socket and the library loaded; it must end well. */
+/* Runs a case in a child with a listening socket and the library loaded; fails unless it exits with
+ * 0. */
 void in_a_process(void (*run)(void));
-int run_cases(int (*run)(void)); /* makes and removes the folder of the socket */
+int run_cases(int (*run)(void)); /* creates and removes the socket's directory */
 
 #endif

@@ -48,7 +48,6 @@ struct sched_queue *double_queue_in(CUstream stream, CUcontext ctx)
 	return NULL;
 }
 
-/* What may go; true: something did. */
 static bool issue(struct sched_queue *q)
 {
 	struct sched_call *c;
@@ -60,7 +59,7 @@ static bool issue(struct sched_queue *q)
 		if (c->is_launch) {
 			sched_submitted(q, &c->launch, err == 0);
 		}
-		q->first = c->next; /* while it ran the queue still kept it back */
+		q->first = c->next; /* while the call ran it still counted as deferred */
 		if (!q->first) {
 			q->last = &q->first;
 		}
@@ -235,7 +234,7 @@ void sched_run_joined(struct sched_queue *q)
 
 void sched_drain_others(struct sched *s, const struct sched_queue *but)
 {
-	if (!but) { /* all of it moves */
+	if (!but) { /* all runs make progress */
 		(void)sched_drain(s, NULL);
 	}
 }
@@ -252,7 +251,8 @@ int sched_drain(struct sched *s, struct sched_queue *only)
 		if (!only || only == &s->queues[i]) {
 			s->queues[i].queried++;
 			(void)issue(&s->queues[i]);
-			if (s->queues[i].first) { /* it waits for others: the agent's */
+			if (s->queues[i].first) { /* it waits for calls on other queues, which the
+						     agent submits */
 				double_issue();
 			}
 		}

@@ -1,4 +1,4 @@
-/* What a call that is kept back means when it is issued: what it meant when it was made. */
+/* A deferred call has the meaning that it had when it was made. */
 #include "fixture.h"
 #include "variants.h"
 
@@ -48,7 +48,7 @@ static void parameter_buffers_are_copied(void **state)
 	assert_int_equal(record_of(CUABI_IDX_cuLaunchKernel).data, 42);
 }
 
-/* The driver does not tell the layout: the caller waits until what is before it is issued, and goes
+/* If the driver does not report the parameters' layout, the caller drains the queue and launches
  * itself. */
 static void unknown_parameters_wait(void **state)
 {
@@ -78,7 +78,7 @@ static void launch_configurations_are_copied(void **state)
 	assert_int_equal(record_of(CUABI_IDX_cuLaunchKernelEx).data, 5);
 }
 
-/* Attributes through which the launch gives something back. */
+/* Attributes that return results. */
 static void launches_with_results_wait(void **state)
 {
 	CUlaunchAttribute attr = { .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT };
@@ -128,7 +128,7 @@ static void large_pageable_sources_wait(void **state)
 			 1);
 }
 
-/* A copy to pageable memory has happened when the call returns. */
+/* A copy to pageable memory is complete when the call returns. */
 static void pageable_destinations_wait(void **state)
 {
 	uint64_t value;
@@ -161,7 +161,7 @@ static void copy_descriptors_are_copied(void **state)
 	assert_int_equal(double_deferred(), 0);
 }
 
-/* Kept calls run where their stream belongs, whatever context the issuing thread has. */
+/* Deferred calls run in their stream's context, whatever the submitting thread's context is. */
 static void deferred_calls_run_in_their_context(void **state)
 {
 	CUcontext popped;
@@ -173,7 +173,7 @@ static void deferred_calls_run_in_their_context(void **state)
 	assert_ptr_equal(record_of(CUABI_IDX_cuLaunchKernel).ctx, FAKE_CTX);
 }
 
-/* A thread's own default stream cannot be named by another thread, so nothing of it is kept. */
+/* Another thread cannot name a per-thread default stream, so its calls are not deferred. */
 static void per_thread_streams_defer_nothing(void **state)
 {
 	struct sched_queue *q;

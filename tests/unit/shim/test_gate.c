@@ -1,6 +1,5 @@
-/* Every entry with behaviour, one by one: stream-ordered calls go through the gate and keep their
- * order behind a launch that is kept back; frees and destroys wait for it. The cases are made from
- * the shim's own list. */
+/* Every entry point with an action: stream-ordered calls pass the gate and stay behind a deferred
+ * launch; frees and destroys wait for it. The cases are generated from behaviour.def. */
 #include "fixture.h"
 
 enum case_kind { CASE_LAUNCH, CASE_ORDER, CASE_DRAIN, CASE_EARLY };
@@ -11,8 +10,8 @@ struct gate_case {
 	uint32_t index;
 	enum case_kind kind;
 	enum case_stream stream;
-	int own;     /* a null stream is the thread's own */
-	int ordered; /* in a stream's order */
+	int own;     /* the null stream means the per-thread default stream */
+	int ordered; /* stream-ordered */
 	CUresult (*call)(CUstream stream);
 };
 
@@ -49,7 +48,7 @@ static CUDA_LAUNCH_PARAMS *case_multi(CUstream stream)
 
 static CUstream named;
 
-/* The call's records: once, and after the launch that was kept back. */
+/* The call reaches the driver once, after the deferred launch. */
 static void check_behind(const struct gate_case *c)
 {
 	double_issue();
@@ -67,7 +66,8 @@ static void check_behind(const struct gate_case *c)
 	}
 }
 
-/* Where the call goes, or what the default stream is ordered with. */
+/* Behind a deferred launch on the call's stream, or on a stream that the default stream is ordered
+ * with. */
 static CUstream stream_before(const struct gate_case *c)
 {
 	return c->stream == STREAM_NAMED || c->stream == STREAM_LEGACY ? named : CU_STREAM_LEGACY;
@@ -94,8 +94,7 @@ static void calls_follow_deferred_launch_on_same_stream(void **state)
 	}
 }
 
-/* On the legacy default stream (by 0 or by its name) behind a blocking stream, and the other way
- * round. */
+/* On the legacy default stream (as 0 or by its name) behind a blocking stream, and the reverse. */
 static void calls_follow_deferred_launch_through_legacy_stream(void **state)
 {
 	CUstream own = CU_STREAM_PER_THREAD;
@@ -123,7 +122,8 @@ static void calls_follow_deferred_launch_through_legacy_stream(void **state)
 	}
 }
 
-/* With nothing kept back: the scheduler is asked once, before the driver, and told after it. */
+/* With nothing deferred, the scheduler is asked once before the driver is called and notified once
+ * afterwards. */
 static void launches_ask_the_scheduler(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -145,7 +145,7 @@ static void launches_ask_the_scheduler(void **state)
 	}
 }
 
-/* Calls that are only ordered ask no hook. */
+/* Calls that are stream-ordered but no launches call no hook. */
 static void ordered_calls_call_no_hook(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -161,7 +161,7 @@ static void ordered_calls_call_no_hook(void **state)
 	}
 }
 
-/* The driver's refusal reaches the caller and the scheduler. */
+/* The driver's error reaches the caller and the scheduler. */
 static void driver_errors_reach_caller_and_scheduler(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -173,7 +173,7 @@ static void driver_errors_reach_caller_and_scheduler(void **state)
 	}
 }
 
-/* While the scheduler is idle nothing but the driver is called. */
+/* While the scheduler is idle only the driver is called. */
 static void idle_passes_through(void **state)
 {
 	struct sched_shared *s = (struct sched_shared *)(void *)double_scheduler();

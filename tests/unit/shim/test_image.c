@@ -1,5 +1,5 @@
-/* Images on their way to the driver: with twins where that can be, and as they are where the driver
- * refuses them. */
+/* Images on their way to the driver: loaded with clones where possible, and unchanged where the
+ * driver refuses the rewritten text. */
 #include "fixture.h"
 
 #include <stdio.h>
@@ -55,7 +55,7 @@ static void the_environment_switches_it_off(void **state)
 	assert_int_equal(fake->get(0).a[1], (uintptr_t)ptx);
 }
 
-/* What the driver says of the program's own image counts, with the options as they were. */
+/* The driver's answer to the original image counts, with the original options. */
 static void refused_rewritten_image_is_replaced_by_original(void **state)
 {
 	CUjit_option options[] = { CU_JIT_MAX_REGISTERS };
@@ -75,7 +75,7 @@ static void refused_rewritten_image_is_replaced_by_original(void **state)
 	assert_ptr_equal(values[0], (void *)(uintptr_t)32);
 }
 
-/* Of the rewritten text it reads nothing, however it comes out. */
+/* The program never sees messages about the rewritten text, whether the load succeeds or not. */
 static void error_log_is_of_original_image(void **state)
 {
 	static char log[32];
@@ -135,7 +135,7 @@ static void clones_are_hidden(void **state)
 	assert_int_equal(cuModuleGetFunction(&f, m, "f" PTX_BLOCK_SUFFIX), CUDA_SUCCESS);
 }
 
-/* As gBPF's ptxas leaves it: loaded as it is, and its twins are not seen either. */
+/* An image rewritten by gBPF's ptxas is loaded unchanged, and its clones are hidden as well. */
 static void images_rewritten_by_ptxas_are_recognized(void **state)
 {
 	const struct ptx_block_image *i;

@@ -1,5 +1,5 @@
-/* A program with latency and batch streams under a policy that holds batch work: with the real
- * scheduler and its agent, what is deferred stays in order, and latency work passes it. */
+/* A program with latency and batch streams under a policy that holds batch work. With the real
+ * scheduler and agent, deferred work stays in order, and latency work overtakes it. */
 #include "gbpfd.h"
 
 #include <stdlib.h>
@@ -53,7 +53,7 @@ static void await_count(uint32_t index, unsigned n)
 	}
 }
 
-/* Place of the record of a launch with that parameter. */
+/* Returns the index of the record of a launch with that parameter. */
 static int place_of(uint64_t parameter)
 {
 	for (unsigned i = 0; i < fake->count(); i++) {
@@ -93,11 +93,12 @@ static void latency_work_overtakes_deferred_work(void)
 	CHECK(launch_on(latency, 3) == CUDA_SUCCESS && place_of(3) >= 0);
 }
 
-/* Threads with streams of their own, synchronizing now and then, while the other tenant's requests
- * come and go: each stream sees all of its work, once and in order. */
+/* Threads with streams of their own that synchronize at intervals, while another tenant's requests
+ * open and end: each stream runs all of its work, once and in order. */
 static uint32_t running;
 
-/* The first request is open until something has waited for it, however slow the machine is. */
+/* The first request stays open until a synchronization has waited for it, even on a slow machine.
+ */
 static void *toggle(void *arg)
 {
 	const struct proto_stats *stats = arg;
@@ -166,7 +167,7 @@ static void every_stream_keeps_its_order(void)
 	for (int i = 0; i < THREADS; i++) {
 		CHECK(next[i] == ROUNDS);
 	}
-	CHECK(load_relaxed(&stats->deferred) > 0); /* it was not idle all the time */
+	CHECK(load_relaxed(&stats->deferred) > 0); /* the scheduler was not idle throughout */
 }
 
 #define CASE(name)                                                                                 \

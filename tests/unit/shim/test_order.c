@@ -1,4 +1,4 @@
-/* Synchronizations, queries, events, captures, host functions, and things that end. */
+/* Synchronizations, queries, events, captures, host functions, and the end of objects. */
 #include "fixture.h"
 #include "variants.h"
 
@@ -33,7 +33,7 @@ static void context_synchronization_drains_its_streams(void **state)
 	assert_int_equal(double_queue(other)->drained, 1);
 }
 
-/* The error of a deferred call is told once, by the next synchronization. */
+/* The error of a deferred call is returned once, by the next synchronization. */
 static void deferred_errors_are_returned_once(void **state)
 {
 	fixture_defer_one(named);
@@ -69,8 +69,8 @@ static void events_with_deferred_records_are_not_ready(void **state)
 	assert_int_equal(cuEventQuery(event), CUDA_SUCCESS);
 }
 
-/* Waiting on another stream for a record that is kept back: the record goes to the driver before
- * the wait, what is behind the wait stays behind it, and the caller goes on. */
+/* An await on another stream of a record that is deferred: the record reaches the driver before the
+ * await, what follows the await stays behind it, and the caller does not block. */
 static void awaits_follow_deferred_records(void **state)
 {
 	fixture_defer_one(named);
@@ -98,7 +98,7 @@ static void records_elsewhere_follow_deferred_records(void **state)
 		    (uintptr_t)named);
 }
 
-/* A wait means the record of before it, also when the event is recorded again elsewhere meanwhile.
+/* An await refers to the record before it, even if the event is recorded again elsewhere meanwhile.
  */
 static void awaits_refer_to_the_preceding_record(void **state)
 {
@@ -121,8 +121,8 @@ static void record_between(void)
 	cuEventRecord(event, named);
 }
 
-/* Of two threads the one that began later may get its place first: what is behind must not be
- * waited for by what is before it. */
+/* The thread that began later may be enqueued first: a later call must not be awaited by an earlier
+ * one. */
 static void sequence_numbers_grow_within_a_queue(void **state)
 {
 	fixture_defer_one(named);
@@ -135,7 +135,7 @@ static void sequence_numbers_grow_within_a_queue(void **state)
 	assert_int_equal(fixture_count(CUABI_IDX_cuStreamWaitEvent), 1);
 }
 
-/* An event that is destroyed while calls with it are kept ends after them. */
+/* An event destroyed while deferred calls use it is destroyed after them. */
 static void destroyed_events_outlive_deferred_calls(void **state)
 {
 	CUevent mine = NULL;
@@ -151,7 +151,7 @@ static void destroyed_events_outlive_deferred_calls(void **state)
 		    fixture_find(CUABI_IDX_cuEventDestroy_v2));
 }
 
-/* Launches of one graph follow each other, also on different streams. */
+/* Launches of one graph are ordered, also on different streams. */
 static void graph_launches_follow_deferred_ones(void **state)
 {
 	CUgraphExec exec = (CUgraphExec)(uintptr_t)0x5000;
@@ -165,7 +165,7 @@ static void graph_launches_follow_deferred_ones(void **state)
 		    (uintptr_t)named);
 }
 
-/* Who changes a graph waits for its own launches, who destroys it for nothing. */
+/* Changing a graph drains its launches; destroying it drains nothing. */
 static void graphs_change_and_end_after_deferred_launches(void **state)
 {
 	CUgraphExec exec = (CUgraphExec)(uintptr_t)0x5000, idle = (CUgraphExec)(uintptr_t)0x6000;
@@ -210,7 +210,7 @@ static void attributes_drain_only_their_stream(void **state)
 	assert_int_equal(double_deferred(), 0);
 }
 
-/* Streams that are not ordered with it do not wait. */
+/* Streams that are not ordered with the deferred call's stream do not wait. */
 static void unordered_streams_are_not_delayed(void **state)
 {
 	CUstream apart = fixture_stream(1);
@@ -231,8 +231,8 @@ static void unordered_streams_are_not_delayed(void **state)
 	assert_int_equal(double_deferred(), 0);
 }
 
-/* Of calls that are kept on the default stream and on two that are ordered with it each waits for
- * those before it on the other side, and for none behind. */
+/* Calls deferred on the default stream and on two streams ordered with it: each waits for earlier
+ * ones on the other side and for no later ones. */
 static void default_stream_order_is_preserved(void **state)
 {
 	CUstream order[] = {
@@ -261,7 +261,8 @@ static void default_stream_order_is_preserved(void **state)
 	assert_true(at[5] < at[6] && at[6] < at[7]);
 }
 
-/* What the default stream keeps behind another is nothing that this one's thread waits for. */
+/* A deferred call of the default stream behind another stream does not block this stream's thread.
+ */
 static void stream_without_deferred_calls_does_not_wait(void **state)
 {
 	fixture_defer_one(named);
@@ -288,7 +289,7 @@ static void captures_are_not_held(void **state)
 			 0x1234);
 	double_queue(other)->defer = true;
 	assert_int_equal(fixture_launch(other),
-			 CUDA_SUCCESS); /* counted, never held beside a capture */
+			 CUDA_SUCCESS); /* counted, but not held while another stream captures */
 	assert_int_equal(double_queue(other)->submits, 1);
 	assert_false(double_queue(other)->launch.may_hold);
 	assert_int_equal(cuStreamEndCapture(named, &graph), CUDA_SUCCESS);
@@ -320,7 +321,7 @@ static void launches_inside_host_functions_are_not_held(void **state)
 	assert_true(double_queue(other)->launch.may_hold);
 }
 
-/* It waits for nothing; the driver is told when nothing is left. */
+/* The call does not wait; the driver destroys the stream when nothing is deferred. */
 static void stream_is_destroyed_after_its_deferred_calls(void **state)
 {
 	CUstream s = fixture_stream(0);
@@ -335,7 +336,7 @@ static void stream_is_destroyed_after_its_deferred_calls(void **state)
 		    fixture_find(CUABI_IDX_cuStreamDestroy_v2));
 	assert_null(double_queue(s));
 	assert_int_equal(fixture_launch(s),
-			 CUDA_SUCCESS); /* the handle came again: another queue */
+			 CUDA_SUCCESS); /* the handle was reused: another queue */
 	assert_non_null(double_queue(s));
 	cuStreamDestroy(s);
 }
@@ -355,8 +356,8 @@ static void ending_a_context_closes_its_queues(void **state)
 	other = fixture_stream(0);
 }
 
-/* A default stream for each context, on its device; synchronizing one context says nothing of the
- * other. */
+/* Each context has its own default stream, on its device; synchronizing one context has no effect
+ * on the other's queues. */
 static void contexts_have_queues_of_their_own(void **state)
 {
 	CUcontext second = FAKE_CTX_OF(1), popped;
@@ -469,7 +470,8 @@ static void a_forked_child_passes_through(void **state)
 	int status;
 	pid_t pid;
 
-	/* What init.c registers is tested with a session; here: the state that it leaves. */
+	/* The fork handler that init.c registers is tested with a session; this tests the state
+	 * that it leaves. */
 	pid = fork();
 	if (pid == 0) {
 		shim_queue_forget_all();

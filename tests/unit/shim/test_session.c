@@ -1,5 +1,5 @@
-/* The built library, its real scheduler and a gbpfd of the test's own: attaching, a policy that
- * holds, refusals, gbpfd's death and return, fork, exit. */
+/* The built library with its real scheduler and the test's gbpfd: attaching, a policy that holds,
+ * refusals, gbpfd's death and restart, fork, exit. */
 #include "gbpfd.h"
 
 #include <errno.h>
@@ -39,7 +39,7 @@ static void attach_sends_hello(void)
 	CHECK(strstr(d.hello.command, "test_shim_session"));
 	welcome(3);
 	CHECK(d.devices.gpus == 1 && d.devices.uuid[0][3] == 0x5a);
-	pthread_join(t, NULL); /* no policy is in force, so nothing is waited for */
+	pthread_join(t, NULL); /* no policy is in force, so cuInit waits for none */
 	CHECK(r == CUDA_SUCCESS);
 	CHECK(launch_one() == CUDA_SUCCESS && launches() == 1);
 }
@@ -54,7 +54,7 @@ static void policy_applies_from_first_launch(void)
 	CHECK(launch_one() == CUDA_SUCCESS && launches() == 1);
 	store_seqcst(&d.other->gpu[0].open, 1u);
 	CHECK(pthread_create(&t, NULL, launch_thread, &r) == 0);
-	/* Its scheduler accounts the hold when it ends; until then nothing reaches the driver. */
+	/* The scheduler accounts the hold when it ends; until then nothing reaches the driver. */
 	for (int i = 0; i < 50; i++) {
 		CHECK(launches() == 1);
 		clock_sleep_ns(1000000);
@@ -73,8 +73,8 @@ static void latency_program_opens_requests(void)
 	CHECK(load_seqcst(&d.board->gpu[0].seq) || load_seqcst(&d.board->gpu[0].open));
 }
 
-/* The kernel marks the board before it closes the files of the dead; the driver's may take it long.
- */
+/* The kernel marks the board before it closes the process's files; the driver's files may take long
+ * to close. */
 static void killed_program_is_marked_before_its_socket_closes(void)
 {
 	struct pollfd p;
@@ -93,7 +93,7 @@ static void killed_program_is_marked_before_its_socket_closes(void)
 	CHECK(program > 0);
 	accept_hello();
 	welcome(3);
-	while (!load_acquire(&d.board->owner)) { /* by a thread that has just been made */
+	while (!load_acquire(&d.board->owner)) { /* from a newly created thread */
 		CHECK(waitpid(program, NULL, WNOHANG) == 0);
 		clock_sleep_ns(100000);
 	}
@@ -122,7 +122,7 @@ static void refusal_reaches_the_program(void)
 	CHECK(init(0) == CUDA_ERROR_NOT_PERMITTED);
 }
 
-/* One from before or after: what it says of the two versions is shown. */
+/* A gbpfd of an older or newer protocol: the message names both versions. */
 static void version_mismatch_is_reported(void)
 {
 	union proto_message m = { 0 };
@@ -162,7 +162,8 @@ static void shared_mode_sets_the_environment(void)
 	CHECK(strcmp(fake->init_env(2), "40") == 0);
 }
 
-/* What a parent in the shared lane left; a folder of the user's own stays. */
+/* Variables inherited from a parent in the shared mode are removed; a directory of the user's own
+ * is kept. */
 static void process_mode_removes_pipes_of_gbpfd(void)
 {
 	CUresult r = CUDA_ERROR_UNKNOWN;
@@ -207,7 +208,8 @@ static void driver_failing_in_shared_mode_starts_in_process_mode(void)
 	accept_hello();
 	welcome_early(3);
 	p.fd = d.sock;
-	CHECK(poll(&p, 1, WAIT_MS) == 1 && proto_recv(d.sock, &m, none, &n) == 0); /* it leaves */
+	CHECK(poll(&p, 1, WAIT_MS) == 1 &&
+	      proto_recv(d.sock, &m, none, &n) == 0); /* the variables are removed */
 	close(d.sock);
 	d.lane = GBPF_LANE_PROCESS;
 	accept_hello();
@@ -219,7 +221,7 @@ static void driver_failing_in_shared_mode_starts_in_process_mode(void)
 	CHECK(r == CUDA_SUCCESS && !fake->init_env(0));
 }
 
-/* Its driver runs by then, so the next one hears of devices and lane at once. */
+/* The driver runs by then, so the next gbpfd gets devices and sharing mode at once. */
 static void gbpfd_may_die_while_the_driver_starts(void)
 {
 	CUresult r = CUDA_ERROR_UNKNOWN;
@@ -274,7 +276,7 @@ static void hello_until_it_dies(void)
 	}
 }
 
-/* The next one welcomes the program, whatever it has heard from the one before. */
+/* The next gbpfd welcomes the program, whatever state the previous one had reached. */
 static void gbpfd_dies_at_a_step(void)
 {
 	static const bool has_pages[STEPS] = { [DEVICES_TOLD] = true, [BOARD_MAPPED] = true };
@@ -318,7 +320,8 @@ static void off_means_no_session(void)
 	CHECK(poll(&p, 1, 0) == 0);
 }
 
-/* gbpfd dies and another comes: the policy stays in force, and the program brings its pages. */
+/* gbpfd dies and is restarted: the policy stays in force, and the program reattaches with its
+ * pages. */
 static void session_survives_gbpfd_restart(void)
 {
 	struct proto_board *brought;
@@ -350,7 +353,7 @@ static void a_forked_child_passes_through(void)
 
 	setenv("GBPF_CLASS", "batch", 1);
 	attach_with_policy();
-	store_seqcst(&d.other->gpu[0].open, 1u); /* the parent would be held */
+	store_seqcst(&d.other->gpu[0].open, 1u); /* in the parent it would be held */
 	pid = fork();
 	if (pid == 0) {
 		CHECK(launch_one() == CUDA_SUCCESS && launches() == 1);
@@ -369,7 +372,7 @@ static void *launch_forever(void *arg)
 	return NULL;
 }
 
-/* Threads are inside the library, some of them held, while another ends the process. */
+/* The process exits while threads are inside the library, some of them held. */
 static void exits_while_threads_launch(void)
 {
 	pthread_t t[3];
@@ -385,7 +388,7 @@ static void exits_while_threads_launch(void)
 	store_seqcst(&d.other->gpu[0].open, 1u);
 }
 
-/* A program may close the library; the agent goes on in its code. */
+/* A program may dlclose() the library; the agent continues to run in its code. */
 static void survives_dlclose(void)
 {
 	setenv("GBPF_CLASS", "batch", 1);
@@ -397,14 +400,14 @@ static void survives_dlclose(void)
 	CHECK(launch_one() == CUDA_SUCCESS);
 }
 
-/* Garbage from gbpfd ends the session, not the program. */
+/* An invalid message from gbpfd ends the session, not the program. */
 static void invalid_message_ends_only_the_session(void)
 {
 	setenv("GBPF_CLASS", "batch", 1);
 	attach_with_policy();
 	CHECK(send(d.sock, "what?", 5, 0) == 5);
 	CHECK(launch_one() == CUDA_SUCCESS);
-	accept_hello(); /* it begins anew */
+	accept_hello(); /* the agent reconnects */
 	CHECK(d.hello.flags & PROTO_REATTACH);
 }
 

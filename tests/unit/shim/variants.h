@@ -1,4 +1,4 @@
-/* The variants that a program of CUDA 13 calls by the plain names. */
+/* The variants that a CUDA 13 program calls by the plain names. */
 #ifndef GBPF_TESTS_SHIM_VARIANTS_H
 #define GBPF_TESTS_SHIM_VARIANTS_H
 

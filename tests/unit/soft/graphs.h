@@ -1,4 +1,4 @@
-/* What the tests of graphs share. */
+/* Helpers that the tests of graphs share. */
 #ifndef GBPF_TESTS_SOFT_GRAPHS_H
 #define GBPF_TESTS_SOFT_GRAPHS_H
 
@@ -35,7 +35,7 @@ static inline uint32_t word(CUdeviceptr p)
 	return v;
 }
 
-/* A kernel node that draws a number and stores it. */
+/* Adds a kernel node that draws a number and stores it. */
 static inline CUgraphNode stamp_node(CUdeviceptr counter, CUdeviceptr out, const CUgraphNode *deps,
 				     size_t n)
 {

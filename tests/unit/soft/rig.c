@@ -1,4 +1,4 @@
-/* Test rig of the soft GPU. */
+/* Test rig of the soft GPU: implementation. */
 #include "rig.h"
 
 #include <fcntl.h>
@@ -154,7 +154,7 @@ void rig_start(const char *const *args)
 		dup2(getenv("SOFT_TEST_LOG")
 			     ? open(getenv("SOFT_TEST_LOG"), O_WRONLY | O_CREAT | O_APPEND, 0600)
 			     : null,
-		     2); /* faults are provoked */
+		     2); /* the tests provoke faults */
 		close(ready[0]);
 		if (ready[1] != 9) {
 			close(ready[1]);
@@ -169,7 +169,7 @@ void rig_start(const char *const *args)
 
 void rig_stop(int sig)
 {
-	if (rig_server <= 0) { /* none was started: kill would take 0 for this process group */
+	if (rig_server <= 0) { /* none was started; kill(0) would signal this process group */
 		return;
 	}
 	kill(rig_server, sig);
@@ -208,7 +208,8 @@ pid_t rig_spawn(void (*fn)(void *), void *arg)
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		alarm(200);		  /* a hang fails the test */
-		signal(SIGSEGV, SIG_DFL); /* cmocka would go on with the next test in this child */
+		signal(SIGSEGV, SIG_DFL); /* cmocka's handler would continue with the next test in
+					     this child */
 		signal(SIGBUS, SIG_DFL);
 		fn(arg);
 		_exit(0);
@@ -260,7 +261,7 @@ struct soft_stats rig_stats_idle(void)
 	struct soft_stats s;
 	uint64_t end = clock_now_ns() + 5000000000ull;
 
-	do { /* the condition is awaited; the clock only ends a failing test */
+	do { /* polls a condition; the clock only ends a failing test */
 		s = rig_stats();
 	} while ((s.clients > 1 || s.contexts) && clock_now_ns() < end);
 	return s;
@@ -271,7 +272,7 @@ struct soft_stats rig_stats_unshared(void)
 	uint64_t end = clock_now_ns() + 5000000000ull;
 	struct soft_stats s;
 
-	do { /* awaited; the clock only ends a failing test */
+	do { /* polls a condition; the clock only ends a failing test */
 		s = rig_stats_idle();
 	} while ((s.shares || s.memory_used) && clock_now_ns() < end);
 	assert_int_equal(s.shares, 0);

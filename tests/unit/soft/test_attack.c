@@ -1,4 +1,4 @@
-/* Clients that mean harm to the soft GPU: what they do ends with them. */
+/* Hostile clients of the soft GPU: the effects of an attack end with the attacker. */
 #include <netinet/in.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -28,7 +28,7 @@ struct raw {
 	struct soft_reply r;
 };
 
-/* False when no reply comes. */
+/* Sends a request. Returns false if no reply arrives. */
 static bool ask(struct raw *c, struct soft_request *q, int fds[FD_PASS_MAX])
 {
 	struct pollfd p = { .fd = c->sock, .events = POLLIN };
@@ -108,7 +108,7 @@ static void await_word(const uint32_t *word, uint32_t from)
 	assert_true(load_acquire(word) >= from);
 }
 
-/* A copy of a context that is switched off does not hold the other context for ever. */
+/* A copy from a context that is switched off must not block the other context forever. */
 static void a_context_ends_in_the_middle_of_anothers_copy(void **state)
 {
 	enum { BYTES = 100 << 20 };
@@ -139,7 +139,7 @@ static void a_context_ends_in_the_middle_of_anothers_copy(void **state)
 	assert_int_equal(rig_stats_idle().contexts, 0);
 }
 
-/* Memory that goes while a stream waits for its value: the context's error, nobody's else. */
+/* Memory is freed while a stream waits for its value: an error of that context only. */
 static void memory_is_freed_during_a_wait(void **state)
 {
 	struct soft_record_value v = { .r = { .op = SOFT_OP_VALUE, .stream = 1 },
@@ -172,7 +172,7 @@ static uint64_t server_cpu_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* What the server computes for many copies of two bytes that lie so far apart. */
+/* Returns the server's CPU time for many copies of two rows that are `pitch` bytes apart. */
 static uint64_t cost_of_copies(struct raw *c, struct soft_record_copy *copy, uint64_t pitch)
 {
 	enum { COPIES = 4000 };
@@ -187,7 +187,7 @@ static uint64_t cost_of_copies(struct raw *c, struct soft_record_copy *copy, uin
 	return server_cpu_ns() - begin;
 }
 
-/* Many small operations that name huge ranges: checking them takes no longer than small ones. */
+/* Many small operations that name huge ranges: the checks take no longer than for small ones. */
 static void huge_ranges_are_checked_at_once(void **state)
 {
 	enum { BYTES = 200 << 20 };
@@ -212,7 +212,7 @@ static void huge_ranges_are_checked_at_once(void **state)
 	raw_close(&c);
 }
 
-/* One client's pinned pages leave the server mappings for the others. */
+/* A client's pinned pages are limited, so that mappings remain for others. */
 static void pinned_pages_have_a_limit(void **state)
 {
 	struct soft_request q = { .op = SOFT_REQ_ALLOC,
@@ -239,7 +239,7 @@ static void pinned_pages_have_a_limit(void **state)
 	assert_int_equal(rig_stats_idle().pinned_used, 0);
 }
 
-/* Only the kind of these records means something. */
+/* Only the op of a padding record matters. */
 static void padding_has_no_effect(void **state)
 {
 	struct soft_record pad = { .bytes = 16,
@@ -260,7 +260,7 @@ static void padding_has_no_effect(void **state)
 	raw_close(&c);
 }
 
-/* Who is one too many is not served in part either. */
+/* A client beyond the limit is refused entirely. */
 static void the_last_client_of_too_many(void **state)
 {
 	struct soft_request q = { .op = SOFT_REQ_HELLO, .object = SOFT_VERSION };
@@ -285,7 +285,7 @@ static void the_last_client_of_too_many(void **state)
 	assert_int_equal(rig_stats_idle().contexts, 0);
 }
 
-/* They look like the end of a connection, but bring descriptors. */
+/* Empty messages look like the end of a connection, but carry descriptors. */
 static void empty_messages_leave_nothing(void **state)
 {
 	struct soft_stats before = rig_stats_idle(), after;
@@ -303,13 +303,14 @@ static void empty_messages_leave_nothing(void **state)
 		assert_int_equal(msg_send(c.sock, "", 0, fds, FD_PASS_MAX), 0);
 		raw_close(&c);
 	}
-	do { /* strangers' descriptors are closed a moment later */
+	do { /* received descriptors are closed a moment later */
 		after = rig_stats_idle();
 	} while (after.descriptors != before.descriptors && clock_now_ns() < end);
 	assert_int_equal(after.descriptors, before.descriptors);
 }
 
-/* A connection whose close() waits for a minute. *ret_peer: its other end, to be kept. */
+/* Returns a connection whose close() blocks for a minute. *ret_peer: its other end, which must stay
+ * open. */
 static int lingering(int *ret_peer)
 {
 	struct linger l = { .l_onoff = 1, .l_linger = 60 };
@@ -331,8 +332,8 @@ static int lingering(int *ret_peer)
 	return fd;
 }
 
-/* Descriptors come with a request, with a notice, and lie unread in a socket that is left, also of
- * who is refused: nobody waits until they are closed. */
+/* Descriptors arrive with a request, with a notice, and unread in a socket that is closed, also
+ * from refused clients: no client waits until they are closed. */
 static void unclosed_descriptors_block_no_client(void **state)
 {
 	enum { REFUSED = SOFT_MAX_CONNECTIONS + 8 };
@@ -387,7 +388,7 @@ static void trapped_program(void *arg)
 	CHECK(cuInit(0) != CUDA_SUCCESS);
 }
 
-/* A server of another user, where this user's was looked for, is told nothing. */
+/* If the server at the expected path belongs to another user, programs send nothing to it. */
 static void no_program_talks_to_a_strangers_server(void **state)
 {
 	int listener, sock, code;

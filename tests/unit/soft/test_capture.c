@@ -1,5 +1,5 @@
-/* Stream capture on the soft GPU: what is recorded, and every way in which a capture can go wrong.
- * Each test is a process of its own beside one server. */
+/* Stream capture on the soft GPU: which work is recorded, and every way in which a capture can
+ * fail. Each test is a child process; all share one server. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -48,7 +48,8 @@ static CUstreamCaptureStatus status(CUstream stream)
 	return r;
 }
 
-/* The capture has failed: it says so once more and is over. */
+/* Checks that the capture has failed: ending it returns the error, and afterwards it no longer
+ * exists. */
 static void end_invalidated(void)
 {
 	g = (CUgraph)&g;
@@ -131,7 +132,7 @@ static void order_program(void *arg)
 	CU(cuStreamEndCapture(s, &g));
 	CHECK(nodes(g) == 0);
 	CU(cuGraphDestroy(g));
-	/* A forked stream cannot end it, nor may it stay apart. */
+	/* A forked stream cannot end the capture, and must be joined before it ends. */
 	begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
 	CU(cuEventRecord(ev, s));
 	CU(cuStreamWaitEvent(t, ev, 0));
@@ -144,7 +145,7 @@ static void order_program(void *arg)
 	CU(cuMemsetD8Async(d, 1, 4, t));
 	CU_IS(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, cuStreamEndCapture(s, &g));
 	CHECK(!g && status(s) == CU_STREAM_CAPTURE_STATUS_NONE);
-	/* A forked stream may end once it is joined. */
+	/* A forked stream may be destroyed once it is joined. */
 	begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
 	CU(cuEventRecord(ev, s));
 	CU(cuStreamWaitEvent(t, ev, 0));
@@ -154,7 +155,7 @@ static void order_program(void *arg)
 	CU(cuStreamWaitEvent(s, back, 0));
 	CU(cuStreamEndCapture(s, &g));
 	CHECK(nodes(g) == 1);
-	/* The end of the stream is the end of its capture. */
+	/* Destroying the origin stream ends its capture. */
 	begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
 	CU(cuMemsetD8Async(d, 1, 4, s));
 	CU(cuStreamDestroy_v2(s));
@@ -171,19 +172,19 @@ static void mixing_program(void *arg)
 {
 	(void)arg;
 	prepare(CU_STREAM_DEFAULT);
-	/* Two captures do not become one. */
+	/* Two captures cannot be merged. */
 	begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
 	CU(cuStreamBeginCapture_v2(t, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	CU(cuEventRecord(ev, t));
 	CU_IS(CUDA_ERROR_STREAM_CAPTURE_MERGE, cuStreamWaitEvent(s, ev, 0));
 	CU_IS(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(t, &g));
 	end_invalidated();
-	/* Work from before is not waited for by a graph. */
+	/* A captured stream cannot wait for work from before the capture. */
 	CU(cuEventRecord(ev, t));
 	begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
 	CU_IS(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, cuStreamWaitEvent(s, ev, 0));
 	end_invalidated();
-	/* The legacy stream would wait for a blocking one. */
+	/* The legacy stream synchronizes with blocking streams, so it cannot be used. */
 	begin(CU_STREAM_CAPTURE_MODE_RELAXED);
 	CU_IS(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuMemsetD8Async(d, 1, 4, NULL));
 	end_invalidated();
@@ -194,7 +195,7 @@ static void mixing_program(void *arg)
 	CU(cuEventRecord(ev, s));
 	CU_IS(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuStreamWaitEvent(NULL, ev, 0));
 	end_invalidated();
-	/* An event of a capture that is over is nobody's. */
+	/* An event of a capture that has ended belongs to no capture. */
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuStreamWaitEvent(t, ev, 0));
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuEventQuery(ev));
 	CU(cuEventRecord(ev, t));
@@ -211,7 +212,7 @@ static void free_program(void *arg)
 	CU(cuStreamSynchronize(t));
 	CU(cuStreamEndCapture(s, &g));
 	CHECK(nodes(g) == 0);
-	/* Who captures in the other modes may not wait at all. */
+	/* In the other modes a capturing thread may not wait at all. */
 	begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
 	CU(cuMemsetD8Async(d, 1, 4, NULL));
 	CU_IS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamSynchronize(t));
@@ -277,7 +278,7 @@ static void captured_work_is_not_waited_for(void **state)
 	assert_int_equal(rig_run(waiting_program, NULL), 0);
 }
 
-/* What another thread gets. */
+/* Results of calls by another thread. */
 static CUcontext context;
 static CUstreamCaptureMode thread_mode;
 
@@ -337,7 +338,7 @@ static void modes_program(void *arg)
 	CU(cuThreadExchangeStreamCaptureMode(&mode));
 	CHECK(mode == CU_STREAM_CAPTURE_MODE_RELAXED);
 	CU(cuStreamEndCapture(s, &g));
-	/* Other threads are forbidden by global captures only, and only when they ask for it. */
+	/* Only global captures restrict other threads, and only those in global mode. */
 	thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 	begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
 	CHECK(in_thread(allocates) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
@@ -391,7 +392,7 @@ static void into_program(void *arg)
 	last[0] = deps[0];
 	CU(cuGraphNodeGetDependencies(last[0], none, (n = 1, &n)));
 	CHECK(n == 1 && none[0] == first);
-	/* A node beside what is captured, taken into the order afterwards. */
+	/* A node added to the graph by hand, then added to the stream's dependencies. */
 	CU(cuGraphAddHostNode(&last[1], g, &first, 1, &host));
 	CU(cuStreamUpdateCaptureDependencies(s, &last[1], 1, CU_STREAM_ADD_CAPTURE_DEPENDENCIES));
 	CU(cuLaunchHostFunc(s, count, &calls));
@@ -408,8 +409,8 @@ static void into_program(void *arg)
 	CU(cuGraphLaunch(x, s));
 	CU(cuStreamSynchronize(s));
 	CHECK(calls == 4);
-	CU(cuEventQuery(ev)); /* the graph recorded it */
-	/* A graph that is launched into a capture becomes a child. */
+	CU(cuEventQuery(ev)); /* recorded by the graph */
+	/* A graph launched into a capture becomes a child graph. */
 	begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
 	CU(cuGraphLaunch(x, s));
 	CU(cuGraphLaunch(x, s));
@@ -450,10 +451,11 @@ static void memory_program(void *arg)
 		CU(cuStreamSynchronize(s));
 		CHECK(got == 11);
 	}
-	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(p, s)); /* the graph frees it */
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(p, s)); /* already freed by the graph */
 	CU(cuGraphExecDestroy(x));
 	CU(cuGraphDestroy(g));
-	/* What a graph has allocated outlasts it until it is freed. */
+	/* Memory that a graph has allocated remains until it is freed, even after the graph is
+	 * destroyed. */
 	begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
 	CU(cuMemAllocAsync(&p, 4096, s));
 	CU(cuMemsetD32Async(p, 12, 1024, s));

@@ -1,4 +1,4 @@
-/* The checks of what clients send. */
+/* The server's checks of ring records and requests. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -168,7 +168,8 @@ static void requests_need_a_known_verb_and_a_terminated_name(void **state)
 	assert_int_equal(softd_request_check(&q, SOFT_REQUEST_MIN + 4), -EPROTO);
 }
 
-/* Whatever bytes come: the checks end, read nothing outside, and accept only what is in range. */
+/* For random bytes the checks terminate, read nothing out of bounds, and accept only values in
+ * range. */
 static void random_records_are_accepted_only_in_range(void **state)
 {
 	uint64_t x = 88172645463325252ull;

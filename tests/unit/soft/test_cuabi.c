@@ -1,5 +1,5 @@
 /* The driver's binary interface as src/cuabi declares it: layouts, gate classes, lookups by name
- * and version, and that the soft GPU's client has every function. */
+ * and version, and completeness of the soft GPU's client. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -77,7 +77,7 @@ static int ends(const char *s, const char *end)
 	return n >= m && strcmp(s + n - m, end) == 0;
 }
 
-/* Whoever adds a copy, memset or other stream-ordered call to the list must give it its gate. */
+/* A copy, memset or other stream-ordered call that is added to the list must have a gate. */
 static void every_stream_ordered_call_has_a_gate(void **state)
 {
 	(void)state;

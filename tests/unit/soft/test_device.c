@@ -1,5 +1,5 @@
-/* How the soft GPU schedules: slices, switches, priorities, blocks that wait for each other, copies
- * beside kernels, several GPUs, and control from another process. */
+/* Scheduling on the soft GPU: slices, switches, priorities, blocks that wait for each other,
+ * concurrent copies, several GPUs, and control from another process. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -21,7 +21,7 @@
 #include "cuabi/private.h"
 #include "rig.h"
 
-/* tick(counter, stop): adds 1 again and again until *stop. rounds(counter, bad, n): n grid
+/* Kernels: tick(counter, stop): adds 1 repeatedly until *stop; rounds(counter, bad, n): n grid
  * barriers, as nvcc compiles grid.sync(). */
 static const char own_ptx[] = ".version 7.0\n"
 			      ".target sm_80\n"
@@ -136,7 +136,7 @@ static const char own_ptx[] = ".version 7.0\n"
 			      " ret;\n"
 			      "}\n";
 
-/* What children and the test share. */
+/* Shared by the test and its children. */
 struct board {
 	uint32_t ready[2], go, stop, looked[2];
 	uint32_t slice_us[2], blocks;
@@ -164,7 +164,7 @@ static CUfunction own_function(const char *name)
 	return f;
 }
 
-/* Pinned words: the device's and this process's at once. */
+/* Returns pinned words, which the device and this process access. */
 static volatile uint32_t *words(void)
 {
 	void *p;
@@ -211,7 +211,7 @@ static void ticking_program(void *arg)
 	while (!load_acquire(&board->stop)) {
 		nap();
 	}
-	do { /* kernels that never end are left inside; on a busy machine not yet */
+	do { /* endless kernels are left inside; on a loaded machine this may take a while */
 		nap();
 		board->last[me] = w[0];
 		CU(t->counters(NULL, &b));
@@ -220,15 +220,17 @@ static void ticking_program(void *arg)
 	board->held_ns[me] = d.held_ns - c.held_ns;
 	board->run_ns[me] = b.run_ns - a.run_ns;
 	store_release(&board->looked[me], 1);
-	while (!load_acquire(&board->looked[!me])) { /* it may still need to be switched off */
+	while (!load_acquire(
+		&board->looked[!me])) { /* the other one may still need to be switched off */
 		nap();
 	}
 	w[16] = 1;
 	CU(cuCtxSynchronize());
 }
 
-/* Two programs that always have work; the share of the second of the time, in %. What they got
- * done, in *ret_done, follows it, as far as the host's scheduler is fair to the workers. */
+/* Runs two programs that always have work. Returns the second's share of the time in %. *ret_done:
+ * its share of the completed work, which matches as far as the host schedules the workers fairly.
+ */
 static double share(uint32_t first_us, uint32_t second_us, unsigned blocks, unsigned ms,
 		    double *ret_done)
 {
@@ -248,7 +250,7 @@ static double share(uint32_t first_us, uint32_t second_us, unsigned blocks, unsi
 	}
 	store_release(&board->go, 1);
 	begin = clock_now_ns();
-	clock_sleep_ns(ms * 1000000ull); /* what is measured is how the time was shared */
+	clock_sleep_ns(ms * 1000000ull); /* the measurement itself */
 	store_release(&board->stop, 1);
 	board->wall_ns = clock_now_ns() - begin;
 	for (int i = 0; i < 2; i++) {
@@ -272,8 +274,8 @@ static bool within(double value, double wanted)
 	return value > wanted * 0.9 && value < wanted * 1.1;
 }
 
-/* A window of some hundred slices begins and ends somewhere; a host that takes its processors away
- * for longer than a slice makes the ends matter, so there may be six windows. */
+/* Checks shares over a window of some hundred slices. If the host preempts the workers for longer
+ * than a slice, the window's ends matter, so up to six windows are measured. */
 static void check_share(uint32_t first_us, uint32_t second_us, unsigned ms)
 {
 	double wanted = 100.0 * second_us / (first_us + second_us), got = 0, done;
@@ -328,7 +330,8 @@ static void a_switch_costs_what_it_should(void **state)
 	share(1000, 1000, 4, 600, &done);
 	busy = (double)(board->run_ns[0] + board->run_ns[1]) / (double)board->wall_ns;
 	print_message("1 ms slices with switches of 1 ms: busy %.2f\n", busy);
-	assert_true(busy > 0.1 && busy < 0.65); /* a busy host makes switches longer, not shorter */
+	assert_true(busy > 0.1 &&
+		    busy < 0.65); /* a loaded host makes switches longer, not shorter */
 	with_server(plain);
 }
 
@@ -365,7 +368,7 @@ static void priority_program(void *arg)
 	w[16] = 1;
 	CU(cuCtxSynchronize());
 	fprintf(stderr, "low priority beside high: %.3f of alone\n", (double)during / alone);
-	CHECK(during < alone / 4); /* each sixteenth turn is everybody's */
+	CHECK(during < alone / 4); /* every sixteenth turn ignores priorities */
 }
 
 static void urgent_blocks_go_before_resident_ones(void **state)
@@ -374,7 +377,7 @@ static void urgent_blocks_go_before_resident_ones(void **state)
 	assert_int_equal(rig_run(priority_program, NULL), 0);
 }
 
-/* Every resident block spins, urgently, for what a less urgent kernel writes. */
+/* Every resident block of high priority spins on a value that a kernel of lower priority writes. */
 static void spinning_program(void *arg)
 {
 	CUstream low, high;
@@ -392,8 +395,8 @@ static void spinning_program(void *arg)
 	rig_launch(rig_function("until"), 32, 64, high, (void *[]){ &flag });
 	rig_launch(rig_function("until"), 8, 64, low, (void *[]){ &flag });
 	rig_launch(rig_function("copy_first"), 1, 1, low, (void *[]){ &flag, &one });
-	clock_sleep_ns(20000000); /* the spinning ones have their turns */
-	CHECK(w[0] == 0);	  /* "low" is in order: its first kernel spins too */
+	clock_sleep_ns(20000000); /* gives the spinning blocks their turns */
+	CHECK(w[0] == 0);	  /* "low" runs in order, and its first kernel spins too */
 	CU(cuStreamCreateWithPriority(&low, CU_STREAM_NON_BLOCKING, 0));
 	rig_launch(rig_function("copy_first"), 1, 1, low, (void *[]){ &flag, &one });
 	CU(cuCtxSynchronize());
@@ -421,7 +424,7 @@ static void gang_program(void *arg)
 	CU(cuMemAlloc_v2(&counter, 64));
 	bad = counter + 4;
 	CU(cuMemsetD8_v2(counter, 0, 64));
-	/* Beside something that is resident already, and does not end before. */
+	/* Next to a resident kernel that does not end before. */
 	flag = (CUdeviceptr)(uintptr_t)w;
 	CU(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
 	rig_launch(rig_function("until"), 4, 64, other, (void *[]){ &flag });
@@ -430,7 +433,7 @@ static void gang_program(void *arg)
 	CU(cuStreamSynchronize(NULL));
 	CU(cuMemcpyDtoH_v2(words2, counter, 8));
 	CHECK(words2[0] == 40 * n && words2[1] == 0);
-	/* All that fits: waits until the others have left. */
+	/* Exactly as many as fit: waits until the other blocks have left. */
 	CU(cuMemsetD8_v2(counter, 0, 64));
 	CU(cuLaunchCooperativeKernel(f, 64, 1, 1, 64, 1, 1, 0, NULL,
 				     (void *[]){ &counter, &bad, &n }));
@@ -439,7 +442,7 @@ static void gang_program(void *arg)
 	CU(cuCtxSynchronize());
 	CU(cuMemcpyDtoH_v2(words2, counter, 8));
 	CHECK(words2[0] == 64 * n && words2[1] == 0);
-	/* More than fits: an error, at once or when its turn comes. */
+	/* More than fit: fails at once or at its turn. */
 	r = cuLaunchCooperativeKernel(f, 65, 1, 1, 64, 1, 1, 0, NULL,
 				      (void *[]){ &counter, &bad, &n });
 	r = r ? r : cuCtxSynchronize();
@@ -477,7 +480,7 @@ static void copy_beside_program(void *arg)
 	CU(cuMemcpyDtoHAsync_v2(host, to, 32u << 20, s));
 	CU(cuStreamSynchronize(s));
 	CHECK(host[0] == 7 && host[(32u << 20) - 1] == 7);
-	CHECK(w[0] > before); /* and the kernel went on */
+	CHECK(w[0] > before); /* the kernel continued meanwhile */
 	w[16] = 1;
 	CU(cuCtxSynchronize());
 }
@@ -497,7 +500,7 @@ static void slow_copy_program(void *arg)
 	rig_context();
 	CU(cuMemAlloc_v2(&from, 10u << 20));
 	CU(cuMemAlloc_v2(&to, 10u << 20));
-	for (int i = 0; i < 5 && ms >= 1000; i++) { /* a busy host takes longer */
+	for (int i = 0; i < 5 && ms >= 1000; i++) { /* a loaded host takes longer */
 		begin = clock_now_ns();
 		CU(cuMemcpyDtoD_v2(to, from, 10u << 20));
 		CU(cuCtxSynchronize());
@@ -518,9 +521,9 @@ static void the_copy_bandwidth_is_kept(void **state)
 	with_server(plain);
 }
 
-/* Control from another process. */
+/* ---- control from another process ---- */
 
-static int pair[2]; /* between two programs */
+static int pair[2]; /* connects the two programs */
 
 static void controlled_program(void *arg)
 {
@@ -535,7 +538,7 @@ static void controlled_program(void *arg)
 	start_tick(own_function("tick"), w, 4, NULL);
 	CU(t->control_open(NULL, &fd));
 	CHECK(msg_send(pair[0], "c", 1, &fd, 1) == 0);
-	for (;;) { /* each byte is answered with the counter, 'q' ends */
+	for (;;) { /* replies to each byte with the counter; 'q' ends */
 		uint32_t value;
 
 		CHECK(read(pair[0], &byte, 1) == 1);
@@ -584,19 +587,19 @@ static void controller_program(void *arg)
 	CU(t->control(fd[0], CUABI_SOFT_SCHEDULE, 0, NULL));
 	v = ask('?');
 	clock_sleep_ns(3000000);
-	CHECK(ask('?') == v); /* nothing of it runs */
+	CHECK(ask('?') == v); /* the group is stopped */
 	CU(t->control_counters(fd[0], &c));
 	CHECK(c.run_ns > 0);
 	CU(t->control(fd[0], CUABI_SOFT_SCHEDULE, 1, NULL));
 	while (ask('?') == v) {
 		nap();
 	}
-	/* What looks like a descriptor of the server is none. */
+	/* A descriptor that only looks like the server's is refused. */
 	forged = shm_create("gbpf-soft-control", 4096, SHM_NOEXEC);
 	CU_IS(CUDA_ERROR_CONTEXT_IS_DESTROYED, t->control(forged, CUABI_SOFT_PREEMPT, 0, NULL));
 	CU_IS(CUDA_ERROR_CONTEXT_IS_DESTROYED, t->control(0, CUABI_SOFT_PREEMPT, 0, NULL));
 	ask('q');
-	/* The owner's end ends the descriptor's power. */
+	/* After its owner has exited, the descriptor has no effect. */
 	while (t->control(fd[0], CUABI_SOFT_SLICE_GET, 0, &us) == CUDA_SUCCESS) {
 		nap();
 	}
@@ -622,7 +625,7 @@ static void a_control_descriptor_works_in_another_process(void **state)
 	run_pair(controlled_program, controller_program, (void *)1);
 }
 
-/* Flag pages. */
+/* ---- flag pages ---- */
 
 static void flag_owner(void *arg)
 {
@@ -641,11 +644,11 @@ static void flag_owner(void *arg)
 	CU_IS(CUDA_ERROR_INVALID_VALUE, t->flag_new(NULL, 1u << 20, 0, &flag, &fd[0]));
 	CHECK(msg_send(pair[0], "f", 1, fd, 2) == 0);
 	rig_launch(rig_function("until"), 4, 32, NULL, (void *[]){ &flag });
-	CU(cuCtxSynchronize());			      /* the other process ends it */
-	*(volatile uint32_t *)(uintptr_t)sealed = 41; /* the maker may write */
+	CU(cuCtxSynchronize());			      /* ended by the other process */
+	*(volatile uint32_t *)(uintptr_t)sealed = 41; /* the creator may write */
 	CHECK(write(pair[0], "w", 1) == 1);
 	CHECK(read(pair[0], &byte, 1) == 1);
-	/* Kernels may only read the first. */
+	/* Kernels may only read the first page. */
 	rig_launch(rig_function("copy_first"), 1, 1, NULL, (void *[]){ &out, &flag });
 	CU(cuCtxSynchronize());
 	rig_launch(rig_function("copy_first"), 1, 1, NULL, (void *[]){ &sealed, &flag });
@@ -673,7 +676,7 @@ static void flag_writer(void *arg)
 	p = shm_map(fd[0], 4096, 1);
 	CHECK(p != NULL);
 	CHECK(shm_map(fd[1], 4096, 1) == NULL); /* sealed */
-	/* Who gets a page cannot take it away from the next one. */
+	/* A receiver cannot revoke the page from the next one. */
 	CHECK(fcntl(fd[0], F_ADD_SEALS, F_SEAL_WRITE) < 0 && shm_seal_future_write(fd[0]) < 0);
 	*p = 1;
 	CHECK(read(pair[1], &byte, 1) == 1);
@@ -684,7 +687,7 @@ static void flag_writer(void *arg)
 	rig_launch(rig_function("copy_first"), 1, 1, NULL, (void *[]){ &out, &page });
 	CU(cuMemcpyDtoH_v2(&seen, out, 4));
 	CHECK(seen == 41);
-	loose = memfd_create("loose", 0); /* could shrink under the server */
+	loose = memfd_create("loose", 0); /* unsealed: could shrink while the server uses it */
 	CHECK(ftruncate(loose, 4096) == 0);
 	CU_IS(CUDA_ERROR_INVALID_HANDLE, t->flag_open(NULL, loose, 0, &page, &bytes));
 	CHECK(write(pair[1], "r", 1) == 1);
@@ -696,7 +699,7 @@ static void flag_pages_are_seen_by_kernels_and_other_processes(void **state)
 	run_pair(flag_owner, flag_writer, NULL);
 }
 
-/* Several GPUs. */
+/* ---- several GPUs ---- */
 
 static void two_gpus_program(void *arg)
 {
@@ -722,7 +725,7 @@ static void two_gpus_program(void *arg)
 		w[i] = words();
 		start_tick(own_function("tick"), w[i], 2, NULL);
 	}
-	while (!w[0][0] || !w[1][0]) { /* each has a worker of its own */
+	while (!w[0][0] || !w[1][0]) { /* each GPU has a worker of its own */
 		nap();
 	}
 	CU(cuMemGetInfo_v2(&free_bytes, &total));
@@ -757,7 +760,7 @@ static void several_gpus_are_devices_of_their_own(void **state)
 	with_server(plain);
 }
 
-/* The shared lane. */
+/* ---- the shared lane ---- */
 
 static struct cuabi_soft_switches switches(void)
 {
@@ -767,7 +770,7 @@ static struct cuabi_soft_switches switches(void)
 	return v;
 }
 
-/* Has blocks waiting for every SM from beginning to end. */
+/* Keeps blocks waiting for every SM throughout. */
 static void filling_program(void *arg)
 {
 	uint32_t n = 20000;
@@ -808,13 +811,13 @@ static void urgent_neighbour(void *arg)
 	CHECK(sms == 1);
 	CU(cuMemAlloc_v2(&out, 4096));
 	CHECK(read(pair[1], &byte, 1) == 1);
-	/* The slice is a second, so in a lane of its own this would wait for that long. */
+	/* The slice is a second, so in a lane of its own each launch would wait that long. */
 	for (int i = 0; i < 20; i++) {
 		rig_launch(rig_function("spin"), 1, 32, NULL, (void *[]){ &out, &n });
 		CU(cuCtxSynchronize());
 	}
-	CHECK(switches().left_inside == 0); /* nobody had to leave for it */
-	/* Nobody steers what all share. */
+	CHECK(switches().left_inside == 0); /* no group had to leave for it */
+	/* A shared group cannot be controlled by one member. */
 	CU_IS(CUDA_ERROR_NOT_SUPPORTED, t->timeslice_set(NULL, 1));
 	CU_IS(CUDA_ERROR_NOT_SUPPORTED, t->preempt(NULL));
 	CU_IS(CUDA_ERROR_NOT_SUPPORTED, t->schedule(NULL, 0));
@@ -837,7 +840,7 @@ static void processes_of_one_lane_run_concurrently(void **state)
 	with_server(args);
 	setenv("CUDA_MPS_PIPE_DIRECTORY", rig_dir, 1);
 	run_pair(filling_program, urgent_neighbour, NULL);
-	/* A fault ends the hardware context of all. */
+	/* A fault ends the hardware context of all members. */
 	run_pair(filling_program, urgent_neighbour, (void *)1);
 	unsetenv("CUDA_MPS_PIPE_DIRECTORY");
 	with_server(plain);

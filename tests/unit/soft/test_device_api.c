@@ -1,5 +1,5 @@
-/* What the soft GPU says about itself, and to whom: attributes, limits, what contexts are told, the
- * questions that anybody may ask, and a server that a program starts with options of the user. */
+/* Queries about the soft GPU: attributes, limits, state of contexts, queries without being a
+ * client; and servers that programs start with the user's options. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -97,7 +97,7 @@ static void limits_program(void *arg)
 	CU(cuCtxSetSharedMemConfig(CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE));
 	CU(cuCtxGetSharedMemConfig(&shared));
 	CHECK(shared == CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE);
-	/* A context lives until the last use of it is over. */
+	/* A context exists until its last use is released. */
 	CU(cuCtxAttach(&same, 0));
 	CHECK(same == ctx);
 	CU(cuCtxDetach(ctx));
@@ -148,7 +148,7 @@ static void the_clock_runs_at_the_given_rate(void **state)
 	assert_int_equal(rig_run(clock_program, NULL), 0);
 }
 
-/* Questions without being a client. */
+/* ---- queries without being a client ---- */
 
 static struct soft_reply *question(struct soft_request q)
 {
@@ -164,7 +164,7 @@ static struct soft_reply *question(struct soft_request q)
 	return &r;
 }
 
-static int steps[2][2]; /* pipes: to the child, from it */
+static int steps[2][2]; /* pipes to and from the child */
 
 static void step(int i)
 {
@@ -242,10 +242,11 @@ static void users_of_gpus_and_unsupported_calls_are_listed(void **state)
 		close(steps[i / 2][i % 2]);
 	}
 	rig_stats_idle();
-	assert_int_equal(calls_in_vain("cuTexObjectCreate", 0), 3); /* also when it has gone */
+	assert_int_equal(calls_in_vain("cuTexObjectCreate", 0),
+			 3); /* also after the client has exited */
 }
 
-/* Servers that programs start. */
+/* ---- servers that programs start ---- */
 
 static void seven_program(void *arg)
 {
@@ -276,7 +277,7 @@ static void programs_start_servers_with_the_users_options(void **state)
 
 	(void)state;
 	rig_stop(SIGTERM);
-	prctl(PR_SET_CHILD_SUBREAPER, 1); /* the server that a program starts outlives it */
+	prctl(PR_SET_CHILD_SUBREAPER, 1); /* the server outlives the program that starts it */
 	assert_int_equal(pipe(p), 0);
 	assert_int_equal(rig_run(wrong_program, &p[1]), 0);
 	assert_true(read(p[0], text, sizeof(text) - 1) > 0);

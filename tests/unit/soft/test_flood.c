@@ -1,4 +1,4 @@
-/* Clients that ask for too much: others are served meanwhile, and the server's own memory stays
+/* Clients that request too much: others are served meanwhile, and the server's own memory stays
  * bounded. */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -21,7 +21,7 @@
 #include "cuabi/private.h"
 #include "rig.h"
 
-#define PATIENCE_NS 20000000000ull /* only a victim that starves needs as much */
+#define PATIENCE_NS 20000000000ull /* reached only if a victim starves */
 
 static int gate[2];
 
@@ -55,7 +55,7 @@ static uint64_t server_kib(void)
 	return kib;
 }
 
-/* A program that means no harm: some rounds of copies and a kernel. */
+/* A harmless program: some rounds of copies and a kernel. */
 static void victim_program(void *arg)
 {
 	uint32_t a[64], c[64], n = 64;
@@ -97,7 +97,7 @@ static ssize_t raw_ask(int sock, const struct soft_request *q, struct soft_reply
 	return msg_recv(sock, r, sizeof(*r), fds, n);
 }
 
-/* The bell is not needed. */
+/* Connects without keeping the doorbell. */
 static int raw_hello(struct soft_shared **ret, int *ret_event)
 {
 	struct soft_request q = { .op = SOFT_REQ_HELLO, .object = SOFT_VERSION };
@@ -115,7 +115,7 @@ static int raw_hello(struct soft_shared **ret, int *ret_event)
 	return sock;
 }
 
-/* The attackers, each for ever once it has told that it is at it. */
+/* The attackers. Each floods forever after it has notified the test. */
 
 static void flood_copies(void *arg)
 {
@@ -129,7 +129,7 @@ static void flood_copies(void *arg)
 		CU(cuStreamCreate(&s[i], CU_STREAM_NON_BLOCKING));
 	}
 	tell();
-	for (unsigned i = 0;; i++) { /* of the size that is copied at once */
+	for (unsigned i = 0;; i++) { /* small enough to be copied at once */
 		CU(cuMemcpyDtoDAsync_v2(p, p + (512u << 10), 16384, s[i % 200]));
 	}
 }
@@ -179,7 +179,8 @@ static void flood_connections(void *arg)
 			fd_close(socks[i % 512]);
 		}
 		socks[i % 512] = raw_connect();
-		clock_sleep_ns(10000); /* more than the backlog would only make it wait itself */
+		clock_sleep_ns(
+			10000); /* filling the backlog would only block the attacker itself */
 	}
 }
 
@@ -235,7 +236,7 @@ static void flood_compiler(void *arg)
 	}
 }
 
-/* 16 contexts whose blocks want 64 MiB of the host's memory each. */
+/* 16 contexts whose blocks need 64 MiB of host memory each. */
 static void flood_blocks(void *arg)
 {
 	static const char ptx[] =
@@ -268,7 +269,7 @@ static void flood_blocks(void *arg)
 	}
 }
 
-/* As many launches with as many parameters as go: 4 KiB each. */
+/* As many launches as possible with the longest parameters: 4 KiB each. */
 static void flood_parameters(void *arg)
 {
 	static const char head[] = ".version 6.0\n.target sm_70\n.address_size 64\n";
@@ -291,13 +292,13 @@ static void flood_parameters(void *arg)
 	rig_launch(rig_function("until"), 1, 32, s, (void *[]){ &flag });
 	for (unsigned i = 0;; i++) {
 		if (i == 2000) {
-			tell(); /* the rest waits for room */
+			tell(); /* further launches wait for room */
 		}
 		CU(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, NULL, extra));
 	}
 }
 
-/* While n attackers are at it, a victim comes, works and leaves. */
+/* While n attackers flood the server, a victim connects, works and exits. */
 static void withstand(void (*attack)(void *), unsigned n, uint64_t limit_kib)
 {
 	struct soft_stats before = rig_stats_idle(), after;
@@ -319,14 +320,14 @@ static void withstand(void (*attack)(void *), unsigned n, uint64_t limit_kib)
 		kill(pid[i], SIGKILL);
 		assert_int_equal(rig_wait(pid[i]), 128 + SIGKILL);
 	}
-	assert_int_equal(code, 0); /* now that nobody attacks the next test */
+	assert_int_equal(code, 0); /* checked after the attackers have been killed */
 	assert_true(begin < PATIENCE_NS);
 #ifdef __SANITIZE_ADDRESS__
-	limit_kib += 256u << 10; /* what AddressSanitizer keeps of freed memory */
+	limit_kib += 256u << 10; /* AddressSanitizer's quarantine of freed memory */
 #endif
 	assert_true(kib < limit_kib);
 	begin = clock_now_ns();
-	do { /* who was killed while its module was compiled goes when that has ended */
+	do { /* a client killed while its module is compiled remains until that has ended */
 		after = rig_stats_idle();
 	} while (after.contexts && clock_now_ns() - begin < PATIENCE_NS);
 	assert_int_equal(after.contexts, 0);
@@ -383,7 +384,7 @@ static void many_parameters(void **state)
 	withstand(flood_parameters, 2, 64 << 10);
 }
 
-/* Descriptors that are not what they should be, or none. */
+/* Descriptors of the wrong type, or none. */
 static void invalid_descriptors_are_refused(void **state)
 {
 	struct soft_stats before = rig_stats_idle();
@@ -422,7 +423,7 @@ static void invalid_descriptors_are_refused(void **state)
 	rig_check_descriptors(&before);
 }
 
-/* Whichever end a client closes, it is gone as a whole. */
+/* Whichever socket a client closes, the server drops the client. */
 static void half_closed_clients_are_dropped(void **state)
 {
 	struct soft_stats before = rig_stats_idle(), after;

@@ -1,5 +1,5 @@
-/* Graphs on the soft GPU: captured and made by nodes, launched, changed. Each test is a process of
- * its own beside one server. */
+/* Graphs on the soft GPU: captured and built from nodes, launched, updated. Each test is a child
+ * process; all share one server. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 
 #define N 1000u
 
-/* c = a + b, captured with the copies around it. */
+/* c = a + b, captured together with its copies. */
 static void captured_program(void *arg)
 {
 	uint32_t a[N], b[N], c[N], n = N;
@@ -105,11 +105,11 @@ static void ask_program(void *arg)
 	CHECK(list[0] != b);
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuGraphNodeFindInClone(&list[1], list[0], g));
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuGraphAddDependencies(g, &a, &list[0], 1));
-	/* A cycle is no graph. */
+	/* A graph with a cycle cannot be instantiated. */
 	CU(cuGraphAddDependencies(g, &c, &a, 1));
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiateWithFlags(&x, g, 0));
 	CU(cuGraphRemoveDependencies(g, &c, &a, 1));
-	CU_IS(CUDA_ERROR_INVALID_VALUE, /* an empty node is not for kernels to launch */
+	CU_IS(CUDA_ERROR_INVALID_VALUE, /* kernels cannot launch an empty node */
 	      cuGraphInstantiateWithFlags(&x, g, CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH));
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiateWithFlags(&x, g, 1u << 20));
 	CU(cuGraphAddChildGraphNode(&child, g, &b, 1, clone));
@@ -132,7 +132,7 @@ static void graphs_report_their_contents(void **state)
 	assert_int_equal(rig_run(ask_program, NULL), 0);
 }
 
-/* Copies of all shapes between host, pinned and device memory, by nodes. */
+/* Copies of all shapes between host, pinned and device memory, as nodes. */
 static void copies_program(void *arg)
 {
 	enum { W = 1000, H = 70, D = 20 };
@@ -214,7 +214,7 @@ static void update_program(void *arg)
 	CU(cuGraphInstantiateWithFlags(&x, g, 0));
 	launch(x, s);
 	CHECK(word(d) == 2 && word(d + 64) == 1 && load_acquire(&calls) == 1);
-	/* Nodes of the exec. */
+	/* Changes nodes of the exec. */
 	CU(cuGraphMemsetNodeGetParams(a, &m));
 	m.value = 10;
 	CU(cuGraphExecMemsetNodeSetParams(x, a, &m, NULL));
@@ -224,7 +224,7 @@ static void update_program(void *arg)
 	CU(cuGraphExecKernelNodeSetParams_v2(x, b, &k));
 	launch(x, s);
 	CHECK(word(d) == 11 && word(d + 128) == 10 && word(d + 64) == 1);
-	/* The graph itself still says what it said. */
+	/* The graph itself is unchanged. */
 	CU(cuGraphMemsetNodeGetParams(a, &m));
 	CHECK(m.value == 1);
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuGraphExecMemsetNodeSetParams(x, b, &m, NULL));
@@ -235,7 +235,7 @@ static void update_program(void *arg)
 	launch(x, s);
 	CHECK(word(d) == 10);
 	CU(cuGraphNodeSetEnabled(x, b, 1));
-	/* Another graph of the same shape. */
+	/* Updates from another graph of the same shape. */
 	CU(cuGraphCreate(&g, 0));
 	second = g;
 	a = set_node(d, 100, 4, NULL, 0);
@@ -245,7 +245,7 @@ static void update_program(void *arg)
 	CHECK(info.result == CU_GRAPH_EXEC_UPDATE_SUCCESS);
 	launch(x, s);
 	CHECK(word(d) == 101 && word(d + 256) == 100);
-	/* And others. */
+	/* Updates from graphs of other shapes fail. */
 	CU(cuGraphAddEmptyNode(&other, g, NULL, 0));
 	CU_IS(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, cuGraphExecUpdate_v2(x, g, &info));
 	CHECK(info.result == CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED && !info.errorNode);
@@ -259,7 +259,7 @@ static void update_program(void *arg)
 	CU_IS(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, cuGraphExecUpdate_v2(x, g, &info));
 	CHECK(info.result == CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED &&
 	      info.errorNode == other);
-	launch(x, s); /* as before */
+	launch(x, s); /* unchanged */
 	CHECK(word(d) == 101 && word(d + 256) == 100);
 	CU(cuGraphDestroy(first));
 	CU(cuGraphDestroy(second));
@@ -275,8 +275,8 @@ static void execs_change_within_their_shape(void **state)
 	assert_int_equal(rig_run(update_program, NULL), 0);
 }
 
-/* One exec in two streams: its launches follow each other; the kernel waits for a flag, so that
- * they are in flight together. */
+/* Launches one exec in two streams: the launches run one after the other. The kernel waits for a
+ * flag, so both are in flight together. */
 static void itself_program(void *arg)
 {
 	CUDA_KERNEL_NODE_PARAMS k = { .gridDimX = 1,
@@ -305,7 +305,7 @@ static void itself_program(void *arg)
 		CU(cuGraphLaunch(x, i & 1 ? s : t));
 	}
 	CU_IS(CUDA_ERROR_NOT_READY, cuStreamQuery(s));
-	/* Destroyed while it runs: the launches go on. */
+	/* Destroying the exec while it runs does not stop its launches. */
 	CU(cuGraphExecDestroy(x));
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuGraphExecDestroy(x));
 	CU(cuGraphDestroy(g));
@@ -348,7 +348,7 @@ static void kinds_program(void *arg)
 	CU(cuEventCreate(&ev, 0));
 	CU(cuEventCreate(&ev2, 0));
 	CU(cuCtxGetCurrent(&batch.ctx));
-	/* Stream memory operations, events, generic nodes, attributes, children. */
+	/* Stream memory operations, events, generic nodes, attributes, child graphs. */
 	ops[0].value.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
 	ops[0].value.address = d;
 	ops[0].value.value = 77;
@@ -376,7 +376,7 @@ static void kinds_program(void *arg)
 	CU(cuGraphCreate(&g, 0));
 	CU(cuGraphAddChildGraphNode(&list[0], g, NULL, 0, inner));
 	CU(cuGraphAddChildGraphNode(&list[1], g, list, 1, inner));
-	/* User objects live as long as a graph or an exec names them. */
+	/* User objects exist as long as a graph or an exec refers to them. */
 	CU(cuUserObjectCreate(&u, &one, end_object, 2, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
 	CU(cuUserObjectCreate(&v, &ten, end_object, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuUserObjectCreate(&v, &ten, end_object, 1, 0));
@@ -430,7 +430,7 @@ static void memory_program(void *arg)
 	CU(cuGraphInstantiateWithFlags(&x, g, 0));
 	launch(x, s);
 	CHECK(word(d + 60) == 9);
-	CU_IS(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(x, s)); /* allocated already */
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(x, s)); /* already allocated */
 	CU(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &used));
 	CHECK(used == 1u << 20);
 	CU_IS(CUDA_ERROR_NOT_SUPPORTED, cuGraphClone(&clone, g));
@@ -458,7 +458,7 @@ static void graphs_have_memory_of_their_own(void **state)
 	assert_int_equal(rig_run(memory_program, NULL), 0);
 }
 
-/* Kernels of two contexts on two GPUs in one graph, launched in a stream of either. */
+/* A graph with kernels of two contexts on two GPUs, launched in streams of either. */
 static void contexts_program(void *arg)
 {
 	CUcontext first, second;
@@ -491,7 +491,8 @@ static void contexts_program(void *arg)
 	a = stamp_node(d, d + 4, NULL, 0); /* first: d + 4 = n */
 	c.srcDevice = d + 4;
 	c.dstDevice = e;
-	CU(cuGraphAddMemcpyNode(&b, g, &a, 1, &c, first)); /* the second's counter = n */
+	CU(cuGraphAddMemcpyNode(&b, g, &a, 1, &c,
+				first)); /* d + 4 to the second context's counter */
 	out = e + 4;
 	p.func = f;
 	p.kernelParams = (void *[]){ &e, &out };
@@ -507,7 +508,8 @@ static void contexts_program(void *arg)
 		CU(cuStreamSynchronize(in));
 		CHECK(word(d + 64) == i + 1 && word(e + 4) == i);
 	}
-	/* The second context goes: the exec can run no more, and nothing else breaks. */
+	/* After the second context is destroyed the exec cannot be launched, and everything else
+	 * still works. */
 	CU(cuCtxDestroy_v2(second));
 	CU(cuCtxSetCurrent(first));
 	CU_IS(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuGraphLaunch(x, s));
@@ -522,7 +524,8 @@ static void a_graph_may_span_contexts(void **state)
 	assert_int_equal(rig_run(contexts_program, NULL), 0);
 }
 
-/* A fault in a graph is its context's; who waits learns it, and the exec goes. */
+/* A fault in a graph is sticky in its context: synchronization reports it, and the exec can be
+ * destroyed. */
 static void fault_program(void *arg)
 {
 	CUDA_KERNEL_NODE_PARAMS p = { .gridDimX = 1,

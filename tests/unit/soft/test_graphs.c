@@ -1,5 +1,4 @@
-/* Graphs in numbers: random ones, long ones, thousands, killed ones, and calls that make no sense.
- */
+/* Graphs under load: random ones, long ones, thousands of them, killed ones, and invalid calls. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -13,7 +12,8 @@
 #include "base/clock.h"
 #include "graphs.h"
 
-/* Kernels in a random order of dependencies draw numbers: each comes after those it depends on. */
+/* Kernels in a random dependency order draw numbers: each number is higher than those of its
+ * dependencies. */
 static void random_program(void *arg)
 {
 	enum { NODES = 150 };
@@ -105,11 +105,11 @@ static void many_program(void *arg)
 	}
 	CU(cuStreamSynchronize(s));
 	CU(cuCtxSynchronize());
-	CU(cuGraphCreate(&g, 0)); /* the last destroyed execs go */
+	CU(cuGraphCreate(&g, 0)); /* frees execs that were destroyed while running */
 	CU(cuGraphInstantiateWithFlags(&x, g, 0));
 	CU(cuStreamSynchronize(s));
 	end = clock_now_ns() + 5000000000ull;
-	do { /* the server ends their streams a little later; the clock only ends a failing test */
+	do { /* the server frees their streams a little later; the clock only ends a failing test */
 		after = rig_stats();
 	} while (after.streams > before.streams + 1 && clock_now_ns() < end);
 	CHECK(after.memory_used == before.memory_used);
@@ -130,8 +130,8 @@ static void long_program(void *arg)
 
 	(void)arg;
 	prepare();
-	/* More steps than the server queues, in four branches that wait for each other now and
-	 * then. */
+	/* More steps than the server queues, in four branches with occasional waits between them.
+	 */
 	for (uint32_t i = 0; i < 12000; i++) {
 		CUgraphNode deps[2];
 		size_t n = 0;
@@ -156,7 +156,7 @@ static void long_graphs_run(void **state)
 	assert_int_equal(rig_run(long_program, NULL), 0);
 }
 
-/* Launches a graph of all that a server has to do with, until it is killed. */
+/* Launches a graph with every kind of work until the process is killed. */
 static void endless_program(void *fd)
 {
 	static uint8_t host[3000];
@@ -214,8 +214,8 @@ static void killed_graph_launches_leave_nothing(void **state)
 	assert_int_equal(after.refused, before.refused);
 }
 
-/* Random calls with handles that are good, old, of something else, or none: an error or not, but
- * nothing breaks. */
+/* Random calls with handles that are valid, stale, of another type, or NULL: each succeeds or
+ * fails, and none crashes. */
 enum { POOL = 12 };
 
 static CUgraph graphs[POOL];
@@ -226,7 +226,7 @@ static CUevent events[POOL];
 
 #define ANY(pool) ((void *)pool[draw(POOL)])
 
-/* Mostly of the right kind. */
+/* Usually returns a handle of the right type. */
 static void *some(void *right)
 {
 	switch (draw(24)) {
@@ -277,7 +277,7 @@ static void add_something(void)
 		cuGraphAddEmptyNode(out, in, deps, n);
 		break;
 	case 4:
-		if (draw(3) == 0) { /* they grow quickly */
+		if (draw(3) == 0) { /* their number grows quickly */
 			cuGraphAddChildGraphNode(out, in, deps, n, some(ANY(graphs)));
 		}
 		break;
@@ -403,7 +403,7 @@ static void harmless_program(void *arg)
 		} else {
 			cuGraphLaunch(some(ANY(execs)), some(ANY(streams)));
 		}
-		if (i % 500 == 0) { /* keeps them small */
+		if (i % 500 == 0) { /* limits their size */
 			for (int j = 0; j < POOL; j++) {
 				cuGraphDestroy(graphs[j]);
 				cuGraphCreate(&graphs[j], 0);
@@ -412,7 +412,7 @@ static void harmless_program(void *arg)
 	}
 	CHECK(load_acquire(&calls) > 0);
 	CU(cuCtxGetCurrent(&ctx));
-	CU(cuCtxDestroy_v2(ctx)); /* captures that go on end with it */
+	CU(cuCtxDestroy_v2(ctx)); /* ends active captures too */
 }
 
 static void invalid_calls_do_no_harm(void **state)

@@ -1,5 +1,5 @@
-/* Green contexts: sets of SMs by split and descriptor, contexts and streams on them, and that
- * blocks keep to them. Each test is a process of its own beside a soft GPU with 16 SMs. */
+/* Green contexts: splitting sets of SMs, descriptors, contexts and streams on them, and placement
+ * of blocks. Each test is a child process; all share a soft GPU with 16 SMs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,9 +12,10 @@
 #include "rig.h"
 
 #define SMS 16u
-#define QUEUED 8300u /* more operations than the server takes of a client */
+#define QUEUED 8300u /* more operations than the server queues for one client */
 
-/* where(out, flag): out[block] = 1 + the SM; then, if flag is given, waits until it is not 0. */
+/* where(out, flag): out[block] = 1 + the number of its SM; then waits until *flag is not 0, unless
+ * flag is NULL. */
 static const char ptx[] = ".version 6.0\n"
 			  ".target sm_70\n"
 			  ".address_size 64\n"
@@ -39,7 +40,7 @@ static const char ptx[] = ".version 6.0\n"
 static CUfunction where;
 static CUcontext primary;
 
-/* The primary context, current, with the module. */
+/* Makes the primary context current and loads the module. */
 static void begin(void)
 {
 	CUmodule m;
@@ -51,7 +52,7 @@ static void begin(void)
 	CU(cuModuleGetFunction(&where, m, "where"));
 }
 
-/* Groups of n SMs each, and what is left. */
+/* Splits the device into groups of n SMs each, and the rest. */
 static void split(CUdevResource *groups, unsigned n_groups, unsigned n, CUdevResource *rest)
 {
 	CUdevResource all;
@@ -88,7 +89,7 @@ static void launch(CUstream s, unsigned blocks, uint32_t *out, uint32_t *flag)
 	CU(cuLaunchKernel(where, blocks, 1, 1, 32, 1, 1, 0, s, params, NULL));
 }
 
-/* Which SMs the blocks were on, as bits. */
+/* Returns the set of SMs on which the blocks ran, as bits. */
 static uint64_t seen(const uint32_t *out, unsigned blocks)
 {
 	uint64_t sms = 0;
@@ -117,9 +118,9 @@ static void splits_program(void *arg)
 	CHECK(all.type == CU_DEV_RESOURCE_TYPE_SM && all.sm.smCount == SMS);
 	CHECK(all.sm.minSmPartitionSize == 4 && all.sm.smCoscheduledAlignment == 2);
 	CU(cuDevSmResourceSplitByCount(NULL, &n, &all, NULL, 0, 0));
-	CHECK(n == 4); /* at least four each */
+	CHECK(n == 4); /* groups have at least four SMs */
 	CU(cuDevSmResourceSplitByCount(NULL, &n, &all, NULL, 0, 5));
-	CHECK(n == 2); /* of six */
+	CHECK(n == 2); /* each rounded up to six */
 	CU(cuDevSmResourceSplitByCount(NULL, &n, &all, NULL,
 				       CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING, 1));
 	CHECK(n == 8);
@@ -130,7 +131,7 @@ static void splits_program(void *arg)
 	CU(cuDevSmResourceSplitByCount(some, &n, &all, &rest, 0, 5));
 	CHECK(n == 2 && some[0].sm.smCount == 6 && some[1].sm.smCount == 6);
 	CHECK(rest.type == CU_DEV_RESOURCE_TYPE_SM && rest.sm.smCount == 4);
-	CU_IS(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, /* without a green context between */
+	CU_IS(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, /* needs a green context first */
 	      cuDevSmResourceSplitByCount(NULL, &n, &some[0], NULL, 0, 4));
 	CU(cuDevResourceGenerateDesc(&desc, some, 2));
 	CU(cuDevResourceGenerateDesc(&again, some, 2));
@@ -141,11 +142,11 @@ static void splits_program(void *arg)
 	bad.type = CU_DEV_RESOURCE_TYPE_INVALID;
 	CU_IS(CUDA_ERROR_INVALID_RESOURCE_TYPE, cuDevResourceGenerateDesc(&desc, &bad, 1));
 	some[2] = some[0];
-	CU_IS(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, /* twice the same */
+	CU_IS(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, /* the same group twice */
 	      cuDevResourceGenerateDesc(&desc, some, 3));
 	n = 1;
 	CU(cuDevSmResourceSplitByCount(&some[1], &n, &all, NULL, 0, 6));
-	CU_IS(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, /* of another split */
+	CU_IS(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, /* from different splits */
 	      cuDevResourceGenerateDesc(&desc, some, 2));
 	n = 4;
 	CU(cuDevSmResourceSplitByCount(some, &n, &all, &rest, 0, 4));
@@ -197,7 +198,7 @@ static void handles_program(void *arg)
 	CHECK(r->sm.smCount == 8);
 	CU(cuCtxGetDevResource(primary, r, CU_DEV_RESOURCE_TYPE_SM));
 	CHECK(r->sm.smCount == SMS);
-	/* Current, it is the primary context with other streams. */
+	/* While it is current, the thread uses the primary context with other default streams. */
 	CU(cuCtxPushCurrent_v2(ctx));
 	CU(cuCtxGetCurrent(&other));
 	CHECK(other == ctx);
@@ -214,16 +215,16 @@ static void handles_program(void *arg)
 	CU(cuStreamWaitEvent(outside, ev, 0));
 	CU(cuCtxPopCurrent_v2(&other));
 	CHECK(other == ctx);
-	CU(cuEventRecord(ev, s)); /* of the primary context: it is the same one */
+	CU(cuEventRecord(ev, s)); /* the event's context is the primary context too */
 	CU(cuEventSynchronize(ev));
-	/* What is left of it when it has gone. */
+	/* After the green context is destroyed. */
 	CU(cuGreenCtxDestroy(g));
 	CU_IS(CUDA_ERROR_INVALID_CONTEXT, cuGreenCtxDestroy(g));
 	CU_IS(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuStreamSynchronize(s));
 	CU_IS(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuStreamDestroy_v2(t));
 	CU_IS(CUDA_ERROR_INVALID_CONTEXT, cuCtxSetCurrent(ctx));
 	CU(cuStreamSynchronize(outside));
-	/* It holds the primary context. */
+	/* A green context retains the primary context. */
 	split(r, 1, 4, NULL);
 	g = green_of(r, 1);
 	CU(cuDevicePrimaryCtxRelease_v2(0));
@@ -265,18 +266,18 @@ static void places_program(void *arg)
 	launch(c, 400, out, NULL);
 	CU(cuStreamSynchronize(c));
 	CHECK((seen(out, 400) & ~0xf03full) == 0);
-	/* More blocks than fit wait on the lower ones: the upper ones go on, whatever their order.
-	 */
+	/* More blocks than fit wait on the lower SMs; the upper SMs run work meanwhile, whatever
+	 * the order of submission. */
 	launch(a, 400, out, never);
 	launch(b, 200, out + 512, NULL);
 	CU(cuStreamSynchronize(b));
 	CHECK((seen(out + 512, 200) & ~0xfc0ull) == 0);
 	CU_IS(CUDA_ERROR_NOT_READY, cuStreamQuery(a));
-	/* The default stream of a green context is its own. */
+	/* A green context has a default stream of its own. */
 	CU(cuCtxFromGreenCtx(&ctx, high));
 	CU(cuCtxPushCurrent_v2(ctx));
 	launch(NULL, 64, out + 512, NULL);
-	CU(cuCtxSynchronize()); /* not what the others have */
+	CU(cuCtxSynchronize()); /* does not wait for other streams' work */
 	CHECK((seen(out + 512, 64) & ~0xfc0ull) == 0);
 	CU(cuCtxPopCurrent_v2(&ctx));
 	store_release(never, 1u);
@@ -291,7 +292,7 @@ static void blocks_keep_to_their_sms(void **state)
 	assert_int_equal(rig_run(places_program, NULL), 0);
 }
 
-/* The server has all the operations that it takes and leaves the launch in the ring. */
+/* The server has queued as many operations as it accepts, so the launch is still in the ring. */
 static void destroyed_program(void *arg)
 {
 	uint32_t *out, *flag, *other;
@@ -314,7 +315,7 @@ static void destroyed_program(void *arg)
 	}
 	launch(s, 64, out, NULL);
 	CU(cuGreenCtxDestroy(low));
-	high = green_of(&r[1], 1); /* not under the number of the one before */
+	high = green_of(&r[1], 1); /* must not reuse the number of the destroyed one */
 	CU(cuGreenCtxStreamCreate(&s, high, CU_STREAM_NON_BLOCKING, 0));
 	launch(s, 64, other, NULL);
 	store_release(flag, 1u);
@@ -352,16 +353,17 @@ static void order_program(void *arg)
 	CU(cuCtxPushCurrent_v2(ctx));
 	CU(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
 	CU(cuCtxPopCurrent_v2(&ctx));
-	/* Blocking streams wait for their own context's default stream, not for the primary's. */
+	/* Blocking streams synchronize with the default stream of their own green context, not with
+	 * the primary's. */
 	launch(NULL, 1, out, flag);
 	launch(blocking, 1, out + 1, NULL);
 	CU(cuStreamSynchronize(blocking));
-	/* What the green context does is recorded, and nothing else. */
+	/* The event covers the work of the green context only. */
 	CU(cuGreenCtxRecordEvent(g, ev));
 	CU(cuEventSynchronize(ev));
 	CU(cuCtxRecordEvent(primary, ev));
 	CU_IS(CUDA_ERROR_NOT_READY, cuEventQuery(ev));
-	/* And it waits alone. */
+	/* Only the streams of the green context wait. */
 	CU(cuGreenCtxWaitEvent(g, ev));
 	launch(inside, 1, out + 2, NULL);
 	launch(outside, 1, out + 3, NULL);
@@ -418,7 +420,7 @@ static void graphs_program(void *arg)
 	launch(s, 200, out, NULL);
 	CU(cuStreamEndCapture(s, &captured));
 	CU(cuGraphInstantiateWithFlags(&x, captured, 0));
-	CU(cuGraphLaunch(x, plain)); /* a node keeps the context that it was made in */
+	CU(cuGraphLaunch(x, plain)); /* a node keeps the context in which it was created */
 	CU(cuStreamSynchronize(plain));
 	CHECK((seen(out, 200) & ~0xff00ull) == 0);
 	p.func = where;
@@ -429,7 +431,7 @@ static void graphs_program(void *arg)
 	CU(cuGraphLaunch(y, plain));
 	CU(cuStreamSynchronize(plain));
 	CHECK((seen(out, 200) & ~0xff00ull) == 0);
-	p.ctx = NULL; /* stays as it is */
+	p.ctx = NULL; /* unchanged */
 	CU(cuGraphExecKernelNodeSetParams_v2(y, n, &p));
 	CU(cuGraphLaunch(y, plain));
 	CU(cuStreamSynchronize(plain));

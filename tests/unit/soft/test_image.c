@@ -1,5 +1,5 @@
-/* Loading code: fat binaries, logs, linking, libraries; each in a child process, since libcuda
- * keeps its state in the process. */
+/* Loading code: fat binaries, logs, linking, libraries. Each test is a child process, since libcuda
+ * keeps global state. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 
 #define HEAD ".version 7.8\n.target sm_75\n.address_size 64\n"
 
-/* out[0] = number(7). */
+/* A kernel that stores number(7) to out[0]. */
 #define CALLER(number)                                                                             \
 	".visible .entry run(.param .u64 out)\n{\n"                                                \
 	"	.reg .b32 %r<3>;\n	.reg .b64 %rd<2>;\n"                                                  \
@@ -27,7 +27,7 @@
 	"	ld.param.b32 %r2, [b];\n	}\n"                                                            \
 	"	st.global.u32 [%rd1], %r2;\n	ret;\n}\n"
 
-/* Its argument times factor, plus a variable of its own. */
+/* A function that returns its argument times factor, plus a variable of its own. */
 #define CALLEE(linkage, name, factor, more)                                                        \
 	".global .u32 own = " more ";\n" linkage " .func (.param .b32 r) " name                    \
 	"(.param .b32 x)\n{\n"                                                                     \
@@ -55,7 +55,7 @@ static CUcontext context(void)
 	return ctx;
 }
 
-/* What the kernel writes to its first parameter. */
+/* Returns the value that the kernel writes to its first parameter. */
 static uint32_t result_of(CUfunction f, uint32_t v)
 {
 	CUdeviceptr out;
@@ -202,8 +202,8 @@ static void read_logs(void *arg)
 	CU_IS(CUDA_ERROR_INVALID_PTX, cuModuleLoadDataEx(&m, wrong, 9, options, values));
 	CHECK(strstr(error, "frobnicate") && strstr(error, "5"));
 	CHECK((size_t)values[1] == strlen(error) && (size_t)values[3] == 0 && !*info);
-	CHECK(values[5] != NULL); /* some time was taken */
-	values[1] = (void *)8;	  /* a short buffer is not overrun */
+	CHECK(values[5] != NULL); /* the elapsed time */
+	values[1] = (void *)8;	  /* a short buffer must not overflow */
 	memset(error, 'x', sizeof(error));
 	CU_IS(CUDA_ERROR_INVALID_PTX, cuModuleLoadDataEx(&m, wrong, 9, options, values));
 	CHECK(strlen(error) == 7 && error[8] == 'x' && (size_t)values[1] == 7);
@@ -313,7 +313,7 @@ static void refuse_links(void *arg)
 	CU(cuLinkAddFile_v2(s, CU_JIT_INPUT_PTX, path, 0, NULL, NULL));
 	unlink(path);
 	CU(cuLinkComplete(s, &image, &n));
-	CHECK(strcmp(image, twice) == 0); /* one input stays as it was written */
+	CHECK(strcmp(image, twice) == 0); /* a single input stays unchanged */
 	CU(cuLinkDestroy(s));
 }
 
@@ -338,7 +338,7 @@ static void use_library(void *arg)
 
 	(void)arg;
 	CU(cuInit(0));
-	/* Without a context: names are known. */
+	/* Names are known without a context. */
 	CU(cuLibraryLoadData(&l, plain, NULL, NULL, 0, NULL, NULL, 0));
 	CU(cuLibraryGetKernelCount(&n, l));
 	CHECK(n == 2);
@@ -350,7 +350,7 @@ static void use_library(void *arg)
 	CU_IS(CUDA_ERROR_INVALID_CONTEXT, cuLibraryGetModule(&m, l));
 	CU_IS(CUDA_ERROR_INVALID_CONTEXT,
 	      cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_NUM_REGS, k, 0));
-	CU(cuDevicePrimaryCtxRetain(&first, 0)); /* not current, but there */
+	CU(cuDevicePrimaryCtxRetain(&first, 0)); /* not current, but active */
 	CU(cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, k, 0));
 	CHECK(value == 1024);
 	CU(cuDevicePrimaryCtxRelease_v2(0));
@@ -375,7 +375,7 @@ static void use_library(void *arg)
 	CHECK(value == 75);
 	CU(cuKernelSetCacheConfig(k, CU_FUNC_CACHE_PREFER_L1, 0));
 	CU(cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 60000, k, 0));
-	CU(cuCtxPushCurrent_v2(first)); /* holds in the other context too */
+	CU(cuCtxPushCurrent_v2(first)); /* applies to the other context too */
 	CU(cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, k, 0));
 	CHECK(value == 60000);
 	CU(cuCtxPopCurrent_v2(&first));
@@ -438,7 +438,7 @@ static void libraries_that_cannot_be_loaded_are_refused(void **state)
 	assert_int_equal(rig_run(refuse_libraries, NULL), 0);
 }
 
-/* A managed variable beside a plain one; the kernel adds the plain one to it. */
+/* A managed variable and a plain one; the kernel adds the plain one to it. */
 static void use_managed(void *arg)
 {
 	static const char text[] =
@@ -489,7 +489,7 @@ static void managed_variables_are_reached_by_the_program(void **state)
 	assert_int_equal(rig_stats_idle().pinned_used, before.pinned_used);
 }
 
-/* PTX of about 3 MiB, as text and in a small fat binary. */
+/* Loads PTX of about 3 MiB, as text and in a small fat binary. */
 static void load_large(void *arg)
 {
 	size_t n = sizeof(plain) + (3u << 20);

@@ -1,5 +1,4 @@
-/* What goes wrong stays with who caused it: faults, deaths of clients and of the server, hostile
- * clients. */
+/* Isolation of failures: faults, exits of clients and of the server, hostile clients. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -23,7 +22,7 @@
 #include "cuabi/private.h"
 #include "rig.h"
 
-static int gate[2]; /* children tell the test that they have got somewhere */
+static int gate[2]; /* through which children notify the test */
 
 static void tell(void)
 {
@@ -80,7 +79,7 @@ static void fault_program(void *arg)
 	CU_IS(expected, cuMemAlloc_v2(&p, 64));
 	CU_IS(expected, cuStreamQuery(NULL));
 	CU_IS(expected, cuEventRecord(ev, NULL));
-	/* Another context of the same process is not touched by it. */
+	/* Another context of the same process is not affected. */
 	CU(cuCtxCreate_v2(&other, 0, 0));
 	CU(cuMemAlloc_v2(&p, 64));
 	CU(cuMemsetD8_v2(p, 1, 64));
@@ -108,7 +107,7 @@ static void log_program(void *arg)
 	rig_context();
 	rig_launch(rig_function("wild"), 1, 1, NULL, NULL);
 	CU_IS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
-	/* The notice comes by another way than the error. */
+	/* The text arrives independently of the error. */
 	for (int i = 0; i < 2000 && (stat(arg, &st) != 0 || st.st_size == 0); i++) {
 		clock_sleep_ns(1000000);
 	}
@@ -156,7 +155,7 @@ static void a_ptx_error_names_its_line(void **state)
 	assert_int_equal(rig_run(jit_program, NULL), 0);
 }
 
-/* Holds a bit of everything, with work that never ends by itself. */
+/* Holds resources of every kind, with work that never ends. */
 static void hoarder_program(void *arg)
 {
 	uint32_t forever = UINT32_MAX;
@@ -213,7 +212,7 @@ static void killed_clients_leave_nothing(void **state)
 	rig_check_descriptors(&before);
 }
 
-/* Killed at any moment, also in the middle of connecting and loading. */
+/* Kills clients at random moments, also while they connect and load modules. */
 static void clients_killed_at_random_moments_leave_nothing(void **state)
 {
 	struct soft_stats before = rig_stats_idle(), after;
@@ -227,8 +226,9 @@ static void clients_killed_at_random_moments_leave_nothing(void **state)
 		pid_t p = rig_spawn(correct_program, &rounds);
 
 		x = x * 6364136223846793005ull + 1442695040888963407ull;
-		clock_sleep_ns((x >> 33) %
-			       15000000); /* the moment is what varies; nothing depends on it */
+		clock_sleep_ns(
+			(x >> 33) %
+			15000000); /* the moment is the random variable; no result depends on it */
 		kill(p, SIGKILL);
 		assert_int_equal(rig_wait(p), 128 + SIGKILL);
 	}
@@ -329,7 +329,7 @@ static void garbage_requests_drop_only_their_sender(void **state)
 	wait_refused(refused + 40);
 }
 
-/* Requests with any field: errors, no harm. */
+/* Requests with random fields: errors, but no harm. */
 static void requests_with_random_fields_get_errors(void **state)
 {
 	struct soft_request q;
@@ -400,7 +400,7 @@ static void schedule_program(void *arg)
 	CHECK(pid == rig_server);
 	CU(t->schedule(ctx, 0));
 	rig_launch(rig_function("spin"), 4, 32, NULL, (void *[]){ &out, &n });
-	CU(cuCtxDestroy_v2(ctx)); /* ends all the same */
+	CU(cuCtxDestroy_v2(ctx)); /* returns although the kernel runs */
 }
 
 static void the_private_table_controls_the_group(void **state)
@@ -409,7 +409,7 @@ static void the_private_table_controls_the_group(void **state)
 	assert_int_equal(rig_run(schedule_program, NULL), 0);
 }
 
-/* Two endless programs share the device by time slices; 1 to 4 here. */
+/* Two endless programs share the device by time slices, here 1 to 4. */
 static void share_program(void *arg)
 {
 	static const CUuuid id = CUABI_SOFT_UUID;
@@ -465,8 +465,8 @@ static void time_slices_make_shares(void **state)
 	rig_wait(pa);
 	rig_wait(pb);
 	munmap(shared, 4096);
-	/* 4 is wanted and equal slices would give 1; the limits are wide, since other programs run
-	 * on this machine and timing is a bench's business. */
+	/* The ideal is 4, equal slices would give 1. The limits are wide because other programs run
+	 * on this machine; benchmarks measure precisely. */
 	assert_in_range(got_b * 100 / (got_a + 1), 150, 1500);
 }
 
@@ -495,7 +495,7 @@ static void waiter_program(void *arg)
 	CU_IS(CUDA_ERROR_SYSTEM_NOT_READY, cuInit(0));
 }
 
-/* Of several servers, since this machine may be busy for as long. */
+/* The best of several servers, since this machine may be loaded for a second. */
 static void a_killed_server_gives_errors_within_a_second(void **state)
 {
 	const char *const args[] = { "--mem", "256M", NULL };
@@ -515,7 +515,7 @@ static void a_killed_server_gives_errors_within_a_second(void **state)
 		assert_int_equal(rig_wait(a), 0);
 		assert_int_equal(rig_wait(b), 0);
 		took = clock_now_ns() - begin;
-		rig_start(args); /* finds the dead server's socket and lock in its place */
+		rig_start(args); /* finds the dead server's socket and lock */
 	}
 	assert_true(took < 1000000000ull);
 	assert_int_equal(rig_run(correct_program, &rounds), 0);
@@ -533,7 +533,7 @@ static void own_server_program(void *arg)
 	CHECK(write(*(int *)arg, &pid, sizeof(pid)) == sizeof(pid));
 }
 
-/* Eight at once: the lock lets one of them start the server. */
+/* Eight clients start at once; the lock lets one of them start the server. */
 static void clients_start_one_server_when_there_is_none(void **state)
 {
 	const char *const args[] = { "--mem", "256M", NULL };
@@ -555,7 +555,7 @@ static void clients_start_one_server_when_there_is_none(void **state)
 	close(pids[0]);
 	close(pids[1]);
 	assert_true(first > 1);
-	kill(first, SIGTERM); /* it would leave by itself after ten seconds */
+	kill(first, SIGTERM); /* it would exit by itself after ten seconds */
 	rig_start(args);      /* waits for its lock */
 }
 

@@ -14,9 +14,9 @@
 
 enum kind { PAGEABLE, PINNED, REGISTERED, MANAGED, DEVICE, POOL, KINDS };
 
-static uint8_t *model_of; /* host memory that tells what a buffer should hold */
+static uint8_t *model_of; /* host memory with the expected contents of a buffer */
 
-/* A buffer of some kind; *ret_host: where the host has it, or NULL. */
+/* Allocates a buffer of the given kind. *ret_host: its address on the host, or NULL. */
 static CUdeviceptr make(enum kind k, size_t bytes, uint8_t **ret_host)
 {
 	CUdeviceptr p = 0;
@@ -104,7 +104,7 @@ static size_t at(const struct box *b, size_t y, size_t z)
 	return b->x + (b->y + y) * b->pitch + (b->z + z) * b->pitch * b->rows;
 }
 
-/* One random box from one kind to another, against a copy by hand. */
+/* Copies one random box between two kinds of memory and compares with a copy on the host. */
 static void one_box(enum kind dk, enum kind sk, unsigned seed)
 {
 	const struct box db = { 3 + seed % 5, seed % 3, seed % 2, 700, 21 };
@@ -151,7 +151,8 @@ static void boxes_are_copied_between_all_kinds(void **state)
 	assert_int_equal(rig_run(boxes, NULL), 0);
 }
 
-/* Large pageable copies go through staging in pieces: up and down, in order with kernels' work. */
+/* Large pageable copies go through the staging buffer in pieces: both directions, in order with
+ * kernels. */
 static void large(void *unused)
 {
 	const size_t n = (9u << 20) + 12345;
@@ -168,7 +169,7 @@ static void large(void *unused)
 		a[i] = (uint8_t)(i * 7 + i / 4096);
 	}
 	CU(cuMemcpyHtoDAsync_v2(p, a, n, s));
-	memset(a, 0, n); /* the source may be used again */
+	memset(a, 0, n); /* the program may reuse the source */
 	CU(cuMemcpyDtoDAsync_v2(q, p, n, s));
 	CU(cuMemcpyDtoHAsync_v2(b, q, n, s));
 	CU(cuStreamSynchronize(s));
@@ -185,7 +186,7 @@ static void large_pageable_copies_keep_their_order(void **state)
 	assert_int_equal(rig_run(large, NULL), 0);
 }
 
-/* A copy between device memory does not wait for a kernel that runs before; to the host it does. */
+/* A copy between device memory does not wait for a running kernel; a copy to the host does. */
 static void blocking_copies(void *unused)
 {
 	CUdeviceptr p, q, flag;
@@ -215,7 +216,7 @@ static void copies_wait_as_the_driver_does(void **state)
 	assert_int_equal(rig_run(blocking_copies, NULL), 0);
 }
 
-/* Arrays. */
+/* ---- arrays ---- */
 
 static void array_boxes(void *unused)
 {
@@ -355,7 +356,7 @@ static void arrays_are_copied_as_bytes_too(void **state)
 	assert_int_equal(rig_stats_idle().memory_used, 0);
 }
 
-/* Batches, memsets, old variants. */
+/* Batches, memsets and the entry points of old versions. */
 
 static void batches(void *unused)
 {

@@ -1,4 +1,4 @@
-/* Host memory: registered pages, managed memory, what pointers are. */
+/* Host memory: registered pages, managed memory, queries about pointers. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -27,7 +27,7 @@ static CUdeviceptr device_of(void *p)
 	return d;
 }
 
-/* A kernel adds host words, and copies reach them, at an address in the middle of a page. */
+/* A kernel and copies access registered memory that begins in the middle of a page. */
 static void use_registered(void *unused)
 {
 	char *block = malloc(3 * WORDS * 4 + 4096);
@@ -48,7 +48,8 @@ static void use_registered(void *unused)
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemHostGetDevicePointer_v2(&d, a, 0));
 	CU(cuMemHostRegister_v2(a, 3 * WORDS * 4, CU_MEMHOSTREGISTER_DEVICEMAP));
 	CU_IS(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, cuMemHostRegister_v2(a + 100, 4096, 0));
-	CU_IS(CUDA_ERROR_NOT_SUPPORTED, cuMemHostRegister_v2(block, 32, 0)); /* shares a page */
+	CU_IS(CUDA_ERROR_NOT_SUPPORTED,
+	      cuMemHostRegister_v2(block, 32, 0)); /* shares a page with it */
 	CHECK(block[0] == 1 && a[2 * WORDS - 1] == 2 * WORDS - 1);
 	pa = device_of(a);
 	pb = device_of(a + WORDS);
@@ -85,7 +86,7 @@ static void use_registered(void *unused)
 	wait(NULL);
 	CHECK(a[0] == WORDS);
 	before = a[5];
-	CU(cuMemHostRegister_v2(a, 3 * WORDS * 4, 0)); /* once more */
+	CU(cuMemHostRegister_v2(a, 3 * WORDS * 4, 0)); /* register again */
 	CHECK(a[5] == before);
 	CU(cuMemcpyHtoDAsync_v2(other, a, 64, NULL));
 	CU(cuMemHostUnregister(a));
@@ -123,7 +124,7 @@ static void register_what_cannot(void *unused)
 	file = mmap(hole, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
 		    0);
 	file[0] = 5;
-	CU(cuMemHostUnregister(hole)); /* does not touch what came in its place */
+	CU(cuMemHostUnregister(hole)); /* leaves the new mapping at that address alone */
 	CHECK(file[0] == 5);
 	CU(cuMemHostAlloc(&pinned, 4096, 0));
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemHostRegister_v2(pinned, 4096, 0));
@@ -144,7 +145,8 @@ static void memory_of_others_is_not_registered(void **state)
 	assert_int_equal(rig_stats_idle().pinned_used, 0);
 }
 
-/* Another thread counts in the pages all the time: no increment may be lost. */
+/* Another thread increments a counter in the pages during registration: no increment may be lost.
+ */
 static uint64_t *busy;
 static volatile int stop;
 
@@ -188,7 +190,7 @@ static void no_write_is_lost_when_pages_move(void **state)
 	assert_int_equal(rig_run(register_while_written, NULL), 0);
 }
 
-/* Buffers from the heap share pages with what malloc itself writes, also while pages move. */
+/* Buffers from the heap share pages with malloc's own data, which is written while pages move. */
 static void heap_neighbours(void *unused)
 {
 	enum { N = 40, BYTES = 9000 };
@@ -242,7 +244,7 @@ static void registration_ends_with_its_context(void **state)
 	assert_int_equal(rig_run(destroyed, NULL), 0);
 }
 
-/* Managed memory. */
+/* ---- managed memory ---- */
 
 static void use_managed(void *unused)
 {
@@ -298,7 +300,7 @@ static void managed_memory_is_reached_by_host_and_kernels(void **state)
 	assert_int_equal(rig_stats_idle().pinned_used, 0);
 }
 
-/* Pointers. */
+/* ---- pointers ---- */
 
 static unsigned number(CUpointer_attribute what, CUdeviceptr p)
 {

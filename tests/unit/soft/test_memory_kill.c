@@ -1,5 +1,5 @@
-/* Processes that do everything with memory at once are killed at any moment: nothing of theirs
- * stays, and their partners go on. */
+/* Kills processes that use all kinds of memory, at random moments: none of their memory remains,
+ * and their partners continue. */
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -22,11 +22,11 @@
 
 /* Shared by the test and its children. */
 static struct {
-	uint32_t steps;	  /* of the process that will be killed */
-	uint32_t handles; /* how many IPC handles it has put here */
+	uint32_t steps;	  /* of the process to be killed */
+	uint32_t handles; /* number of IPC handles in `handle` */
 	CUipcMemHandle handle[16];
-	uint32_t stop;	 /* the partner ends */
-	uint32_t opened; /* by the partner */
+	uint32_t stop;	 /* requests the partner to exit */
+	uint32_t opened; /* handles that the partner has opened */
 } * board;
 
 static const CUmemAllocationProp prop = {
@@ -112,7 +112,7 @@ static void victim(void *arg)
 		add_acqrel(&board->steps, 1u);
 		CU(cuMemGetInfo_v2(&left, &total));
 		if (left < 24u << 20) {
-			for (;;) { /* full: waits for its end */
+			for (;;) { /* memory is full: repeats until it is killed */
 				add_acqrel(&board->steps, 1u);
 				CU(cuMemAlloc_v2(&p, 1 << 20));
 				CU(cuMemFree_v2(p));
@@ -131,7 +131,7 @@ static void victim(void *arg)
 	}
 }
 
-/* Opens what the others export, uses it, and closes it some time. */
+/* Opens exported memory of the others, uses it, and closes it at a random time. */
 static void partner(void *unused)
 {
 	CUdeviceptr p[8] = { 0 };
@@ -181,7 +181,7 @@ static void one_kill(unsigned seed)
 	store_release(&board->steps, 0u);
 	pid = rig_spawn(victim, &seed);
 	while (load_acquire(&board->steps) < steps && clock_now_ns() < end) {
-		sched_yield(); /* awaited; the clock only ends a failing test */
+		sched_yield(); /* polls a condition; the clock only ends a failing test */
 	}
 	kill(pid, SIGKILL);
 	assert_int_equal(rig_wait(pid), 128 + SIGKILL);
@@ -227,7 +227,8 @@ static void takes_most(void *arg)
 	}
 }
 
-/* The server hears of an end by a descriptor; the next program may be there earlier. */
+/* The server learns from a descriptor that a process has exited; the next program may connect
+ * before that. */
 static void memory_of_an_exited_program_is_reusable(void **state)
 {
 	(void)state;

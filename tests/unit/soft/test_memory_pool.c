@@ -1,4 +1,4 @@
-/* Stream-ordered memory: order, reuse, what pools keep, other processes. */
+/* Stream-ordered memory: order, reuse, thresholds of pools, sharing with other processes. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -56,7 +56,7 @@ static void counts(void *unused)
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(p));
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemsetD8_v2(p, 1, 1));
 	CHECK(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 1000);
-	CU(cuStreamSynchronize(s)); /* the threshold is 0 */
+	CU(cuStreamSynchronize(s)); /* releases everything: the threshold is 0 */
 	CHECK(attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) < MIB);
 	CHECK(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH) == 3 * MIB + 1000);
 	CU(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
@@ -88,7 +88,7 @@ static void pools_count_what_they_keep(void **state)
 	rig_stats_unshared();
 }
 
-/* While stream a is held up by a kernel that waits, what it frees afterwards is only a's. */
+/* While a waiting kernel blocks stream a, only a may reuse what it frees. */
 static void two_streams(void *unused)
 {
 	uint64_t keep = ~0ull;
@@ -111,12 +111,12 @@ static void two_streams(void *unused)
 	CU(cuMemAllocAsync(&q, MIB, b));
 	CHECK(q != p); /* the kernel may still use p */
 	CU(cuMemAllocAsync(&r, MIB, a));
-	CHECK(r == p); /* comes after the free in a's order */
+	CHECK(r == p); /* ordered after the free */
 	CU(cuMemFreeAsync(r, a));
 	*(volatile uint32_t *)(uintptr_t)flag = 1;
 	CU(cuStreamSynchronize(a));
 	CU(cuMemAllocAsync(&r, MIB, b));
-	CHECK(r == p); /* what came before the free has ended */
+	CHECK(r == p); /* the work before the free has ended */
 }
 
 static void memory_is_used_again_in_order(void **state)
@@ -126,7 +126,7 @@ static void memory_is_used_again_in_order(void **state)
 	rig_stats_unshared();
 }
 
-/* Many streams allocate, write, check and free: nobody sees another's words. */
+/* Many streams allocate, write, check and free: no stream sees data of another. */
 static void churn(void *unused)
 {
 	enum { STREAMS = 4, ROUNDS = 200 };
@@ -203,7 +203,7 @@ static void own_pool(void *unused)
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemAllocFromPoolAsync(&q, MIB, pool, NULL));
 	CU(cuDeviceGetMemPool(&now, 0));
 	CHECK(now != pool);
-	CU(cuMemsetD32_v2(p, 9, 1)); /* lives until it is freed */
+	CU(cuMemsetD32_v2(p, 9, 1)); /* remains until it is freed */
 	CHECK(word_at(p) == 9);
 	CU(cuMemFreeAsync(p, NULL));
 	CU(cuMemFreeAsync(q, NULL));
@@ -221,7 +221,7 @@ static void pools_can_be_made(void **state)
 	rig_stats_unshared();
 }
 
-/* When there is no more memory, what pools keep goes to whoever needs it. */
+/* When memory is short, pools release unused blocks to other users. */
 static void fill_up(void *unused)
 {
 	uint64_t keep = ~0ull;

@@ -1,4 +1,4 @@
-/* Memory that processes and addresses share: IPC handles, cuMemCreate and its mappings. */
+/* Shared memory: IPC handles, and cuMemCreate with its mappings. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 
 #define GRAIN (2u << 20)
 
-static int pair[2]; /* of two children */
+static int pair[2]; /* connects the two children */
 
 static void pipe_send(int who, const void *data, size_t n, int fd)
 {
@@ -64,7 +64,7 @@ static void run_pair(void (*first)(void *), void (*second)(void *), int expected
 	nothing_left();
 }
 
-/* IPC. */
+/* ---- IPC ---- */
 
 static void exporter(void *unused)
 {
@@ -83,11 +83,11 @@ static void exporter(void *unused)
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&h, 16));
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(p));
 	pipe_send(0, &h, sizeof(h), -1);
-	pipe_receive(0, &byte, 1, NULL); /* it has written 43 */
+	pipe_receive(0, &byte, 1, NULL); /* the importer has written 43 */
 	CHECK(word_at(p + 4 * 24999) == 43);
-	CU(cuMemFree_v2(p)); /* the other one goes on using it */
+	CU(cuMemFree_v2(p)); /* the importer keeps using it */
 	CU(cuMemAlloc_v2(&q, 100000));
-	CHECK(q != p); /* nobody gets those pages */
+	CHECK(q != p); /* the pages are not allocated again */
 	CHECK(word_at(q + 4 * 24999) == 0);
 	pipe_send(0, &byte, 1, -1);
 	pipe_receive(0, &byte, 1, NULL);
@@ -123,7 +123,7 @@ static void importer(void *unused)
 	CU(cuMemsetD32_v2(p, 43, 25000));
 	CU(cuCtxSynchronize());
 	pipe_send(1, &byte, 1, -1);
-	pipe_receive(1, &byte, 1, NULL); /* freed over there */
+	pipe_receive(1, &byte, 1, NULL); /* the exporter has freed it */
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&wrong, p));
 	rig_launch(rig_function("add"), 100, 256, NULL, params);
 	CHECK(word_at(p + 4 * 24999) == 86);
@@ -175,7 +175,8 @@ static void surviving_importer(void *unused)
 	pipe_send(1, &h, 1, -1);
 	do {
 		s = rig_stats();
-	} while (s.memory_used > 2 * 4096 && clock_now_ns() < end); /* module's variable and this */
+	} while (s.memory_used > 2 * 4096 &&
+		 clock_now_ns() < end); /* only the module's variable and this range remain */
 	CHECK(s.memory_used <= 2 * 4096);
 	CHECK(word_at(p + 4092) == 7);
 	CU(cuCtxCreate_v2(&other, 0, 0));
@@ -215,7 +216,7 @@ static void only_plain_allocations_have_handles(void **state)
 	nothing_left();
 }
 
-/* Physical memory and addresses. */
+/* ---- physical memory and addresses ---- */
 
 static const CUmemAllocationProp prop = {
 	.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -263,7 +264,7 @@ static void map_twice(void *unused)
 	allow(q, GRAIN, CU_MEM_ACCESS_FLAGS_PROT_READ);
 	CU(cuMemGetAccess(&access, &here, q));
 	CHECK(access == CU_MEM_ACCESS_FLAGS_PROT_READ);
-	CU(cuMemsetD32_v2(p, 77, 3 * GRAIN / 4)); /* over both mappings */
+	CU(cuMemsetD32_v2(p, 77, 3 * GRAIN / 4)); /* across both mappings */
 	CHECK(word_at(q + GRAIN - 4) == 77);
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemsetD32_v2(q, 1, 1));
 	CU(cuMemGetAllocationPropertiesFromHandle(&got, h));
@@ -319,11 +320,11 @@ static void write_read_only(void *unused)
 	CU(cuMemAlloc_v2(&q, 4096));
 	params[0] = &q;
 	params[1] = &p;
-	rig_launch(rig_function("copy_first"), 1, 1, NULL, params); /* reads it */
+	rig_launch(rig_function("copy_first"), 1, 1, NULL, params); /* needs the right to read */
 	CU(cuCtxSynchronize());
 	params[0] = &p;
 	params[1] = &q;
-	rig_launch(rig_function("copy_first"), 1, 1, NULL, params); /* writes it */
+	rig_launch(rig_function("copy_first"), 1, 1, NULL, params); /* needs the right to write */
 	CU_IS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
 }
 
@@ -381,7 +382,7 @@ static void handle_taker(void *unused)
 	CU(cuMemsetD32_v2(p, 6, 1));
 	CU(cuCtxSynchronize());
 	pipe_send(1, &byte, 1, -1);
-	CHECK(read(pair[1], &byte, 1) <= 0); /* the giver has been killed */
+	CHECK(read(pair[1], &byte, 1) <= 0); /* the exporter has been killed */
 	CHECK(word_at(p) == 6);
 }
 
@@ -460,7 +461,7 @@ static void out_of_range_sizes_are_refused(void **state)
 	nothing_left();
 }
 
-/* Memory belongs to one GPU; the others reach it by copies alone. */
+/* Memory belongs to one GPU; other GPUs reach it only by copies. */
 static void second_gpu(void *unused)
 {
 	CUmemAccessDesc both[2] = { { { CU_MEM_LOCATION_TYPE_DEVICE, 0 }, 3 },
@@ -511,8 +512,8 @@ static void memory_belongs_to_one_gpu(void **state)
 	nothing_left();
 }
 
-/* Requests with any numbers, on two connections that trade handles: errors, no harm, nothing left.
- */
+/* Requests with random numbers, on two connections that exchange handles: errors, but no harm and
+ * no leaks. */
 struct peer_client {
 	int sock, fds[3];
 };
@@ -654,7 +655,7 @@ static void random_requests_leave_nothing(void **state)
 		} else {
 			fd_close(got);
 		}
-		if (i % 5000 == 4999) { /* one of them dies with all it has */
+		if (i % 5000 == 4999) { /* one of them exits with everything it holds */
 			drop_peer(&c[who]);
 			connect_peer(&c[who]);
 		}

@@ -1,4 +1,5 @@
-/* What kernels print, assert and allocate, seen by the program; each in a child process. */
+/* Output, assertions and allocations of kernels as the program sees them. Each test is a child
+ * process. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -12,8 +13,9 @@
 #include "base/clock.h"
 #include "rig.h"
 
-/* say(n): each thread prints n + its number in 31 bytes and a newline; check(n): thread n fails;
- * take(out, bytes, back): out[thread] = malloc(bytes), given back when back is not 0. */
+/* Kernels: say(n): each thread prints n + its number in 31 bytes and a newline; check(n): the
+ * assertion of thread n fails; take(out, bytes, back): out[thread] = malloc(bytes), freed if back
+ * is not 0. */
 static const char ptx[] =
 	".version 7.0\n.target sm_70\n.address_size 64\n"
 	".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);\n"
@@ -113,7 +115,7 @@ static void child_prints(void *arg)
 	CHECK(size_of(out_path) == 4 * 32);
 	CHECK(file_has(out_path,
 		       "                             10\n                             11\n"));
-	/* A megabyte and more, with a program that waits for it. */
+	/* More than a megabyte, with a program that synchronizes often enough. */
 	for (unsigned i = 0; i < 40; i++) {
 		say(f, 16, 64, 0);
 		CU(cuStreamSynchronize(NULL));
@@ -137,7 +139,7 @@ static void child_floods(void *arg)
 		CHECK(clock_now_ns() < end);
 	}
 	CU(cuCtxSynchronize());
-	/* As many whole texts as fit with their lengths. */
+	/* The buffer holds as many whole texts, with their lengths, as fit. */
 	CHECK(size_of(out_path) == SOFT_PRINT_BYTES / 36 * 32);
 	CHECK(file_has(err_path, "36409 texts that kernels printed did not fit"));
 	say(f, 1, 1, 7);
@@ -196,7 +198,7 @@ static void child_allocates(void *arg)
 	for (unsigned i = 0; i < 100; i++) {
 		CHECK(take(f, out, 32, 200000, 1) == 32);
 	}
-	/* 8 MiB, of which something is used. */
+	/* The heap has 8 MiB, some of which is overhead. */
 	CHECK(take(f, out, 1, 9u << 20, 0) == 0);
 	CHECK(take(f, out, 32, 1u << 20, 0) < 8);
 	CHECK(take(f, out, 1, 0, 0) == 0);

@@ -1,5 +1,5 @@
-/* Programs on the soft GPU: results, order, events, host functions. Each test is a process of its
- * own beside one server. */
+/* Programs on the soft GPU: results, order, events, host functions. Each test is a child process;
+ * all share one server. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -156,7 +156,7 @@ static void pitched_copies_and_memsets_keep_to_their_rows(void **state)
 	assert_int_equal(rig_run(pitched_program, NULL), 0);
 }
 
-/* A stream waits for an event of another one: the flag kernel ends only when the host says so. */
+/* A stream waits for an event of another one, whose kernel ends only when the host sets a flag. */
 static void order_program(void *arg)
 {
 	CUstream a, b, c;
@@ -189,7 +189,7 @@ static void order_program(void *arg)
 	CU(cuStreamWaitEvent(b, ev, 0));
 	rig_launch(first, 1, 1, b, (void *[]){ &y, &x });
 	rig_launch(rig_function("empty"), 1, 1, c, NULL);
-	CU(cuStreamSynchronize(c)); /* runs beside the waiting kernel */
+	CU(cuStreamSynchronize(c)); /* runs concurrently with the waiting kernel */
 	CU_IS(CUDA_ERROR_NOT_READY, cuStreamQuery(a));
 	CU_IS(CUDA_ERROR_NOT_READY, cuStreamQuery(b));
 	CU_IS(CUDA_ERROR_NOT_READY, cuEventQuery(ev));
@@ -208,8 +208,8 @@ static void events_order_streams(void **state)
 	assert_int_equal(rig_run(order_program, NULL), 0);
 }
 
-/* The legacy default stream waits for blocking streams and they for it; non-blocking ones go their
- * way. */
+/* The legacy default stream and blocking streams wait for each other; non-blocking streams are
+ * independent. */
 static void legacy_program(void *arg)
 {
 	CUstream blocking, free_one;
@@ -297,7 +297,7 @@ static uint32_t calls;
 
 static void on_host(void *p)
 {
-	/* In order: each call finds what the one before left. */
+	/* Each call sees the value that the previous one left, so they run in order. */
 	if (calls == (uint32_t)(uintptr_t)p) {
 		store_release(&calls, calls + 1);
 	}
@@ -399,15 +399,16 @@ static void twenty_thousand_launches_in_forty_streams_all_run(void **state)
 	assert_int_equal(rig_run(many_program, NULL), 0);
 }
 
-/* Random operations in streams of all kinds; each kernel draws a number, and whatever CUDA orders
- * must have drawn in order. */
+/* Random operations in streams of all kinds. Each kernel draws a number, and kernels that CUDA
+ * orders must have drawn theirs in that order. */
 enum { STREAMS = 7, STAMPS = 3000, EVENTS = 20 };
 
 struct plan {
-	CUstream streams[STREAMS]; /* 0: the legacy default stream, 1-3: blocking, 4-6: not */
-	int last[STREAMS]; /* newest stamp of each stream that the next one must follow, or -1 */
+	CUstream streams[STREAMS]; /* 0: the legacy default stream, 1-3: blocking, 4-6: non-blocking
+				    */
+	int last[STREAMS]; /* newest stamp that the next one of each stream must follow, or -1 */
 	int waits[STREAMS]
-		 [STREAMS]; /* stamps that a wait for an event put before the stream's next one */
+		 [STREAMS]; /* stamps awaited by waits that the stream's next stamp follows */
 	CUevent events[EVENTS];
 	int recorded[EVENTS][STREAMS]; /* stamps before the record; the first is the stream's own */
 	int (*before)[2 * STREAMS];    /* for each stamp, stamps that must have lower numbers */
@@ -438,11 +439,11 @@ static void plan_stamp(struct plan *p, int s, int stamp)
 		p->waits[s][i] = -1;
 		if (s == 0 && i > 0 && blocking_stream(i)) {
 			note(b, 2 * STREAMS,
-			     p->last[i]); /* the legacy stream waits for all blocking ones */
+			     p->last[i]); /* the legacy stream waits for all blocking streams */
 		}
 	}
 	if (s > 0 && blocking_stream(s)) {
-		note(b, 2 * STREAMS, p->last[0]); /* and they for it */
+		note(b, 2 * STREAMS, p->last[0]); /* and they wait for it */
 	}
 	p->last[s] = stamp;
 }
@@ -486,7 +487,7 @@ static void dag_program(void *arg)
 			rig_launch(f, 1, 1, p.streams[s], (void *[]){ &counter, &mine });
 		} else if ((x >> 60) < 13) {
 			for (int i = 0; i < STREAMS;
-			     i++) { /* waits that no stamp has followed yet count too */
+			     i++) { /* waits without a later stamp in their stream count too */
 				p.recorded[e][i] = p.waits[s][i];
 			}
 			note(p.recorded[e], STREAMS, p.last[s]);
@@ -668,7 +669,7 @@ static void async_memory_program(void *arg)
 	rig_context();
 	CU(cuMemGetInfo_v2(&before, &total));
 	for (int i = 0; i < 300;
-	     i++) { /* 300 times 16 MiB: more than there is, so frees must take effect */
+	     i++) { /* 300 times 16 MiB exceed the memory, so frees must take effect */
 		CU(cuMemAllocAsync(&p, 16u << 20, NULL));
 		CU(cuMemsetD8Async(p, 1, 4096, NULL));
 		CU(cuMemFreeAsync(p, NULL));
@@ -682,7 +683,7 @@ static void async_memory_program(void *arg)
 static void stream_ordered_memory_is_reused(void **state)
 {
 	(void)state;
-	rig_stats_idle(); /* memory of the programs before */
+	rig_stats_idle(); /* memory of earlier programs has been freed */
 	assert_int_equal(rig_run(async_memory_program, NULL), 0);
 }
 

@@ -1,5 +1,5 @@
-/* Streams, events and launches as the driver has them: attributes, memory operations, events of
- * several processes, occupancy. Each test is a process of its own beside one server. */
+/* Streams, events and launches compared with the driver: attributes, memory operations,
+ * interprocess events, occupancy. Each test is a child process; all share one server. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -68,7 +68,7 @@ static void attributes_program(void *arg)
 	CU(cuStreamDestroy_v2(t));
 	CU_IS(CUDA_ERROR_INVALID_HANDLE, cuStreamDestroy_v2(t));
 	CU_IS(CUDA_ERROR_INVALID_HANDLE, cuStreamDestroy_v2(CU_STREAM_LEGACY));
-	/* A context takes its streams and events with it. */
+	/* Destroying a context destroys its streams and events. */
 	CU(cuCtxDestroy_v2(own));
 	CU(cuCtxCreate_v2(&ctx, 0, 0));
 	CU_IS(CUDA_ERROR_INVALID_HANDLE, cuStreamSynchronize(s));
@@ -109,7 +109,7 @@ static void values_program(void *arg)
 	CU(cuStreamWriteValue32_v2(t, p, 5, 0));
 	CU(cuStreamSynchronize(s));
 	CHECK(((volatile uint64_t *)word)[1] == 1ull << 40);
-	/* Nothing of a batch with a mistake is done. */
+	/* A batch with an invalid operation has no effect. */
 	ops[0].value.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
 	ops[0].value.value = 6;
 	ops[0].value.flags = 0;
@@ -153,7 +153,7 @@ static void context_events_program(void *arg)
 	CU(cuMemsetD32Async(out, three, 1, t));
 	CU_IS(CUDA_ERROR_NOT_READY, cuStreamQuery(t));
 	CU_IS(CUDA_ERROR_INVALID_HANDLE, cuEventElapsedTime((float[1]){ 0 }, late, ev));
-	/* An event may go while its record is pending. */
+	/* An event may be destroyed while its record is pending. */
 	CU(cuEventDestroy_v2(late));
 	store_release(flag, 1u);
 	CU(cuEventSynchronize(ev));
@@ -169,7 +169,7 @@ static void contexts_record_and_wait_for_events(void **state)
 	assert_int_equal(rig_run(context_events_program, NULL), 0);
 }
 
-/* Events of two processes: the first holds its stream until the second has seen that. */
+/* Events of two processes: the first blocks its stream until the second has seen that. */
 static int to_child[2], to_parent[2];
 
 static void pipe_send(int fd, const void *p, size_t n)
@@ -209,7 +209,7 @@ static void first_program(void *die)
 	}
 	store_release(flag, 1u);
 	pipe_receive(to_parent[0], &byte, 1);
-	CU(cuEventSynchronize(ev)); /* recorded by the other process now */
+	CU(cuEventSynchronize(ev)); /* recorded by the other process */
 	CU(cuEventDestroy_v2(ev));
 }
 
@@ -337,7 +337,7 @@ static void launch_program(void *arg)
 	      cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, f, 0, 0));
 	CU_IS(CUDA_ERROR_INVALID_VALUE,
 	      cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&blocks, f, 64, 0, 2));
-	/* Attributes of launches. */
+	/* ---- attributes of launches ---- */
 	c.hStream = s;
 	a[0].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
 	a[0].value.clusterDim.x = a[0].value.clusterDim.y = a[0].value.clusterDim.z = 1;
@@ -366,12 +366,12 @@ static void launches_and_occupancy_agree(void **state)
 	assert_int_equal(rig_run(launch_program, NULL), 0);
 }
 
-/* ---- a thread that stands before it has woken the server ---- */
+/* ---- a thread that is preempted before it wakes the server ---- */
 
 enum { RINGS, BLOCK_NEXT, BLOCKED };
 static uint32_t ringer; /* [atomic] */
 
-/* In front of libc's, for the driver as well. */
+/* Replaces libc's write, also for calls by the driver library. */
 EXPORT ssize_t write(int fd, const void *data, size_t bytes)
 {
 	uint32_t next = BLOCK_NEXT;
@@ -395,7 +395,8 @@ static void *launches_until_it_stands(void *arg)
 	CU(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
 	CU(cuStreamSynchronize(s));
 	store_release(&ringer, (uint32_t)BLOCK_NEXT);
-	while (load_acquire(&ringer) == BLOCK_NEXT) { /* the server was awake: it need not ring */
+	while (load_acquire(&ringer) ==
+	       BLOCK_NEXT) { /* while the server is awake, no doorbell is needed */
 		rig_launch(empty, 1, 32, s, NULL);
 		usleep(1000);
 	}

@@ -1,5 +1,5 @@
-/* GBPF_SOFT_STRICT and GBPF_SOFT_QUEUE: what NVIDIA's driver would not survive ends the process
- * with a line that says why, and a full queue blocks as the driver's does. */
+/* GBPF_SOFT_STRICT and GBPF_SOFT_QUEUE: an invalid handle ends the process with a message that
+ * names the reason, and a full queue blocks as the driver's does. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -28,7 +28,7 @@ static void enable_strict(void)
 	setenv("GBPF_SOFT_STRICT", "1", 1);
 }
 
-/* What the child said last; caller frees. */
+/* Returns what the child wrote to standard error; caller frees. */
 static char *said(void (*fn)(void *), int *ret_code)
 {
 	char path[128], *text = calloc(1, 4096);
@@ -145,7 +145,7 @@ static void enter_in_turn(CUcontext ctx)
 	pthread_join(t, NULL);
 }
 
-/* A thread that has ended, or has left it, is in nobody's way. */
+/* It is allowed once the other thread has exited or has made another context current. */
 static void enter_in_two_threads(void *arg)
 {
 	CUdevResourceDesc desc;
@@ -187,7 +187,7 @@ static void a_stale_handle_ends_the_process(void **state)
 	ends_with(destroy_twice, "cuGraphDestroy: graph", "was destroyed");
 }
 
-static uint32_t *flag; /* pinned: kernels of `until` run until it is not 0 */
+static uint32_t *flag; /* pinned; the kernel `until` runs until it is not 0 */
 
 static CUcontext context;
 
@@ -199,7 +199,7 @@ static void *wait_for_stream(void *s)
 	return NULL;
 }
 
-/* Who waits in the driver for a stream has it taken away. */
+/* Destroys a stream while another thread waits for it in the driver. */
 static void destroy_under_a_waiter(void *arg)
 {
 	CUdeviceptr p;
@@ -219,8 +219,7 @@ static void destroy_under_a_waiter(void *arg)
 	CHECK(pthread_create(&t, NULL, wait_for_stream, s) == 0);
 	while (!load_acquire(&flag[1])) {
 	}
-	clock_sleep_ns(
-		20000000); /* it is not wrong when it comes later: then it is a stale handle */
+	clock_sleep_ns(20000000); /* also correct if it is too late: then the handle is stale */
 	CU(cuStreamDestroy_v2(s));
 	store_release(&flag[0], 1u);
 	pthread_join(t, NULL);
@@ -240,7 +239,7 @@ static void *open_later(void *arg)
 	return NULL;
 }
 
-/* Behind a kernel that waits, the call that finds the queue full returns when it has ended. */
+/* The call that finds the queue full, behind a waiting kernel, returns after that has ended. */
 static void fill_the_queue(void *arg)
 {
 	CUdeviceptr p;

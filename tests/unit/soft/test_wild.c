@@ -1,6 +1,7 @@
-/* Clients that send anything, with their seeds, while others work: whatever comes by ring, request,
- * descriptor or shared page, and whenever its sender is killed, the others go on with right results
- * and the server keeps nothing of it. GBPF_WILD_S: seconds; GBPF_WILD_SEED: of the first. */
+/* Clients that send random data, with their seeds, while others work. Whatever arrives by ring,
+ * request, descriptor or shared page, and whenever its sender is killed, the others continue with
+ * correct results and the server keeps nothing. GBPF_WILD_S: duration in seconds; GBPF_WILD_SEED:
+ * first seed. */
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -28,7 +29,8 @@
 #define HONEST 2u
 #define STREAMS 12u
 #define ADDRESSES 32u
-#define PATIENCE_NS 10000000000ull /* one round of the honest; only who starves needs as much */
+#define PATIENCE_NS                                                                                \
+	10000000000ull /* for one round of an honest client; exceeded only if it starves */
 
 struct wild {
 	uint64_t seed;
@@ -36,7 +38,7 @@ struct wild {
 	int sock, bell, event;
 	uint32_t head;
 	unsigned contexts;
-	unsigned tame; /* the larger, the longer it stays within the rules */
+	unsigned tame; /* the larger, the longer it follows the protocol */
 	uint32_t function[8], n_functions;
 	uint64_t address[ADDRESSES];
 	unsigned n_addresses;
@@ -101,7 +103,7 @@ static bool rarely(struct wild *w, uint32_t n)
 	return one_in(w, n * w->tame);
 }
 
-/* A number at an edge of something. */
+/* Returns a boundary value. */
 static uint64_t edge(struct wild *w)
 {
 	static const uint64_t some[] = { 0, INT32_MAX, UINT32_MAX, UINT64_MAX, SOFT_WINDOW_FIRST };
@@ -112,7 +114,7 @@ static uint64_t edge(struct wild *w)
 	case 1:
 	case 2:
 		return some[below(w, ARRAY_SIZE(some))];
-	default: /* around a power of two */
+	default: /* near a power of two */
 		return (1ull << below(w, 64)) + below(w, 3) - 1;
 	}
 }
@@ -129,7 +131,7 @@ static uint64_t address(struct wild *w)
 	return rarely(w, 10) ? edge(w) : a + (one_in(w, 3) ? below(w, 8192) & ~7u : 0);
 }
 
-/* False when the server has dropped us. */
+/* Returns false if the server has dropped this client. */
 static bool ask(struct wild *w, const struct soft_request *q, int fd)
 {
 	int fds[FD_PASS_MAX];
@@ -177,7 +179,7 @@ static void make_odd(struct wild *w)
 	w->odd[5] = pair[1];
 	CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) == 0);
 	w->odd[6] = pair[0];
-	w->odd[7] = -1; /* the shared page */
+	w->odd[7] = -1; /* place of the shared page */
 	w->token = w->control = -1;
 }
 
@@ -217,7 +219,7 @@ static bool begin(struct wild *w)
 	return true;
 }
 
-/* The ring. */
+/* ---- the ring ---- */
 
 static void put(struct wild *w, struct soft_record *r, uint32_t bytes)
 {
@@ -228,7 +230,7 @@ static void put(struct wild *w, struct soft_record *r, uint32_t bytes)
 	r->bytes = rarely(w, 400) ? (uint32_t)edge(w) : bytes;
 	while (w->head - load_acquire(&w->shared->tail) > SOFT_RING_BYTES - 2 * SOFT_RECORD_MAX) {
 		if (clock_now_ns() > end) {
-			return; /* its streams wait for what never comes */
+			return; /* its streams wait for values that never arrive */
 		}
 	}
 	at = w->head % SOFT_RING_BYTES;
@@ -247,7 +249,7 @@ static void put(struct wild *w, struct soft_record *r, uint32_t bytes)
 	}
 }
 
-/* Streams lie in contexts in turn. */
+/* Distributes streams over contexts in turn. */
 static struct soft_record header(struct wild *w, uint16_t op)
 {
 	uint32_t stream = rarely(w, 300) ? (uint32_t)edge(w) : below(w, STREAMS);
@@ -306,7 +308,7 @@ static void put_copy(struct wild *w)
 				      .height = one_in(w, 4) ? 1 + number(w, 16) : 1,
 				      .bulk = below(w, 2) };
 
-	if (!rarely(w, 100)) { /* as the protocol wants it */
+	if (!rarely(w, 100)) { /* valid, as the protocol requires */
 		c.width += c.width == 0;
 		c.height = MIN(c.height + (c.height == 0), UINT64_MAX / MAX(c.width, 1ull << 14));
 		c.dst_pitch = MAX(c.dst_pitch % (1u << 14), c.width);
@@ -397,7 +399,7 @@ static void a_record(struct wild *w)
 	}
 }
 
-/* Requests. */
+/* ---- requests ---- */
 
 static void keep_address(struct wild *w)
 {
@@ -521,7 +523,7 @@ static bool a_request(struct wild *w)
 	return true;
 }
 
-/* Rude ways to send and not to read. */
+/* Sends without reading replies. */
 
 static void not_read(struct wild *w)
 {
@@ -598,7 +600,7 @@ static void *scribble(void *arg)
 	return NULL;
 }
 
-/* What it sends has no effect any more. */
+/* Whether everything it sends has become ineffective: all its contexts have errors. */
 static bool spent(const struct wild *w)
 {
 	for (unsigned i = 0; i < w->contexts; i++) {
@@ -648,7 +650,7 @@ static void attack(void *arg)
 	}
 }
 
-/* Those that mean no harm. */
+/* ---- honest clients ---- */
 
 struct softd_record {
 	uint64_t rounds, worst_ns;
@@ -692,7 +694,7 @@ static uint64_t setting(const char *name, uint64_t usual)
 	return s ? strtoull(s, NULL, 0) : usual;
 }
 
-/* Attackers come and go, most of them killed in the middle of something. */
+/* Starts attackers repeatedly; kills most of them in the middle of something. */
 static uint64_t besiege(uint64_t seed, uint64_t end)
 {
 	struct wild w = { .seed = seed + 77 };
@@ -749,7 +751,8 @@ static void random_messages_from_any_client(void **state)
 		assert_true(rec[i].worst_ns < PATIENCE_NS);
 	}
 	end = clock_now_ns() + 5000000000ull;
-	do { /* some descriptors, and what they stood for, go a moment after their last holder */
+	do { /* some descriptors, and what they refer to, are released a moment after their last
+		holder exits */
 		after = rig_stats_idle();
 	} while ((after.shares || after.descriptors > before.descriptors + 1) &&
 		 clock_now_ns() < end);
@@ -764,7 +767,7 @@ static void random_messages_from_any_client(void **state)
 	assert_int_equal(after.pinned_used, before.pinned_used);
 	assert_int_equal(after.blocks_resident, 0);
 	assert_int_equal(after.shares, 0);
-	assert_in_range(after.descriptors, 1, before.descriptors + 1); /* the janitor's */
+	assert_in_range(after.descriptors, 1, before.descriptors + 1); /* the janitor thread's */
 	munmap(rec, sizeof(*rec) * HONEST);
 }
 

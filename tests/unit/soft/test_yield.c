@@ -1,4 +1,4 @@
-/* Who yields to a processor that many want does not do it again for a while. */
+/* After a slow yield, which indicates competition for the processor, soft_yield pauses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 
 static uint64_t now_ns, step_ns;
 
-/* Each look at the clock takes so long. */
+/* Clock source: each reading advances the time by step_ns. */
 static uint64_t stepping(void)
 {
 	return now_ns += step_ns;
@@ -26,7 +26,7 @@ static void a_slow_yield_disables_yielding(void **state)
 		assert_true(soft_yield(&not_before));
 	}
 	step_ns = SOFT_YIELD_SLOW_NS + 1;
-	assert_true(soft_yield(&not_before)); /* that it takes long is only seen then */
+	assert_true(soft_yield(&not_before)); /* the slowness is noticed only after this yield */
 	step_ns = SOFT_YIELD_PAUSE_NS / 10;
 	for (int i = 0; i < 9; i++) {
 		assert_false(soft_yield(&not_before));
