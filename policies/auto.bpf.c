@@ -1,112 +1,134 @@
-/* auto: latency-critical tenants at their own speed, batch work in all that they leave, and nothing to be configured. The
- * recommended policy: it chooses lane, level, bounds and time slices for each pair from what it sees them do.
+/* auto: the recommended policy. Latency-critical tenants run at their own speed; batch tenants get the GPU time that is left.
+ * It needs no configuration: sharing mode, preemption level, in-flight limit and time slices are chosen for each pair of
+ * programs from what the policy observes.
  *
- * Use it with gbpf run --class latency for what somebody waits for and --class batch for the rest. The rest includes class
- * normal, which is treated like batch but never moved to the shared lane. Among batch programs it is fair, no more: use
- * fair, shares or cfs where all are batch and weights matter.
+ * 1. When to use it
+ *    Start the programs that users wait for with `gbpf run --class latency` and the others with `--class batch`. Class normal
+ *    is treated as batch, but never moved to the shared lane. Among batch tenants auto is fair and knows no weights: use fair,
+ *    shares or cfs where all tenants are batch.
  *
- * What it knows, and where from (docs/POLICIES.md has the measurements):
- *  - Kernels with a twin (made from PTX) stop between blocks within microseconds, best in the shared lane, where there is no
- *    context switch (~145 us on an H200).
- *  - Library kernels without PTX run worst in the shared lane: they do not stop, and priorities do not help a long queue.
- *    They are best off in the process lane with a very short time slice for batch. A request that is one long queue of
- *    launches then needs nothing else, and batch need not even be held. But each time a request synchronizes, or its next
- *    launch is late, batch comes back, and leaving again costs two switches: beside requests with pauses batch is held, and
- *    where it costs less what it has on the GPU may finish, at the usual slice.
- *  - Two batch programs with very short slices would do nothing but switch: they take turns.
+ * 2. Definitions
+ *    stoppable	a launch that can be preempted between blocks: its kernel has a preemptible clone (made from PTX)
+ *    burst	the launches of a latency tenant without a pause of burst_gap_ns between them: one unit of its work
+ *    request	what gBPF reports open (lc_open): from the first launch until the queues are drained and the close delay
+ *		has passed. When the close delay is shorter than the pauses inside a burst, one burst is several requests
+ *    close delay	how long a request stays open after its last work, in case more follows
+ *    turn	the time for which one batch tenant may launch while the others wait
+ *    starved	a batch tenant that wanted the GPU for share_window_ns and got less than share_min_ns of it
  *
- * How it decides:
- *  admit		the lane is fixed before a program has loaded anything, so the first run of a program is in the process lane
- *		(where its crash also harms nobody). What share of its GPU time could be stopped between blocks is remembered
- *		by user and program: batch of which nearly all can starts in the shared lane from then on, and latency
- *		programs go where the batch programs are.
- *  submit	while a request is open batch holds, unless slices alone serve it. Otherwise what can be stopped between
- *		blocks goes at block level, large grids in pieces; the rest goes within a bound that follows how long
- *		requests are, and how often they come. Announced requests find the GPU empty.
- *  preempt	who keeps the GPU nevertheless loses it: slice, then off (process lane); in the shared lane its blocks stop, and
- *		its process is ended only if end_after_ns says so.
- *  retire	a request lingers for a little longer than the pauses that gBPF has found worth it, and for longer still
- *		while requests turn out to end too early.
- *  tick		learns, hands the turns on, sets slices: very short for batch while there is a latency tenant, longer for who
- *		starves. Who stops between blocks keeps the usual slice: with a short one its last blocks would be cut off, and
- *		come back in each gap of the request (40 synchronized kernels: 13 ms instead of 0.7, on an H200). Takes
- *		slices back when the last latency tenant has left. */
+ * 3. Reasons (measurements, all on an H200: docs/POLICIES.md)
+ *    - A stoppable kernel leaves the GPU within microseconds, best in the shared lane, where no context switch (145 us) follows.
+ *    - A kernel without a clone does worst in the shared lane: it cannot be stopped, and stream priorities do not help a long
+ *      queue. It belongs in the process lane, where a batch time slice of 1 us serves a request that is one long queue.
+ *    - Each synchronization inside a request, and each gap because the CPU is late, lets batch return to the GPU; to leave again
+ *      costs two context switches. Next to such requests batch is held, and where it is cheaper, batch work that is on the GPU
+ *      already runs to its end under the usual time slice.
+ *    - Several batch tenants with very short slices would only switch contexts, so they take turns.
+ *
+ * 4. The hooks
+ *    admit	chooses the lane, which is fixed from then on. The first run of a program is in the process lane, where a crash
+ *		harms no other tenant. Later runs of batch programs with at least shared_min_stoppable_percent stoppable GPU time
+ *		start in the shared lane; a latency tenant goes where the batch tenants are.
+ *    submit	holds batch while a request is open, unless time slices alone serve it. Otherwise a stoppable launch goes at
+ *		block level (gBPF splits large grids) and any other one within the in-flight limit. Batch stays clear of
+ *		announced requests.
+ *    dispatch	orders held queues of one process: latency first, then CUDA priority, then the longest wait.
+ *    retire	sets the close delay: 1.25 times the gap that gBPF learned, and more while requests end too early.
+ *    preempt	acts on a tenant that keeps the GPU although a request waits: blocks in the shared lane; switching off, then a
+ *		time slice, in the process lane; ending its process only if end_after_ns is set.
+ *    tick	(gbpfd, 1 ms) learns what requests look like, advances turns, sets time slices and publishes all of it.
+ *    exit	gives back the time slices that the policy set.
+ *
+ * 5. Limits
+ *    It ends no process by default, has no weights, and cannot remove a kernel without a clone from the GPU in less than a time
+ *    slice and a context switch. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");
 
-/* lanes */
-const volatile u32 shared_from_percent = 90;	/* of its GPU time can be stopped between blocks: batch starts in the shared lane */
-const volatile u64 unknown_ns = 100000;		/* what a kernel counts until its duration is known: some launches */
-const volatile u64 known_from_ns = 50000000;	/* GPU time that one must have had before that is remembered */
-/* block level */
-const volatile u64 worth_ns = 20000;		/* kernels shorter than this drain soon enough, */
-const volatile u64 worth_shared_ns = 8000;	/* in the shared lane, where what several have queued drains one after the other, this, */
-const volatile u64 block_short_ns = 4000;	/* and when their blocks are shorter than this, which makes a ticket each dear, */
-const volatile u64 worth_short_ns = 500000;	/* those shorter than this */
-/* in-flight bound of what cannot be stopped */
-const volatile u64 least_bound_ns = 100000;
-const volatile u64 most_bound_ns = 8000000;
-const volatile u64 first_bound_ns = 1000000;	/* beside latency tenants whose requests nobody has seen */
-const volatile u32 unknown_limit = 2;		/* launches, while durations are not known yet */
-/* requests */
-const volatile u32 often_syncs = 24;		/* sixteenths of synchronizations a request from which holding pays (1.5) */
-const volatile u64 back_ns = 300000;		/* what batch coming back in a pause and leaving again costs a request, slices being short */
-const volatile u64 launches_many = 16;		/* of one request, which are short together: the processor is slower than the GPU, */
-const volatile u32 pauses_many = 5;		/* and the GPU has pauses; so many of them cost */
-const volatile u64 ahead_ns = 320000;		/* so long before an announced request nothing new: a switch, and the tail of it; */
-const volatile u64 ahead_shared_ns = 180000;	/* some blocks, in the shared lane, */
-const volatile u32 lead_shared_us = 150;	/* where so long before it what can be stopped between blocks leaves */
-const volatile u64 burst_ns = 1000000;		/* a pause so long is between requests, whatever was learned */
-const volatile u64 linger_least_ns = 10000, linger_most_ns = 2000000;
-const volatile u64 linger_process_ns = 200000;	/* at least, in the process lane, where batch coming back costs two switches: */
-						/* unless every request so far had one synchronization and was one burst */
-const volatile u64 linger_shared_ns = 60000;	/* is the most that is learned in the shared lane: batch coming back costs a block there */
-const volatile u64 hold_ns = 5000000;		/* asks again after so long even if nothing changes */
-/* time slices in the process lane, microseconds */
-const volatile u32 batch_slice_us = 1;
-const volatile u32 batch_slice_stops_us = 2000; /* of who stops between blocks, or had better drain: that must end, not be cut off */
-const volatile u32 batch_slice_many_us = 100;	/* with several batch programs: their turns may touch */
-const volatile u32 batch_slice_hungry_us = 200; /* for who had less than the minimum share, */
-const volatile u32 latency_slice_hungry_us = 10000; /* beside this for latency tenants: a share of 2 % */
-const volatile u32 latency_slice_us = 100000;
-const volatile u32 latency_slice_many_us = 5000; /* with several latency tenants */
-const volatile u64 share_window_ns = 300000000; /* in which batch must have had its minimum, */
-const volatile u64 share_least_ns = 6000000;	/* so much GPU time */
-const volatile u64 turn_most_ns = 40000000;
-const volatile u64 turns_ns = 80000000;		/* in which everybody has had one: less than gBPF's hold limit */
-const volatile u64 touch_ns = 300000;		/* of one turn may still be on the GPU when the next begins */
-/* the shared lane */
-const volatile u32 crowd_from = 3;		/* from so many batch programs on a GPU two at a time run there: more fill each multiprocessor, */
-						/* and a request's first blocks then crowd where the first one leaves; 0: never. */
-const volatile u64 crowd_threads = 40000;	/* Those with so many threads a launch: some sixth of what a large GPU holds */
-const volatile u64 crowd_turn_ns = 10000000;
-/* stopping from outside */
-const volatile u64 patience_ns = 300000;	/* of a request that others keep waiting */
-const volatile u64 ignored_after_ns = 20000000; /* of one that should have left by itself, at the end of its blocks */
-const volatile u64 slice_after_ns = 3000000;	/* where it cannot be switched off */
-const volatile u64 end_after_ns;		/* shared lane: the process is ended after this; 0: never */
-const volatile u64 stale_ns = 50000000;		/* without a tick for so long (gbpfd is gone) what it published is not used */
+/* ---- tunables: change them here and rebuild; "H200" marks a value chosen by measurement on one ---- */
 
-enum { CROWD_GPUS = 8 };
-enum { HELD_FOR_REQUEST, HELD_FOR_ANNOUNCED, HELD_FOR_BOUND, HELD_FOR_TURN, BLOCK_LEVEL, SLICED, SWITCHED_OFF, FED };
+/* Sharing mode (admit) */
+const volatile u32 shared_min_stoppable_percent = 90; /* %: stoppable GPU time from which batch starts in the shared lane */
+const volatile u64 unknown_kernel_ns = 100000;	 /* ns: assumed duration of a kernel that was not measured yet */
+const volatile u64 profile_min_ns = 50000000;	 /* ns: GPU time of a run from which its profile is stored */
 
-#define NOBODY 0xffffffffu /* there are no turns */
-#define FREE 1024u	   /* there are, but nobody has one */
+/* Block level (submit). Shorter kernels drain soon enough by themselves. */
+const volatile u64 preempt_min_kernel_ns = 20000;	/* ns: shortest kernel, process lane (a context switch follows anyway) */
+const volatile u64 preempt_min_kernel_shared_ns = 8000;	/* ns: ... shared lane, where queued kernels drain in turn */
+const volatile u64 short_block_ns = 4000;		/* ns: the ticket of each block is noticeable in blocks shorter than this, */
+const volatile u64 preempt_min_short_block_ns = 500000; /* ns: so with such blocks the kernel must be at least this long */
 
-/* ---- what each tenant's own programs count ---- */
+/* In-flight limit of launches that are not stoppable */
+const volatile u64 inflight_min_ns = 100000;	  /* ns: lower end of the limit */
+const volatile u64 inflight_max_ns = 8000000;	  /* ns: upper end, and the limit where time slices serve the requests */
+const volatile u64 inflight_initial_ns = 1000000; /* ns: until the first requests of a latency tenant were seen */
+const volatile u32 inflight_max_unknown = 2;	  /* launches, while their durations are not known */
+
+/* Requests */
+const volatile u32 hold_min_syncs_x16 = 24;	/* synchronizations per burst, times 16, from which holding pays (1.5) */
+const volatile u64 batch_return_ns = 300000;	/* ns: two context switches, what each return of batch costs a request; H200 */
+const volatile u64 gappy_min_launches = 16;	/* launches per burst from which a burst that is mostly idle counts as CPU-bound, */
+const volatile u32 gappy_gaps = 5;		/* and the gaps that such a burst is charged with */
+const volatile u64 announce_lead_ns = 320000;	/* ns: process lane: last launch before an announced request (switch, tail) */
+const volatile u64 announce_lead_shared_ns = 180000; /* ns: ... shared lane: a few blocks, */
+const volatile u32 lease_lead_shared_us = 150;	/* us: where stoppable launches leave this long before it */
+const volatile u64 burst_gap_ns = 1000000;	/* ns: a pause this long separates two bursts */
+const volatile u64 close_delay_min_ns = 10000, close_delay_max_ns = 2000000; /* ns: range of the close delay */
+const volatile u64 close_delay_process_min_ns = 200000; /* ns: minimum in the process lane, where a return costs two switches, */
+						/* unless each burst was one request with one synchronization */
+const volatile u64 close_delay_shared_max_ns = 60000; /* ns: maximum learned in the shared lane, where a return costs one block */
+const volatile u64 hold_retry_ns = 5000000;	/* ns: a held launch asks again after this; gBPF wakes it when requests end */
+
+/* Time slices in the process lane */
+const volatile u32 batch_slice_us = 1;			/* us: one batch tenant; 1 us gives it 0 % while a request runs; H200 */
+const volatile u32 batch_slice_drain_us = 2000;		/* us: batch that stops by itself or had better drain: the device's usual slice */
+const volatile u32 batch_slice_turns_us = 100;		/* us: several batch tenants, whose turns may overlap */
+const volatile u32 batch_slice_starved_us = 200;	/* us: a starved tenant, */
+const volatile u32 latency_slice_starved_us = 10000;	/* us: next to which latency tenants get this: 200/10000 is a share of 2 % */
+const volatile u32 latency_slice_us = 100000;		/* us: one latency tenant */
+const volatile u32 latency_slice_several_us = 5000;	/* us: several latency tenants */
+const volatile u64 share_window_ns = 300000000;		/* ns: window of the minimum share, */
+const volatile u64 share_min_ns = 6000000;		/* ns: GPU time in it below which a tenant is starved (2 %) */
+
+/* Turns */
+const volatile u64 turn_max_ns = 40000000;	  /* ns: longest turn in the process lane */
+const volatile u64 turn_round_ns = 80000000;	  /* ns: all tenants have a turn in this time; must be below the hold limit, 100 ms */
+const volatile u64 turn_overlap_ns = 300000;	  /* ns: work of the previous turn that may still be in flight when the next begins */
+const volatile u32 shared_turns_min_tenants = 3;  /* shared lane: from this many wide batch tenants two at a time run; 0: never. */
+						  /* More would fill every SM, and a request's first blocks crowd where the first */
+						  /* block leaves: 177 us instead of 65 (DISB workload C, H200). */
+const volatile u64 shared_turns_min_threads = 40000; /* threads per launch that make a tenant wide: a sixth of a large GPU */
+const volatile u64 shared_turn_ns = 10000000;	  /* ns: longest turn there */
+
+/* Preemption from outside (preempt) */
+const volatile u64 preempt_after_ns = 300000;	     /* ns: a request waited this long for a tenant that still has work on the GPU */
+const volatile u64 lease_ignored_after_ns = 20000000; /* ns: ... for a tenant whose blocks should have left by themselves */
+const volatile u64 slice_after_ns = 3000000;	     /* ns: where the tenant cannot be switched off, its slice is cut after this */
+const volatile u64 end_after_ns;		     /* ns: shared lane: its process is ended after this; 0: never */
+const volatile u64 stale_ns = 50000000;		     /* ns: published values older than this (gbpfd is not running) are ignored */
+
+enum { SHARED_TURNS_GPUS = 8 };
+/* Numbers of gbpf_note(), shown by `gbpf policy show`: how often each decision was made. */
+enum { NOTE_HELD_REQUEST, NOTE_HELD_ANNOUNCED, NOTE_HELD_INFLIGHT, NOTE_HELD_TURN, NOTE_BLOCK_LEVEL, NOTE_SLICED, NOTE_SWITCHED_OFF,
+	NOTE_STARVED };
+
+#define NO_TURNS 0xffffffffu /* value of turn while tenants do not take turns */
+#define TURN_FREE 1024u	   /* ... while they do, but none has the turn */
+
+/* ---- counted by the programs that run in each tenant ---- */
 
 struct account {
-	/* of latency tenants */
-	u64 end_ns; /* when its launches so far have finished, by their estimates */
-	u64 bursts; /* how often it launched after a pause of burst_ns */
-	u64 launches, known, known_ns; /* of them those whose duration was known, and what they take */
-	/* of the others */
-	u64 seen_ns;  /* estimated GPU time of its launches, ever */
-	u64 block_ns; /* of that, what could be stopped between blocks */
-	u64 held_ns;  /* when a launch was last held for its turn, or in the shared lane */
-	u64 threads;  /* most of a launch lately */
-	u64 longest_ns; /* of its launches lately */
+	/* latency tenants */
+	u64 end_ns; /* ns: estimated end of all its launches so far */
+	u64 bursts; /* launches that followed a pause of burst_gap_ns */
+	u64 launches, known, known_ns; /* all; those with a known duration; their summed duration, ns */
+	/* other tenants */
+	u64 seen_ns;  /* ns: estimated GPU time of all its launches */
+	u64 block_ns; /* ns: the stoppable part of seen_ns */
+	u64 held_ns;  /* time of the last hold for a turn, or of any hold in the shared lane */
+	u64 threads;  /* largest launch, decaying by 1/256 per launch */
+	u64 longest_ns; /* ns: longest launch, decaying likewise */
 };
 
 struct {
@@ -117,15 +139,15 @@ struct {
 	__type(value, struct account);
 } accounts SEC(".maps");
 
-/* ---- what gbpfd remembers ---- */
+/* ---- kept by gbpfd ---- */
 
-/* Of programs, across their runs. */
+/* Programs, known across their runs by user and command. */
 struct program {
 	u64 command;
 	u32 uid, gpu;
 };
 struct profile {
-	u64 seen_ns, block_ns; /* as in the account, of its last run that was long enough */
+	u64 seen_ns, block_ns; /* as in struct account, of the last run longer than profile_min_ns */
 };
 
 struct {
@@ -136,24 +158,24 @@ struct {
 	__type(value, struct profile);
 } profiles SEC(".maps");
 
-/* Of tenants that are there: written by admit and tick. */
+/* Present tenants; written by admit and tick. */
 struct tenant {
-	struct program who;
-	u64 requests, syncs, request_ns, bursts; /* at the look before */
+	struct program program;
+	u64 requests, syncs, request_ns, bursts; /* counters at the previous scan */
 	u64 launches, known, known_ns;
-	u64 syncs16, mean_ns, gap_ns;    /* a request: synchronizations, in sixteenths; time; from begin to begin */
-	u64 looked_ns;
-	u64 launches16, gpu_ns;		 /* its launches, in sixteenths; their time on the GPU */
-	u64 linger_ns;			 /* latency: what it takes for requests not to end too early */
-	u64 busy_ns, since_ns; /* batch: GPU time at the beginning of the share window, and when that was */
-	u32 slice_us, set;     /* what it has been given, 1 when it has been given any */
-	u32 hungry;	       /* had less than its minimum in the last share window */
-	u32 refused;	       /* its slice cannot be set */
-	u32 whole;	       /* latency: each burst was one request */
-	u32 drains;	       /* latency: it is better served when what batch has on the GPU may finish */
-	u32 stops;	       /* nearly all that it launches can be stopped between blocks */
-	u32 pid, crowd;	       /* its process; batch in the shared lane: 1 + its GPU, 0: it takes no turns, since it has several */
-	u32 wide;	       /* so many threads that it takes turns there */
+	u64 syncs16, mean_ns, gap_ns;    /* per burst: synchronizations times 16; duration, ns; distance from start to start, ns */
+	u64 scanned_ns;
+	u64 launches16, gpu_ns;		 /* per burst: launches times 16; their GPU time, ns */
+	u64 close_delay_ns;			 /* latency: close delay with which requests do not end too early */
+	u64 busy_ns, since_ns; /* batch: GPU time at the start of the share window; that start */
+	u32 slice_us, set;     /* time slice that it was given, us; 1: it was given one */
+	u32 starved;	       /* 1: got less than share_min_ns in the last window */
+	u32 refused;	       /* 1: its slice could not be set */
+	u32 single_burst;	       /* latency: 1: each burst was one request */
+	u32 prefers_drain;	       /* latency: 1: batch work on the GPU should finish rather than be sliced */
+	u32 stoppable;	       /* 1: nearly all its GPU time is stoppable */
+	u32 pid, turns_gpu;	       /* its process; 1 + its GPU, or 0: it uses several GPUs and takes no turns */
+	u32 takes_turns;	       /* 1: shared lane, and wide enough to take turns there */
 };
 
 struct {
@@ -164,28 +186,28 @@ struct {
 	__type(value, struct tenant);
 } tenants SEC(".maps");
 
-/* ---- what gbpfd publishes ---- */
+/* ---- published by gbpfd ---- */
 
-u32 latency_tenants, latency_shared;	  /* how many there are, and how many of them in the shared lane */
-u32 others, others_shared;
-u32 last_batch_lane;			  /* of who came last */
-u32 hold_pays = 1;			  /* slices alone do not serve the requests */
-u32 no_slices;				  /* time slices cannot be set here */
-u32 turn = NOBODY;			  /* whose turn it is among batch in the process lane, FREE or NOBODY */
-u32 leaving = FREE;			  /* whose turn is over; what it has on the GPU still runs */
+u32 latency_tenants, latency_shared;	  /* latency tenants; those in the shared lane */
+u32 other_tenants, other_shared;	  /* all others; those in the shared lane */
+u32 last_batch_lane;			  /* lane of the batch tenant admitted last */
+u32 hold_pays = 1;			  /* 1: time slices alone do not serve the requests */
+u32 no_slices;				  /* 1: time slices cannot be set on this machine */
+u32 turn = NO_TURNS;			  /* process lane: tenant that has the turn, TURN_FREE or NO_TURNS */
+u32 leaving = TURN_FREE;			  /* tenant whose turn is over while its work still runs */
 u32 last_turn;
 u64 turn_since_ns;
-u64 bound_ns = 100000;
-u64 longest_ns;				  /* launch of batch in the process lane that cannot be stopped */
-u8 waits_its_turn[1024];		  /* batch in the shared lane */
-u32 linger_floor_ns[1024];		  /* of a latency tenant: its requests linger at least so long */
+u64 inflight_limit_ns = 100000;
+u64 longest_ns;				  /* longest launch in the process lane that is not stoppable */
+u8 waits_for_turn[1024];		  /* by tenant: 1: held until its turn in the shared lane */
+u32 close_delay_floor_ns[1024];		  /* by latency tenant: minimum close delay */
 u64 ticked_ns;
 
 /* ---- admit: the lane ---- */
 
 static __always_inline u32 lane_of_new_batch(const struct profile *p)
 {
-	if (!p || p->seen_ns < known_from_ns || p->block_ns * 100 < p->seen_ns * shared_from_percent) {
+	if (!p || p->seen_ns < profile_min_ns || p->block_ns * 100 < p->seen_ns * shared_min_stoppable_percent) {
 		return GBPF_LANE_PROCESS;
 	}
 	return latency_tenants && !latency_shared ? GBPF_LANE_PROCESS
@@ -194,8 +216,8 @@ static __always_inline u32 lane_of_new_batch(const struct profile *p)
 
 static __always_inline u32 lane_of_new_latency(void)
 {
-	if (others) {
-		return others_shared < others ? GBPF_LANE_PROCESS : GBPF_LANE_SHARED;
+	if (other_tenants) {
+		return other_shared < other_tenants ? GBPF_LANE_PROCESS : GBPF_LANE_SHARED;
 	}
 	return last_batch_lane;
 }
@@ -203,7 +225,7 @@ static __always_inline u32 lane_of_new_latency(void)
 SEC("gbpf/admit")
 int GBPF_PROG(auto_admit, admit)
 {
-	struct program who = { .command = ctx->command, .uid = ctx->uid, .gpu = ctx->gpu };
+	struct program program = { .command = ctx->command, .uid = ctx->uid, .gpu = ctx->gpu };
 	u32 lane = GBPF_LANE_PROCESS, number = ctx->tenant, several;
 	struct tenant *t = bpf_map_lookup_elem(&tenants, &number);
 
@@ -212,28 +234,28 @@ int GBPF_PROG(auto_admit, admit)
 	}
 	several = t->pid == ctx->pid;
 	__builtin_memset(t, 0, sizeof(*t));
-	t->who = who;
+	t->program = program;
 	t->pid = ctx->pid;
-	t->crowd = several ? 0 : 1 + (ctx->gpu & (CROWD_GPUS - 1));
+	t->turns_gpu = several ? 0 : 1 + (ctx->gpu & (SHARED_TURNS_GPUS - 1));
 	if (ctx->class_id == GBPF_CLASS_LATENCY) {
 		lane = lane_of_new_latency();
 	} else if (ctx->class_id == GBPF_CLASS_BATCH) {
-		lane = lane_of_new_batch(ctx->command ? bpf_map_lookup_elem(&profiles, &who) : (void *)0);
+		lane = lane_of_new_batch(ctx->command ? bpf_map_lookup_elem(&profiles, &program) : (void *)0);
 		ctx->priority = 1;
 	}
 	if (ctx->lane == GBPF_LANE_PROCESS && ctx->lanes & 1u << (lane & 1)) {
-		ctx->lane = lane; /* else the shared one was asked for */
+		ctx->lane = lane; /* otherwise the user asked for the shared lane */
 	}
 	if (ctx->class_id == GBPF_CLASS_BATCH) {
 		last_batch_lane = ctx->lane & 1;
 	}
 	if (ctx->class_id == GBPF_CLASS_LATENCY) {
 		ctx->rhythm = 1;
-		ctx->lead_us = ctx->lane == GBPF_LANE_SHARED ? lead_shared_us : 0;
+		ctx->lead_us = ctx->lane == GBPF_LANE_SHARED ? lease_lead_shared_us : 0;
 	}
-	linger_floor_ns[number & 1023] = ctx->lane == GBPF_LANE_PROCESS ? (u32)linger_process_ns : 0;
+	close_delay_floor_ns[number & 1023] = ctx->lane == GBPF_LANE_PROCESS ? (u32)close_delay_process_min_ns : 0;
 	if (ctx->lane == GBPF_LANE_PROCESS && ctx->class_id != GBPF_CLASS_LATENCY && ctx->latency_tenants) {
-		ctx->slice_us = ctx->tenants > ctx->latency_tenants ? batch_slice_many_us : batch_slice_us;
+		ctx->slice_us = ctx->tenants > ctx->latency_tenants ? batch_slice_turns_us : batch_slice_us;
 		t->slice_us = ctx->slice_us;
 		t->set = 1;
 	}
@@ -242,22 +264,22 @@ int GBPF_PROG(auto_admit, admit)
 
 /* ---- submit ---- */
 
-static __always_inline int stops_quickly(const struct gbpf_submit_ctx *ctx)
+static __always_inline int preemptible(const struct gbpf_submit_ctx *ctx)
 {
-	u64 worth = ctx->lane == GBPF_LANE_SHARED ? worth_shared_ns : worth_ns;
+	u64 min_ns = ctx->lane == GBPF_LANE_SHARED ? preempt_min_kernel_shared_ns : preempt_min_kernel_ns;
 
-	worth = ctx->block_ns && ctx->block_ns < block_short_ns ? worth_short_ns : worth;
+	min_ns = ctx->block_ns && ctx->block_ns < short_block_ns ? preempt_min_short_block_ns : min_ns;
 
-	return ctx->block_ok && (!ctx->est_ns || ctx->est_ns >= worth);
+	return ctx->block_ok && (!ctx->est_ns || ctx->est_ns >= min_ns);
 }
 
-/* One launch may always be on the GPU: a kernel longer than the bound must run too. */
-static __always_inline int within(const struct gbpf_submit_ctx *ctx, u64 bound)
+/* One launch may always be in flight, so that a kernel longer than the limit runs, too. */
+static __always_inline int fits_inflight(const struct gbpf_submit_ctx *ctx, u64 bound)
 {
 	if (!ctx->inflight || ctx->kind >= GBPF_KIND_HOST) {
 		return 1;
 	}
-	return ctx->est_ns ? ctx->inflight_ns + ctx->est_ns <= bound : ctx->inflight < unknown_limit;
+	return ctx->est_ns ? ctx->inflight_ns + ctx->est_ns <= bound : ctx->inflight < inflight_max_unknown;
 }
 
 static __always_inline int hold(struct gbpf_submit_ctx *ctx, u32 why, u64 ns)
@@ -269,24 +291,24 @@ static __always_inline int hold(struct gbpf_submit_ctx *ctx, u32 why, u64 ns)
 	return GBPF_HOLD;
 }
 
-/* An announced request comes before this launch would be out of its way. */
-static __always_inline int in_the_way(const struct gbpf_submit_ctx *ctx, int stops)
+/* The launch would still be on the GPU when an announced request arrives. */
+static __always_inline int delays_announced(const struct gbpf_submit_ctx *ctx, int stoppable)
 {
-	u64 ahead = ctx->lane == GBPF_LANE_SHARED ? ahead_shared_ns : ahead_ns;
+	u64 ahead = ctx->lane == GBPF_LANE_SHARED ? announce_lead_shared_ns : announce_lead_ns;
 
 	if (ctx->lc_next_ns == ~0ull || ctx->kind >= GBPF_KIND_HOST) {
 		return 0;
 	}
-	return ctx->lc_next_ns < ahead || (!stops && ctx->lc_next_ns < ctx->inflight_ns + ctx->est_ns + ahead &&
-					   ctx->lc_next_ns < most_bound_ns);
+	return ctx->lc_next_ns < ahead || (!stoppable && ctx->lc_next_ns < ctx->inflight_ns + ctx->est_ns + ahead &&
+					   ctx->lc_next_ns < inflight_max_ns);
 }
 
-/* A latency program launches: does a burst begin? */
+/* Counts a launch of a latency tenant, and a burst if it follows a pause. */
 static __always_inline void count_burst(struct account *a, u64 now, u64 est_ns)
 {
 	u64 end = a->end_ns;
 
-	if (now > end + burst_ns) {
+	if (now > end + burst_gap_ns) {
 		a->bursts++;
 	}
 	a->end_ns = (now > end ? now : end) + est_ns;
@@ -305,8 +327,8 @@ static __always_inline void note_threads(struct account *a, const struct gbpf_su
 SEC("gbpf/submit")
 int GBPF_PROG(auto_submit, submit)
 {
-	int stops, ticking = ctx->now_ns < ticked_ns + stale_ns;
-	u64 bound = ticking ? bound_ns : least_bound_ns;
+	int stoppable, ticking = ctx->now_ns < ticked_ns + stale_ns;
+	u64 bound = ticking ? inflight_limit_ns : inflight_min_ns;
 	struct account *a;
 	u32 key = 0;
 
@@ -319,40 +341,40 @@ int GBPF_PROG(auto_submit, submit)
 		return GBPF_GO;
 	}
 	if (!ctx->asked) {
-		u64 est = ctx->est_ns || ctx->kind != GBPF_KIND_KERNEL ? ctx->est_ns : unknown_ns;
+		u64 est = ctx->est_ns || ctx->kind != GBPF_KIND_KERNEL ? ctx->est_ns : unknown_kernel_ns;
 
-		a->seen_ns += est; /* about is enough: no atomics */
+		a->seen_ns += est; /* approximate: threads of one tenant may lose updates */
 		a->block_ns += ctx->block_ok ? est : 0;
 		note_threads(a, ctx);
 		a->longest_ns = est > a->longest_ns ? est : a->longest_ns - a->longest_ns / 256;
 	}
 	if (ticking && !latency_tenants && !ctx->lc_open) {
-		return GBPF_GO; /* nobody to be quick for */
+		return GBPF_GO; /* no latency tenant */
 	}
-	stops = stops_quickly(ctx);
+	stoppable = preemptible(ctx);
 	if (ctx->lc_open) {
 		a->held_ns = ctx->lane == GBPF_LANE_SHARED ? ctx->now_ns : a->held_ns;
-		if (stops || hold_pays || no_slices || !ticking || ctx->lane == GBPF_LANE_SHARED) {
-			return hold(ctx, HELD_FOR_REQUEST, hold_ns); /* gBPF wakes it when the request ends */
+		if (stoppable || hold_pays || no_slices || !ticking || ctx->lane == GBPF_LANE_SHARED) {
+			return hold(ctx, NOTE_HELD_REQUEST, hold_retry_ns); /* gBPF wakes it when the request ends */
 		}
-		bound = most_bound_ns; /* the hardware's slices serve the request */
-	} else if (in_the_way(ctx, stops)) {
-		return hold(ctx, HELD_FOR_ANNOUNCED, ctx->lc_next_ns + 1000000);
+		bound = inflight_max_ns; /* the hardware's time slices serve the request */
+	} else if (delays_announced(ctx, stoppable)) {
+		return hold(ctx, NOTE_HELD_ANNOUNCED, ctx->lc_next_ns + 1000000);
 	}
 	if (ticking && ctx->kind < GBPF_KIND_HOST &&
-	    (ctx->lane == GBPF_LANE_PROCESS ? turn != NOBODY && turn != ctx->tenant : waits_its_turn[ctx->tenant & 1023])) {
+	    (ctx->lane == GBPF_LANE_PROCESS ? turn != NO_TURNS && turn != ctx->tenant : waits_for_turn[ctx->tenant & 1023])) {
 		a->held_ns = ctx->now_ns;
-		return hold(ctx, HELD_FOR_TURN, 1000000);
+		return hold(ctx, NOTE_HELD_TURN, 1000000);
 	}
-	if (stops) {
-		gbpf_note(BLOCK_LEVEL, 1);
+	if (stoppable) {
+		gbpf_note(NOTE_BLOCK_LEVEL, 1);
 		ctx->level = GBPF_LEVEL_BLOCK;
-		return GBPF_GO; /* gBPF cuts large grids */
+		return GBPF_GO; /* gBPF splits large grids */
 	}
-	return within(ctx, bound) ? GBPF_GO : hold(ctx, HELD_FOR_BOUND, 1000000);
+	return fits_inflight(ctx, bound) ? GBPF_GO : hold(ctx, NOTE_HELD_INFLIGHT, 1000000);
 }
 
-/* In a process with both kinds of streams: latency first, then by CUDA priority, then who has waited longest. */
+/* Rank of a held queue in a process with several: class latency, then CUDA priority, then the longest wait. */
 SEC("gbpf/dispatch")
 int GBPF_PROG(auto_dispatch, dispatch)
 {
@@ -368,22 +390,22 @@ int GBPF_PROG(auto_dispatch, dispatch)
 	return rank;
 }
 
-/* ---- retire: how long a request lingers ---- */
+/* ---- retire: the close delay ---- */
 
 SEC("gbpf/retire")
 int GBPF_PROG(auto_retire, retire)
 {
-	u64 linger = ctx->gap_ns + ctx->gap_ns / 4, floor = linger_floor_ns[ctx->tenant & 1023];
+	u64 close_delay = ctx->gap_ns + ctx->gap_ns / 4, floor = close_delay_floor_ns[ctx->tenant & 1023];
 
 	if (ctx->class_id == GBPF_CLASS_LATENCY) {
-		floor = floor < linger_least_ns ? linger_least_ns : floor;
-		linger = linger < floor ? floor : linger;
-		ctx->linger_ns = linger < linger_most_ns ? linger : linger_most_ns;
+		floor = floor < close_delay_min_ns ? close_delay_min_ns : floor;
+		close_delay = close_delay < floor ? floor : close_delay;
+		ctx->linger_ns = close_delay < close_delay_max_ns ? close_delay : close_delay_max_ns;
 	}
 	return 0;
 }
 
-/* ---- preempt: who keeps the GPU although a request waits ---- */
+/* ---- preempt: a tenant keeps the GPU while a request waits ---- */
 
 SEC("gbpf/preempt")
 int GBPF_PROG(auto_preempt, preempt)
@@ -399,31 +421,31 @@ int GBPF_PROG(auto_preempt, preempt)
 		if (end_after_ns && waited >= end_after_ns && ctx->levels & 1 << GBPF_LEVEL_END) {
 			return GBPF_LEVEL_END;
 		}
-		return waited >= patience_ns && ctx->tried == GBPF_LEVEL_NONE && ctx->levels & 1 << GBPF_LEVEL_BLOCK
+		return waited >= preempt_after_ns && ctx->tried == GBPF_LEVEL_NONE && ctx->levels & 1 << GBPF_LEVEL_BLOCK
 			       ? GBPF_LEVEL_BLOCK
 			       : GBPF_LEVEL_NONE;
 	}
-	/* Slices alone serve the request: that others have work on the GPU beside it does no harm. */
+	/* Time slices serve the request; other work on the GPU does not delay it. */
 	if (!hold_pays && !no_slices) {
 		return GBPF_LEVEL_NONE;
 	}
-	/* Who starves is left alone, and what will have left before a control takes effect (a millisecond). */
+	/* Spare starved tenants, and work that ends before a control would take effect (1 ms). */
 	x = bpf_map_lookup_elem(&tenants, &number);
-	if (waited < patience_ns || (ctx->inflight_ns && ctx->inflight_ns < patience_ns && waited < slice_after_ns) ||
-	    (x && x->hungry)) {
+	if (waited < preempt_after_ns || (ctx->inflight_ns && ctx->inflight_ns < preempt_after_ns && waited < slice_after_ns) ||
+	    (x && x->starved)) {
 		return GBPF_LEVEL_NONE;
 	}
-	/* What has been stopped between blocks still counts as in flight, but is not on the GPU. */
-	if (x && x->stops && waited < ignored_after_ns) {
+	/* Launches stopped between blocks count as in flight although they are not on the GPU. */
+	if (x && x->stoppable && waited < lease_ignored_after_ns) {
 		return GBPF_LEVEL_NONE;
 	}
-	/* Requests that synchronize: batch would come back in each gap. */
+	/* Switch off rather than slice: with a slice batch would return in each gap of the request. */
 	if (ctx->tried != GBPF_LEVEL_OFF && ctx->levels & 1 << GBPF_LEVEL_OFF) {
-		gbpf_note(SWITCHED_OFF, 1);
+		gbpf_note(NOTE_SWITCHED_OFF, 1);
 		return GBPF_LEVEL_OFF;
 	}
 	if (waited >= slice_after_ns && ctx->tried == GBPF_LEVEL_NONE && ctx->levels & 1 << GBPF_LEVEL_SLICE) {
-		gbpf_note(SLICED, 1);
+		gbpf_note(NOTE_SLICED, 1);
 		return GBPF_LEVEL_SLICE;
 	}
 	return GBPF_LEVEL_NONE;
@@ -431,63 +453,63 @@ int GBPF_PROG(auto_preempt, preempt)
 
 /* ---- tick ---- */
 
-/* What one look at all tenants finds. */
-struct look {
+/* What one scan of all tenants finds. */
+struct scan {
 	u64 now_ns;
-	u64 bound_ns;	      /* the least that a latency tenant needs */
-	u64 longest_ns;
-	u32 drains;	      /* latency tenants that batch had better drain for */
-	u32 latency, often;   /* those; whose requests synchronize often, or are not known yet */
-	u32 lc_shared, be, be_shared; /* latency tenants and others in the lanes */
-	u32 wanting, next;    /* batch in the process lane that wants the GPU; who of them comes after the one whose turn it is */
-	u32 first;	      /* the first one of them */
-	u32 holder_wants;
-	u32 hungry;
+	u64 inflight_limit_ns;	      /* smallest in-flight limit that a latency tenant needs */
+	u64 longest_ns;	      /* longest launch that is not stoppable */
+	u32 prefers_drain;	      /* latency tenants for which batch should drain */
+	u32 latency, often;   /* latency tenants; those for which holding pays, or that are not known yet */
+	u32 lc_shared, be, be_shared; /* latency tenants in the shared lane; other tenants; those in the shared lane */
+	u32 wanting, next;    /* process lane: tenants that want the GPU; the one after the last turn */
+	u32 first;	      /* the first one that wants the GPU */
+	u32 holder_wants;     /* 1: the tenant that has the turn wants it */
+	u32 starved;	      /* 1: some tenant is starved */
 };
-/* Batch in the shared lane of a GPU, of which two at a time run when there are many. */
-struct crowd {
-	u64 since_ns;	     /* the newer turn's begin */
-	u64 many_ns;	     /* when there were many last */
-	u32 turn[2];	     /* who has them; NOBODY */
-	u32 older, last;     /* whose turn began first; who got one last */
-	u32 wanting, have;   /* found by this look: who wants the GPU; bits: holders of turns that do */
-	u32 first, next;     /* the first that wants one and has none; who of them comes after the last one */
+/* Turns of wide batch tenants in the shared lane of one GPU: two run at a time while there are many. */
+struct shared_turns {
+	u64 since_ns;	     /* start of the newer turn */
+	u64 many_ns;	     /* last time at which there were shared_turns_min_tenants */
+	u32 turn[2];	     /* tenants that have the two turns, or NO_TURNS */
+	u32 older, last;     /* index of the older turn; tenant that got a turn last */
+	u32 wanting, have;   /* this scan: tenants that want the GPU; bit mask of turns still wanted */
+	u32 first, next;     /* this scan: first tenant that wants a turn; the one after the last turn */
 };
-struct crowd crowds[CROWD_GPUS];
-struct look look; /* of the tick that runs; not on its stack: the verifier would tell apart what it finds */
+struct shared_turns shared_turns_of[SHARED_TURNS_GPUS];
+struct scan scan; /* of the running tick; a global, since on the stack the verifier would track each value apart */
 
 static __always_inline u64 average(u64 old, u64 new)
 {
 	return old ? old - old / 4 + new / 4 : new;
 }
 
-/* Pauses are learned, which may go wrong: when there are more requests than bursts they end too early. Up to four times
- * what such a piece of a burst takes; where pauses are longer than that batch may come back. In the shared lane to wait
- * for longer than batch coming back takes gains nothing. */
-static __always_inline void correct_linger(struct tenant *x, u32 lane, u64 requests, u64 bursts, u64 took_ns)
+/* Doubles the close delay of a latency tenant while it has more requests than bursts, that is, while requests end too early, and
+ * shrinks it slowly otherwise. At most four times what one piece of a burst takes (after longer pauses batch may return), and in
+ * the shared lane at most what a return of batch costs. */
+static __always_inline void correct_close_delay(struct tenant *x, u32 lane, u64 requests, u64 bursts, u64 took_ns)
 {
-	u64 limit = lane == GBPF_LANE_SHARED ? linger_shared_ns : linger_most_ns;
-	u64 most = 4 * (took_ns / requests), ns = x->linger_ns;
+	u64 limit = lane == GBPF_LANE_SHARED ? close_delay_shared_max_ns : close_delay_max_ns;
+	u64 most = 4 * (took_ns / requests), ns = x->close_delay_ns;
 
 	most = most < limit ? most : limit;
-	x->whole = requests * 16 <= bursts * 18;
+	x->single_burst = requests * 16 <= bursts * 18;
 	if (requests * 16 > bursts * 20) {
-		ns = ns ? 2 * ns : linger_least_ns;
-	} else if (x->whole) {
+		ns = ns ? 2 * ns : close_delay_min_ns;
+	} else if (x->single_burst) {
 		ns -= ns / 8;
 	}
-	x->linger_ns = ns < most ? ns : most;
+	x->close_delay_ns = ns < most ? ns : most;
 }
 
-/* How long requests of a latency tenant linger at least. */
-static __always_inline u32 least_linger(const struct tenant *x, u32 lane)
+/* Returns the minimum close delay of a latency tenant, ns. */
+static __always_inline u32 close_delay_floor(const struct tenant *x, u32 lane)
 {
-	int short_is_right = lane == GBPF_LANE_SHARED || (x->whole && x->syncs16 && x->syncs16 < often_syncs);
+	int short_is_right = lane == GBPF_LANE_SHARED || (x->single_burst && x->syncs16 && x->syncs16 < hold_min_syncs_x16);
 
-	return (u32)(short_is_right || x->linger_ns > linger_process_ns ? x->linger_ns : linger_process_ns);
+	return (u32)(short_is_right || x->close_delay_ns > close_delay_process_min_ns ? x->close_delay_ns : close_delay_process_min_ns);
 }
 
-/* Few are measured; what they take says what all take. Where none was, nothing is said. */
+/* Extrapolates from the few launches whose duration is known to all; changes nothing when none is. */
 static __always_inline void learn_launches(struct tenant *x, const struct account *a, u64 n)
 {
 	u64 launches = a->launches - x->launches, known = a->known - x->known;
@@ -498,24 +520,23 @@ static __always_inline void learn_launches(struct tenant *x, const struct accoun
 	}
 }
 
-/* What batch has on the GPU when a request comes can be cut off by short slices: then it comes back in each pause of the
- * request, for nothing, and leaves again, which takes longer than many pauses. Or it may finish: half of its longest launch,
- * on the average, and then the request is alone, since batch is held. Pauses are after synchronizations, and between many
- * short launches. The first choice keeps a margin against the other. */
+/* Compares two ways to get batch off the GPU in the process lane. Short slices let it return in each pause of the request (after
+ * synchronizations, or between many short launches), for batch_return_ns each. Draining lets it finish once: half of its longest
+ * launch on average. Returns 1 if draining is cheaper, with hysteresis. */
 static __always_inline u32 better_drained(const struct tenant *x)
 {
 	u64 pauses16 = x->syncs16;
 	u64 cost = longest_ns / 2;
 
-	if (x->launches16 >= 16 * launches_many && x->gpu_ns && x->gpu_ns * 2 < x->mean_ns) {
-		pauses16 += 16 * (u64)pauses_many;
+	if (x->launches16 >= 16 * gappy_min_launches && x->gpu_ns && x->gpu_ns * 2 < x->mean_ns) {
+		pauses16 += 16 * (u64)gappy_gaps;
 	}
-	cost = x->drains ? cost / 2 : cost;
-	return longest_ns && pauses16 * back_ns / 16 > cost + back_ns;
+	cost = x->prefers_drain ? cost / 2 : cost;
+	return longest_ns && pauses16 * batch_return_ns / 16 > cost + batch_return_ns;
 }
 
-/* How a latency tenant's requests are, from what was added since the look before. What counts as one request are its bursts:
- * while the linger is not learned yet gBPF may have taken each of its gaps for the end of a request. */
+/* Learns what the requests of a latency tenant look like from the change of its statistics since the last scan. A burst counts as
+ * one request: while the close delay is still too short, gBPF reports each gap as the end of a request. */
 static __always_inline void learn_latency(struct tenant *x, u32 t, u32 lane, u64 now)
 {
 	u64 requests = gbpf_tenant_stat(t, GBPF_STAT_REQUESTS), syncs = gbpf_tenant_stat(t, GBPF_STAT_SYNCS);
@@ -526,20 +547,20 @@ static __always_inline void learn_latency(struct tenant *x, u32 t, u32 lane, u64
 	a = gbpf_tenant_lookup(&accounts, t, &key);
 	bursts = a ? a->bursts : 0;
 	n = bursts - x->bursts;
-	if (requests < x->requests || bursts < x->bursts || !x->looked_ns) {
-		n = 0; /* another program has the number now */
-	} else if (n < 8 && now < x->looked_ns + 1000000000) {
+	if (requests < x->requests || bursts < x->bursts || !x->scanned_ns) {
+		n = 0; /* the tenant number was reused by another program */
+	} else if (n < 8 && now < x->scanned_ns + 1000000000) {
 		return;
 	} else if (requests > x->requests) {
-		n = n ? n : 1; /* always busy */
+		n = n ? n : 1; /* never pauses */
 		x->syncs16 = average(x->syncs16, (syncs - x->syncs) * 16 / n + 1);
 		x->mean_ns = average(x->mean_ns, (took - x->request_ns) / n + 1);
-		x->gap_ns = average(x->gap_ns, (now - x->looked_ns) / n + 1);
+		x->gap_ns = average(x->gap_ns, (now - x->scanned_ns) / n + 1);
 		if (a) {
 			learn_launches(x, a, n);
 		}
-		x->drains = better_drained(x);
-		correct_linger(x, lane, requests - x->requests, n, took - x->request_ns);
+		x->prefers_drain = better_drained(x);
+		correct_close_delay(x, lane, requests - x->requests, n, took - x->request_ns);
 	} else {
 		return;
 	}
@@ -550,49 +571,49 @@ static __always_inline void learn_latency(struct tenant *x, u32 t, u32 lane, u64
 	x->launches = a ? a->launches : 0;
 	x->known = a ? a->known : 0;
 	x->known_ns = a ? a->known_ns : 0;
-	x->looked_ns = now;
+	x->scanned_ns = now;
 }
 
-/* How much that cannot be stopped may be on the GPU when a request comes: a quarter of what the request takes, and more
- * the less often one comes. */
-static __always_inline u64 bound_for(const struct tenant *x)
+/* Returns the in-flight limit of launches that are not stoppable: a quarter of a request's duration, twice that when requests take
+ * less than 5 % of the time, eight times below 1 %. */
+static __always_inline u64 inflight_limit_for(const struct tenant *x)
 {
-	u64 bound = x->mean_ns ? x->mean_ns / 4 : first_bound_ns;
+	u64 bound = x->mean_ns ? x->mean_ns / 4 : inflight_initial_ns;
 
 	if (x->mean_ns * 100 < x->gap_ns) {
 		bound *= 8;
 	} else if (x->mean_ns * 20 < x->gap_ns) {
 		bound *= 2;
 	}
-	return bound < least_bound_ns ? least_bound_ns : bound > most_bound_ns ? most_bound_ns : bound;
+	return bound < inflight_min_ns ? inflight_min_ns : bound > inflight_max_ns ? inflight_max_ns : bound;
 }
 
-/* What a batch tenant's launches were like, for its next start. */
+/* Stores the profile of a batch tenant for its next start. */
 static __always_inline void remember(struct tenant *x, const struct account *a)
 {
 	struct profile p = { .seen_ns = a->seen_ns, .block_ns = a->block_ns };
 
-	if (x->who.command && a->seen_ns >= known_from_ns) {
-		bpf_map_update_elem(&profiles, &x->who, &p, BPF_ANY);
+	if (x->program.command && a->seen_ns >= profile_min_ns) {
+		bpf_map_update_elem(&profiles, &x->program, &p, BPF_ANY);
 	}
 }
 
-/* Has it had its minimum share? Only who always has work on the GPU, or is held, can starve. */
-static __always_inline void watch_share(struct tenant *x, u32 t, int wants, u64 now)
+/* Marks a tenant as starved. Only a tenant that wants the GPU for the whole window can be. */
+static __always_inline void check_share(struct tenant *x, u32 t, int wants, u64 now)
 {
 	u64 busy = gbpf_tenant_stat(t, GBPF_STAT_BUSY_NS);
 
 	if (!wants) {
-		x->hungry = 0;
+		x->starved = 0;
 		x->since_ns = 0;
 	}
 	if (!x->since_ns || busy < x->busy_ns) {
 		x->since_ns = now;
 		x->busy_ns = busy;
 	} else if (now >= x->since_ns + share_window_ns) {
-		x->hungry = !x->stops && busy < x->busy_ns + share_least_ns; /* who stops goes by the hold limit */
-		if (x->hungry) {
-			gbpf_note(FED, 1);
+		x->starved = !x->stoppable && busy < x->busy_ns + share_min_ns; /* stoppable tenants have the hold limit instead */
+		if (x->starved) {
+			gbpf_note(NOTE_STARVED, 1);
 			gbpf_preempt_now(t, GBPF_LEVEL_HOLD);
 		}
 		x->since_ns = now;
@@ -600,37 +621,37 @@ static __always_inline void watch_share(struct tenant *x, u32 t, int wants, u64 
 	}
 }
 
-static __always_inline void join_crowd(const struct tenant *x, u32 t)
+static __always_inline void shared_turns_join(const struct tenant *x, u32 t)
 {
-	struct crowd *c = &crowds[(x->crowd - 1) & (CROWD_GPUS - 1)];
+	struct shared_turns *c = &shared_turns_of[(x->turns_gpu - 1) & (SHARED_TURNS_GPUS - 1)];
 
 	c->wanting++;
 	if (t == c->turn[0] || t == c->turn[1]) {
 		c->have |= t == c->turn[0] ? 1 : 2;
 		return;
 	}
-	if (c->first == NOBODY) {
+	if (c->first == NO_TURNS) {
 		c->first = t;
 	}
-	if (c->next == NOBODY && t > c->last) {
+	if (c->next == NO_TURNS && t > c->last) {
 		c->next = t;
 	}
 }
 
-/* One turn goes on in a look: that of who does not want it, or the older one when it is over. Many are many for a while: who
- * wants nothing between two of its own requests is back at once. */
-static __always_inline void pass_on(struct crowd *c, u32 latency, u64 now)
+/* Passes on at most one turn per scan: one that is no longer wanted, or the older one when its time is over. The tenants count as
+ * many for a while after they were, since one that waits for its own results is back at once. */
+static __always_inline void shared_turns_advance(struct shared_turns *c, u32 latency, u64 now)
 {
-	u32 next = c->next != NOBODY ? c->next : c->first, slot;
-	u64 length = turns_ns / (c->wanting ? c->wanting : 1);
+	u32 next = c->next != NO_TURNS ? c->next : c->first, slot;
+	u64 length = turn_round_ns / (c->wanting ? c->wanting : 1);
 
-	length = length < crowd_turn_ns / 2 ? length : crowd_turn_ns / 2;
-	if (crowd_from && c->wanting >= crowd_from) {
+	length = length < shared_turn_ns / 2 ? length : shared_turn_ns / 2;
+	if (shared_turns_min_tenants && c->wanting >= shared_turns_min_tenants) {
 		c->many_ns = now;
 	}
-	if (!latency || !c->many_ns || now > c->many_ns + crowd_turn_ns) {
-		c->turn[0] = c->turn[1] = NOBODY;
-	} else if (next != NOBODY && (c->have != 3 || now >= c->since_ns + length)) {
+	if (!latency || !c->many_ns || now > c->many_ns + shared_turn_ns) {
+		c->turn[0] = c->turn[1] = NO_TURNS;
+	} else if (next != NO_TURNS && (c->have != 3 || now >= c->since_ns + length)) {
 		slot = !(c->have & 1) ? 0 : !(c->have & 2) ? 1 : c->older & 1;
 		c->turn[slot] = c->last = next;
 		c->older = slot ^ 1;
@@ -638,14 +659,14 @@ static __always_inline void pass_on(struct crowd *c, u32 latency, u64 now)
 	}
 }
 
-static __always_inline u8 waits(const struct tenant *x, u32 t)
+static __always_inline u8 waits_shared(const struct tenant *x, u32 t)
 {
-	const struct crowd *c = &crowds[(x->crowd - 1) & (CROWD_GPUS - 1)];
+	const struct shared_turns *c = &shared_turns_of[(x->turns_gpu - 1) & (SHARED_TURNS_GPUS - 1)];
 
-	return c->turn[0] != NOBODY && t != c->turn[0] && t != c->turn[1];
+	return c->turn[0] != NO_TURNS && t != c->turn[0] && t != c->turn[1];
 }
 
-static __always_inline void look_at_batch(struct look *l, struct tenant *x, u32 t, u32 lane, u32 learn)
+static __always_inline void scan_batch(struct scan *l, struct tenant *x, u32 t, u32 lane, u32 learn)
 {
 	struct account *a;
 	u32 key = 0;
@@ -656,60 +677,60 @@ static __always_inline void look_at_batch(struct look *l, struct tenant *x, u32 
 		return;
 	}
 	wants = gbpf_tenant_stat(t, GBPF_STAT_INFLIGHT_NS) || a->held_ns + 3000000 > l->now_ns;
-	x->stops = a->seen_ns && a->block_ns * 100 >= a->seen_ns * shared_from_percent;
+	x->stoppable = a->seen_ns && a->block_ns * 100 >= a->seen_ns * shared_min_stoppable_percent;
 	if (learn) {
 		remember(x, a);
 	}
-	watch_share(x, t, wants, l->now_ns);
-	l->hungry |= x->hungry;
-	if (lane == GBPF_LANE_PROCESS && !x->stops && a->longest_ns > l->longest_ns) {
+	check_share(x, t, wants, l->now_ns);
+	l->starved |= x->starved;
+	if (lane == GBPF_LANE_PROCESS && !x->stoppable && a->longest_ns > l->longest_ns) {
 		l->longest_ns = a->longest_ns;
 	}
-	x->wide = lane == GBPF_LANE_SHARED && x->crowd && a->threads >= crowd_threads;
-	if (wants && x->wide) {
-		join_crowd(x, t);
+	x->takes_turns = lane == GBPF_LANE_SHARED && x->turns_gpu && a->threads >= shared_turns_min_threads;
+	if (wants && x->takes_turns) {
+		shared_turns_join(x, t);
 	}
 	if (wants && lane == GBPF_LANE_PROCESS) {
 		l->wanting++;
 		l->holder_wants |= t == turn;
-		if (l->first == NOBODY) {
+		if (l->first == NO_TURNS) {
 			l->first = t;
 		}
-		if (l->next == NOBODY && t > last_turn) {
+		if (l->next == NO_TURNS && t > last_turn) {
 			l->next = t;
 		}
 	}
 }
 
-/* Hands the turn on when it is over: first nobody launches, until what the last one has on the GPU has nearly finished. Where
- * slices are not short there are no turns. */
-static __always_inline void hand_on(const struct look *l)
+/* Passes the turn in the process lane on when it is over: first no tenant launches, until all but turn_overlap_ns of the previous
+ * tenant's work has finished. Without short slices there are no turns. */
+static __always_inline void turns_advance(const struct scan *l)
 {
-	u64 length = turns_ns / (l->wanting ? l->wanting : 1);
-	u32 next = l->next != NOBODY ? l->next : l->first;
+	u64 length = turn_round_ns / (l->wanting ? l->wanting : 1);
+	u32 next = l->next != NO_TURNS ? l->next : l->first;
 
-	length = length < turn_most_ns ? length : turn_most_ns;
+	length = length < turn_max_ns ? length : turn_max_ns;
 	if (!l->latency || l->be - l->be_shared < 2 || no_slices) {
-		turn = NOBODY;
-		leaving = FREE;
+		turn = NO_TURNS;
+		leaving = TURN_FREE;
 		return;
 	}
-	if (turn == NOBODY) {
-		turn = FREE;
+	if (turn == NO_TURNS) {
+		turn = TURN_FREE;
 	}
-	if (turn != FREE && next != turn && next != NOBODY && (l->now_ns >= turn_since_ns + length || !l->holder_wants)) {
+	if (turn != TURN_FREE && next != turn && next != NO_TURNS && (l->now_ns >= turn_since_ns + length || !l->holder_wants)) {
 		leaving = turn;
-		turn = FREE;
+		turn = TURN_FREE;
 	}
-	if (turn == FREE && next != NOBODY && gbpf_tenant_stat(leaving, GBPF_STAT_INFLIGHT_NS) <= touch_ns) {
+	if (turn == TURN_FREE && next != NO_TURNS && gbpf_tenant_stat(leaving, GBPF_STAT_INFLIGHT_NS) <= turn_overlap_ns) {
 		turn = last_turn = next;
-		leaving = FREE;
+		leaving = TURN_FREE;
 		turn_since_ns = l->now_ns;
 	}
 }
 
-/* The time slice that a tenant should have; 0: the device's own. */
-static __always_inline u32 slice_for(const struct look *l, const struct tenant *x, long class_id)
+/* Returns the time slice of a tenant, us; 0: the device's own. */
+static __always_inline u32 slice_for(const struct scan *l, const struct tenant *x, long class_id)
 {
 	u32 n = l->be - l->be_shared;
 
@@ -717,15 +738,16 @@ static __always_inline u32 slice_for(const struct look *l, const struct tenant *
 		return 0;
 	}
 	if (class_id == GBPF_CLASS_LATENCY) {
-		return l->hungry ? latency_slice_hungry_us : l->latency > 1 ? latency_slice_many_us : latency_slice_us;
+		return l->starved ? latency_slice_starved_us : l->latency > 1 ? latency_slice_several_us : latency_slice_us;
 	}
-	if (x->stops || (n == 1 && l->drains == l->latency)) {
-		return batch_slice_stops_us;
+	if (x->stoppable || (n == 1 && l->prefers_drain == l->latency)) {
+		return batch_slice_drain_us;
 	}
-	return x->hungry ? batch_slice_hungry_us : n > 1 ? batch_slice_many_us : batch_slice_us;
+	return x->starved ? batch_slice_starved_us : n > 1 ? batch_slice_turns_us : batch_slice_us;
 }
 
-/* Asks anew now and then: that it cannot be done may only show when the tenant has started. True: it is refused. */
+/* Sets the slice if it changed, and again from time to time: a refusal may show only once the tenant has started. Returns 1 if
+ * refused. */
 static __always_inline u32 set_slice(struct tenant *x, u32 t, u32 slice, u32 again)
 {
 	if (slice == x->slice_us && (!slice || (x->set && !again))) {
@@ -737,14 +759,14 @@ static __always_inline u32 set_slice(struct tenant *x, u32 t, u32 slice, u32 aga
 	return x->refused;
 }
 
-static __always_inline void publish(const struct look *l)
+static __always_inline void publish(const struct scan *l)
 {
 	latency_tenants = l->latency;
 	latency_shared = l->lc_shared;
-	others = l->be;
-	others_shared = l->be_shared;
+	other_tenants = l->be;
+	other_shared = l->be_shared;
 	hold_pays = l->often != 0;
-	bound_ns = l->bound_ns;
+	inflight_limit_ns = l->inflight_limit_ns;
 	longest_ns = l->longest_ns;
 	ticked_ns = l->now_ns;
 }
@@ -753,17 +775,17 @@ SEC("gbpf/tick")
 int GBPF_PROG(auto_tick, tick)
 {
 	u32 t, n = ctx->tenants < 1024 ? ctx->tenants : 1024, learn = ctx->epoch % 64 == 0, refused;
-	struct look *l = &look;
+	struct scan *l = &scan;
 
 	__builtin_memset(l, 0, sizeof(*l));
 	l->now_ns = ctx->now_ns;
-	l->bound_ns = most_bound_ns;
-	l->next = l->first = NOBODY;
-	bpf_for (t, 0, CROWD_GPUS) {
-		struct crowd *c = &crowds[t & (CROWD_GPUS - 1)];
+	l->inflight_limit_ns = inflight_max_ns;
+	l->next = l->first = NO_TURNS;
+	bpf_for (t, 0, SHARED_TURNS_GPUS) {
+		struct shared_turns *c = &shared_turns_of[t & (SHARED_TURNS_GPUS - 1)];
 
 		c->wanting = c->have = 0;
-		c->first = c->next = NOBODY;
+		c->first = c->next = NO_TURNS;
 	}
 	bpf_for (t, 0, n) {
 		struct tenant *x = bpf_map_lookup_elem(&tenants, &t);
@@ -777,23 +799,23 @@ int GBPF_PROG(auto_tick, tick)
 			u64 bound;
 
 			learn_latency(x, t, lane, l->now_ns);
-			linger_floor_ns[t & 1023] = least_linger(x, lane);
-			bound = bound_for(x);
-			l->bound_ns = bound < l->bound_ns ? bound : l->bound_ns;
+			close_delay_floor_ns[t & 1023] = close_delay_floor(x, lane);
+			bound = inflight_limit_for(x);
+			l->inflight_limit_ns = bound < l->inflight_limit_ns ? bound : l->inflight_limit_ns;
 			l->latency++;
 			l->lc_shared += lane;
-			l->often += !x->syncs16 || x->syncs16 >= often_syncs || x->drains;
-			l->drains += x->drains;
+			l->often += !x->syncs16 || x->syncs16 >= hold_min_syncs_x16 || x->prefers_drain;
+			l->prefers_drain += x->prefers_drain;
 		} else if (class_id >= 0) {
 			l->be++;
 			l->be_shared += lane;
-			look_at_batch(l, x, t, lane, learn);
+			scan_batch(l, x, t, lane, learn);
 		}
 	}
 	publish(l);
-	hand_on(l);
-	bpf_for (t, 0, CROWD_GPUS) {
-		pass_on(&crowds[t & (CROWD_GPUS - 1)], l->lc_shared, l->now_ns);
+	turns_advance(l);
+	bpf_for (t, 0, SHARED_TURNS_GPUS) {
+		shared_turns_advance(&shared_turns_of[t & (SHARED_TURNS_GPUS - 1)], l->lc_shared, l->now_ns);
 	}
 	refused = 0;
 	bpf_for (t, 0, n) {
@@ -801,7 +823,7 @@ int GBPF_PROG(auto_tick, tick)
 		long class_id = gbpf_tenant_class(t);
 
 		if (x && class_id >= 0) {
-			waits_its_turn[t & 1023] = class_id != GBPF_CLASS_LATENCY && x->wide && waits(x, t);
+			waits_for_turn[t & 1023] = class_id != GBPF_CLASS_LATENCY && x->takes_turns && waits_shared(x, t);
 		}
 		if (x && class_id >= 0 && (gbpf_tenant_stat(t, GBPF_STAT_LANE) & 1) == GBPF_LANE_PROCESS) {
 			u32 no = set_slice(x, t, slice_for(l, x, class_id), learn);
@@ -813,7 +835,7 @@ int GBPF_PROG(auto_tick, tick)
 	return 0;
 }
 
-/* The slices that it gave are the policy's: they go with it. */
+/* Gives back the time slices that the policy set. */
 SEC("gbpf/exit")
 int GBPF_PROG(auto_exit, exit)
 {

@@ -1,24 +1,28 @@
-/* cfs: a completely fair scheduler for the GPU. One program at a time has it, the one that has had least for its weight.
+/* cfs: a completely fair scheduler for the GPU. One program at a time has the GPU: the one with the
+ * least GPU time relative to its weight.
  *
- * Use it when programs should not run into each other at all (caches, context switches), and each should get its turn soon:
- * fair lets everybody run who is not far ahead, and leaves the turns to the hardware.
+ * Use it when programs should not interfere at all (caches, context switches) and each should get
+ * its turn soon. fair, in contrast, runs all programs that are not far ahead and leaves the turns
+ * to the hardware.
  *
- * How, as in Linux before EEVDF: each tenant has a virtual time, its GPU time divided by its weight. gbpfd gives the GPU to the
- * one with the least for a slice: its share of latency_ns by weight, but min_granularity_ns at least. The slice ends when
- * it is used up, or when its holder no longer wants the GPU. Who wakes after a pause is placed half a latency_ns before the
- * least virtual time: it runs soon, but has not saved up what it did not use; and it takes the GPU from the
- * holder if it is behind by more than wakeup_granularity_ns. A latency tenant has eight times its weight. */
+ * How, as in Linux before EEVDF: each tenant has a virtual time, its GPU time divided by its
+ * weight. gbpfd gives the GPU to the tenant with the least virtual time for a slice: its share of
+ * latency_ns by weight, at least min_granularity_ns. The slice ends when it is used up or its
+ * tenant no longer wants the GPU. A tenant that wakes after a pause is placed half a latency_ns
+ * before the least virtual time: it runs soon, but has not saved up unused time; it preempts the
+ * current tenant if it is behind by more than wakeup_granularity_ns. A latency tenant has eight
+ * times its weight. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");
 
-const volatile u64 latency_ns = 24000000;	  /* in which everybody has had the GPU once */
-const volatile u64 min_granularity_ns = 3000000;  /* of a slice: hand-overs cost */
+const volatile u64 latency_ns = 24000000;	  /* ns: period in which each tenant has had the GPU once */
+const volatile u64 min_granularity_ns = 3000000;  /* ns: shortest slice, since switching tenants has a cost */
 const volatile u64 wakeup_granularity_ns = 1000000;
-const volatile u64 inflight_limit_ns = 2000000;	  /* of one tenant: the next one waits for it */
-const volatile u32 unknown_limit = 4;		  /* the same, in launches, while durations are not known */
-const volatile u64 sleep_ns = 3000000;		  /* not seen for so long: asleep */
-const volatile u64 stale_ns = 50000000;		  /* without a tick for so long (gbpfd is gone) everybody just goes */
+const volatile u64 inflight_limit_ns = 2000000;	  /* ns: work in flight per tenant, which the next one waits for */
+const volatile u32 unknown_limit = 4;		  /* launches: the same while durations are unknown */
+const volatile u64 sleep_ns = 3000000;		  /* ns: a tenant without a launch for this time is asleep */
+const volatile u64 stale_ns = 50000000;		  /* ns: published values older than this (gbpfd is not running) are ignored */
 
 enum { HELD_FOR_OTHER, SWITCHES, WAKEUPS };
 
@@ -26,8 +30,8 @@ enum { HELD_FOR_OTHER, SWITCHES, WAKEUPS };
 
 struct account {
 	u64 vtime_ns; /* GPU time / weight * 100 */
-	u64 seen_ns;  /* last asked to launch */
-	u64 out;      /* launches that have not retired, about */
+	u64 seen_ns;  /* time of the last launch or request to launch */
+	u64 out;      /* launches not retired, approximately */
 };
 
 struct {
@@ -38,10 +42,10 @@ struct {
 	__type(value, struct account);
 } accounts SEC(".maps");
 
-/* Written by tick, read by all. */
-u32 current = NOBODY; /* who has the GPU; NOBODY: everybody */
-u64 slice_end_v;      /* virtual time of the holder at which its slice is over */
-u64 least_v;	      /* the least virtual time; never falls */
+/* Published by tick. */
+u32 current = NOBODY; /* tenant that has the GPU; NOBODY: all may run */
+u64 slice_end_v;      /* virtual time at which its slice ends */
+u64 least_v;	      /* least virtual time; never decreases */
 u64 ticked_ns;
 
 static __always_inline u64 weight_of(u32 class_id, u64 weight)
@@ -99,7 +103,7 @@ int GBPF_PROG(cfs_retire, retire)
 	return 0;
 }
 
-/* What a look at all tenants finds among those who want the GPU. */
+/* Result of a scan of the tenants that want the GPU. */
 struct look {
 	u64 weights, least_v, current_v;
 	u32 wanting, next;
@@ -112,7 +116,7 @@ static __always_inline void look_at(struct look *l, const struct account *a, u32
 	u64 w;
 
 	if (class_id < 0 || weight <= 0 || (!a->out && a->seen_ns + 1500000 < now)) {
-		return; /* gone, or does not want it */
+		return; /* exited, or does not want the GPU */
 	}
 	w = weight_of((u32)class_id, (u64)weight);
 	l->weights += w;
@@ -153,10 +157,10 @@ int GBPF_PROG(cfs_tick, tick)
 		least_v = l.least_v;
 	}
 	if (l.wanting < 2) {
-		current = NOBODY; /* nobody to be kept apart from */
+		current = NOBODY; /* only one tenant */
 		return 0;
 	}
-	/* The holder goes on while its slice lasts, unless somebody woke who is far behind. */
+	/* The current tenant continues during its slice unless a tenant far behind woke up. */
 	if (l.current_v < slice_end_v && l.current_v <= l.least_v + slice_of(&l) + wakeup_granularity_ns) {
 		return 0;
 	}

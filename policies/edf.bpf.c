@@ -1,36 +1,40 @@
-/* edf: the earliest deadline first, across all programs on the GPU.
+/* edf: earliest deadline first, across all programs on the GPU.
  *
- * Use it when requests come with deadlines (gbpf_hint, GBPF_HINT) that differ: a frame that is due in 5 ms goes before one
- * that is due in 30, whoever has them. Work without a deadline goes when no deadline is open. While the GPU can keep all
- * deadlines at all, no order keeps more of them; laxity also looks at how much work is left.
+ * Use it when requests have different deadlines (gbpf_hint, GBPF_HINT): a frame due in 5 ms runs
+ * before one due in 30 ms, whichever program they belong to. Work without a deadline runs when no
+ * deadline is open. As long as the GPU can meet all deadlines, no other order meets more of them;
+ * laxity also considers the remaining work.
  *
- * How: each millisecond gbpfd looks whose requests are open and until when, and publishes the deadline of the most urgent
- * ones; who has a later one, or none, holds. A request that has missed its deadline by a grace is treated as one without
- * (else, when there is too much work, each late request would make the next one late).
+ * How: every millisecond gbpfd collects the deadlines of open requests and publishes the most
+ * urgent ones; tenants with a later deadline, or none, hold. A request that has missed its deadline
+ * by a grace time is treated as one without a deadline; otherwise, under overload, each late
+ * request would make the next one late.
  *
- * After: Liu and Layland, Scheduling algorithms for multiprogramming in a hard-real-time environment (1973); several at a
- * time as in XSched's K-EDF. Nobody starves: after the hold limit (100 ms) gBPF lets everybody have a minimum share. */
+ * After: Liu and Layland, Scheduling algorithms for multiprogramming in a hard-real-time
+ * environment (1973); several at a time as in XSched's K-EDF. No tenant starves: after the hold
+ * limit (100 ms) gBPF grants a minimum share. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");
 
-const volatile u32 at_once = 1;			/* the so many earliest deadlines may go together, 1-4 */
-const volatile u64 late_grace_ns = 20000000;	/* how late a request may be and still count as urgent */
-const volatile u64 inflight_limit_ns = 1000000; /* of work without deadlines: an urgent request waits so long at most */
-const volatile u32 unknown_limit = 4;		/* the same, in launches, while durations are not known */
-const volatile u64 hold_ns = 1000000;		/* asks again after so long even if nothing changes */
-const volatile u64 stale_ns = 50000000;		/* without a tick for so long (gbpfd is gone) everybody just goes */
+const volatile u32 at_once = 1;			/* number of earliest deadlines that may run together, 1-4 */
+const volatile u64 late_grace_ns = 20000000;	/* ns: a request later than this no longer counts as urgent */
+const volatile u64 inflight_limit_ns = 1000000; /* ns: work without deadlines in flight: the longest wait of an urgent request */
+const volatile u32 unknown_limit = 4;		/* launches: the same while durations are unknown */
+const volatile u64 hold_ns = 1000000;		/* ns: a held launch asks again after this */
+const volatile u64 stale_ns = 50000000;		/* ns: published values older than this (gbpfd is not running) are ignored */
 
 enum { HELD_FOR_EARLIER, HELD_FOR_DRAIN, MISSED };
 
 #define NONE (~0ull)
 
-/* Written by tick, read by all. */
-u64 deadline_of[1024]; /* NONE: has none, or has missed it */
-u64 limit_ns = NONE;   /* who is due by then may go */
+/* Published by tick. */
+u64 deadline_of[1024]; /* by tenant; NONE: no deadline, or missed */
+u64 limit_ns = NONE;   /* tenants with a deadline up to this may run */
 u64 ticked_ns;
 
-/* May this one go without making an urgent request wait? Block level: what has not begun leaves at once. */
+/* Returns 1 if the launch does not delay an urgent request; at block level, blocks that have not
+ * started exit at once. */
 static __always_inline int goes_beside(struct gbpf_submit_ctx *ctx)
 {
 	if (ctx->block_ok) {
@@ -38,7 +42,7 @@ static __always_inline int goes_beside(struct gbpf_submit_ctx *ctx)
 		return 1;
 	}
 	if (!ctx->inflight || ctx->kind >= GBPF_KIND_HOST) {
-		return 1; /* one may always run, however long it is; host functions take no GPU time */
+		return 1; /* one launch may always run; host functions take no GPU time */
 	}
 	return ctx->est_ns ? ctx->inflight_ns + ctx->est_ns <= inflight_limit_ns : ctx->inflight < unknown_limit;
 }
@@ -50,14 +54,14 @@ int GBPF_PROG(edf_submit, submit)
 	u64 own = ctx->deadline_ns && ctx->deadline_ns + late_grace_ns > ctx->now_ns ? ctx->deadline_ns : NONE;
 
 	if (own <= limit && own != NONE) {
-		return GBPF_GO; /* also with a deadline that is so new that no tick has seen it */
+		return GBPF_GO; /* also with a deadline that no tick has seen yet */
 	}
 	if (ctx->lc_open && (limit != NONE || ctx->class_id != GBPF_CLASS_LATENCY)) {
 		if (!ctx->asked) {
 			gbpf_note(HELD_FOR_EARLIER, 1);
 		}
 		ctx->hold_ns = hold_ns;
-		return GBPF_HOLD; /* gBPF wakes it the moment a request ends */
+		return GBPF_HOLD; /* gBPF wakes it when a request ends */
 	}
 	if (ctx->class_id != GBPF_CLASS_LATENCY && !goes_beside(ctx)) {
 		if (!ctx->asked) {
@@ -68,7 +72,7 @@ int GBPF_PROG(edf_submit, submit)
 	return GBPF_GO;
 }
 
-/* Within a program the queue whose first launch has waited longest; latency queues before the others. */
+/* Rank within a program: latency queues first, then the longest wait. */
 SEC("gbpf/dispatch")
 int GBPF_PROG(edf_dispatch, dispatch)
 {
@@ -78,7 +82,7 @@ int GBPF_PROG(edf_dispatch, dispatch)
 	return ctx->class_id == GBPF_CLASS_LATENCY ? rank + 500000 : rank;
 }
 
-/* The least of those above the last one found. */
+/* Returns the least deadline above the last one found. */
 static __always_inline u64 next_above(u64 last, u32 n)
 {
 	u64 least = NONE;

@@ -1,35 +1,37 @@
-/* fair: every tenant gets GPU time in proportion to its weight; latency-critical ones may run ahead further, and who has a
- * target for its requests gets as much more as it needs to reach it.
+/* fair: GPU time in proportion to weight. Latency tenants may run ahead further, and a tenant with
+ * a target for its requests gets as much more as it needs to meet it.
  *
- * Use it as the default, when tenants are busy rather than urgent. It does not make a request fast while others are busy;
- * lc_first does.
+ * Use it as the default, when tenants are busy rather than urgent. It does not make a request fast
+ * while other tenants are busy; lc_first does.
  *
- * How: each tenant has a virtual time, its GPU time divided by its weight. Every millisecond gbpfd looks who wants the GPU
- * all the time, and finds the lowest virtual time among them: the floor. Who is ahead of the floor by more than its slack is
- * put off until the others have caught up. Who comes back after a pause begins at the floor: time that was not used is not
- * saved up. When nobody competes, the floor follows whoever runs, and nobody is put off.
+ * How: each tenant has a virtual time, its GPU time divided by its weight. Every millisecond gbpfd
+ * finds the tenants that want the GPU continuously, and the lowest virtual time among them: the
+ * floor. A tenant ahead of the floor by more than its slack is deferred until the others have
+ * caught up. A tenant that returns after a pause starts at the floor: unused time is not saved.
+ * Without competition the floor follows the running tenant, and nothing is deferred.
  *
- * Targets (SLA): gbpf map set targets NUMBER 5ms is how long requests of a latency tenant may take on average. Twenty times
- * a second gbpfd looks what they took; while it is more, the tenant's weight grows by a quarter each time, to 16 times at
- * most, and while it is less than three quarters of the target it falls back. */
+ * Targets (SLA): `gbpf map set targets NUMBER 5ms` sets the mean duration that requests of a
+ * latency tenant may have. Twenty times a second gbpfd compares it with the measured mean; while
+ * that is higher, the tenant's weight grows by a quarter each time, up to 16 times, and while it is
+ * below three quarters of the target it falls back. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");
 
-const volatile u64 slack_ns = 4000000;		/* ahead of the floor, at weight 100 */
-const volatile u64 latency_slack_ns = 40000000; /* the same for latency-critical tenants: their priority */
-const volatile u64 inflight_limit_ns = 8000000; /* on the GPU at once, so that nobody has to wait for a long queue */
-const volatile u32 unknown_limit = 16;		/* launches in flight while durations are not known yet */
-const volatile u64 stale_ns = 50000000;		/* without a tick for so long (gbpfd is gone) everybody just goes */
+const volatile u64 slack_ns = 4000000;		/* ns: virtual time ahead of the floor, at weight 100 */
+const volatile u64 latency_slack_ns = 40000000; /* ns: the same for latency tenants: their priority */
+const volatile u64 inflight_limit_ns = 8000000; /* ns: work in flight per tenant, so that no tenant waits for a long queue */
+const volatile u32 unknown_limit = 16;		/* launches: the same while durations are unknown */
+const volatile u64 stale_ns = 50000000;		/* ns: published values older than this (gbpfd is not running) are ignored */
 
 enum { PUT_OFF, HELD_FOR_OWN_WORK };
 
-/* What a tenant has used. One instance a tenant: its own programs write it, gbpfd reads all. */
+/* GPU time of a tenant. One instance per tenant: its own programs write it, gbpfd reads all. */
 struct account {
 	u64 vtime_ns; /* GPU time / weight * 100 */
-	u64 seen_ns;  /* last asked to launch */
-	u64 put_off_ns; /* last put off */
-	u64 out;      /* launches that have not retired, about */
+	u64 seen_ns;  /* time of the last launch or request to launch */
+	u64 put_off_ns; /* time of the last deferral */
+	u64 out;      /* launches not retired, approximately */
 };
 
 struct {
@@ -40,7 +42,7 @@ struct {
 	__type(value, struct account);
 } accounts SEC(".maps");
 
-/* By tenant: how long its requests may take, nanoseconds; 0: no target. Set by the operator. */
+/* By tenant: target for the mean duration of its requests, ns; 0: none. Set by the operator. */
 struct {
 	__uint(type, GBPF_MAP_ARRAY);
 	__uint(max_entries, 1024);
@@ -48,16 +50,16 @@ struct {
 	__type(value, u64);
 } targets SEC(".maps");
 
-/* What gbpfd publishes: written by tick alone, read by all. */
-u32 extra[1024]; /* what a target adds to the tenant's weight, in sixteenths of it */
+/* Published by tick. */
+u32 extra[1024]; /* by tenant: addition to its weight because of a target, in sixteenths */
 u64 floor_ns;
 u64 ticked_ns;
-u64 demand[1024]; /* how much of the last milliseconds a tenant wanted the GPU, 0-1024 */
+u64 demand[1024]; /* by tenant: fraction of the last milliseconds in which it wanted the GPU, 0-1024 */
 
 static __always_inline int too_much_in_flight(struct gbpf_submit_ctx *ctx)
 {
 	if (!ctx->inflight || ctx->kind >= GBPF_KIND_HOST) {
-		return 0; /* one may always run, however long it is; host functions and the like take no GPU time */
+		return 0; /* one launch may always run; host functions take no GPU time */
 	}
 	return ctx->est_ns ? ctx->inflight_ns + ctx->est_ns > inflight_limit_ns : ctx->inflight >= unknown_limit;
 }
@@ -117,7 +119,7 @@ int GBPF_PROG(fair_retire, retire)
 	return 0;
 }
 
-/* What tick finds among those who are not idle. */
+/* Result of a scan of the tenants that are not idle. */
 struct search {
 	u64 lowest_ns, highest_ns;
 };
@@ -141,13 +143,13 @@ static __always_inline void look_at(struct search *s, struct account *a, u64 *wa
 	}
 }
 
-/* What gbpfd knew of a tenant's requests at the look before. */
+/* Statistics of a tenant's requests at the previous scan. */
 struct seen {
 	u64 requests, request_ns;
 };
 struct seen seen[1024];
 
-/* Gives the tenant more or less, after what its requests took since the look before. */
+/* Adjusts the tenant's weight to the duration of its requests since the previous scan. */
 static __always_inline void aim(u32 t)
 {
 	u64 requests = gbpf_tenant_stat(t, GBPF_STAT_REQUESTS), took = gbpf_tenant_stat(t, GBPF_STAT_REQUEST_NS);
@@ -157,7 +159,7 @@ static __always_inline void aim(u32 t)
 
 	new = requests - s->requests;
 	if (!target || !*target || requests < s->requests) {
-		*more = 0; /* no target, or another program has the number now */
+		*more = 0; /* no target, or the tenant number was reused */
 	} else if (new) {
 		mean = (took - s->request_ns) / new;
 		if (mean > *target) {
@@ -190,7 +192,7 @@ int GBPF_PROG(fair_tick, tick)
 		}
 	}
 	if (s.lowest_ns == ~0ull) {
-		s.lowest_ns = s.highest_ns; /* nobody competes */
+		s.lowest_ns = s.highest_ns; /* no competition */
 	}
 	if (s.lowest_ns > floor_ns) {
 		floor_ns = s.lowest_ns;

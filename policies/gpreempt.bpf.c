@@ -1,32 +1,34 @@
-/* gpreempt: very unequal time slices let the hardware itself switch to latency-critical work. Seconds for who is waited for,
- * 200 us for the rest; and announced requests find the GPU empty.
+/* gpreempt: very unequal time slices let the hardware switch to latency-critical work: seconds for
+ * latency tenants, 200 us for batch. Announced requests find the GPU empty.
  *
- * Use it to compare with GPreempt (Fan and others, USENIX ATC 2025), and where kernels carry no PTX and requests are long
- * queues of launches. Batch is not held while a request is open: its context just does not get the hardware. Requests that
- * synchronize often pay two context switches for each time; auto and lc_first hold batch instead.
+ * Use it to compare with GPreempt (Fan and others, USENIX ATC 2025), and where kernels have no PTX
+ * and requests are long queues of launches. Batch is not held while a request is open; its context
+ * just does not get the hardware. Each synchronization of a request costs two context switches;
+ * auto and lc_first hold batch instead.
  *
- * How: the slices are set when a program starts, and by gbpfd for those that were there before. An announced request
- * (gbpf_hint) holds batch back so early that the GPU has been left when it comes: what the paper's pre-preemption does. A
- * launch that can be stopped between blocks goes at block level, the paper's other mechanism: it is stopped at once, and
- * held while the request lasts. Where slices cannot be set batch is held, too. Several batch programs: slices
- * of 200 us are paid with a context switch each (~145 us on an H200), so they lose much of the GPU; auto lets them take turns. */
+ * How: slices are set when a program starts, and by gbpfd for programs that were running before. An
+ * announced request (gbpf_hint) holds batch early enough that the GPU is empty when it arrives: the
+ * paper's pre-preemption. A launch that can be stopped between blocks runs at block level, the
+ * paper's other mechanism: it is stopped at once and held while the request lasts. Where slices
+ * cannot be set batch is held, too. Several batch programs with slices of 200 us pay a context
+ * switch each (about 145 us on an H200) and lose much of the GPU; auto makes them take turns. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");
 
 const volatile u32 latency_slice_us = 1000000;
-const volatile u32 batch_slice_us = 200;	/* in the paper; its published program uses 1 */
-const volatile u64 ahead_ns = 200000;		/* before an announced request batch no longer submits */
-const volatile u32 block_level = 1;		/* 0: slices and hints alone */
-const volatile u64 inflight_limit_ns = 8000000; /* of batch: a long queue would be in the hardware's way */
-const volatile u32 unknown_limit = 16;		/* the same, in launches, while durations are not known */
-const volatile u64 slice_after_ns = 2000000;	/* a request that waits for longer takes the GPU by force */
+const volatile u32 batch_slice_us = 200;	/* us: as in the paper; its published program uses 1 */
+const volatile u64 ahead_ns = 200000;		/* ns: batch submits nothing from this time before an announced request on */
+const volatile u32 block_level = 1;		/* 0: slices and hints only */
+const volatile u64 inflight_limit_ns = 8000000; /* ns: batch work in flight: a long queue would delay the hardware's switch */
+const volatile u32 unknown_limit = 16;		/* launches: the same while durations are unknown */
+const volatile u64 slice_after_ns = 2000000;	/* ns: after this wait batch is taken off the GPU */
 
 enum { HELD_FOR_ANNOUNCED, HELD_FOR_REQUEST, HELD_FOR_DRAIN, SLICES_SET, FORCED };
 
-/* Written by gbpfd. */
-u32 given[1024]; /* slice that a tenant has, plus 1; 0: none was given */
-u32 no_slices;	 /* they cannot be set here */
+/* Published by gbpfd. */
+u32 given[1024]; /* by tenant: its slice plus 1, us; 0: none was set */
+u32 no_slices;	 /* 1: slices cannot be set on this machine */
 
 static __always_inline u32 slice_of(long class_id)
 {
@@ -91,7 +93,7 @@ int GBPF_PROG(gpreempt_preempt, preempt)
 	return GBPF_LEVEL_SLICE;
 }
 
-/* Who was there before the policy, or has changed its class. */
+/* Sets the slices of tenants that were present before the policy, or that have changed their class. */
 SEC("gbpf/tick")
 int GBPF_PROG(gpreempt_tick, tick)
 {
@@ -119,7 +121,7 @@ int GBPF_PROG(gpreempt_tick, tick)
 	return 0;
 }
 
-/* The slices that it gave are the policy's: they go with it. */
+/* Gives back the time slices that the policy set. */
 SEC("gbpf/exit")
 int GBPF_PROG(gpreempt_exit, exit)
 {

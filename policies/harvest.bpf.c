@@ -1,33 +1,35 @@
-/* harvest: opportunistic jobs run in the gaps of production, and only there.
+/* harvest: batch runs in the gaps of production, and only there.
  *
- * Use it when production (class latency and normal) owns the GPU and must not notice that batch is there, also where it has
- * no requests: a training job of class normal, whose gaps are input and checkpoints, is production as much as a service is.
+ * Use it when production (class latency and normal) owns the GPU and must not notice batch, even
+ * without requests: a training job of class normal, whose gaps are input and checkpoints, is
+ * production just like a service.
  *
- * How: every production program learns its own rhythm: how long the pauses inside its busy times are (between two launches
- * while nothing of it is on the GPU). gbpfd publishes the longest of these and when production was seen last. Batch goes when
- * no request is open and production has been quiet for longer than its pauses inside busy times usually are, twice over:
- * then this is a gap, not a pause. What goes is bounded: kernels that can be stopped between blocks go in small pieces, the
- * others one at a time, and none that is longer than gaps are, unless gaps have been long for a while.
+ * How: every production program learns its rhythm: the length of pauses inside its busy times
+ * (between two launches while none of its work is on the GPU). gbpfd publishes the longest of
+ * these, and when production was last seen. Batch runs when no request is open and production has
+ * been quiet for twice the usual pause: then this is a gap, not a pause. Batch work is limited:
+ * kernels that can be stopped between blocks run in small pieces, others one at a time, and none
+ * longer than the usual gap unless gaps have been long for a while.
  *
- * After the harvesting cases of TGS (NSDI 2023) and XSched (OSDI 2025). Production that never pauses leaves batch the minimum
- * share that gBPF gives to whoever is held for the hold limit (100 ms, then 2 %). */
+ * After the harvesting cases of TGS (NSDI 2023) and XSched (OSDI 2025). If production never pauses,
+ * batch has the minimum share that gBPF grants after the hold limit (100 ms, then 2 %). */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");
 
-const volatile u64 pause_least_ns = 100000;	/* gaps are longer than this, whatever was learned, */
-const volatile u64 pause_most_ns = 5000000;	/* and pauses shorter than this */
-const volatile u64 inflight_limit_ns = 300000;	/* of what cannot be stopped; one may always go */
+const volatile u64 pause_least_ns = 100000;	/* ns: a gap is longer than this, whatever was learned */
+const volatile u64 pause_most_ns = 5000000;	/* ns: a pause is shorter than this */
+const volatile u64 inflight_limit_ns = 300000;	/* ns: work in flight that cannot be stopped; one launch may always run */
 const volatile u32 piece_blocks = 2048;
-const volatile u64 stale_ns = 50000000;		/* without a tick for so long (gbpfd is gone) only requests count */
+const volatile u64 stale_ns = 50000000;		/* ns: without a tick for this time (gbpfd is not running) only requests count */
 
 enum { HELD_FOR_PRODUCTION, HELD_FOR_LENGTH, HELD_FOR_BOUND, IN_GAPS };
 
-/* What a production program knows of itself. */
+/* Rhythm of a production program, learned by its own programs. */
 struct rhythm {
-	u64 seen_ns;  /* last launch, or last seen that one finished */
-	u64 pause_ns; /* inside busy times, learned: rises at once, falls slowly */
-	u64 gap_ns;   /* between busy times, an average */
+	u64 seen_ns;  /* time of the last launch or completion */
+	u64 pause_ns; /* length of pauses inside busy times: rises at once, falls slowly */
+	u64 gap_ns;   /* mean length of gaps between busy times */
 };
 
 struct {
@@ -38,13 +40,13 @@ struct {
 	__type(value, struct rhythm);
 } rhythms SEC(".maps");
 
-/* Written by tick, read by all. */
-u64 production_ns; /* last seen */
-u64 quiet_ns;	   /* after so long without production it is a gap */
-u64 gap_ns;	   /* how long gaps are, the shortest average of all */
+/* Published by tick. */
+u64 production_ns; /* time at which production was last seen */
+u64 quiet_ns;	   /* production quiet for longer than this: a gap */
+u64 gap_ns;	   /* shortest mean gap of all production programs */
 u64 ticked_ns;
 
-/* Called when production launches: what was the time since it was seen last? */
+/* Learns from the time between a production launch and the last sign of production. */
 static __always_inline void learn(struct rhythm *r, u64 now, u32 inflight)
 {
 	u64 since = now > r->seen_ns ? now - r->seen_ns : 0;
@@ -99,7 +101,8 @@ int GBPF_PROG(harvest_submit, submit)
 		ctx->split_blocks = piece_blocks;
 		return ctx->blocks > piece_blocks ? GBPF_SPLIT : GBPF_GO;
 	}
-	/* Longer than what is usually left of a gap: only in one that has lasted as long already. */
+	/* A launch longer than the usual rest of a gap runs only in a gap that has lasted as long
+	 * already. */
 	if (ticking && gap_ns && ctx->est_ns > gap_ns / 4 && since < ctx->est_ns) {
 		return hold(ctx, HELD_FOR_LENGTH, 500000);
 	}
@@ -110,7 +113,7 @@ int GBPF_PROG(harvest_submit, submit)
 	return GBPF_GO;
 }
 
-/* Production that has long kernels is busy until they finish. */
+/* Production with long kernels is busy until they finish. */
 SEC("gbpf/retire")
 int GBPF_PROG(harvest_retire, retire)
 {
@@ -145,7 +148,7 @@ int GBPF_PROG(harvest_tick, tick)
 		}
 		last = r->seen_ns > last ? r->seen_ns : last;
 		if (r->seen_ns + 10000000000 < now) {
-			continue; /* not for 10 s: its rhythm does not matter */
+			continue; /* absent for 10 s: ignore its rhythm */
 		}
 		pause = r->pause_ns > pause ? r->pause_ns : pause;
 		gap = r->gap_ns && (!gap || r->gap_ns < gap) ? r->gap_ns : gap;

@@ -1,39 +1,42 @@
-/* laxity: who can least afford to wait goes first. The laxity of a request is the time until its deadline less the GPU time
- * that it still needs.
+/* laxity: least laxity first. The laxity of a request is the time until its deadline less the GPU
+ * time that it still needs.
  *
- * Use it instead of edf when requests differ in length: a request that is due later but needs much more must begin earlier.
- * And while all have laxity left, work without deadlines runs too: the GPU is not kept for those who have time.
+ * Use it instead of edf when requests differ in length: a request that is due later but needs much
+ * more GPU time must start earlier. While all requests have laxity left, work without deadlines
+ * runs, too: the GPU is not reserved for requests that have time.
  *
- * How: gbpfd learns how much GPU time a tenant's requests take (from what its finished ones took), and publishes each
- * millisecond when each open request must have the GPU at the latest. The least of these goes; others go as long as the
- * guard is not reached and what they put on the GPU takes less than half of the laxity that is left.
+ * How: gbpfd learns the GPU time of a tenant's requests (from finished ones), and publishes every
+ * millisecond the latest time at which each open request must get the GPU. The least of these runs;
+ * others run as long as the guard is not reached and their work takes less than half of the
+ * remaining laxity.
  *
- * After: least laxity first (Dertouzos and Mok, 1989), as XSched's LAX. A request that is late by more than the grace no
- * longer counts. Nobody starves: after the hold limit (100 ms) gBPF lets everybody have a minimum share. */
+ * After: least laxity first (Dertouzos and Mok, 1989), as XSched's LAX. A request that is late by
+ * more than the grace time no longer counts. No tenant starves: after the hold limit (100 ms) gBPF
+ * grants a minimum share. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");
 
-const volatile u64 guard_ns = 2000000;		/* below so much laxity only the most urgent goes */
-const volatile u64 late_grace_ns = 20000000;	/* how late a request may be and still count as urgent */
-const volatile u64 inflight_limit_ns = 4000000; /* of work without deadlines, however much laxity there is */
-const volatile u32 unknown_limit = 4;		/* the same, in launches, while durations are not known */
-const volatile u64 hold_ns = 1000000;		/* asks again after so long even if nothing changes */
-const volatile u64 stale_ns = 50000000;		/* without a tick for so long (gbpfd is gone) everybody just goes */
+const volatile u64 guard_ns = 2000000;		/* ns: with less laxity only the most urgent request runs */
+const volatile u64 late_grace_ns = 20000000;	/* ns: a request later than this no longer counts as urgent */
+const volatile u64 inflight_limit_ns = 4000000; /* ns: work without deadlines in flight, whatever the laxity */
+const volatile u32 unknown_limit = 4;		/* launches: the same while durations are unknown */
+const volatile u64 hold_ns = 1000000;		/* ns: a held launch asks again after this */
+const volatile u64 stale_ns = 50000000;		/* ns: published values older than this (gbpfd is not running) are ignored */
 
 enum { HELD_FOR_TIGHTER, HELD_FOR_DRAIN, MISSED };
 
 #define NONE (~0ull)
 
-/* What gbpfd knows of a tenant's requests: written by tick, read by all. */
+/* A tenant's requests. Published by tick. */
 struct request {
-	u64 latest_ns; /* when it must have the GPU to be done in time; NONE: nothing is due */
-	u64 work_ns;   /* GPU time that its requests take, learned */
-	u64 busy_ns;   /* GPU time that it had had when the request now open began */
-	u64 ended;     /* requests that had ended then */
+	u64 latest_ns; /* time at which it must get the GPU to be done in time; NONE: none due */
+	u64 work_ns;   /* GPU time of its requests, learned, ns */
+	u64 busy_ns;   /* its GPU time when the open request began */
+	u64 ended;     /* number of its finished requests at that time */
 };
 struct request request[1024];
-u64 least_ns = NONE; /* the least latest_ns */
+u64 least_ns = NONE; /* smallest latest_ns */
 u64 ticked_ns;
 
 static __always_inline int goes_beside(struct gbpf_submit_ctx *ctx, u64 laxity)
@@ -58,13 +61,13 @@ int GBPF_PROG(laxity_submit, submit)
 	u64 left = least == NONE ? NONE : least > now ? least - now : 0;
 
 	if (ctx->deadline_ns && !own) {
-		own = ctx->deadline_ns; /* no tick has seen it yet */
+		own = ctx->deadline_ns; /* not seen by a tick yet */
 	}
 	if (own && own != NONE && own <= least) {
 		return GBPF_GO;
 	}
 	if (!ctx->lc_open) {
-		left = NONE; /* what was published has ended since */
+		left = NONE; /* the published request has ended since */
 	}
 	if (left < guard_ns) {
 		if (!ctx->asked) {
@@ -83,7 +86,7 @@ int GBPF_PROG(laxity_submit, submit)
 	return GBPF_GO;
 }
 
-/* Within a program: latency queues before the others, then who has waited longest. */
+/* Rank within a program: latency queues first, then the longest wait. */
 SEC("gbpf/dispatch")
 int GBPF_PROG(laxity_dispatch, dispatch)
 {
@@ -93,14 +96,14 @@ int GBPF_PROG(laxity_dispatch, dispatch)
 	return ctx->class_id == GBPF_CLASS_LATENCY ? rank + 500000 : rank;
 }
 
-/* What finished requests took, an average of the last ones. */
+/* Learns the GPU time of finished requests, a moving average. */
 static __always_inline void learn(struct request *r, u64 t)
 {
 	u64 busy = gbpf_tenant_stat(t, GBPF_STAT_BUSY_NS), ended = gbpf_tenant_stat(t, GBPF_STAT_REQUESTS);
 	u64 took;
 
 	if (ended < r->ended || busy < r->busy_ns) {
-		r->work_ns = 0; /* another program has the number now */
+		r->work_ns = 0; /* the tenant number was reused */
 	} else if (ended == r->ended) {
 		return;
 	} else {
@@ -111,7 +114,7 @@ static __always_inline void learn(struct request *r, u64 t)
 	r->ended = ended;
 }
 
-/* When the request must have the GPU. */
+/* Returns the time at which the request must get the GPU. */
 static __always_inline u64 latest(const struct request *r, u64 t, u64 now)
 {
 	u64 deadline = gbpf_tenant_stat(t, GBPF_STAT_OPEN) ? gbpf_tenant_stat(t, GBPF_STAT_DEADLINE_NS) : 0;

@@ -1,25 +1,26 @@
-/* lc_first: latency-critical tenants first. While any of them has a request open, nobody else submits.
+/* lc_first: latency tenants first. While one of them has an open request, no other tenant submits.
  *
- * Use it when a service with a latency promise (gbpf run --class latency) shares the GPU with work that can wait. The GPU
- * finishes what it has begun, so what the others may have in flight is bounded: the smaller the bound, the sooner a request
- * has the GPU for itself, and the more often the GPU runs dry between the others' kernels. Kernels that can be stopped
- * between blocks need no bound: what has not begun leaves at once, and goes on when the request has ended. They are launched
- * so unless the kernel is so short that it is not worth it.
+ * Use it when a service with a latency promise (gbpf run --class latency) shares the GPU with work
+ * that can wait. The GPU finishes what it has started, so other tenants' work in flight is limited:
+ * the smaller the limit, the sooner a request has the GPU for itself, and the more often the GPU
+ * idles between the other tenants' kernels. Kernels that can be stopped between blocks need no
+ * limit: blocks that have not started exit at once, and the kernel is resumed when the request has
+ * ended. They run like this unless the kernel is too short to be worth it.
  *
- * Nobody starves: after the hold limit (100 ms) gBPF itself lets the others have a minimum share (2 %). */
+ * No tenant starves: after the hold limit (100 ms) gBPF grants a minimum share (2 %). */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");
 
-const volatile u64 inflight_limit_ns = 1000000; /* of one tenant that is not latency-critical */
-const volatile u32 unknown_limit = 2;		/* launches in flight while durations are not known yet */
-const volatile u64 hold_ns = 5000000;		/* asks again after so long even if nothing changes */
-const volatile u64 worth_ns = 20000;		/* kernels shorter than this are not launched at block level */
+const volatile u64 inflight_limit_ns = 1000000; /* ns: work in flight per tenant that is not of class latency */
+const volatile u32 unknown_limit = 2;		/* launches: the same while durations are unknown */
+const volatile u64 hold_ns = 5000000;		/* ns: a held launch asks again after this */
+const volatile u64 worth_ns = 20000;		/* ns: shortest kernel that runs at block level */
 
 enum { HELD_FOR_LATENCY, HELD_FOR_DRAIN };
 
-/* One launch may always be on the GPU: a kernel longer than the bound must run too. Host functions and the like take no
- * time on it. */
+/* One launch may always be in flight, so that a kernel longer than the limit runs, too. Host
+ * functions take no GPU time. */
 static __always_inline int drains_quickly(struct gbpf_submit_ctx *ctx)
 {
 	if (ctx->inflight == 0 || ctx->kind >= GBPF_KIND_HOST) {
@@ -47,11 +48,11 @@ int GBPF_PROG(lc_first_submit, submit)
 			gbpf_note(HELD_FOR_LATENCY, 1);
 		}
 		ctx->hold_ns = hold_ns;
-		return GBPF_HOLD; /* gBPF wakes the launch the moment the request ends */
+		return GBPF_HOLD; /* gBPF wakes the launch when the request ends */
 	}
 	if (stops_quickly(ctx)) {
 		ctx->level = GBPF_LEVEL_BLOCK;
-		return GBPF_GO; /* gBPF cuts large grids */
+		return GBPF_GO; /* gBPF splits large grids */
 	}
 	if (!drains_quickly(ctx)) {
 		if (!ctx->asked) {
@@ -62,8 +63,8 @@ int GBPF_PROG(lc_first_submit, submit)
 	return GBPF_GO;
 }
 
-/* In a process that has both kinds of streams: the latency-critical ones first, then by CUDA priority (lower is more
- * urgent), then who has waited longest. */
+/* Rank in a process with several classes: latency queues first, then CUDA priority (lower is more
+ * urgent), then the longest wait. */
 SEC("gbpf/dispatch")
 int GBPF_PROG(lc_first_dispatch, dispatch)
 {

@@ -1,36 +1,38 @@
-/* mlfq: a multi-level feedback queue. Who uses little GPU time goes first, without anybody saying who that is.
+/* mlfq: a multi-level feedback queue. Tenants that use little GPU time run first, without
+ * configuration.
  *
- * Use it when classes and weights are not known: short, interactive work stays on the upper levels, long jobs sink to the
- * lower ones, and each periodic boost lets everybody begin at the top again, so nobody starves and who has changed its ways
- * is found out.
+ * Use it when classes and weights are unknown: short, interactive work stays on the upper levels,
+ * long jobs sink to the lower ones, and a periodic boost lets all tenants start at the top again,
+ * so no tenant starves and changed behaviour is noticed.
  *
- * How: each tenant has a level, 0 to 3, and an allotment of GPU time on it. Who has used it up sinks; every boost_ns all are
- * at level 0. Each millisecond gbpfd publishes the uppermost level on which anybody wants the GPU; who is below holds. On
- * the same level the hardware's own time slices take turns.
+ * How: each tenant has a level, 0 to 3, and an allotment of GPU time on it. A tenant that has used
+ * it up sinks; every boost_ns all return to level 0. Every millisecond gbpfd publishes the
+ * uppermost level on which a tenant wants the GPU; tenants below it hold. On the same level the
+ * hardware's time slices alternate.
  *
- * After: Corbató (CTSS, 1962), in the form of Arpaci-Dusseau's "Operating Systems: Three Easy Pieces"; XSched has one with as
- * many levels. */
+ * After: Corbató (CTSS, 1962), in the form of Arpaci-Dusseau's "Operating Systems: Three Easy
+ * Pieces"; XSched has one with as many levels. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");
 
 #define LEVELS 4u
 
-const volatile u64 allotment_ns = 4000000;	/* of level 0; each further one has four times as much */
-const volatile u64 boost_ns = 200000000;	/* so often everybody is lifted to level 0 */
-const volatile u64 inflight_limit_ns = 2000000; /* of who is below level 0: so long may the upper level have to wait */
-const volatile u32 unknown_limit = 4;		/* the same, in launches, while durations are not known */
-const volatile u64 hold_ns = 1000000;		/* asks again after so long */
-const volatile u64 stale_ns = 50000000;		/* without a tick for so long (gbpfd is gone) everybody just goes */
+const volatile u64 allotment_ns = 4000000;	/* ns: GPU time on level 0; each further level has four times as much */
+const volatile u64 boost_ns = 200000000;	/* ns: period after which all tenants return to level 0 */
+const volatile u64 inflight_limit_ns = 2000000; /* ns: work in flight of tenants below level 0: the longest wait of the upper level */
+const volatile u32 unknown_limit = 4;		/* launches: the same while durations are unknown */
+const volatile u64 hold_ns = 1000000;		/* ns: a held launch asks again after this */
+const volatile u64 stale_ns = 50000000;		/* ns: published values older than this (gbpfd is not running) are ignored */
 
 enum { HELD_FOR_UPPER, SUNK, BOOSTS };
 
 struct account {
-	u64 used_ns; /* on this level */
-	u64 held_ns; /* last put off */
-	u64 out;     /* launches that have not retired, about */
+	u64 used_ns; /* GPU time used on this level */
+	u64 held_ns; /* time of the last hold */
+	u64 out;     /* launches not retired, approximately */
 	u32 level;
-	u32 boost; /* the one that it was lifted by last */
+	u32 boost; /* number of the boost that it has seen */
 };
 
 struct {
@@ -41,8 +43,8 @@ struct {
 	__type(value, struct account);
 } accounts SEC(".maps");
 
-/* Written by tick, read by all. */
-u32 upper_level = LEVELS; /* on which somebody wants the GPU */
+/* Published by tick. */
+u32 upper_level = LEVELS; /* uppermost level on which a tenant wants the GPU */
 u32 boost;
 u64 boosted_ns;
 u64 ticked_ns;

@@ -1,38 +1,41 @@
-/* orion: while a request computes, kernels that need memory bandwidth may run beside it, and the other way round; kernels of
- * the same kind are held.
+/* orion: while a request computes, kernels that need memory bandwidth may run next to it, and vice
+ * versa; kernels of the same kind are held.
  *
- * Use it in the shared lane, when batch should get more than what requests leave, and requests may be slowed a little for
- * it: two kernels that want different parts of a multiprocessor cost each other little. In the process lane nothing runs side by
- * side, so there it just holds batch.
+ * Use it in the shared lane, when batch should get more than what requests leave, and requests may
+ * be slowed a little: two kernels that want different parts of an SM cost each other little. In the
+ * process lane nothing runs concurrently, so it just holds batch there.
  *
- * How: each kernel's kind is learned from what launches show: time per wave of threads, shared memory, bytes moved. A kernel
- * whose threads are gone after some microseconds streams data; one whose threads stay long, or that keeps tiles in shared
- * memory, computes. That is a guess where Orion has profiles made ahead. What kind the latency tenants' requests are gbpfd
- * publishes each millisecond. Beside an open request a batch kernel goes when it is of the other kind, small enough to leave
- * multiprocessors free, and short against the request; what it has on the GPU then is bounded.
+ * How: each kernel's kind is learned from its launches: time per wave of threads, shared memory,
+ * bytes moved. A kernel whose threads end after some microseconds streams data; one whose threads
+ * stay long, or that keeps tiles in shared memory, computes. That is a guess where Orion has
+ * offline profiles. Every millisecond gbpfd publishes the kind of the latency tenants' requests.
+ * Next to an open request a batch kernel runs if it is of the other kind, small enough to leave SMs
+ * free, and short compared with the request; its work in flight is limited.
  *
- * After: Strati and others, Orion: Interference-aware, Fine-grained GPU Sharing for ML Applications, EuroSys 2024. Nobody
- * starves: after the hold limit (100 ms) gBPF lets everybody have a minimum share. */
+ * After: Strati and others, Orion: Interference-aware, Fine-grained GPU Sharing for ML
+ * Applications, EuroSys 2024. No tenant starves: after the hold limit (100 ms) gBPF grants a
+ * minimum share. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");
 
-const volatile u64 resident_threads = 270336;	/* of the GPU: 132 multiprocessors of 2048 */
-const volatile u64 stream_wave_ns = 12000;	/* a wave of threads that is gone sooner streams data */
-const volatile u32 tile_bytes = 16384;		/* so much shared memory a block: it computes */
-const volatile u32 room_percent = 50;		/* of the GPU's threads: larger grids are not put beside a request */
-const volatile u32 beside_percent = 3;		/* of a request's time may be on the GPU beside it */
-const volatile u64 inflight_limit_ns = 1000000; /* while no request is open */
-const volatile u32 unknown_limit = 2;		/* the same, in launches, while durations are not known */
-const volatile u64 stale_ns = 50000000;		/* without a tick for so long (gbpfd is gone) nothing goes beside a request */
+const volatile u64 resident_threads = 270336;	/* threads that the GPU holds: 132 SMs of 2048 */
+const volatile u64 stream_wave_ns = 12000;	/* ns: a kernel with shorter waves of threads streams data */
+const volatile u32 tile_bytes = 16384;		/* bytes: a kernel with more shared memory per block computes */
+const volatile u32 room_percent = 50;		/* %: of the GPU's threads: largest grid that runs next to a request */
+const volatile u32 beside_percent = 3;		/* %: of a request's duration: work in flight next to it */
+const volatile u64 inflight_limit_ns = 1000000; /* ns: work in flight while no request is open */
+const volatile u32 unknown_limit = 2;		/* launches: the same while durations are unknown */
+const volatile u64 stale_ns = 50000000;		/* ns: without a tick for this time (gbpfd is not running) no work runs next to a request */
 
-/* Of the multiprocessors, what batch gets from its start on; 0: all. An operator sets it. */
+/* Share of the SMs for batch programs, in percent, from their start on; 0: all. Set by the
+ * operator. */
 u32 cap_percent;
 
 enum { HELD_FOR_REQUEST, HELD_FOR_DRAIN, BESIDE };
 enum kind { UNKNOWN, COMPUTES, STREAMS };
 
-/* What a tenant's own kernels are like: time spent in each kind, fading. */
+/* Kinds of a tenant's own kernels: time spent in each, decaying. */
 struct account {
 	u64 computing_ns, streaming_ns;
 };
@@ -46,8 +49,8 @@ struct {
 } accounts SEC(".maps");
 
 /* Published by tick. */
-enum kind request_kind; /* of the requests that are open; UNKNOWN: several kinds */
-u64 beside_ns;		/* what may be on the GPU beside them */
+enum kind request_kind; /* kind of the open requests; UNKNOWN: several kinds */
+u64 beside_ns;		/* limit of work in flight next to them, ns */
 u64 ticked_ns;
 
 SEC("gbpf/admit")
@@ -90,7 +93,7 @@ static __always_inline void count(struct account *a, enum kind kind, u64 ns)
 	a->streaming_ns += kind == STREAMS ? ns : 0;
 }
 
-/* May it run while requests are open? */
+/* Returns 1 if the launch may run while requests are open. */
 static __always_inline int goes_beside(const struct gbpf_submit_ctx *ctx, enum kind kind)
 {
 	return ctx->lane == GBPF_LANE_SHARED && ctx->now_ns < ticked_ns + stale_ns && kind != UNKNOWN &&
@@ -116,7 +119,7 @@ int GBPF_PROG(orion_submit, submit)
 	if (ctx->lc_open) {
 		if (goes_beside(ctx, kind)) {
 			gbpf_note(BESIDE, 1);
-			return GBPF_GO; /* not at block level: leases would stop it */
+			return GBPF_GO; /* not at block level, where leases would stop it */
 		}
 		if (!ctx->asked) {
 			gbpf_note(HELD_FOR_REQUEST, 1);
@@ -138,7 +141,7 @@ int GBPF_PROG(orion_submit, submit)
 	return GBPF_GO;
 }
 
-/* Three quarters of its time in one kind: that is what it is. */
+/* Returns the kind in which the tenant spends three quarters of its time. */
 static __always_inline enum kind kind_of_tenant(const struct account *a)
 {
 	u64 all = a->computing_ns + a->streaming_ns;

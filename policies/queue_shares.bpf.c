@@ -1,37 +1,39 @@
-/* queue_shares: GPU time by weight for each stream, whoever's it is.
+/* queue_shares: GPU time by weight for each stream, across programs.
  *
- * Use it when the unit that shares is a stream and not a program: a server that runs several models, each on a stream of its
- * own, beside programs that have one. With shares or fair a program with ten streams gets as much as one with one.
+ * Use it when the unit that shares is a stream and not a program: a server that runs several
+ * models, each on a stream of its own, next to programs that have one. With shares or fair a
+ * program with ten streams gets as much as one with a single stream.
  *
- * A stream's weight is its tenant's, doubled for each step of CUDA priority (lower is more urgent, five steps at most), and
- * four times as much for a stream of class latency.
+ * A stream's weight is its tenant's, doubled for each step of CUDA priority (lower is more urgent,
+ * five steps at most), and four times that for a stream of class latency.
  *
- * How: each stream has a virtual time, its GPU time divided by its weight. Each millisecond gbpfd publishes the least
- * among the streams that want the GPU, of all programs together: the floor. Who is ahead of it by more than a slice is put
- * off. Streams are told apart by the last four bits of their number: of a program with more than 16 some share an account.
- * In a program without latency streams a launch that is put off blocks its thread, as a full hardware queue would.
+ * How: each stream has a virtual time, its GPU time divided by its weight. Every millisecond gbpfd
+ * publishes the least among the streams of all programs that want the GPU: the floor. A stream
+ * ahead of it by more than a slice is deferred. Streams are identified by the last four bits of
+ * their number: in a program with more than 16 some share an account. In a program without latency
+ * streams a deferred launch blocks its thread, as a full hardware queue would.
  *
  * After: XSched's UP (utilization partition). */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");
 
-#define STREAMS 16u /* of one tenant */
+#define STREAMS 16u /* accounts per tenant */
 
-const volatile u64 slice_ns = 2000000;		/* ahead of the floor, at weight 100 */
-const volatile u64 inflight_limit_ns = 8000000; /* of a program on the GPU at once */
-const volatile u32 unknown_limit = 16;		/* the same, in launches, while durations are not known */
-const volatile u64 stale_ns = 50000000;		/* without a tick for so long (gbpfd is gone) everybody just goes */
+const volatile u64 slice_ns = 2000000;		/* ns: virtual time ahead of the floor, at weight 100 */
+const volatile u64 inflight_limit_ns = 8000000; /* ns: work in flight per program */
+const volatile u32 unknown_limit = 16;		/* launches: the same while durations are unknown */
+const volatile u64 stale_ns = 50000000;		/* ns: published values older than this (gbpfd is not running) are ignored */
 
 enum { PUT_OFF };
 
 struct stream {
 	u64 vtime_ns; /* GPU time / weight * 100 */
-	u64 seen_ns;  /* last asked to launch */
+	u64 seen_ns;  /* time of the last launch or request to launch */
 	u32 weight, pad;
 };
 
-/* All of a tenant. Its own programs write them, gbpfd reads all. */
+/* The streams of a tenant. Its own programs write them, gbpfd reads all. */
 struct account {
 	struct stream of[STREAMS];
 };
@@ -44,7 +46,7 @@ struct {
 	__type(value, struct account);
 } streams SEC(".maps");
 
-/* Written by tick, read by all. */
+/* Published by tick. */
 u64 floor_ns;
 u64 ticked_ns;
 
@@ -75,7 +77,7 @@ int GBPF_PROG(streams_submit, submit)
 	s->weight = weight_of(ctx->weight, ctx->priority, ctx->class_id);
 	s->seen_ns = now;
 	if (s->vtime_ns < lowest) {
-		s->vtime_ns = lowest; /* time that was not used is not saved up */
+		s->vtime_ns = lowest; /* unused time is not saved */
 	}
 	ahead = s->vtime_ns - lowest;
 	if (ahead > slice_ns && now < ticked_ns + stale_ns) {
@@ -104,7 +106,7 @@ int GBPF_PROG(streams_retire, retire)
 	return 0;
 }
 
-/* In a process whose launches are deferred: the stream that is least ahead. */
+/* Rank in a process whose launches are deferred: the stream that is least ahead. */
 SEC("gbpf/dispatch")
 int GBPF_PROG(streams_dispatch, dispatch)
 {
@@ -115,13 +117,13 @@ int GBPF_PROG(streams_dispatch, dispatch)
 		return 1000000;
 	}
 	ahead_us = (s->vtime_ns - floor_ns) / 1000;
-	rank = 999999 - ahead_us; /* wraps when it is farther ahead than that */
+	rank = 999999 - ahead_us; /* wraps if it is farther ahead than that */
 	return rank > 999999 ? 0 : (u32)rank;
 }
 
 struct search {
-	u64 lowest_ns, highest_ns; /* of streams that want the GPU; of all that are not idle */
-	u64 wanted_ns, idle_ns;	   /* seen since then they want it; not seen since then they are idle */
+	u64 lowest_ns, highest_ns; /* least of the streams that want the GPU; greatest of those that are not idle */
+	u64 wanted_ns, idle_ns;	   /* a stream seen after this time wants the GPU; one not seen after this time is idle */
 };
 
 static __always_inline void look_at(struct search *f, const struct stream *s)

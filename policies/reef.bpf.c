@@ -1,38 +1,42 @@
-/* reef: reset at once. When a request comes everything of the others leaves the GPU; what may stay beside it is padding that
- * takes no multiprocessor from it.
+/* reef: immediate reset. When a request arrives all other work leaves the GPU; only padding that
+ * takes no SM from the request may stay.
  *
- * Use it when a request's first microseconds count for everything and batch may lose work time: the opposite end from fair.
+ * Use it when the first microseconds of a request count for everything and batch may lose working
+ * time: the opposite of fair.
  *
- * How: in the shared lane, and for what can be stopped between blocks in either, the blocks that have not begun are dropped
- * and launched again later: REEF's reset without its repetition, so kernels need not be idempotent. In the process lane what
- * cannot be stopped is switched off the hardware until the request ends. Padding is REEF's dynamic kernel padding with the
- * means that the hardware has: with pad_percent above 0 batch programs get so much of the multiprocessors in the shared lane,
- * and their short kernels go on beside a request. The cap is fixed when a program starts, so batch has no more when
- * the GPU is free either: 0, no padding, unless requests leave much of the GPU empty nearly always.
+ * How: in the shared lane, and in either lane for work that can be stopped between blocks, blocks
+ * that have not started are dropped and launched again later: REEF's reset without its repetition,
+ * so kernels need not be idempotent. In the process lane other work is switched off until the
+ * request ends. Padding is REEF's dynamic kernel padding with the means that the hardware has: with
+ * pad_percent above 0 batch programs get that share of the SMs in the shared lane, and their short
+ * kernels continue next to a request. The cap is fixed when a program starts, so batch has no more
+ * when the GPU is free either: use 0, no padding, unless requests nearly always leave much of the
+ * GPU empty.
  *
- * After: Han and others, Microsecond-scale Preemption for Concurrent GPU-accelerated DNN Inferences, OSDI 2022. Nobody starves:
- * after the hold limit (100 ms) gBPF lets everybody have a minimum share. */
+ * After: Han and others, Microsecond-scale Preemption for Concurrent GPU-accelerated DNN
+ * Inferences, OSDI 2022. No tenant starves: after the hold limit (100 ms) gBPF grants a minimum
+ * share. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");
 
-const volatile u64 pad_longest_ns = 200000;	/* longer kernels are no padding */
-const volatile u64 inflight_limit_ns = 500000;	/* of what cannot be stopped */
-const volatile u32 unknown_limit = 2;		/* the same, in launches, while durations are not known */
-const volatile u32 piece_blocks = 8192;		/* large grids in pieces: fewer blocks are dropped faster */
-const volatile u64 off_after_ns = 100000;	/* what has left by itself by then need not be switched off */
+const volatile u64 pad_longest_ns = 200000;	/* ns: longest kernel that counts as padding */
+const volatile u64 inflight_limit_ns = 500000;	/* ns: work in flight that cannot be stopped */
+const volatile u32 unknown_limit = 2;		/* launches: the same while durations are unknown */
+const volatile u32 piece_blocks = 8192;		/* blocks per piece of a large grid: fewer blocks are dropped faster */
+const volatile u64 off_after_ns = 100000;	/* ns: work that leaves by itself within this time is not switched off */
 
 enum { HELD_FOR_REQUEST, HELD_FOR_DRAIN, PADDING, SWITCHED_OFF };
 
-/* Set by the operator (gbpf map set pad_percent 40): of the multiprocessors, for batch that starts in the shared lane from then
- * on; 0: no padding. */
+/* Share of the SMs for batch programs that start in the shared lane, in percent; 0: no padding. Set
+ * by the operator: `gbpf map set pad_percent 40`. */
 u32 pad_percent;
 
 SEC("gbpf/admit")
 int GBPF_PROG(reef_admit, admit)
 {
 	if (ctx->lanes & 1 << GBPF_LANE_SHARED && ctx->class_id != GBPF_CLASS_NORMAL) {
-		ctx->lane = GBPF_LANE_SHARED; /* both sides: preemption between contexts costs a switch */
+		ctx->lane = GBPF_LANE_SHARED; /* both classes: a preemption between contexts costs a switch */
 	}
 	if (ctx->class_id == GBPF_CLASS_BATCH && ctx->lane == GBPF_LANE_SHARED) {
 		ctx->priority = 1;
@@ -58,7 +62,7 @@ int GBPF_PROG(reef_submit, submit)
 	if (ctx->lc_open || ctx->lc_next_ns < inflight_limit_ns) {
 		if (is_padding(ctx)) {
 			gbpf_note(PADDING, 1);
-			return GBPF_GO; /* at level HOLD: leases do not stop it */
+			return GBPF_GO; /* at level HOLD, where leases do not stop it */
 		}
 		if (!ctx->asked) {
 			gbpf_note(HELD_FOR_REQUEST, 1);

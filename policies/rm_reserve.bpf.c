@@ -1,29 +1,32 @@
-/* rm_reserve: GPU time by reservation: so much in each period, guaranteed; the shorter the period the more urgent.
+/* rm_reserve: GPU time by reservation: a guaranteed budget in each period; shorter periods are more
+ * urgent.
  *
- * Use it when programs have rates to keep (a camera at 30 Hz needs 6 ms in each 33) and must be protected from each other:
- * who uses more than it has reserved harms nobody's reservation. A set of reservations that together take less than 69 % of
- * the GPU keeps all its deadlines, whatever the periods (Liu and Layland, 1973).
+ * Use it when programs have rates to keep (a camera at 30 Hz needs 6 ms in each 33) and must be
+ * protected from each other: a program that uses more than its reservation harms no other
+ * reservation. Reservations that together take less than 69 % of the GPU keep all their deadlines,
+ * whatever the periods (Liu and Layland, 1973).
  *
- * A reservation is a budget and a period. Without one of its own (gbpf map set reservations NUMBER budget_ns=6ms
- * period_ns=33ms) a tenant has weight/1000 of the period of its class: at weight 100 a tenth.
+ * A reservation is a budget and a period. Without one (gbpf map set reservations NUMBER
+ * budget_ns=6ms period_ns=33ms) a tenant has weight/1000 of the period of its class: a tenth at
+ * weight 100.
  *
- * How it is enforced is chosen by the variable a_priori, after TimeGraph (Kato and others, 2011):
- *	posterior	one goes while any budget is left, and pays later for what it took too much. The GPU is never idle for
- *			fear of an overrun; an overrun can be as long as one launch.
- *	a priori	one goes only when the estimated time fits into what is left. No overruns of known launches, but
- *			budget that is too small for the next launch is left unused.
- * Who has no budget waits for its next period, or, unless use_idle is 0, goes while nobody with a budget wants the GPU. */
+ * The variable a_priori chooses the enforcement, after TimeGraph (Kato and others, 2011).
+ * Posterior: a tenant runs while any budget is left, and pays for an overrun later; the GPU never
+ * idles for fear of an overrun, which can be as long as one launch. A priori: a tenant runs only if
+ * the estimated time fits into the remaining budget; no overruns of known launches, but a budget
+ * too small for the next launch stays unused. A tenant without budget waits for its next period or,
+ * unless use_idle is 0, runs while no tenant with a budget wants the GPU. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");
 
-const volatile u32 use_idle = 1;		 /* without a budget in the GPU's idle time: 1 */
-const volatile u64 latency_period_ns = 10000000; /* of who has no reservation of its own, by class */
+const volatile u32 use_idle = 1;		 /* 1: tenants without budget may use the GPU's idle time */
+const volatile u64 latency_period_ns = 10000000; /* ns: periods of tenants without a reservation, by class */
 const volatile u64 normal_period_ns = 20000000;
 const volatile u64 batch_period_ns = 50000000;
-const volatile u64 inflight_limit_ns = 2000000; /* so long may the more urgent have to wait for the less urgent */
-const volatile u32 unknown_limit = 4;		/* the same, in launches, while durations are not known */
-const volatile u64 stale_ns = 50000000;		/* without a tick for so long (gbpfd is gone) everybody just goes */
+const volatile u64 inflight_limit_ns = 2000000; /* ns: work in flight: the longest wait of the more urgent tenant */
+const volatile u32 unknown_limit = 4;		/* launches: the same while durations are unknown */
+const volatile u64 stale_ns = 50000000;		/* ns: published values older than this (gbpfd is not running) are ignored */
 
 enum { NO_BUDGET, LESS_URGENT, IN_IDLE_TIME };
 
@@ -41,13 +44,13 @@ struct {
 } reservations SEC(".maps");
 u32 a_priori; /* 0: posterior enforcement, 1: a priori. gbpf map set a_priori 1 */
 
-/* What is left to a tenant. Its own programs write it, gbpfd reads all. */
+/* Remaining budget of a tenant. Its own programs write it, gbpfd reads all. */
 struct account {
-	s64 left_ns;	 /* of the budget; below 0 after an overrun */
-	u64 begin_ns;	 /* of the period */
+	s64 left_ns;	 /* remaining budget; negative after an overrun */
+	u64 begin_ns;	 /* start of the period */
 	u64 period_ns;	 /* its length */
-	u64 held_ns;	 /* last put off */
-	u64 out;	 /* launches that have not retired, about */
+	u64 held_ns;	 /* time of the last hold */
+	u64 out;	 /* launches not retired, approximately */
 };
 
 struct {
@@ -58,7 +61,7 @@ struct {
 	__type(value, struct account);
 } accounts SEC(".maps");
 
-/* Published by tick: the shortest period of those who want the GPU and have a budget. */
+/* Published by tick: shortest period of the tenants that want the GPU and have a budget. */
 u64 urgent_period_ns = NONE;
 u64 ticked_ns;
 
@@ -79,7 +82,7 @@ static __always_inline u64 budget_of(const struct reservation *r, u64 period, u3
 	return budget < period ? budget : period;
 }
 
-/* Periods that have passed since are paid: a debt is taken over, what was not used is not. */
+/* Starts a new period if the current one has passed: debt is carried over, unused budget is not. */
 static __always_inline void replenish(struct account *a, u64 now, u64 period, s64 budget)
 {
 	u64 begin = a->begin_ns, passed;
@@ -90,10 +93,10 @@ static __always_inline void replenish(struct account *a, u64 now, u64 period, s6
 	}
 	passed = begin ? (now - begin) / period : 0;
 	if (__sync_val_compare_and_swap(&a->begin_ns, begin, begin ? begin + passed * period : now) != begin) {
-		return; /* another thread does it */
+		return; /* another thread has done it */
 	}
 	if (!begin || passed > 64) {
-		now_left = budget; /* debts end, too */
+		now_left = budget; /* debts are limited, too */
 	} else {
 		now_left = left + budget * (s64)passed;
 		now_left = now_left < budget ? now_left : budget;
@@ -135,7 +138,7 @@ int GBPF_PROG(rm_submit, submit)
 			a->held_ns = now;
 			ctx->hold_ns = a->begin_ns + period > now ? a->begin_ns + period - now : 100000;
 			if (use_idle && ctx->hold_ns > 1000000) {
-				ctx->hold_ns = 1000000; /* the GPU may become idle before */
+				ctx->hold_ns = 1000000; /* the GPU may become idle earlier */
 			}
 			return GBPF_DEFER;
 		}
@@ -166,7 +169,7 @@ int GBPF_PROG(rm_retire, retire)
 	if (!a) {
 		return 0;
 	}
-	/* Idle time costs nothing that others want: a debt is at most a period. */
+	/* Idle time takes nothing from other tenants: a debt is at most one period. */
 	if (a->left_ns - (s64)used < -(s64)a->period_ns) {
 		used = a->left_ns + (s64)a->period_ns > 0 ? (u64)(a->left_ns + (s64)a->period_ns) : 0;
 	}

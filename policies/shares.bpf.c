@@ -1,13 +1,15 @@
-/* shares: GPU time by weight, per program, in windows; what was not used is carried over for a while.
+/* shares: GPU time by weight per program, in windows; unused time is carried over for a while.
  *
- * Use it when shares are promised (75:25) and must be exact while all want them: a program cannot take more than its share of
- * a window, whatever its launches are like, and one that paused gets some of it back. fair does the same without windows
- * and without saving.
+ * Use it when shares are promised (75:25) and must be exact while all tenants want them: a program
+ * cannot take more than its share of a window, whatever its launches are like, and one that paused
+ * gets some of it back. fair does the same without windows and without saving.
  *
- * How: at the end of each window, or as soon as nobody who wants the GPU has anything left, gbpfd grants the next one: to each
- * who wants the GPU its share of the window, by weight. What one has left it keeps (two shares of a window at most); while
- * it does not want the GPU, nine tenths of it. What was taken too much (a launch is not cut off) is taken off. In the
- * process lane the hardware's time slices are set in proportion, too, so that long kernels share as exactly as short ones.
+ * How: at the end of each window, or as soon as no tenant that wants the GPU has time left, gbpfd
+ * grants the next one: to each tenant that wants the GPU its share of the window, by weight. A
+ * tenant keeps its remaining time (two shares of a window at most); while it does not want the GPU,
+ * nine tenths of it. An overrun (a running launch is not stopped) is deducted. In the process lane
+ * the hardware's time slices are set in proportion, too, so that long kernels share as exactly as
+ * short ones.
  *
  * After: XSched's PUP (process utilization partition with a decay of 0.9). */
 #include <gbpf/gbpf.bpf.h>
@@ -15,20 +17,20 @@
 GBPF_LICENSE("Apache-2.0");
 
 const volatile u64 window_ns = 20000000;
-const volatile u32 keep_percent = 90;		/* of what is left to who does not want the GPU, into the next window */
-const volatile u64 most_windows = 2;		/* what is saved is at most so many times the share of a window */
-const volatile u32 slice_us = 2000;		/* time slice at weight 100; 0: slices are left alone */
-const volatile u64 ahead_ns = 1000000;		/* may be taken in advance, so that the GPU is not idle at a window's end */
-const volatile u32 unknown_limit = 16;		/* launches in flight while durations are not known yet */
-const volatile u64 busy_ns = 1000000;		/* who has launched so lately still uses what is left to it */
-const volatile u64 stale_ns = 50000000;		/* without a tick for so long (gbpfd is gone) everybody just goes */
+const volatile u32 keep_percent = 90;		/* %: remaining time that a tenant keeps for the next window while it does not want the GPU */
+const volatile u64 most_windows = 2;		/* maximum of saved time, in shares of a window */
+const volatile u32 slice_us = 2000;		/* us: time slice at weight 100; 0: slices are not set */
+const volatile u64 ahead_ns = 1000000;		/* ns: may be used in advance, so that the GPU does not idle at a window's end */
+const volatile u32 unknown_limit = 16;		/* launches in flight while durations are unknown */
+const volatile u64 busy_ns = 1000000;		/* ns: a tenant that launched within this time still uses its remaining time */
+const volatile u64 stale_ns = 50000000;		/* ns: published values older than this (gbpfd is not running) are ignored */
 
 enum { HELD_FOR_SHARE, WINDOWS };
 
 struct account {
-	u64 used_ns; /* GPU time, ever */
-	u64 seen_ns; /* last asked to launch */
-	u64 out;     /* launches that have not retired, about */
+	u64 used_ns; /* total GPU time */
+	u64 seen_ns; /* time of the last launch or request to launch */
+	u64 out;     /* launches not retired, approximately */
 };
 
 struct {
@@ -39,8 +41,8 @@ struct {
 	__type(value, struct account);
 } accounts SEC(".maps");
 
-/* Written by gbpfd, read by all. */
-u64 allowed_ns[1024]; /* what a tenant may have used, ever; 0: it is new */
+/* Published by gbpfd. */
+u64 allowed_ns[1024]; /* by tenant: limit of its total GPU time; 0: new tenant */
 u64 window_end_ns;
 u64 ticked_ns;
 
@@ -106,7 +108,7 @@ static __always_inline int wants(const struct account *a, u64 now)
 	return a->out || a->seen_ns + 2000000 > now;
 }
 
-/* What a tenant may use from now on, with a grant that it gets (0: it does not want the GPU). */
+/* Returns the new limit of a tenant's total GPU time after a grant (0: it does not want the GPU). */
 static __always_inline u64 next_allowed(const struct account *a, u64 allowed, u64 grant, u64 share)
 {
 	u64 left = allowed > a->used_ns ? (allowed - a->used_ns) : 0;
