@@ -257,7 +257,7 @@ static int run(struct pace *b)
 		return -1;
 	}
 	if (strcmp(b->lane, "shared") == 0 && !bench_testbed_run_offers(&b->testbed, "--lane")) {
-		return bench_testbed_fail(&b->testbed, "this gbpf run has no --lane");
+		return bench_testbed_fail(&b->testbed, "this gbpf run does not support --lane");
 	}
 	b->daemon = bench_testbed_gbpfd(&b->testbed, b->policy);
 	if (!b->daemon || start_idle(b) < 0) {

@@ -27,16 +27,16 @@ struct reach {
 
 static const char *const names[] = { "ptx",	"torch", "triton-own", "triton", "compile-own",
 				     "compile", "cupy",	 "cupy-ptx",   "jax",	 "jax-ptxas" };
-static const char *const docs[] = { "kernels of our own, all PTX",
+static const char *const docs[] = { "gBPF's own kernels, all PTX",
 				    "PyTorch, eager",
 				    "Triton with its own ptxas",
 				    "Triton",
 				    "torch.compile with Triton's own ptxas",
 				    "torch.compile",
 				    "CuPy",
-				    "CuPy told to compile to PTX",
+				    "CuPy compiling to PTX",
 				    "JAX",
-				    "JAX told to compile with gBPF's ptxas" };
+				    "JAX compiling with gBPF's ptxas" };
 _Static_assert(ARRAY_SIZE(names) == ARRAY_SIZE(docs), "names and docs");
 
 /* ---- statistics of gbpfd ---- */

@@ -98,7 +98,7 @@ double service_number(const char *option, const char *text, double min, double m
 	double v = strtod(text, &end);
 
 	if (end == text || *end || !(v >= min && v <= max)) {
-		fprintf(stderr, "%s %s: want a number from %g to %g\n", option, text, min, max);
+		fprintf(stderr, "%s %s: expected a number from %g to %g\n", option, text, min, max);
 		exit(2);
 	}
 	return v;

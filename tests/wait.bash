@@ -1,10 +1,11 @@
-# wait_for COMMAND...: until it succeeds; a minute, which only what never comes needs.
+# wait_for COMMAND...: repeats the command until it succeeds. Fails after two minutes, a limit that only a state which never
+# comes reaches, on a loaded machine too.
 wait_for() {
-	local end=$((SECONDS + 60))
+	local end=$((SECONDS + 120))
 	while ((SECONDS < end)); do
 		"$@" && return 0
 		sleep 0.02
 	done
-	echo "waited in vain for: $*" >&2
+	echo "timed out after 120 s waiting for: $*" >&2
 	return 1
 }

@@ -88,7 +88,7 @@ void bench_block_work_check(struct bench_block_work *w)
 	float *out = malloc(values * sizeof(*out));
 
 	if (!count || !out) {
-		bench_client_fail("no memory for results");
+		bench_client_fail("out of memory for results");
 	}
 	CU(cuMemcpyDtoH_v2(count, w->count, (size_t)w->grid * 4));
 	CU(cuMemcpyDtoH_v2(out, w->out, values * sizeof(*out)));

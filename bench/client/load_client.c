@@ -48,7 +48,7 @@ void bench_client_check(CUresult r, const char *call)
 		return;
 	}
 	cuda.cuGetErrorName(r, &name);
-	bench_client_fail("%.120s: %s", call, name ? name : "an unknown error");
+	bench_client_fail("%.120s: %s", call, name ? name : "unknown error");
 }
 
 static void find(void *lib, const char *name, void *slot)
@@ -152,7 +152,7 @@ static void map_page(struct bench_client *c, int fd)
 	void *p = mmap(NULL, sizeof(struct bench_page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
 	if (p == MAP_FAILED || ((struct bench_page *)p)->magic != PAGE_MAGIC) {
-		bench_client_fail("--page %d is no page of a bench", fd);
+		bench_client_fail("invalid --page %d: not a page of a bench", fd);
 	}
 	c->page = p;
 	close(fd);
@@ -164,7 +164,7 @@ static double number(const char *name, const char *text)
 	double v = strtod(text, &end);
 
 	if (end == text || *end || !(v >= 0 && v <= 1e9)) {
-		bench_client_fail("%s %s: not a number from 0 to 1e9", name, text);
+		bench_client_fail("invalid %s '%s': expected a number from 0 to 1e9", name, text);
 	}
 	return v;
 }
@@ -233,12 +233,12 @@ static void parse(struct bench_client *c, int argc, char **argv)
 		} else if (i + 1 < argc && parse_one(c, argv[i], argv[i + 1])) {
 			i++;
 		} else {
-			bench_client_fail("%s: not an option of a client of a bench", argv[i]);
+			bench_client_fail("unknown option %s", argv[i]);
 		}
 	}
 	if (!c->page || c->threads < 1 || c->threads > 1024 || c->grid < 1 || c->streams < 1 ||
 	    c->depth < 1 || c->iterations < 1 || c->kernels < 1) {
-		bench_client_fail("started with settings that make no sense");
+		bench_client_fail("invalid combination of options");
 	}
 }
 
@@ -265,5 +265,5 @@ int main(int argc, char **argv)
 			return 0;
 		}
 	}
-	bench_client_fail("%s: there is no such client", me.role);
+	bench_client_fail("unknown role %s", me.role);
 }

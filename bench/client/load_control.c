@@ -41,7 +41,7 @@ void bench_client_slice(struct bench_client *c, void *lib)
 	}
 	if (err) {
 		c->page->unavailable = 1;
-		bench_client_fail("the device's time slices cannot be set: %s", strerror(-err));
+		bench_client_fail("cannot set the device's time slices: %s", strerror(-err));
 	}
 }
 
@@ -51,6 +51,6 @@ void bench_client_announce(struct bench_client *c)
 
 	if (err == -ENOENT || err == -EPERM) {
 		c->page->unavailable = 1;
-		bench_client_fail("requests cannot be announced: %s", strerror(-err));
+		bench_client_fail("cannot announce requests: %s", strerror(-err));
 	}
 }

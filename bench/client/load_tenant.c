@@ -98,7 +98,7 @@ static void run(struct tenant *t)
 	for (unsigned s = 0; s < c->streams; s++) {
 		t->stream[s].seed = p->seed * 1000 + s + 1;
 		if (pthread_create(&t->stream[s].thread, NULL, run_stream, &t->stream[s])) {
-			bench_client_fail("no thread for a stream");
+			bench_client_fail("cannot create a thread for a stream");
 		}
 	}
 	for (unsigned s = 0; s < c->streams; s++) {

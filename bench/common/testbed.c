@@ -195,7 +195,8 @@ pid_t bench_testbed_spawn(struct bench_testbed *w, const struct bench_testbed_co
 		slot++;
 	}
 	if (k->failed || !k->n || slot == TESTBED_CHILDREN || open_output(log, ret_out, fd) < 0) {
-		return bench_testbed_fail(w, "a process cannot be started: too much of something");
+		return bench_testbed_fail(
+			w, "cannot start a process: too many processes or arguments");
 	}
 	fflush(stdout);
 	pid = fork();
@@ -277,13 +278,13 @@ static int await_soft(struct bench_testbed *w, int ready)
 		if (poll(&p, 1, 100) == 1) {
 			return read(ready, &byte, 1) == 1
 				       ? 0
-				       : bench_testbed_fail(
-						 w, "the soft GPU's server does not start (%s)",
-						 w->server);
+				       : bench_testbed_fail(w,
+							    "cannot start the soft GPU's server %s",
+							    w->server);
 		}
 	}
 	return bench_testbed_fail(w, interrupted ? "interrupted"
-						 : "the soft GPU's server does not get ready");
+						 : "the soft GPU's server is not ready in time");
 }
 
 static int start_soft(struct bench_testbed *w)
@@ -344,7 +345,7 @@ struct bench_testbed_daemon *bench_testbed_gbpfd(struct bench_testbed *w, const 
 	w->daemons++;
 	if (mkdir(d->dir, 0700) < 0 || gbpf_open(&d->g, d->dir, GBPF_OPEN_NO_CONNECT) < 0 ||
 	    gbpf_start_daemon(d->g, &o) < 0) {
-		bench_testbed_fail(w, "gbpfd does not start: %s", gbpf_last_error(d->g)->message);
+		bench_testbed_fail(w, "cannot start gbpfd: %s", gbpf_last_error(d->g)->message);
 		return NULL;
 	}
 	if (gbpf_policy_load(d->g, policy, NULL, GBPF_LOAD_SWAP, NULL) < 0) {
@@ -440,7 +441,7 @@ int bench_testbed_mps(struct bench_testbed *w)
 	}
 	if (w->mps_pid <= 0) {
 		w->mps_dir[0] = 0;
-		return bench_testbed_fail(w, "nvidia-cuda-mps-control does not start here");
+		return bench_testbed_fail(w, "cannot start nvidia-cuda-mps-control");
 	}
 	return 0;
 }
@@ -485,7 +486,7 @@ static int make_folder(struct bench_testbed *w)
 		int err = errno;
 
 		w->dir[0] = 0;
-		return bench_testbed_fail(w, "a folder for the bench: %s", strerror(err));
+		return bench_testbed_fail(w, "cannot create a folder: %s", strerror(err));
 	}
 	return 0;
 }

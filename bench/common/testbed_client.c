@@ -52,7 +52,7 @@ static int make_page(struct bench_testbed_client *c)
 	c->page = fd < 0 ? NULL : shm_map(fd, sizeof(struct bench_page), 1);
 	if (!c->page) {
 		fd_close(fd);
-		return bench_testbed_fail(c->w, "%s: no memory for its page", c->name);
+		return bench_testbed_fail(c->w, "%s: out of memory for its page", c->name);
 	}
 	c->page->magic = PAGE_MAGIC;
 	return fd;
@@ -127,14 +127,14 @@ int bench_client_await(struct bench_testbed_client *c, uint64_t timeout_ns)
 			return 0;
 		}
 		if (!bench_testbed_lives(c->w, c->pid)) {
-			return failed(c, "it has ended");
+			return failed(c, "exited");
 		}
 		if (bench_testbed_interrupted()) {
 			return bench_testbed_fail(c->w, "interrupted");
 		}
 		if (clock_now_ns() > deadline) {
-			return failed(c, state == PAGE_READY ? "it does not answer in time"
-							     : "it does not get ready in time");
+			return failed(c, state == PAGE_READY ? "no answer in time"
+							     : "not ready in time");
 		}
 		futex_wait_shared(&c->page->done, done, 20000000);
 	}

@@ -66,9 +66,8 @@ bool bench_testbed_value(const struct bench_testbed_value *table, size_t n, cons
 
 int bench_testbed_usage(const struct bench_testbed *w)
 {
-	fprintf(stderr,
-		"gbpf: bench %s: started with arguments that make no sense. Use: gbpf bench %s\n",
-		w->bench, w->bench);
+	fprintf(stderr, "gbpf: bench %s: invalid arguments; use 'gbpf bench %s'\n", w->bench,
+		w->bench);
 	return 2;
 }
 
@@ -79,7 +78,7 @@ int bench_testbed_document(struct bench_testbed *w, const struct json_t *doc, co
 		putchar('\n');
 	}
 	if (save && json_dump_file(doc, save, JSON_INDENT(2)) < 0) {
-		return bench_testbed_fail(w, "%s: cannot be written", save);
+		return bench_testbed_fail(w, "cannot write %s", save);
 	}
 	return 0;
 }

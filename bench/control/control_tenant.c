@@ -103,14 +103,13 @@ static void busy_controls(struct bench_cuda *c, const struct gpu_handles *h, int
 	after = c->word[0];
 	start = clock_now_ns();
 	on = gpu_control(h, fd, GPU_CONTROL_SCHEDULE, 1, NULL);
-	bench_say("%-22s off %d in %.0f us, on %d in %.0f us; while off it %s",
-		  "switched off, busy", off, us, on, bench_us_since(start),
-		  before == after ? "stood still" : "WENT ON");
+	bench_say("%-22s off %d in %.0f us, on %d in %.0f us; while off: %s", "switched off, busy",
+		  off, us, on, bench_us_since(start), before == after ? "no progress" : "PROGRESS");
 	while (c->word[0] == after && bench_us_since(start) < 1e6) {
 		cpu_relax();
 	}
 	bench_say("%-22s %.0f us after switching on",
-		  c->word[0] != after ? "goes on" : "DOES NOT GO ON", bench_us_since(start));
+		  c->word[0] != after ? "continues" : "DOES NOT CONTINUE", bench_us_since(start));
 	bench_cuda_beat_stop(c);
 }
 

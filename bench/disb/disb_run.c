@@ -33,7 +33,7 @@ static int prepare(struct bench_disb *b, struct bench_disb_condition *c)
 		return 0;
 	}
 	if (c->def->lane == LANE_GBPF_SHARED && !bench_testbed_run_offers(&b->testbed, "--lane")) {
-		return bench_testbed_fail(&b->testbed, "this gbpf run has no --lane");
+		return bench_testbed_fail(&b->testbed, "this gbpf run does not support --lane");
 	}
 	c->daemon = bench_testbed_gbpfd(&b->testbed, b->policy);
 	return c->daemon ? 0 : -1;
@@ -117,8 +117,8 @@ static int check_lane(struct bench_disb *b, struct bench_disb_condition *c,
 	}
 	c->available = false;
 	return bench_testbed_fail(&b->testbed,
-				  shared ? "CUDA says that the process is no client of MPS"
-					 : "CUDA says that the process is a client of MPS");
+				  shared ? "CUDA reports that the process is not a client of MPS"
+					 : "CUDA reports that the process is a client of MPS");
 }
 
 static int keep(struct bench_disb *b, struct bench_disb_row *r, const struct bench_page *p,

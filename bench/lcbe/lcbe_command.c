@@ -49,7 +49,7 @@ static int take_number(struct bench_lcbe *b, struct stream *s)
 
 		if (!grown) {
 			return bench_testbed_fail(&b->testbed,
-						  "too many numbers of the latency command");
+						  "too many numbers from the latency command");
 		}
 		s->us = grown;
 		s->cap = cap;
@@ -88,7 +88,7 @@ static int pump(struct bench_lcbe *b, struct stream *s, const char *what)
 	}
 	if (!err && (n == 0 || (errno != EAGAIN && errno != EINTR))) {
 		err = bench_testbed_fail(&b->testbed,
-					 "the %s command has ended; it said last: %.200s", what,
+					 "the %s command has exited; last output: %.200s", what,
 					 s->line);
 	}
 	return err;
@@ -128,7 +128,7 @@ static int await_first(struct bench_lcbe *b, struct turn *t, const struct stream
 
 	while (!err && s->n == 0) {
 		err = clock_now_ns() > deadline
-			      ? bench_testbed_fail(&b->testbed, "the %s command says no number",
+			      ? bench_testbed_fail(&b->testbed, "the %s command prints no number",
 						   what)
 			      : pump_all(b, t);
 	}
@@ -212,7 +212,7 @@ static int requests(struct bench_lcbe *b, struct bench_lcbe_condition *c, struct
 	t->lc.us = NULL;
 	return err || cell->n
 		       ? err
-		       : bench_testbed_fail(&b->testbed, "not one request in the time of a window");
+		       : bench_testbed_fail(&b->testbed, "no request completed within a window");
 }
 
 static void stop(struct bench_lcbe *b, struct stream *s)

@@ -110,9 +110,9 @@ static int check_lane(struct bench_lcbe *b, struct bench_lcbe_condition *c)
 	}
 	c->state = LCBE_NOT_AVAILABLE;
 	return bench_testbed_fail(&b->testbed,
-				  shared ? "CUDA says that the process is no client of MPS"
-					 : "CUDA says that the process is a client of MPS: an "
-					   "MPS daemon serves everybody here");
+				  shared ? "CUDA reports that the process is not a client of MPS"
+					 : "CUDA reports that the process is a client of MPS: an "
+					   "MPS daemon serves all processes here");
 }
 
 /* Returns whether a client reported that the machine lacks a feature of its condition. */
@@ -148,14 +148,14 @@ static int prepare(struct bench_lcbe *b, struct bench_lcbe_condition *c)
 	struct bench_testbed *w = &b->testbed;
 
 	if (b->set.lc_cmd && (c->def->brief || c->def->hint)) {
-		return bench_testbed_fail(w, "commands do that themselves");
+		return bench_testbed_fail(w, "not available with --lc-cmd");
 	}
 	if (c->def->lane == LANE_MPS) {
 		return bench_testbed_mps(w);
 	}
 	if (c->def->lane != LANE_OWN) {
 		if (c->def->lane == LANE_GBPF_SHARED && !bench_testbed_run_offers(w, "--lane")) {
-			return bench_testbed_fail(w, "this gbpf run has no --lane");
+			return bench_testbed_fail(w, "this gbpf run does not support --lane");
 		}
 		c->daemon = bench_testbed_gbpfd(w, b->set.policy);
 		return c->daemon ? 0 : -1;
@@ -250,7 +250,7 @@ static int keep(struct bench_lcbe *b, struct bench_lcbe_condition *c, struct ben
 		cell->us[i] = (double)p->us[0][i];
 	}
 	return cell->n ? 0
-		       : bench_testbed_fail(&b->testbed, "not one request in the time of a window");
+		       : bench_testbed_fail(&b->testbed, "no request completed within a window");
 }
 
 /* Adds the time of the threads other than the first: libcuda's and, under gBPF, its agent. */

@@ -118,8 +118,7 @@ static int open_both(struct bench_hook_policy *p, int image_fd, const struct pla
 			ebpf_policy_close(&p->compiled);
 		}
 	}
-	return err ? report_set(r, err, "open", "%s: cannot be opened: %s", p->name, strerror(-err))
-		   : 0;
+	return err ? report_set(r, err, "open", "cannot open %s: %s", p->name, strerror(-err)) : 0;
 }
 
 static void note_program(struct bench_hook_policy *p, const struct ebpf_built *b)

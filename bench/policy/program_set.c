@@ -133,7 +133,7 @@ static int pair_open(struct pair *p, const struct bench_policy_settings *s, unsi
 		return report_set(r, err, "open", "%s: %s", path, strerror(-err));
 	}
 	if (!p->jit.p.entry[p->hook]) {
-		return report_set(r, -ENOTSUP, "jit", "%s: there is no compiled code here", path);
+		return report_set(r, -ENOTSUP, "jit", "%s: no compiler for this machine", path);
 	}
 	bench_policy_fill_maps(&p->jit);
 	bench_policy_fill_maps(&p->native);
@@ -153,12 +153,12 @@ static int same(struct pair *p, struct report *r)
 		a->now_ns = b->now_ns = UINT64_C(1000000000) + i * UINT64_C(1000);
 		if ((uint32_t)p->jit.p.entry[p->hook](a, &p->jit.p.env) !=
 		    (uint32_t)p->native_fn(b, NULL)) {
-			return report_set(r, -EINVAL, "differ", "%s: call %u: other verdicts",
+			return report_set(r, -EINVAL, "differ", "%s: call %u: verdicts differ",
 					  p->name, i);
 		}
 	}
 	if (memcmp(p->c, p->c2, sizeof(p->c)) != 0) {
-		return report_set(r, -EINVAL, "differ", "%s: other contexts", p->name);
+		return report_set(r, -EINVAL, "differ", "%s: contexts differ", p->name);
 	}
 	for (uint32_t i = 0; i < p->jit.p.env.n_maps; i++) {
 		const struct ebpf_map *m = &p->jit.p.env.maps[i];
@@ -166,8 +166,8 @@ static int same(struct pair *p, struct report *r)
 		if (!p->jit.p.defs[i].is_data && m->data && m->type == 2 &&
 		    memcmp(m->data, p->native.p.env.maps[i].data,
 			   (size_t)m->stride * m->max_entries) != 0) {
-			return report_set(r, -EINVAL, "differ", "%s: map %s: other values", p->name,
-					  p->jit.p.defs[i].name);
+			return report_set(r, -EINVAL, "differ", "%s: map %s: values differ",
+					  p->name, p->jit.p.defs[i].name);
 		}
 	}
 	return 0;

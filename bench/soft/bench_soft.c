@@ -135,8 +135,7 @@ static int parse(struct bench_soft *b, int argc, char **argv)
 		}
 		if (k == ARRAY_SIZE(options)) {
 			if (take_section(b, argv[i]) < 0) {
-				fprintf(stderr, "gbpf: bench soft: there is no section %s\n",
-					argv[i]);
+				fprintf(stderr, "gbpf: bench soft: unknown section %s\n", argv[i]);
 				return -EINVAL;
 			}
 		} else if (++i == argc) {

@@ -33,7 +33,7 @@ void bench_soft_check(CUresult r, const char *call)
 		return;
 	}
 	soft_cuda.cuGetErrorName(r, &name);
-	fprintf(stderr, "gbpf: bench soft: %s: %s\n", call, name ? name : "an unknown error");
+	fprintf(stderr, "gbpf: bench soft: %s: %s\n", call, name ? name : "unknown error");
 	_exit(1);
 }
 

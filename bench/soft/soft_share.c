@@ -309,12 +309,12 @@ void bench_soft_kills(struct bench_soft *b)
 		return;
 	}
 	if (!kill_some(b, 20, &seed) || bench_soft_server_settled(b, &before) < 0) {
-		bench_soft_broken(b, "kills", "a client failed, or is still there after its death");
+		bench_soft_broken(b, "kills", "a client failed, or remained after its death");
 		return;
 	}
 	memory = bench_soft_server_memory(b);
 	if (!kill_some(b, b->kills, &seed) || bench_soft_server_settled(b, &after) < 0) {
-		bench_soft_broken(b, "kills", "a client failed, or is still there after its death");
+		bench_soft_broken(b, "kills", "a client failed, or remained after its death");
 		return;
 	}
 	bench_soft_report(b, "kills",

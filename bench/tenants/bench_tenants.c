@@ -56,7 +56,7 @@ static void choose(struct bench_tenants *b)
 		c->available = c->chosen;
 		if (c->chosen && c->def->lane == LANE_GBPF_SHARED &&
 		    !bench_testbed_run_offers(&b->testbed, "--lane")) {
-			bench_testbed_fail(&b->testbed, "this gbpf run has no --lane");
+			bench_testbed_fail(&b->testbed, "this gbpf run does not support --lane");
 			c->available = false;
 		} else if (c->chosen && c->def->lane == LANE_MPS) {
 			c->available = bench_testbed_mps(&b->testbed) == 0;
@@ -182,8 +182,8 @@ static int check_lane(struct bench_tenants *b, struct bench_tenants_condition *c
 	}
 	c->available = false;
 	return bench_testbed_fail(&b->testbed,
-				  shared ? "CUDA says that the process is no client of MPS"
-					 : "CUDA says that the process is a client of MPS");
+				  shared ? "CUDA reports that the process is not a client of MPS"
+					 : "CUDA reports that the process is a client of MPS");
 }
 
 static int go(struct bench_tenants *b, const struct bench_tenants_condition *c, struct turn *t,

@@ -121,7 +121,7 @@ static void print_table(const struct bench_tenants *b)
 		}
 	}
 	puts("call: of the launch; start: from before it until the kernel runs; completion: until "
-	     "its end is known;\n%: change against default, x: so many times as much");
+	     "its end is known;\n%: change against default, x: factor");
 }
 
 int bench_tenants_report(struct bench_tenants *b)

@@ -106,7 +106,7 @@ static const struct cli_verb *const subs[] = { &verb_bench_launch,
 const struct cli_verb verb_bench = {
 	.name = "bench",
 	.args = "...",
-	.doc = "measure what gBPF costs on this machine",
+	.doc = "measure the overhead of gBPF on this machine",
 	.page = "gbpf-bench.1",
 	.subs = subs,
 };

@@ -65,7 +65,7 @@ static int cmd_disb(struct cli *c)
 		return code;
 	}
 	if (c->opt[D_TORCH]) {
-		if (path_lib(script, sizeof(script), "bench/disb/disb_torch.py") < 0) {
+		if (path_lib(script, sizeof(script), "bench/disb_torch.py") < 0) {
 			return cli_fail(c, CLI_FAILED, "install", NULL,
 					"bench disb: the path of gBPF is too long");
 		}
@@ -78,7 +78,7 @@ static int cmd_disb(struct cli *c)
 const struct cli_verb verb_bench_disb = {
 	.name = "disb",
 	.args = "",
-	.doc = "the workloads of DISB, under each way of sharing",
+	.doc = "the workloads of DISB, under each sharing mode",
 	.page = "gbpf-bench.1",
 	.options = options,
 	.run = cmd_disb,

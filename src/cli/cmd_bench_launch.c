@@ -28,7 +28,7 @@ enum { L_N, L_POLICY, L_DEVICE, L_CLASS };
 static const struct cli_option options[] = {
 	[L_N] = { "n", 'n', "N", "launches of each kind (default 60000)" },
 	[L_POLICY] = { "policy", 'p', "NAME|FILE",
-		       "what decides while it measures; none (default): no policy; off: no gbpfd" },
+		       "policy during the measurement; none (default): no policy; off: no gbpfd" },
 	[L_DEVICE] = { "device", 'd', "soft|nvidia|auto", "which GPU (default auto)" },
 	[L_CLASS] = { "class", 'c', "latency|normal|batch",
 		      "class of the launches (default normal)" },

@@ -92,7 +92,7 @@ static int cmd_lcbe(struct cli *c)
 const struct cli_verb verb_bench_lcbe = {
 	.name = "lcbe",
 	.args = "",
-	.doc = "requests beside batch work, under each way of sharing",
+	.doc = "requests next to batch work, under each sharing mode",
 	.page = "gbpf-bench.1",
 	.options = options,
 	.run = cmd_lcbe,

@@ -51,7 +51,7 @@ static int cmd_pace(struct cli *c)
 const struct cli_verb verb_bench_pace = {
 	.name = "pace",
 	.args = "",
-	.doc = "what the block level costs when nobody interrupts",
+	.doc = "cost of the block level without interruptions",
 	.page = "gbpf-bench.1",
 	.options = options,
 	.run = cmd_pace,

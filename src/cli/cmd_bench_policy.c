@@ -45,7 +45,7 @@ static int cmd_policy(struct cli *c)
 const struct cli_verb verb_bench_policy = {
 	.name = "policy",
 	.args = "",
-	.doc = "what policies cost: compiled against clang, lookups, loading",
+	.doc = "cost of policies: compiled code against clang, lookups, loading",
 	.page = "gbpf-bench.1",
 	.options = options,
 	.run = cmd_policy,

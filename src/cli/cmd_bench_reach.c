@@ -50,7 +50,7 @@ static int cmd_reach(struct cli *c)
 const struct cli_verb verb_bench_reach = {
 	.name = "reach",
 	.args = "",
-	.doc = "how much of what frameworks launch has PTX that gBPF can use",
+	.doc = "share of frameworks' launches with PTX that gBPF can use",
 	.page = "gbpf-bench.1",
 	.options = options,
 	.run = cmd_reach,

@@ -47,7 +47,7 @@ static int cmd_soft(struct cli *c)
 		if (k == ARRAY_SIZE(sections)) {
 			return cli_fail(c, CLI_USAGE, "usage",
 					"Sections: fma samples empty copy slices many kills",
-					"bench soft: there is no section %s", c->arg[i]);
+					"bench soft: unknown section %s", c->arg[i]);
 		}
 	}
 	if (cli_run_find_soft(library) < 0) {
@@ -83,7 +83,7 @@ static int cmd_soft(struct cli *c)
 const struct cli_verb verb_bench_soft = {
 	.name = "soft",
 	.args = "[SECTION]...",
-	.doc = "how fast the soft GPU is, and how fair",
+	.doc = "speed and fairness of the soft GPU",
 	.page = "gbpf-bench.1",
 	.options = options,
 	.max_args = 7,

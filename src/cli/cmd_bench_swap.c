@@ -12,7 +12,7 @@ enum { S_PROCESSES, S_SWAPS };
 
 static const struct cli_option options[] = {
 	[S_PROCESSES] = { "processes", 'p', "N",
-			  "that call hooks (default 8, or 2 fewer than CPUs)" },
+			  "processes that call hooks (default 8, or 2 fewer than CPUs)" },
 	[S_SWAPS] = { "swaps", 'n', "N", "how many (default 1000)" },
 	{ NULL, 0, NULL, NULL },
 };
@@ -56,7 +56,7 @@ static int cmd_swap(struct cli *c)
 const struct cli_verb verb_bench_swap = {
 	.name = "swap",
 	.args = "",
-	.doc = "what a swap does to programs that call hooks meanwhile",
+	.doc = "effect of a swap on concurrent hook calls",
 	.page = "gbpf-bench.1",
 	.options = options,
 	.run = cmd_swap,

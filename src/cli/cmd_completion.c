@@ -135,7 +135,7 @@ static int cmd_completion(struct cli *c)
 {
 	if (strcmp(c->arg[0], "bash") != 0) {
 		return cli_fail(c, CLI_USAGE, "usage", "Use: gbpf completion bash",
-				"completion: there is none for the shell '%s'", c->arg[0]);
+				"completion: unsupported shell '%s'", c->arg[0]);
 	}
 	fputs(head, stdout);
 	printf("\tglobals) echo '");

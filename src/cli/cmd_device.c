@@ -17,7 +17,7 @@ enum { O_SOFT, O_UNSUPPORTED, O_PID };
 static const struct cli_option options[] = {
 	[O_SOFT] = { "soft", 0, NULL, "the soft GPUs that run, their load and their contexts" },
 	[O_UNSUPPORTED] = { "unsupported", 0, NULL,
-			    "driver functions that programs asked the soft GPU for in vain" },
+			    "unsupported driver functions that programs called on the soft GPU" },
 	[O_PID] = { "pid", 0, "PID", "with --unsupported: of this program alone" },
 	{ NULL, 0, NULL, NULL },
 };
@@ -93,8 +93,9 @@ static int list_known(struct cli *c)
 		cli_table_print(&t, stdout, c->color_out);
 		print_capabilities(result);
 	} else {
-		cli_note(c, "gbpfd knows no device yet: it learns of them from the programs that "
-			    "use them.");
+		cli_note(c,
+			 "gbpfd knows no device yet: it learns of devices from the programs that "
+			 "use them.");
 	}
 	cli_table_finish(&t);
 	json_decref(result);
@@ -106,7 +107,7 @@ static int cannot_ask(struct cli *c, int err)
 	if (err == -ENOENT || err == -ECONNREFUSED) {
 		return cli_fail(c, CLI_UNREACHABLE, "no-soft-gpu",
 				"One starts with the first program: gbpf run --device soft",
-				"device: no soft GPU runs");
+				"device: no soft GPU is running");
 	}
 	if (err == -EPERM) {
 		return cli_fail(c, CLI_PERMISSION, "not-yours", NULL,
@@ -296,7 +297,7 @@ static void print_unsupported(struct cli *c, const json_t *list, int pid)
 				 "device --soft",
 				 pid);
 		} else {
-			cli_note(c, "No program has asked for a function that is not supported.");
+			cli_note(c, "No program has called an unsupported function.");
 		}
 		return;
 	}
@@ -365,7 +366,7 @@ static int cmd_device(struct cli *c)
 const struct cli_verb verb_device = {
 	.name = "device",
 	.args = "",
-	.doc = "list the GPUs that gbpfd knows; what a soft GPU does",
+	.doc = "list GPUs; show the activity of a soft GPU",
 	.page = "gbpf.1",
 	.options = options,
 	.run = cmd_device,

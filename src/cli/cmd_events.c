@@ -12,10 +12,9 @@
 enum { O_FOLLOW, O_SINCE };
 
 static const struct cli_option options[] = {
-	[O_FOLLOW] = { "follow", 'f', NULL,
-		       "go on printing what happens; with --json one event a line" },
+	[O_FOLLOW] = { "follow", 'f', NULL, "follow new events; with --json one event per line" },
 	[O_SINCE] = { "since", 's', "SEQUENCE|TIME",
-		      "after that event, or not older than e.g. 90s, 5m, 2h, 3d" },
+		      "events after that number, or not older than 90s, 5m, 2h, 3d" },
 	{ NULL, 0, NULL, NULL },
 };
 
@@ -91,7 +90,7 @@ static int parse_since(struct cli *c, struct walk *w)
 	if (cli_parse_duration(since, 0, &ns) < 0) {
 		return cli_fail(c, CLI_USAGE, "usage",
 				"Give an event's number, or a time such as 90s, 5m, 2h, 3d",
-				"events: --since: '%s' is no number and no time", since);
+				"invalid value '%s' for --since", since);
 	}
 	w->not_before_ns = clock_wall_ns() > ns ? clock_wall_ns() - ns : 0;
 	return CLI_OK;
@@ -154,7 +153,7 @@ static int cmd_events(struct cli *c)
 const struct cli_verb verb_events = {
 	.name = "events",
 	.args = "",
-	.doc = "what happened: loads, swaps, deaths, refusals",
+	.doc = "history: loads, swaps, exits, refusals",
 	.page = "gbpf.1",
 	.options = options,
 	.run = cmd_events,

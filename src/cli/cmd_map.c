@@ -10,7 +10,7 @@ enum { O_VERSION, O_TENANT };
 static const struct cli_option options[] = {
 	[O_VERSION] = { "version", 0, "VERSION", "of that version (default: the active one)" },
 	[O_TENANT] = { "tenant", 't', "PID",
-		       "the map of that program (its process, or its number)" },
+		       "instance of that program (its process or tenant number)" },
 	{ NULL, 0, NULL, NULL },
 };
 
@@ -366,7 +366,7 @@ static const struct cli_verb *const subs[] = {
 const struct cli_verb verb_map = {
 	.name = "map",
 	.args = "...",
-	.doc = "look into the maps of a policy, and change them",
+	.doc = "inspect and change the maps of a policy",
 	.page = "gbpf-map.1",
 	.subs = subs,
 };
@@ -374,7 +374,7 @@ const struct cli_verb verb_map = {
 const struct cli_verb verb_map_list = {
 	.name = "list",
 	.args = "",
-	.doc = "the maps of the active policy",
+	.doc = "list the maps of the active policy",
 	.page = "gbpf-map.1",
 	.options = options,
 	.run = cmd_list,
@@ -383,7 +383,7 @@ const struct cli_verb verb_map_list = {
 const struct cli_verb verb_map_get = {
 	.name = "get",
 	.args = "MAP [KEY]",
-	.doc = "one entry, or a global variable",
+	.doc = "print one entry, or a global variable",
 	.page = "gbpf-map.1",
 	.options = options,
 	.min_args = 1,
@@ -405,7 +405,7 @@ const struct cli_verb verb_map_set = {
 const struct cli_verb verb_map_delete = {
 	.name = "delete",
 	.args = "MAP [KEY]",
-	.doc = "remove an entry; without a key: take the next one out",
+	.doc = "remove an entry; without a key remove the next one",
 	.page = "gbpf-map.1",
 	.options = options,
 	.min_args = 1,

@@ -14,8 +14,9 @@ enum { O_VERSION, O_TENANT, O_LIMIT, O_NONZERO };
 static const struct cli_option dump_options[] = {
 	[O_VERSION] = { "version", 0, "VERSION", "of that version (default: the active one)" },
 	[O_TENANT] = { "tenant", 't', "PID",
-		       "the map of that program (its process, or its number)" },
-	[O_LIMIT] = { "limit", 'l', "ENTRIES", "print at most so many (default 1000; 0: all)" },
+		       "instance of that program (its process or tenant number)" },
+	[O_LIMIT] = { "limit", 'l', "ENTRIES",
+		      "maximum number of entries to print (default 1000; 0: all)" },
 	[O_NONZERO] = { "nonzero", 'z', NULL, "leave out values that are all zero" },
 	{ NULL, 0, NULL, NULL },
 };
@@ -109,7 +110,7 @@ static int cmd_dump(struct cli *c)
 const struct cli_verb verb_map_dump = {
 	.name = "dump",
 	.args = "MAP",
-	.doc = "all entries of a map",
+	.doc = "print all entries of a map",
 	.page = "gbpf-map.1",
 	.options = dump_options,
 	.min_args = 1,
@@ -122,9 +123,9 @@ enum { W_VERSION, W_TENANT, W_INTERVAL, W_COUNT };
 static const struct cli_option cli_watch_options[] = {
 	[W_VERSION] = { "version", 0, "VERSION", "of that version (default: the active one)" },
 	[W_TENANT] = { "tenant", 't', "PID",
-		       "the map of that program (its process, or its number)" },
+		       "instance of that program (its process or tenant number)" },
 	[W_INTERVAL] = { "interval", 'i', "TIME", "how often to look (default 1s)" },
-	[W_COUNT] = { "count", 'c', "LINES", "end after so many" },
+	[W_COUNT] = { "count", 'c', "LINES", "number of lines after which to end" },
 	{ NULL, 0, NULL, NULL },
 };
 
@@ -264,7 +265,7 @@ static int cmd_watch(struct cli *c)
 const struct cli_verb verb_map_watch = {
 	.name = "watch",
 	.args = "MAP",
-	.doc = "print what changes, or the records of a ring buffer",
+	.doc = "print changes, or the records of a ring buffer",
 	.page = "gbpf-map.1",
 	.options = cli_watch_options,
 	.min_args = 1,

@@ -92,9 +92,9 @@ static const struct cli_option load_options[] = {
 
 static const struct cli_option swap_options[] = {
 	KEEP_MAPS,
-	[O_WATCH] = { "watch", 0, "TIME", "look at the new version for so long" },
+	[O_WATCH] = { "watch", 0, "TIME", "monitor the new version for TIME" },
 	[O_ROLLBACK_IF] = { "rollback-if", 0, "CONDITION",
-			    "go back as soon as this holds, such as 'p99>6ms'" },
+			    "roll back as soon as this holds, such as 'p99>6ms'" },
 	[O_DETACH] = { "detach", 0, NULL, "do not wait for the end of the watch" },
 	{ NULL, 0, NULL, NULL },
 };
@@ -257,7 +257,7 @@ const struct cli_verb verb_policy_swap = {
 const struct cli_verb verb_policy_rollback = {
 	.name = "rollback",
 	.args = "[VERSION]",
-	.doc = "go back to the version before, or to a kept one",
+	.doc = "return to the previous version, or to a stored one",
 	.page = "gbpf-policy.1",
 	.options = load_options,
 	.max_args = 1,

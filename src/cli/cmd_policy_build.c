@@ -22,10 +22,9 @@ enum { O_OUTPUT, O_INCLUDE, O_MCPU, O_EXPLAIN, O_LINK };
 
 static const struct cli_option options[] = {
 	[O_OUTPUT] = { "output", 'o', "OBJECT",
-		       "where the object goes (default: beside its source)" },
+		       "where to write the object (default: next to its source)" },
 	[O_INCLUDE] = { "include", 'I', "FOLDER", "look for headers there, too" },
-	[O_MCPU] = { "mcpu", 0, "v1|v2|v3|v4",
-		     "instructions to use (default v3; v4 needs clang 18)" },
+	[O_MCPU] = { "mcpu", 0, "v1|v2|v3|v4", "instruction set (default v3; v4 needs clang 18)" },
 	[O_EXPLAIN] = { "explain", 'e', NULL, "print the verifier's states along a refused path" },
 	[O_LINK] = { "link", 'l', NULL, "the sources are one policy" },
 	{ NULL, 0, NULL, NULL },
@@ -74,7 +73,7 @@ static int find_clang(struct cli *c, const char **ret)
 		return on_path(own)
 			       ? CLI_OK
 			       : cli_fail(c, CLI_FAILED, "clang", "Correct it, or unset CLANG",
-					  "policy build: $CLANG is '%s', which is no program", own);
+					  "policy build: $CLANG: '%s' cannot be executed", own);
 	}
 	for (size_t i = 0; i < n; i++) {
 		if (on_path(names[i])) {
@@ -85,7 +84,7 @@ static int find_clang(struct cli *c, const char **ret)
 	return cli_fail(c, CLI_FAILED, "clang",
 			v4 ? "Install the package clang-19, or set CLANG"
 			   : "Install the package clang-14, or set CLANG",
-			"policy build: there is no clang, which compiles policies");
+			"policy build: clang not found");
 }
 
 static int find_headers(struct cli *c, char *dir, size_t cap)
@@ -98,7 +97,7 @@ static int find_headers(struct cli *c, char *dir, size_t cap)
 	if ((err || access(header, R_OK) < 0) && !c->opt[O_INCLUDE]) {
 		return cli_fail(c, CLI_FAILED, "headers",
 				"Is gbpf installed? Else name the folder: -I FOLDER",
-				"policy build: there is no %s", header);
+				"policy build: %s not found", header);
 	}
 	return CLI_OK;
 }
@@ -202,7 +201,7 @@ static int list_sources(struct cli *c, char *sources[], int *n)
 					ends_with(word, ".o")
 						? "To check an object: gbpf policy check"
 						: NULL,
-					"policy build: %s is no C file", word);
+					"policy build: %s is not a C file", word);
 		} else if (take(sources, n, "", word) < 0) {
 			code = cli_fail(c, CLI_LIMIT, "limit", NULL,
 					"policy build: more than %d files", MAX_SOURCES);

@@ -147,7 +147,7 @@ static int check_object(struct cli *c, const char *file, const struct buf *elf, 
 			       unsafe */
 	} else if (is_source(file)) {
 		report_hint(&r, "Build it first: gbpf policy build %.80s", file);
-		err = report_set(&r, -EINVAL, "file", "this is source, no object");
+		err = report_set(&r, -EINVAL, "file", "this is a source file, not an object");
 	} else if (hook) {
 		err = check_section(elf, cli_base_name(file), flags, hook, programs, &n_maps, &r);
 	} else {
@@ -250,8 +250,8 @@ static int unknown_hook(struct cli *c)
 	if (nearest_best(&n)) {
 		snprintf(hint, sizeof(hint), "Did you mean '%s'?", nearest_best(&n));
 	}
-	return cli_fail(c, CLI_USAGE, "usage", hint,
-			"policy check: --section: there is no hook '%s'", c->opt[O_SECTION]);
+	return cli_fail(c, CLI_USAGE, "usage", hint, "policy check: --section: unknown hook '%s'",
+			c->opt[O_SECTION]);
 }
 
 static int cmd_policy_check(struct cli *c)

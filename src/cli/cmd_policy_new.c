@@ -20,8 +20,7 @@
 enum { O_TEMPLATE };
 
 static const struct cli_option options[] = {
-	[O_TEMPLATE] = { "template", 't', "sched|mem|observe|full",
-			 "what to begin with (default sched)" },
+	[O_TEMPLATE] = { "template", 't', "sched|mem|observe|full", "template (default sched)" },
 	{ NULL, 0, NULL, NULL },
 };
 
@@ -162,7 +161,7 @@ static int cmd_policy_new(struct cli *c)
 const struct cli_verb verb_policy_new = {
 	.name = "new",
 	.args = "NAME",
-	.doc = "write a policy to begin with, and its test",
+	.doc = "write a policy template and its test",
 	.page = "gbpf-policy.1",
 	.options = options,
 	.min_args = 1,

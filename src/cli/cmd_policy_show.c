@@ -234,7 +234,7 @@ static int cmd_show(struct cli *c)
 const struct cli_verb verb_policy_list = {
 	.name = "list",
 	.args = "",
-	.doc = "list the active and the kept versions",
+	.doc = "list the active and the stored versions",
 	.page = "gbpf-policy.1",
 	.run = cmd_list,
 };
@@ -242,7 +242,7 @@ const struct cli_verb verb_policy_list = {
 const struct cli_verb verb_policy_show = {
 	.name = "show",
 	.args = "[VERSION]",
-	.doc = "hooks, maps, costs and counters of a version",
+	.doc = "show hooks, maps, costs and counters of a version",
 	.page = "gbpf-policy.1",
 	.max_args = 1,
 	.run = cmd_show,

@@ -9,8 +9,7 @@
 enum { O_WHY };
 
 static const struct cli_option ps_options[] = {
-	[O_WHY] = { "why", 'y', NULL,
-		    "why work was last held or stopped, and what is known of its kernels" },
+	[O_WHY] = { "why", 'y', NULL, "show why work was last held or stopped, and its kernels" },
 	{ NULL, 0, NULL, NULL },
 };
 

@@ -27,23 +27,21 @@
 enum { O_CLASS, O_NAME, O_WEIGHT, O_LANE, O_HINT, O_DEVICE, O_RESTART, O_CHECK, O_STRICT, O_OFF };
 
 static const struct cli_option options[] = {
-	[O_CLASS] = { "class", 'c', "latency|normal|batch",
-		      "how urgent its work is (default normal)" },
+	[O_CLASS] = { "class", 'c', "latency|normal|batch", "scheduling class (default normal)" },
 	[O_NAME] = { "name", 'n', "NAME", "shown by gbpf ps (default: the program's)" },
 	[O_WEIGHT] = { "weight", 'w', "1-10000",
-		       "its part where a policy shares by weight (default 100)" },
+		       "relative GPU share under weight-based policies (default 100)" },
 	[O_LANE] = { "lane", 'l', "auto|process|shared",
-		     "how it shares the GPU: its own context, or one with others (default auto: "
+		     "sharing mode: a context of its own, or one shared with others (default auto: "
 		     "the policy chooses)" },
-	[O_HINT] = { "hint", 0, "HINT",
-		     "when its requests come: auto, off or period:MICROSECONDS apart" },
+	[O_HINT] = { "hint", 0, "HINT", "request announcements: auto, off or period:MICROSECONDS" },
 	[O_DEVICE] = { "device", 'd', "soft|nvidia|auto",
-		       "which GPU (default auto: NVIDIA's when there is one)" },
+		       "device (default auto: NVIDIA if present)" },
 	[O_RESTART] = { "restart", 0, "TIMES",
-			"start it again when a neighbour in the shared lane has ended it, where "
-			"the policy allows that" },
+			"restart it after a fault of a neighbour in the shared lane, where "
+			"the policy allows it" },
 	[O_CHECK] = { "check", 0, NULL,
-		      "on a soft GPU that reports memory errors and races of kernels" },
+		      "run on a soft GPU that reports memory errors and races of kernels" },
 	[O_STRICT] = { "strict", 0, NULL, "without gbpfd fail instead of running unmanaged" },
 	[O_OFF] = { "off", 0, NULL, "pass everything through: for comparing" },
 	{ NULL, 0, NULL, NULL },
@@ -333,7 +331,7 @@ static int start_daemon(struct cli *c, struct cli_run_device *d, struct report *
 	    (strcmp(hello->device, "soft") == 0 || strcmp(hello->device, "nvidia") == 0)) {
 		if (chosen || getenv("GBPF_REAL_CUDA")) {
 			cli_note(c,
-				 "gbpf: run: gbpfd serves the device '%s', this program uses '%s'. "
+				 "gbpf: run: gbpfd uses the device '%s', this program '%s'. "
 				 "To change it: gbpf shutdown, then run again",
 				 hello->device, o.device);
 		} else if (cli_run_choose_device(hello->device, d, r) < 0) {
@@ -354,10 +352,10 @@ static int check_hint(struct cli *c)
 	}
 	if (strcmp(hint, "auto") != 0 && strncmp(hint, "period:", 7) != 0) {
 		return cli_fail(c, CLI_USAGE, "usage", "Use auto, off or period:MICROSECONDS",
-				"run: --hint: there is no '%s'", hint);
+				"run: --hint: unknown value '%s'", hint);
 	}
 	if (!class_name || strcmp(class_name, "latency") != 0) {
-		cli_note(c, "gbpf: run: --hint does nothing while the class is not latency");
+		cli_note(c, "gbpf: run: --hint has no effect unless the class is latency");
 	}
 	if (strcmp(hint, "auto") == 0) {
 		return CLI_OK;

@@ -41,7 +41,7 @@ static int cmd_shutdown(struct cli *c)
 	if (c->json) {
 		return cli_json(c, "shutdown", result);
 	}
-	cli_note(c, "gbpfd is leaving; programs run on without it.");
+	cli_note(c, "gbpfd is stopping; programs continue without it.");
 	json_decref(result);
 	return CLI_OK;
 }
@@ -153,7 +153,7 @@ static int cmd_status(struct cli *c)
 const struct cli_verb verb_status = {
 	.name = "status",
 	.args = "",
-	.doc = "how gbpfd is doing",
+	.doc = "show uptime, active policy and counters of gbpfd",
 	.page = "gbpf.1",
 	.run = cmd_status,
 };
@@ -161,7 +161,7 @@ const struct cli_verb verb_status = {
 const struct cli_verb verb_off = {
 	.name = "off",
 	.args = "",
-	.doc = "let every program pass through, at once",
+	.doc = "pass all programs through immediately",
 	.page = "gbpf.1",
 	.run = cmd_off,
 };
@@ -169,7 +169,7 @@ const struct cli_verb verb_off = {
 const struct cli_verb verb_on = {
 	.name = "on",
 	.args = "",
-	.doc = "let the policy decide again",
+	.doc = "enable policy decisions again",
 	.page = "gbpf.1",
 	.run = cmd_on,
 };
@@ -177,7 +177,7 @@ const struct cli_verb verb_on = {
 const struct cli_verb verb_shutdown = {
 	.name = "shutdown",
 	.args = "",
-	.doc = "ask gbpfd to leave; programs run on",
+	.doc = "stop gbpfd; programs continue",
 	.page = "gbpf.1",
 	.run = cmd_shutdown,
 };

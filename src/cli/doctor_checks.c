@@ -297,7 +297,7 @@ static void check_dir(struct cli_doctor *d, const char *name, const char *variab
 		snprintf(fix, sizeof(fix), "Remove it, or set %s to a folder of your own",
 			 variable);
 		cli_doctor_find(d, DOCTOR_BAD, name, fix,
-				"%s belongs to somebody else, or others may write to it", dir);
+				"%s belongs to another user or is writable by others", dir);
 		return;
 	}
 	err = err || !there ? err : write_trial(dir);

@@ -107,7 +107,7 @@ int cli_policy_find(struct cli *c, const char *what, const char *name, char *pat
 
 		return cli_fail(c, there ? CLI_FAILED : CLI_NOT_FOUND, there ? "file" : "not-found",
 				there ? hint : NULL, "%s: %s: %s", what, name,
-				there ? "this is source, no object" : strerror(errno));
+				there ? "this is a source file, not an object" : strerror(errno));
 	}
 	return cli_fail(c, CLI_NOT_FOUND, "not-found", hint, "%s: no policy '%s' is installed",
 			what, name);

@@ -41,7 +41,7 @@ static void print_verbs(const struct cli_verb *group, const struct cli_verb *con
 static void usage_program(FILE *to)
 {
 	fputs("Usage: gbpf [OPTIONS] VERB ...\n\n"
-	      "Runs programs under a GPU policy, and looks after the policies.\n\nVerbs:\n",
+	      "Run programs under a GPU policy, and manage policies.\n\nVerbs:\n",
 	      to);
 	print_verbs(NULL, cli_verbs, to);
 	print_options("Options of every verb:", cli_globals, to);

@@ -28,7 +28,7 @@ int cli_watch_options(struct cli *c, const char *time, const char *condition, bo
 	}
 	if (cli_parse_duration(time, UINT64_C(1000000000), ret_ns) < 0 || !*ret_ns) {
 		return cli_fail(c, CLI_USAGE, "usage", "Write for example 60s or 5m",
-				"policy swap: --watch %s is no time", time);
+				"invalid duration '%s' for --watch", time);
 	}
 	return CLI_OK;
 }
@@ -102,7 +102,7 @@ static int verdict(struct cli *c, const json_t *w)
 	if (c->json) {
 		return CLI_FAILED; /* the result contains it */
 	}
-	return cli_fail(c, CLI_FAILED, "ended", "`gbpf events` shows who did it",
+	return cli_fail(c, CLI_FAILED, "ended", "`gbpf events` shows the cause",
 			"policy swap: the watch of version %llu ended early: %s", version,
 			cli_text(w, "reason"));
 }

@@ -155,7 +155,7 @@ void daemon_method_set(struct daemon_call *c)
 
 	if (!s || s->dying) {
 		daemon_control_error(c, 5, "not-found", "`gbpf ps` lists the tenants",
-				     "there is no such tenant");
+				     "no such tenant");
 		return;
 	}
 	if (c->peer.uid != 0 && c->peer.uid != s->peer.uid) {
@@ -167,7 +167,7 @@ void daemon_method_set(struct daemon_call *c)
 	weight = wanted_weight(c, s);
 	if (class_id < 0) {
 		daemon_control_error(c, 2, "usage", "Use latency, normal or batch",
-				     "there is no such class");
+				     "unknown class");
 		return;
 	}
 	if (weight < 0) {
@@ -208,7 +208,7 @@ static json_t *controls_json(const struct daemon_gpu *dev)
 				  "state", state, "why",
 				  i == GPU_CONTROL_INTERLEAVE && !can && dev->tried ? "needs rights"
 				  : i == GPU_CONTROL_FLAG && !can && dev->tried
-					  ? "no program with PTX kernels has made one"
+					  ? "no program with PTX kernels has created one"
 				  : i == GPU_CONTROL_GREEN && !can && dev->tried
 					  ? "needs CUDA 12.5, and a GPU that can be split"
 					  : ""));

@@ -58,8 +58,7 @@ static uint32_t gpu_mask(struct daemon_call *c)
 		return POLICY_ALL_GPUS;
 	}
 	if (!json_is_integer(gpu) || n < 0 || n >= PROTO_MAX_GPUS) {
-		daemon_control_error(c, 5, "not-found", "`gbpf device` lists them",
-				     "there is no such GPU");
+		daemon_control_error(c, 5, "not-found", "`gbpf device` lists them", "no such GPU");
 		return 0;
 	}
 	return 1u << n;
@@ -157,7 +156,7 @@ static void method_load(struct daemon_call *c)
 	if (*c->fd < 0) {
 		daemon_control_error(
 			c, 2, "usage", NULL,
-			"policy.load needs the object as a descriptor beside the line");
+			"policy.load needs the object as a descriptor sent with the line");
 		return;
 	}
 	o.gpu_mask = gpu_mask(c);
@@ -239,7 +238,7 @@ static void method_on(struct daemon_call *c)
 
 static void method_shutdown(struct daemon_call *c)
 {
-	log_info("shutdown asked for by uid %d", (int)c->peer.uid);
+	log_info("shutdown requested by uid %d", (int)c->peer.uid);
 	daemon_control_result(c, json_object());
 	sd_event_exit(c->d->loop, 0);
 }

@@ -88,12 +88,11 @@ static int open_devices(struct daemon *d)
 {
 	int err = daemon_gpus_open(&d->devices, d->opt.device, PROC_NVIDIA, NODE_NVIDIA);
 
-	return err ? daemon_runtime_fail(
-			     d, err,
-			     "no NVIDIA GPU or driver is here (neither %s nor %s): install "
-			     "the driver, or "
-			     "use --device soft",
-			     PROC_NVIDIA, NODE_NVIDIA)
+	return err ? daemon_runtime_fail(d, err,
+					 "no NVIDIA GPU or driver found (neither %s nor %s): "
+					 "the driver, or "
+					 "install the driver, or use --device soft",
+					 PROC_NVIDIA, NODE_NVIDIA)
 		   : 0;
 }
 
@@ -205,7 +204,7 @@ static void close_all(struct daemon *d)
 	}
 	if (d->control) {
 		daemon_history_add(&d->history, "stop", -1, -1,
-				   "gbpfd ends; programs go on with the last policy");
+				   "gbpfd exits; programs continue with the last policy");
 	}
 	daemon_job_thread_stop(&d->worker);
 	daemon_control_close(d);

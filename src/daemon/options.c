@@ -18,14 +18,14 @@ static const char help[] =
 	"\n"
 	"  --foreground        stay in the foreground, log to standard error\n"
 	"  --device KIND       soft, nvidia or auto (default: $GBPF_DEVICE, else auto)\n"
-	"  --policy NAME       policy to begin with: an installed one, or the path of a .bpf.o\n"
+	"  --policy NAME       initial policy: an installed one, or the path of a .bpf.o\n"
 	"                      (default: the one that was active last, else fair)\n"
 	"  --runtime-dir DIR   sockets and lock (default: $GBPF_RUNTIME_DIR, else /run/gbpf for\n"
 	"                      root, else $XDG_RUNTIME_DIR/gbpf, else /tmp/gbpf-<uid>)\n"
 	"  --state-dir DIR     kept policies and history (default: $GBPF_STATE_DIR, else\n"
 	"                      /var/lib/gbpf for root, else $XDG_STATE_HOME/gbpf, else\n"
 	"                      ~/.local/state/gbpf)\n"
-	"  --idle-exit SECONDS leave when no program was connected for so long\n"
+	"  --idle-exit SECONDS exit after this time without a connected program\n"
 	"  --ready-fd N        write \"ready\" to descriptor N when serving\n"
 	"  --help, --version\n"
 	"\n"
@@ -108,8 +108,7 @@ static int check(struct daemon_options *o)
 			return 1;
 		}
 	}
-	fprintf(stderr, "gbpfd: there is no device kind '%s'; use soft, nvidia or auto\n",
-		o->device);
+	fprintf(stderr, "gbpfd: invalid device kind '%s': use soft, nvidia or auto\n", o->device);
 	return -EINVAL;
 }
 

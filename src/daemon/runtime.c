@@ -29,7 +29,7 @@ int daemon_runtime_fail(struct daemon *d, int err, const char *fmt, ...)
 	log_error("%s", text);
 	if (d->opt.ready_fd >= 0) {
 		if (write(d->opt.ready_fd, text, strlen(text)) < 0) {
-			log_warn("nobody waits for this start any more");
+			log_warn("cannot report readiness: the starter has closed its end");
 		}
 		d->opt.ready_fd = fd_close(d->opt.ready_fd);
 	}
@@ -41,7 +41,7 @@ void daemon_runtime_ready(struct daemon *d)
 	sd_notify(0, "READY=1"); /* to systemd, where it started us */
 	if (d->opt.ready_fd >= 0) {
 		if (write(d->opt.ready_fd, "ready\n", 6) < 0) {
-			log_warn("nobody waits for this start any more");
+			log_warn("cannot report readiness: the starter has closed its end");
 		}
 		d->opt.ready_fd = fd_close(d->opt.ready_fd);
 	}
@@ -61,7 +61,7 @@ static const char *advice(int err)
 		       "GBPF_STATE_DIR, or run as root";
 	case -ENOTDIR:
 	case -EEXIST:
-		return "something that is no directory is in the way";
+		return "a file that is not a directory has this name";
 	default:
 		return strerror(-err);
 	}
@@ -131,11 +131,10 @@ static int open_runtime(struct daemon *d)
 	}
 	d->lock_fd = lock_dir(d->opt.runtime, "gbpfd.lock", &pid);
 	if (d->lock_fd == -EWOULDBLOCK) {
-		return daemon_runtime_fail(
-			d, -EEXIST,
-			"another gbpfd serves %s already (pid %ld): use it, or end it "
-			"with `gbpf shutdown`",
-			d->opt.runtime, pid);
+		return daemon_runtime_fail(d, -EEXIST,
+					   "another gbpfd serves %s already (pid %ld): use it, or "
+					   "stop it with `gbpf shutdown`",
+					   d->opt.runtime, pid);
 	}
 	if (d->lock_fd < 0) {
 		return daemon_runtime_fail(d, d->lock_fd,

@@ -41,7 +41,7 @@ static int fail_connect(struct gbpf *g, int err)
 	case -ECONNREFUSED:
 		return lib_fail(g, -ECONNREFUSED, GBPF_EXIT_UNREACHABLE, "unreachable",
 				"Start it with `gbpfd`, or let `gbpf run` start one",
-				"gbpfd is not running: nobody listens on %s", g->socket);
+				"gbpfd is not running: no process listens on %s", g->socket);
 	case -EACCES:
 	case -EPERM:
 		return lib_fail(
@@ -82,8 +82,8 @@ static int dial(struct gbpf *g, uint64_t deadline)
 	if (fd >= 0 && !is_trusted(fd)) {
 		fd_close(fd);
 		return lib_fail(g, -EPERM, GBPF_EXIT_PERMISSION, "permission",
-				"Set GBPF_RUNTIME_DIR, and see who made that folder",
-				"what answers on %s belongs to another user", g->socket);
+				"Set GBPF_RUNTIME_DIR, and check which user created that folder",
+				"the listener on %s belongs to another user", g->socket);
 	}
 	return fd < 0 ? fail_connect(g, fd) : fd;
 }

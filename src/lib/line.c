@@ -146,7 +146,7 @@ int lib_read_line(struct gbpf *g, uint64_t deadline, bool interruptible, json_t 
 			lib_disconnect(g);
 			return lib_fail(g, -EBADMSG, GBPF_EXIT_FAILED, "protocol",
 					"Is that socket gbpfd's?",
-					"what answers on %s is not a line of JSON", g->socket);
+					"the answer on %s is not a line of JSON", g->socket);
 		}
 		n = recv(g->fd, chunk, sizeof(chunk), MSG_DONTWAIT);
 		if (n > 0) {

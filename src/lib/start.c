@@ -210,7 +210,7 @@ static int launch(struct gbpf *g, const struct gbpf_start_options *o, uint64_t d
 			lib_fail(g, err, GBPF_EXIT_FAILED, "start",
 				 text[0] ? NULL : "See gbpfd.log in the runtime directory",
 				 "gbpfd did not start: %s",
-				 text[0] ? text : "it ended without a word");
+				 text[0] ? text : "it exited without an error message");
 			err = strncmp(text, "another gbpfd", 13) == 0 ? -EEXIST : err;
 		}
 	}
@@ -254,9 +254,10 @@ static int take_lock(struct gbpf *g, uint64_t deadline)
 		}
 		if (err) {
 			fd_close(fd);
-			return lib_fail(g, err, GBPF_EXIT_TIMEOUT, "start", NULL,
-					"somebody else is starting gbpfd in %s and does not finish",
-					g->dir);
+			return lib_fail(
+				g, err, GBPF_EXIT_TIMEOUT, "start", NULL,
+				"another process is starting gbpfd in %s and does not finish",
+				g->dir);
 		}
 		clock_sleep_ns(5000000);
 	}

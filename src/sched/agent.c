@@ -38,7 +38,7 @@ static void set_slices(struct sched *s)
 			if (s->cfg.device->slice &&
 			    s->cfg.device->slice(s->cfg.dev, g, slice - 1) < 0) {
 				note(s, "slice",
-				     "the time slice that queue_create chose was refused");
+				     "cannot set the time slice that queue_create chose: the ");
 			}
 		}
 	}

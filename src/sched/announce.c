@@ -152,8 +152,8 @@ static void was_wrong(struct sched *s, uint32_t gpu, uint64_t now)
 		wrong = 0;
 		store_relaxed(&r->ann.mute_ns, now + MUTE_NS);
 		note(s, "hints-wrong",
-		     "requests that were announced did not come, three times in a row: further "
-		     "announcements are ignored for a second");
+		     "three announced requests in a row did not come: announcements are "
+		     "ignored for 1 s");
 	}
 	store_relaxed(&r->ann.wrong, wrong);
 }

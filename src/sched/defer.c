@@ -427,7 +427,7 @@ static void help(struct sched_queue *q, struct helper *h)
 	if (force && n) {
 		sched_stat_add(s, limit_hits, 1u);
 		note(s, "hold-limit",
-		     "deferred calls went after the hold limit: something waited for them");
+		     "hold limit reached: deferred calls go because a thread waits for them");
 	}
 	if (n || !load_acquire(&q->deferred)) {
 		return;

@@ -65,7 +65,7 @@ void sched_share_take(struct sched *s, const struct sched_launch *l, uint64_t no
 		(ppm ? MIN((uint64_t)((double)cost * 2e6 / ppm), 2 * MAX_SHARE_WAIT_NS) : 0);
 	pthread_mutex_unlock(&s->share_lock);
 	sched_stat_add(s, limit_hits, 1u);
-	note(s, "hold-limit", "a launch went after the hold limit although the policy held it");
+	note(s, "hold-limit", "hold limit reached: a launch goes although the policy holds it");
 }
 
 void sched_share_reset(struct sched *s)

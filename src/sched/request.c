@@ -299,10 +299,10 @@ static void time_out(struct sched *s, uint32_t gpu, bool stalled, uint64_t now)
 	policy_read_leave(pin);
 	sched_stat_add(s, requests_cut, 1u);
 	note(s, "request-cut",
-	     stalled ? "a request in which nothing has moved for a second: others are not held for "
+	     stalled ? "request stalled for 1 s; no longer holding others for it"
 		       "it any more"
-		     : "a request has been open for 10 s without a pause: others are not held for "
-		       "it until it has drained once");
+		     : "request open for 10 s without a pause; not holding others for it until "
+		       "it has drained once");
 }
 
 /* A thread that opened the request and was preempted before it reached the board may open the board

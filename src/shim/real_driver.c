@@ -122,14 +122,15 @@ static void *open_real(void)
 		return h;
 	}
 	if (is_self(path)) {
-		fprintf(stderr, "gbpf: GBPF_REAL_CUDA names gBPF's own library: %s\n", path);
+		fprintf(stderr, "gbpf: invalid GBPF_REAL_CUDA: %s: it is gBPF's own library\n",
+			path);
 		return NULL;
 	}
 	h = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!h) {
 		const char *why = dlerror();
 
-		fprintf(stderr, "gbpf: GBPF_REAL_CUDA cannot be opened: %s\n", why ? why : path);
+		fprintf(stderr, "gbpf: cannot open GBPF_REAL_CUDA: %s\n", why ? why : path);
 	}
 	return h;
 }

@@ -32,10 +32,10 @@ int main(int argc, char **argv)
 	CUfunction step;
 
 	if (argc < 3) {
-		fputs("usage: deep IMAGE CALLS\n", stderr);
+		fputs("usage: full_queue IMAGE CALLS\n", stderr);
 		return 2;
 	}
-	program_open(&p, "deep", argc, argv);
+	program_open(&p, "full_queue", argc, argv);
 	calls = (uint32_t)strtoul(argv[2], NULL, 10);
 	step = program_kernel(&p, "step");
 	gate = program_zeros(WORDS * 4);

@@ -93,7 +93,7 @@ static void stay(CUfunction f)
 	void *params[] = { &flag_device, &v, &counter };
 
 	expected += 4096;
-	at = "launches beside a kernel that stays";
+	at = "launches during a kernel that does not end";
 	CU(cuLaunchKernel(f, 4096, 1, 1, 32, 1, 1, 0, s[2], params, NULL));
 	usleep(300000);
 	for (unsigned i = 0; i < 20; i++) {
@@ -293,13 +293,13 @@ static void others(const char *what)
 		CU(cuStreamDestroy(s[0]));
 		CU(cuStreamDestroy(s[1]));
 		s[1] = s[0]; /* the old handle */
-		at = "a stream beside one that was destroyed";
+		at = "a stream created after one was destroyed";
 		CU(cuStreamCreate(&s[0], 1));
 		CU(s[0] != s[1] ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN);
 		work(s[0], 2);
 		CU(cuStreamSynchronize(s[0]));
 	} else if (strcmp(what, "graph") == 0) {
-		at = "graphs beside one with an event";
+		at = "graphs next to one with an event";
 		CU(cuGraphCreate(&g, 0));
 		CU(cuGraphAddEventRecordNode(&node, g, NULL, 0, later));
 		CU(cuGraphInstantiate(&recording, g, 0));
@@ -313,7 +313,7 @@ static void others(const char *what)
 		CU(cuMemsetD32Async(data, 1, 64, s[1]));
 		CU(cuEventRecord(later, s[1]));
 		CU(cuStreamWaitEvent(s[2], later, 0));
-		at = "calls beside a capture";
+		at = "calls during a capture";
 		work(s[0], 1);
 		CU(cuMemsetD32Async(data, 1, 64, s[0]));
 		CU(cuEventRecord(e, s[0]));

@@ -19,7 +19,7 @@ static CUmodule module;
 static void right(int line, bool is, const char *what)
 {
 	if (!is) {
-		fprintf(stderr, "green: line %d: not so: %s\n", line, what);
+		fprintf(stderr, "green: line %d: check failed: %s\n", line, what);
 		exit(1);
 	}
 }

@@ -122,7 +122,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	launches = argc > 3 ? (unsigned)atoi(argv[3]) : launches;
-	program_open(&p, "odd", argc, argv);
+	program_open(&p, "rare_events", argc, argv);
 	data[0] = program_zeros(WORDS * 4);
 	data[1] = program_zeros(WORDS * 4);
 	counter = program_zeros(4);

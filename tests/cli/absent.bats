@@ -32,7 +32,7 @@ load helper
 	[ "$status" -eq 3 ]
 }
 
-# A server that answers as told.
+# A server that gives the answers of its arguments.
 serve() {
 	python3 - "$GBPF_RUNTIME_DIR/control.sock" "$1" <<'END' &
 import socket, sys, time

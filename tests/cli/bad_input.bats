@@ -1,4 +1,4 @@
-# Bad input: each is told what, where and what to do, and leaves what runs as it was.
+# Bad input: each refusal names the value, the place and the remedy, and changes nothing that runs.
 load helper
 
 daemon() { "$GBPF" run --device soft true; }
@@ -61,7 +61,7 @@ needs_mount() {
 @test "a hint that is none is all that is said" {
 	run "$GBPF" run --hint often -- true
 	[ "$status" -eq 125 ]
-	[ "$output" = "gbpf: run: --hint: there is no 'often'. Use auto, off or period:MICROSECONDS" ]
+	[ "$output" = "gbpf: run: --hint: unknown value 'often'. Use auto, off or period:MICROSECONDS" ]
 }
 
 @test "a second gbpfd names the first and what to do" {
@@ -120,7 +120,7 @@ END
 	[ "$(active)" = "$before" ]
 }
 
-@test "a policy's source or a bare file name is told what to give" {
+@test "a policy's source or a bare file name is refused with what to give instead" {
 	build_policies .
 	daemon
 	echo '/* */' >wait.bpf.c

@@ -24,7 +24,7 @@ load helper
 	[ "$status" -eq 1 ]
 }
 
-@test "bench hook --json tells of refused policies in the document" {
+@test "bench hook --json reports refused policies in the document" {
 	build_policies .
 	run --separate-stderr "$GBPF" --json bench hook --repeat 1 --calls 1000 ./verdict.bpf.o fifo
 	[ "$status" -eq 1 ]
@@ -43,7 +43,7 @@ load helper
 	done
 }
 
-# What is left of a measurement, in the folder that it was to use.
+# Prints the files that a measurement left in its folder.
 leftovers() { ls -d "$cli_dir"/gbpf-bench-* 2>/dev/null || pgrep -f "$cli_dir/gbpf-bench-"; }
 
 @test "bench launch leaves nothing running and no folder" {
@@ -80,7 +80,7 @@ leftovers() { ls -d "$cli_dir"/gbpf-bench-* 2>/dev/null || pgrep -f "$cli_dir/gb
 	[ "$status" -eq 5 ]
 }
 
-@test "bench policy compares every program with clang's code, and tells of limits" {
+@test "bench policy compares every program with clang's code, and reports limits" {
 	run --separate-stderr "$GBPF" --json bench policy --repeat 2 --ms 1
 	echo "$stderr"
 	[ "$status" -eq 0 ]

@@ -18,7 +18,7 @@ load helper
 }
 
 # Of the last document, by each condition's best round: "order" when gBPF's real-time tasks are faster than unrestricted ones, "busy"
-# when the same measured twice differs by a third in some round, so that nothing can be told apart, else "none".
+# when the same measured twice differs by a third in some round, so that nothing can be distinguished, else "none".
 order() {
 	python3 -c 'import json
 c = json.load(open("order.json"))["workloads"][0]["conditions"]

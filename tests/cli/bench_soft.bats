@@ -1,7 +1,7 @@
 # gbpf bench soft: the figures are there and make sense; how good they are is for docs/BENCHMARKS.md.
 load helper
 
-@test "bench soft measures every section, and tells of limits" {
+@test "bench soft measures every section, and reports limits" {
 	run --separate-stderr "$GBPF" --json bench soft --rounds 1 --ms 20 --kills 5
 	echo "$output $stderr"
 	[ "$status" -eq 0 ]

@@ -3,7 +3,7 @@ load helper
 
 setup() { cli_setup; }
 
-@test "swaps lose and mix nothing, and what it started is gone" {
+@test "swaps lose and mix nothing, and no process that the benchmark started remains" {
 	export TMPDIR=$PWD/tmp
 	mkdir "$TMPDIR"
 	run "$GBPF" --json bench swap --processes 2 --swaps 20

@@ -15,7 +15,7 @@ active() { "$GBPF" --json policy list | python3 -c 'import json,sys; print(json.
 	[ "$(pid_of_daemon)" = "$first" ]
 }
 
-@test "status tells of it, also as JSON" {
+@test "status reports it, also as JSON" {
 	run "$GBPF" status
 	[ "$status" -eq 0 ]
 	[[ "$output" == *uptime* ]] && [[ "$output" == *"$GBPF_RUNTIME_DIR"* ]]

@@ -1,4 +1,4 @@
-# What the tests of the command line share. They run the installed tree in $GBPF_PREFIX, with runtime and state directories
+# Functions that the tests of the command line share. They run the installed tree in $GBPF_PREFIX, with runtime and state directories
 # of their own, and end what they started.
 
 bats_require_minimum_version 1.5.0

@@ -17,7 +17,7 @@ note() { # NUMBER
 }
 more_than() { [ "$(note "$1")" -gt "$2" ]; }
 
-# word: leases that stand on the batch program's page now.
+# word: leases on the batch program's page now.
 words() {
 	python3 - <<'EOF'
 import glob, mmap, os, struct, sys

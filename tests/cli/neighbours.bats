@@ -1,4 +1,4 @@
-# A crash in the shared lane: neighbours are told, and started again where the policy says so. On the soft GPU nobody is really
+# A crash in the shared lane: neighbours get a message, and are restarted where the policy says so. On the soft GPU no program is really
 # harmed by it: the test ends the neighbours itself.
 load helper
 
@@ -10,7 +10,7 @@ print(p[0]) if p else sys.exit(1)' "$1"; }
 told() { "$GBPF" events | grep -q "$1"; }
 gone() { ! kill -0 "$1" 2>/dev/null; }
 
-# start NAME OPTION...: a batch program that is killed later, by a signal that whoever runs the tests (nohup) may ignore.
+# start NAME OPTION...: a batch program that is killed later, by a signal that the parent of the tests (nohup) may ignore.
 start() {
 	env --default-signal=HUP "$GBPF" run --device soft --class batch --name "$1" "${@:2}" -- "$SAMPLES/batch" >"$1.out" 2>"$1.err" 3>&- &
 	eval "$1_runner=$!"
@@ -38,7 +38,7 @@ crash_beside_good() {
 	crash bad
 }
 
-@test "neighbours of a crash are told, and one that has asked for it is started again as often as the policy allows" {
+@test "neighbours of a crash get a message, and one that has asked for it is restarted as often as the policy allows" {
 	crash_beside_good
 	wait_for told "good (pid $first) may fail: bad (pid [0-9]*) has failed in its shared lane"
 	wait_for grep -q 'gbpf: bad (pid [0-9]*) has failed in its shared lane: CUDA calls of this program may fail now' good.err
@@ -54,7 +54,7 @@ crash_beside_good() {
 	[ "$rc" -eq 137 ]
 }
 
-@test "a program that was told to end is not started again, though a neighbour has hurt it" {
+@test "a program that received a signal to end is not restarted, even after a neighbour's crash" {
 	crash_beside_good
 	wait_for told "good (pid $first) may fail"
 	kill -HUP "$good_runner" # batch ends well by the others

@@ -1,4 +1,4 @@
-# What somebody meets who tries things out.
+# The first things that a new user tries.
 load helper
 
 @test "check takes the name of an installed policy, too" {
@@ -16,7 +16,7 @@ load helper
 	json 'd["files"][0]["file"] == "n?.bpf.o" and d["files"][0]["ok"]'
 }
 
-@test "source, folders and what is too large are told as such" {
+@test "source, folders and too large files are refused as such" {
 	touch a.bpf.c
 	run "$GBPF" policy check a.bpf.c
 	[ "$status" -eq 1 ]

@@ -1,4 +1,4 @@
-# Who may use gBPF, from where, and on which GPU: a plain user, a container that shares the runtime directory, several GPUs.
+# Users, places and GPUs that gBPF serves: a plain user, a container that shares the runtime directory, several GPUs.
 load helper
 
 SAMPLES=$GBPF_PREFIX/lib/gbpf/samples
@@ -13,7 +13,7 @@ sys.exit(0 if t and eval(sys.argv[2], {"t": t[0]}) else 1)' "$1" "$2"
 
 not() { ! "$@"; }
 
-# As root in CI: somebody who may nothing. Else who runs the tests is a plain user himself.
+# As root (in CI) the tests use an unprivileged user; otherwise the user that runs them is one.
 become_plain() {
 	[ "$(id -u)" = 0 ] || return 0
 	as=(setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent USER=nobody)
@@ -21,7 +21,7 @@ become_plain() {
 	"${as[@]}" test -x "$GBPF" 2>/dev/null || skip "user 65534 cannot reach $GBPF, or setpriv is refused"
 }
 
-@test "a plain user has his own gbpfd with all levels, policies and requests" {
+@test "a plain user has a gbpfd of its own with all levels, policies and requests" {
 	echo "# ptrace_scope is $(cat /proc/sys/kernel/yama/ptrace_scope 2>/dev/null || echo 'not there')" >&3
 	become_plain
 	"${as[@]}" "$GBPF" run --device soft --class batch --name train -- "$SAMPLES/batch" >train.out 2>&1 &

@@ -1,4 +1,4 @@
-# Every shipped policy in turn, while a latency and a batch program run: nobody starves, nothing fails, results stay right.
+# Every shipped policy in turn, while a latency and a batch program run: no program starves, nothing fails, results stay right.
 load helper
 
 SAMPLES=$GBPF_PREFIX/lib/gbpf/samples

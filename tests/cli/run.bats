@@ -15,7 +15,7 @@ under() { "$GBPF" run --off --device soft "$@"; }
 	run under -- sh -c "kill -KILL \$\$"
 	[ "$status" -eq 137 ]
 	for sig in TERM:143 ABRT:134 INT:130; do
-		run under -- env --default-signal="${sig%:*}" sh -c "kill -${sig%:*} \$\$" # whoever runs the tests may ignore some
+		run under -- env --default-signal="${sig%:*}" sh -c "kill -${sig%:*} \$\$" # the parent of the tests may ignore some
 		[ "$status" -eq "${sig#*:}" ]
 	done
 }

@@ -27,7 +27,7 @@ fails() {
 	done
 }
 
-# wrong LINE COLUMN WORD...: unusable, and the caret stands there.
+# wrong LINE COLUMN WORD...: unusable, and the caret points there.
 wrong() {
 	local line=$1 column=$2 w
 	cat >s.scenario
@@ -152,7 +152,7 @@ wrong() {
 	S
 }
 
-@test "what fails is told with line, expectation, what was, and after which event" {
+@test "a failure is reported with line, expectation, observed value and preceding event" {
 	fails "3 of 4 expectations failed" "line 3: expect HOLD hold_ns=2ms" "expected HOLD hold_ns=2ms" \
 		"got      HOLD hold_ns=1ms" "after    line 2: submit inflight=9" "line 4" "got      20" "no such element" <<-'S'
 		tenant a
@@ -260,7 +260,7 @@ wrong() {
 	wrong 2 1 "no end" <<<$'tenant a\nif 1 == 1 {\nsubmit a'
 }
 
-@test "lanes, levels, pieces: what admit, submit and preempt are told and leave" {
+@test "lanes, levels, pieces: the inputs and outputs of admit, submit and preempt" {
 	mv outside.bpf.o p.bpf.o
 	passes <<-'S'
 		tenant web class=latency

@@ -1,7 +1,7 @@
-# The soft GPU as a user meets it: what it tells of itself, what it does not have, and --check.
+# The soft GPU as a user meets it: what it reports of itself, what it lacks, and --check.
 load helper
 
-# A program with two kernels: right leaves things alone, wrong reads what nobody wrote and runs over the end of 400 bytes.
+# A program with two kernels: right leaves things alone, wrong reads memory that was never written and runs over the end of 400 bytes.
 program() {
 	cat >kernels.c <<-'END'
 		#include <stdio.h>
@@ -43,7 +43,7 @@ program() {
 @test "without a soft GPU, device --soft says how one starts" {
 	run "$GBPF" device --soft
 	[ "$status" -eq 3 ]
-	[[ "$output" == *"no soft GPU runs"*"gbpf run --device soft"* ]]
+	[[ "$output" == *"no soft GPU is running"*"gbpf run --device soft"* ]]
 	run "$GBPF" device --pid 1
 	[ "$status" -eq 2 ]
 }
@@ -64,7 +64,7 @@ program() {
 	wait
 }
 
-@test "device --unsupported counts what was asked for in vain" {
+@test "device --unsupported counts unsupported calls" {
 	program
 	"$GBPF" run --device soft ./kernels
 	"$GBPF" run --device soft ./kernels
@@ -75,7 +75,7 @@ program() {
 	[[ "$output" == *"2  cuTexRefCreate"* ]]
 }
 
-@test "libnvidia-ml.so.1 tells what tools that watch GPUs read" {
+@test "libnvidia-ml.so.1 answers the queries of tools that watch GPUs" {
 	program
 	cat >watch.py <<-'END'
 		import ctypes, sys
@@ -134,7 +134,7 @@ program() {
 
 }
 
-@test "GBPF_SOFT_LOG tells why an image was refused, to programs that give no buffer for it" {
+@test "GBPF_SOFT_LOG gives the reason why an image was refused, to programs that give no buffer for it" {
 	cat >bad.c <<-'END'
 		int cuInit(unsigned), cuCtxCreate_v2(void **, unsigned, int), cuModuleLoadData(void **, const void *);
 		int main(void)
@@ -197,7 +197,7 @@ program() {
 	diff plain log
 }
 
-@test "programs of the runtime library are told once that they do not run" {
+@test "programs of the runtime library get one message that they do not run" {
 	cat >runtime.py <<-'END'
 		import ctypes
 		n = ctypes.CDLL('libcuda.so.1')
@@ -228,7 +228,7 @@ program() {
 	[[ "$output" == *"is not on the soft GPU"* ]]
 }
 
-@test "a fault is told with line, block and thread, and --check counts it" {
+@test "a fault is reported with line, block and thread, and --check counts it" {
 	cat >odd.c <<-'END'
 		typedef unsigned long long ptr;
 		int cuInit(unsigned), cuCtxCreate_v2(void **, unsigned, int), cuModuleLoadData(void **, const void *);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""embed_objects.py OUT.h CLANG INCLUDE SOURCE...: the sources' objects as C arrays, for fuzzers that begin with valid ones."""
+"""embed_objects.py OUT.h CLANG INCLUDE SOURCE...: writes the compiled sources as C arrays, for fuzzers that start from valid objects."""
 import subprocess
 import sys
 

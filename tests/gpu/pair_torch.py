@@ -1,6 +1,6 @@
-"""One half of a PyTorch pair, told by lines on standard input what to do; answers with a line of JSON each.
+"""One half of a PyTorch pair. Reads commands as lines from standard input and answers each with a line of JSON.
 ROLE lc: "run SECONDS SEED": requests at random times (40 a second on average), their latencies in ms, and how many had a
-wrong result. ROLE be: "work" until "rest": matrix products and elementwise passes, how many rounds were done in which time."""
+wrong result. ROLE be: "work" until "rest": matrix products and elementwise passes, the number of rounds and their time."""
 import json
 import os
 import random
@@ -25,7 +25,7 @@ def weight(*shape):
 
 
 class Service:
-	"""Twelve transformer layers, batch 1: about a hundred small kernels of libraries, launched without waiting."""
+	"""Twelve transformer layers, batch 1: about a hundred small library kernels, launched asynchronously."""
 
 	def __init__(self):
 		self.layers = [(weight(WIDTH, 3 * WIDTH), weight(WIDTH, WIDTH), weight(WIDTH, 4 * WIDTH), weight(4 * WIDTH, WIDTH))
@@ -83,7 +83,7 @@ class Service:
 
 
 def triton_pass():
-	"""An elementwise kernel of Triton in place of PyTorch's own."""
+	"""Uses an elementwise Triton kernel instead of PyTorch's."""
 	import triton
 	import triton.language as tl
 

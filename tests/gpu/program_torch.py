@@ -1,4 +1,4 @@
-"""PyTorch as people use it: training, inference, torch.compile, a CUDA graph, several streams. Prints one JSON line:
+"""Typical PyTorch programs: training, inference, torch.compile, a CUDA graph, several streams. Prints one JSON line:
 for each part a hash of its results and the median time of a step."""
 import hashlib
 import json

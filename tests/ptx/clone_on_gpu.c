@@ -361,7 +361,7 @@ static int cost(struct setting *s)
 	need(cuFuncSetAttribute(clone, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, room),
 	     "room");
 	printf("%d SMs, 20 waves, medians of %u\n%8s %10s %12s %12s %11s %10s\n", sms, ROUNDS,
-	       "resident", "block us", "plain us", "twin us", "cost", "ns a block");
+	       "resident", "block us", "plain us", "clone us", "cost", "ns a block");
 	for (size_t i = 0; i < ARRAY_SIZE(us); i++) {
 		for (size_t k = 0; k < ARRAY_SIZE(resident); k++) {
 			if (resident[k] >= 8 || 200 * 1024 / (int)resident[k] - 2048 < room) {
@@ -387,7 +387,7 @@ int main(int argc, char **argv)
 
 		bad += n < 0 ? 1 : n;
 	}
-	printf("%u cases, %u with a twin, %u launches of which %u were stopped, %d failures\n",
+	printf("%u cases, %u with a clone, %u launches of which %u were stopped, %d failures\n",
 	       s.cases, s.clones, s.launches, s.stopped, bad);
 	return bad ? EXIT_FAILURE : EXIT_SUCCESS;
 }

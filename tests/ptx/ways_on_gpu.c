@@ -26,7 +26,7 @@ static const char way_text[] =
 	"barrier: one word through shared memory, the hardware's index; lease: that, behind the "
 	"lease;\nticket: instead behind a drawn ticket, nothing is read; counter: lease and "
 	"counter "
-	"are read, then the\nticket is drawn; pass: what twins do, the same with a word that "
+	"are read, then the\nticket is drawn; pass: what clones do, the same with a word that "
 	"nobody "
 	"adds to for the counter;\ntogether: lease and ticket at the same time, who sees a lease "
 	"closes the counter\n";

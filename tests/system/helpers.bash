@@ -1,4 +1,4 @@
-# A private world for each test: runtime and state folders, everything stopped at the end.
+# A private testbed for each test: runtime and state folders; stops everything at the end.
 setup() {
 	PATH="$GBPF_PREFIX/bin:$PATH"
 	export PATH

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""A tenant that means harm: it speaks the session protocol itself (src/proto/wire.h), has no driver, and does to gbpfd and
-to other tenants what its pages and descriptors allow.
+"""A malicious tenant: implements the session protocol (src/proto/wire.h) without a driver and attacks gbpfd and other
+tenants with everything that its pages and descriptors allow.
 
-    hostile.py ATTACK SECONDS [SEED]
+    hostile.py ATTACK [SEED]
 
-It prints "ready" when the attack has begun, goes on for so long, and ends with 0 unless it could not attack at all.
-GBPF_RUNTIME_DIR says where gbpfd is; the GPU is the one that `gbpf device` names first."""
-import array, ctypes, fcntl, json, mmap, os, random, shutil, socket, struct, subprocess, sys, time
+Prints "ready" when the attack has begun, and attacks until it is killed or its parent exits. Reconnects when gbpfd drops the
+connection. Exits by itself only with a Python error. GBPF_RUNTIME_DIR: runtime folder of gbpfd. The GPU is the first one
+that `gbpf device` lists."""
+import array, ctypes, fcntl, json, mmap, os, random, shutil, signal, socket, struct, subprocess, sys, time
 
 MAGIC, VERSION = 0x53706267, 3
 (HELLO, WELCOME, REFUSED, MAPPED, PREPARE, PREPARED, DROP, BOARD_ADD, BOARD_REMOVE, SET, NOTE, QUEUED, DEVICES, DEVICES_ARE,
@@ -29,6 +30,10 @@ def page(size=4096, beyond=0, seals=F_SEAL_SHRINK | F_SEAL_GROW):
         ctypes.CDLL(None).fallocate(fd, 1, ctypes.c_long(size), ctypes.c_long(beyond))
     fcntl.fcntl(fd, F_ADD_SEALS, seals)
     return fd
+
+
+class Dropped(OSError):
+    """gbpfd ended the connection, refused the tenant or did not answer in time."""
 
 
 class Tenant:
@@ -61,20 +66,22 @@ class Tenant:
 
     def enter(self, class_id, name="hostile"):
         self.hello(class_id, name)
-        kind, data, fds = self.receive()
-        assert kind == WELCOME, data
+        kind, data, fds = self.receive() or (None, b"", [])
+        if kind != WELCOME:
+            raise Dropped(data)
         self.fds = fds
         self.board, self.stats = mmap.mmap(fds[1], 4096), mmap.mmap(fds[2], 32768)
         self.send(MAPPED)
         return self
 
     def listen(self, seconds=0.0, answer=True):
-        """Takes what gbpfd says: others' boards and flag pages stay open."""
+        """Receives messages for the time given; keeps boards and flag pages of other tenants open. Returns False when gbpfd
+        has ended the connection."""
         until = time.monotonic() + seconds
         while (got := self.receive(max(0.001, until - time.monotonic()))):
             kind, data, fds = got
             if kind == 0:
-                return
+                return False
             if kind == FLAG_ADD:
                 self.flags[struct.unpack_from("=4I", data, 16)[1]] = fds.pop()
             elif kind == FLAG_REMOVE:
@@ -85,6 +92,7 @@ class Tenant:
                 self.send(PREPARED, data[16:24])
             for fd in fds:
                 os.close(fd)
+        return True
 
     def write_board(self, gpu=0, **words):
         where = {"open": ("=I", 0), "seq": ("=I", 4), "opened": ("=Q", 8), "end": ("=Q", 16), "next": ("=Q", 24),
@@ -98,44 +106,51 @@ class Tenant:
 
 
 def uuid_of_gpu():
-    """Known as soon as a program has named it."""
-    for _ in range(1000):
+    """Waits until the first program has made a GPU known to gbpfd."""
+    while True:
         said = subprocess.run(["gbpf", "--json", "device"], capture_output=True).stdout
         found = json.loads(said or "{}").get("devices")  # gbpfd may be away
         if found and found[0]["uuid"]:
             return bytes.fromhex(found[0]["uuid"].removeprefix("GPU-").replace("-", ""))
         time.sleep(0.02)
-    sys.exit("no program has named a GPU")
 
 
-started = 0.0
+begun = False
 
 
-def rounds(seconds):
-    global started
-    if not started:
-        started = time.monotonic()
+def rounds():
+    global begun
+    if not begun:
+        begun = True
         print("ready", flush=True)
-    while time.monotonic() < started + seconds:
+    while True:
         yield
+
+
+def end_with_parent():
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        sys.exit("the parent has ended")
 
 
 def latency_with_pages(uuid):
     t = Tenant(uuid).enter(LATENCY)
     while not t.flags:
-        t.listen(0.2)
+        if not t.listen(0.2):
+            raise Dropped("before the first flag page")
     return t
 
 
 # ---- attacks ----
 
 
-def leases(uuid, seconds, rnd):
-    """All words of the flag pages of others, the part behind the leases too, at any value and faster than anybody reads."""
+def leases(uuid, rnd):
+    """Writes random values to all words of the flag pages of other tenants, also after the leases, faster than any tenant reads."""
     t = latency_with_pages(uuid)
     words = [mmap.mmap(fd, 4096) for fd in t.flags.values()]
     far = [struct.pack("=I", w) * 1024 for w in (2**32 - 1, 2**31 - 1, 2**31, 1)]
-    for i, _ in enumerate(rounds(seconds)):
+    for i, _ in enumerate(rounds()):
         clock = time.time_ns() >> 16  # of the soft GPU, in a lease's unit
         for w in words:
             w[:] = rnd.choice(far + [rnd.randbytes(4096), struct.pack("=I", (clock + 2**30) % 2**32) * 1024] * 4)
@@ -143,17 +158,17 @@ def leases(uuid, seconds, rnd):
             t.listen()
 
 
-def stale(uuid, seconds, rnd):
-    """Leases for everybody that do not run out for hours, again and again; at last it is gone and they are there."""
-    for _ in rounds(seconds):
+def stale(uuid, rnd):
+    """Repeatedly sets leases for all tenants that expire after hours, then disconnects and leaves them behind."""
+    for _ in rounds():
         t = latency_with_pages(uuid)
         for fd in t.flags.values():
             mmap.mmap(fd, 4096)[:] = struct.pack("=I", ((time.time_ns() >> 16) + 2**30) % 2**32) * 1024
         os.close(t.sock.detach())
 
 
-def seals(uuid, seconds, rnd):
-    """Cutting, closing and emptying the flag pages of others."""
+def seals(uuid, rnd):
+    """Truncates, closes and empties the flag pages of other tenants."""
     t = latency_with_pages(uuid)
     libc = ctypes.CDLL(None)
     for fd in t.flags.values():
@@ -162,7 +177,7 @@ def seals(uuid, seconds, rnd):
                 fcntl.fcntl(fd, F_ADD_SEALS, seal)
             except OSError:
                 pass
-    for _ in rounds(seconds):
+    for _ in rounds():
         for fd in t.flags.values():
             for size in (0, 1, 1 << 40):
                 try:
@@ -173,11 +188,11 @@ def seals(uuid, seconds, rnd):
         t.listen(0.01)
 
 
-def liar(uuid, seconds, rnd):
-    """A request that never ends, on a board whose words change all the time."""
+def liar(uuid, rnd):
+    """Opens a request that never ends, on a board whose words change all the time."""
     t = Tenant(uuid).enter(LATENCY)
     times = (0, 1, MOST, MOST - 1, 2**63, 2**63 - 1)
-    for i, _ in enumerate(rounds(seconds)):
+    for i, _ in enumerate(rounds()):
         at = times + (now(), now() + 10**9, now() - 10**12)
         t.beat(rnd.choice((0, MOST, now())))
         t.write_board(open=rnd.choice((1, 2**32 - 1)), seq=i % 2**32, opened=rnd.choice(at), end=rnd.choice(at),
@@ -187,20 +202,20 @@ def liar(uuid, seconds, rnd):
             t.listen()
 
 
-def promises(uuid, seconds, rnd):
-    """Announces, always for this moment or for any, and nothing comes."""
+def promises(uuid, rnd):
+    """Announces requests for now or for any time, and never opens one."""
     t = Tenant(uuid).enter(LATENCY)
-    for i, _ in enumerate(rounds(seconds)):
+    for i, _ in enumerate(rounds()):
         at = now() if i % 4 else rnd.choice((1, MOST, 2**63, now() + 10**10, now() - 10**6))
         t.write_board(next=at, deadline=rnd.getrandbits(64))
         if i % 100 == 0:
             t.listen()
 
 
-def nonsense(uuid, seconds, rnd):
-    """Random words in every page of its own; and says that it has died, which is not so."""
+def nonsense(uuid, rnd):
+    """Writes random words to its own pages, and falsely reports its own death."""
     tenants = [Tenant(uuid).enter(c) for c in (LATENCY, BATCH, NORMAL)]
-    for i, _ in enumerate(rounds(seconds)):
+    for i, _ in enumerate(rounds()):
         t = tenants[i % 3]
         t.stats[:] = rnd.randbytes(32768) if i % 8 else b"\xff" * 32768
         t.board[:1024] = rnd.randbytes(1024)
@@ -213,7 +228,7 @@ def nonsense(uuid, seconds, rnd):
 
 
 def descriptors(rnd):
-    """Of all kinds; the caller closes them."""
+    """Returns descriptors of all kinds; the caller closes them."""
     a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     c, d = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     b.close()
@@ -226,9 +241,9 @@ def descriptors(rnd):
     return made
 
 
-def messages(uuid, seconds, rnd):
-    """Any message at any time, with any words and descriptors; halves, too; and it goes at any step."""
-    for _ in rounds(seconds):
+def messages(uuid, rnd):
+    """Sends random messages, also partial ones, with random words and descriptors, and disconnects at random steps."""
+    for _ in rounds():
         t = Tenant(uuid)
         step = rnd.randrange(4)
         made = descriptors(rnd)
@@ -254,12 +269,12 @@ def messages(uuid, seconds, rnd):
         t.sock.close()
 
 
-def borrowed(uuid, seconds, rnd):
-    """Comes back as if gbpfd had been started anew, with pages of others as its own, and offers flag pages of others."""
+def borrowed(uuid, rnd):
+    """Reconnects as after a restart of gbpfd, and offers pages and flag pages of other tenants as its own."""
     t = latency_with_pages(uuid)
     t.listen(0.3)
     theirs = list(t.flags.values()) + list(t.boards.values()) + t.fds
-    for _ in rounds(seconds):
+    for _ in rounds():
         u, own = Tenant(uuid), page(32768)
         try:
             pages = rnd.choice(theirs), own if rnd.random() < 0.7 else rnd.choice(theirs)
@@ -278,32 +293,32 @@ def borrowed(uuid, seconds, rnd):
         u.sock.close()
 
 
-def mute(uuid, seconds, rnd):
-    """Many that hear and never answer, that do not even listen, that begin and do not go on."""
+def mute(uuid, rnd):
+    """Opens many connections that never answer, never read, or stop after the first message."""
     deaf = [Tenant(uuid).enter(i % 3) for i in range(24)]
     begun = [Tenant(uuid) for _ in range(24)]
     for t in begun[::2]:
         t.hello(LATENCY)
     ears = [Tenant(uuid).enter(BATCH) for _ in range(8)]
-    for _ in rounds(seconds):
+    for _ in rounds():
         for t in ears:
             t.listen(0.01, answer=False)
     del deaf
 
 
-def offers(uuid, seconds, rnd):
-    """Flag pages that come and go as fast as gbpfd lets them: each latency tenant is told each time."""
+def offers(uuid, rnd):
+    """Adds and removes flag pages as fast as gbpfd allows; each change sends a message to each latency tenant."""
     tenants = [Tenant(uuid).enter(BATCH) for _ in range(32)]
     pages = [page() for _ in range(2)]
-    for i, _ in enumerate(rounds(seconds)):
+    for i, _ in enumerate(rounds()):
         for t in tenants:
             t.send(FLAG, struct.pack("=4I", 0, 0, 0, 0), [pages[i % 2]])
         time.sleep(0.006)  # 200 a second are taken, more is an end
 
 
-def churn(uuid, seconds, rnd):
-    """Latency tenants that come and go: each other process is told of each board."""
-    for _ in rounds(seconds):
+def churn(uuid, rnd):
+    """Connects and disconnects latency tenants; each board sends a message to each other process."""
+    for _ in rounds():
         t = Tenant(uuid).enter(LATENCY)
         for fd in t.fds:
             os.close(fd)
@@ -312,9 +327,9 @@ def churn(uuid, seconds, rnd):
         t.sock.close()
 
 
-def gigabytes(uuid, seconds, rnd):
-    """Memory that whoever closes it last has to free."""
-    for _ in rounds(seconds):
+def gigabytes(uuid, rnd):
+    """Passes large memory files, which the process that closes them last must free."""
+    for _ in rounds():
         for kind in (FLAG, HELLO, CONTROL):
             t = Tenant(uuid)
             fd = page(4096, int(os.environ.get("HOSTILE_BYTES", 1 << 28)))
@@ -348,7 +363,7 @@ again:
 
 
 class Driver:
-    """The soft GPU's own library, without gBPF before it."""
+    """The library of the soft GPU without the shim."""
 
     def __init__(self):
         prefix = os.path.dirname(os.path.dirname(shutil.which("gbpf")))
@@ -376,12 +391,12 @@ class Driver:
         self.call("cuCtxSynchronize")
 
 
-def deaf(uuid, seconds, rnd):
-    """A batch tenant that gives its handles as it should, looks at no board and no lease, and fills the GPU."""
+def deaf(uuid, rnd):
+    """Registers correctly as a batch tenant, ignores all boards and leases, and fills the GPU."""
     t, gpu = Tenant(uuid).enter(BATCH, "deaf"), Driver()
     handles = struct.pack("=7I", 2, 0, 0, 0, 0, 0b1101111, 0).ljust(476, b"\0")
     t.send(CONTROL, struct.pack("=2I", 0, len(handles)) + handles, [gpu.control])
-    for i, _ in enumerate(rounds(seconds)):
+    for i, _ in enumerate(rounds()):
         struct.pack_into("=Q", t.stats, 0, 8 * i)
         struct.pack_into("=2Q", t.stats, 104, 8, 8000000)  # in flight, and for how long
         gpu.work()
@@ -389,13 +404,13 @@ def deaf(uuid, seconds, rnd):
 
 
 if __name__ == "__main__":
-    attack, length = sys.argv[1], float(sys.argv[2])
-    seed = int(sys.argv[3]) if len(sys.argv) > 3 else 1
+    attack = sys.argv[1]
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     attacks = {f.__name__: f for f in (leases, stale, seals, liar, promises, nonsense, messages, borrowed, mute, gigabytes, deaf,
                                           offers, churn)}
-    for _ in range(1000):
+    end_with_parent()
+    while True:
         try:
-            attacks[attack](uuid_of_gpu(), length, random.Random(seed))
-            break
-        except OSError:  # it was dropped: again
+            attacks[attack](uuid_of_gpu(), random.Random(seed))
+        except OSError:
             time.sleep(0.01)

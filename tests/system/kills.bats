@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
-# Programs and gbpfd killed at bad moments beside others, on the soft GPU. What must be so at any load of this machine: all others go
-# on, every result is right, nothing stays taken, switched off or running. How soon is a matter of tests/gpu/kills on a card.
+# Programs and gbpfd are killed at critical moments while other programs run on the soft GPU. Under any load of this machine,
+# all others continue, every result is correct, and nothing stays allocated, suspended or running. tests/gpu/kills measures
+# the times on a card.
 
 load helpers
 
@@ -44,7 +45,7 @@ nothing_left() {
 	nothing_left
 }
 
-@test "kills finds fault where nobody gets on, and leaves nothing behind" {
+@test "kills reports a failure if no program makes progress, and leaves nothing behind" {
 	kills --kills 1 --cases batch --stop --patience 0.5
 	[ "$status" -eq 1 ]
 	[[ "$output" == *"no progress within"* ]]

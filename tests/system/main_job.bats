@@ -47,7 +47,7 @@ load helpers
 	done
 }
 
-# Sets p50 to that of lcserve, in microseconds, beside a saturating batch under a policy.
+# Sets p50 to that of lcserve, in microseconds, together with a saturating batch program under a policy.
 measure_under() {
 	local batch
 	gbpf policy swap "$1"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Kills and stops at named points, in short: `tools/point-test` itself takes its time (5 s a stop).
+# A short run of kills and stops at named points; the full run is `tools/point-test` (5 s per stop).
 
 load helpers
 
@@ -23,7 +23,7 @@ build() {
 	[ "$status" -eq 0 ]
 }
 
-@test "killed or stopped while sessions come and go, everybody else goes on" {
+@test "killed or stopped while sessions come and go, all other tenants go on" {
 	build
 	run timeout 600 tools/point-test --build "$BUILD" --stop 0.1 --only '^(shim|sched|daemon\.(hello|session|reattach|death|obituary))\.'
 	echo "$output"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What gbpfd does to programs on the soft GPU: lanes, time slices, switching off, and what is left of it when gbpfd dies.
+# Hardware control of programs on the soft GPU: lanes, time slices, suspension, and their state after gbpfd dies.
 
 load helpers
 
@@ -16,7 +16,7 @@ batch() {
 	pids+=($!)
 }
 
-# Time slice in microseconds of the only program's context; 0: it has none yet.
+# Prints the time slice in microseconds of the only program's context, or 0 without a context.
 slice() { gbpf --json device --soft | python3 -c '
 import json, sys
 print(max([c["slice_us"] for c in json.load(sys.stdin)["contexts"]], default=0))'; }
@@ -38,8 +38,8 @@ await_start() { wait_for test -s "$1"; }
 	[ "$(slice)" -gt 400 ]
 }
 
-# The policy is asked a millisecond after a request has opened, unless it is told of it.
-@test "a latency tenant tells gbpfd of its requests while the policy wants that" {
+# The policy runs a millisecond after a request has opened, unless a message triggers it earlier.
+@test "a latency tenant reports its requests to gbpfd while the policy wants that" {
 	load_steer
 	batch --weight 17 -- "$SAMPLES/batch" --iterations 2000 --seconds 120
 	gbpf run --device soft --class latency -- "$SAMPLES/lcserve" --requests 100000 --rate 20 --kernels 3 --blocks 4 \
@@ -49,7 +49,7 @@ await_start() { wait_for test -s "$1"; }
 	wait_for told
 }
 
-# kill_while_off LOG PID: kills that gbpfd while the program with that log is off, and prints how many ms later it runs again.
+# kill_while_off LOG PID: kills gbpfd with that pid while the program with that log is suspended, and prints the ms until it runs.
 kill_while_off() {
 	python3 - "$@" <<-'PY'
 		import os, signal, sys, time
@@ -59,8 +59,8 @@ kill_while_off() {
 		def now():
 		    return time.clock_gettime(time.CLOCK_MONOTONIC)
 		deadline = now() + 60
-		# A pause of 20 ms means that it is off: it logs every kernel otherwise, some milliseconds apart at most. It is
-		# let go for 2 ms after 100 ms.
+		# A pause of 20 ms shows that the program is suspended: otherwise it logs a kernel every few milliseconds. It is
+		# resumed for 2 ms after 100 ms.
 		while now() - (stamps() or [now()])[-1] < 0.020:
 		    assert now() < deadline, 'it was never switched off'
 		    time.sleep(0.001)
@@ -73,8 +73,8 @@ kill_while_off() {
 	PY
 }
 
-# refuse_to_switch_on LOG: takes all connections to the soft GPU while the program with that log is off, so that gbpfd fails to
-# switch it on, ends the policy that wanted it off, and gives them back. Then it must run again.
+# refuse_to_switch_on LOG: takes all connections to the soft GPU while the program with that log is suspended, so that gbpfd fails
+# to resume it; ends the policy that suspended it, and releases the connections. Then the program must run again.
 refuse_to_switch_on() {
 	python3 - "$@" <<-'PY'
 		import os, socket, subprocess, sys, time
@@ -107,8 +107,8 @@ refuse_to_switch_on() {
 		while now() - (stamps() or [now()])[-1] < 0.020:
 		    assert now() < deadline, 'it was never switched off'
 		    time.sleep(0.001)
-		# It is to run for 2 ms after each 100 ms.
-		take_all_until(lambda: 'cannot be stopped from outside' in gbpf('events'), 'gbpfd never failed')
+		# The program must run for 2 ms after each 100 ms.
+		take_all_until(lambda: 'cannot apply time slice or suspension' in gbpf('events'), 'gbpfd never failed')
 		swap = subprocess.Popen(['gbpf', 'policy', 'swap', 'fifo'], stdout=subprocess.DEVNULL)
 		take_all_until(lambda: swap.poll() is not None, 'the policy was not swapped')
 		assert swap.returncode == 0
@@ -125,7 +125,7 @@ refuse_to_switch_on() {
 
 was_stopped() { gbpf events | grep -q "is stopped (off)"; }
 
-# A loaded machine may take as long once, but not each time.
+# On a loaded machine a single attempt may take that long, but not every one.
 @test "a tenant that is switched off runs again when gbpfd is killed" {
 	local try ms lc
 	load_steer
@@ -149,7 +149,7 @@ was_stopped() { gbpf events | grep -q "is stopped (off)"; }
 	[ -z "$output" ]
 }
 
-# The soft GPU has no connection left for gbpfd just then.
+# At that time the soft GPU has no free connection for gbpfd.
 @test "a tenant that could not be switched on is tried again" {
 	load_steer
 	batch --weight 12 -- "$SAMPLES/batch" --iterations 200 --seconds 300 --log "$GBPF_RUNTIME_DIR/log"
@@ -184,10 +184,10 @@ was_stopped() { gbpf events | grep -q "is stopped (off)"; }
 	run wait "$hog"
 	[ "$status" -eq 137 ]
 	run gbpf events
-	[[ "$output" == *"is ended: the policy says so"* ]]
+	[[ "$output" == *"is ended: as the policy decided"* ]]
 }
 
-# Is the driver that starts under these options of run a client of the shared lane?
+# Returns whether a driver started with these options of run is a client of the shared lane.
 in_shared_lane() { gbpf run --device soft "$@" -- python3 -c '
 import ctypes
 cuda, v = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(-1)
@@ -195,7 +195,7 @@ assert cuda.cuInit(0) == 0
 assert cuda.cuDeviceGetAttribute(ctypes.byref(v), 133, 0) == 0 # CU_DEVICE_ATTRIBUTE_MPS_ENABLED
 print(v.value)'; }
 
-@test "the lane is the one that run asks for, and that ps and device tell" {
+@test "the lane is the one that run asks for, and ps and device report it" {
 	start_soft
 	start_daemon
 	[ "$(in_shared_lane)" = 0 ]
@@ -209,7 +209,7 @@ print(v.value)'; }
 	[[ "$output" == *"lanes: process yes, shared yes"* ]]
 }
 
-@test "a share of the multiprocessors in the process lane is kept by the streams that can, and told" {
+@test "a share of the multiprocessors in the process lane is kept by the streams that can, and reported" {
 	cat >"$GBPF_RUNTIME_DIR/half.bpf.c" <<-'C'
 		#include <gbpf/gbpf.bpf.h>
 		GBPF_LICENSE("Apache-2.0");

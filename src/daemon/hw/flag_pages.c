@@ -195,8 +195,8 @@ void daemon_flags_take(struct daemon_session *s, const struct proto_flag *m, int
 	if (err) {
 		fd_close_foreign(fd);
 		daemon_session_event(s, "flag",
-				     "the flag page of %s is refused (%s): its kernels cannot "
-				     "be stopped between blocks by others",
+				     "cannot use the flag page of %s: %s; other tenants cannot "
+				     "stop its kernels between blocks",
 				     s->name, strerror(-err));
 	}
 }

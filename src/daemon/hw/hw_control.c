@@ -186,7 +186,7 @@ static void report_error(struct daemon_hw *st)
 	if (st->err && !st->told && st->s) {
 		st->told = true;
 		daemon_session_event(st->s, "control",
-				     "%s cannot be stopped from outside as wanted: %s", st->s->name,
+				     "cannot apply time slice or suspension to %s: %s", st->s->name,
 				     strerror(-st->err));
 	}
 }
@@ -332,7 +332,8 @@ void daemon_hw_take_handles(struct daemon_session *s, const struct proto_control
 	}
 	if (err) {
 		s->d->counters.garbage++;
-		daemon_session_event(s, "control", "the handles of %s are refused", s->name);
+		daemon_session_event(s, "control", "cannot use the hardware handles of %s: invalid",
+				     s->name);
 		return;
 	}
 	if (!st || (!m->bytes && st->working)) {

@@ -290,7 +290,7 @@ static void end_of(struct daemon_mps *m, const char *what)
 			   was == MPS_STARTING ? " before it served" : "",
 			   info.si_code == CLD_EXITED ? "exit code" : "signal", info.si_status);
 	snprintf(m->why, sizeof(m->why), PROGRAM " %s: see %.60s/mps-log",
-		 was == MPS_STARTING ? "does not start" : "ended and is started again",
+		 was == MPS_STARTING ? "does not start" : "exited and is restarted",
 		 m->d->opt.runtime);
 	m->state = MPS_IDLE;
 	m->pid = 0;
@@ -320,7 +320,7 @@ static int on_timer(sd_event_source *src, uint64_t usec, void *arg)
 				   "the MPS control daemon serves the shared lane");
 		daemon_lane_ready(m->d, true);
 	} else if (m->state == MPS_STARTING && now - m->started_ns > START_NS) {
-		end_of(m, "does not get ready");
+		end_of(m, "does not become ready");
 	} else if (m->state == MPS_STARTING) {
 		look_again(m, now + LOOK_USEC * 1000u);
 	}
@@ -348,7 +348,7 @@ static void adopt(struct daemon_mps *m)
 			m->state = MPS_RUNNING;
 			m->started_ns = clock_now_ns();
 			daemon_history_add(&m->d->history, "mps", -1, pid,
-					   "the MPS control daemon of before is taken over");
+					   "adopted the MPS control daemon of the previous gbpfd");
 		} else {
 			unwatch(m);
 			m->pid = 0;

@@ -60,7 +60,7 @@ static void end_process(struct daemon_session *s, const struct daemon_session *l
 	bool done = syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0) == 0;
 
 	daemon_history_add(&s->d->history, "preempt", s->tenant, s->peer.pid,
-			   "%s (pid %d) %s: the policy says so, %s has waited for %llu us%s%s",
+			   "%s (pid %d) %s: as the policy decided, %s has waited for %llu us%s%s",
 			   s->name, (int)s->peer.pid, done ? "is ended" : "cannot be ended",
 			   lc->name, (unsigned long long)(waited_ns / 1000), done ? "" : ": ",
 			   done ? "" : strerror(errno));

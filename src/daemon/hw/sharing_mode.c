@@ -61,8 +61,8 @@ static void fall_back(struct daemon_session *s)
 	const char *why = daemon_lane_unavailable_reason(s->d);
 
 	daemon_session_event(s, "lane",
-			     "%s starts in the process lane: the shared one cannot be had: %s",
-			     s->name, why ? why : "it could not be made");
+			     "%s starts in the process lane: the shared lane is unavailable: %s",
+			     s->name, why ? why : "it could not be started");
 	s->lane = GBPF_LANE_PROCESS;
 	s->lanes = 1u << GBPF_LANE_PROCESS;
 	s->sm_percent = 100;

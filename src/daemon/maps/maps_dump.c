@@ -133,15 +133,15 @@ static bool params(struct daemon_call *c, struct map_dump *d)
 	json_int_t n = limit ? json_integer_value(limit) : PAGE_ENTRIES;
 
 	if (n < 1) {
-		daemon_control_error(c, 2, "usage", "It is 1 to 4096",
-				     "there is no page of %lld entries", (long long)n);
+		daemon_control_error(c, 2, "usage", "Use 1 to 4096", "invalid page size %lld",
+				     (long long)n);
 		return false;
 	}
 	d->limit = (uint32_t)MIN(n, PAGE_MAX_ENTRIES);
 	d->nonzero = json_is_true(json_object_get(c->params, "nonzero"));
 	if (after && !parse_place(json_string_value(after), &d->at)) {
-		daemon_control_error(c, 2, "usage", "Pass the text `next` of the page before",
-				     "'after' is not what an answer gave");
+		daemon_control_error(c, 2, "usage", "Pass the text `next` of the previous page",
+				     "invalid 'after'");
 		return false;
 	}
 	return true;

@@ -39,7 +39,7 @@ static bool parse(struct daemon_call *c, const struct entry_call *e, const char 
 	report_init(&r);
 	err = ebpf_typed_parse(e->v.btf, type, text, bytes, n, &r);
 	if (err) {
-		report_set(&r, err, "usage", "this is no %s of map '%s'", name, e->v.def->name);
+		report_set(&r, err, "usage", "invalid %s for map '%s'", name, e->v.def->name);
 		snprintf(r.code, sizeof(r.code), "usage");
 		fail(c, &r, 2);
 	}
@@ -90,7 +90,7 @@ static bool may_change(struct daemon_call *c, const struct entry_call *e)
 		return false;
 	}
 	if (keyless(e->v.def->type) && json_is_string(json_object_get(c->params, "key"))) {
-		daemon_control_error(c, 2, "usage", "Leave the key out: the next element is meant",
+		daemon_control_error(c, 2, "usage", "Omit the key: the next element is used",
 				     "a %s has no keys", daemon_map_type_name(e->v.def->type));
 		return false;
 	}
@@ -287,7 +287,7 @@ static void remove_entry(struct daemon_call *c, struct entry_call *e)
 	}
 	if (e->v.def->type == GBPF_MAP_ARRAY) {
 		daemon_control_error(c, 2, "not-possible", "Set it to 0 instead",
-				     "entries of an array are always there");
+				     "entries of an array cannot be deleted");
 		return;
 	}
 	if (!parse_key(c, e)) {

@@ -235,7 +235,7 @@ static bool can_be_watched(struct daemon_call *c, const struct daemon_map_view *
 	}
 	if ((uint64_t)daemon_maps_positions(m) * (v->def->key_bytes + v->def->value_bytes) >
 	    WATCH_SEEN_BYTES) {
-		daemon_control_error(c, 7, "limit", "Look at it with `gbpf map dump`",
+		daemon_control_error(c, 7, "limit", "Use `gbpf map dump`",
 				     "map '%s' has more than %u MiB, too much to watch",
 				     v->def->name, WATCH_SEEN_BYTES >> 20);
 		return false;

@@ -128,8 +128,8 @@ bool daemon_maps_tenant(struct daemon_call *c, const struct daemon_map_view *v, 
 	}
 	if (!json_is_integer(j) || n < 0 || n >= PROTO_MAX_TENANTS || !v->live->region[n].map) {
 		daemon_control_error(c, 5, "not-found", "`gbpf ps` lists them",
-				     "there is no tenant %lld that has an instance of map '%s'",
-				     (long long)n, v->def->name);
+				     "no tenant %lld with an instance of map '%s'", (long long)n,
+				     v->def->name);
 		return false;
 	}
 	*ret = (int)n;

@@ -64,7 +64,7 @@ int daemon_hook_init(struct daemon_version *l, uint32_t gpu_mask, uint32_t kept_
 	verdict = (int)(uint32_t)daemon_hook_run(l, HOOK_init, &ctx);
 	took = clock_cpu_ns() - begin;
 	if (took > INIT_LIMIT_NS) {
-		report_hint(r, "Let init do less; tick can go on with the rest");
+		report_hint(r, "Reduce the work of init; tick can do the rest");
 		return report_set(r, -ETIME, "init",
 				  "init of policy '%s' took %llu us, more than %u us", name,
 				  (unsigned long long)took / 1000, INIT_LIMIT_NS / 1000);
@@ -73,10 +73,10 @@ int daemon_hook_init(struct daemon_version *l, uint32_t gpu_mask, uint32_t kept_
 		return 0;
 	}
 	word = verdict < 0 && verdict >= -4095 ? strerrorname_np(-verdict) : NULL;
-	report_hint(r, "The policy itself refuses to start; what ran before goes on");
+	report_hint(r, "The policy itself refused to start; the previous policy stays active");
 	if (!word) {
 		return report_set(r, -EINVAL, "init",
-				  "init of policy '%s' returned %d, which is no errno", name,
+				  "init of policy '%s' returned %d, which is not an errno", name,
 				  verdict);
 	}
 	return report_set(r, verdict, "init", "init of policy '%s' returned -%s (%d): %s", name,

@@ -30,7 +30,7 @@ static int find_map(const struct ebpf_object *o, const char *name)
 static const char *never_kept(const struct ebpf_map_def *d)
 {
 	if (d->flags & GBPF_F_RDONLY) {
-		return "is constant: the new version's own values count";
+		return "is constant: the new version's values apply";
 	}
 	switch (d->type) {
 	case GBPF_MAP_PROG_ARRAY:
@@ -38,7 +38,7 @@ static const char *never_kept(const struct ebpf_map_def *d)
 	case GBPF_MAP_ARRAY_OF_MAPS:
 		return "holds maps, which belong to their version";
 	case GBPF_MAP_RINGBUF:
-		return "records belong to their version; they are read before it goes";
+		return "records belong to their version; read them before it ends";
 	default:
 		return NULL;
 	}
@@ -56,7 +56,7 @@ static const char *definitions_differ(const struct ebpf_map_def *a, const struct
 		{ a->key_bytes, b->key_bytes, "has keys of another size" },
 		{ a->value_bytes, b->value_bytes, "has values of another size" },
 		{ a->max_entries, b->max_entries, "has another max_entries" },
-		{ a->lock_1, b->lock_1, "has its lock elsewhere" },
+		{ a->lock_1, b->lock_1, "has its lock at another offset" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -131,9 +131,9 @@ static void plan_data(struct daemon_keep *k, uint32_t i, int from)
 		}
 	}
 	if (err == -EINVAL) {
-		m->reason = "has no description of its variables";
+		m->reason = "has no type information for its variables";
 	} else if (!m->n_spans) {
-		m->reason = "no variable has the name and type of one before";
+		m->reason = "no variable matches a previous one by name and type";
 	}
 }
 
@@ -150,7 +150,7 @@ static void plan_map(struct daemon_keep *k, uint32_t i)
 		return;
 	}
 	if (from < 0) {
-		m->reason = "the version before has no map of that name";
+		m->reason = "the previous version has no map of that name";
 		return;
 	}
 	if (d->is_data && was->maps[from].is_data && d->flags == was->maps[from].flags) {

@@ -165,7 +165,7 @@ static void start_activate(struct daemon_policy_op *q)
 				   (unsigned long long)q->o.version);
 		} else {
 			report_set(&q->report, -ENOENT, "not-found",
-				   "there is no version to go back to");
+				   "no previous version to return to");
 		}
 		report_hint(&q->report, "`gbpf policy list` shows the versions that are kept");
 		daemon_policy_op_fail(q, 5);

@@ -122,11 +122,10 @@ static void tell_hook(struct daemon *d, const struct daemon_version *l, unsigned
 		      const uint64_t now[], const uint64_t before[])
 {
 	static const char *const what[PROTO_FAILURES] = {
-		[PROTO_FAILED_HELPER] = "calls in which a helper refused",
+		[PROTO_FAILED_HELPER] = "calls in which a helper failed",
 		[PROTO_FAILED_VERDICT] = "verdicts out of range",
 		[PROTO_FAILED_EPOCH] = "calls that outlived three publications",
-		[PROTO_FAILED_SLOW] =
-			"calls that took more than 1 ms of processor time, as the one before",
+		[PROTO_FAILED_SLOW] = "consecutive calls of more than 1 ms of processor time",
 	};
 	char text[300] = "";
 	size_t len = 0;

@@ -229,11 +229,10 @@ static int on_late(sd_event_source *src, uint64_t usec, void *arg)
 	daemon_session_each(d, s)
 	{
 		if (s->wait_for && s->prepares_acked < s->wait_for) {
-			daemon_session_event(
-				s, "late",
-				"%s has not prepared the new policy in 50 ms and goes on with "
-				"the old one until it has",
-				s->name);
+			daemon_session_event(s, "late",
+					     "%s has not prepared the new policy in 50 ms and "
+					     "continues with the old one until it has",
+					     s->name);
 		}
 	}
 	if (d->policies->pending && !d->policies->first->readying) {

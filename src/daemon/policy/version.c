@@ -80,8 +80,7 @@ int daemon_version_create(struct daemon_version **ret, struct daemon *d, struct 
 	if (err) {
 		l->built = NULL; /* on failure it stays the caller's */
 		daemon_version_destroy(l);
-		return report_set(r, err, "memory", "its memory cannot be made: %s",
-				  strerror(-err));
+		return report_set(r, err, "memory", "cannot create its memory: %s", strerror(-err));
 	}
 	*ret = l;
 	return 0;

@@ -155,8 +155,8 @@ static void record(const struct daemon_exit_record *o, const int *status)
 	/* Lets the user of a program that fails at this moment find the probable reason. */
 	if (o->neighbours[0] && has_failed(o, status)) {
 		daemon_history_add(h, "lane", o->tenant, o->pid,
-				   "%s (pid %d) failed in the shared lane beside %s", o->name,
-				   o->pid, o->neighbours);
+				   "%s (pid %d) failed in the shared lane that it shared with %s",
+				   o->name, o->pid, o->neighbours);
 	}
 }
 

@@ -44,9 +44,8 @@ static bool take_devices(struct daemon_session *s, const uint8_t uuid[PROTO_MAX_
 		int n = daemon_gpus_acquire(&s->d->devices, uuid[s->gpus], s->peer.uid, may_name);
 
 		if (n < 0) {
-			daemon_session_refuse(
-				s, n, "gbpfd knows %u GPUs already and none of them is this",
-				PROTO_MAX_GPUS);
+			daemon_session_refuse(s, n, "cannot add this GPU: gbpfd knows %u already",
+					      PROTO_MAX_GPUS);
 			return false;
 		}
 		s->gpu_index[s->gpus] = (uint32_t)n;
@@ -128,7 +127,7 @@ static void wait_in_queue(struct daemon_session *s)
 	sd_event_now(s->d->loop, CLOCK_MONOTONIC, &now);
 	sd_event_source_set_time(s->timer, now + QUEUE_LIMIT_USEC);
 	sd_event_source_set_enabled(s->timer, SD_EVENT_ONESHOT);
-	daemon_session_event(s, "queued", "%s waits: the policy's admit said so", s->name);
+	daemon_session_event(s, "queued", "%s waits: admit of the policy returned queue", s->name);
 	daemon_session_send(s, &m, PROTO_QUEUED, NULL, 0);
 }
 
@@ -200,7 +199,7 @@ static bool hello_is_sane(struct daemon_session *s, const struct proto_hello *h)
 	    h->lane > GBPF_LANE_SHARED || h->lanes & ~(uint32_t)LANE_ALL) {
 		daemon_session_refuse(
 			s, -EINVAL,
-			"hello asks for class %u, weight %u, lane %u of 0x%x, flags 0x%x, "
+			"invalid hello: class %u, weight %u, lane %u of 0x%x, flags 0x%x"
 			"which do not exist",
 			h->class_id, h->weight, h->lane, h->lanes, h->flags);
 		return false;
@@ -262,7 +261,7 @@ void daemon_hello_mapped(struct daemon_session *s)
 
 	if (daemon_page_seal(&s->board) < 0 || daemon_page_seal(&s->stats) < 0) {
 		d->counters.garbage++;
-		daemon_session_drop(s, "it has prevented the sealing of its pages");
+		daemon_session_drop(s, "its pages cannot be sealed");
 		return;
 	}
 	POINT("daemon.session.sealed");

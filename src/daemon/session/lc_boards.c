@@ -43,22 +43,20 @@ void daemon_lc_publish(struct daemon_session *s)
 	unsigned slot = 0;
 
 	if (has_enough(s)) {
-		daemon_session_event(
-			s, "limit",
-			"%s is the latency tenant after the %uth of its user: its requests "
-			"hold nobody until another one ends",
-			s->name, MAX_FOREIGN);
+		daemon_session_event(s, "limit",
+				     "%s exceeds the %u latency tenants of its user: its requests "
+				     "hold no other tenant until one of them exits",
+				     s->name, MAX_FOREIGN);
 		return;
 	}
 	while (slot < PROTO_MAX_LC && d->lc[slot]) {
 		slot++;
 	}
 	if (slot == PROTO_MAX_LC) {
-		daemon_session_event(
-			s, "limit",
-			"%s is the latency tenant after the %uth: its requests hold nobody "
-			"until another one ends",
-			s->name, PROTO_MAX_LC);
+		daemon_session_event(s, "limit",
+				     "%s exceeds the %u latency tenants: its requests hold no "
+				     "other tenant until one of them exits",
+				     s->name, PROTO_MAX_LC);
 		return;
 	}
 	d->lc[slot] = s;

@@ -168,7 +168,7 @@ static int on_idle(sd_event_source *src, uint64_t usec, void *arg)
 
 	(void)src;
 	(void)usec;
-	log_info("no session for %u s, leaving", d->opt.idle_exit_s);
+	log_info("no session for %u s: exiting", d->opt.idle_exit_s);
 	return sd_event_exit(d->loop, 0);
 }
 

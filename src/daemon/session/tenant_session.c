@@ -297,13 +297,13 @@ static void read_messages(struct daemon_session *s)
 			s->peer_version = m.head.version;
 			daemon_session_refuse(
 				s, -EPROTONOSUPPORT,
-				"gbpfd speaks session protocol %u and this program's gBPF "
-				"speaks %u: start the program with the gBPF that gbpfd "
-				"belongs to, or gbpfd anew (gbpf shutdown)",
+				"gbpfd speaks session protocol %u and this program's gBPF speaks "
+				"%u: start the program with the gBPF that gbpfd belongs to, or "
+				"restart gbpfd (gbpf shutdown)",
 				PROTO_VERSION, m.head.version);
 		} else {
 			s->d->counters.garbage++;
-			daemon_session_drop(s, "it sent what is no message of gBPF");
+			daemon_session_drop(s, "it sent an invalid message");
 		}
 	}
 }

@@ -255,8 +255,7 @@ void daemon_watch_check(struct daemon *d)
 				d, (unsigned)__builtin_ctz(w->gpu_mask));
 
 			snprintf(reason, sizeof(reason),
-				 now_active ? "version %llu has taken its place"
-					    : "it was unloaded",
+				 now_active ? "version %llu has replaced it" : "it was unloaded",
 				 (unsigned long long)now_active);
 			daemon_history_add(&d->history, "watch", -1, -1,
 					   "the watch of '%s' version %llu ends: %s", w->name,

@@ -112,7 +112,7 @@ static int quantile(struct expr_parser *p, struct daemon_watch_term *t, const ch
 	double q = strtod(name + 1, &end);
 
 	if (*end || end == name + 1 || !(q > 0 && q < 100)) {
-		return refuse(p, begin, "Write p50, p99 or p99.9", "there is no such percentile");
+		return refuse(p, begin, "Write p50, p99 or p99.9", "unknown percentile");
 	}
 	t->metric = WATCH_quantile;
 	t->quantile = q / 100;
@@ -128,8 +128,7 @@ static int metric(struct expr_parser *p, struct daemon_watch_term *t)
 	begin = p->at;
 	if (!word(p, name)) {
 		return refuse(p, begin, METRICS_HINT,
-			      *begin ? "a metric is expected here"
-				     : "a metric is missing at the end");
+			      *begin ? "expected a metric" : "missing metric at the end");
 	}
 	if (name[0] == 'p' && isdigit((unsigned char)name[1])) {
 		return quantile(p, t, name, begin);
@@ -145,7 +144,7 @@ static int metric(struct expr_parser *p, struct daemon_watch_term *t)
 			return 0;
 		}
 	}
-	return refuse(p, begin, METRICS_HINT, "there is no such metric");
+	return refuse(p, begin, METRICS_HINT, "unknown metric");
 }
 
 static int chosen_class(struct expr_parser *p, struct daemon_watch_term *t)
@@ -161,7 +160,7 @@ static int chosen_class(struct expr_parser *p, struct daemon_watch_term *t)
 			return 0;
 		}
 	}
-	return refuse(p, begin, "Classes are latency, normal and batch", "there is no such class");
+	return refuse(p, begin, "Classes are latency, normal and batch", "unknown class");
 }
 
 static int selector(struct expr_parser *p, struct daemon_watch_term *t)
@@ -176,7 +175,7 @@ static int selector(struct expr_parser *p, struct daemon_watch_term *t)
 
 		if (n >= PROTO_NOTES) {
 			return refuse(p, begin, "Notes are 0 to 15, as gbpf_note() has them",
-				      "there is no such note");
+				      "unknown note");
 		}
 		t->note = (uint32_t)n;
 		p->at = end;
@@ -189,10 +188,10 @@ static int selector(struct expr_parser *p, struct daemon_watch_term *t)
 	if (take(p, "tenant") && take(p, "=")) {
 		return word(p, t->tenant) ? 0
 					  : refuse(p, p->at, "`gbpf ps` shows names and numbers",
-						   "a tenant's name or number is missing");
+						   "missing tenant name or number");
 	}
 	return refuse(p, begin, "Write [class=latency], [tenant=NAME] or, for notes, [3]",
-		      "this selects nothing");
+		      "unknown selector");
 }
 
 static int selectors(struct expr_parser *p, struct daemon_watch_term *t)
@@ -211,7 +210,7 @@ static int selectors(struct expr_parser *p, struct daemon_watch_term *t)
 	}
 	return t->metric == WATCH_note && t->note == PROTO_NOTES
 		       ? refuse(p, p->at, "Write notes[3] for gbpf_note(3, ...)",
-				"which note is not said")
+				"note index missing")
 		       : 0;
 }
 
@@ -230,7 +229,7 @@ static int operator(struct expr_parser *p, struct daemon_watch_term *t)
 			return 0;
 		}
 	}
-	return refuse(p, p->at, "Write one of > >= < <=", "a comparison is expected here");
+	return refuse(p, p->at, "Write one of > >= < <=", "expected a comparison");
 }
 
 static bool scale_of(struct expr_parser *p, bool time, double *ret)
@@ -268,12 +267,12 @@ static int limit(struct expr_parser *p, struct daemon_watch_term *t)
 	if (!isdigit((unsigned char)*begin) && *begin != '.') {
 		return refuse(p, begin,
 			      unit == WATCH_TIME ? "Write a time such as 6ms" : "Write a number",
-			      "a limit is expected here");
+			      "expected a limit");
 	}
 	t->limit = strtod(begin, &end);
 	p->at = end;
 	if (!isfinite(t->limit) || (begin[0] == '0' && (begin[1] | 0x20) == 'x')) {
-		return refuse(p, begin, "Write it in decimals", "this is no limit");
+		return refuse(p, begin, "Use a decimal number", "invalid limit");
 	}
 	blanks(p);
 	if (unit == WATCH_PART && take(p, "%")) {
@@ -287,13 +286,13 @@ static int limit(struct expr_parser *p, struct daemon_watch_term *t)
 			      unit == WATCH_PART
 				      ? "Write ns, us, ms or s, or % of the time that has passed"
 				      : "Write ns, us, ms or s behind the number",
-			      "the limit of a time needs its unit");
+			      "missing unit of a time limit");
 	}
 	if (is_word(*p->at) || *p->at == '%') {
 		return refuse(p, p->at,
 			      unit == WATCH_COUNT ? "Numbers may have k or M behind them"
 						  : "Units are ns, us, ms and s",
-			      "this unit does not fit");
+			      "unit does not fit this metric");
 	}
 	t->limit *= scale;
 	return 0;
@@ -313,7 +312,7 @@ static int term(struct expr_parser *p)
 	blanks(p);
 	begin = p->at;
 	if (p->e->n_terms == WATCH_TERMS) {
-		return refuse(p, begin, "Watch less", "there may be 8 comparisons at most");
+		return refuse(p, begin, "Remove a comparison", "at most 8 comparisons");
 	}
 	t = &p->e->term[p->e->n_terms];
 	*t = (struct daemon_watch_term){ .class_id = WATCH_ANY };
@@ -322,7 +321,8 @@ static int term(struct expr_parser *p)
 	if (!err && take(p, "/s")) {
 		t->per_second = true;
 		if (unit_of(t->metric) != WATCH_COUNT) {
-			return refuse(p, begin, "Only numbers have a rate", "this has no rate");
+			return refuse(p, begin, "Only numbers have a rate",
+				      "this metric has no rate");
 		}
 	}
 	keep_text(t->metric_text, sizeof(t->metric_text), begin, p->at);
@@ -347,7 +347,8 @@ static int one(struct expr_parser *p)
 		return term(p);
 	}
 	if (++p->depth > MAX_DEPTH) {
-		return refuse(p, p->at, "Take some away", "too many parentheses are open");
+		return refuse(p, p->at, "Remove parentheses",
+			      "parentheses nested too deeply (max 16)");
 	}
 	err = either(p);
 	if (!err && !take(p, ")")) {
@@ -390,7 +391,7 @@ int daemon_watch_parse(struct daemon_watch_expr *e, const char *text, struct rep
 
 	memset(e, 0, sizeof(*e));
 	if (strlen(text) >= WATCH_TEXT) {
-		report_hint(r, "Watch less");
+		report_hint(r, "Remove a comparison");
 		return report_set(r, -EINVAL, "usage", "the condition has more than %u characters",
 				  WATCH_TEXT - 1);
 	}
@@ -403,9 +404,9 @@ int daemon_watch_parse(struct daemon_watch_expr *e, const char *text, struct rep
 	}
 	err = either(&p);
 	blanks(&p);
-	return err || !*p.at ? err
-			     : refuse(&p, p.at, "Join conditions with `and` or `or`",
-				      "this does not belong here");
+	return err || !*p.at
+		       ? err
+		       : refuse(&p, p.at, "Join conditions with `and` or `or`", "unexpected text");
 }
 
 /* ---- evaluation ---- */

@@ -20,7 +20,7 @@
 #define QUIET_NS 20000000u /* no progress for this time after a lease, */
 #define UNSEEN_NS                                                                                  \
 	200000000u /* or for this time if no lease was seen; at least four times the expected      \
-	    duration */
+		      duration */
 #define PROBE_NS 2000000u /* period of reads of the counter */
 #define BEAT_NS 4000000u  /* period of launches of a kernel of our own while watching */
 #define BEATS 8u	  /* that must complete before a launch is declared hung */
@@ -34,13 +34,13 @@ static const char ptx[] =
 	".version 6.0\n"
 	".target sm_50\n"
 	".address_size 64\n"
-	".visible .entry gbpf_take(.param .u64 counter, .param .u64 beside, .param .u64 out,\n"
+	".visible .entry gbpf_take(.param .u64 counter, .param .u64 bypass, .param .u64 out,\n"
 	" .param .u32 value)\n"
 	"{\n"
 	".reg .b64 %rd<4>;\n"
 	".reg .b32 %r<3>;\n"
 	"ld.param.u64 %rd1, [counter];\n"
-	"ld.param.u64 %rd2, [beside];\n"
+	"ld.param.u64 %rd2, [bypass];\n"
 	"ld.param.u64 %rd3, [out];\n"
 	"ld.param.u32 %r1, [value];\n"
 	"atom.global.exch.b32 %r2, [%rd1], %r1;\n"

@@ -94,13 +94,13 @@ static CUresult explain(int err)
 	}
 	if (is_set("GBPF_STRICT")) {
 		fprintf(stderr,
-			"gbpf: no session with gbpfd (%s), and GBPF_STRICT is set; start gbpfd\n",
+			"gbpf: cannot connect to gbpfd, which GBPF_STRICT requires: %s; start ",
 			strerror(-err));
 		return CUDA_ERROR_SYSTEM_NOT_READY;
 	}
 	if (err == -EPERM) {
 		fprintf(stderr,
-			"gbpf: the session socket belongs to another user; running without gBPF\n");
+			"gbpf: session socket belongs to another user; running without gBPF\n");
 	}
 	return CUDA_SUCCESS;
 }

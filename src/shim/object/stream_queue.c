@@ -250,8 +250,7 @@ bool shim_queue_close_stream(CUstream stream)
 	}
 	if (q && load_relaxed(&n_destroy_pending) < MAX_DESTROY_PENDING &&
 	    sched_queue_deferred(q->sched)) {
-		later = q->doomed =
-			leave_bucket(q); /* always true: it was found in that bucket */
+		later = q->doomed = leave_bucket(q); /* always true: it was found in that bucket */
 		add_acqrel(&n_destroy_pending, later ? 1u : 0u);
 	} else if (q && !unlink_queue(q)) {
 		q = NULL;

@@ -64,8 +64,7 @@ static void complain(const char *name, const char *value, const char *rule)
 	if (set_up_before) {
 		return; /* a reconnection: reported already */
 	}
-	fprintf(stderr, "gbpf: %s=%s is not understood and counts as not set: it is %s\n", name,
-		value, rule);
+	fprintf(stderr, "gbpf: invalid %s '%s': expected %s; ignored\n", name, value, rule);
 }
 
 static void set_rhythm(struct sched *s, bool learn)

@@ -521,7 +521,7 @@ static void *agent(void *unused)
 		}
 	}
 	soft_log("the server has ended, or dropped this program; softgpu.log beside its socket may "
-		 "tell why");
+		 "the server exited or dropped this program; see softgpu.log next to its socket");
 	link_lost();
 	return NULL;
 }

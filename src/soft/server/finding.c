@@ -42,7 +42,7 @@ static void describe(char *out, size_t room, const struct exec_finding *f)
 		} else {
 			snprintf(out, room,
 				 "%s %u bytes of %s memory at 0x%" PRIx64
-				 ", outside of what there is",
+				 ", outside any allocation",
 				 does, f->bytes, f->space, f->address);
 		}
 	}

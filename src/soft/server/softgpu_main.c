@@ -158,7 +158,7 @@ static void limit_log(const struct softd_server *s)
 
 	if (s->o.log_limit && fstat(STDERR_FILENO, &st) == 0 && S_ISREG(st.st_mode) &&
 	    (uint64_t)st.st_size > s->o.log_limit && ftruncate(STDERR_FILENO, 0) == 0) {
-		log_info("the log was longer than %llu bytes and begins anew",
+		log_info("log truncated: longer than %llu bytes",
 			 (unsigned long long)s->o.log_limit);
 	}
 }

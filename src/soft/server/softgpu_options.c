@@ -41,7 +41,7 @@ static const struct {
 } table[OPT_COUNT] = {
 	[OPT_GPUS] = { "gpus", "N", 1, SOFT_MAX_GPUS, "soft GPUs (default 1)" },
 	[OPT_SMS] = { "sms", "N", 1, DEVICE_MAX_SMS,
-		      "multiprocessors of each: how many blocks are resident (default 4)" },
+		      "multiprocessors of each, which bound the resident blocks (default 4)" },
 	[OPT_MEM] = { "mem", "BYTES", 1u << 20, 32ull << 30,
 		      "memory of each, with suffix K, M or G (default 1G; committed when used)" },
 	[OPT_WORKERS] = { "workers", "N", 1, DEVICE_MAX_WORKERS,
@@ -58,9 +58,9 @@ static const struct {
 			    "longest slice, and all of one process together beyond the default "
 			    "(default 100000)" },
 	[OPT_SWITCH] = { "switch-cost-us", "N", 0, 100000,
-			 "nothing runs for so long when another context gets the GPU (default 0)" },
+			 "duration of a switch to another context (default 0)" },
 	[OPT_CLOCK] = { "clock-mhz", "N", 1, 10000,
-			"what attributes tell, and how fast %clock runs (default 1000)" },
+			"clock rate of attributes and %clock (default 1000)" },
 	[OPT_CPU] = { "cpu", "N", 0, CPU_SETSIZE - 1, "run on this processor only" },
 	[OPT_SOCKET] = { "socket", "PATH", 0, 0,
 			 "socket (default $GBPF_SOFTGPU_SOCKET, else softgpu.sock in the runtime "
@@ -68,13 +68,13 @@ static const struct {
 	[OPT_IDLE] = { "idle-exit", "N", 0, 1000000,
 		       "exit after N seconds without clients (default 0: never)" },
 	[OPT_LOG] = { "log-limit", "BYTES", 4096, 1u << 30,
-		      "when standard error is a file that is longer, it begins anew" },
+		      "truncate standard error when it is a file longer than this" },
 	[OPT_READY] = { "ready-fd", "N", 0, 1 << 20,
 			"write a byte to this descriptor when clients may connect" },
 	[OPT_CHECK] = { "check", NULL, 0, 0,
-			"look at every access of kernels; report what is wrong (slow)" },
+			"check every memory access of kernels and report faults (slow)" },
 	[OPT_FOREGROUND] = { "foreground", NULL, 0, 0,
-			     "as always: this program never goes into the background" },
+			     "accepted and ignored: this program never daemonizes" },
 	[OPT_HELP] = { "help", NULL, 0, 0, "this text" },
 	[OPT_VERSION] = { "version", NULL, 0, 0, "the version" },
 };
@@ -189,7 +189,8 @@ static int bad_number(int opt, const char *value)
 	bool bytes = strcmp(table[opt].arg, "BYTES") == 0;
 	char min[32], max[32];
 
-	fprintf(stderr, "gbpf-softgpu: --%s: \"%s\" is no number%s from %s to %s; see --help\n",
+	fprintf(stderr,
+		"gbpf-softgpu: invalid value \"%s\" for --%s: expected a number%s from %s to %s; ",
 		table[opt].name, value, bytes ? " of bytes" : "",
 		limit_text(min, bytes, table[opt].min), limit_text(max, bytes, table[opt].max));
 	return -EINVAL;

@@ -1,4 +1,4 @@
-/* Refused: a loop that nobody can prove to end. */
+/* Refused: a loop whose end cannot be proved. */
 #include "gbpf/gbpf.bpf.h"
 
 SEC("gbpf/submit") int GBPF_PROG(endless, submit)

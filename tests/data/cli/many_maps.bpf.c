@@ -10,7 +10,7 @@ struct pair {
 struct seen {
 	u64 n;
 	s32 last;
-	u32 spare; /* else there would be padding, which nobody has written */
+	u32 spare; /* without it there would be unwritten padding */
 	char name[8];
 	struct pair pair;
 };

@@ -1,4 +1,4 @@
-/* For the tests of scenarios: what gbpfd is asked, told, and asks for. */
+/* For the scenario tests: helpers and hooks through which a policy and gbpfd exchange requests. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");

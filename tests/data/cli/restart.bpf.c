@@ -1,4 +1,4 @@
-/* Everybody in the shared lane, and restarted once after a neighbour's crash, but for weight 7. */
+/* Every tenant runs in the shared lane and is restarted once after a neighbour's crash, except at weight 7. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");

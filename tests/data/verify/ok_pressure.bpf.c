@@ -1,4 +1,4 @@
-/* accept: so many values alive that clang spills them, as 64 and as 32 bits. */
+/* accept: enough live values that clang spills them, as 64 and as 32 bits. */
 #include "gbpf/gbpf.bpf.h"
 
 GBPF_TENANT u64 out[16];

@@ -44,8 +44,9 @@ static bool run(void *arg, const struct kernel *k, const char *ptx, size_t bytes
 	if (clone_make(&t, ptx, bytes, message, sizeof(message)) < 0 || t.n_entries != 1) {
 		fprintf(stderr, "the pass: %s\n", message);
 	} else if (t.entries[0].why != PROTO_BLOCK_OK) {
-		fprintf(stderr, "no twin: %s\n", proto_block_why_text(t.entries[0].why));
-	} else if (engine_load(&e, t.text.data, t.text.len, "twin", message, sizeof(message)) < 0) {
+		fprintf(stderr, "no clone: %s\n", proto_block_why_text(t.entries[0].why));
+	} else if (engine_load(&e, t.text.data, t.text.len, "clone", message, sizeof(message)) <
+		   0) {
 		fprintf(stderr, "%s\n", message);
 	} else {
 		ok = play(&e, &t, k, *mode, in, out, sums);
@@ -60,9 +61,9 @@ int main(int argc, char **argv)
 	static unsigned modes[] = { 0, CLONE_SPLIT | CLONE_LEASES,
 				    CLONE_SPLIT | CLONE_LEASES | CLONE_MIX };
 	struct fuzz_target targets[] = {
-		{ "the twin", run, &modes[0] },
-		{ "the twin in pieces", run, &modes[1] },
-		{ "the twin in pieces and turns", run, &modes[2] },
+		{ "the clone", run, &modes[0] },
+		{ "the clone in pieces", run, &modes[1] },
+		{ "the clone in pieces and turns", run, &modes[2] },
 	};
 
 	return fuzz_main(argc, argv, targets, ARRAY_SIZE(targets));

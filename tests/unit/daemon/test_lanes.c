@@ -524,13 +524,13 @@ static void invalid_flag_pages_are_refused(void **state)
 	enter_two(d, &batch, &lc);
 	for (unsigned i = 0; i < 6; i++) {
 		offer(&batch, 0, bad[i]);
-		seq = gd_await_event(d, seq, "flag", "refused");
+		seq = gd_await_event(d, seq, "flag", "cannot use the flag page");
 		close(bad[i]);
 	}
 	offer(&batch, 1, good); /* it has one device */
-	seq = gd_await_event(d, seq, "flag", "refused");
+	seq = gd_await_event(d, seq, "flag", "cannot use the flag page");
 	offer(&batch, UINT32_MAX, good);
-	gd_await_event(d, seq, "flag", "refused");
+	gd_await_event(d, seq, "flag", "cannot use the flag page");
 	offer(&batch, 0, good);
 	expect_page(&lc, &batch, &m);
 	close(p[1]);
@@ -556,7 +556,7 @@ static void pages_come_slowly(void **state)
 			break;
 		}
 	}
-	gd_await_event(d, 0, "dropped", "does not belong here");
+	gd_await_event(d, 0, "dropped", "unexpected message type");
 	assert_int_equal(gd_number(d, "status", "tenants"), 1);
 	close(fd);
 	fake_leave(&f);

@@ -423,7 +423,7 @@ static void preventing_the_seals_is_noticed(void **state)
 		close(fds[--n]);
 	}
 	assert_int_equal(fake_receive(&f, &m, fds, &n), 0);
-	gd_await_event(d, 0, "dropped", "sealing");
+	gd_await_event(d, 0, "dropped", "sealed");
 	fake_leave(&f);
 }
 
@@ -564,7 +564,7 @@ static void more_latency_tenants_than_slots_wait_for_one(void **state)
 		close(fake_expect(&watcher, &m, PROTO_BOARD_ADD));
 		assert_int_equal(m.board.slot, i);
 	}
-	gd_await_event(d, 0, "limit", "latency tenant after the 64th");
+	gd_await_event(d, 0, "limit", "exceeds the 64 latency tenants");
 	fake_leave(&f[5]);
 	fake_expect(&watcher, &m, PROTO_BOARD_REMOVE);
 	assert_int_equal(m.board.slot, 5);

@@ -273,15 +273,15 @@ static void hostile_handles_do_no_harm(void **state)
 	bad = h;
 	bad.n_groups = GPU_MAX_GROUPS + 1;
 	send_handles(&f, 0, sizeof(bad), &bad, p[0]);
-	seq = gd_await_event(d, seq, "control", "refused");
+	seq = gd_await_event(d, seq, "control", "cannot use the hardware handles");
 	bad = h;
 	bad.kind = 77;
 	send_handles(&f, 0, sizeof(bad), &bad, p[0]);
-	seq = gd_await_event(d, seq, "control", "refused");
+	seq = gd_await_event(d, seq, "control", "cannot use the hardware handles");
 	send_handles(&f, 1, sizeof(h), &h, p[0]); /* it has one device */
-	seq = gd_await_event(d, seq, "control", "refused");
+	seq = gd_await_event(d, seq, "control", "cannot use the hardware handles");
 	send_handles(&f, 0, 8, &h, p[0]);
-	seq = gd_await_event(d, seq, "control", "refused");
+	seq = gd_await_event(d, seq, "control", "cannot use the hardware handles");
 	open_request(&lc);
 	for (unsigned i = 0; i < 2 * sizeof(fds) / sizeof(fds[0]); i++) {
 		h.kind = i % 2 ? GPU_KIND_SOFT : GPU_KIND_NVIDIA;

@@ -280,7 +280,7 @@ enum exec_status clone_run(struct engine *e, const struct ptx_block_entry *entry
 	e->operations = 0;
 	p.arg_offset = entry->arg_offset;
 	prepare(&p, l, name);
-	p.broken = p.launch.function ? check_layout(p.launch.function, entry) : "no twin";
+	p.broken = p.launch.function ? check_layout(p.launch.function, entry) : "no clone";
 	if (!p.broken) {
 		memcpy(p.params, l->params, entry->arg_offset);
 		s = play(&p);

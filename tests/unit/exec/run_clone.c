@@ -77,7 +77,7 @@ static int compare(const struct ptxt_case *c, const struct setting *plain, const
 		bad++;
 	}
 	if (bad) {
-		fprintf(stderr, "%s: the twin, mode %u, seed %llu\n", c->name, mode,
+		fprintf(stderr, "%s: the clone, mode %u, seed %llu\n", c->name, mode,
 			(unsigned long long)seed);
 	}
 	return bad;
@@ -102,8 +102,9 @@ static int play(const struct ptxt_case *c, const struct clone *t, const struct s
 				  : clone_run(&s.e, &t->entries[0], &l, mode,
 					      hash_bytes(c->name, strlen(c->name)) + seed);
 			if (err || got != want) {
-				fprintf(stderr, "%s: the twin ended with %d, not %d: %s\n", c->name,
-					(int)got, (int)want, err ? message : s.e.fault.what);
+				fprintf(stderr, "%s: the clone ended with %d, not %d: %s\n",
+					c->name, (int)got, (int)want,
+					err ? message : s.e.fault.what);
 				bad++;
 			} else if (got == EXEC_DONE) {
 				bad += compare(c, plain, &s, mode, seed);
@@ -167,7 +168,7 @@ int main(int argc, char **argv)
 		n = ptxt_file(argv[i], run_case, &t);
 		failures += n < 0 ? 1 : n;
 	}
-	printf("%u cases, %u with a twin, %d failures\n", t.cases, t.clones, failures);
+	printf("%u cases, %u with a clone, %d failures\n", t.cases, t.clones, failures);
 	for (unsigned i = 0; i < PROTO_BLOCK_WHYS; i++) {
 		if (t.whys[i] && i != PROTO_BLOCK_OK) {
 			printf("%u: %s\n", t.whys[i],

@@ -513,7 +513,7 @@ static CUresult launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsi
 	}
 	if (f == DRV_CLONE) {
 		if (*(size_t *)extra[3] != sizeof(o.work) + sizeof(o.arg) || smem != 16 + 32) {
-			fail_test("a twin's launch has other parameters");
+			fail_test("a clone's launch has other parameters");
 		}
 		memcpy(&o.work, buffer, sizeof(o.work));
 		memcpy(&o.arg, buffer + sizeof(o.work), sizeof(o.arg));

@@ -135,5 +135,5 @@ int main(void)
 		cmocka_unit_test(each_block_of_huge_grids_runs_once),
 	};
 
-	return cmocka_run_group_tests_name("gpu-chain-huge", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("gpu-run-huge", tests, NULL, NULL);
 }

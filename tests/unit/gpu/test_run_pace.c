@@ -335,5 +335,5 @@ int main(void)
 		cmocka_unit_test(little_is_lost_during_requests),
 	};
 
-	return cmocka_run_group_tests_name("gpu-chain-pace", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("gpu-run-pace", tests, NULL, NULL);
 }

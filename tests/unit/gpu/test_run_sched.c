@@ -71,7 +71,7 @@ static void storm(unsigned queues, unsigned threads, bool share, struct drv_opti
 	}
 	gpu_run_counts(w->d, &counts);
 	print_message("%u streams, %u threads: %llu launches, %llu interruptions, %llu blocks "
-		      "again, %llu forced, %llu requests, %llu events in chains\n",
+		      "again, %llu forced, %llu requests, %llu events in runs\n",
 		      queues, threads, (unsigned long long)counts.launches,
 		      (unsigned long long)counts.interruptions,
 		      (unsigned long long)counts.resumed_blocks, (unsigned long long)counts.forced,

@@ -398,7 +398,7 @@ static void a_daemon_that_cannot_start_says_why(void **state)
 	fputs("#!/bin/sh\nexit 0\n", f);
 	fclose(f);
 	assert_int_equal(gbpf_start_daemon(g, &o), -ECONNRESET);
-	assert_non_null(strstr(gbpf_last_error(g)->message, "without a word"));
+	assert_non_null(strstr(gbpf_last_error(g)->message, "without an error message"));
 	f = fopen(program, "w"); /* never becomes ready */
 	fputs("#!/bin/sh\nexec sleep 3\n", f);
 	fclose(f);

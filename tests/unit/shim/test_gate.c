@@ -62,7 +62,7 @@ static void check_behind(const struct gate_case *c)
 	assert_int_equal(fixture_count(c->index), 1);
 	assert_int_equal(fixture_count(CUABI_IDX_cuLaunchKernel), 1);
 	if (fixture_find(CUABI_IDX_cuLaunchKernel) > fixture_find(c->index)) {
-		fail_msg("%s overtook a launch that was kept back", c->name);
+		fail_msg("%s overtook a deferred launch", c->name);
 	}
 }
 
@@ -139,8 +139,8 @@ static void launches_ask_the_scheduler(void **state)
 		submitted = fixture_find_note("submitted");
 		call = fixture_find(c->index);
 		if (submit != 0 || call != 1 || submitted != 2 || fake->count() != 3) {
-			fail_msg("%s: asked at %d, called at %d, told at %d", c->name, submit, call,
-				 submitted);
+			fail_msg("%s: submit at %d, call at %d, submitted at %d", c->name, submit,
+				 call, submitted);
 		}
 	}
 }

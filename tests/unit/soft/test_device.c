@@ -367,7 +367,7 @@ static void priority_program(void *arg)
 	alone = w[0] - before;
 	w[16] = 1;
 	CU(cuCtxSynchronize());
-	fprintf(stderr, "low priority beside high: %.3f of alone\n", (double)during / alone);
+	fprintf(stderr, "low priority next to high: %.3f of alone\n", (double)during / alone);
 	CHECK(during < alone / 4); /* every sixteenth turn ignores priorities */
 }
 

@@ -281,7 +281,7 @@ static void programs_start_servers_with_the_users_options(void **state)
 	assert_int_equal(pipe(p), 0);
 	assert_int_equal(rig_run(wrong_program, &p[1]), 0);
 	assert_true(read(p[0], text, sizeof(text) - 1) > 0);
-	assert_non_null(strstr(text, "--sms: \"many\""));
+	assert_non_null(strstr(text, "invalid value \"many\" for --sms"));
 	snprintf(path, sizeof(path), "%s/softgpu.log", rig_dir);
 	assert_non_null(strstr(text, path));
 	assert_int_equal(access(path, R_OK), 0);

@@ -167,7 +167,7 @@ static int refuse_map(struct ebpf_obj_parse *p, const struct ebpf_map_def *d, in
 	return ebpf_obj_refuse(p, err, d->is_data ? d->name : ".maps", 0,
 			       "map %s: %s (%s, key %u, value "
 			       "%u bytes, max_entries %u, map_flags 0x%x)",
-			       d->name, what, known ? known : "type not known", d->key_bytes,
+			       d->name, what, known ? known : "not known", d->key_bytes,
 			       d->value_bytes, d->max_entries, d->flags);
 }
 
@@ -248,7 +248,7 @@ int ebpf_obj_check_map(struct ebpf_obj_parse *p, const struct ebpf_map_def *d)
 
 		buf_init(&names);
 		for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
-			buf_printf(&names, "%s%s", i ? ", " : "", types[i].name);
+			buf_printf(&names, "%sGBPF_MAP_%s", i ? ", " : "", types[i].name);
 		}
 		report_hint(p->r, "types: %s", buf_text(&names));
 		buf_finish(&names);

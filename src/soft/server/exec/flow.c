@@ -286,7 +286,7 @@ int exec_op_mapa(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 
 		if (rank) {
 			return exec_fault_set(w, o, EXEC_FAULT_ADDRESS, lane, rank,
-					      "a block of the cluster that is not there");
+					      "rank of a block outside the cluster");
 		}
 		exec_lane_set(w, o->d, o->wide & WIDE_D, lane,
 			      exec_lane_get(w, o->a, o->wide & WIDE_A, lane));

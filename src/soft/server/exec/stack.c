@@ -23,8 +23,7 @@ int exec_op_alloca(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 	const struct exec_function *f = w->block->f;
 	uint64_t *sp = stack_pointers(w), low = f->local_stride - f->stack_bytes;
 
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		uint64_t bytes = exec_lane_get(w, o->a, o->wide & WIDE_A, lane);
 
 		if (bytes > sp[lane] - low ||
@@ -42,8 +41,7 @@ int exec_op_stack_save(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	const uint64_t *sp = stack_pointers(w);
 
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		exec_lane_set(w, o->d, o->wide & WIDE_D, lane, sp[lane]);
 	}
 	return STEP_NEXT;
@@ -54,13 +52,13 @@ int exec_op_stack_restore(struct exec_warp *w, const struct exec_op *o, uint32_t
 	const struct exec_function *f = w->block->f;
 	uint64_t *sp = stack_pointers(w);
 
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		uint64_t v = exec_lane_get(w, o->a, o->wide & WIDE_A, lane);
 
 		if (v < sp[lane] || v > f->local_stride) {
-			return exec_fault_set(w, o, EXEC_FAULT_ADDRESS, lane, v,
-					      "stackrestore of what stacksave has not told");
+			return exec_fault_set(
+				w, o, EXEC_FAULT_ADDRESS, lane, v,
+				"stackrestore of a value that stacksave did not return");
 		}
 		sp[lane] = v;
 	}

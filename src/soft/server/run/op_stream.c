@@ -303,7 +303,7 @@ static bool start(struct softd_group *g, struct exec_op *op)
 	case SOFT_OP_FREE:
 		if (softd_memory_free(&g->memory, c->machine, op->value.address) < 0) {
 			softd_group_fail(g, CUDA_ERROR_ILLEGAL_ADDRESS,
-					 "an address is freed that is not allocated");
+					 "free of an address that is not allocated");
 			return false;
 		}
 		return true;

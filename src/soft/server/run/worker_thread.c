@@ -147,8 +147,7 @@ static void fail_neighbours(struct softd_group *g, CUresult error)
 {
 	char text[128];
 
-	snprintf(text, sizeof(text), "process %d, which shares the lane, met a fault",
-		 g->client->pid);
+	snprintf(text, sizeof(text), "fault in process %d, which shares the lane", g->client->pid);
 	softd_list_each(&g->lane->members, o, struct softd_group, in_lane)
 	{
 		if (o != g) {

@@ -1,4 +1,4 @@
-/* Nobody knows how many blocks a launch has. */
+/* The number of blocks of a launch is unknown, so the loop has no bound. */
 #include "gbpf/gbpf.bpf.h"
 
 SEC("gbpf/submit") int GBPF_PROG(weigh, submit)

@@ -1,4 +1,4 @@
-/* gbpfd runs tick for all tenants, so a tenant's variable is nobody's there. */
+/* gbpfd runs tick for all tenants, so a variable of a tenant has no single instance there. */
 #include "gbpf/gbpf.bpf.h"
 
 GBPF_TENANT u64 credit;

@@ -1,4 +1,4 @@
-/* The compiler leaves four bytes between the members; nobody has written them. */
+/* The compiler leaves four bytes of padding between the members, which are uninitialized. */
 #include "gbpf/gbpf.bpf.h"
 
 struct id {

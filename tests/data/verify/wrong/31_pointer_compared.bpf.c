@@ -1,4 +1,4 @@
-/* Whether an address is large tells something about it. */
+/* A comparison of an address with a number would reveal the address. */
 #include "gbpf/gbpf.bpf.h"
 
 struct {
