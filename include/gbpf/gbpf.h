@@ -32,15 +32,15 @@ struct gbpf;
 
 /* Exit codes of programs for a failed call: gbpf_error.exit. */
 enum gbpf_exit {
-	GBPF_EXIT_OK = 0,
-	GBPF_EXIT_FAILED = 1,
-	GBPF_EXIT_USAGE = 2,
-	GBPF_EXIT_UNREACHABLE = 3, /* no daemon */
-	GBPF_EXIT_REFUSED = 4,	   /* the verifier said no */
-	GBPF_EXIT_NOT_FOUND = 5,
-	GBPF_EXIT_PERMISSION = 6,
-	GBPF_EXIT_LIMIT = 7,
-	GBPF_EXIT_TIMEOUT = 8,
+	GBPF_CODE_OK = 0,
+	GBPF_CODE_FAILED = 1,
+	GBPF_CODE_USAGE = 2,
+	GBPF_CODE_UNREACHABLE = 3, /* no daemon */
+	GBPF_CODE_REFUSED = 4,	   /* refused by the verifier */
+	GBPF_CODE_NOT_FOUND = 5,
+	GBPF_CODE_PERMISSION = 6,
+	GBPF_CODE_LIMIT = 7,
+	GBPF_CODE_TIMEOUT = 8,
 };
 
 /* Error of the last call. No text is NULL; hint and detail may be empty. Valid until the next call

@@ -410,7 +410,7 @@ void cli_doctor_check_daemon(struct cli_doctor *d)
 				h->device, h->protocol, h->off ? "; it is switched off" : "");
 		check_namespace(d, g, h->pid);
 		check_controls(d, g);
-	} else if (e->exit == GBPF_EXIT_UNREACHABLE && err != -EPROTONOSUPPORT &&
+	} else if (e->exit == GBPF_CODE_UNREACHABLE && err != -EPROTONOSUPPORT &&
 		   err != -ETIMEDOUT) {
 		cli_doctor_find(d, DOCTOR_NOTE, "daemon", NULL, "none runs: gbpf run starts one");
 	} else {

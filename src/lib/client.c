@@ -39,17 +39,17 @@ static int fail_connect(struct gbpf *g, int err)
 	switch (err) {
 	case -ENOENT:
 	case -ECONNREFUSED:
-		return lib_fail(g, -ECONNREFUSED, GBPF_EXIT_UNREACHABLE, "unreachable",
+		return lib_fail(g, -ECONNREFUSED, GBPF_CODE_UNREACHABLE, "unreachable",
 				"Start it with `gbpfd`, or let `gbpf run` start one",
 				"gbpfd is not running: no process listens on %s", g->socket);
 	case -EACCES:
 	case -EPERM:
 		return lib_fail(
-			g, err, GBPF_EXIT_PERMISSION, "permission",
+			g, err, GBPF_CODE_PERMISSION, "permission",
 			"That gbpfd belongs to another user: run as that user, or with sudo",
 			"not allowed to reach %s", g->socket);
 	default:
-		return lib_fail(g, err, GBPF_EXIT_UNREACHABLE, "unreachable",
+		return lib_fail(g, err, GBPF_CODE_UNREACHABLE, "unreachable",
 				err == -ENAMETOOLONG ? "Set GBPF_RUNTIME_DIR to a shorter path"
 						     : "Set GBPF_RUNTIME_DIR to a folder",
 				"cannot reach gbpfd on %s: %s", g->socket, strerror(-err));
@@ -73,7 +73,7 @@ static int dial(struct gbpf *g, uint64_t deadline)
 
 	while ((fd = unix_connect(g->socket, SOCK_STREAM | SOCK_NONBLOCK)) == -EAGAIN) {
 		if (clock_now_ns() >= deadline) {
-			return lib_fail(g, -ETIMEDOUT, GBPF_EXIT_TIMEOUT, "timeout",
+			return lib_fail(g, -ETIMEDOUT, GBPF_CODE_TIMEOUT, "timeout",
 					"Is gbpfd stopped?",
 					"gbpfd does not accept connections on %s", g->socket);
 		}
@@ -81,7 +81,7 @@ static int dial(struct gbpf *g, uint64_t deadline)
 	}
 	if (fd >= 0 && !is_trusted(fd)) {
 		fd_close(fd);
-		return lib_fail(g, -EPERM, GBPF_EXIT_PERMISSION, "permission",
+		return lib_fail(g, -EPERM, GBPF_CODE_PERMISSION, "permission",
 				"Set GBPF_RUNTIME_DIR, and check which user created that folder",
 				"the listener on %s belongs to another user", g->socket);
 	}
@@ -238,7 +238,7 @@ EXPORT int gbpf_call(struct gbpf *g, const char *method, const char *params, int
 
 	if (params && !json_is_object(p)) {
 		json_decref(p);
-		return lib_fail(g, -EINVAL, GBPF_EXIT_USAGE, "usage", NULL,
+		return lib_fail(g, -EINVAL, GBPF_CODE_USAGE, "usage", NULL,
 				"parameters of %s are not a JSON object", method);
 	}
 	return lib_text(g, method, p, fd, ret_json);
@@ -279,7 +279,7 @@ EXPORT int gbpf_open(struct gbpf **ret, const char *runtime_dir, unsigned flags)
 	g->timeout_ms = DEFAULT_TIMEOUT_MS;
 	lib_ok(g);
 	if (set_paths(g, runtime_dir) < 0) {
-		return lib_fail(g, -ENAMETOOLONG, GBPF_EXIT_USAGE, "usage",
+		return lib_fail(g, -ENAMETOOLONG, GBPF_CODE_USAGE, "usage",
 				"Set GBPF_RUNTIME_DIR to a shorter path",
 				"the path of the runtime directory is too long");
 	}

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-static const struct gbpf_error no_memory = { -ENOMEM,  GBPF_EXIT_FAILED,
+static const struct gbpf_error no_memory = { -ENOMEM,  GBPF_CODE_FAILED,
 					     "memory", "out of memory",
 					     "",       "" };
 
@@ -29,7 +29,7 @@ static void clear(struct gbpf *g)
 void lib_ok(struct gbpf *g)
 {
 	clear(g);
-	publish(g, 0, GBPF_EXIT_OK);
+	publish(g, 0, GBPF_CODE_OK);
 }
 
 int lib_fail(struct gbpf *g, int err, int exit_code, const char *code, const char *hint,
@@ -64,9 +64,9 @@ static int errno_of(int exit_code, const char *code)
 			{ "busy", -EBUSY },
 			{ "version", -EPROTONOSUPPORT } };
 	static const int by_exit[] = {
-		[GBPF_EXIT_USAGE] = -EINVAL,	 [GBPF_EXIT_REFUSED] = -EACCES,
-		[GBPF_EXIT_NOT_FOUND] = -ENOENT, [GBPF_EXIT_PERMISSION] = -EPERM,
-		[GBPF_EXIT_LIMIT] = -E2BIG,	 [GBPF_EXIT_TIMEOUT] = -ETIMEDOUT
+		[GBPF_CODE_USAGE] = -EINVAL,	 [GBPF_CODE_REFUSED] = -EACCES,
+		[GBPF_CODE_NOT_FOUND] = -ENOENT, [GBPF_CODE_PERMISSION] = -EPERM,
+		[GBPF_CODE_LIMIT] = -E2BIG,	 [GBPF_CODE_TIMEOUT] = -ETIMEDOUT
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(by_code); i++) {
@@ -90,7 +90,7 @@ static void add_text(struct buf *b, const json_t *error, const char *key)
 int lib_fail_json(struct gbpf *g, const json_t *error)
 {
 	json_int_t code = json_integer_value(json_object_get(error, "exit"));
-	int exit_code = code > 0 && code < 126 ? (int)code : GBPF_EXIT_FAILED;
+	int exit_code = code > 0 && code < 126 ? (int)code : GBPF_CODE_FAILED;
 
 	clear(g);
 	add_text(&g->code, error, "code");

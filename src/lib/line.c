@@ -24,7 +24,7 @@ void lib_disconnect(struct gbpf *g)
 static int lost(struct gbpf *g, int err)
 {
 	lib_disconnect(g);
-	return lib_fail(g, err, GBPF_EXIT_UNREACHABLE, "unreachable",
+	return lib_fail(g, err, GBPF_CODE_UNREACHABLE, "unreachable",
 			"See gbpfd.log in that directory", "gbpfd closed the connection of %s",
 			g->socket);
 }
@@ -47,7 +47,7 @@ static int wait_for(struct gbpf *g, short what, uint64_t deadline, bool interrup
 		}
 		if (n < 0 && errno == EINTR) {
 			if (interruptible) {
-				return lib_fail(g, -EINTR, GBPF_EXIT_FAILED, "interrupted", NULL,
+				return lib_fail(g, -EINTR, GBPF_CODE_FAILED, "interrupted", NULL,
 						"interrupted");
 			}
 			continue;
@@ -56,7 +56,7 @@ static int wait_for(struct gbpf *g, short what, uint64_t deadline, bool interrup
 			return lost(g, -errno);
 		}
 		lib_disconnect(g); /* a late answer must not be taken for the next request's */
-		return lib_fail(g, -ETIMEDOUT, GBPF_EXIT_TIMEOUT, "timeout",
+		return lib_fail(g, -ETIMEDOUT, GBPF_CODE_TIMEOUT, "timeout",
 				"Is gbpfd stopped or overloaded? A longer --timeout may help",
 				"gbpfd did not answer in time on %s", g->socket);
 	}
@@ -144,7 +144,7 @@ int lib_read_line(struct gbpf *g, uint64_t deadline, bool interruptible, json_t 
 		}
 		if (err < 0 || g->in.len > CLIENT_MAX_ANSWER) {
 			lib_disconnect(g);
-			return lib_fail(g, -EBADMSG, GBPF_EXIT_FAILED, "protocol",
+			return lib_fail(g, -EBADMSG, GBPF_CODE_FAILED, "protocol",
 					"Is that socket gbpfd's?",
 					"the answer on %s is not a line of JSON", g->socket);
 		}

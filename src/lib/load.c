@@ -60,18 +60,18 @@ EXPORT int gbpf_policy_load_watched(struct gbpf *g, const void *elf, size_t byte
 	json_t *p;
 
 	if (!bytes) {
-		return lib_fail(g, -EINVAL, GBPF_EXIT_FAILED, "elf",
+		return lib_fail(g, -EINVAL, GBPF_CODE_FAILED, "elf",
 				"Build it with clang -target bpf -mcpu=v3 -g -O2 -c",
 				"the object of %s is empty", name);
 	}
 	if (bytes > GBPF_OBJECT_MAX_BYTES) {
-		return lib_fail(g, -E2BIG, GBPF_EXIT_LIMIT, "limit", NULL,
+		return lib_fail(g, -E2BIG, GBPF_CODE_LIMIT, "limit", NULL,
 				"the object of %s has more than %u MiB", name,
 				GBPF_OBJECT_MAX_BYTES >> 20);
 	}
 	p = json_pack("{s:s,s:b}", "name", name, "swap", !!(flags & GBPF_LOAD_SWAP));
 	if (!p) {
-		return lib_fail(g, -EINVAL, GBPF_EXIT_USAGE, "usage", NULL,
+		return lib_fail(g, -EINVAL, GBPF_CODE_USAGE, "usage", NULL,
 				"a policy's name must be UTF-8");
 	}
 	if (rollback_if) {
@@ -84,7 +84,7 @@ EXPORT int gbpf_policy_load_watched(struct gbpf *g, const void *elf, size_t byte
 	fd = make_memfd(elf, bytes);
 	if (fd < 0) {
 		json_decref(p);
-		return lib_fail(g, fd, GBPF_EXIT_FAILED, "memory", NULL,
+		return lib_fail(g, fd, GBPF_CODE_FAILED, "memory", NULL,
 				"cannot hand over the object: %s", strerror(-fd));
 	}
 	g->timeout_ms = timeout ? MAX(timeout, LOAD_TIMEOUT_MS) : 0;
@@ -114,16 +114,16 @@ static int fail_read(struct gbpf *g, const char *path, int err)
 {
 	switch (err) {
 	case -ENOENT:
-		return lib_fail(g, err, GBPF_EXIT_NOT_FOUND, "not-found",
+		return lib_fail(g, err, GBPF_CODE_NOT_FOUND, "not-found",
 				"Check the path of the .bpf.o", "%s does not exist", path);
 	case -EACCES:
-		return lib_fail(g, -EPERM, GBPF_EXIT_PERMISSION, "permission", NULL,
+		return lib_fail(g, -EPERM, GBPF_CODE_PERMISSION, "permission", NULL,
 				"not allowed to read %s", path);
 	case -EFBIG:
-		return lib_fail(g, -E2BIG, GBPF_EXIT_LIMIT, "limit", NULL,
+		return lib_fail(g, -E2BIG, GBPF_CODE_LIMIT, "limit", NULL,
 				"%s has more than %u MiB", path, GBPF_OBJECT_MAX_BYTES >> 20);
 	default:
-		return lib_fail(g, err, GBPF_EXIT_FAILED, "read", NULL, "cannot read %s: %s", path,
+		return lib_fail(g, err, GBPF_CODE_FAILED, "read", NULL, "cannot read %s: %s", path,
 				strerror(-err));
 	}
 }

@@ -180,21 +180,21 @@ static int launch(struct gbpf *g, const struct gbpf_start_options *o, uint64_t d
 	int p[2], err;
 
 	if (pipe2(p, O_CLOEXEC) < 0) {
-		return lib_fail(g, -errno, GBPF_EXIT_FAILED, "start", NULL,
+		return lib_fail(g, -errno, GBPF_CODE_FAILED, "start", NULL,
 				"cannot make a pipe: %s", strerror(errno));
 	}
 	err = prepare(g, &s, o, p[1]);
 	if (!err && access(s.program, X_OK) < 0) {
-		err = lib_fail(g, -errno, GBPF_EXIT_NOT_FOUND, "start",
+		err = lib_fail(g, -errno, GBPF_CODE_NOT_FOUND, "start",
 			       "Set GBPF_BINDIR to the folder of gbpfd", "cannot run %s: %s",
 			       s.program, strerror(errno));
 	} else if (err) {
-		lib_fail(g, err, GBPF_EXIT_FAILED, "start", NULL, "the path of gbpfd is too long");
+		lib_fail(g, err, GBPF_CODE_FAILED, "start", NULL, "the path of gbpfd is too long");
 	}
 	if (!err) {
 		err = spawn(&s, p[1]);
 		if (err) {
-			lib_fail(g, err, GBPF_EXIT_FAILED, "start", NULL,
+			lib_fail(g, err, GBPF_CODE_FAILED, "start", NULL,
 				 "cannot start a process: %s", strerror(-err));
 		}
 	}
@@ -203,11 +203,11 @@ static int launch(struct gbpf *g, const struct gbpf_start_options *o, uint64_t d
 		err = await_ready(p[0], deadline, text, sizeof(text));
 		text[strcspn(text, "\n")] = 0;
 		if (err == -ETIMEDOUT) {
-			lib_fail(g, err, GBPF_EXIT_TIMEOUT, "start",
+			lib_fail(g, err, GBPF_CODE_TIMEOUT, "start",
 				 "See gbpfd.log in the runtime directory",
 				 "gbpfd was started and did not get ready in time (%s)", g->dir);
 		} else if (err) {
-			lib_fail(g, err, GBPF_EXIT_FAILED, "start",
+			lib_fail(g, err, GBPF_CODE_FAILED, "start",
 				 text[0] ? NULL : "See gbpfd.log in the runtime directory",
 				 "gbpfd did not start: %s",
 				 text[0] ? text : "it exited without an error message");
@@ -223,7 +223,7 @@ static int make_dir(struct gbpf *g)
 	bool fits = strlen(g->socket) < sizeof(((struct sockaddr_un *)0)->sun_path);
 	int err = fits ? path_make_private(g->dir, path_runtime_mode()) : -ENAMETOOLONG;
 
-	return err ? lib_fail(g, err, GBPF_EXIT_FAILED, "start",
+	return err ? lib_fail(g, err, GBPF_CODE_FAILED, "start",
 			      err == -ENAMETOOLONG ? "Set GBPF_RUNTIME_DIR to a shorter path"
 						   : "Set GBPF_RUNTIME_DIR to a directory of "
 						     "your own, or run as root",
@@ -241,7 +241,7 @@ static int take_lock(struct gbpf *g, uint64_t deadline)
 	if (fd < 0) {
 		err = -errno;
 		return lib_fail(
-			g, err, err == -EACCES ? GBPF_EXIT_PERMISSION : GBPF_EXIT_FAILED, "start",
+			g, err, err == -EACCES ? GBPF_CODE_PERMISSION : GBPF_CODE_FAILED, "start",
 			err == -ENOSPC ? "Free space there, or set GBPF_RUNTIME_DIR"
 				       : "Set GBPF_RUNTIME_DIR to a directory of your own",
 			"cannot write to the runtime directory %s: %s", g->dir, strerror(-err));
@@ -255,7 +255,7 @@ static int take_lock(struct gbpf *g, uint64_t deadline)
 		if (err) {
 			fd_close(fd);
 			return lib_fail(
-				g, err, GBPF_EXIT_TIMEOUT, "start", NULL,
+				g, err, GBPF_CODE_TIMEOUT, "start", NULL,
 				"another process is starting gbpfd in %s and does not finish",
 				g->dir);
 		}

@@ -270,7 +270,7 @@ static int as_nobody(struct gd *d, gid_t group)
 	}
 	for (size_t i = 0; i < sizeof(forbidden) / sizeof(forbidden[0]); i++) {
 		if (gbpf_call(g, forbidden[i], NULL, -1, NULL) != -EPERM ||
-		    gbpf_last_error(g)->exit != GBPF_EXIT_PERMISSION) {
+		    gbpf_last_error(g)->exit != GBPF_CODE_PERMISSION) {
 			return 2;
 		}
 	}

@@ -132,7 +132,7 @@ static void no_listener_is_reported(void **state)
 	struct gbpf *g;
 
 	assert_int_equal(gbpf_open(&g, w->dir, 0), -ECONNREFUSED);
-	assert_int_equal(gbpf_last_error(g)->exit, GBPF_EXIT_UNREACHABLE);
+	assert_int_equal(gbpf_last_error(g)->exit, GBPF_CODE_UNREACHABLE);
 	assert_string_equal(gbpf_last_error(g)->code, "unreachable");
 	assert_non_null(strstr(gbpf_last_error(g)->message, w->dir));
 	assert_true(strlen(gbpf_last_error(g)->hint) > 0);
@@ -238,7 +238,7 @@ static void silence_is_a_timeout(void **state)
 	begin_ns = clock_now_ns();
 	assert_int_equal(gbpf_status(g, NULL), -ETIMEDOUT);
 	assert_true(clock_now_ns() - begin_ns >= 50000000u);
-	assert_int_equal(gbpf_last_error(g)->exit, GBPF_EXIT_TIMEOUT);
+	assert_int_equal(gbpf_last_error(g)->exit, GBPF_CODE_TIMEOUT);
 	gbpf_close(g);
 	end(w);
 }
@@ -256,7 +256,7 @@ static void a_lost_connection_is_made_again(void **state)
 	begin(w);
 	assert_int_equal(gbpf_open(&g, w->dir, 0), 0);
 	assert_int_equal(gbpf_status(g, NULL), -ECONNRESET);
-	assert_int_equal(gbpf_last_error(g)->exit, GBPF_EXIT_UNREACHABLE);
+	assert_int_equal(gbpf_last_error(g)->exit, GBPF_CODE_UNREACHABLE);
 	assert_int_equal(gbpf_status(g, NULL), 0);
 	gbpf_close(g);
 	end(w);
@@ -366,7 +366,7 @@ static void wrong_parameters_never_leave(void **state)
 	assert_int_equal(gbpf_open(&g, w->dir, GBPF_OPEN_NO_CONNECT), 0);
 	assert_int_equal(gbpf_call(g, "ps", "[1]", -1, NULL), -EINVAL);
 	assert_int_equal(gbpf_call(g, "ps", "{", -1, NULL), -EINVAL);
-	assert_int_equal(gbpf_last_error(g)->exit, GBPF_EXIT_USAGE);
+	assert_int_equal(gbpf_last_error(g)->exit, GBPF_CODE_USAGE);
 	assert_int_equal(gbpf_policy_load_bytes(g, "x", GBPF_OBJECT_MAX_BYTES + 1, "n", 0, NULL),
 			 -E2BIG);
 	assert_int_equal(gbpf_policy_load_bytes(g, "x", 1, "\xff", 0, NULL), -EINVAL);
@@ -524,7 +524,7 @@ static void a_gbpfd_that_always_ends_is_not_started_for_ever(void **state)
 		write_script(w, scripts[i]);
 		assert_int_equal(gbpf_open(&g, w->dir, GBPF_OPEN_NO_CONNECT), 0);
 		assert_true(gbpf_start_daemon(g, &o) < 0);
-		assert_int_not_equal(gbpf_last_error(g)->exit, GBPF_EXIT_TIMEOUT);
+		assert_int_not_equal(gbpf_last_error(g)->exit, GBPF_CODE_TIMEOUT);
 		gbpf_close(g);
 	}
 }
