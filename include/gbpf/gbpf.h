@@ -31,7 +31,7 @@ extern "C" {
 struct gbpf;
 
 /* Exit codes of programs for a failed call: gbpf_error.exit. */
-enum gbpf_exit {
+enum gbpf_code {
 	GBPF_CODE_OK = 0,
 	GBPF_CODE_FAILED = 1,
 	GBPF_CODE_USAGE = 2,

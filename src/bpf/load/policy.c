@@ -10,11 +10,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "bpf/load/jit/jit.h"
-
-enum {
-#define GBPF_MAP_TYPE(id, name, ops, doc) GBPF_MAP_##name = id,
-#include "gbpf/hooks.def"
-};
+#include "bpf/run/map/map_type.h"
 
 #define FIRST_CODE_BYTES (64u << 10)
 #define MAX_CODE_BYTES (EBPF_MAX_IMAGE_BYTES / 2)
@@ -95,8 +91,8 @@ static int compile(struct build *c, const struct ebpf_code *prog, uint32_t *ret_
 {
 	*ret_offset = UINT32_MAX;
 	for (;;) {
-		int at = ebpf_jit_compile(prog, c->maps, c->out->object.n_maps, c->code,
-					  c->code_cap, &c->code_bytes);
+		int at = ebpf_jit_compile(&ebpf_target_x86, prog, c->maps, c->out->object.n_maps,
+					  c->code, c->code_cap, &c->code_bytes);
 
 		if (at >= 0) {
 			*ret_offset = (uint32_t)at;
@@ -236,7 +232,7 @@ void ebpf_built_finish(struct ebpf_built *b)
  */
 static void init_map(uint8_t *at, const struct ebpf_map *m, const void *init)
 {
-	uint32_t n = m->type == GBPF_MAP_ARRAY_OF_MAPS ? m->max_entries : 1;
+	uint32_t n = ebpf_map_type_has(m->type, EBPF_MAP_MAPS) ? m->max_entries : 1;
 
 	for (uint32_t i = 0; i < n; i++) {
 		memcpy(at + (size_t)i * m->stride,

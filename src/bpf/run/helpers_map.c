@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "bpf/run/map/map_int.h"
+#include "bpf/run/map/map_type.h"
 
 static uint64_t result(struct ebpf_env *env, int r)
 {
@@ -22,7 +22,7 @@ EBPF_HELPER(bpf_map_update_elem)
 	int r = ebpf_map_update(m, ebpf_helper_ptr(a2), ebpf_helper_ptr(a3), a4);
 
 	/* An index beyond the end of an array is always an error. */
-	if (r < 0 && (m->type == GBPF_MAP_ARRAY || m->type == GBPF_MAP_THREAD_ARRAY)) {
+	if (r < 0 && (m->ops->traits & EBPF_MAP_INDEXED)) {
 		return ebpf_helper_failed(env, r);
 	}
 	return result(env, r);
@@ -91,14 +91,13 @@ static uint64_t each_hash(const struct ebpf_map *m, uint64_t fn, uint64_t arg, s
 	uint64_t n = 0;
 
 	for (uint32_t i = 0; m->data && i < m->max_entries; i++) {
-		uint8_t *e = ebpf_elem_at(m, i);
+		void *key, *value;
 
-		if (!hash_present(m, i)) {
+		if (!ebpf_map_element(m, i, &key, &value)) {
 			continue;
 		}
 		n++;
-		if (ebpf_call_back(fn, (uintptr_t)m, (uintptr_t)(e + m->key_off),
-				   (uintptr_t)(e + m->value_off), arg, env)) {
+		if (ebpf_call_back(fn, (uintptr_t)m, (uintptr_t)key, (uintptr_t)value, arg, env)) {
 			break;
 		}
 	}
@@ -109,18 +108,11 @@ EBPF_HELPER(bpf_for_each_map_elem)
 {
 	const struct ebpf_map *m = ebpf_helper_ptr(a1);
 
-	if (a4) {
+	if (a4 || !(m->ops->traits & EBPF_MAP_IN_PLACE)) {
 		return ebpf_helper_failed(env, -EINVAL);
 	}
-	switch (m->type) {
-	case GBPF_MAP_ARRAY:
-		return each_array(m, a2, a3, env);
-	case GBPF_MAP_HASH:
-	case GBPF_MAP_LRU_HASH:
-		return each_hash(m, a2, a3, env);
-	default:
-		return ebpf_helper_failed(env, -EINVAL);
-	}
+	return m->ops->traits & EBPF_MAP_HASHED ? each_hash(m, a2, a3, env)
+						: each_array(m, a2, a3, env);
 }
 
 static void *tenant_region(struct ebpf_env *env, const struct ebpf_map *m, uint64_t tenant)
@@ -138,7 +130,7 @@ EBPF_HELPER(gbpf_tenant_lookup)
 	uint8_t *base = tenant_region(env, m, a2);
 	struct ebpf_map at;
 
-	if (!base || m->type == GBPF_MAP_THREAD_ARRAY) {
+	if (!base || (m->ops->traits & EBPF_MAP_PER_THREAD)) {
 		return 0;
 	}
 	ebpf_map_at(&at, m, base);
@@ -152,7 +144,7 @@ EBPF_HELPER(gbpf_thread_sum)
 	uint8_t *base = tenant_region(env, m, a2);
 	struct ebpf_map at;
 
-	if (!base || m->type != GBPF_MAP_THREAD_ARRAY || index >= m->max_entries) {
+	if (!base || !(m->ops->traits & EBPF_MAP_PER_THREAD) || index >= m->max_entries) {
 		return 0;
 	}
 	ebpf_map_at(&at, m, base);

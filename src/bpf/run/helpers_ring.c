@@ -4,7 +4,7 @@
 
 #include <errno.h>
 
-#include "bpf/run/map/map_int.h"
+#include "bpf/run/map/map_type.h"
 #include "bpf/run/map/ring.h"
 
 EBPF_HELPER(bpf_ringbuf_output)

@@ -12,11 +12,11 @@
 #include "base/compiler.h"
 #include "base/shm.h"
 #include "bpf/run/decode.h"
+#include "bpf/run/map/map_type.h"
 #include "bpf/run/exec_mem.h"
 
 #define PAGE 4096u
 #define GBPF_CONST(name, value, doc) enum { name = value };
-#define GBPF_MAP_TYPE(id, name, value, doc) enum { GBPF_MAP_##name = id };
 #include "gbpf/hooks.def"
 
 enum side { LOCAL, DAEMON };

@@ -26,7 +26,6 @@
 #include "gen.h"
 
 #define GBPF_CONST(name, value, doc) enum { name = value };
-#define GBPF_MAP_TYPE(id, name, ops, doc) enum { GBPF_MAP_##name = id };
 #include "gbpf/hooks.def"
 
 #define PROGRAMS 6000

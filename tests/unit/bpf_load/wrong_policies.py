@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """wrong_policies.py GBPF CLANG FOLDER [--update]
 
-Policies as people get them wrong: what `gbpf policy check` says of each NN_name.bpf.c, word for word, is what NN_name.expected
-says. --update writes it anew; read every change as somebody who has never seen gBPF would."""
+Common mistakes in policies: the output of `gbpf policy check` on each NN_name.bpf.c equals NN_name.expected. --update rewrites
+the expected files; review every change from the view of a new user."""
 import pathlib
 import subprocess
 import sys
@@ -12,7 +12,7 @@ LEAST = 40
 
 
 def message(gbpf, clang, source, tmp):
-	"""The object is made beside the source's name, so that no path of this machine gets into the text."""
+	"""Compiles and checks in the source's folder, so that no path of this machine appears in the text."""
 	made = subprocess.run([clang, '-target', 'bpf', '-mcpu=v3', '-O2', '-g', '-w', f'-I{INCLUDE}', f'-ffile-prefix-map={source.parent}/=',
 		'-c', source.name, '-o', str(tmp / source.with_suffix('.o').name)], cwd=source.parent, capture_output=True, text=True)
 	if made.returncode:

@@ -101,7 +101,8 @@ static void all_give(unsigned n_tails, uint64_t expected)
 	test_env_reset(&t);
 	assert_int_equal(ebpf_interp_code(&code, ctx, &t.env), expected);
 	assert_int_equal(ctx[0], left);
-	entry = ebpf_jit_compile(&code, t.env.maps, t.env.n_maps, pool.plain, pool.cap, &pool.len);
+	entry = ebpf_jit_compile(&ebpf_target_x86, &code, t.env.maps, t.env.n_maps, pool.plain,
+				 pool.cap, &pool.len);
 	assert_true(entry >= 0);
 	assert_int_equal(pool_map(&pool), 0);
 	memset(ctx, 0, sizeof(ctx));
@@ -252,9 +253,9 @@ static void only_roots_make_tail_calls(void **state)
 	tails[0] = (struct ebpf_tail_at){ 0, 1, at("next") };
 	assert_int_equal(checked(1, &r0), -EINVAL);
 	assert_int_equal(ebpf_interp_code(&code, ctx, &t.env), 0);
-	assert_int_equal(
-		ebpf_jit_compile(&code, t.env.maps, t.env.n_maps, pool.plain, pool.cap, &pool.len),
-		-EINVAL);
+	assert_int_equal(ebpf_jit_compile(&ebpf_target_x86, &code, t.env.maps, t.env.n_maps,
+					  pool.plain, pool.cap, &pool.len),
+			 -EINVAL);
 }
 
 static void tables_are_checked(void **state)
@@ -263,21 +264,26 @@ static void tables_are_checked(void **state)
 
 	code.n = assemble("ldmap r2, 0; mov r3, 1; call 12; callf f; exit; f:; mov r0, 1; exit");
 	tails[0] = (struct ebpf_tail_at){ 0, 1, code.n };
-	assert_int_equal(ebpf_jit_compile(&code, t.env.maps, 2, pool.plain, pool.cap, &pool.len),
+	assert_int_equal(ebpf_jit_compile(&ebpf_target_x86, &code, t.env.maps, 2, pool.plain,
+					  pool.cap, &pool.len),
 			 -EINVAL);
 	tails[0] = (struct ebpf_tail_at){ 0, 1, 1 }; /* a second half */
-	assert_int_equal(ebpf_jit_compile(&code, t.env.maps, 2, pool.plain, pool.cap, &pool.len),
+	assert_int_equal(ebpf_jit_compile(&ebpf_target_x86, &code, t.env.maps, 2, pool.plain,
+					  pool.cap, &pool.len),
 			 -EINVAL);
 	tails[0] = (struct ebpf_tail_at){
 		0, 1, 2
 	}; /* the instruction before falls through into the target */
-	assert_int_equal(ebpf_jit_compile(&code, t.env.maps, 2, pool.plain, pool.cap, &pool.len),
+	assert_int_equal(ebpf_jit_compile(&ebpf_target_x86, &code, t.env.maps, 2, pool.plain,
+					  pool.cap, &pool.len),
 			 -EINVAL);
 	tails[0] = (struct ebpf_tail_at){ 2, 1, at("f") };
-	assert_int_equal(ebpf_jit_compile(&code, t.env.maps, 2, pool.plain, pool.cap, &pool.len),
+	assert_int_equal(ebpf_jit_compile(&ebpf_target_x86, &code, t.env.maps, 2, pool.plain,
+					  pool.cap, &pool.len),
 			 -EINVAL);
 	tails[0] = (struct ebpf_tail_at){ 0, 1, at("f") }; /* it is called, too */
-	assert_int_equal(ebpf_jit_compile(&code, t.env.maps, 2, pool.plain, pool.cap, &pool.len),
+	assert_int_equal(ebpf_jit_compile(&ebpf_target_x86, &code, t.env.maps, 2, pool.plain,
+					  pool.cap, &pool.len),
 			 -ENOTSUP);
 }
 
@@ -298,7 +304,8 @@ static void many_calls_through_a_large_table_are_interpreted(void **state)
 	for (unsigned i = 0; i < ENTRIES; i++) {
 		large[i] = (struct ebpf_tail_at){ 0, i, CALLS + 1 };
 	}
-	assert_int_equal(ebpf_jit_compile(&code, t.env.maps, 2, pool.plain, pool.cap, &pool.len),
+	assert_int_equal(ebpf_jit_compile(&ebpf_target_x86, &code, t.env.maps, 2, pool.plain,
+					  pool.cap, &pool.len),
 			 -ENOTSUP);
 }
 

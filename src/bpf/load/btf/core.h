@@ -5,11 +5,12 @@
 
 #include <bpf/btf.h>
 
-#include "bpf/load/elf/object_int.h"
+#include "base/buf.h"
 
 #define CORE_MAX_PATH 64u
+#define CORE_MAX_NAME 256u /* length of names of types and members, with the terminator */
 
-/* The kinds of .BTF.ext's CO-RE records. */
+/* Kinds of CO-RE records in .BTF.ext. */
 enum ebpf_core_kind {
 	CORE_FIELD_OFFSET,
 	CORE_FIELD_SIZE,
@@ -45,6 +46,8 @@ struct ebpf_core_path {
  * broken. */
 const struct btf_type *ebpf_core_resolve(const struct btf *btf, uint32_t id, uint32_t *ret_id);
 const char *ebpf_core_name(const struct btf *btf, uint32_t off);
+/* Returns the length of a name without its ___flavour. */
+size_t ebpf_core_essential(const char *name);
 
 /* Parses the access string of a record. Returns 0, or -EINVAL if it does not fit the type. */
 int ebpf_core_parse(struct ebpf_core_path *path, const struct btf *btf, uint32_t type,

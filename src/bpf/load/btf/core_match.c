@@ -176,6 +176,18 @@ int ebpf_core_parse(struct ebpf_core_path *p, const struct btf *btf, uint32_t ty
 	return err;
 }
 
+size_t ebpf_core_essential(const char *name)
+{
+	size_t n = strnlen(name, CORE_MAX_NAME);
+
+	for (size_t i = 1; i + 3 <= n; i++) {
+		if (memcmp(name + i, "___", 3) == 0) {
+			return i;
+		}
+	}
+	return n;
+}
+
 static int same_essential(const char *a, const char *b)
 {
 	size_t n = ebpf_core_essential(a);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bpf/load/btf/core.h"
+#include "bpf/load/elf/object_int.h"
 
 extern const unsigned char gbpf_types_btf[];
 extern const unsigned gbpf_types_btf_bytes;

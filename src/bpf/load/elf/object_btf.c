@@ -64,18 +64,6 @@ const struct btf_type *ebpf_obj_btf_resolve(const struct ebpf_obj_parse *p, uint
 	return NULL;
 }
 
-size_t ebpf_core_essential(const char *name)
-{
-	size_t n = strnlen(name, OBJ_MAX_NAME);
-
-	for (size_t i = 1; i + 3 <= n; i++) {
-		if (memcmp(name + i, "___", 3) == 0) {
-			return i;
-		}
-	}
-	return n;
-}
-
 static int compare_var(const struct ebpf_obj_parse *p, uint32_t symbol, uint32_t section,
 		       const char *name)
 {

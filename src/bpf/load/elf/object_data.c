@@ -10,8 +10,6 @@
 enum {
 #define GBPF_CONST(name, value, doc) name = value,
 #include "gbpf/hooks.def"
-#define GBPF_MAP_TYPE(id, name, ops, doc) MAP_##name = id,
-#include "gbpf/hooks.def"
 };
 
 #define MAX_WALK 20000u /* members visited in one value type */
@@ -145,7 +143,7 @@ int ebpf_obj_find_lock(struct ebpf_obj_parse *p, const struct ebpf_map_def *d, u
 				    "locks are for maps that gbpfd alone uses: struct ",
 				    "bpf_spin_lock");
 	}
-	if (d->type != MAP_ARRAY && d->type != MAP_HASH && d->type != MAP_LRU_HASH) {
+	if (!ebpf_map_type_has(d->type, EBPF_MAP_IN_PLACE)) {
 		return refuse_value(&w, -EINVAL, "locks are for arrays and hash tables: struct ",
 				    "bpf_spin_lock");
 	}
@@ -224,7 +222,7 @@ static int data_map(struct ebpf_obj_parse *p, uint32_t section)
 	if (!d) {
 		return err;
 	}
-	d->type = MAP_ARRAY;
+	d->type = GBPF_MAP_ARRAY;
 	d->key_bytes = 4;
 	d->value_bytes = s->size > UINT32_MAX ? UINT32_MAX : (uint32_t)s->size;
 	d->max_entries = 1;

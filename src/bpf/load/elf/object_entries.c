@@ -6,11 +6,6 @@
 
 #include "bpf/load/elf/object_int.h"
 
-enum {
-#define GBPF_MAP_TYPE(id, name, ops, doc) MAP_##name = id,
-#include "gbpf/hooks.def"
-};
-
 static int same_shape(const struct ebpf_map_def *a, const struct ebpf_map_def *b)
 {
 	return a->type == b->type && a->key_bytes == b->key_bytes &&
@@ -129,8 +124,9 @@ static int entry(struct ebpf_obj_parse *p, const struct ebpf_obj_section *s, con
 				    ebpf_obj_symbol_name(p, sym));
 	}
 	where = sym->st_value + ebpf_obj_word_at(s, r->r_offset);
-	return d->type == MAP_PROG_ARRAY ? program_entry(p, at, r, (uint32_t)index, sym, where)
-					 : map_entry(p, at, r, (uint32_t)index, sym, where);
+	return ebpf_map_type_has(d->type, EBPF_MAP_PROGRAMS)
+		       ? program_entry(p, at, r, (uint32_t)index, sym, where)
+		       : map_entry(p, at, r, (uint32_t)index, sym, where);
 }
 
 /* Finds the shape for an array of maps without entries: any map with that shape determines it. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bpf/load/btf/core.h"
 #include "bpf/load/elf/object_int.h"
 
 static int func_order(const void *a, const void *b)

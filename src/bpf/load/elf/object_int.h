@@ -6,6 +6,7 @@
 
 #include "base/compiler.h"
 #include "bpf/load/elf/object.h"
+#include "bpf/run/map/map_type.h"
 
 struct btf;
 struct btf_type;
@@ -194,8 +195,6 @@ int ebpf_obj_read_btf(struct ebpf_obj_parse *p);
 const char *ebpf_obj_btf_name(const struct ebpf_obj_parse *p, uint32_t off);
 /* Returns the type after typedefs and qualifiers; NULL for void, broken ids and cycles. */
 const struct btf_type *ebpf_obj_btf_resolve(const struct ebpf_obj_parse *p, uint32_t id);
-/* A name without ___flavour: its length. */
-size_t ebpf_core_essential(const char *name);
 /* Sets the offsets of variables in their sections from the symbols (clang leaves them zero). */
 int ebpf_obj_place_variables(struct ebpf_obj_parse *p);
 /* Returns a symbol of a data or map section by name, or NULL. */

@@ -10,16 +10,6 @@
 enum {
 #define GBPF_CONST(name, value, doc) name = value,
 #include "gbpf/hooks.def"
-#define GBPF_MAP_TYPE(id, name, ops, doc) MAP_##name = id,
-#include "gbpf/hooks.def"
-};
-
-static const struct {
-	uint32_t id;
-	const char *name;
-} types[] = {
-#define GBPF_MAP_TYPE(id, name, ops, doc) { id, "GBPF_MAP_" #name },
-#include "gbpf/hooks.def"
 };
 
 /* A map declaration. */
@@ -126,36 +116,22 @@ static int member(struct declared *d, const struct btf_type *in, uint32_t i)
 }
 
 /* Completes the sizes that a declaration may leave out because its type determines them. */
-static const char *ebpf_map_type_name(uint32_t type)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
-		if (types[i].id == type) {
-			return types[i].name;
-		}
-	}
-	return NULL;
-}
-
-/* What authors leave out, since the type says it. */
 static void complete(struct declared *d)
 {
 	struct ebpf_map_def *def = d->def;
+	const struct ebpf_map_type *t = ebpf_map_type_of(def->type);
 
-	switch (def->type) {
-	case MAP_ARRAY_OF_MAPS:
-	case MAP_PROG_ARRAY:
+	if (!t) {
+		return;
+	}
+	if (t->traits & (EBPF_MAP_MAPS | EBPF_MAP_PROGRAMS)) {
 		def->value_bytes = def->value_bytes ? def->value_bytes : 4;
-		break;
-	case MAP_RINGBUF:
-		/* the type of its records is for those who print them */
+	} else if (t->traits & EBPF_MAP_RECORDS) {
+		/* only tools use the value type, to print records */
 		def->key_bytes = def->value_bytes = 0;
-		break;
-	case MAP_HISTOGRAM:
+	} else if (t->traits & EBPF_MAP_COUNTERS) {
 		def->key_bytes = def->key_bytes ? def->key_bytes : 4;
 		def->value_bytes = def->value_bytes ? def->value_bytes : 64 * 8;
-		break;
-	default:
-		break;
 	}
 }
 
@@ -165,41 +141,25 @@ static int refuse_map(struct ebpf_obj_parse *p, const struct ebpf_map_def *d, in
 	const char *known = ebpf_map_type_name(d->type);
 
 	return ebpf_obj_refuse(p, err, d->is_data ? d->name : ".maps", 0,
-			       "map %s: %s (%s, key %u, value "
+			       "map %s: %s (%s%s, key %u, value "
 			       "%u bytes, max_entries %u, map_flags 0x%x)",
-			       d->name, what, known ? known : "not known", d->key_bytes,
-			       d->value_bytes, d->max_entries, d->flags);
+			       d->name, what, known ? "GBPF_MAP_" : "type ",
+			       known ? known : "not known", d->key_bytes, d->value_bytes,
+			       d->max_entries, d->flags);
 }
 
 /* Refuses common mistakes with a specific message each; ebpf_map_check() refuses the rest. */
-static uint32_t ebpf_map_type_of(uint32_t type)
-{
-	switch (type) {
-	case MAP_ARRAY:
-	case MAP_THREAD_ARRAY:
-	case MAP_ARRAY_OF_MAPS:
-	case MAP_PROG_ARRAY:
-	case MAP_HISTOGRAM:
-		return 4;
-	default:
-		return 0;
-	}
-}
-
-/* The common mistakes, each by its name. What remains is for ebpf_map_check. */
 static int check_numbers(struct ebpf_obj_parse *p, const struct ebpf_map_def *d)
 {
-	uint32_t key = ebpf_map_type_of(d->type);
+	unsigned traits = ebpf_map_type_of(d->type)->traits;
 
-	if (key && d->key_bytes != key) {
+	if ((traits & EBPF_MAP_INDEXED) && d->key_bytes != 4) {
 		return refuse_map(p, d, -EINVAL, "the key of an array has 4 bytes");
 	}
-	if (d->type == MAP_QUEUE || d->type == MAP_STACK) {
-		if (d->key_bytes) {
-			return refuse_map(p, d, -EINVAL, "queues and stacks have no keys");
-		}
+	if ((traits & EBPF_MAP_KEYLESS) && d->key_bytes) {
+		return refuse_map(p, d, -EINVAL, "queues and stacks have no keys");
 	}
-	if (d->value_bytes == 0 && d->type != MAP_RINGBUF) {
+	if (d->value_bytes == 0 && !(traits & EBPF_MAP_RECORDS)) {
 		return refuse_map(p, d, -EINVAL, "no value type");
 	}
 	if (d->value_bytes > EBPF_MAX_VALUE_BYTES) {
@@ -208,47 +168,27 @@ static int check_numbers(struct ebpf_obj_parse *p, const struct ebpf_map_def *d)
 	if (d->max_entries == 0) {
 		return refuse_map(p, d, -EINVAL, "no max_entries");
 	}
-	if (d->type != MAP_RINGBUF && d->max_entries > EBPF_MAX_ENTRIES) {
+	if (!(traits & EBPF_MAP_RECORDS) && d->max_entries > EBPF_MAX_ENTRIES) {
 		return refuse_map(p, d, -E2BIG, "a map has at most 1000000 entries");
 	}
 	return 0;
-}
-
-/* What authors miss most often (ebpf_map_check decides). */
-static const char *what_suits(uint32_t type)
-{
-	switch (type) {
-	case MAP_RINGBUF:
-		return "a ring buffer has max_entries bytes, a power of two from 4096 on, no "
-		       "__type(key), and map_flags GBPF_F_TENANT, or GBPF_F_DAEMON for gbpfd's "
-		       "programs";
-	case MAP_HISTOGRAM:
-		return "declare it by GBPF_HISTOGRAM(name, rows)";
-	case MAP_THREAD_ARRAY:
-		return "it has u32 keys, values of whole 8 bytes, and map_flags GBPF_F_TENANT";
-	case MAP_LPM_TRIE:
-		return "its key is a struct of a u32, the length in bits, and the bytes";
-	case MAP_ARRAY:
-		return "arrays have u32 keys; GBPF_F_TENANT and GBPF_F_EPOCH stand alone";
-	default:
-		return "GBPF_F_TENANT stands alone, GBPF_F_EPOCH is for arrays; man 7 gbpf-policy "
-		       "has each type";
-	}
 }
 
 #define KNOWN_FLAGS (GBPF_F_TENANT | GBPF_F_DAEMON | GBPF_F_RDONLY | GBPF_F_EPOCH)
 
 int ebpf_obj_check_map(struct ebpf_obj_parse *p, const struct ebpf_map_def *d)
 {
+	const struct ebpf_map_type *type = ebpf_map_type_of(d->type);
 	struct ebpf_map_def whole;
 	int err;
 
-	if (!ebpf_map_type_name(d->type)) {
+	if (!type) {
 		struct buf names;
 
 		buf_init(&names);
-		for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
-			buf_printf(&names, "%sGBPF_MAP_%s", i ? ", " : "", types[i].name);
+		for (uint32_t i = 0; ebpf_map_type_name_at(i); i++) {
+			buf_printf(&names, "%sGBPF_MAP_%s", i ? ", " : "",
+				   ebpf_map_type_name_at(i));
 		}
 		report_hint(p->r, "types: %s", buf_text(&names));
 		buf_finish(&names);
@@ -265,10 +205,11 @@ int ebpf_obj_check_map(struct ebpf_obj_parse *p, const struct ebpf_map_def *d)
 		return err;
 	}
 	whole = *d;
-	whole.inner_1 = d->type == MAP_ARRAY_OF_MAPS; /* object_entries.c determines which map */
+	whole.inner_1 =
+		!!(type->traits & EBPF_MAP_MAPS); /* object_entries.c determines which map */
 	err = ebpf_map_check(&whole);
 	if (err) {
-		report_hint(p->r, "%s", what_suits(d->type));
+		report_hint(p->r, "%s", type->hint);
 		return refuse_map(p, d, err, "sizes or flags do not suit the type");
 	}
 	return 0;
@@ -338,7 +279,7 @@ static int read_inner(const struct declared *outer, struct ebpf_obj_map_at *at)
 	if (!outer->inner) {
 		return 0;
 	}
-	if (outer->def->type != MAP_ARRAY_OF_MAPS) {
+	if (!ebpf_map_type_has(outer->def->type, EBPF_MAP_MAPS)) {
 		return refuse_map(d.p, outer->def, -EINVAL,
 				  "only an array of maps has maps for values");
 	}
@@ -354,7 +295,8 @@ static int read_inner(const struct declared *outer, struct ebpf_obj_map_at *at)
 	if (err) {
 		return err;
 	}
-	if (d.values || d.def->type == MAP_ARRAY_OF_MAPS || d.def->type == MAP_PROG_ARRAY) {
+	if (d.values || ebpf_map_type_has(d.def->type, EBPF_MAP_MAPS) ||
+	    ebpf_map_type_has(d.def->type, EBPF_MAP_PROGRAMS)) {
 		return refuse_map(d.p, outer->def, -EINVAL,
 				  "the maps in an array of maps hold values, no maps or programs");
 	}
@@ -365,11 +307,11 @@ static int check_values(const struct declared *d)
 {
 	uint32_t type = d->def->type;
 
-	if (d->values && type != MAP_ARRAY_OF_MAPS && type != MAP_PROG_ARRAY) {
+	if (d->values && type != GBPF_MAP_ARRAY_OF_MAPS && type != GBPF_MAP_PROG_ARRAY) {
 		return refuse_map(d->p, d->def, -EINVAL,
 				  "values are initialized in arrays of maps and programs only");
 	}
-	if (type == MAP_ARRAY_OF_MAPS && !d->inner) {
+	if (type == GBPF_MAP_ARRAY_OF_MAPS && !d->inner) {
 		report_hint(d->p->r,
 			    "__array(values, struct { __uint(type, GBPF_MAP_ARRAY); ... })");
 		return refuse_map(d->p, d->def, -EINVAL, "the shape of its maps is not declared");

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bpf/load/btf/core.h"
 #include "bpf/load/elf/object_int.h"
 
 /* The hook that a member fills; hook NULL: not offered by this version. */

@@ -8,12 +8,7 @@
 
 #include "bpf/load/elf/object_int.h"
 
-enum {
-#define GBPF_MAP_TYPE(id, name, ops, doc) MAP_##name = id,
-#include "gbpf/hooks.def"
-};
-
-/* What is being put together for one program. */
+/* State of one program that is being built. */
 struct build {
 	struct ebpf_obj_parse *p;
 	struct ebpf_prog *prog;
@@ -183,7 +178,8 @@ static int map_reference(struct build *b, const struct spot *x, const Elf64_Sym 
 	in[0].src = EBPF_PSEUDO_MAP;
 	in[0].imm = (int32_t)at->map;
 	in[1].imm = 0;
-	if (p->o->maps[at->map].type == MAP_PROG_ARRAY && !(b->arrays >> at->map & 1)) {
+	if (ebpf_map_type_has(p->o->maps[at->map].type, EBPF_MAP_PROGRAMS) &&
+	    !(b->arrays >> at->map & 1)) {
 		return take_targets(b, x, at->map);
 	}
 	return 0;

@@ -9,7 +9,7 @@
 
 /* ---- liveness of registers ---- */
 
-static unsigned live_before(const struct jit *j, uint32_t pc)
+static unsigned live_before(const struct ebpf_jit *j, uint32_t pc)
 {
 	const struct ebpf_jit_note *note = &j->notes[pc];
 	struct ebpf_jit_uses u = ebpf_jit_uses_of(&j->insns[pc]);
@@ -19,7 +19,7 @@ static unsigned live_before(const struct jit *j, uint32_t pc)
 	       (note->key == KEY_IN_REGISTER ? R(note->key_reg) : 0);
 }
 
-static unsigned live_after(const struct jit *j, uint32_t pc)
+static unsigned live_after(const struct ebpf_jit *j, uint32_t pc)
 {
 	const struct ebpf_insn *i = &j->insns[pc];
 	unsigned live = R(10), op = EBPF_OP(i->code);
@@ -39,7 +39,7 @@ static unsigned live_after(const struct jit *j, uint32_t pc)
 
 /* Computes liveness by backward passes until nothing changes. After too many passes every register
  * counts as live. */
-static void find_live(struct jit *j)
+static void find_live(struct ebpf_jit *j)
 {
 	int again = 1;
 
@@ -57,7 +57,7 @@ static void find_live(struct jit *j)
 	}
 }
 
-static int dead_after(const struct jit *j, uint32_t pc, unsigned reg)
+static int dead_after(const struct ebpf_jit *j, uint32_t pc, unsigned reg)
 {
 	return !(j->notes[pc].live & R(reg));
 }
@@ -65,7 +65,7 @@ static int dead_after(const struct jit *j, uint32_t pc, unsigned reg)
 /* ---- classification ---- */
 
 /* Returns whether no jump enters the n instructions from at on, and none of them is joined yet. */
-static int together(const struct jit *j, uint32_t at, unsigned n)
+static int together(const struct ebpf_jit *j, uint32_t at, unsigned n)
 {
 	if (n > j->n - at) {
 		return 0;
@@ -130,7 +130,7 @@ struct address {
 };
 
 /* Matches [a = b;] a <<= k; followed by c = d; c += a, or a += d, or d += a. */
-static struct address scaled(const struct jit *j, uint32_t at)
+static struct address scaled(const struct ebpf_jit *j, uint32_t at)
 {
 	const struct ebpf_insn *i = &j->insns[at];
 	unsigned copied = is_copy(i) && together(j, at, 3) && is_scale(i + 1) && i[1].dst == i->dst;
@@ -161,7 +161,7 @@ static struct address scaled(const struct jit *j, uint32_t at)
 }
 
 /* Matches [c = d;] c += a. */
-static struct address summed(const struct jit *j, uint32_t at)
+static struct address summed(const struct ebpf_jit *j, uint32_t at)
 {
 	const struct ebpf_insn *i = &j->insns[at];
 	struct address x = { 0 };
@@ -176,7 +176,8 @@ static struct address summed(const struct jit *j, uint32_t at)
 
 /* ---- fusion ---- */
 
-static void take(struct jit *j, uint32_t at, uint32_t last, unsigned fuse, const struct address *x)
+static void take(struct ebpf_jit *j, uint32_t at, uint32_t last, unsigned fuse,
+		 const struct address *x)
 {
 	struct ebpf_jit_note *note = &j->notes[last];
 
@@ -186,8 +187,8 @@ static void take(struct jit *j, uint32_t at, uint32_t last, unsigned fuse, const
 	note->fuse = (uint8_t)fuse;
 	if (x->n) {
 		note->fused_address = 1;
-		note->base = jit_reg[x->base];
-		note->index = jit_reg[x->index];
+		note->base = (uint8_t)x->base;
+		note->index = (uint8_t)x->index;
 		note->scale = (uint8_t)x->scale;
 	}
 }
@@ -199,7 +200,7 @@ static int is_simple(unsigned op)
 }
 
 /* Fuses t = *p; t op= v; *p = t, if t is not read afterwards. */
-static int fuse_update(struct jit *j, uint32_t at, uint32_t p, const struct address *x)
+static int fuse_update(struct ebpf_jit *j, uint32_t at, uint32_t p, const struct address *x)
 {
 	const struct ebpf_insn *load = &j->insns[p], *change = load + 1, *store = load + 2;
 	unsigned t = load->dst, size = EBPF_SIZE(load->code), class = EBPF_CLASS(change->code),
@@ -227,7 +228,7 @@ static int same_width(const struct ebpf_insn *load, int wide)
 }
 
 /* Fuses t = *p; v op= t, or t = *p; t *= constant. */
-static int fuse_operand(struct jit *j, uint32_t at, uint32_t p, const struct address *x)
+static int fuse_operand(struct ebpf_jit *j, uint32_t at, uint32_t p, const struct address *x)
 {
 	const struct ebpf_insn *load = &j->insns[p], *i = load + 1;
 	unsigned t = load->dst, op = EBPF_OP(i->code);
@@ -253,7 +254,7 @@ static int is_unsigned(unsigned op)
 
 /* Fuses t = *p; if t op v. A narrow load zero-extends, so an unsigned comparison with a constant of
  * at most its width needs only the loaded bits. */
-static int fuse_compare(struct jit *j, uint32_t at, uint32_t p, const struct address *x)
+static int fuse_compare(struct ebpf_jit *j, uint32_t at, uint32_t p, const struct address *x)
 {
 	const struct ebpf_insn *load = &j->insns[p], *i = load + 1;
 	unsigned t = load->dst, size = EBPF_SIZE(load->code), op = EBPF_OP(i->code);
@@ -276,7 +277,7 @@ static int fuse_compare(struct jit *j, uint32_t at, uint32_t p, const struct add
 
 /* Fuses the access that uses the address computed by the instructions from at on (or the plain
  * access at at). Returns the number of fused instructions, or 0. */
-static unsigned fuse_with(struct jit *j, uint32_t at, const struct address *x)
+static unsigned fuse_with(struct ebpf_jit *j, uint32_t at, const struct address *x)
 {
 	uint32_t p = at + x->n;
 	const struct ebpf_insn *i = &j->insns[p];
@@ -309,7 +310,7 @@ static unsigned fuse_with(struct jit *j, uint32_t at, const struct address *x)
 }
 
 /* Fuses a move with the next instruction: the addition of a constant, or a mask of whole bytes. */
-static unsigned fuse_move(struct jit *j, uint32_t at)
+static unsigned fuse_move(struct ebpf_jit *j, uint32_t at)
 {
 	const struct ebpf_insn *i = &j->insns[at], *next = i + 1;
 	unsigned class = EBPF_CLASS(i->code);
@@ -335,7 +336,7 @@ static unsigned fuse_move(struct jit *j, uint32_t at)
 
 /* Exchanges the targets of `if c goto out; goto top`, which clang emits at the end of a loop, so
  * that each round has one taken jump. */
-static void turn_round(struct jit *j, uint32_t pc)
+static void turn_round(struct ebpf_jit *j, uint32_t pc)
 {
 	const struct ebpf_insn *i = &j->insns[pc];
 	uint32_t next = pc + 1;
@@ -347,7 +348,7 @@ static void turn_round(struct jit *j, uint32_t pc)
 	}
 }
 
-void ebpf_jit_fuse(struct jit *j)
+void ebpf_jit_fuse(struct ebpf_jit *j)
 {
 	find_live(j);
 	for (uint32_t pc = 0; pc < j->n; pc++) {
@@ -365,86 +366,5 @@ void ebpf_jit_fuse(struct jit *j)
 			n = fuse_move(j, pc);
 		}
 		pc += n ? n : 1;
-	}
-}
-
-/* ---- their code ---- */
-
-void x86_update(struct jit *j, const struct ebpf_insn *store, const struct x86_mem *m)
-{
-	const struct ebpf_insn *change = store - 1;
-	enum x86_alu op = x86_simple_op(EBPF_OP(change->code));
-	unsigned size = EBPF_SIZE(store->code), wide = size == EBPF_DW, byte = size == EBPF_B;
-	int small = change->imm >= -128 && change->imm <= 127;
-
-	if (EBPF_SRC(change->code) == EBPF_X) {
-		x86_rx(&j->code, 0, (int)wide, op * 8u + !byte, jit_reg[change->src], m, (int)byte);
-	} else if (byte || small) {
-		x86_rx(&j->code, 0, (int)wide, byte ? 0x80 : 0x83, op, m, 0);
-		x86_byte(&j->code, (uint8_t)change->imm);
-	} else {
-		x86_rx(&j->code, 0, (int)wide, 0x81, op, m, 0);
-		x86_word32(&j->code, (uint32_t)change->imm);
-	}
-}
-
-int x86_operand(struct jit *j, const struct ebpf_insn *i, const struct ebpf_jit_note *note)
-{
-	struct x86_code *c = &j->code;
-	int wide = EBPF_CLASS(i->code) == EBPF_ALU64, small = i->imm >= -128 && i->imm <= 127;
-	unsigned dst = jit_reg[i->dst], from;
-	struct x86_mem m;
-
-	switch (note->fuse) {
-	case FUSE_LEA:
-		m = (struct x86_mem){ note->base, note->index, note->scale, 0 };
-		x86_rx(c, 0, 1, 0x8d, dst, &m, 0);
-		return 1;
-	case FUSE_EXTEND:
-		from = jit_reg[i[-1].src];
-		if (i->imm == 0xff && from >= RSP && from <= RDI && dst < R8) {
-			x86_byte(c, 0x40); /* sil, not dh */
-		}
-		x86_rr(c, 0, i->imm == 0xff ? 0x0fb6 : 0x0fb7, dst, from);
-		return 1;
-	case FUSE_OPERAND:
-		m = x86_mem_of(note, i - 1);
-		if (EBPF_OP(i->code) != EBPF_MUL) {
-			x86_rx(c, 0, wide, x86_simple_op(EBPF_OP(i->code)) * 8u + 3, dst, &m, 0);
-		} else if (EBPF_SRC(i->code) == EBPF_X) {
-			x86_rx(c, 0, wide, 0x0faf, dst, &m, 0);
-		} else {
-			x86_rx(c, 0, wide, small ? 0x6b : 0x69, dst, &m, 0);
-			x86_bytes(c, &i->imm, small ? 1 : 4); /* the machine is little endian */
-		}
-		return 1;
-	default:
-		return 0;
-	}
-}
-
-void x86_compare_memory(struct jit *j, const struct ebpf_insn *jump,
-			const struct ebpf_jit_note *note)
-{
-	const struct ebpf_insn *load = jump - 1;
-	struct x86_mem m = x86_mem_of(note, load);
-	struct x86_code *c = &j->code;
-	int wide = EBPF_SIZE(load->code) == EBPF_DW, byte = EBPF_SIZE(load->code) == EBPF_B,
-	    test = EBPF_OP(jump->code) == EBPF_JSET, small = jump->imm >= -128 && jump->imm <= 127;
-
-	if (EBPF_SRC(jump->code) == EBPF_X) {
-		int first = jump->dst == load->dst; /* memory is the first operand */
-		unsigned other = jit_reg[first ? jump->src : jump->dst];
-
-		x86_rx(c, 0, wide, test ? 0x85 : first ? 0x39 : 0x3b, other, &m, 0);
-	} else if (byte) {
-		x86_rx(c, 0, 0, test ? 0xf6 : 0x80, test ? 0 : X86_CMP, &m, 0);
-		x86_byte(c, (uint8_t)jump->imm);
-	} else if (test || !small) {
-		x86_rx(c, 0, wide, test ? 0xf7 : 0x81, test ? 0 : X86_CMP, &m, 0);
-		x86_word32(c, (uint32_t)jump->imm);
-	} else {
-		x86_rx(c, 0, wide, 0x83, X86_CMP, &m, 0);
-		x86_byte(c, (uint8_t)jump->imm);
 	}
 }

@@ -4,7 +4,7 @@
 #ifndef GBPF_BPF_LOAD_JIT_JIT_INT_H
 #define GBPF_BPF_LOAD_JIT_JIT_INT_H
 
-#include "bpf/load/jit/x86/x86_emit.h"
+#include "bpf/load/jit/jit.h"
 #include "bpf/run/env.h"
 #include "bpf/run/insn.h"
 #include "bpf/run/map/map.h"
@@ -66,8 +66,7 @@ struct ebpf_jit_func {
 	uint32_t tail_entry; /* offset of the entry for tail calls, whose count is in eax */
 };
 
-struct jit {
-	struct x86_code code;
+struct ebpf_jit {
 	const struct ebpf_insn *insns;
 	uint32_t n;
 	const struct ebpf_map *maps;
@@ -82,55 +81,7 @@ struct jit {
 	/* Number of entries in the code of all tail calls, at least 1 if there are tail calls. If
 	 * not 0, roots count tail calls in a word of their stack. */
 	uint32_t tail_calls;
-	int relax; /* short jumps may be chosen in this pass */
-	int exact; /* loops are aligned; before that, as much room as it may take is left for it */
 };
-
-extern const uint8_t jit_reg[11]; /* eBPF register -> x86 register */
-
-/* Scratch registers: no eBPF register lives there. */
-enum { JIT_SCRATCH = R11, JIT_SCRATCH2 = R10 };
-
-static inline unsigned x86_env_reg(const struct jit *j)
-{
-	return j->helper_calls ? R12 : R9; /* r9 costs no save, but does not survive a call */
-}
-
-static inline int32_t x86_map_handle(uint32_t map)
-{
-	return (int32_t)(offsetof(struct ebpf_env, maps) + map * sizeof(struct ebpf_map));
-}
-
-static inline int32_t x86_map_data(uint32_t map)
-{
-	return x86_map_handle(map) + (int32_t)offsetof(struct ebpf_map, data);
-}
-
-/* The function that a local call or a function value names. */
-static inline struct ebpf_jit_func *x86_func_at(struct jit *j, const struct ebpf_insn *i)
-{
-	return &j->funcs[j->notes[i - j->insns + 1 + i->imm].func];
-}
-
-/* What a 32-bit operation that changes nothing still does. */
-static inline void x86_zero_extend(struct x86_code *c, int wide, unsigned reg)
-{
-	if (!wide) {
-		x86_mov(c, 0, reg, reg);
-	}
-}
-
-/* Machine memory that a load or store reaches. */
-struct x86_mem x86_mem_of(const struct ebpf_jit_note *note, const struct ebpf_insn *access);
-void x86_load_mem(struct x86_code *c, const struct ebpf_insn *i, unsigned dst,
-		  const struct x86_mem *m);
-
-/* Several instructions in one (jit_fuse.c). */
-void ebpf_jit_fuse(struct jit *j);
-void x86_update(struct jit *j, const struct ebpf_insn *store, const struct x86_mem *m);
-int x86_operand(struct jit *j, const struct ebpf_insn *i, const struct ebpf_jit_note *note);
-void x86_compare_memory(struct jit *j, const struct ebpf_insn *jump,
-			const struct ebpf_jit_note *note);
 
 struct ebpf_jit_uses {
 	unsigned reads, writes; /* bit masks of eBPF registers */
@@ -138,21 +89,11 @@ struct ebpf_jit_uses {
 struct ebpf_jit_uses ebpf_jit_uses_of(const struct ebpf_insn *i);
 int ebpf_jit_is_jump(const struct ebpf_insn *i);
 uint32_t ebpf_jit_jump_target(const struct ebpf_insn *i, uint32_t pc);
-enum x86_alu x86_simple_op(unsigned op);
 
-/* Fills notes and funcs. 0, -EINVAL (control would leave a function), -ENOTSUP, -ENOMEM. */
-int ebpf_jit_plan(struct jit *j);
-
-void x86_arithmetic(struct jit *j, const struct ebpf_insn *i, const struct ebpf_jit_note *note);
-void x86_division(struct x86_code *c, const struct ebpf_insn *i);
-void x86_ld_imm64(struct jit *j, const struct ebpf_insn *i);
-void x86_memory(struct jit *j, const struct ebpf_insn *i, const struct ebpf_jit_note *note);
-void x86_call(struct jit *j, const struct ebpf_insn *i, const struct ebpf_jit_note *note);
+/* Fills notes and funcs. Returns 0, -EINVAL (control would leave a function), -ENOTSUP or -ENOMEM.
+ */
+int ebpf_jit_plan(struct ebpf_jit *j);
 /* Fuses instructions that the target encodes as one (jit_fuse.c); part of the plan. */
-void x86_epilogue(struct jit *j, const struct ebpf_jit_func *f);
-/* Bytes from rsp to the number of tail calls, in a root. */
-int32_t x86_tail_count(const struct jit *j, const struct ebpf_jit_func *f);
-/* It is entered with an environment, and must keep its caller's r12. */
-int x86_sets_env(const struct jit *j, const struct ebpf_jit_func *f);
+void ebpf_jit_fuse(struct ebpf_jit *j);
 
 #endif

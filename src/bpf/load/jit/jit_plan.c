@@ -7,9 +7,9 @@
 
 #include "bpf/load/jit/jit_int.h"
 #include "bpf/run/decode.h"
+#include "bpf/run/map/map_type.h"
 
 #define GBPF_CONST(name, value, doc) enum { name = value };
-#define GBPF_MAP_TYPE(id, name, ops, doc) enum { GBPF_MAP_##name = id };
 #include "gbpf/hooks.def"
 
 #define R(n) (1u << (n))
@@ -95,7 +95,7 @@ uint32_t ebpf_jit_jump_target(const struct ebpf_insn *i, uint32_t pc)
 
 /* Marks the targets of tail calls. They are first instructions of functions that nothing else
  * enters. */
-static int mark_tails(struct jit *j)
+static int mark_tails(struct ebpf_jit *j)
 {
 	for (uint32_t k = 0; k < j->n_tails; k++) {
 		const struct ebpf_tail_at *t = &j->tails[k];
@@ -113,7 +113,7 @@ static int mark_tails(struct jit *j)
 	return 0;
 }
 
-static int mark_targets(struct jit *j)
+static int mark_targets(struct ebpf_jit *j)
 {
 	j->notes[0].flags |= JIT_FUNC;
 	for (uint32_t pc = 0; pc < j->n; pc++) {
@@ -138,7 +138,7 @@ static int mark_targets(struct jit *j)
 
 /* Finds the functions. A function ends before the next one begins, and only calls and exits leave
  * it. */
-static int find_funcs(struct jit *j)
+static int find_funcs(struct ebpf_jit *j)
 {
 	for (uint32_t pc = 0; pc < j->n; pc++) {
 		if (j->notes[pc].flags & JIT_FUNC) {
@@ -244,7 +244,7 @@ static void track_key(struct known *k, const struct ebpf_insn *i, struct ebpf_ji
 
 /* Uses the known key of a lookup: the key is not loaded, and the instructions that compute its
  * address are skipped. */
-static void take_key(struct jit *j, const struct known *k, struct ebpf_jit_note *note)
+static void take_key(struct ebpf_jit *j, const struct known *k, struct ebpf_jit_note *note)
 {
 	if (!k->n_made || k->key == KEY_IN_MEMORY || k->key_off != k->frame_off) {
 		return;
@@ -292,7 +292,7 @@ static void track(struct known *k, const struct ebpf_insn *i, uint32_t pc)
 
 /* Returns the map whose handle the register holds. Removes the load of the handle if nothing else
  * reads it. */
-static uint8_t take_handle(struct jit *j, const struct known *k, unsigned reg)
+static uint8_t take_handle(struct ebpf_jit *j, const struct known *k, unsigned reg)
 {
 	if (k->map[reg] != JIT_NO_MAP && (k->unread & R(reg))) {
 		j->notes[k->where[reg]].flags |= JIT_SKIP;
@@ -305,7 +305,7 @@ static uint8_t take_handle(struct jit *j, const struct known *k, unsigned reg)
  * image. */
 #define MAX_TAIL_ENTRIES (1u << 16)
 
-static int plan_tail_call(struct jit *j, const struct known *k, struct ebpf_jit_note *note)
+static int plan_tail_call(struct ebpf_jit *j, const struct known *k, struct ebpf_jit_note *note)
 {
 	note->map = take_handle(j, k, 2);
 	for (uint32_t i = 0; i < j->n_tails; i++) {
@@ -315,7 +315,7 @@ static int plan_tail_call(struct jit *j, const struct known *k, struct ebpf_jit_
 	return j->tail_calls > MAX_TAIL_ENTRIES ? -ENOTSUP : 0;
 }
 
-static int plan_call(struct jit *j, const struct known *k, uint32_t pc)
+static int plan_call(struct ebpf_jit *j, const struct known *k, uint32_t pc)
 {
 	const struct ebpf_insn *i = &j->insns[pc];
 	struct ebpf_jit_note *note = &j->notes[pc];
@@ -351,7 +351,7 @@ static int plan_call(struct jit *j, const struct known *k, uint32_t pc)
 	return 0;
 }
 
-static int plan_insns(struct jit *j)
+static int plan_insns(struct ebpf_jit *j)
 {
 	struct known k;
 	int err = 0;
@@ -381,7 +381,7 @@ static int plan_insns(struct jit *j)
 	return err;
 }
 
-int ebpf_jit_plan(struct jit *j)
+int ebpf_jit_plan(struct ebpf_jit *j)
 {
 	int err;
 

@@ -8,8 +8,6 @@
 enum {
 #define GBPF_CONST(name, value, doc) name = value,
 #include "gbpf/hooks.def"
-#define GBPF_MAP_TYPE(id, name, ops, doc) MAP_TYPE_##name = id,
-#include "gbpf/hooks.def"
 };
 
 static int writes_map(int32_t helper)
@@ -41,7 +39,7 @@ static int check_instance(struct ebpf_verifier *v, const struct ebpf_helper_call
 		return ebpf_verify_refuse(v, v->pc, "map", "%s: map %s is not a GBPF_F_TENANT map",
 					  c->what, m->name);
 	}
-	if (c->helper->id == HELPER_gbpf_tenant_lookup && m->type == MAP_TYPE_THREAD_ARRAY) {
+	if (c->helper->id == HELPER_gbpf_tenant_lookup && m->type == GBPF_MAP_THREAD_ARRAY) {
 		report_hint(v->r, "add its elements up with gbpf_thread_sum");
 		return ebpf_verify_refuse(
 			v, v->pc, "map",
@@ -89,10 +87,10 @@ static uint32_t search_cost(const struct ebpf_map_def *m, int32_t helper)
 		return 0;
 	}
 	switch (m->type) {
-	case MAP_TYPE_HASH:
-	case MAP_TYPE_LRU_HASH:
+	case GBPF_MAP_HASH:
+	case GBPF_MAP_LRU_HASH:
 		return 4;
-	case MAP_TYPE_LPM_TRIE: /* one hash lookup per possible prefix length */
+	case GBPF_MAP_LPM_TRIE: /* one hash lookup per possible prefix length */
 		return 8 * (8 * (m->key_bytes - 4) + 1);
 	default:
 		return 0;

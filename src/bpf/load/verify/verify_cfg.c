@@ -10,7 +10,6 @@
 #include "bpf/run/decode.h"
 
 enum {
-#define GBPF_MAP_TYPE(id, name, ops, doc) MAP_TYPE_##name = id,
 #define GBPF_CONST(name, value, doc) name = value,
 #include "gbpf/hooks.def"
 };
@@ -153,7 +152,7 @@ static int check_operand(struct ebpf_verifier *v, uint32_t pc)
 					  (uint32_t)in[1].imm, m->name, m->value_bytes);
 	}
 	if (in->src == EBPF_PSEUDO_MAP_VALUE &&
-	    (m->type != MAP_TYPE_ARRAY || (m->flags & GBPF_F_EPOCH))) {
+	    (m->type != GBPF_MAP_ARRAY || (m->flags & GBPF_F_EPOCH))) {
 		return ebpf_verify_refuse(v, pc, "map",
 					  "%s is a %s: its values have no fixed address", m->name,
 					  ebpf_verify_map_type(m->type));
@@ -207,7 +206,7 @@ static int check_tables(struct ebpf_verifier *v)
 
 	for (uint32_t i = 0; i < p->n_tails; i++) {
 		if (p->tails[i].map >= v->n_maps ||
-		    v->maps[p->tails[i].map].type != MAP_TYPE_PROG_ARRAY ||
+		    v->maps[p->tails[i].map].type != GBPF_MAP_PROG_ARRAY ||
 		    p->tails[i].subprog == 0 || p->tails[i].subprog >= p->n_subprogs) {
 			return ebpf_verify_refuse(v, 0, "cfg", "the table of tail calls is broken");
 		}

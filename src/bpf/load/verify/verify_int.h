@@ -14,6 +14,7 @@
 #include "base/compiler.h"
 #include "bpf/load/scalar/scalar.h"
 #include "bpf/load/verify/verify.h"
+#include "bpf/run/map/map_type.h"
 #include "bpf/run/signature.h"
 
 enum ebpf_reg_type {

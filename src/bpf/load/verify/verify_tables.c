@@ -75,10 +75,11 @@ static const struct {
 };
 
 static const struct {
-	const char *name, *doc;
+	int hook;
+	const char *name;
 	int64_t value;
 } verdicts[] = {
-#define GBPF_CONST(name, value, doc) { #name, doc, value },
+#define GBPF_VERDICT(hook, short, name, value, doc) { HOOK_##hook, #name, value },
 #include "gbpf/hooks.def"
 };
 
@@ -140,11 +141,10 @@ const char *ebpf_verify_map_type(uint32_t map_type)
 
 void ebpf_verify_verdict_names(const struct ebpf_verify_hook *h, struct buf *out)
 {
-	size_t len = strlen(h->name);
 	const char *sep = "";
 
 	for (size_t i = 0; i < ARRAY_SIZE(verdicts); i++) {
-		if (strncmp(verdicts[i].doc, h->name, len) == 0 && verdicts[i].doc[len] == ':') {
+		if (verdicts[i].hook == h->id) {
 			buf_printf(out, "%s%s (%lld)", sep, verdicts[i].name,
 				   (long long)verdicts[i].value);
 			sep = ", ";

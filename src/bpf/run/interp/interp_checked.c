@@ -9,10 +9,10 @@
 #include "base/compiler.h"
 #include "bpf/run/interp/alu.h"
 #include "bpf/run/decode.h"
+#include "bpf/run/map/map_type.h"
 #include "bpf/run/signature.h"
 
 #define GBPF_CONST(name, value, doc) enum { name = value };
-#define GBPF_MAP_TYPE(id, name, value, doc) enum { GBPF_MAP_##name = id };
 #include "gbpf/hooks.def"
 
 static const uint8_t helper_ret[EBPF_HELPER_SLOTS] = {

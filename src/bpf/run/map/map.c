@@ -5,16 +5,11 @@
 
 #include <errno.h>
 
-#include "base/point.h"
 #include "bpf/run/insn.h"
 #include "bpf/run/map/map_pool.h"
-#include "bpf/run/map/ring_int.h"
 
 #define MAP_FLAGS ((uint32_t)GBPF_F_TENANT | GBPF_F_DAEMON | GBPF_F_RDONLY | (uint32_t)GBPF_F_EPOCH)
-#define MAP_ALIGN 64u /* a cache line: maps of different writers do not share one */
 #define PAGE 4096u
-#define HIST_BYTES (EBPF_HIST_BUCKETS * 8)
-#define LPM_LENGTH_BYTES ROUND_UP(((EBPF_MAX_LPM_KEY_BYTES - 4) * 8 / 64 + 1) * 8, 64u)
 
 static int name_ok(const char *name)
 {
@@ -42,71 +37,29 @@ static int flags_ok(uint32_t flags)
 	       (!(flags & GBPF_F_EPOCH) || flags == (uint32_t)GBPF_F_EPOCH);
 }
 
-static int lock_ok(const struct ebpf_map_def *d)
+static int lock_ok(const struct ebpf_map_def *d, const struct ebpf_map_type *t)
 {
-	uint32_t where = d->flags & ((uint32_t)GBPF_F_TENANT | GBPF_F_DAEMON);
-
-	switch (d->type) {
-	case GBPF_MAP_ARRAY:
-		return d->key_bytes == 4 && d->value_bytes &&
-		       (!d->is_data || (d->max_entries == 1 && !(d->flags & GBPF_F_EPOCH)));
-	case GBPF_MAP_HASH:
-	case GBPF_MAP_LRU_HASH:
-		return d->key_bytes && d->value_bytes && !(d->flags & GBPF_F_RDONLY);
-	case GBPF_MAP_LPM_TRIE:
-		return d->key_bytes > 4 && d->value_bytes && !(d->flags & GBPF_F_RDONLY);
-	case GBPF_MAP_QUEUE:
-	case GBPF_MAP_STACK:
-		return !d->key_bytes && d->value_bytes && !(d->flags & GBPF_F_RDONLY);
-	case GBPF_MAP_RINGBUF:
-		return !d->key_bytes && !d->value_bytes && where && d->flags == where &&
-		       d->max_entries % PAGE == 0 && !(d->max_entries & (d->max_entries - 1));
-	case GBPF_MAP_HISTOGRAM:
-		return d->key_bytes == 4 && d->value_bytes == HIST_BYTES &&
-		       !(d->flags & GBPF_F_RDONLY);
-	case GBPF_MAP_THREAD_ARRAY:
-		return d->key_bytes == 4 && d->value_bytes && d->value_bytes % 8 == 0 &&
-		       d->flags == (uint32_t)GBPF_F_TENANT;
-	case GBPF_MAP_ARRAY_OF_MAPS:
-		return d->key_bytes == 4 && d->value_bytes == 4 && d->inner_1 &&
-		       !(d->flags & ~(uint32_t)GBPF_F_RDONLY);
-	case GBPF_MAP_PROG_ARRAY:
-		return d->key_bytes == 4 && d->value_bytes == 4 &&
-		       !(d->flags & ~(uint32_t)GBPF_F_RDONLY);
-	default:
-		return 0;
-	}
-}
-
-static uint32_t most_entries(uint32_t type)
-{
-	return type == GBPF_MAP_RINGBUF ? EBPF_MAX_RING_BYTES
-	       : type == GBPF_MAP_STACK ? EBPF_MAX_STACK_ENTRIES
-					: EBPF_MAX_ENTRIES;
-}
-
-static uint32_t most_key_bytes(uint32_t type)
-{
-	return type == GBPF_MAP_LPM_TRIE ? EBPF_MAX_LPM_KEY_BYTES : EBPF_MAX_KEY_BYTES;
+	return (t->traits & EBPF_MAP_IN_PLACE) && (d->flags & GBPF_F_DAEMON) &&
+	       (d->lock_1 - 1) % 4 == 0 && d->value_bytes >= 4 &&
+	       d->lock_1 - 1 <= d->value_bytes - 4;
 }
 
 int ebpf_map_check(const struct ebpf_map_def *def)
 {
-	int keyed = def->type == GBPF_MAP_ARRAY || def->type == GBPF_MAP_HASH ||
-		    def->type == GBPF_MAP_LRU_HASH;
+	const struct ebpf_map_type *t = ebpf_map_type_of(def->type);
+	uint32_t max_key;
 
-	if (!name_ok(def->name) || !def->max_entries || !flags_ok(def->flags) || def->is_data > 1 ||
-	    !lock_ok(def) || (def->is_data && def->type != GBPF_MAP_ARRAY) ||
-	    ((def->flags & GBPF_F_EPOCH) && def->type != GBPF_MAP_ARRAY) ||
-	    (def->inner_1 && def->type != GBPF_MAP_ARRAY_OF_MAPS) || def->inner_1 > EBPF_MAX_MAPS) {
+	if (!t || !name_ok(def->name) || !def->max_entries || !flags_ok(def->flags) ||
+	    def->is_data > 1 || !t->check(def) || (def->lock_1 && !lock_ok(def, t))) {
 		return -EINVAL;
 	}
-	if (def->lock_1 && (!keyed || !(def->flags & GBPF_F_DAEMON) || (def->lock_1 - 1) % 4 ||
-			    def->value_bytes < 4 || def->lock_1 - 1 > def->value_bytes - 4)) {
+	if (((def->is_data || (def->flags & GBPF_F_EPOCH)) && !(t->traits & EBPF_MAP_EPOCHS)) ||
+	    (def->inner_1 && !(t->traits & EBPF_MAP_MAPS)) || def->inner_1 > EBPF_MAX_MAPS) {
 		return -EINVAL;
 	}
-	if (def->value_bytes > EBPF_MAX_VALUE_BYTES || def->max_entries > most_entries(def->type) ||
-	    def->key_bytes > most_key_bytes(def->type)) {
+	max_key = t->traits & EBPF_MAP_PREFIX ? EBPF_MAX_LPM_KEY_BYTES : EBPF_MAX_KEY_BYTES;
+	if (def->value_bytes > EBPF_MAX_VALUE_BYTES || def->max_entries > t->max_entries ||
+	    def->key_bytes > max_key) {
 		return -E2BIG;
 	}
 	return 0;
@@ -120,14 +73,12 @@ static enum ebpf_region region_of(uint32_t flags)
 	return flags & GBPF_F_DAEMON ? EBPF_REGION_DAEMON : EBPF_REGION_GLOBAL;
 }
 
-static uint32_t ebpf_map_power_of_two(uint32_t least)
+uint32_t ebpf_map_power_of_two(uint32_t min)
 {
-	return least <= 1 ? 1 : 1u << (32 - __builtin_clz(least - 1));
+	return min <= 1 ? 1 : 1u << (32 - __builtin_clz(min - 1));
 }
 
-/* Elements of a pool with a head before them: [head_bytes][pool][elements]. An element is its word,
- * `more` bytes, the key and the value; small ones lie within a cache line. */
-static uint64_t ebpf_map_lay_elements(struct ebpf_map *m, uint64_t head_bytes, uint32_t more)
+uint64_t ebpf_map_lay_elements(struct ebpf_map *m, uint64_t head_bytes, uint32_t more)
 {
 	uint32_t key = ROUND_UP(m->key_bytes, 8u), value = ROUND_UP(m->value_bytes, 8u);
 
@@ -142,59 +93,6 @@ static uint64_t ebpf_map_lay_elements(struct ebpf_map *m, uint64_t head_bytes, u
 
 /* Returns the offset of the first map: the GLOBAL region begins with the epoch word if there are
  * epoch arrays. */
-static uint64_t lay_hash(struct ebpf_map *m)
-{
-	m->head_off = m->type == GBPF_MAP_LPM_TRIE ? LPM_LENGTH_BYTES : 0;
-	m->n_slots = ebpf_map_power_of_two(m->max_entries + m->max_entries / 2);
-	return ebpf_map_lay_elements(m, (uint64_t)m->n_slots * 8,
-				     m->type == GBPF_MAP_LRU_HASH ? 8 : 0);
-}
-
-static uint64_t lay_ring(struct ebpf_map *m)
-{
-	m->n_slots = m->max_entries / EBPF_RING_BLOCK;
-	m->stride = EBPF_RING_BLOCK;
-	m->elem_off =
-		ROUND_UP((uint32_t)sizeof(struct ebpf_ring_shared) + m->n_slots * 8, MAP_ALIGN);
-	return m->elem_off + (uint64_t)m->max_entries;
-}
-
-/* Bytes of a map; fills in where its parts lie. At most 2^20 elements of 2^17 bytes, 64 times. */
-static uint64_t lay_out(struct ebpf_map *m)
-{
-	uint64_t plain;
-
-	m->stride = ROUND_UP(m->value_bytes, 8u);
-	plain = (uint64_t)m->stride * m->max_entries;
-	switch (m->type) {
-	case GBPF_MAP_HASH:
-	case GBPF_MAP_LRU_HASH:
-	case GBPF_MAP_LPM_TRIE:
-		return lay_hash(m);
-	case GBPF_MAP_QUEUE:
-		m->n_slots = ebpf_map_power_of_two(m->max_entries);
-		return ebpf_map_lay_elements(m, queue_head_bytes(m->n_slots), 0);
-	case GBPF_MAP_STACK:
-		return ebpf_map_lay_elements(m, 8, 0);
-	case GBPF_MAP_RINGBUF:
-		return lay_ring(m);
-	case GBPF_MAP_PROG_ARRAY:
-		return 0;
-	case GBPF_MAP_THREAD_ARRAY:
-		plain = ROUND_UP(plain, MAP_ALIGN);
-		m->copy_bytes = (uint32_t)MIN(plain, EBPF_MAX_REGION_BYTES);
-		return plain * EBPF_THREAD_SLOTS;
-	default:
-		if (m->flags & GBPF_F_EPOCH) {
-			plain = ROUND_UP(plain, MAP_ALIGN);
-			m->copy_bytes = (uint32_t)MIN(plain, EBPF_MAX_REGION_BYTES);
-			plain *= EBPF_EPOCH_COPIES;
-		}
-		return plain;
-	}
-}
-
-/* The word of the epoch lies before everything else of the GLOBAL region. */
 static uint64_t first_offset(const struct ebpf_map_def *defs, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {
@@ -210,8 +108,8 @@ static int inner_ok(const struct ebpf_map_def *defs, unsigned n, const struct eb
 {
 	const struct ebpf_map_def *in = d->inner_1 ? &defs[d->inner_1 - 1] : NULL;
 
-	return !in || (d->inner_1 <= n && in->type != GBPF_MAP_ARRAY_OF_MAPS &&
-		       in->type != GBPF_MAP_PROG_ARRAY);
+	return !in || (d->inner_1 <= n && !ebpf_map_type_has(in->type, EBPF_MAP_MAPS) &&
+		       !ebpf_map_type_has(in->type, EBPF_MAP_PROGRAMS));
 }
 
 int ebpf_maps_layout(const struct ebpf_map_def *defs, unsigned n, struct ebpf_map *maps,
@@ -236,6 +134,7 @@ int ebpf_maps_layout(const struct ebpf_map_def *defs, unsigned n, struct ebpf_ma
 					     .key_bytes = d->key_bytes,
 					     .value_bytes = d->value_bytes,
 					     .type = d->type,
+					     .ops = ebpf_map_type_of(d->type),
 					     .flags = d->flags,
 					     .index = i,
 					     .region = region,
@@ -243,7 +142,7 @@ int ebpf_maps_layout(const struct ebpf_map_def *defs, unsigned n, struct ebpf_ma
 					     .inner_1 = d->inner_1,
 					     .lock_1 = d->lock_1 };
 		/* Cannot overflow: at most 2^20 elements of 2^17 bytes, 64 times. */
-		bytes = lay_out(&maps[i]);
+		bytes = maps[i].ops->layout(&maps[i]);
 		end[region] = maps[i].region_offset + bytes;
 		if (end[region] > EBPF_MAX_REGION_BYTES) {
 			return -E2BIG;
@@ -271,55 +170,9 @@ void ebpf_map_at(struct ebpf_map *out, const struct ebpf_map *m, void *region_ba
 	out->data = region_base ? (uint8_t *)region_base + m->region_offset : NULL;
 }
 
-/* A member of an array of maps: any map of the policy whose shape is the one that was verified. */
-static void *member(const struct ebpf_map *m, uint32_t index)
-{
-	const struct ebpf_map *all = m - m->index, *like = &all[m->inner_1 - 1], *in;
-	uint32_t i_1;
-
-	if (index >= m->max_entries || !m->data) {
-		return NULL;
-	}
-	i_1 = load_relaxed((uint32_t *)(void *)(m->data + (size_t)index * m->stride));
-	if (!i_1 || i_1 > EBPF_MAX_MAPS) {
-		return NULL;
-	}
-	in = &all[i_1 - 1];
-	if (in->type != like->type || in->key_bytes != like->key_bytes ||
-	    in->value_bytes != like->value_bytes || in->max_entries != like->max_entries ||
-	    in->flags != like->flags || in->lock_1 != like->lock_1) {
-		return NULL;
-	}
-	return (void *)(uintptr_t)in;
-}
-
 void *ebpf_map_lookup(const struct ebpf_map *map, const void *key)
 {
-	uint32_t index;
-
-	switch (map->type) {
-	case GBPF_MAP_HASH:
-	case GBPF_MAP_LRU_HASH:
-		return ebpf_hash_lookup(map, key);
-	case GBPF_MAP_ARRAY:
-	case GBPF_MAP_HISTOGRAM:
-		index = ebpf_map_index(key);
-		if (unlikely(map->copy_bytes)) {
-			return ebpf_epoch_lookup(map, index);
-		}
-		if (index >= map->max_entries || !map->data) {
-			return NULL;
-		}
-		return map->data + (size_t)index * map->stride;
-	case GBPF_MAP_LPM_TRIE:
-		return lpm_lookup(map, key);
-	case GBPF_MAP_THREAD_ARRAY:
-		return ebpf_thread_lookup(map, key);
-	case GBPF_MAP_ARRAY_OF_MAPS:
-		return member(map, ebpf_map_index(key));
-	default:
-		return NULL;
-	}
+	return map->ops->lookup ? map->ops->lookup(map, key) : NULL;
 }
 
 void ebpf_value_store(void *slot, const void *value, uint32_t bytes)
@@ -363,107 +216,27 @@ void ebpf_value_load(void *value, const void *slot, uint32_t bytes)
 	}
 }
 
-static int array_update(const struct ebpf_map *map, const void *key, const void *value,
-			uint64_t flags)
-{
-	void *slot;
-
-	if (flags > UPDATE_EXIST) {
-		return -EINVAL;
-	}
-	if (map->flags & GBPF_F_RDONLY) {
-		return -EPERM;
-	}
-	slot = ebpf_map_lookup(map, key);
-	if (!slot) {
-		return -ENOENT;
-	}
-	if (flags == UPDATE_NOEXIST) {
-		return -EEXIST; /* elements of an array are always there */
-	}
-	if (unlikely(map->copy_bytes) && map->type == GBPF_MAP_ARRAY) {
-		return ebpf_epoch_update(map, ebpf_map_index(key), value);
-	}
-	ebpf_value_update(map, slot, value);
-	return 0;
-}
-
 int ebpf_map_update(const struct ebpf_map *map, const void *key, const void *value, uint64_t flags)
 {
-	switch (map->type) {
-	case GBPF_MAP_HASH:
-	case GBPF_MAP_LRU_HASH:
-		return ebpf_hash_update(map, key, value, flags);
-	case GBPF_MAP_ARRAY:
-	case GBPF_MAP_THREAD_ARRAY:
-		return array_update(map, key, value, flags);
-	case GBPF_MAP_LPM_TRIE:
-		return lpm_update(map, key, value, flags);
-	default:
-		return -EINVAL;
-	}
+	return map->ops->update ? map->ops->update(map, key, value, flags) : -EINVAL;
 }
 
 int ebpf_map_delete(const struct ebpf_map *map, const void *key)
 {
-	switch (map->type) {
-	case GBPF_MAP_HASH:
-	case GBPF_MAP_LRU_HASH:
-		return ebpf_hash_delete(map, key);
-	case GBPF_MAP_LPM_TRIE:
-		return lpm_delete(map, key);
-	default:
-		return -EINVAL;
-	}
+	return map->ops->delete ? map->ops->delete (map, key) : -EINVAL;
 }
 
 int ebpf_map_push(const struct ebpf_map *map, const void *value, uint64_t flags)
 {
-	switch (map->type) {
-	case GBPF_MAP_QUEUE:
-		return queue_push(map, value, flags);
-	case GBPF_MAP_STACK:
-		return stack_push(map, value, flags);
-	default:
-		return -EINVAL;
-	}
-}
-
-static int take(const struct ebpf_map *map, void *value, int remove)
-{
-	switch (map->type) {
-	case GBPF_MAP_QUEUE:
-		return queue_take(map, value, remove);
-	case GBPF_MAP_STACK:
-		return stack_take(map, value, remove);
-	default:
-		return -EINVAL;
-	}
+	return map->ops->push ? map->ops->push(map, value, flags) : -EINVAL;
 }
 
 int ebpf_map_pop(const struct ebpf_map *map, void *value)
 {
-	return take(map, value, 1);
+	return map->ops->take ? map->ops->take(map, value, 1) : -EINVAL;
 }
 
 int ebpf_map_peek(const struct ebpf_map *map, void *value)
 {
-	return take(map, value, 0);
-}
-
-int ebpf_map_hist_add(const struct ebpf_map *map, uint32_t row, uint64_t value)
-{
-	uint32_t bucket = value ? MIN(64u - (uint32_t)__builtin_clzll(value), 63u) : 0;
-
-	if (map->type != GBPF_MAP_HISTOGRAM) {
-		return -EINVAL;
-	}
-	if (row >= map->max_entries || !map->data) {
-		return -ENOENT;
-	}
-	if (map->flags & GBPF_F_RDONLY) {
-		return -EPERM;
-	}
-	(void)add_relaxed((uint64_t *)(void *)(map->data + (size_t)row * map->stride) + bucket, 1);
-	return 0;
+	return map->ops->take ? map->ops->take(map, value, 0) : -EINVAL;
 }

@@ -54,6 +54,11 @@ struct ebpf_map_def {
 	uint32_t lock_1;  /* 1 + offset of the struct bpf_spin_lock in a value; 0: none */
 };
 
+struct ebpf_map_type;
+
+/* A map in one process: private, derived from the definition. The JIT and the interpreter read
+ * data, stride and max_entries of env->maps[i]; map handles in programs are pointers to this
+ * struct. */
 struct ebpf_map {
 	uint8_t *data; /* borrowed: in this process's mapping of the region; NULL if the region is
 			  absent */
@@ -79,6 +84,7 @@ struct ebpf_map {
 				else 0 */
 	uint32_t inner_1;    /* as in the definition */
 	uint32_t lock_1;
+	const struct ebpf_map_type *ops; /* operations of its type; set by ebpf_maps_layout */
 	uint32_t touched; /* epoch array in gbpfd: 1 + number of publications since its last write;
 			     0: never written */
 };
@@ -162,6 +168,12 @@ int ebpf_map_slot(const struct ebpf_map *map, uint32_t slot, void *key, void *va
 int ebpf_map_read(const struct ebpf_map *map, const void *key, void *value);
 /* Returns the number of elements (of an array: max_entries). */
 uint32_t ebpf_map_count(const struct ebpf_map *map);
+/* Sets pointers to key and value of element i < max_entries of a HASH or LRU_HASH whose data is
+ * set. Returns 1, or 0 if it is absent. */
+int ebpf_map_element(const struct ebpf_map *map, uint32_t i, void **ret_key, void **ret_value);
+/* Returns the sum over all threads of u64 number `word` of element index of a THREAD_ARRAY.
+ * Requires both in range. */
+uint64_t ebpf_thread_sum(const struct ebpf_map *m, uint32_t index, uint32_t word);
 /* Removes every element; sets arrays to 0. Returns 0, -EPERM or -EINVAL (nothing to clear). */
 int ebpf_map_clear(const struct ebpf_map *map);
 /* Adds the contents of from to to, which has the same definition and is not used by other threads

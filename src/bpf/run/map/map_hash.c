@@ -467,9 +467,9 @@ int ebpf_hash_delete(const struct ebpf_map *m, const void *key)
 	return -EBUSY;
 }
 
-/* An element that is READY is there if its list leads to it: its owner was killed, or is just about
- * to say LINKED. */
-int hash_present(const struct ebpf_map *m, uint32_t i)
+/* Returns whether an element is present. A READY element is present if it is in its list: its owner
+ * was killed or is about to mark it LINKED. */
+static int present(const struct ebpf_map *m, uint32_t i)
 {
 	uint64_t link = load_acquire(ebpf_elem_link(m, i));
 	struct key k;
@@ -489,7 +489,7 @@ int ebpf_hash_slot(const struct ebpf_map *m, uint32_t i, void *key, void *value)
 		if (LINK_STATE(link) > ELEM_DEAD) {
 			return -EIO;
 		}
-		if (!hash_present(m, i)) {
+		if (!present(m, i)) {
 			return 0;
 		}
 		if (!key_of(m, i, link, &k)) {
@@ -508,3 +508,80 @@ int ebpf_hash_slot(const struct ebpf_map *m, uint32_t i, void *key, void *value)
 	}
 	return 0;
 }
+
+int ebpf_map_element(const struct ebpf_map *m, uint32_t i, void **ret_key, void **ret_value)
+{
+	uint8_t *e = ebpf_elem_at(m, i);
+
+	if (!present(m, i)) {
+		return 0;
+	}
+	*ret_key = e + m->key_off;
+	*ret_value = e + m->value_off;
+	return 1;
+}
+
+int ebpf_hash_clear(const struct ebpf_map *m)
+{
+	uint8_t key[EBPF_MAX_KEY_BYTES];
+
+	for (uint32_t s = 0; s < m->max_entries; s++) {
+		if (ebpf_hash_slot(m, s, key, NULL) == 1) {
+			(void)ebpf_map_delete(m, key); /* another thread may have deleted it */
+		}
+	}
+	return 0;
+}
+
+static int hash_check(const struct ebpf_map_def *d)
+{
+	return d->key_bytes && d->value_bytes && !(d->flags & GBPF_F_RDONLY);
+}
+
+uint64_t ebpf_hash_layout(struct ebpf_map *m, uint32_t head_off, uint32_t more)
+{
+	m->head_off = head_off;
+	m->n_slots = ebpf_map_power_of_two(m->max_entries + m->max_entries / 2);
+	return ebpf_map_lay_elements(m, (uint64_t)m->n_slots * 8, more);
+}
+
+static uint64_t hash_layout(struct ebpf_map *m)
+{
+	return ebpf_hash_layout(m, 0, 0);
+}
+
+/* The 8 additional bytes hold the time of the last use. */
+static uint64_t lru_layout(struct ebpf_map *m)
+{
+	return ebpf_hash_layout(m, 0, 8);
+}
+
+const struct ebpf_map_type ebpf_map_type_HASH = {
+	.traits = EBPF_MAP_HASHED | EBPF_MAP_IN_PLACE,
+	.max_entries = EBPF_MAX_ENTRIES,
+	.hint = GENERAL_HINT,
+	.check = hash_check,
+	.layout = hash_layout,
+	.lookup = ebpf_hash_lookup,
+	.update = ebpf_hash_update,
+	.delete = ebpf_hash_delete,
+	.slot = ebpf_hash_slot,
+	.count = ebpf_map_count_present,
+	.clear = ebpf_hash_clear,
+	.copy = ebpf_map_copy_each,
+};
+
+const struct ebpf_map_type ebpf_map_type_LRU_HASH = {
+	.traits = EBPF_MAP_HASHED | EBPF_MAP_IN_PLACE,
+	.max_entries = EBPF_MAX_ENTRIES,
+	.hint = GENERAL_HINT,
+	.check = hash_check,
+	.layout = lru_layout,
+	.lookup = ebpf_hash_lookup,
+	.update = ebpf_hash_update,
+	.delete = ebpf_hash_delete,
+	.slot = ebpf_hash_slot,
+	.count = ebpf_map_count_present,
+	.clear = ebpf_hash_clear,
+	.copy = ebpf_map_copy_each,
+};

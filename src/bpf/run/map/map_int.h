@@ -5,11 +5,19 @@
 
 #include "base/atomic.h"
 #include "base/compiler.h"
-#include "bpf/run/map/map.h"
+#include "bpf/run/map/map_type.h"
 
-#define GBPF_MAP_TYPE(id, name, ops, doc) enum { GBPF_MAP_##name = id };
 #define GBPF_CONST(name, value, doc) enum { name = value };
 #include "gbpf/hooks.def"
+
+/* The tables behind ebpf_map_type_of. */
+#define GBPF_MAP_TYPE(id, name, ops, doc) extern const struct ebpf_map_type ebpf_map_type_##name;
+#include "gbpf/hooks.def"
+
+#define GENERAL_HINT                                                                               \
+	"GBPF_F_TENANT stands alone, GBPF_F_EPOCH is for arrays; man 7 gbpf-policy has each type"
+
+#define MAP_ALIGN 64u /* a cache line, so that maps of different writers do not share one */
 
 enum { UPDATE_ANY = 0, UPDATE_NOEXIST = 1, UPDATE_EXIST = 2 };
 
@@ -50,7 +58,15 @@ static inline int ebpf_map_writable(const struct ebpf_map *m)
 
 /* ---- map.c ---- */
 
-/* Elements are aligned to 8, so each of the small sizes is one store. */
+/* Returns the smallest power of two that is at least min. */
+uint32_t ebpf_map_power_of_two(uint32_t min);
+/* Lays out [head_bytes][pool][elements] from m->head_off on and returns the size in bytes. An
+ * element consists of its word, `more` bytes, the key and the value; small elements lie within one
+ * cache line. */
+uint64_t ebpf_map_lay_elements(struct ebpf_map *m, uint64_t head_bytes, uint32_t more);
+
+/* Copies a value to an element. Elements are aligned to 8 bytes, so a value of 1, 2, 4 or 8 bytes
+ * is one store. */
 void ebpf_value_store(void *slot, const void *value, uint32_t bytes);
 /* Like ebpf_value_store(), for an element that other threads may see: preserves the lock in the
  * value. */
@@ -63,31 +79,17 @@ void *ebpf_hash_lookup(const struct ebpf_map *m, const void *key);
 int ebpf_hash_update(const struct ebpf_map *m, const void *key, const void *value, uint64_t flags);
 int ebpf_hash_delete(const struct ebpf_map *m, const void *key);
 int ebpf_hash_slot(const struct ebpf_map *m, uint32_t i, void *key, void *value);
-int hash_present(const struct ebpf_map *m, uint32_t i);
+int ebpf_hash_clear(const struct ebpf_map *m);
+/* Lays out buckets from head_off on, and elements with `more` bytes before their keys. */
+uint64_t ebpf_hash_layout(struct ebpf_map *m, uint32_t head_off, uint32_t more);
 
-/* ---- map_lpm.c ---- */
+/* ---- map_tools.c: operations that several types have in common ---- */
 
-void *lpm_lookup(const struct ebpf_map *m, const void *key);
-int lpm_update(const struct ebpf_map *m, const void *key, const void *value, uint64_t flags);
-int lpm_delete(const struct ebpf_map *m, const void *key);
-
-/* ---- map_queue.c ---- */
-
-uint64_t queue_head_bytes(uint32_t n_places);
-int queue_push(const struct ebpf_map *m, const void *value, uint64_t flags);
-int queue_take(const struct ebpf_map *m, void *value, int remove);
-uint32_t queue_count(const struct ebpf_map *m);
-int queue_slot(const struct ebpf_map *m, uint32_t slot, void *value);
-
-/* ---- map_stack.c ---- */
-
-int stack_push(const struct ebpf_map *m, const void *value, uint64_t flags);
+/* Counts the slots that hold an element. */
+uint32_t ebpf_map_count_present(const struct ebpf_map *m);
 /* Clears by popping; at most twice max_entries times. */
-int stack_take(const struct ebpf_map *m, void *value, int remove);
-int stack_slot(const struct ebpf_map *m, uint32_t slot, void *value);
-uint32_t stack_count(const struct ebpf_map *m);
-/* Elements from the top on, at most max_entries; their number. */
-uint32_t stack_order(const struct ebpf_map *m, uint32_t *order);
+int ebpf_map_clear_pops(const struct ebpf_map *m);
+int ebpf_map_copy_each(const struct ebpf_map *to, const struct ebpf_map *from);
 
 /* ---- map_thread.c ---- */
 
@@ -95,8 +97,6 @@ uint32_t stack_order(const struct ebpf_map *m, uint32_t *order);
  * the last number is shared by all threads that found none free. */
 uint32_t ebpf_thread_slot(void);
 void *ebpf_thread_lookup(const struct ebpf_map *m, const void *key);
-/* Over all threads: of one u64 of an element, or of each of them. */
-uint64_t ebpf_thread_sum(const struct ebpf_map *m, uint32_t index, uint32_t word);
 /* Sums each u64 of an element over all threads. */
 void ebpf_thread_read(const struct ebpf_map *m, uint32_t index, void *value);
 

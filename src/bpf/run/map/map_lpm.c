@@ -8,6 +8,8 @@
 
 #include "base/point.h"
 
+#define LENGTH_BYTES ROUND_UP(((EBPF_MAX_LPM_KEY_BYTES - 4) * 8 / 64 + 1) * 8, 64u)
+
 struct lpm_key {
 	uint32_t bits; /* length of the prefix */
 	uint8_t data[EBPF_MAX_LPM_KEY_BYTES - 4];
@@ -46,7 +48,7 @@ static int take(const struct ebpf_map *m, struct lpm_key *k, const void *key)
 	return k->bits <= max_bits(m) ? 0 : -EINVAL;
 }
 
-void *lpm_lookup(const struct ebpf_map *m, const void *key)
+static void *lpm_lookup(const struct ebpf_map *m, const void *key)
 {
 	uint32_t until = max_bits(m);
 	struct lpm_key k;
@@ -75,7 +77,7 @@ void *lpm_lookup(const struct ebpf_map *m, const void *key)
 	return NULL;
 }
 
-int lpm_update(const struct ebpf_map *m, const void *key, const void *value, uint64_t flags)
+static int lpm_update(const struct ebpf_map *m, const void *key, const void *value, uint64_t flags)
 {
 	struct lpm_key k;
 	uint64_t *word;
@@ -95,7 +97,7 @@ int lpm_update(const struct ebpf_map *m, const void *key, const void *value, uin
 	return ebpf_hash_update(m, &k, value, flags);
 }
 
-int lpm_delete(const struct ebpf_map *m, const void *key)
+static int lpm_delete(const struct ebpf_map *m, const void *key)
 {
 	struct lpm_key k;
 
@@ -108,3 +110,28 @@ int lpm_delete(const struct ebpf_map *m, const void *key)
 	cut(&k, k.bits, max_bits(m));
 	return ebpf_hash_delete(m, &k);
 }
+
+static int lpm_check(const struct ebpf_map_def *d)
+{
+	return d->key_bytes > 4 && d->value_bytes && !(d->flags & GBPF_F_RDONLY);
+}
+
+static uint64_t lpm_layout(struct ebpf_map *m)
+{
+	return ebpf_hash_layout(m, LENGTH_BYTES, 0);
+}
+
+const struct ebpf_map_type ebpf_map_type_LPM_TRIE = {
+	.traits = EBPF_MAP_HASHED | EBPF_MAP_PREFIX,
+	.max_entries = EBPF_MAX_ENTRIES,
+	.hint = "its key is a struct of a u32, the length in bits, and the bytes",
+	.check = lpm_check,
+	.layout = lpm_layout,
+	.lookup = lpm_lookup,
+	.update = lpm_update,
+	.delete = lpm_delete,
+	.slot = ebpf_hash_slot,
+	.count = ebpf_map_count_present,
+	.clear = ebpf_hash_clear,
+	.copy = ebpf_map_copy_each,
+};

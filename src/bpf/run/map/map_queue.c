@@ -24,12 +24,7 @@ _Static_assert(sizeof(struct queue) % 64 == 0, "the pool behind it is aligned");
 #define PLACE_ELEM(w) ((uint32_t)(w)&0xfffffu) /* 0: taken or never used */
 #define PLACE_POS(w) ((w) >> 20)	       /* 1 + position; 0: never used */
 
-uint64_t queue_head_bytes(uint32_t n_places)
-{
-	return sizeof(struct queue) + (uint64_t)n_places * 8;
-}
-
-static struct queue *shim_queue_of(const struct ebpf_map *m)
+static struct queue *queue_of(const struct ebpf_map *m)
 {
 	return (void *)(m->data + m->head_off);
 }
@@ -48,7 +43,7 @@ static int64_t place_cmp(uint64_t w, uint64_t pos)
 
 static uint64_t *place_of(const struct ebpf_map *m, uint64_t pos)
 {
-	return &shim_queue_of(m)->place[pos & (m->n_slots - 1)];
+	return &queue_of(m)->place[pos & (m->n_slots - 1)];
 }
 
 static void advance(uint64_t *word, uint64_t pos)
@@ -75,7 +70,7 @@ static int queue_lost(const struct ebpf_map *m, uint32_t i, uint64_t link)
  * element. */
 static int put(const struct ebpf_map *m, uint32_t i, uint64_t *link)
 {
-	struct queue *q = shim_queue_of(m);
+	struct queue *q = queue_of(m);
 
 	for (uint32_t try = 0; try < TRIES; try++) {
 		uint64_t pos = load_acquire(&q->tail), *place = place_of(m, pos);
@@ -107,7 +102,7 @@ static int put(const struct ebpf_map *m, uint32_t i, uint64_t *link)
  * is copied first and is valid if the slot is then unchanged. */
 static int take(const struct ebpf_map *m, void *value, int remove)
 {
-	struct queue *q = shim_queue_of(m);
+	struct queue *q = queue_of(m);
 
 	for (uint32_t try = 0; try < TRIES; try++) {
 		uint64_t pos = load_acquire(&q->head), *place = place_of(m, pos);
@@ -148,7 +143,7 @@ static int take(const struct ebpf_map *m, void *value, int remove)
 	return -EBUSY;
 }
 
-int queue_push(const struct ebpf_map *m, const void *value, uint64_t flags)
+static int queue_push(const struct ebpf_map *m, const void *value, uint64_t flags)
 {
 	uint64_t link;
 	int i = -1, done;
@@ -177,7 +172,7 @@ int queue_push(const struct ebpf_map *m, const void *value, uint64_t flags)
 	return done > 0 ? 0 : -EBUSY;
 }
 
-int queue_take(const struct ebpf_map *m, void *value, int remove)
+static int queue_take(const struct ebpf_map *m, void *value, int remove)
 {
 	int got;
 
@@ -188,21 +183,11 @@ int queue_take(const struct ebpf_map *m, void *value, int remove)
 	return got > 0 ? 0 : got ? got : -ENOENT;
 }
 
-uint32_t queue_count(const struct ebpf_map *m)
-{
-	uint32_t n = 0;
-
-	for (uint32_t s = 0; s < m->n_slots; s++) {
-		n += queue_slot(m, s, NULL) == 1;
-	}
-	return n;
-}
-
-/* The head may be behind: positions that are used up already are not passed yet. A place that was
- * used for position q says that at most the n_slots - 1 positions before it are still full. */
+/* Returns the first position in use. head may lag behind positions that are already taken. If a
+ * slot was used for position q, at most the n_slots - 1 positions before q are still full. */
 static uint64_t first_pos(const struct ebpf_map *m)
 {
-	uint64_t pos = load_acquire(&shim_queue_of(m)->head);
+	uint64_t pos = load_acquire(&queue_of(m)->head);
 
 	for (uint32_t n = 0; n < m->n_slots + TRIES; n++) {
 		uint64_t w = load_relaxed(place_of(m, pos));
@@ -216,8 +201,8 @@ static uint64_t first_pos(const struct ebpf_map *m)
 	return pos;
 }
 
-/* The s-th position from the first on. */
-int queue_slot(const struct ebpf_map *m, uint32_t s, void *value)
+/* Reads the element at the s-th position after the first. */
+static int queue_slot(const struct ebpf_map *m, uint32_t s, UNUSED void *key, void *value)
 {
 	uint64_t pos = first_pos(m) + s, *place = place_of(m, pos);
 
@@ -242,3 +227,28 @@ int queue_slot(const struct ebpf_map *m, uint32_t s, void *value)
 	}
 	return 0;
 }
+
+static int queue_check(const struct ebpf_map_def *d)
+{
+	return !d->key_bytes && d->value_bytes && !(d->flags & GBPF_F_RDONLY);
+}
+
+static uint64_t queue_layout(struct ebpf_map *m)
+{
+	m->n_slots = ebpf_map_power_of_two(m->max_entries);
+	return ebpf_map_lay_elements(m, sizeof(struct queue) + (uint64_t)m->n_slots * 8, 0);
+}
+
+const struct ebpf_map_type ebpf_map_type_QUEUE = {
+	.traits = EBPF_MAP_KEYLESS,
+	.max_entries = EBPF_MAX_ENTRIES,
+	.hint = GENERAL_HINT,
+	.check = queue_check,
+	.layout = queue_layout,
+	.push = queue_push,
+	.take = queue_take,
+	.slot = queue_slot,
+	.count = ebpf_map_count_present,
+	.clear = ebpf_map_clear_pops,
+	.copy = ebpf_map_copy_each,
+};

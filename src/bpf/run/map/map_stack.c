@@ -4,6 +4,7 @@
 #include "bpf/run/map/map_int.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include "base/point.h"
 #include "bpf/run/map/map_pool.h"
@@ -120,7 +121,7 @@ static NOINLINE void free_lost(const struct ebpf_map *m)
 	}
 }
 
-int stack_push(const struct ebpf_map *m, const void *value, uint64_t flags)
+static int stack_push(const struct ebpf_map *m, const void *value, uint64_t flags)
 {
 	uint64_t link;
 	int i, done;
@@ -148,7 +149,7 @@ int stack_push(const struct ebpf_map *m, const void *value, uint64_t flags)
 	return done > 0 ? 0 : -EBUSY;
 }
 
-int stack_take(const struct ebpf_map *m, void *value, int remove)
+static int stack_take(const struct ebpf_map *m, void *value, int remove)
 {
 	int got;
 
@@ -186,8 +187,8 @@ static uint32_t below_top(const struct ebpf_map *m, uint32_t slot)
 	return i_1;
 }
 
-/* For tools, who ask for one after the other. */
-int stack_slot(const struct ebpf_map *m, uint32_t slot, void *value)
+/* Reads a slot. Fast for tools, which read slots in order. */
+static int stack_slot(const struct ebpf_map *m, uint32_t slot, UNUSED void *key, void *value)
 {
 	for (uint32_t try = 0; try < TRIES; try++) {
 		uint32_t i_1 = below_top(m, slot);
@@ -214,7 +215,8 @@ int stack_slot(const struct ebpf_map *m, uint32_t slot, void *value)
 	return 0;
 }
 
-uint32_t stack_order(const struct ebpf_map *m, uint32_t *order)
+/* Sets order to the elements from the top on, at most max_entries; returns their number. */
+static uint32_t stack_order(const struct ebpf_map *m, uint32_t *order)
 {
 	uint32_t n = 0;
 
@@ -226,7 +228,7 @@ uint32_t stack_order(const struct ebpf_map *m, uint32_t *order)
 	return n;
 }
 
-uint32_t stack_count(const struct ebpf_map *m)
+static uint32_t stack_count(const struct ebpf_map *m)
 {
 	uint32_t n = 0;
 
@@ -236,3 +238,45 @@ uint32_t stack_count(const struct ebpf_map *m)
 	}
 	return n;
 }
+
+/* Copies a stack; pushes its top last. */
+static int stack_copy(const struct ebpf_map *to, const struct ebpf_map *from)
+{
+	uint32_t *order = malloc(sizeof(*order) * from->max_entries), n;
+	uint8_t *value = malloc(from->value_bytes);
+	int err = order && value ? 0 : -ENOMEM;
+
+	n = err ? 0 : stack_order(from, order);
+	while (n-- > 0 && !err) {
+		ebpf_value_load(value, ebpf_elem_at(from, order[n]) + from->value_off,
+				from->value_bytes);
+		err = stack_push(to, value, 0);
+	}
+	free(value);
+	free(order);
+	return err;
+}
+
+static int stack_check(const struct ebpf_map_def *d)
+{
+	return !d->key_bytes && d->value_bytes && !(d->flags & GBPF_F_RDONLY);
+}
+
+static uint64_t stack_layout(struct ebpf_map *m)
+{
+	return ebpf_map_lay_elements(m, 8, 0);
+}
+
+const struct ebpf_map_type ebpf_map_type_STACK = {
+	.traits = EBPF_MAP_KEYLESS,
+	.max_entries = EBPF_MAX_STACK_ENTRIES,
+	.hint = GENERAL_HINT,
+	.check = stack_check,
+	.layout = stack_layout,
+	.push = stack_push,
+	.take = stack_take,
+	.slot = stack_slot,
+	.count = stack_count,
+	.clear = ebpf_map_clear_pops,
+	.copy = stack_copy,
+};

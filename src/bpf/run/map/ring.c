@@ -141,3 +141,29 @@ uint64_t ebpf_ring_query(const struct ebpf_map *ring, uint64_t what)
 		return 0;
 	}
 }
+
+static int ring_check(const struct ebpf_map_def *d)
+{
+	uint32_t writer = d->flags & ((uint32_t)GBPF_F_TENANT | GBPF_F_DAEMON);
+
+	return !d->key_bytes && !d->value_bytes && writer && d->flags == writer &&
+	       d->max_entries % 4096 == 0 && !(d->max_entries & (d->max_entries - 1));
+}
+
+static uint64_t ring_layout(struct ebpf_map *m)
+{
+	m->n_slots = m->max_entries / EBPF_RING_BLOCK;
+	m->stride = EBPF_RING_BLOCK;
+	m->elem_off =
+		ROUND_UP((uint32_t)sizeof(struct ebpf_ring_shared) + m->n_slots * 8, MAP_ALIGN);
+	return m->elem_off + (uint64_t)m->max_entries;
+}
+
+const struct ebpf_map_type ebpf_map_type_RINGBUF = {
+	.traits = EBPF_MAP_RECORDS,
+	.max_entries = EBPF_MAX_RING_BYTES,
+	.hint = "a ring buffer has max_entries bytes, a power of two from 4096 on, no __type(key), "
+		"and map_flags GBPF_F_TENANT, or GBPF_F_DAEMON for gbpfd's programs",
+	.check = ring_check,
+	.layout = ring_layout,
+};

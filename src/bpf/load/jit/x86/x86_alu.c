@@ -1,5 +1,5 @@
-/* Arithmetic but division. The results are those of bpf/run/interp/alu.h for every operand. */
-#include "bpf/load/jit/jit_int.h"
+/* Arithmetic except division. The results equal those of bpf/run/interp/alu.h for every operand. */
+#include "bpf/load/jit/x86/x86_int.h"
 
 static void shift_by_reg(struct x86_code *c, int wide, enum x86_shift op, unsigned dst,
 			 unsigned src)
@@ -125,11 +125,11 @@ enum x86_alu x86_simple_op(unsigned op)
 	}
 }
 
-void x86_arithmetic(struct jit *j, const struct ebpf_insn *i, const struct ebpf_jit_note *note)
+void x86_arithmetic(struct x86_jit *j, const struct ebpf_insn *i, const struct ebpf_jit_note *note)
 {
 	struct x86_code *c = &j->code;
 	int wide = EBPF_CLASS(i->code) == EBPF_ALU64, by_reg = EBPF_SRC(i->code) == EBPF_X;
-	unsigned dst = jit_reg[i->dst], src = jit_reg[i->src], op = EBPF_OP(i->code);
+	unsigned dst = x86_reg_of[i->dst], src = x86_reg_of[i->src], op = EBPF_OP(i->code);
 
 	if (note->fuse && x86_operand(j, i, note)) {
 		return;

@@ -3,13 +3,13 @@
  * read-only. */
 #include <errno.h>
 
-#include "bpf/load/jit/jit_int.h"
+#include "bpf/load/jit/x86/x86_int.h"
 
 #define JIT_MAX_ROUNDS (1 << 23) /* limit of an iterator, as in the helper */
 
 /* Emits a lookup with a known index. If the region of the map may be absent, its address is NULL
  * and the result is NULL. */
-static void lookup_constant(struct jit *j, const struct ebpf_map *map, uint32_t index)
+static void lookup_constant(struct x86_jit *j, const struct ebpf_map *map, uint32_t index)
 {
 	struct x86_code *c = &j->code;
 	uint64_t at = (uint64_t)index * map->stride; /* a region is no larger than 2^28 bytes */
@@ -35,7 +35,7 @@ static void lookup_constant(struct jit *j, const struct ebpf_map *map, uint32_t 
 
 /* Emits rax = key < max_entries ? data + key * stride : NULL. Sizes are constants; data is that of
  * this process. */
-static void lookup(struct jit *j, const struct ebpf_map *map, const struct ebpf_jit_note *note)
+static void lookup(struct x86_jit *j, const struct ebpf_map *map, const struct ebpf_jit_note *note)
 {
 	struct x86_code *c = &j->code;
 	int may_be_absent = map->region != EBPF_REGION_GLOBAL;
@@ -46,7 +46,7 @@ static void lookup(struct jit *j, const struct ebpf_map *map, const struct ebpf_
 		return;
 	}
 	if (note->key == KEY_IN_REGISTER) {
-		x86_mov(c, 0, RAX, jit_reg[note->key_reg]);
+		x86_mov(c, 0, RAX, x86_reg_of[note->key_reg]);
 	} else {
 		x86_rm(c, 0, 0, 0x8b, RAX, RSI, 0, 0);
 	}
@@ -134,7 +134,7 @@ static void iter_next(struct x86_code *c)
 }
 
 /* Emits the addition of rsi to counter rdi. An invalid counter index counts as a helper error. */
-static void add_note(struct jit *j)
+static void add_note(struct x86_jit *j)
 {
 	struct x86_code *c = &j->code;
 	unsigned env = x86_env_reg(j);
@@ -155,7 +155,7 @@ static void add_note(struct jit *j)
 
 /* Emits a loop that calls f with 0, 1 ... at most edi times, until f returns a value other than 0;
  * rdx is the second argument. On the stack from the top: padding, the round, edi, rdx. */
-static void loop(struct jit *j, const struct ebpf_jit_func *f)
+static void loop(struct x86_jit *j, const struct ebpf_jit_func *f)
 {
 	struct x86_code *c = &j->code;
 	size_t flags, too_many, ended, top, done;
@@ -199,11 +199,11 @@ static void loop(struct jit *j, const struct ebpf_jit_func *f)
 	x86_land(c, done);
 }
 
-static void in_line(struct jit *j, int slot, const struct ebpf_jit_note *note)
+static void in_line(struct x86_jit *j, int slot, const struct ebpf_jit_note *note)
 {
 	switch (slot) {
 	case EBPF_SLOT_bpf_loop:
-		loop(j, &j->funcs[j->notes[note->callee].func]);
+		loop(j, &j->plan->funcs[j->plan->notes[note->callee].func]);
 		break;
 	case EBPF_SLOT_bpf_iter_num_new:
 		iter_new(&j->code);
@@ -222,19 +222,19 @@ static void in_line(struct jit *j, int slot, const struct ebpf_jit_note *note)
 
 /* ---- tail calls ---- */
 
-static uint32_t tail_target(const struct jit *j, uint32_t k)
+static uint32_t tail_target(const struct x86_jit *j, uint32_t k)
 {
-	return j->funcs[j->notes[j->tails[k].insn].func].tail_entry;
+	return j->plan->funcs[j->plan->notes[j->plan->tails[k].insn].func].tail_entry;
 }
 
 /* Emits a jump to the target of entry k if edx is its index. The epilogue runs first, so the stack
  * is as the caller of the function left it. */
-static void tail_entry(struct jit *j, const struct ebpf_jit_func *f, uint32_t k)
+static void tail_entry(struct x86_jit *j, const struct ebpf_jit_func *f, uint32_t k)
 {
 	struct x86_code *c = &j->code;
 	size_t other;
 
-	x86_alu_ri(c, 0, X86_CMP, RDX, (int32_t)j->tails[k].index);
+	x86_alu_ri(c, 0, X86_CMP, RDX, (int32_t)j->plan->tails[k].index);
 	other = x86_skip(c, X86_NE);
 	x86_rm(c, 0, 0, 0x8b, RAX, RSP, x86_tail_count(j, f), 0);
 	x86_alu_ri(c, 0, X86_ADD, RAX, 1);
@@ -247,7 +247,8 @@ static void tail_entry(struct jit *j, const struct ebpf_jit_func *f, uint32_t k)
 
 /* Emits a binary search in the entries from..to-1 of one map. An index without an entry matches no
  * comparison and falls through. */
-static void tail_search(struct jit *j, const struct ebpf_jit_func *f, uint32_t from, uint32_t to)
+static void tail_search(struct x86_jit *j, const struct ebpf_jit_func *f, uint32_t from,
+			uint32_t to)
 {
 	uint32_t mid = from + (to - from) / 2;
 	size_t upper;
@@ -258,7 +259,7 @@ static void tail_search(struct jit *j, const struct ebpf_jit_func *f, uint32_t f
 		}
 		return;
 	}
-	x86_alu_ri(&j->code, 0, X86_CMP, RDX, (int32_t)j->tails[mid].index);
+	x86_alu_ri(&j->code, 0, X86_CMP, RDX, (int32_t)j->plan->tails[mid].index);
 	upper = x86_skip_far(&j->code, X86_AE);
 	tail_search(j, f, from, mid);
 	x86_land_far(&j->code, upper);
@@ -267,21 +268,21 @@ static void tail_search(struct jit *j, const struct ebpf_jit_func *f, uint32_t f
 
 /* Emits a tail call: r1 = ctx, r2 = the program array, r3 = the index. A failed one continues with
  * -ENOENT or -ELOOP. */
-static void tail_call(struct jit *j, const struct ebpf_jit_note *note)
+static void tail_call(struct x86_jit *j, const struct ebpf_jit_note *note)
 {
 	struct x86_code *c = &j->code;
-	const struct ebpf_jit_func *f = &j->funcs[note->func];
+	const struct ebpf_jit_func *f = &j->plan->funcs[note->func];
 	size_t too_many;
 
 	x86_rm(c, 0, 0, 0x83, X86_CMP, RSP, x86_tail_count(j, f), 0);
 	x86_byte(c, EBPF_MAX_TAIL_CALLS);
 	set_error(c, -ELOOP);
 	too_many = x86_skip_far(c, X86_AE);
-	for (uint32_t from = 0, to; from < j->n_tails; from = to) {
-		uint32_t map = j->tails[from].map;
+	for (uint32_t from = 0, to; from < j->plan->n_tails; from = to) {
+		uint32_t map = j->plan->tails[from].map;
 		size_t other = 0;
 
-		for (to = from; to < j->n_tails && j->tails[to].map == map; to++) {
+		for (to = from; to < j->plan->n_tails && j->plan->tails[to].map == map; to++) {
 		}
 		if (note->map != JIT_NO_MAP && note->map != map) {
 			continue;
@@ -302,7 +303,7 @@ static void tail_call(struct jit *j, const struct ebpf_jit_note *note)
 
 /* ---- calls ---- */
 
-static void local_call(struct jit *j, const struct ebpf_insn *i)
+static void local_call(struct x86_jit *j, const struct ebpf_insn *i)
 {
 	const struct ebpf_jit_func *f = x86_func_at(j, i);
 	struct x86_code *c = &j->code;
@@ -314,7 +315,7 @@ static void local_call(struct jit *j, const struct ebpf_insn *i)
 	x86_word32(c, f->entry - (uint32_t)(c->pos + 4));
 }
 
-void x86_call(struct jit *j, const struct ebpf_insn *i, const struct ebpf_jit_note *note)
+void x86_call(struct x86_jit *j, const struct ebpf_insn *i, const struct ebpf_jit_note *note)
 {
 	struct x86_code *c = &j->code;
 	int slot = ebpf_helper_slot(i->imm);
@@ -326,7 +327,7 @@ void x86_call(struct jit *j, const struct ebpf_insn *i, const struct ebpf_jit_no
 	} else if (note->flags & JIT_INLINE) {
 		in_line(j, slot, note);
 	} else if (note->map != JIT_NO_MAP) {
-		lookup(j, &j->maps[note->map], note);
+		lookup(j, &j->plan->maps[note->map], note);
 	} else {
 		x86_mov(c, 1, R9, R12);
 		x86_rm(c, 0, 0, 0xff, 2, R12,

@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
-#include "bpf/load/jit/jit_int.h"
+#include "bpf/load/jit/x86/x86_int.h"
 
 #define MAX_RELAXING_PASSES 12
 #define LOOP_ALIGN 16u
@@ -25,27 +25,27 @@
 	16u /* alignment of functions whose address is taken: bit 0 of the address is 0 for        \
 	       compiled code */
 
-const uint8_t jit_reg[11] = { RAX, RDI, RSI, RDX, RCX, R8, RBX, R13, R14, R15, RBP };
+const uint8_t x86_reg_of[11] = { RAX, RDI, RSI, RDX, RCX, R8, RBX, R13, R14, R15, RBP };
 
-int x86_sets_env(const struct jit *j, const struct ebpf_jit_func *f)
+int x86_sets_env(const struct x86_jit *j, const struct ebpf_jit_func *f)
 {
 	return (f->root || f->value) && f->env;
 }
 
-static int counts_tails(const struct jit *j, const struct ebpf_jit_func *f)
+static int counts_tails(const struct x86_jit *j, const struct ebpf_jit_func *f)
 {
-	return j->tail_calls && f->root;
+	return j->plan->tail_calls && f->root;
 }
 
 /* Lists the registers that a function pushes: used callee-saved registers and, if entered from C,
  * that of the environment. */
-static unsigned saved_regs(const struct jit *j, const struct ebpf_jit_func *f, uint8_t regs[5])
+static unsigned saved_regs(const struct x86_jit *j, const struct ebpf_jit_func *f, uint8_t regs[5])
 {
 	unsigned n = 0;
 
 	for (unsigned r = 6; r <= 9; r++) {
 		if (f->used & 1u << r) {
-			regs[n++] = jit_reg[r];
+			regs[n++] = x86_reg_of[r];
 		}
 	}
 	if (x86_sets_env(j, f) && x86_env_reg(j) == R12) {
@@ -61,7 +61,7 @@ static int has_frame(const struct ebpf_jit_func *f)
 
 /* Returns whether a function that makes calls must pad its stack to 16 bytes: return address, saved
  * rbp, frame, pushes. */
-static int needs_pad(const struct jit *j, const struct ebpf_jit_func *f, unsigned pushes)
+static int needs_pad(const struct x86_jit *j, const struct ebpf_jit_func *f, unsigned pushes)
 {
 	unsigned bytes = 8 + (has_frame(f) ? 8 + EBPF_STACK_BYTES : 0) +
 			 8 * (pushes + (unsigned)counts_tails(j, f));
@@ -69,14 +69,14 @@ static int needs_pad(const struct jit *j, const struct ebpf_jit_func *f, unsigne
 	return f->calls && bytes % 16;
 }
 
-int32_t x86_tail_count(const struct jit *j, const struct ebpf_jit_func *f)
+int32_t x86_tail_count(const struct x86_jit *j, const struct ebpf_jit_func *f)
 {
 	uint8_t regs[5];
 
 	return needs_pad(j, f, saved_regs(j, f, regs)) ? 8 : 0;
 }
 
-static void prologue(struct jit *j, struct ebpf_jit_func *f)
+static void prologue(struct x86_jit *j, struct ebpf_jit_func *f)
 {
 	struct x86_code *c = &j->code;
 	uint8_t regs[5];
@@ -86,10 +86,10 @@ static void prologue(struct jit *j, struct ebpf_jit_func *f)
 		x86_byte(c, 0xcc);
 	}
 	f->entry = (uint32_t)c->pos;
-	if (f == j->funcs || f->value) {
+	if (f == j->plan->funcs || f->value) {
 		x86_bytes(c, "\xf3\x0f\x1e\xfa", 4); /* endbr64: called through a pointer */
 	}
-	if (f == j->funcs && j->tail_calls) {
+	if (f == j->plan->funcs && j->plan->tail_calls) {
 		x86_mov_i(c, RAX, 0);
 	}
 	f->tail_entry = (uint32_t)c->pos;
@@ -117,7 +117,7 @@ static void prologue(struct jit *j, struct ebpf_jit_func *f)
 }
 
 /* Emits the epilogue except for the return. */
-void x86_epilogue(struct jit *j, const struct ebpf_jit_func *f)
+void x86_epilogue(struct x86_jit *j, const struct ebpf_jit_func *f)
 {
 	struct x86_code *c = &j->code;
 	uint8_t regs[5];
@@ -138,10 +138,10 @@ void x86_epilogue(struct jit *j, const struct ebpf_jit_func *f)
 /* Emits a jump (cond < 0: unconditional) to an instruction. Code never grows from pass to pass, so
  * a displacement that fits a byte once always fits: short jumps remain short, and the passes
  * terminate. */
-static void jump_to(struct jit *j, struct ebpf_jit_note *note, int cond, uint32_t target)
+static void jump_to(struct x86_jit *j, struct ebpf_jit_note *note, int cond, uint32_t target)
 {
 	struct x86_code *c = &j->code;
-	int64_t at = j->notes[target].addr, disp = at - (int64_t)(c->pos + 2);
+	int64_t at = j->plan->notes[target].addr, disp = at - (int64_t)(c->pos + 2);
 
 	if (j->relax && disp >= -128 && disp <= 127) {
 		note->flags |= JIT_SHORT;
@@ -189,7 +189,7 @@ static enum x86_cond condition(unsigned op)
 static void compare(struct x86_code *c, const struct ebpf_insn *i)
 {
 	int wide = EBPF_CLASS(i->code) == EBPF_JMP, by_reg = EBPF_SRC(i->code) == EBPF_X;
-	unsigned op = EBPF_OP(i->code), dst = jit_reg[i->dst], src = jit_reg[i->src];
+	unsigned op = EBPF_OP(i->code), dst = x86_reg_of[i->dst], src = x86_reg_of[i->src];
 
 	if (op == EBPF_JSET && !by_reg) {
 		x86_rr(c, wide, 0xf7, 0, dst);
@@ -204,7 +204,7 @@ static void compare(struct x86_code *c, const struct ebpf_insn *i)
 	}
 }
 
-static void control(struct jit *j, const struct ebpf_insn *i, struct ebpf_jit_note *note,
+static void control(struct x86_jit *j, const struct ebpf_insn *i, struct ebpf_jit_note *note,
 		    uint32_t pc)
 {
 	unsigned op = EBPF_OP(i->code), cond = op == EBPF_JA ? 0 : condition(op);
@@ -213,7 +213,7 @@ static void control(struct jit *j, const struct ebpf_insn *i, struct ebpf_jit_no
 	if (op == EBPF_CALL) {
 		x86_call(j, i, note);
 	} else if (op == EBPF_EXIT) {
-		x86_epilogue(j, &j->funcs[note->func]);
+		x86_epilogue(j, &j->plan->funcs[note->func]);
 		x86_byte(&j->code, 0xc3);
 	} else if (off) {
 		uint32_t target = (uint32_t)((int64_t)pc + 1 + off);
@@ -233,10 +233,10 @@ static void control(struct jit *j, const struct ebpf_insn *i, struct ebpf_jit_no
 	}
 }
 
-static void translate(struct jit *j, uint32_t pc)
+static void translate(struct x86_jit *j, uint32_t pc)
 {
-	const struct ebpf_insn *i = &j->insns[pc];
-	struct ebpf_jit_note *note = &j->notes[pc];
+	const struct ebpf_insn *i = &j->plan->insns[pc];
+	struct ebpf_jit_note *note = &j->plan->notes[pc];
 
 	if (note->flags & JIT_SKIP) {
 		return;
@@ -260,7 +260,7 @@ static void translate(struct jit *j, uint32_t pc)
 
 /* Aligns the head of a loop. While jump sizes are chosen, every loop counts with the maximum
  * padding, so that no displacement grows later. */
-static void align_loop(struct jit *j)
+static void align_loop(struct x86_jit *j)
 {
 	unsigned pad = LOOP_ALIGN - 1;
 
@@ -272,16 +272,16 @@ static void align_loop(struct jit *j)
 
 /* Makes one pass over the program. Returns true if no address has changed since the previous pass.
  */
-static int pass(struct jit *j)
+static int pass(struct x86_jit *j)
 {
 	int stable = 1;
 
 	j->code.pos = 0;
-	for (uint32_t pc = 0; pc < j->n; pc++) {
-		struct ebpf_jit_note *note = &j->notes[pc];
+	for (uint32_t pc = 0; pc < j->plan->n; pc++) {
+		struct ebpf_jit_note *note = &j->plan->notes[pc];
 
 		if (note->flags & JIT_FUNC) {
-			prologue(j, &j->funcs[note->func]);
+			prologue(j, &j->plan->funcs[note->func]);
 		}
 		if (note->flags & JIT_LOOP) {
 			align_loop(j);
@@ -289,12 +289,12 @@ static int pass(struct jit *j)
 		stable &= note->addr == j->code.pos;
 		note->addr = (uint32_t)j->code.pos;
 		translate(j, pc);
-		pc += j->insns[pc].code == EBPF_LD_IMM64;
+		pc += j->plan->insns[pc].code == EBPF_LD_IMM64;
 	}
 	return stable;
 }
 
-static int compile(struct jit *j, uint8_t *out, size_t cap)
+static int compile(struct x86_jit *j, uint8_t *out, size_t cap)
 {
 	pass(j); /* addresses with long jumps */
 	j->relax = 1;
@@ -313,46 +313,21 @@ static int compile(struct jit *j, uint8_t *out, size_t cap)
 	return 0;
 }
 
-int ebpf_jit_compile(const struct ebpf_code *prog, const struct ebpf_map *maps, uint32_t n_maps,
-		     uint8_t *out, size_t cap, size_t *len)
+static int64_t emit(struct ebpf_jit *plan, uint8_t *out, size_t cap)
 {
 #if defined(__x86_64__)
-	size_t entry = ROUND_UP(*len, 16u);
-	struct jit *j = calloc(1, sizeof(*j));
-	int err;
+	struct x86_jit j = { .plan = plan };
+	int err = compile(&j, out, cap);
 
-	if (!j) {
-		return -ENOMEM;
-	}
-	j->insns = prog->insns;
-	j->n = prog->n;
-	j->tails = prog->tails;
-	j->n_tails = prog->n_tails;
-	j->maps = maps;
-	j->n_maps = n_maps;
-	err = ebpf_jit_plan(j);
-	if (!err) {
-		err = entry > cap || entry > INT32_MAX
-			      ? -ENOSPC
-			      : compile(j, out ? out + entry : NULL, cap - entry);
-	}
-	if (!err) {
-		memset(out + *len, 0xcc, entry - *len);
-		*len = entry + j->code.pos;
-	}
-	free(j->notes);
-	free(j);
-
-	return err ? err : (int)entry;
+	return err ? err : (int64_t)j.code.pos;
 #else
 	return -ENOTSUP;
 #endif
 }
 
-int ebpf_jit_x86(const struct ebpf_insn *insns, uint32_t n, const struct ebpf_map *maps,
-		 uint32_t n_maps, uint8_t *out, size_t cap, size_t *len)
-{
-	const struct ebpf_code prog = { insns, n, NULL, 0 };
-
-	return ebpf_jit_compile(&prog, maps, n_maps, out, cap, len);
-}
+const struct ebpf_target ebpf_target_x86 = {
+	.name = "x86-64",
+	.entry_align = 16,
+	.filler = 0xcc, /* int3 */
+	.emit = emit,
+};

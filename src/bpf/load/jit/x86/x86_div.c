@@ -1,9 +1,9 @@
-/* Division and remainder. The machine faults on division by zero and on the overflow of a signed
- * one, eBPF does not; and division by constants is done by multiplication. */
-#include "bpf/load/jit/jit_int.h"
+/* Division and remainder. x86 faults on division by zero and on the overflow of a signed division;
+ * eBPF defines both results. Division by a constant becomes a multiplication. */
+#include "bpf/load/jit/x86/x86_int.h"
 
-/* dst = dst op divisor, for a divisor in JIT_SCRATCH that the machine accepts. Needs rax and rdx;
- * whichever of them is not the destination is kept. */
+/* Emits dst = dst op divisor for a divisor in JIT_SCRATCH that does not fault. Uses rax and rdx and
+ * preserves those that are not dst. */
 static void divide(struct x86_code *c, int wide, int is_mod, int is_signed, unsigned dst)
 {
 	unsigned result = is_mod ? RDX : RAX;
@@ -196,10 +196,10 @@ static void div_by_imm(struct x86_code *c, int wide, int is_mod, int is_signed, 
 void x86_division(struct x86_code *c, const struct ebpf_insn *i)
 {
 	int wide = EBPF_CLASS(i->code) == EBPF_ALU64, is_mod = EBPF_OP(i->code) == EBPF_MOD;
-	unsigned dst = jit_reg[i->dst];
+	unsigned dst = x86_reg_of[i->dst];
 
 	if (EBPF_SRC(i->code) == EBPF_X) {
-		div_by_reg(c, wide, is_mod, i->off, dst, jit_reg[i->src]);
+		div_by_reg(c, wide, is_mod, i->off, dst, x86_reg_of[i->src]);
 	} else {
 		div_by_imm(c, wide, is_mod, i->off, dst, i->imm);
 	}

@@ -1,5 +1,5 @@
-/* Loads, stores, atomics, and what reaches maps through the environment. */
-#include "bpf/load/jit/jit_int.h"
+/* Loads, stores, atomics, and accesses to maps through the environment. */
+#include "bpf/load/jit/x86/x86_int.h"
 
 #define GBPF_CONST(name, value, doc) enum { name = value };
 #include "gbpf/hooks.def"
@@ -124,15 +124,16 @@ struct x86_mem x86_mem_of(const struct ebpf_jit_note *note, const struct ebpf_in
 	unsigned base = EBPF_CLASS(access->code) == EBPF_LDX ? access->src : access->dst;
 
 	if (note->fused_address) {
-		return (struct x86_mem){ note->base, note->index, note->scale, access->off };
+		return (struct x86_mem){ x86_reg_of[note->base], x86_reg_of[note->index],
+					 note->scale, access->off };
 	}
-	return (struct x86_mem){ jit_reg[base], X86_NO_INDEX, 0, access->off };
+	return (struct x86_mem){ x86_reg_of[base], X86_NO_INDEX, 0, access->off };
 }
 
-void x86_memory(struct jit *j, const struct ebpf_insn *i, const struct ebpf_jit_note *note)
+void x86_memory(struct x86_jit *j, const struct ebpf_insn *i, const struct ebpf_jit_note *note)
 {
 	struct x86_mem m = x86_mem_of(note, i);
-	unsigned dst = jit_reg[i->dst], src = jit_reg[i->src];
+	unsigned dst = x86_reg_of[i->dst], src = x86_reg_of[i->src];
 
 	if (EBPF_CLASS(i->code) == EBPF_LDX) {
 		x86_load_mem(&j->code, i, dst, &m);
@@ -147,9 +148,9 @@ void x86_memory(struct jit *j, const struct ebpf_insn *i, const struct ebpf_jit_
 	}
 }
 
-void x86_ld_imm64(struct jit *j, const struct ebpf_insn *i)
+void x86_ld_imm64(struct x86_jit *j, const struct ebpf_insn *i)
 {
-	unsigned dst = jit_reg[i->dst];
+	unsigned dst = x86_reg_of[i->dst];
 	int32_t at = x86_map_data((uint32_t)i->imm);
 
 	switch (i->src) {
