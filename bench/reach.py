@@ -1,6 +1,6 @@
-"""reach.py PART: one workload of `gbpf bench reach`. Prints "absent: why" when this Python does not offer it; else runs it,
-prints "done SECONDS ms=PASS" and what it was set to, and waits to be ended, so that gbpfd can be asked about it. PASS: by this
-program's own clock, the work once everything is compiled and loaded, the shortest of some passes."""
+"""reach.py PART: one workload of `gbpf bench reach`. Prints "absent: REASON" if this Python lacks it; else runs it,
+prints "done SECONDS ms=PASS" and its settings, and waits to be ended, so that gbpfd can be asked about it. PASS: by
+this program's own clock, the duration of the work after compiling and loading, the shortest of several passes."""
 import os
 import pathlib
 import subprocess
@@ -40,7 +40,7 @@ def run_compile():
 	import torch
 	if not torch.cuda.is_available():
 		raise ImportError('torch sees no GPU')
-	model, x, optimizer = torch_model(torch, 1)  # compiling takes its time
+	model, x, optimizer = torch_model(torch, 1)  # compiling takes long
 	compiled = torch.compile(model)
 	return lambda: train(torch, compiled, x, optimizer, 60)
 
@@ -127,7 +127,7 @@ def run_jax():
 
 
 def own_ptxas():
-	"""Triton takes its own where none can be found."""
+	"""Makes Triton use its own ptxas, as it does if it finds no other."""
 	for name in ('TRITON_PTXAS_PATH', 'TRITON_PTXAS_BLACKWELL_PATH'):
 		os.environ[name] = '/nonexistent'
 	return ''
@@ -139,7 +139,7 @@ def cupy_ptx():
 
 
 def jax_ptxas():
-	"""The flags of the first list that this XLA knows: it ends programs for others."""
+	"""Returns the flags of the first list that this XLA knows: it aborts programs for unknown flags."""
 	folder = f'--xla_gpu_cuda_data_dir={CUDA}'
 	no_library = '--xla_gpu_enable_libnvptxcompiler=false'
 	lists = [f'{no_library} {mode} {folder}' for mode in ('--xla_gpu_libnvjitlink_mode=disabled',
@@ -162,7 +162,7 @@ PARTS = {'torch': (run_torch, None), 'triton': (run_triton, None), 'triton-own':
 
 
 def shortest_ms(work):
-	"""Of some passes, after one in which the kernels' durations are learned."""
+	"""Returns the shortest of several passes, after one in which the kernels' durations are learned."""
 	times = []
 	for _ in range(PASSES + 1):
 		begin = time.monotonic()

@@ -8,7 +8,7 @@ import time
 
 
 def load_gbpf():
-    """libgbpf, from where it was installed, or beside this file's installation; None where there is no gBPF."""
+    """Loads the installed libgbpf, or the one of this file's installation; returns None without gBPF."""
     here = os.path.dirname(os.path.abspath(__file__))
     for path in ("libgbpf.so.0", os.path.join(here, "..", "..", "libgbpf.so.0")):
         try:
@@ -25,7 +25,7 @@ if gbpf:
 
 
 def hint(seconds, deadline=0.0, device=-1):
-    """The next request comes in that many seconds and should have ended `deadline` seconds after that (0: not known)."""
+    """Announces the next request in `seconds` seconds, due `deadline` seconds after that (0: not known)."""
     return gbpf.gbpf_hint(max(0, int(seconds * 1e6)), int(deadline * 1e6), device) if gbpf else -2
 
 

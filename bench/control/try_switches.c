@@ -21,7 +21,6 @@
 #include "bench/control/try_controls.h"
 #include "bench/common/statistics.h"
 #include "bench/control/switch_trace.h"
-#include "gpu/control_int.h"
 #include "gpu/learn.h"
 #include "gpu/rm.h"
 

@@ -1,7 +1,8 @@
-"""disb_torch.py --page FD --model NAME [--graphs]: a task of `gbpf bench disb --torch`. What bench-client's role "model" is with
-kernels of our own: the same page (bench/common/shared_page.h), the same commands, requests of a network in PyTorch: its input is copied
-to the GPU, the network runs, the result is copied back and waited for. The coordinator has put the times of the requests into
-the page. The networks are those of the papers, with random weights, batch 1, and need nothing but PyTorch."""
+"""disb_torch.py --page FD --model NAME [--graphs]: a task of `gbpf bench disb --torch`, the counterpart of
+bench-client's role "model": the same page (bench/common/shared_page.h) and commands, but requests of a network in
+PyTorch: its input is copied to the GPU, the network runs, and the result is copied back and waited for. The
+coordinator has written the times of the requests into the page. The networks are those of the papers, with random
+weights, batch 1, and need only PyTorch."""
 import argparse
 import ctypes
 import gc
@@ -13,20 +14,20 @@ import sys
 import time
 
 MAGIC, READY, FAILED = 0x48434e42, 1, 2
-REQUESTS, EXIT = 1, 4  # enum page_op
-ONE = 0  # enum page_kind
+REQUESTS, EXIT = 1, 4  # enum bench_page_op
+ONE = 0  # enum bench_page_kind
 AT = {'magic': 0, 'state': 4, 'command': 8, 'done': 12, 'op': 16, 'kind': 20, 'n': 24, 'limit': 40, 'epoch': 48, 'mps': 72, 'pid': 76,
 	'device': 84, 'finished': 176, 'wrong': 184, 'checked': 192, 'begin': 200, 'end': 208, 'dropped': 216, 'samples': 224,
 	'error': 236, 'request': 496}
 DEVICE_BYTES, TEXT_BYTES, RECORDS = 64, 256, 65536
-RECORD = struct.Struct('<Qffff')  # struct page_request
+RECORD = struct.Struct('<Qffff')  # struct bench_page_request
 WARM, NEAR_NS = 10, 150000
 SYS_FUTEX, FUTEX_WAIT, FUTEX_WAKE = 202, 0, 1
 MPS_ENABLED = 133  # CU_DEVICE_ATTRIBUTE_MPS_ENABLED
 
 
 class Page:
-	"""The coordinator's page. Words that both sides look at while they change are single loads and stores."""
+	"""The coordinator's page. Words that change while the other side reads them are accessed by single loads and stores."""
 
 	def __init__(self, fd):
 		self.map = mmap.mmap(fd, 0)
@@ -58,7 +59,7 @@ class Page:
 		return self.words['command'].value != self.told
 
 	def next(self, parent):
-		"""The next command, or EXIT when the coordinator has gone."""
+		"""Waits for the next command; returns EXIT if the coordinator has exited."""
 		while not self.has_next():
 			self.futex('command', FUTEX_WAIT, self.told, 0.5)
 			if os.getppid() != parent:
@@ -67,7 +68,7 @@ class Page:
 		return self.get('op')
 
 	def due(self):
-		"""The times of the requests; none: a closed loop."""
+		"""Returns the times of the requests; none: a closed loop."""
 		return [RECORD.unpack_from(self.map, AT['request'] + i * RECORD.size)[0] for i in range(min(self.get('n'), RECORDS))]
 
 	def note(self, due, begin, end):
@@ -85,7 +86,7 @@ def conv(nn, i, o, kernel, stride=1, padding=0):
 
 
 def branches(torch, *parts):
-	"""Each gets the input; their outputs one behind the other."""
+	"""Passes the input to each module and concatenates their outputs."""
 	class Branches(torch.nn.Module):
 		def __init__(self):
 			super().__init__()
@@ -204,7 +205,7 @@ def distilbert(torch):
 	return DistilBert()
 
 
-# Name: how it is made, what goes in. 128 words, each below 512, so that they can stand for places as well.
+# Name: constructor, input. 128 words, each below 512, so that they are valid positions, too.
 IMAGE = (1, 3, 224, 224)
 MODELS = {'R152': (resnet152, IMAGE), 'D201': (densenet201, IMAGE), 'V19': (vgg19, IMAGE), 'I3': (inception3, (1, 3, 299, 299)),
 	'DB': (distilbert, (1, 128))}
@@ -259,7 +260,7 @@ def request(page, task, due):
 
 
 def run_schedule(page, task):
-	"""Of requests that could not begin in time only the newest is kept."""
+	"""Keeps only the newest of the requests that could not begin in time."""
 	end, due = page.get('epoch', '<Q') + page.get('limit', '<Q'), page.due()
 	closed, i, dropped = not due, 0, 0
 	while not page.has_next():
@@ -278,7 +279,7 @@ def run_schedule(page, task):
 
 def serve(page, task, parent):
 	gc.collect()
-	gc.disable()  # no pauses while it is timed
+	gc.disable()  # no pauses while requests are timed
 	while True:
 		op = page.next(parent)
 		if op == EXIT:
@@ -296,7 +297,7 @@ def serve(page, task, parent):
 
 
 def is_mps():
-	"""As CUDA says of this process. Drivers older than the question do not know it."""
+	"""Returns CUDA's attribute of this process. Older drivers do not know it."""
 	lib, value = ctypes.CDLL('libcuda.so.1'), ctypes.c_int(0)
 	if lib.cuInit(0) != 0 or lib.cuDeviceGetAttribute(ctypes.byref(value), MPS_ENABLED, 0) != 0:
 		return 0
@@ -311,7 +312,7 @@ def main():
 	p.add_argument('--graphs', action='store_true')
 	p.add_argument('--libcuda', help='not used: PyTorch finds its own')
 	a = p.parse_args()
-	signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: our coordinator ends us
+	signal.signal(signal.SIGINT, signal.SIG_IGN)  # ignore the terminal's: the coordinator ends this process
 	page = Page(a.page)
 	page.put('pid', os.getpid(), '<I')
 	try:
@@ -324,7 +325,7 @@ def main():
 			page.put('mps', is_mps(), '<I')
 			page.tell('state', READY)
 			serve(page, task, parent)
-	except Exception as e:  # whatever it is, who waits for us must be told
+	except Exception as e:  # report every error to the waiting coordinator
 		what = f'{sys.executable}: ' if isinstance(e, ImportError) else ''
 		page.put_text('error', f'{what}{type(e).__name__}: {e}', TEXT_BYTES)
 		page.tell('state', FAILED)

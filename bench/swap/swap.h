@@ -6,6 +6,8 @@
 #include <sched.h>
 #include <stdint.h>
 
+#include "base/compiler.h"
+
 #define SWAP_MAX_CALLERS 64u
 #define SWAP_MAX_SWAPS 20000u
 #define SWAP_SUB 32u		      /* buckets per power of two: 3 % wide */
@@ -26,7 +28,7 @@ struct bench_swap_caller { /* written by its process */
 	 * version, 0: none. */
 	uint32_t *longest[SWAP_KINDS], *first;
 	uint32_t *run; /* by control window: SWAP_RUN consecutive calls */
-} __attribute__((aligned(64)));
+} ALIGNED(64);
 
 enum bench_swap_state { SWAP_STARTING, SWAP_CALLING, SWAP_DONE, SWAP_FAILED };
 

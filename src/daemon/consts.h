@@ -4,9 +4,10 @@
 
 #include <stdint.h>
 
+#include "bpf/run/map/map_type.h"
+
 #define GBPF_CONST(name, value, doc) enum { name = value };
 #define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc) enum { HOOK_##name = id };
-#define GBPF_MAP_TYPE(id, name, ops, doc) enum { GBPF_MAP_##name = id };
 #define CTX_TYPE_u64 uint64_t
 #define CTX_TYPE_s64 int64_t
 #define CTX_TYPE_u32 uint32_t

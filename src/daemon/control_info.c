@@ -11,15 +11,15 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "daemon/clean_text.h"
 #include "daemon/consts.h"
-#include "daemon/policy/policy_failures.h"
-#include "daemon/hw/sharing_mode.h"
+#include "daemon/hw/hw_control.h"
 #include "daemon/hw/mps.h"
 #include "daemon/hw/mps_crash.h"
+#include "daemon/hw/sharing_mode.h"
 #include "daemon/policy/policies.h"
+#include "daemon/policy/policy_failures.h"
 #include "daemon/session/tenant_session.h"
-#include "daemon/hw/hw_control.h"
-#include "daemon/clean_text.h"
 #include "gpu/control.h"
 
 static const char *state_name(const struct daemon_session *s)
@@ -33,7 +33,7 @@ static const char *state_name(const struct daemon_session *s)
 	case SESSION_WELCOMED:
 		return "starting";
 	case SESSION_READY:
-		return s->class_id == 0 && s->lc_slot < 0 ? "unpublished" : "running";
+		return s->class_id == 0 && s->lc.slot < 0 ? "unpublished" : "running";
 	}
 	return "?";
 }
@@ -54,7 +54,7 @@ static void add_lane(const struct daemon_session *s, json_t *j)
 		}
 	}
 	json_object_set_new(j, "lane",
-			    json_string(s->lane == GBPF_LANE_SHARED ? "shared" : "process"));
+			    json_string(s->grant.lane == GBPF_LANE_SHARED ? "shared" : "process"));
 	json_object_set_new(j, "level",
 			    json_string(now < ARRAY_SIZE(level_names) ? level_names[now] : ""));
 	json_object_set_new(j, "levels", levels);
@@ -371,7 +371,7 @@ static int leaked(struct daemon *d)
 	}
 	for (unsigned i = 0; i < PROTO_MAX_LC; i++) {
 		published += d->lc[i] != NULL;
-		latency += d->lc[i] && d->lc[i]->lc_slot == (int)i;
+		latency += d->lc[i] && d->lc[i]->lc.slot == (int)i;
 	}
 	return (int)(regions + (published - latency) + (boards > tenants ? boards - tenants : 0));
 }

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "daemon/maps/policy_maps.h"
 #include "daemon/maps/maps_watch.h"
+#include "daemon/maps/policy_maps.h"
 #include "daemon/policy/policies.h"
 #include "daemon/watch/watch.h"
 #include "gbpf/gbpf.h"
@@ -16,7 +16,7 @@
 enum method_right {
 	ALL,
 	ADMIN, /* daemon_may_administer() */
-	OWNER
+	OWNER, /* root and the daemon's own user */
 };
 
 static const char admin_hint[] =

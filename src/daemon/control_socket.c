@@ -10,8 +10,8 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "daemon/maps/maps_watch.h"
 #include "daemon/clean_text.h"
+#include "daemon/maps/maps_watch.h"
 
 #define MAX_CONNECTIONS 256u
 #define MAX_FOREIGN 32u	      /* connections of one user that is neither root nor the daemon's */

@@ -7,10 +7,11 @@
 #include <sys/types.h>
 #include <systemd/sd-event.h>
 
-#include "daemon/hw/gpu_list.h"
+#include "base/rate.h"
 #include "daemon/history.h"
-#include "daemon/sealed_page.h"
+#include "daemon/hw/gpu_list.h"
 #include "daemon/job_thread.h"
+#include "daemon/sealed_page.h"
 
 #define DAEMON_PATH 4096
 #define DAEMON_HOLD_LIMIT_NS 100000000u
@@ -66,8 +67,7 @@ struct daemon {
 	char *first_failed; /* owned; why the policy given on the command line was refused; NULL: it
 			       was not */
 	struct daemon_history history;
-	uint64_t foreign_second; /* in which foreign_events were counted */
-	unsigned foreign_events; /* events of users other than root and gbpfd's own */
+	struct rate_limit foreign_events; /* events of users other than root and gbpfd's own */
 	struct daemon_job_thread worker;
 	struct daemon_job_thread control_thread; /* calls the driver for hw_control.c */
 	struct daemon_gpus devices;

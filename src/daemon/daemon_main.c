@@ -17,14 +17,14 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "daemon/control_socket.h"
-#include "daemon/policy/daemon_hooks.h"
-#include "daemon/hw/sharing_mode.h"
+#include "daemon/hw/hw_control.h"
 #include "daemon/hw/mps.h"
+#include "daemon/hw/sharing_mode.h"
 #include "daemon/options.h"
+#include "daemon/policy/daemon_hooks.h"
 #include "daemon/policy/policies.h"
 #include "daemon/runtime.h"
 #include "daemon/session/tenant_session.h"
-#include "daemon/hw/hw_control.h"
 #include "daemon/watch/watch.h"
 
 #define PROC_NVIDIA "/proc/driver/nvidia/gpus"
@@ -90,7 +90,6 @@ static int open_devices(struct daemon *d)
 
 	return err ? daemon_runtime_fail(d, err,
 					 "no NVIDIA GPU or driver found (neither %s nor %s): "
-					 "the driver, or "
 					 "install the driver, or use --device soft",
 					 PROC_NVIDIA, NODE_NVIDIA)
 		   : 0;

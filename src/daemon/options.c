@@ -41,8 +41,9 @@ static int number(const char *text, long max, const char *what, long *ret)
 	errno = 0;
 	n = strtol(text, &end, 10);
 	if (errno || *end || end == text || n < 0 || n > max) {
-		fprintf(stderr, "gbpfd: %s takes a number from 0 to %ld, not '%s'\n", what, max,
-			text);
+		fprintf(stderr,
+			"gbpfd: invalid value for %s: '%s': expected a number from 0 to %ld\n",
+			what, text, max);
 		return -EINVAL;
 	}
 	*ret = n;

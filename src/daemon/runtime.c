@@ -11,8 +11,10 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <systemd/sd-daemon.h>
 #include <unistd.h>
+#ifdef HAVE_SYSTEMD
+#include <systemd/sd-daemon.h>
+#endif
 
 #include "base/fd.h"
 #include "base/log.h"
@@ -38,7 +40,9 @@ int daemon_runtime_fail(struct daemon *d, int err, const char *fmt, ...)
 
 void daemon_runtime_ready(struct daemon *d)
 {
-	sd_notify(0, "READY=1"); /* to systemd, where it started us */
+#ifdef HAVE_SYSTEMD
+	sd_notify(0, "READY=1"); /* to systemd, if it started gbpfd */
+#endif
 	if (d->opt.ready_fd >= 0) {
 		if (write(d->opt.ready_fd, "ready\n", 6) < 0) {
 			log_warn("cannot report readiness: the starter has closed its end");

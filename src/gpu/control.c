@@ -70,11 +70,6 @@ int gpu_learn(const struct cuabi_table *real, uint32_t gpu, CUcontext ctx, struc
 	return gpu_learn_installed() ? gpu_control_nvidia_learn(real, gpu, ret, ret_fd) : -ENOTSUP;
 }
 
-uint32_t gpu_learn_generation(void)
-{
-	return learn_generation();
-}
-
 void gpu_self_test(struct gpu_handles *h, int fd)
 {
 	h->capable &= 1u << GPU_CONTROL_FLAG | 1u << GPU_CONTROL_GREEN;

@@ -14,8 +14,6 @@ void gpu_control_nvidia_test(struct gpu_handles *h, int fd);
 int gpu_control_nvidia_learn(const struct cuabi_table *real, uint32_t gpu, struct gpu_handles *ret,
 			     int *ret_fd);
 
-int gpu_learn_minor(const struct cuabi_table *real, CUdevice d, int fd);
-
 int gpu_control_soft(int fd, enum gpu_control what, uint64_t value, uint64_t *ret);
 int gpu_control_soft_switches(int fd, struct gpu_switches *ret);
 void gpu_control_soft_test(struct gpu_handles *h, int fd);

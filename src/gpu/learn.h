@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cuabi/table.h"
+
 #define GPU_LEARN_OBJECTS_MAX 8192u
 #define GPU_LEARN_NO_ID UINT32_MAX
 
@@ -36,10 +38,10 @@ uint32_t gpu_learn_find(uint32_t class_id, struct gpu_learn_object *ret, uint32_
 bool gpu_learn_device_of(const struct gpu_learn_object *o, struct gpu_learn_object *ret);
 /* Stores a group's slice, read before we set one. */
 void gpu_learn_slice(uint32_t root, uint32_t object, uint32_t slice_us);
-/* Grows with each group or channel that comes or goes, and with each slice that the driver library
- * sets itself. */
-uint32_t learn_generation(void);
-#define GPU_LEARN_CHANNELS 0u /* class_id of learn_find: every GPFIFO channel */
+#define GPU_LEARN_CHANNELS 0u /* as class_id of gpu_learn_find: every GPFIFO channel */
+
+/* Returns N of the GPU's /dev/nvidiaN, or as gpu_rm_errno. fd: a control descriptor. */
+int gpu_learn_minor(const struct cuabi_table *real, CUdevice d, int fd);
 
 void gpu_learn_forget_all(void);
 

@@ -72,7 +72,7 @@ enum proto_why {
 #define PROTO_KERNELS 64u
 #define PROTO_KERNEL_NAME 64u
 #define PROTO_NOTES 16u
-#define POLICY_HOOKS 16u
+#define PROTO_HOOKS 16u
 
 enum proto_failure {
 	PROTO_FAILED_HELPER,  /* a helper returned an error, and the program continued */
@@ -115,7 +115,7 @@ struct proto_stats {
 	uint64_t notes[PROTO_NOTES]; /* gbpf_note() counters of its programs in this process, since
 					the version was prepared */
 	/* By hook number: calls of notes_version in this process in which something failed. */
-	uint64_t failures[POLICY_HOOKS][PROTO_FAILURES];
+	uint64_t failures[PROTO_HOOKS][PROTO_FAILURES];
 	uint64_t block_launches; /* launches at block level */
 	uint64_t interruptions;	 /* number of times that one was stopped between blocks */
 	uint64_t forced;	 /* relaunches with leases ignored, after the hold limit */

@@ -14,13 +14,14 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "proto/pages.h"
+
 #define PROTO_MAGIC 0x53706267u
 /* Protocol version: incremented with each change of a message's layout and each new message that
  * gbpfd sends. A peer of another version is refused with both numbers in the text. */
 #define PROTO_VERSION 3u
 #define PROTO_NAME 64
 #define PROTO_TEXT 256
-#define PROTO_MAX_GPUS 16u
 
 enum proto_type {
 	PROTO_HELLO = 1, /* c>d; when reattaching, descriptors: board, statistics, [tenant region of

@@ -9,6 +9,7 @@
 #ifndef GBPF_PTX_BLOCK_H
 #define GBPF_PTX_BLOCK_H
 
+#include "proto/block_why.h"
 #include "ptx/module.h"
 
 #define PTX_BLOCK_SUFFIX "$gbpf"
@@ -42,34 +43,6 @@ struct ptx_block_arg {
 	uint32_t grid_x, grid_y, grid_z; /* of f's launch; a clone's own grid is one-dimensional */
 	uint32_t reserved;
 };
-
-/* Why an entry has no twin, or a launch of it none: shown by `gbpf ps --why`. Append only. */
-enum proto_block_why {
-	PROTO_BLOCK_UNKNOWN,	    /* not looked at */
-	PROTO_BLOCK_OK,		    /* it has a twin */
-	PROTO_BLOCK_NO_PTX,	    /* the image has no PTX that this device takes */
-	PROTO_BLOCK_UNREADABLE,	    /* the PTX could not be read */
-	PROTO_BLOCK_CLUSTER,	    /* clusters of blocks */
-	PROTO_BLOCK_DEPENDENT,	    /* griddepcontrol */
-	PROTO_BLOCK_GRID_ID,	    /* %gridid, %envreg and others that tell launches apart */
-	PROTO_BLOCK_DEVICE_RUNTIME, /* launches kernels, or cooperative groups' grid workspace */
-	PROTO_BLOCK_CALL,	    /* calls through a pointer code that knows its block index */
-	PROTO_BLOCK_EXTERN,	    /* calls a function of another module */
-	PROTO_BLOCK_PARAMETERS,	    /* no room behind its parameters */
-	PROTO_BLOCK_SHARED,	    /* no room for 16 bytes of shared memory, or reads its size */
-	PROTO_BLOCK_OCCUPANCY,	    /* the twin would have fewer blocks resident */
-	PROTO_BLOCK_COOPERATIVE,    /* cooperative launch */
-	PROTO_BLOCK_ATTRIBUTE,	    /* a launch attribute that is not known to be harmless */
-	PROTO_BLOCK_CAPTURE,	    /* in a graph */
-	PROTO_BLOCK_HUNG,	    /* waited for later blocks once: excluded */
-	PTX_BLOCK_SHORT,	    /* too short for the level to pay */
-	PROTO_BLOCK_REJECTED,	    /* the driver did not take the rewritten module */
-	PROTO_BLOCK_CLASS,	    /* the tenant was of class latency when the module was loaded */
-	PROTO_BLOCK_SOURCE,	    /* uses something else that the pass does not know */
-	PROTO_BLOCK_NATIVE, /* its machine code is kept: the PTX is older, or long to compile */
-	PROTO_BLOCK_WHYS
-};
-const char *proto_block_why_text(enum proto_block_why why);
 
 #define PTX_BLOCK_MAX_PARAMS 256u
 /* Result of the pass for one entry. */

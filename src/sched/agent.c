@@ -6,10 +6,10 @@
 
 #include "base/clock.h"
 
-void wake_agent(struct sched *s, uint32_t depth)
+void sched_wake_agent(struct sched *s, uint32_t depth)
 {
-	if (load_seqcst(&s->agent_asleep) >= depth &&
-	    xchg_acqrel(&s->agent_asleep, (uint32_t)AGENT_SOON) != AGENT_SOON &&
+	if (load_seqcst(&s->agent.asleep) >= depth &&
+	    xchg_acqrel(&s->agent.asleep, (uint32_t)SCHED_AGENT_AWAKE) != SCHED_AGENT_AWAKE &&
 	    s->cfg.wake_agent) {
 		s->cfg.wake_agent(s->cfg.arg);
 	}
@@ -22,9 +22,9 @@ void wake_agent(struct sched *s, uint32_t depth)
 static bool work_came(struct sched *s, uint32_t depth, uint32_t defers)
 {
 	return sched_requests_unseen(s) || sched_announce_pending(s) ||
-	       load_seqcst(&s->defers) != defers ||
-	       (depth >= AGENT_SLOW && load_seqcst(&s->n_runs)) ||
-	       (depth == AGENT_ASLEEP && SCHED_ACC_COUNT(sched_tally_sum(&s->inflight)));
+	       load_seqcst(&s->defer_seq) != defers ||
+	       (depth >= SCHED_AGENT_SLOW && load_seqcst(&s->n_runs)) ||
+	       (depth == SCHED_AGENT_ASLEEP && SCHED_ACC_COUNT(sched_tally_sum(&s->inflight)));
 }
 
 /* Applies the time slices that queue_create chose; the control takes milliseconds. */
@@ -37,8 +37,9 @@ static void set_slices(struct sched *s)
 			slice = xchg_acqrel(&s->slice_wanted[g], 0u);
 			if (s->cfg.device->slice &&
 			    s->cfg.device->slice(s->cfg.dev, g, slice - 1) < 0) {
-				note(s, "slice",
-				     "cannot set the time slice that queue_create chose: the ");
+				sched_note(s, "slice",
+					   "cannot set the time slice that queue_create chose: the "
+					   "device refused it");
 			}
 		}
 	}
@@ -52,8 +53,8 @@ uint64_t sched_agent_step(struct sched *s)
 	if (load_relaxed(&s->forked)) {
 		return UINT64_MAX;
 	}
-	store_seqcst(&s->agent_asleep, (uint32_t)AGENT_SOON);
-	defers = load_seqcst(&s->defers);
+	store_seqcst(&s->agent.asleep, (uint32_t)SCHED_AGENT_AWAKE);
+	defers = load_seqcst(&s->defer_seq);
 	set_slices(s);
 	sleep = sched_requests_step(s, now);
 	announced = sched_announce_step(s, now);
@@ -61,21 +62,21 @@ uint64_t sched_agent_step(struct sched *s)
 	deferred = sched_deferred_step(s, now);
 	inflight = sched_inflight_step(s, now);
 	sleep = MIN(MIN(sleep, deferred), inflight);
-	if (sleep > STEADY_NS || now - s->last_stats_ns >= STEADY_NS) {
-		s->last_stats_ns = now;
+	if (sleep > STEADY_NS || now - s->agent.last_stats_ns >= STEADY_NS) {
+		s->agent.last_stats_ns = now;
 		stats = sched_stats_publish(s, now);
 		sleep = MIN(sleep, stats);
 	}
 	if (sleep <= OPEN_POLL_NS) {
 		return sleep;
 	}
-	depth = sleep == UINT64_MAX	 ? AGENT_ASLEEP
-		: sleep > CHAIN_QUIET_NS ? AGENT_SLOW
-					 : AGENT_NEAR;
-	store_seqcst(&s->agent_asleep, depth);
+	depth = sleep == UINT64_MAX    ? SCHED_AGENT_ASLEEP
+		: sleep > RUN_QUIET_NS ? SCHED_AGENT_SLOW
+				       : SCHED_AGENT_NEAR;
+	store_seqcst(&s->agent.asleep, depth);
 	fence_seqcst();
 	if (work_came(s, depth, defers)) {
-		store_relaxed(&s->agent_asleep, (uint32_t)AGENT_SOON);
+		store_relaxed(&s->agent.asleep, (uint32_t)SCHED_AGENT_AWAKE);
 		return OPEN_POLL_NS;
 	}
 	return sleep;

@@ -43,7 +43,7 @@ int sched_announce(struct sched *s, uint32_t gpu, uint64_t at_ns, uint64_t deadl
 	    (deadline_ns && deadline_ns < at_ns)) {
 		return -EINVAL;
 	}
-	if (load_relaxed(&s->forked) || load_relaxed(&s->off) ||
+	if (load_relaxed(&s->forked) || load_relaxed(&s->policy.off) ||
 	    (!load_relaxed(&s->latency_queues) &&
 	     load_relaxed(&s->class_id) != GBPF_CLASS_LATENCY)) {
 		return -EPERM;
@@ -52,28 +52,28 @@ int sched_announce(struct sched *s, uint32_t gpu, uint64_t at_ns, uint64_t deadl
 		return -EAGAIN;
 	}
 	announce(s, gpu, MAX(at_ns, now), deadline_ns, LATE_NS);
-	wake_agent(s, AGENT_NEAR);
+	sched_wake_agent(s, SCHED_AGENT_NEAR);
 	return 0;
 }
 
 void sched_set_lead(struct sched *s, uint64_t lead_ns, uint64_t warm_ns)
 {
-	store_relaxed(&s->lead_ns,
+	store_relaxed(&s->announce.lead_ns,
 		      lead_ns == SCHED_LEAD_AUTO ? lead_ns : MIN(lead_ns, (uint64_t)MAX_LEAD_NS));
-	store_relaxed(&s->warm_ns, MIN(warm_ns, (uint64_t)MAX_LEAD_NS));
+	store_relaxed(&s->announce.warm_ns, MIN(warm_ns, (uint64_t)MAX_LEAD_NS));
 }
 
 void sched_set_rhythm(struct sched *s, enum sched_rhythm mode, uint64_t period_ns)
 {
-	store_relaxed(&s->rhythm_ns, period_ns);
-	store_release(&s->rhythm_mode, (uint32_t)mode);
+	store_relaxed(&s->announce.rhythm_ns, period_ns);
+	store_release(&s->announce.rhythm_mode, (uint32_t)mode);
 }
 
 /* Returns how early leases are raised. In process mode a context switch must fit in after other
  * work has left the GPU. */
 static uint64_t lead_of(const struct sched *s)
 {
-	uint64_t lead = load_relaxed(&s->lead_ns);
+	uint64_t lead = load_relaxed(&s->announce.lead_ns);
 
 	return lead != SCHED_LEAD_AUTO ? lead : sched_lead_ns(s);
 }
@@ -112,14 +112,14 @@ static void follow_rhythm(struct sched *s, uint32_t gpu, uint64_t now)
 {
 	struct sched_request *r = &s->req[gpu];
 	uint64_t opened = load_relaxed(&r->opened_ns), period, spread = LATE_NS / 2;
-	uint32_t mode = load_acquire(&s->rhythm_mode);
+	uint32_t mode = load_acquire(&s->announce.rhythm_mode);
 
 	if (mode == SCHED_RHYTHM_OFF || opened == r->ann.opened_ns) {
 		return;
 	}
 	r->ann.opened_ns = opened;
 	sched_rhythm_add(&r->ann.rhythm, opened);
-	period = mode == SCHED_RHYTHM_PERIOD ? load_relaxed(&s->rhythm_ns)
+	period = mode == SCHED_RHYTHM_PERIOD ? load_relaxed(&s->announce.rhythm_ns)
 					     : sched_rhythm_period(&r->ann.rhythm, &spread);
 	if (period && opened + period > now && !load_relaxed(&r->next_ns) &&
 	    now >= load_relaxed(&r->ann.mute_ns)) {
@@ -151,9 +151,9 @@ static void was_wrong(struct sched *s, uint32_t gpu, uint64_t now)
 	if (wrong >= WRONG_MAX) {
 		wrong = 0;
 		store_relaxed(&r->ann.mute_ns, now + MUTE_NS);
-		note(s, "hints-wrong",
-		     "three announced requests in a row did not come: announcements are "
-		     "ignored for 1 s");
+		sched_note(s, "hints-wrong",
+			   "three announced requests in a row did not come: announcements are "
+			   "ignored for 1 s");
 	}
 	store_relaxed(&r->ann.wrong, wrong);
 }
@@ -161,7 +161,7 @@ static void was_wrong(struct sched *s, uint32_t gpu, uint64_t now)
 /* Launches the empty kernel when it is due. Returns ns until then, or UINT64_MAX. */
 static uint64_t warm(struct sched *s, uint32_t gpu, uint64_t at, uint64_t now)
 {
-	uint64_t ahead = load_relaxed(&s->warm_ns);
+	uint64_t ahead = load_relaxed(&s->announce.warm_ns);
 	struct sched_request *r = &s->req[gpu];
 
 	if (!s->cfg.device->warm || !ahead || load_relaxed(&s->lane) != GBPF_LANE_PROCESS ||
@@ -172,7 +172,7 @@ static uint64_t warm(struct sched *s, uint32_t gpu, uint64_t at, uint64_t now)
 		return at - ahead - now;
 	}
 	r->ann.warmed_ns = at;
-	if (load_seqcst(&r->open) == REQUEST_CLOSED && sched_lease_allowed(s, gpu)) {
+	if (load_seqcst(&r->open) == SCHED_REQUEST_CLOSED && sched_lease_allowed(s, gpu)) {
 		s->cfg.device->warm(s->cfg.dev, gpu);
 	}
 	return UINT64_MAX;
@@ -184,7 +184,7 @@ static uint64_t follow(struct sched *s, uint32_t gpu, uint64_t at, uint64_t now)
 	uint64_t lead = lead_of(s), late, next;
 	struct sched_request *r = &s->req[gpu];
 
-	if (now >= at && load_seqcst(&r->open) != REQUEST_CLOSED) {
+	if (now >= at && load_seqcst(&r->open) != SCHED_REQUEST_CLOSED) {
 		sched_announce_met(s, gpu,
 				   now); /* it opened before the announced time and is still open */
 		return UINT64_MAX;

@@ -59,7 +59,7 @@ uint32_t sched_boards_scan(struct sched *s, uint32_t gpu_index, uint64_t now,
 
 bool sched_boards_quiet_since(struct sched *s, uint32_t gpu, uint64_t since_ns, bool own_counts)
 {
-	uint32_t index = load_relaxed(&s->gpu_index[gpu]);
+	uint32_t index = load_relaxed(&s->policy.gpu[gpu].index);
 	uint64_t now = clock_now_ns();
 	struct policy_reader *pin = policy_read_enter();
 	bool quiet = !own_counts || !load_relaxed(&s->req[gpu].open);

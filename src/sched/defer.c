@@ -9,6 +9,10 @@
 
 #include "base/clock.h"
 
+#define AHEAD_HALF 192u	   /* calls beyond a marker that was not reached: at most twice as many */
+#define AHEAD_STALLED 384u /* and as many more while a caller waits without progress */
+#define STALLED_NS 200000000u /* for this long: longer than leases stop blocks */
+
 static void wait_for_room(struct sched_queue *q);
 
 void sched_defer(struct sched_queue *q, struct sched_call *c)
@@ -21,55 +25,56 @@ void sched_defer(struct sched_queue *q, struct sched_call *c)
 	}
 	c->next = NULL;
 	(void)__atomic_fetch_add(&s->n_deferred, 1u, __ATOMIC_SEQ_CST);
-	pthread_mutex_lock(&q->fifo_lock);
-	*q->last = c;
-	q->last = &c->next;
+	pthread_mutex_lock(&q->fifo.lock);
+	*q->fifo.last = c;
+	q->fifo.last = &c->next;
 	c->number = c->placed ? c->placed(c) : sched_next_number(s);
-	first = (add_acqrel(&q->deferred, 1u) & ~CHAINED) == 0;
-	store_release(&q->put, q->put + 1);
-	pthread_mutex_unlock(&q->fifo_lock);
+	first = (add_acqrel(&q->pending, 1u) & ~SCHED_HAS_RUN) == 0;
+	store_release(&q->fifo.n_deferred, q->fifo.n_deferred + 1);
+	pthread_mutex_unlock(&q->fifo.lock);
 	sched_stat_add(s, deferred, 1u);
 	if (!first) { /* otherwise the agent has been woken for the call before it */
 		return;
 	}
 	if (sched_run_here(q)) { /* a thread may wait for the end of the run now */
-		store_relaxed(&q->chain_ns, UINT64_C(0));
+		store_relaxed(&q->run.look_ns, UINT64_C(0));
 	}
-	(void)__atomic_fetch_add(&s->defers, 1u, __ATOMIC_SEQ_CST);
+	(void)__atomic_fetch_add(&s->defer_seq, 1u, __ATOMIC_SEQ_CST);
 	sched_update_active(s);
-	wake_agent(s, AGENT_NEAR);
+	sched_wake_agent(s, SCHED_AGENT_NEAR);
 }
 
 uint64_t sched_next_number(struct sched *s)
 {
-	return __atomic_add_fetch(&s->numbers, 1u, __ATOMIC_SEQ_CST);
+	return __atomic_add_fetch(&s->last_number, 1u, __ATOMIC_SEQ_CST);
 }
 
 bool sched_queue_alone(const struct sched_queue *q)
 {
-	uint32_t mine = load_seqcst(&q->deferred); /* read before the counters of the process, which
+	uint32_t mine = load_seqcst(&q->pending); /* read before the counters of the process, which
 						     may grow meanwhile */
 
-	return load_seqcst(&q->s->n_deferred) <= (mine & ~CHAINED) &&
-	       load_seqcst(&q->s->n_runs) <= (mine & CHAINED ? 1u : 0u);
+	return load_seqcst(&q->s->n_deferred) <= (mine & ~SCHED_HAS_RUN) &&
+	       load_seqcst(&q->s->n_runs) <= (mine & SCHED_HAS_RUN ? 1u : 0u);
 }
 
 bool sched_queue_behind(struct sched_queue *q, uint64_t number)
 {
 	bool kept;
 
-	if (likely(!load_acquire(&q->deferred))) {
+	if (likely(!load_acquire(&q->pending))) {
 		return false;
 	}
-	pthread_mutex_lock(&q->fifo_lock);
-	kept = (q->issuing && q->issuing < number) || (q->first && q->first->number < number);
-	pthread_mutex_unlock(&q->fifo_lock);
+	pthread_mutex_lock(&q->fifo.lock);
+	kept = (q->fifo.submitting && q->fifo.submitting < number) ||
+	       (q->fifo.first && q->fifo.first->number < number);
+	pthread_mutex_unlock(&q->fifo.lock);
 	return kept || sched_run_unfinished(q);
 }
 
 bool sched_queue_deferred(struct sched_queue *q)
 {
-	if (likely(!load_acquire(&q->deferred)) || load_relaxed(&q->s->forked)) {
+	if (likely(!load_acquire(&q->pending)) || load_relaxed(&q->s->forked)) {
 		return false;
 	}
 	/* A run that is through may be followed even if another thread that holds issue.lock has
@@ -81,21 +86,21 @@ static struct sched_call *first_call(struct sched_queue *q)
 {
 	struct sched_call *c;
 
-	pthread_mutex_lock(&q->fifo_lock);
-	c = q->first;
-	pthread_mutex_unlock(&q->fifo_lock);
+	pthread_mutex_lock(&q->fifo.lock);
+	c = q->fifo.first;
+	pthread_mutex_unlock(&q->fifo.lock);
 	return c;
 }
 
 static void unlink_first(struct sched_queue *q)
 {
-	pthread_mutex_lock(&q->fifo_lock);
-	q->issuing = q->first->number;
-	q->first = q->first->next;
-	if (!q->first) {
-		q->last = &q->first;
+	pthread_mutex_lock(&q->fifo.lock);
+	q->fifo.submitting = q->fifo.first->number;
+	q->fifo.first = q->fifo.first->next;
+	if (!q->fifo.first) {
+		q->fifo.last = &q->fifo.first;
 	}
-	pthread_mutex_unlock(&q->fifo_lock);
+	pthread_mutex_unlock(&q->fifo.lock);
 }
 
 /* When a hardware queue is full (about 1 000 launches) the driver blocks the submitter with the
@@ -106,10 +111,11 @@ static void unlink_first(struct sched_queue *q)
 /* Returns the number of calls submitted beyond what has been reached, or beyond the marker. */
 static uint32_t ahead(const struct sched_queue *q)
 {
-	uint32_t put = SCHED_ACC_COUNT(sched_tally_sum(&q->total)) + load_relaxed(&q->orders);
-	uint32_t way = load_relaxed(&q->way);
+	uint32_t put =
+		SCHED_ACC_COUNT(sched_tally_sum(&q->total)) + load_relaxed(&q->issue.n_orders);
+	uint32_t at = load_relaxed(&q->issue.marker_seq);
 
-	return SCHED_ACC_COUNT(put - (way ? way : SCHED_ACC_COUNT(load_acquire(&q->retired))));
+	return SCHED_ACC_COUNT(put - (at ? at : SCHED_ACC_COUNT(load_acquire(&q->marks.retired))));
 }
 
 /* Looks whether the stream has come so far that `ahead` may start again, and places the next
@@ -120,78 +126,82 @@ static bool reached(struct sched_queue *q)
 	uint32_t n = ahead(q), unseen = AHEAD_HALF;
 	void *d = q->s->cfg.dev;
 
-	if (q->way_mark.event) {
-		if (dev->mark_done(d, &q->way_mark) == 0) {
+	if (q->issue.marker.event) {
+		if (dev->mark_done(d, &q->issue.marker) == 0) {
 			return false;
 		}
-		dev->mark_release(d, &q->way_mark);
-		q->way_mark.event = NULL;
+		dev->mark_release(d, &q->issue.marker);
+		q->issue.marker.event = NULL;
 		unseen = n > 2 * AHEAD_HALF
 				 ? AHEAD_HALF
 				 : 0; /* most of them were submitted while no marker was placed */
 	}
-	if (dev->mark(d, q->dev_queue, &q->way_mark) < 0) {
-		q->way_mark.event = NULL;
+	if (dev->mark(d, q->dev_queue, &q->issue.marker) < 0) {
+		q->issue.marker.event = NULL;
 		if (dev->queue_idle(d, q->dev_queue) == 0) {
 			return false;
 		}
 		unseen = 0;
 	}
-	store_relaxed(&q->way, (SCHED_ACC_COUNT(sched_tally_sum(&q->total)) + q->orders - unseen) |
-				       1u << 31);
-	q->far = unseen ? n - unseen : 0; /* by as many calls `ahead` is too small from now on */
+	store_relaxed(&q->issue.marker_seq,
+		      (SCHED_ACC_COUNT(sched_tally_sum(&q->total)) + q->issue.n_orders - unseen) |
+			      1u << 31);
+	q->issue.beyond_marker =
+		unseen ? n - unseen : 0; /* by as many calls `ahead` is too small from now on */
 	return !unseen;
 }
 
 /* Returns whether the driver may take another call. stalled: a caller blocks until these are
  * submitted and may be the one that unblocks the stream, so some more are allowed; the driver still
  * takes them without blocking. Caller holds issue.lock. */
-static bool has_room_ahead(struct sched_queue *q, bool far)
+static bool has_room_ahead(struct sched_queue *q, bool stalled)
 {
-	return ahead(q) < AHEAD_HALF || reached(q) || (far && q->far < AHEAD_FAR);
+	return ahead(q) < AHEAD_HALF || reached(q) ||
+	       (stalled && q->issue.beyond_marker < AHEAD_STALLED);
 }
 
 bool sched_queue_crowded(struct sched_queue *q)
 {
 	bool crowded;
 
-	if (ahead(q) < AHEAD_HALF || pthread_mutex_trylock(&q->issue_lock) != 0) {
+	if (ahead(q) < AHEAD_HALF || pthread_mutex_trylock(&q->issue.lock) != 0) {
 		return false;
 	}
 	crowded = !sched_run_here(q) && !has_room_ahead(q, false);
-	pthread_mutex_unlock(&q->issue_lock);
+	pthread_mutex_unlock(&q->issue.lock);
 	return crowded;
 }
 
 /* Submits the first call. Caller holds issue.lock. */
 static void issue(struct sched_queue *q, struct sched_call *c, const struct sched_decision *a)
 {
+	struct sched_ticket t = { .q = q, .l = &c->launch, .phase = SCHED_PHASE_PLAIN };
 	struct sched *s = q->s;
 	int err, none = 0;
 
 	unlink_first(q);
-	q->far = ahead(q) < AHEAD_HALF ? 0 : q->far + 1;
-	store_relaxed(&q->orders, q->orders + !c->is_launch);
+	q->issue.beyond_marker = ahead(q) < AHEAD_HALF ? 0 : q->issue.beyond_marker + 1;
+	store_relaxed(&q->issue.n_orders, q->issue.n_orders + !c->is_launch);
 	if (c->is_launch) {
-		sched_launch_start(q, &c->launch, a);
+		sched_launch_start(&t, a);
 	}
 	err = c->run(c);
-	pthread_mutex_lock(&q->fifo_lock);
-	q->issuing = 0;
-	pthread_mutex_unlock(&q->fifo_lock);
+	pthread_mutex_lock(&q->fifo.lock);
+	q->fifo.submitting = 0;
+	pthread_mutex_unlock(&q->fifo.lock);
 	if (err) {
 		__atomic_compare_exchange_n(&q->error, &none, err, 0, __ATOMIC_ACQ_REL,
 					    __ATOMIC_ACQUIRE);
 	}
 	if (c->is_launch) {
-		sched_submitted(q, &c->launch, err == 0);
+		sched_launch_done(&t, err == 0);
 	}
 	c->free(c);
-	q->asked = 0;
-	q->retry_ns = 0;
-	q->plain_next = false;
-	(void)sub_acqrel(&q->deferred, 1u);
-	store_release(&q->issued, q->issued + 1);
+	q->issue.n_asked = 0;
+	q->issue.retry_ns = 0;
+	q->issue.next_is_plain = false;
+	(void)sub_acqrel(&q->pending, 1u);
+	store_release(&q->fifo.n_submitted, q->fifo.n_submitted + 1);
 	if (__atomic_sub_fetch(&s->n_deferred, 1u, __ATOMIC_SEQ_CST) == 0) {
 		sched_update_active(s);
 	}
@@ -208,13 +218,13 @@ static bool choose_level(struct sched_queue *q, struct sched_call *c,
 		sched_run_add(q, l, a);
 		return true;
 	}
-	q->plain_next = sched_run_here(q);
-	return !q->plain_next;
+	q->issue.next_is_plain = sched_run_here(q);
+	return !q->issue.next_is_plain;
 }
 
 /* Returns whether the first call may go now; if not, and the policy holds it, fills
  * q->issue.retry_ns. Caller holds issue.lock. */
-static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now, bool far,
+static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now, bool stalled,
 		      struct sched_decision *a)
 {
 	struct sched *s = q->s;
@@ -226,34 +236,36 @@ static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now,
 		return false;
 	}
 	if (!c->is_launch && c->joins_run && sched_run_here(q)) {
-		return !load_acquire(&q->draining) && sched_run_has_room(q);
+		return !load_acquire(&q->run.draining) && sched_run_has_room(q);
 	}
-	if (sched_run_here(q) && (!c->is_launch || !c->joins_run || !l->block_ok || q->plain_next ||
-				  load_acquire(&q->draining) || !sched_run_has_room(q))) {
+	if (sched_run_here(q) &&
+	    (!c->is_launch || !c->joins_run || !l->block_ok || q->issue.next_is_plain ||
+	     load_acquire(&q->run.draining) || !sched_run_has_room(q))) {
 		return false;
 	}
-	if (!sched_run_here(q) && !has_room_ahead(q, far)) {
+	if (!sched_run_here(q) && !has_room_ahead(q, stalled)) {
 		return false;
 	}
-	if (!c->is_launch || load_relaxed(&s->off)) {
+	if (!c->is_launch || load_relaxed(&s->policy.off)) {
 		return !sched_run_here(q);
 	}
-	if (now < q->retry_ns) {
+	if (now < q->issue.retry_ns) {
 		return false;
 	}
-	sched_decide(q, l, now, sched_since_ns(l->begin_ns, now), q->asked++, a);
+	sched_decide(q, l, now, sched_since_ns(l->begin_ns, now), q->issue.n_asked++, a);
+	a->verdict = l->may_hold ? a->verdict : GBPF_GO; /* it came during a capture: never held */
 	why = sched_hold_why(a, sched_tally_sum(&s->inflight));
 	if (a->verdict != GBPF_GO) {
 		if (sched_share_left(s, l, l->begin_ns, now)) {
-			q->retry_ns = now + (a->verdict == GBPF_DEFER
-						     ? MIN(a->hold_ns, (uint64_t)WAIT_CAP_NS)
-						     : OPEN_POLL_NS);
+			q->issue.retry_ns = now + (a->verdict == GBPF_DEFER
+							   ? MIN(a->hold_ns, (uint64_t)WAIT_CAP_NS)
+							   : OPEN_POLL_NS);
 			return false;
 		}
 		sched_share_take(s, l, now);
 		why = PROTO_WHY_LIMIT;
 	}
-	if (a->verdict == GBPF_GO && q->asked > 1) {
+	if (a->verdict == GBPF_GO && q->issue.n_asked > 1) {
 		sched_share_reset(s);
 	}
 	if (!choose_level(q, c, a)) {
@@ -267,20 +279,20 @@ static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now,
 
 /* Submits what may go, max_calls at most, so that other queues get their turn. Caller holds
  * issue.lock. */
-static unsigned issue_some(struct sched_queue *q, unsigned most, bool force, bool far)
+static unsigned issue_some(struct sched_queue *q, unsigned max_calls, bool force, bool stalled)
 {
 	unsigned n = 0;
 	struct sched_call *c;
 	struct sched_decision a;
 
-	while (n < most && (c = first_call(q))) {
+	while (n < max_calls && (c = first_call(q))) {
 		if (force) {
 			if (sched_run_here(q) || (c->ready && !c->ready(c)) ||
-			    !has_room_ahead(q, far)) {
+			    !has_room_ahead(q, stalled)) {
 				break;
 			}
 			a = (struct sched_decision){ .verdict = GBPF_GO };
-		} else if (!may_issue(q, c, clock_now_ns(), far, &a)) {
+		} else if (!may_issue(q, c, clock_now_ns(), stalled, &a)) {
 			break;
 		}
 		issue(q, c, &a);
@@ -299,20 +311,20 @@ static uint64_t rank(struct sched_queue *q, uint64_t now)
 				      call */
 	}
 
-	pthread_mutex_lock(&q->fifo_lock); /* the call stays while the list is locked; another
+	pthread_mutex_lock(&q->fifo.lock); /* the call stays while the list is locked; another
 					      thread may submit calls meanwhile */
-	c = q->first;
+	c = q->fifo.first;
 	if (c) {
 		head.begin_ns = c->launch.begin_ns;
 		head.est_ns = c->launch.est_ns;
 	}
-	pthread_mutex_unlock(&q->fifo_lock);
+	pthread_mutex_unlock(&q->fifo.lock);
 	return sched_hook_dispatch(q, &head, now);
 }
 
-#define STILL_NS UINT64_C(1000000000)
-#define STILL_NEXT_NS UINT64_C(200000000)
-#define STILL_AGAIN_NS UINT64_C(20000000)
+#define DRAIN_STALL_NS UINT64_C(1000000000)
+#define DRAIN_STALL_NEXT_NS UINT64_C(200000000)
+#define DRAIN_STALL_AGAIN_NS UINT64_C(20000000)
 #define PASS_QUEUES 64u /* queues that one pass ranks; the others come in the next */
 
 /* Collects queues with deferred calls or a run, highest rank first. Each is in use until
@@ -320,19 +332,19 @@ static uint64_t rank(struct sched_queue *q, uint64_t now)
 static unsigned collect(struct sched *s, uint64_t now, struct sched_queue *list[PASS_QUEUES])
 {
 	uint64_t ranks[PASS_QUEUES];
-	uint32_t first = s->first_queue;
+	uint32_t first = s->agent.first_queue;
 	unsigned n = 0;
 
-	for (uint32_t k = 0, m = load_acquire(&s->n_queues); k < m && n < PASS_QUEUES; k++) {
+	for (uint32_t k = 0, m = load_acquire(&s->table.n_queues); k < m && n < PASS_QUEUES; k++) {
 		uint32_t at = (first + k) % m;
-		struct sched_queue *q = load_acquire(&s->queues[at]);
+		struct sched_queue *q = load_acquire(&s->table.queues[at]);
 		uint64_t r;
 		unsigned i;
 
-		if (!q || !load_acquire(&q->deferred) || !sched_queue_use(q)) {
+		if (!q || !load_acquire(&q->pending) || !sched_queue_use(q)) {
 			continue;
 		}
-		s->first_queue = at + 1;
+		s->agent.first_queue = at + 1;
 		r = rank(q, now);
 		for (i = n++; i > 0 && ranks[i - 1] < r; i--) {
 			ranks[i] = ranks[i - 1];
@@ -351,10 +363,10 @@ static uint64_t attend(struct sched_queue *q, uint64_t now)
 
 	(void)issue_some(q, 16, false, false);
 	if (!sched_fifo_count(q)) {
-		return sched_run_here(q) ? MIN(ns, (uint64_t)CHAIN_QUIET_NS) : UINT64_MAX;
+		return sched_run_here(q) ? MIN(ns, (uint64_t)RUN_QUIET_NS) : UINT64_MAX;
 	}
 	/* the first call waits for the run only */
-	return sched_run_here(q) ? MIN(ns, (uint64_t)CHAIN_QUIET_NS) : OPEN_POLL_NS;
+	return sched_run_here(q) ? MIN(ns, (uint64_t)RUN_QUIET_NS) : OPEN_POLL_NS;
 }
 
 uint64_t sched_deferred_step(struct sched *s, uint64_t now)
@@ -371,9 +383,9 @@ uint64_t sched_deferred_step(struct sched *s, uint64_t now)
 	for (unsigned i = 0; i < n; i++) {
 		uint64_t ns = OPEN_POLL_NS;
 
-		if (pthread_mutex_trylock(&list[i]->issue_lock) == 0) {
+		if (pthread_mutex_trylock(&list[i]->issue.lock) == 0) {
 			ns = attend(list[i], clock_now_ns());
-			pthread_mutex_unlock(&list[i]->issue_lock);
+			pthread_mutex_unlock(&list[i]->issue.lock);
 		}
 		sleep = MIN(sleep, ns);
 		sched_queue_unuse(list[i]);
@@ -415,21 +427,21 @@ static void help(struct sched_queue *q, struct helper *h)
 	h->held_ns += h->held ? now - h->last_ns : 0;
 	h->last_ns = now;
 	force = h->held_ns >= load_relaxed(&s->limit_ns);
-	pthread_mutex_lock(&q->issue_lock);
+	pthread_mutex_lock(&q->issue.lock);
 	ns = sched_run_care(q, now, true);
-	if (q->issued != h->issued) {
-		h->issued = q->issued;
+	if (q->fifo.n_submitted != h->issued) {
+		h->issued = q->fifo.n_submitted;
 		h->moved_ns = now;
 	}
-	n = issue_some(q, 64, force, now - h->moved_ns >= FAR_NS);
-	h->held = q->retry_ns && !sched_run_here(q);
-	pthread_mutex_unlock(&q->issue_lock);
+	n = issue_some(q, 64, force, now - h->moved_ns >= STALLED_NS);
+	h->held = q->issue.retry_ns && !sched_run_here(q);
+	pthread_mutex_unlock(&q->issue.lock);
 	if (force && n) {
 		sched_stat_add(s, limit_hits, 1u);
-		note(s, "hold-limit",
-		     "hold limit reached: deferred calls go because a thread waits for them");
+		sched_note(s, "hold-limit",
+			   "hold limit reached: deferred calls go because a thread waits for them");
 	}
-	if (n || !load_acquire(&q->deferred)) {
+	if (n || !load_acquire(&q->pending)) {
 		return;
 	}
 	if (!h->slack) {
@@ -455,10 +467,10 @@ static bool drained_up_to(struct sched_queue *q, uint64_t calls, uint64_t launch
 {
 	struct sched_run_progress c;
 
-	if (!load_acquire(&q->deferred)) {
+	if (!load_acquire(&q->pending)) {
 		return true;
 	}
-	if (load_acquire(&q->issued) < calls) {
+	if (load_acquire(&q->fifo.n_submitted) < calls) {
 		return false;
 	}
 	if (!sched_run_here(q)) {
@@ -470,12 +482,12 @@ static bool drained_up_to(struct sched_queue *q, uint64_t calls, uint64_t launch
 
 void sched_queue_drain(struct sched_queue *q)
 {
-	uint64_t calls = load_acquire(&q->put);
+	uint64_t calls = load_acquire(&q->fifo.n_deferred);
 	struct helper h = helper_begin();
 	struct sched_run_progress c = { .launched = 0 };
 
 	/* Some of the calls join the run, so its launches are counted after they are submitted. */
-	while (load_acquire(&q->issued) < calls) {
+	while (load_acquire(&q->fifo.n_submitted) < calls) {
 		help(q, &h);
 	}
 	if (sched_run_here(q)) {
@@ -489,15 +501,15 @@ void sched_queue_drain(struct sched_queue *q)
 
 /* Like sched_queue_drain, but gives up when nothing has moved for stall_ns (again_ns if a wait was
  * already given up at the same place). Returns false then. */
-static bool drain_while_moving(struct sched_queue *q, uint64_t still_ns, uint64_t again_ns)
+static bool drain_while_moving(struct sched_queue *q, uint64_t stall_ns, uint64_t again_ns)
 {
-	uint64_t calls = load_acquire(&q->put), launches = UINT64_MAX, seen = 0,
+	uint64_t calls = load_acquire(&q->fifo.n_deferred), launches = UINT64_MAX, seen = 0,
 		 at = clock_now_ns();
 	struct helper h = helper_begin();
 	bool moves = true;
 
-	while (load_acquire(&q->deferred) && moves) {
-		uint64_t issued = load_acquire(&q->issued), moved = issued;
+	while (load_acquire(&q->pending) && moves) {
+		uint64_t issued = load_acquire(&q->fifo.n_submitted), moved = issued;
 		struct sched_run_progress c = { .launched = 0 };
 
 		if (sched_run_here(q)) {
@@ -516,9 +528,9 @@ static bool drain_while_moving(struct sched_queue *q, uint64_t still_ns, uint64_
 		}
 		help(q, &h);
 		moves = clock_now_ns() - at <
-			(load_relaxed(&q->still) == moved + 1 ? again_ns : still_ns);
+			(load_relaxed(&q->stall_token) == moved + 1 ? again_ns : stall_ns);
 		if (!moves) {
-			store_relaxed(&q->still, moved + 1);
+			store_relaxed(&q->stall_token, moved + 1);
 		}
 	}
 	helper_end(&h);
@@ -527,19 +539,18 @@ static bool drain_while_moving(struct sched_queue *q, uint64_t still_ns, uint64_
 
 void sched_drain_others(struct sched *s, const struct sched_queue *but)
 {
-	uint64_t still_ns = STILL_NS;
+	uint64_t stall_ns = DRAIN_STALL_NS;
 
 	if (load_relaxed(&s->forked)) {
 		return;
 	}
-	sched_queues_each(s, q)
-	{
-		if (q != but && load_acquire(&q->deferred) && sched_queue_use(q)) {
+	sched_queues_each (s, q) {
+		if (q != but && load_acquire(&q->pending) && sched_queue_use(q)) {
 			/* When one queue stalls the others often do as well, and each had that time
 			 * to move. */
-			if (!drain_while_moving(q, still_ns,
-						but ? STILL_NEXT_NS : STILL_AGAIN_NS)) {
-				still_ns = STILL_NEXT_NS;
+			if (!drain_while_moving(q, stall_ns,
+						but ? DRAIN_STALL_NEXT_NS : DRAIN_STALL_AGAIN_NS)) {
+				stall_ns = DRAIN_STALL_NEXT_NS;
 			}
 			sched_queue_unuse(q);
 		}
@@ -557,8 +568,7 @@ int sched_drain(struct sched *s, struct sched_queue *only)
 	    (!only || !load_relaxed(&only->error))) {
 		return 0;
 	}
-	sched_queues_each(s, q)
-	{
+	sched_queues_each (s, q) {
 		int e;
 
 		if ((only && q != only) || !sched_queue_use(q)) {
@@ -576,9 +586,9 @@ void sched_fifo_drop(struct sched_queue *q)
 {
 	struct sched_call *c;
 
-	while ((c = q->first)) {
-		q->first = c->next;
+	while ((c = q->fifo.first)) {
+		q->fifo.first = c->next;
 		c->free(c);
 	}
-	q->last = &q->first;
+	q->fifo.last = &q->fifo.first;
 }

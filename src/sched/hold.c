@@ -9,6 +9,8 @@
 #include "base/clock.h"
 #include "base/fd.h"
 
+#define POLL_NS 30000u /* period of polling own work */
+
 #define STARVING_LIMITS 10u /* number of hold limits for which a forced launch is remembered */
 #define MAX_SHARE_WAIT_NS 10000000000u
 
@@ -26,25 +28,25 @@ uint64_t sched_share_left(struct sched *s, const struct sched_launch *l, uint64_
 	uint32_t ppm = load_relaxed(&s->share_ppm);
 	uint64_t left, cost, from;
 
-	pthread_mutex_lock(&s->share_lock);
-	if (now >= s->share_until_ns || !ppm) {
+	pthread_mutex_lock(&s->share.lock);
+	if (now >= s->share.until_ns || !ppm) {
 		left = held >= limit ? 0 : limit - held;
 	} else {
 		/* After a forced launch the share accrues while launches are held, and pays for the
 		 * next ones. */
-		from = MAX(s->share_last_ns, begin_ns);
+		from = MAX(s->share.last_ns, begin_ns);
 		if (now > from) {
-			s->share_credit_ns += (uint64_t)((double)(now - from) * ppm / 1e6);
-			s->share_last_ns = now;
+			s->share.credit_ns += (uint64_t)((double)(now - from) * ppm / 1e6);
+			s->share.last_ns = now;
 		}
 		cost = share_cost(l->est_ns, limit, ppm);
-		s->share_credit_ns = MIN(s->share_credit_ns, MAX(cost, share_cost(0, limit, ppm)));
-		left = s->share_credit_ns >= cost
+		s->share.credit_ns = MIN(s->share.credit_ns, MAX(cost, share_cost(0, limit, ppm)));
+		left = s->share.credit_ns >= cost
 			       ? 0
-			       : (uint64_t)((double)(cost - s->share_credit_ns) * 1e6 / ppm) + 1;
+			       : (uint64_t)((double)(cost - s->share.credit_ns) * 1e6 / ppm) + 1;
 		left = held >= MAX_SHARE_WAIT_NS ? 0 : MIN(left, MAX_SHARE_WAIT_NS - held);
 	}
-	pthread_mutex_unlock(&s->share_lock);
+	pthread_mutex_unlock(&s->share.lock);
 	return left;
 }
 
@@ -54,25 +56,26 @@ void sched_share_take(struct sched *s, const struct sched_launch *l, uint64_t no
 	uint32_t ppm = load_relaxed(&s->share_ppm);
 
 	cost = share_cost(l->est_ns, limit, ppm);
-	pthread_mutex_lock(&s->share_lock);
-	if (now >= s->share_until_ns) {
-		s->share_credit_ns = 0;
+	pthread_mutex_lock(&s->share.lock);
+	if (now >= s->share.until_ns) {
+		s->share.credit_ns = 0;
 	}
-	s->share_credit_ns -= MIN(cost, s->share_credit_ns);
-	s->share_last_ns = now;
-	s->share_until_ns =
+	s->share.credit_ns -= MIN(cost, s->share.credit_ns);
+	s->share.last_ns = now;
+	s->share.until_ns =
 		now + STARVING_LIMITS * limit +
 		(ppm ? MIN((uint64_t)((double)cost * 2e6 / ppm), 2 * MAX_SHARE_WAIT_NS) : 0);
-	pthread_mutex_unlock(&s->share_lock);
+	pthread_mutex_unlock(&s->share.lock);
 	sched_stat_add(s, limit_hits, 1u);
-	note(s, "hold-limit", "hold limit reached: a launch goes although the policy holds it");
+	sched_note(s, "hold-limit",
+		   "hold limit reached: a launch goes although the policy holds it");
 }
 
 void sched_share_reset(struct sched *s)
 {
-	pthread_mutex_lock(&s->share_lock);
-	s->share_until_ns = 0;
-	pthread_mutex_unlock(&s->share_lock);
+	pthread_mutex_lock(&s->share.lock);
+	s->share.until_ns = 0;
+	pthread_mutex_unlock(&s->share.lock);
 }
 
 uint32_t sched_hold_why(const struct sched_decision *a, uint64_t inflight)
@@ -87,7 +90,7 @@ void sched_hold_account(struct sched_queue *q, const struct sched_launch *l, uin
 			uint64_t held_ns)
 {
 	struct policy_reader *pin = policy_read_enter();
-	struct proto_stats *st = load_acquire(&q->s->stats);
+	struct proto_stats *st = load_acquire(&q->s->policy.stats);
 
 	(void)add_relaxed(&st->holds, 1u);
 	(void)add_relaxed(&st->held_ns, held_ns);
@@ -102,12 +105,13 @@ void sched_hold_account(struct sched_queue *q, const struct sched_launch *l, uin
 static uint64_t version_word(struct sched_queue *q, bool *ret_off)
 {
 	struct sched *s = q->s;
-	uint32_t index = load_relaxed(&s->gpu_index[q->gpu]);
+	uint32_t index = load_relaxed(&s->policy.gpu[q->gpu].index);
 	struct policy_reader *pin = policy_read_enter();
-	const struct proto_directory *dir = load_acquire(&s->dir);
+	const struct proto_directory *dir = load_acquire(&s->policy.dir);
 	uint64_t version = index < PROTO_MAX_GPUS ? load_relaxed(&dir->version[index]) : 0;
 
-	*ret_off = load_relaxed(&s->off) || load_relaxed(&dir->off) || load_relaxed(&s->forked);
+	*ret_off =
+		load_relaxed(&s->policy.off) || load_relaxed(&dir->off) || load_relaxed(&s->forked);
 	policy_read_leave(pin);
 	return version;
 }

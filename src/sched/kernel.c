@@ -22,18 +22,18 @@ struct sched_kernel *sched_kernel_get(struct sched *s, const char *name)
 		return NULL;
 	}
 	pthread_mutex_lock(&s->lock);
-	k = strmap_get(&s->kernels, name);
-	if (!k && s->kernels.live < MAX_KERNELS) {
+	k = strmap_get(&s->kernels.by_name, name);
+	if (!k && s->kernels.by_name.live < MAX_KERNELS) {
 		k = calloc(1, sizeof(*k));
-		if (k && strmap_add(&s->kernels, name, k) < 0) {
+		if (k && strmap_add(&s->kernels.by_name, name, k) < 0) {
 			free(k);
 			k = NULL;
 		}
 		if (k) {
 			k->hash = hash_bytes(name, strlen(name));
 			memcpy(k->name, name, strnlen(name, sizeof(k->name) - 1));
-			if (s->kernels.live <= PROTO_KERNELS) {
-				s->by_slot[s->kernels.live - 1] = k;
+			if (s->kernels.by_name.live <= PROTO_KERNELS) {
+				s->kernels.shown[s->kernels.by_name.live - 1] = k;
 			}
 		}
 	}
@@ -49,11 +49,11 @@ void sched_kernel_set_block(struct sched_kernel *k, uint8_t why)
 struct sched_estimate *sched_estimate_of(struct sched *s, const struct sched_launch *l)
 {
 	if (l->kernel) {
-		return &l->kernel->est[MIN(log2_floor(l->blocks) / 2, EST_CLASSES - 1)];
+		return &l->kernel->est[MIN(log2_floor(l->blocks) / 2, SCHED_EST_CLASSES - 1)];
 	}
 	if (l->kind == GBPF_KIND_COPY || l->kind == GBPF_KIND_MEMSET) {
 		return &s->copy_est[l->kind == GBPF_KIND_MEMSET]
-				   [MIN(log2_floor(l->bytes), BYTE_CLASSES - 1)];
+				   [MIN(log2_floor(l->bytes), SCHED_BYTE_CLASSES - 1)];
 	}
 	return NULL;
 }
@@ -109,7 +109,7 @@ static uint64_t main_estimate(const struct sched_kernel *k)
 {
 	const struct sched_estimate *best = &k->est[0];
 
-	for (unsigned i = 1; i < EST_CLASSES; i++) {
+	for (unsigned i = 1; i < SCHED_EST_CLASSES; i++) {
 		best = load_relaxed(&k->est[i].seen) > load_relaxed(&best->seen) ? &k->est[i]
 										 : best;
 	}
@@ -127,19 +127,20 @@ static int by_count(const void *a, const void *b)
 /* Chooses the 64 most launched kernels for the statistics. Caller holds s->lock. */
 static void choose(struct sched *s)
 {
-	if (s->kernels.live <= PROTO_KERNELS) {
+	if (s->kernels.by_name.live <= PROTO_KERNELS) {
 		return;
 	}
-	strmap_each (&s->kernels, e) {
+	strmap_each (&s->kernels.by_name, e) {
 		struct sched_kernel *k = e->value;
 		bool shown = false;
 
 		for (unsigned i = 0; i < PROTO_KERNELS && !shown; i++) {
-			shown = s->by_slot[i] == k;
+			shown = s->kernels.shown[i] == k;
 		}
-		if (!shown && load_relaxed(&k->count) > load_relaxed(&s->by_slot[0]->count)) {
-			s->by_slot[0] = k; /* replaces the least launched one */
-			qsort(s->by_slot, PROTO_KERNELS, sizeof(s->by_slot[0]), by_count);
+		if (!shown && load_relaxed(&k->count) > load_relaxed(&s->kernels.shown[0]->count)) {
+			s->kernels.shown[0] = k; /* replaces the least launched one */
+			qsort(s->kernels.shown, PROTO_KERNELS, sizeof(s->kernels.shown[0]),
+			      by_count);
 		}
 	}
 }
@@ -148,8 +149,8 @@ void sched_kernels_publish(struct sched *s, struct proto_stats *st)
 {
 	pthread_mutex_lock(&s->lock);
 	choose(s);
-	for (unsigned i = 0; i < PROTO_KERNELS && s->by_slot[i]; i++) {
-		const struct sched_kernel *k = s->by_slot[i];
+	for (unsigned i = 0; i < PROTO_KERNELS && s->kernels.shown[i]; i++) {
+		const struct sched_kernel *k = s->kernels.shown[i];
 
 		if (load_relaxed(&st->kernel[i].hash) != k->hash) {
 			store_relaxed(&st->kernel[i].hash, k->hash);

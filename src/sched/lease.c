@@ -10,10 +10,10 @@
 
 bool sched_lease_allowed(struct sched *s, uint32_t gpu)
 {
-	uint32_t index = load_relaxed(&s->gpu_index[gpu]);
-	const struct proto_directory *dir = load_acquire(&s->dir);
+	uint32_t index = load_relaxed(&s->policy.gpu[gpu].index);
+	const struct proto_directory *dir = load_acquire(&s->policy.dir);
 
-	return dir != &s->private_dir && index < PROTO_MAX_GPUS && !load_relaxed(&s->off) &&
+	return dir != &s->absent.dir && index < PROTO_MAX_GPUS && !load_relaxed(&s->policy.off) &&
 	       !load_relaxed(&dir->off) && load_relaxed(&dir->version[index]) != 0;
 }
 
@@ -21,7 +21,7 @@ static bool wanted(struct sched *s, uint32_t gpu)
 {
 	const struct sched_request *r = &s->req[gpu];
 
-	return (load_seqcst(&r->open) == REQUEST_OPEN || load_seqcst(&r->ahead)) &&
+	return (load_seqcst(&r->open) == SCHED_REQUEST_OPEN || load_seqcst(&r->ahead)) &&
 	       sched_lease_allowed(s, gpu);
 }
 

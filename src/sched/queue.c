@@ -10,8 +10,8 @@
 
 bool sched_queue_use(struct sched_queue *q)
 {
-	(void)__atomic_fetch_add(&q->users, 1u, __ATOMIC_SEQ_CST);
-	if (load_seqcst(&q->live) && !load_seqcst(&q->closing)) {
+	(void)__atomic_fetch_add(&q->life.users, 1u, __ATOMIC_SEQ_CST);
+	if (load_seqcst(&q->life.live) && !load_seqcst(&q->life.closing)) {
 		return true;
 	}
 	sched_queue_unuse(q);
@@ -20,19 +20,19 @@ bool sched_queue_use(struct sched_queue *q)
 
 void sched_queue_unuse(struct sched_queue *q)
 {
-	(void)sub_acqrel(&q->users, 1u);
+	(void)sub_acqrel(&q->life.users, 1u);
 }
 
 /* Returns a closed entry or a new one; NULL if there is none. Caller holds s->lock. */
 static struct sched_queue *take_entry(struct sched *s)
 {
-	struct sched_queue *q = s->free_queues;
+	struct sched_queue *q = s->table.free;
 
 	if (q) {
-		s->free_queues = q->next_free;
+		s->table.free = q->next_free;
 		return q;
 	}
-	if (s->n_queues == PROTO_MAX_QUEUES) {
+	if (s->table.n_queues == PROTO_MAX_QUEUES) {
 		return NULL;
 	}
 	q = aligned_alloc(64, ROUND_UP(sizeof(*q), 64));
@@ -41,12 +41,12 @@ static struct sched_queue *take_entry(struct sched *s)
 	}
 	memset(q, 0, sizeof(*q));
 	q->s = s;
-	q->index = s->n_queues;
-	q->last = &q->first;
-	pthread_mutex_init(&q->fifo_lock, NULL);
-	pthread_mutex_init(&q->issue_lock, NULL);
-	store_release(&s->queues[q->index], q);
-	store_release(&s->n_queues, q->index + 1);
+	q->index = s->table.n_queues;
+	q->fifo.last = &q->fifo.first;
+	pthread_mutex_init(&q->fifo.lock, NULL);
+	pthread_mutex_init(&q->issue.lock, NULL);
+	store_release(&s->table.queues[q->index], q);
+	store_release(&s->table.n_queues, q->index + 1);
 	return q;
 }
 
@@ -59,28 +59,29 @@ static void reset_entry(struct sched_queue *q, void *dev_queue, uint32_t gpu, in
 	store_relaxed(&q->class_id, load_relaxed(&q->s->class_id));
 	sched_tally_set(&q->total, 0);
 	sched_tally_set(&q->threads, 0);
-	q->published_threads = 0;
+	q->published.threads = 0;
 	store_relaxed(&q->shared, 0u);
-	q->retired_level = q->retired_interruptions = q->interruptions = 0;
-	q->plain_next = false;
+	q->marks.last_level = q->marks.last_interruptions = q->run.interruptions = 0;
+	q->issue.next_is_plain = false;
 	store_relaxed(&q->entered, (uint64_t)0);
 	store_relaxed(&q->left, (uint64_t)0);
 	store_relaxed(&q->unmarked_ns, (uint64_t)0);
-	store_relaxed(&q->sync_seq, (uint64_t)0);
-	store_relaxed(&q->linger_ns, (uint64_t)DEFAULT_LINGER_NS);
-	store_relaxed(&q->head, 0u);
-	store_relaxed(&q->tail, 0u);
-	store_relaxed(&q->retired, (uint64_t)0);
-	store_relaxed(&q->drained, (uint64_t)0);
-	q->retired_version = q->retired_held_ns = q->retired_hash = 0;
-	q->drain_ns = 0;
-	q->unknown_since = q->unknown_entered = q->quiet_since = q->quiet_total = 0;
-	store_relaxed(&q->marks_all, 0u);
-	q->published = 0;
-	q->retry_ns = 0;
-	q->asked = 0;
+	store_relaxed(&q->idle.sync_seq, (uint64_t)0);
+	store_relaxed(&q->idle.close_delay_ns, (uint64_t)DEFAULT_CLOSE_DELAY_NS);
+	store_relaxed(&q->marks.head, 0u);
+	store_relaxed(&q->marks.tail, 0u);
+	store_relaxed(&q->marks.retired, (uint64_t)0);
+	store_relaxed(&q->idle.seen_seq, (uint64_t)0);
+	q->marks.last_version = q->marks.last_held_ns = q->marks.last_hash = 0;
+	q->idle.seen_ns = 0;
+	q->idle.unknown_since_ns = q->idle.unknown_seq = q->idle.quiet_since_ns =
+		q->idle.quiet_total = 0;
+	store_relaxed(&q->idle.mark_each, 0u);
+	q->published.total = 0;
+	q->issue.retry_ns = 0;
+	q->issue.n_asked = 0;
 	store_relaxed(&q->error, 0);
-	store_relaxed(&q->closing, 0u);
+	store_relaxed(&q->life.closing, 0u);
 }
 
 static void count_latency(struct sched *s, const struct sched_queue *q, int by)
@@ -99,11 +100,11 @@ struct sched_queue *sched_queue_open(struct sched *s, void *dev_queue, uint32_t 
 		return NULL;
 	}
 	pthread_mutex_lock(&s->lock);
-	if (s->open_queues < PROTO_MAX_QUEUES) {
+	if (s->table.n_open < PROTO_MAX_QUEUES) {
 		q = take_entry(s);
 	}
 	if (q) {
-		s->open_queues++;
+		s->table.n_open++;
 		reset_entry(q, dev_queue, gpu, priority);
 	}
 	pthread_mutex_unlock(&s->lock);
@@ -113,7 +114,7 @@ struct sched_queue *sched_queue_open(struct sched *s, void *dev_queue, uint32_t 
 	sched_hook_queue_create(q);
 	pthread_mutex_lock(&s->lock);
 	count_latency(s, q, 1);
-	store_seqcst(&q->live, 1u);
+	store_seqcst(&q->life.live, 1u);
 	sched_update_active_locked(s);
 	pthread_mutex_unlock(&s->lock);
 	return q;
@@ -132,25 +133,25 @@ void sched_queue_close(struct sched_queue *q)
 		return; /* the queue is the parent's, and a thread of the parent may have held its
 			   locks */
 	}
-	while (load_acquire(&q->deferred)) {
+	while (load_acquire(&q->pending)) {
 		(void)sched_drain(s, q);
 		(void)sched_run_try_end(
 			q); /* ends a run that is through: the agent may have exited */
 	}
 	sched_hook_queue_destroy(q, SCHED_ACC_COUNT(sched_tally_sum(&q->total)));
-	store_seqcst(&q->closing, 1u);
-	for (unsigned round = 0; load_seqcst(&q->users); round++) {
+	store_seqcst(&q->life.closing, 1u);
+	for (unsigned round = 0; load_seqcst(&q->life.users); round++) {
 		clock_sleep_ns(round < 100 ? 5000 : 200000);
 	}
 	sched_marks_drop(q);
 	pthread_mutex_lock(&s->lock);
 	sched_stats_publish_queue(q);
 	count_latency(s, q, -1);
-	store_seqcst(&q->live, 0u);
+	store_seqcst(&q->life.live, 0u);
 	q->dev_queue = NULL;
-	q->next_free = s->free_queues;
-	s->free_queues = q;
-	s->open_queues--;
+	q->next_free = s->table.free;
+	s->table.free = q;
+	s->table.n_open--;
 	sched_update_active_locked(s);
 	pthread_mutex_unlock(&s->lock);
 }
@@ -163,9 +164,8 @@ void sched_set_class(struct sched *s, uint32_t class_id, uint32_t weight)
 	pthread_mutex_lock(&s->lock);
 	store_relaxed(&s->class_id, class_id);
 	store_relaxed(&s->weight, weight);
-	sched_queues_each(s, q)
-	{
-		if (load_relaxed(&q->live) && !q->class_fixed) {
+	sched_queues_each (s, q) {
+		if (load_relaxed(&q->life.live) && !q->class_fixed) {
 			count_latency(s, q, -1);
 			store_relaxed(&q->class_id, class_id);
 			count_latency(s, q, 1);
@@ -177,12 +177,12 @@ void sched_set_class(struct sched *s, uint32_t class_id, uint32_t weight)
 
 const uint8_t *sched_queue_touched(const struct sched_queue *q)
 {
-	return &q->s->touched[q->index];
+	return &q->s->table.touched[q->index];
 }
 
 static void drained(struct sched_queue *q, uint64_t now)
 {
-	uint8_t *touched = &q->s->touched[q->index];
+	uint8_t *touched = &q->s->table.touched[q->index];
 	uint64_t left, entered;
 
 	if (!load_relaxed(touched)) {
@@ -192,13 +192,13 @@ static void drained(struct sched_queue *q, uint64_t now)
 					       from now on sets it again */
 	left = load_seqcst(&q->left);
 	entered = load_seqcst(&q->entered);
-	if (entered && left == entered && load_relaxed(&q->sync_seq) != entered) {
-		store_relaxed(&q->sync_ns, now);
-		store_release(&q->sync_seq, entered);
-		sched_request_idle(&q->s->req[q->gpu], now);
+	if (entered && left == entered && load_relaxed(&q->idle.sync_seq) != entered) {
+		store_relaxed(&q->idle.sync_ns, now);
+		store_release(&q->idle.sync_seq, entered);
+		sched_request_idle(&q->s->req[load_relaxed(&q->gpu)], now);
 		sched_stat_add(q->s, syncs, 1u);
 	}
-	if (load_relaxed(&q->head) != load_relaxed(&q->tail) && sched_queue_use(q)) {
+	if (load_relaxed(&q->marks.head) != load_relaxed(&q->marks.tail) && sched_queue_use(q)) {
 		(void)sched_retire_reached(q);
 		sched_queue_unuse(q);
 	}
@@ -214,12 +214,11 @@ void sched_synced(struct sched *s, struct sched_queue *only)
 	now = clock_fast_ns();
 	if (only) {
 		drained(only, now);
-		sched_request_synced(s, only->gpu, now);
+		sched_request_synced(s, load_relaxed(&only->gpu), now);
 		return;
 	}
-	sched_queues_each(s, q)
-	{
-		if (load_relaxed(&q->live)) {
+	sched_queues_each (s, q) {
+		if (load_relaxed(&q->life.live)) {
 			drained(q, now);
 		}
 	}

@@ -12,6 +12,8 @@
 #include "base/clock.h"
 #include "base/fd.h"
 
+#define SPIN_NS 100000u /* the agent spins until the end of a shorter close delay */
+
 #define GAP_AGAIN 8u /* pauses between two searches for the best close delay */
 /* Cost of a request that was closed too early: two context switches and more, or a few blocks. */
 #define REOPEN_NS 600000u
@@ -26,7 +28,7 @@
 
 struct proto_board_gpu *sched_own_board(struct sched *s, uint32_t gpu)
 {
-	uint32_t index = load_relaxed(&s->gpu_index[gpu]);
+	uint32_t index = load_relaxed(&s->policy.gpu[gpu].index);
 
 	return index < PROTO_MAX_GPUS ? &load_acquire(&s->own)->gpu[index] : NULL;
 }
@@ -35,12 +37,12 @@ bool sched_request_open(struct sched *s, uint32_t gpu, uint64_t now)
 {
 	struct proto_board_gpu *b = sched_own_board(s, gpu);
 	struct sched_request *r = &s->req[gpu];
-	uint32_t expected = REQUEST_CLOSED;
+	uint32_t expected = SCHED_REQUEST_CLOSED;
 
 	/* Store before `open`, or the agent reads a stale time. Concurrent openers write equivalent
 	 * values. */
 	store_relaxed(&r->opened_ns, now);
-	if (!__atomic_compare_exchange_n(&r->open, &expected, (uint32_t)REQUEST_OPEN, 0,
+	if (!__atomic_compare_exchange_n(&r->open, &expected, (uint32_t)SCHED_REQUEST_OPEN, 0,
 					 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
 		return false;
 	}
@@ -59,7 +61,7 @@ bool sched_request_unseen(const struct sched *s, uint32_t gpu)
 {
 	const struct sched_request *r = &s->req[gpu];
 
-	return load_seqcst(&r->open) == REQUEST_OPEN &&
+	return load_seqcst(&r->open) == SCHED_REQUEST_OPEN &&
 	       load_relaxed(&r->opened_ns) != load_relaxed(&r->looked_ns);
 }
 
@@ -109,14 +111,15 @@ void sched_request_idle(struct sched_request *r, uint64_t since)
  * nothing. */
 static bool is_idle_unknown(struct sched_queue *q, uint64_t entered, uint64_t total, uint64_t now)
 {
-	store_relaxed(&q->marks_all, 1u);
+	store_relaxed(&q->idle.mark_each, 1u);
 	(void)sched_retire_reached(q);
-	if (q->unknown_since == 0 || q->unknown_entered != entered) {
-		q->unknown_since = now;
-		q->unknown_entered = entered;
+	if (q->idle.unknown_since_ns == 0 || q->idle.unknown_seq != entered) {
+		q->idle.unknown_since_ns = now;
+		q->idle.unknown_seq = entered;
 	}
-	return load_acquire(&q->sync_seq) == entered || load_acquire(&q->retired) == total ||
-	       now - q->unknown_since > UNKNOWN_NS;
+	return load_acquire(&q->idle.sync_seq) == entered ||
+	       load_acquire(&q->marks.retired) == total ||
+	       now - q->idle.unknown_since_ns > UNKNOWN_NS;
 }
 
 /* SOON: a synchronization says that the queue is idle, but its close delay has not passed. The
@@ -126,7 +129,7 @@ enum queue_state { QUEUE_BUSY, QUEUE_SOON, QUEUE_DRAINED };
 
 static uint64_t soon_until(const struct sched_queue *q)
 {
-	return load_relaxed(&q->sync_ns) + load_relaxed(&q->linger_ns);
+	return load_relaxed(&q->idle.sync_ns) + load_relaxed(&q->idle.close_delay_ns);
 }
 
 /* Returns whether the queue is drained: the driver has every launch that began, and the device is
@@ -136,16 +139,16 @@ static enum queue_state queue_look(struct sched_queue *q, uint64_t now, bool ask
 	struct sched *s = q->s;
 	uint64_t left = load_seqcst(&q->left), entered = load_seqcst(&q->entered);
 	uint64_t total = sched_tally_sum(&q->total);
-	bool synced = load_acquire(&q->sync_seq) == entered;
+	bool synced = load_acquire(&q->idle.sync_seq) == entered;
 	int idle;
 
 	if (left != entered) {
 		return QUEUE_BUSY;
 	}
-	if (load_relaxed(&q->drained) == entered) {
+	if (load_relaxed(&q->idle.seen_seq) == entered) {
 		return QUEUE_DRAINED;
 	}
-	if (synced && load_relaxed(&q->drained) && now < soon_until(q)) {
+	if (synced && load_relaxed(&q->idle.seen_seq) && now < soon_until(q)) {
 		return QUEUE_SOON;
 	}
 	if (!ask && !synced) {
@@ -155,12 +158,13 @@ static enum queue_state queue_look(struct sched_queue *q, uint64_t now, bool ask
 	if (idle == -EAGAIN ? !is_idle_unknown(q, entered, total, now) : idle == 0) {
 		/* a synchronization that returned before has covered only a part */
 		if (idle == 0) {
-			store_relaxed(&q->sync_seq, (uint64_t)0);
+			store_relaxed(&q->idle.sync_seq, (uint64_t)0);
 		}
 		return QUEUE_BUSY;
 	}
-	store_relaxed(&q->drained, entered);
-	q->drain_ns = load_acquire(&q->sync_seq) == entered ? load_relaxed(&q->sync_ns) : now;
+	store_relaxed(&q->idle.seen_seq, entered);
+	q->idle.seen_ns =
+		load_acquire(&q->idle.sync_seq) == entered ? load_relaxed(&q->idle.sync_ns) : now;
 	(void)sched_retire_idle(q, total);
 	return QUEUE_DRAINED;
 }
@@ -182,8 +186,7 @@ static void look_at_queues(struct sched *s, uint32_t gpu, uint64_t now, bool ask
 	uint64_t opened = load_relaxed(&s->req[gpu].opened_ns);
 
 	*k = (struct look){ .all = true, .synced = true };
-	sched_queues_each(s, q)
-	{
+	sched_queues_each (s, q) {
 		uint64_t entered = load_relaxed(&q->entered);
 		enum queue_state state;
 
@@ -192,28 +195,27 @@ static void look_at_queues(struct sched *s, uint32_t gpu, uint64_t now, bool ask
 		}
 		state = queue_look(q, now, ask);
 		if (state == QUEUE_DRAINED) {
-			k->last_ns = MAX(k->last_ns, q->drain_ns);
+			k->last_ns = MAX(k->last_ns, q->idle.seen_ns);
 		} else {
 			k->all = false;
 			k->busy |= state == QUEUE_BUSY;
 			k->soon_ns = MAX(k->soon_ns, soon_until(q));
 		}
-		if (state != QUEUE_DRAINED || q->drain_ns >= opened) {
-			k->linger_ns = MAX(k->linger_ns, load_relaxed(&q->linger_ns));
-			k->synced &= load_acquire(&q->sync_seq) == entered;
+		if (state != QUEUE_DRAINED || q->idle.seen_ns >= opened) {
+			k->linger_ns = MAX(k->linger_ns, load_relaxed(&q->idle.close_delay_ns));
+			k->synced &= load_acquire(&q->idle.sync_seq) == entered;
 		}
-		k->progress += entered + load_relaxed(&q->left) + load_relaxed(&q->drained) +
-			       load_relaxed(&q->retired);
+		k->progress += entered + load_relaxed(&q->left) + load_relaxed(&q->idle.seen_seq) +
+			       load_relaxed(&q->marks.retired);
 		sched_queue_unuse(q);
 	}
 }
 
 static bool something_entered(struct sched *s, uint32_t gpu)
 {
-	sched_queues_each(s, q)
-	{
-		if (load_relaxed(&q->gpu) == gpu && load_relaxed(&q->live) &&
-		    load_seqcst(&q->entered) != load_relaxed(&q->drained)) {
+	sched_queues_each (s, q) {
+		if (load_relaxed(&q->gpu) == gpu && load_relaxed(&q->life.live) &&
+		    load_seqcst(&q->entered) != load_relaxed(&q->idle.seen_seq)) {
 			return true;
 		}
 	}
@@ -224,11 +226,11 @@ static void account(struct sched *s, struct sched_request *r, uint64_t duration_
 {
 	uint64_t shortest = UINT64_MAX;
 
-	r->lasted_ns[r->n_lasted++ % REQUESTS_KEPT] = duration_ns;
-	for (uint32_t i = 0; i < REQUESTS_KEPT; i++) {
-		shortest = MIN(shortest, r->lasted_ns[i]);
+	r->close.lasted_ns[r->close.n_lasted++ % SCHED_DURATIONS] = duration_ns;
+	for (uint32_t i = 0; i < SCHED_DURATIONS; i++) {
+		shortest = MIN(shortest, r->close.lasted_ns[i]);
 	}
-	r->shortest_ns = shortest;
+	r->close.shortest_ns = shortest;
 	sched_stat_add(s, requests, 1u);
 	sched_stat_add(s, request_ns, duration_ns);
 	sched_stat_add(s, request_hist[proto_hist_bucket(duration_ns)], 1u);
@@ -249,7 +251,7 @@ static void close_board(struct sched *s, uint32_t gpu, uint64_t now)
 	store_seqcst(&b->open, 0u);
 	(void)add_acqrel(&b->seq, 1u);
 	fence_seqcst();
-	if (load_seqcst(&r->open) == REQUEST_OPEN) {
+	if (load_seqcst(&r->open) == SCHED_REQUEST_OPEN) {
 		store_seqcst(&b->open, 1u);
 	}
 	futex_wake_shared(&b->seq, INT_MAX);
@@ -267,10 +269,10 @@ static void request_close(struct sched *s, uint32_t gpu, uint64_t drained_ns, ui
 	uint32_t was = load_relaxed(&r->open);
 	struct policy_reader *pin;
 
-	store_seqcst(&r->open, (uint32_t)REQUEST_CLOSED);
+	store_seqcst(&r->open, (uint32_t)SCHED_REQUEST_CLOSED);
 	fence_seqcst();
 	if (something_entered(s, gpu)) {
-		uint32_t expected = REQUEST_CLOSED;
+		uint32_t expected = SCHED_REQUEST_CLOSED;
 
 		/* succeeds unless the launch has already opened the next request */
 		if (cas_acqrel(&r->open, &expected, was)) {
@@ -282,7 +284,7 @@ static void request_close(struct sched *s, uint32_t gpu, uint64_t drained_ns, ui
 	close_board(s, gpu, now);
 	policy_read_leave(pin);
 	store_relaxed(&r->deadline_ns, (uint64_t)0);
-	r->asked_ns = 0;
+	r->close.asked_ns = 0;
 	account(s, r, drained_ns > opened ? drained_ns - opened : 0);
 }
 
@@ -293,16 +295,16 @@ static void time_out(struct sched *s, uint32_t gpu, bool stalled, uint64_t now)
 	struct sched_request *r = &s->req[gpu];
 	struct policy_reader *pin = policy_read_enter();
 
-	store_seqcst(&r->open, (uint32_t)REQUEST_CUT);
+	store_seqcst(&r->open, (uint32_t)SCHED_REQUEST_TIMED_OUT);
 	sched_lease_update(s, gpu, now);
 	close_board(s, gpu, now);
 	policy_read_leave(pin);
 	sched_stat_add(s, requests_cut, 1u);
-	note(s, "request-cut",
-	     stalled ? "request stalled for 1 s; no longer holding others for it"
-		       "it any more"
-		     : "request open for 10 s without a pause; not holding others for it until "
-		       "it has drained once");
+	sched_note(
+		s, "request-cut",
+		stalled ? "request stalled for 1 s; no longer holding others for it"
+			: "request open for 10 s without a pause; not holding others for it until "
+			  "it has drained once");
 }
 
 /* A thread that opened the request and was preempted before it reached the board may open the board
@@ -326,26 +328,26 @@ static void keep_timed_out(struct sched *s, uint32_t gpu, uint64_t now)
 static bool is_stalled(struct sched_request *r, const struct look *k, uint64_t now,
 		       bool *ret_stalled)
 {
-	uint64_t opened = load_relaxed(&r->opened_ns), unseen = sched_since_ns(r->watched_ns, now);
+	uint64_t opened = load_relaxed(&r->opened_ns),
+		 unseen = sched_since_ns(r->close.watched_ns, now);
 
-	if (r->progress != k->progress || r->progress_ns < opened) {
-		r->progress = k->progress;
-		r->progress_ns = MAX(now, opened);
+	if (r->close.progress != k->progress || r->close.progress_ns < opened) {
+		r->close.progress = k->progress;
+		r->close.progress_ns = MAX(now, opened);
 	} else if (unseen > WATCH_MAX_NS) {
-		r->progress_ns += unseen - WATCH_MAX_NS;
+		r->close.progress_ns += unseen - WATCH_MAX_NS;
 	}
-	r->watched_ns = now;
-	*ret_stalled = sched_since_ns(r->progress_ns, now) > STALL_NS;
-	return *ret_stalled || sched_since_ns(opened, now) > REQUEST_MOST_NS;
+	r->close.watched_ns = now;
+	*ret_stalled = sched_since_ns(r->close.progress_ns, now) > STALL_NS;
+	return *ret_stalled || sched_since_ns(opened, now) > REQUEST_MAX_NS;
 }
 
 static uint64_t entered_all(struct sched *s, uint32_t gpu)
 {
 	uint64_t sum = 0;
 
-	sched_queues_each(s, q)
-	{
-		if (load_relaxed(&q->gpu) == gpu && load_relaxed(&q->live)) {
+	sched_queues_each (s, q) {
+		if (load_relaxed(&q->gpu) == gpu && load_relaxed(&q->life.live)) {
 			sum += load_seqcst(&q->entered);
 		}
 	}
@@ -369,8 +371,8 @@ static uint64_t spin_until(struct sched *s, uint32_t gpu, uint64_t until)
 /* The end reported by a synchronization need only be seen before its close delay is over. */
 static uint64_t poll_ns(const struct sched_request *r)
 {
-	uint64_t most = r->by_sync == BY_SYNC ? ASK_SELDOM_NS : OPEN_POLL_NS;
-	uint64_t linger = r->by_sync == BY_SYNC ? r->linger_ns / 2 : r->linger_ns;
+	uint64_t most = r->close.by_sync == BY_SYNC ? ASK_SELDOM_NS : OPEN_POLL_NS;
+	uint64_t linger = r->close.by_sync == BY_SYNC ? r->close.delay_ns / 2 : r->close.delay_ns;
 
 	return MAX(MIN(linger, most), (uint64_t)SHORT_POLL_NS);
 }
@@ -380,8 +382,8 @@ static uint64_t poll_ns(const struct sched_request *r)
 static uint64_t again_ns(const struct sched_request *r, uint64_t now)
 {
 	uint64_t lasted = sched_since_ns(load_relaxed(&r->opened_ns), now);
-	uint64_t early = r->shortest_ns / 4 * 3;
-	uint64_t again = MAX(poll_ns(r), MIN(lasted / 64, (uint64_t)CUT_POLL_NS));
+	uint64_t early = r->close.shortest_ns / 4 * 3;
+	uint64_t again = MAX(poll_ns(r), MIN(lasted / 64, (uint64_t)TIMED_OUT_POLL_NS));
 
 	return MAX(again, MIN(sched_since_ns(lasted, early), (uint64_t)RENEW_NS));
 }
@@ -391,12 +393,12 @@ static uint64_t again_ns(const struct sched_request *r, uint64_t now)
  * synchronizations, which are seen without asking. */
 static bool should_ask(const struct sched_request *r, uint64_t now)
 {
-	uint64_t last = r->asked_ns;
+	uint64_t last = r->close.asked_ns;
 
-	if (r->by_sync == BY_SYNC) {
+	if (r->close.by_sync == BY_SYNC) {
 		return sched_since_ns(MAX(last, load_relaxed(&r->opened_ns)), now) >= ASK_SELDOM_NS;
 	}
-	return r->linger_ns >= OPEN_POLL_NS || sched_since_ns(last, now) >= OPEN_POLL_NS;
+	return r->close.delay_ns >= OPEN_POLL_NS || sched_since_ns(last, now) >= OPEN_POLL_NS;
 }
 
 /* Closes the request if it has ended, or times it out. Caller has r->close.turn. Returns ns until
@@ -405,10 +407,10 @@ static uint64_t look(struct sched *s, uint32_t gpu, uint64_t now)
 {
 	struct sched_request *r = &s->req[gpu];
 	bool ask = should_ask(r, now);
-	bool cut = load_relaxed(&r->open) == REQUEST_CUT, stalled;
+	bool cut = load_relaxed(&r->open) == SCHED_REQUEST_TIMED_OUT, stalled;
 	struct look k;
 
-	r->asked_ns = ask ? now : r->asked_ns;
+	r->close.asked_ns = ask ? now : r->close.asked_ns;
 	look_at_queues(s, gpu, now, ask, &k);
 	if (!cut && !k.all && !k.busy && now < k.soon_ns) {
 		if (k.soon_ns - now >= SPIN_NS) {
@@ -417,16 +419,16 @@ static uint64_t look(struct sched *s, uint32_t gpu, uint64_t now)
 		now = spin_until(s, gpu, k.soon_ns);
 		look_at_queues(s, gpu, now, ask, &k);
 	}
-	r->linger_ns = k.linger_ns;
-	store_relaxed(&r->linger_short, k.linger_ns == 0 ? 1u : 0u);
+	r->close.delay_ns = k.linger_ns;
+	store_relaxed(&r->close.at_once, k.linger_ns == 0 ? 1u : 0u);
 	if (!k.all) {
 		if (cut) {
 			keep_timed_out(s, gpu, now);
-			return CUT_POLL_NS;
+			return TIMED_OUT_POLL_NS;
 		}
 		if (is_stalled(r, &k, now, &stalled)) {
 			time_out(s, gpu, stalled, now);
-			return CUT_POLL_NS;
+			return TIMED_OUT_POLL_NS;
 		}
 		return again_ns(r, now);
 	}
@@ -439,7 +441,7 @@ static uint64_t look(struct sched *s, uint32_t gpu, uint64_t now)
 	if (!cut && now < k.last_ns + k.linger_ns) {
 		return MIN(k.last_ns + k.linger_ns - now, poll_ns(r));
 	}
-	r->by_sync = k.synced ? MIN(r->by_sync + 1, BY_SYNC) : 0;
+	r->close.by_sync = k.synced ? MIN(r->close.by_sync + 1, BY_SYNC) : 0;
 	request_close(s, gpu, k.last_ns, now);
 	return load_relaxed(&r->open) ? poll_ns(r) : UINT64_MAX;
 }
@@ -448,30 +450,30 @@ static uint64_t look(struct sched *s, uint32_t gpu, uint64_t now)
  * it. */
 static uint32_t take_turn(struct sched_request *r)
 {
-	uint32_t seq = load_relaxed(&r->closing);
+	uint32_t seq = load_relaxed(&r->close.turn);
 
-	return !(seq & 1) && cas_acqrel(&r->closing, &seq, seq + 1) ? seq + 1 : 0;
+	return !(seq & 1) && cas_acqrel(&r->close.turn, &seq, seq + 1) ? seq + 1 : 0;
 }
 
 /* Does nothing if the agent has stolen the turn. */
 static void give_turn(struct sched_request *r, uint32_t mine)
 {
-	(void)cas_acqrel(&r->closing, &mine, mine + 1);
+	(void)cas_acqrel(&r->close.turn, &mine, mine + 1);
 }
 
 /* Agent: takes the turn from a thread that was preempted, or left by longjmp, while it had it. */
 static uint32_t steal_turn(struct sched_request *r, uint64_t now)
 {
-	uint32_t seq = load_acquire(&r->closing);
+	uint32_t seq = load_acquire(&r->close.turn);
 
-	if (r->blocked_seq != seq) {
-		r->blocked_seq = seq;
-		r->blocked_ns = now;
+	if (r->close.stuck_turn != seq) {
+		r->close.stuck_turn = seq;
+		r->close.stuck_since_ns = now;
 	}
-	if (!(seq & 1) || now - r->blocked_ns < STOLEN_NS) {
+	if (!(seq & 1) || now - r->close.stuck_since_ns < STEAL_NS) {
 		return 0;
 	}
-	return cas_acqrel(&r->closing, &seq, seq + 2) ? seq + 2 : 0;
+	return cas_acqrel(&r->close.turn, &seq, seq + 2) ? seq + 2 : 0;
 }
 
 void sched_request_synced(struct sched *s, uint32_t gpu, uint64_t now)
@@ -479,14 +481,14 @@ void sched_request_synced(struct sched *s, uint32_t gpu, uint64_t now)
 	struct sched_request *r = &s->req[gpu];
 	uint32_t mine;
 
-	if (load_acquire(&r->open) == REQUEST_CLOSED || !load_relaxed(&r->linger_short)) {
+	if (load_acquire(&r->open) == SCHED_REQUEST_CLOSED || !load_relaxed(&r->close.at_once)) {
 		return;
 	}
 	mine = take_turn(r);
 	if (!mine) {
 		return;
 	}
-	if (load_acquire(&r->open) != REQUEST_CLOSED) {
+	if (load_acquire(&r->open) != SCHED_REQUEST_CLOSED) {
 		(void)look(s, gpu, now);
 	}
 	give_turn(r, mine);
@@ -501,7 +503,7 @@ uint64_t sched_requests_step(struct sched *s, uint64_t now)
 		uint64_t again;
 		uint32_t mine;
 
-		if (load_acquire(&r->open) == REQUEST_CLOSED) {
+		if (load_acquire(&r->open) == SCHED_REQUEST_CLOSED) {
 			continue;
 		}
 		store_relaxed(&r->looked_ns, load_relaxed(&r->opened_ns));
@@ -512,7 +514,7 @@ uint64_t sched_requests_step(struct sched *s, uint64_t now)
 			sleep = MIN(sleep, (uint64_t)OPEN_POLL_NS);
 			continue;
 		}
-		if (load_acquire(&r->open) != REQUEST_CLOSED) {
+		if (load_acquire(&r->open) != SCHED_REQUEST_CLOSED) {
 			again = look(s, g, now);
 			sleep = MIN(sleep, again);
 		}

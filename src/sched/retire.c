@@ -20,12 +20,12 @@
 
 static bool ring_try(struct sched_queue *q)
 {
-	return !load_relaxed(&q->ring_lock) && !xchg_acqrel(&q->ring_lock, 1u);
+	return !load_relaxed(&q->marks.lock) && !xchg_acqrel(&q->marks.lock, 1u);
 }
 
 static void ring_leave(struct sched_queue *q)
 {
-	store_release(&q->ring_lock, 0u);
+	store_release(&q->marks.lock, 0u);
 }
 
 static void release(struct sched *s, struct sched_marker *m)
@@ -65,21 +65,22 @@ static bool run_measures(struct sched_queue *q)
 	return !c.feeding && !c.stopped;
 }
 
-void sched_launch_start(struct sched_queue *q, struct sched_launch *l,
-			const struct sched_decision *a)
+void sched_launch_start(struct sched_ticket *t, const struct sched_decision *a)
 {
+	struct sched_queue *q = t->q;
+	struct sched_launch *l = t->l;
 	struct sched *s = q->s;
 	struct sched_estimate *e;
 
 	take_into_account(q, l);
-	l->sample.event = NULL;
-	if (l->phase == PHASE_LATENCY &&
+	t->sample.event = NULL;
+	if (t->phase == SCHED_PHASE_LATENCY &&
 	    (load_relaxed(&q->left) & (load_relaxed(&q->left) < 1024 ? 63 : 1023))) {
 		return; /* latency queues are measured rarely: it costs them some microseconds */
 	}
 	/* The ring has no place for the end marker; and every marker takes a place in the hardware
 	 * queue, whose filling blocks the submitter (defer.c). */
-	if (load_relaxed(&q->head) - load_relaxed(&q->tail) >= RING) {
+	if (load_relaxed(&q->marks.head) - load_relaxed(&q->marks.tail) >= SCHED_RING) {
 		return;
 	}
 	e = sched_estimate_of(s, l);
@@ -87,8 +88,8 @@ void sched_launch_start(struct sched_queue *q, struct sched_launch *l,
 	    (l->level == GBPF_LEVEL_BLOCK && !run_measures(q)) || !sched_estimate_due(e)) {
 		return;
 	}
-	if (s->cfg.device->mark(s->cfg.dev, q->dev_queue, &l->sample) < 0) {
-		l->sample.event = NULL;
+	if (s->cfg.device->mark(s->cfg.dev, q->dev_queue, &t->sample) < 0) {
+		t->sample.event = NULL;
 	}
 }
 
@@ -98,7 +99,7 @@ static uint64_t mark_distance(const struct sched_queue *q, uint64_t est_ns)
 {
 	uint64_t least = est_ns < MARK_NS ? MARK_SHORT_NS : MARK_NS;
 
-	return least << ((load_relaxed(&q->head) - load_relaxed(&q->tail)) / 8);
+	return least << ((load_relaxed(&q->marks.head) - load_relaxed(&q->marks.tail)) / 8);
 }
 
 /* Ties the mark to the newest launch of the queue's run. Returns false if no end event is needed.
@@ -108,7 +109,7 @@ static bool mark_run(struct sched_queue *q, struct sched_mark *m)
 	struct sched_run_progress c;
 
 	sched_run_look(q, &c);
-	m->run = c.launched;
+	m->run_seq = c.launched;
 	m->interruptions = c.interruptions;
 	m->fed = c.feeding || c.stopped;
 	if (m->start.event && m->fed) {
@@ -117,10 +118,12 @@ static bool mark_run(struct sched_queue *q, struct sched_mark *m)
 	return m->start.event != NULL;
 }
 
-static void put_mark(struct sched_queue *q, struct sched_launch *l)
+static void put_mark(struct sched_ticket *t)
 {
+	struct sched_queue *q = t->q;
+	struct sched_launch *l = t->l;
 	struct sched *s = q->s;
-	struct sched_mark m = { .start = l->sample,
+	struct sched_mark m = { .start = t->sample,
 				.begin_ns = l->begin_ns,
 				.est_ns = l->est_ns,
 				.held_ns = l->held_ns,
@@ -128,39 +131,42 @@ static void put_mark(struct sched_queue *q, struct sched_launch *l)
 				.hash = l->kernel ? l->kernel->hash : 0,
 				.est = sched_estimate_of(s, l) };
 
-	l->sample.event = NULL;
+	t->sample.event = NULL;
 	if (!ring_try(q)) {
 		release(s, &m.start);
 		return;
 	}
 	m.total = sched_tally_sum(&q->total);
-	if (q->head - q->tail == RING ||
+	if (q->marks.head - q->marks.tail == SCHED_RING ||
 	    ((l->level != GBPF_LEVEL_BLOCK || mark_run(q, &m)) &&
 	     s->cfg.device->mark(s->cfg.dev, q->dev_queue, &m.end) < 0)) {
 		release(s, &m.start);
 	} else {
-		q->ring[q->head % RING] = m;
-		store_release(&q->head, q->head + 1);
+		q->marks.entry[q->marks.head % SCHED_RING] = m;
+		store_release(&q->marks.head, q->marks.head + 1);
 		store_relaxed(&q->unmarked_ns, (uint64_t)0);
 	}
 	ring_leave(q);
 }
 
 /* Wakes the agent for a request that this launch may have opened, or for work on the device. */
-static NOINLINE void wake_for(struct sched_queue *q, const struct sched_launch *l)
+static NOINLINE void wake_for(const struct sched_ticket *t)
 {
-	bool opened = l->phase == PHASE_LATENCY && sched_request_unseen(q->s, q->gpu);
+	struct sched_queue *q = t->q;
+	bool opened = t->phase == SCHED_PHASE_LATENCY && sched_request_unseen(q->s, q->gpu);
 
-	wake_agent(q->s, opened ? AGENT_NEAR : AGENT_ASLEEP);
+	sched_wake_agent(q->s, opened ? SCHED_AGENT_NEAR : SCHED_AGENT_ASLEEP);
 }
 
-static void sched_launch_done(struct sched_queue *q, struct sched_launch *l, bool ok)
+void sched_launch_done(struct sched_ticket *t, bool ok)
 {
+	struct sched_queue *q = t->q;
+	struct sched_launch *l = t->l;
 	struct sched *s = q->s;
 	uint32_t asleep;
 	uint64_t since;
 
-	store_relaxed(&s->touched[q->index], (uint8_t)1);
+	store_relaxed(&s->table.touched[q->index], (uint8_t)1);
 	if (unlikely(!ok)) {
 		take_back(q, l);
 	} else {
@@ -171,26 +177,26 @@ static void sched_launch_done(struct sched_queue *q, struct sched_launch *l, boo
 			sched_stats_count_kind(q, l->kind, l->bytes);
 		}
 	}
-	if (l->phase == PHASE_LATENCY) {
+	if (t->phase == SCHED_PHASE_LATENCY) {
 		(void)__atomic_fetch_add(&q->left, 1u, __ATOMIC_SEQ_CST);
 	}
-	asleep = load_relaxed(&s->agent_asleep);
-	if (unlikely(asleep == AGENT_ASLEEP ||
-		     (asleep != AGENT_SOON && l->phase == PHASE_LATENCY))) {
-		wake_for(q, l);
+	asleep = load_relaxed(&s->agent.asleep);
+	if (unlikely(asleep == SCHED_AGENT_ASLEEP ||
+		     (asleep != SCHED_AGENT_AWAKE && t->phase == SCHED_PHASE_LATENCY))) {
+		wake_for(t);
 	}
 	if (!ok) {
-		release(s, &l->sample);
+		release(s, &t->sample);
 		return;
 	}
-	if (l->sample.event) {
-		put_mark(q, l);
+	if (t->sample.event) {
+		put_mark(t);
 		(void)sched_retire_reached(q);
 		return;
 	}
-	if (l->phase == PHASE_LATENCY) {
-		if (unlikely(load_relaxed(&q->marks_all))) {
-			put_mark(q, l);
+	if (t->phase == SCHED_PHASE_LATENCY) {
+		if (unlikely(load_relaxed(&q->idle.mark_each))) {
+			put_mark(t);
 			(void)sched_retire_reached(q);
 		}
 		return;
@@ -201,30 +207,39 @@ static void sched_launch_done(struct sched_queue *q, struct sched_launch *l, boo
 	since = load_relaxed(&q->unmarked_ns) + l->est_ns;
 	store_relaxed(&q->unmarked_ns, since);
 	if (since >= mark_distance(q, l->est_ns) || (!l->est_ns && sched_estimate_of(s, l))) {
-		put_mark(q, l);
+		put_mark(t);
 		(void)sched_retire_reached(q);
 	}
 }
 
-void sched_submitted(struct sched_queue *q, struct sched_launch *l, bool ok)
+/* The end of every ticket whose launch the driver has seen. */
+static inline void ticket_end(struct sched_ticket *t, bool ok)
 {
-	if (l->phase == PHASE_PASS) {
-		return;
+	if (likely(t->holds == SCHED_HOLDS_GATE)) {
+		sched_gate_leave(t->q);
+		sched_launch_done(t, ok);
+	} else if (t->holds == SCHED_HOLDS_LOCK) {
+		sched_launch_done(t, ok);
+		(void)sched_run_end_if_done(
+			t->q); /* the launch was refused, or is through already */
+		pthread_mutex_unlock(&t->q->issue.lock);
 	}
-	if (likely(!l->owns)) {
-		sched_gate_leave(q);
-		sched_launch_done(q, l, ok);
-		return;
-	}
-	sched_launch_done(q, l, ok);
-	(void)sched_run_end_if_done(q); /* the launch was refused, or is through already */
-	pthread_mutex_unlock(&q->issue_lock);
+}
+
+void sched_ticket_commit(struct sched_ticket *t)
+{
+	ticket_end(t, true);
+}
+
+void sched_ticket_abort(struct sched_ticket *t)
+{
+	ticket_end(t, false);
 }
 
 static bool reached(struct sched_queue *q, const struct sched_mark *m,
 		    const struct sched_run_progress *c)
 {
-	if (m->run && (int64_t)(c->done - m->run) < 0) {
+	if (m->run_seq && (int64_t)(c->done - m->run_seq) < 0) {
 		return false;
 	}
 	return !m->end.event || q->s->cfg.device->mark_done(q->s->cfg.dev, &m->end) != 0;
@@ -243,7 +258,7 @@ static void ask_run(struct sched_queue *q, struct sched_mark *m, const struct sc
 	}
 	if (m->est && !m->start.event && dev->run_took &&
 	    (stopped || !load_relaxed(&m->est->est_ns) || (m->fed && sched_estimate_due(m->est)))) {
-		m->took_ns = dev->run_took(q->s->cfg.dev, q->dev_queue, m->run);
+		m->took_ns = dev->run_took(q->s->cfg.dev, q->dev_queue, m->run_seq);
 	}
 }
 
@@ -252,14 +267,14 @@ static bool take_reached(struct sched_queue *q, struct sched_retired *r, struct 
 			 unsigned *n_samples)
 {
 	struct sched *s = q->s;
-	uint64_t upto = q->retired, done;
+	uint64_t upto = q->marks.retired, done;
 	struct sched_run_progress c = { .done = 0 };
 	bool looked = false;
 
-	while (q->tail != q->head) {
-		struct sched_mark *m = &q->ring[q->tail % RING];
+	while (q->marks.tail != q->marks.head) {
+		struct sched_mark *m = &q->marks.entry[q->marks.tail % SCHED_RING];
 
-		if (m->run && !looked) {
+		if (m->run_seq && !looked) {
 			sched_run_look(q, &c);
 			looked = true;
 		}
@@ -267,13 +282,13 @@ static bool take_reached(struct sched_queue *q, struct sched_retired *r, struct 
 			break;
 		}
 		upto = m->total;
-		q->retired_hash = m->hash;
-		q->retired_version = m->version;
-		q->retired_held_ns = m->held_ns;
-		q->retired_level = m->run ? GBPF_LEVEL_BLOCK : GBPF_LEVEL_HOLD;
-		if (m->run) {
-			r->interrupted += c.interruptions - q->retired_interruptions;
-			q->retired_interruptions = c.interruptions;
+		q->marks.last_hash = m->hash;
+		q->marks.last_version = m->version;
+		q->marks.last_held_ns = m->held_ns;
+		q->marks.last_level = m->run_seq ? GBPF_LEVEL_BLOCK : GBPF_LEVEL_HOLD;
+		if (m->run_seq) {
+			r->interrupted += c.interruptions - q->marks.last_interruptions;
+			q->marks.last_interruptions = c.interruptions;
 			ask_run(q, m, &c);
 		}
 		if (m->start.event || m->took_ns) {
@@ -281,10 +296,10 @@ static bool take_reached(struct sched_queue *q, struct sched_retired *r, struct 
 		} else {
 			release(s, &m->end);
 		}
-		store_release(&q->tail, q->tail + 1);
+		store_release(&q->marks.tail, q->marks.tail + 1);
 	}
-	done = upto - q->retired;
-	store_release(&q->retired, upto);
+	done = upto - q->marks.retired;
+	store_release(&q->marks.retired, upto);
 	r->count += SCHED_ACC_COUNT(done);
 	r->duration_ns += SCHED_ACC_NS(done);
 	sched_tally_sub(&s->inflight, done);
@@ -326,13 +341,13 @@ static void tell(struct sched_queue *q, struct sched_retired *r, struct sched_ma
 		use_sample(q, &samples[i], r);
 	}
 	if (r->count) {
-		store_relaxed(&q->linger_ns, sched_hook_retire(q, r, now));
+		store_relaxed(&q->idle.close_delay_ns, sched_hook_retire(q, r, now));
 	}
 }
 
 static bool retire(struct sched_queue *q, bool idle, uint64_t total)
 {
-	struct sched_mark samples[RING];
+	struct sched_mark samples[SCHED_RING];
 	struct sched_retired r = { 0 };
 	unsigned n = 0;
 	bool some;
@@ -341,19 +356,19 @@ static bool retire(struct sched_queue *q, bool idle, uint64_t total)
 		return false;
 	}
 	some = take_reached(q, &r, samples, &n);
-	if (idle && q->tail == q->head && (int64_t)(total - q->retired) > 0) {
-		uint64_t done = total - q->retired;
+	if (idle && q->marks.tail == q->marks.head && (int64_t)(total - q->marks.retired) > 0) {
+		uint64_t done = total - q->marks.retired;
 
-		store_release(&q->retired, total);
+		store_release(&q->marks.retired, total);
 		r.count += SCHED_ACC_COUNT(done);
 		r.duration_ns += SCHED_ACC_NS(done);
 		sched_tally_sub(&q->s->inflight, done);
 		some = true;
 	}
-	r.hash = q->retired_hash;
-	r.version = q->retired_version;
-	r.held_ns = q->retired_held_ns;
-	r.level = q->retired_level;
+	r.hash = q->marks.last_hash;
+	r.version = q->marks.last_version;
+	r.held_ns = q->marks.last_held_ns;
+	r.level = q->marks.last_level;
 	ring_leave(q);
 	if (some || n) {
 		tell(q, &r, samples, n, clock_now_ns());
@@ -363,7 +378,7 @@ static bool retire(struct sched_queue *q, bool idle, uint64_t total)
 
 bool sched_retire_reached(struct sched_queue *q)
 {
-	if (load_relaxed(&q->head) == load_relaxed(&q->tail)) {
+	if (load_relaxed(&q->marks.head) == load_relaxed(&q->marks.tail)) {
 		return false;
 	}
 	return retire(q, false, 0);
@@ -378,9 +393,9 @@ bool sched_retire_all(struct sched *s)
 {
 	bool some = false;
 
-	sched_queues_each(s, q)
-	{
-		if (load_relaxed(&q->head) != load_relaxed(&q->tail) && sched_queue_use(q)) {
+	sched_queues_each (s, q) {
+		if (load_relaxed(&q->marks.head) != load_relaxed(&q->marks.tail) &&
+		    sched_queue_use(q)) {
 			some |= sched_retire_reached(q);
 			sched_queue_unuse(q);
 		}
@@ -396,14 +411,14 @@ void sched_mark_end(struct sched_queue *q)
 		return;
 	}
 	m.total = sched_tally_sum(&q->total);
-	m.hash = q->retired_hash;
-	m.version = q->retired_version;
-	if (q->head - q->tail < RING &&
+	m.hash = q->marks.last_hash;
+	m.version = q->marks.last_version;
+	if (q->marks.head - q->marks.tail < SCHED_RING &&
 	    (sched_run_here(q)
 		     ? !mark_run(q, &m)
 		     : q->s->cfg.device->mark(q->s->cfg.dev, q->dev_queue, &m.end) == 0)) {
-		q->ring[q->head % RING] = m;
-		store_release(&q->head, q->head + 1);
+		q->marks.entry[q->marks.head % SCHED_RING] = m;
+		store_release(&q->marks.head, q->marks.head + 1);
 		store_relaxed(&q->unmarked_ns, (uint64_t)0);
 	}
 	ring_leave(q);
@@ -411,14 +426,14 @@ void sched_mark_end(struct sched_queue *q)
 
 void sched_marks_drop(struct sched_queue *q)
 {
-	for (; q->tail != q->head; store_relaxed(&q->tail, q->tail + 1)) {
-		release(q->s, &q->ring[q->tail % RING].start);
-		release(q->s, &q->ring[q->tail % RING].end);
+	for (; q->marks.tail != q->marks.head; store_relaxed(&q->marks.tail, q->marks.tail + 1)) {
+		release(q->s, &q->marks.entry[q->marks.tail % SCHED_RING].start);
+		release(q->s, &q->marks.entry[q->marks.tail % SCHED_RING].end);
 	}
-	release(q->s, &q->way_mark);
-	q->way = q->orders = 0;
-	sched_tally_sub(&q->s->inflight, sched_tally_sum(&q->total) - q->retired);
-	store_relaxed(&q->retired, sched_tally_sum(&q->total));
+	release(q->s, &q->issue.marker);
+	q->issue.marker_seq = q->issue.n_orders = 0;
+	sched_tally_sub(&q->s->inflight, sched_tally_sum(&q->total) - q->marks.retired);
+	store_relaxed(&q->marks.retired, sched_tally_sum(&q->total));
 }
 
 /* Returns whether the queue is idle, or mute and unchanged for a while. */
@@ -433,42 +448,42 @@ static bool finished(struct sched_queue *q, uint64_t now)
 	}
 	idle = q->s->cfg.device->queue_idle(q->s->cfg.dev, q->dev_queue);
 	if (idle != -EAGAIN) {
-		q->quiet_since = 0;
+		q->idle.quiet_since_ns = 0;
 		return idle != 0;
 	}
-	if (!q->quiet_since || q->quiet_total != total) {
-		q->quiet_since = now;
-		q->quiet_total = total;
+	if (!q->idle.quiet_since_ns || q->idle.quiet_total != total) {
+		q->idle.quiet_since_ns = now;
+		q->idle.quiet_total = total;
 	}
-	return now - q->quiet_since > UNKNOWN_NS;
+	return now - q->idle.quiet_since_ns > UNKNOWN_NS;
 }
 
 uint64_t sched_inflight_step(struct sched *s, uint64_t now)
 {
-	bool look = now - s->last_idle_ns >= STEADY_NS;
+	bool look = now - s->agent.last_idle_ns >= STEADY_NS;
 	uint64_t sleep = UINT64_MAX;
 
-	s->last_idle_ns = look ? now : s->last_idle_ns;
+	s->agent.last_idle_ns = look ? now : s->agent.last_idle_ns;
 
-	sched_queues_each(s, q)
-	{
+	sched_queues_each (s, q) {
 		uint64_t total = sched_tally_sum(&q->total);
 
-		if (total == load_acquire(&q->retired) || !sched_queue_use(q)) {
+		if (total == load_acquire(&q->marks.retired) || !sched_queue_use(q)) {
 			continue;
 		}
 		(void)sched_retire_reached(q);
-		if (look && load_acquire(&q->retired) != total &&
-		    load_relaxed(&q->head) == load_relaxed(&q->tail) && finished(q, now)) {
+		if (look && load_acquire(&q->marks.retired) != total &&
+		    load_relaxed(&q->marks.head) == load_relaxed(&q->marks.tail) &&
+		    finished(q, now)) {
 			(void)sched_retire_idle(q, total);
 		}
-		if (load_acquire(&q->retired) != sched_tally_sum(&q->total)) {
+		if (load_acquire(&q->marks.retired) != sched_tally_sum(&q->total)) {
 			sleep = PENDING_POLL_NS;
 		}
 		sched_queue_unuse(q);
-		s->last_work_ns = now;
+		s->agent.last_work_ns = now;
 	}
-	if (sleep == UINT64_MAX && now - s->last_work_ns < AWAKE_NS) {
+	if (sleep == UINT64_MAX && now - s->agent.last_work_ns < AWAKE_NS) {
 		sleep = PENDING_POLL_NS;
 	}
 	return sleep;

@@ -42,22 +42,17 @@ int sched_create(struct sched **ret, const struct sched_config *cfg)
 	s->class_id = cfg->class_id;
 	s->weight = cfg->weight ? cfg->weight : 100;
 	sched_set_limits(s, cfg->hold_limit_ns, cfg->min_share_ppm);
-	s->dir = &s->private_dir;
-	s->own = &s->private_board;
-	s->stats = &s->private_stats;
-	s->agent_asleep = AGENT_ASLEEP;
+	policy_init(&s->policy, &s->absent.dir, &s->absent.stats);
+	s->own = &s->absent.board;
+	s->agent.asleep = SCHED_AGENT_ASLEEP;
 	s->wait_cap_ns = WAIT_CAP_NS;
 	s->grace_ns = ACTIVE_NS;
 	s->few_cpus = few_cpus();
-	s->lead_ns = SCHED_LEAD_AUTO;
-	s->warm_ns = SCHED_WARM_NS;
-	for (unsigned g = 0; g < PROTO_MAX_GPUS; g++) {
-		s->hint[g] = NO_PREPARED;
-		s->gpu_index[g] = g;
-	}
-	strmap_init(&s->kernels);
+	s->announce.lead_ns = SCHED_LEAD_AUTO;
+	s->announce.warm_ns = SCHED_WARM_NS;
+	strmap_init(&s->kernels.by_name);
 	pthread_mutex_init(&s->lock, NULL);
-	pthread_mutex_init(&s->share_lock, NULL);
+	pthread_mutex_init(&s->share.lock, NULL);
 	sched_update_active(s);
 	*ret = s;
 	return 0;
@@ -66,11 +61,11 @@ int sched_create(struct sched **ret, const struct sched_config *cfg)
 static void free_queue(struct sched_queue *q)
 {
 	sched_fifo_drop(q);
-	if (q->live && !q->s->forked) {
+	if (q->life.live && !q->s->forked) {
 		sched_marks_drop(q);
 	}
-	pthread_mutex_destroy(&q->fifo_lock);
-	pthread_mutex_destroy(&q->issue_lock);
+	pthread_mutex_destroy(&q->fifo.lock);
+	pthread_mutex_destroy(&q->issue.lock);
 	free(q);
 }
 
@@ -79,33 +74,27 @@ void sched_destroy(struct sched *s)
 	if (!s) {
 		return;
 	}
-	for (uint32_t i = 0; i < s->n_queues; i++) {
-		free_queue(s->queues[i]);
+	for (uint32_t i = 0; i < s->table.n_queues; i++) {
+		free_queue(s->table.queues[i]);
 	}
-	for (uint32_t i = 0; i < MAX_PREPARED; i++) {
-		if (s->prepared[i].version || s->prepared[i].policy.image) {
-			ebpf_policy_close(&s->prepared[i].policy);
-		}
-	}
-	strmap_each (&s->kernels, e) {
+	policy_finish(&s->policy);
+	strmap_each (&s->kernels.by_name, e) {
 		free(e->value);
 	}
-	strmap_finish(&s->kernels);
+	strmap_finish(&s->kernels.by_name);
 	pthread_mutex_destroy(&s->lock);
-	pthread_mutex_destroy(&s->share_lock);
+	pthread_mutex_destroy(&s->share.lock);
 	free(s);
 }
 
 void sched_update_active_locked(struct sched *s)
 {
-	bool prepared = false, active;
+	bool active;
 
-	for (uint32_t i = 0; i < MAX_PREPARED; i++) {
-		prepared |= load_relaxed(&s->prepared[i].version) != 0;
-	}
 	active = load_seqcst(&s->n_deferred) || load_seqcst(&s->n_runs) ||
-		 (!load_relaxed(&s->off) && (prepared || load_relaxed(&s->latency_queues) ||
-					     load_relaxed(&s->class_id) == GBPF_CLASS_LATENCY));
+		 (!load_relaxed(&s->policy.off) &&
+		  (policy_any_prepared(&s->policy) || load_relaxed(&s->latency_queues) ||
+		   load_relaxed(&s->class_id) == GBPF_CLASS_LATENCY));
 	if (active && !load_relaxed(&s->shared.active)) {
 		store_relaxed(&s->active_ns, clock_now_ns() + s->grace_ns);
 	}
@@ -124,20 +113,20 @@ void sched_update_active(struct sched *s)
 /* A new page starts with what was counted while there was none. */
 static void move_stats(struct sched *s, struct proto_stats *to)
 {
-	struct proto_stats *from = s->stats;
+	struct proto_stats *from = s->policy.stats;
 
 	if (from == to) {
 		return;
 	}
 	memcpy(to, from, sizeof(*to));
-	store_release(&s->stats, to);
+	store_release(&s->policy.stats, to);
 }
 
 static void set_boards_of_requests(struct sched *s)
 {
 	for (unsigned g = 0; g < PROTO_MAX_GPUS; g++) {
-		if (load_seqcst(&s->req[g].open) && s->gpu_index[g] < PROTO_MAX_GPUS) {
-			struct proto_board_gpu *b = &s->own->gpu[s->gpu_index[g]];
+		if (load_seqcst(&s->req[g].open) && s->policy.gpu[g].index < PROTO_MAX_GPUS) {
+			struct proto_board_gpu *b = &s->own->gpu[s->policy.gpu[g].index];
 
 			store_relaxed(&b->opened_ns, load_relaxed(&s->req[g].opened_ns));
 			store_seqcst(&b->open, 1u);
@@ -150,7 +139,7 @@ static void set_boards_of_requests(struct sched *s)
 static void keep_last(struct sched *s)
 {
 	for (unsigned g = 0; g < PROTO_MAX_GPUS; g++) {
-		s->private_dir.version[g] = load_acquire(&s->dir->version[g]);
+		s->absent.dir.version[g] = load_acquire(&s->policy.dir->version[g]);
 	}
 	for (uint32_t i = 0; i < PROTO_MAX_LC; i++) {
 		store_release(&s->boards[i].board, (const struct proto_board *)NULL);
@@ -166,16 +155,16 @@ bool sched_set_pages(struct sched *s, const struct proto_directory *dir, struct 
 	if (load_relaxed(&s->forked)) {
 		return false;
 	}
-	if (!dir && s->dir != &s->private_dir) {
+	if (!dir && s->policy.dir != &s->absent.dir) {
 		keep_last(s);
-		s->life++;
+		s->policy.life++;
 	}
 	for (unsigned g = 0; gpu_index && g < PROTO_MAX_GPUS; g++) {
-		store_relaxed(&s->gpu_index[g], MIN(gpu_index[g], PROTO_MAX_GPUS));
+		store_relaxed(&s->policy.gpu[g].index, MIN(gpu_index[g], PROTO_MAX_GPUS));
 	}
-	store_release(&s->dir, dir ? dir : &s->private_dir);
-	store_release(&s->own, own ? own : &s->private_board);
-	move_stats(s, stats ? stats : &s->private_stats);
+	store_release(&s->policy.dir, dir ? dir : &s->absent.dir);
+	store_release(&s->own, own ? own : &s->absent.board);
+	move_stats(s, stats ? stats : &s->absent.stats);
 	all = policy_synchronize();
 	set_boards_of_requests(s);
 	return all;
@@ -192,7 +181,7 @@ void sched_set_off(struct sched *s, bool off)
 {
 	struct policy_reader *pin;
 
-	store_seqcst(&s->off, off ? 1u : 0u);
+	store_seqcst(&s->policy.off, off ? 1u : 0u);
 	sched_update_active(s);
 	pin = policy_read_enter();
 	for (uint32_t g = 0; g < PROTO_MAX_GPUS; g++) {
@@ -202,7 +191,7 @@ void sched_set_off(struct sched *s, bool off)
 		}
 	}
 	policy_read_leave(pin);
-	wake_agent(s, AGENT_NEAR);
+	sched_wake_agent(s, SCHED_AGENT_NEAR);
 }
 
 void sched_set_limits(struct sched *s, uint64_t hold_limit_ns, uint32_t min_share_ppm)
@@ -215,7 +204,7 @@ void sched_set_limits(struct sched *s, uint64_t hold_limit_ns, uint32_t min_shar
 void sched_report_cap(struct sched *s, uint32_t percent, enum proto_cap why)
 {
 	struct policy_reader *pin = policy_read_enter();
-	struct proto_stats *st = load_acquire(&s->stats);
+	struct proto_stats *st = load_acquire(&s->policy.stats);
 
 	store_relaxed(&st->sm_percent, percent);
 	(void)add_relaxed(&st->caps[why], 1u);
@@ -228,7 +217,7 @@ void sched_set_lane(struct sched *s, uint32_t lane)
 
 	store_relaxed(&s->lane, lane);
 	pin = policy_read_enter();
-	store_relaxed(&load_acquire(&s->stats)->lane, lane);
+	store_relaxed(&load_acquire(&s->policy.stats)->lane, lane);
 	policy_read_leave(pin);
 }
 
@@ -239,7 +228,7 @@ void sched_after_fork_child(struct sched *s)
 	policy_read_after_fork();
 }
 
-void note(struct sched *s, const char *what, const char *text)
+void sched_note(struct sched *s, const char *what, const char *text)
 {
 	uint64_t now = clock_now_ns(), last = load_relaxed(&s->note_last_ns);
 

@@ -101,8 +101,12 @@ struct sched_kernel *sched_kernel_get(struct sched *s, const char *name);
 
 /* The answer to sched_ticket_begin, and what the caller does next. */
 enum sched_answer {
-	SCHED_GO = 0,
-	SCHED_DEFER = 1,
+	SCHED_GO = 0,	/* call the driver, then end the ticket */
+	SCHED_GO_BLOCK, /* likewise, with the preemptible clone */
+	SCHED_PREPARE,	/* nothing is taken: prepare the queue for block level and begin again */
+	/* Nothing is taken: give a copy of the call to sched_defer. If it cannot be copied, drain
+	 * what it is ordered behind, clear `behind` or else `may_hold`, and begin again. */
+	SCHED_DEFER,
 };
 
 /* One launch: what it is, what the caller knows of its order, and what the scheduler decided. */
@@ -115,16 +119,38 @@ struct sched_launch {
 	bool block_ok;	   /* the device can run it at block level; see level below */
 	/* May be held or deferred as the policy says. false (a capture is open, inside a host
 	 * function, inside a collective): counted only; what it is ordered behind is drained. */
-	bool may_hold; /* false: capture, inside a host function, inside a collective: counted,
-			  never held */
-	/* filled by sched_submit, read by sched_submitted */
+	bool may_hold;
+	bool behind;	 /* calls of other queues that it is ordered behind are deferred */
+	bool unprepared; /* the queue lacks what a launch at block level needs: SCHED_PREPARE is
+			    answered instead, and the caller makes it and begins again */
+	/* filled by sched_ticket_begin */
 	uint64_t version, est_ns, held_ns, begin_ns;
-	struct sched_marker sample; /* start marker when this launch is measured */
-	uint64_t block_ns;	    /* learned duration of one block; 0: not known */
-	uint32_t piece_blocks;	    /* SCHED_GO_BLOCK: blocks of a piece; 0: the device's choice */
-	uint8_t level; /* GBPF_LEVEL_*: at GBPF_LEVEL_BLOCK the gate launches it as preemptible */
-	bool owns;     /* start marker of a measured launch; event NULL: none */
-	uint8_t phase; /* enum sched_phase, enum sched_holds */
+	uint64_t block_ns;     /* learned duration of one block; 0: not known */
+	uint32_t piece_blocks; /* SCHED_GO_BLOCK: blocks of a piece; 0: the device's choice */
+	uint8_t level;	       /* GBPF_LEVEL_BLOCK with SCHED_GO_BLOCK, else 0 */
+};
+
+/* The turn of one launch at its queue, between sched_ticket_begin and its end. On the caller's
+ * stack; the members are the scheduler's.
+ *
+ * The ticket owns what the launch has taken, in this order: its place at the queue's gate, or the
+ * queue's issue lock instead (a launch at block level, and one that may not be deferred behind
+ * what the queue still has); its count among the launches that keep a request open (`entered`);
+ * its share of the accounts of work in flight; and its start marker. There are two ends:
+ *
+ * - Begin itself, when it answers SCHED_DEFER or SCHED_PREPARE. It decides that before it touches
+ *   the accounts, so retreat() in submit.c undoes all there is: gate or lock, and the count.
+ * - sched_ticket_commit and sched_ticket_abort after SCHED_GO and SCHED_GO_BLOCK. Both run the
+ *   same code (ticket_end in retire.c), which gives up the gate or the lock and settles count,
+ *   accounts and marker; abort only subtracts from the accounts instead of placing a marker.
+ *
+ * So no caller undoes scheduler state: after the first two answers nothing is taken, after the
+ * others exactly one call ends the ticket. A ticket is never begun twice without an end between. */
+struct sched_ticket {
+	struct sched_queue *q;	    /* borrowed until the end */
+	struct sched_launch *l;	    /* borrowed until the end */
+	struct sched_marker sample; /* start marker of a measured launch; event NULL: none */
+	uint8_t phase, holds;	    /* enum sched_phase, enum sched_holds */
 };
 
 /* Returns whether launches may skip everything else: no policy, no latency class and no deferred
@@ -134,9 +160,16 @@ static inline bool sched_idle(const struct sched *s);
 /* Begins the turn of l at q: opens the request of a latency queue, runs `submit`, and holds the
  * caller as decided. SCHED_GO costs one clock read, the version check, the boards, the hook and one
  * atomic addition for a latency queue; no lock, no system call, no allocation. */
-enum sched_answer sched_submit(struct sched_queue *q, struct sched_launch *l);
-/* What `submit` says of a launch that nobody makes. version 0: there was no policy; failed: a
- * helper failed or the verdict was out of range. For `gbpf bench swap`. */
+enum sched_answer sched_ticket_begin(struct sched_ticket *t, struct sched_queue *q,
+				     struct sched_launch *l);
+/* Ends the turn after SCHED_GO or SCHED_GO_BLOCK: the driver took the launch. Puts markers that are
+ * due. */
+void sched_ticket_commit(struct sched_ticket *t);
+/* Ends the turn after SCHED_GO or SCHED_GO_BLOCK: the driver refused the launch, or was not called.
+ */
+void sched_ticket_abort(struct sched_ticket *t);
+/* The verdict of `submit` on a launch that is not made, for `gbpf bench swap`. version 0: no policy
+ * is in force. failed: a helper failed, or the verdict was out of range. */
 struct sched_verdict {
 	uint64_t version, hold_ns;
 	uint32_t verdict;
@@ -144,12 +177,9 @@ struct sched_verdict {
 };
 void sched_ask(struct sched_queue *q, const struct sched_launch *l, uint64_t now_ns,
 	       struct sched_verdict *ret);
-/* After the driver took (or refused: ok false) the launch. Puts markers when due. */
-void sched_submitted(struct sched_queue *q, struct sched_launch *l, bool ok);
-
-/* A deferred call: a copy that owns all that it points to. run is called once, by the agent thread
- * or by a thread that flushes, in the order of the queue; then sched calls sched_submitted itself
- * when is_launch, then free. */
+/* A deferred call: a copy that owns everything it points to. run is called once, in the order of
+ * the queue, by the agent thread or by a thread that drains the queue. Then sched accounts a launch
+ * and calls free. */
 struct sched_call {
 	struct sched_call *next; /* for sched only */
 	uint64_t number; /* for sched only: place among all deferred calls of the process; grows
@@ -176,8 +206,6 @@ struct sched_call {
 void sched_defer(struct sched_queue *q, struct sched_call *c);
 /* Returns the next number of a deferred call, 1 or more. */
 uint64_t sched_next_number(struct sched *s);
-/* The launch is handed to sched_defer unasked: what sched_submit knows of those that it defers. */
-void sched_defer_unasked(struct sched_queue *q, struct sched_launch *l);
 /* Returns whether no other queue has deferred calls or an unfinished run. Called by the thread that
  * submits the calls of q. */
 bool sched_queue_alone(const struct sched_queue *q);

@@ -14,15 +14,15 @@
 
 #define GATE_NS 20000u /* longest wait for plain launches that are being submitted */
 /* Periods of looking at a run that no thread waits for. RUN_QUIET_NS without latency tenants; */
-#define CHAIN_IDLE_NS 300000u /* with latency tenants that are quiet, */
-#define CHAIN_NEAR_NS 50000u  /* after a recent request of theirs, */
-#define CHAIN_OPEN_NS 15000u  /* while one is open, */
-#define CHAIN_SPIN_NS 2000u   /* while it interrupts the run, with many processors, */
-#define CHAIN_FEW_NS 25000u   /* and with few; */
-#define CHAIN_HELD_NS 50000u  /* when it has interrupted the run for longer than this: */
-#define CHAIN_SPIN_MOST_NS 2000000u
-#define CHAIN_RECENT_NS 20000000u /* age up to which the duration of a request counts as recent */
-#define CHAIN_DOUBT_NS                                                                             \
+#define RUN_IDLE_NS 300000u    /* with latency tenants that are quiet, */
+#define RUN_NEAR_NS 50000u     /* after a recent request of theirs, */
+#define RUN_OPEN_NS 15000u     /* while one is open, */
+#define RUN_SPIN_NS 2000u      /* while it interrupts the run, with many processors, */
+#define RUN_FEW_CPUS_NS 25000u /* and with few; */
+#define RUN_HELD_NS 50000u     /* when it has interrupted the run for longer than this: */
+#define RUN_SPIN_MAX_NS 2000000u
+#define RUN_RECENT_NS 20000000u /* age up to which the duration of a request counts as recent */
+#define RUN_SUSPECT_NS                                                                             \
 	2000000u /* time after a request during which an interruption may not be visible yet */
 
 /* ---- the gate ---- */
@@ -55,7 +55,7 @@ static NOINLINE void enter_gate_slow(struct sched_queue *q)
 			   sched_run_begin: it sees `shared`, or this thread sees SCHED_HAS_RUN. */
 }
 
-void gate_enter(struct sched_queue *q)
+void sched_gate_enter(struct sched_queue *q)
 {
 	if (unlikely(load_relaxed(&q->total.owner) != policy_reader_self ||
 		     !policy_gate_enter(q))) {
@@ -78,8 +78,8 @@ static void end(struct sched_queue *q)
 {
 	struct sched *s = q->s;
 
-	q->stopped_ns = q->held_since_ns = q->step_ns = q->stepped_ns = 0;
-	(void)__atomic_fetch_and(&q->deferred, ~CHAINED, __ATOMIC_SEQ_CST);
+	q->run.stopped_since_ns = q->run.held_since_ns = q->run.step_ns = q->run.stepped_ns = 0;
+	(void)__atomic_fetch_and(&q->pending, ~SCHED_HAS_RUN, __ATOMIC_SEQ_CST);
 	if (__atomic_sub_fetch(&s->n_runs, 1u, __ATOMIC_SEQ_CST) == 0) {
 		sched_update_active(s);
 	}
@@ -103,14 +103,14 @@ bool sched_run_begin(struct sched_queue *q)
 		return true;
 	}
 	(void)__atomic_fetch_add(&s->n_runs, 1u, __ATOMIC_SEQ_CST);
-	(void)__atomic_fetch_or(&q->deferred, CHAINED, __ATOMIC_SEQ_CST);
+	(void)__atomic_fetch_or(&q->pending, SCHED_HAS_RUN, __ATOMIC_SEQ_CST);
 	fence_seqcst();
 	if (!alone(q)) {
 		end(q);
 		return false;
 	}
-	store_relaxed(&q->chain_ns, UINT64_C(0));
-	wake_agent(s, AGENT_SLOW);
+	store_relaxed(&q->run.look_ns, UINT64_C(0));
+	sched_wake_agent(s, SCHED_AGENT_SLOW);
 	return true;
 }
 
@@ -131,10 +131,10 @@ void sched_run_look(struct sched_queue *q, struct sched_run_progress *ret)
 /* Accounts new interruptions. Caller holds issue.lock. */
 static void account(struct sched_queue *q, const struct sched_run_progress *c)
 {
-	uint32_t more = c->interruptions - q->interruptions;
+	uint32_t more = c->interruptions - q->run.interruptions;
 
 	if (more) {
-		q->interruptions = c->interruptions;
+		q->run.interruptions = c->interruptions;
 		sched_stat_add(q->s, interruptions, more);
 	}
 }
@@ -166,9 +166,9 @@ bool sched_run_try_end(struct sched_queue *q)
 	bool over = !sched_run_here(q); /* deferred calls may have been submitted meanwhile, and the
 					   run may have ended */
 
-	if (!over && !device_busy(q) && pthread_mutex_trylock(&q->issue_lock) == 0) {
+	if (!over && !device_busy(q) && pthread_mutex_trylock(&q->issue.lock) == 0) {
 		over = sched_run_end_if_done(q);
-		pthread_mutex_unlock(&q->issue_lock);
+		pthread_mutex_unlock(&q->issue.lock);
 	}
 	return over;
 }
@@ -179,8 +179,9 @@ bool sched_run_allowed(const struct sched_queue *q, const struct sched_launch *l
 	const struct sched *s = q->s;
 
 	return a->level == GBPF_LEVEL_BLOCK && l->block_ok && l->may_hold &&
-	       load_relaxed(&q->class_id) != GBPF_CLASS_LATENCY && !load_acquire(&q->draining) &&
-	       s->cfg.device->run_busy && clock_now_ns() >= load_relaxed(&s->active_ns);
+	       load_relaxed(&q->class_id) != GBPF_CLASS_LATENCY &&
+	       !load_acquire(&q->run.draining) && s->cfg.device->run_busy &&
+	       clock_now_ns() >= load_relaxed(&s->active_ns);
 }
 
 bool sched_run_has_room(struct sched_queue *q)
@@ -193,21 +194,21 @@ bool sched_run_has_room(struct sched_queue *q)
 
 bool sched_run_join(struct sched_queue *q)
 {
-	if (!sched_run_here(q) || sched_fifo_count(q) || load_acquire(&q->draining) ||
+	if (!sched_run_here(q) || sched_fifo_count(q) || load_acquire(&q->run.draining) ||
 	    !device_busy(q)) {
 		return false;
 	}
-	pthread_mutex_lock(&q->issue_lock);
+	pthread_mutex_lock(&q->issue.lock);
 	if (!sched_fifo_count(q) && sched_run_here(q) && sched_run_has_room(q)) {
 		return true;
 	}
-	pthread_mutex_unlock(&q->issue_lock);
+	pthread_mutex_unlock(&q->issue.lock);
 	return false;
 }
 
 void sched_run_joined(struct sched_queue *q)
 {
-	pthread_mutex_unlock(&q->issue_lock);
+	pthread_mutex_unlock(&q->issue.lock);
 }
 
 void sched_run_add(struct sched_queue *q, struct sched_launch *l, const struct sched_decision *a)
@@ -236,7 +237,7 @@ static uint64_t shortest_request(struct sched *s, uint32_t index, uint64_t now)
 		const struct proto_board *b = load_acquire(&s->boards[i].board);
 		uint64_t end = b ? load_relaxed(&b->gpu[index].last_end_ns) : 0;
 
-		if (end && sched_since_ns(end, now) < CHAIN_RECENT_NS) {
+		if (end && sched_since_ns(end, now) < RUN_RECENT_NS) {
 			shortest = MIN(shortest,
 				       sched_since_ns(load_relaxed(&b->gpu[index].opened_ns), end));
 		}
@@ -262,10 +263,10 @@ static uint64_t opened_last(struct sched *s, uint32_t index, uint64_t now)
 /* Learns the shortest duration of requests: falls at once, rises slowly. */
 static void learn_request(struct sched_queue *q, uint64_t shortest)
 {
-	uint64_t old = q->request_ns;
+	uint64_t old = q->run.request_ns;
 
 	if (shortest != UINT64_MAX) {
-		q->request_ns = shortest > old ? old + (shortest - old) / 8 : shortest;
+		q->run.request_ns = shortest > old ? old + (shortest - old) / 8 : shortest;
 	}
 }
 
@@ -273,15 +274,15 @@ static void learn_request(struct sched_queue *q, uint64_t shortest)
  * durations. The longer there was none, the less one late look matters. */
 static uint64_t while_quiet(uint64_t shortest, uint64_t idle)
 {
-	uint64_t ns = idle < CHAIN_RECENT_NS ? shortest / 2 : MAX(idle / 64, CHAIN_IDLE_NS);
+	uint64_t ns = idle < RUN_RECENT_NS ? shortest / 2 : MAX(idle / 64, RUN_IDLE_NS);
 
-	return MIN(MAX(ns, CHAIN_NEAR_NS), idle < CHAIN_RECENT_NS ? CHAIN_IDLE_NS : CHAIN_QUIET_NS);
+	return MIN(MAX(ns, RUN_NEAR_NS), idle < RUN_RECENT_NS ? RUN_IDLE_NS : RUN_QUIET_NS);
 }
 
 static void look_out(struct sched_queue *q, uint64_t now, struct outlook *o)
 {
 	struct sched *s = q->s;
-	uint32_t index = load_relaxed(&s->gpu_index[q->gpu]), open = 0;
+	uint32_t index = load_relaxed(&s->policy.gpu[q->gpu].index), open = 0;
 	uint64_t idle = UINT64_MAX, next = UINT64_MAX, shortest = UINT64_MAX, opened = 0;
 	struct sched_decision a = { .word = NULL };
 	struct policy_reader *pin;
@@ -300,43 +301,44 @@ static void look_out(struct sched_queue *q, uint64_t now, struct outlook *o)
 	}
 	policy_read_leave(pin);
 	learn_request(q, shortest);
-	o->due_ns = open ? opened + MIN(q->request_ns, CHAIN_RECENT_NS) / 4 * 3 : 0;
-	o->period_ns = open || next <= sched_lead_ns(s) ? CHAIN_OPEN_NS
-		       : !others			? CHAIN_QUIET_NS
+	o->due_ns = open ? opened + MIN(q->run.request_ns, RUN_RECENT_NS) / 4 * 3 : 0;
+	o->period_ns = open || next <= sched_lead_ns(s) ? RUN_OPEN_NS
+		       : !others			? RUN_QUIET_NS
 							: while_quiet(shortest, idle);
-	o->period_ns *= s->few_cpus && o->period_ns < CHAIN_IDLE_NS ? 2 : 1;
+	o->period_ns *= s->few_cpus && o->period_ns < RUN_IDLE_NS ? 2 : 1;
 	o->may_run = o->off || (!open && next > sched_lead_ns(s));
-	o->seen = open || idle <= now - MIN(q->looked_ns, now);
-	q->looked_ns = now;
+	o->seen = open || idle <= now - MIN(q->run.scanned_ns, now);
+	q->run.scanned_ns = now;
 }
 
 /* Returns true if the run has been held by requests of others for longer than the hold limit, or
  * than the minimum share allows afterwards: one piece of unknown duration goes regardless. */
 static bool starved(struct sched_queue *q, uint64_t now)
 {
-	struct sched_launch l = { .begin_ns = q->held_since_ns };
+	struct sched_launch l = { .begin_ns = q->run.held_since_ns };
 
-	if (sched_share_left(q->s, &l, q->held_since_ns, now)) {
+	if (sched_share_left(q->s, &l, q->run.held_since_ns, now)) {
 		return false;
 	}
 	sched_share_take(q->s, &l, now);
-	q->held_since_ns = now;
+	q->run.held_since_ns = now;
 	sched_stat_add(q->s, forced, 1u);
 	return true;
 }
 
 static void resumed(struct sched_queue *q, uint64_t now)
 {
-	struct sched_launch l = { .begin_ns = q->stopped_ns };
+	struct sched_launch l = { .begin_ns = q->run.stopped_since_ns };
 
-	if (q->stopped_ns) {
-		q->doubt_ns = 0;
+	if (q->run.stopped_since_ns) {
+		q->run.suspect_until_ns = 0;
 	}
-	if (q->held_since_ns) {
-		sched_hold_account(q, &l, PROTO_WHY_LATENCY, sched_since_ns(q->stopped_ns, now));
+	if (q->run.held_since_ns) {
+		sched_hold_account(q, &l, PROTO_WHY_LATENCY,
+				   sched_since_ns(q->run.stopped_since_ns, now));
 		sched_share_reset(q->s);
 	}
-	q->stopped_ns = q->held_since_ns = 0;
+	q->run.stopped_since_ns = q->run.held_since_ns = 0;
 }
 
 /* Returns when the device needs the next step; rarely if no thread waits for the run. */
@@ -344,8 +346,8 @@ static uint64_t step_at(const struct sched_queue *q, const struct sched_run_prog
 			bool waited)
 {
 	return waited || c->feeding || sched_fifo_count(q)
-		       ? q->step_ns
-		       : MAX(q->step_ns, q->stepped_ns + CHAIN_QUIET_NS);
+		       ? q->run.step_ns
+		       : MAX(q->run.step_ns, q->run.stepped_ns + RUN_QUIET_NS);
 }
 
 /* Returns whether a request may have interrupted the run unseen. The launch that was running may
@@ -355,10 +357,10 @@ static bool suspect(struct sched_queue *q, const struct sched_run_progress *c,
 		    const struct outlook *o, uint64_t now)
 {
 	if (o->seen) {
-		q->doubt_ns = now + CHAIN_DOUBT_NS;
-		q->doubt_done = c->done;
+		q->run.suspect_until_ns = now + RUN_SUSPECT_NS;
+		q->run.suspect_done = c->done;
 	}
-	return now < q->doubt_ns && c->done < q->doubt_done + 2;
+	return now < q->run.suspect_until_ns && c->done < q->run.suspect_done + 2;
 }
 
 /* Returns whether the run proceeds without help, and no request can have interrupted it. */
@@ -379,17 +381,17 @@ static uint64_t while_stopped(const struct sched_queue *q, const struct outlook 
 	if (o->may_run) {
 		return ns;
 	}
-	if (now - q->stopped_ns >= CHAIN_SPIN_MOST_NS) {
-		return CHAIN_HELD_NS;
+	if (now - q->run.stopped_since_ns >= RUN_SPIN_MAX_NS) {
+		return RUN_HELD_NS;
 	}
-	ns = q->s->few_cpus ? CHAIN_FEW_NS : CHAIN_SPIN_NS;
-	return MAX(ns, MIN(sched_since_ns(now, o->due_ns), (uint64_t)CHAIN_HELD_NS));
+	ns = q->s->few_cpus ? RUN_FEW_CPUS_NS : RUN_SPIN_NS;
+	return MAX(ns, MIN(sched_since_ns(now, o->due_ns), (uint64_t)RUN_HELD_NS));
 }
 
 uint64_t sched_run_care(struct sched_queue *q, uint64_t now, bool waited)
 {
 	const struct sched_device_ops *dev = q->s->cfg.device;
-	uint64_t at = load_relaxed(&q->chain_ns), ns;
+	uint64_t at = load_relaxed(&q->run.look_ns), ns;
 	struct sched_run_progress c;
 	struct outlook o;
 	bool force;
@@ -408,16 +410,16 @@ uint64_t sched_run_care(struct sched_queue *q, uint64_t now, bool waited)
 	sched_run_look(q, &c);
 	force = o.off;
 	if (c.stopped) {
-		q->stopped_ns = q->stopped_ns ? q->stopped_ns : now;
+		q->run.stopped_since_ns = q->run.stopped_since_ns ? q->run.stopped_since_ns : now;
 	}
 	if (c.stopped && !o.may_run) {
-		q->held_since_ns = q->held_since_ns ? q->held_since_ns : now;
+		q->run.held_since_ns = q->run.held_since_ns ? q->run.held_since_ns : now;
 		force = c.waiting && starved(q, now);
 	}
 	at = step_at(q, &c, waited);
 	if (proceeds_alone(q, &c, &o, at, now, force)) {
 		ns = c.stopped ? while_stopped(q, &o, now, 0) : MIN(at - now, o.period_ns);
-		store_relaxed(&q->chain_ns, now + ns);
+		store_relaxed(&q->run.look_ns, now + ns);
 		return ns;
 	}
 	ns = dev->run_step(q->s->cfg.dev, q->dev_queue, o.may_run, force);
@@ -428,16 +430,16 @@ uint64_t sched_run_care(struct sched_queue *q, uint64_t now, bool waited)
 		return ns;
 	}
 	if (c.stopped) {
-		q->stopped_ns = q->stopped_ns ? q->stopped_ns : now;
+		q->run.stopped_since_ns = q->run.stopped_since_ns ? q->run.stopped_since_ns : now;
 		ns = while_stopped(q, &o, now, ns);
 	} else {
 		if (o.may_run) {
 			resumed(q, now);
 		}
-		q->step_ns = now + ns;
-		q->stepped_ns = now;
+		q->run.step_ns = now + ns;
+		q->run.stepped_ns = now;
 		ns = MIN(step_at(q, &c, waited) - now, o.period_ns);
 	}
-	store_relaxed(&q->chain_ns, now + ns);
+	store_relaxed(&q->run.look_ns, now + ns);
 	return ns;
 }

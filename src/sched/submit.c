@@ -8,82 +8,116 @@
 
 /* Gives back all that the ticket holds; the accounts have not been touched yet. A launch that is
  * deferred is counted when the agent submits it, and never as part of a request. */
+static enum sched_answer retreat(struct sched_ticket *t, enum sched_answer answer)
+{
+	if (t->holds == SCHED_HOLDS_GATE) {
+		sched_gate_leave(t->q);
+	} else if (t->holds == SCHED_HOLDS_LOCK) {
+		pthread_mutex_unlock(&t->q->issue.lock);
+	}
+	t->holds = SCHED_HOLDS_NOTHING;
+	if (t->phase == SCHED_PHASE_LATENCY) {
+		(void)__atomic_fetch_add(&t->q->left, 1u, __ATOMIC_SEQ_CST);
+		t->phase = SCHED_PHASE_PLAIN;
+	}
+	return answer;
+}
+
+static void enter_gate(struct sched_ticket *t)
+{
+	sched_gate_enter(t->q);
+	t->holds = SCHED_HOLDS_GATE;
+}
+
+static void leave_gate(struct sched_ticket *t)
+{
+	sched_gate_leave(t->q);
+	t->holds = SCHED_HOLDS_NOTHING;
+}
+
+/* In a process with latency queues a launch of another class is deferred instead of held: its
+ * thread may hold a lock that a latency thread needs. And a launch that would wait for a resumable
+ * run is deferred behind it. */
 static bool must_defer(const struct sched_queue *q)
 {
 	return (load_relaxed(&q->s->latency_queues) &&
 		load_relaxed(&q->class_id) != GBPF_CLASS_LATENCY) ||
-	       load_relaxed(&q->deferred);
+	       load_relaxed(&q->pending);
 }
 
 /* The launch must not be deferred: drains what is queued ahead of it, then takes the issue lock.
  * `draining` keeps other launches from joining the run meanwhile. */
-static void drain_and_lock(struct sched_queue *q, struct sched_launch *l)
+static void drain_and_lock(struct sched_ticket *t)
 {
-	sched_gate_leave(q);
-	(void)__atomic_fetch_add(&q->draining, 1u, __ATOMIC_SEQ_CST);
+	struct sched_queue *q = t->q;
+
+	leave_gate(t);
+	(void)__atomic_fetch_add(&q->run.draining, 1u, __ATOMIC_SEQ_CST);
 	for (;;) {
 		sched_queue_drain(q);
-		pthread_mutex_lock(&q->issue_lock);
+		pthread_mutex_lock(&q->issue.lock);
 		if (sched_run_end_if_done(q)) {
 			break;
 		}
-		pthread_mutex_unlock(&q->issue_lock);
+		pthread_mutex_unlock(&q->issue.lock);
 	}
-	(void)sub_acqrel(&q->draining, 1u);
-	l->owns = true;
+	(void)sub_acqrel(&q->run.draining, 1u);
+	t->holds = SCHED_HOLDS_LOCK;
 }
 
 /* The queue has deferred calls or an unfinished run; the ticket is at the gate. Returns true if the
  * launch must be deferred behind them. *ret_run_only: it may go at block level only. */
-static NOINLINE bool behind(struct sched_queue *q, struct sched_launch *l, bool *ret_chain)
+static NOINLINE bool behind(struct sched_ticket *t, bool *ret_run_only)
 {
+	struct sched_queue *q = t->q;
+
 	if (!sched_fifo_count(q) && sched_run_try_end(q)) {
-		return load_acquire(&q->deferred) && behind(q, l, ret_chain);
+		return load_acquire(&q->pending) && behind(t, ret_run_only);
 	}
-	if (!l->may_hold) {
-		drain_and_lock(q, l);
+	if (!t->l->may_hold) {
+		drain_and_lock(t);
 		return false;
 	}
-	if (!sched_fifo_count(q) && l->block_ok) {
-		*ret_chain = true;
+	if (!sched_fifo_count(q) && t->l->block_ok) {
+		*ret_run_only = true;
 		return false;
 	}
-	sched_gate_leave(q);
 	return true;
 }
 
 /* Carries out the policy's HOLD or DEFER: blocks the caller, outside the gate, until the launch may
  * go. Returns true at the gate again, false if the launch must be deferred instead. */
-static bool held(struct sched_queue *q, struct sched_launch *l, struct sched_decision *a,
-		 bool *ret_chain)
+static bool held(struct sched_ticket *t, struct sched_decision *a, bool *ret_run_only)
 {
-	sched_gate_leave(q);
+	struct sched_queue *q = t->q;
+
+	leave_gate(t);
 	if (must_defer(q)) {
 		return false;
 	}
-	sched_hold_caller(q, l, a);
-	l->version = a->version;
-	gate_enter(q);
-	return !load_acquire(&q->deferred) || !behind(q, l, ret_chain);
+	sched_hold_caller(q, t->l, a);
+	t->l->version = a->version;
+	enter_gate(t);
+	return !load_acquire(&q->pending) || !behind(t, ret_run_only);
 }
 
 /* Puts the launch into the queue's run, under the issue lock. If no run can begin now, the launch
  * goes as it is, under the lock all the same. */
-static enum sched_answer into_run(struct sched_queue *q, struct sched_launch *l,
-				  const struct sched_decision *a)
+static enum sched_answer into_run(struct sched_ticket *t, const struct sched_decision *a)
 {
-	sched_gate_leave(q);
-	pthread_mutex_lock(&q->issue_lock);
+	struct sched_queue *q = t->q;
+
+	leave_gate(t);
+	pthread_mutex_lock(&q->issue.lock);
+	t->holds = SCHED_HOLDS_LOCK;
 	if (sched_fifo_count(q) || (sched_run_here(q) && !sched_run_has_room(q))) {
-		pthread_mutex_unlock(&q->issue_lock);
-		return SCHED_DEFER;
+		return retreat(t, SCHED_DEFER);
 	}
 	if (sched_run_begin(q)) {
-		sched_run_add(q, l, a);
-	} /* else plain, and alone all the same */
-	l->owns = true;
-	sched_launch_start(q, l, a);
-	return SCHED_GO;
+		sched_run_add(q, t->l, a);
+	}
+	sched_launch_start(t, a);
+	return t->l->level == GBPF_LEVEL_BLOCK ? SCHED_GO_BLOCK : SCHED_GO;
 }
 
 /* Derives the duration of one block of a launch that can go at block level. */
@@ -99,90 +133,85 @@ static NOINLINE void know_block(struct sched_launch *l)
 }
 
 /* Everything but GO at once: level, hold, complaint. */
-static enum sched_answer uncounted(struct sched_queue *q, struct sched_launch *l)
+static NOINLINE enum sched_answer decide(struct sched_ticket *t, struct sched_decision *a,
+					 bool run_only)
 {
-	if (l->phase == PHASE_LATENCY) {
-		(void)__atomic_fetch_add(&q->left, 1u, __ATOMIC_SEQ_CST);
-		l->phase = PHASE_PLAIN;
-	}
-	return SCHED_DEFER;
-}
+	struct sched_queue *q = t->q;
+	struct sched_launch *l = t->l;
 
-/* Everything but GO at once: level, hold, complaint. */
-static NOINLINE enum sched_answer decide(struct sched_queue *q, struct sched_launch *l,
-					 struct sched_decision *a, bool chain)
-{
 	if (a->fault) {
 		sched_decision_report(q, a);
 	}
 	if (!l->may_hold && a->verdict != GBPF_GO) {
 		struct policy_reader *pin = policy_read_enter();
 
-		store_relaxed(&load_acquire(&q->s->stats)->why, (uint32_t)PROTO_WHY_COLLECTIVE);
+		store_relaxed(&load_acquire(&q->s->policy.stats)->why,
+			      (uint32_t)PROTO_WHY_COLLECTIVE);
 		policy_read_leave(pin);
 		a->verdict = GBPF_GO;
 	}
-	if (a->verdict != GBPF_GO && !held(q, l, a, &chain)) {
-		return uncounted(q, l);
+	if (a->verdict != GBPF_GO && !held(t, a, &run_only)) {
+		return retreat(t, SCHED_DEFER);
 	}
-	if (!chain && l->may_hold && l->phase != PHASE_LATENCY && sched_queue_crowded(q)) {
-		sched_gate_leave(q);
-		return SCHED_DEFER;
+	if (!run_only && l->may_hold && t->phase != SCHED_PHASE_LATENCY && sched_queue_crowded(q)) {
+		return retreat(t, SCHED_DEFER);
 	}
 	if (sched_run_allowed(q, l, a)) {
-		return into_run(q, l, a);
+		return l->unprepared ? retreat(t, SCHED_PREPARE) : into_run(t, a);
 	}
-	if (chain) {
-		sched_gate_leave(q);
-		return uncounted(q, l);
+	if (run_only) {
+		return retreat(t, SCHED_DEFER);
 	}
-	sched_launch_start(q, l, a);
+	sched_launch_start(t, a);
 	return SCHED_GO;
 }
 
-void sched_defer_unasked(struct sched_queue *q, struct sched_launch *l)
+/* Another queue's deferred calls are in the way: the policy is asked when the launch's turn comes.
+ */
+static NOINLINE enum sched_answer defer_unasked(struct sched_ticket *t)
 {
-	struct sched_estimate *e = sched_estimate_of(q->s, l);
-
-	l->est_ns = e ? load_relaxed(&e->est_ns) : 0;
-	l->begin_ns = clock_fast_ns();
-	l->phase = PHASE_PLAIN;
-	if (l->block_ok) {
-		know_block(l);
+	if (t->l->block_ok) {
+		know_block(t->l);
 	}
+	return retreat(t, SCHED_DEFER);
 }
 
-enum sched_answer sched_submit(struct sched_queue *q, struct sched_launch *l)
+enum sched_answer sched_ticket_begin(struct sched_ticket *t, struct sched_queue *q,
+				     struct sched_launch *l)
 {
 	struct sched *s = q->s;
-	bool wake = false, chain = false;
+	bool wake = false, run_only = false;
 	struct sched_estimate *e;
 	struct policy_reader *pin;
 	struct sched_decision a;
 
+	t->q = q;
+	t->l = l;
+	t->sample.event = NULL;
+	t->phase = SCHED_PHASE_PLAIN;
+	t->holds = SCHED_HOLDS_NOTHING;
 	l->version = 0;
 	l->held_ns = 0;
-	l->sample.event = NULL;
-	l->phase = PHASE_PASS;
 	l->level = 0;
-	l->owns = false;
-	if (unlikely(sched_idle(s))) {
+	if (unlikely(sched_idle(s)) && !l->behind) {
 		return SCHED_GO;
 	}
 	e = sched_estimate_of(s, l);
 	l->est_ns = e ? load_relaxed(&e->est_ns) : 0;
 	l->begin_ns = clock_fast_ns();
-	l->phase = PHASE_PLAIN;
-	gate_enter(q);
-	if (unlikely(load_acquire(&q->deferred)) && behind(q, l, &chain)) {
-		return SCHED_DEFER;
+	if (unlikely(l->behind)) {
+		return defer_unasked(t);
+	}
+	enter_gate(t);
+	if (unlikely(load_acquire(&q->pending)) && behind(t, &run_only)) {
+		return retreat(t, SCHED_DEFER);
 	}
 	if (unlikely(l->block_ok)) {
 		know_block(l);
 	}
 	pin = policy_read_enter();
 	if (load_relaxed(&q->class_id) == GBPF_CLASS_LATENCY) {
-		l->phase = PHASE_LATENCY;
+		t->phase = SCHED_PHASE_LATENCY;
 		(void)__atomic_fetch_add(&q->entered, 1u, __ATOMIC_SEQ_CST);
 		if (unlikely(load_relaxed(&s->req[q->gpu].idle_ns))) {
 			sched_request_gap(s, q->gpu, l->begin_ns);
@@ -195,11 +224,11 @@ enum sched_answer sched_submit(struct sched_queue *q, struct sched_launch *l)
 	policy_read_leave(pin);
 	l->version = a.version;
 	if (unlikely(a.verdict != GBPF_GO || a.fault || l->block_ok || load_relaxed(&s->n_runs))) {
-		if (wake) { /* else sched_submitted does, when the device has the launch */
-			wake_agent(s, AGENT_NEAR);
+		if (wake) { /* else the ticket's end does, when the device has the launch */
+			sched_wake_agent(s, SCHED_AGENT_NEAR);
 		}
-		return decide(q, l, &a, chain);
+		return decide(t, &a, run_only);
 	}
-	sched_launch_start(q, l, &a);
+	sched_launch_start(t, &a);
 	return SCHED_GO;
 }

@@ -28,6 +28,8 @@ void shim_capture_lock(void);
 bool shim_capture_trylock(void); /* returns false if a capture is just beginning */
 void shim_capture_unlock(void);
 /* Excludes both and each other: around the driver's call that begins a capture. */
+void shim_capture_begin_lock(void);
+void shim_capture_begin_unlock(void);
 void shim_capture_forget(void); /* in a child after fork */
 
 #endif

@@ -50,13 +50,8 @@ static const struct {
 	const char *name;
 	int verdict;
 } verdicts[] = {
-	{ HOOK_admit, "ADMIT", GBPF_ADMIT },	     { HOOK_admit, "QUEUE", GBPF_QUEUE },
-	{ HOOK_admit, "REJECT", GBPF_REJECT },	     { HOOK_submit, "GO", GBPF_GO },
-	{ HOOK_submit, "HOLD", GBPF_HOLD },	     { HOOK_submit, "DEFER", GBPF_DEFER },
-	{ HOOK_submit, "SPLIT", GBPF_SPLIT },	     { HOOK_preempt, "HOLD", GBPF_LEVEL_HOLD },
-	{ HOOK_preempt, "DRAIN", GBPF_LEVEL_DRAIN }, { HOOK_preempt, "BLOCK", GBPF_LEVEL_BLOCK },
-	{ HOOK_preempt, "SLICE", GBPF_LEVEL_SLICE }, { HOOK_preempt, "OFF", GBPF_LEVEL_OFF },
-	{ HOOK_preempt, "END", GBPF_LEVEL_END },     { HOOK_preempt, "NONE", GBPF_LEVEL_NONE },
+#define GBPF_VERDICT(hook, short, name, value, doc) { HOOK_##hook, #short, value },
+#include "gbpf/hooks.def"
 };
 
 static const struct {

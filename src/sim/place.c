@@ -9,10 +9,10 @@
 #include "base/compiler.h"
 #include "base/nearest.h"
 #include "bpf/load/btf/typed_btf.h"
+#include "bpf/run/map/map_type.h"
 #include "sim/sim_int.h"
 
 #define GBPF_CONST(name, value, doc) enum { name = value };
-#define GBPF_MAP_TYPE(id, name, ops, doc) enum { MAP_##name = id };
 #include "gbpf/hooks.def"
 
 struct spec {
@@ -41,7 +41,7 @@ static const uint8_t *read_value(struct sim *s, const struct sim_place *p)
 	if (!*slot || p->bytes > EBPF_MAX_VALUE_BYTES) {
 		return NULL;
 	}
-	if (m->type == MAP_QUEUE || m->type == MAP_STACK) {
+	if (ebpf_map_type_has(m->type, EBPF_MAP_KEYLESS)) {
 		memcpy(&index, p->key, sizeof(index));
 		err = index < ebpf_map_slots(m) ? ebpf_map_slot(m, index, NULL, *slot) - 1 : -1;
 	} else {
@@ -324,7 +324,8 @@ static int find_part(struct sim *s, struct sim_place *p, const struct spec *spec
 
 	/* The buckets of a histogram's row need no name. */
 	if (!p->type ||
-	    (s->testbed.built.object.maps[p->map].type == MAP_HISTOGRAM && spec->path[0] == '[')) {
+	    (ebpf_map_type_has(s->testbed.built.object.maps[p->map].type, EBPF_MAP_COUNTERS) &&
+	     spec->path[0] == '[')) {
 		p->type = 0;
 		return untyped_part(p, spec->path) < 0
 			       ? sim_wrong(s, spec->at, NULL, "there is no '%s' in it", spec->path)
@@ -344,7 +345,7 @@ static bool takes_key(const struct sim *s, const struct sim_place *p)
 {
 	const struct ebpf_map_def *d = &s->testbed.built.object.maps[p->map];
 
-	return d->key_bytes || d->type == MAP_QUEUE || d->type == MAP_STACK;
+	return d->key_bytes || ebpf_map_type_has(d->type, EBPF_MAP_KEYLESS);
 }
 
 int sim_place_map(struct sim *s, struct sim_place *p)

@@ -6,10 +6,8 @@
 
 #include "base/compiler.h"
 #include "bpf/run/map/ring.h"
+#include "bpf/run/map/map_type.h"
 #include "sim/sim_int.h"
-
-#define GBPF_MAP_TYPE(id, name, ops, doc) enum { MAP_##name = id };
-#include "gbpf/hooks.def"
 
 static int keep(struct sim *s, uint32_t map, const void *data, uint32_t bytes)
 {
@@ -62,7 +60,7 @@ int sim_ring_collect(struct sim *s)
 	int err = 0;
 
 	for (uint32_t i = 0; i < p->env.n_maps && !err; i++) {
-		if (p->env.maps[i].type == MAP_RINGBUF && p->env.maps[i].data) {
+		if ((p->env.maps[i].ops->traits & EBPF_MAP_RECORDS) && p->env.maps[i].data) {
 			err = collect(s, &p->env.maps[i]);
 		}
 	}
@@ -130,7 +128,7 @@ int sim_expect_ring(struct sim *s, const char *at)
 	if (err) {
 		return err;
 	}
-	if (o->maps[p.map].type != MAP_RINGBUF) {
+	if (!ebpf_map_type_has(o->maps[p.map].type, EBPF_MAP_RECORDS)) {
 		return sim_wrong(s, at, "For its elements: expect map NAME[KEY] == 1",
 				 "'%s' is no ring buffer", o->maps[p.map].name);
 	}

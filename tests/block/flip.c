@@ -435,6 +435,8 @@ int main(int argc, char **argv)
 	}
 	if (option.clock) {
 		ask_clock(getenv("GBPF_REAL_CUDA"));
+	} else { /* the soft GPU's %globaltimer is the wall clock */
+		clock_offset = (int64_t)(clock_wall_ns() - clock_now_ns());
 	}
 	CHECK(mkdtemp(folder));
 	snprintf(path, sizeof(path), "%s/session.sock", folder);

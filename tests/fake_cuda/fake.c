@@ -149,9 +149,14 @@ CUresult cuCtxGetDevice(CUdevice *ret)
 	return CUDA_SUCCESS;
 }
 
+static unsigned streams_made(void)
+{
+	return __atomic_load_n(&n_streams, __ATOMIC_ACQUIRE);
+}
+
 CUresult cuStreamCreateWithPriority(CUstream *ret, unsigned flags, int priority)
 {
-	unsigned i = n_streams++ % MAX_STREAMS;
+	unsigned i = __atomic_fetch_add(&n_streams, 1, __ATOMIC_ACQ_REL) % MAX_STREAMS;
 
 	streams[i].flags = flags;
 	streams[i].priority = priority;
@@ -170,7 +175,7 @@ CUresult cuStreamGetFlags(CUstream s, unsigned *ret)
 {
 	unsigned i = stream_number(s);
 
-	if (i >= n_streams) {
+	if (i >= streams_made()) {
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
 	*ret = streams[i].flags;
@@ -181,7 +186,7 @@ CUresult cuStreamGetPriority(CUstream s, int *ret)
 {
 	unsigned i = stream_number(s);
 
-	*ret = i < n_streams ? streams[i].priority : 0;
+	*ret = i < streams_made() ? streams[i].priority : 0;
 	return CUDA_SUCCESS;
 }
 
@@ -189,7 +194,7 @@ CUresult cuStreamGetCtx(CUstream s, CUcontext *ret)
 {
 	unsigned i = stream_number(s);
 
-	if (i >= n_streams) {
+	if (i >= streams_made()) {
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
 	*ret = streams[i].ctx;
@@ -248,11 +253,11 @@ CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *ret)
 {
 	unsigned i = stream_number(s);
 
-	if (i >= n_streams && n_capturing) {
+	if (i >= streams_made() && n_capturing) {
 		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 	}
-	*ret = i < n_streams && streams[i].capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE
-						     : CU_STREAM_CAPTURE_STATUS_NONE;
+	*ret = i < streams_made() && streams[i].capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+							  : CU_STREAM_CAPTURE_STATUS_NONE;
 	return CUDA_SUCCESS;
 }
 

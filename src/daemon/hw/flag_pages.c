@@ -57,11 +57,11 @@ static void send_page(struct daemon_session *to, struct daemon_flag_page *p)
 	union proto_message m = { 0 };
 	unsigned number = 0;
 
-	if (to == p->owner || to->state != SESSION_READY || to->dying || to->lc_slot < 0 ||
+	if (to == p->owner || to->state != SESSION_READY || to->dying || to->lc.slot < 0 ||
 	    !sees(to, p->gpu)) {
 		return;
 	}
-	while (number < PROTO_FLAGS && to->flag_seen[number]) {
+	while (number < PROTO_FLAGS && to->flags.sent[number]) {
 		number++;
 	}
 	if (number == PROTO_FLAGS) {
@@ -70,10 +70,10 @@ static void send_page(struct daemon_session *to, struct daemon_flag_page *p)
 				     to->name, PROTO_FLAGS, p->owner->name);
 		return;
 	}
-	to->flag_seen[number] = p;
+	to->flags.sent[number] = p;
 	m.flag.gpu = p->gpu;
 	m.flag.number = number;
-	m.flag.slot = (uint32_t)to->lc_slot;
+	m.flag.slot = (uint32_t)to->lc.slot;
 	m.flag.tenant = (uint32_t)p->owner->tenant;
 	daemon_session_send(to, &m, PROTO_FLAG_ADD, &p->fd, 1);
 }
@@ -82,10 +82,10 @@ static void take_from(struct daemon_session *from, unsigned number)
 {
 	union proto_message m = { 0 };
 
-	m.flag.gpu = from->flag_seen[number]->gpu;
-	m.flag.tenant = (uint32_t)from->flag_seen[number]->owner->tenant;
+	m.flag.gpu = from->flags.sent[number]->gpu;
+	m.flag.tenant = (uint32_t)from->flags.sent[number]->owner->tenant;
 	m.flag.number = number;
-	from->flag_seen[number] = NULL;
+	from->flags.sent[number] = NULL;
 	daemon_session_send(from, &m, PROTO_FLAG_REMOVE, NULL, 0);
 }
 
@@ -95,7 +95,7 @@ static void page_end(struct daemon *d, struct daemon_flag_page *p)
 	daemon_session_each(d, s)
 	{
 		for (unsigned i = 0; i < PROTO_FLAGS; i++) {
-			if (s->flag_seen[i] == p) {
+			if (s->flags.sent[i] == p) {
 				take_from(s, i);
 			}
 		}
@@ -110,7 +110,7 @@ static unsigned pages_of(const struct daemon *d, uid_t uid)
 	daemon_session_each(d, s)
 	{
 		for (unsigned i = 0; s->peer.uid == uid && i < PROTO_MAX_GPUS; i++) {
-			n += s->flag[i] != NULL;
+			n += s->flags.own[i] != NULL;
 		}
 	}
 	return n;
@@ -125,10 +125,10 @@ static bool may_have_one_more(const struct daemon_session *s)
 
 static void take_back(struct daemon_session *s, uint32_t ordinal)
 {
-	if (s->flag[ordinal]) {
-		struct daemon_flag_page *p = s->flag[ordinal];
+	if (s->flags.own[ordinal]) {
+		struct daemon_flag_page *p = s->flags.own[ordinal];
 
-		s->flag[ordinal] = NULL;
+		s->flags.own[ordinal] = NULL;
 		page_end(s->d, p);
 	}
 }
@@ -165,7 +165,7 @@ static int keep(struct daemon_session *s, uint32_t ordinal, int fd)
 			p); /* words written while no gbpfd ran, or by a holder of that time */
 	gpu_lease_fence();
 	daemon_gpus_set_capable(&s->d->devices, p->gpu, 1u << GPU_CONTROL_FLAG);
-	s->flag[ordinal] = p;
+	s->flags.own[ordinal] = p;
 	daemon_session_each(s->d, t)
 	{
 		send_page(t, p);
@@ -213,8 +213,8 @@ void daemon_flags_send_all(struct daemon_session *s)
 	daemon_session_each(s->d, t)
 	{
 		for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
-			if (t->flag[i]) {
-				send_page(s, t->flag[i]);
+			if (t->flags.own[i]) {
+				send_page(s, t->flags.own[i]);
 			}
 		}
 	}
@@ -225,7 +225,7 @@ void daemon_flags_remove_all(struct daemon_session *s)
 	bool any = false;
 
 	for (unsigned i = 0; i < PROTO_FLAGS; i++) {
-		struct daemon_flag_page *p = s->flag_seen[i];
+		struct daemon_flag_page *p = s->flags.sent[i];
 
 		if (p && !p->owner->dying) {
 			clear_ownerless(s->d, p);

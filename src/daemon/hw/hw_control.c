@@ -7,306 +7,203 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/atomic.h"
 #include "base/clock.h"
 #include "base/paths.h"
-#include "daemon/consts.h"
+#include "daemon/hw/hw_control_int.h"
 #include "daemon/hw/sharing_mode.h"
-#include "gpu/control.h"
 
-#define SHORTEST_US 1u
-#define LONGEST_US 100000u	 /* that every device takes; some take more */
-#define SLICE_PAUSE_NS 20000000u /* between two changes of a tenant's slice */
-#define CLOSE_NS 500000000u
-#define ON_AGAIN_NS 10000000u /* after a failed attempt to switch work on again */
-#define UNKNOWN UINT32_MAX
-/* A request that we see now may have been open for so long. What its tenant says counts no further:
- * the word of one that lies could end others at once. */
-#define UNSEEN_NS UINT64_C(20000000)
+#define SLICE_INTERVAL_NS 20000000u  /* between two changes of a tenant's slice */
+#define SWITCH_ON_RETRY_NS 10000000u /* after a failed attempt to switch work on again */
+#define CLOSE_TIMEOUT_NS 500000000u
 
-struct part {
-	bool used;
-	uint32_t gpu; /* gbpfd's number */
-	int fd;	      /* owned */
-	struct gpu_handles h;
-	uint32_t slice_us; /* in force; 0: nothing of ours; UNKNOWN */
-	bool off, left; /* switched off; taken off the hardware, for the level that is in force */
-};
+/* ---- submission ---- */
 
-struct order {
-	uint32_t slice_us, level, gpus;
-};
-
-struct daemon_hw {
-	struct daemon_job job; /* first */
-	struct daemon *d;
-	struct daemon_session *s; /* NULL: it has ended */
-	bool working;		  /* the thread has the parts and done */
-	bool gone;		  /* its process is dead: there is nothing to take back */
-	bool dirty;		  /* handles have come */
-	struct part part[PROTO_MAX_GPUS], fresh[PROTO_MAX_GPUS];
-	struct order want, done;
-	uint64_t slice_version, level_version;
-	int for_tenant; /* -1: nobody's request */
-	uint64_t for_key, said_ns, since_ns, pause_ns;
-	uint64_t slice_ns; /* when a slice was changed last */
-	uint64_t worked_ns;
-	int err; /* of the last work */
-	bool told;
-};
-
-/* ---- on the thread ---- */
-
-static bool must_switch_on(const struct part *p, enum gpu_control c)
-{
-	return p->h.capable & 1u << c;
-}
-
-/* Changes of slice are spaced by SLICE_INTERVAL_NS; changes of level are due at once. */
-static int set_slice(struct part *p, uint32_t slice_us)
-{
-	int err;
-
-	if (p->slice_us == slice_us || !must_switch_on(p, GPU_CONTROL_SLICE_SET)) {
-		return 0;
-	}
-	err = gpu_control(&p->h, p->fd, GPU_CONTROL_SLICE_SET, slice_us, NULL);
-	if (err == -EINVAL && slice_us > LONGEST_US) {
-		err = gpu_control(&p->h, p->fd, GPU_CONTROL_SLICE_SET, LONGEST_US, NULL);
-	}
-	p->slice_us = err ? UNKNOWN : slice_us;
-	return err;
-}
-
-static int set_off(struct part *p, bool off)
-{
-	int err;
-
-	if (p->off == off || !must_switch_on(p, GPU_CONTROL_SCHEDULE)) {
-		return 0;
-	}
-	p->off = true; /* also where it failed half way: then it is tried again */
-	err = gpu_control(&p->h, p->fd, GPU_CONTROL_SCHEDULE, !off, NULL);
-	p->off = err && !off ? true : off;
-	return err;
-}
-
-static int leave(struct part *p, bool now)
-{
-	int err = 0;
-
-	if (now && !p->left && must_switch_on(p, GPU_CONTROL_PREEMPT)) {
-		err = gpu_control(&p->h, p->fd, GPU_CONTROL_PREEMPT, 1, NULL);
-	}
-	p->left = now;
-	return err == -ETIMEDOUT ? 0 : err;
-}
-
-static int act_on(struct part *p, const struct order *o)
-{
-	bool here = o->gpus & 1u << p->gpu;
-	uint32_t level = here ? o->level : GBPF_LEVEL_NONE;
-	int err = set_off(p, level == GBPF_LEVEL_OFF), e;
-
-	e = set_slice(p, level == GBPF_LEVEL_SLICE ? SHORTEST_US : o->slice_us);
-	err = err ? err : e;
-	e = leave(p, level == GBPF_LEVEL_SLICE);
-	return err ? err : e;
-}
-
-/* ---- the end of a session ---- */
-
-static void part_close(struct part *p)
-{
-	if (p->used) {
-		fd_close_foreign(p->fd);
-		memset(p, 0, sizeof(*p));
-	}
-}
-
-static void act(struct daemon_job *j)
-{
-	struct daemon_hw *st = (struct daemon_hw *)j;
-
-	st->err = 0;
-	for (unsigned i = 0; i < PROTO_MAX_GPUS && !st->gone; i++) {
-		struct part *p = &st->part[i];
-		int err = p->used ? act_on(p, &st->done) : 0;
-		if (err == -ENODEV) { /* its context has gone */
-			part_close(p);
-		} else if (err) {
-			st->err = err;
-		}
-	}
-}
-
-static void act_last(struct daemon_job *j)
-{
-	struct daemon_hw *st = (struct daemon_hw *)j;
-
-	act(j);
-	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
-		part_close(&st->part[i]);
-		part_close(&st->fresh[i]);
-	}
-}
-
-static void last_done(struct daemon_job *j)
-{
-	free(j);
-}
-
-static void last_dropped(struct daemon_job *j)
-{
-	act_last(j);
-	free(j);
-}
-
-/* ---- on the loop ---- */
-
-static void daemon_hw_update(struct daemon_hw *st, uint64_t now);
-
-static void install(struct daemon_hw *st, unsigned i)
-{
-	struct part *p = &st->part[i], *f = &st->fresh[i];
-	bool touched = p->used && (p->off || p->slice_us);
-
-	if (p->used) {
-		fd_close_foreign(p->fd);
-	}
-	*p = *f;
-	p->off = touched;
-	p->slice_us = touched ? UNKNOWN : 0;
-	memset(f, 0, sizeof(*f));
-	st->dirty = true;
-}
-
-static void report_error(struct daemon_hw *st)
-{
-	if (st->err && !st->told && st->s) {
-		st->told = true;
-		daemon_session_event(st->s, "control",
-				     "cannot apply time slice or suspension to %s: %s", st->s->name,
-				     strerror(-st->err));
-	}
-}
-
-static void finish(struct daemon_hw *st)
-{
-	st->done = (struct order){ 0, GBPF_LEVEL_NONE, 0 };
-	st->job = (struct daemon_job){ .work = act_last, .done = last_done, .drop = last_dropped };
-	if (st->d->control_thread.running) {
-		daemon_job_thread_submit(&st->d->control_thread, &st->job);
-	} else {
-		last_dropped(&st->job);
-	}
-}
-
-static void worked(struct daemon_job *j)
-{
-	struct daemon_hw *st = (struct daemon_hw *)j;
-
-	st->working = false;
-	st->worked_ns = clock_now_ns();
-	if (!st->s) {
-		finish(st);
-		return;
-	}
-	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
-		if (st->fresh[i].used) {
-			install(st, i);
-		}
-	}
-	report_error(st);
-	daemon_hw_update(st, clock_now_ns());
-}
-
-static void on_dropped(struct daemon_job *j)
-{
-	struct daemon_hw *st = (struct daemon_hw *)j;
-
-	st->working = false; /* gbpfd ends: steers_close sees to it */
-}
-
-static bool same(const struct order *a, const struct order *b)
+static bool same(const struct daemon_hw_target *a, const struct daemon_hw_target *b)
 {
 	bool none = a->level == GBPF_LEVEL_NONE && b->level == GBPF_LEVEL_NONE;
 
 	return a->slice_us == b->slice_us && a->level == b->level && (none || a->gpus == b->gpus);
 }
 
-static struct order order_of(const struct daemon_hw *st)
+static struct daemon_hw_target target_now(const struct daemon_hw *hw)
 {
-	struct order o = st->want;
+	struct daemon_hw_target t = hw->want;
 
-	if (st->pause_ns) {
-		o.level = GBPF_LEVEL_NONE;
+	if (hw->pause_until_ns) {
+		t.level = GBPF_LEVEL_NONE;
 	}
-	return o;
+	return t;
 }
 
-/* A part is switched off for nobody any more: the control was refused, perhaps by chance. */
-static bool left_off(const struct daemon_hw *st)
+/* Returns true if a GPU is switched off although no level asks for it: the driver refused to switch
+ * it on, perhaps only for the moment. */
+static bool must_switch_on(const struct daemon_hw *hw)
 {
-	for (unsigned i = 0; i < PROTO_MAX_GPUS && !st->working; i++) {
-		const struct part *p = &st->part[i];
+	for (unsigned i = 0; i < PROTO_MAX_GPUS && !hw->working; i++) {
+		const struct daemon_hw_gpu *g = &hw->gpu[i];
 
-		if (p->used && p->off && must_switch_on(p, GPU_CONTROL_SCHEDULE) &&
-		    (st->done.level != GBPF_LEVEL_OFF || !(st->done.gpus & 1u << p->gpu))) {
+		if (g->used && g->off && daemon_hw_gpu_can(g, GPU_CONTROL_SCHEDULE) &&
+		    (hw->done.level != GBPF_LEVEL_OFF || !(hw->done.gpus & 1u << g->gpu))) {
 			return true;
 		}
 	}
 	return false;
 }
 
-/* Slices wait for each other; levels do not wait. */
-static bool is_due(const struct daemon_hw *st, const struct order *o, uint64_t now)
+/* Changes of slice are spaced by SLICE_INTERVAL_NS; changes of level are due at once. */
+static bool is_due(const struct daemon_hw *hw, const struct daemon_hw_target *t, uint64_t now)
 {
-	if (left_off(st) && now - st->worked_ns >= ON_AGAIN_NS) {
+	if (must_switch_on(hw) && now - hw->finished_ns >= SWITCH_ON_RETRY_NS) {
 		return true;
 	}
-	if (st->dirty) {
-		return !same(o, &(struct order){ 0, GBPF_LEVEL_NONE, 0 }) || st->done.slice_us ||
-		       st->done.level != GBPF_LEVEL_NONE;
+	if (hw->new_handles) {
+		return !same(t, &HW_NOTHING) || hw->done.slice_us ||
+		       hw->done.level != GBPF_LEVEL_NONE;
 	}
-	if (same(o, &st->done)) {
+	if (same(t, &hw->done)) {
 		return false;
 	}
-	return o->level != st->done.level || now - st->slice_ns >= SLICE_PAUSE_NS;
+	return t->level != hw->done.level || now - hw->slice_changed_ns >= SLICE_INTERVAL_NS;
 }
 
-static void daemon_hw_update(struct daemon_hw *st, uint64_t now)
-{
-	struct order o = order_of(st);
+static void on_applied(struct daemon_job *j);
+static void on_dropped(struct daemon_job *j);
 
-	if (st->working || !st->d->control_thread.running || !is_due(st, &o, now)) {
+void daemon_hw_update(struct daemon_hw *hw, uint64_t now)
+{
+	struct daemon_hw_target t = target_now(hw);
+
+	if (hw->working || !hw->d->control_thread.running || !is_due(hw, &t, now)) {
 		return;
 	}
-	if (o.slice_us != st->done.slice_us) {
-		st->slice_ns = now;
+	if (t.slice_us != hw->done.slice_us) {
+		hw->slice_changed_ns = now;
 	}
-	st->done = o;
-	st->dirty = false;
-	st->working = true;
-	st->job = (struct daemon_job){ .work = act, .done = worked, .drop = on_dropped };
-	daemon_job_thread_submit(&st->d->control_thread, &st->job);
+	hw->done = t;
+	hw->new_handles = false;
+	hw->working = true;
+	hw->job = (struct daemon_job){ .work = daemon_hw_apply,
+				       .done = on_applied,
+				       .drop = on_dropped };
+	daemon_job_thread_submit(&hw->d->control_thread, &hw->job);
+}
+
+bool daemon_hw_is_busy(const struct daemon_hw *hw)
+{
+	return hw->want.level != GBPF_LEVEL_NONE || hw->working || !same(&hw->done, &hw->want) ||
+	       must_switch_on(hw);
+}
+
+/* ---- the end of a session ---- */
+
+static void on_last_applied(struct daemon_job *j)
+{
+	free(j);
+}
+
+static void on_last_dropped(struct daemon_job *j)
+{
+	daemon_hw_apply_last(j);
+	free(j);
+}
+
+/* Undoes what is in force and frees hw. */
+static void release(struct daemon_hw *hw)
+{
+	hw->done = HW_NOTHING;
+	hw->job = (struct daemon_job){ .work = daemon_hw_apply_last,
+				       .done = on_last_applied,
+				       .drop = on_last_dropped };
+	if (hw->d->control_thread.running) {
+		daemon_job_thread_submit(&hw->d->control_thread, &hw->job);
+	} else {
+		on_last_dropped(&hw->job);
+	}
+}
+
+void daemon_hw_session_ended(struct daemon_session *s)
+{
+	struct daemon_hw *hw = s->hw.state;
+
+	s->hw.state = NULL;
+	if (hw) {
+		hw->s = NULL;
+		hw->exited = s->dead;
+		if (!hw->working) {
+			release(hw);
+		}
+	}
+}
+
+/* ---- handles ---- */
+
+/* New handles start with what was in force through the old ones, whose effect is unknown. */
+static void install(struct daemon_hw *hw, unsigned ordinal)
+{
+	struct daemon_hw_gpu *g = &hw->gpu[ordinal], *received = &hw->received[ordinal];
+	bool touched = g->used && (g->off || g->slice_us);
+
+	if (g->used) {
+		fd_close_foreign(g->fd);
+	}
+	*g = *received;
+	g->off = touched;
+	g->slice_us = touched ? HW_SLICE_UNKNOWN : 0;
+	memset(received, 0, sizeof(*received));
+	hw->new_handles = true;
+}
+
+static void report_error(struct daemon_hw *hw)
+{
+	if (hw->err && !hw->err_reported && hw->s) {
+		hw->err_reported = true;
+		daemon_session_event(hw->s, "control",
+				     "cannot apply time slice or suspension to %s: %s", hw->s->name,
+				     strerror(-hw->err));
+	}
+}
+
+static void on_applied(struct daemon_job *j)
+{
+	struct daemon_hw *hw = (struct daemon_hw *)j;
+
+	hw->working = false;
+	hw->finished_ns = clock_now_ns();
+	if (!hw->s) {
+		release(hw);
+		return;
+	}
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+		if (hw->received[i].used) {
+			install(hw, i);
+		}
+	}
+	report_error(hw);
+	daemon_hw_update(hw, clock_now_ns());
+}
+
+static void on_dropped(struct daemon_job *j)
+{
+	struct daemon_hw *hw = (struct daemon_hw *)j;
+
+	hw->working = false; /* gbpfd ends: daemon_hw_close() undoes what is in force */
 }
 
 /* Returns the session's state, created if there is none; NULL: out of memory. */
-static struct daemon_hw *make(struct daemon_session *s)
+static struct daemon_hw *state_of(struct daemon_session *s)
 {
-	struct daemon_hw *st = s->steer ? s->steer : calloc(1, sizeof(*st));
+	struct daemon_hw *hw = s->hw.state ? s->hw.state : calloc(1, sizeof(*hw));
 
-	if (st && !s->steer) {
-		st->d = s->d;
-		st->s = s;
-		st->for_tenant = -1;
-		st->want = st->done = (struct order){ 0, GBPF_LEVEL_NONE, 0 };
-		st->want.slice_us = s->slice_us;
-		st->slice_version = s->slice_version;
-		s->steer = st;
+	if (hw && !s->hw.state) {
+		hw->d = s->d;
+		hw->s = s;
+		hw->for_tenant = -1;
+		hw->want = hw->done = HW_NOTHING;
+		hw->want.slice_us = s->grant.slice_us;
+		hw->slice_version = s->grant.slice_version;
+		s->hw.state = hw;
 	}
-	return st;
+	return hw;
 }
 
 static int check(const struct daemon_session *s, const struct proto_control *m,
@@ -322,12 +219,12 @@ static int check(const struct daemon_session *s, const struct proto_control *m,
 void daemon_hw_take_handles(struct daemon_session *s, const struct proto_control *m, int fd)
 {
 	struct gpu_handles h;
-	struct daemon_hw *st;
+	struct daemon_hw *hw;
 	int err = check(s, m, &h);
 
 	_Static_assert(sizeof(struct gpu_handles) <= PROTO_HANDLES, "handles fit their message");
-	st = err ? NULL : make(s);
-	if (!st || !m->bytes) {
+	hw = err ? NULL : state_of(s);
+	if (!hw || !m->bytes) {
 		fd_close_foreign(fd);
 	}
 	if (err) {
@@ -336,201 +233,72 @@ void daemon_hw_take_handles(struct daemon_session *s, const struct proto_control
 				     s->name);
 		return;
 	}
-	if (!st || (!m->bytes && st->working)) {
+	if (!hw || (!m->bytes && hw->working)) {
 		return;
 	}
-	if (!m->bytes) {
-		part_close(&st->part[m->gpu]);
+	if (!m->bytes) { /* the process withdraws them */
+		daemon_hw_gpu_close(&hw->gpu[m->gpu]);
 		return;
 	}
-	part_close(&st->fresh[m->gpu]);
-	st->fresh[m->gpu] =
-		(struct part){ .used = true, .gpu = s->gpu_index[m->gpu], .fd = fd, .h = h };
-	s->capable = h.capable;
+	daemon_hw_gpu_close(&hw->received[m->gpu]);
+	hw->received[m->gpu] = (struct daemon_hw_gpu){
+		.used = true, .gpu = s->gpu_index[m->gpu], .fd = fd, .h = h
+	};
+	s->hw.capable = h.capable;
 	daemon_gpus_set_capable(&s->d->devices, s->gpu_index[m->gpu], h.capable);
-	if (!st->working) {
-		install(st, m->gpu);
-		daemon_hw_update(st, clock_now_ns());
+	if (!hw->working) {
+		install(hw, m->gpu);
+		daemon_hw_update(hw, clock_now_ns());
 	}
 }
 
-void daemon_hw_session_ended(struct daemon_session *s)
-{
-	struct daemon_hw *st = s->steer;
-
-	s->steer = NULL;
-	if (st) {
-		st->s = NULL;
-		st->gone = s->dead;
-		if (!st->working) {
-			finish(st);
-		}
-	}
-}
-
-/* ---- wishes ---- */
+/* ---- what can be had, and time slices ---- */
 
 uint32_t daemon_hw_levels(const struct daemon_session *s)
 {
 	uint32_t levels = 1u << GBPF_LEVEL_HOLD | 1u << GBPF_LEVEL_DRAIN;
 
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
-		levels |= s->flag[i] ? 1u << GBPF_LEVEL_BLOCK : 0;
+		levels |= s->flags.own[i] ? 1u << GBPF_LEVEL_BLOCK : 0;
 	}
-	if (s->lane == GBPF_LANE_PROCESS && s->steer) {
-		levels |= s->capable & 1u << GPU_CONTROL_SLICE_SET ? 1u << GBPF_LEVEL_SLICE : 0;
-		levels |= s->capable & 1u << GPU_CONTROL_SCHEDULE ? 1u << GBPF_LEVEL_OFF : 0;
+	if (s->grant.lane == GBPF_LANE_PROCESS && s->hw.state) {
+		levels |= s->hw.capable & 1u << GPU_CONTROL_SLICE_SET ? 1u << GBPF_LEVEL_SLICE : 0;
+		levels |= s->hw.capable & 1u << GPU_CONTROL_SCHEDULE ? 1u << GBPF_LEVEL_OFF : 0;
 	}
 	return levels | (s->pidfd >= 0 ? 1u << GBPF_LEVEL_END : 0);
 }
 
 uint32_t daemon_hw_level(const struct daemon_session *s)
 {
-	return s->steer ? s->steer->want.level : GBPF_LEVEL_NONE;
+	return s->hw.state ? s->hw.state->want.level : GBPF_LEVEL_NONE;
 }
 
 uint32_t daemon_hw_slice_us(const struct daemon_session *s)
 {
-	return s->steer ? s->steer->want.slice_us : 0;
+	return s->hw.state ? s->hw.state->want.slice_us : 0;
 }
 
 int daemon_hw_set_slice(struct daemon_session *s, uint32_t slice_us, uint64_t version)
 {
-	struct daemon_hw *st;
+	struct daemon_hw *hw;
 
 	if (slice_us > LANE_MAX_SLICE_US) {
 		return -EINVAL;
 	}
-	if (s->lane != GBPF_LANE_PROCESS ||
-	    (s->steer && !(s->capable & 1u << GPU_CONTROL_SLICE_SET))) {
+	if (s->grant.lane != GBPF_LANE_PROCESS ||
+	    (s->hw.state && !(s->hw.capable & 1u << GPU_CONTROL_SLICE_SET))) {
 		return -ENOTSUP;
 	}
-	st = make(s);
-	if (!st) {
+	hw = state_of(s);
+	if (!hw) {
 		return -ENOMEM;
 	}
-	st->slice_version = version;
-	if (st->want.slice_us != slice_us) {
-		st->want.slice_us = slice_us;
-		daemon_hw_update(st, clock_now_ns());
+	hw->slice_version = version;
+	if (hw->want.slice_us != slice_us) {
+		hw->want.slice_us = slice_us;
+		daemon_hw_update(hw, clock_now_ns());
 	}
 	return 0;
-}
-
-static void daemon_hw_end_level(struct daemon_hw *st, uint64_t now)
-{
-	st->want.level = GBPF_LEVEL_NONE;
-	st->for_tenant = -1;
-	st->pause_ns = 0;
-	daemon_hw_update(st, now);
-}
-
-int daemon_hw_set_level(struct daemon_session *s, uint32_t level, uint32_t gpus, uint64_t version,
-			const struct daemon_session *for_s)
-{
-	struct daemon_hw *st = s->steer;
-	uint64_t now = clock_now_ns(), key = 0;
-
-	if (level < GBPF_LEVEL_SLICE) {
-		if (st && st->want.level != GBPF_LEVEL_NONE) {
-			daemon_hw_end_level(st, now);
-		}
-		return 0;
-	}
-	if (level > GBPF_LEVEL_OFF) {
-		return -EINVAL;
-	}
-	if (!st || !(daemon_hw_levels(s) & 1u << level)) {
-		return -ENOTSUP;
-	}
-	if (for_s) {
-		(void)daemon_hw_request_since((struct daemon_session *)(uintptr_t)for_s,
-					      (uint32_t)__builtin_ctz(gpus), now, &key);
-	}
-	if (st->want.level == GBPF_LEVEL_NONE) {
-		st->since_ns = now;
-	}
-	st->want.level = level;
-	st->want.gpus = gpus;
-	st->level_version = version;
-	st->for_tenant = for_s ? for_s->tenant : -1;
-	st->for_key = key;
-	st->said_ns = now;
-	daemon_hw_update(st, now);
-	return 0;
-}
-
-/* ---- ends ---- */
-
-uint64_t daemon_hw_request_since(struct daemon_session *s, uint32_t gpu, uint64_t now,
-				 uint64_t *ret_key)
-{
-	const struct proto_board *board = s->board.map;
-	const struct proto_board_gpu *b = &board->gpu[gpu];
-	uint64_t key = load_relaxed(&b->last_end_ns), opened;
-
-	*ret_key = key;
-	if (!proto_board_open(board, gpu, now)) {
-		s->request_since[gpu] = 0;
-		return 0;
-	}
-	if (!s->request_since[gpu] || s->request_key[gpu] != key) {
-		opened = load_relaxed(&b->opened_ns);
-		s->request_key[gpu] = key;
-		s->request_since[gpu] =
-			opened && opened < now ? MAX(opened, now - MIN(now, UNSEEN_NS)) : now;
-	}
-	return s->request_since[gpu];
-}
-
-static bool request_goes_on(const struct daemon_hw *st, uint64_t now)
-{
-	struct daemon_session *t = st->for_tenant >= 0 ? st->d->tenant[st->for_tenant] : NULL;
-	uint64_t key;
-
-	return t && !t->dying && t->board.map && t->class_id == GBPF_CLASS_LATENCY &&
-	       daemon_hw_request_since(t, (uint32_t)__builtin_ctz(st->want.gpus), now, &key) &&
-	       key == st->for_key;
-}
-
-/* At the hold limit it runs for its minimum share, whatever the policy says. */
-static void limit(struct daemon_hw *st, uint64_t now)
-{
-	if (!st->pause_ns && now - st->since_ns > DAEMON_HOLD_LIMIT_NS) {
-		st->pause_ns =
-			now + (uint64_t)DAEMON_HOLD_LIMIT_NS / 1000000u * DAEMON_MIN_SHARE_PPM;
-	} else if (st->pause_ns && now > st->pause_ns) {
-		st->pause_ns = 0;
-		st->since_ns = now;
-	}
-}
-
-static bool look(struct daemon_hw *st, uint64_t now)
-{
-	if (st->want.level != GBPF_LEVEL_NONE) {
-		bool on = st->for_tenant >= 0 ? request_goes_on(st, now)
-					      : now - st->said_ns < DAEMON_HOLD_LIMIT_NS;
-
-		if (!on) {
-			daemon_hw_end_level(st, now);
-		} else {
-			limit(st, now);
-		}
-	}
-	daemon_hw_update(st, now);
-	return st->want.level != GBPF_LEVEL_NONE || st->working || !same(&st->done, &st->want) ||
-	       left_off(st);
-}
-
-bool daemon_hw_tick(struct daemon *d, uint64_t now)
-{
-	bool any = false;
-
-	daemon_session_each(d, s)
-	{
-		any |= s->steer && look(s->steer, now);
-	}
-	return any;
 }
 
 void daemon_hw_version_ended(struct daemon *d, uint64_t version)
@@ -539,33 +307,23 @@ void daemon_hw_version_ended(struct daemon *d, uint64_t version)
 
 	daemon_session_each(d, s)
 	{
-		struct daemon_hw *st = s->steer;
+		struct daemon_hw *hw = s->hw.state;
 
-		if (s->slice_version == version) {
-			s->slice_us = 0;
+		if (s->grant.slice_version == version) {
+			s->grant.slice_us = 0;
 		}
-		if (st && st->slice_version == version) {
-			st->want.slice_us = 0;
-			st->slice_ns = 0; /* due at once */
-			daemon_hw_update(st, now);
+		if (hw && hw->slice_version == version) {
+			hw->want.slice_us = 0;
+			hw->slice_changed_ns = 0; /* due at once */
+			daemon_hw_update(hw, now);
 		}
-		if (st && st->level_version == version && st->want.level != GBPF_LEVEL_NONE) {
-			daemon_hw_end_level(st, now);
+		if (hw && hw->level_version == version && hw->want.level != GBPF_LEVEL_NONE) {
+			daemon_hw_end_level(hw, now);
 		}
 	}
 }
 
-void daemon_hw_release_levels(struct daemon *d)
-{
-	daemon_session_each(d, s)
-	{
-		if (s->steer && s->steer->want.level != GBPF_LEVEL_NONE) {
-			daemon_hw_end_level(s->steer, clock_now_ns());
-		}
-	}
-}
-
-/* ---- gbpfd's own life ---- */
+/* ---- start and end of gbpfd ---- */
 
 int daemon_hw_open(struct daemon *d)
 {
@@ -582,20 +340,20 @@ int daemon_hw_open(struct daemon *d)
 
 void daemon_hw_close(struct daemon *d)
 {
-	uint64_t until = clock_now_ns() + CLOSE_NS;
+	uint64_t until = clock_now_ns() + CLOSE_TIMEOUT_NS;
 
 	daemon_job_thread_stop(&d->control_thread);
 	daemon_session_each(d, s)
 	{
-		struct daemon_hw *st = s->steer;
+		struct daemon_hw *hw = s->hw.state;
 		bool touched = false;
 
-		for (unsigned i = 0; st && i < PROTO_MAX_GPUS; i++) {
-			touched |= st->part[i].used && (st->part[i].off || st->part[i].slice_us);
+		for (unsigned i = 0; hw && i < PROTO_MAX_GPUS; i++) {
+			touched |= hw->gpu[i].used && (hw->gpu[i].off || hw->gpu[i].slice_us);
 		}
 		if (touched && clock_now_ns() < until) {
-			st->done = (struct order){ 0, GBPF_LEVEL_NONE, 0 };
-			act(&st->job);
+			hw->done = HW_NOTHING;
+			daemon_hw_apply(&hw->job);
 		}
 	}
 }

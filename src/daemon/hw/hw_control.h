@@ -7,7 +7,7 @@
 
 #include "daemon/session/tenant_session.h"
 
-#define STEER_ALL_GPUS 0xffffu
+#define HW_ALL_GPUS 0xffffu
 
 /* Starts the control thread. 0 or -errno. */
 int daemon_hw_open(struct daemon *d);
@@ -35,7 +35,7 @@ int daemon_hw_set_slice(struct daemon_session *s, uint32_t slice_us, uint64_t ve
  * lower level ends it. With for_s the level lasts for that tenant's open request on the one GPU;
  * without, for DAEMON_HOLD_LIMIT_NS after the last call. 0, -EINVAL, -ENOTSUP. */
 int daemon_hw_set_level(struct daemon_session *s, uint32_t level, uint32_t gpus, uint64_t version,
-			const struct daemon_session *for_s);
+			struct daemon_session *for_s);
 void daemon_hw_version_ended(struct daemon *d, uint64_t version);
 
 /* Ends levels that have expired and submits what is due. Returns true while further ticks are

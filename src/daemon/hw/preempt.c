@@ -14,10 +14,10 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "daemon/consts.h"
-#include "daemon/policy/policy_failures.h"
+#include "daemon/hw/hw_control.h"
 #include "daemon/policy/daemon_hooks.h"
 #include "daemon/policy/policies.h"
-#include "daemon/hw/hw_control.h"
+#include "daemon/policy/policy_failures.h"
 
 #define TELL_NS 1000000000u
 #define REPORTS_PER_SECOND                                                                         \
@@ -91,17 +91,17 @@ static uint32_t available(uint32_t level, uint32_t levels)
 }
 
 static void use(struct daemon_session *s, uint32_t level, uint32_t gpu,
-		const struct daemon_version *l, const struct daemon_session *lc, uint64_t waited_ns,
+		const struct daemon_version *l, struct daemon_session *lc, uint64_t waited_ns,
 		uint64_t now)
 {
 	if (level == GBPF_LEVEL_END) {
 		end_process(s, lc, waited_ns);
 	} else if (daemon_hw_set_level(s, level, 1u << gpu, l->version, lc) < 0) {
 		return;
-	} else if (level != s->tried) {
+	} else if (level != s->preempt.tried) {
 		tell(s, level, lc, waited_ns, now);
 	}
-	s->tried = level;
+	s->preempt.tried = level;
 }
 
 static void ask(struct daemon_version *l, struct daemon_session *s, struct daemon_session *lc,
@@ -115,16 +115,16 @@ static void ask(struct daemon_version *l, struct daemon_session *s, struct daemo
 					  .inflight_ns = load_relaxed(&st->inflight_ns),
 					  .tenant = (uint32_t)s->tenant,
 					  .class_id = s->class_id,
-					  .lane = s->lane,
+					  .lane = s->grant.lane,
 					  .for_tenant = (uint32_t)lc->tenant,
 					  .levels = levels };
 
-	if (s->tried_for != lc->tenant || s->tried_since != since) {
-		s->tried_for = lc->tenant;
-		s->tried_since = since;
-		s->tried = GBPF_LEVEL_NONE;
+	if (s->preempt.tried_for != lc->tenant || s->preempt.tried_since != since) {
+		s->preempt.tried_for = lc->tenant;
+		s->preempt.tried_since = since;
+		s->preempt.tried = GBPF_LEVEL_NONE;
 	}
-	ctx.tried = s->tried;
+	ctx.tried = s->preempt.tried;
 	verdict = daemon_hook_run(l, HOOK_preempt, &ctx);
 	if (verdict > GBPF_LEVEL_END && verdict != GBPF_LEVEL_NONE) {
 		s->d->counters.verdict_errors++;
@@ -132,7 +132,7 @@ static void ask(struct daemon_version *l, struct daemon_session *s, struct daemo
 		return;
 	}
 	if (ctx.at_open) {
-		lc->tell_until_ns = now + TELL_NS;
+		lc->preempt.report_until_ns = now + TELL_NS;
 	}
 	level = verdict == GBPF_LEVEL_NONE ? GBPF_LEVEL_NONE : available((uint32_t)verdict, levels);
 	if (level != GBPF_LEVEL_NONE) {
@@ -172,10 +172,10 @@ static void settle(struct daemon *d, uint64_t now)
 {
 	for (unsigned i = 0; i < PROTO_MAX_LC; i++) {
 		struct daemon_session *s = d->lc[i];
-		bool tell = s && now < s->tell_until_ns;
+		bool tell = s && now < s->preempt.report_until_ns;
 
-		if (s && s->state == SESSION_READY && !s->dying && s->tells != tell) {
-			s->tells = tell;
+		if (s && s->state == SESSION_READY && !s->dying && s->preempt.reports != tell) {
+			s->preempt.reports = tell;
 			daemon_session_send_settings(s);
 		}
 	}
@@ -191,13 +191,10 @@ void daemon_preempt_tick(struct daemon *d, uint64_t now)
 
 void daemon_preempt_request_changed(struct daemon_session *s)
 {
-	uint64_t now = clock_now_ns(), second = now / 1000000000u;
+	uint64_t now = clock_now_ns();
 
-	if (second != s->tell_second) {
-		s->tell_second = second;
-		s->tell_count = 0;
-	}
-	if (!s->tells || daemon_policy_is_off(s->d) || s->tell_count++ >= REPORTS_PER_SECOND) {
+	if (!s->preempt.reports || daemon_policy_is_off(s->d) ||
+	    !rate_allow(&s->preempt.rate, REPORTS_PER_SECOND, now)) {
 		return;
 	}
 	for (uint32_t gpu = 0; gpu < PROTO_MAX_GPUS; gpu++) {

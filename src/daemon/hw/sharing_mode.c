@@ -41,18 +41,19 @@ const char *daemon_lane_unavailable_reason(const struct daemon *d)
 
 void daemon_lane_negotiate(struct daemon_session *s, uint32_t lane, uint32_t lanes)
 {
-	s->lane = lane;
-	if (!s->early) { /* its driver runs already, so its lane is fixed */
-		s->lanes = 1u << lane;
+	s->grant.lane = lane;
+	if (!s->hello.early) { /* its driver runs already, so its lane is fixed */
+		s->grant.lanes = 1u << lane;
 		return;
 	}
-	s->lanes = lanes ? lanes : LANE_ALL;
+	s->grant.lanes = lanes ? lanes : LANE_ALL;
 	if (s->peer.uid != s->d->uid || daemon_lane_unavailable_reason(s->d)) {
-		s->lanes &= ~(1u << GBPF_LANE_SHARED);
+		s->grant.lanes &= ~(1u << GBPF_LANE_SHARED);
 	}
-	s->lanes = s->lanes ? s->lanes : 1u << GBPF_LANE_PROCESS;
-	if (!(s->lanes & 1u << s->lane)) {
-		s->lane = s->lanes & 1u << GBPF_LANE_PROCESS ? GBPF_LANE_PROCESS : GBPF_LANE_SHARED;
+	s->grant.lanes = s->grant.lanes ? s->grant.lanes : 1u << GBPF_LANE_PROCESS;
+	if (!(s->grant.lanes & 1u << s->grant.lane)) {
+		s->grant.lane = s->grant.lanes & 1u << GBPF_LANE_PROCESS ? GBPF_LANE_PROCESS
+									 : GBPF_LANE_SHARED;
 	}
 }
 
@@ -63,17 +64,17 @@ static void fall_back(struct daemon_session *s)
 	daemon_session_event(s, "lane",
 			     "%s starts in the process lane: the shared lane is unavailable: %s",
 			     s->name, why ? why : "it could not be started");
-	s->lane = GBPF_LANE_PROCESS;
-	s->lanes = 1u << GBPF_LANE_PROCESS;
-	s->sm_percent = 100;
-	s->priority = 0;
+	s->grant.lane = GBPF_LANE_PROCESS;
+	s->grant.lanes = 1u << GBPF_LANE_PROCESS;
+	s->grant.sm_percent = 100;
+	s->grant.priority = 0;
 }
 
 int daemon_lane_prepare(struct daemon_session *s)
 {
 	int err;
 
-	if (!s->early || s->lane != GBPF_LANE_SHARED) {
+	if (!s->hello.early || s->grant.lane != GBPF_LANE_SHARED) {
 		return 0;
 	}
 	if (is_soft(s->d)) {
@@ -112,7 +113,7 @@ void daemon_lane_ready(struct daemon *d, bool made)
 
 bool daemon_lane_is_shared(const struct daemon_session *s)
 {
-	return s->tenant >= 0 && !s->dying && s->lane == GBPF_LANE_SHARED &&
+	return s->tenant >= 0 && !s->dying && s->grant.lane == GBPF_LANE_SHARED &&
 	       s->state != SESSION_QUEUED && s->state != SESSION_NEW;
 }
 
@@ -139,7 +140,8 @@ void daemon_lane_neighbours(const struct daemon_session *s, char *out, size_t ca
 	out[0] = 0;
 	daemon_session_each(s->d, t)
 	{
-		if (t != s && daemon_lane_is_shared(t) && s->lane == GBPF_LANE_SHARED && n < cap) {
+		if (t != s && daemon_lane_is_shared(t) && s->grant.lane == GBPF_LANE_SHARED &&
+		    n < cap) {
 			n += (size_t)snprintf(out + n, cap - n, "%s%s (pid %d)", n ? ", " : "",
 					      t->name, (int)t->peer.pid);
 		}

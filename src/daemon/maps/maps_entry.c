@@ -77,8 +77,9 @@ static bool can_be_set(uint32_t type)
 
 static bool may_change(struct daemon_call *c, const struct entry_call *e)
 {
-	if (e->v.def->flags & GBPF_F_RDONLY || e->v.def->type == GBPF_MAP_PROG_ARRAY ||
-	    e->v.def->type == GBPF_MAP_ARRAY_OF_MAPS) {
+	if (e->v.def->flags & GBPF_F_RDONLY ||
+	    ebpf_map_type_has(e->v.def->type, EBPF_MAP_PROGRAMS) ||
+	    ebpf_map_type_has(e->v.def->type, EBPF_MAP_MAPS)) {
 		daemon_control_error(
 			c, 2, "constant", "Set it where the policy is built, and load that",
 			"map '%s' is constant while its version is active", e->v.def->name);
@@ -215,7 +216,7 @@ static void fail_change(struct daemon_call *c, const struct entry_call *e, int e
 		daemon_control_error(c, 7, "full", NULL, "map '%s' is full", e->v.def->name);
 		break;
 	case -EINVAL:
-		if (e->v.def->type == GBPF_MAP_LPM_TRIE) {
+		if (ebpf_map_type_has(e->v.def->type, EBPF_MAP_PREFIX)) {
 			daemon_control_error(c, 2, "usage", "It counts bits",
 					     "the prefix is longer than %u",
 					     8 * (e->v.def->key_bytes - 4));

@@ -8,8 +8,8 @@
 
 #include "base/atomic.h"
 #include "bpf/load/btf/typed.h"
-#include "daemon/consts.h"
 #include "daemon/clean_text.h"
+#include "daemon/consts.h"
 
 #define THREADS_TEXT (64u << 10) /* for one entry */
 
@@ -33,7 +33,7 @@ void daemon_maps_put_key(struct buf *out, const struct daemon_map_view *v, const
 		return;
 	}
 	ebpf_typed_print(out, v->btf, v->object->key_type[v->index], key, v->def->key_bytes);
-	if (v->def->type == GBPF_MAP_LPM_TRIE) {
+	if (ebpf_map_type_has(v->def->type, EBPF_MAP_PREFIX)) {
 		buf_printf(out, ",\"prefix_bits\":%" PRIu32, ebpf_map_index(key));
 	}
 }
@@ -161,25 +161,23 @@ void daemon_maps_put_entry(struct buf *out, const struct daemon_map_view *v,
 			   const struct ebpf_map *m, int tenant, uint32_t position, const void *key,
 			   const void *value)
 {
+	const struct ebpf_map_type *type = ebpf_map_type_of(v->def->type);
+
 	if (tenant >= 0) {
 		buf_printf(out, "\"tenant\":%d,", tenant);
 	}
 	daemon_maps_put_key(out, v, key);
-	switch (v->def->type) {
-	case GBPF_MAP_HISTOGRAM:
+	if (type->traits & EBPF_MAP_COUNTERS) {
 		put_histogram(out, value);
-		break;
-	case GBPF_MAP_ARRAY_OF_MAPS:
+	} else if (type->traits & EBPF_MAP_MAPS) {
 		put_map_name(out, v, value);
-		break;
-	case GBPF_MAP_PROG_ARRAY:
+	} else if (type->traits & EBPF_MAP_PROGRAMS) {
 		put_program(out, v, position);
-		break;
-	default:
+	} else {
 		buf_puts(out, ",\"value\":");
 		daemon_maps_put_value(out, v, value);
 	}
-	if (v->def->type == GBPF_MAP_THREAD_ARRAY && m) {
+	if ((type->traits & EBPF_MAP_PER_THREAD) && m) {
 		put_threads(out, v, m, ebpf_map_index(key));
 	}
 }

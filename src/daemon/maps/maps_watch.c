@@ -217,7 +217,7 @@ static bool has_reader(struct daemon_call *c, const struct daemon_map_view *v)
 static bool can_be_watched(struct daemon_call *c, const struct daemon_map_view *v)
 {
 	const struct ebpf_map *m = &v->live->run.env.maps[v->index];
-	bool ring = v->def->type == GBPF_MAP_RINGBUF;
+	bool ring = ebpf_map_type_has(v->def->type, EBPF_MAP_RECORDS);
 
 	if (count(c->d) >= MAX_WATCHES) {
 		daemon_control_error(c, 7, "limit", NULL, "%u maps are being watched already",
@@ -228,7 +228,7 @@ static bool can_be_watched(struct daemon_call *c, const struct daemon_map_view *
 		return !has_reader(c, v);
 	}
 	if (!daemon_maps_positions(m) || !daemon_maps_has_keys(v) ||
-	    v->def->type == GBPF_MAP_PROG_ARRAY) {
+	    ebpf_map_type_has(v->def->type, EBPF_MAP_PROGRAMS)) {
 		daemon_control_error(c, 2, "not-possible", "`gbpf map dump` shows what is in it",
 				     "a %s cannot be watched", daemon_map_type_name(v->def->type));
 		return false;
@@ -272,7 +272,7 @@ static struct daemon_maps_watch *create(struct daemon_call *c, const struct daem
 					int only, uint32_t type)
 {
 	const json_t *interval = json_object_get(c->params, "interval_ms");
-	bool ring = v->def->type == GBPF_MAP_RINGBUF;
+	bool ring = ebpf_map_type_has(v->def->type, EBPF_MAP_RECORDS);
 	json_int_t ms = interval ? json_integer_value(interval) : ring ? RECORDS_MS : CHANGES_MS;
 	struct daemon_maps_watch *w = calloc(1, sizeof(*w));
 	uint64_t now_us = clock_now_ns() / 1000;

@@ -35,7 +35,7 @@ struct daemon_maps_watch {
 
 static inline bool daemon_maps_watch_is_ring(const struct daemon_maps_watch *w)
 {
-	return w->v.def->type == GBPF_MAP_RINGBUF;
+	return ebpf_map_type_has(w->v.def->type, EBPF_MAP_RECORDS);
 }
 
 /* Returns when a scan that begins now must stop. */

@@ -143,7 +143,7 @@ const struct ebpf_map *daemon_maps_instance(const struct daemon_map_view *v, int
 	const struct daemon_page *p;
 
 	if (!daemon_maps_per_tenant(v)) {
-		return m->data || m->type == GBPF_MAP_PROG_ARRAY ? m : NULL;
+		return m->data || ebpf_map_type_has(m->type, EBPF_MAP_PROGRAMS) ? m : NULL;
 	}
 	p = tenant >= 0 && tenant < (int)PROTO_MAX_TENANTS ? &v->live->region[tenant] : NULL;
 	if (!p || !p->map) {
@@ -157,22 +157,23 @@ const struct ebpf_map *daemon_maps_instance(const struct daemon_map_view *v, int
 
 uint32_t daemon_maps_positions(const struct ebpf_map *m)
 {
-	return m->type == GBPF_MAP_PROG_ARRAY ? m->max_entries : ebpf_map_slots(m);
+	return ebpf_map_type_has(m->type, EBPF_MAP_PROGRAMS) ? m->max_entries : ebpf_map_slots(m);
 }
 
 int daemon_maps_entry_at(const struct ebpf_map *m, uint32_t position, void *key, void *value)
 {
-	if (m->key_bytes == 0 || m->type == GBPF_MAP_PROG_ARRAY) {
+	if (m->key_bytes == 0 || ebpf_map_type_has(m->type, EBPF_MAP_PROGRAMS)) {
 		memcpy(key, &position, 4);
 		memset(value, 0, m->value_bytes);
 	}
-	return m->type == GBPF_MAP_PROG_ARRAY ? position < m->max_entries
-					      : ebpf_map_slot(m, position, key, value);
+	return ebpf_map_type_has(m->type, EBPF_MAP_PROGRAMS)
+		       ? position < m->max_entries
+		       : ebpf_map_slot(m, position, key, value);
 }
 
 int daemon_maps_entry_of(const struct ebpf_map *m, void *key, void *value)
 {
-	if (m->type == GBPF_MAP_PROG_ARRAY) {
+	if (ebpf_map_type_has(m->type, EBPF_MAP_PROGRAMS)) {
 		return ebpf_map_index(key) < m->max_entries ? 0 : -ENOENT;
 	}
 	return ebpf_map_read(m, key, value);

@@ -3,11 +3,11 @@
 #include "daemon/policy/policies_int.h"
 
 #include "base/atomic.h"
-#include "daemon/consts.h"
-#include "daemon/policy/policy_failures.h"
-#include "daemon/maps/maps_watch.h"
 #include "base/point.h"
+#include "daemon/consts.h"
 #include "daemon/hw/hw_control.h"
+#include "daemon/maps/maps_watch.h"
+#include "daemon/policy/policy_failures.h"
 
 struct daemon_version *daemon_version_find(struct daemon *d, uint64_t version)
 {
@@ -122,9 +122,9 @@ void daemon_policy_send_active(struct daemon_session *s)
 	for (struct daemon_version *l = d->policies->live_versions; l; l = l->next) {
 		daemon_version_send_prepare(l, s);
 	}
-	s->offered = true;
-	if (s->had_version && !daemon_version_find(d, s->had_version)) {
-		send_drop(s, s->had_version);
+	s->policy.offered = true;
+	if (s->hello.had_version && !daemon_version_find(d, s->hello.had_version)) {
+		send_drop(s, s->hello.had_version);
 	}
 }
 

@@ -10,13 +10,13 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "daemon/consts.h"
-#include "daemon/policy/policy_failures.h"
-#include "daemon/hw/sharing_mode.h"
-#include "daemon/hw/mps_crash.h"
-#include "daemon/session/peer.h"
-#include "daemon/policy/policies.h"
-#include "daemon/hw/preempt.h"
 #include "daemon/hw/hw_control.h"
+#include "daemon/hw/mps_crash.h"
+#include "daemon/hw/preempt.h"
+#include "daemon/hw/sharing_mode.h"
+#include "daemon/policy/policies.h"
+#include "daemon/policy/policy_failures.h"
+#include "daemon/session/peer.h"
 
 #define TICK_NS 1000000u
 #define IDLE_USEC 10000u
@@ -63,16 +63,16 @@ static void take_verdict(struct daemon_session *s, const struct daemon_ctx_admit
 {
 	s->class_id = ctx->class_id;
 	s->weight = ctx->weight;
-	s->slice_us = ctx->slice_us;
-	s->slice_version = version;
-	s->restart = ctx->restart;
-	s->rhythm = ctx->rhythm;
-	s->lead_us = ctx->lead_us;
-	if (s->lanes & 1u << ctx->lane) {
-		s->lane = ctx->lane;
+	s->grant.slice_us = ctx->slice_us;
+	s->grant.slice_version = version;
+	s->grant.restart = ctx->restart;
+	s->grant.rhythm = ctx->rhythm;
+	s->grant.lead_us = ctx->lead_us;
+	if (s->grant.lanes & 1u << ctx->lane) {
+		s->grant.lane = ctx->lane;
 	}
-	s->sm_percent = s->lane == ctx->lane ? ctx->sm_percent : 100;
-	s->priority = s->lane == GBPF_LANE_SHARED ? ctx->priority : 0;
+	s->grant.sm_percent = s->grant.lane == ctx->lane ? ctx->sm_percent : 100;
+	s->grant.priority = s->grant.lane == GBPF_LANE_SHARED ? ctx->priority : 0;
 }
 
 static int admit_on(struct daemon_session *s, uint32_t gpu, const struct daemon_peer_share *share)
@@ -81,23 +81,24 @@ static int admit_on(struct daemon_session *s, uint32_t gpu, const struct daemon_
 	struct daemon_version *l = daemon_policy_active_on(d, gpu);
 	uint64_t now = clock_now_ns(), verdict;
 	struct daemon_ctx_admit ctx = { .now_ns = now,
-					.waited_ns = s->told_queued ? now - s->connected_ns : 0,
+					.waited_ns =
+						s->hello.queued_sent ? now - s->connected_ns : 0,
 					.tenant = (uint32_t)s->tenant,
 					.uid = s->peer.uid,
 					.pid = (uint32_t)s->peer.pid,
 					.gpu = gpu,
 					.class_id = s->class_id,
 					.weight = s->weight,
-					.lanes = s->lanes,
-					.lane = s->lane,
-					.slice_us = s->slice_us,
-					.sm_percent = s->sm_percent,
+					.lanes = s->grant.lanes,
+					.lane = s->grant.lane,
+					.slice_us = s->grant.slice_us,
+					.sm_percent = s->grant.sm_percent,
 					.nice = share->nice,
 					.cpu_weight = share->cpu_weight,
-					.priority = s->priority,
-					.restart = s->restart,
-					.rhythm = s->rhythm,
-					.lead_us = s->lead_us,
+					.priority = s->grant.priority,
+					.restart = s->grant.restart,
+					.rhythm = s->grant.rhythm,
+					.lead_us = s->grant.lead_us,
 					.command = share->command };
 
 	if (!l || !daemon_version_has_hook(l, HOOK_admit) ||
@@ -131,8 +132,8 @@ int daemon_hook_admit(struct daemon_session *s)
 	struct daemon_peer_share share = daemon_peer_share_of(s->peer.pid, s->pidfd);
 	int strictest = GBPF_ADMIT;
 
-	if (s->early && s->has_devices) {
-		mask &= ~s->asked_mask;
+	if (s->hello.early && s->hello.has_devices) {
+		mask &= ~s->hello.asked_mask;
 	}
 	for (uint32_t gpu = 0; gpu < PROTO_MAX_GPUS && strictest != GBPF_REJECT; gpu++) {
 		if (mask & 1u << gpu) {
@@ -142,7 +143,7 @@ int daemon_hook_admit(struct daemon_session *s)
 		}
 	}
 	if (strictest == GBPF_ADMIT) {
-		s->asked_mask |= mask;
+		s->hello.asked_mask |= mask;
 	}
 	return strictest;
 }
@@ -157,8 +158,8 @@ void daemon_hook_readmit(struct daemon_session *s)
 	(void)daemon_hook_admit(s);
 	s->class_id = class_id;
 	s->weight = weight;
-	s->sm_percent = 100;
-	s->priority = 0;
+	s->grant.sm_percent = 100;
+	s->grant.priority = 0;
 }
 
 /* ---- tick ---- */

@@ -11,11 +11,11 @@
 #include "base/log.h"
 #include "base/point.h"
 #include "daemon/consts.h"
-#include "daemon/policy/policy_failures.h"
 #include "daemon/policy/policies.h"
+#include "daemon/policy/policy_failures.h"
 
-/* Of processor time, so that a busy machine refuses nothing: ten times what the worst program that
- * the verifier lets through takes. */
+/* Processor time, so that a loaded machine refuses nothing: ten times what the worst program that
+ * the verifier accepts takes. */
 #define INIT_LIMIT_NS 10000000u
 #define SLOW_NS 1000000u /* processor time; the period of a tick */
 

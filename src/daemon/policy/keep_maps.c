@@ -32,16 +32,15 @@ static const char *never_kept(const struct ebpf_map_def *d)
 	if (d->flags & GBPF_F_RDONLY) {
 		return "is constant: the new version's values apply";
 	}
-	switch (d->type) {
-	case GBPF_MAP_PROG_ARRAY:
+	if (ebpf_map_type_has(d->type, EBPF_MAP_PROGRAMS)) {
 		return "holds programs, which belong to their version";
-	case GBPF_MAP_ARRAY_OF_MAPS:
-		return "holds maps, which belong to their version";
-	case GBPF_MAP_RINGBUF:
-		return "records belong to their version; read them before it ends";
-	default:
-		return NULL;
 	}
+	if (ebpf_map_type_has(d->type, EBPF_MAP_MAPS)) {
+		return "holds maps, which belong to their version";
+	}
+	return ebpf_map_type_has(d->type, EBPF_MAP_RECORDS)
+		       ? "records belong to their version; read them before it ends"
+		       : NULL;
 }
 
 static const char *definitions_differ(const struct ebpf_map_def *a, const struct ebpf_map_def *b,

@@ -11,10 +11,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/point.h"
-#include "daemon/consts.h"
-#include "daemon/policy/policy_failures.h"
-#include "daemon/maps/maps_watch.h"
 #include "daemon/clean_text.h"
+#include "daemon/consts.h"
+#include "daemon/maps/maps_watch.h"
+#include "daemon/policy/policy_failures.h"
 
 void daemon_policy_op_free(struct daemon_policy_op *q)
 {

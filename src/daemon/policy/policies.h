@@ -5,8 +5,8 @@
 
 #include <jansson.h>
 
-#include "daemon/policy/version.h"
 #include "daemon/policy/policy_store.h"
+#include "daemon/policy/version.h"
 
 #define POLICY_MAX_WAITING 16u
 #define POLICY_ACK_USEC 50000u

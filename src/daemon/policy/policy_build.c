@@ -11,9 +11,9 @@
 #include "base/point.h"
 #include "base/shm.h"
 #include "base/strmap.h"
+#include "daemon/clean_text.h"
 #include "daemon/consts.h"
 #include "daemon/maps/policy_maps.h"
-#include "daemon/clean_text.h"
 
 static const char *const hook_names[EBPF_MAX_HOOKS] = {
 #define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc) [id] = #name,

@@ -12,7 +12,7 @@
 #define LOOK_USEC 1000000u
 #define TELL_NS 10000000000u
 
-static const char *const hook_names[POLICY_HOOKS] = {
+static const char *const hook_names[PROTO_HOOKS] = {
 #define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc) [id] = #name,
 #include "gbpf/hooks.def"
 };
@@ -29,7 +29,7 @@ static void add_page(const struct proto_stats *st, uint64_t version, struct daem
 	for (unsigned i = 0; i < PROTO_NOTES; i++) {
 		t.notes[i] = load_relaxed(&st->notes[i]);
 	}
-	for (unsigned i = 0; i < POLICY_HOOKS; i++) {
+	for (unsigned i = 0; i < PROTO_HOOKS; i++) {
 		for (unsigned k = 0; k < PROTO_FAILURES; k++) {
 			t.failures[i][k] = load_relaxed(&st->failures[i][k]);
 		}
@@ -41,7 +41,7 @@ static void add_page(const struct proto_stats *st, uint64_t version, struct daem
 	for (unsigned i = 0; i < PROTO_NOTES; i++) {
 		sum->notes[i] += t.notes[i];
 	}
-	for (unsigned i = 0; i < POLICY_HOOKS; i++) {
+	for (unsigned i = 0; i < PROTO_HOOKS; i++) {
 		for (unsigned k = 0; k < PROTO_FAILURES; k++) {
 			sum->failures[i][k] += t.failures[i][k];
 		}
@@ -56,7 +56,7 @@ void daemon_failures_sum(struct daemon *d, const struct daemon_version *l, struc
 	}
 	daemon_session_each(d, s)
 	{
-		if (s->stats.map && s->state == SESSION_READY && !s->tallied) {
+		if (s->stats.map && s->state == SESSION_READY && !s->policy.tallied) {
 			add_page(s->stats.map, l->version, ret);
 		}
 	}
@@ -66,7 +66,7 @@ uint64_t daemon_failures_total(const struct daemon_tally *t, enum proto_failure 
 {
 	uint64_t sum = 0;
 
-	for (unsigned i = 0; i < POLICY_HOOKS; i++) {
+	for (unsigned i = 0; i < PROTO_HOOKS; i++) {
 		sum += t->failures[i][what];
 	}
 	return sum;
@@ -81,7 +81,7 @@ json_t *daemon_failures_json(const struct daemon_tally *t)
 {
 	json_t *hooks = json_array();
 
-	for (unsigned i = 0; i < POLICY_HOOKS; i++) {
+	for (unsigned i = 0; i < PROTO_HOOKS; i++) {
 		const uint64_t *f = t->failures[i];
 
 		if (hook_names[i] && (f[0] | f[1] | f[2] | f[3])) {
@@ -99,12 +99,12 @@ json_t *daemon_failures_json(const struct daemon_tally *t)
 void daemon_failures_add_session(struct daemon_session *s)
 {
 	uint64_t version =
-		s->stats.map && s->state == SESSION_READY && !s->tallied
+		s->stats.map && s->state == SESSION_READY && !s->policy.tallied
 			? load_relaxed(&((struct proto_stats *)s->stats.map)->notes_version)
 			: 0;
 	struct daemon_version *l = s->d->policies ? daemon_version_find(s->d, version) : NULL;
 
-	s->tallied = true;
+	s->policy.tallied = true;
 	if (l) {
 		add_page(s->stats.map, version, &l->tally);
 	}
@@ -159,7 +159,7 @@ static void look(struct daemon *d, struct daemon_version *l)
 	if (memcmp(t.failures, l->told.failures, sizeof(t.failures)) == 0) {
 		return;
 	}
-	for (unsigned i = 0; i < POLICY_HOOKS; i++) {
+	for (unsigned i = 0; i < PROTO_HOOKS; i++) {
 		if (hook_names[i]) {
 			tell_hook(d, l, i, t.failures[i], l->told.failures[i]);
 		}

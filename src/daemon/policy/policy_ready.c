@@ -35,7 +35,7 @@ static void refuse(struct daemon_policy_op *q, int exit_code)
 	d->policies->pending = NULL;
 	daemon_session_each(d, s)
 	{
-		s->wait_for = 0;
+		s->policy.awaited_ack = 0;
 	}
 	daemon_policy_drop_unused(d, 0);
 	daemon_policy_op_fail(q, exit_code);

@@ -22,8 +22,8 @@ static unsigned count_late(struct daemon *d)
 
 	daemon_session_each(d, s)
 	{
-		n += s->state == SESSION_READY && !s->dying && s->wait_for &&
-		     s->prepares_acked < s->wait_for;
+		n += s->state == SESSION_READY && !s->dying && s->policy.awaited_ack &&
+		     s->policy.prepares_acked < s->policy.awaited_ack;
 	}
 	return n;
 }
@@ -149,12 +149,13 @@ void daemon_swap_flip(struct daemon_policy_op *q)
 	daemon_session_each(
 		d, s) /* of running processes; others may have answered before they exited */
 	{
-		bool answered = s->wait_for && s->prepares_acked >= s->wait_for;
+		bool answered =
+			s->policy.awaited_ack && s->policy.prepares_acked >= s->policy.awaited_ack;
 
-		q->asked += s->wait_for != 0;
-		q->acked += answered && !s->cannot;
-		q->failed += answered && s->cannot;
-		s->wait_for = 0;
+		q->asked += s->policy.awaited_ack != 0;
+		q->acked += answered && !s->policy.cannot_run;
+		q->failed += answered && s->policy.cannot_run;
+		s->policy.awaited_ack = 0;
 	}
 	POINT("daemon.swap.before_flip");
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
@@ -228,7 +229,7 @@ static int on_late(sd_event_source *src, uint64_t usec, void *arg)
 	(void)usec;
 	daemon_session_each(d, s)
 	{
-		if (s->wait_for && s->prepares_acked < s->wait_for) {
+		if (s->policy.awaited_ack && s->policy.prepares_acked < s->policy.awaited_ack) {
 			daemon_session_event(s, "late",
 					     "%s has not prepared the new policy in 50 ms and "
 					     "continues with the old one until it has",
@@ -245,14 +246,15 @@ void daemon_policy_prepared(struct daemon_session *s, uint64_t version, int stat
 {
 	struct daemon *d = s->d;
 
-	s->prepares_acked++;
+	s->policy.prepares_acked++;
 	POINT("daemon.swap.acked");
 	if (status) {
 		d->counters.failed_prepares++;
 		daemon_session_event(s, "prepare", "%s cannot run policy version %llu: %s", s->name,
 				     (unsigned long long)version,
 				     strerror(status < 0 && status > -4096 ? -status : EINVAL));
-		s->cannot = s->cannot || s->wait_for == s->prepares_acked;
+		s->policy.cannot_run =
+			s->policy.cannot_run || s->policy.awaited_ack == s->policy.prepares_acked;
 	}
 	daemon_policy_check_acks(d);
 }
@@ -290,9 +292,9 @@ static void prepare_some(struct daemon_policy_op *q)
 	p->timer = sd_event_source_disable_unref(p->timer);
 	daemon_session_each(d, s)
 	{
-		uint64_t before = s->prepares_sent;
+		uint64_t before = s->policy.prepares_sent;
 
-		if (s->state != SESSION_READY || s->dying || s->offered) {
+		if (s->state != SESSION_READY || s->dying || s->policy.offered) {
 			continue;
 		}
 		if (clock_now_ns() - begin > SLICE_NS &&
@@ -300,10 +302,11 @@ static void prepare_some(struct daemon_policy_op *q)
 			    0) {
 			return;
 		}
-		s->offered = true;
+		s->policy.offered = true;
 		daemon_version_send_prepare(p->pending, s);
 		POINT("daemon.swap.prepare_sent");
-		s->wait_for = s->prepares_sent > before && !s->dying ? s->prepares_sent : 0;
+		s->policy.awaited_ack =
+			s->policy.prepares_sent > before && !s->dying ? s->policy.prepares_sent : 0;
 	}
 	await_acks(q);
 }
@@ -322,8 +325,8 @@ void daemon_swap_prepare(struct daemon_policy_op *q, struct daemon_version *l)
 {
 	daemon_session_each(q->d, s)
 	{
-		s->wait_for = 0;
-		s->offered = s->cannot = false;
+		s->policy.awaited_ack = 0;
+		s->policy.offered = s->policy.cannot_run = false;
 	}
 	q->d->policies->pending = l;
 	q->sending = true;

@@ -90,7 +90,7 @@ static uint64_t stat(void *ctx, uint32_t tenant, uint32_t what)
 	case GBPF_STAT_DEADLINE_NS:
 		return board_stat(s, what);
 	case GBPF_STAT_LANE:
-		return s->lane;
+		return s->grant.lane;
 	case GBPF_STAT_SYNCS:
 		return load_relaxed(&st->syncs);
 	case GBPF_STAT_BYTES:
@@ -115,7 +115,7 @@ static int preempt_now(void *ctx, uint32_t tenant, uint32_t level)
 	struct daemon_version *l = ctx;
 	struct daemon_session *s = find(l, tenant);
 
-	return s ? daemon_hw_set_level(s, level, STEER_ALL_GPUS, l->version, NULL) : -ENOENT;
+	return s ? daemon_hw_set_level(s, level, HW_ALL_GPUS, l->version, NULL) : -ENOENT;
 }
 
 void daemon_version_tenant_ops(struct daemon_version *l)

@@ -285,6 +285,6 @@ void daemon_version_send_prepare(struct daemon_version *l, struct daemon_session
 		fds[n++] = l->region[tenant].fd;
 	}
 	daemon_session_send(s, &m, PROTO_PREPARE, fds, n);
-	s->prepares_sent++;
+	s->policy.prepares_sent++;
 	daemon_page_close_fd(&l->region[tenant]);
 }

@@ -13,7 +13,7 @@
 
 struct daemon_tally {
 	uint64_t notes[PROTO_NOTES];
-	uint64_t failures[POLICY_HOOKS][PROTO_FAILURES];
+	uint64_t failures[PROTO_HOOKS][PROTO_FAILURES];
 };
 
 struct daemon_version {

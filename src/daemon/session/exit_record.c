@@ -16,8 +16,8 @@
 #include "base/buf.h"
 #include "base/point.h"
 #include "daemon/consts.h"
-#include "daemon/hw/sharing_mode.h"
 #include "daemon/hw/mps_crash.h"
+#include "daemon/hw/sharing_mode.h"
 
 #define FIRST_LOOK_USEC 20000u
 #define NEXT_LOOK_USEC 200000u
@@ -236,9 +236,9 @@ void daemon_exit_record_write(struct daemon_session *s)
 	uint64_t now;
 
 	memcpy(now_at_once.name, s->name, sizeof(now_at_once.name));
-	now_at_once.shared = s->lane == GBPF_LANE_SHARED;
+	now_at_once.shared = s->grant.lane == GBPF_LANE_SHARED;
 	now_at_once.busy = st && load_relaxed(&st->inflight);
-	now_at_once.restart = s->restart;
+	now_at_once.restart = s->grant.restart;
 	memcpy(now_at_once.crash_reason, s->crash_reason, sizeof(now_at_once.crash_reason));
 	daemon_lane_neighbours(s, now_at_once.neighbours, sizeof(now_at_once.neighbours));
 	o = s->pidfd >= 0 && has_room(d, now_at_once.uid) ? calloc(1, sizeof(*o)) : NULL;
@@ -250,7 +250,7 @@ void daemon_exit_record_write(struct daemon_session *s)
 	o->dead = s->dead;
 	o->pidfd = s->pidfd;
 	o->next = d->exit_records;
-	s->death = sd_event_source_disable_unref(s->death);
+	s->conn.death = sd_event_source_disable_unref(s->conn.death);
 	s->pidfd = -1;
 	d->exit_records = o;
 	d->n_exit_records++;

@@ -7,11 +7,11 @@
 
 #include "base/clock.h"
 #include "base/point.h"
-#include "daemon/consts.h"
-#include "daemon/policy/daemon_hooks.h"
-#include "daemon/hw/sharing_mode.h"
-#include "daemon/policy/policies.h"
 #include "daemon/clean_text.h"
+#include "daemon/consts.h"
+#include "daemon/hw/sharing_mode.h"
+#include "daemon/policy/daemon_hooks.h"
+#include "daemon/policy/policies.h"
 
 #define QUEUE_LIMIT_USEC 30000000u
 #define MAX_FOREIGN_DEVICES 8u /* devices unknown to gbpfd that one other user may name */
@@ -51,7 +51,7 @@ static bool take_devices(struct daemon_session *s, const uint8_t uuid[PROTO_MAX_
 		s->gpu_index[s->gpus] = (uint32_t)n;
 		s->gpu_mask |= 1u << n;
 	}
-	s->has_devices = true;
+	s->hello.has_devices = true;
 	return true;
 }
 
@@ -70,8 +70,8 @@ static int take_pages(struct daemon_session *s, const struct proto_hello *h, int
 	}
 	if (!err) {
 		fds[1] = -1;
-		s->reattached = true;
-		s->had_version = h->policy_version;
+		s->hello.reattached = true;
+		s->hello.had_version = h->policy_version;
 	}
 	return err;
 }
@@ -82,23 +82,23 @@ void daemon_hello_admitted(struct daemon_session *s)
 	union proto_message m = { 0 };
 
 	m.welcome.tenant = (uint32_t)s->tenant;
-	m.welcome.class_id = s->told_class = s->class_id;
-	m.welcome.weight = s->told_weight = s->weight;
+	m.welcome.class_id = s->sent.class_id = s->class_id;
+	m.welcome.weight = s->sent.weight = s->weight;
 	m.welcome.min_share_ppm = DAEMON_MIN_SHARE_PPM;
 	m.welcome.hold_limit_ns = DAEMON_HOLD_LIMIT_NS;
-	m.welcome.lane = s->lane;
-	m.welcome.sm_percent = s->sm_percent;
-	m.welcome.slice_us = s->slice_us;
-	m.welcome.priority = s->priority;
-	m.welcome.rhythm = s->rhythm;
-	m.welcome.lead_us = s->lead_us;
+	m.welcome.lane = s->grant.lane;
+	m.welcome.sm_percent = s->grant.sm_percent;
+	m.welcome.slice_us = s->grant.slice_us;
+	m.welcome.priority = s->grant.priority;
+	m.welcome.rhythm = s->grant.rhythm;
+	m.welcome.lead_us = s->grant.lead_us;
 	daemon_lane_pipe_dir(s->d, m.welcome.mps_pipe, sizeof(m.welcome.mps_pipe));
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
 		m.welcome.gpu_index[i] = i < s->gpus ? s->gpu_index[i] : 0;
 	}
 	s->state = SESSION_WELCOMED;
-	daemon_session_send(s, &m, PROTO_WELCOME, fds, s->reattached ? 1 : 3);
-	if (!s->has_devices) {
+	daemon_session_send(s, &m, PROTO_WELCOME, fds, s->hello.reattached ? 1 : 3);
+	if (!s->hello.has_devices) {
 		daemon_session_extend_timeout(s);
 	}
 	POINT("daemon.hello.welcomed");
@@ -120,20 +120,21 @@ static void wait_in_queue(struct daemon_session *s)
 	uint64_t now;
 
 	s->state = SESSION_QUEUED;
-	if (s->told_queued) {
+	if (s->hello.queued_sent) {
 		return;
 	}
-	s->told_queued = true;
+	s->hello.queued_sent = true;
 	sd_event_now(s->d->loop, CLOCK_MONOTONIC, &now);
-	sd_event_source_set_time(s->timer, now + QUEUE_LIMIT_USEC);
-	sd_event_source_set_enabled(s->timer, SD_EVENT_ONESHOT);
+	sd_event_source_set_time(s->conn.timer, now + QUEUE_LIMIT_USEC);
+	sd_event_source_set_enabled(s->conn.timer, SD_EVENT_ONESHOT);
 	daemon_session_event(s, "queued", "%s waits: admit of the policy returned queue", s->name);
 	daemon_session_send(s, &m, PROTO_QUEUED, NULL, 0);
 }
 
 static void admit(struct daemon_session *s)
 {
-	bool returning = s->reattached && clock_now_ns() - s->d->started_ns < REATTACH_GRACE_NS;
+	bool returning =
+		s->hello.reattached && clock_now_ns() - s->d->started_ns < REATTACH_GRACE_NS;
 	int verdict = GBPF_ADMIT;
 
 	if (returning) {
@@ -147,7 +148,7 @@ static void admit(struct daemon_session *s)
 	} else if (verdict == GBPF_REJECT) {
 		daemon_session_refuse(s, -EPERM,
 				      "the policy does not admit this process to the GPU");
-	} else if (s->early && s->has_devices) {
+	} else if (s->hello.early && s->hello.has_devices) {
 		tell_devices(s);
 	} else if (daemon_lane_prepare(s) == 0) {
 		daemon_hello_admitted(s);
@@ -158,8 +159,8 @@ static void admit(struct daemon_session *s)
  * the lane is fixed by now. */
 void daemon_hello_devices(struct daemon_session *s, const struct proto_devices *m)
 {
-	s->lanes = 1u << s->lane;
-	s->told_queued = false;
+	s->grant.lanes = 1u << s->grant.lane;
+	s->hello.queued_sent = false;
 	if (take_devices(s, m->uuid, m->gpus)) {
 		POINT("daemon.hello.devices");
 		admit(s);
@@ -185,8 +186,8 @@ static void take_identity(struct daemon_session *s, const struct proto_hello *h)
 	}
 	s->class_id = h->class_id;
 	s->weight = h->weight ? h->weight : DAEMON_DEFAULT_WEIGHT;
-	s->early = h->flags & PROTO_EARLY;
-	s->sm_percent = 100;
+	s->hello.early = h->flags & PROTO_EARLY;
+	s->grant.sm_percent = 100;
 	daemon_lane_negotiate(s, h->lane, h->lanes);
 }
 
@@ -199,8 +200,7 @@ static bool hello_is_sane(struct daemon_session *s, const struct proto_hello *h)
 	    h->lane > GBPF_LANE_SHARED || h->lanes & ~(uint32_t)LANE_ALL) {
 		daemon_session_refuse(
 			s, -EINVAL,
-			"invalid hello: class %u, weight %u, lane %u of 0x%x, flags 0x%x"
-			"which do not exist",
+			"invalid hello: class %u, weight %u, lane %u of 0x%x, flags 0x%x",
 			h->class_id, h->weight, h->lane, h->lanes, h->flags);
 		return false;
 	}
@@ -224,7 +224,7 @@ static void begin(struct daemon_session *s, const struct proto_hello *h, int *fd
 	s->tenant = number;
 	d->tenant[number] = s;
 	d->counters.sessions++;
-	if (!s->early && !take_devices(s, h->uuid, h->gpus)) {
+	if (!s->hello.early && !take_devices(s, h->uuid, h->gpus)) {
 		return;
 	}
 	err = take_pages(s, h, fds);
@@ -235,7 +235,7 @@ static void begin(struct daemon_session *s, const struct proto_hello *h, int *fd
 		return;
 	}
 	POINT("daemon.hello.pages_taken");
-	if (s->reattached && h->regions) {
+	if (s->hello.reattached && h->regions) {
 		daemon_policy_adopt_region(s, h->policy_version, &fds[2]);
 		POINT("daemon.reattach.adopted");
 	}
@@ -267,12 +267,12 @@ void daemon_hello_mapped(struct daemon_session *s)
 	POINT("daemon.session.sealed");
 	daemon_page_close_fd(&s->stats);
 	s->state = SESSION_READY;
-	sd_event_source_set_enabled(s->timer, SD_EVENT_OFF);
-	daemon_session_event(s, s->reattached ? "reattach" : "start",
+	sd_event_source_set_enabled(s->conn.timer, SD_EVENT_OFF);
+	daemon_session_event(s, s->hello.reattached ? "reattach" : "start",
 			     "%s (pid %d, class %s) %s tenant %d", s->name, (int)s->peer.pid,
-			     daemon_class_name(s->class_id), s->reattached ? "came back as" : "is",
-			     s->tenant);
-	if (s->told_class != s->class_id || s->told_weight != s->weight) {
+			     daemon_class_name(s->class_id),
+			     s->hello.reattached ? "came back as" : "is", s->tenant);
+	if (s->sent.class_id != s->class_id || s->sent.weight != s->weight) {
 		daemon_session_send_settings(s); /* they changed after WELCOME was sent */
 	}
 	if (s->class_id == GBPF_CLASS_LATENCY) {

@@ -16,10 +16,10 @@ static void send_board(struct daemon_session *to, unsigned slot, enum proto_type
 	m.board.slot = slot;
 	m.board.tenant = (uint32_t)owner->tenant;
 	if (type == PROTO_BOARD_ADD) {
-		to->lc_seen |= UINT64_C(1) << slot;
+		to->lc.sent |= UINT64_C(1) << slot;
 		daemon_session_send(to, &m, type, &owner->board.fd, 1);
 	} else {
-		to->lc_seen &= ~(UINT64_C(1) << slot);
+		to->lc.sent &= ~(UINT64_C(1) << slot);
 		daemon_session_send(to, &m, type, NULL, 0);
 	}
 }
@@ -60,7 +60,7 @@ void daemon_lc_publish(struct daemon_session *s)
 		return;
 	}
 	d->lc[slot] = s;
-	s->lc_slot = (int)slot;
+	s->lc.slot = (int)slot;
 	daemon_session_each(d, t)
 	{
 		if (t != s && t->state == SESSION_READY) {
@@ -75,7 +75,7 @@ static void publish_waiting(struct daemon *d)
 {
 	daemon_session_each(d, t)
 	{
-		if (t->state == SESSION_READY && !t->dying && t->lc_slot < 0 &&
+		if (t->state == SESSION_READY && !t->dying && t->lc.slot < 0 &&
 		    t->class_id == GBPF_CLASS_LATENCY && !has_enough(t)) {
 			daemon_lc_publish(t);
 			return;
@@ -86,17 +86,17 @@ static void publish_waiting(struct daemon *d)
 void daemon_lc_withdraw(struct daemon_session *s)
 {
 	struct daemon *d = s->d;
-	unsigned slot = (unsigned)s->lc_slot;
+	unsigned slot = (unsigned)s->lc.slot;
 
-	if (s->lc_slot < 0) {
+	if (s->lc.slot < 0) {
 		return;
 	}
 	d->lc[slot] = NULL;
-	s->lc_slot = -1;
+	s->lc.slot = -1;
 	daemon_flags_remove_all(s);
 	daemon_session_each(d, t)
 	{
-		if (t->lc_seen & UINT64_C(1) << slot) {
+		if (t->lc.sent & UINT64_C(1) << slot) {
 			send_board(t, slot, PROTO_BOARD_REMOVE, s);
 		}
 	}

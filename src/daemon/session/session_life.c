@@ -13,9 +13,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/point.h"
-#include "daemon/policy/policy_failures.h"
-#include "daemon/policy/policies.h"
 #include "daemon/hw/hw_control.h"
+#include "daemon/policy/policies.h"
+#include "daemon/policy/policy_failures.h"
 #include "daemon/watch/watch.h"
 
 #define MAX_SESSIONS (PROTO_MAX_TENANTS + 64u)
@@ -44,12 +44,12 @@ static void watch_process(struct daemon_session *s)
 {
 	socklen_t len = sizeof(s->pidfd);
 
-	if (getsockopt(s->sock, SOL_SOCKET, SO_PEERPIDFD, &s->pidfd, &len) < 0) {
+	if (getsockopt(s->conn.sock, SOL_SOCKET, SO_PEERPIDFD, &s->pidfd, &len) < 0) {
 		s->pidfd = s->peer.pid > 0 ? (int)syscall(SYS_pidfd_open, s->peer.pid, 0) : -1;
 	}
 	if (s->pidfd >= 0) {
 		fcntl(s->pidfd, F_SETFD, FD_CLOEXEC);
-		sd_event_add_io(s->d->loop, &s->death, s->pidfd, EPOLLIN, on_death, s);
+		sd_event_add_io(s->d->loop, &s->conn.death, s->pidfd, EPOLLIN, on_death, s);
 	}
 }
 
@@ -106,14 +106,14 @@ static void destroy(struct daemon_session *s)
 	if (was_tenant && s->end == END_CLOSED) {
 		daemon_exit_record_write(s); /* takes the pidfd */
 	}
-	sd_event_source_disable_unref(s->io);
-	sd_event_source_disable_unref(s->timer);
-	sd_event_source_disable_unref(s->death);
-	daemon_outbox_finish(&s->out);
+	sd_event_source_disable_unref(s->conn.io);
+	sd_event_source_disable_unref(s->conn.timer);
+	sd_event_source_disable_unref(s->conn.death);
+	daemon_outbox_finish(&s->conn.out);
 	daemon_page_destroy(&s->board);
 	daemon_page_destroy(&s->stats);
 	fd_close(s->pidfd);
-	fd_close_peer(s->sock);
+	fd_close_peer(s->conn.sock);
 	free(s);
 	if (was_tenant) {
 		sd_event_source_set_enabled(d->requeue, SD_EVENT_ONESHOT);
@@ -222,14 +222,14 @@ static void welcome_connection(struct daemon *d, int fd)
 		return;
 	}
 	*s = (struct daemon_session){ .d = d,
-				      .sock = fd,
-				      .pidfd = -1,
 				      .peer = peer,
+				      .pidfd = -1,
 				      .tenant = -1,
-				      .lc_slot = -1,
+				      .connected_ns = clock_now_ns(),
 				      .board = PAGE_NONE,
 				      .stats = PAGE_NONE,
-				      .connected_ns = clock_now_ns() };
+				      .conn.sock = fd,
+				      .lc.slot = -1 };
 	if (daemon_session_watch_socket(s) < 0) {
 		fd_close_peer(fd);
 		free(s);

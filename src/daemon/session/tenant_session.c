@@ -10,9 +10,9 @@
 
 #include "base/clock.h"
 #include "daemon/consts.h"
-#include "daemon/policy/policies.h"
-#include "daemon/hw/preempt.h"
 #include "daemon/hw/hw_control.h"
+#include "daemon/hw/preempt.h"
+#include "daemon/policy/policies.h"
 
 #define HELLO_USEC 30000000u
 #define STALL_USEC 10000000u
@@ -24,16 +24,8 @@
 
 bool daemon_session_event_allowed(struct daemon *d, uid_t uid)
 {
-	uint64_t second = clock_now_ns() / 1000000000u;
-
-	if (uid == 0 || uid == d->uid) {
-		return true;
-	}
-	if (second != d->foreign_second) {
-		d->foreign_second = second;
-		d->foreign_events = 0;
-	}
-	if (d->foreign_events++ < FOREIGN_EVENTS_PER_SECOND) {
+	if (uid == 0 || uid == d->uid ||
+	    rate_allow(&d->foreign_events, FOREIGN_EVENTS_PER_SECOND, clock_now_ns())) {
 		return true;
 	}
 	d->counters.events_left_out++;
@@ -87,7 +79,7 @@ static int on_timer(sd_event_source *src, uint64_t usec, void *arg)
 	if (s->state == SESSION_QUEUED) {
 		daemon_session_refuse(s, -ETIMEDOUT,
 				      "the policy kept this process waiting for 30 s");
-	} else if (s->out.n) {
+	} else if (s->conn.out.n) {
 		daemon_session_drop(s, "it did not read its messages for 10 s");
 	} else if (s->state != SESSION_READY) {
 		daemon_session_drop(s, "it did not finish its hello in time");
@@ -100,12 +92,12 @@ static void arm_timer(struct daemon_session *s, uint64_t usec)
 	uint64_t now;
 
 	sd_event_now(s->d->loop, CLOCK_MONOTONIC, &now);
-	if (!s->timer) {
-		sd_event_add_time(s->d->loop, &s->timer, CLOCK_MONOTONIC, now + usec, 100000,
+	if (!s->conn.timer) {
+		sd_event_add_time(s->d->loop, &s->conn.timer, CLOCK_MONOTONIC, now + usec, 100000,
 				  on_timer, s);
 	} else {
-		sd_event_source_set_time(s->timer, now + usec);
-		sd_event_source_set_enabled(s->timer, SD_EVENT_ONESHOT);
+		sd_event_source_set_time(s->conn.timer, now + usec);
+		sd_event_source_set_enabled(s->conn.timer, SD_EVENT_ONESHOT);
 	}
 }
 
@@ -117,9 +109,9 @@ void daemon_session_send(struct daemon_session *s, union proto_message *m, enum 
 	if (s->dying) {
 		return;
 	}
-	r = daemon_outbox_send(&s->out, s->sock, m, type, fds, nfds);
-	if (r == 1 && s->out.n == 1) {
-		sd_event_source_set_io_events(s->io, EPOLLIN | EPOLLOUT);
+	r = daemon_outbox_send(&s->conn.out, s->conn.sock, m, type, fds, nfds);
+	if (r == 1 && s->conn.out.n == 1) {
+		sd_event_source_set_io_events(s->conn.io, EPOLLIN | EPOLLOUT);
 		arm_timer(s, STALL_USEC);
 	} else if (r == -ENOBUFS) {
 		daemon_session_drop(s, "it does not read: %u messages wait for it",
@@ -140,7 +132,7 @@ void daemon_session_refuse(struct daemon_session *s, int err, const char *fmt, .
 	vsnprintf(m.refused.text, sizeof(m.refused.text), fmt, ap);
 	va_end(ap);
 	m.refused.error = -err;
-	m.head.version = s->peer_version;
+	m.head.version = s->conn.version;
 	daemon_session_event(s, "refused", "pid %d refused: %s", (int)s->peer.pid, m.refused.text);
 	s->d->counters.refused_sessions++;
 	daemon_session_send(s, &m, PROTO_REFUSED, NULL, 0);
@@ -151,10 +143,10 @@ void daemon_session_send_settings(struct daemon_session *s)
 {
 	union proto_message m = { 0 };
 
-	m.set.class_id = s->told_class = s->class_id;
-	m.set.weight = s->told_weight = s->weight;
+	m.set.class_id = s->sent.class_id = s->class_id;
+	m.set.weight = s->sent.weight = s->weight;
 	m.set.min_share_ppm = DAEMON_MIN_SHARE_PPM;
-	m.set.tell_requests = s->tells;
+	m.set.tell_requests = s->preempt.reports;
 	m.set.hold_limit_ns = DAEMON_HOLD_LIMIT_NS;
 	daemon_session_send(s, &m, PROTO_SET, NULL, 0);
 }
@@ -167,36 +159,27 @@ void daemon_session_set_class(struct daemon_session *s, uint32_t class_id, uint3
 		return; /* WELCOME, or daemon_hello_mapped(), sends the new values */
 	}
 	daemon_session_send_settings(s);
-	if (class_id == GBPF_CLASS_LATENCY && s->lc_slot < 0) {
+	if (class_id == GBPF_CLASS_LATENCY && s->lc.slot < 0) {
 		daemon_lc_publish(s);
-	} else if (class_id != GBPF_CLASS_LATENCY && s->lc_slot >= 0) {
+	} else if (class_id != GBPF_CLASS_LATENCY && s->lc.slot >= 0) {
 		daemon_lc_withdraw(s);
 	}
 }
 
 bool daemon_session_may_change_class(struct daemon_session *s)
 {
-	uint64_t second = clock_now_ns() / 1000000000u;
-
-	if (second != s->change_second) {
-		s->change_second = second;
-		s->change_count = 0;
-	}
-	return s->change_count++ < SESSION_CHANGES_PER_SECOND;
+	return rate_allow(&s->sent.changes, SESSION_CHANGES_PER_SECOND, clock_now_ns());
 }
 
 /* Writes a tenant's own message to the history: cleaned, and at a limited rate, so that it cannot
  * displace all other events. */
 static void take_note(struct daemon_session *s, const struct proto_note *n)
 {
-	uint64_t now = clock_now_ns(), second = now / 1000000000u;
+	uint64_t now = clock_now_ns();
 	char what[sizeof(n->what)];
 
-	if (second != s->note_second) {
-		s->note_second = second;
-		s->note_count = 0;
-	}
-	if (s->note_count++ < NOTES_PER_SECOND && daemon_session_event_allowed(s->d, s->peer.uid)) {
+	if (rate_allow(&s->conn.notes, NOTES_PER_SECOND, now) &&
+	    daemon_session_event_allowed(s->d, s->peer.uid)) {
 		snprintf(what, sizeof(what), "%s", n->what[0] ? n->what : "note");
 		daemon_history_repeat(&s->d->history, now, what, s->tenant, s->peer.pid, "%s",
 				      n->text);
@@ -207,14 +190,13 @@ static void take_note(struct daemon_session *s, const struct proto_note *n)
  * latency tenant. */
 static bool may_offer(struct daemon_session *s)
 {
-	uint64_t second = clock_now_ns() / 1000000000u;
-
-	if (second != s->offer_second) {
-		s->offer_second = second;
-		s->offer_count = 0;
-	}
-	return s->offer_count++ < OFFERS_PER_SECOND;
+	return rate_allow(&s->conn.offers, OFFERS_PER_SECOND, clock_now_ns());
 }
+
+static const char *const state_names[] = {
+	[SESSION_NEW] = "new",		 [SESSION_QUEUED] = "queued", [SESSION_LANE] = "lane",
+	[SESSION_WELCOMED] = "welcomed", [SESSION_READY] = "ready",
+};
 
 static void take_message(struct daemon_session *s, const union proto_message *m, int *fds,
 			 unsigned nfds)
@@ -227,13 +209,13 @@ static void take_message(struct daemon_session *s, const union proto_message *m,
 		}
 		break;
 	case PROTO_BOARD_MAPPED:
-		if (s->state == SESSION_WELCOMED && s->has_devices) {
+		if (s->state == SESSION_WELCOMED && s->hello.has_devices) {
 			daemon_hello_mapped(s);
 			return;
 		}
 		break;
 	case PROTO_DEVICES:
-		if (s->early && !s->has_devices && s->state == SESSION_WELCOMED) {
+		if (s->hello.early && !s->hello.has_devices && s->state == SESSION_WELCOMED) {
 			daemon_hello_devices(s, &m->devices);
 			return;
 		}
@@ -251,7 +233,8 @@ static void take_message(struct daemon_session *s, const union proto_message *m,
 		}
 		break;
 	case PROTO_PREPARED:
-		if (s->state == SESSION_READY && s->prepares_acked < s->prepares_sent) {
+		if (s->state == SESSION_READY &&
+		    s->policy.prepares_acked < s->policy.prepares_sent) {
 			daemon_policy_prepared(s, m->version.version, m->version.status);
 			return;
 		}
@@ -275,7 +258,8 @@ static void take_message(struct daemon_session *s, const union proto_message *m,
 		fd_close_foreign(fds[--nfds]);
 	}
 	s->d->counters.garbage++;
-	daemon_session_drop(s, "message %u does not belong here", m->head.type);
+	daemon_session_drop(s, "unexpected message type %u in state %s", m->head.type,
+			    state_names[s->state]);
 }
 
 static void read_messages(struct daemon_session *s)
@@ -285,7 +269,7 @@ static void read_messages(struct daemon_session *s)
 		int fds[8], r;
 		unsigned nfds;
 
-		r = proto_recv(s->sock, &m, fds, &nfds);
+		r = proto_recv(s->conn.sock, &m, fds, &nfds);
 		if (r == -EAGAIN) {
 			return;
 		}
@@ -294,7 +278,7 @@ static void read_messages(struct daemon_session *s)
 		} else if (r == 0) {
 			daemon_session_end(s, END_CLOSED);
 		} else if (r == -EPROTONOSUPPORT) {
-			s->peer_version = m.head.version;
+			s->conn.version = m.head.version;
 			daemon_session_refuse(
 				s, -EPROTONOSUPPORT,
 				"gbpfd speaks session protocol %u and this program's gBPF speaks "
@@ -318,15 +302,15 @@ static int on_io(sd_event_source *src, int fd, uint32_t revents, void *arg)
 		return 0;
 	}
 	if (revents & EPOLLOUT) {
-		int r = daemon_outbox_flush(&s->out, s->sock);
+		int r = daemon_outbox_flush(&s->conn.out, s->conn.sock);
 
 		if (r < 0) {
 			daemon_session_end(s, END_CLOSED);
 		} else if (r == 0) {
-			sd_event_source_set_io_events(s->io, EPOLLIN);
-			arm_timer(s, s->state == SESSION_READY	   ? STALL_USEC
-				     : s->early && !s->has_devices ? DRIVER_USEC
-								   : HELLO_USEC);
+			sd_event_source_set_io_events(s->conn.io, EPOLLIN);
+			arm_timer(s, s->state == SESSION_READY		       ? STALL_USEC
+				     : s->hello.early && !s->hello.has_devices ? DRIVER_USEC
+									       : HELLO_USEC);
 		} else {
 			arm_timer(s, STALL_USEC);
 		}
@@ -344,7 +328,7 @@ void daemon_session_extend_timeout(struct daemon_session *s)
 
 int daemon_session_watch_socket(struct daemon_session *s)
 {
-	int err = sd_event_add_io(s->d->loop, &s->io, s->sock, EPOLLIN, on_io, s);
+	int err = sd_event_add_io(s->d->loop, &s->conn.io, s->conn.sock, EPOLLIN, on_io, s);
 
 	if (err >= 0) {
 		arm_timer(s, HELLO_USEC);

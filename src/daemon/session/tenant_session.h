@@ -5,7 +5,7 @@
 
 #include "base/fd.h"
 #include "daemon/daemon.h"
-#include "daemon/session/outbox.h"
+#include "daemon/session/session_parts.h"
 #include "proto/wire.h"
 
 enum daemon_session_state {
@@ -25,65 +25,36 @@ enum daemon_session_end {
 
 struct daemon_session {
 	struct daemon *d;
-	struct daemon_session *next;
-	sd_event_source *io, *timer, *death;
-	int sock, pidfd;
-	struct peer peer;
+	struct daemon_session *next; /* of daemon.sessions */
 	enum daemon_session_state state;
-	bool dying, dead; /* to be ended by the reaper; its process is known to be dead */
-	bool early;	  /* it said hello before it started the driver: its devices follow */
-	bool has_devices; /* to be ended by the reaper */
-	enum daemon_session_end end;
+	bool dying;		     /* to be ended by the reaper */
+	enum daemon_session_end end; /* why, if dying */
+	bool dead;		     /* its process is known to have exited */
 
+	/* identity */
+	struct peer peer;
+	int pidfd;  /* owned; -1: none */
 	int tenant; /* number; -1: none yet */
 	char name[PROTO_NAME], command[PROTO_TEXT];
-	uint32_t class_id, weight, gpus, gpu_mask;
-	uint32_t told_class, told_weight;   /* count; bits of gbpfd's numbers */
-	uint32_t gpu_index[PROTO_MAX_GPUS]; /* number of gbpfd by the process's ordinal */
-	uint32_t peer_version;		    /* of the protocol, where it is not ours */
-	uint32_t asked_mask;		    /* GPUs for which admit has been asked */
-	/* What admit decided, of what the process can take. */
-	uint32_t lane, lanes, slice_us, sm_percent;
-	int32_t priority;
-	uint32_t rhythm, lead_us; /* of announcements, as admit said */
-	uint32_t restart; /* how often it may be started again when a neighbour has ended it */
-	char crash_reason[DAEMON_CRASH_TEXT]; /* by whom it may have been, in the shared lane;
-						 empty: nobody */
-	uint64_t slice_version;		      /* of the policy whose admit said slice_us */
 	uint64_t connected_ns;
-	bool reattached, told_queued;
-	bool tallied;	      /* what its page counted has been added to the version's */
-	uint64_t had_version; /* reattached: the version that it runs */
+	uint32_t class_id, weight;
+	uint32_t gpus, gpu_mask;	    /* count; bits of gbpfd's numbers */
+	uint32_t gpu_index[PROTO_MAX_GPUS]; /* gbpfd's number by the process's ordinal */
 	struct daemon_page board, stats;
-	int lc_slot;	  /* -1: board not published */
-	uint64_t lc_seen; /* slots whose boards it was sent */
-	struct daemon_flag_page *flag[PROTO_MAX_GPUS];
-	struct daemon_flag_page *flag_seen[PROTO_FLAGS];
-	struct daemon_hw *steer; /* owned; NULL: nothing can be, or is to be, done to it */
-	uint32_t capable;	 /* bits of enum gpu_control, as it says */
-	/* Its requests as gbpfd sees them. */
-	uint64_t request_since[PROTO_MAX_GPUS], request_key[PROTO_MAX_GPUS];
-	/* preempt.c: until when a policy wants to hear of its requests at once, whether it tells,
-	 * and how often it did in this second; what was done last for somebody's request */
-	uint64_t tell_until_ns, tell_second;
-	bool tells;
-	unsigned tell_count;
-	int tried_for;
-	uint32_t tried;
-	uint64_t tried_since;
-	struct daemon_outbox out;
-	uint64_t prepares_sent, prepares_acked;
-	bool offered;	   /* the version of the swap under way */
-	bool cannot;	   /* run it, as it has said */
-	uint64_t wait_for; /* acknowledgement that the swap under way waits for; 0: none */
-	uint64_t note_second;
-	unsigned note_count;
-	uint64_t offer_second;
-	unsigned offer_count;
-	uint64_t change_second;
-	unsigned change_count;	  /* mps_crash.c: the failure of an MPS client that may
-						    have broken it; empty: none */
-	uint64_t ticked_launches; /* daemon_hooks.c: launches at the last tick */
+
+	/* features */
+	struct daemon_session_conn conn;
+	struct daemon_session_hello hello;
+	struct daemon_session_grant grant;
+	struct daemon_session_sent sent;
+	struct daemon_session_lc lc;
+	struct daemon_session_flags flags;
+	struct daemon_session_hw hw;
+	struct daemon_session_preempt preempt;
+	struct daemon_session_policy policy;
+	char crash_reason[DAEMON_CRASH_TEXT]; /* mps_crash.c: the failure of an MPS client that may
+						 have broken it; empty: none */
+	uint64_t ticked_launches;	      /* daemon_hooks.c: launches at the last tick */
 };
 
 int daemon_sessions_open(struct daemon *d, const char *path);

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "base/atomic.h"
-#include "daemon/session/tenant_session.h"
 #include "daemon/clean_text.h"
-#include "ptx/block.h"
+#include "daemon/session/tenant_session.h"
+#include "proto/block_why.h"
 
 #define SHOWN_KERNELS 16u
 

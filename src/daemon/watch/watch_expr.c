@@ -15,8 +15,8 @@
 
 #include "base/compiler.h"
 #include "gbpf/gbpf.h"
-#include "policy/ctx.h"
 #include "proto/pages.h"
+#include "policy/ctx.h"
 
 #define MAX_DEPTH 16u
 #define METRICS_HINT                                                                               \

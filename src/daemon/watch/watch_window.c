@@ -57,7 +57,7 @@ static struct daemon_window_base *base_of(struct daemon_window *w, const struct 
 	if (*b) {
 		(*b)->connected_ns = s->connected_ns;
 		(*b)->since_ns = MAX(s->connected_ns, w->begin_ns);
-		if (s->connected_ns <= w->begin_ns || s->reattached) {
+		if (s->connected_ns <= w->begin_ns || s->hello.reattached) {
 			read_page(s, &(*b)->at);
 			(*b)->since_ns = now;
 		}

@@ -11,7 +11,7 @@
 
 #include "base/atomic.h"
 #include "base/compiler.h"
-#include "gpu/cuda/gpu_run_submit_int.h"
+#include "gpu/cuda/gpu_run_int.h"
 #include "gpu/flag_lease.h"
 #include "gpu/cuda/flag_lease_int.h"
 

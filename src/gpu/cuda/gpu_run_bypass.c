@@ -1,33 +1,34 @@
 /* Kernels whose blocks wait for blocks of higher index: not legal without a cooperative launch, but
- * it works as long as all of them fit the device. When some of them left because of a lease, the
- * others wait for ever, and the stream never runs empty. So where nothing has moved for a while the
- * missing blocks are launched beside, on a stream of our own, where no lease stops them.
+ * working as long as all blocks fit the device. When some blocks leave because of a lease, the
+ * others wait forever and the stream never becomes idle. After a period without progress the
+ * missing blocks are therefore launched on a bypass stream, where no lease stops them.
  *
- * Blocks of the launch that have not begun may still come (it may only be slow), and launches
- * behind it must not begin before the blocks beside have ended. So first the counter is taken, by
- * one atomic exchange, to a value before all tickets of the chain: from then on whatever draws one
- * gets none of the launch's, and leaves. The blocks beside draw from a counter of their own, which
- * goes on where the other was. When both streams are empty the counter, and the word behind it, are
- * put back to the end of the launch, and what is behind it is put again. Each ticket is given once,
- * however wrong the suspicion was. */
-#include "gpu/cuda/gpu_run_submit_int.h"
+ * Blocks that have not begun may still arrive (the launch may just be slow), and launches behind it
+ * must not begin before the bypass blocks have ended. So the counter is taken first: an atomic
+ * exchange sets it to a value before all tickets of the run, and each block that draws a ticket
+ * afterwards leaves. Bypass blocks draw from a counter of their own, which continues at the old
+ * value. When both streams are idle, the counter and the word at PTX_BLOCK_READY are restored to
+ * the end of the launch, and what is behind it is submitted again. Each ticket is given once, even
+ * if the suspicion was wrong. */
+#include "gpu/cuda/gpu_run_bypass_int.h"
 
 #include <string.h>
 
 #include "base/atomic.h"
 #include "base/compiler.h"
+#include "gpu/cuda/gpu_run_int.h"
 
-#define QUIET_NS 20000000u /* no progress for this time after a lease, */
-#define UNSEEN_NS                                                                                  \
+#define STALL_NS 20000000u /* no progress for this time after a lease, */
+#define STALL_NO_LEASE_NS                                                                          \
 	200000000u /* or for this time if no lease was seen; at least four times the expected      \
 		      duration */
-#define PROBE_NS 2000000u /* period of reads of the counter */
-#define BEAT_NS 4000000u  /* period of launches of a kernel of our own while watching */
-#define BEATS 8u	  /* that must complete before a launch is declared hung */
-#define WATCH_NS 100000000u
-#define STRIKES 3u /* then on_hung is called for the clone */
-#define SPARE 48u
-#define BESIDE 32u /* bytes from the counter to the counter of bypass blocks */
+#define PROBE_PERIOD_NS 2000000u /* period of reads of the counter */
+#define HEARTBEAT_NS 4000000u	 /* period of launches of a kernel of our own while watching */
+#define HEARTBEATS_MIN 8u	 /* that must complete before a launch is declared hung */
+#define WATCH_MIN_NS 100000000u
+#define STRIKES_MAX 3u /* then on_hung is called for the clone */
+#define SPARE_OFFSET 48u
+#define BYPASS_OFFSET 32u /* bytes from the counter to the counter of bypass blocks */
 
 _Static_assert(PTX_BLOCK_READY == 32768, "the text below stores to the word behind a counter");
 static const char ptx[] =
@@ -55,17 +56,18 @@ static const char ptx[] =
 static CUresult launch_take(const struct cuabi_table *real, CUfunction f, CUstream stream,
 			    uint64_t counters, uint64_t words, uint32_t from, uint32_t value)
 {
-	uint64_t counter = counters + from, beside = counters + (from ? SPARE : BESIDE);
+	uint64_t counter = counters + from,
+		 bypass = counters + (from ? SPARE_OFFSET : BYPASS_OFFSET);
 	uint64_t out = words + (from ? 16 : 8);
-	void *params[] = { &counter, &beside, &out, &value };
+	void *params[] = { &counter, &bypass, &out, &value };
 
 	return real->cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
 }
 
-static CUresult take(struct gpu_run *c, uint32_t from, uint32_t value)
+static CUresult take(struct gpu_run *run, uint32_t from, uint32_t value)
 {
-	return launch_take(c->d->real, c->home->take, c->home->beside, c->counter, c->done_device,
-			   from, value);
+	return launch_take(run->device->real, run->home->bypass.take, run->home->bypass.stream,
+			   run->line.counter, run->line.words_device, from, value);
 }
 
 /* Done before the first launch of a run, for two reasons: loading might wait for a kernel that
@@ -76,79 +78,89 @@ void gpu_run_bypass_prepare(struct gpu_device *d, struct gpu_run_context *x,
 	const struct cuabi_table *real = d->real;
 	CUfunction f;
 
-	if (x->beside || gpu_private_stream(d, &x->beside) != CUDA_SUCCESS ||
-	    real->cuModuleLoadData(&x->module, ptx) != CUDA_SUCCESS ||
-	    real->cuModuleGetFunction(&f, x->module, "gbpf_take") != CUDA_SUCCESS) {
+	if (x->bypass.stream || gpu_private_stream(d, &x->bypass.stream) != CUDA_SUCCESS ||
+	    real->cuModuleLoadData(&x->bypass.module, ptx) != CUDA_SUCCESS ||
+	    real->cuModuleGetFunction(&f, x->bypass.module, "gbpf_take") != CUDA_SUCCESS) {
 		return;
 	}
-	if (launch_take(real, f, x->beside, s->counters, s->done, 0, ticket) == CUDA_SUCCESS) {
-		x->taking = f;
+	if (launch_take(real, f, x->bypass.stream, s->counters, s->done, 0, ticket) ==
+	    CUDA_SUCCESS) {
+		x->bypass.take_pending = f;
 	}
 }
 
-static bool is_stalled(const struct gpu_run *c, uint64_t now)
+static bool is_stalled(const struct gpu_run *run, uint64_t now)
 {
-	const struct gpu_run_piece *front = &c->piece[c->p_tail % CHAIN_PIECES];
-	bool seen = (int32_t)(c->leased_upto - c->p_tail) > 0;
-	uint64_t since = seen ? MAX(c->front_ns, c->leased_ns) : c->front_ns;
-	uint64_t least = MAX((uint64_t)(seen ? QUIET_NS : UNSEEN_NS), 4 * front->est_ns);
+	const struct gpu_run_piece *front =
+		&run->pieces.piece[run->pieces.tail % GPU_RUN_PIECES_MAX];
+	bool seen = (int32_t)(run->hang.lease_head - run->pieces.tail) > 0;
+	uint64_t since =
+		seen ? MAX(run->pieces.front_ns, run->hang.lease_ns) : run->pieces.front_ns;
+	uint64_t min = MAX((uint64_t)(seen ? STALL_NS : STALL_NO_LEASE_NS), 4 * front->est_ns);
 
-	return now > since && now - since >= least;
+	return now > since && now - since >= min;
 }
 
-static void begin_take(struct gpu_run *c)
+static void begin_take(struct gpu_run *run)
 {
-	uint32_t first = c->launch[c->piece[c->p_tail % CHAIN_PIECES].launch % GPU_RUN_DEPTH].first;
+	uint32_t first =
+		run->list
+			.entry[run->pieces.piece[run->pieces.tail % GPU_RUN_PIECES_MAX].entry %
+			       GPU_RUN_DEPTH]
+			.first;
 	CUresult e;
 
-	c->probing = false;
-	(void)add_acqrel(&c->unput, 1u); /* keeps the run busy until finish_bypass */
-	e = take(c, 0, first - GPU_RUN_TICKETS_MAX);
+	run->hang.probing = false;
+	(void)add_acqrel(&run->seen.n_pending, 1u); /* keeps the run busy until finish_bypass */
+	e = take(run, 0, first - GPU_RUN_TICKETS_MAX);
 	if (e) {
-		gpu_run_fail(c, e);
+		gpu_run_fail(run, e);
 		return;
 	}
-	store_relaxed(&c->state, (uint32_t)CHAIN_TAKE);
+	store_relaxed(&run->seen.state, (uint32_t)GPU_RUN_TAKING);
 }
 
-void gpu_run_bypass_watch(struct gpu_run *c, bool may_run, uint64_t now)
+void gpu_run_bypass_watch(struct gpu_run *run, bool may_run, uint64_t now)
 {
 	uint32_t counter;
 
 	if (!may_run) {
-		c->leased_ns = now;
-		c->leased_upto = c->p_head;
+		run->hang.lease_ns = now;
+		run->hang.lease_head = run->pieces.head;
 	}
-	if (!may_run || !c->home->take || c->p_head == c->p_tail || !is_stalled(c, now)) {
-		c->probing = false;
+	if (!may_run || !run->home->bypass.take || run->pieces.head == run->pieces.tail ||
+	    !is_stalled(run, now)) {
+		run->hang.probing = false;
 		return;
 	}
-	if (c->probing && now - c->probe_ns < PROBE_NS) {
+	if (run->hang.probing && now - run->hang.probe_ns < PROBE_PERIOD_NS) {
 		return;
 	}
-	if (c->probing && c->d->real->cuStreamQuery(c->home->io) == CUDA_ERROR_NOT_READY) {
+	if (run->hang.probing &&
+	    run->device->real->cuStreamQuery(run->home->io) == CUDA_ERROR_NOT_READY) {
 		return;
 	}
-	counter = __atomic_load_n((const uint32_t *)(c->done + 1), __ATOMIC_ACQUIRE);
-	if (!c->probing || counter != c->probe) {
-		c->probe_since_ns = now;
-		c->probe =
+	counter = __atomic_load_n((const uint32_t *)(run->line.words + 1), __ATOMIC_ACQUIRE);
+	if (!run->hang.probing || counter != run->hang.counter) {
+		run->hang.same_since_ns = now;
+		run->hang.counter =
 			counter; /* the first value is not used: the copy has not been made yet */
-	} else if (now - c->probe_since_ns >= QUIET_NS / 2) {
-		begin_take(c);
+	} else if (now - run->hang.same_since_ns >= STALL_NS / 2) {
+		begin_take(run);
 		return;
 	}
-	c->probing = true;
-	c->probe_ns = now;
-	if (c->d->real->cuMemcpyDtoHAsync_v2((void *)(uintptr_t)(c->done + 1), c->counter,
-					     sizeof(uint32_t), c->home->io) != CUDA_SUCCESS) {
-		c->probing = false;
+	run->hang.probing = true;
+	run->hang.probe_ns = now;
+	if (run->device->real->cuMemcpyDtoHAsync_v2((void *)(uintptr_t)(run->line.words + 1),
+						    run->line.counter, sizeof(uint32_t),
+						    run->home->io) != CUDA_SUCCESS) {
+		run->hang.probing = false;
 	}
 }
 
 /* Launches the missing blocks of the launch on the bypass stream. Their tickets continue at
  * `counter`. */
-static CUresult launch_bypass(struct gpu_run *c, struct gpu_run_entry *l, uint32_t missing)
+static CUresult launch_bypass(struct gpu_run *run, struct gpu_run_entry *l, uint32_t missing)
 {
 	size_t bytes = l->params_bytes + sizeof(struct ptx_block_arg);
 	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, l->params, CU_LAUNCH_PARAM_BUFFER_SIZE,
@@ -156,68 +168,73 @@ static CUresult launch_bypass(struct gpu_run *c, struct gpu_run_entry *l, uint32
 	struct ptx_block_arg arg;
 
 	memcpy(&arg, l->params + l->params_bytes, sizeof(arg));
-	arg.tickets = c->counter + BESIDE;
-	arg.done = c->done_device +
+	arg.tickets = run->line.counter + BYPASS_OFFSET;
+	arg.done = run->line.words_device +
 		   12; /* not the run's word: pieces behind this launch have not run */
 	arg.first = l->first;
 	arg.total = l->total;
 	arg.groups = 0;
 	memcpy(l->params + l->params_bytes, &arg, sizeof(arg));
-	return c->d->real->cuLaunchKernel(l->clone, missing, 1, 1, l->block[0], l->block[1],
-					  l->block[2], l->smem, c->home->beside, NULL, extra);
+	return run->device->real->cuLaunchKernel(l->clone, missing, 1, 1, l->block[0], l->block[1],
+						 l->block[2], l->smem, run->home->bypass.stream,
+						 NULL, extra);
 }
 
-static void counter_taken(struct gpu_run *c, uint64_t now)
+static void counter_taken(struct gpu_run *run, uint64_t now)
 {
-	uint32_t counter = __atomic_load_n((const uint32_t *)(c->done + 2), __ATOMIC_ACQUIRE);
+	uint32_t counter =
+		__atomic_load_n((const uint32_t *)(run->line.words + 2), __ATOMIC_ACQUIRE);
 	uint32_t i, ran;
 
-	if (!gpu_run_locate(c, counter, &i, &ran)) {
-		gpu_run_fail(c, CUDA_ERROR_ILLEGAL_STATE);
+	if (!gpu_run_locate(run, counter, &i, &ran)) {
+		gpu_run_fail(run, CUDA_ERROR_ILLEGAL_STATE);
 		return;
 	}
-	c->put_back = counter;
+	run->hang.restore = counter;
 	/* If no block of the next launch has begun, there was progress meanwhile, and what is
 	 * before it can end. Exception: it was submitted to an empty stream. Then something else is
 	 * in its way, for example on a hardware channel that both streams share, a host function
 	 * that waits for these blocks. */
-	store_relaxed(&c->state,
-		      (uint32_t)(i != c->head && (ran || c->first) ? CHAIN_WATCH : CHAIN_BESIDE));
-	c->watch_ns = c->beat_ns = now;
-	c->beats = 0;
+	store_relaxed(&run->seen.state,
+		      (uint32_t)(i != run->list.head && (ran || run->pieces.none_done)
+					 ? GPU_RUN_WATCHING
+					 : GPU_RUN_BYPASS));
+	run->hang.watch_ns = run->hang.beat_ns = now;
+	run->hang.n_beats = 0;
 }
 
 /* The launch's blocks that have begun never ended, so they wait for those that left; or no block of
  * it gets to the device although its stream has nothing else. */
-static void on_hung(struct gpu_run *c)
+static void declare_hung(struct gpu_run *run)
 {
-	struct gpu_runs *all = c->d->runs;
+	struct gpu_runs *all = run->device->runs;
 	struct gpu_run_entry *l;
 	uint32_t i, ran;
 	CUresult e;
 
-	if (!gpu_run_locate(c, c->put_back, &i, &ran)) {
-		gpu_run_fail(c, CUDA_ERROR_ILLEGAL_STATE);
+	if (!gpu_run_locate(run, run->hang.restore, &i, &ran)) {
+		gpu_run_fail(run, CUDA_ERROR_ILLEGAL_STATE);
 		return;
 	}
-	if (!ran && !c->first) { /* the launches before it ended after the counter was taken */
-		store_relaxed(&c->state, (uint32_t)CHAIN_BESIDE);
+	if (!ran &&
+	    !run->pieces.none_done) { /* the launches before it ended after the counter was taken */
+		store_relaxed(&run->seen.state, (uint32_t)GPU_RUN_BYPASS);
 		return;
 	}
-	l = &c->launch[i % GPU_RUN_DEPTH];
-	e = launch_bypass(c, l, l->total - ran);
+	l = &run->list.entry[i % GPU_RUN_DEPTH];
+	e = launch_bypass(run, l, l->total - ran);
 	if (e) {
-		gpu_run_fail(c, e);
+		gpu_run_fail(run, e);
 		return;
 	}
-	(void)sub_acqrel(&c->unput, l->total - l->covered);
+	(void)sub_acqrel(&run->seen.n_pending, l->total - l->covered);
 	l->covered = l->total;
-	c->put_back = l->first + l->total;
-	store_relaxed(&c->state, (uint32_t)CHAIN_BESIDE);
+	run->hang.restore = l->first + l->total;
+	store_relaxed(&run->seen.state, (uint32_t)GPU_RUN_BYPASS);
 	(void)add_relaxed(&all->counts.hung, 1u);
-	c->strikes = c->suspect == l->id ? c->strikes + 1 : 1;
-	c->suspect = l->id;
-	if (c->strikes == STRIKES && all->on_hung) {
+	run->hang.n_strikes = run->hang.clone_id == l->id ? run->hang.n_strikes + 1 : 1;
+	run->hang.clone_id = l->id;
+	if (run->hang.n_strikes == STRIKES_MAX && all->on_hung) {
 		all->on_hung(all->on_hung_arg, l->clone);
 	}
 }
@@ -225,82 +242,87 @@ static void on_hung(struct gpu_run *c)
 /* Watches the stream after the counter was taken: all further blocks leave. If the stream becomes
  * idle, its blocks were only slow, or another context had the device, and this is an ordinary
  * interruption. Launches of our own kernel show whether this context has the device. */
-static void watch(struct gpu_run *c, const struct gpu_queue *q, uint64_t now)
+static void watch(struct gpu_run *run, const struct gpu_queue *q, uint64_t now)
 {
-	const struct gpu_run_piece *front = &c->piece[c->p_tail % CHAIN_PIECES];
-	CUresult e = c->d->real->cuStreamQuery(q->stream);
+	const struct gpu_run_piece *front =
+		&run->pieces.piece[run->pieces.tail % GPU_RUN_PIECES_MAX];
+	CUresult e = run->device->real->cuStreamQuery(q->stream);
 
 	if (e == CUDA_SUCCESS) {
-		store_relaxed(&c->state, (uint32_t)CHAIN_BESIDE);
+		store_relaxed(&run->seen.state, (uint32_t)GPU_RUN_BYPASS);
 	} else if (e != CUDA_ERROR_NOT_READY) {
-		gpu_run_fail(c, e);
-	} else if (now - c->beat_ns < BEAT_NS) {
+		gpu_run_fail(run, e);
+	} else if (now - run->hang.beat_ns < HEARTBEAT_NS) {
 		return;
-	} else if (c->beats < BEATS || now - c->watch_ns < MAX(WATCH_NS, 4 * front->est_ns)) {
-		c->beats++;
-		c->beat_ns = now;
-		e = take(c, SPARE, 0);
+	} else if (run->hang.n_beats < HEARTBEATS_MIN ||
+		   now - run->hang.watch_ns < MAX(WATCH_MIN_NS, 4 * front->est_ns)) {
+		run->hang.n_beats++;
+		run->hang.beat_ns = now;
+		e = take(run, SPARE_OFFSET, 0);
 		if (e) {
-			gpu_run_fail(c, e);
+			gpu_run_fail(run, e);
 		}
 	} else {
-		on_hung(c);
+		declare_hung(run);
 	}
 }
 
 /* Restores the counter. Nothing of the run is on the device. */
-static void restore_counter(struct gpu_run *c)
+static void restore_counter(struct gpu_run *run)
 {
-	const struct cuabi_table *real = c->d->real;
-	CUresult e = real->cuMemsetD32Async(c->counter, c->put_back, 1, c->home->io);
+	const struct cuabi_table *real = run->device->real;
+	CUresult e = real->cuMemsetD32Async(run->line.counter, run->hang.restore, 1, run->home->io);
 
 	e = e ? e
-	      : real->cuMemsetD32Async(c->counter + PTX_BLOCK_READY, c->put_back, 1, c->home->io);
+	      : real->cuMemsetD32Async(run->line.counter + PTX_BLOCK_READY, run->hang.restore, 1,
+				       run->home->io);
 	if (e) {
-		gpu_run_fail(c, e);
+		gpu_run_fail(run, e);
 		return;
 	}
-	store_relaxed(&c->state, (uint32_t)CHAIN_BACK);
+	store_relaxed(&run->seen.state, (uint32_t)GPU_RUN_RESTORING);
 }
 
-static void finish_bypass(struct gpu_run *c)
+static void finish_bypass(struct gpu_run *run)
 {
-	if (!gpu_run_rewind(c, c->put_back)) {
-		gpu_run_fail(c, CUDA_ERROR_ILLEGAL_STATE);
+	if (!gpu_run_rewind(run, run->hang.restore)) {
+		gpu_run_fail(run, CUDA_ERROR_ILLEGAL_STATE);
 		return;
 	}
-	store_relaxed(&c->state, (uint32_t)CHAIN_RUN);
+	store_relaxed(&run->seen.state, (uint32_t)GPU_RUN_ACTIVE);
 	/* No piece will store these numbers. */
-	store_release(&c->newest, __atomic_load_n((const uint32_t *)c->done, __ATOMIC_ACQUIRE));
-	(void)sub_acqrel(&c->unput, 1u);
+	store_release(&run->seen.newest,
+		      __atomic_load_n((const uint32_t *)run->line.words, __ATOMIC_ACQUIRE));
+	(void)sub_acqrel(&run->seen.n_pending, 1u);
 }
 
-void gpu_run_bypass_step(struct gpu_run *c, const struct gpu_queue *q, uint64_t now)
+void gpu_run_bypass_step(struct gpu_run *run, const struct gpu_queue *q, uint64_t now)
 {
-	const struct cuabi_table *real = c->d->real;
-	uint32_t state = load_relaxed(&c->state);
-	CUresult e = real->cuStreamQuery(state == CHAIN_BACK ? c->home->io : c->home->beside);
+	const struct cuabi_table *real = run->device->real;
+	uint32_t state = load_relaxed(&run->seen.state);
+	CUresult e = real->cuStreamQuery(state == GPU_RUN_RESTORING ? run->home->io
+								    : run->home->bypass.stream);
 
-	if (e == CUDA_SUCCESS && state == CHAIN_BESIDE) {
+	if (e == CUDA_SUCCESS && state == GPU_RUN_BYPASS) {
 		e = real->cuStreamQuery(q->stream);
 	}
 	if (e == CUDA_ERROR_NOT_READY) {
 		return;
 	}
 	if (e) {
-		gpu_run_fail(c, e);
-	} else if (state == CHAIN_TAKE) {
-		counter_taken(c, now);
-	} else if (state == CHAIN_WATCH) {
-		watch(c, q, now);
-	} else if (state == CHAIN_BESIDE) {
-		restore_counter(c);
+		gpu_run_fail(run, e);
+	} else if (state == GPU_RUN_TAKING) {
+		counter_taken(run, now);
+	} else if (state == GPU_RUN_WATCHING) {
+		watch(run, q, now);
+	} else if (state == GPU_RUN_BYPASS) {
+		restore_counter(run);
 	} else {
-		finish_bypass(c);
+		finish_bypass(run);
 	}
 }
 
-void gpu_run_on_hung(struct gpu_device *d, void (*f)(void *arg, CUfunction twin), void *arg)
+void gpu_run_on_hung(struct gpu_device *d, void (*f)(void *arg, CUfunction clone), void *arg)
 {
 	struct gpu_runs *all = gpu_runs_of(d);
 

@@ -1,8 +1,8 @@
-/* Where chains have their words: for each context slabs of device memory (ticket counters, and
- * behind all of them how far launches are: PTX_BLOCK_READY) and of pinned host memory (how far the
- * chain is), a line of each for one chain. A line that comes back is used again where its counter
- * stands, so nothing is ever reset. */
-#include "gpu/cuda/gpu_run_submit_int.h"
+/* Memory for the words of runs. A context has slabs of device memory (ticket counters, and at
+ * PTX_BLOCK_READY behind them the words that say how far launches are) and of pinned host memory
+ * (how far the run is); each run has one line of both. A returned line is reused at its counter's
+ * value, so no word is ever reset. */
+#include "gpu/cuda/gpu_run_memory_int.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,11 +10,12 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "gpu/cuda/gpu_run_int.h"
 #include "gpu/flag.h"
 
 /* Close before the 32-bit wrap, so that every process exercises it. */
 #define FIRST_TICKET 0xffffe000u
-#define SLAB_BYTES (CHAIN_LINE * CHAIN_LINES)
+#define SLAB_BYTES (GPU_RUN_LINE_BYTES * GPU_RUN_LINES)
 #define SET_NS 20000000u
 #define SET_POLL_NS 20000u
 _Static_assert(SLAB_BYTES == PTX_BLOCK_READY, "the second half of the device's memory");
@@ -97,7 +98,7 @@ static CUresult allocate_slab(struct gpu_device *d, CUstream stream, struct gpu_
 		return e;
 	}
 	memset(host, 0, SLAB_BYTES);
-	for (unsigned i = 0; i < CHAIN_LINES; i++) {
+	for (unsigned i = 0; i < GPU_RUN_LINES; i++) {
 		s->last[i].ticket = FIRST_TICKET;
 	}
 	s->host = host;
@@ -129,15 +130,15 @@ static CUresult slab_state(struct gpu_device *d, struct gpu_run_context *x)
 {
 	CUresult e = d->real->cuStreamQuery(x->io), ran;
 
-	if (e || !x->taking) {
+	if (e || !x->bypass.take_pending) {
 		return e;
 	}
-	ran = d->real->cuStreamQuery(x->beside);
+	ran = d->real->cuStreamQuery(x->bypass.stream);
 	if (ran == CUDA_ERROR_NOT_READY) {
 		return ran;
 	}
-	x->take = ran ? NULL : x->taking;
-	x->taking = NULL;
+	x->bypass.take = ran ? NULL : x->bypass.take_pending;
+	x->bypass.take_pending = NULL;
 	return CUDA_SUCCESS;
 }
 
@@ -168,7 +169,7 @@ static CUresult slab_with_room(struct gpu_device *d, struct gpu_run_context *x,
 	struct gpu_run_slab *s;
 	CUresult e;
 
-	for (s = x->slabs; s && !s->n_free && s->n == CHAIN_LINES; s = s->next) {
+	for (s = x->slabs; s && !s->n_free && s->n == GPU_RUN_LINES; s = s->next) {
 	}
 	if (s) {
 		*ret = s;
@@ -213,35 +214,37 @@ void gpu_run_prepare(struct gpu_device *d, const struct gpu_queue *q)
 	gpu_scope_leave(d, &scope);
 }
 
-CUresult gpu_run_line_take(struct gpu_run *c)
+CUresult gpu_run_line_take(struct gpu_run *run)
 {
-	struct gpu_runs *all = c->d->runs;
+	struct gpu_runs *all = run->device->runs;
 	struct gpu_run_slab *s = NULL;
 	CUresult e;
 
 	pthread_mutex_lock(&all->lock);
-	e = slab_with_room(c->d, c->home, &s);
+	e = slab_with_room(run->device, run->home, &s);
 	if (!e) {
-		c->slab = s;
-		c->line = s->n_free ? s->free[--s->n_free] : s->n++;
-		c->counter = s->counters + (uint64_t)c->line * CHAIN_LINE;
-		c->done_device = s->done + (uint64_t)c->line * CHAIN_LINE;
-		c->done = (volatile uint32_t *)(void *)(s->host + (size_t)c->line * CHAIN_LINE);
-		c->ticket = s->last[c->line].ticket;
-		c->number = s->last[c->line].number;
+		run->line.slab = s;
+		run->line.index = s->n_free ? s->free[--s->n_free] : s->n++;
+		run->line.counter = s->counters + (uint64_t)run->line.index * GPU_RUN_LINE_BYTES;
+		run->line.words_device = s->done + (uint64_t)run->line.index * GPU_RUN_LINE_BYTES;
+		run->line.words =
+			(volatile uint32_t *)(void *)(s->host +
+						      (size_t)run->line.index * GPU_RUN_LINE_BYTES);
+		run->list.ticket = s->last[run->line.index].ticket;
+		run->pieces.number = s->last[run->line.index].number;
 	}
 	pthread_mutex_unlock(&all->lock);
 	return e;
 }
 
-void gpu_run_line_return(struct gpu_run *c)
+void gpu_run_line_return(struct gpu_run *run)
 {
-	struct gpu_runs *all = c->d->runs;
+	struct gpu_runs *all = run->device->runs;
 
 	pthread_mutex_lock(&all->lock);
-	c->slab->last[c->line].ticket = c->ticket;
-	c->slab->last[c->line].number = c->number;
-	c->slab->free[c->slab->n_free++] = (uint16_t)c->line;
+	run->line.slab->last[run->line.index].ticket = run->list.ticket;
+	run->line.slab->last[run->line.index].number = run->pieces.number;
+	run->line.slab->free[run->line.slab->n_free++] = (uint16_t)run->line.index;
 	pthread_mutex_unlock(&all->lock);
 }
 
@@ -258,8 +261,8 @@ static void forget_context(struct gpu_run_context *x)
 	store_relaxed(&x->leases, UINT64_C(0));
 	store_relaxed(&x->groups, 0u);
 	store_relaxed(&x->out, 0u);
-	x->io = x->beside = NULL;
-	x->take = x->taking = NULL;
+	x->io = x->bypass.stream = NULL;
+	x->bypass.take = x->bypass.take_pending = NULL;
 	x->ctx = NULL;
 }
 

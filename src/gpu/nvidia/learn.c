@@ -11,6 +11,7 @@
 
 #include "base/atomic.h"
 #include "base/compiler.h"
+#include "gpu/control.h"
 #include "gpu/rm.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -304,7 +305,7 @@ void gpu_learn_slice(uint32_t root, uint32_t object, uint32_t slice_us)
 	pthread_mutex_unlock(&lock);
 }
 
-uint32_t learn_generation(void)
+uint32_t gpu_learn_generation(void)
 {
 	return load_acquire(&generation);
 }

@@ -5,38 +5,10 @@
 #include <errno.h>
 #include <string.h>
 
+#include "ptx/pass.h"
+
 #define STEM "gbpf"
 #define NUMBER_MAX 99999999u
-
-const char *proto_block_why_text(enum proto_block_why why)
-{
-	static const char *const texts[PROTO_BLOCK_WHYS] = {
-		[PROTO_BLOCK_UNKNOWN] = "not looked at",
-		[PROTO_BLOCK_OK] = "block level",
-		[PROTO_BLOCK_NO_PTX] = "no PTX for this device",
-		[PROTO_BLOCK_UNREADABLE] = "its PTX cannot be read",
-		[PROTO_BLOCK_CLUSTER] = "uses clusters of blocks",
-		[PROTO_BLOCK_DEPENDENT] = "uses griddepcontrol",
-		[PROTO_BLOCK_GRID_ID] = "reads %gridid, %envreg or the like",
-		[PROTO_BLOCK_DEVICE_RUNTIME] = "uses the device runtime",
-		[PROTO_BLOCK_CALL] = "calls, through a pointer, code that may know its block",
-		[PROTO_BLOCK_EXTERN] = "calls a function of another module",
-		[PROTO_BLOCK_PARAMETERS] = "no room behind its parameters",
-		[PROTO_BLOCK_SHARED] = "no room in shared memory, or reads its size",
-		[PROTO_BLOCK_OCCUPANCY] = "fewer blocks would be resident",
-		[PROTO_BLOCK_COOPERATIVE] = "cooperative launch",
-		[PROTO_BLOCK_ATTRIBUTE] = "a launch attribute",
-		[PROTO_BLOCK_CAPTURE] = "in a graph",
-		[PROTO_BLOCK_HUNG] = "waited for later blocks",
-		[PTX_BLOCK_SHORT] = "too short",
-		[PROTO_BLOCK_REJECTED] = "the driver did not take the rewritten module",
-		[PROTO_BLOCK_CLASS] = "of class latency when it was loaded",
-		[PROTO_BLOCK_SOURCE] = "uses something that is not known",
-		[PROTO_BLOCK_NATIVE] = "machine code kept: PTX is older or long (GBPF_BLOCK=1)",
-	};
-
-	return (unsigned)why < PROTO_BLOCK_WHYS ? texts[why] : texts[PROTO_BLOCK_UNKNOWN];
-}
 
 static int add_function(struct ptx_block_work *p, struct ptx_function *f)
 {
@@ -335,3 +307,34 @@ int ptx_block_run(struct ptx_module *m, const struct ptx_block_entry **ret, uint
 	}
 	return err;
 }
+
+/* ---- as one of the passes ---- */
+
+/* Entries that the pass cannot rewrite get a reason, so it applies to every module with a function.
+ */
+static bool may_apply(const struct ptx_module *m)
+{
+	ptx_each (&m->items, it) {
+		if (it->kind == PTX_FUNCTION) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static int run_pass(struct ptx_module *m, struct ptx_pass_results *ret, struct report *r)
+{
+	return ptx_block_run(m, &ret->block, &ret->n_block, r);
+}
+
+static const char *reason_text(unsigned reason)
+{
+	return proto_block_why_text((enum proto_block_why)reason);
+}
+
+const struct ptx_pass ptx_block_pass = {
+	.name = "block",
+	.may_apply = may_apply,
+	.run = run_pass,
+	.reason_text = reason_text,
+};

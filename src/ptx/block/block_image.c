@@ -11,8 +11,9 @@
 #include "base/strmap.h"
 #include "ptx/block_mark.h"
 #include "ptx/block/block_pick.h"
+#include "ptx/pass.h"
 
-/* Images that nobody has open are kept up to this; the one closed first goes first. */
+/* cached images that are not open; the one closed first is freed first */
 #define IDLE_MAX 64u
 #define IDLE_BYTES_MAX ((size_t)32 << 20)
 
@@ -231,6 +232,7 @@ static int rewrite(struct kept **ret, const struct ptx_block_pick *pick, const c
 		   struct report *r)
 {
 	const struct ptx_block_entry *entries = NULL;
+	struct ptx_pass_results results = { 0 };
 	struct ptx_item **originals = NULL;
 	struct ptx_module *m = NULL;
 	struct buf text;
@@ -248,7 +250,9 @@ static int rewrite(struct kept **ret, const struct ptx_block_pick *pick, const c
 	}
 	if (err == 0 && !marked) {
 		originals = items_of(m, &n_originals);
-		err = originals ? ptx_block_run(m, &entries, &n, r) : -ENOMEM;
+		err = originals ? ptx_passes_run(m, &results, r) : -ENOMEM;
+		entries = results.block;
+		n = results.n_block;
 	}
 	if (err == 0 && !marked && any_clone(entries, n)) {
 		err = print_behind(&text, pick, m, originals, n_originals);

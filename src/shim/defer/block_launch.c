@@ -171,13 +171,14 @@ bool shim_block_attributes_ok(const CUlaunchConfig *config)
  * and shim_pending(). */
 static void note_unfinished(struct shim_queue *q)
 {
-	uint32_t n = add_relaxed(&q->launches, 2u) | 1u, old = load_relaxed(&q->unfinished);
+	uint32_t n = add_relaxed(&q->block.launches, 2u) | 1u,
+		 old = load_relaxed(&q->block.unfinished);
 
-	if (old && cas_acqrel(&q->unfinished, &old, n)) {
+	if (old && cas_acqrel(&q->block.unfinished, &old, n)) {
 		return;
 	}
 	add_acqrel(&shim.deferred, 1);
-	if (xchg_acqrel(&q->unfinished, n)) {
+	if (xchg_acqrel(&q->block.unfinished, n)) {
 		sub_acqrel(&shim.deferred, 1);
 	}
 }
@@ -199,7 +200,7 @@ CUresult shim_block_launch(struct shim_queue *q, const struct shim_block_call *b
 	if (!pack(b, params)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	if (unlikely(!load_relaxed(&q->prepared))) { /* a deferred launch comes here first;
+	if (unlikely(!load_relaxed(&q->block.prepared))) { /* a deferred launch comes here first;
 							      takes up to 20 ms */
 		shim_block_prepare_queue(q);
 	}
@@ -216,14 +217,14 @@ CUresult shim_block_launch(struct shim_queue *q, const struct shim_block_call *b
 
 uint32_t shim_block_unfinished(const struct gpu_queue *dev)
 {
-	return load_acquire(&container_of(dev, const struct shim_queue, dev)->unfinished);
+	return load_acquire(&container_of(dev, const struct shim_queue, dev)->block.unfinished);
 }
 
 void shim_block_finished(struct gpu_queue *dev, uint32_t seen)
 {
 	struct shim_queue *q = container_of(dev, struct shim_queue, dev);
 
-	if (seen && cas_acqrel(&q->unfinished, &seen, 0u)) {
+	if (seen && cas_acqrel(&q->block.unfinished, &seen, 0u)) {
 		sub_acqrel(&shim.deferred, 1);
 	}
 }
@@ -234,7 +235,7 @@ void shim_block_close(struct shim_queue *q)
 	if (q->dev.run) {
 		gpu_run_close(shim_device_gpu(), &q->dev);
 	}
-	if (xchg_acqrel(&q->unfinished, 0u)) {
+	if (xchg_acqrel(&q->block.unfinished, 0u)) {
 		sub_acqrel(&shim.deferred, 1);
 	}
 }
@@ -341,7 +342,7 @@ void shim_block_prepare_queue(struct shim_queue *q)
 		shim_real.cuCtxPopCurrent_v2(&popped);
 	}
 	/* Set last: otherwise another thread's launch would create it while it holds its queue. */
-	store_relaxed(&q->prepared, true);
+	store_relaxed(&q->block.prepared, true);
 }
 
 void shim_block_context_end(CUcontext ctx)

@@ -2,7 +2,8 @@
 #ifndef GBPF_SHIM_DEFER_CALL_COPY_H
 #define GBPF_SHIM_DEFER_CALL_COPY_H
 
-#include "shim/entry/gate.h"
+#include "shim/defer/block_launch.h"
+#include "shim/gated_call.h"
 #include "shim/object/stream_queue.h"
 
 /* Copies the call and hands the copy to the scheduler, behind the calls that the queue has deferred

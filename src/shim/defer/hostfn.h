@@ -3,7 +3,7 @@
 #ifndef GBPF_SHIM_DEFER_HOSTFN_H
 #define GBPF_SHIM_DEFER_HOSTFN_H
 
-#include "shim/entry/gate.h"
+#include "shim/gated_call.h"
 
 struct shim_hostfn;
 

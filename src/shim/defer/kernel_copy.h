@@ -4,7 +4,7 @@
 
 #include "shim/defer/block_launch.h"
 #include "shim/object/event_uses.h"
-#include "shim/entry/gate.h"
+#include "shim/gated_call.h"
 
 struct shim_deferred_call {
 	struct sched_call call; /* must be first: the scheduler passes this */

@@ -3,6 +3,7 @@
  * themselves. */
 #include "shim/defer/wait.h"
 
+#include "cuabi/api.h"
 #include "shim/capture_state.h"
 
 #define MAX_SIBLINGS 128u

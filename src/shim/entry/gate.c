@@ -48,36 +48,6 @@ static NOINLINE bool behind_siblings(struct shim_queue *q)
 
 /* A synchronous peer copy waits for all work on both devices, not only for the work of its own
  * stream. */
-static NOINLINE bool deferred_behind_siblings(struct shim_queue *q, const struct shim_call *c,
-					      uint64_t *a, struct sched_launch *l,
-					      const struct shim_block_call *b)
-{
-	if (!behind_siblings(q)) {
-		return false;
-	}
-	sched_defer_unasked(q->sched, l);
-	if (l->may_hold && shim_call_defer(q, c, a, l, b)) {
-		return true;
-	}
-	shim_wait_drain_siblings(q);
-	return false;
-}
-
-/* The scheduler wants a launch later. True: it has a copy; false: it goes now, after what is before
- * it. */
-static NOINLINE bool deferred(struct shim_queue *q, const struct shim_call *c, uint64_t *a,
-			      struct sched_launch *l, const struct shim_block_call *b)
-{
-	if (shim_call_defer(q, c, a, l, b)) {
-		return true;
-	}
-	shim_wait_drain(q);
-	l->may_hold = false;
-	(void)sched_submit(q->sched, l);
-	return false;
-}
-
-/* Peers are waited for with all their work: the call's own stream says nothing of theirs. */
 static bool is_peer_copy(const struct shim_call *c)
 {
 	switch (c->index) {
@@ -91,83 +61,95 @@ static bool is_peer_copy(const struct shim_call *c)
 	}
 }
 
-/* At block level. Between sched_submit and sched_submitted the queue is this thread's. */
-static NOINLINE CUresult submit_block(struct shim_queue *q, const struct shim_call *c, uint64_t *a,
-				      struct sched_launch *l, const struct shim_block_call *b)
+/* Handles SCHED_DEFER. Returns true if a copy of the launch is deferred; false if the work that it
+ * is ordered behind has been drained instead, so that it can begin again. */
+static NOINLINE bool deferred(struct shim_queue *q, const struct shim_call *c, uint64_t *a,
+			      struct sched_launch *l, const struct shim_block_call *b, bool capture)
 {
-	CUresult r = shim_block_launch(q, b, l);
-	if (r == CUDA_ERROR_NOT_SUPPORTED) {
-		r = c->run(a);
-	} else if (r != CUDA_SUCCESS) { /* what the driver says of f counts */
-		sched_submitted(q->sched, l, false);
+	/* During a capture no launch is held, but a launch behind deferred calls can be deferred on
+	 * a stream that the agent can name. */
+	bool may_defer = capture ? q->kind == SHIM_QUEUE_CREATED : l->may_hold;
+
+	if (may_defer && shim_call_defer(q, c, a, l, capture ? NULL : b)) {
+		return true;
+	}
+	if (l->behind) {
+		l->behind = false;
+		shim_wait_drain_siblings(q);
+		if (l->may_hold) { /* the policy has not been asked about it yet */
+			return false;
+		}
+	}
+	shim_wait_drain(q);
+	l->may_hold = false;
+	return false;
+}
+
+/* Launches the preemptible clone. Returns false if the driver refuses it: the ticket is aborted,
+ * and the launch begins again without the block level, so that the caller gets the driver's answer
+ * for the kernel itself. */
+static NOINLINE bool launched_clone(struct sched_ticket *ticket, struct shim_queue *q,
+				    const struct shim_call *c, uint64_t *a, struct sched_launch *l,
+				    const struct shim_block_call *b, CUresult *ret)
+{
+	*ret = shim_block_launch(q, b, l);
+	if (*ret == CUDA_ERROR_NOT_SUPPORTED) { /* the queue has no unfinished run */
+		*ret = c->run(a);
+	} else if (*ret != CUDA_SUCCESS) {
+		sched_ticket_abort(ticket);
 		shim_wait_drain(q);
 		l->may_hold = l->block_ok = false;
-		(void)sched_submit(q->sched, l);
-		r = c->run(a);
+		return false;
 	}
-	sched_submitted(q->sched, l, r == CUDA_SUCCESS);
-	return r;
+	return true;
 }
 
 /* Submits a launch on a queue: the only function that begins and ends tickets. Each answer except
  * SCHED_GO changes the launch's properties and makes it begin again, at most once for each reason.
  */
 static CUresult submit(struct shim_thread *t, struct shim_queue *q, const struct shim_call *c,
-		       uint64_t *a, struct sched_launch *l, const struct shim_block_call *b)
+		       uint64_t *a, struct sched_launch *l, const struct shim_block_call *b,
+		       bool capture)
 {
+	struct sched_ticket ticket;
 	CUresult r;
 
 	/* During a capture a launch is counted but not held, since the capturing thread may wait
 	 * for it. */
-	l->may_hold = !t->host_function;
+	l->may_hold = !t->host_function && !capture;
 	l->block_ok = l->block_ok && l->may_hold && !q->owner;
-	if (unlikely(c->blocking) && is_peer_copy(c) && shim_pending()) {
-		shim_drain_all();
+	l->unprepared = l->block_ok && !load_relaxed(&q->block.prepared);
+	if (unlikely(shim_pending())) {
+		if (c->blocking && !capture && is_peer_copy(c)) {
+			shim_drain_all();
+		}
+		l->behind = behind_siblings(q) || (capture && sched_queue_deferred(q->sched));
 	}
-	if (unlikely(shim_pending()) && deferred_behind_siblings(q, c, a, l, b)) {
-		return CUDA_SUCCESS;
-	}
-	if (unlikely(sched_submit(q->sched, l) == SCHED_DEFER) && deferred(q, c, a, l, b)) {
-		return CUDA_SUCCESS;
-	}
-	if (l->block_ok && l->level == GBPF_LEVEL_BLOCK && unlikely(!load_relaxed(&q->prepared))) {
-		/* The first: what chains need is made with nothing held, and it is asked anew. */
-		sched_submitted(q->sched, l, false);
-		shim_block_prepare_queue(q);
-		if (sched_submit(q->sched, l) == SCHED_DEFER && deferred(q, c, a, l, b)) {
+	for (;;) {
+		enum sched_answer answer = sched_ticket_begin(&ticket, q->sched, l);
+
+		if (likely(answer == SCHED_GO)) {
+			r = c->run(a);
+			break;
+		}
+		if (answer == SCHED_GO_BLOCK && launched_clone(&ticket, q, c, a, l, b, &r)) {
+			break;
+		}
+		if (answer == SCHED_PREPARE) {
+			l->unprepared = false;
+			shim_block_prepare_queue(q);
+		} else if (answer == SCHED_DEFER && deferred(q, c, a, l, b, capture)) {
 			return CUDA_SUCCESS;
 		}
 	}
-	if (l->block_ok && l->level == GBPF_LEVEL_BLOCK) {
-		return submit_block(q, c, a, l, b);
-	}
-	r = c->run(a);
-	sched_submitted(q->sched, l, r == CUDA_SUCCESS);
-	if (unlikely(c->drains) && r == CUDA_SUCCESS) {
-		sched_synced(shim.sched, q->sched);
-	}
-	return r;
-}
-
-/* Another stream captures. Counted, but not held: the capturing thread may wait for this one. */
-static NOINLINE CUresult submit_beside_capture(struct shim_queue *q, const struct shim_call *c,
-					       uint64_t *a, struct sched_launch *l)
-{
-	CUresult r;
-
-	l->may_hold = l->block_ok = false;
-	if (shim_pending()) {
-		bool later = behind_siblings(q) || sched_queue_deferred(q->sched);
-
-		if (later && q->kind == SHIM_QUEUE_CREATED && shim_call_defer(q, c, a, l, NULL)) {
-			return CUDA_SUCCESS;
+	if (likely(r == CUDA_SUCCESS)) {
+		sched_ticket_commit(&ticket);
+		if (unlikely(c->drains)) {
+			sched_synced(shim.sched, q->sched);
 		}
-		shim_wait_drain_siblings(q);
-		shim_wait_drain(q);
+	} else {
+		sched_ticket_abort(&ticket);
 	}
-	(void)sched_submit(q->sched, l);
-	r = c->run(a);
-	sched_submitted(q->sched, l, r == CUDA_SUCCESS);
 	return r;
 }
 
@@ -184,7 +166,7 @@ CUresult shim_gate_submit(const struct shim_call *c, uint64_t *a, struct sched_l
 	if (!q) {
 		return c->run(a);
 	}
-	return shim_capture_any() ? submit_beside_capture(q, c, a, l) : submit(t, q, c, a, l, b);
+	return submit(t, q, c, a, l, b, shim_capture_any());
 }
 
 CUresult shim_gate_launch(const struct shim_call *c, uint64_t *a, uint64_t bytes)

@@ -60,7 +60,7 @@ static void on_fork_child(void)
 	shim_capture_forget();
 	shim_green_forget();
 	shim_interprocess_forget();
-	graph_forget();
+	shim_graph_forget();
 	shim_session_abandon(&session);
 }
 
@@ -94,7 +94,8 @@ static CUresult explain(int err)
 	}
 	if (is_set("GBPF_STRICT")) {
 		fprintf(stderr,
-			"gbpf: cannot connect to gbpfd, which GBPF_STRICT requires: %s; start ",
+			"gbpf: cannot connect to gbpfd, which GBPF_STRICT requires: %s; start "
+			"gbpfd\n",
 			strerror(-err));
 		return CUDA_ERROR_SYSTEM_NOT_READY;
 	}

@@ -2,13 +2,14 @@
  * scheduler is asked for each in turn, and the call is made when all may start. It is never
  * deferred, since its streams belong to several devices. */
 #include "shim/capture_state.h"
+#include "shim/entry/gate.h"
 #include "shim/object/kernel_handle.h"
 #include "shim/defer/wait.h"
 
 #define MAX_LAUNCHES 16u
 
 static void ask(struct shim_thread *t, struct shim_queue *q, const CUDA_LAUNCH_PARAMS *p,
-		struct sched_launch *l)
+		struct sched_launch *l, struct sched_ticket *ticket)
 {
 	shim_gate_record_init(l, GBPF_KIND_KERNEL);
 	l->flags = GBPF_F_COOPERATIVE;
@@ -17,14 +18,15 @@ static void ask(struct shim_thread *t, struct shim_queue *q, const CUDA_LAUNCH_P
 	l->threads = p->blockDimX * p->blockDimY * p->blockDimZ;
 	l->smem_bytes = p->sharedMemBytes;
 	l->may_hold = !t->host_function;
-	if (sched_submit(q->sched, l) == SCHED_DEFER) { /* it cannot be copied */
+	if (sched_ticket_begin(ticket, q->sched, l) == SCHED_DEFER) { /* it cannot be copied */
 		l->may_hold = false;
-		(void)sched_submit(q->sched, l);
+		(void)sched_ticket_begin(ticket, q->sched, l);
 	}
 }
 
 CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned n, unsigned flags)
 {
+	struct sched_ticket ticket[MAX_LAUNCHES];
 	struct sched_launch l[MAX_LAUNCHES];
 	struct shim_queue *q[MAX_LAUNCHES];
 	struct shim_thread *t;
@@ -40,13 +42,15 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned
 	for (unsigned i = 0; i < n; i++) {
 		q[i] = shim_queue_of(t, list[i].hStream, false);
 		if (q[i]) {
-			ask(t, q[i], &list[i], &l[i]);
+			ask(t, q[i], &list[i], &l[i], &ticket[i]);
 		}
 	}
 	r = shim_real.cuLaunchCooperativeKernelMultiDevice(list, n, flags);
 	for (unsigned i = 0; i < n; i++) {
-		if (q[i]) {
-			sched_submitted(q[i]->sched, &l[i], r == CUDA_SUCCESS);
+		if (q[i] && r == CUDA_SUCCESS) {
+			sched_ticket_commit(&ticket[i]);
+		} else if (q[i]) {
+			sched_ticket_abort(&ticket[i]);
 		}
 	}
 	return r;

@@ -1,60 +1,12 @@
-/* Entries that begin and end captures, and what others ask about them. */
-#include "shim/capture_state.h"
-
-#include <pthread.h>
-
+/* Entry points that begin and end stream captures. */
 #include "cuabi/api.h"
+#include "shim/capture_state.h"
 #include "shim/defer/wait.h"
 
-bool shim_capture_has(CUstream stream, bool per_thread)
-{
-	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-	CUresult r = per_thread ? shim_real.cuStreamIsCapturing_ptsz(stream, &status)
-				: shim_real.cuStreamIsCapturing(stream, &status);
-
-	return r != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
-CUstreamCaptureMode shim_capture_exempt(void)
-{
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-
-	return shim_real.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS
-		       ? mode
-		       : CU_STREAM_CAPTURE_MODE_GLOBAL;
-}
-
-void shim_capture_restore(CUstreamCaptureMode before)
-{
-	shim_real.cuThreadExchangeStreamCaptureMode(&before);
-}
-
-/* Who begins goes first: threads that help may hold it one after the other without a pause. */
-static pthread_rwlock_t beginning = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
-
-void shim_capture_lock(void)
-{
-	pthread_rwlock_rdlock(&beginning);
-}
-
-bool shim_capture_trylock(void)
-{
-	return pthread_rwlock_tryrdlock(&beginning) == 0;
-}
-
-void shim_capture_unlock(void)
-{
-	pthread_rwlock_unlock(&beginning);
-}
-
-void shim_capture_forget(void)
-{
-	pthread_rwlock_init(&beginning, NULL);
-}
-
-/* What the stream still keeps back would be issued into the capture, and what the default stream
- * does would spoil that of a stream that is ordered with it. Nothing else is in the way. Counted
- * from before that, so that no call of another thread falls between. */
+/* Drains the stream's deferred calls, which would otherwise be submitted into the capture, and
+ * those of its siblings: work on the default stream would invalidate the capture of a stream that
+ * is ordered with it. Other queues do not matter. The caller has incremented shim.captures before,
+ * so that a concurrent call of another thread sees the capture. */
 static void drain_for(CUstream stream, bool per_thread)
 {
 	struct shim_thread *t = shim_thread_self();
@@ -74,12 +26,12 @@ static void begin(CUstream stream, bool per_thread)
 	if (unlikely(shim_pending())) {
 		drain_for(stream, per_thread);
 	}
-	pthread_rwlock_wrlock(&beginning);
+	shim_capture_begin_lock();
 }
 
 static CUresult begun(CUresult r)
 {
-	pthread_rwlock_unlock(&beginning);
+	shim_capture_begin_unlock();
 	if (r != CUDA_SUCCESS) {
 		sub_acqrel(&shim.captures, 1);
 	}

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/strmap.h"
+#include "shim/object/handle_set.h"
 #include "shim/object/loaded_image.h"
 #include "shim/object/kernel_handle.h"
 

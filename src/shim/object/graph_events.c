@@ -2,65 +2,24 @@
  * instantiation. */
 #include "shim/object/graph_events.h"
 
-#include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 
-#include "base/strmap.h"
-#include "cuabi/api.h"
-#include "shim/object/event_uses.h"
-#include "shim/object/kernel_handle.h"
+#include "shim/object/handle_set.h"
+#include "shim/shim.h"
 
 #define MAX_NODES (1u << 20)
 #define MAX_NESTING 8u
-#define MAX_GRAPHS 65536u
 
-static pthread_mutex_t graphs_mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct strmap graphs; /* graphs_mutex; those with events: handle in hexadecimal > itself */
-static uint32_t n_graphs;    /* atomic */
-static uint32_t any;
+static struct shim_handle_set with_events = SHIM_HANDLE_SET_INIT;
 
 bool shim_graph_has_events(CUgraphExec exec)
 {
-	bool found;
-
-	if (likely(!load_acquire(&n_graphs))) {
-		return false;
-	}
-	pthread_mutex_lock(&graphs_mutex);
-	found = load_relaxed(&any) || strmap_get(&graphs, shim_handle_key(exec).text);
-	pthread_mutex_unlock(&graphs_mutex);
-	return found;
+	return shim_handle_set_has(&with_events, exec);
 }
 
-static void remember(CUgraphExec exec)
+void shim_graph_forget(void)
 {
-	int err;
-
-	pthread_mutex_lock(&graphs_mutex);
-	err = graphs.live < MAX_GRAPHS ? strmap_add(&graphs, shim_handle_key(exec).text, exec)
-				       : -ENOMEM;
-	if (err && err != -EEXIST) {
-		store_relaxed(&any, 1u);
-	}
-	store_release(&n_graphs, (uint32_t)graphs.live + load_relaxed(&any));
-	pthread_mutex_unlock(&graphs_mutex);
-}
-
-static void forget(CUgraphExec exec)
-{
-	if (likely(!load_acquire(&n_graphs))) {
-		return;
-	}
-	pthread_mutex_lock(&graphs_mutex);
-	(void)strmap_del(&graphs, shim_handle_key(exec).text);
-	store_release(&n_graphs, (uint32_t)graphs.live + load_relaxed(&any));
-	pthread_mutex_unlock(&graphs_mutex);
-}
-
-void graph_forget(void)
-{
-	pthread_mutex_init(&graphs_mutex, NULL);
+	shim_handle_set_after_fork(&with_events);
 }
 
 static bool has_events(CUgraph g, unsigned depth);
@@ -106,59 +65,16 @@ static bool has_events(CUgraph g, unsigned depth)
 	return found;
 }
 
-static CUresult ready(CUresult r, const CUgraphExec *exec, CUgraph g)
+void shim_graph_instantiated(CUgraphExec exec, CUgraph g)
 {
-	if (r != CUDA_SUCCESS || !exec || !shim_attached()) {
-		return r;
-	}
 	if (has_events(g, 0)) {
-		remember(*exec);
-	} else { /* of a context that has ended there may have been another with that handle */
-		forget(*exec);
+		shim_handle_set_add(&with_events, exec);
+	} else { /* a destroyed context may have had another graph with that handle */
+		shim_handle_set_remove(&with_events, exec);
 	}
-	return r;
 }
 
-CUresult cuGraphInstantiate(CUgraphExec *ret, CUgraph g, CUgraphNode *node, char *log, size_t bytes)
+void shim_graph_destroyed(CUgraphExec exec)
 {
-	return ready(shim_real.cuGraphInstantiate(ret, g, node, log, bytes), ret, g);
-}
-
-CUresult cuGraphInstantiate_v2(CUgraphExec *ret, CUgraph g, CUgraphNode *node, char *log,
-			       size_t bytes)
-{
-	return ready(shim_real.cuGraphInstantiate_v2(ret, g, node, log, bytes), ret, g);
-}
-
-CUresult cuGraphInstantiateWithFlags(CUgraphExec *ret, CUgraph g, unsigned long long flags)
-{
-	return ready(shim_real.cuGraphInstantiateWithFlags(ret, g, flags), ret, g);
-}
-
-CUresult cuGraphInstantiateWithParams(CUgraphExec *ret, CUgraph g, CUDA_GRAPH_INSTANTIATE_PARAMS *p)
-{
-	return ready(shim_real.cuGraphInstantiateWithParams(ret, g, p), ret, g);
-}
-
-CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *ret, CUgraph g,
-					   CUDA_GRAPH_INSTANTIATE_PARAMS *p)
-{
-	return ready(shim_real.cuGraphInstantiateWithParams_ptsz(ret, g, p), ret, g);
-}
-
-void shim_graph_drain(CUgraphExec exec)
-{
-	shim_event_drain((CUevent)(void *)exec, SHIM_EVENT_AWAIT, NULL);
-}
-
-CUresult cuGraphExecDestroy(CUgraphExec exec)
-{
-	if (unlikely(shim_pending())) {
-		if (shim_event_defer_graph_destroy(exec)) {
-			return CUDA_SUCCESS;
-		}
-		shim_graph_drain(exec);
-	}
-	forget(exec);
-	return shim_real.cuGraphExecDestroy(exec);
+	shim_handle_set_remove(&with_events, exec);
 }

@@ -5,16 +5,16 @@
 #include <stdbool.h>
 
 #include "cuabi/types.h"
-#include "shim/shim.h"
 
-/* The graph has such nodes: launched, it may record an event that kept calls mean as it was, or
- * wait for one whose record is kept; and it must not be kept itself, since programs ask for its
- * events. */
-bool shim_graph_has_events(CUgraphExec exec);
+/* Inspects the nodes of a newly instantiated graph. */
+void shim_graph_instantiated(CUgraphExec exec, CUgraph g);
 /* The graph is about to be destroyed. */
-void graph_forget(void);
-
-/* Something is kept: waits until no launch of that graph is, which is about to be changed. */
-void shim_graph_drain(CUgraphExec exec);
+void shim_graph_destroyed(CUgraphExec exec);
+/* Returns true if the graph has nodes that record or await events. Its launch may record an event
+ * that deferred calls mean in its previous state, or await one whose record is deferred. Such a
+ * launch must not be deferred itself either, since programs query its events. */
+bool shim_graph_has_events(CUgraphExec exec);
+/* In a child after fork. */
+void shim_graph_forget(void);
 
 #endif

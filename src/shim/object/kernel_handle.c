@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/strmap.h"
+#include "shim/object/handle_set.h"
 #include "shim/object/clone.h"
 
 #define MAX_NOTES 65536u

@@ -12,19 +12,6 @@
 static inline const struct shim_thread_kernel *shim_kernel_of(struct shim_thread *t,
 							      const void *handle, bool is_graph);
 
-/* A handle as the key of a table. */
-struct shim_handle_key {
-	char text[20];
-};
-
-static inline struct shim_handle_key shim_handle_key(const void *handle)
-{
-	struct shim_handle_key k;
-
-	snprintf(k.text, sizeof(k.text), "%llx", (unsigned long long)(uintptr_t)handle);
-	return k;
-}
-
 enum shim_kernel_kind {
 	SHIM_KERNEL_OF_MODULE,	/* a CUfunction; its owner is a module */
 	SHIM_KERNEL_OF_LIBRARY, /* a CUkernel; its owner is a library */

@@ -12,6 +12,7 @@
 
 #include "base/fd.h"
 #include "base/strmap.h"
+#include "shim/object/handle_set.h"
 #include "ptx/image.h"
 #include "shim/object/kernel_handle.h"
 #include "shim/shim.h"

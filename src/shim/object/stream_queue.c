@@ -100,7 +100,7 @@ static struct shim_queue *obtain(CUstream stream, enum shim_queue_kind kind, CUc
 	struct shim_queue *q;
 	int priority;
 
-	for (q = buckets[b]; q; q = q->next) {
+	for (q = buckets[b]; q; q = q->table.next) {
 		if (q->dev.stream == stream && q->owner == owner && (!ctx || q->dev.ctx == ctx)) {
 			return q;
 		}
@@ -110,7 +110,7 @@ static struct shim_queue *obtain(CUstream stream, enum shim_queue_kind kind, CUc
 		return NULL;
 	}
 	if (q == free_list) {
-		free_list = q->next;
+		free_list = q->table.next;
 		memset(q, 0, sizeof(*q));
 	}
 	q->kind = kind;
@@ -128,14 +128,14 @@ static struct shim_queue *obtain(CUstream stream, enum shim_queue_kind kind, CUc
 		shim_device_context_seen(gpu, base);
 	}
 	if (!q->sched) {
-		q->next = free_list;
+		q->table.next = free_list;
 		free_list = q;
 		return NULL;
 	}
 	q->touched = sched_queue_touched(q->sched);
-	q->next = buckets[b];
+	q->table.next = buckets[b];
 	buckets[b] = q;
-	q->next_live = live;
+	q->table.next_live = live;
 	live = q;
 	return q;
 }
@@ -189,9 +189,9 @@ static void leave_live(struct shim_queue *q)
 	struct shim_queue **l = &live;
 
 	while (*l != q) {
-		l = &(*l)->next_live;
+		l = &(*l)->table.next_live;
 	}
-	*l = q->next_live;
+	*l = q->table.next_live;
 }
 
 /* Removes the queue from its bucket, so that no thread finds it any more. Returns false if another
@@ -202,12 +202,12 @@ static bool leave_bucket(struct shim_queue *q)
 	struct shim_queue **p = &buckets[bucket_of(q->dev.stream, key, q->owner)];
 
 	while (*p && *p != q) {
-		p = &(*p)->next;
+		p = &(*p)->table.next;
 	}
 	if (!*p) {
 		return false;
 	}
-	*p = q->next;
+	*p = q->table.next;
 	add_acqrel(&shim.queue_generation, 1);
 	return true;
 }
@@ -216,7 +216,7 @@ static bool leave_bucket(struct shim_queue *q)
  */
 static bool unlink_queue(struct shim_queue *q)
 {
-	if (q->doomed) {
+	if (q->table.destroy_pending) {
 		sub_acqrel(&n_destroy_pending, 1u);
 	} else if (!leave_bucket(q)) {
 		return false;
@@ -234,7 +234,7 @@ static void finish(struct shim_queue *q)
 	shim_block_close(q);
 	pthread_mutex_lock(&table_mutex);
 	store_release(&q->sched, NULL);
-	q->next = free_list;
+	q->table.next = free_list;
 	free_list = q;
 	pthread_mutex_unlock(&table_mutex);
 }
@@ -246,11 +246,12 @@ bool shim_queue_close_stream(CUstream stream)
 
 	pthread_mutex_lock(&table_mutex);
 	for (q = buckets[bucket_of(stream, NULL, NULL)]; q && q->dev.stream != stream;
-	     q = q->next) {
+	     q = q->table.next) {
 	}
 	if (q && load_relaxed(&n_destroy_pending) < MAX_DESTROY_PENDING &&
 	    sched_queue_deferred(q->sched)) {
-		later = q->doomed = leave_bucket(q); /* always true: it was found in that bucket */
+		later = q->table.destroy_pending =
+			leave_bucket(q); /* always true: it was found in that bucket */
 		add_acqrel(&n_destroy_pending, later ? 1u : 0u);
 	} else if (q && !unlink_queue(q)) {
 		q = NULL;
@@ -269,7 +270,8 @@ static struct shim_queue *take_destroyable(void)
 	struct shim_queue *q;
 
 	pthread_mutex_lock(&table_mutex);
-	for (q = live; q && !(q->doomed && !sched_queue_deferred(q->sched)); q = q->next_live) {
+	for (q = live; q && !(q->table.destroy_pending && !sched_queue_deferred(q->sched));
+	     q = q->table.next_live) {
 	}
 	if (q) {
 		(void)unlink_queue(q);
@@ -320,7 +322,7 @@ static void close_all(bool (*is)(const struct shim_queue *q, const void *arg), c
 		pthread_mutex_lock(&table_mutex);
 		q = live;
 		while (q && !is(q, arg)) {
-			q = q->next_live;
+			q = q->table.next_live;
 		}
 		if (q && !unlink_queue(q)) {
 			q = NULL;
@@ -372,7 +374,7 @@ uint32_t shim_queue_sm_percent(CUstream stream)
 	uint32_t percent = 100;
 
 	pthread_mutex_lock(&table_mutex);
-	for (struct shim_queue *q = buckets[bucket_of(stream, NULL, NULL)]; q; q = q->next) {
+	for (struct shim_queue *q = buckets[bucket_of(stream, NULL, NULL)]; q; q = q->table.next) {
 		if (q->dev.stream == stream) {
 			percent = sched_queue_sm_percent(q->sched);
 		}
@@ -388,13 +390,13 @@ bool shim_queue_replace(CUstream old, CUstream new)
 
 	pthread_mutex_lock(&table_mutex);
 	while (*p && (*p)->dev.stream != old) {
-		p = &(*p)->next;
+		p = &(*p)->table.next;
 	}
 	q = *p;
 	if (q) {
-		*p = q->next;
+		*p = q->table.next;
 		q->dev.stream = new;
-		q->next = buckets[b];
+		q->table.next = buckets[b];
 		buckets[b] = q;
 	}
 	pthread_mutex_unlock(&table_mutex);
@@ -412,7 +414,7 @@ void shim_queue_context_synchronized(CUcontext ctx)
 	}
 	green = shim_green_of(ctx);
 	pthread_mutex_lock(&table_mutex);
-	for (struct shim_queue *q = live; q; q = q->next_live) {
+	for (struct shim_queue *q = live; q; q = q->table.next_live) {
 		if ((green ? q->green == green : shim_green_base(q->dev.ctx) == ctx) &&
 		    load_relaxed(q->touched)) {
 			sched_synced(shim.sched, q->sched);
@@ -437,7 +439,7 @@ unsigned shim_queue_siblings_deferred(struct shim_queue *of, struct shim_queue *
 	unsigned n = 0;
 
 	pthread_mutex_lock(&table_mutex);
-	for (struct shim_queue *q = live; q && n < max; q = q->next_live) {
+	for (struct shim_queue *q = live; q && n < max; q = q->table.next_live) {
 		if (are_siblings(of, q) && sched_queue_deferred(q->sched)) {
 			list[n++] = q;
 		}
@@ -464,7 +466,7 @@ bool shim_queue_sibling_before(const struct shim_queue *of, uint64_t number)
 	if (pthread_mutex_trylock(&table_mutex) != 0) {
 		return true;
 	}
-	for (struct shim_queue *q = live; q && !found; q = q->next_live) {
+	for (struct shim_queue *q = live; q && !found; q = q->table.next_live) {
 		found = are_siblings(of, q) && sched_queue_behind(q->sched, number);
 	}
 	pthread_mutex_unlock(&table_mutex);
@@ -476,7 +478,7 @@ bool shim_queue_error_reported(uint32_t error)
 	bool reported = false;
 
 	pthread_mutex_lock(&table_mutex);
-	for (struct shim_queue *q = live; q; q = q->next_live) {
+	for (struct shim_queue *q = live; q; q = q->table.next_live) {
 		reported = (load_relaxed(&q->reported_error) == error &&
 			    xchg_acqrel(&q->reported_error, 0u)) ||
 			   reported;

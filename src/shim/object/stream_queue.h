@@ -17,16 +17,24 @@ struct shim_queue {
 	const uint8_t *touched;	   /* the scheduler's flag: launches are not known to be complete */
 	struct gpu_queue dev;	   /* stream and context */
 	enum shim_queue_kind kind;
-	bool doomed;	     /* its stream is destroyed when nothing is left */
-	bool prepared;	     /* [atomic] gpu_run_prepare() has been called for it */
-	uint32_t launches;   /* [atomic] launches at block level, times 2 */
-	uint32_t unfinished; /* [atomic] block.c: the last of them that may be unfinished, or 0 */
-	uint32_t reported_error; /* [atomic] last error of a kept call: remembered already */
-	bool blocking;		 /* ordered with the legacy default stream of its context */
-	const void *owner;	 /* thread of a QUEUE_OWN, or of a green context's default stream */
-	CUgreenCtx green;	 /* closed; the stream is destroyed when nothing is deferred */
-	struct shim_queue *next; /* next in its bucket, or in the free list */
-	struct shim_queue *next_live; /* table_mutex of stream_queue.c */
+	bool blocking;	   /* ordered with the legacy default stream of its context */
+	const void *owner; /* thread of a SHIM_QUEUE_PER_THREAD queue or of a green context's
+			      default stream; NULL: any thread may use the stream */
+	CUgreenCtx green;  /* the program's green context of the stream; NULL: none */
+
+	uint32_t reported_error; /* [atomic] last error of a deferred call, already in shim.error;
+				    0: none */
+	struct {
+		bool prepared;	     /* [atomic] gpu_run_prepare() has been called for it */
+		uint32_t launches;   /* [atomic] launches at block level, times 2 */
+		uint32_t unfinished; /* [atomic] id of the last launch that may be unfinished; 0:
+					none */
+	} block;		     /* block_launch.c */
+	struct {
+		bool destroy_pending; /* closed; the stream is destroyed when nothing is deferred */
+		struct shim_queue *next; /* next in its bucket, or in the free list */
+		struct shim_queue *next_live;
+	} table; /* table_mutex of stream_queue.c */
 };
 
 /* Returns the queue of a stream handle as the application passed it; per_thread: meaning of the

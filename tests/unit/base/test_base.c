@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/paths.h"
+#include "base/rate.h"
 #include "base/report.h"
 #include "base/shm.h"
 #include "base/strmap.h"
@@ -248,6 +249,34 @@ static void private_directory_writable_by_others_is_refused(void **state)
 	rmdir(dir);
 }
 
+static void rate_limit_counts_each_second_separately(void **state)
+{
+	const uint64_t second = 1000000000u;
+	struct rate_limit r = { 0 };
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		assert_true(rate_allow(&r, 3, 5 * second));
+	}
+	assert_false(rate_allow(&r, 3, 6 * second - 1));
+	assert_true(rate_allow(&r, 3, 6 * second));
+	assert_int_equal(r.n, 1);
+	assert_true(rate_allow(&r, 2, 6 * second));
+	assert_false(rate_allow(&r, 2,
+				6 * second)); /* a lower limit applies to what has passed already */
+	assert_true(rate_allow(&r, 2, 5 * second)); /* the clock was replaced by an earlier one */
+	assert_false(rate_allow(&r, 0, 9 * second));
+}
+
+static void rate_limit_allows_the_first_event_at_time_zero(void **state)
+{
+	struct rate_limit r = { 0 };
+
+	(void)state;
+	assert_true(rate_allow(&r, 1, 0));
+	assert_false(rate_allow(&r, 1, 0));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -262,6 +291,8 @@ int main(void)
 		cmocka_unit_test(message_carries_descriptors),
 		cmocka_unit_test(futex_wait_ends_by_change_and_by_time),
 		cmocka_unit_test(fast_clock_follows_the_clock),
+		cmocka_unit_test(rate_limit_counts_each_second_separately),
+		cmocka_unit_test(rate_limit_allows_the_first_event_at_time_zero),
 		cmocka_unit_test(private_directory_writable_by_others_is_refused),
 	};
 

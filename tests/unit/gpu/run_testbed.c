@@ -105,17 +105,17 @@ struct work *launch(struct testbed *w, struct line *x, uint32_t blocks, bool blo
 				  .block_ok = block,
 				  .may_hold = true };
 
-	if (sched_submit(x->q, &l) == SCHED_DEFER) {
+	if (ticket_begin(x->q, &l) == SCHED_DEFER) {
 		if (keepable) {
 			keep(w, x, work, piece, &l);
 			return work;
 		}
 		assert_int_equal(sched_drain(w->r.s, x->q), 0);
 		l.may_hold = false;
-		assert_int_equal(sched_submit(x->q, &l), SCHED_GO);
+		assert_int_equal(ticket_begin(x->q, &l), SCHED_GO);
 	}
 	assert_int_equal(run_work(x, w, work, piece, &l), CUDA_SUCCESS);
-	sched_submitted(x->q, &l, true);
+	ticket_end(true);
 	return work;
 }
 

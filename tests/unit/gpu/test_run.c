@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "fake_driver.h"
-#include "gpu/cuda/gpu_run_submit_int.h"
+#include "gpu/cuda/gpu_run_int.h"
 #include "gpu/flag.h"
 
 #define STREAMS 40
@@ -465,16 +465,18 @@ static void large_grids_are_fed_within_the_budget(void **state)
 	testbed_init(&w, 1, &o);
 	assert_int_equal(launch(&w, 0, 300000, 0), CUDA_SUCCESS);
 	run = w.q[0].run;
-	assert_int_equal(run->out, CHAIN_BUDGET);
+	assert_int_equal(run->pieces.n_blocks, GPU_RUN_BUDGET_BLOCKS);
 	(void)gpu_run_look(w.d, &w.q[0], &look);
 	assert_true(look.feeding);
 	while (gpu_run_busy(w.d, &w.q[0])) {
 		drv_run(5000);
 		now_ns += 20000;
 		(void)gpu_run_step(w.d, &w.q[0], true, false);
-		l = &run->launch[run->next % GPU_RUN_DEPTH];
-		waiting = l->first + l->covered - load_relaxed((uint32_t *)(uintptr_t)run->counter);
-		assert_true(run->next == run->head || waiting <= CHAIN_BUDGET + CHAIN_BUDGET / 4);
+		l = &run->list.entry[run->list.next % GPU_RUN_DEPTH];
+		waiting = l->first + l->covered -
+			  load_relaxed((uint32_t *)(uintptr_t)run->line.counter);
+		assert_true(run->list.next == run->list.head ||
+			    waiting <= GPU_RUN_BUDGET_BLOCKS + GPU_RUN_BUDGET_BLOCKS / 4);
 		if (pick(&w, 10) == 0) {
 			lease(1);
 			drv_run(20000);
@@ -530,12 +532,12 @@ static void large_pieces_come_when_they_are_needed(void **state)
 	testbed_init(&w, 1, &o);
 	assert_int_equal(launch(&w, 0, 200000, 0), CUDA_SUCCESS);
 	run = w.q[0].run;
-	while (load_relaxed(&run->unput)) {
+	while (load_relaxed(&run->seen.n_pending)) {
 		if (now_ns >= next) {
 			next = now_ns + gpu_run_step(w.d, &w.q[0], true, false) + 10000;
 		}
 		rounds++;
-		two += rounds > 200 && run->p_head - run->p_tail > 1;
+		two += rounds > 200 && run->pieces.head - run->pieces.tail > 1;
 		dry += drv_run(352) < 50; /* waves of 15 us, of 256 blocks */
 		now_ns += 9500;
 	}
@@ -558,11 +560,11 @@ static void counters_wrap_and_lines_are_used_again(void **state)
 	run_out(&w, true, false);
 	run = w.q[0].run;
 	assert_int_equal(gpu_run_step(w.d, &w.q[0], true, false), UINT64_MAX);
-	run->ticket = 0xfffffff0u;
-	*(uint32_t *)(uintptr_t)run->counter = 0xfffffff0u;
-	*(uint32_t *)(uintptr_t)(run->counter + PTX_BLOCK_READY) = 0xfffffff0u;
-	run->number = run->newest = 0xfffffffdu;
-	run->done[0] = 0xfffffffdu;
+	run->list.ticket = 0xfffffff0u;
+	*(uint32_t *)(uintptr_t)run->line.counter = 0xfffffff0u;
+	*(uint32_t *)(uintptr_t)(run->line.counter + PTX_BLOCK_READY) = 0xfffffff0u;
+	run->pieces.number = run->seen.newest = 0xfffffffdu;
+	run->line.words[0] = 0xfffffffdu;
 	for (unsigned i = 0; i < 30; i++) {
 		lease(i % 3 == 1);
 		assert_int_equal(launch(&w, 0, 100, 30), CUDA_SUCCESS);
@@ -572,12 +574,12 @@ static void counters_wrap_and_lines_are_used_again(void **state)
 		now_ns += 10000;
 	}
 	run_out(&w, true, false);
-	ticket = run->ticket;
+	ticket = run->list.ticket;
 	assert_int_equal(ticket, 0xfffffff0u + 3000);
 	gpu_run_close(w.d, &w.q[0]);
 	assert_null(w.q[0].run);
 	assert_int_equal(launch(&w, 0, 40, 0), CUDA_SUCCESS);
-	assert_int_equal(w.q[0].run->launch[0].first, ticket);
+	assert_int_equal(w.q[0].run->list.entry[0].first, ticket);
 	run_out(&w, true, false);
 	check_all(&w);
 	testbed_finish(&w);
@@ -641,7 +643,7 @@ static void an_impossible_counter_ends_the_run(void **state)
 	lease(1);
 	assert_int_equal(launch(&w, 0, 50, 0), CUDA_SUCCESS);
 	drv_run(1000);
-	*(uint32_t *)(uintptr_t)w.q[0].run->counter = 0x7654321;
+	*(uint32_t *)(uintptr_t)w.q[0].run->line.counter = 0x7654321;
 	for (int i = 0; i < 10; i++) {
 		now_ns += 10000;
 		(void)gpu_run_step(w.d, &w.q[0], true, false);
@@ -734,17 +736,17 @@ static void learned_durations_are_not_used_for_a_reused_handle(void **state)
 	}
 	assert_null(hung_clone);
 	run = w.q[0].run;
-	assert_true(run->block_ps);
+	assert_true(run->pace.block_ps);
 	for (unsigned other = 0; other < 2; other++) {
-		put = &run->launch[run->head % GPU_RUN_DEPTH];
+		put = &run->list.entry[run->list.head % GPU_RUN_DEPTH];
 		x = new_work(&w, 0, 10);
 		l = drv_clone(&x, 0);
-		l.id = run->learned + other;
+		l.id = run->pace.clone_id + other;
 		l.resident = 40;
 		l.block_ns = 8000;
 		assert_int_equal(gpu_run_launch(w.d, &w.q[0], &l), CUDA_SUCCESS);
 		assert_int_equal(put->resident, 40);
-		assert_int_equal(put->block_ps, other ? 200000 : run->block_ps);
+		assert_int_equal(put->block_ps, other ? 200000 : run->pace.block_ps);
 	}
 	testbed_finish(&w);
 }

@@ -128,12 +128,12 @@ static void app_launch(struct testbed *w)
 				      .grid = { a->blocks, 1, 1 },
 				      .block = { 256, 1, 1 } };
 
-	assert_int_equal(sched_submit(w->q, &l), SCHED_GO);
+	assert_int_equal(ticket_begin(w->q, &l), SCHED_GO_BLOCK);
 	assert_int_equal(l.level, GBPF_LEVEL_BLOCK);
 	b.piece_blocks = l.piece_blocks;
 	b.block_ns = l.block_ns;
 	assert_int_equal(gpu_run_launch(w->d, &w->dev, &b), CUDA_SUCCESS);
-	sched_submitted(w->q, &l, true);
+	ticket_end(true);
 	a->seq[slot] = 0;
 	if (sched_run_join(w->q)) {
 		assert_int_equal(gpu_run_record(w->d, &w->dev, a->event[slot], &a->seq[slot]),

@@ -230,13 +230,25 @@ void rig_policy_use(struct rig *r, uint64_t version, const struct ebpf_insn *ins
 	store_release(&r->dir.version[0], version);
 }
 
+_Thread_local struct sched_ticket ticket;
+
+enum sched_answer ticket_begin(struct sched_queue *q, struct sched_launch *l)
+{
+	return sched_ticket_begin(&ticket, q, l);
+}
+
+void ticket_end(bool ok)
+{
+	ok ? sched_ticket_commit(&ticket) : sched_ticket_abort(&ticket);
+}
+
 enum sched_answer go(struct sched_queue *q, struct fake_queue *fq, struct sched_launch *l)
 {
-	enum sched_answer a = sched_submit(q, l);
+	enum sched_answer a = ticket_begin(q, l);
 
 	if (a == SCHED_GO) {
 		fake_launch(fq, 1000);
-		sched_submitted(q, l, true);
+		ticket_end(true);
 	}
 	return a;
 }

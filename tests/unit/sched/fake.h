@@ -119,6 +119,10 @@ void rig_policy_use(struct rig *r, uint64_t version, const struct ebpf_insn *ins
 	rig_policy_use(r, version, array, sizeof(array) / sizeof((array)[0]))
 
 /* Begins and ends the one ticket of this thread. */
+enum sched_answer ticket_begin(struct sched_queue *q, struct sched_launch *l);
+void ticket_end(bool ok);
+extern _Thread_local struct sched_ticket ticket;
+/* Begins a ticket and, on SCHED_GO, launches and commits. */
 enum sched_answer go(struct sched_queue *q, struct fake_queue *fq, struct sched_launch *l);
 struct sched_launch kernel_launch(struct sched_kernel *k);
 

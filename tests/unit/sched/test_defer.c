@@ -100,7 +100,7 @@ static void batch_beside_latency_is_deferred_not_blocked(void **state)
 	assert_int_equal(go(m.q[1], &m.fq[1], &l), SCHED_GO);
 	assert_int_equal(m.r.own.gpu[0].open, 0); /* a batch queue opens no request */
 	other_opens(&m.r);
-	assert_int_equal(sched_submit(m.q[1], &l), SCHED_DEFER); /* returns at once */
+	assert_int_equal(ticket_begin(m.q[1], &l), SCHED_DEFER); /* returns at once */
 	assert_int_equal(m.r.stats.holds, 0);
 	rig_finish(&m.r);
 }
@@ -112,12 +112,12 @@ static void order_is_kept_and_the_agent_issues(void **state)
 
 	mixed_init(&m, 60000000000u);
 	other_opens(&m.r);
-	assert_int_equal(sched_submit(m.q[1], &l), SCHED_DEFER);
+	assert_int_equal(ticket_begin(m.q[1], &l), SCHED_DEFER);
 	for (uint32_t i = 0; i < 100; i++) {
 		if (i % 3 == 1) {
 			defer(m.q[1], &m.fq[1], NULL, i, 0); /* ordered behind launches only */
 		} else {
-			assert_int_equal(i ? sched_submit(m.q[1], &l) : SCHED_DEFER, SCHED_DEFER);
+			assert_int_equal(i ? ticket_begin(m.q[1], &l) : SCHED_DEFER, SCHED_DEFER);
 			defer(m.q[1], &m.fq[1], &l, i, 0);
 		}
 	}
@@ -128,7 +128,7 @@ static void order_is_kept_and_the_agent_issues(void **state)
 	assert_int_equal(log_.n, 0);
 	other_closes(&m.r);
 	/* Later calls are deferred behind it, although the policy would say GO now. */
-	assert_int_equal(sched_submit(m.q[1], &l), SCHED_DEFER);
+	assert_int_equal(ticket_begin(m.q[1], &l), SCHED_DEFER);
 	defer(m.q[1], &m.fq[1], &l, 100, 0);
 	while (sched_queue_deferred(m.q[1])) {
 		(void)sched_agent_step(m.r.s);
@@ -138,8 +138,8 @@ static void order_is_kept_and_the_agent_issues(void **state)
 	for (uint32_t i = 0; i < 101; i++) {
 		assert_int_equal(log_.order[i], i);
 	}
-	assert_int_equal(sched_submit(m.q[1], &l), SCHED_GO);
-	sched_submitted(m.q[1], &l, true);
+	assert_int_equal(ticket_begin(m.q[1], &l), SCHED_GO);
+	ticket_end(true);
 	rig_finish(&m.r);
 }
 
@@ -150,9 +150,9 @@ static void dispatch_ranks_queues(void **state)
 
 	mixed_init(&m, 60000000000u);
 	other_opens(&m.r);
-	assert_int_equal(sched_submit(m.q[1], &l), SCHED_DEFER);
+	assert_int_equal(ticket_begin(m.q[1], &l), SCHED_DEFER);
 	defer(m.q[1], &m.fq[1], &l, 1, 0);
-	assert_int_equal(sched_submit(m.q[2], &l), SCHED_DEFER);
+	assert_int_equal(ticket_begin(m.q[2], &l), SCHED_DEFER);
 	defer(m.q[2], &m.fq[2], &l, 2, 0);
 	other_closes(&m.r);
 	(void)sched_agent_step(m.r.s); /* the first pass may come before the retry time */
@@ -172,7 +172,7 @@ static void flush_is_bounded_by_the_limit_and_gives_the_first_error(void **state
 
 	mixed_init(&m, 20000000);
 	other_opens(&m.r); /* it never closes */
-	assert_int_equal(sched_submit(m.q[1], &l), SCHED_DEFER);
+	assert_int_equal(ticket_begin(m.q[1], &l), SCHED_DEFER);
 	defer(m.q[1], &m.fq[1], &l, 0, 0);
 	defer(m.q[1], &m.fq[1], &l, 1, 701);
 	defer(m.q[1], &m.fq[1], &l, 2, 702);
@@ -195,11 +195,11 @@ static void off_and_close_issue_everything(void **state)
 
 	mixed_init(&m, 60000000000u);
 	other_opens(&m.r);
-	assert_int_equal(sched_submit(m.q[1], &l), SCHED_DEFER);
+	assert_int_equal(ticket_begin(m.q[1], &l), SCHED_DEFER);
 	defer(m.q[1], &m.fq[1], &l, 0, 0);
 	sched_set_off(m.r.s, true);
 	assert_false(sched_idle(m.r.s)); /* the order must be restored first */
-	assert_int_equal(sched_submit(m.q[1], &l), SCHED_DEFER);
+	assert_int_equal(ticket_begin(m.q[1], &l), SCHED_DEFER);
 	defer(m.q[1], &m.fq[1], &l, 1, 0);
 	while (sched_queue_deferred(m.q[1])) {
 		(void)sched_agent_step(m.r.s);
@@ -208,7 +208,7 @@ static void off_and_close_issue_everything(void **state)
 	assert_int_equal(log_.order[0], 0);
 	assert_int_equal(log_.order[1], 1);
 	sched_set_off(m.r.s, false);
-	assert_int_equal(sched_submit(m.q[1], &l), SCHED_DEFER);
+	assert_int_equal(ticket_begin(m.q[1], &l), SCHED_DEFER);
 	defer(m.q[1], &m.fq[1], &l, 2, 0);
 	sched_set_limits(m.r.s, 1000000, 20000);
 	sched_queue_close(m.q[1]);
@@ -227,7 +227,7 @@ static void a_stalled_stream_gets_a_bounded_number_of_calls(void **state)
 	m.fq[1].eager = 0;
 	other_opens(&m.r);
 	for (uint32_t i = 0; i < 2000; i++) {
-		assert_int_equal(sched_submit(m.q[1], &l), SCHED_DEFER);
+		assert_int_equal(ticket_begin(m.q[1], &l), SCHED_DEFER);
 		defer(m.q[1], &m.fq[1], i % 2 ? &l : NULL, i, 0);
 	}
 	other_closes(&m.r);
@@ -261,7 +261,7 @@ static void a_waiting_thread_submits_more_to_a_stalled_stream(void **state)
 	m.fq[1].eager = 0;
 	other_opens(&m.r);
 	for (; i < 550; i++) {
-		assert_int_equal(sched_submit(m.q[1], &l), SCHED_DEFER);
+		assert_int_equal(ticket_begin(m.q[1], &l), SCHED_DEFER);
 		defer(m.q[1], &m.fq[1], i % 2 ? &l : NULL, i, 0);
 	}
 	other_closes(&m.r);
@@ -300,16 +300,16 @@ static void launches_do_not_fill_a_stalled_stream_during_a_run(void **state)
 		n++;
 	}
 	store_relaxed(&m.r.s->n_runs, 1u);
-	assert_int_equal(sched_submit(m.q[1], &l),
+	assert_int_equal(ticket_begin(m.q[1], &l),
 			 SCHED_DEFER); /* the hardware queue is full already */
 	defer(m.q[1], &m.fq[1], &l, 0, 0);
 	fake_finish(&m.fq[1]);
 	while (sched_queue_deferred(m.q[1])) {
 		(void)sched_agent_step(m.r.s);
 	}
-	for (n = 0; n < 2000 && sched_submit(m.q[1], &l) == SCHED_GO; n++) {
+	for (n = 0; n < 2000 && ticket_begin(m.q[1], &l) == SCHED_GO; n++) {
 		fake_launch(&m.fq[1], 1000);
-		sched_submitted(m.q[1], &l, true);
+		ticket_end(true);
 	}
 	assert_true(n >= 100 && n <= 512);
 	defer(m.q[1], &m.fq[1], &l, 1, 0);
@@ -318,8 +318,8 @@ static void launches_do_not_fill_a_stalled_stream_during_a_run(void **state)
 		(void)sched_agent_step(m.r.s);
 	}
 	store_relaxed(&m.r.s->n_runs, 0u);
-	assert_int_equal(sched_submit(m.q[1], &l), SCHED_GO);
-	sched_submitted(m.q[1], &l, true);
+	assert_int_equal(ticket_begin(m.q[1], &l), SCHED_GO);
+	ticket_end(true);
 	rig_finish(&m.r);
 }
 
@@ -330,12 +330,12 @@ static void a_forked_child_has_nothing_deferred(void **state)
 
 	mixed_init(&m, 60000000000u);
 	other_opens(&m.r);
-	assert_int_equal(sched_submit(m.q[1], &l), SCHED_DEFER);
+	assert_int_equal(ticket_begin(m.q[1], &l), SCHED_DEFER);
 	defer(m.q[1], &m.fq[1], &l, 0, 0);
 	sched_after_fork_child(m.r.s);
 	assert_false(sched_queue_deferred(m.q[1]));
 	assert_int_equal(sched_drain(m.r.s, NULL), 0);
-	assert_int_equal(sched_submit(m.q[1], &l), SCHED_GO);
+	assert_int_equal(ticket_begin(m.q[1], &l), SCHED_GO);
 	assert_null(sched_queue_open(m.r.s, &m.fq[0], 0, 0));
 	sched_queue_close(m.q[1]);
 	assert_int_equal(log_.n, 0); /* only the parent submits it */
@@ -378,7 +378,7 @@ static void *produce(void *arg)
 	for (uint32_t i = 0; i < 2000; i++) {
 		struct sched_launch l = kernel_launch(NULL);
 
-		if (sched_submit(p->q, &l) == SCHED_DEFER) {
+		if (ticket_begin(p->q, &l) == SCHED_DEFER) {
 			struct counted_call *c = calloc(1, sizeof(*c));
 
 			c->call.run = run_counted;
@@ -392,7 +392,7 @@ static void *produce(void *arg)
 			struct counted_call c = { .p = p, .number = p->n++ };
 
 			run_counted(&c.call);
-			sched_submitted(p->q, &l, true);
+			ticket_end(true);
 		}
 		if (i % 64 == 63) {
 			(void)sched_drain(p->m->r.s, p->q);
@@ -438,7 +438,8 @@ static void calls_are_numbered_across_queues(void **state)
 	other_opens(&m.r);
 	before = sched_next_number(m.r.s);
 	assert_false(sched_queue_behind(m.q[1], before));
-	sched_defer_unasked(m.q[1], &l);
+	l.behind = true;
+	assert_int_equal(ticket_begin(m.q[1], &l), SCHED_DEFER);
 	defer(m.q[1], &m.fq[1], &l, 1, 0);
 	assert_true(sched_queue_alone(m.q[1]));
 	assert_false(sched_queue_alone(m.q[2]));
@@ -458,6 +459,25 @@ static void calls_are_numbered_across_queues(void **state)
 	rig_finish(&m.r);
 }
 
+/* A launch during a capture may be deferred behind other calls, but the policy does not hold it. */
+static void a_deferred_launch_that_must_not_be_held_is_submitted(void **state)
+{
+	struct sched_launch l = kernel_launch(NULL);
+	struct mixed m;
+
+	mixed_init(&m, 60000000000u);
+	other_opens(&m.r);
+	l.may_hold = false;
+	l.behind = true;
+	assert_int_equal(ticket_begin(m.q[1], &l), SCHED_DEFER);
+	defer(m.q[1], &m.fq[1], &l, 7, 0);
+	(void)sched_agent_step(m.r.s);
+	assert_int_equal(log_.n, 1);
+	assert_int_equal(m.r.stats.limit_hits, 0);
+	assert_true(m.r.stats.max_held_ns < 10000000000u);
+	rig_finish(&m.r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -471,6 +491,7 @@ int main(void)
 		cmocka_unit_test(a_waiting_thread_submits_more_to_a_stalled_stream),
 		cmocka_unit_test(launches_do_not_fill_a_stalled_stream_during_a_run),
 		cmocka_unit_test(a_forked_child_has_nothing_deferred),
+		cmocka_unit_test(a_deferred_launch_that_must_not_be_held_is_submitted),
 		cmocka_unit_test(agent_and_flushes_keep_the_order),
 	};
 

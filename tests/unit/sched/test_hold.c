@@ -239,20 +239,20 @@ static void a_policy_that_lets_go_ends_starvation(void **state)
 	l = kernel_launch(NULL);
 	go(t.q, &fq, &l);
 	assert_int_equal(r.stats.limit_hits, 1);
-	assert_true(r.s->share_until_ns > clock_now_ns());
+	assert_true(r.s->share.until_ns > clock_now_ns());
 	sched_set_limits(r.s, 60000000000u, 1); /* practically no credit from here on */
-	r.s->last_stats_ns = 0;
+	r.s->agent.last_stats_ns = 0;
 	sched_agent_step(r.s);
 	asked = r.stats.submit_calls;
 	pthread_create(&th, NULL, launch_once, &t);
 	while (load_acquire(&r.stats.submit_calls) == asked) { /* asked again, so it is held */
-		r.s->last_stats_ns = 0;
+		r.s->agent.last_stats_ns = 0;
 		sched_agent_step(r.s);
 	}
 	other_closes(&r);
 	pthread_join(th, NULL);
 	assert_int_equal(r.stats.limit_hits, 1);
-	assert_int_equal(r.s->share_until_ns, 0);
+	assert_int_equal(r.s->share.until_ns, 0);
 	rig_finish(&r);
 }
 

@@ -47,9 +47,9 @@ static uint64_t interrupted(uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, 
 
 static struct policy_version *prepared(uint64_t version)
 {
-	for (unsigned i = 0; i < MAX_PREPARED; i++) {
-		if (r.s->prepared[i].version == version) {
-			return &r.s->prepared[i];
+	for (unsigned i = 0; i < POLICY_MAX_PREPARED; i++) {
+		if (r.s->policy.prepared[i].version == version) {
+			return &r.s->policy.prepared[i];
 		}
 	}
 	return NULL;
@@ -59,8 +59,8 @@ static unsigned mapped_versions(void)
 {
 	unsigned n = 0;
 
-	for (unsigned i = 0; i < MAX_PREPARED; i++) {
-		n += r.s->prepared[i].policy.image != NULL;
+	for (unsigned i = 0; i < POLICY_MAX_PREPARED; i++) {
+		n += r.s->policy.prepared[i].policy.image != NULL;
 	}
 	return n;
 }

@@ -58,9 +58,9 @@ static void launch(struct one *o, uint64_t ns)
 {
 	struct sched_launch l = kernel_launch(o->k);
 
-	assert_int_equal(sched_submit(o->q, &l), SCHED_GO);
+	assert_int_equal(ticket_begin(o->q, &l), SCHED_GO);
 	fake_launch(&o->fq, ns);
-	sched_submitted(o->q, &l, true);
+	ticket_end(true);
 }
 
 static uint64_t est(struct one *o)
@@ -158,7 +158,7 @@ static void a_stalled_stream_gets_few_markers(void **state)
 	for (int i = 0; i < 700; i++) {
 		launch(&o, 1000000);
 	}
-	assert_true(o.fq.seq - before > 700 && o.fq.seq - before <= 700 + 2 * RING);
+	assert_true(o.fq.seq - before > 700 && o.fq.seq - before <= 700 + 2 * SCHED_RING);
 	fake_finish(&o.fq);
 	sched_synced(o.r.s, NULL);
 	one_finish(&o);
@@ -235,11 +235,11 @@ static void launch_in_chain(struct one *o, uint64_t ns)
 
 	l.block_ok = true;
 	l.resident = 1;
-	assert_int_equal(sched_submit(o->q, &l), SCHED_GO);
+	assert_int_equal(ticket_begin(o->q, &l), SCHED_GO_BLOCK);
 	assert_int_equal(l.level, GBPF_LEVEL_BLOCK);
 	chain.launched++;
 	fake_launch(&o->fq, ns);
-	sched_submitted(o->q, &l, true);
+	ticket_end(true);
 }
 
 static const struct ebpf_insn block[] = { I_ST(EBPF_W, 1, SUBMIT(level), GBPF_LEVEL_BLOCK),
@@ -381,6 +381,28 @@ static void the_tail_without_a_marker_retires_when_the_queue_is_idle(void **stat
 }
 
 /* Before the first launch at block level its queue is prepared while the ticket holds nothing. */
+static void an_unprepared_queue_is_prepared_first(void **state)
+{
+	struct sched_device_ops ops;
+	struct sched_launch l;
+	struct one o;
+
+	begin_chains(&o, &ops);
+	l = kernel_launch(o.k);
+	l.block_ok = l.unprepared = true;
+	l.resident = 1;
+	assert_int_equal(ticket_begin(o.q, &l), SCHED_PREPARE);
+	assert_int_equal(pthread_mutex_trylock(&o.q->issue.lock), 0);
+	pthread_mutex_unlock(&o.q->issue.lock);
+	assert_false(sched_queue_deferred(o.q));
+	assert_int_equal(sched_tally_sum(&o.r.s->inflight), 0);
+	assert_int_equal(fake_live_markers, 0);
+	launch_in_chain(&o, 1000);
+	fake_finish(&o.fq);
+	chain.done = chain.launched;
+	end_chains(&o);
+}
+
 static void refused_launches_and_captures_leave_no_trace(void **state)
 {
 	struct sched_launch l;
@@ -388,9 +410,9 @@ static void refused_launches_and_captures_leave_no_trace(void **state)
 
 	one_init(&o);
 	l = kernel_launch(o.k);
-	assert_int_equal(sched_submit(o.q, &l), SCHED_GO);
-	assert_true(l.sample.event != NULL);
-	sched_submitted(o.q, &l, false);
+	assert_int_equal(ticket_begin(o.q, &l), SCHED_GO);
+	assert_true(ticket.sample.event != NULL);
+	ticket_end(false);
 	assert_int_equal(fake_live_markers, 0);
 	assert_int_equal(sched_tally_sum(&o.r.s->inflight), 0);
 	o.fq.refuse_marks = 1;
@@ -454,6 +476,7 @@ int main(void)
 		cmocka_unit_test(samples_beside_a_request_are_thrown_away),
 		cmocka_unit_test(a_board_that_lies_does_not_keep_others_from_learning),
 		cmocka_unit_test(launches_of_a_fed_run_are_learned),
+		cmocka_unit_test(an_unprepared_queue_is_prepared_first),
 		cmocka_unit_test(interrupted_launches_are_learned_and_charged),
 		cmocka_unit_test(inflight_rises_and_falls_and_retire_covers_all),
 		cmocka_unit_test(the_tail_without_a_marker_retires_when_the_queue_is_idle),

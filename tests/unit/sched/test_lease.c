@@ -7,12 +7,12 @@ static void up_before_the_first_launch_goes_and_before_the_board(void **state)
 	struct one o;
 
 	one_init(&o, true);
-	assert_int_equal(sched_submit(o.q, &o.l), SCHED_GO);
+	assert_int_equal(ticket_begin(o.q, &o.l), SCHED_GO);
 	assert_int_equal(gpu.until_ns, fake_now + LEASE_NS);
 	assert_int_equal(gpu.calls, 1);
 	assert_int_equal(gpu.board_then, 0);
 	assert_int_equal(o.r.own.gpu[0].open, 1);
-	sched_submitted(o.q, &o.l, true);
+	ticket_end(true);
 	go(o.q, &o.fq, &o.l); /* further launches of the request cost nothing */
 	assert_int_equal(gpu.calls, 1);
 	one_finish(&o);
@@ -179,7 +179,7 @@ static void the_device_is_not_asked_in_pauses_after_synchronizations(void **stat
 		live_until(&o, fake_now + 9000);
 	}
 	assert_true(asked <= 1);
-	live_until(&o, fake_now - 9000 + DEFAULT_LINGER_NS - 1000);
+	live_until(&o, fake_now - 9000 + DEFAULT_CLOSE_DELAY_NS - 1000);
 	assert_int_equal(o.r.own.gpu[0].open, 1);
 	live_until(&o, fake_now + 2000);
 	assert_int_equal(o.r.own.gpu[0].open, 0);
@@ -194,7 +194,7 @@ static void the_agent_sleeps_where_no_request_was_over_yet(void **state)
 	struct one o;
 
 	one_init(&o, true);
-	for (unsigned i = 0; i < REQUESTS_KEPT; i++) { /* all of 2 ms or more */
+	for (unsigned i = 0; i < SCHED_DURATIONS; i++) { /* all of 2 ms or more */
 		request(&o, 2000000 + i * 100000);
 		live_until(&o, fake_now + 100000000);
 	}
@@ -235,7 +235,7 @@ static void an_uninvolved_queue_does_not_delay_the_close(void **state)
 	go(other, &fq, &o.l);
 	fake_now += 1000;
 	fake_finish(&fq);
-	live_until(&o, fake_now + 2 * DEFAULT_LINGER_NS);
+	live_until(&o, fake_now + 2 * DEFAULT_CLOSE_DELAY_NS);
 	assert_int_equal(o.r.own.gpu[0].open, 0);
 	o.r.dir.version[0] = 1; /* no close delay */
 	for (int i = 0; i < 2; i++) {
@@ -268,9 +268,9 @@ static void a_thread_that_vanishes_while_closing_does_not_block_others(void **st
 
 	one_init(&o, true);
 	go(o.q, &o.fq, &o.l);
-	o.r.s->req[0].closing = 1;
+	o.r.s->req[0].close.turn = 1;
 	fake_finish(&o.fq);
-	live_until(&o, fake_now + STOLEN_NS - 1000000);
+	live_until(&o, fake_now + STEAL_NS - 1000000);
 	assert_int_equal(o.r.own.gpu[0].open, 1);
 	live_until(&o, fake_now + 2000000);
 	assert_int_equal(o.r.own.gpu[0].open, 0);
@@ -296,8 +296,8 @@ static void a_stalled_request_times_out(void **state)
 	assert_int_equal(gpu.until_ns, 0);
 	assert_int_equal(o.r.stats.requests_cut, 1);
 	assert_int_equal(o.r.notes, 1);
-	assert_true(step(&o) >= CUT_POLL_NS); /* only a look now and then */
-	go(o.q, &o.fq, &o.l);		      /* still the same request */
+	assert_true(step(&o) >= TIMED_OUT_POLL_NS); /* only a look now and then */
+	go(o.q, &o.fq, &o.l);			    /* still the same request */
 	(void)step(&o);
 	assert_int_equal(o.r.own.gpu[0].open, 0);
 	assert_int_equal(gpu.until_ns, 0);
@@ -305,7 +305,7 @@ static void a_stalled_request_times_out(void **state)
 	(void)step(&o);
 	assert_int_equal(o.r.own.gpu[0].open, 0);
 	fake_finish(&o.fq);
-	live_until(&o, fake_now + 2 * CUT_POLL_NS);
+	live_until(&o, fake_now + 2 * TIMED_OUT_POLL_NS);
 	assert_int_equal(o.r.stats.requests, 1);
 	go(o.q, &o.fq, &o.l); /* after one drain the next request counts again */
 	assert_int_equal(o.r.own.gpu[0].open, 1);
@@ -358,7 +358,7 @@ static void a_request_without_a_pause_times_out_after_ten_seconds(void **state)
 
 	one_init(&o, true);
 	begin = fake_now;
-	while (fake_now < begin + REQUEST_MOST_NS - 100000000) {
+	while (fake_now < begin + REQUEST_MAX_NS - 100000000) {
 		go(o.q, &o.fq, &o.l);
 		live_until(&o, fake_now + 50000000);
 		assert_int_equal(o.r.own.gpu[0].open, 1);
@@ -429,7 +429,7 @@ static void *race(void *arg)
 	for (uint32_t i = 0; i < t->rounds; i++) {
 		struct sched_launch l = kernel_launch(NULL);
 
-		(void)sched_submit(t->o->q, &l);
+		(void)ticket_begin(t->o->q, &l);
 		for (int tries = 0; !load_seqcst(&gpu.until_ns); tries++) {
 			if (tries >
 			    50000000) { /* lowered for a moment is allowed, for longer is not */
@@ -437,7 +437,7 @@ static void *race(void *arg)
 				break;
 			}
 		}
-		sched_submitted(t->o->q, &l, true);
+		ticket_end(true);
 		sched_synced(t->o->r.s, t->o->q);
 		if (i % 4 == 0) {
 			(void)sched_announce(t->o->r.s, 0, clock_now_ns() + (i % 3) * 100000, 0);

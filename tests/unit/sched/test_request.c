@@ -87,7 +87,7 @@ static void opens_at_the_first_launch_and_closes_after_the_close_delay(void **st
 	(void)sched_agent_step(o.r.s);
 	fake_now += 2 * AWAKE_NS;
 	(void)sched_agent_step(o.r.s);
-	o.r.s->last_kernels_ns = 0; /* or it would wake again for the statistics */
+	o.r.s->agent.last_kernels_ns = 0; /* or it would wake again for the statistics */
 	assert_int_equal(sched_agent_step(o.r.s), UINT64_MAX);
 	one_finish(&o);
 }
@@ -134,14 +134,14 @@ static void a_launch_inside_the_driver_keeps_it_open(void **state)
 	struct one o;
 
 	one_init(&o);
-	assert_int_equal(sched_submit(o.q, &o.l), SCHED_GO);
+	assert_int_equal(ticket_begin(o.q, &o.l), SCHED_GO);
 	sched_synced(
 		o.r.s,
 		NULL); /* another thread's synchronization: this launch is not on the device yet */
 	fake_now += 10000000;
 	(void)sched_agent_step(o.r.s);
 	assert_int_equal(o.r.own.gpu[0].open, 1);
-	sched_submitted(o.q, &o.l, false); /* the driver refused it */
+	ticket_end(false); /* the driver refused it */
 	(void)sched_agent_step(o.r.s);
 	fake_now += 200000;
 	(void)sched_agent_step(o.r.s);
@@ -218,7 +218,7 @@ static void the_policy_chooses_the_close_delay_up_to_a_maximum(void **state)
 	go(o.q, &o.fq, &o.l);
 	fake_finish(&o.fq);
 	(void)sched_agent_step(o.r.s);
-	fake_now += MAX_LINGER_NS - 1;
+	fake_now += MAX_CLOSE_DELAY_NS - 1;
 	(void)sched_agent_step(o.r.s);
 	assert_int_equal(o.r.own.gpu[0].open, 1);
 	fake_now += 1;
@@ -242,7 +242,7 @@ static void *race(void *arg)
 	for (uint32_t i = 0; i < t->rounds; i++) {
 		struct sched_launch l = kernel_launch(NULL);
 
-		(void)sched_submit(t->o->q, &l);
+		(void)ticket_begin(t->o->q, &l);
 		for (int k = 0; k < 3; k++) {
 			/* Closed between two stores of a close that meets an opening is allowed,
 			 * closed for longer is not. */
@@ -253,7 +253,7 @@ static void *race(void *arg)
 				}
 			}
 		}
-		sched_submitted(t->o->q, &l, true);
+		ticket_end(true);
 		if (i % 8 == 0) { /* lets the agent find the queue drained, and meets it doing so */
 			uint64_t until = clock_now_ns() + 20000;
 

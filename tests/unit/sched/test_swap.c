@@ -49,8 +49,8 @@ static void *hammer(void *arg)
 	while (!load_acquire(t->stop)) {
 		struct sched_launch l = kernel_launch(NULL);
 
-		(void)sched_submit(t->q, &l);
-		sched_submitted(t->q, &l, true);
+		(void)ticket_begin(t->q, &l);
+		ticket_end(true);
 		t->unknown_versions += l.version == 0;
 		t->back += l.version < last;
 		last = l.version;

@@ -89,7 +89,7 @@ static void one_launch(struct worker *w, struct stream *s)
 
 	l.may_hold = rand_r(&w->seed) % 16 != 0;
 	l.blocks = 1u << rand_r(&w->seed) % 16;
-	if (sched_submit(s->q, &l) == SCHED_DEFER) {
+	if (ticket_begin(s->q, &l) == SCHED_DEFER) {
 		c = calloc(1, sizeof(*c));
 		c->call.run = run;
 		c->call.free = free_call;
@@ -101,7 +101,7 @@ static void one_launch(struct worker *w, struct stream *s)
 		return;
 	}
 	run(&(struct call){ .s = s, .number = s->given++ }.call);
-	sched_submitted(s->q, &l, rand_r(&w->seed) % 64 != 0);
+	ticket_end(rand_r(&w->seed) % 64 != 0);
 }
 
 static void *work(void *arg)

@@ -48,6 +48,16 @@ struct sched_queue *double_queue_in(CUstream stream, CUcontext ctx)
 	return NULL;
 }
 
+static void end(struct sched_queue *q, bool ok)
+{
+	q->submitted++;
+	q->failed += !ok;
+	if (double_note) {
+		double_note("submitted");
+	}
+}
+
+/* Submits the deferred calls that are ready. Returns true if there were any. */
 static bool issue(struct sched_queue *q)
 {
 	struct sched_call *c;
@@ -57,7 +67,7 @@ static bool issue(struct sched_queue *q)
 		int err = c->run(c);
 
 		if (c->is_launch) {
-			sched_submitted(q, &c->launch, err == 0);
+			end(q, err == 0);
 		}
 		q->first = c->next; /* while the call ran it still counted as deferred */
 		if (!q->first) {
@@ -162,10 +172,16 @@ struct sched_kernel *sched_kernel_get(struct sched *s, const char *name)
 	return NULL;
 }
 
-enum sched_answer sched_submit(struct sched_queue *q, struct sched_launch *l)
+enum sched_answer sched_ticket_begin(struct sched_ticket *t, struct sched_queue *q,
+				     struct sched_launch *l)
 {
+	t->q = q;
+	t->l = l;
 	q->submits++;
 	q->launch = *l;
+	if (l->behind) {
+		return SCHED_DEFER;
+	}
 	if (double_note) {
 		double_note("submit");
 	}
@@ -176,13 +192,14 @@ enum sched_answer sched_submit(struct sched_queue *q, struct sched_launch *l)
 	return SCHED_GO;
 }
 
-void sched_submitted(struct sched_queue *q, struct sched_launch *l, bool ok)
+void sched_ticket_commit(struct sched_ticket *t)
 {
-	q->submitted++;
-	q->failed += !ok;
-	if (double_note) {
-		double_note("submitted");
-	}
+	end(t->q, true);
+}
+
+void sched_ticket_abort(struct sched_ticket *t)
+{
+	end(t->q, false);
 }
 
 void sched_defer(struct sched_queue *q, struct sched_call *c)
@@ -206,11 +223,6 @@ void sched_defer(struct sched_queue *q, struct sched_call *c)
 uint64_t sched_next_number(struct sched *s)
 {
 	return ++s->numbers;
-}
-
-void sched_defer_unasked(struct sched_queue *q, struct sched_launch *l)
-{
-	q->submits++;
 }
 
 bool sched_queue_alone(const struct sched_queue *q)

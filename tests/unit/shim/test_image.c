@@ -46,7 +46,7 @@ static void latency_tenants_load_original_images(void **state)
 	assert_int_equal(fake->get(0).a[1], (uintptr_t)ptx);
 }
 
-static void the_environment_switches_it_off(void **state)
+static void gbpf_block_0_loads_original_images(void **state)
 {
 	CUmodule m = module;
 
@@ -181,7 +181,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(images_get_clones),
 		TEST(latency_tenants_load_original_images),
-		TEST(the_environment_switches_it_off),
+		TEST(gbpf_block_0_loads_original_images),
 		TEST(refused_rewritten_image_is_replaced_by_original),
 		TEST(error_log_is_of_original_image),
 		TEST(unreadable_images_reach_the_driver_unchanged),

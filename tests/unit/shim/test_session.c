@@ -311,7 +311,7 @@ static void strict_programs_need_gbpfd(void)
 	CHECK(init(0) == CUDA_ERROR_SYSTEM_NOT_READY);
 }
 
-static void off_means_no_session(void)
+static void gbpf_off_opens_no_session(void)
 {
 	struct pollfd p = { .fd = d.listener, .events = POLLIN };
 
@@ -429,7 +429,7 @@ CASE(driver_failing_in_shared_mode_starts_in_process_mode)
 CASE(gbpfd_may_die_while_the_driver_starts)
 CASE(without_gbpfd_everything_passes)
 CASE(strict_programs_need_gbpfd)
-CASE(off_means_no_session)
+CASE(gbpf_off_opens_no_session)
 CASE(session_survives_gbpfd_restart)
 CASE(a_forked_child_passes_through)
 CASE(exits_while_threads_launch)
@@ -461,7 +461,7 @@ static int run(void)
 		cmocka_unit_test(test_gbpfd_may_die_at_each_step_of_the_hello),
 		cmocka_unit_test(test_without_gbpfd_everything_passes),
 		cmocka_unit_test(test_strict_programs_need_gbpfd),
-		cmocka_unit_test(test_off_means_no_session),
+		cmocka_unit_test(test_gbpf_off_opens_no_session),
 		cmocka_unit_test(test_session_survives_gbpfd_restart),
 		cmocka_unit_test(test_a_forked_child_passes_through),
 		cmocka_unit_test(test_exits_while_threads_launch),

@@ -652,14 +652,14 @@ static void attack(void *arg)
 
 /* ---- honest clients ---- */
 
-struct softd_record {
+struct record {
 	uint64_t rounds, worst_ns;
 	uint32_t stop;
 };
 
 static void honest(void *arg)
 {
-	struct softd_record *rec = arg;
+	struct record *rec = arg;
 	uint32_t a[256], c[256], n = 256;
 	CUdeviceptr da, dc;
 	CUfunction f;
@@ -731,8 +731,8 @@ static void random_messages_from_any_client(void **state)
 	struct soft_stats before = rig_stats_idle(), after;
 	uint64_t seed = setting("GBPF_WILD_SEED", 1), last;
 	uint64_t end = clock_now_ns() + setting("GBPF_WILD_S", 6) * 1000000000u;
-	struct softd_record *rec = mmap(NULL, sizeof(*rec) * HONEST, PROT_READ | PROT_WRITE,
-					MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct record *rec = mmap(NULL, sizeof(*rec) * HONEST, PROT_READ | PROT_WRITE,
+				  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	pid_t pid[HONEST];
 
 	(void)state;

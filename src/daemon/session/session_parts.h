@@ -1,0 +1,94 @@
+/* The parts of a session, one for each feature. The files named at a part are the only ones that
+ * change its fields; other files read them or call that feature's functions. Main thread only. */
+#ifndef GBPF_DAEMON_SESSION_SESSION_PARTS_H
+#define GBPF_DAEMON_SESSION_SESSION_PARTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <systemd/sd-event.h>
+
+#include "base/rate.h"
+#include "daemon/session/outbox.h"
+#include "proto/pages.h"
+
+struct daemon_flag_page;
+struct daemon_hw;
+
+/* The connection: tenant_session.c, session_life.c. */
+struct daemon_session_conn {
+	int sock;			     /* owned */
+	sd_event_source *io, *timer, *death; /* owned; the socket, its timeout, the pidfd */
+	uint32_t version;		     /* of the protocol that the process speaks; 0: ours */
+	struct daemon_outbox out;	     /* messages that wait for room in the socket */
+	struct rate_limit notes, offers;     /* NOTE messages; CONTROL and FLAG messages */
+};
+
+/* How far the hello is: hello.c (asked_mask: daemon_hooks.c). */
+struct daemon_session_hello {
+	bool early;	      /* sent before the driver was started: the devices follow */
+	bool has_devices;     /* gpus, gpu_index and gpu_mask are valid */
+	bool reattached;      /* the process had a session with an earlier gbpfd */
+	bool queued_sent;     /* QUEUED was sent */
+	uint64_t had_version; /* reattached: the policy version that it runs */
+	uint32_t asked_mask;  /* GPUs whose policies have run admit */
+};
+
+/* The verdict of admit, restricted to what the process supports: daemon_hooks.c, sharing_mode.c. */
+struct daemon_session_grant {
+	uint32_t lane, lanes;	/* GBPF_LANE_*; bits of the lanes it can take */
+	uint32_t slice_us;	/* 0: the device's default */
+	uint64_t slice_version; /* the policy version that chose slice_us */
+	uint32_t sm_percent;
+	int32_t priority;
+	uint32_t rhythm, lead_us; /* of announced requests */
+	uint32_t restart;	  /* restarts allowed after a crash of another MPS client */
+};
+
+/* The settings that the process was last sent: hello.c, tenant_session.c. */
+struct daemon_session_sent {
+	uint32_t class_id, weight;
+	struct rate_limit changes; /* changes of class, each of which is broadcast */
+};
+
+/* Boards of latency tenants: lc_boards.c. */
+struct daemon_session_lc {
+	int slot;      /* of its own board in daemon.lc; -1: not published */
+	uint64_t sent; /* bits of the slots whose boards it was sent */
+};
+
+/* Flag pages: flag_pages.c. */
+struct daemon_session_flags {
+	struct daemon_flag_page *own[PROTO_MAX_GPUS]; /* owned; by the process's ordinal */
+	struct daemon_flag_page *sent[PROTO_FLAGS];   /* borrowed from their sessions; by number */
+};
+
+/* Hardware control, and its requests as gbpfd sees them: hw_control.c. */
+struct daemon_session_hw {
+	struct daemon_hw *state; /* owned; NULL: no handles and nothing to be applied */
+	uint32_t capable;	 /* bits of enum gpu_control, as the process reports them */
+	uint64_t request_since[PROTO_MAX_GPUS]; /* ns; 0: no request is open */
+	uint64_t request_key[PROTO_MAX_GPUS];	/* tells consecutive requests apart */
+};
+
+/* The hook preempt: preempt.c. */
+struct daemon_session_preempt {
+	/* As the tenant that waits: whether its process is to report requests as they open. */
+	uint64_t report_until_ns;
+	bool reports; /* as it was last sent */
+	struct rate_limit rate;
+	/* As the tenant that is preempted: the strongest level applied for the last request. */
+	int tried_for; /* tenant whose request it was */
+	uint64_t tried_since;
+	uint32_t tried; /* GBPF_LEVEL_* */
+};
+
+/* Policy versions: policy_swap.c, active_versions.c, version.c (tallied: policy_failures.c). */
+struct daemon_session_policy {
+	uint64_t prepares_sent, prepares_acked; /* messages */
+	uint64_t awaited_ack; /* value of prepares_acked that the swap waits for; 0: none */
+	bool offered;	      /* PREPARE of the swap under way was sent, or need not be */
+	bool cannot_run;      /* the process answered it with an error */
+	bool tallied;	      /* its page's counters have been added to its version's */
+};
+
+#endif

@@ -1,0 +1,33 @@
+/* Kernels whose blocks wait for blocks of higher index: detecting a hang, and running the missing
+ * blocks on a bypass stream. */
+#ifndef GBPF_GPU_CUDA_GPU_RUN_BYPASS_INT_H
+#define GBPF_GPU_CUDA_GPU_RUN_BYPASS_INT_H
+
+#include "gpu/cuda/gpu_run_memory_int.h"
+
+struct gpu_run_hang {
+	uint64_t lease_ns;	    /* time at which a lease was last seen, */
+	uint32_t lease_head;	    /* and pieces.head then */
+	bool probing;		    /* the counter is being watched */
+	uint32_t counter;	    /* its last value */
+	uint64_t probe_ns;	    /* time of the last probe */
+	uint64_t same_since_ns;	    /* time at which the counter last changed */
+	uint32_t restore;	    /* value that the counter gets when the bypass has ended */
+	uint32_t n_beats;	    /* kernels of our own that were launched while watching */
+	uint64_t watch_ns, beat_ns; /* begin of watching, time of the last such kernel */
+	uint64_t clone_id;	    /* the clone that was last found hung, */
+	uint32_t n_strikes;	    /* and how often in a row */
+};
+
+/* All of these: the run's lock is held, and the context is current. */
+
+/* Loads the kernel that takes counters and launches it once, on the bypass stream, where it sets a
+ * counter of the slab to the value that it has. */
+void gpu_run_bypass_prepare(struct gpu_device *d, struct gpu_run_context *x,
+			    const struct gpu_run_slab *s, uint32_t ticket);
+/* Looks whether the front piece hangs; if so, begins to take the counter. */
+void gpu_run_bypass_watch(struct gpu_run *run, bool may_run, uint64_t now);
+/* Advances the states from GPU_RUN_TAKING on. */
+void gpu_run_bypass_step(struct gpu_run *run, const struct gpu_queue *q, uint64_t now);
+
+#endif

@@ -1,0 +1,56 @@
+/* Runs the programs of a policy in a tenant, and counts their failures. The only file that does;
+ * must not interpret what they answer. */
+#include "policy/hook.h"
+
+#include "base/clock.h"
+
+static inline void count_failure(struct policy_version *v, unsigned hook, enum proto_failure what)
+{
+	_Static_assert(POLICY_HOOK_retire < PROTO_HOOKS, "every local hook has its counters");
+	(void)add_relaxed(&v->failures[hook][what], 1u);
+}
+
+uint64_t policy_hook_run(struct policy_version *v, unsigned hook, void *ctx,
+			 enum policy_failure *ret_failed)
+{
+	uint64_t errors = load_relaxed(&v->policy.env.helper_errors);
+	uint64_t verdict = ebpf_policy_run(&v->policy, hook, ctx);
+
+	*ret_failed = POLICY_FINE;
+	if (unlikely(v->policy.epoch) && ebpf_latch.outlived) {
+		*ret_failed = POLICY_OUTLIVED;
+		count_failure(v, hook, PROTO_FAILED_EPOCH);
+	} else if (unlikely(load_relaxed(&v->policy.env.helper_errors) != errors)) {
+		*ret_failed = POLICY_HELPER_FAILED;
+		count_failure(v, hook, PROTO_FAILED_HELPER);
+	}
+	return verdict;
+}
+
+bool policy_hook_call(struct policy *p, uint32_t gpu, unsigned hook, void *ctx,
+		      struct policy_result *ret)
+{
+	struct policy_reader *reader = policy_read_enter();
+	struct policy_version *v = policy_is_off(p) ? NULL : policy_current(p, gpu);
+	bool called = v && policy_fills(v, hook);
+
+	if (called) {
+		ret->version = v->policy.version;
+		ret->verdict = policy_hook_run(v, hook, ctx, &ret->failed);
+	}
+	policy_read_leave(reader);
+	return called;
+}
+
+void policy_count_verdict(struct policy *p, uint64_t version, unsigned hook)
+{
+	struct policy_reader *reader = policy_read_enter();
+
+	for (uint32_t i = 0; i < POLICY_MAX_PREPARED; i++) {
+		if (load_acquire(&p->prepared[i].version) == version) {
+			count_failure(&p->prepared[i], hook, PROTO_FAILED_VERDICT);
+			break;
+		}
+	}
+	policy_read_leave(reader);
+}

@@ -1,0 +1,270 @@
+/* Preparing, finding and dropping versions. A version is published by its number in an entry of
+ * prepared[]; an entry is emptied by storing 0, and unmapped after policy_synchronize. Only the
+ * agent thread changes entries; any thread finds them inside a read-side section. */
+#include "policy/versions.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/point.h"
+#include "policy/hook.h"
+
+/* Loads one word of each cache line that a call of `submit` will need. The agent has mapped and
+ * touched the version, but this core's translation buffers and caches know nothing of it; the
+ * program would fetch it line by line, each access after the one before, whereas these loads run in
+ * parallel. (Prefetch instructions were measured to be as slow as none.) */
+static inline void fetch(const struct ebpf_policy *p)
+{
+	uintptr_t code = (uintptr_t)p->entry[POLICY_HOOK_submit];
+
+	for (uintptr_t at = code;
+	     code && at < code + 192 && at < (uintptr_t)p->code + p->code_bytes; at += 64) {
+		(void)*(const volatile char *)at;
+	}
+	(void)load_relaxed(&p->env.helper_errors);
+	for (uint32_t i = 0; i < MIN(p->env.n_maps, 8u); i++) {
+		const volatile uint8_t *data = p->env.maps[i].data;
+
+		if (data) {
+			(void)*data;
+		}
+	}
+}
+
+static struct policy_version *lookup(struct policy *p, uint32_t gpu, uint64_t version)
+{
+	for (uint32_t i = 0; i < POLICY_MAX_PREPARED; i++) {
+		if (load_acquire(&p->prepared[i].version) == version) {
+			fetch(&p->prepared[i].policy);
+			store_relaxed(&p->gpu[gpu].hint, i);
+			store_relaxed(&load_acquire(&p->stats)->version_in_use, version);
+			return &p->prepared[i];
+		}
+	}
+	return NULL;
+}
+
+static void store_max(uint64_t *word, uint64_t v)
+{
+	uint64_t seen = load_relaxed(word);
+
+	while (v > seen && !cas_acqrel(word, &seen, v)) {
+	}
+}
+
+/* If the version cannot be found because it was dropped after the word was read, the word has
+ * changed by then and is read again. */
+NOINLINE struct policy_version *policy_find(struct policy *p, uint32_t gpu, uint32_t index,
+					    uint64_t version)
+{
+	uint64_t begin = clock_fast_ns();
+	struct policy_version *v;
+
+	for (int tries = 0; tries < 4; tries++) {
+		uint64_t again;
+
+		v = version ? lookup(p, gpu, version) : NULL;
+		if (v) {
+			store_max(&load_acquire(&p->stats)->swap_stall_ns, clock_fast_ns() - begin);
+			return v;
+		}
+		again = load_acquire(&load_acquire(&p->dir)->version[index]);
+		if (again == version) {
+			break;
+		}
+		version = again;
+	}
+	if (!version) {
+		store_relaxed(&p->gpu[gpu].hint, POLICY_NONE);
+		return NULL;
+	}
+	v = &p->prepared[load_relaxed(&p->gpu[gpu].hint)];
+	return load_acquire(&v->version) ? v : NULL;
+}
+
+void policy_init(struct policy *p, const struct proto_directory *dir, struct proto_stats *stats)
+{
+	p->dir = dir;
+	p->stats = stats;
+	for (unsigned g = 0; g < PROTO_MAX_GPUS; g++) {
+		p->gpu[g] = (struct policy_gpu){ .index = g, .hint = POLICY_NONE };
+	}
+}
+
+void policy_finish(struct policy *p)
+{
+	for (uint32_t i = 0; i < POLICY_MAX_PREPARED; i++) {
+		if (p->prepared[i].version || p->prepared[i].policy.image) {
+			ebpf_policy_close(&p->prepared[i].policy);
+		}
+	}
+}
+
+/* Unmaps the dropped versions. If a thread may still be inside one, a later call does it. */
+static void unmap_dropped(struct policy *p)
+{
+	bool wanted = false;
+
+	for (uint32_t i = 0; i < POLICY_MAX_PREPARED; i++) {
+		wanted |= !p->prepared[i].version && p->prepared[i].policy.image;
+	}
+	if (!wanted || !policy_synchronize()) {
+		return;
+	}
+	for (uint32_t i = 0; i < POLICY_MAX_PREPARED; i++) {
+		struct policy_version *v = &p->prepared[i];
+
+		if (!v->version && v->policy.image) {
+			ebpf_policy_close(&v->policy);
+			memset(&v->policy, 0, sizeof(v->policy));
+		}
+	}
+}
+
+static int free_entry(struct policy *p)
+{
+	unmap_dropped(p);
+	for (int i = 0; i < (int)POLICY_MAX_PREPARED; i++) {
+		if (!p->prepared[i].version && !p->prepared[i].policy.image) {
+			return i;
+		}
+	}
+	return -ENOSPC;
+}
+
+static void drop_entry(struct policy *p, uint32_t i)
+{
+	struct policy_version *v = &p->prepared[i];
+
+	store_release(&v->version, (uint64_t)0);
+	POINT("sched.drop.retracted");
+	for (unsigned g = 0; g < PROTO_MAX_GPUS; g++) {
+		uint32_t expected = i;
+
+		cas_acqrel(&p->gpu[g].hint, &expected, POLICY_NONE);
+	}
+	unmap_dropped(p);
+	POINT("sched.drop.unused");
+}
+
+int policy_prepare(struct policy *p, uint64_t version, int image_fd, const int region_fds[3])
+{
+	int i = free_entry(p), err;
+	uint32_t old = POLICY_NONE;
+	struct policy_version *v;
+
+	if (!version) {
+		return -EINVAL;
+	}
+	if (i < 0) {
+		return i;
+	}
+	for (uint32_t k = 0; k < POLICY_MAX_PREPARED; k++) {
+		old = p->prepared[k].version == version ? k : old;
+	}
+	v = &p->prepared[i];
+	err = ebpf_policy_open(&v->policy, image_fd, region_fds, 0);
+	if (!err && v->policy.version != version) {
+		ebpf_policy_close(&v->policy);
+		err = -EINVAL;
+	}
+	if (err) {
+		memset(&v->policy, 0, sizeof(v->policy));
+		return err;
+	}
+	memset(v->failures, 0, sizeof(v->failures));
+	v->life = p->life;
+	POINT("sched.prepare.mapped");
+	store_release(&v->version, version); /* pairs with the acquire in policy_current */
+	POINT("sched.prepare.published");
+	if (old != POLICY_NONE) { /* a gbpfd that restarted gives its regions again */
+		drop_entry(p, old);
+	}
+	return 0;
+}
+
+void policy_drop(struct policy *p, uint64_t version)
+{
+	for (uint32_t i = 0; version && i < POLICY_MAX_PREPARED; i++) {
+		if (p->prepared[i].version == version) {
+			drop_entry(p, i);
+		}
+	}
+}
+
+bool policy_is_prepared(const struct policy *p, uint64_t version)
+{
+	for (uint32_t i = 0; version && i < POLICY_MAX_PREPARED; i++) {
+		if (load_relaxed(&p->prepared[i].version) == version) {
+			return true;
+		}
+	}
+	return false;
+}
+
+bool policy_any_prepared(const struct policy *p)
+{
+	for (uint32_t i = 0; i < POLICY_MAX_PREPARED; i++) {
+		if (load_relaxed(&p->prepared[i].version)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The version in force on that GPU, if any, was prepared by the present gbpfd. */
+static bool is_current(const struct policy *p, uint32_t index)
+{
+	uint64_t version = load_acquire(&p->dir->version[index]);
+
+	for (uint32_t i = 0; version && i < POLICY_MAX_PREPARED; i++) {
+		if (p->prepared[i].version == version && p->prepared[i].life == p->life) {
+			return true;
+		}
+	}
+	return !version;
+}
+
+bool policy_sweep(struct policy *p)
+{
+	for (unsigned g = 0; g < PROTO_MAX_GPUS; g++) {
+		uint32_t index = load_relaxed(&p->gpu[g].index);
+
+		if (index < PROTO_MAX_GPUS && !is_current(p, index)) {
+			return false;
+		}
+	}
+	for (uint32_t i = 0; i < POLICY_MAX_PREPARED; i++) {
+		if (p->prepared[i].version && p->prepared[i].life != p->life) {
+			drop_entry(p, i);
+		}
+	}
+	return true;
+}
+
+/* notes_version is 0 while the notes change, so that a reader never takes those of one version for
+ * another's. */
+void policy_publish_notes(struct policy *p, struct proto_stats *st)
+{
+	uint64_t version = load_relaxed(&st->version_in_use);
+	const struct policy_version *v = NULL;
+
+	_Static_assert(PROTO_NOTES == EBPF_NOTES, "every note has its word");
+	for (uint32_t i = 0; version && i < POLICY_MAX_PREPARED; i++) {
+		v = load_relaxed(&p->prepared[i].version) == version ? &p->prepared[i] : v;
+	}
+	if (load_relaxed(&st->notes_version) != (v ? version : 0)) {
+		store_relaxed(&st->notes_version, UINT64_C(0));
+		fence_release();
+	}
+	for (uint32_t i = 0; v && i < PROTO_NOTES; i++) {
+		store_relaxed(&st->notes[i], load_relaxed(&v->policy.env.notes[i]));
+	}
+	for (uint32_t i = 0; v && i < PROTO_HOOKS * PROTO_FAILURES; i++) {
+		store_relaxed(&st->failures[0][0] + i, load_relaxed(&v->failures[0][0] + i));
+	}
+	if (v) {
+		store_release(&st->notes_version, version);
+	}
+}

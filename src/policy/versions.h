@@ -1,0 +1,55 @@
+/* The versions of a policy that this process has prepared, and which of them is in force on each
+ * GPU. gbpfd activates a version by one word of its directory page; what is prepared here is found
+ * by that word. Knows nothing of what the hooks decide. */
+#ifndef GBPF_POLICY_VERSIONS_H
+#define GBPF_POLICY_VERSIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "bpf/run/policy_image.h"
+#include "policy/read.h"
+#include "proto/pages.h"
+
+#define POLICY_MAX_PREPARED 8u
+#define POLICY_NONE POLICY_MAX_PREPARED /* index of an entry that is always empty */
+
+/* Marks: [atomic] any thread, through base/atomic.h; [agent] the agent thread only; [section] read
+ * inside a read-side section, replaced by publishing and policy_synchronize. */
+struct policy_version {
+	uint64_t version; /* [section] 0: empty */
+	uint32_t life;	  /* [agent] value of struct policy's life when it was prepared */
+	struct ebpf_policy policy;
+	uint64_t failures[PROTO_HOOKS][PROTO_FAILURES]; /* [atomic] */
+};
+
+/* The fields that a hook call reads come first: they fit in one cache line for the first GPUs. */
+struct policy {
+	const struct proto_directory *dir; /* [section] never NULL */
+	struct proto_stats *stats;	   /* [section] never NULL */
+	uint32_t off;			   /* [atomic] this process runs no hooks */
+	uint32_t life;			   /* [agent] how many gbpfds were lost */
+	struct policy_gpu {
+		uint32_t index; /* [atomic] gbpfd's number; PROTO_MAX_GPUS: unknown to it */
+		uint32_t hint;	/* [atomic] entry of prepared[] that was found last */
+	} gpu[PROTO_MAX_GPUS];	/* by device ordinal */
+	struct policy_version prepared[POLICY_MAX_PREPARED + 1];
+} ALIGNED(64);
+
+/* p is zeroed. dir and stats are borrowed. */
+void policy_init(struct policy *p, const struct proto_directory *dir, struct proto_stats *stats);
+void policy_finish(struct policy *p);
+/* Agent thread: maps a version and makes it findable; one of the same number that is there already
+ * is replaced. 0, -ENOSPC while all entries are taken, or -errno. */
+int policy_prepare(struct policy *p, uint64_t version, int image_fd, const int region_fds[3]);
+/* Agent thread: makes a version unfindable. It is unmapped once no call can be inside any more. */
+void policy_drop(struct policy *p, uint64_t version);
+bool policy_is_prepared(const struct policy *p, uint64_t version);
+bool policy_any_prepared(const struct policy *p);
+/* Agent thread, after a new gbpfd took over: drops the versions that only the lost one knew of.
+ * Returns false if a version in force has not been prepared by the new one yet. */
+bool policy_sweep(struct policy *p);
+/* Agent thread: copies notes and failures of the version in use to the statistics page. */
+void policy_publish_notes(struct policy *p, struct proto_stats *st);
+
+#endif

@@ -1,0 +1,32 @@
+/* Texts of the reason codes. */
+#include "proto/block_why.h"
+
+const char *proto_block_why_text(enum proto_block_why why)
+{
+	static const char *const texts[PROTO_BLOCK_WHYS] = {
+		[PROTO_BLOCK_UNKNOWN] = "not looked at",
+		[PROTO_BLOCK_OK] = "block level",
+		[PROTO_BLOCK_NO_PTX] = "no PTX for this device",
+		[PROTO_BLOCK_UNREADABLE] = "its PTX cannot be read",
+		[PROTO_BLOCK_CLUSTER] = "uses clusters of blocks",
+		[PROTO_BLOCK_DEPENDENT] = "uses griddepcontrol",
+		[PROTO_BLOCK_GRID_ID] = "reads %gridid, %envreg or the like",
+		[PROTO_BLOCK_DEVICE_RUNTIME] = "uses the device runtime",
+		[PROTO_BLOCK_CALL] = "calls, through a pointer, code that may know its block",
+		[PROTO_BLOCK_EXTERN] = "calls a function of another module",
+		[PROTO_BLOCK_PARAMETERS] = "no room behind its parameters",
+		[PROTO_BLOCK_SHARED] = "no room in shared memory, or reads its size",
+		[PROTO_BLOCK_OCCUPANCY] = "fewer blocks would be resident",
+		[PROTO_BLOCK_COOPERATIVE] = "cooperative launch",
+		[PROTO_BLOCK_ATTRIBUTE] = "a launch attribute",
+		[PROTO_BLOCK_CAPTURE] = "in a graph",
+		[PROTO_BLOCK_HUNG] = "waited for later blocks",
+		[PROTO_BLOCK_SHORT] = "too short",
+		[PROTO_BLOCK_REJECTED] = "the driver did not take the rewritten module",
+		[PROTO_BLOCK_CLASS] = "of class latency when it was loaded",
+		[PROTO_BLOCK_SOURCE] = "uses something that is not known",
+		[PROTO_BLOCK_NATIVE] = "machine code kept: PTX is older or long (GBPF_BLOCK=1)",
+	};
+
+	return (unsigned)why < PROTO_BLOCK_WHYS ? texts[why] : texts[PROTO_BLOCK_UNKNOWN];
+}

@@ -1,0 +1,37 @@
+/* Reason codes of the block level: why an entry has no preemptible clone, or a launch does not use
+ * it. Shown by `gbpf ps --why`. Values appear on shared pages: append only. */
+#ifndef GBPF_PROTO_BLOCK_WHY_H
+#define GBPF_PROTO_BLOCK_WHY_H
+
+enum proto_block_why {
+	PROTO_BLOCK_UNKNOWN,	    /* not examined */
+	PROTO_BLOCK_OK,		    /* it has a preemptible clone */
+	PROTO_BLOCK_NO_PTX,	    /* the image has no PTX that this device takes */
+	PROTO_BLOCK_UNREADABLE,	    /* the PTX could not be read */
+	PROTO_BLOCK_CLUSTER,	    /* clusters of blocks */
+	PROTO_BLOCK_DEPENDENT,	    /* griddepcontrol */
+	PROTO_BLOCK_GRID_ID,	    /* reads %gridid, %envreg or others that distinguish launches */
+	PROTO_BLOCK_DEVICE_RUNTIME, /* launches kernels, or uses the workspace of grid-wide
+				       cooperative groups */
+	PROTO_BLOCK_CALL,	    /* calls through a pointer code that may read its block index */
+	PROTO_BLOCK_EXTERN,	    /* calls a function of another module */
+	PROTO_BLOCK_PARAMETERS,	    /* no room behind its parameters */
+	PROTO_BLOCK_SHARED,	    /* no room for 16 bytes of shared memory, or reads its size */
+	PROTO_BLOCK_OCCUPANCY,	    /* the clone would have fewer resident blocks */
+	PROTO_BLOCK_COOPERATIVE,    /* cooperative launch */
+	PROTO_BLOCK_ATTRIBUTE,	    /* a launch attribute that is not known to be harmless */
+	PROTO_BLOCK_CAPTURE,	    /* in a graph */
+	PROTO_BLOCK_HUNG,	    /* waited for later blocks: excluded */
+	PROTO_BLOCK_SHORT,	    /* too short for the block level to pay off */
+	PROTO_BLOCK_REJECTED,	    /* the driver refused the rewritten module */
+	PROTO_BLOCK_CLASS,	    /* the tenant was of class latency when the module was loaded */
+	PROTO_BLOCK_SOURCE,	    /* uses something that the pass does not know */
+	PROTO_BLOCK_NATIVE, /* its machine code is kept: the PTX is for an older device or takes
+			       long to compile */
+	PROTO_BLOCK_WHYS
+};
+
+/* Returns a static text: "not looked at" for PROTO_BLOCK_UNKNOWN and for unknown values. */
+const char *proto_block_why_text(enum proto_block_why why);
+
+#endif

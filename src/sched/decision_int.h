@@ -1,0 +1,73 @@
+/* Asking the policy about a launch, and holding it. */
+#ifndef GBPF_SCHED_DECISION_INT_H
+#define GBPF_SCHED_DECISION_INT_H
+
+#include "sched/sched.h"
+
+#define WAIT_CAP_NS 2000000u /* longest single wait; then off, swaps and limits are checked */
+#define MAX_CLOSE_DELAY_NS 10000000u
+
+enum sched_fault {
+	SCHED_FAULT_NONE,
+	SCHED_FAULT_RANGE,
+	SCHED_FAULT_HELPER,
+	SCHED_FAULT_SPLIT,
+	SCHED_FAULT_OUTLIVED,
+};
+
+/* The answer of `submit` about one launch. */
+struct sched_decision {
+	uint64_t version; /* 0: no policy is in force */
+	uint64_t hold_ns;
+	const uint32_t *word; /* board to wait on; NULL: no request of others is open */
+	uint32_t seq;	      /* its value before the policy was asked */
+	uint32_t lc_open;
+	uint32_t pieces; /* level: blocks of a piece; 0: not said */
+	uint8_t level;	 /* GBPF_LEVEL_BLOCK if the launch can and the policy wants it */
+	uint8_t verdict; /* GBPF_GO, GBPF_HOLD or GBPF_DEFER */
+	uint8_t fault;	 /* enum sched_fault */
+};
+
+struct sched_retired {
+	uint64_t hash, duration_ns, held_ns, version;
+	uint32_t count, flags, level, interrupted;
+};
+
+/* ---- sched_hook.c ---- */
+
+/* Asks `submit`. asked: how often it was asked about this launch before. Inside a read-side
+ * section; the caller reports a fault after it. */
+void sched_decide_inside(struct sched_queue *q, const struct sched_launch *l, uint64_t now,
+			 uint64_t held_ns, uint32_t asked, struct sched_decision *a);
+/* The same in a section of its own, with the report. */
+void sched_decide(struct sched_queue *q, const struct sched_launch *l, uint64_t now,
+		  uint64_t held_ns, uint32_t asked, struct sched_decision *a);
+/* Counts and notes a fault. Not inside a read-side section. */
+void sched_decision_report(struct sched_queue *q, const struct sched_decision *a);
+void sched_hook_queue_create(struct sched_queue *q);
+void sched_hook_queue_destroy(struct sched_queue *q, uint64_t launches);
+uint64_t sched_hook_dispatch(struct sched_queue *q, const struct sched_launch *l, uint64_t now);
+/* Returns the close delay in ns. */
+uint64_t sched_hook_retire(struct sched_queue *q, const struct sched_retired *r, uint64_t now);
+/* A policy is in force on the queue's GPU. */
+bool sched_policy_in_force(struct sched_queue *q);
+
+/* ---- hold.c ---- */
+
+/* Returns the time left until a launch that came at begin_ns goes whatever the policy says. */
+uint64_t sched_share_left(struct sched *s, const struct sched_launch *l, uint64_t begin_ns,
+			  uint64_t now);
+/* The launch goes against the policy: charges it to the minimum share. */
+void sched_share_take(struct sched *s, const struct sched_launch *l, uint64_t now);
+/* The policy let a held launch go, so nothing starves. */
+void sched_share_reset(struct sched *s);
+/* Waits until the policy lets the launch go, at most until its limit. */
+void sched_hold_caller(struct sched_queue *q, struct sched_launch *l, struct sched_decision *a);
+void sched_hold_account(struct sched_queue *q, const struct sched_launch *l, uint32_t why,
+			uint64_t held_ns);
+uint32_t sched_hold_why(const struct sched_decision *a, uint64_t inflight);
+/* Sets this thread's timer slack to 1 us (the default of 50 us would leave the GPU idle that long),
+ * and returns the one to restore with prctl(PR_SET_TIMERSLACK). */
+int sched_sharpen_timers(void);
+
+#endif

@@ -1,0 +1,124 @@
+/* A queue, and the table of all. One member struct for each lock or feature; the fields of the
+ * launch path come first. Marks: [atomic] any thread, through base/atomic.h; [agent] the agent
+ * thread only; [L] guarded by s->lock. */
+#ifndef GBPF_SCHED_QUEUE_INT_H
+#define GBPF_SCHED_QUEUE_INT_H
+
+#include <pthread.h>
+
+#include "sched/retire_int.h"
+#include "sched/sched.h"
+#include "sched/tally.h"
+
+#define DEFAULT_CLOSE_DELAY_NS 200000u
+#define FIFO_MAX 4096u /* deferred calls of a queue; beyond it callers wait */
+
+/* In sched_queue.pending: the queue has a resumable run that may be unfinished. */
+#define SCHED_HAS_RUN (1u << 31)
+
+/* When the queue's work has ended, for the close of requests and for queues without markers. */
+struct sched_idle {
+	/* [atomic] A synchronization returned at sync_ns and saw the end of the first sync_seq
+	 * launches (compare sched_queue.entered). */
+	uint64_t sync_seq, sync_ns;
+	uint64_t seen_seq,
+		seen_ns; /* closer of the request: `entered` when last seen idle, and when */
+	uint64_t quiet_since_ns, quiet_total; /* [agent] unchanged account of a mute queue */
+	/* Closer of the request: since when the device cannot say whether the queue is idle, and
+	 * `entered` then. */
+	uint64_t unknown_since_ns, unknown_seq;
+	uint32_t mark_each;	 /* [atomic] a marker is needed after each launch */
+	uint64_t close_delay_ns; /* [atomic] last verdict of `retire` */
+};
+
+/* The parts of the sums that the statistics page includes already. [L] */
+struct sched_published {
+	uint64_t total, threads;
+};
+
+/* Use of an entry of the table by threads that found it there. */
+struct sched_life {
+	uint32_t live, closing, users; /* [atomic] */
+};
+
+/* Deferred calls that have not been given to the driver. */
+struct sched_fifo {
+	pthread_mutex_t lock; /* guards first, last, submitting */
+	struct sched_call *first, **last;
+	uint64_t submitting; /* number of the call between the list and the driver; 0: none */
+	uint64_t n_deferred, n_submitted; /* [atomic] calls that ever came and went */
+};
+
+/* The order of submission of deferred calls and of launches of a run. Guarded by `lock`, which is
+ * taken before fifo.lock; a device call may be made under it. */
+struct sched_issue {
+	pthread_mutex_t lock;
+	bool next_is_plain; /* the first call must wait for the end of the run */
+	uint64_t retry_ns;  /* the policy is not asked about the first call before; 0: at once */
+	uint32_t n_asked;   /* how often it was asked about the first call */
+	uint32_t n_orders;  /* [atomic to read] calls submitted that were no launches */
+	/* [atomic to read] Launches and orders submitted up to `marker`, with bit 31 set; 0: no
+	 * marker has been placed yet. */
+	uint32_t marker_seq;
+	struct sched_marker marker; /* shows how far the stream has come */
+	uint32_t beyond_marker;	    /* calls submitted beyond what queue_has_room allows */
+};
+
+/* The queue's resumable run: launches at block level that follow each other. Guarded by
+ * issue.lock unless marked. */
+struct sched_run {
+	uint32_t draining;	      /* [atomic] threads that wait for its end: nothing may join */
+	uint64_t look_ns;	      /* [atomic] it needs no attention before */
+	uint64_t step_ns, stepped_ns; /* when the device wants its next step; its last one */
+	uint64_t scanned_ns;	      /* when the boards were scanned last */
+	/* A request came: until then, or until suspect_done launches are through, blocks may be
+	 * missing although the device shows no interruption yet. */
+	uint64_t suspect_until_ns, suspect_done;
+	uint64_t request_ns;	   /* shortest duration of recent requests, smoothed */
+	uint64_t stopped_since_ns; /* 0: not interrupted */
+	uint64_t held_since_ns;	   /* the minimum share accrues since then; 0: it does not */
+	uint32_t interruptions;	   /* of the run, as accounted */
+};
+
+/* Memory is type-stable: reused by later queues, freed by sched_destroy. */
+struct sched_queue {
+	struct sched *s;
+	void *dev_queue;	       /* borrowed until close */
+	uint32_t gpu, index, class_id; /* class_id [atomic] */
+	int32_t priority;
+	struct sched_tally total; /* SCHED_ACC of the launches that the driver took */
+	uint64_t entered;	  /* [atomic] launches of a latency queue that began ... */
+	uint64_t left;		  /* [atomic] ... and that the driver has taken or refused */
+	uint64_t unmarked_ns;	  /* [atomic] estimated work behind the last marker, about */
+	uint32_t pending; /* [atomic] calls in the FIFO or being submitted, and SCHED_HAS_RUN */
+	uint32_t shared;  /* [atomic] more than one thread has submitted to it */
+	uint32_t guests;  /* [atomic] threads at the gate that have no reader slot */
+	struct sched_tally threads; /* blocks times block size */
+
+	struct sched_ring marks ALIGNED(64);
+	struct sched_idle idle;
+	struct sched_published published;
+	struct sched_life life;
+	bool class_fixed;    /* [L] the policy chose its class */
+	uint32_t sm_percent; /* share of the multiprocessors, set by queue_create */
+	struct sched_fifo fifo;
+	struct sched_issue issue;
+	struct sched_run run;
+	/* [atomic] 1 + progress of the queue at which a wait for it was given up; 0: none */
+	uint64_t stall_token;
+	int error; /* [atomic] first error of a deferred call since the last drain */
+	struct sched_queue *next_free;
+};
+
+/* ---- queue.c ---- */
+
+/* Keeps the queue from being closed until sched_queue_unuse. Returns false if it is closed or
+ * closing; then it is not in use. */
+bool sched_queue_use(struct sched_queue *q);
+void sched_queue_unuse(struct sched_queue *q);
+#define sched_queues_each(s, q)                                                                    \
+	for (uint32_t q##_i = 0, q##_n = load_acquire(&(s)->table.n_queues); q##_i < q##_n;        \
+	     q##_i++)                                                                              \
+		for (struct sched_queue *q = load_acquire(&(s)->table.queues[q##_i]); q; q = NULL)
+
+#endif

@@ -1,0 +1,88 @@
+/* Learned durations, and the markers that show which launches have finished. Marks as in
+ * queue_int.h. */
+#ifndef GBPF_SCHED_RETIRE_INT_H
+#define GBPF_SCHED_RETIRE_INT_H
+
+#include "proto/pages.h"
+#include "sched/sched.h"
+
+#define SCHED_EST_CLASSES 8u /* launches of one kernel differ by their grid */
+#define SCHED_BYTE_CLASSES 40u
+#define SCHED_RING 64u
+#define MARK_NS 50000u /* estimated work after which a marker is placed */
+#define MAX_EST_NS 60000000000u
+#define PENDING_POLL_NS 5000000u /* agent's period while work is on the device */
+#define AWAKE_NS 50000000u	 /* and for this long after the last work */
+#define UNKNOWN_NS 20000000u /* a mute queue that does not change for this long counts as idle */
+
+/* Launches and their time in one word, so that one atomic addition accounts both: count in the low
+ * 24 bits, units of 16 ns above. Only differences are used; they are exact while fewer than 2^24
+ * launches and 4.8 h are in flight. */
+#define SCHED_ACC(n, ns) ((uint64_t)(n) + (((uint64_t)(ns) >> 4) << 24))
+#define SCHED_ACC_COUNT(acc) ((uint32_t)((acc)&0xffffffu))
+#define SCHED_ACC_NS(acc) (((acc) >> 24) << 4)
+
+struct sched_estimate {	 /* [atomic], relaxed: a lost update costs one sample */
+	uint64_t est_ns; /* 0: nothing measured yet */
+	uint32_t interval, left, seen;
+};
+
+struct sched_kernel {
+	uint64_t hash;
+	uint64_t count; /* [atomic], relaxed: two threads that launch it at once may lose one */
+	struct sched_estimate est[SCHED_EST_CLASSES];
+	uint64_t block_ns; /* [atomic] learned duration of one block; 0: not known */
+	uint8_t block_why; /* [atomic] enum proto_block_why */
+	char name[PROTO_KERNEL_NAME];
+};
+
+struct sched_mark {
+	struct sched_marker end, start; /* start.event NULL: not measured */
+	uint64_t total;			/* the queue's total when it was placed */
+	uint64_t begin_ns, est_ns, held_ns, version, hash;
+	struct sched_estimate *est; /* borrowed; where the measurement goes */
+	uint64_t run_seq; /* reached when this many launches of the run are through; 0: no run */
+	uint32_t interruptions; /* of the run when it was placed */
+	bool fed;		/* the run kept blocks back: no event could measure it */
+	uint64_t took_ns; /* reached: what the run reports instead of a measurement; 0: nothing */
+};
+
+/* Markers of a queue that have not been retired. */
+struct sched_ring {
+	uint32_t lock;	     /* [atomic] only ever tried; guards the rest */
+	uint32_t head, tail; /* [atomic to read] */
+	uint64_t retired;    /* [atomic to read] SCHED_ACC of the launches known to have finished */
+	uint64_t last_version, last_held_ns, last_hash; /* of the newest retired marker */
+	uint32_t last_level, last_interruptions;
+	struct sched_mark entry[SCHED_RING];
+};
+
+struct sched_decision;
+
+/* ---- kernel.c ---- */
+
+/* Where durations of such launches are learned; NULL: nowhere. */
+struct sched_estimate *sched_estimate_of(struct sched *s, const struct sched_launch *l);
+/* Counts a launch; true: this one is to be measured. */
+bool sched_estimate_due(struct sched_estimate *e);
+void sched_estimate_learn(struct sched_estimate *e, uint64_t measured_ns);
+void sched_kernels_publish(struct sched *s, struct proto_stats *st);
+
+/* ---- retire.c ---- */
+
+/* Before the driver's call: accounts the launch, and places a start marker if it is measured. */
+void sched_launch_start(struct sched_ticket *t, const struct sched_decision *a);
+/* After the driver's call; ok: it took the launch. */
+void sched_launch_done(struct sched_ticket *t, bool ok);
+/* Retires the markers that have been reached. True: something was retired. */
+bool sched_retire_reached(struct sched_queue *q);
+/* Likewise, for a queue of which everything up to total has finished. */
+bool sched_retire_idle(struct sched_queue *q, uint64_t total);
+bool sched_retire_all(struct sched *s);
+/* Places a marker behind launches that have none. */
+void sched_mark_end(struct sched_queue *q);
+void sched_marks_drop(struct sched_queue *q);
+/* Agent: retires what no later launch or synchronization will notice. ns until the next call. */
+uint64_t sched_inflight_step(struct sched *s, uint64_t now);
+
+#endif

@@ -1,0 +1,60 @@
+/* Executable graphs. Launches of graphs with event nodes, whose events the table of event_uses.c
+ * cannot know, are never deferred but follow everything that is. A graph that is destroyed ends
+ * after its deferred launches. */
+#include "shim/entry/graph_calls.h"
+
+#include "cuabi/api.h"
+#include "shim/object/event_uses.h"
+#include "shim/object/graph_events.h"
+
+static CUresult instantiated(CUresult r, const CUgraphExec *exec, CUgraph g)
+{
+	if (r == CUDA_SUCCESS && exec && shim_attached()) {
+		shim_graph_instantiated(*exec, g);
+	}
+	return r;
+}
+
+CUresult cuGraphInstantiate(CUgraphExec *ret, CUgraph g, CUgraphNode *node, char *log, size_t bytes)
+{
+	return instantiated(shim_real.cuGraphInstantiate(ret, g, node, log, bytes), ret, g);
+}
+
+CUresult cuGraphInstantiate_v2(CUgraphExec *ret, CUgraph g, CUgraphNode *node, char *log,
+			       size_t bytes)
+{
+	return instantiated(shim_real.cuGraphInstantiate_v2(ret, g, node, log, bytes), ret, g);
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *ret, CUgraph g, unsigned long long flags)
+{
+	return instantiated(shim_real.cuGraphInstantiateWithFlags(ret, g, flags), ret, g);
+}
+
+CUresult cuGraphInstantiateWithParams(CUgraphExec *ret, CUgraph g, CUDA_GRAPH_INSTANTIATE_PARAMS *p)
+{
+	return instantiated(shim_real.cuGraphInstantiateWithParams(ret, g, p), ret, g);
+}
+
+CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *ret, CUgraph g,
+					   CUDA_GRAPH_INSTANTIATE_PARAMS *p)
+{
+	return instantiated(shim_real.cuGraphInstantiateWithParams_ptsz(ret, g, p), ret, g);
+}
+
+void shim_graph_drain(CUgraphExec exec)
+{
+	shim_event_drain((CUevent)(void *)exec, SHIM_EVENT_AWAIT, NULL);
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec exec)
+{
+	if (unlikely(shim_pending())) {
+		if (shim_event_defer_graph_destroy(exec)) {
+			return CUDA_SUCCESS;
+		}
+		shim_graph_drain(exec);
+	}
+	shim_graph_destroyed(exec);
+	return shim_real.cuGraphExecDestroy(exec);
+}

@@ -1,0 +1,64 @@
+/* A set of handles: a map under a lock, and a count that spares the lock while the set is empty. */
+#include "shim/object/handle_set.h"
+
+#include <errno.h>
+
+#include "base/atomic.h"
+#include "base/compiler.h"
+
+#define MAX_HANDLES 65536u
+
+/* Caller holds the set's mutex. The release pairs with the acquire in is_empty(): a thread that
+ * learned of a handle after it was added sees a count that is not 0. */
+static void publish_count(struct shim_handle_set *s)
+{
+	store_release(&s->n, (uint32_t)s->map.live + s->overflow);
+}
+
+static bool is_empty(const struct shim_handle_set *s)
+{
+	return likely(!load_acquire(&s->n));
+}
+
+bool shim_handle_set_has(struct shim_handle_set *s, const void *handle)
+{
+	bool found;
+
+	if (is_empty(s)) {
+		return false;
+	}
+	pthread_mutex_lock(&s->mutex);
+	found = s->overflow || strmap_get(&s->map, shim_handle_key(handle).text);
+	pthread_mutex_unlock(&s->mutex);
+	return found;
+}
+
+void shim_handle_set_add(struct shim_handle_set *s, void *handle)
+{
+	int err;
+
+	pthread_mutex_lock(&s->mutex);
+	err = s->map.live < MAX_HANDLES ? strmap_add(&s->map, shim_handle_key(handle).text, handle)
+					: -ENOMEM;
+	if (err && err != -EEXIST) {
+		s->overflow = true;
+	}
+	publish_count(s);
+	pthread_mutex_unlock(&s->mutex);
+}
+
+void shim_handle_set_remove(struct shim_handle_set *s, const void *handle)
+{
+	if (is_empty(s)) {
+		return;
+	}
+	pthread_mutex_lock(&s->mutex);
+	(void)strmap_del(&s->map, shim_handle_key(handle).text);
+	publish_count(s);
+	pthread_mutex_unlock(&s->mutex);
+}
+
+void shim_handle_set_after_fork(struct shim_handle_set *s)
+{
+	pthread_mutex_init(&s->mutex, NULL);
+}
