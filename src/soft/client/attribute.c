@@ -1,6 +1,8 @@
-/* The device attributes: a small GPU of compute capability 8.6, which is what the PTX that runs
- * here asks for (cp.async, mma of f16, bf16, tf32 and s8, redux); 9.0 would make programs take ways
- * through clusters, tensor maps and wgmma, which are not there. What is not in the table is 0. */
+/* Device attributes: a small GPU of compute capability 8.6, which the supported PTX needs
+ * (cp.async, mma of f16, bf16, tf32 and s8, redux). With 9.0, programs would choose code paths that
+ * use clusters, tensor maps and wgmma, which the soft GPU lacks. Attributes that are not in the
+ * table are 0. */
+#include "soft/client/context/context.h"
 #include "soft/client/process.h"
 
 #define ATTRIBUTE_LAST CU_DEVICE_ATTRIBUTE_ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED

@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "soft/client/memory/copy.h"
 #include "soft/client/process.h"
 
 struct soft_host_call {

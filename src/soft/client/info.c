@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cuabi/lookup.h"
+#include "soft/client/context/context.h"
 #include "soft/client/process.h"
 #include "soft/identity.h"
 

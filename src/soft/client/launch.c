@@ -1,13 +1,13 @@
-/* Launches: shape and parameters are checked here, so that the server need not answer. */
+/* Launches: shape and parameters are checked here, so that the server does not have to reply. */
+#include "soft/client/context/green.h"
+#include "soft/client/graph/capture.h"
+#include "soft/client/graph/graph.h"
 #include "soft/client/launch.h"
-
+#include "soft/client/module/function.h"
+#include "soft/client/ring_submit.h"
+#include "soft/client/stream/stream_event.h"
 #include <stdlib.h>
 #include <string.h>
-
-#include "soft/client/graph/capture.h"
-#include "soft/client/stream/stream_event.h"
-#include "soft/client/graph/graph.h"
-#include "soft/client/context/green.h"
 
 CUresult soft_launch_check_shape(const CUfunction f, const struct soft_record_launch *r)
 {

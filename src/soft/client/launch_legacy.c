@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "soft/client/module/function.h"
 #include "soft/client/process.h"
 
 CUresult cuFuncSetBlockShape(CUfunction h, int x, int y, int z)

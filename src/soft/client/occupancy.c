@@ -1,6 +1,7 @@
 /* Occupancy: how many blocks of a function one SM holds at once, by the rules by which the server
  * places blocks. Registers do not limit it. */
 #include "soft/client/launch.h"
+#include "soft/client/module/function.h"
 
 unsigned soft_occupancy_blocks(const CUfunction f, unsigned threads, size_t dynamic_shared)
 {

@@ -1,5 +1,7 @@
-/* What kernels have printed goes to this process's standard output when the program synchronizes;
+/* Output of kernels: printf goes to this process's standard output when the program synchronizes,
  * failed assertions go to standard error. */
+#include "soft/client/printf_output.h"
+
 #include <stdio.h>
 #include <string.h>
 

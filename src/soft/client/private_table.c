@@ -9,6 +9,7 @@
 #include "base/shm.h"
 #include "cuabi/private.h"
 #include "soft/client/context/green.h"
+#include "soft/client/server_link.h"
 
 static CUresult find(CUcontext *ctx)
 {

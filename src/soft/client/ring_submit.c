@@ -1,5 +1,7 @@
-/* The ring: records in, and waiting for what comes of them. Nothing here is a system call while the
- * server is awake. */
+/* The submission ring: puts records into it and waits for their completion. Makes no system call
+ * while the server is awake, except to sleep. */
+#include "soft/client/ring_submit.h"
+
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -7,6 +9,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "soft/client/printf_output.h"
 #include "soft/client/process.h"
 #include "soft/client/strict.h"
 #include "soft/yield.h"

@@ -1,5 +1,7 @@
-/* The link to the server: connecting, starting it when there is none, requests, and the agent
- * thread that runs host functions and notices at once when the server has gone. */
+/* The link to the server: connects, starts a server if none runs, sends requests, and runs the
+ * agent thread, which calls host functions and notices when the server exits. */
+#include "soft/client/server_link.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,8 +25,8 @@
 #include "base/fd.h"
 #include "base/shm.h"
 #include "base/thread.h"
-#include "soft/client/process.h"
 #include "soft/client/host_call.h"
+#include "soft/client/process.h"
 #include "soft/socket.h"
 
 #define START_TIMEOUT_MS 15000
@@ -520,8 +522,7 @@ static void *agent(void *unused)
 			store_release(&fault_written, 1);
 		}
 	}
-	soft_log("the server has ended, or dropped this program; softgpu.log beside its socket may "
-		 "the server exited or dropped this program; see softgpu.log next to its socket");
+	soft_log("the server exited or dropped this program; see softgpu.log next to its socket");
 	link_lost();
 	return NULL;
 }

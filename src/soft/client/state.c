@@ -7,6 +7,9 @@
 
 #include "base/atomic.h"
 #include "soft/client/context/green.h"
+#include "soft/client/printf_output.h"
+#include "soft/client/server_link.h"
+#include "soft/client/stream/stream.h"
 #include "soft/client/strict.h"
 
 #define STACK_MAX 64u
@@ -156,8 +159,8 @@ CUresult soft_context_error(CUcontext ctx)
 	}
 	e = load_acquire(&soft.shared->context_error[ctx->slot]);
 	if (e && e != load_relaxed(&ctx->seen_error)) {
-		store_relaxed(&ctx->seen_error,
-			      e); /* the text of a failed assertion; the caller may not wait */
+		store_relaxed(&ctx->seen_error, e);
+		soft_output_drain(); /* the text of a failed assertion; the caller may not wait */
 		soft_log_wait();
 	}
 	return (CUresult)e;

@@ -1,5 +1,7 @@
-/* Where NVIDIA's driver would crash, block or be late, and the soft GPU need not. For tests of what
- * stands between programs and the driver: nothing of it is needed by right programs. */
+/* Strict mode: crashes, blocks and reports late where NVIDIA's driver would and the soft GPU need
+ * not. For tests of software between programs and the driver; correct programs see no difference.
+ */
+#include "soft/client/ring_submit.h"
 #include "soft/client/strict.h"
 
 #include <dlfcn.h>

@@ -1,14 +1,18 @@
-/* Contexts: made and destroyed on the server, current for threads here. */
+/* Contexts: creation and destruction on the server, the current context of threads, limits. */
+#include "soft/client/context/context.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/atomic.h"
-#include "soft/client/graph/capture.h"
-#include "soft/client/process.h"
-#include "soft/client/stream/stream_event.h"
 #include "soft/client/context/green.h"
+#include "soft/client/graph/capture.h"
 #include "soft/client/memory/memory.h"
+#include "soft/client/process.h"
+#include "soft/client/server_link.h"
+#include "soft/client/stream/stream.h"
+#include "soft/client/stream/stream_event.h"
 #include "soft/client/strict.h"
 
 #define API_VERSION 13000u

@@ -1,8 +1,10 @@
-/* Events of a whole context, or of a green one: recorded behind all of its work, waited for by all
- * of its streams. */
-#include "soft/client/graph/capture.h"
-#include "soft/client/stream/stream_event.h"
+/* Events of a whole context or green context: recorded after all of its work, awaited by all of its
+ * streams. */
 #include "soft/client/context/green.h"
+#include "soft/client/graph/capture.h"
+#include "soft/client/ring_submit.h"
+#include "soft/client/stream/stream.h"
+#include "soft/client/stream/stream_event.h"
 #include "soft/client/strict.h"
 
 /* The streams concerned and the event. */

@@ -1,14 +1,15 @@
-/* Green contexts: made on the primary context, destroyed, converted, asked, recorded, waited for.
- */
-#include "soft/client/context/green.h"
-
-#include <string.h>
-
+/* Green contexts: creation on the primary context, destruction, conversion to a context handle,
+ * queries and events. */
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "soft/client/context/context.h"
+#include "soft/client/context/green.h"
 #include "soft/client/graph/capture.h"
+#include "soft/client/server_link.h"
+#include "soft/client/stream/stream.h"
 #include "soft/client/stream/stream_event.h"
 #include "soft/client/strict.h"
+#include <string.h>
 
 #define NUMBER_NS 1000000u
 #define NUMBER_TRIES 1000u

@@ -1,4 +1,6 @@
-/* The primary context of each device: one for all libraries of the process, counted. */
+/* The primary context of each device, which all libraries of the process share; reference-counted.
+ */
+#include "soft/client/context/context.h"
 #include "soft/client/process.h"
 
 static pthread_mutex_t primary_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/atomic.h"
+#include "soft/client/context/context.h"
 #include "soft/client/context/green.h"
 
 #define MAGIC 0x736d7273u

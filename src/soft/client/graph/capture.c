@@ -1,6 +1,10 @@
-/* Captures: streams whose work becomes nodes. A stream has a set of nodes that its next one depends
- * on; an event that is recorded in a capture carries such a set to other streams. */
+/* Captures: work submitted to a capturing stream becomes nodes of a graph. Each such stream has a
+ * set of nodes on which its next node depends; an event recorded in a capture carries such a set to
+ * other streams. */
+#include "soft/client/graph/capture.h"
+
 #include "soft/client/graph/capture_int.h"
+#include "soft/client/stream/stream.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,6 +4,8 @@
 #include "base/atomic.h"
 #include "soft/client/graph/capture.h"
 #include "soft/client/graph/graph.h"
+#include "soft/client/memory/copy.h"
+#include "soft/client/memory/memory.h"
 
 static CUmemorytype type_of(uint64_t address)
 {

@@ -272,11 +272,11 @@ CUresult soft_graph_clone(CUgraph from, CUgraph *ret)
 
 /* For each node: the number of nodes it waits for, and the index in `to` of the first of its
  * outgoing edges. */
-struct soft_edges {
+struct adjacency {
 	uint32_t *waits, *first, *to;
 };
 
-static void list_edges(CUgraph g, struct soft_edges *l)
+static void list_edges(CUgraph g, struct adjacency *l)
 {
 	for (uint32_t i = 0; i < g->n; i++) {
 		l->waits[i] = g->nodes[i]->n_deps;
@@ -297,7 +297,7 @@ static void list_edges(CUgraph g, struct soft_edges *l)
 CUresult soft_graph_order(CUgraph g, uint32_t **ret)
 {
 	uint32_t n_edges = 0, put = 0;
-	struct soft_edges l = { 0 };
+	struct adjacency l = { 0 };
 	CUresult e = CUDA_ERROR_OUT_OF_MEMORY;
 	uint32_t *order;
 

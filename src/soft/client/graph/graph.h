@@ -4,6 +4,7 @@
 #define GBPF_SOFT_CLIENT_GRAPH_GRAPH_H
 
 #include "base/buf.h"
+#include "soft/client/memory/copy.h"
 #include "soft/client/process.h"
 
 #define GRAPH_MAX_NODES (1u << 20)

@@ -6,6 +6,8 @@
 #include "base/atomic.h"
 #include "soft/bulk.h"
 #include "soft/client/graph/graph_exec.h"
+#include "soft/client/memory/copy.h"
+#include "soft/client/memory/memory.h"
 #include "soft/client/stream/stream_op.h"
 
 #define PIECE_MAX (1u << 20)

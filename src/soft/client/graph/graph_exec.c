@@ -2,6 +2,7 @@
  * them over up to GRAPH_BRANCHES_MAX branches. A branch is submitted to one stream, so only
  * dependencies between branches need waits, and each at most one. */
 #include "soft/client/graph/graph_exec.h"
+#include "soft/client/stream/stream.h"
 #include "soft/client/strict.h"
 
 #include <stdlib.h>

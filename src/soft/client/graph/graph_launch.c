@@ -4,8 +4,9 @@
 
 #include "base/atomic.h"
 #include "soft/client/graph/capture.h"
-#include "soft/client/stream/stream_event.h"
 #include "soft/client/graph/graph_exec.h"
+#include "soft/client/ring_submit.h"
+#include "soft/client/stream/stream_event.h"
 #include "soft/client/strict.h"
 
 static CUgraphExec dying; /* changed under soft.lock; the head may be read without it */

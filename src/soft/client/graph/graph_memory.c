@@ -3,8 +3,11 @@
 #include <stdlib.h>
 
 #include "base/atomic.h"
+#include "soft/client/context/context.h"
 #include "soft/client/graph/capture.h"
 #include "soft/client/graph/graph.h"
+#include "soft/client/memory/memory.h"
+#include "soft/client/stream/stream.h"
 
 static struct soft_graph_memory *all; /* guarded by soft.lock */
 static uint64_t used_high, reserved_high;

@@ -4,8 +4,9 @@
 
 #include "base/atomic.h"
 #include "soft/client/graph/graph_exec.h"
+#include "soft/client/ring_submit.h"
 
-/* The records are made anew; a staging buffer that a launch still uses is waited for. */
+/* Rebuilds the step's records. Waits first while a launch still uses the step's staging buffer. */
 static CUresult rebuild_step(CUgraphExec x, struct soft_exec_step *st)
 {
 	if (st->staging && !soft_exec_ended(x)) {

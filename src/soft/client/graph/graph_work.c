@@ -2,10 +2,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "soft/client/stream/stream_event.h"
-#include "soft/client/graph/graph.h"
 #include "soft/client/context/green.h"
+#include "soft/client/graph/graph.h"
 #include "soft/client/launch.h"
+#include "soft/client/memory/copy.h"
+#include "soft/client/memory/memory.h"
+#include "soft/client/module/function.h"
+#include "soft/client/stream/stream_event.h"
 #include "soft/client/stream/stream_op.h"
 #include "soft/client/strict.h"
 

@@ -1,8 +1,13 @@
-/* Arrays: device memory with rows and slices that touch, which copies reach by coordinates. There
- * are no textures, so the order of bytes is nobody's business but ours. */
+/* Arrays: device memory with adjacent rows and slices, which copies address by coordinates. The
+ * soft GPU has no textures, so the internal layout may be linear. */
+#include "soft/client/memory/array.h"
+
 #include <string.h>
 
+#include "soft/client/context/context.h"
+#include "soft/client/memory/memory.h"
 #include "soft/client/process.h"
+#include "soft/client/stream/stream.h"
 #include "soft/client/strict.h"
 
 #define WIDTH_MAX 131072u

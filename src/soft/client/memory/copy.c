@@ -1,11 +1,14 @@
-/* Copies and memsets. Device memory and pinned host memory are reached by the server itself;
- * everything else goes through a staging buffer of the context, in pieces. */
+/* Copies. The server accesses device memory and pinned host memory directly; everything else is
+ * copied in pieces through a staging buffer of the context. */
+#include "soft/client/memory/copy.h"
+
 #include <sched.h>
 #include <string.h>
 
 #include "soft/bulk.h"
 #include "soft/client/graph/capture.h"
 #include "soft/client/memory/memory.h"
+#include "soft/client/ring_submit.h"
 
 #define PIECE_MAX (SOFT_STAGING_BYTES / 16) /* fits into the caches of both sides */
 

@@ -1,6 +1,8 @@
 /* Batches: many copies in one stream, whose order among themselves is undefined. */
 #include <string.h>
 
+#include "soft/client/memory/array.h"
+#include "soft/client/memory/copy.h"
 #include "soft/client/process.h"
 
 static CUresult batch_stream(int pt, CUstream h, CUstream *ret)
@@ -124,7 +126,7 @@ static CUresult operand(const CUmemcpy3DOperand *o, unsigned bytes, struct opera
 static CUresult resolve(const CUDA_MEMCPY3D_BATCH_OP *op, struct soft_copy *ret)
 {
 	CUDA_MEMCPY3D_PEER p = { .Height = op->extent.height, .Depth = op->extent.depth };
-	struct operand d, s;
+	struct operand d = { 0 }, s = { 0 };
 	unsigned bytes;
 	CUresult e = element(op, &bytes);
 

@@ -1,12 +1,16 @@
 /* The copy entry points: translates every variant to one copy. */
 #include <string.h>
 
-#include "soft/client/graph/capture.h"
-#include "soft/client/process.h"
 #include "soft/client/context/green.h"
+#include "soft/client/graph/capture.h"
+#include "soft/client/memory/array.h"
+#include "soft/client/memory/copy.h"
+#include "soft/client/process.h"
+#include "soft/client/ring_submit.h"
+#include "soft/client/stream/stream.h"
 
-/* Checks the stream and copies; null streams mean the legacy stream, or the thread's own when pt is
- * set. */
+/* Resolves the stream and copies. A NULL stream is the legacy stream, or the per-thread one if pt
+ * is set. */
 static CUresult copy_on(int pt, CUstream h, const struct soft_copy *c, bool blocking)
 {
 	CUstream s;

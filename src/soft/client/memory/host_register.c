@@ -14,7 +14,9 @@
 #include "base/atomic.h"
 #include "base/fd.h"
 #include "soft/client/graph/capture.h"
+#include "soft/client/memory/memory.h"
 #include "soft/client/memory/page_replace.h"
+#include "soft/client/stream/stream.h"
 
 struct registration {
 	struct registration *next;

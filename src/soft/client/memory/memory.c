@@ -10,6 +10,8 @@
 #include "base/fd.h"
 #include "soft/client/graph/capture.h"
 #include "soft/client/memory/memory.h"
+#include "soft/client/server_link.h"
+#include "soft/client/stream/stream.h"
 
 static uint32_t after(const CUcontext ctx, uint64_t address)
 {

@@ -4,7 +4,63 @@
 
 #include "soft/client/process.h"
 
-/* The context whose window the address lies in, or NULL. */
+enum soft_range_kind {
+	RANGE_DEVICE, /* from cuMemAlloc; also variables of modules, and arrays */
+	RANGE_HOST,   /* from cuMemHostAlloc; also registered memory */
+	RANGE_MANAGED,
+	RANGE_POOL,	/* stream-ordered memory */
+	RANGE_OPENED,	/* another process's memory, by an IPC handle */
+	RANGE_IMPORTED, /* another process's memory, from a pool */
+	RANGE_MAPPED,	/* from cuMemMap */
+};
+
+struct soft_range {
+	uint64_t address, bytes;
+	uint64_t id;	/* unique among all ranges of the process's lifetime */
+	uint64_t host;	/* address in the program, for registered memory */
+	void *owner;	/* pool or allocation that the range belongs to */
+	uint32_t flags; /* as given to cuMemHostAlloc or cuMemHostRegister */
+	uint32_t opens; /* number of times that its IPC handle is open */
+	enum soft_range_kind kind;
+	uint8_t hidden, sync; /* sync: CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
+	uint8_t rights;	      /* of mapped memory: bit 0 read, bit 1 write */
+	uint8_t read_mostly;  /* this and the next three: advice for managed memory */
+	uint16_t accessed_by; /* bit 0 the host, bit 1 + n GPU n */
+	int preferred, prefetched;
+	uint32_t module; /* 1 + id of the module that defines it as a variable, which cuMemFree
+			    refuses; 0: none */
+};
+
+/* Allocates memory with the kind, flags and owner of `like`. Host kinds are mapped at their device
+ * address. *ret_fd (if not NULL): the descriptor that backs the memory. */
+CUresult soft_memory_create(CUcontext ctx, uint64_t bytes, const struct soft_range *like,
+			    uint64_t *ret_address, int *ret_fd);
+CUresult soft_memory_delete(CUcontext ctx, uint64_t address, bool notify_server);
+bool soft_memory_find(uint64_t address, CUcontext *ret_ctx,
+		      struct soft_range *ret); /* also finds hidden ranges */
+/* Returns whether all bytes are memory that the server reaches; they may belong to several adjacent
+ * ranges. */
+bool soft_memory_valid(uint64_t address, uint64_t bytes, CUcontext *ret_ctx);
+bool soft_memory_in_window(
+	uint64_t address); /* an address in the window of any context, allocated or not */
+static inline bool soft_range_is_host(const struct soft_range *r)
+{
+	return r->kind == RANGE_HOST || r->kind == RANGE_MANAGED;
+}
+/* Returns whether a copy (src 0: a memset) blocks its caller. sync: the call is a synchronous one.
+ */
+bool soft_memory_blocks(uint64_t dst, uint64_t src, bool sync);
+/* Changes the range that begins at the address, under the lock of the ranges. Returns false if none
+ * begins there. */
+bool soft_memory_change(CUcontext ctx, uint64_t address,
+			void (*change)(struct soft_range *, void *), void *arg);
+CUresult
+soft_memory_add(CUcontext ctx,
+		const struct soft_range *r); /* adds memory that another process allocated */
+void soft_memory_drop_module(CUcontext ctx, uint32_t id);
+void soft_memory_drop_context(CUcontext ctx);
+
+/* Returns the context in whose window the address lies, or NULL. */
 CUcontext soft_memory_context(uint64_t address);
 /* Returns whether all of it is memory with these rights (bit 0 read, bit 1 write). */
 bool soft_memory_allows(uint64_t address, uint64_t bytes, uint8_t rights);

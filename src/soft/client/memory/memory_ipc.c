@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "soft/client/memory/memory.h"
+#include "soft/client/server_link.h"
+#include "soft/client/stream/stream.h"
 
 #define MAGIC 0x306d656d74666f73ull
 

@@ -1,9 +1,9 @@
 /* The memset entry points. Ranges are checked here, before the server sees them. */
 #include "soft/client/graph/capture.h"
 #include "soft/client/memory/memory.h"
+#include "soft/client/ring_submit.h"
 
-/* They return at once, as the driver's do, unless it is host memory that is set by a synchronous
- * one. */
+/* Returns at once, as the driver does, except for a synchronous memset of host memory. */
 static CUresult set(int pt, CUdeviceptr dst, size_t pitch, unsigned value, unsigned unit,
 		    size_t width, size_t height, CUstream h, bool sync)
 {

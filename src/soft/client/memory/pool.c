@@ -1,14 +1,16 @@
-/* Stream-ordered memory: allocating, freeing, giving out again. A freed block is used again by the
- * stream that freed it at once, since its work comes after; by others when the work before the free
- * has ended; and when memory is short by another stream that waits for that in its order. */
-#include "soft/client/memory/pool.h"
-
-#include <stdlib.h>
-
+/* Stream-ordered memory: allocation, free, reuse. A freed block may be reused at once by the stream
+ * that freed it, since its work comes later; by other streams when the work before the free has
+ * ended; and, if memory is short, by another stream that first waits for that work. */
 #include "base/atomic.h"
 #include "soft/client/graph/capture.h"
+#include "soft/client/memory/memory.h"
+#include "soft/client/memory/pool.h"
+#include "soft/client/ring_submit.h"
+#include "soft/client/stream/stream.h"
 #include "soft/client/strict.h"
+#include <stdlib.h>
 
+/* A block may exceed the request by this many bytes, or be up to twice as large. */
 #define WASTE_MAX (64u << 10)
 
 pthread_mutex_t soft_pool_lock = PTHREAD_MUTEX_INITIALIZER;

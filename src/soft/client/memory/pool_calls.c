@@ -3,7 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "soft/client/context/context.h"
+#include "soft/client/memory/memory.h"
 #include "soft/client/memory/pool.h"
+#include "soft/client/server_link.h"
 #include "soft/client/strict.h"
 
 #define POOLS_MAX 256u

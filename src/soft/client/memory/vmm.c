@@ -6,6 +6,7 @@
 
 #include "base/fd.h"
 #include "soft/client/memory/memory.h"
+#include "soft/client/server_link.h"
 
 struct allocation {
 	struct soft_object object;

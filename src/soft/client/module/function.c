@@ -1,4 +1,7 @@
-/* What programs ask about functions: attributes, parameters. */
+/* Queries about functions: attributes and parameters. */
+#include "soft/client/module/function.h"
+
+#include "soft/client/module/library.h"
 #include "soft/client/process.h"
 #include "soft/client/strict.h"
 

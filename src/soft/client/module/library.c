@@ -1,5 +1,7 @@
-/* Libraries and kernels: modules that are loaded into each context when they are first used there.
- * What can be asked without a context is answered from the library's PTX. */
+/* Libraries and kernels: modules that are loaded into each context on first use there. Queries
+ * without a context are answered from the library's PTX. */
+#include "soft/client/module/library.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,8 +9,11 @@
 
 #include "ptx/image.h"
 #include "ptx/module.h"
-#include "soft/client/process.h"
+#include "soft/client/context/context.h"
+#include "soft/client/memory/memory.h"
 #include "soft/client/module/module_image.h"
+#include "soft/client/module/module_load.h"
+#include "soft/client/process.h"
 #include "soft/client/strict.h"
 
 /* guards loading into contexts, and the names; taken before soft.lock */

@@ -8,8 +8,8 @@
 #include "ptx/fatbin.h"
 #include "ptx/image.h"
 #include "ptx/merge.h"
-#include "soft/client/process.h"
 #include "soft/client/module/module_image.h"
+#include "soft/client/process.h"
 #include "soft/client/strict.h"
 
 struct CUlinkState_st {

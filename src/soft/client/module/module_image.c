@@ -1,6 +1,7 @@
 /* Images of programs: finds their length and parses the options of loading. Does not interpret
  * their contents, which is left to the server. */
 #include "soft/client/module/module_image.h"
+#include "soft/client/server_link.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -32,11 +32,6 @@ CUresult soft_jit_read(struct soft_jit *j, unsigned n, const CUjit_option *optio
 void soft_jit_error(struct soft_jit *j, const char *text); /* appends one line; j may be NULL */
 void soft_jit_info(struct soft_jit *j, const char *text);
 void soft_jit_finish(
-	struct soft_jit *j); /* tells the program how much was written, and the time it took */
-
-/* module.c. The log says why not. */
-CUresult soft_module_load(CUcontext ctx, const char *name, const struct soft_image *i,
-			  struct soft_jit *j, CUmodule *ret);
-CUresult soft_module_unload(CUmodule m);
+	struct soft_jit *j); /* reports the lengths and the elapsed time to the program */
 
 #endif

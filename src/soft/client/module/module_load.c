@@ -1,5 +1,7 @@
-/* Modules, their functions and variables. An image goes to the server as it is, which answers with
- * what launches need. */
+/* Modules, their functions and variables. Passes images unchanged to the server, whose reply
+ * contains what launches need. */
+#include "soft/client/module/module_load.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +13,11 @@
 #include "base/fd.h"
 #include "base/shm.h"
 #include "soft/client/graph/capture.h"
-#include "soft/client/process.h"
+#include "soft/client/memory/memory.h"
 #include "soft/client/module/module_image.h"
+#include "soft/client/process.h"
+#include "soft/client/server_link.h"
+#include "soft/client/stream/stream.h"
 #include "soft/client/strict.h"
 
 static int image_descriptor(const struct soft_image *i)

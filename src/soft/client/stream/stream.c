@@ -1,13 +1,17 @@
-/* Streams: slots of the shared page, and what programs ask about them. */
+/* Streams: slots of the shared page, creation, destruction and queries. */
+#include "soft/client/stream/stream.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/atomic.h"
-#include "soft/client/graph/capture.h"
-#include "soft/client/stream/stream_event.h"
-#include "soft/client/graph/graph_exec.h"
 #include "soft/client/context/green.h"
+#include "soft/client/graph/capture.h"
+#include "soft/client/graph/graph_exec.h"
 #include "soft/client/memory/memory.h"
+#include "soft/client/printf_output.h"
+#include "soft/client/ring_submit.h"
+#include "soft/client/stream/stream_event.h"
 #include "soft/client/strict.h"
 
 static CUstream streams[SOFT_MAX_STREAMS]; /* by slot; guarded by soft.lock */

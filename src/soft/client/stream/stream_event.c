@@ -1,14 +1,15 @@
-/* Events: a record is an operation of its stream; the event remembers which one, and the shared
- * page when it was reached. */
-#include "soft/client/stream/stream_event.h"
-
-#include <string.h>
-#include <unistd.h>
-
+/* Events. A record is an operation of its stream; the event stores which one, and the shared page
+ * shows when the stream has reached it. */
 #include "base/atomic.h"
 #include "soft/client/graph/capture.h"
 #include "soft/client/memory/memory.h"
+#include "soft/client/ring_submit.h"
+#include "soft/client/server_link.h"
+#include "soft/client/stream/stream.h"
+#include "soft/client/stream/stream_event.h"
 #include "soft/client/strict.h"
+#include <string.h>
+#include <unistd.h>
 
 #define EVENT_FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
 

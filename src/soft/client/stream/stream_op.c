@@ -1,14 +1,15 @@
-/* Operations in streams that are neither kernels nor copies: waits for and writes of values in
- * memory, host functions. */
-#include "soft/client/stream/stream_op.h"
-
-#include <stdlib.h>
-#include <string.h>
-
+/* Stream operations that are neither kernels nor copies: waits for and writes of values in memory,
+ * and host functions. */
 #include "base/atomic.h"
 #include "soft/client/graph/capture.h"
 #include "soft/client/graph/graph.h"
 #include "soft/client/host_call.h"
+#include "soft/client/memory/copy.h"
+#include "soft/client/memory/memory.h"
+#include "soft/client/ring_submit.h"
+#include "soft/client/stream/stream_op.h"
+#include <stdlib.h>
+#include <string.h>
 
 static CUresult fill(struct soft_record_value *r, CUdeviceptr address, uint64_t value,
 		     unsigned unit, unsigned mode)
