@@ -16,9 +16,14 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/shm.h"
-#include "soft/server/request/record_check.h"
+#include "soft/server/connection.h"
+#include "soft/server/machine.h"
 #include "soft/server/request/client_request.h"
 #include "soft/server/request/ipc_event.h"
+#include "soft/server/request/record_check.h"
+#include "soft/server/run/context_group.h"
+#include "soft/server/run/op_stream.h"
+#include "soft/server/memory/device_memory.h"
 
 #define LEAVE_NS 500000000u /* a new client waits for exited processes at most this long */
 #define ASK_MS 5000	    /* idle timeout before HELLO */
@@ -27,8 +32,7 @@
  * resources yet. Caller holds the lock. */
 static bool exit_pending(const struct softd_machine *machine)
 {
-	softd_list_each(&machine->clients, c, struct softd_client, in_machine)
-	{
+	softd_list_each (&machine->clients, c, struct softd_client, in_machine) {
 		struct pollfd p = { .fd = c->pidfd, .events = POLLIN };
 
 		if (c->pidfd >= 0 && poll(&p, 1, 0) > 0) {
@@ -250,7 +254,7 @@ int softd_client_start(struct softd_machine *machine, int control, int pid)
 	c->control = control;
 	c->pid = pid;
 	c->event = c->bell = -1;
-	pthread_mutex_init(&c->print_lock, NULL);
+	pthread_mutex_init(&c->print.lock, NULL);
 	c->pidfd =
 		(int)syscall(SYS_pidfd_open, pid, 0); /* -1 on kernels without pidfd_open: then only
 							 the closed socket reports the exit */

@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "base/atomic.h"
+#include "soft/server/connection.h"
 #include "soft/server/machine.h"
+#include "soft/server/run/context_group.h"
 
 static unsigned findings;
 

@@ -8,7 +8,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "soft/server/connection.h"
 #include "soft/server/machine.h"
+#include "soft/server/run/context_group.h"
+#include "soft/server/run/hw_lane.h"
+#include "soft/server/run/op_stream.h"
+#include "soft/server/memory/device_memory.h"
 
 #define WINDOW_MIN (4ull << 30)
 #define FIRST_NS_PER_KINSN 20000u /* initial estimate, corrected by measuring */
@@ -94,8 +99,7 @@ void softd_gpu_wake(struct softd_gpu *gpu)
 
 bool softd_gpu_has_blocks(const struct softd_gpu *gpu)
 {
-	softd_list_each(&gpu->lanes, lane, struct softd_lane, in_gpu)
-	{
+	softd_list_each (&gpu->lanes, lane, struct softd_lane, in_gpu) {
 		if (softd_lane_runnable(lane)) {
 			return true;
 		}
@@ -104,11 +108,10 @@ bool softd_gpu_has_blocks(const struct softd_gpu *gpu)
 }
 
 /* The oldest copy that no engine works on. At most copy_engines entries are skipped. */
-struct exec_op *softd_group_next_copy(const struct softd_group *g)
+struct softd_op *softd_group_next_copy(const struct softd_group *g)
 {
 	if (g->enabled && !g->error) {
-		softd_list_each(&g->copies, op, struct exec_op, in_copies)
-		{
+		softd_list_each (&g->copies, op, struct softd_op, in_copies) {
 			if (!op->running) {
 				return op;
 			}
@@ -122,8 +125,7 @@ bool softd_gpu_has_copies(const struct softd_gpu *gpu)
 	if (gpu->copying >= gpu->machine->opt.copy_engines) {
 		return false;
 	}
-	softd_list_each(&gpu->groups, g, struct softd_group, in_gpu)
-	{
+	softd_list_each (&gpu->groups, g, struct softd_group, in_gpu) {
 		if (softd_group_next_copy(g)) {
 			return true;
 		}
@@ -190,8 +192,7 @@ void softd_machine_progress(struct softd_machine *machine, bool *any)
 	}
 	/* In a second pass: an operation that one group retired may unblock a group that was
 	 * visited before it. */
-	softd_list_each(&machine->groups, g, struct softd_group, in_machine)
-	{
+	softd_list_each (&machine->groups, g, struct softd_group, in_machine) {
 		*any = *any || (g->dirty && (g->enabled || g->error));
 	}
 	*any = *any || machine->steps <= 0;
@@ -232,13 +233,11 @@ void softd_machine_stats(struct softd_machine *machine, struct soft_stats *ret)
 		ret->memory_used += machine->gpus[i].memory_used;
 		ret->memory_total += machine->opt.memory_bytes;
 	}
-	softd_list_each(&machine->groups, g, struct softd_group, in_machine)
-	{
+	softd_list_each (&machine->groups, g, struct softd_group, in_machine) {
 		ret->allocations += g->memory.n;
 		ret->blocks_resident += g->resident_blocks;
 	}
-	softd_list_each(&machine->clients, c, struct softd_client, in_machine)
-	{
+	softd_list_each (&machine->clients, c, struct softd_client, in_machine) {
 		ret->functions += c->n_functions;
 	}
 	pthread_mutex_unlock(&machine->lock);

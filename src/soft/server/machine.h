@@ -6,14 +6,9 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #include "cuabi/names.h"
-#include "cuabi/types.h"
-#include "soft/server/exec/exec.h"
-#include "soft/server/memory/heap.h"
 #include "soft/server/list.h"
-#include "soft/server/memory/device_memory.h"
 #include "soft/protocol.h"
 
 #define DEVICE_THREADS_PER_SM 1536u
@@ -29,6 +24,10 @@
 /* Levels of launches: 0 is the most urgent, the second half is for below-normal clients. */
 #define DEVICE_LEVELS (2 * DEVICE_PRIORITIES)
 #define DEVICE_FIRST_BLOCK_BYTES (16u << 20) /* a client may always have one block of this size */
+
+struct softd_group;
+struct softd_lane;
+struct softd_machine;
 
 struct softd_machine_options {
 	unsigned gpus;
@@ -46,215 +45,6 @@ struct softd_machine_options {
 };
 
 /* One soft GPU. */
-struct softd_sm_set {
-	bool gone;     /* kept for launches that are in the ring: */
-	uint32_t head; /* they end there */
-	uint32_t n;
-	uint64_t sms[DEVICE_SM_WORDS];
-};
-
-struct softd_client;
-struct softd_gpu;
-struct softd_group;
-struct softd_stream;
-struct softd_launch;
-
-/* One operation, taken from the ring. */
-struct exec_op {
-	struct softd_list in_stream;
-	struct softd_list in_copies; /* while a copy waits for the copy engine */
-	struct softd_stream *stream;
-	uint64_t order; /* of issue in the group, for the legacy default stream's rules */
-	uint16_t kind;	/* enum soft_op */
-	bool started;
-	bool running; /* a worker copies a part of it now */
-	union {
-		struct softd_launch *launch;
-		struct {
-			uint32_t dst_context, src_context;
-			struct softd_group *dst_group,
-				*src_group; /* held while it is in the copy engine; NULL: none */
-			uint64_t dst, src, dst_pitch, src_pitch, width, height;
-			uint64_t row, column; /* progress */
-			bool bulk;	      /* written past the caches */
-			uint32_t value, unit; /* of a set; width is in bytes here too */
-		} copy;
-		struct {
-			uint32_t index, count;
-		} event;
-		struct {
-			uint32_t slot, target;
-		} wait;
-		struct {
-			uint64_t cookie;
-		} host;
-		struct {
-			uint64_t address, value;
-			uint32_t unit, mode;
-		} value;
-		struct {
-			uint64_t key;
-			uint32_t index, ticket;
-		} shared;
-	};
-};
-
-struct softd_stream {
-	struct softd_list in_group;
-	struct softd_group *group;
-	struct softd_list ops; /* of struct op, in order */
-	uint32_t slot;
-	int priority;
-	uint32_t flags;
-	uint64_t part; /* blocking streams of one part and its default stream wait for each other */
-};
-
-struct softd_resident_block {
-	struct softd_list in_group; /* group.resident while it waits for a worker, launch.spare
-				 while it is unused */
-	struct softd_launch *launch;
-	struct exec_block *block;
-	uint32_t sm;
-	unsigned turns; /* budgets used since it was started */
-};
-
-struct softd_launch {
-	struct softd_list in_group; /* group.launches while blocks are not started */
-	struct exec_op *op;
-	struct exec_module *module; /* a reference */
-	struct exec_launch exec;
-	uint64_t total, next, ended;
-	unsigned resident;	 /* blocks started and not ended, running ones included */
-	unsigned running;	 /* held by workers */
-	struct softd_list spare; /* of struct resident */
-	uint32_t shared_bytes;	 /* static and dynamic */
-	uint32_t threads;
-	uint64_t host_bytes; /* that one block takes, about */
-	uint64_t charged;    /* host bytes of its blocks, spare ones included */
-	struct softd_sm_set part;
-	bool aborted;
-	bool cooperative;
-	int priority;
-	bool own_priority; /* instead of the stream's */
-	unsigned level;
-	uint32_t *gang;	    /* owned; the SM of each block once a cooperative launch has its room */
-	uint64_t workspace; /* of a cooperative launch */
-	uint64_t ns_per_kinsn; /* 0: not measured yet */
-	uint8_t *params;       /* owned */
-	struct softd_client *client;
-	uint64_t queued_bytes; /* that it takes itself */
-};
-
-/* What has the GPU in turn: one context, or, in the shared lane, those of all processes that named
- * the same folder in CUDA_MPS_PIPE_DIRECTORY. Its contexts run beside each other, by priority. */
-struct softd_lane {
-	struct softd_list in_gpu; /* gpu.lanes, the run list */
-	struct softd_gpu *gpu;
-	struct softd_list members; /* of struct group; who was asked last is last */
-	unsigned n_members;
-	uint64_t key;	      /* of a shared one; 0: one context's own */
-	struct softd_sm *sms; /* owned; what its blocks take while it has the GPU */
-	uint32_t next_sm;
-	uint64_t turns;		 /* of blocks; every so many ignore priority */
-	unsigned running_blocks; /* in workers' hands */
-	uint64_t departures;	 /* times that it has left the GPU */
-	uint64_t slice_ns;
-	uint64_t debt_ns; /* what it has used beyond its slices */
-};
-
-struct softd_group {
-	struct softd_list in_gpu;  /* gpu.groups */
-	struct softd_list in_lane; /* lane.members */
-	struct softd_lane *lane;
-	struct softd_list in_machine; /* device.groups */
-	struct softd_gpu *gpu;
-	struct softd_client *client;
-	uint32_t slot;
-	struct softd_memory memory;
-	struct softd_list streams;
-	struct softd_stream *legacy;
-	uint64_t next_order;
-	struct softd_list launches[DEVICE_LEVELS]; /* with blocks to start, by age */
-	struct softd_list resident[DEVICE_LEVELS]; /* started blocks that no worker runs, first to
-						be resumed first */
-	struct softd_list copies;		   /* of struct op, begun or not */
-	uint64_t copy_stamp;  /* when an engine took one last: who waits longest is next */
-	unsigned value_polls; /* operations that poll memory */
-	uint32_t resident_blocks;
-	unsigned running; /* blocks in workers' hands and copies in the engine: nothing may be
-			     unmapped */
-	unsigned running_blocks;
-	CUresult error; /* sticky */
-	bool found;	/* --check has told something of it */
-	bool dead;
-	bool enabled;
-	bool dirty;  /* a stream's head may be able to start */
-	int control; /* owned; what its owner hands to who may control it, -1: nothing */
-	dev_t control_disk;
-	ino_t control_file;
-	unsigned flags;	   /* flag pages made, ever */
-	unsigned watchers; /* requests that wait until nothing of it runs */
-	struct soft_counters counters;
-	struct exec_host host;	/* what its kernels may ask for */
-	struct softd_heap heap; /* with a lock of its own */
-};
-
-struct softd_module {
-	struct exec_module *exec; /* a reference */
-	struct softd_group *group;
-	uint64_t globals; /* device address, 0: none */
-	uint64_t code_bytes;
-	uint32_t functions; /* the first of them in client.functions */
-};
-
-#define NO_FUNCTION UINT32_MAX
-struct softd_function {
-	const struct exec_function *exec;
-	uint32_t module; /* index in client.modules; the entry is NULL when the module is gone */
-	uint32_t next;	 /* of the same module */
-};
-
-struct softd_client {
-	struct softd_list in_machine; /* once it has said hello */
-	bool attached;
-	struct softd_machine *machine;
-	int control, event, bell, pidfd;
-	int pid;
-	uint64_t lane;		    /* key of the shared lane that it asked for; 0: none */
-	bool below_normal;	    /* its streams come after those of others in the lane */
-	uint32_t sms;		    /* of a GPU that its blocks may be on */
-	struct soft_shared *shared; /* NULL before hello */
-	pthread_mutex_t print_lock; /* guards the next three; the last lock that is taken */
-	uint32_t print_head, print_lost;
-	uint32_t print_woken; /* head when readers were woken last */
-	uint32_t tail;	      /* of the ring; private */
-	unsigned queued;
-	bool stalled;	     /* queued reached its limit and has not halved since */
-	unsigned host_calls; /* notices that wait for their HOST_DONE */
-	bool dead;	     /* refuse everything; its thread cleans up. Written under the lock */
-	struct softd_group *groups[SOFT_MAX_CONTEXTS];
-	struct softd_stream *streams[SOFT_MAX_STREAMS];
-	uint32_t done[SOFT_MAX_STREAMS];  /* operations that have ended, by slot */
-	uint32_t events[SOFT_MAX_EVENTS]; /* records that were reached */
-	unsigned event_uses;		  /* events of several processes */
-	struct softd_module **modules;	  /* owned */
-	uint32_t n_modules;
-	uint64_t code_bytes;		  /* of PTX that is loaded */
-	uint64_t block_bytes;		  /* of host memory that its blocks take */
-	uint64_t queued_bytes;		  /* of launches */
-	struct softd_function *functions; /* owned */
-	uint32_t n_functions, functions_cap;
-	struct softd_sm_set *sm_sets[SOFT_MAX_PARTS]; /* owned */
-	struct softd_extent **handles;		      /* owned; each a reference or NULL */
-	uint32_t n_handles;
-};
-
-/* What the blocks of one group take of one SM. */
-struct softd_sm {
-	uint32_t threads, shared, blocks;
-};
-
-/* One soft GPU of the machine. */
 struct softd_gpu {
 	struct softd_machine *machine;
 	unsigned index;
@@ -311,130 +101,22 @@ struct softd_machine {
 };
 
 /* Returns 0 or -Exxx. */
-int softd_machine_init(struct softd_machine *dev, const struct softd_machine_options *opt);
+int softd_machine_init(struct softd_machine *machine, const struct softd_machine_options *opt);
 /* Makes the poller run a turn, because a stream may be able to continue. Lock held or not. */
-void softd_machine_kick(struct softd_machine *dev);
+void softd_machine_kick(struct softd_machine *machine);
 /* Runs one turn over rings and streams. Sets *any if there may be more to do. Caller holds the
  * lock, as for all functions below unless stated otherwise. */
-void softd_machine_progress(struct softd_machine *dev, bool *any);
+void softd_machine_progress(struct softd_machine *machine, bool *any);
 /* Wakes threads of GPUs other than own (NULL: of all GPUs) that have work. */
-void softd_machine_wake(struct softd_machine *dev, const struct softd_gpu *own);
+void softd_machine_wake(struct softd_machine *machine, const struct softd_gpu *own);
 /* Fills in statistics. Takes the lock. */
-void softd_gpu_wake(struct softd_gpu *gpu);		/* lock held: one more worker */
-bool softd_gpu_has_blocks(const struct softd_gpu *gpu); /* lock held: that could run */
-struct exec_op *
-softd_group_next_copy(const struct softd_group *g); /* that an engine could go on with */
-bool softd_gpu_has_copies(
-	const struct softd_gpu *gpu); /* lock held: that an engine could go on with */
-void softd_machine_stats(struct softd_machine *dev, struct soft_stats *ret); /* takes the lock */
+void softd_machine_stats(struct softd_machine *machine, struct soft_stats *ret);
 
-/* drain.c: lock held. Takes records from the client's ring; -EPROTO when one is malformed. *any:
- * something came. */
-int softd_ring_read(struct softd_client *c, bool *any);
-
-/* stream.c: lock held. */
-struct softd_stream *softd_stream_create(struct softd_client *c, struct softd_group *g,
-					 const struct soft_record_stream *r);
-/* The default stream of a part of the group, or NULL. */
-struct softd_stream *softd_stream_legacy(const struct softd_group *g, uint64_t part);
-void softd_stream_append(struct softd_stream *s, struct exec_op *op); /* takes op */
-void softd_stream_destroy(struct softd_stream *s);		      /* drops its operations */
-void softd_group_progress(struct softd_group *g); /* starts what can start at the streams' heads */
-void softd_op_retire(struct exec_op *op);	  /* the head of its stream has ended; frees it */
-void softd_stream_publish(struct softd_client *c, uint32_t slot); /* one more operation has ended */
-void softd_stream_host_done(struct softd_client *c, uint32_t slot);
-
-/* launch.c: lock held. */
-struct softd_launch *softd_launch_create(struct softd_client *c, struct softd_group *g,
-					 const struct soft_record_launch *r);
-void softd_launch_free(struct softd_launch *l);
-void softd_launch_submit(struct softd_launch *l, int priority);
-void softd_launch_try_retire(struct softd_launch *l);
-
-/* group.c: lock held. */
-struct softd_group *softd_group_create(struct softd_client *c, struct softd_gpu *gpu,
-				       uint32_t slot);
-/* The group is dead: drops everything, waits until no worker holds a part of it, frees it. */
-void softd_group_destroy(struct softd_group *g);
-/* The sticky error; started work is dropped. text goes to the logs of server and client; NULL: to
- * none. */
-void softd_group_fail(struct softd_group *g, CUresult error, const char *text);
+/* Wakes one more worker. */
+void softd_gpu_wake(struct softd_gpu *gpu);
 /* Returns true if a block could run. */
-bool softd_group_runnable(const struct softd_group *g); /* a block of it could run now */
-
-/* copy.c */
-bool softd_copy_check(
-	struct exec_op *op); /* lock held: finds the groups; true when both ranges are valid */
-void softd_copy_submit(struct exec_op *op);  /* lock held: holds the groups until copy_release */
-void softd_copy_release(struct exec_op *op); /* lock held */
-/* Copies at most about limit bytes; without the lock, one worker at a time. True when it was the
- * last part. */
-bool softd_copy_step(struct exec_op *op, uint64_t limit, uint64_t *ret_bytes);
-
-/* runlist.c: lock held. */
-/* Whose blocks may run now; NULL: nobody's here. */
-struct softd_lane *softd_runlist_choose(struct softd_gpu *gpu, uint64_t now);
-void softd_runlist_enter(struct softd_group *g, uint64_t now); /* a worker takes a block of it */
-void softd_runlist_leave(struct softd_group *g, uint64_t now); /* and has put it down again */
-void softd_runlist_preempt(struct softd_lane *lane);
-void softd_runlist_remove(struct softd_lane *lane);
-void softd_runlist_account(struct softd_lane *lane, uint64_t now); /* brings held_ns up to date */
-
-/* lane.c: lock held. */
-/* The group gets its place in the run list: the shared lane that its client asked for, made when
- * it is the first there, or one of its own. -ENOMEM. */
-int softd_lane_join(struct softd_group *g);
-void softd_lane_leave(struct softd_group *g);
+bool softd_gpu_has_blocks(const struct softd_gpu *gpu);
 /* Returns true if an engine could work on a copy. */
-bool softd_lane_runnable(const struct softd_lane *lane); /* a block of it could run now */
-
-/* place.c: blocks on SMs; lock held. */
-struct softd_work {
-	struct softd_group *group;
-	struct softd_launch *launch;
-	struct softd_resident_block *block;
-	struct exec_op *copy;
-	uint64_t index; /* of a block that starts now */
-	uint64_t budget;
-	uint64_t begin_ns;
-	bool fresh;
-};
-bool softd_place_ready(const struct softd_group *g);
-bool softd_place_choose(struct softd_lane *lane,
-			struct softd_work *w); /* a block of the lane, if it has one */
-/* The block is off its SM; keep: its memory may serve another block of the launch. */
-void softd_place_remove(struct softd_resident_block *b, bool keep);
-void softd_place_remove_all(struct softd_launch *l); /* all its blocks that no worker holds */
-/* How many blocks of the launch can be resident at once on what its client may use of a GPU. */
-uint64_t softd_place_capacity(const struct softd_launch *l);
-
-/* worker.c */
-void *softd_worker_main(void *gpu);
-void *softd_engine_main(void *gpu); /* copies */
-
-/* client.c */
-bool softd_client_attach(struct softd_client *c); /* said hello: its ring is served from now on */
-int softd_client_start(struct softd_machine *dev, int control, int pid); /* takes control */
-void softd_client_drop(struct softd_client *c,
-		       const char *why); /* lock held; its thread does the rest */
-void softd_client_notice(struct softd_client *c, const struct soft_notice *n, size_t bytes);
-
-/* request_module.c: forgets a module, its functions and globals; launches keep what they use. Lock
- * held. */
-void softd_module_drop(struct softd_client *c, uint32_t slot);
-
-/* An answer: len bytes of reply, descriptors that are closed after sending when own_fds is set. */
-struct softd_answer {
-	struct soft_reply reply;
-	size_t len;
-	int fds[3];
-	unsigned n_fds;
-	bool close_fds;
-};
-
-/* request.c: on the client's thread, without the lock. Answers one checked message; fd is what it
- * carried, or -1. */
-void softd_request_answer(struct softd_client *c, const struct soft_request *q, int fd,
-			  struct softd_answer *a);
+bool softd_gpu_has_copies(const struct softd_gpu *gpu);
 
 #endif

@@ -8,7 +8,8 @@
 #include "base/atomic.h"
 #include "base/compiler.h"
 #include "base/fd.h"
-#include "soft/server/machine.h"
+#include "soft/server/connection.h"
+#include "soft/server/run/context_group.h"
 
 static void copy_in(struct soft_shared *s, uint32_t at, const void *from, size_t n)
 {
@@ -38,26 +39,26 @@ static void put(struct softd_group *g, uint32_t flags, const char *text, size_t 
 	uint32_t head, used, before, word = (uint32_t)n | flags;
 	bool wake;
 
-	pthread_mutex_lock(&c->print_lock);
-	head = c->print_head;
+	pthread_mutex_lock(&c->print.lock);
+	head = c->print.head;
 	before = head - load_acquire(&s->print_tail);
 	used = before + (uint32_t)sizeof(word) + (uint32_t)n;
 	if (n > SOFT_PRINT_RECORD_MAX || before > SOFT_PRINT_BYTES || used > SOFT_PRINT_BYTES) {
-		store_release(&s->print_lost, ++c->print_lost);
-		pthread_mutex_unlock(&c->print_lock);
+		store_release(&s->print_lost, ++c->print.lost);
+		pthread_mutex_unlock(&c->print.lock);
 		return;
 	}
 	copy_in(s, head, &word, sizeof(word));
 	copy_in(s, head + (uint32_t)sizeof(word), text, n);
-	c->print_head = head + (uint32_t)sizeof(word) + (uint32_t)n;
-	store_release(&s->print_head, c->print_head);
+	c->print.head = head + (uint32_t)sizeof(word) + (uint32_t)n;
+	store_release(&s->print_head, c->print.head);
 	/* The client's tail decides when the half is crossed. At least a quarter of the ring lies
 	 * between two wake-ups, so that a client which moves its tail back and forth cannot make
 	 * workers spend their time in futex calls. */
 	wake = before < SOFT_PRINT_BYTES / 2 && used >= SOFT_PRINT_BYTES / 2 &&
-	       c->print_head - c->print_woken >= SOFT_PRINT_BYTES / 4;
-	c->print_woken = wake ? c->print_head : c->print_woken;
-	pthread_mutex_unlock(&c->print_lock);
+	       c->print.head - c->print.woken >= SOFT_PRINT_BYTES / 4;
+	c->print.woken = wake ? c->print.head : c->print.woken;
+	pthread_mutex_unlock(&c->print.lock);
 	if (wake) {
 		wake_readers(s);
 	}

@@ -17,8 +17,11 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "soft/server/machine.h"
+#include "soft/server/connection.h"
 #include "soft/server/finding.h"
+#include "soft/server/machine.h"
+#include "soft/server/run/kernel_launch.h"
+#include "soft/server/run/worker_thread.h"
 #include "soft/server/softgpu_options.h"
 #include "soft/socket.h"
 

@@ -11,6 +11,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "soft/server/exec/exec.h"
+
+#include "soft/server/connection.h"
+#include "soft/server/machine.h"
+
 enum option_id {
 	OPT_GPUS,
 	OPT_SMS,
@@ -190,8 +195,9 @@ static int bad_number(int opt, const char *value)
 	char min[32], max[32];
 
 	fprintf(stderr,
-		"gbpf-softgpu: invalid value \"%s\" for --%s: expected a number%s from %s to %s; ",
-		table[opt].name, value, bytes ? " of bytes" : "",
+		"gbpf-softgpu: invalid value \"%s\" for --%s: expected a number%s from %s to %s; "
+		"see --help\n",
+		value, table[opt].name, bytes ? " of bytes" : "",
 		limit_text(min, bytes, table[opt].min), limit_text(max, bytes, table[opt].max));
 	return -EINVAL;
 }

@@ -39,8 +39,7 @@ static void release(struct exec_warp *w, uint32_t pc, uint32_t mask, uint32_t of
 	if (o->sub == BAR_RED_POPC) {
 		uint32_t *d = (uint32_t *)(w->mem32 + off32 + (o->d & ~(uint32_t)REF_MASK));
 
-		exec_each_lane(mask, lane)
-		{
+		exec_each_lane (mask, lane) {
 			d[lane] = red->count;
 		}
 	} else if (o->sub == BAR_RED_AND || o->sub == BAR_RED_OR) {
@@ -66,7 +65,7 @@ static void open_barrier(struct exec_block *b, unsigned n)
 
 		w->arrived[n] = 0;
 		for (uint32_t k = 0; k < w->n_groups; k++) {
-			struct softd_group *g = &w->groups[k];
+			struct exec_lane_group *g = &w->groups[k];
 
 			if (g->state == GROUP_BARRIER && g->barrier == n) {
 				g->state = GROUP_READY;
@@ -99,7 +98,7 @@ static void check_cluster(struct exec_block *b)
 		w->cluster_passed = w->cluster_arrived;
 		w->cluster_arrived = 0;
 		for (uint32_t k = 0; k < w->n_groups; k++) {
-			struct softd_group *g = &w->groups[k];
+			struct exec_lane_group *g = &w->groups[k];
 
 			if (g->state == GROUP_BARRIER && g->barrier == EXEC_BARRIER_CLUSTER) {
 				g->state = GROUP_READY;
@@ -111,8 +110,7 @@ static void check_cluster(struct exec_block *b)
 
 void exec_barrier_check(struct exec_block *b)
 {
-	exec_each_lane(b->barriers_used, n)
-	{
+	exec_each_lane (b->barriers_used, n) {
 		if (n == EXEC_BARRIER_CLUSTER) {
 			check_cluster(b);
 		} else if (is_complete(b, n)) {

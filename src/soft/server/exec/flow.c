@@ -10,7 +10,7 @@
 /* Splits off lanes that continue at pc; the remaining lanes stay the current group. */
 static void leave_behind(struct exec_warp *w, uint32_t lanes, uint32_t pc)
 {
-	struct softd_group *g = &w->groups[w->n_groups++];
+	struct exec_lane_group *g = &w->groups[w->n_groups++];
 
 	exec_group_save(w, g);
 	g->mask = lanes;
@@ -36,8 +36,7 @@ int exec_op_brx(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 	const uint32_t *a = REF(const uint32_t, w, o->a);
 	uint32_t rest = m, next = w->pc;
 
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		if (a[lane] >= t->n) {
 			return exec_fault_set(w, o, EXEC_FAULT_ADDRESS, lane, a[lane],
 					      "index outside the table of branch targets");
@@ -49,8 +48,7 @@ int exec_op_brx(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 	while (rest) {
 		uint32_t index = a[__builtin_ctz(rest)], same = 0;
 
-		exec_each_lane(rest, lane)
-		{
+		exec_each_lane (rest, lane) {
 			same |= (uint32_t)(a[lane] == index) << lane;
 		}
 		rest &= ~same;
@@ -94,8 +92,7 @@ static bool copy_all(struct exec_warp *w, const struct exec_call *call,
 		unsigned bytes = c->bytes;
 
 		copied += bytes;
-		exec_each_lane(m, lane)
-		{
+		exec_each_lane (m, lane) {
 			const uint8_t *mem_s = from_memory ? lane_frame(w, src, lane) : NULL;
 			uint8_t *mem_d = to_memory ? lane_frame(w, dst, lane) : NULL;
 			unsigned cell = c->kind == COPY_REG32 || bytes <= 4 ? 4 : 8;
@@ -132,8 +129,7 @@ static int enter(struct exec_warp *w, const struct exec_op *o, const struct exec
 				      "calls are nested too deeply");
 	}
 	took_long = copy_all(w, call, call->in, call->n_in, true, m);
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		w->ret_pc[w->depth * EXEC_LANES + lane] = w->pc;
 	}
 	w->depth++;
@@ -173,8 +169,7 @@ int exec_op_call_pointer(struct exec_warp *w, const struct exec_op *o, uint32_t 
 		return exec_fault_set(w, o, EXEC_FAULT_ADDRESS, first, a[first],
 				      "a call through what is no pointer to such a function");
 	}
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		same |= (uint32_t)(a[lane] == a[first]) << lane;
 	}
 	if (w->mask & ~m) {
@@ -206,8 +201,7 @@ int exec_op_ret(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 	}
 	back = w->ret_pc + (w->depth - 1) * EXEC_LANES;
 	pc = back[__builtin_ctz(m)];
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		same |= (uint32_t)(back[lane] == pc) << lane;
 	}
 	if (m & ~same) {
@@ -280,8 +274,7 @@ int exec_op_poll(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 
 int exec_op_mapa(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	exec_each_lane(m, lane)
-	{
+	exec_each_lane (m, lane) {
 		uint32_t rank = REF(const uint32_t, w, o->b)[lane];
 
 		if (rank) {
@@ -345,8 +338,7 @@ int exec_op_bar(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 	if ((o->a & REF_MASK) == REF_CONST) {
 		same = m;
 	} else {
-		exec_each_lane(m, lane)
-		{
+		exec_each_lane (m, lane) {
 			same |= (uint32_t)(REF(const uint32_t, w, o->a)[lane] == number) << lane;
 		}
 	}

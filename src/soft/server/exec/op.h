@@ -215,7 +215,7 @@ struct exec_function {
 
 /* Lanes at the same pc. A warp's list holds only the groups that wait or are not current. */
 enum exec_group_state { GROUP_READY, GROUP_SYNC, GROUP_BARRIER };
-struct softd_group {
+struct exec_lane_group {
 	uint32_t pc, mask;
 	uint32_t depth;
 	uint32_t off32, off64, off_pred, frame;
@@ -255,7 +255,7 @@ struct exec_warp {
 	uint64_t clock;	  /* operations so far; the time base of stamp */
 	uint64_t poll;	  /* place and value of the last polling load */
 	uint32_t polls;	  /* consecutive repetitions of that load */
-	struct softd_group groups[EXEC_LANES];
+	struct exec_lane_group groups[EXEC_LANES];
 	uint32_t arrived[EXEC_BARRIERS];	  /* lanes that have arrived */
 	uint32_t red_in[EXEC_BARRIERS];		  /* their predicates, for barrier.red */
 	uint32_t cluster_arrived, cluster_passed; /* lanes, of barrier.cluster */

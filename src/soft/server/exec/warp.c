@@ -9,18 +9,18 @@
 
 #define FAIR_OPERATIONS 2048u
 
-void exec_group_save(const struct exec_warp *w, struct softd_group *g)
+void exec_group_save(const struct exec_warp *w, struct exec_lane_group *g)
 {
-	*g = (struct softd_group){ .pc = w->pc,
-				   .mask = w->mask,
-				   .depth = w->depth,
-				   .off32 = w->off32,
-				   .off64 = w->off64,
-				   .off_pred = w->off_pred,
-				   .frame = w->frame,
-				   .state = w->state,
-				   .barrier = w->barrier,
-				   .stamp = w->clock };
+	*g = (struct exec_lane_group){ .pc = w->pc,
+				       .mask = w->mask,
+				       .depth = w->depth,
+				       .off32 = w->off32,
+				       .off64 = w->off64,
+				       .off_pred = w->off_pred,
+				       .frame = w->frame,
+				       .state = w->state,
+				       .barrier = w->barrier,
+				       .stamp = w->clock };
 }
 
 void exec_frame_set(struct exec_warp *w)
@@ -38,7 +38,7 @@ void exec_frame_set(struct exec_warp *w)
 	}
 }
 
-static void group_load(struct exec_warp *w, const struct softd_group *g)
+static void group_load(struct exec_warp *w, const struct exec_lane_group *g)
 {
 	w->pc = g->pc;
 	w->mask = g->mask;
@@ -51,7 +51,7 @@ static void group_load(struct exec_warp *w, const struct softd_group *g)
 	exec_frame_set(w);
 }
 
-static bool same_place(const struct softd_group *a, const struct softd_group *b)
+static bool same_place(const struct exec_lane_group *a, const struct exec_lane_group *b)
 {
 	return a->pc == b->pc && a->depth == b->depth && a->off32 == b->off32 &&
 	       a->off64 == b->off64 && a->off_pred == b->off_pred && a->frame == b->frame &&
@@ -63,7 +63,7 @@ static void groups_merge(struct exec_warp *w)
 {
 	for (uint32_t i = 0; i < w->n_groups; i++) {
 		for (uint32_t j = i + 1; j < w->n_groups;) {
-			struct softd_group *a = &w->groups[i], *b = &w->groups[j];
+			struct exec_lane_group *a = &w->groups[i], *b = &w->groups[j];
 
 			if (!same_place(a, b) ||
 			    (a->state == GROUP_BARRIER && a->barrier != b->barrier)) {
@@ -80,12 +80,12 @@ static void groups_merge(struct exec_warp *w)
 	}
 }
 
-static struct softd_group *choose(struct exec_warp *w, enum exec_group_state state, bool oldest)
+static struct exec_lane_group *choose(struct exec_warp *w, enum exec_group_state state, bool oldest)
 {
-	struct softd_group *best = NULL;
+	struct exec_lane_group *best = NULL;
 
 	for (uint32_t i = 0; i < w->n_groups; i++) {
-		struct softd_group *g = &w->groups[i];
+		struct exec_lane_group *g = &w->groups[i];
 
 		if (g->state != state) {
 			continue;
@@ -102,7 +102,7 @@ static struct softd_group *choose(struct exec_warp *w, enum exec_group_state sta
 /* Saves the current group and loads the one that should run. Returns false if none can. */
 static bool regroup(struct exec_warp *w, bool oldest)
 {
-	struct softd_group *g, chosen;
+	struct exec_lane_group *g, chosen;
 
 	if (w->mask && w->n_groups == 0 && w->state == GROUP_READY) {
 		w->stop_pc = UINT32_MAX; /* the last group to arrive at a barrier */

@@ -22,7 +22,7 @@ enum exec_warp_stop {
 enum exec_warp_stop exec_warp_run(struct exec_warp *w, uint64_t n, uint64_t *used);
 bool exec_warp_ready(const struct exec_warp *w);
 
-void exec_group_save(const struct exec_warp *w, struct softd_group *g);
+void exec_group_save(const struct exec_warp *w, struct exec_lane_group *g);
 /* Gives the other groups of the warp a turn. Returns the step for an operation that found nothing
  * to do. */
 int exec_yield(struct exec_warp *w);

@@ -7,7 +7,10 @@
 #include <stdlib.h>
 
 #include "base/compiler.h"
+#include "soft/server/connection.h"
 #include "soft/server/machine.h"
+#include "soft/server/run/context_group.h"
+#include "soft/server/memory/device_memory.h"
 
 #define STEP 16u
 #define USED 0x80u

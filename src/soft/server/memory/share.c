@@ -14,7 +14,9 @@
 
 #include "base/fd.h"
 #include "base/shm.h"
+#include "soft/server/connection.h"
 #include "soft/server/machine.h"
+#include "soft/server/memory/device_memory.h"
 
 #define TOKENS_MAX 4096u
 #define TOKENS_OF_CLIENT 1024u
@@ -223,8 +225,7 @@ static void *token_reaper(void *device)
 		int n = epoll_wait(shares.epoll, e, ARRAY_SIZE(e), -1);
 
 		pthread_mutex_lock(&machine->lock);
-		softd_list_each_safe(&shares.tokens, t, struct softd_token, in_all)
-		{
+		softd_list_each_safe (&shares.tokens, t, struct softd_token, in_all) {
 			if (!held(t, e, MAX(n, 0))) {
 				token_drop(t);
 			}
@@ -259,8 +260,7 @@ static bool many_tokens(const struct softd_client *c)
 {
 	unsigned own = 0;
 
-	softd_list_each(&shares.tokens, t, struct softd_token, in_all)
-	{
+	softd_list_each (&shares.tokens, t, struct softd_token, in_all) {
 		own += t->client == c;
 	}
 	return own >= TOKENS_OF_CLIENT || shares.n_tokens >= TOKENS_MAX;
@@ -328,8 +328,7 @@ int softd_token_find(const struct stat *st, struct softd_extent **ret_extent, ui
 	if (!shares.ready || !S_ISFIFO(st->st_mode)) {
 		return -ENOENT;
 	}
-	softd_list_each(&shares.tokens, t, struct softd_token, in_all)
-	{
+	softd_list_each (&shares.tokens, t, struct softd_token, in_all) {
 		if (t->inode == st->st_ino && t->device == st->st_dev) {
 			*ret_extent = t->extent;
 			*ret_pool = t->pool;
@@ -351,8 +350,7 @@ void softd_share_client_exit(struct softd_client *c)
 	c->handles = NULL;
 	c->n_handles = 0;
 	if (shares.ready) {
-		softd_list_each(&shares.tokens, t, struct softd_token, in_all)
-		{
+		softd_list_each (&shares.tokens, t, struct softd_token, in_all) {
 			t->client = t->client == c ? NULL : t->client;
 		}
 	}

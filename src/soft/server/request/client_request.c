@@ -9,8 +9,11 @@
 #include "base/atomic.h"
 #include "base/fd.h"
 #include "base/shm.h"
+#include "soft/server/connection.h"
+#include "soft/server/machine.h"
 #include "soft/server/request/client_request.h"
 #include "soft/server/request/ipc_event.h"
+#include "soft/server/run/context_group.h"
 
 static CUresult attach(struct softd_client *c, struct softd_answer *a)
 {

@@ -3,9 +3,31 @@
 #ifndef GBPF_SOFT_SERVER_REQUEST_CLIENT_REQUEST_H
 #define GBPF_SOFT_SERVER_REQUEST_CLIENT_REQUEST_H
 
-#include "soft/server/machine.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
-/* The request's context, or NULL. Lock held. */
+#include "cuabi/types.h"
+#include "soft/protocol.h"
+
+struct softd_client;
+struct softd_group;
+struct softd_machine;
+
+/* A reply of len bytes, and descriptors, closed after sending if close_fds is set. */
+struct softd_answer {
+	struct soft_reply reply;
+	size_t len;
+	int fds[3];
+	unsigned n_fds;
+	bool close_fds;
+};
+
+/* Answers one validated request; fd is the descriptor it carried, or -1. */
+void softd_request_answer(struct softd_client *c, const struct soft_request *q, int fd,
+			  struct softd_answer *a);
+
+/* Returns the request's context, or NULL. Caller holds the lock. */
 struct softd_group *softd_request_group(struct softd_client *c, const struct soft_request *q);
 
 /* request_memory.c */

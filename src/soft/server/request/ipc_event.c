@@ -8,6 +8,10 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+#include "soft/server/connection.h"
+#include "soft/server/machine.h"
+#include "soft/server/run/context_group.h"
+
 #define EVENTS_MAX 4096u
 #define USES_OF_CLIENT 1024u
 

@@ -2,9 +2,9 @@
 #ifndef GBPF_SOFT_SERVER_REQUEST_IPC_EVENT_H
 #define GBPF_SOFT_SERVER_REQUEST_IPC_EVENT_H
 
-#include "soft/server/machine.h"
+#include "soft/server/request/client_request.h"
 
-/* Lock held, all of them. */
+/* All functions: caller holds the lock. */
 CUresult softd_ipc_event_request(struct softd_client *c, const struct soft_request *q,
 				 struct softd_answer *a);
 /* A record was reached or dropped: its waiters continue. */

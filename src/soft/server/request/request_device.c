@@ -5,7 +5,11 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "cuabi/names.h"
+#include "soft/server/connection.h"
+#include "soft/server/machine.h"
 #include "soft/server/request/client_request.h"
+#include "soft/server/run/context_group.h"
+#include "soft/server/run/hw_lane.h"
 
 _Static_assert(CUABI_COUNT <= SOFT_MAX_NAMES, "the shared page has a count for each function");
 
@@ -57,8 +61,7 @@ CUresult softd_request_gpus(struct softd_machine *machine, const struct soft_req
 		.bytes_copied = gpu->bytes_copied,
 		.switches = gpu->switches,
 	};
-	softd_list_each(&gpu->groups, g, struct softd_group, in_gpu)
-	{
+	softd_list_each (&gpu->groups, g, struct softd_group, in_gpu) {
 		if (out->groups++ >= q->value && out->n < SOFT_GPU_GROUPS) {
 			fill_group(&out->group[out->n++], g);
 		}
@@ -81,8 +84,7 @@ static uint64_t calls_of(struct softd_machine *machine, uint64_t pid, uint32_t i
 {
 	uint64_t n = pid ? 0 : machine->unsupported[i];
 
-	softd_list_each(&machine->clients, c, struct softd_client, in_machine)
-	{
+	softd_list_each (&machine->clients, c, struct softd_client, in_machine) {
 		if (!pid || (uint64_t)c->pid == pid) {
 			n += unsupported_calls(c, i);
 		}

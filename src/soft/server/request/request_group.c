@@ -8,7 +8,13 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/shm.h"
+#include "soft/server/connection.h"
+#include "soft/server/machine.h"
 #include "soft/server/request/client_request.h"
+#include "soft/server/run/context_group.h"
+#include "soft/server/run/hw_lane.h"
+#include "soft/server/run/op_stream.h"
+#include "soft/server/memory/device_memory.h"
 
 #define WAIT_MAX_NS 1000000000ull
 
@@ -27,8 +33,7 @@ static struct softd_group *find(const struct softd_control_target *t)
 	if (t->owner) {
 		return t->slot < SOFT_MAX_CONTEXTS ? t->owner->groups[t->slot] : NULL;
 	}
-	softd_list_each(&t->machine->groups, g, struct softd_group, in_machine)
-	{
+	softd_list_each (&t->machine->groups, g, struct softd_group, in_machine) {
 		if (g->control >= 0 && g->control_disk == t->disk && g->control_file == t->file) {
 			return g;
 		}
@@ -38,8 +43,7 @@ static struct softd_group *find(const struct softd_control_target *t)
 
 static bool copies_run(const struct softd_group *g)
 {
-	softd_list_each(&g->copies, op, struct exec_op, in_copies)
-	{
+	softd_list_each (&g->copies, op, struct softd_op, in_copies) {
 		if (op->running) {
 			return true;
 		}

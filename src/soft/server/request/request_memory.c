@@ -8,8 +8,12 @@
 
 #include "base/fd.h"
 #include "base/shm.h"
-#include "soft/server/request/client_request.h"
+#include "soft/server/connection.h"
+#include "soft/server/machine.h"
 #include "soft/server/memory/shadow.h"
+#include "soft/server/request/client_request.h"
+#include "soft/server/run/context_group.h"
+#include "soft/server/memory/device_memory.h"
 
 bool softd_request_is_memory(uint32_t op)
 {
@@ -129,8 +133,7 @@ static struct softd_alloc *find_exported(struct softd_client *c, const struct so
 	if (h->server != softd_share_server_id() || h->context >= SOFT_MAX_CONTEXTS) {
 		return NULL;
 	}
-	softd_list_each(&c->machine->clients, o, struct softd_client, in_machine)
-	{
+	softd_list_each (&c->machine->clients, o, struct softd_client, in_machine) {
 		struct softd_group *g = o->groups[h->context];
 		struct softd_alloc *a = g && !g->dead && (uint32_t)o->pid == h->pid
 						? softd_memory_alloc_at(&g->memory, h->address)

@@ -10,11 +10,15 @@
 #include "base/shm.h"
 #include "ptx/fatbin.h"
 #include "ptx/image.h"
+#include "soft/server/connection.h"
+#include "soft/server/machine.h"
 #include "soft/server/request/client_request.h"
+#include "soft/server/run/context_group.h"
+#include "soft/server/memory/device_memory.h"
 
-/* Reading PTX takes up to twenty times its size, so that clients together must not exhaust the
- * machine: images from LARGE_IMAGE_BYTES on wait, in the order in which they come, until what is
- * being read is at most READING_BYTES with theirs. Whoever waits holds nothing of it. */
+/* Reading PTX takes up to twenty times its size in memory. To bound the total, images from
+ * LARGE_IMAGE_BYTES on wait in order of arrival until the images being read, including theirs, take
+ * at most READING_BYTES. A waiting thread holds none of this budget. */
 #define LARGE_IMAGE_BYTES ((size_t)1 << 20)
 #define READING_BYTES ((size_t)96 << 20)
 

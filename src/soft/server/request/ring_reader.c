@@ -7,9 +7,12 @@
 #include "base/atomic.h"
 #include "base/fd.h"
 #include "soft/bulk.h"
-#include "soft/server/request/record_check.h"
-#include "soft/server/machine.h"
+#include "soft/server/connection.h"
 #include "soft/server/request/ipc_event.h"
+#include "soft/server/request/record_check.h"
+#include "soft/server/run/context_group.h"
+#include "soft/server/run/kernel_launch.h"
+#include "soft/server/run/op_stream.h"
 
 #define TAKE_AT_ONCE 128 /* records of one client in one turn */
 #define WAKE_AT_ONCE 128 /* threads woken when room appears; the others time out and look again */
@@ -25,7 +28,7 @@ static int make_stream(struct softd_client *c, struct softd_group *g, const unio
 	return softd_stream_create(c, g, s) ? 0 : -ENOMEM;
 }
 
-static void fill_copy(struct exec_op *op, const struct soft_record_copy *r)
+static void fill_copy(struct softd_op *op, const struct soft_record_copy *r)
 {
 	op->copy.dst_context = r->dst_context;
 	op->copy.src_context = r->src_context;
@@ -38,7 +41,7 @@ static void fill_copy(struct exec_op *op, const struct soft_record_copy *r)
 	op->copy.bulk = r->bulk || r->width >= SOFT_BULK_MIN_BYTES / r->height;
 }
 
-static void fill_set(struct exec_op *op, const struct soft_record_set *r)
+static void fill_set(struct softd_op *op, const struct soft_record_set *r)
 {
 	op->copy.dst_context = r->r.context;
 	op->copy.dst = r->dst;
@@ -49,7 +52,7 @@ static void fill_set(struct exec_op *op, const struct soft_record_set *r)
 	op->copy.unit = r->unit;
 }
 
-static int fill(struct softd_client *c, struct softd_group *g, struct exec_op *op,
+static int fill(struct softd_client *c, struct softd_group *g, struct softd_op *op,
 		const union softd_record *r)
 {
 	switch (op->kind) {
@@ -108,7 +111,7 @@ static int take(struct softd_client *c, const union softd_record *r)
 {
 	struct softd_group *g;
 	struct softd_stream *s;
-	struct exec_op *op;
+	struct softd_op *op;
 	int err;
 
 	if (r->r.op == SOFT_OP_PAD) { /* its other fields have not been checked */

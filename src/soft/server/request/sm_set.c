@@ -4,7 +4,10 @@
 #include <stdlib.h>
 
 #include "base/atomic.h"
+#include "soft/server/connection.h"
 #include "soft/server/request/client_request.h"
+#include "soft/server/run/hw_lane.h"
+#include "soft/server/run/kernel_launch.h"
 
 static bool add_range(struct softd_sm_set *p, uint32_t range, uint32_t sms)
 {

@@ -6,9 +6,15 @@
 #include "base/atomic.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "soft/server/machine.h"
+#include "soft/server/connection.h"
 #include "soft/server/finding.h"
 #include "soft/server/output_ring.h"
+#include "soft/server/machine.h"
+#include "soft/server/run/context_group.h"
+#include "soft/server/run/hw_lane.h"
+#include "soft/server/run/kernel_launch.h"
+#include "soft/server/run/op_stream.h"
+#include "soft/server/memory/device_memory.h"
 
 struct softd_group *softd_group_create(struct softd_client *c, struct softd_gpu *gpu, uint32_t slot)
 {
@@ -57,14 +63,13 @@ struct softd_group *softd_group_create(struct softd_client *c, struct softd_gpu 
  * theirs, copies as soon as no engine works on them. */
 static void abort_running(struct softd_group *g)
 {
-	softd_list_each_safe(&g->streams, s, struct softd_stream, in_group)
-	{
-		struct exec_op *op;
+	softd_list_each_safe (&g->streams, s, struct softd_stream, in_group) {
+		struct softd_op *op;
 
 		if (softd_list_empty(&s->ops)) {
 			continue;
 		}
-		op = softd_list_first(&s->ops, struct exec_op, in_stream);
+		op = softd_list_first(&s->ops, struct softd_op, in_stream);
 		if (!op->started || op->running) {
 			continue;
 		}
@@ -128,8 +133,7 @@ static void retire_copies_of(struct softd_group *g)
 		if (!o) {
 			continue;
 		}
-		softd_list_each_safe(&o->copies, op, struct exec_op, in_copies)
-		{
+		softd_list_each_safe (&o->copies, op, struct softd_op, in_copies) {
 			if (!op->running && (op->copy.dst_group == g || op->copy.src_group == g)) {
 				softd_op_retire(op);
 			}
@@ -153,12 +157,10 @@ void softd_group_destroy(struct softd_group *g)
 	while (g->running) {
 		pthread_cond_wait(&machine->quiescent, &machine->lock);
 	}
-	softd_list_each_safe(&g->streams, s, struct softd_stream, in_group)
-	{
+	softd_list_each_safe (&g->streams, s, struct softd_stream, in_group) {
 		uint32_t slot = s->slot, n = 0;
 
-		softd_list_each(&s->ops, op, struct exec_op, in_stream)
-		{
+		softd_list_each (&s->ops, op, struct softd_op, in_stream) {
 			(void)op;
 			n++;
 		}

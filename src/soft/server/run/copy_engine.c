@@ -3,11 +3,15 @@
 #include <string.h>
 
 #include "soft/bulk.h"
+#include "soft/server/connection.h"
 #include "soft/server/machine.h"
 #include "soft/server/memory/shadow.h"
+#include "soft/server/run/context_group.h"
+#include "soft/server/run/op_stream.h"
+#include "soft/server/memory/device_memory.h"
 
-/* All rows lie in valid memory: the pages between rows are checked too, which only refuses what
- * programs do not do. */
+/* Returns true if all rows lie in valid memory. The gaps between rows are checked as well; this
+ * only refuses copies that straddle allocations, which programs do not make. */
 static bool rows_valid(const struct softd_group *g, uint64_t address, uint64_t pitch,
 		       uint64_t width, uint64_t height, uint8_t rights)
 {
@@ -19,7 +23,7 @@ static bool rows_valid(const struct softd_group *g, uint64_t address, uint64_t p
 	return softd_memory_at(&g->memory, address, bytes, rights) != NULL;
 }
 
-bool softd_copy_check(struct exec_op *op)
+bool softd_copy_check(struct softd_op *op)
 {
 	struct softd_client *c = op->stream->group->client;
 	struct softd_group *dst = c->groups[op->copy.dst_context];
@@ -42,7 +46,7 @@ bool softd_copy_check(struct exec_op *op)
 
 /* Queues the copy and holds its groups. The stream's group may be a third one besides source and
  * destination; it must not be destroyed either while a worker holds the copy. */
-void softd_copy_submit(struct exec_op *op)
+void softd_copy_submit(struct softd_op *op)
 {
 	op->stream->group->running++;
 	op->copy.dst_group->running++;
@@ -60,7 +64,7 @@ static void unhold(struct softd_group *g)
 	}
 }
 
-void softd_copy_release(struct exec_op *op)
+void softd_copy_release(struct softd_op *op)
 {
 	if (!op->started) {
 		return;
@@ -84,7 +88,7 @@ static void set_bytes(uint8_t *dst, uint64_t n, uint32_t value, uint32_t unit)
 	}
 }
 
-static void one_piece(struct exec_op *op, uint64_t n)
+static void one_piece(struct softd_op *op, uint64_t n)
 {
 	struct exec_space *d = &op->copy.dst_group->memory.space;
 	uint64_t dst = op->copy.dst + op->copy.row * op->copy.dst_pitch + op->copy.column;
@@ -106,7 +110,7 @@ static void one_piece(struct exec_op *op, uint64_t n)
 	}
 }
 
-bool softd_copy_step(struct exec_op *op, uint64_t limit, uint64_t *ret_bytes)
+bool softd_copy_step(struct softd_op *op, uint64_t limit, uint64_t *ret_bytes)
 {
 	uint64_t done = 0;
 

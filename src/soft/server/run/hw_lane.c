@@ -5,12 +5,14 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "soft/server/connection.h"
 #include "soft/server/machine.h"
+#include "soft/server/run/context_group.h"
+#include "soft/server/run/hw_lane.h"
 
 static struct softd_lane *find(struct softd_gpu *gpu, uint64_t key)
 {
-	softd_list_each(&gpu->lanes, lane, struct softd_lane, in_gpu)
-	{
+	softd_list_each (&gpu->lanes, lane, struct softd_lane, in_gpu) {
 		if (key && lane->key == key) {
 			return lane;
 		}
@@ -70,8 +72,7 @@ void softd_lane_leave(struct softd_group *g)
 
 bool softd_lane_runnable(const struct softd_lane *lane)
 {
-	softd_list_each(&lane->members, g, struct softd_group, in_lane)
-	{
+	softd_list_each (&lane->members, g, struct softd_group, in_lane) {
 		if (softd_group_runnable(g)) {
 			return true;
 		}

@@ -3,7 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "soft/server/connection.h"
 #include "soft/server/machine.h"
+#include "soft/server/run/context_group.h"
+#include "soft/server/run/kernel_launch.h"
+#include "soft/server/run/op_stream.h"
+#include "soft/server/memory/device_memory.h"
 
 #define WORKSPACE_BYTES 256u
 

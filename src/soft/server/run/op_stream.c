@@ -5,9 +5,14 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "soft/server/connection.h"
 #include "soft/server/machine.h"
-#include "soft/server/request/ipc_event.h"
 #include "soft/server/memory/shadow.h"
+#include "soft/server/request/ipc_event.h"
+#include "soft/server/run/context_group.h"
+#include "soft/server/run/kernel_launch.h"
+#include "soft/server/run/op_stream.h"
+#include "soft/server/memory/device_memory.h"
 
 #define INLINE_BYTES 16384u /* copies up to this size are executed in place */
 #define MAX_HOST_CALLS 64u
@@ -42,8 +47,7 @@ struct softd_stream *softd_stream_legacy(const struct softd_group *g, uint64_t p
 	if (!part) {
 		return g->legacy;
 	}
-	softd_list_each(&g->streams, s, struct softd_stream, in_group)
-	{
+	softd_list_each (&g->streams, s, struct softd_stream, in_group) {
 		if (s->part == part && (s->flags & SOFT_STREAM_LEGACY)) {
 			return s;
 		}
@@ -51,7 +55,7 @@ struct softd_stream *softd_stream_legacy(const struct softd_group *g, uint64_t p
 	return NULL;
 }
 
-void softd_stream_append(struct softd_stream *s, struct exec_op *op)
+void softd_stream_append(struct softd_stream *s, struct softd_op *op)
 {
 	op->stream = s;
 	op->order = s->group->next_order++;
@@ -61,7 +65,7 @@ void softd_stream_append(struct softd_stream *s, struct exec_op *op)
 	s->group->dirty = true;
 }
 
-static void op_free(struct exec_op *op)
+static void op_free(struct softd_op *op)
 {
 	if (op->kind == SOFT_OP_LAUNCH) {
 		softd_launch_free(op->launch);
@@ -90,8 +94,7 @@ void softd_stream_destroy(struct softd_stream *s)
 {
 	struct softd_group *g = s->group;
 
-	softd_list_each_safe(&s->ops, op, struct exec_op, in_stream)
-	{
+	softd_list_each_safe (&s->ops, op, struct softd_op, in_stream) {
 		g->client->queued--;
 		op_free(op);
 	}
@@ -115,7 +118,7 @@ void softd_stream_publish(struct softd_client *c, uint32_t slot)
 	}
 }
 
-void softd_op_retire(struct exec_op *op)
+void softd_op_retire(struct softd_op *op)
 {
 	struct softd_stream *s = op->stream;
 	struct softd_client *c = s->group->client;
@@ -136,7 +139,7 @@ void softd_op_retire(struct exec_op *op)
 	softd_stream_publish(c, slot);
 }
 
-static bool in_order(const struct softd_stream *s, const struct exec_op *op)
+static bool in_order(const struct softd_stream *s, const struct softd_op *op)
 {
 	const struct softd_group *g = s->group;
 	const struct softd_stream *legacy;
@@ -147,20 +150,20 @@ static bool in_order(const struct softd_stream *s, const struct exec_op *op)
 	if (!(s->flags & SOFT_STREAM_LEGACY)) {
 		legacy = softd_stream_legacy(g, s->part);
 		return !legacy || softd_list_empty(&legacy->ops) ||
-		       softd_list_first(&legacy->ops, struct exec_op, in_stream)->order > op->order;
+		       softd_list_first(&legacy->ops, struct softd_op, in_stream)->order >
+			       op->order;
 	}
-	softd_list_each(&g->streams, t, struct softd_stream, in_group)
-	{
+	softd_list_each (&g->streams, t, struct softd_stream, in_group) {
 		if (t != s && t->part == s->part && !(t->flags & SOFT_STREAM_NON_BLOCKING) &&
 		    !softd_list_empty(&t->ops) &&
-		    softd_list_first(&t->ops, struct exec_op, in_stream)->order < op->order) {
+		    softd_list_first(&t->ops, struct softd_op, in_stream)->order < op->order) {
 			return false;
 		}
 	}
 	return true;
 }
 
-static void record_event(struct softd_client *c, const struct exec_op *op)
+static void record_event(struct softd_client *c, const struct softd_op *op)
 {
 	uint32_t *own = &c->events[op->event.index];
 
@@ -173,7 +176,7 @@ static void record_event(struct softd_client *c, const struct exec_op *op)
 
 /* Executes a wait or write of a stream memory operation. Returns true if the wait is satisfied or
  * the write done. Sets *bad if the address is not valid. */
-static bool do_value(struct softd_group *g, const struct exec_op *op, bool *bad)
+static bool do_value(struct softd_group *g, const struct softd_op *op, bool *bad)
 {
 	bool write = op->value.mode == SOFT_VALUE_WRITE;
 	void *p = softd_memory_at(&g->memory, op->value.address, op->value.unit, write ? 2 : 1);
@@ -212,7 +215,7 @@ static bool do_value(struct softd_group *g, const struct exec_op *op, bool *bad)
 	}
 }
 
-static bool start_host(struct softd_client *c, struct exec_op *op)
+static bool start_host(struct softd_client *c, struct softd_op *op)
 {
 	struct soft_notice n = { .op = SOFT_NOTICE_HOST,
 				 .stream = op->stream->slot,
@@ -231,18 +234,18 @@ static bool start_host(struct softd_client *c, struct exec_op *op)
 void softd_stream_host_done(struct softd_client *c, uint32_t slot)
 {
 	struct softd_stream *s = slot < SOFT_MAX_STREAMS ? c->streams[slot] : NULL;
-	struct exec_op *op;
+	struct softd_op *op;
 
 	if (!s || softd_list_empty(&s->ops)) {
 		return;
 	}
-	op = softd_list_first(&s->ops, struct exec_op, in_stream);
+	op = softd_list_first(&s->ops, struct softd_op, in_stream);
 	if (op->kind == SOFT_OP_HOST && op->started) {
 		softd_op_retire(op);
 	}
 }
 
-static bool start_copy(struct softd_group *g, struct exec_op *op)
+static bool start_copy(struct softd_group *g, struct softd_op *op)
 {
 	if (!softd_copy_check(op)) {
 		softd_group_fail(g, CUDA_ERROR_ILLEGAL_ADDRESS,
@@ -263,7 +266,7 @@ static bool start_copy(struct softd_group *g, struct exec_op *op)
 	return false;
 }
 
-static bool start_value(struct softd_group *g, struct exec_op *op)
+static bool start_value(struct softd_group *g, struct softd_op *op)
 {
 	bool bad, done = do_value(g, op, &bad);
 
@@ -281,7 +284,7 @@ static bool start_value(struct softd_group *g, struct exec_op *op)
 }
 
 /* Starts the operation at the head of a stream. Returns true if it has ended already. */
-static bool start(struct softd_group *g, struct exec_op *op)
+static bool start(struct softd_group *g, struct softd_op *op)
 {
 	struct softd_client *c = g->client;
 
@@ -322,7 +325,7 @@ static bool start(struct softd_group *g, struct exec_op *op)
 static void stream_progress(struct softd_group *g, struct softd_stream *s)
 {
 	for (int done = 0; !softd_list_empty(&s->ops); done++) {
-		struct exec_op *op = softd_list_first(&s->ops, struct exec_op, in_stream);
+		struct softd_op *op = softd_list_first(&s->ops, struct softd_op, in_stream);
 		bool last = op->kind == SOFT_OP_STREAM_DESTROY, host = op->kind == SOFT_OP_HOST;
 
 		if (done == STEPS_AT_ONCE || --g->client->machine->steps < 0) {
@@ -356,8 +359,7 @@ void softd_group_progress(struct softd_group *g)
 	/* A group that stays dirty has retired operations; it continues in the next turn. */
 	for (int passes = 0; g->dirty && (g->enabled || g->error) && passes < 4; passes++) {
 		g->dirty = false;
-		softd_list_each_safe(&g->streams, s, struct softd_stream, in_group)
-		{
+		softd_list_each_safe (&g->streams, s, struct softd_stream, in_group) {
 			stream_progress(g, s);
 		}
 	}

@@ -5,8 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "soft/server/connection.h"
 #include "soft/server/machine.h"
+#include "soft/server/run/context_group.h"
+#include "soft/server/run/hw_lane.h"
+#include "soft/server/run/kernel_launch.h"
+#include "soft/server/run/op_stream.h"
 
+/* after this many turns of a block, further blocks start before it continues */
 #define LONG_TURNS 16u
 #define FAIR_TURN 16u
 
@@ -218,8 +224,7 @@ static bool start_block(struct softd_group *g, struct softd_launch *l, struct so
 static struct softd_launch *startable(const struct softd_group *g, unsigned level,
 				      struct softd_awaited *a)
 {
-	softd_list_each(&g->launches[level], l, struct softd_launch, in_group)
-	{
+	softd_list_each (&g->launches[level], l, struct softd_launch, in_group) {
 		if (may_bypass(l, a) && can_start(g, l)) {
 			return l;
 		}
@@ -280,8 +285,7 @@ static bool choose_of(struct softd_group *g, unsigned level, const struct softd_
 static struct softd_group *choose_at(struct softd_lane *lane, unsigned level,
 				     const struct softd_awaited *before, struct softd_work *w)
 {
-	softd_list_each_safe(&lane->members, g, struct softd_group, in_lane)
-	{
+	softd_list_each_safe (&lane->members, g, struct softd_group, in_lane) {
 		if (g->enabled && !g->dead && choose_of(g, level, before, w)) {
 			softd_list_remove(&g->in_lane);
 			softd_list_append(&lane->members, &g->in_lane);
@@ -293,11 +297,9 @@ static struct softd_group *choose_at(struct softd_lane *lane, unsigned level,
 
 static void await_level(const struct softd_lane *lane, unsigned level, struct softd_awaited *a)
 {
-	softd_list_each(&lane->members, g, struct softd_group, in_lane)
-	{
+	softd_list_each (&lane->members, g, struct softd_group, in_lane) {
 		if (g->enabled && !g->dead && !a->all) {
-			softd_list_each(&g->launches[level], l, struct softd_launch, in_group)
-			{
+			softd_list_each (&g->launches[level], l, struct softd_launch, in_group) {
 				add_awaited(a, l);
 			}
 		}
@@ -352,14 +354,12 @@ void softd_place_remove_all(struct softd_launch *l)
 {
 	struct softd_group *g = l->op->stream->group;
 
-	softd_list_each_safe(&g->resident[l->level], b, struct softd_resident_block, in_group)
-	{
+	softd_list_each_safe (&g->resident[l->level], b, struct softd_resident_block, in_group) {
 		if (b->launch == l) {
 			softd_place_remove(b, false);
 		}
 	}
-	softd_list_each_safe(&l->spare, b, struct softd_resident_block, in_group)
-	{
+	softd_list_each_safe (&l->spare, b, struct softd_resident_block, in_group) {
 		softd_list_remove(&b->in_group);
 		uncharge(g, l, l->host_bytes);
 		exec_block_destroy(b->block);

@@ -4,8 +4,11 @@
  * docs/SOFTGPU-INTERNALS.md shows that no lane starves. */
 #include "base/clock.h"
 #include "soft/server/machine.h"
+#include "soft/server/run/context_group.h"
+#include "soft/server/run/hw_lane.h"
 
-/* A machine that stood still must not be paid for by who was unlucky enough to have the GPU. */
+/* Upper limit of a debt: a pause of the whole host must not be charged to the lane that was
+ * current. */
 #define DEBT_MAX_NS 100000000u
 
 void softd_runlist_account(struct softd_lane *lane, uint64_t now)
@@ -15,8 +18,7 @@ void softd_runlist_account(struct softd_lane *lane, uint64_t now)
 	if (gpu->current != lane || now <= gpu->since_ns) {
 		return;
 	}
-	softd_list_each(&lane->members, g, struct softd_group, in_lane)
-	{
+	softd_list_each (&lane->members, g, struct softd_group, in_lane) {
 		g->counters.held_ns += now - gpu->since_ns;
 	}
 	gpu->since_ns = now;
@@ -55,8 +57,7 @@ static void count_for(struct softd_group *g)
 
 static void count_departure(struct softd_lane *lane)
 {
-	softd_list_each(&lane->members, g, struct softd_group, in_lane)
-	{
+	softd_list_each (&lane->members, g, struct softd_group, in_lane) {
 		count_for(g);
 	}
 }
@@ -65,8 +66,7 @@ static void arrive(struct softd_gpu *gpu, struct softd_lane *lane, uint64_t now)
 {
 	gpu->ready_ns = now;
 	if (gpu->loaded != lane) {
-		softd_list_each(&lane->members, g, struct softd_group, in_lane)
-		{
+		softd_list_each (&lane->members, g, struct softd_group, in_lane) {
 			g->counters.switches_in++;
 		}
 		gpu->switches++;
@@ -84,14 +84,12 @@ static void skip_rounds(struct softd_gpu *gpu)
 {
 	uint64_t rounds = UINT64_MAX;
 
-	softd_list_each(&gpu->lanes, lane, struct softd_lane, in_gpu)
-	{
+	softd_list_each (&gpu->lanes, lane, struct softd_lane, in_gpu) {
 		if (softd_lane_runnable(lane)) {
 			rounds = MIN(rounds, lane->debt_ns / lane->slice_ns);
 		}
 	}
-	softd_list_each(&gpu->lanes, lane, struct softd_lane, in_gpu)
-	{
+	softd_list_each (&gpu->lanes, lane, struct softd_lane, in_gpu) {
 		if (softd_lane_runnable(lane)) {
 			lane->debt_ns -= rounds * lane->slice_ns;
 		}
@@ -107,8 +105,7 @@ static struct softd_lane *next_in_turn(struct softd_gpu *gpu)
 	bool any = false;
 
 	softd_list_init(&passed);
-	softd_list_each_safe(&gpu->lanes, lane, struct softd_lane, in_gpu)
-	{
+	softd_list_each_safe (&gpu->lanes, lane, struct softd_lane, in_gpu) {
 		if (!softd_lane_runnable(lane)) {
 			continue;
 		}
@@ -131,8 +128,7 @@ static struct softd_lane *next_in_turn(struct softd_gpu *gpu)
 		return found;
 	}
 	skip_rounds(gpu);
-	softd_list_each(&gpu->lanes, lane, struct softd_lane, in_gpu)
-	{
+	softd_list_each (&gpu->lanes, lane, struct softd_lane, in_gpu) {
 		if (softd_lane_runnable(lane) && lane->debt_ns < lane->slice_ns) {
 			return lane;
 		}
@@ -142,8 +138,7 @@ static struct softd_lane *next_in_turn(struct softd_gpu *gpu)
 
 static bool others_wait(const struct softd_gpu *gpu)
 {
-	softd_list_each(&gpu->lanes, lane, struct softd_lane, in_gpu)
-	{
+	softd_list_each (&gpu->lanes, lane, struct softd_lane, in_gpu) {
 		if (lane != gpu->current && softd_lane_runnable(lane)) {
 			return true;
 		}

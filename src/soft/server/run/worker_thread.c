@@ -11,7 +11,13 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "soft/server/connection.h"
 #include "soft/server/machine.h"
+#include "soft/server/run/context_group.h"
+#include "soft/server/run/hw_lane.h"
+#include "soft/server/run/kernel_launch.h"
+#include "soft/server/run/op_stream.h"
+#include "soft/server/run/worker_thread.h"
 #include "soft/yield.h"
 
 /* target length of a turn; bounds the latency of everything that the lock's holder must notice */
@@ -23,8 +29,7 @@
 
 static void set_asleep(struct softd_machine *machine, uint32_t value)
 {
-	softd_list_each(&machine->clients, c, struct softd_client, in_machine)
-	{
+	softd_list_each (&machine->clients, c, struct softd_client, in_machine) {
 		store_seqcst(&c->shared->asleep, value);
 	}
 	fence_seqcst();
@@ -77,11 +82,10 @@ static bool choose_copy(struct softd_gpu *gpu, struct softd_work *w)
 	if (gpu->copying >= gpu->machine->opt.copy_engines) {
 		return false;
 	}
-	softd_list_each(&gpu->groups, g, struct softd_group, in_gpu)
-	{
-		struct exec_op *op = !w->group || g->copy_stamp < w->group->copy_stamp
-					     ? softd_group_next_copy(g)
-					     : NULL;
+	softd_list_each (&gpu->groups, g, struct softd_group, in_gpu) {
+		struct softd_op *op = !w->group || g->copy_stamp < w->group->copy_stamp
+					      ? softd_group_next_copy(g)
+					      : NULL;
 
 		if (op) {
 			w->group = g;
@@ -148,8 +152,7 @@ static void fail_neighbours(struct softd_group *g, CUresult error)
 	char text[128];
 
 	snprintf(text, sizeof(text), "fault in process %d, which shares the lane", g->client->pid);
-	softd_list_each(&g->lane->members, o, struct softd_group, in_lane)
-	{
+	softd_list_each (&g->lane->members, o, struct softd_group, in_lane) {
 		if (o != g) {
 			softd_group_fail(o, error, text);
 		}
@@ -290,7 +293,7 @@ static void throttle(struct softd_gpu *gpu, uint64_t bytes)
 static void run_copy(struct softd_gpu *gpu, struct softd_work *w)
 {
 	struct softd_machine *machine = gpu->machine;
-	struct exec_op *op = w->copy;
+	struct softd_op *op = w->copy;
 	struct softd_group *g = w->group;
 	uint64_t bytes, rate = machine->opt.copy_bytes_s;
 	/* About 1 ms per part, so that the group can be stopped in between. */

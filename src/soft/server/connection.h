@@ -1,0 +1,84 @@
+/* Clients: the state of one connected process, guarded by the machine's lock unless a comment says
+ * otherwise. */
+#ifndef GBPF_SOFT_SERVER_CONNECTION_H
+#define GBPF_SOFT_SERVER_CONNECTION_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "soft/server/list.h"
+#include "soft/protocol.h"
+
+struct exec_function;
+struct exec_module;
+struct softd_extent;
+struct softd_group;
+struct softd_machine;
+struct softd_sm_set;
+struct softd_stream;
+
+struct softd_module {
+	struct exec_module *exec; /* a reference */
+	struct softd_group *group;
+	uint64_t globals; /* device address, 0: none */
+	uint64_t code_bytes;
+	uint32_t functions; /* head of the list in client.functions, or NO_FUNCTION */
+};
+
+#define NO_FUNCTION UINT32_MAX
+struct softd_function {
+	const struct exec_function *exec; /* NULL: the module has been unloaded */
+	uint32_t module;		  /* index in client.modules */
+	uint32_t next;			  /* function of the same module */
+};
+
+struct softd_client {
+	struct softd_list in_machine; /* after HELLO */
+	bool attached;
+	struct softd_machine *machine;
+	int control, event, bell, pidfd;
+	int pid;
+	uint64_t lane;		    /* key of the shared lane that it requested; 0: none */
+	bool below_normal;	    /* its streams come after those of other lane members */
+	uint32_t sms;		    /* SMs of a GPU that its blocks may use */
+	struct soft_shared *shared; /* NULL before HELLO */
+	struct {
+		pthread_mutex_t lock; /* guards this struct; innermost of all locks */
+		uint32_t head, lost;
+		uint32_t woken; /* head when readers were last woken */
+	} print;
+	uint32_t tail; /* of the ring; the copy in the shared page is not trusted */
+	unsigned queued;
+	bool stalled;	     /* queued reached its limit and has not halved since */
+	unsigned host_calls; /* notices without HOST_DONE */
+	bool dead; /* dropped: its thread cleans up. Written under the lock, read without */
+	struct softd_group *groups[SOFT_MAX_CONTEXTS];
+	struct softd_stream *streams[SOFT_MAX_STREAMS];
+	uint32_t done[SOFT_MAX_STREAMS];  /* ended operations, by stream slot */
+	uint32_t events[SOFT_MAX_EVENTS]; /* newest record reached */
+	unsigned event_uses;		  /* uses of events shared by processes */
+	struct softd_module **modules;	  /* owned */
+	uint32_t n_modules;
+	uint64_t code_bytes;		  /* of its loaded modules */
+	uint64_t block_bytes;		  /* host memory of its blocks */
+	uint64_t queued_bytes;		  /* memory of its queued launches */
+	struct softd_function *functions; /* owned */
+	uint32_t n_functions, functions_cap;
+	struct softd_sm_set *sm_sets[SOFT_MAX_PARTS]; /* owned */
+	struct softd_extent **handles;		      /* owned; each a reference or NULL */
+	uint32_t n_handles;
+};
+
+/* Starts the thread of a new connection. Takes control. Returns 0 or -Exxx. */
+int softd_client_start(struct softd_machine *machine, int control, int pid);
+/* Makes workers serve the client's ring. Returns false if there are too many clients. */
+bool softd_client_attach(struct softd_client *c);
+/* Drops the client; its thread frees everything. Caller holds the lock. */
+void softd_client_drop(struct softd_client *c, const char *why);
+/* Sends a notice; drops a client that does not read host function notices. Caller holds the lock.
+ */
+void softd_client_notice(struct softd_client *c, const struct soft_notice *n, size_t bytes);
+
+#endif
