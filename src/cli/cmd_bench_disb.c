@@ -65,7 +65,7 @@ static int cmd_disb(struct cli *c)
 		return code;
 	}
 	if (c->opt[D_TORCH]) {
-		if (path_lib(script, sizeof(script), "bench/disb/disb_torch.py") < 0) {
+		if (path_lib(script, sizeof(script), "bench/disb_torch.py") < 0) {
 			return cli_fail(c, CLI_FAILED, "install", NULL,
 					"bench disb: the path of gBPF is too long");
 		}

@@ -36,7 +36,7 @@ static const struct {
 /* The name must be a C identifier. */
 static int check_name(struct cli *c, const char *name)
 {
-	char hint[96], better[NAME_MAX_LEN + 1];
+	char hint[256], better[NAME_MAX_LEN + 1];
 	size_t n = strlen(name);
 	bool good = n && n <= NAME_MAX_LEN && !isdigit((unsigned char)name[0]);
 

@@ -73,7 +73,7 @@ static void print_kept(const json_t *w)
 	}
 	if (sep[0] == ',') {
 		puts(". A percentile needs 10 requests; where hardly one ends, "
-		     "held[class=latency]>50% tells");
+		     "held[class=latency]>50% works");
 	}
 }
 
