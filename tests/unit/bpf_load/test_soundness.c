@@ -21,8 +21,10 @@
 #include <string.h>
 
 #include "../bpf_run/engines.h"
+#include "bpf/load/verify/insn_text.h"
 #include "bpf/load/verify/verify_int.h"
 #include "bpf/run/interp/interp.h"
+#include "bpf/run/map/map_type.h"
 #include "gen.h"
 
 #define GBPF_CONST(name, value, doc) enum { name = value };

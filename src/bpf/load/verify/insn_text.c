@@ -1,7 +1,9 @@
 /* Formats instructions in the notation of llvm-objdump. */
-#include "bpf/load/verify/verify_int.h"
+#include "bpf/load/verify/insn_text.h"
 
 #include <stdio.h>
+
+#include "bpf/load/verify/verify_int.h"
 
 static const char *const alu_ops[] = { "+=",  "-=", "*=", "/=", "|=",	"&=",  "<<=", ">>=",
 				       "neg", "%=", "^=", "=",	"s>>=", "end", "?",   "?" };

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bpf/load/verify/call/verify_call_int.h"
+#include "bpf/load/verify/verify_insn_int.h"
 #include "bpf/load/verify/verify_int.h"
 
 /* Walks one instruction. Returns 1 if the path continues at v->pc, 0 if it has ended, or a negative

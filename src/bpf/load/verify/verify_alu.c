@@ -1,5 +1,6 @@
 /* Arithmetic on registers. Numbers are computed by ebpf_scalar_alu(); pointers allow only the
  * addition and subtraction of bounded numbers. */
+#include "bpf/load/verify/verify_insn_int.h"
 #include "bpf/load/verify/verify_int.h"
 
 #include <errno.h>

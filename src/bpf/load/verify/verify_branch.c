@@ -1,4 +1,6 @@
 /* Conditional jumps: determines which sides are possible and narrows the operands on each. */
+#include "bpf/load/verify/call/verify_call_int.h"
+#include "bpf/load/verify/verify_insn_int.h"
 #include "bpf/load/verify/verify_int.h"
 
 #include <errno.h>

@@ -8,6 +8,7 @@
 
 #include "bpf/load/verify/verify_int.h"
 #include "bpf/run/decode.h"
+#include "bpf/run/map/map_type.h"
 
 enum {
 #define GBPF_CONST(name, value, doc) name = value,

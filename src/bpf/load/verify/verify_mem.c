@@ -1,5 +1,7 @@
 /* Memory accesses: checks whether an address may be read or written, and models the result of a
  * load. */
+#include "bpf/load/verify/call/verify_call_int.h"
+#include "bpf/load/verify/verify_insn_int.h"
 #include "bpf/load/verify/verify_int.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* The report of a refusal: instruction, rule, known values, source line and, on demand, the path.
  * Nothing here affects whether a program is accepted. */
+#include "bpf/load/verify/insn_text.h"
 #include "bpf/load/verify/verify_int.h"
 
 #include <errno.h>

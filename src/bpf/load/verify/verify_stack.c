@@ -1,6 +1,7 @@
 /* Models the stack byte by byte. A number or pointer that was stored whole is still known when it
  * is loaded whole. Overwriting part of a pointer makes all of it unreadable, so that no program can
  * read a part of an address. */
+#include "bpf/load/verify/verify_insn_int.h"
 #include "bpf/load/verify/verify_int.h"
 
 #include <errno.h>

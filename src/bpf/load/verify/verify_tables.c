@@ -1,9 +1,9 @@
 /* The verifier's tables of hooks, fields, helpers and map operations, generated from hooks.def. */
+#include "bpf/load/verify/verify_tables_int.h"
+
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "bpf/load/verify/verify_int.h"
 
 typedef uint64_t u64;
 typedef int64_t s64;

@@ -3,7 +3,10 @@
 #include <errno.h>
 #include <string.h>
 
+#include "bpf/load/verify/call/verify_call_int.h"
+#include "bpf/load/verify/verify_insn_int.h"
 #include "bpf/load/verify/verify_int.h"
+#include "bpf/run/map/map_type.h"
 
 enum {
 #define GBPF_CONST(name, value, doc) name = value,

@@ -1,5 +1,7 @@
 /* Calls: checks helper calls against their signatures, gives each called function a frame, and
  * handles returns. */
+#include "bpf/load/verify/call/verify_call_int.h"
+#include "bpf/load/verify/verify_insn_int.h"
 #include "bpf/load/verify/verify_int.h"
 
 #include <errno.h>

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "bpf/load/verify/call/verify_call_int.h"
+#include "bpf/load/verify/verify_insn_int.h"
 #include "bpf/load/verify/verify_int.h"
 
 #define MAX_ROUNDS (1u << 23) /* bpf_loop refuses more */

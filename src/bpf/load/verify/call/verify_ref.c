@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "bpf/load/verify/call/verify_call_int.h"
 #include "bpf/load/verify/verify_int.h"
 
 const struct ebpf_ref *ebpf_verify_ref(const struct ebpf_verifier *v, uint32_t id)

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "bpf/load/verify/call/verify_call_int.h"
 #include "bpf/load/verify/verify_int.h"
 
 /* Returns the functions of the program array that the call may start, as a bit mask. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bpf/load/verify/call/verify_call_int.h"
 #include "bpf/load/verify/verify_int.h"
 
 /* Maps pairs of ids, one from each state, to one id in the joined state. */

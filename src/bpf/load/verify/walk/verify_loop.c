@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bpf/load/verify/call/verify_call_int.h"
 #include "bpf/load/verify/verify_int.h"
 
 #define MAX_JOINS 200u /* per loop; each join drops some knowledge */

@@ -1,0 +1,54 @@
+/* What the verifier knows of hooks, context fields and helpers, from gbpf/hooks.def. */
+#ifndef GBPF_BPF_LOAD_VERIFY_VERIFY_TABLES_INT_H
+#define GBPF_BPF_LOAD_VERIFY_VERIFY_TABLES_INT_H
+
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "bpf/run/signature.h"
+
+struct ebpf_verify_hook {
+	int id;
+	const char *name;
+	int daemon;
+	uint32_t budget;
+	int64_t verdict_min, verdict_max;
+	uint32_t ctx_bytes;
+};
+
+struct ebpf_verify_field {
+	int hook;
+	const char *name;
+	uint32_t offset, bytes;
+	int writable;
+};
+
+enum { SIDE_LOCAL = 1, SIDE_DAEMON = 2, SIDE_BOTH = 3 };
+
+struct ebpf_verify_helper {
+	int32_t id;
+	const char *name;
+	uint8_t ret;
+	uint8_t args[5];
+	uint8_t sides;
+	uint32_t cost;
+};
+
+enum {
+#define GBPF_HELPER(id, name, type, params, ret, a1, a2, a3, a4, a5, sides, cost, doc)             \
+	HELPER_##name = id,
+#include "gbpf/hooks.def"
+};
+
+/* verify_tables.c */
+const struct ebpf_verify_hook *ebpf_verify_hook(int id);
+const struct ebpf_verify_field *ebpf_verify_fields(uint32_t *ret_n);
+const struct ebpf_verify_helper *ebpf_verify_helper(int32_t id);
+/* Returns whether maps of a type have the operation that the helper needs; true for helpers without
+ * a map argument. */
+int ebpf_verify_map_can(uint32_t map_type, int32_t helper);
+const char *ebpf_verify_map_type(uint32_t map_type);
+/* Appends the names of the verdicts of a hook. */
+void ebpf_verify_verdict_names(const struct ebpf_verify_hook *h, struct buf *out);
+
+#endif
