@@ -24,10 +24,10 @@ int daemon_accept(struct daemon *d, int listen_fd)
 	if (errno != EMFILE && errno != ENFILE) {
 		return -EAGAIN;
 	}
-	d->spare_fd = fd_close(d->spare_fd);
+	d->access.spare_fd = fd_close(d->access.spare_fd);
 	fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
 	fd_close_peer(fd);
-	d->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	d->access.spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	return -EAGAIN;
 }
 
@@ -66,5 +66,6 @@ bool daemon_may_administer(const struct daemon *d, int sock)
 	if (peer.uid == 0 || peer.uid == d->uid) {
 		return true;
 	}
-	return d->group != (gid_t)-1 && (peer.gid == d->group || in_group(sock, d->group));
+	return d->access.group != (gid_t)-1 &&
+	       (peer.gid == d->access.group || in_group(sock, d->access.group));
 }

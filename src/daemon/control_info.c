@@ -89,8 +89,8 @@ void daemon_method_ps(struct daemon_call *c)
 	json_t *tenants = json_array();
 
 	for (unsigned i = 0; i < PROTO_MAX_TENANTS; i++) {
-		if (c->d->tenant[i] && !c->d->tenant[i]->dying) {
-			json_array_append_new(tenants, tenant_json(c, c->d->tenant[i]));
+		if (c->d->sessions.tenant[i] && !c->d->sessions.tenant[i]->dying) {
+			json_array_append_new(tenants, tenant_json(c, c->d->sessions.tenant[i]));
 		}
 	}
 	daemon_control_result(c, json_pack("{s:o}", "tenants", tenants));
@@ -149,8 +149,9 @@ void daemon_method_set(struct daemon_call *c)
 {
 	const json_t *which = json_object_get(c->params, "tenant");
 	json_int_t n = json_integer_value(which);
-	struct daemon_session *s =
-		json_is_integer(which) && n >= 0 && n < PROTO_MAX_TENANTS ? c->d->tenant[n] : NULL;
+	struct daemon_session *s = json_is_integer(which) && n >= 0 && n < PROTO_MAX_TENANTS
+					   ? c->d->sessions.tenant[n]
+					   : NULL;
 	int class_id, weight;
 
 	if (!s || s->dying) {
@@ -365,13 +366,13 @@ static int leaked(struct daemon *d)
 	unsigned tenants = 0, boards = 0, published = 0, latency = 0, regions = 0;
 
 	for (unsigned i = 0; i < PROTO_MAX_TENANTS; i++) {
-		tenants += d->tenant[i] != NULL;
-		boards += d->tenant[i] && d->tenant[i]->board.map;
-		regions += daemon_policy_regions_of(d, i) && !d->tenant[i];
+		tenants += d->sessions.tenant[i] != NULL;
+		boards += d->sessions.tenant[i] && d->sessions.tenant[i]->board.map;
+		regions += daemon_policy_regions_of(d, i) && !d->sessions.tenant[i];
 	}
 	for (unsigned i = 0; i < PROTO_MAX_LC; i++) {
-		published += d->lc[i] != NULL;
-		latency += d->lc[i] && d->lc[i]->lc.slot == (int)i;
+		published += d->sessions.lc[i] != NULL;
+		latency += d->sessions.lc[i] && d->sessions.lc[i]->lc.slot == (int)i;
 	}
 	return (int)(regions + (published - latency) + (boards > tenants ? boards - tenants : 0));
 }
@@ -382,10 +383,10 @@ void daemon_method_status(struct daemon_call *c)
 	unsigned tenants = 0, published = 0;
 
 	for (unsigned i = 0; i < PROTO_MAX_TENANTS; i++) {
-		tenants += d->tenant[i] && !d->tenant[i]->dying;
+		tenants += d->sessions.tenant[i] && !d->sessions.tenant[i]->dying;
 	}
 	for (unsigned i = 0; i < PROTO_MAX_LC; i++) {
-		published += d->lc[i] != NULL;
+		published += d->sessions.lc[i] != NULL;
 	}
 	daemon_control_result(
 		c, json_pack("{s:i,s:s,s:I,s:I,s:i,s:i,s:i,s:i,s:i,s:{s:I,s:s},s:b,s:s,s:o,"
@@ -393,8 +394,8 @@ void daemon_method_status(struct daemon_call *c)
 			     "pid", (int)getpid(), "version", GBPF_VERSION_TEXT, "generation",
 			     (json_int_t)d->generation, "uptime_ns",
 			     (json_int_t)(clock_now_ns() - d->started_ns), "sessions",
-			     (int)d->n_sessions, "tenants", (int)tenants, "boards", (int)published,
-			     "ending", (int)d->n_exit_records, "connections",
+			     (int)d->sessions.n, "tenants", (int)tenants, "boards", (int)published,
+			     "ending", (int)d->exits.n, "connections",
 			     (int)daemon_control_connections(d), "policy", "version",
 			     (json_int_t)daemon_policy_first_active(d), "name",
 			     daemon_policy_active_name(d, 0), "off", (int)daemon_policy_is_off(d),

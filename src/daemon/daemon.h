@@ -1,4 +1,4 @@
-/* The state that the files of gbpfd share: one struct daemon, used by the main thread alone. */
+/* The state that the files of gbpfd share: one struct daemon, with a part for each feature. */
 #ifndef GBPF_DAEMON_DAEMON_H
 #define GBPF_DAEMON_DAEMON_H
 
@@ -19,17 +19,6 @@
 #define DAEMON_MAX_WEIGHT 10000u
 #define DAEMON_MAX_LEAD_US 10000u
 #define DAEMON_DEFAULT_WEIGHT 100u
-
-#define DAEMON_MPS_EXITS 64u
-#define DAEMON_CRASH_TEXT 160
-
-struct daemon_mps_exit { /* exit of a process that was in the shared lane; mps_crash.c */
-	int pid;
-	uid_t uid;
-	uint64_t at_ns;	  /* when the exit record was written */
-	uint32_t restart; /* number of restarts that admit has allowed */
-	char why[DAEMON_CRASH_TEXT];
-};
 
 struct daemon_session;
 struct daemon_control;
@@ -54,48 +43,87 @@ struct daemon_counters {
 	uint64_t ticks, tick_overruns, tick_max_ns, verdict_errors, events_left_out;
 };
 
+/* Accepting connections, and the right to administer: access.c. */
+struct daemon_access {
+	gid_t group;  /* gbpf, or (gid_t)-1 */
+	int spare_fd; /* owned; closed for a moment to accept a connection when descriptors run out
+		       */
+};
+
+/* flock on the two directories: runtime.c. */
+struct daemon_locks {
+	int runtime_fd, state_fd; /* owned; -1: not locked */
+};
+
+/* The sessions: tenant_session.c, session_life.c (tenant: hello.c; lc: lc_boards.c). */
+struct daemon_sessions {
+	int fd;						     /* owned; the listening socket */
+	sd_event_source *io, *reaper, *requeue, *idle_timer; /* owned */
+	struct daemon_session *first, **end;		     /* owned; in order of connection */
+	unsigned n;
+	struct daemon_session *tenant[PROTO_MAX_TENANTS]; /* borrowed; by number */
+	struct daemon_session *lc[PROTO_MAX_LC]; /* borrowed; by slot of their published boards */
+	struct rate_limit foreign_events; /* events of users other than root and gbpfd's own */
+};
+
+/* Processes that have exited and whose record is not written yet: exit_record.c. */
+struct daemon_exits {
+	struct daemon_exit_record *first; /* owned */
+	unsigned n;
+};
+
+#define DAEMON_MPS_EXITS 64u
+#define DAEMON_CRASH_TEXT 160
+
+/* Exits of processes that were in the shared lane: mps_crash.c. */
+struct daemon_mps_exits {
+	struct daemon_mps_exit {
+		int pid;
+		uid_t uid;
+		uint64_t at_ns;	  /* when the exit record was written */
+		uint32_t restart; /* number of restarts that admit has allowed */
+		char why[DAEMON_CRASH_TEXT];
+	} last[DAEMON_MPS_EXITS];
+	unsigned n; /* total; the last DAEMON_MPS_EXITS are stored */
+};
+
+/* Maps that callers read: maps_dump.c (time budget of dumps), maps_watch.c. */
+struct daemon_maps {
+	uint64_t dump_last_ns, dump_left_ns;
+	struct daemon_maps_watch *watches; /* owned */
+};
+
+/* Used by the main thread alone, without locks: the other threads get jobs, which hold copies of
+ * what they need. The files named at a part are the only ones that change its fields. */
 struct daemon {
+	/* the process: daemon_main.c */
 	sd_event *loop;
 	struct daemon_options opt;
 	uid_t uid;
-	gid_t group;		    /* gbpf, or (gid_t)-1 */
-	int lock_fd, state_lock_fd; /* flock on the runtime and the state directory */
-	int spare_fd; /* closed for a moment to accept a connection when descriptors run out */
 	uint64_t started_ns;
-	uint32_t generation;
+	uint32_t generation; /* differs from that of earlier gbpfd processes */
 	bool ending;
-	char *first_failed; /* owned; why the policy given on the command line was refused; NULL: it
-			       was not */
+
+	/* services that all files use */
 	struct daemon_history history;
-	struct rate_limit foreign_events; /* events of users other than root and gbpfd's own */
-	struct daemon_job_thread worker;
-	struct daemon_job_thread control_thread; /* calls the driver for hw_control.c */
-	struct daemon_gpus devices;
 	struct daemon_counters counters;
-	struct daemon_page directory; /* struct proto_directory */
+	struct daemon_gpus devices;
+	struct daemon_page directory;	 /* struct proto_directory */
+	struct daemon_job_thread worker; /* builds policies, writes to disk, unmaps memory */
+	struct daemon_job_thread control_thread; /* calls the driver for hw_control.c */
 
-	/* tenant_session.c, session_life.c */
-	int session_fd;
-	sd_event_source *session_io, *reaper, *requeue, *idle_timer;
-	struct daemon_session *sessions, **sessions_end; /* in order of connection */
-	unsigned n_sessions;
-	struct daemon_session *tenant[PROTO_MAX_TENANTS];
-	struct daemon_session *lc[PROTO_MAX_LC]; /* by slot of their published boards */
-	struct daemon_exit_record *exit_records;
-	unsigned n_exit_records;
-	struct daemon_mps_exit mps_exits[DAEMON_MPS_EXITS];
-	unsigned n_mps_exits; /* total; the last DAEMON_MPS_EXITS are stored */
-
-	struct daemon_policies *policies; /* owned */
-	uint64_t unmapping_bytes; /* version.c: memory of exited tenants that the worker is about to
-				     unmap */
-	struct daemon_ticker *ticker; /* owned */
-	struct daemon_mps *mps;	      /* owned */
-	sd_event_source *failure_timer;
-	uint64_t dump_last_ns, dump_left_ns;	/* maps_dump.c: time budget of dumps */
-	struct daemon_maps_watch *maps_watches; /* owned; maps_watch.c */
-	struct daemon_watch *watches;		/* owned; watch.c */
-	struct daemon_control *control;		/* owned */
+	/* features */
+	struct daemon_access access;
+	struct daemon_locks locks;
+	struct daemon_sessions sessions;
+	struct daemon_exits exits;
+	struct daemon_mps_exits mps_exits;
+	struct daemon_maps maps;
+	struct daemon_policies *policies; /* owned; policies.c */
+	struct daemon_ticker *ticker;	  /* owned; daemon_hooks.c */
+	struct daemon_mps *mps;		  /* owned; mps.c */
+	struct daemon_watch *watches;	  /* owned; watch.c */
+	struct daemon_control *control;	  /* owned; control_socket.c */
 };
 
 static inline struct proto_directory *daemon_directory(struct daemon *d)

@@ -74,7 +74,7 @@ static int open_parts(struct daemon *d)
 	struct group *group = getgrnam("gbpf");
 	int err = sd_event_new(&d->loop);
 
-	d->group = group ? group->gr_gid : (gid_t)-1;
+	d->access.group = group ? group->gr_gid : (gid_t)-1;
 	if (err >= 0) {
 		err = open_directory(d);
 	}
@@ -141,6 +141,7 @@ static int open_sockets(struct daemon *d)
 /* Loads the first policy before serving, so that it is active when the first process reconnects. */
 static int load_first(struct daemon *d)
 {
+	const char *failed;
 	int err = daemon_policies_begin(d);
 
 	while (!err && daemon_policies_busy(d)) {
@@ -152,9 +153,10 @@ static int load_first(struct daemon *d)
 		return daemon_runtime_fail(d, err, "policy '%s' cannot be read: %s", d->opt.policy,
 					   strerror(-err));
 	}
-	return d->first_failed ? daemon_runtime_fail(d, -EINVAL, "policy '%s' cannot be loaded: %s",
-						     d->opt.policy, d->first_failed)
-			       : 0;
+	failed = daemon_policies_first_failed(d);
+	return failed ? daemon_runtime_fail(d, -EINVAL, "policy '%s' cannot be loaded: %s",
+					    d->opt.policy, failed)
+		      : 0;
 }
 
 static int watch_signals(struct daemon *d)
@@ -218,8 +220,7 @@ static void close_all(struct daemon *d)
 	daemon_page_destroy(&d->directory);
 	daemon_runtime_close(d);
 	sd_event_unref(d->loop);
-	fd_close(d->spare_fd);
-	free(d->first_failed);
+	fd_close(d->access.spare_fd);
 }
 
 /* Detaches from the caller's terminal or pipe; the log goes to a file. */
@@ -251,10 +252,10 @@ static int serve(struct daemon_options *o)
 	}
 	d->opt = *o;
 	d->uid = geteuid();
-	d->lock_fd = d->state_lock_fd = d->session_fd = -1;
+	d->locks.runtime_fd = d->locks.state_fd = d->sessions.fd = -1;
 	d->directory = PAGE_NONE;
 	d->started_ns = clock_now_ns();
-	d->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	d->access.spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	raise_limits();
 	umask(022);
 	r = open_all(d);

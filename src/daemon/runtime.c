@@ -133,17 +133,17 @@ static int open_runtime(struct daemon *d)
 	if (err) {
 		return err;
 	}
-	d->lock_fd = lock_dir(d->opt.runtime, "gbpfd.lock", &pid);
-	if (d->lock_fd == -EWOULDBLOCK) {
+	d->locks.runtime_fd = lock_dir(d->opt.runtime, "gbpfd.lock", &pid);
+	if (d->locks.runtime_fd == -EWOULDBLOCK) {
 		return daemon_runtime_fail(d, -EEXIST,
 					   "another gbpfd serves %s already (pid %ld): use it, or "
 					   "stop it with `gbpf shutdown`",
 					   d->opt.runtime, pid);
 	}
-	if (d->lock_fd < 0) {
-		return daemon_runtime_fail(d, d->lock_fd,
+	if (d->locks.runtime_fd < 0) {
+		return daemon_runtime_fail(d, d->locks.runtime_fd,
 					   "cannot write to the runtime directory %s: %s",
-					   d->opt.runtime, advice(d->lock_fd));
+					   d->opt.runtime, advice(d->locks.runtime_fd));
 	}
 	return 0;
 }
@@ -159,8 +159,8 @@ static int open_state(struct daemon *d)
 	if (err) {
 		return err;
 	}
-	d->state_lock_fd = lock_dir(d->opt.state, "state.lock", &pid);
-	if (d->state_lock_fd == -EWOULDBLOCK && !d->opt.state_given) {
+	d->locks.state_fd = lock_dir(d->opt.state, "state.lock", &pid);
+	if (d->locks.state_fd == -EWOULDBLOCK && !d->opt.state_given) {
 		snprintf(shared, sizeof(shared), "%s", d->opt.state);
 		if (snprintf(d->opt.state, sizeof(d->opt.state), "%s/state", d->opt.runtime) >=
 		    (int)sizeof(d->opt.state)) {
@@ -171,17 +171,17 @@ static int open_state(struct daemon *d)
 			 "in %s",
 			 shared, pid, d->opt.state);
 		err = make_dir(d, "state", d->opt.state, 0700);
-		d->state_lock_fd = err ? err : lock_dir(d->opt.state, "state.lock", &pid);
+		d->locks.state_fd = err ? err : lock_dir(d->opt.state, "state.lock", &pid);
 	}
-	if (d->state_lock_fd == -EWOULDBLOCK) {
+	if (d->locks.state_fd == -EWOULDBLOCK) {
 		return daemon_runtime_fail(
 			d, -EEXIST, "the state directory %s is in use by another gbpfd (pid %ld)",
 			d->opt.state, pid);
 	}
-	if (!err && d->state_lock_fd < 0) {
-		return daemon_runtime_fail(d, d->state_lock_fd,
+	if (!err && d->locks.state_fd < 0) {
+		return daemon_runtime_fail(d, d->locks.state_fd,
 					   "cannot write to the state directory %s: %s",
-					   d->opt.state, advice(d->state_lock_fd));
+					   d->opt.state, advice(d->locks.state_fd));
 	}
 	return err;
 }
@@ -198,7 +198,7 @@ void daemon_runtime_close(struct daemon *d)
 	static const char *const leaves[] = { "session.sock", "control.sock" };
 	char path[DAEMON_PATH + 16];
 
-	if (d->lock_fd < 0) {
+	if (d->locks.runtime_fd < 0) {
 		return;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(leaves); i++) {
@@ -206,6 +206,6 @@ void daemon_runtime_close(struct daemon *d)
 		unlink(path);
 	}
 	/* The lock files are not removed: that would race with the next gbpfd. */
-	d->state_lock_fd = fd_close(d->state_lock_fd);
-	d->lock_fd = fd_close(d->lock_fd);
+	d->locks.state_fd = fd_close(d->locks.state_fd);
+	d->locks.runtime_fd = fd_close(d->locks.runtime_fd);
 }

@@ -139,7 +139,7 @@ static void take_back(struct daemon_session *s, uint32_t ordinal)
 static void clear_ownerless(const struct daemon *d, const struct daemon_flag_page *p)
 {
 	for (unsigned i = 0; i < PROTO_MAX_LC; i++) {
-		if (!d->lc[i]) {
+		if (!d->sessions.lc[i]) {
 			gpu_lease_store(&p->map, i, 0);
 		}
 	}

@@ -81,7 +81,8 @@ uint64_t daemon_hw_request_since(struct daemon_session *s, uint32_t gpu, uint64_
 
 static bool request_is_open(const struct daemon_hw *hw, uint64_t now)
 {
-	struct daemon_session *t = hw->for_tenant >= 0 ? hw->d->tenant[hw->for_tenant] : NULL;
+	struct daemon_session *t =
+		hw->for_tenant >= 0 ? hw->d->sessions.tenant[hw->for_tenant] : NULL;
 	uint64_t key;
 
 	return t && !t->dying && t->board.map && t->class_id == GBPF_CLASS_LATENCY &&

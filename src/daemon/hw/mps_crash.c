@@ -40,7 +40,7 @@ void daemon_mps_crash_mark_all(struct daemon *d, const char *why)
 
 void daemon_mps_exit_add(struct daemon *d, int pid, uid_t uid, uint32_t restart, const char *why)
 {
-	struct daemon_mps_exit *f = &d->mps_exits[d->n_mps_exits++ % DAEMON_MPS_EXITS];
+	struct daemon_mps_exit *f = &d->mps_exits.last[d->mps_exits.n++ % DAEMON_MPS_EXITS];
 
 	f->pid = pid;
 	f->uid = uid;
@@ -56,9 +56,9 @@ const struct daemon_mps_exit *daemon_mps_exit_find(const struct daemon *d, int p
 
 	/* Process IDs are reused: take the latest entry, and only if that process lived at the
 	 * given time. */
-	for (unsigned i = d->n_mps_exits > DAEMON_MPS_EXITS ? d->n_mps_exits - DAEMON_MPS_EXITS : 0;
-	     i < d->n_mps_exits; i++) {
-		const struct daemon_mps_exit *f = &d->mps_exits[i % DAEMON_MPS_EXITS];
+	for (unsigned i = d->mps_exits.n > DAEMON_MPS_EXITS ? d->mps_exits.n - DAEMON_MPS_EXITS : 0;
+	     i < d->mps_exits.n; i++) {
+		const struct daemon_mps_exit *f = &d->mps_exits.last[i % DAEMON_MPS_EXITS];
 
 		found = f->pid == pid && f->at_ns >= born ? f : found;
 	}

@@ -39,7 +39,7 @@ static struct daemon_session *longest_waiting(struct daemon *d, uint32_t gpu, ui
 	struct daemon_session *found = NULL;
 
 	for (unsigned i = 0; i < PROTO_MAX_LC; i++) {
-		struct daemon_session *s = d->lc[i];
+		struct daemon_session *s = d->sessions.lc[i];
 		uint64_t since, key;
 
 		if (!s || !is_on(s, gpu)) {
@@ -171,7 +171,7 @@ static void look_at(struct daemon *d, uint32_t gpu, struct daemon_session *only,
 static void settle(struct daemon *d, uint64_t now)
 {
 	for (unsigned i = 0; i < PROTO_MAX_LC; i++) {
-		struct daemon_session *s = d->lc[i];
+		struct daemon_session *s = d->sessions.lc[i];
 		bool tell = s && now < s->preempt.report_until_ns;
 
 		if (s && s->state == SESSION_READY && !s->dying && s->preempt.reports != tell) {

@@ -109,9 +109,10 @@ static bool walk_all(struct map_dump *d)
  * are: a page asked for too early has few entries, and its caller asks again. */
 static uint64_t time_for_page(struct daemon *d, uint64_t now)
 {
-	d->dump_left_ns = MIN(d->dump_left_ns + (now - d->dump_last_ns) / 2, (uint64_t)PAGE_NS);
-	d->dump_last_ns = now;
-	return MAX(d->dump_left_ns, (uint64_t)PAGE_LEAST_NS);
+	d->maps.dump_left_ns =
+		MIN(d->maps.dump_left_ns + (now - d->maps.dump_last_ns) / 2, (uint64_t)PAGE_NS);
+	d->maps.dump_last_ns = now;
+	return MAX(d->maps.dump_left_ns, (uint64_t)PAGE_LEAST_NS);
 }
 
 static bool timed_walk(struct daemon *d, struct map_dump *p)
@@ -122,7 +123,7 @@ static bool timed_walk(struct daemon *d, struct map_dump *p)
 	p->deadline_ns = begin + time_for_page(d, begin);
 	done = walk_all(p);
 	took = clock_now_ns() - begin;
-	d->dump_left_ns -= MIN(took, d->dump_left_ns);
+	d->maps.dump_left_ns -= MIN(took, d->maps.dump_left_ns);
 	return done;
 }
 

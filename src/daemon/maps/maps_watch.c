@@ -19,7 +19,7 @@
 
 static struct daemon_maps_watch **find(struct daemon *d, const struct daemon_maps_watch *w)
 {
-	struct daemon_maps_watch **link = &d->maps_watches;
+	struct daemon_maps_watch **link = &d->maps.watches;
 
 	while (*link && *link != w) {
 		link = &(*link)->next;
@@ -81,7 +81,7 @@ static unsigned count(const struct daemon *d)
 {
 	unsigned n = 0;
 
-	for (const struct daemon_maps_watch *w = d->maps_watches; w; w = w->next) {
+	for (const struct daemon_maps_watch *w = d->maps.watches; w; w = w->next) {
 		n++;
 	}
 	return n;
@@ -148,7 +148,7 @@ static void tenant_gone(struct daemon_maps_watch *w, uint32_t tenant)
 void daemon_maps_watch_tenant_ended(struct daemon *d, const struct daemon_version *l,
 				    uint32_t tenant)
 {
-	for (struct daemon_maps_watch *w = d->maps_watches; w; w = w->next) {
+	for (struct daemon_maps_watch *w = d->maps.watches; w; w = w->next) {
 		if (w->v.live == l && daemon_maps_per_tenant(&w->v)) {
 			tenant_gone(w, tenant);
 		}
@@ -170,7 +170,7 @@ static void version_gone(struct daemon_maps_watch *w, const char *why)
 void daemon_maps_watch_version_ended(struct daemon *d, const struct daemon_version *l,
 				     const char *why)
 {
-	for (struct daemon_maps_watch *w = d->maps_watches, *next; w; w = next) {
+	for (struct daemon_maps_watch *w = d->maps.watches, *next; w; w = next) {
 		next = w->next;
 		if (w->v.live == l) {
 			version_gone(w, why);
@@ -180,7 +180,7 @@ void daemon_maps_watch_version_ended(struct daemon *d, const struct daemon_versi
 
 void daemon_maps_watch_conn_closed(struct daemon *d, uint64_t conn)
 {
-	for (struct daemon_maps_watch *w = d->maps_watches, *next; w; w = next) {
+	for (struct daemon_maps_watch *w = d->maps.watches, *next; w; w = next) {
 		next = w->next;
 		if (w->conn == conn) {
 			destroy(w);
@@ -190,8 +190,8 @@ void daemon_maps_watch_conn_closed(struct daemon *d, uint64_t conn)
 
 void daemon_maps_watch_close(struct daemon *d)
 {
-	while (d->maps_watches) {
-		destroy(d->maps_watches);
+	while (d->maps.watches) {
+		destroy(d->maps.watches);
 	}
 }
 
@@ -199,7 +199,7 @@ void daemon_maps_watch_close(struct daemon *d)
  * destroyed instead. */
 static bool has_reader(struct daemon_call *c, const struct daemon_map_view *v)
 {
-	for (struct daemon_maps_watch *w = c->d->maps_watches, *next; w; w = next) {
+	for (struct daemon_maps_watch *w = c->d->maps.watches, *next; w; w = next) {
 		next = w->next;
 		if (w->v.live != v->live || w->v.index != v->index) {
 			continue;
@@ -294,8 +294,8 @@ static struct daemon_maps_watch *create(struct daemon_call *c, const struct daem
 		destroy(w);
 		return NULL;
 	}
-	w->next = c->d->maps_watches;
-	c->d->maps_watches = w;
+	w->next = c->d->maps.watches;
+	c->d->maps.watches = w;
 	return w;
 }
 

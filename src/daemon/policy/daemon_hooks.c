@@ -208,7 +208,7 @@ static void tick(struct daemon *d, struct daemon_version *l, uint64_t now)
 	uint64_t took;
 
 	for (uint32_t i = 0; i < PROTO_MAX_TENANTS; i++) {
-		if (d->tenant[i]) {
+		if (d->sessions.tenant[i]) {
 			ctx.tenants = i + 1;
 			ctx.active++;
 		}

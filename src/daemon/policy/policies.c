@@ -254,6 +254,11 @@ bool daemon_policies_busy(const struct daemon *d)
 	return d->policies->first != NULL;
 }
 
+const char *daemon_policies_first_failed(const struct daemon *d)
+{
+	return d->policies->first_failed;
+}
+
 int daemon_policies_open(struct daemon *d)
 {
 	int err;
@@ -277,7 +282,6 @@ void daemon_policies_close(struct daemon *d)
 		return;
 	}
 	sd_event_source_disable_unref(p->timer);
-	daemon_failures_close(d);
 	daemon_maps_watch_close(d);
 	while (p->first) {
 		struct daemon_policy_op *q = p->first;
@@ -292,7 +296,9 @@ void daemon_policies_close(struct daemon *d)
 		daemon_version_run_exit(l, GBPF_EXIT_DAEMON);
 		daemon_version_destroy(l);
 	}
+	daemon_failures_close(d); /* after exit, whose failures set its timer */
 	daemon_store_close(&p->store);
+	free(p->first_failed);
 	free(p);
 	d->policies = NULL;
 }

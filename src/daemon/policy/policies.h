@@ -45,6 +45,8 @@ void daemon_policies_close(struct daemon *d);
  * -errno if the file given on the command line cannot be read. */
 int daemon_policies_begin(struct daemon *d);
 bool daemon_policies_busy(const struct daemon *d);
+/* Returns why the policy given on the command line was refused, or NULL. */
+const char *daemon_policies_first_failed(const struct daemon *d);
 
 /* Queues an operation. 0, -EBUSY (queue full), -ENOMEM. */
 int daemon_policy_submit(struct daemon *d, struct daemon_policy_request *o);

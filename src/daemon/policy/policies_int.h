@@ -37,7 +37,12 @@ struct daemon_policies {
 	struct daemon_version
 		*live_versions;		/* owned; active versions, and the one being prepared */
 	struct daemon_version *pending; /* borrowed from live_versions */
-	sd_event_source *timer;
+	sd_event_source *timer;		/* owned; timeout of the swap under way: policy_swap.c */
+	sd_event_source *failure_timer; /* owned; policy_failures.c */
+	uint64_t unmapping_bytes; /* memory of exited tenants that the worker is about to unmap:
+				     version.c */
+	char *first_failed; /* owned; why the policy given on the command line was refused, or NULL:
+			       policy_start.c */
 };
 
 /* policy_build.c: on the worker */

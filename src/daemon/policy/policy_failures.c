@@ -7,7 +7,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "daemon/policy/policies.h"
+#include "daemon/policy/policies_int.h"
 
 #define LOOK_USEC 1000000u
 #define TELL_NS 10000000000u
@@ -176,7 +176,7 @@ static int on_look(sd_event_source *src, uint64_t usec, void *arg)
 	     l = daemon_policy_next_active(d, l)) {
 		look(d, l);
 	}
-	if (d->sessions) {
+	if (d->sessions.first) {
 		sd_event_source_set_time(src, usec + LOOK_USEC);
 		sd_event_source_set_enabled(src, SD_EVENT_ONESHOT);
 	}
@@ -188,20 +188,21 @@ void daemon_failures_schedule(struct daemon *d)
 	int on = SD_EVENT_OFF;
 	uint64_t now;
 
-	if (d->failure_timer && sd_event_source_get_enabled(d->failure_timer, &on) >= 0 && on) {
+	if (d->policies->failure_timer &&
+	    sd_event_source_get_enabled(d->policies->failure_timer, &on) >= 0 && on) {
 		return;
 	}
 	sd_event_now(d->loop, CLOCK_MONOTONIC, &now);
-	if (!d->failure_timer) {
-		sd_event_add_time(d->loop, &d->failure_timer, CLOCK_MONOTONIC, now + LOOK_USEC / 2,
-				  LOOK_USEC / 4, on_look, d);
+	if (!d->policies->failure_timer) {
+		sd_event_add_time(d->loop, &d->policies->failure_timer, CLOCK_MONOTONIC,
+				  now + LOOK_USEC / 2, LOOK_USEC / 4, on_look, d);
 	} else {
-		sd_event_source_set_time(d->failure_timer, now + LOOK_USEC / 2);
-		sd_event_source_set_enabled(d->failure_timer, SD_EVENT_ONESHOT);
+		sd_event_source_set_time(d->policies->failure_timer, now + LOOK_USEC / 2);
+		sd_event_source_set_enabled(d->policies->failure_timer, SD_EVENT_ONESHOT);
 	}
 }
 
 void daemon_failures_close(struct daemon *d)
 {
-	d->failure_timer = sd_event_source_disable_unref(d->failure_timer);
+	d->policies->failure_timer = sd_event_source_disable_unref(d->policies->failure_timer);
 }

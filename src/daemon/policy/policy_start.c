@@ -70,10 +70,10 @@ static void on_first(struct daemon *d, uint64_t conn, json_int_t id, const json_
 {
 	struct buf text;
 
-	if (!result && !d->first_failed) {
+	if (!result && !d->policies->first_failed) {
 		buf_init(&text);
 		report_text(r, &text);
-		d->first_failed = buf_steal(&text);
+		d->policies->first_failed = buf_steal(&text);
 	}
 }
 

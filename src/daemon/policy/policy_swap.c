@@ -206,7 +206,7 @@ void daemon_swap_flip(struct daemon_policy_op *q)
 			   version ? "is active" : "is no longer active", ready);
 	daemon_policy_drop_unused(d, exit_reason(q));
 	POINT("daemon.swap.dropped");
-	sd_event_source_set_enabled(d->requeue, SD_EVENT_ONESHOT);
+	sd_event_source_set_enabled(d->sessions.requeue, SD_EVENT_ONESHOT);
 	daemon_ticker_wake(d);
 	save(q);
 }

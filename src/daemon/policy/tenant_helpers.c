@@ -12,7 +12,8 @@
 
 static struct daemon_session *find(struct daemon_version *l, uint32_t tenant)
 {
-	struct daemon_session *s = tenant < PROTO_MAX_TENANTS ? l->d->tenant[tenant] : NULL;
+	struct daemon_session *s =
+		tenant < PROTO_MAX_TENANTS ? l->d->sessions.tenant[tenant] : NULL;
 
 	return s && !s->dying ? s : NULL;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/shm.h"
+#include "daemon/policy/policies_int.h"
 
 #define UNMAP_AT_ONCE_BYTES (256u << 10)
 
@@ -137,19 +138,20 @@ void daemon_version_destroy_later(struct daemon_version *l)
 static bool has_room(const struct daemon_version *l, uint32_t tenant, size_t bytes)
 {
 	const struct daemon *d = l->d;
-	const struct daemon_session *s = d->tenant[tenant];
+	const struct daemon_session *s = d->sessions.tenant[tenant];
 	uint64_t his = 0;
 
 	if (l->region_total + bytes > LIVE_MAX_TOTAL_BYTES ||
-	    l->region_total + d->unmapping_bytes + bytes > 2 * LIVE_MAX_TOTAL_BYTES) {
+	    l->region_total + d->policies->unmapping_bytes + bytes > 2 * LIVE_MAX_TOTAL_BYTES) {
 		return false;
 	}
 	if (!s || s->peer.uid == 0 || s->peer.uid == d->uid) {
 		return true;
 	}
 	for (uint32_t i = 0; i < PROTO_MAX_TENANTS; i++) {
-		his += d->tenant[i] && d->tenant[i]->peer.uid == s->peer.uid ? l->region[i].bytes
-									     : 0;
+		his += d->sessions.tenant[i] && d->sessions.tenant[i]->peer.uid == s->peer.uid
+			       ? l->region[i].bytes
+			       : 0;
 	}
 	return his + bytes <= LIVE_MAX_FOREIGN_BYTES;
 }
@@ -202,7 +204,7 @@ static void unmap_done(struct daemon_job *j)
 {
 	struct daemon_left_memory *g = (struct daemon_left_memory *)j;
 
-	g->d->unmapping_bytes -= g->bytes;
+	g->d->policies->unmapping_bytes -= g->bytes;
 	daemon_page_destroy(&g->page);
 	free(g);
 }
@@ -212,7 +214,7 @@ static void unmap_done(struct daemon_job *j)
 static void unmap_later(struct daemon_left_memory *g)
 {
 	g->job = (struct daemon_job){ .work = unmap_work, .done = unmap_done, .drop = unmap_done };
-	g->d->unmapping_bytes += g->bytes;
+	g->d->policies->unmapping_bytes += g->bytes;
 	if (g->d->worker.running) {
 		daemon_job_thread_submit(&g->d->worker, &g->job);
 	} else {

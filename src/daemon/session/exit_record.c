@@ -87,13 +87,13 @@ static bool pidfd_status(int pidfd, int *ret)
 
 static void finish(struct daemon_exit_record *o)
 {
-	struct daemon_exit_record **link = &o->d->exit_records;
+	struct daemon_exit_record **link = &o->d->exits.first;
 
 	while (*link != o) {
 		link = &(*link)->next;
 	}
 	*link = o->next;
-	o->d->n_exit_records--;
+	o->d->exits.n--;
 	sd_event_source_disable_unref(o->timer);
 	sd_event_source_disable_unref(o->death);
 	fd_close(o->pidfd);
@@ -108,7 +108,7 @@ static void blame(const struct daemon_exit_record *o)
 
 	snprintf(why, sizeof(why), "%s (pid %d) has failed in its shared lane", o->name, o->pid);
 	daemon_mps_crash_mark_all(o->d, why);
-	for (struct daemon_exit_record *p = o->d->exit_records; p; p = p->next) {
+	for (struct daemon_exit_record *p = o->d->exits.first; p; p = p->next) {
 		if (p != o && p->shared && !p->crash_reason[0]) {
 			memcpy(p->crash_reason, why, sizeof(why));
 		}
@@ -216,10 +216,10 @@ static bool has_room(const struct daemon *d, uid_t uid)
 {
 	unsigned n = 0;
 
-	for (const struct daemon_exit_record *o = d->exit_records; o; o = o->next) {
+	for (const struct daemon_exit_record *o = d->exits.first; o; o = o->next) {
 		n += o->uid == uid;
 	}
-	return d->n_exit_records < MAX_OBITUARIES && n < MAX_OF_A_USER;
+	return d->exits.n < MAX_OBITUARIES && n < MAX_OF_A_USER;
 }
 
 void daemon_exit_record_write(struct daemon_session *s)
@@ -249,11 +249,11 @@ void daemon_exit_record_write(struct daemon_session *s)
 	*o = now_at_once;
 	o->dead = s->dead;
 	o->pidfd = s->pidfd;
-	o->next = d->exit_records;
+	o->next = d->exits.first;
 	s->conn.death = sd_event_source_disable_unref(s->conn.death);
 	s->pidfd = -1;
-	d->exit_records = o;
-	d->n_exit_records++;
+	d->exits.first = o;
+	d->exits.n++;
 	POINT("daemon.obituary.begun");
 	sd_event_now(d->loop, CLOCK_MONOTONIC, &now);
 	if (sd_event_add_io(d->loop, &o->death, o->pidfd, EPOLLIN, on_death, o) < 0 ||
@@ -265,7 +265,7 @@ void daemon_exit_record_write(struct daemon_session *s)
 
 bool daemon_exit_record_is_pending(const struct daemon *d, int pid)
 {
-	for (const struct daemon_exit_record *o = d->exit_records; o; o = o->next) {
+	for (const struct daemon_exit_record *o = d->exits.first; o; o = o->next) {
 		if (o->pid == pid) {
 			return true;
 		}
@@ -275,7 +275,7 @@ bool daemon_exit_record_is_pending(const struct daemon *d, int pid)
 
 void daemon_exit_records_close(struct daemon *d)
 {
-	while (d->exit_records) {
-		look(d->exit_records, true);
+	while (d->exits.first) {
+		look(d->exits.first, true);
 	}
 }

@@ -21,11 +21,12 @@
 
 static int choose_number(struct daemon *d, const struct proto_hello *h)
 {
-	if ((h->flags & PROTO_REATTACH) && h->tenant < PROTO_MAX_TENANTS && !d->tenant[h->tenant]) {
+	if ((h->flags & PROTO_REATTACH) && h->tenant < PROTO_MAX_TENANTS &&
+	    !d->sessions.tenant[h->tenant]) {
 		return (int)h->tenant;
 	}
 	for (int i = 0; i < (int)PROTO_MAX_TENANTS; i++) {
-		if (!d->tenant[i]) {
+		if (!d->sessions.tenant[i]) {
 			return i;
 		}
 	}
@@ -222,7 +223,7 @@ static void begin(struct daemon_session *s, const struct proto_hello *h, int *fd
 		return;
 	}
 	s->tenant = number;
-	d->tenant[number] = s;
+	d->sessions.tenant[number] = s;
 	d->counters.sessions++;
 	if (!s->hello.early && !take_devices(s, h->uuid, h->gpus)) {
 		return;

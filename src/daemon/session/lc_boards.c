@@ -32,7 +32,7 @@ static bool has_enough(const struct daemon_session *s)
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < PROTO_MAX_LC; i++) {
-		n += d->lc[i] && d->lc[i]->peer.uid == s->peer.uid;
+		n += d->sessions.lc[i] && d->sessions.lc[i]->peer.uid == s->peer.uid;
 	}
 	return s->peer.uid != 0 && s->peer.uid != d->uid && n >= MAX_FOREIGN;
 }
@@ -49,7 +49,7 @@ void daemon_lc_publish(struct daemon_session *s)
 				     s->name, MAX_FOREIGN);
 		return;
 	}
-	while (slot < PROTO_MAX_LC && d->lc[slot]) {
+	while (slot < PROTO_MAX_LC && d->sessions.lc[slot]) {
 		slot++;
 	}
 	if (slot == PROTO_MAX_LC) {
@@ -59,7 +59,7 @@ void daemon_lc_publish(struct daemon_session *s)
 				     s->name, PROTO_MAX_LC);
 		return;
 	}
-	d->lc[slot] = s;
+	d->sessions.lc[slot] = s;
 	s->lc.slot = (int)slot;
 	daemon_session_each(d, t)
 	{
@@ -91,7 +91,7 @@ void daemon_lc_withdraw(struct daemon_session *s)
 	if (s->lc.slot < 0) {
 		return;
 	}
-	d->lc[slot] = NULL;
+	d->sessions.lc[slot] = NULL;
 	s->lc.slot = -1;
 	daemon_flags_remove_all(s);
 	daemon_session_each(d, t)
@@ -108,7 +108,7 @@ bool daemon_lc_any(const struct daemon *d)
 	bool any = false;
 
 	for (unsigned slot = 0; slot < PROTO_MAX_LC; slot++) {
-		any |= d->lc[slot] != NULL;
+		any |= d->sessions.lc[slot] != NULL;
 	}
 	return any;
 }
@@ -116,8 +116,8 @@ bool daemon_lc_any(const struct daemon *d)
 void daemon_lc_send_boards(struct daemon_session *s)
 {
 	for (unsigned slot = 0; slot < PROTO_MAX_LC; slot++) {
-		if (s->d->lc[slot] && s->d->lc[slot] != s) {
-			send_board(s, slot, PROTO_BOARD_ADD, s->d->lc[slot]);
+		if (s->d->sessions.lc[slot] && s->d->sessions.lc[slot] != s) {
+			send_board(s, slot, PROTO_BOARD_ADD, s->d->sessions.lc[slot]);
 		}
 	}
 }

@@ -68,16 +68,16 @@ void daemon_sessions_reap_dying(struct daemon *d)
 
 static void unlink_session(struct daemon_session *s)
 {
-	struct daemon_session **link = &s->d->sessions;
+	struct daemon_session **link = &s->d->sessions.first;
 
 	while (*link != s) {
 		link = &(*link)->next;
 	}
 	*link = s->next;
-	if (s->d->sessions_end == &s->next) {
-		s->d->sessions_end = link;
+	if (s->d->sessions.end == &s->next) {
+		s->d->sessions.end = link;
 	}
-	s->d->n_sessions--;
+	s->d->sessions.n--;
 }
 
 static void destroy(struct daemon_session *s)
@@ -92,7 +92,7 @@ static void destroy(struct daemon_session *s)
 			daemon_board_clear(&s->board);
 			POINT("daemon.death.board_cleared");
 		}
-		d->tenant[s->tenant] = NULL;
+		d->sessions.tenant[s->tenant] = NULL;
 		daemon_flags_session_ended(s);
 		daemon_lc_withdraw(s);
 		daemon_hw_session_ended(s);
@@ -116,7 +116,7 @@ static void destroy(struct daemon_session *s)
 	fd_close_peer(s->conn.sock);
 	free(s);
 	if (was_tenant) {
-		sd_event_source_set_enabled(d->requeue, SD_EVENT_ONESHOT);
+		sd_event_source_set_enabled(d->sessions.requeue, SD_EVENT_ONESHOT);
 	}
 }
 
@@ -124,12 +124,12 @@ static void arm_idle_exit(struct daemon *d)
 {
 	uint64_t now;
 
-	if (d->idle_timer) {
+	if (d->sessions.idle_timer) {
 		sd_event_now(d->loop, CLOCK_MONOTONIC, &now);
-		sd_event_source_set_time(d->idle_timer,
+		sd_event_source_set_time(d->sessions.idle_timer,
 					 now + (uint64_t)d->opt.idle_exit_s * 1000000u);
-		sd_event_source_set_enabled(d->idle_timer,
-					    d->n_sessions ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
+		sd_event_source_set_enabled(d->sessions.idle_timer,
+					    d->sessions.n ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
 	}
 }
 
@@ -209,8 +209,8 @@ static void welcome_connection(struct daemon *d, int fd)
 		return;
 	}
 	foreign = peer.uid != 0 && peer.uid != d->uid;
-	if (d->n_sessions >= MAX_SESSIONS ||
-	    (foreign && (d->n_sessions >= PROTO_MAX_TENANTS - OWN_SESSIONS ||
+	if (d->sessions.n >= MAX_SESSIONS ||
+	    (foreign && (d->sessions.n >= PROTO_MAX_TENANTS - OWN_SESSIONS ||
 			 sessions_of(d, peer.uid) >= MAX_FOREIGN))) {
 		d->counters.refused_sessions++;
 		turn_away(fd, -EUSERS, "too many sessions");
@@ -235,9 +235,9 @@ static void welcome_connection(struct daemon *d, int fd)
 		free(s);
 		return;
 	}
-	*d->sessions_end = s;
-	d->sessions_end = &s->next;
-	d->n_sessions++;
+	*d->sessions.end = s;
+	d->sessions.end = &s->next;
+	d->sessions.n++;
 	watch_process(s);
 	arm_idle_exit(d);
 }
@@ -263,27 +263,27 @@ int daemon_sessions_open(struct daemon *d, const char *path)
 {
 	int err;
 
-	d->sessions_end = &d->sessions;
-	d->session_fd = unix_listen(path, SOCK_SEQPACKET, d->uid == 0 ? 0666 : 0600);
-	if (d->session_fd < 0) {
-		return d->session_fd;
+	d->sessions.end = &d->sessions.first;
+	d->sessions.fd = unix_listen(path, SOCK_SEQPACKET, d->uid == 0 ? 0666 : 0600);
+	if (d->sessions.fd < 0) {
+		return d->sessions.fd;
 	}
-	err = sd_event_add_io(d->loop, &d->session_io, d->session_fd, EPOLLIN, on_accept, d);
+	err = sd_event_add_io(d->loop, &d->sessions.io, d->sessions.fd, EPOLLIN, on_accept, d);
 	if (err >= 0) {
-		err = sd_event_add_defer(d->loop, &d->reaper, on_reaper, d);
+		err = sd_event_add_defer(d->loop, &d->sessions.reaper, on_reaper, d);
 	}
 	if (err >= 0) {
-		err = sd_event_add_defer(d->loop, &d->requeue, on_requeue, d);
+		err = sd_event_add_defer(d->loop, &d->sessions.requeue, on_requeue, d);
 	}
 	if (err < 0) {
 		return err;
 	}
-	sd_event_source_set_priority(d->reaper, SD_EVENT_PRIORITY_IMPORTANT);
-	sd_event_source_set_enabled(d->reaper, SD_EVENT_OFF);
-	sd_event_source_set_enabled(d->requeue, SD_EVENT_OFF);
+	sd_event_source_set_priority(d->sessions.reaper, SD_EVENT_PRIORITY_IMPORTANT);
+	sd_event_source_set_enabled(d->sessions.reaper, SD_EVENT_OFF);
+	sd_event_source_set_enabled(d->sessions.requeue, SD_EVENT_OFF);
 	if (d->opt.idle_exit_s) {
-		err = sd_event_add_time(d->loop, &d->idle_timer, CLOCK_MONOTONIC, UINT64_MAX,
-					100000, on_idle, d);
+		err = sd_event_add_time(d->loop, &d->sessions.idle_timer, CLOCK_MONOTONIC,
+					UINT64_MAX, 100000, on_idle, d);
 		arm_idle_exit(d);
 	}
 	return err < 0 ? err : 0;
@@ -291,15 +291,15 @@ int daemon_sessions_open(struct daemon *d, const char *path)
 
 void daemon_sessions_close(struct daemon *d)
 {
-	d->session_io = sd_event_source_disable_unref(d->session_io);
-	d->session_fd = fd_close(d->session_fd);
-	while (d->sessions) {
-		d->sessions->dying = true;
-		d->sessions->end = END_SHUTDOWN;
-		destroy(d->sessions);
+	d->sessions.io = sd_event_source_disable_unref(d->sessions.io);
+	d->sessions.fd = fd_close(d->sessions.fd);
+	while (d->sessions.first) {
+		d->sessions.first->dying = true;
+		d->sessions.first->end = END_SHUTDOWN;
+		destroy(d->sessions.first);
 	}
 	daemon_exit_records_close(d);
-	d->reaper = sd_event_source_disable_unref(d->reaper);
-	d->requeue = sd_event_source_disable_unref(d->requeue);
-	d->idle_timer = sd_event_source_disable_unref(d->idle_timer);
+	d->sessions.reaper = sd_event_source_disable_unref(d->sessions.reaper);
+	d->sessions.requeue = sd_event_source_disable_unref(d->sessions.requeue);
+	d->sessions.idle_timer = sd_event_source_disable_unref(d->sessions.idle_timer);
 }

@@ -25,7 +25,7 @@
 bool daemon_session_event_allowed(struct daemon *d, uid_t uid)
 {
 	if (uid == 0 || uid == d->uid ||
-	    rate_allow(&d->foreign_events, FOREIGN_EVENTS_PER_SECOND, clock_now_ns())) {
+	    rate_allow(&d->sessions.foreign_events, FOREIGN_EVENTS_PER_SECOND, clock_now_ns())) {
 		return true;
 	}
 	d->counters.events_left_out++;
@@ -50,7 +50,7 @@ void daemon_session_end(struct daemon_session *s, enum daemon_session_end end)
 	if (!s->dying) {
 		s->dying = true;
 		s->end = end;
-		sd_event_source_set_enabled(s->d->reaper, SD_EVENT_ONESHOT);
+		sd_event_source_set_enabled(s->d->sessions.reaper, SD_EVENT_ONESHOT);
 	}
 }
 

@@ -123,6 +123,7 @@ bool daemon_exit_record_is_pending(const struct daemon *d,
 				   int pid); /* exited, but its record is not written yet */
 void daemon_exit_records_close(struct daemon *d);
 
-#define daemon_session_each(d, s) for (struct daemon_session *s = (d)->sessions; s; s = s->next)
+#define daemon_session_each(d, s)                                                                  \
+	for (struct daemon_session *s = (d)->sessions.first; s; s = s->next)
 
 #endif

@@ -29,7 +29,7 @@ static void open_daemon(struct world *w)
 	memset(&w->d, 0, sizeof(w->d));
 	snprintf(w->d.opt.runtime, sizeof(w->d.opt.runtime), "%s", w->dir);
 	snprintf(w->d.devices.kind, sizeof(w->d.devices.kind), "nvidia");
-	w->d.sessions_end = &w->d.sessions;
+	w->d.sessions.end = &w->d.sessions.first;
 	assert_true(sd_event_new(&w->d.loop) >= 0);
 	assert_int_equal(daemon_history_open(&w->d.history, w->dir), 0);
 	assert_int_equal(daemon_mps_open(&w->d), 0);
