@@ -10,8 +10,6 @@
 #include "bpf/load/btf/typed.h"
 #include "daemon/consts.h"
 
-#define GET_NS 2000000u /* loop time, for all tenants together */
-
 struct entry_call {
 	struct daemon_map_view v;
 	int tenant;
@@ -162,7 +160,7 @@ static void get(struct daemon_call *c, struct entry_call *e)
 		for (int i = 0; i < (int)PROTO_MAX_TENANTS && !slow; i++) {
 			if (e->v.live->region[i].map) {
 				n = put_one(&out, e, i, n);
-				slow = clock_cpu_ns() - begin > GET_NS;
+				slow = clock_cpu_ns() - begin > MAPS_GET_NS;
 			}
 		}
 	} else {

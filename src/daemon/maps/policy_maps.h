@@ -7,6 +7,7 @@
 #include "daemon/policy/version.h"
 
 #define MAPS_NO_TENANT (-1)
+#define MAPS_GET_NS 2000000u /* the loop's processor time for map.get of all tenants together */
 
 /* One map of a live version. */
 struct daemon_map_view {

@@ -1,5 +1,6 @@
 /* Processes with hostile maps, or that disturb a swap: gbpfd's loop spends little time on one
- * request, counted as its own processor time, whatever they wrote. */
+ * request, whatever they wrote. Its processor time is compared with that of this thread for a job
+ * of the same size, measured next to it; the minimum of several tries excludes disturbances. */
 #include "harness.h"
 
 #include <errno.h>
@@ -9,13 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/shm.h"
+#include "daemon/maps/policy_maps.h"
 
-#define AT_MOST_NS 9000000u /* processor time for one request */
 #define TENANTS 24
+#define TRIES 15
 #define BIG_BYTES (60u << 20)
 
 enum { LATENCY, NORMAL, BATCH };
@@ -30,14 +33,23 @@ static void load(struct gd *d, const char *name)
 	gbpf_close(g);
 }
 
-/* Returns the processor time of the thread that runs gbpfd's loop. */
+/* Returns the processor time of the thread that runs gbpfd's loop. Waits until it sleeps, because
+ * the kernel may count a running thread's time late. */
 static uint64_t loop_ns(const struct gd *d)
 {
-	char path[64];
+	char path[64], *state;
 	struct buf b;
 	uint64_t ns;
 
 	buf_init(&b);
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)d->pid, (int)d->pid);
+	do {
+		b.len = 0;
+		assert_int_equal(buf_read_file(&b, path, 4096), 0);
+		state = strrchr(buf_text(&b), ')');
+		assert_non_null(state);
+	} while (state[2] != 'S');
+	b.len = 0;
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/schedstat", (int)d->pid, (int)d->pid);
 	assert_int_equal(buf_read_file(&b, path, 256), 0);
 	ns = strtoull(buf_text(&b), NULL, 10);
@@ -45,25 +57,44 @@ static uint64_t loop_ns(const struct gd *d)
 	return ns;
 }
 
-static void took_little(const char *what, uint64_t ns)
+static void took_at_most(const char *what, uint64_t ns, uint64_t max_ns)
 {
-	print_message("%s: %.2f ms\n", what, (double)ns / 1e6);
+	print_message("%s: %.2f ms, limit %.2f ms\n", what, (double)ns / 1e6, (double)max_ns / 1e6);
 #if !defined(__SANITIZE_ADDRESS__)
-	assert_true(ns < AT_MOST_NS);
+	assert_true(ns <= max_ns);
 #endif
 }
 
-/* Returns the cost of this request alone. */
-static uint64_t cost_of(struct gd *d, const char *method, const char *params)
-{
-	uint64_t begin;
-	char *text = NULL;
+/* Processor time for one request. */
+struct cost {
+	uint64_t loop_ns;  /* of gbpfd's loop */
+	uint64_t parse_ns; /* of this thread, to parse the request and its answer */
+};
 
-	json_decref(gd_call(d, "status", NULL));
-	begin = loop_ns(d);
-	gbpf_call(d->g, method, params, -1, &text); /* may be refused */
-	free(text);
-	return loop_ns(d) - begin;
+static uint64_t parse_ns(const char *text)
+{
+	uint64_t begin = clock_cpu_ns();
+
+	json_decref(json_loads(text, 0, NULL));
+	return clock_cpu_ns() - begin;
+}
+
+static struct cost cost_of(struct gd *d, const char *method, const char *params)
+{
+	struct cost least = { UINT64_MAX, UINT64_MAX };
+
+	for (int i = 0; i < TRIES; i++) {
+		struct gbpf *g = gd_open(d); /* a refusal may close the connection */
+		uint64_t begin = loop_ns(d);
+		char *text = NULL;
+
+		gbpf_call(g, method, params, -1, &text); /* may be refused */
+		least.loop_ns = MIN(least.loop_ns, loop_ns(d) - begin);
+		least.parse_ns = MIN(least.parse_ns, parse_ns(params) + parse_ns(text ? text : ""));
+		free(text);
+		gbpf_close(g);
+	}
+	return least;
 }
 
 static void fill(struct fake *f, size_t bytes)
@@ -75,10 +106,13 @@ static void fill(struct fake *f, size_t bytes)
 	munmap(p, bytes);
 }
 
+/* An entry costs the loop about as much as its reader, and all tenants' together a fixed time, in
+ * which the last one begins. */
 static void values_of_threads_are_reported_quickly(void **state)
 {
 	struct gd *d = *state;
 	struct fake f[TENANTS];
+	struct cost one, all;
 
 	load(d, "heavy");
 	for (int i = 0; i < TENANTS; i++) {
@@ -86,57 +120,91 @@ static void values_of_threads_are_reported_quickly(void **state)
 		fake_prepare(&f[i], 0);
 		fill(&f[i], 2 << 20);
 	}
-	took_little("get", cost_of(d, "map.get", "{\"map\":\"threads\",\"key\":\"0\"}"));
-	took_little("get one",
-		    cost_of(d, "map.get", "{\"map\":\"threads\",\"key\":\"0\",\"tenant\":0}"));
-	took_little("dump", cost_of(d, "map.dump", "{\"map\":\"threads\"}"));
-	took_little("get bytes", cost_of(d, "map.get", "{\"map\":\"memory\",\"key\":\"0\"}"));
+	one = cost_of(d, "map.get", "{\"map\":\"threads\",\"key\":\"0\",\"tenant\":0}");
+	took_at_most("get one", one.loop_ns, 4 * one.parse_ns);
+	all = cost_of(d, "map.get", "{\"map\":\"threads\",\"key\":\"0\"}");
+	took_at_most("get", all.loop_ns, MAPS_GET_NS + 4 * one.loop_ns);
+	all = cost_of(d, "map.dump", "{\"map\":\"threads\"}");
+	took_at_most("dump", all.loop_ns, 4 * all.parse_ns);
+	took_at_most("dump, one page", all.loop_ns, MAPS_GET_NS + 4 * one.loop_ns);
+	one = cost_of(d, "map.get", "{\"map\":\"memory\",\"key\":\"0\",\"tenant\":0}");
+	took_at_most("get one's bytes", one.loop_ns, 4 * one.parse_ns);
+	all = cost_of(d, "map.get", "{\"map\":\"memory\",\"key\":\"0\"}");
+	took_at_most("get bytes", all.loop_ns, MAPS_GET_NS + 4 * one.loop_ns);
 	for (int i = 0; i < TENANTS; i++) {
 		fake_leave(&f[i]);
 	}
 }
 
-static void a_long_key_is_parsed_or_refused_quickly(void **state)
+static struct cost cost_of_key(struct gd *d, unsigned bytes)
 {
 	static const char begin[] = "{\"map\":\"names\",\"key\":\"", one[] = "group=1,";
-	struct gd *d = *state;
+	struct cost c;
 	struct buf b;
 
-	load(d, "kinds");
-	for (unsigned n = 25000; n <= 100000; n += 75000) { /* 200 000 bytes, 800 000 */
-		buf_init(&b);
-		buf_puts(&b, begin);
-		for (unsigned i = 0; i < n; i++) {
-			buf_puts(&b, one);
-		}
-		buf_puts(&b, "\"}");
-		took_little("long key", cost_of(d, "map.get", buf_text(&b)));
-		buf_finish(&b);
+	buf_init(&b);
+	buf_puts(&b, begin);
+	for (unsigned i = 0; i < bytes / (sizeof(one) - 1); i++) {
+		buf_puts(&b, one);
 	}
+	buf_puts(&b, "\"}");
+	c = cost_of(d, "map.get", buf_text(&b));
+	buf_finish(&b);
+	return c;
+}
+
+static void a_long_key_is_parsed_or_refused_quickly(void **state)
+{
+	struct gd *d = *state;
+	struct cost quarter, parsed, refused;
+
+	load(d, "kinds");
+	quarter = cost_of_key(d, 50000);
+	parsed = cost_of_key(d, 200000);
+	refused = cost_of_key(d, 800000);
+	took_at_most("long key", parsed.loop_ns, 6 * parsed.parse_ns);
+	took_at_most("long key, growth", parsed.loop_ns, 6 * quarter.loop_ns);
+	took_at_most("refused key", refused.loop_ns, refused.parse_ns);
+}
+
+/* Returns the processor time of this thread for freeing a region that a tenant has filled. */
+static uint64_t freeing_ns(void)
+{
+	struct fake f = { .region_fd = memfd_create("region", MFD_CLOEXEC) };
+	uint64_t begin;
+
+	assert_int_equal(ftruncate(f.region_fd, BIG_BYTES), 0);
+	fill(&f, BIG_BYTES);
+	begin = clock_cpu_ns();
+	close(f.region_fd);
+	return clock_cpu_ns() - begin;
 }
 
 static void freeing_filled_maps_does_not_block_the_loop(void **state)
 {
 	struct gd *d = *state;
 	struct fake f[6];
-	uint64_t begin;
+	uint64_t begin, freeing = UINT64_MAX, loop = UINT64_MAX;
 
 	load(d, "heavy");
-	for (int i = 0; i < 6; i++) {
-		fake_enter(&f[i], d, BATCH, "big");
-		fake_prepare(&f[i], 0);
-		fill(&f[i], BIG_BYTES);
+	for (int try = 0; try < 3; try++) {
+		for (int i = 0; i < 6; i++) {
+			fake_enter(&f[i], d, BATCH, "big");
+			fake_prepare(&f[i], 0);
+			fill(&f[i], BIG_BYTES);
+		}
+		begin = loop_ns(d);
+		kill(d->pid, SIGSTOP);
+		for (int i = 0; i < 6; i++) {
+			fake_leave(&f[i]);
+		}
+		kill(d->pid, SIGCONT);
+		while (gd_number(d, "status", "tenants") != 0) {
+		}
+		loop = MIN(loop, loop_ns(d) - begin);
+		freeing = MIN(freeing, freeing_ns());
 	}
-	json_decref(gd_call(d, "status", NULL));
-	kill(d->pid, SIGSTOP);
-	begin = loop_ns(d);
-	for (int i = 0; i < 6; i++) {
-		fake_leave(&f[i]);
-	}
-	kill(d->pid, SIGCONT);
-	while (gd_number(d, "status", "tenants") != 0) {
-	}
-	took_little("deaths", loop_ns(d) - begin);
+	took_at_most("exits", loop, 6 * freeing / 4);
 }
 
 struct load {
