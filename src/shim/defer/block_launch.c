@@ -12,7 +12,7 @@
 #include "shim/capture_state.h"
 #include "shim/object/driver_device.h"
 #include "shim/object/event_uses.h"
-#include "shim/object/loaded_image.h"
+#include "shim/kernel/loaded_image.h"
 #include "shim/session/session.h"
 
 #define MAX_GRID_X 0x7fffffffu

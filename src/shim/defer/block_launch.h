@@ -4,9 +4,9 @@
 #ifndef GBPF_SHIM_DEFER_BLOCK_LAUNCH_H
 #define GBPF_SHIM_DEFER_BLOCK_LAUNCH_H
 
-#include "shim/object/kernel_handle.h"
+#include "shim/kernel/kernel_handle.h"
 #include "shim/object/stream_queue.h"
-#include "shim/object/clone.h"
+#include "shim/kernel/clone.h"
 
 /* A launch's arguments, kept until the scheduler has decided. */
 struct shim_block_call {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim/object/kernel_handle.h"
+#include "shim/kernel/kernel_handle.h"
 
 #define MAX_PARAMS 256u
 #define MAX_PARAM_BYTES 32768u

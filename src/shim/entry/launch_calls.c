@@ -4,7 +4,7 @@
 #include "shim/object/event_uses.h"
 #include "shim/entry/gate.h"
 #include "shim/object/graph_events.h"
-#include "shim/object/kernel_handle.h"
+#include "shim/kernel/kernel_handle.h"
 
 static CUstream as_stream(uint64_t a)
 {

@@ -3,7 +3,7 @@
  * deferred, since its streams belong to several devices. */
 #include "shim/capture_state.h"
 #include "shim/entry/gate.h"
-#include "shim/object/kernel_handle.h"
+#include "shim/kernel/kernel_handle.h"
 #include "shim/defer/wait.h"
 
 #define MAX_LAUNCHES 16u

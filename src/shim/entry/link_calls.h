@@ -3,7 +3,7 @@
 #ifndef GBPF_SHIM_ENTRY_LINK_CALLS_H
 #define GBPF_SHIM_ENTRY_LINK_CALLS_H
 
-#include "shim/object/loaded_image.h"
+#include "shim/kernel/loaded_image.h"
 
 /* Stores the rewritten inputs of an image that a linker of this process has made, or of a copy of
  * it, as references that the caller must close. Returns how many; 0: not such an image. */

@@ -1,7 +1,7 @@
 /* Names of kernels. The driver reports them since CUDA 12.3 (cuFuncGetName, cuKernelGetName); for
  * older drivers the name by which the program requested the handle is used. Graphs have no name;
  * theirs is derived from the handle. */
-#include "shim/object/kernel_handle.h"
+#include "shim/kernel/kernel_handle.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 #include "base/strmap.h"
 #include "shim/object/handle_set.h"
-#include "shim/object/clone.h"
+#include "shim/kernel/clone.h"
 
 #define MAX_NOTES 65536u
 

@@ -1,6 +1,6 @@
 /* Clones are looked up once for each handle, by the entries of the owner's image. Occupancy is
  * queried again when the launch shape changes. */
-#include "shim/object/clone.h"
+#include "shim/kernel/clone.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -9,8 +9,8 @@
 
 #include "base/strmap.h"
 #include "shim/object/handle_set.h"
-#include "shim/object/loaded_image.h"
-#include "shim/object/kernel_handle.h"
+#include "shim/kernel/loaded_image.h"
+#include "shim/kernel/kernel_handle.h"
 
 #define MAX_CLONES 65536u
 #define MAX_THREADS 4096u

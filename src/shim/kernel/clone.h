@@ -1,9 +1,9 @@
 /* Preemptible clones of functions: f$gbpf for f, with what a launch of it must know. */
-#ifndef GBPF_SHIM_OBJECT_CLONE_H
-#define GBPF_SHIM_OBJECT_CLONE_H
+#ifndef GBPF_SHIM_KERNEL_CLONE_H
+#define GBPF_SHIM_KERNEL_CLONE_H
 
 #include "ptx/block.h"
-#include "shim/object/kernel_handle.h"
+#include "shim/kernel/kernel_handle.h"
 
 struct shim_clone {
 	const void *owner; /* module or library */

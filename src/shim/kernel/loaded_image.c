@@ -1,6 +1,6 @@
 /* Table of owners by handle. Entries and texts belong to the pass (ptx/block_image.h), which shares
  * them between images that are loaded several times. */
-#include "shim/object/loaded_image.h"
+#include "shim/kernel/loaded_image.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -14,7 +14,7 @@
 #include "base/strmap.h"
 #include "shim/object/handle_set.h"
 #include "ptx/image.h"
-#include "shim/object/kernel_handle.h"
+#include "shim/kernel/kernel_handle.h"
 #include "shim/shim.h"
 
 #define MAX_OWNERS 65536u

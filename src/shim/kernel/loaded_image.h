@@ -1,7 +1,7 @@
 /* The images from which the process's modules and libraries were loaded: the PTX that the
  * preemption pass has rewritten, which determines the functions that have clones. */
-#ifndef GBPF_SHIM_OBJECT_LOADED_IMAGE_H
-#define GBPF_SHIM_OBJECT_LOADED_IMAGE_H
+#ifndef GBPF_SHIM_KERNEL_LOADED_IMAGE_H
+#define GBPF_SHIM_KERNEL_LOADED_IMAGE_H
 
 #include <stdbool.h>
 #include <stddef.h>

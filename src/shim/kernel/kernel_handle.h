@@ -1,6 +1,6 @@
 /* Function handles as the scheduler's kernels, which it knows by name. */
-#ifndef GBPF_SHIM_OBJECT_KERNEL_HANDLE_H
-#define GBPF_SHIM_OBJECT_KERNEL_HANDLE_H
+#ifndef GBPF_SHIM_KERNEL_KERNEL_HANDLE_H
+#define GBPF_SHIM_KERNEL_KERNEL_HANDLE_H
 
 #include <stdint.h>
 #include <stdio.h>
