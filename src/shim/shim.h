@@ -42,7 +42,7 @@ static inline bool shim_attached(void)
 
 /* Returns true if any call is deferred in the process, so that calls ordered behind it must not
  * overtake it. The acquire pairs with the increment of shim.deferred in shim_call_defer() and
- * note_unfinished(). */
+ * shim_block_note_unfinished(). */
 static inline bool shim_pending(void)
 {
 	return load_acquire(&shim.deferred) != 0;

@@ -1,6 +1,4 @@
-/* Launching preemptible clones: packing of their arguments, the accounting of unfinished runs, and
- * the flag pages. While the run of a queue is unfinished it counts in shim.deferred
- * (shim_pending()), so that every call that is ordered after it or waits for it is checked. */
+/* Launching preemptible clones: packing of their arguments, and the flag pages. */
 #include "shim/defer/block_launch.h"
 
 #include <pthread.h>
@@ -10,9 +8,9 @@
 #include "gpu/gpu_run.h"
 #include "gpu/flag.h"
 #include "shim/capture_state.h"
-#include "shim/object/driver_device.h"
-#include "shim/object/event_uses.h"
 #include "shim/kernel/loaded_image.h"
+#include "shim/object/driver_device.h"
+#include "shim/object/queue_drain.h"
 #include "shim/session/session.h"
 
 #define MAX_GRID_X 0x7fffffffu
@@ -164,25 +162,6 @@ bool shim_block_attributes_ok(const CUlaunchConfig *config)
 
 /* ---- launching ---- */
 
-/* Records a launch as unfinished. Ids start at 1 and are never 0, so that a thread which found an
- * older launch finished clears only that one (the compare-and-swap in shim_block_finished()).
- * shim.deferred is incremented before the id becomes visible: a thread that sees the id and a count
- * of 1 knows that nothing else is deferred. Pairs with the acquire loads in shim_block_unfinished()
- * and shim_pending(). */
-static void note_unfinished(struct shim_queue *q)
-{
-	uint32_t n = add_relaxed(&q->block.launches, 2u) | 1u,
-		 old = load_relaxed(&q->block.unfinished);
-
-	if (old && cas_acqrel(&q->block.unfinished, &old, n)) {
-		return;
-	}
-	add_acqrel(&shim.deferred, 1);
-	if (xchg_acqrel(&q->block.unfinished, n)) {
-		sub_acqrel(&shim.deferred, 1);
-	}
-}
-
 CUresult shim_block_launch(struct shim_queue *q, const struct shim_block_call *b,
 			   const struct sched_launch *l)
 {
@@ -208,37 +187,12 @@ CUresult shim_block_launch(struct shim_queue *q, const struct shim_block_call *b
 	memcpy(bl.block, b->block, sizeof(bl.block));
 	r = gpu_run_launch(shim_device_gpu(), &q->dev, &bl);
 	if (r == CUDA_SUCCESS) {
-		note_unfinished(q);
+		shim_block_note_unfinished(q);
 	}
 	return r;
 }
 
-/* ---- unfinished runs ---- */
-
-uint32_t shim_block_unfinished(const struct gpu_queue *dev)
-{
-	return load_acquire(&container_of(dev, const struct shim_queue, dev)->block.unfinished);
-}
-
-void shim_block_finished(struct gpu_queue *dev, uint32_t seen)
-{
-	struct shim_queue *q = container_of(dev, struct shim_queue, dev);
-
-	if (seen && cas_acqrel(&q->block.unfinished, &seen, 0u)) {
-		sub_acqrel(&shim.deferred, 1);
-	}
-}
-
-void shim_block_close(struct shim_queue *q)
-{
-	shim_event_forget_queue(q);
-	if (q->dev.run) {
-		gpu_run_close(shim_device_gpu(), &q->dev);
-	}
-	if (xchg_acqrel(&q->block.unfinished, 0u)) {
-		sub_acqrel(&shim.deferred, 1);
-	}
-}
+/* ---- process exit ---- */
 
 /* The agent completes the runs: the scheduler is off by now, so nothing is held any more. */
 void shim_block_exit(void)

@@ -40,14 +40,6 @@ void shim_block_prepare_queue(struct shim_queue *q);
 /* Forgets a context that ends and whose queues are closed. */
 void shim_block_context_end(CUcontext ctx);
 
-/* Accounting of unfinished runs. shim_block_unfinished() returns the id of the queue's last launch
- * that may be unfinished, 0 if none; given back as `seen` after the run was found complete,
- * shim_block_finished() clears it unless a newer launch has replaced it. */
-uint32_t shim_block_unfinished(const struct gpu_queue *dev);
-void shim_block_finished(struct gpu_queue *dev, uint32_t seen);
-/* Ends the run of a queue that is being closed. */
-void shim_block_close(struct shim_queue *q);
-
 /* Gives unfinished runs a limited time at process exit, as the driver does with its own work. */
 void shim_block_exit(void);
 

@@ -7,12 +7,12 @@
 #include <string.h>
 
 #include "shim/capture_state.h"
+#include "shim/defer/kernel_copy.h"
 #include "shim/object/driver_device.h"
 #include "shim/object/event_uses.h"
 #include "shim/object/graph_events.h"
 #include "shim/object/interprocess.h"
-#include "shim/defer/kernel_copy.h"
-#include "shim/defer/wait.h"
+#include "shim/object/queue_drain.h"
 
 #define MAX_COPIED_BYTES 65536u
 #define MAX_OPERATIONS 256u

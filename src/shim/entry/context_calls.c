@@ -3,6 +3,8 @@
  * process's retains and releases are counted to detect it. Closing too early costs little (queues
  * are opened again when used); closing too late leaves resumable runs in a destroyed context. */
 #include "cuabi/api.h"
+#include "shim/defer/block_launch.h"
+#include "shim/object/driver_device.h"
 #include "shim/object/green_context.h"
 #include "shim/object/stream_queue.h"
 
@@ -29,6 +31,8 @@ static void ending(CUcontext ctx)
 {
 	if (ctx && shim_attached()) {
 		shim_queue_close_context(ctx);
+		shim_block_context_end(ctx);
+		shim_device_context_end(ctx);
 	}
 }
 

@@ -4,9 +4,9 @@
 
 #include "cuabi/api.h"
 #include "shim/entry/gate.h"
-#include "shim/kernel/loaded_image.h"
-#include "shim/kernel/kernel_handle.h"
 #include "shim/kernel/clone.h"
+#include "shim/kernel/kernel_handle.h"
+#include "shim/kernel/loaded_image.h"
 
 #define MAX_LIST (1u << 20)
 

@@ -4,13 +4,13 @@
  * another on its stream. In this file only submit() may begin and end tickets. */
 #include "shim/entry/gate.h"
 
-#include "shim/defer/block_launch.h"
 #include "shim/capture_state.h"
-#include "shim/object/event_uses.h"
-#include "shim/defer/hostfn.h"
-#include "shim/object/interprocess.h"
+#include "shim/defer/block_launch.h"
 #include "shim/defer/call_copy.h"
-#include "shim/defer/wait.h"
+#include "shim/defer/hostfn.h"
+#include "shim/object/event_uses.h"
+#include "shim/object/interprocess.h"
+#include "shim/object/queue_drain.h"
 
 static CUstream stream_of(const struct shim_call *c, const uint64_t *a)
 {
@@ -35,7 +35,7 @@ static enum shim_event_use in_the_way(const struct shim_call *c)
  * so that it must be deferred as well, or wait. Only called while shim_pending(). An unfinished run
  * counts as one deferred call. It is read before and after the count: if the run is the same and
  * the count is 1, this queue's own run was all that was pending when the count was read. Pairs with
- * note_unfinished(), which increments the count before it publishes the run. */
+ * shim_block_note_unfinished(), which increments the count before it publishes the run. */
 static NOINLINE bool behind_siblings(struct shim_queue *q)
 {
 	uint32_t seen = shim_block_unfinished(&q->dev);
@@ -75,12 +75,12 @@ static NOINLINE bool deferred(struct shim_queue *q, const struct shim_call *c, u
 	}
 	if (l->behind) {
 		l->behind = false;
-		shim_wait_drain_siblings(q);
+		shim_queue_drain_siblings(q);
 		if (l->may_hold) { /* the policy has not been asked about it yet */
 			return false;
 		}
 	}
-	shim_wait_drain(q);
+	shim_queue_drain(q);
 	l->may_hold = false;
 	return false;
 }
@@ -97,7 +97,7 @@ static NOINLINE bool launched_clone(struct sched_ticket *ticket, struct shim_que
 		*ret = c->run(a);
 	} else if (*ret != CUDA_SUCCESS) {
 		sched_ticket_abort(ticket);
-		shim_wait_drain(q);
+		shim_queue_drain(q);
 		l->may_hold = l->block_ok = false;
 		return false;
 	}
@@ -197,7 +197,7 @@ static CUresult allocate(struct shim_queue *q, const struct shim_call *c, uint64
 	CUresult r = c->run(a);
 
 	if (r == CUDA_ERROR_OUT_OF_MEMORY) {
-		shim_wait_drain(q);
+		shim_queue_drain(q);
 		r = c->run(a);
 	}
 	return r;
@@ -268,8 +268,8 @@ static CUresult order_on(struct shim_queue *q, const struct shim_call *c, uint64
 		/* The event may belong to the capture, in which case the stream joins the capture
 		 * with this call. */
 		shim_event_drain(event, in_the_way(c), q);
-		shim_wait_drain_siblings(q);
-		shim_wait_drain(q);
+		shim_queue_drain_siblings(q);
+		shim_queue_drain(q);
 		return c->run(a);
 	}
 	later = behind || (event && shim_event_used(event, in_the_way(c), q));
@@ -282,8 +282,8 @@ static CUresult order_on(struct shim_queue *q, const struct shim_call *c, uint64
 			return CUDA_SUCCESS;
 		}
 		shim_event_drain(event, in_the_way(c), q);
-		shim_wait_drain_siblings(q);
-		shim_wait_drain(q);
+		shim_queue_drain_siblings(q);
+		shim_queue_drain(q);
 	}
 	return c->run(a);
 }

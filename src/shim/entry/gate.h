@@ -5,7 +5,7 @@
 
 #include "cuabi/api.h"
 #include "policy/ctx.h"
-#include "shim/defer/wait.h"
+#include "shim/object/queue_drain.h"
 #include "shim/gated_call.h"
 
 struct shim_block_call;

@@ -9,15 +9,18 @@
 #include <string.h>
 
 #include "cuabi/api.h"
+#include "gpu/gpu_run.h"
 #include "policy/ctx.h"
-#include "shim/session/session_agent.h"
-#include "shim/defer/block_launch.h"
 #include "shim/capture_state.h"
-#include "shim/object/green_context.h"
+#include "shim/defer/block_launch.h"
+#include "shim/kernel/clone.h"
+#include "shim/object/driver_device.h"
 #include "shim/object/graph_events.h"
+#include "shim/object/green_context.h"
 #include "shim/object/interprocess.h"
-#include "shim/session/lane_env.h"
 #include "shim/object/stream_queue.h"
+#include "shim/session/lane_env.h"
+#include "shim/session/session_agent.h"
 
 #define POLICY_WAIT_NS 1000000000u
 
@@ -64,6 +67,12 @@ static void on_fork_child(void)
 	shim_session_abandon(&session);
 }
 
+static void on_hung(void *arg, CUfunction clone)
+{
+	(void)arg;
+	shim_clone_exclude(clone);
+}
+
 static int attach(void)
 {
 	int err = shim_session_begin(&session);
@@ -72,6 +81,7 @@ static int attach(void)
 		shim_session_abandon(&session);
 		return err;
 	}
+	gpu_run_on_hung(shim_device_gpu(), on_hung, NULL);
 	shim_thread_setup();
 	pthread_atfork(NULL, NULL, on_fork_child);
 	atexit(on_exit_process);

@@ -1,10 +1,10 @@
 /* Launch records of kernels and graphs, from the arguments of each launch function. */
-#include "shim/defer/block_launch.h"
 #include "shim/capture_state.h"
-#include "shim/object/event_uses.h"
+#include "shim/defer/block_launch.h"
 #include "shim/entry/gate.h"
-#include "shim/object/graph_events.h"
 #include "shim/kernel/kernel_handle.h"
+#include "shim/object/event_uses.h"
+#include "shim/object/graph_events.h"
 
 static CUstream as_stream(uint64_t a)
 {

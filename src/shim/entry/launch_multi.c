@@ -4,7 +4,7 @@
 #include "shim/capture_state.h"
 #include "shim/entry/gate.h"
 #include "shim/kernel/kernel_handle.h"
-#include "shim/defer/wait.h"
+#include "shim/object/queue_drain.h"
 
 #define MAX_LAUNCHES 16u
 

@@ -7,10 +7,10 @@
 #include "cuabi/api.h"
 #include "shim/defer/block_launch.h"
 #include "shim/entry/gate.h"
-#include "shim/kernel/loaded_image.h"
-#include "shim/kernel/kernel_handle.h"
 #include "shim/entry/link_calls.h"
 #include "shim/kernel/clone.h"
+#include "shim/kernel/kernel_handle.h"
+#include "shim/kernel/loaded_image.h"
 
 #define MAX_OPTIONS 64u
 

@@ -2,8 +2,8 @@
 #include "cuabi/api.h"
 #include "shim/entry/gate.h"
 #include "shim/object/green_context.h"
+#include "shim/object/queue_drain.h"
 #include "shim/object/stream_queue.h"
-#include "shim/defer/wait.h"
 
 static CUresult created(CUresult r, CUstream *stream)
 {
@@ -80,7 +80,7 @@ static void changing(CUstream stream, bool per_thread)
 	t = shim_thread_self();
 	q = t ? shim_queue_of(t, stream, per_thread) : NULL;
 	if (q) {
-		shim_wait_drain(q);
+		shim_queue_drain(q);
 	} else {
 		shim_drain_all();
 	}

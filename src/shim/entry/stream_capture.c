@@ -1,7 +1,7 @@
 /* Entry points that begin and end stream captures. */
 #include "cuabi/api.h"
 #include "shim/capture_state.h"
-#include "shim/defer/wait.h"
+#include "shim/object/queue_drain.h"
 
 /* Drains the stream's deferred calls, which would otherwise be submitted into the capture, and
  * those of its siblings: work on the default stream would invalidate the capture of a stream that
@@ -13,8 +13,8 @@ static void drain_for(CUstream stream, bool per_thread)
 	struct shim_queue *q = t ? shim_queue_of(t, stream, per_thread) : NULL;
 
 	if (q) {
-		shim_wait_drain_siblings(q);
-		shim_wait_drain(q);
+		shim_queue_drain_siblings(q);
+		shim_queue_drain(q);
 	} else {
 		shim_drain_all();
 	}

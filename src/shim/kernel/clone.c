@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "base/strmap.h"
-#include "shim/object/handle_set.h"
-#include "shim/kernel/loaded_image.h"
 #include "shim/kernel/kernel_handle.h"
+#include "shim/kernel/loaded_image.h"
+#include "shim/object/handle_set.h"
 
 #define MAX_CLONES 65536u
 #define MAX_THREADS 4096u

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/strmap.h"
-#include "shim/object/handle_set.h"
 #include "shim/kernel/clone.h"
+#include "shim/object/handle_set.h"
 
 #define MAX_NOTES 65536u
 

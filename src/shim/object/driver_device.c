@@ -11,12 +11,12 @@
 
 #include "gpu/flag_lease.h"
 #include "gpu/gpu_run.h"
-#include "shim/defer/block_launch.h"
 #include "shim/capture_state.h"
-#include "shim/session/session.h"
+#include "shim/object/queue_drain.h"
 #include "shim/shim.h"
 
-static struct gpu_device *device; /* created before any queue, never freed */
+static struct gpu_device *device;		  /* created before any queue, never freed */
+static const struct shim_device_control *control; /* set with device */
 
 /* Evaluates to the result of call, made while the thread is exempt from capture checks. */
 #define EXEMPT(call)                                                                               \
@@ -99,7 +99,7 @@ static uint64_t run_step(void *dev, void *queue, bool may_run, bool force)
 static int slice(void *dev, uint32_t gpu, uint32_t slice_us)
 {
 	(void)dev;
-	return shim_session_control_slice(gpu, slice_us);
+	return control->slice(gpu, slice_us);
 }
 
 static const struct sched_device_ops ops = {
@@ -117,20 +117,11 @@ static const struct sched_device_ops ops = {
 	.run_took = gpu_run_took,
 };
 
-static void on_hung(void *arg, CUfunction clone)
-{
-	(void)arg;
-	shim_clone_exclude(clone);
-}
-
-int shim_device_setup(struct sched_config *cfg)
+int shim_device_setup(struct sched_config *cfg, const struct shim_device_control *c)
 {
 	int err = device ? 0 : gpu_device_create(&device, &shim_real);
 
-	if (!err) {
-		gpu_run_on_hung(device, on_hung, NULL);
-	}
-
+	control = c;
 	cfg->device = &ops;
 	cfg->dev = device;
 	return err;
@@ -145,8 +136,8 @@ void shim_device_context_seen(uint32_t gpu, CUcontext ctx)
 {
 	if (device) {
 		gpu_lease_context(device, gpu, ctx);
+		control->context_seen(gpu, ctx);
 	}
-	shim_session_control_context(gpu, ctx);
 }
 
 uint64_t shim_device_maintain(uint64_t now)
@@ -158,6 +149,6 @@ void shim_device_context_end(CUcontext ctx)
 {
 	if (device) {
 		gpu_context_forget(device, ctx);
+		control->context_ends(ctx);
 	}
-	shim_session_control_context_end(ctx);
 }

@@ -6,8 +6,17 @@
 #include "gpu/gpu.h"
 #include "sched/sched.h"
 
-/* Creates the device at the first call and stores it in cfg. Returns 0 or -errno. */
-int shim_device_setup(struct sched_config *cfg);
+/* Hardware control, which the session provides because gbpfd shares in it. */
+struct shim_device_control {
+	/* As sched_device_ops.slice. Called by the agent. */
+	int (*slice)(uint32_t gpu, uint32_t slice_us);
+	/* A context exists on that GPU (device ordinal); a context is about to end. Any thread. */
+	void (*context_seen)(uint32_t gpu, CUcontext ctx);
+	void (*context_ends)(CUcontext ctx);
+};
+
+/* Creates the device at the first call and stores it in cfg; borrows c. Returns 0 or -errno. */
+int shim_device_setup(struct sched_config *cfg, const struct shim_device_control *c);
 struct gpu_device *shim_device_gpu(void); /* NULL before shim_device_setup() */
 void shim_device_context_seen(uint32_t gpu,
 			      CUcontext ctx); /* a queue of ctx exists on that device ordinal */

@@ -10,7 +10,7 @@
 #include "gpu/gpu_run.h"
 #include "shim/object/driver_device.h"
 #include "shim/object/interprocess.h"
-#include "shim/defer/wait.h"
+#include "shim/object/queue_drain.h"
 
 #define MAX_EVENTS 1024u
 #define SWEEP_FIRST 64u
@@ -328,7 +328,7 @@ void shim_event_drain(CUevent event, enum shim_event_use use, const struct shim_
 
 	while ((q = used_in(event, use, but, &deferred)) != NULL) {
 		if (deferred) {
-			shim_wait_drain(q);
+			shim_queue_drain(q);
 		} else { /* the agent advances the queue's run */
 			clock_sleep_ns(POLL_NS);
 		}

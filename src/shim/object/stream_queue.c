@@ -7,11 +7,10 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "shim/object/driver_device.h"
-#include "shim/defer/block_launch.h"
 #include "shim/capture_state.h"
+#include "shim/object/driver_device.h"
 #include "shim/object/green_context.h"
-#include "shim/defer/wait.h"
+#include "shim/object/queue_drain.h"
 
 #define BUCKETS 1024u
 #define MAX_DESTROY_PENDING 256u
@@ -229,7 +228,7 @@ static bool unlink_queue(struct shim_queue *q)
  * Caller does not hold table_mutex. */
 static void finish(struct shim_queue *q)
 {
-	shim_wait_drain(q);
+	shim_queue_drain(q);
 	sched_queue_close(q->sched);
 	shim_block_close(q);
 	pthread_mutex_lock(&table_mutex);
@@ -345,11 +344,7 @@ static void close_for_good(bool (*is)(const struct shim_queue *q, const void *ar
 
 void shim_queue_close_context(CUcontext ctx)
 {
-	if (ctx || shim_real.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS) {
-		close_for_good(of_context, ctx);
-		shim_block_context_end(ctx);
-		shim_device_context_end(ctx);
-	}
+	close_for_good(of_context, ctx);
 }
 
 void shim_queue_close_thread(const struct shim_thread *t)

@@ -29,7 +29,7 @@ struct shim_queue {
 		uint32_t launches;   /* [atomic] launches at block level, times 2 */
 		uint32_t unfinished; /* [atomic] id of the last launch that may be unfinished; 0:
 					none */
-	} block;		     /* block_launch.c */
+	} block;		     /* block_launch.c, queue_drain.c */
 	struct {
 		bool destroy_pending; /* closed; the stream is destroyed when nothing is deferred */
 		struct shim_queue *next; /* next in its bucket, or in the free list */
@@ -53,7 +53,7 @@ bool shim_queue_close_stream(CUstream stream);
 void shim_queue_reap_all(void);
 /* Drains and closes the queues of a thread that exits. */
 void shim_queue_close_thread(const struct shim_thread *t);
-/* Drains and closes the queues of a context; NULL: of the current one. */
+/* Drains and closes the queues of a context. */
 void shim_queue_close_context(CUcontext ctx);
 /* Drains and closes the queues of a green context; ctx: what it was converted to, or NULL. */
 void shim_queue_close_green(CUgreenCtx green, CUcontext ctx);

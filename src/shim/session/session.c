@@ -1,7 +1,7 @@
 /* Connecting: the socket, the hello and the welcome. gbpfd is trusted only if it runs as root or as
  * this process's user. Its descriptors are still checked before they are mapped. */
-#include "shim/session/shim_hint.h"
 #include "shim/session/session_int.h"
+#include "shim/session/shim_hint.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -325,7 +325,7 @@ static int make_scheduler(struct shim_session *s, const struct proto_welcome *w)
 		.note = note_from_sched,
 		.arg = s,
 	};
-	int err = shim_device_setup(&cfg);
+	int err = shim_device_setup(&cfg, &shim_session_control);
 
 	shim_green_set_percent(cfg.sm_percent);
 	return err ? err : sched_create(&s->sched, &cfg);

@@ -71,14 +71,8 @@ void shim_session_report_requests(struct shim_session *s);
 /* Learns the hardware control handles of this process and sends them to gbpfd, when contexts have
  * been created or destroyed. Returns ns until the next call. Called by the agent. */
 uint64_t shim_session_control_maintain(struct shim_session *s);
-/* As sched_device_ops.slice. Called by the agent. */
-int shim_session_control_slice(uint32_t gpu, uint32_t slice_us);
 
 /* ---- any thread ---- */
-
-/* A context exists on that GPU (device ordinal); a context is about to end. */
-void shim_session_control_context(uint32_t gpu, CUcontext ctx);
-void shim_session_control_context_end(CUcontext ctx);
 
 /* Offers gbpfd a flag page that kernels of this process read on that GPU (device ordinal), so that
  * it passes the page to latency tenants. fd is borrowed. -1: withdraws the page, required before

@@ -52,7 +52,7 @@ static void mark_changed(void)
 	}
 }
 
-void shim_session_control_context(uint32_t gpu, CUcontext ctx)
+static void context_seen(uint32_t gpu, CUcontext ctx)
 {
 	unsigned i = 0;
 
@@ -70,7 +70,7 @@ void shim_session_control_context(uint32_t gpu, CUcontext ctx)
 	pthread_mutex_unlock(&mutex);
 }
 
-void shim_session_control_context_end(CUcontext ctx)
+static void context_ends(CUcontext ctx)
 {
 	pthread_mutex_lock(&mutex);
 	for (unsigned g = 0; g < PROTO_MAX_GPUS; g++) {
@@ -208,7 +208,7 @@ void shim_session_control_lost(void)
 	pthread_mutex_unlock(&access_mutex);
 }
 
-int shim_session_control_slice(uint32_t gpu, uint32_t slice_us)
+static int slice(uint32_t gpu, uint32_t slice_us)
 {
 	struct control_access *g = gpu < PROTO_MAX_GPUS ? &accesses[gpu] : NULL;
 	int err = 0;
@@ -226,6 +226,12 @@ int shim_session_control_slice(uint32_t gpu, uint32_t slice_us)
 	pthread_mutex_unlock(&access_mutex);
 	return err;
 }
+
+const struct shim_device_control shim_session_control = {
+	.slice = slice,
+	.context_seen = context_seen,
+	.context_ends = context_ends,
+};
 
 /* In a child after fork there is no driver, hence nothing to control. */
 void shim_session_control_abandon(void)

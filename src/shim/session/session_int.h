@@ -2,6 +2,7 @@
 #ifndef GBPF_SHIM_SESSION_SESSION_INT_H
 #define GBPF_SHIM_SESSION_SESSION_INT_H
 
+#include "shim/object/driver_device.h"
 #include "shim/session/session.h"
 
 /* Waits until the socket is readable, doing the scheduler's own work meanwhile. Returns 0,
@@ -31,6 +32,7 @@ void shim_session_flags_abandon(void);		       /* in a child after fork */
 bool shim_session_has_flag(uint32_t gpu); /* a page is offered for it */
 
 /* ---- session_control.c, on the session's thread ---- */
+extern const struct shim_device_control shim_session_control;
 void shim_session_control_offer(struct shim_session *s); /* send the handles to a new gbpfd */
 void shim_session_control_lost(void);
 void shim_session_control_abandon(void);

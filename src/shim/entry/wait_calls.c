@@ -1,68 +1,9 @@
 /* Synchronizations and queries of streams and contexts: deferred calls are submitted before the
  * driver is asked to wait, and the scheduler is notified of what has finished. They are never held
  * themselves. */
-#include "shim/defer/wait.h"
-
 #include "cuabi/api.h"
 #include "shim/capture_state.h"
-
-#define MAX_SIBLINGS 128u
-
-void shim_error_note(CUresult r)
-{
-	int none = 0;
-
-	if (r != CUDA_SUCCESS) {
-		(void)cas_acqrel(&shim.error, &none, (int)r);
-	}
-}
-
-void shim_wait_drain(struct shim_queue *q)
-{
-	struct sched_queue *own = load_acquire(&q->sched);
-	int err = own ? sched_drain(shim.sched, own) : 0; /* NULL: closed, hence drained */
-
-	/* Errors of deferred calls were stored when the calls ran; the rest concern runs whose
-	 * blocks had to be launched again. */
-	if (err && (uint32_t)err != xchg_acqrel(&q->reported_error, 0u)) {
-		shim_error_note((CUresult)err);
-	}
-}
-
-void shim_drain_all(void)
-{
-	int err = sched_drain(shim.sched, NULL);
-
-	if (err && !shim_queue_error_reported((uint32_t)err)) {
-		shim_error_note((CUresult)err);
-	}
-	shim_queue_reap_all();
-}
-
-/* Drains each sibling once, for what it had deferred at the call: other threads may keep adding to
- * them. */
-void shim_wait_drain_siblings(struct shim_queue *q)
-{
-	struct shim_queue *list[MAX_SIBLINGS];
-	unsigned n = MAX_SIBLINGS;
-
-	while (q->blocking && n == MAX_SIBLINGS) { /* the list was full: drain the rest */
-		n = shim_queue_siblings_deferred(q, list, MAX_SIBLINGS);
-		for (unsigned i = 0; i < n; i++) {
-			shim_wait_drain(list[i]); /* another thread may be closing it */
-		}
-	}
-}
-
-CUresult shim_error_take(CUresult r)
-{
-	int error = 0;
-
-	if (unlikely(load_relaxed(&shim.error))) {
-		error = xchg_acqrel(&shim.error, 0);
-	}
-	return r != CUDA_SUCCESS ? r : (CUresult)error;
-}
+#include "shim/object/queue_drain.h"
 
 /* Returns the queue, NULL if the call belongs to a capture. */
 static struct shim_queue *queue_to_wait_for(CUstream stream, bool per_thread)
@@ -89,9 +30,9 @@ static CUresult synchronize(CUstream stream, bool per_thread, CUresult (*real)(C
 	if (q && shim_pending()) {
 		if (q->kind == SHIM_QUEUE_LEGACY) { /* calls of blocking streams are deferred behind
 						       this queue's */
-			shim_wait_drain_siblings(q);
+			shim_queue_drain_siblings(q);
 		}
-		shim_wait_drain(q);
+		shim_queue_drain(q);
 	}
 	r = real(stream);
 	if (q && r == CUDA_SUCCESS) {
