@@ -20,6 +20,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "bench/common/program.h"
 #include "gbpf/gbpf.h"
 
 #define START_NS 20000000000ull
@@ -71,7 +72,7 @@ void bench_testbed_progress(struct bench_testbed *w, const char *fmt, ...)
 	char text[160];
 	va_list ap;
 
-	if (!w->progress) {
+	if (!w->progress && !isatty(2)) {
 		return;
 	}
 	va_start(ap, fmt);
@@ -82,6 +83,31 @@ void bench_testbed_progress(struct bench_testbed *w, const char *fmt, ...)
 		fprintf(stderr, isatty(2) ? "\r\033[K%s" : "%s\n", text);
 		fflush(stderr);
 	}
+}
+
+static void erase_progress(struct bench_testbed *w)
+{
+	if (w->last_progress[0] && isatty(2)) {
+		fputs("\r\033[K", stderr);
+	}
+	w->last_progress[0] = 0;
+}
+
+int bench_testbed_record(struct bench_testbed *w, const char *name, json_t *body)
+{
+	erase_progress(w);
+	return bench_program_record(name, body) < 0 ? bench_testbed_fail(w, "cannot write a record")
+						    : 0;
+}
+
+int bench_testbed_exit(struct bench_testbed *w, int err, bool failed)
+{
+	erase_progress(w);
+	if (err) {
+		bench_program_fail("%s", w->error);
+	}
+	bench_testbed_finish(w);
+	return err ? 1 : bench_program_end(failed);
 }
 
 /* ---- commands ---- */
@@ -546,9 +572,6 @@ static void end_orphans(void)
 
 void bench_testbed_finish(struct bench_testbed *w)
 {
-	if (w->progress && isatty(2)) {
-		fprintf(stderr, "\r\033[K");
-	}
 	for (unsigned i = 0; i < TESTBED_CHILDREN; i++) {
 		if (w->children[i] && w->children[i] != w->server_pid &&
 		    w->children[i] != w->mps_pid) {

@@ -16,6 +16,7 @@
 #define TESTBED_ARGS 64
 
 struct gbpf;
+struct json_t;
 
 /* A gbpfd in a folder of its own. */
 struct bench_testbed_daemon {
@@ -28,6 +29,7 @@ struct bench_testbed {
 	const char *libcuda, *gbpf, *gbpfd, *server,
 		*client; /* paths of programs and the driver library */
 	bool soft, progress, json;
+	const char *save;
 	char dir[96];
 	char soft_socket[128];
 	pid_t server_pid, mps_pid;
@@ -47,8 +49,13 @@ bool bench_testbed_interrupted(void);
 int bench_testbed_fail(struct bench_testbed *w, const char *fmt, ...) PRINTF_LIKE(2, 3);
 /* Prints error, as a document with --json. */
 void bench_testbed_complain(const struct bench_testbed *w);
-/* Reports progress on standard error. */
+/* Reports progress on standard error, on a terminal or if it was requested. */
 void bench_testbed_progress(struct bench_testbed *w, const char *fmt, ...) PRINTF_LIKE(2, 3);
+/* Writes a record (program.h), after erasing the progress on a terminal. Returns 0; -1 with error.
+ */
+int bench_testbed_record(struct bench_testbed *w, const char *name, struct json_t *body);
+/* Ends the run and the records; err: error is set. Returns the exit code. */
+int bench_testbed_exit(struct bench_testbed *w, int err, bool failed);
 
 /* Starts a gbpfd; returns it, or NULL with error. policy: path of an object. */
 struct bench_testbed_daemon *bench_testbed_gbpfd(struct bench_testbed *w, const char *policy);
@@ -57,6 +64,16 @@ struct bench_testbed_daemon *bench_testbed_gbpfd(struct bench_testbed *w, const 
 struct json_t *bench_testbed_tenants(const struct bench_testbed_daemon *d);
 /* Starts MPS, once. Returns 0, or -1 with the reason in error. */
 int bench_testbed_mps(struct bench_testbed *w);
+
+/* The options by which `gbpf bench` passes the paths. */
+#define BENCH_TESTBED_OPTIONS(w)                                                                   \
+	{ "--libcuda", .text = &(w)->libcuda }, { "--gbpf", .text = &(w)->gbpf },                  \
+		{ "--gbpfd", .text = &(w)->gbpfd }, { "--server", .text = &(w)->server },          \
+		{ "--client", .text = &(w)->client }, { "--soft", .flag = &(w)->soft },            \
+		{ "--progress", .flag = &(w)->progress }, { "--json", .flag = &(w)->json },        \
+	{                                                                                          \
+		"--save", .text = &(w)->save                                                       \
+	}
 
 /* Parses one of the options by which `gbpf bench` passes paths and output settings; advances *i if
  * it has a value. Returns false for another option. */

@@ -8,9 +8,14 @@
 
 /* Stores the path of a measuring program. Returns CLI_OK, or an exit code after a message. */
 int cli_bench_program(struct cli *c, const char *name, char path[BENCH_PATH]);
-/* Executes the measuring program bench-<verb>. Returns only on failure, with an exit code after a
- * message. */
 int cli_bench_exec(struct cli *c, const char *verb, char **argv);
+/* Runs the measuring program argv[0] and the reader of its records. Returns the exit code, after a
+ * message if one of them could not be started or was killed. */
+int cli_bench_run(struct cli *c, char **argv);
+/* Passes signals on to the measuring program, so that this process can clean up after it. */
+void cli_bench_outlive_signals(void);
+/* Returns the value of the verb's option of that name, or NULL. */
+const char *cli_bench_option(struct cli *c, const char *name);
 /* Appends to an argument vector, which the caller made long enough, and terminates it with NULL. */
 void cli_bench_push(char **argv, int *n, const char *flag, const char *value);
 
@@ -27,7 +32,8 @@ struct cli_bench_number {
 int cli_bench_check_numbers(struct cli *c, const struct cli_bench_number *numbers, size_t n);
 /* Checks that each word of a comma-separated list is one of names (NULL-terminated). */
 int cli_bench_check_list(struct cli *c, const char *what, int option, const char *const *names);
-/* Appends the given options of the verb, except not_these (terminated by -1). */
+/* Appends the given options of the verb, except those of the reader (--save, --svg) and not_these
+ * (terminated by -1). */
 void cli_bench_push_options(struct cli *c, char **argv, int *n, const int *not_these);
 
 #endif

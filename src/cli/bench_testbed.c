@@ -24,28 +24,25 @@ static int find_policy(struct cli *c, const char *what, char path[PATH_MAX], con
 	return cli_policy_find(c, what, *name, path, PATH_MAX);
 }
 
+static const char *const reader_files[] = { "save", "svg" };
+
 /* Checks before the measurement that --save and --svg can be written. */
 static int check_files(struct cli *c, const char *what)
 {
-	static const char *const files[] = { "save", "svg" };
-	const struct cli_option *o = c->verb->options;
-
-	for (int i = 0; o[i].name; i++) {
-		const char *path = c->opt[i];
+	for (size_t i = 0; i < ARRAY_SIZE(reader_files); i++) {
+		const char *path = cli_bench_option(c, reader_files[i]);
 		char folder[PATH_MAX];
 
-		for (size_t k = 0; path && k < ARRAY_SIZE(files); k++) {
-			if (strcmp(o[i].name, files[k]) != 0 || access(path, W_OK) == 0) {
-				continue;
-			}
-			snprintf(folder, sizeof(folder), "%s", path);
-			if (errno != ENOENT || access(dirname(folder), W_OK | X_OK) < 0) {
-				return cli_fail(c, CLI_USAGE, "usage",
-						"Give a file in a folder that exists and that you "
-						"may write to",
-						"%s: --%s: %s: %s", what, o[i].name, path,
-						strerror(errno));
-			}
+		if (!path || access(path, W_OK) == 0) {
+			continue;
+		}
+		snprintf(folder, sizeof(folder), "%s", path);
+		if (errno != ENOENT || access(dirname(folder), W_OK | X_OK) < 0) {
+			return cli_fail(c, CLI_USAGE, "usage",
+					"Give a file in a folder that exists and that you "
+					"may write to",
+					"%s: --%s: %s: %s", what, reader_files[i], path,
+					strerror(errno));
 		}
 	}
 	return CLI_OK;

@@ -1,11 +1,20 @@
-/* `gbpf bench`: the group, and `hook`. The measuring programs are separate executables, since they
- * load libraries that gbpf itself never does. */
+/* `gbpf bench`: the group, `hook`, and the two processes of each benchmark. The measuring program
+ * is a separate executable, since it loads libraries that gbpf itself never does; it writes records
+ * into a pipe, from which bench/report makes tables, documents and charts. */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "base/paths.h"
 #include "cli/bench.h"
 #include "cli/verbs.h"
@@ -34,6 +43,157 @@ int cli_bench_exec(struct cli *c, const char *verb, char **argv)
 	execv(path, argv);
 	return cli_fail(c, CLI_FAILED, "exec", NULL, "bench %s: %s: %s", verb, path,
 			strerror(errno));
+}
+
+const char *cli_bench_option(struct cli *c, const char *name)
+{
+	const struct cli_option *o = c->verb->options;
+
+	for (int i = 0; o[i].name; i++) {
+		if (strcmp(o[i].name, name) == 0) {
+			return c->opt[i];
+		}
+	}
+	return NULL;
+}
+
+static volatile sig_atomic_t measuring; /* id of the measuring process */
+
+static void pass_on(int sig)
+{
+	if (measuring > 0) {
+		kill(measuring, sig);
+	}
+}
+
+void cli_bench_outlive_signals(void)
+{
+	static const int signals[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP };
+	struct sigaction sa = { .sa_handler = pass_on, .sa_flags = SA_RESTART };
+
+	for (size_t i = 0; i < ARRAY_SIZE(signals); i++) {
+		sigaction(signals[i], &sa, NULL);
+	}
+}
+
+/* Starts the reader of the records. Returns its process id, or -1 after a message. */
+static pid_t start_reader(struct cli *c, int in)
+{
+	static const char *const files[] = { "save", "svg" };
+	char path[BENCH_PATH], flag[ARRAY_SIZE(files)][8], *argv[16];
+	posix_spawn_file_actions_t actions;
+	pid_t pid = -1;
+	int n = 0, err = path_lib(path, sizeof(path), "bench/report");
+
+	cli_bench_push(argv, &n, "python3", "-IB");
+	cli_bench_push(argv, &n, "-X", "utf8");
+	cli_bench_push(argv, &n, path, c->verb->name);
+	if (c->json) {
+		cli_bench_push(argv, &n, "--json", NULL);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		if (cli_bench_option(c, files[i])) {
+			snprintf(flag[i], sizeof(flag[i]), "--%s", files[i]);
+			cli_bench_push(argv, &n, flag[i], cli_bench_option(c, files[i]));
+		}
+	}
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
+	err = err < 0 ? -err : posix_spawnp(&pid, argv[0], &actions, NULL, argv, environ);
+	posix_spawn_file_actions_destroy(&actions);
+	if (err) {
+		cli_fail(c, CLI_FAILED, "python", "Install the package python3",
+			 "bench %s: cannot run python3: %s", c->verb->name, strerror(err));
+		return -1;
+	}
+	return pid;
+}
+
+static pid_t start_program(const char *path, char **argv, int out)
+{
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGTERM);
+		signal(SIGPIPE, SIG_DFL);
+		dup2(out, STDOUT_FILENO);
+		execv(path, argv);
+		_exit(CLI_RUN_CANNOT_EXEC);
+	}
+	return pid;
+}
+
+/* Waits for both processes. If the reader fails first, the measuring program is terminated. Returns
+ * whether it did. */
+static bool wait_for_both(pid_t program, int *ret_program, pid_t reader, int *ret_reader)
+{
+	struct pollfd p[] = { { .fd = (int)syscall(SYS_pidfd_open, program, 0), .events = POLLIN },
+			      { .fd = (int)syscall(SYS_pidfd_open, reader, 0), .events = POLLIN } };
+	bool reader_failed = false;
+
+	while (p[0].fd >= 0 || p[1].fd >= 0) {
+		if (poll(p, 2, -1) < 0) {
+			continue;
+		}
+		if (p[0].fd >= 0 && p[0].revents) {
+			waitpid(program, ret_program, 0);
+			measuring = 0;
+			fd_close(p[0].fd);
+			p[0].fd = -1;
+		}
+		if (p[1].fd >= 0 && p[1].revents) {
+			waitpid(reader, ret_reader, 0);
+			fd_close(p[1].fd);
+			p[1].fd = -1;
+			if (*ret_reader && measuring) {
+				reader_failed = true;
+				kill(program, SIGTERM);
+			}
+		}
+	}
+	return reader_failed;
+}
+
+int cli_bench_run(struct cli *c, char **argv)
+{
+	char path[BENCH_PATH];
+	int fd[2], program_status = 0, reader_status = 0;
+	pid_t reader, program;
+	bool reader_failed;
+
+	if (cli_bench_program(c, argv[0], path)) {
+		return CLI_FAILED;
+	}
+	if (pipe2(fd, O_CLOEXEC) < 0) {
+		return cli_fail(c, CLI_FAILED, "failed", NULL, "bench %s: pipe: %s", c->verb->name,
+				strerror(errno));
+	}
+	reader = start_reader(c, fd[0]);
+	program = reader > 0 ? start_program(path, argv, fd[1]) : -1;
+	measuring = MAX(program, 0);
+	cli_bench_outlive_signals();
+	fd_close(fd[0]);
+	fd_close(fd[1]);
+	if (program < 0) {
+		return reader < 0 ? CLI_FAILED
+				  : cli_fail(c, CLI_FAILED, "failed", NULL, "bench %s: fork: %s",
+					     c->verb->name, strerror(errno));
+	}
+	reader_failed = wait_for_both(program, &program_status, reader, &reader_status);
+	if (WIFSIGNALED(reader_status)) {
+		return cli_fail(c, CLI_FAILED, "failed", NULL, "bench %s: python3: %s",
+				c->verb->name, strsignal(WTERMSIG(reader_status)));
+	}
+	if (reader_failed) {
+		return CLI_FAILED; /* after its own message */
+	}
+	if (WIFSIGNALED(program_status)) {
+		return cli_fail(c, CLI_FAILED, "failed", NULL, "bench %s: %s: %s", c->verb->name,
+				path, strsignal(WTERMSIG(program_status)));
+	}
+	return program_status ? WEXITSTATUS(program_status) : reader_status ? CLI_FAILED : CLI_OK;
 }
 
 void cli_bench_push(char **argv, int *n, const char *flag, const char *value)

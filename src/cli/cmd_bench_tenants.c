@@ -56,7 +56,7 @@ static int cmd_tenants(struct cli *c)
 		return code;
 	}
 	cli_bench_push_options(c, argv, &n, (const int[]){ T_POLICY, T_DEVICE, -1 });
-	return cli_bench_exec(c, "tenants", argv);
+	return cli_bench_run(c, argv);
 }
 
 const struct cli_verb verb_bench_tenants = {

@@ -87,3 +87,41 @@ setup() {
 	json '[(k["name"], k["count"], k["twin"]) for k in d["parts"][0]["kernels"]] == [("k", 50, True)]'
 	json 'd["parts"][0]["launches_shown"] == 50 and d["parts"][0]["launches_with_twin"] == 50'
 }
+
+@test "without python3, bench names the package" {
+	PATH=/nonexistent run --separate-stderr "$GBPF" bench tenants --device soft --conditions default
+	[ "$status" -eq 1 ]
+	[ -z "$output" ]
+	[[ "$stderr" == *"cannot run python3"*"package python3"* ]]
+}
+
+# Kills one of the two processes of a measurement, $1, and waits for the end.
+kill_one() {
+	"$GBPF" bench tenants --device soft --policy fifo --conditions default --kernels 4096 >out 2>err 3>&- &
+	local bench=$!
+	measuring() { pgrep -f "$TMPDIR/gbpf-bench-" && pgrep -P $bench "$1"; }
+	wait_for measuring "$1"
+	kill -KILL "$(pgrep -P $bench "$1")"
+	status=0
+	wait $bench || status=$?
+}
+
+@test "a measuring program that is killed is an error, and leaves no process" {
+	kill_one bench-tenants
+	cat out err
+	[ "$status" -eq 1 ]
+	[ ! -s out ]
+	grep -q "bench-tenants: Killed" err
+	leftovers() { pgrep -f "$TMPDIR/gbpf-bench-"; }
+	ended() { ! leftovers; }
+	wait_for ended
+}
+
+@test "when the reader of the records is killed, the measurement ends and cleans up" {
+	kill_one python3
+	cat out err
+	[ "$status" -eq 1 ]
+	grep -q "python3: Killed" err
+	[ -z "$(ls "$TMPDIR")" ]
+	run ! pgrep -f "$TMPDIR/gbpf-bench-"
+}

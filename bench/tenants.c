@@ -2,18 +2,50 @@
  * time slices, with long and short ones set by the processes themselves, and under gBPF; and the
  * latency processes without batch, which shows how they affect each other. All processes of a turn
  * begin together; each turn has new ones. */
-#include "bench/tenants/bench_tenants.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
+#include "bench/common/program.h"
+#include "bench/common/testbed.h"
+
+#define TENANTS_ROUNDS 32u
+#define TENANTS_MAX 16u
+#define TENANTS_CONDITIONS 6u
 
 #define READY_NS 120000000000ull
 #define RUN_NS 300000000000ull
 #define LEAD_NS 50000000ull
+
+enum { TENANT_LC, TENANT_BE, TENANT_CLASSES };
+static const char *const classes[TENANT_CLASSES] = { "latency", "batch" };
+
+struct bench_tenants_def {
+	const char *name, *doc;
+	enum bench_testbed_lane lane;
+	bool slices, alone; /* alone: the latency processes only */
+};
+
+struct bench_tenants_condition {
+	const struct bench_tenants_def *def;
+	bool chosen, available, broken;
+	char why[512];
+	struct bench_testbed_daemon *daemon;
+	unsigned rounds;
+};
+
+struct bench_tenants {
+	struct bench_testbed testbed;
+	unsigned rounds, processes[TENANT_CLASSES], streams, kernels, threads, grid;
+	unsigned slice_us[TENANT_CLASSES];
+	double kernel_ms, gap_ms;
+	const char *policy, *policy_name, *conditions;
+	char device[64];
+	int iterations;
+	struct bench_tenants_condition condition[TENANTS_CONDITIONS];
+	bool failed;
+};
 
 static const struct bench_tenants_def defs[TENANTS_CONDITIONS] = {
 	{ "default", "the device's own time slices", LANE_OWN },
@@ -25,6 +57,13 @@ static const struct bench_tenants_def defs[TENANTS_CONDITIONS] = {
 	  .alone = true },
 	{ "alone-mps", "the latency processes alone, MPS clients", LANE_MPS, .alone = true },
 };
+
+/* Returns the number of a class's processes in a condition. */
+static unsigned processes_in(const struct bench_tenants *b, const struct bench_tenants_condition *c,
+			     unsigned k)
+{
+	return c->def->alone && k == TENANT_BE ? 0 : b->processes[k];
+}
 
 static int calibrate(struct bench_tenants *b)
 {
@@ -52,7 +91,7 @@ static void choose(struct bench_tenants *b)
 		struct bench_tenants_condition *c = &b->condition[i];
 
 		c->def = &defs[i];
-		c->chosen = !b->conditions || bench_testbed_names(b->conditions, c->def->name);
+		c->chosen = !b->conditions || bench_program_lists(b->conditions, c->def->name);
 		c->available = c->chosen;
 		if (c->chosen && c->def->lane == LANE_GBPF_SHARED &&
 		    !bench_testbed_run_offers(&b->testbed, "--lane")) {
@@ -105,56 +144,44 @@ static int start_one(struct bench_tenants *b, struct bench_tenants_condition *c,
 	return err;
 }
 
-static int keep(struct bench_tenants *b, struct bench_tenants_cell *cell,
-		const struct bench_page *p, double *round_us[TENANT_WHATS], unsigned *round_n)
+static int check_results(struct bench_tenants *b, struct bench_tenants_condition *c,
+			 const struct turn *t)
 {
-	unsigned n = MIN(p->samples[0], PAGE_SAMPLES);
+	for (unsigned k = 0; k < TENANT_CLASSES; k++) {
+		for (unsigned i = 0; i < processes_in(b, c, k); i++) {
+			const struct bench_page *p = t->client[k][i].page;
 
-	for (unsigned w = 0; w < TENANT_WHATS; w++) {
-		double *grown = realloc(cell->us[w], (cell->n + n + 1) * sizeof(double));
-
-		if (!grown) {
-			return bench_testbed_fail(&b->testbed, "no memory");
-		}
-		cell->us[w] = grown;
-		for (unsigned i = 0; i < n; i++) {
-			grown[cell->n + i] = (double)p->us[w][i];
-			round_us[w][*round_n + i] = (double)p->us[w][i];
+			if (p->wrong) {
+				return bench_testbed_fail(&b->testbed,
+							  "WRONG RESULTS: %llu of %llu values",
+							  (unsigned long long)p->wrong,
+							  (unsigned long long)p->checked);
+			}
 		}
 	}
-	cell->n += n;
-	*round_n += n;
-	return p->wrong ? bench_testbed_fail(&b->testbed, "WRONG RESULTS: %llu of %llu values",
-					     (unsigned long long)p->wrong,
-					     (unsigned long long)p->checked)
-			: 0;
+	return 0;
 }
 
-static int keep_class(struct bench_tenants *b, struct bench_tenants_condition *c, struct turn *t,
-		      unsigned k, unsigned round)
+/* Writes the record of each process of a turn. */
+static int record_turn(struct bench_tenants *b, struct bench_tenants_condition *c,
+		       const struct turn *t, unsigned round)
 {
-	size_t most = (size_t)bench_tenants_processes(b, c, k) * b->streams * b->kernels;
-	struct bench_tenants_cell *cell = &c->cell[k];
-	double *us[TENANT_WHATS];
-	unsigned n = 0;
 	int err = 0;
 
-	for (unsigned w = 0; w < TENANT_WHATS; w++) {
-		us[w] = calloc(most, sizeof(double));
-		err = us[w] ? err : bench_testbed_fail(&b->testbed, "no memory");
-	}
-	for (unsigned i = 0; i < bench_tenants_processes(b, c, k) && !err; i++) {
-		const struct bench_page *p = t->client[k][i].page;
+	for (unsigned k = 0; k < TENANT_CLASSES; k++) {
+		for (unsigned i = 0; i < processes_in(b, c, k); i++) {
+			const struct bench_page *p = t->client[k][i].page;
+			unsigned n = MIN(p->samples[0], PAGE_SAMPLES);
 
-		err = keep(b, cell, p, us, &n);
-		cell->rate[round] += p->samples[0] / ((double)(p->end_ns - p->begin_ns) * 1e-9);
-	}
-	for (unsigned w = 0; w < TENANT_WHATS; w++) {
-		if (us[w]) {
-			bench_stats_sort(us[w], n);
-			cell->round_p99[w][round] = bench_stats_quantile(us[w], n, 0.99);
+			err |= bench_testbed_record(
+				&b->testbed, "process",
+				json_pack("{s:s, s:i, s:s, s:f, s:o, s:o, s:o}", "condition",
+					  c->def->name, "round", (int)round, "class", classes[k],
+					  "seconds", (double)(p->end_ns - p->begin_ns) * 1e-9,
+					  "call", bench_program_floats(p->us[0], n), "start",
+					  bench_program_floats(p->us[1], n), "completion",
+					  bench_program_floats(p->us[2], n)));
 		}
-		free(us[w]);
 	}
 	return err;
 }
@@ -165,7 +192,7 @@ static bool unavailable(const struct bench_tenants *b, const struct bench_tenant
 	bool yes = false;
 
 	for (unsigned k = 0; k < TENANT_CLASSES; k++) {
-		for (unsigned i = 0; i < bench_tenants_processes(b, c, k); i++) {
+		for (unsigned i = 0; i < processes_in(b, c, k); i++) {
 			yes |= t->client[k][i].page && t->client[k][i].page->unavailable;
 		}
 	}
@@ -193,7 +220,7 @@ static int go(struct bench_tenants *b, const struct bench_tenants_condition *c, 
 	int err = 0;
 
 	for (unsigned k = 0; k < TENANT_CLASSES; k++) {
-		for (unsigned i = 0; i < bench_tenants_processes(b, c, k); i++) {
+		for (unsigned i = 0; i < processes_in(b, c, k); i++) {
 			struct bench_page *p = t->client[k][i].page;
 
 			p->epoch_ns = epoch;
@@ -202,7 +229,7 @@ static int go(struct bench_tenants *b, const struct bench_tenants_condition *c, 
 		}
 	}
 	for (unsigned k = 0; k < TENANT_CLASSES && !err; k++) {
-		for (unsigned i = 0; i < bench_tenants_processes(b, c, k) && !err; i++) {
+		for (unsigned i = 0; i < processes_in(b, c, k) && !err; i++) {
 			err = bench_client_await(&t->client[k][i], RUN_NS);
 		}
 	}
@@ -218,23 +245,22 @@ static int turn(struct bench_tenants *b, struct bench_tenants_condition *c, unsi
 	bench_testbed_progress(&b->testbed, "tenants: round %u of %u: %s", round + 1, b->rounds,
 			       c->def->name);
 	for (unsigned k = 0; k < TENANT_CLASSES; k++) {
-		for (unsigned i = 0; i < bench_tenants_processes(b, c, k) && !err; i++) {
+		for (unsigned i = 0; i < processes_in(b, c, k) && !err; i++) {
 			err = start_one(b, c, &t.client[k][i], k, i);
 		}
 	}
 	for (unsigned k = 0; k < TENANT_CLASSES && !err; k++) {
-		for (unsigned i = 0; i < bench_tenants_processes(b, c, k) && !err; i++) {
+		for (unsigned i = 0; i < processes_in(b, c, k) && !err; i++) {
 			err = bench_client_await(&t.client[k][i], READY_NS);
 		}
 	}
 	err = err ? err : check_lane(b, c, &t);
 	err = err ? err : go(b, c, &t, round);
-	for (unsigned k = 0; k < TENANT_CLASSES && !err; k++) {
-		err = keep_class(b, c, &t, k, round);
-	}
+	err = err ? err : check_results(b, c, &t);
+	err = err ? err : record_turn(b, c, &t, round);
 	c->available &= !(err && unavailable(b, c, &t));
 	for (unsigned k = 0; k < TENANT_CLASSES; k++) {
-		for (unsigned i = 0; i < bench_tenants_processes(b, c, k); i++) {
+		for (unsigned i = 0; i < processes_in(b, c, k); i++) {
 			if (t.client[k][i].w) {
 				bench_client_stop(&t.client[k][i]);
 			}
@@ -244,12 +270,44 @@ static int turn(struct bench_tenants *b, struct bench_tenants_condition *c, unsi
 	return err;
 }
 
+static bool in_range(const struct bench_tenants *b)
+{
+	return b->rounds >= 1 && b->rounds <= TENANTS_ROUNDS && b->streams >= 1 &&
+	       b->streams <= 16 && b->kernels >= 1 && b->streams * b->kernels <= PAGE_SAMPLES &&
+	       b->processes[0] >= 1 && b->processes[0] <= TENANTS_MAX && b->processes[1] >= 1 &&
+	       b->processes[1] <= TENANTS_MAX && b->policy && b->testbed.libcuda &&
+	       b->testbed.gbpf && b->testbed.client;
+}
+
+static int record_set_up(struct bench_tenants *b)
+{
+	return bench_testbed_record(
+		&b->testbed, "set_up",
+		json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:f, s:f}", "device", b->device,
+			  "policy", b->policy_name, "rounds", (int)b->rounds, "latency_processes",
+			  (int)b->processes[TENANT_LC], "batch_processes",
+			  (int)b->processes[TENANT_BE], "streams", (int)b->streams, "kernels",
+			  (int)b->kernels, "kernel_ms", b->kernel_ms, "gap_ms", b->gap_ms));
+}
+
+static int record_condition(struct bench_tenants *b, const struct bench_tenants_condition *c)
+{
+	return bench_testbed_record(&b->testbed, "condition",
+				    json_pack("{s:s, s:s, s:b, s:b, s:i, s:o}", "condition",
+					      c->def->name, "is", c->def->doc, "chosen", c->chosen,
+					      "broken", c->broken, "rounds", (int)c->rounds, "why",
+					      bench_program_text(c->why)));
+}
+
 static int run(struct bench_tenants *b)
 {
 	if (bench_testbed_init(&b->testbed) < 0 || calibrate(b) < 0) {
 		return -1;
 	}
 	choose(b);
+	if (record_set_up(b) < 0) {
+		return -1;
+	}
 	for (unsigned r = 0; r < b->rounds; r++) {
 		for (unsigned i = 0; i < TENANTS_CONDITIONS; i++) {
 			struct bench_tenants_condition *c =
@@ -266,92 +324,45 @@ static int run(struct bench_tenants *b)
 			b->failed |= c->broken;
 		}
 	}
-	return bench_tenants_report(b);
-}
-
-/* ---- arguments ---- */
-
-static bool parse_one(struct bench_tenants *b, const char *name, const char *text, int *i)
-{
-	const struct bench_testbed_value table[] = {
-		{ "--policy", &b->policy, NULL },
-		{ "--policy-name", &b->policy_name, NULL },
-		{ "--save", &b->save, NULL },
-		{ "--conditions", &b->conditions, NULL },
-		{ "--repeats", NULL, &b->rounds },
-		{ "--latency-clients", NULL, &b->processes[TENANT_LC] },
-		{ "--batch-clients", NULL, &b->processes[TENANT_BE] },
-		{ "--streams", NULL, &b->streams },
-		{ "--kernels", NULL, &b->kernels },
-	};
-
-	if (bench_testbed_option(&b->testbed, name, text, i)) {
-		return true;
-	}
-	++*i;
-	if (bench_testbed_value(table, ARRAY_SIZE(table), name, text)) {
-		return true;
-	}
-	if (strcmp(name, "--kernel-us") == 0) {
-		b->kernel_ms = strtod(text, NULL) / 1000;
-	} else if (strcmp(name, "--gap-us") == 0) {
-		b->gap_ms = strtod(text, NULL) / 1000;
-	} else {
-		return false;
-	}
-	return true;
-}
-
-static bool parse(struct bench_tenants *b, int argc, char **argv)
-{
-	for (int i = 1; i < argc; i++) {
-		if (!parse_one(b, argv[i], i + 1 < argc ? argv[i + 1] : "", &i)) {
-			return false;
-		}
-	}
-	return b->rounds >= 1 && b->rounds <= TENANTS_ROUNDS && b->streams >= 1 &&
-	       b->streams <= 16 && b->kernels >= 1 && b->streams * b->kernels <= PAGE_SAMPLES &&
-	       b->processes[0] >= 1 && b->processes[0] <= TENANTS_MAX && b->processes[1] >= 1 &&
-	       b->processes[1] <= TENANTS_MAX && b->kernel_ms > 0 && b->policy &&
-	       b->testbed.libcuda && b->testbed.gbpf && b->testbed.client;
-}
-
-static void finish(struct bench_tenants *b)
-{
 	for (unsigned i = 0; i < TENANTS_CONDITIONS; i++) {
-		for (unsigned k = 0; k < TENANT_CLASSES; k++) {
-			for (unsigned w = 0; w < TENANT_WHATS; w++) {
-				free(b->condition[i].cell[k].us[w]);
-			}
+		if (record_condition(b, &b->condition[i]) < 0) {
+			return -1;
 		}
 	}
-	bench_testbed_finish(&b->testbed);
+	return 0;
 }
 
 int main(int argc, char **argv)
 {
-	static struct bench_tenants b = { .rounds = 5,
-					  .processes = { 2, 4 },
-					  .streams = 4,
-					  .kernels = 50,
-					  .kernel_ms = 2,
-					  .gap_ms = 2,
-					  .policy_name = "" };
+	static struct bench_tenants b = {
+		.rounds = 5, .processes = { 2, 4 }, .streams = 4, .kernels = 50, .policy_name = ""
+	};
+	double kernel_us = 2000, gap_us = 2000;
+	const struct bench_program_option table[] = {
+		BENCH_TESTBED_OPTIONS(&b.testbed),
+		{ "--policy", .text = &b.policy },
+		{ "--policy-name", .text = &b.policy_name },
+		{ "--conditions", .text = &b.conditions },
+		{ "--repeats", .number = &b.rounds },
+		{ "--latency-clients", .number = &b.processes[TENANT_LC] },
+		{ "--batch-clients", .number = &b.processes[TENANT_BE] },
+		{ "--streams", .number = &b.streams },
+		{ "--kernels", .number = &b.kernels },
+		{ "--kernel-us", .real = &kernel_us },
+		{ "--gap-us", .real = &gap_us },
+		{ NULL },
+	};
 	int err;
 
-	b.testbed.bench = "tenants";
-	if (!parse(&b, argc, argv)) {
-		return bench_testbed_usage(&b.testbed);
+	if (!bench_program_options(table, &argc, argv) || !in_range(&b) || kernel_us <= 0) {
+		return bench_program_usage("tenants");
 	}
+	b.kernel_ms = kernel_us / 1000;
+	b.gap_ms = gap_us / 1000;
 	b.threads = b.testbed.soft ? 64 : 256;
 	b.slice_us[TENANT_LC] =
 		b.testbed.soft ? 20000 : 1000000; /* the soft GPU's limit for all slices together */
 	b.slice_us[TENANT_BE] = 200;
-	b.testbed.progress |= isatty(2) != 0;
 	err = run(&b);
-	if (err) {
-		bench_testbed_complain(&b.testbed);
-	}
-	finish(&b);
-	return err || b.failed || fflush(stdout) ? 1 : 0;
+	return bench_testbed_exit(&b.testbed, err, b.failed);
 }
