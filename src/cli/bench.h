@@ -4,10 +4,10 @@
 
 #include "cli/cli.h"
 
-#define BENCH_PATH 4096
+#define CLI_BENCH_PATH 4096
 
 /* Stores the path of a measuring program. Returns CLI_OK, or an exit code after a message. */
-int cli_bench_program(struct cli *c, const char *name, char path[BENCH_PATH]);
+int cli_bench_program(struct cli *c, const char *name, char path[CLI_BENCH_PATH]);
 int cli_bench_exec(struct cli *c, const char *verb, char **argv);
 /* Runs the measuring program argv[0] and the reader of its records. Returns the exit code, after a
  * message if one of them could not be started or was killed. */
@@ -20,7 +20,7 @@ const char *cli_bench_option(struct cli *c, const char *name);
 void cli_bench_push(char **argv, int *n, const char *flag, const char *value);
 
 /* bench_testbed.c: for programs that start clients on a GPU. */
-#define BENCH_ARGS 96
+#define CLI_BENCH_ARGS 96
 /* Appends the paths that these programs need; device and policy may be NULL. Returns CLI_OK, or an
  * exit code after a message. */
 int cli_bench_testbed(struct cli *c, const char *what, const char *device, const char *policy,

@@ -52,7 +52,7 @@ int cli_bench_testbed(struct cli *c, const char *what, const char *device, const
 		      char **argv, int *n)
 {
 	/* the argument vector refers to them until exec */
-	static char gbpf[PATH_MAX], gbpfd[PATH_MAX], server[PATH_MAX], client[BENCH_PATH];
+	static char gbpf[PATH_MAX], gbpfd[PATH_MAX], server[PATH_MAX], client[CLI_BENCH_PATH];
 	static char object[PATH_MAX];
 	static struct cli_run_device d;
 	struct report r;

@@ -19,12 +19,12 @@
 #include "cli/bench.h"
 #include "cli/verbs.h"
 
-int cli_bench_program(struct cli *c, const char *name, char path[BENCH_PATH])
+int cli_bench_program(struct cli *c, const char *name, char path[CLI_BENCH_PATH])
 {
 	char leaf[64];
 
 	snprintf(leaf, sizeof(leaf), "bench/%s", name);
-	if (path_lib(path, BENCH_PATH, leaf) == 0 && access(path, X_OK) == 0) {
+	if (path_lib(path, CLI_BENCH_PATH, leaf) == 0 && access(path, X_OK) == 0) {
 		return CLI_OK;
 	}
 	return cli_fail(c, CLI_FAILED, "install",
@@ -34,7 +34,7 @@ int cli_bench_program(struct cli *c, const char *name, char path[BENCH_PATH])
 
 int cli_bench_exec(struct cli *c, const char *verb, char **argv)
 {
-	char name[32], path[BENCH_PATH];
+	char name[32], path[CLI_BENCH_PATH];
 
 	snprintf(name, sizeof(name), "bench-%s", verb);
 	if (cli_bench_program(c, name, path)) {
@@ -80,7 +80,7 @@ void cli_bench_outlive_signals(void)
 static pid_t start_reader(struct cli *c, int in)
 {
 	static const char *const files[] = { "save", "svg" };
-	char path[BENCH_PATH], flag[ARRAY_SIZE(files)][8], *argv[16];
+	char path[CLI_BENCH_PATH], flag[ARRAY_SIZE(files)][8], *argv[16];
 	posix_spawn_file_actions_t actions;
 	pid_t pid = -1;
 	int n = 0, err = path_lib(path, sizeof(path), "bench/report");
@@ -158,7 +158,7 @@ static bool wait_for_both(pid_t program, int *ret_program, pid_t reader, int *re
 
 int cli_bench_run(struct cli *c, char **argv)
 {
-	char path[BENCH_PATH];
+	char path[CLI_BENCH_PATH];
 	int fd[2], program_status = 0, reader_status = 0;
 	pid_t reader, program;
 	bool reader_failed;

@@ -45,7 +45,7 @@ static const char *const conditions[] = { "rt",	    "rt-again",	    "default",
 
 static int cmd_disb(struct cli *c)
 {
-	char script[PATH_MAX], *argv[BENCH_ARGS];
+	char script[PATH_MAX], *argv[CLI_BENCH_ARGS];
 	int n = 0, code = cli_bench_check_numbers(c, numbers, ARRAY_SIZE(numbers));
 
 	if (!code && !c->opt[D_TORCH] && (c->opt[D_GRAPHS] || c->opt[D_PYTHON])) {

@@ -113,7 +113,7 @@ static void outlive_signals(void)
 
 static int run_program(struct cli *c, char **argv)
 {
-	char path[BENCH_PATH];
+	char path[CLI_BENCH_PATH];
 	int status;
 	pid_t pid;
 
@@ -201,7 +201,7 @@ static int measure(struct cli *c, const char *policy, const struct cli_run_devic
 static int cmd_launch(struct cli *c)
 {
 	const char *policy = c->opt[L_POLICY] ? c->opt[L_POLICY] : "none";
-	char shim[RUN_PATH], dir[BENCH_DIR];
+	char shim[CLI_RUN_PATH], dir[BENCH_DIR];
 	struct cli_run_device d;
 	struct report r;
 	uint64_t v;

@@ -68,7 +68,7 @@ static const char *const conditions[] = { "alone",	 "default",	 "short", "alone-
 
 static int cmd_lcbe(struct cli *c)
 {
-	char *argv[BENCH_ARGS];
+	char *argv[CLI_BENCH_ARGS];
 	int n = 0;
 	int code = cli_bench_check_numbers(c, numbers, ARRAY_SIZE(numbers));
 

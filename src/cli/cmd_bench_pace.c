@@ -30,7 +30,7 @@ static const struct cli_bench_number numbers[] = { { P_REPEATS, 1, 64 },
 static int cmd_pace(struct cli *c)
 {
 	const char *policy = c->opt[P_POLICY];
-	char own[PATH_MAX], *argv[BENCH_ARGS];
+	char own[PATH_MAX], *argv[CLI_BENCH_ARGS];
 	int n = 0, code = cli_bench_check_numbers(c, numbers, ARRAY_SIZE(numbers));
 
 	if (!policy) {

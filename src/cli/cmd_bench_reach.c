@@ -27,7 +27,7 @@ static const char *const parts[] = { "ptx",	    "torch",	 "triton-own", "triton"
 
 static int cmd_reach(struct cli *c)
 {
-	char script[PATH_MAX], *argv[BENCH_ARGS];
+	char script[PATH_MAX], *argv[CLI_BENCH_ARGS];
 	int n = 0, code = cli_bench_check_numbers(c, numbers, ARRAY_SIZE(numbers));
 
 	code = code ? code : cli_bench_check_list(c, "bench reach", R_PARTS, parts);

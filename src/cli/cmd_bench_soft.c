@@ -31,7 +31,7 @@ static int cmd_soft(struct cli *c)
 {
 	static const char *const sections[] = { "fma",	  "samples", "empty", "copy",
 						"slices", "many",    "kills" };
-	char library[RUN_PATH], server[PATH_MAX], samples[PATH_MAX];
+	char library[CLI_RUN_PATH], server[PATH_MAX], samples[PATH_MAX];
 	char *argv[32];
 	int n = 0;
 

@@ -44,7 +44,7 @@ static const char *const conditions[] = { "default", "slices",	  "gbpf", "shared
 
 static int cmd_tenants(struct cli *c)
 {
-	char *argv[BENCH_ARGS];
+	char *argv[CLI_BENCH_ARGS];
 	int n = 0, code = cli_bench_check_numbers(c, numbers, ARRAY_SIZE(numbers));
 
 	code = code ? code : cli_bench_check_list(c, "bench tenants", T_CONDITIONS, conditions);

@@ -29,11 +29,11 @@ void cli_doctor_find(struct cli_doctor *d, enum cli_doctor_status status, const 
 	va_start(ap, fmt);
 	buf_vprintf(&text, fmt, ap);
 	va_end(ap);
-	d->bad += status == DOCTOR_BAD;
+	d->bad += status == CLI_DOCTOR_BAD;
 	json_array_append_new(d->checks,
 			      json_pack("{s:s, s:s, s:s?, s:s*}", "name", name, "status",
 					words[status], "text", buf_text(&text), "fix", fix));
-	if (!d->c->json && !(d->c->quiet && status != DOCTOR_BAD)) {
+	if (!d->c->json && !(d->c->quiet && status != CLI_DOCTOR_BAD)) {
 		printf("%s%s%s %s: %s\n", cli_style(color, styles[status]), marks[status],
 		       cli_style(color, CLI_PLAIN), name, buf_text(&text));
 		if (fix) {
@@ -57,14 +57,14 @@ static int cmd_doctor(struct cli *c)
 	}
 	d.have_device = cli_run_choose_device(c->opt[O_DEVICE], &d.device, &r) == 0;
 	if (!d.have_device && !nvidia) {
-		cli_doctor_find(&d, DOCTOR_BAD, "soft GPU", buf_text(&r.hint), "%s",
+		cli_doctor_find(&d, CLI_DOCTOR_BAD, "soft GPU", buf_text(&r.hint), "%s",
 				buf_text(&r.message));
 	}
 	cli_doctor_check_device(&d, c->opt[O_DEVICE] != NULL);
 	cli_doctor_check_machine(&d);
 	cli_doctor_check_folders(&d);
 	cli_doctor_check_daemon(&d);
-	cli_doctor_find(&d, DOCTOR_NOTE, "isolation", NULL, "%s", isolation);
+	cli_doctor_find(&d, CLI_DOCTOR_NOTE, "isolation", NULL, "%s", isolation);
 	report_finish(&r);
 	if (c->json) {
 		cli_json(c, "doctor",

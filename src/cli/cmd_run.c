@@ -395,7 +395,7 @@ static int prepare(struct cli *c, struct report *r)
 				      .strict = c->opt[O_STRICT],
 				      .off = c->opt[O_OFF] };
 	struct cli_run_device d;
-	char shim[RUN_PATH];
+	char shim[CLI_RUN_PATH];
 	int code;
 
 	if (c->opt[O_CHECK] && c->opt[O_DEVICE] && strcmp(c->opt[O_DEVICE], "soft") != 0) {

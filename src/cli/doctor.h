@@ -5,9 +5,9 @@
 #include "cli/run_env.h"
 
 enum cli_doctor_status {
-	DOCTOR_OK,
-	DOCTOR_BAD,  /* something will not work; has a remedy */
-	DOCTOR_NOTE, /* information */
+	CLI_DOCTOR_OK,
+	CLI_DOCTOR_BAD,	 /* something will not work; has a remedy */
+	CLI_DOCTOR_NOTE, /* information */
 };
 
 struct cli_doctor {
@@ -39,13 +39,13 @@ struct cli_doctor_probe {
 	char name[128], error[256]; /* name of device 0; error of dlopen */
 };
 enum {
-	PROBE_NOTHING,
-	PROBE_LOADED,
-	PROBE_SYMBOLS,
-	PROBE_INIT,
-	PROBE_COUNT,
-	PROBE_DONE,
-	PROBE_TIMEOUT
+	CLI_PROBE_NOTHING,
+	CLI_PROBE_LOADED,
+	CLI_PROBE_SYMBOLS,
+	CLI_PROBE_INIT,
+	CLI_PROBE_COUNT,
+	CLI_PROBE_DONE,
+	CLI_PROBE_TIMEOUT
 };
 void cli_doctor_probe(const char *libcuda, uint64_t timeout_ns, struct cli_doctor_probe *ret);
 

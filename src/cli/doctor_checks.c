@@ -28,14 +28,14 @@ void cli_doctor_check_install(struct cli_doctor *d)
 	char path[PATH_MAX];
 
 	if (cli_run_find_shim(path) == 0) {
-		cli_doctor_find(d, DOCTOR_OK, "shim", NULL, "%s", path);
+		cli_doctor_find(d, CLI_DOCTOR_OK, "shim", NULL, "%s", path);
 	} else {
-		cli_doctor_find(d, DOCTOR_BAD, "shim", REINSTALL, "missing: %s", path);
+		cli_doctor_find(d, CLI_DOCTOR_BAD, "shim", REINSTALL, "missing: %s", path);
 	}
 	if (path_program(path, sizeof(path), "gbpfd") == 0 && access(path, X_OK) == 0) {
-		cli_doctor_find(d, DOCTOR_OK, "gbpfd", NULL, "%s", path);
+		cli_doctor_find(d, CLI_DOCTOR_OK, "gbpfd", NULL, "%s", path);
 	} else {
-		cli_doctor_find(d, DOCTOR_BAD, "gbpfd", REINSTALL, "missing: %s", path);
+		cli_doctor_find(d, CLI_DOCTOR_BAD, "gbpfd", REINSTALL, "missing: %s", path);
 	}
 }
 
@@ -46,11 +46,11 @@ static void check_driver_version(struct cli_doctor *d)
 	if (buf_read_file(&text, "/proc/driver/nvidia/version", 65536) == 0) {
 		const char *first = buf_text(&text);
 
-		cli_doctor_find(d, DOCTOR_OK, "NVIDIA driver", NULL, "%.*s",
+		cli_doctor_find(d, CLI_DOCTOR_OK, "NVIDIA driver", NULL, "%.*s",
 				(int)strcspn(first, "\n"), first);
 	} else {
 		cli_doctor_find(
-			d, DOCTOR_NOTE, "NVIDIA driver", NULL,
+			d, CLI_DOCTOR_NOTE, "NVIDIA driver", NULL,
 			"/proc/driver/nvidia/version cannot be read (in a container this is "
 			"usual)");
 	}
@@ -66,18 +66,18 @@ static void check_nodes(struct cli_doctor *d)
 		if (access(nodes[i], R_OK | W_OK) == 0) {
 			good++;
 		} else if (errno == EACCES || errno == EPERM) {
-			cli_doctor_find(d, DOCTOR_BAD, "device nodes",
+			cli_doctor_find(d, CLI_DOCTOR_BAD, "device nodes",
 					"Join the group that owns it, or ask for ACLs on it",
 					"%s is not yours to read and write", nodes[i]);
 		} else if (i < 2) {
 			cli_doctor_find(
-				d, DOCTOR_BAD, "device nodes",
+				d, CLI_DOCTOR_BAD, "device nodes",
 				"Run nvidia-modprobe -u -c 0, or pass the device to the container",
 				"%s: %s", nodes[i], strerror(errno));
 		}
 	}
 	if (good) {
-		cli_doctor_find(d, DOCTOR_OK, "device nodes", NULL, "%u can be opened", good);
+		cli_doctor_find(d, CLI_DOCTOR_OK, "device nodes", NULL, "%u can be opened", good);
 	}
 }
 
@@ -88,11 +88,11 @@ static void check_mps(struct cli_doctor *d)
 
 	snprintf(path, sizeof(path), "%s/control", dir && dir[0] ? dir : "/tmp/nvidia-mps");
 	if (access(path, F_OK) == 0) {
-		cli_doctor_find(d, DOCTOR_NOTE, "MPS", NULL,
+		cli_doctor_find(d, CLI_DOCTOR_NOTE, "MPS", NULL,
 				"a control daemon is here (%s): programs share one GPU context",
 				path);
 	} else {
-		cli_doctor_find(d, DOCTOR_NOTE, "MPS", NULL,
+		cli_doctor_find(d, CLI_DOCTOR_NOTE, "MPS", NULL,
 				"not in use: programs take turns on the GPU by time slices");
 	}
 }
@@ -100,19 +100,19 @@ static void check_mps(struct cli_doctor *d)
 void cli_doctor_check_nvidia(struct cli_doctor *d, bool wanted)
 {
 	bool nodes = access("/dev/nvidiactl", F_OK) == 0;
-	char path[RUN_PATH];
+	char path[CLI_RUN_PATH];
 
 	if (cli_run_find_real(path) == 0) {
-		cli_doctor_find(d, DOCTOR_OK, "NVIDIA libcuda", NULL, "%s", path);
+		cli_doctor_find(d, CLI_DOCTOR_OK, "NVIDIA libcuda", NULL, "%s", path);
 	} else if (wanted || nodes) {
 		cli_doctor_find(
-			d, DOCTOR_BAD, "NVIDIA libcuda",
+			d, CLI_DOCTOR_BAD, "NVIDIA libcuda",
 			"Install NVIDIA's driver (Debian: libcuda1), or set GBPF_REAL_CUDA to "
 			"its libcuda.so.1",
 			"no libcuda.so.1 in the usual places or in LD_LIBRARY_PATH");
 	}
 	if (!nodes && !wanted) {
-		cli_doctor_find(d, DOCTOR_NOTE, "NVIDIA GPU", NULL, "none on this machine%s",
+		cli_doctor_find(d, CLI_DOCTOR_NOTE, "NVIDIA GPU", NULL, "none on this machine%s",
 				getenv("GBPF_REAL_CUDA") ? "" : ": the soft GPU serves");
 		return;
 	}
@@ -125,27 +125,28 @@ static void judge_probe(struct cli_doctor *d, const char *name, const struct cli
 			const char *fix)
 {
 	if (p->signal) {
-		cli_doctor_find(d, DOCTOR_BAD, name, fix,
+		cli_doctor_find(d, CLI_DOCTOR_BAD, name, fix,
 				"the library crashed when it was tried: %s", strsignal(p->signal));
-	} else if (p->stage == PROBE_TIMEOUT) {
-		cli_doctor_find(d, DOCTOR_BAD, name, fix, "no answer in 10 s");
-	} else if (p->stage == PROBE_NOTHING) {
-		cli_doctor_find(d, DOCTOR_BAD, name, fix, "cannot be loaded: %s",
+	} else if (p->stage == CLI_PROBE_TIMEOUT) {
+		cli_doctor_find(d, CLI_DOCTOR_BAD, name, fix, "no answer in 10 s");
+	} else if (p->stage == CLI_PROBE_NOTHING) {
+		cli_doctor_find(d, CLI_DOCTOR_BAD, name, fix, "cannot be loaded: %s",
 				p->error[0] ? p->error : "no reason given");
-	} else if (p->stage == PROBE_LOADED) {
-		cli_doctor_find(d, DOCTOR_BAD, name, fix,
+	} else if (p->stage == CLI_PROBE_LOADED) {
+		cli_doctor_find(d, CLI_DOCTOR_BAD, name, fix,
 				"is no libcuda: the driver API's functions are missing");
-	} else if (p->stage == PROBE_SYMBOLS) {
-		cli_doctor_find(d, DOCTOR_BAD, name, fix, "cuInit answers error %d%s", p->result,
+	} else if (p->stage == CLI_PROBE_SYMBOLS) {
+		cli_doctor_find(d, CLI_DOCTOR_BAD, name, fix, "cuInit answers error %d%s",
+				p->result,
 				p->result == 100   ? " (no device)"
 				: p->result == 803 ? " (library and kernel driver do not match)"
 				: p->result == 999 ? " (unknown; often missing device nodes)"
 						   : "");
-	} else if (p->stage != PROBE_DONE || p->devices < 1) {
-		cli_doctor_find(d, DOCTOR_BAD, name, fix, "%d devices, error %d", p->devices,
+	} else if (p->stage != CLI_PROBE_DONE || p->devices < 1) {
+		cli_doctor_find(d, CLI_DOCTOR_BAD, name, fix, "%d devices, error %d", p->devices,
 				p->result);
 	} else {
-		cli_doctor_find(d, DOCTOR_OK, name, NULL,
+		cli_doctor_find(d, CLI_DOCTOR_OK, name, NULL,
 				"%d device%s, the first is %s; driver API %d.%d", p->devices,
 				p->devices == 1 ? "" : "s", p->name, p->version / 1000,
 				p->version % 1000 / 10);
@@ -189,7 +190,8 @@ void cli_doctor_check_device(struct cli_doctor *d, bool chosen)
 	}
 	if (d->device.soft && (path_program(server, sizeof(server), "gbpf-softgpu") < 0 ||
 			       access(server, X_OK) < 0)) {
-		cli_doctor_find(d, DOCTOR_BAD, "soft GPU server", REINSTALL, "missing: %s", server);
+		cli_doctor_find(d, CLI_DOCTOR_BAD, "soft GPU server", REINSTALL, "missing: %s",
+				server);
 		return;
 	}
 	if (d->device.soft) {
@@ -218,18 +220,18 @@ static void check_code(struct cli_doctor *d)
 	int err = fd < 0 ? fd : ebpf_exec_map(fd, 0, 4096, &p);
 
 	if (fd < 0) {
-		cli_doctor_find(d, DOCTOR_BAD, "shared memory",
+		cli_doctor_find(d, CLI_DOCTOR_BAD, "shared memory",
 				"Allow memfd_create (seccomp profile of the container?)",
 				"memfd_create: %s", strerror(-fd));
 	} else if (err) {
-		cli_doctor_find(d, DOCTOR_BAD, "compiled policies",
+		cli_doctor_find(d, CLI_DOCTOR_BAD, "compiled policies",
 				"sysctl vm.memfd_noexec=0, or a less strict SELinux policy",
 				"executable memfds are forbidden here (%s): policies run in the "
 				"interpreter, slower",
 				strerror(-err));
 	} else {
 		munmap(p, 4096);
-		cli_doctor_find(d, DOCTOR_OK, "compiled policies", NULL,
+		cli_doctor_find(d, CLI_DOCTOR_OK, "compiled policies", NULL,
 				"executable memfds are allowed");
 	}
 	fd_close(fd);
@@ -240,10 +242,10 @@ static void check_membarrier(struct cli_doctor *d)
 	long cmds = syscall(__NR_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
 
 	if (cmds > 0 && (cmds & MEMBARRIER_CMD_PRIVATE_EXPEDITED)) {
-		cli_doctor_find(d, DOCTOR_OK, "membarrier", NULL,
+		cli_doctor_find(d, CLI_DOCTOR_OK, "membarrier", NULL,
 				"available: a policy call needs no fence");
 	} else {
-		cli_doctor_find(d, DOCTOR_NOTE, "membarrier", NULL,
+		cli_doctor_find(d, CLI_DOCTOR_NOTE, "membarrier", NULL,
 				"not available: a policy call pays for a fence");
 	}
 }
@@ -296,7 +298,7 @@ static void check_dir(struct cli_doctor *d, const char *name, const char *variab
 	if (err == -EPERM) {
 		snprintf(fix, sizeof(fix), "Remove it, or set %s to a folder of your own",
 			 variable);
-		cli_doctor_find(d, DOCTOR_BAD, name, fix,
+		cli_doctor_find(d, CLI_DOCTOR_BAD, name, fix,
 				"%s belongs to another user or is writable by others", dir);
 		return;
 	}
@@ -305,15 +307,15 @@ static void check_dir(struct cli_doctor *d, const char *name, const char *variab
 	    (uint64_t)fs.f_bavail * fs.f_frsize < FREE_BYTES_WANTED) {
 		snprintf(fix, sizeof(fix), "Free space there, or set %s to a folder elsewhere",
 			 variable);
-		cli_doctor_find(d, DOCTOR_BAD, name, fix, "%s has %s left", dir,
+		cli_doctor_find(d, CLI_DOCTOR_BAD, name, fix, "%s has %s left", dir,
 				cli_bytes(space, (uint64_t)fs.f_bavail * fs.f_frsize));
 	} else if (err) {
 		snprintf(fix, sizeof(fix), "%s, or set %s to another folder",
 			 err == -ENOSPC ? "Free space there" : "Make it writable for you",
 			 variable);
-		cli_doctor_find(d, DOCTOR_BAD, name, fix, "%s: %s", dir, strerror(-err));
+		cli_doctor_find(d, CLI_DOCTOR_BAD, name, fix, "%s: %s", dir, strerror(-err));
 	} else {
-		cli_doctor_find(d, DOCTOR_OK, name, NULL, "%s", dir);
+		cli_doctor_find(d, CLI_DOCTOR_OK, name, NULL, "%s", dir);
 	}
 }
 
@@ -334,11 +336,11 @@ void cli_doctor_check_folders(struct cli_doctor *d)
 
 	if (path_runtime(dir, sizeof(dir), NULL) < 0 ||
 	    strlen(dir) + sizeof("/control.sock") > SOCKET_PATH_BYTES) {
-		cli_doctor_find(d, DOCTOR_BAD, "runtime directory",
+		cli_doctor_find(d, CLI_DOCTOR_BAD, "runtime directory",
 				"Set GBPF_RUNTIME_DIR to a shorter path",
 				"%s is too long for a socket", dir);
 	} else if (is_guest(d)) {
-		cli_doctor_find(d, DOCTOR_OK, "runtime directory", NULL, "%s, of another user",
+		cli_doctor_find(d, CLI_DOCTOR_OK, "runtime directory", NULL, "%s, of another user",
 				dir);
 		return;
 	} else {
@@ -367,7 +369,7 @@ static void check_controls(struct cli_doctor *d, struct gbpf *g)
 	{
 		bool known = cli_capabilities_of(&text, device);
 
-		cli_doctor_find(d, known ? DOCTOR_OK : DOCTOR_NOTE, "controls", NULL,
+		cli_doctor_find(d, known ? CLI_DOCTOR_OK : CLI_DOCTOR_NOTE, "controls", NULL,
 				"GPU %llu: %s", (unsigned long long)cli_u64(device, "gpu"),
 				buf_text(&text));
 		buf_clear(&text);
@@ -375,7 +377,7 @@ static void check_controls(struct cli_doctor *d, struct gbpf *g)
 	if (result) {
 		bool all = cli_capabilities_lanes(&text, result);
 
-		cli_doctor_find(d, all ? DOCTOR_OK : DOCTOR_NOTE, "lanes", NULL, "%s",
+		cli_doctor_find(d, all ? CLI_DOCTOR_OK : CLI_DOCTOR_NOTE, "lanes", NULL, "%s",
 				buf_text(&text));
 	}
 	buf_finish(&text);
@@ -390,7 +392,7 @@ static void check_namespace(struct cli_doctor *d, const struct gbpf *g, int pid)
 	struct peer peer;
 
 	if (sock >= 0 && fd_peer(sock, &peer) == 0 && peer.pid != pid) {
-		cli_doctor_find(d, DOCTOR_NOTE, "namespace", NULL,
+		cli_doctor_find(d, CLI_DOCTOR_NOTE, "namespace", NULL,
 				"gbpfd runs in another process namespace: ps and events show its "
 				"numbers, and only a program's agent notices its death");
 	}
@@ -405,16 +407,17 @@ void cli_doctor_check_daemon(struct cli_doctor *d)
 	const struct gbpf_error *e = gbpf_last_error(g);
 
 	if (h) {
-		cli_doctor_find(d, DOCTOR_OK, "daemon", NULL,
+		cli_doctor_find(d, CLI_DOCTOR_OK, "daemon", NULL,
 				"gbpfd %s, PID %d, device %s, protocol %d%s", h->version, h->pid,
 				h->device, h->protocol, h->off ? "; it is switched off" : "");
 		check_namespace(d, g, h->pid);
 		check_controls(d, g);
 	} else if (e->exit == GBPF_CODE_UNREACHABLE && err != -EPROTONOSUPPORT &&
 		   err != -ETIMEDOUT) {
-		cli_doctor_find(d, DOCTOR_NOTE, "daemon", NULL, "none runs: gbpf run starts one");
+		cli_doctor_find(d, CLI_DOCTOR_NOTE, "daemon", NULL,
+				"none runs: gbpf run starts one");
 	} else {
-		cli_doctor_find(d, DOCTOR_BAD, "daemon",
+		cli_doctor_find(d, CLI_DOCTOR_BAD, "daemon",
 				e->hint[0] ? e->hint : "See gbpfd.log in the runtime directory",
 				"%s", e->message);
 	}

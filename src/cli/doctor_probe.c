@@ -36,7 +36,7 @@ static void ask(const char *libcuda, struct cli_doctor_probe *p)
 		snprintf(p->error, sizeof(p->error), "%s", e ? e : "dlopen failed");
 		return;
 	}
-	p->stage = PROBE_LOADED;
+	p->stage = CLI_PROBE_LOADED;
 	*(void **)&f.init = symbol(lib, "cuInit");
 	*(void **)&f.count = symbol(lib, "cuDeviceGetCount");
 	*(void **)&f.version = symbol(lib, "cuDriverGetVersion");
@@ -44,20 +44,20 @@ static void ask(const char *libcuda, struct cli_doctor_probe *p)
 	if (!f.init || !f.count || !f.version || !f.name) {
 		return;
 	}
-	p->stage = PROBE_SYMBOLS;
+	p->stage = CLI_PROBE_SYMBOLS;
 	p->result = f.init(0);
 	if (p->result) {
 		return;
 	}
-	p->stage = PROBE_INIT;
+	p->stage = CLI_PROBE_INIT;
 	p->result = f.count(&p->devices);
 	if (p->result) {
 		return;
 	}
-	p->stage = PROBE_COUNT;
+	p->stage = CLI_PROBE_COUNT;
 	if (f.version(&p->version) == 0 &&
 	    (p->devices == 0 || f.name(p->name, sizeof(p->name), 0) == 0)) {
-		p->stage = PROBE_DONE;
+		p->stage = CLI_PROBE_DONE;
 	}
 }
 
@@ -87,7 +87,7 @@ static bool read_answer(int fd, uint64_t timeout_ns, struct cli_doctor_probe *re
 			return read(fd, ret, sizeof(*ret)) == (ssize_t)sizeof(*ret);
 		}
 	}
-	ret->stage = PROBE_TIMEOUT;
+	ret->stage = CLI_PROBE_TIMEOUT;
 	return true;
 }
 
@@ -112,11 +112,11 @@ void cli_doctor_probe(const char *libcuda, uint64_t timeout_ns, struct cli_docto
 		if (!read_answer(fd[0], timeout_ns, ret)) {
 			memset(ret, 0, sizeof(*ret));
 		}
-		if (ret->stage == PROBE_TIMEOUT) {
+		if (ret->stage == CLI_PROBE_TIMEOUT) {
 			kill(pid, SIGKILL);
 		}
 		waitpid(pid, &status, 0);
-		if (WIFSIGNALED(status) && ret->stage != PROBE_TIMEOUT) {
+		if (WIFSIGNALED(status) && ret->stage != CLI_PROBE_TIMEOUT) {
 			ret->signal = WTERMSIG(status);
 		}
 	}

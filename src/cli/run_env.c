@@ -12,36 +12,36 @@
 
 #define LIBCUDA "libcuda.so.1"
 
-static int find_own(char out[RUN_PATH], const char *leaf)
+static int find_own(char out[CLI_RUN_PATH], const char *leaf)
 {
-	char path[RUN_PATH], real[PATH_MAX];
+	char path[CLI_RUN_PATH], real[PATH_MAX];
 	int err = path_lib(path, sizeof(path), leaf);
 
 	if (err) {
 		return err;
 	}
 	if (realpath(path, real)) {
-		snprintf(out, RUN_PATH, "%s", real);
+		snprintf(out, CLI_RUN_PATH, "%s", real);
 		return access(out, R_OK) == 0 ? 0 : -ENOENT;
 	}
-	snprintf(out, RUN_PATH, "%s", path);
+	snprintf(out, CLI_RUN_PATH, "%s", path);
 	return -ENOENT;
 }
 
-int cli_run_find_soft(char out[RUN_PATH])
+int cli_run_find_soft(char out[CLI_RUN_PATH])
 {
 	return find_own(out, "soft/" LIBCUDA);
 }
 
-int cli_run_find_shim(char out[RUN_PATH])
+int cli_run_find_shim(char out[CLI_RUN_PATH])
 {
 	return find_own(out, "shim/" LIBCUDA);
 }
 
 /* Stores dir/libcuda.so.1 unless it is one of gBPF's own. */
-static bool try_dir(char out[RUN_PATH], const char *dir, size_t len)
+static bool try_dir(char out[CLI_RUN_PATH], const char *dir, size_t len)
 {
-	char path[RUN_PATH], real[PATH_MAX], own[RUN_PATH], base[PATH_MAX];
+	char path[CLI_RUN_PATH], real[PATH_MAX], own[CLI_RUN_PATH], base[PATH_MAX];
 
 	if (len == 0 || len + sizeof("/" LIBCUDA) > sizeof(path)) {
 		return false;
@@ -54,11 +54,11 @@ static bool try_dir(char out[RUN_PATH], const char *dir, size_t len)
 	    strncmp(real, base, strlen(base)) == 0 && real[strlen(base)] == '/') {
 		return false;
 	}
-	snprintf(out, RUN_PATH, "%s", path);
+	snprintf(out, CLI_RUN_PATH, "%s", path);
 	return true;
 }
 
-int cli_run_find_real(char out[RUN_PATH])
+int cli_run_find_real(char out[CLI_RUN_PATH])
 {
 	static const char *const places[] = {
 		"/usr/lib/x86_64-linux-gnu",
@@ -109,7 +109,7 @@ int cli_run_choose_device(const char *name, struct cli_run_device *d, struct rep
 
 	memset(d, 0, sizeof(*d));
 	if (!name && given && given[0]) {
-		char soft[RUN_PATH];
+		char soft[CLI_RUN_PATH];
 
 		snprintf(d->libcuda, sizeof(d->libcuda), "%s", given);
 		d->soft = cli_run_find_soft(soft) == 0 && strcmp(soft, given) == 0;
@@ -163,7 +163,7 @@ static bool has_element(const char *list, const char *value)
 /* Prepends the folder of a file, likewise. */
 static int prepend_folder(const char *variable, const char *file)
 {
-	char dir[RUN_PATH];
+	char dir[CLI_RUN_PATH];
 	char *slash;
 
 	snprintf(dir, sizeof(dir), "%s", file);
@@ -188,7 +188,7 @@ static int set_or_clear(const char *variable, const char *value)
 static int place_soft_gpu(void)
 {
 	const char *given = getenv("GBPF_RUNTIME_DIR");
-	char dir[RUN_PATH], shared[RUN_PATH];
+	char dir[CLI_RUN_PATH], shared[CLI_RUN_PATH];
 	int err;
 
 	if (getenv("GBPF_SOFTGPU_SOCKET") || path_runtime(shared, sizeof(shared), NULL) < 0 ||
@@ -215,7 +215,7 @@ static int set_ptxas(const struct cli_run_settings *s)
 		const char *variable, *suffix;
 	} list[] = { { "TRITON_PTXAS_PATH", "" }, { "TRITON_PTXAS_BLACKWELL_PATH", "-blackwell" } };
 	const char *block = getenv("GBPF_BLOCK");
-	char own[RUN_PATH], path[RUN_PATH + 16];
+	char own[CLI_RUN_PATH], path[CLI_RUN_PATH + 16];
 	int bad = 0;
 
 	if (s->off || (block && strcmp(block, "0") == 0) ||
@@ -233,7 +233,7 @@ static int set_ptxas(const struct cli_run_settings *s)
 int cli_run_set_environment(const struct cli_run_settings *s, const struct cli_run_device *d,
 			    const char *shim, struct report *r)
 {
-	char dir[RUN_PATH];
+	char dir[CLI_RUN_PATH];
 	char *slash;
 	int bad = 0;
 

@@ -4,20 +4,20 @@
 
 #include "cli/cli.h"
 
-#define RUN_PATH 4096
+#define CLI_RUN_PATH 4096
 
 struct cli_run_device {
 	bool soft;
-	char libcuda[RUN_PATH]; /* driver library that the shim opens */
+	char libcuda[CLI_RUN_PATH]; /* driver library that the shim opens */
 };
 
 /* Finds the real libcuda.so.1: in $LD_LIBRARY_PATH (without gBPF's own folders) and the usual
  * places. Returns 0 or -ENOENT. */
-int cli_run_find_real(char out[RUN_PATH]);
+int cli_run_find_real(char out[CLI_RUN_PATH]);
 /* Finds the soft GPU's client. Returns 0, or -ENOENT with the path where it should be in out. */
-int cli_run_find_soft(char out[RUN_PATH]);
+int cli_run_find_soft(char out[CLI_RUN_PATH]);
 /* Finds the shim, likewise. */
-int cli_run_find_shim(char out[RUN_PATH]);
+int cli_run_find_shim(char out[CLI_RUN_PATH]);
 
 /* Chooses a device. name: "soft", "nvidia", "auto" or NULL (auto; $GBPF_REAL_CUDA decides if it is
  * set). Returns 0, or -ENOENT with hint and message in r. */

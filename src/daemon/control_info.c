@@ -25,14 +25,14 @@
 static const char *state_name(const struct daemon_session *s)
 {
 	switch (s->state) {
-	case SESSION_NEW:
+	case DAEMON_SESSION_NEW:
 		return "new";
-	case SESSION_QUEUED:
+	case DAEMON_SESSION_QUEUED:
 		return "queued";
-	case SESSION_LANE:
-	case SESSION_WELCOMED:
+	case DAEMON_SESSION_LANE:
+	case DAEMON_SESSION_WELCOMED:
 		return "starting";
-	case SESSION_READY:
+	case DAEMON_SESSION_READY:
 		return s->class_id == 0 && s->lc.slot < 0 ? "unpublished" : "running";
 	}
 	return "?";
@@ -179,7 +179,7 @@ void daemon_method_set(struct daemon_call *c)
 	if ((uint32_t)class_id != s->class_id && !daemon_session_may_change_class(s)) {
 		daemon_control_error(c, 7, "busy", "Try again in a second",
 				     "tenant %d has changed its class %u times in this second",
-				     s->tenant, SESSION_CHANGES_PER_SECOND);
+				     s->tenant, DAEMON_SESSION_CHANGES_PER_SECOND);
 		return;
 	}
 	daemon_session_set_class(s, (uint32_t)class_id, (uint32_t)weight);

@@ -55,7 +55,7 @@ static uint32_t gpu_mask(struct daemon_call *c)
 	json_int_t n = json_integer_value(gpu);
 
 	if (!gpu || json_is_null(gpu)) {
-		return POLICY_ALL_GPUS;
+		return DAEMON_POLICY_ALL_GPUS;
 	}
 	if (!json_is_integer(gpu) || n < 0 || n >= PROTO_MAX_GPUS) {
 		daemon_control_error(c, 5, "not-found", "`gbpf device` lists them", "no such GPU");
@@ -76,7 +76,7 @@ static void order(struct daemon_call *c, struct daemon_policy_request *o)
 	if (err == -EBUSY) {
 		daemon_control_error(c, 7, "busy", "Try again in a moment",
 				     "%u policy operations are waiting already",
-				     POLICY_MAX_WAITING);
+				     DAEMON_POLICY_MAX_WAITING);
 	} else if (err) {
 		daemon_control_error(c, 1, "memory", NULL, "out of memory");
 	}
@@ -140,7 +140,7 @@ static void method_watch(struct daemon_call *c)
 static void method_load(struct daemon_call *c)
 {
 	struct daemon_policy_request o = {
-		.op = POLICY_LOAD,
+		.op = DAEMON_POLICY_LOAD,
 		.object_fd = -1,
 		.swap = json_is_true(json_object_get(c->params, "swap")),
 		.keep_maps = json_is_true(json_object_get(c->params, "keep_maps")),
@@ -170,7 +170,7 @@ static void method_load(struct daemon_call *c)
 static void method_rollback(struct daemon_call *c)
 {
 	json_int_t version = json_integer_value(json_object_get(c->params, "version"));
-	struct daemon_policy_request o = { .op = POLICY_ACTIVATE,
+	struct daemon_policy_request o = { .op = DAEMON_POLICY_ACTIVATE,
 					   .object_fd = -1,
 					   .gpu_mask = gpu_mask(c),
 					   .keep_maps = json_is_true(
@@ -188,7 +188,7 @@ static void method_rollback(struct daemon_call *c)
 
 static void method_unload(struct daemon_call *c)
 {
-	struct daemon_policy_request o = { .op = POLICY_UNLOAD,
+	struct daemon_policy_request o = { .op = DAEMON_POLICY_UNLOAD,
 					   .object_fd = -1,
 					   .gpu_mask = gpu_mask(c) };
 

@@ -253,7 +253,7 @@ static int serve(struct daemon_options *o)
 	d->opt = *o;
 	d->uid = geteuid();
 	d->locks.runtime_fd = d->locks.state_fd = d->sessions.fd = -1;
-	d->directory = PAGE_NONE;
+	d->directory = DAEMON_PAGE_NONE;
 	d->started_ns = clock_now_ns();
 	d->access.spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	raise_limits();

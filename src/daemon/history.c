@@ -37,19 +37,19 @@ json_t *daemon_history_json(const struct daemon_history_event *e)
 
 const struct daemon_history_event *daemon_history_get(const struct daemon_history *h, uint64_t seq)
 {
-	return seq < h->oldest || seq >= h->next ? NULL : &h->ring[seq % HISTORY_EVENTS];
+	return seq < h->oldest || seq >= h->next ? NULL : &h->ring[seq % DAEMON_HISTORY_EVENTS];
 }
 
 static struct daemon_history_event *append(struct daemon_history *h, uint64_t seq)
 {
-	struct daemon_history_event *e = &h->ring[seq % HISTORY_EVENTS];
+	struct daemon_history_event *e = &h->ring[seq % DAEMON_HISTORY_EVENTS];
 
 	if (h->oldest == h->next) {
 		h->oldest = seq;
 	}
 	h->next = seq + 1;
-	if (h->next - h->oldest > HISTORY_EVENTS) {
-		h->oldest = h->next - HISTORY_EVENTS;
+	if (h->next - h->oldest > DAEMON_HISTORY_EVENTS) {
+		h->oldest = h->next - DAEMON_HISTORY_EVENTS;
 	}
 	memset(e, 0, sizeof(*e));
 	e->seq = seq;
@@ -88,7 +88,7 @@ static void read_old(struct daemon_history *h, const char *path)
 	const char *p, *end, *nl;
 
 	buf_init(&b);
-	if (buf_read_file(&b, path, 2 * HISTORY_FILE_BYTES) == 0) {
+	if (buf_read_file(&b, path, 2 * DAEMON_HISTORY_FILE_BYTES) == 0) {
 		p = buf_text(&b);
 		end = p + b.len;
 		while (p < end && (nl = memchr(p, '\n', (size_t)(end - p)))) {
@@ -118,7 +118,7 @@ int daemon_history_open(struct daemon_history *h, const char *state_dir)
 	memset(h, 0, sizeof(*h));
 	h->fd = -1;
 	h->next = h->oldest = 1;
-	h->ring = calloc(HISTORY_EVENTS, sizeof(*h->ring));
+	h->ring = calloc(DAEMON_HISTORY_EVENTS, sizeof(*h->ring));
 	if (!h->ring || asprintf(&h->path, "%s/events.jsonl", state_dir) < 0) {
 		h->path = NULL;
 		daemon_history_close(h);
@@ -160,7 +160,7 @@ static void write_event(struct daemon_history *h, const struct daemon_history_ev
 		h->bytes += len + 1;
 	}
 	free(text);
-	if (h->bytes > HISTORY_FILE_BYTES) {
+	if (h->bytes > DAEMON_HISTORY_FILE_BYTES) {
 		h->fd = fd_close(h->fd);
 		if (rename(h->path, h->old_path) < 0) {
 			h->write_errors++;
@@ -203,7 +203,8 @@ static struct daemon_history_repeat *repeat_of(struct daemon_history *h, const c
 {
 	struct daemon_history_repeat *oldest = &h->repeats[0];
 
-	for (struct daemon_history_repeat *r = h->repeats; r < h->repeats + HISTORY_REPEATS; r++) {
+	for (struct daemon_history_repeat *r = h->repeats; r < h->repeats + DAEMON_HISTORY_REPEATS;
+	     r++) {
 		if (r->kind[0] && r->tenant == tenant && r->pid == pid &&
 		    strncmp(r->kind, kind, sizeof(r->kind) - 1) == 0) {
 			return r;

@@ -7,8 +7,9 @@
 
 #include "base/compiler.h"
 
-#define HISTORY_EVENTS 4096u
-#define HISTORY_FILE_BYTES (1u << 20) /* at this size events.jsonl is renamed to events.jsonl.1 */
+#define DAEMON_HISTORY_EVENTS 4096u
+#define DAEMON_HISTORY_FILE_BYTES                                                                  \
+	(1u << 20) /* at this size events.jsonl is renamed to events.jsonl.1 */
 
 struct daemon_history_event {
 	uint64_t seq, wall_ns;
@@ -17,7 +18,7 @@ struct daemon_history_event {
 	char text[400];
 };
 
-#define HISTORY_REPEATS 128u
+#define DAEMON_HISTORY_REPEATS 128u
 
 /* A repeated event, which is written at growing intervals with the number of its repetitions. */
 struct daemon_history_repeat {
@@ -28,14 +29,14 @@ struct daemon_history_repeat {
 };
 
 struct daemon_history {
-	struct daemon_history_event *ring; /* owned; event seq is at seq % HISTORY_EVENTS */
+	struct daemon_history_event *ring; /* owned; event seq is at seq % DAEMON_HISTORY_EVENTS */
 	uint64_t next;			   /* sequence number of the next event, from 1 */
 	uint64_t oldest;
 	int fd; /* events.jsonl; -1: memory only */
 	size_t bytes;
 	char *path, *old_path; /* owned */
 	uint64_t write_errors;
-	struct daemon_history_repeat repeats[HISTORY_REPEATS];
+	struct daemon_history_repeat repeats[DAEMON_HISTORY_REPEATS];
 	void (*listener)(void *arg,
 			 const struct daemon_history_event *e); /* called for each new event */
 	void *arg;

@@ -21,7 +21,7 @@ int daemon_page_create(struct daemon_page *p, const char *name, size_t bytes)
 	if (p->fd < 0) {
 		int err = p->fd;
 
-		*p = PAGE_NONE;
+		*p = DAEMON_PAGE_NONE;
 		return err;
 	}
 	p->map = shm_map(p->fd, bytes, 1);
@@ -74,7 +74,7 @@ void daemon_page_destroy(struct daemon_page *p)
 {
 	shm_unmap(p->map, p->bytes);
 	fd_close(p->fd);
-	*p = PAGE_NONE;
+	*p = DAEMON_PAGE_NONE;
 }
 
 void daemon_board_clear(const struct daemon_page *board)

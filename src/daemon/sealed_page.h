@@ -14,7 +14,7 @@ struct daemon_page {
 	bool writable; /* mapped writable by gbpfd */
 };
 
-#define PAGE_NONE ((struct daemon_page){ .fd = -1 })
+#define DAEMON_PAGE_NONE ((struct daemon_page){ .fd = -1 })
 
 /* Creates a zeroed memfd, sealed in size, and maps it writable. 0 or -errno. */
 int daemon_page_create(struct daemon_page *p, const char *name, size_t bytes);

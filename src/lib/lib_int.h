@@ -8,8 +8,8 @@
 #include "base/buf.h"
 #include "gbpf/gbpf.h"
 
-#define CLIENT_MAX_ANSWER (64u << 20) /* limit for one line from gbpfd */
-#define CLIENT_PATH 4096
+#define LIB_CLIENT_MAX_ANSWER (64u << 20) /* limit for one line from gbpfd */
+#define LIB_CLIENT_PATH 4096
 
 struct gbpf {
 	int fd; /* -1: not connected */
@@ -17,7 +17,7 @@ struct gbpf {
 	uint64_t next_id;
 	struct buf in;	/* received bytes without a complete line */
 	size_t scanned; /* bytes of `in` known to contain no newline */
-	char dir[CLIENT_PATH], socket[CLIENT_PATH];
+	char dir[LIB_CLIENT_PATH], socket[LIB_CLIENT_PATH];
 	struct gbpf_error error;
 	struct buf code, message, hint, detail; /* owned; texts of error */
 	struct gbpf_hello hello;

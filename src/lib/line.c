@@ -142,7 +142,7 @@ int lib_read_line(struct gbpf *g, uint64_t deadline, bool interruptible, json_t 
 		if (err > 0) {
 			return 0;
 		}
-		if (err < 0 || g->in.len > CLIENT_MAX_ANSWER) {
+		if (err < 0 || g->in.len > LIB_CLIENT_MAX_ANSWER) {
 			lib_disconnect(g);
 			return lib_fail(g, -EBADMSG, GBPF_CODE_FAILED, "protocol",
 					"Is that socket gbpfd's?",

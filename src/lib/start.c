@@ -25,7 +25,7 @@
 #define OTHER_LOOK_NS 10000000u
 
 struct start {
-	char program[CLIENT_PATH], log[CLIENT_PATH + 16], lock[CLIENT_PATH + 16];
+	char program[LIB_CLIENT_PATH], log[LIB_CLIENT_PATH + 16], lock[LIB_CLIENT_PATH + 16];
 	char ready[16], idle[16];
 	const char *argv[24];
 	unsigned argc;
@@ -233,7 +233,7 @@ static int make_dir(struct gbpf *g)
 
 static int take_lock(struct gbpf *g, uint64_t deadline)
 {
-	char path[CLIENT_PATH + 16];
+	char path[LIB_CLIENT_PATH + 16];
 	int fd, err = 0;
 
 	snprintf(path, sizeof(path), "%s/start.lock", g->dir);

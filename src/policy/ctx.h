@@ -15,8 +15,8 @@
 #define GBPF_CTX_END(hook)                                                                         \
 	}                                                                                          \
 	;
-#ifndef GBPF_CONSTANTS
-#define GBPF_CONSTANTS
+#ifndef POLICY_CONSTANTS
+#define POLICY_CONSTANTS
 #define GBPF_CONST(name, value, doc) enum { name = value };
 #endif
 #include "gbpf/hooks.def"

@@ -62,22 +62,22 @@ uint64_t sched_agent_step(struct sched *s)
 	deferred = sched_deferred_step(s, now);
 	inflight = sched_inflight_step(s, now);
 	sleep = MIN(MIN(sleep, deferred), inflight);
-	if (sleep > STEADY_NS || now - s->agent.last_stats_ns >= STEADY_NS) {
+	if (sleep > SCHED_STEADY_NS || now - s->agent.last_stats_ns >= SCHED_STEADY_NS) {
 		s->agent.last_stats_ns = now;
 		stats = sched_stats_publish(s, now);
 		sleep = MIN(sleep, stats);
 	}
-	if (sleep <= OPEN_POLL_NS) {
+	if (sleep <= SCHED_OPEN_POLL_NS) {
 		return sleep;
 	}
-	depth = sleep == UINT64_MAX    ? SCHED_AGENT_ASLEEP
-		: sleep > RUN_QUIET_NS ? SCHED_AGENT_SLOW
-				       : SCHED_AGENT_NEAR;
+	depth = sleep == UINT64_MAX	     ? SCHED_AGENT_ASLEEP
+		: sleep > SCHED_RUN_QUIET_NS ? SCHED_AGENT_SLOW
+					     : SCHED_AGENT_NEAR;
 	store_seqcst(&s->agent.asleep, depth);
 	fence_seqcst();
 	if (work_came(s, depth, defers)) {
 		store_relaxed(&s->agent.asleep, (uint32_t)SCHED_AGENT_AWAKE);
-		return OPEN_POLL_NS;
+		return SCHED_OPEN_POLL_NS;
 	}
 	return sleep;
 }

@@ -51,7 +51,7 @@ int sched_announce(struct sched *s, uint32_t gpu, uint64_t at_ns, uint64_t deadl
 	if (now < load_relaxed(&s->req[gpu].ann.mute_ns)) {
 		return -EAGAIN;
 	}
-	announce(s, gpu, MAX(at_ns, now), deadline_ns, LATE_NS);
+	announce(s, gpu, MAX(at_ns, now), deadline_ns, SCHED_LATE_NS);
 	sched_wake_agent(s, SCHED_AGENT_NEAR);
 	return 0;
 }
@@ -111,7 +111,7 @@ bool sched_announce_pending(const struct sched *s)
 static void follow_rhythm(struct sched *s, uint32_t gpu, uint64_t now)
 {
 	struct sched_request *r = &s->req[gpu];
-	uint64_t opened = load_relaxed(&r->opened_ns), period, spread = LATE_NS / 2;
+	uint64_t opened = load_relaxed(&r->opened_ns), period, spread = SCHED_LATE_NS / 2;
 	uint32_t mode = load_acquire(&s->announce.rhythm_mode);
 
 	if (mode == SCHED_RHYTHM_OFF || opened == r->ann.opened_ns) {
@@ -123,7 +123,7 @@ static void follow_rhythm(struct sched *s, uint32_t gpu, uint64_t now)
 					     : sched_rhythm_period(&r->ann.rhythm, &spread);
 	if (period && opened + period > now && !load_relaxed(&r->next_ns) &&
 	    now >= load_relaxed(&r->ann.mute_ns)) {
-		announce(s, gpu, opened + period, 0, MIN(2 * spread, (uint64_t)LATE_NS));
+		announce(s, gpu, opened + period, 0, MIN(2 * spread, (uint64_t)SCHED_LATE_NS));
 	}
 }
 
@@ -148,9 +148,9 @@ static void was_wrong(struct sched *s, uint32_t gpu, uint64_t now)
 	uint32_t wrong = load_relaxed(&r->ann.wrong) + 1;
 
 	sched_stat_add(s, wrong_hints, 1u);
-	if (wrong >= WRONG_MAX) {
+	if (wrong >= SCHED_WRONG_MAX) {
 		wrong = 0;
-		store_relaxed(&r->ann.mute_ns, now + MUTE_NS);
+		store_relaxed(&r->ann.mute_ns, now + SCHED_MUTE_NS);
 		sched_note(s, "hints-wrong",
 			   "three announced requests in a row did not come: announcements are "
 			   "ignored for 1 s");
@@ -210,7 +210,7 @@ static uint64_t follow(struct sched *s, uint32_t gpu, uint64_t at, uint64_t now)
 		return UINT64_MAX;
 	}
 	next = warm(s, gpu, at, now);
-	return MIN(next, MIN(at + late - now + 1, (uint64_t)RENEW_NS));
+	return MIN(next, MIN(at + late - now + 1, (uint64_t)SCHED_RENEW_NS));
 }
 
 uint64_t sched_announce_step(struct sched *s, uint64_t now)

@@ -14,7 +14,7 @@ static uint64_t until_announced(uint64_t at, uint64_t now)
 	if (at > now) {
 		return at - now <= SCHED_ANNOUNCE_MAX_NS ? at - now : UINT64_MAX;
 	}
-	return now - at <= LATE_NS ? 0 : UINT64_MAX;
+	return now - at <= SCHED_LATE_NS ? 0 : UINT64_MAX;
 }
 
 uint32_t sched_boards_scan(struct sched *s, uint32_t gpu_index, uint64_t now,

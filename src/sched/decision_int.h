@@ -4,8 +4,10 @@
 
 #include "sched/sched.h"
 
-#define WAIT_CAP_NS 2000000u /* longest single wait; then off, swaps and limits are checked */
-#define MAX_CLOSE_DELAY_NS 10000000u
+#define SCHED_WAIT_CAP_NS                                                                          \
+	2000000u /* longest single wait; then off, swaps and limits are checked                    \
+		  */
+#define SCHED_MAX_CLOSE_DELAY_NS 10000000u
 
 enum sched_fault {
 	SCHED_FAULT_NONE,

@@ -20,7 +20,7 @@ void sched_defer(struct sched_queue *q, struct sched_call *c)
 	struct sched *s = q->s;
 	bool first;
 
-	if (unlikely(sched_fifo_count(q) >= FIFO_MAX)) {
+	if (unlikely(sched_fifo_count(q) >= SCHED_FIFO_MAX)) {
 		wait_for_room(q);
 	}
 	c->next = NULL;
@@ -257,9 +257,10 @@ static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now,
 	why = sched_hold_why(a, sched_tally_sum(&s->inflight));
 	if (a->verdict != GBPF_GO) {
 		if (sched_share_left(s, l, l->begin_ns, now)) {
-			q->issue.retry_ns = now + (a->verdict == GBPF_DEFER
-							   ? MIN(a->hold_ns, (uint64_t)WAIT_CAP_NS)
-							   : OPEN_POLL_NS);
+			q->issue.retry_ns =
+				now + (a->verdict == GBPF_DEFER
+					       ? MIN(a->hold_ns, (uint64_t)SCHED_WAIT_CAP_NS)
+					       : SCHED_OPEN_POLL_NS);
 			return false;
 		}
 		sched_share_take(s, l, now);
@@ -363,10 +364,10 @@ static uint64_t attend(struct sched_queue *q, uint64_t now)
 
 	(void)issue_some(q, 16, false, false);
 	if (!sched_fifo_count(q)) {
-		return sched_run_here(q) ? MIN(ns, (uint64_t)RUN_QUIET_NS) : UINT64_MAX;
+		return sched_run_here(q) ? MIN(ns, (uint64_t)SCHED_RUN_QUIET_NS) : UINT64_MAX;
 	}
 	/* the first call waits for the run only */
-	return sched_run_here(q) ? MIN(ns, (uint64_t)RUN_QUIET_NS) : OPEN_POLL_NS;
+	return sched_run_here(q) ? MIN(ns, (uint64_t)SCHED_RUN_QUIET_NS) : SCHED_OPEN_POLL_NS;
 }
 
 uint64_t sched_deferred_step(struct sched *s, uint64_t now)
@@ -381,7 +382,7 @@ uint64_t sched_deferred_step(struct sched *s, uint64_t now)
 	(void)sched_retire_all(s);
 	n = collect(s, now, list);
 	for (unsigned i = 0; i < n; i++) {
-		uint64_t ns = OPEN_POLL_NS;
+		uint64_t ns = SCHED_OPEN_POLL_NS;
 
 		if (pthread_mutex_trylock(&list[i]->issue.lock) == 0) {
 			ns = attend(list[i], clock_now_ns());
@@ -390,7 +391,7 @@ uint64_t sched_deferred_step(struct sched *s, uint64_t now)
 		sleep = MIN(sleep, ns);
 		sched_queue_unuse(list[i]);
 	}
-	return n == PASS_QUEUES ? MIN(sleep, (uint64_t)OPEN_POLL_NS) : sleep;
+	return n == PASS_QUEUES ? MIN(sleep, (uint64_t)SCHED_OPEN_POLL_NS) : sleep;
 }
 
 /* A thread that waits for a queue and helps submit its calls. */
@@ -447,7 +448,7 @@ static void help(struct sched_queue *q, struct helper *h)
 	if (!h->slack) {
 		h->slack = sched_sharpen_timers();
 	}
-	clock_sleep_ns(MIN(ns, OPEN_POLL_NS));
+	clock_sleep_ns(MIN(ns, SCHED_OPEN_POLL_NS));
 	(void)sched_retire_all(s);
 }
 
@@ -455,7 +456,7 @@ static void wait_for_room(struct sched_queue *q)
 {
 	struct helper h = helper_begin();
 
-	while (sched_fifo_count(q) >= FIFO_MAX) {
+	while (sched_fifo_count(q) >= SCHED_FIFO_MAX) {
 		help(q, &h);
 	}
 	helper_end(&h);

@@ -77,12 +77,12 @@ static uint32_t least_interval(uint64_t est_ns, uint32_t seen)
 	if (seen < FEW) {
 		return 1;
 	}
-	return est_ns < MARK_NS ? 128 : est_ns < 500000 ? 4 : 1;
+	return est_ns < SCHED_MARK_NS ? 128 : est_ns < 500000 ? 4 : 1;
 }
 
 void sched_estimate_learn(struct sched_estimate *e, uint64_t measured_ns)
 {
-	uint64_t x = MIN(MAX(measured_ns, (uint64_t)1), MAX_EST_NS);
+	uint64_t x = MIN(MAX(measured_ns, (uint64_t)1), SCHED_MAX_EST_NS);
 	uint64_t est = load_relaxed(&e->est_ns), off;
 	uint32_t n = load_relaxed(&e->interval), seen = load_relaxed(&e->seen);
 

@@ -34,7 +34,7 @@ static void put(struct sched *s, uint32_t gpu, uint64_t until_ns)
 void sched_lease_raise(struct sched *s, uint32_t gpu, uint64_t now)
 {
 	if (s->cfg.device->lease && sched_lease_allowed(s, gpu)) {
-		put(s, gpu, now + LEASE_NS);
+		put(s, gpu, now + SCHED_LEASE_NS);
 	}
 }
 
@@ -48,7 +48,7 @@ void sched_lease_update(struct sched *s, uint32_t gpu, uint64_t now)
 	do {
 		up = wanted(s, gpu);
 		if (up || load_relaxed(&s->req[gpu].lease_ns)) {
-			put(s, gpu, up ? now + LEASE_NS : 0);
+			put(s, gpu, up ? now + SCHED_LEASE_NS : 0);
 		}
 		fence_seqcst();
 	} while (wanted(s, gpu) != up);
@@ -63,7 +63,7 @@ void sched_lease_step(struct sched *s, uint32_t gpu, uint64_t now)
 		return;
 	}
 	up = wanted(s, gpu);
-	if (up ? until < now + LEASE_NS - RENEW_NS : until != 0) {
+	if (up ? until < now + SCHED_LEASE_NS - SCHED_RENEW_NS : until != 0) {
 		sched_lease_update(s, gpu, now);
 	}
 }

@@ -67,7 +67,7 @@ static void reset_entry(struct sched_queue *q, void *dev_queue, uint32_t gpu, in
 	store_relaxed(&q->left, (uint64_t)0);
 	store_relaxed(&q->unmarked_ns, (uint64_t)0);
 	store_relaxed(&q->idle.sync_seq, (uint64_t)0);
-	store_relaxed(&q->idle.close_delay_ns, (uint64_t)DEFAULT_CLOSE_DELAY_NS);
+	store_relaxed(&q->idle.close_delay_ns, (uint64_t)SCHED_DEFAULT_CLOSE_DELAY_NS);
 	store_relaxed(&q->marks.head, 0u);
 	store_relaxed(&q->marks.tail, 0u);
 	store_relaxed(&q->marks.retired, (uint64_t)0);

@@ -10,8 +10,8 @@
 #include "sched/sched.h"
 #include "sched/tally.h"
 
-#define DEFAULT_CLOSE_DELAY_NS 200000u
-#define FIFO_MAX 4096u /* deferred calls of a queue; beyond it callers wait */
+#define SCHED_DEFAULT_CLOSE_DELAY_NS 200000u
+#define SCHED_FIFO_MAX 4096u /* deferred calls of a queue; beyond it callers wait */
 
 /* In sched_queue.pending: the queue has a resumable run that may be unfinished. */
 #define SCHED_HAS_RUN (1u << 31)

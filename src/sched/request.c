@@ -19,7 +19,7 @@
 #define REOPEN_NS 600000u
 #define REOPEN_SHARED_NS 100000u
 #define SHORT_POLL_NS                                                                              \
-	10000u /* period while a request with a close delay below OPEN_POLL_NS is open */
+	10000u /* period while a request with a close delay below SCHED_OPEN_POLL_NS is open */
 #define SPIN_ROUNDS 4000u
 #define BY_SYNC                                                                                    \
 	4u /* requests in a row, ended by a synchronization, after which the device is seldom      \
@@ -119,7 +119,7 @@ static bool is_idle_unknown(struct sched_queue *q, uint64_t entered, uint64_t to
 	}
 	return load_acquire(&q->idle.sync_seq) == entered ||
 	       load_acquire(&q->marks.retired) == total ||
-	       now - q->idle.unknown_since_ns > UNKNOWN_NS;
+	       now - q->idle.unknown_since_ns > SCHED_UNKNOWN_NS;
 }
 
 /* SOON: a synchronization says that the queue is idle, but its close delay has not passed. The
@@ -323,7 +323,7 @@ static void keep_timed_out(struct sched *s, uint32_t gpu, uint64_t now)
 
 /* Longest time that counts between two looks: without a processor this thread has not seen a stall,
  * and perhaps no other thread ran either. */
-#define WATCH_MAX_NS (STALL_NS / 10)
+#define WATCH_MAX_NS (SCHED_STALL_NS / 10)
 
 static bool is_stalled(struct sched_request *r, const struct look *k, uint64_t now,
 		       bool *ret_stalled)
@@ -338,8 +338,8 @@ static bool is_stalled(struct sched_request *r, const struct look *k, uint64_t n
 		r->close.progress_ns += unseen - WATCH_MAX_NS;
 	}
 	r->close.watched_ns = now;
-	*ret_stalled = sched_since_ns(r->close.progress_ns, now) > STALL_NS;
-	return *ret_stalled || sched_since_ns(opened, now) > REQUEST_MAX_NS;
+	*ret_stalled = sched_since_ns(r->close.progress_ns, now) > SCHED_STALL_NS;
+	return *ret_stalled || sched_since_ns(opened, now) > SCHED_REQUEST_MAX_NS;
 }
 
 static uint64_t entered_all(struct sched *s, uint32_t gpu)
@@ -371,7 +371,7 @@ static uint64_t spin_until(struct sched *s, uint32_t gpu, uint64_t until)
 /* The end reported by a synchronization need only be seen before its close delay is over. */
 static uint64_t poll_ns(const struct sched_request *r)
 {
-	uint64_t most = r->close.by_sync == BY_SYNC ? ASK_SELDOM_NS : OPEN_POLL_NS;
+	uint64_t most = r->close.by_sync == BY_SYNC ? ASK_SELDOM_NS : SCHED_OPEN_POLL_NS;
 	uint64_t linger = r->close.by_sync == BY_SYNC ? r->close.delay_ns / 2 : r->close.delay_ns;
 
 	return MAX(MIN(linger, most), (uint64_t)SHORT_POLL_NS);
@@ -383,9 +383,9 @@ static uint64_t again_ns(const struct sched_request *r, uint64_t now)
 {
 	uint64_t lasted = sched_since_ns(load_relaxed(&r->opened_ns), now);
 	uint64_t early = r->close.shortest_ns / 4 * 3;
-	uint64_t again = MAX(poll_ns(r), MIN(lasted / 64, (uint64_t)TIMED_OUT_POLL_NS));
+	uint64_t again = MAX(poll_ns(r), MIN(lasted / 64, (uint64_t)SCHED_TIMED_OUT_POLL_NS));
 
-	return MAX(again, MIN(sched_since_ns(lasted, early), (uint64_t)RENEW_NS));
+	return MAX(again, MIN(sched_since_ns(lasted, early), (uint64_t)SCHED_RENEW_NS));
 }
 
 /* Asking the device whether a queue is idle takes a driver lock that launches need. So it is asked
@@ -398,7 +398,8 @@ static bool should_ask(const struct sched_request *r, uint64_t now)
 	if (r->close.by_sync == BY_SYNC) {
 		return sched_since_ns(MAX(last, load_relaxed(&r->opened_ns)), now) >= ASK_SELDOM_NS;
 	}
-	return r->close.delay_ns >= OPEN_POLL_NS || sched_since_ns(last, now) >= OPEN_POLL_NS;
+	return r->close.delay_ns >= SCHED_OPEN_POLL_NS ||
+	       sched_since_ns(last, now) >= SCHED_OPEN_POLL_NS;
 }
 
 /* Closes the request if it has ended, or times it out. Caller has r->close.turn. Returns ns until
@@ -424,11 +425,11 @@ static uint64_t look(struct sched *s, uint32_t gpu, uint64_t now)
 	if (!k.all) {
 		if (cut) {
 			keep_timed_out(s, gpu, now);
-			return TIMED_OUT_POLL_NS;
+			return SCHED_TIMED_OUT_POLL_NS;
 		}
 		if (is_stalled(r, &k, now, &stalled)) {
 			time_out(s, gpu, stalled, now);
-			return TIMED_OUT_POLL_NS;
+			return SCHED_TIMED_OUT_POLL_NS;
 		}
 		return again_ns(r, now);
 	}
@@ -470,7 +471,7 @@ static uint32_t steal_turn(struct sched_request *r, uint64_t now)
 		r->close.stuck_turn = seq;
 		r->close.stuck_since_ns = now;
 	}
-	if (!(seq & 1) || now - r->close.stuck_since_ns < STEAL_NS) {
+	if (!(seq & 1) || now - r->close.stuck_since_ns < SCHED_STEAL_NS) {
 		return 0;
 	}
 	return cas_acqrel(&r->close.turn, &seq, seq + 2) ? seq + 2 : 0;
@@ -511,7 +512,7 @@ uint64_t sched_requests_step(struct sched *s, uint64_t now)
 		mine = take_turn(r);
 		mine = mine ? mine : steal_turn(r, now);
 		if (!mine) {
-			sleep = MIN(sleep, (uint64_t)OPEN_POLL_NS);
+			sleep = MIN(sleep, (uint64_t)SCHED_OPEN_POLL_NS);
 			continue;
 		}
 		if (load_acquire(&r->open) != SCHED_REQUEST_CLOSED) {

@@ -7,20 +7,22 @@
 #include "sched/rhythm.h"
 #include "sched/sched.h"
 
-#define OPEN_POLL_NS 40000u	    /* agent's period while a request is open */
-#define STALL_NS 1000000000u	    /* a request without progress for this long has timed out, */
-#define REQUEST_MAX_NS 10000000000u /* and one that is open for this long without a pause */
-#define TIMED_OUT_POLL_NS 1000000u
+#define SCHED_OPEN_POLL_NS 40000u  /* agent's period while a request is open */
+#define SCHED_STALL_NS 1000000000u /* a request without progress for this long has timed out, */
+#define SCHED_REQUEST_MAX_NS 10000000000u /* and one that is open for this long without a pause */
+#define SCHED_TIMED_OUT_POLL_NS 1000000u
 #define SCHED_DURATIONS 8u
-#define STEAL_NS 1000000000u /* the agent takes the turn from a preempted closer after this */
-#define LEASE_NS 20000000u   /* leases expire this long after they were raised */
-#define RENEW_NS 5000000u
-#define LEAD_NS 300000u	      /* leases are raised this long before an announced request, */
-#define LEAD_SHARED_NS 60000u /* in shared mode: the duration of a block or two */
-#define LATE_NS 5000000u      /* an announced request may come this much later */
+#define SCHED_STEAL_NS                                                                             \
+	1000000000u		 /* the agent takes the turn from a preempted closer after this    \
+				  */
+#define SCHED_LEASE_NS 20000000u /* leases expire this long after they were raised */
+#define SCHED_RENEW_NS 5000000u
+#define SCHED_LEAD_NS 300000u	    /* leases are raised this long before an announced request, */
+#define SCHED_LEAD_SHARED_NS 60000u /* in shared mode: the duration of a block or two */
+#define SCHED_LATE_NS 5000000u	    /* an announced request may come this much later */
 #define SCHED_ANNOUNCE_MAX_NS 10000000000u /* and be announced this long before */
-#define WRONG_MAX 3u			   /* after this many wrong announcements in a row */
-#define MUTE_NS 1000000000u		   /* they are ignored for this long */
+#define SCHED_WRONG_MAX 3u		   /* after this many wrong announcements in a row */
+#define SCHED_MUTE_NS 1000000000u	   /* they are ignored for this long */
 
 /* SCHED_REQUEST_TIMED_OUT: still not drained, but others are no longer held for it. */
 enum sched_request_state {

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 
 /* A marker costs some microseconds: estimated work between two of them for launches shorter than
- * MARK_NS. */
+ * SCHED_MARK_NS. */
 #define MARK_SHORT_NS 250000u
 
 static bool ring_try(struct sched_queue *q)
@@ -97,7 +97,7 @@ void sched_launch_start(struct sched_ticket *t, const struct sched_decision *a)
  * ring covers a deep queue. */
 static uint64_t mark_distance(const struct sched_queue *q, uint64_t est_ns)
 {
-	uint64_t least = est_ns < MARK_NS ? MARK_SHORT_NS : MARK_NS;
+	uint64_t least = est_ns < SCHED_MARK_NS ? MARK_SHORT_NS : SCHED_MARK_NS;
 
 	return least << ((load_relaxed(&q->marks.head) - load_relaxed(&q->marks.tail)) / 8);
 }
@@ -314,7 +314,7 @@ static void use_sample(struct sched_queue *q, struct sched_mark *m, struct sched
 				  : s->cfg.device->mark_span_ns(s->cfg.dev, &m->start, &m->end);
 
 	if (span >= 0) {
-		uint64_t x = MIN((uint64_t)span, (uint64_t)MAX_EST_NS);
+		uint64_t x = MIN((uint64_t)span, (uint64_t)SCHED_MAX_EST_NS);
 
 		/* a known kernel that took many times its estimate waited for other work, which is
 		 * not its use of the device */
@@ -455,12 +455,12 @@ static bool finished(struct sched_queue *q, uint64_t now)
 		q->idle.quiet_since_ns = now;
 		q->idle.quiet_total = total;
 	}
-	return now - q->idle.quiet_since_ns > UNKNOWN_NS;
+	return now - q->idle.quiet_since_ns > SCHED_UNKNOWN_NS;
 }
 
 uint64_t sched_inflight_step(struct sched *s, uint64_t now)
 {
-	bool look = now - s->agent.last_idle_ns >= STEADY_NS;
+	bool look = now - s->agent.last_idle_ns >= SCHED_STEADY_NS;
 	uint64_t sleep = UINT64_MAX;
 
 	s->agent.last_idle_ns = look ? now : s->agent.last_idle_ns;
@@ -478,13 +478,13 @@ uint64_t sched_inflight_step(struct sched *s, uint64_t now)
 			(void)sched_retire_idle(q, total);
 		}
 		if (load_acquire(&q->marks.retired) != sched_tally_sum(&q->total)) {
-			sleep = PENDING_POLL_NS;
+			sleep = SCHED_PENDING_POLL_NS;
 		}
 		sched_queue_unuse(q);
 		s->agent.last_work_ns = now;
 	}
-	if (sleep == UINT64_MAX && now - s->agent.last_work_ns < AWAKE_NS) {
-		sleep = PENDING_POLL_NS;
+	if (sleep == UINT64_MAX && now - s->agent.last_work_ns < SCHED_AWAKE_NS) {
+		sleep = SCHED_PENDING_POLL_NS;
 	}
 	return sleep;
 }

@@ -9,11 +9,12 @@
 #define SCHED_EST_CLASSES 8u /* launches of one kernel differ by their grid */
 #define SCHED_BYTE_CLASSES 40u
 #define SCHED_RING 64u
-#define MARK_NS 50000u /* estimated work after which a marker is placed */
-#define MAX_EST_NS 60000000000u
-#define PENDING_POLL_NS 5000000u /* agent's period while work is on the device */
-#define AWAKE_NS 50000000u	 /* and for this long after the last work */
-#define UNKNOWN_NS 20000000u /* a mute queue that does not change for this long counts as idle */
+#define SCHED_MARK_NS 50000u /* estimated work after which a marker is placed */
+#define SCHED_MAX_EST_NS 60000000000u
+#define SCHED_PENDING_POLL_NS 5000000u /* agent's period while work is on the device */
+#define SCHED_AWAKE_NS 50000000u       /* and for this long after the last work */
+#define SCHED_UNKNOWN_NS                                                                           \
+	20000000u /* a mute queue that does not change for this long counts as idle */
 
 /* Launches and their time in one word, so that one atomic addition accounts both: count in the low
  * 24 bits, units of 16 ns above. Only differences are used; they are exact while fewer than 2^24

@@ -5,7 +5,7 @@
 
 #include "sched/queue_int.h"
 
-#define RUN_QUIET_NS 1000000u /* period of looking at a run that no thread waits for */
+#define SCHED_RUN_QUIET_NS 1000000u /* period of looking at a run that no thread waits for */
 
 struct sched_decision;
 

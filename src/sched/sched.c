@@ -45,7 +45,7 @@ int sched_create(struct sched **ret, const struct sched_config *cfg)
 	policy_init(&s->policy, &s->absent.dir, &s->absent.stats);
 	s->own = &s->absent.board;
 	s->agent.asleep = SCHED_AGENT_ASLEEP;
-	s->wait_cap_ns = WAIT_CAP_NS;
+	s->wait_cap_ns = SCHED_WAIT_CAP_NS;
 	s->grace_ns = ACTIVE_NS;
 	s->few_cpus = few_cpus();
 	s->announce.lead_ns = SCHED_LEAD_AUTO;

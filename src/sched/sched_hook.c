@@ -236,7 +236,7 @@ uint64_t sched_hook_retire(struct sched_queue *q, const struct sched_retired *r,
 				     .flags = r->flags,
 				     .level = r->level,
 				     .interrupted = r->interrupted,
-				     .linger_ns = DEFAULT_CLOSE_DELAY_NS,
+				     .linger_ns = SCHED_DEFAULT_CLOSE_DELAY_NS,
 				     .gap_ns = load_relaxed(&s->req[q->gpu].gap_ns) };
 	struct policy_reader *reader = policy_read_enter();
 	struct policy_version *v =
@@ -251,9 +251,9 @@ uint64_t sched_hook_retire(struct sched_queue *q, const struct sched_retired *r,
 	policy_read_leave(reader);
 	if (unlikely(failed)) {
 		sched_stat_add(s, helper_errors, 1u);
-		return DEFAULT_CLOSE_DELAY_NS;
+		return SCHED_DEFAULT_CLOSE_DELAY_NS;
 	}
-	return MIN(c.linger_ns, MAX_CLOSE_DELAY_NS);
+	return MIN(c.linger_ns, SCHED_MAX_CLOSE_DELAY_NS);
 }
 
 bool sched_policy_in_force(struct sched_queue *q)

@@ -22,7 +22,7 @@
 #include "sched/sched.h"
 #include "sched/tally.h"
 
-#define STEADY_NS                                                                                  \
+#define SCHED_STEADY_NS                                                                            \
 	1000000u /* agent: shortest period of statistics and of looking at idle queues             \
 		  */
 
@@ -101,7 +101,7 @@ struct sched {
 	struct policy policy;
 	struct sched_tally inflight ALIGNED(64); /* SCHED_ACC over all queues */
 	uint64_t limit_ns ALIGNED(64);		 /* [atomic] hold limit */
-	uint64_t wait_cap_ns; /* WAIT_CAP_NS; tests that hunt for lost wakes raise it */
+	uint64_t wait_cap_ns; /* SCHED_WAIT_CAP_NS; tests that hunt for lost wakes raise it */
 	uint32_t share_ppm, class_id, weight, lane; /* [atomic] */
 
 	struct sched_board_slot boards[PROTO_MAX_LC];
@@ -131,7 +131,7 @@ enum sched_holds { SCHED_HOLDS_NOTHING, SCHED_HOLDS_GATE, SCHED_HOLDS_LOCK };
 /* Returns how early leases are raised before an announced request, by the sharing mode. */
 static inline uint64_t sched_lead_ns(const struct sched *s)
 {
-	return load_relaxed(&s->lane) == GBPF_LANE_PROCESS ? LEAD_NS : LEAD_SHARED_NS;
+	return load_relaxed(&s->lane) == GBPF_LANE_PROCESS ? SCHED_LEAD_NS : SCHED_LEAD_SHARED_NS;
 }
 
 /* Returns the time since then, 0 if it is ahead: the launch path's clock may lead the other a

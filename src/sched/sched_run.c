@@ -13,7 +13,8 @@
 #include "base/clock.h"
 
 #define GATE_NS 20000u /* longest wait for plain launches that are being submitted */
-/* Periods of looking at a run that no thread waits for. RUN_QUIET_NS without latency tenants; */
+/* Periods of looking at a run that no thread waits for. SCHED_RUN_QUIET_NS without latency tenants;
+ */
 #define RUN_IDLE_NS 300000u    /* with latency tenants that are quiet, */
 #define RUN_NEAR_NS 50000u     /* after a recent request of theirs, */
 #define RUN_OPEN_NS 15000u     /* while one is open, */
@@ -276,7 +277,7 @@ static uint64_t while_quiet(uint64_t shortest, uint64_t idle)
 {
 	uint64_t ns = idle < RUN_RECENT_NS ? shortest / 2 : MAX(idle / 64, RUN_IDLE_NS);
 
-	return MIN(MAX(ns, RUN_NEAR_NS), idle < RUN_RECENT_NS ? RUN_IDLE_NS : RUN_QUIET_NS);
+	return MIN(MAX(ns, RUN_NEAR_NS), idle < RUN_RECENT_NS ? RUN_IDLE_NS : SCHED_RUN_QUIET_NS);
 }
 
 static void look_out(struct sched_queue *q, uint64_t now, struct outlook *o)
@@ -303,7 +304,7 @@ static void look_out(struct sched_queue *q, uint64_t now, struct outlook *o)
 	learn_request(q, shortest);
 	o->due_ns = open ? opened + MIN(q->run.request_ns, RUN_RECENT_NS) / 4 * 3 : 0;
 	o->period_ns = open || next <= sched_lead_ns(s) ? RUN_OPEN_NS
-		       : !others			? RUN_QUIET_NS
+		       : !others			? SCHED_RUN_QUIET_NS
 							: while_quiet(shortest, idle);
 	o->period_ns *= s->few_cpus && o->period_ns < RUN_IDLE_NS ? 2 : 1;
 	o->may_run = o->off || (!open && next > sched_lead_ns(s));
@@ -347,7 +348,7 @@ static uint64_t step_at(const struct sched_queue *q, const struct sched_run_prog
 {
 	return waited || c->feeding || sched_fifo_count(q)
 		       ? q->run.step_ns
-		       : MAX(q->run.step_ns, q->run.stepped_ns + RUN_QUIET_NS);
+		       : MAX(q->run.step_ns, q->run.stepped_ns + SCHED_RUN_QUIET_NS);
 }
 
 /* Returns whether a request may have interrupted the run unseen. The launch that was running may

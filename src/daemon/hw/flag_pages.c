@@ -57,7 +57,7 @@ static void send_page(struct daemon_session *to, struct daemon_flag_page *p)
 	union proto_message m = { 0 };
 	unsigned number = 0;
 
-	if (to == p->owner || to->state != SESSION_READY || to->dying || to->lc.slot < 0 ||
+	if (to == p->owner || to->state != DAEMON_SESSION_READY || to->dying || to->lc.slot < 0 ||
 	    !sees(to, p->gpu)) {
 		return;
 	}

@@ -22,7 +22,7 @@ static int set_slice(struct daemon_hw_gpu *g, uint32_t slice_us)
 	if (err == -EINVAL && slice_us > SLICE_PORTABLE_MAX_US) {
 		err = gpu_control(&g->h, g->fd, GPU_CONTROL_SLICE_SET, SLICE_PORTABLE_MAX_US, NULL);
 	}
-	g->slice_us = err ? HW_SLICE_UNKNOWN : slice_us;
+	g->slice_us = err ? DAEMON_HW_SLICE_UNKNOWN : slice_us;
 	return err;
 }
 

@@ -148,7 +148,7 @@ static void install(struct daemon_hw *hw, unsigned ordinal)
 	}
 	*g = *received;
 	g->off = touched;
-	g->slice_us = touched ? HW_SLICE_UNKNOWN : 0;
+	g->slice_us = touched ? DAEMON_HW_SLICE_UNKNOWN : 0;
 	memset(received, 0, sizeof(*received));
 	hw->new_handles = true;
 }
@@ -282,7 +282,7 @@ int daemon_hw_set_slice(struct daemon_session *s, uint32_t slice_us, uint64_t ve
 {
 	struct daemon_hw *hw;
 
-	if (slice_us > LANE_MAX_SLICE_US) {
+	if (slice_us > DAEMON_LANE_MAX_SLICE_US) {
 		return -EINVAL;
 	}
 	if (s->grant.lane != GBPF_LANE_PROCESS ||

@@ -7,7 +7,7 @@
 
 #include "daemon/session/tenant_session.h"
 
-#define HW_ALL_GPUS 0xffffu
+#define DAEMON_HW_ALL_GPUS 0xffffu
 
 /* Starts the control thread. 0 or -errno. */
 int daemon_hw_open(struct daemon *d);

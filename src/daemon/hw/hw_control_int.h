@@ -6,7 +6,7 @@
 #include "daemon/hw/hw_control.h"
 #include "gpu/control.h"
 
-#define HW_SLICE_UNKNOWN UINT32_MAX
+#define DAEMON_HW_SLICE_UNKNOWN UINT32_MAX
 
 /* One GPU of a tenant: its handles, and what is in force. */
 struct daemon_hw_gpu {
@@ -14,7 +14,8 @@ struct daemon_hw_gpu {
 	uint32_t gpu; /* gbpfd's number */
 	int fd;	      /* owned; commands the process's work there */
 	struct gpu_handles h;
-	uint32_t slice_us; /* 0: the device's default; HW_SLICE_UNKNOWN: a change failed half-way */
+	uint32_t slice_us; /* 0: the device's default; DAEMON_HW_SLICE_UNKNOWN: a change failed
+			      half-way */
 	bool off;	   /* switched off, or a change of that failed */
 	bool evicted;	   /* taken off the hardware for GBPF_LEVEL_SLICE */
 };

@@ -19,7 +19,7 @@ void daemon_mps_crash_mark(struct daemon_session *s, const char *why)
 	snprintf(s->crash_reason, sizeof(s->crash_reason), "%s", why);
 	daemon_session_event(s, "neighbour", "%s (pid %d) may fail: %s", s->name, (int)s->peer.pid,
 			     why);
-	if (s->state != SESSION_READY) {
+	if (s->state != DAEMON_SESSION_READY) {
 		return; /* it is not reading messages of this kind yet */
 	}
 	snprintf(m.note.what, sizeof(m.note.what), "neighbour");

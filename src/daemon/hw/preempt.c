@@ -30,7 +30,7 @@ static const char *const names[] = {
 
 static bool is_on(const struct daemon_session *s, uint32_t gpu)
 {
-	return s->state == SESSION_READY && !s->dying && s->gpu_mask & 1u << gpu;
+	return s->state == DAEMON_SESSION_READY && !s->dying && s->gpu_mask & 1u << gpu;
 }
 
 static struct daemon_session *longest_waiting(struct daemon *d, uint32_t gpu, uint64_t now,
@@ -174,7 +174,8 @@ static void settle(struct daemon *d, uint64_t now)
 		struct daemon_session *s = d->sessions.lc[i];
 		bool tell = s && now < s->preempt.report_until_ns;
 
-		if (s && s->state == SESSION_READY && !s->dying && s->preempt.reports != tell) {
+		if (s && s->state == DAEMON_SESSION_READY && !s->dying &&
+		    s->preempt.reports != tell) {
 			s->preempt.reports = tell;
 			daemon_session_send_settings(s);
 		}
@@ -184,7 +185,7 @@ static void settle(struct daemon *d, uint64_t now)
 void daemon_preempt_tick(struct daemon *d, uint64_t now)
 {
 	for (uint32_t gpu = 0; gpu < PROTO_MAX_GPUS; gpu++) {
-		look_at(d, gpu, NULL, PREEMPT_AFTER_NS, now);
+		look_at(d, gpu, NULL, DAEMON_PREEMPT_AFTER_NS, now);
 	}
 	settle(d, now);
 }

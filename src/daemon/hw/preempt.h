@@ -4,7 +4,7 @@
 
 #include "daemon/daemon.h"
 
-#define PREEMPT_AFTER_NS                                                                           \
+#define DAEMON_PREEMPT_AFTER_NS                                                                    \
 	1000000u /* age at which a request counts as waiting, unless its process reported it */
 
 /* Runs the hook where a request waits, and applies its verdicts. */

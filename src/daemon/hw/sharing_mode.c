@@ -13,7 +13,7 @@
 #include "daemon/hw/mps.h"
 #include "daemon/hw/mps_crash.h"
 
-_Static_assert(LANE_ALL == (1u << GBPF_LANE_PROCESS | 1u << GBPF_LANE_SHARED), "all lanes");
+_Static_assert(DAEMON_LANE_ALL == (1u << GBPF_LANE_PROCESS | 1u << GBPF_LANE_SHARED), "all lanes");
 
 void daemon_lane_pipe_dir(const struct daemon *d, char *out, size_t cap)
 {
@@ -46,7 +46,7 @@ void daemon_lane_negotiate(struct daemon_session *s, uint32_t lane, uint32_t lan
 		s->grant.lanes = 1u << lane;
 		return;
 	}
-	s->grant.lanes = lanes ? lanes : LANE_ALL;
+	s->grant.lanes = lanes ? lanes : DAEMON_LANE_ALL;
 	if (s->peer.uid != s->d->uid || daemon_lane_unavailable_reason(s->d)) {
 		s->grant.lanes &= ~(1u << GBPF_LANE_SHARED);
 	}
@@ -87,7 +87,7 @@ int daemon_lane_prepare(struct daemon_session *s)
 		}
 		return 0;
 	}
-	s->state = SESSION_LANE;
+	s->state = DAEMON_SESSION_LANE;
 	err = daemon_mps_start(s->d);
 	if (err == -EINPROGRESS) {
 		return err;
@@ -102,7 +102,7 @@ void daemon_lane_ready(struct daemon *d, bool made)
 {
 	daemon_session_each(d, s)
 	{
-		if (s->state == SESSION_LANE && !s->dying) {
+		if (s->state == DAEMON_SESSION_LANE && !s->dying) {
 			if (!made) {
 				fall_back(s);
 			}
@@ -114,7 +114,7 @@ void daemon_lane_ready(struct daemon *d, bool made)
 bool daemon_lane_is_shared(const struct daemon_session *s)
 {
 	return s->tenant >= 0 && !s->dying && s->grant.lane == GBPF_LANE_SHARED &&
-	       s->state != SESSION_QUEUED && s->state != SESSION_NEW;
+	       s->state != DAEMON_SESSION_QUEUED && s->state != DAEMON_SESSION_NEW;
 }
 
 unsigned daemon_lane_tenants(const struct daemon *d)

@@ -7,9 +7,9 @@
 
 #include "daemon/session/tenant_session.h"
 
-#define LANE_ALL 3u /* bits of GBPF_LANE_PROCESS and GBPF_LANE_SHARED */
+#define DAEMON_LANE_ALL 3u /* bits of GBPF_LANE_PROCESS and GBPF_LANE_SHARED */
 
-#define LANE_MAX_SLICE_US 1000000u
+#define DAEMON_LANE_MAX_SLICE_US 1000000u
 
 /* Sets the lane to what a hello asks for, as far as it is available, and the lanes it could take
  * (lanes: bits; 0: any). */

@@ -41,7 +41,7 @@ static void say_change(struct daemon_maps_watch *w, struct buf *out, int tenant,
 	}
 	if (there) {
 		daemon_maps_watch_line_begin(out, w, tenant);
-		daemon_maps_put_entry(out, &w->v, NULL, MAPS_NO_TENANT, w->position, w->key,
+		daemon_maps_put_entry(out, &w->v, NULL, DAEMON_MAPS_NO_TENANT, w->position, w->key,
 				      w->value);
 		if (same_key) {
 			buf_puts(out, ",\"was\":");
@@ -82,7 +82,7 @@ static bool remember(struct daemon_maps_watch *w, struct buf *out, uint32_t tena
 	if (w->seen[tenant]) {
 		return true;
 	}
-	if (w->seen_bytes + bytes <= 4 * WATCH_SEEN_BYTES) {
+	if (w->seen_bytes + bytes <= 4 * DAEMON_WATCH_SEEN_BYTES) {
 		w->seen[tenant] = calloc(1, bytes);
 		w->seen_bytes += w->seen[tenant] ? bytes : 0;
 	}
@@ -111,7 +111,7 @@ static bool look_instance(struct daemon_maps_watch *w, struct buf *out, uint32_t
 	for (; w->position < positions; w->position++) {
 		if ((w->position % LOOK_EVERY == 0 || m->value_bytes > 64 || said) &&
 		    (clock_now_ns() > deadline_ns ||
-		     daemon_control_waiting(w->d, w->conn) > WATCH_WAITING_BYTES)) {
+		     daemon_control_waiting(w->d, w->conn) > DAEMON_WATCH_WAITING_BYTES)) {
 			return false;
 		}
 		said = look_at(w, out, m, tenant);

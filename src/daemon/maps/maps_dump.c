@@ -25,7 +25,7 @@ struct dump_position {
 struct map_dump {
 	struct daemon_map_view v;
 	struct dump_position at;
-	int only; /* a tenant's number; MAPS_NO_TENANT: all */
+	int only; /* a tenant's number; DAEMON_MAPS_NO_TENANT: all */
 	uint32_t limit, n;
 	bool nonzero;
 	uint64_t deadline_ns;
@@ -60,7 +60,7 @@ static bool is_zero(const uint8_t *p, size_t n)
 static bool walk(struct map_dump *d, const struct ebpf_map *m)
 {
 	uint32_t positions = daemon_maps_positions(m);
-	int tenant = daemon_maps_per_tenant(&d->v) ? (int)d->at.tenant : MAPS_NO_TENANT;
+	int tenant = daemon_maps_per_tenant(&d->v) ? (int)d->at.tenant : DAEMON_MAPS_NO_TENANT;
 	bool said = false;
 
 	for (; d->at.position < positions; d->at.position++) {
@@ -90,7 +90,7 @@ static bool walk_all(struct map_dump *d)
 	struct ebpf_map room;
 
 	if (!daemon_maps_per_tenant(&d->v)) {
-		m = daemon_maps_instance(&d->v, MAPS_NO_TENANT, &room);
+		m = daemon_maps_instance(&d->v, DAEMON_MAPS_NO_TENANT, &room);
 		return !m || walk(d, m);
 	}
 	for (; d->at.tenant < PROTO_MAX_TENANTS; d->at.tenant++) {
@@ -150,7 +150,7 @@ static bool params(struct daemon_call *c, struct map_dump *d)
 
 void daemon_method_map_dump(struct daemon_call *c)
 {
-	struct map_dump d = { .only = MAPS_NO_TENANT };
+	struct map_dump d = { .only = DAEMON_MAPS_NO_TENANT };
 	bool done;
 
 	if (!daemon_maps_find(c, &d.v) || !daemon_maps_tenant(c, &d.v, &d.only) || !params(c, &d)) {

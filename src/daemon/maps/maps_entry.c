@@ -160,7 +160,7 @@ static void get(struct daemon_call *c, struct entry_call *e)
 		for (int i = 0; i < (int)PROTO_MAX_TENANTS && !slow; i++) {
 			if (e->v.live->region[i].map) {
 				n = put_one(&out, e, i, n);
-				slow = clock_cpu_ns() - begin > MAPS_GET_NS;
+				slow = clock_cpu_ns() - begin > DAEMON_MAPS_GET_NS;
 			}
 		}
 	} else {
@@ -181,7 +181,7 @@ static void get(struct daemon_call *c, struct entry_call *e)
 
 void daemon_method_map_get(struct daemon_call *c)
 {
-	struct entry_call e = { .tenant = MAPS_NO_TENANT };
+	struct entry_call e = { .tenant = DAEMON_MAPS_NO_TENANT };
 
 	if (begin(c, &e)) {
 		get(c, &e);
@@ -266,7 +266,7 @@ static void set(struct daemon_call *c, struct entry_call *e)
 
 void daemon_method_map_set(struct daemon_call *c)
 {
-	struct entry_call e = { .tenant = MAPS_NO_TENANT };
+	struct entry_call e = { .tenant = DAEMON_MAPS_NO_TENANT };
 
 	if (begin(c, &e)) {
 		set(c, &e);
@@ -307,7 +307,7 @@ static void remove_entry(struct daemon_call *c, struct entry_call *e)
 
 void daemon_method_map_delete(struct daemon_call *c)
 {
-	struct entry_call e = { .tenant = MAPS_NO_TENANT };
+	struct entry_call e = { .tenant = DAEMON_MAPS_NO_TENANT };
 
 	if (begin(c, &e)) {
 		remove_entry(c, &e);

@@ -70,7 +70,7 @@ static bool take(struct daemon_maps_watch *w, struct buf *out, uint32_t tenant,
 
 	while (r && n) {
 		if (now > deadline_ns ||
-		    daemon_control_waiting(w->d, w->conn) > WATCH_WAITING_BYTES) {
+		    daemon_control_waiting(w->d, w->conn) > DAEMON_WATCH_WAITING_BYTES) {
 			return false;
 		}
 		n = ebpf_ring_read(m, &r->reader, w->value, EBPF_MAX_VALUE_BYTES, now, dead);

@@ -69,7 +69,7 @@ static void say_end(struct daemon_maps_watch *w, const char *why)
 	struct buf out;
 
 	buf_init(&out);
-	daemon_maps_watch_line_begin(&out, w, MAPS_NO_TENANT);
+	daemon_maps_watch_line_begin(&out, w, DAEMON_MAPS_NO_TENANT);
 	buf_printf(&out, "\"end\":\"%s\"", why);
 	daemon_maps_watch_line_end(&out, w);
 	buf_finish(&out);
@@ -89,14 +89,14 @@ static unsigned count(const struct daemon *d)
 
 uint64_t daemon_maps_watch_deadline_ns(const struct daemon_maps_watch *w)
 {
-	return clock_now_ns() + WATCH_LOOK_NS * 4 / MAX(count(w->d), 4u);
+	return clock_now_ns() + DAEMON_WATCH_LOOK_NS * 4 / MAX(count(w->d), 4u);
 }
 
 /* Returns the delay until the next scan, or until the rest of this one: other work gets its turn in
  * between. */
 static uint64_t next_look_us(const struct daemon_maps_watch *w, bool done, size_t waiting)
 {
-	if (waiting > WATCH_WAITING_BYTES) {
+	if (waiting > DAEMON_WATCH_WAITING_BYTES) {
 		return MIN(w->interval_us, (uint64_t)100000);
 	}
 	return done ? w->interval_us : 1000;
@@ -114,7 +114,7 @@ static int on_time(sd_event_source *src, uint64_t usec, void *arg)
 		destroy(w);
 		return 0;
 	}
-	done = waiting <= WATCH_WAITING_BYTES &&
+	done = waiting <= DAEMON_WATCH_WAITING_BYTES &&
 	       (daemon_maps_watch_is_ring(w) ? daemon_maps_watch_rings(w)
 					     : daemon_maps_watch_changes(w));
 	sd_event_source_set_time(src, now_us + next_look_us(w, done, waiting));
@@ -131,7 +131,7 @@ static uint64_t drain_until(struct daemon *d)
 	uint64_t turn = 0, now = clock_now_ns();
 
 	sd_event_now(d->loop, CLOCK_MONOTONIC, &turn);
-	return MAX(turn * 1000 + WATCH_DRAIN_NS, now + WATCH_DRAIN_MIN_NS);
+	return MAX(turn * 1000 + DAEMON_WATCH_DRAIN_NS, now + DAEMON_WATCH_DRAIN_MIN_NS);
 }
 
 static void tenant_gone(struct daemon_maps_watch *w, uint32_t tenant)
@@ -158,7 +158,7 @@ void daemon_maps_watch_tenant_ended(struct daemon *d, const struct daemon_versio
 static void version_gone(struct daemon_maps_watch *w, const char *why)
 {
 	uint32_t all = daemon_maps_per_tenant(&w->v) ? PROTO_MAX_TENANTS : 1;
-	uint64_t deadline_ns = clock_now_ns() + WATCH_DRAIN_NS;
+	uint64_t deadline_ns = clock_now_ns() + DAEMON_WATCH_DRAIN_NS;
 
 	for (uint32_t i = 0; daemon_maps_watch_is_ring(w) && i < all; i++) {
 		daemon_maps_watch_ring_drain(w, i, false, deadline_ns);
@@ -234,10 +234,10 @@ static bool can_be_watched(struct daemon_call *c, const struct daemon_map_view *
 		return false;
 	}
 	if ((uint64_t)daemon_maps_positions(m) * (v->def->key_bytes + v->def->value_bytes) >
-	    WATCH_SEEN_BYTES) {
+	    DAEMON_WATCH_SEEN_BYTES) {
 		daemon_control_error(c, 7, "limit", "Use `gbpf map dump`",
 				     "map '%s' has more than %u MiB, too much to watch",
-				     v->def->name, WATCH_SEEN_BYTES >> 20);
+				     v->def->name, DAEMON_WATCH_SEEN_BYTES >> 20);
 		return false;
 	}
 	return true;

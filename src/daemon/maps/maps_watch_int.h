@@ -6,10 +6,12 @@
 #include "daemon/consts.h"
 #include "daemon/maps/maps_watch.h"
 
-#define WATCH_LOOK_NS 500000u /* for one scan; when there are many, all share four times that */
-#define WATCH_SEEN_BYTES                                                                           \
+#define DAEMON_WATCH_LOOK_NS                                                                       \
+	500000u /* for one scan; when there are many, all share four times that */
+#define DAEMON_WATCH_SEEN_BYTES                                                                    \
 	(1u << 20) /* limit of memory for entries of a map whose changes are watched */
-#define WATCH_WAITING_BYTES (256u << 10) /* no further scan with more pending output than this */
+#define DAEMON_WATCH_WAITING_BYTES                                                                 \
+	(256u << 10) /* no further scan with more pending output than this */
 
 struct daemon_maps_watch_ring;
 
@@ -55,8 +57,8 @@ bool daemon_maps_watch_rings(struct daemon_maps_watch *w);
 /* Takes the last records of one ring, whose writers have exited or are about to. */
 void daemon_maps_watch_ring_drain(struct daemon_maps_watch *w, uint32_t tenant, bool dead,
 				  uint64_t deadline_ns);
-#define WATCH_DRAIN_NS 2000000u	   /* for the rest when tenants or a version end */
-#define WATCH_DRAIN_MIN_NS 100000u /* for each tenant */
+#define DAEMON_WATCH_DRAIN_NS 2000000u	  /* for the rest when tenants or a version end */
+#define DAEMON_WATCH_DRAIN_MIN_NS 100000u /* for each tenant */
 void daemon_maps_watch_ring_close(struct daemon_maps_watch *w, uint32_t tenant);
 
 #endif

@@ -122,7 +122,7 @@ bool daemon_maps_tenant(struct daemon_call *c, const struct daemon_map_view *v, 
 	const json_t *j = json_object_get(c->params, "tenant");
 	json_int_t n = json_integer_value(j);
 
-	*ret = MAPS_NO_TENANT;
+	*ret = DAEMON_MAPS_NO_TENANT;
 	if (!j || json_is_null(j) || !daemon_maps_per_tenant(v)) {
 		return true;
 	}

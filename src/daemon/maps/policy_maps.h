@@ -6,8 +6,9 @@
 #include "daemon/control_socket.h"
 #include "daemon/policy/version.h"
 
-#define MAPS_NO_TENANT (-1)
-#define MAPS_GET_NS 2000000u /* the loop's processor time for map.get of all tenants together */
+#define DAEMON_MAPS_NO_TENANT (-1)
+#define DAEMON_MAPS_GET_NS                                                                         \
+	2000000u /* the loop's processor time for map.get of all tenants together */
 
 /* One map of a live version. */
 struct daemon_map_view {
@@ -27,7 +28,7 @@ static inline bool daemon_maps_per_tenant(const struct daemon_map_view *v)
 {
 	return v->live->run.env.maps[v->index].region == EBPF_REGION_TENANT;
 }
-/* Parses the tenant in params; MAPS_NO_TENANT if there is none or the map is not per tenant.
+/* Parses the tenant in params; DAEMON_MAPS_NO_TENANT if there is none or the map is not per tenant.
  * Returns false after answering that the number is not a tenant's. */
 bool daemon_maps_tenant(struct daemon_call *c, const struct daemon_map_view *v, int *ret);
 /* Returns the instance of a tenant (any number if the map is not per tenant), which may be

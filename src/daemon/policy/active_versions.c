@@ -100,7 +100,7 @@ void daemon_policy_drop_unused(struct daemon *d, uint32_t reason)
 		daemon_maps_watch_version_ended(d, l, "the version is no longer active");
 		daemon_session_each(d, s)
 		{
-			if (s->state == SESSION_READY && !s->dying) {
+			if (s->state == DAEMON_SESSION_READY && !s->dying) {
 				send_drop(s, l->version);
 				POINT("daemon.drop.sent");
 			}

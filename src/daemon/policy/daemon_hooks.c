@@ -36,7 +36,8 @@ static void count_tenants(const struct daemon *d, const struct daemon_session *b
 {
 	daemon_session_each(d, s)
 	{
-		bool there = s->state == SESSION_READY || s->state == SESSION_WELCOMED;
+		bool there =
+			s->state == DAEMON_SESSION_READY || s->state == DAEMON_SESSION_WELCOMED;
 
 		if (s != but && there && !s->dying && (!s->gpu_mask || s->gpu_mask & 1u << gpu)) {
 			ctx->tenants++;
@@ -50,7 +51,7 @@ static bool verdict_is_sane(const struct daemon_ctx_admit *ctx, uint64_t verdict
 {
 	return verdict <= GBPF_REJECT && ctx->class_id <= GBPF_CLASS_BATCH && ctx->weight &&
 	       ctx->weight <= DAEMON_MAX_WEIGHT && ctx->lane <= GBPF_LANE_SHARED &&
-	       ctx->slice_us <= LANE_MAX_SLICE_US && ctx->sm_percent >= 1 &&
+	       ctx->slice_us <= DAEMON_LANE_MAX_SLICE_US && ctx->sm_percent >= 1 &&
 	       ctx->sm_percent <= 100 && ctx->priority >= 0 && ctx->priority <= 1 &&
 	       ctx->restart <= DAEMON_RESTARTS_MAX && ctx->rhythm <= 1 &&
 	       ctx->lead_us <= DAEMON_MAX_LEAD_US;
@@ -170,7 +171,7 @@ static bool does_something(struct daemon_session *s, uint64_t now)
 	struct proto_board *b = s->board.map;
 	uint64_t launches;
 
-	if (s->state != SESSION_READY || s->dying) {
+	if (s->state != DAEMON_SESSION_READY || s->dying) {
 		return false;
 	}
 	launches = load_relaxed(&st->launches) + load_relaxed(&st->copies);
@@ -238,7 +239,7 @@ static bool wanted(struct daemon *d)
 	}
 	daemon_session_each(d, s)
 	{
-		if (s->state == SESSION_READY && !s->dying) {
+		if (s->state == DAEMON_SESSION_READY && !s->dying) {
 			return true;
 		}
 	}

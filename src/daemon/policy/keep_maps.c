@@ -117,7 +117,7 @@ static void plan_data(struct daemon_keep *k, uint32_t i, int from)
 						   o->maps[i].value_bytes, n, &v)) == 0) {
 		k->looks -= MIN(k->looks, LOOK_VARIABLE);
 		n++;
-		if (k->n_spans < KEEP_SPANS &&
+		if (k->n_spans < DAEMON_KEEP_SPANS &&
 		    find_variable(k, &v, (uint32_t)from, &at, &was) == 0) {
 			k->spans[k->n_spans++] =
 				(struct daemon_keep_span){ was.offset, v.offset, v.bytes };

@@ -8,7 +8,7 @@
 
 #include "bpf/load/policy.h"
 
-#define KEEP_SPANS 1024u
+#define DAEMON_KEEP_SPANS 1024u
 
 /* Bytes of the new map's values that are copied from the old map's. */
 struct daemon_keep_span {
@@ -27,7 +27,7 @@ struct daemon_keep {
 	const struct ebpf_built *old, *new; /* borrowed */
 	struct ebpf_map old_maps[EBPF_MAX_MAPS], new_maps[EBPF_MAX_MAPS];
 	struct daemon_keep_map map[EBPF_MAX_MAPS]; /* by map of the new version */
-	struct daemon_keep_span spans[KEEP_SPANS];
+	struct daemon_keep_span spans[DAEMON_KEEP_SPANS];
 	unsigned n_spans, n_kept;
 	unsigned looks; /* remaining budget for comparing variables and types */
 };

@@ -53,9 +53,9 @@ static int exit_of(const struct daemon_policy_op *q)
 const char *daemon_policy_op_name(const struct daemon_policy_op *q)
 {
 	switch (q->o.op) {
-	case POLICY_LOAD:
+	case DAEMON_POLICY_LOAD:
 		return q->o.swap && q->was_active ? "swap" : "load";
-	case POLICY_ACTIVATE:
+	case DAEMON_POLICY_ACTIVATE:
 		return q->o.reply || q->o.by_watch
 			       ? "rollback"
 			       : "restore"; /* without a caller: gbpfd restores it at start */
@@ -75,7 +75,7 @@ void daemon_policy_op_fail(struct daemon_policy_op *q, int exit_code)
 			   q->report.place.len ? ": " : "", buf_text(&q->report.message));
 	log_info("policy %s '%s': %s", daemon_policy_op_name(q), q->name,
 		 buf_text(&q->report.message));
-	if (q->o.op == POLICY_LOAD && q->o.version &&
+	if (q->o.op == DAEMON_POLICY_LOAD && q->o.version &&
 	    !daemon_store_find(&d->policies->store, q->o.version)) {
 		daemon_store_delete_files(q->dir, q->o.version);
 	}
@@ -207,13 +207,13 @@ void daemon_policy_ops_next(struct daemon *d)
 		return;
 	}
 	switch (q->o.op) {
-	case POLICY_LOAD:
+	case DAEMON_POLICY_LOAD:
 		start_load(q);
 		break;
-	case POLICY_ACTIVATE:
+	case DAEMON_POLICY_ACTIVATE:
 		start_activate(q);
 		break;
-	case POLICY_UNLOAD:
+	case DAEMON_POLICY_UNLOAD:
 		start_unload(q);
 		break;
 	}
@@ -222,14 +222,15 @@ void daemon_policy_ops_next(struct daemon *d)
 int daemon_policy_submit(struct daemon *d, struct daemon_policy_request *o)
 {
 	struct daemon_policies *p = d->policies;
-	struct daemon_policy_op *q = p->n < POLICY_MAX_WAITING ? calloc(1, sizeof(*q)) : NULL,
+	struct daemon_policy_op *q = p->n < DAEMON_POLICY_MAX_WAITING ? calloc(1, sizeof(*q))
+								      : NULL,
 				**link = &p->first;
 
 	if (!q) {
 		fd_close_foreign(o->object_fd);
 		buf_finish(&o->object);
 		free(o->watch);
-		return p->n < POLICY_MAX_WAITING ? -ENOMEM : -EBUSY;
+		return p->n < DAEMON_POLICY_MAX_WAITING ? -ENOMEM : -EBUSY;
 	}
 	q->d = d;
 	q->o = *o;

@@ -8,11 +8,11 @@
 #include "daemon/policy/policy_store.h"
 #include "daemon/policy/version.h"
 
-#define POLICY_MAX_WAITING 16u
-#define POLICY_ACK_USEC 50000u
-#define POLICY_ALL_GPUS 0xffffu
+#define DAEMON_POLICY_MAX_WAITING 16u
+#define DAEMON_POLICY_ACK_USEC 50000u
+#define DAEMON_POLICY_ALL_GPUS 0xffffu
 
-enum daemon_policy_action { POLICY_LOAD, POLICY_ACTIVATE, POLICY_UNLOAD };
+enum daemon_policy_action { DAEMON_POLICY_LOAD, DAEMON_POLICY_ACTIVATE, DAEMON_POLICY_UNLOAD };
 
 struct daemon_policy_op;
 struct daemon_watch_request;

@@ -26,7 +26,7 @@ static int read_object(struct daemon_policy_op *q, struct buf *object)
 	long size;
 	ssize_t n;
 
-	if (q->o.op == POLICY_ACTIVATE) {
+	if (q->o.op == DAEMON_POLICY_ACTIVATE) {
 		int err = daemon_store_read_object(q->dir, q->o.version, object);
 
 		return err ? report_set(&q->report, err, "store",
@@ -40,7 +40,7 @@ static int read_object(struct daemon_policy_op *q, struct buf *object)
 		return object->len ? 0
 				   : report_set(&q->report, -EINVAL, "elf", "the object is empty");
 	}
-	size = shm_checked_size(q->o.object_fd, STORE_OBJECT_MAX);
+	size = shm_checked_size(q->o.object_fd, DAEMON_STORE_OBJECT_MAX);
 	if (size < 0) {
 		return report_set(&q->report, size == -EFBIG ? -E2BIG : -EINVAL,
 				  size == -EFBIG ? "limit" : "usage",
@@ -160,14 +160,14 @@ void daemon_policy_op_build(struct daemon_job *j)
 		}
 	}
 	if (!q->err) {
-		q->meta = q->o.op == POLICY_LOAD ? daemon_policy_meta(q, &object) : NULL;
+		q->meta = q->o.op == DAEMON_POLICY_LOAD ? daemon_policy_meta(q, &object) : NULL;
 		q->err = daemon_version_create(&q->live, q->d, q->built, q->o.version, &q->report);
 		POINT("daemon.swap.regions_made");
 	}
 	if (!q->err) {
 		q->built = NULL;
 	}
-	if (!q->err && q->o.op == POLICY_LOAD) {
+	if (!q->err && q->o.op == DAEMON_POLICY_LOAD) {
 		q->store_err = store(q, &object);
 		if (!q->meta) {
 			q->err = report_set(&q->report, -ENOMEM, "memory", "out of memory");

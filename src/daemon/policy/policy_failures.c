@@ -56,7 +56,7 @@ void daemon_failures_sum(struct daemon *d, const struct daemon_version *l, struc
 	}
 	daemon_session_each(d, s)
 	{
-		if (s->stats.map && s->state == SESSION_READY && !s->policy.tallied) {
+		if (s->stats.map && s->state == DAEMON_SESSION_READY && !s->policy.tallied) {
 			add_page(s->stats.map, l->version, ret);
 		}
 	}
@@ -99,7 +99,7 @@ json_t *daemon_failures_json(const struct daemon_tally *t)
 void daemon_failures_add_session(struct daemon_session *s)
 {
 	uint64_t version =
-		s->stats.map && s->state == SESSION_READY && !s->policy.tallied
+		s->stats.map && s->state == DAEMON_SESSION_READY && !s->policy.tallied
 			? load_relaxed(&((struct proto_stats *)s->stats.map)->notes_version)
 			: 0;
 	struct daemon_version *l = s->d->policies ? daemon_version_find(s->d, version) : NULL;

@@ -92,7 +92,7 @@ json_t *daemon_policy_counters_json(struct daemon *d, const struct daemon_versio
 	{
 		const struct proto_stats *st = s->stats.map;
 
-		users += st && s->state == SESSION_READY &&
+		users += st && s->state == DAEMON_SESSION_READY &&
 			 load_relaxed(&st->version_in_use) == l->version;
 	}
 	return json_pack("{s:o,s:I,s:I,s:I,s:I,s:o,s:I,s:i}", "notes", notes, "helper_errors",

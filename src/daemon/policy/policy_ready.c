@@ -45,14 +45,15 @@ static bool into_store(struct daemon_policy_op *q)
 {
 	json_t *meta = q->meta;
 
-	if (q->o.op != POLICY_LOAD) {
+	if (q->o.op != DAEMON_POLICY_LOAD) {
 		return true;
 	}
 	q->meta = NULL;
 	q->err = daemon_store_add(&q->d->policies->store, q->o.version, meta, &q->removed);
 	if (q->err) {
 		q->err = report_set(&q->report, -E2BIG, "limit",
-				    "%u versions are kept and all are in use", STORE_VERSIONS);
+				    "%u versions are kept and all are in use",
+				    DAEMON_STORE_VERSIONS);
 		return false;
 	}
 	q->d->counters.loads++;

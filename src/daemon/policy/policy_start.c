@@ -28,7 +28,7 @@ static int read_policy_file(const char *name_or_path, struct buf *object, char *
 		snprintf(leaf, sizeof(leaf), "policies/%s.bpf.o", name_or_path);
 		err = path_lib(path, cap, leaf);
 	}
-	return err ? err : buf_read_file(object, path, STORE_OBJECT_MAX);
+	return err ? err : buf_read_file(object, path, DAEMON_STORE_OBJECT_MAX);
 }
 
 static void order(struct daemon *d, struct daemon_policy_request *o)
@@ -43,7 +43,7 @@ static void order(struct daemon *d, struct daemon_policy_request *o)
 static void order_activate(struct daemon *d, uint64_t version, uint32_t mask)
 {
 	struct daemon_policy_request o = {
-		.op = POLICY_ACTIVATE, .gpu_mask = mask, .object_fd = -1, .version = version
+		.op = DAEMON_POLICY_ACTIVATE, .gpu_mask = mask, .object_fd = -1, .version = version
 	};
 
 	order(d, &o);
@@ -99,11 +99,11 @@ static int load_file(struct daemon *d, const char *name_or_path, bool by_default
 	}
 	same = same_in_store(d, name, &object);
 	if (same) {
-		order_activate(d, same->version, POLICY_ALL_GPUS);
+		order_activate(d, same->version, DAEMON_POLICY_ALL_GPUS);
 		buf_finish(&object);
 	} else {
-		struct daemon_policy_request o = { .op = POLICY_LOAD,
-						   .gpu_mask = POLICY_ALL_GPUS,
+		struct daemon_policy_request o = { .op = DAEMON_POLICY_LOAD,
+						   .gpu_mask = DAEMON_POLICY_ALL_GPUS,
 						   .swap = true,
 						   .by_default = by_default,
 						   .name = name,
@@ -146,14 +146,14 @@ static bool restore(struct daemon *d)
 				active[k] = 0;
 			}
 		}
-		if (mask == POLICY_ALL_GPUS && v->by_default) {
+		if (mask == DAEMON_POLICY_ALL_GPUS && v->by_default) {
 			any_by_default = true; /* a newer default may have been installed since */
 		} else if (mask) {
 			order_activate(d, v->version, mask);
 		}
 	}
 	if (any_by_default && load_file(d, DEFAULT_POLICY, true) < 0) {
-		order_activate(d, st->active[0], POLICY_ALL_GPUS);
+		order_activate(d, st->active[0], DAEMON_POLICY_ALL_GPUS);
 	}
 	return st->has_state;
 }

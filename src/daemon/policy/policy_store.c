@@ -72,7 +72,7 @@ int daemon_store_add(struct daemon_store *s, uint64_t version, json_t *meta, uin
 	struct daemon_stored_version *v;
 
 	*ret_removed = 0;
-	if (s->n == STORE_VERSIONS) {
+	if (s->n == DAEMON_STORE_VERSIONS) {
 		for (unsigned i = 0; i < s->n && !*ret_removed; i++) {
 			if (!in_use(s, s->v[i].version)) {
 				*ret_removed = s->v[i].version;
@@ -169,10 +169,10 @@ static void check_state(struct daemon_store *s, const json_t *state)
 	}
 }
 
-/* A gbpfd that was killed may leave one version more than STORE_VERSIONS. */
+/* A gbpfd that was killed may leave one version more than DAEMON_STORE_VERSIONS. */
 static bool has_room(const struct daemon_store *s, uint64_t version)
 {
-	if (s->n < STORE_VERSIONS || in_use(s, version)) {
+	if (s->n < DAEMON_STORE_VERSIONS || in_use(s, version)) {
 		return true;
 	}
 	for (unsigned i = 0; i < s->n; i++) {
@@ -386,7 +386,7 @@ int daemon_store_read_object(const char *dir, uint64_t version, struct buf *obje
 	char path[4200];
 
 	file_path(path, dir, version, ".bpf.o");
-	return buf_read_file(object, path, STORE_OBJECT_MAX);
+	return buf_read_file(object, path, DAEMON_STORE_OBJECT_MAX);
 }
 
 void daemon_store_delete_files(const char *dir, uint64_t version)

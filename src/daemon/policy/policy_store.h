@@ -11,8 +11,8 @@
 #include "base/buf.h"
 #include "proto/pages.h"
 
-#define STORE_VERSIONS 64u
-#define STORE_OBJECT_MAX (16u << 20)
+#define DAEMON_STORE_VERSIONS 64u
+#define DAEMON_STORE_OBJECT_MAX (16u << 20)
 
 struct daemon_stored_version {
 	uint64_t version;
@@ -25,8 +25,8 @@ struct daemon_stored_version {
 };
 
 struct daemon_store {
-	char dir[4096];					/* <state>/policies */
-	struct daemon_stored_version v[STORE_VERSIONS]; /* sorted by number */
+	char dir[4096];					       /* <state>/policies */
+	struct daemon_stored_version v[DAEMON_STORE_VERSIONS]; /* sorted by number */
 	unsigned n;
 	uint64_t next;
 	uint64_t active[PROTO_MAX_GPUS]; /* as of the last flip; 0: none */

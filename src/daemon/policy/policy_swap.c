@@ -22,7 +22,7 @@ static unsigned count_late(struct daemon *d)
 
 	daemon_session_each(d, s)
 	{
-		n += s->state == SESSION_READY && !s->dying && s->policy.awaited_ack &&
+		n += s->state == DAEMON_SESSION_READY && !s->dying && s->policy.awaited_ack &&
 		     s->policy.prepares_acked < s->policy.awaited_ack;
 	}
 	return n;
@@ -51,7 +51,7 @@ static json_t *result_json(struct daemon_policy_op *q)
 		daemon_store_find(&d->policies->store, q->o.version);
 	json_t *hooks = v ? json_object_get(v->meta, "hooks") : NULL, *r;
 
-	if (q->o.op == POLICY_UNLOAD) {
+	if (q->o.op == DAEMON_POLICY_UNLOAD) {
 		return json_pack("{s:I,s:s}", "version", (json_int_t)q->was_active, "name",
 				 q->name);
 	}
@@ -116,9 +116,9 @@ static void save(struct daemon_policy_op *q)
 static uint32_t exit_reason(const struct daemon_policy_op *q)
 {
 	switch (q->o.op) {
-	case POLICY_UNLOAD:
+	case DAEMON_POLICY_UNLOAD:
 		return GBPF_EXIT_UNLOAD;
-	case POLICY_ACTIVATE:
+	case DAEMON_POLICY_ACTIVATE:
 		return GBPF_EXIT_ROLLBACK;
 	default:
 		return GBPF_EXIT_SWAP;
@@ -140,7 +140,8 @@ void daemon_swap_flip(struct daemon_policy_op *q)
 	struct daemon *d = q->d;
 	struct daemon_policies *p = d->policies;
 	struct proto_directory *dir = daemon_directory(d);
-	uint64_t version = q->o.op == POLICY_UNLOAD ? 0 : q->o.version, begin = clock_now_ns();
+	uint64_t version = q->o.op == DAEMON_POLICY_UNLOAD ? 0 : q->o.version,
+		 begin = clock_now_ns();
 	char ready[96] = "";
 	int first = -1;
 
@@ -273,8 +274,8 @@ static void await_acks(struct daemon_policy_op *q)
 		return;
 	}
 	sd_event_now(d->loop, CLOCK_MONOTONIC, &now);
-	if (sd_event_add_time(d->loop, &p->timer, CLOCK_MONOTONIC, now + POLICY_ACK_USEC, 1000,
-			      on_late, d) < 0) {
+	if (sd_event_add_time(d->loop, &p->timer, CLOCK_MONOTONIC, now + DAEMON_POLICY_ACK_USEC,
+			      1000, on_late, d) < 0) {
 		daemon_swap_ready(q);
 	}
 }
@@ -294,7 +295,7 @@ static void prepare_some(struct daemon_policy_op *q)
 	{
 		uint64_t before = s->policy.prepares_sent;
 
-		if (s->state != SESSION_READY || s->dying || s->policy.offered) {
+		if (s->state != DAEMON_SESSION_READY || s->dying || s->policy.offered) {
 			continue;
 		}
 		if (clock_now_ns() - begin > SLICE_NS &&

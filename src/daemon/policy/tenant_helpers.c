@@ -116,7 +116,7 @@ static int preempt_now(void *ctx, uint32_t tenant, uint32_t level)
 	struct daemon_version *l = ctx;
 	struct daemon_session *s = find(l, tenant);
 
-	return s ? daemon_hw_set_level(s, level, HW_ALL_GPUS, l->version, NULL) : -ENOENT;
+	return s ? daemon_hw_set_level(s, level, DAEMON_HW_ALL_GPUS, l->version, NULL) : -ENOENT;
 }
 
 void daemon_version_tenant_ops(struct daemon_version *l)

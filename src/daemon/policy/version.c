@@ -60,11 +60,12 @@ int daemon_version_create(struct daemon_version **ret, struct daemon *d, struct 
 	struct daemon_version *l;
 	int err;
 
-	if (built->region_bytes[EBPF_REGION_TENANT] > LIVE_MAX_TENANT_BYTES) {
+	if (built->region_bytes[EBPF_REGION_TENANT] > DAEMON_LIVE_MAX_TENANT_BYTES) {
 		report_hint(r, "Make the maps marked GBPF_F_TENANT smaller");
-		return report_set(
-			r, -E2BIG, "limit", "its maps need %zu MiB for each tenant, more than %u",
-			built->region_bytes[EBPF_REGION_TENANT] >> 20, LIVE_MAX_TENANT_BYTES >> 20);
+		return report_set(r, -E2BIG, "limit",
+				  "its maps need %zu MiB for each tenant, more than %u",
+				  built->region_bytes[EBPF_REGION_TENANT] >> 20,
+				  DAEMON_LIVE_MAX_TENANT_BYTES >> 20);
 	}
 	l = calloc(1, sizeof(*l));
 	if (!l) {
@@ -74,7 +75,7 @@ int daemon_version_create(struct daemon_version **ret, struct daemon *d, struct 
 	l->version = version;
 	l->global_fd = -1;
 	for (unsigned i = 0; i < PROTO_MAX_TENANTS; i++) {
-		l->region[i] = PAGE_NONE;
+		l->region[i] = DAEMON_PAGE_NONE;
 	}
 	l->built = built;
 	err = open_instance(l);
@@ -141,8 +142,9 @@ static bool has_room(const struct daemon_version *l, uint32_t tenant, size_t byt
 	const struct daemon_session *s = d->sessions.tenant[tenant];
 	uint64_t his = 0;
 
-	if (l->region_total + bytes > LIVE_MAX_TOTAL_BYTES ||
-	    l->region_total + d->policies->unmapping_bytes + bytes > 2 * LIVE_MAX_TOTAL_BYTES) {
+	if (l->region_total + bytes > DAEMON_LIVE_MAX_TOTAL_BYTES ||
+	    l->region_total + d->policies->unmapping_bytes + bytes >
+		    2 * DAEMON_LIVE_MAX_TOTAL_BYTES) {
 		return false;
 	}
 	if (!s || s->peer.uid == 0 || s->peer.uid == d->uid) {
@@ -153,7 +155,7 @@ static bool has_room(const struct daemon_version *l, uint32_t tenant, size_t byt
 			       ? l->region[i].bytes
 			       : 0;
 	}
-	return his + bytes <= LIVE_MAX_FOREIGN_BYTES;
+	return his + bytes <= DAEMON_LIVE_MAX_FOREIGN_BYTES;
 }
 
 int daemon_version_add_tenant(struct daemon_version *l, uint32_t tenant)
@@ -248,7 +250,7 @@ void daemon_version_remove_tenant(struct daemon_version *l, uint32_t tenant)
 	} else if (!l->copying) {
 		daemon_page_destroy(p);
 	} /* otherwise it stays mapped until exit, which is safer than unmapping under the worker */
-	*p = PAGE_NONE;
+	*p = DAEMON_PAGE_NONE;
 }
 
 void daemon_version_copy_done(struct daemon_version *l)

@@ -6,9 +6,9 @@
 #include "bpf/load/policy.h"
 #include "daemon/session/tenant_session.h"
 
-#define LIVE_MAX_TENANT_BYTES (64u << 20)	 /* one tenant's instance of a version */
-#define LIVE_MAX_TOTAL_BYTES (UINT64_C(4) << 30) /* all instances of a version */
-#define LIVE_MAX_FOREIGN_BYTES                                                                     \
+#define DAEMON_LIVE_MAX_TENANT_BYTES (64u << 20)	/* one tenant's instance of a version */
+#define DAEMON_LIVE_MAX_TOTAL_BYTES (UINT64_C(4) << 30) /* all instances of a version */
+#define DAEMON_LIVE_MAX_FOREIGN_BYTES                                                              \
 	(UINT64_C(1) << 30) /* all instances of one user that is neither root nor the daemon's */
 
 struct daemon_tally {

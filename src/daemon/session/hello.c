@@ -97,7 +97,7 @@ void daemon_hello_admitted(struct daemon_session *s)
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
 		m.welcome.gpu_index[i] = i < s->gpus ? s->gpu_index[i] : 0;
 	}
-	s->state = SESSION_WELCOMED;
+	s->state = DAEMON_SESSION_WELCOMED;
 	daemon_session_send(s, &m, PROTO_WELCOME, fds, s->hello.reattached ? 1 : 3);
 	if (!s->hello.has_devices) {
 		daemon_session_extend_timeout(s);
@@ -111,7 +111,7 @@ static void tell_devices(struct daemon_session *s)
 
 	m.devices.gpus = s->gpus;
 	memcpy(m.devices.gpu_index, s->gpu_index, sizeof(m.devices.gpu_index));
-	s->state = SESSION_WELCOMED;
+	s->state = DAEMON_SESSION_WELCOMED;
 	daemon_session_send(s, &m, PROTO_DEVICES_ARE, NULL, 0);
 }
 
@@ -120,7 +120,7 @@ static void wait_in_queue(struct daemon_session *s)
 	union proto_message m = { 0 };
 	uint64_t now;
 
-	s->state = SESSION_QUEUED;
+	s->state = DAEMON_SESSION_QUEUED;
 	if (s->hello.queued_sent) {
 		return;
 	}
@@ -172,7 +172,7 @@ void daemon_hello_retry_queued(struct daemon *d)
 {
 	daemon_session_each(d, s)
 	{
-		if (s->state == SESSION_QUEUED && !s->dying) {
+		if (s->state == DAEMON_SESSION_QUEUED && !s->dying) {
 			admit(s);
 		}
 	}
@@ -198,7 +198,7 @@ static bool hello_is_sane(struct daemon_session *s, const struct proto_hello *h)
 
 	if (h->class_id > GBPF_CLASS_BATCH || h->weight > DAEMON_MAX_WEIGHT ||
 	    h->flags & ~(uint32_t)(PROTO_REATTACH | PROTO_STRICT | PROTO_EARLY) ||
-	    h->lane > GBPF_LANE_SHARED || h->lanes & ~(uint32_t)LANE_ALL) {
+	    h->lane > GBPF_LANE_SHARED || h->lanes & ~(uint32_t)DAEMON_LANE_ALL) {
 		daemon_session_refuse(
 			s, -EINVAL,
 			"invalid hello: class %u, weight %u, lane %u of 0x%x, flags 0x%x",
@@ -267,7 +267,7 @@ void daemon_hello_mapped(struct daemon_session *s)
 	}
 	POINT("daemon.session.sealed");
 	daemon_page_close_fd(&s->stats);
-	s->state = SESSION_READY;
+	s->state = DAEMON_SESSION_READY;
 	sd_event_source_set_enabled(s->conn.timer, SD_EVENT_OFF);
 	daemon_session_event(s, s->hello.reattached ? "reattach" : "start",
 			     "%s (pid %d, class %s) %s tenant %d", s->name, (int)s->peer.pid,

@@ -63,7 +63,7 @@ void daemon_lc_publish(struct daemon_session *s)
 	s->lc.slot = (int)slot;
 	daemon_session_each(d, t)
 	{
-		if (t != s && t->state == SESSION_READY) {
+		if (t != s && t->state == DAEMON_SESSION_READY) {
 			send_board(t, slot, PROTO_BOARD_ADD, s);
 		}
 	}
@@ -75,7 +75,7 @@ static void publish_waiting(struct daemon *d)
 {
 	daemon_session_each(d, t)
 	{
-		if (t->state == SESSION_READY && !t->dying && t->lc.slot < 0 &&
+		if (t->state == DAEMON_SESSION_READY && !t->dying && t->lc.slot < 0 &&
 		    t->class_id == GBPF_CLASS_LATENCY && !has_enough(t)) {
 			daemon_lc_publish(t);
 			return;

@@ -14,7 +14,7 @@ struct daemon_outbox_entry {
 	struct daemon_outbox_entry *next;
 	union proto_message m;
 	enum proto_type type;
-	int fds[OUTBOX_FDS]; /* owned */
+	int fds[DAEMON_OUTBOX_FDS]; /* owned */
 	unsigned nfds;
 };
 
@@ -71,7 +71,7 @@ static int keep(struct daemon_outbox *o, const union proto_message *m, enum prot
 	if (cancels(o, m, type)) {
 		return 0;
 	}
-	if (o->n >= OUTBOX_MESSAGES) {
+	if (o->n >= DAEMON_OUTBOX_MESSAGES) {
 		return -ENOBUFS;
 	}
 	e = calloc(1, sizeof(*e));
@@ -80,7 +80,7 @@ static int keep(struct daemon_outbox *o, const union proto_message *m, enum prot
 	}
 	e->m = *m;
 	e->type = type;
-	for (; e->nfds < nfds && e->nfds < OUTBOX_FDS; e->nfds++) {
+	for (; e->nfds < nfds && e->nfds < DAEMON_OUTBOX_FDS; e->nfds++) {
 		int fd = fcntl(fds[e->nfds], F_DUPFD_CLOEXEC, 0);
 
 		if (fd < 0) {

@@ -5,8 +5,8 @@
 
 #include "proto/wire.h"
 
-#define OUTBOX_MESSAGES 256u
-#define OUTBOX_FDS 3u
+#define DAEMON_OUTBOX_MESSAGES 256u
+#define DAEMON_OUTBOX_FDS 3u
 
 struct daemon_outbox_entry;
 

@@ -34,7 +34,7 @@ static int on_death(sd_event_source *src, int fd, uint32_t revents, void *arg)
 	(void)fd;
 	(void)revents;
 	s->dead = true;
-	daemon_session_end(s, END_CLOSED);
+	daemon_session_end(s, DAEMON_END_CLOSED);
 	return 0;
 }
 
@@ -59,9 +59,10 @@ void daemon_sessions_reap_dying(struct daemon *d)
 {
 	daemon_session_each(d, s)
 	{
-		if (s->state == SESSION_READY && !s->dying && proto_board_dead(s->board.map)) {
+		if (s->state == DAEMON_SESSION_READY && !s->dying &&
+		    proto_board_dead(s->board.map)) {
 			s->dead = true;
-			daemon_session_end(s, END_CLOSED);
+			daemon_session_end(s, DAEMON_END_CLOSED);
 		}
 	}
 }
@@ -88,7 +89,8 @@ static void destroy(struct daemon_session *s)
 	unlink_session(s);
 	daemon_watch_session_ended(s);
 	if (was_tenant) {
-		if (s->end == END_CLOSED) { /* first, because other tenants may be waiting for it */
+		if (s->end ==
+		    DAEMON_END_CLOSED) { /* first, because other tenants may be waiting for it */
 			daemon_board_clear(&s->board);
 			POINT("daemon.death.board_cleared");
 		}
@@ -103,7 +105,7 @@ static void destroy(struct daemon_session *s)
 			daemon_gpus_release(&d->devices, s->gpu_index[i]);
 		}
 	}
-	if (was_tenant && s->end == END_CLOSED) {
+	if (was_tenant && s->end == DAEMON_END_CLOSED) {
 		daemon_exit_record_write(s); /* takes the pidfd */
 	}
 	sd_event_source_disable_unref(s->conn.io);
@@ -226,8 +228,8 @@ static void welcome_connection(struct daemon *d, int fd)
 				      .pidfd = -1,
 				      .tenant = -1,
 				      .connected_ns = clock_now_ns(),
-				      .board = PAGE_NONE,
-				      .stats = PAGE_NONE,
+				      .board = DAEMON_PAGE_NONE,
+				      .stats = DAEMON_PAGE_NONE,
 				      .conn.sock = fd,
 				      .lc.slot = -1 };
 	if (daemon_session_watch_socket(s) < 0) {
@@ -295,7 +297,7 @@ void daemon_sessions_close(struct daemon *d)
 	d->sessions.fd = fd_close(d->sessions.fd);
 	while (d->sessions.first) {
 		d->sessions.first->dying = true;
-		d->sessions.first->end = END_SHUTDOWN;
+		d->sessions.first->end = DAEMON_END_SHUTDOWN;
 		destroy(d->sessions.first);
 	}
 	daemon_exit_records_close(d);

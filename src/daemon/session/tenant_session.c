@@ -67,7 +67,7 @@ void daemon_session_drop(struct daemon_session *s, const char *fmt, ...)
 	va_end(ap);
 	daemon_session_event(s, "dropped", "session of pid %d dropped: %s", (int)s->peer.pid, why);
 	s->d->counters.dropped_sessions++;
-	daemon_session_end(s, END_DROPPED);
+	daemon_session_end(s, DAEMON_END_DROPPED);
 }
 
 static int on_timer(sd_event_source *src, uint64_t usec, void *arg)
@@ -76,12 +76,12 @@ static int on_timer(sd_event_source *src, uint64_t usec, void *arg)
 
 	(void)src;
 	(void)usec;
-	if (s->state == SESSION_QUEUED) {
+	if (s->state == DAEMON_SESSION_QUEUED) {
 		daemon_session_refuse(s, -ETIMEDOUT,
 				      "the policy kept this process waiting for 30 s");
 	} else if (s->conn.out.n) {
 		daemon_session_drop(s, "it did not read its messages for 10 s");
-	} else if (s->state != SESSION_READY) {
+	} else if (s->state != DAEMON_SESSION_READY) {
 		daemon_session_drop(s, "it did not finish its hello in time");
 	}
 	return 0;
@@ -115,9 +115,9 @@ void daemon_session_send(struct daemon_session *s, union proto_message *m, enum 
 		arm_timer(s, STALL_USEC);
 	} else if (r == -ENOBUFS) {
 		daemon_session_drop(s, "it does not read: %u messages wait for it",
-				    OUTBOX_MESSAGES);
+				    DAEMON_OUTBOX_MESSAGES);
 	} else if (r == -EPIPE || r == -ECONNRESET) {
-		daemon_session_end(s, END_CLOSED);
+		daemon_session_end(s, DAEMON_END_CLOSED);
 	} else if (r < 0) {
 		daemon_session_drop(s, "cannot send to it: %s", strerror(-r));
 	}
@@ -136,7 +136,7 @@ void daemon_session_refuse(struct daemon_session *s, int err, const char *fmt, .
 	daemon_session_event(s, "refused", "pid %d refused: %s", (int)s->peer.pid, m.refused.text);
 	s->d->counters.refused_sessions++;
 	daemon_session_send(s, &m, PROTO_REFUSED, NULL, 0);
-	daemon_session_end(s, END_REFUSED);
+	daemon_session_end(s, DAEMON_END_REFUSED);
 }
 
 void daemon_session_send_settings(struct daemon_session *s)
@@ -155,7 +155,7 @@ void daemon_session_set_class(struct daemon_session *s, uint32_t class_id, uint3
 {
 	s->class_id = class_id;
 	s->weight = weight;
-	if (s->state != SESSION_READY) {
+	if (s->state != DAEMON_SESSION_READY) {
 		return; /* WELCOME, or daemon_hello_mapped(), sends the new values */
 	}
 	daemon_session_send_settings(s);
@@ -168,7 +168,7 @@ void daemon_session_set_class(struct daemon_session *s, uint32_t class_id, uint3
 
 bool daemon_session_may_change_class(struct daemon_session *s)
 {
-	return rate_allow(&s->sent.changes, SESSION_CHANGES_PER_SECOND, clock_now_ns());
+	return rate_allow(&s->sent.changes, DAEMON_SESSION_CHANGES_PER_SECOND, clock_now_ns());
 }
 
 /* Writes a tenant's own message to the history: cleaned, and at a limited rate, so that it cannot
@@ -194,8 +194,9 @@ static bool may_offer(struct daemon_session *s)
 }
 
 static const char *const state_names[] = {
-	[SESSION_NEW] = "new",		 [SESSION_QUEUED] = "queued", [SESSION_LANE] = "lane",
-	[SESSION_WELCOMED] = "welcomed", [SESSION_READY] = "ready",
+	[DAEMON_SESSION_NEW] = "new",	  [DAEMON_SESSION_QUEUED] = "queued",
+	[DAEMON_SESSION_LANE] = "lane",	  [DAEMON_SESSION_WELCOMED] = "welcomed",
+	[DAEMON_SESSION_READY] = "ready",
 };
 
 static void take_message(struct daemon_session *s, const union proto_message *m, int *fds,
@@ -203,44 +204,45 @@ static void take_message(struct daemon_session *s, const union proto_message *m,
 {
 	switch (m->head.type) {
 	case PROTO_HELLO:
-		if (s->state == SESSION_NEW && s->tenant < 0) {
+		if (s->state == DAEMON_SESSION_NEW && s->tenant < 0) {
 			daemon_hello_take(s, &m->hello, fds, nfds);
 			return;
 		}
 		break;
 	case PROTO_BOARD_MAPPED:
-		if (s->state == SESSION_WELCOMED && s->hello.has_devices) {
+		if (s->state == DAEMON_SESSION_WELCOMED && s->hello.has_devices) {
 			daemon_hello_mapped(s);
 			return;
 		}
 		break;
 	case PROTO_DEVICES:
-		if (s->hello.early && !s->hello.has_devices && s->state == SESSION_WELCOMED) {
+		if (s->hello.early && !s->hello.has_devices &&
+		    s->state == DAEMON_SESSION_WELCOMED) {
 			daemon_hello_devices(s, &m->devices);
 			return;
 		}
 		break;
 	case PROTO_CONTROL:
-		if (s->state == SESSION_READY && may_offer(s)) {
+		if (s->state == DAEMON_SESSION_READY && may_offer(s)) {
 			daemon_hw_take_handles(s, &m->control, nfds ? fds[0] : -1);
 			return;
 		}
 		break;
 	case PROTO_FLAG:
-		if (s->state == SESSION_READY && may_offer(s)) {
+		if (s->state == DAEMON_SESSION_READY && may_offer(s)) {
 			daemon_flags_take(s, &m->flag, nfds ? fds[0] : -1);
 			return;
 		}
 		break;
 	case PROTO_PREPARED:
-		if (s->state == SESSION_READY &&
+		if (s->state == DAEMON_SESSION_READY &&
 		    s->policy.prepares_acked < s->policy.prepares_sent) {
 			daemon_policy_prepared(s, m->version.version, m->version.status);
 			return;
 		}
 		break;
 	case PROTO_REQUEST:
-		if (s->state == SESSION_READY) {
+		if (s->state == DAEMON_SESSION_READY) {
 			daemon_preempt_request_changed(s);
 			return;
 		}
@@ -276,7 +278,7 @@ static void read_messages(struct daemon_session *s)
 		if (r == 1) {
 			take_message(s, &m, fds, nfds);
 		} else if (r == 0) {
-			daemon_session_end(s, END_CLOSED);
+			daemon_session_end(s, DAEMON_END_CLOSED);
 		} else if (r == -EPROTONOSUPPORT) {
 			s->conn.version = m.head.version;
 			daemon_session_refuse(
@@ -305,10 +307,10 @@ static int on_io(sd_event_source *src, int fd, uint32_t revents, void *arg)
 		int r = daemon_outbox_flush(&s->conn.out, s->conn.sock);
 
 		if (r < 0) {
-			daemon_session_end(s, END_CLOSED);
+			daemon_session_end(s, DAEMON_END_CLOSED);
 		} else if (r == 0) {
 			sd_event_source_set_io_events(s->conn.io, EPOLLIN);
-			arm_timer(s, s->state == SESSION_READY		       ? STALL_USEC
+			arm_timer(s, s->state == DAEMON_SESSION_READY	       ? STALL_USEC
 				     : s->hello.early && !s->hello.has_devices ? DRIVER_USEC
 									       : HELLO_USEC);
 		} else {

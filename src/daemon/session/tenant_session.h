@@ -9,18 +9,18 @@
 #include "proto/wire.h"
 
 enum daemon_session_state {
-	SESSION_NEW,	  /* connected, no hello yet */
-	SESSION_QUEUED,	  /* admit returned GBPF_QUEUE */
-	SESSION_LANE,	  /* admitted; the shared lane is being started */
-	SESSION_WELCOMED, /* was sent its pages and has not confirmed that it mapped them */
-	SESSION_READY,
+	DAEMON_SESSION_NEW,	 /* connected, no hello yet */
+	DAEMON_SESSION_QUEUED,	 /* admit returned GBPF_QUEUE */
+	DAEMON_SESSION_LANE,	 /* admitted; the shared lane is being started */
+	DAEMON_SESSION_WELCOMED, /* was sent its pages and has not confirmed that it mapped them */
+	DAEMON_SESSION_READY,
 };
 
 enum daemon_session_end {
-	END_CLOSED, /* the socket was closed, or the process exited */
-	END_REFUSED,
-	END_DROPPED, /* by gbpfd: protocol error, timeout */
-	END_SHUTDOWN,
+	DAEMON_END_CLOSED, /* the socket was closed, or the process exited */
+	DAEMON_END_REFUSED,
+	DAEMON_END_DROPPED, /* by gbpfd: protocol error, timeout */
+	DAEMON_END_SHUTDOWN,
 };
 
 struct daemon_session {
@@ -78,13 +78,13 @@ void daemon_session_send(struct daemon_session *s, union proto_message *m, enum 
 /* Marks the session as dying. The loop ends it later, so that iterations over sessions stay valid.
  */
 void daemon_session_end(struct daemon_session *s, enum daemon_session_end end);
-/* Writes an event with the reason, then ends the session as END_DROPPED. */
+/* Writes an event with the reason, then ends the session as DAEMON_END_DROPPED. */
 void daemon_session_drop(struct daemon_session *s, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void daemon_session_refuse(struct daemon_session *s, int err, const char *fmt, ...)
 	PRINTF_LIKE(3, 4);
 
 /* Each change of class is broadcast to all sessions, so their rate is limited. */
-#define SESSION_CHANGES_PER_SECOND 50u
+#define DAEMON_SESSION_CHANGES_PER_SECOND 50u
 bool daemon_session_may_change_class(struct daemon_session *s);
 /* daemon_session_set_class() changes class and weight, sends the settings to the process, and
  * publishes or withdraws its board. */

@@ -24,7 +24,7 @@ int daemon_watch_request_new(struct daemon_watch_request **ret, uint64_t ns, con
 	struct daemon_watch_request *o;
 	int err;
 
-	if (ns < WATCH_MIN_NS || ns > WATCH_MAX_NS) {
+	if (ns < DAEMON_WATCH_MIN_NS || ns > DAEMON_WATCH_MAX_NS) {
 		report_hint(r, "Write for example --watch 60s");
 		return report_set(r, -EINVAL, "usage", "a watch takes from 100 ms to a day");
 	}
@@ -83,7 +83,8 @@ static void go_back(struct daemon_watch *w)
 	}
 	while (left) {
 		uint64_t version = w->old[__builtin_ctz(left)];
-		struct daemon_policy_request o = { .op = version ? POLICY_ACTIVATE : POLICY_UNLOAD,
+		struct daemon_policy_request o = { .op = version ? DAEMON_POLICY_ACTIVATE
+								 : DAEMON_POLICY_UNLOAD,
 						   .object_fd = -1,
 						   .version = version,
 						   .by_watch = true,
@@ -124,7 +125,7 @@ static void reasons(const struct daemon_watch *w, char *out, size_t cap)
 static void roll_back(struct daemon_watch *w)
 {
 	double after = (double)(clock_now_ns() - w->begin_ns) / 1e9;
-	char why[WATCH_REASON - 48], reason[WATCH_REASON];
+	char why[DAEMON_WATCH_REASON - 48], reason[DAEMON_WATCH_REASON];
 
 	reasons(w, why, sizeof(why));
 	snprintf(reason, sizeof(reason), "%s, %.1f s after the swap", why, after);
@@ -134,7 +135,7 @@ static void roll_back(struct daemon_watch *w)
 	log_warn("policy '%s' version %llu is rolled back to %llu: %s", w->name,
 		 (unsigned long long)w->version, (unsigned long long)w->before, reason);
 	w->d->counters.watch_rollbacks++;
-	end(w, WATCH_ROLLED_BACK, reason);
+	end(w, DAEMON_WATCH_ROLLED_BACK, reason);
 	go_back(w);
 }
 
@@ -170,14 +171,14 @@ static int on_look(sd_event_source *src, uint64_t usec, void *arg)
 		return 0;
 	}
 	if (now - w->begin_ns >= w->order.ns) {
-		char open[WATCH_REASON];
+		char open[DAEMON_WATCH_REASON];
 
 		unknowns(w, open, sizeof(open));
 		daemon_history_add(&w->d->history, "watch", -1, -1,
 				   "'%s' version %llu stays: %s did not happen in %.0f s%s",
 				   w->name, (unsigned long long)w->version, w->order.text,
 				   (double)w->order.ns / 1e9, open);
-		end(w, WATCH_STAYS, "");
+		end(w, DAEMON_WATCH_STAYS, "");
 		return 0;
 	}
 	sd_event_source_set_time(src, usec + LOOK_USEC);
@@ -185,7 +186,7 @@ static int on_look(sd_event_source *src, uint64_t usec, void *arg)
 	return 0;
 }
 
-/* Returns a new watch, or, beyond WATCH_KEPT, the one that ended first. */
+/* Returns a new watch, or, beyond DAEMON_WATCH_KEPT, the one that ended first. */
 static struct daemon_watch *place(struct daemon *d)
 {
 	struct daemon_watch **link = &d->watches, *w;
@@ -194,9 +195,9 @@ static struct daemon_watch *place(struct daemon *d)
 	for (w = d->watches; w; w = w->next) {
 		n++;
 	}
-	while (n >= WATCH_KEPT && *link) {
+	while (n >= DAEMON_WATCH_KEPT && *link) {
 		w = *link;
-		if (w->state == WATCH_LOOKS) {
+		if (w->state == DAEMON_WATCH_LOOKS) {
 			link = &w->next;
 			continue;
 		}
@@ -204,7 +205,7 @@ static struct daemon_watch *place(struct daemon *d)
 		free(w);
 		n--;
 	}
-	w = n < WATCH_KEPT + PROTO_MAX_GPUS ? calloc(1, sizeof(*w)) : NULL;
+	w = n < DAEMON_WATCH_KEPT + PROTO_MAX_GPUS ? calloc(1, sizeof(*w)) : NULL;
 	if (w) {
 		while (*link) {
 			link = &(*link)->next;
@@ -235,21 +236,21 @@ void daemon_watch_begin(struct daemon *d, const struct daemon_watch_request *o, 
 	memcpy(w->old, old, sizeof(w->old));
 	w->before = old[__builtin_ctz(gpu_mask)];
 	snprintf(w->name, sizeof(w->name), "%s", v ? v->name : "");
-	for (unsigned i = 0; i < WATCH_TERMS; i++) {
+	for (unsigned i = 0; i < DAEMON_WATCH_TERMS; i++) {
 		w->value[i] = NAN;
 	}
 	daemon_window_begin(&w->window, d, gpu_mask, w->begin_ns);
 	sd_event_now(d->loop, CLOCK_MONOTONIC, &now);
 	if (sd_event_add_time(d->loop, &w->timer, CLOCK_MONOTONIC, now + LOOK_USEC, 1000, on_look,
 			      w) < 0) {
-		end(w, WATCH_ENDED, "gbpfd has no memory for it");
+		end(w, DAEMON_WATCH_ENDED, "gbpfd has no memory for it");
 	}
 }
 
 void daemon_watch_check(struct daemon *d)
 {
 	for (struct daemon_watch *w = d->watches; w; w = w->next) {
-		if (w->state == WATCH_LOOKS && !is_active(d, w)) {
+		if (w->state == DAEMON_WATCH_LOOKS && !is_active(d, w)) {
 			char reason[80];
 			uint64_t now_active = daemon_policy_active_version(
 				d, (unsigned)__builtin_ctz(w->gpu_mask));
@@ -260,7 +261,7 @@ void daemon_watch_check(struct daemon *d)
 			daemon_history_add(&d->history, "watch", -1, -1,
 					   "the watch of '%s' version %llu ends: %s", w->name,
 					   (unsigned long long)w->version, reason);
-			end(w, WATCH_ENDED, reason);
+			end(w, DAEMON_WATCH_ENDED, reason);
 		}
 	}
 }
@@ -268,7 +269,7 @@ void daemon_watch_check(struct daemon *d)
 void daemon_watch_session_ended(struct daemon_session *s)
 {
 	for (struct daemon_watch *w = s->d->watches; w; w = w->next) {
-		if (w->state == WATCH_LOOKS) {
+		if (w->state == DAEMON_WATCH_LOOKS) {
 			daemon_window_session_ended(&w->window, s);
 		}
 	}
@@ -307,10 +308,10 @@ static json_t *values_json(const struct daemon_watch *w)
 
 json_t *daemon_watch_json(struct daemon *d, uint64_t version)
 {
-	static const char *const states[] = { [WATCH_LOOKS] = "watching",
-					      [WATCH_STAYS] = "kept",
-					      [WATCH_ROLLED_BACK] = "rolled-back",
-					      [WATCH_ENDED] = "ended" };
+	static const char *const states[] = { [DAEMON_WATCH_LOOKS] = "watching",
+					      [DAEMON_WATCH_STAYS] = "kept",
+					      [DAEMON_WATCH_ROLLED_BACK] = "rolled-back",
+					      [DAEMON_WATCH_ENDED] = "ended" };
 	const struct daemon_watch *w = NULL;
 	uint64_t passed;
 
@@ -320,7 +321,7 @@ json_t *daemon_watch_json(struct daemon *d, uint64_t version)
 	if (!w) {
 		return NULL;
 	}
-	passed = (w->state == WATCH_LOOKS ? clock_now_ns() : w->ended_ns) - w->begin_ns;
+	passed = (w->state == DAEMON_WATCH_LOOKS ? clock_now_ns() : w->ended_ns) - w->begin_ns;
 	return json_pack("{s:I,s:s,s:s,s:s,s:I,s:s,s:I,s:I,s:o}", "version", (json_int_t)w->version,
 			 "name", w->name, "state", states[w->state], "condition", w->order.text,
 			 "before", (json_int_t)w->before, "reason", w->reason, "passed_ns",

@@ -10,15 +10,15 @@
 #include "daemon/session/tenant_session.h"
 #include "daemon/watch/watch_expr.h"
 
-#define WATCH_MAX_NS (UINT64_C(24) * 3600 * 1000000000) /* a day */
-#define WATCH_MIN_NS UINT64_C(100000000)
-#define WATCH_KEPT 16u /* ended watches that can still be reported */
+#define DAEMON_WATCH_MAX_NS (UINT64_C(24) * 3600 * 1000000000) /* a day */
+#define DAEMON_WATCH_MIN_NS UINT64_C(100000000)
+#define DAEMON_WATCH_KEPT 16u /* ended watches that can still be reported */
 
 struct daemon_watch_request {
 	uint64_t ns;
 	bool keep_maps; /* also for the rollback */
 	struct daemon_watch_expr expr;
-	char text[WATCH_TEXT];
+	char text[DAEMON_WATCH_TEXT];
 };
 
 /* Parses a request for a watch; caller frees. -EINVAL, -ENOMEM with r. */

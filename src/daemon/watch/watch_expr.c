@@ -36,8 +36,8 @@ static const struct {
 	enum daemon_watch_metric metric;
 	enum daemon_watch_unit unit;
 } metrics[] = {
-#define X(name, unit) { #name, WATCH_##name, WATCH_##unit },
-	WATCH_METRICS(X)
+#define X(name, unit) { #name, DAEMON_WATCH_##name, DAEMON_WATCH_##unit },
+	DAEMON_WATCH_METRICS(X)
 #undef X
 };
 
@@ -48,7 +48,7 @@ static enum daemon_watch_unit unit_of(enum daemon_watch_metric m)
 			return metrics[i].unit;
 		}
 	}
-	return m == WATCH_quantile ? WATCH_TIME : WATCH_COUNT;
+	return m == DAEMON_WATCH_quantile ? DAEMON_WATCH_TIME : DAEMON_WATCH_COUNT;
 }
 
 static int refuse(struct expr_parser *p, const char *at, const char *hint, const char *message)
@@ -89,12 +89,12 @@ static bool take(struct expr_parser *p, const char *what)
 	return true;
 }
 
-static size_t word(struct expr_parser *p, char out[WATCH_NAME])
+static size_t word(struct expr_parser *p, char out[DAEMON_WATCH_NAME])
 {
 	size_t n = 0;
 
 	blanks(p);
-	while (is_word(p->at[n]) && n < WATCH_NAME - 1) {
+	while (is_word(p->at[n]) && n < DAEMON_WATCH_NAME - 1) {
 		out[n] = p->at[n];
 		n++;
 	}
@@ -114,7 +114,7 @@ static int quantile(struct expr_parser *p, struct daemon_watch_term *t, const ch
 	if (*end || end == name + 1 || !(q > 0 && q < 100)) {
 		return refuse(p, begin, "Write p50, p99 or p99.9", "unknown percentile");
 	}
-	t->metric = WATCH_quantile;
+	t->metric = DAEMON_WATCH_quantile;
 	t->quantile = q / 100;
 	return 0;
 }
@@ -122,7 +122,7 @@ static int quantile(struct expr_parser *p, struct daemon_watch_term *t, const ch
 static int metric(struct expr_parser *p, struct daemon_watch_term *t)
 {
 	const char *begin;
-	char name[WATCH_NAME];
+	char name[DAEMON_WATCH_NAME];
 
 	blanks(p);
 	begin = p->at;
@@ -134,7 +134,7 @@ static int metric(struct expr_parser *p, struct daemon_watch_term *t)
 		return quantile(p, t, name, begin);
 	}
 	if (strcmp(name, "notes") == 0) {
-		t->metric = WATCH_note;
+		t->metric = DAEMON_WATCH_note;
 		t->note = PROTO_NOTES;
 		return 0;
 	}
@@ -151,7 +151,7 @@ static int chosen_class(struct expr_parser *p, struct daemon_watch_term *t)
 {
 	static const char *const names[] = { "latency", "normal", "batch" };
 	const char *begin = p->at;
-	char name[WATCH_NAME];
+	char name[DAEMON_WATCH_NAME];
 
 	word(p, name);
 	for (uint32_t i = 0; i < ARRAY_SIZE(names); i++) {
@@ -170,7 +170,7 @@ static int selector(struct expr_parser *p, struct daemon_watch_term *t)
 
 	blanks(p);
 	begin = p->at;
-	if (t->metric == WATCH_note && isdigit((unsigned char)*p->at)) {
+	if (t->metric == DAEMON_WATCH_note && isdigit((unsigned char)*p->at)) {
 		unsigned long n = strtoul(p->at, &end, 10);
 
 		if (n >= PROTO_NOTES) {
@@ -208,7 +208,7 @@ static int selectors(struct expr_parser *p, struct daemon_watch_term *t)
 			return refuse(p, p->at, "A selector ends with ]", "] is missing");
 		}
 	}
-	return t->metric == WATCH_note && t->note == PROTO_NOTES
+	return t->metric == DAEMON_WATCH_note && t->note == PROTO_NOTES
 		       ? refuse(p, p->at, "Write notes[3] for gbpf_note(3, ...)",
 				"note index missing")
 		       : 0;
@@ -221,7 +221,10 @@ static int operator(struct expr_parser *p, struct daemon_watch_term *t)
 	static const struct {
 		const char *text;
 		enum daemon_watch_op op;
-	} ops[] = { { ">=", WATCH_GE }, { "<=", WATCH_LE }, { ">", WATCH_GT }, { "<", WATCH_LT } };
+	} ops[] = { { ">=", DAEMON_WATCH_GE },
+		    { "<=", DAEMON_WATCH_LE },
+		    { ">", DAEMON_WATCH_GT },
+		    { "<", DAEMON_WATCH_LT } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(ops); i++) {
 		if (take(p, ops[i].text)) {
@@ -266,7 +269,8 @@ static int limit(struct expr_parser *p, struct daemon_watch_term *t)
 	begin = p->at;
 	if (!isdigit((unsigned char)*begin) && *begin != '.') {
 		return refuse(p, begin,
-			      unit == WATCH_TIME ? "Write a time such as 6ms" : "Write a number",
+			      unit == DAEMON_WATCH_TIME ? "Write a time such as 6ms"
+							: "Write a number",
 			      "expected a limit");
 	}
 	t->limit = strtod(begin, &end);
@@ -275,23 +279,23 @@ static int limit(struct expr_parser *p, struct daemon_watch_term *t)
 		return refuse(p, begin, "Use a decimal number", "invalid limit");
 	}
 	blanks(p);
-	if (unit == WATCH_PART && take(p, "%")) {
+	if (unit == DAEMON_WATCH_PART && take(p, "%")) {
 		t->percent = true;
 		scale = 0.01;
-	} else if (unit == WATCH_COUNT) {
+	} else if (unit == DAEMON_WATCH_COUNT) {
 		p->at = end; /* the next word follows the blank */
 		scale_of(p, false, &scale);
 	} else if (!scale_of(p, true, &scale)) {
 		return refuse(p, p->at,
-			      unit == WATCH_PART
+			      unit == DAEMON_WATCH_PART
 				      ? "Write ns, us, ms or s, or % of the time that has passed"
 				      : "Write ns, us, ms or s behind the number",
 			      "missing unit of a time limit");
 	}
 	if (is_word(*p->at) || *p->at == '%') {
 		return refuse(p, p->at,
-			      unit == WATCH_COUNT ? "Numbers may have k or M behind them"
-						  : "Units are ns, us, ms and s",
+			      unit == DAEMON_WATCH_COUNT ? "Numbers may have k or M behind them"
+							 : "Units are ns, us, ms and s",
 			      "unit does not fit this metric");
 	}
 	t->limit *= scale;
@@ -311,16 +315,16 @@ static int term(struct expr_parser *p)
 
 	blanks(p);
 	begin = p->at;
-	if (p->e->n_terms == WATCH_TERMS) {
+	if (p->e->n_terms == DAEMON_WATCH_TERMS) {
 		return refuse(p, begin, "Remove a comparison", "at most 8 comparisons");
 	}
 	t = &p->e->term[p->e->n_terms];
-	*t = (struct daemon_watch_term){ .class_id = WATCH_ANY };
+	*t = (struct daemon_watch_term){ .class_id = DAEMON_WATCH_ANY };
 	err = metric(p, t);
 	err = err ? err : selectors(p, t);
 	if (!err && take(p, "/s")) {
 		t->per_second = true;
-		if (unit_of(t->metric) != WATCH_COUNT) {
+		if (unit_of(t->metric) != DAEMON_WATCH_COUNT) {
 			return refuse(p, begin, "Only numbers have a rate",
 				      "this metric has no rate");
 		}
@@ -365,7 +369,7 @@ static int both(struct expr_parser *p)
 	while (!err && (take(p, "and") || take(p, "&&"))) {
 		err = one(p);
 		if (!err) {
-			p->e->step[p->e->n_steps++] = WATCH_AND;
+			p->e->step[p->e->n_steps++] = DAEMON_WATCH_AND;
 		}
 	}
 	return err;
@@ -378,7 +382,7 @@ static int either(struct expr_parser *p)
 	while (!err && (take(p, "or") || take(p, "||"))) {
 		err = both(p);
 		if (!err) {
-			p->e->step[p->e->n_steps++] = WATCH_OR;
+			p->e->step[p->e->n_steps++] = DAEMON_WATCH_OR;
 		}
 	}
 	return err;
@@ -390,10 +394,10 @@ int daemon_watch_parse(struct daemon_watch_expr *e, const char *text, struct rep
 	int err;
 
 	memset(e, 0, sizeof(*e));
-	if (strlen(text) >= WATCH_TEXT) {
+	if (strlen(text) >= DAEMON_WATCH_TEXT) {
 		report_hint(r, "Remove a comparison");
 		return report_set(r, -EINVAL, "usage", "the condition has more than %u characters",
-				  WATCH_TEXT - 1);
+				  DAEMON_WATCH_TEXT - 1);
 	}
 	for (const char *c = text; *c; c++) {
 		if ((unsigned char)*c < ' ' || *c == 0x7f) {
@@ -417,11 +421,11 @@ bool daemon_watch_term_holds(const struct daemon_watch_term *t, double value)
 		return false;
 	}
 	switch (t->op) {
-	case WATCH_GT:
+	case DAEMON_WATCH_GT:
 		return value > t->limit;
-	case WATCH_GE:
+	case DAEMON_WATCH_GE:
 		return value >= t->limit;
-	case WATCH_LT:
+	case DAEMON_WATCH_LT:
 		return value < t->limit;
 	default:
 		return value <= t->limit;
@@ -430,18 +434,19 @@ bool daemon_watch_term_holds(const struct daemon_watch_term *t, double value)
 
 bool daemon_watch_holds(const struct daemon_watch_expr *e, const double *value)
 {
-	bool stack[WATCH_STEPS] = { false };
+	bool stack[DAEMON_WATCH_STEPS] = { false };
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < e->n_steps; i++) {
 		uint8_t s = e->step[i];
 
-		if (s < WATCH_TERMS) {
+		if (s < DAEMON_WATCH_TERMS) {
 			stack[n++] = daemon_watch_term_holds(&e->term[s], value[s]);
 			continue;
 		}
 		n--;
-		stack[n - 1] = s == WATCH_AND ? stack[n - 1] && stack[n] : stack[n - 1] || stack[n];
+		stack[n - 1] =
+			s == DAEMON_WATCH_AND ? stack[n - 1] && stack[n] : stack[n - 1] || stack[n];
 	}
 	return n == 1 && stack[0];
 }
@@ -454,7 +459,7 @@ void daemon_watch_value_text(const struct daemon_watch_term *t, double v, char *
 		snprintf(out, cap, "unknown");
 	} else if (t->percent) {
 		snprintf(out, cap, "%.3g %%", v * 100);
-	} else if (unit == WATCH_COUNT) {
+	} else if (unit == DAEMON_WATCH_COUNT) {
 		snprintf(out, cap, t->per_second ? "%.1f/s" : "%.0f", v);
 	} else {
 		snprintf(out, cap,

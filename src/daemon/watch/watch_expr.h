@@ -8,15 +8,15 @@
 
 #include "base/report.h"
 
-#define WATCH_TERMS 8u
-#define WATCH_TEXT 512u
-#define WATCH_NAME 64u
-#define WATCH_STEPS (2u * WATCH_TERMS)
-#define WATCH_ANY UINT32_MAX
+#define DAEMON_WATCH_TERMS 8u
+#define DAEMON_WATCH_TEXT 512u
+#define DAEMON_WATCH_NAME 64u
+#define DAEMON_WATCH_STEPS (2u * DAEMON_WATCH_TERMS)
+#define DAEMON_WATCH_ANY UINT32_MAX
 
 /* Name, and kind of limit: TIME: a time; PART: a time or a percentage of the window; COUNT: a
  * number, or a number per second. */
-#define WATCH_METRICS(X)                                                                           \
+#define DAEMON_WATCH_METRICS(X)                                                                    \
 	X(max, TIME)                                                                               \
 	X(held, PART)                                                                              \
 	X(busy, PART)                                                                              \
@@ -33,15 +33,15 @@
 	X(failed_prepares, COUNT)
 
 enum daemon_watch_metric {
-	WATCH_quantile, /* p50, p99.9 ... of request times */
-	WATCH_note,	/* notes[3] */
-#define X(name, unit) WATCH_##name,
-	WATCH_METRICS(X)
+	DAEMON_WATCH_quantile, /* p50, p99.9 ... of request times */
+	DAEMON_WATCH_note,     /* notes[3] */
+#define X(name, unit) DAEMON_WATCH_##name,
+	DAEMON_WATCH_METRICS(X)
 #undef X
 };
 
-enum daemon_watch_unit { WATCH_TIME, WATCH_PART, WATCH_COUNT };
-enum daemon_watch_op { WATCH_GT, WATCH_GE, WATCH_LT, WATCH_LE };
+enum daemon_watch_unit { DAEMON_WATCH_TIME, DAEMON_WATCH_PART, DAEMON_WATCH_COUNT };
+enum daemon_watch_op { DAEMON_WATCH_GT, DAEMON_WATCH_GE, DAEMON_WATCH_LT, DAEMON_WATCH_LE };
 
 struct daemon_watch_term {
 	enum daemon_watch_metric metric;
@@ -49,20 +49,20 @@ struct daemon_watch_term {
 	bool per_second, percent;
 	double quantile; /* 0 to 1 */
 	uint32_t note;
-	uint32_t class_id;				    /* GBPF_CLASS_*, or WATCH_ANY */
-	char tenant[WATCH_NAME];			    /* name or number; "": all */
-	double limit;					    /* ns, a number, or 0 to 1 if percent */
-	char metric_text[WATCH_NAME], text[2 * WATCH_NAME]; /* as written */
+	uint32_t class_id;		/* GBPF_CLASS_*, or DAEMON_WATCH_ANY */
+	char tenant[DAEMON_WATCH_NAME]; /* name or number; "": all */
+	double limit;			/* ns, a number, or 0 to 1 if percent */
+	char metric_text[DAEMON_WATCH_NAME], text[2 * DAEMON_WATCH_NAME]; /* as written */
 };
 
 struct daemon_watch_expr {
 	unsigned n_terms, n_steps;
-	struct daemon_watch_term term[WATCH_TERMS];
-	/* Postfix: the index of a term, or WATCH_AND, WATCH_OR. */
-	uint8_t step[WATCH_STEPS];
+	struct daemon_watch_term term[DAEMON_WATCH_TERMS];
+	/* Postfix: the index of a term, or DAEMON_WATCH_AND, DAEMON_WATCH_OR. */
+	uint8_t step[DAEMON_WATCH_STEPS];
 };
-#define WATCH_AND 0xfeu
-#define WATCH_OR 0xffu
+#define DAEMON_WATCH_AND 0xfeu
+#define DAEMON_WATCH_OR 0xffu
 
 /* Parses a condition. 0, or -EINVAL with a report whose place is the column and whose detail has a
  * caret. */

@@ -19,7 +19,7 @@ static void read_page(const struct daemon_session *s, struct daemon_window_sum *
 {
 	const struct proto_stats *st = s->stats.map;
 
-#define READ(name) at->counter[WINDOW_##name] = MIN(load_relaxed(&st->name), WORD_MAX)
+#define READ(name) at->counter[DAEMON_WINDOW_##name] = MIN(load_relaxed(&st->name), WORD_MAX)
 	READ(requests);
 	READ(launches);
 	READ(copies);
@@ -38,7 +38,7 @@ static void read_page(const struct daemon_session *s, struct daemon_window_sum *
 
 static bool counts(const struct daemon_window *w, const struct daemon_session *s)
 {
-	return s->state == SESSION_READY && s->tenant >= 0 && s->stats.map &&
+	return s->state == DAEMON_SESSION_READY && s->tenant >= 0 && s->stats.map &&
 	       (s->gpu_mask & w->gpu_mask);
 }
 
@@ -71,7 +71,7 @@ static void add_since(struct daemon_window_sum *sum, const struct daemon_session
 	struct daemon_window_sum at;
 
 	read_page(s, &at);
-	for (unsigned i = 0; i < WINDOW_COUNTERS; i++) {
+	for (unsigned i = 0; i < DAEMON_WINDOW_COUNTERS; i++) {
 		sum->counter[i] +=
 			at.counter[i] > b->at.counter[i] ? at.counter[i] - b->at.counter[i] : 0;
 	}
@@ -83,7 +83,7 @@ static void add_since(struct daemon_window_sum *sum, const struct daemon_session
 
 static void add_sum(struct daemon_window_sum *to, const struct daemon_window_sum *from)
 {
-	for (unsigned i = 0; i < WINDOW_COUNTERS; i++) {
+	for (unsigned i = 0; i < DAEMON_WINDOW_COUNTERS; i++) {
 		to->counter[i] += from->counter[i];
 	}
 	for (unsigned i = 0; i < PROTO_HIST_BUCKETS; i++) {
@@ -124,7 +124,7 @@ void daemon_window_session_ended(struct daemon_window *w, const struct daemon_se
 		const struct daemon_window_base *b = base_of(w, s, now);
 
 		if (b) {
-			add_since(&w->gone[MIN(s->class_id, WATCH_CLASSES - 1)], s, b, now);
+			add_since(&w->gone[MIN(s->class_id, DAEMON_WATCH_CLASSES - 1)], s, b, now);
 		}
 	}
 	if (s->tenant >= 0) {
@@ -146,7 +146,7 @@ static bool is_tenant(const struct daemon_session *s, const char *name)
 static bool chosen(const struct daemon_window *w, const struct daemon_watch_term *t,
 		   const struct daemon_session *s)
 {
-	return counts(w, s) && (t->class_id == WATCH_ANY || s->class_id == t->class_id) &&
+	return counts(w, s) && (t->class_id == DAEMON_WATCH_ANY || s->class_id == t->class_id) &&
 	       (!t->tenant[0] || is_tenant(s, t->tenant));
 }
 
@@ -162,8 +162,8 @@ static void sum_of(struct daemon_window *w, const struct daemon_watch_term *t, u
 			add_since(sum, s, b, now);
 		}
 	}
-	for (unsigned c = 0; c < WATCH_CLASSES && !t->tenant[0]; c++) {
-		if (t->class_id == WATCH_ANY || t->class_id == c) {
+	for (unsigned c = 0; c < DAEMON_WATCH_CLASSES && !t->tenant[0]; c++) {
+		if (t->class_id == DAEMON_WATCH_ANY || t->class_id == c) {
 			add_sum(sum, &w->gone[c]);
 		}
 	}
@@ -174,7 +174,8 @@ static void sum_of(struct daemon_window *w, const struct daemon_watch_term *t, u
  * quantile too large, not to find it small. */
 static double quantile(const struct daemon_window_sum *sum, const struct daemon_watch_term *t)
 {
-	bool max = t->metric == WATCH_max, above = t->op == WATCH_GT || t->op == WATCH_GE;
+	bool max = t->metric == DAEMON_WATCH_max,
+	     above = t->op == DAEMON_WATCH_GT || t->op == DAEMON_WATCH_GE;
 	uint64_t total = 0, seen = 0;
 	double want, q = t->quantile;
 
@@ -214,7 +215,7 @@ static double note_of(struct daemon_window *w, const struct daemon_watch_term *t
 	if (!l) {
 		return NAN;
 	}
-	if (t->class_id == WATCH_ANY && !t->tenant[0]) {
+	if (t->class_id == DAEMON_WATCH_ANY && !t->tenant[0]) {
 		n = load_relaxed(&l->run.env.notes[t->note]);
 	}
 	daemon_session_each(w->d, s)
@@ -231,26 +232,26 @@ static double note_of(struct daemon_window *w, const struct daemon_watch_term *t
 static enum daemon_window_counter counter_of(enum daemon_watch_metric m)
 {
 	switch (m) {
-	case WATCH_requests:
-		return WINDOW_requests;
-	case WATCH_copies:
-		return WINDOW_copies;
-	case WATCH_holds:
-		return WINDOW_holds;
-	case WATCH_deferred:
-		return WINDOW_deferred;
-	case WATCH_limit_hits:
-		return WINDOW_limit_hits;
-	case WATCH_helper_errors:
-		return WINDOW_helper_errors;
-	case WATCH_verdict_errors:
-		return WINDOW_verdict_errors;
-	case WATCH_held:
-		return WINDOW_held_ns;
-	case WATCH_busy:
-		return WINDOW_busy_ns;
+	case DAEMON_WATCH_requests:
+		return DAEMON_WINDOW_requests;
+	case DAEMON_WATCH_copies:
+		return DAEMON_WINDOW_copies;
+	case DAEMON_WATCH_holds:
+		return DAEMON_WINDOW_holds;
+	case DAEMON_WATCH_deferred:
+		return DAEMON_WINDOW_deferred;
+	case DAEMON_WATCH_limit_hits:
+		return DAEMON_WINDOW_limit_hits;
+	case DAEMON_WATCH_helper_errors:
+		return DAEMON_WINDOW_helper_errors;
+	case DAEMON_WATCH_verdict_errors:
+		return DAEMON_WINDOW_verdict_errors;
+	case DAEMON_WATCH_held:
+		return DAEMON_WINDOW_held_ns;
+	case DAEMON_WATCH_busy:
+		return DAEMON_WINDOW_busy_ns;
 	default:
-		return WINDOW_launches;
+		return DAEMON_WINDOW_launches;
 	}
 }
 
@@ -262,23 +263,24 @@ static double value_of(struct daemon_window *w, const struct daemon_watch_term *
 	double v;
 
 	switch (t->metric) {
-	case WATCH_note:
+	case DAEMON_WATCH_note:
 		return note_of(w, t, version);
-	case WATCH_tick_overruns:
+	case DAEMON_WATCH_tick_overruns:
 		return (double)(c->tick_overruns - w->tick_overruns);
-	case WATCH_late:
+	case DAEMON_WATCH_late:
 		return (double)(c->late - w->late);
-	case WATCH_failed_prepares:
+	case DAEMON_WATCH_failed_prepares:
 		return (double)(c->failed_prepares - w->failed_prepares);
 	default:
 		break;
 	}
 	sum_of(w, t, now, &sum);
-	if (t->metric == WATCH_quantile || t->metric == WATCH_max) {
+	if (t->metric == DAEMON_WATCH_quantile || t->metric == DAEMON_WATCH_max) {
 		return quantile(&sum, t);
 	}
 	v = (double)sum.counter[counter_of(t->metric)];
-	if (t->metric == WATCH_verdict_errors && t->class_id == WATCH_ANY && !t->tenant[0]) {
+	if (t->metric == DAEMON_WATCH_verdict_errors && t->class_id == DAEMON_WATCH_ANY &&
+	    !t->tenant[0]) {
 		v += (double)(c->verdict_errors - w->verdict_errors);
 	}
 	if (t->percent) {
@@ -288,7 +290,7 @@ static double value_of(struct daemon_window *w, const struct daemon_watch_term *
 }
 
 void daemon_window_evaluate(struct daemon_window *w, const struct daemon_watch_expr *e,
-			    uint64_t version, uint64_t now, double value[WATCH_TERMS])
+			    uint64_t version, uint64_t now, double value[DAEMON_WATCH_TERMS])
 {
 	double seconds = (double)(now - w->begin_ns) / 1e9;
 

@@ -248,7 +248,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 	if (e) {
 		return e;
 	}
-	if (!soft_object_is(peer, OBJECT_CONTEXT)) {
+	if (!soft_object_is(peer, SOFT_OBJECT_CONTEXT)) {
 		return CUDA_ERROR_INVALID_CONTEXT;
 	}
 	return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
@@ -262,8 +262,8 @@ CUresult cuCtxDisablePeerAccess(CUcontext peer)
 	if (e) {
 		return e;
 	}
-	return soft_object_is(peer, OBJECT_CONTEXT) ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED
-						    : CUDA_ERROR_INVALID_CONTEXT;
+	return soft_object_is(peer, SOFT_OBJECT_CONTEXT) ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED
+							 : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult cuDeviceGetExecAffinitySupport(int *ret, CUexecAffinityType type, CUdevice dev)

@@ -238,11 +238,11 @@ static CUresult launch_kernel(int pt, CUfunction f, unsigned gx, unsigned gy, un
 
 	return launch(pt, f, &l, s);
 }
-PAIR(cuLaunchKernel, _ptsz, launch_kernel,
-     (CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
-      unsigned int by, unsigned int bz, unsigned int shared, CUstream s, void **params,
-      void **extra),
-     f, gx, gy, gz, bx, by, bz, shared, s, params, extra)
+SOFT_PAIR(cuLaunchKernel, _ptsz, launch_kernel,
+	  (CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
+	   unsigned int by, unsigned int bz, unsigned int shared, CUstream s, void **params,
+	   void **extra),
+	  f, gx, gy, gz, bx, by, bz, shared, s, params, extra)
 
 static CUresult launch_ex(int pt, const CUlaunchConfig *c, CUfunction f, void **params,
 			  void **extra)
@@ -265,8 +265,8 @@ static CUresult launch_ex(int pt, const CUlaunchConfig *c, CUfunction f, void **
 				       .n_attrs = c->numAttrs };
 	return launch(pt, f, &l, c->hStream);
 }
-PAIR(cuLaunchKernelEx, _ptsz, launch_ex,
-     (const CUlaunchConfig *c, CUfunction f, void **params, void **extra), c, f, params, extra)
+SOFT_PAIR(cuLaunchKernelEx, _ptsz, launch_ex,
+	  (const CUlaunchConfig *c, CUfunction f, void **params, void **extra), c, f, params, extra)
 
 static CUresult cooperative(int pt, CUfunction f, unsigned gx, unsigned gy, unsigned gz,
 			    unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream s,
@@ -282,7 +282,7 @@ static CUresult cooperative(int pt, CUfunction f, unsigned gx, unsigned gy, unsi
 
 	return launch(pt, f, &l, s);
 }
-PAIR(cuLaunchCooperativeKernel, _ptsz, cooperative,
-     (CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
-      unsigned int by, unsigned int bz, unsigned int shared, CUstream s, void **params),
-     f, gx, gy, gz, bx, by, bz, shared, s, params)
+SOFT_PAIR(cuLaunchCooperativeKernel, _ptsz, cooperative,
+	  (CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
+	   unsigned int by, unsigned int bz, unsigned int shared, CUstream s, void **params),
+	  f, gx, gy, gz, bx, by, bz, shared, s, params)

@@ -16,9 +16,9 @@ static CUresult find(CUcontext *ctx)
 	CUresult e = soft_check();
 
 	*ctx = *ctx ? soft_green_context(*ctx) : soft_thread_context();
-	return e				      ? e
-	       : soft_object_is(*ctx, OBJECT_CONTEXT) ? CUDA_SUCCESS
-						      : CUDA_ERROR_INVALID_CONTEXT;
+	return e					   ? e
+	       : soft_object_is(*ctx, SOFT_OBJECT_CONTEXT) ? CUDA_SUCCESS
+							   : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 static CUresult group_call(CUcontext ctx, unsigned verb, uint64_t value, struct soft_reply *r)

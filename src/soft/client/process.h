@@ -25,25 +25,25 @@
 #define SOFT_PITCH 512u
 
 enum soft_object_kind {
-	OBJECT_FREE,
-	OBJECT_CONTEXT = 0x67430001,
-	OBJECT_STREAM,
-	OBJECT_EVENT,
-	OBJECT_MODULE,
-	OBJECT_FUNCTION,
-	OBJECT_LIBRARY,
-	OBJECT_KERNEL,
-	OBJECT_GRAPH,
-	OBJECT_NODE,
-	OBJECT_EXEC,
-	OBJECT_USER,
-	OBJECT_ARRAY,
-	OBJECT_MIPMAPPED,
-	OBJECT_POOL,
-	OBJECT_ALLOCATION, /* of cuMemCreate */
-	OBJECT_LINKER,
-	OBJECT_GREEN,
-	OBJECT_RESOURCES, /* of cuDevResourceGenerateDesc */
+	SOFT_OBJECT_FREE,
+	SOFT_OBJECT_CONTEXT = 0x67430001,
+	SOFT_OBJECT_STREAM,
+	SOFT_OBJECT_EVENT,
+	SOFT_OBJECT_MODULE,
+	SOFT_OBJECT_FUNCTION,
+	SOFT_OBJECT_LIBRARY,
+	SOFT_OBJECT_KERNEL,
+	SOFT_OBJECT_GRAPH,
+	SOFT_OBJECT_NODE,
+	SOFT_OBJECT_EXEC,
+	SOFT_OBJECT_USER,
+	SOFT_OBJECT_ARRAY,
+	SOFT_OBJECT_MIPMAPPED,
+	SOFT_OBJECT_POOL,
+	SOFT_OBJECT_ALLOCATION, /* of cuMemCreate */
+	SOFT_OBJECT_LINKER,
+	SOFT_OBJECT_GREEN,
+	SOFT_OBJECT_RESOURCES, /* of cuDevResourceGenerateDesc */
 };
 
 /* The first member of every object that a handle points to. Objects are recycled but never returned
@@ -63,7 +63,7 @@ struct soft_staged {
 	bool held; /* the data of a copy to the host has not been fetched yet */
 };
 
-#define STAGED_MAX 256u
+#define SOFT_STAGED_MAX 256u
 
 struct CUcontext_st {
 	struct soft_object object;
@@ -88,7 +88,7 @@ struct CUcontext_st {
 	uint64_t staging;	      /* address on the host and on the device */
 	uint32_t staging_head;
 	uint32_t staged_first, staged_n;
-	struct soft_staged staged[STAGED_MAX];
+	struct soft_staged staged[SOFT_STAGED_MAX];
 };
 
 struct CUstream_st {
@@ -238,7 +238,7 @@ extern void *const cuabi_own[CUABI_COUNT];
 
 /* Defines both variants of a stream-ordered entry point: impl(0, args) and impl(1, args); the first
  * argument is `pt` of soft_stream_resolve. */
-#define PAIR(name, suffix, impl, params, ...)                                                      \
+#define SOFT_PAIR(name, suffix, impl, params, ...)                                                 \
 	CUresult name params                                                                       \
 	{                                                                                          \
 		return impl(0, __VA_ARGS__);                                                       \

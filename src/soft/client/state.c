@@ -197,7 +197,8 @@ CUresult soft_context_current(CUcontext *ret_ctx)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	}
 	g = soft_thread_green();
-	if (!soft_object_is(ctx, OBJECT_CONTEXT) || ctx->id != thread->ids[thread->depth - 1] ||
+	if (!soft_object_is(ctx, SOFT_OBJECT_CONTEXT) ||
+	    ctx->id != thread->ids[thread->depth - 1] ||
 	    (g && (!soft_green_is(g) || g->id != thread->green_ids[thread->depth - 1]))) {
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	}
@@ -209,7 +210,7 @@ CUresult soft_context_current(CUcontext *ret_ctx)
 /* Replaces the top of the thread's stack by the handle. */
 static void set_top(struct thread_state *t, CUcontext h)
 {
-	CUgreenCtx g = soft_object_is(h, OBJECT_GREEN) ? (CUgreenCtx)(void *)h : NULL;
+	CUgreenCtx g = soft_object_is(h, SOFT_OBJECT_GREEN) ? (CUgreenCtx)(void *)h : NULL;
 	CUcontext ctx = g ? g->primary : h;
 	unsigned at = t->depth - 1;
 
@@ -298,7 +299,7 @@ CUresult soft_stream_resolve(CUstream h, int pt, CUstream *ret)
 		*ret = soft_thread_green() ? soft_thread_green()->legacy : ctx->legacy;
 		return CUDA_SUCCESS;
 	}
-	if (!soft_handle_is(h, OBJECT_STREAM)) {
+	if (!soft_handle_is(h, SOFT_OBJECT_STREAM)) {
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
 	if (soft_green_stream_orphaned(h)) {
@@ -331,7 +332,7 @@ void soft_object_destroy(void *object)
 	struct soft_object *o = object;
 	struct soft_object **list = &free_objects[o->kind & 31];
 
-	o->kind = OBJECT_FREE;
+	o->kind = SOFT_OBJECT_FREE;
 	if (soft_strict_on()) { /* never recycle the handle, so that its later use is detected */
 		soft_strict_object_destroyed(o);
 		return;

@@ -211,9 +211,9 @@ static const char *name_of(enum soft_object_kind kind)
 					     "exec",	  "user object",   "array",
 					     "mipmapped", "pool",	   "allocation",
 					     "linker",	  "green context", "resource descriptor" };
-	unsigned i = (unsigned)kind - OBJECT_CONTEXT;
+	unsigned i = (unsigned)kind - SOFT_OBJECT_CONTEXT;
 
-	return kind >= OBJECT_CONTEXT && i < ARRAY_SIZE(names) ? names[i] : "object";
+	return kind >= SOFT_OBJECT_CONTEXT && i < ARRAY_SIZE(names) ? names[i] : "object";
 }
 
 /* Returns the name of the API function that the program called: the outermost frame of this library
@@ -398,7 +398,7 @@ void soft_strict_enter(const void *green)
 	l->n_current++;
 	pthread_mutex_unlock(&histories_mutex);
 	if (elsewhere) {
-		die(green, OBJECT_GREEN, "is current to another thread");
+		die(green, SOFT_OBJECT_GREEN, "is current to another thread");
 	}
 }
 

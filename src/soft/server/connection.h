@@ -24,10 +24,10 @@ struct softd_module {
 	struct softd_group *group;
 	uint64_t globals; /* device address, 0: none */
 	uint64_t code_bytes;
-	uint32_t functions; /* head of the list in client.functions, or NO_FUNCTION */
+	uint32_t functions; /* head of the list in client.functions, or SOFTD_NO_FUNCTION */
 };
 
-#define NO_FUNCTION UINT32_MAX
+#define SOFTD_NO_FUNCTION UINT32_MAX
 struct softd_function {
 	const struct exec_function *exec; /* NULL: the module has been unloaded */
 	uint32_t module;		  /* index in client.modules */

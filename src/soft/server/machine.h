@@ -11,19 +11,20 @@
 #include "soft/server/list.h"
 #include "soft/protocol.h"
 
-#define DEVICE_THREADS_PER_SM 1536u
-#define DEVICE_BLOCKS_PER_SM 16u
-#define DEVICE_SHARED_PER_SM (100u << 10)
-#define DEVICE_SHARED_RESERVED 1024u /* per block, as the device attribute reports */
-#define DEVICE_SHARED_PER_BLOCK (99u << 10)
-#define DEVICE_MAX_WORKERS 64u
-#define DEVICE_MAX_SMS 1024u
-#define DEVICE_SM_WORDS (DEVICE_MAX_SMS / 64u)
-#define DEVICE_MAX_COPY_ENGINES 8u
-#define DEVICE_PRIORITIES 6u /* stream priorities */
+#define SOFTD_DEVICE_THREADS_PER_SM 1536u
+#define SOFTD_DEVICE_BLOCKS_PER_SM 16u
+#define SOFTD_DEVICE_SHARED_PER_SM (100u << 10)
+#define SOFTD_DEVICE_SHARED_RESERVED 1024u /* per block, as the device attribute reports */
+#define SOFTD_DEVICE_SHARED_PER_BLOCK (99u << 10)
+#define SOFTD_DEVICE_MAX_WORKERS 64u
+#define SOFTD_DEVICE_MAX_SMS 1024u
+#define SOFTD_DEVICE_SM_WORDS (SOFTD_DEVICE_MAX_SMS / 64u)
+#define SOFTD_DEVICE_MAX_COPY_ENGINES 8u
+#define SOFTD_DEVICE_PRIORITIES 6u /* stream priorities */
 /* Levels of launches: 0 is the most urgent, the second half is for below-normal clients. */
-#define DEVICE_LEVELS (2 * DEVICE_PRIORITIES)
-#define DEVICE_FIRST_BLOCK_BYTES (16u << 20) /* a client may always have one block of this size */
+#define SOFTD_DEVICE_LEVELS (2 * SOFTD_DEVICE_PRIORITIES)
+#define SOFTD_DEVICE_FIRST_BLOCK_BYTES                                                             \
+	(16u << 20) /* a client may always have one block of this size */
 
 struct softd_group;
 struct softd_lane;

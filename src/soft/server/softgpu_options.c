@@ -45,14 +45,14 @@ static const struct {
 	const char *text;
 } table[OPT_COUNT] = {
 	[OPT_GPUS] = { "gpus", "N", 1, SOFT_MAX_GPUS, "soft GPUs (default 1)" },
-	[OPT_SMS] = { "sms", "N", 1, DEVICE_MAX_SMS,
+	[OPT_SMS] = { "sms", "N", 1, SOFTD_DEVICE_MAX_SMS,
 		      "multiprocessors of each, which bound the resident blocks (default 4)" },
 	[OPT_MEM] = { "mem", "BYTES", 1u << 20, 32ull << 30,
 		      "memory of each, with suffix K, M or G (default 1G; committed when used)" },
-	[OPT_WORKERS] = { "workers", "N", 1, DEVICE_MAX_WORKERS,
+	[OPT_WORKERS] = { "workers", "N", 1, SOFTD_DEVICE_MAX_WORKERS,
 			  "execution threads of each (default: half the processors for all, at "
 			  "most 8)" },
-	[OPT_ENGINES] = { "copy-engines", "N", 1, DEVICE_MAX_COPY_ENGINES,
+	[OPT_ENGINES] = { "copy-engines", "N", 1, SOFTD_DEVICE_MAX_COPY_ENGINES,
 			  "copies of each that run at once (default 1)" },
 	[OPT_BANDWIDTH] = { "copy-bandwidth", "BYTES", 0, 1ull << 50,
 			    "a second, of all engines of a GPU, with suffix (default 0: as fast as "

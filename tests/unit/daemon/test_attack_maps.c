@@ -123,14 +123,14 @@ static void values_of_threads_are_reported_quickly(void **state)
 	one = cost_of(d, "map.get", "{\"map\":\"threads\",\"key\":\"0\",\"tenant\":0}");
 	took_at_most("get one", one.loop_ns, 4 * one.parse_ns);
 	all = cost_of(d, "map.get", "{\"map\":\"threads\",\"key\":\"0\"}");
-	took_at_most("get", all.loop_ns, MAPS_GET_NS + 4 * one.loop_ns);
+	took_at_most("get", all.loop_ns, DAEMON_MAPS_GET_NS + 4 * one.loop_ns);
 	all = cost_of(d, "map.dump", "{\"map\":\"threads\"}");
 	took_at_most("dump", all.loop_ns, 4 * all.parse_ns);
-	took_at_most("dump, one page", all.loop_ns, MAPS_GET_NS + 4 * one.loop_ns);
+	took_at_most("dump, one page", all.loop_ns, DAEMON_MAPS_GET_NS + 4 * one.loop_ns);
 	one = cost_of(d, "map.get", "{\"map\":\"memory\",\"key\":\"0\",\"tenant\":0}");
 	took_at_most("get one's bytes", one.loop_ns, 4 * one.parse_ns);
 	all = cost_of(d, "map.get", "{\"map\":\"memory\",\"key\":\"0\"}");
-	took_at_most("get bytes", all.loop_ns, MAPS_GET_NS + 4 * one.loop_ns);
+	took_at_most("get bytes", all.loop_ns, DAEMON_MAPS_GET_NS + 4 * one.loop_ns);
 	for (int i = 0; i < TENANTS; i++) {
 		fake_leave(&f[i]);
 	}

@@ -111,8 +111,8 @@ static void history_keeps_the_newest(void **state)
 	for (int i = 1; i <= 5000; i++) {
 		daemon_history_add(&h, "test", i % 7, -1, "event %d", i);
 	}
-	assert_null(daemon_history_get(&h, 5000 - HISTORY_EVENTS));
-	assert_non_null(daemon_history_get(&h, 5001 - HISTORY_EVENTS));
+	assert_null(daemon_history_get(&h, 5000 - DAEMON_HISTORY_EVENTS));
+	assert_non_null(daemon_history_get(&h, 5001 - DAEMON_HISTORY_EVENTS));
 	assert_string_equal(daemon_history_get(&h, 5000)->text, "event 5000");
 	assert_null(daemon_history_get(&h, 5001));
 	assert_null(daemon_history_get(&h, UINT64_MAX));
@@ -142,10 +142,10 @@ static void history_files_are_bounded(void **state)
 	daemon_history_close(&h);
 	snprintf(path, sizeof(path), "%s/events.jsonl", dir);
 	assert_int_equal(stat(path, &st), 0);
-	assert_true(st.st_size <= HISTORY_FILE_BYTES + 1024);
+	assert_true(st.st_size <= DAEMON_HISTORY_FILE_BYTES + 1024);
 	snprintf(path, sizeof(path), "%s/events.jsonl.1", dir);
 	assert_int_equal(stat(path, &st), 0);
-	assert_true(st.st_size <= HISTORY_FILE_BYTES + 1024);
+	assert_true(st.st_size <= DAEMON_HISTORY_FILE_BYTES + 1024);
 }
 
 static void history_goes_on_without_its_file(void **state)
@@ -312,7 +312,7 @@ static void a_full_store_gives_up_the_oldest_that_is_not_in_use(void **state)
 
 	(void)state;
 	assert_int_equal(daemon_store_open(&s, dir), 0);
-	for (uint64_t v = 1; v <= STORE_VERSIONS; v++) {
+	for (uint64_t v = 1; v <= DAEMON_STORE_VERSIONS; v++) {
 		assert_int_equal(daemon_store_add(&s, v, meta("x"), &removed), 0);
 		assert_int_equal(removed, 0);
 	}
@@ -334,7 +334,7 @@ static void too_many_files_never_remove_versions_in_use(void **state)
 
 	(void)state;
 	assert_int_equal(daemon_store_open(&s, dir), 0);
-	for (uint64_t v = 1; v <= STORE_VERSIONS + 6; v++) {
+	for (uint64_t v = 1; v <= DAEMON_STORE_VERSIONS + 6; v++) {
 		assert_int_equal(daemon_store_write_object(s.dir, v, "x", 1, "{\"name\":\"x\"}"),
 				 0);
 	}
@@ -348,11 +348,11 @@ static void too_many_files_never_remove_versions_in_use(void **state)
 	daemon_store_close(&s);
 	for (int again = 0; again < 2; again++) {
 		assert_int_equal(daemon_store_open(&s, dir), 0);
-		assert_int_equal(s.n, STORE_VERSIONS);
+		assert_int_equal(s.n, DAEMON_STORE_VERSIONS);
 		assert_int_equal(s.active[0], 1);
 		assert_int_equal(s.previous, 2);
 		assert_non_null(daemon_store_find(&s, 2));
-		assert_non_null(daemon_store_find(&s, STORE_VERSIONS + 6));
+		assert_non_null(daemon_store_find(&s, DAEMON_STORE_VERSIONS + 6));
 		assert_null(daemon_store_find(&s, 3));
 		daemon_store_close(&s);
 	}
@@ -382,7 +382,7 @@ static void the_outbox_is_ordered_and_bounded(void **state)
 		r = daemon_outbox_send(&o, pair[0], &m, PROTO_BOARD_ADD, &pair[1], 1);
 	} while (r >= 0 && sent < 100000);
 	assert_int_equal(r, -ENOBUFS);
-	assert_int_equal(o.n, OUTBOX_MESSAGES);
+	assert_int_equal(o.n, DAEMON_OUTBOX_MESSAGES);
 	sent--;
 	while (seen < sent) {
 		if (proto_recv(pair[1], &got, fds, &n) == -EAGAIN) {

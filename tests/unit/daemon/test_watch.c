@@ -29,7 +29,7 @@ static void conditions_are_read(void **state)
 					    &r),
 			 0);
 	assert_int_equal(e.n_terms, 4);
-	assert_int_equal(e.term[0].metric, WATCH_quantile);
+	assert_int_equal(e.term[0].metric, DAEMON_WATCH_quantile);
 	assert_true(fabs(e.term[0].quantile - 0.999) < 1e-9);
 	assert_int_equal(e.term[0].class_id, LATENCY);
 	assert_true(fabs(e.term[0].limit - 6e6) < 1);
@@ -39,7 +39,7 @@ static void conditions_are_read(void **state)
 	assert_string_equal(e.term[2].tenant, "web");
 	assert_true(fabs(e.term[2].limit - 1500) < 1e-9);
 	assert_true(e.term[3].per_second);
-	assert_int_equal(e.term[3].op, WATCH_LT);
+	assert_int_equal(e.term[3].op, DAEMON_WATCH_LT);
 	report_finish(&r);
 }
 
@@ -97,7 +97,7 @@ static void bad_conditions_are_refused_with_the_column(void **state)
 		  "holds>1 or holds>1",
 		  "column 89", "8 comparisons" },
 	};
-	char longer[WATCH_TEXT + 8];
+	char longer[DAEMON_WATCH_TEXT + 8];
 	struct daemon_watch_expr e;
 	struct report r;
 
@@ -143,7 +143,7 @@ static void any_text_is_read_or_refused(void **state)
 		}
 		report_init(&r);
 		if (daemon_watch_parse(&e, text, &r) == 0) {
-			double v[WATCH_TERMS] = { 1, NAN, 2 };
+			double v[DAEMON_WATCH_TERMS] = { 1, NAN, 2 };
 
 			read++;
 			daemon_watch_holds(&e, v);

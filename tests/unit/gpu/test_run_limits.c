@@ -235,14 +235,14 @@ static void a_full_fifo_makes_the_caller_wait(void **state)
 	request_begins(w);
 	(void)launch(w, x, 20, true, true, 0);
 	wait_until_stopped(x);
-	for (unsigned i = 0; i < FIFO_MAX; i++) {
+	for (unsigned i = 0; i < SCHED_FIFO_MAX; i++) {
 		(void)launch(w, x, 1, false, true, 0);
 	}
-	assert_int_equal(sched_fifo_count(x->q), FIFO_MAX);
+	assert_int_equal(sched_fifo_count(x->q), SCHED_FIFO_MAX);
 	request_ends(w);
 	for (unsigned i = 0; i < 100; i++) {
 		(void)launch(w, x, 1, i % 2, true, 0);
-		assert_true(sched_fifo_count(x->q) <= FIFO_MAX);
+		assert_true(sched_fifo_count(x->q) <= SCHED_FIFO_MAX);
 	}
 	synchronize(w, x);
 	testbed_finish(w);

@@ -22,10 +22,10 @@ static void leases_go_up_ahead_and_the_request_takes_them_over(void **state)
 	assert_int_equal(o.r.wakes, 1); /* the agent slept without a timeout */
 	assert_int_equal(o.r.own.gpu[0].next_ns, at);
 	assert_int_equal(o.r.own.gpu[0].deadline_ns, at + 2 * MS);
-	live_until(&o, at - LEAD_NS - 1);
+	live_until(&o, at - SCHED_LEAD_NS - 1);
 	assert_int_equal(gpu.until_ns, 0);
-	live_until(&o, at - LEAD_NS + 1);
-	assert_true(gpu.until_ns >= fake_now + LEASE_NS - 1);
+	live_until(&o, at - SCHED_LEAD_NS + 1);
+	assert_true(gpu.until_ns >= fake_now + SCHED_LEASE_NS - 1);
 	assert_int_equal(o.r.own.gpu[0].open, 0); /* an announced request is not open */
 	live_until(&o, at + 20000);
 	go(o.q, &o.fq, &o.l);
@@ -61,9 +61,9 @@ static void a_kernel_goes_ahead_where_contexts_are_switched(void **state)
 	sched_set_lane(o.r.s, GBPF_LANE_SHARED);
 	at = fake_now + 10 * MS;
 	assert_int_equal(sched_announce(o.r.s, 0, at, 0), 0);
-	live_until(&o, at - LEAD_SHARED_NS - 1000); /* other tenants make way sooner there */
+	live_until(&o, at - SCHED_LEAD_SHARED_NS - 1000); /* other tenants make way sooner there */
 	assert_int_equal(gpu.until_ns, 0);
-	live_until(&o, at - LEAD_SHARED_NS + 1000);
+	live_until(&o, at - SCHED_LEAD_SHARED_NS + 1000);
 	assert_int_not_equal(gpu.until_ns, 0);
 	live_until(&o, at);
 	assert_int_equal(gpu.warms, 3);
@@ -113,7 +113,7 @@ static void three_wrong_ones_in_a_row_silence_for_a_second(void **state)
 	struct one o;
 
 	one_init(&o, true);
-	for (unsigned i = 0; i < WRONG_MAX; i++) {
+	for (unsigned i = 0; i < SCHED_WRONG_MAX; i++) {
 		begin = fake_now;
 		assert_int_equal(sched_announce(o.r.s, 0, fake_now + 10 * MS, 0), 0);
 		while (fake_now < begin + 20 * MS) {
@@ -124,10 +124,10 @@ static void three_wrong_ones_in_a_row_silence_for_a_second(void **state)
 		assert_int_equal(o.r.own.gpu[0].next_ns, 0);
 		assert_int_equal(o.r.stats.wrong_hints, i + 1);
 	}
-	assert_true(up <= WRONG_MAX * ((LEAD_NS + LATE_NS) / (MS / 10) + 2));
+	assert_true(up <= SCHED_WRONG_MAX * ((SCHED_LEAD_NS + SCHED_LATE_NS) / (MS / 10) + 2));
 	assert_int_equal(o.r.notes, 1);
 	assert_int_equal(sched_announce(o.r.s, 0, fake_now + 10 * MS, 0), -EAGAIN);
-	live_until(&o, fake_now + MUTE_NS);
+	live_until(&o, fake_now + SCHED_MUTE_NS);
 	assert_int_equal(sched_announce(o.r.s, 0, fake_now + 10 * MS, 0), 0);
 	one_finish(&o);
 }
@@ -155,15 +155,15 @@ static void postponing_after_others_made_way_counts_as_wrong(void **state)
 	struct one o;
 
 	one_init(&o, true);
-	for (unsigned i = 0; i < WRONG_MAX; i++) {
-		assert_int_equal(sched_announce(o.r.s, 0, fake_now + LEAD_NS / 2, 0), 0);
+	for (unsigned i = 0; i < SCHED_WRONG_MAX; i++) {
+		assert_int_equal(sched_announce(o.r.s, 0, fake_now + SCHED_LEAD_NS / 2, 0), 0);
 		(void)step(&o);
 		assert_int_not_equal(gpu.until_ns, 0);
-		assert_int_equal(sched_announce(o.r.s, 0, fake_now + 2 * LEAD_NS, 0), 0);
+		assert_int_equal(sched_announce(o.r.s, 0, fake_now + 2 * SCHED_LEAD_NS, 0), 0);
 		(void)step(&o);
 		assert_int_equal(gpu.until_ns, 0);
 	}
-	assert_int_equal(o.r.stats.wrong_hints, WRONG_MAX);
+	assert_int_equal(o.r.stats.wrong_hints, SCHED_WRONG_MAX);
 	assert_int_equal(sched_announce(o.r.s, 0, fake_now + MS, 0), -EAGAIN);
 	one_finish(&o);
 }
@@ -181,7 +181,8 @@ static void pushing_ahead_of_oneself_is_bounded(void **state)
 		up += gpu.until_ns ? 1 : 0;
 		n++;
 	}
-	assert_true(n == 1000 && up <= WRONG_MAX * ((LEAD_NS + LATE_NS) / 100000 + 2));
+	assert_true(n == 1000 &&
+		    up <= SCHED_WRONG_MAX * ((SCHED_LEAD_NS + SCHED_LATE_NS) / 100000 + 2));
 	one_finish(&o);
 }
 
@@ -195,7 +196,7 @@ static void a_request_that_was_open_before_is_right(void **state)
 	assert_int_equal(sched_announce(o.r.s, 0, at, 0), 0);
 	go(o.q, &o.fq, &o.l);
 	assert_int_equal(o.r.own.gpu[0].next_ns, at); /* it may be meant for the next request */
-	live_until(&o, at + LATE_NS + MS);
+	live_until(&o, at + SCHED_LATE_NS + MS);
 	assert_int_equal(o.r.own.gpu[0].next_ns, 0);
 	assert_int_equal(o.r.stats.wrong_hints, 0);
 	one_finish(&o);
@@ -313,7 +314,7 @@ static void valid_announcements_of_others_are_seen(void **state)
 		o.r.other.gpu[0].next_ns = fake_now + (uint64_t)far[i];
 		assert_true(next_seen(&o.r) == (uint64_t)(far[i] > 0 ? far[i] : 0));
 	}
-	o.r.other.gpu[0].next_ns = fake_now - LATE_NS - 1;
+	o.r.other.gpu[0].next_ns = fake_now - SCHED_LATE_NS - 1;
 	assert_true(next_seen(&o.r) == UINT64_MAX);
 	o.r.other.gpu[0].next_ns = 1;
 	assert_true(next_seen(&o.r) == UINT64_MAX);

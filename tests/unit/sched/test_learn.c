@@ -371,7 +371,7 @@ static void the_tail_without_a_marker_retires_when_the_queue_is_idle(void **stat
 	for (int i = 0; i < 40; i++) {
 		launch(&o, 1000);
 	}
-	assert_true(sched_agent_step(o.r.s) <= PENDING_POLL_NS);
+	assert_true(sched_agent_step(o.r.s) <= SCHED_PENDING_POLL_NS);
 	assert_true(sched_tally_sum(&o.r.s->inflight) != 0);
 	fake_finish(&o.fq);
 	(void)sched_agent_step(o.r.s);

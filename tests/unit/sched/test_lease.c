@@ -8,7 +8,7 @@ static void up_before_the_first_launch_goes_and_before_the_board(void **state)
 
 	one_init(&o, true);
 	assert_int_equal(ticket_begin(o.q, &o.l), SCHED_GO);
-	assert_int_equal(gpu.until_ns, fake_now + LEASE_NS);
+	assert_int_equal(gpu.until_ns, fake_now + SCHED_LEASE_NS);
 	assert_int_equal(gpu.calls, 1);
 	assert_int_equal(gpu.board_then, 0);
 	assert_int_equal(o.r.own.gpu[0].open, 1);
@@ -28,9 +28,9 @@ static void renewed_while_open_and_down_before_the_board_closes(void **state)
 	for (int i = 0; i < 50; i++) {
 		last = fake_now;
 		live_until(&o, last + 2000000);
-		assert_true(gpu.until_ns >= fake_now + LEASE_NS - RENEW_NS - 1000000);
+		assert_true(gpu.until_ns >= fake_now + SCHED_LEASE_NS - SCHED_RENEW_NS - 1000000);
 	}
-	assert_true(gpu.calls <= 1 + 100000000 / RENEW_NS + 1);
+	assert_true(gpu.calls <= 1 + 100000000 / SCHED_RENEW_NS + 1);
 	fake_finish(&o.fq);
 	live_until(&o, fake_now + 1000000);
 	assert_int_equal(o.r.own.gpu[0].open, 0);
@@ -51,7 +51,7 @@ static void without_a_policy_nothing_is_raised(void **state)
 	assert_int_equal(gpu.calls, 0);
 	o.r.dir.version[0] = 1; /* the policy comes during the request */
 	(void)step(&o);
-	assert_int_equal(gpu.until_ns, fake_now + LEASE_NS);
+	assert_int_equal(gpu.until_ns, fake_now + SCHED_LEASE_NS);
 	o.r.dir.off = 1;
 	(void)step(&o);
 	assert_int_equal(gpu.until_ns, 0);
@@ -179,7 +179,7 @@ static void the_device_is_not_asked_in_pauses_after_synchronizations(void **stat
 		live_until(&o, fake_now + 9000);
 	}
 	assert_true(asked <= 1);
-	live_until(&o, fake_now - 9000 + DEFAULT_CLOSE_DELAY_NS - 1000);
+	live_until(&o, fake_now - 9000 + SCHED_DEFAULT_CLOSE_DELAY_NS - 1000);
 	assert_int_equal(o.r.own.gpu[0].open, 1);
 	live_until(&o, fake_now + 2000);
 	assert_int_equal(o.r.own.gpu[0].open, 0);
@@ -235,14 +235,14 @@ static void an_uninvolved_queue_does_not_delay_the_close(void **state)
 	go(other, &fq, &o.l);
 	fake_now += 1000;
 	fake_finish(&fq);
-	live_until(&o, fake_now + 2 * DEFAULT_CLOSE_DELAY_NS);
+	live_until(&o, fake_now + 2 * SCHED_DEFAULT_CLOSE_DELAY_NS);
 	assert_int_equal(o.r.own.gpu[0].open, 0);
 	o.r.dir.version[0] = 1; /* no close delay */
 	for (int i = 0; i < 2; i++) {
 		go(o.q, &o.fq, &o.l);
 		fake_now += 1000;
 		fake_finish(&o.fq);
-		fake_now += OPEN_POLL_NS;
+		fake_now += SCHED_OPEN_POLL_NS;
 		(void)step(&o);
 		assert_int_equal(o.r.own.gpu[0].open, 0);
 	}
@@ -270,7 +270,7 @@ static void a_thread_that_vanishes_while_closing_does_not_block_others(void **st
 	go(o.q, &o.fq, &o.l);
 	o.r.s->req[0].close.turn = 1;
 	fake_finish(&o.fq);
-	live_until(&o, fake_now + STEAL_NS - 1000000);
+	live_until(&o, fake_now + SCHED_STEAL_NS - 1000000);
 	assert_int_equal(o.r.own.gpu[0].open, 1);
 	live_until(&o, fake_now + 2000000);
 	assert_int_equal(o.r.own.gpu[0].open, 0);
@@ -286,18 +286,18 @@ static void a_stalled_request_times_out(void **state)
 	one_init(&o, true);
 	begin = fake_now;
 	go(o.q, &o.fq, &o.l);
-	live_until(&o, begin + STALL_NS - 1000000);
+	live_until(&o, begin + SCHED_STALL_NS - 1000000);
 	assert_int_equal(o.r.own.gpu[0].open, 1);
 	go(o.q, &o.fq, &o.l); /* progress */
-	live_until(&o, begin + 2 * (uint64_t)STALL_NS - 10000000);
+	live_until(&o, begin + 2 * (uint64_t)SCHED_STALL_NS - 10000000);
 	assert_int_equal(o.r.own.gpu[0].open, 1);
-	live_until(&o, begin + 2 * (uint64_t)STALL_NS + 1000000);
+	live_until(&o, begin + 2 * (uint64_t)SCHED_STALL_NS + 1000000);
 	assert_int_equal(o.r.own.gpu[0].open, 0);
 	assert_int_equal(gpu.until_ns, 0);
 	assert_int_equal(o.r.stats.requests_cut, 1);
 	assert_int_equal(o.r.notes, 1);
-	assert_true(step(&o) >= TIMED_OUT_POLL_NS); /* only a look now and then */
-	go(o.q, &o.fq, &o.l);			    /* still the same request */
+	assert_true(step(&o) >= SCHED_TIMED_OUT_POLL_NS); /* only a look now and then */
+	go(o.q, &o.fq, &o.l);				  /* still the same request */
 	(void)step(&o);
 	assert_int_equal(o.r.own.gpu[0].open, 0);
 	assert_int_equal(gpu.until_ns, 0);
@@ -305,7 +305,7 @@ static void a_stalled_request_times_out(void **state)
 	(void)step(&o);
 	assert_int_equal(o.r.own.gpu[0].open, 0);
 	fake_finish(&o.fq);
-	live_until(&o, fake_now + 2 * TIMED_OUT_POLL_NS);
+	live_until(&o, fake_now + 2 * SCHED_TIMED_OUT_POLL_NS);
 	assert_int_equal(o.r.stats.requests, 1);
 	go(o.q, &o.fq, &o.l); /* after one drain the next request counts again */
 	assert_int_equal(o.r.own.gpu[0].open, 1);
@@ -320,12 +320,12 @@ static void a_late_look_does_not_time_a_request_out(void **state)
 
 	one_init(&o, true);
 	go(o.q, &o.fq, &o.l);
-	live_until(&o, fake_now + STALL_NS / 2);
-	fake_now += 5 * (uint64_t)STALL_NS;
+	live_until(&o, fake_now + SCHED_STALL_NS / 2);
+	fake_now += 5 * (uint64_t)SCHED_STALL_NS;
 	(void)step(&o);
 	assert_int_equal(o.r.own.gpu[0].open, 1);
 	assert_int_equal(o.r.stats.requests_cut, 0);
-	live_until(&o, fake_now + STALL_NS / 2); /* it has stalled nevertheless */
+	live_until(&o, fake_now + SCHED_STALL_NS / 2); /* it has stalled nevertheless */
 	assert_int_equal(o.r.stats.requests_cut, 1);
 	one_finish(&o);
 }
@@ -339,12 +339,12 @@ static void a_seldom_running_agent_times_a_stalled_request_out(void **state)
 	go(o.q, &o.fq, &o.l);
 	(void)step(&o);
 	for (int i = 0; i < 9; i++) {
-		fake_now += 3 * (uint64_t)STALL_NS / 10;
+		fake_now += 3 * (uint64_t)SCHED_STALL_NS / 10;
 		(void)step(&o);
 		assert_int_equal(o.r.stats.requests_cut, 0);
 	}
 	for (int i = 0; i < 3; i++) {
-		fake_now += 3 * (uint64_t)STALL_NS / 10;
+		fake_now += 3 * (uint64_t)SCHED_STALL_NS / 10;
 		(void)step(&o);
 	}
 	assert_int_equal(o.r.stats.requests_cut, 1);
@@ -358,7 +358,7 @@ static void a_request_without_a_pause_times_out_after_ten_seconds(void **state)
 
 	one_init(&o, true);
 	begin = fake_now;
-	while (fake_now < begin + REQUEST_MAX_NS - 100000000) {
+	while (fake_now < begin + SCHED_REQUEST_MAX_NS - 100000000) {
 		go(o.q, &o.fq, &o.l);
 		live_until(&o, fake_now + 50000000);
 		assert_int_equal(o.r.own.gpu[0].open, 1);

@@ -78,14 +78,14 @@ static void opens_at_the_first_launch_and_closes_after_the_close_delay(void **st
 	assert_int_equal(o.r.stats.requests, 1);
 	assert_int_equal(o.r.stats.request_ns, 50000); /* without the close delay */
 	assert_int_equal(o.r.stats.request_hist[proto_hist_bucket(50000)], 1);
-	assert_true(sched_agent_step(o.r.s) > OPEN_POLL_NS);
+	assert_true(sched_agent_step(o.r.s) > SCHED_OPEN_POLL_NS);
 	go(o.q, &o.fq, &o.l);
 	assert_int_equal(o.r.wakes, 2); /* even out of its slow poll */
 	fake_finish(&o.fq);
 	(void)sched_agent_step(o.r.s);
 	fake_now += 200000;
 	(void)sched_agent_step(o.r.s);
-	fake_now += 2 * AWAKE_NS;
+	fake_now += 2 * SCHED_AWAKE_NS;
 	(void)sched_agent_step(o.r.s);
 	o.r.s->agent.last_kernels_ns = 0; /* or it would wake again for the statistics */
 	assert_int_equal(sched_agent_step(o.r.s), UINT64_MAX);
@@ -189,7 +189,7 @@ a_queue_that_only_its_thread_can_ask_ends_by_markers_or_by_a_synchronization(voi
 	o.fq.refuse_marks = 1; /* without any report it ends after a while */
 	go(o.q, &o.fq, &o.l);
 	(void)sched_agent_step(o.r.s);
-	fake_now += UNKNOWN_NS;
+	fake_now += SCHED_UNKNOWN_NS;
 	(void)sched_agent_step(o.r.s);
 	assert_int_equal(o.r.own.gpu[0].open, 1);
 	fake_now += 1;
@@ -218,7 +218,7 @@ static void the_policy_chooses_the_close_delay_up_to_a_maximum(void **state)
 	go(o.q, &o.fq, &o.l);
 	fake_finish(&o.fq);
 	(void)sched_agent_step(o.r.s);
-	fake_now += MAX_CLOSE_DELAY_NS - 1;
+	fake_now += SCHED_MAX_CLOSE_DELAY_NS - 1;
 	(void)sched_agent_step(o.r.s);
 	assert_int_equal(o.r.own.gpu[0].open, 1);
 	fake_now += 1;

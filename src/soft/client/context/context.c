@@ -98,7 +98,7 @@ CUresult soft_context_create(unsigned flags, CUdevice dev, CUcontext *ret)
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	pthread_mutex_lock(&soft.lock);
-	ctx = soft_object_create(OBJECT_CONTEXT, sizeof(*ctx));
+	ctx = soft_object_create(SOFT_OBJECT_CONTEXT, sizeof(*ctx));
 	if (ctx) {
 		ctx->id = ++soft.next_id;
 		ctx->flags = flags;

@@ -28,7 +28,8 @@ static CUresult check(CUcontext h, CUcontext *ctx, CUgreenCtx *green)
 
 static CUresult check_event(CUcontext ctx, CUevent ev)
 {
-	CUresult e = soft_handle_is(ev, OBJECT_EVENT) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	CUresult e =
+		soft_handle_is(ev, SOFT_OBJECT_EVENT) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 
 	e = e ? e : soft_capture_sync_context(ctx);
 	return e ? e : soft_capture_has_event(ev) ? CUDA_ERROR_CAPTURED_EVENT : CUDA_SUCCESS;

@@ -18,8 +18,8 @@ bool soft_green_is(const void *h)
 {
 	const struct CUgreenCtx_st *g = h;
 
-	return soft_object_is(h, OBJECT_GREEN) && soft_object_is(g->primary, OBJECT_CONTEXT) &&
-	       g->primary->id == g->primary_id;
+	return soft_object_is(h, SOFT_OBJECT_GREEN) &&
+	       soft_object_is(g->primary, SOFT_OBJECT_CONTEXT) && g->primary->id == g->primary_id;
 }
 
 CUresult soft_green_resolve(CUcontext h, CUcontext *ret_ctx, CUgreenCtx *ret_green)
@@ -28,9 +28,9 @@ CUresult soft_green_resolve(CUcontext h, CUcontext *ret_ctx, CUgreenCtx *ret_gre
 
 	*ret_green = NULL;
 	*ret_ctx = h;
-	if (!soft_object_is(h, OBJECT_GREEN)) {
-		return soft_handle_is(h, OBJECT_CONTEXT) ? CUDA_SUCCESS
-							 : CUDA_ERROR_INVALID_CONTEXT;
+	if (!soft_object_is(h, SOFT_OBJECT_GREEN)) {
+		return soft_handle_is(h, SOFT_OBJECT_CONTEXT) ? CUDA_SUCCESS
+							      : CUDA_ERROR_INVALID_CONTEXT;
 	}
 	if (!g->converted) {
 		return CUDA_ERROR_INVALID_CONTEXT;
@@ -57,7 +57,7 @@ static CUresult check(CUgreenCtx g)
 {
 	CUresult e = soft_check();
 
-	if (e || !soft_handle_is(g, OBJECT_GREEN)) {
+	if (e || !soft_handle_is(g, SOFT_OBJECT_GREEN)) {
 		return e ? e : CUDA_ERROR_INVALID_CONTEXT;
 	}
 	return soft_green_is(g) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -111,7 +111,7 @@ static CUgreenCtx green_new(CUdevResourceDesc desc, CUcontext primary)
 	CUgreenCtx g;
 
 	pthread_mutex_lock(&soft.lock);
-	g = soft_object_create(OBJECT_GREEN, sizeof(*g));
+	g = soft_object_create(SOFT_OBJECT_GREEN, sizeof(*g));
 	if (g) {
 		g->primary = primary;
 		g->primary_id = primary->id;
@@ -132,7 +132,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx *ret, CUdevResourceDesc desc, CUdevice dev,
 		return e;
 	}
 	if (!ret || flags != CU_GREEN_CTX_DEFAULT_STREAM ||
-	    !soft_object_is(desc, OBJECT_RESOURCES) || desc->device != dev) {
+	    !soft_object_is(desc, SOFT_OBJECT_RESOURCES) || desc->device != dev) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	e = cuDevicePrimaryCtxRetain(&primary, dev);

@@ -6,8 +6,8 @@
 
 #include "soft/client/process.h"
 
-#define GREEN_MIN_SMS 4u /* smallest partition, as for compute capability 8.x */
-#define GREEN_ALIGN_SMS 2u
+#define SOFT_GREEN_MIN_SMS 4u /* smallest partition, as for compute capability 8.x */
+#define SOFT_GREEN_ALIGN_SMS 2u
 
 struct soft_sm_ranges {
 	uint32_t n;

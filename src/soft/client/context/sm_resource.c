@@ -69,8 +69,8 @@ static void put(CUdevResource *ret, CUdevice dev, uint32_t split, const struct s
 	ret->type = CU_DEV_RESOURCE_TYPE_SM;
 	memcpy(ret->internal, &in, sizeof(in));
 	ret->sm.smCount = soft_sm_ranges_count(sms);
-	ret->sm.minSmPartitionSize = GREEN_MIN_SMS;
-	ret->sm.smCoscheduledAlignment = GREEN_ALIGN_SMS;
+	ret->sm.minSmPartitionSize = SOFT_GREEN_MIN_SMS;
+	ret->sm.smCoscheduledAlignment = SOFT_GREEN_ALIGN_SMS;
 }
 
 static CUresult get(const CUdevResource *r, struct sm_data *ret, struct soft_sm_ranges *sms)
@@ -137,7 +137,7 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *groups
 				     unsigned int flags, unsigned int min_count)
 {
 	bool fine = flags & CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING;
-	unsigned size = MAX(min_count, fine ? GREEN_ALIGN_SMS : GREEN_MIN_SMS), all, n;
+	unsigned size = MAX(min_count, fine ? SOFT_GREEN_ALIGN_SMS : SOFT_GREEN_MIN_SMS), all, n;
 	CUresult e = soft_check();
 	struct soft_sm_ranges sms, rest;
 	struct sm_data in;
@@ -155,10 +155,10 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *groups
 		return e;
 	}
 	all = soft_sm_ranges_count(&sms);
-	if (in.split || min_count > all || ROUND_UP(size, GREEN_ALIGN_SMS) > all) {
+	if (in.split || min_count > all || ROUND_UP(size, SOFT_GREEN_ALIGN_SMS) > all) {
 		return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
 	}
-	size = ROUND_UP(size, GREEN_ALIGN_SMS);
+	size = ROUND_UP(size, SOFT_GREEN_ALIGN_SMS);
 	n = all / size;
 	if (!result) {
 		*groups = n;
@@ -251,7 +251,7 @@ static CUresult find_desc(CUdevice dev, const struct soft_sm_ranges *sms, CUdevR
 		d = d->next;
 	}
 	if (!d && n_descs < DESCS_MAX) {
-		d = soft_object_create(OBJECT_RESOURCES, sizeof(*d));
+		d = soft_object_create(SOFT_OBJECT_RESOURCES, sizeof(*d));
 		if (d) {
 			d->device = dev;
 			d->sms = *sms;

@@ -36,14 +36,14 @@ static CUresult begin(int pt, CUstream h, CUstreamCaptureMode mode)
 	}
 	return e;
 }
-PAIR(cuStreamBeginCapture, _ptsz, begin, (CUstream h), h, CU_STREAM_CAPTURE_MODE_GLOBAL)
-PAIR(cuStreamBeginCapture_v2, _ptsz, begin, (CUstream h, CUstreamCaptureMode mode), h, mode)
+SOFT_PAIR(cuStreamBeginCapture, _ptsz, begin, (CUstream h), h, CU_STREAM_CAPTURE_MODE_GLOBAL)
+SOFT_PAIR(cuStreamBeginCapture_v2, _ptsz, begin, (CUstream h, CUstreamCaptureMode mode), h, mode)
 
 /* Reads nodes of the graph and the data of the edges from them. Caller frees. */
 static CUresult read_edges(CUgraph g, const CUgraphNode *nodes, const CUgraphEdgeData *data,
 			   size_t n, struct soft_graph_edge **ret)
 {
-	if (n && (!nodes || n > GRAPH_MAX_NODES)) {
+	if (n && (!nodes || n > SOFT_GRAPH_MAX_NODES)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	*ret = calloc(n + 1, sizeof(**ret));
@@ -51,7 +51,7 @@ static CUresult read_edges(CUgraph g, const CUgraphNode *nodes, const CUgraphEdg
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	for (size_t i = 0; i < n; i++) {
-		if (!soft_object_is(nodes[i], OBJECT_NODE) || nodes[i]->graph != g) {
+		if (!soft_object_is(nodes[i], SOFT_OBJECT_NODE) || nodes[i]->graph != g) {
 			free(*ret);
 			*ret = NULL;
 			return CUDA_ERROR_INVALID_VALUE;
@@ -82,10 +82,10 @@ static CUresult begin_to(int pt, CUstream h, CUgraph g, const CUgraphNode *deps,
 	free(edges);
 	return e;
 }
-PAIR(cuStreamBeginCaptureToGraph, _ptsz, begin_to,
-     (CUstream h, CUgraph g, const CUgraphNode *deps, const CUgraphEdgeData *data, size_t n,
-      CUstreamCaptureMode mode),
-     h, g, deps, data, n, mode)
+SOFT_PAIR(cuStreamBeginCaptureToGraph, _ptsz, begin_to,
+	  (CUstream h, CUgraph g, const CUgraphNode *deps, const CUgraphEdgeData *data, size_t n,
+	   CUstreamCaptureMode mode),
+	  h, g, deps, data, n, mode)
 
 static CUresult is_joined(CUstream s, struct soft_capture *c)
 {
@@ -145,7 +145,7 @@ static CUresult end_capture(int pt, CUstream h, CUgraph *ret)
 	pthread_mutex_unlock(&soft_capture_lock);
 	return e;
 }
-PAIR(cuStreamEndCapture, _ptsz, end_capture, (CUstream h, CUgraph *ret), h, ret)
+SOFT_PAIR(cuStreamEndCapture, _ptsz, end_capture, (CUstream h, CUgraph *ret), h, ret)
 
 /* ---- queries ---- */
 
@@ -175,7 +175,8 @@ static CUresult is_capturing(int pt, CUstream h, CUstreamCaptureStatus *ret)
 	soft_strict_delay();
 	return e;
 }
-PAIR(cuStreamIsCapturing, _ptsz, is_capturing, (CUstream h, CUstreamCaptureStatus *ret), h, ret)
+SOFT_PAIR(cuStreamIsCapturing, _ptsz, is_capturing, (CUstream h, CUstreamCaptureStatus *ret), h,
+	  ret)
 
 /* Copies the stream's set to memory that the program may read until its next call. */
 static CUresult show(struct soft_capturing *p, const CUgraphNode **nodes,
@@ -233,16 +234,17 @@ static CUresult info(int pt, CUstream h, CUstreamCaptureStatus *ret, uint64_t *i
 	pthread_mutex_unlock(&soft_capture_lock);
 	return e;
 }
-PAIR(cuStreamGetCaptureInfo, _ptsz, info, (CUstream h, CUstreamCaptureStatus *ret, uint64_t *id), h,
-     ret, id, NULL, NULL, NULL, NULL)
-PAIR(cuStreamGetCaptureInfo_v2, _ptsz, info,
-     (CUstream h, CUstreamCaptureStatus *ret, uint64_t *id, CUgraph *graph,
-      const CUgraphNode **deps, size_t *n),
-     h, ret, id, graph, deps, NULL, n)
-PAIR(cuStreamGetCaptureInfo_v3, _ptsz, info,
-     (CUstream h, CUstreamCaptureStatus *ret, uint64_t *id, CUgraph *graph,
-      const CUgraphNode **deps, const CUgraphEdgeData **edges, size_t *n),
-     h, ret, id, graph, deps, edges, n)
+SOFT_PAIR(cuStreamGetCaptureInfo, _ptsz, info,
+	  (CUstream h, CUstreamCaptureStatus *ret, uint64_t *id), h, ret, id, NULL, NULL, NULL,
+	  NULL)
+SOFT_PAIR(cuStreamGetCaptureInfo_v2, _ptsz, info,
+	  (CUstream h, CUstreamCaptureStatus *ret, uint64_t *id, CUgraph *graph,
+	   const CUgraphNode **deps, size_t *n),
+	  h, ret, id, graph, deps, NULL, n)
+SOFT_PAIR(cuStreamGetCaptureInfo_v3, _ptsz, info,
+	  (CUstream h, CUstreamCaptureStatus *ret, uint64_t *id, CUgraph *graph,
+	   const CUgraphNode **deps, const CUgraphEdgeData **edges, size_t *n),
+	  h, ret, id, graph, deps, edges, n)
 
 static CUresult update_locked(CUstream s, CUgraphNode *nodes, const CUgraphEdgeData *data, size_t n,
 			      unsigned flags)
@@ -282,8 +284,9 @@ static CUresult update(int pt, CUstream h, CUgraphNode *nodes, const CUgraphEdge
 	pthread_mutex_unlock(&soft_capture_lock);
 	return e;
 }
-PAIR(cuStreamUpdateCaptureDependencies, _ptsz, update,
-     (CUstream h, CUgraphNode *deps, size_t n, unsigned int flags), h, deps, NULL, n, flags)
-PAIR(cuStreamUpdateCaptureDependencies_v2, _ptsz, update,
-     (CUstream h, CUgraphNode *deps, const CUgraphEdgeData *data, size_t n, unsigned int flags), h,
-     deps, data, n, flags)
+SOFT_PAIR(cuStreamUpdateCaptureDependencies, _ptsz, update,
+	  (CUstream h, CUgraphNode *deps, size_t n, unsigned int flags), h, deps, NULL, n, flags)
+SOFT_PAIR(cuStreamUpdateCaptureDependencies_v2, _ptsz, update,
+	  (CUstream h, CUgraphNode *deps, const CUgraphEdgeData *data, size_t n,
+	   unsigned int flags),
+	  h, deps, data, n, flags)

@@ -12,8 +12,9 @@ static CUmemorytype type_of(uint64_t address)
 	struct soft_range r;
 	CUcontext ctx;
 
-	return soft_memory_find(address, &ctx, &r) && r.kind != RANGE_HOST ? CU_MEMORYTYPE_DEVICE
-									   : CU_MEMORYTYPE_HOST;
+	return soft_memory_find(address, &ctx, &r) && r.kind != SOFT_RANGE_HOST
+		       ? CU_MEMORYTYPE_DEVICE
+		       : CU_MEMORYTYPE_HOST;
 }
 
 /* Returns the driver's description of the copy. */

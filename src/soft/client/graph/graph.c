@@ -34,7 +34,7 @@ static void end_object(void *o)
 
 CUresult soft_graph_create(CUgraph *ret)
 {
-	CUgraph g = new_object(OBJECT_GRAPH, sizeof(*g));
+	CUgraph g = new_object(SOFT_OBJECT_GRAPH, sizeof(*g));
 
 	if (!g) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -69,9 +69,9 @@ CUresult soft_graph_check(CUgraph g)
 {
 	CUresult e = soft_check();
 
-	return e					       ? e
-	       : soft_handle_is(g, OBJECT_GRAPH) && !g->hidden ? CUDA_SUCCESS
-							       : CUDA_ERROR_INVALID_VALUE;
+	return e						    ? e
+	       : soft_handle_is(g, SOFT_OBJECT_GRAPH) && !g->hidden ? CUDA_SUCCESS
+								    : CUDA_ERROR_INVALID_VALUE;
 }
 
 void soft_graph_hide(CUgraph g)
@@ -88,9 +88,10 @@ CUresult soft_graph_check_node(CUgraphNode n)
 {
 	CUresult e = soft_check();
 
-	return e						     ? e
-	       : soft_handle_is(n, OBJECT_NODE) && !n->graph->hidden ? CUDA_SUCCESS
-								     : CUDA_ERROR_INVALID_VALUE;
+	return e ? e
+	       : soft_handle_is(n, SOFT_OBJECT_NODE) && !n->graph->hidden
+		       ? CUDA_SUCCESS
+		       : CUDA_ERROR_INVALID_VALUE;
 }
 
 static struct soft_graph_edge *find_edge(CUgraphNode to, CUgraphNode from)
@@ -181,7 +182,7 @@ static CUgraphNode append(CUgraph g)
 	if (g->n == g->cap) {
 		uint32_t cap = g->cap ? g->cap * 2 : 8;
 		CUgraphNode *grown =
-			cap > GRAPH_MAX_NODES ? NULL : realloc(g->nodes, cap * sizeof(*grown));
+			cap > SOFT_GRAPH_MAX_NODES ? NULL : realloc(g->nodes, cap * sizeof(*grown));
 
 		if (!grown) {
 			return NULL;
@@ -189,7 +190,7 @@ static CUgraphNode append(CUgraph g)
 		g->nodes = grown;
 		g->cap = cap;
 	}
-	n = new_object(OBJECT_NODE, sizeof(*n));
+	n = new_object(SOFT_OBJECT_NODE, sizeof(*n));
 	if (n) {
 		n->graph = g;
 		n->id = next_id();

@@ -7,9 +7,9 @@
 #include "soft/client/memory/copy.h"
 #include "soft/client/process.h"
 
-#define GRAPH_MAX_NODES (1u << 20)
-#define GRAPH_MAX_DEPTH 64u   /* nesting of child graphs */
-#define GRAPH_BRANCHES_MAX 5u /* streams that one launch uses concurrently */
+#define SOFT_GRAPH_MAX_NODES (1u << 20)
+#define SOFT_GRAPH_MAX_DEPTH 64u   /* nesting of child graphs */
+#define SOFT_GRAPH_BRANCHES_MAX 5u /* streams that one launch uses concurrently */
 
 /* The work of one node; also what a capturing stream records. */
 struct soft_work {

@@ -29,7 +29,8 @@ static void print_details(struct buf *b, const struct soft_work *w)
 	switch (w->type) {
 	case CU_GRAPH_NODE_TYPE_KERNEL:
 		buf_printf(b, "\\n%s\\n<<<(%u,%u,%u),(%u,%u,%u),%u>>>",
-			   soft_object_is(w->kernel.f, OBJECT_FUNCTION) ? w->kernel.f->name : "?",
+			   soft_object_is(w->kernel.f, SOFT_OBJECT_FUNCTION) ? w->kernel.f->name
+									     : "?",
 			   r->grid[0], r->grid[1], r->grid[2], r->block[0], r->block[1],
 			   r->block[2], r->shared_bytes);
 		break;

@@ -95,7 +95,7 @@ static CUresult emit_staged(struct soft_exec_step *st, const struct soft_copy *b
 
 static CUresult stage(struct soft_exec_step *st, const struct soft_copy *c)
 {
-	struct soft_range hidden = { .hidden = 1, .kind = RANGE_HOST };
+	struct soft_range hidden = { .hidden = 1, .kind = SOFT_RANGE_HOST };
 	uint64_t bytes =
 		c->width >= PIECE_MAX ? PIECE_MAX : MIN(c->width * c->height, (uint64_t)PIECE_MAX);
 	CUresult e = soft_memory_create(st->ctx, bytes, &hidden, &st->staging, NULL);
@@ -193,7 +193,7 @@ void soft_exec_step_clear(struct soft_exec_step *st)
 		st->hosts = c->next;
 		free(c);
 	}
-	if (st->staging && soft_object_is(st->staging_ctx, OBJECT_CONTEXT) &&
+	if (st->staging && soft_object_is(st->staging_ctx, SOFT_OBJECT_CONTEXT) &&
 	    st->staging_ctx->id == st->staging_ctx_id) {
 		soft_memory_delete(st->staging_ctx, st->staging, true);
 	}

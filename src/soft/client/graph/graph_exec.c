@@ -1,5 +1,5 @@
 /* Instantiation: flattens child graphs, orders the nodes so that edges are respected, and spreads
- * them over up to GRAPH_BRANCHES_MAX branches. A branch is submitted to one stream, so only
+ * them over up to SOFT_GRAPH_BRANCHES_MAX branches. A branch is submitted to one stream, so only
  * dependencies between branches need waits, and each at most one. */
 #include "soft/client/graph/graph_exec.h"
 #include "soft/client/stream/stream.h"
@@ -19,8 +19,9 @@ static CUresult add_step(CUgraphExec x, CUgraphNode node, const uint32_t *deps, 
 
 	if (x->n == x->cap) {
 		uint32_t cap = x->cap ? x->cap * 2 : 16;
-		struct soft_exec_step *grown =
-			cap > 4 * GRAPH_MAX_NODES ? NULL : realloc(x->steps, cap * sizeof(*grown));
+		struct soft_exec_step *grown = cap > 4 * SOFT_GRAPH_MAX_NODES
+						       ? NULL
+						       : realloc(x->steps, cap * sizeof(*grown));
 
 		if (!grown) {
 			return CUDA_ERROR_OUT_OF_MEMORY;
@@ -90,9 +91,9 @@ static CUresult unfold(CUgraphExec x, CUgraph g, uint32_t entry, bool has_entry,
 		       struct list32 *ret_last, CUgraphNode *ret_node)
 {
 	uint32_t *order = NULL, *step_of = calloc(g->n + 1u, sizeof(*step_of));
-	CUresult e = depth > GRAPH_MAX_DEPTH ? CUDA_ERROR_INVALID_VALUE
-		     : step_of		     ? soft_graph_order(g, &order)
-					     : CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult e = depth > SOFT_GRAPH_MAX_DEPTH ? CUDA_ERROR_INVALID_VALUE
+		     : step_of			  ? soft_graph_order(g, &order)
+						  : CUDA_ERROR_OUT_OF_MEMORY;
 
 	ret_last->v = calloc(g->n + 1u, sizeof(*ret_last->v));
 	e = e ? e : ret_last->v ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -144,7 +145,7 @@ static uint32_t choose_branch(CUgraphExec x, const struct soft_exec_step *st, co
 			}
 		}
 	}
-	if (x->n_branches < GRAPH_BRANCHES_MAX) {
+	if (x->n_branches < SOFT_GRAPH_BRANCHES_MAX) {
 		return x->n_branches;
 	}
 	for (uint32_t i = 0; i < x->n_branches; i++) {
@@ -174,7 +175,7 @@ static CUresult add_wait(CUgraphExec x, uint32_t step)
 
 /* Number of steps of each branch that are known to have ended. */
 struct seen {
-	uint32_t of[GRAPH_BRANCHES_MAX];
+	uint32_t of[SOFT_GRAPH_BRANCHES_MAX];
 };
 
 static CUresult place(CUgraphExec x, uint32_t index, uint32_t *tail, struct seen *branches,
@@ -207,7 +208,7 @@ static CUresult place(CUgraphExec x, uint32_t index, uint32_t *tail, struct seen
 		if (d->branch != st->branch) {
 			e = add_wait(x, st->deps[j]);
 		}
-		for (uint32_t i = 0; i < GRAPH_BRANCHES_MAX; i++) {
+		for (uint32_t i = 0; i < SOFT_GRAPH_BRANCHES_MAX; i++) {
 			own->of[i] = MAX(own->of[i], at[st->deps[j]].of[i]);
 		}
 	}
@@ -221,11 +222,11 @@ static CUresult place(CUgraphExec x, uint32_t index, uint32_t *tail, struct seen
 
 static CUresult place_all(CUgraphExec x)
 {
-	struct seen branches[GRAPH_BRANCHES_MAX] = { 0 }, *at = calloc(x->n + 1u, sizeof(*at));
-	uint32_t tail[GRAPH_BRANCHES_MAX] = { 0 };
+	struct seen branches[SOFT_GRAPH_BRANCHES_MAX] = { 0 }, *at = calloc(x->n + 1u, sizeof(*at));
+	uint32_t tail[SOFT_GRAPH_BRANCHES_MAX] = { 0 };
 	CUresult e = at ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 
-	x->joins = calloc(GRAPH_BRANCHES_MAX, sizeof(*x->joins));
+	x->joins = calloc(SOFT_GRAPH_BRANCHES_MAX, sizeof(*x->joins));
 	e = x->joins ? e : CUDA_ERROR_OUT_OF_MEMORY;
 	for (uint32_t i = 0; i < x->n && !e; i++) {
 		e = place(x, i, tail, branches, at);
@@ -286,7 +287,7 @@ CUresult soft_exec_create(CUgraph g, uint64_t flags, CUgraphExec *ret, CUgraphNo
 	}
 	soft_exec_reap();
 	pthread_mutex_lock(&soft.lock);
-	x = soft_object_create(OBJECT_EXEC, sizeof(*x));
+	x = soft_object_create(SOFT_OBJECT_EXEC, sizeof(*x));
 	pthread_mutex_unlock(&soft.lock);
 	if (!x) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -322,10 +323,11 @@ void soft_exec_destroy(CUgraphExec x)
 		soft_exec_step_clear(&x->steps[i]);
 		free(x->steps[i].deps);
 	}
-	for (uint32_t i = 0; i < GRAPH_BRANCHES_MAX; i++) {
+	for (uint32_t i = 0; i < SOFT_GRAPH_BRANCHES_MAX; i++) {
 		CUstream s = x->branches[i].stream;
 
-		if (s && soft_object_is(s, OBJECT_STREAM) && s->id == x->branches[i].stream_id) {
+		if (s && soft_object_is(s, SOFT_OBJECT_STREAM) &&
+		    s->id == x->branches[i].stream_id) {
 			soft_stream_destroy(s);
 		}
 	}
@@ -345,14 +347,14 @@ CUresult soft_exec_check(CUgraphExec x)
 {
 	CUresult e = soft_check();
 
-	return e					     ? e
-	       : soft_handle_is(x, OBJECT_EXEC) && !x->dying ? CUDA_SUCCESS
-							     : CUDA_ERROR_INVALID_VALUE;
+	return e						  ? e
+	       : soft_handle_is(x, SOFT_OBJECT_EXEC) && !x->dying ? CUDA_SUCCESS
+								  : CUDA_ERROR_INVALID_VALUE;
 }
 
 struct soft_exec_step *soft_exec_find_step(CUgraphExec x, CUgraphNode n)
 {
-	if (!soft_object_is(n, OBJECT_NODE)) {
+	if (!soft_object_is(n, SOFT_OBJECT_NODE)) {
 		return NULL;
 	}
 	if (n->hint < x->n && x->steps[n->hint].node && x->steps[n->hint].node->origin == n->id) {

@@ -39,7 +39,7 @@ struct CUgraphExec_st {
 	uint32_t n, cap;
 	uint32_t *waits;
 	uint32_t n_waits, cap_waits;
-	struct soft_exec_branch branches[GRAPH_BRANCHES_MAX];
+	struct soft_exec_branch branches[SOFT_GRAPH_BRANCHES_MAX];
 	uint32_t n_branches;
 	uint32_t *joins; /* owned; last steps of branches that branch 0 has to wait for */
 	uint32_t n_joins;

@@ -56,8 +56,8 @@ static CUresult find_streams(CUgraphExec x, CUstream s, CUstream *ret)
 			ret[0] = s;
 			continue;
 		}
-		if (!soft_object_is(l->ctx, OBJECT_CONTEXT) ||
-		    (l->stream && (!soft_object_is(l->stream, OBJECT_STREAM) ||
+		if (!soft_object_is(l->ctx, SOFT_OBJECT_CONTEXT) ||
+		    (l->stream && (!soft_object_is(l->stream, SOFT_OBJECT_STREAM) ||
 				   l->stream->id != l->stream_id))) {
 			return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 		}
@@ -142,11 +142,11 @@ static CUresult add_step(CUgraphExec x, struct soft_exec_step *st, const CUstrea
 		const struct soft_work *w = &st->node->work;
 
 		if (w->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD) {
-			e = soft_object_is(w->event, OBJECT_EVENT)
+			e = soft_object_is(w->event, SOFT_OBJECT_EVENT)
 				    ? soft_event_add_record(s, w->event)
 				    : CUDA_ERROR_INVALID_HANDLE;
 		} else if (w->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT) {
-			e = soft_object_is(w->event, OBJECT_EVENT)
+			e = soft_object_is(w->event, SOFT_OBJECT_EVENT)
 				    ? soft_event_add_wait(s, w->event)
 				    : CUDA_ERROR_INVALID_HANDLE;
 		} else {
@@ -200,7 +200,7 @@ static CUresult add_all(CUgraphExec x, const CUstream *streams, CUstream launch)
 
 CUresult soft_exec_launch(CUgraphExec x, CUstream s)
 {
-	CUstream streams[GRAPH_BRANCHES_MAX];
+	CUstream streams[SOFT_GRAPH_BRANCHES_MAX];
 	CUresult e = find_streams(x, s, streams);
 
 	e = e ? e
@@ -241,7 +241,7 @@ static CUresult launch(int pt, CUgraphExec x, CUstream h)
 	soft_exec_reap();
 	return capturing ? capture_launch(s, x) : soft_exec_launch(x, s);
 }
-PAIR(cuGraphLaunch, _ptsz, launch, (CUgraphExec x, CUstream h), x, h)
+SOFT_PAIR(cuGraphLaunch, _ptsz, launch, (CUgraphExec x, CUstream h), x, h)
 
 static CUresult upload(int pt, CUgraphExec x, CUstream h)
 {
@@ -251,7 +251,7 @@ static CUresult upload(int pt, CUgraphExec x, CUstream h)
 	e = e ? e : soft_capture_refuse(s);
 	return e ? e : soft_exec_check(x); /* there is nothing to upload */
 }
-PAIR(cuGraphUpload, _ptsz, upload, (CUgraphExec x, CUstream h), x, h)
+SOFT_PAIR(cuGraphUpload, _ptsz, upload, (CUgraphExec x, CUstream h), x, h)
 
 CUresult cuGraphExecDestroy(CUgraphExec x)
 {
@@ -357,8 +357,8 @@ static CUresult with_params(int pt, CUgraphExec *ret, CUgraph g, CUDA_GRAPH_INST
 				: CUDA_GRAPH_INSTANTIATE_ERROR;
 	return e;
 }
-PAIR(cuGraphInstantiateWithParams, _ptsz, with_params,
-     (CUgraphExec * ret, CUgraph g, CUDA_GRAPH_INSTANTIATE_PARAMS *p), ret, g, p)
+SOFT_PAIR(cuGraphInstantiateWithParams, _ptsz, with_params,
+	  (CUgraphExec * ret, CUgraph g, CUDA_GRAPH_INSTANTIATE_PARAMS *p), ret, g, p)
 
 CUresult cuGraphExecGetFlags(CUgraphExec x, uint64_t *ret)
 {

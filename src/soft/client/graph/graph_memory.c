@@ -61,7 +61,7 @@ void soft_graph_memory_unref(struct soft_graph_memory *m)
 	if (!last) {
 		return;
 	}
-	if (soft_object_is(m->ctx, OBJECT_CONTEXT) && m->ctx->id == m->ctx_id) {
+	if (soft_object_is(m->ctx, SOFT_OBJECT_CONTEXT) && m->ctx->id == m->ctx_id) {
 		soft_context_drain(m->ctx);
 		soft_memory_delete(m->ctx, m->address, true);
 	}
@@ -70,7 +70,7 @@ void soft_graph_memory_unref(struct soft_graph_memory *m)
 
 CUresult soft_work_alloc(struct soft_work *w, const CUDA_MEM_ALLOC_NODE_PARAMS *p)
 {
-	struct soft_range like = { .kind = RANGE_DEVICE };
+	struct soft_range like = { .kind = SOFT_RANGE_DEVICE };
 	struct soft_graph_memory *m;
 	uint64_t used, reserved;
 	CUcontext ctx;

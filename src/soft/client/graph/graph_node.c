@@ -13,7 +13,7 @@ static CUresult check_place(CUgraphNode *ret, CUgraph g, const CUgraphNode *deps
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
 	for (size_t i = 0; i < n; i++) {
-		if (!soft_object_is(deps[i], OBJECT_NODE) || deps[i]->graph != g) {
+		if (!soft_object_is(deps[i], SOFT_OBJECT_NODE) || deps[i]->graph != g) {
 			return CUDA_ERROR_INVALID_VALUE;
 		}
 	}
@@ -272,7 +272,7 @@ CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode n, CUDA_KERNEL_NODE_PARAMS *p
 					.blockDimZ = r->block[2],
 					.sharedMemBytes = r->shared_bytes,
 					.kernelParams = n->work.kernel.pointers };
-	if (soft_object_is(n->work.kernel.handle, OBJECT_KERNEL)) {
+	if (soft_object_is(n->work.kernel.handle, SOFT_OBJECT_KERNEL)) {
 		p->kern = (CUkernel)(void *)n->work.kernel.handle;
 		p->ctx = n->work.ctx;
 	} else {

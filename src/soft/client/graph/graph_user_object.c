@@ -36,7 +36,7 @@ static CUresult check(CUuserObject u, unsigned count)
 	CUresult e = soft_check();
 
 	return e ? e
-	       : soft_handle_is(u, OBJECT_USER) && count && count <= INT32_MAX
+	       : soft_handle_is(u, SOFT_OBJECT_USER) && count && count <= INT32_MAX
 		       ? CUDA_SUCCESS
 		       : CUDA_ERROR_INVALID_VALUE;
 }
@@ -55,7 +55,7 @@ CUresult cuUserObjectCreate(CUuserObject *ret, void *ptr, CUhostFn destroy, unsi
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	pthread_mutex_lock(&soft.lock);
-	u = soft_object_create(OBJECT_USER, sizeof(*u));
+	u = soft_object_create(SOFT_OBJECT_USER, sizeof(*u));
 	if (u) {
 		u->ptr = ptr;
 		u->destroy = destroy;

@@ -93,8 +93,8 @@ CUresult soft_work_set_attribute(struct soft_work *w, CUlaunchAttributeID id,
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	a.value = *v;
-	e = soft_object_is(w->kernel.f, OBJECT_FUNCTION) ? soft_launch_attribute(&a, &r)
-							 : CUDA_ERROR_INVALID_HANDLE;
+	e = soft_object_is(w->kernel.f, SOFT_OBJECT_FUNCTION) ? soft_launch_attribute(&a, &r)
+							      : CUDA_ERROR_INVALID_HANDLE;
 	e = e ? e : soft_launch_check_shape(w->kernel.f, &r);
 	e = e ? e : soft_work_store_attribute(w, &a);
 	if (!e) {
@@ -130,11 +130,11 @@ static CUresult resolve(const CUDA_KERNEL_NODE_PARAMS *p, CUfunction *ret)
 	CUcontext popped;
 	CUresult e;
 
-	if (!p->ctx || soft_object_is(h, OBJECT_FUNCTION)) {
+	if (!p->ctx || soft_object_is(h, SOFT_OBJECT_FUNCTION)) {
 		e = soft_function_current(h, ret);
 		return e == CUDA_ERROR_INVALID_HANDLE ? CUDA_ERROR_INVALID_VALUE : e;
 	}
-	if (!soft_handle_is(soft_green_context(p->ctx), OBJECT_CONTEXT)) {
+	if (!soft_handle_is(soft_green_context(p->ctx), SOFT_OBJECT_CONTEXT)) {
 		return CUDA_ERROR_INVALID_CONTEXT;
 	}
 	e = soft_context_push(p->ctx);
@@ -186,8 +186,8 @@ CUresult soft_work_kernel(struct soft_work *w, const CUDA_KERNEL_NODE_PARAMS *p)
 static CUresult check_context(CUcontext *ctx)
 {
 	*ctx = soft_green_context(*ctx);
-	return *ctx ? soft_handle_is(*ctx, OBJECT_CONTEXT) ? CUDA_SUCCESS
-							   : CUDA_ERROR_INVALID_CONTEXT
+	return *ctx ? soft_handle_is(*ctx, SOFT_OBJECT_CONTEXT) ? CUDA_SUCCESS
+								: CUDA_ERROR_INVALID_CONTEXT
 		    : soft_context_current(ctx);
 }
 
@@ -261,7 +261,9 @@ CUresult soft_work_values(struct soft_work *w, CUcontext ctx, unsigned n,
 	CUresult e = check_context(&ctx);
 
 	*w = (struct soft_work){ .type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, .ctx = ctx };
-	e = e ? e : (n && !ops) || n > STREAM_OP_BATCH_MAX || flags ? CUDA_ERROR_INVALID_VALUE : e;
+	e = e							   ? e
+	    : (n && !ops) || n > SOFT_STREAM_OP_BATCH_MAX || flags ? CUDA_ERROR_INVALID_VALUE
+								   : e;
 	for (unsigned i = 0; i < n && !e; i++) {
 		bool none;
 
@@ -283,7 +285,7 @@ CUresult soft_work_values(struct soft_work *w, CUcontext ctx, unsigned n,
 CUresult soft_work_event(struct soft_work *w, CUgraphNodeType type, CUevent ev)
 {
 	*w = (struct soft_work){ .type = type };
-	if (!soft_handle_is(ev, OBJECT_EVENT)) {
+	if (!soft_handle_is(ev, SOFT_OBJECT_EVENT)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	w->event = ev;

@@ -113,7 +113,7 @@ static CUresult make(CUcontext ctx, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned e
 	CUresult e;
 
 	pthread_mutex_lock(&soft.lock);
-	a = soft_object_create(OBJECT_ARRAY, sizeof(*a));
+	a = soft_object_create(SOFT_OBJECT_ARRAY, sizeof(*a));
 	pthread_mutex_unlock(&soft.lock);
 	if (!a) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -151,10 +151,10 @@ static CUresult check_handle(CUarray a)
 	if (e) {
 		return e;
 	}
-	if (!soft_handle_is(a, OBJECT_ARRAY)) {
+	if (!soft_handle_is(a, SOFT_OBJECT_ARRAY)) {
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
-	return a->context->id == a->context_id && soft_object_is(a->context, OBJECT_CONTEXT)
+	return a->context->id == a->context_id && soft_object_is(a->context, SOFT_OBJECT_CONTEXT)
 		       ? CUDA_SUCCESS
 		       : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
@@ -420,7 +420,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *ret, const CUDA_ARRAY3D_DESCRI
 	}
 	now = *d;
 	pthread_mutex_lock(&soft.lock);
-	m = soft_object_create(OBJECT_MIPMAPPED, sizeof(*m));
+	m = soft_object_create(SOFT_OBJECT_MIPMAPPED, sizeof(*m));
 	pthread_mutex_unlock(&soft.lock);
 	levels = m ? MIN(levels, levels_of(d)) : 0; /* too many levels are clamped, not refused */
 	for (unsigned i = 0; i < levels && !e; i++) {
@@ -446,8 +446,8 @@ static CUresult check_mipmapped(CUmipmappedArray m)
 	if (e) {
 		return e;
 	}
-	return soft_object_is(m, OBJECT_MIPMAPPED) ? check_handle(m->level[0])
-						   : CUDA_ERROR_INVALID_HANDLE;
+	return soft_object_is(m, SOFT_OBJECT_MIPMAPPED) ? check_handle(m->level[0])
+							: CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult cuMipmappedArrayGetLevel(CUarray *ret, CUmipmappedArray m, unsigned int level)

@@ -14,7 +14,7 @@
 
 static struct soft_staged *nth(CUcontext ctx, uint32_t i)
 {
-	return &ctx->staged[(ctx->staged_first + i) % STAGED_MAX];
+	return &ctx->staged[(ctx->staged_first + i) % SOFT_STAGED_MAX];
 }
 
 static bool ended(const struct soft_staged *g)
@@ -25,7 +25,7 @@ static bool ended(const struct soft_staged *g)
 static void reap(CUcontext ctx)
 {
 	while (ctx->staged_n && ended(nth(ctx, 0))) {
-		ctx->staged_first = (ctx->staged_first + 1) % STAGED_MAX;
+		ctx->staged_first = (ctx->staged_first + 1) % SOFT_STAGED_MAX;
 		ctx->staged_n--;
 	}
 }
@@ -39,7 +39,7 @@ static int64_t find_room(const CUcontext ctx, uint32_t bytes)
 		return 0;
 	}
 	oldest = nth(ctx, 0)->begin;
-	if (ctx->staged_n == STAGED_MAX) {
+	if (ctx->staged_n == SOFT_STAGED_MAX) {
 		return -1;
 	}
 	if (head > oldest) {
@@ -72,7 +72,7 @@ static CUresult stage(CUcontext ctx, CUstream s, uint32_t bytes, struct soft_sta
 
 	bytes = ROUND_UP(bytes, 64);
 	if (!ctx->staging) {
-		struct soft_range hidden = { .kind = RANGE_HOST, .hidden = 1 };
+		struct soft_range hidden = { .kind = SOFT_RANGE_HOST, .hidden = 1 };
 		CUresult e =
 			soft_memory_create(ctx, SOFT_STAGING_BYTES, &hidden, &ctx->staging, NULL);
 

@@ -71,14 +71,14 @@ static CUresult batch(int pt, const CUdeviceptr *dst, const CUdeviceptr *src, co
 	}
 	return e;
 }
-PAIR(cuMemcpyBatchAsync, _ptsz, batch,
-     (CUdeviceptr * dst, CUdeviceptr *src, size_t *bytes, size_t count, CUmemcpyAttributes *a,
-      size_t *first, size_t n, size_t *ret_failed, CUstream h),
-     dst, src, bytes, count, a, first, n, ret_failed, h)
-PAIR(cuMemcpyBatchAsync_v2, _ptsz, batch,
-     (CUdeviceptr * dst, CUdeviceptr *src, size_t *bytes, size_t count, CUmemcpyAttributes *a,
-      size_t *first, size_t n, CUstream h),
-     dst, src, bytes, count, a, first, n, NULL, h)
+SOFT_PAIR(cuMemcpyBatchAsync, _ptsz, batch,
+	  (CUdeviceptr * dst, CUdeviceptr *src, size_t *bytes, size_t count, CUmemcpyAttributes *a,
+	   size_t *first, size_t n, size_t *ret_failed, CUstream h),
+	  dst, src, bytes, count, a, first, n, ret_failed, h)
+SOFT_PAIR(cuMemcpyBatchAsync_v2, _ptsz, batch,
+	  (CUdeviceptr * dst, CUdeviceptr *src, size_t *bytes, size_t count, CUmemcpyAttributes *a,
+	   size_t *first, size_t n, CUstream h),
+	  dst, src, bytes, count, a, first, n, NULL, h)
 
 /* Extents and pitches count elements: those of the array if one side is an array. */
 static CUresult element(const CUDA_MEMCPY3D_BATCH_OP *op, unsigned *ret)
@@ -182,10 +182,10 @@ static CUresult batch_3d(int pt, size_t count, const CUDA_MEMCPY3D_BATCH_OP *ops
 	}
 	return e;
 }
-PAIR(cuMemcpy3DBatchAsync, _ptsz, batch_3d,
-     (size_t count, CUDA_MEMCPY3D_BATCH_OP *ops, size_t *ret_failed, unsigned long long flags,
-      CUstream h),
-     count, ops, ret_failed, flags, h)
-PAIR(cuMemcpy3DBatchAsync_v2, _ptsz, batch_3d,
-     (size_t count, CUDA_MEMCPY3D_BATCH_OP *ops, unsigned long long flags, CUstream h), count, ops,
-     NULL, flags, h)
+SOFT_PAIR(cuMemcpy3DBatchAsync, _ptsz, batch_3d,
+	  (size_t count, CUDA_MEMCPY3D_BATCH_OP *ops, size_t *ret_failed, unsigned long long flags,
+	   CUstream h),
+	  count, ops, ret_failed, flags, h)
+SOFT_PAIR(cuMemcpy3DBatchAsync_v2, _ptsz, batch_3d,
+	  (size_t count, CUDA_MEMCPY3D_BATCH_OP *ops, unsigned long long flags, CUstream h), count,
+	  ops, NULL, flags, h)

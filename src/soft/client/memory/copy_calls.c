@@ -34,22 +34,23 @@ static CUresult copy_1d(int pt, uint64_t dst, int dst_device, uint64_t src, int 
 
 #define HOST(p) ((uint64_t)(uintptr_t)(p))
 
-PAIR(cuMemcpyHtoD_v2, _ptds, copy_1d, (CUdeviceptr dst, const void *src, size_t n), dst, 1,
-     HOST(src), 0, n, NULL, true)
-PAIR(cuMemcpyDtoH_v2, _ptds, copy_1d, (void *dst, CUdeviceptr src, size_t n), HOST(dst), 0, src, 1,
-     n, NULL, true)
-PAIR(cuMemcpyDtoD_v2, _ptds, copy_1d, (CUdeviceptr dst, CUdeviceptr src, size_t n), dst, 1, src, 1,
-     n, NULL, true)
-PAIR(cuMemcpy, _ptds, copy_1d, (CUdeviceptr dst, CUdeviceptr src, size_t n), dst, 0, src, 0, n,
-     NULL, true)
-PAIR(cuMemcpyHtoDAsync_v2, _ptsz, copy_1d, (CUdeviceptr dst, const void *src, size_t n, CUstream h),
-     dst, 1, HOST(src), 0, n, h, false)
-PAIR(cuMemcpyDtoHAsync_v2, _ptsz, copy_1d, (void *dst, CUdeviceptr src, size_t n, CUstream h),
-     HOST(dst), 0, src, 1, n, h, false)
-PAIR(cuMemcpyDtoDAsync_v2, _ptsz, copy_1d, (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream h),
-     dst, 1, src, 1, n, h, false)
-PAIR(cuMemcpyAsync, _ptsz, copy_1d, (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream h), dst,
-     0, src, 0, n, h, false)
+SOFT_PAIR(cuMemcpyHtoD_v2, _ptds, copy_1d, (CUdeviceptr dst, const void *src, size_t n), dst, 1,
+	  HOST(src), 0, n, NULL, true)
+SOFT_PAIR(cuMemcpyDtoH_v2, _ptds, copy_1d, (void *dst, CUdeviceptr src, size_t n), HOST(dst), 0,
+	  src, 1, n, NULL, true)
+SOFT_PAIR(cuMemcpyDtoD_v2, _ptds, copy_1d, (CUdeviceptr dst, CUdeviceptr src, size_t n), dst, 1,
+	  src, 1, n, NULL, true)
+SOFT_PAIR(cuMemcpy, _ptds, copy_1d, (CUdeviceptr dst, CUdeviceptr src, size_t n), dst, 0, src, 0, n,
+	  NULL, true)
+SOFT_PAIR(cuMemcpyHtoDAsync_v2, _ptsz, copy_1d,
+	  (CUdeviceptr dst, const void *src, size_t n, CUstream h), dst, 1, HOST(src), 0, n, h,
+	  false)
+SOFT_PAIR(cuMemcpyDtoHAsync_v2, _ptsz, copy_1d, (void *dst, CUdeviceptr src, size_t n, CUstream h),
+	  HOST(dst), 0, src, 1, n, h, false)
+SOFT_PAIR(cuMemcpyDtoDAsync_v2, _ptsz, copy_1d,
+	  (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream h), dst, 1, src, 1, n, h, false)
+SOFT_PAIR(cuMemcpyAsync, _ptsz, copy_1d, (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream h),
+	  dst, 0, src, 0, n, h, false)
 
 /* Addresses in the API from before CUDA 3.2 have 32 bits; device memory never lies there. */
 CUresult cuMemcpyHtoD(CUdeviceptr_v1 dst, const void *src, unsigned int n)
@@ -84,8 +85,8 @@ CUresult cuMemcpyDtoDAsync(CUdeviceptr_v1 dst, CUdeviceptr_v1 src, unsigned int 
 
 static CUresult check_contexts(CUcontext a, CUcontext b)
 {
-	return (a && !soft_object_is(a, OBJECT_CONTEXT)) ||
-			       (b && !soft_object_is(b, OBJECT_CONTEXT))
+	return (a && !soft_object_is(a, SOFT_OBJECT_CONTEXT)) ||
+			       (b && !soft_object_is(b, SOFT_OBJECT_CONTEXT))
 		       ? CUDA_ERROR_INVALID_CONTEXT
 		       : CUDA_SUCCESS;
 }
@@ -112,12 +113,12 @@ static CUresult copy_peer(int pt, uint64_t dst, CUcontext dc, uint64_t src, CUco
 	e = e ? e : copy_1d(pt, dst, 1, src, 1, n, h, sync);
 	return e || !sync ? e : soft_stream_drain(s);
 }
-PAIR(cuMemcpyPeer, _ptds, copy_peer,
-     (CUdeviceptr dst, CUcontext dc, CUdeviceptr src, CUcontext sc, size_t n), dst, dc, src, sc, n,
-     NULL, true)
-PAIR(cuMemcpyPeerAsync, _ptsz, copy_peer,
-     (CUdeviceptr dst, CUcontext dc, CUdeviceptr src, CUcontext sc, size_t n, CUstream h), dst, dc,
-     src, sc, n, h, false)
+SOFT_PAIR(cuMemcpyPeer, _ptds, copy_peer,
+	  (CUdeviceptr dst, CUcontext dc, CUdeviceptr src, CUcontext sc, size_t n), dst, dc, src,
+	  sc, n, NULL, true)
+SOFT_PAIR(cuMemcpyPeerAsync, _ptsz, copy_peer,
+	  (CUdeviceptr dst, CUcontext dc, CUdeviceptr src, CUcontext sc, size_t n, CUstream h), dst,
+	  dc, src, sc, n, h, false)
 
 /* ---- copies with coordinates: every description is widened to the largest one ---- */
 
@@ -231,8 +232,9 @@ static CUresult peer_3d(int pt, const CUDA_MEMCPY3D_PEER *p, CUstream h, bool sy
 	e = e ? e : copy_3d_peer(pt, p, h, sync);
 	return e || !sync ? e : soft_stream_drain(s);
 }
-PAIR(cuMemcpy3DPeer, _ptds, peer_3d, (const CUDA_MEMCPY3D_PEER *p), p, NULL, true)
-PAIR(cuMemcpy3DPeerAsync, _ptsz, peer_3d, (const CUDA_MEMCPY3D_PEER *p, CUstream h), p, h, false)
+SOFT_PAIR(cuMemcpy3DPeer, _ptds, peer_3d, (const CUDA_MEMCPY3D_PEER *p), p, NULL, true)
+SOFT_PAIR(cuMemcpy3DPeerAsync, _ptsz, peer_3d, (const CUDA_MEMCPY3D_PEER *p, CUstream h), p, h,
+	  false)
 
 _Static_assert(sizeof(CUDA_MEMCPY3D) == sizeof(CUDA_MEMCPY3D_PEER),
 	       "they differ in what two members mean");
@@ -248,8 +250,8 @@ static CUresult copy_3d(int pt, const CUDA_MEMCPY3D *p, CUstream h, bool blockin
 	full.srcContext = full.dstContext = NULL;
 	return copy_3d_peer(pt, &full, h, blocking);
 }
-PAIR(cuMemcpy3D_v2, _ptds, copy_3d, (const CUDA_MEMCPY3D *p), p, NULL, true)
-PAIR(cuMemcpy3DAsync_v2, _ptsz, copy_3d, (const CUDA_MEMCPY3D *p, CUstream h), p, h, false)
+SOFT_PAIR(cuMemcpy3D_v2, _ptds, copy_3d, (const CUDA_MEMCPY3D *p), p, NULL, true)
+SOFT_PAIR(cuMemcpy3DAsync_v2, _ptsz, copy_3d, (const CUDA_MEMCPY3D *p, CUstream h), p, h, false)
 
 /* Copies the members that all 2D and 3D descriptions have in common. */
 #define WIDEN_SIDE(full, p, side)                                                                  \
@@ -278,9 +280,9 @@ static CUresult copy_2d(int pt, const CUDA_MEMCPY2D *p, CUstream h, bool blockin
 	WIDEN(full, p);
 	return copy_3d_peer(pt, &full, h, blocking);
 }
-PAIR(cuMemcpy2D_v2, _ptds, copy_2d, (const CUDA_MEMCPY2D *p), p, NULL, true)
-PAIR(cuMemcpy2DUnaligned_v2, _ptds, copy_2d, (const CUDA_MEMCPY2D *p), p, NULL, true)
-PAIR(cuMemcpy2DAsync_v2, _ptsz, copy_2d, (const CUDA_MEMCPY2D *p, CUstream h), p, h, false)
+SOFT_PAIR(cuMemcpy2D_v2, _ptds, copy_2d, (const CUDA_MEMCPY2D *p), p, NULL, true)
+SOFT_PAIR(cuMemcpy2DUnaligned_v2, _ptds, copy_2d, (const CUDA_MEMCPY2D *p), p, NULL, true)
+SOFT_PAIR(cuMemcpy2DAsync_v2, _ptsz, copy_2d, (const CUDA_MEMCPY2D *p, CUstream h), p, h, false)
 
 static CUresult copy_2d_v1(const CUDA_MEMCPY2D_v1 *p, CUstream h, bool blocking)
 {
@@ -345,22 +347,23 @@ static CUresult copy_bytes(int pt, CUarray da, uint64_t dst, int dst_device, CUa
 }
 
 #define ARRAY 2
-PAIR(cuMemcpyAtoA_v2, _ptds, copy_bytes, (CUarray d, size_t at, CUarray s, size_t from, size_t n),
-     d, at, ARRAY, s, from, ARRAY, n, NULL, true)
-PAIR(cuMemcpyAtoD_v2, _ptds, copy_bytes, (CUdeviceptr d, CUarray s, size_t from, size_t n), NULL, d,
-     1, s, from, ARRAY, n, NULL, true)
-PAIR(cuMemcpyDtoA_v2, _ptds, copy_bytes, (CUarray d, size_t at, CUdeviceptr s, size_t n), d, at,
-     ARRAY, NULL, s, 1, n, NULL, true)
-PAIR(cuMemcpyAtoH_v2, _ptds, copy_bytes, (void *d, CUarray s, size_t from, size_t n), NULL, HOST(d),
-     0, s, from, ARRAY, n, NULL, true)
-PAIR(cuMemcpyHtoA_v2, _ptds, copy_bytes, (CUarray d, size_t at, const void *s, size_t n), d, at,
-     ARRAY, NULL, HOST(s), 0, n, NULL, true)
-PAIR(cuMemcpyAtoHAsync_v2, _ptsz, copy_bytes,
-     (void *d, CUarray s, size_t from, size_t n, CUstream h), NULL, HOST(d), 0, s, from, ARRAY, n,
-     h, false)
-PAIR(cuMemcpyHtoAAsync_v2, _ptsz, copy_bytes,
-     (CUarray d, size_t at, const void *s, size_t n, CUstream h), d, at, ARRAY, NULL, HOST(s), 0, n,
-     h, false)
+SOFT_PAIR(cuMemcpyAtoA_v2, _ptds, copy_bytes,
+	  (CUarray d, size_t at, CUarray s, size_t from, size_t n), d, at, ARRAY, s, from, ARRAY, n,
+	  NULL, true)
+SOFT_PAIR(cuMemcpyAtoD_v2, _ptds, copy_bytes, (CUdeviceptr d, CUarray s, size_t from, size_t n),
+	  NULL, d, 1, s, from, ARRAY, n, NULL, true)
+SOFT_PAIR(cuMemcpyDtoA_v2, _ptds, copy_bytes, (CUarray d, size_t at, CUdeviceptr s, size_t n), d,
+	  at, ARRAY, NULL, s, 1, n, NULL, true)
+SOFT_PAIR(cuMemcpyAtoH_v2, _ptds, copy_bytes, (void *d, CUarray s, size_t from, size_t n), NULL,
+	  HOST(d), 0, s, from, ARRAY, n, NULL, true)
+SOFT_PAIR(cuMemcpyHtoA_v2, _ptds, copy_bytes, (CUarray d, size_t at, const void *s, size_t n), d,
+	  at, ARRAY, NULL, HOST(s), 0, n, NULL, true)
+SOFT_PAIR(cuMemcpyAtoHAsync_v2, _ptsz, copy_bytes,
+	  (void *d, CUarray s, size_t from, size_t n, CUstream h), NULL, HOST(d), 0, s, from, ARRAY,
+	  n, h, false)
+SOFT_PAIR(cuMemcpyHtoAAsync_v2, _ptsz, copy_bytes,
+	  (CUarray d, size_t at, const void *s, size_t n, CUstream h), d, at, ARRAY, NULL, HOST(s),
+	  0, n, h, false)
 
 CUresult cuMemcpyAtoA(CUarray d, unsigned int at, CUarray s, unsigned int from, unsigned int n)
 {

@@ -35,7 +35,7 @@ static unsigned n_all; /* read without the lock; usually 0 */
 
 static bool alive(const struct registration *r)
 {
-	return soft_object_is(r->ctx, OBJECT_CONTEXT) && r->ctx->id == r->ctx_id;
+	return soft_object_is(r->ctx, SOFT_OBJECT_CONTEXT) && r->ctx->id == r->ctx_id;
 }
 
 static void forget(struct registration **at)
@@ -149,7 +149,7 @@ static CUresult check(uint64_t begin, uint64_t bytes, uint64_t given, uint64_t l
 
 static CUresult replace(CUcontext ctx, struct registration *r)
 {
-	struct soft_range like = { .kind = RANGE_HOST, .flags = r->flags, .host = r->begin };
+	struct soft_range like = { .kind = SOFT_RANGE_HOST, .flags = r->flags, .host = r->begin };
 	CUresult e = soft_memory_create(ctx, r->bytes, &like, &r->device, &r->fd);
 
 	if (e) {

@@ -10,9 +10,10 @@
 
 CUresult cuMemAllocManaged(CUdeviceptr *ret, size_t bytes, unsigned int flags)
 {
-	struct soft_range like = {
-		.kind = RANGE_MANAGED, .flags = flags, .preferred = NOWHERE, .prefetched = NOWHERE
-	};
+	struct soft_range like = { .kind = SOFT_RANGE_MANAGED,
+				   .flags = flags,
+				   .preferred = NOWHERE,
+				   .prefetched = NOWHERE };
 	uint64_t p;
 	CUresult e;
 
@@ -54,7 +55,7 @@ static CUmemLocation location_of(CUdevice dev)
 /* Checks that the range lies in one managed allocation. */
 static CUresult managed(CUdeviceptr p, size_t bytes, CUcontext *ret_ctx, struct soft_range *ret)
 {
-	return bytes && soft_memory_find(p, ret_ctx, ret) && ret->kind == RANGE_MANAGED &&
+	return bytes && soft_memory_find(p, ret_ctx, ret) && ret->kind == SOFT_RANGE_MANAGED &&
 			       bytes <= ret->bytes - (p - ret->address)
 		       ? CUDA_SUCCESS
 		       : CUDA_ERROR_INVALID_VALUE;
@@ -88,11 +89,11 @@ static CUresult prefetch(int pt, CUdeviceptr p, size_t bytes, CUmemLocation wher
 	e = e ? e : soft_capture_refuse(s);
 	return e ? e : flags ? CUDA_ERROR_INVALID_VALUE : prefetch_one(p, bytes, &where);
 }
-PAIR(cuMemPrefetchAsync, _ptsz, prefetch, (CUdeviceptr p, size_t bytes, CUdevice dev, CUstream h),
-     p, bytes, location_of(dev), 0, h)
-PAIR(cuMemPrefetchAsync_v2, _ptsz, prefetch,
-     (CUdeviceptr p, size_t bytes, CUmemLocation where, unsigned int flags, CUstream h), p, bytes,
-     where, flags, h)
+SOFT_PAIR(cuMemPrefetchAsync, _ptsz, prefetch,
+	  (CUdeviceptr p, size_t bytes, CUdevice dev, CUstream h), p, bytes, location_of(dev), 0, h)
+SOFT_PAIR(cuMemPrefetchAsync_v2, _ptsz, prefetch,
+	  (CUdeviceptr p, size_t bytes, CUmemLocation where, unsigned int flags, CUstream h), p,
+	  bytes, where, flags, h)
 
 static CUresult prefetch_batch(int pt, const CUdeviceptr *p, const size_t *bytes, size_t count,
 			       const CUmemLocation *where, const size_t *first, size_t n,
@@ -115,10 +116,10 @@ static CUresult prefetch_batch(int pt, const CUdeviceptr *p, const size_t *bytes
 	}
 	return e;
 }
-PAIR(cuMemPrefetchBatchAsync, _ptsz, prefetch_batch,
-     (CUdeviceptr * p, size_t *bytes, size_t count, CUmemLocation *where, size_t *first, size_t n,
-      unsigned long long flags, CUstream h),
-     p, bytes, count, where, first, n, flags, h)
+SOFT_PAIR(cuMemPrefetchBatchAsync, _ptsz, prefetch_batch,
+	  (CUdeviceptr * p, size_t *bytes, size_t count, CUmemLocation *where, size_t *first,
+	   size_t n, unsigned long long flags, CUstream h),
+	  p, bytes, count, where, first, n, flags, h)
 
 struct advice {
 	CUmem_advise what;

@@ -110,7 +110,7 @@ bool soft_memory_allows(uint64_t address, uint64_t bytes, uint8_t rights)
 
 	do {
 		if (!soft_memory_find(address, &ctx, &r) ||
-		    (r.kind == RANGE_MAPPED && (r.rights & rights) != rights)) {
+		    (r.kind == SOFT_RANGE_MAPPED && (r.rights & rights) != rights)) {
 			return false;
 		}
 		part = MIN(bytes, r.bytes - (address - r.address));
@@ -396,15 +396,16 @@ static CUresult release(uint64_t address, bool host)
 		return e;
 	}
 	if (!soft_memory_find(address, &ctx, &r) || r.address != address || r.hidden || r.module ||
-	    (host ? r.kind != RANGE_HOST || r.host
-		  : r.kind == RANGE_HOST || r.kind == RANGE_OPENED || r.kind == RANGE_MAPPED)) {
+	    (host ? r.kind != SOFT_RANGE_HOST || r.host
+		  : r.kind == SOFT_RANGE_HOST || r.kind == SOFT_RANGE_OPENED ||
+			     r.kind == SOFT_RANGE_MAPPED)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	e = soft_context_drain(ctx);
 	if (e == SOFT_DEAD) {
 		return e;
 	}
-	if (r.kind == RANGE_POOL || r.kind == RANGE_IMPORTED) {
+	if (r.kind == SOFT_RANGE_POOL || r.kind == SOFT_RANGE_IMPORTED) {
 		soft_pool_free_now(ctx, &r);
 	} else {
 		soft_memory_delete(ctx, address, true);
@@ -424,7 +425,7 @@ CUresult cuMemFreeHost(void *p)
 
 CUresult cuMemHostAlloc(void **ret, size_t bytes, unsigned int flags)
 {
-	struct soft_range like = { .kind = RANGE_HOST, .flags = flags };
+	struct soft_range like = { .kind = SOFT_RANGE_HOST, .flags = flags };
 	uint64_t p;
 	CUresult e;
 

@@ -5,13 +5,13 @@
 #include "soft/client/process.h"
 
 enum soft_range_kind {
-	RANGE_DEVICE, /* from cuMemAlloc; also variables of modules, and arrays */
-	RANGE_HOST,   /* from cuMemHostAlloc; also registered memory */
-	RANGE_MANAGED,
-	RANGE_POOL,	/* stream-ordered memory */
-	RANGE_OPENED,	/* another process's memory, by an IPC handle */
-	RANGE_IMPORTED, /* another process's memory, from a pool */
-	RANGE_MAPPED,	/* from cuMemMap */
+	SOFT_RANGE_DEVICE, /* from cuMemAlloc; also variables of modules, and arrays */
+	SOFT_RANGE_HOST,   /* from cuMemHostAlloc; also registered memory */
+	SOFT_RANGE_MANAGED,
+	SOFT_RANGE_POOL,     /* stream-ordered memory */
+	SOFT_RANGE_OPENED,   /* another process's memory, by an IPC handle */
+	SOFT_RANGE_IMPORTED, /* another process's memory, from a pool */
+	SOFT_RANGE_MAPPED,   /* from cuMemMap */
 };
 
 struct soft_range {
@@ -45,7 +45,7 @@ bool soft_memory_in_window(
 	uint64_t address); /* an address in the window of any context, allocated or not */
 static inline bool soft_range_is_host(const struct soft_range *r)
 {
-	return r->kind == RANGE_HOST || r->kind == RANGE_MANAGED;
+	return r->kind == SOFT_RANGE_HOST || r->kind == SOFT_RANGE_MANAGED;
 }
 /* Returns whether a copy (src 0: a memset) blocks its caller. sync: the call is a synchronous one.
  */

@@ -38,7 +38,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *ret, CUdeviceptr p)
 	if (e) {
 		return e;
 	}
-	if (!ret || !soft_memory_find(p, &ctx, &range) || range.kind != RANGE_DEVICE ||
+	if (!ret || !soft_memory_find(p, &ctx, &range) || range.kind != SOFT_RANGE_DEVICE ||
 	    range.hidden || range.module) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
@@ -68,7 +68,7 @@ static struct opened **find(CUcontext ctx, const struct soft_ipc_handle *h, uint
 static CUresult open_new(CUcontext ctx, const struct soft_ipc_handle *h, CUdeviceptr *ret)
 {
 	struct soft_request q = { .op = SOFT_REQ_IPC_OPEN, .context = ctx->slot };
-	struct soft_range range = { .kind = RANGE_OPENED };
+	struct soft_range range = { .kind = SOFT_RANGE_OPENED };
 	struct opened *o = calloc(1, sizeof(*o));
 	struct soft_reply r;
 	CUresult e;
@@ -137,7 +137,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr p)
 	if (e) {
 		return e;
 	}
-	if (!soft_memory_find(p, &ctx, &r) || r.kind != RANGE_OPENED || r.address != p) {
+	if (!soft_memory_find(p, &ctx, &r) || r.kind != SOFT_RANGE_OPENED || r.address != p) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	pthread_mutex_lock(&lock);

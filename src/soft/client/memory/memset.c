@@ -39,16 +39,17 @@ static CUresult set(int pt, CUdeviceptr dst, size_t pitch, unsigned value, unsig
 }
 
 #define SET_ENTRIES(bits, type)                                                                    \
-	PAIR(cuMemsetD##bits##_v2, _ptds, set, (CUdeviceptr p, type v, size_t n), p, 0, v,         \
-	     bits / 8, n, 1, NULL, true)                                                           \
-	PAIR(cuMemsetD##bits##Async, _ptsz, set, (CUdeviceptr p, type v, size_t n, CUstream h), p, \
-	     0, v, bits / 8, n, 1, h, false)                                                       \
-	PAIR(cuMemsetD2D##bits##_v2, _ptds, set,                                                   \
-	     (CUdeviceptr p, size_t pitch, type v, size_t w, size_t height), p, pitch, v,          \
-	     bits / 8, w, height, NULL, true)                                                      \
-	PAIR(cuMemsetD2D##bits##Async, _ptsz, set,                                                 \
-	     (CUdeviceptr p, size_t pitch, type v, size_t w, size_t height, CUstream h), p, pitch, \
-	     v, bits / 8, w, height, h, false)                                                     \
+	SOFT_PAIR(cuMemsetD##bits##_v2, _ptds, set, (CUdeviceptr p, type v, size_t n), p, 0, v,    \
+		  bits / 8, n, 1, NULL, true)                                                      \
+	SOFT_PAIR(cuMemsetD##bits##Async, _ptsz, set,                                              \
+		  (CUdeviceptr p, type v, size_t n, CUstream h), p, 0, v, bits / 8, n, 1, h,       \
+		  false)                                                                           \
+	SOFT_PAIR(cuMemsetD2D##bits##_v2, _ptds, set,                                              \
+		  (CUdeviceptr p, size_t pitch, type v, size_t w, size_t height), p, pitch, v,     \
+		  bits / 8, w, height, NULL, true)                                                 \
+	SOFT_PAIR(cuMemsetD2D##bits##Async, _ptsz, set,                                            \
+		  (CUdeviceptr p, size_t pitch, type v, size_t w, size_t height, CUstream h), p,   \
+		  pitch, v, bits / 8, w, height, h, false)                                         \
 	CUresult cuMemsetD##bits(CUdeviceptr_v1 p, type v, unsigned int n)                         \
 	{                                                                                          \
 		return cuMemsetD##bits##_v2(p, v, n);                                              \

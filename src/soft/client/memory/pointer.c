@@ -18,7 +18,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *ret, void *p, unsigned int fl
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	device = soft_register_device_address(host, 1);
-	if (!device && soft_memory_find(host, &ctx, &r) && r.kind == RANGE_HOST && !r.host) {
+	if (!device && soft_memory_find(host, &ctx, &r) && r.kind == SOFT_RANGE_HOST && !r.host) {
 		device = host;
 	}
 	if (!device) {
@@ -66,7 +66,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *ret_base, size_t *ret_bytes, CUdev
 	}
 	if (soft_register_range(p, &r.address, &r.bytes)) {
 		r.hidden = 0;
-	} else if (!soft_memory_find(p, &ctx, &r) || r.hidden || r.kind == RANGE_MAPPED) {
+	} else if (!soft_memory_find(p, &ctx, &r) || r.hidden || r.kind == SOFT_RANGE_MAPPED) {
 		return CUDA_ERROR_NOT_FOUND;
 	}
 	if (ret_base) {
@@ -91,9 +91,9 @@ CUresult cuMemGetAddressRange(CUdeviceptr_v1 *ret_base, unsigned int *ret_bytes,
 static CUmemAllocationHandleType handle_types(const struct soft_range *r)
 {
 	switch (r->kind) {
-	case RANGE_POOL:
+	case SOFT_RANGE_POOL:
 		return soft_pool_handle_types(r);
-	case RANGE_MAPPED:
+	case SOFT_RANGE_MAPPED:
 		return soft_vmm_handle_types(r);
 	default:
 		return CU_MEM_HANDLE_TYPE_NONE;
@@ -102,7 +102,7 @@ static CUmemAllocationHandleType handle_types(const struct soft_range *r)
 
 static unsigned access_flags(const struct soft_range *r)
 {
-	return r->kind == RANGE_MAPPED ? r->rights : CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+	return r->kind == SOFT_RANGE_MAPPED ? r->rights : CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 }
 
 /* Returns the bytes of an attribute's value, or 0 for an attribute that cannot be read. */
@@ -152,12 +152,13 @@ static CUresult value_of(CUpointer_attribute what, uint64_t device, CUcontext ct
 	switch (what) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
 		/* Mapped and stream-ordered memory belongs to no context, as in the driver. */
-		*ret = r->kind == RANGE_MAPPED || r->kind == RANGE_POOL || r->kind == RANGE_IMPORTED
+		*ret = r->kind == SOFT_RANGE_MAPPED || r->kind == SOFT_RANGE_POOL ||
+				       r->kind == SOFT_RANGE_IMPORTED
 			       ? 0
 			       : (uint64_t)(uintptr_t)ctx;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-		*ret = r->kind == RANGE_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+		*ret = r->kind == SOFT_RANGE_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
 		*ret = device;
@@ -172,13 +173,13 @@ static CUresult value_of(CUpointer_attribute what, uint64_t device, CUcontext ct
 		*ret = r->id;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-		*ret = r->kind == RANGE_MANAGED;
+		*ret = r->kind == SOFT_RANGE_MANAGED;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
 		*ret = (uint64_t)soft_memory_gpu(ctx);
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-		*ret = r->kind == RANGE_DEVICE && !r->module;
+		*ret = r->kind == SOFT_RANGE_DEVICE && !r->module;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
 	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
@@ -202,9 +203,9 @@ static CUresult value_of(CUpointer_attribute what, uint64_t device, CUcontext ct
 		*ret = access_flags(r);
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-		*ret = r->kind == RANGE_POOL	   ? (uint64_t)(uintptr_t)soft_pool_of(r)
-		       : r->kind == RANGE_IMPORTED ? (uint64_t)(uintptr_t)r->owner
-						   : 0;
+		*ret = r->kind == SOFT_RANGE_POOL	? (uint64_t)(uintptr_t)soft_pool_of(r)
+		       : r->kind == SOFT_RANGE_IMPORTED ? (uint64_t)(uintptr_t)r->owner
+							: 0;
 		return CUDA_SUCCESS;
 	default: /* RDMA tokens, and attributes of later versions */
 		return CUDA_ERROR_NOT_SUPPORTED;

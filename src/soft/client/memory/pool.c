@@ -23,7 +23,7 @@ static bool ended(const struct soft_pool_block *b)
 
 static bool context_lives(const struct soft_pool_block *b)
 {
-	return soft_object_is(b->ctx, OBJECT_CONTEXT) && b->ctx->id == b->ctx_id;
+	return soft_object_is(b->ctx, SOFT_OBJECT_CONTEXT) && b->ctx->id == b->ctx_id;
 }
 
 static void remove_block(struct soft_pool_block **at)
@@ -151,7 +151,7 @@ static void count_used(CUmemoryPool p, struct soft_pool_block *b, uint64_t bytes
 static CUresult take(CUmemoryPool p, struct soft_pool_block *b, uint64_t bytes, uint64_t *ret)
 {
 	struct soft_range range = {
-		.kind = RANGE_POOL, .address = b->address, .bytes = bytes, .owner = b
+		.kind = SOFT_RANGE_POOL, .address = b->address, .bytes = bytes, .owner = b
 	};
 	CUresult e = soft_memory_add(b->ctx, &range);
 
@@ -167,7 +167,7 @@ static CUresult take(CUmemoryPool p, struct soft_pool_block *b, uint64_t bytes, 
 static CUresult make(CUmemoryPool p, CUcontext ctx, uint64_t bytes, uint64_t *ret)
 {
 	struct soft_pool_block *b = calloc(1, sizeof(*b));
-	struct soft_range like = { .kind = RANGE_POOL, .owner = b };
+	struct soft_range like = { .kind = SOFT_RANGE_POOL, .owner = b };
 	uint64_t whole = bytes / SOFT_PAGE * SOFT_PAGE + (bytes % SOFT_PAGE ? SOFT_PAGE : 0);
 	CUresult e;
 
@@ -240,7 +240,7 @@ static CUresult alloc_from(int pt, CUdeviceptr *ret, size_t bytes, CUmemoryPool 
 	if (!given) {
 		p = soft_pool_current(soft_memory_gpu(s->context));
 	}
-	if (!ret || !soft_handle_is(p, OBJECT_POOL) || p->imported || p->destroyed) {
+	if (!ret || !soft_handle_is(p, SOFT_OBJECT_POOL) || p->imported || p->destroyed) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	if (p->props.location.id !=
@@ -254,10 +254,10 @@ static CUresult alloc_from(int pt, CUdeviceptr *ret, size_t bytes, CUmemoryPool 
 	}
 	return e;
 }
-PAIR(cuMemAllocAsync, _ptsz, alloc_from, (CUdeviceptr * ret, size_t bytes, CUstream h), ret, bytes,
-     NULL, false, h)
-PAIR(cuMemAllocFromPoolAsync, _ptsz, alloc_from,
-     (CUdeviceptr * ret, size_t bytes, CUmemoryPool p, CUstream h), ret, bytes, p, true, h)
+SOFT_PAIR(cuMemAllocAsync, _ptsz, alloc_from, (CUdeviceptr * ret, size_t bytes, CUstream h), ret,
+	  bytes, NULL, false, h)
+SOFT_PAIR(cuMemAllocFromPoolAsync, _ptsz, alloc_from,
+	  (CUdeviceptr * ret, size_t bytes, CUmemoryPool p, CUstream h), ret, bytes, p, true, h)
 
 /* Submits a free that the server executes in stream order. */
 static CUresult put_free(CUstream s, uint64_t address)
@@ -306,7 +306,8 @@ static CUresult free_async(int pt, CUdeviceptr address, CUstream h)
 		return CUDA_SUCCESS;
 	}
 	if (!soft_memory_find(address, &ctx, &r) || r.address != address || r.hidden || r.module ||
-	    (r.kind != RANGE_DEVICE && r.kind != RANGE_POOL && r.kind != RANGE_IMPORTED) ||
+	    (r.kind != SOFT_RANGE_DEVICE && r.kind != SOFT_RANGE_POOL &&
+	     r.kind != SOFT_RANGE_IMPORTED) ||
 	    ctx != s->context) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
@@ -316,16 +317,16 @@ static CUresult free_async(int pt, CUdeviceptr address, CUstream h)
 	if (e) {
 		return e;
 	}
-	return r.kind == RANGE_POOL ? free_block(s, r.owner) : put_free(s, address);
+	return r.kind == SOFT_RANGE_POOL ? free_block(s, r.owner) : put_free(s, address);
 }
-PAIR(cuMemFreeAsync, _ptsz, free_async, (CUdeviceptr p, CUstream h), p, h)
+SOFT_PAIR(cuMemFreeAsync, _ptsz, free_async, (CUdeviceptr p, CUstream h), p, h)
 
 void soft_pool_free_now(CUcontext ctx, const struct soft_range *r)
 {
 	if (soft_memory_delete(ctx, r->address, false) != CUDA_SUCCESS) {
 		return;
 	}
-	if (r->kind == RANGE_IMPORTED) {
+	if (r->kind == SOFT_RANGE_IMPORTED) {
 		soft_memory_request(SOFT_REQ_IPC_CLOSE, ctx, r->address, 0, 0);
 		return;
 	}

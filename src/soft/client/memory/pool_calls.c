@@ -33,7 +33,7 @@ static CUmemoryPool make(unsigned from, const CUmemPoolProps *props)
 			continue;
 		}
 		pthread_mutex_lock(&soft.lock);
-		p = soft_object_create(OBJECT_POOL, sizeof(*p));
+		p = soft_object_create(SOFT_OBJECT_POOL, sizeof(*p));
 		pthread_mutex_unlock(&soft.lock);
 		pools[i] = p;
 		break;
@@ -117,9 +117,9 @@ static CUresult check_pool(CUmemoryPool p)
 {
 	CUresult e = soft_check();
 
-	return e						 ? e
-	       : soft_handle_is(p, OBJECT_POOL) && !p->destroyed ? CUDA_SUCCESS
-								 : CUDA_ERROR_INVALID_VALUE;
+	return e						      ? e
+	       : soft_handle_is(p, SOFT_OBJECT_POOL) && !p->destroyed ? CUDA_SUCCESS
+								      : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool p)
@@ -436,7 +436,7 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *ret, CUdeviceptr address
 	if (e) {
 		return e;
 	}
-	if (!ret || !soft_memory_find(address, &ctx, &range) || range.kind != RANGE_POOL ||
+	if (!ret || !soft_memory_find(address, &ctx, &range) || range.kind != SOFT_RANGE_POOL ||
 	    range.address != address || !soft_pool_handle_types(&range)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
@@ -460,7 +460,7 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *ret, CUdeviceptr address
 CUresult cuMemPoolImportPointer(CUdeviceptr *ret, CUmemoryPool p, CUmemPoolPtrExportData *data)
 {
 	struct soft_request q = { .op = SOFT_REQ_IPC_OPEN, .object = 1 };
-	struct soft_range range = { .kind = RANGE_IMPORTED, .owner = p };
+	struct soft_range range = { .kind = SOFT_RANGE_IMPORTED, .owner = p };
 	struct export_data d;
 	struct soft_reply r;
 	CUcontext ctx;

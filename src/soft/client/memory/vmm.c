@@ -43,7 +43,7 @@ static struct allocation *find(CUmemGenericAllocationHandle handle)
 {
 	struct allocation *a = (struct allocation *)(uintptr_t)handle;
 
-	return soft_object_is(a, OBJECT_ALLOCATION) && a->refs ? a : NULL;
+	return soft_object_is(a, SOFT_OBJECT_ALLOCATION) && a->refs ? a : NULL;
 }
 
 static CUresult adopt(const struct soft_reply *r, const CUmemAllocationProp *prop,
@@ -52,7 +52,7 @@ static CUresult adopt(const struct soft_reply *r, const CUmemAllocationProp *pro
 	struct allocation *a;
 
 	pthread_mutex_lock(&soft.lock);
-	a = soft_object_create(OBJECT_ALLOCATION, sizeof(*a));
+	a = soft_object_create(SOFT_OBJECT_ALLOCATION, sizeof(*a));
 	pthread_mutex_unlock(&soft.lock);
 	if (!a) {
 		soft_memory_request(SOFT_REQ_HANDLE_RELEASE, NULL, r->value, 0, 0);
@@ -180,7 +180,8 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *ret, void *p)
 	if (e) {
 		return e;
 	}
-	if (!ret || !soft_memory_find((uint64_t)(uintptr_t)p, &ctx, &r) || r.kind != RANGE_MAPPED) {
+	if (!ret || !soft_memory_find((uint64_t)(uintptr_t)p, &ctx, &r) ||
+	    r.kind != SOFT_RANGE_MAPPED) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	return retain(&r, ret);
@@ -282,7 +283,7 @@ static CUresult map(CUcontext ctx, CUdeviceptr p, size_t bytes, struct allocatio
 				  .value = p,
 				  .more = { bytes, 0, a->handle } };
 	struct soft_range range = {
-		.kind = RANGE_MAPPED, .address = p, .bytes = bytes, .owner = a
+		.kind = SOFT_RANGE_MAPPED, .address = p, .bytes = bytes, .owner = a
 	};
 	struct soft_reply r;
 	CUresult e = soft_link_call(&q, -1, &r, sizeof(r), NULL);
@@ -335,7 +336,7 @@ static void take_first(struct soft_range *r, void *arg)
 {
 	struct collected *c = arg;
 
-	if (!c->allocation && r->kind == RANGE_MAPPED) {
+	if (!c->allocation && r->kind == SOFT_RANGE_MAPPED) {
 		*c = (struct collected){ r->address, r->owner };
 	}
 }
@@ -371,7 +372,7 @@ CUresult cuMemUnmap(CUdeviceptr p, size_t bytes)
 
 static void set_rights(struct soft_range *r, void *arg)
 {
-	if (r->kind == RANGE_MAPPED) {
+	if (r->kind == SOFT_RANGE_MAPPED) {
 		r->rights = *(const uint8_t *)arg;
 	}
 }
@@ -429,7 +430,7 @@ CUresult cuMemGetAccess(unsigned long long *ret, const CUmemLocation *where, CUd
 	if (e) {
 		return e;
 	}
-	if (!ret || !where || !soft_memory_find(p, &ctx, &r) || r.kind != RANGE_MAPPED) {
+	if (!ret || !where || !soft_memory_find(p, &ctx, &r) || r.kind != SOFT_RANGE_MAPPED) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	if (where->type != CU_MEM_LOCATION_TYPE_DEVICE || !soft_memory_check_location(where)) {

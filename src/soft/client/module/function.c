@@ -7,14 +7,14 @@
 
 CUresult soft_function_resolve(CUfunction h, CUfunction *ret)
 {
-	if (soft_object_is(h, OBJECT_FUNCTION)) {
+	if (soft_object_is(h, SOFT_OBJECT_FUNCTION)) {
 		*ret = h;
 		return CUDA_SUCCESS;
 	}
-	if (soft_object_is(h, OBJECT_KERNEL)) {
+	if (soft_object_is(h, SOFT_OBJECT_KERNEL)) {
 		return soft_library_function((CUkernel)(void *)h, ret);
 	}
-	(void)soft_handle_refuse(h, OBJECT_FUNCTION);
+	(void)soft_handle_refuse(h, SOFT_OBJECT_FUNCTION);
 	return CUDA_ERROR_INVALID_HANDLE;
 }
 

@@ -23,14 +23,18 @@ static CUresult check_library(CUlibrary l)
 {
 	CUresult e = soft_check();
 
-	return e ? e : soft_handle_is(l, OBJECT_LIBRARY) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	return e					? e
+	       : soft_handle_is(l, SOFT_OBJECT_LIBRARY) ? CUDA_SUCCESS
+							: CUDA_ERROR_INVALID_HANDLE;
 }
 
 static CUresult check_kernel(CUkernel k)
 {
 	CUresult e = soft_check();
 
-	return e ? e : soft_handle_is(k, OBJECT_KERNEL) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	return e				       ? e
+	       : soft_handle_is(k, SOFT_OBJECT_KERNEL) ? CUDA_SUCCESS
+						       : CUDA_ERROR_INVALID_HANDLE;
 }
 
 /* Loads the library into the context unless it already is. Caller holds library_lock. */
@@ -130,7 +134,7 @@ static CUresult library_new(struct soft_image *i, struct soft_jit *j, CUlibrary 
 		i->data = memcpy(i->owned, i->data, i->bytes);
 	}
 	pthread_mutex_lock(&soft.lock);
-	l = soft_object_create(OBJECT_LIBRARY, sizeof(*l));
+	l = soft_object_create(SOFT_OBJECT_LIBRARY, sizeof(*l));
 	pthread_mutex_unlock(&soft.lock);
 	if (!l) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -247,7 +251,7 @@ CUresult cuLibraryUnload(CUlibrary l)
 	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS; i++) {
 		CUcontext ctx = soft.contexts[i];
 
-		if (l->modules[i] && soft_object_is(ctx, OBJECT_CONTEXT) &&
+		if (l->modules[i] && soft_object_is(ctx, SOFT_OBJECT_CONTEXT) &&
 		    ctx->id == l->module_contexts[i]) {
 			soft_module_unload(l->modules[i]);
 		}
@@ -359,7 +363,7 @@ static CUresult make_kernel(CUlibrary l, const char *name, CUkernel *ret)
 	for (k = l->kernels; k && strcmp(k->name, name) != 0; k = k->next) {
 	}
 	if (!k) {
-		k = soft_object_create(OBJECT_KERNEL, sizeof(*k));
+		k = soft_object_create(SOFT_OBJECT_KERNEL, sizeof(*k));
 		if (k) {
 			k->library = l;
 			k->name = copy;
@@ -439,7 +443,7 @@ CUresult cuLibraryGetManaged(CUdeviceptr *ret, size_t *ret_bytes, CUlibrary l, c
 	if (e) {
 		return e;
 	}
-	if (!soft_memory_find(address, &ctx, &range) || range.kind != RANGE_MANAGED) {
+	if (!soft_memory_find(address, &ctx, &range) || range.kind != SOFT_RANGE_MANAGED) {
 		return CUDA_ERROR_NOT_FOUND;
 	}
 	if (ret) {
@@ -480,7 +484,7 @@ CUresult soft_kernel_enter(CUkernel k, CUdevice dev, bool *ret_pushed)
 
 	*ret_pushed = false;
 	e = e ? e : soft_context_check_device(dev);
-	if (e || (soft_object_is(ctx, OBJECT_CONTEXT) && ctx->device == dev)) {
+	if (e || (soft_object_is(ctx, SOFT_OBJECT_CONTEXT) && ctx->device == dev)) {
 		return e;
 	}
 	e = cuDevicePrimaryCtxGetState(dev, &flags, &active);

@@ -30,7 +30,9 @@ static CUresult check(CUlinkState s)
 	CUcontext ctx;
 	CUresult e = soft_context_current(&ctx);
 
-	return e ? e : soft_handle_is(s, OBJECT_LINKER) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	return e				       ? e
+	       : soft_handle_is(s, SOFT_OBJECT_LINKER) ? CUDA_SUCCESS
+						       : CUDA_ERROR_INVALID_HANDLE;
 }
 
 static CUresult create(unsigned n, CUjit_option *options, void **values, CUlinkState *ret)
@@ -48,7 +50,7 @@ static CUresult create(unsigned n, CUjit_option *options, void **values, CUlinkS
 		return e;
 	}
 	pthread_mutex_lock(&soft.lock);
-	s = soft_object_create(OBJECT_LINKER, sizeof(*s));
+	s = soft_object_create(SOFT_OBJECT_LINKER, sizeof(*s));
 	pthread_mutex_unlock(&soft.lock);
 	if (!s) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -159,7 +161,7 @@ static CUresult add_data(CUlinkState s, CUjitInputType type, void *data, size_t 
 	uint32_t magic;
 	CUresult e;
 
-	if (soft_object_is(s, OBJECT_LINKER)) {
+	if (soft_object_is(s, SOFT_OBJECT_LINKER)) {
 		snprintf(number, sizeof(number), "input %u", s->inputs + 1);
 	}
 	name = name && *name ? name : number;
@@ -280,7 +282,7 @@ CUresult cuLinkDestroy(CUlinkState s)
 {
 	CUresult e = soft_check();
 
-	if (e || !soft_handle_is(s, OBJECT_LINKER)) {
+	if (e || !soft_handle_is(s, SOFT_OBJECT_LINKER)) {
 		return e ? e : CUDA_ERROR_INVALID_HANDLE;
 	}
 	ptx_merge_free(&s->merge);

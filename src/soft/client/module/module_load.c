@@ -116,7 +116,7 @@ CUresult soft_module_load(CUcontext ctx, const char *name, const struct soft_ima
 		return e;
 	}
 	pthread_mutex_lock(&soft.lock);
-	m = soft_object_create(OBJECT_MODULE, sizeof(*m));
+	m = soft_object_create(SOFT_OBJECT_MODULE, sizeof(*m));
 	if (m) {
 		m->context = ctx;
 		m->id = r.value32;
@@ -158,7 +158,9 @@ static CUresult current_and(CUmodule m, CUcontext *ctx)
 {
 	CUresult e = soft_context_current(ctx);
 
-	return e ? e : soft_handle_is(m, OBJECT_MODULE) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	return e				       ? e
+	       : soft_handle_is(m, SOFT_OBJECT_MODULE) ? CUDA_SUCCESS
+						       : CUDA_ERROR_INVALID_HANDLE;
 }
 
 static CUresult load(const char *name, const struct soft_image *i, unsigned n,
@@ -287,7 +289,7 @@ static CUfunction find_function(CUmodule m, const char *name)
 /* Creates a function from the server's reply. Caller holds soft.lock. */
 static CUfunction make_function(CUmodule m, const char *name, const struct soft_function_info *i)
 {
-	CUfunction f = soft_object_create(OBJECT_FUNCTION, sizeof(*f));
+	CUfunction f = soft_object_create(SOFT_OBJECT_FUNCTION, sizeof(*f));
 
 	if (!f) {
 		return NULL;
@@ -440,7 +442,7 @@ CUresult soft_module_global(CUmodule m, const char *name, CUdeviceptr *ret, size
 	range.address = r.value;
 	range.bytes = r.bytes;
 	range.module = m->id + 1;
-	range.kind = r.value32 ? RANGE_MANAGED : RANGE_DEVICE;
+	range.kind = r.value32 ? SOFT_RANGE_MANAGED : SOFT_RANGE_DEVICE;
 	return soft_memory_find(r.value, &owner, &range) ? CUDA_SUCCESS
 							 : soft_memory_add(m->context, &range);
 }

@@ -49,7 +49,7 @@ CUresult soft_stream_create_in(CUcontext ctx, CUgreenCtx green, int priority, ui
 
 	pthread_mutex_lock(&soft.lock);
 	slot = take_slot();
-	s = slot >= 0 ? soft_object_create(OBJECT_STREAM, sizeof(*s)) : NULL;
+	s = slot >= 0 ? soft_object_create(SOFT_OBJECT_STREAM, sizeof(*s)) : NULL;
 	if (s) {
 		s->context = ctx;
 		s->slot = (uint32_t)slot;
@@ -194,7 +194,7 @@ CUresult cuStreamDestroy_v2(CUstream s)
 	if (e) {
 		return e;
 	}
-	if (!soft_handle_is(s, OBJECT_STREAM) || s->legacy) {
+	if (!soft_handle_is(s, SOFT_OBJECT_STREAM) || s->legacy) {
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
 	if (soft_green_stream_orphaned(s)) {
@@ -216,12 +216,12 @@ static CUresult synchronize(int pt, CUstream h)
 
 	e = e ? e : soft_capture_sync(s);
 	e = e ? e : soft_stream_drain(s);
-	soft_handle_recheck(h > CU_STREAM_PER_THREAD ? h : NULL, OBJECT_STREAM);
+	soft_handle_recheck(h > CU_STREAM_PER_THREAD ? h : NULL, SOFT_OBJECT_STREAM);
 	soft_exec_reap();
 	soft_pool_trim_idle();
 	return e;
 }
-PAIR(cuStreamSynchronize, _ptsz, synchronize, (CUstream h), h)
+SOFT_PAIR(cuStreamSynchronize, _ptsz, synchronize, (CUstream h), h)
 
 static CUresult query(int pt, CUstream h)
 {
@@ -237,7 +237,7 @@ static CUresult query(int pt, CUstream h)
 	}
 	return soft_context_error(s->context);
 }
-PAIR(cuStreamQuery, _ptsz, query, (CUstream h), h)
+SOFT_PAIR(cuStreamQuery, _ptsz, query, (CUstream h), h)
 
 static CUresult get_priority(int pt, CUstream h, int *ret)
 {
@@ -249,7 +249,7 @@ static CUresult get_priority(int pt, CUstream h, int *ret)
 	}
 	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-PAIR(cuStreamGetPriority, _ptsz, get_priority, (CUstream h, int *ret), h, ret)
+SOFT_PAIR(cuStreamGetPriority, _ptsz, get_priority, (CUstream h, int *ret), h, ret)
 
 static CUresult get_flags(int pt, CUstream h, unsigned *ret)
 {
@@ -261,7 +261,7 @@ static CUresult get_flags(int pt, CUstream h, unsigned *ret)
 	}
 	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-PAIR(cuStreamGetFlags, _ptsz, get_flags, (CUstream h, unsigned int *ret), h, ret)
+SOFT_PAIR(cuStreamGetFlags, _ptsz, get_flags, (CUstream h, unsigned int *ret), h, ret)
 
 static CUresult get_id(int pt, CUstream h, unsigned long long *ret)
 {
@@ -273,7 +273,7 @@ static CUresult get_id(int pt, CUstream h, unsigned long long *ret)
 	}
 	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-PAIR(cuStreamGetId, _ptsz, get_id, (CUstream h, unsigned long long *ret), h, ret)
+SOFT_PAIR(cuStreamGetId, _ptsz, get_id, (CUstream h, unsigned long long *ret), h, ret)
 
 static CUresult get_context(int pt, CUstream h, CUcontext *ret)
 {
@@ -287,7 +287,7 @@ static CUresult get_context(int pt, CUstream h, CUcontext *ret)
 	}
 	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-PAIR(cuStreamGetCtx, _ptsz, get_context, (CUstream h, CUcontext *ret), h, ret)
+SOFT_PAIR(cuStreamGetCtx, _ptsz, get_context, (CUstream h, CUcontext *ret), h, ret)
 
 static CUresult get_context_v2(int pt, CUstream h, CUcontext *ret, CUgreenCtx *green)
 {
@@ -302,8 +302,8 @@ static CUresult get_context_v2(int pt, CUstream h, CUcontext *ret, CUgreenCtx *g
 	}
 	return e ? e : ret && green ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-PAIR(cuStreamGetCtx_v2, _ptsz, get_context_v2, (CUstream h, CUcontext *ret, CUgreenCtx *green), h,
-     ret, green)
+SOFT_PAIR(cuStreamGetCtx_v2, _ptsz, get_context_v2, (CUstream h, CUcontext *ret, CUgreenCtx *green),
+	  h, ret, green)
 
 static CUresult get_device(int pt, CUstream h, CUdevice *ret)
 {
@@ -315,7 +315,7 @@ static CUresult get_device(int pt, CUstream h, CUdevice *ret)
 	}
 	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-PAIR(cuStreamGetDevice, _ptsz, get_device, (CUstream h, CUdevice *ret), h, ret)
+SOFT_PAIR(cuStreamGetDevice, _ptsz, get_device, (CUstream h, CUdevice *ret), h, ret)
 
 static CUresult wait_event(int pt, CUstream h, CUevent ev, unsigned flags)
 {
@@ -324,8 +324,8 @@ static CUresult wait_event(int pt, CUstream h, CUevent ev, unsigned flags)
 
 	return e ? e : soft_event_wait(s, ev, flags);
 }
-PAIR(cuStreamWaitEvent, _ptsz, wait_event, (CUstream h, CUevent ev, unsigned int flags), h, ev,
-     flags)
+SOFT_PAIR(cuStreamWaitEvent, _ptsz, wait_event, (CUstream h, CUevent ev, unsigned int flags), h, ev,
+	  flags)
 
 /* Attributes. */
 
@@ -359,8 +359,8 @@ static CUresult get_attribute(int pt, CUstream h, CUstreamAttrID id, CUstreamAtt
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 }
-PAIR(cuStreamGetAttribute, _ptsz, get_attribute,
-     (CUstream h, CUstreamAttrID id, CUstreamAttrValue *v), h, id, v)
+SOFT_PAIR(cuStreamGetAttribute, _ptsz, get_attribute,
+	  (CUstream h, CUstreamAttrID id, CUstreamAttrValue *v), h, id, v)
 
 static CUresult set_policy(CUstream s, unsigned policy)
 {
@@ -400,8 +400,8 @@ static CUresult set_attribute(int pt, CUstream h, CUstreamAttrID id, const CUstr
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 }
-PAIR(cuStreamSetAttribute, _ptsz, set_attribute,
-     (CUstream h, CUstreamAttrID id, const CUstreamAttrValue *v), h, id, v)
+SOFT_PAIR(cuStreamSetAttribute, _ptsz, set_attribute,
+	  (CUstream h, CUstreamAttrID id, const CUstreamAttrValue *v), h, id, v)
 
 static CUresult copy_attributes(int pt, CUstream to, CUstream from)
 {
@@ -423,4 +423,4 @@ static CUresult copy_attributes(int pt, CUstream to, CUstream from)
 	memcpy(t->domain_map, f->domain_map, sizeof(t->domain_map));
 	return CUDA_SUCCESS;
 }
-PAIR(cuStreamCopyAttributes, _ptsz, copy_attributes, (CUstream to, CUstream from), to, from)
+SOFT_PAIR(cuStreamCopyAttributes, _ptsz, copy_attributes, (CUstream to, CUstream from), to, from)

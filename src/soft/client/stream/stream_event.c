@@ -36,7 +36,7 @@ static CUevent new_event(CUcontext ctx, unsigned flags)
 		if (soft.event_used[slot]) {
 			continue;
 		}
-		ev = soft_object_create(OBJECT_EVENT, sizeof(*ev));
+		ev = soft_object_create(SOFT_OBJECT_EVENT, sizeof(*ev));
 		if (ev) {
 			soft.event_used[slot] = 1;
 			soft.next_event = slot + 1;
@@ -129,7 +129,7 @@ CUresult cuEventDestroy_v2(CUevent ev)
 	if (e) {
 		return e;
 	}
-	if (!soft_handle_is(ev, OBJECT_EVENT)) {
+	if (!soft_handle_is(ev, SOFT_OBJECT_EVENT)) {
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
 	soft_handle_destroying(ev);
@@ -187,7 +187,7 @@ CUresult soft_event_record(CUstream s, CUevent ev, unsigned flags)
 	bool captured;
 	CUresult e;
 
-	if (!soft_handle_is(ev, OBJECT_EVENT) || ev->context != s->context) {
+	if (!soft_handle_is(ev, SOFT_OBJECT_EVENT) || ev->context != s->context) {
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
 	if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL) {
@@ -220,7 +220,7 @@ CUresult soft_event_wait(CUstream s, CUevent ev, unsigned flags)
 	bool captured;
 	CUresult e;
 
-	if (!soft_handle_is(ev, OBJECT_EVENT)) {
+	if (!soft_handle_is(ev, SOFT_OBJECT_EVENT)) {
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
 	if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) {
@@ -237,9 +237,9 @@ static CUresult record(int pt, CUevent ev, CUstream h, unsigned flags)
 
 	return e ? e : soft_event_record(s, ev, flags);
 }
-PAIR(cuEventRecord, _ptsz, record, (CUevent ev, CUstream h), ev, h, 0)
-PAIR(cuEventRecordWithFlags, _ptsz, record, (CUevent ev, CUstream h, unsigned int flags), ev, h,
-     flags)
+SOFT_PAIR(cuEventRecord, _ptsz, record, (CUevent ev, CUstream h), ev, h, 0)
+SOFT_PAIR(cuEventRecordWithFlags, _ptsz, record, (CUevent ev, CUstream h, unsigned int flags), ev,
+	  h, flags)
 
 static CUresult check_event(CUevent ev)
 {
@@ -248,7 +248,7 @@ static CUresult check_event(CUevent ev)
 	if (e) {
 		return e;
 	}
-	return soft_handle_is(ev, OBJECT_EVENT) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	return soft_handle_is(ev, SOFT_OBJECT_EVENT) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 /* Checks an event before a query or a wait. */

@@ -83,7 +83,7 @@ static CUresult batch_mem_op(int pt, CUstream h, unsigned count,
 	CUstream s;
 	CUresult e = soft_stream_resolve(h, pt, &s);
 
-	if (e || (count && !ops) || count > STREAM_OP_BATCH_MAX || flags) {
+	if (e || (count && !ops) || count > SOFT_STREAM_OP_BATCH_MAX || flags) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
 	for (unsigned i = 0; i < count && !e; i++) {
@@ -99,12 +99,12 @@ static CUresult batch_mem_op(int pt, CUstream h, unsigned count,
 	}
 	return e;
 }
-PAIR(cuStreamBatchMemOp, _ptsz, batch_mem_op,
-     (CUstream h, unsigned int count, CUstreamBatchMemOpParams *ops, unsigned int flags), h, count,
-     ops, flags)
-PAIR(cuStreamBatchMemOp_v2, _ptsz, batch_mem_op,
-     (CUstream h, unsigned int count, CUstreamBatchMemOpParams *ops, unsigned int flags), h, count,
-     ops, flags)
+SOFT_PAIR(cuStreamBatchMemOp, _ptsz, batch_mem_op,
+	  (CUstream h, unsigned int count, CUstreamBatchMemOpParams *ops, unsigned int flags), h,
+	  count, ops, flags)
+SOFT_PAIR(cuStreamBatchMemOp_v2, _ptsz, batch_mem_op,
+	  (CUstream h, unsigned int count, CUstreamBatchMemOpParams *ops, unsigned int flags), h,
+	  count, ops, flags)
 
 static CUresult one(int pt, CUstream h, CUdeviceptr address, uint64_t value,
 		    CUstreamBatchMemOpType operation, unsigned flags)
@@ -119,10 +119,10 @@ static CUresult one(int pt, CUstream h, CUdeviceptr address, uint64_t value,
 }
 
 #define VALUE_ENTRIES(name, type, operation)                                                       \
-	PAIR(name, _ptsz, one, (CUstream h, CUdeviceptr p, type v, unsigned int f), h, p, v,       \
-	     operation, f)                                                                         \
-	PAIR(name##_v2, _ptsz, one, (CUstream h, CUdeviceptr p, type v, unsigned int f), h, p, v,  \
-	     operation, f)
+	SOFT_PAIR(name, _ptsz, one, (CUstream h, CUdeviceptr p, type v, unsigned int f), h, p, v,  \
+		  operation, f)                                                                    \
+	SOFT_PAIR(name##_v2, _ptsz, one, (CUstream h, CUdeviceptr p, type v, unsigned int f), h,   \
+		  p, v, operation, f)
 VALUE_ENTRIES(cuStreamWaitValue32, uint32_t, CU_STREAM_MEM_OP_WAIT_VALUE_32)
 VALUE_ENTRIES(cuStreamWaitValue64, uint64_t, CU_STREAM_MEM_OP_WAIT_VALUE_64)
 VALUE_ENTRIES(cuStreamWriteValue32, uint32_t, CU_STREAM_MEM_OP_WRITE_VALUE_32)
@@ -138,8 +138,8 @@ static CUresult attach_mem(int pt, CUstream h, CUdeviceptr p, size_t bytes, unsi
 	(void)flags; /* managed memory is always visible everywhere */
 	return e ? e : soft_capture_refuse(s);
 }
-PAIR(cuStreamAttachMemAsync, _ptsz, attach_mem,
-     (CUstream h, CUdeviceptr p, size_t bytes, unsigned int flags), h, p, bytes, flags)
+SOFT_PAIR(cuStreamAttachMemAsync, _ptsz, attach_mem,
+	  (CUstream h, CUdeviceptr p, size_t bytes, unsigned int flags), h, p, bytes, flags)
 
 /* ---- host functions ---- */
 
@@ -210,7 +210,7 @@ static CUresult launch_host(int pt, CUstream h, CUhostFn fn, void *user)
 	}
 	return capturing ? capture_host(s, fn, user) : put_host(s, &call);
 }
-PAIR(cuLaunchHostFunc, _ptsz, launch_host, (CUstream h, CUhostFn fn, void *user), h, fn, user)
+SOFT_PAIR(cuLaunchHostFunc, _ptsz, launch_host, (CUstream h, CUhostFn fn, void *user), h, fn, user)
 
 static CUresult add_callback(int pt, CUstream h, CUstreamCallback cb, void *user, unsigned flags)
 {
@@ -221,5 +221,5 @@ static CUresult add_callback(int pt, CUstream h, CUstreamCallback cb, void *user
 	e = e ? e : flags || !cb ? CUDA_ERROR_INVALID_VALUE : soft_capture_refuse(s);
 	return e ? e : put_host(s, &call);
 }
-PAIR(cuStreamAddCallback, _ptsz, add_callback,
-     (CUstream h, CUstreamCallback cb, void *user, unsigned int flags), h, cb, user, flags)
+SOFT_PAIR(cuStreamAddCallback, _ptsz, add_callback,
+	  (CUstream h, CUstreamCallback cb, void *user, unsigned int flags), h, cb, user, flags)

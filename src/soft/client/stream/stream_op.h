@@ -4,7 +4,7 @@
 
 #include "soft/client/process.h"
 
-#define STREAM_OP_BATCH_MAX 255u /* the driver's limit */
+#define SOFT_STREAM_OP_BATCH_MAX 255u /* the driver's limit */
 
 /* Checks one operation of a batch and makes its record. *ret_none: the operation needs no record.
  */

@@ -214,9 +214,9 @@ static struct softd_room part_for(const struct softd_memory *m, enum softd_alloc
 				  uint64_t pages)
 {
 	switch (kind) {
-	case ALLOC_DEVICE:
+	case SOFTD_ALLOC_DEVICE:
 		return (struct softd_room){ 1, m->device_pages, pages, 1 };
-	case ALLOC_PINNED:
+	case SOFTD_ALLOC_PINNED:
 		return (struct softd_room){ m->device_pages + 1, m->shared_page, pages, 1 };
 	default:
 		return (struct softd_room){ m->shared_page, m->space.bytes / EXEC_PAGE_BYTES, pages,
@@ -252,7 +252,7 @@ uint64_t softd_memory_address(const struct softd_memory *m, const struct softd_a
 
 static uint64_t alloc_device(struct softd_memory *m, uint64_t bytes)
 {
-	struct softd_alloc *a = softd_memory_place(m, ALLOC_DEVICE, bytes, 0);
+	struct softd_alloc *a = softd_memory_place(m, SOFTD_ALLOC_DEVICE, bytes, 0);
 
 	if (!a) {
 		return 0;
@@ -262,7 +262,7 @@ static uint64_t alloc_device(struct softd_memory *m, uint64_t bytes)
 		return 0;
 	}
 	m->device_bytes += bytes_of(a);
-	memset(m->pages + a->first, RIGHTS_RW, a->pages);
+	memset(m->pages + a->first, SOFTD_RIGHTS_RW, a->pages);
 	softd_shadow_set_initialized(&m->space, offset_of(a), a->bytes);
 	return softd_memory_address(m, a);
 }
@@ -272,7 +272,7 @@ static uint64_t alloc_pinned(struct softd_memory *m, struct softd_machine *machi
 {
 	struct softd_alloc *a = bytes > machine->pinned_limit - machine->pinned_used
 					? NULL
-					: softd_memory_place(m, ALLOC_PINNED, bytes, 0);
+					: softd_memory_place(m, SOFTD_ALLOC_PINNED, bytes, 0);
 
 	if (!a) {
 		return 0;
@@ -288,7 +288,7 @@ static uint64_t alloc_pinned(struct softd_memory *m, struct softd_machine *machi
 		return 0;
 	}
 	machine->pinned_used += bytes_of(a);
-	memset(m->pages + a->first, RIGHTS_RW, a->pages);
+	memset(m->pages + a->first, SOFTD_RIGHTS_RW, a->pages);
 	softd_shadow_set_initialized(&m->space, offset_of(a), a->bytes);
 	return softd_memory_address(m, a);
 }
@@ -330,21 +330,21 @@ int softd_memory_free(struct softd_memory *m, struct softd_machine *machine, uin
 {
 	struct softd_alloc *a = softd_memory_alloc_at(m, address);
 
-	if (a && a->kind == ALLOC_OPENED) {
+	if (a && a->kind == SOFTD_ALLOC_OPENED) {
 		return softd_memory_close_extent(m, machine, address);
 	}
-	if (!a || (a->kind != ALLOC_DEVICE && a->kind != ALLOC_PINNED)) {
+	if (!a || (a->kind != SOFTD_ALLOC_DEVICE && a->kind != SOFTD_ALLOC_PINNED)) {
 		return -ENOENT;
 	}
 	memset(m->pages + a->first, 0, a->pages);
 	softd_shadow_set_freed(&m->space, offset_of(a), bytes_of(a));
-	m->device_bytes -= a->kind == ALLOC_DEVICE ? bytes_of(a) : 0;
-	if (a->kind == ALLOC_PINNED) {
+	m->device_bytes -= a->kind == SOFTD_ALLOC_DEVICE ? bytes_of(a) : 0;
+	if (a->kind == SOFTD_ALLOC_PINNED) {
 		softd_memory_unmap_pages(m, a->first, a->pages);
 		machine->pinned_used -= bytes_of(a);
 		softd_memory_uncount_mapping(m, machine);
 	} else if (a->extent) {
-		a->kind = ALLOC_ORPHAN;
+		a->kind = SOFTD_ALLOC_ORPHAN;
 		softd_extent_unref(a->extent); /* reclaims the pages when the last user drops it */
 		return 0;
 	} else {
@@ -359,10 +359,10 @@ int softd_memory_restrict(struct softd_memory *m, uint64_t address, uint8_t righ
 {
 	const struct softd_alloc *a = softd_memory_alloc_at(m, address);
 
-	if (!a || a->kind == ALLOC_RESERVED || a->kind == ALLOC_ORPHAN) {
+	if (!a || a->kind == SOFTD_ALLOC_RESERVED || a->kind == SOFTD_ALLOC_ORPHAN) {
 		return -ENOENT;
 	}
-	memset(m->pages + a->first, rights & RIGHTS_RW, a->pages);
+	memset(m->pages + a->first, rights & SOFTD_RIGHTS_RW, a->pages);
 	return 0;
 }
 
@@ -377,8 +377,8 @@ static bool range_allows(const struct softd_memory *m, uint64_t first, uint64_t 
 	if (!a || last - a->first >= a->pages) {
 		return false;
 	}
-	return a->kind == ALLOC_RESERVED ? softd_memory_mappings_allow(m, first, last, rights)
-					 : (m->pages[a->first] & rights) == rights;
+	return a->kind == SOFTD_ALLOC_RESERVED ? softd_memory_mappings_allow(m, first, last, rights)
+					       : (m->pages[a->first] & rights) == rights;
 }
 
 void *softd_memory_at(const struct softd_memory *m, uint64_t address, uint64_t bytes,
@@ -403,7 +403,7 @@ struct softd_extent *softd_memory_export(struct softd_memory *m, uint64_t addres
 {
 	struct softd_alloc *a = softd_memory_alloc_at(m, address);
 
-	if (!a || a->kind != ALLOC_DEVICE) {
+	if (!a || a->kind != SOFTD_ALLOC_DEVICE) {
 		return NULL;
 	}
 	if (!a->extent) {
@@ -425,7 +425,7 @@ uint64_t softd_memory_open_extent(struct softd_memory *m, struct softd_machine *
 	if (!bytes || bytes > x->bytes || !softd_memory_count_mapping(m, machine)) {
 		return 0;
 	}
-	a = softd_memory_place(m, ALLOC_OPENED, bytes, 0);
+	a = softd_memory_place(m, SOFTD_ALLOC_OPENED, bytes, 0);
 	if (!a) {
 		softd_memory_uncount_mapping(m, machine);
 		return 0;
@@ -437,7 +437,7 @@ uint64_t softd_memory_open_extent(struct softd_memory *m, struct softd_machine *
 	}
 	a->extent = x;
 	x->refs++;
-	memset(m->pages + a->first, RIGHTS_RW, a->pages);
+	memset(m->pages + a->first, SOFTD_RIGHTS_RW, a->pages);
 	softd_shadow_set_initialized(&m->space, offset_of(a), a->bytes);
 	return softd_memory_address(m, a);
 }
@@ -448,7 +448,7 @@ int softd_memory_close_extent(struct softd_memory *m, struct softd_machine *mach
 	struct softd_alloc *a = softd_memory_alloc_at(m, address);
 	struct softd_extent *x;
 
-	if (!a || a->kind != ALLOC_OPENED) {
+	if (!a || a->kind != SOFTD_ALLOC_OPENED) {
 		return -ENOENT;
 	}
 	x = a->extent;
@@ -467,15 +467,15 @@ bool softd_memory_release_begin(struct softd_memory *m, uint64_t address, struct
 {
 	struct softd_alloc *a = softd_memory_alloc_at(m, address);
 
-	if (!a || a->extent || (a->kind != ALLOC_DEVICE && a->kind != ALLOC_PINNED) ||
+	if (!a || a->extent || (a->kind != SOFTD_ALLOC_DEVICE && a->kind != SOFTD_ALLOC_PINNED) ||
 	    bytes_of(a) < LARGE_BYTES) {
 		return false;
 	}
 	memset(m->pages + a->first, 0, a->pages);
 	softd_shadow_set_freed(&m->space, offset_of(a), bytes_of(a));
-	m->device_bytes -= a->kind == ALLOC_DEVICE ? bytes_of(a) : 0;
-	*ret = (struct softd_release){ a->first, a->pages, a->kind == ALLOC_PINNED };
-	a->kind = ALLOC_ORPHAN;
+	m->device_bytes -= a->kind == SOFTD_ALLOC_DEVICE ? bytes_of(a) : 0;
+	*ret = (struct softd_release){ a->first, a->pages, a->kind == SOFTD_ALLOC_PINNED };
+	a->kind = SOFTD_ALLOC_ORPHAN;
 	return true;
 }
 
@@ -510,17 +510,17 @@ static void finish_allocs(struct softd_memory *m, uint64_t *ret_device, uint64_t
 	for (uint32_t i = 0; i < m->n; i++) {
 		struct softd_alloc *a = &m->allocs[i];
 
-		if (a->extent && a->kind != ALLOC_OPENED) {
+		if (a->extent && a->kind != SOFTD_ALLOC_OPENED) {
 			a->extent->home = NULL;
 		}
-		if (a->kind == ALLOC_PINNED) {
+		if (a->kind == SOFTD_ALLOC_PINNED) {
 			*ret_pinned += bytes_of(a);
-		} else if (a->kind == ALLOC_DEVICE && !a->extent) {
+		} else if (a->kind == SOFTD_ALLOC_DEVICE && !a->extent) {
 			*ret_device += bytes_of(a);
 		}
 	}
 	for (uint32_t i = 0; i < m->n; i++) {
-		if (m->allocs[i].extent && m->allocs[i].kind != ALLOC_ORPHAN) {
+		if (m->allocs[i].extent && m->allocs[i].kind != SOFTD_ALLOC_ORPHAN) {
 			softd_extent_unref(m->allocs[i].extent);
 		}
 	}

@@ -39,11 +39,12 @@ struct softd_extent {
 };
 
 enum softd_alloc_kind {
-	ALLOC_DEVICE = SOFT_MEMORY_DEVICE,
-	ALLOC_PINNED = SOFT_MEMORY_PINNED,
-	ALLOC_OPENED,	/* maps an extent of another context */
-	ALLOC_RESERVED, /* addresses only; mappings come and go in it */
-	ALLOC_ORPHAN,	/* freed, but its extent still has users: the pages must not be reused */
+	SOFTD_ALLOC_DEVICE = SOFT_MEMORY_DEVICE,
+	SOFTD_ALLOC_PINNED = SOFT_MEMORY_PINNED,
+	SOFTD_ALLOC_OPENED,   /* maps an extent of another context */
+	SOFTD_ALLOC_RESERVED, /* addresses only; mappings come and go in it */
+	SOFTD_ALLOC_ORPHAN,   /* freed, but its extent still has users: the pages must not be reused
+			       */
 };
 
 struct softd_alloc {

@@ -4,7 +4,7 @@
 
 #include "soft/server/memory/device_memory.h"
 
-#define RIGHTS_RW 3u
+#define SOFTD_RIGHTS_RW 3u
 
 uint32_t
 softd_memory_find_after(const struct softd_memory *m,

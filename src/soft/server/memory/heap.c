@@ -25,7 +25,7 @@ static unsigned class_of(uint64_t steps)
 {
 	unsigned class = 0;
 
-	while (class < HEAP_CLASSES && class_steps(class) < steps) {
+	while (class < SOFTD_HEAP_CLASSES && class_steps(class) < steps) {
 		class ++;
 	}
 	return class;
@@ -33,7 +33,7 @@ static unsigned class_of(uint64_t steps)
 
 void softd_heap_init(struct softd_heap *h, struct softd_group *g)
 {
-	*h = (struct softd_heap){ .group = g, .bytes = HEAP_DEFAULT_BYTES };
+	*h = (struct softd_heap){ .group = g, .bytes = SOFTD_HEAP_DEFAULT_BYTES };
 	pthread_mutex_init(&h->lock, NULL);
 }
 
@@ -94,7 +94,7 @@ uint64_t softd_heap_allocate(void *group, uint64_t bytes)
 		return 0;
 	}
 	class = class_of((bytes + STEP - 1) / STEP);
-	if (class >= HEAP_CLASSES) {
+	if (class >= SOFTD_HEAP_CLASSES) {
 		return 0;
 	}
 	steps = class_steps(class);

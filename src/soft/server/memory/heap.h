@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define HEAP_DEFAULT_BYTES (8u << 20) /* default of CU_LIMIT_MALLOC_HEAP_SIZE */
-#define HEAP_CLASSES 104u	      /* the last one is larger than any heap */
+#define SOFTD_HEAP_DEFAULT_BYTES (8u << 20) /* default of CU_LIMIT_MALLOC_HEAP_SIZE */
+#define SOFTD_HEAP_CLASSES 104u		    /* the last one is larger than any heap */
 
 struct softd_group;
 
@@ -19,8 +19,8 @@ struct softd_heap {
 	uint8_t *class_at; /* owned; per step: class of the piece that begins there, and a used bit
 			    */
 	uint32_t *next;	   /* owned; links of the free lists */
-	uint32_t free[HEAP_CLASSES]; /* heads of the free lists: step + 1 */
-	uint32_t top;		     /* first step that has never been used */
+	uint32_t free[SOFTD_HEAP_CLASSES]; /* heads of the free lists: step + 1 */
+	uint32_t top;			   /* first step that has never been used */
 };
 
 void softd_heap_init(struct softd_heap *h, struct softd_group *g);

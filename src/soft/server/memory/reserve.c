@@ -81,7 +81,7 @@ uint64_t softd_memory_reserve(struct softd_memory *m, uint64_t bytes, uint64_t a
 	if (wish % MAX(align, 1u) == 0 && range_pages(m, wish, bytes, &first, &pages) &&
 	    first >= m->shared_page && is_free(m, first, pages) && softd_memory_grow(m) == 0) {
 		struct softd_alloc wanted = { (uint32_t)first, (uint32_t)pages, bytes,
-					      ALLOC_RESERVED, NULL };
+					      SOFTD_ALLOC_RESERVED, NULL };
 
 		softd_memory_insert(m, softd_memory_find_after(m, first), &wanted);
 		return wish;
@@ -89,7 +89,7 @@ uint64_t softd_memory_reserve(struct softd_memory *m, uint64_t bytes, uint64_t a
 	if (bytes % SOFT_GRANULARITY || bytes > m->space.bytes) {
 		return 0;
 	}
-	a = softd_memory_place(m, ALLOC_RESERVED, bytes, MAX(align, SOFT_GRANULARITY));
+	a = softd_memory_place(m, SOFTD_ALLOC_RESERVED, bytes, MAX(align, SOFT_GRANULARITY));
 	return a ? softd_memory_address(m, a) : 0;
 }
 
@@ -110,7 +110,7 @@ int softd_memory_unreserve(struct softd_memory *m, uint64_t address, uint64_t by
 	struct softd_alloc *a = softd_memory_alloc_at(m, address);
 	uint32_t at;
 
-	if (!a || a->kind != ALLOC_RESERVED || a->bytes != bytes) {
+	if (!a || a->kind != SOFTD_ALLOC_RESERVED || a->bytes != bytes) {
 		return -ENOENT;
 	}
 	if (!unmapped(m, a->first, a->pages, &at)) {
@@ -151,7 +151,7 @@ int softd_memory_map(struct softd_memory *m, struct softd_machine *machine, uint
 	}
 	i = softd_memory_find_after(m, first);
 	a = i ? &m->allocs[i - 1] : NULL;
-	if (!a || a->kind != ALLOC_RESERVED || first - a->first >= a->pages ||
+	if (!a || a->kind != SOFTD_ALLOC_RESERVED || first - a->first >= a->pages ||
 	    pages > a->pages - (first - a->first) || !unmapped(m, first, pages, &at)) {
 		return -EINVAL;
 	}
@@ -226,7 +226,7 @@ int softd_memory_set_access(struct softd_memory *m, uint64_t address, uint64_t b
 		return -EINVAL;
 	}
 	for (uint32_t i = at; i < at + n; i++) {
-		memset(m->pages + m->maps[i].first, rights & RIGHTS_RW, m->maps[i].pages);
+		memset(m->pages + m->maps[i].first, rights & SOFTD_RIGHTS_RW, m->maps[i].pages);
 	}
 	return 0;
 }

@@ -139,7 +139,7 @@ static struct softd_alloc *find_exported(struct softd_client *c, const struct so
 						? softd_memory_alloc_at(&g->memory, h->address)
 						: NULL;
 
-		if (a && a->kind == ALLOC_DEVICE && a->extent &&
+		if (a && a->kind == SOFTD_ALLOC_DEVICE && a->extent &&
 		    a->extent->secret[0] == h->secret[0] && a->extent->secret[1] == h->secret[1]) {
 			*ret_owner = o;
 			return a;

@@ -156,7 +156,7 @@ static CUresult module_place(struct softd_client *c, const struct soft_request *
 		m->group = softd_request_group(c, q);
 		m->exec = exec;
 		m->code_bytes = code_bytes;
-		m->functions = NO_FUNCTION;
+		m->functions = SOFTD_NO_FUNCTION;
 		slot = m->group ? free_module_slot(c) : UINT32_MAX;
 	}
 	if (slot != UINT32_MAX && bytes) {
@@ -329,7 +329,7 @@ void softd_module_drop(struct softd_client *c, uint32_t slot)
 {
 	struct softd_module *m = c->modules[slot];
 
-	for (uint32_t i = m->functions; i != NO_FUNCTION; i = c->functions[i].next) {
+	for (uint32_t i = m->functions; i != SOFTD_NO_FUNCTION; i = c->functions[i].next) {
 		c->functions[i].exec = NULL;
 	}
 	if (m->globals) {

@@ -46,7 +46,7 @@ struct softd_group *softd_group_create(struct softd_client *c, struct softd_gpu 
 	g->enabled = true;
 	g->control = -1;
 	softd_list_init(&g->streams);
-	for (unsigned i = 0; i < DEVICE_LEVELS; i++) {
+	for (unsigned i = 0; i < SOFTD_DEVICE_LEVELS; i++) {
 		softd_list_init(&g->launches[i]);
 		softd_list_init(&g->resident[i]);
 	}

@@ -36,7 +36,7 @@ struct softd_launch *softd_launch_create(struct softd_client *c, struct softd_gr
 	if (r->param_bytes < info->param_bytes || info->param_bytes > SOFT_MAX_PARAM_BYTES ||
 	    l->threads > info->max_threads ||
 	    checked_add(info->shared_bytes, r->shared_bytes, &l->shared_bytes) ||
-	    l->shared_bytes > DEVICE_SHARED_PER_BLOCK) {
+	    l->shared_bytes > SOFTD_DEVICE_SHARED_PER_BLOCK) {
 		free(l);
 		return NULL;
 	}
@@ -147,7 +147,7 @@ void softd_launch_submit(struct softd_launch *l, int priority)
 		l->priority = priority;
 	}
 	l->level = (unsigned)(l->priority - SOFT_PRIORITY_GREATEST) +
-		   (l->client->below_normal ? DEVICE_PRIORITIES : 0);
+		   (l->client->below_normal ? SOFTD_DEVICE_PRIORITIES : 0);
 	g->client->machine->launches++;
 	if (may_run(g, l)) {
 		softd_list_append(&g->launches[l->level], &l->in_group);

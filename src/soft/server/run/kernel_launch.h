@@ -17,7 +17,7 @@ struct softd_sm_set {
 	bool gone;     /* freed, but launches in the ring may name it */
 	uint32_t head; /* ring position where they end */
 	uint32_t n;
-	uint64_t sms[DEVICE_SM_WORDS];
+	uint64_t sms[SOFTD_DEVICE_SM_WORDS];
 };
 
 struct softd_resident_block {

@@ -20,11 +20,11 @@
 static uint32_t room_on(const struct softd_sm *sm, const struct softd_launch *l)
 {
 	uint32_t threads = ROUND_UP(l->threads, 32u);
-	uint32_t shared = l->shared_bytes + DEVICE_SHARED_RESERVED;
-	uint32_t n = DEVICE_BLOCKS_PER_SM - sm->blocks;
+	uint32_t shared = l->shared_bytes + SOFTD_DEVICE_SHARED_RESERVED;
+	uint32_t n = SOFTD_DEVICE_BLOCKS_PER_SM - sm->blocks;
 
-	n = MIN(n, (DEVICE_THREADS_PER_SM - sm->threads) / threads);
-	return MIN(n, (DEVICE_SHARED_PER_SM - sm->shared) / shared);
+	n = MIN(n, (SOFTD_DEVICE_THREADS_PER_SM - sm->threads) / threads);
+	return MIN(n, (SOFTD_DEVICE_SHARED_PER_SM - sm->shared) / shared);
 }
 
 uint64_t softd_place_capacity(const struct softd_launch *l)
@@ -42,14 +42,14 @@ static bool may_be_on(const struct softd_launch *l, uint32_t sm)
 /* SMs that earlier launches are waiting for; later launches must not take them. */
 struct softd_awaited {
 	bool all, any;
-	uint64_t sms[DEVICE_SM_WORDS];
+	uint64_t sms[SOFTD_DEVICE_SM_WORDS];
 };
 
 static void add_awaited(struct softd_awaited *a, const struct softd_launch *l)
 {
 	a->all = a->all || !l->part.n;
 	a->any = true;
-	for (unsigned i = 0; i < DEVICE_SM_WORDS && !a->all; i++) {
+	for (unsigned i = 0; i < SOFTD_DEVICE_SM_WORDS && !a->all; i++) {
 		a->sms[i] |= l->part.sms[i];
 	}
 }
@@ -59,7 +59,7 @@ static bool may_bypass(const struct softd_launch *l, const struct softd_awaited 
 	if (!a->any || a->all || !l->part.n) {
 		return !a->any;
 	}
-	for (unsigned i = 0; i < DEVICE_SM_WORDS; i++) {
+	for (unsigned i = 0; i < SOFTD_DEVICE_SM_WORDS; i++) {
 		if (l->part.sms[i] & a->sms[i]) {
 			return false;
 		}
@@ -94,7 +94,7 @@ static bool memory_for(const struct softd_group *g, uint64_t bytes)
 	const struct softd_client *c = g->client;
 	const struct softd_machine *machine = c->machine;
 
-	if (c->block_bytes == 0 && bytes <= DEVICE_FIRST_BLOCK_BYTES) {
+	if (c->block_bytes == 0 && bytes <= SOFTD_DEVICE_FIRST_BLOCK_BYTES) {
 		return true;
 	}
 	return c->block_bytes + bytes <= SOFT_BLOCK_BYTES_MAX &&
@@ -142,7 +142,7 @@ static void occupy(struct softd_group *g, const struct softd_launch *l, uint32_t
 
 	sm->blocks++;
 	sm->threads += ROUND_UP(l->threads, 32u);
-	sm->shared += l->shared_bytes + DEVICE_SHARED_RESERVED;
+	sm->shared += l->shared_bytes + SOFTD_DEVICE_SHARED_RESERVED;
 	g->lane->next_sm = at + 1;
 }
 
@@ -152,7 +152,7 @@ static void vacate(struct softd_group *g, const struct softd_launch *l, uint32_t
 
 	sm->blocks--;
 	sm->threads -= ROUND_UP(l->threads, 32u);
-	sm->shared -= l->shared_bytes + DEVICE_SHARED_RESERVED;
+	sm->shared -= l->shared_bytes + SOFTD_DEVICE_SHARED_RESERVED;
 }
 
 /* Reserves the places of all blocks of a cooperative launch at once. */
@@ -248,12 +248,12 @@ bool softd_place_ready(const struct softd_group *g)
 {
 	struct softd_awaited a = { 0 };
 
-	for (unsigned i = 0; i < DEVICE_LEVELS; i++) {
+	for (unsigned i = 0; i < SOFTD_DEVICE_LEVELS; i++) {
 		if (waiting(g, i)) {
 			return true;
 		}
 	}
-	for (unsigned i = 0; i < DEVICE_LEVELS && !a.all; i++) {
+	for (unsigned i = 0; i < SOFTD_DEVICE_LEVELS && !a.all; i++) {
 		if (startable(g, i, &a)) {
 			return true;
 		}
@@ -311,11 +311,11 @@ bool softd_place_choose(struct softd_lane *lane, struct softd_work *w)
 	static const struct softd_awaited nobody;
 	bool fair = ++lane->turns % FAIR_TURN == 0;
 	struct softd_awaited a = { 0 };
-	unsigned first = fair ? (unsigned)(lane->turns / FAIR_TURN % DEVICE_LEVELS) : 0;
+	unsigned first = fair ? (unsigned)(lane->turns / FAIR_TURN % SOFTD_DEVICE_LEVELS) : 0;
 	struct softd_group *g = NULL;
 
-	for (unsigned i = 0; i < DEVICE_LEVELS && !g; i++) {
-		unsigned level = (first + i) % DEVICE_LEVELS;
+	for (unsigned i = 0; i < SOFTD_DEVICE_LEVELS && !g; i++) {
+		unsigned level = (first + i) % SOFTD_DEVICE_LEVELS;
 
 		g = choose_at(lane, level, fair ? &nobody : &a, w);
 		await_level(lane, level, &a);
