@@ -4,8 +4,8 @@
 
 #include <jansson.h>
 
+#include "bench/common/program.h"
 #include "bench/common/schedule.h"
-#include "bench/common/statistics.h"
 #include "bench/common/testbed.h"
 
 #define DISB_MODELS 7u
@@ -55,47 +55,6 @@ struct bench_disb_def {
 };
 extern const struct bench_disb_def disb_defs[DISB_CONDITIONS];
 
-/* Parts of a request's time. All but the first add up to its duration. */
-enum bench_disb_part {
-	PART_LATE,  /* from when it was due to its beginning */
-	PART_FIRST, /* to the beginning of its first kernel on the device */
-	PART_FRONT, /* to the beginning of the PAGE_FRONT-th kernel after it */
-	PART_REST,
-	DISB_PARTS
-};
-/* Concurrent requests. */
-enum bench_disb_met {
-	MET_NOBODY, /* no other real-time task had a request open when it began */
-	MET_OTHERS,
-	DISB_METS
-};
-struct bench_disb_parts {
-	unsigned n, stamped;		/* requests; those whose parts except the first are known */
-	double took_us, us[DISB_PARTS]; /* sums */
-};
-
-/* gbpfd's statistics of a task at the end of a round: sums over rounds. */
-struct bench_disb_tenant {
-	unsigned rounds;
-	double launches, block_launches, interruptions, holds, held_ns, limit_hits, forced;
-	double requests;
-	json_t *kernels; /* owned: of the last round */
-};
-
-/* A task in a condition, over all rounds. */
-struct bench_disb_row {
-	double *us; /* owned: by round, sorted within each round */
-	unsigned n;
-	unsigned from[DISB_ROUNDS + 1]; /* where each round begins */
-	uint64_t dropped;
-	double seconds;
-	double round_mean[DISB_ROUNDS], round_p99[DISB_ROUNDS], round_rate[DISB_ROUNDS];
-	struct bench_disb_parts parts[DISB_METS];
-	double step_us[PAGE_STEPS];
-	unsigned steps;
-	struct bench_disb_tenant tenant;
-};
-
 struct bench_disb_condition {
 	const struct bench_disb_def *def;
 	bool chosen, available;
@@ -104,14 +63,13 @@ struct bench_disb_condition {
 	/* of the current workload */
 	unsigned rounds;
 	bool broken;
-	struct bench_disb_row row[DISB_TASKS];
 };
 
 struct bench_disb {
 	struct bench_testbed testbed;
 	unsigned rounds, threads, blocks; /* blocks: of a kernel per multiprocessor */
 	double seconds;			  /* duration of a measurement */
-	const char *policy, *policy_name, *workloads, *conditions, *save;
+	const char *policy, *policy_name, *workloads, *conditions;
 	bool periodic, soft;
 	const char *torch,
 		*python; /* torch: the program of PyTorch's tasks; NULL: kernels of the bench */
@@ -122,50 +80,16 @@ struct bench_disb {
 	int iterations[DISB_MODELS];
 	double alone_ms[DISB_MODELS]; /* measured */
 	struct bench_disb_condition condition[DISB_CONDITIONS];
-	json_t *document, *results; /* owned; results: borrowed, in document */
 	bool failed;
 };
 
 int bench_disb_run(struct bench_disb *b);
 /* disb_models.c: measures how long each model takes alone, and calibrates the bench's kernels. */
 int bench_disb_models_fit(struct bench_disb *b, const bool *used);
+/* Writes the record of the device and the models that were measured. Returns 0; -1 with error. */
+int bench_disb_record_models(struct bench_disb *b);
 /* The client's role and its options for a model. */
 const char *bench_disb_role(const struct bench_disb *b);
 void bench_disb_model_options(const struct bench_disb *b, unsigned model,
 			      struct bench_testbed_command *k);
-/* disb_parts.c: after a turn, records the parts of its requests' time, and gbpfd's statistics of
- * its tasks. client: one per task; those that did not run have no page. */
-void bench_disb_note_parts(const struct bench_disb_workload *w, struct bench_disb_condition *c,
-			   const struct bench_testbed_client *client);
-void bench_disb_note_tenants(const struct bench_disb_workload *w, struct bench_disb_condition *c,
-			     const struct bench_testbed_client *client, const json_t *tenants);
-json_t *bench_disb_parts_json(const struct bench_disb_row *r);
-void bench_disb_finish(struct bench_disb *b);
-/* Reports one workload, after its rounds. */
-int bench_disb_report(struct bench_disb *b, const struct bench_disb_workload *w);
-
-/* disb_figures.c. Returns the condition without gBPF, in the lane of c or else in the other: the
- * real-time tasks alone, or all. NULL: not measured. */
-const struct bench_disb_condition *
-bench_disb_plain(const struct bench_disb *b, const struct bench_disb_condition *c, bool batch);
-struct bench_disb_figures {
-	double mean, q[3], mean_ratio, p99_ratio, rate;
-	struct bench_stats_range mean_interval;
-};
-struct bench_disb_figures bench_disb_figures(const struct bench_disb_condition *c,
-					     const struct bench_disb_condition *base,
-					     unsigned task);
-/* Over the real-time tasks: means of the ratios, with intervals from a bootstrap over rounds, and
- * requests per second. */
-struct bench_disb_summary {
-	double mean_ratio, p99_ratio, rt_rate, be_rate, total_share;
-	struct bench_stats_range mean_range, p99_range, total_range;
-	double round_mean_ratio[DISB_ROUNDS], round_p99_ratio[DISB_ROUNDS];
-	unsigned rounds; /* rounds with a ratio */
-	uint64_t dropped;
-};
-struct bench_disb_summary bench_disb_summary(const struct bench_disb *b,
-					     const struct bench_disb_workload *w,
-					     const struct bench_disb_condition *c);
-
 #endif

@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "bench/common/statistics.h"
 #include "bench/disb/disb.h"
 
 #define READY_NS 120000000000ull
@@ -20,6 +21,7 @@ _Static_assert(offsetof(struct bench_page, samples) == 224, "disb_torch.py");
 _Static_assert(offsetof(struct bench_page, error) == 236, "disb_torch.py");
 _Static_assert(offsetof(struct bench_page, request) == 496, "disb_torch.py");
 _Static_assert(sizeof(struct bench_page_request) == 24, "disb_torch.py");
+_Static_assert(PAGE_FRONT == 8, "report/disb.py");
 
 static const struct bench_testbed_place own = { .lane = LANE_OWN, .mps_priority = -1 };
 
@@ -177,4 +179,26 @@ int bench_disb_models_fit(struct bench_disb *b, const bool *used)
 		}
 	}
 	return err;
+}
+
+int bench_disb_record_models(struct bench_disb *b)
+{
+	json_t *models = json_array();
+
+	for (unsigned m = 0; m < DISB_MODELS; m++) {
+		if (b->alone_ms[m] > 0) {
+			json_array_append_new(
+				models,
+				json_pack("{s:s, s:s, s:f, s:f, s:i}", "model", disb_models[m].name,
+					  "is", disb_models[m].doc, "reference_ms",
+					  disb_models[m].ms, "alone_ms", b->alone_ms[m], "kernels",
+					  b->torch ? 0 : (int)kernels_of(b, m)));
+		}
+	}
+	return bench_testbed_record(&b->testbed, "models",
+				    json_pack("{s:s, s:s, s:o}", "device", b->device, "networks",
+					      b->graphs	 ? "PyTorch, CUDA graphs"
+					      : b->torch ? "PyTorch"
+							 : "synthetic",
+					      "models", models));
 }

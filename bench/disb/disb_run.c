@@ -45,7 +45,7 @@ static void choose(struct bench_disb *b)
 		struct bench_disb_condition *c = &b->condition[i];
 
 		c->def = &disb_defs[i];
-		c->chosen = !b->conditions || bench_testbed_names(b->conditions, c->def->name);
+		c->chosen = !b->conditions || bench_program_lists(b->conditions, c->def->name);
 		c->available = c->chosen && prepare(b, c) == 0;
 		if (c->chosen && !c->available) {
 			snprintf(c->why, sizeof(c->why), "%s", b->testbed.error);
@@ -60,10 +60,10 @@ struct turn {
 	bool used[DISB_TASKS];
 };
 
+static const char *const loads[] = { "closed", "periodic", "poisson", "trace" };
+
 static void load_options(const struct bench_disb_task *task, struct bench_testbed_command *k)
 {
-	static const char *const loads[] = { "closed", "periodic", "poisson", "trace" };
-
 	bench_command_option(k, "--load", "%s", loads[task->load]);
 	bench_command_option(k, "--rate", "%g", task->rate);
 	bench_command_option(k, "--trace", "%u", disb_models[task->model].trace);
@@ -121,28 +121,46 @@ static int check_lane(struct bench_disb *b, struct bench_disb_condition *c,
 					 : "CUDA reports that the process is a client of MPS");
 }
 
-static int keep(struct bench_disb *b, struct bench_disb_row *r, const struct bench_page *p,
-		unsigned round)
+/* Returns what a client has recorded. Times of a request are in us: the delay of its beginning
+ * after due_ns, and from then to its first kernel, the PAGE_FRONT-th after it, and its end. */
+static json_t *task_record(unsigned task, const struct bench_page *p)
 {
-	unsigned n = MIN(p->samples[0], PAGE_RECORDS);
-	double *grown = realloc(r->us, (r->n + n + 1) * sizeof(double)), *mine;
+	unsigned n = MIN(p->samples[0], PAGE_RECORDS), steps = PAGE_STEPS;
+	json_t *requests = json_array();
 
-	if (!grown) {
-		return bench_testbed_fail(&b->testbed, "no memory");
-	}
-	r->us = grown;
-	mine = r->us + r->n;
 	for (unsigned i = 0; i < n; i++) {
-		mine[i] = (double)p->request[i].took_us;
+		const struct bench_page_request *r = &p->request[i];
+
+		json_array_append_new(requests, json_pack("[I, f, f, f, f]", (json_int_t)r->due_ns,
+							  (double)r->late_us, (double)r->first_us,
+							  (double)r->front_us, (double)r->took_us));
 	}
-	bench_stats_sort(mine, n);
-	r->round_mean[round] = bench_stats_mean(mine, n);
-	r->round_p99[round] = bench_stats_quantile(mine, n, 0.99);
-	r->round_rate[round] = n / b->seconds;
-	r->n += n;
-	r->from[round + 1] = r->n;
-	r->dropped += p->dropped;
-	r->seconds += b->seconds;
+	while (steps && p->step_us[steps - 1] == 0) {
+		steps--;
+	}
+	return json_pack("{s:i, s:i, s:I, s:o, s:i, s:o}", "task", (int)task, "pid", (int)p->pid,
+			 "dropped", (json_int_t)p->dropped, "requests", requests, "steps",
+			 (int)p->steps, "step_us", bench_program_doubles(p->step_us, steps));
+}
+
+static int record_turn(struct bench_disb *b, const struct bench_disb_workload *w,
+		       const struct bench_disb_condition *c, const struct turn *t)
+{
+	json_t *tasks = json_array(),
+	       *tenants = c->daemon ? bench_testbed_tenants(c->daemon) : NULL;
+
+	for (unsigned i = 0; i < w->tasks; i++) {
+		if (t->used[i]) {
+			json_array_append_new(tasks, task_record(i, t->client[i].page));
+		}
+	}
+	return bench_testbed_record(&b->testbed, "turn",
+				    json_pack("{s:s, s:o, s:o*}", "condition", c->def->name,
+					      "tasks", tasks, "tenants", tenants));
+}
+
+static int check_results(struct bench_disb *b, const struct bench_page *p)
+{
 	return p->wrong ? bench_testbed_fail(&b->testbed, "WRONG RESULTS: %llu of %llu values",
 					     (unsigned long long)p->wrong,
 					     (unsigned long long)p->checked)
@@ -172,7 +190,6 @@ static int run_tasks(struct bench_disb *b, const struct bench_disb_workload *w,
 {
 	uint64_t offset[DISB_TASKS], limit = (uint64_t)(b->seconds * 1e9);
 	uint64_t epoch = clock_now_ns() + LEAD_NS;
-	json_t *tenants;
 	int err = 0;
 
 	bench_disb_offsets(w, b->alone_ms, offset);
@@ -192,16 +209,10 @@ static int run_tasks(struct bench_disb *b, const struct bench_disb_workload *w,
 	for (unsigned i = 0; i < w->tasks && !err; i++) {
 		if (t->used[i]) {
 			err = bench_client_await(&t->client[i], limit + ANSWER_NS);
-			err = err ? err : keep(b, &c->row[i], t->client[i].page, c->rounds);
+			err = err ? err : check_results(b, t->client[i].page);
 		}
 	}
-	if (!err) {
-		bench_disb_note_parts(w, c, t->client);
-		tenants = c->daemon ? bench_testbed_tenants(c->daemon) : NULL;
-		bench_disb_note_tenants(w, c, t->client, tenants);
-		json_decref(tenants);
-	}
-	return err;
+	return err ? err : record_turn(b, w, c, t);
 }
 
 static int turn(struct bench_disb *b, const struct bench_disb_workload *w,
@@ -225,24 +236,53 @@ static int turn(struct bench_disb *b, const struct bench_disb_workload *w,
 	return err;
 }
 
-static void forget_rows(struct bench_disb *b)
+static int record_workload(struct bench_disb *b, const struct bench_disb_workload *w)
 {
-	for (unsigned i = 0; i < DISB_CONDITIONS; i++) {
-		struct bench_disb_condition *c = &b->condition[i];
+	json_t *tasks = json_array();
 
-		for (unsigned k = 0; k < DISB_TASKS; k++) {
-			free(c->row[k].us);
-			json_decref(c->row[k].tenant.kernels);
-		}
-		memset(c->row, 0, sizeof(c->row));
-		c->rounds = 0;
-		c->broken = false;
+	for (unsigned i = 0; i < w->tasks; i++) {
+		json_array_append_new(tasks,
+				      json_pack("{s:s, s:b, s:s, s:f}", "model",
+						disb_models[w->task[i].model].name, "real_time",
+						w->task[i].rt, "load", loads[w->task[i].load],
+						"rate", w->task[i].rate));
 	}
+	return bench_testbed_record(&b->testbed, "workload",
+				    json_pack("{s:s, s:o}", "workload", w->name, "tasks", tasks));
+}
+
+/* Writes the record that ends a workload: the state of each condition. */
+static int record_conditions(struct bench_disb *b)
+{
+	json_t *all = json_array();
+
+	for (unsigned i = 0; i < DISB_CONDITIONS; i++) {
+		const struct bench_disb_condition *c = &b->condition[i];
+		const struct bench_disb_def *d = c->def;
+		bool shared = d->lane == LANE_MPS || d->lane == LANE_GBPF_SHARED;
+
+		if (!c->chosen) {
+			continue;
+		}
+		json_array_append_new(
+			all, json_pack("{s:s, s:s, s:b, s:b, s:b, s:b, s:b, s:i, s:o}", "condition",
+				       d->name, "is", d->doc, "shared", shared, "gbpf",
+				       d->lane != LANE_OWN && d->lane != LANE_MPS, "batch",
+				       d->batch, "again", d->again, "broken", c->broken, "rounds",
+				       (int)c->rounds, "why", bench_program_text(c->why)));
+	}
+	return bench_testbed_record(&b->testbed, "conditions", all);
 }
 
 static int run_workload(struct bench_disb *b, const struct bench_disb_workload *w)
 {
-	forget_rows(b);
+	for (unsigned i = 0; i < DISB_CONDITIONS; i++) {
+		b->condition[i].rounds = 0;
+		b->condition[i].broken = false;
+	}
+	if (record_workload(b, w) < 0) {
+		return -1;
+	}
 	for (unsigned r = 0; r < b->rounds; r++) {
 		for (unsigned i = 0; i < DISB_CONDITIONS; i++) {
 			struct bench_disb_condition *c = &b->condition[(i + r) % DISB_CONDITIONS];
@@ -258,7 +298,7 @@ static int run_workload(struct bench_disb *b, const struct bench_disb_workload *
 			b->failed |= c->broken;
 		}
 	}
-	return bench_disb_report(b, w);
+	return record_conditions(b);
 }
 
 static int each_workload(struct bench_disb *b,
@@ -271,7 +311,7 @@ static int each_workload(struct bench_disb *b,
 	for (unsigned i = 0; i < DISB_WORKLOADS && !err; i++) {
 		struct bench_disb_workload w;
 
-		if (bench_testbed_names(b->workloads, disb_names[i]) &&
+		if (bench_program_lists(b->workloads, disb_names[i]) &&
 		    bench_disb_workload(disb_names[i], b->periodic, &w) == 0) {
 			err = visit(b, &w, arg);
 		}
@@ -297,16 +337,13 @@ int bench_disb_run(struct bench_disb *b)
 	bool used[DISB_MODELS] = { false };
 
 	each_workload(b, note_models, used);
-	if (bench_testbed_init(&b->testbed) < 0 || bench_disb_models_fit(b, used) < 0) {
+	if (bench_testbed_record(&b->testbed, "set_up",
+				 json_pack("{s:s, s:f, s:i, s:b}", "policy", b->policy_name,
+					   "seconds", b->seconds, "rounds", (int)b->rounds,
+					   "periodic_batch", b->periodic)) < 0 ||
+	    bench_testbed_init(&b->testbed) < 0 || bench_disb_models_fit(b, used) < 0) {
 		return -1;
 	}
 	choose(b);
-	return each_workload(b, measure, NULL);
-}
-
-void bench_disb_finish(struct bench_disb *b)
-{
-	forget_rows(b);
-	json_decref(b->document);
-	bench_testbed_finish(&b->testbed);
+	return each_workload(b, measure, NULL) < 0 ? -1 : bench_disb_record_models(b);
 }

@@ -184,14 +184,14 @@ static int batch_alone(struct bench_lcbe *b, struct bench_lcbe_condition *c, str
 	while (!err && clock_now_ns() < end) {
 		err = pump_all(b, t);
 	}
-	c->alone[round] = work_done(t) / ((double)(clock_now_ns() - begin) * 1e-9);
-	return err;
+	return err ? err
+		   : bench_lcbe_record_alone(
+			     b, c, round, work_done(t) / ((double)(clock_now_ns() - begin) * 1e-9));
 }
 
 static int requests(struct bench_lcbe *b, struct bench_lcbe_condition *c, struct turn *t,
 		    unsigned round)
 {
-	struct bench_lcbe_cell *cell = &c->cell[0][round];
 	unsigned want = MAX(b->set.requests / b->set.rounds, 1);
 	uint64_t begin, end;
 	int err = start(b, c, &t->lc, false, 0);
@@ -205,14 +205,13 @@ static int requests(struct bench_lcbe *b, struct bench_lcbe_condition *c, struct
 	while (!err && t->lc.n < want && clock_now_ns() < end) {
 		err = pump_all(b, t);
 	}
-	cell->seconds = (double)(clock_now_ns() - begin) * 1e-9;
-	cell->begun = work_done(t);
-	cell->us = t->lc.us;
-	cell->n = t->lc.n;
-	t->lc.us = NULL;
-	return err || cell->n
-		       ? err
-		       : bench_testbed_fail(&b->testbed, "no request completed within a window");
+	if (!err && !t->lc.n) {
+		err = bench_testbed_fail(&b->testbed, "no request completed within a window");
+	}
+	return err ? err
+		   : bench_lcbe_record_window(b, c, "command", round,
+					      (double)(clock_now_ns() - begin) * 1e-9, work_done(t),
+					      bench_program_doubles(t->lc.us, t->lc.n));
 }
 
 static void stop(struct bench_lcbe *b, struct stream *s)

@@ -170,7 +170,7 @@ static void choose(struct bench_lcbe *b)
 
 		c->def = &lcbe_defs[i];
 		c->state =
-			!b->set.conditions || bench_testbed_names(b->set.conditions, c->def->name)
+			!b->set.conditions || bench_program_lists(b->set.conditions, c->def->name)
 				? LCBE_IN
 				: LCBE_OUT;
 		if (c->state == LCBE_IN && prepare(b, c) < 0) {
@@ -233,24 +233,8 @@ static int batch_window(struct bench_lcbe *b, struct bench_lcbe_condition *c, un
 		clock_sleep_ns(MIN(end - MIN(clock_now_ns(), end), 20000000));
 	}
 	n = batch_count(b, c) - n;
-	c->alone[round] = (double)n / ((double)(clock_now_ns() - begin) * 1e-9);
-	return 0;
-}
-
-static int keep(struct bench_lcbe *b, struct bench_lcbe_condition *c, struct bench_lcbe_cell *cell)
-{
-	const struct bench_page *p = c->lc.page;
-
-	cell->n = MIN(p->samples[0], PAGE_SAMPLES);
-	cell->us = calloc(cell->n ? cell->n : 1, sizeof(double));
-	if (!cell->us) {
-		return bench_testbed_fail(&b->testbed, "no memory");
-	}
-	for (unsigned i = 0; i < cell->n; i++) {
-		cell->us[i] = (double)p->us[0][i];
-	}
-	return cell->n ? 0
-		       : bench_testbed_fail(&b->testbed, "no request completed within a window");
+	return bench_lcbe_record_alone(b, c, round,
+				       (double)n / ((double)(clock_now_ns() - begin) * 1e-9));
 }
 
 /* Adds the time of the threads other than the first: libcuda's and, under gBPF, its agent. */
@@ -269,9 +253,9 @@ static void add_cpu(const struct bench_lcbe *b, struct bench_lcbe_condition *c, 
 static int request_window(struct bench_lcbe *b, struct bench_lcbe_condition *c, unsigned kind,
 			  unsigned round)
 {
-	struct bench_lcbe_cell *cell = &c->cell[kind][round];
 	struct bench_page *p = c->lc.page;
 	uint64_t n, begin;
+	double seconds;
 	int err;
 
 	p->kind = kind;
@@ -283,11 +267,17 @@ static int request_window(struct bench_lcbe *b, struct bench_lcbe_condition *c, 
 	begin = clock_now_ns();
 	bench_client_send(&c->lc, PAGE_REQUESTS);
 	err = bench_client_await(&c->lc, p->limit_ns + ANSWER_NS);
-	cell->begun = (double)(batch_count(b, c) - n);
-	cell->seconds = (double)(clock_now_ns() - begin) * 1e-9;
+	n = batch_count(b, c) - n;
+	seconds = (double)(clock_now_ns() - begin) * 1e-9;
 	add_cpu(b, c, 1);
-	c->cpu_seconds += cell->seconds;
-	return err ? err : keep(b, c, cell);
+	c->cpu_seconds += seconds;
+	if (!err && !p->samples[0]) {
+		err = bench_testbed_fail(&b->testbed, "no request completed within a window");
+	}
+	return err ? err
+		   : bench_lcbe_record_window(
+			     b, c, lcbe_kind_names[kind], round, seconds, (double)n,
+			     bench_program_floats(p->us[0], MIN(p->samples[0], PAGE_SAMPLES)));
 }
 
 static int check_results(struct bench_lcbe *b, struct bench_lcbe_condition *c)
@@ -340,7 +330,7 @@ static int turn(struct bench_lcbe *b, struct bench_lcbe_condition *c, unsigned r
 		b->windows_done++;
 	}
 	for (unsigned k = 0; k < PAGE_KINDS && !err; k++) {
-		if (b->set.kind[k]) {
+		if (bench_program_lists(b->set.kinds, lcbe_kind_names[k])) {
 			err = request_window(b, c, k, round);
 			b->windows_done++;
 		}
@@ -368,7 +358,7 @@ static void count_windows(struct bench_lcbe *b)
 		if (c->state == LCBE_IN) {
 			b->windows += c->def->batch;
 			for (unsigned k = 0; k < PAGE_KINDS; k++) {
-				b->windows += b->set.kind[k];
+				b->windows += bench_program_lists(b->set.kinds, lcbe_kind_names[k]);
 			}
 		}
 	}
@@ -417,14 +407,70 @@ static int calibrate(struct bench_lcbe *b)
 	return err;
 }
 
+/* ---- records ---- */
+
+int bench_lcbe_record_alone(struct bench_lcbe *b, const struct bench_lcbe_condition *c,
+			    unsigned round, double per_s)
+{
+	return bench_testbed_record(&b->testbed, "alone",
+				    json_pack("{s:s, s:i, s:f}", "condition", c->def->name, "round",
+					      (int)round, "per_s", per_s));
+}
+
+int bench_lcbe_record_window(struct bench_lcbe *b, const struct bench_lcbe_condition *c,
+			     const char *kind, unsigned round, double seconds, double batch,
+			     json_t *us)
+{
+	return bench_testbed_record(&b->testbed, "window",
+				    json_pack("{s:s, s:s, s:i, s:f, s:f, s:o}", "condition",
+					      c->def->name, "kind", kind, "round", (int)round,
+					      "seconds", seconds, "batch_kernels", batch, "us",
+					      us));
+}
+
+static int record_set_up(struct bench_lcbe *b)
+{
+	const struct bench_lcbe_settings *s = &b->set;
+
+	return bench_testbed_record(
+		&b->testbed, "set_up",
+		json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:b}", "device",
+			  b->device, "policy", s->policy_name, "multiprocessors", (int)b->sms,
+			  "rounds", (int)s->rounds, "batch_clients", (int)s->batch_clients,
+			  "streams", (int)s->streams, "depth", (int)s->depth, "threads",
+			  (int)s->threads, "grid", (int)s->grid, "block_us", b->block_us[1],
+			  "lc_block_us", b->block_us[0], "default_stream", (int)s->default_stream));
+}
+
+static int record_condition(struct bench_lcbe *b, const struct bench_lcbe_condition *c)
+{
+	static const char *const states[] = { "out", "run", "not available", "failed" };
+	const struct bench_lcbe_def *d = c->def;
+	bool shared = d->lane == LANE_GBPF_AUTO
+			      ? c->shared
+			      : d->lane == LANE_MPS || d->lane == LANE_GBPF_SHARED;
+
+	return bench_testbed_record(
+		&b->testbed, "condition",
+		json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:o, s:b, s:b, s:b, s:f, s:f, s:f, s:O*}",
+			  "condition", d->name, "is", d->doc, "state", states[c->state], "rounds",
+			  (int)c->rounds, "checked", (json_int_t)c->checked, "wrong",
+			  (json_int_t)c->wrong, "why", bench_program_text(c->why), "shared", shared,
+			  "plain", !d->priority && !d->brief, "batch", d->batch, "cpu_seconds",
+			  c->cpu_seconds, "latency_cpu_ns", c->cpu_ns[0], "batch_cpu_ns",
+			  c->cpu_ns[1], "tenants", c->tenants));
+}
+
 int bench_lcbe_run(struct bench_lcbe *b)
 {
 	if (b->set.lc_cmd) { /* the commands' requests are of one kind */
 		snprintf(b->device, sizeof(b->device), "%s", b->testbed.soft ? "soft GPU" : "GPU");
-		memset(b->set.kind, 0, sizeof(b->set.kind));
-		b->set.kind[KIND_ONE] = true;
+		b->set.kinds = lcbe_kind_names[KIND_ONE];
 	}
 	if (bench_testbed_init(&b->testbed) < 0 || (!b->set.lc_cmd && calibrate(b) < 0)) {
+		return -1;
+	}
+	if (record_set_up(b) < 0) {
 		return -1;
 	}
 	choose(b);
@@ -444,6 +490,11 @@ int bench_lcbe_run(struct bench_lcbe *b)
 			}
 		}
 	}
+	for (unsigned i = 0; i < LCBE_CONDITIONS; i++) {
+		if (record_condition(b, &b->condition[i]) < 0) {
+			return -1;
+		}
+	}
 	return 0;
 }
 
@@ -454,12 +505,5 @@ void bench_lcbe_finish(struct bench_lcbe *b)
 
 		stop_clients(c);
 		json_decref(c->tenants);
-		for (unsigned k = 0; k < PAGE_KINDS; k++) {
-			for (unsigned r = 0; r < LCBE_ROUNDS; r++) {
-				free(c->cell[k][r].us);
-			}
-			free(b->result[i][k].us);
-		}
 	}
-	bench_testbed_finish(&b->testbed);
 }

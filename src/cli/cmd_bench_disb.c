@@ -72,7 +72,7 @@ static int cmd_disb(struct cli *c)
 		cli_bench_push(argv, &n, "--script", script);
 	}
 	cli_bench_push_options(c, argv, &n, (const int[]){ D_POLICY, D_TORCH, D_DEVICE, -1 });
-	return cli_bench_exec(c, "disb", argv);
+	return cli_bench_run(c, argv);
 }
 
 const struct cli_verb verb_bench_disb = {

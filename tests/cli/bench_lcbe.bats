@@ -99,7 +99,7 @@ setup() {
 	run --separate-stderr "$GBPF" bench lcbe --device soft --policy lc_first --requests 2 --repeats 1 --seconds 2 --conditions default \
 		--lc-cmd "echo no GPU here; exit 3" --be-cmd "sh $PWD/be.sh"
 	[ "$status" -eq 1 ]
-	[[ "$output" == *FAILED*"latency command has ended"* ]]
+	[[ "$output" == *FAILED*"latency command has exited"* ]]
 	run "$GBPF" bench lcbe --lc-cmd true
 	[ "$status" -eq 2 ]
 }

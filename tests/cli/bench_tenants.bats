@@ -89,7 +89,7 @@ setup() {
 }
 
 @test "without python3, bench names the package" {
-	PATH=/nonexistent run --separate-stderr "$GBPF" bench tenants --device soft --conditions default
+	run --separate-stderr env PATH=/nonexistent "$GBPF" bench tenants --device soft --conditions default
 	[ "$status" -eq 1 ]
 	[ -z "$output" ]
 	[[ "$stderr" == *"cannot run python3"*"package python3"* ]]

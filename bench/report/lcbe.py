@@ -1,0 +1,161 @@
+"""`gbpf bench lcbe`: the figures of each condition and kind of requests, as a table, a document and curves."""
+import sys
+
+import chart
+import stats
+from text import plural
+
+CONFIDENCE = 0.95
+KINDS = ('one', 'queued', 'synced', 'command')
+QUANTILES = {'p50': 0.5, 'p99': 0.99, 'p99.9': 0.999}
+TREATMENT = {'launches': 'launches', 'block_launches': 'at block level', 'interruptions': 'interruptions', 'forced': 'forced',
+	'holds': 'holds', 'limit_hits': 'over the limit'}
+NOTE = '''BATCH%: of its plain rate alone in the lane times the time that requests leave; 95 %: order statistics
+of the requests, bootstrap over rounds for BATCH%; al: alone in the lane'''
+
+
+def find(conditions, shared, batch):
+	return next((c for c in conditions if c['rounds'] and c['batch'] == batch and c['plain'] and c['shared'] == shared), None)
+
+
+def alone_of(conditions, c):
+	"""Returns the reference of c: alone in the same lane, or, if that was not run, in the process lane; None: neither was run."""
+	return find(conditions, c['shared'], False) or find(conditions, False, False)
+
+
+def round_figures(w):
+	us = sorted(w['us'])
+	return {'requests': len(us), 'seconds': w['seconds'], 'batch_kernels': w['batch_kernels'], 'p50_us': stats.quantile(us, 0.5),
+		'p99_us': stats.quantile(us, 0.99)}
+
+
+def batch_figures(c, plain, windows, alone_us):
+	"""Computes batch's share in each round: its work divided by its work alone in the time that requests leave. plain: the condition
+	without gBPF in the same lane, or c itself if that was not run."""
+	windows = windows[:plain['rounds']]
+	seconds = sum(w['seconds'] for w in windows)
+	did = [w['batch_kernels'] for w in windows]
+	busy = [len(w['us']) * alone_us * 1e-6 for w in windows]
+	could = [alone * w['seconds'] * max(1 - b / w['seconds'], 0.01) for alone, w, b in zip(plain['alone'], windows, busy)]
+	if not sum(did) or not sum(could):
+		return None
+	return {'kernels_per_s': sum(did) / seconds, 'busy': sum(busy) / seconds, 'share': sum(did) / sum(could),
+		'interval': stats.bootstrap_ratio(did, could, CONFIDENCE), 'rounds': stats.extremes(list(map(stats.ratio, did, could)))}
+
+
+def kind_figures(kind, windows):
+	"""Returns the figures of a kind's requests; windows: one of each round."""
+	us = sorted(x for w in windows for x in w['us'])
+	f = {'kind': kind, 'requests': len(us)}
+	for name, q in QUANTILES.items():
+		interval, sure = stats.quantile_interval(us, q, CONFIDENCE)
+		f[name] = {'us': stats.quantile(us, q), 'interval': interval, 'both_ends': sure,
+			'rounds': stats.extremes([stats.quantile(sorted(w['us']), q) for w in windows])}
+	f['rounds'] = [round_figures(w) for w in windows]
+	return f, us
+
+
+def compare(conditions, c, of):
+	"""Adds to the figures of c those that need other conditions'."""
+	for kind, (f, _) in c['figures'].items():
+		if of and kind in of['figures']:
+			base = of['figures'][kind][0]
+			for name in QUANTILES:
+				if f[name]['us'] > 0 and base[name]['us'] > 0:
+					f[name]['ratio'] = f[name]['us'] / base[name]['us']
+			batch = c['batch'] and batch_figures(c, find(conditions, c['shared'], True) or c, c['windows'][kind], base['p50']['us'])
+			if batch:
+				f['batch'] = batch
+
+
+def condition_document(c, of):
+	d = {k: c[k] for k in ('condition', 'is', 'state', 'rounds', 'checked', 'wrong')}
+	d['kinds'] = [f for f, _ in c['figures'].values()]
+	if c['why']:
+		d['why'] = c['why']
+	if of and c['rounds']:
+		d['alone'] = of['condition']
+	if c['cpu_seconds'] > 0:
+		d['cores_of_other_threads'] = {k: c[k + '_cpu_ns'] * 1e-9 / c['cpu_seconds'] for k in ('latency', 'batch')}
+	if 'tenants' in c:
+		d['tenants'] = c['tenants']
+	if c['batch'] and c['rounds']:
+		d['batch_alone_per_s'] = stats.mean(c['alone'])
+	return d
+
+
+# ---- the table ----
+
+def print_row(out, c, f):
+	ranges = ['%.1f-%.1f%s' % (*f[p]['interval'], '' if f[p]['both_ends'] else '+') for p in ('p50', 'p99')]
+	ratios = tuple('%.2f' % f[p]['ratio'] if 'ratio' in f[p] else '-' for p in ('p50', 'p99'))
+	line = '%-13s %-7s %6u' % (c['condition'], f['kind'], f['requests'])
+	line += ' %9.1f %9.1f %9.1f' % tuple(f[p]['us'] for p in QUANTILES)
+	line += ' %17s %17s %6s %6s' % (*ranges, *ratios)
+	if 'batch' in f:
+		line += ' %6.1f %5.1f-%.1f' % tuple(100 * x for x in (f['batch']['share'], *f['batch']['interval']))
+	out.line(line)
+
+
+def print_treatment(out, c):
+	"""Prints gbpfd's counters of batch since its clients began."""
+	for t in c.get('tenants', ()):
+		if t.get('class') == 'batch':
+			counters = ', '.join(f"{t['stats'].get(name, 0)} {words}" for name, words in TREATMENT.items())
+			out.line('%-13s batch: %s' % (c['condition'], counters))
+	if 'tenants' in c and c['cpu_seconds'] > 0:
+		out.line('%-13s threads of gBPF and CUDA: %.1f %% of a core in the latency client, %.1f %% in batch' % (c['condition'],
+			c['latency_cpu_ns'] * 1e-7 / c['cpu_seconds'], c['batch_cpu_ns'] * 1e-7 / c['cpu_seconds']))
+
+
+def print_table(out, s, conditions):
+	rounds = '%s; %u round%s; ' % (s['device'], s['rounds'], plural(s['rounds']))
+	if not s['multiprocessors']:  # the user's commands
+		out.line(f"{rounds}policy {s['policy']}")
+	else:
+		out.line(rounds + 'requests: %u blocks of %.1f us; batch: %u x %u stream%s, %u blocks of %.1f us, policy %s' % (
+			s['multiprocessors'], s['lc_block_us'], s['batch_clients'], s['streams'], plural(s['streams']), s['grid'], s['block_us'],
+			s['policy']))
+	out.line('%-13s %-7s %6s %9s %9s %9s %17s %17s %6s %6s %6s %s' % ('CONDITION', 'KIND', 'N', 'P50 us', 'P99', 'P99.9', 'P50 95 %',
+		'P99 95 %', 'P50/al', 'P99/al', 'BATCH%', '95 %'))
+	for c in conditions:
+		for f, _ in c['figures'].values():
+			print_row(out, c, f)
+		print_treatment(out, c)
+		if c['state'] in ('not available', 'failed'):
+			out.line('%-13s %s: %s' % (c['condition'], 'FAILED' if c['state'] == 'failed' else c['state'], c['why']))
+	out.line(NOTE)
+
+
+def report(records, out):
+	set_up, windows, alone, conditions = {}, [], [], []
+	for name, body in records:
+		if name == 'set_up':
+			set_up = body
+		else:
+			{'window': windows, 'alone': alone, 'condition': conditions}[name].append(body)
+	for c in conditions:
+		def mine(of):
+			return [x for x in of if x['condition'] == c['condition'] and x['round'] < c['rounds']]
+		c['alone'] = [x['per_s'] for x in mine(alone)]
+		kinds = {k: [w for w in mine(windows) if w['kind'] == k] for k in KINDS}
+		c['windows'] = {k: w for k, w in kinds.items() if w}
+		c['figures'] = {k: kind_figures(k, w) for k, w in c['windows'].items()}
+	document = {'schema': 'gbpf.bench.lcbe/1', **set_up, 'confidence': CONFIDENCE,
+		'intervals': 'quantiles: order statistics of all requests; share: bootstrap over rounds', 'conditions': []}
+	for c in conditions:
+		of = alone_of(conditions, c)
+		compare(conditions, c, of)
+		if c['state'] != 'out':
+			document['conditions'].append(condition_document(c, of))
+	print_table(out, set_up, conditions)
+	panels = [(f"{set_up['device']}, requests of kind {k}: latency in us",
+		[(c['condition'], c['figures'][k][1]) for c in conditions if k in c['figures']]) for k in KINDS]
+	panels = [p for p in panels if p[1]]
+	if not out.json and sys.stdout.isatty():
+		for title, curves in panels:
+			for line in chart.text(title, curves, True):
+				out.line(line)
+	out.document(document)
+	if out.svg:
+		out.file(out.svg, chart.svg(panels))
