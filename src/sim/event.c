@@ -9,23 +9,21 @@
 #include "base/nearest.h"
 #include "sim/sim_int.h"
 
-static int unknown_field(struct sim *s, const struct sim_hook *h, const struct sim_pair *p)
+int sim_unknown_field(struct sim *s, const struct sim_hook *h, const char *at, const char *name)
 {
+	struct buf all = { 0 };
 	struct nearest n;
-	char hint[80];
 
-	nearest_init(&n, p->name);
+	nearest_init(&n, name);
 	for (const struct sim_field *f = sim_fields; f->name; f++) {
 		if (f->hook == h->id) {
 			nearest_offer(&n, f->name);
+			buf_printf(&all, "%s%s", all.len ? ", " : "", f->name);
 		}
 	}
-	if (nearest_best(&n)) {
-		snprintf(hint, sizeof(hint), "Did you mean '%s'?", nearest_best(&n));
-	} else {
-		snprintf(hint, sizeof(hint), "The fields are listed in: man 7 gbpf-policy");
-	}
-	return sim_wrong(s, p->at, hint, "the context of %s has no field '%s'", h->name, p->name);
+	sim_unknown(s, at, &n, &all, "the context of %s has no field '%s'", h->name, name);
+	buf_finish(&all);
+	return -EINVAL;
 }
 
 /* Finds the tenant of the event. Hooks of gbpfd other than admit have none. */
@@ -35,11 +33,16 @@ static int event_tenant(struct sim *s, const struct sim_hook *h, struct sim_tena
 	size_t len;
 
 	*ret = NULL;
-	if (!about_one) {
-		return 0;
-	}
 	sim_blanks(s);
 	len = sim_word(s);
+	if (!about_one) {
+		return sim_testbed_tenant(&s->testbed, s->at, len)
+			       ? sim_wrong(
+					 s, s->at, "It is written: HOOK field=value ...",
+					 "%s concerns all tenants: no name of a tenant can follow",
+					 h->name)
+			       : 0;
+	}
 	if (len && s->at[len] != '=') {
 		*ret = sim_testbed_tenant(&s->testbed, s->at, len);
 		if (!*ret) {
@@ -105,7 +108,7 @@ static int event_fields(struct sim *s, const struct sim_hook *h)
 		}
 		f = sim_field_named(h->id, p.name, strlen(p.name));
 		if (!f) {
-			return unknown_field(s, h, &p);
+			return sim_unknown_field(s, h, p.at, p.name);
 		}
 		if (!sim_field_set(f, s->last.ctx, p.value.v)) {
 			return sim_wrong(s, p.value_at, NULL, "the value does not fit '%s'",
@@ -139,15 +142,39 @@ static void take_slice(struct sim *s, struct sim_tenant *t)
 	}
 }
 
+/* While another tenant's latency request is open, no time has passed since the last one: lc_open
+ * decides, as in gBPF. A different lc_idle_ns is refused. */
+static int settle_idle(struct sim *s, const struct sim_hook *h, const char *at,
+		       const void *defaults)
+{
+	const struct sim_field *open = sim_field_named(h->id, "lc_open", 7),
+			       *idle = sim_field_named(h->id, "lc_idle_ns", 10);
+	uint64_t idle_ns;
+
+	if (!open || !idle || !sim_field_get(open, s->last.ctx)) {
+		return 0;
+	}
+	idle_ns = sim_field_get(idle, s->last.ctx);
+	if (idle_ns && idle_ns != sim_field_get(idle, defaults)) {
+		return sim_wrong(s, at, "Omit lc_idle_ns: it is 0 while a latency request is open",
+				 "lc_open and lc_idle_ns contradict each other");
+	}
+	sim_field_set(idle, s->last.ctx, 0);
+	return 0;
+}
+
 int sim_event(struct sim *s, const struct sim_hook *h)
 {
 	uint64_t defaults[SIM_CTX_BYTES / 8], before[SIM_CTX_BYTES / 8];
 	struct sim_tenant *t;
+	const char *at;
 	int err = event_tenant(s, h, &t);
 
 	if (err) {
 		return err;
 	}
+	sim_blanks(s);
+	at = s->at;
 	s->last.hook = h;
 	s->last.line = s->line;
 	s->last.filled = sim_testbed_fills(&s->testbed, h->id);
@@ -155,6 +182,10 @@ int sim_event(struct sim *s, const struct sim_hook *h)
 	memcpy(defaults, s->last.ctx, sizeof(defaults));
 	err = event_fields(s, h);
 	if (err || s->dry) {
+		return err;
+	}
+	err = settle_idle(s, h, at, defaults);
+	if (err) {
 		return err;
 	}
 	s->result->events++;

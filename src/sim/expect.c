@@ -143,6 +143,12 @@ static int check_field(struct sim *s, struct field_check *c, bool *holds)
 	sim_blanks(s);
 	len = sim_word(s);
 	f = len ? sim_field_named(s->last.hook->id, s->at, len) : NULL;
+	if (!f && len) {
+		char name[SIM_NAME_BYTES];
+
+		snprintf(name, sizeof(name), "%.*s", (int)len, s->at);
+		return sim_unknown_field(s, s->last.hook, s->at, name);
+	}
 	if (!f || c->n == MAX_FIELDS) {
 		return sim_wrong(s, s->at, "After a verdict come fields: expect HOLD hold_ns=1ms",
 				 "the context of %s has no field '%.*s'", s->last.hook->name,

@@ -2,6 +2,7 @@
  * arithmetic. */
 #include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/atomic.h"
@@ -260,9 +261,33 @@ static int named_value(struct sim *s, const char *field, struct sim_value *ret, 
 	return unknown_word(s, field, len);
 }
 
+/* Refuses `3 ms`: a unit that is separated from its number. Another field may have the name of a
+ * unit. */
+static int check_unit(struct sim *s, const char *number)
+{
+	static const char *const units[] = { "ns", "us", "ms", "s", "KiB", "MiB", "GiB" };
+	const char *end = s->at;
+	char hint[80];
+
+	for (size_t i = 0; i < ARRAY_SIZE(units); i++) {
+		if (isspace((unsigned char)*end) && sim_take_word(s, units[i])) {
+			const char *unit = s->at - strlen(units[i]);
+
+			if (sim_blanks(s), *s->at != '=') {
+				snprintf(hint, sizeof(hint), "Write %.*s%s",
+					 (int)MIN(end - number, 40), number, units[i]);
+				return sim_wrong(s, unit, hint,
+						 "a unit must follow its number without a blank");
+			}
+		}
+		s->at = end;
+	}
+	return 0;
+}
+
 static int primary(struct sim *s, const char *field, struct sim_value *ret, int depth)
 {
-	const char *end;
+	const char *number, *end;
 	int err;
 
 	sim_blanks(s);
@@ -288,11 +313,13 @@ static int primary(struct sim *s, const char *field, struct sim_value *ret, int 
 			return sim_wrong(s, s->at, "Units are ns, us, ms, s, KiB, MiB and GiB",
 					 "this is not a number");
 		}
+		number = s->at;
 		s->at = end;
-		return 0;
+		return check_unit(s, number);
 	}
 	if (!sim_word(s)) {
-		return sim_wrong(s, s->at, NULL, "here a number is needed");
+		return sim_wrong(s, s->at, "For example 5, 3ms, 4KiB or a constant",
+				 "here a number is needed");
 	}
 	return named_value(s, field, ret, depth);
 }

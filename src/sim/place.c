@@ -114,17 +114,11 @@ static void offer_names(struct sim *s, struct nearest *n, struct buf *all)
 static int unknown_name(struct sim *s, const char *at, const char *name)
 {
 	struct buf all = { 0 };
-	char hint[200];
 	struct nearest n;
 
 	nearest_init(&n, name);
 	offer_names(s, &n, &all);
-	if (nearest_best(&n)) {
-		snprintf(hint, sizeof(hint), "Did you mean '%s'?", nearest_best(&n));
-	} else {
-		snprintf(hint, sizeof(hint), "It has: %.160s", all.len ? buf_text(&all) : "none");
-	}
-	sim_wrong(s, at, hint, "the policy has no map or global variable '%s'", name);
+	sim_unknown(s, at, &n, &all, "the policy has no map or global variable '%s'", name);
 	buf_finish(&all);
 	return -EINVAL;
 }

@@ -3,6 +3,7 @@
 #ifndef GBPF_SIM_SIM_INT_H
 #define GBPF_SIM_SIM_INT_H
 
+#include "base/nearest.h"
 #include "bpf/load/policy.h"
 #include "bpf/load/btf/typed.h"
 #include "sim/hooks.h"
@@ -126,6 +127,10 @@ int sim_wrong(struct sim *s, const char *at, const char *hint, const char *fmt, 
 void sim_blanks(struct sim *s);
 bool sim_take(struct sim *s, const char *token); /* punctuation */
 bool sim_take_word(struct sim *s, const char *word);
+/* Refuses the name at `at`: the hint is the nearest of the names that were offered to n, or all of
+ * them. fmt as in sim_wrong(). */
+int sim_unknown(struct sim *s, const char *at, const struct nearest *n, const struct buf *all,
+		const char *fmt, ...) PRINTF_LIKE(5, 6);
 size_t sim_word(const struct sim *s); /* length of the word at the position; 0: none */
 int sim_end(struct sim *s);	      /* checks that nothing follows */
 
@@ -180,6 +185,8 @@ bool sim_tenant_number(struct sim *s, const char *field, struct sim_value *ret);
 
 /* event.c: runs an event; the position is after its first word. */
 int sim_event(struct sim *s, const struct sim_hook *h);
+/* Refuses a name that is no field of the hook's context. */
+int sim_unknown_field(struct sim *s, const struct sim_hook *h, const char *at, const char *name);
 
 /* expect.c */
 int sim_expect(struct sim *s);

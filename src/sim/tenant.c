@@ -73,8 +73,8 @@ static int set_tenant(struct sim *s, struct sim_tenant *t, const struct sim_pair
 		       { "number", &t->number, 0, MAX_NUMBER_OF_TENANTS - 1 },
 		       { "uid", &t->uid, 0, UINT32_MAX },
 		       { "pid", &t->pid, 0, UINT32_MAX } };
+	struct buf all = { 0 };
 	struct nearest n;
-	char hint[80];
 
 	nearest_init(&n, p->name);
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
@@ -89,9 +89,12 @@ static int set_tenant(struct sim *s, struct sim_tenant *t, const struct sim_pair
 		*fields[i].field = (uint32_t)p->value.v;
 		return 0;
 	}
-	snprintf(hint, sizeof(hint), "Did you mean '%s'?",
-		 nearest_best(&n) ? nearest_best(&n) : "class");
-	return sim_wrong(s, p->at, hint, "a tenant has no '%s'", p->name);
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+		buf_printf(&all, "%s%s", i ? ", " : "", fields[i].name);
+	}
+	sim_unknown(s, p->at, &n, &all, "a tenant has no '%s'", p->name);
+	buf_finish(&all);
+	return -EINVAL;
 }
 
 int sim_tenant_statement(struct sim *s)
@@ -190,13 +193,16 @@ static void offer(void *arg, const char *name)
 static int unknown_statistic(struct sim *s, const struct sim_pair *p)
 {
 	struct names all = { .count = 0 };
-	char hint[80];
+	struct buf text = { 0 };
 
 	nearest_init(&all.n, p->name);
 	sim_constant_each("stat", offer, &all);
-	snprintf(hint, sizeof(hint), "Did you mean '%s'?",
-		 nearest_best(&all.n) ? nearest_best(&all.n) : "busy_ns");
-	return sim_wrong(s, p->at, hint, "there is no statistic '%s' of tenants", p->name);
+	for (unsigned i = 0; i < all.count; i++) {
+		buf_printf(&text, "%s%s", i ? ", " : "", all.text[i]);
+	}
+	sim_unknown(s, p->at, &all.n, &text, "there is no statistic '%s' of tenants", p->name);
+	buf_finish(&text);
+	return -EINVAL;
 }
 
 int sim_stat_statement(struct sim *s)

@@ -125,14 +125,11 @@ void sim_text_open(struct sim *s, uint32_t line)
 	sim_blanks(s);
 }
 
-int sim_wrong(struct sim *s, const char *at, const char *hint, const char *fmt, ...)
+static int wrong(struct sim *s, const char *at, const char *hint, const char *fmt, va_list ap)
 {
 	struct buf text = { 0 }, pad = { 0 };
-	va_list ap;
 
-	va_start(ap, fmt);
 	buf_vprintf(&text, fmt, ap);
-	va_end(ap);
 	/* Copy tabs, so that the caret appears below its place. */
 	for (const char *c = s->current; c < at; c++) {
 		buf_puts(&pad, *c == '\t' ? "\t" : " ");
@@ -147,6 +144,35 @@ int sim_wrong(struct sim *s, const char *at, const char *hint, const char *fmt, 
 	report_set(s->r, -EINVAL, "scenario", "%s", buf_text(&text));
 	buf_finish(&text);
 	buf_finish(&pad);
+	return -EINVAL;
+}
+
+int sim_wrong(struct sim *s, const char *at, const char *hint, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	wrong(s, at, hint, fmt, ap);
+	va_end(ap);
+	return -EINVAL;
+}
+
+int sim_unknown(struct sim *s, const char *at, const struct nearest *n, const struct buf *all,
+		const char *fmt, ...)
+{
+	const char *best = nearest_best(n);
+	struct buf hint = { 0 };
+	va_list ap;
+
+	if (best) {
+		buf_printf(&hint, "Did you mean '%s'?", best);
+	} else {
+		buf_printf(&hint, "There are: %s", all->len ? buf_text(all) : "none");
+	}
+	va_start(ap, fmt);
+	wrong(s, at, buf_text(&hint), fmt, ap);
+	va_end(ap);
+	buf_finish(&hint);
 	return -EINVAL;
 }
 

@@ -197,6 +197,30 @@ wrong() {
 	wrong 3 8 "no program for retire" <<<$'tenant a\nretire\nexpect verdict == 0'
 	wrong 1 13 "0 to 15" <<<'expect note 16 == 0'
 	wrong 3 8 "'=' is needed" <<<$'tenant a\nsubmit a\ntick ab'
+	wrong 2 6 "no name of a tenant" "HOOK field=value" <<<$'tenant a\ntick a'
+	wrong 2 18 "a number is needed" "For example" <<<$'tenant a\nsubmit a hold_ns='
+	wrong 2 8 "without a blank" "Write 3ms" <<<$'tenant a\nwait 3 ms'
+	wrong 2 18 "without a blank" "Write 4KiB" <<<$'tenant a\nsubmit a bytes=4 KiB'
+	wrong 2 10 "no field 'inflght'" "Did you mean 'inflight'?" <<<$'tenant a\nsubmit a inflght=3'
+	wrong 2 10 "no field 'zzzzzz'" "There are: now_ns, kernel, est_ns" <<<$'tenant a\nsubmit a zzzzzz=3'
+	wrong 3 11 "no field 'inflght'" "Did you mean 'inflight'?" <<<$'tenant a\nsubmit\nexpect GO inflght=3'
+	wrong 1 10 "a tenant has no 'zzz'" "There are: class, weight" <<<'tenant a zzz=3'
+	wrong 2 8 "no statistic 'zzzzz'" "There are: busy_ns" <<<$'tenant a\nstat a zzzzz=3'
+}
+
+@test "an open latency request leaves no idle time" {
+	passes <<-'S'
+		tenant a
+		submit
+		expect lc_idle_ns == -1
+		submit lc_open=1
+		expect lc_idle_ns == 0
+		submit lc_open=1 lc_idle_ns=0
+		expect lc_idle_ns == 0
+		submit lc_idle_ns=5ms
+		expect lc_idle_ns == 5ms
+	S
+	wrong 2 10 "contradict" "Omit lc_idle_ns" <<<$'tenant a\nsubmit a lc_open=1 lc_idle_ns=5ms'
 }
 
 @test "time does not go back, and endless loops end" {
