@@ -118,7 +118,7 @@ static void fill_submit(struct gbpf_submit_ctx *c, uint64_t x, unsigned i)
 	c->kernel = mix(x % 5);
 	c->est_ns = x % 7 ? 20000 + x % 50000 : 0;
 	c->blocks = 132;
-	c->inflight = (x >> 8) % 6;
+	c->inflight = (uint32_t)(x >> 8) % 6;
 	c->inflight_ns = c->inflight * c->est_ns;
 	c->lc_open = (x >> 16) % 8 == 0;
 	c->lc_idle_ns = c->lc_open ? 0 : 100000 * (i % 6 + 1);
@@ -143,21 +143,22 @@ void bench_policy_fill_contexts(union bench_policy_ctx c[POLICY_CONTEXTS], unsig
 			fill_submit(&c[i].submit, x, i);
 			break;
 		case HOOK_retire:
-			c[i].retire = (struct gbpf_retire_ctx){ .kernel = x,
-								.duration_ns = 20000 + x % 100000,
-								.submit_version = 1,
-								.tenant = 3,
-								.queue = i % 3,
-								.class_id = GBPF_CLASS_BATCH,
-								.weight = 100 + (x >> 32) % 50,
-								.count = 1 + (x >> 20) % 4 };
+			c[i].retire =
+				(struct gbpf_retire_ctx){ .kernel = x,
+							  .duration_ns = 20000 + x % 100000,
+							  .submit_version = 1,
+							  .tenant = 3,
+							  .queue = i % 3,
+							  .class_id = GBPF_CLASS_BATCH,
+							  .weight = 100 + (uint32_t)(x >> 32) % 50,
+							  .count = 1 + (x >> 20) % 4 };
 			break;
 		case HOOK_dispatch:
 			c[i].dispatch =
 				(struct gbpf_dispatch_ctx){ .held_ns = x % 200000000,
 							    .est_ns = 20000,
 							    .tenant = 3,
-							    .class_id = (x >> 32) % 3,
+							    .class_id = (uint32_t)(x >> 32) % 3,
 							    .priority = (int)(x >> 40) % 2 };
 			break;
 		case HOOK_admit:

@@ -70,7 +70,7 @@ static void learn_rate(uint64_t now, uint64_t cycles)
 	if (now - from < RATE_WINDOW_NS || (int64_t)span <= 0) {
 		return;
 	}
-	store_release(&rate, (uint64_t)(((unsigned __int128)(now - from) << RATE_SHIFT) / span));
+	store_release(&rate, (uint64_t)(((u128)(now - from) << RATE_SHIFT) / span));
 }
 
 static NOINLINE uint64_t take_base(void)

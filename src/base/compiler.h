@@ -22,8 +22,17 @@
 #define FALLTHROUGH __attribute__((fallthrough))
 #define TLS_FAST __thread __attribute__((tls_model("initial-exec")))
 
+/* A pointer without const and volatile: for objects that are known to be writable, and for callees
+ * that do not write but take a pointer without const. */
+#define unqual(p) ((void *)(uintptr_t)(p))
+
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
-#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+#define container_of(ptr, type, member) ((type *)unqual((const char *)(ptr)-offsetof(type, member)))
+
+/* The products of 64-bit factors. */
+__extension__ typedef __int128 i128;
+__extension__ typedef unsigned __int128 u128;
+
 #define PLURAL(n) ((n) == 1 ? "" : "s") /* suffix for a noun after its count */
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))

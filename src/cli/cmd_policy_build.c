@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/compiler.h"
 #include "base/paths.h"
 #include "cli/policy_file.h"
 #include "cli/verbs.h"
@@ -129,7 +130,7 @@ static int compile(struct cli *c, const char *clang, const char *include, const 
 	argv[n++] = "-o";
 	argv[n++] = object;
 	argv[n] = NULL;
-	err = posix_spawnp(&pid, clang, NULL, NULL, (char *const *)argv, environ);
+	err = posix_spawnp(&pid, clang, NULL, NULL, unqual(argv), environ);
 	while (!err && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
 	}
 	if (err) {

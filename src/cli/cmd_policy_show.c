@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/compiler.h"
 #include "cli/connect.h"
 #include "cli/verbs.h"
 
@@ -195,7 +196,7 @@ static void print_version(struct cli *c, const json_t *result)
 	       cli_when(when, cli_u64(result, "loaded_wall_ns")), cli_text(result, "license"));
 	print_hooks(c, json_object_get(result, "hooks"));
 	print_maps(json_object_get(result, "maps"));
-	json_object_foreach((json_t *)counters, key, v)
+	json_object_foreach((json_t *)unqual(counters), key, v)
 	{
 		print_value(key, v);
 		if (strcmp(key, "notes") == 0) {

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/compiler.h"
 #include "cli/map_print.h"
 
 #define BAR_WIDTH 40
@@ -34,7 +35,7 @@ static void add_text(struct buf *out, const json_t *v, size_t max)
 		const char *sep = "";
 
 		buf_puts(out, "{");
-		json_object_foreach((json_t *)v, key, in)
+		json_object_foreach((json_t *)unqual(v), key, in)
 		{
 			buf_printf(out, "%s%s=", sep, key);
 			add_text(out, in, max);
@@ -194,7 +195,7 @@ static void add_columns(struct cli_table *t, const json_t *v, const char *name, 
 		cli_table_column(t, name, right && json_is_integer(v));
 		return;
 	}
-	json_object_foreach((json_t *)v, key, in)
+	json_object_foreach((json_t *)unqual(v), key, in)
 	{
 		cli_table_column(t, key, json_is_integer(in));
 	}
@@ -218,7 +219,7 @@ static void add_cells(struct cli_table *t, const json_t *like, const json_t *v)
 		add_cell(t, v);
 		return;
 	}
-	json_object_foreach((json_t *)like, key, in)
+	json_object_foreach((json_t *)unqual(like), key, in)
 	{
 		add_cell(t, json_object_get(v, key));
 	}

@@ -29,7 +29,7 @@ void cuabi_table_load(struct cuabi_table *t, void *library)
 	for (unsigned i = 0; i < CUABI_COUNT; i++) {
 		void *f = dlsym(library, cuabi_names[i]);
 
-		entry[i] = f ? f : (void *)answer_missing;
+		entry[i] = f ? f : __extension__(void *) answer_missing;
 	}
 }
 

@@ -87,23 +87,27 @@ static bool same_item(const struct ptx_item *a, const struct ptx_item *b)
 	}
 	switch (a->kind) {
 	case PTX_DIRECTIVE:
-		return same_text(((struct ptx_directive *)a)->text,
-				 ((struct ptx_directive *)b)->text);
+		return same_text(((const struct ptx_directive *)a)->text,
+				 ((const struct ptx_directive *)b)->text);
 	case PTX_VARIABLE:
-		return same_variables((struct ptx_variable *)a, (struct ptx_variable *)b, 1);
+		return same_variables((const struct ptx_variable *)a,
+				      (const struct ptx_variable *)b, 1);
 	case PTX_FUNCTION:
-		return same_function((struct ptx_function *)a, (struct ptx_function *)b);
+		return same_function((const struct ptx_function *)a,
+				     (const struct ptx_function *)b);
 	case PTX_LABEL:
-		return same_text(((struct ptx_label *)a)->name, ((struct ptx_label *)b)->name);
+		return same_text(((const struct ptx_label *)a)->name,
+				 ((const struct ptx_label *)b)->name);
 	case PTX_INSN:
-		return same_insn((struct ptx_insn *)a, (struct ptx_insn *)b);
+		return same_insn((const struct ptx_insn *)a, (const struct ptx_insn *)b);
 	case PTX_SCOPE:
-		return same_list(&((struct ptx_scope *)a)->body, &((struct ptx_scope *)b)->body);
+		return same_list(&((const struct ptx_scope *)a)->body,
+				 &((const struct ptx_scope *)b)->body);
 	case PTX_TARGETS:
-		return same_targets((struct ptx_targets *)a, (struct ptx_targets *)b);
+		return same_targets((const struct ptx_targets *)a, (const struct ptx_targets *)b);
 	case PTX_PROTOTYPE:
-		return same_function(&((struct ptx_prototype *)a)->function,
-				     &((struct ptx_prototype *)b)->function);
+		return same_function(&((const struct ptx_prototype *)a)->function,
+				     &((const struct ptx_prototype *)b)->function);
 	}
 	return false;
 }

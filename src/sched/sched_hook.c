@@ -156,7 +156,8 @@ void sched_hook_queue_create(struct sched_queue *q)
 					   .priority = q->priority,
 					   .class_id = q->class_id,
 					   .lane = load_relaxed(&s->lane),
-					   .sm_percent = s->cfg.sm_percent ?: 100,
+					   .sm_percent =
+						   s->cfg.sm_percent ? s->cfg.sm_percent : 100,
 					   .gpu = q->gpu };
 	uint32_t share = c.sm_percent;
 	struct policy_reader *reader = policy_read_enter();

@@ -54,7 +54,7 @@ static bool is_self(const char *path)
 	struct stat self, other;
 	Dl_info info;
 
-	return dladdr((void *)shim_resolve, &info) && info.dli_fname &&
+	return dladdr(__extension__(void *) shim_resolve, &info) && info.dli_fname &&
 	       stat(info.dli_fname, &self) == 0 && stat(path, &other) == 0 &&
 	       self.st_dev == other.st_dev && self.st_ino == other.st_ino;
 }
@@ -154,8 +154,8 @@ static void fill(void *real)
 			by_address[n_by_address++].index = i;
 		}
 		store_release(&slots[i], f	? f
-					 : real ? (void *)answer_missing
-						: (void *)answer_no_driver);
+					 : real ? __extension__(void *) answer_missing
+						: __extension__(void *) answer_no_driver);
 	}
 	qsort(by_address, n_by_address, sizeof(by_address[0]), compare_addresses);
 }
@@ -165,7 +165,7 @@ void *shim_resolve(unsigned index)
 	void **slots = (void **)&shim_real;
 
 	if (loading) {
-		return (void *)answer_not_yet;
+		return __extension__(void *) answer_not_yet;
 	}
 	if (!load_acquire(&loaded)) {
 		int saved = errno;

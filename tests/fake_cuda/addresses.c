@@ -10,7 +10,7 @@ void *fake_address(int index)
 	Dl_info self;
 	void *h, *p;
 
-	if (!dladdr((void *)fake_address, &self) ||
+	if (!dladdr(__extension__(void *) fake_address, &self) ||
 	    !(h = dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD))) {
 		return NULL;
 	}

@@ -203,7 +203,8 @@ CUresult cuStreamGetCtx(CUstream s, CUcontext *ret)
 
 CUresult cuEventCreate(CUevent *ret, unsigned flags)
 {
-	*ret = (CUevent)(uintptr_t)(EVENT_BASE + 64 * n_events++);
+	*ret = (CUevent)(uintptr_t)(EVENT_BASE +
+				    64 * __atomic_fetch_add(&n_events, 1, __ATOMIC_RELAXED));
 	return CUDA_SUCCESS;
 }
 
@@ -253,7 +254,7 @@ CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *ret)
 {
 	unsigned i = stream_number(s);
 
-	if (i >= streams_made() && n_capturing) {
+	if (i >= streams_made() && __atomic_load_n(&n_capturing, __ATOMIC_RELAXED)) {
 		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 	}
 	*ret = i < streams_made() && streams[i].capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE
@@ -302,7 +303,7 @@ CUresult cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode mode)
 	uint64_t a[] = { (uintptr_t)s, mode };
 
 	streams[stream_number(s)].capturing = true;
-	n_capturing++;
+	__atomic_fetch_add(&n_capturing, 1, __ATOMIC_RELAXED);
 	return record(CUABI_IDX_cuStreamBeginCapture_v2, a, 2, 0);
 }
 
@@ -311,7 +312,7 @@ CUresult cuStreamEndCapture(CUstream s, CUgraph *ret)
 	uint64_t a[] = { (uintptr_t)s, (uintptr_t)ret };
 
 	streams[stream_number(s)].capturing = false;
-	n_capturing--;
+	__atomic_fetch_sub(&n_capturing, 1, __ATOMIC_RELAXED);
 	return record(CUABI_IDX_cuStreamEndCapture, a, 2, 0);
 }
 

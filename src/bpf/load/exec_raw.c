@@ -92,7 +92,7 @@ static uint32_t add_prefix(struct ebpf_insn *out, size_t mem_bytes)
 {
 	uint32_t n = 0;
 
-	for (uint8_t reg = 0; reg < 10; reg++) {
+	for (unsigned reg = 0; reg < 10; reg++) {
 		if (reg != 1) {
 			out[n++] = (struct ebpf_insn){ .code = EBPF_ALU64 | EBPF_MOV,
 						       .dst = reg & 15,

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <sys/mman.h>
 
+#include "base/compiler.h"
 #include "base/shm.h"
 #include "gpu/flag.h"
 #include "gpu/rm.h"
@@ -47,7 +48,7 @@ int gpu_lease_map(struct gpu_lease_page *p, int fd)
 void gpu_lease_unmap(struct gpu_lease_page *p)
 {
 	if (p->word) {
-		(void)munmap((void *)p->word, p->bytes);
+		(void)munmap(unqual(p->word), p->bytes);
 	}
 	p->word = NULL;
 	p->bytes = 0;

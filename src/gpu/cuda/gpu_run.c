@@ -48,7 +48,7 @@ static bool busy(const struct gpu_run *run)
 	 * subtracts from n_pending: a thread that reads n_pending 0 also reads the number of the
 	 * last piece. */
 	return load_acquire(&run->seen.n_pending) ||
-	       __atomic_load_n((const uint32_t *)run->line.words, __ATOMIC_ACQUIRE) !=
+	       __atomic_load_n(run->line.words, __ATOMIC_ACQUIRE) !=
 		       load_acquire(&run->seen.newest);
 }
 

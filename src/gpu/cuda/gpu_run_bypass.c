@@ -140,7 +140,7 @@ void gpu_run_bypass_watch(struct gpu_run *run, bool may_run, uint64_t now)
 	    run->device->real->cuStreamQuery(run->home->io) == CUDA_ERROR_NOT_READY) {
 		return;
 	}
-	counter = __atomic_load_n((const uint32_t *)(run->line.words + 1), __ATOMIC_ACQUIRE);
+	counter = __atomic_load_n(run->line.words + 1, __ATOMIC_ACQUIRE);
 	if (!run->hang.probing || counter != run->hang.counter) {
 		run->hang.same_since_ns = now;
 		run->hang.counter =
@@ -182,8 +182,7 @@ static CUresult launch_bypass(struct gpu_run *run, struct gpu_run_entry *l, uint
 
 static void counter_taken(struct gpu_run *run, uint64_t now)
 {
-	uint32_t counter =
-		__atomic_load_n((const uint32_t *)(run->line.words + 2), __ATOMIC_ACQUIRE);
+	uint32_t counter = __atomic_load_n(run->line.words + 2, __ATOMIC_ACQUIRE);
 	uint32_t i, ran;
 
 	if (!gpu_run_locate(run, counter, &i, &ran)) {
@@ -291,8 +290,7 @@ static void finish_bypass(struct gpu_run *run)
 	}
 	store_relaxed(&run->seen.state, (uint32_t)GPU_RUN_ACTIVE);
 	/* No piece will store these numbers. */
-	store_release(&run->seen.newest,
-		      __atomic_load_n((const uint32_t *)run->line.words, __ATOMIC_ACQUIRE));
+	store_release(&run->seen.newest, __atomic_load_n(run->line.words, __ATOMIC_ACQUIRE));
 	(void)sub_acqrel(&run->seen.n_pending, 1u);
 }
 

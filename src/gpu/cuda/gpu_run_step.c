@@ -74,7 +74,7 @@ static void finish_read(struct gpu_run *run, uint64_t now)
 	if (r == CUDA_ERROR_NOT_READY) {
 		return;
 	}
-	counter = __atomic_load_n((const uint32_t *)(run->line.words + 1), __ATOMIC_ACQUIRE);
+	counter = __atomic_load_n(run->line.words + 1, __ATOMIC_ACQUIRE);
 	if (!r) {
 		gpu_run_learn_stopped(run, counter);
 	}
@@ -240,7 +240,7 @@ uint64_t gpu_run_step_locked(struct gpu_run *run, const struct gpu_queue *q, boo
 		/* No piece stores the numbers of launches that were refused after an interruption.
 		 */
 		store_release(&run->seen.newest,
-			      __atomic_load_n((const uint32_t *)run->line.words, __ATOMIC_ACQUIRE));
+			      __atomic_load_n(run->line.words, __ATOMIC_ACQUIRE));
 		return UINT64_MAX;
 	}
 	if (gpu_scope_enter(run->device, q->ctx, &scope)) {

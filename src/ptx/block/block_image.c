@@ -1,5 +1,6 @@
 /* Runs the passes over whole images and caches the results by a hash of the text. The lock guards
  * the list only: threads rewrite images concurrently. */
+#include "base/compiler.h"
 #include "ptx/block_image.h"
 
 #include <errno.h>
@@ -388,7 +389,7 @@ const struct ptx_block_image *ptx_block_image_ref(const struct ptx_block_image *
 {
 	if (i) {
 		pthread_mutex_lock(&lock);
-		((struct kept *)i)->refs++;
+		((struct kept *)unqual(i))->refs++;
 		pthread_mutex_unlock(&lock);
 	}
 	return i;
@@ -396,7 +397,7 @@ const struct ptx_block_image *ptx_block_image_ref(const struct ptx_block_image *
 
 void ptx_block_image_close(const struct ptx_block_image *i)
 {
-	struct kept *k = (struct kept *)i, *old = NULL;
+	struct kept *k = unqual(i), *old = NULL;
 
 	if (!k) {
 		return;

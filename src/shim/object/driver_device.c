@@ -20,7 +20,7 @@ static const struct shim_device_control *control; /* set with device */
 
 /* Evaluates to the result of call, made while the thread is exempt from capture checks. */
 #define EXEMPT(call)                                                                               \
-	({                                                                                         \
+	__extension__({                                                                            \
 		CUstreamCaptureMode before = shim_capture_exempt();                                \
 		__auto_type answer = (call);                                                       \
                                                                                                    \

@@ -1,8 +1,11 @@
 /* Results of single instructions: a second implementation, as plain as possible. */
+#pragma GCC diagnostic ignored "-Wpedantic" /* statements as expressions */
+
 #include <fenv.h>
 #include <math.h>
 #include <string.h>
 
+#include "base/compiler.h"
 #include "tree.h"
 
 #define FORM(text, operands, value) { text, operands, __LINE__ },
@@ -11,9 +14,6 @@ const struct form forms[] = {
 };
 #undef FORM
 const unsigned n_forms = sizeof(forms) / sizeof(*forms);
-
-typedef unsigned __int128 wide128;
-typedef __int128 signed128;
 
 static uint64_t wide(uint32_t v)
 {

@@ -116,7 +116,7 @@ static void emit(struct ebpf_insn insn)
 
 static void emit_load(unsigned reg, uint64_t v)
 {
-	emit((struct ebpf_insn){ EBPF_LD_IMM64, (uint8_t)reg & 15, 0, 0, (int32_t)v });
+	emit((struct ebpf_insn){ EBPF_LD_IMM64, reg & 15, 0, 0, (int32_t)v });
 	emit((struct ebpf_insn){ .imm = (int32_t)(v >> 32) });
 }
 
@@ -130,36 +130,31 @@ static void alu_program(const struct row *row, unsigned dst, unsigned src, int b
 
 	asm_begin(&unit);
 	for (unsigned r = 0; r < 10; r++) {
-		emit((struct ebpf_insn){ EBPF_ALU64 | EBPF_MOV, (uint8_t)r & 15, 0, 0, FILLER(r) });
+		emit((struct ebpf_insn){ EBPF_ALU64 | EBPF_MOV, r & 15, 0, 0, FILLER(r) });
 	}
 	if (!by_imm) {
 		emit_load(src, row->b);
-		emit((struct ebpf_insn){ EBPF_STX | EBPF_MEM | EBPF_DW, 10, (uint8_t)src & 15, -8,
-					 0 });
+		emit((struct ebpf_insn){ EBPF_STX | EBPF_MEM | EBPF_DW, 10, src & 15, -8, 0 });
 	}
 	emit_load(dst, row->a);
 	if (row->unary) {
-		emit((struct ebpf_insn){ (uint8_t)row->code, (uint8_t)dst & 15, 0, row->off,
-					 row->imm });
+		emit((struct ebpf_insn){ (uint8_t)row->code, dst & 15, 0, row->off, row->imm });
 	} else {
 		emit((struct ebpf_insn){ (uint8_t)(row->code | (by_imm ? EBPF_K : EBPF_X)),
-					 (uint8_t)dst & 15, (uint8_t)((by_imm ? 0 : src) & 15),
-					 row->off, by_imm ? (int32_t)row->b : 0 });
+					 dst & 15, (by_imm ? 0 : src) & 15, row->off,
+					 by_imm ? (int32_t)row->b : 0 });
 	}
-	emit((struct ebpf_insn){ EBPF_STX | EBPF_MEM | EBPF_DW, 10, (uint8_t)dst & 15, -16, 0 });
+	emit((struct ebpf_insn){ EBPF_STX | EBPF_MEM | EBPF_DW, 10, dst & 15, -16, 0 });
 	for (unsigned r = 0; r < 10; r++) {
 		if (r != dst && (by_imm || r != src)) {
 			to_fail[n_fail++] = unit.n;
-			emit((struct ebpf_insn){ EBPF_JMP | EBPF_JNE, (uint8_t)r & 15, 0, 0,
-						 FILLER(r) });
+			emit((struct ebpf_insn){ EBPF_JMP | EBPF_JNE, r & 15, 0, 0, FILLER(r) });
 		}
 	}
 	if (!by_imm && dst != src) {
-		emit((struct ebpf_insn){ EBPF_LDX | EBPF_MEM | EBPF_DW, (uint8_t)t & 15, 10, -8,
-					 0 });
+		emit((struct ebpf_insn){ EBPF_LDX | EBPF_MEM | EBPF_DW, t & 15, 10, -8, 0 });
 		to_fail[n_fail++] = unit.n;
-		emit((struct ebpf_insn){ EBPF_JMP | EBPF_JNE | EBPF_X, (uint8_t)t & 15,
-					 (uint8_t)src & 15, 0, 0 });
+		emit((struct ebpf_insn){ EBPF_JMP | EBPF_JNE | EBPF_X, t & 15, src & 15, 0, 0 });
 	}
 	emit((struct ebpf_insn){ EBPF_LDX | EBPF_MEM | EBPF_DW, 0, 10, -16, 0 });
 	emit((struct ebpf_insn){ .code = EBPF_JMP | EBPF_EXIT });
@@ -177,9 +172,8 @@ static void jump_program(const struct row *row, unsigned dst, unsigned src, int 
 		emit_load(src, row->b);
 	}
 	emit_load(dst, row->a);
-	emit((struct ebpf_insn){ (uint8_t)(row->code | (by_imm ? EBPF_K : EBPF_X)),
-				 (uint8_t)dst & 15, (uint8_t)((by_imm ? 0 : src) & 15), 2,
-				 by_imm ? (int32_t)row->b : 0 });
+	emit((struct ebpf_insn){ (uint8_t)(row->code | (by_imm ? EBPF_K : EBPF_X)), dst & 15,
+				 (by_imm ? 0 : src) & 15, 2, by_imm ? (int32_t)row->b : 0 });
 	emit((struct ebpf_insn){ EBPF_ALU64 | EBPF_MOV, 0, 0, 0, 0 });
 	emit((struct ebpf_insn){ .code = EBPF_JMP | EBPF_EXIT });
 	emit((struct ebpf_insn){ EBPF_ALU64 | EBPF_MOV, 0, 0, 0, 1 });

@@ -12,6 +12,6 @@ int library_ioctl(int fd, unsigned long request, void *arg)
 #ifndef LATE /* an import whose address is not taken is bound at the first call */
 void *library_pointer(void)
 {
-	return (void *)ioctl;
+	return __extension__(void *) ioctl;
 }
 #endif

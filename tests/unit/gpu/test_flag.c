@@ -183,7 +183,7 @@ static void refused(int fd)
 	struct gpu_lease_page p = { (void *)1, 1 };
 
 	assert_true(gpu_lease_map(&p, fd) < 0);
-	assert_null((void *)p.word);
+	assert_ptr_equal(p.word, NULL);
 	gpu_lease_unmap(&p);
 	close(fd);
 }

@@ -1,3 +1,5 @@
+#pragma GCC diagnostic ignored "-Wpedantic" /* functions as dlsym returns them */
+
 #include "gbpfd.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,7 @@
 /* A program with latency and batch streams under a policy that holds batch work. With the real
  * scheduler and agent, deferred work stays in order, and latency work overtakes it. */
+#pragma GCC diagnostic ignored "-Wpedantic" /* functions as dlsym returns them */
+
 #include "gbpfd.h"
 
 #include <stdlib.h>

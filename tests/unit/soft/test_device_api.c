@@ -1,5 +1,7 @@
 /* Queries about the soft GPU: attributes, limits, state of contexts, queries without being a
  * client; and servers that programs start with the user's options. */
+#pragma GCC diagnostic ignored "-Wpedantic" /* functions as dlsym returns them */
+
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

@@ -72,7 +72,7 @@ int ebpf_typed_number(const char *text, const char **end, uint64_t *ret)
 			return -EINVAL;
 		}
 		has_fraction = true;
-		stop = (char *)digits + n;
+		stop = unqual(digits + n);
 	}
 	while (word_char(stop[len])) {
 		len++;

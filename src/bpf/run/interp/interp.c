@@ -1,6 +1,8 @@
 /* The interpreter for verified programs: the body of interp_body.inc without checks. Two guards
  * remain because they cost nothing on the main path: a call beyond the last frame and an unknown
  * opcode end the run with 0. */
+#pragma GCC diagnostic ignored "-Wpedantic" /* labels as values: the dispatch loop */
+
 #include "bpf/run/interp/interp.h"
 
 #include <errno.h>

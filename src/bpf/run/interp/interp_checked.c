@@ -1,6 +1,8 @@
 /* The checked interpreter, which runs arbitrary bytes as a program. It is the reference for the
  * other engines, the oracle of the verifier's soundness tests, and the engine of `policy exec`.
  * Same body as interp.c, with checks. */
+#pragma GCC diagnostic ignored "-Wpedantic" /* labels as values: the dispatch loop */
+
 #include "bpf/run/interp/interp.h"
 
 #include <errno.h>

@@ -5,6 +5,7 @@
  * walk that did not find the key, no thread has added the key since. Deletion first marks the
  * element's own word, which removes it for all lookups; the next walk past it unlinks and frees it.
  * Other processes can continue from every state in which a process can be killed (docs/MAPS.md). */
+#include "base/compiler.h"
 #include "bpf/run/map/map_int.h"
 
 #include <errno.h>
@@ -50,7 +51,7 @@ static inline void key_take(const struct ebpf_map *m, struct key *k, const void 
 
 static inline uint64_t mix(uint64_t v)
 {
-	unsigned __int128 r = (unsigned __int128)(v ^ 0x2545f4914f6cdd1du) * MIX;
+	u128 r = (u128)(v ^ 0x2545f4914f6cdd1du) * MIX;
 
 	return (uint64_t)r ^ (uint64_t)(r >> 64);
 }
@@ -338,13 +339,15 @@ static int new_element(const struct ebpf_map *m, const uint64_t *k, const void *
 {
 	int lru = m->type == GBPF_MAP_LRU_HASH;
 	int i = lru ? lru_claim(m, ret_link) : ebpf_pool_claim(m, hash_lost, ret_link);
+	uint64_t *at;
 
 	if (i < 0) {
 		return -E2BIG;
 	}
 	POINT("map.hash.insert.claimed");
+	at = unqual(elem_key(m, (uint32_t)i));
 	for (uint32_t w = 0, n = key_words(m); w < n; w++) {
-		store_relaxed((uint64_t *)&elem_key(m, (uint32_t)i)[w], k[w]);
+		store_relaxed(&at[w], k[w]);
 	}
 	POINT("map.hash.insert.key");
 	ebpf_value_store(elem_value(m, (uint32_t)i), value, m->value_bytes);

@@ -1,4 +1,5 @@
 /* Translation of one lane's address to host memory, and the fault if it is not valid. */
+#include "base/compiler.h"
 #include "soft/server/exec/op.h"
 
 int exec_fault_set(struct exec_warp *w, const struct exec_op *o, enum exec_status status,
@@ -84,7 +85,7 @@ void *exec_lane_pointer(struct exec_warp *w, const struct exec_op *o, enum exec_
 		/* NULL is unreachable here: the decoder refuses st.param to a kernel's parameters.
 		 */
 		p = write ? NULL
-			  : window_pointer((uint8_t *)b->launch.params, b->f->info.param_bytes, off,
+			  : window_pointer(unqual(b->launch.params), b->f->info.param_bytes, off,
 					   bytes);
 		break;
 	default:

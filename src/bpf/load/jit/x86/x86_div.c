@@ -1,5 +1,6 @@
 /* Division and remainder. x86 faults on division by zero and on the overflow of a signed division;
  * eBPF defines both results. Division by a constant becomes a multiplication. */
+#include "base/compiler.h"
 #include "bpf/load/jit/x86/x86_int.h"
 
 /* Emits dst = dst op divisor for a divisor in JIT_SCRATCH that does not fault. Uses rax and rdx and
@@ -84,7 +85,7 @@ struct reciprocal {
 static struct reciprocal reciprocal_of(uint32_t d, unsigned bits)
 {
 	unsigned log = 31u - (unsigned)__builtin_clz(d);
-	unsigned __int128 top = (unsigned __int128)1 << (bits + log);
+	u128 top = (u128)1 << (bits + log);
 	uint64_t floor = (uint64_t)(top / d), rest = (uint64_t)(top % d);
 	struct reciprocal r = { floor + 1, log, 0 };
 

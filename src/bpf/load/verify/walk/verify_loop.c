@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/compiler.h"
 #include "bpf/load/verify/call/verify_call_int.h"
 #include "bpf/load/verify/verify_int.h"
 
@@ -365,8 +366,8 @@ static int check_nesting(struct ebpf_verifier *v, const struct ebpf_loop *l)
 
 int ebpf_verify_round(struct ebpf_verifier *v, uint32_t id)
 {
-	struct ebpf_ref *ref = (struct ebpf_ref *)ebpf_verify_ref(
-		v, id); /* not NULL: the reference of a head is held */
+	struct ebpf_ref *ref =
+		unqual(ebpf_verify_ref(v, id)); /* not NULL: the reference of a head is held */
 	struct ebpf_loop *l = ref->loop;
 	struct ebpf_state_node *n;
 	uint32_t joins;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/compiler.h"
 #include "bpf/load/verify/verify_int.h"
 
 struct packed_frame {
@@ -27,8 +28,8 @@ struct ebpf_packed_state {
 
 static struct ebpf_reg *regs_of(const struct ebpf_packed_state *p)
 {
-	return (struct ebpf_reg *)((char *)p +
-				   ROUND_UP(sizeof(*p) + p->n_frames * sizeof(p->frames[0]), 8));
+	return unqual((const char *)p +
+		      ROUND_UP(sizeof(*p) + p->n_frames * sizeof(p->frames[0]), 8));
 }
 
 static uint64_t *kinds_of(const struct ebpf_packed_state *p)

@@ -229,10 +229,14 @@ static struct ebpf_state_node *find_closed(struct ebpf_verifier *v, uint32_t arr
 	while ((n = *link) != NULL) {
 		if (ebpf_verify_costs_of(v, n, arrived, ret) &&
 		    ebpf_verify_within(v, n->state, &n->read, ret)) {
-			n->hits += n->hits < UINT16_MAX / 4;
+			if (n->hits < UINT16_MAX / 4) {
+				n->hits++;
+			}
 			return n;
 		}
-		n->misses += n->misses < UINT16_MAX;
+		if (n->misses < UINT16_MAX) {
+			n->misses++;
+		}
 		if (n->misses > n->hits * 3 + 3) {
 			*link = n->next;
 			free_node(v, n);

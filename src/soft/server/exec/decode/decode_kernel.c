@@ -1,4 +1,5 @@
 /* Decodes a kernel: every function that it can reach is decoded once, then offsets are patched. */
+#include "base/compiler.h"
 #include "soft/server/exec/access_check.h"
 #include "soft/server/exec/decode/decode_kernel.h"
 
@@ -86,7 +87,7 @@ int exec_dec_shape(struct exec_decoder *d, const char *name, uint32_t *ret)
 	d->shapes = more;
 	more[d->n_shapes] = (struct exec_function_shape){ .f = f };
 	*ret = d->n_shapes++;
-	if (strmap_add(d->reached, f->name, (void *)f) == -ENOMEM) {
+	if (strmap_add(d->reached, f->name, unqual(f)) == -ENOMEM) {
 		return exec_dec_no_memory(d);
 	}
 	return 0;

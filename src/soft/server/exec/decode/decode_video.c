@@ -96,7 +96,7 @@ static int vector_mask(struct exec_decoder *d, const char *s, unsigned n, uint32
 	return 0;
 }
 
-static int take_sign(struct exec_decoder *d, struct exec_op *op, unsigned flag)
+static int take_sign(struct exec_decoder *d, struct exec_op *op, uint8_t flag)
 {
 	static const char *const words[] = { ".u32", ".s32" };
 	int first = -1;
@@ -112,7 +112,9 @@ static int take_sign(struct exec_decoder *d, struct exec_op *op, unsigned flag)
 			}
 		}
 	}
-	op->flags |= first == 1 ? flag : 0;
+	if (first == 1) {
+		op->flags |= flag;
+	}
 	return first < 0 ? exec_dec_fail(d, ".u32 or .s32 is expected") : 0;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/atomic.h"
+#include "base/compiler.h"
 #include "soft/server/exec/decode/decode_kernel.h"
 #include "soft/server/exec/handlers.h"
 
@@ -63,7 +64,7 @@ static void function_free(struct exec_function *f)
 	free(f->constants);
 	free(f->relocs);
 	free(f->params);
-	free((char *)f->info.name);
+	free(unqual(f->info.name));
 	free(f);
 }
 
@@ -392,7 +393,7 @@ static int load_alias(struct exec_loader *l, const char *text)
 		return load_fail(l, "an alias needs a declared function and one with a body", text);
 	}
 	strmap_del(&l->functions, alias->name);
-	return strmap_add(&l->functions, alias->name, (void *)f) < 0 ? load_no_memory(l) : 0;
+	return strmap_add(&l->functions, alias->name, unqual(f)) < 0 ? load_no_memory(l) : 0;
 }
 
 static int load_aliases(struct exec_loader *l)

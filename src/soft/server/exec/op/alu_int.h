@@ -3,6 +3,7 @@
 #ifndef GBPF_SOFT_SERVER_EXEC_OP_ALU_INT_H
 #define GBPF_SOFT_SERVER_EXEC_OP_ALU_INT_H
 
+#include "base/compiler.h"
 #include "soft/server/exec/op/lane_alu.h"
 
 #define INT_TYPES2(name, expr)                                                                     \
@@ -52,15 +53,15 @@ DEF2(mul_hi_u16, uint32_t, uint32_t, uint16_t, ((uint32_t)X * Y) >> 16)
 DEF2(mul_hi_s16, uint32_t, uint32_t, int16_t, ((int32_t)X * Y) >> 16)
 DEF2(mul_hi_u32, uint32_t, uint32_t, uint32_t, ((uint64_t)X * Y) >> 32)
 DEF2(mul_hi_s32, uint32_t, uint32_t, int32_t, ((int64_t)X * Y) >> 32)
-DEF2(mul_hi_u64, uint64_t, uint64_t, uint64_t, ((unsigned __int128)X * Y) >> 64)
-DEF2(mul_hi_s64, uint64_t, uint64_t, int64_t, ((__int128)X * Y) >> 64)
+DEF2(mul_hi_u64, uint64_t, uint64_t, uint64_t, ((u128)X * Y) >> 64)
+DEF2(mul_hi_s64, uint64_t, uint64_t, int64_t, ((i128)X * Y) >> 64)
 
 DEF3(mad_hi_u16, uint32_t, uint32_t, uint16_t, (((uint32_t)X * Y) >> 16) + Z)
 DEF3(mad_hi_s16, uint32_t, uint32_t, int16_t, (((int32_t)X * Y) >> 16) + Z)
 DEF3(mad_hi_u32, uint32_t, uint32_t, uint32_t, (((uint64_t)X * Y) >> 32) + Z)
 DEF3(mad_hi_s32, uint32_t, uint32_t, int32_t, (uint32_t)(((int64_t)X * Y) >> 32) + (uint32_t)Z)
-DEF3(mad_hi_u64, uint64_t, uint64_t, uint64_t, (((unsigned __int128)X * Y) >> 64) + Z)
-DEF3(mad_hi_s64, uint64_t, uint64_t, int64_t, (uint64_t)(((__int128)X * Y) >> 64) + UZ)
+DEF3(mad_hi_u64, uint64_t, uint64_t, uint64_t, (((u128)X * Y) >> 64) + Z)
+DEF3(mad_hi_s64, uint64_t, uint64_t, int64_t, (uint64_t)(((i128)X * Y) >> 64) + UZ)
 
 DEF2(mul_wide_u16, uint32_t, uint32_t, uint16_t, (uint32_t)X *Y)
 DEF2(mul_wide_s16, uint32_t, uint32_t, int16_t, (int32_t)X *Y)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/compiler.h"
 #include "soft/server/exec/handlers.h"
 
 static const int host_modes[] = { [ROUND_RN] = FE_TONEAREST,
@@ -260,27 +261,26 @@ int exec_op_carry(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 	exec_each_lane (m, lane) {
 		uint64_t x = exec_lane_get(w, o->a, wide, lane),
 			 y = exec_lane_get(w, o->b, wide, lane);
-		unsigned __int128 sum, in = o->flags & CARRY_IN ? w->carry >> lane & 1 : 0;
+		u128 sum, in = o->flags & CARRY_IN ? w->carry >> lane & 1 : 0;
 		bool carry;
 
 		if (o->sub == CARRY_SUB) {
-			sum = (unsigned __int128)x - y - in;
-			carry = (unsigned __int128)y + in > x;
+			sum = (u128)x - y - in;
+			carry = (u128)y + in > x;
 		} else {
 			if (o->sub != CARRY_ADD) {
-				unsigned __int128 product = (unsigned __int128)x * y;
+				u128 product = (u128)x * y;
 
 				if (is_signed) {
 					product =
-						wide ? (unsigned __int128)((__int128)(int64_t)x *
-									   (int64_t)y)
+						wide ? (u128)((i128)(int64_t)x * (int64_t)y)
 						     : (uint64_t)((int64_t)(int32_t)x * (int32_t)y);
 				}
 				product >>= o->sub == CARRY_MAD_HI ? (wide ? 64 : 32) : 0;
 				x = (uint64_t)product & limit;
 				y = exec_lane_get(w, o->c, wide, lane);
 			}
-			sum = (unsigned __int128)x + y + in;
+			sum = (u128)x + y + in;
 			carry = sum > limit;
 		}
 		exec_lane_set(w, o->d, wide, lane, (uint64_t)sum);

@@ -1,5 +1,6 @@
 /* Video instructions as the PTX manual defines them: parts of registers are widened, combined,
  * saturated, and accumulated with or merged into a third operand. */
+#include "base/compiler.h"
 #include "soft/server/exec/op/video.h"
 
 #include "soft/server/exec/handlers.h"
@@ -16,9 +17,9 @@ static int64_t widen(uint64_t x, unsigned at, unsigned bits, bool is_signed)
 	return is_signed && x >> (bits - 1) ? (int64_t)x - (INT64_C(1) << bits) : (int64_t)x;
 }
 
-static __int128 clamp(__int128 v, unsigned bits, bool is_signed)
+static i128 clamp(i128 v, unsigned bits, bool is_signed)
 {
-	__int128 max = ((__int128)1 << (bits - is_signed)) - 1, min = is_signed ? -max - 1 : 0;
+	i128 max = ((i128)1 << (bits - is_signed)) - 1, min = is_signed ? -max - 1 : 0;
 
 	return v > max ? max : v < min ? min : v;
 }
@@ -41,7 +42,7 @@ static bool compare(unsigned cmp, int64_t x, int64_t y)
 	}
 }
 
-static __int128 combine(const struct exec_op *o, int64_t x, int64_t y)
+static i128 combine(const struct exec_op *o, int64_t x, int64_t y)
 {
 	switch ((enum exec_video_op)o->sub) {
 	case VIDEO_ADD:
@@ -60,7 +61,7 @@ static __int128 combine(const struct exec_op *o, int64_t x, int64_t y)
 		return compare(o->type, x, y);
 	default:
 		y = o->flags & VIDEO_CLAMP ? (y > 32 ? 32 : y) : y & 31;
-		return o->sub == VIDEO_SHL ? (__int128)x * ((__int128)1 << y) : x >> y;
+		return o->sub == VIDEO_SHL ? (i128)x * ((i128)1 << y) : x >> y;
 	}
 }
 
@@ -68,7 +69,7 @@ static __int128 combine(const struct exec_op *o, int64_t x, int64_t y)
 static uint32_t multiply_add(const struct exec_op *o, int64_t x, int64_t y, uint32_t c)
 {
 	bool is_signed = o->flags & (VIDEO_A_SIGNED | VIDEO_B_SIGNED);
-	__int128 v = (__int128)x * y + (is_signed ? (int64_t)(int32_t)c : (int64_t)c);
+	i128 v = (i128)x * y + (is_signed ? (int64_t)(int32_t)c : (int64_t)c);
 
 	v += o->flags & VIDEO_PLUS_ONE ? 1 : 0;
 	v >>= o->flags & VIDEO_SHR7 ? 7 : o->flags & VIDEO_SHR15 ? 15 : 0;
@@ -86,7 +87,7 @@ static uint32_t scalar(const struct exec_op *o, uint32_t a, uint32_t b, uint32_t
 	unsigned at = parts[o->size].at, bits = parts[o->size].bits;
 	bool is_signed = o->flags & VIDEO_D_SIGNED, less;
 	uint32_t mask = (uint32_t)((UINT64_C(1) << bits) - 1) << at, v;
-	__int128 wide;
+	i128 wide;
 
 	if (o->sub == VIDEO_MAD) {
 		return multiply_add(o, x, y, c);
@@ -119,8 +120,8 @@ static uint32_t vector(const struct exec_op *o, uint32_t a, uint32_t b, uint32_t
 		unsigned pa = (unsigned)(o->imm >> 4 * i) & 15;
 		unsigned pb = (unsigned)(o->imm >> (32 + 4 * i)) & 15;
 		uint32_t mask = (uint32_t)((UINT64_C(1) << bits) - 1) << bits * i;
-		__int128 v = combine(o, widen(both, pa * bits, bits, o->flags & VIDEO_A_SIGNED),
-				     widen(both, pb * bits, bits, o->flags & VIDEO_B_SIGNED));
+		i128 v = combine(o, widen(both, pa * bits, bits, o->flags & VIDEO_A_SIGNED),
+				 widen(both, pb * bits, bits, o->flags & VIDEO_B_SIGNED));
 
 		if (o->flags & VIDEO_SAT) {
 			v = clamp(v, bits, o->flags & VIDEO_D_SIGNED);
