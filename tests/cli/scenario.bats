@@ -342,7 +342,7 @@ wrong() {
 		expect map seen[0] == 5ms
 		expect note 0 == 2
 		expect note 1 == 2
-		expect errors == 0
+		expect errors == 2
 	S
 	passes <<-'S'
 		tenant web class=latency

@@ -49,22 +49,36 @@ EBPF_HELPER(gbpf_tenant_stat)
 	return env->tenants->stat(env->tenants->ctx, (uint32_t)a1, (uint32_t)a2);
 }
 
+/* Asks gbpfd for a change of tenant a1. An invalid value is a fault of the program; a tenant that
+ * has exited, or without that control, is not. */
+static uint64_t request(struct ebpf_env *env,
+			int (*ask)(void *ctx, uint32_t tenant, uint32_t value), uint64_t tenant,
+			uint64_t value)
+{
+	int r;
+
+	if (value > UINT32_MAX) {
+		return ebpf_helper_failed(env, -EINVAL);
+	}
+	r = tenant > UINT32_MAX ? -ENOENT
+				: ask(env->tenants->ctx, (uint32_t)tenant, (uint32_t)value);
+	return r == -EINVAL ? ebpf_helper_failed(env, r) : (uint64_t)(int64_t)r;
+}
+
 EBPF_HELPER(gbpf_slice_set)
 {
-	if (!env->tenants || !env->tenants->slice_set || a1 > UINT32_MAX || a2 > UINT32_MAX) {
+	if (!env->tenants || !env->tenants->slice_set) {
 		return (uint64_t)-ENOENT;
 	}
-	return (uint64_t)(int64_t)env->tenants->slice_set(env->tenants->ctx, (uint32_t)a1,
-							  (uint32_t)a2);
+	return request(env, env->tenants->slice_set, a1, a2);
 }
 
 EBPF_HELPER(gbpf_preempt_now)
 {
-	if (!env->tenants || !env->tenants->preempt_now || a1 > UINT32_MAX || a2 > UINT32_MAX) {
+	if (!env->tenants || !env->tenants->preempt_now) {
 		return (uint64_t)-ENOENT;
 	}
-	return (uint64_t)(int64_t)env->tenants->preempt_now(env->tenants->ctx, (uint32_t)a1,
-							    (uint32_t)a2);
+	return request(env, env->tenants->preempt_now, a1, a2);
 }
 
 EBPF_HELPER(gbpf_note)

@@ -39,7 +39,8 @@ struct ebpf_tenant_ops {
 	int (*class_id)(void *ctx, uint32_t tenant);		     /* or -ENOENT */
 	int (*weight)(void *ctx, uint32_t tenant);		     /* or -ENOENT */
 	uint64_t (*stat)(void *ctx, uint32_t tenant, uint32_t what); /* GBPF_STAT_*; 0: none */
-	/* Both record a request that is carried out asynchronously. Return 0 or -errno. */
+	/* Both record a request that is carried out asynchronously. Return 0, -EINVAL (the value is
+	 * never valid: counted as a helper error), -ENOENT, -ENOTSUP or -errno. */
 	int (*slice_set)(void *ctx, uint32_t tenant, uint32_t slice_us);
 	int (*preempt_now)(void *ctx, uint32_t tenant, uint32_t level);
 	void *ctx;

@@ -55,6 +55,31 @@ static void failures_and_answers_are_told_apart(void **state)
 	map_drop(&map);
 }
 
+static int ask(void *ctx, uint32_t tenant, uint32_t value)
+{
+	return tenant > 1 ? -ENOENT : value > 5 ? -EINVAL : value > 2 ? -ENOTSUP : 0;
+}
+
+static void invalid_requests_to_gbpfd_are_counted(void **state)
+{
+	struct ebpf_tenant_ops ops = { .slice_set = ask, .preempt_now = ask };
+	const int slots[] = { EBPF_SLOT_gbpf_slice_set, EBPF_SLOT_gbpf_preempt_now };
+
+	for (size_t i = 0; i < ARRAY_SIZE(slots); i++) {
+		ebpf_env_init(&env);
+		assert_int_equal(call(slots[i], 1, 9, 0, 0), -ENOENT); /* not in gbpfd */
+		env.tenants = &ops;
+		assert_int_equal(call(slots[i], 1, 2, 0, 0), 0);
+		assert_int_equal(call(slots[i], 1, 3, 0, 0), -ENOTSUP);
+		assert_int_equal(call(slots[i], 2, 9, 0, 0), -ENOENT);
+		assert_int_equal(call(slots[i], UINT64_MAX, 2, 0, 0), -ENOENT);
+		assert_int_equal(env.helper_errors, 0);
+		assert_int_equal(call(slots[i], 1, 6, 0, 0), -EINVAL);
+		assert_int_equal(call(slots[i], 1, UINT64_MAX, 0, 0), -EINVAL);
+		assert_int_equal(env.helper_errors, 2);
+	}
+}
+
 static void what_was_not_popped_is_zero(void **state)
 {
 	uint64_t value[3] = { 1, 2, 3 };
@@ -241,6 +266,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(failures_and_answers_are_told_apart),
+		cmocka_unit_test(invalid_requests_to_gbpfd_are_counted),
 		cmocka_unit_test(what_was_not_popped_is_zero),
 		cmocka_unit_test(absent_memory_is_no_memory),
 		cmocka_unit_test(loops_end_as_they_are_told),
