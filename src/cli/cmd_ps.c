@@ -164,9 +164,10 @@ static const char *reason_of(const char *why)
 	static const struct {
 		const char *word, *text;
 	} reasons[] = {
-		{ "latency", "a latency request of another program was open" },
-		{ "inflight", "enough of its own work was on the device" },
-		{ "share", "its share was used up" },
+		{ "latency", "it waited for a latency request of another program to end" },
+		{ "inflight", "it waited for its own earlier launches to end: the policy limits "
+			      "its work on the device" },
+		{ "share", "it waited for its next turn: its share of the GPU was used up" },
 		{ "limit", "it went on because the hold limit was reached" },
 		{ "no-policy", "it was not held: no policy was active" },
 		{ "collective", "it was not held: work of this kind never is" },
