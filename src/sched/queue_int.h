@@ -13,7 +13,19 @@
 #define SCHED_DEFAULT_CLOSE_DELAY_NS 200000u
 #define SCHED_FIFO_MAX 4096u /* deferred calls of a queue; beyond it callers wait */
 
-/* In sched_queue.pending: the queue has a resumable run that may be unfinished. */
+/* sched_queue.pending is the queue's work that the driver does not have yet: in the low 31 bits the
+ * number of deferred calls, in the FIFO or being submitted, and in the highest bit whether the
+ * queue has a resumable run that may be unfinished. While it is 0, a launch goes straight to the
+ * driver.
+ *
+ * Example: a launch runs at block level and a lease stops it: pending = SCHED_HAS_RUN. The program
+ * copies the result on the same stream. The copy must not overtake the missing blocks, so it is
+ * deferred, and a second copy, too: pending = SCHED_HAS_RUN | 2. When the last block has ended, the
+ * bit is cleared; each submitted copy subtracts 1.
+ *
+ * Of similar names in the shim, shim_pending() returns whether any queue of the process has such
+ * work, and sched_launch.behind means that a launch is ordered, through the legacy default stream,
+ * behind the work of another queue. */
 #define SCHED_HAS_RUN (1u << 31)
 
 /* When the queue's work has ended, for the close of requests and for queues without markers. */
@@ -86,13 +98,13 @@ struct sched_queue {
 	void *dev_queue;	       /* borrowed until close */
 	uint32_t gpu, index, class_id; /* class_id [atomic] */
 	int32_t priority;
-	struct sched_tally total; /* SCHED_ACC of the launches that the driver took */
-	uint64_t entered;	  /* [atomic] launches of a latency queue that began ... */
-	uint64_t left;		  /* [atomic] ... and that the driver has taken or refused */
-	uint64_t unmarked_ns;	  /* [atomic] estimated work behind the last marker, about */
-	uint32_t pending; /* [atomic] calls in the FIFO or being submitted, and SCHED_HAS_RUN */
-	uint32_t shared;  /* [atomic] more than one thread has submitted to it */
-	uint32_t guests;  /* [atomic] threads at the gate that have no reader slot */
+	struct sched_tally total;   /* SCHED_ACC of the launches that the driver took */
+	uint64_t entered;	    /* [atomic] launches of a latency queue that began ... */
+	uint64_t left;		    /* [atomic] ... and that the driver has taken or refused */
+	uint64_t unmarked_ns;	    /* [atomic] estimated work behind the last marker, about */
+	uint32_t pending;	    /* [atomic] deferred calls, and SCHED_HAS_RUN; see there */
+	uint32_t shared;	    /* [atomic] more than one thread has submitted to it */
+	uint32_t guests;	    /* [atomic] threads at the gate that have no reader slot */
 	struct sched_tally threads; /* blocks times block size */
 
 	struct sched_ring marks ALIGNED(64);

@@ -1,13 +1,24 @@
-/* From the driver's acceptance of a launch to its end on the device: markers in a bounded ring for
- * each queue, the account of work in flight, measured samples, and the hook retire. Must not wait
- * for the ring's lock: a thread that does not get it leaves the work to the thread that has it,
- * which may be inside the driver.
+/* Finds out which launches have ended on the device. The driver reports no ends, so events
+ * ("markers") are recorded in the stream now and then, and polled: a marker that is reached proves
+ * that all launches before it have ended.
  *
- * The queue's total is read before a marker is placed, so a marker that is reached proves at least
- * that many launches finished. Behind launches at block level a marker proves nothing: the stream
- * may have passed them while blocks were missing. There the run reports its progress, and markers
- * only measure; a measurement counts if the run was not interrupted meanwhile. For interrupted
- * launches the run reports the time that their blocks took, by their observed ends. */
+ * Example: launches 1 to 15 of a queue, each estimated at 20 us. Each adds itself to the queue's
+ * total and to the work in flight. After the 13th, 260 us are unmarked, more than MARK_SHORT_NS: a
+ * marker is placed and stores total = 13. When the device has reached it, launches 1 to 13 are
+ * retired: their estimates leave the work in flight, and the hook retire is called once with
+ * count = 13. Launches 14 and 15 stay in flight until the next marker. A launch whose duration is
+ * to be learned gets a marker before it, too, and the time between the two is the sample.
+ *
+ * Order: the total is read before the marker is placed, so a launch that another thread adds in
+ * between is left to the next marker. take_into_account() names the exception.
+ *
+ * Launches at block level: the stream passes a stopped clone although blocks are missing, so a
+ * marker proves nothing. There the run reports how many launches are through, and markers only
+ * measure; a sample counts if the run was not interrupted meanwhile. For an interrupted launch the
+ * run reports the time that its blocks took.
+ *
+ * Locking: a queue's markers lie in a bounded ring, whose lock is only tried. A thread that does
+ * not get it leaves the work to the thread that has it, which may be inside the driver. */
 #include "sched/sched_int.h"
 
 #include <errno.h>
