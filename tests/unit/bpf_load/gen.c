@@ -1,4 +1,4 @@
-/* The generator. */
+/* Generates random programs, see gen.h. */
 #include "gen.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
-/* What loads and what is refused, construct by construct (tests/data/load): objects of one compiler
- * and instruction set are the arguments, behind its name and the sources' folder. A source's first
- * line says what is to happen: accept:, open: (the verifier is not asked), or refuse: and a text
- * that the message contains. The constructs that load are looked at closely, and run. */
+/* Loads one object for each construct (tests/data/load). Arguments: the name of a compiler and
+ * instruction set, the folder of the sources, and the objects. A source's first line states the
+ * expected result: accept:, open: (loaded but not verified), or refuse: and a text that the message
+ * contains. Accepted objects are also inspected and run. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

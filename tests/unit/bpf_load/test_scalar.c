@@ -1,6 +1,6 @@
-/* Sets of numbers against the numbers themselves: whatever an instruction computes from members of
- * the operands' sets must be a member of the result's set, and a comparison may only drop numbers
- * for which it comes out otherwise. */
+/* Tests the abstract sets of numbers with concrete numbers: the result of an instruction on members
+ * of the operands' sets must be a member of the result's set, and a comparison may only remove
+ * numbers that do not satisfy it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,14 +1,13 @@
-/* The verifier against reality: random programs that it accepts are run with random inputs. No
- * access may fault, what was executed may not cost more than was proved, and verdicts are in range.
+/* Soundness of the verifier: runs random programs that it accepts with random inputs. No access may
+ * fault, a run must not cost more than was proved, and verdicts must be in range.
  *
- * Without pruning, moreover, what the registers and the stack hold before every instruction must
- * belong to one of the states that the verifier walked there, all of it to the same one: numbers in
- * their ranges of 64 and of 32 bits and with their known bits, pointers in the objects that they
- * are said to point into, stored registers with what was stored, and what has one name with one
- * value.
+ * Without pruning, the registers and the stack before every instruction must also lie within a
+ * single state that the verifier walked there: numbers within their 64-bit and 32-bit ranges and
+ * known bits, pointers within the objects of their type, spilled registers with the stored values,
+ * and registers with the same id with equal values.
  *
- * With pruning, the verifier must not accept more than walking every path does (where that can be
- * afforded), nor prove less cost.
+ * With pruning, the verifier must not accept a program that walking every path refuses (tested
+ * where that is affordable), nor prove a lower cost.
  *
  * GBPF_SOUNDNESS_PROGRAMS and GBPF_SOUNDNESS_SEED choose another length and start. */
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* Values by their BTF types: printed, parsed, found. */
+/* Prints, parses and finds values by their BTF types. */
 #include <bpf/btf.h>
 #include <errno.h>
 #include <setjmp.h>

@@ -1,15 +1,20 @@
-/* The verifier's cases in text (tests/data/verify, *.vt): each is accepted, or refused with this
- * rule at this instruction and this line. With and without pruning, the verdict must be the same.
+/* The verifier's text cases (tests/data/verify, *.vt). Each must be accepted, or refused with the
+ * given rule at the marked instruction, with the same result with and without pruning.
  *
- *	test NAME / .hook NAME / .nolines (no line info) / .functions 0 7 (where functions
- *	begin, or none, or many, too many; else wherever calls lead) / instructions (bpf_run's
- *assembler; "!" marks the refused one) .accept / .cost N / .prunes (walked with pruning only) or
- *.refuse RULE [text that the message or hint contains] .visits N: the walk with pruning visits at
- *most N instructions .tail MAP INDEX LABEL: what a tail call through the map and index goes on with
+ * - test NAME: begins a case
+ * - .hook NAME: the hook of the program
+ * - .nolines: no line information
+ * - .functions 0 7: where functions begin, or none, many or too many; default: targets of calls
+ * - instructions in the assembler of bpf_run; "!" marks the refused one
+ * - .accept, or .refuse RULE [TEXT that the message or the hint contains]: the expected result
+ * - .cost N: the proved cost
+ * - .prunes: walked with pruning only
+ * - .visits N: the walk with pruning visits at most N instructions
+ * - .tail MAP INDEX LABEL: the target of a tail call through that entry
  *
- * A pair is one test that is refused, and its nearest neighbour that is accepted: lines that begin
- * with "-" are in the refused one only, with "+" in the accepted one only. ".property N" says which
- * safety property of docs/VERIFIER.md the pairs behind it are about; each has at least ten. */
+ * A pair is a refused case and its nearest accepted neighbour: lines with "-" belong to the refused
+ * one, lines with "+" to the accepted one. ".property N" names the safety property of
+ * docs/VERIFIER.md that the following pairs test; each property has at least ten pairs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

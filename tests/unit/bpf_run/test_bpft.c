@@ -1,11 +1,11 @@
-/* Runs the text cases of tests/data/<name>.bpft on every engine: the results must be the expected
- * ones, to the bit.
+/* Runs the text cases of tests/data/<name>.bpft on every engine: the results must be bit-identical
+ * to the expected ones.
  * - test NAME: begins a case; the lines after it are assembly (asm.h) and directives
  * - .mem HEX: memory that r1 points to
  * - .map NAME VALUE_BYTES ENTRIES [FLAGS [data]]: a map; the index counts from 0
  * - .r0 VALUE: expected result
  * - .memout HEX: expected memory afterwards
- * - .error fault|insn|fuel|frames: only for the checked interpreter: the run ends so
+ * - .error fault|insn|fuel|frames: how the run ends; checked interpreter only
  * - alu OP A [B] = R and jmp OP A B = 0|1: rows of arithmetic and of conditions, tried on many
  * pairs of registers, and with B as an immediate where it fits */
 #include <errno.h>

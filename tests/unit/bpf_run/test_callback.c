@@ -1,5 +1,5 @@
-/* Functions of a program that helpers call: the same results on every engine, and in the checked
- * interpreter the same checks inside as outside. */
+/* Callbacks, which helpers call: every engine returns the same results, and the checked interpreter
+ * checks a callback like the rest of the program. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

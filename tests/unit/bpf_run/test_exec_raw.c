@@ -1,4 +1,5 @@
-/* Unverified programs, interpreted and compiled: the same results, and no harm from any of them. */
+/* Runs unverified programs interpreted and compiled: the results are equal, and no program can
+ * access memory outside its own. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
-/* Stack: how much programs take at worst, and that none runs where it does not reach. */
+/* Measures the maximum stack that programs use, and tests that no program runs on a stack that is
+ * too small for it. */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* The helpers as a program calls them: results, what counts as a failure, and that nothing of the
- * host shows where a program may look. */
+/* Calls helpers as a program does: tests results, which errors are counted, and that no data of the
+ * host reaches memory that the program can read. */
 #include "map_env.h"
 
 #include <errno.h>

@@ -1,7 +1,6 @@
-/* Processes that are killed in the middle of an operation on a map that others share: at each named
- * point of the code, and at random moments. The others then find a map in which everything that was
- * finished is there, nothing is there twice, every walk ends, and all elements can be used again.
- */
+/* Kills a process in the middle of an operation on a shared map: at each named point of the code,
+ * and at random moments. Afterwards the map must contain every element whose insertion had
+ * completed and none twice, every walk must end, and all elements must be usable again. */
 #include "map_env.h"
 
 #include <errno.h>
@@ -132,7 +131,7 @@ static uint64_t element_key(const struct ebpf_map *m, const uint64_t key[4])
 			return k;
 		}
 	}
-	fail_msg("a key that nobody inserted");
+	fail_msg("a key that no process inserted");
 	return 0;
 }
 

@@ -1,6 +1,6 @@
 /* A policy that uses every type of map (its object is the argument), in a tenant and in gbpfd,
- * compiled and interpreted: what one side writes the other one finds, and epochs are published as a
- * whole. */
+ * compiled and interpreted: each side reads the values that the other has written, and epochs are
+ * published as a whole. */
 #include "map_env.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* Ring buffers: records come out as they went in; a reader believes nothing that it reads. */
+/* Ring buffers: records are read unchanged and in order, and a reader validates all that it reads.
+ */
 #include "map_env.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
-/* Threads and processes at one map at once. Each operation answers as if the operations had been
- * done one after the other: an owner's key is there when it put it there, a key that all fight for
- * is inserted and deleted in turns, what is pushed is popped once. */
+/* Threads and processes use one map concurrently. The results must be linearizable: a thread finds
+ * the keys that it alone inserts, insertions and deletions of a contended key alternate, and each
+ * pushed element is popped once. */
 #include "map_env.h"
 
 #include <errno.h>
