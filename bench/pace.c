@@ -10,7 +10,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "bench/common/statistics.h"
+#include "bench/common/program.h"
 #include "bench/common/testbed.h"
 #include "gbpf/gbpf.h"
 
@@ -30,12 +30,11 @@ struct pace {
 	struct bench_testbed testbed;
 	unsigned rounds, threads, depth;
 	double ms; /* of a window */
-	const char *policy, *policy_name, *save, *lane;
+	const char *policy, *policy_name, *lane;
 	struct bench_testbed_daemon *daemon;
 	struct bench_testbed_client idle;
 	char device[64];
 	unsigned sms, fit;
-	json_t *document, *shapes; /* owned; shapes: borrowed */
 	bool burst;
 	struct shape asked[MAX_SHAPES]; /* by --shape, */
 	unsigned n_asked;		/* which replaces the usual ones */
@@ -203,44 +202,33 @@ static int measure(struct pace *b, const struct shape *s, struct result *r)
 			  : 0;
 }
 
-/* ---- the report ---- */
+/* ---- records ---- */
 
-static void report(struct pace *b, const struct shape *s, const struct result *r)
+static json_t *of_windows(const struct pace *b, const struct result *r, int on)
 {
-	struct bench_stats_range kept =
-		bench_stats_bootstrap_ratio(r->rate[ON], r->rate[OFF], b->rounds, 0.95);
-	double on = bench_stats_mean(r->rate[ON], b->rounds),
-	       off = bench_stats_mean(r->rate[OFF], b->rounds);
-	double cost = off > 0 ? 100 * (1 - on / off) : 0;
-	double cpu = bench_stats_mean(r->cpu[ON], b->rounds),
-	       idle = bench_stats_mean(r->cpu[OFF], b->rounds);
-	double own = bench_stats_mean(r->own[ON], b->rounds),
-	       plain = bench_stats_mean(r->own[OFF], b->rounds);
+	return json_pack("{s:o, s:o, s:o}", "per_s", bench_program_doubles(r->rate[on], b->rounds),
+			 "cpu_others", bench_program_doubles(r->cpu[on], b->rounds),
+			 "cpu_application", bench_program_doubles(r->own[on], b->rounds));
+}
 
-	json_array_append_new(
-		b->shapes,
-		json_pack("{s:f, s:f, s:f, s:i, s:f, s:f, s:f, s:[f,f], s:f, s:f, s:f, s:f, s:I, "
-			  "s:I, s:I}",
-			  "block_us", s->block_us, "calibrated_block_us", r->block_us, "kernel_us",
-			  s->kernel_us, "grid", (int)r->grid, "plain_per_s", off, "gbpf_per_s", on,
-			  "cost_percent", cost, "cost_interval", 100 * (1 - kept.high),
-			  100 * (1 - kept.low), "cpu_others", cpu, "cpu_others_off", idle,
-			  "cpu_application", own, "cpu_application_off", plain, "block_launches",
-			  (json_int_t)r->block_launches, "launches", (json_int_t)r->launches,
-			  "checked", (json_int_t)r->checked));
-	if (b->testbed.json) {
-		return;
-	}
-	if (json_array_size(b->shapes) == 1) {
-		printf("%8s %9s %8s %10s %10s %7s %14s %8s %8s %9s\n", "BLOCK us", "KERNEL us",
-		       "GRID", "OFF /s", "GBPF /s", "COST %", "95 %", "AGENT %", "APP %",
-		       "BLOCK LV");
-	}
-	printf("%8.0f %9.0f %8u %10.1f %10.1f %7.2f %6.2f - %5.2f %8.1f %+8.1f %9llu\n",
-	       s->block_us, s->kernel_us, r->grid, off, on, cost, 100 * (1 - kept.high),
-	       100 * (1 - kept.low), 100 * (cpu - idle), 100 * (own - plain),
-	       (unsigned long long)r->block_launches);
-	fflush(stdout);
+static int record(struct pace *b, const struct shape *s, const struct result *r)
+{
+	return bench_testbed_record(
+		&b->testbed, "shape",
+		json_pack("{s:f, s:f, s:f, s:i, s:o, s:o, s:I, s:I, s:I}", "block_us", s->block_us,
+			  "calibrated_block_us", r->block_us, "kernel_us", s->kernel_us, "grid",
+			  (int)r->grid, "on", of_windows(b, r, ON), "off", of_windows(b, r, OFF),
+			  "block_launches", (json_int_t)r->block_launches, "launches",
+			  (json_int_t)r->launches, "checked", (json_int_t)r->checked));
+}
+
+static int record_set_up(struct pace *b)
+{
+	return bench_testbed_record(&b->testbed, "set_up",
+				    json_pack("{s:s, s:s, s:s, s:i, s:f, s:i, s:b}", "device",
+					      b->device, "policy", b->policy_name, "lane", b->lane,
+					      "rounds", (int)b->rounds, "window_ms", b->ms, "depth",
+					      (int)b->depth, "burst", b->burst));
 }
 
 static int run(struct pace *b)
@@ -266,12 +254,11 @@ static int run(struct pace *b)
 	for (unsigned i = 0; i < n; i++) {
 		bench_testbed_progress(&b->testbed, "pace: blocks of %g us, kernels of %g us",
 				       shapes[i].block_us, shapes[i].kernel_us);
-		if (measure(b, &shapes[i], &r) < 0) {
+		if (measure(b, &shapes[i], &r) < 0 || record(b, &shapes[i], &r) < 0) {
 			return -1;
 		}
-		report(b, &shapes[i], &r);
 	}
-	return 0;
+	return record_set_up(b);
 }
 
 /* ---- arguments ---- */
@@ -297,71 +284,36 @@ static bool parse_shapes(struct pace *b, const char *text)
 	return b->n_asked && !*text;
 }
 
-static bool parse_one(struct pace *b, const char *name, const char *text, int *i)
+static bool in_range(const struct pace *b)
 {
-	const struct bench_testbed_value table[] = {
-		{ "--policy", &b->policy, NULL },  { "--policy-name", &b->policy_name, NULL },
-		{ "--save", &b->save, NULL },	   { "--lane", &b->lane, NULL },
-		{ "--repeats", NULL, &b->rounds }, { "--depth", NULL, &b->depth },
-	};
-
-	if (bench_testbed_option(&b->testbed, name, text, i)) {
-		return true;
-	}
-	if (strcmp(name, "--burst") == 0) {
-		b->burst = true;
-		return true;
-	}
-	++*i;
-	if (bench_testbed_value(table, ARRAY_SIZE(table), name, text)) {
-		return true;
-	}
-	if (strcmp(name, "--ms") == 0) {
-		b->ms = strtod(text, NULL);
-	} else if (strcmp(name, "--shape") == 0) {
-		return parse_shapes(b, text);
-	} else {
-		return false;
-	}
-	return true;
+	return b->rounds >= 1 && b->rounds <= MAX_ROUNDS && b->ms >= 1 && b->depth >= 1 &&
+	       b->depth <= 64 && b->policy && b->testbed.libcuda && b->testbed.gbpf;
 }
 
 int main(int argc, char **argv)
 {
 	static struct pace b = { .rounds = 6, .ms = 300, .depth = 16, .lane = "process" };
+	const char *shapes = NULL;
+	const struct bench_program_option table[] = {
+		BENCH_TESTBED_OPTIONS(&b.testbed),
+		{ "--policy", .text = &b.policy },
+		{ "--policy-name", .text = &b.policy_name },
+		{ "--lane", .text = &b.lane },
+		{ "--shape", .text = &shapes },
+		{ "--repeats", .number = &b.rounds },
+		{ "--depth", .number = &b.depth },
+		{ "--ms", .real = &b.ms },
+		{ "--burst", .flag = &b.burst },
+		{ NULL },
+	};
 	int err;
 
-	b.testbed.bench = "pace";
-	for (int i = 1; i < argc; i++) {
-		if (!parse_one(&b, argv[i], i + 1 < argc ? argv[i + 1] : "", &i)) {
-			b.rounds = 0;
-		}
-	}
-	if (b.rounds < 1 || b.rounds > MAX_ROUNDS || b.ms < 1 || b.depth < 1 || b.depth > 64 ||
-	    !b.policy || !b.testbed.libcuda || !b.testbed.gbpf) {
-		return bench_testbed_usage(&b.testbed);
+	if (!bench_program_options(table, &argc, argv) || !in_range(&b) ||
+	    (shapes && !parse_shapes(&b, shapes))) {
+		return bench_program_usage("pace");
 	}
 	b.threads = b.testbed.soft ? 64 : 256;
-	b.testbed.progress |= isatty(2) != 0;
-	b.shapes = json_array();
 	err = run(&b);
-	b.document = json_pack("{s:s, s:s, s:s, s:s, s:i, s:f, s:i, s:b, s:o}", "schema",
-			       "gbpf.bench.pace/1", "device", b.device, "policy", b.policy_name,
-			       "lane", b.lane, "rounds", (int)b.rounds, "window_ms", b.ms, "depth",
-			       (int)b.depth, "burst", (int)b.burst, "shapes", b.shapes);
-	if (!err && !b.testbed.json) {
-		printf("%s, policy %s, %s lane, %u windows of %g ms each. COST: of gBPF at work "
-		       "against off, in the same process; 95 %%: bootstrap over windows.\n"
-		       "AGENT: of a core, threads of gBPF; APP: more of a core in the "
-		       "application's thread; BLOCK LV: launches at block level\n",
-		       b.device, b.policy_name, b.lane, b.rounds, b.ms);
-	}
-	err = err ? err : bench_testbed_document(&b.testbed, b.document, b.save);
-	if (err) {
-		bench_testbed_complain(&b.testbed);
-	}
-	json_decref(b.document);
 	bench_client_stop(&b.idle);
-	bench_testbed_finish(&b.testbed);
-	return err || fflush(stdout) ? 1 : 0;
+	return bench_testbed_exit(&b.testbed, err, false);
 }

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "bench/common/program.h"
 #include "bench/common/testbed.h"
 
 #define OWN_NS 2000000000ull
@@ -19,10 +20,9 @@
 
 struct reach {
 	struct bench_testbed testbed;
-	const char *policy, *policy_name, *python, *script, *parts, *save;
+	const char *policy, *policy_name, *python, *script, *parts;
 	double seconds; /* limit of one part */
 	struct bench_testbed_daemon *daemon;
-	json_t *results; /* owned */
 };
 
 static const char *const names[] = { "ptx",	"torch", "triton-own", "triton", "compile-own",
@@ -39,114 +39,40 @@ static const char *const docs[] = { "gBPF's own kernels, all PTX",
 				    "JAX compiling with gBPF's ptxas" };
 _Static_assert(ARRAY_SIZE(names) == ARRAY_SIZE(docs), "names and docs");
 
-/* ---- statistics of gbpfd ---- */
-
-struct shares {
-	double launches, shown, with_twin; /* launches: including kernels that are not shown */
-	double shown_ns, with_twin_ns, block_launches; /* number times learned duration */
-	json_t *why;	 /* owned: reasons of kernels without a clone, with launches */
-	json_t *kernels; /* owned: each shown kernel */
-};
-
-static double number(const json_t *o, const char *name)
+/* Writes a part's record. text: the reason why it was not run, or the settings that the workload
+ * printed, or "". pass_ms: duration of a pass by the workload's own clock; 0: not reported.
+ * tenants: gbpfd's entries of its processes, released; NULL: it was not run. */
+static int record(struct reach *b, unsigned part, const char *state, const char *text,
+		  double pass_ms, json_t *tenants)
 {
-	return json_number_value(json_object_get(o, name));
+	return bench_testbed_record(&b->testbed, "part",
+				    json_pack("{s:s, s:s, s:s, s:o, s:f, s:o*}", "part",
+					      names[part], "is", docs[part], "state", state, "text",
+					      bench_program_text(text), "pass_ms", pass_ms,
+					      "tenants", tenants));
 }
 
-static void shares_finish(struct shares *s)
+/* Returns gbpfd's entries of the processes of that name, of which a framework may have several;
+ * NULL: there is none. */
+static json_t *ask(struct reach *b, const char *name)
 {
-	json_decref(s->why);
-	json_decref(s->kernels);
-}
-
-static void add_kernel(struct shares *s, const json_t *k)
-{
-	double n = number(k, "count"), ns = n * number(k, "est_ns");
-	const char *why = json_string_value(json_object_get(k, "block_why"));
-
-	s->shown += n;
-	s->shown_ns += ns;
-	json_array_append_new(s->kernels,
-			      json_pack("{s:O, s:f, s:f, s:b}", "name", json_object_get(k, "name"),
-					"count", n, "est_us", number(k, "est_ns") * 1e-3, "twin",
-					json_is_true(json_object_get(k, "block"))));
-	if (json_is_true(json_object_get(k, "block"))) {
-		s->with_twin += n;
-		s->with_twin_ns += ns;
-	} else if (why) {
-		json_object_set_new(s->why, why, json_real(number(s->why, why) + n));
-	}
-}
-
-/* Sums up the processes of that name: a framework may have several. Returns false if there is none.
- */
-static bool ask(struct reach *b, const char *name, struct shares *s)
-{
-	json_t *tenants = bench_testbed_tenants(b->daemon), *t;
-	bool seen = false;
+	json_t *tenants = bench_testbed_tenants(b->daemon), *found = json_array(), *t;
 	size_t i;
 
-	*s = (struct shares){ .why = json_object(), .kernels = json_array() };
 	json_array_foreach(tenants, i, t)
 	{
 		const char *is = json_string_value(json_object_get(t, "name"));
-		const json_t *stats = json_object_get(t, "stats"), *k;
-		size_t j;
 
-		if (!is || strcmp(is, name) != 0) {
-			continue;
-		}
-		seen = true;
-		s->launches += number(stats, "launches");
-		s->block_launches += number(stats, "block_launches");
-		json_array_foreach(json_object_get(t, "kernels"), j, k)
-		{
-			add_kernel(s, k);
+		if (is && strcmp(is, name) == 0) {
+			json_array_append(found, t);
 		}
 	}
 	json_decref(tenants);
-	return seen;
-}
-
-/* Records a part's result. text: the reason why it was not run, or the settings that the workload
- * printed, or "". pass_ms: duration of a pass by the workload's own clock; 0: not reported. */
-static void record(struct reach *b, unsigned part, const char *state, const char *text,
-		   const struct shares *s, double pass_ms)
-{
-	char own[24] = "-";
-
-	json_t *o =
-		json_pack("{s:s, s:s, s:s}", "part", names[part], "is", docs[part], "state", state);
-
-	if (text[0]) {
-		json_object_set_new(o, s ? "settings" : "why", json_string(text));
+	if (json_array_size(found) == 0) {
+		json_decref(found);
+		return NULL;
 	}
-	if (s) {
-		json_object_update_new(o, json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:O, s:O}",
-						    "launches", s->launches, "launches_shown",
-						    s->shown, "launches_with_twin", s->with_twin,
-						    "block_launches", s->block_launches,
-						    "gpu_ms_shown", s->shown_ns * 1e-6,
-						    "gpu_ms_with_twin", s->with_twin_ns * 1e-6,
-						    "without_twin", s->why, "kernels", s->kernels));
-	}
-	if (pass_ms > 0) {
-		json_object_set_new(o, "pass_ms", json_real(pass_ms));
-		snprintf(own, sizeof(own), "%.2f", pass_ms);
-	}
-	json_array_append_new(b->results, o);
-	if (b->testbed.json) {
-		return;
-	}
-	if (!s) {
-		printf("%-11s %s: %s\n", names[part], state, text);
-	} else {
-		printf("%-11s %9.0f %9.0f %8.1f %11.2f %8.1f %9s\n", names[part], s->launches,
-		       s->shown, s->shown > 0 ? 100 * s->with_twin / s->shown : 0,
-		       s->shown_ns * 1e-6,
-		       s->shown_ns > 0 ? 100 * s->with_twin_ns / s->shown_ns : 0, own);
-	}
-	fflush(stdout);
+	return found;
 }
 
 /* ---- the parts ---- */
@@ -158,7 +84,7 @@ static int run_own(struct reach *b)
 	};
 	struct bench_testbed_client c;
 	struct bench_testbed_command k;
-	struct shares s;
+	json_t *tenants;
 	int err;
 
 	bench_command_init(&k);
@@ -179,12 +105,9 @@ static int run_own(struct reach *b)
 	}
 	if (!err) {
 		clock_sleep_ns(STATS_NS);
-		if (ask(b, "reach-ptx", &s)) {
-			record(b, 0, "run", "", &s, 0);
-		} else {
-			err = bench_testbed_fail(&b->testbed, "gbpfd does not list the program");
-		}
-		shares_finish(&s);
+		tenants = ask(b, "reach-ptx");
+		err = tenants ? record(b, 0, "run", "", 0, tenants)
+			      : bench_testbed_fail(&b->testbed, "gbpfd does not list the program");
 	}
 	bench_client_stop(&c);
 	return err;
@@ -254,9 +177,9 @@ static int run_framework(struct reach *b, unsigned part)
 	struct bench_testbed_command k;
 	char name[48], verdict[VERDICT];
 	const char *settings;
-	struct shares s;
+	json_t *tenants;
 	double pass_ms;
-	int out = -1;
+	int out = -1, err;
 	pid_t pid;
 
 	snprintf(name, sizeof(name), "reach-%s", names[part]);
@@ -286,20 +209,18 @@ static int run_framework(struct reach *b, unsigned part)
 	if (strncmp(verdict, "done ", 5) == 0) {
 		clock_sleep_ns(STATS_NS);
 		settings = settings_in(verdict, &pass_ms);
-		if (ask(b, name, &s)) {
-			record(b, part, "run", settings, &s, pass_ms);
-		} else {
-			record(b, part, "failed", "gbpfd does not list the program", NULL, 0);
-		}
-		shares_finish(&s);
-	} else if (strncmp(verdict, "absent: ", 8) == 0) {
-		record(b, part, "not available", verdict + 8, NULL, 0);
+		tenants = ask(b, name);
+		err = tenants ? record(b, part, "run", settings, pass_ms, tenants)
+			      : record(b, part, "failed", "gbpfd does not list the program", 0,
+				       NULL);
 	} else {
-		record(b, part, "failed", verdict + 8, NULL, 0);
+		bool absent = strncmp(verdict, "absent: ", 8) == 0;
+
+		err = record(b, part, absent ? "not available" : "failed", verdict + 8, 0, NULL);
 	}
 	bench_testbed_end(&b->testbed, pid, 0);
 	fd_close(out);
-	return bench_testbed_interrupted() ? bench_testbed_fail(&b->testbed, "interrupted") : 0;
+	return bench_testbed_interrupted() ? bench_testbed_fail(&b->testbed, "interrupted") : err;
 }
 
 static int run(struct reach *b)
@@ -310,15 +231,12 @@ static int run(struct reach *b)
 		return -1;
 	}
 	b->daemon = bench_testbed_gbpfd(&b->testbed, b->policy);
-	if (!b->daemon) {
+	if (!b->daemon || bench_testbed_record(&b->testbed, "set_up",
+					       json_pack("{s:s}", "policy", b->policy_name)) < 0) {
 		return -1;
 	}
-	if (!b->testbed.json) {
-		printf("%-11s %9s %9s %8s %11s %8s %9s\n", "PART", "LAUNCHES", "COUNTED", "TWIN %",
-		       "GPU ms", "TWIN %", "PASS ms");
-	}
 	for (unsigned i = 0; i < ARRAY_SIZE(names) && !err; i++) {
-		if (!b->parts || bench_testbed_names(b->parts, names[i])) {
+		if (!b->parts || bench_program_lists(b->parts, names[i])) {
 			bench_testbed_progress(&b->testbed, "reach: %s", docs[i]);
 			err = i == 0 ? run_own(b) : run_framework(b, i);
 		}
@@ -326,66 +244,21 @@ static int run(struct reach *b)
 	return err;
 }
 
-static int put(struct reach *b)
-{
-	json_t *doc = json_pack("{s:s, s:s, s:O}", "schema", "gbpf.bench.reach/1", "policy",
-				b->policy_name, "parts", b->results);
-	int err;
-
-	if (!b->testbed.json) {
-		puts("TWIN: kernels that can be stopped between blocks, of the launches counted "
-		     "(those of the most frequent\n"
-		     "kernels) and of their GPU time, as it was learned; "
-		     "PASS: one pass of the workload, by its own clock");
-	}
-	err = bench_testbed_document(&b->testbed, doc, b->save);
-	json_decref(doc);
-	return err;
-}
-
-static bool parse_one(struct reach *b, const char *name, const char *text, int *i)
-{
-	const struct bench_testbed_value table[] = {
-		{ "--policy", &b->policy, NULL }, { "--policy-name", &b->policy_name, NULL },
-		{ "--save", &b->save, NULL },	  { "--python", &b->python, NULL },
-		{ "--script", &b->script, NULL }, { "--parts", &b->parts, NULL },
-	};
-
-	if (bench_testbed_option(&b->testbed, name, text, i)) {
-		return true;
-	}
-	++*i;
-	if (bench_testbed_value(table, ARRAY_SIZE(table), name, text)) {
-		return true;
-	}
-	if (strcmp(name, "--seconds") == 0) {
-		b->seconds = strtod(text, NULL);
-		return b->seconds > 0;
-	}
-	return false;
-}
-
 int main(int argc, char **argv)
 {
 	static struct reach b = { .seconds = 180, .python = "python3", .policy_name = "" };
-	bool good = true;
+	const struct bench_program_option table[] = {
+		BENCH_TESTBED_OPTIONS(&b.testbed),	     { "--policy", .text = &b.policy },
+		{ "--policy-name", .text = &b.policy_name }, { "--python", .text = &b.python },
+		{ "--script", .text = &b.script },	     { "--parts", .text = &b.parts },
+		{ "--seconds", .real = &b.seconds },	     { NULL },
+	};
 	int err;
 
-	b.testbed.bench = "reach";
-	for (int i = 1; i < argc && good; i++) {
-		good = parse_one(&b, argv[i], i + 1 < argc ? argv[i + 1] : "", &i);
+	if (!bench_program_options(table, &argc, argv) || b.seconds <= 0 || !b.policy ||
+	    !b.script || !b.testbed.gbpf || !b.testbed.client) {
+		return bench_program_usage("reach");
 	}
-	if (!good || !b.policy || !b.script || !b.testbed.gbpf || !b.testbed.client) {
-		return bench_testbed_usage(&b.testbed);
-	}
-	b.testbed.progress |= isatty(2) != 0;
-	b.results = json_array();
 	err = run(&b);
-	err = err ? err : put(&b);
-	if (err) {
-		bench_testbed_complain(&b.testbed);
-	}
-	json_decref(b.results);
-	bench_testbed_finish(&b.testbed);
-	return err || fflush(stdout) ? 1 : 0;
+	return bench_testbed_exit(&b.testbed, err, false);
 }

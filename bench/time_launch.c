@@ -11,11 +11,12 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "bench/common/program.h"
 #include "bench/common/statistics.h"
 #include "cuabi/types.h"
 #include "gbpf/gbpf.h"
 
-#define BATCH 64u
+#define BATCH 64u /* also in report/launch.py */
 #define ROUNDS 3u
 #define MAX_N 10000000u
 #define SESSION_NS UINT64_C(5000000000)
@@ -43,13 +44,6 @@ enum { REAL, SHIM };
 struct settings {
 	const char *real, *shim, *policy;
 	unsigned n;
-	int json;
-};
-
-struct round {
-	double p10[2], p50[2], p90[2]; /* of single launches */
-	double mean[2]; /* median of the batches' means: its resolution is finer than one tick of
-			   the clock */
 };
 
 struct session {
@@ -57,27 +51,9 @@ struct session {
 	unsigned long long policy_version;
 };
 
-static int as_json; /* --json: errors are documents, too */
-
 static int fail(const char *what, const char *why)
 {
-	static const char hint[] = "See: gbpf doctor";
-	char text[512];
-	json_t *doc;
-
-	snprintf(text, sizeof(text), "bench launch: %s: %s", what, why);
-	if (!as_json) {
-		fprintf(stderr, "gbpf: %s. %s\n", text, hint);
-		return 1;
-	}
-	doc = json_pack("{s:s, s:{s:s, s:i, s:s, s:s}}", "schema", "gbpf.error/1", "error", "code",
-			"bench", "exit", 1, "message", text, "hint", hint);
-	if (doc) {
-		json_dumpf(doc, stdout, JSON_INDENT(2));
-		putchar('\n');
-	}
-	json_decref(doc);
-	return 1;
+	return bench_program_fail("%s: %s", what, why);
 }
 
 static int find(void *lib, const char *name, void *slot)
@@ -236,92 +212,31 @@ static int await_session(const struct settings *s, const struct calls *f, CUfunc
 					 : "gbpfd does not list the shim");
 }
 
-static void summarize(struct samples *v, struct round *r)
+/* Quantiles of single launches, and the median of the batches' means, whose resolution is finer
+ * than one tick of the clock. Sorts the samples. */
+static json_t *figures(struct samples *v, int which)
 {
-	for (int w = 0; w < 2; w++) {
-		bench_stats_sort(v->one[w], v->n);
-		bench_stats_sort(v->all[w], v->n_all);
-		r->p10[w] = bench_stats_quantile(v->one[w], v->n, 0.1);
-		r->p50[w] = bench_stats_quantile(v->one[w], v->n, 0.5);
-		r->p90[w] = bench_stats_quantile(v->one[w], v->n, 0.9);
-		r->mean[w] = bench_stats_quantile(v->all[w], v->n_all, 0.5);
-	}
+	double *one = v->one[which], *all = v->all[which];
+
+	bench_stats_sort(one, v->n);
+	bench_stats_sort(all, v->n_all);
+	return json_pack("{s:f, s:f, s:f, s:f}", "p10", bench_stats_quantile(one, v->n, 0.1), "p50",
+			 bench_stats_quantile(one, v->n, 0.5), "p90",
+			 bench_stats_quantile(one, v->n, 0.9), "batch_mean",
+			 bench_stats_quantile(all, v->n_all, 0.5));
 }
 
-static json_t *figures(double p10, double p50, double p90, double mean)
+static int record_set_up(const struct settings *s, const struct session *se)
 {
-	return json_pack("{s:f, s:f, s:f, s:f}", "p10", p10, "p50", p50, "p90", p90, "batch_mean",
-			 mean);
-}
-
-static json_t *round_json(const struct round *r)
-{
-	return json_pack(
-		"{s:o, s:o, s:o}", "real_ns",
-		figures(r->p10[REAL], r->p50[REAL], r->p90[REAL], r->mean[REAL]), "shim_ns",
-		figures(r->p10[SHIM], r->p50[SHIM], r->p90[SHIM], r->mean[SHIM]), "added_ns",
-		figures(r->p10[SHIM] - r->p10[REAL], r->p50[SHIM] - r->p50[REAL],
-			r->p90[SHIM] - r->p90[REAL], r->mean[SHIM] - r->mean[REAL]));
-}
-
-static void print_json(const struct settings *s, const struct round *r, const struct session *se)
-{
-	json_t *rounds = json_array(), *doc;
-
-	for (unsigned i = 0; i < ROUNDS; i++) {
-		json_array_append_new(rounds, round_json(&r[i]));
-	}
-	doc = json_pack("{s:s, s:s, s:i, s:b, s:I, s:o}", "schema", "gbpf.bench.launch/1", "policy",
-			s->policy, "launches", (int)s->n, "session", se->found, "policy_version",
-			(json_int_t)se->policy_version, "rounds", rounds);
-	if (doc) {
-		json_dumpf(doc, stdout, JSON_INDENT(2));
-		putchar('\n');
-	}
-	json_decref(doc);
-}
-
-static void print(const struct settings *s, const struct round *r, const struct session *se)
-{
-	printf("ns a launch; policy %s%s; MEAN is that of a batch of %u, with the clock's own "
-	       "cost\n",
-	       s->policy, se->found ? "" : ", no session", BATCH);
-	printf("%-6s %10s %10s %10s %10s\n", "", "P10", "P50", "P90", "MEAN");
-	for (unsigned i = 0; i < ROUNDS; i++) {
-		for (int w = 0; w < 2; w++) {
-			printf("%-6s %10.0f %10.0f %10.0f %10.1f\n", w == REAL ? "real" : "shim",
-			       r[i].p10[w], r[i].p50[w], r[i].p90[w], r[i].mean[w]);
-		}
-		printf("%-6s %+10.0f %+10.0f %+10.0f %+10.1f\n", "added",
-		       r[i].p10[SHIM] - r[i].p10[REAL], r[i].p50[SHIM] - r[i].p50[REAL],
-		       r[i].p90[SHIM] - r[i].p90[REAL], r[i].mean[SHIM] - r[i].mean[REAL]);
-	}
-}
-
-static int parse(struct settings *s, int argc, char **argv)
-{
-	for (int i = 1; i < argc; i++) {
-		if (strcmp(argv[i], "--json") == 0) {
-			s->json = 1;
-		} else if (i + 1 < argc && strcmp(argv[i], "--real") == 0) {
-			s->real = argv[++i];
-		} else if (i + 1 < argc && strcmp(argv[i], "--shim") == 0) {
-			s->shim = argv[++i];
-		} else if (i + 1 < argc && strcmp(argv[i], "--policy") == 0) {
-			s->policy = argv[++i];
-		} else if (i + 1 < argc && strcmp(argv[i], "--n") == 0) {
-			s->n = (unsigned)strtoul(argv[++i], NULL, 10);
-		} else {
-			return -EINVAL;
-		}
-	}
-	return s->real && s->shim && s->policy && s->n >= BATCH && s->n <= MAX_N ? 0 : -EINVAL;
+	return bench_program_record("set_up",
+				    json_pack("{s:s, s:i, s:b, s:I}", "policy", s->policy,
+					      "launches", (int)s->n, "session", se->found,
+					      "policy_version", (json_int_t)se->policy_version));
 }
 
 static int bench(const struct settings *s, struct gbpf *g)
 {
 	struct session se = { 0 };
-	struct round r[ROUNDS];
 	struct samples v = { 0 };
 	struct calls f;
 	CUfunction fn;
@@ -333,37 +248,40 @@ static int bench(const struct settings *s, struct gbpf *g)
 	if (!err) {
 		err = measure(&f, fn, &v, MIN(v.n_all, 32u)); /* warm */
 	}
+	err = err ? err : record_set_up(s, &se);
 	for (unsigned i = 0; i < ROUNDS && !err; i++) {
 		err = measure(&f, fn, &v, v.n_all);
-		summarize(&v, &r[i]);
-	}
-	if (!err && s->json) {
-		print_json(s, r, &se);
-	} else if (!err) {
-		print(s, r, &se);
+		err = err ? err
+			  : bench_program_record("round", json_pack("{s:o, s:o}", "real_ns",
+								    figures(&v, REAL), "shim_ns",
+								    figures(&v, SHIM)));
 	}
 	samples_finish(&v);
-	return err || fflush(stdout) ? 1 : 0;
+	return err;
 }
 
 int main(int argc, char **argv)
 {
 	struct settings s = { .policy = "none", .n = 60000 };
+	const struct bench_program_option table[] = {
+		{ "--real", .text = &s.real },
+		{ "--shim", .text = &s.shim },
+		{ "--policy", .text = &s.policy },
+		{ "--n", .number = &s.n },
+		{ NULL },
+	};
 	struct gbpf *g = NULL;
-	int code;
+	int err;
 
-	if (parse(&s, argc, argv) < 0) {
-		fputs("gbpf: bench launch: started with arguments that make no sense. Use: gbpf "
-		      "bench launch\n",
-		      stderr);
-		return 2;
+	if (!bench_program_options(table, &argc, argv) || !s.real || !s.shim || s.n < BATCH ||
+	    s.n > MAX_N) {
+		return bench_program_usage("launch");
 	}
-	as_json = s.json;
 	if (strcmp(s.policy, "off") != 0 && gbpf_open(&g, NULL, 0) < 0) {
-		code = fail("gbpfd", gbpf_last_error(g)->message);
+		err = fail("gbpfd", gbpf_last_error(g)->message);
 	} else {
-		code = bench(&s, g);
+		err = bench(&s, g);
 	}
 	gbpf_close(g);
-	return code;
+	return err ? 1 : bench_program_end(false);
 }

@@ -48,25 +48,6 @@ int bench_testbed_fail(struct bench_testbed *w, const char *fmt, ...)
 	return -1;
 }
 
-void bench_testbed_complain(const struct bench_testbed *w)
-{
-	char text[600];
-	json_t *doc;
-
-	snprintf(text, sizeof(text), "bench %s: %s", w->bench, w->error);
-	if (!w->json) {
-		fprintf(stderr, "gbpf: %s. See: gbpf doctor\n", text);
-		return;
-	}
-	doc = json_pack("{s:s, s:{s:s, s:i, s:s, s:s}}", "schema", "gbpf.error/1", "error", "code",
-			"bench", "exit", 1, "message", text, "hint", "See: gbpf doctor");
-	if (doc) {
-		json_dumpf(doc, stdout, JSON_INDENT(2));
-		putchar('\n');
-	}
-	json_decref(doc);
-}
-
 void bench_testbed_progress(struct bench_testbed *w, const char *fmt, ...)
 {
 	char text[160];

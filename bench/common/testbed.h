@@ -25,11 +25,9 @@ struct bench_testbed_daemon {
 };
 
 struct bench_testbed {
-	const char *bench; /* "lcbe": for messages */
 	const char *libcuda, *gbpf, *gbpfd, *server,
 		*client; /* paths of programs and the driver library */
-	bool soft, progress, json;
-	const char *save;
+	bool soft, progress;
 	char dir[96];
 	char soft_socket[128];
 	pid_t server_pid, mps_pid;
@@ -47,8 +45,6 @@ void bench_testbed_finish(struct bench_testbed *w);
 bool bench_testbed_interrupted(void);
 /* Sets error; returns -1. */
 int bench_testbed_fail(struct bench_testbed *w, const char *fmt, ...) PRINTF_LIKE(2, 3);
-/* Prints error, as a document with --json. */
-void bench_testbed_complain(const struct bench_testbed *w);
 /* Reports progress on standard error, on a terminal or if it was requested. */
 void bench_testbed_progress(struct bench_testbed *w, const char *fmt, ...) PRINTF_LIKE(2, 3);
 /* Writes a record (program.h), after erasing the progress on a terminal. Returns 0; -1 with error.
@@ -70,30 +66,10 @@ int bench_testbed_mps(struct bench_testbed *w);
 	{ "--libcuda", .text = &(w)->libcuda }, { "--gbpf", .text = &(w)->gbpf },                  \
 		{ "--gbpfd", .text = &(w)->gbpfd }, { "--server", .text = &(w)->server },          \
 		{ "--client", .text = &(w)->client }, { "--soft", .flag = &(w)->soft },            \
-		{ "--progress", .flag = &(w)->progress }, { "--json", .flag = &(w)->json },        \
 	{                                                                                          \
-		"--save", .text = &(w)->save                                                       \
+		"--progress", .flag = &(w)->progress                                               \
 	}
 
-/* Parses one of the options by which `gbpf bench` passes paths and output settings; advances *i if
- * it has a value. Returns false for another option. */
-bool bench_testbed_option(struct bench_testbed *w, const char *name, const char *value, int *i);
-/* An option of one bench: a text (borrowed), or a number. */
-struct bench_testbed_value {
-	const char *name;
-	const char **text;
-	unsigned *number; /* instead of text */
-};
-/* Sets the option of that name. Returns false if there is none. */
-bool bench_testbed_value(const struct bench_testbed_value *table, size_t n, const char *name,
-			 const char *value);
-/* Prints the usage hint on standard error; returns the exit code. */
-int bench_testbed_usage(const struct bench_testbed *w);
-/* Prints a document (json_t of jansson) with --json, and writes it to save unless that is NULL.
- * Returns 0; -1 with error. */
-int bench_testbed_document(struct bench_testbed *w, const struct json_t *doc, const char *save);
-/* Returns whether a comma-separated list contains that name. */
-bool bench_testbed_names(const char *list, const char *name);
 /* Returns whether `gbpf run` has an option. */
 bool bench_testbed_run_offers(struct bench_testbed *w, const char *option);
 

@@ -1,7 +1,6 @@
 /* `gbpf bench hook`: nanoseconds of one call of a policy's program, compiled and interpreted, above
  * the same loop without a call. Contexts vary as in use, so that not all branches are predicted. */
 #include <errno.h>
-#include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,9 +8,9 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "bench/common/program.h"
 #include "bench/control/contexts.h"
 #include "bench/policy/hook_policy.h"
-#include "bench/common/statistics.h"
 
 #define CONTEXTS 16u
 #define MAX_REPEAT 10000u
@@ -30,7 +29,6 @@ union context {
 struct settings {
 	const char *policies;
 	unsigned repeat, calls;
-	int json;
 	const char *names[MAX_POLICIES];
 	unsigned n_names;
 };
@@ -155,56 +153,24 @@ static void run(struct bench_hook_policy *p, unsigned hook, const struct setting
 		r->compiled[k] = measure(&p->compiled, hook, c, s->calls) - loop;
 		r->interpreted[k] = measure(&p->interpreted, hook, c, s->calls / 10 + 1) - loop;
 	}
-	bench_stats_sort(r->loop, s->repeat);
-	bench_stats_sort(r->compiled, s->repeat);
-	bench_stats_sort(r->interpreted, s->repeat);
 }
 
-static json_t *quantiles(const double *v, unsigned n)
+static int record(const struct settings *s, const struct bench_hook_policy *p, unsigned k,
+		  const struct result *r)
 {
-	return json_pack("{s:f, s:f, s:f}", "min", v[0], "median", bench_stats_quantile(v, n, 0.5),
-			 "max", v[n - 1]);
+	unsigned hook = hooks[k].hook;
+
+	return bench_program_record(
+		"program",
+		json_pack("{s:s, s:s, s:i, s:i, s:b, s:o, s:o, s:o}", "policy", p->name, "hook",
+			  hooks[k].name, "insns", (int)p->n_insns[hook], "cost", (int)p->cost[hook],
+			  "machine_code", p->compiled.entry[hook] != NULL, "compiled_ns",
+			  bench_program_doubles(r->compiled, s->repeat), "interpreted_ns",
+			  bench_program_doubles(r->interpreted, s->repeat), "loop_ns",
+			  bench_program_doubles(r->loop, s->repeat)));
 }
 
-static void report(const struct settings *s, const struct bench_hook_policy *p, unsigned k,
-		   const struct result *r, json_t *all)
-{
-	const char *engine =
-		p->compiled.entry[hooks[k].hook] ? "" : " (interpreted: no machine code here)";
-	unsigned hook = hooks[k].hook, n = s->repeat;
-
-	if (s->json) {
-		json_array_append_new(all,
-				      json_pack("{s:s, s:s, s:i, s:i, s:b, s:o, s:o, s:o}",
-						"policy", p->name, "hook", hooks[k].name, "insns",
-						(int)p->n_insns[hook], "cost", (int)p->cost[hook],
-						"machine_code", p->compiled.entry[hook] != NULL,
-						"compiled_ns", quantiles(r->compiled, n),
-						"interpreted_ns", quantiles(r->interpreted, n),
-						"loop_ns", quantiles(r->loop, n)));
-		return;
-	}
-	printf("%-12s %-13s %6u %8.1f %8.1f %8.1f %12.1f %8.2f%s\n", p->name, hooks[k].name,
-	       p->n_insns[hook], r->compiled[0], bench_stats_quantile(r->compiled, n, 0.5),
-	       r->compiled[n - 1], bench_stats_quantile(r->interpreted, n, 0.5),
-	       bench_stats_quantile(r->loop, n, 0.5), engine);
-}
-
-static void refuse(const struct settings *s, const char *name, const struct report *why,
-		   json_t *errors)
-{
-	if (s->json) {
-		json_array_append_new(errors,
-				      json_pack("{s:s, s:s, s:s, s:s}", "policy", name, "code",
-						why->code, "place", buf_text(&why->place),
-						"message", buf_text(&why->message)));
-	} else {
-		fprintf(stderr, "gbpf: bench hook: %s%s%s\n", buf_text(&why->place),
-			why->place.len ? ": " : "", buf_text(&why->message));
-	}
-}
-
-static int bench_policy(const struct settings *s, const char *name, json_t *all, json_t *errors)
+static int bench_policy(const struct settings *s, const char *name)
 {
 	struct bench_hook_policy *p = calloc(1, sizeof(*p));
 	struct result r = { 0 };
@@ -227,15 +193,19 @@ static int bench_policy(const struct settings *s, const char *name, json_t *all,
 			      : bench_hook_policy_load(p, path, slash ? slash + 1 : name, &why);
 	}
 	if (!err) {
-		for (unsigned k = 0; k < ARRAY_SIZE(hooks); k++) {
+		for (unsigned k = 0; k < ARRAY_SIZE(hooks) && !err; k++) {
 			if (p->compiled.insns[hooks[k].hook]) {
 				run(p, hooks[k].hook, s, &r);
-				report(s, p, k, &r, all);
+				err = record(s, p, k, &r);
 			}
 		}
 		bench_hook_policy_close(p);
 	} else {
-		refuse(s, name, &why, errors);
+		bench_program_record("refused",
+				     json_pack("{s:s, s:s, s:o, s:o}", "policy", name, "code",
+					       why.code, "place",
+					       bench_program_text(buf_text(&why.place)), "message",
+					       bench_program_text(buf_text(&why.message))));
 	}
 	result_finish(&r);
 	report_finish(&why);
@@ -243,62 +213,37 @@ static int bench_policy(const struct settings *s, const char *name, json_t *all,
 	return err;
 }
 
-static int parse(struct settings *s, int argc, char **argv)
+static bool take_names(struct settings *s, int n, char **names)
 {
 	static const char *const defaults[] = { "empty", "fifo", "fair", "lc_first" };
 
-	for (int i = 1; i < argc; i++) {
-		if (strcmp(argv[i], "--json") == 0) {
-			s->json = 1;
-		} else if (i + 1 < argc && strcmp(argv[i], "--policies") == 0) {
-			s->policies = argv[++i];
-		} else if (i + 1 < argc && strcmp(argv[i], "--repeat") == 0) {
-			s->repeat = (unsigned)strtoul(argv[++i], NULL, 10);
-		} else if (i + 1 < argc && strcmp(argv[i], "--calls") == 0) {
-			s->calls = (unsigned)strtoul(argv[++i], NULL, 10);
-		} else if (argv[i][0] != '-' && s->n_names < MAX_POLICIES) {
-			s->names[s->n_names++] = argv[i];
-		} else {
-			return -EINVAL;
-		}
+	memcpy(s->names, defaults, sizeof(defaults));
+	s->n_names = n ? (unsigned)n : ARRAY_SIZE(defaults);
+	for (int i = 0; i < n && n <= (int)MAX_POLICIES; i++) {
+		s->names[i] = names[i];
 	}
-	if (s->n_names == 0) {
-		memcpy(s->names, defaults, sizeof(defaults));
-		s->n_names = ARRAY_SIZE(defaults);
-	}
-	return s->policies && s->repeat >= 1 && s->repeat <= MAX_REPEAT && s->calls >= 100
-		       ? 0
-		       : -EINVAL;
+	return s->n_names <= MAX_POLICIES;
 }
 
 int main(int argc, char **argv)
 {
 	struct settings s = { .repeat = 25, .calls = 200000 };
-	json_t *all, *errors, *document;
-	int err = 0;
+	const struct bench_program_option table[] = {
+		{ "--policies", .text = &s.policies },
+		{ "--repeat", .number = &s.repeat },
+		{ "--calls", .number = &s.calls },
+		{ NULL },
+	};
+	int err;
 
-	if (parse(&s, argc, argv) < 0) {
-		fputs("gbpf: bench hook: started with arguments that make no sense. Use: gbpf "
-		      "bench hook\n",
-		      stderr);
-		return 2;
+	if (!bench_program_options(table, &argc, argv) || !take_names(&s, argc - 1, argv + 1) ||
+	    !s.policies || s.repeat < 1 || s.repeat > MAX_REPEAT || s.calls < 100) {
+		return bench_program_usage("hook");
 	}
-	all = json_array();
-	errors = json_array();
-	if (!s.json) {
-		printf("ns a call, above the empty loop\n%-12s %-13s %6s %8s %8s %8s %12s %8s\n",
-		       "POLICY", "HOOK", "INSNS", "MIN", "MEDIAN", "MAX", "INTERPRETED", "LOOP");
-	}
+	err = bench_program_record(
+		"set_up", json_pack("{s:i, s:i}", "repeat", (int)s.repeat, "calls", (int)s.calls));
 	for (unsigned i = 0; i < s.n_names; i++) {
-		err |= bench_policy(&s, s.names[i], all, errors);
+		err |= bench_policy(&s, s.names[i]);
 	}
-	document =
-		json_pack("{s:s, s:i, s:i, s:o, s:o}", "schema", "gbpf.bench.hook/1", "repeat",
-			  (int)s.repeat, "calls", (int)s.calls, "programs", all, "errors", errors);
-	if (s.json && document) {
-		json_dumpf(document, stdout, JSON_INDENT(2));
-		putchar('\n');
-	}
-	json_decref(document);
-	return err || fflush(stdout) ? 1 : 0;
+	return bench_program_end(err != 0);
 }

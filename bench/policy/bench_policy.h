@@ -3,9 +3,8 @@
 #ifndef GBPF_BENCH_POLICY_BENCH_POLICY_H
 #define GBPF_BENCH_POLICY_BENCH_POLICY_H
 
-#include <jansson.h>
-
 #include "base/report.h"
+#include "bench/common/program.h"
 #include "bench/control/contexts.h"
 #include "bpf/load/policy.h"
 
@@ -17,7 +16,6 @@ struct bench_policy_settings {
 	const char *set;      /* folder of the benchmark's objects and native code */
 	unsigned repeat;
 	unsigned budget_ms; /* approximate time of one measurement of one loop */
-	int json;
 };
 
 /* Large enough for every context; now_ns is the first member of each. */
@@ -57,23 +55,14 @@ double bench_policy_time(ebpf_entry fn, struct ebpf_env *env,
 double bench_policy_time_interpreted(const struct ebpf_code *code, struct ebpf_env *env,
 				     union bench_policy_ctx c[POLICY_CONTEXTS], unsigned calls);
 
-/* Computes the median with quartiles; sorts in place. */
-struct bench_policy_figure {
-	double low, median, high;
-};
-struct bench_policy_figure bench_policy_figure(double *v, unsigned n);
-json_t *bench_policy_figure_json(const struct bench_policy_figure *f);
-/* Reports a goal: name, measurement, limit, whether it is met. Prints a line, or adds to the
- * document. */
-void bench_policy_goal(const struct bench_policy_settings *s, json_t *goals, const char *what,
-		       const struct bench_policy_figure *f, const char *unit, double limit);
+/* Writes the record of a goal: its values, one a repeat, and the limit of their median. Returns 0;
+ * -1 if it could not be written. */
+int bench_policy_goal(const struct bench_policy_settings *s, const char *what, const double *v,
+		      const char *unit, double limit);
 
-/* The parts: print, or add to the document. Return 0 or -errno. */
-int bench_policy_bench_set(const struct bench_policy_settings *s,
-			   json_t *document); /* program_set.c */
-int bench_policy_bench_lookups(const struct bench_policy_settings *s,
-			       json_t *document); /* time_lookup.c */
-int bench_policy_bench_load(const struct bench_policy_settings *s,
-			    json_t *document); /* time_load.c */
+/* The parts. Return 0 or another number. */
+int bench_policy_bench_set(const struct bench_policy_settings *s);     /* program_set.c */
+int bench_policy_bench_lookups(const struct bench_policy_settings *s); /* time_lookup.c */
+int bench_policy_bench_load(const struct bench_policy_settings *s);    /* time_load.c */
 
 #endif

@@ -4,7 +4,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +13,6 @@
 #include "bpf/load/jit/jit.h"
 
 #define CHECK_CALLS 2048u
-#define MAX_RATIO 2.5
-#define MEAN_RATIO 1.5
-#define INTERPRETED_NS 5.0
 #define FUEL 10000000u
 
 /* Input of the native code; same layout as in bench/policy/native. */
@@ -57,8 +53,8 @@ struct pair {
 	void *library; /* owned */
 	ebpf_entry native_fn;
 	union bench_policy_ctx c[POLICY_CONTEXTS], c2[POLICY_CONTEXTS];
-	double *loop, *call, *jit_ns, *native_ns, *interp_ns, *ratio; /* owned, one per repeat */
-	double insns; /* executed per call, on average */
+	double *call, *jit_ns, *native_ns, *interp_ns; /* one per repeat; call: owned, all */
+	double insns;				       /* executed per call, on average */
 };
 
 static int bind_native(struct pair *p, const char *path, const char *function, struct report *r)
@@ -95,7 +91,7 @@ static void pair_close(struct pair *p)
 	if (p->library) {
 		dlclose(p->library);
 	}
-	free(p->loop);
+	free(p->call);
 	memset(p, 0, sizeof(*p));
 }
 
@@ -111,15 +107,13 @@ static int pair_open(struct pair *p, const struct bench_policy_settings *s, unsi
 	p->hook = set[k].hook;
 	snprintf(path, sizeof(path), "%s/%s.bpf.o", set[k].shipped ? s->policies : s->set,
 		 set[k].file);
-	p->loop = calloc(s->repeat * 6u, sizeof(double));
-	if (!p->loop) {
+	p->call = calloc(s->repeat * 4u, sizeof(double));
+	if (!p->call) {
 		return report_set(r, -ENOMEM, "memory", "out of memory");
 	}
-	p->call = p->loop + s->repeat;
 	p->jit_ns = p->call + s->repeat;
 	p->native_ns = p->jit_ns + s->repeat;
 	p->interp_ns = p->native_ns + s->repeat;
-	p->ratio = p->interp_ns + s->repeat;
 	err = bench_policy_build_file(&b, path, r);
 	if (err) {
 		return err;
@@ -226,46 +220,26 @@ static void measure(struct pair *p, const struct bench_policy_settings *s)
 	for (unsigned k = 0; k < s->repeat; k++) {
 		double loop = bench_policy_time(NULL, NULL, p->c, calls);
 
-		p->loop[k] = loop;
 		p->call[k] = bench_policy_time(control, NULL, p->c, calls) - loop;
 		p->native_ns[k] =
 			bench_policy_time(p->native_fn, &p->native.p.env, p->c2, calls) - loop;
 		p->jit_ns[k] = bench_policy_time(j->entry[p->hook], &j->env, p->c, calls) - loop;
 		p->interp_ns[k] =
 			bench_policy_time_interpreted(&code, &j->env, p->c, calls / 8) - loop;
-		p->ratio[k] = p->jit_ns[k] / p->native_ns[k];
 	}
 }
 
-static double report(struct pair *p, const struct bench_policy_settings *s, json_t *document,
-		     double *ret_interp)
+static int record(const struct pair *p, unsigned n)
 {
-	struct bench_policy_figure native = bench_policy_figure(p->native_ns, s->repeat),
-				   jit = bench_policy_figure(p->jit_ns, s->repeat),
-				   interp = bench_policy_figure(p->interp_ns, s->repeat),
-				   ratio = bench_policy_figure(p->ratio, s->repeat),
-				   call = bench_policy_figure(p->call, s->repeat);
-
-	*ret_interp = interp.median / p->insns;
-	if (s->json) {
-		json_array_append_new(json_object_get(document, "programs"),
-				      json_pack("{s:s, s:f, s:o, s:o, s:o, s:o, s:o}", "name",
-						p->name, "insns", p->insns, "native_ns",
-						bench_policy_figure_json(&native), "compiled_ns",
-						bench_policy_figure_json(&jit), "interpreted_ns",
-						bench_policy_figure_json(&interp), "empty_call_ns",
-						bench_policy_figure_json(&call), "ratio",
-						bench_policy_figure_json(&ratio)));
-	} else {
-		printf("%-18s %7.0f %9.2f %9.2f %9.2f %7.2f (%4.2f-%4.2f) %9.1f\n", p->name,
-		       p->insns, call.median, native.median, jit.median, ratio.median, ratio.low,
-		       ratio.high, interp.median);
-	}
-	return ratio.median;
+	return bench_program_record(
+		"program", json_pack("{s:s, s:f, s:o, s:o, s:o, s:o}", "name", p->name, "insns",
+				     p->insns, "native_ns", bench_program_doubles(p->native_ns, n),
+				     "compiled_ns", bench_program_doubles(p->jit_ns, n),
+				     "interpreted_ns", bench_program_doubles(p->interp_ns, n),
+				     "empty_call_ns", bench_program_doubles(p->call, n)));
 }
 
-static int bench_one(const struct bench_policy_settings *s, unsigned k, json_t *document,
-		     double *ret_ratio, double *ret_interp)
+static int bench_one(const struct bench_policy_settings *s, unsigned k)
 {
 	struct pair *p = malloc(sizeof(*p));
 	struct report r;
@@ -281,7 +255,7 @@ static int bench_one(const struct bench_policy_settings *s, unsigned k, json_t *
 	}
 	if (!err) {
 		measure(p, s);
-		*ret_ratio = report(p, s, document, ret_interp);
+		err = record(p, s->repeat);
 	} else {
 		fprintf(stderr, "gbpf: bench policy: %s\n", buf_text(&r.message));
 	}
@@ -293,40 +267,12 @@ static int bench_one(const struct bench_policy_settings *s, unsigned k, json_t *
 	return err;
 }
 
-int bench_policy_bench_set(const struct bench_policy_settings *s, json_t *document)
+int bench_policy_bench_set(const struct bench_policy_settings *s)
 {
-	double logs = 0, worst = 0, slowest = 0;
-	unsigned n = 0;
 	int err = 0;
 
-	if (!s->json) {
-		printf("ns a call, above the loop alone\n%-18s %7s %9s %9s %9s %7s %11s %9s\n",
-		       "PROGRAM", "INSNS", "EMPTY", "CLANG", "GBPF", "RATIO", "", "INTERP");
-	}
 	for (unsigned k = 0; k < ARRAY_SIZE(set); k++) {
-		double ratio = 1, interp = 0;
-
-		if (bench_one(s, k, document, &ratio, &interp)) {
-			err = -EINVAL;
-			continue;
-		}
-		logs += log(ratio);
-		worst = MAX(worst, ratio);
-		slowest = MAX(slowest, interp);
-		n++;
-	}
-	if (n) {
-		json_t *goals = json_object_get(document, "goals");
-		double mean = exp(logs / n);
-		struct bench_policy_figure g = { mean, mean, mean }, w = { worst, worst, worst },
-					   i = { slowest, slowest, slowest };
-
-		bench_policy_goal(s, goals, "compiled / clang -O2, geometric mean", &g, "",
-				  MEAN_RATIO);
-		bench_policy_goal(s, goals, "compiled / clang -O2, worst program", &w, "",
-				  MAX_RATIO);
-		bench_policy_goal(s, goals, "interpreted instruction, worst program", &i, "ns",
-				  INTERPRETED_NS);
+		err |= bench_one(s, k);
 	}
 	return err;
 }

@@ -10,8 +10,6 @@
 #include "base/compiler.h"
 #include "bench/policy/bench_policy.h"
 
-#define VISIT_NS 500.0
-#define MANY_VISITS 1000u /* below this the constant cost of verification dominates */
 #define POLICY_US 1000.0
 #define LOAD_US 500.0
 
@@ -73,29 +71,25 @@ struct times {
 	double verify_us[1000], visit_ns[1000], all_us[1000];
 };
 
-static void report(const struct bench_policy_settings *s, const char *name, struct times *t,
-		   const struct load *l, json_t *document, double *worst_visit)
+static int record(const struct bench_policy_settings *s, const char *name, const struct times *t,
+		  const struct load *l)
 {
-	json_t *goals = json_object_get(document, "goals");
-	struct bench_policy_figure verify = bench_policy_figure(t->verify_us, s->repeat),
-				   visit = bench_policy_figure(t->visit_ns, s->repeat),
-				   all = bench_policy_figure(t->all_us, s->repeat);
 	char what[80];
+	int err;
 
-	if (l->visited >= MANY_VISITS) {
-		*worst_visit = MAX(*worst_visit, visit.median);
-	}
 	snprintf(what, sizeof(what), "verify %s (%u insns, %u visited)", name, l->insns,
 		 l->visited);
-	bench_policy_goal(s, goals, what, &verify, "us", POLICY_US);
+	err = bench_policy_goal(s, what, t->verify_us, "us", POLICY_US);
 	if (strcmp(name, "load200") == 0) {
 		snprintf(what, sizeof(what), "object to running code, %u insns", l->insns);
-		bench_policy_goal(s, goals, what, &all, "us", LOAD_US);
+		err |= bench_policy_goal(s, what, t->all_us, "us", LOAD_US);
 	}
+	return err | bench_program_record("visits",
+					  json_pack("{s:i, s:o}", "visited", (int)l->visited, "ns",
+						    bench_program_doubles(t->visit_ns, s->repeat)));
 }
 
-static int bench_one(const struct bench_policy_settings *s, const char *folder, const char *name,
-		     json_t *document, double *worst_visit)
+static int bench_one(const struct bench_policy_settings *s, const char *folder, const char *name)
 {
 	struct times *t = malloc(sizeof(*t));
 	struct load l = { 0 };
@@ -119,7 +113,7 @@ static int bench_one(const struct bench_policy_settings *s, const char *folder, 
 		fprintf(stderr, "gbpf: bench policy: %s: %s\n", path,
 			r.message.len ? buf_text(&r.message) : strerror(-err));
 	} else {
-		report(s, name, t, &l, document, worst_visit);
+		err = record(s, name, t, &l);
 	}
 	buf_finish(&elf);
 	report_finish(&r);
@@ -127,20 +121,13 @@ static int bench_one(const struct bench_policy_settings *s, const char *folder, 
 	return err;
 }
 
-int bench_policy_bench_load(const struct bench_policy_settings *s, json_t *document)
+int bench_policy_bench_load(const struct bench_policy_settings *s)
 {
 	static const char *const shipped[] = { "fair", "fifo", "lc_first" };
-	double worst = 0;
-	struct bench_policy_figure w;
 	int err = 0;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(shipped); i++) {
-		err |= bench_one(s, s->policies, shipped[i], document, &worst);
+		err |= bench_one(s, s->policies, shipped[i]);
 	}
-	err |= bench_one(s, s->set, "load200", document, &worst);
-	err |= bench_one(s, s->set, "sort16", document, &worst);
-	w = (struct bench_policy_figure){ worst, worst, worst };
-	bench_policy_goal(s, json_object_get(document, "goals"),
-			  "verify, per visited instruction (of >= 1000)", &w, "ns", VISIT_NS);
-	return err;
+	return err | bench_one(s, s->set, "load200") | bench_one(s, s->set, "sort16");
 }

@@ -60,12 +60,11 @@ static void fill(struct bench_policy_place *pl)
 	}
 }
 
-static int bench_kind(const struct bench_policy_settings *s, unsigned k, json_t *goals)
+static int bench_kind(const struct bench_policy_settings *s, unsigned k)
 {
 	static union bench_policy_ctx c[POLICY_CONTEXTS];
 	struct bench_policy_place with, without;
 	double v[1000];
-	struct bench_policy_figure f;
 	unsigned hook, calls;
 	int err = open_file(s, kinds[k].file, &with);
 
@@ -90,8 +89,7 @@ static int bench_kind(const struct bench_policy_settings *s, unsigned k, json_t 
 				loop) /
 			       LOOKUPS;
 		}
-		f = bench_policy_figure(v, s->repeat);
-		bench_policy_goal(s, goals, kinds[k].what, &f, "ns", kinds[k].limit);
+		err = bench_policy_goal(s, kinds[k].what, v, "ns", kinds[k].limit);
 	} else {
 		err = -ENOTSUP;
 	}
@@ -142,18 +140,16 @@ static NOINLINE uint64_t empty(void *ctx, struct ebpf_env *env)
 	return 0;
 }
 
-static void bench_hook(const struct bench_policy_settings *s, struct held *h, int fenced,
-		       json_t *goals)
+static int bench_hook(const struct bench_policy_settings *s, struct held *h, int fenced)
 {
 	static union bench_policy_ctx c[POLICY_CONTEXTS];
 	ebpf_entry volatile control = empty;
 	unsigned calls = s->budget_ms * 200000;
 	uint32_t was = policy_read_fenced;
 	double v[1000];
-	struct bench_policy_figure f;
 
 	if (!fenced && was) {
-		return; /* membarrier is not permitted here */
+		return 0; /* membarrier is not permitted here */
 	}
 	policy_read_fenced = (uint32_t)fenced;
 	bench_policy_fill_contexts(c, HOOK_submit);
@@ -163,14 +159,13 @@ static void bench_hook(const struct bench_policy_settings *s, struct held *h, in
 		v[i] = time_hook(h, c, calls) - call;
 	}
 	policy_read_fenced = was;
-	f = bench_policy_figure(v, s->repeat);
-	bench_policy_goal(s, goals,
-			  fenced ? "empty hook above an indirect call, fence"
-				 : "empty hook above an indirect call, membarrier",
-			  &f, "ns", fenced ? HOOK_FENCE_NS : HOOK_NS);
+	return bench_policy_goal(s,
+				 fenced ? "empty hook above an indirect call, fence"
+					: "empty hook above an indirect call, membarrier",
+				 v, "ns", fenced ? HOOK_FENCE_NS : HOOK_NS);
 }
 
-static int bench_hooks(const struct bench_policy_settings *s, json_t *goals)
+static int bench_hooks(const struct bench_policy_settings *s)
 {
 	struct bench_policy_place pl;
 	struct held h = { 7, 7, &pl.p };
@@ -178,20 +173,19 @@ static int bench_hooks(const struct bench_policy_settings *s, json_t *goals)
 
 	if (!err) {
 		policy_read_setup();
-		bench_hook(s, &h, 0, goals);
-		bench_hook(s, &h, 1, goals);
+		err = bench_hook(s, &h, 0);
+		err |= bench_hook(s, &h, 1);
 		bench_policy_place_close(&pl);
 	}
 	return err;
 }
 
-int bench_policy_bench_lookups(const struct bench_policy_settings *s, json_t *document)
+int bench_policy_bench_lookups(const struct bench_policy_settings *s)
 {
-	json_t *goals = json_object_get(document, "goals");
-	int err = bench_hooks(s, goals);
+	int err = bench_hooks(s);
 
 	for (unsigned k = 0; k < ARRAY_SIZE(kinds); k++) {
-		err |= bench_kind(s, k, goals);
+		err |= bench_kind(s, k);
 	}
 	return err;
 }

@@ -11,7 +11,6 @@
 #include "base/compiler.h"
 #include "base/fd.h"
 #include "base/shm.h"
-#include "bench/common/statistics.h"
 
 static void *tenant_region(void *ctx, uint32_t tenant)
 {
@@ -251,12 +250,4 @@ NOINLINE double bench_policy_time_interpreted(const struct ebpf_code *code, stru
 		compiler_barrier();
 	}
 	return (double)(clock_cpu_ns() - begin) / calls;
-}
-
-struct bench_policy_figure bench_policy_figure(double *v, unsigned n)
-{
-	bench_stats_sort(v, n);
-	return (struct bench_policy_figure){ bench_stats_quantile(v, n, 0.25),
-					     bench_stats_quantile(v, n, 0.5),
-					     bench_stats_quantile(v, n, 0.75) };
 }

@@ -3,11 +3,11 @@
 #ifndef GBPF_BENCH_SOFT_BENCH_SOFT_H
 #define GBPF_BENCH_SOFT_BENCH_SOFT_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "bench/common/program.h"
 #include "cuabi/api.h"
 #include "cuabi/private.h"
 #include "soft/protocol.h"
@@ -18,31 +18,16 @@ struct bench_soft {
 	const char *libcuda; /* the soft GPU's client library */
 	const char *server;  /* the server's program */
 	const char *samples; /* the sample program `kernels` */
-	bool json, running;
+	bool running;
 	unsigned rounds, ms, kills;
 	bool only[SOFT_BENCH_SECTIONS], some; /* some: only those */
 	char dir[96], socket[128];
 	pid_t server_pid;
 	struct soft_hello hello;
-	unsigned missed, failed;
-	json_t *figures; /* NULL: a table is printed */
+	unsigned failed; /* sections */
 };
 
-enum bench_soft_goal { GOAL_NONE, GOAL_AT_LEAST, GOAL_AT_MOST, GOAL_WITHIN };
-
-/* One line of the report. */
-struct bench_soft_figure {
-	const char *what, *unit;
-	double value;
-	const char *control; /* name of the control measurement; NULL: none */
-	double control_value;
-	enum bench_soft_goal goal;
-	double target, tolerance; /* GOAL_WITHIN: target +- tolerance */
-	bool ratio;		  /* the goal applies to value / control_value */
-};
-void bench_soft_report(struct bench_soft *b, const char *section,
-		       const struct bench_soft_figure *f);
-/* Reports a section that could not be measured; it counts as failed. */
+/* Writes the record of a section that could not be measured; it counts as failed. */
 void bench_soft_broken(struct bench_soft *b, const char *section, const char *why);
 
 /* soft_private_server.c. Returns 0 or -errno. */

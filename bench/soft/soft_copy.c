@@ -10,11 +10,8 @@
 #include "base/compiler.h"
 #include "base/fd.h"
 #include "bench/soft/bench_soft.h"
-#include "bench/common/statistics.h"
 
 #define LAUNCHES 4000u
-#define EMPTY_GOAL_US 30.0
-#define COPY_GOAL 0.7
 #define REST_NS 1000000u
 
 struct latency {
@@ -80,14 +77,14 @@ static void run_pong(struct bench_soft *b, void *arg)
 }
 
 /* Measures two processes that sleep and wake each other: the cost of waking a server and of being
- * woken. */
-static double round_trip(struct bench_soft *b, unsigned n, uint64_t rest_ns)
+ * woken. Returns the us of each round trip; NULL: it failed. */
+static json_t *round_trips(struct bench_soft *b, unsigned n, uint64_t rest_ns)
 {
 	struct ping *p = bench_soft_shared(sizeof(*p));
 	pid_t pid;
 
 	if (!p) {
-		return 0;
+		return NULL;
 	}
 	p->n = n;
 	pid = bench_soft_spawn(b, run_pong, p);
@@ -102,42 +99,26 @@ static double round_trip(struct bench_soft *b, unsigned n, uint64_t rest_ns)
 		await(&p->turn, 0);
 		p->us[i] = (double)(clock_now_ns() - begin) * 1e-3;
 	}
-	if (!bench_soft_wait(pid)) {
-		return 0;
-	}
-	bench_stats_sort(p->us, n);
-	return bench_stats_quantile(p->us, n, 0.5);
+	return bench_soft_wait(pid) ? bench_program_doubles(p->us, n) : NULL;
 }
 
 static void one_empty(struct bench_soft *b, const char *when, unsigned n, uint64_t rest_ns)
 {
 	struct latency *l = bench_soft_shared(sizeof(*l));
-	double control = round_trip(b, n, rest_ns);
-	char p50[64], p99[64];
+	json_t *control = round_trips(b, n, rest_ns);
 
 	if (l) {
 		l->n = n;
 		l->rest_ns = rest_ns;
 	}
-	if (!l || control <= 0 || !bench_soft_run(b, run_empty, l)) {
+	if (!l || !control || !bench_soft_run(b, run_empty, l)) {
+		json_decref(control);
 		bench_soft_broken(b, "empty", "a launch failed");
 		return;
 	}
-	bench_stats_sort(l->us, n);
-	snprintf(p50, sizeof(p50), "launch to completion P50, %s", when);
-	snprintf(p99, sizeof(p99), "launch to completion P99, %s", when);
-	bench_soft_report(b, "empty",
-			  &(struct bench_soft_figure){ .what = p50,
-						       .unit = "us",
-						       .value = bench_stats_quantile(l->us, n, 0.5),
-						       .control = "futex round trip",
-						       .control_value = control,
-						       .goal = GOAL_AT_MOST,
-						       .target = EMPTY_GOAL_US });
-	bench_soft_report(
-		b, "empty",
-		&(struct bench_soft_figure){
-			.what = p99, .unit = "us", .value = bench_stats_quantile(l->us, n, 0.99) });
+	bench_program_record("empty",
+			     json_pack("{s:s, s:o, s:o}", "when", when, "us",
+				       bench_program_doubles(l->us, n), "round_trip_us", control));
 }
 
 void bench_soft_empty(struct bench_soft *b)
@@ -238,28 +219,14 @@ void bench_soft_copy(struct bench_soft *b)
 			return;
 		}
 		for (unsigned k = 0; k < KINDS; k++) {
-			double gb = (double)c->bytes * 1e-3;
-			char what[64];
-
 			if (k == DTOD && c->pinned) {
 				continue;
 			}
-			snprintf(what, sizeof(what), "%s%s %zu KiB", kind_names[k],
-				 k == DTOD   ? ""
-				 : c->pinned ? " pinned"
-					     : " pageable",
-				 c->bytes >> 10);
-			bench_soft_report(
-				b, "copy",
-				&(struct bench_soft_figure){
-					.what = what,
-					.unit = "GB/s",
-					.value = gb / c->us[k],
-					.control = "memcpy",
-					.control_value = gb / c->plain_us[k],
-					.goal = c->bytes >= 8u << 20 ? GOAL_AT_LEAST : GOAL_NONE,
-					.target = COPY_GOAL,
-					.ratio = true });
+			bench_program_record("copy",
+					     json_pack("{s:s, s:I, s:b, s:f, s:f}", "kind",
+						       kind_names[k], "bytes", (json_int_t)c->bytes,
+						       "pinned", c->pinned, "us", c->us[k],
+						       "plain_us", c->plain_us[k]));
 		}
 	}
 }

@@ -12,8 +12,6 @@
 #include "bench/soft/bench_soft.h"
 
 #define FMA_BLOCK 256u
-#define FMA_GOAL 1.0 /* G lane instructions per second and core */
-#define SAMPLES_GOAL 0.3
 
 struct fma {
 	uint32_t blocks, loops;
@@ -79,7 +77,8 @@ static double plain_rate(void)
 void bench_soft_fma(struct bench_soft *b)
 {
 	struct fma *m = bench_soft_shared(sizeof(*m));
-	double best = 0, control = plain_rate();
+	json_t *rounds = json_array();
+	double plain = plain_rate();
 
 	if (!m) {
 		bench_soft_broken(b, "fma", "no memory");
@@ -92,16 +91,10 @@ void bench_soft_fma(struct bench_soft *b)
 			bench_soft_broken(b, "fma", "the launch failed");
 			return;
 		}
-		best = MAX(best, (double)m->lanes / (double)m->cpu_ns);
+		json_array_append_new(
+			rounds, json_pack("[I, I]", (json_int_t)m->lanes, (json_int_t)m->cpu_ns));
 	}
-	bench_soft_report(b, "fma",
-			  &(struct bench_soft_figure){ .what = "lane instructions a core",
-						       .unit = "G/s",
-						       .value = best,
-						       .control = "plain C loop",
-						       .control_value = control,
-						       .goal = GOAL_AT_LEAST,
-						       .target = FMA_GOAL });
+	bench_program_record("fma", json_pack("{s:o, s:f}", "rounds", rounds, "plain", plain));
 }
 
 static const char *const samples[] = { "vecadd",    "saxpy",	 "reduction", "scan",
@@ -126,51 +119,40 @@ static void run_sample(struct bench_soft *b, void *arg)
 	_exit(127);
 }
 
-/* Returns lane instructions and ns in blocks of the fastest round. */
-static bool best_of_sample(struct bench_soft *b, const char *name, double *lanes, double *ns)
+/* Returns lane instructions and ns in blocks of each round; NULL: a run failed. */
+static json_t *rounds_of(struct bench_soft *b, const char *name)
 {
-	*ns = 0;
+	json_t *rounds = json_array();
+
 	for (unsigned i = 0; i < b->rounds; i++) {
 		struct soft_stats before, after;
-		double took;
 
 		if (bench_soft_server_stats(b, &before) < 0 ||
 		    !bench_soft_run(b, run_sample, (void *)(uintptr_t)name) ||
-		    bench_soft_server_stats(b, &after) < 0) {
-			return false;
+		    bench_soft_server_stats(b, &after) < 0 || after.run_ns == before.run_ns) {
+			json_decref(rounds);
+			return NULL;
 		}
-		took = (double)(after.run_ns - before.run_ns);
-		if (*ns == 0 || took < *ns) {
-			*ns = took;
-			*lanes = (double)(after.lane_instructions - before.lane_instructions);
-		}
+		json_array_append_new(
+			rounds,
+			json_pack("[I, I]",
+				  (json_int_t)(after.lane_instructions - before.lane_instructions),
+				  (json_int_t)(after.run_ns - before.run_ns)));
 	}
-	return *ns > 0;
+	return rounds;
 }
 
 void bench_soft_samples(struct bench_soft *b)
 {
-	double all_lanes = 0, all_ns = 0, lanes, ns;
-	char what[64];
-
 	for (size_t i = 0; i < ARRAY_SIZE(samples); i++) {
-		if (!best_of_sample(b, samples[i], &lanes, &ns)) {
+		json_t *rounds = rounds_of(b, samples[i]);
+
+		if (!rounds) {
 			bench_soft_broken(b, "samples", samples[i]);
 			return;
 		}
-		all_lanes += lanes;
-		all_ns += ns;
-		snprintf(what, sizeof(what), "%s, %.1f M lane instructions", samples[i],
-			 lanes * 1e-6);
-		bench_soft_report(b, "samples",
-				  &(struct bench_soft_figure){
-					  .what = what, .unit = "G/s", .value = lanes / ns });
+		bench_program_record("sample",
+				     json_pack("{s:s, s:o}", "name", samples[i], "rounds", rounds));
 	}
-	bench_soft_report(
-		b, "samples",
-		&(struct bench_soft_figure){ .what = "all twelve, lane instructions a core",
-					     .unit = "G/s",
-					     .value = all_lanes / all_ns,
-					     .goal = GOAL_AT_LEAST,
-					     .target = SAMPLES_GOAL });
+	bench_program_record("samples", json_null());
 }

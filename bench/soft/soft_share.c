@@ -105,33 +105,20 @@ static bool run_tenants(struct bench_soft *b, struct tenant *t, unsigned n, unsi
 	return ok;
 }
 
+/* alone: blocks per second of one tenant without another. */
 static void one_pair(struct bench_soft *b, struct tenant *t, uint32_t first_us, uint32_t second_us,
 		     double alone)
 {
-	double want = 100.0 * second_us / (first_us + second_us), share, both;
-	char what[64];
-
 	t[0].slice_us = first_us;
 	t[1].slice_us = second_us;
 	if (!run_tenants(b, t, 2, 2 * b->ms)) {
 		bench_soft_broken(b, "slices", "a tenant failed");
 		return;
 	}
-	share = 100.0 * run_ms(&t[1]) / (run_ms(&t[0]) + run_ms(&t[1]));
-	both = 100.0 * (speed(&t[0]) + speed(&t[1])) / alone;
-	snprintf(what, sizeof(what), "%u/%u ms: share of the second", first_us / 1000,
-		 second_us / 1000);
-	bench_soft_report(b, "slices",
-			  &(struct bench_soft_figure){ .what = what,
-						       .unit = "%",
-						       .value = share,
-						       .goal = GOAL_WITHIN,
-						       .target = want,
-						       .tolerance = want / 10 });
-	snprintf(what, sizeof(what), "%u/%u ms: both, of one alone", first_us / 1000,
-		 second_us / 1000);
-	bench_soft_report(b, "slices",
-			  &(struct bench_soft_figure){ .what = what, .unit = "%", .value = both });
+	bench_program_record("slices", json_pack("{s:[i,i], s:[f,f], s:[f,f], s:f}", "slices_us",
+						 (int)first_us, (int)second_us, "run_ms",
+						 run_ms(&t[0]), run_ms(&t[1]), "blocks_per_s",
+						 speed(&t[0]), speed(&t[1]), "alone", alone));
 }
 
 void bench_soft_slices(struct bench_soft *b)
@@ -219,17 +206,9 @@ void bench_soft_many(struct bench_soft *b)
 	for (unsigned i = 0; i < MANY; i++) {
 		processes += bench_soft_wait(pid[i]) && m[i].right == each;
 	}
-	bench_soft_report(b, "many",
-			  &(struct bench_soft_figure){ .what = "processes of 16 with right results",
-						       .unit = "",
-						       .value = processes,
-						       .goal = GOAL_AT_LEAST,
-						       .target = MANY });
-	bench_soft_report(
-		b, "many",
-		&(struct bench_soft_figure){ .what = "time for all of them",
-					     .unit = "ms",
-					     .value = (double)(clock_now_ns() - begin) * 1e-6 });
+	bench_program_record("many", json_pack("{s:i, s:i, s:f}", "processes", (int)MANY, "right",
+					       (int)processes, "ms",
+					       (double)(clock_now_ns() - begin) * 1e-6));
 }
 
 /* Holds one of every kind of resource, and works until it is killed. */
@@ -286,17 +265,13 @@ static bool kill_some(struct bench_soft *b, unsigned n, uint64_t *seed)
 	return true;
 }
 
-static void report_change(struct bench_soft *b, const char *what, const char *unit, double before,
-			  double after, double limit)
+static json_t *resources(const struct soft_stats *s, uint64_t resident)
 {
-	bench_soft_report(b, "kills",
-			  &(struct bench_soft_figure){ .what = what,
-						       .unit = unit,
-						       .value = after - before,
-						       .control = "before:",
-						       .control_value = before,
-						       .goal = GOAL_AT_MOST,
-						       .target = limit });
+	return json_pack(
+		"{s:I, s:I, s:I, s:I}", "descriptors", (json_int_t)s->descriptors, "objects",
+		(json_int_t)(s->contexts + s->streams + s->modules + s->functions + s->allocations),
+		"memory", (json_int_t)(s->memory_used + s->pinned_used), "resident",
+		(json_int_t)resident);
 }
 
 /* The first kills grow the server's heap to its final size; later ones must not grow it. */
@@ -317,21 +292,7 @@ void bench_soft_kills(struct bench_soft *b)
 		bench_soft_broken(b, "kills", "a client failed, or remained after its death");
 		return;
 	}
-	bench_soft_report(b, "kills",
-			  &(struct bench_soft_figure){ .what = "clients killed at random",
-						       .unit = "",
-						       .value = b->kills });
-	report_change(b, "descriptors of the server, change", "", (double)before.descriptors,
-		      (double)after.descriptors, 0);
-	report_change(b, "objects (contexts to allocations), change", "",
-		      (double)(before.contexts + before.streams + before.modules +
-			       before.functions + before.allocations),
-		      (double)(after.contexts + after.streams + after.modules + after.functions +
-			       after.allocations),
-		      0);
-	report_change(b, "device and pinned memory, change", "bytes",
-		      (double)(before.memory_used + before.pinned_used),
-		      (double)(after.memory_used + after.pinned_used), 0);
-	report_change(b, "resident memory of the server, change", "MiB", (double)memory / 1048576,
-		      (double)bench_soft_server_memory(b) / 1048576, 8);
+	bench_program_record("kills", json_pack("{s:i, s:o, s:o}", "kills", (int)b->kills, "before",
+						resources(&before, memory), "after",
+						resources(&after, bench_soft_server_memory(b))));
 }

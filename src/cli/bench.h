@@ -8,7 +8,6 @@
 
 /* Stores the path of a measuring program. Returns CLI_OK, or an exit code after a message. */
 int cli_bench_program(struct cli *c, const char *name, char path[CLI_BENCH_PATH]);
-int cli_bench_exec(struct cli *c, const char *verb, char **argv);
 /* Runs the measuring program argv[0] and the reader of its records. Returns the exit code, after a
  * message if one of them could not be started or was killed. */
 int cli_bench_run(struct cli *c, char **argv);

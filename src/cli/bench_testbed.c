@@ -85,9 +85,6 @@ int cli_bench_testbed(struct cli *c, const char *what, const char *device, const
 	cli_bench_push(argv, n, "--client", client);
 	cli_bench_push(argv, n, "--policy", object);
 	cli_bench_push(argv, n, "--policy-name", policy);
-	if (c->json) {
-		cli_bench_push(argv, n, "--json", NULL);
-	}
 	return CLI_OK;
 }
 
@@ -152,6 +149,9 @@ void cli_bench_push_options(struct cli *c, char **argv, int *n, const int *not_t
 
 		for (const int *s = not_these; *s >= 0; s++) {
 			skip |= *s == i;
+		}
+		for (size_t k = 0; k < ARRAY_SIZE(reader_files); k++) {
+			skip |= strcmp(reader_files[k], o[i].name) == 0;
 		}
 		if (!skip) {
 			snprintf(flag[i], sizeof(flag[i]), "--%s", o[i].name);

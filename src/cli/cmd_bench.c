@@ -32,19 +32,6 @@ int cli_bench_program(struct cli *c, const char *name, char path[CLI_BENCH_PATH]
 			"%s: the program is missing: %s", name, path);
 }
 
-int cli_bench_exec(struct cli *c, const char *verb, char **argv)
-{
-	char name[32], path[CLI_BENCH_PATH];
-
-	snprintf(name, sizeof(name), "bench-%s", verb);
-	if (cli_bench_program(c, name, path)) {
-		return CLI_FAILED;
-	}
-	execv(path, argv);
-	return cli_fail(c, CLI_FAILED, "exec", NULL, "bench %s: %s: %s", verb, path,
-			strerror(errno));
-}
-
 const char *cli_bench_option(struct cli *c, const char *name)
 {
 	const struct cli_option *o = c->verb->options;
@@ -232,13 +219,10 @@ static int cmd_hook(struct cli *c)
 	cli_bench_push(argv, &n, "--policies", policies);
 	cli_bench_push(argv, &n, "--repeat", c->opt[H_REPEAT] ? c->opt[H_REPEAT] : "25");
 	cli_bench_push(argv, &n, "--calls", c->opt[H_CALLS] ? c->opt[H_CALLS] : "200000");
-	if (c->json) {
-		cli_bench_push(argv, &n, "--json", NULL);
-	}
 	for (int i = 0; i < c->n_args && n < 20; i++) {
 		cli_bench_push(argv, &n, c->arg[i], NULL);
 	}
-	return cli_bench_exec(c, "hook", argv);
+	return cli_bench_run(c, argv);
 }
 
 const struct cli_verb verb_bench_hook = {

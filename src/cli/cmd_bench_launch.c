@@ -1,15 +1,12 @@
 /* `gbpf bench launch`: measures under a private gbpfd in a private folder, so that the policy of
  * other programs is not replaced. */
 #include <errno.h>
-#include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -91,55 +88,6 @@ static int start_daemon(struct cli *c, const char *policy, const struct cli_run_
 	return code == CLI_OK ? load_policy(c, *ret, policy) : code;
 }
 
-static volatile sig_atomic_t measuring; /* pid of the measuring process */
-
-static void pass_on(int sig)
-{
-	if (measuring > 0) {
-		kill(measuring, sig);
-	}
-}
-
-/* Signals end the measurement, but this process survives to clean up. */
-static void outlive_signals(void)
-{
-	struct sigaction sa = { .sa_handler = pass_on, .sa_flags = SA_RESTART };
-
-	sigaction(SIGTERM, &sa, NULL);
-	sigaction(SIGHUP, &sa, NULL);
-	signal(SIGINT, SIG_IGN); /* the terminal sends it to the child, too */
-	signal(SIGQUIT, SIG_IGN);
-}
-
-static int run_program(struct cli *c, char **argv)
-{
-	char path[CLI_BENCH_PATH];
-	int status;
-	pid_t pid;
-
-	if (cli_bench_program(c, argv[0], path)) {
-		return CLI_FAILED;
-	}
-	fflush(stdout);
-	pid = fork();
-	if (pid == 0) {
-		signal(SIGPIPE, SIG_DFL);
-		signal(SIGINT, SIG_DFL);
-		signal(SIGQUIT, SIG_DFL);
-		execv(path, argv);
-		_exit(CLI_RUN_CANNOT_EXEC);
-	}
-	measuring = pid;
-	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-	}
-	measuring = 0;
-	if (pid < 0 || !WIFEXITED(status)) {
-		return cli_fail(c, CLI_FAILED, "failed", NULL, "bench launch: %s: %s", path,
-				pid < 0 ? "cannot be started" : strsignal(WTERMSIG(status)));
-	}
-	return WEXITSTATUS(status);
-}
-
 /* Stops gbpfd and waits until it has exited, so that it does not write into the folder while that
  * is removed. */
 static void stop_daemon(struct gbpf *g)
@@ -188,10 +136,7 @@ static int measure(struct cli *c, const char *policy, const struct cli_run_devic
 		cli_bench_push(argv, &n, "--shim", shim);
 		cli_bench_push(argv, &n, "--policy", policy);
 		cli_bench_push(argv, &n, "--n", c->opt[L_N] ? c->opt[L_N] : "60000");
-		if (c->json) {
-			cli_bench_push(argv, &n, "--json", NULL);
-		}
-		code = run_program(c, argv);
+		code = cli_bench_run(c, argv);
 	}
 	stop_daemon(g);
 	gbpf_close(g);
@@ -225,7 +170,7 @@ static int cmd_launch(struct cli *c)
 		code = make_place(c, dir);
 	}
 	if (code == CLI_OK) {
-		outlive_signals();
+		cli_bench_outlive_signals();
 		if (d.soft &&
 		    cli_softgpu_start(dir, (const char *const[]){ "--idle-exit", "20", NULL },
 				      &server) < 0) {

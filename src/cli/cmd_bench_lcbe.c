@@ -85,7 +85,7 @@ static int cmd_lcbe(struct cli *c)
 	if (code) {
 		return code;
 	}
-	cli_bench_push_options(c, argv, &n, (const int[]){ L_POLICY, L_SVG, L_DEVICE, -1 });
+	cli_bench_push_options(c, argv, &n, (const int[]){ L_POLICY, L_DEVICE, -1 });
 	return cli_bench_run(c, argv);
 }
 

@@ -45,7 +45,7 @@ static int cmd_pace(struct cli *c)
 		cli_bench_push(argv, &n, "--policy-name", "pace");
 	}
 	cli_bench_push_options(c, argv, &n, (const int[]){ P_POLICY, P_DEVICE, -1 });
-	return cli_bench_exec(c, "pace", argv);
+	return cli_bench_run(c, argv);
 }
 
 const struct cli_verb verb_bench_pace = {

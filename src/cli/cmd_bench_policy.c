@@ -36,10 +36,7 @@ static int cmd_policy(struct cli *c)
 	cli_bench_push(argv, &n, "--set", set);
 	cli_bench_push(argv, &n, "--repeat", c->opt[P_REPEAT] ? c->opt[P_REPEAT] : "25");
 	cli_bench_push(argv, &n, "--ms", c->opt[P_MS] ? c->opt[P_MS] : "1");
-	if (c->json) {
-		cli_bench_push(argv, &n, "--json", NULL);
-	}
-	return cli_bench_exec(c, "policy", argv);
+	return cli_bench_run(c, argv);
 }
 
 const struct cli_verb verb_bench_policy = {

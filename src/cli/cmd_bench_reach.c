@@ -44,7 +44,7 @@ static int cmd_reach(struct cli *c)
 	}
 	cli_bench_push(argv, &n, "--script", script);
 	cli_bench_push_options(c, argv, &n, (const int[]){ R_POLICY, R_DEVICE, -1 });
-	return cli_bench_exec(c, "reach", argv);
+	return cli_bench_run(c, argv);
 }
 
 const struct cli_verb verb_bench_reach = {

@@ -71,13 +71,10 @@ static int cmd_soft(struct cli *c)
 	if (c->opt[S_RUNNING]) {
 		cli_bench_push(argv, &n, "--running", NULL);
 	}
-	if (c->json) {
-		cli_bench_push(argv, &n, "--json", NULL);
-	}
 	for (int i = 0; i < c->n_args; i++) {
 		cli_bench_push(argv, &n, c->arg[i], NULL);
 	}
-	return cli_bench_exec(c, "soft", argv);
+	return cli_bench_run(c, argv);
 }
 
 const struct cli_verb verb_bench_soft = {

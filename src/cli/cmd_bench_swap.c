@@ -47,10 +47,7 @@ static int cmd_swap(struct cli *c)
 	cli_bench_push(argv, &n, "--processes",
 		       c->opt[S_PROCESSES] ? c->opt[S_PROCESSES] : processes_of(processes));
 	cli_bench_push(argv, &n, "--swaps", c->opt[S_SWAPS] ? c->opt[S_SWAPS] : "1000");
-	if (c->json) {
-		cli_bench_push(argv, &n, "--json", NULL);
-	}
-	return cli_bench_exec(c, "swap", argv);
+	return cli_bench_run(c, argv);
 }
 
 const struct cli_verb verb_bench_swap = {

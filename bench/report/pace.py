@@ -1,0 +1,33 @@
+"""`gbpf bench pace`: the rate of one process's kernels with gBPF at work against off, and the processor time of its threads."""
+import stats
+
+NOTE = '''%s, policy %s, %s lane, %u windows of %g ms each. COST: of gBPF at work against off, in the same process; 95 %%: bootstrap over windows.
+AGENT: of a core, threads of gBPF; APP: more of a core in the application's thread; BLOCK LV: launches at block level'''
+
+
+def shape_document(s):
+	on, off = ({k: stats.mean(v) for k, v in s[side].items()} for side in ('on', 'off'))
+	low, high = stats.bootstrap_ratio(s['on']['per_s'], s['off']['per_s'], 0.95)
+	return {**{k: s[k] for k in ('block_us', 'calibrated_block_us', 'kernel_us', 'grid')}, 'plain_per_s': off['per_s'],
+		'gbpf_per_s': on['per_s'], 'cost_percent': 100 * (1 - on['per_s'] / off['per_s']) if off['per_s'] > 0 else 0.0,
+		'cost_interval': (100 * (1 - high), 100 * (1 - low)), 'cpu_others': on['cpu_others'], 'cpu_others_off': off['cpu_others'],
+		'cpu_application': on['cpu_application'], 'cpu_application_off': off['cpu_application'],
+		**{k: s[k] for k in ('block_launches', 'launches', 'checked')}}
+
+
+def report(records, out):
+	set_up, shapes = {}, []
+	for name, body in records:
+		if name == 'set_up':
+			set_up = body
+			continue
+		if not shapes:
+			out.line('%8s %9s %8s %10s %10s %7s %14s %8s %8s %9s' % ('BLOCK us', 'KERNEL us', 'GRID', 'OFF /s', 'GBPF /s', 'COST %',
+				'95 %', 'AGENT %', 'APP %', 'BLOCK LV'))
+		s = shape_document(body)
+		shapes.append(s)
+		out.line('%8.0f %9.0f %8u %10.1f %10.1f %7.2f %6.2f - %5.2f %8.1f %+8.1f %9u' % (s['block_us'], s['kernel_us'], s['grid'],
+			s['plain_per_s'], s['gbpf_per_s'], s['cost_percent'], *s['cost_interval'], 100 * (s['cpu_others'] - s['cpu_others_off']),
+			100 * (s['cpu_application'] - s['cpu_application_off']), s['block_launches']))
+	out.line(NOTE % tuple(set_up[k] for k in ('device', 'policy', 'lane', 'rounds', 'window_ms')))
+	out.document({'schema': 'gbpf.bench.pace/1', **set_up, 'shapes': shapes})
