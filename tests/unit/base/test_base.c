@@ -24,6 +24,8 @@
 #include "base/shm.h"
 #include "base/strmap.h"
 
+#include "../await.h"
+
 static void buffer_has_all_appended_bytes(void **state)
 {
 	struct buf b;
@@ -163,10 +165,8 @@ static void foreign_descriptors_are_closed(void **state)
 	fd_close_foreign(large);
 	fd_close_foreign(p[0]);
 	fd_close_foreign(p[1]);
-	while (fcntl(open_ended, F_GETFD) >= 0 || fcntl(large, F_GETFD) >= 0 ||
-	       fcntl(p[0], F_GETFD) >= 0 || fcntl(p[1], F_GETFD) >= 0) {
-		clock_sleep_ns(100000);
-	}
+	AWAIT(fcntl(open_ended, F_GETFD) < 0 && fcntl(large, F_GETFD) < 0 &&
+	      fcntl(p[0], F_GETFD) < 0 && fcntl(p[1], F_GETFD) < 0);
 }
 
 static void ordinary_file_is_no_page(void **state)

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/fd.h"
 #include "base/shm.h"
 
@@ -215,6 +216,28 @@ uint64_t gd_await_event(struct gd *d, uint64_t since, const char *kind, const ch
 uint64_t gd_last_event(struct gd *d)
 {
 	return (uint64_t)gd_number(d, "status", "counters.events");
+}
+
+uint64_t gd_loop_ns(const struct gd *d)
+{
+	char path[64], *state;
+	struct buf b;
+	uint64_t ns;
+
+	buf_init(&b);
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)d->pid, (int)d->pid);
+	do {
+		b.len = 0;
+		assert_int_equal(buf_read_file(&b, path, 4096), 0);
+		state = strrchr(buf_text(&b), ')');
+		assert_non_null(state);
+	} while (state[2] != 'S');
+	b.len = 0;
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/schedstat", (int)d->pid, (int)d->pid);
+	assert_int_equal(buf_read_file(&b, path, 256), 0);
+	ns = strtoull(buf_text(&b), NULL, 10);
+	buf_finish(&b);
+	return ns;
 }
 
 const char *gd_object(const char *name)

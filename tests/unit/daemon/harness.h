@@ -45,6 +45,9 @@ json_int_t gd_number(struct gd *d, const char *method,
  * contains `what`; returns its sequence number. */
 uint64_t gd_await_event(struct gd *d, uint64_t since, const char *kind, const char *what);
 uint64_t gd_last_event(struct gd *d);
+/* Returns the processor time of the thread that runs gbpfd's loop. Waits until it sleeps, because
+ * the kernel may count a running thread's time late. */
+uint64_t gd_loop_ns(const struct gd *d);
 /* Returns the path of a test policy's object. */
 const char *gd_object(const char *name);
 

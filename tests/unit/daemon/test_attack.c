@@ -18,30 +18,31 @@
 #include <unistd.h>
 
 #include "base/atomic.h"
-#include "base/clock.h"
 #include "base/fd.h"
 
-#define AT_ONCE_NS 8000000000u /* a lingering close takes 20 s; this machine may be busy */
+#include "../await.h"
+
+#define LINGER_S 3600 /* a close that lingers outlasts the time that a call waits for its answer   \
+		       */
+#define FLOOD_BYTES 65536u
 #define SOMEBODY 65534u
 
 enum { LATENCY, NORMAL, BATCH };
 
+/* Fails after the harness's limit, which no attack below may reach however busy the machine is. */
 static void answers_at_once(struct gd *d)
 {
-	uint64_t begin = clock_now_ns();
-
 	json_decref(gd_call(d, "status", NULL));
-	assert_true(clock_now_ns() - begin < AT_ONCE_NS);
 }
 
 /* ---- descriptors whose closing takes long ---- */
 
 /* Makes a TCP connection with unread data and SO_LINGER: closing its last descriptor blocks for
- * many seconds. */
+ * an hour. */
 static int lingering_socket(int *ret_peer)
 {
 	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	struct linger linger = { 1, 20 };
+	struct linger linger = { 1, LINGER_S };
 	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fd;
 	socklen_t len = sizeof(a);
 	char junk[65536] = { 0 };
@@ -149,6 +150,7 @@ static void unread_descriptors_do_not_hold_gbpfd_up(void **state)
 /* ---- floods ---- */
 
 static bool stop;
+static uint64_t flooded; /* bytes */
 
 static json_int_t memory_of(struct gd *d)
 {
@@ -172,7 +174,13 @@ static void *write_lines(void *arg)
 	while (n + 24 < sizeof(lines)) {
 		n += (size_t)snprintf(lines + n, sizeof(lines) - n, "{\"method\":\"x\"}\n");
 	}
-	while (!load_relaxed(&stop) && send(*(int *)arg, lines, n, MSG_NOSIGNAL) > 0) {
+	while (!load_relaxed(&stop)) {
+		ssize_t sent = send(*(int *)arg, lines, n, MSG_NOSIGNAL);
+
+		if (sent <= 0) {
+			break;
+		}
+		(void)add_relaxed(&flooded, (uint64_t)sent);
 	}
 	return NULL;
 }
@@ -187,9 +195,9 @@ static void many_short_lines_take_no_memory_and_no_time(void **state)
 	store_relaxed(&stop, false);
 	pthread_create(&reader, NULL, read_all, &sock);
 	pthread_create(&writer, NULL, write_lines, &sock);
-	for (int i = 0; i < 60; i++) {
+	for (uint64_t i = 0; i < 60; i++) {
 		answers_at_once(d);
-		clock_sleep_ns(20000000);
+		AWAIT(load_relaxed(&flooded) >= i * FLOOD_BYTES);
 	}
 #if !defined(__SANITIZE_ADDRESS__) /* its allocator keeps freed memory */
 	assert_true(memory_of(d) - before < (8 << 20));

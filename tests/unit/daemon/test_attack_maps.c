@@ -33,30 +33,6 @@ static void load(struct gd *d, const char *name)
 	gbpf_close(g);
 }
 
-/* Returns the processor time of the thread that runs gbpfd's loop. Waits until it sleeps, because
- * the kernel may count a running thread's time late. */
-static uint64_t loop_ns(const struct gd *d)
-{
-	char path[64], *state;
-	struct buf b;
-	uint64_t ns;
-
-	buf_init(&b);
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)d->pid, (int)d->pid);
-	do {
-		b.len = 0;
-		assert_int_equal(buf_read_file(&b, path, 4096), 0);
-		state = strrchr(buf_text(&b), ')');
-		assert_non_null(state);
-	} while (state[2] != 'S');
-	b.len = 0;
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/schedstat", (int)d->pid, (int)d->pid);
-	assert_int_equal(buf_read_file(&b, path, 256), 0);
-	ns = strtoull(buf_text(&b), NULL, 10);
-	buf_finish(&b);
-	return ns;
-}
-
 static void took_at_most(const char *what, uint64_t ns, uint64_t max_ns)
 {
 	print_message("%s: %.2f ms, limit %.2f ms\n", what, (double)ns / 1e6, (double)max_ns / 1e6);
@@ -85,11 +61,11 @@ static struct cost cost_of(struct gd *d, const char *method, const char *params)
 
 	for (int i = 0; i < TRIES; i++) {
 		struct gbpf *g = gd_open(d); /* a refusal may close the connection */
-		uint64_t begin = loop_ns(d);
+		uint64_t begin = gd_loop_ns(d);
 		char *text = NULL;
 
 		gbpf_call(g, method, params, -1, &text); /* may be refused */
-		least.loop_ns = MIN(least.loop_ns, loop_ns(d) - begin);
+		least.loop_ns = MIN(least.loop_ns, gd_loop_ns(d) - begin);
 		least.parse_ns = MIN(least.parse_ns, parse_ns(params) + parse_ns(text ? text : ""));
 		free(text);
 		gbpf_close(g);
@@ -193,7 +169,7 @@ static void freeing_filled_maps_does_not_block_the_loop(void **state)
 			fake_prepare(&f[i], 0);
 			fill(&f[i], BIG_BYTES);
 		}
-		begin = loop_ns(d);
+		begin = gd_loop_ns(d);
 		kill(d->pid, SIGSTOP);
 		for (int i = 0; i < 6; i++) {
 			fake_leave(&f[i]);
@@ -201,7 +177,7 @@ static void freeing_filled_maps_does_not_block_the_loop(void **state)
 		kill(d->pid, SIGCONT);
 		while (gd_number(d, "status", "tenants") != 0) {
 		}
-		loop = MIN(loop, loop_ns(d) - begin);
+		loop = MIN(loop, gd_loop_ns(d) - begin);
 		freeing = MIN(freeing, freeing_ns());
 	}
 	took_at_most("exits", loop, 6 * freeing / 4);

@@ -13,9 +13,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/buf.h"
 #include "base/fd.h"
+
+#include "../await.h"
 
 #define HELLO "{\"id\":1,\"method\":\"hello\",\"params\":{\"protocol\":1}}\n"
 
@@ -204,10 +205,7 @@ static void unexpected_descriptors_are_closed(void **state)
 		assert_int_equal(msg_send(fd, request, strlen(request), extra, 4), 0);
 		expect_result(fd);
 	}
-	for (int i = 0; i < 2000 && count_fds(d->pid) > before; i++) {
-		clock_sleep_ns(1000000); /* the answer may arrive before the last ones are closed */
-	}
-	assert_true(count_fds(d->pid) <= before);
+	AWAIT(count_fds(d->pid) <= before); /* the answer may arrive before the last are closed */
 	close(fd);
 }
 

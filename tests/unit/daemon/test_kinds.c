@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/atomic.h"
@@ -606,7 +607,6 @@ static void *watch_vandal(void *arg_)
 static void hostile_tenant_memory_does_no_harm(void **state)
 {
 	struct gd *d = *state;
-	uint64_t longest = 0, end = clock_now_ns() + 3000000000u;
 	struct vandal v = { 0 };
 	pthread_t thread, watcher;
 	struct tenant t, other;
@@ -620,11 +620,8 @@ static void hostile_tenant_memory_does_no_harm(void **state)
 	v.t = &t;
 	assert_int_equal(pthread_create(&thread, NULL, vandalize, &v), 0);
 	assert_int_equal(pthread_create(&watcher, NULL, watch_vandal, d), 0);
-	while (clock_now_ns() < end) {
-		uint64_t begin = clock_now_ns();
-
+	for (int i = 0; i < 1000; i++) {
 		json_decref(gd_call(d, "status", NULL));
-		longest = MAX(longest, clock_now_ns() - begin);
 		look_at_everything(d);
 	}
 	load(d, GBPF_LOAD_KEEP_MAPS);
@@ -633,7 +630,6 @@ static void hostile_tenant_memory_does_no_harm(void **state)
 	pthread_join(watcher, NULL);
 	take_policy(&other);
 	assert_non_null(ebpf_map_lookup(map_of(&other, "names"), &key));
-	assert_true(longest < 10000000000u); /* generous: the machine may be busy */
 	leave(&t);
 	leave(&other);
 }
@@ -641,7 +637,8 @@ static void hostile_tenant_memory_does_no_harm(void **state)
 static void keeping_a_big_map_does_not_hold_up_gbpfd(void **state)
 {
 	struct gd *d = *state;
-	uint64_t shortest = UINT64_MAX; /* of five: the machine may be busy */
+	uint64_t least = UINT64_MAX, all = 0; /* processor time of a load: of the loop, of gbpfd */
+	clockid_t cpu;
 	struct gbpf *g = gd_open(d);
 	char number_text[24];
 	json_t *e;
@@ -651,18 +648,27 @@ static void keeping_a_big_map_does_not_hold_up_gbpfd(void **state)
 		snprintf(number_text, sizeof(number_text), "%d", i);
 		assert_int_equal(set(d, "big", number_text, "1"), 0);
 	}
+	assert_int_equal(clock_getcpuclockid(d->pid, &cpu), 0);
 	for (int i = 0; i < 5; i++) {
-		uint64_t begin;
+		struct timespec from, to;
+		uint64_t loop = gd_loop_ns(d);
 
+		clock_gettime(cpu, &from);
 		load(d, GBPF_LOAD_KEEP_MAPS);
-		begin = clock_now_ns();
 		json_decref(gd_call(d, "status", NULL));
-		shortest = MIN(shortest, clock_now_ns() - begin);
+		loop = gd_loop_ns(d) - loop;
+		clock_gettime(cpu, &to);
+		if (loop < least) {
+			least = loop;
+			all = (uint64_t)((to.tv_sec - from.tv_sec) * 1000000000 + to.tv_nsec -
+					 from.tv_nsec);
+		}
 	}
+	print_message("the loop's %.2f of %.2f ms\n", (double)least / 1e6, (double)all / 1e6);
 	e = dump(d, "big");
 	assert_int_equal(json_array_size(e), 300);
 	json_decref(e);
-	assert_true(shortest < 1000000000u);
+	assert_true(least < all / 4);
 	gbpf_close(g);
 }
 

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/shm.h"
+#include "daemon/maps/policy_maps.h"
 
 enum { LATENCY, NORMAL, BATCH };
 
@@ -470,13 +471,16 @@ static void a_dump_of_a_million_entries_does_not_hold_up_gbpfd(void **state)
 
 	load_now(d, "keeping");
 	for (int page = 0; page < 200; page++) {
-		uint64_t begin = clock_now_ns();
+		uint64_t loop = gd_loop_ns(d), mine;
 		char *out = NULL;
 		json_t *j;
 
 		assert_int_equal(gbpf_map_dump(g, &m, after, 4096, 0, &out), 0);
-		slow += clock_now_ns() - begin > 1000000000u;
+		loop = gd_loop_ns(d) - loop;
+		mine = clock_cpu_ns();
 		j = parsed(out);
+		mine = clock_cpu_ns() - mine;
+		slow += loop > DAEMON_MAPS_GET_NS + 4 * mine;
 		n += (unsigned)json_array_size(json_object_get(j, "entries"));
 		free(after);
 		after = strdup(text(j, "next"));

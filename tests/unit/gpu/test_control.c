@@ -15,12 +15,13 @@
 
 #include <cmocka.h>
 
-#include "base/clock.h"
 #include "base/fd.h"
 #include "cuabi/private.h"
 #include "gpu/control.h"
 #include "rig.h"
 #include "table.h"
+
+#include "../await.h"
 
 static struct cuabi_table real;
 
@@ -42,7 +43,7 @@ static void tenant_program(void *arg)
 	struct gpu_handles h;
 	CUstream s[2];
 	CUdeviceptr out;
-	unsigned n = 20000;
+	unsigned n = 200000; /* long, so that the device has work while a busy machine delays us */
 	int fd, again;
 
 	(void)arg;
@@ -122,11 +123,8 @@ static double share(struct tenant *a, struct tenant *b)
 	uint64_t a0 = run_ns(a), b0 = run_ns(b);
 	double da, db;
 
-	do { /* until the run time is long enough for a share */
-		clock_sleep_ns(20000000);
-		da = (double)(run_ns(a) - a0);
-		db = (double)(run_ns(b) - b0);
-	} while (da + db < 600e6);
+	/* Until the run time is long enough for a share. */
+	AWAIT((da = (double)(run_ns(a) - a0), db = (double)(run_ns(b) - b0), da + db >= 600e6));
 	return da / (da + db);
 }
 
@@ -157,22 +155,23 @@ static void slices_share_the_device(void **state)
 
 static void a_tenant_that_is_switched_off_makes_no_progress(void **state)
 {
-	struct tenant a;
-	uint64_t before;
+	struct tenant a, b;
+	uint64_t before, other;
 
 	(void)state;
 	tenant_start(&a);
+	tenant_start(&b);
 	ask(&a, GPU_CONTROL_SCHEDULE, 0);
 	before = run_ns(&a);
-	clock_sleep_ns(100000000);
+	other = run_ns(&b);
+	AWAIT(run_ns(&b) - other >= 100000000);
 	assert_int_equal(run_ns(&a), before);
 	ask(&a, GPU_CONTROL_SCHEDULE, 1);
-	while (run_ns(&a) == before) { /* the test's alarm ends this loop */
-		clock_sleep_ns(1000000);
-	}
+	AWAIT(run_ns(&a) != before);
 	ask(&a, GPU_CONTROL_PREEMPT, 0);
 	ask(&a, GPU_CONTROL_PREEMPT, 1);
 	tenant_end(&a);
+	tenant_end(&b);
 }
 
 static void missing_controls_are_refused(void **state)

@@ -5,6 +5,8 @@
 
 #include "base/compiler.h"
 #include "run_testbed.h"
+
+#include "../await.h"
 #include "sched/sched_int.h"
 
 #define MS UINT64_C(1000000)
@@ -22,10 +24,15 @@ static void wait_until_stopped(struct line *x)
 {
 	struct sched_run_progress c;
 
-	do {
-		usleep(50);
-		(void)gpu_run_look(NULL, &x->dev, &c);
-	} while (!c.stopped);
+	AWAIT((gpu_run_look(NULL, &x->dev, &c), c.stopped));
+}
+
+/* Waits until the agent has completed two steps that began after the call. */
+static void wait_for_agent(struct testbed *w)
+{
+	uint32_t from = load_acquire(&w->r.steps);
+
+	AWAIT((rig_wake_agent(&w->r), load_acquire(&w->r.steps) - from >= 3));
 }
 
 /* Not at block level, so it waits for all blocks of the launch before; its caller does not. */
@@ -41,7 +48,7 @@ static void work_behind_a_stopped_launch_is_deferred(void **state)
 	b = launch(w, x, 1, false, true, 0);
 	assert_true(sched_queue_deferred(x->q));
 	assert_int_equal(load_relaxed(&b->begun), 0);
-	usleep(3000);
+	wait_for_agent(w);
 	assert_int_equal(load_relaxed(&b->begun), 0);
 	request_ends(w);
 	synchronize(w, x);
@@ -61,7 +68,7 @@ static void a_submit_advances_the_run_itself(void **state)
 	rig_stop_agent(&w->r);
 	store_relaxed(&drv_leases[3], 1u);
 	a = launch(w, x, 50, true, true, 0);
-	usleep(2000);
+	AWAIT(drv_idle()); /* its blocks have left */
 	store_relaxed(&drv_leases[3], 0u);
 	synchronize(w, x);
 	assert_true(drv_done(a));
@@ -77,9 +84,7 @@ static void a_queue_closes_without_an_agent(void **state)
 
 	rig_stop_agent(&w->r);
 	a = launch(w, x, 50, true, true, 0);
-	while (!drv_done(a)) {
-		usleep(100);
-	}
+	AWAIT(drv_done(a));
 	sched_queue_close(x->q);
 	gpu_run_close(w->d, &x->dev);
 	pthread_mutex_destroy(&x->lock);
@@ -139,9 +144,7 @@ static void off_finishes_stopped_launches(void **state)
 	wait_until_stopped(&w->line[0]);
 	sched_set_off(w->r.s, true);
 	assert_false(sched_idle(w->r.s));
-	while (!drv_done(a) || !drv_done(b) || !sched_idle(w->r.s)) {
-		usleep(50); /* only the agent waits */
-	}
+	AWAIT(drv_done(a) && drv_done(b) && sched_idle(w->r.s)); /* only the agent waits */
 	assert_int_equal(load_relaxed(&w->r.s->n_runs), 0);
 	request_ends(w);
 	testbed_finish(w);
@@ -157,9 +160,7 @@ static void without_a_policy_it_is_finished_too(void **state)
 	a = launch(w, &w->line[0], 100, true, true, 7);
 	wait_until_stopped(&w->line[0]);
 	store_release(&w->r.dir.version[0], UINT64_C(0));
-	while (!drv_done(a)) {
-		usleep(50);
-	}
+	AWAIT(drv_done(a));
 	request_ends(w);
 	testbed_finish(w);
 }
@@ -279,14 +280,12 @@ static void a_stopped_launch_is_in_flight(void **state)
 	request_begins(w);
 	(void)launch(w, x, 50, true, true, 0);
 	wait_until_stopped(x);
-	usleep(20000); /* several steps of the agent */
+	wait_for_agent(w);
 	assert_int_equal(inflight(w), 1);
 	assert_int_equal(gpu_sched_ops.queue_idle(w->d, &x->dev), 0);
 	request_ends(w);
 	synchronize(w, x);
-	while (inflight(w)) {
-		usleep(100);
-	}
+	AWAIT(inflight(w) == 0);
 	testbed_finish(w);
 }
 

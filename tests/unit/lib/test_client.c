@@ -400,7 +400,7 @@ static void a_daemon_that_cannot_start_says_why(void **state)
 	assert_int_equal(gbpf_start_daemon(g, &o), -ECONNRESET);
 	assert_non_null(strstr(gbpf_last_error(g)->message, "without an error message"));
 	f = fopen(program, "w"); /* never becomes ready */
-	fputs("#!/bin/sh\nexec sleep 3\n", f);
+	fprintf(f, "#!/bin/sh\nexec tail --pid=%d -f /dev/null\n", (int)getpid());
 	fclose(f);
 	o.timeout_ms = 150;
 	assert_int_equal(gbpf_start_daemon(g, &o), -ETIMEDOUT);

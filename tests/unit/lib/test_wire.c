@@ -14,9 +14,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/fd.h"
 #include "proto/wire.h"
+
+#include "../await.h"
 
 static int pair[2];
 
@@ -51,17 +52,7 @@ static unsigned open_fds(void)
 /* Another thread closes descriptors of untrusted peers. */
 static void await_fds(unsigned n)
 {
-	const uint64_t patience = UINT64_C(10000000000);
-	uint64_t deadline = clock_now_ns() + patience;
-	unsigned last = open_fds(), now;
-
-	/* Waits while their number changes, also on a busy machine. */
-	while ((now = open_fds()) != n && clock_now_ns() < deadline) {
-		deadline = now < last ? clock_now_ns() + patience : deadline;
-		last = now;
-		clock_sleep_ns(1000000);
-	}
-	assert_int_equal(open_fds(), n);
+	AWAIT(open_fds() == n);
 }
 
 static union proto_message make(enum proto_type type)

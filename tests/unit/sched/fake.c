@@ -136,6 +136,7 @@ static void *agent_main(void *arg)
 		uint32_t seen = load_acquire(&r->wakes);
 		uint64_t ns = sched_agent_step(r->s);
 
+		(void)add_acqrel(&r->steps, 1u);
 		(void)futex_wait_shared(&r->wakes, seen, ns < 10000000 ? ns : 10000000);
 	}
 	return NULL;
@@ -147,11 +148,16 @@ void rig_start_agent(struct rig *r)
 	assert_int_equal(pthread_create(&r->agent, NULL, agent_main, r), 0);
 }
 
+void rig_wake_agent(struct rig *r)
+{
+	on_wake(r);
+}
+
 void rig_stop_agent(struct rig *r)
 {
 	if (r->agent) {
 		store_release(&r->stop_agent, 1u);
-		on_wake(r);
+		rig_wake_agent(r);
 		pthread_join(r->agent, NULL);
 		r->agent = 0;
 	}

@@ -90,6 +90,7 @@ struct rig {
 	struct proto_board own, other;
 	struct proto_stats stats;
 	uint32_t wakes, notes;
+	uint32_t steps; /* that the agent's thread has completed */
 	uint32_t stop_agent;
 	pthread_t agent;
 };
@@ -99,6 +100,7 @@ void rig_create(struct rig *r, const struct sched_config *cfg);
 void rig_init(struct rig *r, uint32_t class_id, uint64_t limit_ns, uint32_t share_ppm);
 void rig_finish(struct rig *r);
 void rig_start_agent(struct rig *r);
+void rig_wake_agent(struct rig *r);
 void rig_stop_agent(struct rig *r);
 
 /* Builds an image of these programs, with a 4096-byte tenant map and a global map if maps is not

@@ -18,6 +18,8 @@
 #include "policy/read.h"
 #include "sched/sched_int.h"
 
+#include "../await.h"
+
 static struct rig r;
 static struct sched_queue *q;
 static struct fake_queue fq;
@@ -252,22 +254,6 @@ static void torn_await(struct torn *t, int state)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* Waits until that thread sleeps without a timeout. */
-static void await_sleep(pid_t tid)
-{
-	char path[64], line[16];
-	ssize_t n;
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", (int)tid);
-	do {
-		sched_yield();
-		fd = open(path, O_RDONLY | O_CLOEXEC);
-		n = read(fd, line, sizeof(line));
-		close(fd);
-	} while (n > 0 && line[0] == 'r'); /* "running" */
-}
-
 static void *torn_thread(void *arg)
 {
 	struct torn *t = arg;
@@ -290,7 +276,7 @@ static void a_thread_that_left_by_longjmp_and_sleeps_is_not_waited_for(bool comp
 	begin(compiled);
 	pthread_create(&t.id, NULL, torn_thread, &t);
 	torn_await(&t, 1);
-	await_sleep(t.tid);
+	AWAIT(thread_is_blocked(t.tid));
 	drops_at_once(1, 2, compiled);
 	torn_set(&t, 2);
 	pthread_join(t.id, NULL);
@@ -331,9 +317,7 @@ static int resting;
 static void rests(void)
 {
 	store_seqcst(&resting, RESTING);
-	while (load_seqcst(&resting) != GO_ON) {
-		usleep(1000);
-	}
+	AWAIT(load_seqcst(&resting) == GO_ON);
 }
 
 static NOINLINE void enter_and_rest(void)
@@ -368,9 +352,7 @@ static void who_rests_on_another_stack_is_inside(bool compiled)
 	sigaction(SIGUSR1, &act, NULL);
 	store_seqcst(&resting, 0);
 	assert_int_equal(pthread_create(&thread, NULL, rest_above, NULL), 0);
-	while (load_seqcst(&resting) != RESTING) {
-		usleep(1000);
-	}
+	AWAIT(load_seqcst(&resting) == RESTING);
 	assert_false(policy_synchronize());
 	store_seqcst(&resting, GO_ON);
 	pthread_join(thread, NULL);

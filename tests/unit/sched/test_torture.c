@@ -9,6 +9,8 @@
 
 #include "sched/sched_int.h"
 
+#include "../await.h"
+
 #define THREADS 3
 #define QUEUES 2
 #define SECONDS 1
@@ -213,11 +215,7 @@ static void everything_at_once(void **state)
 		}
 	}
 	rig_stop_agent(&r);
-	for (int i = 0; i < 1000 && r.own.gpu[0].open; i++) {
-		(void)sched_agent_step(r.s);
-		clock_sleep_ns(100000);
-	}
-	assert_int_equal(r.own.gpu[0].open, 0);
+	AWAIT((sched_agent_step(r.s), r.own.gpu[0].open == 0));
 	assert_int_equal(sched_tally_sum(&r.s->inflight), 0);
 	assert_int_equal(r.s->n_deferred, 0);
 	assert_int_equal(fake_live_markers, 0);

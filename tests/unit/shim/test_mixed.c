@@ -9,9 +9,10 @@
 #include "base/clock.h"
 #include "base/shm.h"
 
+#include "../await.h"
+
 #define THREADS 4
 #define ROUNDS 8000u
-#define WAIT_NS 20000000000u
 
 static CUresult (*stream_create)(CUstream *, unsigned, int);
 static CUresult (*event_create)(CUevent *, unsigned);
@@ -47,12 +48,7 @@ static void attach(void)
 
 static void await_count(uint32_t index, unsigned n)
 {
-	uint64_t begin = clock_now_ns();
-
-	while (count_of(index) < n) {
-		CHECK(clock_now_ns() - begin < WAIT_NS);
-		clock_sleep_ns(200000);
-	}
+	AWAIT(count_of(index) >= n);
 }
 
 /* Returns the index of the record of a launch with that parameter. */
@@ -107,11 +103,11 @@ static void *toggle(void *arg)
 
 	while (load_acquire(&running)) {
 		store_seqcst(&d.other->gpu[0].open, 1u);
-		do {
+		do { /* part of the load: a request as long as others */
 			clock_sleep_ns(300000);
 		} while (load_acquire(&running) && load_relaxed(&stats->deferred) == 0);
 		end_other_request();
-		clock_sleep_ns(100000);
+		clock_sleep_ns(100000); /* part of the load: the time between two requests */
 	}
 	return NULL;
 }

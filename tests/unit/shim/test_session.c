@@ -10,11 +10,15 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "base/clock.h"
 #include "base/shm.h"
+
+#include "../await.h"
+
+static pid_t launcher; /* the thread below */
 
 static void *launch_thread(void *ret)
 {
+	store_release(&launcher, gettid());
 	*(CUresult *)ret = launch_one();
 	return NULL;
 }
@@ -55,10 +59,8 @@ static void policy_applies_from_first_launch(void)
 	store_seqcst(&d.other->gpu[0].open, 1u);
 	CHECK(pthread_create(&t, NULL, launch_thread, &r) == 0);
 	/* The scheduler accounts the hold when it ends; until then nothing reaches the driver. */
-	for (int i = 0; i < 50; i++) {
-		CHECK(launches() == 1);
-		clock_sleep_ns(1000000);
-	}
+	AWAIT(load_acquire(&launcher) && thread_is_blocked(load_acquire(&launcher)));
+	CHECK(launches() == 1);
 	end_other_request();
 	pthread_join(t, NULL);
 	CHECK(r == CUDA_SUCCESS && launches() == 2);
@@ -93,10 +95,8 @@ static void killed_program_is_marked_before_its_socket_closes(void)
 	CHECK(program > 0);
 	accept_hello();
 	welcome(3);
-	while (!load_acquire(&d.board->owner)) { /* from a newly created thread */
-		CHECK(waitpid(program, NULL, WNOHANG) == 0);
-		clock_sleep_ns(100000);
-	}
+	AWAIT(load_acquire(&d.board->owner) || waitpid(program, NULL, WNOHANG) != 0);
+	CHECK(load_acquire(&d.board->owner)); /* by a newly created thread */
 	CHECK(!proto_board_dead(d.board));
 	CHECK(kill(program, SIGKILL) == 0);
 	p = (struct pollfd){ .fd = d.sock, .events = POLLIN };
@@ -382,9 +382,7 @@ static void exits_while_threads_launch(void)
 	for (int i = 0; i < 3; i++) {
 		CHECK(pthread_create(&t[i], NULL, launch_forever, NULL) == 0);
 	}
-	while (launches() < 1000) {
-		clock_sleep_ns(100000);
-	}
+	AWAIT(launches() >= 1000);
 	store_seqcst(&d.other->gpu[0].open, 1u);
 }
 

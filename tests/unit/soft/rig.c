@@ -17,8 +17,9 @@
 
 #include <cmocka.h>
 
-#include "base/clock.h"
 #include "base/fd.h"
+
+#include "../await.h"
 
 char rig_dir[64];
 pid_t rig_server;
@@ -259,35 +260,22 @@ struct soft_stats rig_stats(void)
 struct soft_stats rig_stats_idle(void)
 {
 	struct soft_stats s;
-	uint64_t end = clock_now_ns() + 5000000000ull;
 
-	do { /* polls a condition; the clock only ends a failing test */
-		s = rig_stats();
-	} while ((s.clients > 1 || s.contexts) && clock_now_ns() < end);
+	AWAIT((s = rig_stats(), s.clients <= 1 && s.contexts == 0));
 	return s;
 }
 
 struct soft_stats rig_stats_unshared(void)
 {
-	uint64_t end = clock_now_ns() + 5000000000ull;
 	struct soft_stats s;
 
-	do { /* polls a condition; the clock only ends a failing test */
-		s = rig_stats_idle();
-	} while ((s.shares || s.memory_used) && clock_now_ns() < end);
-	assert_int_equal(s.shares, 0);
-	assert_int_equal(s.memory_used, 0);
+	AWAIT((s = rig_stats_idle(), s.shares == 0 && s.memory_used == 0));
 	return s;
 }
 
 void rig_check_descriptors(const struct soft_stats *before)
 {
-	uint64_t now, end = clock_now_ns() + 5000000000ull;
-
-	do {
-		now = rig_stats().descriptors;
-	} while (now > before->descriptors && clock_now_ns() < end);
-	assert_in_range(now, 1, before->descriptors);
+	AWAIT(rig_stats().descriptors <= before->descriptors);
 }
 
 void rig_check(bool ok, const char *what, const char *file, int line, long value)

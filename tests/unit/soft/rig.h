@@ -38,7 +38,7 @@ struct soft_stats rig_stats_idle(void);
 /* The same, once no shared memory and no device memory is left: the server notices closed
  * descriptors a moment after their owner has exited. Fails the test if some remains. */
 struct soft_stats rig_stats_unshared(void);
-/* Fails unless the number of descriptors soon returns to that in *before: the server closes
+/* Fails unless the number of descriptors returns to that in *before: the server closes
  * received descriptors in separate threads, a moment later. */
 void rig_check_descriptors(const struct soft_stats *before);
 

@@ -21,6 +21,8 @@
 #include "base/shm.h"
 #include "rig.h"
 
+#include "../await.h"
+
 struct raw {
 	struct soft_shared *shared;
 	int sock, bell, event;
@@ -101,11 +103,7 @@ static void make_stream(struct raw *c, uint16_t context, uint32_t slot)
 
 static void await_word(const uint32_t *word, uint32_t from)
 {
-	uint64_t end = clock_now_ns() + 5000000000ull;
-
-	while (load_acquire(word) < from && clock_now_ns() < end) {
-	}
-	assert_true(load_acquire(word) >= from);
+	AWAIT(load_acquire(word) >= from);
 }
 
 /* A copy from a context that is switched off must not block the other context forever. */
@@ -288,8 +286,7 @@ static void the_last_client_of_too_many(void **state)
 /* Empty messages look like the end of a connection, but carry descriptors. */
 static void empty_messages_leave_nothing(void **state)
 {
-	struct soft_stats before = rig_stats_idle(), after;
-	uint64_t end = clock_now_ns() + 5000000000ull;
+	struct soft_stats before = rig_stats_idle();
 
 	(void)state;
 	for (unsigned i = 0; i < 20; i++) {
@@ -303,10 +300,8 @@ static void empty_messages_leave_nothing(void **state)
 		assert_int_equal(msg_send(c.sock, "", 0, fds, FD_PASS_MAX), 0);
 		raw_close(&c);
 	}
-	do { /* received descriptors are closed a moment later */
-		after = rig_stats_idle();
-	} while (after.descriptors != before.descriptors && clock_now_ns() < end);
-	assert_int_equal(after.descriptors, before.descriptors);
+	/* Received descriptors are closed a moment later. */
+	AWAIT(rig_stats_idle().descriptors == before.descriptors);
 }
 
 /* Returns a connection whose close() blocks for a minute. *ret_peer: its other end, which must stay

@@ -21,6 +21,8 @@
 #include "cuabi/private.h"
 #include "rig.h"
 
+#include "../await.h"
+
 /* Kernels: tick(counter, stop): adds 1 repeatedly until *stop; rounds(counter, bad, n): n grid
  * barriers, as nvcc compiles grid.sync(). */
 static const char own_ptx[] = ".version 7.0\n"
@@ -142,6 +144,7 @@ struct board {
 	uint32_t slice_us[2], blocks;
 	uint32_t first[2], last[2];
 	uint64_t run_ns[2], held_ns[2], wall_ns;
+	uint64_t held_now_ns[2]; /* in the window so far */
 };
 static struct board *board;
 
@@ -183,7 +186,16 @@ static void start_tick(CUfunction f, volatile uint32_t *w, unsigned blocks, CUst
 
 static void nap(void)
 {
-	clock_sleep_ns(200000);
+	clock_sleep_ns(AWAIT_POLL_NS);
+}
+
+/* Returns the device time that this process has used. */
+static uint64_t used_ns(void)
+{
+	struct cuabi_soft_counters c;
+
+	CU(private_table()->counters(NULL, &c));
+	return c.run_ns;
 }
 
 static void ticking_program(void *arg)
@@ -198,18 +210,16 @@ static void ticking_program(void *arg)
 	CU(t->timeslice_set(NULL, board->slice_us[me]));
 	w = words();
 	start_tick(own_function("tick"), w, board->blocks, NULL);
-	while (!w[0]) {
-		nap();
-	}
+	AWAIT(w[0]);
 	store_release(&board->ready[me], 1);
-	while (!load_acquire(&board->go)) {
-		nap();
-	}
+	AWAIT(load_acquire(&board->go));
 	board->first[me] = w[0];
 	CU(t->counters(NULL, &a));
 	CU(t->switches(NULL, &c, sizeof(c)));
 	while (!load_acquire(&board->stop)) {
 		nap();
+		CU(t->switches(NULL, &d, sizeof(d)));
+		store_release(&board->held_now_ns[me], d.held_ns - c.held_ns);
 	}
 	do { /* endless kernels are left inside; on a loaded machine this may take a while */
 		nap();
@@ -220,15 +230,13 @@ static void ticking_program(void *arg)
 	board->held_ns[me] = d.held_ns - c.held_ns;
 	board->run_ns[me] = b.run_ns - a.run_ns;
 	store_release(&board->looked[me], 1);
-	while (!load_acquire(
-		&board->looked[!me])) { /* the other one may still need to be switched off */
-		nap();
-	}
+	AWAIT(load_acquire(&board->looked[!me])); /* it may still need to be switched off */
 	w[16] = 1;
 	CU(cuCtxSynchronize());
 }
 
-/* Runs two programs that always have work. Returns the second's share of the time in %. *ret_done:
+/* Runs two programs that always have work, until they have held the device for `ms` together.
+ * Returns the second's share of the time in %. *ret_done:
  * its share of the completed work, which matches as far as the host schedules the workers fairly.
  */
 static double share(uint32_t first_us, uint32_t second_us, unsigned blocks, unsigned ms,
@@ -243,14 +251,11 @@ static double share(uint32_t first_us, uint32_t second_us, unsigned blocks, unsi
 	for (int i = 0; i < 2; i++) {
 		pid[i] = rig_spawn(ticking_program, &me[i]);
 	}
-	for (int i = 0; i < 2; i++) {
-		while (!load_acquire(&board->ready[i])) {
-			nap();
-		}
-	}
+	AWAIT(load_acquire(&board->ready[0]) && load_acquire(&board->ready[1]));
 	store_release(&board->go, 1);
 	begin = clock_now_ns();
-	clock_sleep_ns(ms * 1000000ull); /* the measurement itself */
+	AWAIT(load_acquire(&board->held_now_ns[0]) + load_acquire(&board->held_now_ns[1]) >=
+	      ms * 1000000ull);
 	store_release(&board->stop, 1);
 	board->wall_ns = clock_now_ns() - begin;
 	for (int i = 0; i < 2; i++) {
@@ -341,7 +346,7 @@ static void priority_program(void *arg)
 	CUstream low, high;
 	CUdeviceptr out;
 	uint32_t n = 1000000, before, alone, during;
-	uint64_t begin, took;
+	uint64_t begin, used;
 	volatile uint32_t *w;
 
 	(void)arg;
@@ -353,17 +358,16 @@ static void priority_program(void *arg)
 	CU(cuStreamCreateWithPriority(&low, CU_STREAM_NON_BLOCKING, 0));
 	CU(cuStreamCreateWithPriority(&high, CU_STREAM_NON_BLOCKING, -5));
 	start_tick(tick, w, 8, low);
-	while (!w[0]) {
-		nap();
-	}
+	AWAIT(w[0]);
 	before = w[0];
-	begin = clock_now_ns();
+	begin = used_ns();
 	rig_launch(spin, 4, 32, high, (void *[]){ &out, &n });
 	CU(cuStreamSynchronize(high));
-	took = clock_now_ns() - begin;
+	used = used_ns() - begin;
 	during = w[0] - before;
 	before = w[0];
-	clock_sleep_ns(took);
+	begin = used_ns();
+	AWAIT(used_ns() - begin >= used);
 	alone = w[0] - before;
 	w[16] = 1;
 	CU(cuCtxSynchronize());
@@ -383,6 +387,7 @@ static void spinning_program(void *arg)
 	CUstream low, high;
 	volatile uint32_t *w;
 	CUdeviceptr flag, one;
+	uint64_t begin;
 
 	(void)arg;
 	rig_context();
@@ -395,8 +400,9 @@ static void spinning_program(void *arg)
 	rig_launch(rig_function("until"), 32, 64, high, (void *[]){ &flag });
 	rig_launch(rig_function("until"), 8, 64, low, (void *[]){ &flag });
 	rig_launch(rig_function("copy_first"), 1, 1, low, (void *[]){ &flag, &one });
-	clock_sleep_ns(20000000); /* gives the spinning blocks their turns */
-	CHECK(w[0] == 0);	  /* "low" runs in order, and its first kernel spins too */
+	begin = used_ns();
+	AWAIT(used_ns() - begin >= 20000000); /* gives the spinning blocks their turns */
+	CHECK(w[0] == 0); /* "low" runs in order, and its first kernel spins too */
 	CU(cuStreamCreateWithPriority(&low, CU_STREAM_NON_BLOCKING, 0));
 	rig_launch(rig_function("copy_first"), 1, 1, low, (void *[]){ &flag, &one });
 	CU(cuCtxSynchronize());
@@ -467,9 +473,7 @@ static void copy_beside_program(void *arg)
 	rig_context();
 	w = words();
 	start_tick(own_function("tick"), w, 4, NULL);
-	while (!w[0]) {
-		nap();
-	}
+	AWAIT(w[0]);
 	CU(cuMemAlloc_v2(&from, 32u << 20));
 	CU(cuMemAlloc_v2(&to, 32u << 20));
 	CU(cuMemAllocHost_v2((void **)&host, 32u << 20));
@@ -580,29 +584,23 @@ static void controller_program(void *arg)
 	CHECK(us == 777);
 	CU_IS(CUDA_ERROR_INVALID_VALUE,
 	      t->control(fd[0], CUABI_SOFT_SLICE_SET, 10000000, NULL)); /* 10 s */
-	while (ask('?') == 0) {
-		nap();
-	}
+	AWAIT(ask('?') != 0);
 	CU(t->control(fd[0], CUABI_SOFT_PREEMPT, 1, NULL));
 	CU(t->control(fd[0], CUABI_SOFT_SCHEDULE, 0, NULL));
 	v = ask('?');
-	clock_sleep_ns(3000000);
-	CHECK(ask('?') == v); /* the group is stopped */
+	clock_sleep_ns(3000000); /* it has no state: this shows that nothing happens */
+	CHECK(ask('?') == v);	 /* the group is stopped */
 	CU(t->control_counters(fd[0], &c));
 	CHECK(c.run_ns > 0);
 	CU(t->control(fd[0], CUABI_SOFT_SCHEDULE, 1, NULL));
-	while (ask('?') == v) {
-		nap();
-	}
+	AWAIT(ask('?') != v);
 	/* A descriptor that only looks like the server's is refused. */
 	forged = shm_create("gbpf-soft-control", 4096, SHM_NOEXEC);
 	CU_IS(CUDA_ERROR_CONTEXT_IS_DESTROYED, t->control(forged, CUABI_SOFT_PREEMPT, 0, NULL));
 	CU_IS(CUDA_ERROR_CONTEXT_IS_DESTROYED, t->control(0, CUABI_SOFT_PREEMPT, 0, NULL));
 	ask('q');
 	/* After its owner has exited, the descriptor has no effect. */
-	while (t->control(fd[0], CUABI_SOFT_SLICE_GET, 0, &us) == CUDA_SUCCESS) {
-		nap();
-	}
+	AWAIT(t->control(fd[0], CUABI_SOFT_SLICE_GET, 0, &us) != CUDA_SUCCESS);
 }
 
 static void run_pair(void (*a)(void *), void (*b)(void *), void *arg)

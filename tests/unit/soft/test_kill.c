@@ -22,6 +22,8 @@
 #include "cuabi/private.h"
 #include "rig.h"
 
+#include "../await.h"
+
 static int gate[2]; /* through which children notify the test */
 
 static void tell(void)
@@ -108,9 +110,7 @@ static void log_program(void *arg)
 	rig_launch(rig_function("wild"), 1, 1, NULL, NULL);
 	CU_IS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
 	/* The text arrives independently of the error. */
-	for (int i = 0; i < 2000 && (stat(arg, &st) != 0 || st.st_size == 0); i++) {
-		clock_sleep_ns(1000000);
-	}
+	AWAIT(stat(arg, &st) == 0 && st.st_size > 0);
 }
 
 static void a_fault_is_explained_in_the_log(void **state)
@@ -226,9 +226,8 @@ static void clients_killed_at_random_moments_leave_nothing(void **state)
 		pid_t p = rig_spawn(correct_program, &rounds);
 
 		x = x * 6364136223846793005ull + 1442695040888963407ull;
-		clock_sleep_ns(
-			(x >> 33) %
-			15000000); /* the moment is the random variable; no result depends on it */
+		/* The moment is the random variable; no result depends on it. */
+		clock_sleep_ns((x >> 33) % 15000000);
 		kill(p, SIGKILL);
 		assert_int_equal(rig_wait(p), 128 + SIGKILL);
 	}
@@ -264,11 +263,7 @@ static int connect_raw(struct soft_shared **ret, int *ret_bell)
 
 static void wait_refused(uint64_t more_than)
 {
-	uint64_t end = clock_now_ns() + 5000000000ull;
-
-	while (rig_stats().refused <= more_than && clock_now_ns() < end) {
-	}
-	assert_true(rig_stats().refused > more_than);
+	AWAIT(rig_stats().refused > more_than);
 }
 
 static void garbage_in_the_ring_drops_only_its_sender(void **state)
@@ -436,7 +431,7 @@ static void time_slices_make_shares(void **state)
 {
 	uint64_t *shared =
 		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	uint64_t *a = shared, *b = shared + 8, a0, b0, end, got_a, got_b;
+	uint64_t *a = shared, *b = shared + 8, a0, b0, got_a, got_b;
 	pid_t pa, pb;
 
 	(void)state;
@@ -446,16 +441,10 @@ static void time_slices_make_shares(void **state)
 	pb = rig_spawn(share_program, b);
 	await();
 	await();
-	end = clock_now_ns() + 20000000000ull;
-	while ((load_acquire(&a[1]) == 0 || load_acquire(&b[1]) == 0) && clock_now_ns() < end) {
-		clock_sleep_ns(1000000);
-	}
+	AWAIT(load_acquire(&a[1]) && load_acquire(&b[1]));
 	a0 = load_acquire(&a[1]);
 	b0 = load_acquire(&b[1]);
-	while (load_acquire(&a[1]) + load_acquire(&b[1]) - a0 - b0 < 600000000u &&
-	       clock_now_ns() < end) {
-		clock_sleep_ns(5000000);
-	}
+	AWAIT(load_acquire(&a[1]) + load_acquire(&b[1]) - a0 - b0 >= 600000000u);
 	got_a = load_acquire(&a[1]) - a0;
 	got_b = load_acquire(&b[1]) - b0;
 	store_release(&a[2], 1u);

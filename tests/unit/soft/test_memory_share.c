@@ -10,9 +10,10 @@
 
 #include <cmocka.h>
 
-#include "base/clock.h"
 #include "base/fd.h"
 #include "rig.h"
+
+#include "../await.h"
 
 #define GRAIN (2u << 20)
 
@@ -161,11 +162,9 @@ static void dying_exporter(void *unused)
 
 static void surviving_importer(void *unused)
 {
-	struct soft_stats s;
 	CUipcMemHandle h;
 	CUdeviceptr p;
 	CUcontext other;
-	uint64_t end = clock_now_ns() + 5000000000ull;
 
 	(void)unused;
 	close(pair[0]);
@@ -173,11 +172,8 @@ static void surviving_importer(void *unused)
 	pipe_receive(1, &h, sizeof(h), NULL);
 	CU(cuIpcOpenMemHandle_v2(&p, h, 1));
 	pipe_send(1, &h, 1, -1);
-	do {
-		s = rig_stats();
-	} while (s.memory_used > 2 * 4096 &&
-		 clock_now_ns() < end); /* only the module's variable and this range remain */
-	CHECK(s.memory_used <= 2 * 4096);
+	/* Only the module's variable and this range remain. */
+	AWAIT(rig_stats().memory_used <= 2 * 4096);
 	CHECK(word_at(p + 4092) == 7);
 	CU(cuCtxCreate_v2(&other, 0, 0));
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle_v2(&p, h, 1));

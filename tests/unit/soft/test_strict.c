@@ -15,8 +15,9 @@
 #include <cmocka.h>
 
 #include "base/atomic.h"
-#include "base/clock.h"
 #include "rig.h"
+
+#include "../await.h"
 
 #define STRICT_ABORT (128 + SIGABRT)
 
@@ -194,7 +195,7 @@ static CUcontext context;
 static void *wait_for_stream(void *s)
 {
 	CU(cuCtxSetCurrent(context));
-	store_release(&flag[1], 1u);
+	store_release(&flag[1], (uint32_t)gettid());
 	(void)cuStreamSynchronize(s);
 	return NULL;
 }
@@ -217,9 +218,7 @@ static void destroy_under_a_waiter(void *arg)
 	CU(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
 	rig_launch(rig_function("until"), 1, 1, s, params);
 	CHECK(pthread_create(&t, NULL, wait_for_stream, s) == 0);
-	while (!load_acquire(&flag[1])) {
-	}
-	clock_sleep_ns(20000000); /* also correct if it is too late: then the handle is stale */
+	AWAIT(load_acquire(&flag[1]) && thread_is_blocked((pid_t)load_acquire(&flag[1])));
 	CU(cuStreamDestroy_v2(s));
 	store_release(&flag[0], 1u);
 	pthread_join(t, NULL);
@@ -234,7 +233,7 @@ static void a_handle_taken_from_under_a_call_ends_the_process(void **state)
 static void *open_later(void *arg)
 {
 	(void)arg;
-	clock_sleep_ns(50000000);
+	AWAIT(thread_is_blocked(getpid())); /* the thread that fills the queue */
 	store_release(&flag[0], 1u);
 	return NULL;
 }

@@ -25,12 +25,13 @@
 #include "base/shm.h"
 #include "rig.h"
 
+#include "../await.h"
+
 #define ATTACKERS 3u
 #define HONEST 2u
 #define STREAMS 12u
 #define ADDRESSES 32u
-#define PATIENCE_NS                                                                                \
-	10000000000ull /* for one round of an honest client; exceeded only if it starves */
+#define ROUNDS 1000u /* of each honest client during the attack, however busy the machine is */
 
 struct wild {
 	uint64_t seed;
@@ -682,8 +683,8 @@ static void honest(void *arg)
 		}
 		begun = clock_now_ns() - begun;
 		rec->worst_ns = MAX(rec->worst_ns, begun);
-		rec->rounds++;
-		clock_sleep_ns(200000);
+		store_relaxed(&rec->rounds, rec->rounds + 1);
+		clock_sleep_ns(200000); /* the rate of a client that is mostly idle */
 	}
 }
 
@@ -694,14 +695,25 @@ static uint64_t setting(const char *name, uint64_t usual)
 	return s ? strtoull(s, NULL, 0) : usual;
 }
 
-/* Starts attackers repeatedly; kills most of them in the middle of something. */
-static uint64_t besiege(uint64_t seed, uint64_t end)
+static bool all_served(const struct record *rec)
+{
+	bool all = true;
+
+	for (unsigned i = 0; i < HONEST; i++) {
+		all &= load_relaxed(&rec[i].rounds) >= ROUNDS;
+	}
+	return all;
+}
+
+/* Starts attackers repeatedly, for the time given and until the honest clients have been served;
+ * kills most of them in the middle of something. */
+static uint64_t besiege(uint64_t seed, uint64_t end, const struct record *rec)
 {
 	struct wild w = { .seed = seed + 77 };
 	uint64_t until[ATTACKERS] = { 0 };
 	pid_t pid[ATTACKERS] = { 0 };
 
-	while (clock_now_ns() < end) {
+	while (clock_now_ns() < end || !all_served(rec)) {
 		for (unsigned i = 0; i < ATTACKERS; i++) {
 			bool gone = pid[i] && waitpid(pid[i], NULL, WNOHANG) == pid[i];
 
@@ -717,7 +729,7 @@ static uint64_t besiege(uint64_t seed, uint64_t end)
 				seed++;
 			}
 		}
-		clock_sleep_ns(1000000);
+		clock_sleep_ns(1000000); /* the attackers' times have this resolution */
 	}
 	for (unsigned i = 0; i < ATTACKERS; i++) {
 		kill(pid[i], SIGKILL);
@@ -740,22 +752,18 @@ static void random_messages_from_any_client(void **state)
 	for (unsigned i = 0; i < HONEST; i++) {
 		pid[i] = rig_spawn(honest, &rec[i]);
 	}
-	last = besiege(seed, end);
+	last = besiege(seed, end, rec);
 	for (unsigned i = 0; i < HONEST; i++) {
 		store_relaxed(&rec[i].stop, 1u);
 		assert_int_equal(rig_wait(pid[i]), 0);
 		print_message("honest: %llu rounds, the longest %llu us\n",
 			      (unsigned long long)rec[i].rounds,
 			      (unsigned long long)rec[i].worst_ns / 1000);
-		assert_true(rec[i].rounds > 0);
-		assert_true(rec[i].worst_ns < PATIENCE_NS);
 	}
-	end = clock_now_ns() + 5000000000ull;
-	do { /* some descriptors, and what they refer to, are released a moment after their last
-		holder exits */
-		after = rig_stats_idle();
-	} while ((after.shares || after.descriptors > before.descriptors + 1) &&
-		 clock_now_ns() < end);
+	/* Some descriptors, and what they refer to, are released a moment after their last holder
+	 * exits. */
+	AWAIT((after = rig_stats_idle(),
+	       after.shares == 0 && after.descriptors <= before.descriptors + 1));
 	print_message("seeds %llu to %llu; %llu dropped for what they sent\n",
 		      (unsigned long long)seed, (unsigned long long)last,
 		      (unsigned long long)(after.refused - before.refused));
