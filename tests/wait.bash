@@ -4,7 +4,7 @@ wait_for() {
 	local end=$((SECONDS + 120))
 	while ((SECONDS < end)); do
 		"$@" && return 0
-		sleep 0.02
+		sleep 0.02 # polls the state
 	done
 	echo "timed out after 120 s waiting for: $*" >&2
 	return 1

@@ -340,7 +340,7 @@ static void *flip(void *arg)
 		}
 		put_all(gpu_lease_word(clock_offset,
 				       clock_now_ns() + (expires ? up : up + 5000000u)));
-		clock_sleep_ns(up);
+		clock_sleep_ns(up); /* the load: how long leases are up and down */
 		if (!expires) {
 			put_all(0);
 		}
@@ -445,7 +445,7 @@ int main(int argc, char **argv)
 	start(path);
 	rc = run(argv + first);
 	for (int i = 0; i < 60000 && load_acquire(&sessions); i++) {
-		clock_sleep_ns(1000000);
+		clock_sleep_ns(1000000); /* polls that state */
 	}
 	unlink(path);
 	rmdir(folder);

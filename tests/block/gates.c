@@ -31,7 +31,7 @@ static const char *_Atomic at = "beginning";
 static void *watch(void *arg)
 {
 	(void)arg;
-	sleep(SECONDS);
+	sleep(SECONDS); /* reached only by a stuck test: main() ends the process before */
 	fprintf(stderr, "gates: stuck: %s\n", at);
 	_exit(3);
 }
@@ -66,7 +66,7 @@ static void wait_for_host(void *arg)
 {
 	(void)arg;
 	while (!atomic_load(&host_gate)) {
-		usleep(100);
+		usleep(100); /* polls that state */
 	}
 }
 
@@ -95,7 +95,7 @@ static void stay(CUfunction f)
 	expected += 4096;
 	at = "launches during a kernel that does not end";
 	CU(cuLaunchKernel(f, 4096, 1, 1, 32, 1, 1, 0, s[2], params, NULL));
-	usleep(300000);
+	usleep(300000); /* the process's age at which it launches at block level; it has no state */
 	for (unsigned i = 0; i < 20; i++) {
 		work(s[i % 2], 1);
 	}
@@ -189,7 +189,7 @@ static void behind(CUstream on, CUstream apart, const char *which)
 	CU(cuEventDestroy(e));
 }
 
-static atomic_bool enough;
+static atomic_bool enough, busy;
 
 /* Keeps the second stream busy without enqueueing more than a sanitizer's build can run in the time
  * limit. */
@@ -205,6 +205,7 @@ static void *keep_busy(void *arg)
 		CU(cuEventSynchronize(e[i % 4]));
 		work(s[1], 4);
 		CU(cuEventRecord(e[i % 4], s[1]));
+		atomic_store(&busy, true);
 	}
 	return arg;
 }
@@ -218,7 +219,10 @@ static void next_to_a_busy_stream(void)
 	if (pthread_create(&t, NULL, keep_busy, NULL)) {
 		exit(2);
 	}
-	usleep(20000); /* so that there is work */
+	at = "waiting for work on the busy stream";
+	while (!atomic_load(&busy)) {
+		usleep(100); /* polls that state */
+	}
 	at = "waiting for the default stream";
 	CU(cuStreamSynchronize(NULL));
 	at = "a copy on the default stream";

@@ -4,6 +4,7 @@
  * Every word must then have the value that the kernels compute. */
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,12 +62,29 @@ static void fork_twice(void)
 	}
 }
 
+static bool is_stopped(pid_t pid)
+{
+	char path[64], line[512] = "";
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	f = fopen(path, "r");
+	if (f) {
+		(void)!fgets(line, sizeof(line), f);
+		fclose(f);
+	}
+	return strstr(line, ") T ") != NULL;
+}
+
 static void stand_still(void)
 {
 	pid_t self = getpid(), child = fork();
 
 	if (child == 0) {
-		usleep(300000);
+		while (!is_stopped(self)) {
+			usleep(1000); /* polls that state */
+		}
+		usleep(300000); /* the time for which it is stopped */
 		kill(self, SIGCONT);
 		_exit(0);
 	}

@@ -81,6 +81,7 @@ setup() {
 }
 
 @test "bench lcbe runs any two commands" {
+	# The sleeps are the two commands' rates.
 	cat >lc.sh <<-'END'
 		echo starting
 		while :; do sleep 0.002; echo 250.5; done

@@ -112,7 +112,7 @@ def uuid_of_gpu():
         found = json.loads(said or "{}").get("devices")  # gbpfd may be away
         if found and found[0]["uuid"]:
             return bytes.fromhex(found[0]["uuid"].removeprefix("GPU-").replace("-", ""))
-        time.sleep(0.02)
+        time.sleep(0.02)  # polls that state
 
 
 begun = False
@@ -413,4 +413,4 @@ if __name__ == "__main__":
         try:
             attacks[attack](uuid_of_gpu(), random.Random(seed))
         except OSError:
-            time.sleep(0.01)
+            time.sleep(0.01)  # until gbpfd, which may have been killed, accepts connections again

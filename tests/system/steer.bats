@@ -63,12 +63,12 @@ kill_while_off() {
 		# resumed for 2 ms after 100 ms.
 		while now() - (stamps() or [now()])[-1] < 0.020:
 		    assert now() < deadline, 'it was never switched off'
-		    time.sleep(0.001)
+		    time.sleep(0.001) # polls the log
 		killed = now()
 		os.kill(pid, signal.SIGKILL)
 		while not [s for s in stamps() if s > killed]:
 		    assert now() < killed + 60, 'it stays off'
-		    time.sleep(0.001)
+		    time.sleep(0.001) # polls the log
 		print(int(1000 * ([s for s in stamps() if s > killed][0] - killed)))
 	PY
 }
@@ -106,7 +106,7 @@ refuse_to_switch_on() {
 		            taken = [s for s in taken if open_still(s)] + [connect() for _ in range(max(0, 140 - len(taken)))]
 		while now() - (stamps() or [now()])[-1] < 0.020:
 		    assert now() < deadline, 'it was never switched off'
-		    time.sleep(0.001)
+		    time.sleep(0.001) # polls the log
 		# The program must run for 2 ms after each 100 ms.
 		take_all_until(lambda: 'cannot apply time slice or suspension' in gbpf('events'), 'gbpfd never failed')
 		swap = subprocess.Popen(['gbpf', 'policy', 'swap', 'fifo'], stdout=subprocess.DEVNULL)
@@ -119,7 +119,7 @@ refuse_to_switch_on() {
 		given = now()
 		while not [s for s in stamps() if s > given]:
 		    assert now() < given + 60, 'it stays off'
-		    time.sleep(0.001)
+		    time.sleep(0.001) # polls the log
 	PY
 }
 

@@ -78,7 +78,7 @@ static void the_hook_is_asked_while_a_request_waits(void **state)
 	}
 	assert_int_equal(note(d, 1), 0); /* it has sent no handles */
 	store_seqcst(&lc.board->gpu[0].open, 0u);
-	do { /* until a whole round of gbpfd has passed without a call */
+	do { /* calls end: only a time without one shows that, a whole round of gbpfd */
 		before = note(d, 0);
 		(void)poll(NULL, 0, 20);
 	} while (note(d, 0) != before);
@@ -158,7 +158,7 @@ static void a_process_is_ended_by_the_policys_word(void **state)
 		enter(&hog, d, BATCH, 11, "hog");
 		for (;;) {
 			work(&hog);
-			(void)poll(NULL, 0, 1);
+			(void)poll(NULL, 0, 1); /* the rate of its launches, until it is killed */
 		}
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);

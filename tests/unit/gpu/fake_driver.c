@@ -292,7 +292,7 @@ static void *device(void *arg)
 {
 	while (!load_acquire(&stopping)) {
 		if (!drv_run(20)) {
-			usleep(20);
+			usleep(20); /* polls for work, as hardware does */
 		}
 	}
 	return NULL;
@@ -548,7 +548,7 @@ static CUresult synchronize(CUstream stream)
 
 	while ((e = query(stream)) == CUDA_ERROR_NOT_READY) {
 		if (!drv_run(5)) {
-			usleep(20);
+			usleep(20); /* polls the stream */
 		}
 	}
 	return e;

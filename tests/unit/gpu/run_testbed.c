@@ -172,6 +172,7 @@ static void *latency(void *arg)
 
 	while (!load_acquire(&w->stop_lc)) {
 		request_begins(w);
+		/* The load: how long requests are and how far apart. */
 		usleep((unsigned)drv_random(&rng) % 400);
 		request_ends(w);
 		(void)add_relaxed(&w->requests, 1u);
@@ -188,14 +189,6 @@ static const struct ebpf_insn block_level[] = {
 	I_EXIT,
 };
 
-static void on_wake(void *arg)
-{
-	struct rig *r = arg;
-
-	(void)add_acqrel(&r->wakes, 1u);
-	futex_wake_shared(&r->wakes, 1);
-}
-
 static void on_note(void *arg, const char *what, const char *text)
 {
 	(void)add_acqrel(&((struct rig *)arg)->notes, 1u);
@@ -209,7 +202,7 @@ void testbed_init(struct testbed *w, unsigned n, const struct drv_options *o, ui
 				    .hold_limit_ns = limit_ns,
 				    .min_share_ppm = 20000,
 				    .device = &gpu_sched_ops,
-				    .wake_agent = on_wake,
+				    .wake_agent = rig_wake_agent,
 				    .note = on_note,
 				    .arg = &w->r };
 

@@ -66,6 +66,23 @@ static void tenant_program(void *arg)
 	CHECK(gpu_control(&h, fd, GPU_CONTROL_SLICE_SET, 1000, NULL) == -ENODEV);
 }
 
+/* Reads the tenant's run time from the soft GPU's private table. */
+static uint64_t run_ns(const struct tenant *t)
+{
+	static const struct cuabi_soft_table *soft;
+	static const CUuuid id = CUABI_SOFT_UUID;
+	struct cuabi_soft_counters c;
+	const void *found;
+
+	if (!soft) {
+		assert_int_equal(cuGetExportTable(&found, &id), 0);
+		soft = found;
+	}
+	assert_int_equal(soft->control_counters(t->fd, &c), 0);
+	return c.run_ns;
+}
+
+/* Returns when it has begun to keep the device busy. */
 static void tenant_start(struct tenant *t)
 {
 	int pair[2], fds[FD_PASS_MAX];
@@ -81,6 +98,7 @@ static void tenant_start(struct tenant *t)
 	assert_int_equal(n, 1);
 	t->fd = fds[0];
 	assert_int_equal(gpu_handles_check(&t->h), 0);
+	AWAIT(run_ns(t) > 0);
 }
 
 static void tenant_end(struct tenant *t)
@@ -100,22 +118,6 @@ static uint64_t ask(const struct tenant *t, enum gpu_control what, uint64_t valu
 }
 
 /* ---- from outside ---- */
-
-/* Reads the tenant's run time from the soft GPU's private table. */
-static uint64_t run_ns(const struct tenant *t)
-{
-	static const struct cuabi_soft_table *soft;
-	static const CUuuid id = CUABI_SOFT_UUID;
-	struct cuabi_soft_counters c;
-	const void *found;
-
-	if (!soft) {
-		assert_int_equal(cuGetExportTable(&found, &id), 0);
-		soft = found;
-	}
-	assert_int_equal(soft->control_counters(t->fd, &c), 0);
-	return c.run_ns;
-}
 
 /* Returns the share of a while both are busy. */
 static double share(struct tenant *a, struct tenant *b)

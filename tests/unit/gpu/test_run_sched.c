@@ -45,7 +45,7 @@ static void *program(void *arg)
 		} else if (what < 19) {
 			synchronize(p->w, x);
 		} else {
-			usleep((unsigned)drv_random(&p->rng) % 100);
+			usleep((unsigned)drv_random(&p->rng) % 100); /* part of the load */
 		}
 	}
 	return NULL;

@@ -81,9 +81,9 @@ const struct sched_device_ops fake_ops = { mark, mark_done, mark_span_ns, mark_r
 
 /* ---- rig ---- */
 
-static void on_wake(void *arg)
+void rig_wake_agent(void *rig)
 {
-	struct rig *r = arg;
+	struct rig *r = rig;
 
 	(void)add_acqrel(&r->wakes, 1u);
 	futex_wake_shared(&r->wakes, 1);
@@ -114,7 +114,7 @@ void rig_init(struct rig *r, uint32_t class_id, uint64_t limit_ns, uint32_t shar
 				    .hold_limit_ns = limit_ns,
 				    .min_share_ppm = share_ppm,
 				    .device = &fake_ops,
-				    .wake_agent = on_wake,
+				    .wake_agent = rig_wake_agent,
 				    .note = on_note,
 				    .arg = r };
 
@@ -146,11 +146,6 @@ void rig_start_agent(struct rig *r)
 {
 	store_release(&r->stop_agent, 0u);
 	assert_int_equal(pthread_create(&r->agent, NULL, agent_main, r), 0);
-}
-
-void rig_wake_agent(struct rig *r)
-{
-	on_wake(r);
 }
 
 void rig_stop_agent(struct rig *r)

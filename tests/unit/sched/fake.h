@@ -100,7 +100,7 @@ void rig_create(struct rig *r, const struct sched_config *cfg);
 void rig_init(struct rig *r, uint32_t class_id, uint64_t limit_ns, uint32_t share_ppm);
 void rig_finish(struct rig *r);
 void rig_start_agent(struct rig *r);
-void rig_wake_agent(struct rig *r);
+void rig_wake_agent(void *rig); /* also the callback wake_agent */
 void rig_stop_agent(struct rig *r);
 
 /* Builds an image of these programs, with a 4096-byte tenant map and a global map if maps is not
