@@ -22,8 +22,7 @@
 
 #include "../await.h"
 
-#define LINGER_S 3600 /* a close that lingers outlasts the time that a call waits for its answer   \
-		       */
+#define LINGER_S 3600 /* far longer than a call waits for its answer */
 #define FLOOD_BYTES 65536u
 #define SOMEBODY 65534u
 
