@@ -18,10 +18,11 @@
 #include "base/compiler.h"
 #include "gpu/cuda/gpu_run_int.h"
 
-#define STALL_NS 20000000u /* no progress for this time after a lease, */
-#define STALL_NO_LEASE_NS                                                                          \
-	200000000u /* or for this time if no lease was seen; at least four times the expected      \
-		      duration */
+/* No progress for this time after a lease, or for the other one if no lease was seen; at least four
+ * times the expected duration. Time under a lease does not count: there may be no progress then.
+ * Time between leases does, however short it is, because leases may follow each other forever. */
+#define STALL_NS 20000000u
+#define STALL_NO_LEASE_NS 200000000u
 #define PROBE_PERIOD_NS 2000000u /* period of reads of the counter */
 #define HEARTBEAT_NS 4000000u	 /* period of launches of a kernel of our own while watching */
 #define HEARTBEATS_MIN 8u	 /* that must complete before a launch is declared hung */
@@ -89,16 +90,41 @@ void gpu_run_bypass_prepare(struct gpu_device *d, struct gpu_run_context *x,
 	}
 }
 
-static bool is_stalled(const struct gpu_run *run, uint64_t now)
+static bool lease_seen(const struct gpu_run *run)
+{
+	return (int32_t)(run->hang.lease_head - run->pieces.tail) > 0;
+}
+
+/* Accounts the time since the last look. */
+static void account_calm(struct gpu_run *run, bool may_run, uint64_t now)
+{
+	struct gpu_run_hang *h = &run->hang;
+
+	if (h->front != run->pieces.tail) {
+		h->front = run->pieces.tail;
+		h->calm_ns = h->calm_until_ns = 0;
+		h->probing = false;
+	}
+	if (may_run) {
+		h->calm_ns += h->calm_until_ns ? now - h->calm_until_ns : 0;
+		h->calm_until_ns = now;
+		return;
+	}
+	if (!lease_seen(run)) {
+		h->calm_ns = 0;
+		h->probing = false;
+	}
+	h->calm_until_ns = 0;
+	h->lease_head = run->pieces.head;
+}
+
+static bool is_stalled(const struct gpu_run *run)
 {
 	const struct gpu_run_piece *front =
 		&run->pieces.piece[run->pieces.tail % GPU_RUN_PIECES_MAX];
-	bool seen = (int32_t)(run->hang.lease_head - run->pieces.tail) > 0;
-	uint64_t since =
-		seen ? MAX(run->pieces.front_ns, run->hang.lease_ns) : run->pieces.front_ns;
-	uint64_t min = MAX((uint64_t)(seen ? STALL_NS : STALL_NO_LEASE_NS), 4 * front->est_ns);
+	uint64_t min = lease_seen(run) ? STALL_NS : STALL_NO_LEASE_NS;
 
-	return now > since && now - since >= min;
+	return run->hang.calm_ns >= MAX(min, 4 * front->est_ns);
 }
 
 static void begin_take(struct gpu_run *run)
@@ -124,13 +150,12 @@ void gpu_run_bypass_watch(struct gpu_run *run, bool may_run, uint64_t now)
 {
 	uint32_t counter;
 
-	if (!may_run) {
-		run->hang.lease_ns = now;
-		run->hang.lease_head = run->pieces.head;
-	}
-	if (!may_run || !run->home->bypass.take || run->pieces.head == run->pieces.tail ||
-	    !is_stalled(run, now)) {
+	account_calm(run, may_run, now);
+	if (!run->home->bypass.take || run->pieces.head == run->pieces.tail || !is_stalled(run)) {
 		run->hang.probing = false;
+		return;
+	}
+	if (!may_run) {
 		return;
 	}
 	if (run->hang.probing && now - run->hang.probe_ns < PROBE_PERIOD_NS) {
@@ -142,10 +167,10 @@ void gpu_run_bypass_watch(struct gpu_run *run, bool may_run, uint64_t now)
 	}
 	counter = __atomic_load_n(run->line.words + 1, __ATOMIC_ACQUIRE);
 	if (!run->hang.probing || counter != run->hang.counter) {
-		run->hang.same_since_ns = now;
+		run->hang.same_calm_ns = run->hang.calm_ns;
 		run->hang.counter =
 			counter; /* the first value is not used: the copy has not been made yet */
-	} else if (now - run->hang.same_since_ns >= STALL_NS / 2) {
+	} else if (run->hang.calm_ns - run->hang.same_calm_ns >= STALL_NS / 2) {
 		begin_take(run);
 		return;
 	}

@@ -6,12 +6,14 @@
 #include "gpu/cuda/gpu_run_memory_int.h"
 
 struct gpu_run_hang {
-	uint64_t lease_ns;	    /* time at which a lease was last seen, */
-	uint32_t lease_head;	    /* and pieces.head then */
+	uint32_t front;		    /* number of the front piece, */
+	uint64_t calm_ns;	    /* ns without a lease since it or its first lease began, */
+	uint64_t calm_until_ns;	    /* and the time of the last look; 0: a lease was seen then */
+	uint32_t lease_head;	    /* pieces.head when a lease was last seen */
 	bool probing;		    /* the counter is being watched */
 	uint32_t counter;	    /* its last value */
 	uint64_t probe_ns;	    /* time of the last probe */
-	uint64_t same_since_ns;	    /* time at which the counter last changed */
+	uint64_t same_calm_ns;	    /* calm_ns at which the counter last changed */
 	uint32_t restore;	    /* value that the counter gets when the bypass has ended */
 	uint32_t n_beats;	    /* kernels of our own that were launched while watching */
 	uint64_t watch_ns, beat_ns; /* begin of watching, time of the last such kernel */

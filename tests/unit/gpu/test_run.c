@@ -719,6 +719,58 @@ static void a_kernel_that_waits_for_blocks_that_left_gets_them(void **state)
 	testbed_finish(&w);
 }
 
+/* Each millisecond has a lease of a quarter, so that no long time without a lease is ever seen. */
+static void it_gets_them_while_leases_follow_each_other(void **state)
+{
+	struct gpu_run_counts counts;
+	struct testbed w;
+	struct work *a;
+
+	testbed_init(&w, 1, &plain_options);
+	assert_int_equal(launch(&w, 0, 12, 0), CUDA_SUCCESS);
+	a = w.all;
+	a->barrier = true;
+	drv_run(6);
+	for (unsigned i = 0; i < 200; i++) {
+		lease(1);
+		step_for(&w, 250000, false);
+		lease(0);
+		step_for(&w, 750000, true);
+		assert_true(i > 10 || a->begun == 6);
+	}
+	assert_int_equal(a->ended, 12);
+	gpu_run_counts(w.d, &counts);
+	assert_int_equal(counts.hung, 1);
+	run_out(&w, true, false);
+	check_all(&w);
+	testbed_finish(&w);
+}
+
+/* No time under a lease is taken for a hang, however long the kernel that had begun runs. */
+static void blocks_that_run_through_a_lease_are_not_hung(void **state)
+{
+	struct gpu_run_counts counts;
+	struct testbed w;
+	struct work *a;
+
+	testbed_init(&w, 1, &plain_options);
+	assert_int_equal(launch(&w, 0, 12, 0), CUDA_SUCCESS);
+	a = w.all;
+	a->barrier = true; /* stands for blocks of a second */
+	drv_run(6);
+	lease(1);
+	step_for(&w, 1000000000, false);
+	assert_int_equal(a->begun, 6);
+	gpu_run_counts(w.d, &counts);
+	assert_int_equal(counts.hung, 0);
+	lease(0);
+	step_for(&w, 200000000, true);
+	assert_int_equal(a->ended, 12);
+	run_out(&w, true, false);
+	check_all(&w);
+	testbed_finish(&w);
+}
+
 /* A kernel may get the handle of one that was unloaded. */
 static void learned_durations_are_not_used_for_a_reused_handle(void **state)
 {
@@ -978,6 +1030,8 @@ int main(void)
 		cmocka_unit_test(refused_launches_wait_for_the_run),
 		cmocka_unit_test(an_impossible_counter_ends_the_run),
 		cmocka_unit_test(a_kernel_that_waits_for_blocks_that_left_gets_them),
+		cmocka_unit_test(it_gets_them_while_leases_follow_each_other),
+		cmocka_unit_test(blocks_that_run_through_a_lease_are_not_hung),
 		cmocka_unit_test(learned_durations_are_not_used_for_a_reused_handle),
 		cmocka_unit_test(blocks_kept_off_the_device_use_the_bypass),
 		cmocka_unit_test(an_unseen_lease_may_cause_a_hang),
