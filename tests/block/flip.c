@@ -254,9 +254,12 @@ static void *accept_all(void *arg)
 {
 	(void)arg;
 	for (;;) {
-		int sock = accept(listener, NULL, NULL);
+		struct pollfd p = { .fd = listener, .events = POLLIN };
 		pthread_t t;
+		int sock;
 
+		(void)poll(&p, 1, -1); /* the listener does not block */
+		sock = accept(listener, NULL, NULL);
 		if (sock < 0) {
 			continue;
 		}

@@ -1,6 +1,6 @@
-/* leave IMAGE HOW: launches kernels on two streams and exits without waiting: `exit` from main,
- * `destroy` of the context, `unload` of the module, `stream` destroyed, `_exit`. exit and _exit
- * must not take long, whatever holds the kernels. */
+/* leave IMAGE HOW ROUNDS: launches kernels of ROUNDS computations on two streams and exits without
+ * waiting: `exit` from main, `destroy` of the context, `unload` of the module, `stream` destroyed,
+ * `_exit`. exit and _exit must not take long, whatever holds the kernels. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 static int work(int argc, char **argv, int left)
 {
-	uint32_t n = WORDS, a = 3, salt = 5, k = 7, spin = 200;
+	uint32_t n = WORDS, a = 3, salt = 5, k = 7, spin = (uint32_t)atoi(argv[3]);
 	CUstream streams[3] = { NULL };
 	CUdeviceptr data, counter;
 	CUfunction step;
@@ -55,12 +55,12 @@ static int work(int argc, char **argv, int left)
 
 int main(int argc, char **argv)
 {
-	bool quick = argc == 3 && strstr(argv[2], "exit") != NULL;
+	bool quick = argc == 4 && strstr(argv[2], "exit") != NULL;
 	uint64_t left = 0, took;
 	int pipes[2], status;
 	pid_t child;
 
-	if (argc != 3 || pipe(pipes) != 0 || (child = fork()) < 0) {
+	if (argc != 4 || pipe(pipes) != 0 || (child = fork()) < 0) {
 		return 2;
 	}
 	if (child == 0) {

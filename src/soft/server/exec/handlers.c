@@ -13,7 +13,7 @@ unsigned exec_handlers_sets(const struct exec_handlers *ret[EXEC_HANDLER_SETS])
 {
 	unsigned n = 0;
 
-#if defined(__x86_64__) && !defined(EXEC_ONLY_BASE)
+#ifndef EXEC_ONLY_BASE
 	__builtin_cpu_init();
 	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
 	    __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
