@@ -24,10 +24,10 @@ static inline void fetch(const struct ebpf_policy *p)
 	}
 	(void)load_relaxed(&p->env.helper_errors);
 	for (uint32_t i = 0; i < MIN(p->env.n_maps, 8u); i++) {
-		const volatile uint8_t *data = p->env.maps[i].data;
+		const uint8_t *data = p->env.maps[i].data;
 
 		if (data) {
-			(void)*data;
+			(void)load_relaxed(data); /* other threads write it */
 		}
 	}
 }

@@ -44,7 +44,7 @@ int main(int argc, char **argv)
 	last = gate + (WORDS - 1) * 4;
 	CU(cuStreamCreate(&opens, 1));
 	CU(cuStreamCreate(&waits, 1));
-	CU(cuCtxSynchronize());
+	program_settle(counter);
 	for (uint32_t r = 1; r <= ROUNDS; r++) {
 		fill(step, gate, counter, r, 3000, opens);
 		if (r % 2) { /* later calls are deferred, or not */

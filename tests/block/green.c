@@ -62,12 +62,8 @@ static void ordered(CUstream *s, unsigned n_streams, CUevent ev, unsigned rounds
 {
 	CUdeviceptr data = program_zeros(BLOCKS * 4);
 	uint32_t got[BLOCKS], want = 0;
-	uint64_t begin = program_ns();
 
-	/* A process launches nothing at block level in its first moments. */
-	while (program_ns() - begin < 200000000u) {
-		CU(cuMemsetD8(data, 0, 4));
-	}
+	program_settle(data);
 	for (uint32_t i = 1; i <= rounds; i++) {
 		CUstream to = s[i % n_streams];
 

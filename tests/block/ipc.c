@@ -70,7 +70,7 @@ static void turns(uint32_t rounds, uint32_t mine, CUdeviceptr data, CUevent even
 
 	CU(cuStreamCreate(&s, 1));
 	CU(cuMemAllocHost((void **)(void *)&seen, WORDS * 4));
-	CU(cuCtxSynchronize());
+	program_settle(counter);
 	for (uint32_t r = 0; r < rounds; r++) {
 		for (uint32_t i = 0; i < WORDS; i++) {
 			expected[i] = expected[i] * 3 + (r * 7 + 1) * (i + 1) + r;

@@ -26,10 +26,7 @@ static int work(int argc, char **argv, int left)
 	counter = program_zeros(4);
 	CU(cuStreamCreate(&streams[1], 0));
 	CU(cuStreamCreate(&streams[2], 1));
-	/* A process launches nothing at block level in its first moments. */
-	for (begin = program_ns(); program_ns() - begin < 200000000u;) {
-		CU(cuMemsetD8(counter, 0, 4));
-	}
+	program_settle(counter);
 	for (int i = 0; i < 20; i++) {
 		void *params[] = { &data, &n, &a, &salt, &k, &counter, &spin };
 

@@ -132,7 +132,6 @@ static uint32_t check(CUdeviceptr at)
 
 int main(int argc, char **argv)
 {
-	uint64_t begin;
 	uint32_t wrong;
 	pthread_t t;
 
@@ -146,10 +145,7 @@ int main(int argc, char **argv)
 	counter = program_zeros(4);
 	CU(cuStreamCreate(&streams[0], 1));
 	CU(cuStreamCreate(&streams[1], 1));
-	/* A process launches nothing at block level in its first moments. */
-	for (begin = program_ns(); program_ns() - begin < 200000000u;) {
-		CU(cuMemsetD8(counter, 0, 4));
-	}
+	program_settle(counter);
 	CU(cuCtxSynchronize());
 	if (strcmp(argv[2], "thread") == 0) {
 		CU(pthread_create(&t, NULL, launch, NULL) == 0 && pthread_join(t, NULL) == 0

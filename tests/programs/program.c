@@ -82,6 +82,15 @@ uint64_t program_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+void program_settle(CUdeviceptr word)
+{
+	uint64_t begin = program_ns();
+
+	while (program_ns() - begin < 200000000u) {
+		CU(cuMemsetD8(word, 0, 4));
+	}
+}
+
 void *program_room(size_t bytes)
 {
 	void *p = calloc(1, bytes);

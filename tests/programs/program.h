@@ -63,6 +63,9 @@ void program_exact(struct program *p, const char *what, const void *data, size_t
 void program_about(struct program *p, const char *what, double value, double within);
 
 uint64_t program_ns(void); /* monotonic */
+/* Sets the word until the process is old enough for launches at block level: it makes none in its
+ * first moments. */
+void program_settle(CUdeviceptr word);
 uint32_t program_random(uint64_t *state);
 float program_uniform(uint64_t *state, float from, float to);
 

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/atomic.h"
 #include "base/fd.h"
 
 #define SLICE_MIN_US 1u
@@ -75,7 +76,7 @@ void daemon_hw_apply(struct daemon_job *j)
 	struct daemon_hw *hw = (struct daemon_hw *)j;
 
 	hw->err = 0;
-	for (unsigned i = 0; i < PROTO_MAX_GPUS && !hw->exited; i++) {
+	for (unsigned i = 0; i < PROTO_MAX_GPUS && !load_relaxed(&hw->exited); i++) {
 		struct daemon_hw_gpu *g = &hw->gpu[i];
 		int err = g->used ? apply_to(g, &hw->done) : 0;
 

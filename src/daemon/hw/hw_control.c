@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/atomic.h"
 #include "base/clock.h"
 #include "base/paths.h"
 #include "daemon/hw/hw_control_int.h"
@@ -128,7 +129,7 @@ void daemon_hw_session_ended(struct daemon_session *s)
 	s->hw.state = NULL;
 	if (hw) {
 		hw->s = NULL;
-		hw->exited = s->dead;
+		store_relaxed(&hw->exited, s->dead);
 		if (!hw->working) {
 			release(hw);
 		}

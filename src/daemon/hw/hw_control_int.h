@@ -27,13 +27,13 @@ struct daemon_hw_target {
 static const struct daemon_hw_target HW_NOTHING = { .level = GBPF_LEVEL_NONE };
 
 /* While `working`, the control thread owns job, gpu, done and err; otherwise the main thread does.
- * The main thread owns all other fields. */
+ * The main thread owns all other fields; the control thread reads `exited`. */
 struct daemon_hw {
 	struct daemon_job job; /* first */
 	struct daemon *d;
 	struct daemon_session *s; /* NULL: it has ended */
 	bool working;		  /* submitted to the control thread */
-	bool exited;		  /* the process is dead: nothing needs to be undone */
+	bool exited;		  /* the process is dead: nothing needs to be undone; atomic */
 	bool new_handles;	  /* installed since the last submission */
 
 	struct daemon_hw_gpu gpu[PROTO_MAX_GPUS];      /* by the process's ordinal */
