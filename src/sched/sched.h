@@ -240,9 +240,10 @@ void sched_synced(struct sched *s, struct sched_queue *q);
 struct sched_shared { /* first member of struct sched: what the inline test reads */
 	uint32_t active;
 };
+/* Acquire: a launch that passes unseen comes after the deferred calls that kept this active. */
 static inline bool sched_idle(const struct sched *s)
 {
-	return !load_relaxed(&((const struct sched_shared *)(const void *)s)->active);
+	return !load_acquire(&((const struct sched_shared *)(const void *)s)->active);
 }
 
 /* ---- announcements (gbpf_hint, GBPF_HINT, learned) ---- */

@@ -511,7 +511,7 @@ static int on_watch(void *arg, const char *line)
 	}
 	w->n++;
 	if (number(w->last, "value") >= 2000 && !w->swapped) {
-		w->swapped = true;
+		store_relaxed(&w->swapped, true);
 		load_now(w->d, "plain");
 	}
 	return 0;
