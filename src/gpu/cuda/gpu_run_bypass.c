@@ -23,6 +23,7 @@
  * Time between leases does, however short it is, because leases may follow each other forever. */
 #define STALL_NS 20000000u
 #define STALL_NO_LEASE_NS 200000000u
+#define CALM_LOOK_NS 20000u	 /* counted for a single look between two leases */
 #define PROBE_PERIOD_NS 2000000u /* period of reads of the counter */
 #define HEARTBEAT_NS 4000000u	 /* period of launches of a kernel of our own while watching */
 #define HEARTBEATS_MIN 8u	 /* that must complete before a launch is declared hung */
@@ -95,27 +96,25 @@ static bool lease_seen(const struct gpu_run *run)
 	return (int32_t)(run->hang.lease_head - run->pieces.tail) > 0;
 }
 
-/* Accounts the time since the last look. */
+/* Accounts the time since the last look at the same piece. */
 static void account_calm(struct gpu_run *run, bool may_run, uint64_t now)
 {
 	struct gpu_run_hang *h = &run->hang;
+	bool empty = run->pieces.head == run->pieces.tail;
+	bool first_lease = !may_run && !lease_seen(run);
 
-	if (h->front != run->pieces.tail) {
+	if (empty || first_lease || h->front != run->pieces.tail) {
 		h->front = run->pieces.tail;
 		h->calm_ns = h->calm_until_ns = 0;
 		h->probing = false;
 	}
-	if (may_run) {
-		h->calm_ns += h->calm_until_ns ? now - h->calm_until_ns : 0;
+	if (!may_run) {
+		h->calm_until_ns = 0;
+		h->lease_head = run->pieces.head;
+	} else if (!empty) {
+		h->calm_ns += h->calm_until_ns ? now - h->calm_until_ns : CALM_LOOK_NS;
 		h->calm_until_ns = now;
-		return;
 	}
-	if (!lease_seen(run)) {
-		h->calm_ns = 0;
-		h->probing = false;
-	}
-	h->calm_until_ns = 0;
-	h->lease_head = run->pieces.head;
 }
 
 static bool is_stalled(const struct gpu_run *run)

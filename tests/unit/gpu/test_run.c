@@ -719,8 +719,8 @@ static void a_kernel_that_waits_for_blocks_that_left_gets_them(void **state)
 	testbed_finish(&w);
 }
 
-/* Each millisecond has a lease of a quarter, so that no long time without a lease is ever seen. */
-static void it_gets_them_while_leases_follow_each_other(void **state)
+/* Each millisecond has a lease of `up` ns; the rest is looked at each 50 us, or once. */
+static void hang_under_leases(uint64_t up, uint64_t rest, unsigned rounds)
 {
 	struct gpu_run_counts counts;
 	struct testbed w;
@@ -731,16 +731,45 @@ static void it_gets_them_while_leases_follow_each_other(void **state)
 	a = w.all;
 	a->barrier = true;
 	drv_run(6);
-	for (unsigned i = 0; i < 200; i++) {
+	for (unsigned i = 0; i < rounds; i++) {
 		lease(1);
-		step_for(&w, 250000, false);
+		step_for(&w, up, false);
 		lease(0);
-		step_for(&w, 750000, true);
+		step_for(&w, rest, true);
 		assert_true(i > 10 || a->begun == 6);
 	}
 	assert_int_equal(a->ended, 12);
 	gpu_run_counts(w.d, &counts);
 	assert_int_equal(counts.hung, 1);
+	run_out(&w, true, false);
+	check_all(&w);
+	testbed_finish(&w);
+}
+
+/* No long time without a lease is ever seen. */
+static void it_gets_them_while_leases_follow_each_other(void **state)
+{
+	hang_under_leases(250000, 750000, 200);
+	hang_under_leases(950000, 50000, 2000);
+}
+
+/* What passes between the last piece and the next one is not time without progress. */
+static void a_pause_between_launches_is_no_stall(void **state)
+{
+	struct testbed w;
+	struct gpu_run *run;
+
+	testbed_init(&w, 1, &plain_options);
+	assert_int_equal(launch(&w, 0, 12, 0), CUDA_SUCCESS);
+	run_out(&w, true, false);
+	run = w.q[0].run;
+	(void)gpu_run_step(w.d, &w.q[0], true, false);
+	assert_int_equal(run->pieces.head, run->pieces.tail);
+	gpu_run_bypass_watch(run, true, now_ns);
+	now_ns += 1000000000;
+	assert_int_equal(launch(&w, 0, 12, 0), CUDA_SUCCESS);
+	gpu_run_bypass_watch(run, true, now_ns);
+	assert_true(run->hang.calm_ns < 1000000);
 	run_out(&w, true, false);
 	check_all(&w);
 	testbed_finish(&w);
@@ -1032,6 +1061,7 @@ int main(void)
 		cmocka_unit_test(a_kernel_that_waits_for_blocks_that_left_gets_them),
 		cmocka_unit_test(it_gets_them_while_leases_follow_each_other),
 		cmocka_unit_test(blocks_that_run_through_a_lease_are_not_hung),
+		cmocka_unit_test(a_pause_between_launches_is_no_stall),
 		cmocka_unit_test(learned_durations_are_not_used_for_a_reused_handle),
 		cmocka_unit_test(blocks_kept_off_the_device_use_the_bypass),
 		cmocka_unit_test(an_unseen_lease_may_cause_a_hang),
