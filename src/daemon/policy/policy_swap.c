@@ -265,7 +265,7 @@ static void await_acks(struct daemon_policy_op *q)
 {
 	struct daemon *d = q->d;
 	struct daemon_policies *p = d->policies;
-	uint64_t now;
+	uint64_t now; /* us */
 
 	POINT("daemon.swap.prepare_sent_all");
 	q->sending = false;
@@ -273,7 +273,8 @@ static void await_acks(struct daemon_policy_op *q)
 		daemon_swap_ready(q);
 		return;
 	}
-	sd_event_now(d->loop, CLOCK_MONOTONIC, &now);
+	/* Not sd_event_now(): building the version has taken part of this turn of the loop. */
+	now = clock_now_ns() / 1000 + 1;
 	if (sd_event_add_time(d->loop, &p->timer, CLOCK_MONOTONIC, now + DAEMON_POLICY_ACK_USEC,
 			      1000, on_late, d) < 0) {
 		daemon_swap_ready(q);
