@@ -15,6 +15,8 @@
 
 #define MAX_GRID_X 0x7fffffffu
 #define MAX_GRID_YZ 65535u
+#define MAX_BLOCK 1024u /* threads, in x, in y and in all */
+#define MAX_BLOCK_Z 64u
 #define MAX_BLOCKS (1u << 29) /* tickets are compared by signed difference */
 #define MAX_PARAM_BYTES 4096u /* of f; packed on the stack */
 #define MAX_EXTRA 8u
@@ -88,10 +90,17 @@ void shim_block_note_reason(const struct shim_thread_kernel *k, enum proto_block
 	}
 }
 
-static bool fits_grid(const uint32_t grid[3], uint64_t blocks)
+static bool in_range(uint32_t n, uint32_t max)
 {
-	return grid[0] <= MAX_GRID_X && grid[1] <= MAX_GRID_YZ && grid[2] <= MAX_GRID_YZ &&
-	       blocks && blocks <= MAX_BLOCKS;
+	return n && n <= max;
+}
+
+bool shim_shape_fits(const uint32_t grid[3], const uint32_t block[3])
+{
+	return in_range(grid[0], MAX_GRID_X) && in_range(grid[1], MAX_GRID_YZ) &&
+	       in_range(grid[2], MAX_GRID_YZ) && in_range(block[0], MAX_BLOCK) &&
+	       in_range(block[1], MAX_BLOCK) && in_range(block[2], MAX_BLOCK_Z) &&
+	       block[0] * block[1] * block[2] <= MAX_BLOCK;
 }
 
 void shim_block_check(struct shim_block_call *b, const struct shim_thread_kernel *k,
@@ -100,7 +109,8 @@ void shim_block_check(struct shim_block_call *b, const struct shim_thread_kernel
 	struct shim_clone *t = k->clone;
 
 	b->clone = NULL;
-	if (!fits_grid(b->grid, l->blocks) || !can_pack(t->entry, b)) {
+	if (!shim_shape_fits(b->grid, b->block) || l->blocks > MAX_BLOCKS ||
+	    !can_pack(t->entry, b)) {
 		if (t->entry->arg_offset > MAX_PARAM_BYTES) {
 			shim_block_note_reason(k, PROTO_BLOCK_PARAMETERS);
 		}

@@ -15,6 +15,10 @@ struct shim_block_call {
 	void **params, **extra;
 };
 
+/* Returns true if every device accepts these numbers of blocks and threads (CUDA C++ Programming
+ * Guide, technical specifications). A launch that may be refused must not be submitted later or as
+ * a clone: its caller is owed the error. */
+bool shim_shape_fits(const uint32_t grid[3], const uint32_t block[3]);
 /* Decides whether a launch of a function with a clone can run at block level. If so, sets b->clone,
  * l->block_ok and l->resident, else b->clone = NULL and the reason in the statistics. The other
  * fields of b are filled by the caller. */

@@ -125,11 +125,13 @@ struct shim_deferred_call *shim_copy_kernel(const struct shim_call *c, const uin
 {
 	void **params = (void **)(uintptr_t)a[9],
 	     **extra = c->nargs > 10 ? (void **)(uintptr_t)a[10] : NULL;
+	const uint32_t grid[] = { (uint32_t)a[1], (uint32_t)a[2], (uint32_t)a[3] };
+	const uint32_t block[] = { (uint32_t)a[4], (uint32_t)a[5], (uint32_t)a[6] };
 	struct parameters p;
 	struct shim_deferred_call *k;
 	uint64_t none = 0;
 
-	if (!inspect(&p, (void *)(uintptr_t)a[0], params, extra)) {
+	if (!shim_shape_fits(grid, block) || !inspect(&p, (void *)(uintptr_t)a[0], params, extra)) {
 		return NULL;
 	}
 	k = shim_deferred_new(c, a, room_of(&p));
@@ -206,6 +208,10 @@ struct shim_deferred_call *shim_copy_kernel_ex(const struct shim_call *c, const 
 	struct shim_deferred_call *k;
 
 	if (!config || !plain_attributes(config) ||
+	    !shim_shape_fits(
+		    (const uint32_t[]){ config->gridDimX, config->gridDimY, config->gridDimZ },
+		    (const uint32_t[]){ config->blockDimX, config->blockDimY,
+					config->blockDimZ }) ||
 	    !inspect(&p, (void *)(uintptr_t)a[1], params, (void **)(uintptr_t)a[3])) {
 		return NULL;
 	}

@@ -23,7 +23,7 @@ struct shim_deferred_call *shim_deferred_new(const struct shim_call *c, const ui
 					     size_t blob_bytes);
 
 /* Copies a kernel launch with its parameters. NULL: not possible (unknown layout, attributes that
- * return results, out of memory). */
+ * return results, a shape that a device may refuse, out of memory). */
 struct shim_deferred_call *shim_copy_kernel(const struct shim_call *c, const uint64_t *a);
 /* Returns true if the driver would accept the number of blocks of a cooperative launch. */
 bool shim_cooperative_fits(const struct shim_queue *q, CUfunction f, const struct sched_launch *l);

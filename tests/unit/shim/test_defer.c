@@ -65,6 +65,36 @@ static void unknown_parameters_wait(void **state)
 	assert_false(double_queue(named)->launch.may_hold);
 }
 
+/* Their callers get the driver's error. */
+static void shapes_that_may_be_refused_wait(void **state)
+{
+	static const uint32_t shapes[][6] = {
+		{ 0, 1, 1, 32, 1, 1 },		{ 0x80000000u, 1, 1, 32, 1, 1 },
+		{ 1, 65536, 1, 32, 1, 1 },	{ 1, 1, 65536, 32, 1, 1 },
+		{ 1, 1, 1, 0, 1, 1 },		{ 1, 1, 1, 1025, 1, 1 },
+		{ 1, 1, 1, 1, 1025, 1 },	{ 1, 1, 1, 1, 1, 65 },
+		{ 1, 1, 1, 32, 33, 1 },		{ 1, 1, 1, 65536, 65536, 1 },
+		{ 1, 1, 1, 3, 0xaaaaaaabu, 1 },
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(shapes); i++) {
+		const uint32_t *n = shapes[i];
+		CUlaunchConfig config = { n[0], n[1], n[2], n[3], n[4], n[5], 0, named, NULL, 0 };
+
+		double_queue(named)->defer = true;
+		assert_int_equal(cuLaunchKernel(FAKE_FUNCTION, n[0], n[1], n[2], n[3], n[4], n[5],
+						0, named, NULL, NULL),
+				 CUDA_SUCCESS);
+		assert_int_equal(double_deferred(), 0);
+		assert_int_equal(fixture_count(CUABI_IDX_cuLaunchKernel), i + 1);
+		double_queue(named)->defer = true;
+		assert_int_equal(cuLaunchKernelEx(&config, FAKE_FUNCTION, NULL, NULL),
+				 CUDA_SUCCESS);
+		assert_int_equal(double_deferred(), 0);
+		assert_int_equal(fixture_count(CUABI_IDX_cuLaunchKernelEx), i + 1);
+	}
+}
+
 static void launch_configurations_are_copied(void **state)
 {
 	CUlaunchAttribute attr = { .id = CU_LAUNCH_ATTRIBUTE_PRIORITY };
@@ -202,17 +232,12 @@ static int setup(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(kernel_parameters_are_copied),
-		TEST(parameter_buffers_are_copied),
-		TEST(unknown_parameters_wait),
-		TEST(launch_configurations_are_copied),
-		TEST(launches_with_results_wait),
-		TEST(pageable_sources_are_copied),
-		TEST(pinned_sources_are_not_copied),
-		TEST(large_pageable_sources_wait),
-		TEST(pageable_destinations_wait),
-		TEST(copy_descriptors_are_copied),
-		TEST(deferred_calls_run_in_their_context),
+		TEST(kernel_parameters_are_copied),	TEST(parameter_buffers_are_copied),
+		TEST(unknown_parameters_wait),		TEST(shapes_that_may_be_refused_wait),
+		TEST(launch_configurations_are_copied), TEST(launches_with_results_wait),
+		TEST(pageable_sources_are_copied),	TEST(pinned_sources_are_not_copied),
+		TEST(large_pageable_sources_wait),	TEST(pageable_destinations_wait),
+		TEST(copy_descriptors_are_copied),	TEST(deferred_calls_run_in_their_context),
 		TEST(per_thread_streams_defer_nothing),
 	};
 
