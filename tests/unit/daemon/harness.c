@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -41,6 +42,7 @@ static void exec_gbpfd(struct gd *d, const char *const *more, int ready)
 		dup2(quiet, STDERR_FILENO);
 	}
 	fcntl(ready, F_SETFD, 0);
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that crashes leaves no gbpfd */
 	execv(argv[0], (char *const *)(uintptr_t)argv);
 	_exit(127);
 }
