@@ -637,6 +637,7 @@ static void *run(void *arg)
 int main(int argc, char **argv)
 {
 	pthread_t threads[MAX_THREADS];
+	CUdeviceptr word;
 	uintptr_t n;
 
 	if (argc < 5) {
@@ -652,6 +653,9 @@ int main(int argc, char **argv)
 	n = n_threads = n > MAX_THREADS ? MAX_THREADS : n;
 	step = program_kernel(&p, "step");
 	swap = program_kernel(&p, "swap");
+	word = program_zeros(4);
+	program_settle(word);
+	CU(cuMemFree(word));
 	for (uintptr_t i = 1; i < n; i++) {
 		if (pthread_create(&threads[i], NULL, run, (void *)i)) {
 			return 1;
