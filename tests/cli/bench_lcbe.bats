@@ -10,13 +10,18 @@ setup() {
 }
 
 # Eight turns of the device against one. Other work on the machine can turn that round: three tries.
+# Other work on the machine can turn that round: four tries, of which two must be on a quiet machine, where the rounds of a
+# program alone differ by less than a third.
 @test "bench lcbe: lc_first answers sooner than the device's own time slices" {
-	for try in 1 2 3; do
+	local quiet=0
+	for try in 1 2 3 4; do
 		run --separate-stderr "$GBPF" --json bench lcbe --device soft --policy lc_first --requests 60 --repeats 3 \
-			--kinds synced --conditions default,gbpf
+			--kinds synced --conditions alone,default,gbpf
 		[ "$status" -eq 0 ]
-		json 'd["conditions"][1]["kinds"][0]["p50"]["us"] < d["conditions"][0]["kinds"][0]["p50"]["us"]' && return 0
+		json 'd["conditions"][2]["kinds"][0]["p50"]["us"] < d["conditions"][1]["kinds"][0]["p50"]["us"]' && return 0
+		json '(lambda i: i[1] < 1.33 * i[0])(d["conditions"][0]["kinds"][0]["p50"]["interval"])' && quiet=$((quiet + 1))
 	done
+	[ "$quiet" -ge 2 ] || skip "the machine is too busy: rounds of the same program alone differ by a third and more"
 	false
 }
 
