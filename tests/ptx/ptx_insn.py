@@ -156,19 +156,13 @@ def whole(op, mods, kind, v, state):
 	n = [as_number(x, kind) for x in v]
 	mask = (1 << bits) - 1
 	sat = 'sat' in mods
-	if op in ('add', 'sub') and ('cc' in mods or op != op.rstrip('c')):
-		pass
 	if op in ('add', 'sub', 'addc', 'subc'):
-		carry = state['carry'] if op[-1] == 'c' else 0
+		# a - b is a + ~b + 1 to the flag: the carry of that sum, NOT borrow, is what a subtraction leaves and reads.
 		a, b = n[0] & mask, n[1] & mask
-		if op[:3] == 'add':
-			r = a + b + carry
-			out = r >> bits
-		else:
-			r = a - b - carry
-			out = int(r < 0)
+		r = a + b if op[:3] == 'add' else a + (b ^ mask)
+		r += state['carry'] if op[-1] == 'c' else int(op == 'sub')
 		if 'cc' in mods:
-			state['carry'] = out
+			state['carry'] = r >> bits
 		if sat:
 			return clamp(n[0] + n[1] if op == 'add' else n[0] - n[1], kind)
 		return r

@@ -239,3 +239,62 @@ KERNEL narrow(unsigned char *a, short *b, long long *c, int n)
 		a[i] = (a[i] >> 3) + (c[i] > 5);
 	}
 }
+
+/* The flag of a 128-bit subtraction, read by an addition, as nvcc's division of __int128 does:
+ * r -= d where r >= d. Returns whether it was.
+ */
+DEVICE static unsigned subtract_if(unsigned *r, const unsigned *d)
+{
+	unsigned t0, t1, t2, t3, no_borrow;
+
+	asm("sub.cc.u32 %0, %5, %9;\n\t"
+	    "subc.cc.u32 %1, %6, %10;\n\t"
+	    "subc.cc.u32 %2, %7, %11;\n\t"
+	    "subc.cc.u32 %3, %8, %12;\n\t"
+	    "addc.u32 %4, 0, 0;"
+	    : "=&r"(t0), "=&r"(t1), "=&r"(t2), "=&r"(t3), "=&r"(no_borrow)
+	    : "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]), "r"(d[0]), "r"(d[1]), "r"(d[2]),
+	      "r"(d[3]));
+	if (no_borrow) {
+		r[0] = t0;
+		r[1] = t1;
+		r[2] = t2;
+		r[3] = t3;
+	}
+	return no_borrow;
+}
+
+/* v = v * 2 + bit; returns the bit that leaves, as subc reads the carry of an addition: -1 or 0. */
+DEVICE static unsigned shift_in(unsigned *v, unsigned bit)
+{
+	unsigned no_carry;
+
+	asm("add.cc.u32 %0, %0, %0;\n\t"
+	    "addc.cc.u32 %1, %1, %1;\n\t"
+	    "addc.cc.u32 %2, %2, %2;\n\t"
+	    "addc.cc.u32 %3, %3, %3;\n\t"
+	    "subc.u32 %4, 0, 0;"
+	    : "+r"(v[0]), "+r"(v[1]), "+r"(v[2]), "+r"(v[3]), "=r"(no_carry));
+	v[0] |= bit;
+	return no_carry + 1;
+}
+
+/* Quotients and remainders of 128-bit numbers, divisors below 1 << 127. */
+KERNEL divide128(const unsigned *a, const unsigned *b, unsigned *quotient, unsigned *remainder)
+{
+	int i = index() * 4;
+	unsigned q[4], r[4] = { 0, 0, 0, 0 }, d[4];
+
+	for (int k = 0; k < 4; k++) {
+		q[k] = a[i + k];
+		d[k] = b[i + k];
+	}
+	for (int k = 0; k < 128; k++) {
+		shift_in(r, shift_in(q, 0));
+		q[0] |= subtract_if(r, d);
+	}
+	for (int k = 0; k < 4; k++) {
+		quotient[i + k] = q[k];
+		remainder[i + k] = r[k];
+	}
+}

@@ -372,14 +372,50 @@ static void narrow_types_wrap(void **state)
 	assert_memory_equal(c, wc, sizeof(wc));
 }
 
+static u128 random_u128(void)
+{
+	u128 v = 0;
+
+	for (int k = 0; k < 6; k++) {
+		v = v << 24 | next_random();
+	}
+	return v >> (next_random() & 127);
+}
+
+static void flags_divide_128_bits(void **state)
+{
+	struct engine *e = *state;
+	struct {
+		uint64_t a, b, quotient, remainder;
+	} p;
+	enum { N = 256 };
+	u128 *a = engine_take(e, N * sizeof(u128), &p.a),
+	     *b = engine_take(e, N * sizeof(u128), &p.b);
+	u128 *q = engine_take(e, N * sizeof(u128), &p.quotient);
+	u128 *r = engine_take(e, N * sizeof(u128), &p.remainder);
+
+	for (int i = 0; i < N; i++) {
+		a[i] = random_u128();
+		b[i] = random_u128() >> 1;
+		b[i] += b[i] == 0;
+	}
+	a[0] = (u128)1 << 37;
+	b[0] = 1;
+	launch(e, "divide128", N / 64, 64, 0, &p);
+	for (int i = 0; i < N; i++) {
+		assert_true(q[i] == a[i] / b[i] && r[i] == a[i] % b[i]);
+	}
+}
+
 int main(int argc, char **argv)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(vecadd_adds),	      T(reduce_sums),	    T(scan_adds_up),
-		T(histogram_counts),  T(matmul_multiplies), T(collatz_diverges),
-		T(warp_sum_shuffles), T(doubles_are_exact), T(calls_pass_structures),
-		T(recursion_returns), T(switches_choose),   T(narrow_types_wrap),
+		T(vecadd_adds),		  T(reduce_sums),	T(scan_adds_up),
+		T(histogram_counts),	  T(matmul_multiplies), T(collatz_diverges),
+		T(warp_sum_shuffles),	  T(doubles_are_exact), T(calls_pass_structures),
+		T(recursion_returns),	  T(switches_choose),	T(narrow_types_wrap),
+		T(flags_divide_128_bits),
 	};
 	int failed;
 

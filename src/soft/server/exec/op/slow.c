@@ -252,40 +252,44 @@ int exec_op_testp(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 	return STEP_NEXT;
 }
 
+/* Returns the product's half that mad and madc add, before it is cut to the type's width. */
+static uint64_t carry_product(const struct exec_op *o, uint64_t x, uint64_t y)
+{
+	bool wide = o->type == TY_U64 || o->type == TY_S64;
+	u128 product = (u128)x * y;
+
+	if (o->type == TY_S32 || o->type == TY_S64) {
+		product = wide ? (u128)((i128)(int64_t)x * (int64_t)y)
+			       : (uint64_t)((int64_t)(int32_t)x * (int32_t)y);
+	}
+	return (uint64_t)(product >> (o->sub == CARRY_MAD_HI ? (wide ? 64 : 32) : 0));
+}
+
+/* add, sub and mad that read or write the carry flag. x - y is the sum x + ~y + 1, whose carry is
+ * NOT borrow: a subtraction leaves this in the flag and expects it there, as GPUs do, so that an
+ * addition may read the flag of a subtraction and vice versa.
+ */
 int exec_op_carry(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
 	bool wide = o->type == TY_U64 || o->type == TY_S64;
 	uint64_t limit = wide ? UINT64_MAX : UINT32_MAX;
-	bool is_signed = o->type == TY_S32 || o->type == TY_S64;
 
 	exec_each_lane (m, lane) {
 		uint64_t x = exec_lane_get(w, o->a, wide, lane),
 			 y = exec_lane_get(w, o->b, wide, lane);
-		u128 sum, in = o->flags & CARRY_IN ? w->carry >> lane & 1 : 0;
-		bool carry;
+		u128 sum;
 
 		if (o->sub == CARRY_SUB) {
-			sum = (u128)x - y - in;
-			carry = (u128)y + in > x;
-		} else {
-			if (o->sub != CARRY_ADD) {
-				u128 product = (u128)x * y;
-
-				if (is_signed) {
-					product =
-						wide ? (u128)((i128)(int64_t)x * (int64_t)y)
-						     : (uint64_t)((int64_t)(int32_t)x * (int32_t)y);
-				}
-				product >>= o->sub == CARRY_MAD_HI ? (wide ? 64 : 32) : 0;
-				x = (uint64_t)product & limit;
-				y = exec_lane_get(w, o->c, wide, lane);
-			}
-			sum = (u128)x + y + in;
-			carry = sum > limit;
+			y = ~y;
+		} else if (o->sub != CARRY_ADD) {
+			x = carry_product(o, x, y);
+			y = exec_lane_get(w, o->c, wide, lane);
 		}
+		sum = (u128)(x & limit) + (y & limit);
+		sum += o->flags & CARRY_IN ? w->carry >> lane & 1 : o->sub == CARRY_SUB;
 		exec_lane_set(w, o->d, wide, lane, (uint64_t)sum);
 		if (o->flags & CARRY_OUT) {
-			w->carry = (w->carry & ~(1u << lane)) | (uint32_t)carry << lane;
+			w->carry = (w->carry & ~(1u << lane)) | (uint32_t)(sum > limit) << lane;
 		}
 	}
 	return STEP_NEXT;
