@@ -20,6 +20,8 @@
 #define PTX_OPERANDS_MAX 4096u /* of one instruction, and of one parenthesis */
 #define PTX_PARAMS_MAX 4096u
 #define PTX_DIMS_MAX 8u
+#define PTX_EXPANDED_MAX 16384u	 /* variables of a module from ranges other than registers */
+#define PTX_RANGE_NAME_MAX 1024u /* bytes of such a range's name */
 
 enum ptx_item_kind {
 	PTX_DIRECTIVE, /* struct ptx_directive */
@@ -102,7 +104,7 @@ enum ptx_space {
 };
 
 /* A declaration: variable, register range or parameter. ".reg .b32 %r<6>" has name "%r" and
- * range 6. */
+ * range 6; in other spaces the parser makes a variable of each name of a range. */
 struct ptx_variable {
 	struct ptx_item item;
 	enum ptx_space space;

@@ -2,6 +2,7 @@
 #include "ptx/parse/parse_int.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 static const struct {
@@ -167,11 +168,14 @@ static int parse_declarator(struct ptx_parser *p, struct ptx_variable *v)
 	} else {
 		err = ptx_parse_word(p, "a name", &v->name);
 	}
-	if (err == 0 && v->space == PTX_REG && ptx_parse_take(p, '<')) {
+	if (err == 0 && ptx_parse_take(p, '<')) {
 		v->has_range = true;
-		err = ptx_parse_u32(p, "a count of registers", &v->range);
+		err = ptx_parse_u32(p, "a count of names", &v->range);
 		if (err == 0) {
 			err = ptx_parse_expect(p, '>');
+		}
+		if (err < 0 || v->space != PTX_REG) {
+			return err;
 		}
 	}
 	if (err == 0) {
@@ -185,6 +189,41 @@ static int parse_declarator(struct ptx_parser *p, struct ptx_variable *v)
 		err = ptx_parse_operand(p, v->init, 0);
 	}
 	return err;
+}
+
+/* Appends the variables of ".param .u64 p<2>": p0 and p1. Only ranges of registers, which may be
+ * large, are kept as one item; every other name can be looked up as it is written. */
+static int expand_range(struct ptx_parser *p, const struct ptx_variable *range,
+			struct ptx_list *list)
+{
+	char name[PTX_RANGE_NAME_MAX + 12];
+
+	if (strlen(range->name) > PTX_RANGE_NAME_MAX) {
+		return ptx_parse_fail(p, -EFBIG, "a range's name is longer than %u bytes",
+				      PTX_RANGE_NAME_MAX);
+	}
+	if (range->range > PTX_EXPANDED_MAX - p->expanded) {
+		return ptx_parse_fail(p, -EFBIG, "%s<%u>: the module's ranges exceed %u variables",
+				      range->name, range->range, PTX_EXPANDED_MAX);
+	}
+	p->expanded += range->range;
+	for (uint32_t i = 0; i < range->range; i++) {
+		struct ptx_variable *v = ptx_arena_alloc(&p->module->arena, sizeof(*v));
+		int len = snprintf(name, sizeof(name), "%s%u", range->name, i);
+
+		if (!v) {
+			return ptx_parse_no_memory(p);
+		}
+		*v = *range;
+		v->has_range = false;
+		v->range = 0;
+		v->name = ptx_arena_text(&p->module->arena, name, (size_t)len);
+		if (!v->name) {
+			return ptx_parse_no_memory(p);
+		}
+		ptx_list_append(list, &v->item);
+	}
+	return 0;
 }
 
 int ptx_parse_variables(struct ptx_parser *p, const char *linkage, struct ptx_list *list)
@@ -201,10 +240,14 @@ int ptx_parse_variables(struct ptx_parser *p, const char *linkage, struct ptx_li
 		head.item.line = v->item.line;
 		*v = head;
 		err = parse_declarator(p, v);
+		if (err == 0 && v->has_range && v->space != PTX_REG) {
+			err = expand_range(p, v, list);
+		} else if (err == 0) {
+			ptx_list_append(list, &v->item);
+		}
 		if (err < 0) {
 			return err;
 		}
-		ptx_list_append(list, &v->item);
 		if (!ptx_parse_take(p, ',')) {
 			return ptx_parse_expect(p, ';');
 		}
@@ -244,6 +287,9 @@ int ptx_parse_params(struct ptx_parser *p, struct ptx_variable **ret, uint32_t *
 		err = parse_head(p, &list[n]);
 		if (err == 0) {
 			err = parse_declarator(p, &list[n]);
+		}
+		if (err == 0 && list[n].has_range && list[n].space != PTX_REG) {
+			err = ptx_parse_unexpected(p, "a parameter without <n>");
 		}
 		n++;
 		if (err == 0 && !ptx_parse_take(p, ',') && !ptx_parse_is(p, ')')) {

@@ -14,6 +14,7 @@ struct ptx_parser {
 	struct report *report;
 	struct buf scratch; /* an operand stack: groups of operands are collected here before they
 			       move to the arena */
+	uint32_t expanded;  /* variables that came from ranges */
 };
 
 int ptx_parse_fail(struct ptx_parser *p, int err, const char *fmt, ...) PRINTF_LIKE(3, 4);

@@ -37,7 +37,8 @@ static const char *const sources[] = {
 	"setp.lt.and.s32 %p1|%p2, %r1, %r2, !%p1; mov.f32 %f1, 0f00000000; mov.f64 %d, "
 	"0dBFF0000000000000;\n"
 	"call (r0), f, (a, %r1, 5); call.uni g; tex.2d.v4.f32.s32 {%a,%b,%c,%d}, [t, {%x, %y}];\n"
-	"mov.f32 %f1, %v.x; ld.global.L2::128B.b32 %r1, [%rd1]; mov.u64 %rd1, sym+12; add.u32 %r1, "
+	"mov.f32 %f1, %v.x; mov.v2.f32 %v, { 0f00000000,%f1 }; st.v2.f32 [%rd1], %v; @ ! %p1 bra "
+	"L; ld.global.L2::128B.b32 %r1, [%rd1]; mov.u64 %rd1, sym+12; add.u32 %r1, "
 	"%r1, ~7;\n"
 	"cp.async.ca.shared::cta.global [%r1], [%rd1], 16;\nL: ret;\n}\n",
 	/* Scopes, tables, debug lines, unknown directives. */
@@ -61,6 +62,9 @@ static const char *const sources[] = {
 	HEAD ".global .u32 a = (1 << 4) + 3 * 2, b = 1 ? 2 : 3, c = (.s64) -5, d = 7 & ~(10 / 3);\n"
 	     ".global .s32 e[3] = {27 % 7 - 9, !(3 >= 2) || 0, (((1)))};\n"
 	     ".entry k() { mov.u32 %r1, 4 * 3 - 11; setp.eq.u32 %p1|%p2, %r1, 1 == 1; ret; }\n",
+	/* Ranges: of registers and vectors as written, else a variable for each name. */
+	HEAD ".shared .align 8 .u32 s<3>;\n.func f() {\n.reg .v2 .u32 %v<4>;\n"
+	     ".param .u64 %P<2>, q; .local .b8 none<0>;\nst.param.u64 [%P1], %R0;\n}\n",
 	"/* a comment */ .version 6.0 // one\n.target sm_70\n/* two\n lines */ .entry k() { /**/ "
 	"ret; // end\n}\n",
 };
@@ -96,6 +100,21 @@ static void printing_loses_nothing(void **state)
 		buf_finish(&first);
 		buf_finish(&second);
 	}
+}
+
+static void ranges_of_variables_become_variables(void **state)
+{
+	static const char a[] =
+		HEAD ".global .align 4 .u16 g<2>, h; .func f() { .param .u64 p<12>; }";
+	static const char b[] = HEAD
+		".global .align 4 .u16 g0, g1, h; .func f() { .param .u64 p0, p1, p2, p3, p4, p5, "
+		"p6, p7, p8, p9, p10, p11; }";
+	struct ptx_module *m = parse(a, strlen(a)), *n = parse(b, strlen(b));
+
+	(void)state;
+	assert_true(ptx_module_equal(m, n));
+	ptx_module_free(m);
+	ptx_module_free(n);
 }
 
 static void different_modules_differ(void **state)
@@ -302,6 +321,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(printing_loses_nothing),
+		cmocka_unit_test(ranges_of_variables_become_variables),
 		cmocka_unit_test(different_modules_differ),
 		cmocka_unit_test(every_change_is_seen),
 		cmocka_unit_test(items_match_the_text),

@@ -97,13 +97,14 @@ static int decode_insn(struct exec_decoder *d, const struct ptx_insn *insn)
 {
 	const struct exec_opcode *opcode = exec_dec_opcode_find(insn->opcode);
 	struct ptx_operand guard = { .kind = PTX_NAME, .name = insn->guard };
-	int err = 0;
+	struct ptx_insn expanded;
+	int err = exec_dec_expand(d, insn, &expanded);
 
 	d->insn = insn;
 	d->line = insn->item.line;
 	d->used_modifiers = 0;
 	d->op = (struct exec_op){ .guard = EXEC_NO_PRED, .line = d->line, .n = 1 };
-	if (insn->guard) {
+	if (err == 0 && insn->guard) {
 		err = exec_dec_pred(d, &guard, &d->op.guard, NULL);
 		d->op.guard_not = insn->guard_not;
 		if (err == 0 && d->op.guard == EXEC_NO_PRED) {
@@ -117,6 +118,7 @@ static int decode_insn(struct exec_decoder *d, const struct ptx_insn *insn)
 		err = exec_dec_fail(d, "not supported: %s", opcode->missing);
 	}
 	if (err == 0) {
+		d->insn = &expanded;
 		err = opcode->decode(d, opcode->a, opcode->b);
 	}
 	d->insn = NULL;
@@ -592,6 +594,9 @@ static void decoder_finish(struct exec_decoder *d)
 	buf_finish(&d->labels);
 	buf_finish(&d->label_uses);
 	strmap_finish(&d->constant_index);
+	strmap_finish(&d->components);
+	ptx_arena_finish(&d->arena);
+	buf_finish(&d->operands);
 }
 
 int exec_dec_kernel(struct exec_decoder *d, const struct ptx_function *entry,

@@ -22,6 +22,7 @@
 enum exec_symbol_kind {
 	SYM_REGISTER,
 	SYM_RANGE,
+	SYM_VECTOR, /* a range of one */
 	SYM_LABEL,
 	SYM_GLOBAL,
 	SYM_SHARED,
@@ -36,7 +37,8 @@ struct exec_symbol {
 	enum exec_symbol_kind kind;
 	enum exec_type type; /* of registers; TY_PRED for predicates */
 	uint32_t n;	     /* of a range */
-	uint32_t *slots;     /* range: reference + 1, or 0 while unused */
+	uint32_t vector;     /* components of each register of a range: 1, 2 or 4 */
+	uint32_t *slots;     /* range: reference + 1 of each component, or 0 while unused */
 	uint32_t ref; /* reference of a register; number of a predicate or label; frame or parameter
 			 offset */
 	bool extern_array; /* dynamic shared memory */
@@ -98,7 +100,11 @@ struct exec_decoder {
 	struct exec_scope *root; /* module-scope shared variables that this kernel uses */
 	struct exec_symbol *owned;
 	uint32_t shared_bytes, shared_align;
-	uint32_t ranges; /* registers declared up to now */
+	uint32_t ranges;  /* registers declared up to now */
+	bool has_vectors; /* the kernel declares vector registers */
+	struct ptx_arena arena;
+	struct strmap components; /* name of a vector -> operands of its components, in arena */
+	struct buf operands;	  /* of the current instruction, if vectors were replaced */
 
 	struct exec_function_shape *shapes;
 	uint32_t n_shapes;
@@ -132,6 +138,20 @@ int exec_dec_new_register(struct exec_decoder *d, enum exec_type type, uint32_t 
  * if the name is no register. */
 int exec_dec_register(struct exec_decoder *d, const char *name, uint32_t *ret,
 		      enum exec_type *ret_type);
+/* Returns the count of components if the name is a whole vector register, else 0. */
+uint32_t exec_dec_vector_find(struct exec_decoder *d, const char *name);
+
+/* decode_vector.c */
+int exec_dec_vector_check(struct exec_decoder *d, const struct ptx_variable *v,
+			  enum exec_type type);
+/* Returns the number of the component that a name such as %v.y selects, -1: none; *ret_len: the
+ * length of the vector's name. */
+int exec_dec_component(const char *name, size_t *ret_len);
+/* Makes *copy the instruction with whole vectors replaced by their components. Valid until the next
+ * call. */
+int exec_dec_expand(struct exec_decoder *d, const struct ptx_insn *insn, struct ptx_insn *copy);
+int exec_dec_mov_vector(struct exec_decoder *d, uint32_t n);
+
 /* Placement of a function's results and parameters, the same for callers and callee. */
 struct exec_formal {
 	bool in_register;

@@ -193,12 +193,18 @@ static int unpack(struct exec_decoder *d, const struct ptx_operand *v, enum exec
 
 int exec_dec_mov(struct exec_decoder *d, int a, int b)
 {
+	static const char *const vectors[] = { ".v2", ".v4" };
 	const struct ptx_operand *in = d->insn->operands;
-	enum exec_type t = exec_dec_take_type(d);
+	int vector = exec_dec_pick(d, vectors, 2, -1);
+	enum exec_type t;
 	uint32_t from, to;
 	bool done = false;
 	int err;
 
+	if (vector >= 0) {
+		return exec_dec_mov_vector(d, vector ? 4 : 2);
+	}
+	t = exec_dec_take_type(d);
 	if (t == TY_COUNT && exec_dec_has(d, ".b128")) {
 		return exec_dec_mov_wide(d);
 	}

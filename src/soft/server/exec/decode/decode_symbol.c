@@ -84,9 +84,10 @@ static int frame_take(struct exec_decoder *d, uint64_t bytes, uint32_t align, ui
 }
 
 /* "%r12" in a range "%r<20>": the range is stored as "%r<". */
-static struct exec_symbol *find_range(struct exec_scope *s, const char *name, uint32_t *ret_index)
+static struct exec_symbol *find_range(struct exec_scope *s, const char *name, size_t len,
+				      uint32_t *ret_index)
 {
-	size_t len = strlen(name), digits = 0;
+	size_t digits = 0;
 	unsigned long index;
 	char key[128];
 	struct exec_symbol *range;
@@ -144,11 +145,80 @@ struct exec_symbol *exec_dec_find(struct exec_decoder *d, const char *name)
 	return find_shared(d, name);
 }
 
+static int range_register(struct exec_decoder *d, struct exec_symbol *range, uint32_t slot,
+			  uint32_t *ret, enum exec_type *ret_type)
+{
+	*ret_type = range->type;
+	if (range->slots[slot] == 0) {
+		int err = exec_dec_new_register(d, range->type, ret);
+
+		if (err < 0) {
+			return err;
+		}
+		range->slots[slot] = *ret + 1;
+	}
+	*ret = range->slots[slot] - 1;
+	return 0;
+}
+
+/* Returns the innermost vector register of this name, or NULL if the name is something else. */
+static struct exec_symbol *find_vector(struct exec_decoder *d, const char *name, size_t len,
+				       uint32_t *ret_index)
+{
+	*ret_index = 0;
+	for (struct exec_scope *s = d->scope; s; s = s->up) {
+		struct exec_symbol *found = strmap_get_n(&s->symbols, name, len);
+
+		if (!found) {
+			found = find_range(s, name, len, ret_index);
+		}
+		if (found) {
+			return found->vector > 1 ? found : NULL;
+		}
+	}
+	return NULL;
+}
+
+uint32_t exec_dec_vector_find(struct exec_decoder *d, const char *name)
+{
+	const struct exec_symbol *s;
+	uint32_t index;
+
+	s = d->has_vectors ? find_vector(d, name, strlen(name), &index) : NULL;
+	return s ? s->vector : 0;
+}
+
+/* Looks up "%v.y". Returns as exec_dec_register. */
+static int vector_register(struct exec_decoder *d, const char *name, uint32_t *ret,
+			   enum exec_type *ret_type)
+{
+	size_t len;
+	uint32_t index;
+	int component = exec_dec_component(name, &len);
+	struct exec_symbol *s = component < 0 ? NULL : find_vector(d, name, len, &index);
+
+	if (!s) {
+		return exec_dec_vector_find(d, name)
+			       ? exec_dec_fail(d, "%s is a vector: a component is expected", name)
+			       : 1;
+	}
+	if ((uint32_t)component >= s->vector) {
+		return exec_dec_fail(d, "%s: the vector has %u components", name, s->vector);
+	}
+	return range_register(d, s, index * s->vector + (uint32_t)component, ret, ret_type);
+}
+
 int exec_dec_register(struct exec_decoder *d, const char *name, uint32_t *ret,
 		      enum exec_type *ret_type)
 {
+	size_t len = strlen(name);
+	int err = d->has_vectors ? vector_register(d, name, ret, ret_type) : 1;
+
+	if (err <= 0) {
+		return err;
+	}
 	for (struct exec_scope *s = d->scope; s; s = s->up) {
-		struct exec_symbol *found = strmap_get(&s->symbols, name);
+		struct exec_symbol *found = strmap_get_n(&s->symbols, name, len);
 		uint32_t index;
 
 		if (found && found->kind == SYM_REGISTER) {
@@ -159,60 +229,73 @@ int exec_dec_register(struct exec_decoder *d, const char *name, uint32_t *ret,
 		if (found) {
 			return 1;
 		}
-		found = find_range(s, name, &index);
+		found = find_range(s, name, len, &index);
 		if (found) {
-			*ret_type = found->type;
-			if (found->slots[index] == 0) {
-				int err = exec_dec_new_register(d, found->type, ret);
-
-				if (err < 0) {
-					return err;
-				}
-				found->slots[index] = *ret + 1;
-			}
-			*ret = found->slots[index] - 1;
-			return 0;
+			return range_register(d, found, index, ret, ret_type);
 		}
 	}
 	return 1;
 }
 
-static int declare_registers(struct exec_decoder *d, const struct ptx_variable *v)
+/* Declares n registers of v->vector components each under a key. */
+static int declare_slots(struct exec_decoder *d, const struct ptx_variable *v, const char *key,
+			 enum exec_type type, uint32_t n)
 {
-	enum exec_type type = strcmp(v->type, ".b128") == 0 ? TY_B128 : exec_dec_type(v->type);
-	struct exec_symbol *s;
+	struct exec_symbol *s = exec_dec_symbol_new(d, key, v->has_range ? SYM_RANGE : SYM_VECTOR);
+
+	if (!s) {
+		return -EINVAL;
+	}
+	s->type = type;
+	s->n = n;
+	s->vector = MAX(v->vector, 1u);
+	s->slots = calloc(MAX((size_t)n * s->vector, (size_t)1), sizeof(*s->slots));
+	return s->slots ? 0 : exec_dec_no_memory(d);
+}
+
+static int declare_range(struct exec_decoder *d, const struct ptx_variable *v, enum exec_type type)
+{
 	char key[128];
 
-	if (v->vector || v->n_dims) {
-		return exec_dec_fail(d, "vector registers are not supported: .reg %s %s", v->type,
-				     v->name);
-	}
-	if (type == TY_COUNT) {
-		return exec_dec_fail(d, "registers of type %s are not supported", v->type);
-	}
-	if (!v->has_range) {
-		s = exec_dec_symbol_new(d, v->name, SYM_REGISTER);
-		if (!s) {
-			return -EINVAL;
-		}
-		s->type = type;
-		return exec_dec_new_register(d, type, &s->ref);
-	}
-	d->ranges += MIN(v->range, DECODE_RANGES_MAX);
+	d->ranges += MIN(v->range, DECODE_RANGES_MAX / 4) * MAX(v->vector, 1u);
 	if (d->ranges > DECODE_RANGES_MAX || v->range > 1u << 20 ||
 	    strlen(v->name) > sizeof(key) - 2) {
 		return exec_dec_fail(d, "%s<%u> is too long", v->name, v->range);
 	}
 	memcpy(key, v->name, strlen(v->name));
 	memcpy(key + strlen(v->name), "<", 2);
-	s = exec_dec_symbol_new(d, key, SYM_RANGE);
+	return declare_slots(d, v, key, type, v->range);
+}
+
+static int declare_registers(struct exec_decoder *d, const struct ptx_variable *v)
+{
+	enum exec_type type = strcmp(v->type, ".b128") == 0 ? TY_B128 : exec_dec_type(v->type);
+	struct exec_symbol *s;
+	int err;
+
+	if (v->n_dims) {
+		return exec_dec_fail(d, "there are no arrays of registers: .reg %s %s", v->type,
+				     v->name);
+	}
+	if (type == TY_COUNT) {
+		return exec_dec_fail(d, "registers of type %s are not supported", v->type);
+	}
+	err = v->vector ? exec_dec_vector_check(d, v, type) : 0;
+	if (err < 0) {
+		return err;
+	}
+	if (v->has_range) {
+		return declare_range(d, v, type);
+	}
+	if (v->vector) {
+		return declare_slots(d, v, v->name, type, 1);
+	}
+	s = exec_dec_symbol_new(d, v->name, SYM_REGISTER);
 	if (!s) {
 		return -EINVAL;
 	}
 	s->type = type;
-	s->n = v->range;
-	s->slots = calloc(MAX(v->range, 1u), sizeof(*s->slots));
-	return s->slots ? 0 : exec_dec_no_memory(d);
+	return exec_dec_new_register(d, type, &s->ref);
 }
 
 static int declare_shared(struct exec_decoder *d, const struct ptx_variable *v)

@@ -521,6 +521,8 @@ static int load_function(struct exec_loader *l, const struct ptx_function *f)
 	out->info.name = strdup(f->name);
 	strmap_init(&d.constant_index);
 	strmap_init(&d.layouts);
+	strmap_init(&d.components);
+	ptx_arena_init(&d.arena);
 	err = out->info.name ? exec_dec_kernel(&d, f, out) : load_no_memory(l);
 	if (err == 0 && f->is_entry) {
 		err = strmap_add(&l->m->functions, f->name, out);
