@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -27,6 +28,8 @@ static void exec_gbpfd(struct gd *d, const char *const *more, int ready)
 				 "soft",	  "--runtime-dir", d->runtime };
 	char number[16];
 	int n = 6, quiet = open("/dev/null", O_RDWR);
+	/* opened as root: the user may lack access to the build folder */
+	int program = open(argv[0], O_PATH | O_CLOEXEC);
 
 	snprintf(number, sizeof(number), "%d", ready);
 	argv[n++] = "--ready-fd";
@@ -42,8 +45,11 @@ static void exec_gbpfd(struct gd *d, const char *const *more, int ready)
 		dup2(quiet, STDERR_FILENO);
 	}
 	fcntl(ready, F_SETFD, 0);
+	if (d->uid && (setgroups(0, NULL) < 0 || setgid(d->uid) < 0 || setuid(d->uid) < 0)) {
+		_exit(126);
+	}
 	prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that crashes leaves no gbpfd */
-	execv(argv[0], (char *const *)(uintptr_t)argv);
+	fexecve(program, (char *const *)(uintptr_t)argv, environ);
 	_exit(127);
 }
 

@@ -22,6 +22,7 @@
 struct gd {
 	char dir[64], runtime[96], state[96];
 	pid_t pid;	 /* 0: not running */
+	uid_t uid;	 /* gd_start: run as this user; 0: as the test's */
 	char said[2048]; /* text read from --ready-fd */
 	struct gbpf *g;
 };

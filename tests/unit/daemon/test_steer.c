@@ -101,6 +101,10 @@ static void await_telling(struct fake *lc, struct fake *batch, uint32_t tell)
 		if (poll(&p, 1, 1) == 1) {
 			assert_int_equal(fake_receive(lc, &m, fds, &n), 1);
 		}
+		if (m.head.type == PROTO_SET) {
+			assert_int_equal(m.set.hold_limit_ns, 100000000);
+			assert_int_equal(m.set.min_share_ppm, 20000);
+		}
 		while (n) {
 			close(fds[--n]);
 		}

@@ -10,7 +10,7 @@
 
 static uint64_t fake_now;
 
-static uint64_t fake_clock(void)
+static inline uint64_t fake_clock(void)
 {
 	return fake_now;
 }
@@ -24,7 +24,7 @@ static struct {
 	struct proto_board *board;
 } gpu;
 
-static void note_lease(void *dev, uint32_t g, uint64_t until_ns)
+static inline void note_lease(void *dev, uint32_t g, uint64_t until_ns)
 {
 	assert_int_equal(g, 0);
 	store_seqcst(&gpu.until_ns, until_ns);
@@ -34,7 +34,7 @@ static void note_lease(void *dev, uint32_t g, uint64_t until_ns)
 	}
 }
 
-static void note_warm(void *dev, uint32_t g)
+static inline void note_warm(void *dev, uint32_t g)
 {
 	gpu.warms++;
 	gpu.warm_ns = fake_now;
@@ -57,7 +57,7 @@ struct one {
 	struct sched_launch l;
 };
 
-static void one_init(struct one *o, bool policy)
+static inline void one_init(struct one *o, bool policy)
 {
 	struct prog p[] = { PROG(submit, always_go), PROG(retire, no_linger) };
 
@@ -77,20 +77,20 @@ static void one_init(struct one *o, bool policy)
 	o->l = kernel_launch(NULL);
 }
 
-static void one_finish(struct one *o)
+static inline void one_finish(struct one *o)
 {
 	rig_finish(&o->r);
 	clock_set_source(NULL);
 }
 
 /* One step of the agent. */
-static uint64_t step(struct one *o)
+static inline uint64_t step(struct one *o)
 {
 	return sched_agent_step(o->r.s);
 }
 
 /* Runs the agent until that time, sleeping as long as it asks for. */
-static void live_until(struct one *o, uint64_t until)
+static inline void live_until(struct one *o, uint64_t until)
 {
 	while (fake_now < until) {
 		uint64_t ns = step(o);
@@ -101,7 +101,7 @@ static void live_until(struct one *o, uint64_t until)
 }
 
 /* Makes a request of that length, starting now; a synchronization reports its end. */
-static void request(struct one *o, uint64_t ns)
+static inline void request(struct one *o, uint64_t ns)
 {
 	go(o->q, &o->fq, &o->l);
 	(void)step(o);
