@@ -232,11 +232,15 @@ int GBPF_PROG(auto_admit, admit)
 	if (!t) {
 		return GBPF_ADMIT;
 	}
-	several = t->pid == ctx->pid;
-	__builtin_memset(t, 0, sizeof(*t));
+	several = t->pid == ctx->pid && (!ctx->rejoin || t->program.gpu != ctx->gpu);
+	if (!ctx->rejoin || t->pid != ctx->pid) { /* else: with --keep-maps the tenant is known */
+		__builtin_memset(t, 0, sizeof(*t));
+		t->turns_gpu = 1 + (ctx->gpu & (SHARED_TURNS_GPUS - 1));
+	}
 	t->program = program;
 	t->pid = ctx->pid;
-	t->turns_gpu = several ? 0 : 1 + (ctx->gpu & (SHARED_TURNS_GPUS - 1));
+	t->turns_gpu = several ? 0 : t->turns_gpu;
+	t->slice_us = t->set = 0; /* slices end with the version that set them */
 	if (ctx->class_id == GBPF_CLASS_LATENCY) {
 		lane = lane_of_new_latency();
 	} else if (ctx->class_id == GBPF_CLASS_BATCH) {

@@ -51,7 +51,9 @@ int GBPF_PROG(shares_admit, admit)
 {
 	u64 slice = (u64)slice_us * ctx->weight / 100;
 
-	allowed_ns[ctx->tenant & 1023] = 0;
+	if (!ctx->rejoin) { /* else it is what --keep-maps kept, or 0 */
+		allowed_ns[ctx->tenant & 1023] = 0;
+	}
 	if (slice && ctx->lane == GBPF_LANE_PROCESS) {
 		ctx->slice_us = slice < 200 ? 200 : slice > 50000 ? 50000 : (u32)slice;
 	}

@@ -2,6 +2,7 @@
  * .bpf.c and build with
  *	clang -target bpf -mcpu=v3 -g -O2 -c x.bpf.c -o x.bpf.o
  * The contexts, constants and helpers come from hooks.def, which also documents every field. */
+/* clang-format off */
 #ifndef GBPF_BPF_H
 #define GBPF_BPF_H
 
@@ -13,6 +14,10 @@ typedef signed char s8;
 typedef short s16;
 typedef int s32;
 typedef long long s64;
+
+#ifndef NULL
+#define NULL ((void *)0)
+#endif
 
 #define GBPF_CTX_BEGIN(hook) struct gbpf_##hook##_ctx {
 #define GBPF_CTX(hook, type, name, access, doc) type name;

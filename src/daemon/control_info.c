@@ -134,13 +134,14 @@ static int wanted_class(const struct daemon_call *c, const struct daemon_session
 	return j ? daemon_class_from_name(json_string_value(j)) : (int)s->class_id;
 }
 
-static int wanted_weight(const struct daemon_call *c, const struct daemon_session *s)
+/* Returns 0 if the call names no weight, -1 if it is invalid. */
+static int wanted_weight(const struct daemon_call *c)
 {
 	const json_t *j = json_object_get(c->params, "weight");
 	json_int_t w = json_integer_value(j);
 
 	if (!j) {
-		return (int)s->weight;
+		return 0;
 	}
 	return json_is_integer(j) && w >= 1 && w <= DAEMON_MAX_WEIGHT ? (int)w : -1;
 }
@@ -165,7 +166,7 @@ void daemon_method_set(struct daemon_call *c)
 		return;
 	}
 	class_id = wanted_class(c, s);
-	weight = wanted_weight(c, s);
+	weight = wanted_weight(c);
 	if (class_id < 0) {
 		daemon_control_error(c, 2, "usage", "Use latency, normal or batch",
 				     "unknown class");
@@ -185,12 +186,12 @@ void daemon_method_set(struct daemon_call *c)
 	daemon_session_set_class(s, (uint32_t)class_id, (uint32_t)weight);
 	if (daemon_session_event_allowed(c->d, c->peer.uid)) {
 		daemon_history_add(&c->d->history, "set", s->tenant, s->peer.pid,
-				   "%s is now class %s, weight %d", s->name,
-				   daemon_class_name((uint32_t)class_id), weight);
+				   "%s is now class %s, weight %u", s->name,
+				   daemon_class_name((uint32_t)class_id), s->weight);
 	}
-	daemon_control_result(c,
-			      json_pack("{s:i,s:s,s:i}", "tenant", s->tenant, "class",
-					daemon_class_name((uint32_t)class_id), "weight", weight));
+	daemon_control_result(c, json_pack("{s:i,s:s,s:i}", "tenant", s->tenant, "class",
+					   daemon_class_name((uint32_t)class_id), "weight",
+					   (int)s->weight));
 }
 
 /* Controls that work on a GPU. Only tenants' processes can test them, so the answer is empty until

@@ -19,7 +19,7 @@
 #define PROTO_MAGIC 0x53706267u
 /* Protocol version: incremented with each change of a message's layout and each new message that
  * gbpfd sends. A peer of another version is refused with both numbers in the text. */
-#define PROTO_VERSION 3u
+#define PROTO_VERSION 4u
 #define PROTO_NAME 64
 #define PROTO_TEXT 256
 
@@ -61,7 +61,9 @@ enum { PROTO_REATTACH = 1, PROTO_STRICT = 2, PROTO_EARLY = 4 };
 
 struct proto_hello {
 	struct proto_head head;
-	uint32_t flags, class_id, weight, gpus;
+	uint32_t flags, class_id;
+	uint32_t weight; /* asked for by the program or the last SET; 0: the default */
+	uint32_t gpus;
 	uint8_t uuid[PROTO_MAX_GPUS][16]; /* of the process's devices, by ordinal */
 	uint64_t policy_version;	  /* reattach: the version in use; 0: none */
 	uint32_t tenant;		  /* reattach: its tenant number */
@@ -81,6 +83,7 @@ struct proto_welcome {
 	uint32_t slice_us;	   /* admit's answer; gbpfd applies it once it has the handles */
 	int32_t priority;	   /* shared lane: of the default stream, 0 or 1 */
 	uint32_t rhythm, lead_us;  /* admit's answer about announcements */
+	uint32_t uid, reserved;	   /* of the process, as gbpfd sees it */
 	char mps_pipe[PROTO_TEXT]; /* shared lane: folder of the MPS control daemon's pipes */
 };
 
@@ -139,6 +142,8 @@ struct proto_set {
 	uint32_t class_id, weight, min_share_ppm;
 	uint32_t tell_requests; /* 1: report requests with REQUEST */
 	uint64_t hold_limit_ns;
+	uint32_t weight_asked; /* to be stated when reattaching: admit computes weight from it */
+	uint32_t reserved;
 };
 
 struct proto_note {

@@ -175,6 +175,11 @@ void sched_set_class(struct sched *s, uint32_t class_id, uint32_t weight)
 	pthread_mutex_unlock(&s->lock);
 }
 
+void sched_set_uid(struct sched *s, uint32_t uid)
+{
+	store_relaxed(&s->uid, uid);
+}
+
 const uint8_t *sched_queue_touched(const struct sched_queue *q)
 {
 	return &q->s->table.touched[q->index];

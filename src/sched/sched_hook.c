@@ -43,6 +43,7 @@ static inline void fill_submit(struct gbpf_submit_ctx *c, struct sched_queue *q,
 	c->deadline_ns = load_relaxed(&s->req[q->gpu].deadline_ns);
 	c->block_ok = l->block_ok;
 	c->lane = load_relaxed(&s->lane);
+	c->uid = load_relaxed(&s->uid);
 }
 
 void sched_decide_inside(struct sched_queue *q, const struct sched_launch *l, uint64_t now,
@@ -233,6 +234,7 @@ uint64_t sched_hook_retire(struct sched_queue *q, const struct sched_retired *r,
 				     .queue = q->index,
 				     .class_id = load_relaxed(&q->class_id),
 				     .weight = load_relaxed(&s->weight),
+				     .uid = load_relaxed(&s->uid),
 				     .count = r->count,
 				     .flags = r->flags,
 				     .level = r->level,

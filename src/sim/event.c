@@ -9,6 +9,9 @@
 #include "base/nearest.h"
 #include "sim/sim_int.h"
 
+#define GBPF_CONST(name, value, doc) enum { name = value };
+#include "gbpf/hooks.def"
+
 int sim_unknown_field(struct sim *s, const struct sim_hook *h, const char *at, const char *name)
 {
 	struct buf all = { 0 };
@@ -61,6 +64,14 @@ static int event_tenant(struct sim *s, const struct sim_hook *h, struct sim_tena
 	return 0;
 }
 
+/* Returns a field of the last event's context; 0 if its hook has no such field. */
+static uint64_t last_field(const struct sim *s, const char *name)
+{
+	const struct sim_field *f = sim_field_named(s->last.hook->id, name, strlen(name));
+
+	return f ? sim_field_get(f, s->last.ctx) : 0;
+}
+
 static void trace_fields(struct sim *s, const void *ctx, const void *before)
 {
 	for (const struct sim_field *f = sim_fields; f->name; f++) {
@@ -83,7 +94,7 @@ static void trace(struct sim *s, const struct sim_tenant *t, const void *default
 	const char *name = sim_verdict_name(d->hook->id, d->verdict);
 
 	fprintf(s->o->trace, "%3u  %.6f s  %-8s %s", s->line + 1, (double)sim_now() / 1e9,
-		t ? t->name : "gbpfd", d->hook->name);
+		t ? t->name : "gbpfd", last_field(s, "rejoin") ? "rejoin" : d->hook->name);
 	trace_fields(s, before, defaults);
 	if (!d->filled) {
 		fputs(" → (built in)", s->o->trace);
@@ -118,27 +129,21 @@ static int event_fields(struct sim *s, const struct sim_hook *h)
 	return 0;
 }
 
-/* Copies the result of admit to the tenant. */
+/* Copies the result of admit to the tenant. One that runs already keeps its class and its lane. */
 static void take_admitted(struct sim *s, struct sim_tenant *t)
 {
-	const struct sim_field *f;
-	const int hook = s->last.hook->id;
-
-	f = sim_field_named(hook, "class_id", 8);
-	t->class_id = (uint32_t)sim_field_get(f, s->last.ctx);
-	f = sim_field_named(hook, "weight", 6);
-	t->weight = (uint32_t)sim_field_get(f, s->last.ctx);
-	f = sim_field_named(hook, "lane", 4);
-	t->lane = (uint32_t)sim_field_get(f, s->last.ctx);
+	t->weight = (uint32_t)last_field(s, "weight");
+	if (!last_field(s, "rejoin")) {
+		t->class_id = (uint32_t)last_field(s, "class_id");
+		t->lane = (uint32_t)last_field(s, "lane");
+	}
 }
 
 /* Copies the slice that admit or queue_create set in the context. */
 static void take_slice(struct sim *s, struct sim_tenant *t)
 {
-	const struct sim_field *f = sim_field_named(s->last.hook->id, "slice_us", 8);
-
-	if (f && sim_field_get(f, s->last.ctx)) {
-		t->slice_us = (uint32_t)sim_field_get(f, s->last.ctx);
+	if (last_field(s, "slice_us")) {
+		t->slice_us = (uint32_t)last_field(s, "slice_us");
 	}
 }
 
@@ -163,22 +168,15 @@ static int settle_idle(struct sim *s, const struct sim_hook *h, const char *at,
 	return 0;
 }
 
-int sim_event(struct sim *s, const struct sim_hook *h)
+/* Runs an event whose context has been filled with the defaults. */
+static int run_event(struct sim *s, const struct sim_hook *h, struct sim_tenant *t)
 {
 	uint64_t defaults[SIM_CTX_BYTES / 8], before[SIM_CTX_BYTES / 8];
-	struct sim_tenant *t;
 	const char *at;
-	int err = event_tenant(s, h, &t);
+	int err;
 
-	if (err) {
-		return err;
-	}
 	sim_blanks(s);
 	at = s->at;
-	s->last.hook = h;
-	s->last.line = s->line;
-	s->last.filled = sim_testbed_fills(&s->testbed, h->id);
-	sim_testbed_defaults(&s->testbed, h, t, s->last.ctx);
 	memcpy(defaults, s->last.ctx, sizeof(defaults));
 	err = event_fields(s, h);
 	if (err || s->dry) {
@@ -191,6 +189,9 @@ int sim_event(struct sim *s, const struct sim_hook *h)
 	s->result->events++;
 	memcpy(before, s->last.ctx, sizeof(before));
 	s->last.verdict = sim_testbed_run(&s->testbed, h, t, s->last.ctx);
+	if (last_field(s, "rejoin")) {
+		s->last.verdict = GBPF_ADMIT; /* QUEUE and REJECT count as ADMIT */
+	}
 	if (strcmp(h->name, "admit") == 0 && s->last.filled && s->last.verdict == 0) {
 		take_admitted(s, t);
 	}
@@ -202,4 +203,40 @@ int sim_event(struct sim *s, const struct sim_hook *h)
 	}
 	s->ran = h->daemon ? &s->testbed.daemon : &t->in;
 	return sim_ring_collect(s);
+}
+
+static int begin_event(struct sim *s, const struct sim_hook *h, struct sim_tenant **ret)
+{
+	int err = event_tenant(s, h, ret);
+
+	if (err) {
+		return err;
+	}
+	s->last.hook = h;
+	s->last.line = s->line;
+	s->last.filled = sim_testbed_fills(&s->testbed, h->id);
+	sim_testbed_defaults(&s->testbed, h, *ret, s->last.ctx);
+	return 0;
+}
+
+int sim_event(struct sim *s, const struct sim_hook *h)
+{
+	struct sim_tenant *t;
+	int err = begin_event(s, h, &t);
+
+	return err ? err : run_event(s, h, t);
+}
+
+int sim_rejoin(struct sim *s)
+{
+	const struct sim_hook *h = sim_hook_named("admit", 5);
+	struct sim_tenant *t;
+	int err = begin_event(s, h, &t);
+
+	if (err) {
+		return err;
+	}
+	sim_field_set(sim_field_named(h->id, "rejoin", 6), s->last.ctx, 1);
+	sim_field_set(sim_field_named(h->id, "lanes", 5), s->last.ctx, 1u << t->lane);
+	return run_event(s, h, t);
 }

@@ -127,8 +127,8 @@ static int do_if(struct sim *s)
 
 static int unknown_statement(struct sim *s)
 {
-	static const char *const words[] = { "tenant", "expect", "repeat", "if",   "stat",
-					     "wait",   "at",	 "let",	   "seed", "set" };
+	static const char *const words[] = { "tenant", "expect", "repeat", "if",  "stat",  "wait",
+					     "at",     "let",	 "seed",   "set", "rejoin" };
 	struct nearest n;
 	char word[64], hint[120];
 
@@ -144,9 +144,8 @@ static int unknown_statement(struct sim *s)
 		snprintf(hint, sizeof(hint), "Did you mean '%s'?", nearest_best(&n));
 	} else {
 		snprintf(hint, sizeof(hint),
-			 "A line begins with tenant, stat, expect, repeat, if, wait, at, let, "
-			 "seed, set, or "
-			 "the name of a hook");
+			 "A line begins with tenant, rejoin, stat, expect, repeat, if, wait, at, "
+			 "let, seed, set, or the name of a hook");
 	}
 	return sim_wrong(s, s->at, hint, "there is no statement '%s'", word);
 }
@@ -170,6 +169,8 @@ static int statement(struct sim *s)
 		err = sim_expect(s);
 	} else if (sim_take_word(s, "tenant")) {
 		err = sim_tenant_statement(s);
+	} else if (sim_take_word(s, "rejoin")) {
+		err = sim_rejoin(s);
 	} else if (sim_take_word(s, "stat")) {
 		err = sim_stat_statement(s);
 	} else if (sim_take_word(s, "wait")) {

@@ -29,6 +29,7 @@ struct sim_instance {
 struct sim_tenant {
 	char name[SIM_NAME_BYTES];
 	uint32_t number, class_id, weight, uid, pid, lane;
+	uint32_t weight_asked;	  /* of the statement tenant; admit computes weight from it */
 	uint32_t levels;	  /* available levels as bits; 0: those of its lane */
 	uint32_t slice_us, level; /* last values set by the policy; 0 and GBPF_LEVEL_NONE: none */
 	uint64_t stat[SIM_STATS]; /* indexed by GBPF_STAT_* */
@@ -185,6 +186,8 @@ bool sim_tenant_number(struct sim *s, const char *field, struct sim_value *ret);
 
 /* event.c: runs an event; the position is after its first word. */
 int sim_event(struct sim *s, const struct sim_hook *h);
+/* Runs admit for a tenant that runs already: `rejoin NAME`. */
+int sim_rejoin(struct sim *s);
 /* Refuses a name that is no field of the hook's context. */
 int sim_unknown_field(struct sim *s, const struct sim_hook *h, const char *at, const char *name);
 

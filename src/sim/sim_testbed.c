@@ -75,7 +75,7 @@ static uint64_t stat_of(void *ctx, uint32_t tenant, uint32_t what)
 	if (!t || what >= SIM_STATS) {
 		return 0;
 	}
-	return what == GBPF_STAT_LANE ? t->lane : t->stat[what];
+	return what == GBPF_STAT_LANE ? t->lane : what == GBPF_STAT_UID ? t->uid : t->stat[what];
 }
 
 static uint32_t levels_of(const struct sim_tenant *t)
@@ -267,7 +267,7 @@ static void tenant_defaults(const struct sim_hook *h, const struct sim_tenant *t
 {
 	put(h, ctx, "tenant", t->number);
 	put(h, ctx, "class_id", t->class_id);
-	put(h, ctx, "weight", t->weight);
+	put(h, ctx, "weight", strcmp(h->name, "admit") == 0 ? t->weight_asked : t->weight);
 	put(h, ctx, "uid", t->uid);
 	put(h, ctx, "pid", t->pid);
 	put(h, ctx, "lane", t->lane);

@@ -132,6 +132,7 @@ int sim_tenant_statement(struct sim *s)
 	if (err) {
 		return err;
 	}
+	t->weight_asked = t->weight;
 	if (s->dry) {
 		w->n_tenants++;
 		return 0;

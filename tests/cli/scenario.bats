@@ -358,3 +358,57 @@ wrong() {
 	wrong 2 6 "there is no tenant 'b'" <<<$'tenant a\nstat b busy_ns=1'
 	wrong 2 20 "there is no tenant 'b'" <<<$'tenant a\nexpect slice_us of b == 1'
 }
+
+@test "rejoin: admit for a tenant that runs; only weight and slice apply" {
+	mv joining.bpf.o p.bpf.o
+	passes <<-'S'
+		tenant a weight=50
+		rejoin a
+		expect ADMIT rejoin=1 lanes=1
+		expect map joined == 100
+		expect weight of a == 100
+		expect slice_us of a == 300
+		expect class_id of a == CLASS_NORMAL
+		expect lane of a == LANE_PROCESS
+		rejoin a
+		expect weight == 100
+		expect weight of a == 100
+		admit a lanes=3
+		expect ADMIT rejoin=0 weight=100
+		expect class_id of a == CLASS_BATCH
+		expect lane of a == LANE_SHARED
+		rejoin a
+		expect ADMIT lanes=2
+		tenant b uid=13
+		rejoin b
+		expect ADMIT
+		expect weight of b == 200
+		admit b
+		expect REJECT
+		tenant c uid=14
+		rejoin c nice=5
+		expect ADMIT nice=5
+	S
+	wrong 2 1 "there is no statement 'rejion'" "Did you mean 'rejoin'" <<<$'tenant a\nrejion a'
+	wrong 1 8 "there is no tenant 'b'" <<<'rejoin b'
+}
+
+@test "the user id reaches submit, retire, preempt and the statistics" {
+	mv joining.bpf.o p.bpf.o
+	passes <<-'S'
+		tenant a uid=7
+		tenant b uid=8
+		submit a
+		expect HOLD
+		submit b
+		expect GO
+		retire b
+		expect linger_ns == 8
+		preempt a for_tenant=b
+		expect OFF
+		preempt b for_tenant=a
+		expect NONE
+		tick
+		expect map uid_of_stat == 7
+	S
+}

@@ -279,6 +279,16 @@ uint32_t daemon_hw_slice_us(const struct daemon_session *s)
 	return s->hw.state ? s->hw.state->want.slice_us : 0;
 }
 
+static bool has_handles(const struct daemon_hw *hw)
+{
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+		if (hw->gpu[i].used || hw->received[i].used) {
+			return true;
+		}
+	}
+	return false;
+}
+
 int daemon_hw_set_slice(struct daemon_session *s, uint32_t slice_us, uint64_t version)
 {
 	struct daemon_hw *hw;
@@ -287,7 +297,8 @@ int daemon_hw_set_slice(struct daemon_session *s, uint32_t slice_us, uint64_t ve
 		return -EINVAL;
 	}
 	if (s->grant.lane != GBPF_LANE_PROCESS ||
-	    (s->hw.state && !(s->hw.capable & 1u << GPU_CONTROL_SLICE_SET))) {
+	    (s->hw.state && has_handles(s->hw.state) &&
+	     !(s->hw.capable & 1u << GPU_CONTROL_SLICE_SET))) {
 		return -ENOTSUP;
 	}
 	hw = state_of(s);

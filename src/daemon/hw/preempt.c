@@ -114,6 +114,7 @@ static void ask(struct daemon_version *l, struct daemon_session *s, struct daemo
 					  .waited_ns = waited_ns,
 					  .inflight_ns = load_relaxed(&st->inflight_ns),
 					  .tenant = (uint32_t)s->tenant,
+					  .uid = s->peer.uid,
 					  .class_id = s->class_id,
 					  .lane = s->grant.lane,
 					  .for_tenant = (uint32_t)lc->tenant,

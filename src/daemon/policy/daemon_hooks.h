@@ -9,8 +9,20 @@
  * process sees; ADMIT without a policy. May change the class, weight and grant of the session. */
 int daemon_hook_admit(struct daemon_session *s);
 
-/* Runs admit for a process that reattached after a restart of gbpfd: its class, weight and lane
- * stay. */
+struct daemon_rejoin_answer {
+	uint32_t weight, slice_us;
+	uint64_t version; /* that answered */
+};
+
+/* Runs admit with rejoin = 1 for a tenant that runs already: of this version (NULL: of those that
+ * are active) for those of the tenant's GPUs that are in the mask. Returns the number of answers,
+ * or -ENOENT if none of its GPUs is in the mask. *ret is the last answer; without one, the weight
+ * that the tenant asked for. Changes nothing of the session. */
+int daemon_hook_rejoin(struct daemon_session *s, struct daemon_version *version, uint32_t gpus,
+		       struct daemon_rejoin_answer *ret);
+
+/* Runs admit with rejoin = 1 for a process that reattached after a restart of gbpfd, and stores the
+ * weight and the time slice. */
 void daemon_hook_readmit(struct daemon_session *s);
 
 /* Runs a hook of gbpfd's instance, which must have it, and counts its failures. */

@@ -177,7 +177,7 @@ static void start_activate(struct daemon_policy_op *q)
 	if (daemon_version_find(q->d, q->o.version)) { /* active on another GPU, or on these: only
 							  the version words change */
 		q->prepare_begin_ns = clock_now_ns();
-		daemon_swap_flip(q);
+		daemon_swap_rejoin(q);
 	} else {
 		build(q);
 	}

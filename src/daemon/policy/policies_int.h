@@ -27,7 +27,9 @@ struct daemon_policy_op {
 	struct daemon_keep *keep; /* owned; NULL: no map is kept */
 	json_t *kept;		  /* owned: the report on kept maps */
 	uint64_t old[PROTO_MAX_GPUS], was_active;
-	char *state_text; /* owned; for the worker */
+	uint32_t rejoin_gpus; /* GPUs on which the version changes */
+	unsigned rejoined;    /* number of tenants for which its admit has run */
+	char *state_text;     /* owned; for the worker */
 };
 
 struct daemon_policies {
@@ -68,6 +70,12 @@ void daemon_swap_flip(struct daemon_policy_op *q);
 /* policy_ready.c: continues when all sessions have prepared the pending version, or are late.
  * Copies the kept maps, runs init, and flips; or refuses, and the old policy stays. */
 void daemon_swap_ready(struct daemon_policy_op *q);
+
+/* policy_rejoin.c: runs admit of a live version for the tenants that are present, then flips. */
+void daemon_swap_rejoin(struct daemon_policy_op *q);
+/* Called at the flip: gives tenants the weight and the time slice of the version that is active
+ * now, or, where no version answers, the weight that they asked for. */
+void daemon_rejoin_apply(struct daemon *d, uint64_t version);
 
 /* policy_json.c: the counters of gbpfd's own instance and the tenants' pages. */
 json_t *daemon_policy_counters_json(struct daemon *d, const struct daemon_version *l);

@@ -1,6 +1,6 @@
-/* Between the last acknowledgement and the flip: copies the kept maps, and runs init of the new
- * version. A small copy is made at once on the loop, so that no write in between is lost; the
- * worker makes a large one while the loop continues. */
+/* Between the last acknowledgement and the flip: copies the kept maps, runs init of the new
+ * version, and continues with policy_rejoin.c. A small copy is made at once on the loop, so that no
+ * write in between is lost; the worker makes a large one while the loop continues. */
 #include "daemon/policy/policies_int.h"
 
 #include <errno.h>
@@ -77,7 +77,7 @@ static void finish(struct daemon_policy_op *q)
 	} else if (!into_store(q)) {
 		refuse(q, 7);
 	} else {
-		daemon_swap_flip(q);
+		daemon_swap_rejoin(q);
 	}
 }
 

@@ -55,11 +55,12 @@ static json_t *result_json(struct daemon_policy_op *q)
 		return json_pack("{s:I,s:s}", "version", (json_int_t)q->was_active, "name",
 				 q->name);
 	}
-	r = json_pack("{s:I,s:s,s:I,s:I,s:I,s:i,s:i,s:i,s:b}", "version", (json_int_t)q->o.version,
-		      "name", q->name, "stall_ns", (json_int_t)longest_stall(d), "flip_ns",
-		      (json_int_t)q->flip_ns, "waited_ns", (json_int_t)q->waited_ns, "acked",
-		      (int)q->acked, "late", (int)(q->asked - q->acked - q->failed), "failed",
-		      (int)q->failed, "stored", (int)(q->store_err == 0));
+	r = json_pack("{s:I,s:s,s:I,s:I,s:I,s:i,s:i,s:i,s:b,s:i}", "version",
+		      (json_int_t)q->o.version, "name", q->name, "stall_ns",
+		      (json_int_t)longest_stall(d), "flip_ns", (json_int_t)q->flip_ns, "waited_ns",
+		      (json_int_t)q->waited_ns, "acked", (int)q->acked, "late",
+		      (int)(q->asked - q->acked - q->failed), "failed", (int)q->failed, "stored",
+		      (int)(q->store_err == 0), "rejoined", (int)q->rejoined);
 	if (r) {
 		json_object_set(r, "hooks", hooks);
 	}
@@ -189,6 +190,7 @@ void daemon_swap_flip(struct daemon_policy_op *q)
 	p->pending = NULL;
 	p->timer = sd_event_source_disable_unref(p->timer);
 	live_activated(d, version);
+	daemon_rejoin_apply(d, version);
 	d->counters.swaps++;
 	daemon_watch_check(d);
 	if (q->o.watch && version) {

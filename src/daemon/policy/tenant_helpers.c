@@ -92,6 +92,8 @@ static uint64_t stat(void *ctx, uint32_t tenant, uint32_t what)
 		return board_stat(s, what);
 	case GBPF_STAT_LANE:
 		return s->grant.lane;
+	case GBPF_STAT_UID:
+		return s->peer.uid;
 	case GBPF_STAT_SYNCS:
 		return load_relaxed(&st->syncs);
 	case GBPF_STAT_BYTES:

@@ -93,6 +93,7 @@ void daemon_hello_admitted(struct daemon_session *s)
 	m.welcome.priority = s->grant.priority;
 	m.welcome.rhythm = s->grant.rhythm;
 	m.welcome.lead_us = s->grant.lead_us;
+	m.welcome.uid = s->peer.uid;
 	daemon_lane_pipe_dir(s->d, m.welcome.mps_pipe, sizeof(m.welcome.mps_pipe));
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
 		m.welcome.gpu_index[i] = i < s->gpus ? s->gpu_index[i] : 0;
@@ -187,6 +188,7 @@ static void take_identity(struct daemon_session *s, const struct proto_hello *h)
 	}
 	s->class_id = h->class_id;
 	s->weight = h->weight ? h->weight : DAEMON_DEFAULT_WEIGHT;
+	s->weight_asked = s->sent.weight_asked = s->weight;
 	s->hello.early = h->flags & PROTO_EARLY;
 	s->grant.sm_percent = 100;
 	daemon_lane_negotiate(s, h->lane, h->lanes);
@@ -273,7 +275,8 @@ void daemon_hello_mapped(struct daemon_session *s)
 			     "%s (pid %d, class %s) %s tenant %d", s->name, (int)s->peer.pid,
 			     daemon_class_name(s->class_id),
 			     s->hello.reattached ? "came back as" : "is", s->tenant);
-	if (s->sent.class_id != s->class_id || s->sent.weight != s->weight) {
+	if (s->sent.class_id != s->class_id || s->sent.weight != s->weight ||
+	    s->sent.weight_asked != s->weight_asked) {
 		daemon_session_send_settings(s); /* they changed after WELCOME was sent */
 	}
 	if (s->class_id == GBPF_CLASS_LATENCY) {

@@ -46,7 +46,7 @@ struct daemon_session_grant {
 
 /* The settings that the process was last sent: hello.c, tenant_session.c. */
 struct daemon_session_sent {
-	uint32_t class_id, weight;
+	uint32_t class_id, weight, weight_asked;
 	struct rate_limit changes; /* changes of class, each of which is broadcast */
 };
 
@@ -89,6 +89,14 @@ struct daemon_session_policy {
 	bool offered;	      /* PREPARE of the swap under way was sent, or need not be */
 	bool cannot_run;      /* the process answered it with an error */
 	bool tallied;	      /* its page's counters have been added to its version's */
+};
+
+/* The answer of admit of the version that is about to become active: policy_rejoin.c, and
+ * tenant_session.c where the question has changed. */
+struct daemon_session_rejoin {
+	bool asked;   /* admit has run, or need not */
+	bool changes; /* the flip sets weight and slice_us */
+	uint32_t weight, slice_us;
 };
 
 #endif

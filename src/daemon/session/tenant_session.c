@@ -145,6 +145,7 @@ void daemon_session_send_settings(struct daemon_session *s)
 
 	m.set.class_id = s->sent.class_id = s->class_id;
 	m.set.weight = s->sent.weight = s->weight;
+	m.set.weight_asked = s->sent.weight_asked = s->weight_asked;
 	m.set.min_share_ppm = DAEMON_MIN_SHARE_PPM;
 	m.set.tell_requests = s->preempt.reports;
 	m.set.hold_limit_ns = DAEMON_HOLD_LIMIT_NS;
@@ -154,7 +155,10 @@ void daemon_session_send_settings(struct daemon_session *s)
 void daemon_session_set_class(struct daemon_session *s, uint32_t class_id, uint32_t weight)
 {
 	s->class_id = class_id;
-	s->weight = weight;
+	s->rejoin.asked = false; /* admit of the version being activated has seen the old values */
+	if (weight) {
+		s->weight = s->weight_asked = weight;
+	}
 	if (s->state != DAEMON_SESSION_READY) {
 		return; /* WELCOME, or daemon_hello_mapped(), sends the new values */
 	}

@@ -38,7 +38,8 @@ struct daemon_session {
 	char name[PROTO_NAME], command[PROTO_TEXT];
 	uint64_t connected_ns;
 	uint32_t class_id, weight;
-	uint32_t gpus, gpu_mask;	    /* count; bits of gbpfd's numbers */
+	uint32_t weight_asked;	 /* by the hello or gbpf set; admit computes weight from it */
+	uint32_t gpus, gpu_mask; /* count; bits of gbpfd's numbers */
 	uint32_t gpu_index[PROTO_MAX_GPUS]; /* gbpfd's number by the process's ordinal */
 	struct daemon_page board, stats;
 
@@ -52,6 +53,7 @@ struct daemon_session {
 	struct daemon_session_hw hw;
 	struct daemon_session_preempt preempt;
 	struct daemon_session_policy policy;
+	struct daemon_session_rejoin rejoin;
 	char crash_reason[DAEMON_CRASH_TEXT]; /* mps_crash.c: the failure of an MPS client that may
 						 have broken it; empty: none */
 	uint64_t ticked_launches;	      /* daemon_hooks.c: launches at the last tick */
@@ -86,8 +88,8 @@ void daemon_session_refuse(struct daemon_session *s, int err, const char *fmt, .
 /* Each change of class is broadcast to all sessions, so their rate is limited. */
 #define DAEMON_SESSION_CHANGES_PER_SECOND 50u
 bool daemon_session_may_change_class(struct daemon_session *s);
-/* daemon_session_set_class() changes class and weight, sends the settings to the process, and
- * publishes or withdraws its board. */
+/* daemon_session_set_class() changes class and weight as if the tenant had asked for them, sends
+ * the settings to the process, and publishes or withdraws its board. weight 0: unchanged. */
 void daemon_session_send_settings(struct daemon_session *s);
 void daemon_session_set_class(struct daemon_session *s, uint32_t class_id, uint32_t weight);
 

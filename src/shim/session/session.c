@@ -95,7 +95,7 @@ int shim_session_init(struct shim_session *s)
 		s->regions[i].fd = -1;
 	}
 	s->class_id = class_asked();
-	s->weight = weight_asked();
+	s->weight_asked = weight_asked();
 	ask_for_lane(s);
 	s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	return s->wake < 0 ? -errno : 0;
@@ -169,7 +169,7 @@ static int send_hello(struct shim_session *s, int sock, bool early)
 	unsigned nfds = 0;
 
 	m.hello.class_id = s->class_id;
-	m.hello.weight = s->weight;
+	m.hello.weight = s->weight_asked;
 	m.hello.lane = s->lane;
 	m.hello.lanes = early ? s->lanes : 1u << s->lane;
 	m.hello.gpus = s->gpus;
@@ -318,6 +318,7 @@ static int make_scheduler(struct shim_session *s, const struct proto_welcome *w)
 		.tenant = w->tenant,
 		.class_id = w->class_id,
 		.weight = w->weight,
+		.uid = w->uid,
 		.hold_limit_ns = w->hold_limit_ns,
 		.min_share_ppm = w->min_share_ppm,
 		.sm_percent = w->lane == GBPF_LANE_PROCESS ? w->sm_percent : 100,
@@ -347,7 +348,6 @@ static int enter(struct shim_session *s, const struct proto_welcome *w, int fds[
 	}
 	s->tenant = w->tenant;
 	s->class_id = w->class_id;
-	s->weight = w->weight;
 	if (!s->sched) {
 		err = make_scheduler(s, w);
 		if (err) {
@@ -355,6 +355,7 @@ static int enter(struct shim_session *s, const struct proto_welcome *w, int fds[
 		}
 	} else {
 		sched_set_class(s->sched, w->class_id, w->weight);
+		sched_set_uid(s->sched, w->uid);
 		sched_set_limits(s->sched, w->hold_limit_ns, w->min_share_ppm);
 		POINT("shim.reattach.entered");
 	}

@@ -15,8 +15,9 @@ struct shim_session {
 		     notes */
 	int wake; /* owned; eventfd that wakes the agent */
 	struct sched *sched; /* owned; NULL before the first welcome */
-	uint32_t tenant, class_id, weight, gpus;
-	uint32_t lane, lanes; /* the driver's, GBPF_LANE_*; bits of the acceptable ones, 0: any */
+	uint32_t tenant, class_id, gpus;
+	uint32_t weight_asked; /* before admit changed it; 0: the default */
+	uint32_t lane, lanes;  /* the driver's, GBPF_LANE_*; bits of the acceptable ones, 0: any */
 	uint8_t uuid[PROTO_MAX_GPUS][16];
 	uint32_t gpu_index[PROTO_MAX_GPUS];
 	int board_fd, stats_fd; /* owned */

@@ -162,7 +162,7 @@ static int handle(struct shim_session *s, union proto_message *m, int fds[8])
 		return 0;
 	case PROTO_SET:
 		s->class_id = m->set.class_id;
-		s->weight = m->set.weight;
+		s->weight_asked = m->set.weight_asked;
 		s->report_requests = m->set.tell_requests == 1;
 		sched_set_class(s->sched, m->set.class_id, m->set.weight);
 		sched_set_limits(s->sched, m->set.hold_limit_ns, m->set.min_share_ppm);

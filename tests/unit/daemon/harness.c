@@ -364,7 +364,7 @@ void fake_reattach(struct fake *f, const struct gd *d, uint64_t version)
 	f->board = old.board;
 	f->stats = old.stats;
 	f->dir_fd = old.dir_fd;
-	fill_hello(&m.hello, 2, 100, "returning");
+	fill_hello(&m.hello, 2, old.weight_asked ? old.weight_asked : 100, "returning");
 	m.hello.flags = PROTO_REATTACH;
 	m.hello.tenant = old.tenant;
 	m.hello.policy_version = version;

@@ -57,6 +57,7 @@ const char *gd_object(const char *name);
 struct fake {
 	int sock;
 	uint32_t tenant;
+	uint32_t weight_asked; /* stated when reattaching; 0: 100 */
 	struct proto_welcome welcome;
 	const struct proto_directory *dir;
 	struct proto_board *board;

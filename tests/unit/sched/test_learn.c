@@ -6,9 +6,16 @@
 
 #include "sched/sched_int.h"
 
-static const struct ebpf_insn always_go[] = { I_MOV(0, GBPF_GO), I_EXIT };
+/* submit: tenant[4] = uid */
+static const struct ebpf_insn always_go[] = {
+	I_VALUE(2, 1, 0),
+	I_LDX(EBPF_W, 3, 1, SUBMIT(uid)),
+	I_STX(EBPF_DW, 2, 32, 3),
+	I_MOV(0, GBPF_GO),
+	I_EXIT,
+};
 /* retire: tenant[0] += duration_ns; tenant[1] += count; tenant[2] = submit_version; tenant[3] +=
- * flags & MEASURED */
+ * flags & MEASURED; tenant[5] = uid */
 static const struct ebpf_insn charge[] = {
 	I_VALUE(2, 1, 0),
 	I_LDX(EBPF_DW, 3, 1, RETIRE(duration_ns)),
@@ -19,6 +26,8 @@ static const struct ebpf_insn charge[] = {
 	I_STX(EBPF_DW, 2, 16, 3),
 	I_LDX(EBPF_W, 3, 1, RETIRE(flags)),
 	I_ATOMIC_ADD(2, 24, 3),
+	I_LDX(EBPF_W, 3, 1, RETIRE(uid)),
+	I_STX(EBPF_DW, 2, 40, 3),
 	I_MOV(0, 0),
 	I_EXIT,
 };
@@ -360,6 +369,22 @@ static void inflight_rises_and_falls_and_retire_covers_all(void **state)
 	one_finish(&o);
 }
 
+static void the_user_id_that_gbpfd_states_reaches_submit_and_retire(void **state)
+{
+	struct one o;
+
+	one_init(&o);
+	for (uint32_t uid = 1000; uid < 1002; uid++) { /* it may differ after a restart of gbpfd */
+		sched_set_uid(o.r.s, uid);
+		launch(&o, 1000);
+		fake_finish(&o.fq);
+		sched_synced(o.r.s, NULL);
+		assert_int_equal(o.m.tenant[4], uid);
+		assert_int_equal(o.m.tenant[5], uid);
+	}
+	one_finish(&o);
+}
+
 static void the_tail_without_a_marker_retires_when_the_queue_is_idle(void **state)
 {
 	struct one o;
@@ -479,6 +504,7 @@ int main(void)
 		cmocka_unit_test(an_unprepared_queue_is_prepared_first),
 		cmocka_unit_test(interrupted_launches_are_learned_and_charged),
 		cmocka_unit_test(inflight_rises_and_falls_and_retire_covers_all),
+		cmocka_unit_test(the_user_id_that_gbpfd_states_reaches_submit_and_retire),
 		cmocka_unit_test(the_tail_without_a_marker_retires_when_the_queue_is_idle),
 		cmocka_unit_test(refused_launches_and_captures_leave_no_trace),
 		cmocka_unit_test(kernels_are_shown_by_launches),

@@ -331,6 +331,12 @@ void sched_policy_drop(struct sched *s, uint64_t version)
 {
 }
 
+void sched_set_uid(struct sched *s, uint32_t uid)
+{
+	(void)s;
+	(void)uid;
+}
+
 void sched_set_class(struct sched *s, uint32_t class_id, uint32_t weight)
 {
 }
