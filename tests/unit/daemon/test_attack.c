@@ -22,6 +22,8 @@
 
 #include "../await.h"
 
+#include "../users.h"
+
 #define LINGER_S 3600 /* far longer than a call waits for its answer */
 #define FLOOD_BYTES 65536u
 #define SOMEBODY 65534u
@@ -419,19 +421,18 @@ static void enter_as(struct fake *f, const struct gd *d, uid_t uid, unsigned fir
 	}
 }
 
-static bool can_be_others(const struct gd *d)
-{
-	return geteuid() == 0 && chmod(d->dir, 0755) == 0;
-}
+#define NEED_OTHERS(d)                                                                             \
+	do {                                                                                       \
+		NEED_TWO_USERS();                                                                  \
+		assert_int_equal(chmod((d)->dir, 0755), 0);                                        \
+	} while (0)
 
 static void one_user_takes_not_all_device_numbers(void **state)
 {
 	struct gd *d = *state;
 	struct fake liar[2], honest;
 
-	if (!can_be_others(d)) {
-		skip();
-	}
+	NEED_OTHERS(d);
 	enter_as(&liar[0], d, SOMEBODY, 1, 8, PROTO_WELCOME);
 	enter_as(&liar[1], d, SOMEBODY, 9, 8, PROTO_REFUSED);
 	enter_as(&honest, d, SOMEBODY + 1, 99, 1, PROTO_WELCOME);
@@ -445,9 +446,7 @@ static void one_user_takes_not_all_boards(void **state)
 	struct gd *d = *state;
 	struct fake many[64], other;
 
-	if (!can_be_others(d)) {
-		skip();
-	}
+	NEED_OTHERS(d);
 	for (int i = 0; i < 64; i++) {
 		enter_as(&many[i], d, SOMEBODY, 1, 1, PROTO_WELCOME);
 	}
@@ -469,15 +468,13 @@ static void one_user_takes_not_all_memory_for_maps(void **state)
 	enum { MANY = 18 }; /* of 62 MiB each: 17 are less than a quarter of 4 GiB */
 	struct gd *d = *state;
 	struct fake many[MANY], other;
-	struct gbpf *g = gd_open(d);
+	struct gbpf *g;
 	union proto_message m;
 	unsigned n;
 	int fds[8];
 
-	if (!can_be_others(d)) {
-		gbpf_close(g);
-		skip();
-	}
+	NEED_OTHERS(d);
+	g = gd_open(d);
 	assert_int_equal(gbpf_policy_load(g, gd_object("heavy"), NULL, GBPF_LOAD_SWAP, NULL), 0);
 	gbpf_close(g);
 	for (int i = 0; i < MANY; i++) {
@@ -506,9 +503,7 @@ static void no_command_talks_to_a_strangers_gbpfd(void **state)
 	struct gbpf *g;
 	int listener;
 
-	if (!can_be_others(d)) {
-		skip();
-	}
+	NEED_OTHERS(d);
 	snprintf(dir, sizeof(dir), "%s/trap", d->dir);
 	snprintf(path, sizeof(path), "%s/control.sock", dir);
 	assert_int_equal(mkdir(dir, 0777), 0);

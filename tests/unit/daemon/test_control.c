@@ -18,6 +18,8 @@
 
 #include "../await.h"
 
+#include "../users.h"
+
 #define HELLO "{\"id\":1,\"method\":\"hello\",\"params\":{\"protocol\":1}}\n"
 
 static int dial(const struct gd *d)
@@ -295,9 +297,7 @@ static void other_users_may_read_but_not_change(void **state)
 	int status;
 	pid_t pid;
 
-	if (geteuid() != 0) {
-		skip();
-	}
+	NEED_TWO_USERS();
 	fake_enter(&f, d, 2, "rooted");
 	gd_await_event(d, 0, "start", "rooted");
 	chmod(d->dir, 0755);
@@ -316,9 +316,7 @@ static void one_user_cannot_take_all_connections(void **state)
 	int status;
 	pid_t pid;
 
-	if (geteuid() != 0) {
-		skip();
-	}
+	NEED_TWO_USERS();
 	chmod(d->dir, 0755);
 	pid = fork();
 	if (pid == 0) {

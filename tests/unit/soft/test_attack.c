@@ -19,92 +19,9 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/shm.h"
-#include "rig.h"
+#include "raw.h"
 
-#include "../await.h"
-
-struct raw {
-	struct soft_shared *shared;
-	int sock, bell, event;
-	uint32_t head;
-	struct soft_reply r;
-};
-
-/* Sends a request. Returns false if no reply arrives. */
-static bool ask(struct raw *c, struct soft_request *q, int fds[FD_PASS_MAX])
-{
-	struct pollfd p = { .fd = c->sock, .events = POLLIN };
-	unsigned n;
-
-	assert_int_equal(msg_send(c->sock, q, SOFT_REQUEST_MIN + 1, NULL, 0), 0);
-	if (poll(&p, 1, 60000) != 1) {
-		return false;
-	}
-	assert_true(msg_recv(c->sock, &c->r, sizeof(c->r), fds, &n) >= (ssize_t)SOFT_REPLY_MIN);
-	return true;
-}
-
-static uint64_t must(struct raw *c, struct soft_request q)
-{
-	int fds[FD_PASS_MAX];
-
-	assert_true(ask(c, &q, fds));
-	assert_int_equal(c->r.result, 0);
-	return c->r.value;
-}
-
-static void raw_open(struct raw *c, unsigned contexts)
-{
-	struct soft_request q = { .op = SOFT_REQ_HELLO, .object = SOFT_VERSION };
-	int fds[FD_PASS_MAX];
-
-	memset(c, 0, sizeof(*c));
-	c->sock = rig_connect();
-	assert_true(ask(c, &q, fds));
-	c->shared = shm_map(fds[0], sizeof(*c->shared), 1);
-	assert_non_null(c->shared);
-	close(fds[0]);
-	c->event = fds[1];
-	c->bell = fds[2];
-	for (unsigned i = 0; i < contexts; i++) {
-		must(c, (struct soft_request){ .op = SOFT_REQ_CONTEXT_CREATE });
-	}
-}
-
-static void raw_close(struct raw *c)
-{
-	close(c->sock);
-	close(c->bell);
-	close(c->event);
-	shm_unmap(c->shared, sizeof(*c->shared));
-}
-
-static void put(struct raw *c, void *record, uint32_t bytes)
-{
-	struct soft_record *r = record;
-	uint64_t one = 1;
-
-	r->bytes = bytes;
-	memcpy(c->shared->ring + c->head % SOFT_RING_BYTES, record, bytes);
-	c->head += bytes;
-	store_seqcst(&c->shared->head, c->head);
-	assert_int_equal(write(c->bell, &one, sizeof(one)), sizeof(one));
-}
-
-static void make_stream(struct raw *c, uint16_t context, uint32_t slot)
-{
-	struct soft_record_stream s = {
-		.r = { .op = SOFT_OP_STREAM_CREATE, .context = context, .stream = slot },
-		.flags = SOFT_STREAM_NON_BLOCKING
-	};
-
-	put(c, &s, sizeof(s));
-}
-
-static void await_word(const uint32_t *word, uint32_t from)
-{
-	AWAIT(load_acquire(word) >= from);
-}
+#include "../users.h"
 
 /* A copy from a context that is switched off must not block the other context forever. */
 static void a_context_ends_in_the_middle_of_anothers_copy(void **state)
@@ -120,19 +37,19 @@ static void a_context_ends_in_the_middle_of_anothers_copy(void **state)
 
 	(void)state;
 	raw_open(&c, 2);
-	copy.src = must(&c, (struct soft_request){ .op = SOFT_REQ_ALLOC, .value = BYTES });
-	copy.dst = must(
+	copy.src = raw_must(&c, (struct soft_request){ .op = SOFT_REQ_ALLOC, .value = BYTES });
+	copy.dst = raw_must(
 		&c, (struct soft_request){ .op = SOFT_REQ_ALLOC, .context = 1, .value = BYTES });
-	make_stream(&c, 0, 1);
-	await_word(&c.shared->streams[1].done, 1);
-	put(&c, &copy, sizeof(copy));
+	raw_make_stream(&c, 0, 1);
+	raw_await_word(&c.shared->streams[1].done, 1);
+	raw_put(&c, &copy, sizeof(copy));
 	while (load_acquire(&c.shared->tail) != c.head) {
 	}
-	must(&c, (struct soft_request){
-			 .op = SOFT_REQ_GROUP, .object = SOFT_GROUP_SCHEDULE, .value = 0 });
-	assert_true(ask(&c, &q, fds));
+	raw_must(&c, (struct soft_request){
+			     .op = SOFT_REQ_GROUP, .object = SOFT_GROUP_SCHEDULE, .value = 0 });
+	assert_true(raw_ask(&c, &q, fds));
 	assert_int_equal(c.r.result, 0);
-	await_word(&c.shared->streams[1].done, 2);
+	raw_await_word(&c.shared->streams[1].done, 2);
 	raw_close(&c);
 	assert_int_equal(rig_stats_idle().contexts, 0);
 }
@@ -148,14 +65,14 @@ static void memory_is_freed_during_a_wait(void **state)
 
 	(void)state;
 	raw_open(&c, 1);
-	v.address = must(&c, (struct soft_request){ .op = SOFT_REQ_ALLOC, .value = 4096 });
-	make_stream(&c, 0, 1);
-	put(&c, &v, sizeof(v));
+	v.address = raw_must(&c, (struct soft_request){ .op = SOFT_REQ_ALLOC, .value = 4096 });
+	raw_make_stream(&c, 0, 1);
+	raw_put(&c, &v, sizeof(v));
 	while (load_acquire(&c.shared->tail) != c.head) {
 	}
-	must(&c, (struct soft_request){ .op = SOFT_REQ_FREE, .value = v.address });
-	await_word(&c.shared->context_error[0], 1);
-	await_word(&c.shared->streams[1].done, 2);
+	raw_must(&c, (struct soft_request){ .op = SOFT_REQ_FREE, .value = v.address });
+	raw_await_word(&c.shared->context_error[0], 1);
+	raw_await_word(&c.shared->streams[1].done, 2);
 	raw_close(&c);
 	assert_int_equal(rig_stats_idle().contexts, 0);
 }
@@ -179,9 +96,9 @@ static uint64_t cost_of_copies(struct raw *c, struct soft_record_copy *copy, uin
 
 	copy->dst_pitch = copy->src_pitch = pitch;
 	for (unsigned i = 0; i < COPIES; i++) {
-		put(c, copy, sizeof(*copy));
+		raw_put(c, copy, sizeof(*copy));
 	}
-	await_word(&c->shared->streams[1].done, done + COPIES);
+	raw_await_word(&c->shared->streams[1].done, done + COPIES);
 	return server_cpu_ns() - begin;
 }
 
@@ -198,9 +115,9 @@ static void huge_ranges_are_checked_at_once(void **state)
 	(void)state;
 	raw_open(&c, 1);
 	copy.src = copy.dst =
-		must(&c, (struct soft_request){ .op = SOFT_REQ_ALLOC, .value = BYTES });
-	make_stream(&c, 0, 1);
-	await_word(&c.shared->streams[1].done, 1);
+		raw_must(&c, (struct soft_request){ .op = SOFT_REQ_ALLOC, .value = BYTES });
+	raw_make_stream(&c, 0, 1);
+	raw_await_word(&c.shared->streams[1].done, 1);
 	small = cost_of_copies(&c, &copy, 4096);
 	huge = cost_of_copies(&c, &copy, BYTES - 4096);
 	print_message("4000 copies: %llu us of near bytes, %llu us of far ones\n",
@@ -222,14 +139,14 @@ static void pinned_pages_have_a_limit(void **state)
 
 	(void)state;
 	raw_open(&c, 2);
-	while (n <= SOFT_MAX_PINNED && ask(&c, &q, fds) && c.r.result == 0) {
+	while (n <= SOFT_MAX_PINNED && raw_ask(&c, &q, fds) && c.r.result == 0) {
 		close(fds[0]);
 		q.context = ++n % 2;
 	}
 	assert_int_equal(n, SOFT_MAX_PINNED);
 	raw_open(&other, 1);
 	q.context = 0;
-	assert_true(ask(&other, &q, fds));
+	assert_true(raw_ask(&other, &q, fds));
 	assert_int_equal(other.r.result, 0);
 	close(fds[0]);
 	raw_close(&other);
@@ -251,10 +168,10 @@ static void padding_has_no_effect(void **state)
 	raw_open(&c, 1);
 	for (unsigned i = 0; i < 300; i++) {
 		pad.context = (uint16_t)(UINT16_MAX - i * 200);
-		put(&c, &pad, sizeof(pad));
+		raw_put(&c, &pad, sizeof(pad));
 	}
-	make_stream(&c, 0, 1);
-	await_word(&c.shared->streams[1].done, 1);
+	raw_make_stream(&c, 0, 1);
+	raw_await_word(&c.shared->streams[1].done, 1);
 	raw_close(&c);
 }
 
@@ -271,10 +188,10 @@ static void the_last_client_of_too_many(void **state)
 		raw_open(&c[i], 0);
 	}
 	more.sock = rig_connect();
-	assert_true(ask(&more, &q, fds));
+	assert_true(raw_ask(&more, &q, fds));
 	assert_int_equal(more.r.result, CUDA_ERROR_OUT_OF_MEMORY);
 	q = (struct soft_request){ .op = SOFT_REQ_CONTEXT_CREATE };
-	assert_true(ask(&more, &q, fds));
+	assert_true(raw_ask(&more, &q, fds));
 	assert_int_equal(more.r.result, CUDA_ERROR_NOT_INITIALIZED);
 	close(more.sock);
 	for (unsigned i = 0; i < SOFT_MAX_CLIENTS; i++) {
@@ -390,9 +307,7 @@ static void no_program_talks_to_a_strangers_server(void **state)
 	char byte;
 
 	(void)state;
-	if (geteuid() != 0) {
-		skip();
-	}
+	NEED_TWO_USERS();
 	snprintf(trap, sizeof(trap), "%s/trap.sock", rig_dir);
 	assert_int_equal(chmod(rig_dir, 0777), 0);
 	assert_int_equal(seteuid(65534), 0);
@@ -408,6 +323,32 @@ static void no_program_talks_to_a_strangers_server(void **state)
 	assert_int_equal(recv(sock, &byte, 1, MSG_DONTWAIT), 0);
 	close(sock);
 	close(listener);
+}
+
+/* The modes of its directory keep other users out; so does the server itself. */
+static void the_server_serves_its_user_and_root_only(void **state)
+{
+	static const uid_t users[] = { USER_A, 0 };
+	struct soft_request q = { .op = SOFT_REQ_STATS };
+	char path[160], byte[sizeof(struct soft_reply)];
+
+	(void)state;
+	NEED_TWO_USERS();
+	snprintf(path, sizeof(path), "%s/softgpu.sock", rig_dir);
+	assert_int_equal(chmod(rig_dir, 0755), 0);
+	assert_int_equal(chmod(path, 0666), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		struct pollfd p = { .events = POLLIN };
+
+		AS_USER(users[i], p.fd = unix_connect(path, SOCK_SEQPACKET));
+		assert_true(p.fd >= 0);
+		(void)msg_send(p.fd, &q, SOFT_REQUEST_MIN + 1, NULL, 0);
+		assert_int_equal(poll(&p, 1, 60000), 1);
+		assert_int_equal(recv(p.fd, byte, sizeof(byte), 0) > 0, users[i] == 0);
+		close(p.fd);
+	}
+	assert_int_equal(chmod(path, 0600), 0);
+	assert_int_equal(chmod(rig_dir, 0700), 0);
 }
 
 static int start(void **state)
@@ -432,6 +373,7 @@ int main(void)
 		cmocka_unit_test(empty_messages_leave_nothing),
 		cmocka_unit_test(unclosed_descriptors_block_no_client),
 		cmocka_unit_test(no_program_talks_to_a_strangers_server),
+		cmocka_unit_test(the_server_serves_its_user_and_root_only),
 	};
 
 	return cmocka_run_group_tests_name("soft attack", tests, start, rig_end);
