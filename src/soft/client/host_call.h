@@ -22,4 +22,12 @@ struct soft_host_call {
 /* Runs and frees the call that the cookie identifies. On the agent thread. */
 void soft_host_run(uint64_t cookie, CUresult context_error);
 
+/* Around code of the program that must not call the driver, on the thread that runs it. Between
+ * them cuabi/entries.c refuses the functions that are not in cuabi/host_function.def. */
+void soft_host_enter(void);
+void soft_host_leave(void);
+/* Returns whether the calling thread is between the two: calls then return
+ * CUDA_ERROR_NOT_PERMITTED instead of waiting for the device. */
+bool soft_in_host_function(void);
+
 #endif

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 
 #include "base/buf.h"
-#include "cuabi/api.h"
 #include "cuabi/names.h"
+#include "cuabi/own.h"
 #include "cuabi/types.h"
 #include "soft/protocol.h"
 
@@ -232,8 +232,9 @@ int soft_info_find_gpu(const char *text, size_t n);
 /* private_table.c */
 extern const struct cuabi_soft_table soft_private_table;
 
-/* export.c */
+/* export.c: what the exported functions of cuabi/entries.c ask for. */
 int cuabi_unsupported(unsigned index);
+int cuabi_in_host_function(void); /* defined in host_call.c */
 extern void *const cuabi_own[CUABI_COUNT];
 
 /* Defines both variants of a stream-ordered entry point: impl(0, args) and impl(1, args); the first

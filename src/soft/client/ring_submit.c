@@ -3,12 +3,14 @@
 #include "soft/client/ring_submit.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "soft/client/host_call.h"
 #include "soft/client/printf_output.h"
 #include "soft/client/process.h"
 #include "soft/client/strict.h"
@@ -57,6 +59,9 @@ static CUresult wait_room(uint32_t n)
 		tail = load_acquire(&soft.shared->tail);
 		if (soft.head + n - tail <= SOFT_RING_BYTES) {
 			return CUDA_SUCCESS;
+		}
+		if (soft_in_host_function()) {
+			return CUDA_ERROR_NOT_PERMITTED;
 		}
 		add_acqrel(&soft.shared->room_waiters, 1u);
 		/* Orders room_waiters before the second load of tail. Pairs with the server's store
@@ -129,13 +134,37 @@ static CUresult put(CUstream s, struct soft_record *r, size_t bytes, const void 
 	return e ? e : put_one(s, r, bytes, more, more_bytes);
 }
 
+/* Takes ring_lock. In a host function, only while its holder does not wait for room, which may come
+ * only when the host function has returned, and if half of the ring is free for the caller. */
+static CUresult take_ring(void)
+{
+	if (!soft_in_host_function()) {
+		pthread_mutex_lock(&soft.ring_lock);
+		return CUDA_SUCCESS;
+	}
+	while (pthread_mutex_trylock(&soft.ring_lock)) {
+		if (load_acquire(&soft.shared->room_waiters) || load_relaxed(&soft.dead)) {
+			return CUDA_ERROR_NOT_PERMITTED;
+		}
+		sched_yield();
+	}
+	if (soft.head - load_acquire(&soft.shared->tail) > SOFT_RING_BYTES / 2) {
+		pthread_mutex_unlock(&soft.ring_lock);
+		return CUDA_ERROR_NOT_PERMITTED;
+	}
+	return CUDA_SUCCESS;
+}
+
 CUresult soft_ring_submit(CUstream s, struct soft_record *r, size_t bytes, const void *more,
 			  size_t more_bytes, uint32_t *ret_target)
 {
 	CUresult e;
 
 	soft_strict_submit(s);
-	pthread_mutex_lock(&soft.ring_lock);
+	e = take_ring();
+	if (e) {
+		return e;
+	}
 	e = put(s, r, bytes, more, more_bytes);
 	if (ret_target) {
 		*ret_target = s->submitted;
@@ -147,9 +176,9 @@ CUresult soft_ring_submit(CUstream s, struct soft_record *r, size_t bytes, const
 	return e;
 }
 
-void soft_ring_begin(void)
+CUresult soft_ring_begin(void)
 {
-	pthread_mutex_lock(&soft.ring_lock);
+	return take_ring();
 }
 
 void soft_ring_end(void)
@@ -218,6 +247,9 @@ CUresult soft_word_wait(const uint32_t *done, uint32_t *waiters, uint32_t target
 CUresult soft_word_wait_mode(const uint32_t *done, uint32_t *waiters, uint32_t target,
 			     CUcontext ctx, bool blocking)
 {
+	if (soft_in_host_function() && !soft_word_reached(done, target)) {
+		return CUDA_ERROR_NOT_PERMITTED;
+	}
 	if (!soft_word_reached(done, target) && (blocking || !spin(done, target))) {
 		add_acqrel(waiters, 1u);
 		/* Orders waiters before the loads of done and soft.dead. Pairs with the server's

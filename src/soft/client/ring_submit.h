@@ -8,8 +8,9 @@
  * operation is complete. */
 CUresult soft_ring_submit(CUstream s, struct soft_record *r, size_t bytes, const void *more,
 			  size_t more_bytes, uint32_t *ret_target);
-/* Submits several records without interleaving: begin takes soft.ring_lock, end releases it. */
-void soft_ring_begin(void);
+/* Submits several records without interleaving: begin takes soft.ring_lock, end releases it. In a
+ * host function, begin returns CUDA_ERROR_NOT_PERMITTED, without the lock, where it might wait. */
+CUresult soft_ring_begin(void);
 void soft_ring_end(void);
 /* Between begin and end: adds a record; the record of an event; a wait until another stream has
  * reached a count. */
@@ -24,7 +25,8 @@ static inline uint32_t soft_event_slot(uint64_t last)
 /* Waits until the stream has reached the count. Returns the error of its context. */
 CUresult soft_stream_wait(CUstream s, uint32_t target);
 /* Waits until *done has reached target, modulo 2^32; *waiters counts sleeping threads. Returns the
- * error of ctx, also before target is reached. blocking: sleeps at once instead of spinning first.
+ * error of ctx, also before target is reached; CUDA_ERROR_NOT_PERMITTED at once if it would have to
+ * wait in a host function. blocking: sleeps at once instead of spinning first.
  */
 CUresult soft_word_wait_mode(const uint32_t *done, uint32_t *waiters, uint32_t target,
 			     CUcontext ctx, bool blocking);

@@ -7,6 +7,7 @@
 
 #include "base/atomic.h"
 #include "soft/client/context/green.h"
+#include "soft/client/host_call.h"
 #include "soft/client/printf_output.h"
 #include "soft/client/server_link.h"
 #include "soft/client/stream/stream.h"
@@ -286,9 +287,16 @@ static CUresult own_stream(CUcontext ctx, CUstream *ret)
 
 CUresult soft_stream_resolve(CUstream h, int pt, CUstream *ret)
 {
-	CUcontext ctx;
-	CUresult r = soft_context_current(&ctx);
+	bool implied = !h || h == CU_STREAM_LEGACY || h == CU_STREAM_PER_THREAD;
+	CUcontext ctx = NULL;
+	CUresult r;
 
+	/* In a host function no context is current; a stream names its own. */
+	if (soft_in_host_function()) {
+		r = implied ? CUDA_ERROR_NOT_PERMITTED : soft_check();
+	} else {
+		r = soft_context_current(&ctx);
+	}
 	if (r) {
 		return r;
 	}

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "soft/client/host_call.h"
 
 #define DELAY_MAX_NS 200000u
 #define POLL_NS 20000u
@@ -164,7 +165,7 @@ void soft_strict_submit(CUstream s)
 	CUcontext ctx = s->context;
 
 	soft_strict_delay();
-	if (!strict.depth) {
+	if (!strict.depth || soft_in_host_function()) {
 		return;
 	}
 	pthread_mutex_lock(&ctx->call_lock);

@@ -42,9 +42,11 @@ static CUresult wait_for(CUstream s, void *arg)
 
 	if (s != m->own && (!m->green || s->green == m->green)) {
 		soft_strict_submit(m->own);
-		soft_ring_begin();
-		e = soft_ring_add_wait(m->own, s->slot, s->submitted);
-		soft_ring_end();
+		e = soft_ring_begin();
+		if (!e) {
+			e = soft_ring_add_wait(m->own, s->slot, s->submitted);
+			soft_ring_end();
+		}
 	}
 	return e;
 }

@@ -36,7 +36,7 @@ static CUgraphExec take_ended(void)
 
 void soft_exec_reap(void)
 {
-	while (load_relaxed(&dying)) {
+	while (load_relaxed(&dying) && !soft_in_host_function()) {
 		CUgraphExec x = take_ended();
 
 		if (!x) {
@@ -210,9 +210,11 @@ CUresult soft_exec_launch(CUgraphExec x, CUstream s)
 		return e;
 	}
 	soft_strict_submit(s);
-	soft_ring_begin();
-	e = add_all(x, streams, s);
-	soft_ring_end();
+	e = soft_ring_begin();
+	if (!e) {
+		e = add_all(x, streams, s);
+		soft_ring_end();
+	}
 	soft_graph_memory_launched(x->graph);
 	return e;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "soft/client/graph/graph.h"
+#include "soft/client/host_call.h"
 #include "soft/client/strict.h"
 
 struct CUuserObject_st {
@@ -27,7 +28,9 @@ static void drop(CUuserObject u, uint64_t n)
 	}
 	pthread_mutex_unlock(&soft.lock);
 	if (destroy) {
-		destroy(ptr); /* without the lock; the callback may do anything except call CUDA */
+		soft_host_enter();
+		destroy(ptr); /* without the lock */
+		soft_host_leave();
 	}
 }
 

@@ -3,6 +3,7 @@
  * ended; and, if memory is short, by another stream that first waits for that work. */
 #include "base/atomic.h"
 #include "soft/client/graph/capture.h"
+#include "soft/client/host_call.h"
 #include "soft/client/memory/memory.h"
 #include "soft/client/memory/pool.h"
 #include "soft/client/ring_submit.h"
@@ -97,7 +98,7 @@ static void trim_all(CUmemoryPool p, void *arg)
 
 void soft_pool_trim_idle(void)
 {
-	if (load_relaxed(&idle_bytes)) {
+	if (load_relaxed(&idle_bytes) && !soft_in_host_function()) {
 		pthread_mutex_lock(&soft_pool_lock);
 		soft_pool_each(trim_to_threshold, NULL);
 		pthread_mutex_unlock(&soft_pool_lock);

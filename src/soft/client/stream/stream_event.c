@@ -198,9 +198,11 @@ CUresult soft_event_record(CUstream s, CUevent ev, unsigned flags)
 		return e;
 	}
 	soft_strict_submit(s);
-	soft_ring_begin();
-	e = soft_event_add_record(s, ev);
-	soft_ring_end();
+	e = soft_ring_begin();
+	if (!e) {
+		e = soft_event_add_record(s, ev);
+		soft_ring_end();
+	}
 	return e;
 }
 
@@ -209,9 +211,11 @@ CUresult soft_event_submit_wait(CUstream s, CUevent ev)
 	CUresult e;
 
 	soft_strict_submit(s);
-	soft_ring_begin();
-	e = soft_event_add_wait(s, ev);
-	soft_ring_end();
+	e = soft_ring_begin();
+	if (!e) {
+		e = soft_event_add_wait(s, ev);
+		soft_ring_end();
+	}
 	return e;
 }
 

@@ -9,7 +9,6 @@
 #include "soft/client/ring_submit.h"
 #include "soft/client/stream/stream_op.h"
 #include <stdlib.h>
-#include <string.h>
 
 static CUresult fill(struct soft_record_value *r, CUdeviceptr address, uint64_t value,
 		     unsigned unit, unsigned mode)
@@ -142,33 +141,6 @@ SOFT_PAIR(cuStreamAttachMemAsync, _ptsz, attach_mem,
 	  (CUstream h, CUdeviceptr p, size_t bytes, unsigned int flags), h, p, bytes, flags)
 
 /* ---- host functions ---- */
-
-static void copy_box(const struct soft_copy *c)
-{
-	for (uint64_t z = 0; z < c->depth; z++) {
-		for (uint64_t y = 0; y < c->height; y++) {
-			memcpy((void *)(uintptr_t)(c->dst + z * c->dst_slice + y * c->dst_pitch),
-			       (const void *)(uintptr_t)(c->src + z * c->src_slice +
-							 y * c->src_pitch),
-			       c->width);
-		}
-	}
-}
-
-void soft_host_run(uint64_t cookie, CUresult context_error)
-{
-	struct soft_host_call *c = (struct soft_host_call *)(uintptr_t)cookie;
-
-	(void)load_acquire(&c->ready);
-	if (c->callback) {
-		c->callback(c->stream, context_error, c->user);
-	} else if (!context_error && c->fn) {
-		c->fn(c->user);
-	} else if (!context_error) {
-		copy_box(&c->copy);
-	}
-	free(c);
-}
 
 static CUresult put_host(CUstream s, const struct soft_host_call *call)
 {
