@@ -445,9 +445,15 @@ static void helper(struct gen *g)
 /* Generates a value for the register of a diamond: harmless, linked to r8, or arbitrary. */
 static void diamond_value(struct gen *g)
 {
-	switch (below(g, 5)) {
+	switch (below(g, 7)) {
 	case 0:
 		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 7, 8, 0, 0);
+		break;
+	case 5:
+	case 6:
+		emit(g, (below(g, 3) ? EBPF_ALU64 : EBPF_ALU) | EBPF_MOV | EBPF_X, 7, 8, 0, 0);
+		emit(g, (below(g, 3) ? EBPF_ALU64 : EBPF_ALU) | EBPF_ADD | EBPF_K, 7, 0, 0,
+		     below(g, 40));
 		break;
 	case 1:
 		emit(g, EBPF_LDX | EBPF_MEM | EBPF_W, 7, 6, g->daemon ? 24 : 72, 0);
@@ -790,6 +796,90 @@ static void iterate(struct gen *g)
 	end_rounds(g, head, out);
 }
 
+/* A constant by which linked numbers differ: mostly small, now and then one that wraps. */
+static int64_t distance(struct gen *g)
+{
+	static const int32_t far[] = { INT32_MIN, INT32_MAX, -64, 64, INT32_MIN + 1 };
+
+	return below(g, 12) ? (int64_t)below(g, 9) - 4 : far[below(g, 5)];
+}
+
+/* One step that links dst to src, or changes the link of dst. */
+static void link_step(struct gen *g, unsigned dst, unsigned src)
+{
+	unsigned cls = below(g, 2) ? EBPF_ALU64 : EBPF_ALU;
+	static const uint8_t ups[] = { EBPF_RSH, EBPF_RSH, EBPF_ARSH };
+
+	switch (below(g, 9)) {
+	case 0:
+		emit(g, cls | EBPF_MOV | EBPF_X, dst, src, 0, 0);
+		break;
+	case 1:
+		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, dst, src, below(g, 4) ? 32 : 16, 0);
+		break;
+	case 2:
+		emit(g, EBPF_STX | EBPF_MEM | (below(g, 2) ? EBPF_DW : EBPF_W), 10, src, SCRATCH,
+		     0);
+		emit(g, EBPF_LDX | (below(g, 4) ? EBPF_MEM : EBPF_MEMSX) | EBPF_W, dst, 10, SCRATCH,
+		     0);
+		break;
+	case 3:
+		emit(g, EBPF_STX | EBPF_MEM | EBPF_DW, 10, src, SCRATCH, 0);
+		emit(g, EBPF_LDX | EBPF_MEM | EBPF_DW, dst, 10, SCRATCH, 0);
+		break;
+	case 4:
+		emit(g, EBPF_ALU64 | EBPF_LSH | EBPF_K, dst, 0, 0, 32);
+		if (below(g, 3) == 0) {
+			emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, src, dst, 0, 0);
+		}
+		emit(g, EBPF_ALU64 | ups[below(g, 3)] | EBPF_K, dst, 0, 0, 32);
+		break;
+	case 5:
+		emit(g, cls | EBPF_AND | EBPF_K, dst, 0, 0, below(g, 2) ? -1 : 127);
+		break;
+	default:
+		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, dst, src, 0, 0);
+		emit(g, cls | (below(g, 4) ? EBPF_ADD : EBPF_SUB) | EBPF_K, dst, 0, 0, distance(g));
+	}
+}
+
+/* Numbers that differ by constants: one of them is compared, another becomes an index. */
+static void linked(struct gen *g)
+{
+	static const uint8_t regs[] = { 1, 3, 4, 5 };
+	uint32_t skips[4];
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < 4; i++) {
+		emit(g, (below(g, 2) ? EBPF_ALU64 : EBPF_ALU) | EBPF_MOV | EBPF_X, regs[i], 7, 0,
+		     0);
+	}
+	for (unsigned i = 1 + below(g, 5); i-- > 0;) {
+		link_step(g, regs[below(g, 4)], regs[below(g, 4)]);
+	}
+	for (unsigned i = 1 + below(g, 3); i-- > 0;) {
+		unsigned cls = below(g, 2) ? EBPF_JMP : EBPF_JMP32, r = regs[below(g, 4)];
+
+		if (below(g, 3)) {
+			skips[n++] = emit(g, cls | EBPF_JGT | EBPF_K, r, 0, 0, 40 + below(g, 24));
+		} else {
+			skips[n++] = jump(g, r, below(g, 64), 0);
+		}
+		if (below(g, 3) == 0) {
+			link_step(g, regs[below(g, 4)], regs[below(g, 4)]);
+		}
+	}
+	g->branches += n;
+	stack_address(g, 2, AREA);
+	emit(g, EBPF_ALU64 | EBPF_ADD | EBPF_X, 2, regs[below(g, 4)], 0, 0);
+	emit(g, EBPF_LDX | EBPF_MEM | EBPF_B, 0, 2, (int)below(g, 9) - 4, 0);
+	while (n-- > 0) {
+		land(g, skips[n]);
+	}
+	constant(g, 0, 1);
+	g->numbers = (uint16_t)((g->numbers & ~0x3fu) | 1);
+}
+
 /* Generates constructs that need the main function, r7 and r8. */
 static void construct(struct gen *g)
 {
@@ -856,6 +946,11 @@ static void block(struct gen *g, unsigned n)
 		case 8:
 		case 9:
 			construct(g);
+			break;
+		case 10:
+			!g->in_function && (g->numbers & 0x80) && g->branches < g->max_branches
+				? linked(g)
+				: alu(g);
 			break;
 		default:
 			alu(g);

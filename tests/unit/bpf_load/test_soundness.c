@@ -4,7 +4,7 @@
  * Without pruning, the registers and the stack before every instruction must also lie within a
  * single state that the verifier walked there: numbers within their 64-bit and 32-bit ranges and
  * known bits, pointers within the objects of their type, spilled registers with the stored values,
- * and registers with the same id with equal values.
+ * and registers with the same id with values that are linked as it says.
  *
  * With pruning, the verifier must not accept a program that walking every path refuses (tested
  * where that is affordable), nor prove a lower cost.
@@ -55,7 +55,7 @@ struct testbed {
 	int full; /* not all states were kept */
 	int32_t first[GEN_MAX_INSNS];
 	const struct ebpf_prog *prog;
-	int has_spill, has_offset;
+	int has_spill, has_offset, has_link;
 	uint64_t entered[64]; /* functions, over all runs of the program */
 	/* of one run */
 	uint64_t fp[EBPF_MAX_FRAMES];
@@ -65,7 +65,7 @@ struct testbed {
 
 /* Counts of the observed cases, for the asserted shares. */
 struct tally {
-	uint64_t programs, accepted, indirect, spills, offsets, calls[8], entered;
+	uint64_t programs, accepted, indirect, spills, offsets, links, calls[8], entered;
 };
 
 /* Returns whether the slot holds a stored number of unknown value, or a stored pointer. */
@@ -81,6 +81,8 @@ static void remember(void *arg, uint32_t pc, unsigned frame, const struct ebpf_c
 	struct seen *s;
 
 	for (unsigned i = 0; i < 10; i++) {
+		w->has_link |= f->regs[i].type == REG_SCALAR && f->regs[i].id &&
+			       (f->regs[i].add || f->regs[i].link != LINK_WHOLE);
 		w->has_offset |=
 			ebpf_reg_is_place(&f->regs[i]) && !ebpf_scalar_is_const(&f->regs[i].v);
 	}
@@ -169,29 +171,55 @@ static int holds(const struct testbed *w, const struct ebpf_reg *r, uint64_t val
 	}
 }
 
-/* Names and the values that they stand for in one state. */
+/* Names and the values that they stand for in one state. Of some, only the low half is known. */
 struct names {
 	uint32_t id[96];
 	uint64_t value[96];
+	int whole[96];
 	unsigned n;
 };
 
-/* Numbers with one name are equal, and so are pointers that have not been resolved yet. */
+static int is_named(struct names *n, uint32_t id, uint64_t value, int whole)
+{
+	for (unsigned i = 0; i < n->n; i++) {
+		if (n->id[i] != id) {
+			continue;
+		}
+		if ((uint32_t)n->value[i] != (uint32_t)value ||
+		    (whole && n->whole[i] && n->value[i] != value)) {
+			return 0;
+		}
+		if (whole) {
+			n->value[i] = value;
+			n->whole[i] = 1;
+		}
+		return 1;
+	}
+	if (n->n < ARRAY_SIZE(n->id)) {
+		n->id[n->n] = id;
+		n->whole[n->n] = whole;
+		n->value[n->n++] = value;
+	}
+	return 1;
+}
+
+/* Numbers with one name are linked as the state says; pointers that have not been resolved yet are
+ * equal. */
 static int one_value(struct names *n, const struct ebpf_reg *r, uint64_t value)
 {
 	if (r->id == 0 || (r->type != REG_SCALAR && r->type != REG_VALUE_OR_NULL)) {
 		return 1;
 	}
-	for (unsigned i = 0; i < n->n; i++) {
-		if (n->id[i] == r->id) {
-			return n->value[i] == value;
-		}
+	switch (r->type == REG_SCALAR ? r->link : LINK_WHOLE) {
+	case LINK_WHOLE:
+		return is_named(n, r->id, r->type == REG_SCALAR ? value - r->add : value, 1);
+	case LINK_ZERO:
+		return value >> 32 == 0 && is_named(n, r->id, value - r->add, 0);
+	case LINK_SIGN:
+		return value + 0x80000000u <= UINT32_MAX && is_named(n, r->id, value - r->add, 0);
+	default:
+		return (uint32_t)value == 0 && is_named(n, r->id, (value >> 32) - r->add, 0);
 	}
-	if (n->n < ARRAY_SIZE(n->id)) {
-		n->id[n->n] = r->id;
-		n->value[n->n++] = value;
-	}
-	return 1;
 }
 
 /* Returns whether the iterator yields only the numbers in its state, and not more of them. */
@@ -450,7 +478,7 @@ static void make_program(struct testbed *w, uint64_t seed, struct rng *r, unsign
 	prog.init = seed & 1 ? w->init : NULL;
 	w->prog = &prog;
 	w->n_seen = w->n_slots = 0;
-	w->full = w->has_spill = w->has_offset = 0;
+	w->full = w->has_spill = w->has_offset = w->has_link = 0;
 	memset(w->entered, 0, sizeof(w->entered));
 	memset(w->first, 0xff, sizeof(w->first));
 	fill(r, w->t.env.maps[2].data, gen_maps[2].value_bytes);
@@ -465,6 +493,7 @@ static void count(struct tally *t, const struct testbed *w, int accepted)
 	t->accepted++;
 	t->spills += (uint64_t)w->has_spill;
 	t->offsets += (uint64_t)w->has_offset;
+	t->links += (uint64_t)w->has_link;
 	t->indirect += w->has_spill || w->has_offset;
 	t->calls[0] += w->prog->n_subprogs > 1;
 	for (uint32_t k = 1; k < w->prog->n_subprogs; k++) {
@@ -548,17 +577,18 @@ static uint64_t setting(const char *name, uint64_t otherwise)
 static void print_tally(const struct tally *t)
 {
 	print_message(
-		"%llu of %llu programs accepted; of those with variable offsets %llu, spills "
-		"%llu, either %llu, functions %llu; calls: callbacks %llu, iterators %llu, "
+		"%llu of %llu programs accepted; of those with variable offsets %llu, links "
+		"%llu, spills %llu, either %llu, functions %llu; calls: callbacks %llu, iterators "
+		"%llu, "
 		"records %llu, tail calls %llu, queues %llu, updates and deletes %llu; functions "
 		"entered %llu times\n",
 		(unsigned long long)t->accepted, (unsigned long long)t->programs,
-		(unsigned long long)t->offsets, (unsigned long long)t->spills,
-		(unsigned long long)t->indirect, (unsigned long long)t->calls[0],
-		(unsigned long long)t->calls[1], (unsigned long long)t->calls[2],
-		(unsigned long long)t->calls[3], (unsigned long long)t->calls[4],
-		(unsigned long long)t->calls[5], (unsigned long long)t->calls[6],
-		(unsigned long long)t->entered);
+		(unsigned long long)t->offsets, (unsigned long long)t->links,
+		(unsigned long long)t->spills, (unsigned long long)t->indirect,
+		(unsigned long long)t->calls[0], (unsigned long long)t->calls[1],
+		(unsigned long long)t->calls[2], (unsigned long long)t->calls[3],
+		(unsigned long long)t->calls[4], (unsigned long long)t->calls[5],
+		(unsigned long long)t->calls[6], (unsigned long long)t->entered);
 }
 
 static void many_programs(void (*one)(struct testbed *w, uint64_t seed, struct tally *t))
@@ -579,6 +609,7 @@ static void many_programs(void (*one)(struct testbed *w, uint64_t seed, struct t
 	/* otherwise the test says little */
 	assert_true(t.accepted * 5 >= t.programs);
 	assert_true(t.indirect * 2 >= t.accepted);
+	assert_true(t.links * 4 >= t.accepted);
 	assert_true(t.entered >= t.programs / 2);
 }
 

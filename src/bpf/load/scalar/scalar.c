@@ -225,6 +225,26 @@ int ebpf_scalar_sync(struct ebpf_scalar *s)
 	return 1;
 }
 
+int ebpf_scalar_meet(struct ebpf_scalar *a, const struct ebpf_scalar *b)
+{
+	struct ebpf_scalar out = {
+		.umin = MAX(a->umin, b->umin),
+		.umax = MIN(a->umax, b->umax),
+		.smin = MAX(a->smin, b->smin),
+		.smax = MIN(a->smax, b->smax),
+		.u32min = MAX(a->u32min, b->u32min),
+		.u32max = MIN(a->u32max, b->u32max),
+		.s32min = MAX(a->s32min, b->s32min),
+		.s32max = MIN(a->s32max, b->s32max),
+	};
+
+	if (!ebpf_tnum_meet(a->t, b->t, &out.t) || !ebpf_scalar_sync(&out)) {
+		return 0;
+	}
+	*a = out;
+	return 1;
+}
+
 void ebpf_scalar_truncate(struct ebpf_scalar *s, unsigned bits)
 {
 	struct ebpf_tnum t = ebpf_tnum_low(s->t, bits);

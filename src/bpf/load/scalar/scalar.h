@@ -30,6 +30,9 @@ static inline int ebpf_scalar_is_const(const struct ebpf_scalar *s)
  * possible. */
 int ebpf_scalar_sync(struct ebpf_scalar *s);
 
+/* Narrows a to the values that b has, too. Returns 0 and leaves a unchanged if there are none. */
+int ebpf_scalar_meet(struct ebpf_scalar *a, const struct ebpf_scalar *b);
+
 /* Keeps the low bits, zero-extended. */
 void ebpf_scalar_truncate(struct ebpf_scalar *s, unsigned bits);
 

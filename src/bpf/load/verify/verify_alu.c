@@ -104,8 +104,8 @@ static int pointer_alu(struct ebpf_verifier *v, const struct ebpf_insn *in, stru
 	return err;
 }
 
-/* Copies a register. Source and copy of a number share an id, so that a later comparison narrows
- * both. */
+/* Copies a register, or a part of it. Source and copy of a number share an id, so that a later
+ * comparison narrows both. */
 static int move(struct ebpf_verifier *v, const struct ebpf_insn *in)
 {
 	int err = 0, is64 = EBPF_CLASS(in->code) == EBPF_ALU64;
@@ -132,17 +132,22 @@ static int move(struct ebpf_verifier *v, const struct ebpf_insn *in)
 
 		if (!whole) {
 			ebpf_scalar_const(&zero, 0);
+			ebpf_link_name(v, src);
 			out = *src;
-			out.id = 0;
+			if (is64) {
+				ebpf_link_extend(&out, in->off);
+			} else if (in->off) {
+				ebpf_link_drop(&out);
+			} else {
+				ebpf_link_low(&out);
+			}
 			ebpf_scalar_alu(EBPF_MOV, is64, in->off, &zero, &src->v);
 			out.v = zero;
 			*ebpf_verify_write(v, in->dst) = out;
 			v->sources.of[v->depth][in->dst] = from;
 			return 0;
 		}
-		if (!ebpf_scalar_is_const(&src->v) && src->id == 0) {
-			src->id = ++v->next_id;
-		}
+		ebpf_link_name(v, src);
 	}
 	dst = ebpf_verify_write(v, in->dst);
 	*dst = *src;
@@ -188,7 +193,11 @@ int ebpf_verify_alu(struct ebpf_verifier *v, const struct ebpf_insn *in)
 		}
 		return pointer_alu(v, in, dst, src);
 	}
-	dst->id = 0;
+	if (op == EBPF_END || dst == src) {
+		ebpf_link_drop(dst);
+	} else {
+		ebpf_link_alu(dst, op, is64, &src->v);
+	}
 	if (op == EBPF_END) {
 		ebpf_scalar_end(in->code, in->imm, &dst->v);
 	} else if (dst == src && (op == EBPF_SUB || op == EBPF_XOR)) {

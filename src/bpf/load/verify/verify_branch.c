@@ -106,11 +106,12 @@ static int check_pointers(struct ebpf_verifier *v, const struct ebpf_insn *in,
 				  ebpf_verify_reg_text(v, ptr == o->dst ? o->src : o->dst));
 }
 
-/* Returns whether both operands are the same number. */
+/* Returns whether both operands are known to be the same number. */
 static int identical(const struct operands *o)
 {
 	return o->dst == o->src || (o->dst->type == REG_SCALAR && o->src->type == REG_SCALAR &&
-				    o->dst->id != 0 && o->dst->id == o->src->id);
+				    o->dst->id != 0 && o->dst->id == o->src->id &&
+				    o->dst->link == o->src->link && o->dst->add == o->src->add);
 }
 
 static int identical_side(unsigned op)
@@ -181,10 +182,11 @@ static void resolve_null(struct ebpf_verifier *v, struct ebpf_reg *r, void *arg)
 	}
 }
 
-/* The result of a comparison of numbers, applied to all registers that hold the same number. */
+/* The result of a comparison of numbers, applied to all registers that are linked to the operand.
+ */
 struct lesson {
-	const struct ebpf_scalar *value;
-	uint16_t from; /* registers at the last node on which the comparison depends */
+	struct ebpf_reg operand; /* with the values that are left */
+	uint16_t from;		 /* registers at the last node on which the comparison depends */
 	int elsewhere; /* also applied to a number on the stack or in a frame of a caller */
 };
 
@@ -192,11 +194,16 @@ static void take_lesson(struct ebpf_verifier *v, struct ebpf_reg *r, void *arg)
 {
 	struct lesson *l = arg;
 	struct ebpf_reg *regs = ebpf_verify_frame(v)->regs;
+	struct ebpf_scalar before = r->v, implied;
 
 	if (r->type != REG_SCALAR) {
 		return;
 	}
-	r->v = *l->value;
+	ebpf_link_implied(&l->operand, r, &implied);
+	/* if no value is left, no run comes here, and any set holds them all */
+	if (!ebpf_scalar_meet(&r->v, &implied) || ebpf_scalar_same(&before, &r->v)) {
+		return;
+	}
 	if (r >= regs && r < regs + 10) {
 		v->sources.of[v->depth][r - regs] |= l->from;
 	} else {
@@ -204,16 +211,16 @@ static void take_lesson(struct ebpf_verifier *v, struct ebpf_reg *r, void *arg)
 	}
 }
 
-/* Narrows r and all registers with its id. The new range depends on both operands: if it decides
+/* Narrows r and all registers linked to it. The new range depends on both operands: if it decides
  * something later, both operands have decided it. */
 static void learn(struct ebpf_verifier *v, struct ebpf_reg *r, const struct ebpf_scalar *value,
 		  uint16_t from)
 {
-	struct ebpf_scalar known = *value;
-	struct lesson l = { .value = &known, .from = from };
+	struct lesson l = { .operand = *r, .from = from };
 
+	l.operand.v = *value;
 	if (ebpf_reg_is_pointer(r)) {
-		r->v = known; /* a pointer shares no range, and pointers are always compared */
+		r->v = *value; /* a pointer shares no range, and pointers are always compared */
 		return;
 	}
 	take_lesson(v, r, &l);

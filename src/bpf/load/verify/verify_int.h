@@ -142,6 +142,24 @@ static inline void ebpf_mark_slot_written(struct ebpf_verifier *v, unsigned fram
 	v->written.slots[frame] |= 1ull << slot;
 }
 
+/* verify_link.c */
+/* Gives an unknown number without an id a new one. */
+void ebpf_link_name(struct ebpf_verifier *v, struct ebpf_reg *r);
+void ebpf_link_drop(struct ebpf_reg *r);
+/* Each of these sets the link of a number according to an operation. Call it before the value
+ * changes. low: the low half is zero-extended. extend: the low bits are sign-extended. alu: any
+ * operation but MOV and END. */
+void ebpf_link_low(struct ebpf_reg *r);
+void ebpf_link_extend(struct ebpf_reg *r, int bits);
+void ebpf_link_alu(struct ebpf_reg *dst, unsigned op, int is64, const struct ebpf_scalar *src);
+/* Sets *ret to the values of `to` that are possible if `from`, which has the same id, has one of
+ * the values from->v. */
+void ebpf_link_implied(const struct ebpf_reg *from, const struct ebpf_reg *to,
+		       struct ebpf_scalar *ret);
+/* Sets *ret to the number X from which r, a number with an id, has this value; only the low half
+ * counts unless r is LINK_WHOLE. Returns 0 if there is none. */
+int ebpf_link_origin(const struct ebpf_reg *r, uint64_t value, uint64_t *ret);
+
 /* verify_reg.c */
 /* Returns a register of the running frame and marks it as read; NULL if it is not initialized
  * (refused). */

@@ -323,10 +323,10 @@ static void extend(struct ebpf_reg *out, unsigned bytes)
 {
 	struct ebpf_scalar wide;
 
+	ebpf_link_extend(out, (int)bytes * 8);
 	ebpf_scalar_const(&wide, 0);
 	ebpf_scalar_alu(EBPF_MOV, 1, (int)bytes * 8, &wide, &out->v);
 	out->v = wide;
-	out->id = 0;
 }
 
 /* Sets *out to the result of a load. sign_extend requires fewer than 8 bytes. */
@@ -382,9 +382,8 @@ int ebpf_verify_load(struct ebpf_verifier *v, const struct ebpf_insn *in)
  * memory. */
 static void link_copy(struct ebpf_verifier *v, struct ebpf_reg *src, unsigned bytes)
 {
-	if (src->type == REG_SCALAR && src->id == 0 && !ebpf_scalar_is_const(&src->v) &&
-	    (bytes == 8 || (bytes == 4 && src->v.umax <= UINT32_MAX))) {
-		src->id = ++v->next_id;
+	if (bytes >= 4) {
+		ebpf_link_name(v, src);
 	}
 }
 

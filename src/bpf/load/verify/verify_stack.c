@@ -103,18 +103,19 @@ static int read_spill(struct ebpf_verifier *v, struct ebpf_stack_slot *s, unsign
 	if (n == 0 || byte < first || byte + bytes > first + n) {
 		return 0;
 	}
+	ebpf_link_name(v, &s->r);
+	*out = s->r;
 	if (byte == first && bytes == n) {
-		if (s->r.type == REG_SCALAR && !ebpf_scalar_is_const(&s->r.v) && s->r.id == 0) {
-			s->r.id = ++v->next_id;
-		}
-		*out = s->r;
 		return 1;
 	}
 	if (s->r.type != REG_SCALAR) {
 		return 0;
 	}
-	*out = s->r;
-	out->id = 0;
+	if (byte == first && bytes == 4) {
+		ebpf_link_low(out);
+	} else {
+		ebpf_link_drop(out);
+	}
 	ebpf_scalar_const(&shift, (byte - first) * 8);
 	ebpf_scalar_alu(EBPF_RSH, 1, 0, &out->v, &shift);
 	ebpf_scalar_truncate(&out->v, bytes * 8);
@@ -302,9 +303,7 @@ int ebpf_verify_stack_write(struct ebpf_verifier *v, const struct ebpf_reg *ptr,
 		memset(s->kind + byte_of(low), BYTE_SPILL, bytes);
 		s->r = *value;
 		if (bytes == 4) {
-			if (value->v.umax > UINT32_MAX) {
-				s->r.id = 0;
-			}
+			ebpf_link_low(&s->r);
 			ebpf_scalar_truncate(&s->r.v, 32);
 		}
 	}

@@ -29,12 +29,25 @@ enum ebpf_reg_type {
 		       above. */
 };
 
+/* How a number follows from X, the number that its id names (verify_link.c). low() is the low half
+ * of a number. */
+enum ebpf_link {
+	LINK_WHOLE, /* X + add, in 64 bits */
+	LINK_ZERO,  /* low(X + add), zero-extended */
+	LINK_SIGN,  /* low(X + add), sign-extended */
+	LINK_HIGH,  /* low(X + add) << 32 */
+};
+
 struct ebpf_reg {
 	uint8_t type;
 	uint8_t frame; /* REG_STACK, REG_KEY */
 	uint8_t map;   /* index of the map that the register was derived from */
-	uint32_t id;   /* Scalars: equal ones share an id. Values: the lookup that returned them.
-			  References: their own. 0: none, or value 0 of an array. */
+	uint8_t link;  /* Scalars with an id: enum ebpf_link; otherwise 0. */
+	uint32_t id;   /* Scalars: those computed from one number share an id. Values: the lookup
+			  that returned them. References: their own. 0: none, or value 0 of an
+			  array. */
+	uint64_t add;  /* Scalars with an id: as above; otherwise 0. Only LINK_WHOLE has high bits.
+			*/
 	struct ebpf_scalar v; /* the number, or the offset of the pointer in bytes */
 };
 

@@ -219,7 +219,7 @@ static int join_kinds(struct ebpf_verifier *v, const struct ebpf_reg *old, struc
 	case REG_SCALAR:
 		join_numbers(&old->v, &now->v, step_of(&old->v, level), &out);
 		now->v = out;
-		now->id = 0;
+		ebpf_link_drop(now);
 		return 1;
 	case REG_NUMBER:
 		join_numbers(&old->v, &now->v, step_of(&old->v, level), &out);

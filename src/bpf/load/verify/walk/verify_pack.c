@@ -169,46 +169,71 @@ void ebpf_verify_unpack(struct ebpf_verifier *v, const struct ebpf_packed_state 
 	}
 }
 
-/* Maps ids of the old state to ids of the running state. Two registers that are known to be equal
- * in the old state must be known to be equal now. */
+/* Maps ids of the old state to ids of the running state. Numbers that were linked in the old state
+ * must be linked in the same way now: the old X is the X of an id of the running state, plus a
+ * constant, or (now 0) it is a constant. Where only its low half is compared, only the low half of
+ * the constant counts. */
 struct idmap {
-	uint32_t old[96];
-	uint64_t now[96];
-	uint8_t constant[96]; /* now[] holds a constant instead of an id */
+	struct {
+		uint32_t old, now;
+		int whole;
+		uint64_t plus;
+	} to[96];
 	uint32_t n;
 	uint32_t fresh;
 	uint32_t work; /* registers and slots compared */
 };
 
-static int map_key(struct idmap *m, uint32_t old, uint64_t now, int constant)
+static int map_key(struct idmap *m, uint32_t old, uint32_t now, uint64_t plus, int whole)
 {
 	for (uint32_t i = 0; i < m->n; i++) {
-		if (m->old[i] == old) {
-			return m->now[i] == now && m->constant[i] == constant;
+		if (m->to[i].old != old) {
+			continue;
 		}
+		if (m->to[i].now != now || (uint32_t)m->to[i].plus != (uint32_t)plus ||
+		    (whole && m->to[i].whole && m->to[i].plus != plus)) {
+			return 0;
+		}
+		if (whole) {
+			m->to[i].plus = plus;
+			m->to[i].whole = 1;
+		}
+		return 1;
 	}
-	if (m->n == ARRAY_SIZE(m->old)) {
+	if (m->n == ARRAY_SIZE(m->to)) {
 		return 0;
 	}
-	m->old[m->n] = old;
-	m->constant[m->n] = (uint8_t)constant;
-	m->now[m->n++] = now;
+	m->to[m->n].old = old;
+	m->to[m->n].now = now;
+	m->to[m->n].whole = whole;
+	m->to[m->n++].plus = plus;
 	return 1;
 }
 
 static int map_id(struct idmap *m, uint32_t old, uint32_t now)
 {
 	/* without an id, it is known to equal nothing else */
-	return old == 0 || map_key(m, old, now ? now : --m->fresh, 0);
+	return old == 0 || map_key(m, old, now ? now : --m->fresh, 0, 1);
 }
 
-/* Maps the id of a number. Constants have no id; equal constants count as known to be equal. */
-static int map_number(struct idmap *m, uint32_t old, const struct ebpf_reg *now)
+/* Maps the id of a number whose values lie within those of the old one. A constant fits any link.
+ */
+static int map_number(struct idmap *m, const struct ebpf_reg *old, const struct ebpf_reg *now)
 {
-	if (old && ebpf_scalar_is_const(&now->v)) {
-		return map_key(m, old, now->v.t.value, 1);
+	int whole = old->link == LINK_WHOLE;
+	uint64_t x;
+
+	if (old->id == 0) {
+		return 1;
 	}
-	return map_id(m, old, now->id);
+	if (ebpf_scalar_is_const(&now->v)) {
+		return ebpf_link_origin(old, now->v.t.value, &x) &&
+		       map_key(m, old->id, 0, x, whole);
+	}
+	if (now->id == 0 || now->link != old->link) {
+		return map_id(m, old->id, 0);
+	}
+	return map_key(m, old->id, now->id, now->add - old->add, whole);
 }
 
 /* Returns whether now is the checked, non-NULL kind of the nullable kind old. */
@@ -260,7 +285,7 @@ static int reg_within(const struct ebpf_reg *old, const struct ebpf_reg *now, st
 	case REG_ROUNDS:
 		return old->map == now->map && map_id(m, old->id, now->id);
 	case REG_SCALAR:
-		return map_number(m, old->id, now);
+		return map_number(m, old, now);
 	default:
 		return map_id(m, old->id, now->id);
 	}
