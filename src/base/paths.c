@@ -6,8 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
+
+#include "base/compiler.h"
 
 static int join(char *out, size_t cap, const char *dir, const char *mid, const char *leaf)
 {
@@ -16,27 +17,33 @@ static int join(char *out, size_t cap, const char *dir, const char *mid, const c
 	return n < 0 || (size_t)n >= cap ? -ENAMETOOLONG : 0;
 }
 
-static const char *env_dir(const char *name)
+/* Sets *ret to the value of a variable, or NULL if it is unset or empty. -EINVAL if it is a
+ * relative path, which would denote another directory in each process. */
+static int env_dir(const char *name, const char **ret)
 {
 	const char *v = getenv(name);
 
-	return v && v[0] == '/'
-		       ? v
-		       : NULL; /* relative values are ignored, as the XDG specification requires */
+	*ret = v && v[0] ? v : NULL;
+	return *ret && v[0] != '/' ? -EINVAL : 0;
 }
 
 int path_runtime(char *out, size_t cap, const char *leaf)
 {
-	const char *dir = env_dir("GBPF_RUNTIME_DIR");
+	const char *dir;
 	char fallback[64];
 
+	if (env_dir("GBPF_RUNTIME_DIR", &dir) < 0) {
+		return -EINVAL;
+	}
 	if (dir) {
 		return join(out, cap, dir, "", leaf);
 	}
 	if (geteuid() == 0) {
 		return join(out, cap, "/run/gbpf", "", leaf);
 	}
-	dir = env_dir("XDG_RUNTIME_DIR");
+	if (env_dir("XDG_RUNTIME_DIR", &dir) < 0) {
+		return -EINVAL;
+	}
 	if (dir) {
 		return join(out, cap, dir, "/gbpf", leaf);
 	}
@@ -51,20 +58,81 @@ unsigned path_runtime_mode(void)
 
 int path_state(char *out, size_t cap, const char *leaf)
 {
-	const char *dir = env_dir("GBPF_STATE_DIR");
+	const char *dir;
 
+	if (env_dir("GBPF_STATE_DIR", &dir) < 0) {
+		return -EINVAL;
+	}
 	if (dir) {
 		return join(out, cap, dir, "", leaf);
 	}
 	if (geteuid() == 0) {
 		return join(out, cap, "/var/lib/gbpf", "", leaf);
 	}
-	dir = env_dir("XDG_STATE_HOME");
+	if (env_dir("XDG_STATE_HOME", &dir) < 0) {
+		return -EINVAL;
+	}
 	if (dir) {
 		return join(out, cap, dir, "/gbpf", leaf);
 	}
-	dir = env_dir("HOME");
+	if (env_dir("HOME", &dir) < 0) {
+		return -EINVAL;
+	}
 	return join(out, cap, dir ? dir : "/tmp", "/.local/state/gbpf", leaf);
+}
+
+static bool is_relative(const char *name)
+{
+	const char *dir;
+
+	return env_dir(name, &dir) < 0;
+}
+
+static bool is_empty(const char *name)
+{
+	const char *v = getenv(name);
+
+	return !v || !v[0];
+}
+
+const char *path_relative_variable(void)
+{
+	static const char *const always[] = { "GBPF_RUNTIME_DIR", "GBPF_STATE_DIR", "GBPF_LIBDIR",
+					      "GBPF_BINDIR", "GBPF_SOFTGPU_SOCKET" };
+	bool user = geteuid() != 0, state = user && is_empty("GBPF_STATE_DIR");
+
+	for (size_t i = 0; i < ARRAY_SIZE(always); i++) {
+		if (is_relative(always[i])) {
+			return always[i];
+		}
+	}
+	if (user && is_empty("GBPF_RUNTIME_DIR") && is_relative("XDG_RUNTIME_DIR")) {
+		return "XDG_RUNTIME_DIR";
+	}
+	if (state && is_relative("XDG_STATE_HOME")) {
+		return "XDG_STATE_HOME";
+	}
+	return state && is_empty("XDG_STATE_HOME") && is_relative("HOME") ? "HOME" : NULL;
+}
+
+bool path_state_is_default(void)
+{
+	return is_empty("GBPF_STATE_DIR");
+}
+
+int path_explain(int err, char *out, size_t cap)
+{
+	const char *name = err == -EINVAL ? path_relative_variable() : NULL;
+
+	if (name) {
+		snprintf(out, cap, "invalid %s '%.200s': expected an absolute path", name,
+			 getenv(name));
+	} else {
+		snprintf(out, cap, "%s",
+			 err == -ENAMETOOLONG ? "the paths in the environment are too long"
+					      : strerror(-err));
+	}
+	return err;
 }
 
 static int own_dir(char *out, size_t cap)
@@ -86,10 +154,13 @@ static int own_dir(char *out, size_t cap)
 
 int path_lib(char *out, size_t cap, const char *leaf)
 {
-	const char *dir = env_dir("GBPF_LIBDIR");
+	const char *dir;
 	char own[4096];
-	int err;
+	int err = env_dir("GBPF_LIBDIR", &dir);
 
+	if (err) {
+		return err;
+	}
 	if (dir) {
 		return join(out, cap, dir, "", leaf);
 	}
@@ -99,51 +170,16 @@ int path_lib(char *out, size_t cap, const char *leaf)
 
 int path_program(char *out, size_t cap, const char *name)
 {
-	const char *dir = env_dir("GBPF_BINDIR");
+	const char *dir;
 	char own[4096];
-	int err;
+	int err = env_dir("GBPF_BINDIR", &dir);
 
+	if (err) {
+		return err;
+	}
 	if (dir) {
 		return join(out, cap, dir, "", name);
 	}
 	err = own_dir(own, sizeof(own));
 	return err ? err : join(out, cap, own, "", name);
-}
-
-static int check_private(const char *dir)
-{
-	struct stat st;
-
-	if (lstat(dir, &st) < 0) {
-		return -errno;
-	}
-	if (!S_ISDIR(st.st_mode)) {
-		return -ENOTDIR;
-	}
-	if ((st.st_uid != geteuid() && st.st_uid != 0) || (st.st_mode & S_IWOTH)) {
-		return -EPERM;
-	}
-	return 0;
-}
-
-int path_make_private(const char *dir, unsigned mode)
-{
-	char part[4096];
-
-	if (strlen(dir) >= sizeof(part)) {
-		return -ENAMETOOLONG;
-	}
-	for (size_t i = 1; dir[i]; i++) {
-		if (dir[i] == '/') {
-			memcpy(part, dir, i);
-			part[i] = 0;
-			if (mkdir(part, 0755) < 0 && errno != EEXIST) {
-				return -errno;
-			}
-		}
-	}
-	if (mkdir(dir, mode) < 0 && errno != EEXIST) {
-		return -errno;
-	}
-	return check_private(dir);
 }

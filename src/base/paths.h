@@ -3,11 +3,13 @@
 #ifndef GBPF_BASE_PATHS_H
 #define GBPF_BASE_PATHS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Writes the path of the runtime directory (or dir/leaf if leaf is not NULL): $GBPF_RUNTIME_DIR,
- * else /run/gbpf for root, else $XDG_RUNTIME_DIR/gbpf, else /tmp/gbpf-<uid>. 0 or -ENAMETOOLONG.
- * Creates nothing. */
+ * else /run/gbpf for root, else $XDG_RUNTIME_DIR/gbpf, else /tmp/gbpf-<uid>. 0, -ENAMETOOLONG, or
+ * -EINVAL if the variable that decides is a relative path; path_explain() has the message. Creates
+ * nothing. */
 int path_runtime(char *out, size_t cap, const char *leaf);
 
 /* Returns the mode for creating the runtime directory: other users may enter root's, whose sockets
@@ -17,6 +19,14 @@ unsigned path_runtime_mode(void);
 /* State across restarts: $GBPF_STATE_DIR, else /var/lib/gbpf for root, else $XDG_STATE_HOME/gbpf,
  * else ~/.local/state/gbpf. */
 int path_state(char *out, size_t cap, const char *leaf);
+/* Returns true unless $GBPF_STATE_DIR names it. */
+bool path_state_is_default(void);
+
+/* Returns the name of a variable that the functions here consult, or GBPF_SOFTGPU_SOCKET, if it is
+ * a relative path; NULL: none. */
+const char *path_relative_variable(void);
+/* Writes the message for an error of the functions here. Returns err. */
+int path_explain(int err, char *out, size_t cap);
 
 /* Installed files (shim, soft GPU client, policies, samples): $GBPF_LIBDIR, else <dir of
  * program>/../lib/gbpf. */
@@ -25,10 +35,5 @@ int path_lib(char *out, size_t cap, const char *leaf);
 /* A program in the same directory as the running one (gbpfd, gbpf-softgpu): $GBPF_BINDIR, else the
  * running program's directory. */
 int path_program(char *out, size_t cap, const char *name);
-
-/* mkdir -p with this mode for the last part. An existing directory must belong to this user (or
- * root) and not be writable by others, -EPERM otherwise, because the owner of the directory
- * controls the sockets in it. */
-int path_make_private(const char *dir, unsigned mode);
 
 #endif

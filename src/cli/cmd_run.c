@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/paths.h"
 #include "cli/connect.h"
 #include "cli/run_check.h"
 #include "cli/run_env.h"
@@ -429,6 +430,19 @@ static int run_checked(struct cli *c)
 	return code == CLI_OK ? cli_run_check_end(&k, run_program(c)) : code;
 }
 
+/* The program, its soft GPU and gbpfd find each other by these variables. */
+static int check_environment(struct cli *c)
+{
+	char text[512];
+
+	if (!path_relative_variable()) {
+		return CLI_OK;
+	}
+	path_explain(-EINVAL, text, sizeof(text));
+	return cli_fail(c, CLI_RUN_FAILED, "usage", "Unset it, or set it to an absolute path",
+			"run: %s", text);
+}
+
 static int cmd_run(struct cli *c)
 {
 	struct report r;
@@ -436,6 +450,9 @@ static int cmd_run(struct cli *c)
 
 	if (code == CLI_OK) {
 		code = use_socket(c);
+	}
+	if (code == CLI_OK) {
+		code = check_environment(c);
 	}
 	if (code == CLI_OK) {
 		report_init(&r);

@@ -14,6 +14,7 @@
 
 #include "base/fd.h"
 #include "base/paths.h"
+#include "base/private_dir.h"
 #include "bpf/run/exec_mem.h"
 #include "cli/capabilities.h"
 #include "cli/connect.h"
@@ -275,8 +276,9 @@ static int write_trial(const char *dir)
 	return err;
 }
 
-/* Checks whether a missing folder could be made, without making it. */
-static int could_be_made(const char *dir)
+/* Checks whether a missing folder could be made, without making it. parents: its parents may be
+ * missing, too. */
+static int could_be_made(const char *dir, bool parents)
 {
 	char up[PATH_MAX];
 	char *slash;
@@ -284,22 +286,25 @@ static int could_be_made(const char *dir)
 	snprintf(up, sizeof(up), "%s", dir);
 	while (access(up, F_OK) < 0 && errno == ENOENT && (slash = strrchr(up, '/'))) {
 		*slash = 0;
+		if (!parents && access(up[0] ? up : "/", F_OK) < 0) {
+			return -errno;
+		}
 	}
 	return access(up[0] ? up : "/", W_OK | X_OK) < 0 ? -errno : 0;
 }
 
-static void check_dir(struct cli_doctor *d, const char *name, const char *variable, const char *dir)
+static void check_dir(struct cli_doctor *d, const char *name, const char *variable, const char *dir,
+		      bool parents)
 {
 	bool there = access(dir, F_OK) == 0;
-	char fix[160], space[24];
+	char fix[160], space[24], why[PRIVATE_DIR_WHY];
 	struct statvfs fs;
-	int err = there ? path_make_private(dir, 0700) : could_be_made(dir);
+	int err = there ? private_dir_check(dir, why) : could_be_made(dir, parents);
 
-	if (err == -EPERM) {
-		snprintf(fix, sizeof(fix), "Remove it, or set %s to a folder of your own",
+	if (there && err) {
+		snprintf(fix, sizeof(fix), "Correct that, or set %s to a folder of your own",
 			 variable);
-		cli_doctor_find(d, CLI_DOCTOR_BAD, name, fix,
-				"%s belongs to another user or is writable by others", dir);
+		cli_doctor_find(d, CLI_DOCTOR_BAD, name, fix, "%s is refused: %s", dir, why);
 		return;
 	}
 	err = err || !there ? err : write_trial(dir);
@@ -334,6 +339,14 @@ void cli_doctor_check_folders(struct cli_doctor *d)
 {
 	char dir[PATH_MAX];
 
+	if (path_relative_variable()) {
+		char text[512];
+
+		path_explain(-EINVAL, text, sizeof(text));
+		cli_doctor_find(d, CLI_DOCTOR_BAD, "environment",
+				"Unset it, or set it to an absolute path", "%s", text);
+		return;
+	}
 	if (path_runtime(dir, sizeof(dir), NULL) < 0 ||
 	    strlen(dir) + sizeof("/control.sock") > SOCKET_PATH_BYTES) {
 		cli_doctor_find(d, CLI_DOCTOR_BAD, "runtime directory",
@@ -344,10 +357,10 @@ void cli_doctor_check_folders(struct cli_doctor *d)
 				dir);
 		return;
 	} else {
-		check_dir(d, "runtime directory", "GBPF_RUNTIME_DIR", dir);
+		check_dir(d, "runtime directory", "GBPF_RUNTIME_DIR", dir, false);
 	}
 	if (path_state(dir, sizeof(dir), NULL) == 0) {
-		check_dir(d, "state directory", "GBPF_STATE_DIR", dir);
+		check_dir(d, "state directory", "GBPF_STATE_DIR", dir, path_state_is_default());
 	}
 }
 

@@ -1,10 +1,13 @@
 /* gbpf: the command line. Looks up a verb in the table and runs it; every verb has a file of its
  * own. */
+#include <errno.h>
+#include <limits.h>
 #include <locale.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/paths.h"
 #include "cli/cli.h"
 
 static bool wants_color(const struct cli *c, int fd)
@@ -21,6 +24,8 @@ static bool wants_color(const struct cli *c, int fd)
 
 static int run_verb(struct cli *c)
 {
+	char path[PATH_MAX];
+
 	if (c->global[CLI_VERSION]) {
 		c->group = NULL;
 		c->verb = cli_verb_find(cli_verbs, "version");
@@ -33,6 +38,12 @@ static int run_verb(struct cli *c)
 	if (!c->verb || c->verb->subs) {
 		cli_usage(c, stderr);
 		return CLI_USAGE;
+	}
+	if (path_lib(path, sizeof(path), NULL) == -EINVAL ||
+	    path_program(path, sizeof(path), "gbpf") == -EINVAL) {
+		path_explain(-EINVAL, path, sizeof(path));
+		return cli_fail(c, CLI_USAGE, "usage", "Unset it, or set it to an absolute path",
+				"%s", path);
 	}
 	return c->verb->run(c);
 }

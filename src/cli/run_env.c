@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/paths.h"
+#include "base/private_dir.h"
 
 #define LIBCUDA "libcuda.so.1"
 
@@ -199,7 +200,7 @@ static int place_soft_gpu(void)
 	unsetenv("GBPF_RUNTIME_DIR");
 	err = path_runtime(dir, sizeof(dir) - sizeof("/softgpu.sock"), NULL);
 	setenv("GBPF_RUNTIME_DIR", shared, 1);
-	err = err ? err : path_make_private(dir, 0700);
+	err = err ? err : private_dir_make(dir, 0700, false, NULL);
 	if (err) {
 		return err;
 	}

@@ -16,6 +16,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/private_file.h"
 #include "daemon/control_socket.h"
 #include "daemon/hw/hw_control.h"
 #include "daemon/hw/mps.h"
@@ -234,7 +235,7 @@ static void leave_terminal(const struct daemon *d)
 	}
 	snprintf(path, sizeof(path), "%s/gbpfd.log", d->opt.runtime);
 	null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+	file = private_file_open(path, O_WRONLY | O_CREAT | O_APPEND);
 	dup2(null, STDIN_FILENO);
 	dup2(file >= 0 ? file : null, STDOUT_FILENO);
 	dup2(file >= 0 ? file : null, STDERR_FILENO);

@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/private_file.h"
 #include "daemon/clean_text.h"
 
 #define MAX_SEQ (INT64_C(1) << 53)
@@ -103,7 +104,7 @@ static void open_file(struct daemon_history *h)
 {
 	struct stat st;
 
-	h->fd = open(h->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+	h->fd = private_file_open(h->path, O_WRONLY | O_CREAT | O_APPEND);
 	h->bytes = h->fd >= 0 && fstat(h->fd, &st) == 0 ? (size_t)st.st_size : 0;
 	if (h->fd < 0) {
 		h->write_errors++;

@@ -113,6 +113,28 @@ static int check(struct daemon_options *o)
 	return -EINVAL;
 }
 
+/* Takes the directories that no option names from the environment. */
+static int take_defaults(struct daemon_options *o)
+{
+	char text[512];
+	int err = o->runtime[0] ? 0 : path_runtime(o->runtime, sizeof(o->runtime), NULL);
+
+	if (!err && !o->state_given) {
+		err = path_state(o->state, sizeof(o->state), NULL);
+	}
+	if (!err) {
+		char unused[DAEMON_PATH];
+
+		err = path_lib(unused, sizeof(unused), NULL);
+		err = err == -EINVAL ? err : 0;
+	}
+	if (err) {
+		path_explain(err, text, sizeof(text));
+		fprintf(stderr, "gbpfd: %s\n", text);
+	}
+	return err;
+}
+
 int daemon_options_parse(struct daemon_options *o, int argc, char **argv)
 {
 	static const struct option longs[] = {
@@ -132,11 +154,6 @@ int daemon_options_parse(struct daemon_options *o, int argc, char **argv)
 
 	*o = (struct daemon_options){ .ready_fd = -1 };
 	snprintf(o->device, sizeof(o->device), "%s", device && device[0] ? device : "auto");
-	if (path_runtime(o->runtime, sizeof(o->runtime), NULL) < 0 ||
-	    path_state(o->state, sizeof(o->state), NULL) < 0) {
-		fputs("gbpfd: the paths in the environment are too long\n", stderr);
-		return -EINVAL;
-	}
 	while ((option = getopt_long(argc, argv, "", longs, NULL)) >= 0) {
 		r = take(o, option);
 		if (r <= 0) {
@@ -146,6 +163,9 @@ int daemon_options_parse(struct daemon_options *o, int argc, char **argv)
 	if (optind < argc) {
 		fprintf(stderr, "gbpfd: unexpected argument '%s'. Try `gbpfd --help`.\n",
 			argv[optind]);
+		return -EINVAL;
+	}
+	if (take_defaults(o) < 0) {
 		return -EINVAL;
 	}
 	return check(o);

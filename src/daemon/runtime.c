@@ -5,12 +5,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 #ifdef HAVE_SYSTEMD
 #include <systemd/sd-daemon.h>
@@ -19,6 +21,8 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/paths.h"
+#include "base/private_dir.h"
+#include "base/private_file.h"
 
 int daemon_runtime_fail(struct daemon *d, int err, const char *fmt, ...)
 {
@@ -56,39 +60,35 @@ static const char *advice(int err)
 	switch (err) {
 	case -ENOSPC:
 	case -EDQUOT:
-		return "the file system is full: free some space there, or set GBPF_RUNTIME_DIR "
+		return "; the file system is full: free some space there, or set GBPF_RUNTIME_DIR "
 		       "and GBPF_STATE_DIR";
 	case -EROFS:
 	case -EACCES:
 	case -EPERM:
-		return "it must belong to this user and be writable: set GBPF_RUNTIME_DIR or "
-		       "GBPF_STATE_DIR, or run as root";
-	case -ENOTDIR:
-	case -EEXIST:
-		return "a file that is not a directory has this name";
+		return "; it must belong to this user and only this user may write it: set "
+		       "GBPF_RUNTIME_DIR or GBPF_STATE_DIR, or run as root";
+	case -ENOENT:
+		return "; create it, or correct the path";
 	default:
-		return strerror(-err);
+		return "";
 	}
 }
 
-static int make_dir(struct daemon *d, const char *what, const char *dir, unsigned mode)
+static int make_dir(struct daemon *d, const char *what, const char *dir, unsigned mode,
+		    bool parents)
 {
-	int err = dir[0] == '/' ? path_make_private(dir, mode) : -EINVAL;
+	char why[PRIVATE_DIR_WHY];
+	int err;
 
-	if (err == -EINVAL) {
-		return daemon_runtime_fail(d, err, "the %s directory '%s' must be an absolute path",
+	if (dir[0] != '/') {
+		return daemon_runtime_fail(d, -EINVAL,
+					   "invalid %s directory '%s': expected an absolute path",
 					   what, dir);
 	}
-	return err ? daemon_runtime_fail(d, err, "cannot use the %s directory %s: %s", what, dir,
-					 advice(err))
+	err = private_dir_make(dir, mode, parents, why);
+	return err ? daemon_runtime_fail(d, err, "cannot use the %s directory %s: %s%s", what, dir,
+					 why, advice(err))
 		   : 0;
-}
-
-static long read_pid(int fd)
-{
-	char text[32] = { 0 };
-
-	return pread(fd, text, sizeof(text) - 1, 0) > 0 ? strtol(text, NULL, 10) : 0;
 }
 
 static int write_pid(int fd)
@@ -102,22 +102,87 @@ static int write_pid(int fd)
 	return pwrite(fd, text, (size_t)n, 0) == n ? 0 : -(errno ? errno : ENOSPC);
 }
 
-/* Opens and locks the lock file of a directory and writes this process's ID to it. Returns the
- * descriptor or -errno; -EWOULDBLOCK with the ID of the process that holds it. */
-static int lock_dir(const char *dir, const char *leaf, long *ret_pid)
+/* A lock file in a directory, while it is being opened. */
+struct lock {
+	const char *dir;
+	char path[DAEMON_PATH + 16];
+	char text[32]; /* of the process that holds it: its ID */
+};
+
+/* Returns true if a process of this user listens on the directory's control socket. */
+static bool is_served(const char *dir)
 {
 	char path[DAEMON_PATH + 16];
+	struct peer peer;
+	int sock;
+	bool served;
+
+	snprintf(path, sizeof(path), "%s/control.sock", dir);
+	sock = unix_connect(path, SOCK_STREAM | SOCK_NONBLOCK);
+	served = sock == -EAGAIN ||
+		 (sock >= 0 && fd_peer(sock, &peer) == 0 && peer.uid == geteuid());
+	fd_close(sock);
+	return served;
+}
+
+/* Returns true if the process that wrote its ID into the lock file is a running gbpfd of this user.
+ */
+static bool is_gbpfd(long pid)
+{
+	char path[64], name[32] = { 0 };
+	struct stat st;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%ld/comm", pid);
+	fd = pid > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	if (fd < 0 || fstat(fd, &st) < 0 || read(fd, name, sizeof(name) - 1) <= 0) {
+		name[0] = 0;
+	}
+	fd_close(fd);
+	return strcmp(name, "gbpfd\n") == 0 && st.st_uid == geteuid();
+}
+
+static bool holder_is_gbpfd(void *arg)
+{
+	const struct lock *l = arg;
+	bool yes = is_served(l->dir) || is_gbpfd(strtol(l->text, NULL, 10));
+
+	if (!yes) {
+		log_warn("%s: replaced: other users could open it, and a process that is not "
+			 "gbpfd holds its lock",
+			 l->path);
+	}
+	return yes;
+}
+
+/* Opens and locks the lock file of a directory and writes this process's ID to it. Returns the
+ * descriptor or -errno; -EWOULDBLOCK with the ID of the process that holds it. */
+static int lock_dir(struct daemon *d, const char *dir, const char *leaf, long *ret_pid)
+{
+	struct lock l = { .dir = dir };
+	struct stat st;
 	int fd, err;
 
-	snprintf(path, sizeof(path), "%s/%s", dir, leaf);
-	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-	if (fd < 0) {
-		return -errno;
+	snprintf(l.path, sizeof(l.path), "%s/%s", dir, leaf);
+	fd = private_file_lock(l.path, holder_is_gbpfd, &l, l.text);
+	*ret_pid = strtol(l.text, NULL, 10);
+	if (fd == -EPERM && lstat(l.path, &st) == 0 && st.st_uid != geteuid()) {
+		return daemon_runtime_fail(d, fd,
+					   "cannot lock %s: %s belongs to user %u; remove it", dir,
+					   l.path, (unsigned)st.st_uid);
 	}
-	err = flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
-	*ret_pid = err ? read_pid(fd) : 0;
+	if (fd == -EPERM || fd == -ELOOP) {
+		return daemon_runtime_fail(
+			d, fd,
+			"cannot lock %s: %s is not a regular file with one name; "
+			"remove it",
+			dir, l.path);
+	}
+	if (fd < 0) {
+		return fd;
+	}
 	errno = 0;
-	err = err ? err : write_pid(fd);
+	err = write_pid(fd);
 	if (err) {
 		fd_close(fd);
 		return err;
@@ -125,15 +190,24 @@ static int lock_dir(const char *dir, const char *leaf, long *ret_pid)
 	return fd;
 }
 
+/* Reports why a lock file could not be written, unless lock_dir() has done so. */
+static int fail_lock(struct daemon *d, const char *what, const char *dir, int err)
+{
+	return err == -EPERM || err == -ELOOP
+		       ? err
+		       : daemon_runtime_fail(d, err, "cannot write to the %s directory %s: %s%s",
+					     what, dir, strerror(-err), advice(err));
+}
+
 static int open_runtime(struct daemon *d)
 {
 	long pid;
-	int err = make_dir(d, "runtime", d->opt.runtime, path_runtime_mode());
+	int err = make_dir(d, "runtime", d->opt.runtime, path_runtime_mode(), false);
 
 	if (err) {
 		return err;
 	}
-	d->locks.runtime_fd = lock_dir(d->opt.runtime, "gbpfd.lock", &pid);
+	d->locks.runtime_fd = lock_dir(d, d->opt.runtime, "gbpfd.lock", &pid);
 	if (d->locks.runtime_fd == -EWOULDBLOCK) {
 		return daemon_runtime_fail(d, -EEXIST,
 					   "another gbpfd serves %s already (pid %ld): use it, or "
@@ -141,9 +215,7 @@ static int open_runtime(struct daemon *d)
 					   d->opt.runtime, pid);
 	}
 	if (d->locks.runtime_fd < 0) {
-		return daemon_runtime_fail(d, d->locks.runtime_fd,
-					   "cannot write to the runtime directory %s: %s",
-					   d->opt.runtime, advice(d->locks.runtime_fd));
+		return fail_lock(d, "runtime", d->opt.runtime, d->locks.runtime_fd);
 	}
 	return 0;
 }
@@ -154,12 +226,13 @@ static int open_state(struct daemon *d)
 {
 	char shared[DAEMON_PATH];
 	long pid;
-	int err = make_dir(d, "state", d->opt.state, 0700);
+	int err = make_dir(d, "state", d->opt.state, 0700,
+			   !d->opt.state_given && path_state_is_default());
 
 	if (err) {
 		return err;
 	}
-	d->locks.state_fd = lock_dir(d->opt.state, "state.lock", &pid);
+	d->locks.state_fd = lock_dir(d, d->opt.state, "state.lock", &pid);
 	if (d->locks.state_fd == -EWOULDBLOCK && !d->opt.state_given) {
 		snprintf(shared, sizeof(shared), "%s", d->opt.state);
 		if (snprintf(d->opt.state, sizeof(d->opt.state), "%s/state", d->opt.runtime) >=
@@ -170,8 +243,8 @@ static int open_state(struct daemon *d)
 		log_warn("%s is in use by another gbpfd (pid %ld): policies and history are kept "
 			 "in %s",
 			 shared, pid, d->opt.state);
-		err = make_dir(d, "state", d->opt.state, 0700);
-		d->locks.state_fd = err ? err : lock_dir(d->opt.state, "state.lock", &pid);
+		err = make_dir(d, "state", d->opt.state, 0700, false);
+		d->locks.state_fd = err ? err : lock_dir(d, d->opt.state, "state.lock", &pid);
 	}
 	if (d->locks.state_fd == -EWOULDBLOCK) {
 		return daemon_runtime_fail(
@@ -179,17 +252,29 @@ static int open_state(struct daemon *d)
 			d->opt.state, pid);
 	}
 	if (!err && d->locks.state_fd < 0) {
-		return daemon_runtime_fail(d, d->locks.state_fd,
-					   "cannot write to the state directory %s: %s",
-					   d->opt.state, advice(d->locks.state_fd));
+		return fail_lock(d, "state", d->opt.state, d->locks.state_fd);
 	}
 	return err;
 }
 
+/* /proc tells what programs run, how they ended, and where gbpfd itself is installed. */
+static int need_proc(struct daemon *d)
+{
+	struct statfs fs;
+
+	if (statfs("/proc", &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC) {
+		return 0;
+	}
+	return daemon_runtime_fail(d, -ENOSYS,
+				   "/proc is not mounted: gbpfd reads there what programs run and "
+				   "how they ended; mount it, in a container too");
+}
+
 int daemon_runtime_open(struct daemon *d)
 {
-	int err = open_runtime(d);
+	int err = need_proc(d);
 
+	err = err ? err : open_runtime(d);
 	return err ? err : open_state(d);
 }
 

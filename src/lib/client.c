@@ -266,6 +266,19 @@ static int set_paths(struct gbpf *g, const char *dir)
 	return n < 0 || n >= (int)sizeof(g->socket) ? -ENAMETOOLONG : 0;
 }
 
+static int fail_paths(struct gbpf *g, int err)
+{
+	char text[512];
+
+	if (err == -EINVAL) {
+		path_explain(err, text, sizeof(text));
+		return lib_fail(g, err, GBPF_CODE_USAGE, "usage",
+				"Unset it, or set it to an absolute path", "%s", text);
+	}
+	return lib_fail(g, err, GBPF_CODE_USAGE, "usage", "Set GBPF_RUNTIME_DIR to a shorter path",
+			"the path of the runtime directory is too long");
+}
+
 EXPORT int gbpf_open(struct gbpf **ret, const char *runtime_dir, unsigned flags)
 {
 	struct gbpf *g = calloc(1, sizeof(*g));
@@ -278,10 +291,9 @@ EXPORT int gbpf_open(struct gbpf **ret, const char *runtime_dir, unsigned flags)
 	g->fd = -1;
 	g->timeout_ms = DEFAULT_TIMEOUT_MS;
 	lib_ok(g);
-	if (set_paths(g, runtime_dir) < 0) {
-		return lib_fail(g, -ENAMETOOLONG, GBPF_CODE_USAGE, "usage",
-				"Set GBPF_RUNTIME_DIR to a shorter path",
-				"the path of the runtime directory is too long");
+	err = set_paths(g, runtime_dir);
+	if (err < 0) {
+		return fail_paths(g, err);
 	}
 	if (flags & GBPF_OPEN_NO_CONNECT) {
 		return 0;

@@ -17,6 +17,8 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/paths.h"
+#include "base/private_dir.h"
+#include "base/private_file.h"
 
 #define START_TIMEOUT_MS 15000u /* allows for a loaded machine */
 #define READY_TEXT 2048
@@ -91,7 +93,7 @@ static void say(int fd, const char *program, int err)
 static NORETURN void become_daemon(const struct start *s, int ready_fd)
 {
 	int null = open("/dev/null", O_RDWR);
-	int log = open(s->log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
+	int log = private_file_open(s->log, O_WRONLY | O_CREAT | O_APPEND);
 	sigset_t none;
 
 	sigemptyset(&none);
@@ -221,13 +223,15 @@ static int launch(struct gbpf *g, const struct gbpf_start_options *o, uint64_t d
 static int make_dir(struct gbpf *g)
 {
 	bool fits = strlen(g->socket) < sizeof(((struct sockaddr_un *)0)->sun_path);
-	int err = fits ? path_make_private(g->dir, path_runtime_mode()) : -ENAMETOOLONG;
+	char why[PRIVATE_DIR_WHY] = "the path is too long";
+	int err = fits ? private_dir_make(g->dir, path_runtime_mode(), false, why) : -ENAMETOOLONG;
 
 	return err ? lib_fail(g, err, GBPF_CODE_FAILED, "start",
 			      err == -ENAMETOOLONG ? "Set GBPF_RUNTIME_DIR to a shorter path"
+			      : err == -ENOENT	   ? "Create it, or correct the path"
 						   : "Set GBPF_RUNTIME_DIR to a directory of "
 						     "your own, or run as root",
-			      "cannot use %s as runtime directory: %s", g->dir, strerror(-err))
+			      "cannot use %s as runtime directory: %s", g->dir, why)
 		   : 0;
 }
 
@@ -237,9 +241,9 @@ static int take_lock(struct gbpf *g, uint64_t deadline)
 	int fd, err = 0;
 
 	snprintf(path, sizeof(path), "%s/start.lock", g->dir);
-	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	fd = private_file_open(path, O_RDWR | O_CREAT);
 	if (fd < 0) {
-		err = -errno;
+		err = fd;
 		return lib_fail(
 			g, err, err == -EACCES ? GBPF_CODE_PERMISSION : GBPF_CODE_FAILED, "start",
 			err == -ENOSPC ? "Free space there, or set GBPF_RUNTIME_DIR"
@@ -317,13 +321,13 @@ EXPORT int gbpf_start_daemon(struct gbpf *g, const struct gbpf_start_options *o)
 	if (g->fd >= 0) {
 		lib_disconnect(g);
 	}
-	err = make_dir(g);
-	if (err) {
-		return err;
-	}
 	err = lib_connect(
 		g); /* it runs, perhaps as another user, and this one may only read its folder */
 	if (!is_gone(err)) {
+		return err;
+	}
+	err = make_dir(g);
+	if (err) {
 		return err;
 	}
 	lock = take_lock(g, deadline);

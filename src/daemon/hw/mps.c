@@ -20,7 +20,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/fd.h"
-#include "base/paths.h"
+#include "base/private_dir.h"
 #include "daemon/hw/sharing_mode.h"
 #include "daemon/session/peer.h"
 
@@ -218,10 +218,10 @@ static int make_places(const struct daemon_mps *m)
 	int err;
 
 	place(m, "mps", path);
-	err = path_make_private(path, 0700);
+	err = private_dir_make(path, 0700, false, NULL);
 	if (!err) {
 		place(m, "mps-log", path);
-		err = path_make_private(path, 0700);
+		err = private_dir_make(path, 0700, false, NULL);
 	}
 	for (size_t i = 0; !err && i < ARRAY_SIZE(stale); i++) {
 		place(m, stale[i], path);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/paths.h"
+#include "base/private_dir.h"
 #include "daemon/consts.h"
 #include "daemon/hw/mps.h"
 #include "daemon/hw/mps_crash.h"
@@ -81,7 +81,7 @@ int daemon_lane_prepare(struct daemon_session *s)
 		char pipe[PROTO_TEXT];
 
 		daemon_lane_pipe_dir(s->d, pipe, sizeof(pipe));
-		if (path_make_private(pipe, 0700) <
+		if (private_dir_make(pipe, 0700, false, NULL) <
 		    0) { /* the folder must exist for processes to share the lane */
 			fall_back(s);
 		}

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "base/paths.h"
+#include "base/private_dir.h"
 #include "base/point.h"
 #include "daemon/clean_text.h"
 
@@ -243,7 +243,7 @@ int daemon_store_open(struct daemon_store *s, const char *state_dir)
 	if (snprintf(s->dir, sizeof(s->dir), "%s/policies", state_dir) >= (int)sizeof(s->dir)) {
 		return -ENAMETOOLONG;
 	}
-	err = path_make_private(s->dir, 0700);
+	err = private_dir_make(s->dir, 0700, false, NULL);
 	if (err) {
 		return err;
 	}

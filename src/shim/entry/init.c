@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/paths.h"
 #include "cuabi/api.h"
 #include "gpu/gpu_run.h"
 #include "policy/ctx.h"
@@ -116,6 +117,20 @@ static CUresult explain(int err)
 	return CUDA_SUCCESS;
 }
 
+/* Prints, once, that a relative path in the environment keeps this process from gbpfd. Another
+ * directory is not tried instead: it would be the gbpfd of the machine. */
+static void warn_relative(void)
+{
+	static bool warned;
+	char text[512];
+
+	if (!warned && path_relative_variable()) {
+		path_explain(-EINVAL, text, sizeof(text));
+		fprintf(stderr, "gbpf: %s; running without gBPF\n", text);
+		warned = true;
+	}
+}
+
 static int say_hello(uint32_t only_lanes)
 {
 	int err = shim_session_init(&session);
@@ -123,6 +138,9 @@ static int say_hello(uint32_t only_lanes)
 	if (!err) {
 		session.lanes = only_lanes ? only_lanes : session.lanes;
 		err = shim_session_hello(&session);
+	}
+	if (err == -EINVAL) {
+		warn_relative();
 	}
 	if (err) {
 		shim_session_abandon(&session);
@@ -156,6 +174,10 @@ static CUresult begin(unsigned flags)
 	bool fell_back;
 	CUresult r;
 
+	if (err == -EINVAL && path_relative_variable() && is_set("GBPF_STRICT")) {
+		attempted = true;
+		return attach_result = explain(err);
+	}
 	if (err && session.refusal[0]) { /* do not start the driver */
 		attempted = true;
 		return attach_result = explain(err);

@@ -23,6 +23,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/private_file.h"
 #include "base/shm.h"
 #include "base/thread.h"
 #include "soft/client/host_call.h"
@@ -269,22 +270,34 @@ static int connect_trusted(const char *path)
 	return fd;
 }
 
+/* Prints why there is no path of the server's socket. */
+static int no_path(int err)
+{
+	char text[512], line[640];
+	int len;
+
+	path_explain(err, text, sizeof(text));
+	len = snprintf(line, sizeof(line), "gbpf soft GPU: cannot find the server: %s\n", text);
+	(void)!write(2, line, (size_t)len);
+	return err;
+}
+
 static int connect_or_start(void)
 {
 	char path[SOFT_SOCKET_PATH_MAX], lock_path[SOFT_SOCKET_PATH_MAX + 8];
 	int fd, lock, err = soft_socket_path(path, sizeof(path), true);
 
 	if (err) {
-		return err;
+		return no_path(err);
 	}
 	fd = connect_trusted(path);
 	if (fd >= 0 || fd == -EPERM) {
 		return fd;
 	}
 	snprintf(lock_path, sizeof(lock_path), "%s.start", path);
-	lock = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	lock = private_file_open(lock_path, O_RDWR | O_CREAT);
 	if (lock < 0) {
-		return -errno;
+		return lock;
 	}
 	while (flock(lock, LOCK_EX) < 0 && errno == EINTR) {
 	}

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/private_file.h"
 #include "soft/server/connection.h"
 #include "soft/server/finding.h"
 #include "soft/server/machine.h"
@@ -61,11 +62,9 @@ static int find_socket(struct softd_server *s)
 static int open_sibling(const struct softd_server *s, const char *suffix)
 {
 	char path[sizeof(s->path) + 16];
-	int fd;
 
 	snprintf(path, sizeof(path), "%s%s", s->path, suffix);
-	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	return fd < 0 ? -errno : fd;
+	return private_file_open(path, O_RDWR | O_CREAT);
 }
 
 static int take_lock(struct softd_server *s)

@@ -18,7 +18,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/fd.h"
-#include "base/paths.h"
+#include "base/private_dir.h"
 #include "base/rate.h"
 #include "base/report.h"
 #include "base/shm.h"
@@ -239,10 +239,13 @@ static void private_directory_writable_by_others_is_refused(void **state)
 	(void)state;
 	assert_non_null(mkdtemp(dir));
 	snprintf(sub, sizeof(sub), "%s/a/b", dir);
-	assert_int_equal(path_make_private(sub, 0700), 0);
-	assert_int_equal(path_make_private(sub, 0700), 0);
+	assert_int_equal(private_dir_make(sub, 0700, false, NULL), -ENOENT);
+	assert_int_equal(private_dir_make(sub, 0700, true, NULL), 0);
+	assert_int_equal(private_dir_make(sub, 0700, false, NULL), 0);
 	assert_int_equal(chmod(sub, 0777), 0);
-	assert_int_equal(path_make_private(sub, 0700), -EPERM);
+	assert_int_equal(private_dir_make(sub, 0700, false, NULL), -EPERM);
+	assert_int_equal(chmod(sub, 0770), 0);
+	assert_int_equal(private_dir_make(sub, 0700, false, NULL), -EPERM);
 	rmdir(sub);
 	snprintf(sub, sizeof(sub), "%s/a", dir);
 	rmdir(sub);
