@@ -1,6 +1,7 @@
 /* Declarations for gBPF policies: contexts, verdicts, map macros, helpers. Include it first in a
  * .bpf.c and build with
- *	clang -target bpf -mcpu=v3 -g -O2 -c x.bpf.c -o x.bpf.o
+ *	gbpf policy build x.bpf.c
+ * or	clang-19 -target bpf -mcpu=v4 -g -O2 -c x.bpf.c -o x.bpf.o
  * The contexts, constants and helpers come from hooks.def, which also documents every field. */
 /* clang-format off */
 #ifndef GBPF_BPF_H

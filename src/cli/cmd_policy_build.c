@@ -25,7 +25,8 @@ static const struct cli_option options[] = {
 	[O_OUTPUT] = { "output", 'o', "OBJECT",
 		       "where to write the object (default: next to its source)" },
 	[O_INCLUDE] = { "include", 'I', "FOLDER", "look for headers there, too" },
-	[O_MCPU] = { "mcpu", 0, "v1|v2|v3|v4", "instruction set (default v3; v4 needs clang 18)" },
+	[O_MCPU] = { "mcpu", 0, "v1|v2|v3|v4",
+		     "instruction set (default: v4 from clang 18 on, else v3)" },
 	[O_EXPLAIN] = { "explain", 'e', NULL, "print the verifier's states along a refused path" },
 	[O_LINK] = { "link", 'l', NULL, "the sources are one policy" },
 	{ NULL, 0, NULL, NULL },
@@ -57,16 +58,22 @@ static bool on_path(const char *program)
 	return false;
 }
 
-/* Finds clang. Returns CLI_OK with *ret, or an exit code after a message. Instruction set v4 needs
- * clang 18. */
+/* Returns true if the program's name says that it is clang 18 or newer, which knows the instruction
+ * set v4. */
+static bool knows_v4(const char *clang)
+{
+	const char *dash = strrchr(clang, '-');
+
+	return dash && strtol(dash + 1, NULL, 10) >= 18;
+}
+
+/* Finds clang. Returns CLI_OK with *ret, or an exit code after a message. Prefers clang 19, whose
+ * instruction set v4 has signed division, sign extension and 32-bit jumps. */
 static int find_clang(struct cli *c, const char **ret)
 {
-	static const char *const old[] = { "clang-14", "clang-19", "clang", "clang-16",
-					   "clang-15" };
-	static const char *const new[] = { "clang-19", "clang" };
+	static const char *const names[] = { "clang-19", "clang-18", "clang-14",
+					     "clang",	 "clang-16", "clang-15" };
 	bool v4 = c->opt[O_MCPU] && strcmp(c->opt[O_MCPU], "v4") == 0;
-	const char *const *names = v4 ? new : old;
-	size_t n = v4 ? ARRAY_SIZE(new) : ARRAY_SIZE(old);
 	const char *own = getenv("CLANG");
 
 	if (own && own[0]) {
@@ -76,15 +83,14 @@ static int find_clang(struct cli *c, const char **ret)
 			       : cli_fail(c, CLI_FAILED, "clang", "Correct it, or unset CLANG",
 					  "policy build: $CLANG: '%s' cannot be executed", own);
 	}
-	for (size_t i = 0; i < n; i++) {
-		if (on_path(names[i])) {
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		if ((!v4 || knows_v4(names[i]) || strcmp(names[i], "clang") == 0) &&
+		    on_path(names[i])) {
 			*ret = names[i];
 			return CLI_OK;
 		}
 	}
-	return cli_fail(c, CLI_FAILED, "clang",
-			v4 ? "Install the package clang-19, or set CLANG"
-			   : "Install the package clang-14, or set CLANG",
+	return cli_fail(c, CLI_FAILED, "clang", "Install the package clang-19, or set CLANG",
 			"policy build: clang not found");
 }
 
@@ -111,7 +117,10 @@ static int compile(struct cli *c, const char *clang, const char *include, const 
 	int n = 0, status, err;
 	pid_t pid;
 
-	snprintf(mcpu, sizeof(mcpu), "-mcpu=%s", c->opt[O_MCPU] ? c->opt[O_MCPU] : "v3");
+	snprintf(mcpu, sizeof(mcpu), "-mcpu=%s",
+		 c->opt[O_MCPU]	   ? c->opt[O_MCPU]
+		 : knows_v4(clang) ? "v4"
+				   : "v3");
 	snprintf(installed, sizeof(installed), "-I%s", include);
 	argv[n++] = clang;
 	argv[n++] = "-target";

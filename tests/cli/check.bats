@@ -83,6 +83,25 @@ refused() {
 	[[ "$stderr" == *"Did you mean 'submit'?"* ]]
 }
 
+# unusable NAME LINE WORD...: check returns 1, names the source line, shows it with a caret, and says each word.
+unusable() {
+	local name=$1 line=$2
+	run --separate-stderr "$GBPF" policy check "$name.bpf.o"
+	echo "$output"
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"$name.bpf.c:$line)"* ]]
+	[[ "$output" == *"^"* ]]
+	shift 2
+	for w in "$@"; do
+		[[ "$output" == *"$w"* ]]
+	done
+}
+
+@test "an unknown helper is named with its source line and the nearest helper" {
+	unusable unknown_helper 11 "gbpf_tenant_clas is extern" "Did you mean gbpf_tenant_class?" "gbpf_tenant_clas(1) == 0"
+	unusable unknown_function 10 "is_my_business is extern" "efine it in one of the policy's objects"
+}
+
 @test "what is not an object is unusable, code 1" {
 	head -c 300 good.bpf.o >cut.bpf.o
 	echo hello >text.bpf.o

@@ -15,13 +15,46 @@ policy_new() { "$GBPF" policy new "$@" >/dev/null; }
 	done
 }
 
-@test "templates build with clang 19 for v4, too" {
-	command -v clang-19 >/dev/null || skip "no clang-19"
+@test "templates build with each clang and instruction set" {
 	for t in sched mem observe full; do
 		policy_new "my_$t" -t "$t"
-		"$GBPF" policy build --mcpu v4 "my_$t"
+		for v in v1 v2 v3 v4; do
+			"$GBPF" policy build --mcpu "$v" "my_$t"
+			"$GBPF" policy test "my_$t/my_$t.bpf.o"
+		done
+		CLANG=clang-14 "$GBPF" policy build "my_$t"
 		"$GBPF" policy test "my_$t/my_$t.bpf.o"
 	done
+}
+
+# arguments PROGRAM...: what build calls when PATH has only these compilers.
+arguments() {
+	local f
+	mkdir -p only
+	rm -f only/*
+	for f in "$@"; do
+		printf '#!/bin/sh\necho "$0 $*" >&2\nexit 1\n' >"only/$f"
+		chmod +x "only/$f"
+	done
+	run --separate-stderr env PATH="$PWD/only" "$GBPF" policy build mine
+	[ "$status" -eq 1 ]
+}
+
+@test "build prefers clang 19 and the instruction set v4, and does without" {
+	policy_new mine
+	arguments clang clang-14 clang-19
+	[[ "$stderr" == *"/clang-19 "*"-mcpu=v4 "* ]]
+	arguments clang clang-14
+	[[ "$stderr" == *"/clang-14 "*"-mcpu=v3 "* ]]
+	arguments clang
+	[[ "$stderr" == *"/clang "*"-mcpu=v3 "* ]]
+	run --separate-stderr env PATH="$PWD/only" "$GBPF" policy build --mcpu v4 mine
+	[[ "$stderr" == *"/clang "*"-mcpu=v4 "* ]]
+	arguments clang-14
+	run --separate-stderr env PATH="$PWD/only" "$GBPF" policy build --mcpu v4 mine
+	[[ "$stderr" == *"Install the package clang-19"* ]]
+	CLANG=only/clang-14 run --separate-stderr "$GBPF" policy build mine
+	[[ "$stderr" == *"only/clang-14 "*"-mcpu=v3 "* ]]
 }
 
 @test "every shipped policy passes its scenario" {
@@ -68,7 +101,7 @@ policy_new() { "$GBPF" policy new "$@" >/dev/null; }
 	policy_new mine
 	run --separate-stderr env PATH=/nonexistent "$GBPF" policy build mine
 	[ "$status" -eq 1 ]
-	[[ "$stderr" == *"Install the package clang-14, or set CLANG"* ]]
+	[[ "$stderr" == *"Install the package clang-19, or set CLANG"* ]]
 	run --separate-stderr env CLANG=nosuchclang "$GBPF" policy build mine
 	[ "$status" -eq 1 ]
 	[[ "$stderr" == *"nosuchclang"* ]]

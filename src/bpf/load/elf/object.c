@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "bpf/load/elf/object_int.h"
+#include "bpf/load/elf/source_line.h"
 
 int ebpf_obj_name_ok(const char *name, size_t bytes)
 {
@@ -27,6 +28,28 @@ static void make_printable(char *text, size_t n)
 	}
 }
 
+/* Sets the place of the report, and its detail if the source line is known. */
+static void set_place(struct ebpf_obj_parse *p, const char *section, uint64_t offset)
+{
+	struct ebpf_source_line line;
+	struct buf source;
+	char name[65];
+
+	snprintf(name, sizeof(name), "%s", section);
+	make_printable(name, strlen(name));
+	if (p->r->message.len || !ebpf_obj_line_at(p, section, offset, &line)) {
+		report_place(p->r, "%s section %s+0x%llx", p->o->name, name,
+			     (unsigned long long)offset);
+		return;
+	}
+	buf_init(&source);
+	ebpf_source_line_place(&line, &source);
+	report_place(p->r, "%s section %s+0x%llx (%s)", p->o->name, name,
+		     (unsigned long long)offset, buf_text(&source));
+	buf_finish(&source);
+	ebpf_source_line_show(&line, &p->r->detail);
+}
+
 int ebpf_obj_refuse(struct ebpf_obj_parse *p, int err, const char *section, uint64_t offset,
 		    const char *fmt, ...)
 {
@@ -39,12 +62,7 @@ int ebpf_obj_refuse(struct ebpf_obj_parse *p, int err, const char *section, uint
 	va_end(ap);
 	make_printable(text.data, text.len);
 	if (section) {
-		char name[65];
-
-		snprintf(name, sizeof(name), "%s", section);
-		make_printable(name, strlen(name));
-		report_place(p->r, "%s section %s+0x%llx", p->o->name, name,
-			     (unsigned long long)offset);
+		set_place(p, section, offset);
 	} else {
 		report_place(p->r, "%s", p->o->name);
 	}

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bpf/load/elf/object_int.h"
+#include "bpf/load/elf/source_line.h"
 
 struct ext_header {
 	uint16_t magic;
@@ -33,7 +34,7 @@ static uint32_t get32(const uint8_t *at)
 	return v;
 }
 
-static struct ebpf_obj_section *code_section(struct ebpf_obj_parse *p, const char *name)
+static struct ebpf_obj_section *code_section(const struct ebpf_obj_parse *p, const char *name)
 {
 	for (uint32_t i = 1; name && i < p->n_secs; i++) {
 		if (p->secs[i].role == OBJ_CODE && strcmp(p->secs[i].name, name) == 0) {
@@ -246,6 +247,24 @@ static uint32_t lower_bound(const struct ebpf_obj_section *s, uint32_t off)
 		}
 	}
 	return lo;
+}
+
+bool ebpf_obj_line_at(const struct ebpf_obj_parse *p, const char *section, uint64_t offset,
+		      struct ebpf_source_line *ret)
+{
+	const struct ebpf_obj_section *s = code_section(p, section);
+	const struct ebpf_obj_line *l;
+	uint32_t n = s && offset < s->size ? lower_bound(s, (uint32_t)offset + 1) : 0;
+
+	if (!n) {
+		return false;
+	}
+	l = &s->lines[n - 1];
+	*ret = (struct ebpf_source_line){ .file = text_at(p, l->file_off),
+					  .text = text_at(p, l->text_off),
+					  .line = l->line_col >> 10,
+					  .column = l->line_col & 0x3ff };
+	return true;
 }
 
 int ebpf_obj_add_lines(struct ebpf_obj_parse *p, struct ebpf_prog *prog,

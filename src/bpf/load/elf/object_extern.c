@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/nearest.h"
 #include "bpf/load/elf/object_int.h"
 
 enum arg { NONE, ANY_ARG };
@@ -179,6 +180,24 @@ int ebpf_obj_read_externs(struct ebpf_obj_parse *p)
 	return err;
 }
 
+/* Sets the hint of an unknown function: the helper that was perhaps meant. */
+static void hint_helper(struct ebpf_obj_parse *p, const char *name)
+{
+	struct nearest n;
+
+	nearest_init(&n, name);
+	for (size_t i = 0; i < ARRAY_SIZE(helpers); i++) {
+		nearest_offer(&n, helpers[i].name);
+	}
+	if (nearest_best(&n)) {
+		report_hint(p->r, "did you mean %s?", nearest_best(&n));
+	} else {
+		report_hint(p->r,
+			    "define it in one of the policy's objects; a function that only some "
+			    "versions of gBPF have is declared __weak");
+	}
+}
+
 static int refuse_extern(struct ebpf_obj_parse *p, const char *section, uint64_t off,
 			 const struct ebpf_obj_extern *x)
 {
@@ -193,9 +212,7 @@ static int refuse_extern(struct ebpf_obj_parse *p, const char *section, uint64_t
 		report_hint(p->r, "define %s in one of the policy's objects", x->name);
 		return ebpf_obj_refuse(p, -EINVAL, section, off, "variable %s is extern", x->name);
 	}
-	report_hint(p->r,
-		    "define it in one of the policy's objects; a function that only some versions "
-		    "of gBPF have is declared __weak");
+	hint_helper(p, x->name);
 	return ebpf_obj_refuse(p, -EINVAL, section, off,
 			       "%s is extern, and gBPF has no helper of that name", x->name);
 }

@@ -3,6 +3,7 @@
 #define GBPF_BPF_LOAD_ELF_OBJECT_INT_H
 
 #include <elf.h>
+#include <stdbool.h>
 
 #include "base/compiler.h"
 #include "bpf/load/elf/object.h"
@@ -220,6 +221,11 @@ int ebpf_obj_read_entries(struct ebpf_obj_parse *p);
 int ebpf_obj_read_ext(struct ebpf_obj_parse *p);
 int ebpf_obj_add_lines(struct ebpf_obj_parse *p, struct ebpf_prog *prog,
 		       const struct ebpf_obj_func *f, uint32_t at);
+
+struct ebpf_source_line;
+/* Finds the source line of an offset in a code section. Returns false if it is not known. */
+bool ebpf_obj_line_at(const struct ebpf_obj_parse *p, const char *section, uint64_t offset,
+		      struct ebpf_source_line *ret);
 
 /* object_func.c: finds functions and resolves addresses in code sections. */
 int ebpf_obj_read_funcs(struct ebpf_obj_parse *p);
