@@ -71,8 +71,9 @@ CUresult cuGetProcAddress_v2(const char *name, void **ret, int version, uint64_t
 static CUresult unsupported_runtime(void)
 {
 	static const char line[] =
-		"gbpf soft GPU: the CUDA runtime library (libcudart) does not run "
-		"here, only programs of the driver API\n";
+		"gbpf soft GPU: NVIDIA's CUDA runtime library does not run here; link the "
+		"program with nvcc -cudart shared, then gbpf run uses gBPF's libcudart, or "
+		"use the driver API\n";
 
 	static int told;
 
