@@ -3,6 +3,7 @@
 #include "policy/hook.h"
 
 #include "base/clock.h"
+#include "bpf/run/ctx_bound.h"
 
 static inline void count_failure(struct policy_version *v, unsigned hook, enum proto_failure what)
 {
@@ -14,8 +15,10 @@ uint64_t policy_hook_run(struct policy_version *v, unsigned hook, void *ctx,
 			 enum policy_failure *ret_failed)
 {
 	uint64_t errors = load_relaxed(&v->policy.env.helper_errors);
-	uint64_t verdict = ebpf_policy_run(&v->policy, hook, ctx);
+	uint64_t verdict;
 
+	ebpf_ctx_bound(hook, ctx);
+	verdict = ebpf_policy_run(&v->policy, hook, ctx);
 	*ret_failed = POLICY_FINE;
 	if (unlikely(v->policy.epoch) && ebpf_latch.outlived) {
 		*ret_failed = POLICY_OUTLIVED;

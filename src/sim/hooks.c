@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "base/compiler.h"
+#include "bpf/run/ctx_bound.h"
 
 typedef uint64_t u64;
 typedef int64_t s64;
@@ -115,6 +116,9 @@ bool sim_field_set(const struct sim_field *f, void *ctx, uint64_t value)
 	if (f->bytes == 8) {
 		memcpy((char *)ctx + f->offset, &value, 8);
 		return true;
+	}
+	if (narrow > ebpf_ctx_max((unsigned)f->hook, (uint32_t)f->offset)) {
+		return false;
 	}
 	memcpy((char *)ctx + f->offset, &narrow, 4);
 	return f->is_signed ? wide >= INT32_MIN && wide <= INT32_MAX

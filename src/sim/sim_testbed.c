@@ -8,6 +8,7 @@
 #include "base/compiler.h"
 #include "base/fd.h"
 #include "base/shm.h"
+#include "bpf/run/ctx_bound.h"
 #include "sim/sim_int.h"
 
 #define GBPF_CONST(name, value, doc) enum { name = value };
@@ -344,6 +345,7 @@ int64_t sim_testbed_run(struct sim_testbed *w, const struct sim_hook *h, struct 
 
 	if (p->insns[h->id]) {
 		/* As in gBPF, the verdict is a 32-bit int. */
+		ebpf_ctx_bound((unsigned)h->id, ctx);
 		verdict = (int32_t)ebpf_policy_run(p, (unsigned)h->id, ctx);
 	}
 	if (h->daemon) {

@@ -197,6 +197,8 @@ wrong() {
 	wrong 3 8 "no program for retire" <<<$'tenant a\nretire\nexpect verdict == 0'
 	wrong 1 13 "0 to 15" <<<'expect note 16 == 0'
 	wrong 3 8 "'=' is needed" <<<$'tenant a\nsubmit a\ntick ab'
+	wrong 2 14 "does not fit 'tenants'" <<<$'tenant a\ntick tenants=1025'
+	passes <<<$'tenant a\ntick tenants=1024'
 	wrong 2 6 "no name of a tenant" "HOOK field=value" <<<$'tenant a\ntick a'
 	wrong 2 18 "a number is needed" "For example" <<<$'tenant a\nsubmit a hold_ns='
 	wrong 2 8 "without a blank" "Write 3ms" <<<$'tenant a\nwait 3 ms'

@@ -13,6 +13,7 @@
 #include "bpf/load/verify/verify.h"
 #include "bpf/run/interp/interp.h"
 
+#include "bpf/run/ctx_bound.h"
 #include "policy/ctx.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -106,6 +107,7 @@ static void run(const struct ebpf_prog *p, uint64_t cost)
 	for (size_t i = 0; i < ARRAY_SIZE(ctx); i++) {
 		ctx[i] = i * 0x9e3779b97f4a7c15ull;
 	}
+	ebpf_ctx_bound((unsigned)p->hook, ctx);
 	err = ebpf_interp_checked(p->insns, p->n_insns, &how, &r0, &pc);
 	if (err || r0 > 3) {
 		fprintf(stderr, "accepted, but insn %u: error %d, verdict %llu\n", pc, err,

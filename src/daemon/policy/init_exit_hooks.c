@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/point.h"
+#include "bpf/run/ctx_bound.h"
 #include "daemon/consts.h"
 #include "daemon/policy/policies.h"
 #include "daemon/policy/policy_failures.h"
@@ -28,6 +29,7 @@ uint64_t daemon_hook_run(struct daemon_version *l, unsigned hook, void *ctx)
 {
 	uint64_t errors = load_relaxed(&l->run.env.helper_errors), begin = clock_cpu_ns(), verdict;
 
+	ebpf_ctx_bound(hook, ctx);
 	verdict = ebpf_policy_run(&l->run, hook, ctx);
 	daemon_version_publish(l);
 	if (load_relaxed(&l->run.env.helper_errors) != errors) {

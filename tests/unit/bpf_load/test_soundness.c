@@ -22,6 +22,7 @@
 #include "../bpf_run/engines.h"
 #include "bpf/load/verify/insn_text.h"
 #include "bpf/load/verify/verify_int.h"
+#include "bpf/run/ctx_bound.h"
 #include "bpf/run/interp/interp.h"
 #include "bpf/run/map/map_type.h"
 #include "gen.h"
@@ -47,7 +48,7 @@ struct seen_slot {
 
 struct testbed {
 	struct test_env t;
-	uint8_t ctx[128];
+	uint8_t ctx[256];
 	const void *init[GEN_MAPS];
 	struct seen seen[MAX_SEEN];
 	struct seen_slot slots[MAX_SLOTS];
@@ -421,6 +422,7 @@ static void run_inputs(struct testbed *w, struct rng *r, uint64_t seed, uint64_t
 		int err;
 
 		fill(r, w->ctx, sizeof(w->ctx));
+		ebpf_ctx_bound((unsigned)w->prog->hook, w->ctx);
 		fill_maps(w, r);
 		memset(w->fp, 0, sizeof(w->fp));
 		w->cost = 0;

@@ -3,6 +3,7 @@
 #include "bpf/load/verify/call/verify_call_int.h"
 #include "bpf/load/verify/verify_insn_int.h"
 #include "bpf/load/verify/verify_int.h"
+#include "bpf/run/ctx_bound.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -329,6 +330,19 @@ static void extend(struct ebpf_reg *out, unsigned bytes)
 	out->v = wide;
 }
 
+/* Bounds a number that was loaded from a context field by the field's maximum. A program can
+ * change the fields that it may write, so these have none. */
+static void bound_field(const struct ebpf_verifier *v, int64_t off, unsigned bytes,
+			struct ebpf_reg *out)
+{
+	const struct ebpf_verify_field *f = field_at(v, off);
+	uint32_t max = bytes == 4 ? ebpf_ctx_max((unsigned)v->hook->id, (uint32_t)off) : UINT32_MAX;
+
+	if (f && !f->writable && max <= INT32_MAX) {
+		ebpf_scalar_urange(&out->v, 0, max);
+	}
+}
+
 /* Sets *out to the result of a load. sign_extend requires fewer than 8 bytes. */
 static int load(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off, unsigned bytes,
 		int sign_extend, struct ebpf_reg *out)
@@ -339,7 +353,11 @@ static int load(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off
 	ebpf_reg_unknown(out);
 	if (ptr->type == REG_CTX) {
 		ebpf_scalar_loaded(&out->v, bytes, sign_extend);
-		return check_ctx(v, off, bytes, ACCESS_READ, what);
+		err = check_ctx(v, off, bytes, ACCESS_READ, what);
+		if (err == 0) {
+			bound_field(v, off, bytes, out);
+		}
+		return err;
 	}
 	err = ebpf_verify_range(v, ptr, off, bytes, ACCESS_READ, what);
 	err = err ? err : check_alignment(v, ptr, off, bytes, what);
