@@ -11,7 +11,7 @@
 #define SOFT_MAGIC 0x74667347u
 #define SOFT_VERSION 5u
 
-#define SOFT_MAX_CLIENTS 64u
+#define SOFT_MAX_CLIENTS 1024u
 #define SOFT_MAX_CONTEXTS 16u /* per client */
 #define SOFT_MAX_STREAMS 1024u
 #define SOFT_MAX_EVENTS 16384u
@@ -43,7 +43,7 @@
 #define SOFT_PRINT_RECORD_MAX 16384u
 #define SOFT_MAX_GPUS 8u
 #define SOFT_MAX_QUEUED_BYTES (8u << 20) /* of launches, per client */
-#define SOFT_MAX_CONNECTIONS 128u	 /* clients and connections for queries */
+#define SOFT_MAX_CONNECTIONS 1280u	 /* clients and connections for queries */
 #define SOFT_MAX_FLAG_BYTES (64u << 10)
 #define SOFT_MAX_FLAGS 64u   /* flag pages per context */
 #define SOFT_MAX_NAMES 1024u /* entry points of the driver API */

@@ -333,6 +333,18 @@ static void request_shared_lane(struct soft_request *q)
 	q->more[1] = number_in("CUDA_MPS_CLIENT_PRIORITY", 1);
 }
 
+void soft_link_explain(const struct soft_reply *r)
+{
+	char line[SOFT_TEXT_MAX + 32];
+	int n;
+
+	if (r->result == CUDA_ERROR_OUT_OF_MEMORY && r->text[0]) {
+		n = snprintf(line, sizeof(line), "gbpf soft GPU: %.*s\n", (int)SOFT_TEXT_MAX,
+			     r->text);
+		(void)!write(2, line, (size_t)MIN(n, (int)sizeof(line) - 1));
+	}
+}
+
 static CUresult say_hello(void)
 {
 	struct soft_request q = { .op = SOFT_REQ_HELLO, .object = SOFT_VERSION };
@@ -365,6 +377,10 @@ static CUresult say_hello(void)
 	while (n) {
 		close(fds[--n]);
 	}
+	if (len >= (ssize_t)SOFT_REPLY_MIN) {
+		memset((char *)&r + len, 0, (size_t)((size_t)len < sizeof(r)));
+		soft_link_explain(&r);
+	}
 	return len >= (ssize_t)SOFT_REPLY_MIN && r.result > 0 ? (CUresult)r.result : SOFT_DEAD;
 }
 
@@ -396,6 +412,13 @@ CUresult soft_link_open(void)
 	while (r == SOFT_DEAD && clock_now_ns() < end) {
 		clock_sleep_ns(HELLO_AGAIN_NS);
 		r = open_once();
+	}
+	if (r == SOFT_DEAD) {
+		static const char line[] =
+			"gbpf soft GPU: the server closes connections: it has too many, or is "
+			"exiting; softgpu.log next to its socket says which\n";
+
+		(void)!write(2, line, sizeof(line) - 1);
 	}
 	return r;
 }

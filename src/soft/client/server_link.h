@@ -9,6 +9,9 @@ CUresult soft_link_open(void);
 CUresult soft_link_query(struct soft_request *q, int fd, struct soft_reply *r, size_t r_bytes);
 CUresult soft_link_call(struct soft_request *q, int fd, struct soft_reply *r, size_t r_bytes,
 			int *ret_fd);
+/* Writes why the server refused a request to standard error if the reply says so: programs show the
+ * CUDA error alone, which says nothing about the server's limits. */
+void soft_link_explain(const struct soft_reply *r);
 int soft_link_agent_start(void);
 /* Appends a line to the file that GBPF_SOFT_LOG names, for debugging; does nothing if it is unset.
  */

@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/shm.h"
 #include "soft/server/connection.h"
+#include "soft/server/doorbell.h"
 #include "soft/server/machine.h"
 #include "soft/server/request/client_request.h"
 #include "soft/server/request/ipc_event.h"
@@ -32,14 +33,9 @@
  * resources yet. Caller holds the lock. */
 static bool exit_pending(const struct softd_machine *machine)
 {
-	softd_list_each (&machine->clients, c, struct softd_client, in_machine) {
-		struct pollfd p = { .fd = c->pidfd, .events = POLLIN };
+	struct epoll_event e;
 
-		if (c->pidfd >= 0 && poll(&p, 1, 0) > 0) {
-			return true;
-		}
-	}
-	return false;
+	return epoll_wait(machine->exits, &e, 1, 0) > 0;
 }
 
 /* Waits until exited processes have released their resources, at most LEAVE_NS: a program started
@@ -56,24 +52,25 @@ static void wait_for_exits(struct softd_machine *machine)
 	}
 }
 
-bool softd_client_attach(struct softd_client *c)
+int softd_client_attach(struct softd_client *c)
 {
 	struct softd_machine *machine = c->machine;
-	bool ok;
-	struct epoll_event e = { .events = EPOLLIN |
-					   EPOLLET }; /* edge-triggered: the bell is never read */
+	struct epoll_event e = { .events = EPOLLIN };
+	int err;
 
 	pthread_mutex_lock(&machine->lock);
 	wait_for_exits(machine);
-	ok = machine->n_attached < SOFT_MAX_CLIENTS &&
-	     epoll_ctl(machine->epoll, EPOLL_CTL_ADD, c->bell, &e) == 0;
-	if (ok) {
+	err = softd_doorbell_open(c);
+	if (!err) {
+		if (c->pidfd >= 0) {
+			epoll_ctl(machine->exits, EPOLL_CTL_ADD, c->pidfd, &e);
+		}
 		c->attached = true;
 		machine->n_attached++;
 		softd_list_append(&machine->clients, &c->in_machine);
 	}
 	pthread_mutex_unlock(&machine->lock);
-	return ok;
+	return err;
 }
 
 void softd_client_drop(struct softd_client *c, const char *why)
@@ -204,10 +201,11 @@ static void release(struct softd_client *c)
 		machine->n_attached--;
 	}
 	softd_list_remove(&c->in_machine);
-	pthread_mutex_unlock(&machine->lock);
-	if (c->bell >= 0) {
-		epoll_ctl(machine->epoll, EPOLL_CTL_DEL, c->bell, NULL);
+	softd_doorbell_close(c);
+	if (c->attached && c->pidfd >= 0) {
+		epoll_ctl(machine->exits, EPOLL_CTL_DEL, c->pidfd, NULL);
 	}
+	pthread_mutex_unlock(&machine->lock);
 	shm_unmap(c->shared, sizeof(*c->shared));
 	fd_close(c->bell);
 	fd_close_peer(c->event);
@@ -259,7 +257,9 @@ int softd_client_start(struct softd_machine *machine, int control, int pid)
 		(int)syscall(SYS_pidfd_open, pid, 0); /* -1 on kernels without pidfd_open: then only
 							 the closed socket reports the exit */
 	softd_list_init(&c->in_machine);
+	softd_list_init(&c->in_active);
 	pthread_mutex_lock(&machine->lock);
+	err = -ENOSPC;
 	if (machine->n_clients < SOFT_MAX_CONNECTIONS) {
 		machine->n_clients++;
 		err = 0;

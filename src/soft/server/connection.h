@@ -36,6 +36,9 @@ struct softd_function {
 
 struct softd_client {
 	struct softd_list in_machine; /* after HELLO */
+	struct softd_list in_active;  /* machine.active */
+	uint64_t number;	      /* of its doorbell */
+	uint64_t quiet_since_ns;      /* its ring has been empty since; 0: it has not */
 	bool attached;
 	struct softd_machine *machine;
 	int control, event, bell, pidfd;
@@ -73,8 +76,8 @@ struct softd_client {
 
 /* Starts the thread of a new connection. Takes control. Returns 0 or -Exxx. */
 int softd_client_start(struct softd_machine *machine, int control, int pid);
-/* Makes workers serve the client's ring. Returns false if there are too many clients. */
-bool softd_client_attach(struct softd_client *c);
+/* Makes workers serve the client's ring. Returns 0, or -ENOSPC if there are too many clients. */
+int softd_client_attach(struct softd_client *c);
 /* Drops the client; its thread frees everything. Caller holds the lock. */
 void softd_client_drop(struct softd_client *c, const char *why);
 /* Sends a notice; drops a client that does not read host function notices. Caller holds the lock.

@@ -41,6 +41,19 @@ static inline void softd_list_append(struct softd_list *head, struct softd_list 
 	softd_list_insert(head, e);
 }
 
+/* Moves all members of from to the front of to. */
+static inline void softd_list_move(struct softd_list *to, struct softd_list *from)
+{
+	if (softd_list_empty(from)) {
+		return;
+	}
+	from->next->prev = to;
+	from->prev->next = to->next;
+	to->next->prev = from->prev;
+	to->next = from->next;
+	softd_list_init(from);
+}
+
 #define softd_list_first(head, type, member) container_of((head)->next, type, member)
 
 #define softd_list_each(head, var, type, member)                                                   \

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "soft/server/connection.h"
+#include "soft/server/doorbell.h"
 #include "soft/server/machine.h"
 #include "soft/server/run/context_group.h"
 #include "soft/server/run/hw_lane.h"
@@ -18,6 +19,7 @@
 #define WINDOW_MIN (4ull << 30)
 #define FIRST_NS_PER_KINSN 20000u /* initial estimate, corrected by measuring */
 #define TAKE_BYTES (32u << 10)	  /* limit of bytes taken from the rings in one turn */
+#define BELLS_NS 20000u		  /* doorbells are looked at so often while a worker is awake */
 #define STEPS 1024 /* stream operations in one turn; a small copy counts as several */
 
 /* Limit of pinned memory, which is committed when allocated: at most half of the host's memory,
@@ -43,6 +45,7 @@ int softd_machine_init(struct softd_machine *machine, const struct softd_machine
 	pthread_cond_init(&machine->quiescent, &attr);
 	softd_list_init(&machine->clients);
 	softd_list_init(&machine->groups);
+	softd_list_init(&machine->dirty);
 	machine->block_limit = MAX(opt->memory_bytes / 2, 512ull << 20);
 	for (unsigned i = 0; i < opt->gpus; i++) {
 		struct softd_gpu *gpu = &machine->gpus[i];
@@ -52,7 +55,9 @@ int softd_machine_init(struct softd_machine *machine, const struct softd_machine
 		pthread_cond_init(&gpu->work, NULL);
 		pthread_cond_init(&gpu->copy_work, NULL);
 		softd_list_init(&gpu->groups);
+		softd_list_init(&gpu->copiers);
 		softd_list_init(&gpu->lanes);
+		softd_list_init(&gpu->runlist);
 		gpu->ns_per_kinsn = FIRST_NS_PER_KINSN;
 	}
 	machine->pinned_limit = pinned_limit(opt);
@@ -67,12 +72,13 @@ int softd_machine_init(struct softd_machine *machine, const struct softd_machine
 	}
 	machine->epoll = epoll_create1(EPOLL_CLOEXEC);
 	machine->kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (machine->epoll < 0 || machine->kick < 0 ||
+	machine->exits = epoll_create1(EPOLL_CLOEXEC);
+	if (machine->epoll < 0 || machine->kick < 0 || machine->exits < 0 ||
 	    epoll_ctl(machine->epoll, EPOLL_CTL_ADD, machine->kick, &e) < 0) {
 		return -errno;
 	}
 	machine->last_busy_ns = clock_now_ns();
-	return 0;
+	return softd_doorbells_init(machine);
 }
 
 /* Makes the poller return from epoll_wait. A worker checks rings and streams once more before it
@@ -99,7 +105,7 @@ void softd_gpu_wake(struct softd_gpu *gpu)
 
 bool softd_gpu_has_blocks(const struct softd_gpu *gpu)
 {
-	softd_list_each (&gpu->lanes, lane, struct softd_lane, in_gpu) {
+	softd_list_each (&gpu->runlist, lane, struct softd_lane, in_runlist) {
 		if (softd_lane_runnable(lane)) {
 			return true;
 		}
@@ -125,7 +131,7 @@ bool softd_gpu_has_copies(const struct softd_gpu *gpu)
 	if (gpu->copying >= gpu->machine->opt.copy_engines) {
 		return false;
 	}
-	softd_list_each (&gpu->groups, g, struct softd_group, in_gpu) {
+	softd_list_each (&gpu->copiers, g, struct softd_group, in_copying) {
 		if (softd_group_next_copy(g)) {
 			return true;
 		}
@@ -152,11 +158,15 @@ void softd_machine_wake(struct softd_machine *machine, const struct softd_gpu *o
 
 static void drain_clients(struct softd_machine *machine, bool *any)
 {
+	uint64_t now = clock_fast_ns();
 	uint32_t taken = 0;
 
-	for (unsigned i = machine->n_clients; i > 0 && !softd_list_empty(&machine->clients); i--) {
+	if (machine->n_active < machine->n_attached) {
+		softd_doorbells_take(machine, BELLS_NS);
+	}
+	for (unsigned i = machine->n_active; i > 0 && !softd_list_empty(&machine->active); i--) {
 		struct softd_client *c =
-			softd_list_first(&machine->clients, struct softd_client, in_machine);
+			softd_list_first(&machine->active, struct softd_client, in_active);
 		uint32_t before = c->tail;
 		int err = c->dead ? 0 : softd_ring_read(c, any);
 
@@ -164,8 +174,9 @@ static void drain_clients(struct softd_machine *machine, bool *any)
 			softd_client_drop(c,
 					  err == -ENOMEM ? "no memory" : "a malformed ring record");
 		}
-		softd_list_remove(&c->in_machine);
-		softd_list_append(&machine->clients, &c->in_machine);
+		softd_list_remove(&c->in_active);
+		softd_list_append(&machine->active, &c->in_active);
+		softd_doorbell_rest(c, c->tail != before, now);
 		taken += c->tail - before;
 		if (taken > TAKE_BYTES) { /* the remaining clients come first in the next turn */
 			*any = true;
@@ -174,25 +185,36 @@ static void drain_clients(struct softd_machine *machine, bool *any)
 	}
 }
 
-void softd_machine_progress(struct softd_machine *machine, bool *any)
+/* Advances the dirty groups, each once, until the turn's steps are used up. */
+static void progress_groups(struct softd_machine *machine)
 {
-	drain_clients(machine, any);
-	machine->steps = STEPS;
-	for (uint64_t i = machine->contexts;
-	     i > 0 && machine->steps > 0 && !softd_list_empty(&machine->groups); i--) {
-		struct softd_group *g =
-			softd_list_first(&machine->groups, struct softd_group, in_machine);
+	struct softd_list todo;
 
-		softd_list_remove(&g->in_machine);
-		softd_list_append(&machine->groups, &g->in_machine);
+	softd_list_init(&todo);
+	softd_list_move(&todo, &machine->dirty);
+	while (machine->steps > 0 && !softd_list_empty(&todo)) {
+		struct softd_group *g = softd_list_first(&todo, struct softd_group, in_dirty);
+
+		softd_list_remove(&g->in_dirty);
 		if (g->value_polls) {
 			g->dirty = true;
 		}
 		softd_group_progress(g);
+		if ((g->dirty || g->value_polls) && softd_list_empty(&g->in_dirty)) {
+			softd_list_append(&machine->dirty, &g->in_dirty);
+		}
 	}
+	softd_list_move(&machine->dirty, &todo); /* these come first in the next turn */
+}
+
+void softd_machine_progress(struct softd_machine *machine, bool *any)
+{
+	drain_clients(machine, any);
+	machine->steps = STEPS;
+	progress_groups(machine);
 	/* In a second pass: an operation that one group retired may unblock a group that was
 	 * visited before it. */
-	softd_list_each (&machine->groups, g, struct softd_group, in_machine) {
+	softd_list_each (&machine->dirty, g, struct softd_group, in_dirty) {
 		*any = *any || (g->dirty && (g->enabled || g->error));
 	}
 	*any = *any || machine->steps <= 0;

@@ -50,7 +50,10 @@ struct softd_gpu {
 	struct softd_machine *machine;
 	unsigned index;
 	struct softd_list groups;   /* of struct softd_group */
-	struct softd_list lanes;    /* the run list, next lane first */
+	struct softd_list copiers;  /* those of them that have copies */
+	struct softd_list lanes;    /* all, in no order */
+	struct softd_list runlist;  /* lanes with launches, next lane first: by position */
+	uint64_t positions;	    /* the last one given out */
 	struct softd_lane *current; /* has the slice; NULL: none */
 	struct softd_lane *loaded;  /* had it last: switching back to it costs nothing */
 	uint64_t slice_end_ns;
@@ -79,12 +82,19 @@ struct softd_machine {
 	struct softd_gpu gpus[SOFT_MAX_GPUS];
 	pthread_mutex_t lock;
 	pthread_cond_t quiescent; /* a group has no running work any more, or a client exited */
-	int epoll, kick;
+	int epoll, kick, bells,
+		exits;		  /* epoll holds kick and bells, exits the clients' processes */
 	struct softd_gpu *poller; /* its worker waits in epoll, clients ring bells; NULL: none */
 	bool stop;
-	struct softd_list clients;
-	unsigned n_clients;
+	struct softd_list clients; /* that have said hello */
+	unsigned n_clients;	   /* connections */
+	struct softd_list active;  /* clients whose rings are read without a doorbell; doorbell.h */
+	unsigned n_active;
+	uint64_t bells_taken_ns;
+	uint64_t client_serial;
+	struct softd_client *by_number[SOFT_MAX_CLIENTS];
 	struct softd_list groups;	   /* of all GPUs */
+	struct softd_list dirty;	   /* groups that are dirty or poll memory */
 	int steps;			   /* stream operations left in this turn */
 	uint64_t block_bytes, block_limit; /* host memory of blocks */
 	uint64_t code_bytes;		   /* of loaded modules */

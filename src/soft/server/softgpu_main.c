@@ -92,10 +92,13 @@ static void accept_one(struct softd_server *s)
 {
 	int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC);
 	struct peer p;
+	int err;
 
 	if (fd < 0) {
 		if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
-			log_warn("accept: %s", strerror(errno));
+			log_warn("cannot accept a program: %s; raise the limit of open files "
+				 "(ulimit -n)",
+				 strerror(errno));
 			clock_sleep_ns(10000000); /* probably out of descriptors: do not spin */
 		}
 		return;
@@ -104,8 +107,10 @@ static void accept_one(struct softd_server *s)
 		fd_close_peer(fd);
 		return;
 	}
-	if (softd_client_start(&s->machine, fd, p.pid) < 0) {
-		log_warn("process %d refused: too many clients", p.pid);
+	err = softd_client_start(&s->machine, fd, p.pid);
+	if (err) {
+		log_warn("process %d refused: %s", p.pid,
+			 err == -ENOSPC ? "too many connections" : strerror(-err));
 	}
 }
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -108,8 +109,14 @@ const char rig_ptx[] =
 
 void rig_open(void)
 {
+	struct rlimit files;
+
 	if (!getenv("SOFTGPU")) {
 		fail_msg("SOFTGPU must name the server's program (meson test sets it)");
+	}
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0) { /* some tests open a thousand connections */
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
 	}
 	snprintf(rig_dir, sizeof(rig_dir), "/tmp/gbpf-soft-XXXXXX");
 	assert_non_null(mkdtemp(rig_dir));

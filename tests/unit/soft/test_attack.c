@@ -179,10 +179,11 @@ static void padding_has_no_effect(void **state)
 static void the_last_client_of_too_many(void **state)
 {
 	struct soft_request q = { .op = SOFT_REQ_HELLO, .object = SOFT_VERSION };
-	struct raw c[SOFT_MAX_CLIENTS], more = { 0 };
+	struct raw *c = calloc(SOFT_MAX_CLIENTS, sizeof(*c)), more = { 0 };
 	int fds[FD_PASS_MAX];
 
 	(void)state;
+	assert_non_null(c);
 	rig_stats_idle();
 	for (unsigned i = 0; i < SOFT_MAX_CLIENTS; i++) {
 		raw_open(&c[i], 0);
@@ -197,6 +198,7 @@ static void the_last_client_of_too_many(void **state)
 	for (unsigned i = 0; i < SOFT_MAX_CLIENTS; i++) {
 		raw_close(&c[i]);
 	}
+	free(c);
 	assert_int_equal(rig_stats_idle().contexts, 0);
 }
 

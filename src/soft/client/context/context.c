@@ -69,6 +69,9 @@ static CUresult fill(CUcontext ctx)
 	struct soft_reply r;
 	CUresult e = soft_link_call(&q, -1, &r, sizeof(r), NULL);
 
+	if (e == CUDA_ERROR_OUT_OF_MEMORY) {
+		soft_link_explain(&r);
+	}
 	if (e) {
 		return e;
 	}

@@ -1,6 +1,8 @@
 /* Dispatch of requests on the control socket. The requests of one client are answered one at a time
  * on its own thread; slow ones (compiling PTX, committing memory) run without the lock. */
+#include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -8,6 +10,7 @@
 
 #include "base/atomic.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/shm.h"
 #include "soft/server/connection.h"
 #include "soft/server/machine.h"
@@ -15,22 +18,52 @@
 #include "soft/server/request/ipc_event.h"
 #include "soft/server/run/context_group.h"
 
+/* Answers a request for which the server lacks something that no CUDA error tells: the reply and
+ * the log say what, and what to do. */
+static CUresult refuse(const struct softd_client *c, struct softd_answer *a, int err)
+{
+	char *text = a->reply.text;
+	size_t room = sizeof(a->reply.text);
+
+	if (err == -ENOSPC) {
+		snprintf(text, room,
+			 "the soft GPU serves %u programs already, its limit; end some, or start "
+			 "another "
+			 "server with GBPF_SOFTGPU_SOCKET",
+			 SOFT_MAX_CLIENTS);
+	} else {
+		snprintf(text, room,
+			 "the soft GPU cannot serve another program or context: %s; end some "
+			 "programs, "
+			 "or raise the limits of gbpf-softgpu (ulimit -n, -u, -v; a smaller --mem "
+			 "takes "
+			 "fewer addresses)",
+			 strerror(-err));
+	}
+	log_warn("process %d refused: %s", c->pid, text);
+	a->len += strlen(text) + 1;
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 static CUresult attach(struct softd_client *c, struct softd_answer *a)
 {
 	struct softd_machine *machine = c->machine;
-	int pair[2], shared_fd;
+	int pair[2], shared_fd, err;
 
 	if (c->shared || c->event >= 0) { /* also refused after a HELLO that failed half-way */
 		return CUDA_ERROR_ILLEGAL_STATE;
 	}
 	shared_fd = shm_create("gbpf-soft-ring", sizeof(struct soft_shared), SHM_NOEXEC);
 	if (shared_fd < 0) {
-		return CUDA_ERROR_OPERATING_SYSTEM;
+		return refuse(c, a, shared_fd);
 	}
-	if (posix_fallocate(shared_fd, 0, sizeof(struct soft_shared)) != 0 ||
-	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+	/* The words that every turn touches; the large buffers take memory when they are used,
+	 * since a thousand programs that do little must not take gigabytes. */
+	err = posix_fallocate(shared_fd, 0, offsetof(struct soft_shared, print));
+	if (err || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+		err = err ? err : errno;
 		close(shared_fd);
-		return CUDA_ERROR_OUT_OF_MEMORY;
+		return refuse(c, a, -err);
 	}
 	fcntl(pair[0], F_SETFL, O_NONBLOCK);
 	c->event = pair[0];
@@ -41,19 +74,17 @@ static CUresult attach(struct softd_client *c, struct softd_answer *a)
 	a->fds[2] = -1;
 	a->n_fds = 2;
 	a->close_fds = true;
-	if (c->bell < 0 || !c->shared) {
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	a->fds[2] = dup(c->bell);
+	a->fds[2] = c->bell < 0 || !c->shared ? -1 : fcntl(c->bell, F_DUPFD_CLOEXEC, 0);
 	if (a->fds[2] < 0) {
-		return CUDA_ERROR_OPERATING_SYSTEM;
+		return refuse(c, a, -errno);
 	}
 	a->n_fds = 3;
 	c->shared->magic = SOFT_MAGIC;
 	c->shared->version = SOFT_VERSION;
 	c->shared->asleep = 1;
-	if (!softd_client_attach(c)) {
-		return CUDA_ERROR_OUT_OF_MEMORY;
+	err = softd_client_attach(c);
+	if (err) {
+		return refuse(c, a, err);
 	}
 	a->reply.hello = (struct soft_hello){ .magic = SOFT_MAGIC,
 					      .version = SOFT_VERSION,
@@ -117,7 +148,7 @@ static CUresult context_create(struct softd_client *c, const struct soft_request
 		}
 		g = softd_group_create(c, &c->machine->gpus[q->index], slot);
 		if (!g) {
-			return CUDA_ERROR_OUT_OF_MEMORY;
+			return refuse(c, a, -ENOMEM);
 		}
 		a->reply.context = (struct soft_context_info){ slot, 0, g->memory.space.base,
 							       g->memory.space.bytes };

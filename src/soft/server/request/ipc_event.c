@@ -53,7 +53,7 @@ static void wake_waits(const struct softd_ipc_event *e)
 	for (const struct softd_event_use *u = e->uses; u; u = u->next) {
 		for (unsigned i = 0; i < SOFT_MAX_CONTEXTS; i++) {
 			if (u->client->groups[i]) {
-				u->client->groups[i]->dirty = true;
+				softd_group_touch(u->client->groups[i]);
 			}
 		}
 	}

@@ -92,7 +92,7 @@ static CUresult preempt(const struct softd_control_target *t, struct softd_group
 static CUresult schedule(const struct softd_control_target *t, struct softd_group *g, bool on)
 {
 	g->enabled = on;
-	g->dirty = true;
+	softd_group_touch(g);
 	softd_machine_kick(t->machine);
 	return on ? CUDA_SUCCESS : wait_for_leave(t, 0, true);
 }

@@ -52,6 +52,8 @@ struct softd_group *softd_group_create(struct softd_client *c, struct softd_gpu 
 	}
 	softd_list_append(&machine->groups, &g->in_machine);
 	softd_list_init(&g->copies);
+	softd_list_init(&g->in_dirty);
+	softd_list_init(&g->in_copying);
 	softd_list_append(&gpu->groups, &g->in_gpu);
 	machine->contexts++;
 	c->groups[slot] = g;
@@ -84,6 +86,14 @@ static void abort_running(struct softd_group *g)
 	}
 }
 
+void softd_group_touch(struct softd_group *g)
+{
+	g->dirty = true;
+	if (softd_list_empty(&g->in_dirty) && !g->dead) {
+		softd_list_append(&g->client->machine->dirty, &g->in_dirty);
+	}
+}
+
 void softd_group_fail(struct softd_group *g, CUresult error, const char *text)
 {
 	struct soft_notice n = { .op = SOFT_NOTICE_FAULT, .result = (int32_t)error };
@@ -93,7 +103,7 @@ void softd_group_fail(struct softd_group *g, CUresult error, const char *text)
 		return;
 	}
 	g->error = error;
-	g->dirty = true;
+	softd_group_touch(g);
 	if (text) {
 		/* Before context_error: a client that sees the error may wait for this notice. */
 		strncpy(n.text, text, sizeof(n.text) - 1);
@@ -153,6 +163,7 @@ void softd_group_destroy(struct softd_group *g)
 	abort_running(g);
 	softd_list_remove(&g->in_gpu);
 	softd_list_remove(&g->in_machine);
+	softd_list_remove(&g->in_dirty);
 	retire_copies_of(g);
 	while (g->running) {
 		pthread_cond_wait(&machine->quiescent, &machine->lock);
@@ -170,6 +181,7 @@ void softd_group_destroy(struct softd_group *g)
 		futex_wake_shared(&c->shared->streams[slot].done, INT32_MAX);
 	}
 	drop_modules(c, g);
+	softd_list_remove(&g->in_copying);
 	c->groups[g->slot] = NULL;
 	machine->contexts--;
 	softd_memory_finish(&g->memory, machine);

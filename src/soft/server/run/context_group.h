@@ -22,6 +22,8 @@ struct softd_group {
 	struct softd_list in_lane; /* lane.members */
 	struct softd_lane *lane;
 	struct softd_list in_machine; /* machine.groups */
+	struct softd_list in_dirty;   /* machine.dirty */
+	struct softd_list in_copying; /* gpu.copiers */
 	struct softd_gpu *gpu;
 	struct softd_client *client;
 	uint32_t slot;
@@ -41,7 +43,7 @@ struct softd_group {
 	bool found;		 /* --check has reported a finding */
 	bool dead;
 	bool enabled;
-	bool dirty;  /* the head of a stream may be able to start */
+	bool dirty;  /* the head of a stream may be able to start; set by softd_group_touch */
 	int control; /* owned; the descriptor that permits controlling the group; -1: none */
 	dev_t control_disk;
 	ino_t control_file;
@@ -63,6 +65,8 @@ void softd_group_destroy(struct softd_group *g);
 void softd_group_fail(struct softd_group *g, CUresult error, const char *text);
 /* Returns true if a block of it could run. */
 bool softd_group_runnable(const struct softd_group *g);
+/* Marks the group dirty: the next turn looks at the heads of its streams. */
+void softd_group_touch(struct softd_group *g);
 /* Starts the operations at the heads of its streams that can start (op_stream.c). */
 void softd_group_progress(struct softd_group *g);
 /* Returns a copy that an engine could continue, or NULL (machine.c). */

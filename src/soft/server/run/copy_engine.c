@@ -54,6 +54,9 @@ void softd_copy_submit(struct softd_op *op)
 		op->copy.src_group->running++;
 	}
 	softd_list_append(&op->stream->group->copies, &op->in_copies);
+	if (softd_list_empty(&op->stream->group->in_copying)) {
+		softd_list_append(&op->stream->group->gpu->copiers, &op->stream->group->in_copying);
+	}
 }
 
 static void unhold(struct softd_group *g)

@@ -37,6 +37,8 @@ static struct softd_lane *make(struct softd_gpu *gpu, uint64_t key)
 	lane->slice_ns = gpu->machine->opt.slice_ns;
 	softd_list_init(&lane->members);
 	softd_list_append(&gpu->lanes, &lane->in_gpu);
+	softd_list_init(&lane->in_runlist);
+	lane->position = ++gpu->positions;
 	return lane;
 }
 

@@ -18,7 +18,10 @@ struct softd_sm {
 /* A participant in time slicing: one context, or all contexts of the processes that named the same
  * folder in CUDA_MPS_PIPE_DIRECTORY. The blocks of its members run concurrently, by priority. */
 struct softd_lane {
-	struct softd_list in_gpu; /* gpu.lanes, the run list */
+	struct softd_list in_gpu; /* gpu.lanes */
+	struct softd_list in_runlist;
+	uint64_t position; /* in the run list; kept while it is not there */
+	unsigned launches; /* of its members, begun and not ended: it is in the run list */
 	struct softd_gpu *gpu;
 	struct softd_list members; /* of struct softd_group; the last to supply a block is last */
 	unsigned n_members;
@@ -42,6 +45,9 @@ void softd_lane_leave(struct softd_group *g);
 /* Returns true if a block of a member could run. */
 bool softd_lane_runnable(const struct softd_lane *lane);
 
+/* A launch of the lane begins to want blocks, or has gone. */
+void softd_runlist_launched(struct softd_lane *lane);
+void softd_runlist_ended(struct softd_lane *lane);
 /* Returns the lane whose blocks may run now, switching lanes if it is time to; NULL: none. */
 struct softd_lane *softd_runlist_choose(struct softd_gpu *gpu, uint64_t now);
 /* A worker takes a block of the group. */

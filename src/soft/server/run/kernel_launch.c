@@ -6,6 +6,7 @@
 #include "soft/server/connection.h"
 #include "soft/server/machine.h"
 #include "soft/server/run/context_group.h"
+#include "soft/server/run/hw_lane.h"
 #include "soft/server/run/kernel_launch.h"
 #include "soft/server/run/op_stream.h"
 #include "soft/server/memory/device_memory.h"
@@ -76,6 +77,9 @@ void softd_launch_free(struct softd_launch *l)
 		softd_place_remove_all(l);
 	}
 	softd_list_remove(&l->in_group);
+	if (l->submitted) {
+		softd_runlist_ended(l->op->stream->group->lane);
+	}
 	if (l->workspace) {
 		struct softd_group *g = l->op->stream->group;
 
@@ -149,6 +153,8 @@ void softd_launch_submit(struct softd_launch *l, int priority)
 	l->level = (unsigned)(l->priority - SOFT_PRIORITY_GREATEST) +
 		   (l->client->below_normal ? SOFTD_DEVICE_PRIORITIES : 0);
 	g->client->machine->launches++;
+	l->submitted = true;
+	softd_runlist_launched(g->lane);
 	if (may_run(g, l)) {
 		softd_list_append(&g->launches[l->level], &l->in_group);
 	}

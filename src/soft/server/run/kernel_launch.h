@@ -44,6 +44,7 @@ struct softd_launch {
 	struct softd_sm_set part;
 	bool aborted;
 	bool cooperative;
+	bool submitted; /* counts in lane.launches */
 	int priority;
 	bool own_priority; /* overrides the stream's */
 	unsigned level;

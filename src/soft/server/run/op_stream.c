@@ -62,7 +62,7 @@ void softd_stream_append(struct softd_stream *s, struct softd_op *op)
 	softd_list_append(&s->ops, &op->in_stream);
 	s->group->client->queued++;
 	s->group->client->machine->operations++;
-	s->group->dirty = true;
+	softd_group_touch(s->group);
 }
 
 static void op_free(struct softd_op *op)
@@ -86,6 +86,9 @@ static void op_free(struct softd_op *op)
 					op->shared.ticket);
 	}
 	softd_list_remove(&op->in_copies);
+	if (softd_list_empty(&op->stream->group->copies)) {
+		softd_list_remove(&op->stream->group->in_copying);
+	}
 	softd_list_remove(&op->in_stream);
 	free(op);
 }
@@ -128,7 +131,7 @@ void softd_op_retire(struct softd_op *op)
 	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS; i++) {
 		/* waits may connect streams of all contexts */
 		if (c->groups[i]) {
-			c->groups[i]->dirty = true;
+			softd_group_touch(c->groups[i]);
 		}
 	}
 	c->queued--;
@@ -329,7 +332,7 @@ static void stream_progress(struct softd_group *g, struct softd_stream *s)
 		bool last = op->kind == SOFT_OP_STREAM_DESTROY, host = op->kind == SOFT_OP_HOST;
 
 		if (done == STEPS_AT_ONCE || --g->client->machine->steps < 0) {
-			g->dirty = true;
+			softd_group_touch(g);
 			return;
 		}
 

@@ -24,6 +24,37 @@ void softd_runlist_account(struct softd_lane *lane, uint64_t now)
 	gpu->since_ns = now;
 }
 
+/* Moves the lane to the end of the run list, or makes it come in there when it has work. */
+static void to_end(struct softd_lane *lane)
+{
+	lane->position = ++lane->gpu->positions;
+	softd_list_remove(&lane->in_runlist);
+	if (lane->launches) {
+		softd_list_append(&lane->gpu->runlist, &lane->in_runlist);
+	}
+}
+
+void softd_runlist_launched(struct softd_lane *lane)
+{
+	struct softd_list *at = &lane->gpu->runlist;
+
+	if (lane->launches++) {
+		return;
+	}
+	while (at->prev != &lane->gpu->runlist &&
+	       container_of(at->prev, struct softd_lane, in_runlist)->position > lane->position) {
+		at = at->prev;
+	}
+	softd_list_insert(at, &lane->in_runlist);
+}
+
+void softd_runlist_ended(struct softd_lane *lane)
+{
+	if (--lane->launches == 0) {
+		softd_list_remove(&lane->in_runlist);
+	}
+}
+
 /* Ends the current lane's slice: moves it to the end of the list and records its overrun as debt.
  */
 static void depart(struct softd_gpu *gpu, uint64_t now)
@@ -34,8 +65,7 @@ static void depart(struct softd_gpu *gpu, uint64_t now)
 	if (now > gpu->slice_end_ns) {
 		lane->debt_ns = MIN(lane->debt_ns + (now - gpu->slice_end_ns), DEBT_MAX_NS);
 	}
-	softd_list_remove(&lane->in_gpu);
-	softd_list_append(&gpu->lanes, &lane->in_gpu);
+	to_end(lane);
 	lane->departures++;
 	gpu->current = NULL;
 	gpu->departing = false;
@@ -84,12 +114,12 @@ static void skip_rounds(struct softd_gpu *gpu)
 {
 	uint64_t rounds = UINT64_MAX;
 
-	softd_list_each (&gpu->lanes, lane, struct softd_lane, in_gpu) {
+	softd_list_each (&gpu->runlist, lane, struct softd_lane, in_runlist) {
 		if (softd_lane_runnable(lane)) {
 			rounds = MIN(rounds, lane->debt_ns / lane->slice_ns);
 		}
 	}
-	softd_list_each (&gpu->lanes, lane, struct softd_lane, in_gpu) {
+	softd_list_each (&gpu->runlist, lane, struct softd_lane, in_runlist) {
 		if (softd_lane_runnable(lane)) {
 			lane->debt_ns -= rounds * lane->slice_ns;
 		}
@@ -105,7 +135,7 @@ static struct softd_lane *next_in_turn(struct softd_gpu *gpu)
 	bool any = false;
 
 	softd_list_init(&passed);
-	softd_list_each_safe (&gpu->lanes, lane, struct softd_lane, in_gpu) {
+	softd_list_each_safe (&gpu->runlist, lane, struct softd_lane, in_runlist) {
 		if (!softd_lane_runnable(lane)) {
 			continue;
 		}
@@ -115,20 +145,17 @@ static struct softd_lane *next_in_turn(struct softd_gpu *gpu)
 			break;
 		}
 		lane->debt_ns -= lane->slice_ns;
-		softd_list_remove(&lane->in_gpu);
-		softd_list_append(&passed, &lane->in_gpu);
+		softd_list_remove(&lane->in_runlist);
+		softd_list_append(&passed, &lane->in_runlist);
 	}
 	while (!softd_list_empty(&passed)) {
-		struct softd_lane *lane = softd_list_first(&passed, struct softd_lane, in_gpu);
-
-		softd_list_remove(&lane->in_gpu);
-		softd_list_append(&gpu->lanes, &lane->in_gpu);
+		to_end(softd_list_first(&passed, struct softd_lane, in_runlist));
 	}
 	if (found || !any) {
 		return found;
 	}
 	skip_rounds(gpu);
-	softd_list_each (&gpu->lanes, lane, struct softd_lane, in_gpu) {
+	softd_list_each (&gpu->runlist, lane, struct softd_lane, in_runlist) {
 		if (softd_lane_runnable(lane) && lane->debt_ns < lane->slice_ns) {
 			return lane;
 		}
@@ -138,7 +165,7 @@ static struct softd_lane *next_in_turn(struct softd_gpu *gpu)
 
 static bool others_wait(const struct softd_gpu *gpu)
 {
-	softd_list_each (&gpu->lanes, lane, struct softd_lane, in_gpu) {
+	softd_list_each (&gpu->runlist, lane, struct softd_lane, in_runlist) {
 		if (lane != gpu->current && softd_lane_runnable(lane)) {
 			return true;
 		}
@@ -238,4 +265,5 @@ void softd_runlist_remove(struct softd_lane *lane)
 		gpu->loaded = NULL;
 	}
 	softd_list_remove(&lane->in_gpu);
+	softd_list_remove(&lane->in_runlist);
 }

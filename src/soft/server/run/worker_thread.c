@@ -12,6 +12,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "soft/server/connection.h"
+#include "soft/server/doorbell.h"
 #include "soft/server/machine.h"
 #include "soft/server/run/context_group.h"
 #include "soft/server/run/hw_lane.h"
@@ -26,14 +27,6 @@
 #define FIRST_BUDGET 1024u /* for launches whose instructions have not been timed */
 #define COPY_PART (256u << 10)
 #define SPIN_NS 20000u /* time to poll for work before sleeping: the cost of a wake-up */
-
-static void set_asleep(struct softd_machine *machine, uint32_t value)
-{
-	softd_list_each (&machine->clients, c, struct softd_client, in_machine) {
-		store_seqcst(&c->shared->asleep, value);
-	}
-	fence_seqcst();
-}
 
 /* Returns true if there is work that this worker could take. */
 static bool has_work(const struct softd_gpu *gpu)
@@ -58,7 +51,7 @@ static void rest(struct softd_gpu *gpu)
 		gpu->waiting_workers--;
 		return;
 	}
-	set_asleep(machine, 1);
+	softd_doorbells_ask(machine, 1);
 	/* Reads the rings after setting asleep. Pairs with ring_bell() in the client, which reads
 	 * asleep after storing head: either it sees asleep and rings, or this reads its records. */
 	softd_machine_progress(machine, &any);
@@ -71,8 +64,9 @@ static void rest(struct softd_gpu *gpu)
 		epoll_wait(machine->epoll, e, ARRAY_SIZE(e), timeout);
 		pthread_mutex_lock(&machine->lock);
 		machine->poller = NULL;
+		softd_doorbells_take(machine, 0);
 	}
-	set_asleep(machine, 0);
+	softd_doorbells_ask(machine, 0);
 }
 
 /* Picks the copy of the group that has waited longest. Copies run whatever lane has the slice:
@@ -82,7 +76,7 @@ static bool choose_copy(struct softd_gpu *gpu, struct softd_work *w)
 	if (gpu->copying >= gpu->machine->opt.copy_engines) {
 		return false;
 	}
-	softd_list_each (&gpu->groups, g, struct softd_group, in_gpu) {
+	softd_list_each (&gpu->copiers, g, struct softd_group, in_copying) {
 		struct softd_op *op = !w->group || g->copy_stamp < w->group->copy_stamp
 					      ? softd_group_next_copy(g)
 					      : NULL;
