@@ -183,6 +183,7 @@ void daemon_method_set(struct daemon_call *c)
 				     s->tenant, DAEMON_SESSION_CHANGES_PER_SECOND);
 		return;
 	}
+	s->idle.demoted = false;
 	daemon_session_set_class(s, (uint32_t)class_id, (uint32_t)weight);
 	if (daemon_session_event_allowed(c->d, c->peer.uid)) {
 		daemon_history_add(&c->d->history, "set", s->tenant, s->peer.pid,
@@ -338,6 +339,7 @@ static json_t *counters_json(struct daemon *d)
 		{ "dropped_sessions", n->dropped_sessions },
 		{ "deaths", n->deaths },
 		{ "garbage", n->garbage },
+		{ "idle_demotions", n->idle_demotions },
 		{ "loads", n->loads },
 		{ "swaps", n->swaps },
 		{ "refused", n->refused },

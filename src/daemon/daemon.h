@@ -26,6 +26,7 @@ struct daemon_policies;
 struct daemon_ticker;
 struct daemon_watch;
 struct daemon_mps;
+struct daemon_idle;
 
 struct daemon_options {
 	bool foreground, state_given; /* state_given: by --state-dir */
@@ -40,6 +41,7 @@ struct daemon_counters {
 	uint64_t sessions, refused_sessions, dropped_sessions, deaths, garbage;
 	uint64_t loads, swaps, refused, rollbacks, late, failed_prepares;
 	uint64_t watch_rollbacks;
+	uint64_t idle_demotions;
 	uint64_t ticks, tick_overruns, tick_max_ns, verdict_errors, events_left_out;
 };
 
@@ -123,6 +125,7 @@ struct daemon {
 	struct daemon_ticker *ticker;	  /* owned; daemon_hooks.c */
 	struct daemon_mps *mps;		  /* owned; mps.c */
 	struct daemon_watch *watches;	  /* owned; watch.c */
+	struct daemon_idle *idle;	  /* owned; idle_boards.c */
 	struct daemon_control *control;	  /* owned; control_socket.c */
 };
 

@@ -20,6 +20,7 @@
 #include "daemon/control_socket.h"
 #include "daemon/hw/hw_control.h"
 #include "daemon/hw/mps.h"
+#include "daemon/idle/idle_boards.h"
 #include "daemon/hw/sharing_mode.h"
 #include "daemon/options.h"
 #include "daemon/policy/daemon_hooks.h"
@@ -105,6 +106,9 @@ static int open_store(struct daemon *d)
 	}
 	if (!err) {
 		err = daemon_ticker_open(d);
+	}
+	if (!err) {
+		err = daemon_idle_open(d);
 	}
 	if (!err) {
 		err = daemon_mps_open(d);
@@ -215,6 +219,7 @@ static void close_all(struct daemon *d)
 	daemon_sessions_close(d);
 	daemon_mps_close(d, tenants_left);
 	daemon_ticker_close(d);
+	daemon_idle_close(d);
 	daemon_watches_close(d);
 	daemon_policies_close(d);
 	daemon_history_close(&d->history);

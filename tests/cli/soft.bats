@@ -93,6 +93,13 @@ program() {
 		k.value = 4
 		pids = (ctypes.c_ulonglong * 12)()
 		assert n.nvmlDeviceGetComputeRunningProcesses_v3(d, ctypes.byref(k), pids) == 0 and k.value == 1
+		pid, use, seen = pids[0] & 0xffffffff, (ctypes.c_uint * 32)(), ctypes.c_ulonglong()
+		sample = lambda: n.nvmlDeviceGetProcessUtilization(d, use, ctypes.byref(k), seen)
+		assert n.nvmlDeviceGetProcessUtilization(d, None, ctypes.byref(k), seen) == 7 and k.value == 1
+		assert sample() == 0 and k.value == 1 and use[0] == pid and use[4] == 1 # it has worked since its start,
+		seen.value = use[2] | use[3] << 32
+		while sample() == 6: k.value = 4 # no newer sample yet
+		assert use[0] == pid and use[4] == 0 and use[5] == 0 # and not since then
 		assert n.nvmlDeviceGetTemperature(d, 0, ctypes.byref(k)) == 3
 		assert n.nvmlDeviceGetName(ctypes.byref(k), text, 96) == 2
 		assert n.nvmlShutdown() == 0 and n.nvmlDeviceGetName(d, text, 96) == 1

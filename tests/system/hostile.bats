@@ -67,6 +67,34 @@ others_go_on() {
 	others_go_on
 }
 
+# Kernels of the victim that went although the policy held them.
+forced() { gbpf --json ps | python3 -c 'import json, sys; print(next(t["stats"]["limit_hits"] for t in json.load(sys.stdin)["tenants"] if t["name"] == "victim"))'; }
+demoted() { gbpf events | grep -q "$1 (user 65534) shows open requests but does no work"; }
+
+# An open request without work costs others less than a second, then 7 % of the time; without that, each kernel would be forced.
+open_without_work() {
+	local before
+	victims "$1"
+	chmod 755 "$GBPF_RUNTIME_DIR"
+	attack "$2"
+	wait_for demoted "$2"
+	progress 5
+	before=$(forced)
+	progress 100
+	[ $(($(forced) - before)) -lt 50 ]
+	others_go_on
+}
+
+@test "an open request without work on the GPU loses its effect" {
+	[ "$(id -u)" = 0 ] || [ -n "$CI" ] || skip "needs root to be two users"
+	open_without_work lc_first idle
+}
+
+@test "nor does it gain any by coming back again and again" {
+	[ "$(id -u)" = 0 ] || [ -n "$CI" ] || skip "needs root to be two users"
+	open_without_work gpreempt reborn
+}
+
 @test "pages full of nonsense, and those of others as one's own" {
 	victims auto
 	attack nonsense borrowed

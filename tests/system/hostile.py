@@ -9,7 +9,7 @@ connection. Exits by itself only with a Python error. GBPF_RUNTIME_DIR: runtime 
 that `gbpf device` lists."""
 import array, ctypes, fcntl, json, mmap, os, random, shutil, signal, socket, struct, subprocess, sys, time
 
-MAGIC, VERSION = 0x53706267, 3
+MAGIC, VERSION = 0x53706267, 4
 (HELLO, WELCOME, REFUSED, MAPPED, PREPARE, PREPARED, DROP, BOARD_ADD, BOARD_REMOVE, SET, NOTE, QUEUED, DEVICES, DEVICES_ARE,
  CONTROL, FLAG, FLAG_ADD, FLAG_REMOVE, REQUEST) = range(1, 20)
 LATENCY, NORMAL, BATCH = range(3)
@@ -127,6 +127,14 @@ def rounds():
         yield
 
 
+def become_other():
+    """gbpfd limits what ordinary users can do to each other."""
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+
+
 def end_with_parent():
     parent = os.getppid()
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
@@ -200,6 +208,33 @@ def liar(uuid, rnd):
         if i % 100 == 0:
             t.send(REQUEST)
             t.listen()
+
+
+def idle(uuid, rnd):
+    """As another user, without any work on the GPU: shows one open request for ever, renewed like an honest agent's."""
+    become_other()
+    t = Tenant(uuid).enter(LATENCY, "idle")
+    t.write_board(open=1, opened=now())
+    for _ in rounds():
+        t.beat(now())
+        t.write_board(open=1)
+        t.listen(0.02)
+
+
+def reborn(uuid, rnd):
+    """As idle, but disconnects and comes back ten times a second."""
+    become_other()
+    for _ in rounds():
+        t = Tenant(uuid).enter(LATENCY, "reborn")
+        for _ in range(10):
+            t.beat(now())
+            t.write_board(open=1, opened=now())
+            t.listen(0.01)
+        for fd in t.fds + list(t.flags.values()) + list(t.boards.values()):
+            os.close(fd)
+        t.board.close()
+        t.stats.close()
+        t.sock.close()
 
 
 def promises(uuid, rnd):
@@ -406,7 +441,7 @@ def deaf(uuid, rnd):
 if __name__ == "__main__":
     attack = sys.argv[1]
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
-    attacks = {f.__name__: f for f in (leases, stale, seals, liar, promises, nonsense, messages, borrowed, mute, gigabytes, deaf,
+    attacks = {f.__name__: f for f in (leases, stale, seals, liar, promises, nonsense, messages, borrowed, mute, gigabytes, deaf, idle, reborn,
                                           offers, churn)}
     end_with_parent()
     while True:

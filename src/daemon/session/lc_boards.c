@@ -4,6 +4,7 @@
 #include "daemon/session/tenant_session.h"
 
 #include "daemon/consts.h"
+#include "daemon/idle/idle_boards.h"
 #include "daemon/policy/daemon_hooks.h"
 
 #define MAX_FOREIGN 16u /* boards of one user that is neither root nor the daemon's */
@@ -69,6 +70,7 @@ void daemon_lc_publish(struct daemon_session *s)
 	}
 	daemon_flags_send_all(s);
 	daemon_ticker_wake(d);
+	daemon_idle_wake(d);
 }
 
 static void publish_waiting(struct daemon *d)

@@ -56,6 +56,16 @@ struct daemon_session_lc {
 	uint64_t sent; /* bits of the slots whose boards it was sent */
 };
 
+/* Open requests without GPU work: idle_boards.c. */
+struct daemon_session_idle {
+	uint64_t open_ns[PROTO_MAX_GPUS];   /* that its board has shown one, in this window */
+	uint64_t window_ns[PROTO_MAX_GPUS]; /* in the window that is being judged */
+	uint64_t charge_ns;		    /* of that, without work */
+	uint64_t claims;		    /* sum of its page's counters at the last window */
+	bool has_worked;		    /* in the last window */
+	bool demoted;			    /* from class latency, until it works */
+};
+
 /* Flag pages: flag_pages.c. */
 struct daemon_session_flags {
 	struct daemon_flag_page *own[PROTO_MAX_GPUS]; /* owned; by the process's ordinal */

@@ -49,6 +49,7 @@ struct daemon_session {
 	struct daemon_session_grant grant;
 	struct daemon_session_sent sent;
 	struct daemon_session_lc lc;
+	struct daemon_session_idle idle;
 	struct daemon_session_flags flags;
 	struct daemon_session_hw hw;
 	struct daemon_session_preempt preempt;

@@ -1,7 +1,7 @@
 /* libnvidia-ml.so.1 for the soft GPU: the functions that monitoring programs use. Each call queries
  * the running server. Functions about things that a soft GPU lacks, such as a temperature, return
  * NOT_SUPPORTED. */
-#include "soft/nvml/nvml.h"
+#include "soft/nvml/nvml_int.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -18,13 +18,6 @@
 #define SAMPLE_NS 50000000u /* duration of the first measurement of the utilization */
 #define INSTANCE_NONE 0xffffffffu
 #define ARCH_AMPERE 7u
-
-/* The target of a handle. Statically allocated, so a stale handle is harmless. */
-struct nvml_device {
-	uint32_t gpu;
-	struct soft_gpu_info before; /* last sample, for the utilization */
-	unsigned busy;
-};
 
 static struct {
 	pthread_mutex_t lock;
@@ -50,7 +43,7 @@ static enum nvml_return from_errno(int err)
 	}
 }
 
-static enum nvml_return ask(uint32_t gpu, uint32_t first, struct soft_gpu_info *ret)
+enum nvml_return nvml_ask(uint32_t gpu, uint32_t first, struct soft_gpu_info *ret)
 {
 	struct soft_query q;
 	int err = soft_query_open(&q);
@@ -65,7 +58,7 @@ static enum nvml_return ask(uint32_t gpu, uint32_t first, struct soft_gpu_info *
 static enum nvml_return init(void)
 {
 	struct soft_gpu_info info;
-	enum nvml_return r = ask(0, 0, &info);
+	enum nvml_return r = nvml_ask(0, 0, &info);
 
 	if (r) {
 		return r;
@@ -80,9 +73,7 @@ static enum nvml_return init(void)
 	return NVML_SUCCESS;
 }
 
-/* Returns NVML_SUCCESS if the library is initialized, the handle valid and the arguments present.
- */
-static enum nvml_return check(nvmlDevice_t d, bool arguments)
+enum nvml_return nvml_check(nvmlDevice_t d, bool arguments)
 {
 	enum nvml_return r = NVML_SUCCESS;
 
@@ -98,9 +89,9 @@ static enum nvml_return check(nvmlDevice_t d, bool arguments)
 
 static enum nvml_return look(nvmlDevice_t d, bool arguments, struct soft_gpu_info *ret)
 {
-	enum nvml_return r = check(d, arguments);
+	enum nvml_return r = nvml_check(d, arguments);
 
-	return r ? r : ask(d->gpu, 0, ret);
+	return r ? r : nvml_ask(d->gpu, 0, ret);
 }
 
 static enum nvml_return put_text(char *out, unsigned room, const char *text)
@@ -114,7 +105,7 @@ static enum nvml_return put_text(char *out, unsigned room, const char *text)
 
 static enum nvml_return put(nvmlDevice_t d, unsigned *out, unsigned value)
 {
-	enum nvml_return r = check(d, out != NULL);
+	enum nvml_return r = nvml_check(d, out != NULL);
 
 	if (!r) {
 		*out = value;
@@ -312,14 +303,14 @@ EXPORT enum nvml_return nvmlDeviceGetHandleByPciBusId(const char *id, nvmlDevice
 
 EXPORT enum nvml_return nvmlDeviceGetName(nvmlDevice_t d, char *out, unsigned room)
 {
-	enum nvml_return r = check(d, out != NULL);
+	enum nvml_return r = nvml_check(d, out != NULL);
 
 	return r ? r : put_text(out, room, SOFT_NAME);
 }
 
 EXPORT enum nvml_return nvmlDeviceGetUUID(nvmlDevice_t d, char *out, unsigned room)
 {
-	enum nvml_return r = check(d, out != NULL);
+	enum nvml_return r = nvml_check(d, out != NULL);
 	char own[48];
 
 	if (r) {
@@ -331,7 +322,7 @@ EXPORT enum nvml_return nvmlDeviceGetUUID(nvmlDevice_t d, char *out, unsigned ro
 
 EXPORT enum nvml_return nvmlDeviceGetIndex(nvmlDevice_t d, unsigned *ret)
 {
-	enum nvml_return r = check(d, ret != NULL);
+	enum nvml_return r = nvml_check(d, ret != NULL);
 
 	return r ? r : put(d, ret, d->gpu);
 }
@@ -343,7 +334,7 @@ EXPORT enum nvml_return nvmlDeviceGetMinorNumber(nvmlDevice_t d, unsigned *ret)
 
 static enum nvml_return pci(nvmlDevice_t d, struct nvml_pci *ret)
 {
-	enum nvml_return r = check(d, ret != NULL);
+	enum nvml_return r = nvml_check(d, ret != NULL);
 
 	if (r) {
 		return r;
@@ -362,7 +353,7 @@ EXPORT enum nvml_return nvmlDeviceGetPciInfo_v3(nvmlDevice_t d, struct nvml_pci 
 
 EXPORT enum nvml_return nvmlDeviceGetCudaComputeCapability(nvmlDevice_t d, int *major, int *minor)
 {
-	enum nvml_return r = check(d, major && minor);
+	enum nvml_return r = nvml_check(d, major && minor);
 
 	if (!r) {
 		*major = SOFT_ARCH / 10;
@@ -421,7 +412,7 @@ EXPORT enum nvml_return nvmlDeviceGetUtilizationRates(nvmlDevice_t d, struct nvm
 	if (before->pid != now.pid) {
 		*before = now;
 		clock_sleep_ns(SAMPLE_NS);
-		r = ask(d->gpu, 0, &now);
+		r = nvml_ask(d->gpu, 0, &now);
 	}
 	if (!r && now.now_ns > before->now_ns + SAMPLE_NS / 2) {
 		d->busy = (unsigned)MIN(100 * (now.busy_ns - before->busy_ns) /
@@ -460,7 +451,7 @@ static enum nvml_return processes(nvmlDevice_t d, struct nvml_process *out, unsi
 	unsigned n = 0;
 
 	for (uint32_t first = 0; !r;) {
-		r = ask(d->gpu, first, &info);
+		r = nvml_ask(d->gpu, first, &info);
 		for (uint32_t i = 0; !r && i < info.n; i++) {
 			const struct soft_group_info *g = &info.group[i];
 			unsigned k = 0;
@@ -489,7 +480,7 @@ static enum nvml_return processes(nvmlDevice_t d, struct nvml_process *out, unsi
 
 static enum nvml_return list_processes(nvmlDevice_t d, unsigned *n, struct nvml_process *out)
 {
-	enum nvml_return r = check(d, n && (out || *n == 0));
+	enum nvml_return r = nvml_check(d, n && (out || *n == 0));
 
 	return r ? r : processes(d, out, *n, n);
 }
@@ -510,7 +501,7 @@ EXPORT enum nvml_return nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t d, uns
 							     struct nvml_process_v1 *out)
 {
 	struct nvml_process all[SOFT_MAX_CLIENTS];
-	enum nvml_return r = check(d, n && (out || *n == 0));
+	enum nvml_return r = nvml_check(d, n && (out || *n == 0));
 	unsigned room = r ? 0 : *n, have = 0;
 
 	if (r) {
@@ -575,7 +566,7 @@ EXPORT enum nvml_return nvmlDeviceGetDisplayActive(nvmlDevice_t d, unsigned *ret
 #define MISSING(name, ...)                                                                         \
 	EXPORT enum nvml_return name(nvmlDevice_t d, __VA_ARGS__)                                  \
 	{                                                                                          \
-		enum nvml_return r = check(d, true);                                               \
+		enum nvml_return r = nvml_check(d, true);                                          \
                                                                                                    \
 		return r ? r : NVML_ERROR_NOT_SUPPORTED;                                           \
 	}

@@ -40,6 +40,11 @@ struct nvml_process {
 	unsigned long long used;
 	unsigned gpu_instance, compute_instance;
 };
+struct nvml_process_sample {
+	unsigned pid;
+	unsigned long long at_us;	       /* wall-clock time */
+	unsigned sm, memory, encoder, decoder; /* per cent */
+};
 struct nvml_pci {
 	char bus_legacy[16];
 	unsigned domain, bus, device, device_id, subsystem_id;
@@ -48,6 +53,7 @@ struct nvml_pci {
 
 _Static_assert(sizeof(struct nvml_memory_v2) == 40, "nvmlMemory_v2_t");
 _Static_assert(sizeof(struct nvml_process) == 24, "nvmlProcessInfo_t");
+_Static_assert(sizeof(struct nvml_process_sample) == 32, "nvmlProcessUtilizationSample_t");
 _Static_assert(sizeof(struct nvml_pci) == 68, "nvmlPciInfo_t");
 
 #endif
