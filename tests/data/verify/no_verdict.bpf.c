@@ -3,7 +3,7 @@
 
 SEC("gbpf/submit") int GBPF_PROG(f, submit)
 {
-	return ctx->class_id;
+	return ctx->queue;
 }
 
 GBPF_LICENSE("GPL");

@@ -6,7 +6,7 @@ GBPF_TENANT u64 tab[64];
 
 SEC("gbpf/submit") int GBPF_PROG(check, submit)
 {
-	u32 q = ctx->queue, other = ctx->class_id;
+	u32 q = ctx->queue, other = ctx->weight;
 
 #if TWIN == 0
 	if (q && q < 64) {

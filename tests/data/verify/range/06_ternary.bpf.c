@@ -6,7 +6,7 @@ GBPF_TENANT u64 tab[64];
 
 SEC("gbpf/submit") int GBPF_PROG(check, submit)
 {
-	u32 q = ctx->queue, c = ctx->class_id;
+	u32 q = ctx->queue, c = ctx->weight;
 	u32 i;
 
 #if TWIN == 0
