@@ -41,6 +41,9 @@ enum gbpf_code {
 	GBPF_CODE_PERMISSION = 6,
 	GBPF_CODE_LIMIT = 7,
 	GBPF_CODE_TIMEOUT = 8,
+	/* Not stored on disk: a load was refused for that reason (gbpf_error), or what was done is
+	 * lost when gbpfd exits (programs return it if an answer has "stored": false). */
+	GBPF_CODE_UNSTORED = 10,
 };
 
 /* Error of the last call. No text is NULL; hint and detail may be empty. Valid until the next call
@@ -106,6 +109,9 @@ enum {
 	GBPF_LOAD_SWAP = 1,
 	/* Keep the contents of maps whose name, definition and types match. */
 	GBPF_LOAD_KEEP_MAPS = 2,
+	/* Do not store the policy: it lasts until gbpfd exits, which then starts with the policy
+	 * that is stored. Without it a policy that cannot be stored is refused. */
+	GBPF_LOAD_VOLATILE = 4,
 };
 
 /* Reads the object (at most GBPF_OBJECT_MAX_BYTES) and sends it to gbpfd. name NULL: the file's

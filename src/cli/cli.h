@@ -24,6 +24,7 @@ enum cli_exit {
 	CLI_LIMIT = 7,
 	CLI_TIMEOUT = 8,
 	CLI_ROLLED_BACK = 9, /* `policy swap --watch`: its condition held */
+	CLI_UNSTORED = 10,   /* in effect or refused, but not on gbpfd's disk */
 	/* `gbpf run` only, as in env(1), timeout(1) and docker(1) */
 	CLI_RUN_FAILED = 125,
 	CLI_RUN_CANNOT_EXEC = 126,

@@ -76,22 +76,35 @@ static void print_change(const char *verb, const char *was, const json_t *r)
 	if (stall) {
 		printf(", longest pause so far %s", cli_duration(t, stall));
 	}
+	if (json_is_true(json_object_get(r, "volatile"))) {
+		printf("; volatile, until gbpfd exits");
+	}
 	putchar('\n');
 	print_maps_kept(json_object_get(r, "maps"));
 }
 
-enum { O_KEEP_MAPS, O_WATCH, O_ROLLBACK_IF, O_DETACH };
+enum { O_KEEP_MAPS, O_VOLATILE, O_WATCH, O_ROLLBACK_IF, O_DETACH };
 
 #define KEEP_MAPS                                                                                  \
 	[O_KEEP_MAPS] = { "keep-maps", 0, NULL, "maps that both versions have keep their contents" }
 
+#define VOLATILE                                                                                   \
+	[O_VOLATILE] = { "volatile", 0, NULL, "do not store it: it lasts until gbpfd exits" }
+
 static const struct cli_option load_options[] = {
+	KEEP_MAPS,
+	VOLATILE,
+	{ NULL, 0, NULL, NULL },
+};
+
+static const struct cli_option rollback_options[] = {
 	KEEP_MAPS,
 	{ NULL, 0, NULL, NULL },
 };
 
 static const struct cli_option swap_options[] = {
 	KEEP_MAPS,
+	VOLATILE,
 	[O_WATCH] = { "watch", 0, "TIME", "monitor the new version for TIME" },
 	[O_ROLLBACK_IF] = { "rollback-if", 0, "CONDITION",
 			    "roll back as soon as this holds, such as 'p99>6ms'" },
@@ -122,6 +135,7 @@ static int load(struct cli *c, const char *what, const char *verb, unsigned flag
 			active_policy(g, was);
 		}
 		flags |= c->opt[O_KEEP_MAPS] ? GBPF_LOAD_KEEP_MAPS : 0;
+		flags |= c->opt[O_VOLATILE] ? GBPF_LOAD_VOLATILE : 0;
 		rc = gbpf_policy_load_watched(g, elf.data, elf.len, name, flags, watch_ns,
 					      c->opt[O_ROLLBACK_IF], &json);
 		code = cli_result(c, g, what, rc, json, &result);
@@ -189,12 +203,14 @@ static int cmd_rollback(struct cli *c)
 	if (code != CLI_OK) {
 		return code;
 	}
+	code = cli_check_stored(c, "policy rollback", result);
 	if (c->json) {
-		return cli_json(c, "policy.rollback", result);
+		rc = cli_json(c, "policy.rollback", result);
+		return rc ? rc : code;
 	}
 	print_change("rolled back", was, result);
 	json_decref(result);
-	return CLI_OK;
+	return code;
 }
 
 static int cmd_unload(struct cli *c)
@@ -205,8 +221,11 @@ static int cmd_unload(struct cli *c)
 	if (code != CLI_OK) {
 		return code;
 	}
+	code = cli_check_stored(c, "policy unload", result);
 	if (c->json) {
-		return cli_json(c, "policy.unload", result);
+		int rc = cli_json(c, "policy.unload", result);
+
+		return rc ? rc : code;
 	}
 	if (cli_u64(result, "version")) {
 		printf("unloaded version %llu; nothing is held now\n",
@@ -215,7 +234,7 @@ static int cmd_unload(struct cli *c)
 		cli_note(c, "No policy was active.");
 	}
 	json_decref(result);
-	return CLI_OK;
+	return code;
 }
 
 static const struct cli_verb *const subs[] = {
@@ -259,7 +278,7 @@ const struct cli_verb verb_policy_rollback = {
 	.args = "[VERSION]",
 	.doc = "return to the previous version, or to a stored one",
 	.page = "gbpf-policy.1",
-	.options = load_options,
+	.options = rollback_options,
 	.max_args = 1,
 	.run = cmd_rollback,
 };

@@ -12,12 +12,15 @@ static int cmd_off_on(struct cli *c, const char *verb, const char *said)
 	if (code != CLI_OK) {
 		return code;
 	}
+	code = cli_check_stored(c, verb, result);
 	if (c->json) {
-		return cli_json(c, verb, result);
+		int rc = cli_json(c, verb, result);
+
+		return rc ? rc : code;
 	}
 	puts(said);
 	json_decref(result);
-	return CLI_OK;
+	return code;
 }
 
 static int cmd_off(struct cli *c)

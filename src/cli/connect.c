@@ -7,7 +7,8 @@
 int cli_fail_daemon(struct cli *c, struct gbpf *g, const char *what)
 {
 	const struct gbpf_error *e = gbpf_last_error(g);
-	int code = e->exit > 0 && e->exit <= CLI_TIMEOUT ? e->exit : CLI_FAILED;
+	bool known = (e->exit > 0 && e->exit <= CLI_TIMEOUT) || e->exit == CLI_UNSTORED;
+	int code = known ? e->exit : CLI_FAILED;
 	struct report r;
 
 	report_init(&r);
@@ -76,6 +77,21 @@ int cli_call(struct cli *c, const char *what, const char *method, json_t *params
 	free(text);
 	json_decref(params);
 	return code;
+}
+
+int cli_check_stored(struct cli *c, const char *what, const json_t *result)
+{
+	if (!json_is_false(json_object_get(result, "stored")) ||
+	    json_is_true(json_object_get(result, "volatile"))) {
+		return CLI_OK;
+	}
+	if (!c->json) {
+		fprintf(stderr,
+			"gbpf: %s: in effect, but not stored: it is lost when gbpfd exits. "
+			"`gbpf events` shows the reason\n",
+			what);
+	}
+	return CLI_UNSTORED;
 }
 
 uint64_t cli_u64(const json_t *o, const char *key)

@@ -10,6 +10,10 @@
  * closes), or an exit code after the message was printed. */
 int cli_open(struct cli *c, struct gbpf **ret);
 
+/* Returns CLI_UNSTORED after a warning if an answer says that what was done is not stored, else
+ * CLI_OK. */
+int cli_check_stored(struct cli *c, const char *what, const json_t *result);
+
 /* Prints the last error of g and returns its exit code. */
 int cli_fail_daemon(struct cli *c, struct gbpf *g, const char *what);
 

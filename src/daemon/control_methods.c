@@ -144,6 +144,7 @@ static void method_load(struct daemon_call *c)
 		.object_fd = -1,
 		.swap = json_is_true(json_object_get(c->params, "swap")),
 		.keep_maps = json_is_true(json_object_get(c->params, "keep_maps")),
+		.is_volatile = json_is_true(json_object_get(c->params, "volatile")),
 		.name = json_string_value(json_object_get(c->params, "name"))
 	};
 
@@ -159,6 +160,7 @@ static void method_load(struct daemon_call *c)
 			"policy.load needs the object as a descriptor sent with the line");
 		return;
 	}
+	o.must_store = !o.is_volatile;
 	o.gpu_mask = gpu_mask(c);
 	if (o.gpu_mask && take_watch(c, &o.watch)) {
 		o.object_fd = *c->fd;

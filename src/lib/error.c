@@ -62,6 +62,7 @@ static int errno_of(int exit_code, const char *code)
 	} by_code[] = { { "elf", -EINVAL },
 			{ "active", -EEXIST },
 			{ "busy", -EBUSY },
+			{ "not-stored", -ENOSPC },
 			{ "version", -EPROTONOSUPPORT } };
 	static const int by_exit[] = {
 		[GBPF_CODE_USAGE] = -EINVAL,	 [GBPF_CODE_REFUSED] = -EACCES,

@@ -81,6 +81,9 @@ EXPORT int gbpf_policy_load_watched(struct gbpf *g, const void *elf, size_t byte
 	if (flags & GBPF_LOAD_KEEP_MAPS) {
 		json_object_set_new(p, "keep_maps", json_true());
 	}
+	if (flags & GBPF_LOAD_VOLATILE) {
+		json_object_set_new(p, "volatile", json_true());
+	}
 	fd = make_memfd(elf, bytes);
 	if (fd < 0) {
 		json_decref(p);

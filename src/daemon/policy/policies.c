@@ -44,6 +44,11 @@ void daemon_policy_op_finish(struct daemon_policy_op *q)
 
 static int exit_of(const struct daemon_policy_op *q)
 {
+	int code;
+
+	if (daemon_durable_failed(q, &code)) {
+		return code;
+	}
 	if (q->err == -EACCES || (q->err == -E2BIG && strcmp(q->report.code, "limit") != 0)) {
 		return 4;
 	}
@@ -173,6 +178,12 @@ static void start_activate(struct daemon_policy_op *q)
 	}
 	memcpy(q->name, v->name, sizeof(q->name));
 	q->was_active = active_in(q->d, q->o.gpu_mask);
+	q->o.is_volatile = v->is_volatile;
+	if (v->is_volatile && buf_add(&q->o.object, v->object.data, v->object.len) < 0) {
+		q->err = report_set(&q->report, -ENOMEM, "memory", "out of memory");
+		daemon_policy_op_fail(q, 1);
+		return;
+	}
 	q->d->counters.rollbacks++;
 	if (daemon_version_find(q->d, q->o.version)) { /* active on another GPU, or on these: only
 							  the version words change */

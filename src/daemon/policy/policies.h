@@ -26,12 +26,14 @@ struct daemon_policy_request {
 	enum daemon_policy_action op;
 	uint32_t gpu_mask;
 	bool swap, by_default, keep_maps;
-	bool by_watch; /* ACTIVATE, UNLOAD: a watch rolls back */
+	bool must_store;  /* LOAD: refused if it cannot be stored */
+	bool is_volatile; /* LOAD: not stored; the worker sets it, too: policy_durable.c */
+	bool by_watch;	  /* ACTIVATE, UNLOAD: a watch rolls back */
 	struct daemon_watch_request
 		*watch;	   /* taken, also on failure; NULL: the version is not watched */
 	const char *name;  /* LOAD */
 	int object_fd;	   /* LOAD: taken, also on failure; -1: see object */
-	struct buf object; /* LOAD: taken if object_fd is -1 */
+	struct buf object; /* LOAD: taken if object_fd is -1; ACTIVATE: of a volatile version */
 	uint64_t version;  /* ACTIVATE; 0: the previous one */
 	uid_t uid;
 	daemon_policy_reply reply; /* NULL: no caller waits */

@@ -27,9 +27,12 @@ struct daemon_policy_op {
 	struct daemon_keep *keep; /* owned; NULL: no map is kept */
 	json_t *kept;		  /* owned: the report on kept maps */
 	uint64_t old[PROTO_MAX_GPUS], was_active;
-	uint32_t rejoin_gpus; /* GPUs on which the version changes */
-	unsigned rejoined;    /* number of tenants for which its admit has run */
-	char *state_text;     /* owned; for the worker */
+	uint32_t rejoin_gpus;		      /* GPUs on which the version changes */
+	unsigned rejoined;		      /* number of tenants for which its admit has run */
+	char *state_text;		      /* owned; for the worker */
+	uint64_t kept_before[PROTO_MAX_GPUS]; /* store.kept before this operation changed it */
+	bool kept_changed,
+		durable; /* durable: state.json names the new version: policy_durable.c */
 };
 
 struct daemon_policies {
@@ -66,6 +69,23 @@ void daemon_policy_op_drop(struct daemon_job *j); /* when gbpfd exits: the opera
 /* policy_swap.c: both lead to the answer and the next operation, at once or later */
 void daemon_swap_prepare(struct daemon_policy_op *q, struct daemon_version *l);
 void daemon_swap_flip(struct daemon_policy_op *q);
+
+/* policy_durable.c */
+/* Stores the version as the active one, then continues with daemon_swap_copy(), or refuses. */
+void daemon_durable_begin(struct daemon_policy_op *q);
+/* Makes state.json name this version on the operation's GPUs when it is written next. */
+void daemon_durable_keep(struct daemon_policy_op *q, uint64_t version);
+/* Reverts what daemon_durable_begin() has stored, for an operation that is refused later. */
+void daemon_durable_undo(struct daemon_policy_op *q);
+/* Sets the report of an operation that cannot be stored. Returns err. */
+int daemon_durable_fail(struct daemon_policy_op *q, int err);
+/* Returns true, with the exit code, if the operation failed for that reason. */
+bool daemon_durable_failed(const struct daemon_policy_op *q, int *ret_exit);
+
+/* policy_ready.c: copies the kept maps, runs init and continues with policy_rejoin.c. */
+void daemon_swap_copy(struct daemon_policy_op *q);
+/* Returns to the state before the swap and answers with the operation's report. */
+void daemon_swap_refuse(struct daemon_policy_op *q, int exit_code);
 
 /* policy_ready.c: continues when all sessions have prepared the pending version, or are late.
  * Copies the kept maps, runs init, and flips; or refuses, and the old policy stays. */

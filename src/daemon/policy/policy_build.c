@@ -26,7 +26,7 @@ static int read_object(struct daemon_policy_op *q, struct buf *object)
 	long size;
 	ssize_t n;
 
-	if (q->o.op == DAEMON_POLICY_ACTIVATE) {
+	if (q->o.op == DAEMON_POLICY_ACTIVATE && !q->o.object.len) {
 		int err = daemon_store_read_object(q->dir, q->o.version, object);
 
 		return err ? report_set(&q->report, err, "store",
@@ -139,6 +139,23 @@ static int store(struct daemon_policy_op *q, const struct buf *object)
 	return err;
 }
 
+/* Stores the object of a load, or keeps it in memory if it is volatile. */
+static void store_or_keep(struct daemon_policy_op *q, struct buf *object)
+{
+	int err = q->o.is_volatile ? 0 : store(q, object);
+
+	if (!q->meta) {
+		q->err = report_set(&q->report, -ENOMEM, "memory", "out of memory");
+	} else if (err && q->o.must_store) {
+		q->err = daemon_durable_fail(q, err);
+	} else if (err || q->o.is_volatile) {
+		q->store_err = err;
+		q->o.is_volatile = true;
+		q->o.object = *object;
+		buf_init(object);
+	}
+}
+
 void daemon_policy_op_build(struct daemon_job *j)
 {
 	struct daemon_policy_op *q = (struct daemon_policy_op *)j;
@@ -168,10 +185,7 @@ void daemon_policy_op_build(struct daemon_job *j)
 		q->built = NULL;
 	}
 	if (!q->err && q->o.op == DAEMON_POLICY_LOAD) {
-		q->store_err = store(q, &object);
-		if (!q->meta) {
-			q->err = report_set(&q->report, -ENOMEM, "memory", "out of memory");
-		}
+		store_or_keep(q, &object);
 	}
 	buf_finish(&object);
 }

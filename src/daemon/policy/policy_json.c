@@ -40,12 +40,13 @@ static json_t *brief(struct daemon *d, const struct daemon_stored_version *v)
 	{
 		json_array_append(maps, json_object_get(h, "name"));
 	}
-	return json_pack("{s:I,s:s,s:s,s:O?,s:o,s:o,s:O?,s:O?,s:b,s:o,s:s}", "version",
+	return json_pack("{s:I,s:s,s:s,s:O?,s:o,s:o,s:O?,s:O?,s:b,s:b,s:o,s:s}", "version",
 			 (json_int_t)v->version, "name", v->name, "state", state_of(d, v->version),
 			 "loaded_wall_ns", json_object_get(v->meta, "loaded_wall_ns"), "hooks",
 			 hooks, "maps", maps, "license", json_object_get(v->meta, "license"),
 			 "author_version", json_object_get(v->meta, "author_version"), "by_default",
-			 (int)v->by_default, "gpus", gpus, "ended", v->ended);
+			 (int)v->by_default, "volatile", (int)v->is_volatile, "gpus", gpus, "ended",
+			 v->ended);
 }
 
 uint64_t daemon_policy_first_active(struct daemon *d)
@@ -130,5 +131,6 @@ json_t *daemon_policy_show_json(struct daemon *d, uint64_t version)
 		json_object_set(j, "counters", v->counters);
 	}
 	json_object_set_new(j, "ended", json_string(v->ended));
+	json_object_set_new(j, "volatile", json_boolean(v->is_volatile));
 	return j;
 }

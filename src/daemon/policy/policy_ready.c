@@ -26,8 +26,8 @@ struct copy_job {
 	} one[PROTO_MAX_TENANTS + EBPF_REGIONS];
 };
 
-/* Returns to the state before the swap: no process has run the new version yet. */
-static void refuse(struct daemon_policy_op *q, int exit_code)
+/* No process has run the new version yet. */
+void daemon_swap_refuse(struct daemon_policy_op *q, int exit_code)
 {
 	struct daemon *d = q->d;
 
@@ -37,6 +37,7 @@ static void refuse(struct daemon_policy_op *q, int exit_code)
 	{
 		s->policy.awaited_ack = 0;
 	}
+	daemon_durable_undo(q);
 	daemon_policy_drop_unused(d, 0);
 	daemon_policy_op_fail(q, exit_code);
 }
@@ -56,6 +57,9 @@ static bool into_store(struct daemon_policy_op *q)
 				    DAEMON_STORE_VERSIONS);
 		return false;
 	}
+	if (q->o.is_volatile) {
+		daemon_store_set_volatile(&q->d->policies->store, q->o.version, &q->o.object);
+	}
 	q->d->counters.loads++;
 	POINT("daemon.ready.stored");
 	return true;
@@ -73,9 +77,9 @@ static void finish(struct daemon_policy_op *q)
 				  &q->report);
 	POINT("daemon.ready.inited");
 	if (q->err) {
-		refuse(q, 4);
+		daemon_swap_refuse(q, 4);
 	} else if (!into_store(q)) {
-		refuse(q, 7);
+		daemon_swap_refuse(q, 7);
 	} else {
 		daemon_swap_rejoin(q);
 	}
@@ -140,7 +144,7 @@ static void copy(struct daemon_policy_op *q, struct daemon_version *old)
 
 	if (!c) {
 		q->err = report_set(&q->report, -ENOMEM, "memory", "out of memory");
-		refuse(q, 1);
+		daemon_swap_refuse(q, 1);
 		return;
 	}
 	c->job = (struct daemon_job){ .work = copy_work, .done = copy_done, .drop = copy_drop };
@@ -156,14 +160,11 @@ static void copy(struct daemon_policy_op *q, struct daemon_version *old)
 	}
 }
 
-void daemon_swap_ready(struct daemon_policy_op *q)
+void daemon_swap_copy(struct daemon_policy_op *q)
 {
 	struct daemon_policies *p = q->d->policies;
 	struct daemon_version *old = daemon_version_find(q->d, q->was_active);
 
-	q->readying = true;
-	q->waited_ns = MAX(clock_now_ns() - q->prepare_begin_ns, 1u);
-	p->timer = sd_event_source_disable_unref(p->timer);
 	if (!q->o.keep_maps || !old || old == p->pending) {
 		finish(q);
 		return;
@@ -171,8 +172,22 @@ void daemon_swap_ready(struct daemon_policy_op *q)
 	q->keep = malloc(sizeof(*q->keep));
 	if (!q->keep || daemon_keep_plan(q->keep, old->built, p->pending->built) < 0) {
 		q->err = report_set(&q->report, -ENOMEM, "memory", "out of memory");
-		refuse(q, 1);
+		daemon_swap_refuse(q, 1);
 		return;
 	}
 	copy(q, old);
+}
+
+void daemon_swap_ready(struct daemon_policy_op *q)
+{
+	struct daemon_policies *p = q->d->policies;
+
+	q->readying = true;
+	q->waited_ns = MAX(clock_now_ns() - q->prepare_begin_ns, 1u);
+	p->timer = sd_event_source_disable_unref(p->timer);
+	if (q->o.must_store) {
+		daemon_durable_begin(q);
+	} else {
+		daemon_swap_copy(q);
+	}
 }

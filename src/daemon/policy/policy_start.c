@@ -178,16 +178,14 @@ struct off_job {
 	char *text; /* owned */
 	uint64_t conn;
 	json_int_t id;
+	int err;
 };
 
 static void off_work(struct daemon_job *j)
 {
 	struct off_job *o = (struct off_job *)j;
 
-	if (o->text) {
-		daemon_store_write_state(o->dir, o->text); /* the switch has taken effect; a full
-							      disk must not prevent that */
-	}
+	o->err = o->text ? daemon_store_write_state(o->dir, o->text) : -ENOMEM;
 }
 
 static void off_drop(struct daemon_job *j)
@@ -198,12 +196,20 @@ static void off_drop(struct daemon_job *j)
 	free(o);
 }
 
-/* Answers: the switch is in effect and survives a restart. */
+/* Answers: the switch is in effect, and survives a restart if it is stored. A full disk must not
+ * prevent it. */
 static void off_done(struct daemon_job *j)
 {
 	struct off_job *o = (struct off_job *)j;
-	json_t *result = json_pack("{s:b}", "off", (int)daemon_policy_is_off(o->d));
+	json_t *result = json_pack("{s:b,s:b}", "off", (int)daemon_policy_is_off(o->d), "stored",
+				   o->err == 0);
 
+	if (o->err) {
+		daemon_history_add(&o->d->history, "store", -1, -1,
+				   "off or on took effect, but will not survive a restart of "
+				   "gbpfd: %s",
+				   strerror(-o->err));
+	}
 	daemon_control_answer(o->d, o->conn, o->id, result, NULL, 1);
 	json_decref(result);
 	off_drop(j);

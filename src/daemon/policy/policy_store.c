@@ -37,7 +37,7 @@ struct daemon_stored_version *daemon_store_find(struct daemon_store *s, uint64_t
 static bool in_use(const struct daemon_store *s, uint64_t version)
 {
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
-		if (s->active[i] == version) {
+		if (s->active[i] == version || s->kept[i] == version) {
 			return true;
 		}
 	}
@@ -51,8 +51,20 @@ void daemon_store_remove(struct daemon_store *s, uint64_t version)
 	if (v) {
 		json_decref(v->meta);
 		json_decref(v->counters);
+		buf_finish(&v->object);
 		s->n--;
 		memmove(v, v + 1, (size_t)((char *)&s->v[s->n] - (char *)v));
+	}
+}
+
+void daemon_store_set_volatile(struct daemon_store *s, uint64_t version, struct buf *object)
+{
+	struct daemon_stored_version *v = daemon_store_find(s, version);
+
+	if (v) {
+		v->is_volatile = true;
+		v->object = *object;
+		buf_init(object);
 	}
 }
 
@@ -157,6 +169,7 @@ static void check_state(struct daemon_store *s, const json_t *state)
 {
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
 		s->active[i] = daemon_store_find(s, s->active[i]) ? s->active[i] : 0;
+		s->kept[i] = s->active[i];
 	}
 	s->previous = daemon_store_find(s, s->previous) ? s->previous : 0;
 	for (unsigned i = 0; i < s->n; i++) {
@@ -276,7 +289,7 @@ char *daemon_store_state_text(const struct daemon_store *s)
 	char *text;
 
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
-		json_array_append_new(active, json_integer((json_int_t)s->active[i]));
+		json_array_append_new(active, json_integer((json_int_t)s->kept[i]));
 	}
 	for (unsigned i = 0; i < s->n; i++) {
 		if (s->v[i].ended[0]) {

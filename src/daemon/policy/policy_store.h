@@ -17,11 +17,13 @@
 struct daemon_stored_version {
 	uint64_t version;
 	char name[32];
-	bool by_default;  /* chosen by gbpfd */
-	uint64_t hash;	  /* of the object */
-	json_t *meta;	  /* owned; as policy.show prints it */
-	json_t *counters; /* owned; its counters when it ended; NULL: not known */
-	char ended[12];	  /* why it ended: "swap" ...; empty: active, or never was */
+	bool by_default;   /* chosen by gbpfd */
+	uint64_t hash;	   /* of the object */
+	json_t *meta;	   /* owned; as policy.show prints it */
+	json_t *counters;  /* owned; its counters when it ended; NULL: not known */
+	bool is_volatile;  /* its object is not on disk but here */
+	struct buf object; /* owned; empty unless volatile */
+	char ended[12];	   /* why it ended: "swap" ...; empty: active, or never was */
 };
 
 struct daemon_store {
@@ -30,6 +32,7 @@ struct daemon_store {
 	unsigned n;
 	uint64_t next;
 	uint64_t active[PROTO_MAX_GPUS]; /* as of the last flip; 0: none */
+	uint64_t kept[PROTO_MAX_GPUS];	 /* active after a restart: the last that is not volatile */
 	uint64_t previous;
 	bool off, has_state;
 };
@@ -41,6 +44,8 @@ struct daemon_stored_version *daemon_store_find(struct daemon_store *s, uint64_t
 /* Adds a version; meta is taken. If the store is full it removes the oldest one not in use:
  * *ret_removed is its number, or 0. -ENOSPC: all are in use. */
 int daemon_store_add(struct daemon_store *s, uint64_t version, json_t *meta, uint64_t *ret_removed);
+/* Keeps the object of a version that is not on disk; takes object. */
+void daemon_store_set_volatile(struct daemon_store *s, uint64_t version, struct buf *object);
 void daemon_store_remove(struct daemon_store *s, uint64_t version);
 void daemon_store_ended(struct daemon_store *s, uint64_t version, const char *why);
 char *daemon_store_state_text(const struct daemon_store *s); /* caller frees */

@@ -44,6 +44,12 @@ static uint64_t longest_stall(struct daemon *d)
 	return stall;
 }
 
+/* Returns true if a restart of gbpfd leads to what the operation has done. */
+static bool is_stored(const struct daemon_policy_op *q)
+{
+	return !q->o.is_volatile && (q->durable || !q->store_err);
+}
+
 static json_t *result_json(struct daemon_policy_op *q)
 {
 	struct daemon *d = q->d;
@@ -52,15 +58,16 @@ static json_t *result_json(struct daemon_policy_op *q)
 	json_t *hooks = v ? json_object_get(v->meta, "hooks") : NULL, *r;
 
 	if (q->o.op == DAEMON_POLICY_UNLOAD) {
-		return json_pack("{s:I,s:s}", "version", (json_int_t)q->was_active, "name",
-				 q->name);
+		return json_pack("{s:I,s:s,s:b}", "version", (json_int_t)q->was_active, "name",
+				 q->name, "stored", (int)is_stored(q));
 	}
-	r = json_pack("{s:I,s:s,s:I,s:I,s:I,s:i,s:i,s:i,s:b,s:i}", "version",
+	r = json_pack("{s:I,s:s,s:I,s:I,s:I,s:i,s:i,s:i,s:b,s:b,s:i}", "version",
 		      (json_int_t)q->o.version, "name", q->name, "stall_ns",
 		      (json_int_t)longest_stall(d), "flip_ns", (json_int_t)q->flip_ns, "waited_ns",
 		      (json_int_t)q->waited_ns, "acked", (int)q->acked, "late",
 		      (int)(q->asked - q->acked - q->failed), "failed", (int)q->failed, "stored",
-		      (int)(q->store_err == 0), "rejoined", (int)q->rejoined);
+		      (int)is_stored(q), "volatile", (int)q->o.is_volatile, "rejoined",
+		      (int)q->rejoined);
 	if (r) {
 		json_object_set(r, "hooks", hooks);
 	}
@@ -81,9 +88,13 @@ static void on_saved(struct daemon_job *j)
 	json_t *result;
 
 	if (q->store_err) {
-		daemon_history_add(&d->history, "store", -1, -1,
-				   "'%s' runs, but will not survive a restart of gbpfd: %s",
-				   q->name, strerror(-q->store_err));
+		if (!q->durable) {
+			daemon_history_add(&d->history, "store", -1, -1,
+					   "%s of '%s' took effect, but will not survive a restart "
+					   "of gbpfd: %s",
+					   daemon_policy_op_name(q), q->name,
+					   strerror(-q->store_err));
+		}
 		log_warn("cannot write to %s: %s", q->dir, strerror(-q->store_err));
 	}
 	POINT("daemon.swap.saved");
@@ -186,6 +197,9 @@ void daemon_swap_flip(struct daemon_policy_op *q)
 		if (q->o.gpu_mask & 1u << i) {
 			p->store.active[i] = version;
 		}
+	}
+	if (!q->o.is_volatile) {
+		daemon_durable_keep(q, version);
 	}
 	p->pending = NULL;
 	p->timer = sd_event_source_disable_unref(p->timer);
