@@ -150,7 +150,9 @@ void bench_client_send(struct bench_testbed_client *c, enum bench_page_op op)
 void bench_client_stop(struct bench_testbed_client *c)
 {
 	if (c->pid > 0) {
-		uint64_t deadline = clock_now_ns() + 2000000000ull;
+		/* after an interruption it may be measuring and not look at commands */
+		uint64_t grace_ns = bench_testbed_interrupted() ? 200000000u : 2000000000u;
+		uint64_t deadline = clock_now_ns() + grace_ns;
 
 		bench_client_send(c, PAGE_EXIT);
 		while (bench_testbed_lives(c->w, c->pid) && clock_now_ns() < deadline) {

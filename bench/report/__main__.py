@@ -4,7 +4,6 @@ prints its table, or its document with --json, while they come. A record is a li
 import argparse
 import importlib
 import json
-import signal
 import sys
 
 HINT = 'See: gbpf doctor'
@@ -46,7 +45,7 @@ def records(lines):
 		except ValueError:
 			break  # the program was killed within a line
 		if name == 'error':
-			raise Failed(body)
+			raise Failed(*([] if body == 'interrupted' else [body]))
 		if name == 'end':
 			return
 		yield name, body
@@ -63,8 +62,6 @@ def complain(bench, message, as_json):
 
 
 def main():
-	for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-		signal.signal(number, signal.SIG_IGN)  # the measuring program gets them and ends the records
 	parser = argparse.ArgumentParser()
 	parser.add_argument('bench')
 	parser.add_argument('--json', action='store_true')

@@ -84,7 +84,7 @@ static int supervise(struct bench_soft *b)
 	measuring = pid;
 	sigaction(SIGTERM, &sa, NULL);
 	sigaction(SIGHUP, &sa, NULL);
-	signal(SIGINT, SIG_IGN);
+	sigaction(SIGINT, &sa, NULL);
 	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
 	}
 	return pid > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 1;

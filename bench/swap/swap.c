@@ -247,7 +247,7 @@ static int swaps(struct bench *b)
 
 		window(b, 1 + 2 * i + SWAP_SWAPS);
 		if (interrupted || load(b, &j) < 0) {
-			return interrupted ? fail("swapping", "interrupted") : -1;
+			return interrupted ? bench_program_fail("interrupted") : -1;
 		}
 		b->latency[i] = (double)(clock_now_ns() - begin);
 		if ((uint64_t)json_integer_value(json_object_get(j, "version")) != b->number++) {
@@ -398,6 +398,7 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGINT, on_signal); /* so that the started processes are ended */
 	signal(SIGTERM, on_signal);
+	signal(SIGHUP, on_signal);
 	buf_init(&b.object);
 	err = read_object(&b) < 0 || open_shared(&b) < 0 || start_gbpfd(&b) < 0 ||
 	      load_first(&b) < 0 || start_callers(&b) < 0 || swaps(&b) < 0;

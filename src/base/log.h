@@ -1,4 +1,5 @@
-/* The log of programs (daemon, soft GPU server): standard error with <N> priorities for journald.
+/* The log of programs (daemon, soft GPU server): standard error, with time and level,
+ * or <N> priorities for journald.
  * Library code must not log; it returns errors and reports. */
 #ifndef GBPF_BASE_LOG_H
 #define GBPF_BASE_LOG_H

@@ -113,6 +113,11 @@ void cli_note(struct cli *c, const char *fmt, ...)
 /* A JSON string with question marks in place of bytes that are not UTF-8; null for NULL. */
 json_t *cli_json_text(const char *s);
 int cli_json(struct cli *c, const char *verb, json_t *document);
+/* Returns utf8 if the locale's encoding is UTF-8, else ascii. */
+const char *cli_sign(const char *utf8, const char *ascii);
+#define CLI_SIGN_OK cli_sign("✓", "ok")
+#define CLI_SIGN_BAD cli_sign("✗", "bad")
+#define CLI_SIGN_TO cli_sign("→", "->")
 enum cli_style { CLI_PLAIN, CLI_BOLD, CLI_GREEN, CLI_RED, CLI_DIM };
 const char *cli_style(bool on, enum cli_style style);
 /* Returns 0, or CLI_FAILED after a message if standard output could not be written. */
@@ -134,7 +139,11 @@ void cli_table_column(struct cli_table *t, const char *head, bool right);
  * "-". */
 void cli_table_cell(struct cli_table *t, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void cli_table_print(const struct cli_table *t, FILE *to, bool color);
+/* Appends text; control characters and what the locale's encoding does not have become '?'. */
 void cli_safe_text(struct buf *out, const char *text);
+void cli_put_safe(FILE *to, const char *text);
+/* Returns the columns of the terminal fd, 0 if it is none or unknown. */
+int cli_terminal_width(int fd);
 
 /* units.c */
 const char *cli_duration(char out[24], uint64_t ns); /* "41.2 µs" */

@@ -17,6 +17,7 @@
 #include "base/fd.h"
 #include "base/paths.h"
 #include "cli/bench.h"
+#include "cli/interrupt.h"
 #include "cli/verbs.h"
 
 int cli_bench_program(struct cli *c, const char *name, char path[CLI_BENCH_PATH])
@@ -55,20 +56,18 @@ static void pass_on(int sig)
 
 void cli_bench_outlive_signals(void)
 {
-	static const int signals[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP };
-	struct sigaction sa = { .sa_handler = pass_on, .sa_flags = SA_RESTART };
-
-	for (size_t i = 0; i < ARRAY_SIZE(signals); i++) {
-		sigaction(signals[i], &sa, NULL);
-	}
+	cli_interrupt_catch(pass_on);
 }
 
-/* Starts the reader of the records. Returns its process id, or -1 after a message. */
+/* Starts the reader of the records, which no signal of the terminal ends: the measuring program
+ * gets these and ends the records. Returns its process id, or -1 after a message. */
 static pid_t start_reader(struct cli *c, int in)
 {
 	static const char *const files[] = { "save", "svg" };
 	char path[CLI_BENCH_PATH], flag[ARRAY_SIZE(files)][8], *argv[16];
 	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attributes;
+	sigset_t blocked;
 	pid_t pid = -1;
 	int n = 0, err = path_lib(path, sizeof(path), "bench/report");
 
@@ -86,7 +85,12 @@ static pid_t start_reader(struct cli *c, int in)
 	}
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
-	err = err < 0 ? -err : posix_spawnp(&pid, argv[0], &actions, NULL, argv, environ);
+	sigfillset(&blocked);
+	posix_spawnattr_init(&attributes);
+	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+	posix_spawnattr_setsigmask(&attributes, &blocked);
+	err = err < 0 ? -err : posix_spawnp(&pid, argv[0], &actions, &attributes, argv, environ);
+	posix_spawnattr_destroy(&attributes);
 	posix_spawn_file_actions_destroy(&actions);
 	if (err) {
 		cli_fail(c, CLI_FAILED, "python", "Install the package python3",
@@ -143,6 +147,32 @@ static bool wait_for_both(pid_t program, int *ret_program, pid_t reader, int *re
 	return reader_failed;
 }
 
+static int interrupted(struct cli *c)
+{
+	return cli_fail(c, 128 + cli_interrupted(), "interrupted", NULL, "bench %s: interrupted",
+			c->verb->name);
+}
+
+/* Returns the exit code for the statuses of the measuring program and of the reader. */
+static int code_of(struct cli *c, const char *path, int program, int reader, bool reader_failed)
+{
+	if (cli_interrupted()) {
+		return interrupted(c);
+	}
+	if (WIFSIGNALED(reader)) {
+		return cli_fail(c, CLI_FAILED, "failed", NULL, "bench %s: python3: %s",
+				c->verb->name, strsignal(WTERMSIG(reader)));
+	}
+	if (reader_failed) {
+		return CLI_FAILED; /* after its own message */
+	}
+	if (WIFSIGNALED(program)) {
+		return cli_fail(c, CLI_FAILED, "failed", NULL, "bench %s: %s: %s", c->verb->name,
+				path, strsignal(WTERMSIG(program)));
+	}
+	return program ? WEXITSTATUS(program) : reader ? CLI_FAILED : CLI_OK;
+}
+
 int cli_bench_run(struct cli *c, char **argv)
 {
 	char path[CLI_BENCH_PATH];
@@ -152,6 +182,9 @@ int cli_bench_run(struct cli *c, char **argv)
 
 	if (cli_bench_program(c, argv[0], path)) {
 		return CLI_FAILED;
+	}
+	if (cli_interrupted()) {
+		return interrupted(c);
 	}
 	if (pipe2(fd, O_CLOEXEC) < 0) {
 		return cli_fail(c, CLI_FAILED, "failed", NULL, "bench %s: pipe: %s", c->verb->name,
@@ -169,18 +202,7 @@ int cli_bench_run(struct cli *c, char **argv)
 					     c->verb->name, strerror(errno));
 	}
 	reader_failed = wait_for_both(program, &program_status, reader, &reader_status);
-	if (WIFSIGNALED(reader_status)) {
-		return cli_fail(c, CLI_FAILED, "failed", NULL, "bench %s: python3: %s",
-				c->verb->name, strsignal(WTERMSIG(reader_status)));
-	}
-	if (reader_failed) {
-		return CLI_FAILED; /* after its own message */
-	}
-	if (WIFSIGNALED(program_status)) {
-		return cli_fail(c, CLI_FAILED, "failed", NULL, "bench %s: %s: %s", c->verb->name,
-				path, strsignal(WTERMSIG(program_status)));
-	}
-	return program_status ? WEXITSTATUS(program_status) : reader_status ? CLI_FAILED : CLI_OK;
+	return code_of(c, path, program_status, reader_status, reader_failed);
 }
 
 void cli_bench_push(char **argv, int *n, const char *flag, const char *value)

@@ -79,7 +79,7 @@ static int cmd_soft(struct cli *c)
 
 const struct cli_verb verb_bench_soft = {
 	.name = "soft",
-	.args = "[SECTION]...",
+	.args = "[fma|samples|empty|copy|slices|many|kills]...",
 	.doc = "speed and fairness of the soft GPU",
 	.page = "gbpf-bench.1",
 	.options = options,

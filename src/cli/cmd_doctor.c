@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/doctor.h"
+#include "cli/interrupt.h"
 #include "cli/verbs.h"
 
 enum { O_DEVICE };
@@ -19,8 +20,8 @@ static const char isolation[] = "other users' processes are kept apart; same-uid
 void cli_doctor_find(struct cli_doctor *d, enum cli_doctor_status status, const char *name,
 		     const char *fix, const char *fmt, ...)
 {
-	static const char *const words[] = { "ok", "bad", "note" }, *const marks[] = { "✓", "✗",
-										       "·" };
+	static const char *const words[] = { "ok", "bad", "note" };
+	const char *const marks[] = { CLI_SIGN_OK, CLI_SIGN_BAD, cli_sign("·", "note") };
 	static const enum cli_style styles[] = { CLI_GREEN, CLI_RED, CLI_DIM };
 	struct buf text = { 0 };
 	bool color = d->c->color_out;
@@ -50,6 +51,7 @@ static int cmd_doctor(struct cli *c)
 	bool soft = c->opt[O_DEVICE] && strcmp(c->opt[O_DEVICE], "soft") == 0;
 	struct report r;
 
+	cli_interrupt_catch(NULL); /* a private server must be ended, its folder removed */
 	report_init(&r);
 	cli_doctor_check_install(&d);
 	if (!soft) {
@@ -61,6 +63,11 @@ static int cmd_doctor(struct cli *c)
 				buf_text(&r.message));
 	}
 	cli_doctor_check_device(&d, c->opt[O_DEVICE] != NULL);
+	if (cli_interrupted()) {
+		json_decref(d.checks);
+		report_finish(&r);
+		return CLI_FAILED;
+	}
 	cli_doctor_check_machine(&d);
 	cli_doctor_check_folders(&d);
 	cli_doctor_check_daemon(&d);

@@ -281,6 +281,9 @@ static void print_done(const struct cli *c, const char *verb, const json_t *resu
 	const json_t *value = json_object_get(entry, "value");
 	struct buf text = { 0 };
 
+	if (c->quiet) {
+		return;
+	}
 	printf("%s %s", verb, c->arg[0]);
 	if (json_object_get(entry, "key")) {
 		cli_map_text(&text, json_object_get(entry, "key"), 200);

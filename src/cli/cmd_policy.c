@@ -57,14 +57,17 @@ static void print_maps_kept(const json_t *maps)
 /* Prints "swapped lc_first@3 → fair@4 in 412 µs; 2 programs had it ready, longest pause so far 80
  * ns". The call that first sees the new version records the pause, so this swap's own is not
  * included yet. */
-static void print_change(const char *verb, const char *was, const json_t *r)
+static void print_change(const struct cli *c, const char *verb, const char *was, const json_t *r)
 {
 	uint64_t acked = cli_u64(r, "acked"), late = cli_u64(r, "late"),
 		 stall = cli_u64(r, "stall_ns");
 	char t[24];
 
-	printf("%s %s%s%s@%llu in %s", verb, was, was[0] ? " → " : "", cli_text(r, "name"),
-	       (unsigned long long)cli_u64(r, "version"),
+	if (c->quiet) {
+		return;
+	}
+	printf("%s %s%s%s%s%s@%llu in %s", verb, was, was[0] ? " " : "", was[0] ? CLI_SIGN_TO : "",
+	       was[0] ? " " : "", cli_text(r, "name"), (unsigned long long)cli_u64(r, "version"),
 	       cli_duration(t, cli_u64(r, "flip_ns") + cli_u64(r, "waited_ns")));
 	if (acked + late) {
 		printf("; %llu program%s had it ready", (unsigned long long)acked,
@@ -142,7 +145,7 @@ static int load(struct cli *c, const char *what, const char *verb, unsigned flag
 	}
 	buf_finish(&elf);
 	if (code == CLI_OK && !c->json) {
-		print_change(was[0] ? verb : "loaded", was, result);
+		print_change(c, was[0] ? verb : "loaded", was, result);
 	}
 	if (code == CLI_OK && watch_ns && !c->opt[O_DETACH]) {
 		json_t *watch = NULL;
@@ -208,7 +211,7 @@ static int cmd_rollback(struct cli *c)
 		rc = cli_json(c, "policy.rollback", result);
 		return rc ? rc : code;
 	}
-	print_change("rolled back", was, result);
+	print_change(c, "rolled back", was, result);
 	json_decref(result);
 	return code;
 }
@@ -227,10 +230,10 @@ static int cmd_unload(struct cli *c)
 
 		return rc ? rc : code;
 	}
-	if (cli_u64(result, "version")) {
+	if (cli_u64(result, "version") && !c->quiet) {
 		printf("unloaded version %llu; nothing is held now\n",
 		       (unsigned long long)cli_u64(result, "version"));
-	} else {
+	} else if (!cli_u64(result, "version")) {
 		cli_note(c, "No policy was active.");
 	}
 	json_decref(result);

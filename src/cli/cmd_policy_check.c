@@ -41,8 +41,11 @@ static void print_accepted(struct cli *c, const char *file, json_t *programs, un
 	bool many = n > ONE_LINE;
 	json_t *p;
 
-	printf("%s✓%s %s: ", cli_style(c->color_out, CLI_GREEN), cli_style(c->color_out, CLI_PLAIN),
-	       file);
+	if (c->quiet) {
+		return;
+	}
+	printf("%s%s%s %s: ", cli_style(c->color_out, CLI_GREEN), CLI_SIGN_OK,
+	       cli_style(c->color_out, CLI_PLAIN), file);
 	if (many) {
 		printf("%zu hook%s, %u map%s\n", n, PLURAL(n), n_maps, PLURAL(n_maps));
 	}
@@ -270,7 +273,7 @@ static int cmd_policy_check(struct cli *c)
 
 const struct cli_verb verb_policy_check = {
 	.name = "check",
-	.args = "FILE...",
+	.args = "OBJECT...",
 	.doc = "verify policies without loading them: 0 accepted, 4 refused, 1 unusable",
 	.page = "gbpf-policy.1",
 	.options = options,

@@ -154,7 +154,9 @@ static int cmd_policy_new(struct cli *c)
 					  dir, "template", template, "files", name, ".bpf.c", name,
 					  ".scenario"));
 	}
-	print_next(dir, name, template);
+	if (!c->quiet) {
+		print_next(dir, name, template);
+	}
 	return CLI_OK;
 }
 

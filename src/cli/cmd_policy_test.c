@@ -75,8 +75,8 @@ static void print_failures(const struct sim_result *res)
 
 static void print_mark(struct cli *c, bool ok, const char *file)
 {
-	printf("%s%s%s %s: ", cli_style(c->color_out, ok ? CLI_GREEN : CLI_RED), ok ? "✓" : "✗",
-	       cli_style(c->color_out, CLI_PLAIN), file);
+	printf("%s%s%s %s: ", cli_style(c->color_out, ok ? CLI_GREEN : CLI_RED),
+	       ok ? CLI_SIGN_OK : CLI_SIGN_BAD, cli_style(c->color_out, CLI_PLAIN), file);
 }
 
 static void print_result(struct cli *c, const char *file, int err, const struct sim_result *res,
@@ -89,6 +89,9 @@ static void print_result(struct cli *c, const char *file, int err, const struct 
 		bool own = strcmp(r->code, "scenario") == 0 || strcmp(r->code, "file") == 0;
 
 		cli_print_report(c, stdout, own ? file : c->arg[0], r);
+		return;
+	}
+	if (c->quiet && !res->failures) {
 		return;
 	}
 	print_mark(c, !res->failures, file);

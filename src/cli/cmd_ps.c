@@ -386,6 +386,22 @@ static int tenant_of_pid(struct cli *c, uint64_t pid, uint64_t *ret_tenant, json
 			"set: no program with PID %llu runs under gBPF", (unsigned long long)pid);
 }
 
+/* Prints "12: class batch -> latency, weight 100". */
+static void print_set(uint64_t pid, const json_t *was, const json_t *result)
+{
+	const char *to = CLI_SIGN_TO;
+
+	printf("%llu: class %s", (unsigned long long)pid, cli_text(was, "class"));
+	if (strcmp(cli_text(was, "class"), cli_text(result, "class")) != 0) {
+		printf(" %s %s", to, cli_text(result, "class"));
+	}
+	printf(", weight %llu", (unsigned long long)cli_u64(was, "weight"));
+	if (cli_u64(was, "weight") != cli_u64(result, "weight")) {
+		printf(" %s %llu", to, (unsigned long long)cli_u64(result, "weight"));
+	}
+	putchar('\n');
+}
+
 static int change(struct cli *c, uint64_t pid, uint64_t tenant, const json_t *was, uint64_t weight)
 {
 	json_t *params =
@@ -404,15 +420,9 @@ static int change(struct cli *c, uint64_t pid, uint64_t tenant, const json_t *wa
 		json_object_set_new(result, "pid", json_integer((json_int_t)pid));
 		return cli_json(c, "set", result);
 	}
-	printf("%llu: class %s", (unsigned long long)pid, cli_text(was, "class"));
-	if (strcmp(cli_text(was, "class"), cli_text(result, "class")) != 0) {
-		printf(" → %s", cli_text(result, "class"));
+	if (!c->quiet) {
+		print_set(pid, was, result);
 	}
-	printf(", weight %llu", (unsigned long long)cli_u64(was, "weight"));
-	if (cli_u64(was, "weight") != cli_u64(result, "weight")) {
-		printf(" → %llu", (unsigned long long)cli_u64(result, "weight"));
-	}
-	putchar('\n');
 	json_decref(result);
 	return CLI_OK;
 }

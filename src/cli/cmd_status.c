@@ -18,7 +18,9 @@ static int cmd_off_on(struct cli *c, const char *verb, const char *said)
 
 		return rc ? rc : code;
 	}
-	puts(said);
+	if (!c->quiet) {
+		puts(said);
+	}
 	json_decref(result);
 	return code;
 }

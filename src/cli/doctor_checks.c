@@ -19,9 +19,11 @@
 #include "cli/capabilities.h"
 #include "cli/connect.h"
 #include "cli/doctor.h"
+#include "cli/softgpu_start.h"
 
 #define REINSTALL "Install gBPF whole, or set GBPF_LIBDIR and GBPF_BINDIR to where it is"
 #define FREE_BYTES_WANTED (16u << 20)
+#define PROBE_TIMEOUT_NS UINT64_C(10000000000)
 #define SOCKET_PATH_BYTES 108 /* sun_path, with the final zero */
 
 void cli_doctor_check_install(struct cli_doctor *d)
@@ -154,24 +156,35 @@ static void judge_probe(struct cli_doctor *d, const char *name, const struct cli
 	}
 }
 
-/* Tries the running soft GPU server; otherwise starts one with its socket in a private folder, so
- * that nothing is left behind. */
+/* Tries the running soft GPU server, or a private one that ends with the check, so that nothing is
+ * left behind. */
 static void try_soft(struct cli_doctor *d, struct cli_doctor_probe *p)
 {
 	static const char *const leaves[] = { "", ".lock", ".start" };
-	char dir[] = "/tmp/gbpf-doctor-XXXXXX", path[PATH_MAX];
+	const char *tmp = getenv("TMPDIR");
+	char dir[96], path[PATH_MAX];
 	int fd = path_runtime(path, sizeof(path), "softgpu.sock");
 	bool given = getenv("GBPF_SOFTGPU_SOCKET") != NULL;
+	pid_t server = 0;
 
+	/* contains a socket, whose path is limited in length */
+	snprintf(dir, sizeof(dir), "%s/gbpf-doctor-XXXXXX",
+		 tmp && tmp[0] == '/' && strlen(tmp) < 64 ? tmp : "/tmp");
 	fd = fd ? fd : unix_connect(path, SOCK_SEQPACKET);
 	if (fd >= 0 || given || !mkdtemp(dir)) {
 		fd_close(fd);
-		cli_doctor_probe(d->device.libcuda, UINT64_C(10000000000), p);
+		cli_doctor_probe(d->device.libcuda, PROBE_TIMEOUT_NS, p);
 		return;
 	}
 	snprintf(path, sizeof(path), "%s/softgpu.sock", dir);
 	setenv("GBPF_SOFTGPU_SOCKET", path, 1);
-	cli_doctor_probe(d->device.libcuda, UINT64_C(10000000000), p);
+	if (cli_softgpu_start(dir, (const char *const[]){ NULL }, &server) == 0) {
+		cli_doctor_probe(d->device.libcuda, PROBE_TIMEOUT_NS, p);
+	} else {
+		memset(p, 0, sizeof(*p));
+		snprintf(p->error, sizeof(p->error), "its server does not start");
+	}
+	cli_softgpu_stop(server);
 	unsetenv("GBPF_SOFTGPU_SOCKET");
 	for (size_t i = 0; i < ARRAY_SIZE(leaves); i++) {
 		snprintf(path, sizeof(path), "%s/softgpu.sock%s", dir, leaves[i]);
@@ -206,7 +219,7 @@ void cli_doctor_check_device(struct cli_doctor *d, bool chosen)
 		fix = "CUDA_VISIBLE_DEVICES is set: does it name a GPU that is here? Unset it to "
 		      "see all; then: does nvidia-smi work?";
 	}
-	cli_doctor_probe(d->device.libcuda, UINT64_C(10000000000), &p);
+	cli_doctor_probe(d->device.libcuda, PROBE_TIMEOUT_NS, &p);
 	judge_probe(d, "GPU", &p, fix);
 }
 

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "cli/doctor.h"
+#include "cli/interrupt.h"
 
 /* The driver calls used; results are CUresult. */
 struct calls {
@@ -80,7 +81,7 @@ static bool read_answer(int fd, uint64_t timeout_ns, struct cli_doctor_probe *re
 {
 	uint64_t end = clock_now_ns() + timeout_ns, now;
 
-	while ((now = clock_now_ns()) < end) {
+	while ((now = clock_now_ns()) < end && !cli_interrupted()) {
 		struct pollfd p = { .fd = fd, .events = POLLIN };
 
 		if (poll(&p, 1, (int)MIN((end - now) / 1000000 + 1, (uint64_t)60000)) > 0) {

@@ -9,6 +9,7 @@
 
 #include "base/paths.h"
 #include "cli/cli.h"
+#include "cli/interrupt.h"
 
 static bool wants_color(const struct cli *c, int fd)
 {
@@ -63,5 +64,7 @@ int main(int argc, char **argv)
 	c.color_out = wants_color(&c, STDOUT_FILENO);
 	c.color_err = wants_color(&c, STDERR_FILENO);
 	code = run_verb(&c);
-	return cli_flush(&c) && code == CLI_OK ? CLI_FAILED : code;
+	code = cli_flush(&c) && code == CLI_OK ? CLI_FAILED : code;
+	cli_interrupt_end();
+	return code;
 }

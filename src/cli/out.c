@@ -3,8 +3,14 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <langinfo.h>
 #include <stdarg.h>
 #include <string.h>
+
+const char *cli_sign(const char *utf8, const char *ascii)
+{
+	return strcmp(nl_langinfo(CODESET), "UTF-8") == 0 ? utf8 : ascii;
+}
 
 const char *cli_style(bool on, enum cli_style style)
 {
@@ -104,7 +110,8 @@ static void fail_text(struct cli *c, const char *message, const char *hint, cons
 		fprintf(stderr, "%s\n", buf_text(&safe));
 	}
 	if (detail && detail[0]) {
-		fprintf(stderr, "%s%s", detail, detail[strlen(detail) - 1] == '\n' ? "" : "\n");
+		cli_put_safe(stderr, detail);
+		fputs(detail[strlen(detail) - 1] == '\n' ? "" : "\n", stderr);
 	}
 	buf_finish(&safe);
 }

@@ -14,21 +14,23 @@ void cli_print_report(struct cli *c, FILE *to, const char *file, const struct re
 	size_t len = strlen(name);
 	bool placed = place[0] && strncmp(place, name, strlen(place)) != 0;
 
-	fprintf(to, "%s✗%s %s", cli_style(c->color_out, CLI_RED),
-		cli_style(c->color_out, CLI_PLAIN), file);
+	fprintf(to, "%s%s%s ", cli_style(c->color_out, CLI_RED), CLI_SIGN_BAD,
+		cli_style(c->color_out, CLI_PLAIN));
+	cli_put_safe(to, file);
 	if (placed && strncmp(place, name, len) == 0 && place[len] == ':') {
 		fprintf(to, "%s: ", place + len); /* "x.scenario:7" already names the file */
 	} else {
 		fprintf(to, ": %s%s", placed ? place : "", placed ? ": " : "");
 	}
-	fputs(buf_text(&r->message), to);
+	cli_put_safe(to, buf_text(&r->message));
 	if (r->hint.len) {
 		fputs(". ", to);
 		cli_print_hint(to, buf_text(&r->hint));
 	}
 	fputc('\n', to);
 	if (detail[0]) {
-		fprintf(to, "%s%s", detail, detail[strlen(detail) - 1] == '\n' ? "" : "\n");
+		cli_put_safe(to, detail);
+		fputs(detail[strlen(detail) - 1] == '\n' ? "" : "\n", to);
 	}
 }
 

@@ -1,9 +1,18 @@
-/* Tables on a terminal: columns as wide as their widest cell, separated by two blanks. */
+/* Tables: columns as wide as their widest cell, separated by two blanks. On a terminal that is
+ * narrower, columns of text are shortened, the widest first. */
 #include "cli/cli.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+#include <wchar.h>
+#include <wctype.h>
+
+#define GAP 2
+#define MIN_SHORTENED 8 /* least width of a column that is shortened */
 
 void cli_table_init(struct cli_table *t)
 {
@@ -27,19 +36,34 @@ void cli_table_column(struct cli_table *t, const char *head, bool right)
 	}
 }
 
+/* Returns true for a control character or a byte that the terminal would not understand. */
+static bool is_unsafe(wchar_t c, size_t n)
+{
+	return n == (size_t)-1 || n == (size_t)-2 || n == 0 ||
+	       (c != '\n' && c != '\t' && !iswprint((wint_t)c));
+}
+
 void cli_safe_text(struct buf *out, const char *text)
 {
-	for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
-		/* C1 control characters are c2 80 .. c2 9f in UTF-8. */
-		if (p[0] == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f) {
-			buf_add(out, "?", 1);
-			p++;
-		} else if ((*p < 0x20 && *p != '\n' && *p != '\t') || *p == 0x7f) {
-			buf_add(out, "?", 1);
-		} else {
-			buf_add(out, p, 1);
-		}
+	while (*text) {
+		mbstate_t state = { 0 };
+		wchar_t c = 0;
+		size_t n = mbrtowc(&c, text, MB_CUR_MAX, &state);
+		bool unsafe = is_unsafe(c, n);
+
+		n = n > MB_LEN_MAX || !n ? 1 : n;
+		buf_add(out, unsafe ? "?" : text, unsafe ? 1 : n);
+		text += n;
 	}
+}
+
+void cli_put_safe(FILE *to, const char *text)
+{
+	struct buf safe = { 0 };
+
+	cli_safe_text(&safe, text);
+	fputs(buf_text(&safe), to);
+	buf_finish(&safe);
 }
 
 static char *make_cell(const char *fmt, va_list ap)
@@ -76,15 +100,62 @@ void cli_table_cell(struct cli_table *t, const char *fmt, ...)
 	va_end(ap);
 }
 
-/* Returns the width in characters, not bytes: units contain µ. */
+int cli_terminal_width(int fd)
+{
+	const char *columns = getenv("COLUMNS");
+	int n = columns ? (int)strtol(columns, NULL, 10) : 0;
+	struct winsize w;
+
+	if (!isatty(fd)) {
+		return 0;
+	}
+	return n > 0 ? n : ioctl(fd, TIOCGWINSZ, &w) == 0 ? w.ws_col : 0;
+}
+
+/* Reads one character. Returns its bytes, at least 1 unless s is empty, and its columns. */
+static size_t next_char(const char *s, int *ret_columns)
+{
+	mbstate_t state = { 0 };
+	wchar_t c = 0;
+	size_t n = mbrtowc(&c, s, MB_CUR_MAX, &state);
+
+	if (n == (size_t)-1 || n == (size_t)-2) {
+		*ret_columns = 1;
+		return 1;
+	}
+	*ret_columns = MAX(wcwidth(c), 0);
+	return n;
+}
+
+/* Returns the columns that s takes on a terminal. */
 static int width_of(const char *s)
 {
-	int n = 0;
+	int all = 0, columns;
 
-	for (; *s; s++) {
-		n += (*s & 0xc0) != 0x80;
+	while (*s) {
+		s += next_char(s, &columns);
+		all += columns;
 	}
-	return n;
+	return all;
+}
+
+/* Returns the bytes at the beginning of s that take at most width columns, and these columns. */
+static size_t fitting(const char *s, int width, int *ret_columns)
+{
+	size_t bytes = 0;
+	int columns;
+
+	*ret_columns = 0;
+	while (s[bytes]) {
+		size_t n = next_char(s + bytes, &columns);
+
+		if (*ret_columns + columns > width) {
+			break;
+		}
+		bytes += n;
+		*ret_columns += columns;
+	}
+	return bytes;
 }
 
 static const char *cell_at(const struct cli_table *t, size_t i)
@@ -95,27 +166,64 @@ static const char *cell_at(const struct cli_table *t, size_t i)
 static void print_cell(const struct cli_table *t, unsigned column, int width, const char *text,
 		       FILE *to)
 {
-	int pad = width - width_of(text);
+	int columns = width_of(text);
 	bool last = column + 1 == t->columns;
+	const char *mark = "";
+	size_t bytes = strlen(text);
 
+	if (columns > width) {
+		mark = cli_sign("…", "~");
+		bytes = fitting(text, width - 1, &columns);
+		columns++;
+	}
 	if (t->right[column]) {
-		fprintf(to, "%*s%s%s", pad, "", text, last ? "" : "  ");
-	} else if (last) {
-		fputs(text, to);
-	} else {
-		fprintf(to, "%s%*s  ", text, pad, "");
+		fprintf(to, "%*s", width - columns, "");
+	}
+	fprintf(to, "%.*s%s", (int)bytes, text, mark);
+	if (!last) {
+		fprintf(to, "%*s", (t->right[column] ? 0 : width - columns) + GAP, "");
 	}
 }
 
-void cli_table_print(const struct cli_table *t, FILE *to, bool color)
+/* Takes columns of text down to MIN_SHORTENED at least, until the table is at most terminal columns
+ * wide. */
+static void shorten(const struct cli_table *t, int width[CLI_COLUMNS], int terminal)
 {
-	int width[CLI_COLUMNS] = { 0 };
+	for (;;) {
+		int all = -GAP;
+		unsigned widest = CLI_COLUMNS;
 
+		for (unsigned k = 0; k < t->columns; k++) {
+			all += width[k] + GAP;
+			if (!t->right[k] && width[k] > MIN_SHORTENED &&
+			    (widest == CLI_COLUMNS || width[k] > width[widest])) {
+				widest = k;
+			}
+		}
+		if (all <= terminal || widest == CLI_COLUMNS) {
+			return;
+		}
+		width[widest]--;
+	}
+}
+
+static void measure(const struct cli_table *t, int width[CLI_COLUMNS])
+{
 	for (unsigned k = 0; k < t->columns; k++) {
 		width[k] = width_of(t->head[k]);
 		for (size_t i = k; i < t->n; i += t->columns) {
 			width[k] = MAX(width[k], width_of(cell_at(t, i)));
 		}
+	}
+}
+
+void cli_table_print(const struct cli_table *t, FILE *to, bool color)
+{
+	int width[CLI_COLUMNS] = { 0 }, terminal = cli_terminal_width(fileno(to));
+
+	measure(t, width);
+	if (terminal) {
+		shorten(t, width, terminal);
 	}
 	fputs(cli_style(color, CLI_BOLD), to);
 	for (unsigned k = 0; k < t->columns; k++) {

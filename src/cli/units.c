@@ -20,7 +20,7 @@ const char *cli_duration(char out[24], uint64_t ns)
 	if (ns < 1000) {
 		snprintf(out, 24, "%u ns", (unsigned)ns);
 	} else if (v < 999.5e3) {
-		three_digits(out, 24, v / 1e3, " µs");
+		three_digits(out, 24, v / 1e3, cli_sign(" µs", " us"));
 	} else if (v < 999.5e6) {
 		three_digits(out, 24, v / 1e6, " ms");
 	} else if (v < 99.5e9) {

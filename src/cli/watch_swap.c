@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "cli/connect.h"
+#include "cli/interrupt.h"
 
 #define ASK_EVERY_NS 200000000u
 
@@ -87,7 +88,7 @@ static int verdict(struct cli *c, const json_t *w)
 		snprintf(to, sizeof(to), "version %llu", before);
 	}
 	if (strcmp(state, "kept") == 0) {
-		if (!c->json) {
+		if (!c->json && !c->quiet) {
 			print_kept(w);
 		}
 		return CLI_OK;
@@ -107,12 +108,29 @@ static int verdict(struct cli *c, const json_t *w)
 			cli_text(w, "reason"));
 }
 
+/* The user gave up waiting; gbpfd did not. */
+static int interrupted(struct cli *c, const json_t *w)
+{
+	uint64_t watch_ns = cli_u64(w, "watch_ns"), passed_ns = cli_u64(w, "passed_ns");
+
+	if (c->json) {
+		return CLI_FAILED; /* the result contains it */
+	}
+	return cli_fail(c, 128 + cli_interrupted(), "interrupted",
+			"`gbpf events` shows how it ends, `gbpf policy rollback` ends it now",
+			"policy swap: interrupted; gbpfd continues to monitor version %llu for "
+			"%.0f s",
+			(unsigned long long)cli_u64(w, "version"),
+			(double)(watch_ns - MIN(passed_ns, watch_ns)) / 1e9);
+}
+
 int cli_watch_await(struct cli *c, struct gbpf *g, uint64_t version, json_t **ret_watch)
 {
 	bool shown = isatty(STDERR_FILENO) && !c->quiet && !c->json;
 	json_t *w = NULL;
 	int code;
 
+	cli_interrupt_catch(NULL);
 	for (;;) {
 		char *json = NULL;
 		int rc = gbpf_policy_watch(g, version, &json);
@@ -126,13 +144,16 @@ int cli_watch_await(struct cli *c, struct gbpf *g, uint64_t version, json_t **re
 		if (shown) {
 			progress(w);
 		}
+		if (cli_interrupted()) {
+			break;
+		}
 		clock_sleep_ns(ASK_EVERY_NS);
 	}
 	if (shown) {
 		fputs("\r\033[K", stderr);
 	}
 	if (code == CLI_OK) {
-		code = verdict(c, w);
+		code = cli_interrupted() ? interrupted(c, w) : verdict(c, w);
 	}
 	*ret_watch = w;
 	return code;

@@ -240,7 +240,7 @@ static void method_on(struct daemon_call *c)
 
 static void method_shutdown(struct daemon_call *c)
 {
-	log_info("shutdown requested by uid %d", (int)c->peer.uid);
+	log_info("shutdown requested by uid %d, pid %d", (int)c->peer.uid, (int)c->peer.pid);
 	daemon_control_result(c, json_object());
 	sd_event_exit(c->d->loop, 0);
 }

@@ -85,7 +85,7 @@ static void trace_fields(struct sim *s, const void *ctx, const void *before)
 	}
 }
 
-/* Prints "1.000000 s train submit lc_open=1 → HOLD hold_ns=5ms": the fields that differ from the
+/* Prints "1.000000 s train submit lc_open=1 -> HOLD hold_ns=5ms": the fields that differ from the
  * defaults, and those that the program changed. */
 static void trace(struct sim *s, const struct sim_tenant *t, const void *defaults,
 		  const void *before)
@@ -97,11 +97,11 @@ static void trace(struct sim *s, const struct sim_tenant *t, const void *default
 		t ? t->name : "gbpfd", last_field(s, "rejoin") ? "rejoin" : d->hook->name);
 	trace_fields(s, before, defaults);
 	if (!d->filled) {
-		fputs(" → (built in)", s->o->trace);
+		fputs(" -> (built in)", s->o->trace);
 	} else if (name) {
-		fprintf(s->o->trace, " → %s", name);
+		fprintf(s->o->trace, " -> %s", name);
 	} else {
-		fprintf(s->o->trace, " → %" PRId64, d->verdict);
+		fprintf(s->o->trace, " -> %" PRId64, d->verdict);
 	}
 	trace_fields(s, d->ctx, before);
 	fputc('\n', s->o->trace);

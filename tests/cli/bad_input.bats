@@ -22,7 +22,7 @@ needs_mount() {
 	[[ "$stderr" == "gbpf: run: "*"$GBPF_RUNTIME_DIR"*full*free* ]]
 	run --separate-stderr full "$GBPF_RUNTIME_DIR" "$GBPF_PREFIX/bin/gbpfd" --foreground --device soft
 	[ "$status" -eq 1 ]
-	[[ "$stderr" == "gbpfd: "*"$GBPF_RUNTIME_DIR"*GBPF_RUNTIME_DIR* ]]
+	[[ "$stderr" == *" error gbpfd: "*"$GBPF_RUNTIME_DIR"*GBPF_RUNTIME_DIR* ]]
 }
 
 @test "a full state directory: run says which one, doctor finds it" {

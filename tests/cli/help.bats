@@ -140,33 +140,3 @@ verbs() { "$GBPF" help --json | python3 -c 'import json,sys; [print(v["name"]) f
 	[ "$status" -eq 1 ]
 	[[ "$output" == *"standard output"* ]]
 }
-
-@test "completion is valid bash and knows every verb" {
-	run "$GBPF" completion bash
-	[ "$status" -eq 0 ]
-	echo "$output" >c.bash
-	bash -n c.bash
-	cmp c.bash "$GBPF_PREFIX/share/bash-completion/completions/gbpf"
-	complete_words() {
-		bash -c '. ./c.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _gbpf; echo "${COMPREPLY[@]}"' bash "$@"
-	}
-	for v in $(verbs | grep -v ' '); do
-		[[ " $(complete_words gbpf '') " == *" $v "* ]]
-	done
-	[ "$(complete_words gbpf pol)" = policy ]
-	[ "$(complete_words gbpf policy sw)" = swap ]
-	[ "$(complete_words gbpf run --class la)" = latency ]
-	[ "$(complete_words gbpf --json run --cla)" = --class ]
-	[[ " $(complete_words gbpf policy check --) " == *" --explain "* ]]
-	[[ "$(complete_words gbpf run -- tru)" == *true* ]]
-	PATH=$GBPF_PREFIX/bin:$PATH
-	[ "$(complete_words gbpf policy swap lc)" = lc_first ]
-	[ "$(complete_words gbpf policy new --template ob)" = observe ]
-	[ "$(complete_words gbpf map du)" = dump ]
-	touch my.bpf.c my.bpf.o my.scenario
-	[ "$(complete_words gbpf policy build my)" = my.bpf.c ]
-	[ "$(complete_words gbpf policy check my)" = my.bpf.o ]
-	[ "$(complete_words gbpf policy test my)" = "my.bpf.o my.scenario" ]
-	run "$GBPF" completion tcsh
-	[ "$status" -eq 2 ]
-}

@@ -238,9 +238,9 @@ wrong() {
 	run "$GBPF" policy test -v p.bpf.o s.scenario
 	echo "$output"
 	[ "$status" -eq 0 ]
-	[[ "$output" == *"1.002000 s  a"*"submit inflight=9 → HOLD hold_ns=1ms"* ]]
-	[[ "$output" == *"admit → ADMIT weight=7"* ]]
-	[[ "$output" == *"retire → (built in)"* ]]
+	[[ "$output" == *"1.002000 s  a"*"submit inflight=9 -> HOLD hold_ns=1ms"* ]]
+	[[ "$output" == *"admit -> ADMIT weight=7"* ]]
+	[[ "$output" == *"retire -> (built in)"* ]]
 }
 
 @test "files that are no policy or no scenario are unusable" {

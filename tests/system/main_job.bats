@@ -28,7 +28,7 @@ load helpers
 latency_first_wins() { python3 -c '
 import json, sys
 d = json.loads(sys.argv[1])
-print(d["p99_lc_first_over_fair"] < 0.6 and d["batch_of_left"] > 0.3)' "$1"; }
+print(d["p99_lc_first_over_fair"] < 0.6 and (d["batch_of_left"] or 0) > 0.3)' "$1"; }
 
 # The results are right each time. The two policies are measured one after the other, so a disturbance of the machine may hit one of
 # them: one undisturbed measurement of five counts.

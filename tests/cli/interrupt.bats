@@ -1,0 +1,115 @@
+# Interrupted verbs: they end by the signal, say what goes on without them, and leave nothing behind.
+load helper
+
+# start COMMAND...: in a session of its own, so that a signal can go to its process group as from a terminal's ^C; sets $pid. A
+# shell's background job would ignore SIGINT.
+start() {
+	TMPDIR=$cli_dir/tmp python3 -c 'import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.setsid()
+os.execv(sys.argv[1], sys.argv[1:])' "$@" >out 2>err </dev/null &
+	pid=$!
+}
+
+# ended_by NUMBER: waits for $pid, which the signal ended.
+ended_by() {
+	local status=0
+	wait "$pid" || status=$?
+	[ "$status" -eq $((128 + $1)) ]
+}
+
+nothing_left() { ! grep -lsz "^TMPDIR=$cli_dir/tmp" /proc/[0-9]*/environ >/dev/null && [ -z "$(ls tmp)" ]; }
+measuring() { pgrep -P "$pid" -f ^bench- >/dev/null; }
+with_folder() { measuring && [ -n "$(ls tmp)" ]; }
+
+# interrupts STATE BENCH [OPTION]...: in that state, by ^C in the terminal and by kill.
+interrupts() {
+	local state=$1
+	shift
+	mkdir -p tmp
+	start "$GBPF" bench "$@"
+	wait_for "$state"
+	kill -INT -- "-$pid"
+	ended_by 2
+	[ "$(tail -n 1 err)" = "gbpf: bench $1: interrupted" ]
+	wait_for nothing_left
+	start "$GBPF" --json bench "$@"
+	wait_for "$state"
+	kill -TERM "$pid"
+	ended_by 15
+	grep -q '"message": "bench '"$1"': interrupted"' out
+	run ! grep -q Traceback out err
+	wait_for nothing_left
+}
+
+@test "an interrupted bench hook, policy or soft ends by the signal" {
+	interrupts measuring hook --repeat 1000
+	interrupts measuring policy --ms 1000 --repeat 1000
+	interrupts measuring soft --ms 100000
+}
+
+@test "an interrupted bench launch, swap, lcbe or disb ends by the signal, with its processes and folder" {
+	interrupts measuring launch --device soft --n 10000000
+	interrupts with_folder swap --swaps 10000
+	interrupts with_folder lcbe --device soft
+	interrupts with_folder disb --device soft
+}
+
+@test "an interrupted bench pace, tenants or reach ends by the signal, with its processes and folder" {
+	interrupts with_folder pace --device soft
+	interrupts with_folder tenants --device soft
+	printf '#!/bin/sh\nexec sleep 1000\n' >python
+	chmod +x python
+	interrupts with_folder reach --device soft --parts ptx --python "$PWD/python"
+}
+
+@test "doctor leaves nothing behind, interrupted or not" {
+	mkdir tmp
+	start "$GBPF" doctor --device soft
+	wait "$pid"
+	nothing_left
+	[ -z "$(ls -A "$GBPF_RUNTIME_DIR" "$GBPF_STATE_DIR" | grep -v -e : -e '^$')" ]
+	start "$GBPF" doctor --device soft
+	wait_for test -n "$(ls tmp)" -o ! -d "/proc/$pid"
+	kill -INT -- "-$pid" 2>/dev/null || true
+	wait "$pid" || true
+	nothing_left
+}
+
+@test "an interrupted swap --watch says that gbpfd continues to monitor" {
+	"$GBPF" run --device soft true
+	"$GBPF" policy load fifo
+	start "$GBPF" policy swap fair --watch 1h --rollback-if 'held>99%'
+	wait_for grep -q swapped out
+	kill -INT "$pid"
+	ended_by 2
+	grep -q '^gbpf: policy swap: interrupted; gbpfd continues to monitor version [0-9]* for 3[56][0-9][0-9] s' err
+	"$GBPF" policy unload
+	"$GBPF" events | grep -q "watch  *the watch of 'fair' version [0-9]* ends: it was unloaded"
+}
+
+@test "the interrupted demonstration ends by the signal, with what it started" {
+	mkdir tmp
+	start "$GBPF_PREFIX/lib/gbpf/demo" --device soft --out .
+	wait_for eval '[ -S "$(echo tmp/gbpf-demo-*/control.sock)" ]'
+	kill -INT -- "-$pid"
+	ended_by 2
+	[ "$(tail -n 1 err)" = "demo: interrupted" ]
+	run ! grep -q Traceback err
+	wait_for nothing_left
+}
+
+@test "the demonstration prints no share above what there is" {
+	python3 - "$GBPF_PREFIX/lib/gbpf/demo" <<'PYTHON'
+import importlib.machinery, importlib.util, sys
+loader = importlib.machinery.SourceFileLoader('demo', sys.argv[1])
+demo = importlib.util.module_from_spec(importlib.util.spec_from_loader('demo', loader))
+sys.dont_write_bytecode = True
+loader.exec_module(demo)
+phase = lambda rate, busy: {'batch_per_s': rate, 'lc_busy': busy}
+assert demo.of_left(phase(90.0, 0.1), 100.0) == 1.0
+assert demo.of_alone(phase(300.0, 0.0), 100.0) is None and demo.of_left(phase(300.0, 0.0), 100.0) is None
+assert demo.of_left(phase(62.0, 0.99), 100.0) is None
+assert demo.percent(None) == '-'
+PYTHON
+}

@@ -1,0 +1,101 @@
+# What the output looks like on terminals of several kinds, and with -q.
+load helper
+
+# on_terminal COLUMNS COMMAND...: runs it on a terminal of that width; prints what it writes there.
+on_terminal() {
+	python3 - "$@" <<'PYTHON'
+import fcntl, os, pty, struct, sys, termios
+pid, fd = pty.fork()
+if pid == 0:
+	fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack('4H', 24, int(sys.argv[1]), 0, 0))
+	os.environ.pop('COLUMNS', None)
+	os.execvp(sys.argv[2], sys.argv[2:])
+out = b''
+while True:
+	try:
+		part = os.read(fd, 65536)
+	except OSError:
+		break
+	if not part:
+		break
+	out += part
+os.waitpid(pid, 0)
+sys.stdout.write(out.decode().replace('\r\n', '\n'))
+PYTHON
+}
+
+# widest TEXT: columns of its longest line.
+widest() { python3 -c 'import sys, unicodedata
+print(max(sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in l) for l in sys.argv[1].split("\n")))' "$1"; }
+
+start_named() {
+	"$GBPF" run --device soft --name "$1" -- "$GBPF_PREFIX/lib/gbpf/samples/batch" --seconds 100 >out 2>&1 &
+	wait_for grep -q ready out
+}
+
+@test "a table fits the terminal: long names are shortened; a pipe gets all of them" {
+	local name=a-service-with-a-name-of-some-fifty-characters-in-all
+	start_named $name
+	"$GBPF" --color never ps | grep -q " $name "
+	run on_terminal 250 "$GBPF" --color never ps
+	[[ "$output" == *" $name "* ]]
+	run on_terminal 100 "$GBPF" --color never ps
+	echo "$output"
+	[ "$(widest "$output")" -le 100 ]
+	[[ "$output" == *"a-serv"*"… "* ]]
+	COLUMNS=90 run "$GBPF" --color never ps
+	[[ "$output" == *" $name "* ]]
+}
+
+@test "wide characters are counted as the terminal shows them" {
+	start_named "$(printf '\u4e2d\u6587\u4e2d\u6587\u4e2d\u6587')"
+	start_named plain
+	run on_terminal 250 "$GBPF" --color never ps
+	echo "$output"
+	[ "$(python3 -c 'import sys, unicodedata
+w = lambda t: sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in t)
+head, *lines = sys.argv[1].strip().split("\n")
+at = w(head[:head.index("CLASS")])
+def cut(l):
+	n = 0
+	for i, c in enumerate(l):
+		if n >= at: return l[i:]
+		n += w(c)
+print(len({cut(l).split()[0] for l in lines}))' "$output")" = 1 ]
+}
+
+@test "without UTF-8 the output is ASCII" {
+	local name
+	name=$(printf 'caf\u00e9')
+	start_named "$name"
+	for words in "doctor --device soft" "policy check $GBPF_PREFIX/lib/gbpf/policies/fifo.bpf.o" "policy check /nonexistent/$name.o" \
+		"ps" "policy swap fair" "policy swap fifo"; do
+		LC_ALL=C run "$GBPF" $words
+		echo "$output"
+		[ -z "$(LC_ALL=C grep -P '[^\x00-\x7f]' <<<"$output")" ]
+		[ -n "$output" ]
+	done
+	[[ "$output" == *"fair@"*" -> fifo@"* ]]
+	LC_ALL=C run "$GBPF" doctor --device soft
+	[[ "$output" == "ok shim: "* ]]
+	LC_ALL=C.UTF-8 run "$GBPF" doctor --device soft
+	[[ "$output" == "✓ shim: "* ]]
+}
+
+@test "-q: what succeeds says nothing; data and errors are printed" {
+	start_named quiet
+	local pid
+	pid=$("$GBPF" --json ps | python3 -c 'import json,sys; print(json.load(sys.stdin)["tenants"][0]["pid"])')
+	cp "$GBPF_PREFIX/lib/gbpf/policies/fair.bpf.o" fair.bpf.o
+	for words in "policy swap fair" "policy swap fifo" "policy rollback" "set $pid --weight 7" "off" "on" "policy unload" \
+		"policy check fair.bpf.o" "policy new p" "policy build p" "doctor --device soft" "shutdown"; do
+		run "$GBPF" -q $words
+		echo "$words: $output"
+		[ "$status" -eq 0 ]
+		[ -z "$output" ]
+	done
+	run "$GBPF" -q policy check /nonexistent.o
+	[ "$status" -ne 0 ]
+	[[ "$output" == *nonexistent* ]]
+	"$GBPF" -q policy list 2>&1 | grep -q . || "$GBPF" -q status 2>&1 | grep -q .
+}
