@@ -151,8 +151,8 @@ static void one_long_operation_is_a_turn(void **state)
 	}
 }
 
-/* A function is decoded again for each kernel that calls it: without a limit a short text could
- * take gigabytes. */
+/* A function is decoded again for kernels that call different functions: without a limit a short
+ * text could take gigabytes. */
 static void kernels_of_a_module_have_a_limit_together(void **state)
 {
 	struct exec_module *m = NULL;
@@ -167,7 +167,10 @@ static void kernels_of_a_module_have_a_limit_together(void **state)
 	}
 	buf_puts(&text, "ret; }\n");
 	for (unsigned i = 0; i < 200; i++) {
-		buf_printf(&text, ".entry k%u() { call f, (); ret; }\n", i);
+		buf_printf(
+			&text,
+			".func g%u() { ret; }\n.entry k%u() { call f, (); call g%u, (); ret; }\n",
+			i, i, i);
 	}
 	assert_int_equal(exec_module_load(&m, buf_text(&text), text.len, "t", &r), -EINVAL);
 	assert_non_null(strstr(buf_text(&r.message), "too many constants"));
@@ -178,12 +181,102 @@ static void kernels_of_a_module_have_a_limit_together(void **state)
 	for (unsigned i = 0; i < 1000; i++) {
 		buf_puts(&text, ",L");
 	}
-	buf_puts(&text, "; brx.idx %r, T; ret; }\n"
-			".entry k() { call f, (); ret; }\n.entry l() { call f, (); ret; }\n");
+	buf_puts(&text,
+		 "; brx.idx %r, T; ret; }\n.func g() { ret; }\n"
+		 ".entry k() { call f, (); ret; }\n.entry l() { call f, (); call g, (); ret; }\n");
 	assert_int_equal(exec_module_load(&m, buf_text(&text), text.len, "t", &r), 0);
 	assert_in_range(exec_module_code_bytes(m), 8000, 12000);
 	exec_module_unref(m);
 	buf_finish(&text);
+	report_finish(&r);
+}
+
+static size_t code_bytes(const char *head, unsigned kernels)
+{
+	struct exec_module *m;
+	struct report r;
+	struct buf text;
+	size_t bytes;
+
+	report_init(&r);
+	buf_init(&text);
+	buf_puts(&text, head);
+	for (unsigned i = 0; i < kernels; i++) {
+		buf_printf(&text, ".entry k%u() { call f, (); ret; }\n", i);
+	}
+	assert_int_equal(exec_module_load(&m, buf_text(&text), text.len, "t", &r), 0);
+	assert_int_equal(exec_module_functions(m), kernels);
+	for (unsigned i = 0; i < kernels; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "k%u", i);
+		assert_string_equal(exec_function_info(exec_module_function_at(m, i))->name, name);
+	}
+	bytes = exec_module_code_bytes(m);
+	exec_module_unref(m);
+	buf_finish(&text);
+	report_finish(&r);
+	return bytes;
+}
+
+static void kernels_that_call_the_same_functions_share_their_code(void **state)
+{
+	struct buf text;
+
+	(void)state;
+	buf_init(&text);
+	buf_puts(&text, HEAD ".func f()\n{ .reg .b64 %q;\n");
+	for (unsigned i = 0; i < 1000; i++) {
+		buf_puts(&text, "add.u64 %q, %q, 1;\n");
+	}
+	buf_puts(&text, "ret; }\n");
+	assert_in_range(code_bytes(buf_text(&text), 1), 60000, 80000);
+	assert_in_range(code_bytes(buf_text(&text), 50), 60000, 100000);
+	/* Dynamic shared memory lies elsewhere in each kernel. */
+	buf_puts(&text,
+		 ".extern .shared .u32 dyn[];\n.func h() { st.shared.u32 [dyn], 1; ret; }\n");
+	assert_in_range(code_bytes(buf_text(&text), 50), 60000, 100000);
+	buf_clear(&text);
+	buf_puts(&text, HEAD ".extern .shared .u32 dyn[];\n.func f()\n{ .reg .b64 %q;\n");
+	for (unsigned i = 0; i < 1000; i++) {
+		buf_puts(&text, "add.u64 %q, %q, 1;\n");
+	}
+	buf_puts(&text, "st.shared.u32 [dyn], 1; ret; }\n");
+	assert_in_range(code_bytes(buf_text(&text), 3), 180000, 240000);
+	buf_finish(&text);
+}
+
+static void assert_shared(const struct exec_module *m, const char *name, uint32_t bytes)
+{
+	assert_int_equal(exec_function_info(exec_module_function(m, name))->shared_bytes, bytes);
+}
+
+static void a_family_does_not_enlarge_its_kernels(void **state)
+{
+	struct exec_module *m;
+	struct report r;
+	static const char text[] = HEAD
+		".shared .u32 common, mine[100], other[7];\n"
+		".func f() { .shared .u32 inner; st.shared.u32 [common], 1; st.shared.u32 [inner], "
+		"1; "
+		"ret; }\n"
+		".entry a() { call f, (); st.shared.u32 [mine], 1; ret; }\n"
+		".entry b() { .shared .u32 own[20]; call f, (); st.shared.u32 [own], 1; ret; }\n"
+		".entry c() { .local .b8 l[4000]; call f, (); st.shared.u32 [common], 1; ret; }\n"
+		".entry d() { call f, (); st.shared.u32 [other], 1; ret; }\n"
+		".entry e() { st.shared.u32 [other], 1; ret; }\n";
+
+	(void)state;
+	report_init(&r);
+	assert_int_equal(exec_module_load(&m, text, sizeof(text) - 1, "t", &r), 0);
+	assert_shared(m, "a", 408);
+	assert_shared(m, "b", 88);
+	assert_shared(m, "c", 8);
+	assert_shared(m, "d", 36);
+	assert_shared(m, "e", 28);
+	assert_int_equal(exec_function_info(exec_module_function(m, "c"))->local_bytes, 4000);
+	assert_int_equal(exec_function_info(exec_module_function(m, "d"))->local_bytes, 0);
+	exec_module_unref(m);
 	report_finish(&r);
 }
 
@@ -370,6 +463,8 @@ int main(void)
 		cmocka_unit_test(budgets_are_kept),
 		cmocka_unit_test(one_long_operation_is_a_turn),
 		cmocka_unit_test(kernels_of_a_module_have_a_limit_together),
+		cmocka_unit_test(kernels_that_call_the_same_functions_share_their_code),
+		cmocka_unit_test(a_family_does_not_enlarge_its_kernels),
 		cmocka_unit_test(faults_say_where),
 		cmocka_unit_test(pages_have_rights),
 		cmocka_unit_test(bad_launches_make_no_block),

@@ -187,21 +187,24 @@ struct exec_reloc {
 	int64_t addend;
 };
 
-/* A kernel: its code and that of every function it can call. */
+/* A kernel: its code and that of every function it can call. Kernels of one family have one array
+ * of code, with its constants, calls, callees, tables and findings; the first of them owns it. */
 struct exec_function {
 	struct exec_function_info info;
 	struct exec_module *module; /* borrowed: the module owns this */
-	struct exec_op *code;	    /* owned */
+	bool borrows;		    /* what is marked (owned) belongs to another kernel */
+	uint32_t start;		    /* pc of the kernel's first operation */
+	struct exec_op *code;	    /* (owned) */
 	uint32_t n_code;
-	uint8_t *constants; /* owned, aligned to 64 */
+	uint8_t *constants; /* (owned), aligned to 64 */
 	uint32_t constant_bytes;
-	struct exec_call *calls; /* owned */
+	struct exec_call *calls; /* (owned) */
 	uint32_t n_calls;
-	struct exec_callee *callees; /* owned; empty unless the kernel calls through pointers */
+	struct exec_callee *callees; /* (owned); empty unless the kernel calls through pointers */
 	uint32_t n_callees;
-	struct exec_table *tables; /* owned */
+	struct exec_table *tables; /* (owned) */
 	uint32_t n_tables;
-	struct exec_reloc *relocs; /* owned */
+	struct exec_reloc *relocs; /* (owned) */
 	uint32_t n_relocs;
 	struct exec_param *params; /* owned */
 	/* Needs of one warp for the deepest call chain: */
@@ -210,7 +213,7 @@ struct exec_function {
 	uint32_t stack_bytes;  /* the last part of local memory, for alloca */
 	uint32_t depth;	       /* maximum call depth */
 	uint32_t shared_static, shared_align;
-	uint32_t *found; /* owned; while checking: findings already reported per operation */
+	uint32_t *found; /* (owned); while checking: findings already reported per operation */
 };
 
 /* Lanes at the same pc. A warp's list holds only the groups that wait or are not current. */

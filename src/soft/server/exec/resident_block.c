@@ -225,7 +225,7 @@ void exec_block_reset(struct exec_block *b, uint64_t block_index, uint32_t smid)
 	for (uint32_t i = 0; i < b->n_warps; i++) {
 		struct exec_warp *w = &b->warps[i];
 
-		w->pc = 0;
+		w->pc = b->f->start;
 		w->mask = w->exists;
 		w->idle = ~w->exists;
 		w->stop_pc = UINT32_MAX;

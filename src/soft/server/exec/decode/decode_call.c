@@ -129,8 +129,7 @@ static int layout_of(struct exec_decoder *d, const struct ptx_function *f, uint3
 	return err;
 }
 
-/* A kernel that calls through pointers includes every function whose address the module takes. */
-static int reach_pointers(struct exec_decoder *d)
+int exec_dec_reach_pointers(struct exec_decoder *d)
 {
 	const struct ptx_function *const *taken = d->taken->list;
 
@@ -339,7 +338,7 @@ static int call_pointer(struct exec_decoder *d, const struct ptx_operand *result
 	int err = exec_dec_source(d, pointer, TY_U64, &ref);
 
 	if (err == 0) {
-		err = reach_pointers(d);
+		err = exec_dec_reach_pointers(d);
 	}
 	if (err == 0) {
 		err = layout_of(d, prototype, &call.layout);

@@ -14,7 +14,7 @@
 #define DECODE_SLOTS_MAX 32768u				/* registers of one kind in one function */
 #define DECODE_CONSTANTS_MAX (1u << 26)			/* bytes */
 #define DECODE_MODULE_CONSTANTS_MAX (UINT64_C(1) << 28) /* bytes, of all kernels of a module */
-#define DECODE_FUNCTIONS_MAX 1024u			/* functions that one kernel can call */
+#define DECODE_FUNCTIONS_MAX 4096u			/* functions that one kernel can call */
 #define DECODE_LOCAL_MAX (1u << 24)			/* bytes of a function's frame */
 #define DECODE_PARAMS_MAX 65536u			/* bytes of a function's parameters */
 #define DECODE_SHARED_MAX (1u << 24)
@@ -108,7 +108,9 @@ struct exec_decoder {
 
 	struct exec_function_shape *shapes;
 	uint32_t n_shapes;
-	uint32_t current; /* index of the current shape */
+	uint32_t n_functions; /* shapes that are no kernels */
+	bool in_family;	      /* kernels are decoded together: -EAGAIN if they cannot be */
+	uint32_t current;     /* index of the current shape */
 	bool in_entry;
 	struct exec_scope *scope;
 	bool uses_stack;      /* some function of the kernel uses alloca */
@@ -218,6 +220,31 @@ int exec_dec_kernel(struct exec_decoder *d, const struct ptx_function *entry,
 		    struct exec_function *out);
 int exec_dec_shape(struct exec_decoder *d, const char *name,
 		   uint32_t *ret); /* the function's number in this kernel */
+
+/* Decodes the function of a shape to the end of the code. */
+int exec_dec_function(struct exec_decoder *d, uint32_t index);
+
+/* decode_call.c: adds every function whose address the module takes to a kernel that calls through
+ * pointers. */
+int exec_dec_reach_pointers(struct exec_decoder *d);
+
+/* decode_finish.c */
+void exec_dec_patch_calls(struct exec_decoder *d);
+/* Sets the needs of a kernel and its callees; kernel: the number of its shape. */
+int exec_dec_sizes(struct exec_decoder *d, uint32_t kernel, struct exec_function *out);
+void exec_dec_patch_dynamic_shared(struct exec_decoder *d);
+/* Moves code and constants to d->out, and exec_dec_finish the rest. */
+int exec_dec_hand_over(struct exec_decoder *d);
+void exec_dec_finish(struct exec_decoder *d);
+
+/* decode_family.c: appends what kernels of one family have in common to key. Returns 1; 0 if the
+ * kernel calls no functions; -ENOMEM. */
+int exec_dec_family_key(const struct strmap *functions, const struct ptx_function *entry,
+			struct buf *key);
+/* Decodes n kernels of one family. Returns -EAGAIN, without a report, if they must be decoded one
+ * by one. */
+int exec_dec_family(struct exec_decoder *d, const struct ptx_function *const *entries,
+		    struct exec_function **outs, uint32_t n);
 
 /* decode_check.c: while checking, emits the check of an access of this many bytes, before the
  * access itself; how: CHECK_* of access_check.h. */

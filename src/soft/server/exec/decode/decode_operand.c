@@ -112,7 +112,7 @@ int exec_dec_module_takes(struct exec_decoder *d, uint64_t bytes)
 static int constant_room(struct exec_decoder *d, bool wide)
 {
 	if (d->constants.len > DECODE_CONSTANTS_MAX) {
-		return exec_dec_fail(d, "a kernel has too many constants");
+		return d->in_family ? -EAGAIN : exec_dec_fail(d, "a kernel has too many constants");
 	}
 	return exec_dec_module_takes(d, wide ? EXEC_SLOT64 : EXEC_SLOT32);
 }
@@ -239,6 +239,9 @@ static int variable_address(struct exec_decoder *d, const char *name, int64_t of
 
 	if (s && s->kind == SYM_SHARED) {
 		*ret_space = SP_SHARED;
+		if (s->extern_array && d->in_family) {
+			return -EAGAIN; /* it lies elsewhere in each kernel */
+		}
 		if (s->extern_array) {
 			return constant_reloc(d, RELOC_DYNAMIC_SHARED, offset, wide, ret);
 		}

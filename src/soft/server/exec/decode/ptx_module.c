@@ -1,4 +1,4 @@
-/* A module: layout and initial values of its variables, and its kernels. */
+/* A module: names, layout and initial values of its variables, and what it answers. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "base/atomic.h"
 #include "base/compiler.h"
-#include "soft/server/exec/decode/decode_kernel.h"
+#include "soft/server/exec/decode/load_int.h"
 #include "soft/server/exec/handlers.h"
 
 #define FREE_AT_ONCE 1000u		 /* functions and variables freed by the caller's thread */
@@ -16,39 +16,19 @@
 /* makes function pointers of one module invalid in another */
 static uint32_t next_module;
 
-struct exec_loader {
-	struct exec_module *m;
-	struct ptx_module *ptx;
-	struct report *report;
-	struct strmap functions; /* struct ptx_function */
-	struct strmap shared;	 /* struct ptx_variable */
-	struct strmap reached;
-	struct strmap inner;  /* variables inside functions: address of the ptx_variable ->
-				 exec_variable, owned */
-	struct buf variables; /* struct ptx_variable *: those in device memory */
-	uint32_t n_outer;     /* the first ones: those at module scope */
-	struct exec_taken_addresses taken;
-	struct buf taken_list;
-	struct buf relocs; /* struct exec_init_reloc */
-	uint32_t line;
-};
-
 static int load_fail(struct exec_loader *l, const char *what, const char *name)
 {
 	report_place(l->report, "%s:%u", l->m->name, l->line);
 	return report_set(l->report, -EINVAL, "ptx", "%s: %s", name, what);
 }
 
-static int load_no_memory(struct exec_loader *l)
+int exec_load_no_memory(struct exec_loader *l)
 {
 	return report_set(l->report, -ENOMEM, "ptx", "no memory for module %s", l->m->name);
 }
 
-static void function_free(struct exec_function *f)
+static void code_free(struct exec_function *f)
 {
-	if (!f) {
-		return;
-	}
 	for (uint32_t i = 0; i < f->n_calls; i++) {
 		free(f->calls[i].in);
 		free(f->calls[i].out);
@@ -63,6 +43,16 @@ static void function_free(struct exec_function *f)
 	free(f->found);
 	free(f->constants);
 	free(f->relocs);
+}
+
+void exec_load_function_free(struct exec_function *f)
+{
+	if (!f) {
+		return;
+	}
+	if (!f->borrows) {
+		code_free(f);
+	}
 	free(f->params);
 	free(unqual(f->info.name));
 	free(f);
@@ -71,7 +61,7 @@ static void function_free(struct exec_function *f)
 static void module_free(struct exec_module *m)
 {
 	strmap_each (&m->functions, e) {
-		function_free(e->value);
+		exec_load_function_free(e->value);
 	}
 	strmap_each (&m->variables, e) {
 		free(e->value);
@@ -174,7 +164,7 @@ static int write_value(struct exec_loader *l, const struct ptx_operand *o,
 					 v->name);
 		}
 		r.addend = target->offset + (uint64_t)o->offset;
-		return buf_add(&l->relocs, &r, sizeof(r)) < 0 ? load_no_memory(l) : 0;
+		return buf_add(&l->relocs, &r, sizeof(r)) < 0 ? exec_load_no_memory(l) : 0;
 	default:
 		return load_fail(l, "its initial value is not supported", v->name);
 	}
@@ -231,7 +221,7 @@ static int place_variable(struct exec_loader *l, const struct ptx_variable *v, b
 	}
 	var = calloc(1, sizeof(*var));
 	if (!var) {
-		return load_no_memory(l);
+		return exec_load_no_memory(l);
 	}
 	var->offset = ROUND_UP(m->global_bytes, ptx_variable_align(v));
 	var->bytes = bytes;
@@ -244,7 +234,7 @@ static int place_variable(struct exec_loader *l, const struct ptx_variable *v, b
 	if (err < 0) {
 		free(var);
 		return err == -EEXIST ? load_fail(l, "it is declared twice", v->name)
-				      : load_no_memory(l);
+				      : exec_load_no_memory(l);
 	}
 	m->global_bytes = var->offset + bytes;
 	var->managed = strstr(v->attributes, ".managed") != NULL;
@@ -264,7 +254,8 @@ static int find_variables(struct exec_loader *l, const struct ptx_list *list)
 		if (it->kind == PTX_SCOPE) {
 			err = find_variables(l, &((const struct ptx_scope *)it)->body);
 		} else if (is_device_variable(it)) {
-			err = buf_add(&l->variables, &it, sizeof(it)) < 0 ? load_no_memory(l) : 0;
+			err = buf_add(&l->variables, &it, sizeof(it)) < 0 ? exec_load_no_memory(l)
+									  : 0;
 		}
 	}
 	return err;
@@ -315,7 +306,7 @@ static int load_variables(struct exec_loader *l)
 	}
 	if (err == 0) {
 		m->image = calloc(1, MAX(m->image_bytes, (uint64_t)1));
-		err = m->image ? place_variables(l, false) : load_no_memory(l);
+		err = m->image ? place_variables(l, false) : exec_load_no_memory(l);
 	}
 	list = (const struct ptx_variable **)l->variables.data;
 	for (uint32_t i = 0; err == 0 && i < l->variables.len / sizeof(*list); i++) {
@@ -370,7 +361,7 @@ static int load_names(struct exec_loader *l)
 		}
 		if (err < 0) {
 			return err == -EEXIST ? load_fail(l, "it is declared twice", v->name)
-					      : load_no_memory(l);
+					      : exec_load_no_memory(l);
 		}
 	}
 	return 0;
@@ -393,7 +384,7 @@ static int load_alias(struct exec_loader *l, const char *text)
 		return load_fail(l, "an alias needs a declared function and one with a body", text);
 	}
 	strmap_del(&l->functions, alias->name);
-	return strmap_add(&l->functions, alias->name, unqual(f)) < 0 ? load_no_memory(l) : 0;
+	return strmap_add(&l->functions, alias->name, unqual(f)) < 0 ? exec_load_no_memory(l) : 0;
 }
 
 static int load_aliases(struct exec_loader *l)
@@ -425,7 +416,7 @@ static int take_address(struct exec_loader *l, const char *name)
 	err = buf_add(&l->taken_list, &f, sizeof(f)) < 0
 		      ? -ENOMEM
 		      : strmap_add(&l->taken.index, f->name, (void *)(uintptr_t)++l->taken.n);
-	return err < 0 ? load_no_memory(l) : 0;
+	return err < 0 ? exec_load_no_memory(l) : 0;
 }
 
 /* Recursion is bounded by the parser's limit on nested operands. */
@@ -499,61 +490,6 @@ static int find_taken(struct exec_loader *l)
 	return err;
 }
 
-static int load_function(struct exec_loader *l, const struct ptx_function *f)
-{
-	struct exec_decoder d = { .ptx = l->ptx,
-				  .module = l->m,
-				  .globals = &l->m->variables,
-				  .functions = &l->functions,
-				  .module_shared = &l->shared,
-				  .reached = &l->reached,
-				  .taken = &l->taken,
-				  .inner = &l->inner,
-				  .report = l->report,
-				  .h = exec_handlers(),
-				  .shared_align = 1 };
-	struct exec_function *out = calloc(1, sizeof(*out));
-	int err;
-
-	if (!out) {
-		return load_no_memory(l);
-	}
-	out->info.name = strdup(f->name);
-	strmap_init(&d.constant_index);
-	strmap_init(&d.layouts);
-	strmap_init(&d.components);
-	ptx_arena_init(&d.arena);
-	err = out->info.name ? exec_dec_kernel(&d, f, out) : load_no_memory(l);
-	if (err == 0 && f->is_entry) {
-		err = strmap_add(&l->m->functions, f->name, out);
-		if (err == 0) {
-			return 0;
-		}
-		load_no_memory(l);
-	}
-	/* a function that no kernel calls was only validated */
-	function_free(out);
-	return err;
-}
-
-static int load_functions(struct exec_loader *l, bool entries)
-{
-	ptx_each (&l->ptx->items, it) {
-		const struct ptx_function *f = (const struct ptx_function *)it;
-		int err;
-
-		if (it->kind != PTX_FUNCTION || !f->has_body || f->is_entry != entries ||
-		    (!entries && strmap_get(&l->reached, f->name))) {
-			continue;
-		}
-		err = load_function(l, f);
-		if (err < 0) {
-			return err;
-		}
-	}
-	return 0;
-}
-
 static int load_all(struct exec_loader *l)
 {
 	int err = 0;
@@ -575,9 +511,9 @@ static int load_all(struct exec_loader *l)
 		err = load_variables(l);
 	}
 	if (err == 0) {
-		err = load_functions(l, true);
+		err = exec_load_kernels(l);
 	}
-	return err < 0 ? err : load_functions(l, false);
+	return err < 0 ? err : exec_load_unreached(l);
 }
 
 int exec_module_load(struct exec_module **ret, const char *ptx, size_t bytes, const char *name,
