@@ -1,3 +1,4 @@
+/* The time for which boards that are open without work may count; see idle_boards.c. */
 #include "daemon/idle/idle_budget.h"
 
 #include "base/compiler.h"
