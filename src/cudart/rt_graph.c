@@ -12,14 +12,14 @@ static cudaError_t current(CUcontext *ret)
 
 static cudaError_t kernel_params(CUDA_KERNEL_NODE_PARAMS *ret, const struct cudaKernelNodeParams *p)
 {
-	CUfunction f;
-	cudaError_t e = p ? cudart_function(p->func, &f) : cudaErrorInvalidValue;
+	CUkernel k;
+	cudaError_t e = p ? cudart_kernel(p->func, &k) : cudaErrorInvalidValue;
 
 	if (e) {
 		return e;
 	}
 	*ret = (CUDA_KERNEL_NODE_PARAMS){
-		.func = f,
+		.kern = k,
 		.gridDimX = p->gridDim.x,
 		.gridDimY = p->gridDim.y,
 		.gridDimZ = p->gridDim.z,

@@ -23,7 +23,7 @@
 #define SOFT_MAX_QUEUED 8192u	   /* operations taken from the ring, per client */
 #define SOFT_MAX_PARTS 256u	   /* sets of SMs, per client */
 #define SOFT_PART_RANGES 12u
-#define SOFT_MAX_PARAM_BYTES 4096u
+#define SOFT_MAX_PARAM_BYTES 32764u /* as since CUDA 12.1 */
 #define SOFT_MAX_PTX_BYTES (64u << 20)
 #define SOFT_ARCH 86u			 /* compute capability 8.6 */
 #define SOFT_MAX_CODE_BYTES (128u << 20) /* PTX of one client */
@@ -34,7 +34,7 @@
 
 #define SOFT_PAGE 4096u
 #define SOFT_RING_BYTES (1u << 20)
-#define SOFT_RECORD_MAX 8192u
+#define SOFT_RECORD_MAX 36864u
 #define SOFT_STAGING_BYTES (4u << 20)
 #define SOFT_PRINT_BYTES (1u << 20) /* printf output buffered for the client */
 /* A record in the print ring: a word with the length and this flag (for standard error), then the
