@@ -29,8 +29,8 @@ static size_t fat_bytes(const void *fat)
 	return h->header_bytes + (size_t)h->body_bytes;
 }
 
-/* Links the objects' images and loads the result, which the driver copies. */
-static CUresult load_linked(struct cudart_image *i, const struct wrapper *w)
+/* Links the first n objects' images and loads the result, which the driver copies. */
+static CUresult link_objects(struct cudart_image *i, const struct wrapper *w, int n)
 {
 	CUlinkState link;
 	size_t bytes;
@@ -40,11 +40,11 @@ static CUresult load_linked(struct cudart_image *i, const struct wrapper *w)
 	if (r) {
 		return r;
 	}
-	for (int n = 0; !r && n < MAX_OBJECTS && w->objects[n]; n++) {
+	for (int k = 0; !r && k < n; k++) {
 		union {
 			const void *in;
 			void *out;
-		} object = { w->objects[n] }; /* the driver does not write to it */
+		} object = { w->objects[k] }; /* the driver does not write to it */
 
 		r = cudart_driver.cuLinkAddData_v2(link, CU_JIT_INPUT_FATBINARY, object.out,
 						   fat_bytes(object.in), "object", 0, NULL, NULL);
@@ -53,6 +53,23 @@ static CUresult load_linked(struct cudart_image *i, const struct wrapper *w)
 	r = r ? r
 	      : cudart_driver.cuLibraryLoadData(&i->library, linked, NULL, NULL, 0, NULL, NULL, 0);
 	cudart_driver.cuLinkDestroy(link);
+	return r;
+}
+
+/* nvcc adds its device runtime behind the program's objects. It is there for kernels that launch
+ * kernels and has references that only NVIDIA's driver resolves, so objects at the end are left out
+ * until the rest links; the rest cannot link if it needs what is left out. */
+static CUresult load_linked(struct cudart_image *i, const struct wrapper *w)
+{
+	CUresult r = CUDA_ERROR_INVALID_IMAGE;
+	int n = 0;
+
+	while (n < MAX_OBJECTS && w->objects[n]) {
+		n++;
+	}
+	for (; r && n > 0; n--) {
+		r = link_objects(i, w, n);
+	}
 	return r;
 }
 
