@@ -9,7 +9,7 @@
 #include "base/compiler.h"
 
 #define SOFT_MAGIC 0x74667347u
-#define SOFT_VERSION 5u
+#define SOFT_VERSION 6u
 
 #define SOFT_MAX_CLIENTS 1024u
 #define SOFT_MAX_CONTEXTS 16u /* per client */
@@ -17,7 +17,7 @@
 #define SOFT_MAX_EVENTS 16384u
 #define SOFT_MAX_MODULES 4096u
 #define SOFT_MAX_FUNCTIONS 65536u
-#define SOFT_MAX_ALLOCS 65536u	   /* per context */
+#define SOFT_MAX_ALLOCS 65536u	   /* per client and GPU */
 #define SOFT_MAX_PINNED 8192u	   /* allocations per client; each is a mapping in the server */
 #define SOFT_MAX_PINNED_ALL 49152u /* in total; Linux allows 65530 mappings */
 #define SOFT_MAX_QUEUED 8192u	   /* operations taken from the ring, per client */
@@ -50,7 +50,8 @@
 #define SOFT_SLICE_MAX_US 1000000u
 #define SOFT_MAX_HEAP_BYTES (512u << 20) /* per context */
 
-/* Windows of device addresses: that of context slot i begins at FIRST + i * STRIDE. Neither
+/* Windows of device addresses: all contexts of a client on GPU i share the one that begins at
+ * FIRST + i * STRIDE. Neither
  * programs nor libraries (nor AddressSanitizer's shadow) are mapped there, so a device address is
  * never a host address by accident. Pinned host memory is mapped at its device address. */
 #ifndef SOFT_WINDOW_FIRST /* ThreadSanitizer needs another one (meson.build) */
@@ -147,12 +148,11 @@ struct soft_record_launch { /* followed by the parameters */
 /* The addresses lie in the windows of the two contexts. Pitches matter only if height > 1. */
 struct soft_record_copy {
 	struct soft_record r;
-	uint32_t dst_context, src_context;
 	uint64_t dst, src;
 	uint64_t dst_pitch, src_pitch;
 	uint64_t width, height; /* in bytes and rows */
 	uint32_t bulk;		/* part of a copy larger than the caches */
-	uint32_t pad;
+	uint32_t pad[3];
 };
 
 struct soft_record_set {
@@ -241,6 +241,7 @@ enum soft_request_op {
 	SOFT_REQ_HANDLE_EXPORT,	 /* value: handle. Reply carries a descriptor */
 	SOFT_REQ_HANDLE_IMPORT, /* carries the descriptor. Reply: handle, bytes, index of the GPU in
 				   value32 */
+	/* Addresses of the window of a GPU (index), which need no context. */
 	SOFT_REQ_RESERVE,     /* value: bytes; more: alignment, requested address. Reply: address */
 	SOFT_REQ_UNRESERVE,   /* value: address; more: bytes */
 	SOFT_REQ_MAP,	      /* value: address; more: bytes, offset, handle */
@@ -322,12 +323,11 @@ struct soft_hello {
 	uint32_t gpus;
 	uint32_t clock_khz; /* as reported in device attributes */
 	uint32_t copy_engines;
+	uint64_t window_bytes; /* of device addresses, on each GPU */
 };
 
 struct soft_context_info {
 	uint32_t slot;
-	uint32_t pad;
-	uint64_t window_base, window_bytes;
 };
 
 struct soft_function_info {

@@ -185,8 +185,8 @@ static CUresult flag_close(CUcontext ctx, CUdeviceptr device, size_t bytes)
 	if (e) {
 		return e;
 	}
-	if (bytes > SOFT_MAX_FLAG_BYTES || device < ctx->window_base ||
-	    device - ctx->window_base >= ctx->window_bytes) {
+	if (bytes > SOFT_MAX_FLAG_BYTES || device < ctx->window->base ||
+	    device - ctx->window->base >= ctx->window->bytes) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	q.context = ctx->slot;
@@ -200,8 +200,8 @@ static CUresult flag_close(CUcontext ctx, CUdeviceptr device, size_t bytes)
 /* Checks an address from the server: the mapping must not replace memory outside the window. */
 static bool inside(const struct CUcontext_st *ctx, uint64_t address, uint64_t bytes)
 {
-	return address >= ctx->window_base && bytes <= ctx->window_bytes &&
-	       address - ctx->window_base <= ctx->window_bytes - bytes;
+	return address >= ctx->window->base && bytes <= ctx->window->bytes &&
+	       address - ctx->window->base <= ctx->window->bytes - bytes;
 }
 
 static CUresult flag_new(CUcontext ctx, size_t bytes, unsigned flags, CUdeviceptr *ret, int *ret_fd)

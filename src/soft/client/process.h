@@ -55,6 +55,15 @@ struct soft_object {
 
 struct soft_range;
 
+/* The device addresses that all contexts on one GPU share, and what this process has there. */
+struct soft_window {
+	uint64_t base, bytes;	   /* base 0: not reserved yet */
+	uint32_t gpu;		   /* in the server's numbering */
+	pthread_mutex_t lock;	   /* guards the ranges */
+	struct soft_range *ranges; /* owned; sorted by address */
+	uint32_t n_ranges, cap_ranges;
+};
+
 /* A piece of the staging buffer that an operation still uses. */
 struct soft_staged {
 	uint32_t begin, bytes;
@@ -74,15 +83,12 @@ struct CUcontext_st {
 	unsigned refs; /* primary: cuDevicePrimaryCtxRetain; else cuCtxAttach */
 	bool primary;
 	uint64_t id;
-	uint64_t window_base, window_bytes;
+	struct soft_window *window; /* borrowed: the GPU's */
 	uint32_t seen_error; /* the sticky error that a call has already returned to the program */
 	CUstream legacy;
 	size_t limits[16];
 	CUfunc_cache cache_config;
 	CUsharedconfig shared_config;
-	pthread_mutex_t memory_lock; /* guards the ranges */
-	struct soft_range *ranges;   /* owned; sorted by address */
-	uint32_t n_ranges, cap_ranges;
 	pthread_mutex_t call_lock;    /* strict mode: held while waiting for room in a channel */
 	pthread_mutex_t staging_lock; /* guards the members below */
 	uint64_t staging;	      /* address on the host and on the device */
@@ -190,7 +196,8 @@ struct soft_process {
 			     clients do */
 	struct soft_hello hello;
 	CUcontext contexts[SOFT_MAX_CONTEXTS];
-	int gpus; /* number of GPUs that the program may see */
+	struct soft_window windows[SOFT_MAX_GPUS]; /* by the server's numbering */
+	int gpus;				   /* number of GPUs that the program may see */
 	uint32_t visible[SOFT_MAX_GPUS];
 	CUcontext primary[SOFT_MAX_GPUS];
 	unsigned primary_flags[SOFT_MAX_GPUS];

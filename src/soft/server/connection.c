@@ -73,6 +73,31 @@ int softd_client_attach(struct softd_client *c)
 	return err;
 }
 
+struct softd_memory *softd_client_window(struct softd_client *c, struct softd_gpu *gpu)
+{
+	struct softd_memory **at = &c->windows[gpu->index];
+	struct softd_memory *m = *at ? NULL : calloc(1, sizeof(*m));
+
+	if (m && softd_memory_init(m, gpu) < 0) {
+		free(m);
+		m = NULL;
+	}
+	*at = m ? m : *at;
+	return *at;
+}
+
+/* Frees the windows. Releases the lock meanwhile: the client must not be reachable any more. */
+static void free_windows(struct softd_client *c)
+{
+	for (unsigned i = 0; i < SOFT_MAX_GPUS; i++) {
+		if (c->windows[i]) {
+			softd_memory_finish(c->windows[i], c->machine);
+			free(c->windows[i]);
+			c->windows[i] = NULL;
+		}
+	}
+}
+
 void softd_client_drop(struct softd_client *c, const char *why)
 {
 	if (!c->dead) {
@@ -183,6 +208,7 @@ static void release(struct softd_client *c)
 
 	pthread_mutex_lock(&machine->lock);
 	store_relaxed(&c->dead, true);
+	c->leaving = true;
 	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS; i++) {
 		/* fail all of them before destroying one: a copy may hold two groups */
 		if (c->groups[i]) {
@@ -194,6 +220,7 @@ static void release(struct softd_client *c)
 			softd_group_destroy(c->groups[i]);
 		}
 	}
+	free_windows(c);
 	softd_share_client_exit(c);
 	softd_ipc_event_client_exit(c);
 	if (c->attached) {

@@ -14,8 +14,10 @@
 struct exec_function;
 struct exec_module;
 struct softd_extent;
+struct softd_gpu;
 struct softd_group;
 struct softd_machine;
+struct softd_memory;
 struct softd_sm_set;
 struct softd_stream;
 
@@ -56,7 +58,9 @@ struct softd_client {
 	unsigned queued;
 	bool stalled;	     /* queued reached its limit and has not halved since */
 	unsigned host_calls; /* notices without HOST_DONE */
-	bool dead; /* dropped: its thread cleans up. Written under the lock, read without */
+	bool dead;    /* dropped: its thread cleans up. Written under the lock, read without */
+	bool leaving; /* its thread frees everything at once */
+	struct softd_memory *windows[SOFT_MAX_GPUS]; /* owned; NULL: not used yet */
 	struct softd_group *groups[SOFT_MAX_CONTEXTS];
 	struct softd_stream *streams[SOFT_MAX_STREAMS];
 	uint32_t done[SOFT_MAX_STREAMS];  /* ended operations, by stream slot */
@@ -78,6 +82,9 @@ struct softd_client {
 int softd_client_start(struct softd_machine *machine, int control, int pid);
 /* Makes workers serve the client's ring. Returns 0, or -ENOSPC if there are too many clients. */
 int softd_client_attach(struct softd_client *c);
+/* Returns the client's window of device addresses on a GPU, made on demand; NULL: out of memory.
+ * Caller holds the lock. */
+struct softd_memory *softd_client_window(struct softd_client *c, struct softd_gpu *gpu);
 /* Drops the client; its thread frees everything. Caller holds the lock. */
 void softd_client_drop(struct softd_client *c, const char *why);
 /* Sends a notice; drops a client that does not read host function notices. Caller holds the lock.

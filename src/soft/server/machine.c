@@ -256,11 +256,13 @@ void softd_machine_stats(struct softd_machine *machine, struct soft_stats *ret)
 		ret->memory_total += machine->opt.memory_bytes;
 	}
 	softd_list_each (&machine->groups, g, struct softd_group, in_machine) {
-		ret->allocations += g->memory.n;
 		ret->blocks_resident += g->resident_blocks;
 	}
 	softd_list_each (&machine->clients, c, struct softd_client, in_machine) {
 		ret->functions += c->n_functions;
+		for (unsigned i = 0; i < SOFT_MAX_GPUS; i++) {
+			ret->allocations += c->windows[i] ? c->windows[i]->n : 0;
+		}
 	}
 	pthread_mutex_unlock(&machine->lock);
 	/* last, after the descriptors of exited clients are closed */

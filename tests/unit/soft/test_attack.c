@@ -28,7 +28,6 @@ static void a_context_ends_in_the_middle_of_anothers_copy(void **state)
 {
 	enum { BYTES = 100 << 20 };
 	struct soft_record_copy copy = { .r = { .op = SOFT_OP_COPY, .stream = 1 },
-					 .dst_context = 1,
 					 .width = BYTES,
 					 .height = 1 };
 	struct soft_request q = { .op = SOFT_REQ_CONTEXT_DESTROY, .context = 1 };

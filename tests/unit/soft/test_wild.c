@@ -299,8 +299,6 @@ static void put_launch(struct wild *w)
 static void put_copy(struct wild *w)
 {
 	struct soft_record_copy c = { .r = header(w, SOFT_OP_COPY),
-				      .dst_context = below(w, w->contexts),
-				      .src_context = below(w, w->contexts),
 				      .dst = address(w),
 				      .src = address(w),
 				      .dst_pitch = number(w, 8192),

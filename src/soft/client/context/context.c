@@ -27,23 +27,6 @@ static const size_t default_limits[16] = {
 	[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64,
 };
 
-/* Reserves the window's addresses, so that pinned memory can be mapped at its device address. */
-static CUresult reserve_window(CUcontext ctx)
-{
-	void *at = (void *)(uintptr_t)ctx->window_base;
-	void *p = mmap(at, ctx->window_bytes, PROT_NONE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-
-	if (p == at) {
-		return CUDA_SUCCESS;
-	}
-	if (p != MAP_FAILED) { /* Linux before 4.17 treats the address as a hint */
-		munmap(p, ctx->window_bytes);
-	}
-	ctx->window_base = 0;
-	return CUDA_ERROR_MAP_FAILED;
-}
-
 static void destroy_on_server(uint32_t slot)
 {
 	struct soft_request q = { .op = SOFT_REQ_CONTEXT_DESTROY, .context = slot };
@@ -79,9 +62,7 @@ static CUresult fill(CUcontext ctx)
 		return CUDA_ERROR_UNKNOWN;
 	}
 	ctx->slot = r.context.slot;
-	ctx->window_base = r.context.window_base;
-	ctx->window_bytes = r.context.window_bytes;
-	e = reserve_window(ctx);
+	e = soft_window_open(ctx->gpu, &ctx->window);
 	soft.contexts[ctx->slot] = ctx;
 	e = e ? e : soft_stream_create(ctx, 0, SOFT_STREAM_LEGACY, &ctx->legacy);
 	if (e) {
@@ -110,7 +91,6 @@ CUresult soft_context_create(unsigned flags, CUdevice dev, CUcontext *ret)
 		ctx->gpu = soft.visible[dev];
 		ctx->shared_config = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
 		memcpy(ctx->limits, default_limits, sizeof(ctx->limits));
-		pthread_mutex_init(&ctx->memory_lock, NULL);
 		pthread_mutex_init(&ctx->staging_lock, NULL);
 		pthread_mutex_init(&ctx->call_lock, NULL);
 	}

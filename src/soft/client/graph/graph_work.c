@@ -224,7 +224,7 @@ CUresult soft_work_memset_record(const CUDA_MEMSET_NODE_PARAMS *p, struct soft_r
 	    checked_mul((uint64_t)p->width, (uint64_t)p->elementSize, &bytes) ||
 	    (p->height > 1 && (p->pitch < bytes || p->pitch % p->elementSize)) ||
 	    checked_mul(p->height > 1 ? (uint64_t)p->pitch : 0, (uint64_t)p->height - 1, &extent) ||
-	    checked_add(extent, bytes, &extent) || !soft_memory_valid(p->dst, extent, NULL)) {
+	    checked_add(extent, bytes, &extent) || !soft_memory_valid(p->dst, extent)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	*r = (struct soft_record_set){ .r.op = SOFT_OP_SET,

@@ -118,8 +118,6 @@ void soft_copy_fill(struct soft_record_copy *r, uint64_t dst, uint64_t dst_pitch
 					.src_pitch = src_pitch,
 					.width = width,
 					.height = height };
-	r->dst_context = (uint32_t)((dst - SOFT_WINDOW_FIRST) / SOFT_WINDOW_STRIDE);
-	r->src_context = (uint32_t)((src - SOFT_WINDOW_FIRST) / SOFT_WINDOW_STRIDE);
 }
 
 static CUresult put_copy(CUstream s, uint64_t dst, uint64_t dst_pitch, uint64_t src,

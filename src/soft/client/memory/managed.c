@@ -75,7 +75,7 @@ static CUresult prefetch_one(CUdeviceptr p, size_t bytes, const CUmemLocation *w
 
 	e = e ? e : managed(p, bytes, &ctx, &r);
 	if (!e) {
-		soft_memory_change(ctx, r.address, set_prefetched, &to);
+		soft_memory_change(r.address, set_prefetched, &to);
 	}
 	return e;
 }
@@ -167,7 +167,7 @@ CUresult cuMemAdvise_v2(CUdeviceptr p, size_t bytes, CUmem_advise what, CUmemLoc
 	}
 	e = e ? e : managed(p, bytes, &ctx, &r);
 	if (!e) {
-		soft_memory_change(ctx, r.address, take_advice, &a);
+		soft_memory_change(r.address, take_advice, &a);
 	}
 	return e;
 }

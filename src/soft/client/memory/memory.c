@@ -13,14 +13,14 @@
 #include "soft/client/server_link.h"
 #include "soft/client/stream/stream.h"
 
-static uint32_t after(const CUcontext ctx, uint64_t address)
+static uint32_t after(const struct soft_window *w, uint64_t address)
 {
-	uint32_t lo = 0, hi = ctx->n_ranges;
+	uint32_t lo = 0, hi = w->n_ranges;
 
 	while (lo < hi) {
 		uint32_t mid = lo + (hi - lo) / 2;
 
-		if (ctx->ranges[mid].address <= address) {
+		if (w->ranges[mid].address <= address) {
 			lo = mid + 1;
 		} else {
 			hi = mid;
@@ -29,76 +29,95 @@ static uint32_t after(const CUcontext ctx, uint64_t address)
 	return lo;
 }
 
-static int remember(CUcontext ctx, const struct soft_range *r)
+CUresult soft_memory_add(struct soft_window *w, const struct soft_range *r)
 {
-	int err = 0;
+	static uint64_t next_id;
+	CUresult e = CUDA_SUCCESS;
 	uint32_t i;
 
-	pthread_mutex_lock(&ctx->memory_lock);
-	if (ctx->n_ranges == ctx->cap_ranges) {
-		uint32_t cap = ctx->cap_ranges ? ctx->cap_ranges * 2 : 64;
-		struct soft_range *grown = realloc(ctx->ranges, cap * sizeof(*grown));
+	pthread_mutex_lock(&w->lock);
+	if (w->n_ranges == w->cap_ranges) {
+		uint32_t cap = w->cap_ranges ? w->cap_ranges * 2 : 64;
+		struct soft_range *grown = realloc(w->ranges, cap * sizeof(*grown));
 
 		if (grown) {
-			ctx->ranges = grown;
-			ctx->cap_ranges = cap;
+			w->ranges = grown;
+			w->cap_ranges = cap;
 		} else {
-			err = -ENOMEM;
+			e = CUDA_ERROR_OUT_OF_MEMORY;
 		}
 	}
-	if (!err) {
-		static uint64_t next_id;
-
-		i = after(ctx, r->address);
-		memmove(ctx->ranges + i + 1, ctx->ranges + i, (ctx->n_ranges - i) * sizeof(*r));
-		ctx->ranges[i] = *r;
-		ctx->ranges[i].id = add_relaxed(&next_id, 1u) + 1;
-		ctx->n_ranges++;
+	if (!e) {
+		i = after(w, r->address);
+		memmove(w->ranges + i + 1, w->ranges + i, (w->n_ranges - i) * sizeof(*r));
+		w->ranges[i] = *r;
+		w->ranges[i].id = add_relaxed(&next_id, 1u) + 1;
+		w->n_ranges++;
 	}
-	pthread_mutex_unlock(&ctx->memory_lock);
-	return err;
+	pthread_mutex_unlock(&w->lock);
+	return e;
 }
 
-CUresult soft_memory_add(CUcontext ctx, const struct soft_range *r)
+/* Reserves the window's addresses, so that pinned memory can be mapped at its device address. */
+CUresult soft_window_open(uint32_t gpu, struct soft_window **ret)
 {
-	return remember(ctx, r) < 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	struct soft_window *w = &soft.windows[gpu];
+	void *at = (void *)(uintptr_t)(SOFT_WINDOW_FIRST + gpu * SOFT_WINDOW_STRIDE), *p = at;
+
+	pthread_mutex_lock(&lock);
+	if (!w->base) {
+		p = mmap(at, soft.hello.window_bytes, PROT_NONE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+		if (p == at) {
+			pthread_mutex_init(&w->lock, NULL);
+			w->gpu = gpu;
+			w->bytes = soft.hello.window_bytes;
+			store_release(&w->base, (uint64_t)(uintptr_t)at);
+		} else if (p != MAP_FAILED) { /* Linux before 4.17 takes the address as a hint */
+			munmap(p, soft.hello.window_bytes);
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	*ret = w;
+	return p == at ? CUDA_SUCCESS : CUDA_ERROR_MAP_FAILED;
 }
 
-CUcontext soft_memory_context(uint64_t address)
+struct soft_window *soft_window_at(uint64_t address)
 {
-	uint64_t slot = (address - SOFT_WINDOW_FIRST) / SOFT_WINDOW_STRIDE;
-	CUcontext ctx;
+	uint64_t i = (address - SOFT_WINDOW_FIRST) / SOFT_WINDOW_STRIDE;
+	struct soft_window *w;
 
-	if (address < SOFT_WINDOW_FIRST || slot >= SOFT_MAX_CONTEXTS) {
+	if (!soft_memory_in_window(address)) {
 		return NULL;
 	}
-	ctx = soft.contexts[slot];
-	return ctx && address - ctx->window_base < ctx->window_bytes ? ctx : NULL;
+	w = &soft.windows[i];
+	return load_acquire(&w->base) && address - w->base < w->bytes ? w : NULL;
 }
 
 bool soft_memory_in_window(uint64_t address)
 {
 	return address >= SOFT_WINDOW_FIRST &&
-	       (address - SOFT_WINDOW_FIRST) / SOFT_WINDOW_STRIDE < SOFT_MAX_CONTEXTS;
+	       (address - SOFT_WINDOW_FIRST) / SOFT_WINDOW_STRIDE < SOFT_MAX_GPUS;
 }
 
 bool soft_memory_find(uint64_t address, CUcontext *ret_ctx, struct soft_range *ret)
 {
-	CUcontext ctx = soft_memory_context(address);
+	struct soft_window *w = soft_window_at(address);
 	bool found = false;
 	uint32_t i;
 
-	if (!ctx) {
+	if (!w) {
 		return false;
 	}
-	pthread_mutex_lock(&ctx->memory_lock);
-	i = after(ctx, address);
-	if (i > 0 && address - ctx->ranges[i - 1].address < ctx->ranges[i - 1].bytes) {
-		*ret = ctx->ranges[i - 1];
-		*ret_ctx = ctx;
+	pthread_mutex_lock(&w->lock);
+	i = after(w, address);
+	if (i > 0 && address - w->ranges[i - 1].address < w->ranges[i - 1].bytes) {
+		*ret = w->ranges[i - 1];
+		*ret_ctx = ret->ctx;
 		found = true;
 	}
-	pthread_mutex_unlock(&ctx->memory_lock);
+	pthread_mutex_unlock(&w->lock);
 	return found;
 }
 
@@ -120,46 +139,20 @@ bool soft_memory_allows(uint64_t address, uint64_t bytes, uint8_t rights)
 	return true;
 }
 
-bool soft_memory_valid(uint64_t address, uint64_t bytes, CUcontext *ret_ctx)
+bool soft_memory_valid(uint64_t address, uint64_t bytes)
 {
-	if (!soft_memory_allows(address, bytes, 1)) {
-		return false;
-	}
-	if (ret_ctx) {
-		*ret_ctx = soft_memory_context(address);
-	}
-	return true;
+	return soft_memory_allows(address, bytes, 1);
 }
 
-CUresult soft_memory_any_context(CUcontext *ret)
-{
-	CUcontext ctx = NULL;
-	CUresult e = soft_context_current(&ctx);
-
-	if (!e) {
-		*ret = ctx;
-		return e;
-	}
-	pthread_mutex_lock(&soft.lock);
-	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS && e == CUDA_ERROR_INVALID_CONTEXT; i++) {
-		if (soft.contexts[i]) {
-			*ret = soft.contexts[i];
-			e = CUDA_SUCCESS;
-		}
-	}
-	pthread_mutex_unlock(&soft.lock);
-	return e;
-}
-
-void soft_memory_each(CUcontext ctx, uint64_t address, uint64_t bytes,
+void soft_memory_each(struct soft_window *w, uint64_t address, uint64_t bytes,
 		      void (*each)(struct soft_range *, void *), void *arg)
 {
-	pthread_mutex_lock(&ctx->memory_lock);
-	for (uint32_t i = address ? after(ctx, address - 1) : 0;
-	     i < ctx->n_ranges && ctx->ranges[i].address - address < bytes; i++) {
-		each(&ctx->ranges[i], arg);
+	pthread_mutex_lock(&w->lock);
+	for (uint32_t i = address ? after(w, address - 1) : 0;
+	     i < w->n_ranges && w->ranges[i].address - address < bytes; i++) {
+		each(&w->ranges[i], arg);
 	}
-	pthread_mutex_unlock(&ctx->memory_lock);
+	pthread_mutex_unlock(&w->lock);
 }
 
 CUresult soft_memory_request(uint32_t op, CUcontext ctx, uint64_t value, uint64_t more0,
@@ -211,19 +204,22 @@ bool soft_memory_blocks(uint64_t dst, uint64_t src, bool sync)
 	return !to || soft_range_is_host(&d) || (src && soft_range_is_host(&s));
 }
 
-bool soft_memory_change(CUcontext ctx, uint64_t address,
-			void (*change)(struct soft_range *, void *), void *arg)
+bool soft_memory_change(uint64_t address, void (*change)(struct soft_range *, void *), void *arg)
 {
+	struct soft_window *w = soft_window_at(address);
 	bool found;
 	uint32_t i;
 
-	pthread_mutex_lock(&ctx->memory_lock);
-	i = after(ctx, address);
-	found = i > 0 && ctx->ranges[i - 1].address == address;
-	if (found) {
-		change(&ctx->ranges[i - 1], arg);
+	if (!w) {
+		return false;
 	}
-	pthread_mutex_unlock(&ctx->memory_lock);
+	pthread_mutex_lock(&w->lock);
+	i = after(w, address);
+	found = i > 0 && w->ranges[i - 1].address == address;
+	if (found) {
+		change(&w->ranges[i - 1], arg);
+	}
+	pthread_mutex_unlock(&w->lock);
 	return found;
 }
 
@@ -271,12 +267,11 @@ CUresult soft_memory_create(CUcontext ctx, uint64_t bytes, const struct soft_ran
 	}
 	range.address = r.value;
 	range.bytes = bytes;
+	range.ctx = ctx;
 	if (host) {
 		e = fd < 0 ? CUDA_ERROR_MAP_FAILED : map_pinned(r.value, bytes, fd);
 	}
-	if (!e && remember(ctx, &range) < 0) {
-		e = CUDA_ERROR_OUT_OF_MEMORY;
-	}
+	e = e ? e : soft_memory_add(ctx->window, &range);
 	if (ret_fd && !e) {
 		*ret_fd = fd;
 	} else {
@@ -290,20 +285,28 @@ CUresult soft_memory_create(CUcontext ctx, uint64_t bytes, const struct soft_ran
 	return CUDA_SUCCESS;
 }
 
-CUresult soft_memory_delete(CUcontext ctx, uint64_t address, bool notify_server)
+bool soft_memory_forget(struct soft_window *w, uint64_t address, struct soft_range *ret)
 {
-	struct soft_range r = { 0 };
+	bool found;
 	uint32_t i;
 
-	pthread_mutex_lock(&ctx->memory_lock);
-	i = after(ctx, address);
-	if (i > 0 && ctx->ranges[i - 1].address == address) {
-		r = ctx->ranges[i - 1];
-		memmove(ctx->ranges + i - 1, ctx->ranges + i, (ctx->n_ranges - i) * sizeof(r));
-		ctx->n_ranges--;
+	pthread_mutex_lock(&w->lock);
+	i = after(w, address);
+	found = i > 0 && w->ranges[i - 1].address == address;
+	if (found) {
+		*ret = w->ranges[i - 1];
+		memmove(w->ranges + i - 1, w->ranges + i, (w->n_ranges - i) * sizeof(*ret));
+		w->n_ranges--;
 	}
-	pthread_mutex_unlock(&ctx->memory_lock);
-	if (!r.bytes) {
+	pthread_mutex_unlock(&w->lock);
+	return found;
+}
+
+CUresult soft_memory_delete(CUcontext ctx, uint64_t address, bool notify_server)
+{
+	struct soft_range r;
+
+	if (!soft_memory_forget(ctx->window, address, &r)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	if (soft_range_is_host(&r)) {
@@ -315,28 +318,33 @@ CUresult soft_memory_delete(CUcontext ctx, uint64_t address, bool notify_server)
 	return CUDA_SUCCESS;
 }
 
-void soft_memory_drop_module(CUcontext ctx, uint32_t id)
+/* Forgets the ranges of a context: all, or those of one module. */
+static void drop(struct soft_window *w, CUcontext ctx, uint32_t module)
 {
 	uint32_t kept = 0;
 
-	pthread_mutex_lock(&ctx->memory_lock);
-	for (uint32_t i = 0; i < ctx->n_ranges; i++) {
-		if (ctx->ranges[i].module != id + 1) {
-			ctx->ranges[kept++] = ctx->ranges[i];
+	pthread_mutex_lock(&w->lock);
+	for (uint32_t i = 0; i < w->n_ranges; i++) {
+		const struct soft_range *r = &w->ranges[i];
+
+		if (r->ctx != ctx || (module && r->module != module)) {
+			w->ranges[kept++] = *r;
+		} else if (!module && soft_range_is_host(r)) {
+			unmap_pinned(r->address, r->bytes);
 		}
 	}
-	ctx->n_ranges = kept;
-	pthread_mutex_unlock(&ctx->memory_lock);
+	w->n_ranges = kept;
+	pthread_mutex_unlock(&w->lock);
+}
+
+void soft_memory_drop_module(CUcontext ctx, uint32_t id)
+{
+	drop(ctx->window, ctx, id + 1);
 }
 
 void soft_memory_drop_context(CUcontext ctx)
 {
-	free(ctx->ranges);
-	ctx->ranges = NULL;
-	ctx->n_ranges = ctx->cap_ranges = 0;
-	if (ctx->window_base) {
-		munmap((void *)(uintptr_t)ctx->window_base, ctx->window_bytes);
-	}
+	drop(ctx->window, ctx, 0);
 }
 
 /* ---- entry points ---- */

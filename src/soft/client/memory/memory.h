@@ -16,6 +16,7 @@ enum soft_range_kind {
 
 struct soft_range {
 	uint64_t address, bytes;
+	CUcontext ctx;	/* that it belongs to; NULL: mapped memory belongs to the process */
 	uint64_t id;	/* unique among all ranges of the process's lifetime */
 	uint64_t host;	/* address in the program, for registered memory */
 	void *owner;	/* pool or allocation that the range belongs to */
@@ -36,13 +37,13 @@ struct soft_range {
 CUresult soft_memory_create(CUcontext ctx, uint64_t bytes, const struct soft_range *like,
 			    uint64_t *ret_address, int *ret_fd);
 CUresult soft_memory_delete(CUcontext ctx, uint64_t address, bool notify_server);
-bool soft_memory_find(uint64_t address, CUcontext *ret_ctx,
-		      struct soft_range *ret); /* also finds hidden ranges */
+/* Also finds hidden ranges. *ret_ctx: as ret->ctx. */
+bool soft_memory_find(uint64_t address, CUcontext *ret_ctx, struct soft_range *ret);
 /* Returns whether all bytes are memory that the server reaches; they may belong to several adjacent
  * ranges. */
-bool soft_memory_valid(uint64_t address, uint64_t bytes, CUcontext *ret_ctx);
+bool soft_memory_valid(uint64_t address, uint64_t bytes);
 bool soft_memory_in_window(
-	uint64_t address); /* an address in the window of any context, allocated or not */
+	uint64_t address); /* an address in the window of any GPU, allocated or not */
 static inline bool soft_range_is_host(const struct soft_range *r)
 {
 	return r->kind == SOFT_RANGE_HOST || r->kind == SOFT_RANGE_MANAGED;
@@ -52,23 +53,23 @@ static inline bool soft_range_is_host(const struct soft_range *r)
 bool soft_memory_blocks(uint64_t dst, uint64_t src, bool sync);
 /* Changes the range that begins at the address, under the lock of the ranges. Returns false if none
  * begins there. */
-bool soft_memory_change(CUcontext ctx, uint64_t address,
-			void (*change)(struct soft_range *, void *), void *arg);
-CUresult
-soft_memory_add(CUcontext ctx,
-		const struct soft_range *r); /* adds memory that another process allocated */
+bool soft_memory_change(uint64_t address, void (*change)(struct soft_range *, void *), void *arg);
+/* Adds memory that soft_memory_create has not made. */
+CUresult soft_memory_add(struct soft_window *w, const struct soft_range *r);
+/* Removes the range that begins at the address. Returns false if none does. */
+bool soft_memory_forget(struct soft_window *w, uint64_t address, struct soft_range *ret);
 void soft_memory_drop_module(CUcontext ctx, uint32_t id);
 void soft_memory_drop_context(CUcontext ctx);
 
-/* Returns the context in whose window the address lies, or NULL. */
-CUcontext soft_memory_context(uint64_t address);
+/* Finds the window of a GPU of the server; reserves its addresses on first use. */
+CUresult soft_window_open(uint32_t gpu, struct soft_window **ret);
+/* Returns the open window in which the address lies, or NULL. */
+struct soft_window *soft_window_at(uint64_t address);
 /* Returns whether all of it is memory with these rights (bit 0 read, bit 1 write). */
 bool soft_memory_allows(uint64_t address, uint64_t bytes, uint8_t rights);
-/* Returns the context for calls that may lack one: the current one, else the first that exists. */
-CUresult soft_memory_any_context(CUcontext *ret);
 /* Calls each() for the ranges that begin in [address, address + bytes), with the lock of the ranges
  * held. */
-void soft_memory_each(CUcontext ctx, uint64_t address, uint64_t bytes,
+void soft_memory_each(struct soft_window *w, uint64_t address, uint64_t bytes,
 		      void (*each)(struct soft_range *, void *), void *arg);
 /* Sends a request about one context whose reply is only its result. */
 CUresult soft_memory_request(uint32_t op, CUcontext ctx, uint64_t value, uint64_t more0,

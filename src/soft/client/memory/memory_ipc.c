@@ -84,7 +84,8 @@ static CUresult open_new(CUcontext ctx, const struct soft_ipc_handle *h, CUdevic
 	}
 	range.address = r.value;
 	range.bytes = r.bytes;
-	e = soft_memory_add(ctx, &range);
+	range.ctx = ctx;
+	e = soft_memory_add(ctx->window, &range);
 	if (e) {
 		soft_memory_request(SOFT_REQ_IPC_CLOSE, ctx, r.value, 0, 0);
 		free(o);

@@ -176,7 +176,7 @@ static CUresult value_of(CUpointer_attribute what, uint64_t device, CUcontext ct
 		*ret = r->kind == SOFT_RANGE_MANAGED;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-		*ret = (uint64_t)soft_memory_gpu(ctx);
+		*ret = (uint64_t)soft_memory_ordinal(soft_window_at(r->address)->gpu);
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
 		*ret = r->kind == SOFT_RANGE_DEVICE && !r->module;
@@ -292,6 +292,6 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute what, CUde
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	on = *(const unsigned *)value != 0;
-	soft_memory_change(ctx, r.address, set_sync, &on);
+	soft_memory_change(r.address, set_sync, &on);
 	return CUDA_SUCCESS;
 }

@@ -151,10 +151,12 @@ static void count_used(CUmemoryPool p, struct soft_pool_block *b, uint64_t bytes
 
 static CUresult take(CUmemoryPool p, struct soft_pool_block *b, uint64_t bytes, uint64_t *ret)
 {
-	struct soft_range range = {
-		.kind = SOFT_RANGE_POOL, .address = b->address, .bytes = bytes, .owner = b
-	};
-	CUresult e = soft_memory_add(b->ctx, &range);
+	struct soft_range range = { .kind = SOFT_RANGE_POOL,
+				    .address = b->address,
+				    .bytes = bytes,
+				    .owner = b,
+				    .ctx = b->ctx };
+	CUresult e = soft_memory_add(b->ctx->window, &range);
 
 	if (e) {
 		return e;

@@ -485,7 +485,8 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *ret, CUmemoryPool p, CUmemPoolPtrEx
 	}
 	range.address = r.value;
 	range.bytes = r.bytes;
-	e = soft_memory_add(ctx, &range);
+	range.ctx = ctx;
+	e = soft_memory_add(ctx->window, &range);
 	if (e) {
 		soft_memory_request(SOFT_REQ_IPC_CLOSE, ctx, r.value, 0, 0);
 		return e;

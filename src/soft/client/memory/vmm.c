@@ -1,6 +1,6 @@
 /* Physical memory with handles, and reserved addresses to which it is mapped. Access rights apply
- * to kernels and copies of the context in whose window the addresses lie; the host never reaches
- * this memory. */
+ * to kernels and copies of all contexts on the GPU in whose window the addresses lie; the host
+ * never reaches this memory. Neither belongs to a context: both outlive those they were made in. */
 #include <string.h>
 #include <unistd.h>
 
@@ -237,10 +237,23 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ret, void 
 
 /* ---- addresses ---- */
 
+/* Sends a request about a window's addresses. */
+static CUresult ask(uint32_t op, const struct soft_window *w, uint64_t value, uint64_t more0,
+		    uint32_t object)
+{
+	struct soft_request q = {
+		.op = op, .index = w->gpu, .object = object, .value = value, .more = { more0 }
+	};
+	struct soft_reply r;
+
+	return soft_link_call(&q, -1, &r, sizeof(r), NULL);
+}
+
 CUresult cuMemAddressReserve(CUdeviceptr *ret, size_t bytes, size_t align, CUdeviceptr wish,
 			     unsigned long long flags)
 {
 	struct soft_request q = { .op = SOFT_REQ_RESERVE, .value = bytes, .more = { align, wish } };
+	struct soft_window *w;
 	struct soft_reply r;
 	CUcontext ctx;
 	CUresult e = soft_check();
@@ -251,12 +264,10 @@ CUresult cuMemAddressReserve(CUdeviceptr *ret, size_t bytes, size_t align, CUdev
 	if (!ret || !bytes || bytes % SOFT_GRANULARITY || (align & (align - 1)) || flags) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	e = soft_memory_any_context(&ctx);
-	if (e) {
-		return e;
-	}
-	q.context = ctx->slot;
-	e = soft_link_call(&q, -1, &r, sizeof(r), NULL);
+	/* No argument says for which GPU: the current context's, or the first one. */
+	q.index = soft_context_current(&ctx) ? soft.visible[0] : ctx->gpu;
+	e = soft_window_open(q.index, &w);
+	e = e ? e : soft_link_call(&q, -1, &r, sizeof(r), NULL);
 	if (!e) {
 		*ret = r.value;
 	}
@@ -265,23 +276,21 @@ CUresult cuMemAddressReserve(CUdeviceptr *ret, size_t bytes, size_t align, CUdev
 
 CUresult cuMemAddressFree(CUdeviceptr p, size_t bytes)
 {
-	CUcontext ctx;
+	const struct soft_window *w;
 	CUresult e = soft_check();
 
 	if (e) {
 		return e;
 	}
-	ctx = soft_memory_context(p);
-	return ctx ? soft_memory_request(SOFT_REQ_UNRESERVE, ctx, p, bytes, 0)
-		   : CUDA_ERROR_INVALID_VALUE;
+	w = soft_window_at(p);
+	return w ? ask(SOFT_REQ_UNRESERVE, w, p, bytes, 0) : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult map(CUcontext ctx, CUdeviceptr p, size_t bytes, struct allocation *a)
+static CUresult map(struct soft_window *w, CUdeviceptr p, size_t bytes, struct allocation *a)
 {
-	struct soft_request q = { .op = SOFT_REQ_MAP,
-				  .context = ctx->slot,
-				  .value = p,
-				  .more = { bytes, 0, a->handle } };
+	struct soft_request q = {
+		.op = SOFT_REQ_MAP, .index = w->gpu, .value = p, .more = { bytes, 0, a->handle }
+	};
 	struct soft_range range = {
 		.kind = SOFT_RANGE_MAPPED, .address = p, .bytes = bytes, .owner = a
 	};
@@ -291,9 +300,9 @@ static CUresult map(CUcontext ctx, CUdeviceptr p, size_t bytes, struct allocatio
 	if (e) {
 		return e;
 	}
-	e = soft_memory_add(ctx, &range);
+	e = soft_memory_add(w, &range);
 	if (e) {
-		soft_memory_request(SOFT_REQ_UNMAP, ctx, p, bytes, 0);
+		ask(SOFT_REQ_UNMAP, w, p, bytes, 0);
 	} else {
 		a->maps++;
 	}
@@ -304,14 +313,14 @@ CUresult cuMemMap(CUdeviceptr p, size_t bytes, size_t offset, CUmemGenericAlloca
 		  unsigned long long flags)
 {
 	struct allocation *a;
-	CUcontext ctx;
+	struct soft_window *w;
 	CUresult e = soft_check();
 
 	if (e) {
 		return e;
 	}
-	ctx = soft_memory_context(p);
-	if (!ctx || !bytes || flags) {
+	w = soft_window_at(p);
+	if (!w || !bytes || flags) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	pthread_mutex_lock(&lock);
@@ -321,7 +330,7 @@ CUresult cuMemMap(CUdeviceptr p, size_t bytes, size_t offset, CUmemGenericAlloca
 	} else if (offset || bytes != a->bytes) { /* the driver does not map parts either */
 		e = CUDA_ERROR_NOT_SUPPORTED;
 	} else {
-		e = map(ctx, p, bytes, a);
+		e = map(w, p, bytes, a);
 	}
 	pthread_mutex_unlock(&lock);
 	return e;
@@ -343,26 +352,27 @@ static void take_first(struct soft_range *r, void *arg)
 
 CUresult cuMemUnmap(CUdeviceptr p, size_t bytes)
 {
-	CUcontext ctx;
+	struct soft_window *w;
 	CUresult e = soft_check();
 
 	if (e) {
 		return e;
 	}
-	ctx = soft_memory_context(p);
-	e = ctx ? soft_memory_request(SOFT_REQ_UNMAP, ctx, p, bytes, 0) : CUDA_ERROR_INVALID_VALUE;
+	w = soft_window_at(p);
+	e = w ? ask(SOFT_REQ_UNMAP, w, p, bytes, 0) : CUDA_ERROR_INVALID_VALUE;
 	if (e) {
 		return e;
 	}
 	pthread_mutex_lock(&lock);
 	for (;;) {
 		struct collected c = { 0 };
+		struct soft_range gone;
 
-		soft_memory_each(ctx, p, bytes, take_first, &c);
+		soft_memory_each(w, p, bytes, take_first, &c);
 		if (!c.allocation) {
 			break;
 		}
-		soft_memory_delete(ctx, c.address, false);
+		soft_memory_forget(w, c.address, &gone);
 		c.allocation->maps--;
 		drop_if_unused(c.allocation);
 	}
@@ -394,14 +404,14 @@ static CUresult check_access(const CUmemAccessDesc *d)
 
 CUresult cuMemSetAccess(CUdeviceptr p, size_t bytes, const CUmemAccessDesc *desc, size_t count)
 {
-	CUcontext ctx;
+	struct soft_window *w;
 	CUresult e = soft_check();
 
 	if (e) {
 		return e;
 	}
-	ctx = soft_memory_context(p);
-	if (!ctx || !desc || !count || !bytes) {
+	w = soft_window_at(p);
+	if (!w || !desc || !count || !bytes) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	for (size_t i = 0; i < count && !e; i++) {
@@ -410,12 +420,12 @@ CUresult cuMemSetAccess(CUdeviceptr p, size_t bytes, const CUmemAccessDesc *desc
 	for (size_t i = 0; i < count && !e; i++) {
 		uint8_t rights = (uint8_t)desc[i].flags;
 
-		if (desc[i].location.id != soft_memory_gpu(ctx)) {
-			continue; /* only the context's own GPU uses its addresses */
+		if (soft.visible[desc[i].location.id] != w->gpu) {
+			continue; /* only one GPU uses the addresses */
 		}
-		e = soft_memory_request(SOFT_REQ_ACCESS, ctx, p, bytes, rights);
+		e = ask(SOFT_REQ_ACCESS, w, p, bytes, rights);
 		if (!e) {
-			soft_memory_each(ctx, p, bytes, set_rights, &rights);
+			soft_memory_each(w, p, bytes, set_rights, &rights);
 		}
 	}
 	return e;
@@ -436,6 +446,7 @@ CUresult cuMemGetAccess(unsigned long long *ret, const CUmemLocation *where, CUd
 	if (where->type != CU_MEM_LOCATION_TYPE_DEVICE || !soft_memory_check_location(where)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	*ret = where->id == soft_memory_gpu(ctx) ? r.rights : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+	*ret = soft.visible[where->id] == soft_window_at(p)->gpu ? r.rights
+								 : CU_MEM_ACCESS_FLAGS_PROT_NONE;
 	return CUDA_SUCCESS;
 }

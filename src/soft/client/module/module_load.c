@@ -49,8 +49,8 @@ static CUresult map_managed(CUmodule m, uint64_t address, int fd)
 		return CUDA_ERROR_MAP_FAILED;
 	}
 	bytes = (size_t)st.st_size;
-	if (address < ctx->window_base || bytes > ctx->window_bytes ||
-	    address - ctx->window_base > ctx->window_bytes - bytes ||
+	if (address < ctx->window->base || bytes > ctx->window->bytes ||
+	    address - ctx->window->base > ctx->window->bytes - bytes ||
 	    mmap((void *)(uintptr_t)address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
 		 fd, 0) == MAP_FAILED) {
 		return CUDA_ERROR_MAP_FAILED;
@@ -441,10 +441,12 @@ CUresult soft_module_global(CUmodule m, const char *name, CUdeviceptr *ret, size
 	}
 	range.address = r.value;
 	range.bytes = r.bytes;
+	range.ctx = m->context;
 	range.module = m->id + 1;
 	range.kind = r.value32 ? SOFT_RANGE_MANAGED : SOFT_RANGE_DEVICE;
-	return soft_memory_find(r.value, &owner, &range) ? CUDA_SUCCESS
-							 : soft_memory_add(m->context, &range);
+	return soft_memory_find(r.value, &owner, &range)
+		       ? CUDA_SUCCESS
+		       : soft_memory_add(m->context->window, &range);
 }
 
 CUresult cuModuleGetGlobal_v2(CUdeviceptr *ret, size_t *ret_bytes, CUmodule m, const char *name)

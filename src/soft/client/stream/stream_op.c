@@ -18,8 +18,8 @@ static CUresult fill(struct soft_record_value *r, CUdeviceptr address, uint64_t 
 					 .value = value,
 					 .unit = unit,
 					 .mode = mode };
-	return address % unit || !soft_memory_valid(address, unit, NULL) ? CUDA_ERROR_INVALID_VALUE
-									 : CUDA_SUCCESS;
+	return address % unit || !soft_memory_valid(address, unit) ? CUDA_ERROR_INVALID_VALUE
+								   : CUDA_SUCCESS;
 }
 
 static CUresult fill_wait(struct soft_record_value *r, CUdeviceptr address, uint64_t value,

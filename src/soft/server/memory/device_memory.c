@@ -1,5 +1,5 @@
 /* Windows of device addresses: their layout and the access rights of their pages. The whole window
- * stays mapped while the context exists, so a kernel or copy that races with a free touches its own
+ * stays mapped while its client exists, so a kernel or copy that races with a free touches its own
  * old or empty memory at worst; the page table alone decides validity. Fresh memory is always zero,
  * because freed pages are punched out of the memfd. */
 #include "soft/server/memory/device_memory.h"
@@ -61,7 +61,7 @@ uint64_t softd_memory_window_bytes(uint64_t device_bytes, uint64_t pinned_bytes,
 	return ROUND_UP(device_bytes + pinned_bytes + shared, SOFT_GRANULARITY);
 }
 
-int softd_memory_init(struct softd_memory *m, struct softd_gpu *gpu, uint32_t slot)
+int softd_memory_init(struct softd_memory *m, struct softd_gpu *gpu)
 {
 	struct softd_machine *machine = gpu->machine;
 	uint64_t bytes = machine->window_bytes, shared;
@@ -72,7 +72,7 @@ int softd_memory_init(struct softd_memory *m, struct softd_gpu *gpu, uint32_t sl
 	shared =
 		machine->device_window_bytes + 2 * ROUND_UP(machine->pinned_limit, EXEC_PAGE_BYTES);
 	m->shared_page = ROUND_UP(shared, SOFT_GRANULARITY) / EXEC_PAGE_BYTES;
-	m->space.base = SOFT_WINDOW_FIRST + slot * SOFT_WINDOW_STRIDE;
+	m->space.base = SOFT_WINDOW_FIRST + gpu->index * SOFT_WINDOW_STRIDE;
 	m->space.bytes = bytes;
 	m->space.host = reserve(bytes, PROT_READ | PROT_WRITE);
 	m->pages = reserve(bytes / EXEC_PAGE_BYTES, PROT_READ | PROT_WRITE);
@@ -225,7 +225,7 @@ static struct softd_room part_for(const struct softd_memory *m, enum softd_alloc
 }
 
 struct softd_alloc *softd_memory_place(struct softd_memory *m, enum softd_alloc_kind kind,
-				       uint64_t bytes, uint64_t align)
+				       uint32_t owner, uint64_t bytes, uint64_t align)
 {
 	uint64_t pages = bytes / EXEC_PAGE_BYTES + (bytes % EXEC_PAGE_BYTES != 0), first;
 	struct softd_room r = part_for(m, kind, pages);
@@ -240,7 +240,7 @@ struct softd_alloc *softd_memory_place(struct softd_memory *m, enum softd_alloc_
 	if (at < 0) {
 		return NULL;
 	}
-	a = (struct softd_alloc){ (uint32_t)first, (uint32_t)pages, bytes, kind, NULL };
+	a = (struct softd_alloc){ (uint32_t)first, (uint32_t)pages, bytes, kind, owner, NULL };
 	softd_memory_insert(m, (uint32_t)at, &a);
 	return &m->allocs[at];
 }
@@ -250,9 +250,9 @@ uint64_t softd_memory_address(const struct softd_memory *m, const struct softd_a
 	return m->space.base + (uint64_t)a->first * EXEC_PAGE_BYTES;
 }
 
-static uint64_t alloc_device(struct softd_memory *m, uint64_t bytes)
+static uint64_t alloc_device(struct softd_memory *m, uint32_t owner, uint64_t bytes)
 {
-	struct softd_alloc *a = softd_memory_place(m, SOFTD_ALLOC_DEVICE, bytes, 0);
+	struct softd_alloc *a = softd_memory_place(m, SOFTD_ALLOC_DEVICE, owner, bytes, 0);
 
 	if (!a) {
 		return 0;
@@ -261,18 +261,19 @@ static uint64_t alloc_device(struct softd_memory *m, uint64_t bytes)
 		softd_memory_remove(m, a);
 		return 0;
 	}
-	m->device_bytes += bytes_of(a);
+	m->owned_bytes[owner] += bytes_of(a);
 	memset(m->pages + a->first, SOFTD_RIGHTS_RW, a->pages);
 	softd_shadow_set_initialized(&m->space, offset_of(a), a->bytes);
 	return softd_memory_address(m, a);
 }
 
-static uint64_t alloc_pinned(struct softd_memory *m, struct softd_machine *machine, uint64_t bytes,
-			     int fd)
+static uint64_t alloc_pinned(struct softd_memory *m, struct softd_machine *machine, uint32_t owner,
+			     uint64_t bytes, int fd)
 {
-	struct softd_alloc *a = bytes > machine->pinned_limit - machine->pinned_used
-					? NULL
-					: softd_memory_place(m, SOFTD_ALLOC_PINNED, bytes, 0);
+	struct softd_alloc *a =
+		bytes > machine->pinned_limit - machine->pinned_used
+			? NULL
+			: softd_memory_place(m, SOFTD_ALLOC_PINNED, owner, bytes, 0);
 
 	if (!a) {
 		return 0;
@@ -293,14 +294,14 @@ static uint64_t alloc_pinned(struct softd_memory *m, struct softd_machine *machi
 	return softd_memory_address(m, a);
 }
 
-uint64_t softd_memory_alloc(struct softd_memory *m, struct softd_machine *machine, uint64_t bytes,
-			    enum soft_memory_kind kind, int fd)
+uint64_t softd_memory_alloc(struct softd_memory *m, struct softd_machine *machine, uint32_t owner,
+			    uint64_t bytes, enum soft_memory_kind kind, int fd)
 {
 	if (bytes == 0 || bytes > m->space.bytes) {
 		return 0;
 	}
-	return kind == SOFT_MEMORY_DEVICE ? alloc_device(m, bytes)
-					  : alloc_pinned(m, machine, bytes, fd);
+	return kind == SOFT_MEMORY_DEVICE ? alloc_device(m, owner, bytes)
+					  : alloc_pinned(m, machine, owner, bytes, fd);
 }
 
 struct softd_alloc *softd_memory_alloc_at(const struct softd_memory *m, uint64_t address)
@@ -338,7 +339,7 @@ int softd_memory_free(struct softd_memory *m, struct softd_machine *machine, uin
 	}
 	memset(m->pages + a->first, 0, a->pages);
 	softd_shadow_set_freed(&m->space, offset_of(a), bytes_of(a));
-	m->device_bytes -= a->kind == SOFTD_ALLOC_DEVICE ? bytes_of(a) : 0;
+	m->owned_bytes[a->owner] -= a->kind == SOFTD_ALLOC_DEVICE ? bytes_of(a) : 0;
 	if (a->kind == SOFTD_ALLOC_PINNED) {
 		softd_memory_unmap_pages(m, a->first, a->pages);
 		machine->pinned_used -= bytes_of(a);
@@ -381,6 +382,15 @@ static bool range_allows(const struct softd_memory *m, uint64_t first, uint64_t 
 					       : (m->pages[a->first] & rights) == rights;
 }
 
+uint32_t softd_memory_owner(const struct softd_memory *m, uint64_t address)
+{
+	uint64_t page = (address - m->space.base) / EXEC_PAGE_BYTES;
+	uint32_t i = softd_memory_find_after(m, page);
+
+	return i && page - m->allocs[i - 1].first < m->allocs[i - 1].pages ? m->allocs[i - 1].owner
+									   : SOFTD_NO_OWNER;
+}
+
 void *softd_memory_at(const struct softd_memory *m, uint64_t address, uint64_t bytes,
 		      uint8_t rights)
 {
@@ -418,14 +428,14 @@ struct softd_extent *softd_memory_export(struct softd_memory *m, uint64_t addres
 }
 
 uint64_t softd_memory_open_extent(struct softd_memory *m, struct softd_machine *machine,
-				  struct softd_extent *x, uint64_t bytes)
+				  uint32_t owner, struct softd_extent *x, uint64_t bytes)
 {
 	struct softd_alloc *a;
 
 	if (!bytes || bytes > x->bytes || !softd_memory_count_mapping(m, machine)) {
 		return 0;
 	}
-	a = softd_memory_place(m, SOFTD_ALLOC_OPENED, bytes, 0);
+	a = softd_memory_place(m, SOFTD_ALLOC_OPENED, owner, bytes, 0);
 	if (!a) {
 		softd_memory_uncount_mapping(m, machine);
 		return 0;
@@ -473,7 +483,7 @@ bool softd_memory_release_begin(struct softd_memory *m, uint64_t address, struct
 	}
 	memset(m->pages + a->first, 0, a->pages);
 	softd_shadow_set_freed(&m->space, offset_of(a), bytes_of(a));
-	m->device_bytes -= a->kind == SOFTD_ALLOC_DEVICE ? bytes_of(a) : 0;
+	m->owned_bytes[a->owner] -= a->kind == SOFTD_ALLOC_DEVICE ? bytes_of(a) : 0;
 	*ret = (struct softd_release){ a->first, a->pages, a->kind == SOFTD_ALLOC_PINNED };
 	a->kind = SOFTD_ALLOC_ORPHAN;
 	return true;
@@ -503,8 +513,40 @@ void softd_memory_release_end(struct softd_memory *m, struct softd_machine *mach
 	softd_memory_reclaim(m, l->first);
 }
 
-/* Drops the references of the context; exported extents live on with their other users. Adds up the
- * bytes that are charged to this context alone. */
+/* Finds the first allocation from a page on that belongs to the context and is not freed yet. */
+static const struct softd_alloc *next_owned(const struct softd_memory *m, uint64_t page,
+					    uint32_t owner)
+{
+	for (uint32_t i = page ? softd_memory_find_after(m, page - 1) : 0; i < m->n; i++) {
+		if (m->allocs[i].owner == owner && m->allocs[i].kind != SOFTD_ALLOC_ORPHAN) {
+			return &m->allocs[i];
+		}
+	}
+	return NULL;
+}
+
+void softd_memory_drop(struct softd_memory *m, struct softd_machine *machine, uint32_t owner)
+{
+	const struct softd_alloc *a = next_owned(m, 0, owner);
+
+	while (a) {
+		uint64_t page = a->first, address = softd_memory_address(m, a);
+		struct softd_release l;
+
+		if (softd_memory_release_begin(m, address, &l)) {
+			pthread_mutex_unlock(&machine->lock);
+			softd_memory_release_pages(m, &l);
+			pthread_mutex_lock(&machine->lock);
+			softd_memory_release_end(m, machine, &l);
+		} else {
+			softd_memory_free(m, machine, address);
+		}
+		a = next_owned(m, page + 1, owner);
+	}
+}
+
+/* Drops the references of the client; exported extents live on with their other users. Adds up the
+ * bytes that are charged to this client alone. */
 static void finish_allocs(struct softd_memory *m, uint64_t *ret_device, uint64_t *ret_pinned)
 {
 	for (uint32_t i = 0; i < m->n; i++) {
@@ -530,7 +572,7 @@ static void finish_allocs(struct softd_memory *m, uint64_t *ret_device, uint64_t
 }
 
 /* Discards all pages of the window's memfd except exported extents, which their users still map.
- * Runs without the lock: the context is no longer reachable, and extents discard their own pages.
+ * Runs without the lock: the client is no longer reachable, and extents discard their own pages.
  */
 static void give_back_rest(const struct softd_memory *m)
 {

@@ -1,8 +1,10 @@
-/* The memory of contexts, and memory shared by several of them. A context has a window of device
- * addresses in three parts: device memory, one memfd mapped from end to end; pinned host memory,
- * one memfd per allocation; and addresses mapped on demand: reserved ranges with mappings in them,
- * and memory imported from other processes. Only device_memory.c, reserve.c and share.c map, unmap
- * or change page rights. Everything is guarded by the machine's lock. */
+/* The memory of clients, and memory shared by several of them. All contexts of a client on one GPU
+ * share a window of device addresses in three parts: device memory, one memfd mapped from end to
+ * end; pinned host memory, one memfd per allocation; and addresses mapped on demand: reserved
+ * ranges with mappings in them, and memory imported from other processes. An allocation belongs to
+ * a context and goes with it; reserved ranges and what is mapped there belong to the client. Only
+ * device_memory.c, reserve.c and share.c map, unmap or change page rights. Everything is guarded by
+ * the machine's lock. */
 #ifndef GBPF_SOFT_SERVER_MEMORY_DEVICE_MEMORY_H
 #define GBPF_SOFT_SERVER_MEMORY_DEVICE_MEMORY_H
 
@@ -32,8 +34,8 @@ struct softd_extent {
 	struct softd_gpu *gpu;
 	uint64_t offset, bytes; /* in the store; whole pages */
 	unsigned refs;		/* allocations, mappings, handles, tokens */
-	struct softd_memory *
-		home; /* the window it was allocated in; NULL: none, or the context was destroyed */
+	struct softd_memory
+		*home; /* the window it was allocated in; NULL: none, or the client has gone */
 	uint32_t home_page;
 	uint64_t secret[2]; /* permits opening it */
 };
@@ -47,11 +49,14 @@ enum softd_alloc_kind {
 			       */
 };
 
+#define SOFTD_NO_OWNER SOFT_MAX_CONTEXTS
+
 struct softd_alloc {
 	uint32_t first; /* page of the window */
 	uint32_t pages;
 	uint64_t bytes;
 	enum softd_alloc_kind kind;
+	uint32_t owner;		     /* slot of the context, or SOFTD_NO_OWNER */
 	struct softd_extent *extent; /* OPENED, ORPHAN, and DEVICE once exported; a reference */
 };
 
@@ -61,8 +66,8 @@ struct softd_mapping {
 	struct softd_extent *extent; /* a reference */
 };
 
-/* The memory of one context. pages[] of the space is written under the lock and read by kernels
- * without it. */
+/* The memory of one client on one GPU. pages[] of the space is written under the lock and read by
+ * kernels without it. */
 struct softd_memory {
 	struct exec_space space;
 	struct softd_gpu *gpu; /* the GPU that is charged */
@@ -75,27 +80,32 @@ struct softd_memory {
 	uint32_t pinned;	    /* mappings of descriptors other than the store */
 	uint32_t n, cap;
 	uint32_t n_maps, cap_maps;
-	uint64_t device_bytes; /* bytes of device memory allocations */
+	uint64_t owned_bytes[SOFT_MAX_CONTEXTS]; /* bytes of device memory allocations */
 };
 
 /* device_memory.c. Sizes and addresses come from clients and are checked here. */
 uint64_t softd_memory_window_bytes(uint64_t device_bytes, uint64_t pinned_bytes,
 				   uint64_t memory_bytes);
-int softd_memory_init(struct softd_memory *m, struct softd_gpu *gpu, uint32_t slot);
-/* Frees everything. Releases the lock while pages are given back, so the context must not be
+int softd_memory_init(struct softd_memory *m, struct softd_gpu *gpu);
+/* Frees everything. Releases the lock while pages are given back, so the client must not be
  * reachable any more. */
 void softd_memory_finish(struct softd_memory *m, struct softd_machine *machine);
+/* Frees what belongs to a context. Releases the lock while pages are given back; the context must
+ * not allocate any more. */
+void softd_memory_drop(struct softd_memory *m, struct softd_machine *machine, uint32_t owner);
 /* Returns a device address, or 0 if there is no room. fd: the backing of pinned memory, -1 for
  * device memory. */
-uint64_t softd_memory_alloc(struct softd_memory *m, struct softd_machine *machine, uint64_t bytes,
-			    enum soft_memory_kind kind, int fd);
+uint64_t softd_memory_alloc(struct softd_memory *m, struct softd_machine *machine, uint32_t owner,
+			    uint64_t bytes, enum soft_memory_kind kind, int fd);
+/* Returns the slot of the context that the address belongs to, or SOFTD_NO_OWNER. */
+uint32_t softd_memory_owner(const struct softd_memory *m, uint64_t address);
 int softd_memory_free(struct softd_memory *m, struct softd_machine *machine,
 		      uint64_t address); /* -ENOENT: no allocation begins there */
 /* Sets the rights (1 read, 2 write) of kernels and copies to a whole allocation. */
 int softd_memory_restrict(struct softd_memory *m, uint64_t address, uint8_t rights);
 /* Frees a large allocation in three steps, because giving pages back takes long. begin makes its
  * addresses invalid but keeps them reserved; pages gives the pages back without the lock, on the
- * thread of its client, the only one that could destroy the context; end removes the allocation.
+ * thread of its client, the only one that could destroy the window; end removes the allocation.
  * begin returns false if softd_memory_free is to be called instead. */
 struct softd_release {
 	uint32_t first, pages;
@@ -119,7 +129,7 @@ void softd_memory_uncharge(struct softd_gpu *gpu, uint64_t bytes);
 
 /* Maps an extent and takes a reference of its own. Returns the device address, or 0. */
 uint64_t softd_memory_open_extent(struct softd_memory *m, struct softd_machine *machine,
-				  struct softd_extent *x, uint64_t bytes);
+				  uint32_t owner, struct softd_extent *x, uint64_t bytes);
 int softd_memory_close_extent(struct softd_memory *m, struct softd_machine *machine,
 			      uint64_t address);
 /* Returns the extent of a plain allocation of device memory, created on demand; NULL if there is

@@ -13,7 +13,7 @@ uint64_t softd_memory_address(const struct softd_memory *m, const struct softd_a
 /* Inserts an allocation that is not charged, mapped or valid yet. Returns NULL if there is no room.
  */
 struct softd_alloc *softd_memory_place(struct softd_memory *m, enum softd_alloc_kind kind,
-				       uint64_t bytes, uint64_t align);
+				       uint32_t owner, uint64_t bytes, uint64_t align);
 int softd_memory_grow(struct softd_memory *m); /* makes room for one more entry in allocs */
 void softd_memory_insert(struct softd_memory *m, uint32_t at, const struct softd_alloc *a);
 void softd_memory_remove(struct softd_memory *m, struct softd_alloc *a);

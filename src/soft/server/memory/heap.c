@@ -76,7 +76,7 @@ static bool begin(struct softd_heap *h)
 	h->next = calloc(n, sizeof(*h->next));
 	if (h->class_at && h->next) {
 		pthread_mutex_lock(&machine->lock);
-		h->base = softd_memory_alloc(&h->group->memory, machine, h->bytes,
+		h->base = softd_memory_alloc(h->group->memory, machine, h->group->slot, h->bytes,
 					     SOFT_MEMORY_DEVICE, -1);
 		pthread_mutex_unlock(&machine->lock);
 	}

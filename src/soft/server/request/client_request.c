@@ -94,7 +94,8 @@ static CUresult attach(struct softd_client *c, struct softd_answer *a)
 					      .pid = machine->pid,
 					      .gpus = machine->opt.gpus,
 					      .clock_khz = machine->opt.clock_khz,
-					      .copy_engines = machine->opt.copy_engines };
+					      .copy_engines = machine->opt.copy_engines,
+					      .window_bytes = machine->window_bytes };
 	a->len += sizeof(a->reply.hello);
 	return CUDA_SUCCESS;
 }
@@ -150,8 +151,7 @@ static CUresult context_create(struct softd_client *c, const struct soft_request
 		if (!g) {
 			return refuse(c, a, -ENOMEM);
 		}
-		a->reply.context = (struct soft_context_info){ slot, 0, g->memory.space.base,
-							       g->memory.space.bytes };
+		a->reply.context = (struct soft_context_info){ slot };
 		a->len += sizeof(a->reply.context);
 		return CUDA_SUCCESS;
 	}

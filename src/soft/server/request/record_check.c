@@ -22,7 +22,7 @@ _Static_assert(sizeof(struct soft_record_stream) == 32 && sizeof(struct soft_rec
 		       sizeof(struct soft_record_value) == 48,
 	       "no padding that is sent");
 _Static_assert(SOFT_REQUEST_MIN == 72 && SOFT_REPLY_MIN == 24, "requests and replies");
-_Static_assert(sizeof(struct soft_hello) == 40 && sizeof(struct soft_group_info) == 72 &&
+_Static_assert(sizeof(struct soft_hello) == 48 && sizeof(struct soft_group_info) == 72 &&
 		       sizeof(struct soft_ipc_handle) == 40,
 	       "no padding that is sent");
 
@@ -112,9 +112,7 @@ int softd_record_check(const union softd_record *r)
 	case SOFT_OP_LAUNCH:
 		return check_launch(&r->launch);
 	case SOFT_OP_COPY:
-		if (r->copy.dst_context >= SOFT_MAX_CONTEXTS ||
-		    r->copy.src_context >= SOFT_MAX_CONTEXTS ||
-		    check_rows(r->copy.width, r->copy.height, r->copy.dst_pitch) < 0) {
+		if (check_rows(r->copy.width, r->copy.height, r->copy.dst_pitch) < 0) {
 			return -EPROTO;
 		}
 		return check_rows(r->copy.width, r->copy.height, r->copy.src_pitch);

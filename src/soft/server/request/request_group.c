@@ -231,12 +231,12 @@ static CUresult place_flag(struct softd_client *c, const struct soft_request *q,
 	if (g->flags >= SOFT_MAX_FLAGS || c->machine->pinned >= SOFT_MAX_PINNED_ALL) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	at = softd_memory_alloc(&g->memory, c->machine, bytes, SOFT_MEMORY_PINNED, fd);
+	at = softd_memory_alloc(g->memory, c->machine, g->slot, bytes, SOFT_MEMORY_PINNED, fd);
 	if (!at) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	if (!(q->object & 1)) {
-		softd_memory_restrict(&g->memory, at, 1);
+		softd_memory_restrict(g->memory, at, 1);
 	}
 	g->flags++;
 	a->reply.value = at;

@@ -25,8 +25,8 @@ static bool may_map(const struct softd_client *c)
 {
 	uint32_t own = 0;
 
-	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS; i++) {
-		own += c->groups[i] ? c->groups[i]->memory.pinned : 0;
+	for (unsigned i = 0; i < SOFT_MAX_GPUS; i++) {
+		own += c->windows[i] ? c->windows[i]->pinned : 0;
 	}
 	return own < SOFT_MAX_PINNED && c->machine->pinned < SOFT_MAX_PINNED_ALL;
 }
@@ -81,8 +81,8 @@ static CUresult alloc_pinned(struct softd_client *c, const struct soft_request *
 	c->machine->pinned_used -= bytes;
 	g = softd_request_group(c, q);
 	if (g && fd >= 0) {
-		a->reply.value =
-			softd_memory_alloc(&g->memory, c->machine, bytes, SOFT_MEMORY_PINNED, fd);
+		a->reply.value = softd_memory_alloc(g->memory, c->machine, g->slot, bytes,
+						    SOFT_MEMORY_PINNED, fd);
 	}
 	pthread_mutex_unlock(&c->machine->lock);
 	if (!a->reply.value) {
@@ -96,12 +96,12 @@ static CUresult alloc_pinned(struct softd_client *c, const struct soft_request *
 static CUresult alloc_device(struct softd_client *c, struct softd_group *g,
 			     const struct soft_request *q, struct softd_answer *a)
 {
-	a->reply.value =
-		softd_memory_alloc(&g->memory, c->machine, q->value, SOFT_MEMORY_DEVICE, -1);
+	a->reply.value = softd_memory_alloc(g->memory, c->machine, g->slot, q->value,
+					    SOFT_MEMORY_DEVICE, -1);
 	if (!a->reply.value) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	softd_shadow_set_allocated(&g->memory.space, a->reply.value - g->memory.space.base,
+	softd_shadow_set_allocated(&g->memory->space, a->reply.value - g->memory->space.base,
 				   q->value);
 	return CUDA_SUCCESS;
 }
@@ -111,7 +111,7 @@ static CUresult alloc_device(struct softd_client *c, struct softd_group *g,
 static CUresult ipc_export(struct softd_client *c, struct softd_group *g,
 			   const struct soft_request *q, struct softd_answer *a)
 {
-	struct softd_extent *x = softd_memory_export(&g->memory, q->value);
+	struct softd_extent *x = softd_memory_export(g->memory, q->value);
 
 	if (!x) {
 		return CUDA_ERROR_INVALID_VALUE;
@@ -136,10 +136,10 @@ static struct softd_alloc *find_exported(struct softd_client *c, const struct so
 	softd_list_each (&c->machine->clients, o, struct softd_client, in_machine) {
 		struct softd_group *g = o->groups[h->context];
 		struct softd_alloc *a = g && !g->dead && (uint32_t)o->pid == h->pid
-						? softd_memory_alloc_at(&g->memory, h->address)
+						? softd_memory_alloc_at(g->memory, h->address)
 						: NULL;
 
-		if (a && a->kind == SOFTD_ALLOC_DEVICE && a->extent &&
+		if (a && a->kind == SOFTD_ALLOC_DEVICE && a->owner == h->context && a->extent &&
 		    a->extent->secret[0] == h->secret[0] && a->extent->secret[1] == h->secret[1]) {
 			*ret_owner = o;
 			return a;
@@ -168,7 +168,8 @@ static CUresult ipc_open(struct softd_client *c, struct softd_group *g,
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	a->reply.bytes = x->bytes;
-	a->reply.value = softd_memory_open_extent(&g->memory, c->machine, x->extent, x->bytes);
+	a->reply.value =
+		softd_memory_open_extent(g->memory, c->machine, g->slot, x->extent, x->bytes);
 	return a->reply.value ? CUDA_SUCCESS : CUDA_ERROR_MAP_FAILED;
 }
 
@@ -301,7 +302,8 @@ static CUresult pool_import(const struct stat *st, struct softd_answer *a)
 
 /* Address ranges. */
 
-static CUresult reserve(struct softd_group *g, const struct soft_request *q, struct softd_answer *a)
+static CUresult reserve(struct softd_memory *m, const struct soft_request *q,
+			struct softd_answer *a)
 {
 	uint64_t align = q->more[0];
 
@@ -309,11 +311,11 @@ static CUresult reserve(struct softd_group *g, const struct soft_request *q, str
 	    align > SOFT_WINDOW_STRIDE / 4) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	a->reply.value = softd_memory_reserve(&g->memory, q->value, align, q->more[1]);
+	a->reply.value = softd_memory_reserve(m, q->value, align, q->more[1]);
 	return a->reply.value ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult map(struct softd_client *c, struct softd_group *g, const struct soft_request *q)
+static CUresult map(struct softd_client *c, struct softd_memory *m, const struct soft_request *q)
 {
 	struct softd_extent **x = handle_at(c, q->more[2]);
 	int err;
@@ -321,8 +323,7 @@ static CUresult map(struct softd_client *c, struct softd_group *g, const struct 
 	if (!x) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	err = may_map(c) ? softd_memory_map(&g->memory, c->machine, q->value, q->more[0], *x,
-					    q->more[1])
+	err = may_map(c) ? softd_memory_map(m, c->machine, q->value, q->more[0], *x, q->more[1])
 			 : -ENOMEM;
 	return err == 0		? CUDA_SUCCESS
 	       : err == -EINVAL ? CUDA_ERROR_INVALID_VALUE
@@ -339,13 +340,13 @@ static CUresult release(struct softd_client *c, struct softd_group *g, uint64_t 
 {
 	struct softd_release l;
 
-	if (!softd_memory_release_begin(&g->memory, address, &l)) {
-		return valid(softd_memory_free(&g->memory, c->machine, address));
+	if (!softd_memory_release_begin(g->memory, address, &l)) {
+		return valid(softd_memory_free(g->memory, c->machine, address));
 	}
 	pthread_mutex_unlock(&c->machine->lock);
-	softd_memory_release_pages(&g->memory, &l);
+	softd_memory_release_pages(g->memory, &l);
 	pthread_mutex_lock(&c->machine->lock);
-	softd_memory_release_end(&g->memory, c->machine, &l);
+	softd_memory_release_end(g->memory, c->machine, &l);
 	return CUDA_SUCCESS;
 }
 
@@ -353,7 +354,7 @@ static CUresult release(struct softd_client *c, struct softd_group *g, uint64_t 
 static CUresult in_context(struct softd_client *c, struct softd_group *g,
 			   const struct soft_request *q, struct softd_answer *a)
 {
-	struct softd_memory *m = &g->memory;
+	struct softd_memory *m = g->memory;
 
 	switch (q->op) {
 	case SOFT_REQ_ALLOC:
@@ -366,12 +367,33 @@ static CUresult in_context(struct softd_client *c, struct softd_group *g,
 		return ipc_open(c, g, q, a);
 	case SOFT_REQ_IPC_CLOSE:
 		return valid(softd_memory_close_extent(m, c->machine, q->value));
+	default:
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+}
+
+/* Answers requests about the addresses of a GPU, whatever contexts there are. Caller holds the
+ * lock.
+ */
+static CUresult in_window(struct softd_client *c, const struct soft_request *q,
+			  struct softd_answer *a)
+{
+	struct softd_memory *m;
+
+	if (q->index >= c->machine->opt.gpus) {
+		return CUDA_ERROR_INVALID_DEVICE;
+	}
+	m = softd_client_window(c, &c->machine->gpus[q->index]);
+	if (!m) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	switch (q->op) {
 	case SOFT_REQ_RESERVE:
-		return reserve(g, q, a);
+		return reserve(m, q, a);
 	case SOFT_REQ_UNRESERVE:
 		return valid(softd_memory_unreserve(m, q->value, q->more[0]));
 	case SOFT_REQ_MAP:
-		return map(c, g, q);
+		return map(c, m, q);
 	case SOFT_REQ_UNMAP:
 		return valid(softd_memory_unmap(m, c->machine, q->value, q->more[0]));
 	case SOFT_REQ_ACCESS:
@@ -414,6 +436,12 @@ static CUresult locked(struct softd_client *c, const struct soft_request *q, con
 		return pool_export(c, q, a);
 	case SOFT_REQ_POOL_IMPORT:
 		return pool_import(st, a);
+	case SOFT_REQ_RESERVE:
+	case SOFT_REQ_UNRESERVE:
+	case SOFT_REQ_MAP:
+	case SOFT_REQ_UNMAP:
+	case SOFT_REQ_ACCESS:
+		return in_window(c, q, a);
 	default:
 		g = softd_request_group(c, q);
 		return g ? in_context(c, g, q, a) : CUDA_ERROR_INVALID_CONTEXT;

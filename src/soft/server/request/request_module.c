@@ -124,11 +124,11 @@ static void *place_globals(struct softd_module *m, struct softd_machine *machine
 	void *host;
 
 	m->globals = pinned ? pinned
-			    : softd_memory_alloc(&m->group->memory, machine, bytes,
+			    : softd_memory_alloc(m->group->memory, machine, m->group->slot, bytes,
 						 SOFT_MEMORY_DEVICE, -1);
-	host = m->globals ? softd_memory_at(&m->group->memory, m->globals, bytes, 2) : NULL;
+	host = m->globals ? softd_memory_at(m->group->memory, m->globals, bytes, 2) : NULL;
 	if (m->globals && !host) {
-		softd_memory_free(&m->group->memory, machine, m->globals);
+		softd_memory_free(m->group->memory, machine, m->globals);
 	}
 	return host;
 }
@@ -333,7 +333,7 @@ void softd_module_drop(struct softd_client *c, uint32_t slot)
 		c->functions[i].exec = NULL;
 	}
 	if (m->globals) {
-		softd_memory_free(&m->group->memory, c->machine, m->globals);
+		softd_memory_free(m->group->memory, c->machine, m->globals);
 	}
 	c->code_bytes -= m->code_bytes;
 	c->machine->code_bytes -= m->code_bytes;

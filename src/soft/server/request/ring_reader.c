@@ -30,8 +30,6 @@ static int make_stream(struct softd_client *c, struct softd_group *g, const unio
 
 static void fill_copy(struct softd_op *op, const struct soft_record_copy *r)
 {
-	op->copy.dst_context = r->dst_context;
-	op->copy.src_context = r->src_context;
 	op->copy.dst = r->dst;
 	op->copy.src = r->src;
 	op->copy.dst_pitch = r->height > 1 ? r->dst_pitch : r->width;
@@ -43,7 +41,6 @@ static void fill_copy(struct softd_op *op, const struct soft_record_copy *r)
 
 static void fill_set(struct softd_op *op, const struct soft_record_set *r)
 {
-	op->copy.dst_context = r->r.context;
 	op->copy.dst = r->dst;
 	op->copy.width = r->width * r->unit;
 	op->copy.height = r->height;

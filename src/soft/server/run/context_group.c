@@ -30,7 +30,8 @@ struct softd_group *softd_group_create(struct softd_client *c, struct softd_gpu 
 		free(g);
 		return NULL;
 	}
-	if (softd_memory_init(&g->memory, gpu, slot) < 0) {
+	g->memory = softd_client_window(c, gpu);
+	if (!g->memory) {
 		softd_lane_leave(g);
 		free(g);
 		return NULL;
@@ -182,9 +183,11 @@ void softd_group_destroy(struct softd_group *g)
 	}
 	drop_modules(c, g);
 	softd_list_remove(&g->in_copying);
-	c->groups[g->slot] = NULL;
 	machine->contexts--;
-	softd_memory_finish(&g->memory, machine);
+	if (!c->leaving) { /* the slot stays taken meanwhile */
+		softd_memory_drop(g->memory, machine, g->slot);
+	}
+	c->groups[g->slot] = NULL;
 	softd_heap_finish(&g->heap);
 	fd_close(g->control);
 	softd_lane_leave(g);

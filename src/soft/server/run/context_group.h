@@ -27,7 +27,7 @@ struct softd_group {
 	struct softd_gpu *gpu;
 	struct softd_client *client;
 	uint32_t slot;
-	struct softd_memory memory;
+	struct softd_memory *memory; /* borrowed: the client's window on the GPU */
 	struct softd_list streams;
 	struct softd_stream *legacy;
 	uint64_t next_order;

@@ -12,7 +12,7 @@
 
 /* Returns true if all rows lie in valid memory. The gaps between rows are checked as well; this
  * only refuses copies that straddle allocations, which programs do not make. */
-static bool rows_valid(const struct softd_group *g, uint64_t address, uint64_t pitch,
+static bool rows_valid(const struct softd_memory *m, uint64_t address, uint64_t pitch,
 		       uint64_t width, uint64_t height, uint8_t rights)
 {
 	uint64_t bytes;
@@ -20,28 +20,46 @@ static bool rows_valid(const struct softd_group *g, uint64_t address, uint64_t p
 	if (checked_mul(pitch, height - 1, &bytes) || checked_add(bytes, width, &bytes)) {
 		return false;
 	}
-	return softd_memory_at(&g->memory, address, bytes, rights) != NULL;
+	return softd_memory_at(m, address, bytes, rights) != NULL;
+}
+
+/* Returns the client's window that the address lies in, or NULL. */
+static struct softd_memory *window_of(const struct softd_client *c, uint64_t address)
+{
+	uint64_t i = (address - SOFT_WINDOW_FIRST) / SOFT_WINDOW_STRIDE;
+
+	return address >= SOFT_WINDOW_FIRST && i < SOFT_MAX_GPUS ? c->windows[i] : NULL;
+}
+
+/* Finds the context that the memory belongs to; NULL: none. Returns false if it ends. */
+static bool find_owner(const struct softd_client *c, const struct softd_memory *m, uint64_t address,
+		       struct softd_group **ret)
+{
+	uint32_t slot = softd_memory_owner(m, address);
+
+	*ret = slot < SOFT_MAX_CONTEXTS ? c->groups[slot] : NULL;
+	return slot == SOFTD_NO_OWNER || (*ret && !(*ret)->dead);
 }
 
 bool softd_copy_check(struct softd_op *op)
 {
-	struct softd_client *c = op->stream->group->client;
-	struct softd_group *dst = c->groups[op->copy.dst_context];
-	struct softd_group *src = op->kind == SOFT_OP_COPY ? c->groups[op->copy.src_context] : NULL;
+	const struct softd_client *c = op->stream->group->client;
 
-	if (!dst || dst->dead ||
-	    !rows_valid(dst, op->copy.dst, op->copy.dst_pitch, op->copy.width, op->copy.height,
-			2)) {
+	op->copy.dst_memory = window_of(c, op->copy.dst);
+	if (!op->copy.dst_memory ||
+	    !rows_valid(op->copy.dst_memory, op->copy.dst, op->copy.dst_pitch, op->copy.width,
+			op->copy.height, 2) ||
+	    !find_owner(c, op->copy.dst_memory, op->copy.dst, &op->copy.dst_group)) {
 		return false;
 	}
-	if (op->kind == SOFT_OP_COPY && (!src || src->dead ||
-					 !rows_valid(src, op->copy.src, op->copy.src_pitch,
-						     op->copy.width, op->copy.height, 1))) {
-		return false;
+	if (op->kind != SOFT_OP_COPY) {
+		return true;
 	}
-	op->copy.dst_group = dst;
-	op->copy.src_group = src;
-	return true;
+	op->copy.src_memory = window_of(c, op->copy.src);
+	return op->copy.src_memory &&
+	       rows_valid(op->copy.src_memory, op->copy.src, op->copy.src_pitch, op->copy.width,
+			  op->copy.height, 1) &&
+	       find_owner(c, op->copy.src_memory, op->copy.src, &op->copy.src_group);
 }
 
 /* Queues the copy and holds its groups. The stream's group may be a third one besides source and
@@ -49,7 +67,9 @@ bool softd_copy_check(struct softd_op *op)
 void softd_copy_submit(struct softd_op *op)
 {
 	op->stream->group->running++;
-	op->copy.dst_group->running++;
+	if (op->copy.dst_group) {
+		op->copy.dst_group->running++;
+	}
 	if (op->copy.src_group) {
 		op->copy.src_group->running++;
 	}
@@ -75,7 +95,9 @@ void softd_copy_release(struct softd_op *op)
 	if (op->copy.src_group) {
 		unhold(op->copy.src_group);
 	}
-	unhold(op->copy.dst_group);
+	if (op->copy.dst_group) {
+		unhold(op->copy.dst_group);
+	}
 	unhold(op->stream->group);
 	op->started = false;
 }
@@ -93,12 +115,12 @@ static void set_bytes(uint8_t *dst, uint64_t n, uint32_t value, uint32_t unit)
 
 static void one_piece(struct softd_op *op, uint64_t n)
 {
-	struct exec_space *d = &op->copy.dst_group->memory.space;
+	struct exec_space *d = &op->copy.dst_memory->space;
 	uint64_t dst = op->copy.dst + op->copy.row * op->copy.dst_pitch + op->copy.column;
 	uint8_t *to = d->host + (dst - d->base);
 
 	if (op->kind == SOFT_OP_COPY) {
-		const struct exec_space *s = &op->copy.src_group->memory.space;
+		const struct exec_space *s = &op->copy.src_memory->space;
 		uint64_t src = op->copy.src + op->copy.row * op->copy.src_pitch + op->copy.column;
 
 		if (op->copy.bulk) {

@@ -54,7 +54,7 @@ struct softd_launch *softd_launch_create(struct softd_client *c, struct softd_gr
 	l->exec.dynamic_shared_bytes = r->shared_bytes;
 	l->host_bytes = exec_block_bytes(&l->exec);
 	l->exec.params = l->params;
-	l->exec.space = &g->memory.space;
+	l->exec.space = &g->memory->space;
 	l->exec.host = &g->host;
 	l->exec.sm_count = c->sms;
 	l->exec.clock_khz = c->machine->opt.clock_khz;
@@ -83,7 +83,7 @@ void softd_launch_free(struct softd_launch *l)
 	if (l->workspace) {
 		struct softd_group *g = l->op->stream->group;
 
-		softd_memory_free(&g->memory, g->client->machine, l->workspace);
+		softd_memory_free(g->memory, g->client->machine, l->workspace);
 	}
 	l->client->queued_bytes -= l->queued_bytes;
 	exec_module_unref(l->module);
@@ -97,9 +97,9 @@ static bool make_workspace(struct softd_group *g, struct softd_launch *l)
 	struct softd_machine *machine = g->client->machine;
 	uint32_t *words;
 
-	l->workspace =
-		softd_memory_alloc(&g->memory, machine, WORKSPACE_BYTES, SOFT_MEMORY_DEVICE, -1);
-	words = l->workspace ? softd_memory_at(&g->memory, l->workspace, WORKSPACE_BYTES, 2) : NULL;
+	l->workspace = softd_memory_alloc(g->memory, machine, g->slot, WORKSPACE_BYTES,
+					  SOFT_MEMORY_DEVICE, -1);
+	words = l->workspace ? softd_memory_at(g->memory, l->workspace, WORKSPACE_BYTES, 2) : NULL;
 	if (!words) {
 		return false;
 	}

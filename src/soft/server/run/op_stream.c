@@ -182,7 +182,7 @@ static void record_event(struct softd_client *c, const struct softd_op *op)
 static bool do_value(struct softd_group *g, const struct softd_op *op, bool *bad)
 {
 	bool write = op->value.mode == SOFT_VALUE_WRITE;
-	void *p = softd_memory_at(&g->memory, op->value.address, op->value.unit, write ? 2 : 1);
+	void *p = softd_memory_at(g->memory, op->value.address, op->value.unit, write ? 2 : 1);
 	uint64_t have, want = op->value.value;
 
 	*bad = !p;
@@ -190,8 +190,9 @@ static bool do_value(struct softd_group *g, const struct softd_op *op, bool *bad
 		return true;
 	}
 	if (write) {
-		softd_shadow_set_initialized(
-			&g->memory.space, op->value.address - g->memory.space.base, op->value.unit);
+		softd_shadow_set_initialized(&g->memory->space,
+					     op->value.address - g->memory->space.base,
+					     op->value.unit);
 	}
 	if (write && op->value.unit == 4) {
 		store_release((uint32_t *)p, (uint32_t)want);
@@ -307,7 +308,7 @@ static bool start(struct softd_group *g, struct softd_op *op)
 	case SOFT_OP_HOST:
 		return start_host(c, op);
 	case SOFT_OP_FREE:
-		if (softd_memory_free(&g->memory, c->machine, op->value.address) < 0) {
+		if (softd_memory_free(g->memory, c->machine, op->value.address) < 0) {
 			softd_group_fail(g, CUDA_ERROR_ILLEGAL_ADDRESS,
 					 "free of an address that is not allocated");
 			return false;

@@ -25,7 +25,7 @@ struct softd_op {
 	union {
 		struct softd_launch *launch;
 		struct {
-			uint32_t dst_context, src_context;
+			struct softd_memory *dst_memory, *src_memory;
 			struct softd_group *dst_group, *src_group; /* held while queued, or NULL */
 			uint64_t dst, src, dst_pitch, src_pitch, width, height;
 			uint64_t row, column; /* progress */

@@ -304,7 +304,8 @@ static void run_copy(struct softd_gpu *gpu, struct softd_work *w)
 	op->running = false;
 	g->counters.bytes_copied += bytes;
 	gpu->bytes_copied += bytes;
-	cut = op->copy.dst_group->dead || (op->copy.src_group && op->copy.src_group->dead);
+	cut = (op->copy.dst_group && op->copy.dst_group->dead) ||
+	      (op->copy.src_group && op->copy.src_group->dead);
 	if (g->watchers) {
 		pthread_cond_broadcast(&machine->quiescent);
 	}

@@ -1,0 +1,244 @@
+/* Several contexts of a process on one GPU: they share its addresses, an allocation goes with its
+ * context, and reserved addresses and mappings with the process. The answers are an H100's. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "rig.h"
+
+enum { CHUNK = 2 << 20 };
+
+struct place { /* of the test's words */
+	CUdeviceptr address;
+	CUmemGenericAllocationHandle handle;
+};
+
+static void make_mapping(struct place *p)
+{
+	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					   .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	const CUmemAccessDesc access = { { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
+					 CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+
+	CU(cuMemAddressReserve(&p->address, CHUNK, 0, 0, 0));
+	CU(cuMemCreate(&p->handle, CHUNK, &prop, 0));
+	CU(cuMemMap(p->address, CHUNK, 0, p->handle, 0));
+	CU(cuMemSetAccess(p->address, CHUNK, &access, 1));
+}
+
+static void end_mapping(const struct place *p)
+{
+	CU(cuMemUnmap(p->address, CHUNK));
+	CU(cuMemRelease(p->handle));
+	CU(cuMemAddressFree(p->address, CHUNK));
+}
+
+/* A kernel of the current context copies a word. */
+static CUresult copy_by_kernel(CUfunction copy, CUdeviceptr to, CUdeviceptr from)
+{
+	void *params[] = { &to, &from };
+
+	rig_launch(copy, 1, 1, NULL, params);
+	return cuCtxSynchronize();
+}
+
+static uint32_t word_at(CUdeviceptr p)
+{
+	uint32_t v = 0;
+
+	CU(cuMemcpyDtoH_v2(&v, p, sizeof(v)));
+	return v;
+}
+
+static CUcontext context_of(CUdeviceptr p)
+{
+	CUcontext ctx = NULL;
+
+	CU(cuPointerGetAttribute(&ctx, CU_POINTER_ATTRIBUTE_CONTEXT, p));
+	return ctx;
+}
+
+static void shared_program(void *unused)
+{
+	CUdeviceptr of_a[5], own, base;
+	struct place mapped;
+	CUcontext a, b;
+	CUfunction copy;
+	size_t bytes;
+	void *host;
+
+	(void)unused;
+	a = rig_context();
+	make_mapping(&mapped);
+	of_a[0] = mapped.address;
+	CU(cuMemAlloc_v2(&of_a[1], 4096));
+	CU(cuMemHostAlloc(&host, 4096, 0));
+	of_a[2] = (CUdeviceptr)(uintptr_t)host;
+	CU(cuMemAllocManaged(&of_a[3], 4096, CU_MEM_ATTACH_GLOBAL));
+	CU(cuMemAllocAsync(&of_a[4], 4096, NULL));
+	CU(cuCtxSynchronize());
+	b = rig_context();
+	copy = rig_function("copy_first");
+	CU(cuMemAlloc_v2(&own, 4096));
+	for (uint32_t i = 0; i < 5; i++) {
+		CU(cuMemsetD32_v2(own, 40 + i, 1));
+		CU(copy_by_kernel(copy, of_a[i], own));
+		CHECK(word_at(of_a[i]) == 40 + i);
+		CU(cuMemsetD32_v2(of_a[i], 50 + i, 1));
+		CU(copy_by_kernel(copy, own, of_a[i]));
+		CHECK(word_at(own) == 50 + i);
+		CU(cuMemcpyDtoD_v2(own + 64, of_a[i], 4));
+		CHECK(word_at(own + 64) == 50 + i);
+	}
+	CHECK(context_of(of_a[0]) == NULL && context_of(of_a[1]) == a && context_of(own) == b);
+	CU(cuMemGetAddressRange_v2(&base, &bytes, of_a[1] + 5));
+	CHECK(base == of_a[1] && bytes == 4096);
+	CU(cuMemFree_v2(of_a[1]));
+	CU(cuMemFreeHost(host));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(of_a[1]));
+	end_mapping(&mapped);
+	CU_IS(CUDA_ERROR_ILLEGAL_ADDRESS, copy_by_kernel(copy, own, of_a[0]));
+}
+
+static void contexts_use_each_others_memory(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(shared_program, NULL), 0);
+	assert_int_equal(rig_stats_idle().memory_used, 0);
+}
+
+static void outliving_program(void *unused)
+{
+	struct place before, within;
+	CUcontext a, b;
+	CUdeviceptr own;
+	CUfunction copy;
+
+	(void)unused;
+	CU(cuInit(0));
+	make_mapping(&before); /* no context is needed */
+	a = rig_context();
+	make_mapping(&within);
+	CU(cuMemsetD32_v2(before.address, 1, 16));
+	CU(cuMemsetD32_v2(within.address, 2, 16));
+	CU(cuCtxDestroy_v2(a));
+	CHECK(rig_stats().contexts == 0 && rig_stats().memory_used == 2 * CHUNK);
+	b = rig_context();
+	copy = rig_function("copy_first");
+	CU(cuMemAlloc_v2(&own, 4096));
+	CU(copy_by_kernel(copy, own, before.address));
+	CHECK(word_at(own) == 1);
+	CU(copy_by_kernel(copy, own, within.address));
+	CHECK(word_at(own) == 2 && word_at(within.address + 60) == 2);
+	CU(cuCtxDestroy_v2(b));
+	end_mapping(&within);
+	end_mapping(&before);
+	CHECK(rig_stats().memory_used == 0);
+}
+
+static void mappings_outlive_contexts(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(outliving_program, NULL), 0);
+	assert_int_equal(rig_stats_unshared().memory_used, 0);
+}
+
+static void left_program(void *unused)
+{
+	struct place mapped[4];
+
+	(void)unused;
+	CU(cuInit(0));
+	for (int i = 0; i < 4; i++) {
+		make_mapping(&mapped[i]);
+	}
+	CU(cuMemRelease(mapped[0].handle));
+	rig_context();
+}
+
+static void mappings_end_with_their_process(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(left_program, NULL), 0);
+	assert_int_equal(rig_stats_unshared().memory_used, 0);
+}
+
+static void destroyed_program(void *pinned) /* NULL: device memory */
+{
+	CUdeviceptr p, own;
+	CUcontext a;
+	CUfunction copy;
+	size_t before, after, total;
+	void *host;
+
+	CU(cuInit(0));
+	rig_context();
+	copy = rig_function("copy_first");
+	CU(cuMemAlloc_v2(&own, 4096));
+	CU(cuMemGetInfo_v2(&before, &total));
+	a = rig_context();
+	CU(cuMemAlloc_v2(&p, 8 << 20)); /* freed without the lock */
+	CU(cuMemAlloc_v2(&p, 4096));
+	if (pinned) {
+		CU(cuMemHostAlloc(&host, 4096, 0));
+		p = (CUdeviceptr)(uintptr_t)host;
+	}
+	CU(cuCtxDestroy_v2(a));
+	CU(cuMemGetInfo_v2(&after, &total));
+	CHECK(after == before);
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemsetD32_v2(p, 0, 1));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, pinned ? cuMemFreeHost(host) : cuMemFree_v2(p));
+	CU_IS(CUDA_ERROR_ILLEGAL_ADDRESS, copy_by_kernel(copy, own, p));
+}
+
+static void allocations_go_with_their_context(void **state)
+{
+	bool host = true;
+
+	(void)state;
+	assert_int_equal(rig_run(destroyed_program, NULL), 0);
+	assert_int_equal(rig_run(destroyed_program, &host), 0);
+}
+
+/* New memory is zero, whatever another context left there. */
+static void reused_program(void *unused)
+{
+	CUdeviceptr p, q;
+	CUcontext a;
+
+	(void)unused;
+	rig_context();
+	for (int i = 0; i < 3; i++) {
+		a = rig_context();
+		CU(cuMemAlloc_v2(&p, 6 << 20));
+		CU(cuMemsetD32_v2(p, 0xdeadbeef, (6 << 20) / 4));
+		CU(cuCtxSynchronize());
+		CU(cuCtxDestroy_v2(a));
+		CU(cuMemAlloc_v2(&q, 6 << 20));
+		CHECK(q <= p && p < q + (6 << 20)); /* the same pages */
+		CHECK(word_at(q) == 0 && word_at(p) == 0 && word_at(q + (6 << 20) - 4) == 0);
+		CU(cuMemFree_v2(q));
+	}
+}
+
+static void reused_memory_is_zero(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(reused_program, NULL), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(contexts_use_each_others_memory),
+		cmocka_unit_test(mappings_outlive_contexts),
+		cmocka_unit_test(mappings_end_with_their_process),
+		cmocka_unit_test(allocations_go_with_their_context),
+		cmocka_unit_test(reused_memory_is_zero),
+	};
+
+	return cmocka_run_group_tests_name("soft contexts", tests, rig_begin_small, rig_end);
+}
