@@ -46,6 +46,9 @@ int ptx_parse_attribute(struct ptx_parser *p, struct buf *text)
 		    (depth == 0 && !ptx_parse_is(p, '('))) {
 			return ptx_parse_unexpected(p, "'(' or ')' of an attribute");
 		}
+		if (depth && !p->token.glued) {
+			buf_puts(text, " "); /* "8.5 .b" is two tokens, "8.5.b" is none */
+		}
 		depth += ptx_parse_is(p, '(');
 		depth -= ptx_parse_is(p, ')');
 		buf_add(text, p->token.text, p->token.len);

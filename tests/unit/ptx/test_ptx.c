@@ -54,6 +54,7 @@ static const char *const sources[] = {
 	".visible .func .attribute(.unified(19, 95)) (.param .b32 r) f(.param .b32 a) .noreturn;\n"
 	".const[3] .align 8 .f64 d;\n.func (.param .b32) g(.param .b32, .param .b64 _);\n"
 	".global .attribute(.unified(1, 2)) .attribute(.managed) .f32 u;\n"
+	".global .attribute(.future(8.5 .b)) .f32 v;\n"
 	".entry k() .explicitcluster .reqnctapercluster 1, 1, 1 {\n"
 	"p0: .callprototype _ ();\np1: .callprototype ()_ (.param .align 8 .b8 _[12]) .noreturn;\n"
 	"p2 : .callprototype (.reg .u32 _) _;\nt: .calltargets f, g;\n"
