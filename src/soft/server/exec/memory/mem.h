@@ -267,10 +267,27 @@ static NOINLINE void exec_load_lanes(struct exec_warp *w, const struct exec_op *
 	}
 }
 
+#define STORE_AS(T)                                                                                \
+	do {                                                                                       \
+		const T *v = REF(const T, w, o->d);                                                \
+                                                                                                   \
+		exec_each_lane (m, i) {                                                            \
+			*(T *)(p + at[i]) = v[i];                                                  \
+		}                                                                                  \
+	} while (0)
+
 /* Lane by lane, so that the highest lane's whole vector remains where lanes collide. */
 static NOINLINE void exec_store_lanes(struct exec_warp *w, const struct exec_op *o, uint32_t m,
 				      uint8_t *p, const uint64_t *at)
 {
+	if (o->n == 1 && o->size == 4 && !o->flags) {
+		STORE_AS(uint32_t);
+		return;
+	}
+	if (o->n == 1 && o->size == 8 && o->flags) {
+		STORE_AS(uint64_t);
+		return;
+	}
 	if (o->size == 4 && o->n > 1 && !o->flags) {
 		const uint32_t refs[4] = { o->d, o->b, o->c, o->e };
 		const uint32_t *v[4];
@@ -344,26 +361,35 @@ ANY_SIZE(store_shared, SP_SHARED, true, exec_store_lanes)
 		GO_ON;                                                                             \
 	}
 
-/* Local memory: each lane has its own piece, all of one size. */
+/* Local memory: each lane has its own piece, all of one size. at[]: offsets in the piece. */
 #define IN_LOCAL(name, write, all)                                                                 \
-	HANDLER(name)                                                                              \
+	static ALWAYS_INLINE int name##_at(struct exec_warp *w, const struct exec_op *o,           \
+					   uint32_t m, uint64_t *at)                               \
 	{                                                                                          \
 		const uint64_t stride = w->block->f->local_stride;                                 \
 		const unsigned bytes = o->size * (unsigned)o->n;                                   \
 		uint8_t *p = w->block->local + w->index * EXEC_LANES * stride;                     \
-		uint64_t at[EXEC_LANES] ALIGNED(64);                                               \
 		struct exec_mem_span span;                                                         \
                                                                                                    \
-		exec_mem_addresses(w, o, m, at);                                                   \
 		if (unlikely(!exec_mem_span(at, 0, bytes, m, &span) || span.high >= stride ||      \
 			     stride - span.high < bytes)) {                                        \
-			return exec_mem_fault(w, o, m, SP_LOCAL, write);                           \
+			return -1;                                                                 \
 		}                                                                                  \
 		LANES_LOOP                                                                         \
 		{                                                                                  \
 			at[i] += i * stride;                                                       \
 		}                                                                                  \
 		all(w, o, m, p, at);                                                               \
+		return STEP_NEXT;                                                                  \
+	}                                                                                          \
+	HANDLER(name)                                                                              \
+	{                                                                                          \
+		uint64_t at[EXEC_LANES] ALIGNED(64);                                               \
+                                                                                                   \
+		exec_mem_addresses(w, o, m, at);                                                   \
+		if (unlikely(name##_at(w, o, m, at) < 0)) {                                        \
+			return exec_mem_fault(w, o, m, SP_LOCAL, write);                           \
+		}                                                                                  \
 		GO_ON;                                                                             \
 	}
 IN_LOCAL(load_local, false, exec_load_lanes)
@@ -408,7 +434,7 @@ HANDLER(load_param)
 	GO_ON;
 }
 
-/* Returns the window if all lanes access global, or all access shared memory: the fast paths. */
+/* Returns the window that all lanes access, or -1: the fast paths. */
 static ALWAYS_INLINE int exec_same_window(const uint64_t *at)
 {
 	uint64_t any = 0, differ = 0;
@@ -423,20 +449,21 @@ static ALWAYS_INLINE int exec_same_window(const uint64_t *at)
 	return (int)(any >> EXEC_WINDOW_SHIFT);
 }
 
-#define GENERIC(name, shared, global, lanes)                                                       \
+#define GENERIC(name, shared, local, global, lanes)                                                \
 	HANDLER(name)                                                                              \
 	{                                                                                          \
-		uint64_t at[EXEC_LANES] ALIGNED(64);                                               \
-		int window, r = -1;                                                                \
+		uint64_t at[EXEC_LANES] ALIGNED(64), window;                                       \
+		int r = -1;                                                                        \
                                                                                                    \
 		exec_mem_addresses(w, o, m, at);                                                   \
-		window = exec_same_window(at);                                                     \
-		if (window == (int)(EXEC_WINDOW_SHARED >> EXEC_WINDOW_SHIFT)) {                    \
+		window = (uint64_t)exec_same_window(at) << EXEC_WINDOW_SHIFT;                      \
+		if (window == EXEC_WINDOW_SHARED || window == EXEC_WINDOW_LOCAL) {                 \
 			LANES_LOOP                                                                 \
 			{                                                                          \
-				at[i] -= EXEC_WINDOW_SHARED;                                       \
+				at[i] -= window;                                                   \
 			}                                                                          \
-			r = shared##_at(w, o, m, at);                                              \
+			r = window == EXEC_WINDOW_SHARED ? shared##_at(w, o, m, at)                \
+							 : local##_at(w, o, m, at);                \
 		} else if (window == 0) {                                                          \
 			r = global##_at(w, o, m, at);                                              \
 		}                                                                                  \
@@ -445,7 +472,7 @@ static ALWAYS_INLINE int exec_same_window(const uint64_t *at)
 		}                                                                                  \
 		GO_ON;                                                                             \
 	}
-GENERIC(load_generic, load_shared, load_global, load_generic_lanes)
-GENERIC(store_generic, store_shared, store_global, store_generic_lanes)
+GENERIC(load_generic, load_shared, load_local, load_global, load_generic_lanes)
+GENERIC(store_generic, store_shared, store_local, store_global, store_generic_lanes)
 
 #endif

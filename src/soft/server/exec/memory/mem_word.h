@@ -376,13 +376,13 @@ LOAD_WORD(load_global_4, SP_GLOBAL, 4, uint32_t, exec_mem_fault(w, o, m, SP_GLOB
 LOAD_WORD(load_global_8, SP_GLOBAL, 8, uint64_t, exec_mem_fault(w, o, m, SP_GLOBAL, false))
 LOAD_WORD(load_shared_4, SP_SHARED, 4, uint32_t, exec_mem_fault(w, o, m, SP_SHARED, false))
 LOAD_WORD(load_shared_8, SP_SHARED, 8, uint64_t, exec_mem_fault(w, o, m, SP_SHARED, false))
-LOAD_WORD(load_generic_4, SP_GENERIC, 4, uint32_t, load_generic_lanes(w, o, m))
-LOAD_WORD(load_generic_8, SP_GENERIC, 8, uint64_t, load_generic_lanes(w, o, m))
+LOAD_WORD(load_generic_4, SP_GENERIC, 4, uint32_t, load_generic(w, o, m))
+LOAD_WORD(load_generic_8, SP_GENERIC, 8, uint64_t, load_generic(w, o, m))
 STORE_WORD(store_global_4, SP_GLOBAL, 4, uint32_t, exec_mem_fault(w, o, m, SP_GLOBAL, true))
 STORE_WORD(store_global_8, SP_GLOBAL, 8, uint64_t, exec_mem_fault(w, o, m, SP_GLOBAL, true))
 STORE_WORD(store_shared_4, SP_SHARED, 4, uint32_t, exec_mem_fault(w, o, m, SP_SHARED, true))
 STORE_WORD(store_shared_8, SP_SHARED, 8, uint64_t, exec_mem_fault(w, o, m, SP_SHARED, true))
-STORE_WORD(store_generic_4, SP_GENERIC, 4, uint32_t, store_generic_lanes(w, o, m))
-STORE_WORD(store_generic_8, SP_GENERIC, 8, uint64_t, store_generic_lanes(w, o, m))
+STORE_WORD(store_generic_4, SP_GENERIC, 4, uint32_t, store_generic(w, o, m))
+STORE_WORD(store_generic_8, SP_GENERIC, 8, uint64_t, store_generic(w, o, m))
 
 #endif
