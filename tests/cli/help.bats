@@ -7,7 +7,7 @@ verbs() { "$GBPF" help --json | python3 -c 'import json,sys; [print(v["name"]) f
 	run --separate-stderr "$GBPF" help
 	[ "$status" -eq 0 ]
 	[ -z "$stderr" ]
-	for v in run ps set policy map device events status off on doctor bench help version; do
+	for v in run cc ps set policy map device events status off on doctor bench help version; do
 		[[ "$output" == *"  $v "* ]]
 	done
 }

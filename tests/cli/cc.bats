@@ -1,0 +1,34 @@
+# `gbpf cc`: the command lines that it makes of a compiler's.
+load helper
+
+@test "nvcc gets the shared runtime library" {
+	run "$GBPF" cc --print -- nvcc -O2 -o x x.cu
+	[ "$status" -eq 0 ]
+	[ "$output" = "nvcc -O2 -o x x.cu -cudart shared" ]
+	run "$GBPF" cc --print /opt/cuda/bin/nvcc -cudart static --cudart=none -arch=sm_90 x.cu
+	[ "$output" = "/opt/cuda/bin/nvcc -arch=sm_90 x.cu -cudart shared" ]
+}
+
+@test "nvcc writes PTX where the line lists other code" {
+	run "$GBPF" cc --print -- nvcc -gencode arch=compute_90,code=sm_90 x.cu
+	[ "$output" = "nvcc -gencode arch=compute_90,code=sm_90 x.cu -cudart shared -gencode arch=compute_80,code=compute_80" ]
+}
+
+@test "other compilers link the shared library in place of the static one" {
+	run "$GBPF" cc --print -- g++ -o x x.o -L/opt/cuda/lib64 -lcudart_static -ldl
+	[ "$output" = "g++ -o x x.o -L/opt/cuda/lib64 -lcudart -ldl" ]
+}
+
+@test "the compiler is run, and its exit code returned" {
+	run "$GBPF" cc -- sh -c 'echo ran; exit 7'
+	[ "$status" -eq 7 ]
+	[ "$output" = ran ]
+	run -127 "$GBPF" cc -- no-such-compiler x.cu
+	[ "$status" -eq 127 ]
+	[[ "$output" == *"cc: 'no-such-compiler' not found"* ]]
+}
+
+@test "the command line as JSON" {
+	run "$GBPF" cc --json --print -- nvcc x.cu
+	json 'd["schema"] == "gbpf.cc/1" and d["command"] == ["nvcc", "x.cu", "-cudart", "shared"]'
+}
