@@ -69,6 +69,24 @@ static const char *level_of(const json_t *tenant)
 	return cli_u64(s, "block_launches") ? "block" : cli_u64(s, "holds") ? "hold" : "-";
 }
 
+/* Of another user's tenant gbpfd shows the user, the class and whether it runs. */
+static bool is_hidden(const json_t *tenant)
+{
+	return json_is_true(json_object_get(tenant, "hidden"));
+}
+
+static void add_hidden_row(struct cli_table *t, const json_t *tenant)
+{
+	char user[64];
+
+	cli_table_cell(t, "-");
+	cli_table_cell(t, "%s", user_of(user, tenant));
+	cli_table_cell(t, "%s", cli_text(tenant, "class"));
+	for (unsigned i = 3; i < 12; i++) {
+		cli_table_cell(t, "-");
+	}
+}
+
 static void add_row(struct cli_table *t, const json_t *tenant, const json_t *versions)
 {
 	const json_t *s = json_object_get(tenant, "stats");
@@ -110,7 +128,11 @@ static void print_tenants(struct cli *c, const json_t *tenants, const json_t *ve
 	cli_table_column(&t, "COMMAND", false);
 	json_array_foreach(tenants, i, tenant)
 	{
-		add_row(&t, tenant, versions);
+		if (is_hidden(tenant)) {
+			add_hidden_row(&t, tenant);
+		} else {
+			add_row(&t, tenant, versions);
+		}
 	}
 	cli_table_print(&t, stdout, c->color_out);
 	cli_table_finish(&t);
@@ -282,6 +304,9 @@ static void print_why(struct cli *c, const json_t *tenants)
 		const char *kernel = cli_text(tenant, "why_kernel");
 		struct buf line = { 0 }, safe = { 0 };
 
+		if (is_hidden(tenant)) {
+			continue;
+		}
 		buf_printf(&line, "%s (%llu): ",
 			   cli_text(tenant, "name")[0] ? cli_text(tenant, "name")
 						       : cli_text(tenant, "command"),

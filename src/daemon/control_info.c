@@ -62,19 +62,35 @@ static void add_lane(const struct daemon_session *s, json_t *j)
 	json_object_set_new(j, "slice_us", json_integer((json_int_t)daemon_hw_slice_us(s)));
 }
 
-static json_t *tenant_json(const struct daemon_call *c, const struct daemon_session *s)
+static json_t *gpus_json(const struct daemon_session *s)
 {
-	json_t *gpus = json_array(), *j;
-	bool mine = c->peer.uid == 0 || c->peer.uid == s->peer.uid;
+	json_t *gpus = json_array();
 
 	for (uint32_t i = 0; i < s->gpus; i++) {
 		json_array_append_new(gpus, json_integer(s->gpu_index[i]));
 	}
-	j = json_pack("{s:i,s:i,s:i,s:s,s:s,s:s,s:i,s:o,s:s,s:I}", "tenant", s->tenant, "pid",
-		      (int)s->peer.pid, "uid", (int)s->peer.uid, "name", s->name, "command",
-		      mine ? s->command : "", "class", daemon_class_name(s->class_id), "weight",
-		      (int)s->weight, "gpus", gpus, "state", state_name(s), "age_ns",
-		      (json_int_t)(clock_now_ns() - s->connected_ns));
+	return gpus;
+}
+
+/* What every user may know of a tenant: that it is there, whose it is and what it may hold others
+ * for. */
+static json_t *hidden_json(const struct daemon_session *s)
+{
+	return json_pack("{s:i,s:i,s:i,s:s,s:s,s:s,s:o,s:s,s:b}", "tenant", s->tenant, "pid", 0,
+			 "uid", (int)s->peer.uid, "name", "", "command", "", "class",
+			 daemon_class_name(s->class_id), "gpus", gpus_json(s), "state",
+			 state_name(s), "hidden", 1);
+}
+
+static json_t *tenant_json(const struct daemon_session *s)
+{
+	json_t *j =
+		json_pack("{s:i,s:i,s:i,s:s,s:s,s:s,s:i,s:o,s:s,s:I}", "tenant", s->tenant, "pid",
+			  (int)s->peer.pid, "uid", (int)s->peer.uid, "name", s->name, "command",
+			  s->command, "class", daemon_class_name(s->class_id), "weight",
+			  (int)s->weight, "gpus", gpus_json(s), "state", state_name(s), "age_ns",
+			  (json_int_t)(clock_now_ns() - s->connected_ns));
+
 	if (j) {
 		add_lane(s, j);
 	}
@@ -86,11 +102,16 @@ static json_t *tenant_json(const struct daemon_call *c, const struct daemon_sess
 
 void daemon_method_ps(struct daemon_call *c)
 {
+	bool all = daemon_may_administer(c->d, c->sock);
 	json_t *tenants = json_array();
 
 	for (unsigned i = 0; i < PROTO_MAX_TENANTS; i++) {
-		if (c->d->sessions.tenant[i] && !c->d->sessions.tenant[i]->dying) {
-			json_array_append_new(tenants, tenant_json(c, c->d->sessions.tenant[i]));
+		const struct daemon_session *s = c->d->sessions.tenant[i];
+
+		if (s && !s->dying) {
+			json_array_append_new(tenants, all || s->peer.uid == c->peer.uid
+							       ? tenant_json(s)
+							       : hidden_json(s));
 		}
 	}
 	daemon_control_result(c, json_pack("{s:o}", "tenants", tenants));
@@ -186,9 +207,9 @@ void daemon_method_set(struct daemon_call *c)
 	s->idle.demoted = false;
 	daemon_session_set_class(s, (uint32_t)class_id, (uint32_t)weight);
 	if (daemon_session_event_allowed(c->d, c->peer.uid)) {
-		daemon_history_add(&c->d->history, "set", s->tenant, s->peer.pid,
-				   "%s is now class %s, weight %u", s->name,
-				   daemon_class_name((uint32_t)class_id), s->weight);
+		daemon_history_add_of(&c->d->history, s->peer.uid, "set", s->tenant, s->peer.pid,
+				      "%s is now class %s, weight %u", s->name,
+				      daemon_class_name((uint32_t)class_id), s->weight);
 	}
 	daemon_control_result(c, json_pack("{s:i,s:s,s:i}", "tenant", s->tenant, "class",
 					   daemon_class_name((uint32_t)class_id), "weight",
@@ -267,12 +288,13 @@ void daemon_method_events(struct daemon_call *c)
 	const struct daemon_history *h = &c->d->history;
 	json_int_t since = json_integer_value(json_object_get(c->params, "since"));
 	json_t *events = json_array();
+	bool all = daemon_may_administer(c->d, c->sock);
 	uint64_t seq = MAX(h->oldest, since > 0 ? (uint64_t)since + 1 : 0);
 
 	for (; seq < h->next; seq++) {
 		const struct daemon_history_event *e = daemon_history_get(h, seq);
 
-		if (e) {
+		if (e && (all || daemon_history_may_read(e, c->peer.uid))) {
 			json_array_append_new(events, daemon_history_json(e));
 		}
 	}

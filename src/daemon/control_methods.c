@@ -273,6 +273,11 @@ static const struct {
 	{ "status", ALL, daemon_method_status },
 };
 
+const char *daemon_method_name(size_t i)
+{
+	return i < ARRAY_SIZE(methods) ? methods[i].name : NULL;
+}
+
 static bool allowed(const struct daemon_call *c, enum method_right right)
 {
 	switch (right) {

@@ -31,6 +31,7 @@ struct daemon_connection {
 	uint64_t number;
 	struct peer peer;
 	bool greeted, following, closing, ended;
+	bool follows_all; /* the caller is an administrator */
 	bool more; /* received lines are pending; nothing is read from the socket until they are
 		      processed */
 	struct buf in, out;
@@ -246,7 +247,8 @@ static void on_event(void *arg, const struct daemon_history_event *e)
 	struct daemon_control *k = arg;
 
 	for (struct daemon_connection *c = k->first; c; c = c->next) {
-		if (!c->following || c->ended) {
+		if (!c->following || c->ended ||
+		    !(c->follows_all || daemon_history_may_read(e, c->peer.uid))) {
 			continue;
 		}
 		if (c->out.len > MAX_FOLLOW) {
@@ -403,6 +405,7 @@ void daemon_control_greeted(struct daemon_call *c)
 void daemon_control_follow(struct daemon_call *c)
 {
 	c->c->following = true;
+	c->c->follows_all = daemon_may_administer(c->d, c->sock);
 }
 
 unsigned daemon_control_connections(const struct daemon *d)

@@ -48,6 +48,8 @@ unsigned daemon_control_connections(const struct daemon *d);
 
 /* control_methods.c */
 void daemon_method_call(struct daemon_call *c, const char *method, bool greeted);
+/* Returns the name of method i, or NULL beyond the last: for the test that looks at each. */
+const char *daemon_method_name(size_t i);
 /* control_info.c */
 void daemon_method_ps(struct daemon_call *c);
 void daemon_method_set(struct daemon_call *c);

@@ -209,7 +209,7 @@ static void close_all(struct daemon *d)
 		store_seqcst(&daemon_directory(d)->generation, 0u);
 	}
 	if (d->control) {
-		daemon_history_add(&d->history, "stop", -1, -1,
+		daemon_history_add(&d->history, "stop", -1,
 				   "gbpfd exits; programs continue with the last policy");
 	}
 	daemon_job_thread_stop(&d->worker);
@@ -266,7 +266,7 @@ static int serve(struct daemon_options *o)
 	umask(022);
 	r = open_all(d);
 	if (!r) {
-		daemon_history_add(&d->history, "serve", -1, (int)getpid(),
+		daemon_history_add(&d->history, "serve", (int)getpid(),
 				   "gbpfd %s serves %s (device %s, policy %s)", GBPF_VERSION_TEXT,
 				   d->opt.runtime, d->devices.kind,
 				   daemon_policy_first_active(d) ? daemon_policy_active_name(d, 0)

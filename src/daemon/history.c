@@ -30,6 +30,9 @@ json_t *daemon_history_json(const struct daemon_history_event *e)
 	if (j && e->pid >= 0) {
 		json_object_set_new(j, "pid", json_integer(e->pid));
 	}
+	if (j && e->uid >= 0) {
+		json_object_set_new(j, "uid", json_integer((json_int_t)e->uid));
+	}
 	if (j) {
 		json_object_set_new(j, "text", json_string(e->text));
 	}
@@ -78,6 +81,8 @@ static void read_line(struct daemon_history *h, const char *line, size_t len)
 	e->tenant = v ? (int32_t)json_integer_value(v) : -1;
 	v = json_object_get(j, "pid");
 	e->pid = v ? (int32_t)json_integer_value(v) : -1;
+	v = json_object_get(j, "uid");
+	e->uid = v ? (int64_t)json_integer_value(v) : -1;
 	daemon_text_copy(e->kind, sizeof(e->kind), kind, strlen(kind));
 	daemon_text_copy(e->text, sizeof(e->text), text, strlen(text));
 	json_decref(j);
@@ -170,25 +175,48 @@ static void write_event(struct daemon_history *h, const struct daemon_history_ev
 	}
 }
 
-void daemon_history_add(struct daemon_history *h, const char *kind, int tenant, int pid,
-			const char *fmt, ...)
+static void add(struct daemon_history *h, int64_t uid, const char *kind, int tenant, int pid,
+		const char *fmt, va_list ap)
 {
 	struct daemon_history_event *e = append(h, h->next);
-	va_list ap;
 
 	e->wall_ns = clock_wall_ns();
 	e->tenant = tenant;
 	e->pid = pid;
+	e->uid = uid;
 	snprintf(e->kind, sizeof(e->kind), "%s", kind);
 	daemon_text_clean(e->kind);
-	va_start(ap, fmt);
 	vsnprintf(e->text, sizeof(e->text), fmt, ap);
-	va_end(ap);
 	daemon_text_clean(e->text);
 	write_event(h, e);
 	if (h->listener) {
 		h->listener(h->arg, e);
 	}
+}
+
+void daemon_history_add(struct daemon_history *h, const char *kind, int pid, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	add(h, -1, kind, -1, pid, fmt, ap);
+	va_end(ap);
+}
+
+void daemon_history_add_of(struct daemon_history *h, uid_t uid, const char *kind, int tenant,
+			   int pid, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	add(h, (int64_t)uid, kind, tenant, pid, fmt, ap);
+	va_end(ap);
+}
+
+/* Events that an older gbpfd has recorded lack the user: those of a tenant are administrators'. */
+bool daemon_history_may_read(const struct daemon_history_event *e, uid_t uid)
+{
+	return e->uid < 0 ? e->tenant < 0 : e->uid == (int64_t)uid;
 }
 
 /* ---- repeated events ---- */
@@ -225,8 +253,8 @@ static uint64_t next_wait(uint64_t wait_ns)
 					     : REPEAT_MAX_NS;
 }
 
-void daemon_history_repeat(struct daemon_history *h, uint64_t now, const char *kind, int tenant,
-			   int pid, const char *fmt, ...)
+void daemon_history_repeat(struct daemon_history *h, uint64_t now, uid_t uid, const char *kind,
+			   int tenant, int pid, const char *fmt, ...)
 {
 	struct daemon_history_repeat *r = repeat_of(h, kind, tenant, pid);
 	char text[300];
@@ -244,11 +272,11 @@ void daemon_history_repeat(struct daemon_history *h, uint64_t now, const char *k
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	if (r->more) {
-		daemon_history_add(h, kind, tenant, pid, "%s (and %u more in the %llu s before)",
-				   text, r->more,
-				   (unsigned long long)((now - r->told_ns) / 1000000000u));
+		daemon_history_add_of(h, uid, kind, tenant, pid,
+				      "%s (and %u more in the %llu s before)", text, r->more,
+				      (unsigned long long)((now - r->told_ns) / 1000000000u));
 	} else {
-		daemon_history_add(h, kind, tenant, pid, "%s", text);
+		daemon_history_add_of(h, uid, kind, tenant, pid, "%s", text);
 	}
 	r->wait_ns = next_wait(r->wait_ns);
 	r->told_ns = now;

@@ -3,7 +3,9 @@
 #define GBPF_DAEMON_HISTORY_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/compiler.h"
 
@@ -14,6 +16,7 @@
 struct daemon_history_event {
 	uint64_t seq, wall_ns;
 	int32_t tenant, pid; /* -1: concerns no particular one */
+	int64_t uid;	     /* of that process; -1: none, or not recorded */
 	char kind[24];
 	char text[400];
 };
@@ -46,14 +49,21 @@ struct daemon_history {
  * write_errors counts that. 0 or -ENOMEM. */
 int daemon_history_open(struct daemon_history *h, const char *state_dir);
 void daemon_history_close(struct daemon_history *h);
-void daemon_history_add(struct daemon_history *h, const char *kind, int tenant, int pid,
-			const char *fmt, ...) PRINTF_LIKE(5, 6);
-/* Like daemon_history_add, for a state that may last: writes the first event at once, and further
- * ones of that kind and process 10 s, a minute, 10 minutes and then each hour after the last, with
+/* Adds an event of gbpfd itself, which all users may read. */
+void daemon_history_add(struct daemon_history *h, const char *kind, int pid, const char *fmt, ...)
+	PRINTF_LIKE(4, 5);
+/* Adds an event of a user's process, which that user and administrators may read. */
+void daemon_history_add_of(struct daemon_history *h, uid_t uid, const char *kind, int tenant,
+			   int pid, const char *fmt, ...) PRINTF_LIKE(6, 7);
+/* Returns true if a user who is no administrator may read the event. */
+bool daemon_history_may_read(const struct daemon_history_event *e, uid_t uid);
+/* Like daemon_history_add_of, for a state that may last: writes the first event at once, and
+ * further ones of that kind and process 10 s, a minute, 10 minutes and then each hour after the
+ * last, with
  * "(and N more ...)". After a minute without repetition the next event is a first one again.
  * Repetitions that no later event reports are lost from the history, but not from the counters. */
-void daemon_history_repeat(struct daemon_history *h, uint64_t now_ns, const char *kind, int tenant,
-			   int pid, const char *fmt, ...) PRINTF_LIKE(6, 7);
+void daemon_history_repeat(struct daemon_history *h, uint64_t now_ns, uid_t uid, const char *kind,
+			   int tenant, int pid, const char *fmt, ...) PRINTF_LIKE(7, 8);
 /* Returns NULL if the event has been overwritten or does not exist yet. */
 const struct daemon_history_event *daemon_history_get(const struct daemon_history *h, uint64_t seq);
 json_t *daemon_history_json(const struct daemon_history_event *e);

@@ -285,7 +285,7 @@ static void end_of(struct daemon_mps *m, const char *what)
 	}
 	m->failures = was == MPS_RUNNING && now - m->started_ns > STEADY_NS ? 1 : m->failures + 1;
 	m->retry_ns = now + ((uint64_t)BACKOFF_NS << MIN(m->failures, MAX_FAILURES));
-	daemon_history_add(&m->d->history, "mps", -1, (int)m->pid,
+	daemon_history_add(&m->d->history, "mps", (int)m->pid,
 			   "the MPS control daemon %s%s (%s %d)", what,
 			   was == MPS_STARTING ? " before it served" : "",
 			   info.si_code == CLD_EXITED ? "exit code" : "signal", info.si_status);
@@ -316,7 +316,7 @@ static int on_timer(sd_event_source *src, uint64_t usec, void *arg)
 	} else if (m->state == MPS_STARTING && is_there(m)) {
 		m->state = MPS_RUNNING;
 		m->why[0] = 0;
-		daemon_history_add(&m->d->history, "mps", -1, (int)m->pid,
+		daemon_history_add(&m->d->history, "mps", (int)m->pid,
 				   "the MPS control daemon serves the shared lane");
 		daemon_lane_ready(m->d, true);
 	} else if (m->state == MPS_STARTING && now - m->started_ns > START_NS) {
@@ -347,7 +347,7 @@ static void adopt(struct daemon_mps *m)
 		    is == since && is_there(m)) {
 			m->state = MPS_RUNNING;
 			m->started_ns = clock_now_ns();
-			daemon_history_add(&m->d->history, "mps", -1, pid,
+			daemon_history_add(&m->d->history, "mps", pid,
 					   "adopted the MPS control daemon of the previous gbpfd");
 		} else {
 			unwatch(m);

@@ -54,25 +54,34 @@ static struct daemon_session *longest_waiting(struct daemon *d, uint32_t gpu, ui
 	return found;
 }
 
+/* The event is read by the owner of s: another user's names are not for it. */
+static const char *name_for(const struct daemon_session *lc, const struct daemon_session *s)
+{
+	return lc->peer.uid == s->peer.uid || s->peer.uid == 0 || s->peer.uid == s->d->uid
+		       ? lc->name
+		       : "another user's tenant";
+}
+
 static void end_process(struct daemon_session *s, const struct daemon_session *lc,
 			uint64_t waited_ns)
 {
 	bool done = syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0) == 0;
 
-	daemon_history_add(&s->d->history, "preempt", s->tenant, s->peer.pid,
-			   "%s (pid %d) %s: as the policy decided, %s has waited for %llu us%s%s",
-			   s->name, (int)s->peer.pid, done ? "is ended" : "cannot be ended",
-			   lc->name, (unsigned long long)(waited_ns / 1000), done ? "" : ": ",
-			   done ? "" : strerror(errno));
+	daemon_history_add_of(
+		&s->d->history, s->peer.uid, "preempt", s->tenant, s->peer.pid,
+		"%s (pid %d) %s: as the policy decided, %s has waited for %llu us%s%s", s->name,
+		(int)s->peer.pid, done ? "is ended" : "cannot be ended", name_for(lc, s),
+		(unsigned long long)(waited_ns / 1000), done ? "" : ": ",
+		done ? "" : strerror(errno));
 }
 
 static void tell(struct daemon_session *s, uint32_t level, const struct daemon_session *lc,
 		 uint64_t waited_ns, uint64_t now)
 {
 	if (level >= GBPF_LEVEL_SLICE && daemon_session_event_allowed(s->d, s->peer.uid)) {
-		daemon_history_repeat(&s->d->history, now, "preempt", s->tenant, s->peer.pid,
-				      "%s is stopped (%s): %s has waited for %llu us", s->name,
-				      names[level], lc->name,
+		daemon_history_repeat(&s->d->history, now, s->peer.uid, "preempt", s->tenant,
+				      s->peer.pid, "%s is stopped (%s): %s has waited for %llu us",
+				      s->name, names[level], name_for(lc, s),
 				      (unsigned long long)(waited_ns / 1000));
 	}
 }

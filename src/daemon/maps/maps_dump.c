@@ -24,6 +24,7 @@ struct dump_position {
 
 struct map_dump {
 	struct daemon_map_view v;
+	struct daemon_maps_reader reader;
 	struct dump_position at;
 	int only; /* a tenant's number; DAEMON_MAPS_NO_TENANT: all */
 	uint32_t limit, n;
@@ -94,7 +95,8 @@ static bool walk_all(struct map_dump *d)
 		return !m || walk(d, m);
 	}
 	for (; d->at.tenant < PROTO_MAX_TENANTS; d->at.tenant++) {
-		m = d->only < 0 || d->only == (int)d->at.tenant
+		m = (d->only < 0 || d->only == (int)d->at.tenant) &&
+				    daemon_maps_may_read(&d->reader, (int)d->at.tenant)
 			    ? daemon_maps_instance(&d->v, (int)d->at.tenant, &room)
 			    : NULL;
 		if (m && !walk(d, m)) {
@@ -150,7 +152,7 @@ static bool params(struct daemon_call *c, struct map_dump *d)
 
 void daemon_method_map_dump(struct daemon_call *c)
 {
-	struct map_dump d = { .only = DAEMON_MAPS_NO_TENANT };
+	struct map_dump d = { .reader = daemon_maps_reader_of(c), .only = DAEMON_MAPS_NO_TENANT };
 	bool done;
 
 	if (!daemon_maps_find(c, &d.v) || !daemon_maps_tenant(c, &d.v, &d.only) || !params(c, &d)) {

@@ -155,10 +155,11 @@ static void get(struct daemon_call *c, struct entry_call *e)
 	daemon_maps_put_head(&out, &e->v);
 	buf_puts(&out, ",\"entries\":[");
 	if (daemon_maps_per_tenant(&e->v) && e->tenant < 0) {
+		struct daemon_maps_reader reader = daemon_maps_reader_of(c);
 		uint64_t begin = clock_cpu_ns();
 
 		for (int i = 0; i < (int)PROTO_MAX_TENANTS && !slow; i++) {
-			if (e->v.live->region[i].map) {
+			if (e->v.live->region[i].map && daemon_maps_may_read(&reader, i)) {
 				n = put_one(&out, e, i, n);
 				slow = clock_cpu_ns() - begin > DAEMON_MAPS_GET_NS;
 			}

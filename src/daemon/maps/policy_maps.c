@@ -92,6 +92,20 @@ static void no_such_map(struct daemon_call *c, const struct daemon_version *l, c
 	buf_finish(&names);
 }
 
+/* Global maps lie in every tenant's memory, so hiding them here would hide nothing. Those of gbpfd
+ * alone may have collected what it knows of all tenants. */
+static bool may_see(struct daemon_call *c, const struct daemon_map_view *v)
+{
+	if (!(v->def->flags & GBPF_F_DAEMON) || daemon_may_administer(c->d, c->sock)) {
+		return true;
+	}
+	daemon_control_error(c, 6, "permission",
+			     "Only root, gbpfd's own user and members of the group gbpf may read "
+			     "maps of scope daemon",
+			     "user %d may not read map '%s'", (int)c->peer.uid, v->def->name);
+	return false;
+}
+
 bool daemon_maps_find(struct daemon_call *c, struct daemon_map_view *v)
 {
 	const char *name = json_string_value(json_object_get(c->params, "map"));
@@ -110,7 +124,7 @@ bool daemon_maps_find(struct daemon_call *c, struct daemon_map_view *v)
 	for (uint32_t i = 0; i < o->n_maps; i++) {
 		if (strcmp(o->maps[i].name, name) == 0) {
 			*v = (struct daemon_map_view){ l, o, &o->maps[i], ebpf_object_btf(o), i };
-			return true;
+			return may_see(c, v);
 		}
 	}
 	no_such_map(c, l, name);
@@ -121,12 +135,17 @@ bool daemon_maps_tenant(struct daemon_call *c, const struct daemon_map_view *v, 
 {
 	const json_t *j = json_object_get(c->params, "tenant");
 	json_int_t n = json_integer_value(j);
+	struct daemon_maps_reader reader;
 
 	*ret = DAEMON_MAPS_NO_TENANT;
 	if (!j || json_is_null(j) || !daemon_maps_per_tenant(v)) {
 		return true;
 	}
-	if (!json_is_integer(j) || n < 0 || n >= PROTO_MAX_TENANTS || !v->live->region[n].map) {
+	/* another user's tenant is not found, rather than forbidden: whether it uses the map is its
+	 * own matter */
+	reader = daemon_maps_reader_of(c);
+	if (!json_is_integer(j) || n < 0 || n >= PROTO_MAX_TENANTS || !v->live->region[n].map ||
+	    !daemon_maps_may_read(&reader, (int)n)) {
 		daemon_control_error(c, 5, "not-found", "`gbpf ps` lists them",
 				     "no tenant %lld with an instance of map '%s'", (long long)n,
 				     v->def->name);
@@ -134,6 +153,22 @@ bool daemon_maps_tenant(struct daemon_call *c, const struct daemon_map_view *v, 
 	}
 	*ret = (int)n;
 	return true;
+}
+
+struct daemon_maps_reader daemon_maps_reader_of(const struct daemon_call *c)
+{
+	return (struct daemon_maps_reader){ .d = c->d,
+					    .uid = c->peer.uid,
+					    .all = daemon_may_administer(c->d, c->sock) };
+}
+
+bool daemon_maps_may_read(const struct daemon_maps_reader *r, int tenant)
+{
+	const struct daemon_session *s = tenant >= 0 && tenant < (int)PROTO_MAX_TENANTS
+						 ? r->d->sessions.tenant[tenant]
+						 : NULL;
+
+	return r->all || tenant == DAEMON_MAPS_NO_TENANT || (s && s->peer.uid == r->uid);
 }
 
 const struct ebpf_map *daemon_maps_instance(const struct daemon_map_view *v, int tenant,

@@ -31,6 +31,15 @@ static inline bool daemon_maps_per_tenant(const struct daemon_map_view *v)
 /* Parses the tenant in params; DAEMON_MAPS_NO_TENANT if there is none or the map is not per tenant.
  * Returns false after answering that the number is not a tenant's. */
 bool daemon_maps_tenant(struct daemon_call *c, const struct daemon_map_view *v, int *ret);
+/* Whose instances of a map the caller may read: its own tenants', or all as an administrator. */
+struct daemon_maps_reader {
+	const struct daemon *d;
+	uid_t uid;
+	bool all;
+};
+struct daemon_maps_reader daemon_maps_reader_of(const struct daemon_call *c);
+/* Returns true for DAEMON_MAPS_NO_TENANT, too. */
+bool daemon_maps_may_read(const struct daemon_maps_reader *r, int tenant);
 /* Returns the instance of a tenant (any number if the map is not per tenant), which may be
  * constructed in *room. NULL: the tenant has none. */
 const struct ebpf_map *daemon_maps_instance(const struct daemon_map_view *v, int tenant,

@@ -75,7 +75,7 @@ void daemon_policy_op_fail(struct daemon_policy_op *q, int exit_code)
 
 	d->counters.refused++;
 	report_set(&q->report, q->err, "failed", "%s", strerror(q->err < 0 ? -q->err : EIO));
-	daemon_history_add(&d->history, "policy", -1, -1, "%s of '%s' failed: %s%s%s",
+	daemon_history_add(&d->history, "policy", -1, "%s of '%s' failed: %s%s%s",
 			   daemon_policy_op_name(q), q->name, buf_text(&q->report.place),
 			   q->report.place.len ? ": " : "", buf_text(&q->report.message));
 	log_info("policy %s '%s': %s", daemon_policy_op_name(q), q->name,

@@ -141,7 +141,7 @@ static void tell_hook(struct daemon *d, const struct daemon_version *l, unsigned
 		}
 	}
 	if (len) {
-		daemon_history_add(&d->history, "policy-error", -1, -1,
+		daemon_history_add(&d->history, "policy-error", -1,
 				   "policy '%s' version %llu, %s: %s", l->run.name,
 				   (unsigned long long)l->version, hook_names[hook], text);
 	}

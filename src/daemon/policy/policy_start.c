@@ -121,7 +121,7 @@ static void load_default(struct daemon *d)
 	int err = load_file(d, DEFAULT_POLICY, true);
 
 	if (err) {
-		daemon_history_add(&d->history, "policy", -1, -1,
+		daemon_history_add(&d->history, "policy", -1,
 				   "no policy is active: the default '%s' cannot be read: %s",
 				   DEFAULT_POLICY, strerror(-err));
 	}
@@ -205,7 +205,7 @@ static void off_done(struct daemon_job *j)
 				   o->err == 0);
 
 	if (o->err) {
-		daemon_history_add(&o->d->history, "store", -1, -1,
+		daemon_history_add(&o->d->history, "store", -1,
 				   "off or on took effect, but will not survive a restart of "
 				   "gbpfd: %s",
 				   strerror(-o->err));
@@ -229,7 +229,7 @@ int daemon_policy_set_off(struct daemon *d, bool off, uint64_t conn, json_int_t 
 	if (st->off != off) {
 		st->off = off;
 		daemon_ticker_wake(d);
-		daemon_history_add(&d->history, off ? "off" : "on", -1, -1, "%s",
+		daemon_history_add(&d->history, off ? "off" : "on", -1, "%s",
 				   off ? "switched off: every call passes through"
 				       : "switched on again");
 	}

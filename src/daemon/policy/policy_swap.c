@@ -89,7 +89,7 @@ static void on_saved(struct daemon_job *j)
 
 	if (q->store_err) {
 		if (!q->durable) {
-			daemon_history_add(&d->history, "store", -1, -1,
+			daemon_history_add(&d->history, "store", -1,
 					   "%s of '%s' took effect, but will not survive a restart "
 					   "of gbpfd: %s",
 					   daemon_policy_op_name(q), q->name,
@@ -217,7 +217,7 @@ void daemon_swap_flip(struct daemon_policy_op *q)
 			 q->acked, q->asked, q->asked == 1 ? " was" : "es were",
 			 (unsigned long long)(q->waited_ns / 1000));
 	}
-	daemon_history_add(&d->history, "policy", -1, -1, "%s: '%s' version %llu %s%s",
+	daemon_history_add(&d->history, "policy", -1, "%s: '%s' version %llu %s%s",
 			   daemon_policy_op_name(q), q->name,
 			   (unsigned long long)(version ? version : q->was_active),
 			   version ? "is active" : "is no longer active", ready);

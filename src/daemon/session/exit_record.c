@@ -138,25 +138,26 @@ static void record(const struct daemon_exit_record *o, const int *status)
 		return;
 	}
 	if (!o->dead) {
-		daemon_history_add(h, "detach", o->tenant, o->pid, "%s (pid %d) left its session",
-				   o->name, o->pid);
+		daemon_history_add_of(h, o->uid, "detach", o->tenant, o->pid,
+				      "%s (pid %d) left its session", o->name, o->pid);
 	} else if (killed) {
-		daemon_history_add(h, "kill", o->tenant, o->pid,
-				   "%s (pid %d) was killed by signal %d (%s)", o->name, o->pid,
-				   WTERMSIG(*status), strsignal(WTERMSIG(*status)));
+		daemon_history_add_of(h, o->uid, "kill", o->tenant, o->pid,
+				      "%s (pid %d) was killed by signal %d (%s)", o->name, o->pid,
+				      WTERMSIG(*status), strsignal(WTERMSIG(*status)));
 	} else if (status) {
-		daemon_history_add(h, "exit", o->tenant, o->pid,
-				   "%s (pid %d) ended with exit code %d", o->name, o->pid,
-				   WEXITSTATUS(*status));
+		daemon_history_add_of(h, o->uid, "exit", o->tenant, o->pid,
+				      "%s (pid %d) ended with exit code %d", o->name, o->pid,
+				      WEXITSTATUS(*status));
 	} else {
-		daemon_history_add(h, "exit", o->tenant, o->pid, "%s (pid %d) ended", o->name,
-				   o->pid);
+		daemon_history_add_of(h, o->uid, "exit", o->tenant, o->pid, "%s (pid %d) ended",
+				      o->name, o->pid);
 	}
 	/* Lets the user of a program that fails at this moment find the probable reason. */
 	if (o->neighbours[0] && has_failed(o, status)) {
-		daemon_history_add(h, "lane", o->tenant, o->pid,
-				   "%s (pid %d) failed in the shared lane that it shared with %s",
-				   o->name, o->pid, o->neighbours);
+		daemon_history_add_of(
+			h, o->uid, "lane", o->tenant, o->pid,
+			"%s (pid %d) failed in the shared lane that it shared with %s", o->name,
+			o->pid, o->neighbours);
 	}
 }
 

@@ -41,7 +41,8 @@ void daemon_session_event(struct daemon_session *s, const char *kind, const char
 		va_start(ap, fmt);
 		vsnprintf(text, sizeof(text), fmt, ap);
 		va_end(ap);
-		daemon_history_add(&s->d->history, kind, s->tenant, s->peer.pid, "%s", text);
+		daemon_history_add_of(&s->d->history, s->peer.uid, kind, s->tenant, s->peer.pid,
+				      "%s", text);
 	}
 }
 
@@ -185,8 +186,8 @@ static void take_note(struct daemon_session *s, const struct proto_note *n)
 	if (rate_allow(&s->conn.notes, NOTES_PER_SECOND, now) &&
 	    daemon_session_event_allowed(s->d, s->peer.uid)) {
 		snprintf(what, sizeof(what), "%s", n->what[0] ? n->what : "note");
-		daemon_history_repeat(&s->d->history, now, what, s->tenant, s->peer.pid, "%s",
-				      n->text);
+		daemon_history_repeat(&s->d->history, now, s->peer.uid, what, s->tenant,
+				      s->peer.pid, "%s", n->text);
 	}
 }
 

@@ -96,7 +96,7 @@ static void go_back(struct daemon_watch *w)
 		}
 		left &= ~o.gpu_mask;
 		if (daemon_policy_submit(d, &o) < 0) {
-			daemon_history_add(&d->history, "watch", -1, -1,
+			daemon_history_add(&d->history, "watch", -1,
 					   "version %llu could not be rolled back: too many policy "
 					   "operations are waiting",
 					   (unsigned long long)w->version);
@@ -129,7 +129,7 @@ static void roll_back(struct daemon_watch *w)
 
 	reasons(w, why, sizeof(why));
 	snprintf(reason, sizeof(reason), "%s, %.1f s after the swap", why, after);
-	daemon_history_add(&w->d->history, "watch", -1, -1,
+	daemon_history_add(&w->d->history, "watch", -1,
 			   "'%s' version %llu is rolled back to %llu: %s", w->name,
 			   (unsigned long long)w->version, (unsigned long long)w->before, reason);
 	log_warn("policy '%s' version %llu is rolled back to %llu: %s", w->name,
@@ -174,7 +174,7 @@ static int on_look(sd_event_source *src, uint64_t usec, void *arg)
 		char open[DAEMON_WATCH_REASON];
 
 		unknowns(w, open, sizeof(open));
-		daemon_history_add(&w->d->history, "watch", -1, -1,
+		daemon_history_add(&w->d->history, "watch", -1,
 				   "'%s' version %llu stays: %s did not happen in %.0f s%s",
 				   w->name, (unsigned long long)w->version, w->order.text,
 				   (double)w->order.ns / 1e9, open);
@@ -223,7 +223,7 @@ void daemon_watch_begin(struct daemon *d, const struct daemon_watch_request *o, 
 	uint64_t now;
 
 	if (!w) {
-		daemon_history_add(&d->history, "watch", -1, -1,
+		daemon_history_add(&d->history, "watch", -1,
 				   "version %llu is not watched: no memory",
 				   (unsigned long long)version);
 		return;
@@ -258,7 +258,7 @@ void daemon_watch_check(struct daemon *d)
 			snprintf(reason, sizeof(reason),
 				 now_active ? "version %llu has replaced it" : "it was unloaded",
 				 (unsigned long long)now_active);
-			daemon_history_add(&d->history, "watch", -1, -1,
+			daemon_history_add(&d->history, "watch", -1,
 					   "the watch of '%s' version %llu ends: %s", w->name,
 					   (unsigned long long)w->version, reason);
 			end(w, DAEMON_WATCH_ENDED, reason);

@@ -274,9 +274,9 @@ static int as_nobody(struct gd *d, gid_t group)
 			return 2;
 		}
 	}
-	if (gbpf_ps(g, &json) < 0 || !strstr(json, "\"name\":\"rooted\"") ||
-	    strstr(json, "--fast")) {
-		return 3; /* another user's command line is not shown */
+	if (gbpf_ps(g, &json) < 0 || !strstr(json, "\"hidden\":true") ||
+	    strstr(json, "rooted") || strstr(json, "--fast")) {
+		return 3; /* another user's name and command line are not shown */
 	}
 	free(json);
 	if (gbpf_set(g, 0, "latency", 0, NULL) != -EPERM) {

@@ -109,7 +109,7 @@ static void history_keeps_the_newest(void **state)
 	(void)state;
 	assert_int_equal(daemon_history_open(&h, dir), 0);
 	for (int i = 1; i <= 5000; i++) {
-		daemon_history_add(&h, "test", i % 7, -1, "event %d", i);
+		daemon_history_add_of(&h, 1000, "test", i % 7, -1, "event %d", i);
 	}
 	assert_null(daemon_history_get(&h, 5000 - DAEMON_HISTORY_EVENTS));
 	assert_non_null(daemon_history_get(&h, 5001 - DAEMON_HISTORY_EVENTS));
@@ -120,7 +120,7 @@ static void history_keeps_the_newest(void **state)
 	assert_int_equal(daemon_history_open(&h, dir), 0); /* and again after a restart */
 	assert_string_equal(daemon_history_get(&h, 5000)->text, "event 5000");
 	assert_int_equal(daemon_history_get(&h, 4999)->tenant, 4999 % 7);
-	daemon_history_add(&h, "test", -1, -1, "next");
+	daemon_history_add(&h, "test", -1, "next");
 	assert_string_equal(daemon_history_get(&h, 5001)->text, "next");
 	daemon_history_close(&h);
 }
@@ -136,7 +136,7 @@ static void history_files_are_bounded(void **state)
 	long_text[sizeof(long_text) - 1] = 0;
 	assert_int_equal(daemon_history_open(&h, dir), 0);
 	for (int i = 0; i < 9000; i++) { /* some 4 MiB */
-		daemon_history_add(&h, "test", -1, -1, "%s", long_text);
+		daemon_history_add(&h, "test", -1, "%s", long_text);
 	}
 	assert_int_equal(h.write_errors, 0);
 	daemon_history_close(&h);
@@ -154,7 +154,7 @@ static void history_goes_on_without_its_file(void **state)
 
 	(void)state;
 	assert_int_equal(daemon_history_open(&h, "/proc/nonexistent"), 0);
-	daemon_history_add(&h, "test", -1, -1, "in memory");
+	daemon_history_add(&h, "test", -1, "in memory");
 	assert_string_equal(daemon_history_get(&h, 1)->text, "in memory");
 	assert_true(h.write_errors > 0);
 	daemon_history_close(&h);
@@ -420,21 +420,21 @@ static void repeated_events_are_written_at_growing_intervals(void **state)
 
 	assert_int_equal(daemon_history_open(&h, dir), 0);
 	for (unsigned i = 0; i < 3600; i++, now += UINT64_C(500000000)) { /* half an hour */
-		daemon_history_repeat(&h, now, "preempt", 3, 30, "stopped");
+		daemon_history_repeat(&h, now, 1000, "preempt", 3, 30, "stopped");
 	}
 	assert_int_equal(events(&h, "stopped"), 4); /* at 0, 10 s, 70 s, 670 s */
 	assert_int_equal(events(&h, "(and 19 more in the 10 s before)"), 1);
 	assert_int_equal(events(&h, "(and 1199 more in the 600 s before)"), 1);
-	daemon_history_repeat(&h, now, "preempt", 4, 40, "another tenant");
-	daemon_history_repeat(&h, now, "hold-limit", 3, 30, "another kind");
-	daemon_history_repeat(&h, now, "preempt", 3, 31, "another process, of that number");
+	daemon_history_repeat(&h, now, 1000, "preempt", 4, 40, "another tenant");
+	daemon_history_repeat(&h, now, 1000, "hold-limit", 3, 30, "another kind");
+	daemon_history_repeat(&h, now, 1000, "preempt", 3, 31, "another process, of that number");
 	assert_int_equal(events(&h, "another"), 3);
 	now += UINT64_C(61000000000);
-	daemon_history_repeat(&h, now, "preempt", 3, 30, "anew");
-	daemon_history_repeat(&h, now + 1, "preempt", 3, 30, "anew");
+	daemon_history_repeat(&h, now, 1000, "preempt", 3, 30, "anew");
+	daemon_history_repeat(&h, now + 1, 1000, "preempt", 3, 30, "anew");
 	assert_int_equal(events(&h, "anew"), 1);
 	for (int i = 0; i < 1000; i++) { /* more than the table holds */
-		daemon_history_repeat(&h, ++now, "preempt", 100 + i, 1, "many");
+		daemon_history_repeat(&h, ++now, 1000, "preempt", 100 + i, 1, "many");
 	}
 	assert_int_equal(events(&h, "many"), 1000);
 	daemon_history_close(&h);
