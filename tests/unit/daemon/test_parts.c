@@ -256,8 +256,8 @@ static void the_store_is_read_back(void **state)
 			 0);
 	assert_int_equal(daemon_store_add(&s, 1, meta("first"), &removed), 0);
 	assert_int_equal(daemon_store_add(&s, 12, meta("second"), &removed), 0);
-	s.active[0] = 12;
-	s.active[3] = 7; /* no such version */
+	s.active[0] = s.kept[0] = 12;
+	s.active[3] = s.kept[3] = 7; /* no such version */
 	s.previous = 1;
 	text = daemon_store_state_text(&s);
 	assert_int_equal(daemon_store_write_state(s.dir, text), 0);
@@ -316,7 +316,7 @@ static void a_full_store_gives_up_the_oldest_that_is_not_in_use(void **state)
 		assert_int_equal(daemon_store_add(&s, v, meta("x"), &removed), 0);
 		assert_int_equal(removed, 0);
 	}
-	s.active[0] = 1;
+	s.active[0] = s.kept[0] = 1;
 	s.previous = 2;
 	assert_int_equal(daemon_store_add(&s, 100, meta("x"), &removed), 0);
 	assert_int_equal(removed, 3);
@@ -338,7 +338,7 @@ static void too_many_files_never_remove_versions_in_use(void **state)
 		assert_int_equal(daemon_store_write_object(s.dir, v, "x", 1, "{\"name\":\"x\"}"),
 				 0);
 	}
-	s.active[0] = 1;
+	s.active[0] = s.kept[0] = 1;
 	s.previous = 2;
 	text = daemon_store_state_text(&s);
 	assert_int_equal(daemon_store_write_state(s.dir, text), 0);
