@@ -274,8 +274,8 @@ static int as_nobody(struct gd *d, gid_t group)
 			return 2;
 		}
 	}
-	if (gbpf_ps(g, &json) < 0 || !strstr(json, "\"hidden\":true") ||
-	    strstr(json, "rooted") || strstr(json, "--fast")) {
+	if (gbpf_ps(g, &json) < 0 || !strstr(json, "\"hidden\":true") || strstr(json, "rooted") ||
+	    strstr(json, "--fast")) {
 		return 3; /* another user's name and command line are not shown */
 	}
 	free(json);
