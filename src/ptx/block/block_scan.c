@@ -175,6 +175,9 @@ static void scan_insn(struct ptx_block_work *p, struct ptx_block_function *f,
 	if (strcmp(insn->opcode, "call") == 0) {
 		callee = ptx_block_callee(insn);
 		scan_call(p, f, callee, line);
+		if (callee && ptx_block_sreg_of(callee->name) != PTX_BLOCK_SREG_NONE) {
+			refuse(f, PROTO_BLOCK_SOURCE, line); /* no valid PTX calls it */
+		}
 	}
 	for (unsigned i = 0; i < insn->n_operands; i++) {
 		if (&insn->operands[i] != callee) {

@@ -289,6 +289,9 @@ static void reads_of_the_index_become_registers(void **state)
 		   "\tmov.u32 %r1, %gbpf0_gx;\n\tmov.u32 %r2, %gbpf0_gy;\n");
 	/* Unchanged in the original. */
 	assert_has(HEAD ENTRY("mov.u32 %r1, %ctaid.x;\n"), "mov.u32 %r1, %ctaid.x;");
+	assert_why(HEAD ENTRY("p: .callprototype _ ();\ncall %gridid, p;\n"), PROTO_BLOCK_SOURCE,
+		   0);
+	assert_why(HEAD ENTRY("p: .callprototype _ ();\ncall %ctaid, p;\n"), PROTO_BLOCK_SOURCE, 0);
 	assert_why(HEAD ENTRY(".reg .v4 .u32 %v;\nmov.v4.u32 %v, %ctaid;\n"), PROTO_BLOCK_SOURCE,
 		   8);
 }
