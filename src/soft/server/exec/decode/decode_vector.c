@@ -4,6 +4,7 @@
 #include "soft/server/exec/decode/decode_kernel.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #define VECTOR_BYTES_MAX 16u
@@ -50,9 +51,7 @@ static struct ptx_operand *components_of(struct exec_decoder *d, const char *nam
 		if (!text) {
 			return NULL;
 		}
-		memcpy(text, name, len);
-		text[len] = '.';
-		text[len + 1] = letters[i];
+		snprintf(text, len + 3, "%s.%c", name, letters[i]);
 		args[i] = (struct ptx_operand){ .kind = PTX_NAME, .name = text };
 	}
 	return args && strmap_add(&d->components, name, args) == 0 ? args : NULL;

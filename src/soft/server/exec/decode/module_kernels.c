@@ -67,26 +67,41 @@ struct kernels {
 	struct strmap families; /* key -> struct family, owned */
 };
 
+/* Decodes the members into outs, which the caller frees. */
+static int decode_members(struct exec_loader *l, const struct ptx_function **list,
+			  struct exec_function **outs, uint32_t n)
+{
+	struct exec_decoder d;
+
+	for (uint32_t i = 0; i < n; i++) {
+		outs[i] = function_new(list[i]);
+		if (!outs[i]) {
+			return exec_load_no_memory(l);
+		}
+	}
+	d = decoder_of(l);
+	return exec_dec_family(&d, list, outs, n);
+}
+
 /* Returns 0, also if the family must be decoded one by one. */
 static int load_family(struct exec_loader *l, struct kernels *k, const struct family *f)
 {
 	const uint32_t *members = (const uint32_t *)f->members.data;
 	uint32_t n = (uint32_t)(f->members.len / sizeof(*members));
-	const struct ptx_function **list = calloc(n + 1, sizeof(*list));
-	struct exec_function **outs = calloc(n + 1, sizeof(*outs));
-	int err = list && outs ? 0 : exec_load_no_memory(l);
+	const struct ptx_function **list = calloc(n, sizeof(*list));
+	struct exec_function **outs = calloc(n, sizeof(*outs));
+	int err;
 
-	for (uint32_t i = 0; err == 0 && i < n; i++) {
+	if (!list || !outs) {
+		free(list);
+		free(outs);
+		return exec_load_no_memory(l);
+	}
+	for (uint32_t i = 0; i < n; i++) {
 		list[i] = k->list[members[i]];
-		outs[i] = function_new(list[i]);
-		err = outs[i] ? 0 : exec_load_no_memory(l);
 	}
-	if (err == 0) {
-		struct exec_decoder d = decoder_of(l);
-
-		err = exec_dec_family(&d, list, outs, n);
-	}
-	for (uint32_t i = 0; outs && i < n; i++) {
+	err = decode_members(l, list, outs, n);
+	for (uint32_t i = 0; i < n; i++) {
 		if (err == 0) {
 			k->outs[members[i]] = outs[i];
 		} else {
