@@ -11,7 +11,7 @@
 #define PRINT_FORMAT_MAX 4096u
 #define PRINT_STRING_MAX 4096u /* bytes of one %s */
 #define PRINT_ARGS_MAX 32u     /* further conversions are printed unconverted */
-#define PRINT_WIDTH_MAX 1024
+#define PRINT_WIDTH_MAX 4096
 
 struct exec_print {
 	struct exec_warp *w;
@@ -55,17 +55,19 @@ static size_t read_string(struct exec_print *p, uint64_t at, char *to, size_t ro
 	return n;
 }
 
-/* Returns the next argument. Arguments are aligned to their size. */
+/* Returns the next argument, 0 if there is none: a format may ask for more than the call passes,
+ * and a call without arguments passes no address. Arguments are aligned to their size. */
 static uint64_t next_arg(struct exec_print *p, unsigned bytes)
 {
 	uint64_t at = ROUND_UP(p->args, (uint64_t)bytes), v = 0;
+	enum exec_status before = p->w->block->status;
 	const void *from = exec_lane_pointer(p->w, p->o, SP_GENERIC, p->lane, at, bytes, false);
 
-	if (!from) {
-		p->fault = true;
-		return 0;
+	if (from) {
+		memcpy(&v, from, bytes);
+	} else {
+		p->w->block->status = before; /* no fault */
 	}
-	memcpy(&v, from, bytes);
 	p->args = at + bytes;
 	p->n_args++;
 	return v;
@@ -125,7 +127,6 @@ static uint64_t integer(struct exec_print *p, unsigned bytes, bool is_signed)
 /* Parses a conversion; *s points past the %. */
 static void parse_conversion(struct exec_print *p, const char **s, struct exec_conversion *c)
 {
-	bool star = false;
 	size_t n = 0;
 
 	*c = (struct exec_conversion){ .precision = -1 };
@@ -138,13 +139,11 @@ static void parse_conversion(struct exec_print *p, const char **s, struct exec_c
 	c->width = number(p, s);
 	if (**s == '.') {
 		(*s)++;
-		/* Devices accept * for a width only; other uses are printed unconverted. */
-		star = **s == '*';
-		*s += star;
 		c->precision = number(p, s);
+		c->precision = MAX(c->precision, -1); /* negative: as if there were none */
 	}
 	c->bytes = length(s);
-	c->letter = star ? '\0' : **s;
+	c->letter = **s;
 	*s += **s != '\0';
 }
 
