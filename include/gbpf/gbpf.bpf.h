@@ -101,6 +101,18 @@ static __always_inline void gbpf_iter_end(struct bpf_iter_num *it)
 	bpf_iter_num_destroy(it);
 }
 
+/* bpf_printk("held %llu ns", ctx->held_ns): a line for the output of gbpf policy test and for gbpf
+ * events, as in Linux. Conversions: %d %i %u %x %X %o %c %p %%, with -, 0, a width and l, ll, h, hh,
+ * z; %s is not possible. At most 119 characters. Lines beyond the budget (16 in a second for each
+ * process) are counted and left out. Returns the length, or -EAGAIN. */
+#define bpf_printk(fmt, ...)                                                                                                \
+	({                                                                                                                  \
+		static const char ___fmt[] = fmt;                                                                           \
+		u64 ___args[] = { __VA_ARGS__ __VA_OPT__(, ) 0 }; /* C has no empty arrays */                               \
+		(void)sizeof(__builtin_printf(fmt __VA_OPT__(, ) __VA_ARGS__)); /* warns of wrong conversions */            \
+		bpf_trace_vprintk(___fmt, sizeof(___fmt), ___args, sizeof(___args));                                        \
+	})
+
 /* A row of a GBPF_MAP_HISTOGRAM, and a declaration of such a map with one instance per tenant:
  * GBPF_HISTOGRAM(waits, 3); and then gbpf_hist_add(&waits, ctx->class_id, ctx->held_ns). */
 struct gbpf_hist {

@@ -31,6 +31,35 @@ static json_t *failure_json(const struct sim_failure *f)
 			 "expected", f->expected, "got", f->got, "after", f->after);
 }
 
+static json_t *prints_json(const struct sim_result *res)
+{
+	json_t *prints = json_array();
+
+	for (unsigned i = 0; i < res->n_prints; i++) {
+		const struct sim_print *p = &res->prints[i];
+
+		json_array_append_new(prints,
+				      json_pack("{s:i, s:I, s:s, s:s, s:s}", "line", (int)p->line,
+						"now_ns", (json_int_t)p->now_ns, "where", p->where,
+						"hook", p->hook, "text", p->text));
+	}
+	return prints;
+}
+
+/* With --verbose they are in the trace. */
+static void print_prints(const struct cli *c, const struct sim_result *res)
+{
+	for (unsigned i = 0; i < res->n_prints && !c->opt[O_VERBOSE]; i++) {
+		const struct sim_print *p = &res->prints[i];
+
+		printf("%3u  %.6f s  %-8s %s: %s\n", p->line, (double)p->now_ns / 1e9, p->where,
+		       p->hook, p->text);
+	}
+	if (res->prints_left_out) {
+		printf("%" PRIu64 " printed lines left out\n", res->prints_left_out);
+	}
+}
+
 static json_t *result_json(const char *file, int err, const struct sim_result *res,
 			   const struct report *r)
 {
@@ -40,10 +69,12 @@ static json_t *result_json(const char *file, int err, const struct sim_result *r
 	for (unsigned i = 0; i < res->n_failures; i++) {
 		json_array_append_new(failures, failure_json(&res->failure[i]));
 	}
-	d = json_pack("{s:o, s:b, s:I, s:I, s:I, s:I, s:o}", "file", cli_json_text(file), "ok",
-		      !err && !res->failures, "events", (json_int_t)res->events, "expectations",
-		      (json_int_t)res->expectations, "failed", (json_int_t)res->failures, "span_ns",
-		      (json_int_t)res->span_ns, "failures", failures);
+	d = json_pack("{s:o, s:b, s:I, s:I, s:I, s:I, s:o, s:o, s:I}", "file", cli_json_text(file),
+		      "ok", !err && !res->failures, "events", (json_int_t)res->events,
+		      "expectations", (json_int_t)res->expectations, "failed",
+		      (json_int_t)res->failures, "span_ns", (json_int_t)res->span_ns, "failures",
+		      failures, "prints", prints_json(res), "prints_left_out",
+		      (json_int_t)res->prints_left_out);
 	if (err && d) {
 		json_object_set_new(d, "error", cli_report_json(r));
 	}
@@ -84,6 +115,7 @@ static void print_result(struct cli *c, const char *file, int err, const struct 
 {
 	char t[24];
 
+	print_prints(c, res);
 	if (err) {
 		/* an error of the policy itself is not reported as the scenario's */
 		bool own = strcmp(r->code, "scenario") == 0 || strcmp(r->code, "file") == 0;

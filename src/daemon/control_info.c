@@ -18,6 +18,7 @@
 #include "daemon/hw/mps_crash.h"
 #include "daemon/hw/sharing_mode.h"
 #include "daemon/policy/policies.h"
+#include "daemon/policy/policy_prints.h"
 #include "daemon/policy/policy_failures.h"
 #include "daemon/session/tenant_session.h"
 #include "gpu/control.h"
@@ -283,21 +284,35 @@ void daemon_method_device_list(struct daemon_call *c)
 					   lanes_json(c->d), "mps_pid", daemon_mps_pid(c->d)));
 }
 
+/* Appends the printed lines up to a time. */
+static void add_prints(struct daemon_call *c, json_t *events, uint64_t *cursor, json_int_t since,
+		       uint64_t wall_ns, bool all)
+{
+	json_t *j;
+
+	while ((j = daemon_prints_next(c->d, cursor, since > 0 ? (uint64_t)since : 0, wall_ns, all,
+				       c->peer.uid))) {
+		json_array_append_new(events, j);
+	}
+}
+
 void daemon_method_events(struct daemon_call *c)
 {
 	const struct daemon_history *h = &c->d->history;
 	json_int_t since = json_integer_value(json_object_get(c->params, "since"));
 	json_t *events = json_array();
 	bool all = daemon_may_administer(c->d, c->sock);
-	uint64_t seq = MAX(h->oldest, since > 0 ? (uint64_t)since + 1 : 0);
+	uint64_t seq = MAX(h->oldest, since > 0 ? (uint64_t)since + 1 : 0), cursor = 0;
 
 	for (; seq < h->next; seq++) {
 		const struct daemon_history_event *e = daemon_history_get(h, seq);
 
 		if (e && (all || daemon_history_may_read(e, c->peer.uid))) {
+			add_prints(c, events, &cursor, since, e->wall_ns, all);
 			json_array_append_new(events, daemon_history_json(e));
 		}
 	}
+	add_prints(c, events, &cursor, since, UINT64_MAX, all);
 	daemon_control_result(c, json_pack("{s:o}", "events", events));
 	if (json_is_true(json_object_get(c->params, "follow"))) {
 		daemon_control_follow(c);

@@ -259,6 +259,16 @@ static void on_event(void *arg, const struct daemon_history_event *e)
 	}
 }
 
+void daemon_control_print(struct daemon *d, const struct daemon_history_event *e)
+{
+	for (struct daemon_connection *c = d->control ? d->control->first : NULL; c; c = c->next) {
+		if (c->following && !c->ended && c->out.len <= MAX_FOLLOW &&
+		    (c->follows_all || e->uid == (int64_t)c->peer.uid)) {
+			put(c, json_pack("{s:o}", "event", daemon_history_json(e)));
+		}
+	}
+}
+
 /* ---- receiving ---- */
 
 static void fatal(struct daemon_connection *c, json_int_t id, const char *code, const char *message)

@@ -44,6 +44,9 @@ void daemon_control_answer(struct daemon *d, uint64_t conn, json_int_t id, const
 void daemon_control_greeted(struct daemon_call *c);
 /* Makes the connection receive each new event after this answer. */
 void daemon_control_follow(struct daemon_call *c);
+/* Sends a line of bpf_printk to the followers that may see it: administrators, and those of that
+ * user. A follower that does not read misses it. */
+void daemon_control_print(struct daemon *d, const struct daemon_history_event *e);
 unsigned daemon_control_connections(const struct daemon *d);
 
 /* control_methods.c */

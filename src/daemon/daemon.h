@@ -27,6 +27,7 @@ struct daemon_ticker;
 struct daemon_watch;
 struct daemon_mps;
 struct daemon_idle;
+struct daemon_prints;
 
 struct daemon_options {
 	bool foreground, state_given; /* state_given: by --state-dir */
@@ -126,6 +127,7 @@ struct daemon {
 	struct daemon_mps *mps;		  /* owned; mps.c */
 	struct daemon_watch *watches;	  /* owned; watch.c */
 	struct daemon_idle *idle;	  /* owned; idle_boards.c */
+	struct daemon_prints *prints;	  /* owned; policy_prints.c */
 	struct daemon_control *control;	  /* owned; control_socket.c */
 };
 

@@ -25,6 +25,7 @@
 #include "daemon/options.h"
 #include "daemon/policy/daemon_hooks.h"
 #include "daemon/policy/policies.h"
+#include "daemon/policy/policy_prints.h"
 #include "daemon/runtime.h"
 #include "daemon/session/tenant_session.h"
 #include "daemon/watch/watch.h"
@@ -222,6 +223,7 @@ static void close_all(struct daemon *d)
 	daemon_idle_close(d);
 	daemon_watches_close(d);
 	daemon_policies_close(d);
+	daemon_prints_close(d);
 	daemon_history_close(&d->history);
 	daemon_page_destroy(&d->directory);
 	daemon_runtime_close(d);

@@ -268,3 +268,20 @@ void policy_publish_notes(struct policy *p, struct proto_stats *st)
 		store_release(&st->notes_version, version);
 	}
 }
+
+bool policy_take_print(struct policy *p, uint64_t now_ns, char *text, uint64_t *ret_version,
+		       uint64_t *ret_dropped, bool *ret_waits)
+{
+	*ret_waits = false;
+	for (uint32_t i = 0; i < POLICY_MAX_PREPARED; i++) {
+		struct ebpf_prints *prints = &p->prepared[i].policy.env.prints;
+		uint64_t version = load_relaxed(&p->prepared[i].version);
+
+		if (version && ebpf_prints_take_limited(prints, now_ns, text, ret_dropped)) {
+			*ret_version = version;
+			return true;
+		}
+		*ret_waits |= version && ebpf_prints_any(prints);
+	}
+	return false;
+}

@@ -49,6 +49,11 @@ bool policy_any_prepared(const struct policy *p);
 /* Agent thread, after a new gbpfd took over: drops the versions that only the lost one knew of.
  * Returns false if a version in force has not been prepared by the new one yet. */
 bool policy_sweep(struct policy *p);
+/* Agent thread: takes a line that a program has printed, within the limit of ebpf_prints. text has
+ * EBPF_PRINT_TEXT bytes. Returns false if none may be passed on now; *ret_waits is set then if
+ * lines wait for the next second. */
+bool policy_take_print(struct policy *p, uint64_t now_ns, char *text, uint64_t *ret_version,
+		       uint64_t *ret_dropped, bool *ret_waits);
 /* Agent thread: copies notes and failures of the version in use to the statistics page. */
 void policy_publish_notes(struct policy *p, struct proto_stats *st);
 

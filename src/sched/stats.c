@@ -2,7 +2,10 @@
  * count for every launch. */
 #include "sched/sched_int.h"
 
+#include <stdio.h>
+
 #define KERNELS_NS 200000000u /* period of publishing the kernels */
+#define NS_PER_SECOND 1000000000u
 
 void sched_stat_max(uint64_t *word, uint64_t v)
 {
@@ -47,9 +50,43 @@ void sched_stats_publish_queue(struct sched_queue *q)
 	}
 }
 
+/* Passes on the lines that programs have printed. Returns ns until the next call, UINT64_MAX if no
+ * line waits. Only the agent thread replaces versions, so it needs no read-side section. */
+static uint64_t pass_prints(struct sched *s, uint64_t now)
+{
+	char line[EBPF_PRINT_TEXT], text[EBPF_PRINT_TEXT + 80];
+	uint64_t version, dropped;
+	bool waits;
+
+	while (policy_take_print(&s->policy, now, line, &version, &dropped, &waits)) {
+		int n = snprintf(text, sizeof(text), "version %llu: %s",
+				 (unsigned long long)version, line);
+
+		if (dropped && n > 0) {
+			snprintf(text + n, sizeof(text) - (size_t)n, " (%llu lines left out)",
+				 (unsigned long long)dropped);
+		}
+		if (s->cfg.note) {
+			s->cfg.note(s->cfg.arg, "print", text);
+		}
+	}
+	return waits ? NS_PER_SECOND - now % NS_PER_SECOND : UINT64_MAX;
+}
+
+static uint64_t publish_kernels(struct sched *s, uint64_t now)
+{
+	if (now - s->agent.last_kernels_ns <= KERNELS_NS) {
+		return s->agent.last_kernels_ns + KERNELS_NS + 1 - now;
+	}
+	s->agent.last_kernels_ns = now;
+	sched_kernels_publish(
+		s, load_acquire(&s->policy.stats)); /* only this thread replaces the page */
+	return UINT64_MAX;
+}
+
 uint64_t sched_stats_publish(struct sched *s, uint64_t now)
 {
-	uint64_t inflight = sched_tally_sum(&s->inflight);
+	uint64_t inflight = sched_tally_sum(&s->inflight), prints, kernels;
 	struct policy_reader *pin;
 	struct proto_stats *st;
 
@@ -68,11 +105,7 @@ uint64_t sched_stats_publish(struct sched *s, uint64_t now)
 	store_relaxed(&st->inflight_ns, SCHED_ACC_NS(inflight));
 	policy_publish_notes(&s->policy, st);
 	policy_read_leave(pin);
-	if (now - s->agent.last_kernels_ns <= KERNELS_NS) {
-		return s->agent.last_kernels_ns + KERNELS_NS + 1 - now;
-	}
-	s->agent.last_kernels_ns = now;
-	sched_kernels_publish(
-		s, load_acquire(&s->policy.stats)); /* only this thread replaces the page */
-	return UINT64_MAX;
+	prints = pass_prints(s, now);
+	kernels = publish_kernels(s, now);
+	return MIN(prints, kernels);
 }

@@ -202,7 +202,8 @@ static int run_event(struct sim *s, const struct sim_hook *h, struct sim_tenant 
 		trace(s, t, defaults, before);
 	}
 	s->ran = h->daemon ? &s->testbed.daemon : &t->in;
-	return sim_ring_collect(s);
+	err = sim_print_collect(s, t ? t->name : "gbpfd");
+	return err ? err : sim_ring_collect(s);
 }
 
 static int begin_event(struct sim *s, const struct sim_hook *h, struct sim_tenant **ret)

@@ -263,4 +263,10 @@ void sim_result_finish(struct sim_result *result)
 		free(result->failure[i].after);
 	}
 	result->n_failures = 0;
+	for (unsigned i = 0; i < result->n_prints; i++) {
+		free(result->prints[i].text);
+	}
+	free(result->prints);
+	result->prints = NULL;
+	result->n_prints = 0;
 }

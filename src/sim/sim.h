@@ -20,11 +20,25 @@ struct sim_failure {
 	char *expected, *got, *after; /* owned; after: the last event before it */
 };
 
+#define SIM_MAX_PRINTS 1000u /* printed lines that are stored; more are only counted */
+
+/* A line that a program printed with bpf_printk. */
+struct sim_print {
+	uint32_t line; /* of the scenario */
+	uint64_t now_ns;
+	char where[32]; /* name of the tenant, or gbpfd */
+	const char *hook;
+	char *text; /* owned */
+};
+
 struct sim_result {
 	uint64_t events, expectations, failures;
 	uint64_t span_ns; /* span of scenario time */
 	struct sim_failure failure[SIM_MAX_FAILURES];
 	unsigned n_failures;
+	struct sim_print *prints; /* owned */
+	unsigned n_prints;
+	uint64_t prints_left_out;
 };
 
 struct sim_options {

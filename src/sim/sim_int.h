@@ -207,6 +207,9 @@ int sim_ring_collect(struct sim *s);
 void sim_ring_finish(struct sim *s);
 int sim_expect_ring(struct sim *s, const char *at);
 
+/* sim_prints.c: collects the lines that the last event printed. Returns 0 or -ENOMEM. */
+int sim_print_collect(struct sim *s, const char *where);
+
 /* match.c: compares bytes of a type with {member=value ...}. Returns 0 and sets *ret_holds, or
  * -EINVAL. base NULL: checks only the names. */
 int sim_match(struct sim *s, uint32_t type, const void *base, size_t bytes, bool *ret_holds);

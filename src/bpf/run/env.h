@@ -8,6 +8,7 @@
 
 #include "bpf/run/insn.h"
 #include "bpf/run/map/map.h"
+#include "bpf/run/printk.h"
 
 struct ebpf_env;
 
@@ -55,6 +56,7 @@ struct ebpf_env {
 	uint64_t random_state;
 	uint32_t n_maps;
 	const struct ebpf_tenant_ops *tenants; /* borrowed; NULL outside gbpfd */
+	struct ebpf_prints prints;
 };
 
 /* Fills all slots of the helper table and seeds the random state. The caller sets maps. */

@@ -14,6 +14,7 @@
 #include "daemon/consts.h"
 #include "daemon/policy/policies.h"
 #include "daemon/policy/policy_failures.h"
+#include "daemon/policy/policy_prints.h"
 
 /* Processor time, so that a loaded machine refuses nothing: ten times what the worst program that
  * the verifier accepts takes. */
@@ -32,6 +33,7 @@ uint64_t daemon_hook_run(struct daemon_version *l, unsigned hook, void *ctx)
 	ebpf_ctx_bound(hook, ctx);
 	verdict = ebpf_policy_run(&l->run, hook, ctx);
 	daemon_version_publish(l);
+	daemon_prints_take(l, hook);
 	if (load_relaxed(&l->run.env.helper_errors) != errors) {
 		daemon_failures_count(l, hook, PROTO_FAILED_HELPER);
 	}

@@ -21,6 +21,7 @@ struct daemon_session_conn {
 	uint32_t version;		     /* of the protocol that the process speaks; 0: ours */
 	struct daemon_outbox out;	     /* messages that wait for room in the socket */
 	struct rate_limit notes, offers;     /* NOTE messages; CONTROL and FLAG messages */
+	struct rate_limit prints;	     /* NOTE messages with a line of bpf_printk */
 };
 
 /* How far the hello is: hello.c (asked_mask: daemon_hooks.c). */

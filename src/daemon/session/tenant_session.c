@@ -13,6 +13,7 @@
 #include "daemon/hw/hw_control.h"
 #include "daemon/hw/preempt.h"
 #include "daemon/policy/policies.h"
+#include "daemon/policy/policy_prints.h"
 
 #define HELLO_USEC 30000000u
 #define STALL_USEC 10000000u
@@ -183,6 +184,12 @@ static void take_note(struct daemon_session *s, const struct proto_note *n)
 	uint64_t now = clock_now_ns();
 	char what[sizeof(n->what)];
 
+	if (strcmp(n->what, DAEMON_PRINT_KIND) == 0) {
+		if (rate_allow(&s->conn.prints, EBPF_PRINTS_PER_SECOND, now)) {
+			daemon_prints_add(s, n->text);
+		}
+		return;
+	}
 	if (rate_allow(&s->conn.notes, NOTES_PER_SECOND, now) &&
 	    daemon_session_event_allowed(s->d, s->peer.uid)) {
 		snprintf(what, sizeof(what), "%s", n->what[0] ? n->what : "note");

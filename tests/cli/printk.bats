@@ -1,0 +1,63 @@
+# bpf_printk: in the output of gbpf policy test, and in gbpf events.
+load helper
+
+setup() {
+	cli_setup
+	build_policies .
+}
+
+@test "policy test prints lines with the line of the scenario, the time and the hook" {
+	printf 'tenant a\nwait 2ms\nsubmit a kind=copy\ninit\nrepeat 2 {\n\ttick\n}\n' >s.scenario
+	for jit in "" --jit; do
+		run --separate-stderr "$GBPF" policy test $jit printing.bpf.o s.scenario
+		echo "$output"
+		[ "$status" -eq 0 ]
+		[ "${lines[0]}" = "  3  1.002000 s  a        submit: submit: kind 1 of tenant 0, -5" ]
+		[ "${lines[1]}" = "  4  1.002000 s  gbpfd    init: begins" ]
+		[ "${lines[2]}" = "  6  1.002000 s  gbpfd    tick: tick 0" ]
+		[ "${lines[3]}" = "  6  1.002000 s  gbpfd    tick: tick 1" ]
+		[[ "${lines[4]}" == "✓ "* ]]
+	done
+	run --separate-stderr "$GBPF" policy test -v printing.bpf.o s.scenario
+	[[ "${lines[0]}" == *"submit kind=1"* ]]
+	[ "${lines[1]}" = "     printed: submit: kind 1 of tenant 0, -5" ]
+	run "$GBPF" --json policy test printing.bpf.o s.scenario
+	json '[p["text"] for p in d["scenarios"][0]["prints"]][1:] == ["begins", "tick 0", "tick 1"] and d["scenarios"][0]["prints"][0]["where"] == "a"'
+}
+
+@test "policy test stores 1000 lines and counts the others" {
+	printf 'tenant a\nrepeat 1500 {\n\tsubmit a\n}\n' >s.scenario
+	run "$GBPF" policy test printing.bpf.o s.scenario
+	[ "$status" -eq 0 ]
+	[ "$(grep -c 'submit: kind' <<<"$output")" -eq 1000 ]
+	[[ "$output" == *"500 printed lines left out"* ]]
+}
+
+# events PATTERN: number of print events with it.
+prints() { "$GBPF" events --since 1h | grep ' print ' | grep -c -- "$1" || true; }
+
+# prints_of PATTERN: there is such a print event.
+printed() { [ "$(prints "$1")" -gt 0 ]; }
+
+@test "events has the lines of gbpfd's hooks and of programs, within the budget" {
+	"$GBPF" run --device soft --name job "$GBPF_PREFIX/lib/gbpf/samples/batch" >batch.out 2>&1 &
+	job=$!
+	wait_for grep -q ready batch.out
+	"$GBPF" -q policy swap printing.bpf.o
+	wait_for printed "init: begins"
+	wait_for printed "tick: tick"
+	wait_for printed "submit: kind 0 of tenant 0, -5"
+	wait_for printed "lines left out"
+	# In each second at most 16 lines of a process; a second of the clock more at either end.
+	begin=$(date +%s)
+	n=$(prints "submit: kind")
+	wait_for eval '[ "$(($(date +%s) - begin))" -ge 3 ]'
+	m=$(prints "submit: kind")
+	passed=$(($(date +%s) - begin))
+	[ "$((m - n))" -le "$((16 * (passed + 2)))" ]
+	run "$GBPF" --json policy show
+	json 'd["counters"]["helper_errors"] == 0 and d["counters"]["notes"][0] > 0'
+	kill "$job"
+	wait "$job" || true
+	grep -q "wrong 0" batch.out
+}

@@ -1,0 +1,27 @@
+/* Prints in a program's process and in gbpfd. */
+#include <gbpf/gbpf.bpf.h>
+
+GBPF_LICENSE("GPL");
+
+SEC("gbpf/submit")
+int GBPF_PROG(printing_submit, submit)
+{
+	bpf_printk("submit: kind %u of tenant %u, %lld", ctx->kind, ctx->tenant, -5ll);
+	return GBPF_GO;
+}
+
+SEC("gbpf/init")
+int GBPF_PROG(printing_init, init)
+{
+	bpf_printk("begins");
+	return 0;
+}
+
+SEC("gbpf/tick")
+int GBPF_PROG(printing_tick, tick)
+{
+	if (bpf_printk("tick %llu\n", ctx->epoch) < 0) {
+		gbpf_note(0, 1);
+	}
+	return 0;
+}
