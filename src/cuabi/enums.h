@@ -450,6 +450,49 @@ typedef enum CUarray_format {
 	CU_AD_FORMAT_SNORM_INT16X4 = 0xcb,
 } CUarray_format;
 
+typedef enum CUresourcetype_enum {
+	CU_RESOURCE_TYPE_ARRAY = 0,
+	CU_RESOURCE_TYPE_MIPMAPPED_ARRAY = 1,
+	CU_RESOURCE_TYPE_LINEAR = 2,
+	CU_RESOURCE_TYPE_PITCH2D = 3,
+} CUresourcetype;
+
+typedef enum CUaddress_mode_enum {
+	CU_TR_ADDRESS_MODE_WRAP = 0,
+	CU_TR_ADDRESS_MODE_CLAMP = 1,
+	CU_TR_ADDRESS_MODE_MIRROR = 2,
+	CU_TR_ADDRESS_MODE_BORDER = 3,
+} CUaddress_mode;
+
+typedef enum CUfilter_mode_enum {
+	CU_TR_FILTER_MODE_POINT = 0,
+	CU_TR_FILTER_MODE_LINEAR = 1,
+} CUfilter_mode;
+
+enum {
+	CU_TRSA_OVERRIDE_FORMAT = 0x01,
+	CU_TRSF_READ_AS_INTEGER = 0x01,
+	CU_TRSF_NORMALIZED_COORDINATES = 0x02,
+	CU_TRSF_SRGB = 0x10,
+	CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION = 0x20,
+	CU_TRSF_SEAMLESS_CUBEMAP = 0x40,
+	CU_TRSF_FLAGS = 0x7f, /* those that the driver accepts */
+};
+
+/* For each kind of channels, the formats of 1, 2 and 4 channels follow each other. */
+typedef enum CUresourceViewFormat_enum {
+	CU_RES_VIEW_FORMAT_NONE = 0x00,
+	CU_RES_VIEW_FORMAT_UINT_1X8 = 0x01,
+	CU_RES_VIEW_FORMAT_SINT_1X8 = 0x04,
+	CU_RES_VIEW_FORMAT_UINT_1X16 = 0x07,
+	CU_RES_VIEW_FORMAT_SINT_1X16 = 0x0a,
+	CU_RES_VIEW_FORMAT_UINT_1X32 = 0x0d,
+	CU_RES_VIEW_FORMAT_SINT_1X32 = 0x10,
+	CU_RES_VIEW_FORMAT_FLOAT_1X16 = 0x13,
+	CU_RES_VIEW_FORMAT_FLOAT_1X32 = 0x16,
+	CU_RES_VIEW_FORMAT_FLOAT_4X32 = 0x18,
+} CUresourceViewFormat;
+
 typedef enum CUarray3D_flags {
 	CUDA_ARRAY3D_LAYERED = 0x01,
 	CUDA_ARRAY3D_SURFACE_LDST = 0x02,

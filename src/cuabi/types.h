@@ -70,10 +70,8 @@ typedef unsigned int CUlogIterator;
 
 /* Enumerations whose values gBPF does not use. */
 #define CUABI_ENUM(name) typedef unsigned int name
-CUABI_ENUM(CUaddress_mode);
 CUABI_ENUM(CUatomicOperation);
 CUABI_ENUM(CUcoredumpSettings);
-CUABI_ENUM(CUfilter_mode);
 CUABI_ENUM(CUflushGPUDirectRDMAWritesScope);
 CUABI_ENUM(CUflushGPUDirectRDMAWritesTarget);
 CUABI_ENUM(CUfunctionLoadingState);
@@ -98,9 +96,6 @@ CUABI_OPAQUE(CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS);
 CUABI_OPAQUE(CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS);
 CUABI_OPAQUE(CUDA_EXT_SEM_SIGNAL_NODE_PARAMS);
 CUABI_OPAQUE(CUDA_EXT_SEM_WAIT_NODE_PARAMS);
-CUABI_OPAQUE(CUDA_RESOURCE_DESC);
-CUABI_OPAQUE(CUDA_RESOURCE_VIEW_DESC);
-CUABI_OPAQUE(CUDA_TEXTURE_DESC);
 CUABI_OPAQUE(CUarrayMapInfo);
 CUABI_OPAQUE(CUasyncNotificationInfo);
 CUABI_OPAQUE(CUcheckpointCheckpointArgs);
@@ -393,6 +388,55 @@ typedef struct CUDA_ARRAY_MEMORY_REQUIREMENTS_st {
 	size_t size, alignment;
 	unsigned int reserved[4];
 } CUDA_ARRAY_MEMORY_REQUIREMENTS;
+
+/* ---- textures and surfaces ---- */
+
+typedef struct CUDA_RESOURCE_DESC_st {
+	CUresourcetype resType;
+	union {
+		struct {
+			CUarray hArray;
+		} array;
+		struct {
+			CUmipmappedArray hMipmappedArray;
+		} mipmap;
+		struct {
+			CUdeviceptr devPtr;
+			CUarray_format format;
+			unsigned int numChannels;
+			size_t sizeInBytes;
+		} linear;
+		struct {
+			CUdeviceptr devPtr;
+			CUarray_format format;
+			unsigned int numChannels;
+			size_t width, height, pitchInBytes;
+		} pitch2D;
+		struct {
+			int reserved[32];
+		} reserved;
+	} res;
+	unsigned int flags;
+} CUDA_RESOURCE_DESC;
+
+typedef struct CUDA_TEXTURE_DESC_st {
+	CUaddress_mode addressMode[3];
+	CUfilter_mode filterMode;
+	unsigned int flags;
+	unsigned int maxAnisotropy;
+	CUfilter_mode mipmapFilterMode;
+	float mipmapLevelBias, minMipmapLevelClamp, maxMipmapLevelClamp;
+	float borderColor[4];
+	int reserved[12];
+} CUDA_TEXTURE_DESC;
+
+typedef struct CUDA_RESOURCE_VIEW_DESC_st {
+	CUresourceViewFormat format;
+	size_t width, height, depth;
+	unsigned int firstMipmapLevel, lastMipmapLevel;
+	unsigned int firstLayer, lastLayer;
+	unsigned int reserved[16];
+} CUDA_RESOURCE_VIEW_DESC;
 
 /* ---- memory ---- */
 

@@ -89,9 +89,10 @@ struct CUcontext_st {
 	size_t limits[16];
 	CUfunc_cache cache_config;
 	CUsharedconfig shared_config;
-	pthread_mutex_t call_lock;    /* strict mode: held while waiting for room in a channel */
-	pthread_mutex_t staging_lock; /* guards the members below */
-	uint64_t staging;	      /* address on the host and on the device */
+	pthread_mutex_t call_lock;	/* strict mode: held while waiting for room in a channel */
+	struct soft_textures *textures; /* owned by texture_table.c, guarded by its lock */
+	pthread_mutex_t staging_lock;	/* guards the members below */
+	uint64_t staging;		/* address on the host and on the device */
 	uint32_t staging_head;
 	uint32_t staged_first, staged_n;
 	struct soft_staged staged[SOFT_STAGED_MAX];
@@ -192,6 +193,7 @@ struct soft_process {
 	pthread_mutex_t ring_lock;
 	struct soft_shared *shared;
 	uint32_t head;	  /* bytes ever written to the ring; guarded by ring_lock */
+	uint64_t written; /* [atomic] the same, without wrapping around; read without the lock */
 	bool shared_lane; /* the contexts share a group with those of other processes, as MPS
 			     clients do */
 	struct soft_hello hello;

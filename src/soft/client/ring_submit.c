@@ -78,6 +78,7 @@ static CUresult wait_room(uint32_t n)
 static void commit(uint32_t bytes)
 {
 	soft.head += bytes;
+	store_release(&soft.written, soft.written + bytes);
 	/* Pairs with the server's acquire of head: it reads complete records. */
 	store_release(&soft.shared->head, soft.head);
 }
@@ -174,6 +175,11 @@ CUresult soft_ring_submit(CUstream s, struct soft_record *r, size_t bytes, const
 		ring_bell();
 	}
 	return e;
+}
+
+uint64_t soft_ring_written(void)
+{
+	return load_acquire(&soft.written);
 }
 
 CUresult soft_ring_begin(void)

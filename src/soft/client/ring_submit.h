@@ -8,6 +8,8 @@
  * operation is complete. */
 CUresult soft_ring_submit(CUstream s, struct soft_record *r, size_t bytes, const void *more,
 			  size_t more_bytes, uint32_t *ret_target);
+/* Returns the bytes ever written to the ring: records submitted up to now lie before this place. */
+uint64_t soft_ring_written(void);
 /* Submits several records without interleaving: begin takes soft.ring_lock, end releases it. In a
  * host function, begin returns CUDA_ERROR_NOT_PERMITTED, without the lock, where it might wait. */
 CUresult soft_ring_begin(void);

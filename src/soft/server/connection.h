@@ -54,7 +54,8 @@ struct softd_client {
 		uint32_t head, lost;
 		uint32_t woken; /* head when readers were last woken */
 	} print;
-	uint32_t tail; /* of the ring; the copy in the shared page is not trusted */
+	uint32_t tail;	/* of the ring; the copy in the shared page is not trusted */
+	uint64_t taken; /* bytes ever taken from the ring: tail without wrapping around */
 	unsigned queued;
 	bool stalled;	     /* queued reached its limit and has not halved since */
 	unsigned host_calls; /* notices without HOST_DONE */

@@ -14,6 +14,7 @@
 #include "soft/client/stream/stream.h"
 #include "soft/client/stream/stream_event.h"
 #include "soft/client/strict.h"
+#include "soft/client/texture/texture_table.h"
 
 #define API_VERSION 13000u
 #define STACK_LIMIT_MAX (512u << 10)
@@ -67,6 +68,7 @@ static CUresult fill(CUcontext ctx)
 	e = e ? e : soft_stream_create(ctx, 0, SOFT_STREAM_LEGACY, &ctx->legacy);
 	if (e) {
 		soft.contexts[ctx->slot] = NULL;
+		soft_texture_drop_context(ctx);
 		soft_memory_drop_context(ctx);
 		destroy_on_server(ctx->slot);
 	}
@@ -114,6 +116,7 @@ CUresult soft_context_destroy(CUcontext ctx)
 	enable_scheduling(ctx->slot);
 	soft_context_drain(ctx);
 	destroy_on_server(ctx->slot);
+	soft_texture_drop_context(ctx);
 	soft_memory_drop_context(ctx);
 	soft_streams_drop_context(ctx);
 	soft_events_drop_context(ctx);

@@ -1,5 +1,5 @@
-/* Arrays: device memory with adjacent rows and slices, which copies address by coordinates. The
- * soft GPU has no textures, so the internal layout may be linear. */
+/* Arrays: device memory with adjacent rows and slices. Copies address it by coordinates, kernels
+ * through textures and surfaces. */
 #include "soft/client/memory/array.h"
 
 #include <string.h>
@@ -14,23 +14,6 @@
 #define HEIGHT_MAX 65536u
 #define DEPTH_MAX 16384u
 #define LAYERS_MAX 2048u
-#define LEVELS_MAX 18u
-
-struct CUarray_st {
-	struct soft_object object;
-	CUcontext context;
-	uint64_t context_id;
-	CUDA_ARRAY3D_DESCRIPTOR desc;
-	unsigned element;
-	uint64_t address, pitch, slice, bytes;
-	bool level; /* of a mipmapped array, with which it is destroyed */
-};
-
-struct CUmipmappedArray_st {
-	struct soft_object object;
-	unsigned levels;
-	CUarray level[LEVELS_MAX];
-};
 
 /* Returns the bytes of one channel, or 0 if elements of the format are not plain. *ret_channels:
  * required number of channels, 0: any. */
@@ -82,7 +65,7 @@ static CUresult check_shape(const CUDA_ARRAY3D_DESCRIPTOR *d)
 	return CUDA_SUCCESS;
 }
 
-static CUresult check(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned *ret_element)
+CUresult soft_array_check(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned *ret_element)
 {
 	unsigned channels, bytes = format_bytes(d->Format, &channels);
 
@@ -104,13 +87,17 @@ static CUresult check(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned *ret_element)
 	return check_shape(d);
 }
 
-/* check_shape has bounded the sizes: no multiplication overflows. */
-static CUresult make(CUcontext ctx, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned element,
-		     CUarray *ret)
+uint64_t soft_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned element)
+{
+	return d->Width * element * MAX(d->Height, (size_t)1) * MAX(d->Depth, (size_t)1);
+}
+
+CUresult soft_array_make(CUcontext ctx, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned element,
+			 uint64_t address, CUarray *ret)
 {
 	struct soft_range hidden = { .hidden = 1 };
+	CUresult e = CUDA_SUCCESS;
 	CUarray a;
-	CUresult e;
 
 	pthread_mutex_lock(&soft.lock);
 	a = soft_object_create(SOFT_OBJECT_ARRAY, sizeof(*a));
@@ -124,8 +111,12 @@ static CUresult make(CUcontext ctx, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned e
 	a->element = element;
 	a->pitch = d->Width * element;
 	a->slice = a->pitch * MAX(d->Height, 1u);
-	a->bytes = a->slice * MAX(d->Depth, 1u);
-	e = soft_memory_create(ctx, a->bytes, &hidden, &a->address, NULL);
+	a->bytes = soft_array_bytes(d, element);
+	a->address = address;
+	a->level = address != 0;
+	if (!address) {
+		e = soft_memory_create(ctx, a->bytes, &hidden, &a->address, NULL);
+	}
 	if (e) {
 		pthread_mutex_lock(&soft.lock);
 		soft_object_destroy(a);
@@ -136,15 +127,17 @@ static CUresult make(CUcontext ctx, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned e
 	return CUDA_SUCCESS;
 }
 
-static void drop(CUarray a)
+void soft_array_drop(CUarray a)
 {
-	soft_memory_delete(a->context, a->address, true);
+	if (!a->level) {
+		soft_memory_delete(a->context, a->address, true);
+	}
 	pthread_mutex_lock(&soft.lock);
 	soft_object_destroy(a);
 	pthread_mutex_unlock(&soft.lock);
 }
 
-static CUresult check_handle(CUarray a)
+CUresult soft_array_check_handle(CUarray a)
 {
 	CUresult e = soft_check();
 
@@ -161,7 +154,7 @@ static CUresult check_handle(CUarray a)
 
 CUresult soft_array_element_bytes(CUarray a, unsigned *ret_bytes)
 {
-	CUresult e = check_handle(a);
+	CUresult e = soft_array_check_handle(a);
 
 	if (!e) {
 		*ret_bytes = a->element;
@@ -177,7 +170,7 @@ static bool inside(size_t at, size_t n, size_t all)
 CUresult soft_array_locate(CUarray a, size_t x, size_t y, size_t z, size_t width, size_t height,
 			   size_t depth, struct soft_array_box *ret)
 {
-	CUresult e = a ? check_handle(a) : CUDA_ERROR_INVALID_VALUE;
+	CUresult e = a ? soft_array_check_handle(a) : CUDA_ERROR_INVALID_VALUE;
 
 	if (e) {
 		return e;
@@ -193,7 +186,7 @@ CUresult soft_array_locate(CUarray a, size_t x, size_t y, size_t z, size_t width
 
 CUresult soft_array_linear(CUarray a, size_t offset, size_t bytes, uint64_t *ret_address)
 {
-	CUresult e = a ? check_handle(a) : CUDA_ERROR_INVALID_VALUE;
+	CUresult e = a ? soft_array_check_handle(a) : CUDA_ERROR_INVALID_VALUE;
 
 	if (e) {
 		return e;
@@ -217,8 +210,8 @@ CUresult cuArray3DCreate_v2(CUarray *ret, const CUDA_ARRAY3D_DESCRIPTOR *d)
 	if (!ret || !d) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	e = check(d, &element);
-	return e ? e : make(ctx, d, element, ret);
+	e = soft_array_check(d, &element);
+	return e ? e : soft_array_make(ctx, d, element, 0, ret);
 }
 
 CUresult cuArrayCreate_v2(CUarray *ret, const CUDA_ARRAY_DESCRIPTOR *d)
@@ -260,7 +253,7 @@ CUresult cuArrayCreate(CUarray *ret, const CUDA_ARRAY_DESCRIPTOR_v1 *d)
 
 CUresult cuArrayDestroy(CUarray a)
 {
-	CUresult e = check_handle(a);
+	CUresult e = soft_array_check_handle(a);
 
 	if (e) {
 		return e;
@@ -270,14 +263,14 @@ CUresult cuArrayDestroy(CUarray a)
 	}
 	e = soft_context_drain(a->context);
 	if (e != SOFT_DEAD) {
-		drop(a);
+		soft_array_drop(a);
 	}
 	return e;
 }
 
 CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *ret, CUarray a)
 {
-	CUresult e = check_handle(a);
+	CUresult e = soft_array_check_handle(a);
 
 	if (e) {
 		return e;
@@ -291,7 +284,7 @@ CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *ret, CUarray a)
 
 CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *ret, CUarray a)
 {
-	CUresult e = check_handle(a);
+	CUresult e = soft_array_check_handle(a);
 
 	if (e) {
 		return e;
@@ -306,7 +299,7 @@ CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *ret, CUarray a)
 
 CUresult cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1 *ret, CUarray a)
 {
-	CUresult e = check_handle(a);
+	CUresult e = soft_array_check_handle(a);
 
 	if (e) {
 		return e;
@@ -322,7 +315,7 @@ CUresult cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1 *ret, CUarray a)
 
 CUresult cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1 *ret, CUarray a)
 {
-	CUresult e = check_handle(a);
+	CUresult e = soft_array_check_handle(a);
 
 	if (e) {
 		return e;
@@ -338,7 +331,7 @@ CUresult cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1 *ret, CUarray a)
 /* For arrays whose memory is mapped later, which are not supported. */
 CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *ret, CUarray a, CUdevice dev)
 {
-	CUresult e = check_handle(a);
+	CUresult e = soft_array_check_handle(a);
 
 	(void)ret;
 	e = e ? e : soft_context_check_device(dev);
@@ -349,7 +342,7 @@ CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *ret, CUarr
 
 CUresult cuArrayGetPlane(CUarray *ret, CUarray a, unsigned int plane)
 {
-	CUresult e = check_handle(a);
+	CUresult e = soft_array_check_handle(a);
 
 	(void)ret;
 	(void)plane;
@@ -358,139 +351,7 @@ CUresult cuArrayGetPlane(CUarray *ret, CUarray a, unsigned int plane)
 
 CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *ret, CUarray a)
 {
-	CUresult e = check_handle(a);
-
-	(void)ret;
-	return e ? e : CUDA_ERROR_INVALID_VALUE;
-}
-
-/* ---- mipmapped arrays: one array for each level ---- */
-
-static void shrink(CUDA_ARRAY3D_DESCRIPTOR *d)
-{
-	d->Width = MAX(d->Width / 2, 1u);
-	d->Height = d->Height ? MAX(d->Height / 2, 1u) : 0;
-	if (!(d->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP))) {
-		d->Depth = d->Depth ? MAX(d->Depth / 2, 1u) : 0;
-	}
-}
-
-static unsigned levels_of(const CUDA_ARRAY3D_DESCRIPTOR *d)
-{
-	CUDA_ARRAY3D_DESCRIPTOR now = *d;
-	unsigned n = 1;
-	size_t depth = 0;
-
-	while (now.Width > 1 || now.Height > 1 || (depth != now.Depth && now.Depth > 1)) {
-		depth = now.Depth;
-		shrink(&now);
-		n++;
-	}
-	return MIN(n, LEVELS_MAX);
-}
-
-static void drop_levels(CUmipmappedArray m)
-{
-	for (unsigned i = 0; i < m->levels; i++) {
-		drop(m->level[i]);
-	}
-	pthread_mutex_lock(&soft.lock);
-	soft_object_destroy(m);
-	pthread_mutex_unlock(&soft.lock);
-}
-
-CUresult cuMipmappedArrayCreate(CUmipmappedArray *ret, const CUDA_ARRAY3D_DESCRIPTOR *d,
-				unsigned int levels)
-{
-	CUDA_ARRAY3D_DESCRIPTOR now;
-	CUmipmappedArray m;
-	unsigned element;
-	CUcontext ctx;
-	CUresult e = soft_context_current(&ctx);
-
-	if (e) {
-		return e;
-	}
-	if (!ret || !d || !levels) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	e = check(d, &element);
-	if (e) {
-		return e;
-	}
-	now = *d;
-	pthread_mutex_lock(&soft.lock);
-	m = soft_object_create(SOFT_OBJECT_MIPMAPPED, sizeof(*m));
-	pthread_mutex_unlock(&soft.lock);
-	levels = m ? MIN(levels, levels_of(d)) : 0; /* too many levels are clamped, not refused */
-	for (unsigned i = 0; i < levels && !e; i++) {
-		e = make(ctx, &now, element, &m->level[i]);
-		if (!e) {
-			m->level[i]->level = true;
-			m->levels++;
-		}
-		shrink(&now);
-	}
-	if (e) {
-		drop_levels(m);
-		return e;
-	}
-	*ret = m;
-	return m ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-static CUresult check_mipmapped(CUmipmappedArray m)
-{
-	CUresult e = soft_check();
-
-	if (e) {
-		return e;
-	}
-	return soft_object_is(m, SOFT_OBJECT_MIPMAPPED) ? check_handle(m->level[0])
-							: CUDA_ERROR_INVALID_HANDLE;
-}
-
-CUresult cuMipmappedArrayGetLevel(CUarray *ret, CUmipmappedArray m, unsigned int level)
-{
-	CUresult e = check_mipmapped(m);
-
-	if (e) {
-		return e;
-	}
-	if (!ret || level >= m->levels) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	*ret = m->level[level];
-	return CUDA_SUCCESS;
-}
-
-CUresult cuMipmappedArrayDestroy(CUmipmappedArray m)
-{
-	CUresult e = check_mipmapped(m);
-
-	if (e) {
-		return e;
-	}
-	e = soft_context_drain(m->level[0]->context);
-	if (e != SOFT_DEAD) {
-		drop_levels(m);
-	}
-	return e;
-}
-
-CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *ret,
-					       CUmipmappedArray m, CUdevice dev)
-{
-	CUresult e = check_mipmapped(m);
-
-	(void)ret;
-	e = e ? e : soft_context_check_device(dev);
-	return e ? e : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *ret, CUmipmappedArray m)
-{
-	CUresult e = check_mipmapped(m);
+	CUresult e = soft_array_check_handle(a);
 
 	(void)ret;
 	return e ? e : CUDA_ERROR_INVALID_VALUE;

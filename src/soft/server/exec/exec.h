@@ -128,6 +128,8 @@ struct exec_launch {
 	uint32_t sm_count;  /* for %nsmid */
 	uint32_t clock_khz; /* rate of %clock; 0: 1 GHz */
 	uint64_t grid_id;
+	uint64_t ring_end; /* where its record ends in the ring: textures that were destroyed before
+			      are no longer valid */
 	uint64_t grid_workspace; /* cooperative launch: device address of the grid barrier, read
 				    through %envreg1 and %envreg2; 0: none */
 	const struct exec_host *host; /* borrowed; NULL: output of kernels is dropped */

@@ -177,6 +177,7 @@ static int take_one(struct softd_client *c, uint32_t available)
 		}
 	}
 	c->tail += r.r.bytes;
+	c->taken += r.r.bytes;
 	return take(c, &r);
 }
 

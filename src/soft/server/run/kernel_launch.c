@@ -65,6 +65,7 @@ struct softd_launch *softd_launch_create(struct softd_client *c, struct softd_gr
 		l->part = *c->sm_sets[r->part - 1];
 	}
 	l->exec.grid_id = c->machine->next_grid_id++;
+	l->exec.ring_end = c->taken;
 	return l;
 }
 

@@ -122,6 +122,9 @@ struct exec_decoder {
 	uint32_t line;
 	uint32_t used_modifiers; /* bit i: modifier i has been taken */
 	struct exec_op op;	 /* template: guard and line */
+	uint32_t texture_inputs; /* 1 + first of the registers for inputs of texture instructions;
+				    0: none yet */
+	uint32_t texture_shape;	 /* the function that they belong to */
 };
 
 int exec_dec_fail(struct exec_decoder *d, const char *fmt, ...) PRINTF_LIKE(2, 3);
@@ -319,5 +322,19 @@ int exec_dec_policy(struct exec_decoder *d, int a, int b);
 int exec_dec_cp(struct exec_decoder *d, int a, int b);
 int exec_dec_mbarrier(struct exec_decoder *d, int a, int b);
 int exec_dec_activemask(struct exec_decoder *d, int a, int b);
+
+/* decode_texture.c */
+int exec_dec_tex(struct exec_decoder *d, int gather, int b);
+int exec_dec_texture_query(struct exec_decoder *d, int surface, int b);
+/* The handle in [ ]: a register of 64 bits or the name of a .texref or .surfref variable. */
+int exec_dec_texture_handle(struct exec_decoder *d, const struct ptx_operand *o, uint32_t *ret);
+/* Returns the first of the registers that hold inputs in the current function. */
+int exec_dec_texture_inputs(struct exec_decoder *d, uint32_t *ret);
+/* Copies a source into input i. */
+int exec_dec_texture_input(struct exec_decoder *d, const struct ptx_operand *o, enum exec_type t,
+			   unsigned i);
+/* decode_surface.c */
+int exec_dec_surface(struct exec_decoder *d, int is_store, int b);
+int exec_dec_surface_reduce(struct exec_decoder *d, int a, int b);
 
 #endif

@@ -154,6 +154,11 @@ static uint64_t atomic(const struct exec_op *o, void *p, uint64_t a, uint64_t b)
 	}
 }
 
+uint64_t exec_atom_device(const struct exec_op *o, void *p, uint64_t a)
+{
+	return atomic(o, p, a, 0);
+}
+
 static bool in_shared(const struct exec_op *o, uint64_t at)
 {
 	uint64_t off;

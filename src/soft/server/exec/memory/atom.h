@@ -12,5 +12,8 @@ enum { ATOM_OLD = 1 };					 /* op.flags: return the old value in d */
 int exec_op_atom_vector(struct exec_warp *w, const struct exec_op *o, uint32_t m);
 /* cas and exch of .b128: each operand is two consecutive 64-bit registers. */
 int exec_op_atom_pair(struct exec_warp *w, const struct exec_op *o, uint32_t m);
+/* Applies o's operation (sub, type, type2, size) to an aligned element of device memory. Returns
+ * the old value. */
+uint64_t exec_atom_device(const struct exec_op *o, void *p, uint64_t a);
 
 #endif
