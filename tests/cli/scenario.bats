@@ -414,3 +414,29 @@ wrong() {
 		expect map uid_of_stat == 7
 	S
 }
+
+@test "a queue from tenants to tick" {
+	mv reporting.bpf.o p.bpf.o
+	passes <<-'S'
+		tenant a
+		tenant b number=7
+		submit a blocks=3
+		submit b blocks=4
+		submit b blocks=5
+		expect count reports of b == 2
+		tick
+		expect map seen == 3
+		expect map blocks == 12
+		expect map strange == 0
+		expect map last_error == 2
+		expect count reports of b == 0
+		repeat 20 as i {
+			submit a blocks=i
+			expect GO
+		}
+		tick
+		expect map seen == 11
+		expect map blocks == 12 + 12 + 13 + 14 + 15 + 16 + 17 + 18 + 19
+		expect errors == 0
+	S
+}

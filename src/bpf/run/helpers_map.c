@@ -137,6 +137,25 @@ EBPF_HELPER(gbpf_tenant_lookup)
 	return (uint64_t)(uintptr_t)ebpf_map_lookup(&at, ebpf_helper_ptr(a3));
 }
 
+/* The tenant writes the memory behind the map, so no result indicates a fault of the program. */
+EBPF_HELPER(gbpf_tenant_pop)
+{
+	const struct ebpf_map *m = ebpf_helper_ptr(a1);
+	uint8_t *base = tenant_region(env, m, a2);
+	struct ebpf_map at;
+	int r = -ENOENT;
+
+	if (base) {
+		ebpf_map_at(&at, m, base);
+		r = ebpf_map_pop(&at, ebpf_helper_ptr(a3));
+	}
+	if (r) {
+		memset(ebpf_helper_ptr(a3), 0, m->value_bytes);
+		r = r == -ENOENT ? r : -EBUSY;
+	}
+	return (uint64_t)(int64_t)r;
+}
+
 EBPF_HELPER(gbpf_thread_sum)
 {
 	const struct ebpf_map *m = ebpf_helper_ptr(a1);

@@ -98,6 +98,53 @@ static void what_was_not_popped_is_zero(void **state)
 	}
 }
 
+static void *region_of(void *ctx, uint32_t tenant)
+{
+	return tenant == 5 ? ctx : NULL;
+}
+
+/* gbpfd pops what a tenant has pushed, or has written into the queue's memory. */
+static void a_tenants_queue_is_emptied_by_number(void **state)
+{
+	uint64_t value = 42;
+
+	for (int stack = 0; stack < 2; stack++) {
+		struct ebpf_tenant_ops ops = { .region = region_of };
+		uint8_t *base;
+
+		begin(map_def(stack ? GBPF_MAP_STACK : GBPF_MAP_QUEUE, 0, 8, 4, TENANT));
+		base = map.base;
+		ops.ctx = base;
+		value = 42;
+		assert_int_equal(call(EBPF_SLOT_bpf_map_push_elem, M, at(&value), 0, 0), 0);
+		env.maps[0].data = NULL; /* as in gbpfd's instance */
+		value = 1;
+		assert_int_equal(call(EBPF_SLOT_gbpf_tenant_pop, M, 5, at(&value), 0), -ENOENT);
+		assert_int_equal(value, 0); /* outside gbpfd */
+		env.tenants = &ops;
+		value = 1;
+		assert_int_equal(call(EBPF_SLOT_gbpf_tenant_pop, M, 4, at(&value), 0), -ENOENT);
+		assert_int_equal(call(EBPF_SLOT_gbpf_tenant_pop, M, UINT64_MAX, at(&value), 0),
+				 -ENOENT);
+		assert_int_equal(value, 0);
+		assert_int_equal(call(EBPF_SLOT_gbpf_tenant_pop, M, 5, at(&value), 0), 0);
+		assert_int_equal(value, 42);
+		assert_int_equal(call(EBPF_SLOT_gbpf_tenant_pop, M, 5, at(&value), 0), -ENOENT);
+		for (uint64_t round = 0, random = 1; round < 2000; round++) {
+			for (size_t i = 0; i < map.bytes / 8; i++) {
+				((uint64_t *)(void *)base)[i] = test_random(&random);
+			}
+			for (int i = 0; i < 8; i++) {
+				int64_t r = call(EBPF_SLOT_gbpf_tenant_pop, M, 5, at(&value), 0);
+
+				assert_true(r == 0 || r == -ENOENT || r == -EBUSY);
+			}
+		}
+		assert_int_equal(env.helper_errors, 0); /* a tenant cannot cause any */
+		map_drop(&map);
+	}
+}
+
 static void absent_memory_is_no_memory(void **state)
 {
 	const struct ebpf_map_def defs[] = {
@@ -268,6 +315,7 @@ int main(void)
 		cmocka_unit_test(failures_and_answers_are_told_apart),
 		cmocka_unit_test(invalid_requests_to_gbpfd_are_counted),
 		cmocka_unit_test(what_was_not_popped_is_zero),
+		cmocka_unit_test(a_tenants_queue_is_emptied_by_number),
 		cmocka_unit_test(absent_memory_is_no_memory),
 		cmocka_unit_test(loops_end_as_they_are_told),
 		cmocka_unit_test(each_element_is_shown_once),

@@ -29,7 +29,8 @@ static int writes_map(int32_t helper)
 
 static int by_tenant(int32_t helper)
 {
-	return helper == HELPER_gbpf_tenant_lookup || helper == HELPER_gbpf_thread_sum;
+	return helper == HELPER_gbpf_tenant_lookup || helper == HELPER_gbpf_thread_sum ||
+	       helper == HELPER_gbpf_tenant_pop;
 }
 
 /* Checks access to a tenant's instance of a map. A gbpfd program reaches it only through the
@@ -38,7 +39,9 @@ static int check_instance(struct ebpf_verifier *v, const struct ebpf_helper_call
 			  const struct ebpf_map_def *m)
 {
 	if (by_tenant(c->helper->id) && !(m->flags & GBPF_F_TENANT)) {
-		report_hint(v->r, "use bpf_map_lookup_elem for it");
+		report_hint(v->r, "use %s for it",
+			    c->helper->id == HELPER_gbpf_tenant_pop ? "bpf_map_pop_elem"
+								    : "bpf_map_lookup_elem");
 		return ebpf_verify_refuse(v, v->pc, "map", "%s: map %s is not a GBPF_F_TENANT map",
 					  c->what, m->name);
 	}
@@ -52,6 +55,8 @@ static int check_instance(struct ebpf_verifier *v, const struct ebpf_helper_call
 	if (!by_tenant(c->helper->id) && (m->flags & GBPF_F_TENANT) && v->hook->daemon) {
 		if (ebpf_verify_map_can(m->type, HELPER_gbpf_tenant_lookup)) {
 			report_hint(v->r, "use gbpf_tenant_lookup(&%s, tenant, &key)", m->name);
+		} else if (ebpf_verify_map_can(m->type, HELPER_gbpf_tenant_pop)) {
+			report_hint(v->r, "use gbpf_tenant_pop(&%s, tenant, &value)", m->name);
 		} else {
 			report_hint(v->r, "give gbpfd one of its own, with GBPF_F_DAEMON");
 		}
