@@ -1,0 +1,335 @@
+/* What the hooks of a process are given, field by field, and which of their answers count. The
+ * programs copy the whole context into the tenant's map. */
+#include "fake.h"
+
+#include <string.h>
+
+#include "sched/sched_int.h"
+
+#define WORDS_MAX 40u
+#define COPY_AT 8 /* bytes; the map's first word counts the calls */
+
+static struct regions maps;
+
+/* Writes a program that copies `bytes` of the context into the map and then stores 32-bit `set` at
+ * offset `at` of the context (at < 0: nothing), and answers `verdict`. Returns its length. */
+static unsigned copier(struct ebpf_insn *out, size_t bytes, int at, int set, int verdict)
+{
+	const struct ebpf_insn value[] = { I_VALUE(2, 1, 0) };
+	const struct ebpf_insn count[] = { I_MOV(3, 1), I_ATOMIC_ADD(2, 0, 3) };
+	const struct ebpf_insn store[] = { I_MOV(3, set), I_STX(EBPF_W, 1, at, 3) };
+	const struct ebpf_insn end[] = { I_MOV(0, verdict), I_EXIT };
+	unsigned n = 0;
+
+	memcpy(out, value, sizeof(value));
+	n += sizeof(value) / sizeof(value[0]);
+	for (size_t i = 0; i < bytes; i += 8) {
+		const struct ebpf_insn word[] = { I_LDX(EBPF_DW, 3, 1, i),
+						  I_STX(EBPF_DW, 2, COPY_AT + (int)i, 3) };
+
+		memcpy(out + n, word, sizeof(word));
+		n += 2;
+	}
+	memcpy(out + n, count, sizeof(count));
+	n += 2;
+	if (at >= 0) {
+		memcpy(out + n, store, sizeof(store));
+		n += 2;
+	}
+	memcpy(out + n, end, sizeof(end));
+	return n + 2;
+}
+
+static void use(struct rig *r, uint64_t version, int hook, size_t bytes, int at, int set,
+		int verdict)
+{
+	static struct ebpf_insn code[2 * WORDS_MAX + 16];
+	struct prog p = { .hook = hook, .insns = code };
+
+	p.n = copier(code, bytes, at, set, verdict);
+	regions_make(&maps);
+	assert_int_equal(rig_policy_prepare(r, version, &p, 1, &maps), 0);
+	store_release(&r->dir.version[0], version);
+}
+
+static const void *seen(uint64_t calls)
+{
+	assert_int_equal(maps.tenant[0], calls);
+	return (const char *)maps.tenant + COPY_AT;
+}
+
+static void submit_is_told_of_launch_queue_and_tenant(void **state)
+{
+	struct fake_queue fq = { 0 };
+	const struct gbpf_submit_ctx *c;
+	struct sched_kernel *k;
+	struct sched_queue *q;
+	struct sched_launch l, first;
+	struct rig r;
+
+	rig_init(&r, GBPF_CLASS_BATCH, 0, 0);
+	(void)sched_queue_open(r.s, &fq, 0, 0);
+	q = sched_queue_open(r.s, &fq, 0, -3);
+	sched_set_class(r.s, GBPF_CLASS_BATCH, 250);
+	store_relaxed(&r.s->uid, 4711u);
+	sched_set_lane(r.s, GBPF_LANE_SHARED);
+	k = sched_kernel_get(r.s, "k");
+	use(&r, 1, POLICY_HOOK_submit, sizeof(*c), -1, 0, GBPF_GO);
+	first = kernel_launch(NULL);
+	go(q, &fq, &first);
+	l = kernel_launch(k);
+	l.blocks = 77;
+	l.bytes = 1234;
+	l.flags = GBPF_F_MEASURED;
+	l.threads = 96;
+	l.smem_bytes = 512;
+	l.block_ok = true;
+	go(q, &fq, &l);
+	c = seen(2);
+	assert_true(c->now_ns > 0);
+	assert_int_equal(c->kernel, k->hash);
+	assert_int_equal(c->bytes, 1234);
+	assert_int_equal(c->blocks, 77);
+	assert_int_equal(c->held_ns, 0);
+	assert_int_equal(c->hold_ns, 0);
+	assert_int_equal(c->tenant, 1);
+	assert_int_equal(c->queue, 1);
+	assert_int_equal(c->class_id, GBPF_CLASS_BATCH);
+	assert_int_equal(c->weight, 250);
+	assert_int_equal(c->priority, -3);
+	assert_int_equal(c->kind, l.kind);
+	assert_int_equal(c->flags & GBPF_F_MEASURED, GBPF_F_MEASURED);
+	assert_int_equal(c->threads, 96);
+	assert_int_equal(c->smem_bytes, 512);
+	assert_int_equal(c->lc_open, 0);
+	assert_true(c->lc_next_ns == UINT64_MAX);
+	assert_int_equal(c->inflight, 1); /* the first one */
+	assert_int_equal(c->asked, 0);
+	assert_int_equal(c->level, GBPF_LEVEL_HOLD);
+	assert_int_equal(c->split_blocks, 0);
+	assert_int_equal(c->block_ok, 1);
+	assert_int_equal(c->lane, GBPF_LANE_SHARED);
+	assert_int_equal(c->uid, 4711);
+	other_opens(&r);
+	go(q, &fq, &first);
+	c = seen(3);
+	assert_int_equal(c->lc_open, 1);
+	assert_int_equal(c->lc_idle_ns, 0);
+	assert_int_equal(c->kernel, 0);
+	assert_int_equal(c->block_ok, 0);
+	assert_int_equal(c->inflight, 2);
+	rig_finish(&r);
+	regions_free(&maps);
+}
+
+/* The level counts where the launch can be stopped between blocks, and only as BLOCK. */
+static void block_level_needs_a_launch_that_can_stop(void **state)
+{
+	static const struct {
+		bool ok;
+		uint32_t level;
+		enum sched_answer answer;
+	} cases[] = {
+		{ true, GBPF_LEVEL_BLOCK, SCHED_GO_BLOCK }, { false, GBPF_LEVEL_BLOCK, SCHED_GO },
+		{ true, GBPF_LEVEL_DRAIN, SCHED_GO },	    { true, GBPF_LEVEL_HOLD, SCHED_GO },
+		{ true, GBPF_LEVEL_SLICE, SCHED_GO },
+	};
+
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct fake_queue fq = { .eager = 1 };
+		struct sched_queue *q;
+		struct sched_launch l = kernel_launch(NULL);
+		struct sched_decision a = { 0 };
+		struct rig r;
+
+		rig_init(&r, GBPF_CLASS_BATCH, 0, 0);
+		q = sched_queue_open(r.s, &fq, 0, 0);
+		use(&r, 1, POLICY_HOOK_submit, 8, SUBMIT(level), (int)cases[i].level, GBPF_GO);
+		l.block_ok = cases[i].ok;
+		sched_decide(q, &l, 1000000000, 0, 0, &a);
+		assert_int_equal(a.verdict, GBPF_GO);
+		assert_int_equal(a.level == GBPF_LEVEL_BLOCK, cases[i].answer == SCHED_GO_BLOCK);
+		assert_int_equal(r.stats.verdict_errors, 0);
+		rig_finish(&r);
+		regions_free(&maps);
+	}
+}
+
+#define CREATE(field) ((int)offsetof(struct gbpf_queue_create_ctx, field))
+
+static void queue_create_is_told_of_the_stream(void **state)
+{
+	const struct gbpf_queue_create_ctx *c;
+	struct fake_queue fq = { 0 };
+	struct rig r;
+
+	rig_init(&r, GBPF_CLASS_NORMAL, 0, 0);
+	r.s->cfg.sm_percent = 40;
+	sched_set_lane(r.s, GBPF_LANE_PROCESS);
+	use(&r, 1, POLICY_HOOK_queue_create, sizeof(*c), -1, 0, 0);
+	(void)sched_queue_open(r.s, &fq, 0, 0);
+	assert_non_null(sched_queue_open(r.s, &fq, 0, -2));
+	c = seen(2);
+	assert_true(c->now_ns > 0);
+	assert_int_equal(c->tenant, 1);
+	assert_int_equal(c->queue, 1);
+	assert_int_equal(c->priority, -2);
+	assert_int_equal(c->class_id, GBPF_CLASS_NORMAL);
+	assert_int_equal(c->slice_us, 0);
+	assert_int_equal(c->lane, GBPF_LANE_PROCESS);
+	assert_int_equal(c->sm_percent, 40);
+	assert_int_equal(c->gpu, 0);
+	rig_finish(&r);
+	regions_free(&maps);
+}
+
+/* A class beyond batch, and a share that is neither the tenant's nor all, are errors of the policy:
+ * the queue keeps what the tenant has. */
+static void answers_of_queue_create_are_checked(void **state)
+{
+	static const struct {
+		int at, set;
+		bool valid;
+		uint32_t class_id, sm_percent;
+	} cases[] = {
+		{ CREATE(class_id), GBPF_CLASS_LATENCY, true, GBPF_CLASS_LATENCY, 40 },
+		{ CREATE(class_id), GBPF_CLASS_BATCH, true, GBPF_CLASS_BATCH, 40 },
+		{ CREATE(class_id), GBPF_CLASS_BATCH + 1, false, GBPF_CLASS_NORMAL, 40 },
+		{ CREATE(sm_percent), 40, true, GBPF_CLASS_NORMAL, 40 },
+		{ CREATE(sm_percent), 100, true, GBPF_CLASS_NORMAL, 100 },
+		{ CREATE(sm_percent), 39, false, GBPF_CLASS_NORMAL, 40 },
+		{ CREATE(sm_percent), 41, false, GBPF_CLASS_NORMAL, 40 },
+		{ CREATE(sm_percent), 0, false, GBPF_CLASS_NORMAL, 40 },
+		{ CREATE(priority), -5, true, GBPF_CLASS_NORMAL, 40 },
+	};
+
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct fake_queue fq = { 0 };
+		struct sched_queue *q;
+		struct rig r;
+
+		rig_init(&r, GBPF_CLASS_NORMAL, 0, 0);
+		r.s->cfg.sm_percent = 40;
+		use(&r, 1, POLICY_HOOK_queue_create, 8, cases[i].at, cases[i].set, 0);
+		q = sched_queue_open(r.s, &fq, 0, 0);
+		assert_int_equal(q->class_id, cases[i].class_id);
+		assert_int_equal(q->sm_percent, cases[i].sm_percent);
+		assert_int_equal(q->priority, cases[i].at == CREATE(priority) ? -5 : 0);
+		assert_int_equal(r.stats.verdict_errors, cases[i].valid ? 0 : 1);
+		/* a class that the policy chose stays when the tenant's changes */
+		sched_set_class(r.s, GBPF_CLASS_BATCH, 100);
+		assert_int_equal(load_relaxed(&q->class_id), cases[i].class_id == GBPF_CLASS_NORMAL
+								     ? GBPF_CLASS_BATCH
+								     : cases[i].class_id);
+		rig_finish(&r);
+		regions_free(&maps);
+	}
+}
+
+static void queue_create_may_ask_for_a_slice(void **state)
+{
+	struct fake_queue fq = { 0 };
+	struct rig r;
+
+	rig_init(&r, GBPF_CLASS_NORMAL, 0, 0);
+	use(&r, 1, POLICY_HOOK_queue_create, 8, CREATE(slice_us), 300, 0);
+	(void)sched_queue_open(r.s, &fq, 0, 0);
+	assert_int_equal(r.s->slice_wanted[0], 301); /* plus 1: 0 is none */
+	assert_true(r.wakes > 0);
+	rig_finish(&r);
+	regions_free(&maps);
+}
+
+static void queue_destroy_and_dispatch_are_told_of_the_queue(void **state)
+{
+	const struct gbpf_queue_destroy_ctx *d;
+	const struct gbpf_dispatch_ctx *c;
+	struct fake_queue fq = { .eager = 1 };
+	struct sched_launch l;
+	struct sched_queue *q;
+	struct rig r;
+
+	rig_init(&r, GBPF_CLASS_BATCH, 0, 0);
+	(void)sched_queue_open(r.s, &fq, 0, 0);
+	q = sched_queue_open(r.s, &fq, 0, -4);
+	use(&r, 1, POLICY_HOOK_dispatch, sizeof(*c), -1, 0, 1000000);
+	l = kernel_launch(NULL);
+	l.begin_ns = 1000;
+	l.est_ns = 55;
+	assert_int_equal(sched_hook_dispatch(q, &l, 3000), 1000000);
+	c = seen(1);
+	assert_int_equal(c->now_ns, 3000);
+	assert_int_equal(c->held_ns, 2000);
+	assert_int_equal(c->est_ns, 55);
+	assert_int_equal(c->tenant, 1);
+	assert_int_equal(c->queue, 1);
+	assert_int_equal(c->class_id, GBPF_CLASS_BATCH);
+	assert_int_equal(c->priority, -4);
+	use(&r, 2, POLICY_HOOK_dispatch, 8, -1, 0, 1000001);
+	assert_int_equal(sched_hook_dispatch(q, &l, 3000), 0); /* beyond the last rank */
+	use(&r, 3, POLICY_HOOK_queue_destroy, sizeof(*d), -1, 0, 0);
+	sched_hook_queue_destroy(q, 17);
+	d = seen(1);
+	assert_true(d->now_ns > 0);
+	assert_int_equal(d->tenant, 1);
+	assert_int_equal(d->queue, 1);
+	assert_int_equal(d->launches, 17);
+	rig_finish(&r);
+}
+
+static void retire_is_told_of_the_work_and_bounds_the_close_delay(void **state)
+{
+	const struct sched_retired done = { .hash = 5,
+					    .duration_ns = 1000,
+					    .held_ns = 30,
+					    .version = 9,
+					    .count = 3,
+					    .flags = GBPF_F_MEASURED,
+					    .level = GBPF_LEVEL_BLOCK,
+					    .interrupted = 2 };
+	const struct gbpf_retire_ctx *c;
+	struct fake_queue fq = { 0 };
+	struct sched_queue *q;
+	struct rig r;
+
+	rig_init(&r, GBPF_CLASS_BATCH, 0, 0);
+	q = sched_queue_open(r.s, &fq, 0, 0);
+	store_relaxed(&r.s->uid, 4711u);
+	store_relaxed(&r.s->req[0].gap_ns, UINT64_C(40000));
+	use(&r, 1, POLICY_HOOK_retire, sizeof(*c), (int)RETIRE(linger_ns), 20000000, 0);
+	assert_int_equal(sched_hook_retire(q, &done, 7000), 10000000); /* at most 10 ms */
+	c = seen(1);
+	assert_int_equal(c->now_ns, 7000);
+	assert_int_equal(c->kernel, 5);
+	assert_int_equal(c->duration_ns, 1000);
+	assert_int_equal(c->held_ns, 30);
+	assert_int_equal(c->submit_version, 9);
+	assert_int_equal(c->tenant, 1);
+	assert_int_equal(c->queue, 0);
+	assert_int_equal(c->class_id, GBPF_CLASS_BATCH);
+	assert_int_equal(c->weight, 100);
+	assert_int_equal(c->uid, 4711);
+	assert_int_equal(c->count, 3);
+	assert_int_equal(c->flags, GBPF_F_MEASURED);
+	assert_int_equal(c->level, GBPF_LEVEL_BLOCK);
+	assert_int_equal(c->interrupted, 2);
+	assert_int_equal(c->gap_ns, 40000);
+	assert_int_equal(r.stats.busy_ns, 1000);
+	rig_finish(&r);
+	regions_free(&maps);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(submit_is_told_of_launch_queue_and_tenant),
+		cmocka_unit_test(block_level_needs_a_launch_that_can_stop),
+		cmocka_unit_test(queue_create_is_told_of_the_stream),
+		cmocka_unit_test(answers_of_queue_create_are_checked),
+		cmocka_unit_test(queue_create_may_ask_for_a_slice),
+		cmocka_unit_test(queue_destroy_and_dispatch_are_told_of_the_queue),
+		cmocka_unit_test(retire_is_told_of_the_work_and_bounds_the_close_delay),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
