@@ -175,6 +175,7 @@ static void write_event(struct daemon_history *h, const struct daemon_history_ev
 	}
 }
 
+PRINTF_LIKE(6, 0)
 static void add(struct daemon_history *h, int64_t uid, const char *kind, int tenant, int pid,
 		const char *fmt, va_list ap)
 {

@@ -297,9 +297,11 @@ static int is_private(const char *path, const struct stat *st, int type, struct 
 {
 	(void)where;
 	files += type == FTW_F && S_ISREG(st->st_mode);
-	return type == FTW_F && S_ISREG(st->st_mode) && (st->st_mode & 077)
-		       ? (fprintf(stderr, "%s has mode %o\n", path, st->st_mode & 07777), 1)
-		       : 0;
+	if (type == FTW_F && S_ISREG(st->st_mode) && (st->st_mode & 077)) {
+		fprintf(stderr, "%s has mode %o\n", path, st->st_mode & 07777);
+		return 1;
+	}
+	return 0;
 }
 
 /* The history, stored policies, locks and logs are no way around the control socket. */
