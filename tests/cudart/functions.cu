@@ -1,7 +1,10 @@
 // Kernels as objects: attributes, dynamic shared memory, occupancy, handles, cooperative and extended launches, libraries.
 #include "runtime.h"
 
-extern "C" int strcmp(const char *a, const char *b);
+extern "C" {
+int strcmp(const char *a, const char *b);
+int snprintf(char *out, size_t cap, const char *format, ...);
+}
 
 extern "C" __global__ void sum(int *out, int n)
 {
@@ -46,6 +49,31 @@ static void libraries(int *p)
 	OK(cudaLaunchKernel((void *)kernel, dim3(1), dim3(1), args, 0, nullptr)); // a handle in place of a function
 	OK(cudaMemcpy(&value, p, 4, cudaMemcpyDeviceToHost));
 	CHECK(value == 6);
+	OK(cudaLibraryUnload(library));
+}
+
+// nvcc gives unrolled matrix products tens of thousands of registers.
+static void many_registers(int *p)
+{
+	static char text[4 << 20];
+	const int n = 40000;
+	int at = snprintf(text, sizeof(text), ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry sum(.param .u64 p)\n{\n"
+			  ".reg .u64 %%a;\n.reg .u32 %%r<%d>;\nld.param.u64 %%a, [p];\nld.global.u32 %%r0, [%%a];\n", n + 1);
+	cudaLibrary_t library;
+	cudaKernel_t kernel;
+	void *args[] = { &p };
+	int value = 7;
+
+	for (int i = 0; i < n; i++) {
+		at += snprintf(text + at, sizeof(text) - at, "add.u32 %%r%d, %%r%d, 1;\n", i + 1, i);
+	}
+	snprintf(text + at, sizeof(text) - at, "st.global.u32 [%%a], %%r%d;\nret;\n}\n", n);
+	OK(cudaMemcpy(p, &value, 4, cudaMemcpyHostToDevice));
+	OK(cudaLibraryLoadData(&library, text, nullptr, nullptr, 0, nullptr, nullptr, 0));
+	OK(cudaLibraryGetKernel(&kernel, library, "sum"));
+	OK(cudaLaunchKernel((void *)kernel, dim3(1), dim3(1), args, 0, nullptr));
+	OK(cudaMemcpy(&value, p, 4, cudaMemcpyDeviceToHost));
+	CHECK(value == 7 + n);
 	OK(cudaLibraryUnload(library));
 }
 
@@ -97,5 +125,6 @@ int main()
 	OK(cudaMemcpy(&value, p, 4, cudaMemcpyDeviceToHost));
 	CHECK(value == 360);
 	libraries(p);
+	many_registers(p);
 	return 0;
 }

@@ -11,7 +11,8 @@
 #define DECODE_CODE_MAX (1u << 22)			/* operations of one kernel */
 #define DECODE_MODULE_MAX (UINT64_C(1) << 23)		/* operations of all kernels of a module */
 #define DECODE_RANGES_MAX (1u << 24)			/* registers declared in a kernel */
-#define DECODE_SLOTS_MAX 32768u				/* registers of one kind in one function */
+#define DECODE_SLOTS_MAX 131072u			/* registers of one width in one function */
+#define DECODE_PREDICATES_MAX 32768u			/* numbered by 16 bits */
 #define DECODE_CONSTANTS_MAX (1u << 26)			/* bytes */
 #define DECODE_MODULE_CONSTANTS_MAX (UINT64_C(1) << 28) /* bytes, of all kernels of a module */
 #define DECODE_FUNCTIONS_MAX 4096u			/* functions that one kernel can call */

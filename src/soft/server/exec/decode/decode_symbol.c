@@ -58,8 +58,10 @@ int exec_dec_new_register(struct exec_decoder *d, enum exec_type type, uint32_t 
 	bool wide = exec_dec_is_wide(type) || type == TY_B128;
 	uint32_t *count = type == TY_PRED ? &s->n_pred : wide ? &s->n64 : &s->n32;
 
-	if (*count + 1 >= DECODE_SLOTS_MAX) {
-		return exec_dec_fail(d, "a function uses more than %u registers", DECODE_SLOTS_MAX);
+	uint32_t max = type == TY_PRED ? DECODE_PREDICATES_MAX : DECODE_SLOTS_MAX;
+
+	if (*count + 1 >= max) {
+		return exec_dec_fail(d, "a function uses more than %u registers", max);
 	}
 	*ret = type == TY_PRED ? *count
 	       : wide	       ? REF_SLOT64(*count, REF_R64)
