@@ -32,3 +32,14 @@ load helper
 	run "$GBPF" cc --json --print -- nvcc x.cu
 	json 'd["schema"] == "gbpf.cc/1" and d["command"] == ["nvcc", "x.cu", "-cudart", "shared"]'
 }
+
+@test "gBPF's runtime library is on the path of programs of the soft GPU alone" {
+	[ -e "$GBPF_PREFIX/lib/gbpf/soft/libcudart.so.12" ] && [ -e "$GBPF_PREFIX/lib/gbpf/soft/libcudart.so.13" ]
+	run --separate-stderr "$GBPF" run --device soft -- printenv LD_LIBRARY_PATH
+	[ "$status" -eq 0 ]
+	[[ ":$output:" == *":$(realpath "$GBPF_PREFIX")/lib/gbpf/soft:"* ]]
+	cp "$GBPF_PREFIX/lib/gbpf/soft/libcuda.so.1" "$BATS_TEST_TMPDIR/libcuda.so.1" # stands for a card's driver
+	GBPF_REAL_CUDA=$BATS_TEST_TMPDIR/libcuda.so.1 LD_LIBRARY_PATH= run --separate-stderr "$GBPF" run -- printenv LD_LIBRARY_PATH
+	[ "$status" -eq 0 ]
+	[[ "$output" != *"/lib/gbpf/soft"* ]]
+}
