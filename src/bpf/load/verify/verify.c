@@ -3,6 +3,7 @@
 #include "bpf/load/verify/verify.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,16 +69,16 @@ static int refuse_poison(struct ebpf_verifier *v)
 
 static int give_up(struct ebpf_verifier *v)
 {
-	report_hint(v->r, "split the program into simpler parts, or bound its loops more tightly");
-	if (v->visited > EBPF_VERIFY_EFFORT) {
-		return ebpf_verify_refuse_err(v, -E2BIG, v->pc, "effort",
-					      "gave up after %u instructions on all paths together",
-					      EBPF_VERIFY_EFFORT);
+	char text[80];
+
+	if (v->visited <= EBPF_VERIFY_EFFORT) {
+		return ebpf_verify_give_up(v,
+					   "too many states to compare, or too much of the stack "
+					   "in reach of accesses at variable places");
 	}
-	return ebpf_verify_refuse_err(
-		v, -E2BIG, v->pc, "effort",
-		"too many states to compare, or too much of the stack in reach of "
-		"accesses at variable places");
+	snprintf(text, sizeof(text), "gave up after %u instructions on all paths together",
+		 EBPF_VERIFY_EFFORT);
+	return ebpf_verify_give_up(v, text);
 }
 
 static int account(struct ebpf_verifier *v)

@@ -97,6 +97,14 @@ int ebpf_verify_refuse_err(struct ebpf_verifier *v, int err, uint32_t pc, const 
 int ebpf_verify_loop_over_budget(struct ebpf_verifier *v, const struct ebpf_loop *l, int64_t total);
 /* Refuses a program because v->path_cost exceeds the budget of the hook. */
 int ebpf_verify_over_budget(struct ebpf_verifier *v);
+/* Refuses a program because it took too much effort. what: which limit. */
+int ebpf_verify_give_up(struct ebpf_verifier *v, const char *what);
+/* Returns the loop head that occurs most often on the path, or UINT32_MAX if the path has no loop.
+ */
+uint32_t ebpf_verify_hottest_loop(struct ebpf_verifier *v, uint32_t *ret_rounds);
+/* Returns the last instruction of the loop. Compilers assign its backward jump to the line of the
+ * for or while statement. */
+uint32_t ebpf_verify_loop_end(const struct ebpf_verifier *v, uint32_t head);
 /* Describes a register. The text is valid until the eighth following call on the same thread. */
 const char *ebpf_verify_reg_text(const struct ebpf_verifier *v, const struct ebpf_reg *r);
 const char *ebpf_verify_range_text(const struct ebpf_scalar *s);

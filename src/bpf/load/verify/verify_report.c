@@ -247,9 +247,7 @@ int ebpf_verify_refuse_err(struct ebpf_verifier *v, int err, uint32_t pc, const 
 	return err;
 }
 
-/* Returns the loop head that occurs most often on the path, or UINT32_MAX if the path has no loop.
- */
-static uint32_t hottest_loop(struct ebpf_verifier *v, uint32_t *ret_rounds)
+uint32_t ebpf_verify_hottest_loop(struct ebpf_verifier *v, uint32_t *ret_rounds)
 {
 	uint32_t *rounds = calloc(v->prog->n_insns, sizeof(*rounds)), best = UINT32_MAX;
 
@@ -264,9 +262,7 @@ static uint32_t hottest_loop(struct ebpf_verifier *v, uint32_t *ret_rounds)
 	return best;
 }
 
-/* Returns the last instruction of the loop. Compilers assign its backward jump to the line of the
- * for or while statement. */
-static uint32_t loop_end(const struct ebpf_verifier *v, uint32_t head)
+uint32_t ebpf_verify_loop_end(const struct ebpf_verifier *v, uint32_t head)
 {
 	uint32_t end = head;
 
@@ -284,7 +280,7 @@ static uint32_t loop_end(const struct ebpf_verifier *v, uint32_t head)
 
 int ebpf_verify_over_budget(struct ebpf_verifier *v)
 {
-	uint32_t rounds, head = hottest_loop(v, &rounds);
+	uint32_t rounds, head = ebpf_verify_hottest_loop(v, &rounds);
 
 	if (head == UINT32_MAX) {
 		report_hint(v->r, "shorten the longest path; helper calls count for more than one");
@@ -299,7 +295,8 @@ int ebpf_verify_over_budget(struct ebpf_verifier *v)
 		v, head, "budget",
 		"the loop at %s may go round until the program costs more than the %u "
 		"instructions that %s may",
-		ebpf_verify_place_text(v, line_of(v->prog, head) ? loop_end(v, head) : head),
+		ebpf_verify_place_text(v, line_of(v->prog, head) ? ebpf_verify_loop_end(v, head)
+								 : head),
 		v->hook->budget, v->hook->name);
 }
 

@@ -381,6 +381,14 @@ static int frame_within(const struct ebpf_call_state *now, const struct ebpf_pac
 	return 1;
 }
 
+const struct ebpf_reg *ebpf_verify_packed_reg(const struct ebpf_packed_state *p, unsigned frame,
+					      unsigned i)
+{
+	const struct packed_frame *pf = &p->frames[frame];
+
+	return pf->regs >> i & 1 ? regs_of(p) + pf->first + rank64(pf->regs, i) : NULL;
+}
+
 int ebpf_verify_same_calls(const struct ebpf_verifier *v, const struct ebpf_packed_state *p)
 {
 	if (p->n_frames != v->depth + 1) {

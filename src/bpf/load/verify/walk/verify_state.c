@@ -2,6 +2,7 @@
  * collects once all paths behind it are walked (which values mattered, the cost of the most
  * expensive path). */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,10 +36,11 @@ static void free_node(struct ebpf_verifier *v, struct ebpf_state_node *n)
 
 static int too_big(struct ebpf_verifier *v)
 {
-	report_hint(v->r, "split the program into simpler parts, or bound its loops more tightly");
-	return ebpf_verify_refuse_err(v, -E2BIG, v->pc, "effort",
-				      "too many different states to keep (%u MB)",
-				      VERIFY_MAX_BYTES >> 20);
+	char text[64];
+
+	snprintf(text, sizeof(text), "too many different states to keep (%u MB)",
+		 VERIFY_MAX_BYTES >> 20);
+	return ebpf_verify_give_up(v, text);
 }
 
 static struct ebpf_state_node *new_node(struct ebpf_verifier *v)

@@ -152,6 +152,9 @@ uint32_t ebpf_verify_packed_work(const struct ebpf_packed_state *p);
  * loops that costs (may be NULL) names. */
 int ebpf_verify_within(struct ebpf_verifier *v, const struct ebpf_packed_state *p,
 		       const struct ebpf_marks *read, const struct ebpf_costs *costs);
+/* Returns register i of a frame, or NULL if it is not initialized. */
+const struct ebpf_reg *ebpf_verify_packed_reg(const struct ebpf_packed_state *p, unsigned frame,
+					      unsigned i);
 /* Returns whether both states have the same call stack. */
 int ebpf_verify_same_calls(const struct ebpf_verifier *v, const struct ebpf_packed_state *p);
 /* Returns whether the running state equals p. */
