@@ -278,6 +278,14 @@ enum soft_event_verb {
 	SOFT_EVENT_QUERY, /* reply: value32 = newest ticket, value = newest complete ticket */
 };
 
+/* What a variable of a module is: value32 of the reply to SOFT_REQ_GLOBAL. */
+enum soft_variable_kind {
+	SOFT_VARIABLE_PLAIN,
+	SOFT_VARIABLE_MANAGED,
+	SOFT_VARIABLE_TEXREF, /* holds the handle of a texture object */
+	SOFT_VARIABLE_SURFREF,
+};
+
 enum soft_part_verb { SOFT_PART_NEW, SOFT_PART_FREE };
 
 enum soft_memory_kind { SOFT_MEMORY_DEVICE, SOFT_MEMORY_PINNED };

@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "soft/server/exec/exec.h"
 #include "soft/server/exec/handlers.h"
+#include "soft/texture.h"
 
 #define BASE UINT64_C(0x700000000000)
 #define WINDOW ((size_t)64 << 10)
@@ -17,6 +18,8 @@
 #define BUFFER (3 * EXEC_PAGE_BYTES) /* start of the kernel's buffer: two pages, then a hole */
 #define OPERATIONS 4000u
 #define PARAM_BYTES 64u
+#define OBJECTS_AT EXEC_PAGE_BYTES /* textures and surfaces, in the second page of the module */
+#define OBJECTS 16u
 
 /* Source of choices: the bytes of the input, then numbers derived from them. */
 struct choices {
@@ -46,7 +49,7 @@ static uint32_t choose(struct choices *c, uint32_t n)
 
 /* $r $q $f $d $h $p $x: registers; $R $Q $F $D: or a constant; $P: a predicate, perhaps negated;
  * $G $S $L $A: a valid address in global, shared, local memory or a generic one; $W: any address;
- * $l: a label; $i: a small number. */
+ * $l: a label; $i: a small number; $T: a handle of an object, often of a plausible one. */
 static const char *const forms[] = {
 #include "fuzz_engine.def"
 };
@@ -164,6 +167,13 @@ static void operand(struct choices *c, char letter, unsigned labels, struct buf 
 		break;
 	case 'l':
 		buf_printf(out, "L%u", choose(c, labels));
+		break;
+	case 'T':
+		buf_printf(before, "mov.u64 %%q19, 0x%llx;\n",
+			   (unsigned long long)(BASE + OBJECTS_AT +
+						choose(c, OBJECTS) * SOFT_TEXTURE_ALIGN) |
+				   1ull << SOFT_TEXTURE_USE_SHIFT);
+		buf_puts(out, choose(c, 30) ? "%q19" : "%q1");
 		break;
 	case 'W':
 		any_address(c, out);
@@ -284,6 +294,8 @@ struct testbed {
 	uint64_t used;
 };
 
+static uint64_t objects_seed; /* of this input */
+
 static void note(void *arg, const char *text, size_t n)
 {
 	struct testbed *w = arg;
@@ -324,6 +336,48 @@ static struct exec_module *load(const struct exec_handlers *h, const struct buf 
 	return m;
 }
 
+/* Writes objects: small ones in the kernel's buffer, and in places wild values. */
+static void write_objects(uint8_t *memory, uint64_t seed)
+{
+	struct choices c = { .state = seed };
+
+	for (unsigned i = 0; i < OBJECTS; i++) {
+		uint64_t at = OBJECTS_AT + (uint64_t)i * SOFT_TEXTURE_ALIGN;
+		struct soft_texture t = { .handle = (BASE + at) | UINT64_C(1)
+									  << SOFT_TEXTURE_USE_SHIFT,
+					  .dead_after = choose(&c, 20) ? UINT64_MAX : 0,
+					  .address = BASE + BUFFER + 16 * choose(&c, 64),
+					  .pitch = choose(&c, 2) ? 0 : 64 * choose(&c, 4),
+					  .kind = choose(&c, 3) ? SOFT_TEXTURE_SAMPLED
+								: SOFT_TEXTURE_SURFACE,
+					  .format = choose(&c, SOFT_TEXEL_FORMATS),
+					  .channels = 1u << choose(&c, 3),
+					  .flags = choose(&c, 128),
+					  .width = 1 + choose(&c, 9),
+					  .height = choose(&c, 9),
+					  .depth = choose(&c, 7),
+					  .levels = 1 + choose(&c, 4) };
+		uint32_t words[sizeof(t) / sizeof(uint32_t)];
+
+		t.last_level = choose(&c, t.levels);
+		t.first_level = choose(&c, t.last_level + 1);
+		t.depth += t.flags & SOFT_TEXTURE_LAYERED ? 1 : 0;
+		t.layers = t.flags & SOFT_TEXTURE_LAYERED ? 1 + choose(&c, t.depth) : 0;
+		t.first_layer = t.layers ? choose(&c, t.depth - t.layers + 1) : 0;
+		for (unsigned k = 0; k < 3; k++) {
+			t.address_mode[k] = choose(&c, 4);
+		}
+		t.max_level = (float)choose(&c, 5);
+		t.bias = (float)choose(&c, 8) / 3;
+		t.border[0] = (float)choose(&c, 512) / 7;
+		memcpy(words, &t, sizeof(t));
+		if (choose(&c, 3) == 0) { /* not the handle */
+			words[2 + choose(&c, ARRAY_SIZE(words) - 2)] = (uint32_t)(c.state >> 32);
+		}
+		memcpy(memory + at, words, sizeof(words));
+	}
+}
+
 static void run(struct testbed *w, struct exec_module *m, uint64_t budget, uint32_t threads)
 {
 	const struct exec_host host = {
@@ -351,6 +405,8 @@ static void run(struct testbed *w, struct exec_module *m, uint64_t budget, uint3
 	w->heap = w->printed = w->used = 0;
 	w->fault = (struct exec_fault){ 0 };
 	exec_module_bind(m, BASE, w->memory);
+	write_objects(w->memory, threads * UINT64_C(0x9e3779b97f4a7c15) + exec_module_functions(m) +
+					 objects_seed);
 	b = exec_block_create(&l);
 	for (unsigned k = 0; b && k < 2; k++) {
 		uint64_t used = 0, total = 0;
@@ -426,6 +482,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	budget = 1 + choose(&c, 40) % 7;
 	buf_init(&ptx);
 	c.noisy = choose(&c, 8) == 0;
+	objects_seed = choose(&c, 65536);
 	grow(&c, &ptx);
 	if (getenv("GBPF_FUZZ_SHOW")) {
 		fprintf(stderr, "%s// %u threads, budget %u%s\n", buf_text(&ptx), threads,

@@ -74,6 +74,10 @@ class Texture:
 			return as_float(F(max(wide, -32767), one))
 		return nearest(F(wide) / WIDENING[self.fmt]) & 0xffffffff
 
+	def point(self, v):
+		"""A texel as a fraction of 1."""
+		return as_float(F(max(v, -127), 127)) if self.fmt == 's8' else self.result(self.wide(v))
+
 	def texel(self, level, x, y, z):
 		"""A texel, or the border."""
 		w, h, d = self.sizes(level)
@@ -104,7 +108,7 @@ class Texture:
 			values = [texel[k] for texel, _ in terms]
 			if len(terms) == 1:
 				v = values[0]
-				out.append(bits(float(v)) if self.fmt[0] == 'f' else self.result(self.wide(v)) if self.fraction() else v & 0xffffffff)
+				out.append(bits(float(v)) if self.fmt[0] == 'f' else self.point(v) if self.fraction() else v & 0xffffffff)
 			elif self.fmt in WIDENING:
 				out.append(self.result(nearest(sum(F(self.wide(v)) * w for v, (_, w) in zip(values, terms)) / 256)))
 			elif self.fmt in WHOLE:

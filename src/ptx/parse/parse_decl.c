@@ -81,8 +81,7 @@ static int parse_qualifier(struct ptx_parser *p, struct ptx_variable *v, struct 
 		v->vector = (uint8_t)(word[2] - '0');
 		return 0;
 	}
-	if (ptx_type_bytes(word) || strcmp(word, ".texref") == 0 ||
-	    strcmp(word, ".samplerref") == 0 || strcmp(word, ".surfref") == 0) {
+	if (ptx_type_bytes(word)) {
 		v->type = ptx_arena_text(&p->module->arena, word, t.len);
 		return v->type ? 0 : ptx_parse_no_memory(p);
 	}

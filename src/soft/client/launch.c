@@ -6,6 +6,7 @@
 #include "soft/client/module/function.h"
 #include "soft/client/ring_submit.h"
 #include "soft/client/stream/stream_event.h"
+#include "soft/client/texture/texture_ref.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -220,6 +221,12 @@ static CUresult launch(int pt, CUfunction h, const struct soft_launch_spec *l, C
 	if (s->reprioritized && !(r.flags & SOFT_LAUNCH_PRIORITY)) {
 		r.flags |= SOFT_LAUNCH_PRIORITY;
 		r.priority = s->priority;
+	}
+	if (!capturing && f->module->references) {
+		e = soft_reference_bind(f->module, s);
+	}
+	if (e) {
+		return e;
 	}
 	e = capturing ? record(s, h, f, l, &r, packed)
 		      : soft_ring_submit(s, &r.r, sizeof(r), packed, f->param_bytes, NULL);

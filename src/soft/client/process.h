@@ -44,6 +44,8 @@ enum soft_object_kind {
 	SOFT_OBJECT_LINKER,
 	SOFT_OBJECT_GREEN,
 	SOFT_OBJECT_RESOURCES, /* of cuDevResourceGenerateDesc */
+	SOFT_OBJECT_TEXREF,
+	SOFT_OBJECT_SURFREF,
 };
 
 /* The first member of every object that a handle points to. Objects are recycled but never returned
@@ -142,6 +144,7 @@ struct CUmodule_st {
 	uint64_t managed;  /* address of its variables if any of them is managed; 0: none is */
 	size_t managed_bytes;
 	CUfunction functions; /* head of the list of its functions */
+	CUtexref references;  /* head of the list of its texture and surface references */
 };
 
 struct CUfunction_st {

@@ -19,6 +19,7 @@
 #include "soft/client/server_link.h"
 #include "soft/client/stream/stream.h"
 #include "soft/client/strict.h"
+#include "soft/client/texture/texture_ref.h"
 
 static int image_descriptor(const struct soft_image *i)
 {
@@ -151,6 +152,7 @@ static void module_forget(CUmodule m) /* caller holds soft.lock */
 		free(f->old_params);
 		soft_object_destroy(f);
 	}
+	soft_reference_drop_module(m);
 	soft_object_destroy(m);
 }
 
@@ -415,21 +417,29 @@ CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int cap, CUm
 	return e;
 }
 
-CUresult soft_module_global(CUmodule m, const char *name, CUdeviceptr *ret, size_t *ret_bytes)
+static CUresult find_variable(CUmodule m, const char *name, struct soft_reply *ret)
 {
 	struct soft_request q = { .op = SOFT_REQ_GLOBAL,
 				  .context = m->context->slot,
 				  .object = m->id };
-	struct soft_range range = { .hidden = 0 };
-	struct soft_reply r = { 0 };
-	CUcontext owner;
-	CUresult e;
 
 	if (!name || strlen(name) >= SOFT_NAME_MAX) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	snprintf(q.name, sizeof(q.name), "%s", name);
-	e = soft_link_call(&q, -1, &r, sizeof(r), NULL);
+	return soft_link_call(&q, -1, ret, sizeof(*ret), NULL);
+}
+
+CUresult soft_module_global(CUmodule m, const char *name, CUdeviceptr *ret, size_t *ret_bytes)
+{
+	struct soft_range range = { .hidden = 0 };
+	struct soft_reply r = { 0 };
+	CUcontext owner;
+	CUresult e = find_variable(m, name, &r);
+
+	if (!e && r.value32 > SOFT_VARIABLE_MANAGED) { /* no variable that programs access */
+		e = CUDA_ERROR_NOT_FOUND;
+	}
 	if (e) {
 		return e;
 	}
@@ -443,7 +453,7 @@ CUresult soft_module_global(CUmodule m, const char *name, CUdeviceptr *ret, size
 	range.bytes = r.bytes;
 	range.ctx = m->context;
 	range.module = m->id + 1;
-	range.kind = r.value32 ? SOFT_RANGE_MANAGED : SOFT_RANGE_DEVICE;
+	range.kind = r.value32 == SOFT_VARIABLE_MANAGED ? SOFT_RANGE_MANAGED : SOFT_RANGE_DEVICE;
 	return soft_memory_find(r.value, &owner, &range)
 		       ? CUDA_SUCCESS
 		       : soft_memory_add(m->context->window, &range);
@@ -470,24 +480,36 @@ CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *ret)
 	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Textures are not supported: a module that declares one is refused, so none can be found. */
-
-static CUresult no_reference(void *ret, CUmodule m, const char *name)
+static CUresult get_reference(CUmodule m, const char *name, bool surface, CUtexref *ret)
 {
+	struct soft_reply r = { 0 };
 	CUcontext ctx;
 	CUresult e = current_and(m, &ctx);
 
-	return e ? e : ret && name ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_VALUE;
+	if (e || !ret || !name) {
+		return e ? e : CUDA_ERROR_INVALID_VALUE;
+	}
+	e = find_variable(m, name, &r);
+	if (!e && r.value32 != (surface ? SOFT_VARIABLE_SURFREF : SOFT_VARIABLE_TEXREF)) {
+		return CUDA_ERROR_NOT_FOUND;
+	}
+	return e ? e : soft_reference_get(m, name, r.value, surface, ret);
 }
 
 CUresult cuModuleGetTexRef(CUtexref *ret, CUmodule m, const char *name)
 {
-	return no_reference(ret, m, name);
+	return get_reference(m, name, false, ret);
 }
 
 CUresult cuModuleGetSurfRef(CUsurfref *ret, CUmodule m, const char *name)
 {
-	return no_reference(ret, m, name);
+	CUtexref r = NULL;
+	CUresult e = get_reference(m, name, true, ret ? &r : NULL);
+
+	if (!e) {
+		*ret = (CUsurfref)(void *)r;
+	}
+	return e;
 }
 
 CUresult cuModuleGetGlobal(CUdeviceptr_v1 *ret, unsigned int *ret_bytes, CUmodule m,

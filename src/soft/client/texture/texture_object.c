@@ -1,4 +1,5 @@
 /* The driver's calls for texture and surface objects. */
+#include "soft/client/context/context.h"
 #include "soft/client/memory/array.h"
 #include "soft/client/texture/texture_table.h"
 
@@ -143,4 +144,18 @@ CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *ret, CUsurfObject handl
 		*ret = r.resource;
 	}
 	return e;
+}
+
+CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t *ret, CUarray_format format, unsigned channels,
+					    CUdevice dev)
+{
+	bool fraction;
+	CUresult e = soft_context_check_device(dev);
+
+	if (e || !ret || soft_array_texel_format(format, &fraction) == SOFT_TEXEL_FORMATS ||
+	    fraction || (channels != 1 && channels != 2 && channels != 4)) {
+		return e ? e : CUDA_ERROR_INVALID_VALUE;
+	}
+	*ret = SOFT_TEXTURE_LINEAR_MAX;
+	return CUDA_SUCCESS;
 }

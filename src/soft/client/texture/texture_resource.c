@@ -3,7 +3,6 @@
 #include "soft/client/memory/array.h"
 #include "soft/client/texture/texture_table.h"
 
-#define LINEAR_TEXELS_MAX (1u << 28)
 #define PITCH_WIDTH_MAX 131072u
 #define PITCH_HEIGHT_MAX 65000u
 #define PITCH_BYTES_MAX 2097120u
@@ -49,7 +48,7 @@ static CUresult linear(const CUDA_RESOURCE_DESC *d, struct soft_texture *t)
 	}
 	n = d->res.linear.sizeInBytes / texel_bytes(t);
 	t->address = d->res.linear.devPtr;
-	t->width = (uint32_t)MIN(MAX(n, (size_t)1), (size_t)LINEAR_TEXELS_MAX);
+	t->width = (uint32_t)MIN(MAX(n, (size_t)1), (size_t)SOFT_TEXTURE_LINEAR_MAX);
 	return CUDA_SUCCESS;
 }
 

@@ -5,6 +5,8 @@
 #include "soft/client/process.h"
 #include "soft/texture.h"
 
+#define SOFT_TEXTURE_LINEAR_MAX (1u << 28) /* texels of linear memory */
+
 /* An object as the program described it. */
 struct soft_texture_record {
 	CUDA_RESOURCE_DESC resource;

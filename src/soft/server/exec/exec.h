@@ -71,6 +71,10 @@ int exec_module_global(const struct exec_module *m, const char *name, uint64_t *
  * address. */
 bool exec_module_managed(const struct exec_module *m, const char *name);
 
+/* Returns true if the variable has this opaque type, ".texref" or ".surfref": it holds the handle
+ * of an object. */
+bool exec_module_reference(const struct exec_module *m, const char *name, const char *type);
+
 const struct exec_function *exec_module_function(const struct exec_module *m,
 						 const char *name); /* or NULL */
 unsigned exec_module_functions(const struct exec_module *m);

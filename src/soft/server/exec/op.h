@@ -292,6 +292,7 @@ struct exec_variable {
 	uint64_t offset, bytes;
 	char *name; /* borrowed from the map */
 	bool managed;
+	bool texref, surfref;
 };
 
 struct exec_init_reloc {

@@ -454,6 +454,12 @@ CUresult softd_request_global_get(struct softd_client *c, const struct soft_requ
 	}
 	a->reply.value = address;
 	a->reply.bytes = bytes;
-	a->reply.value32 = exec_module_managed(m->exec, q->name);
+	a->reply.value32 =
+		exec_module_managed(m->exec, q->name) ? SOFT_VARIABLE_MANAGED : SOFT_VARIABLE_PLAIN;
+	if (exec_module_reference(m->exec, q->name, ".texref")) {
+		a->reply.value32 = SOFT_VARIABLE_TEXREF;
+	} else if (exec_module_reference(m->exec, q->name, ".surfref")) {
+		a->reply.value32 = SOFT_VARIABLE_SURFREF;
+	}
 	return CUDA_SUCCESS;
 }

@@ -237,6 +237,8 @@ static int place_variable(struct exec_loader *l, const struct ptx_variable *v, b
 				      : exec_load_no_memory(l);
 	}
 	m->global_bytes = var->offset + bytes;
+	var->texref = strcmp(v->type, ".texref") == 0;
+	var->surfref = strcmp(v->type, ".surfref") == 0;
 	var->managed = strstr(v->attributes, ".managed") != NULL;
 	m->managed |= var->managed;
 	if (v->space == PTX_CONST) {
@@ -617,6 +619,13 @@ int exec_module_global(const struct exec_module *m, const char *name, uint64_t *
 	*ret_address = m->address + v->offset;
 	*ret_bytes = v->bytes;
 	return 0;
+}
+
+bool exec_module_reference(const struct exec_module *m, const char *name, const char *type)
+{
+	const struct exec_variable *v = strmap_get(&m->variables, name);
+
+	return v && (strcmp(type, ".texref") == 0 ? v->texref : v->surfref);
 }
 
 bool exec_module_managed(const struct exec_module *m, const char *name)

@@ -141,8 +141,13 @@ void exec_texel_result(const struct soft_texture *t, struct exec_texel *x)
 		return;
 	}
 	for (unsigned k = 0; k < t->channels; k++) {
-		x->v[k] = is_srgb(t, k) ? (uint32_t)srgb[x->v[k] & 0xff] << 16
-					: narrowed(t, widened(t, x->v[k]));
+		if (is_srgb(t, k)) {
+			x->v[k] = (uint32_t)srgb[x->v[k] & 0xff] << 16;
+		} else if (t->format == SOFT_TEXEL_S8) { /* without the 16 bits of interpolation */
+			x->v[k] = float_bits((float)MAX((int32_t)x->v[k], -S8_ONE) / (float)S8_ONE);
+		} else {
+			x->v[k] = narrowed(t, widened(t, x->v[k]));
+		}
 	}
 }
 
