@@ -124,6 +124,14 @@ int GBPF_PROG(points_retire, retire)
 	return 0;
 }
 
+/* Each version gives other weights, so that a swap sends them to the programs that run. */
+SEC("gbpf/admit")
+int GBPF_PROG(points_admit, admit)
+{
+	ctx->weight = 100 + VERSION;
+	return GBPF_ADMIT;
+}
+
 SEC("gbpf/tick")
 int GBPF_PROG(points_tick, tick)
 {
