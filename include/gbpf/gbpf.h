@@ -193,7 +193,10 @@ int gbpf_hint(uint64_t in_us, uint64_t deadline_us, int device);
  * returned by gbpf_events. */
 typedef int (*gbpf_event_fn)(void *arg, const char *event_json);
 
-enum { GBPF_EVENTS_FOLLOW = 1 };
+enum {
+	GBPF_EVENTS_FOLLOW = 1,
+	GBPF_EVENTS_AUDIT = 2, /* the audit log, for administrators: who changed what */
+};
 
 /* Calls fn for each event of the history with a sequence number above since, then, with
  * GBPF_EVENTS_FOLLOW, for each new one as it happens, until fn returns non-zero or gbpfd exits

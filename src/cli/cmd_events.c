@@ -9,12 +9,14 @@
 
 #define FOLLOW_BEGINS_WITH 10u /* events */
 
-enum { O_FOLLOW, O_SINCE };
+enum { O_FOLLOW, O_SINCE, O_AUDIT };
 
 static const struct cli_option options[] = {
 	[O_FOLLOW] = { "follow", 'f', NULL, "follow new events; with --json one event per line" },
 	[O_SINCE] = { "since", 's', "SEQUENCE|TIME",
 		      "events after that number, or not older than 90s, 5m, 2h, 3d" },
+	[O_AUDIT] = { "audit", 0, NULL,
+		      "who loaded, swapped, set, ended: the log that no program can fill" },
 	{ NULL, 0, NULL, NULL },
 };
 
@@ -44,7 +46,13 @@ static void print_event(struct cli *c, const json_t *e)
 	if (cli_u64(e, "pid") && !strstr(cli_text(e, "text"), pid)) {
 		buf_printf(&text, "%s: ", pid);
 	}
+	if (c->opt[O_AUDIT]) {
+		buf_printf(&text, "user %llu: ", (unsigned long long)cli_u64(e, "uid"));
+	}
 	buf_puts(&text, cli_text(e, "text"));
+	if (cli_text(e, "hash")[0]) {
+		buf_printf(&text, " [object %s]", cli_text(e, "hash"));
+	}
 	cli_safe_text(&safe, buf_text(&text));
 	printf("%5llu  %s%s%s  %s\n", (unsigned long long)cli_u64(e, "seq"),
 	       cli_style(c->color_out, CLI_DIM), when, cli_style(c->color_out, CLI_PLAIN),
@@ -108,12 +116,12 @@ static int finish(struct cli *c, struct walk *w)
 }
 
 /* -f starts with the last FOLLOW_BEGINS_WITH events. */
-static int skip_old(struct gbpf *g, struct walk *w)
+static int skip_old(struct gbpf *g, struct walk *w, unsigned log)
 {
 	int rc;
 
 	w->count_only = true;
-	rc = gbpf_events(g, 0, 0, 0, on_event, w);
+	rc = gbpf_events(g, 0, log, 0, on_event, w);
 	w->count_only = false;
 	w->last -= MIN(w->last, (uint64_t)FOLLOW_BEGINS_WITH);
 	return rc;
@@ -122,6 +130,7 @@ static int skip_old(struct gbpf *g, struct walk *w)
 static int cmd_events(struct cli *c)
 {
 	struct sigaction sa = { .sa_handler = on_interrupt }; /* no SA_RESTART: the wait must end */
+	unsigned log = c->opt[O_AUDIT] ? GBPF_EVENTS_AUDIT : 0;
 	bool follow = c->opt[O_FOLLOW];
 	struct walk w = { .c = c };
 	struct gbpf *g = NULL;
@@ -135,10 +144,10 @@ static int cmd_events(struct cli *c)
 		w.all = c->json && !follow ? json_array() : NULL;
 		sigaction(SIGINT, &sa, NULL);
 		sigaction(SIGTERM, &sa, NULL);
-		rc = follow && !c->opt[O_SINCE] ? skip_old(g, &w) : 0;
+		rc = follow && !c->opt[O_SINCE] ? skip_old(g, &w, log) : 0;
 		rc = rc < 0 ? rc
-			    : gbpf_events(g, w.last, follow ? GBPF_EVENTS_FOLLOW : 0, 0, on_event,
-					  &w);
+			    : gbpf_events(g, w.last, log | (follow ? GBPF_EVENTS_FOLLOW : 0), 0,
+					  on_event, &w);
 		if (rc < 0 && !interrupted) {
 			code = cli_fail_daemon(c, g, "events");
 		} else {

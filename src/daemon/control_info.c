@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "daemon/audit.h"
 #include "daemon/clean_text.h"
 #include "daemon/consts.h"
 #include "daemon/hw/hw_control.h"
@@ -207,6 +208,12 @@ void daemon_method_set(struct daemon_call *c)
 	}
 	s->idle.demoted = false;
 	daemon_session_set_class(s, (uint32_t)class_id, (uint32_t)weight);
+	if (c->peer.uid == 0 || c->peer.uid == c->d->uid) { /* not by a tenant */
+		daemon_audit(c->d, &c->peer, "set", 0,
+			     "tenant %d, %s (pid %d, user %d): class %s, weight %u", s->tenant,
+			     s->name, (int)s->peer.pid, (int)s->peer.uid,
+			     daemon_class_name((uint32_t)class_id), s->weight);
+	}
 	if (daemon_session_event_allowed(c->d, c->peer.uid)) {
 		daemon_history_add_of(&c->d->history, s->peer.uid, "set", s->tenant, s->peer.pid,
 				      "%s is now class %s, weight %u", s->name,
@@ -298,24 +305,38 @@ static void add_prints(struct daemon_call *c, json_t *events, uint64_t *cursor, 
 
 void daemon_method_events(struct daemon_call *c)
 {
-	const struct daemon_history *h = &c->d->history;
+	bool audit = json_is_true(json_object_get(c->params, "audit"));
+	const struct daemon_history *h = audit ? &c->d->audit : &c->d->history;
 	json_int_t since = json_integer_value(json_object_get(c->params, "since"));
-	json_t *events = json_array();
 	bool all = daemon_may_administer(c->d, c->sock);
-	uint64_t seq = MAX(h->oldest, since > 0 ? (uint64_t)since + 1 : 0), cursor = 0;
+	uint64_t cursor = 0;
+	json_t *events;
 
-	for (; seq < h->next; seq++) {
-		const struct daemon_history_event *e = daemon_history_get(h, seq);
+	if (audit && !all) {
+		daemon_control_error(
+			c, 6, "permission",
+			"Only root, gbpfd's own user and members of the group gbpf may "
+			"do that",
+			"user %d may not read the audit log", (int)c->peer.uid);
+		return;
+	}
+	events = json_array();
+	for (unsigned i = daemon_history_after(h, since > 0 ? (uint64_t)since : 0); i < h->n; i++) {
+		const struct daemon_history_event *e = daemon_history_at(h, i);
 
-		if (e && (all || daemon_history_may_read(e, c->peer.uid))) {
-			add_prints(c, events, &cursor, since, e->wall_ns, all);
+		if (all || daemon_history_may_read(e, c->peer.uid)) {
+			if (!audit) {
+				add_prints(c, events, &cursor, since, e->wall_ns, all);
+			}
 			json_array_append_new(events, daemon_history_json(e));
 		}
 	}
-	add_prints(c, events, &cursor, since, UINT64_MAX, all);
+	if (!audit) {
+		add_prints(c, events, &cursor, since, UINT64_MAX, all);
+	}
 	daemon_control_result(c, json_pack("{s:o}", "events", events));
 	if (json_is_true(json_object_get(c->params, "follow"))) {
-		daemon_control_follow(c);
+		daemon_control_follow(c, h);
 	}
 }
 

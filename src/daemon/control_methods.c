@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "daemon/audit.h"
 #include "daemon/maps/maps_watch.h"
 #include "daemon/maps/policy_maps.h"
 #include "daemon/policy/policies.h"
@@ -69,6 +69,7 @@ static void order(struct daemon_call *c, struct daemon_policy_request *o)
 	int err;
 
 	o->uid = c->peer.uid;
+	o->pid = c->peer.pid;
 	o->reply = on_policy_done;
 	o->conn = c->conn;
 	o->id = c->id;
@@ -223,7 +224,7 @@ static void method_show(struct daemon_call *c)
 
 static void switch_off(struct daemon_call *c, bool off)
 {
-	if (daemon_policy_set_off(c->d, off, c->conn, c->id) < 0) {
+	if (daemon_policy_set_off(c->d, off, &c->peer, c->conn, c->id) < 0) {
 		daemon_control_error(c, 1, "memory", NULL, "out of memory");
 	}
 }
@@ -240,7 +241,7 @@ static void method_on(struct daemon_call *c)
 
 static void method_shutdown(struct daemon_call *c)
 {
-	log_info("shutdown requested by uid %d, pid %d", (int)c->peer.uid, (int)c->peer.pid);
+	daemon_audit(c->d, &c->peer, "shutdown", 0, "gbpfd exits");
 	daemon_control_result(c, json_object());
 	sd_event_exit(c->d->loop, 0);
 }

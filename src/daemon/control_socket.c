@@ -30,8 +30,9 @@ struct daemon_connection {
 	int sock, fd;
 	uint64_t number;
 	struct peer peer;
-	bool greeted, following, closing, ended;
-	bool follows_all; /* the caller is an administrator */
+	bool greeted, closing, ended;
+	const struct daemon_history *following; /* borrowed; NULL: none */
+	bool follows_all;			/* the caller is an administrator */
 	bool more; /* received lines are pending; nothing is read from the socket until they are
 		      processed */
 	struct buf in, out;
@@ -242,12 +243,11 @@ void daemon_control_answer(struct daemon *d, uint64_t conn, json_int_t id, const
 	    error_json(id, r->code, exit_code, message, buf_text(&r->hint), buf_text(&r->detail)));
 }
 
-static void on_event(void *arg, const struct daemon_history_event *e)
+static void send_event(struct daemon_control *k, const struct daemon_history *h,
+		       const struct daemon_history_event *e)
 {
-	struct daemon_control *k = arg;
-
 	for (struct daemon_connection *c = k->first; c; c = c->next) {
-		if (!c->following || c->ended ||
+		if (c->following != h || c->ended ||
 		    !(c->follows_all || daemon_history_may_read(e, c->peer.uid))) {
 			continue;
 		}
@@ -262,11 +262,25 @@ static void on_event(void *arg, const struct daemon_history_event *e)
 void daemon_control_print(struct daemon *d, const struct daemon_history_event *e)
 {
 	for (struct daemon_connection *c = d->control ? d->control->first : NULL; c; c = c->next) {
-		if (c->following && !c->ended && c->out.len <= MAX_FOLLOW &&
+		if (c->following == &d->history && !c->ended && c->out.len <= MAX_FOLLOW &&
 		    (c->follows_all || e->uid == (int64_t)c->peer.uid)) {
 			put(c, json_pack("{s:o}", "event", daemon_history_json(e)));
 		}
 	}
+}
+
+static void on_event(void *arg, const struct daemon_history_event *e)
+{
+	struct daemon_control *k = arg;
+
+	send_event(k, &k->d->history, e);
+}
+
+static void on_audit(void *arg, const struct daemon_history_event *e)
+{
+	struct daemon_control *k = arg;
+
+	send_event(k, &k->d->audit, e);
 }
 
 /* ---- receiving ---- */
@@ -412,9 +426,9 @@ void daemon_control_greeted(struct daemon_call *c)
 	c->c->greeted = true;
 }
 
-void daemon_control_follow(struct daemon_call *c)
+void daemon_control_follow(struct daemon_call *c, const struct daemon_history *h)
 {
-	c->c->following = true;
+	c->c->following = h;
 	c->c->follows_all = daemon_may_administer(c->d, c->sock);
 }
 
@@ -501,7 +515,8 @@ int daemon_control_open(struct daemon *d, const char *path)
 	}
 	sd_event_source_set_enabled(k->reaper, SD_EVENT_OFF);
 	d->history.listener = on_event;
-	d->history.arg = k;
+	d->audit.listener = on_audit;
+	d->history.arg = d->audit.arg = k;
 	return 0;
 }
 
@@ -512,7 +527,7 @@ void daemon_control_close(struct daemon *d)
 	if (!k) {
 		return;
 	}
-	d->history.listener = NULL;
+	d->history.listener = d->audit.listener = NULL;
 	d->control = NULL;
 	while (k->first) {
 		struct daemon_connection *c = k->first;

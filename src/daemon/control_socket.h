@@ -42,8 +42,8 @@ void daemon_control_error(struct daemon_call *c, int exit_code, const char *code
 void daemon_control_answer(struct daemon *d, uint64_t conn, json_int_t id, const json_t *result,
 			   const struct report *r, int exit_code);
 void daemon_control_greeted(struct daemon_call *c);
-/* Makes the connection receive each new event after this answer. */
-void daemon_control_follow(struct daemon_call *c);
+/* Makes the connection receive each new event of this history after this answer. */
+void daemon_control_follow(struct daemon_call *c, const struct daemon_history *h);
 /* Sends a line of bpf_printk to the followers that may see it: administrators, and those of that
  * user. A follower that does not read misses it. */
 void daemon_control_print(struct daemon *d, const struct daemon_history_event *e);

@@ -12,6 +12,7 @@
 #include "daemon/hw/gpu_list.h"
 #include "daemon/job_thread.h"
 #include "daemon/sealed_page.h"
+#include "daemon/users.h"
 
 #define DAEMON_PATH 4096
 #define DAEMON_HOLD_LIMIT_NS 100000000u
@@ -66,7 +67,6 @@ struct daemon_sessions {
 	unsigned n;
 	struct daemon_session *tenant[PROTO_MAX_TENANTS]; /* borrowed; by number */
 	struct daemon_session *lc[PROTO_MAX_LC]; /* borrowed; by slot of their published boards */
-	struct rate_limit foreign_events; /* events of users other than root and gbpfd's own */
 };
 
 /* Processes that have exited and whose record is not written yet: exit_record.c. */
@@ -109,6 +109,8 @@ struct daemon {
 
 	/* services that all files use */
 	struct daemon_history history;
+	struct daemon_history audit; /* audit.c */
+	struct daemon_users users;
 	struct daemon_counters counters;
 	struct daemon_gpus devices;
 	struct daemon_page directory;	 /* struct proto_directory */

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/private_file.h"
+#include "daemon/audit.h"
 #include "daemon/control_socket.h"
 #include "daemon/hw/hw_control.h"
 #include "daemon/hw/mps.h"
@@ -100,8 +101,11 @@ static int open_devices(struct daemon *d)
 
 static int open_store(struct daemon *d)
 {
-	int err = daemon_history_open(&d->history, d->opt.state);
+	int err = daemon_history_open(&d->history, d->opt.state, "events");
 
+	if (!err) {
+		err = daemon_history_open(&d->audit, d->opt.state, "audit");
+	}
 	if (!err) {
 		err = daemon_policies_open(d);
 	}
@@ -225,6 +229,7 @@ static void close_all(struct daemon *d)
 	daemon_policies_close(d);
 	daemon_prints_close(d);
 	daemon_history_close(&d->history);
+	daemon_history_close(&d->audit);
 	daemon_page_destroy(&d->directory);
 	daemon_runtime_close(d);
 	sd_event_unref(d->loop);
@@ -273,6 +278,8 @@ static int serve(struct daemon_options *o)
 				   d->opt.runtime, d->devices.kind,
 				   daemon_policy_first_active(d) ? daemon_policy_active_name(d, 0)
 								 : "none");
+		daemon_audit(d, NULL, "serve", 0, "gbpfd %s serves %s", GBPF_VERSION_TEXT,
+			     d->opt.runtime);
 		log_info("serving %s, device %s, policy %s", d->opt.runtime, d->devices.kind,
 			 daemon_policy_first_active(d) ? daemon_policy_active_name(d, 0) : "none");
 		store_seqcst(&daemon_directory(d)->generation, d->generation);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,31 +34,16 @@ json_t *daemon_history_json(const struct daemon_history_event *e)
 	if (j && e->uid >= 0) {
 		json_object_set_new(j, "uid", json_integer((json_int_t)e->uid));
 	}
+	if (j && e->hash) {
+		char hash[24];
+
+		snprintf(hash, sizeof(hash), "%016" PRIx64, e->hash);
+		json_object_set_new(j, "hash", json_string(hash));
+	}
 	if (j) {
 		json_object_set_new(j, "text", json_string(e->text));
 	}
 	return j;
-}
-
-const struct daemon_history_event *daemon_history_get(const struct daemon_history *h, uint64_t seq)
-{
-	return seq < h->oldest || seq >= h->next ? NULL : &h->ring[seq % DAEMON_HISTORY_EVENTS];
-}
-
-static struct daemon_history_event *append(struct daemon_history *h, uint64_t seq)
-{
-	struct daemon_history_event *e = &h->ring[seq % DAEMON_HISTORY_EVENTS];
-
-	if (h->oldest == h->next) {
-		h->oldest = seq;
-	}
-	h->next = seq + 1;
-	if (h->next - h->oldest > DAEMON_HISTORY_EVENTS) {
-		h->oldest = h->next - DAEMON_HISTORY_EVENTS;
-	}
-	memset(e, 0, sizeof(*e));
-	e->seq = seq;
-	return e;
 }
 
 static void read_line(struct daemon_history *h, const char *line, size_t len)
@@ -72,10 +58,7 @@ static void read_line(struct daemon_history *h, const char *line, size_t len)
 		json_decref(j); /* torn line: gbpfd was killed while writing */
 		return;
 	}
-	if ((uint64_t)seq > h->next) {
-		h->oldest = h->next = (uint64_t)seq; /* a gap: the events before it are dropped */
-	}
-	e = append(h, (uint64_t)seq);
+	e = daemon_history_append(h, (uint64_t)seq);
 	e->wall_ns = (uint64_t)json_integer_value(json_object_get(j, "wall_ns"));
 	v = json_object_get(j, "tenant");
 	e->tenant = v ? (int32_t)json_integer_value(v) : -1;
@@ -83,6 +66,8 @@ static void read_line(struct daemon_history *h, const char *line, size_t len)
 	e->pid = v ? (int32_t)json_integer_value(v) : -1;
 	v = json_object_get(j, "uid");
 	e->uid = v ? (int64_t)json_integer_value(v) : -1;
+	v = json_object_get(j, "hash");
+	e->hash = json_is_string(v) ? strtoull(json_string_value(v), NULL, 16) : 0;
 	daemon_text_copy(e->kind, sizeof(e->kind), kind, strlen(kind));
 	daemon_text_copy(e->text, sizeof(e->text), text, strlen(text));
 	json_decref(j);
@@ -119,13 +104,13 @@ static void open_file(struct daemon_history *h)
 	}
 }
 
-int daemon_history_open(struct daemon_history *h, const char *state_dir)
+int daemon_history_open(struct daemon_history *h, const char *state_dir, const char *name)
 {
 	memset(h, 0, sizeof(*h));
 	h->fd = -1;
-	h->next = h->oldest = 1;
-	h->ring = calloc(DAEMON_HISTORY_EVENTS, sizeof(*h->ring));
-	if (!h->ring || asprintf(&h->path, "%s/events.jsonl", state_dir) < 0) {
+	h->next = 1;
+	if (daemon_history_ring_open(h) < 0 ||
+	    asprintf(&h->path, "%s/%s.jsonl", state_dir, name) < 0) {
 		h->path = NULL;
 		daemon_history_close(h);
 		return -ENOMEM;
@@ -144,10 +129,9 @@ int daemon_history_open(struct daemon_history *h, const char *state_dir)
 void daemon_history_close(struct daemon_history *h)
 {
 	h->fd = fd_close(h->fd);
-	free(h->ring);
+	daemon_history_ring_close(h);
 	free(h->path);
 	free(h->old_path);
-	h->ring = NULL;
 	h->path = h->old_path = NULL;
 }
 
@@ -175,16 +159,23 @@ static void write_event(struct daemon_history *h, const struct daemon_history_ev
 	}
 }
 
+struct author {
+	int64_t uid;
+	uint64_t hash;
+};
+
 PRINTF_LIKE(6, 0)
-static void add(struct daemon_history *h, int64_t uid, const char *kind, int tenant, int pid,
-		const char *fmt, va_list ap)
+static const struct daemon_history_event *add(struct daemon_history *h, struct author a,
+					      const char *kind, int tenant, int pid,
+					      const char *fmt, va_list ap)
 {
-	struct daemon_history_event *e = append(h, h->next);
+	struct daemon_history_event *e = daemon_history_append(h, h->next);
 
 	e->wall_ns = clock_wall_ns();
 	e->tenant = tenant;
 	e->pid = pid;
-	e->uid = uid;
+	e->uid = a.uid;
+	e->hash = a.hash;
 	snprintf(e->kind, sizeof(e->kind), "%s", kind);
 	daemon_text_clean(e->kind);
 	vsnprintf(e->text, sizeof(e->text), fmt, ap);
@@ -193,6 +184,7 @@ static void add(struct daemon_history *h, int64_t uid, const char *kind, int ten
 	if (h->listener) {
 		h->listener(h->arg, e);
 	}
+	return e;
 }
 
 void daemon_history_add(struct daemon_history *h, const char *kind, int pid, const char *fmt, ...)
@@ -200,7 +192,7 @@ void daemon_history_add(struct daemon_history *h, const char *kind, int pid, con
 	va_list ap;
 
 	va_start(ap, fmt);
-	add(h, -1, kind, -1, pid, fmt, ap);
+	add(h, (struct author){ .uid = -1 }, kind, -1, pid, fmt, ap);
 	va_end(ap);
 }
 
@@ -210,8 +202,21 @@ void daemon_history_add_of(struct daemon_history *h, uid_t uid, const char *kind
 	va_list ap;
 
 	va_start(ap, fmt);
-	add(h, (int64_t)uid, kind, tenant, pid, fmt, ap);
+	add(h, (struct author){ .uid = (int64_t)uid }, kind, tenant, pid, fmt, ap);
 	va_end(ap);
+}
+
+const struct daemon_history_event *daemon_history_add_audit(struct daemon_history *h, uid_t uid,
+							    int pid, const char *kind,
+							    uint64_t hash, const char *fmt, ...)
+{
+	const struct daemon_history_event *e;
+	va_list ap;
+
+	va_start(ap, fmt);
+	e = add(h, (struct author){ (int64_t)uid, hash }, kind, -1, pid, fmt, ap);
+	va_end(ap);
+	return e;
 }
 
 /* Events that an older gbpfd has recorded lack the user: those of a tenant are administrators'. */

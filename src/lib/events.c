@@ -44,10 +44,10 @@ EXPORT int gbpf_events(struct gbpf *g, uint64_t since, unsigned flags, unsigned 
 	size_t i;
 	int r;
 
-	r = lib_request(
-		g, "events",
-		json_pack("{s:I,s:b}", "since", (json_int_t)since, "follow", (int)following), -1,
-		&result);
+	r = lib_request(g, "events",
+			json_pack("{s:I,s:b,s:b}", "since", (json_int_t)since, "follow",
+				  (int)following, "audit", !!(flags & GBPF_EVENTS_AUDIT)),
+			-1, &result);
 	if (r) {
 		return r;
 	}

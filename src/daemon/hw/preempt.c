@@ -13,6 +13,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "daemon/audit.h"
 #include "daemon/consts.h"
 #include "daemon/hw/hw_control.h"
 #include "daemon/policy/daemon_hooks.h"
@@ -67,6 +68,9 @@ static void end_process(struct daemon_session *s, const struct daemon_session *l
 {
 	bool done = syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0) == 0;
 
+	daemon_audit(s->d, NULL, "kill", 0, "%s (pid %d, user %d) %s by a policy's verdict, for %s",
+		     s->name, (int)s->peer.pid, (int)s->peer.uid,
+		     done ? "is ended" : "cannot be ended", lc->name);
 	daemon_history_add_of(
 		&s->d->history, s->peer.uid, "preempt", s->tenant, s->peer.pid,
 		"%s (pid %d) %s: as the policy decided, %s has waited for %llu us%s%s", s->name,

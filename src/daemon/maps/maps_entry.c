@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "bpf/load/btf/typed.h"
+#include "daemon/audit.h"
 #include "daemon/consts.h"
 
 struct entry_call {
@@ -228,6 +229,28 @@ static void fail_change(struct daemon_call *c, const struct entry_call *e, int e
 	}
 }
 
+/* Records who changed a map: each change in the audit log, the first of a series in the history. */
+static void record_change(struct daemon_call *c, const struct entry_call *e)
+{
+	json_t *key = json_object_get(c->params, "key"),
+	       *value = json_object_get(c->params, "value");
+	char *k = key ? json_dumps(key, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+	char *v = value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+	char text[320], of[32] = "";
+
+	if (e->tenant >= 0) {
+		snprintf(of, sizeof(of), " of tenant %d", e->tenant);
+	}
+	snprintf(text, sizeof(text), "version %llu, map '%s'%s: %s%.80s%s%.120s",
+		 (unsigned long long)e->v.live->version, e->v.def->name, of, value ? "" : "delete ",
+		 k ? k : "", k && v ? " = " : "", v ? v : "");
+	daemon_audit(c->d, &c->peer, value ? "map.set" : "map.delete", 0, "%s", text);
+	daemon_history_repeat(&c->d->history, clock_now_ns(), c->peer.uid, "map", -1, c->peer.pid,
+			      "user %d: %s", (int)c->peer.uid, text);
+	free(k);
+	free(v);
+}
+
 /* Answers after a change. Values are written as gbpfd's programs write them: those of an epoch map
  * are published at once. */
 static void finish(struct daemon_call *c, const struct entry_call *e, int err)
@@ -236,6 +259,7 @@ static void finish(struct daemon_call *c, const struct entry_call *e, int err)
 		fail_change(c, e, err);
 		return;
 	}
+	record_change(c, e);
 	daemon_version_publish(e->v.live);
 	answer(c, e);
 }

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/point.h"
+#include "daemon/audit.h"
 #include "daemon/clean_text.h"
 #include "daemon/consts.h"
 #include "daemon/maps/maps_watch.h"
@@ -69,6 +70,25 @@ const char *daemon_policy_op_name(const struct daemon_policy_op *q)
 	}
 }
 
+void daemon_policy_op_audit(const struct daemon_policy_op *q, const char *failed)
+{
+	const struct daemon_stored_version *v =
+		daemon_store_find(&q->d->policies->store, q->o.version);
+	const struct peer caller = { .uid = q->o.uid, .pid = q->o.pid };
+	char action[24];
+
+	if (!q->o.pid && !q->o.by_watch) {
+		return; /* gbpfd restores what it had at its start */
+	}
+	snprintf(action, sizeof(action), "policy.%s", daemon_policy_op_name(q));
+	daemon_audit(q->d, q->o.pid ? &caller : NULL, action, v ? v->hash : q->hash,
+		     "'%s' version %llu on GPUs 0x%x, before: version %llu%s%s%s%s", q->name,
+		     (unsigned long long)(q->o.op == DAEMON_POLICY_UNLOAD ? 0 : q->o.version),
+		     (unsigned)q->o.gpu_mask, (unsigned long long)q->was_active,
+		     q->o.is_volatile ? ", volatile" : "", q->o.by_watch ? ", by its watch" : "",
+		     failed ? "; refused: " : "", failed ? failed : "");
+}
+
 void daemon_policy_op_fail(struct daemon_policy_op *q, int exit_code)
 {
 	struct daemon *d = q->d;
@@ -78,6 +98,7 @@ void daemon_policy_op_fail(struct daemon_policy_op *q, int exit_code)
 	daemon_history_add(&d->history, "policy", -1, "%s of '%s' failed: %s%s%s",
 			   daemon_policy_op_name(q), q->name, buf_text(&q->report.place),
 			   q->report.place.len ? ": " : "", buf_text(&q->report.message));
+	daemon_policy_op_audit(q, buf_text(&q->report.message));
 	log_info("policy %s '%s': %s", daemon_policy_op_name(q), q->name,
 		 buf_text(&q->report.message));
 	if (q->o.op == DAEMON_POLICY_LOAD && q->o.version &&

@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 
+#include "base/fd.h"
 #include "daemon/policy/policy_store.h"
 #include "daemon/policy/version.h"
 
@@ -36,6 +37,7 @@ struct daemon_policy_request {
 	struct buf object; /* LOAD: taken if object_fd is -1; ACTIVATE: of a volatile version */
 	uint64_t version;  /* ACTIVATE; 0: the previous one */
 	uid_t uid;
+	pid_t pid;		   /* of the caller; 0: none */
 	daemon_policy_reply reply; /* NULL: no caller waits */
 	uint64_t conn;
 	json_int_t id;
@@ -78,7 +80,8 @@ uint64_t daemon_policy_first_active(
 	struct daemon *d); /* returns that of the lowest GPU that has one, or 0 */
 const char *daemon_policy_active_name(struct daemon *d, unsigned gpu); /* returns "" for none */
 /* Takes effect at once; the connection is answered when the state is on disk too. 0 or -ENOMEM. */
-int daemon_policy_set_off(struct daemon *d, bool off, uint64_t conn, json_int_t id);
+int daemon_policy_set_off(struct daemon *d, bool off, const struct peer *who, uint64_t conn,
+			  json_int_t id);
 bool daemon_policy_is_off(const struct daemon *d);
 
 #endif

@@ -18,6 +18,7 @@ struct daemon_policy_op {
 	struct report report;
 	json_t *meta; /* owned */
 	int err, store_err;
+	uint64_t hash;	  /* LOAD: of the object */
 	uint64_t removed; /* version removed from the store to make room */
 	/* the swap */
 	uint64_t prepare_begin_ns, waited_ns, flip_ns, copy_ns;
@@ -63,6 +64,8 @@ void daemon_policy_op_fail(struct daemon_policy_op *q, int exit_code);
 void daemon_policy_op_finish(struct daemon_policy_op *q);
 const char *daemon_policy_op_name(const struct daemon_policy_op *q); /* returns "load", ... */
 void daemon_policy_ops_next(struct daemon *d);
+/* Writes the audit entry of an operation that took effect (failed: NULL) or did not. */
+void daemon_policy_op_audit(const struct daemon_policy_op *q, const char *failed);
 void daemon_policy_op_drop(struct daemon_job *j); /* when gbpfd exits: the operation stays in the
 						     queue, which daemon_policies_close() empties */
 

@@ -164,6 +164,7 @@ void daemon_policy_op_build(struct daemon_job *j)
 	buf_init(&object);
 	q->err = read_object(q, &object);
 	POINT("daemon.load.object_read");
+	q->hash = q->err ? 0 : hash_bytes(object.data, object.len);
 	q->built = q->err ? NULL : calloc(1, sizeof(*q->built));
 	if (!q->err && !q->built) {
 		q->err = report_set(&q->report, -ENOMEM, "memory", "out of memory");

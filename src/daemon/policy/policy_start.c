@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/paths.h"
 #include "base/strmap.h"
+#include "daemon/audit.h"
 #include "daemon/control_socket.h"
 #include "daemon/policy/daemon_hooks.h"
 
@@ -220,12 +221,15 @@ bool daemon_policy_is_off(const struct daemon *d)
 	return d->policies->store.off;
 }
 
-int daemon_policy_set_off(struct daemon *d, bool off, uint64_t conn, json_int_t id)
+int daemon_policy_set_off(struct daemon *d, bool off, const struct peer *who, uint64_t conn,
+			  json_int_t id)
 {
 	struct daemon_store *st = &d->policies->store;
 	struct off_job *o;
 
 	store_seqcst(&daemon_directory(d)->off, (uint32_t)off);
+	daemon_audit(d, who, off ? "off" : "on", 0, "%s",
+		     off ? "every call passes through" : "policies decide");
 	if (st->off != off) {
 		st->off = off;
 		daemon_ticker_wake(d);

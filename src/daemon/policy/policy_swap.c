@@ -221,6 +221,7 @@ void daemon_swap_flip(struct daemon_policy_op *q)
 			   daemon_policy_op_name(q), q->name,
 			   (unsigned long long)(version ? version : q->was_active),
 			   version ? "is active" : "is no longer active", ready);
+	daemon_policy_op_audit(q, NULL);
 	daemon_policy_drop_unused(d, exit_reason(q));
 	POINT("daemon.swap.dropped");
 	sd_event_source_set_enabled(d->sessions.requeue, SD_EVENT_ONESHOT);

@@ -21,12 +21,15 @@
 #define READS_PER_WAKE 32
 #define NOTES_PER_SECOND 20u
 #define OFFERS_PER_SECOND 200u
-#define FOREIGN_EVENTS_PER_SECOND 50u /* all users but root and the daemon's */
+#define FOREIGN_EVENTS_PER_SECOND 20u /* each user but root and the daemon's */
 
 bool daemon_session_event_allowed(struct daemon *d, uid_t uid)
 {
+	uint64_t now = clock_now_ns();
+
 	if (uid == 0 || uid == d->uid ||
-	    rate_allow(&d->sessions.foreign_events, FOREIGN_EVENTS_PER_SECOND, clock_now_ns())) {
+	    rate_allow(&daemon_user_of(&d->users, uid, now)->events, FOREIGN_EVENTS_PER_SECOND,
+		       now)) {
 		return true;
 	}
 	d->counters.events_left_out++;

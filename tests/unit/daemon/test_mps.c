@@ -41,7 +41,7 @@ static void open_daemon(struct world *w)
 	snprintf(w->d.devices.kind, sizeof(w->d.devices.kind), "nvidia");
 	w->d.sessions.end = &w->d.sessions.first;
 	assert_true(sd_event_new(&w->d.loop) >= 0);
-	assert_int_equal(daemon_history_open(&w->d.history, w->dir), 0);
+	assert_int_equal(daemon_history_open(&w->d.history, w->dir, "events"), 0);
 	assert_int_equal(daemon_mps_open(&w->d), 0);
 }
 
@@ -124,8 +124,8 @@ static bool has_file(struct world *w, const char *leaf)
 
 static bool history_has(struct world *w, const char *what)
 {
-	for (uint64_t i = w->d.history.oldest; i < w->d.history.next; i++) {
-		const struct daemon_history_event *e = daemon_history_get(&w->d.history, i);
+	for (unsigned i = 0; i < w->d.history.n; i++) {
+		const struct daemon_history_event *e = daemon_history_at(&w->d.history, i);
 
 		if (e && strstr(e->text, what)) {
 			return true;

@@ -107,7 +107,7 @@ static void history_keeps_the_newest(void **state)
 	struct daemon_history h;
 
 	(void)state;
-	assert_int_equal(daemon_history_open(&h, dir), 0);
+	assert_int_equal(daemon_history_open(&h, dir, "events"), 0);
 	for (int i = 1; i <= 5000; i++) {
 		daemon_history_add_of(&h, 1000, "test", i % 7, -1, "event %d", i);
 	}
@@ -117,7 +117,7 @@ static void history_keeps_the_newest(void **state)
 	assert_null(daemon_history_get(&h, 5001));
 	assert_null(daemon_history_get(&h, UINT64_MAX));
 	daemon_history_close(&h);
-	assert_int_equal(daemon_history_open(&h, dir), 0); /* and again after a restart */
+	assert_int_equal(daemon_history_open(&h, dir, "events"), 0); /* and again after a restart */
 	assert_string_equal(daemon_history_get(&h, 5000)->text, "event 5000");
 	assert_int_equal(daemon_history_get(&h, 4999)->tenant, 4999 % 7);
 	daemon_history_add(&h, "test", -1, "next");
@@ -134,7 +134,7 @@ static void history_files_are_bounded(void **state)
 	(void)state;
 	memset(long_text, 'x', sizeof(long_text) - 1);
 	long_text[sizeof(long_text) - 1] = 0;
-	assert_int_equal(daemon_history_open(&h, dir), 0);
+	assert_int_equal(daemon_history_open(&h, dir, "events"), 0);
 	for (int i = 0; i < 9000; i++) { /* some 4 MiB */
 		daemon_history_add(&h, "test", -1, "%s", long_text);
 	}
@@ -153,7 +153,7 @@ static void history_goes_on_without_its_file(void **state)
 	struct daemon_history h;
 
 	(void)state;
-	assert_int_equal(daemon_history_open(&h, "/proc/nonexistent"), 0);
+	assert_int_equal(daemon_history_open(&h, "/proc/nonexistent", "events"), 0);
 	daemon_history_add(&h, "test", -1, "in memory");
 	assert_string_equal(daemon_history_get(&h, 1)->text, "in memory");
 	assert_true(h.write_errors > 0);
@@ -172,8 +172,9 @@ static void damaged_history_files_are_read_as_far_as_they_go(void **state)
 		"{\"seq\":-4,\"kind\":\"k\",\"text\":\"x\"}\n{\"seq\":9223372036854775807,\"kind\":"
 		"\"k\","
 		"\"text\":\"x\"}\n{\"seq\":9,\"kind\":\"k\",\"text\":\"nine\"}\n{\"seq\":10,\"ki");
-	assert_int_equal(daemon_history_open(&h, dir), 0);
-	assert_null(daemon_history_get(&h, 3)); /* a gap follows it */
+	assert_int_equal(daemon_history_open(&h, dir, "events"), 0);
+	assert_non_null(daemon_history_get(&h, 3)); /* a gap follows it */
+	assert_null(daemon_history_get(&h, 8));
 	assert_string_equal(daemon_history_get(&h, 9)->text, "nine");
 	assert_int_equal(h.next, 10);
 	daemon_history_close(&h);
@@ -402,12 +403,68 @@ static void the_outbox_is_ordered_and_bounded(void **state)
 
 #define IN_FOLDER(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
 
+static unsigned events_of(const struct daemon_history *h, int64_t uid)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < h->n; i++) {
+		n += daemon_history_at(h, i)->uid == uid;
+	}
+	return n;
+}
+
+static void a_user_that_floods_the_history_removes_only_its_own_events(void **state)
+{
+	static struct daemon_history h;
+
+	(void)state;
+	assert_int_equal(daemon_history_open(&h, dir, "flood"), 0);
+	for (int i = 0; i < 20; i++) {
+		daemon_history_add(&h, "policy", -1, "swap %d", i);
+		daemon_history_add_of(&h, 1001, "start", 1, 10, "start %d", i);
+	}
+	for (unsigned i = 0; i < 3 * DAEMON_HISTORY_EVENTS; i++) {
+		daemon_history_add_of(&h, 1002, "dropped", 2, 20, "flood %u", i);
+	}
+	assert_int_equal(events_of(&h, -1), 20);
+	assert_int_equal(events_of(&h, 1001), 20);
+	assert_int_equal(events_of(&h, 1002), DAEMON_HISTORY_EVENTS - 40);
+	assert_int_equal(daemon_history_at(&h, 0)->seq, 1);
+	assert_int_equal(daemon_history_at(&h, h.n - 1)->seq, h.next - 1);
+	assert_int_equal(daemon_history_after(&h, h.next - 1), h.n);
+	for (unsigned i = 1; i < h.n; i++) {
+		assert_true(daemon_history_at(&h, i)->seq > daemon_history_at(&h, i - 1)->seq);
+	}
+	for (unsigned i = 0; i < 2 * DAEMON_HISTORY_EVENTS; i++) { /* an operator's script */
+		daemon_history_add(&h, "policy", -1, "swap %u", i);
+	}
+	assert_int_equal(events_of(&h, 1001), 20);
+	assert_true(events_of(&h, 1002) > 1000); /* halves */
+	daemon_history_close(&h);
+}
+
+static void users_have_budgets_of_their_own(void **state)
+{
+	static struct daemon_users u;
+	const uint64_t now = 5000000000u;
+
+	(void)state;
+	daemon_user_of(&u, 1000, now)->events.n = 7;
+	for (uid_t i = 0; i < DAEMON_USERS - 1; i++) {
+		assert_int_equal(daemon_user_of(&u, 2000 + i, now)->events.n, 0);
+	}
+	assert_int_equal(daemon_user_of(&u, 1000, now)->events.n, 7);
+	assert_ptr_equal(daemon_user_of(&u, 5000, now), &u.rest); /* many ids are one user */
+	assert_ptr_equal(daemon_user_of(&u, 5001, now), &u.rest);
+	assert_ptr_not_equal(daemon_user_of(&u, 5001, now + 61000000000u), &u.rest);
+}
+
 static unsigned events(const struct daemon_history *h, const char *with)
 {
 	unsigned n = 0;
 
-	for (uint64_t i = h->oldest; i < h->next; i++) {
-		n += strstr(daemon_history_get(h, i)->text, with) != NULL;
+	for (unsigned i = 0; i < h->n; i++) {
+		n += strstr(daemon_history_at(h, i)->text, with) != NULL;
 	}
 	return n;
 }
@@ -418,7 +475,7 @@ static void repeated_events_are_written_at_growing_intervals(void **state)
 	static struct daemon_history h;
 	uint64_t now = UINT64_C(1000000000);
 
-	assert_int_equal(daemon_history_open(&h, dir), 0);
+	assert_int_equal(daemon_history_open(&h, dir, "events"), 0);
 	for (unsigned i = 0; i < 3600; i++, now += UINT64_C(500000000)) { /* half an hour */
 		daemon_history_repeat(&h, now, 1000, "preempt", 3, 30, "stopped");
 	}
@@ -479,6 +536,8 @@ int main(void)
 		IN_FOLDER(a_full_store_gives_up_the_oldest_that_is_not_in_use),
 		IN_FOLDER(too_many_files_never_remove_versions_in_use),
 		cmocka_unit_test(a_failing_disk_is_reported),
+		IN_FOLDER(a_user_that_floods_the_history_removes_only_its_own_events),
+		cmocka_unit_test(users_have_budgets_of_their_own),
 		cmocka_unit_test(the_outbox_is_ordered_and_bounded),
 	};
 
