@@ -411,6 +411,7 @@ static json_t *counters_json(struct daemon *d)
 		{ "stale_epochs", stale_epochs(d) },
 		{ "events", d->history.next - 1 },
 		{ "events_left_out", n->events_left_out },
+		{ "user_pauses", n->user_pauses },
 		{ "history_write_errors", d->history.write_errors },
 	};
 	json_t *j = json_object();

@@ -7,9 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "daemon/budget.h"
 #include "daemon/clean_text.h"
 #include "daemon/maps/maps_watch.h"
 
@@ -41,8 +44,8 @@ struct daemon_connection {
 
 struct daemon_control {
 	struct daemon *d;
-	int fd;
-	sd_event_source *io, *reaper;
+	int fd, admin_fd; /* owned; the listening sockets */
+	sd_event_source *io, *admin_io, *reaper;
 	struct daemon_connection *first;
 	unsigned n;
 	uint64_t next_number;
@@ -78,9 +81,13 @@ static int on_reaper(sd_event_source *src, void *arg)
 		struct daemon_connection *c = *link;
 
 		if (c->ended) {
+			uint64_t begin = daemon_budget_begin();
+			uid_t uid = c->peer.uid;
+
 			*link = c->next;
 			k->n--;
 			destroy(c);
+			daemon_budget_end(k->d, uid, begin);
 		} else {
 			link = &c->next;
 		}
@@ -370,8 +377,12 @@ static void take_lines(struct daemon_connection *c)
 
 static int on_again(sd_event_source *src, void *arg)
 {
+	struct daemon_connection *c = arg;
+	uint64_t begin = daemon_budget_begin();
+
 	(void)src;
-	take_lines(arg);
+	take_lines(c);
+	daemon_budget_end(c->d, c->peer.uid, begin);
 	return 0;
 }
 
@@ -391,33 +402,37 @@ static ssize_t receive(struct daemon_connection *c, char *data, size_t cap)
 	return got;
 }
 
-static int on_io(sd_event_source *src, int fd, uint32_t revents, void *arg)
+static void handle_io(struct daemon_connection *c, uint32_t revents)
 {
-	struct daemon_connection *c = arg;
 	char chunk[65536];
 	ssize_t n;
 
-	(void)src;
-	(void)fd;
 	if (revents & EPOLLOUT) {
 		take_lines(c);
 	}
 	if (c->ended || c->more || !(revents & (EPOLLIN | EPOLLHUP | EPOLLERR))) {
-		return 0;
+		return;
 	}
 	n = receive(c, chunk, sizeof(chunk));
 	if (n == -EAGAIN) {
-		return 0;
+		return;
 	}
-	if (n <= 0) {
+	if (n <= 0 || buf_add(&c->in, chunk, (size_t)n) < 0) {
 		end(c);
-		return 0;
-	}
-	if (buf_add(&c->in, chunk, (size_t)n) < 0) {
-		end(c);
-		return 0;
+		return;
 	}
 	take_lines(c);
+}
+
+static int on_io(sd_event_source *src, int fd, uint32_t revents, void *arg)
+{
+	struct daemon_connection *c = arg;
+	uint64_t begin = daemon_budget_begin();
+
+	(void)src;
+	(void)fd;
+	handle_io(c, revents);
+	daemon_budget_end(c->d, c->peer.uid, begin);
 	return 0;
 }
 
@@ -437,6 +452,31 @@ unsigned daemon_control_connections(const struct daemon *d)
 	return d->control->n;
 }
 
+/* Returns whether the sources of a connection are enabled. */
+static int polling(const struct daemon_connection *c)
+{
+	return daemon_budget_is_paused(c->d, c->peer.uid) ? SD_EVENT_OFF : SD_EVENT_ON;
+}
+
+void daemon_control_poll(struct daemon *d, bool accepts_paused)
+{
+	struct daemon_control *k = d->control;
+
+	if (!k) {
+		return;
+	}
+	sd_event_source_set_enabled(k->io, accepts_paused ? SD_EVENT_OFF : SD_EVENT_ON);
+	for (struct daemon_connection *c = k->first; c; c = c->next) {
+		int on = polling(c);
+
+		sd_event_source_set_enabled(c->io, on);
+		if (c->again && c->more) {
+			sd_event_source_set_enabled(c->again,
+						    on == SD_EVENT_ON ? SD_EVENT_ONESHOT : on);
+		}
+	}
+}
+
 static bool too_many(const struct daemon_control *k, const struct peer *peer)
 {
 	bool foreign = peer->uid != 0 && peer->uid != k->d->uid;
@@ -449,12 +489,11 @@ static bool too_many(const struct daemon_control *k, const struct peer *peer)
 	       (foreign && (n >= MAX_FOREIGN || k->n >= MAX_CONNECTIONS - OWN_CONNECTIONS));
 }
 
-static void welcome(struct daemon_control *k, int sock)
+static void welcome(struct daemon_control *k, int sock, struct peer *peer)
 {
 	struct daemon_connection *c = NULL;
-	struct peer peer;
 
-	if (fd_peer(sock, &peer) == 0 && !too_many(k, &peer)) {
+	if (fd_peer(sock, peer) == 0 && !too_many(k, peer)) {
 		c = calloc(1, sizeof(*c));
 	}
 	if (!c) {
@@ -462,7 +501,7 @@ static void welcome(struct daemon_control *k, int sock)
 		return;
 	}
 	*c = (struct daemon_connection){
-		.d = k->d, .sock = sock, .fd = -1, .peer = peer, .number = ++k->next_number
+		.d = k->d, .sock = sock, .fd = -1, .peer = *peer, .number = ++k->next_number
 	};
 	if (sd_event_add_io(k->d->loop, &c->io, sock, EPOLLIN, on_io, c) < 0) {
 		destroy(c);
@@ -470,6 +509,7 @@ static void welcome(struct daemon_control *k, int sock)
 	}
 	/* Same priority as sessions: the source that has waited for longest is next, so that a
 	 * process that sends without end cannot lock the operator out. */
+	sd_event_source_set_enabled(c->io, polling(c));
 	c->next = k->first;
 	k->first = c;
 	k->n++;
@@ -481,18 +521,39 @@ static int on_accept(sd_event_source *src, int fd, uint32_t revents, void *arg)
 
 	(void)src;
 	(void)revents;
-	for (int i = 0; i < 16; i++) {
+	for (int i = 0; i < 16 && !(fd == k->fd && k->d->users.accepts_paused); i++) {
+		uint64_t begin = daemon_budget_begin();
 		int sock = daemon_accept(k->d, fd);
+		struct peer peer = { 0 };
 
 		if (sock < 0) {
 			break;
 		}
-		welcome(k, sock);
+		welcome(k, sock, &peer);
+		daemon_budget_accepted(k->d, peer.uid, begin);
 	}
 	return 0;
 }
 
-int daemon_control_open(struct daemon *d, const char *path)
+/* Listens on the operators' socket, in whose queue no other user's connections wait. */
+static int open_admin(struct daemon_control *k, const char *path)
+{
+	gid_t group = k->d->access.group;
+	bool shared = k->d->uid == 0 && group != (gid_t)-1;
+	int err;
+
+	k->admin_fd = unix_listen(path, SOCK_STREAM, 0600);
+	if (k->admin_fd < 0) {
+		return k->admin_fd;
+	}
+	if (shared && (lchown(path, (uid_t)-1, group) < 0 || chmod(path, 0660) < 0)) {
+		return -errno;
+	}
+	err = sd_event_add_io(k->d->loop, &k->admin_io, k->admin_fd, EPOLLIN, on_accept, k);
+	return MIN(err, 0);
+}
+
+int daemon_control_open(struct daemon *d, const char *path, const char *admin_path)
 {
 	struct daemon_control *k = calloc(1, sizeof(*k));
 	int err;
@@ -501,6 +562,7 @@ int daemon_control_open(struct daemon *d, const char *path)
 		return -ENOMEM;
 	}
 	k->d = d;
+	k->admin_fd = -1;
 	d->control = k;
 	k->fd = unix_listen(path, SOCK_STREAM, d->uid == 0 ? 0666 : 0600);
 	if (k->fd < 0) {
@@ -509,6 +571,9 @@ int daemon_control_open(struct daemon *d, const char *path)
 	err = sd_event_add_io(d->loop, &k->io, k->fd, EPOLLIN, on_accept, k);
 	if (err >= 0) {
 		err = sd_event_add_defer(d->loop, &k->reaper, on_reaper, k);
+	}
+	if (err >= 0) {
+		err = open_admin(k, admin_path);
 	}
 	if (err < 0) {
 		return err;
@@ -536,7 +601,9 @@ void daemon_control_close(struct daemon *d)
 		destroy(c);
 	}
 	sd_event_source_disable_unref(k->io);
+	sd_event_source_disable_unref(k->admin_io);
 	sd_event_source_disable_unref(k->reaper);
 	fd_close(k->fd);
+	fd_close(k->admin_fd);
 	free(k);
 }

@@ -12,8 +12,12 @@
 
 struct daemon_connection;
 
-int daemon_control_open(struct daemon *d, const char *path);
+/* path: open to all users that gbpfd serves; admin_path: to root, gbpfd's own user and group gbpf.
+ */
+int daemon_control_open(struct daemon *d, const char *path, const char *admin_path);
 void daemon_control_close(struct daemon *d);
+/* Polls the connections of users that are not paused, and accepts unless that is paused. */
+void daemon_control_poll(struct daemon *d, bool accepts_paused);
 
 /* ---- for methods ---- */
 

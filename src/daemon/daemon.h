@@ -45,6 +45,7 @@ struct daemon_counters {
 	uint64_t watch_rollbacks;
 	uint64_t idle_demotions;
 	uint64_t ticks, tick_overruns, tick_max_ns, verdict_errors, events_left_out;
+	uint64_t user_pauses;
 };
 
 /* Accepting connections, and the right to administer: access.c. */

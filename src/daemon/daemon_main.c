@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/private_file.h"
 #include "daemon/audit.h"
+#include "daemon/budget.h"
 #include "daemon/control_socket.h"
 #include "daemon/hw/hw_control.h"
 #include "daemon/hw/mps.h"
@@ -128,11 +129,12 @@ static int open_store(struct daemon *d)
 
 static int open_sockets(struct daemon *d)
 {
-	char path[DAEMON_PATH + 16];
+	char path[DAEMON_PATH + 16], admin[DAEMON_PATH + 16];
 	int err;
 
 	snprintf(path, sizeof(path), "%s/control.sock", d->opt.runtime);
-	err = daemon_control_open(d, path);
+	snprintf(admin, sizeof(admin), "%s/admin.sock", d->opt.runtime);
+	err = daemon_control_open(d, path, admin);
 	if (!err) {
 		snprintf(path, sizeof(path), "%s/session.sock", d->opt.runtime);
 		err = daemon_sessions_open(d, path);
@@ -223,6 +225,7 @@ static void close_all(struct daemon *d)
 	daemon_hw_close(d);
 	daemon_sessions_close(d);
 	daemon_mps_close(d, tenants_left);
+	daemon_budget_close(d);
 	daemon_ticker_close(d);
 	daemon_idle_close(d);
 	daemon_watches_close(d);

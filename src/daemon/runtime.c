@@ -280,7 +280,7 @@ int daemon_runtime_open(struct daemon *d)
 
 void daemon_runtime_close(struct daemon *d)
 {
-	static const char *const leaves[] = { "session.sock", "control.sock" };
+	static const char *const leaves[] = { "session.sock", "control.sock", "admin.sock" };
 	char path[DAEMON_PATH + 16];
 
 	if (d->locks.runtime_fd < 0) {

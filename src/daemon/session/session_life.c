@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/point.h"
+#include "daemon/budget.h"
 #include "daemon/hw/hw_control.h"
 #include "daemon/policy/policies.h"
 #include "daemon/policy/policy_failures.h"
@@ -146,7 +147,11 @@ static int on_reaper(sd_event_source *src, void *arg)
 		daemon_session_each(d, s)
 		{
 			if (s->dying) {
+				uint64_t begin = daemon_budget_begin();
+				uid_t uid = s->peer.uid;
+
 				destroy(s);
+				daemon_budget_end(d, uid, begin);
 				again = true;
 				break;
 			}
@@ -196,7 +201,25 @@ static void turn_away(int fd, int err, const char *text)
 	fd_close_peer(fd);
 }
 
-static void welcome_connection(struct daemon *d, int fd)
+/* Returns whether the socket of a session is polled. Its process's death is noticed in any case. */
+static int polling(const struct daemon_session *s)
+{
+	return daemon_budget_is_paused(s->d, s->peer.uid) ? SD_EVENT_OFF : SD_EVENT_ON;
+}
+
+void daemon_sessions_poll(struct daemon *d, bool accepts_paused)
+{
+	if (d->sessions.io) {
+		sd_event_source_set_enabled(d->sessions.io,
+					    accepts_paused ? SD_EVENT_OFF : SD_EVENT_ON);
+	}
+	daemon_session_each(d, s)
+	{
+		sd_event_source_set_enabled(s->conn.io, polling(s));
+	}
+}
+
+static void welcome_connection(struct daemon *d, int fd, struct peer *ret_peer)
 {
 	struct daemon_session *s;
 	struct peer peer;
@@ -206,6 +229,7 @@ static void welcome_connection(struct daemon *d, int fd)
 		fd_close_peer(fd);
 		return;
 	}
+	*ret_peer = peer;
 	if (d->uid != 0 && peer.uid != d->uid && peer.uid != 0) {
 		turn_away(fd, -EPERM, "this gbpfd belongs to another user");
 		return;
@@ -241,6 +265,7 @@ static void welcome_connection(struct daemon *d, int fd)
 	d->sessions.end = &s->next;
 	d->sessions.n++;
 	watch_process(s);
+	sd_event_source_set_enabled(s->conn.io, polling(s));
 	arm_idle_exit(d);
 }
 
@@ -250,13 +275,16 @@ static int on_accept(sd_event_source *src, int fd, uint32_t revents, void *arg)
 
 	(void)src;
 	(void)revents;
-	for (int i = 0; i < 16; i++) {
+	for (int i = 0; i < 16 && !d->users.accepts_paused; i++) {
+		uint64_t begin = daemon_budget_begin();
 		int c = daemon_accept(d, fd);
+		struct peer peer = { 0 };
 
 		if (c < 0) {
 			break;
 		}
-		welcome_connection(d, c);
+		welcome_connection(d, c, &peer);
+		daemon_budget_accepted(d, peer.uid, begin);
 	}
 	return 0;
 }

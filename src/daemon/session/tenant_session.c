@@ -1,6 +1,7 @@
 /* A session's socket: reading, sending, timeouts. hello.c, policy_swap.c and others act on the
  * messages. Must not block: a message that cannot be sent is queued, and the session of a process
  * that never reads is dropped. */
+#include "daemon/budget.h"
 #include "daemon/session/tenant_session.h"
 
 #include <errno.h>
@@ -309,14 +310,10 @@ static void read_messages(struct daemon_session *s)
 	}
 }
 
-static int on_io(sd_event_source *src, int fd, uint32_t revents, void *arg)
+static void handle_io(struct daemon_session *s, uint32_t revents)
 {
-	struct daemon_session *s = arg;
-
-	(void)src;
-	(void)fd;
 	if (s->dying) {
-		return 0;
+		return;
 	}
 	if (revents & EPOLLOUT) {
 		int r = daemon_outbox_flush(&s->conn.out, s->conn.sock);
@@ -335,6 +332,17 @@ static int on_io(sd_event_source *src, int fd, uint32_t revents, void *arg)
 	if (revents & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
 		read_messages(s);
 	}
+}
+
+static int on_io(sd_event_source *src, int fd, uint32_t revents, void *arg)
+{
+	struct daemon_session *s = arg;
+	uint64_t begin = daemon_budget_begin();
+
+	(void)src;
+	(void)fd;
+	handle_io(s, revents);
+	daemon_budget_end(s->d, s->peer.uid, begin);
 	return 0;
 }
 
