@@ -9,7 +9,6 @@ setup() {
 
 need_root() { [ "$(id -u)" -eq 0 ] || skip "needs root to become another user"; }
 other() { setpriv --reuid 65534 --regid 65534 --clear-groups "$GBPF" "$@"; }
-flood() { python3 "$BATS_TEST_DIRNAME/flood.py" "$@"; }
 
 @test "the audit log names user, process, action, version and object" {
 	build_policies .
@@ -79,7 +78,7 @@ flood() { python3 "$BATS_TEST_DIRNAME/flood.py" "$@"; }
 @test "a user that floods the history loses its own events, not those of others" {
 	need_root
 	"$GBPF" policy swap fifo
-	flood 65533 garbage "$GBPF_RUNTIME_DIR" 3>&- &
+	python3 "$BATS_TEST_DIRNAME/flood.py" 65533 garbage "$GBPF_RUNTIME_DIR" 3>&- &
 	flooder=$!
 	left_out() { "$GBPF" --json status | python3 -c 'import json,sys; sys.exit(json.load(sys.stdin)["counters"]["events_left_out"] < 100)'; }
 	wait_for left_out

@@ -1,4 +1,4 @@
-"""flood.py UID KIND DIRECTORY [N]: as that user, floods the gbpfd of a runtime directory until it is killed, or N times.
+"""flood.py UID KIND DIRECTORY [N]: as that user, floods the gbpfd of a runtime directory until either is ended, or N times.
 
 	garbage  sessions that break the protocol, each of which is an event
 	connect  connections to both sockets that are closed at once
@@ -62,5 +62,6 @@ while left:
 	try:
 		{'garbage': garbage, 'connect': connections, 'hello': hello}[kind]()
 	except OSError:
-		pass
+		if not os.path.exists(f'{folder}/control.sock'):
+			break # gbpfd has ended
 print('done', flush=True)
