@@ -83,8 +83,9 @@ static void take(struct softd_machine *machine, uint64_t number)
 	if (!c || c->number != number || c->dead) {
 		return;
 	}
-	/* Before its ring is read in this turn. Pairs with ring_bell() in the client. */
-	store_seqcst(&c->shared->asleep, machine->poller ? 1u : 0u);
+	/* Before its ring is read in this turn. Pairs with ring_bell() in the client. A worker that
+	 * is about to sleep takes doorbells, too, after it has asked all others to ring. */
+	store_seqcst(&c->shared->asleep, machine->asked);
 	fence_seqcst();
 	c->quiet_since_ns = 0;
 	if (softd_list_empty(&c->in_active)) {
@@ -130,12 +131,13 @@ void softd_doorbell_rest(struct softd_client *c, bool had_records, uint64_t now)
 	if (load_acquire(&c->shared->head) == c->tail) {
 		stop_reading(c);
 	} else {
-		store_seqcst(&c->shared->asleep, c->machine->poller ? 1u : 0u);
+		store_seqcst(&c->shared->asleep, c->machine->asked);
 	}
 }
 
 void softd_doorbells_ask(struct softd_machine *machine, uint32_t asleep)
 {
+	machine->asked = asleep;
 	softd_list_each (&machine->active, c, struct softd_client, in_active) {
 		store_seqcst(&c->shared->asleep, asleep);
 	}

@@ -90,6 +90,7 @@ struct softd_machine {
 	unsigned n_clients;	   /* connections */
 	struct softd_list active;  /* clients whose rings are read without a doorbell; doorbell.h */
 	unsigned n_active;
+	uint32_t asked; /* their `asleep`: a worker sleeps, or is about to, so that they ring */
 	uint64_t bells_taken_ns;
 	uint64_t client_serial;
 	struct softd_client *by_number[SOFT_MAX_CLIENTS];
