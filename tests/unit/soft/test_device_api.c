@@ -178,7 +178,7 @@ static void step(int i)
 
 static void listed_program(void *arg)
 {
-	CUtexObject t;
+	CUexternalMemory m;
 	CUdeviceptr p;
 
 	(void)arg;
@@ -187,7 +187,7 @@ static void listed_program(void *arg)
 	rig_launch(rig_function("empty"), 1, 1, NULL, NULL);
 	CU(cuCtxSynchronize());
 	for (int i = 0; i < 3; i++) {
-		CU_IS(CUDA_ERROR_NOT_SUPPORTED, cuTexObjectCreate(&t, NULL, NULL, NULL));
+		CU_IS(CUDA_ERROR_NOT_SUPPORTED, cuImportExternalMemory(&m, NULL));
 	}
 	step(0);
 }
@@ -235,16 +235,16 @@ static void users_of_gpus_and_unsupported_calls_are_listed(void **state)
 	assert_true(g->busy_ns > 0 && g->busy_ns < g->now_ns);
 	assert_int_equal(question((struct soft_request){ .op = SOFT_REQ_GPUS, .index = 1 })->result,
 			 CUDA_ERROR_INVALID_DEVICE);
-	assert_int_equal(calls_in_vain("cuTexObjectCreate", 0), 3);
-	assert_int_equal(calls_in_vain("cuTexObjectCreate", (uint64_t)pid), 3);
-	assert_int_equal(calls_in_vain("cuTexObjectCreate", 1), 0);
+	assert_int_equal(calls_in_vain("cuImportExternalMemory", 0), 3);
+	assert_int_equal(calls_in_vain("cuImportExternalMemory", (uint64_t)pid), 3);
+	assert_int_equal(calls_in_vain("cuImportExternalMemory", 1), 0);
 	assert_int_equal(write(steps[0][1], &c, 1), 1);
 	assert_int_equal(rig_wait(pid), 0);
 	for (int i = 0; i < 4; i++) {
 		close(steps[i / 2][i % 2]);
 	}
 	rig_stats_idle();
-	assert_int_equal(calls_in_vain("cuTexObjectCreate", 0),
+	assert_int_equal(calls_in_vain("cuImportExternalMemory", 0),
 			 3); /* also after the client has exited */
 }
 
