@@ -127,7 +127,7 @@ cudaError_t cudart_get_channel_desc(struct cudaChannelFormatDesc *ret, cudaArray
 
 cudaError_t cudart_element_bytes(cudaArray_t array, size_t *ret)
 {
-	struct cudaChannelFormatDesc d;
+	struct cudaChannelFormatDesc d = { 0 };
 	cudaError_t e = cudart_array_get_info(&d, NULL, NULL, array);
 
 	if (!e) {
