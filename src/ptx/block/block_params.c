@@ -3,6 +3,7 @@
 #include "ptx/block/block_int.h"
 
 #include <errno.h>
+#include <string.h>
 
 #define LIMIT_OLD 4352u
 #define LIMIT_NEW 32764u /* since PTX 8.1, sm_70 */
@@ -28,6 +29,13 @@ static uint32_t limit(const struct ptx_module *m)
 	return is_new && target_number(m) >= 70 ? LIMIT_NEW : LIMIT_OLD;
 }
 
+/* Returns true for a texture, surface or sampler, whose place among the parameters is not known. */
+static bool is_reference(const struct ptx_variable *v)
+{
+	return strcmp(v->type, ".texref") == 0 || strcmp(v->type, ".surfref") == 0 ||
+	       strcmp(v->type, ".samplerref") == 0;
+}
+
 int ptx_block_params(struct ptx_block_work *p, const struct ptx_function *f,
 		     struct ptx_block_entry *e)
 {
@@ -47,8 +55,8 @@ int ptx_block_params(struct ptx_block_work *p, const struct ptx_function *f,
 		uint32_t align = ptx_variable_align(v);
 		uint64_t size;
 
-		if (v->space != PTX_PARAM || v->open_array || ptx_variable_bytes(v, &size) < 0 ||
-		    size == 0) {
+		if (v->space != PTX_PARAM || v->open_array || is_reference(v) ||
+		    ptx_variable_bytes(v, &size) < 0 || size == 0) {
 			e->why = PROTO_BLOCK_SOURCE;
 			e->line = v->item.line;
 			return 0;

@@ -3,6 +3,7 @@
 #ifndef GBPF_SOFT_SERVER_DOORBELL_H
 #define GBPF_SOFT_SERVER_DOORBELL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct softd_client;
