@@ -63,7 +63,7 @@ leftovers() { ls -d "$cli_dir"/gbpf-bench-* 2>/dev/null || pgrep -f "$cli_dir/gb
 	kill -TERM $bench
 	status=0
 	wait $bench || status=$?
-	[ "$status" -eq 1 ]
+	[ "$status" -eq 143 ]
 	run ! leftovers
 }
 

@@ -9,7 +9,7 @@ program() {
 		typedef unsigned long long ptr;
 		int cuInit(unsigned), cuCtxCreate_v2(void **, unsigned, int), cuModuleLoadData(void **, const void *);
 		int cuModuleGetFunction(void **, void *, const char *), cuMemAlloc_v2(ptr *, size_t), cuCtxSynchronize(void);
-		int cuMemsetD8_v2(ptr, unsigned char, size_t), cuTexRefCreate(void **);
+		int cuMemsetD8_v2(ptr, unsigned char, size_t), cuImportExternalMemory(void **, void *);
 		int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
 				   void **);
 		static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
@@ -25,7 +25,7 @@ program() {
 			if (cuInit(0) || cuCtxCreate_v2(&ctx, 0, 0) || cuModuleLoadData(&m, ptx) ||
 			    cuModuleGetFunction(&f, m, "k") || cuMemAlloc_v2(&p, 400))
 				return 9;
-			cuTexRefCreate(&m);
+			cuImportExternalMemory(&m, 0);
 			if (!wrong)
 				cuMemsetD8_v2(p, 1, 400);
 			if (cuLaunchKernel(f, 1, 1, 1, wrong ? 101 : 100, 1, 1, 0, 0, args, 0) || cuCtxSynchronize())
@@ -70,9 +70,9 @@ program() {
 	"$GBPF" run --device soft ./kernels
 	run "$GBPF" --json device --unsupported
 	[ "$status" -eq 0 ]
-	json 'd["unsupported"] == [{"function": "cuTexRefCreate", "calls": 2}]'
+	json 'd["unsupported"] == [{"function": "cuImportExternalMemory", "calls": 2}]'
 	run "$GBPF" device --unsupported
-	[[ "$output" == *"2  cuTexRefCreate"* ]]
+	[[ "$output" == *"2  cuImportExternalMemory"* ]]
 }
 
 @test "libnvidia-ml.so.1 answers the queries of tools that watch GPUs" {

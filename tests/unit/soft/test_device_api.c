@@ -318,7 +318,7 @@ static void lookup_program(void *arg)
 	CU(cuGetProcAddress_v2("cuLaunchKernelEx", &p, 11000, 0, &status));
 	CHECK(!p && status == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
 	CU_IS(CUDA_ERROR_NOT_FOUND, cuGetProcAddress("cuNoSuchThing", &p, 12000, 0));
-	CU_IS(CUDA_ERROR_NOT_SUPPORTED, cuImportExternalMemory((CUexternalMemory *)&p, NULL));
+	CU_IS(CUDA_ERROR_NOT_SUPPORTED, cuDestroyExternalMemory(NULL));
 }
 
 static void functions_are_found_by_name_and_version(void **state)
