@@ -58,12 +58,25 @@ static int measure(struct bench_soft *b)
 	return bench_program_end(b->failed > 0);
 }
 
-static volatile sig_atomic_t measuring;
+static volatile sig_atomic_t measuring, interrupted;
+static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
 
 static void pass_on(int sig)
 {
+	interrupted = 1;
 	if (measuring > 0) {
 		kill(measuring, sig);
+	}
+}
+
+/* From now on these signals end the measuring child only, and this process removes server and
+ * folder. */
+static void catch_signals(void)
+{
+	struct sigaction sa = { .sa_handler = pass_on, .sa_flags = SA_RESTART };
+
+	for (size_t i = 0; i < ARRAY_SIZE(signals); i++) {
+		sigaction(signals[i], &sa, NULL);
 	}
 }
 
@@ -71,20 +84,24 @@ static void pass_on(int sig)
  */
 static int supervise(struct bench_soft *b)
 {
-	struct sigaction sa = { .sa_handler = pass_on };
+	sigset_t all, before;
 	int status = 0;
 	pid_t pid;
 
 	fflush(stdout);
-	pid = fork();
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, &before); /* until both processes know what to do */
+	pid = interrupted ? -1 : fork();
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (size_t i = 0; i < ARRAY_SIZE(signals); i++) {
+			signal(signals[i], SIG_DFL);
+		}
+		sigprocmask(SIG_SETMASK, &before, NULL);
 		_exit(measure(b));
 	}
-	measuring = pid;
-	sigaction(SIGTERM, &sa, NULL);
-	sigaction(SIGHUP, &sa, NULL);
-	sigaction(SIGINT, &sa, NULL);
+	measuring = MAX(pid, 0);
+	sigprocmask(SIG_SETMASK, &before, NULL);
 	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
 	}
 	return pid > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 1;
@@ -106,6 +123,7 @@ int main(int argc, char **argv)
 	    b.ms > 100000 || b.kills > 1000000) {
 		return bench_program_usage("soft");
 	}
+	catch_signals();
 	err = bench_soft_server_start(&b);
 	if (err < 0) {
 		bench_program_fail("the soft GPU's server %s: %s",

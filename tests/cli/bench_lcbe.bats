@@ -68,7 +68,7 @@ setup() {
 	kill -TERM $bench
 	status=0
 	wait $bench || status=$?
-	[ "$status" -eq 1 ]
+	[ "$status" -eq 143 ]
 	grep -q interrupted err
 	run ! leftovers
 }
