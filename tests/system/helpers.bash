@@ -1,4 +1,6 @@
 # A private testbed for each test: runtime and state folders; stops everything at the end.
+bats_require_minimum_version 1.5.0
+
 setup() {
 	PATH="$GBPF_PREFIX/bin:$PATH"
 	export PATH

@@ -103,7 +103,7 @@ refuse_to_switch_on() {
 		    while not done():
 		        assert now() < deadline, what
 		        for _ in range(10):
-		            taken = [s for s in taken if open_still(s)] + [connect() for _ in range(max(0, 140 - len(taken)))]
+		            taken = [s for s in taken if open_still(s)] + [connect() for _ in range(max(0, 1400 - len(taken)))]
 		while now() - (stamps() or [now()])[-1] < 0.020:
 		    assert now() < deadline, 'it was never switched off'
 		    time.sleep(0.001) # polls the log

@@ -156,6 +156,26 @@ static void store_or_keep(struct daemon_policy_op *q, struct buf *object)
 	}
 }
 
+/* Verifies and compiles the object, and describes it if it is loaded. Returns 0 or -errno with the
+ * report. */
+static int build(struct daemon_policy_op *q, const struct buf *object)
+{
+	struct ebpf_built *b = calloc(1, sizeof(*b));
+	int err;
+
+	if (!b) {
+		return report_set(&q->report, -ENOMEM, "memory", "out of memory");
+	}
+	err = ebpf_policy_build(b, object->data, object->len, q->name, q->o.version, 0, &q->report);
+	if (err) {
+		free(b);
+		return err;
+	}
+	q->built = b;
+	q->meta = q->o.op == DAEMON_POLICY_LOAD ? daemon_policy_meta(q, object) : NULL;
+	return 0;
+}
+
 void daemon_policy_op_build(struct daemon_job *j)
 {
 	struct daemon_policy_op *q = (struct daemon_policy_op *)j;
@@ -165,20 +185,8 @@ void daemon_policy_op_build(struct daemon_job *j)
 	q->err = read_object(q, &object);
 	POINT("daemon.load.object_read");
 	q->hash = q->err ? 0 : hash_bytes(object.data, object.len);
-	q->built = q->err ? NULL : calloc(1, sizeof(*q->built));
-	if (!q->err && !q->built) {
-		q->err = report_set(&q->report, -ENOMEM, "memory", "out of memory");
-	}
+	q->err = q->err ? q->err : build(q, &object);
 	if (!q->err) {
-		q->err = ebpf_policy_build(q->built, object.data, object.len, q->name, q->o.version,
-					   0, &q->report);
-		if (q->err) {
-			free(q->built);
-			q->built = NULL;
-		}
-	}
-	if (!q->err) {
-		q->meta = q->o.op == DAEMON_POLICY_LOAD ? daemon_policy_meta(q, &object) : NULL;
 		q->err = daemon_version_create(&q->live, q->d, q->built, q->o.version, &q->report);
 		POINT("daemon.swap.regions_made");
 	}
