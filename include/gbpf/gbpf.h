@@ -128,9 +128,12 @@ int gbpf_policy_load_bytes(struct gbpf *g, const void *elf, size_t bytes, const 
 int gbpf_policy_load_watched(struct gbpf *g, const void *elf, size_t bytes, const char *name,
 			     unsigned flags, uint64_t watch_ns, const char *rollback_if,
 			     char **ret_json);
-/* Returns the state or result of a watch; version 0: the newest. -ENOENT: that version is not
- * watched. */
+/* Returns the state or result of a watch; version 0: the newest one that runs, or else the newest.
+ * -ENOENT: that version is not watched. */
 int gbpf_policy_watch(struct gbpf *g, uint64_t version, char **ret_json);
+/* Ends the running watch of a version (0: the newest one); the version stays active. -ENOENT: no
+ * watch runs. */
+int gbpf_policy_watch_cancel(struct gbpf *g, uint64_t version, char **ret_json);
 /* Returns to a kept version; 0: the one before the active one. -ENOENT: no such version. */
 int gbpf_policy_rollback(struct gbpf *g, uint64_t version, char **ret_json);
 /* Same as gbpf_policy_rollback; flags: GBPF_LOAD_KEEP_MAPS. */

@@ -241,9 +241,19 @@ static int cmd_unload(struct cli *c)
 }
 
 static const struct cli_verb *const subs[] = {
-	&verb_policy_new,  &verb_policy_build, &verb_policy_check,    &verb_policy_test,
-	&verb_policy_load, &verb_policy_swap,  &verb_policy_rollback, &verb_policy_unload,
-	&verb_policy_list, &verb_policy_show,  &verb_policy_exec,     NULL,
+	&verb_policy_new,
+	&verb_policy_build,
+	&verb_policy_check,
+	&verb_policy_test,
+	&verb_policy_load,
+	&verb_policy_swap,
+	&verb_policy_watch,
+	&verb_policy_rollback,
+	&verb_policy_unload,
+	&verb_policy_list,
+	&verb_policy_show,
+	&verb_policy_exec,
+	NULL,
 };
 
 const struct cli_verb verb_policy = {

@@ -14,7 +14,7 @@ extern const struct cli_verb verb_help, verb_version;
 extern const struct cli_verb verb_policy_load, verb_policy_swap, verb_policy_rollback,
 	verb_policy_unload;
 extern const struct cli_verb verb_policy_list, verb_policy_show, verb_policy_check,
-	verb_policy_exec, verb_policy_test, verb_policy_new, verb_policy_build;
+	verb_policy_exec, verb_policy_test, verb_policy_new, verb_policy_build, verb_policy_watch;
 
 /* of `map` */
 extern const struct cli_verb verb_map_list, verb_map_dump, verb_map_get, verb_map_set,

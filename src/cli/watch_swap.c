@@ -116,12 +116,14 @@ static int interrupted(struct cli *c, const json_t *w)
 	if (c->json) {
 		return CLI_FAILED; /* the result contains it */
 	}
-	return cli_fail(c, 128 + cli_interrupted(), "interrupted",
-			"`gbpf events` shows how it ends, `gbpf policy rollback` ends it now",
-			"policy swap: interrupted; gbpfd continues to monitor version %llu for "
-			"%.0f s",
-			(unsigned long long)cli_u64(w, "version"),
-			(double)(watch_ns - MIN(passed_ns, watch_ns)) / 1e9);
+	return cli_fail(
+		c, 128 + cli_interrupted(), "interrupted",
+		"`gbpf policy watch` shows it, `gbpf policy watch --cancel` ends it and keeps "
+		"the version",
+		"policy swap: interrupted; gbpfd continues to monitor version %llu for "
+		"%.0f s",
+		(unsigned long long)cli_u64(w, "version"),
+		(double)(watch_ns - MIN(passed_ns, watch_ns)) / 1e9);
 }
 
 int cli_watch_await(struct cli *c, struct gbpf *g, uint64_t version, json_t **ret_watch)

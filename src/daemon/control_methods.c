@@ -9,7 +9,7 @@
 #include "daemon/audit.h"
 #include "daemon/maps/maps_watch.h"
 #include "daemon/maps/policy_maps.h"
-#include "daemon/policy/policies.h"
+#include "daemon/policy/policies_int.h"
 #include "daemon/watch/watch.h"
 #include "gbpf/gbpf.h"
 
@@ -138,6 +138,21 @@ static void method_watch(struct daemon_call *c)
 	}
 }
 
+static void method_watch_cancel(struct daemon_call *c)
+{
+	json_int_t version = json_integer_value(json_object_get(c->params, "version"));
+	json_t *j = version >= 0 ? daemon_watch_cancel(c->d, (uint64_t)version, &c->peer) : NULL;
+
+	if (!j) {
+		daemon_control_error(c, 5, "not-found", "`gbpf policy watch` shows the last one",
+				     version ? "no watch of version %lld is running"
+					     : "no watch is running",
+				     (long long)version);
+	} else if (daemon_durable_save(c->d, "the end of a watch", j, c->conn, c->id) < 0) {
+		daemon_control_error(c, 1, "memory", NULL, "out of memory");
+	}
+}
+
 static void method_load(struct daemon_call *c)
 {
 	struct daemon_policy_request o = {
@@ -164,6 +179,9 @@ static void method_load(struct daemon_call *c)
 	o.must_store = !o.is_volatile;
 	o.gpu_mask = gpu_mask(c);
 	if (o.gpu_mask && take_watch(c, &o.watch)) {
+		if (o.watch) {
+			o.watch->keep_maps = o.keep_maps;
+		}
 		o.object_fd = *c->fd;
 		*c->fd = -1;
 		order(c, &o);
@@ -267,6 +285,7 @@ static const struct {
 	{ "policy.show", ALL, method_show },
 	{ "policy.unload", ADMIN, method_unload },
 	{ "policy.watch", ALL, method_watch },
+	{ "policy.watch_cancel", ADMIN, method_watch_cancel },
 	{ "ps", ALL, daemon_method_ps },
 	{ "restart", ALL, daemon_method_restart },
 	{ "set", ALL, daemon_method_set },

@@ -166,6 +166,9 @@ static int load_first(struct daemon *d)
 					   strerror(-err));
 	}
 	failed = daemon_policies_first_failed(d);
+	if (!failed) {
+		daemon_watches_resume(d);
+	}
 	return failed ? daemon_runtime_fail(d, -EINVAL, "policy '%s' cannot be loaded: %s",
 					    d->opt.policy, failed)
 		      : 0;

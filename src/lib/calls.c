@@ -42,6 +42,13 @@ EXPORT int gbpf_policy_watch(struct gbpf *g, uint64_t version, char **ret_json)
 	return lib_text(g, "policy.watch", p, -1, ret_json);
 }
 
+EXPORT int gbpf_policy_watch_cancel(struct gbpf *g, uint64_t version, char **ret_json)
+{
+	json_t *p = version ? json_pack("{s:I}", "version", (json_int_t)version) : json_object();
+
+	return lib_text(g, "policy.watch_cancel", p, -1, ret_json);
+}
+
 EXPORT int gbpf_ps(struct gbpf *g, char **ret_json)
 {
 	return lib_text(g, "ps", json_object(), -1, ret_json);

@@ -84,6 +84,7 @@ interrupts() {
 	kill -INT "$pid"
 	ended_by 2
 	grep -q '^gbpf: policy swap: interrupted; gbpfd continues to monitor version [0-9]* for 3[56][0-9][0-9] s' err
+	grep -q 'gbpf policy watch' err
 	"$GBPF" policy unload
 	"$GBPF" events | grep -q "watch  *the watch of 'fair' version [0-9]* ends: it was unloaded"
 }

@@ -13,7 +13,6 @@
 #include "base/paths.h"
 #include "base/strmap.h"
 #include "daemon/audit.h"
-#include "daemon/control_socket.h"
 #include "daemon/policy/daemon_hooks.h"
 
 #define DEFAULT_POLICY "fair"
@@ -172,50 +171,6 @@ int daemon_policies_begin(struct daemon *d)
 
 /* ---- off ---- */
 
-struct off_job {
-	struct daemon_job job; /* first */
-	struct daemon *d;
-	char dir[DAEMON_PATH];
-	char *text; /* owned */
-	uint64_t conn;
-	json_int_t id;
-	int err;
-};
-
-static void off_work(struct daemon_job *j)
-{
-	struct off_job *o = (struct off_job *)j;
-
-	o->err = o->text ? daemon_store_write_state(o->dir, o->text) : -ENOMEM;
-}
-
-static void off_drop(struct daemon_job *j)
-{
-	struct off_job *o = (struct off_job *)j;
-
-	free(o->text);
-	free(o);
-}
-
-/* Answers: the switch is in effect, and survives a restart if it is stored. A full disk must not
- * prevent it. */
-static void off_done(struct daemon_job *j)
-{
-	struct off_job *o = (struct off_job *)j;
-	json_t *result = json_pack("{s:b,s:b}", "off", (int)daemon_policy_is_off(o->d), "stored",
-				   o->err == 0);
-
-	if (o->err) {
-		daemon_history_add(&o->d->history, "store", -1,
-				   "off or on took effect, but will not survive a restart of "
-				   "gbpfd: %s",
-				   strerror(-o->err));
-	}
-	daemon_control_answer(o->d, o->conn, o->id, result, NULL, 1);
-	json_decref(result);
-	off_drop(j);
-}
-
 bool daemon_policy_is_off(const struct daemon *d)
 {
 	return d->policies->store.off;
@@ -225,8 +180,11 @@ int daemon_policy_set_off(struct daemon *d, bool off, const struct peer *who, ui
 			  json_int_t id)
 {
 	struct daemon_store *st = &d->policies->store;
-	struct off_job *o;
+	json_t *result = json_pack("{s:b}", "off", (int)off);
 
+	if (!result) {
+		return -ENOMEM;
+	}
 	store_seqcst(&daemon_directory(d)->off, (uint32_t)off);
 	daemon_audit(d, who, off ? "off" : "on", 0, "%s",
 		     off ? "every call passes through" : "policies decide");
@@ -237,16 +195,6 @@ int daemon_policy_set_off(struct daemon *d, bool off, const struct peer *who, ui
 				   off ? "switched off: every call passes through"
 				       : "switched on again");
 	}
-	o = calloc(1, sizeof(*o));
-	if (!o) {
-		return -ENOMEM;
-	}
-	*o = (struct off_job){ .job = { .work = off_work, .done = off_done, .drop = off_drop },
-			       .d = d,
-			       .conn = conn,
-			       .id = id,
-			       .text = daemon_store_state_text(st) };
-	snprintf(o->dir, sizeof(o->dir), "%s", st->dir);
-	daemon_job_thread_submit(&d->worker, &o->job);
-	return 0;
+	/* The answer waits for the disk. A full disk must not prevent the switch. */
+	return daemon_durable_save(d, "off or on", result, conn, id);
 }

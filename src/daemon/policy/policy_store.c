@@ -41,7 +41,7 @@ static bool in_use(const struct daemon_store *s, uint64_t version)
 			return true;
 		}
 	}
-	return version == s->previous;
+	return version == s->previous || daemon_store_watch_needs(s, version);
 }
 
 void daemon_store_remove(struct daemon_store *s, uint64_t version)
@@ -149,6 +149,7 @@ static json_t *read_state(struct daemon_store *s)
 	snprintf(path, sizeof(path), "%s/state.json", s->dir);
 	j = read_json(path);
 	if (!j) {
+		s->bad_state = access(path, F_OK) == 0;
 		return NULL;
 	}
 	s->has_state = true;
@@ -160,6 +161,7 @@ static json_t *read_state(struct daemon_store *s)
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
 		s->active[i] = (uint64_t)json_integer_value(json_array_get(active, i));
 	}
+	daemon_store_watches_read(s, j);
 	return j;
 }
 
@@ -300,9 +302,9 @@ char *daemon_store_state_text(const struct daemon_store *s)
 			json_object_set_new(ended, number, json_string(s->v[i].ended));
 		}
 	}
-	j = json_pack("{s:I,s:I,s:b,s:o,s:o}", "next", (json_int_t)s->next, "previous",
-		      (json_int_t)s->previous, "off", (int)s->off, "active", active, "ended",
-		      ended);
+	j = json_pack("{s:I,s:I,s:b,s:o,s:o,s:o}", "next", (json_int_t)s->next, "previous",
+		      (json_int_t)s->previous, "off", (int)s->off, "active", active, "ended", ended,
+		      "watches", daemon_store_watches_json(s));
 	text = j ? json_dumps(j, JSON_COMPACT) : NULL;
 	json_decref(j);
 	return text;

@@ -9,9 +9,13 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "daemon/watch/watch_expr.h"
 #include "proto/pages.h"
 
 #define DAEMON_STORE_VERSIONS 64u
+#define DAEMON_STORE_WATCHES                                                                       \
+	(PROTO_MAX_GPUS + 1u) /* one a GPU, and the one of a swap under way                        \
+			       */
 #define DAEMON_STORE_OBJECT_MAX (16u << 20)
 
 struct daemon_stored_version {
@@ -26,6 +30,16 @@ struct daemon_stored_version {
 	char ended[12];	   /* why it ended: "swap" ...; empty: active, or never was */
 };
 
+/* A running watch, as state.json has it. */
+struct daemon_stored_watch {
+	uint64_t version, ns;
+	uint64_t end_wall_ns; /* end on the wall clock */
+	uint32_t gpu_mask;
+	bool keep_maps;
+	uint64_t old[PROTO_MAX_GPUS]; /* active before it; 0: none */
+	char name[32], condition[DAEMON_WATCH_TEXT];
+};
+
 struct daemon_store {
 	char dir[4096];					       /* <state>/policies */
 	struct daemon_stored_version v[DAEMON_STORE_VERSIONS]; /* sorted by number */
@@ -35,6 +49,9 @@ struct daemon_store {
 	uint64_t kept[PROTO_MAX_GPUS];	 /* active after a restart: the last that is not volatile */
 	uint64_t previous;
 	bool off, has_state;
+	bool bad_state; /* state.json exists and cannot be read */
+	struct daemon_stored_watch watch[DAEMON_STORE_WATCHES];
+	unsigned n_watches, bad_watches; /* bad_watches: entries of state.json that are invalid */
 };
 
 /* 0, or -errno if the directory cannot be created. Skips unreadable entries. */
@@ -49,6 +66,17 @@ void daemon_store_set_volatile(struct daemon_store *s, uint64_t version, struct 
 void daemon_store_remove(struct daemon_store *s, uint64_t version);
 void daemon_store_ended(struct daemon_store *s, uint64_t version, const char *why);
 char *daemon_store_state_text(const struct daemon_store *s); /* caller frees */
+
+/* store_watches.c */
+struct daemon_stored_watch *daemon_store_watch_find(struct daemon_store *s, uint64_t version);
+/* Adds a watch, or replaces that of the same version. Returns false if there is no room. */
+bool daemon_store_watch_set(struct daemon_store *s, const struct daemon_stored_watch *w);
+bool daemon_store_watch_remove(struct daemon_store *s, uint64_t version); /* false: none */
+/* Returns true if a watch may roll back to this version. */
+bool daemon_store_watch_needs(const struct daemon_store *s, uint64_t version);
+json_t *daemon_store_watches_json(const struct daemon_store *s); /* caller decrefs */
+/* Adds the valid watches of state.json; counts the others in bad_watches. */
+void daemon_store_watches_read(struct daemon_store *s, const json_t *state);
 
 /* For the worker. Each writes a new file, syncs it, and renames it over the old one. 0 or -errno.
  */

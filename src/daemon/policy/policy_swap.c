@@ -208,7 +208,6 @@ void daemon_swap_flip(struct daemon_policy_op *q)
 	d->counters.swaps++;
 	daemon_watch_check(d);
 	if (q->o.watch && version) {
-		q->o.watch->keep_maps = q->o.keep_maps;
 		daemon_watch_begin(d, q->o.watch, version, q->o.gpu_mask, q->old);
 	}
 	d->counters.late += q->asked - q->acked - q->failed;

@@ -13,6 +13,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "daemon/audit.h"
 #include "daemon/policy/policies_int.h"
 #include "daemon/watch/watch_int.h"
 
@@ -49,22 +50,34 @@ static void let_go(struct daemon_watch *w)
 	daemon_window_finish(&w->window);
 }
 
-static void end(struct daemon_watch *w, enum daemon_watch_state state, const char *reason)
+void daemon_watch_end(struct daemon_watch *w, enum daemon_watch_state state, const char *reason)
 {
 	w->state = state;
 	w->ended_ns = clock_now_ns();
 	snprintf(w->reason, sizeof(w->reason), "%s", reason);
 	let_go(w);
+	/* One that rolls back stays stored until the flip: gbpfd may be killed before it. */
+	if (state != DAEMON_WATCH_ROLLED_BACK) {
+		daemon_store_watch_remove(&w->d->policies->store, w->version);
+	}
 }
 
-static bool is_active(struct daemon *d, const struct daemon_watch *w)
+bool daemon_watch_is_active(struct daemon *d, uint64_t version)
 {
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
-		if (daemon_policy_active_version(d, i) == w->version) {
+		if (daemon_policy_active_version(d, i) == version) {
 			return true;
 		}
 	}
 	return false;
+}
+
+static uint64_t passed_ns(const struct daemon_watch *w)
+{
+	uint64_t at = w->state == DAEMON_WATCH_LOOKS ? clock_now_ns() : w->ended_ns,
+		 left = w->end_ns > at ? w->end_ns - at : 0;
+
+	return w->order.ns - MIN(left, w->order.ns);
 }
 
 /* ---- rolling back ---- */
@@ -124,7 +137,7 @@ static void reasons(const struct daemon_watch *w, char *out, size_t cap)
 
 static void roll_back(struct daemon_watch *w)
 {
-	double after = (double)(clock_now_ns() - w->begin_ns) / 1e9;
+	double after = (double)passed_ns(w) / 1e9;
 	char why[DAEMON_WATCH_REASON - 48], reason[DAEMON_WATCH_REASON];
 
 	reasons(w, why, sizeof(why));
@@ -135,7 +148,7 @@ static void roll_back(struct daemon_watch *w)
 	log_warn("policy '%s' version %llu is rolled back to %llu: %s", w->name,
 		 (unsigned long long)w->version, (unsigned long long)w->before, reason);
 	w->d->counters.watch_rollbacks++;
-	end(w, DAEMON_WATCH_ROLLED_BACK, reason);
+	daemon_watch_end(w, DAEMON_WATCH_ROLLED_BACK, reason);
 	go_back(w);
 }
 
@@ -161,7 +174,7 @@ static int on_look(sd_event_source *src, uint64_t usec, void *arg)
 	struct daemon_watch *w = arg;
 	uint64_t now = clock_now_ns();
 
-	if (!is_active(w->d, w)) {
+	if (!daemon_watch_is_active(w->d, w->version)) {
 		daemon_watch_check(w->d);
 		return 0;
 	}
@@ -170,7 +183,7 @@ static int on_look(sd_event_source *src, uint64_t usec, void *arg)
 		roll_back(w);
 		return 0;
 	}
-	if (now - w->begin_ns >= w->order.ns) {
+	if (now >= w->end_ns) {
 		char open[DAEMON_WATCH_REASON];
 
 		unknowns(w, open, sizeof(open));
@@ -178,7 +191,8 @@ static int on_look(sd_event_source *src, uint64_t usec, void *arg)
 				   "'%s' version %llu stays: %s did not happen in %.0f s%s",
 				   w->name, (unsigned long long)w->version, w->order.text,
 				   (double)w->order.ns / 1e9, open);
-		end(w, DAEMON_WATCH_STAYS, "");
+		daemon_watch_end(w, DAEMON_WATCH_STAYS, "");
+		daemon_durable_save(w->d, "the end of a watch", NULL, 0, 0);
 		return 0;
 	}
 	sd_event_source_set_time(src, usec + LOOK_USEC);
@@ -215,42 +229,66 @@ static struct daemon_watch *place(struct daemon *d)
 	return w;
 }
 
-void daemon_watch_begin(struct daemon *d, const struct daemon_watch_request *o, uint64_t version,
-			uint32_t gpu_mask, const uint64_t old[PROTO_MAX_GPUS])
+struct daemon_watch *daemon_watch_add(struct daemon *d, const struct daemon_watch_request *o,
+				      uint64_t version, uint32_t gpu_mask,
+				      const uint64_t old[PROTO_MAX_GPUS], const char *name)
 {
 	struct daemon_watch *w = place(d);
-	const struct daemon_stored_version *v = daemon_store_find(&d->policies->store, version);
-	uint64_t now;
 
 	if (!w) {
 		daemon_history_add(&d->history, "watch", -1,
 				   "version %llu is not watched: no memory",
 				   (unsigned long long)version);
-		return;
+		return NULL;
 	}
 	w->d = d;
 	w->version = version;
 	w->gpu_mask = gpu_mask;
 	w->order = *o;
-	w->begin_ns = clock_now_ns();
 	memcpy(w->old, old, sizeof(w->old));
 	w->before = old[__builtin_ctz(gpu_mask)];
-	snprintf(w->name, sizeof(w->name), "%s", v ? v->name : "");
+	snprintf(w->name, sizeof(w->name), "%s", name);
 	for (unsigned i = 0; i < DAEMON_WATCH_TERMS; i++) {
 		w->value[i] = NAN;
 	}
-	daemon_window_begin(&w->window, d, gpu_mask, w->begin_ns);
-	sd_event_now(d->loop, CLOCK_MONOTONIC, &now);
-	if (sd_event_add_time(d->loop, &w->timer, CLOCK_MONOTONIC, now + LOOK_USEC, 1000, on_look,
-			      w) < 0) {
-		end(w, DAEMON_WATCH_ENDED, "gbpfd has no memory for it");
+	return w;
+}
+
+void daemon_watch_run(struct daemon_watch *w, uint64_t left_ns)
+{
+	uint64_t now;
+
+	w->begin_ns = clock_now_ns();
+	w->end_ns = w->begin_ns + left_ns;
+	daemon_window_begin(&w->window, w->d, w->gpu_mask, w->begin_ns);
+	sd_event_now(w->d->loop, CLOCK_MONOTONIC, &now);
+	if (sd_event_add_time(w->d->loop, &w->timer, CLOCK_MONOTONIC, now + LOOK_USEC, 1000,
+			      on_look, w) < 0) {
+		daemon_watch_end(w, DAEMON_WATCH_ENDED, "gbpfd has no memory for it");
 	}
+}
+
+void daemon_watch_begin(struct daemon *d, const struct daemon_watch_request *o, uint64_t version,
+			uint32_t gpu_mask, const uint64_t old[PROTO_MAX_GPUS])
+{
+	const struct daemon_stored_version *v = daemon_store_find(&d->policies->store, version);
+	struct daemon_watch *w = daemon_watch_add(d, o, version, gpu_mask, old, v ? v->name : "");
+
+	if (!w) {
+		daemon_store_watch_remove(&d->policies->store, version);
+		return;
+	}
+	daemon_watch_keep(d, o, version, gpu_mask, old); /* the saving after the flip writes it */
+	daemon_watch_run(w, o->ns);
 }
 
 void daemon_watch_check(struct daemon *d)
 {
 	for (struct daemon_watch *w = d->watches; w; w = w->next) {
-		if (w->state == DAEMON_WATCH_LOOKS && !is_active(d, w)) {
+		if (daemon_watch_is_active(d, w->version)) {
+			continue;
+		}
+		if (w->state == DAEMON_WATCH_LOOKS) {
 			char reason[80];
 			uint64_t now_active = daemon_policy_active_version(
 				d, (unsigned)__builtin_ctz(w->gpu_mask));
@@ -261,8 +299,9 @@ void daemon_watch_check(struct daemon *d)
 			daemon_history_add(&d->history, "watch", -1,
 					   "the watch of '%s' version %llu ends: %s", w->name,
 					   (unsigned long long)w->version, reason);
-			end(w, DAEMON_WATCH_ENDED, reason);
+			daemon_watch_end(w, DAEMON_WATCH_ENDED, reason);
 		}
+		daemon_store_watch_remove(&d->policies->store, w->version);
 	}
 }
 
@@ -306,25 +345,60 @@ static json_t *values_json(const struct daemon_watch *w)
 	return all;
 }
 
+static const struct daemon_watch *newest(const struct daemon *d, uint64_t version, bool running)
+{
+	const struct daemon_watch *w = NULL;
+
+	for (const struct daemon_watch *i = d->watches; i; i = i->next) {
+		if ((!version || i->version == version) &&
+		    (!running || i->state == DAEMON_WATCH_LOOKS)) {
+			w = i;
+		}
+	}
+	return w;
+}
+
 json_t *daemon_watch_json(struct daemon *d, uint64_t version)
 {
 	static const char *const states[] = { [DAEMON_WATCH_LOOKS] = "watching",
 					      [DAEMON_WATCH_STAYS] = "kept",
 					      [DAEMON_WATCH_ROLLED_BACK] = "rolled-back",
 					      [DAEMON_WATCH_ENDED] = "ended" };
-	const struct daemon_watch *w = NULL;
-	uint64_t passed;
+	const struct daemon_watch *w = newest(d, version, true);
 
-	for (const struct daemon_watch *i = d->watches; i; i = i->next) {
-		w = !version || i->version == version ? i : w;
+	w = w ? w : newest(d, version, false);
+	if (!w) {
+		return NULL;
+	}
+	return json_pack("{s:I,s:s,s:s,s:s,s:I,s:s,s:I,s:I,s:b,s:o}", "version",
+			 (json_int_t)w->version, "name", w->name, "state", states[w->state],
+			 "condition", w->order.text, "before", (json_int_t)w->before, "reason",
+			 w->reason, "passed_ns", (json_int_t)passed_ns(w), "watch_ns",
+			 (json_int_t)w->order.ns, "resumed", (int)w->resumed, "values",
+			 values_json(w));
+}
+
+json_t *daemon_watch_cancel(struct daemon *d, uint64_t version, const struct peer *who)
+{
+	const struct daemon_watch *found = newest(d, version, true);
+	struct daemon_watch *w = d->watches;
+	const struct daemon_stored_version *v;
+	char reason[64];
+
+	while (w && w != found) {
+		w = w->next;
 	}
 	if (!w) {
 		return NULL;
 	}
-	passed = (w->state == DAEMON_WATCH_LOOKS ? clock_now_ns() : w->ended_ns) - w->begin_ns;
-	return json_pack("{s:I,s:s,s:s,s:s,s:I,s:s,s:I,s:I,s:o}", "version", (json_int_t)w->version,
-			 "name", w->name, "state", states[w->state], "condition", w->order.text,
-			 "before", (json_int_t)w->before, "reason", w->reason, "passed_ns",
-			 (json_int_t)passed, "watch_ns", (json_int_t)w->order.ns, "values",
-			 values_json(w));
+	v = daemon_store_find(&d->policies->store, w->version);
+	snprintf(reason, sizeof(reason), "cancelled by user %d", (int)who->uid);
+	daemon_history_add(&d->history, "watch", -1,
+			   "the watch of '%s' version %llu is %s; the version stays", w->name,
+			   (unsigned long long)w->version, reason);
+	daemon_audit(d, who, "policy.watch_cancel", v ? v->hash : 0,
+		     "'%s' version %llu stays: %s is no longer watched for", w->name,
+		     (unsigned long long)w->version, w->order.text);
+	daemon_watch_end(w, DAEMON_WATCH_ENDED, reason);
+	return daemon_watch_json(d, w->version);
 }

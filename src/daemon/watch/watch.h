@@ -1,7 +1,7 @@
 /* Watches: `gbpf policy swap NEW --watch 60s --rollback-if 'p99>6ms'`. A watch belongs to the
  * version that it was started with. Ten times a second it evaluates its condition over what the
  * statistics pages have counted since the swap, and rolls back to the previous version when it
- * holds. */
+ * holds. state.json has the running watches, so that the next gbpfd continues them. */
 #ifndef GBPF_DAEMON_WATCH_WATCH_H
 #define GBPF_DAEMON_WATCH_WATCH_H
 
@@ -10,8 +10,6 @@
 #include "daemon/session/tenant_session.h"
 #include "daemon/watch/watch_expr.h"
 
-#define DAEMON_WATCH_MAX_NS (UINT64_C(24) * 3600 * 1000000000) /* a day */
-#define DAEMON_WATCH_MIN_NS UINT64_C(100000000)
 #define DAEMON_WATCH_KEPT 16u /* ended watches that can still be reported */
 
 struct daemon_watch_request {
@@ -25,6 +23,14 @@ struct daemon_watch_request {
 int daemon_watch_request_new(struct daemon_watch_request **ret, uint64_t ns, const char *text,
 			     struct report *r);
 
+/* watch_resume.c */
+/* Makes state.json name a watch on this version when it is written next. */
+void daemon_watch_keep(struct daemon *d, const struct daemon_watch_request *o, uint64_t version,
+		       uint32_t gpu_mask, const uint64_t old[PROTO_MAX_GPUS]);
+/* Continues the watches of state.json, after the policies of state.json were activated. Reports
+ * each that cannot be continued. */
+void daemon_watches_resume(struct daemon *d);
+
 /* Begins a watch on a version that has just become active on these GPUs, which had old[] before. o
  * is copied. */
 void daemon_watch_begin(struct daemon *d, const struct daemon_watch_request *o, uint64_t version,
@@ -35,7 +41,12 @@ void daemon_watch_check(struct daemon *d);
 void daemon_watch_session_ended(struct daemon_session *s);
 void daemon_watches_close(struct daemon *d);
 
-/* Returns the state or result of a version's watch (0: the newest), NULL if there is none. */
+/* Ends the running watch of a version (0: the newest one) and keeps the version. Returns the state
+ * of the watch, or NULL if none runs. state.json is the caller's to write. */
+json_t *daemon_watch_cancel(struct daemon *d, uint64_t version, const struct peer *who);
+
+/* Returns the state or result of a version's watch (0: the newest one that runs, or else the
+ * newest), NULL if there is none. */
 json_t *daemon_watch_json(struct daemon *d, uint64_t version);
 
 #endif

@@ -8,6 +8,8 @@
 
 #include "base/report.h"
 
+#define DAEMON_WATCH_MAX_NS (INT64_C(24) * 3600 * 1000000000) /* a day */
+#define DAEMON_WATCH_MIN_NS INT64_C(100000000)
 #define DAEMON_WATCH_TERMS 8u
 #define DAEMON_WATCH_TEXT 512u
 #define DAEMON_WATCH_NAME 64u

@@ -64,7 +64,11 @@ struct daemon_watch {
 	struct daemon_watch *next;
 	struct daemon *d;
 	sd_event_source *timer;
-	uint64_t version, before, begin_ns, ended_ns;
+	uint64_t version, before;
+	uint64_t begin_ns; /* of the window: the flip, or gbpfd's start */
+	uint64_t end_ns;   /* deadline */
+	uint64_t ended_ns; /* when it ended */
+	bool resumed;	   /* it was begun by an earlier gbpfd */
 	uint32_t gpu_mask;
 	uint64_t old[PROTO_MAX_GPUS];
 	enum daemon_watch_state state;
@@ -73,5 +77,15 @@ struct daemon_watch {
 	struct daemon_window window;
 	double value[DAEMON_WATCH_TERMS]; /* at the last evaluation */
 };
+
+/* Adds a watch that does not run yet; NULL: no memory. */
+struct daemon_watch *daemon_watch_add(struct daemon *d, const struct daemon_watch_request *o,
+				      uint64_t version, uint32_t gpu_mask,
+				      const uint64_t old[PROTO_MAX_GPUS], const char *name);
+/* Starts the evaluation of a watch that ends after left_ns. */
+void daemon_watch_run(struct daemon_watch *w, uint64_t left_ns);
+void daemon_watch_end(struct daemon_watch *w, enum daemon_watch_state state, const char *reason);
+/* Returns true if the version is active on a GPU. */
+bool daemon_watch_is_active(struct daemon *d, uint64_t version);
 
 #endif

@@ -51,6 +51,7 @@ static const struct {
 	{ "policy.show", "{}", EVERYBODY, NULL },
 	{ "policy.unload", "{}", ADMINISTRATORS, NULL },
 	{ "policy.watch", "{}", EVERYBODY, NULL },
+	{ "policy.watch_cancel", "{}", ADMINISTRATORS, NULL },
 	{ "ps", "{}", EVERYBODY, "alice_kernel" },
 	{ "restart", "{\"pid\":1}", EVERYBODY, NULL },
 	{ "set", "{\"tenant\":0,\"class\":\"batch\"}", EVERYBODY, NULL },
