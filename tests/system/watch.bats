@@ -36,3 +36,28 @@ import json, sys
 d = json.load(sys.stdin)
 assert [v["name"] for v in d["versions"] if v["state"] == "active"] == ["lc_first"], d'
 }
+
+@test "gbpfd killed between the state and the flip starts with the new version and its watch" {
+	gbpfd_points=${GBPF_BUILD:-build}/tests/system/gbpfd-points
+	[ -x "$gbpfd_points" ] || skip "$gbpfd_points does not exist"
+	export GBPF_LIBDIR="$GBPF_PREFIX/lib/gbpf"
+	mkdir -p -m 700 "$GBPF_STATE_DIR"
+	GBPF_POINT=daemon.durable.written:kill "$gbpfd_points" --foreground --device soft >"$GBPF_RUNTIME_DIR/points.log" 2>&1 3>&- &
+	pids+=($!)
+	wait_for serves "${pids[0]}" "$GBPF_RUNTIME_DIR/control.sock"
+	run gbpf policy swap lc_first --watch 1h --rollback-if 'launches>=1' --detach
+	[ "$status" -ne 0 ]
+	status=0
+	wait "${pids[0]}" || status=$?
+	[ "$status" -eq 137 ]
+	rm -f "$GBPF_RUNTIME_DIR/control.sock" # start_daemon waits for it
+	start_soft
+	start_daemon
+	gbpf --json policy watch | python3 -c '
+import json, sys
+d = json.load(sys.stdin)
+assert (d["name"], d["state"], d["resumed"]) == ("lc_first", "watching", True), d'
+	gbpf run --device soft -- "$SAMPLES/kernels" vecadd
+	rolled_back() { gbpf events | grep -q "'lc_first' version .* is rolled back"; }
+	wait_for rolled_back
+}
