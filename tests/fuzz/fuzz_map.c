@@ -186,6 +186,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			memcpy(m[0].data + at, &word, 8);
 		}
 	}
+	ebpf_map_at(&m[0], &m[0], base); /* takes the seed of a hash table */
 	while (in.left) {
 		operation(&in, &m[0], &reader, clean ? &model : NULL);
 	}

@@ -30,6 +30,24 @@ static int open_global(struct daemon_version *l)
 	return l->global_fd < 0 ? l->global_fd : 0;
 }
 
+/* Initialises the fresh memory of a region that gbpfd's own programs use. */
+static int fill_region(struct daemon_version *l, enum ebpf_region region)
+{
+	struct ebpf_env *env = &l->run.env;
+	void *base = l->run.region[region];
+	int err;
+
+	if (!base) {
+		return 0;
+	}
+	ebpf_built_init_region(l->built, region, base);
+	err = ebpf_maps_seed(env->maps, env->n_maps, region, base);
+	if (!err) {
+		ebpf_maps_bind(env->maps, env->n_maps, region, base); /* takes the seeds */
+	}
+	return err;
+}
+
 static int open_instance(struct daemon_version *l)
 {
 	int fds[EBPF_REGIONS] = { -1, -1, -1 }, err;
@@ -42,13 +60,12 @@ static int open_instance(struct daemon_version *l)
 	if (err) {
 		return err;
 	}
-	if (l->run.region[EBPF_REGION_GLOBAL]) {
-		ebpf_built_init_region(l->built, EBPF_REGION_GLOBAL,
-				       l->run.region[EBPF_REGION_GLOBAL]);
+	err = fill_region(l, EBPF_REGION_GLOBAL);
+	if (!err) {
+		err = fill_region(l, EBPF_REGION_DAEMON);
 	}
-	if (l->run.region[EBPF_REGION_DAEMON]) {
-		ebpf_built_init_region(l->built, EBPF_REGION_DAEMON,
-				       l->run.region[EBPF_REGION_DAEMON]);
+	if (err) {
+		return err;
 	}
 	daemon_version_tenant_ops(l);
 	return l->global_fd >= 0 ? shm_seal_future_write(l->global_fd) : 0;
@@ -161,20 +178,27 @@ static bool has_room(const struct daemon_version *l, uint32_t tenant, size_t byt
 int daemon_version_add_tenant(struct daemon_version *l, uint32_t tenant)
 {
 	size_t bytes = l->built->region_bytes[EBPF_REGION_TENANT];
+	struct daemon_page *p = &l->region[tenant];
 	int err;
 
-	if (!bytes || l->region[tenant].map) {
+	if (!bytes || p->map) {
 		return 0;
 	}
 	if (!has_room(l, tenant, bytes)) {
 		return -E2BIG;
 	}
-	err = daemon_page_create(&l->region[tenant], "gbpf-tenant", bytes);
-	if (!err) {
-		l->region_total += bytes;
-		ebpf_built_init_region(l->built, EBPF_REGION_TENANT, l->region[tenant].map);
+	err = daemon_page_create(p, "gbpf-tenant", bytes);
+	if (err) {
+		return err;
 	}
-	return err;
+	ebpf_built_init_region(l->built, EBPF_REGION_TENANT, p->map);
+	err = ebpf_maps_seed(l->run.env.maps, l->run.env.n_maps, EBPF_REGION_TENANT, p->map);
+	if (err) {
+		daemon_page_destroy(p);
+		return err;
+	}
+	l->region_total += bytes;
+	return 0;
 }
 
 void daemon_version_adopt_tenant(struct daemon_version *l, uint32_t tenant, int *fd)

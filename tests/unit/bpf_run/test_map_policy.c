@@ -48,6 +48,19 @@ static void *region(void *ctx, uint32_t tenant)
 
 static const struct ebpf_tenant_ops tenant_ops = { .region = region };
 
+/* Seeds the tables of a region, as gbpfd does before it passes the memory on. */
+static void seed(enum ebpf_region region, void *base)
+{
+	struct ebpf_env *env = &w.daemon.env;
+
+	if (base) {
+		assert_int_equal(ebpf_maps_seed(env->maps, env->n_maps, region, base), 0);
+	}
+	if (region != EBPF_REGION_TENANT) {
+		ebpf_maps_bind(env->maps, env->n_maps, region, base);
+	}
+}
+
 static void open_testbed(unsigned flags)
 {
 	int fds[EBPF_REGIONS];
@@ -68,12 +81,15 @@ static void open_testbed(unsigned flags)
 	w.tenant = shm_map(w.fds[EBPF_REGION_TENANT], w.built.region_bytes[EBPF_REGION_TENANT], 1);
 	ebpf_built_init_region(&w.built, EBPF_REGION_TENANT, w.tenant);
 	memcpy(fds, w.fds, sizeof(fds));
-	fds[EBPF_REGION_DAEMON] = -1;
-	assert_int_equal(ebpf_policy_open(&w.local, w.built.image_fd, fds, flags), 0);
-	fds[EBPF_REGION_TENANT] = -1;
+	fds[EBPF_REGION_DAEMON] = fds[EBPF_REGION_TENANT] = -1;
 	assert_int_equal(
 		ebpf_policy_open(&w.daemon, w.built.image_fd, fds, flags | EBPF_OPEN_DAEMON), 0);
 	w.daemon.env.tenants = &tenant_ops;
+	seed(EBPF_REGION_GLOBAL, w.daemon.region[EBPF_REGION_GLOBAL]);
+	seed(EBPF_REGION_DAEMON, w.daemon.region[EBPF_REGION_DAEMON]);
+	seed(EBPF_REGION_TENANT, w.tenant);
+	fds[EBPF_REGION_TENANT] = w.fds[EBPF_REGION_TENANT];
+	assert_int_equal(ebpf_policy_open(&w.local, w.built.image_fd, fds, flags), 0);
 }
 
 static void close_testbed(void)
@@ -103,6 +119,24 @@ static uint64_t word(struct ebpf_policy *p, const char *map, uint32_t key)
 
 	assert_int_equal(ebpf_map_read(map_named(p, map), &key, value), 0);
 	return value[0];
+}
+
+/* Each key in a tenant's table has the same bucket in gbpfd: both have the table's seed. */
+static void gbpfd_finds_all(const char *name)
+{
+	struct ebpf_map at;
+	uint64_t key, value[64];
+	uint32_t n = 0;
+
+	ebpf_map_at(&at, map_named(&w.daemon, name), w.tenant);
+	for (uint32_t i = 0; i < ebpf_map_slots(&at); i++) {
+		if (ebpf_map_slot(&at, i, &key, NULL) == 1) {
+			assert_int_equal(ebpf_map_read(&at, &key, value), 0);
+			n++;
+		}
+	}
+	assert_int_equal(n, ebpf_map_count(map_named(&w.local, name)));
+	assert_true(n > 0);
 }
 
 static void submit(uint64_t number)
@@ -151,6 +185,9 @@ static void every_type(unsigned flags)
 	}
 	assert_int_equal(word(&w.local, "counts", 0), 10);
 	assert_int_equal(ebpf_map_count(map_named(&w.local, "table")), 10);
+	gbpfd_finds_all("table");
+	gbpfd_finds_all("recent");
+	gbpfd_finds_all("routes");
 	assert_int_equal(ebpf_map_count(map_named(&w.local, "recent")), 8);
 	assert_int_equal(ebpf_map_count(map_named(&w.local, "line")), 4);
 	assert_int_equal(ebpf_map_read(map_named(&w.local, "waits"), &(uint32_t){ 1 }, row), 0);

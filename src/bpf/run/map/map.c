@@ -159,15 +159,20 @@ void ebpf_maps_bind(struct ebpf_map *maps, unsigned n, enum ebpf_region region, 
 {
 	for (unsigned i = 0; i < n; i++) {
 		if (maps[i].region == region) {
-			maps[i].data = base ? (uint8_t *)base + maps[i].region_offset : NULL;
+			ebpf_map_at(&maps[i], &maps[i], base);
 		}
 	}
 }
 
 void ebpf_map_at(struct ebpf_map *out, const struct ebpf_map *m, void *region_base)
 {
-	*out = *m;
+	if (out != m) {
+		*out = *m;
+	}
 	out->data = region_base ? (uint8_t *)region_base + m->region_offset : NULL;
+	if (out->data && (m->ops->traits & EBPF_MAP_HASHED)) {
+		ebpf_hash_attach(out);
+	}
 }
 
 void *ebpf_map_lookup(const struct ebpf_map *map, const void *key)

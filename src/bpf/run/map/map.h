@@ -56,6 +56,11 @@ struct ebpf_map_def {
 
 struct ebpf_map_type;
 
+/* The state of a hash table's function after its seed (map_seed.h). */
+struct ebpf_seed {
+	uint64_t a, b, c, d;
+};
+
 /* A map in one process: private, derived from the definition. The JIT and the interpreter read
  * data, stride and max_entries of env->maps[i]; map handles in programs are pointers to this
  * struct. */
@@ -87,6 +92,7 @@ struct ebpf_map {
 	const struct ebpf_map_type *ops; /* operations of its type; set by ebpf_maps_layout */
 	uint32_t touched; /* epoch array in gbpfd: 1 + number of publications since its last write;
 			     0: never written */
+	struct ebpf_seed seed; /* hash: from the seed in the map's memory; private */
 };
 
 #define EBPF_MAX_RING_BYTES (16u << 20)
@@ -115,7 +121,8 @@ int ebpf_map_check(const struct ebpf_map_def *def);
 int ebpf_maps_layout(const struct ebpf_map_def *defs, unsigned n, struct ebpf_map *maps,
 		     size_t ret_region_bytes[EBPF_REGIONS]);
 
-/* Sets ->data of all maps of a region to base + region_offset; base NULL clears them. */
+/* Sets ->data of all maps of a region to base + region_offset, and takes copies of the seeds of its
+ * hash tables; base NULL clears them. */
 void ebpf_maps_bind(struct ebpf_map *maps, unsigned n, enum ebpf_region region, void *base);
 
 /* Reads an index key once. The key may be in memory that another process changes at any time (a
@@ -129,8 +136,15 @@ static inline uint32_t ebpf_map_index(const void *key)
 	return index;
 }
 
-/* Sets *out to m in another mapping of its region (a tenant's, in gbpfd). */
+/* Sets *out to m in another mapping of its region (a tenant's, in gbpfd), with the seed that is
+ * there. */
 void ebpf_map_at(struct ebpf_map *out, const struct ebpf_map *m, void *region_base);
+
+/* Stores random seeds for the hash tables of a region in its mapping. Requires that they are empty
+ * and that no other process has the memory yet; maps bound to it before must be bound again.
+ * Without this call the seeds are 0, which makes simulations and tests reproducible. Returns 0 or
+ * the -errno of getrandom(). */
+int ebpf_maps_seed(const struct ebpf_map *maps, unsigned n, enum ebpf_region region, void *base);
 
 /* The operations behind the helpers, also for tools. None waits, allocates or enters the kernel;
  * each is safe on memory that other processes write, even at random. An operation that the type

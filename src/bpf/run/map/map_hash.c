@@ -12,6 +12,7 @@
 
 #include "base/point.h"
 #include "bpf/run/map/map_pool.h"
+#include "bpf/run/map/map_seed.h"
 
 #define RESTARTS 32u
 #define RETRIES 64u
@@ -19,7 +20,7 @@
 #define LONGEST 128u   /* maximum elements of one bucket; 2 on average, 10 at most in practice */
 #define LRU_SAMPLE 16u /* sampled elements, of which the least recently used one is evicted */
 #define LRU_ROUNDS 8u
-#define MIX 0x9e3779b97f4a7c15u
+#define SEED_BYTES 64u /* the seed, in a cache line of its own before the heads */
 
 struct key {
 	uint64_t w[EBPF_MAX_KEY_BYTES / 8];
@@ -49,26 +50,22 @@ static inline void key_take(const struct ebpf_map *m, struct key *k, const void 
 	compiler_barrier();
 }
 
-static inline uint64_t mix(uint64_t v)
-{
-	u128 r = (u128)(v ^ 0x2545f4914f6cdd1du) * MIX;
-
-	return (uint64_t)r ^ (uint64_t)(r >> 64);
-}
-
 static inline uint64_t *bucket(const struct ebpf_map *m, uint64_t h)
 {
 	return (uint64_t *)(void *)(m->data + m->head_off) + (h & (m->n_slots - 1));
 }
 
+/* Returns the head of the bucket of a key of n words. */
+static ALWAYS_INLINE uint64_t *head_of_words(const struct ebpf_map *m, const uint64_t *k,
+					     uint32_t n)
+{
+	return bucket(m, m->region == EBPF_REGION_DAEMON ? ebpf_sip(&m->seed, k, n)
+							 : ebpf_mix(&m->seed, k, n));
+}
+
 static uint64_t *head_of(const struct ebpf_map *m, const uint64_t *k)
 {
-	uint64_t h = mix(k[0]);
-
-	for (uint32_t i = 1, n = key_words(m); i < n; i++) {
-		h = mix(h ^ k[i]);
-	}
-	return bucket(m, h);
+	return head_of_words(m, k, key_words(m));
 }
 
 static inline const uint64_t *elem_key(const struct ebpf_map *m, uint32_t i)
@@ -154,28 +151,36 @@ static ALWAYS_INLINE int64_t walk(const struct ebpf_map *m, uint64_t *head, cons
 
 static int64_t lookup(const struct ebpf_map *m, const uint64_t *k)
 {
-	return m->key_bytes <= 8 ? walk(m, bucket(m, mix(*k)), k, 1) : walk(m, head_of(m, k), k, 0);
+	return m->key_bytes <= 8 ? walk(m, head_of_words(m, k, 1), k, 1)
+				 : walk(m, head_of(m, k), k, 0);
+}
+
+static NOINLINE int64_t lookup_long(const struct ebpf_map *m, const void *key)
+{
+	struct key k;
+
+	key_take(m, &k, key);
+	return lookup(m, k.w);
 }
 
 void *ebpf_hash_lookup(const struct ebpf_map *m, const void *key)
 {
-	uint64_t small = 0;
-	struct key k;
+	uint64_t small;
 	int64_t i;
 
 	if (unlikely(!m->data)) {
 		return NULL;
 	}
-	if (m->key_bytes == 4) {
-		small = ebpf_map_index(key);
-		i = walk(m, bucket(m, mix(small)), &small, 1);
-	} else if (m->key_bytes == 8) {
-		memcpy(&small, key, 8);
-		__asm__ volatile("" : "+r"(small));
-		i = walk(m, bucket(m, mix(small)), &small, 1);
+	if (m->key_bytes == 4 || m->key_bytes == 8) {
+		if (m->key_bytes == 4) {
+			small = ebpf_map_index(key);
+		} else {
+			memcpy(&small, key, 8);
+			__asm__ volatile("" : "+r"(small));
+		}
+		i = walk(m, head_of_words(m, &small, 1), &small, 1);
 	} else {
-		key_take(m, &k, key);
-		i = lookup(m, k.w);
+		i = lookup_long(m, key);
 	}
 	if (i < 0) {
 		return NULL;
@@ -541,9 +546,27 @@ static int hash_check(const struct ebpf_map_def *d)
 	return d->key_bytes && d->value_bytes && !(d->flags & GBPF_F_RDONLY);
 }
 
+static uint64_t *seed_at(const struct ebpf_map *m)
+{
+	return (uint64_t *)(void *)(m->data + m->head_off - SEED_BYTES);
+}
+
+void ebpf_hash_attach(struct ebpf_map *m)
+{
+	const uint64_t seed[2] = { load_relaxed(&seed_at(m)[0]), load_relaxed(&seed_at(m)[1]) };
+
+	m->seed = ebpf_seed_of(seed);
+}
+
+void ebpf_hash_seed(const struct ebpf_map *m, const uint64_t seed[2])
+{
+	store_relaxed(&seed_at(m)[0], seed[0]);
+	store_relaxed(&seed_at(m)[1], seed[1]);
+}
+
 uint64_t ebpf_hash_layout(struct ebpf_map *m, uint32_t head_off, uint32_t more)
 {
-	m->head_off = head_off;
+	m->head_off = head_off + SEED_BYTES;
 	m->n_slots = ebpf_map_power_of_two(m->max_entries + m->max_entries / 2);
 	return ebpf_map_lay_elements(m, (uint64_t)m->n_slots * 8, more);
 }

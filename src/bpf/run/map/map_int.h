@@ -80,8 +80,13 @@ int ebpf_hash_update(const struct ebpf_map *m, const void *key, const void *valu
 int ebpf_hash_delete(const struct ebpf_map *m, const void *key);
 int ebpf_hash_slot(const struct ebpf_map *m, uint32_t i, void *key, void *value);
 int ebpf_hash_clear(const struct ebpf_map *m);
-/* Lays out buckets from head_off on, and elements with `more` bytes before their keys. */
+/* Lays out the seed and the buckets from head_off on, and elements with `more` bytes before their
+ * keys. */
 uint64_t ebpf_hash_layout(struct ebpf_map *m, uint32_t head_off, uint32_t more);
+/* Takes a private copy of the seed in the memory of m, which the tenant may change at any time. */
+void ebpf_hash_attach(struct ebpf_map *m);
+/* Stores the seed in the memory of an empty map. */
+void ebpf_hash_seed(const struct ebpf_map *m, const uint64_t seed[2]);
 
 /* ---- map_tools.c: operations that several types have in common ---- */
 
