@@ -172,11 +172,10 @@ static CUtexObject make_texture(const struct texture_case *c)
 	return t;
 }
 
-static CUfunction make_kernel(const struct texture_case *c)
+static CUfunction make_kernel(const struct texture_case *c, CUmodule *ret_module)
 {
 	struct buf text;
 	CUfunction f;
-	CUmodule m;
 
 	buf_init(&text);
 	buf_printf(&text,
@@ -191,8 +190,8 @@ static CUfunction make_kernel(const struct texture_case *c)
 		   "	%s\n"
 		   "	st.global.v4.b32 [%%o], {%%r1, %%r2, %%r3, %%r4};\n	ret;\n}\n",
 		   c->run);
-	need(cuModuleLoadData(&m, buf_text(&text)), c->run);
-	need(cuModuleGetFunction(&f, m, "k"), "k");
+	need(cuModuleLoadData(ret_module, buf_text(&text)), c->run);
+	need(cuModuleGetFunction(&f, *ret_module, "k"), "k");
 	buf_finish(&text);
 	return f;
 }
@@ -204,12 +203,13 @@ static unsigned run_case(const struct texture_case *c)
 	CUtexObject t = make_texture(c);
 	size_t bytes = c->n * sizeof(c->in[0]);
 	CUdeviceptr in, out;
+	CUmodule module;
 	unsigned bad = 0;
 
 	need(cuMemAlloc_v2(&in, bytes), "memory");
 	need(cuMemAlloc_v2(&out, bytes), "memory");
 	need(cuMemcpyHtoD_v2(in, c->in, bytes), "copy");
-	need(cuLaunchKernel(make_kernel(c), 1, 1, 1, c->n, 1, 1, 0, NULL,
+	need(cuLaunchKernel(make_kernel(c, &module), 1, 1, 1, c->n, 1, 1, 0, NULL,
 			    (void *[]){ &t, &in, &out }, NULL),
 	     "launch");
 	need(cuMemcpyDtoH_v2(got, out, bytes), c->run);
@@ -227,6 +227,7 @@ static unsigned run_case(const struct texture_case *c)
 	}
 	need(cuMemFree_v2(in), "free");
 	need(cuMemFree_v2(out), "free");
+	need(cuModuleUnload(module), "unload");
 	return bad;
 }
 
