@@ -156,6 +156,17 @@ static inline uint32_t proto_board_open(const struct proto_board *b, uint32_t gp
 	return proto_board_dead(b) || (beat && beat < now && now - beat > PROTO_BEAT_NS) ? 0 : open;
 }
 
+/* Announced requests are kept clear for this long before and after their time. */
+#define PROTO_ANNOUNCED_NS 10000000u
+#define PROTO_LATE_NS 5000000u
+/* Returns whether a request is announced for now or for soon, so that other tenants keep clear. */
+static inline bool proto_board_announced(const struct proto_board *b, uint32_t gpu, uint64_t now)
+{
+	uint64_t at = load_relaxed(&b->gpu[gpu].next_ns);
+
+	return at && at <= now + PROTO_ANNOUNCED_NS && now <= at + PROTO_LATE_NS;
+}
+
 /* Bucket of a duration (log-linear, PROTO_HIST_SUB per power of two), and the lower bound of a
  * bucket. */
 unsigned proto_hist_bucket(uint64_t ns);

@@ -17,6 +17,7 @@ struct sched_run_progress {
 				    their blocks */
 	uint64_t end_ns;	 /* about when it should be through (monotonic); 0: not known */
 	uint32_t interruptions;	 /* number of interruptions */
+	uint32_t futile;	 /* number of those that no block had got through before */
 	bool stopped;		 /* it is interrupted, */
 	bool waiting;		 /* and there is nothing to do before may_run or force */
 	bool full;		 /* takes no further launch now */

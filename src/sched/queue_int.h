@@ -76,6 +76,13 @@ struct sched_issue {
 	uint32_t beyond_marker;	    /* calls submitted beyond what queue_has_room allows */
 };
 
+/* Interruptions as charge_doubt() has seen them. Guarded by issue.lock. */
+struct sched_run_doubt {
+	uint32_t interruptions, futile;
+	bool in_vain;	  /* no block has got through since the last one */
+	uint64_t calm_ns; /* until then none was without an open request, or it was charged */
+};
+
 /* The queue's resumable run: launches at block level that follow each other. Guarded by
  * issue.lock unless marked. */
 struct sched_run {
@@ -90,6 +97,7 @@ struct sched_run {
 	uint64_t stopped_since_ns; /* 0: not interrupted */
 	uint64_t held_since_ns;	   /* the minimum share accrues since then; 0: it does not */
 	uint32_t interruptions;	   /* of the run, as accounted */
+	struct sched_run_doubt doubt;
 };
 
 /* Memory is type-stable: reused by later queues, freed by sched_destroy. */

@@ -19,7 +19,7 @@
 #define SCHED_RENEW_NS 5000000u
 #define SCHED_LEAD_NS 300000u	    /* leases are raised this long before an announced request, */
 #define SCHED_LEAD_SHARED_NS 60000u /* in shared mode: the duration of a block or two */
-#define SCHED_LATE_NS 5000000u	    /* an announced request may come this much later */
+#define SCHED_LATE_NS PROTO_LATE_NS /* an announced request may come this much later */
 #define SCHED_ANNOUNCE_MAX_NS 10000000000u /* and be announced this long before */
 #define SCHED_WRONG_MAX 3u		   /* after this many wrong announcements in a row */
 #define SCHED_MUTE_NS 1000000000u	   /* they are ignored for this long */

@@ -54,6 +54,7 @@ int sched_create(struct sched **ret, const struct sched_config *cfg)
 	strmap_init(&s->kernels.by_name);
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_mutex_init(&s->share.lock, NULL);
+	sched_lease_doubt_init(s);
 	sched_update_active(s);
 	*ret = s;
 	return 0;
@@ -85,6 +86,7 @@ void sched_destroy(struct sched *s)
 	strmap_finish(&s->kernels.by_name);
 	pthread_mutex_destroy(&s->lock);
 	pthread_mutex_destroy(&s->share.lock);
+	sched_lease_doubt_finish(s);
 	free(s);
 }
 

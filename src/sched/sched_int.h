@@ -11,6 +11,7 @@
 #include <pthread.h>
 
 #include "base/strmap.h"
+#include "base/time_budget.h"
 #include "policy/ctx.h"
 #include "policy/read.h"
 #include "policy/versions.h"
@@ -53,6 +54,14 @@ struct sched_share {
 	uint64_t until_ns;  /* a launch was forced lately: the share accrues until then */
 	uint64_t last_ns;   /* accrued up to then */
 	uint64_t credit_ns; /* device time that the next forced launch may use */
+};
+
+/* Whether leases are ignored; see lease_doubt.c. */
+struct sched_lease_doubt {
+	uint32_t on; /* [atomic] */
+	pthread_mutex_t lock;
+	struct time_budget budget;
+	uint64_t charged_ns; /* time up to then has been charged */
 };
 
 /* Settings of announcements. [atomic] */
@@ -118,6 +127,7 @@ struct sched {
 	struct sched_table table;
 	struct sched_kernels kernels;
 	struct sched_share share;
+	struct sched_lease_doubt doubt;
 	uint64_t note_last_ns; /* [atomic] */
 	uint64_t submit_calls; /* [atomic] calls of `submit` beyond one for each launch */
 	struct sched_absent absent;
@@ -155,6 +165,15 @@ void sched_stat_max(uint64_t *word, uint64_t v);
 uint64_t sched_stats_publish(struct sched *s, uint64_t now);
 void sched_stats_publish_queue(struct sched_queue *q); /* caller holds s->lock */
 void sched_stats_count_kind(struct sched_queue *q, uint32_t kind, uint64_t bytes);
+
+/* ---- lease_doubt.c ---- */
+
+void sched_lease_doubt_init(struct sched *s);
+void sched_lease_doubt_finish(struct sched *s);
+/* A lease without an open request has stopped a run since then. Not inside a read-side section. */
+void sched_lease_doubt_charge(struct sched *s, uint64_t from, uint64_t now);
+/* Returns whether runs shall ignore leases. */
+bool sched_lease_doubted(struct sched *s, uint64_t now);
 
 /* ---- agent.c, sched.c ---- */
 

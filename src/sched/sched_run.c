@@ -374,6 +374,31 @@ static bool proceeds_alone(struct sched_queue *q, const struct sched_run_progres
 	return !suspect(q, c, o, now) && !o->off && now < step_at;
 }
 
+/* Charges the time for which leases have stopped the run although no request was open: attempts to
+ * resume it that achieved nothing, and interruptions without a request since the look before. */
+static void charge_doubt(struct sched_queue *q, const struct sched_run_progress *c,
+			 const struct outlook *o, uint64_t now)
+{
+	struct sched_run_doubt *x = &q->run.doubt;
+	bool more = c->interruptions != x->interruptions;
+	bool futile = c->futile != x->futile;
+
+	if (c->stopped && !c->waiting) {
+		return; /* how far its blocks came is being read */
+	}
+	if (o->off || !o->may_run) {
+		x->calm_ns = now;
+	} else if (futile || (more && !o->seen && now >= q->run.suspect_until_ns)) {
+		sched_lease_doubt_charge(q->s, MAX(x->calm_ns, now - SCHED_LEASE_NS), now);
+		x->calm_ns = now;
+	} else if (!c->stopped && !x->in_vain) {
+		x->calm_ns = now;
+	}
+	x->in_vain = more ? futile : x->in_vain;
+	x->interruptions = c->interruptions;
+	x->futile = c->futile;
+}
+
 /* Returns ns until the next look at an interrupted run. Its blocks should return as soon as the
  * request ends, without spinning for long or before that is possible. */
 static uint64_t while_stopped(const struct sched_queue *q, const struct outlook *o, uint64_t now,
@@ -409,7 +434,7 @@ uint64_t sched_run_care(struct sched_queue *q, uint64_t now, bool waited)
 	}
 	look_out(q, now, &o);
 	sched_run_look(q, &c);
-	force = o.off;
+	force = o.off || (o.may_run && sched_lease_doubted(q->s, now));
 	if (c.stopped) {
 		q->run.stopped_since_ns = q->run.stopped_since_ns ? q->run.stopped_since_ns : now;
 	}
@@ -425,6 +450,7 @@ uint64_t sched_run_care(struct sched_queue *q, uint64_t now, bool waited)
 	}
 	ns = dev->run_step(q->s->cfg.dev, q->dev_queue, o.may_run, force);
 	sched_run_look(q, &c);
+	charge_doubt(q, &c, &o, now);
 	account(q, &c);
 	if (ns == UINT64_MAX) {
 		end(q);

@@ -95,6 +95,27 @@ open_without_work() {
 	open_without_work gpreempt reborn
 }
 
+@test "nor with policy auto" {
+	[ "$(id -u)" = 0 ] || [ -n "$CI" ] || skip "needs root to be two users"
+	open_without_work auto idle
+}
+
+@test "a request that is announced all the time without work loses its effect too" {
+	[ "$(id -u)" = 0 ] || [ -n "$CI" ] || skip "needs root to be two users"
+	open_without_work auto herald
+}
+
+# As from a page that stays mapped when its owner's board was withdrawn. Without the budget each kernel would wait for 0.2 s.
+@test "leases without an open request lose their effect" {
+	[ "$(id -u)" = 0 ] || [ -n "$CI" ] || skip "needs root to be two users"
+	victims auto
+	chmod 755 "$GBPF_RUNTIME_DIR"
+	attack keeper
+	doubted() { gbpf events | grep -q 'leases are ignored for 10 s'; }
+	wait_for doubted
+	others_go_on
+}
+
 @test "pages full of nonsense, and those of others as one's own" {
 	victims auto
 	attack nonsense borrowed

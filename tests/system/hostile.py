@@ -237,6 +237,27 @@ def reborn(uuid, rnd):
         t.sock.close()
 
 
+def keeper(uuid, rnd):
+    """As another user, writes leases for hours to the flag pages of others, and never opens a request."""
+    become_other()
+    t = latency_with_pages(uuid)
+    words = [mmap.mmap(fd, 4096) for fd in t.flags.values()]
+    for _ in rounds():
+        for w in words:
+            w[:] = struct.pack("=I", ((time.time_ns() >> 16) + 2**30) % 2**32) * 1024
+        t.listen(0.001)
+
+
+def herald(uuid, rnd):
+    """As idle, but announces a request for now instead of opening one."""
+    become_other()
+    t = Tenant(uuid).enter(LATENCY, "herald")
+    for _ in rounds():
+        t.beat(now())
+        t.write_board(next=now())
+        t.listen(0.001)
+
+
 def promises(uuid, rnd):
     """Announces requests for now or for any time, and never opens one."""
     t = Tenant(uuid).enter(LATENCY)
@@ -441,7 +462,7 @@ def deaf(uuid, rnd):
 if __name__ == "__main__":
     attack = sys.argv[1]
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
-    attacks = {f.__name__: f for f in (leases, stale, seals, liar, promises, nonsense, messages, borrowed, mute, gigabytes, deaf, idle, reborn,
+    attacks = {f.__name__: f for f in (leases, stale, seals, liar, promises, nonsense, messages, borrowed, mute, gigabytes, deaf, idle, reborn, keeper, herald,
                                           offers, churn)}
     end_with_parent()
     while True:

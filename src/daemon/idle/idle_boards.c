@@ -14,7 +14,7 @@
 #include "base/paths.h"
 #include "daemon/consts.h"
 #include "daemon/idle/gpu_use.h"
-#include "daemon/idle/idle_budget.h"
+#include "base/time_budget.h"
 #include "daemon/policy/policies.h"
 #include "daemon/session/tenant_session.h"
 
@@ -27,7 +27,7 @@
 struct user {
 	struct user *next;
 	uid_t uid;
-	struct daemon_idle_budget budget;
+	struct time_budget budget;
 	uint64_t charge_ns; /* of the window that is being judged */
 };
 
@@ -59,7 +59,7 @@ static struct user *user_of(struct daemon_idle *w, uid_t uid, uint64_t now)
 		if (u) {
 			u->uid = uid;
 			u->next = w->users;
-			daemon_idle_budget_init(&u->budget, now);
+			time_budget_init(&u->budget, now);
 			w->users = u;
 		}
 	}
@@ -92,7 +92,8 @@ static void sample(struct daemon_idle *w, struct daemon_session *s, uint64_t ns,
 	bool open = false;
 
 	for (uint32_t gpu = 0; gpu < PROTO_MAX_GPUS && s->lc.slot >= 0; gpu++) {
-		if (s->gpu_mask & 1u << gpu && proto_board_open(s->board.map, gpu, now)) {
+		if (s->gpu_mask & 1u << gpu && (proto_board_open(s->board.map, gpu, now) ||
+						proto_board_announced(s->board.map, gpu, now))) {
 			s->idle.open_ns[gpu] += ns;
 			open = true;
 		}
@@ -179,7 +180,7 @@ static void forget_users(struct daemon_idle *w)
 	for (struct user **link = &w->users; *link;) {
 		struct user *u = *link;
 
-		if (daemon_idle_budget_is_full(&u->budget)) {
+		if (time_budget_is_full(&u->budget)) {
 			*link = u->next;
 			free(u);
 		} else {
@@ -202,7 +203,7 @@ static void on_measured(struct daemon_job *j)
 		}
 	}
 	for (struct user *u = w->users; u; u = u->next) {
-		(void)daemon_idle_budget_take(&u->budget, u->charge_ns, now);
+		(void)time_budget_take(&u->budget, u->charge_ns, now);
 		u->charge_ns = 0;
 	}
 	daemon_session_each(w->d, s)

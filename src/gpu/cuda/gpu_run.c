@@ -90,6 +90,7 @@ int gpu_run_look(void *dev, void *dev_queue, struct sched_run_progress *ret)
 	}
 	ret->end_ns = load_relaxed(&run->seen.end_ns);
 	ret->interruptions = load_relaxed(&run->seen.interruptions);
+	ret->futile = load_relaxed(&run->seen.futile);
 	ret->stopped = state == GPU_RUN_HALTED || state == GPU_RUN_READING;
 	ret->waiting = state == GPU_RUN_HALTED;
 	ret->feeding = load_acquire(&run->seen.n_pending) != 0;

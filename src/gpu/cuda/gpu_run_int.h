@@ -33,6 +33,7 @@ struct gpu_run_seen {
 	uint64_t launched, finished; /* entries */
 	uint64_t end_ns;	     /* expected end of what is on the device */
 	uint32_t interruptions;
+	uint32_t futile;    /* interruptions that no block had got through before */
 	uint32_t state;	    /* enum gpu_run_state */
 	uint32_t error;	    /* of a launch that was refused later; the reader clears it */
 	uint32_t n_tickets; /* of unfinished launches */

@@ -86,8 +86,10 @@ static void finish_read(struct gpu_run *run, uint64_t now)
 	}
 	if (counter != run->halt.counter) {
 		run->halt.n_same = 0;
-	} else if (!run->halt.n_same++) {
-		run->halt.same_since_ns = now;
+	} else {
+		(void)add_relaxed(&run->seen.futile, 1u);
+		run->halt.same_since_ns = run->halt.n_same ? run->halt.same_since_ns : now;
+		run->halt.n_same++;
 	}
 	run->halt.counter = counter;
 	run->halt.since_ns = now;

@@ -9,7 +9,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "daemon/idle/idle_budget.h"
+#include "base/time_budget.h"
 
 #include "../users.h"
 
@@ -17,37 +17,37 @@
 
 static void user_without_work_has_half_a_second(void **state)
 {
-	struct daemon_idle_budget b;
+	struct time_budget b;
 	uint64_t now = 1000 * MS;
 
-	daemon_idle_budget_init(&b, now);
-	assert_true(daemon_idle_budget_is_full(&b));
-	assert_false(daemon_idle_budget_take(&b, 499 * MS, now));
-	assert_true(daemon_idle_budget_take(&b, 1 * MS, now));
+	time_budget_init(&b, now);
+	assert_true(time_budget_is_full(&b));
+	assert_false(time_budget_take(&b, 499 * MS, now));
+	assert_true(time_budget_take(&b, 1 * MS, now));
 	/* it is not refilled in part: 50 ms of each second, until it is full after ten */
 	for (unsigned i = 1; i < 10; i++) {
-		assert_true(daemon_idle_budget_take(&b, 0, now + i * 1000 * MS));
+		assert_true(time_budget_take(&b, 0, now + i * 1000 * MS));
 	}
-	assert_false(daemon_idle_budget_take(&b, 0, now + 10000 * MS));
-	assert_true(daemon_idle_budget_is_full(&b));
-	assert_false(daemon_idle_budget_take(&b, 0, now + 1000000 * MS)); /* and is never larger */
-	assert_true(daemon_idle_budget_take(&b, 500 * MS, now + 1000000 * MS));
+	assert_false(time_budget_take(&b, 0, now + 10000 * MS));
+	assert_true(time_budget_is_full(&b));
+	assert_false(time_budget_take(&b, 0, now + 1000000 * MS)); /* and is never larger */
+	assert_true(time_budget_take(&b, 500 * MS, now + 1000000 * MS));
 }
 
 /* A board that is always open costs others 7 % of the time: a budget and a window of each ten
  * seconds and a half. */
 static void open_time_is_bounded(void **state)
 {
-	struct daemon_idle_budget b;
+	struct time_budget b;
 	uint64_t now = 1000 * MS, effective = 0;
 
-	daemon_idle_budget_init(&b, now);
+	time_budget_init(&b, now);
 	for (unsigned i = 0; i < 4000; i++) { /* windows of 250 ms: 1000 s */
 		bool counts = !b.spent;
 
 		now += 250 * MS;
 		effective += counts ? 250 * MS : 0;
-		(void)daemon_idle_budget_take(&b, counts ? 250 * MS : 0, now);
+		(void)time_budget_take(&b, counts ? 250 * MS : 0, now);
 	}
 	assert_in_range(effective, 60000 * MS, 72000 * MS);
 }

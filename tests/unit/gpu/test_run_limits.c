@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/compiler.h"
 #include "run_testbed.h"
 
@@ -130,6 +131,61 @@ static void leases_that_no_board_shows_do_not_stop_a_launch_for_ever(void **stat
 	for (unsigned i = 0; i < ARRAY_SIZE(drv_leases); i++) {
 		store_relaxed(&drv_leases[i], 0u);
 	}
+	testbed_finish(w);
+}
+
+static void write_all_leases(uint32_t word)
+{
+	for (unsigned i = 0; i < ARRAY_SIZE(drv_leases); i++) {
+		store_relaxed(&drv_leases[i], word);
+	}
+}
+
+/* A process that keeps a flag page may write leases for ever. Once they have stopped launches for
+ * half a second without an open request, they lose their effect for ten seconds. */
+static void leases_that_no_board_shows_lose_their_effect(void **state)
+{
+	struct testbed *w = begin(1, 20 * MS);
+	struct line *x = &w->line[0];
+	uint64_t now, from;
+
+	write_all_leases(1);
+	for (unsigned i = 0; i < 20; i++) {
+		(void)launch(w, x, 50, true, true, 0);
+		synchronize(w, x);
+	}
+	now = clock_now_ns();
+	assert_true(sched_lease_doubted(w->r.s, now));
+	assert_int_equal(load_relaxed(&w->r.notes), 1);
+	from = load_relaxed(&w->r.stats.interruptions);
+	for (unsigned i = 0; i < 20; i++) {
+		(void)launch(w, x, 50, true, true, 0);
+		synchronize(w, x);
+	}
+	assert_true(load_relaxed(&w->r.stats.interruptions) - from <= 2);
+	assert_false(sched_lease_doubted(w->r.s, now + 11000 * MS));
+	write_all_leases(0);
+	testbed_finish(w);
+}
+
+/* Requests of other tenants stop launches all the time, with their boards open. */
+static void leases_of_open_requests_are_not_doubted(void **state)
+{
+	struct testbed *w = begin(1, 60000 * MS);
+	struct line *x = &w->line[0];
+
+	for (unsigned i = 0; i < 20; i++) {
+		struct work *a;
+
+		request_begins(w);
+		a = launch(w, x, 50, true, true, 0);
+		wait_until_stopped(x);
+		usleep(50000); /* the length of the request: together, twice the budget */
+		request_ends(w);
+		synchronize(w, x);
+		assert_true(drv_done(a));
+	}
+	assert_false(sched_lease_doubted(w->r.s, clock_now_ns()));
 	testbed_finish(w);
 }
 
@@ -297,6 +353,8 @@ int main(void)
 		cmocka_unit_test(a_queue_closes_without_an_agent),
 		cmocka_unit_test(a_request_that_never_ends_does_not_stop_a_launch_for_ever),
 		cmocka_unit_test(leases_that_no_board_shows_do_not_stop_a_launch_for_ever),
+		cmocka_unit_test(leases_that_no_board_shows_lose_their_effect),
+		cmocka_unit_test(leases_of_open_requests_are_not_doubted),
 		cmocka_unit_test(off_finishes_stopped_launches),
 		cmocka_unit_test(without_a_policy_it_is_finished_too),
 		cmocka_unit_test(kernels_without_a_clone_begin_no_run),
