@@ -1,0 +1,686 @@
+/* Deferred calls: how many go ahead of a stream that does not move, in which order queues come,
+ * what a call waits for, and what a thread that drains a queue does. Figures are literals: 192
+ * calls ahead of a marker, 16 of a queue in a pass, 64 by a thread that waits. */
+#include "run_device.h"
+
+#include <stdlib.h>
+
+static struct {
+	unsigned n, freed;
+	unsigned tag[8192];
+} done;
+static bool may_go; /* answer of ready() */
+static unsigned polled;
+
+struct call {
+	struct sched_call c;
+	struct fake_queue *fq;
+	unsigned tag;
+	int error;
+};
+
+static int run(struct sched_call *sc)
+{
+	struct call *c = (struct call *)sc;
+
+	fake_launch(c->fq, 1000);
+	done.tag[done.n++ % ARRAY_SIZE(done.tag)] = c->tag;
+	return c->error;
+}
+
+static void free_call(struct sched_call *c)
+{
+	done.freed++;
+	free(c);
+}
+
+static bool ready(struct sched_call *c)
+{
+	polled++;
+	return may_go;
+}
+
+static struct call *make(struct fake_queue *fq, const struct sched_launch *l, unsigned tag)
+{
+	struct call *c = calloc(1, sizeof(*c));
+
+	c->c.run = run;
+	c->c.free = free_call;
+	c->c.is_launch = l != NULL;
+	if (l) {
+		c->c.launch = *l;
+	}
+	c->fq = fq;
+	c->tag = tag;
+	return c;
+}
+
+static void defer(struct clocked *c, const struct sched_launch *l, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		sched_defer(c->q, &make(&c->fq, l, i)->c);
+	}
+}
+
+static void init(struct clocked *c)
+{
+	run_device_init(c);
+	memset(&done, 0, sizeof(done));
+	may_go = false;
+	polled = 0;
+	c->l.begin_ns = clocked_now;
+}
+
+/* ---- how far ahead ---- */
+
+static void calls_go_192_ahead_then_at_a_marker_as_many_more(void **state)
+{
+	struct clocked c;
+
+	init(&c);
+	defer(&c, NULL, 600);
+	for (unsigned i = 0; i < 100; i++) {
+		(void)clocked_step(&c, 50 * US);
+	}
+	assert_int_equal(done.n, 192);
+	assert_int_equal(c.fq.seq, 193); /* with the marker behind them */
+	assert_true(c.q->issue.marker.event != NULL);
+	c.fq.done = 192;
+	(void)clocked_step(&c, 50 * US);
+	assert_int_equal(done.n, 192); /* not reached: it is number 193 */
+	c.fq.done = 193;
+	for (unsigned i = 0; i < 100; i++) {
+		(void)clocked_step(&c, 50 * US);
+	}
+	assert_int_equal(done.n, 384);
+	assert_int_equal(fake_live_markers, 1);
+	c.fq.eager = 1;
+	(void)sched_drain(c.r.s, c.q);
+	assert_int_equal(done.n, 600);
+	sched_queue_close(c.q);
+	assert_int_equal(fake_live_markers, 0);
+	clocked_finish(&c);
+}
+
+static void without_markers_the_queue_is_asked(void **state)
+{
+	struct clocked c;
+
+	init(&c);
+	c.fq.refuse_marks = 1;
+	defer(&c, NULL, 600);
+	for (unsigned i = 0; i < 100; i++) {
+		(void)clocked_step(&c, 50 * US);
+	}
+	assert_int_equal(done.n, 192);
+	fake_finish(&c.fq);
+	for (unsigned i = 0; i < 100; i++) {
+		(void)clocked_step(&c, 50 * US);
+	}
+	assert_int_equal(done.n, 384);
+	fake_finish(&c.fq);
+	for (unsigned i = 0; i < 100; i++) {
+		(void)clocked_step(&c, 50 * US);
+	}
+	fake_finish(&c.fq);
+	(void)sched_drain(c.r.s, c.q);
+	assert_int_equal(done.n, 600);
+	clocked_finish(&c);
+}
+
+static uint64_t ticking(void)
+{
+	return clocked_now += 1 * MS;
+}
+
+/* A thread that waits gets 384 more after 200 ms without progress. */
+static void a_waiting_thread_gets_a_bounded_number_more(void **state)
+{
+	uint64_t begin;
+	struct clocked c;
+
+	init(&c);
+	defer(&c, NULL, 192 + 384);
+	for (unsigned i = 0; i < 100; i++) {
+		(void)clocked_step(&c, 50 * US);
+	}
+	assert_int_equal(done.n, 192);
+	clock_set_source(ticking);
+	begin = clocked_now;
+	assert_int_equal(sched_drain(c.r.s, c.q), 0);
+	assert_int_equal(done.n, 576);
+	assert_true(clocked_now - begin >= 200 * MS);
+	assert_int_equal(c.q->issue.beyond_marker, 384);
+	clock_set_source(clocked_source);
+	defer(&c, NULL, 1);
+	for (unsigned i = 0; i < 10; i++) {
+		(void)clocked_step(&c, 50 * US);
+	}
+	assert_int_equal(done.n, 576);
+	fake_finish(&c.fq); /* most were submitted without a marker: the newest 192 count */
+	(void)clocked_step(&c, 50 * US);
+	assert_int_equal(done.n, 576);
+	c.fq.eager = 1;
+	(void)sched_drain(c.r.s, c.q);
+	assert_int_equal(done.n, 577);
+	clocked_finish(&c);
+}
+
+static void crowded_from_192_launches_on(void **state)
+{
+	struct clocked c;
+
+	init(&c);
+	clocked_know(&c, 0);
+	for (unsigned i = 0; i < 191; i++) {
+		c.l.may_hold = false; /* without markers */
+		(void)go(c.q, &c.fq, &c.l);
+	}
+	assert_false(sched_queue_crowded(c.q));
+	assert_null(c.q->issue.marker.event);
+	(void)go(c.q, &c.fq, &c.l);
+	pthread_mutex_lock(&c.q->issue.lock);
+	assert_false(sched_queue_crowded(c.q)); /* another thread looks */
+	pthread_mutex_unlock(&c.q->issue.lock);
+	c.fq.refuse_marks = 1;
+	assert_true(sched_queue_crowded(c.q));
+	c.q->pending = SCHED_HAS_RUN;
+	assert_false(sched_queue_crowded(c.q)); /* a run limits itself */
+	c.q->pending = 0;
+	fake_finish(&c.fq);
+	assert_false(sched_queue_crowded(c.q));
+	clocked_finish(&c);
+}
+
+/* ---- passes of the agent ---- */
+
+static void one_pass_submits_16_of_a_queue(void **state)
+{
+	struct fake_queue fb = { .eager = 1 };
+	struct sched_queue *b;
+	struct clocked c;
+
+	init(&c);
+	c.fq.eager = 1;
+	b = sched_queue_open(c.r.s, &fb, 0, 0);
+	defer(&c, NULL, 40);
+	sched_defer(b, &make(&fb, NULL, 1000)->c);
+	assert_int_equal(clocked_step(&c, 0), 40 * US); /* more waits */
+	assert_int_equal(done.n, 17);
+	assert_int_equal(c.r.s->n_deferred, 24);
+	(void)clocked_step(&c, 40 * US);
+	assert_int_equal(done.n, 33);
+	assert_false(sched_idle(c.r.s));
+	(void)clocked_step(&c, 40 * US);
+	assert_int_equal(done.n, 41);
+	assert_int_equal(done.freed, 41);
+	assert_int_equal(c.q->pending, 0);
+	assert_int_equal(c.r.s->n_deferred, 0);
+	assert_int_equal(c.q->fifo.n_deferred, 40);
+	assert_int_equal(c.q->fifo.n_submitted, 40);
+	assert_int_equal(c.q->issue.n_orders, 40);
+	assert_int_equal(c.r.stats.deferred, 41);
+	clocked_finish(&c);
+}
+
+static void a_pass_ranks_64_queues_and_the_next_begins_behind_them(void **state)
+{
+	struct fake_queue fq[70];
+	struct sched_queue *q[70];
+	struct clocked c;
+
+	init(&c);
+	memset(fq, 0, sizeof(fq));
+	for (unsigned i = 0; i < 70; i++) {
+		fq[i].eager = 1;
+		q[i] = sched_queue_open(c.r.s, &fq[i], 0, 0);
+		for (unsigned k = 0; k < 17; k++) {
+			sched_defer(q[i], &make(&fq[i], NULL, i)->c);
+		}
+	}
+	assert_int_equal(clocked_step(&c, 0), 40 * US);
+	assert_int_equal(done.n, 64 * 16);
+	assert_int_equal(c.r.s->agent.first_queue, 65);
+	for (unsigned i = 0; i < 64 * 16; i++) {
+		assert_int_equal(done.tag[i], i / 16); /* equal ranks in their order */
+	}
+	assert_int_equal(clocked_step(&c, 40 * US), 40 * US);
+	assert_int_equal(done.n, 64 * 16 + 6 * 16 + 58); /* the six others first */
+	for (unsigned i = 0; i < 6 * 16; i++) {
+		assert_int_equal(done.tag[64 * 16 + i], 64 + i / 16);
+	}
+	assert_int_equal(done.tag[70 * 16], 0);
+	(void)clocked_step(&c, 40 * US);
+	assert_int_equal(done.n, 70 * 17);
+	clocked_finish(&c);
+}
+
+static const struct ebpf_insn ranks[] = {
+	I_LDX(EBPF_DW, 0, 1, offsetof(struct gbpf_dispatch_ctx, est_ns)),
+	I_EXIT,
+};
+
+static void queues_come_by_the_rank_of_their_first_call(void **state)
+{
+	static const uint64_t est[] = { 5, 90, 90, 7, 200 };
+	static const unsigned order[] = { 4, 1, 2, 3, 0 };
+	struct prog p = PROG(dispatch, ranks);
+	struct fake_queue fq[5];
+	struct clocked c;
+
+	init(&c);
+	assert_int_equal(rig_policy_prepare(&c.r, 2, &p, 1, NULL), 0);
+	c.r.dir.version[0] = 2;
+	memset(fq, 0, sizeof(fq));
+	for (unsigned i = 0; i < 5; i++) {
+		struct sched_queue *q = sched_queue_open(c.r.s, &fq[i], 0, 0);
+
+		c.l.est_ns = est[i];
+		c.l.begin_ns = clocked_now;
+		fq[i].eager = 1;
+		sched_defer(q, &make(&fq[i], &c.l, i)->c);
+	}
+	(void)clocked_step(&c, 0);
+	assert_int_equal(done.n, 5);
+	for (unsigned i = 0; i < 5; i++) {
+		assert_int_equal(done.tag[i], order[i]);
+	}
+	clocked_finish(&c);
+}
+
+static void a_call_waits_until_it_is_ready_even_off(void **state)
+{
+	struct call *first;
+	struct clocked c;
+
+	init(&c);
+	c.fq.eager = 1;
+	first = make(&c.fq, NULL, 1);
+	first->c.ready = ready;
+	sched_defer(c.q, &first->c);
+	defer(&c, NULL, 1);
+	(void)clocked_step(&c, 0);
+	assert_int_equal(done.n, 0);
+	assert_int_equal(polled, 1);
+	sched_set_off(c.r.s, true);
+	(void)clocked_step(&c, 40 * US);
+	assert_int_equal(done.n, 0);
+	may_go = true;
+	(void)clocked_step(&c, 40 * US);
+	assert_int_equal(done.n, 2);
+	assert_int_equal(done.tag[0], 1);
+	clocked_finish(&c);
+}
+
+/* ---- what the policy says of a deferred launch ---- */
+
+static const struct ebpf_insn defers[] = {
+	I_MOV(2, 500000),
+	I_STX(EBPF_DW, 1, SUBMIT(hold_ns), 2),
+	I_MOV(0, GBPF_DEFER),
+	I_EXIT,
+};
+
+static void a_held_launch_is_asked_about_again_at_its_time(void **state)
+{
+	struct clocked c;
+
+	init(&c);
+	POLICY_USE(&c.r, 2, defers);
+	c.fq.eager = 1;
+	defer(&c, &c.l, 1);
+	(void)clocked_step(&c, 0);
+	assert_int_equal(c.q->issue.retry_ns, clocked_now + 500 * US);
+	assert_int_equal(c.q->issue.n_asked, 1);
+	(void)clocked_step(&c, 500 * US - 1);
+	assert_int_equal(c.q->issue.n_asked, 1);
+	(void)clocked_step(&c, 1);
+	assert_int_equal(c.q->issue.n_asked, 2);
+	POLICY_USE(&c.r, 3, hold_while_open);
+	other_opens(&c.r);
+	c.r.other.beat_ns = clocked_now + SECOND;
+	(void)clocked_step(&c, 500 * US);
+	assert_int_equal(c.q->issue.n_asked, 3);
+	assert_int_equal(c.q->issue.retry_ns, clocked_now + 40 * US); /* HOLD: poll */
+	assert_int_equal(done.n, 0);
+	clocked_now = c.l.begin_ns + 100 * MS - 1;
+	(void)clocked_step(&c, 0);
+	assert_int_equal(done.n, 0);
+	(void)clocked_step(&c, 1); /* the limit */
+	assert_int_equal(clocked_step(&c, 40 * US) > 0, 1);
+	assert_int_equal(done.n, 1);
+	assert_int_equal(c.r.stats.limit_hits, 1);
+	assert_int_equal(c.r.stats.why, PROTO_WHY_LIMIT);
+	assert_int_equal(c.r.stats.holds, 1);
+	assert_in_range(c.r.stats.held_ns, 100 * MS, 100 * MS + 40 * US);
+	assert_int_equal(c.q->issue.n_asked, 0);
+	assert_int_equal(c.q->issue.retry_ns, 0);
+	assert_true(c.r.s->share.until_ns > clocked_now);
+	clocked_finish(&c);
+}
+
+static void a_launch_that_the_policy_lets_go_ends_starvation(void **state)
+{
+	struct clocked c;
+
+	init(&c);
+	POLICY_USE(&c.r, 2, hold_while_open);
+	c.fq.eager = 1;
+	c.r.s->share.until_ns = clocked_now + SECOND;
+	defer(&c, &c.l, 1);
+	(void)clocked_step(&c, 0);
+	assert_int_equal(done.n, 1);
+	assert_true(c.r.s->share.until_ns > 0); /* it was asked about once: nothing was held */
+	other_opens(&c.r);
+	c.l.begin_ns = clocked_now;
+	defer(&c, &c.l, 1);
+	(void)clocked_step(&c, 0);
+	assert_int_equal(done.n, 1);
+	other_closes(&c.r);
+	(void)clocked_step(&c, 40 * US);
+	assert_int_equal(done.n, 2);
+	assert_int_equal(c.r.s->share.until_ns, 0);
+	assert_int_equal(c.r.stats.limit_hits, 0);
+	clocked_finish(&c);
+}
+
+static void launches_that_must_not_be_held_and_those_of_off_go(void **state)
+{
+	struct clocked c;
+
+	init(&c);
+	POLICY_USE(&c.r, 2, defers);
+	c.fq.eager = 1;
+	c.l.may_hold = false;
+	defer(&c, &c.l, 1);
+	(void)clocked_step(&c, 0);
+	assert_int_equal(done.n, 1);
+	c.l.may_hold = true;
+	defer(&c, &c.l, 1);
+	(void)clocked_step(&c, 0);
+	assert_int_equal(done.n, 1);
+	sched_set_off(c.r.s, true);
+	(void)clocked_step(&c, 0);
+	assert_int_equal(done.n, 2);
+	assert_int_equal(c.r.stats.limit_hits, 0);
+	assert_true(sched_idle(c.r.s));
+	clocked_finish(&c);
+}
+
+/* ---- behind a run ---- */
+
+static void only_calls_that_join_pass_an_unfinished_run(void **state)
+{
+	struct call *joining;
+	struct clocked c;
+
+	init(&c);
+	c.fq.eager = 1;
+	run_device_begin(&c);
+	joining = make(&c.fq, NULL, 7);
+	joining->c.joins_run = true;
+	sched_defer(c.q, &joining->c);
+	defer(&c, NULL, 1);
+	run_device.progress.full = true;
+	(void)clocked_step(&c, 0);
+	assert_int_equal(done.n, 0);
+	run_device.progress.full = false;
+	c.q->run.draining = 1;
+	(void)clocked_step(&c, 0);
+	assert_int_equal(done.n, 0);
+	c.q->run.draining = 0;
+	(void)clocked_step(&c, 0);
+	assert_int_equal(done.n, 1);
+	assert_int_equal(done.tag[0], 7);
+	assert_true(sched_queue_deferred(c.q));
+	run_device.busy = 0;
+	(void)clocked_step(&c, 0);
+	assert_int_equal(done.n, 2);
+	assert_false(sched_queue_deferred(c.q));
+	clocked_finish(&c);
+}
+
+static const struct ebpf_insn at_block_level[] = {
+	I_ST(EBPF_W, 1, SUBMIT(level), GBPF_LEVEL_BLOCK),
+	I_MOV(0, GBPF_GO),
+	I_EXIT,
+};
+
+static void a_deferred_launch_joins_the_run_or_waits_for_its_end(void **state)
+{
+	struct call *l;
+	struct clocked c;
+
+	init(&c);
+	POLICY_USE(&c.r, 2, at_block_level);
+	c.fq.eager = 1;
+	run_device_begin(&c);
+	c.l.block_ok = true;
+	l = make(&c.fq, &c.l, 1);
+	l->c.joins_run = true;
+	sched_defer(c.q, &l->c);
+	(void)clocked_step(&c, 0);
+	assert_int_equal(done.n, 1);
+	assert_int_equal(c.r.stats.block_launches, 1);
+	POLICY_USE(&c.r, 3, run_device_go); /* not at block level: behind the run */
+	l = make(&c.fq, &c.l, 2);
+	l->c.joins_run = true;
+	sched_defer(c.q, &l->c);
+	(void)clocked_step(&c, 0);
+	assert_int_equal(done.n, 1);
+	assert_true(c.q->issue.next_is_plain);
+	assert_int_equal(c.q->issue.n_asked, 1);
+	(void)clocked_step(&c, 0);
+	assert_int_equal(c.q->issue.n_asked, 1); /* its answer is known */
+	run_device.busy = 0;
+	(void)clocked_step(&c, 0);
+	assert_int_equal(done.n, 2);
+	assert_false(c.q->issue.next_is_plain);
+	assert_int_equal(c.q->pending, 0);
+	clocked_finish(&c);
+}
+
+/* ---- numbers ---- */
+
+static uint64_t placed_number(struct sched_call *c)
+{
+	return 5000;
+}
+
+static void numbers_order_the_calls_of_all_queues(void **state)
+{
+	struct call *own;
+	struct clocked c;
+
+	init(&c);
+	assert_int_equal(sched_next_number(c.r.s), 1);
+	assert_int_equal(sched_next_number(c.r.s), 2);
+	assert_true(sched_queue_alone(c.q));
+	defer(&c, NULL, 1); /* number 3 */
+	assert_false(sched_queue_behind(c.q, 3));
+	assert_true(sched_queue_behind(c.q, 4));
+	assert_true(sched_queue_alone(c.q));
+	c.r.s->n_deferred++;
+	assert_false(sched_queue_alone(c.q));
+	c.r.s->n_deferred--;
+	c.r.s->n_runs = 1;
+	assert_false(sched_queue_alone(c.q));
+	c.q->pending |= SCHED_HAS_RUN;
+	assert_true(sched_queue_alone(c.q));
+	run_device.busy = 1;
+	assert_true(sched_queue_behind(c.q, 3));
+	run_device.busy = 0;
+	c.q->pending &= ~SCHED_HAS_RUN;
+	c.r.s->n_runs = 0;
+	c.fq.eager = 1;
+	(void)clocked_step(&c, 0);
+	own = make(&c.fq, NULL, 1);
+	own->c.placed = placed_number;
+	sched_defer(c.q, &own->c);
+	assert_false(sched_queue_behind(c.q, 5000));
+	assert_true(sched_queue_behind(c.q, 5001));
+	c.q->fifo.submitting = 40; /* between the list and the driver */
+	assert_false(sched_queue_behind(c.q, 40));
+	assert_true(sched_queue_behind(c.q, 41));
+	c.q->fifo.submitting = 0;
+	(void)clocked_step(&c, 0);
+	assert_int_equal(done.n, 2);
+	clocked_finish(&c);
+}
+
+/* ---- threads that wait ---- */
+
+static void the_first_error_is_given_once(void **state)
+{
+	struct call *bad;
+	struct clocked c;
+
+	init(&c);
+	c.fq.eager = 1;
+	for (int i = 0; i < 3; i++) {
+		bad = make(&c.fq, &c.l, 1);
+		bad->error = i ? 700 + i : 0;
+		sched_defer(c.q, &bad->c);
+	}
+	(void)clocked_step(&c, 0);
+	assert_int_equal(done.n, 3);
+	assert_int_equal(c.r.s->n_deferred, 0);
+	assert_int_equal(SCHED_ACC_COUNT(sched_tally_sum(&c.q->total)), 1); /* two were refused */
+	assert_int_equal(sched_drain(c.r.s, NULL), 0); /* nothing is deferred */
+	assert_int_equal(sched_drain(c.r.s, c.q), 701);
+	assert_int_equal(sched_drain(c.r.s, c.q), 0);
+	clocked_finish(&c);
+}
+
+static void a_drain_takes_64_at_a_time_and_forces_at_the_limit(void **state)
+{
+	uint64_t begin;
+	struct clocked c;
+
+	init(&c);
+	POLICY_USE(&c.r, 2, defers);
+	c.fq.eager = 1;
+	c.l.begin_ns = 2000 * SECOND; /* the policy's own limit is far away */
+	defer(&c, &c.l, 100);
+	clock_set_source(ticking);
+	begin = clocked_now;
+	assert_int_equal(sched_drain(c.r.s, c.q), 0);
+	assert_int_equal(done.n, 100);
+	assert_in_range(clocked_now - begin, 100 * MS, 1500 * MS);
+	assert_in_range(c.r.stats.limit_hits, 1, 2); /* 64 and 36 */
+	clocked_finish(&c);
+}
+
+static void others_are_drained_until_they_stall(void **state)
+{
+	struct fake_queue fb = { .eager = 1 };
+	struct sched_queue *b;
+	uint64_t begin, took;
+	struct call *stuck;
+	struct clocked c;
+
+	init(&c);
+	b = sched_queue_open(c.r.s, &fb, 0, 0);
+	c.fq.eager = 1;
+	defer(&c, NULL, 3);
+	sched_defer(b, &make(&fb, NULL, 50)->c);
+	sched_drain_others(c.r.s, c.q);
+	assert_int_equal(done.n, 1); /* all but that one */
+	assert_int_equal(done.tag[0], 50);
+	sched_drain_others(c.r.s, NULL);
+	assert_int_equal(done.n, 4);
+	stuck = make(&c.fq, NULL, 60);
+	stuck->c.ready = ready;
+	sched_defer(c.q, &stuck->c);
+	clock_set_source(ticking);
+	begin = clocked_now;
+	sched_drain_others(c.r.s, b); /* given up after a second without progress */
+	took = clocked_now - begin;
+	assert_in_range(took, 1 * SECOND, 1 * SECOND + 40 * MS);
+	assert_int_equal(c.q->stall_token, 4);
+	begin = clocked_now;
+	sched_drain_others(c.r.s, b); /* and sooner where it did not move since */
+	took = clocked_now - begin;
+	assert_in_range(took, 200 * MS, 240 * MS);
+	begin = clocked_now;
+	sched_drain_others(c.r.s, NULL);
+	took = clocked_now - begin;
+	assert_in_range(took, 20 * MS, 60 * MS);
+	assert_int_equal(done.n, 4);
+	may_go = true;
+	sched_drain_others(c.r.s, b);
+	assert_int_equal(done.n, 5);
+	clocked_finish(&c);
+}
+
+static void calls_that_never_went_are_freed(void **state)
+{
+	struct clocked c;
+
+	init(&c);
+	defer(&c, NULL, 3);
+	sched_fifo_drop(c.q);
+	assert_int_equal(done.freed, 3);
+	assert_int_equal(done.n, 0);
+	assert_null(c.q->fifo.first);
+	assert_ptr_equal(c.q->fifo.last, &c.q->fifo.first);
+	clocked_finish(&c);
+}
+
+/* ---- waking the agent ---- */
+
+static void the_agent_is_woken_for_the_first_call_only(void **state)
+{
+	struct clocked c;
+
+	init(&c);
+	c.r.wakes = 0;
+	c.r.s->agent.asleep = SCHED_AGENT_NEAR;
+	c.q->run.look_ns = 9;
+	defer(&c, NULL, 1);
+	assert_int_equal(c.r.wakes, 1);
+	assert_int_equal(c.r.s->defer_seq, 1);
+	assert_int_equal(c.q->run.look_ns, 9);
+	assert_false(sched_idle(c.r.s));
+	c.r.s->agent.asleep = SCHED_AGENT_NEAR;
+	defer(&c, NULL, 1);
+	assert_int_equal(c.r.wakes, 1);
+	assert_int_equal(c.r.s->defer_seq, 1);
+	c.fq.eager = 1;
+	(void)clocked_step(&c, 0);
+	run_device_begin(&c);
+	c.q->run.look_ns = 9;
+	defer(&c, NULL, 1); /* a thread may wait for the end of the run now */
+	assert_int_equal(c.q->run.look_ns, 0);
+	assert_int_equal(c.r.s->defer_seq, 2);
+	run_device.busy = 0;
+	(void)clocked_step(&c, 0);
+	clocked_finish(&c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(calls_go_192_ahead_then_at_a_marker_as_many_more),
+		cmocka_unit_test(without_markers_the_queue_is_asked),
+		cmocka_unit_test(a_waiting_thread_gets_a_bounded_number_more),
+		cmocka_unit_test(crowded_from_192_launches_on),
+		cmocka_unit_test(one_pass_submits_16_of_a_queue),
+		cmocka_unit_test(a_pass_ranks_64_queues_and_the_next_begins_behind_them),
+		cmocka_unit_test(queues_come_by_the_rank_of_their_first_call),
+		cmocka_unit_test(a_call_waits_until_it_is_ready_even_off),
+		cmocka_unit_test(a_held_launch_is_asked_about_again_at_its_time),
+		cmocka_unit_test(a_launch_that_the_policy_lets_go_ends_starvation),
+		cmocka_unit_test(launches_that_must_not_be_held_and_those_of_off_go),
+		cmocka_unit_test(only_calls_that_join_pass_an_unfinished_run),
+		cmocka_unit_test(a_deferred_launch_joins_the_run_or_waits_for_its_end),
+		cmocka_unit_test(numbers_order_the_calls_of_all_queues),
+		cmocka_unit_test(the_first_error_is_given_once),
+		cmocka_unit_test(a_drain_takes_64_at_a_time_and_forces_at_the_limit),
+		cmocka_unit_test(others_are_drained_until_they_stall),
+		cmocka_unit_test(calls_that_never_went_are_freed),
+		cmocka_unit_test(the_agent_is_woken_for_the_first_call_only),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,634 @@
+/* Markers: when one is placed, when a launch is measured, and what retire is told and charged. */
+#include "run_device.h"
+
+/* submit: GO. retire: tenant[0] += duration_ns, [1] += count, [2] = submit_version, [3] = flags,
+ * [4] = kernel, [5] = held_ns, [6] = level, [7] += interrupted, [8] += 1 */
+#define PUT(size, field, at) I_LDX(size, 3, 1, RETIRE(field)), I_STX(EBPF_DW, 2, 8 * (at), 3)
+#define SUM(size, field, at) I_LDX(size, 3, 1, RETIRE(field)), I_ATOMIC_ADD(2, 8 * (at), 3)
+static const struct ebpf_insn charge[] = {
+	I_VALUE(2, 1, 0),
+	SUM(EBPF_DW, duration_ns, 0),
+	SUM(EBPF_W, count, 1),
+	PUT(EBPF_DW, submit_version, 2),
+	PUT(EBPF_W, flags, 3),
+	PUT(EBPF_DW, kernel, 4),
+	PUT(EBPF_DW, held_ns, 5),
+	PUT(EBPF_W, level, 6),
+	SUM(EBPF_W, interrupted, 7),
+	I_MOV(3, 1),
+	I_ATOMIC_ADD(2, 64, 3),
+	I_MOV(0, 0),
+	I_EXIT,
+};
+
+enum { NS, COUNT, VERSION, FLAGS, KERNEL, HELD, LEVEL, INTERRUPTED, CALLS };
+
+static struct regions maps;
+
+static void init(struct clocked *c)
+{
+	struct prog p[] = { PROG(submit, run_device_go), PROG(retire, charge) };
+
+	fake_live_markers = 0;
+	run_device_init(c);
+	regions_make(&maps);
+	assert_int_equal(rig_policy_prepare(&c->r, 2, p, 2, &maps), 0);
+	c->r.dir.version[0] = 2;
+}
+
+static void finish(struct clocked *c)
+{
+	sched_queue_close(c->q);
+	assert_int_equal(fake_live_markers, 0);
+	assert_int_equal(sched_tally_sum(&c->r.s->inflight), 0);
+	clocked_finish(c);
+	regions_free(&maps);
+}
+
+/* Launches, and returns the markers that this placed. */
+static uint64_t launch(struct clocked *c, uint64_t ns)
+{
+	uint64_t before = c->fq.seq;
+
+	assert_int_equal(ticket_begin(c->q, &c->l), SCHED_GO);
+	fake_launch(&c->fq, ns);
+	ticket_end(true);
+	return c->fq.seq - before - 1;
+}
+
+static void a_marker_follows_an_amount_of_estimated_work(void **state)
+{
+	static const struct {
+		uint64_t est_ns;
+		unsigned launches;
+	} cases[] = {
+		{ 10000, 25 }, { 25000, 10 }, { 49999, 6 }, { 50000, 1 }, { 90000, 1 }, { 0, 1 },
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct clocked c;
+
+		init(&c);
+		clocked_know(&c, cases[i].est_ns);
+		for (unsigned n = 1; n < cases[i].launches; n++) {
+			assert_int_equal(launch(&c, 10), 0);
+			assert_int_equal(c.q->unmarked_ns, n * cases[i].est_ns);
+		}
+		assert_int_equal(launch(&c, 10), 1);
+		assert_int_equal(c.q->unmarked_ns, 0);
+		finish(&c);
+	}
+}
+
+/* The distance doubles with each eight markers that are not reached. */
+static void markers_become_rare_in_a_deep_queue(void **state)
+{
+	unsigned launches = 0;
+	struct clocked c;
+
+	init(&c);
+	clocked_know(&c, 50000);
+	for (unsigned marker = 0; marker < 32; marker++) {
+		for (unsigned n = 1u << marker / 8; n; n--, launches++) {
+			assert_int_equal(launch(&c, 10), n == 1);
+		}
+	}
+	assert_int_equal(launches, 8 + 16 + 32 + 64);
+	finish(&c);
+}
+
+static void some_launches_get_no_marker(void **state)
+{
+	struct clocked c;
+
+	init(&c);
+	clocked_know(&c, 1 * SECOND);
+	c.l.may_hold = false;
+	assert_int_equal(launch(&c, 10), 0);
+	c.l.may_hold = true;
+	c.r.dir.version[0] = 0;
+	assert_int_equal(launch(&c, 10), 0);
+	c.r.dir.version[0] = 2;
+	assert_int_equal(launch(&c, 10), 1);
+	c.l.kernel = NULL; /* nothing is ever known of it */
+	c.l.kind = GBPF_KIND_GRAPH;
+	assert_int_equal(launch(&c, 10), 0);
+	finish(&c);
+}
+
+static void sixty_four_markers_fit(void **state)
+{
+	struct clocked c;
+
+	init(&c);
+	clocked_know(&c, 0);
+	for (unsigned i = 0; i < 64; i++) {
+		assert_int_equal(launch(&c, 10), 1);
+	}
+	assert_int_equal(launch(&c, 10), 0);
+	sched_estimate_of(c.r.s, &c.l)->left = 0; /* a sample is due, but has no place */
+	assert_int_equal(launch(&c, 10), 0);
+	assert_int_equal(fake_live_markers, 64);
+	c.q->unmarked_ns = 1;
+	sched_mark_end(c.q);
+	assert_int_equal(fake_live_markers, 64);
+	assert_int_equal(sched_tally_sum(&c.r.s->inflight), 66);
+	fake_finish(&c.fq);
+	assert_true(sched_retire_all(c.r.s));
+	assert_int_equal(fake_live_markers, 0);
+	assert_int_equal(maps.tenant[COUNT], 64); /* the rest has no marker yet */
+	assert_int_equal(maps.tenant[CALLS], 1);
+	assert_int_equal(sched_tally_sum(&c.r.s->inflight), 2);
+	sched_mark_end(c.q); /* ... until one is placed behind them */
+	assert_int_equal(c.q->unmarked_ns, 0);
+	sched_mark_end(c.q);
+	assert_int_equal(fake_live_markers, 1);
+	fake_finish(&c.fq);
+	assert_true(sched_retire_reached(c.q));
+	assert_false(sched_retire_reached(c.q));
+	assert_int_equal(maps.tenant[COUNT], 66);
+	finish(&c);
+}
+
+static bool measured(struct clocked *c)
+{
+	bool yes;
+
+	sched_estimate_of(c->r.s, &c->l)->left = 0;
+	(void)ticket_begin(c->q, &c->l);
+	yes = ticket.sample.event != NULL;
+	fake_launch(&c->fq, 1000);
+	ticket_end(true);
+	return yes;
+}
+
+static void latency_queues_are_measured_rarely(void **state)
+{
+	struct clocked c;
+
+	init(&c);
+	c.fq.eager = 1;
+	c.q->class_id = GBPF_CLASS_LATENCY;
+	for (unsigned i = 0; i <= 4096; i++) {
+		assert_int_equal(measured(&c), i < 1024 ? i % 64 == 0 : i % 1024 == 0);
+	}
+	finish(&c);
+}
+
+static void what_is_measured(void **state)
+{
+	struct clocked c;
+
+	init(&c);
+	c.fq.eager = 1;
+	assert_true(measured(&c));
+	c.l.may_hold = false;
+	assert_false(measured(&c));
+	c.l.may_hold = true;
+	other_opens(&c.r);
+	assert_false(measured(&c)); /* beside a request it would look longer */
+	other_closes(&c.r);
+	assert_true(measured(&c));
+	c.r.dir.version[0] = 0;
+	assert_false(measured(&c));
+	c.r.dir.version[0] = 2;
+	c.fq.refuse_marks = 1;
+	assert_false(measured(&c));
+	c.fq.refuse_marks = 0;
+	assert_true(measured(&c));
+	finish(&c);
+}
+
+/* A sample corrects what was accounted; the time of a known kernel counts as its estimate if it is
+ * more than four times as long. */
+static void a_sample_corrects_the_charge(void **state)
+{
+	static const struct {
+		uint64_t est_ns, took_ns, charged_ns;
+	} cases[] = {
+		{ 0, 777, 777 },
+		{ 1000, 1000, 1000 },
+		{ 1000, 500, 500 },
+		{ 1000, 4000, 4000 },
+		{ 1000, 4001, 1000 },
+		{ 1000, 900000, 1000 },
+		{ 0, 61 * SECOND, 60 * SECOND },
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct sched_estimate *e;
+		struct clocked c;
+
+		init(&c);
+		clocked_know(&c, cases[i].est_ns);
+		e = sched_estimate_of(c.r.s, &c.l);
+		e->left = 0;
+		assert_int_equal(launch(&c, cases[i].took_ns), 2);
+		assert_int_equal(maps.tenant[CALLS], 0);
+		fake_finish(&c.fq);
+		sched_synced(c.r.s, c.q);
+		assert_int_equal(maps.tenant[CALLS], 1);
+		assert_int_equal(maps.tenant[NS], cases[i].charged_ns);
+		assert_int_equal(maps.tenant[COUNT], 1);
+		assert_int_equal(maps.tenant[FLAGS], GBPF_F_MEASURED);
+		assert_int_equal(maps.tenant[VERSION], 2);
+		assert_int_equal(maps.tenant[KERNEL], c.k->hash);
+		assert_int_equal(maps.tenant[LEVEL], GBPF_LEVEL_HOLD);
+		assert_int_equal(c.r.stats.busy_ns, cases[i].charged_ns);
+		assert_int_equal(e->seen, cases[i].est_ns ? 10 : 1);
+		finish(&c);
+	}
+}
+
+static int64_t no_span(void *dev, const struct sched_marker *from, const struct sched_marker *to)
+{
+	return -5;
+}
+
+static void a_sample_that_cannot_be_read_changes_nothing(void **state)
+{
+	struct clocked c;
+
+	init(&c);
+	clocked_know(&c, 1600);
+	sched_estimate_of(c.r.s, &c.l)->left = 0;
+	c.ops.mark_span_ns = no_span;
+	(void)launch(&c, 5);
+	fake_finish(&c.fq);
+	sched_synced(c.r.s, c.q);
+	assert_int_equal(maps.tenant[NS], 1600);
+	assert_int_equal(maps.tenant[FLAGS], 0);
+	assert_int_equal(sched_estimate_of(c.r.s, &c.l)->seen, 9);
+	finish(&c);
+}
+
+static void several_launches_are_charged_by_their_estimates(void **state)
+{
+	struct clocked c;
+
+	init(&c);
+	clocked_know(&c, 16000);
+	for (unsigned i = 0; i < 15; i++) {
+		(void)launch(&c, 5);
+	}
+	sched_estimate_of(c.r.s, &c.l)->left = 0;
+	c.l.est_ns = 0;
+	assert_int_equal(launch(&c, 20000), 2);
+	fake_finish(&c.fq);
+	sched_synced(c.r.s, c.q);
+	assert_int_equal(maps.tenant[COUNT], 16);
+	assert_int_equal(maps.tenant[CALLS], 1);
+	assert_int_equal(maps.tenant[NS], 15 * 16000 + 20000);
+	assert_int_equal(maps.tenant[FLAGS], 0); /* not all of it was measured */
+	finish(&c);
+}
+
+/* The request of this process counts as a disturbance, except for the launches that make it. */
+static void own_requests_disturb_batch_samples_only(void **state)
+{
+	for (unsigned latency = 0; latency < 2; latency++) {
+		struct clocked c;
+
+		init(&c);
+		c.q->class_id = latency ? GBPF_CLASS_LATENCY : GBPF_CLASS_NORMAL;
+		c.r.s->req[0].open = SCHED_REQUEST_OPEN;
+		(void)launch(&c, 5000);
+		fake_finish(&c.fq);
+		(void)sched_retire_all(c.r.s);
+		assert_int_equal(sched_estimate_of(c.r.s, &c.l)->est_ns, latency ? 5000 : 0);
+		c.r.s->req[0].open = SCHED_REQUEST_CLOSED;
+		finish(&c);
+	}
+}
+
+static void refused_launches_are_not_counted(void **state)
+{
+	struct clocked c;
+
+	init(&c);
+	assert_int_equal(ticket_begin(c.q, &c.l), SCHED_GO);
+	assert_int_equal(SCHED_ACC_COUNT(sched_tally_sum(&c.r.s->inflight)), 1);
+	ticket_end(false);
+	assert_int_equal(c.k->count, 0);
+	assert_int_equal(*sched_queue_touched(c.q), 1);
+	assert_int_equal(sched_tally_sum(&c.q->total), 0);
+	(void)launch(&c, 5);
+	assert_int_equal(c.k->count, 1);
+	assert_int_equal(SCHED_ACC_COUNT(sched_tally_sum(&c.q->total)), 1);
+	finish(&c);
+}
+
+/* ---- without markers ---- */
+
+static void an_idle_queue_retires_what_has_no_marker(void **state)
+{
+	struct clocked c;
+
+	init(&c);
+	clocked_know(&c, 1600);
+	(void)launch(&c, 5);
+	(void)launch(&c, 5);
+	clocked_now += 1 * MS;
+	assert_int_equal(sched_inflight_step(c.r.s, clocked_now), 5 * MS);
+	assert_int_equal(maps.tenant[COUNT], 0);
+	fake_finish(&c.fq);
+	clocked_now += 1 * MS - 1; /* idle queues are looked at once a millisecond */
+	assert_int_equal(sched_inflight_step(c.r.s, clocked_now), 5 * MS);
+	assert_int_equal(maps.tenant[COUNT], 0);
+	clocked_now += 1;
+	assert_int_equal(sched_inflight_step(c.r.s, clocked_now), 5 * MS); /* more may come */
+	assert_int_equal(maps.tenant[COUNT], 2);
+	assert_int_equal(maps.tenant[NS], 3200);
+	assert_int_equal(sched_inflight_step(c.r.s, clocked_now + 50 * MS - 1), 5 * MS);
+	assert_int_equal(sched_inflight_step(c.r.s, clocked_now + 50 * MS), UINT64_MAX);
+	finish(&c);
+}
+
+/* A queue that does not say whether it is idle counts as idle after 20 ms without a launch. */
+static void a_mute_queue_is_waited_for(void **state)
+{
+	uint64_t since;
+	struct clocked c;
+
+	init(&c);
+	clocked_know(&c, 1600);
+	c.fq.mute = 1;
+	(void)launch(&c, 5);
+	clocked_now += 5 * MS;
+	since = clocked_now;
+	(void)sched_inflight_step(c.r.s, since);
+	(void)sched_inflight_step(c.r.s, since + 20 * MS);
+	assert_int_equal(maps.tenant[COUNT], 0);
+	(void)launch(&c, 5); /* begins again */
+	(void)sched_inflight_step(c.r.s, since + 20 * MS + 1 * MS);
+	(void)sched_inflight_step(c.r.s, since + 41 * MS);
+	assert_int_equal(maps.tenant[COUNT], 0);
+	c.fq.mute = 0;
+	(void)sched_inflight_step(c.r.s, since + 42 * MS); /* it says that it is busy */
+	assert_int_equal(c.q->idle.quiet_since_ns, 0);
+	c.fq.mute = 1;
+	(void)sched_inflight_step(c.r.s, since + 43 * MS);
+	(void)sched_inflight_step(c.r.s, since + 63 * MS);
+	assert_int_equal(maps.tenant[COUNT], 0);
+	(void)sched_inflight_step(c.r.s, since + 64 * MS);
+	assert_int_equal(maps.tenant[COUNT], 2);
+	finish(&c);
+}
+
+/* ---- launches of a run ---- */
+
+static uint64_t took_ns, took_of;
+static unsigned took_asked;
+
+static uint64_t run_took(void *dev, void *dev_queue, uint64_t launch)
+{
+	took_of = launch;
+	took_asked++;
+	return took_ns;
+}
+
+static const struct ebpf_insn at_block_level[] = {
+	I_ST(EBPF_W, 1, SUBMIT(level), GBPF_LEVEL_BLOCK),
+	I_MOV(0, GBPF_GO),
+	I_EXIT,
+};
+
+static void init_run(struct clocked *c)
+{
+	struct prog p[] = { PROG(submit, at_block_level), PROG(retire, charge) };
+
+	init(c);
+	assert_int_equal(rig_policy_prepare(&c->r, 3, p, 2, &maps), 0);
+	c->r.dir.version[0] = 3;
+	c->ops.run_took = run_took;
+	took_ns = took_of = took_asked = 0;
+	c->l.block_ok = true;
+	c->l.resident = 1;
+	clocked_know(c, 0);
+}
+
+static uint64_t launch_in_run(struct clocked *c)
+{
+	uint64_t before = c->fq.seq;
+
+	assert_int_equal(ticket_begin(c->q, &c->l), SCHED_GO_BLOCK);
+	run_device.busy = 1;
+	run_device.progress.launched++;
+	fake_launch(&c->fq, 3000);
+	ticket_end(true);
+	return c->fq.seq - before - 1;
+}
+
+static void end_run(struct clocked *c)
+{
+	run_device.busy = 0;
+	run_device.progress.done = run_device.progress.launched;
+	finish(c);
+}
+
+static void launches_of_a_run_retire_as_the_run_says(void **state)
+{
+	struct clocked c;
+
+	init_run(&c);
+	assert_int_equal(launch_in_run(&c), 0); /* a marker would prove nothing */
+	assert_int_equal(launch_in_run(&c), 0);
+	fake_finish(&c.fq);
+	assert_false(sched_retire_all(c.r.s));
+	run_device.progress.done = 1;
+	assert_true(sched_retire_all(c.r.s));
+	assert_int_equal(maps.tenant[COUNT], 1);
+	assert_int_equal(maps.tenant[LEVEL], GBPF_LEVEL_BLOCK);
+	assert_int_equal(maps.tenant[INTERRUPTED], 0);
+	assert_int_equal(took_asked, 1); /* its duration is not known yet */
+	assert_int_equal(took_of, 1);
+	run_device.progress.done = 2;
+	run_device.progress.interruptions = 3;
+	took_ns = 4000;
+	assert_true(sched_retire_all(c.r.s));
+	assert_int_equal(maps.tenant[COUNT], 2);
+	assert_int_equal(maps.tenant[INTERRUPTED], 3);
+	assert_int_equal(maps.tenant[NS], 4000);
+	assert_int_equal(took_of, 2);
+	assert_int_equal(sched_estimate_of(c.r.s, &c.l)->est_ns, 4000);
+	end_run(&c);
+}
+
+static void a_launch_of_a_run_is_measured_unless_blocks_are_missing(void **state)
+{
+	struct clocked c;
+
+	init_run(&c);
+	sched_estimate_of(c.r.s, &c.l)->left = 0;
+	assert_int_equal(launch_in_run(&c), 2);
+	run_device.progress.done = 1;
+	assert_false(sched_retire_all(c.r.s)); /* its marker is not reached */
+	fake_finish(&c.fq);
+	assert_true(sched_retire_all(c.r.s));
+	assert_int_equal(took_asked, 0);
+	assert_int_equal(maps.tenant[NS], 3000);
+	assert_int_equal(sched_estimate_of(c.r.s, &c.l)->est_ns, 3000);
+
+	clocked_know(&c, 300 * US); /* a marker behind each */
+	run_device.progress.feeding = true;
+	sched_estimate_of(c.r.s, &c.l)->left = 0;
+	assert_int_equal(launch_in_run(&c), 0);
+	run_device.progress.feeding = false;
+	run_device.progress.stopped = true;
+	sched_estimate_of(c.r.s, &c.l)->left = 0;
+	assert_int_equal(launch_in_run(&c), 0);
+	run_device.progress.stopped = false;
+	run_device.progress.done = 3;
+	took_ns = 2500;
+	sched_estimate_of(c.r.s, &c.l)->left = 1; /* asked for the second of the two */
+	(void)sched_retire_all(c.r.s);
+	assert_int_equal(took_asked, 1);
+	assert_int_equal(took_of, 3);
+	end_run(&c);
+}
+
+static void an_interruption_spoils_a_measurement(void **state)
+{
+	struct clocked c;
+
+	init_run(&c);
+	clocked_know(&c, 8000);
+	sched_estimate_of(c.r.s, &c.l)->left = 0;
+	assert_int_equal(launch_in_run(&c), 2);
+	fake_finish(&c.fq);
+	run_device.progress.done = 1;
+	run_device.progress.interruptions = 1;
+	took_ns = 7000;
+	assert_true(sched_retire_all(c.r.s));
+	assert_int_equal(fake_live_markers, 0);
+	assert_int_equal(took_asked, 1);
+	assert_int_equal(maps.tenant[NS], 7000);
+	assert_int_equal(maps.tenant[INTERRUPTED], 1);
+	end_run(&c);
+}
+
+static void a_marker_behind_a_run_is_tied_to_its_newest_launch(void **state)
+{
+	struct clocked c;
+
+	init_run(&c);
+	clocked_know(&c, 1600);
+	assert_int_equal(launch_in_run(&c), 0);
+	assert_int_equal(c.q->unmarked_ns, 1600);
+	sched_mark_end(c.q);
+	assert_int_equal(c.q->unmarked_ns, 0);
+	assert_int_equal(fake_live_markers, 0);
+	assert_false(sched_retire_all(c.r.s));
+	run_device.progress.done = 1;
+	assert_true(sched_retire_all(c.r.s));
+	assert_int_equal(maps.tenant[COUNT], 1);
+	(void)launch_in_run(&c); /* the queue says nothing while it has a run */
+	fake_finish(&c.fq);
+	clocked_now += 5 * MS;
+	(void)sched_inflight_step(c.r.s, clocked_now);
+	assert_int_equal(maps.tenant[COUNT], 1);
+	end_run(&c);
+}
+
+/* ---- waking the agent, and the kinds of work ---- */
+
+static void launches_wake_an_agent_that_sleeps_too_deep(void **state)
+{
+	static const struct {
+		uint32_t class_id, asleep;
+		unsigned wakes;
+	} cases[] = {
+		{ GBPF_CLASS_BATCH, SCHED_AGENT_ASLEEP, 1 },
+		{ GBPF_CLASS_BATCH, SCHED_AGENT_SLOW, 0 },
+		{ GBPF_CLASS_BATCH, SCHED_AGENT_AWAKE, 0 },
+		{ GBPF_CLASS_LATENCY, SCHED_AGENT_ASLEEP, 1 },
+		{ GBPF_CLASS_LATENCY, SCHED_AGENT_SLOW, 1 },
+		{ GBPF_CLASS_LATENCY, SCHED_AGENT_NEAR, 1 },
+		{ GBPF_CLASS_LATENCY, SCHED_AGENT_AWAKE, 0 },
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct clocked c;
+
+		init(&c);
+		c.q->class_id = cases[i].class_id;
+		c.r.s->agent.asleep = cases[i].asleep;
+		c.r.wakes = 0;
+		(void)launch(&c, 5);
+		assert_int_equal(c.r.wakes, cases[i].wakes);
+		assert_int_equal(c.r.s->agent.asleep,
+				 cases[i].wakes ? SCHED_AGENT_AWAKE : cases[i].asleep);
+		/* a request that the agent has seen needs no wake but from the deepest sleep */
+		c.r.s->req[0].looked_ns = c.r.s->req[0].opened_ns;
+		c.r.s->agent.asleep = SCHED_AGENT_NEAR;
+		(void)launch(&c, 5);
+		assert_int_equal(c.r.wakes, cases[i].wakes);
+		c.q->left = c.q->entered;
+		finish(&c);
+	}
+}
+
+static void kinds_and_bytes_are_counted(void **state)
+{
+	static const struct {
+		uint32_t kind;
+		uint64_t copies, memsets, graphs, bytes;
+	} cases[] = {
+		{ GBPF_KIND_COPY, 1, 0, 0, 700 },
+		{ GBPF_KIND_MEMSET, 0, 1, 0, 700 },
+		{ GBPF_KIND_GRAPH, 0, 0, 1, 0 },
+		{ GBPF_KIND_KERNEL, 0, 0, 0, 0 },
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct clocked c;
+
+		init(&c);
+		c.l.kind = cases[i].kind;
+		c.l.kernel = NULL;
+		c.l.bytes = 700;
+		(void)launch(&c, 5);
+		assert_int_equal(c.r.stats.copies, cases[i].copies);
+		assert_int_equal(c.r.stats.memsets, cases[i].memsets);
+		assert_int_equal(c.r.stats.graphs, cases[i].graphs);
+		assert_int_equal(c.r.stats.bytes, cases[i].bytes);
+		sched_stats_publish(c.r.s, clocked_now);
+		assert_int_equal(c.r.stats.launches, 1);
+		assert_int_equal(c.r.stats.threads, 25600);
+		assert_int_equal(c.r.stats.inflight, 1);
+		(void)launch(&c, 5);
+		sched_stats_publish(c.r.s, clocked_now);
+		sched_stats_publish(c.r.s, clocked_now);
+		assert_int_equal(c.r.stats.launches, 2);
+		assert_int_equal(c.r.stats.threads, 51200);
+		assert_int_equal(c.r.stats.submit_calls, 2);
+		finish(&c);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_marker_follows_an_amount_of_estimated_work),
+		cmocka_unit_test(markers_become_rare_in_a_deep_queue),
+		cmocka_unit_test(some_launches_get_no_marker),
+		cmocka_unit_test(sixty_four_markers_fit),
+		cmocka_unit_test(latency_queues_are_measured_rarely),
+		cmocka_unit_test(what_is_measured),
+		cmocka_unit_test(a_sample_corrects_the_charge),
+		cmocka_unit_test(a_sample_that_cannot_be_read_changes_nothing),
+		cmocka_unit_test(several_launches_are_charged_by_their_estimates),
+		cmocka_unit_test(own_requests_disturb_batch_samples_only),
+		cmocka_unit_test(refused_launches_are_not_counted),
+		cmocka_unit_test(an_idle_queue_retires_what_has_no_marker),
+		cmocka_unit_test(a_mute_queue_is_waited_for),
+		cmocka_unit_test(launches_of_a_run_retire_as_the_run_says),
+		cmocka_unit_test(a_launch_of_a_run_is_measured_unless_blocks_are_missing),
+		cmocka_unit_test(an_interruption_spoils_a_measurement),
+		cmocka_unit_test(a_marker_behind_a_run_is_tied_to_its_newest_launch),
+		cmocka_unit_test(launches_wake_an_agent_that_sleeps_too_deep),
+		cmocka_unit_test(kinds_and_bytes_are_counted),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
