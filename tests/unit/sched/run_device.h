@@ -1,4 +1,4 @@
-/* A device with runs that says what the test tells it to, and counts what it is asked for. */
+/* A device with runs that answers what the test has set, and counts what it is asked for. */
 #ifndef GBPF_TESTS_SCHED_RUN_DEVICE_H
 #define GBPF_TESTS_SCHED_RUN_DEVICE_H
 

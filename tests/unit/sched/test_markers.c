@@ -1,4 +1,4 @@
-/* Markers: when one is placed, when a launch is measured, and what retire is told and charged. */
+/* Markers: when one is placed, when a launch is measured, and what the hook retire gets and what is charged. */
 #include "run_device.h"
 
 /* submit: GO. retire: tenant[0] += duration_ns, [1] += count, [2] = submit_version, [3] = flags,
@@ -186,7 +186,7 @@ static void what_is_measured(void **state)
 	assert_false(measured(&c));
 	c.l.may_hold = true;
 	other_opens(&c.r);
-	assert_false(measured(&c)); /* beside a request it would look longer */
+	assert_false(measured(&c)); /* during a request it would look longer */
 	other_closes(&c.r);
 	assert_true(measured(&c));
 	c.r.dir.version[0] = 0;

@@ -160,7 +160,7 @@ static void pages_that_go_leave_the_last_policy_and_take_the_boards(void **state
 	assert_int_equal(c.r.s->policy.gpu[0].index, 5);
 	assert_int_equal(c.r.s->policy.gpu[1].index, PROTO_MAX_GPUS); /* unknown to gbpfd */
 	assert_int_equal(c.r.s->policy.gpu[2].index, 2);
-	c.r.dir.version[0] = 13; /* of the page that is gone */
+	c.r.dir.version[0] = 13; /* of the page that was removed */
 	assert_true(sched_set_pages(c.r.s, NULL, NULL, NULL, NULL));
 	assert_int_equal(c.r.s->policy.life, 1); /* it was lost once */
 	assert_int_equal(c.r.s->absent.dir.version[0], 11);
