@@ -1,75 +1,7 @@
 /* Deferred calls: how many go ahead of a stream that does not move, in which order queues come,
  * what a call waits for, and what a thread that drains a queue does. Figures are literals: 192
  * calls ahead of a marker, 16 of a queue in a pass, 64 by a thread that waits. */
-#include "run_device.h"
-
-#include <stdlib.h>
-
-static struct {
-	unsigned n, freed;
-	unsigned tag[8192];
-} done;
-static bool may_go; /* answer of ready() */
-static unsigned polled;
-
-struct call {
-	struct sched_call c;
-	struct fake_queue *fq;
-	unsigned tag;
-	int error;
-};
-
-static int run(struct sched_call *sc)
-{
-	struct call *c = (struct call *)sc;
-
-	fake_launch(c->fq, 1000);
-	done.tag[done.n++ % ARRAY_SIZE(done.tag)] = c->tag;
-	return c->error;
-}
-
-static void free_call(struct sched_call *c)
-{
-	done.freed++;
-	free(c);
-}
-
-static bool ready(struct sched_call *c)
-{
-	polled++;
-	return may_go;
-}
-
-static struct call *make(struct fake_queue *fq, const struct sched_launch *l, unsigned tag)
-{
-	struct call *c = calloc(1, sizeof(*c));
-
-	c->c.run = run;
-	c->c.free = free_call;
-	c->c.is_launch = l != NULL;
-	if (l) {
-		c->c.launch = *l;
-	}
-	c->fq = fq;
-	c->tag = tag;
-	return c;
-}
-
-static void defer(struct clocked *c, const struct sched_launch *l, unsigned n)
-{
-	for (unsigned i = 0; i < n; i++) {
-		sched_defer(c->q, &make(&c->fq, l, i)->c);
-	}
-}
-
-static void init(struct clocked *c)
-{
-	run_device_init(c);
-	memset(&done, 0, sizeof(done));
-	may_go = false;
-	polled = 0;
-	c->l.begin_ns = clocked_now;
-}
+#include "calls.h"
 
 /* ---- how far ahead ---- */
 
@@ -126,11 +58,6 @@ static void without_markers_the_queue_is_asked(void **state)
 	(void)sched_drain(c.r.s, c.q);
 	assert_int_equal(done.n, 600);
 	clocked_finish(&c);
-}
-
-static uint64_t ticking(void)
-{
-	return clocked_now += 1 * MS;
 }
 
 /* A thread that waits gets 384 more after 200 ms without progress. */
@@ -309,174 +236,6 @@ static void a_call_waits_until_it_is_ready_even_off(void **state)
 	(void)clocked_step(&c, 40 * US);
 	assert_int_equal(done.n, 2);
 	assert_int_equal(done.tag[0], 1);
-	clocked_finish(&c);
-}
-
-/* ---- what the policy says of a deferred launch ---- */
-
-static const struct ebpf_insn defers[] = {
-	I_MOV(2, 500000),
-	I_STX(EBPF_DW, 1, SUBMIT(hold_ns), 2),
-	I_MOV(0, GBPF_DEFER),
-	I_EXIT,
-};
-
-static void a_held_launch_is_asked_about_again_at_its_time(void **state)
-{
-	struct clocked c;
-
-	init(&c);
-	POLICY_USE(&c.r, 2, defers);
-	c.fq.eager = 1;
-	defer(&c, &c.l, 1);
-	(void)clocked_step(&c, 0);
-	assert_int_equal(c.q->issue.retry_ns, clocked_now + 500 * US);
-	assert_int_equal(c.q->issue.n_asked, 1);
-	(void)clocked_step(&c, 500 * US - 1);
-	assert_int_equal(c.q->issue.n_asked, 1);
-	(void)clocked_step(&c, 1);
-	assert_int_equal(c.q->issue.n_asked, 2);
-	POLICY_USE(&c.r, 3, hold_while_open);
-	other_opens(&c.r);
-	c.r.other.beat_ns = clocked_now + SECOND;
-	(void)clocked_step(&c, 500 * US);
-	assert_int_equal(c.q->issue.n_asked, 3);
-	assert_int_equal(c.q->issue.retry_ns, clocked_now + 40 * US); /* HOLD: poll */
-	assert_int_equal(done.n, 0);
-	clocked_now = c.l.begin_ns + 100 * MS - 1;
-	(void)clocked_step(&c, 0);
-	assert_int_equal(done.n, 0);
-	(void)clocked_step(&c, 1); /* the limit */
-	assert_int_equal(clocked_step(&c, 40 * US) > 0, 1);
-	assert_int_equal(done.n, 1);
-	assert_int_equal(c.r.stats.limit_hits, 1);
-	assert_int_equal(c.r.stats.why, PROTO_WHY_LIMIT);
-	assert_int_equal(c.r.stats.holds, 1);
-	assert_in_range(c.r.stats.held_ns, 100 * MS, 100 * MS + 40 * US);
-	assert_int_equal(c.q->issue.n_asked, 0);
-	assert_int_equal(c.q->issue.retry_ns, 0);
-	assert_true(c.r.s->share.until_ns > clocked_now);
-	clocked_finish(&c);
-}
-
-static void a_launch_that_the_policy_lets_go_ends_starvation(void **state)
-{
-	struct clocked c;
-
-	init(&c);
-	POLICY_USE(&c.r, 2, hold_while_open);
-	c.fq.eager = 1;
-	c.r.s->share.until_ns = clocked_now + SECOND;
-	defer(&c, &c.l, 1);
-	(void)clocked_step(&c, 0);
-	assert_int_equal(done.n, 1);
-	assert_true(c.r.s->share.until_ns > 0); /* it was asked about once: nothing was held */
-	other_opens(&c.r);
-	c.l.begin_ns = clocked_now;
-	defer(&c, &c.l, 1);
-	(void)clocked_step(&c, 0);
-	assert_int_equal(done.n, 1);
-	other_closes(&c.r);
-	(void)clocked_step(&c, 40 * US);
-	assert_int_equal(done.n, 2);
-	assert_int_equal(c.r.s->share.until_ns, 0);
-	assert_int_equal(c.r.stats.limit_hits, 0);
-	clocked_finish(&c);
-}
-
-static void launches_that_must_not_be_held_and_those_of_off_go(void **state)
-{
-	struct clocked c;
-
-	init(&c);
-	POLICY_USE(&c.r, 2, defers);
-	c.fq.eager = 1;
-	c.l.may_hold = false;
-	defer(&c, &c.l, 1);
-	(void)clocked_step(&c, 0);
-	assert_int_equal(done.n, 1);
-	c.l.may_hold = true;
-	defer(&c, &c.l, 1);
-	(void)clocked_step(&c, 0);
-	assert_int_equal(done.n, 1);
-	sched_set_off(c.r.s, true);
-	(void)clocked_step(&c, 0);
-	assert_int_equal(done.n, 2);
-	assert_int_equal(c.r.stats.limit_hits, 0);
-	assert_true(sched_idle(c.r.s));
-	clocked_finish(&c);
-}
-
-/* ---- behind a run ---- */
-
-static void only_calls_that_join_pass_an_unfinished_run(void **state)
-{
-	struct call *joining;
-	struct clocked c;
-
-	init(&c);
-	c.fq.eager = 1;
-	run_device_begin(&c);
-	joining = make(&c.fq, NULL, 7);
-	joining->c.joins_run = true;
-	sched_defer(c.q, &joining->c);
-	defer(&c, NULL, 1);
-	run_device.progress.full = true;
-	(void)clocked_step(&c, 0);
-	assert_int_equal(done.n, 0);
-	run_device.progress.full = false;
-	c.q->run.draining = 1;
-	(void)clocked_step(&c, 0);
-	assert_int_equal(done.n, 0);
-	c.q->run.draining = 0;
-	(void)clocked_step(&c, 0);
-	assert_int_equal(done.n, 1);
-	assert_int_equal(done.tag[0], 7);
-	assert_true(sched_queue_deferred(c.q));
-	run_device.busy = 0;
-	(void)clocked_step(&c, 0);
-	assert_int_equal(done.n, 2);
-	assert_false(sched_queue_deferred(c.q));
-	clocked_finish(&c);
-}
-
-static const struct ebpf_insn at_block_level[] = {
-	I_ST(EBPF_W, 1, SUBMIT(level), GBPF_LEVEL_BLOCK),
-	I_MOV(0, GBPF_GO),
-	I_EXIT,
-};
-
-static void a_deferred_launch_joins_the_run_or_waits_for_its_end(void **state)
-{
-	struct call *l;
-	struct clocked c;
-
-	init(&c);
-	POLICY_USE(&c.r, 2, at_block_level);
-	c.fq.eager = 1;
-	run_device_begin(&c);
-	c.l.block_ok = true;
-	l = make(&c.fq, &c.l, 1);
-	l->c.joins_run = true;
-	sched_defer(c.q, &l->c);
-	(void)clocked_step(&c, 0);
-	assert_int_equal(done.n, 1);
-	assert_int_equal(c.r.stats.block_launches, 1);
-	POLICY_USE(&c.r, 3, run_device_go); /* not at block level: behind the run */
-	l = make(&c.fq, &c.l, 2);
-	l->c.joins_run = true;
-	sched_defer(c.q, &l->c);
-	(void)clocked_step(&c, 0);
-	assert_int_equal(done.n, 1);
-	assert_true(c.q->issue.next_is_plain);
-	assert_int_equal(c.q->issue.n_asked, 1);
-	(void)clocked_step(&c, 0);
-	assert_int_equal(c.q->issue.n_asked, 1); /* its answer is known */
-	run_device.busy = 0;
-	(void)clocked_step(&c, 0);
-	assert_int_equal(done.n, 2);
-	assert_false(c.q->issue.next_is_plain);
-	assert_int_equal(c.q->pending, 0);
 	clocked_finish(&c);
 }
 
@@ -669,11 +428,6 @@ int main(void)
 		cmocka_unit_test(a_pass_ranks_64_queues_and_the_next_begins_behind_them),
 		cmocka_unit_test(queues_come_by_the_rank_of_their_first_call),
 		cmocka_unit_test(a_call_waits_until_it_is_ready_even_off),
-		cmocka_unit_test(a_held_launch_is_asked_about_again_at_its_time),
-		cmocka_unit_test(a_launch_that_the_policy_lets_go_ends_starvation),
-		cmocka_unit_test(launches_that_must_not_be_held_and_those_of_off_go),
-		cmocka_unit_test(only_calls_that_join_pass_an_unfinished_run),
-		cmocka_unit_test(a_deferred_launch_joins_the_run_or_waits_for_its_end),
 		cmocka_unit_test(numbers_order_the_calls_of_all_queues),
 		cmocka_unit_test(the_first_error_is_given_once),
 		cmocka_unit_test(a_drain_takes_64_at_a_time_and_forces_at_the_limit),

@@ -59,7 +59,7 @@ static void starvation_ends_after_its_time_or_by_a_go(void **state)
 	assert_true(sched_share_left(c.r.s, &l, t - 1, t - 1) <= 50 * MS + 1);
 	assert_int_equal(sched_share_left(c.r.s, &l, t, t), LIMIT);
 	c.r.s->share.credit_ns = 5 * MS;
-	sched_share_take(c.r.s, &l, t); /* old credit is gone */
+	sched_share_take(c.r.s, &l, t); /* old credit is lost */
 	assert_int_equal(c.r.s->share.credit_ns, 0);
 	c.r.s->share.credit_ns = 5 * MS;
 	sched_share_take(c.r.s, &l, t + 1); /* credit of this starvation pays */
