@@ -22,6 +22,7 @@ struct daemon_policy_op {
 	uint64_t removed; /* version removed from the store to make room */
 	/* the swap */
 	uint64_t prepare_begin_ns, waited_ns, flip_ns, copy_ns;
+	uint64_t rejoin_begin_ns, rejoin_ns; /* 0: its admit was not asked */
 	unsigned asked, acked, failed;
 	bool sending;		  /* PREPARE is being sent to sessions */
 	bool readying;		  /* all sessions have answered: maps are copied, init runs */

@@ -70,6 +70,7 @@ static void rejoin_some(struct daemon_policy_op *q)
 		POINT("daemon.rejoin.ran");
 	}
 	POINT("daemon.rejoin.ran_all");
+	q->rejoin_ns = MAX(clock_now_ns() - q->rejoin_begin_ns, 1u);
 	daemon_swap_flip(q);
 }
 
@@ -88,6 +89,7 @@ void daemon_swap_rejoin(struct daemon_policy_op *q)
 	struct daemon_version *l = daemon_version_find(q->d, q->o.version);
 
 	q->rejoin_gpus = new_gpus(q);
+	q->rejoin_begin_ns = clock_now_ns();
 	daemon_session_each(q->d, s)
 	{
 		s->rejoin = (struct daemon_session_rejoin){ 0 };

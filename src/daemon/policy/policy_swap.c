@@ -61,13 +61,13 @@ static json_t *result_json(struct daemon_policy_op *q)
 		return json_pack("{s:I,s:s,s:b}", "version", (json_int_t)q->was_active, "name",
 				 q->name, "stored", (int)is_stored(q));
 	}
-	r = json_pack("{s:I,s:s,s:I,s:I,s:I,s:i,s:i,s:i,s:b,s:b,s:i}", "version",
+	r = json_pack("{s:I,s:s,s:I,s:I,s:I,s:i,s:i,s:i,s:b,s:b,s:i,s:I}", "version",
 		      (json_int_t)q->o.version, "name", q->name, "stall_ns",
 		      (json_int_t)longest_stall(d), "flip_ns", (json_int_t)q->flip_ns, "waited_ns",
 		      (json_int_t)q->waited_ns, "acked", (int)q->acked, "late",
 		      (int)(q->asked - q->acked - q->failed), "failed", (int)q->failed, "stored",
 		      (int)is_stored(q), "volatile", (int)q->o.is_volatile, "rejoined",
-		      (int)q->rejoined);
+		      (int)q->rejoined, "rejoin_ns", (json_int_t)q->rejoin_ns);
 	if (r) {
 		json_object_set(r, "hooks", hooks);
 	}

@@ -44,7 +44,7 @@ static void begin(struct pending *p, struct gd *d, const char *policy, uint64_t 
 /* Returns the member "rejoined" of the answer; -1: it has none. */
 static int end(struct pending *p)
 {
-	json_t *j, *n;
+	json_t *j, *n, *took;
 	int rejoined;
 
 	pthread_join(p->thread, NULL);
@@ -54,6 +54,8 @@ static int end(struct pending *p)
 	j = p->json ? json_loads(p->json, 0, NULL) : NULL;
 	n = json_object_get(j, "rejoined");
 	rejoined = n ? (int)json_integer_value(n) : -1;
+	took = json_object_get(j, "rejoin_ns");
+	assert_true(rejoined <= 0 || json_integer_value(took) > 0);
 	json_decref(j);
 	free(p->json);
 	gbpf_close(p->g);
