@@ -10,7 +10,9 @@
 #include <systemd/sd-journal.h>
 #endif
 
+#include "base/clock.h"
 #include "base/log.h"
+#include "base/rate.h"
 
 static void write_log(const struct daemon_history_event *e)
 {
@@ -45,4 +47,32 @@ void daemon_audit(struct daemon *d, const struct peer *who, const char *action, 
 	e = daemon_history_add_audit(&d->audit, who ? who->uid : d->uid,
 				     (int)(who ? who->pid : getpid()), action, hash, "%s", text);
 	write_log(e);
+}
+
+#define USER_NS UINT64_C(60000000000)
+#define HOUR 3600u
+
+void daemon_audit_user(struct daemon *d, const struct peer *who, const char *action,
+		       const char *fmt, ...)
+{
+	uint64_t now = clock_now_ns();
+	struct daemon_user *u = daemon_user_of(&d->users, who->uid, now);
+	char text[300], more[64] = "";
+	va_list ap;
+
+	if ((u->audit.told_ns && now - u->audit.told_ns < USER_NS) ||
+	    !rate_allow(&d->users.audit, DAEMON_AUDIT_USERS_PER_HOUR, now / HOUR)) {
+		u->audit.more++;
+		return;
+	}
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (u->audit.more) {
+		snprintf(more, sizeof(more), " (and %u more before, in the history)",
+			 u->audit.more);
+	}
+	daemon_audit(d, who, action, 0, "%s%s", text, more);
+	u->audit.told_ns = now;
+	u->audit.more = 0;
 }

@@ -169,6 +169,20 @@ static int wanted_weight(const struct daemon_call *c)
 	return json_is_integer(j) && w >= 1 && w <= DAEMON_MAX_WEIGHT ? (int)w : -1;
 }
 
+static void audit_set(const struct daemon_call *c, const struct daemon_session *s)
+{
+	char text[200];
+
+	snprintf(text, sizeof(text), "tenant %d, %s (pid %d, user %d): class %s, weight %u",
+		 s->tenant, s->name, (int)s->peer.pid, (int)s->peer.uid,
+		 daemon_class_name(s->class_id), s->weight);
+	if (c->peer.uid == 0 || c->peer.uid == c->d->uid) {
+		daemon_audit(c->d, &c->peer, "set", 0, "%s", text);
+	} else {
+		daemon_audit_user(c->d, &c->peer, "set", "%s", text);
+	}
+}
+
 void daemon_method_set(struct daemon_call *c)
 {
 	const json_t *which = json_object_get(c->params, "tenant");
@@ -208,12 +222,7 @@ void daemon_method_set(struct daemon_call *c)
 	}
 	s->idle.demoted = false;
 	daemon_session_set_class(s, (uint32_t)class_id, (uint32_t)weight);
-	if (c->peer.uid == 0 || c->peer.uid == c->d->uid) { /* not by a tenant */
-		daemon_audit(c->d, &c->peer, "set", 0,
-			     "tenant %d, %s (pid %d, user %d): class %s, weight %u", s->tenant,
-			     s->name, (int)s->peer.pid, (int)s->peer.uid,
-			     daemon_class_name((uint32_t)class_id), s->weight);
-	}
+	audit_set(c, s);
 	if (daemon_session_event_allowed(c->d, c->peer.uid)) {
 		daemon_history_add_of(&c->d->history, s->peer.uid, "set", s->tenant, s->peer.pid,
 				      "%s is now class %s, weight %u", s->name,

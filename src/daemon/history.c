@@ -19,6 +19,7 @@
 #include "daemon/clean_text.h"
 
 #define MAX_SEQ (INT64_C(1) << 53)
+#define LINE_REST 160u /* of a line, without the text */
 
 json_t *daemon_history_json(const struct daemon_history_event *e)
 {
@@ -121,6 +122,7 @@ int daemon_history_open(struct daemon_history *h, const char *state_dir, const c
 		return -ENOMEM;
 	}
 	read_old(h, h->old_path);
+	h->file_seq = h->next;
 	read_old(h, h->path);
 	open_file(h);
 	return 0;
@@ -135,27 +137,115 @@ void daemon_history_close(struct daemon_history *h)
 	h->path = h->old_path = NULL;
 }
 
-static void write_event(struct daemon_history *h, const struct daemon_history_event *e)
+/* Returns the event as a line; NULL: no memory. Caller frees. */
+static char *line_of(const struct daemon_history_event *e)
 {
 	json_t *j = daemon_history_json(e);
-	char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
-	size_t len = text ? strlen(text) : 0;
+	char *text = j ? json_dumps(j, JSON_COMPACT) : NULL, *line = NULL;
 
 	json_decref(j);
-	if (text && h->fd >= 0) {
-		text[len] = '\n'; /* one write, so that a kill tears at most one line */
-		if (write(h->fd, text, len + 1) != (ssize_t)len + 1) {
-			h->write_errors++;
-		}
-		h->bytes += len + 1;
+	if (text && asprintf(&line, "%s\n", text) < 0) {
+		line = NULL;
 	}
 	free(text);
-	if (h->bytes > DAEMON_HISTORY_FILE_BYTES) {
-		h->fd = fd_close(h->fd);
-		if (rename(h->path, h->old_path) < 0) {
+	return line;
+}
+
+/* Writes a line. 0 or -EIO. */
+static int write_line(int to, const struct daemon_history_event *e)
+{
+	char *line = line_of(e);
+	size_t len = line ? strlen(line) : 0;
+	int err = line && write(to, line, len) == (ssize_t)len ? 0 : -EIO;
+
+	free(line);
+	return err;
+}
+
+/* Returns the place of the first event from which on gbpfd's own fit. */
+static unsigned first_carried(const struct daemon_history *h, unsigned end)
+{
+	unsigned first = end;
+	size_t bytes = 0;
+
+	for (unsigned i = end; i > 0; i--) {
+		const struct daemon_history_event *e = daemon_history_at(h, i - 1);
+
+		bytes += e->uid < 0 ? strlen(e->text) + LINE_REST : 0;
+		if (bytes > DAEMON_HISTORY_CARRIED_BYTES) {
+			break;
+		}
+		first = i - 1;
+	}
+	return first;
+}
+
+/* Writes gbpfd's own events that are older than the current file. */
+static int carry(const struct daemon_history *h, int to)
+{
+	unsigned end = daemon_history_after(h, h->file_seq - 1);
+	int err = 0;
+
+	for (unsigned i = first_carried(h, end); !err && i < end; i++) {
+		const struct daemon_history_event *e = daemon_history_at(h, i);
+
+		err = e->uid < 0 ? write_line(to, e) : 0;
+	}
+	return err;
+}
+
+static int copy(int to, int from)
+{
+	char part[16384];
+	ssize_t n;
+
+	while ((n = read(from, part, sizeof(part))) > 0) {
+		if (write(to, part, (size_t)n) != n) {
+			return -EIO;
+		}
+	}
+	return n < 0 ? -EIO : 0;
+}
+
+/* Begins a new file. Users may write as much as both files hold, so the events of gbpfd itself are
+ * carried over from file to file; history_ring.c spares them, too. */
+static void rotate(struct daemon_history *h)
+{
+	char *carried = NULL;
+	int to = -1, from = open(h->path, O_RDONLY | O_CLOEXEC), err = -EIO;
+
+	if (from >= 0 && asprintf(&carried, "%s.new", h->old_path) >= 0) {
+		to = private_file_open(carried, O_WRONLY | O_CREAT | O_TRUNC);
+		err = to < 0 ? to : carry(h, to);
+		err = err ? err : copy(to, from);
+	}
+	h->fd = fd_close(h->fd);
+	(void)fd_close(from);
+	(void)fd_close(to);
+	if (!err && rename(carried, h->old_path) == 0) {
+		(void)unlink(h->path); /* if gbpfd is killed before, its events are read once */
+	} else if (rename(h->path, h->old_path) < 0) {
+		h->write_errors++;
+	}
+	free(carried);
+	open_file(h);
+	h->file_seq = h->next;
+}
+
+static void write_event(struct daemon_history *h, const struct daemon_history_event *e)
+{
+	char *line = line_of(e);
+	size_t len = line ? strlen(line) : 0;
+
+	if (line && h->fd >= 0) { /* one write, so that a kill tears at most one line */
+		if (write(h->fd, line, len) != (ssize_t)len) {
 			h->write_errors++;
 		}
-		open_file(h);
+		h->bytes += len;
+	}
+	free(line);
+	if (h->bytes > DAEMON_HISTORY_FILE_BYTES) {
+		rotate(h);
 	}
 }
 

@@ -13,6 +13,8 @@
 #define DAEMON_HISTORY_FILE_BYTES                                                                  \
 	(1u << 20) /* at this size events.jsonl is renamed to events.jsonl.1 */
 
+#define DAEMON_HISTORY_CARRIED_BYTES (128u << 10) /* of gbpfd's own events, in front of it */
+
 #define DAEMON_HISTORY_OWN 1024u /* events of gbpfd itself that are never removed for users' */
 
 struct daemon_history_event {
@@ -41,6 +43,7 @@ struct daemon_history {
 	uint64_t next; /* sequence number of the next event, from 1 */
 	int fd;	       /* events.jsonl; -1: memory only */
 	size_t bytes;
+	uint64_t file_seq; /* number of the first event in it */
 	char *path, *old_path; /* owned */
 	uint64_t write_errors;
 	struct daemon_history_repeat repeats[DAEMON_HISTORY_REPEATS];

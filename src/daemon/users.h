@@ -21,6 +21,10 @@ struct daemon_user {
 	uid_t uid;
 	uint64_t last_ns; /* last use; 0: free */
 	struct rate_limit events;
+	struct {
+		uint64_t told_ns; /* last entry of the user in the audit log; 0: none */
+		uint32_t more;	  /* actions since then */
+	} audit;
 	struct daemon_bucket cpu;
 	bool paused;
 };
@@ -30,6 +34,7 @@ struct daemon_user {
 struct daemon_users {
 	struct daemon_user user[DAEMON_USERS], rest;
 	struct daemon_bucket all;     /* of all users together */
+	struct rate_limit audit;      /* entries of all users in the audit log, by hour */
 	struct daemon_bucket accepts; /* for accepting connections of all users */
 	bool accepts_paused;
 	sd_event_source *timer; /* owned; budget.c */

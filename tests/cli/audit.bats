@@ -65,6 +65,26 @@ other() { setpriv --reuid 65534 --regid 65534 --clear-groups "$GBPF" "$@"; }
 	[ "$(stat -c %a "$GBPF_STATE_DIR/audit.jsonl")" = 600 ]
 }
 
+@test "what a user sets for its own program is in the audit log, at most once a minute" {
+	need_root
+	mkdir -m 700 own
+	chown 65534 own
+	XDG_RUNTIME_DIR="$cli_dir/own" other run --name guest -- "$GBPF_PREFIX/lib/gbpf/samples/batch" --kernel-us 100 --blocks 1 >/dev/null 3>&- &
+	guest=$!
+	guest_runs() { "$GBPF" ps | grep -q guest; }
+	wait_for guest_runs
+	tenant=$("$GBPF" --json ps | python3 -c 'import json,sys; print(next(t["pid"] for t in json.load(sys.stdin)["tenants"] if t["name"] == "guest"))')
+	"$GBPF" set "$tenant" --weight 50
+	for weight in $(seq 101 130); do
+		other -q set "$tenant" --weight "$weight"
+	done
+	kill -TERM "$tenant"
+	wait "$guest" || true
+	run "$GBPF" --json events --audit
+	echo "$output"
+	json '[(e["uid"], e["text"].split("weight ")[1]) for e in d["events"] if e["kind"] == "set"] == [(0, "50"), (65534, "101")]'
+}
+
 @test "other users may not read the audit log nor write to it" {
 	need_root
 	run other events --audit

@@ -145,7 +145,39 @@ static void history_files_are_bounded(void **state)
 	assert_true(st.st_size <= DAEMON_HISTORY_FILE_BYTES + 1024);
 	snprintf(path, sizeof(path), "%s/events.jsonl.1", dir);
 	assert_int_equal(stat(path, &st), 0);
-	assert_true(st.st_size <= DAEMON_HISTORY_FILE_BYTES + 1024);
+	assert_true(st.st_size <= DAEMON_HISTORY_FILE_BYTES + DAEMON_HISTORY_CARRIED_BYTES + 1024);
+}
+
+/* Users may cause as many events as both files hold. */
+static void own_events_outlive_users_events_and_restarts(void **state)
+{
+	char long_text[380];
+	struct daemon_history h;
+	unsigned n = 0;
+
+	(void)state;
+	memset(long_text, 'x', sizeof(long_text) - 1);
+	long_text[sizeof(long_text) - 1] = 0;
+	for (unsigned round = 0; round < 3; round++) {
+		assert_int_equal(daemon_history_open(&h, dir, "carried"), 0);
+		for (unsigned i = 0; i < 10; i++) {
+			daemon_history_add(&h, "policy", -1, "round %u, event %u", round, i);
+		}
+		for (unsigned i = 0; i < 9000; i++) { /* some 4 MiB */
+			daemon_history_add_of(&h, 1000, "start", 3, 77, "%s", long_text);
+		}
+		assert_int_equal(h.write_errors, 0);
+		daemon_history_close(&h);
+	}
+	assert_int_equal(daemon_history_open(&h, dir, "carried"), 0);
+	for (unsigned i = 0; i < h.n; i++) {
+		const struct daemon_history_event *e = daemon_history_at(&h, i);
+
+		n += strcmp(e->kind, "policy") == 0;
+		assert_true(i == 0 || e->seq > daemon_history_at(&h, i - 1)->seq);
+	}
+	assert_int_equal(n, 30);
+	daemon_history_close(&h);
 }
 
 static void history_goes_on_without_its_file(void **state)
@@ -525,6 +557,7 @@ int main(void)
 		cmocka_unit_test(copies_are_terminated_whatever_comes),
 		IN_FOLDER(history_keeps_the_newest),
 		IN_FOLDER(history_files_are_bounded),
+		IN_FOLDER(own_events_outlive_users_events_and_restarts),
 		IN_FOLDER(history_goes_on_without_its_file),
 		IN_FOLDER(damaged_history_files_are_read_as_far_as_they_go),
 		IN_FOLDER(devices_are_read_from_the_drivers_folder),
