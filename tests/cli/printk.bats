@@ -61,3 +61,22 @@ printed() { [ "$(prints "$1")" -gt 0 ]; }
 	wait "$job" || true
 	grep -q "wrong 0" batch.out
 }
+
+@test "lines that wait when a version ends are passed on, and written to the log when gbpfd exits" {
+	"$GBPF" run --device soft --name job "$GBPF_PREFIX/lib/gbpf/samples/batch" >batch.out 2>&1 &
+	job=$!
+	wait_for grep -q ready batch.out
+	"$GBPF" -q policy swap printing.bpf.o
+	wait_for printed "lines left out" # more lines wait than may be passed on in a second
+	"$GBPF" -q policy swap fifo
+	printed "exit: ends for reason"
+	"$GBPF" -q policy swap printing.bpf.o
+	wait_for printed "tick: tick"
+	pid=$("$GBPF" --json status | python3 -c 'import json,sys; print(json.load(sys.stdin)["daemon"]["pid"])')
+	"$GBPF" -q shutdown
+	timeout 60 tail --pid="$pid" -f /dev/null
+	kill "$job"
+	wait "$job" || true
+	cat "$GBPF_RUNTIME_DIR/gbpfd.log"
+	grep -q "print: 'printing' version [0-9]*, exit: ends for reason" "$GBPF_RUNTIME_DIR/gbpfd.log"
+}

@@ -32,6 +32,7 @@ uint64_t daemon_hook_run(struct daemon_version *l, unsigned hook, void *ctx)
 
 	ebpf_ctx_bound(hook, ctx);
 	verdict = ebpf_policy_run(&l->run, hook, ctx);
+	l->last_hook = hook;
 	daemon_version_publish(l);
 	daemon_prints_take(l, hook);
 	if (load_relaxed(&l->run.env.helper_errors) != errors) {
@@ -94,8 +95,10 @@ void daemon_version_run_exit(struct daemon_version *l, uint32_t reason)
 	};
 
 	if (l->activated && daemon_version_has_hook(l, HOOK_exit)) {
+		daemon_prints_flush(l); /* makes room for its lines */
 		daemon_hook_run(l, HOOK_exit, &ctx);
 		POINT("daemon.exit.ran");
 	}
 	l->activated = false;
+	daemon_prints_flush(l);
 }

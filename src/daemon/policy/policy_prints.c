@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/atomic.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "daemon/clean_text.h"
 #include "daemon/consts.h"
 #include "daemon/control_socket.h"
@@ -44,24 +46,42 @@ static void add(struct daemon *d, struct daemon_history_event *e)
 		all->line[all->n++ % STORED] = *e;
 	}
 	daemon_control_print(d, e);
+	if (!d->control) {
+		log_info("print: %s", e->text); /* gbpfd exits: no client sees it */
+	}
+}
+
+static void add_own(struct daemon_version *l, unsigned hook, const char *text, uint64_t dropped)
+{
+	struct daemon_history_event e = { .tenant = -1, .pid = -1, .uid = -1 };
+	char left_out[48] = "";
+
+	if (dropped) {
+		snprintf(left_out, sizeof(left_out), " (%llu lines left out)",
+			 (unsigned long long)dropped);
+	}
+	snprintf(e.text, sizeof(e.text), "'%s' version %llu, %s: %s%s", l->built->object.name,
+		 (unsigned long long)l->version, hook_names[hook], text, left_out);
+	add(l->d, &e);
 }
 
 void daemon_prints_take(struct daemon_version *l, unsigned hook)
 {
-	struct daemon_history_event e = { .tenant = -1, .pid = -1, .uid = -1 };
-	char text[EBPF_PRINT_TEXT], left_out[48];
+	char text[EBPF_PRINT_TEXT];
 	uint64_t dropped;
 
 	while (ebpf_prints_take_limited(&l->run.env.prints, clock_now_ns(), text, &dropped)) {
-		left_out[0] = 0;
-		if (dropped) {
-			snprintf(left_out, sizeof(left_out), " (%llu lines left out)",
-				 (unsigned long long)dropped);
-		}
-		snprintf(e.text, sizeof(e.text), "'%s' version %llu, %s: %s%s",
-			 l->built->object.name, (unsigned long long)l->version, hook_names[hook],
-			 text, left_out);
-		add(l->d, &e);
+		add_own(l, hook, text, dropped);
+	}
+}
+
+void daemon_prints_flush(struct daemon_version *l)
+{
+	struct ebpf_prints *p = &l->run.env.prints;
+	char text[EBPF_PRINT_TEXT];
+
+	for (unsigned i = 0; i < EBPF_PRINT_LINES && ebpf_prints_take(p, text); i++) {
+		add_own(l, l->last_hook, text, xchg_acqrel(&p->dropped, UINT64_C(0)));
 	}
 }
 

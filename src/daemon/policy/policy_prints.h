@@ -1,6 +1,7 @@
 /* Lines of bpf_printk: of gbpfd's own hooks, and of programs in tenants' processes. They are shown
  * among the events, but have a small ring of their own in memory, so that they displace no event
- * from the history. Only administrators see all; other callers see those of their own processes. */
+ * from the history. When gbpfd exits they go to its log. Only administrators see all; other callers
+ * see those of their own processes. */
 #ifndef GBPF_DAEMON_POLICY_POLICY_PRINTS_H
 #define GBPF_DAEMON_POLICY_POLICY_PRINTS_H
 
@@ -10,6 +11,9 @@
 
 /* Takes the lines that a hook of this version has printed in gbpfd. */
 void daemon_prints_take(struct daemon_version *l, unsigned hook);
+
+/* Takes the lines that still wait when the version ends, regardless of the limit per second. */
+void daemon_prints_flush(struct daemon_version *l);
 
 /* Adds a line from a tenant's process, if the limit for all tenants allows it. */
 void daemon_prints_add(struct daemon_session *s, const char *text);

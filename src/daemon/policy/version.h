@@ -18,6 +18,7 @@ struct daemon_tally {
 
 struct daemon_version {
 	struct daemon_job job; /* first; for its destruction by the worker */
+	unsigned last_hook;    /* that ran in gbpfd */
 	struct daemon_version *next;
 	struct daemon *d;
 	uint64_t version;

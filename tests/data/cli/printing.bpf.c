@@ -25,3 +25,10 @@ int GBPF_PROG(printing_tick, tick)
 	}
 	return 0;
 }
+
+SEC("gbpf/exit")
+int GBPF_PROG(printing_exit, exit)
+{
+	bpf_printk("ends for reason %u", ctx->reason);
+	return 0;
+}

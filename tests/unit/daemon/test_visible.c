@@ -32,6 +32,7 @@ static const struct {
 } cases[] = {
 	{ "device.list", "{}", EVERYBODY, NULL },
 	{ "events", "{}", EVERYBODY, "alice-note" },
+	{ "events", "{}", EVERYBODY, "alice-print" }, /* bpf_printk */
 	{ "map.delete", "{\"map\":\"seen\",\"key\":\"0\",\"tenant\":0}", ADMINISTRATORS, NULL },
 	{ "map.dump", "{\"map\":\"seen\"}", EVERYBODY, MAP_VALUE },
 	{ "map.dump", "{\"map\":\"seen\",\"tenant\":0}", EVERYBODY, MAP_VALUE },
@@ -94,6 +95,9 @@ static void alice_enters(struct fake *f, struct gd *d)
 	store_seqcst(&f->stats->launches, (uint64_t)LAUNCHES);
 	f->stats->kernel[0] = (struct proto_stats_kernel){ .hash = 7, .count = 5 };
 	snprintf(f->stats->kernel[0].name, PROTO_KERNEL_NAME, "alice_kernel");
+	snprintf(m.note.what, sizeof(m.note.what), "print");
+	snprintf(m.note.text, sizeof(m.note.text), "alice-print");
+	fake_send(f, &m, PROTO_NOTE); /* handled before the next one */
 	snprintf(m.note.what, sizeof(m.note.what), "note");
 	snprintf(m.note.text, sizeof(m.note.text), "alice-note");
 	fake_send(f, &m, PROTO_NOTE);
@@ -201,21 +205,22 @@ static void hidden_tenant_has_a_user_and_a_class(void **state)
 
 struct follower {
 	int tell;
-	bool saw_alice;
+	int saw; /* 1: an event of Alice's, 2: a line that a policy has printed in her process */
 };
 
 static int until_on(void *arg, const char *text)
 {
 	struct follower *f = arg;
 
-	f->saw_alice |= strstr(text, "alice again") != NULL;
+	f->saw |= strstr(text, "alice again") ? 1 : 0;
+	f->saw |= strstr(text, "alice-print again") ? 2 : 0;
 	if (strstr(text, "\"kind\":\"off\"")) {
 		return write(f->tell, "", 1) == 1 ? 0 : -1; /* what follows arrives as it happens */
 	}
 	return strstr(text, "\"kind\":\"on\"") != NULL;
 }
 
-/* In a child: follows as that user. Exits with 0, or 1 if it was sent an event of Alice's. */
+/* In a child: follows as that user. Exits with f.saw, or 4. */
 static pid_t follow_as(struct gd *d, uid_t uid, uint64_t since, int tell)
 {
 	struct follower f = { .tell = tell };
@@ -227,9 +232,9 @@ static pid_t follow_as(struct gd *d, uid_t uid, uint64_t since, int tell)
 	}
 	if (seteuid(uid) < 0 || gbpf_open(&g, d->runtime, 0) < 0 ||
 	    gbpf_events(g, since, GBPF_EVENTS_FOLLOW, 60000, until_on, &f) != 1) {
-		_exit(2);
+		_exit(4);
 	}
-	_exit(f.saw_alice);
+	_exit(f.saw);
 }
 
 /* Events as they happen, too: gbpfd's own reach everybody, those of a tenant its user. */
@@ -255,6 +260,9 @@ static void followers_receive_their_own_events(void **state)
 	for (unsigned i = 0; i < 3; i++) {
 		assert_int_equal(read(p[0], &byte, 1), 1);
 	}
+	snprintf(m.note.what, sizeof(m.note.what), "print");
+	snprintf(m.note.text, sizeof(m.note.text), "alice-print again");
+	fake_send(&alice, &m, PROTO_NOTE);
 	snprintf(m.note.what, sizeof(m.note.what), "other");
 	snprintf(m.note.text, sizeof(m.note.text), "alice again");
 	fake_send(&alice, &m, PROTO_NOTE);
@@ -263,7 +271,7 @@ static void followers_receive_their_own_events(void **state)
 	for (unsigned i = 0; i < 3; i++) {
 		assert_int_equal(waitpid(pid[i], &status, 0), pid[i]);
 		assert_true(WIFEXITED(status));
-		assert_int_equal(WEXITSTATUS(status), users[i] == USER_B ? 0 : 1);
+		assert_int_equal(WEXITSTATUS(status), users[i] == USER_B ? 0 : 3);
 	}
 	close(p[0]);
 	close(p[1]);
