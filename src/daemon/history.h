@@ -43,7 +43,7 @@ struct daemon_history {
 	uint64_t next; /* sequence number of the next event, from 1 */
 	int fd;	       /* events.jsonl; -1: memory only */
 	size_t bytes;
-	uint64_t file_seq; /* number of the first event in it */
+	uint64_t file_seq;     /* number of the first event in it */
 	char *path, *old_path; /* owned */
 	uint64_t write_errors;
 	struct daemon_history_repeat repeats[DAEMON_HISTORY_REPEATS];
