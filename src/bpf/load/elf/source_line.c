@@ -3,10 +3,9 @@
 
 #include <string.h>
 
-#define MAX_TEXT 160u
 #define MAX_PATH 240u
 
-static void add_clean(struct buf *out, const char *text, size_t max)
+void ebpf_source_line_clean(const char *text, size_t max, struct buf *out)
 {
 	for (size_t i = 0; text[i] && i < max; i++) {
 		char c = text[i] == '\t' ? ' ' : text[i];
@@ -20,7 +19,7 @@ void ebpf_source_line_place(const struct ebpf_source_line *l, struct buf *out)
 	size_t n = strlen(l->file);
 
 	/* The end of a long path says more than its beginning. */
-	add_clean(out, n > MAX_PATH ? l->file + n - MAX_PATH : l->file, MAX_PATH);
+	ebpf_source_line_clean(n > MAX_PATH ? l->file + n - MAX_PATH : l->file, MAX_PATH, out);
 	buf_printf(out, ":%u", l->line);
 }
 
@@ -32,8 +31,8 @@ void ebpf_source_line_show(const struct ebpf_source_line *l, struct buf *out)
 		return;
 	}
 	buf_printf(out, "  %5u | ", l->line);
-	add_clean(out, l->text + lead, MAX_TEXT);
-	if (l->column > lead && l->column <= lead + MAX_TEXT) {
+	ebpf_source_line_clean(l->text + lead, EBPF_SOURCE_LINE_TEXT, out);
+	if (l->column > lead && l->column <= lead + EBPF_SOURCE_LINE_TEXT) {
 		buf_printf(out, "\n        | %*s^", (int)(l->column - 1 - lead), "");
 	}
 }

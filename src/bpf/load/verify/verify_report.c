@@ -1,5 +1,6 @@
 /* The report of a refusal: instruction, rule, known values, source line and, on demand, the path.
  * Nothing here affects whether a program is accepted. */
+#include "bpf/load/elf/source_line.h"
 #include "bpf/load/verify/insn_text.h"
 #include "bpf/load/verify/verify_int.h"
 
@@ -124,15 +125,6 @@ const char *ebpf_verify_place_text(const struct ebpf_verifier *v, uint32_t pc)
 	return t;
 }
 
-static void add_clean(struct buf *out, const char *text, size_t max)
-{
-	for (size_t i = 0; text[i] && i < max; i++) {
-		char c = text[i] == '\t' ? ' ' : text[i];
-
-		buf_printf(out, "%c", (unsigned char)c < ' ' || c == 127 ? '?' : c);
-	}
-}
-
 /* Appends the path of a source file without its "dir/.." and "./" components. */
 static void add_path(struct buf *out, const char *path)
 {
@@ -154,7 +146,7 @@ static void add_path(struct buf *out, const char *path)
 			if (out->len > start && out->data[out->len - 1] != '/') {
 				buf_puts(out, "/");
 			}
-			add_clean(out, path, n);
+			ebpf_source_line_clean(path, n, out);
 			if (n == 0) {
 				buf_puts(out, "/");
 			}
@@ -183,16 +175,14 @@ static void place(struct ebpf_verifier *v, uint32_t pc)
 static void detail(struct ebpf_verifier *v, uint32_t pc)
 {
 	const struct ebpf_line *l = line_of(v->prog, pc);
-	const char *text = l && l->text ? l->text : "";
 	struct buf *out = &v->r->detail;
-	size_t lead = strspn(text, " \t");
 
-	if (text[lead]) {
-		buf_printf(out, "  %5u | ", l->line);
-		add_clean(out, text + lead, 160);
-		if (l->column > lead && l->column <= lead + 160) {
-			buf_printf(out, "\n        | %*s^", (int)(l->column - 1 - lead), "");
-		}
+	if (l && l->text && l->text[strspn(l->text, " \t")]) {
+		struct ebpf_source_line line = { .text = l->text,
+						 .line = l->line,
+						 .column = l->column };
+
+		ebpf_source_line_show(&line, out);
 		buf_puts(out, "\n");
 	}
 	if (v->subprog_of[pc]) {
@@ -340,7 +330,7 @@ static void log_line(struct ebpf_verifier *v)
 
 	if (text[lead] && l->insn == v->pc) {
 		buf_printf(&v->log, "%5u | ", l->line);
-		add_clean(&v->log, text + lead, 160);
+		ebpf_source_line_clean(text + lead, EBPF_SOURCE_LINE_TEXT, &v->log);
 		buf_puts(&v->log, "\n");
 	}
 }
