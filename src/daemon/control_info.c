@@ -422,6 +422,7 @@ static json_t *counters_json(struct daemon *d)
 		{ "events_left_out", n->events_left_out },
 		{ "user_pauses", n->user_pauses },
 		{ "history_write_errors", d->history.write_errors },
+		{ "audit_write_errors", d->audit.write_errors },
 	};
 	json_t *j = json_object();
 

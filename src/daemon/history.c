@@ -232,16 +232,30 @@ static void rotate(struct daemon_history *h)
 	h->file_seq = h->next;
 }
 
+/* Writes a line by one call, so that a kill tears at most one. */
+static void write_whole(struct daemon_history *h, const char *line, size_t len)
+{
+	ssize_t n;
+
+	if (h->torn && write(h->fd, "\n", 1) == 1) { /* or the line would continue that one */
+		h->torn = false;
+	}
+	n = h->torn ? 0 : write(h->fd, line, len);
+	h->write_errors += n != (ssize_t)len;
+	h->torn |= n > 0 && n != (ssize_t)len;
+	h->bytes += n > 0 ? (size_t)n : 0;
+}
+
 static void write_event(struct daemon_history *h, const struct daemon_history_event *e)
 {
 	char *line = line_of(e);
 	size_t len = line ? strlen(line) : 0;
 
-	if (line && h->fd >= 0) { /* one write, so that a kill tears at most one line */
-		if (write(h->fd, line, len) != (ssize_t)len) {
-			h->write_errors++;
-		}
-		h->bytes += len;
+	if (h->fd < 0) {
+		open_file(h); /* the disk may have room again */
+	}
+	if (line && h->fd >= 0) {
+		write_whole(h, line, len);
 	}
 	free(line);
 	if (h->bytes > DAEMON_HISTORY_FILE_BYTES) {

@@ -43,6 +43,7 @@ struct daemon_history {
 	uint64_t next; /* sequence number of the next event, from 1 */
 	int fd;	       /* events.jsonl; -1: memory only */
 	size_t bytes;
+	bool torn;	       /* its last line is not complete: the disk was full */
 	uint64_t file_seq;     /* number of the first event in it */
 	char *path, *old_path; /* owned */
 	uint64_t write_errors;

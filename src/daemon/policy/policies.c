@@ -75,18 +75,21 @@ void daemon_policy_op_audit(const struct daemon_policy_op *q, const char *failed
 	const struct daemon_stored_version *v =
 		daemon_store_find(&q->d->policies->store, q->o.version);
 	const struct peer caller = { .uid = q->o.uid, .pid = q->o.pid };
-	char action[24];
+	char action[24], gpus[16] = "all GPUs";
 
 	if (!q->o.pid && !q->o.by_watch) {
 		return; /* gbpfd restores what it had at its start */
 	}
+	if (__builtin_popcount(q->o.gpu_mask) == 1) {
+		snprintf(gpus, sizeof(gpus), "GPU %d", __builtin_ctz(q->o.gpu_mask));
+	}
 	snprintf(action, sizeof(action), "policy.%s", daemon_policy_op_name(q));
 	daemon_audit(q->d, q->o.pid ? &caller : NULL, action, v ? v->hash : q->hash,
-		     "'%s' version %llu on GPUs 0x%x, before: version %llu%s%s%s%s", q->name,
-		     (unsigned long long)(q->o.op == DAEMON_POLICY_UNLOAD ? 0 : q->o.version),
-		     (unsigned)q->o.gpu_mask, (unsigned long long)q->was_active,
-		     q->o.is_volatile ? ", volatile" : "", q->o.by_watch ? ", by its watch" : "",
-		     failed ? "; refused: " : "", failed ? failed : "");
+		     "'%s' version %llu on %s, before: version %llu%s%s%s%s", q->name,
+		     (unsigned long long)(q->o.op == DAEMON_POLICY_UNLOAD ? 0 : q->o.version), gpus,
+		     (unsigned long long)q->was_active, q->o.is_volatile ? ", volatile" : "",
+		     q->o.by_watch ? ", by its watch" : "", failed ? "; refused: " : "",
+		     failed ? failed : "");
 }
 
 void daemon_policy_op_fail(struct daemon_policy_op *q, int exit_code)

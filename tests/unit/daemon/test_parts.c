@@ -9,9 +9,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -178,6 +180,54 @@ static void own_events_outlive_users_events_and_restarts(void **state)
 	}
 	assert_int_equal(n, 30);
 	daemon_history_close(&h);
+}
+
+/* A full disk tears a line; the events after it are lines of their own. */
+static void events_after_a_full_disk_are_readable(void **state)
+{
+	struct rlimit all, few;
+	struct daemon_history h;
+	char path[128];
+	struct stat st;
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/full.jsonl", dir);
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(daemon_history_open(&h, dir, "full"), 0);
+	daemon_history_add(&h, "test", -1, "first");
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &all), 0);
+	few = (struct rlimit){ .rlim_cur = (rlim_t)st.st_size + 20, .rlim_max = all.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &few), 0);
+	daemon_history_add(&h, "test", -1, "torn");
+	daemon_history_add(&h, "test", -1, "not written");
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &all), 0);
+	assert_int_equal(h.write_errors, 2);
+	daemon_history_add(&h, "test", -1, "after");
+	daemon_history_close(&h);
+	assert_int_equal(daemon_history_open(&h, dir, "full"), 0);
+	assert_int_equal(h.n, 2);
+	assert_string_equal(daemon_history_at(&h, 0)->text, "first");
+	assert_string_equal(daemon_history_at(&h, 1)->text, "after");
+	daemon_history_close(&h);
+}
+
+static void a_file_that_can_be_made_again_is_used(void **state)
+{
+	char gone[128], path[160];
+	struct daemon_history h;
+	struct stat st;
+
+	(void)state;
+	snprintf(gone, sizeof(gone), "%s/later", dir);
+	assert_int_equal(daemon_history_open(&h, gone, "events"), 0);
+	daemon_history_add(&h, "test", -1, "in memory");
+	assert_int_equal(mkdir(gone, 0700), 0);
+	daemon_history_add(&h, "test", -1, "on disk");
+	daemon_history_close(&h);
+	snprintf(path, sizeof(path), "%s/events.jsonl", gone);
+	assert_int_equal(stat(path, &st), 0);
+	assert_true(st.st_size > 0);
 }
 
 static void history_goes_on_without_its_file(void **state)
@@ -558,6 +608,8 @@ int main(void)
 		IN_FOLDER(history_keeps_the_newest),
 		IN_FOLDER(history_files_are_bounded),
 		IN_FOLDER(own_events_outlive_users_events_and_restarts),
+		IN_FOLDER(events_after_a_full_disk_are_readable),
+		IN_FOLDER(a_file_that_can_be_made_again_is_used),
 		IN_FOLDER(history_goes_on_without_its_file),
 		IN_FOLDER(damaged_history_files_are_read_as_far_as_they_go),
 		IN_FOLDER(devices_are_read_from_the_drivers_folder),
