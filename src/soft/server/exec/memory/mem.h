@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "soft/server/exec/memory/mem_vector.h"
 #include "soft/server/exec/op/lane_alu.h"
 
 #define PAGES_TOGETHER 64u
@@ -148,122 +149,52 @@ static ALWAYS_INLINE uint8_t *exec_mem_check(struct exec_warp *w, uint32_t m,
 	return b->shared;
 }
 
-/* memcpy, because kernel parameters may be unaligned in host memory. */
-static inline uint64_t exec_read_element(const uint8_t *p, unsigned size, bool is_signed)
-{
-	uint64_t v64;
-	uint32_t v32;
-	uint16_t v16;
-
-	switch (size) {
-	case 1:
-		return is_signed ? (uint64_t)(int8_t)*p : *p;
-	case 2:
-		memcpy(&v16, p, sizeof(v16));
-		return is_signed ? (uint64_t)(int16_t)v16 : v16;
-	case 4:
-		memcpy(&v32, p, sizeof(v32));
-		return is_signed ? (uint64_t)(int32_t)v32 : v32;
-	default:
-		memcpy(&v64, p, sizeof(v64));
-		return v64;
-	}
-}
-
-static inline void exec_write_element(uint8_t *p, unsigned size, uint64_t v)
-{
-	const uint32_t v32 = (uint32_t)v;
-	const uint16_t v16 = (uint16_t)v;
-
-	switch (size) {
-	case 1:
-		*p = (uint8_t)v;
-		break;
-	case 2:
-		memcpy(p, &v16, sizeof(v16));
-		break;
-	case 4:
-		memcpy(p, &v32, sizeof(v32));
-		break;
-	default:
-		memcpy(p, &v, sizeof(v));
-		break;
-	}
-}
-
-/* Any size and vector, lane by lane; bit k of wide: the k-th value is a 64-bit register. */
-static inline void exec_load_lane(struct exec_warp *w, const struct exec_op *o, unsigned lane,
-				  const uint8_t *p)
-{
-	const uint32_t refs[4] = { o->d, o->b, o->c, o->e };
-
-	for (unsigned k = 0; k < o->n; k++) {
-		if (refs[k] != ~0u) {
-			exec_lane_set(w, refs[k], o->flags >> k & 1, lane,
-				      exec_read_element(p + k * o->size, o->size, o->sub));
-		}
-	}
-}
-
-static inline void exec_store_lane(struct exec_warp *w, const struct exec_op *o, unsigned lane,
-				   uint8_t *p)
-{
-	const uint32_t refs[4] = { o->d, o->b, o->c, o->e };
-
-	for (unsigned k = 0; k < o->n; k++) {
-		exec_write_element(p + k * o->size, o->size,
-				   exec_lane_get(w, refs[k], o->flags >> k & 1, lane));
-	}
-}
-
 /* All lanes at once for the common shapes: at[] holds offsets from p. */
-#define LOAD_AS(D, T, ref)                                                                         \
+#define LOAD_AS(D, T)                                                                              \
 	do {                                                                                       \
-		D *d = REF(D, w, ref);                                                             \
+		D *d = REF(D, w, o->d);                                                            \
                                                                                                    \
-		STORE_LANES(D, (D) * (const T *)(q + at[i]));                                      \
+		STORE_LANES(D, (D) * (const T *)(p + at[i]));                                      \
 	} while (0)
 
 static NOINLINE void exec_load_lanes(struct exec_warp *w, const struct exec_op *o, uint32_t m,
 				     const uint8_t *p, const uint64_t *at)
 {
-	const uint32_t refs[4] = { o->d, o->b, o->c, o->e };
-	const uint8_t *q = p;
+	unsigned shape = (unsigned)o->size << 2 | (o->flags & 1) << 1 | (o->sub & 1);
 
-	for (unsigned k = 0; k < o->n; k++, q += o->size) {
-		unsigned shape = (unsigned)o->size << 2 | (o->flags >> k & 1) << 1 | (o->sub & 1);
-
-		if (refs[k] == ~0u) {
-			continue;
+	if (o->n > 1) {
+		exec_load_vectors(w, o, m, p, at);
+		return;
+	}
+	if (o->d == ~0u) {
+		return;
+	}
+	switch (shape) {
+	case 1 << 2:
+		LOAD_AS(uint32_t, uint8_t);
+		break;
+	case 1 << 2 | 1:
+		LOAD_AS(uint32_t, int8_t);
+		break;
+	case 2 << 2:
+		LOAD_AS(uint32_t, uint16_t);
+		break;
+	case 2 << 2 | 1:
+		LOAD_AS(uint32_t, int16_t);
+		break;
+	case 4 << 2:
+	case 4 << 2 | 1:
+		LOAD_AS(uint32_t, uint32_t);
+		break;
+	case 8 << 2 | 2:
+	case 8 << 2 | 3:
+		LOAD_AS(uint64_t, uint64_t);
+		break;
+	default:
+		exec_each_lane (m, i) {
+			exec_load_lane(w, o, i, p + at[i]);
 		}
-		switch (shape) {
-		case 1 << 2:
-			LOAD_AS(uint32_t, uint8_t, refs[k]);
-			break;
-		case 1 << 2 | 1:
-			LOAD_AS(uint32_t, int8_t, refs[k]);
-			break;
-		case 2 << 2:
-			LOAD_AS(uint32_t, uint16_t, refs[k]);
-			break;
-		case 2 << 2 | 1:
-			LOAD_AS(uint32_t, int16_t, refs[k]);
-			break;
-		case 4 << 2:
-		case 4 << 2 | 1:
-			LOAD_AS(uint32_t, uint32_t, refs[k]);
-			break;
-		case 8 << 2 | 2:
-		case 8 << 2 | 3:
-			LOAD_AS(uint64_t, uint64_t, refs[k]);
-			break;
-		default:
-			exec_each_lane (m, i) {
-				exec_lane_set(w, refs[k], o->flags >> k & 1, i,
-					      exec_read_element(q + at[i], o->size, o->sub));
-			}
-			break;
-		}
+		break;
 	}
 }
 
@@ -276,39 +207,19 @@ static NOINLINE void exec_load_lanes(struct exec_warp *w, const struct exec_op *
 		}                                                                                  \
 	} while (0)
 
-/* Lane by lane, so that the highest lane's whole vector remains where lanes collide. */
 static NOINLINE void exec_store_lanes(struct exec_warp *w, const struct exec_op *o, uint32_t m,
 				      uint8_t *p, const uint64_t *at)
 {
-	if (o->n == 1 && o->size == 4 && !o->flags) {
+	if (o->n > 1) {
+		exec_store_vectors(w, o, m, p, at);
+	} else if (o->size == 4 && !o->flags) {
 		STORE_AS(uint32_t);
-		return;
-	}
-	if (o->n == 1 && o->size == 8 && o->flags) {
+	} else if (o->size == 8 && o->flags) {
 		STORE_AS(uint64_t);
-		return;
-	}
-	if (o->size == 4 && o->n > 1 && !o->flags) {
-		const uint32_t refs[4] = { o->d, o->b, o->c, o->e };
-		const uint32_t *v[4];
-
-		for (unsigned k = 0; k < o->n; k++) {
-			v[k] = REF(const uint32_t, w, refs[k]);
-		}
+	} else {
 		exec_each_lane (m, i) {
-			uint32_t *to = (uint32_t *)(p + at[i]);
-
-			to[0] = v[0][i];
-			to[1] = v[1][i];
-			if (o->n == 4) {
-				to[2] = v[2][i];
-				to[3] = v[3][i];
-			}
+			exec_store_lane(w, o, i, p + at[i]);
 		}
-		return;
-	}
-	exec_each_lane (m, i) {
-		exec_store_lane(w, o, i, p + at[i]);
 	}
 }
 
