@@ -1,0 +1,324 @@
+/* Read-side sections and gates: what a thread's slot says, what is waited for, and for how long.
+ * The threads of these tests step when they are told. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../await.h"
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "policy/read.h"
+
+#define MS UINT64_C(1000000)
+/* Pauses grow: 64 rounds spin, 192 sleep for 10 us, the others for 200 us. A thread is looked at
+ * after the 257th, and after each 16 more. */
+#define ONE_LOOK (192 * UINT64_C(10000) + 200000)
+#define HALF_SECOND (ONE_LOOK + 160 * 16 * UINT64_C(200000))
+
+/* Replaces libc's: what the calling code asks for is counted, and slept only if `sleeps`. */
+static uint64_t asked_ns;
+static bool sleeps = true;
+
+int clock_nanosleep(clockid_t id, int flags, const struct timespec *t, struct timespec *left)
+{
+	asked_ns += (uint64_t)t->tv_sec * 1000 * MS + (uint64_t)t->tv_nsec;
+	return sleeps ? (int)syscall(SYS_clock_nanosleep, id, flags, t, left) : 0;
+}
+
+/* Returns the time for which policy_synchronize sleeps, which gives up. */
+static uint64_t given_up_after(void)
+{
+	sleeps = false;
+	asked_ns = 0;
+	assert_false(policy_synchronize());
+	sleeps = true;
+	return asked_ns;
+}
+
+/* A thread that is inside a section, or at a gate, until it is let go. */
+struct inside {
+	const void *gate; /* NULL: a section */
+	bool shared;	  /* without a slot */
+	uint32_t in, leave;
+	struct policy_reader *slot;
+	uint32_t tid;
+	pthread_t thread;
+};
+
+static void *stay(void *arg)
+{
+	struct inside *t = arg;
+	struct policy_reader *r = policy_read_enter();
+
+	t->slot = r;
+	t->tid = (uint32_t)syscall(SYS_gettid);
+	if (t->gate) {
+		policy_read_leave(r);
+		assert_true(policy_gate_enter(t->gate));
+	}
+	store_seqcst(&t->in, 1u);
+	while (!load_seqcst(&t->leave)) {
+		cpu_relax(); /* not asleep: where a sleeping thread is could be found out */
+	}
+	if (t->gate) {
+		policy_gate_leave();
+	} else {
+		policy_read_leave(r);
+	}
+	return NULL;
+}
+
+static void enter(struct inside *t)
+{
+	assert_int_equal(pthread_create(&t->thread, NULL, stay, t), 0);
+	while (!load_seqcst(&t->in)) {
+		clock_sleep_ns(10000);
+	}
+}
+
+static void leave(struct inside *t)
+{
+	store_seqcst(&t->leave, 1u);
+	pthread_join(t->thread, NULL);
+}
+
+/* Before policy_read_setup threads have no slots: they share a counter. */
+static void without_slots_threads_share_a_counter(void **state)
+{
+	struct policy_reader *r = policy_read_enter();
+
+	assert_null(r);
+	assert_null(policy_reader_self);
+	assert_false(policy_gate_enter(state));
+	policy_gate_leave();
+	/* This thread is inside itself. And membarrier, which is not registered yet, fails as under
+	 * a filter of system calls: entries fence from now on, after 20 ms for those without. */
+	assert_int_equal(policy_read_fenced, 0);
+	assert_int_equal(given_up_after(), HALF_SECOND + 20 * MS);
+	assert_int_equal(policy_read_fenced, 1);
+	assert_int_equal(given_up_after(), HALF_SECOND);
+	policy_read_leave(r);
+	assert_true(policy_synchronize());
+	policy_read_setup();
+	policy_read_setup();
+	policy_read_fenced = 0;
+}
+
+static void a_section_makes_the_slot_odd(void **state)
+{
+	struct policy_reader *r = policy_read_enter();
+	uint64_t seq = r->seq;
+
+	assert_ptr_equal(r, policy_reader_self);
+	assert_int_equal(seq & 1, 1);
+	assert_int_equal(r->used, 1);
+	assert_int_equal(r->tid, (uint32_t)syscall(SYS_gettid));
+	assert_true(r->sp != 0);
+	policy_read_leave(r);
+	assert_int_equal(r->seq, seq + 1);
+	assert_ptr_equal(policy_read_enter(), r);
+	assert_int_equal(r->seq, seq + 2);
+	policy_read_leave(r);
+	assert_int_equal(r->seq, seq + 3);
+}
+
+/* A handler that interrupts a section lies below it on the stack; its section changes nothing. */
+static void a_section_inside_a_section_leaves_the_slot_alone(void **state)
+{
+	struct policy_reader *r = policy_read_enter(), *inner;
+	uint64_t seq = r->seq;
+	uintptr_t sp = r->sp;
+
+	errno = 77;
+	inner = policy_read_reenter(r, sp - 64);
+	assert_int_equal(errno, 77);
+	assert_ptr_not_equal(inner, r);
+	policy_read_leave(inner);
+	assert_int_equal(r->seq, seq);
+	/* at the same place or above, the outer one was left by longjmp: the slot is used again */
+	assert_ptr_equal(policy_read_reenter(r, sp), r);
+	assert_int_equal(r->seq, seq + 2);
+	assert_ptr_equal(policy_read_reenter(r, sp + 64), r);
+	assert_int_equal(r->seq, seq + 4);
+	assert_int_equal(r->sp, sp + 64);
+	policy_read_leave(r);
+	assert_int_equal(r->seq & 1, 0);
+}
+
+/* On an alternate stack the places cannot be compared. */
+static void a_section_on_an_alternate_stack_is_inside(void **state)
+{
+	struct policy_reader *r = policy_read_enter();
+	uint64_t seq = r->seq;
+
+	r->alt = 1000;
+	r->alt_end = 2000;
+	r->sp = 500;
+	assert_ptr_not_equal(policy_read_reenter(r, 1000), r);
+	assert_ptr_not_equal(policy_read_reenter(r, 1999), r);
+	assert_int_equal(r->seq, seq);
+	assert_ptr_equal(policy_read_reenter(r, 999), r);
+	assert_ptr_equal(policy_read_reenter(r, 2000), r);
+	assert_int_equal(r->seq, seq + 4);
+	policy_read_leave(r);
+}
+
+static void a_slot_is_free_after_its_thread(void **state)
+{
+	struct inside a = { 0 }, b = { 0 }, c = { 0 };
+
+	enter(&a);
+	enter(&b);
+	assert_ptr_not_equal(a.slot, b.slot);
+	assert_int_equal(a.slot->tid, a.tid);
+	leave(&a);
+	assert_int_equal(a.slot->used, 0);
+	assert_int_equal(a.slot->seq & 1, 0);
+	enter(&c);
+	assert_ptr_equal(c.slot, a.slot); /* the first free one */
+	assert_int_equal(c.slot->tid, c.tid);
+	leave(&c);
+	leave(&b);
+}
+
+/* ---- waiting for sections ---- */
+
+struct waiter {
+	uint32_t begun, done;
+	bool result;
+};
+
+static void *synchronize(void *arg)
+{
+	struct waiter *w = arg;
+
+	store_seqcst(&w->begun, 1u);
+	w->result = policy_synchronize();
+	store_seqcst(&w->done, 1u);
+	return NULL;
+}
+
+static void a_section_is_waited_for(void **state)
+{
+	struct inside t = { 0 };
+	struct waiter w = { 0 };
+	pthread_t th;
+
+	errno = 77;
+	assert_true(policy_synchronize()); /* no thread is inside */
+	assert_int_equal(errno, 77);
+	enter(&t);
+	pthread_create(&th, NULL, synchronize, &w);
+	while (!load_seqcst(&w.begun)) {
+		clock_sleep_ns(10000);
+	}
+	clock_sleep_ns(5 * MS); /* time in which it could end if it did not wait */
+	assert_int_equal(load_seqcst(&w.done), 0);
+	leave(&t);
+	pthread_join(th, NULL);
+	assert_true(w.result);
+}
+
+/* A thread that stays inside is given up after half a second, and not waited for again. */
+static void a_section_without_end_is_given_up(void **state)
+{
+	struct inside t = { 0 }, u = { 0 };
+
+	enter(&t);
+	assert_int_equal(given_up_after(), HALF_SECOND);
+	assert_int_equal(t.slot->stuck, t.slot->seq);
+	assert_int_equal(given_up_after(), ONE_LOOK);
+	enter(&u);
+	assert_int_equal(given_up_after(), ONE_LOOK + HALF_SECOND);
+	assert_int_equal(given_up_after(), 2 * ONE_LOOK);
+	t.slot->stuck = u.slot->stuck = 0; /* the half second is for all threads together */
+	assert_int_equal(given_up_after(), HALF_SECOND + ONE_LOOK);
+	leave(&t);
+	leave(&u);
+	assert_true(policy_synchronize());
+}
+
+/* ---- gates ---- */
+
+static void a_thread_at_a_gate_is_waited_for_there(void **state)
+{
+	struct inside t = { .gate = &t };
+	uint64_t begin;
+
+	assert_true(policy_gate_synchronize(&t, 0));
+	enter(&t);
+	begin = clock_now_ns();
+	errno = 77;
+	assert_false(policy_gate_synchronize(&t, 2 * MS));
+	assert_int_equal(errno, 77);
+	assert_true(clock_now_ns() - begin >= 2 * MS);
+	assert_true(policy_gate_synchronize(&begin, 0)); /* another gate */
+	assert_true(policy_synchronize());		 /* it is in no section */
+	leave(&t);
+	assert_true(policy_gate_synchronize(&t, 0));
+	/* the calling thread itself does not count */
+	policy_read_leave(policy_read_enter());
+	assert_true(policy_gate_enter(&t));
+	assert_ptr_equal(policy_reader_self->gate, &t);
+	assert_true(policy_gate_synchronize(&t, 0));
+	policy_gate_leave();
+	assert_null(policy_reader_self->gate);
+}
+
+/* ---- fork ---- */
+
+static void a_child_has_no_other_threads(void **state)
+{
+	struct inside t = { 0 }, g = { .gate = &g };
+	int status = 0;
+	pid_t pid;
+
+	enter(&t);
+	enter(&g);
+	policy_read_leave(policy_read_enter());
+	pid = fork();
+	if (pid == 0) {
+		struct policy_reader *self = policy_reader_self;
+		int wrong = 0;
+
+		policy_read_after_fork();
+		wrong |= policy_reader_self != self || !self->used ? 1 : 0;
+		wrong |= self->tid != (uint32_t)syscall(SYS_gettid) ? 2 : 0;
+		wrong |= t.slot->used || t.slot->seq & 1 ? 4 : 0;
+		wrong |= g.slot->used || g.slot->gate ? 8 : 0;
+		wrong |= !policy_synchronize() ? 16 : 0;
+		wrong |= !policy_gate_synchronize(&g, 0) ? 32 : 0;
+		_exit(wrong);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	leave(&t);
+	leave(&g);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(without_slots_threads_share_a_counter),
+		cmocka_unit_test(a_section_makes_the_slot_odd),
+		cmocka_unit_test(a_section_inside_a_section_leaves_the_slot_alone),
+		cmocka_unit_test(a_section_on_an_alternate_stack_is_inside),
+		cmocka_unit_test(a_slot_is_free_after_its_thread),
+		cmocka_unit_test(a_section_is_waited_for),
+		cmocka_unit_test(a_section_without_end_is_given_up),
+		cmocka_unit_test(a_thread_at_a_gate_is_waited_for_there),
+		cmocka_unit_test(a_child_has_no_other_threads),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
