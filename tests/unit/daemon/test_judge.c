@@ -1,0 +1,407 @@
+/* Open requests of boards and what the driver has seen meanwhile: the samples, the judgement of a
+ * window, and the class that follows, in the test's process and against an NVML that it controls.
+ * Samples come at random times of the real clock, but count by the clock that the test moves. */
+#include "parts.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "daemon/idle/gpu_use.h"
+#include "daemon/idle/idle_boards.h"
+#include "fake_nvml.h"
+
+#define UUID "GPU-01010101-0101-0101-0101-010101010101"
+
+static char dir[64];
+static struct fake_nvml *nvml;
+static struct daemon_gpu_use use;
+
+/* ---- what NVML is asked ---- */
+
+static void measure(void)
+{
+	snprintf(use.library, sizeof(use.library), "%s/soft/libnvidia-ml.so.1", dir);
+	daemon_gpu_use_measure(&use.job);
+}
+
+static void without_nvml_nothing_is_measured(void **state)
+{
+	snprintf(use.library, sizeof(use.library), "%s/nothing.so", dir);
+	snprintf(use.gpu[0].uuid, sizeof(use.gpu[0].uuid), UUID);
+	daemon_gpu_use_measure(&use.job);
+	assert_false(use.gpu[0].measured);
+	nvml->init = 1; /* no driver yet */
+	measure();
+	assert_false(use.gpu[0].measured);
+	assert_int_equal(nvml->inits, 1);
+	nvml->init = 0;
+	measure();
+	assert_true(use.gpu[0].measured);
+	assert_int_equal(nvml->inits, 2);
+	measure();
+	assert_int_equal(nvml->inits, 2); /* once is enough */
+	assert_string_equal(nvml->uuid, UUID);
+}
+
+static void reset(void)
+{
+	memset(nvml, 0, sizeof(*nvml));
+	memset(&use, 0, sizeof(use));
+}
+
+static bool has_worked(int pid)
+{
+	const struct daemon_gpu_use_process *p = daemon_gpu_use_find(&use.gpu[2], pid);
+
+	return p && p->has_worked;
+}
+
+static void processes_that_have_worked_are_told_from_others(void **state)
+{
+	reset();
+	snprintf(use.gpu[2].uuid, sizeof(use.gpu[2].uuid), UUID);
+	nvml->n_processes = 4;
+	for (unsigned i = 0; i < 4; i++) {
+		nvml->process[i] = 100 + i;
+	}
+	nvml->n_samples = 4;
+	nvml->sample[0] = (struct fake_nvml_sample){ .pid = 100, .at_us = 50, .sm = 1 };
+	nvml->sample[1] = (struct fake_nvml_sample){ .pid = 101, .at_us = 70, .memory = 1 };
+	nvml->sample[2] = (struct fake_nvml_sample){ .pid = 102, .at_us = 60, .encoder = 9 };
+	nvml->sample[3] = (struct fake_nvml_sample){ .pid = 999, .at_us = 10, .sm = 9 };
+	measure();
+	assert_int_equal(nvml->measures, 1); /* the only GPU that is named */
+	assert_int_equal(nvml->after_us, 0);
+	assert_int_equal(use.gpu[2].n, 4);
+	assert_true(has_worked(100) && has_worked(101));
+	assert_false(has_worked(102) || has_worked(103));
+	assert_null(daemon_gpu_use_find(&use.gpu[2], 999));
+	assert_null(daemon_gpu_use_find(&use.gpu[2], 0));
+	measure();
+	assert_int_equal(nvml->after_us, 70); /* samples that were read before do not count again */
+	nvml->n_samples = 0;
+	measure();
+	assert_int_equal(nvml->after_us, 70);
+	assert_false(has_worked(100));
+}
+
+static void failures_of_nvml(void **state)
+{
+	reset();
+	snprintf(use.gpu[2].uuid, sizeof(use.gpu[2].uuid), UUID);
+	nvml->n_processes = 1;
+	nvml->process[0] = 100;
+	nvml->sample[0] = (struct fake_nvml_sample){ .pid = 100, .at_us = 1000, .sm = 1 };
+	nvml->n_samples = 1;
+	nvml->by_uuid = 6;
+	measure();
+	assert_false(use.gpu[2].measured);
+	nvml->by_uuid = 0;
+	nvml->processes = 1;
+	measure();
+	assert_false(use.gpu[2].measured);
+	nvml->processes = 0;
+	nvml->n_processes = 257; /* more than are looked at */
+	measure();
+	assert_false(use.gpu[2].measured);
+	nvml->n_processes = 256;
+	nvml->process[255] = 300;
+	measure();
+	assert_true(use.gpu[2].measured);
+	assert_int_equal(use.gpu[2].n, 256);
+	assert_non_null(daemon_gpu_use_find(&use.gpu[2], 300));
+	nvml->n_processes = 1;
+	nvml->samples = 6; /* no sample since then */
+	measure();
+	assert_true(use.gpu[2].measured);
+	assert_false(has_worked(100));
+	nvml->samples = 3; /* not supported: all count as working */
+	measure();
+	assert_true(has_worked(100));
+}
+
+/* ---- samples and windows ---- */
+
+static struct parts *p;
+static struct part *pacer, *a; /* pacer: always open and at work, to see when samples are taken */
+
+static int begin(void **state)
+{
+	struct daemon_gpu *g;
+
+	reset();
+	nvml->n_processes = 1;
+	nvml->process[0] = 10000;
+	nvml->samples = 3; /* whatever has a context has worked */
+	p = parts_new();
+	snprintf(p->d->devices.kind, sizeof(p->d->devices.kind), "soft");
+	g = &p->d->devices.d[0];
+	g->used = true;
+	memset(g->uuid, 1, sizeof(g->uuid));
+	if (daemon_job_thread_start(&p->d->control_thread, p->d->loop) < 0 ||
+	    daemon_idle_open(p->d) < 0) {
+		return -1;
+	}
+	pacer = parts_add(p, 1, GBPF_CLASS_LATENCY);
+	a = parts_add(p, 1000, GBPF_CLASS_LATENCY);
+	pacer->board.gpu[0].open = a->board.gpu[0].open = 1;
+	daemon_lc_publish(&pacer->s);
+	daemon_lc_publish(&a->s);
+	return 0;
+}
+
+static int finish(void **state)
+{
+	daemon_idle_close(p->d);
+	daemon_job_thread_stop(&p->d->control_thread);
+	parts_free(p);
+	return 0;
+}
+
+/* Moves the clock and waits for a sample. Returns what it added to a's open time. */
+static uint64_t sample_after(uint64_t ns)
+{
+	uint64_t before = a->s.idle.open_ns[0], paced = pacer->s.idle.open_ns[0];
+
+	parts_now += ns;
+	while (pacer->s.idle.open_ns[0] == paced) {
+		assert_true(sd_event_run(p->d->loop, UINT64_MAX) >= 0);
+	}
+	return a->s.idle.open_ns[0] - before;
+}
+
+/* Lets a window pass in samples of 20 ms, up to its judgement. */
+static void window(void)
+{
+	unsigned measures = nvml->measures;
+
+	pacer->stats.launches++;
+	while (nvml->measures == measures) {
+		parts_now += 20 * MS;
+		for (uint64_t paced = pacer->s.idle.open_ns[0];
+		     pacer->s.idle.open_ns[0] == paced && nvml->measures == measures;) {
+			assert_true(sd_event_run(p->d->loop, UINT64_MAX) >= 0);
+		}
+	}
+	while (nvml->measures == measures || pacer->s.idle.window_ns[0]) {
+		assert_true(sd_event_run(p->d->loop, UINT64_MAX) >= 0);
+	}
+}
+
+static void open_time_is_the_time_between_samples(void **state)
+{
+	assert_int_equal(sample_after(5 * MS), 5 * MS);
+	assert_int_equal(sample_after(20 * MS), 20 * MS);
+	assert_int_equal(sample_after(21 * MS), 20 * MS); /* the loop was late */
+	a->board.gpu[0].open = 0;
+	assert_int_equal(sample_after(5 * MS), 0);
+	a->board.gpu[0].next_ns = parts_now + 5 * MS + 1000; /* announced */
+	assert_int_equal(sample_after(5 * MS), 5 * MS);
+	a->board.gpu[0].next_ns = 0;
+	a->board.gpu[1].open = 1; /* a GPU that it does not use */
+	assert_int_equal(sample_after(5 * MS), 0);
+	a->s.gpu_mask = 3;
+	assert_int_equal(sample_after(5 * MS), 0);
+	assert_int_equal(a->s.idle.open_ns[1], 5 * MS);
+}
+
+static void only_published_boards_of_ordinary_users_are_watched(void **state)
+{
+	a->s.peer.uid = 0;
+	assert_int_equal(sample_after(5 * MS), 0);
+	a->s.peer.uid = OWN_USER;
+	assert_int_equal(sample_after(5 * MS), 0);
+	a->s.peer.uid = 1000;
+	a->s.dying = true;
+	assert_int_equal(sample_after(5 * MS), 0);
+	a->s.dying = false;
+	a->s.state = DAEMON_SESSION_WELCOMED;
+	assert_int_equal(sample_after(5 * MS), 0);
+	a->s.state = DAEMON_SESSION_READY;
+	assert_int_equal(sample_after(5 * MS), 5 * MS);
+	p->d->policies->store.off = true;
+	pacer->s.idle.open_ns[0] = 0;
+	a->s.idle.open_ns[0] = 0;
+	parts_now += 5 * MS;
+	for (unsigned i = 0; i < 3; i++) {
+		assert_true(sd_event_run(p->d->loop, UINT64_MAX) >= 0);
+	}
+	assert_int_equal(a->s.idle.open_ns[0], 0); /* no policy: nothing is held for it */
+}
+
+static void an_open_board_without_a_context_owes_its_open_time(void **state)
+{
+	window();
+	assert_in_range(a->s.idle.charge_ns, 230 * MS, 320 * MS);
+	assert_false(a->s.idle.has_worked);
+	assert_int_equal(pacer->s.idle.charge_ns, 0);
+	assert_true(pacer->s.idle.has_worked);
+	assert_int_equal(a->s.idle.window_ns[0], 0);
+	a->board.gpu[0].open = 0;
+	window();
+	assert_int_equal(a->s.idle.charge_ns, 0);
+}
+
+static void one_that_works_owes_nothing(void **state)
+{
+	nvml->n_processes = 2;
+	nvml->process[1] = 10001;
+	window();
+	assert_int_equal(a->s.idle.charge_ns, 0);
+	assert_true(a->s.idle.has_worked);
+	nvml->samples = 0; /* it has a context, but no work */
+	window();
+	assert_in_range(a->s.idle.charge_ns, 230 * MS, 320 * MS);
+	assert_false(a->s.idle.has_worked);
+}
+
+/* NVIDIA's own figures are coarse: a process with a context owes a tenth, and only if its board is
+ * open for more than nine tenths of the time. */
+static void a_coarse_driver_is_believed_less(void **state)
+{
+	snprintf(p->d->devices.kind, sizeof(p->d->devices.kind), "nvidia");
+	nvml->n_processes = 2;
+	nvml->process[1] = 10001;
+	nvml->samples = 0;
+	window();
+	assert_in_range(a->s.idle.charge_ns, 23 * MS, 32 * MS);
+	a->board.gpu[0].open = 0;
+	window();
+	assert_int_equal(a->s.idle.charge_ns, 0);
+	for (unsigned i = 0; i < 12; i++) { /* half of the time */
+		(void)sample_after(10 * MS);
+	}
+	a->board.gpu[0].open = 1;
+	window();
+	assert_int_equal(a->s.idle.charge_ns, 0);
+	nvml->n_processes = 1; /* without a context it owes all */
+	window();
+	assert_in_range(a->s.idle.charge_ns, 230 * MS, 320 * MS);
+}
+
+/* A GPU that NVML does not know: what the tenant's page claims counts. */
+static void claims_count_where_the_driver_cannot_be_asked(void **state)
+{
+	uint64_t *const claims[] = { &a->stats.launches, &a->stats.copies, &a->stats.memsets,
+				     &a->stats.graphs, &a->stats.busy_ns };
+
+	nvml->processes = 1;
+	for (unsigned i = 0; i < 5; i++) {
+		++*claims[i];
+		window();
+		assert_int_equal(a->s.idle.charge_ns, 0);
+		assert_true(a->s.idle.has_worked);
+	}
+	window();
+	assert_true(a->s.idle.charge_ns >= 230 * MS);
+	assert_false(a->s.idle.has_worked);
+	nvml->processes = 0;
+	nvml->n_processes = 2;
+	nvml->process[1] = 10001;
+	a->s.peer.pid = 0; /* of another pid namespace */
+	++a->stats.launches;
+	window();
+	assert_true(a->s.idle.has_worked);
+}
+
+static void half_a_second_without_work_costs_the_class(void **state)
+{
+	union proto_message m;
+	unsigned fds;
+
+	window(); /* a quarter */
+	assert_false(a->s.idle.demoted);
+	while (!a->s.idle.demoted) {
+		window();
+	}
+	assert_int_equal(a->s.class_id, GBPF_CLASS_NORMAL);
+	assert_int_equal(a->s.lc.slot, -1);
+	assert_int_equal(p->d->counters.idle_demotions, 1);
+	assert_int_equal(parts_events(p, "shows open requests but does no work on the GPU"), 1);
+	while (parts_message(a, &m, &fds) != PROTO_SET) {
+	}
+	assert_int_equal(m.set.class_id, GBPF_CLASS_NORMAL);
+	assert_int_equal(pacer->s.class_id, GBPF_CLASS_LATENCY);
+	window(); /* still watched, and still without work */
+	assert_true(a->s.idle.demoted);
+	nvml->n_processes = 2; /* it works */
+	nvml->process[1] = 10001;
+	window();
+	assert_false(a->s.idle.demoted);
+	assert_int_equal(a->s.class_id, GBPF_CLASS_LATENCY);
+	assert_true(a->s.lc.slot >= 0);
+	assert_int_equal(p->d->counters.idle_demotions, 1);
+}
+
+static void the_budget_is_of_all_processes_of_the_user(void **state)
+{
+	struct part *b;
+
+	while (!a->s.idle.demoted) {
+		window();
+	}
+	b = parts_add(p, 1000, GBPF_CLASS_LATENCY);
+	b->board.gpu[0].open = 1;
+	daemon_lc_publish(&b->s);
+	(void)sample_after(5 * MS);
+	assert_true(b->s.idle.demoted);	  /* at its first sample */
+	a->s.class_id = GBPF_CLASS_BATCH; /* chosen meanwhile: it stays */
+	nvml->n_processes = 2;
+	nvml->process[1] = 10001;
+	window();
+	assert_false(a->s.idle.demoted);
+	assert_int_equal(a->s.class_id, GBPF_CLASS_BATCH);
+	assert_true(b->s.idle.demoted);
+}
+
+/* ---- setup ---- */
+
+static int make_library(void **state)
+{
+	char path[200];
+
+	snprintf(dir, sizeof(dir), "/tmp/gbpfd-judge-XXXXXX");
+	if (!mkdtemp(dir)) {
+		return -1;
+	}
+	snprintf(path, sizeof(path), "%s/soft", dir);
+	if (mkdir(path, 0755) < 0) {
+		return -1;
+	}
+	snprintf(path, sizeof(path), "%s/soft/libnvidia-ml.so.1", dir);
+	if (symlink(getenv("FAKE_NVML"), path) < 0 || setenv("GBPF_LIBDIR", dir, 1) < 0) {
+		return -1;
+	}
+	nvml = dlsym(dlopen(path, RTLD_NOW), "fake_nvml");
+	return nvml ? 0 : -1;
+}
+
+static int remove_library(void **state)
+{
+	char command[96];
+
+	snprintf(command, sizeof(command), "rm -rf '%s'", dir);
+	return system(command);
+}
+
+int main(void)
+{
+#define WATCHED(t) cmocka_unit_test_setup_teardown(t, begin, finish)
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(without_nvml_nothing_is_measured),
+		cmocka_unit_test(processes_that_have_worked_are_told_from_others),
+		cmocka_unit_test(failures_of_nvml),
+		WATCHED(open_time_is_the_time_between_samples),
+		WATCHED(only_published_boards_of_ordinary_users_are_watched),
+		WATCHED(an_open_board_without_a_context_owes_its_open_time),
+		WATCHED(one_that_works_owes_nothing),
+		WATCHED(a_coarse_driver_is_believed_less),
+		WATCHED(claims_count_where_the_driver_cannot_be_asked),
+		WATCHED(half_a_second_without_work_costs_the_class),
+		WATCHED(the_budget_is_of_all_processes_of_the_user),
+	};
+
+	return cmocka_run_group_tests(tests, make_library, remove_library);
+}
