@@ -33,7 +33,8 @@ struct softd_group {
 	uint64_t next_order;
 	struct softd_list launches[SOFTD_DEVICE_LEVELS]; /* with blocks to start, oldest first */
 	struct softd_list resident[SOFTD_DEVICE_LEVELS]; /* started blocks that no worker holds */
-	struct softd_list copies;			 /* of struct softd_op, begun or not */
+	bool passed[SOFTD_DEVICE_LEVELS]; /* the last turn started a block: a started one is next */
+	struct softd_list copies;	  /* of struct softd_op, begun or not */
 	uint64_t copy_stamp;  /* gpu.copy_stamp at its last part: the smallest is next */
 	unsigned value_polls; /* operations that poll memory */
 	uint32_t resident_blocks;

@@ -262,21 +262,25 @@ bool softd_place_ready(const struct softd_group *g)
 }
 
 /* Prefers a started block over a new one, unless it has run for LONG_TURNS turns: then it may be
- * spinning on a block that has not started. The blocks of a cooperative launch all start before any
- * continues. */
+ * spinning on a block that has not started, and new and started blocks alternate, so that short
+ * launches that never run out cannot keep it from running. The blocks of a cooperative launch all
+ * start before any continues. */
 static bool choose_of(struct softd_group *g, unsigned level, const struct softd_awaited *before,
 		      struct softd_work *w)
 {
 	struct softd_resident_block *old = waiting(g, level);
 	struct softd_awaited a = *before;
 	struct softd_launch *l = a.all ? NULL : startable(g, level, &a);
+	bool pass = old && old->turns >= LONG_TURNS && !g->passed[level];
 
-	if (l && (!old || old->turns >= LONG_TURNS || l->gang) && start_block(g, l, w)) {
+	if (l && (!old || pass || l->gang) && start_block(g, l, w)) {
+		g->passed[level] = true;
 		return true;
 	}
 	if (old) {
 		softd_list_remove(&old->in_group);
 		w->block = old;
+		g->passed[level] = false;
 	}
 	return old;
 }
