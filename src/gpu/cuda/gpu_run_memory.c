@@ -128,8 +128,13 @@ static CUresult begin_slab(struct gpu_device *d, struct gpu_run_context *x,
 /* Returns CUDA_SUCCESS when the device has set the words, CUDA_ERROR_NOT_READY before. */
 static CUresult slab_state(struct gpu_device *d, struct gpu_run_context *x)
 {
-	CUresult e = d->real->cuStreamQuery(x->io), ran;
+	CUstream io = load_relaxed(&x->io);
+	CUresult e, ran;
 
+	if (!io) {
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	}
+	e = d->real->cuStreamQuery(io);
 	if (e || !x->bypass.take_pending) {
 		return e;
 	}
@@ -160,12 +165,19 @@ static CUresult finish_slab(struct gpu_device *d, struct gpu_run_context *x,
 	return e;
 }
 
+static void forget_streams(struct gpu_run_context *x)
+{
+	store_relaxed(&x->io, (CUstream)NULL);
+	x->bypass.stream = NULL;
+	x->bypass.take = x->bypass.take_pending = NULL;
+}
+
 /* Finds a slab with a free line, or allocates one. all->lock is held, and released during the
  * allocation. CUDA_ERROR_NOT_READY: a slab will be available later. */
 static CUresult slab_with_room(struct gpu_device *d, struct gpu_run_context *x,
 			       struct gpu_run_slab **ret)
 {
-	CUcontext ctx = x->ctx;
+	uint32_t ended = x->ended;
 	struct gpu_run_slab *s;
 	CUresult e;
 
@@ -185,7 +197,8 @@ static CUresult slab_with_room(struct gpu_device *d, struct gpu_run_context *x,
 	e = finish_slab(d, x, &s);
 	pthread_mutex_lock(&d->runs->lock);
 	x->making = false;
-	if (x->ctx != ctx) {
+	if (x->ended != ended) {
+		forget_streams(x); /* those that were made after the context was forgotten */
 		free(s);
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	}
@@ -261,9 +274,9 @@ static void forget_context(struct gpu_run_context *x)
 	store_relaxed(&x->leases, UINT64_C(0));
 	store_relaxed(&x->groups, 0u);
 	store_relaxed(&x->out, 0u);
-	x->io = x->bypass.stream = NULL;
-	x->bypass.take = x->bypass.take_pending = NULL;
+	forget_streams(x);
 	x->ctx = NULL;
+	x->ended++;
 }
 
 void gpu_runs_forget(struct gpu_device *d, CUcontext ctx)

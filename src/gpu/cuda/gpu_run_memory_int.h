@@ -30,10 +30,11 @@ struct gpu_run_slab {
 struct gpu_run_context {
 	struct gpu_run_context *next;
 	CUcontext ctx;	 /* NULL: free entry */
+	uint32_t ended;	 /* number of contexts of this entry that have ended */
 	uint64_t leases; /* [atomic] device address of the flag page */
 	uint32_t groups; /* [atomic] groups of four lease words that kernels read */
 	uint32_t out;	 /* [atomic] blocks of all runs on the device */
-	CUstream io;	 /* reads and sets counters */
+	CUstream io;	 /* [atomic] reads and sets counters */
 	struct gpu_run_slab *slabs;
 	struct gpu_run_slab *unset; /* allocated, but the device has not set its words yet */
 	bool making;		    /* a thread is allocating the next slab, without the lock */

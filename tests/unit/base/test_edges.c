@@ -72,7 +72,7 @@ static void nearest_word_is_found(void **state)
 /* Words of more than 40 letters are never near, whatever they are. */
 static void long_words_are_not_compared(void **state)
 {
-	char longest[42];
+	char longest[42], longer[61];
 	const char *const candidates[] = { longest, NULL };
 
 	memset(longest, 'x', sizeof(longest));
@@ -81,6 +81,10 @@ static void long_words_are_not_compared(void **state)
 	longest[40] = 'x';
 	longest[41] = 0;
 	assert_null(nearest_of(longest, candidates));
+	/* also if the candidate is short enough, and a third of the letters differ */
+	memset(longer, 'x', sizeof(longer));
+	longer[60] = longest[40] = 0;
+	assert_null(nearest_of(longer, candidates));
 }
 
 static void addresses_of_sockets_have_107_bytes(void **state)

@@ -32,7 +32,9 @@ static bool fails(void)
 
 void *__wrap_malloc(size_t bytes)
 {
-	return fails() ? NULL : __real_malloc(bytes);
+	void *p = fails() ? NULL : __real_malloc(bytes);
+
+	return p ? memset(p, '?', bytes) : NULL; /* nothing is zero by itself */
 }
 
 void *__wrap_calloc(size_t n, size_t bytes)
@@ -98,6 +100,16 @@ static void a_map_stays_as_it_was(void **state)
 	strmap_finish(&m);
 }
 
+static void keys_are_terminated(void **state)
+{
+	struct strmap m;
+
+	strmap_init(&m);
+	assert_int_equal(strmap_add_n(&m, "keys", 3, &m), 0);
+	assert_string_equal(m.entries[0].key, "key");
+	strmap_finish(&m);
+}
+
 static void a_directory_is_not_trusted(void **state)
 {
 	char why[PRIVATE_DIR_WHY];
@@ -114,6 +126,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_buffer_stays_as_it_was),
 		cmocka_unit_test(a_map_stays_as_it_was),
+		cmocka_unit_test(keys_are_terminated),
 		cmocka_unit_test(a_directory_is_not_trusted),
 	};
 

@@ -8,7 +8,7 @@
 #include "base/compiler.h"
 
 struct cuabi_table script;
-char script_log[16384];
+char script_log[65536];
 CUresult script_query[SCRIPT_STREAMS], script_reached;
 CUstreamCaptureStatus script_capturing[SCRIPT_STREAMS];
 float script_ms;

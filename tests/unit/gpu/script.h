@@ -34,7 +34,7 @@ struct script_launch {
 };
 
 extern struct cuabi_table script;
-extern char script_log[16384];
+extern char script_log[65536];
 extern CUresult script_query[SCRIPT_STREAMS]; /* of streams by number; those created begin at 1 */
 extern CUstreamCaptureStatus script_capturing[SCRIPT_STREAMS];
 extern CUresult script_reached; /* of event queries */

@@ -52,10 +52,17 @@ int softd_heap_resize(struct softd_heap *h, uint64_t bytes)
 	return err;
 }
 
-void softd_heap_finish(struct softd_heap *h)
+static void free_tables(struct softd_heap *h)
 {
 	free(h->class_at);
 	free(h->next);
+	h->class_at = NULL;
+	h->next = NULL;
+}
+
+void softd_heap_finish(struct softd_heap *h)
+{
+	free_tables(h);
 	pthread_mutex_destroy(&h->lock);
 }
 
@@ -81,6 +88,9 @@ static bool begin(struct softd_heap *h)
 		pthread_mutex_unlock(&machine->lock);
 	}
 	h->failed = h->base == 0;
+	if (h->failed) { /* another size may be tried */
+		free_tables(h);
+	}
 	return !h->failed;
 }
 

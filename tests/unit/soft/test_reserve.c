@@ -1,0 +1,411 @@
+/* Reserved addresses and the mappings in them, and memory that several windows use: placement,
+ * overlaps, rights, references, and what is left when a user goes. */
+#include "memory_rig.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define G (2 * MIB)
+#define SHARED (2 * DEVICE_PAGES) /* first page of the third part */
+
+static uint64_t shared(uint64_t n)
+{
+	return address_of(SHARED) + n * G;
+}
+
+static uint64_t reserve(uint64_t bytes, uint64_t align, uint64_t wish)
+{
+	return softd_memory_reserve(m, bytes, align, wish);
+}
+
+static void addresses_are_reserved_in_units_of_2_mib(void **state)
+{
+	assert_true(reserve(G, 0, 0) == shared(0));
+	assert_true(reserve(2 * G, 0, 0) == shared(2)); /* a page between, and aligned */
+	assert_true(reserve(G, 16 * MIB, 0) == shared(8));
+	assert_true(reserve(G, PAGE, 0) == shared(5));
+	assert_int_equal(reserve(G + PAGE, 0, 0), 0);
+	assert_int_equal(reserve(0, 0, 0), 0);
+	assert_int_equal(reserve(17 * GIB, 0, 0), 0);
+	assert_int_equal(gpu->memory_used, 0);
+	assert_int_equal(softd_memory_owner(m, shared(0)), 16);
+	assert_null(softd_memory_at(m, shared(0), 1, 1));
+	assert_int_equal(softd_memory_restrict(m, shared(0), 3), -ENOENT);
+	assert_int_equal(softd_memory_free(m, machine, shared(0)), -ENOENT);
+	assert_int_equal(softd_memory_unreserve(m, shared(0), 2 * G), -ENOENT);
+	assert_int_equal(softd_memory_unreserve(m, shared(2), G), -ENOENT);
+	assert_int_equal(softd_memory_unreserve(m, shared(3), G), -ENOENT);
+	assert_int_equal(softd_memory_unreserve(m, shared(2), 2 * G), 0);
+	assert_true(reserve(G, 0, 0) == shared(2));
+	assert_int_equal(rig_device(PAGE), 1);
+	assert_int_equal(softd_memory_unreserve(m, address_of(1), PAGE), -ENOENT);
+}
+
+/* A wish is granted if the range is free; ranges may touch then. */
+static void wishes_are_granted_where_there_is_room(void **state)
+{
+	assert_true(reserve(2 * G, 0, shared(10)) == shared(10));
+	assert_true(reserve(G, 0, shared(12)) == shared(12));
+	assert_true(reserve(G, 0, shared(9)) == shared(9));
+	/* otherwise another place */
+	assert_true(reserve(G, 0, shared(11)) == shared(0));
+	assert_true(reserve(2 * G, 0, shared(8)) == shared(2));
+	assert_true(reserve(8 * G, 0, shared(5)) == shared(14));
+	assert_true(reserve(G, 0, shared(30) + PAGE) == shared(5));
+	assert_true(reserve(G, 0, BASE - G) != BASE - G);
+	assert_true(reserve(G, 0, BASE) != BASE); /* not in the third part */
+	assert_true(reserve(G, 0, shared(0) - G) != shared(0) - G);
+	assert_true(reserve(G, 0, BASE + m->space.bytes - G) == BASE + m->space.bytes - G);
+	assert_true(reserve(2 * G, 0, BASE + m->space.bytes - 2 * G) !=
+		    BASE + m->space.bytes - 2 * G);
+	assert_true(reserve(G, 4 * G, shared(40)) == shared(40));
+	assert_true(reserve(G, 4 * G, shared(42)) != shared(42));
+}
+
+static struct softd_extent *extent(uint64_t bytes)
+{
+	struct softd_extent *x = softd_extent_create(gpu, bytes);
+
+	assert_non_null(x);
+	return x;
+}
+
+static int map(uint64_t n, uint64_t units, struct softd_extent *x, uint64_t offset)
+{
+	return softd_memory_map(m, machine, shared(n), units * G, x, offset);
+}
+
+static void mappings_lie_in_reserved_ranges(void **state)
+{
+	struct softd_extent *x = extent(4 * G);
+
+	assert_int_equal(gpu->memory_used, 4 * G);
+	assert_true(reserve(4 * G, 0, 0) == shared(0));
+	assert_int_equal(map(4, 1, x, 0), -EINVAL);
+	assert_int_equal(map(3, 2, x, 0), -EINVAL);
+	assert_int_equal(map(0, 5, x, 0), -EINVAL);
+	assert_int_equal(softd_memory_map(m, machine, shared(0) + PAGE, G, x, 0), -EINVAL);
+	assert_int_equal(softd_memory_map(m, machine, shared(0), PAGE, x, 0), -EINVAL);
+	assert_int_equal(softd_memory_map(m, machine, shared(0), 0, x, 0), -EINVAL);
+	assert_int_equal(softd_memory_map(m, machine, BASE - G, G, x, 0), -EINVAL);
+	assert_int_equal(map(0, 1, x, PAGE), -EINVAL);
+	assert_int_equal(map(0, 1, x, 4 * G), -EINVAL);
+	assert_int_equal(map(0, 1, x, 5 * G), -EINVAL);
+	assert_int_equal(map(0, 2, x, 3 * G), -EINVAL);
+	assert_int_equal(rig_device(G), 1);
+	assert_int_equal(softd_memory_map(m, machine, address_of(1), G, x, 0), -EINVAL);
+	assert_int_equal(x->refs, 1);
+	assert_int_equal(map(1, 2, x, G), 0);
+	assert_int_equal(x->refs, 2);
+	assert_int_equal(machine->pinned, 1);
+	assert_int_equal(m->pinned, 1);
+	assert_int_equal(calls.at, (SHARED + 512) * PAGE);
+	assert_int_equal(calls.bytes, 2 * G);
+	assert_int_equal(calls.offset, G);
+	assert_int_equal(map(1, 1, x, 0), -EINVAL); /* overlaps */
+	assert_int_equal(map(0, 2, x, 0), -EINVAL);
+	assert_int_equal(map(2, 2, x, 0), -EINVAL);
+	assert_int_equal(map(3, 1, x, 3 * G), 0); /* touches */
+	assert_int_equal(map(0, 1, x, 0), 0);
+	assert_int_equal(m->n_maps, 3);
+	assert_int_equal(m->maps[0].first, SHARED);
+	assert_int_equal(m->maps[2].first, SHARED + 3 * 512);
+	assert_int_equal(softd_memory_unreserve(m, shared(0), 4 * G), -EBUSY);
+	softd_extent_unref(x);
+	assert_int_equal(gpu->memory_used, 5 * G);
+	assert_int_equal(softd_memory_unmap(m, machine, shared(0), 4 * G), 0);
+	assert_int_equal(gpu->memory_used, G);
+	assert_int_equal(machine->pinned + m->pinned, 0);
+	assert_int_equal(softd_memory_unreserve(m, shared(0), 4 * G), 0);
+}
+
+static void rights_are_set_by_mapping(void **state)
+{
+	struct softd_extent *x = extent(4 * G);
+
+	assert_true(reserve(5 * G, 0, 0) == shared(0));
+	assert_int_equal(map(0, 1, x, 0), 0);
+	assert_int_equal(map(1, 2, x, G), 0);
+	assert_int_equal(map(4, 1, x, 0), 0);
+	assert_null(softd_memory_at(m, shared(0), 1, 1)); /* none at first */
+	assert_int_equal(softd_memory_set_access(m, shared(0), 2 * G, 3), -EINVAL);
+	assert_int_equal(softd_memory_set_access(m, shared(1), G, 3), -EINVAL);
+	assert_int_equal(softd_memory_set_access(m, shared(2), G, 3), -EINVAL);
+	assert_int_equal(softd_memory_set_access(m, shared(0), 4 * G, 3), -EINVAL);
+	assert_int_equal(softd_memory_set_access(m, shared(3), G, 3), -EINVAL);
+	assert_int_equal(softd_memory_set_access(m, shared(0), 0, 3), -EINVAL);
+	assert_int_equal(softd_memory_set_access(m, shared(0), 3 * G, 0xff), 0);
+	assert_int_equal(m->pages[SHARED], 3);
+	assert_int_equal(m->pages[SHARED + 3 * 512 - 1], 3);
+	assert_int_equal(m->pages[SHARED + 3 * 512], 0);
+	assert_non_null(softd_memory_at(m, shared(0), 3 * G, 3));
+	assert_null(softd_memory_at(m, shared(0), 3 * G + 1, 3)); /* the gap */
+	assert_null(softd_memory_at(m, shared(3), 1, 3));
+	assert_null(softd_memory_at(m, shared(2), 3 * G, 3));
+	assert_null(softd_memory_at(m, shared(4), 1, 3));
+	assert_int_equal(softd_memory_set_access(m, shared(4), G, 1), 0);
+	assert_non_null(softd_memory_at(m, shared(4), G, 1));
+	assert_null(softd_memory_at(m, shared(4), 1, 2));
+	assert_int_equal(softd_memory_set_access(m, shared(1), 2 * G, 1), 0);
+	assert_non_null(softd_memory_at(m, shared(0), 3 * G, 1));
+	assert_null(softd_memory_at(m, shared(0), G + 1, 3));
+	assert_non_null(softd_memory_at(m, shared(0), G, 3));
+	/* memory is the extent's, wherever it is mapped */
+	*(uint8_t *)softd_memory_at(m, shared(0), 1, 3) = 42;
+	assert_int_equal(*(uint8_t *)softd_memory_at(m, shared(4), 1, 1), 42);
+	softd_extent_unref(x);
+}
+
+static void ranges_are_unmapped_whole(void **state)
+{
+	struct softd_extent *x = extent(4 * G);
+
+	assert_true(reserve(4 * G, 0, 0) == shared(0));
+	assert_int_equal(map(0, 1, x, 0), 0);
+	assert_int_equal(map(1, 1, x, G), 0);
+	assert_int_equal(map(2, 2, x, 2 * G), 0);
+	assert_int_equal(softd_memory_set_access(m, shared(0), 4 * G, 3), 0);
+	memset(softd_memory_at(m, shared(0), 4 * G, 3), 7, 4 * G);
+	assert_int_equal(softd_memory_unmap(m, machine, shared(2), G), -EINVAL);
+	assert_int_equal(softd_memory_unmap(m, machine, shared(0), 3 * G), -EINVAL);
+	assert_int_equal(softd_memory_unmap(m, machine, shared(1), G), 0);
+	assert_int_equal(m->n_maps, 2);
+	assert_int_equal(m->pages[SHARED + 512], 0);
+	assert_int_equal(m->pages[SHARED + 1023], 0);
+	assert_int_equal(m->pages[SHARED + 1024], 3);
+	assert_int_equal(m->pages[SHARED + 511], 3);
+	assert_int_equal(m->space.host[(SHARED + 512) * PAGE], 0); /* another mapping */
+	assert_int_equal(m->space.host[(SHARED + 1024) * PAGE], 7);
+	assert_int_equal(x->refs, 3);
+	assert_int_equal(softd_memory_unmap(m, machine, shared(0), 4 * G), -EINVAL);
+	assert_int_equal(softd_memory_unmap(m, machine, shared(1), G), -EINVAL);
+	assert_int_equal(softd_memory_unmap(m, machine, shared(0), G), 0);
+	assert_int_equal(softd_memory_unmap(m, machine, shared(2), 2 * G), 0);
+	assert_int_equal(x->refs, 1);
+	softd_extent_unref(x);
+}
+
+static void mappings_that_fail_leave_nothing(void **state)
+{
+	struct softd_extent *x = extent(G);
+
+	assert_true(reserve(40 * G, 0, 0) == shared(0));
+	rig_fail("realloc", ENOMEM, 0);
+	assert_int_equal(map(0, 1, x, 0), -ENOMEM);
+	m->pinned = 8192;
+	assert_int_equal(map(0, 1, x, 0), -ENOMEM);
+	m->pinned = 0;
+	rig_fail("mmap", ENOMEM, 0);
+	assert_int_equal(map(0, 1, x, 0), -ENOMEM);
+	assert_int_equal(m->n_maps + m->pinned + machine->pinned, 0);
+	assert_int_equal(x->refs, 1);
+	for (unsigned i = 0; i < 17; i++) {
+		assert_int_equal(map(2 * i, 1, x, 0), 0);
+		assert_int_equal(m->cap_maps, i < 16 ? 16 : 32);
+	}
+	softd_extent_unref(x);
+}
+
+static void mapped_bytes_have_states_while_checking(void **state)
+{
+	struct softd_extent *x;
+	const uint8_t *shadow;
+
+	softd_memory_finish(m, machine);
+	checking = true;
+	assert_int_equal(softd_memory_init(m, gpu), 0);
+	shadow = m->space.shadow + SHARED * PAGE;
+	x = extent(G);
+	assert_true(reserve(2 * G, 0, 0) == shared(0));
+	assert_int_equal(map(0, 1, x, 0), 0);
+	assert_int_equal(shadow[0] & shadow[G - 1], 3);
+	assert_int_equal(shadow[G], 0);
+	assert_int_equal(softd_memory_unmap(m, machine, shared(0), G), 0);
+	assert_int_equal(shadow[0] & shadow[G - 1], EXEC_SHADOW_FREED);
+	assert_int_equal(shadow[G], 0);
+	softd_extent_unref(x);
+}
+
+/* ---- exported allocations ---- */
+
+static struct softd_client *second_client;
+static struct softd_memory *second;
+
+static void begin_second(void)
+{
+	second_client = calloc(1, sizeof(*second_client));
+	second = calloc(1, sizeof(*second));
+	assert_true(second_client && second);
+	second_client->machine = machine;
+	second_client->windows[0] = second;
+	assert_int_equal(softd_memory_init(second, gpu), 0);
+}
+
+static void end_second(void)
+{
+	if (second->space.host) {
+		softd_memory_finish(second, machine);
+	}
+	free(second);
+	free(second_client);
+}
+
+static void an_export_is_seen_by_its_importers(void **state)
+{
+	struct softd_extent *x;
+	uint64_t a;
+
+	begin_second();
+	assert_int_equal(rig_device(2 * PAGE), 1);
+	assert_int_equal(rig_device(PAGE), 4);
+	assert_null(softd_memory_export(m, address_of(2)));
+	assert_null(softd_memory_export(m, address_of(9)));
+	x = softd_memory_export(m, address_of(4));
+	assert_ptr_equal(softd_memory_export(m, address_of(4)), x);
+	assert_int_equal(x->refs, 1);
+	assert_int_equal(x->offset, 4 * PAGE);
+	assert_int_equal(x->bytes, PAGE);
+	assert_ptr_equal(x->home, m);
+	assert_int_equal(x->home_page, 4);
+	assert_true(x->secret[0] && x->secret[1]);
+	assert_int_equal(softd_memory_open_extent(second, machine, 2, x, 0), 0);
+	assert_int_equal(softd_memory_open_extent(second, machine, 2, x, PAGE + 1), 0);
+	a = softd_memory_open_extent(second, machine, 2, x, PAGE);
+	assert_true(a == second->space.base + SHARED * PAGE);
+	assert_int_equal(x->refs, 2);
+	assert_int_equal(machine->pinned, 1);
+	assert_int_equal(gpu->memory_used, 3 * PAGE); /* charged once */
+	assert_int_equal(second->owned_bytes[2], 0);
+	*(uint8_t *)softd_memory_at(m, address_of(4), 1, 3) = 11;
+	assert_int_equal(*(uint8_t *)softd_memory_at(second, a, PAGE, 3), 11);
+	assert_int_equal(softd_memory_close_extent(second, machine, a + PAGE), -ENOENT);
+	assert_int_equal(softd_memory_close_extent(m, machine, address_of(4)), -ENOENT);
+	assert_null(softd_memory_export(second, a)); /* not exported again */
+	assert_int_equal(softd_memory_free(second, machine, a), 0);
+	assert_null(softd_memory_at(second, a, 1, 1));
+	assert_int_equal(second->n, 0);
+	assert_int_equal(second->space.host[SHARED * PAGE], 0);
+	assert_int_equal(x->refs, 1);
+	assert_int_equal(machine->pinned, 0);
+	rig_fail("mmap", ENOMEM, 0);
+	assert_int_equal(softd_memory_open_extent(second, machine, 2, x, PAGE), 0);
+	second->pinned = 8192;
+	assert_int_equal(softd_memory_open_extent(second, machine, 2, x, PAGE), 0);
+	second->pinned = 0;
+	rig_fail("realloc", ENOMEM, 0);
+	free(second->allocs);
+	second->allocs = NULL;
+	second->cap = 0;
+	assert_int_equal(softd_memory_open_extent(second, machine, 2, x, PAGE), 0);
+	assert_int_equal(second->n + second->pinned + machine->pinned, 0);
+	assert_int_equal(x->refs, 1);
+	end_second();
+}
+
+/* Freed by its owner: the pages are given back when the last user closes it. */
+static void an_export_outlives_its_allocation(void **state)
+{
+	struct softd_extent *x;
+	uint64_t a;
+
+	begin_second();
+	assert_int_equal(rig_device(PAGE), 1);
+	x = softd_memory_export(m, address_of(1));
+	a = softd_memory_open_extent(second, machine, 0, x, PAGE);
+	*(uint8_t *)softd_memory_at(second, a, 1, 3) = 11;
+	assert_int_equal(softd_memory_free(m, machine, address_of(1)), 0);
+	assert_int_equal(calls.discards, 0);
+	assert_null(softd_memory_at(m, address_of(1), 1, 1));
+	assert_int_equal(softd_memory_free(m, machine, address_of(1)), -ENOENT);
+	assert_int_equal(softd_memory_restrict(m, address_of(1), 3), -ENOENT);
+	assert_int_equal(gpu->memory_used, PAGE);
+	assert_int_equal(rig_device(PAGE), 3); /* its address is not used again */
+	assert_int_equal(*(uint8_t *)softd_memory_at(second, a, 1, 3), 11);
+	assert_int_equal(softd_memory_close_extent(second, machine, a), 0);
+	assert_int_equal(calls.discards, 1);
+	assert_int_equal(calls.offset, PAGE);
+	assert_int_equal(gpu->memory_used, PAGE);
+	assert_int_equal(rig_device(PAGE), 1);
+	assert_int_equal(m->space.host[PAGE], 0);
+	end_second();
+}
+
+/* The owner's process goes: its other pages are given back, those of the export stay. */
+static void an_export_outlives_its_client(void **state)
+{
+	struct softd_extent *x;
+	uint64_t a, b;
+
+	begin_second();
+	assert_int_equal(rig_device(PAGE), 1);
+	assert_int_equal(rig_device(2 * PAGE), 3);
+	assert_int_equal(rig_device(PAGE), 6);
+	x = softd_memory_export(m, address_of(3));
+	a = softd_memory_open_extent(second, machine, 0, x, 2 * PAGE);
+	b = softd_memory_open_extent(second, machine, 1, x, PAGE);
+	*(uint8_t *)softd_memory_at(second, a, 1, 3) = 11;
+	memset(&calls, 0, sizeof(calls));
+	softd_memory_finish(m, machine);
+	assert_int_equal(calls.discards, 2);
+	assert_true(calls.unlocked);
+	assert_int_equal(calls.offset, 5 * PAGE);
+	assert_int_equal(calls.bytes, (DEVICE_PAGES - 5) * PAGE);
+	assert_int_equal(gpu->memory_used, 2 * PAGE);
+	assert_null(x->home);
+	assert_int_equal(*(uint8_t *)softd_memory_at(second, b, 1, 3), 11);
+	softd_memory_drop(second, machine, 1);
+	assert_int_equal(x->refs, 1);
+	assert_int_equal(gpu->memory_used, 2 * PAGE);
+	softd_memory_drop(second, machine, 0);
+	assert_int_equal(gpu->memory_used, 0);
+	assert_int_equal(second->n, 0);
+	end_second();
+}
+
+static void a_client_that_goes_drops_everything(void **state)
+{
+	struct softd_extent *x = extent(G), *y;
+	uint64_t a;
+
+	begin_second();
+	assert_true(softd_memory_reserve(second, 2 * G, 0, 0) != 0);
+	assert_int_equal(
+		softd_memory_map(second, machine, second->space.base + SHARED * PAGE, G, x, 0), 0);
+	assert_int_equal(rig_device(PAGE), 1);
+	y = softd_memory_export(m, address_of(1));
+	a = softd_memory_open_extent(second, machine, 0, y, PAGE);
+	assert_true(a != 0);
+	assert_true(softd_memory_alloc(second, machine, 3, PAGE, SOFT_MEMORY_DEVICE, -1) != 0);
+	assert_int_equal(gpu->memory_used, G + 2 * PAGE);
+	assert_int_equal(machine->pinned, 2);
+	softd_memory_finish(second, machine);
+	assert_int_equal(x->refs, 1);
+	assert_int_equal(y->refs, 1);
+	assert_int_equal(machine->pinned, 0);
+	assert_int_equal(gpu->memory_used, G + PAGE);
+	softd_extent_unref(x);
+	assert_int_equal(gpu->memory_used, PAGE);
+	end_second();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
+		T(addresses_are_reserved_in_units_of_2_mib),
+		T(wishes_are_granted_where_there_is_room),
+		T(mappings_lie_in_reserved_ranges),
+		T(rights_are_set_by_mapping),
+		T(ranges_are_unmapped_whole),
+		T(mappings_that_fail_leave_nothing),
+		T(mapped_bytes_have_states_while_checking),
+		T(an_export_is_seen_by_its_importers),
+		T(an_export_outlives_its_allocation),
+		T(an_export_outlives_its_client),
+		T(a_client_that_goes_drops_everything),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,427 @@
+/* Windows of device addresses: where allocations lie, what they are charged, which addresses and
+ * rights are valid, and what is given back. */
+#include "memory_rig.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/shm.h"
+
+/* Allocates pinned memory of that descriptor. Returns its page; 0: refused. */
+static uint64_t pinned(uint64_t bytes, int fd)
+{
+	uint64_t a = softd_memory_alloc(m, machine, 0, bytes, SOFT_MEMORY_PINNED, fd);
+
+	return a ? (a - m->space.base) / PAGE : 0;
+}
+
+static int free_page(uint64_t page)
+{
+	return softd_memory_free(m, machine, address_of(page));
+}
+
+static void windows_have_three_parts(void **state)
+{
+	/* device, pinned, and 16 times the memory, at least 16 GiB; in units of 2 MiB */
+	assert_true(softd_memory_window_bytes(128 * MIB, 128 * MIB, GIB) == 16 * GIB + 256 * MIB);
+	assert_true(softd_memory_window_bytes(128 * MIB, 128 * MIB, 2 * GIB) ==
+		    32 * GIB + 256 * MIB);
+	assert_true(softd_memory_window_bytes(PAGE, 0, 1) == 16 * GIB + 2 * MIB);
+	assert_true(m->space.base == BASE);
+	assert_true(m->space.bytes == 16 * GIB + 256 * MIB);
+	assert_int_equal(m->device_pages, DEVICE_PAGES);
+	assert_int_equal(m->shared_page, 2 * DEVICE_PAGES);
+	gpu->index = 3;
+	softd_memory_finish(m, machine);
+	machine->pinned_limit = 64 * MIB + 1;
+	assert_int_equal(softd_memory_init(m, gpu), 0);
+	assert_true(m->space.base == UINT64_C(0x230000000000));
+	assert_int_equal(m->shared_page, 2 * DEVICE_PAGES + 512); /* rounded up */
+	machine->pinned_limit = 64 * MIB;
+}
+
+static void a_window_that_cannot_be_made_leaves_nothing(void **state)
+{
+	unsigned unmaps = 0;
+
+	softd_memory_finish(m, machine);
+	for (unsigned i = 0; i < 3; i++) { /* addresses, rights, the device's memory */
+		calls.unmaps = 0;
+		rig_fail("mmap", ENOMEM, i);
+		assert_int_equal(softd_memory_init(m, gpu), -ENOMEM);
+		assert_null(m->space.host);
+		unmaps += calls.unmaps;
+	}
+	assert_int_equal(unmaps, 1 + 1 + 2);
+	rig_fail("calloc", ENOMEM, 0); /* the store */
+	assert_int_equal(softd_memory_init(m, gpu), -ENOMEM);
+	checking = true;
+	rig_fail("mmap", ENOMEM, 2); /* the shadow */
+	assert_int_equal(softd_memory_init(m, gpu), -ENOMEM);
+	checking = false;
+	rig_fail("mmap", EINVAL, 2);
+	assert_int_equal(softd_memory_init(m, gpu), -ENOMEM);
+}
+
+/* First fit; an invalid page lies between neighbours, so that an overrun is found. */
+static void allocations_do_not_touch(void **state)
+{
+	assert_int_equal(rig_device(1), 1);
+	assert_int_equal(rig_device(PAGE), 3);
+	assert_int_equal(rig_device(PAGE + 1), 5);
+	assert_int_equal(rig_device(2 * PAGE), 8);
+	assert_int_equal(rig_device(1), 11);
+	assert_int_equal(free_page(5), 0); /* pages 5 and 6 */
+	assert_int_equal(rig_device(3 * PAGE), 13);
+	assert_int_equal(rig_device(2 * PAGE), 5);
+	assert_int_equal(free_page(5), 0);
+	assert_int_equal(rig_device(PAGE), 5);
+	assert_int_equal(rig_device(PAGE), 17);
+	assert_int_equal(free_page(1), 0);
+	assert_int_equal(rig_device(2 * PAGE), 19);
+	assert_int_equal(rig_device(PAGE), 1);
+	assert_int_equal(free_page(2), -ENOENT);
+	assert_int_equal(free_page(4), -ENOENT);
+	assert_int_equal(softd_memory_free(m, machine, address_of(1) + 1), -ENOENT);
+	assert_int_equal(softd_memory_free(m, machine, BASE - PAGE), -ENOENT);
+	assert_int_equal(softd_memory_free(m, machine, BASE + m->space.bytes), -ENOENT);
+	assert_int_equal(softd_memory_free(m, machine, BASE), -ENOENT);
+}
+
+/* The last page of the device's part stays invalid, too. */
+static void parts_are_filled_to_their_end(void **state)
+{
+	assert_int_equal(rig_device((DEVICE_PAGES - 1) * PAGE), 0);
+	assert_int_equal(rig_device((DEVICE_PAGES - 2) * PAGE), 1);
+	assert_int_equal(rig_device(1), 0);
+	assert_int_equal(free_page(1), 0);
+	assert_int_equal(rig_device((DEVICE_PAGES - 4) * PAGE), 1);
+	assert_int_equal(rig_device(PAGE), DEVICE_PAGES - 2);
+	assert_int_equal(rig_device(0), 0);
+	assert_int_equal(rig_device(m->space.bytes + 1), 0);
+	assert_int_equal(rig_device(UINT64_MAX), 0);
+	assert_int_equal(m->n, 2);
+}
+
+static void memory_is_charged_in_pages(void **state)
+{
+	machine->opt.memory_bytes = 10 * PAGE;
+	assert_int_equal(rig_device(1), 1);
+	assert_int_equal(gpu->memory_used, PAGE);
+	assert_int_equal(rig_device(8 * PAGE + 1), 3);
+	assert_int_equal(gpu->memory_used, 10 * PAGE);
+	assert_int_equal(m->owned_bytes[0], 10 * PAGE);
+	assert_int_equal(rig_device(1), 0);
+	assert_int_equal(m->n, 2); /* and no address is taken */
+	assert_int_equal(free_page(3), 0);
+	assert_int_equal(gpu->memory_used, PAGE);
+	assert_int_equal(m->owned_bytes[0], PAGE);
+	assert_int_equal(calls.discards, 1);
+	assert_int_equal(calls.offset, 3 * PAGE);
+	assert_int_equal(calls.bytes, 9 * PAGE);
+	assert_int_equal(rig_device(9 * PAGE), 3);
+	assert_int_equal(free_page(1) + free_page(3), 0);
+	assert_int_equal(gpu->memory_used + m->owned_bytes[0], 0);
+}
+
+static void freed_memory_is_zero_when_it_comes_again(void **state)
+{
+	uint8_t *p;
+
+	assert_int_equal(rig_device(2 * PAGE), 1);
+	p = softd_memory_at(m, address_of(1), 2 * PAGE, 3);
+	assert_non_null(p);
+	memset(p, 7, 2 * PAGE);
+	assert_int_equal(free_page(1), 0);
+	assert_null(softd_memory_at(m, address_of(1), 1, 1));
+	assert_int_equal(rig_device(2 * PAGE), 1);
+	assert_int_equal(p[0] + p[2 * PAGE - 1], 0);
+}
+
+static void pinned_memory_maps_its_descriptor(void **state)
+{
+	int fd = shm_create("pinned", 4 * PAGE, SHM_NOEXEC);
+	uint8_t *mine = shm_map(fd, 4 * PAGE, 1), *theirs;
+
+	assert_int_equal(pinned(3 * PAGE + 1, fd), DEVICE_PAGES + 1);
+	assert_int_equal(machine->pinned_used, 4 * PAGE);
+	assert_int_equal(machine->pinned, 1);
+	assert_int_equal(m->pinned, 1);
+	assert_int_equal(m->owned_bytes[0], 0);
+	assert_int_equal(gpu->memory_used, 0);
+	assert_int_equal(calls.at, (DEVICE_PAGES + 1) * PAGE);
+	assert_int_equal(calls.bytes, 4 * PAGE);
+	theirs = softd_memory_at(m, address_of(DEVICE_PAGES + 1), 4 * PAGE, 3);
+	assert_non_null(theirs);
+	theirs[PAGE] = 9;
+	assert_int_equal(mine[PAGE], 9);
+	assert_int_equal(free_page(DEVICE_PAGES + 1), 0);
+	assert_int_equal(theirs[PAGE], 0); /* another mapping is there */
+	assert_int_equal(mine[PAGE], 9);
+	assert_int_equal(machine->pinned_used + machine->pinned + m->pinned, 0);
+	assert_int_equal(m->owned_bytes[0], 0);
+	shm_unmap(mine, 4 * PAGE);
+	close(fd);
+}
+
+static void pinned_memory_has_limits(void **state)
+{
+	int fd = shm_create("pinned", 64 * MIB, SHM_NOEXEC);
+
+	assert_int_equal(pinned(64 * MIB + 1, fd), 0);
+	assert_int_equal(pinned(64 * MIB, fd), DEVICE_PAGES + 1);
+	assert_int_equal(pinned(1, fd), 0);
+	assert_int_equal(free_page(DEVICE_PAGES + 1), 0);
+	machine->pinned_used = 64 * MIB - PAGE + 1; /* room for less than a page */
+	assert_int_equal(pinned(1, fd), 0);
+	assert_int_equal(m->n, 0);
+	machine->pinned_used = 0;
+	m->pinned = 8192; /* mappings of one client */
+	assert_int_equal(pinned(1, fd), 0);
+	m->pinned = 8191;
+	assert_int_equal(pinned(1, fd), DEVICE_PAGES + 1);
+	assert_int_equal(free_page(DEVICE_PAGES + 1), 0);
+	m->pinned = 0;
+	machine->pinned = 49152; /* and of all */
+	assert_int_equal(pinned(1, fd), 0);
+	machine->pinned = 49151;
+	assert_int_equal(pinned(1, fd), DEVICE_PAGES + 1);
+	assert_int_equal(machine->pinned, 49152);
+	assert_int_equal(free_page(DEVICE_PAGES + 1), 0);
+	machine->pinned = 0;
+	rig_fail("mmap", ENOMEM, 0);
+	assert_int_equal(pinned(1, fd), 0);
+	assert_int_equal(machine->pinned + m->pinned + m->n + machine->pinned_used, 0);
+	close(fd);
+}
+
+/* The client may have sealed its memory against writing. */
+static void sealed_memory_is_mapped_privately(void **state)
+{
+	int fd = shm_create("pinned", PAGE, SHM_NOEXEC);
+	uint8_t *p;
+
+	assert_int_equal(shm_seal_future_write(fd), 0);
+	assert_int_equal(pinned(PAGE, fd), DEVICE_PAGES + 1);
+	assert_true(calls.flags & MAP_PRIVATE);
+	p = softd_memory_at(m, address_of(DEVICE_PAGES + 1), 1, 1);
+	*p = 1; /* does not fault */
+	assert_int_equal(free_page(DEVICE_PAGES + 1), 0);
+	rig_fail("mmap", EACCES, 0);
+	assert_int_equal(pinned(PAGE, fd), DEVICE_PAGES + 1);
+	assert_true(calls.flags & MAP_PRIVATE);
+	close(fd);
+}
+
+static void ranges_are_valid_within_one_allocation(void **state)
+{
+	assert_int_equal(rig_device(2 * PAGE), 1);
+	assert_int_equal(rig_device(PAGE), 4);
+	assert_non_null(softd_memory_at(m, address_of(1), 2 * PAGE, 3));
+	assert_ptr_equal(softd_memory_at(m, address_of(2), 0, 3), m->space.host + 2 * PAGE);
+	assert_non_null(softd_memory_at(m, address_of(3) - 1, 1, 3));
+	assert_null(softd_memory_at(m, address_of(1), 2 * PAGE + 1, 3));
+	assert_null(softd_memory_at(m, address_of(3) - 1, 2, 3));
+	assert_null(softd_memory_at(m, address_of(3), 1, 3));
+	assert_null(softd_memory_at(m, address_of(1) - 1, 1, 3));
+	assert_null(softd_memory_at(m, address_of(1) - 1, 2, 3));
+	assert_null(softd_memory_at(m, address_of(1), 4 * PAGE, 3)); /* across the gap */
+	assert_null(softd_memory_at(m, BASE - 1, 1, 1));
+	assert_null(softd_memory_at(m, BASE + m->space.bytes, 0, 1));
+	assert_null(softd_memory_at(m, BASE + m->space.bytes - 1, 2, 1));
+	assert_non_null(softd_memory_at(m, BASE + m->space.bytes - 1, 0, 1));
+	assert_null(softd_memory_at(m, address_of(1), UINT64_MAX, 1));
+}
+
+static void rights_are_those_of_the_allocation(void **state)
+{
+	assert_int_equal(rig_device(2 * PAGE), 1);
+	assert_int_equal(softd_memory_restrict(m, address_of(1), 1), 0);
+	assert_non_null(softd_memory_at(m, address_of(2), 1, 1));
+	assert_null(softd_memory_at(m, address_of(2), 1, 2));
+	assert_null(softd_memory_at(m, address_of(1), 1, 3));
+	assert_int_equal(m->pages[3], 0);
+	assert_int_equal(softd_memory_restrict(m, address_of(1), 0xff), 0);
+	assert_int_equal(m->pages[2], 3);
+	assert_int_equal(softd_memory_restrict(m, address_of(2), 1), -ENOENT);
+	assert_int_equal(softd_memory_restrict(m, address_of(7), 1), -ENOENT);
+}
+
+static void owners_are_known_by_address(void **state)
+{
+	assert_int_equal(rig_device(2 * PAGE), 1);
+	assert_true(softd_memory_alloc(m, machine, 5, PAGE, SOFT_MEMORY_DEVICE, -1) ==
+		    address_of(4));
+	assert_int_equal(softd_memory_owner(m, address_of(1)), 0);
+	assert_int_equal(softd_memory_owner(m, address_of(3) - 1), 0);
+	assert_int_equal(softd_memory_owner(m, address_of(3)), 16);
+	assert_int_equal(softd_memory_owner(m, address_of(4)), 5);
+	assert_int_equal(softd_memory_owner(m, address_of(5)), 16);
+	assert_int_equal(softd_memory_owner(m, address_of(0)), 16);
+}
+
+/* Large memory is given back without the lock. */
+static void large_allocations_are_released_in_steps(void **state)
+{
+	int fd = shm_create("pinned", 4 * MIB, SHM_NOEXEC);
+	struct softd_release l;
+
+	assert_int_equal(rig_device(4 * MIB - PAGE), 1);
+	assert_int_equal(rig_device(4 * MIB), 1025);
+	assert_false(softd_memory_release_begin(m, address_of(1), &l));
+	assert_false(softd_memory_release_begin(m, address_of(2), &l));
+	assert_true(softd_memory_release_begin(m, address_of(1025), &l));
+	assert_int_equal(l.first, 1025);
+	assert_int_equal(l.pages, 1024);
+	assert_false(l.pinned);
+	assert_null(softd_memory_at(m, address_of(1025), 1, 1));
+	assert_int_equal(m->owned_bytes[0], 4 * MIB - PAGE);
+	assert_int_equal(free_page(1025), -ENOENT); /* not twice */
+	assert_false(softd_memory_release_begin(m, address_of(1025), &l));
+	assert_int_equal(softd_memory_restrict(m, address_of(1025), 1), -ENOENT);
+	l = (struct softd_release){ 1025, 1024, false };
+	softd_memory_release_pages(m, &l);
+	assert_int_equal(calls.offset, 1025 * PAGE);
+	assert_int_equal(calls.bytes, 4 * MIB);
+	assert_int_equal(m->n, 2); /* the addresses are reserved until the end */
+	assert_int_equal(gpu->memory_used, 8 * MIB - PAGE);
+	softd_memory_release_end(m, machine, &l);
+	assert_int_equal(m->n, 1);
+	assert_int_equal(gpu->memory_used, 4 * MIB - PAGE);
+
+	assert_int_equal(pinned(4 * MIB, fd), DEVICE_PAGES + 1);
+	*(uint8_t *)softd_memory_at(m, address_of(DEVICE_PAGES + 1), 1, 3) = 5;
+	assert_true(softd_memory_release_begin(m, address_of(DEVICE_PAGES + 1), &l));
+	assert_true(l.pinned);
+	assert_int_equal(m->owned_bytes[0], 4 * MIB - PAGE);
+	softd_memory_release_pages(m, &l);
+	assert_int_equal(calls.at, (DEVICE_PAGES + 1) * PAGE);
+	assert_int_equal(calls.bytes, 4 * MIB);
+	assert_int_equal(calls.fd, -1);
+	assert_int_equal(m->space.host[(DEVICE_PAGES + 1) * PAGE], 0);
+	assert_int_equal(machine->pinned_used, 4 * MIB);
+	softd_memory_release_end(m, machine, &l);
+	assert_int_equal(machine->pinned_used + machine->pinned + m->pinned, 0);
+	close(fd);
+}
+
+static void what_belongs_to_a_context_goes_with_it(void **state)
+{
+	for (unsigned i = 0; i < 12; i++) {
+		assert_true(softd_memory_alloc(m, machine, i % 3, i % 4 ? PAGE : 4 * MIB,
+					       SOFT_MEMORY_DEVICE, -1) != 0);
+	}
+	assert_int_equal(m->owned_bytes[1], 4 * MIB + 3 * PAGE);
+	softd_memory_drop(m, machine, 1);
+	assert_int_equal(m->n, 8);
+	assert_int_equal(m->owned_bytes[1], 0);
+	assert_int_equal(m->owned_bytes[0], 4 * MIB + 3 * PAGE);
+	assert_int_equal(calls.discards, 4);
+	for (uint32_t i = 0; i < m->n; i++) {
+		assert_int_not_equal(m->allocs[i].owner, 1);
+		assert_true(i == 0 || m->allocs[i].first > m->allocs[i - 1].first);
+	}
+	softd_memory_drop(m, machine, 1);
+	assert_int_equal(m->n, 8);
+	calls.unlocked = false;
+	while (m->n > 4) {
+		softd_memory_drop(m, machine, 0);
+	}
+	softd_memory_drop(m, machine, 2);
+	assert_int_equal(gpu->memory_used, 0);
+}
+
+static void pages_are_given_back_without_the_lock(void **state)
+{
+	assert_int_equal(rig_device(4 * MIB), 1);
+	softd_memory_drop(m, machine, 0);
+	assert_true(calls.unlocked);
+	assert_int_equal(rig_device(PAGE), 1);
+	softd_memory_drop(m, machine, 0);
+	assert_false(calls.unlocked);
+}
+
+static void tables_grow_up_to_a_limit(void **state)
+{
+	struct softd_alloc *saved;
+	uint32_t n;
+
+	for (unsigned i = 0; i < 65; i++) {
+		assert_int_equal(rig_device(1), 1 + 2 * i);
+		assert_int_equal(m->cap, i < 64 ? 64 : 128);
+	}
+	for (; m->n < 128;) {
+		assert_true(rig_device(1) != 0);
+	}
+	rig_fail("realloc", ENOMEM, 0);
+	assert_int_equal(rig_device(1), 0);
+	assert_int_equal(gpu->memory_used, 128 * PAGE);
+	saved = m->allocs;
+	n = m->n;
+	m->n = m->cap = 65536;
+	assert_int_equal(softd_memory_grow(m), -ENOSPC);
+	m->allocs = NULL;
+	m->n = m->cap = 65535;
+	assert_int_equal(softd_memory_grow(m), 0);
+	assert_int_equal(m->cap, 131070);
+	free(m->allocs);
+	m->allocs = saved;
+	m->n = m->cap = n;
+}
+
+static void bytes_have_states_while_checking(void **state)
+{
+	uint8_t *shadow;
+
+	softd_memory_finish(m, machine);
+	checking = true;
+	assert_int_equal(softd_memory_init(m, gpu), 0);
+	shadow = m->space.shadow;
+	assert_non_null(shadow);
+	assert_int_equal(rig_device(PAGE + 1), 1);
+	assert_int_equal(shadow[PAGE - 1], 0);
+	assert_int_equal(shadow[PAGE], EXEC_SHADOW_ALLOCATED | EXEC_SHADOW_INITIALIZED);
+	assert_int_equal(shadow[2 * PAGE], EXEC_SHADOW_ALLOCATED | EXEC_SHADOW_INITIALIZED);
+	assert_int_equal(shadow[2 * PAGE + 1], 0); /* behind the bytes that were asked for */
+	assert_int_equal(free_page(1), 0);
+	assert_int_equal(shadow[PAGE - 1], 0);
+	assert_int_equal(shadow[PAGE], EXEC_SHADOW_FREED);
+	assert_int_equal(shadow[3 * PAGE - 1], EXEC_SHADOW_FREED);
+	assert_int_equal(shadow[3 * PAGE], 0);
+	assert_int_equal(rig_device(4 * MIB), 1);
+	softd_memory_drop(m, machine, 0);
+	assert_int_equal(shadow[PAGE] | shadow[1025 * PAGE - 1], EXEC_SHADOW_FREED);
+	calls.unmaps = 0;
+	softd_memory_finish(m, machine);
+	assert_int_equal(calls.unmaps, 3); /* addresses, rights, shadow */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
+		T(windows_have_three_parts),
+		T(a_window_that_cannot_be_made_leaves_nothing),
+		T(allocations_do_not_touch),
+		T(parts_are_filled_to_their_end),
+		T(memory_is_charged_in_pages),
+		T(freed_memory_is_zero_when_it_comes_again),
+		T(pinned_memory_maps_its_descriptor),
+		T(pinned_memory_has_limits),
+		T(sealed_memory_is_mapped_privately),
+		T(ranges_are_valid_within_one_allocation),
+		T(rights_are_those_of_the_allocation),
+		T(owners_are_known_by_address),
+		T(large_allocations_are_released_in_steps),
+		T(what_belongs_to_a_context_goes_with_it),
+		T(pages_are_given_back_without_the_lock),
+		T(tables_grow_up_to_a_limit),
+		T(bytes_have_states_while_checking),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
