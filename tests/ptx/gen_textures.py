@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """gen_textures OUT: writes textures, fetches from them and the results, computed with exact fractions from the appendix "Texture
-Fetching" of the CUDA C++ Programming Guide and the rounding that an H100 shows, without any of gBPF's code. texture_cases runs
+Fetching" of the CUDA C++ Programming Guide and the rounding that an H100 and an H200 show, without gBPF's code. texture_cases runs
 them. Seeds are fixed."""
+import math
 import random
 import struct
 import sys
@@ -28,6 +29,39 @@ def as_float(x):
 	"""The nearest float of a fraction: a double of 53 bits is exact enough for the operands here, and is checked to be exact."""
 	d = float(x)
 	return bits(d)
+
+
+def scaled_s8(total):
+	"""From a sum of signed bytes with weights of 256 to 16 bits: the low 4 bits of the sum are left out of the correction."""
+	return total + ((total >> 4) * 257 + 1024 >> 11)
+
+
+def exponent(x, least):
+	return max(math.frexp(float(abs(x)))[1], least)
+
+
+def away(x, unit):
+	"""Rounds to the nearest multiple of the unit, a half away from 0."""
+	n = (abs(x) / unit + HALF).__floor__() * unit
+	return n if x >= 0 else -n
+
+
+def toward_zero(x, unit):
+	n = (abs(x) / unit).__floor__() * unit
+	return n if x >= 0 else -n
+
+
+def aligned_sum(values, weights, digits, least):
+	"""Operands are aligned to the largest one that has a weight, with 4 more bits, and cut."""
+	unit = F(2) ** (max([exponent(v, least) for v, w in zip(values, weights) if w and v] or [least]) - digits - 4)
+	return sum(toward_zero(v, unit) * w for v, w in zip(values, weights)) / 256
+
+
+def sum_floats(values, weights, fmt):
+	"""Four texels, of one slice or level, at a time; the sum of all is rounded once."""
+	digits, least = (11, -13) if fmt == 'f16' else (24, -125)
+	total = sum(aligned_sum(values[i:i + 4], weights[i:i + 4], digits, least) for i in range(0, len(values), 4))
+	return bits(float(away(total, F(2) ** (exponent(total, least) - digits)))) if total else 0
 
 
 class Texture:
@@ -109,40 +143,53 @@ class Texture:
 			if len(terms) == 1:
 				v = values[0]
 				out.append(bits(float(v)) if self.fmt[0] == 'f' else self.point(v) if self.fraction() else v & 0xffffffff)
+			elif self.fmt == 's8' and self.fraction():
+				out.append(self.result(scaled_s8(sum(v * w for v, (_, w) in zip(values, terms)))))
 			elif self.fmt in WIDENING:
 				out.append(self.result(nearest(sum(F(self.wide(v)) * w for v, (_, w) in zip(values, terms)) / 256)))
 			elif self.fmt in WHOLE:
 				out.append((sum(F(v) * w for v, (_, w) in zip(values, terms)) / 256).__floor__() & 0xffffffff)
 			else:
-				total = sum(F(v) * w for v, (_, w) in zip(values, terms)) / 256
-				half = struct.unpack('<e', struct.pack('<e', float(total)))[0]
-				out.append(bits(half) if self.fmt == 'f16' else as_float(total))
+				out.append(sum_floats([F(v) for v in values], [w for _, w in terms], self.fmt))
 		return out + [0] * (4 - self.channels)
 
 	def axis(self, axis, x, n):
 		"""The two neighbours and the weight of the second; not interpolated: the texel."""
-		x = F(x) * (n if self.normalized else 1)
+		x = (F(x) * 2**21).__floor__() * F(n, 2**21) if self.normalized else F(x)
 		if not self.linear:
 			return [self.address(axis, x.__floor__(), n)], 0
 		fixed = nearest((x - HALF) * 256)
-		return [self.address(axis, fixed // 256 + i, n) for i in (0, 1)], fixed % 256
+		found = [self.address(axis, fixed // 256 + i, n) for i in (0, 1)]
+		clamps = self.modes[axis] == 'clamp' or self.modes[axis] != 'border' and not self.normalized
+		return found, 0 if clamps and found[0] == found[1] else fixed % 256
 
-	def sample(self, point, level=0, layer=0):
+	def terms(self, point, level=0, layer=0, all_=256):
+		"""Texels of a level and their weights, whose sum is all_."""
 		sizes = self.sizes(level)
 		found = [self.axis(i, x, sizes[i]) for i, x in enumerate(point)]
 		x, a = found[0]
 		y, b = found[1] if len(found) > 1 else ([0, 0], 0)
 		z, c = found[2] if len(found) > 2 else ([layer, layer], 0)
 		if not self.linear:
-			return self.finish([(self.texel(level, x[0], y[0], z[0]), 256)])
+			return [(self.texel(level, x[0], y[0], z[0]), all_)]
 		terms = []
-		for slice_, total in ((0, 256 - c), (1, c)) if len(found) > 2 else ((0, 256),):
+		far = nearest(F(all_ * c, 256))
+		for slice_, total in ((0, all_ - far), (1, far)) if len(found) > 2 else ((0, all_),):
 			right = nearest(F(total * a, 256))
 			for column, weight in ((0, total - right), (1, right)):
 				near = nearest(F(weight * (b if column else 256 - b), 256))
 				split = (weight - near, near) if column else (near, weight - near)
 				terms += [(self.texel(level, x[column], y[row], z[slice_]), split[row]) for row in (0, 1)]
-		return self.finish(terms)
+		return terms
+
+	def sample(self, point, level=0, layer=0):
+		return self.finish(self.terms(point, level, layer))
+
+	def sample_levels(self, point, lod):
+		"""Interpolates between levels: the fraction of the level is cut to 8 bits."""
+		level, part = divmod((min(max(lod, F(0)), F(self.levels - 1)) * 256).__floor__(), 256)
+		terms = self.terms(point, level, 0, 256 - part)
+		return self.finish(terms + (self.terms(point, level + 1, 0, part) if part else []))
 
 
 def point_of(t, n, level=0):
@@ -179,7 +226,6 @@ def main():
 			plain(out, Texture(dims[1], fmt, channels), 1, 8)
 			plain(out, Texture(dims[2], fmt, channels, whole=True), 2, 8)
 		for n in (1, 2, 3):
-			# floats are rounded once here, and by the hardware perhaps more often: f32 is left to interpolations that are exact
 			plain(out, Texture(dims[n], fmt, 2, linear=True), n)
 			plain(out, Texture(dims[n], fmt, 1, linear=True, whole=True), n)
 	for mode in ('wrap', 'clamp', 'mirror', 'border'):
@@ -212,6 +258,11 @@ def main():
 			p = point_of(t, 2, level)
 			rows.append(([bits(float(p[0])), bits(float(p[1])), bits(float(lod))], t.sample(p, level)))
 		emit(out, t, f'tex.level.2d.v4.f32.f32 {D}, [%t, {{%f0, %f1}}], %f2;', rows)
+	for fmt in ('u8', 's8', 'f16', 'f32'):
+		t = Texture((16, 8, 0), fmt, 2, levels=4, linear=True, normalized=True, mip_linear=True, high=9.0)
+		points = [point_of(t, 2, rand.randrange(4)) + [F(rand.randrange(-512, 512 * 4), 512)] for _ in range(32)]
+		emit(out, t, f'tex.level.2d.v4.f32.f32 {D}, [%t, {{%f0, %f1}}], %f2;', [([bits(float(x)) for x in p], t.sample_levels(p[:2], p[2]))
+			for p in points])
 	# offsets
 	t = Texture((8, 8, 0), 'u32', 1, whole=True)
 	emit(out, t, f'tex.2d.v4.u32.f32 {D}, [%t, {{%f0, %f1}}], {{%r7, %r8}};', [([bits(x + 0.5), bits(y + 0.5), a & 0xffffffff, b & 0xffffffff],

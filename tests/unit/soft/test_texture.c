@@ -13,7 +13,8 @@
 #define N 32
 
 /* fetch(t, x, out): out[i] = the texel at x[i]; spin_fetch: the same after *flag is not 0;
- * write(s, v): texel i of the surface = v + i. */
+ * write(s, v): texel i of the surface = v + i; layer_of(s, out): out[i] = texel 0 of layer i - 4,
+ * clamped. */
 static const char ptx[] =
 	".version 7.0\n.target sm_70\n.address_size 64\n"
 	".visible .entry fetch(.param .u64 t, .param .u64 x, .param .u64 out, .param .u64 "
@@ -39,6 +40,14 @@ static const char ptx[] =
 	"	ld.param.u64 %s, [s]; ld.param.u32 %r0, [v];\n"
 	"	mov.u32 %r1, %tid.x; add.u32 %r0, %r0, %r1; shl.b32 %r2, %r1, 2;\n"
 	"	sust.b.1d.b32.trap [%s, {%r2}], %r0;\n"
+	"	ret;\n}\n"
+	".visible .entry layer_of(.param .u64 s, .param .u64 out)\n{\n"
+	"	.reg .b64 %s, %o, %w; .reg .b32 %r<3>;\n"
+	"	ld.param.u64 %s, [s]; ld.param.u64 %o, [out];\n"
+	"	mov.u32 %r0, %tid.x; mul.wide.u32 %w, %r0, 4; add.u64 %o, %o, %w;\n"
+	"	sub.s32 %r1, %r0, 4;\n"
+	"	suld.b.a1d.b32.clamp %r2, [%s, {%r1, 0}];\n"
+	"	st.global.u32 [%o], %r2;\n"
 	"	ret;\n}\n";
 
 struct bed {
@@ -365,6 +374,51 @@ static void surfaces_write_arrays(void **state)
 	assert_int_equal(rig_run(surface, NULL), 0);
 }
 
+/* The number of a layer has no sign: an H200 clamps negative ones to the last layer. */
+static void layers(void *unused)
+{
+	static const uint32_t expect[] = { 12, 12, 12, 12, 10, 11, 12, 12 };
+	CUDA_ARRAY3D_DESCRIPTOR d = { .Width = 1,
+				      .Depth = 3,
+				      .Format = CU_AD_FORMAT_UNSIGNED_INT32,
+				      .NumChannels = 1,
+				      .Flags = CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_LAYERED };
+	CUDA_RESOURCE_DESC r = { .resType = CU_RESOURCE_TYPE_ARRAY };
+	const uint32_t texels[] = { 10, 11, 12 };
+	CUDA_MEMCPY3D copy = { .srcMemoryType = CU_MEMORYTYPE_HOST,
+			       .srcHost = texels,
+			       .srcPitch = sizeof(*texels),
+			       .srcHeight = 1,
+			       .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+			       .WidthInBytes = sizeof(*texels),
+			       .Height = 1,
+			       .Depth = 3 };
+	uint32_t got[ARRAY_SIZE(expect)];
+	CUfunction layer_of;
+	CUsurfObject s;
+	struct bed b;
+
+	open_bed(&b);
+	CU(cuModuleGetFunction(&layer_of, b.module, "layer_of"));
+	CU(cuArray3DCreate_v2(&r.res.array.hArray, &d));
+	copy.dstArray = r.res.array.hArray;
+	CU(cuMemcpy3D_v2(&copy));
+	CU(cuSurfObjectCreate(&s, &r));
+	CU(cuLaunchKernel(layer_of, 1, 1, 1, ARRAY_SIZE(expect), 1, 1, 0, NULL,
+			  (void *[]){ &s, &b.out }, NULL));
+	CU(cuCtxSynchronize());
+	CU(cuMemcpyDtoH_v2(got, b.out, sizeof(got)));
+	for (unsigned i = 0; i < ARRAY_SIZE(expect); i++) {
+		rig_check(got[i] == expect[i], "clamped layer", __FILE__, (int)i, (long)got[i]);
+	}
+}
+
+static void layers_of_surfaces_are_clamped_without_sign(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(layers, NULL), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -373,6 +427,7 @@ int main(void)
 		cmocka_unit_test(wrong_handles_end_the_context_that_uses_them),
 		cmocka_unit_test(wrong_descriptions_are_refused),
 		cmocka_unit_test(surfaces_write_arrays),
+		cmocka_unit_test(layers_of_surfaces_are_clamped_without_sign),
 	};
 
 	return cmocka_run_group_tests(tests, rig_begin_small, rig_end);

@@ -47,7 +47,8 @@ static enum placed place(const struct exec_texture_lane *l, unsigned bytes, uint
 		in = confine(&v[i], level.size[i], o->r) && in;
 	}
 	if (t->flags & SOFT_TEXTURE_LAYERED) {
-		v[2] = layered ? input(l->w, o, l->lane, TEX_LAYER) : 0;
+		/* a layer below 0 is clamped to the last: its number has no sign */
+		v[2] = layered ? (int64_t)(uint32_t)input(l->w, o, l->lane, TEX_LAYER) : 0;
 		in = confine(&v[2], t->layers, o->r) && in;
 		v[2] += t->first_layer;
 	}

@@ -1,6 +1,7 @@
 /* Texels: reading channels, conversion to results, and interpolation as the hardware does it
- * (measured on an H100): 8-bit weights; formats of 8 and 16 bits are summed in 16 bits and rounded
- * to nearest, halves are rounded to halves, whole numbers of 32 bits are rounded down. */
+ * (measured on an H100 and an H200): 8-bit weights; formats of 8 and 16 bits are summed in 16 bits
+ * and rounded to nearest, SNORM8 sums are rounded once, floats and halves are aligned, cut and
+ * rounded away from 0, whole numbers of 32 bits are rounded down. */
 #include <math.h>
 #include <string.h>
 
@@ -12,7 +13,14 @@
 #define S16_ONE 32767
 #define S8_ONE 127
 #define U8_TO_U16 257 /* 65535 / 255 */
+#define WEIGHT_ONE 256
 #define HALF_WEIGHT 128
+#define SPARE_BITS 4 /* of aligned floats */
+
+/* Digits of the significand, and the exponent of the least normal number as frexp() gives it. */
+struct float_format {
+	int digits, least;
+};
 
 /* Upper halves of the floats that an H100 returns for the 8-bit values of sRGB. */
 static const uint16_t srgb[256] = {
@@ -151,35 +159,88 @@ void exec_texel_result(const struct soft_texture *t, struct exec_texel *x)
 	}
 }
 
-static uint32_t blend_float(const struct soft_texture *t, const struct exec_texel *texels,
-			    const int32_t *weights, unsigned n, unsigned channel)
+/* The exponent of a number as frexp() gives it, not below that of the format's least normal one. */
+static int exponent(double v, const struct float_format *f)
 {
-	bool coded = is_srgb(t, channel);
+	int e;
+
+	frexp(v, &e);
+	return v == 0 ? f->least : MAX(e, f->least);
+}
+
+/* Adds the products of at most four texels. They are aligned to the largest texel that has a
+ * weight, with SPARE_BITS more than the format has, and what lies below is cut off. */
+static double sum_aligned(const double *v, const int32_t *weights, unsigned n,
+			  const struct float_format *f)
+{
+	int unit = f->least;
 	double sum = 0;
 
 	for (unsigned i = 0; i < n; i++) {
-		uint32_t v = texels[i].v[channel];
+		unit = weights[i] ? MAX(unit, exponent(v[i], f)) : unit;
+	}
+	unit -= f->digits + SPARE_BITS;
+	for (unsigned i = 0; i < n; i++) {
+		sum += weights[i] ? ldexp(trunc(ldexp(v[i], -unit)) * weights[i], unit) : 0.0;
+	}
+	return sum;
+}
 
-		sum += (double)exec_num_float(coded ? (uint32_t)srgb[v & 0xff] << 16 : v) *
-		       weights[i];
+/* Rounds to the format's precision, a half away from 0. */
+static double round_away(double v, const struct float_format *f)
+{
+	int unit = exponent(v, f) - f->digits;
+
+	return ldexp(round(ldexp(v, -unit)), unit);
+}
+
+static uint32_t blend_float(const struct soft_texture *t, const struct exec_texel *texels,
+			    const int32_t *weights, unsigned n, unsigned channel)
+{
+	static const struct float_format half = { 11, -13 }, single = { 24, -125 };
+	const struct float_format *f = t->format == SOFT_TEXEL_F16 ? &half : &single;
+	bool coded = is_srgb(t, channel);
+	double sum = 0, v[4];
+
+	for (unsigned i = 0; i < n; i += 4) {
+		unsigned m = MIN(n - i, 4u);
+
+		for (unsigned k = 0; k < m; k++) {
+			uint32_t bits = texels[i + k].v[channel];
+
+			v[k] = (double)exec_num_float(coded ? (uint32_t)srgb[bits & 0xff] << 16
+							    : bits);
+			if (!isfinite(v[k])) {
+				sum += v[k] * weights[i + k];
+				v[k] = 0;
+			}
+		}
+		sum += sum_aligned(v, weights + i, m, f);
 	}
-	sum /= 256;
-	if (t->format == SOFT_TEXEL_F16) {
-		return half_as_float((uint16_t)exec_num_round(NUM_F16, sum, ROUND_RN, false));
-	}
-	return float_bits((float)sum);
+	return float_bits((float)(isfinite(sum) ? round_away(sum / WEIGHT_ONE, f) : sum));
+}
+
+/* From a sum of signed bytes with weights to 16 bits: what makes 127 the greatest number leaves the
+ * low 4 bits out. */
+static int32_t widened_sum(int32_t sum)
+{
+	return sum + (((sum >> 4) * 257 + 1024) >> 11);
 }
 
 static uint32_t blend_whole(const struct soft_texture *t, const struct exec_texel *texels,
 			    const int32_t *weights, unsigned n, unsigned channel)
 {
-	int64_t sum = is_small(t) ? HALF_WEIGHT : 0;
+	bool bytes = t->format == SOFT_TEXEL_S8 && t->flags & SOFT_TEXTURE_AS_FLOAT;
+	int64_t sum = is_small(t) && !bytes ? HALF_WEIGHT : 0;
 
 	for (unsigned i = 0; i < n; i++) {
 		uint32_t v = texels[i].v[channel];
 		int64_t whole = t->format == SOFT_TEXEL_U32 ? (int64_t)v : (int32_t)v;
 
-		sum += (is_small(t) ? widened(t, v) : whole) * weights[i];
+		sum += (is_small(t) && !bytes ? widened(t, v) : whole) * weights[i];
+	}
+	if (bytes) {
+		return narrowed(t, widened_sum((int32_t)sum));
 	}
 	sum >>= 8;
 	return is_small(t) ? narrowed(t, (int32_t)sum) : (uint32_t)sum;

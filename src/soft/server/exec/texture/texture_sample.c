@@ -8,7 +8,9 @@
 #include "soft/server/exec/op/number.h"
 #include "soft/server/exec/texture/sampler.h"
 
-#define ONE 256 /* weights have 8 bits of fraction */
+#define ONE 256		      /* weights have 8 bits of fraction */
+#define NORMALIZED_ONE 0x1p21 /* normalized coordinates have 21 */
+#define TERMS_MAX 16	      /* of an interpolation: 8 texels on each of two levels */
 #define FAR_TEXELS 1e9
 #define FACES 6u
 
@@ -16,6 +18,13 @@
 struct axis {
 	int64_t at[2]; /* -1: the border */
 	int32_t weight;
+};
+
+/* Texels and their weights, whose sum is ONE. */
+struct terms {
+	struct exec_texel texels[TERMS_MAX];
+	int32_t weights[TERMS_MAX];
+	unsigned n;
 };
 
 /* A position on one level, before filtering. */
@@ -45,6 +54,12 @@ static bool read_at(const struct exec_texture_lane *l, const struct exec_texture
 	return exec_texel_read(l, texel_address(l, level, x, y, z), ret);
 }
 
+static bool clamps(const struct soft_texture *t, unsigned axis)
+{
+	return t->address_mode[axis] == SOFT_CLAMP ||
+	       (t->address_mode[axis] != SOFT_BORDER && !(t->flags & SOFT_TEXTURE_NORMALIZED));
+}
+
 /* Applies the address mode to the number of a texel. */
 static int64_t addressed(const struct soft_texture *t, unsigned axis, int64_t i, int64_t n)
 {
@@ -54,11 +69,11 @@ static int64_t addressed(const struct soft_texture *t, unsigned axis, int64_t i,
 	if (i >= 0 && i < n) {
 		return i;
 	}
+	if (clamps(t, axis)) {
+		return i < 0 ? 0 : n - 1;
+	}
 	if (mode == SOFT_BORDER) {
 		return -1;
-	}
-	if (mode == SOFT_CLAMP || !(t->flags & SOFT_TEXTURE_NORMALIZED)) {
-		return i < 0 ? 0 : n - 1;
 	}
 	m = mode == SOFT_WRAP ? n : 2 * n;
 	i %= m;
@@ -79,7 +94,10 @@ static double in_texels(const struct soft_texture *t, unsigned axis, double x, i
 	if (repeats && fabs(x) > FAR_TEXELS) {
 		x = fmod(x, 2.0);
 	}
-	x *= t->flags & SOFT_TEXTURE_NORMALIZED ? (double)n : 1.0;
+	if (t->flags & SOFT_TEXTURE_NORMALIZED) {
+		x = fabs(x) < FAR_TEXELS ? floor(x * NORMALIZED_ONE) / NORMALIZED_ONE : x;
+		x *= (double)n;
+	}
 	return fmin(fmax(x, -FAR_TEXELS * FAR_TEXELS), FAR_TEXELS * FAR_TEXELS);
 }
 
@@ -105,6 +123,9 @@ static void find_axis(const struct soft_texture *t, unsigned axis, const struct 
 	i = (fixed >> 8) + p->offset[axis];
 	ret->at[0] = addressed(t, axis, i, n);
 	ret->at[1] = addressed(t, axis, i + 1, n);
+	if (clamps(t, axis) && ret->at[0] == ret->at[1]) {
+		ret->weight = 0; /* the coordinate itself is clamped */
+	}
 }
 
 /* Splits the weight of a slice: first between columns, then between rows. */
@@ -118,17 +139,17 @@ static void split(int32_t total, int32_t a, int32_t b, int32_t *ret)
 	ret[2] = left - ret[0];
 }
 
-/* Samples one level. */
-static bool sample_level(const struct exec_texture_lane *l, const struct place *p, uint32_t number,
-			 struct exec_texel *ret)
+/* Adds the texels of one level, which have this weight in all. */
+static bool add_level(const struct exec_texture_lane *l, const struct place *p, uint32_t number,
+		      int32_t weight, struct terms *terms)
 {
 	const struct soft_texture *t = l->t;
 	bool linear = t->flags & SOFT_TEXTURE_LINEAR, layered = t->flags & SOFT_TEXTURE_LAYERED;
-	struct exec_texture_level level;
-	struct exec_texel texels[8];
-	int32_t weights[8];
-	struct axis x[3];
+	int32_t *weights = terms->weights + terms->n;
 	unsigned n = linear ? 4 : 1;
+	struct exec_texture_level level;
+	struct axis x[3];
+	int32_t far;
 
 	exec_texture_level(t, number, &level);
 	for (unsigned i = 0; i < 3; i++) {
@@ -138,20 +159,21 @@ static bool sample_level(const struct exec_texture_lane *l, const struct place *
 	for (unsigned i = 0; i < n; i++) {
 		int64_t z = layered ? (int64_t)p->layer : x[2].at[i >> 2];
 
-		if (!read_at(l, &level, x[0].at[i & 1], x[1].at[i >> 1 & 1], z, &texels[i])) {
+		if (!read_at(l, &level, x[0].at[i & 1], x[1].at[i >> 1 & 1], z,
+			     &terms->texels[terms->n + i])) {
 			return false;
 		}
 	}
+	terms->n += n;
 	if (!linear) {
-		*ret = texels[0];
-		exec_texel_result(t, ret);
+		weights[0] = weight;
 		return true;
 	}
-	split(n == 8 ? ONE - x[2].weight : ONE, x[0].weight, x[1].weight, weights);
+	far = n == 8 ? (weight * x[2].weight + ONE / 2) / ONE : 0;
+	split(weight - far, x[0].weight, x[1].weight, weights);
 	if (n == 8) {
-		split(x[2].weight, x[0].weight, x[1].weight, weights + 4);
+		split(far, x[0].weight, x[1].weight, weights + 4);
 	}
-	exec_texel_blend(t, texels, weights, n, ret);
 	return true;
 }
 
@@ -236,25 +258,15 @@ static double gradient_level(const struct exec_texture_lane *l, unsigned axes, c
 	return longest > 0 ? floor(log2(longest) * ONE + 0.5) / ONE : -INFINITY;
 }
 
-static void mix(const struct soft_texture *t, const struct exec_texel *a,
-		const struct exec_texel *b, int32_t weight, struct exec_texel *ret)
+static bool blend(const struct soft_texture *t, const struct terms *terms, struct exec_texel *ret)
 {
-	bool whole = !(t->flags & SOFT_TEXTURE_AS_FLOAT) && t->format < SOFT_TEXEL_F16;
-
-	for (unsigned k = 0; k < 4; k++) {
-		if (whole || t->format == SOFT_TEXEL_U32 || t->format == SOFT_TEXEL_S32) {
-			int64_t x = (int32_t)a->v[k], y = (int32_t)b->v[k];
-
-			x = (x * (ONE - weight) + y * weight + ONE / 2) >> 8;
-			ret->v[k] = (uint32_t)x;
-		} else {
-			double x = (double)exec_num_float(a->v[k]);
-			double y = (double)exec_num_float(b->v[k]);
-			float v = (float)((x * (ONE - weight) + y * weight) / ONE);
-
-			ret->v[k] = v == v ? exec_num_float_bits(v) : 0x7fffffff;
-		}
+	if (terms->n == 1) {
+		*ret = terms->texels[0];
+		exec_texel_result(t, ret);
+	} else {
+		exec_texel_blend(t, terms->texels, terms->weights, terms->n, ret);
 	}
+	return true;
 }
 
 /* Chooses levels and samples them. */
@@ -263,14 +275,14 @@ bool exec_texture_sample(const struct exec_texture_lane *l, enum exec_texture_sh
 {
 	const struct soft_texture *t = l->t;
 	uint32_t most = t->last_level - t->first_level, low;
-	struct exec_texel fine, coarse;
+	struct terms terms = { .n = 0 };
 	struct place p;
 	double lod = 0;
 	int32_t fixed;
 
 	find_place(l, shape, x, &p);
 	if (most == 0 || l->o->flags & TEX_BASE) {
-		return sample_level(l, &p, t->first_level, ret);
+		return add_level(l, &p, t->first_level, ONE, &terms) && blend(t, &terms, ret);
 	}
 	if (l->o->flags & TEX_LEVEL) {
 		lod = (double)exec_num_float(x[TEX_LOD]);
@@ -283,22 +295,13 @@ bool exec_texture_sample(const struct exec_texture_lane *l, enum exec_texture_sh
 	lod = fmin(lod, (double)t->max_level);
 	lod = fmin(fmax(lod, 0.0), (double)most);
 	if (!(t->flags & SOFT_TEXTURE_MIP_LINEAR)) {
-		return sample_level(l, &p, t->first_level + (uint32_t)(lod + 0.5), ret);
+		lod = floor(lod + 0.5);
 	}
 	fixed = (int32_t)(lod * ONE);
-	low = (uint32_t)fixed / ONE;
-	if (!sample_level(l, &p, t->first_level + low, &fine)) {
-		return false;
-	}
-	if (fixed % ONE == 0) {
-		*ret = fine;
-		return true;
-	}
-	if (!sample_level(l, &p, t->first_level + low + 1, &coarse)) {
-		return false;
-	}
-	mix(t, &fine, &coarse, fixed % ONE, ret);
-	return true;
+	low = t->first_level + (uint32_t)fixed / ONE;
+	fixed %= ONE;
+	return add_level(l, &p, low, ONE - fixed, &terms) &&
+	       (fixed == 0 || add_level(l, &p, low + 1, fixed, &terms)) && blend(t, &terms, ret);
 }
 
 /* One component of the four texels that an interpolation would use, in the order lower left, lower
