@@ -1,7 +1,7 @@
 /* flip [OPTION]... COMMAND...: runs a command and its children under the shim with a gbpfd of the
  * test's own, whose policy launches at block level whatever can run there, and with a latency
- * tenant that takes the GPU away at random times. The exit code is the command's, or 90 if an
- * expected count was not reached.
+ * tenant that takes the GPU away at random times. The command is run again while
+ * an expected count is not reached; the exit code is the command's, or 90 if that lasts.
  *   --rate N    leases per second, on average (1000)
  *   --up PPM    share of the time that they are up (200000)
  *   --seed N
@@ -36,6 +36,7 @@
 #include "policy/ctx.h"
 #include "proto/pages.h"
 
+#define RUNS_MAX 5
 #define VERSION 7u
 #define SLOT 5u
 #define MAX_PAGES 64u
@@ -399,6 +400,19 @@ static int run(char **argv)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+static bool enough(void)
+{
+	return load_relaxed(&interruptions) >= option.expect &&
+	       load_relaxed(&block_launches) >= option.launches;
+}
+
+static void await_ends(void)
+{
+	for (int i = 0; i < 60000 && load_acquire(&sessions); i++) {
+		clock_sleep_ns(1000000); /* polls that state */
+	}
+}
+
 static int take_options(int argc, char **argv)
 {
 	int i = 1;
@@ -430,7 +444,7 @@ static int take_options(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	char folder[] = "/tmp/gbpf-flip-XXXXXX", path[64];
-	int first = take_options(argc, argv), rc;
+	int first = take_options(argc, argv), rc = 0;
 
 	if (first >= argc) {
 		fputs("usage: flip [OPTION]... COMMAND...\n", stderr);
@@ -446,9 +460,10 @@ int main(int argc, char **argv)
 	setenv("GBPF_SESSION_SOCKET", path, 1);
 	setenv("GBPF_CLASS", "batch", 0);
 	start(path);
-	rc = run(argv + first);
-	for (int i = 0; i < 60000 && load_acquire(&sessions); i++) {
-		clock_sleep_ns(1000000); /* polls that state */
+	/* On a busy machine leases may miss all kernels of a run. */
+	for (int i = 0; i < RUNS_MAX && rc == 0 && (i == 0 || !enough()); i++) {
+		rc = run(argv + first);
+		await_ends();
 	}
 	unlink(path);
 	rmdir(folder);
@@ -458,9 +473,5 @@ int main(int argc, char **argv)
 		(unsigned long)load_relaxed(&flips), (unsigned long)load_relaxed(&block_launches),
 		(unsigned long)load_relaxed(&interruptions), (unsigned long)load_relaxed(&forced),
 		(unsigned long)load_relaxed(&limit_hits));
-	return rc ? rc
-	       : load_relaxed(&interruptions) < option.expect ||
-			       load_relaxed(&block_launches) < option.launches
-		       ? 90
-		       : 0;
+	return rc ? rc : enough() ? 0 : 90;
 }
