@@ -127,3 +127,21 @@ cudaError_t cudart_device_get_texture_1d_linear_max_width(size_t *ret,
 	return cudart_from_driver(
 		cudart_driver.cuDeviceGetTexture1DLinearMaxWidth(ret, format, channels, device));
 }
+
+/* The driver's further limits have no number in the runtime. */
+static bool is_limit(CUlimit limit)
+{
+	return (unsigned)limit <= CU_LIMIT_PERSISTING_L2_CACHE_SIZE;
+}
+
+cudaError_t cudart_device_set_limit(CUlimit limit, size_t value)
+{
+	return is_limit(limit) ? cudart_from_driver(cudart_driver.cuCtxSetLimit(limit, value))
+			       : cudaErrorInvalidValue;
+}
+
+cudaError_t cudart_device_get_limit(size_t *ret, CUlimit limit)
+{
+	return is_limit(limit) ? cudart_from_driver(cudart_driver.cuCtxGetLimit(ret, limit))
+			       : cudaErrorInvalidValue;
+}

@@ -51,6 +51,7 @@ cudaError_t __cudaPopCallConfiguration(struct dim3 *grid, struct dim3 *block, si
 	return cudaSuccess;
 }
 
+#if CUDART_ABI == 12
 static bool within(CUdevice device, CUdevice_attribute first, struct dim3 d)
 {
 	const unsigned sizes[] = { d.x, d.y, d.z };
@@ -67,8 +68,8 @@ static bool within(CUdevice device, CUdevice_attribute first, struct dim3 d)
 	return true;
 }
 
-/* The driver answers INVALID_VALUE for all that is wrong with a launch; the runtime tells a
- * configuration that no kernel can have from the rest. */
+/* The driver answers INVALID_VALUE for all that is wrong with a launch; version 12 tells a
+ * configuration that no kernel can have from the rest, version 13 does not. */
 static cudaError_t launch_error(CUresult r, struct dim3 grid, struct dim3 block)
 {
 	CUdevice device;
@@ -87,6 +88,15 @@ static cudaError_t launch_error(CUresult r, struct dim3 grid, struct dim3 block)
 	}
 	return cudaErrorInvalidValue;
 }
+#else
+static cudaError_t launch_error(CUresult r, struct dim3 grid, struct dim3 block)
+{
+	(void)grid;
+	(void)block;
+	return r == CUDA_ERROR_INVALID_HANDLE ? cudaErrorInvalidResourceHandle
+					      : cudart_from_driver(r);
+}
+#endif
 
 cudaError_t cudart_launch_handle(cudaKernel_t k, struct dim3 grid, struct dim3 block, void **args,
 				 size_t shared, cudaStream_t stream)

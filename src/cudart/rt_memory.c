@@ -17,9 +17,13 @@ cudaError_t cudart_malloc(void **ret, size_t bytes)
 
 cudaError_t cudart_malloc_managed(void **ret, size_t bytes, unsigned int flags)
 {
-	return ret && bytes ? cudart_from_driver(cudart_driver.cuMemAllocManaged((CUdeviceptr *)ret,
-										 bytes, flags))
-			    : cudaErrorInvalidValue;
+	if (!ret) {
+		return cudaErrorInvalidValue;
+	}
+	*ret = NULL;
+	return bytes ? cudart_from_driver(
+			       cudart_driver.cuMemAllocManaged((CUdeviceptr *)ret, bytes, flags))
+		     : cudaSuccess;
 }
 
 cudaError_t cudart_host_alloc(void **ret, size_t bytes, unsigned int flags)

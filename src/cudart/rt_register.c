@@ -178,12 +178,15 @@ cudaError_t cudart_kernel(const void *func, CUkernel *ret)
 		*ret = handle.kernel;
 	}
 	pthread_mutex_unlock(&lock);
-	if (e == cudaErrorInvalidDeviceFunction && !it && func &&
-	    cudart_driver.cuKernelGetName(&name, handle.kernel) == CUDA_SUCCESS) {
-		*ret = handle.kernel; /* of cudaLibraryGetKernel */
-		e = cudaSuccess;
+	if (e != cudaErrorInvalidDeviceFunction || it || !func) {
+		return e;
 	}
-	return e;
+	if (cudart_driver.cuKernelGetName(&name, handle.kernel) == CUDA_SUCCESS) {
+		*ret = handle.kernel; /* of cudaLibraryGetKernel */
+		return cudaSuccess;
+	}
+	/* Version 13 takes for a handle what it does not know. */
+	return CUDART_ABI == 13 ? cudaErrorInvalidResourceHandle : e;
 }
 
 cudaError_t cudart_function(const void *func, CUfunction *ret)

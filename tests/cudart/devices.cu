@@ -94,7 +94,7 @@ int main()
 
 	OK(cudaDeviceGetLimit(&limit, CU_LIMIT_MALLOC_HEAP_SIZE));
 	CHECK(limit > 0);
-	FAILS(cudaErrorUnsupportedLimit, cudaDeviceGetLimit(&limit, (CUlimit)99));
+	FAILS(cudaErrorInvalidValue, cudaDeviceGetLimit(&limit, (CUlimit)99));
 	OK(cudaGetDeviceFlags(&flags));
 	CHECK(flags & CU_CTX_MAP_HOST);
 	OK(cudaGetDriverEntryPointByVersion("cuMemAlloc", &fn, 12000, 0, &found));

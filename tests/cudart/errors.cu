@@ -8,6 +8,9 @@ int pthread_join(pthread_t thread, void **ret);
 int strcmp(const char *a, const char *b);
 }
 
+static const cudaError_t BAD_CONFIGURATION = CUDART_ABI == 13 ? cudaErrorInvalidValue : cudaErrorInvalidConfiguration;
+static const cudaError_t NO_KERNEL = CUDART_ABI == 13 ? cudaErrorInvalidResourceHandle : cudaErrorInvalidDeviceFunction;
+
 __global__ void nothing(int *)
 {
 }
@@ -48,15 +51,15 @@ int main()
 	OK(cudaMalloc(&p, 0));
 	CHECK(p == nullptr);
 	FAILS(cudaErrorInvalidMemcpyDirection, cudaMemcpy(&n, &n, 4, (cudaMemcpyKind)9));
-	FAILS(cudaErrorInvalidDeviceFunction, cudaLaunchKernel(&n, dim3(1), dim3(1), nullptr, 0, nullptr));
+	FAILS(NO_KERNEL, cudaLaunchKernel(&n, dim3(1), dim3(1), nullptr, 0, nullptr));
 	FAILS(cudaErrorInvalidDeviceFunction, cudaLaunchKernel(nullptr, dim3(1), dim3(1), nullptr, 0, nullptr));
 	CHECK(cudaGetLastError() == cudaErrorInvalidDeviceFunction);
 	nothing<<<0, 1>>>(nullptr);
-	CHECK(cudaGetLastError() == cudaErrorInvalidConfiguration);
+	CHECK(cudaGetLastError() == BAD_CONFIGURATION);
 	nothing<<<1, 2000>>>(nullptr);
-	CHECK(cudaGetLastError() == cudaErrorInvalidConfiguration);
+	CHECK(cudaGetLastError() == BAD_CONFIGURATION);
 	nothing<<<1, dim3(1, 1, 65)>>>(nullptr);
-	CHECK(cudaGetLastError() == cudaErrorInvalidConfiguration);
+	CHECK(cudaGetLastError() == BAD_CONFIGURATION);
 	nothing<<<1, 1, 1 << 20>>>(nullptr);
 	CHECK(cudaGetLastError() == cudaErrorInvalidValue);
 	nothing<<<1, 1>>>(nullptr);

@@ -91,7 +91,8 @@ int main()
 	OK(cudaMalloc((void **)&p, 4));
 	OK(cudaFuncGetAttributes(&a, (void *)plain));
 	CHECK(a.sharedSizeBytes == 256 && a.maxThreadsPerBlock == 1024 && a.binaryVersion > 0 && a.numRegs > 0);
-	FAILS(cudaErrorInvalidDeviceFunction, cudaFuncGetAttributes(&a, &n));
+	FAILS((CUDART_ABI == 13 ? cudaErrorInvalidResourceHandle : cudaErrorInvalidDeviceFunction),
+	      cudaFuncGetAttributes(&a, &n));
 
 	sum<<<1, 32, 32 * 4>>>(p, 1);
 	OK(cudaMemcpy(&value, p, 4, cudaMemcpyDeviceToHost));

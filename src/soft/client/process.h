@@ -105,6 +105,7 @@ struct CUstream_st {
 	CUcontext context;
 	uint32_t slot;
 	uint32_t submitted; /* operations submitted; guarded by soft.ring_lock */
+	uint32_t created;   /* submitted when it was created: nothing has been put into it */
 	int priority;
 	unsigned flags;
 	bool legacy; /* the default stream of a context */

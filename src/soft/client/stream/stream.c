@@ -71,6 +71,7 @@ CUresult soft_stream_create_in(CUcontext ctx, CUgreenCtx green, int priority, ui
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	e = soft_ring_submit(s, &r.r, sizeof(r), NULL, 0, NULL);
+	s->created = load_relaxed(&s->submitted);
 	*ret = s;
 	return e;
 }
@@ -225,6 +226,7 @@ SOFT_PAIR(cuStreamSynchronize, _ptsz, synchronize, (CUstream h), h)
 
 static CUresult query(int pt, CUstream h)
 {
+	uint32_t submitted;
 	CUstream s;
 	CUresult e = soft_stream_resolve(h, pt, &s);
 
@@ -232,7 +234,8 @@ static CUresult query(int pt, CUstream h)
 	if (e) {
 		return e;
 	}
-	if (!soft_strict_reached(s->slot, load_acquire(&s->submitted))) {
+	submitted = load_acquire(&s->submitted);
+	if (submitted != s->created && !soft_strict_reached(s->slot, submitted)) {
 		return CUDA_ERROR_NOT_READY;
 	}
 	return soft_context_error(s->context);
