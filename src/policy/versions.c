@@ -116,8 +116,7 @@ static void unmap_dropped(struct policy *p)
 		struct policy_version *v = &p->prepared[i];
 
 		if (!v->version && v->policy.image) {
-			ebpf_policy_close(&v->policy);
-			memset(&v->policy, 0, sizeof(v->policy));
+			ebpf_policy_close(&v->policy); /* clears it */
 		}
 	}
 }

@@ -176,19 +176,46 @@ static void a_section_on_an_alternate_stack_is_inside(void **state)
 static void a_slot_is_free_after_its_thread(void **state)
 {
 	struct inside a = { 0 }, b = { 0 }, c = { 0 };
+	uint64_t seq;
 
 	enter(&a);
 	enter(&b);
 	assert_ptr_not_equal(a.slot, b.slot);
 	assert_int_equal(a.slot->tid, a.tid);
+	seq = a.slot->seq;
 	leave(&a);
 	assert_int_equal(a.slot->used, 0);
-	assert_int_equal(a.slot->seq & 1, 0);
+	assert_int_equal(a.slot->seq, seq + 1);
 	enter(&c);
 	assert_ptr_equal(c.slot, a.slot); /* the first free one */
 	assert_int_equal(c.slot->tid, c.tid);
+	assert_int_equal(c.slot->seq, seq + 2); /* numbers of sections do not come again */
 	leave(&c);
 	leave(&b);
+}
+
+static void *exit_inside(void *slot)
+{
+	*(struct policy_reader **)slot = policy_read_enter();
+	return NULL;
+}
+
+/* As after a cancellation. */
+static void a_thread_that_exits_inside_has_left(void **state)
+{
+	struct policy_reader *slot = NULL;
+	uint64_t before = 0;
+	pthread_t th;
+
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(pthread_create(&th, NULL, exit_inside, &slot), 0);
+		pthread_join(th, NULL);
+		assert_int_equal(slot->used, 0);
+		assert_int_equal(slot->seq & 1, 0);
+		assert_true(slot->seq > before);
+		before = slot->seq;
+	}
+	assert_true(policy_synchronize());
 }
 
 /* ---- waiting for sections ---- */
@@ -215,8 +242,11 @@ static void a_section_is_waited_for(void **state)
 	pthread_t th;
 
 	errno = 77;
+	asked_ns = 0;
 	assert_true(policy_synchronize()); /* no thread is inside */
 	assert_int_equal(errno, 77);
+	assert_int_equal(asked_ns, 0);
+	assert_int_equal(policy_read_fenced, 0); /* membarrier works */
 	enter(&t);
 	pthread_create(&th, NULL, synchronize, &w);
 	while (!load_seqcst(&w.begun)) {
@@ -314,6 +344,7 @@ int main(void)
 		cmocka_unit_test(a_section_inside_a_section_leaves_the_slot_alone),
 		cmocka_unit_test(a_section_on_an_alternate_stack_is_inside),
 		cmocka_unit_test(a_slot_is_free_after_its_thread),
+		cmocka_unit_test(a_thread_that_exits_inside_has_left),
 		cmocka_unit_test(a_section_is_waited_for),
 		cmocka_unit_test(a_section_without_end_is_given_up),
 		cmocka_unit_test(a_thread_at_a_gate_is_waited_for_there),

@@ -2,6 +2,9 @@
 #include "image.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <time.h>
 
 #include "base/clock.h"
 
@@ -76,6 +79,53 @@ static void eight_versions_fit(void **state)
 	}
 	assert_false(policy_any_prepared(&t.p));
 	assert_int_equal(mapped(&t), 0);
+	policy_finish(&t.p);
+}
+
+/* Does not sleep: a wait for a thread that stays ends at once. */
+int clock_nanosleep(clockid_t id, int flags, const struct timespec *t, struct timespec *left)
+{
+	return 0;
+}
+
+static uint32_t in, out;
+
+static void *stay_inside(void *arg)
+{
+	struct policy_reader *r = policy_read_enter();
+
+	store_seqcst(&in, 1u);
+	while (!load_seqcst(&out)) {
+		sched_yield();
+	}
+	policy_read_leave(r);
+	return NULL;
+}
+
+/* A thread that stays inside may read a dropped version: its entry is not used before that leaves.
+ */
+static void a_dropped_version_stays_mapped_for_those_inside(void **state)
+{
+	struct process t;
+	pthread_t th;
+
+	process_init(&t);
+	assert_int_equal(prepare(&t.p, 5, image_answering(5, 0)), 0);
+	assert_int_equal(pthread_create(&th, NULL, stay_inside, NULL), 0);
+	while (!load_seqcst(&in)) {
+		sched_yield();
+	}
+	policy_drop(&t.p, 5);
+	assert_int_equal(mapped(&t), 1);
+	assert_false(policy_any_prepared(&t.p));
+	assert_int_equal(prepare(&t.p, 6, image_answering(6, 0)), 0);
+	assert_int_equal(mapped(&t), 2);
+	assert_int_equal(t.p.prepared[1].version, 6);
+	store_seqcst(&out, 1u);
+	pthread_join(th, NULL);
+	assert_int_equal(prepare(&t.p, 7, image_answering(7, 0)), 0);
+	assert_int_equal(mapped(&t), 2);
+	assert_int_equal(t.p.prepared[0].version, 7);
 	policy_finish(&t.p);
 }
 
@@ -374,6 +424,7 @@ int main(void)
 		cmocka_unit_test(every_gpu_begins_without_a_version),
 		cmocka_unit_test(images_are_checked_before_they_count),
 		cmocka_unit_test(eight_versions_fit),
+		cmocka_unit_test(a_dropped_version_stays_mapped_for_those_inside),
 		cmocka_unit_test(a_version_that_comes_again_replaces_its_entry),
 		cmocka_unit_test(the_directory_decides_what_is_in_force),
 		cmocka_unit_test(a_dropped_version_is_in_force_nowhere),

@@ -52,6 +52,7 @@ static void a_launch_that_the_policy_lets_go_ends_starvation(void **state)
 	defer(&c, &c.l, 1);
 	(void)clocked_step(&c, 0);
 	assert_int_equal(done.n, 1);
+	assert_int_equal(c.q->marks.last_version, 2); /* accounted to the version that let it go */
 	assert_true(c.r.s->share.until_ns > 0); /* it was asked about once: nothing was held */
 	other_opens(&c.r);
 	c.l.begin_ns = clocked_now;

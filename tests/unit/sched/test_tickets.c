@@ -181,6 +181,41 @@ static void a_first_launch_at_block_level_begins_a_run(void **state)
 	run_device_finish(&c);
 }
 
+static const struct ebpf_insn splits[] = {
+	I_ST(EBPF_W, 1, SUBMIT(split_blocks), 12),
+	I_MOV(0, GBPF_SPLIT),
+	I_EXIT,
+};
+static const struct ebpf_insn names_pieces_only[] = {
+	I_ST(EBPF_W, 1, SUBMIT(split_blocks), 12),
+	I_ST(EBPF_W, 1, SUBMIT(level), GBPF_LEVEL_BLOCK),
+	I_MOV(0, GBPF_GO),
+	I_EXIT,
+};
+
+/* SPLIT is GO at block level in pieces; it needs a launch that can be stopped. */
+static void pieces_are_those_of_a_split(void **state)
+{
+	struct clocked c;
+
+	run_device_init(&c);
+	POLICY_USE(&c.r, 2, splits);
+	assert_int_equal(ticket_begin(c.q, &c.l), SCHED_GO);
+	ticket_end(false);
+	assert_int_equal(c.r.stats.verdict_errors, 1);
+	assert_int_equal(c.l.piece_blocks, 0);
+	c.l.block_ok = true;
+	assert_int_equal(ticket_begin(c.q, &c.l), SCHED_GO_BLOCK);
+	ticket_end(false);
+	assert_int_equal(c.l.piece_blocks, 12);
+	assert_int_equal(c.r.stats.verdict_errors, 1);
+	POLICY_USE(&c.r, 3, names_pieces_only);
+	assert_int_equal(ticket_begin(c.q, &c.l), SCHED_GO_BLOCK);
+	ticket_end(false);
+	assert_int_equal(c.l.piece_blocks, 0); /* the device's choice */
+	run_device_finish(&c);
+}
+
 static int drained_runs;
 
 static int run_call(struct sched_call *c)
@@ -347,6 +382,7 @@ int main(void)
 		cmocka_unit_test(launches_are_deferred_behind_deferred_calls),
 		cmocka_unit_test(launches_behind_a_run_go_with_it_or_after_it),
 		cmocka_unit_test(a_first_launch_at_block_level_begins_a_run),
+		cmocka_unit_test(pieces_are_those_of_a_split),
 		cmocka_unit_test(a_launch_that_must_not_wait_drains_the_queue),
 		cmocka_unit_test(a_hold_beside_latency_queues_is_a_deferral),
 		cmocka_unit_test(a_launch_that_must_not_be_held_goes_and_says_so),
