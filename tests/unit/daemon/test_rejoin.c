@@ -90,6 +90,14 @@ static void expect_weight(struct fake *f, uint32_t weight, uint32_t asked)
 	assert_int_equal(m.set.class_id, NORMAL); /* stays, whatever admit answers */
 }
 
+/* Enters as "f" with weight 5, which the policy rejoining then doubles. */
+static void enter_and_swap(struct fake *f, struct gd *d)
+{
+	enter(f, d, 5, "f");
+	assert_int_equal(swap(d, f, "rejoining"), 1);
+	expect_weight(f, 10, 5);
+}
+
 static void expect_drop(struct fake *f)
 {
 	union proto_message m;
@@ -133,9 +141,7 @@ static void a_swap_runs_admit_for_a_tenant_that_is_present(void **state)
 	struct gd *d = *state;
 	struct fake f;
 
-	enter(&f, d, 5, "f");
-	assert_int_equal(swap(d, &f, "rejoining"), 1);
-	expect_weight(&f, 10, 5);
+	enter_and_swap(&f, d);
 	assert_int_equal(mark_of(&f), 1005);
 	assert_int_equal(of_tenant(d, "weight"), 10);
 	assert_int_equal(of_tenant(d, "slice_us"), 1000);
@@ -150,9 +156,7 @@ static void admit_sees_the_weight_asked_for_after_each_swap(void **state)
 	struct gd *d = *state;
 	struct fake f;
 
-	enter(&f, d, 5, "f");
-	swap(d, &f, "rejoining");
-	expect_weight(&f, 10, 5);
+	enter_and_swap(&f, d);
 	assert_int_equal(swap(d, &f, "rejoining2"), 1);
 	expect_weight(&f, 15, 5);
 	expect_drop(&f);
@@ -165,9 +169,7 @@ static void a_weight_that_was_set_is_what_the_tenant_asks_for(void **state)
 	struct gd *d = *state;
 	struct fake f;
 
-	enter(&f, d, 5, "f");
-	swap(d, &f, "rejoining");
-	expect_weight(&f, 10, 5);
+	enter_and_swap(&f, d);
 	json_decref(gd_call(d, "set", "{\"tenant\":0,\"weight\":70}"));
 	expect_weight(&f, 70, 70);
 	json_decref(gd_call(d, "set", "{\"tenant\":0,\"class\":\"normal\"}"));
@@ -183,9 +185,7 @@ static void a_rollback_runs_admit_of_the_previous_version(void **state)
 	struct pending p;
 	struct fake f;
 
-	enter(&f, d, 5, "f");
-	swap(d, &f, "rejoining");
-	expect_weight(&f, 10, 5);
+	enter_and_swap(&f, d);
 	swap(d, &f, "rejoining2");
 	expect_weight(&f, 15, 5);
 	expect_drop(&f);
@@ -203,9 +203,7 @@ static void without_admit_the_tenant_has_what_it_asked_for(void **state)
 	struct pending p;
 	struct fake f;
 
-	enter(&f, d, 5, "f");
-	swap(d, &f, "rejoining");
-	expect_weight(&f, 10, 5);
+	enter_and_swap(&f, d);
 	assert_int_equal(swap(d, &f, "plain"), 0);
 	expect_weight(&f, 5, 5);
 	expect_drop(&f);
@@ -271,9 +269,7 @@ static void after_a_restart_admit_runs_on_what_the_process_asked_for(void **stat
 	struct gd *d = *state;
 	struct fake f;
 
-	enter(&f, d, 5, "f");
-	swap(d, &f, "rejoining");
-	expect_weight(&f, 10, 5);
+	enter_and_swap(&f, d);
 	gbpf_close(d->g);
 	d->g = NULL;
 	gd_kill(d);

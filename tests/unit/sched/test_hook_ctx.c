@@ -9,7 +9,29 @@
 #define WORDS_MAX 40u
 #define COPY_AT 8 /* bytes; the map's first word counts the calls */
 
-static struct regions maps;
+static struct regions maps; /* of the newest version; global NULL: none */
+static struct rig r;
+static struct fake_queue fq;
+
+static void begin(uint32_t class_id)
+{
+	rig_init(&r, class_id, 0, 0);
+	memset(&fq, 0, sizeof(fq));
+}
+
+static void free_maps(void)
+{
+	if (maps.global) {
+		regions_free(&maps);
+		maps.global = NULL;
+	}
+}
+
+static void finish(void)
+{
+	rig_finish(&r);
+	free_maps();
+}
 
 /* Writes a program that copies `bytes` of the context into the map and then stores 32-bit `set` at
  * offset `at` of the context (at < 0: nothing), and answers `verdict`. Returns its length. */
@@ -40,16 +62,16 @@ static unsigned copier(struct ebpf_insn *out, size_t bytes, int at, int set, int
 	return n + 2;
 }
 
-static void use(struct rig *r, uint64_t version, int hook, size_t bytes, int at, int set,
-		int verdict)
+static void use(uint64_t version, int hook, size_t bytes, int at, int set, int verdict)
 {
 	static struct ebpf_insn code[2 * WORDS_MAX + 16];
 	struct prog p = { .hook = hook, .insns = code };
 
 	p.n = copier(code, bytes, at, set, verdict);
+	free_maps();
 	regions_make(&maps);
-	assert_int_equal(rig_policy_prepare(r, version, &p, 1, &maps), 0);
-	store_release(&r->dir.version[0], version);
+	assert_int_equal(rig_policy_prepare(&r, version, &p, 1, &maps), 0);
+	store_release(&r.dir.version[0], version);
 }
 
 static const void *seen(uint64_t calls)
@@ -60,21 +82,19 @@ static const void *seen(uint64_t calls)
 
 static void submit_is_told_of_launch_queue_and_tenant(void **state)
 {
-	struct fake_queue fq = { 0 };
 	const struct gbpf_submit_ctx *c;
 	struct sched_kernel *k;
 	struct sched_queue *q;
 	struct sched_launch l, first;
-	struct rig r;
 
-	rig_init(&r, GBPF_CLASS_BATCH, 0, 0);
+	begin(GBPF_CLASS_BATCH);
 	(void)sched_queue_open(r.s, &fq, 0, 0);
 	q = sched_queue_open(r.s, &fq, 0, -3);
 	sched_set_class(r.s, GBPF_CLASS_BATCH, 250);
 	store_relaxed(&r.s->uid, 4711u);
 	sched_set_lane(r.s, GBPF_LANE_SHARED);
 	k = sched_kernel_get(r.s, "k");
-	use(&r, 1, POLICY_HOOK_submit, sizeof(*c), -1, 0, GBPF_GO);
+	use(1, POLICY_HOOK_submit, sizeof(*c), -1, 0, GBPF_GO);
 	first = kernel_launch(NULL);
 	go(q, &fq, &first);
 	l = kernel_launch(k);
@@ -118,8 +138,7 @@ static void submit_is_told_of_launch_queue_and_tenant(void **state)
 	assert_int_equal(c->kernel, 0);
 	assert_int_equal(c->block_ok, 0);
 	assert_int_equal(c->inflight, 2);
-	rig_finish(&r);
-	regions_free(&maps);
+	finish();
 }
 
 /* The level counts where the launch can be stopped between blocks, and only as BLOCK. */
@@ -136,22 +155,19 @@ static void block_level_needs_a_launch_that_can_stop(void **state)
 	};
 
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct fake_queue fq = { .eager = 1 };
 		struct sched_queue *q;
 		struct sched_launch l = kernel_launch(NULL);
 		struct sched_decision a = { 0 };
-		struct rig r;
 
-		rig_init(&r, GBPF_CLASS_BATCH, 0, 0);
+		begin(GBPF_CLASS_BATCH);
 		q = sched_queue_open(r.s, &fq, 0, 0);
-		use(&r, 1, POLICY_HOOK_submit, 8, SUBMIT(level), (int)cases[i].level, GBPF_GO);
+		use(1, POLICY_HOOK_submit, 8, SUBMIT(level), (int)cases[i].level, GBPF_GO);
 		l.block_ok = cases[i].ok;
 		sched_decide(q, &l, 1000000000, 0, 0, &a);
 		assert_int_equal(a.verdict, GBPF_GO);
 		assert_int_equal(a.level == GBPF_LEVEL_BLOCK, cases[i].answer == SCHED_GO_BLOCK);
 		assert_int_equal(r.stats.verdict_errors, 0);
-		rig_finish(&r);
-		regions_free(&maps);
+		finish();
 	}
 }
 
@@ -160,13 +176,11 @@ static void block_level_needs_a_launch_that_can_stop(void **state)
 static void queue_create_is_told_of_the_stream(void **state)
 {
 	const struct gbpf_queue_create_ctx *c;
-	struct fake_queue fq = { 0 };
-	struct rig r;
 
-	rig_init(&r, GBPF_CLASS_NORMAL, 0, 0);
+	begin(GBPF_CLASS_NORMAL);
 	r.s->cfg.sm_percent = 40;
 	sched_set_lane(r.s, GBPF_LANE_PROCESS);
-	use(&r, 1, POLICY_HOOK_queue_create, sizeof(*c), -1, 0, 0);
+	use(1, POLICY_HOOK_queue_create, sizeof(*c), -1, 0, 0);
 	(void)sched_queue_open(r.s, &fq, 0, 0);
 	assert_non_null(sched_queue_open(r.s, &fq, 0, -2));
 	c = seen(2);
@@ -179,8 +193,7 @@ static void queue_create_is_told_of_the_stream(void **state)
 	assert_int_equal(c->lane, GBPF_LANE_PROCESS);
 	assert_int_equal(c->sm_percent, 40);
 	assert_int_equal(c->gpu, 0);
-	rig_finish(&r);
-	regions_free(&maps);
+	finish();
 }
 
 /* A class beyond batch, and a share that is neither the tenant's nor all, are errors of the policy:
@@ -204,13 +217,11 @@ static void answers_of_queue_create_are_checked(void **state)
 	};
 
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct fake_queue fq = { 0 };
 		struct sched_queue *q;
-		struct rig r;
 
-		rig_init(&r, GBPF_CLASS_NORMAL, 0, 0);
+		begin(GBPF_CLASS_NORMAL);
 		r.s->cfg.sm_percent = 40;
-		use(&r, 1, POLICY_HOOK_queue_create, 8, cases[i].at, cases[i].set, 0);
+		use(1, POLICY_HOOK_queue_create, 8, cases[i].at, cases[i].set, 0);
 		q = sched_queue_open(r.s, &fq, 0, 0);
 		assert_int_equal(q->class_id, cases[i].class_id);
 		assert_int_equal(q->sm_percent, cases[i].sm_percent);
@@ -221,38 +232,32 @@ static void answers_of_queue_create_are_checked(void **state)
 		assert_int_equal(load_relaxed(&q->class_id), cases[i].class_id == GBPF_CLASS_NORMAL
 								     ? GBPF_CLASS_BATCH
 								     : cases[i].class_id);
-		rig_finish(&r);
-		regions_free(&maps);
+		finish();
 	}
 }
 
 static void queue_create_may_ask_for_a_slice(void **state)
 {
-	struct fake_queue fq = { 0 };
-	struct rig r;
 
-	rig_init(&r, GBPF_CLASS_NORMAL, 0, 0);
-	use(&r, 1, POLICY_HOOK_queue_create, 8, CREATE(slice_us), 300, 0);
+	begin(GBPF_CLASS_NORMAL);
+	use(1, POLICY_HOOK_queue_create, 8, CREATE(slice_us), 300, 0);
 	(void)sched_queue_open(r.s, &fq, 0, 0);
 	assert_int_equal(r.s->slice_wanted[0], 301); /* plus 1: 0 is none */
 	assert_true(r.wakes > 0);
-	rig_finish(&r);
-	regions_free(&maps);
+	finish();
 }
 
 static void queue_destroy_and_dispatch_are_told_of_the_queue(void **state)
 {
 	const struct gbpf_queue_destroy_ctx *d;
 	const struct gbpf_dispatch_ctx *c;
-	struct fake_queue fq = { .eager = 1 };
 	struct sched_launch l;
 	struct sched_queue *q;
-	struct rig r;
 
-	rig_init(&r, GBPF_CLASS_BATCH, 0, 0);
+	begin(GBPF_CLASS_BATCH);
 	(void)sched_queue_open(r.s, &fq, 0, 0);
 	q = sched_queue_open(r.s, &fq, 0, -4);
-	use(&r, 1, POLICY_HOOK_dispatch, sizeof(*c), -1, 0, 1000000);
+	use(1, POLICY_HOOK_dispatch, sizeof(*c), -1, 0, 1000000);
 	l = kernel_launch(NULL);
 	l.begin_ns = 1000;
 	l.est_ns = 55;
@@ -265,16 +270,16 @@ static void queue_destroy_and_dispatch_are_told_of_the_queue(void **state)
 	assert_int_equal(c->queue, 1);
 	assert_int_equal(c->class_id, GBPF_CLASS_BATCH);
 	assert_int_equal(c->priority, -4);
-	use(&r, 2, POLICY_HOOK_dispatch, 8, -1, 0, 1000001);
+	use(2, POLICY_HOOK_dispatch, 8, -1, 0, 1000001);
 	assert_int_equal(sched_hook_dispatch(q, &l, 3000), 0); /* beyond the last rank */
-	use(&r, 3, POLICY_HOOK_queue_destroy, sizeof(*d), -1, 0, 0);
+	use(3, POLICY_HOOK_queue_destroy, sizeof(*d), -1, 0, 0);
 	sched_hook_queue_destroy(q, 17);
 	d = seen(1);
 	assert_true(d->now_ns > 0);
 	assert_int_equal(d->tenant, 1);
 	assert_int_equal(d->queue, 1);
 	assert_int_equal(d->launches, 17);
-	rig_finish(&r);
+	finish();
 }
 
 static void retire_is_told_of_the_work_and_bounds_the_close_delay(void **state)
@@ -288,15 +293,13 @@ static void retire_is_told_of_the_work_and_bounds_the_close_delay(void **state)
 					    .level = GBPF_LEVEL_BLOCK,
 					    .interrupted = 2 };
 	const struct gbpf_retire_ctx *c;
-	struct fake_queue fq = { 0 };
 	struct sched_queue *q;
-	struct rig r;
 
-	rig_init(&r, GBPF_CLASS_BATCH, 0, 0);
+	begin(GBPF_CLASS_BATCH);
 	q = sched_queue_open(r.s, &fq, 0, 0);
 	store_relaxed(&r.s->uid, 4711u);
 	store_relaxed(&r.s->req[0].gap_ns, UINT64_C(40000));
-	use(&r, 1, POLICY_HOOK_retire, sizeof(*c), (int)RETIRE(linger_ns), 20000000, 0);
+	use(1, POLICY_HOOK_retire, sizeof(*c), (int)RETIRE(linger_ns), 20000000, 0);
 	assert_int_equal(sched_hook_retire(q, &done, 7000), 10000000); /* at most 10 ms */
 	c = seen(1);
 	assert_int_equal(c->now_ns, 7000);
@@ -315,8 +318,7 @@ static void retire_is_told_of_the_work_and_bounds_the_close_delay(void **state)
 	assert_int_equal(c->interrupted, 2);
 	assert_int_equal(c->gap_ns, 40000);
 	assert_int_equal(r.stats.busy_ns, 1000);
-	rig_finish(&r);
-	regions_free(&maps);
+	finish();
 }
 
 int main(void)
