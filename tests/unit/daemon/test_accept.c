@@ -286,6 +286,15 @@ static void sockets_are_polled_unless_paused(void **state)
 	assert_int_equal(polled(d->sessions.first->conn.io), SD_EVENT_ON);
 	close(fd);
 	settle(0);
+	NEED_TWO_USERS();
+	daemon_user_of(&d->users, USER_B, clock_now_ns())->paused = true;
+	AS_USER(USER_B, fd = connect_to()); /* accepted, but not heard */
+	settle(1);
+	assert_int_equal(polled(d->sessions.first->conn.io), SD_EVENT_OFF);
+	daemon_users_resume_all(&d->users);
+	daemon_sessions_poll(d, false);
+	close(fd);
+	settle(0);
 }
 
 /* Without sessions gbpfd exits after the time that was asked for. */

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -147,6 +148,121 @@ static void unseen_request_counts_for_20_ms(void **state)
 	two_finish(&t);
 }
 
+static void levels_are_checked(void **state)
+{
+	struct two t;
+
+	two_init(&t);
+	assert_int_equal(daemon_hw_set_level(&t.batch, GBPF_LEVEL_OFF + 1, 1, 1, NULL), -EINVAL);
+	assert_int_equal(daemon_hw_set_level(&t.lc, GBPF_LEVEL_OFF, 1, 1, NULL), -ENOTSUP);
+	t.batch.hw.capable = 0;
+	assert_int_equal(daemon_hw_set_level(&t.batch, GBPF_LEVEL_OFF, 1, 1, NULL), -ENOTSUP);
+	assert_int_equal(t.hw.want.level, GBPF_LEVEL_NONE);
+	assert_int_equal(daemon_hw_set_level(&t.lc, GBPF_LEVEL_HOLD, 1, 1, NULL), 0);
+	t.batch.hw.capable = 1u << GPU_CONTROL_SLICE_SET | 1u << GPU_CONTROL_SCHEDULE;
+	assert_int_equal(daemon_hw_set_level(&t.batch, GBPF_LEVEL_SLICE, 5, 77, &t.lc), 0);
+	assert_int_equal(t.hw.want.level, GBPF_LEVEL_SLICE);
+	assert_int_equal(t.hw.want.gpus, 5);
+	assert_int_equal(t.hw.level_version, 77);
+	assert_int_equal(t.hw.for_tenant, 0);
+	assert_true(t.hw.level_since_ns == fake_now && t.hw.level_set_ns == fake_now);
+	fake_now += 5 * MS; /* a stronger one: the limit counts from the first */
+	assert_int_equal(daemon_hw_set_level(&t.batch, GBPF_LEVEL_OFF, 1, 78, NULL), 0);
+	assert_true(t.hw.level_since_ns == fake_now - 5 * MS && t.hw.level_set_ns == fake_now);
+	assert_int_equal(t.hw.for_tenant, -1);
+	t.hw.pause_until_ns = 1;
+	assert_int_equal(daemon_hw_set_level(&t.batch, GBPF_LEVEL_BLOCK, 1, 1, NULL), 0);
+	assert_int_equal(t.hw.want.level, GBPF_LEVEL_NONE);
+	assert_int_equal(t.hw.pause_until_ns, 0);
+	two_finish(&t);
+}
+
+static void later_requests_are_told_apart(void **state)
+{
+	struct two t;
+
+	two_init(&t);
+	t.board.gpu[0].last_end_ns = 555; /* it had one before */
+	open_request(&t);
+	assert_int_equal(daemon_hw_set_level(&t.batch, GBPF_LEVEL_OFF, 1, 1, &t.lc), 0);
+	assert_int_equal(live_ms(&t, 10), 10);
+	t.board.gpu[0].last_end_ns = 556; /* it ended and began again between two ticks */
+	assert_int_equal(live_ms(&t, 1), 0);
+	assert_int_equal(t.hw.want.level, GBPF_LEVEL_NONE);
+	two_finish(&t);
+}
+
+static void level_ends_with_the_tenant_that_it_is_for(void **state)
+{
+	for (int how = 0; how < 4; how++) {
+		struct two t;
+
+		two_init(&t);
+		open_request(&t);
+		assert_int_equal(daemon_hw_set_level(&t.batch, GBPF_LEVEL_OFF, 1, 1, &t.lc), 0);
+		assert_int_equal(live_ms(&t, 5), 5);
+		if (how == 0) {
+			t.d->sessions.tenant[0] = NULL;
+		} else if (how == 1) {
+			t.lc.dying = true;
+		} else if (how == 2) {
+			t.lc.class_id = GBPF_CLASS_NORMAL;
+		} else {
+			t.lc.board.map = NULL;
+		}
+		assert_int_equal(live_ms(&t, 1), 0);
+		assert_int_equal(t.hw.want.level, GBPF_LEVEL_NONE);
+		two_finish(&t);
+	}
+}
+
+static void levels_are_released(void **state)
+{
+	struct two t;
+
+	two_init(&t);
+	assert_int_equal(daemon_hw_set_level(&t.batch, GBPF_LEVEL_OFF, 1, 1, NULL), 0);
+	daemon_hw_release_levels(t.d);
+	assert_int_equal(t.hw.want.level, GBPF_LEVEL_NONE);
+	two_finish(&t);
+}
+
+static uint64_t since(struct two *t, uint64_t opened_ns, uint64_t last_end_ns)
+{
+	uint64_t key = 0, at;
+
+	t->board.gpu[0].opened_ns = opened_ns;
+	t->board.gpu[0].last_end_ns = last_end_ns;
+	at = daemon_hw_request_since(&t->lc, 0, fake_now, &key);
+	assert_true(key == last_end_ns);
+	return at;
+}
+
+/* What a board says of its request's begin is believed once, and within limits. */
+static void begin_of_a_request_is_bounded(void **state)
+{
+	struct two t;
+	uint64_t first;
+
+	two_init(&t);
+	assert_true(since(&t, 5, 7) == 0); /* none is open */
+	t.board.gpu[0].open = 1;
+	t.board.beat_ns = fake_now;
+	first = fake_now - 3 * MS;
+	assert_true(since(&t, first, 7) == first);
+	assert_true(since(&t, first - MS, 7) == first);	     /* it says otherwise now */
+	assert_true(since(&t, first + MS, 8) == first + MS); /* another one */
+	assert_true(since(&t, 0, 9) == fake_now);
+	assert_true(since(&t, fake_now, 10) == fake_now);
+	assert_true(since(&t, fake_now + MS, 11) == fake_now);
+	assert_true(since(&t, fake_now - 20 * MS, 12) == fake_now - 20 * MS);
+	assert_true(since(&t, fake_now - 20 * MS - 1, 13) == fake_now - 20 * MS);
+	t.board.gpu[0].open = 0;
+	assert_true(since(&t, first, 13) == 0);
+	assert_int_equal(t.lc.hw.request_since[0], 0);
+	two_finish(&t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -154,6 +270,11 @@ int main(void)
 		cmocka_unit_test(level_ends_with_its_request),
 		cmocka_unit_test(level_without_a_request_lasts_for_the_hold_limit),
 		cmocka_unit_test(unseen_request_counts_for_20_ms),
+		cmocka_unit_test(levels_are_checked),
+		cmocka_unit_test(later_requests_are_told_apart),
+		cmocka_unit_test(level_ends_with_the_tenant_that_it_is_for),
+		cmocka_unit_test(levels_are_released),
+		cmocka_unit_test(begin_of_a_request_is_bounded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

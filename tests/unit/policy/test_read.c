@@ -218,6 +218,39 @@ static void a_thread_that_exits_inside_has_left(void **state)
 	assert_true(policy_synchronize());
 }
 
+static pthread_key_t late_key;
+static bool late_slot_is_own;
+
+/* Runs a second time, after the slot of the thread was given back. */
+static void enter_late(void *again)
+{
+	if (again == &late_key) {
+		pthread_setspecific(late_key, &late_slot_is_own);
+		return;
+	}
+	policy_read_leave(policy_read_enter());
+	late_slot_is_own = policy_reader_self && policy_reader_self->used;
+}
+
+static void *enter_again_at_the_end(void *arg)
+{
+	policy_read_leave(policy_read_enter());
+	pthread_setspecific(late_key, &late_key);
+	return NULL;
+}
+
+/* A destructor of another library may launch. */
+static void a_thread_that_enters_while_it_exits_gets_a_slot(void **state)
+{
+	pthread_t th;
+
+	assert_int_equal(pthread_key_create(&late_key, enter_late), 0);
+	assert_int_equal(pthread_create(&th, NULL, enter_again_at_the_end, NULL), 0);
+	pthread_join(th, NULL);
+	assert_true(late_slot_is_own);
+	pthread_key_delete(late_key);
+}
+
 /* ---- waiting for sections ---- */
 
 struct waiter {
@@ -280,6 +313,11 @@ static void a_section_without_end_is_given_up(void **state)
 
 /* ---- gates ---- */
 
+static uint64_t stopped(void)
+{
+	return 1000;
+}
+
 static void a_thread_at_a_gate_is_waited_for_there(void **state)
 {
 	struct inside t = { .gate = &t };
@@ -292,6 +330,9 @@ static void a_thread_at_a_gate_is_waited_for_there(void **state)
 	assert_false(policy_gate_synchronize(&t, 2 * MS));
 	assert_int_equal(errno, 77);
 	assert_true(clock_now_ns() - begin >= 2 * MS);
+	clock_set_source(stopped); /* no patience at all */
+	assert_false(policy_gate_synchronize(&t, 0));
+	clock_set_source(NULL);
 	assert_true(policy_gate_synchronize(&begin, 0)); /* another gate */
 	assert_true(policy_synchronize());		 /* it is in no section */
 	leave(&t);
@@ -345,6 +386,7 @@ int main(void)
 		cmocka_unit_test(a_section_on_an_alternate_stack_is_inside),
 		cmocka_unit_test(a_slot_is_free_after_its_thread),
 		cmocka_unit_test(a_thread_that_exits_inside_has_left),
+		cmocka_unit_test(a_thread_that_enters_while_it_exits_gets_a_slot),
 		cmocka_unit_test(a_section_is_waited_for),
 		cmocka_unit_test(a_section_without_end_is_given_up),
 		cmocka_unit_test(a_thread_at_a_gate_is_waited_for_there),

@@ -215,6 +215,7 @@ static uint64_t ticking(void)
 static void the_agent_spins_through_a_short_delay(void **state)
 {
 	for (unsigned i = 0; i < 3; i++) {
+		uint64_t drained;
 		struct clocked c;
 
 		init(&c);
@@ -222,12 +223,16 @@ static void the_agent_spins_through_a_short_delay(void **state)
 		clocked_now += 30 * US;
 		fake_finish(&c.fq);
 		(void)look(&c, 0);
-		c.q->idle.close_delay_ns = i == 1 ? 100 * US : 100 * US - 1;
+		c.q->idle.close_delay_ns = i == 1 ? 100 * US : 99 * US;
 		ticks_until_launch = i == 2 ? 20 : 0;
 		launches_on = c.q;
 		clock_set_source(ticking);
-		(void)look(&c, 1);
+		drained = clocked_now;
+		(void)look(&c, 10 * US);
 		assert_int_equal(is_open(&c), i != 0);
+		if (i == 0) {
+			assert_int_equal(c.r.own.gpu[0].last_end_ns, drained + 99 * US);
+		}
 		clock_set_source(clocked_source);
 		c.q->entered = c.q->left;
 		clocked_finish(&c);
