@@ -345,10 +345,11 @@ int main(int argc, char **argv)
 	log_setup("gbpfd", LOG_LEVEL_INFO);
 	r = daemon_options_parse(&o, argc, argv);
 	if (r <= 0) {
-		return r < 0 ? 2 : 0;
+		return r < 0 ? 2 : fflush(stdout) == 0 ? 0 : 1;
 	}
-	if (o.ready_fd >= 0) {
-		fcntl(o.ready_fd, F_SETFD, FD_CLOEXEC);
+	if (o.ready_fd >= 0 && fcntl(o.ready_fd, F_SETFD, FD_CLOEXEC) < 0) {
+		log_error("invalid descriptor %d for --ready-fd: %s", o.ready_fd, strerror(errno));
+		return 2;
 	}
 	r = to_background(&o);
 	return r >= 0 ? r : serve(&o);

@@ -52,6 +52,10 @@ static int number(const char *text, long max, const char *what, long *ret)
 
 static int copy(char *out, size_t cap, const char *text, const char *what)
 {
+	if (!text[0]) { /* an unset variable of a script must not lead to a default */
+		fprintf(stderr, "gbpfd: empty value for %s: expected a name or a path\n", what);
+		return -EINVAL;
+	}
 	if (snprintf(out, cap, "%s", text) >= (int)cap) {
 		fprintf(stderr, "gbpfd: %s is too long\n", what);
 		return -EINVAL;

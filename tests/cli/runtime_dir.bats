@@ -103,6 +103,23 @@ started() {
 	started
 }
 
+@test "gbpfd refuses an empty path, a closed --ready-fd and an output that cannot be written" {
+	for option in --runtime-dir --state-dir --policy --device; do
+		run timeout 60 "$GBPF_PREFIX/bin/gbpfd" --foreground "$option" ""
+		echo "$output"
+		[ "$status" -eq 2 ]
+		[[ "$output" == *"empty value for $option"* ]]
+	done
+	run timeout 60 "$GBPF_PREFIX/bin/gbpfd" --foreground --ready-fd 99
+	[ "$status" -eq 2 ]
+	[[ "$output" == *"descriptor 99 for --ready-fd: Bad file descriptor"* ]]
+	for program in gbpfd gbpf-softgpu; do
+		run sh -c '"$GBPF_PREFIX/bin/$1" --version >/dev/full' sh "$program"
+		[ "$status" -eq 1 ]
+	done
+	[ -z "$(ls -A "$GBPF_RUNTIME_DIR")" ]
+}
+
 # relative VARIABLE COMMAND...: the command fails and names the variable.
 relative() {
 	local name=$1

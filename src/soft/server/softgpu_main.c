@@ -239,7 +239,7 @@ int main(int argc, char **argv)
 	int err = softd_options_parse(&s.o, argc, argv);
 
 	if (err) {
-		return err - 1;
+		return fflush(stdout) == 0 ? err - 1 : 1;
 	}
 	log_setup("gbpf-softgpu", getenv("GBPF_DEBUG") ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO);
 	set_up_process(&s.o.device);
