@@ -28,10 +28,10 @@ static json_t *program_json(const struct ebpf_prog *p, const struct ebpf_verify_
 {
 	const struct cli_hook_info *h = cli_hook_by_id(p->hook);
 
-	return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i}", "hook", h ? h->name : "?",
+	return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i}", "hook", h ? h->name : "?",
 			 "program", p->name, "insns", (int)p->n_insns, "cost", (int)s->cost,
-			 "budget", h ? (int)h->budget : 0, "visited", (int)s->visited,
-			 "stack_bytes", (int)s->stack_bytes);
+			 "budget", h ? (int)h->budget : 0, "visited", (int)s->visited, "effort",
+			 (int)s->effort, "stack_bytes", (int)s->stack_bytes);
 }
 
 /* Prints the result on one line, or a line for each program if there are more than ONE_LINE. */

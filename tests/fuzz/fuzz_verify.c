@@ -139,7 +139,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	/* without flags that explain a million steps or walk every path, which cost the fuzzer too
 	 * much time */
 	err = ebpf_verify(&p, maps, ARRAY_SIZE(maps),
-			  size < 128 ? data[0] & EBPF_VERIFY_EXPLAIN : 0, &stats, &r);
+			  size < 128 ? data[0] & (EBPF_VERIFY_EXPLAIN | EBPF_VERIFY_MERGE)
+				     : data[0] & EBPF_VERIFY_MERGE,
+			  &stats, &r);
 	if (err && !r.message.len) {
 		abort();
 	}

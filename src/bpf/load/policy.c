@@ -45,8 +45,9 @@ static int lay_out_maps(struct build *c, struct report *r)
 static int verify_all(struct build *c, unsigned flags, struct report *r)
 {
 	struct ebpf_object *o = &c->out->object;
-	uint64_t start = clock_now_ns();
+	uint64_t start = clock_now_ns(), effort = 0;
 
+	flags &= ~(unsigned)EBPF_BUILD_NO_JIT;
 	for (uint32_t i = 0; i < o->n_progs; i++) {
 		const struct ebpf_prog *prog = &o->progs[i];
 		struct ebpf_verify_stats stats = { 0 };
@@ -60,11 +61,14 @@ static int verify_all(struct build *c, unsigned flags, struct report *r)
 			return report_set(r, -EINVAL, "elf",
 					  "program %s: its hook is filled already", prog->name);
 		}
-		err = ebpf_verify(prog, o->maps, o->n_maps, flags & ~(unsigned)EBPF_BUILD_NO_JIT,
-				  &stats, r);
+		if (effort > EBPF_VERIFY_POLICY_EFFORT) {
+			flags |= EBPF_VERIFY_BRIEF;
+		}
+		err = ebpf_verify(prog, o->maps, o->n_maps, flags, &stats, r);
 		if (err) {
 			return err;
 		}
+		effort += stats.effort;
 		stats.cost += !stats.cost; /* cost 0 stands for an unused hook */
 		c->out->stats[prog->hook] = stats;
 	}

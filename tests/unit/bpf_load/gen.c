@@ -903,10 +903,10 @@ static void construct(struct gen *g)
 		queue(g);
 		break;
 	case 4:
-		call_back(g);
+		g->plain ? hash(g) : call_back(g);
 		break;
 	case 5:
-		iterate(g);
+		g->plain ? queue(g) : iterate(g);
 		break;
 	default:
 		tail_call(g);
@@ -1117,6 +1117,139 @@ static void functions(struct gen *g, struct ebpf_prog *prog)
 	}
 }
 
+/* Keeps the least, the largest, the sum or a count of what it loads, in r7 or r8. */
+static void statistic(struct gen *g)
+{
+	unsigned keep = 7 + below(g, 2);
+	uint32_t skip;
+
+	emit(g, EBPF_LDX | EBPF_MEM | EBPF_DW, 0, 6, 8 * (int)below(g, 3), 0);
+	g->numbers |= 1;
+	if (below(g, 3) == 0) {
+		emit(g, EBPF_ALU64 | EBPF_AND | EBPF_K, 0, 0, 0, below(g, 2) ? 31 : 255);
+	}
+	if (below(g, 2)) {
+		skip = jump(g, 0, small(g), 0);
+	} else {
+		skip = emit(g,
+			    (below(g, 3) ? EBPF_JMP : EBPF_JMP32) | jumps[below(g, sizeof(jumps))] |
+				    EBPF_X,
+			    0, keep, 0, 0);
+	}
+	switch (below(g, 4)) {
+	case 0:
+		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, keep, below(g, 2) ? 0 : 9, 0, 0);
+		break;
+	case 1:
+		emit(g, EBPF_ALU | EBPF_ADD | EBPF_X, keep, 0, 0, 0);
+		break;
+	default:
+		emit(g, (below(g, 2) ? EBPF_ALU64 : EBPF_ALU) | EBPF_ADD | EBPF_K, keep, 0, 0, 1);
+	}
+	land(g, skip);
+}
+
+/* Uses the number of the round or a statistic as an index. */
+static void indexed(struct gen *g)
+{
+	unsigned bytes = 1u << below(g, 4), n = 0, reg = 7 + below(g, 3);
+	uint32_t skips[4];
+	uint16_t before = g->numbers;
+
+	emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 1, reg, 0, 0);
+	if (reg != 9) {
+		n = bound(g, 8 - 1, skips);
+	}
+	emit(g, EBPF_ALU64 | EBPF_LSH | EBPF_K, 1, 0, 0, 3);
+	emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 2, 10, 0, 0);
+	emit(g, EBPF_ALU64 | EBPF_ADD | EBPF_X, 2, 1, 0, 0);
+	g->numbers &= (uint16_t)~0x6u;
+	access(g, 2, AREA, bytes, 1);
+	for (unsigned i = 0; i < n; i++) {
+		land(g, skips[i]);
+	}
+	emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_K, 0, 0, 0, small(g));
+	g->numbers = (before & (uint16_t)~0xeu) | 1;
+}
+
+/* Instructions of a loop's body. Afterwards r7 and r8 are numbers. */
+static void body(struct gen *g)
+{
+	for (unsigned i = 1 + below(g, 4); i-- > 0 && g->n < GEN_MAX_INSNS - 220;) {
+		switch (below(g, 6)) {
+		case 0:
+			block(g, 1);
+			break;
+		case 1:
+			indexed(g);
+			break;
+		case 2:
+			spill(g);
+			break;
+		default:
+			statistic(g);
+		}
+		for (unsigned r = 7; r < 9; r++) {
+			if (!(g->numbers >> r & 1)) {
+				emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_K, r, 0, 0, small(g));
+			}
+		}
+		g->numbers = (g->numbers & 1) | 1u << 7 | 1u << 8;
+		if (!(g->numbers & 1)) {
+			emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_K, 0, 0, 0, small(g));
+			g->numbers |= 1;
+		}
+	}
+}
+
+/* A loop inside another, with its counter on the stack. */
+static void inner_loop(struct gen *g)
+{
+	uint32_t head, at;
+
+	emit(g, EBPF_ST | EBPF_MEM | EBPF_DW, 10, 0, SCRATCH, 1 + below(g, 4));
+	head = g->n;
+	body(g);
+	emit(g, EBPF_LDX | EBPF_MEM | EBPF_DW, 1, 10, SCRATCH, 0);
+	emit(g, EBPF_ALU64 | EBPF_SUB | EBPF_K, 1, 0, 0, 1);
+	emit(g, EBPF_STX | EBPF_MEM | EBPF_DW, 10, 1, SCRATCH, 0);
+	at = emit(g, EBPF_JMP | EBPF_JNE | EBPF_K, 1, 0, 0, 0);
+	g->insns[at].off = (int16_t)((int32_t)head - (int32_t)at - 1);
+}
+
+/* for (r9 = 0; r9 < 2 to 8 [&& r9 < number]; r9++), with a break now and then. */
+static void rich_loop(struct gen *g)
+{
+	uint32_t head, at, out[3], n_out = 0;
+
+	emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_K, 9, 0, 0, 0);
+	if (below(g, 3) == 0) { /* its bound lies on the stack */
+		emit(g, EBPF_STX | EBPF_MEM | EBPF_DW, 10, 7 + below(g, 2), SCRATCH + 8, 0);
+	} else {
+		emit(g, EBPF_ST | EBPF_MEM | EBPF_DW, 10, 0, SCRATCH + 8, 1000);
+	}
+	head = g->n;
+	emit(g, EBPF_LDX | EBPF_MEM | EBPF_DW, 0, 10, SCRATCH + 8, 0);
+	out[n_out++] = emit(g, EBPF_JMP | EBPF_JGE | EBPF_X, 9, 0, 0, 0);
+	g->numbers = 1 | 1u << 7 | 1u << 8;
+	body(g);
+	if (below(g, 2)) {
+		inner_loop(g);
+	}
+	if (below(g, 3) == 0) {
+		out[n_out++] = jump(g, 7 + below(g, 2), small(g), 0);
+		body(g);
+	}
+	emit(g, EBPF_ALU64 | EBPF_ADD | EBPF_K, 9, 0, 0, 1);
+	at = emit(g, EBPF_JMP | EBPF_JNE | EBPF_K, 9, 0, 0, 2 + below(g, 7));
+	g->insns[at].off = (int16_t)((int32_t)head - (int32_t)at - 1);
+	for (uint32_t i = 0; i < n_out; i++) {
+		land(g, out[i]);
+	}
+	emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_K, 0, 0, 0, small(g));
+	g->numbers = 1 | 1u << 7 | 1u << 8;
+}
+
 static void mutate(struct gen *g)
 {
 	struct ebpf_insn *in = &g->insns[below(g, g->n)];
@@ -1136,8 +1269,8 @@ static void mutate(struct gen *g)
 	}
 }
 
-void gen_program(struct gen *g, struct rng *r, struct ebpf_prog *prog, unsigned blocks,
-		 unsigned branches)
+/* Starts a program: r6 is the context, r7 and r8 are numbers, the area is initialized. */
+static void prologue(struct gen *g, struct rng *r, struct ebpf_prog *prog, unsigned branches)
 {
 	memset(g, 0, sizeof(*g));
 	memset(prog, 0, sizeof(*prog));
@@ -1154,7 +1287,10 @@ void gen_program(struct gen *g, struct rng *r, struct ebpf_prog *prog, unsigned 
 		emit(g, EBPF_ST | EBPF_MEM | EBPF_DW, 10, 0, at, below(g, 3) ? 0 : small(g));
 	}
 	g->numbers = 1 | 1u << 7 | 1u << 8;
-	block(g, 3 + below(g, blocks));
+}
+
+static void epilogue(struct gen *g, struct ebpf_prog *prog)
+{
 	finish(g);
 	prog->n_subprogs = 1;
 	functions(g, prog);
@@ -1163,4 +1299,28 @@ void gen_program(struct gen *g, struct rng *r, struct ebpf_prog *prog, unsigned 
 	}
 	prog->insns = g->insns;
 	prog->n_insns = g->n;
+}
+
+void gen_program(struct gen *g, struct rng *r, struct ebpf_prog *prog, unsigned blocks,
+		 unsigned branches)
+{
+	prologue(g, r, prog, branches);
+	block(g, 3 + below(g, blocks));
+	epilogue(g, prog);
+}
+
+void gen_loops(struct gen *g, struct rng *r, struct ebpf_prog *prog)
+{
+	prologue(g, r, prog, 40);
+	g->plain = 1;
+	for (unsigned i = 1 + below(g, 2); i-- > 0;) {
+		if (below(g, 2)) {
+			constant(g, 7 + below(g, 2), small(g));
+		}
+		rich_loop(g);
+		if (below(g, 2)) {
+			indexed(g);
+		}
+	}
+	epilogue(g, prog);
 }

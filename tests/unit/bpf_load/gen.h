@@ -25,6 +25,7 @@ struct gen {
 	uint16_t numbers; /* registers that hold a number */
 	unsigned branches, max_branches;
 	int daemon;
+	int plain; /* no loops by convergence */
 	struct {
 		uint32_t at; /* an instruction that names a function */
 		enum gen_function function;
@@ -41,5 +42,8 @@ extern const struct gen_map gen_maps[GEN_MAPS];
  * long it may become. */
 void gen_program(struct gen *g, struct rng *r, struct ebpf_prog *prog, unsigned blocks,
 		 unsigned branches);
+
+/* The same with plain loops, often nested, whose bodies keep minima and counts. */
+void gen_loops(struct gen *g, struct rng *r, struct ebpf_prog *prog);
 
 #endif

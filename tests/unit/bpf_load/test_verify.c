@@ -9,6 +9,7 @@
  * - .accept, or .refuse RULE [TEXT that the message or the hint contains]: the expected result
  * - .cost N: the proved cost
  * - .prunes: walked with pruning only
+ * - .merges: too many paths for any walk but the merging one, which decides the case
  * - .visits N: the walk with pruning visits at most N instructions
  * - .tail MAP INDEX LABEL: the target of a tail call through that entry
  *
@@ -64,7 +65,7 @@ struct vt_case {
 	unsigned property;
 	int64_t marked; /* instruction, or -1 */
 	unsigned marked_line;
-	int accept, open, prunes;
+	int accept, open, prunes, merges;
 	char rule[32], text[128], functions[64];
 	uint32_t cost, visits;
 	struct {
@@ -181,6 +182,9 @@ static void run_way(const struct vt_case *c, const struct ebpf_prog *p, int acce
 
 	report_init(&r);
 	err = ebpf_verify(p, maps, ARRAY_SIZE(maps), flags, &stats, &r);
+	if (stats.effort > 140000000) {
+		bad_case(c, "too much effort", &r);
+	}
 	if (accept && err) {
 		bad_case(c, "refused", &r);
 	}
@@ -200,6 +204,25 @@ static void run_way(const struct vt_case *c, const struct ebpf_prog *p, int acce
 		check_refusal(c, err, &r, flags);
 	}
 	report_finish(&r);
+}
+
+/* The merging walk may refuse what is accepted otherwise, but never the reverse. */
+static void run_merged(const struct vt_case *c, const struct ebpf_prog *p, int accept)
+{
+	struct ebpf_verify_stats stats;
+
+	if (c->merges) {
+		run_way(c, p, accept, EBPF_VERIFY_MERGE);
+	}
+	if (c->merges && accept) {
+		run_way(c, p, accept, 0);
+		if (ebpf_verify(p, maps, ARRAY_SIZE(maps), 0, &stats, NULL) || !stats.joins) {
+			bad_case(c, "accepted without the merging walk", NULL);
+		}
+	}
+	if (!accept && ebpf_verify(p, maps, ARRAY_SIZE(maps), EBPF_VERIFY_MERGE, NULL, NULL) == 0) {
+		bad_case(c, "accepted by the merging walk", NULL);
+	}
 }
 
 static uint32_t label_at(const struct vt_case *c, const struct asm_unit *u, const char *name)
@@ -269,6 +292,10 @@ static void run_unit(struct vt_case *c, struct asm_unit *u, struct ebpf_line *li
 		find_functions(c, u, &p);
 	}
 	add_tails(c, u, &p, tails);
+	run_merged(c, &p, accept);
+	if (c->merges) {
+		return;
+	}
 	for (size_t i = 0; i < ARRAY_SIZE(ways); i++) {
 		if (!c->prunes || ways[i] == 0) {
 			run_way(c, &p, accept, ways[i]);
@@ -315,7 +342,7 @@ static void begin_case(struct vt_case *c, const char *name)
 	c->no_lines = 0;
 	c->accept = -1;
 	c->cost = c->visits = c->n_tails = 0;
-	c->prunes = 0;
+	c->prunes = c->merges = 0;
 	c->rule[0] = c->text[0] = c->functions[0] = 0;
 	asm_begin(&c->unit);
 	asm_begin(&c->twin);
@@ -379,6 +406,8 @@ static void case_line(struct vt_case *c, char *line)
 		c->n_tails++;
 	} else if (strcmp(word, ".prunes") == 0) {
 		c->prunes = 1;
+	} else if (strcmp(word, ".merges") == 0) {
+		c->merges = 1;
 	} else if (strcmp(word, ".nolines") == 0) {
 		c->no_lines = 1;
 	} else if (strcmp(word, ".functions") == 0) {

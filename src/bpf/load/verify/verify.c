@@ -69,21 +69,27 @@ static int refuse_poison(struct ebpf_verifier *v)
 
 static int give_up(struct ebpf_verifier *v)
 {
-	char text[80];
+	const char *why = v->flags & EBPF_VERIFY_BRIEF ? ", because the policy's other programs "
+							 "took most of the effort"
+						       : "";
+	char text[192];
 
-	if (v->visited <= EBPF_VERIFY_EFFORT) {
-		return ebpf_verify_give_up(v,
-					   "too many states to compare, or too much of the stack "
-					   "in reach of accesses at variable places");
+	if (v->visited <= v->max_visited) {
+		snprintf(text, sizeof(text),
+			 "too many states to compare, or too much of the stack in reach of "
+			 "accesses at variable places%s",
+			 why);
+	} else {
+		snprintf(text, sizeof(text),
+			 "gave up after %u instructions on all paths together%s", v->max_visited,
+			 why);
 	}
-	snprintf(text, sizeof(text), "gave up after %u instructions on all paths together",
-		 EBPF_VERIFY_EFFORT);
 	return ebpf_verify_give_up(v, text);
 }
 
 static int account(struct ebpf_verifier *v)
 {
-	if (++v->visited > EBPF_VERIFY_EFFORT || v->work > VERIFY_MAX_WORK) {
+	if (++v->visited > v->max_visited || v->work > v->max_work) {
 		return give_up(v);
 	}
 	v->cost++;
@@ -127,9 +133,15 @@ static int walk(struct ebpf_verifier *v)
 {
 	int outcome, err = walk_path(v, 1);
 
-	while (err == 0 && ebpf_verify_pop(v, &outcome)) {
-		err = ebpf_verify_outcome(v, outcome);
-		err = err ? err : walk_path(v, 0);
+	while (err == 0) {
+		if (ebpf_verify_pop(v, &outcome)) {
+			err = ebpf_verify_outcome(v, outcome);
+			err = err ? err : walk_path(v, 0);
+		} else if (ebpf_merge_next(v)) {
+			err = walk_path(v, 1);
+		} else {
+			break;
+		}
 	}
 	return err;
 }
@@ -157,6 +169,7 @@ static int restart(struct ebpf_verifier *v, uint32_t k)
 	v->cost = v->path_cost = 0;
 	v->worst = NULL;
 	v->since = 0;
+	v->spot.frames = 0;
 	memset(&v->written, 0, sizeof(v->written));
 	buf_clear(&v->log);
 	return ebpf_verify_start(v);
@@ -233,11 +246,103 @@ static int check_input(struct ebpf_verifier *v)
 	return 0;
 }
 
+/* One walk of the program. A cheap walk of all paths decides most programs, the merging walk those
+ * whose loops have too many of them, and the last one the others, whose refusal it reports. Their
+ * limits together bound the time of any verdict. */
+struct attempt {
+	int merge;
+	uint32_t max_visited, max_work;
+};
+
+enum { ATTEMPT_BRIEF, ATTEMPT_MERGE, ATTEMPT_FULL };
+
+static const struct attempt attempts[] = {
+	[ATTEMPT_BRIEF] = { 0, EBPF_VERIFY_EFFORT / 10, VERIFY_MAX_WORK / 10 },
+	[ATTEMPT_MERGE] = { 1, EBPF_VERIFY_EFFORT, VERIFY_MAX_WORK / 2 },
+	[ATTEMPT_FULL] = { 0, EBPF_VERIFY_EFFORT, VERIFY_MAX_WORK },
+};
+
+#define EFFORT_OF_INSN 16u
+
+static void add_stats(struct ebpf_verify_stats *s, const struct ebpf_verifier *v, uint64_t cost)
+{
+	s->visited = v->visited;
+	s->peak_states = v->peak_states;
+	s->cost = (uint32_t)cost;
+	s->stack_bytes = v->stack_bytes;
+	s->joins = v->joins;
+	s->effort += v->visited * EFFORT_OF_INSN + (uint32_t)MIN(v->work, UINT32_MAX / 4);
+}
+
+/* Sets *ret_loops to whether the program has loops for the merging walk. */
+static int attempt(const struct ebpf_verifier *how, const struct attempt *a,
+		   struct ebpf_verify_stats *stats, int *ret_loops)
+{
+	struct ebpf_verifier v = *how;
+	uint64_t cost = 0;
+	int err = check_input(&v);
+
+	v.max_visited = a->max_visited;
+	v.max_work = a->max_work;
+	err = err ? err : start(&v);
+	err = err || !(v.flags & EBPF_VERIFY_EXPLAIN) ? err : ebpf_verify_log_start(&v);
+	err = err ? err : ebpf_verify_cfg(&v);
+	err = err || !a->merge ? err : ebpf_merge_start(&v);
+	err = err ? err : ebpf_verify_start(&v);
+	err = err ? err : walk_all(&v, &cost);
+	if (err == -ENOMEM) {
+		report_set(v.r, err, "verify", "out of memory");
+	}
+	add_stats(stats, &v, cost);
+	*ret_loops = v.plain_loops && !v.converges;
+	ebpf_verify_free(&v);
+	return err;
+}
+
+/* Like attempt(), but reports nothing. */
+static int try_quietly(const struct ebpf_verifier *how, const struct attempt *a,
+		       struct ebpf_verify_stats *stats, int *ret_loops)
+{
+	struct ebpf_verifier quiet = *how;
+	struct report unused;
+	int err;
+
+	report_init(&unused);
+	quiet.r = &unused;
+	quiet.flags &= ~(unsigned)EBPF_VERIFY_EXPLAIN;
+	err = attempt(&quiet, a, stats, ret_loops);
+	report_finish(&unused);
+	return err;
+}
+
+static int verify(const struct ebpf_verifier *how, struct ebpf_verify_stats *stats)
+{
+	static const struct {
+		unsigned flag, attempt;
+	} single[] = {
+		{ EBPF_VERIFY_MERGE, ATTEMPT_MERGE },
+		{ EBPF_VERIFY_NO_PRUNE, ATTEMPT_FULL },
+		{ EBPF_VERIFY_BRIEF, ATTEMPT_BRIEF },
+	};
+	int loops, err;
+
+	for (size_t i = 0; i < ARRAY_SIZE(single); i++) {
+		if (how->flags & single[i].flag) {
+			return attempt(how, &attempts[single[i].attempt], stats, &loops);
+		}
+	}
+	err = try_quietly(how, &attempts[ATTEMPT_BRIEF], stats, &loops);
+	if (err == -E2BIG && loops) {
+		err = try_quietly(how, &attempts[ATTEMPT_MERGE], stats, &loops);
+	}
+	return err ? attempt(how, &attempts[ATTEMPT_FULL], stats, &loops) : 0;
+}
+
 int ebpf_verify_observed(const struct ebpf_prog *prog, const struct ebpf_map_def *maps,
 			 uint32_t n_maps, unsigned flags, ebpf_verify_probe_fn probe,
 			 void *probe_arg, struct ebpf_verify_stats *ret_stats, struct report *r)
 {
-	struct ebpf_verifier v = {
+	const struct ebpf_verifier how = {
 		.prog = prog,
 		.maps = maps,
 		.n_maps = n_maps,
@@ -246,26 +351,12 @@ int ebpf_verify_observed(const struct ebpf_prog *prog, const struct ebpf_map_def
 		.probe = probe,
 		.probe_arg = probe_arg,
 	};
-	uint64_t cost = 0;
-	int err = check_input(&v);
+	struct ebpf_verify_stats stats = { 0 };
+	int err = verify(&how, &stats);
 
-	err = err ? err : start(&v);
-	err = err || !(flags & EBPF_VERIFY_EXPLAIN) ? err : ebpf_verify_log_start(&v);
-	err = err ? err : ebpf_verify_cfg(&v);
-	err = err ? err : ebpf_verify_start(&v);
-	err = err ? err : walk_all(&v, &cost);
-	if (err == -ENOMEM) {
-		report_set(r, err, "verify", "out of memory");
+	if (ret_stats) {
+		*ret_stats = stats;
 	}
-	if (err == 0 && ret_stats) {
-		*ret_stats = (struct ebpf_verify_stats){
-			.visited = v.visited,
-			.peak_states = v.peak_states,
-			.cost = (uint32_t)cost,
-			.stack_bytes = v.stack_bytes,
-		};
-	}
-	ebpf_verify_free(&v);
 	return err;
 }
 

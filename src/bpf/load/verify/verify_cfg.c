@@ -303,6 +303,7 @@ static void mark_meets(struct ebpf_verifier *v)
 			continue;
 		}
 		to = ebpf_verify_target(in, pc);
+		v->plain_loops |= to <= pc;
 		v->info[to] |= INSN_MEET;
 		if (to <= pc) {
 			v->info[to] |= INSN_LOOP;

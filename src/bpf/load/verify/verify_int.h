@@ -44,6 +44,12 @@ struct ebpf_verifier {
 	uint64_t tails[64];   /* targets of the tail calls of each function, as bits */
 	uint32_t tail_at[64]; /* instruction of that tail call */
 	int converges;	      /* the program has loops by convergence */
+	int plain_loops;      /* the program has jumps backward */
+	int merging;	      /* this is the merging walk */
+	uint32_t max_visited; /* instructions after which the walk gives up */
+	uint64_t max_work;
+	struct ebpf_place *places;    /* owned; by instruction; NULL unless merging */
+	struct ebpf_waiting *waiting; /* owned; the first place first */
 	struct ebpf_state_node *
 		*open; /* owned; by instruction: nodes of the running path, deepest first */
 	struct ebpf_state_node **
@@ -68,14 +74,16 @@ struct ebpf_verifier {
 	uint32_t since;		    /* number of instructions after at */
 	struct ebpf_marks written;  /* written after at */
 	struct ebpf_sources sources;
+	struct ebpf_spot spot; /* last place at which paths may meet; only if merging */
 
-	uint32_t next_id, visited, states, peak_states, stack_bytes;
+	uint32_t next_id, visited, states, peak_states, stack_bytes, joins;
 	struct buf log; /* log of the path */
 };
 
 #define VERIFY_MAX_BYTES (48u << 20)
 #define VERIFY_MAX_WORK                                                                            \
-	100000000u /* copied and compared registers and accessed slots: one to two seconds */
+	60000000u /* copied and compared registers and accessed slots; see EBPF_VERIFY_MAX_EFFORT  \
+		   */
 
 /* Like ebpf_verify(), but calls an observer. */
 int ebpf_verify_observed(const struct ebpf_prog *prog, const struct ebpf_map_def *maps,

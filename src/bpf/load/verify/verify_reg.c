@@ -92,6 +92,8 @@ static int has_spill(const struct ebpf_stack_slot *s)
 	return s->kind[0] == BYTE_SPILL || s->kind[4] == BYTE_SPILL;
 }
 
+enum { LESSON_WORK = 4 }; /* of narrowing a linked number, in units of v->work */
+
 void ebpf_verify_each_id(struct ebpf_verifier *v, uint32_t id,
 			 void (*fn)(struct ebpf_verifier *v, struct ebpf_reg *r, void *arg),
 			 void *arg)
@@ -99,8 +101,10 @@ void ebpf_verify_each_id(struct ebpf_verifier *v, uint32_t id,
 	for (unsigned f = 0; f <= v->depth; f++) {
 		struct ebpf_call_state *fr = v->frames[f];
 
+		v->work += 2 + (unsigned)__builtin_popcountll(fr->used) / 4;
 		for (unsigned i = 0; i < 10; i++) {
 			if (fr->regs[i].type != REG_NONE && fr->regs[i].id == id) {
+				v->work += LESSON_WORK;
 				fn(v, &fr->regs[i], arg);
 			}
 		}
@@ -108,6 +112,7 @@ void ebpf_verify_each_id(struct ebpf_verifier *v, uint32_t id,
 			struct ebpf_stack_slot *s = &fr->slots[__builtin_ctzll(left)];
 
 			if (has_spill(s) && s->r.id == id) {
+				v->work += LESSON_WORK;
 				fn(v, &s->r, arg);
 			}
 		}

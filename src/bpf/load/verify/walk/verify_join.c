@@ -17,6 +17,7 @@ struct pairs {
 /* Returns the joined id of a pair, or 0 if the table is full. */
 static uint32_t pair_id(struct ebpf_verifier *v, struct pairs *p, uint32_t old, uint32_t now)
 {
+	v->work += 1 + p->n / 16;
 	for (uint32_t i = 0; i < p->n; i++) {
 		if (p->old[i] == old && p->now[i] == now) {
 			return p->name[i];
@@ -42,7 +43,9 @@ static enum step step_of(const struct ebpf_scalar *old, unsigned level)
 	if (level > ENDS_UNTIL) {
 		return STEP_ANY;
 	}
-	return ebpf_scalar_is_const(old) ? STEP_BOTH : level > STEPS_UNTIL ? STEP_END : STEP_NEXT;
+	return level == 0 || ebpf_scalar_is_const(old) ? STEP_BOTH
+	       : level > STEPS_UNTIL		       ? STEP_END
+						       : STEP_NEXT;
 }
 
 static uint64_t above(uint64_t x, enum step step)
@@ -200,6 +203,23 @@ static int join_null(struct ebpf_verifier *v, const struct ebpf_reg *old, struct
 	return id != 0;
 }
 
+/* Numbers stay linked if they are linked in both states, in the same way: then each state has its
+ * own number X, and the pair of both names it. Loops by convergence drop all links. */
+static void join_links(struct ebpf_verifier *v, const struct ebpf_reg *old, struct ebpf_reg *now,
+		       struct pairs *pairs, unsigned level)
+{
+	uint32_t id = 0;
+
+	if (level == 0 && old->id && now->id && old->link == now->link && old->add == now->add) {
+		id = pair_id(v, pairs, old->id, now->id);
+	}
+	if (id) {
+		now->id = id;
+	} else {
+		ebpf_link_drop(now);
+	}
+}
+
 /* Joins two registers. Returns 0 if nothing is known of the result. */
 static int join_kinds(struct ebpf_verifier *v, const struct ebpf_reg *old, struct ebpf_reg *now,
 		      struct pairs *pairs, unsigned level)
@@ -219,7 +239,7 @@ static int join_kinds(struct ebpf_verifier *v, const struct ebpf_reg *old, struc
 	case REG_SCALAR:
 		join_numbers(&old->v, &now->v, step_of(&old->v, level), &out);
 		now->v = out;
-		ebpf_link_drop(now);
+		join_links(v, old, now, pairs, level);
 		return 1;
 	case REG_NUMBER:
 		join_numbers(&old->v, &now->v, step_of(&old->v, level), &out);
@@ -363,9 +383,8 @@ static int join_refs(struct ebpf_verifier *v, const struct ebpf_ref *old, unsign
 	return 0;
 }
 
-/* Unpacks the state into v->other and its references into refs. */
-static int unpack_other(struct ebpf_verifier *v, const struct ebpf_packed_state *p,
-			struct ebpf_ref *refs, unsigned *n_refs)
+int ebpf_verify_unpack_other(struct ebpf_verifier *v, const struct ebpf_packed_state *p,
+			     struct ebpf_ref *refs, unsigned *n_refs)
 {
 	struct ebpf_call_state *kept[EBPF_MAX_FRAMES];
 	struct ebpf_ref kept_refs[VERIFY_MAX_REFS];
@@ -398,16 +417,18 @@ int ebpf_verify_join(struct ebpf_verifier *v, const struct ebpf_packed_state *p,
 	struct pairs pairs = { .n = 0 };
 	struct ebpf_ref refs[VERIFY_MAX_REFS];
 	unsigned n_refs;
-	int err = unpack_other(v, p, refs, &n_refs);
+	int err = ebpf_verify_unpack_other(v, p, refs, &n_refs);
 
 	err = err ? err : join_refs(v, refs, n_refs, &pairs);
 	for (unsigned f = 0; err == 0 && f <= v->depth; f++) {
 		const struct ebpf_call_state *old = &v->other[f];
 		struct ebpf_call_state *now = v->frames[f];
 
+		now->depth = MAX(now->depth, old->depth);
 		for (unsigned i = 0; i < 10; i++) {
 			join_reg(v, &old->regs[i], &now->regs[i], &pairs, level);
 		}
+		v->work += (unsigned)__builtin_popcountll(now->used);
 		for (uint64_t left = now->used; err == 0 && left; left &= left - 1) {
 			unsigned i = (unsigned)__builtin_ctzll(left);
 
@@ -439,7 +460,7 @@ void ebpf_verify_all_marks(struct ebpf_verifier *v, const struct ebpf_packed_sta
 	unsigned n_refs;
 
 	memset(ret, 0, sizeof(*ret));
-	if (unpack_other(v, p, refs, &n_refs)) {
+	if (ebpf_verify_unpack_other(v, p, refs, &n_refs)) {
 		for (unsigned f = 0; f <= v->depth;
 		     f++) { /* out of memory: assume that everything is read */
 			ret->regs[f] = ret->matter[f] = 0x3ff;

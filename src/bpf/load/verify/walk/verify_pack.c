@@ -186,6 +186,7 @@ struct idmap {
 
 static int map_key(struct idmap *m, uint32_t old, uint32_t now, uint64_t plus, int whole)
 {
+	m->work += m->n / 16;
 	for (uint32_t i = 0; i < m->n; i++) {
 		if (m->to[i].old != old) {
 			continue;

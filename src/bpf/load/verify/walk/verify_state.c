@@ -167,8 +167,12 @@ int ebpf_verify_path_end(struct ebpf_verifier *v, const struct ebpf_costs *tail)
 {
 	static const struct ebpf_costs end = { .exit = 0 };
 	struct ebpf_state_node *n = v->at;
-	int err = ebpf_verify_add_costs(v, n, tail ? tail : &end, v->cost);
+	int err;
 
+	if (v->merging) {
+		return ebpf_merge_end(v);
+	}
+	err = ebpf_verify_add_costs(v, n, tail ? tail : &end, v->cost);
 	while (err == 0 && --n->open == 0 && n->parent) {
 		struct ebpf_state_node *parent = n->parent;
 		struct ebpf_costs c;
@@ -270,6 +274,9 @@ int ebpf_verify_meet(struct ebpf_verifier *v)
 	struct ebpf_state_node *n;
 	int err;
 
+	if (v->merging) {
+		return ebpf_merge_meet(v);
+	}
 	if (head) {
 		ebpf_verify_drop_dead(v);
 	}
@@ -404,6 +411,7 @@ void ebpf_verify_free(struct ebpf_verifier *v)
 		free(v->frames[f]);
 	}
 	ebpf_verify_free_loops(v);
+	ebpf_merge_free(v);
 	free(v->other);
 	free(v->open);
 	free(v->closed);

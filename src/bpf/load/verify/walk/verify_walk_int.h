@@ -32,6 +32,18 @@ struct ebpf_packed_state; /* compact form of a state */
 
 #define VERIFY_MAX_LOOPS 8u /* maximum nesting of loops by convergence */
 
+/* A place in the program with its loops unrolled, from the outermost frame in: for each loop its
+ * rank and the round, then the rank of the instruction (verify_order.c). */
+struct ebpf_spot {
+	uint32_t n, frames;
+	uint32_t first[EBPF_MAX_FRAMES]; /* of each frame, in at[] */
+	uint32_t loops[EBPF_MAX_FRAMES]; /* around the place in each frame */
+	uint32_t at[48];
+};
+
+struct ebpf_waiting; /* a state that waits to be walked (verify_merge.c) */
+struct ebpf_place;   /* of an instruction (verify_order.c) */
+
 /* The maximum cost from a point to the end of the program, and to the next round of each enclosing
  * loop by convergence whose cost is not known yet. */
 struct ebpf_costs {
@@ -117,6 +129,20 @@ int ebpf_verify_begin_round(struct ebpf_verifier *v, struct ebpf_loop *l);
 /* Takes up the next pending branch. Returns 1, or 0 if there is none. The caller applies the
  * outcome. */
 int ebpf_verify_pop(struct ebpf_verifier *v, int *ret_outcome);
+/* verify_merge.c: the merging walk. */
+/* Prepares it. Returns -E2BIG for programs that it is not made for. */
+int ebpf_merge_start(struct ebpf_verifier *v);
+void ebpf_merge_free(struct ebpf_verifier *v);
+/* Called where paths may meet. Returns 1 if the path ends here, 0 if it continues, or an error. */
+int ebpf_merge_meet(struct ebpf_verifier *v);
+/* Takes up the state that waits at the first place. Returns 1, or 0 if there is none. */
+int ebpf_merge_next(struct ebpf_verifier *v);
+/* Ends the path because the program ends. */
+int ebpf_merge_end(struct ebpf_verifier *v);
+/* verify_shape.c: returns whether the running state can be joined with p. LOSSY: a pointer would be
+ * lost. NEVER: they have other calls or hold other references. */
+enum ebpf_fit { FIT_NEVER, FIT_LOSSY, FIT_WHOLE };
+enum ebpf_fit ebpf_verify_fit(struct ebpf_verifier *v, const struct ebpf_packed_state *p);
 /* verify_loop.c */
 /* Returns the loop whose head the path has reached, or 0. */
 uint32_t ebpf_verify_head(const struct ebpf_verifier *v);
@@ -135,8 +161,11 @@ int ebpf_verify_costs_of(const struct ebpf_verifier *v, const struct ebpf_state_
 			 uint32_t arrived, struct ebpf_costs *ret);
 void ebpf_verify_free_loops(struct ebpf_verifier *v);
 /* verify_join.c: widens the running state until it contains the packed one. level: number of
- * earlier joins. Returns -EACCES if the two cannot be joined. */
+ * earlier joins; 0: to the union only. Returns -EACCES if the two cannot be joined. */
 int ebpf_verify_join(struct ebpf_verifier *v, const struct ebpf_packed_state *p, unsigned level);
+/* Unpacks p into v->other and its references into refs. */
+int ebpf_verify_unpack_other(struct ebpf_verifier *v, const struct ebpf_packed_state *p,
+			     struct ebpf_ref *refs, unsigned *n_refs);
 /* Sets the marks of every register and slot in p: a state compared with all of p depends on them.
  */
 void ebpf_verify_all_marks(struct ebpf_verifier *v, const struct ebpf_packed_state *p,
