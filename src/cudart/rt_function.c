@@ -129,8 +129,10 @@ cudaError_t cudart_occupancy_available_dynamic_s_mem_per_block(size_t *ret, cons
 			   ret, f, blocks, block));
 }
 
-cudaError_t cudart_occupancy_max_potential_cluster_size(int *ret, const void *func,
-							const cudaLaunchConfig_t *config)
+typedef CUresult (*cluster_query)(int *ret, CUfunction f, const CUlaunchConfig *config);
+
+static cudaError_t ask_clusters(cluster_query query, int *ret, const void *func,
+				const cudaLaunchConfig_t *config)
 {
 	CUlaunchConfig c;
 	CUfunction f;
@@ -140,21 +142,19 @@ cudaError_t cudart_occupancy_max_potential_cluster_size(int *ret, const void *fu
 		return e;
 	}
 	c = cudart_driver_config(config, config->stream);
-	return cudart_from_driver(cudart_driver.cuOccupancyMaxPotentialClusterSize(ret, f, &c));
+	return cudart_from_driver(query(ret, f, &c));
+}
+
+cudaError_t cudart_occupancy_max_potential_cluster_size(int *ret, const void *func,
+							const cudaLaunchConfig_t *config)
+{
+	return ask_clusters(cudart_driver.cuOccupancyMaxPotentialClusterSize, ret, func, config);
 }
 
 cudaError_t cudart_occupancy_max_active_clusters(int *ret, const void *func,
 						 const cudaLaunchConfig_t *config)
 {
-	CUlaunchConfig c;
-	CUfunction f;
-	cudaError_t e = config ? cudart_function(func, &f) : cudaErrorInvalidValue;
-
-	if (e) {
-		return e;
-	}
-	c = cudart_driver_config(config, config->stream);
-	return cudart_from_driver(cudart_driver.cuOccupancyMaxActiveClusters(ret, f, &c));
+	return ask_clusters(cudart_driver.cuOccupancyMaxActiveClusters, ret, func, config);
 }
 
 #if CUDART_ABI == 12
