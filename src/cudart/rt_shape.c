@@ -24,55 +24,87 @@ static CUmemorytype memory(enum cudaMemcpyKind kind, bool host)
 					 : CU_MEMORYTYPE_DEVICE;
 }
 
-static cudaError_t source(CUDA_MEMCPY3D *c, const struct cudaMemcpy3DParms *p, size_t *element)
+/* One side of a copy, source or target: the driver's description has both in one structure. */
+struct side {
+	CUmemorytype type;
+	CUarray array;
+	void *ptr;
+	size_t pitch, height;
+	size_t x_bytes, y, z;
+};
+
+/* Fills *ret from the runtime's description; sets *element if an array takes part. */
+static cudaError_t side_of(struct side *ret, cudaArray_t array, struct cudaPitchedPtr ptr,
+			   struct cudaPos pos, CUmemorytype linear, size_t *element)
 {
 	size_t bytes = 1;
 	cudaError_t e = cudaSuccess;
 
-	if (p->srcArray) {
-		e = cudart_element_bytes(p->srcArray, &bytes);
+	*ret = (struct side){ .y = pos.y, .z = pos.z };
+	if (array) {
+		e = cudart_element_bytes(array, &bytes);
 		*element = bytes;
-		c->srcMemoryType = CU_MEMORYTYPE_ARRAY;
-		c->srcArray = p->srcArray;
+		ret->type = CU_MEMORYTYPE_ARRAY;
+		ret->array = array;
 	} else {
-		c->srcMemoryType = memory(p->kind, host_source(p->kind));
-		c->srcHost = p->srcPtr.ptr;
-		c->srcDevice = (CUdeviceptr)p->srcPtr.ptr;
-		c->srcPitch = p->srcPtr.pitch;
-		c->srcHeight = p->srcPtr.ysize;
+		ret->type = linear;
+		ret->ptr = ptr.ptr;
+		ret->pitch = ptr.pitch;
+		ret->height = ptr.ysize;
 	}
-	c->srcXInBytes = p->srcPos.x * bytes;
-	c->srcY = p->srcPos.y;
-	c->srcZ = p->srcPos.z;
+	ret->x_bytes = pos.x * bytes;
 	return e;
 }
 
-static cudaError_t target(CUDA_MEMCPY3D *c, const struct cudaMemcpy3DParms *p, size_t *element)
+/* which: src or dst */
+#define SET_SIDE(c, which, s)                                                                      \
+	do {                                                                                       \
+		(c)->which##MemoryType = (s).type;                                                 \
+		(c)->which##Array = (s).array;                                                     \
+		(c)->which##Host = (s).ptr;                                                        \
+		(c)->which##Device = (CUdeviceptr)(s).ptr;                                         \
+		(c)->which##Pitch = (s).pitch;                                                     \
+		(c)->which##Height = (s).height;                                                   \
+		(c)->which##XInBytes = (s).x_bytes;                                                \
+		(c)->which##Y = (s).y;                                                             \
+		(c)->which##Z = (s).z;                                                             \
+	} while (0)
+
+#define GET_SIDE(c, which)                                                                         \
+	{                                                                                          \
+		.type = (c)->which##MemoryType, .array = (c)->which##Array,                        \
+		.ptr = (c)->which##MemoryType == CU_MEMORYTYPE_HOST                                \
+			       ? (void *)(uintptr_t)(c)->which##Host                               \
+			       : (void *)(c)->which##Device,                                       \
+		.pitch = (c)->which##Pitch, .height = (c)->which##Height,                          \
+		.x_bytes = (c)->which##XInBytes, .y = (c)->which##Y, .z = (c)->which##Z,           \
+	}
+
+/* Writes the runtime's description of a side; *element stays as it is without an array. */
+static cudaError_t read_side(const struct side *s, cudaArray_t *array, struct cudaPitchedPtr *ptr,
+			     struct cudaPos *pos, size_t *element)
 {
 	size_t bytes = 1;
 	cudaError_t e = cudaSuccess;
 
-	if (p->dstArray) {
-		e = cudart_element_bytes(p->dstArray, &bytes);
+	if (s->type == CU_MEMORYTYPE_ARRAY) {
+		*array = s->array;
+		e = cudart_element_bytes(s->array, &bytes);
 		*element = bytes;
-		c->dstMemoryType = CU_MEMORYTYPE_ARRAY;
-		c->dstArray = p->dstArray;
 	} else {
-		c->dstMemoryType = memory(p->kind, host_target(p->kind));
-		c->dstHost = p->dstPtr.ptr;
-		c->dstDevice = (CUdeviceptr)p->dstPtr.ptr;
-		c->dstPitch = p->dstPtr.pitch;
-		c->dstHeight = p->dstPtr.ysize;
+		*ptr = (struct cudaPitchedPtr){ s->ptr, s->pitch, s->pitch, s->height };
 	}
-	c->dstXInBytes = p->dstPos.x * bytes;
-	c->dstY = p->dstPos.y;
-	c->dstZ = p->dstPos.z;
-	return e;
+	if (e || bytes == 0) {
+		return e ? e : cudaErrorInvalidValue;
+	}
+	*pos = (struct cudaPos){ s->x_bytes / bytes, s->y, s->z };
+	return cudaSuccess;
 }
 
 cudaError_t cudart_shape_of(CUDA_MEMCPY3D *ret, const struct cudaMemcpy3DParms *p)
 {
 	size_t element = 1;
+	struct side from, to;
 	cudaError_t e;
 
 	if (!p || (p->srcArray && p->srcPtr.ptr) || (p->dstArray && p->dstPtr.ptr)) {
@@ -82,12 +114,20 @@ cudaError_t cudart_shape_of(CUDA_MEMCPY3D *ret, const struct cudaMemcpy3DParms *
 		return cudaErrorInvalidMemcpyDirection;
 	}
 	memset(ret, 0, sizeof(*ret));
-	e = source(ret, p, &element);
-	e = e ? e : target(ret, p, &element);
+	e = side_of(&from, p->srcArray, p->srcPtr, p->srcPos, memory(p->kind, host_source(p->kind)),
+		    &element);
+	e = e ? e
+	      : side_of(&to, p->dstArray, p->dstPtr, p->dstPos,
+			memory(p->kind, host_target(p->kind)), &element);
+	if (e) {
+		return e;
+	}
+	SET_SIDE(ret, src, from);
+	SET_SIDE(ret, dst, to);
 	ret->WidthInBytes = p->extent.width * element;
 	ret->Height = p->extent.height;
 	ret->Depth = p->extent.depth;
-	return e;
+	return cudaSuccess;
 }
 
 static enum cudaMemcpyKind kind_of(const CUDA_MEMCPY3D *c)
@@ -106,38 +146,18 @@ static enum cudaMemcpyKind kind_of(const CUDA_MEMCPY3D *c)
 
 cudaError_t cudart_shape_read(struct cudaMemcpy3DParms *ret, const CUDA_MEMCPY3D *c)
 {
-	size_t from = 1, to = 1;
-	cudaError_t e = cudaSuccess;
+	const struct side from = GET_SIDE(c, src), to = GET_SIDE(c, dst);
+	size_t width = 1; /* the source's element counts if both sides are arrays */
+	cudaError_t e;
 
 	memset(ret, 0, sizeof(*ret));
 	ret->kind = kind_of(c);
-	if (c->srcMemoryType == CU_MEMORYTYPE_ARRAY) {
-		ret->srcArray = c->srcArray;
-		e = cudart_element_bytes(c->srcArray, &from);
-	} else {
-		ret->srcPtr.ptr = c->srcMemoryType == CU_MEMORYTYPE_HOST
-					  ? (void *)(uintptr_t)c->srcHost
-					  : (void *)c->srcDevice;
-		ret->srcPtr.pitch = ret->srcPtr.xsize = c->srcPitch;
-		ret->srcPtr.ysize = c->srcHeight;
+	e = read_side(&to, &ret->dstArray, &ret->dstPtr, &ret->dstPos, &width);
+	e = e ? e : read_side(&from, &ret->srcArray, &ret->srcPtr, &ret->srcPos, &width);
+	if (!e) {
+		ret->extent = (struct cudaExtent){ c->WidthInBytes / width, c->Height, c->Depth };
 	}
-	if (c->dstMemoryType == CU_MEMORYTYPE_ARRAY) {
-		ret->dstArray = c->dstArray;
-		e = e ? e : cudart_element_bytes(c->dstArray, &to);
-	} else {
-		ret->dstPtr.ptr =
-			c->dstMemoryType == CU_MEMORYTYPE_HOST ? c->dstHost : (void *)c->dstDevice;
-		ret->dstPtr.pitch = ret->dstPtr.xsize = c->dstPitch;
-		ret->dstPtr.ysize = c->dstHeight;
-	}
-	if (e || from == 0 || to == 0) {
-		return e ? e : cudaErrorInvalidValue;
-	}
-	ret->srcPos = (struct cudaPos){ c->srcXInBytes / from, c->srcY, c->srcZ };
-	ret->dstPos = (struct cudaPos){ c->dstXInBytes / to, c->dstY, c->dstZ };
-	ret->extent = (struct cudaExtent){ c->WidthInBytes / (ret->srcArray ? from : to), c->Height,
-					   c->Depth };
-	return cudaSuccess;
+	return e;
 }
 
 cudaError_t cudart_shape_line(CUDA_MEMCPY3D *ret, void *dst, const void *src, size_t bytes,
