@@ -176,13 +176,17 @@ CUresult cuTexRefGetAddress_v2(CUdeviceptr *ret, CUtexref r)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuTexRefGetArray(CUarray *ret, CUtexref r)
+static CUresult check_bound(CUtexref r, const void *ret, CUresourcetype type)
 {
 	CUresult e = check(r, ret);
 
-	if (!e && (!r->bound || r->resource.resType != CU_RESOURCE_TYPE_ARRAY)) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
+	return e || (r->bound && r->resource.resType == type) ? e : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuTexRefGetArray(CUarray *ret, CUtexref r)
+{
+	CUresult e = check_bound(r, ret, CU_RESOURCE_TYPE_ARRAY);
+
 	if (!e) {
 		*ret = r->resource.res.array.hArray;
 	}
@@ -191,11 +195,8 @@ CUresult cuTexRefGetArray(CUarray *ret, CUtexref r)
 
 CUresult cuTexRefGetMipmappedArray(CUmipmappedArray *ret, CUtexref r)
 {
-	CUresult e = check(r, ret);
+	CUresult e = check_bound(r, ret, CU_RESOURCE_TYPE_MIPMAPPED_ARRAY);
 
-	if (!e && (!r->bound || r->resource.resType != CU_RESOURCE_TYPE_MIPMAPPED_ARRAY)) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
 	if (!e) {
 		*ret = r->resource.res.mipmap.hMipmappedArray;
 	}
