@@ -1,5 +1,5 @@
-/* Accepting and ending sessions, in the test's process: limits by user, who may administer, which
- * sockets are polled, and how the end of a process is noticed. The limits are literals: 1088
+/* Accepting and ending sessions, in the test's process: limits by user, the right to administer,
+ * which sockets are polled, and how the end of a process is noticed. The limits are literals: 1088
  * sessions, of which 128 are root's and gbpfd's user's, and 256 for any other user. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -75,7 +75,7 @@ static int connect_to(void)
 	return fd;
 }
 
-/* Runs the loop until there are so many sessions and nothing is pending. */
+/* Runs the loop until there are n sessions and nothing is pending. */
 static void settle(unsigned n)
 {
 	int r;
@@ -170,7 +170,7 @@ static void root_has_sessions_of_its_own(void **state)
 	int fd;
 
 	NEED_TWO_USERS();
-	d->sessions.n = 959; /* as if there were so many of other users */
+	d->sessions.n = 959; /* as if other users had them */
 	AS_USER(USER_A, fd = connect_to());
 	settle(960);
 	AS_USER(USER_A, expect_refused(EUSERS, "too many sessions"));

@@ -1,5 +1,5 @@
 /* Read-side sections and gates: what a thread's slot says, what is waited for, and for how long.
- * The threads of these tests step when they are told. */
+ * The threads of these tests take a step when the test says so. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -311,6 +311,60 @@ static void a_section_without_end_is_given_up(void **state)
 	assert_true(policy_synchronize());
 }
 
+/* A thread that sleeps inside, in read(2). */
+struct sleeper {
+	int wake[2];
+	uint32_t in;
+	struct policy_reader *slot;
+	uintptr_t frame;
+};
+
+static void *sleep_inside(void *arg)
+{
+	struct sleeper *t = arg;
+	struct policy_reader *r = policy_read_enter();
+	char byte;
+
+	t->slot = r;
+	t->frame = (uintptr_t)&byte;
+	store_seqcst(&t->in, 1u);
+	assert_int_equal(read(t->wake[0], &byte, 1), 1);
+	policy_read_leave(r);
+	return NULL;
+}
+
+/* A thread that sleeps above the frame in which it entered has left that by longjmp, if both are on
+ * the same stack. */
+static void a_sleeping_thread_has_left_if_it_is_above_its_entry(void **state)
+{
+	struct sleeper t = { .in = 0 };
+	uintptr_t entry;
+	pthread_t th;
+
+	assert_int_equal(pipe(t.wake), 0);
+	assert_int_equal(pthread_create(&th, NULL, sleep_inside, &t), 0);
+	while (!load_seqcst(&t.in)) {
+		clock_sleep_ns(10000);
+	}
+	entry = t.slot->sp;
+	assert_int_equal(given_up_after(), HALF_SECOND); /* it sleeps below */
+	t.slot->stuck = 0;
+	t.slot->sp = 4096; /* on no stack */
+	assert_int_equal(given_up_after(), HALF_SECOND);
+	t.slot->stuck = 0;
+	t.slot->sp = t.frame - 16384;
+	assert_true(policy_synchronize()); /* as soon as it is asleep */
+	t.slot->alt = t.frame - 16384;	   /* a handler sleeps on its alternate stack */
+	t.slot->alt_end = t.frame + 16384;
+	assert_int_equal(given_up_after(), HALF_SECOND);
+	t.slot->alt = t.slot->alt_end = 0;
+	t.slot->sp = entry;
+	assert_int_equal(write(t.wake[1], "x", 1), 1);
+	pthread_join(th, NULL);
+	close(t.wake[0]);
+	close(t.wake[1]);
+}
+
 /* ---- gates ---- */
 
 static uint64_t stopped(void)
@@ -389,6 +443,7 @@ int main(void)
 		cmocka_unit_test(a_thread_that_enters_while_it_exits_gets_a_slot),
 		cmocka_unit_test(a_section_is_waited_for),
 		cmocka_unit_test(a_section_without_end_is_given_up),
+		cmocka_unit_test(a_sleeping_thread_has_left_if_it_is_above_its_entry),
 		cmocka_unit_test(a_thread_at_a_gate_is_waited_for_there),
 		cmocka_unit_test(a_child_has_no_other_threads),
 	};

@@ -282,6 +282,33 @@ static void versions_of_a_lost_gbpfd_go_when_the_new_one_has_prepared_its_own(vo
 
 /* ---- calls ---- */
 
+/* Maps of gbpfd alone have no memory here. */
+static void a_map_without_memory_is_not_touched(void **state)
+{
+	static const struct ebpf_map_def def = { .name = "m",
+						 .type = 2,
+						 .key_bytes = 4,
+						 .value_bytes = 8,
+						 .max_entries = 1,
+						 .flags = GBPF_F_DAEMON };
+	static const struct ebpf_insn code[] = { MOV(0, 1), EXIT };
+	struct ebpf_image_header h = { .version = 5, .name = "test", .n_maps = 1, .n_insns = 2 };
+	struct policy_result r = { 0 };
+	struct gbpf_submit_ctx c = { 0 };
+	struct process t;
+
+	h.progs[POLICY_HOOK_submit] =
+		(struct ebpf_image_prog){ .n_insns = 2, .code_offset = UINT32_MAX, .cost = 1 };
+	process_init(&t);
+	assert_int_equal(prepare(&t.p, 5, ebpf_image_build(&h, &def, code, NULL, 0)), 0);
+	assert_null(t.p.prepared[0].policy.env.maps[0].data);
+	t.dir.version[0] = 5;
+	assert_int_equal(version_in_force(&t, 0), 5);
+	assert_true(policy_hook_call(&t.p, 0, POLICY_HOOK_submit, &c, &r));
+	assert_int_equal(r.verdict, 1);
+	policy_finish(&t.p);
+}
+
 static void a_call_runs_the_hook_of_the_version_in_force(void **state)
 {
 	struct policy_result r = { .version = 99, .verdict = 98, .failed = POLICY_OUTLIVED };
@@ -432,6 +459,7 @@ int main(void)
 		cmocka_unit_test(the_longest_search_is_shown),
 		cmocka_unit_test(versions_of_a_lost_gbpfd_go_when_the_new_one_has_prepared_its_own),
 		cmocka_unit_test(a_call_runs_the_hook_of_the_version_in_force),
+		cmocka_unit_test(a_map_without_memory_is_not_touched),
 		cmocka_unit_test(failures_are_counted_by_hook_and_kind),
 		cmocka_unit_test(notes_and_failures_are_those_of_the_version_in_use),
 		cmocka_unit_test(printed_lines_are_taken_from_all_versions),

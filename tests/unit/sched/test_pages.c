@@ -82,7 +82,10 @@ static void idle_until_something_has_to_be_decided(void **state)
 	clocked_now += 10 * MS;
 	sched_update_active(c.r.s);
 	assert_int_equal(c.r.s->active_ns, clocked_now + 40 * MS); /* it was active already */
+	c.r.wakes = 0;
+	c.r.s->agent.asleep = SCHED_AGENT_NEAR;
 	sched_set_off(c.r.s, true);
+	assert_int_equal(c.r.wakes, 1); /* deferred calls go now */
 	assert_true(sched_idle(c.r.s));
 	store_seqcst(&c.r.s->n_runs, 1u); /* has to end first */
 	sched_update_active(c.r.s);

@@ -4,6 +4,9 @@
 #include "clocked.h"
 
 #include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #define LIMIT (100 * MS)
 
@@ -137,6 +140,18 @@ static void holds_are_summed_up(void **state)
 
 /* ---- holding a caller, on a clock that each look at it moves by 100 us ---- */
 
+static uint64_t slept_ns; /* the longest sleep that was asked for */
+static bool counts_sleeps;
+
+/* Replaces libc's. */
+int clock_nanosleep(clockid_t id, int flags, const struct timespec *t, struct timespec *left)
+{
+	uint64_t ns = (uint64_t)t->tv_sec * SECOND + (uint64_t)t->tv_nsec;
+
+	slept_ns = MAX(slept_ns, ns);
+	return counts_sleeps ? 0 : (int)syscall(SYS_clock_nanosleep, id, flags, t, left);
+}
+
 static uint64_t ticking(void)
 {
 	return clocked_now += 100 * US;
@@ -226,6 +241,29 @@ static void asked_again_after_a_millisecond_by_default(void **state)
 	asking_finish(&a);
 }
 
+/* A launch that is held without a request of others waits for this process's own work, which is
+ * looked at every 30 us; without any it is asked about again at its time, or after 2 ms. */
+static void own_work_is_looked_at_often(void **state)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		struct asking a;
+
+		asking_init(&a, GBPF_HOLD, 10 * MS);
+		a.c.r.s->wait_cap_ns = 2 * MS;
+		sched_set_limits(a.c.r.s, 10 * MS, 0);
+		if (i) {
+			sched_tally_add(&a.c.r.s->inflight, SCHED_ACC(1, 0));
+		}
+		counts_sleeps = true;
+		slept_ns = 0;
+		assert_int_equal(go(a.c.q, &a.c.fq, &a.c.l), SCHED_GO);
+		counts_sleeps = false;
+		assert_int_equal(slept_ns, i ? 30 * US : 2 * MS);
+		assert_int_equal(a.c.r.stats.limit_hits, 1);
+		asking_finish(&a);
+	}
+}
+
 static void timer_slack_is_short_during_a_hold_only(void **state)
 {
 	struct asking a;
@@ -255,6 +293,7 @@ int main(void)
 		cmocka_unit_test(a_held_launch_goes_at_the_limit),
 		cmocka_unit_test(a_launch_that_goes_at_once_is_no_hold),
 		cmocka_unit_test(asked_again_after_a_millisecond_by_default),
+		cmocka_unit_test(own_work_is_looked_at_often),
 		cmocka_unit_test(timer_slack_is_short_during_a_hold_only),
 	};
 
