@@ -218,6 +218,7 @@ static void the_file_has_one_predecessor(void **state)
 {
 	char text[380];
 	unsigned n = 0;
+	int fd = h.fd;
 	long last;
 
 	memset(text, 'x', sizeof(text) - 1);
@@ -231,6 +232,7 @@ static void the_file_has_one_predecessor(void **state)
 	assert_true(size_of("events.jsonl.1") > 1048576);
 	assert_int_equal(size_of("events.jsonl"), 0);
 	assert_int_equal(h.bytes, 0);
+	assert_int_equal(h.fd, fd); /* the old one was closed: its number is used again */
 	assert_int_equal(h.write_errors, 0);
 	daemon_history_add(&h, "k", -1, "the newest");
 	reopen();
