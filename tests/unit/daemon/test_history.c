@@ -261,8 +261,13 @@ static void errors_of_the_file_are_counted(void **state)
 	assert_int_equal(h.write_errors, 1);
 	assert_true(h.fd < 0);
 	daemon_history_add(&h, "k", -1, "in memory");
-	assert_int_equal(h.write_errors, 1);
+	assert_int_equal(h.write_errors, 2); /* each event tries again */
 	assert_int_equal(h.bytes, 0);
+	assert_int_equal(mkdir(path, 0700), 0);
+	daemon_history_add(&h, "k", -1, "on disk");
+	assert_int_equal(h.write_errors, 2);
+	assert_int_equal(h.bytes, size_of("nowhere/events.jsonl"));
+	assert_true(h.bytes > 0);
 }
 
 /* ---- repetitions ---- */
