@@ -168,6 +168,29 @@ static void three_quarters_must_be_near(void **state)
 	assert_int_equal(spread, 100 * US);
 }
 
+/* Whatever their order, and with equal ones among them. */
+static void period_is_the_median_of_the_gaps(void **state)
+{
+	static const uint64_t orders[][9] = {
+		{ 5070, 5010, 5050, 5030, 5000, 5060, 5020, 5040, 5080 },
+		{ 5080, 5070, 5060, 5050, 5040, 5030, 5020, 5010, 5000 },
+		{ 5000, 5010, 5020, 5030, 5040, 5050, 5060, 5070, 5080 },
+		{ 5090, 5040, 5040, 5010, 5040, 5000, 5090, 5040, 5080 },
+	};
+
+	for (unsigned i = 0; i < sizeof(orders) / sizeof(orders[0]); i++) {
+		struct sched_rhythm_log r = { 0 };
+		uint64_t at = 1000 * MS;
+
+		sched_rhythm_add(&r, at);
+		for (unsigned k = 0; k < 9; k++) {
+			at += orders[i][k] * US;
+			sched_rhythm_add(&r, at);
+		}
+		assert_int_equal(period_of(&r), 5040 * US);
+	}
+}
+
 static void only_the_last_sixteen_count(void **state)
 {
 	struct sched_rhythm_log r = { 0 };
@@ -196,6 +219,7 @@ int main(void)
 		cmocka_unit_test(eight_gaps_are_needed),
 		cmocka_unit_test(periods_are_2_ms_and_longer),
 		cmocka_unit_test(three_quarters_must_be_near),
+		cmocka_unit_test(period_is_the_median_of_the_gaps),
 		cmocka_unit_test(only_the_last_sixteen_count),
 	};
 
