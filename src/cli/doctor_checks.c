@@ -348,9 +348,17 @@ static bool is_guest(struct cli_doctor *d)
 	return guest;
 }
 
+static bool is_child(const char *dir, const char *parent)
+{
+	size_t n = strlen(parent);
+
+	return strncmp(dir, parent, n) == 0 && dir[n] == '/' && !strchr(dir + n + 1, '/');
+}
+
 void cli_doctor_check_folders(struct cli_doctor *d)
 {
-	char dir[PATH_MAX];
+	char dir[PATH_MAX], runtime[PATH_MAX];
+	bool in_runtime;
 
 	if (path_relative_variable()) {
 		char text[512];
@@ -372,8 +380,12 @@ void cli_doctor_check_folders(struct cli_doctor *d)
 	} else {
 		check_dir(d, "runtime directory", "GBPF_RUNTIME_DIR", dir, false);
 	}
+	snprintf(runtime, sizeof(runtime), "%s", dir);
 	if (path_state(dir, sizeof(dir), NULL) == 0) {
-		check_dir(d, "state directory", "GBPF_STATE_DIR", dir, path_state_is_default());
+		/* gbpfd makes the runtime directory first */
+		in_runtime = is_child(dir, runtime);
+		check_dir(d, "state directory", "GBPF_STATE_DIR", dir,
+			  in_runtime || path_state_is_default());
 	}
 }
 

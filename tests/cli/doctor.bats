@@ -71,6 +71,17 @@ library() { gcc -shared -fPIC -xc - -o "$1" <<<"$2"; }
 	[[ "$output" == *"GBPF_RUNTIME_DIR"* ]]
 }
 
+@test "a state directory that gbpfd makes inside the runtime directory is no fault" {
+	rm -rf "$GBPF_RUNTIME_DIR"
+	GBPF_STATE_DIR="$GBPF_RUNTIME_DIR/state" run "$GBPF" doctor --device soft
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[ ! -e "$GBPF_RUNTIME_DIR" ]
+	GBPF_STATE_DIR="$cli_dir/none/state" run "$GBPF" doctor --device soft
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"state directory: $cli_dir/none/state: No such file"* ]]
+}
+
 @test "a full runtime directory is found" {
 	[ "$(id -u)" -eq 0 ] || skip "needs root to mount"
 	unshare -m true 2>/dev/null || skip "mounting is not permitted here"
