@@ -13,15 +13,17 @@ CUresult script_query[SCRIPT_STREAMS], script_reached;
 CUstreamCaptureStatus script_capturing[SCRIPT_STREAMS];
 float script_ms;
 struct script_launch script_launches[SCRIPT_LAUNCHES];
-unsigned script_n_launches, script_n_allocations, script_depth;
+unsigned script_n_launches, script_n_allocations;
+__thread unsigned script_depth;
 void (*script_on_launch)(const struct script_launch *l);
+void (*script_on_call)(const char *call);
 CUstreamCaptureMode script_mode;
-CUcontext script_current;
+__thread CUcontext script_current;
 
 static const char *failing;
 static CUresult failure;
 static unsigned successes, n_streams, n_events;
-static CUcontext before[16];
+static __thread CUcontext before[16];
 static void *allocated[1024];
 static struct {
 	uint32_t *to;
@@ -44,6 +46,9 @@ static void PRINTF_LIKE(1, 2) say(const char *fmt, ...)
 
 static CUresult result(const char *call)
 {
+	if (script_on_call) {
+		script_on_call(call);
+	}
 	if (failing && strcmp(call, failing) == 0 && !successes--) {
 		failing = NULL;
 		say("%s!", call);
@@ -381,6 +386,7 @@ void script_init(void)
 	memset(script_capturing, 0, sizeof(script_capturing));
 	script_reached = CUDA_SUCCESS;
 	script_on_launch = NULL;
+	script_on_call = NULL;
 	script_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 	script_current = NULL;
 	script_depth = script_n_launches = n_streams = n_events = 0;

@@ -42,9 +42,10 @@ extern float script_ms;		/* between two events */
 extern struct script_launch script_launches[SCRIPT_LAUNCHES];
 extern unsigned script_n_launches, script_n_allocations;
 extern void (*script_on_launch)(const struct script_launch *l);
+extern void (*script_on_call)(const char *call); /* of those that can fail */
 extern CUstreamCaptureMode script_mode;
-extern CUcontext script_current;
-extern unsigned script_depth;
+extern __thread CUcontext script_current;
+extern __thread unsigned script_depth;
 
 void script_init(void);
 void script_finish(void); /* asserts that no context is left current */

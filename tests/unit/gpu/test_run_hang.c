@@ -390,6 +390,59 @@ static void an_end_in_the_last_moment_is_progress(void **state)
 	SCRIPT_SAID("set 1:1 set 1:1 launch 3001 30:20");
 }
 
+/* Pieces have finished since the run was resumed: the next launch, of which no block has begun, is
+ * not to blame. */
+static void a_piece_that_finishes_clears_the_launch_behind_it(void **state)
+{
+	for (unsigned finishes = 0; finishes < 2; finishes++) {
+		assert_int_equal(launch(100, 0), CUDA_SUCCESS);
+		assert_int_equal(launch(30, 0), CUDA_SUCCESS);
+		interrupted_at(0, false);
+		script_query[20] = CUDA_ERROR_NOT_READY;
+		(void)step(true, false); /* pieces 3 and 4 */
+		if (finishes) {
+			*device_counter() = FIRST + 100;
+			device_stores(3);
+			(void)step(true, false);
+		}
+		(void)steps_until_taken();
+		device_takes();
+		(void)step(true, false);
+		assert_int_equal(run_state(), finishes ? GPU_RUN_BYPASS : GPU_RUN_WATCHING);
+		rig_tear_down(state);
+		rig_set_up(state);
+	}
+}
+
+/* The rules for a run's first launch apply to later ones, too. */
+static void a_later_launch_is_given_as_much_time(void **state)
+{
+	uint64_t begin;
+	unsigned n = 0;
+
+	hang_once(SCRIPT_CLONE(1), 1);
+	begin = now_ns;
+	script_query[20] = CUDA_ERROR_NOT_READY;
+	assert_int_equal(launch(100, 0), CUDA_SUCCESS);
+	*device_counter() += 40;
+	script_log[0] = 0;
+	steps_until(begin + 199 * MS, MS, true); /* no lease was seen: 200 ms */
+	SCRIPT_SAID("");
+	(void)steps_until_taken();
+	device_takes();
+	(void)step(true, false);
+	script_query[2] = CUDA_ERROR_NOT_READY;
+	now_ns += 150 * MS;
+	(void)step(true, false);
+	script_query[2] = CUDA_SUCCESS;
+	script_log[0] = 0;
+	for (; run_state() == GPU_RUN_WATCHING; n++) { /* eight kernels of our own again */
+		(void)step(true, false);
+		now_ns += 4 * MS;
+	}
+	assert_int_equal(n, 9);
+}
+
 static void assert_given_up(CUresult e)
 {
 	struct sched_run_progress p;
@@ -486,6 +539,8 @@ int main(void)
 		T(the_stream_is_watched_for_100_ms),
 		T(a_clone_that_hangs_again_and_again_is_reported),
 		T(an_end_in_the_last_moment_is_progress),
+		T(a_piece_that_finishes_clears_the_launch_behind_it),
+		T(a_later_launch_is_given_as_much_time),
 		T(errors_end_the_run),
 	};
 

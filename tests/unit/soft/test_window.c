@@ -37,6 +37,7 @@ static void windows_have_three_parts(void **state)
 	assert_int_equal(m->shared_page, 2 * DEVICE_PAGES);
 	gpu->index = 3;
 	softd_memory_finish(m, machine);
+	assert_int_equal(calls.discards, 0); /* the whole file goes */
 	machine->pinned_limit = 64 * MIB + 1;
 	assert_int_equal(softd_memory_init(m, gpu), 0);
 	assert_true(m->space.base == UINT64_C(0x230000000000));
