@@ -37,7 +37,7 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *gpu, unsigned *n, struct proce
 {
 	unsigned room = *n;
 
-	fake_nvml.measures++;
+	__atomic_fetch_add(&fake_nvml.measures, 1u, __ATOMIC_SEQ_CST);
 	*n = fake_nvml.n_processes;
 	if (gpu != &fake_nvml || fake_nvml.n_processes > room) {
 		return NVML_INSUFFICIENT_SIZE;
