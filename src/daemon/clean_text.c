@@ -24,6 +24,21 @@ int daemon_class_from_name(const char *name)
 	return -1;
 }
 
+/* Returns true for characters that change the order or the lines in which a terminal shows what
+ * follows: a program's name could feign another row of `gbpf ps`. U+061C, U+200E, U+200F,
+ * U+2028..U+202E, U+2066..U+2069. */
+static bool reorders(const unsigned char *s)
+{
+	if (s[0] == 0xd8) {
+		return s[1] == 0x9c;
+	}
+	if (s[0] != 0xe2) {
+		return false;
+	}
+	return (s[1] == 0x80 && (s[2] == 0x8e || s[2] == 0x8f || (s[2] >= 0xa8 && s[2] <= 0xae))) ||
+	       (s[1] == 0x81 && s[2] >= 0xa6 && s[2] <= 0xa9);
+}
+
 /* Returns the length of the well-formed UTF-8 sequence at s (Unicode 15, table 3-7), or 0. Does not
  * read beyond the terminating zero byte. */
 static unsigned sequence(const unsigned char *s)
@@ -49,7 +64,7 @@ static unsigned sequence(const unsigned char *s)
 			}
 		}
 		/* U+0080..U+009F are control characters too */
-		return s[0] == 0xc2 && s[1] < 0xa0 ? 0 : rows[i].more + 1u;
+		return (s[0] == 0xc2 && s[1] < 0xa0) || reorders(s) ? 0 : rows[i].more + 1u;
 	}
 	return 0;
 }

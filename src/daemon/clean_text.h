@@ -5,7 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Replaces control characters and bytes that are not UTF-8 by '?', in place. */
+/* Replaces control characters, characters that reorder text, and bytes that are not UTF-8 by '?',
+ * in place. */
 void daemon_text_clean(char *s);
 
 /* Copies at most cap - 1 bytes of a text of len bytes, which need not be terminated, and cleans the

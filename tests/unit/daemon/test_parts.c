@@ -72,11 +72,15 @@ static void texts_become_utf8_without_controls(void **state)
 		{ "plain text", "plain text" },
 		{ "\x01\x1b[0m\x7f\t\n", "??[0m???" },
 		{ "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80" },
-		{ "\xc0\xaf", "??" },		/* overlong form */
-		{ "\xed\xa0\x80", "???" },	/* surrogate */
-		{ "\xf4\x90\x80\x80", "????" }, /* beyond Unicode */
-		{ "\xc2\x9b", "??" },		/* a control character of eight bits */
-		{ "\xe2\x82", "??" },		/* cut */
+		{ "\xc0\xaf", "??" },			    /* overlong form */
+		{ "\xed\xa0\x80", "???" },		    /* surrogate */
+		{ "\xf4\x90\x80\x80", "????" },		    /* beyond Unicode */
+		{ "\xc2\x9b", "??" },			    /* a control character of eight bits */
+		{ "\xe2\x82", "??" },			    /* cut */
+		{ "a\xe2\x80\xae\xe2\x80\x8f", "a??????" }, /* reverses what follows */
+		{ "\xe2\x80\xa8\xe2\x81\xa6\xd8\x9c", "????????" }, /* a line, an isolate */
+		{ "\xe2\x80\xa7\xe2\x80\xaf\xe2\x81\xa5", /* the characters next to these */
+		  "\xe2\x80\xa7\xe2\x80\xaf\xe2\x81\xa5" },
 		{ "\xff\xfe", "??" },
 		{ "", "" },
 	};
