@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/atomic.h"
@@ -30,6 +31,16 @@ static int64_t gpu_ahead; /* the GPU's clock minus ours */
 static unsigned runs;	  /* clock kernels that have run */
 static bool stuck;	  /* kernels do not run */
 
+static unsigned sleeps; /* of the code under test, whose waits these are */
+static long slept_ns;
+
+int clock_nanosleep(clockid_t id, int flags, const struct timespec *t, struct timespec *left)
+{
+	sleeps++;
+	slept_ns = t->tv_nsec;
+	return 0;
+}
+
 static uint64_t test_clock(void)
 {
 	return now_ns += tick;
@@ -52,7 +63,7 @@ static int set_up(void **state)
 	now_ns = 1000 * S;
 	tick = 1000;
 	gpu_ahead = 5 * (int64_t)S;
-	runs = 0;
+	runs = sleeps = 0;
 	stuck = false;
 	clock_set_source(test_clock);
 	fd = shm_create("page", GPU_FLAG_BYTES, SHM_NOEXEC);
@@ -79,6 +90,7 @@ static void the_offset_is_the_middle_of_what_all_tries_allow(void **state)
 	/* The kernel runs 300 ns after the launch; the store is seen after 1000 ns. */
 	assert_int_equal(gpu_clock_offset(d, SCRIPT_CONTEXT(1), &offset), 0);
 	assert_int_equal(runs, 8);
+	assert_int_equal(sleeps, 0); /* it runs within 100 us */
 	/* seen - after is ahead - 700, seen - before is ahead + 300 */
 	assert_true(offset == gpu_ahead - 200);
 	SCRIPT_SAID("push 1 load gbpf_clock host 64 stream 1"
@@ -166,10 +178,15 @@ static void a_kernel_that_does_not_run_is_given_up(void **state)
 	/* settle reads once, the try at its begin and until more than 200 ms have passed */
 	assert_int_equal(now_ns - begin, 7 * 50 * MS);
 	assert_int_equal(script_n_launches, 1);
+	assert_int_equal(sleeps, 4);
+	assert_int_equal(slept_ns, 50000);
+	slept_ns = 0;
 	script_query[1] = CUDA_ERROR_NOT_READY;
 	begin = now_ns;
 	assert_int_equal(gpu_clock_offset(d, SCRIPT_CONTEXT(1), &offset), -EIO);
 	assert_int_equal(now_ns - begin, 6 * 50 * MS);
+	assert_int_equal(sleeps, 8);
+	assert_int_equal(slept_ns, 50000);
 	assert_int_equal(script_n_launches, 1);
 	script_query[1] = CUDA_SUCCESS;
 	stuck = false;

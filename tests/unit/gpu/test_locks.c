@@ -10,7 +10,7 @@
 
 #include "../await.h"
 
-static uint32_t caller, paused, locked, done;
+static uint32_t caller, paused, locked, resumed, done;
 static const char *pause_at;
 
 /* Of the calling thread: lets the test take the lock now. */
@@ -21,6 +21,7 @@ static void on_call(const char *call)
 		pause_at = NULL;
 		store_release(&paused, 1u);
 		AWAIT(load_acquire(&locked));
+		store_release(&resumed, 1u);
 	}
 }
 
@@ -40,7 +41,7 @@ static void assert_waits(pthread_mutex_t *lock, void (*call)(void), const char *
 	pthread_t t;
 	bool waited;
 
-	caller = paused = locked = done = 0;
+	caller = paused = locked = resumed = done = 0;
 	pause_at = at;
 	script_on_call = on_call;
 	if (!at) {
@@ -51,6 +52,7 @@ static void assert_waits(pthread_mutex_t *lock, void (*call)(void), const char *
 		AWAIT(load_acquire(&paused));
 		assert_int_equal(pthread_mutex_lock(lock), 0);
 		store_release(&locked, 1u);
+		AWAIT(load_acquire(&resumed));
 	}
 	AWAIT(load_acquire(&done) ||
 	      (load_acquire(&caller) && thread_is_blocked((pid_t)load_acquire(&caller))));

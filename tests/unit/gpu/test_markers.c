@@ -170,6 +170,8 @@ static void events_end_with_their_context(void **state)
 	assert_int_equal(gpu_sched_ops.mark_done(d, &a), -EIO);
 	assert_int_equal((int)gpu_sched_ops.mark_span_ns(d, &a, &c), -EIO);
 	SCRIPT_SAID("");
+	assert_int_equal(gpu_sched_ops.mark_done(d, &c), 1);
+	SCRIPT_SAID("push 1 query 5 pop");
 	gpu_sched_ops.mark_release(d, &a); /* is not used again */
 	assert_int_equal(mark(&q, &b), 0);
 	SCRIPT_SAID("push 1 event 6 of 1 record 6:3 pop");

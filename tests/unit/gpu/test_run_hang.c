@@ -414,6 +414,22 @@ static void a_piece_that_finishes_clears_the_launch_behind_it(void **state)
 	}
 }
 
+/* The launch is finished by its number, while the counter says that it is not. */
+static void numbers_that_contradict_the_counter_are_errors(void **state)
+{
+	struct sched_run_progress p;
+
+	launch_that_hangs(100, 40);
+	assert_int_equal(launch(30, 0), CUDA_SUCCESS);
+	(void)steps_until_taken();
+	device_takes();
+	(void)step(true, false);
+	steps_until(now_ns + 96 * MS, 4 * MS, true);
+	device_stores(1); /* so late that the second one is expected to take long, too */
+	steps_until(now_ns + 5 * S, 4 * MS, true);
+	assert_int_equal(gpu_run_look(d, &q, &p), CUDA_ERROR_ILLEGAL_STATE);
+}
+
 /* The rules for a run's first launch apply to later ones, too. */
 static void a_later_launch_is_given_as_much_time(void **state)
 {
@@ -540,6 +556,7 @@ int main(void)
 		T(a_clone_that_hangs_again_and_again_is_reported),
 		T(an_end_in_the_last_moment_is_progress),
 		T(a_piece_that_finishes_clears_the_launch_behind_it),
+		T(numbers_that_contradict_the_counter_are_errors),
 		T(a_later_launch_is_given_as_much_time),
 		T(errors_end_the_run),
 	};

@@ -83,6 +83,38 @@ static void durations_without_a_bound_are_bounded(void **state)
 	assert_int_equal(q.run->list.entry[1].block_ps, 0);
 }
 
+/* An event behind a launch whose blocks have all run, though its number was not seen, is recorded
+ * before what follows it. */
+static void an_event_that_was_left_out_is_recorded(void **state)
+{
+	uint64_t seq;
+
+	assert_int_equal(launch(100, 0), CUDA_SUCCESS);
+	interrupted_at(0, false);
+	assert_int_equal(gpu_run_record(d, &q, SCRIPT_EVENT(1), &seq), CUDA_SUCCESS);
+	assert_int_equal(launch(30, 0), CUDA_SUCCESS);
+	(void)step(false, true); /* forced: one piece, and no event */
+	assert_int_equal(last_launch()->blocks, 100);
+	script_log[0] = 0;
+	interrupted_at(100, true);
+	SCRIPT_SAID("copy 4:1 record 1:20 launch 3001 30:20");
+}
+
+/* All launches are on the device: room for another one comes before the end. */
+static void the_next_step_of_a_full_list_is_due_before_its_end(void **state)
+{
+	struct gpu_block_launch l = rig_launch(16, 0);
+
+	script_query[20] = CUDA_ERROR_NOT_READY;
+	l.block_ns = 10 * US;
+	for (unsigned i = 0; i < 63; i++) {
+		assert_int_equal(gpu_run_launch(d, &q, &l), CUDA_SUCCESS);
+	}
+	assert_int_equal(step(true, false), 630 * US - 78750); /* seven eighths */
+	assert_int_equal(gpu_run_launch(d, &q, &l), CUDA_SUCCESS);
+	assert_int_equal(step(true, false), 640 * US - 80 * US - 40 * US);
+}
+
 static unsigned clock_reads;
 
 /* The device finishes a launch after some time. */
@@ -341,6 +373,8 @@ int main(void)
 		T(a_later_launch_does_not_hide_an_error),
 		T(a_refusal_in_front_is_an_error_of_the_run),
 		T(events_of_a_finished_list_are_recorded_at_once),
+		T(an_event_that_was_left_out_is_recorded),
+		T(the_next_step_of_a_full_list_is_due_before_its_end),
 		T(durations_without_a_bound_are_bounded),
 		T(a_full_list_waits_for_room),
 		T(more_tickets_wait_for_room),

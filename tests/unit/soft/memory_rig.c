@@ -54,6 +54,9 @@ void *__wrap_realloc(void *p, size_t bytes);
 int __real_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*f)(void *), void *arg);
 int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*f)(void *), void *arg);
 
+int __real_pthread_cond_broadcast(pthread_cond_t *c);
+int __wrap_pthread_cond_broadcast(pthread_cond_t *c);
+
 bool exec_checking(void)
 {
 	return checking;
@@ -183,6 +186,12 @@ int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*f)(void
 	}
 	calls.creates++;
 	return __real_pthread_create(t, a, f, arg);
+}
+
+int __wrap_pthread_cond_broadcast(pthread_cond_t *c)
+{
+	calls.broadcasts++;
+	return __real_pthread_cond_broadcast(c);
 }
 
 unsigned rig_open_fds(void)

@@ -40,8 +40,8 @@ int rig_tear_down(void **state); /* asserts that the lock is held, and that no d
 
 /* What the files under test ask of the kernel. */
 extern struct rig_calls {
-	unsigned closes, maps, unmaps, discards, creates; /* counts of calls */
-	bool closed_elsewhere;				  /* the last close was another thread's */
+	unsigned closes, maps, unmaps, discards, creates, broadcasts; /* counts of calls */
+	bool closed_elsewhere;	    /* the last close was another thread's */
 	uint64_t at, bytes, offset; /* of the last discard (offset) or map (at) */
 	int flags, fd;		    /* of the last map */
 	bool unlocked;		    /* the last discard or map was made without the lock */

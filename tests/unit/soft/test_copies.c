@@ -57,6 +57,7 @@ static void both_ranges_must_be_valid(void **state)
 	assert_false(valid(address_of(1), BASE - 1, 1));
 	assert_false(valid(address_of(1), BASE + (UINT64_C(1) << 40), 1)); /* another GPU's */
 	assert_false(valid(address_of(1), BASE + (UINT64_C(8) << 40), 1)); /* beyond the last */
+	assert_false(valid(address_of(1), BASE + (UINT64_C(1) << 63), 1));
 	assert_int_equal(softd_memory_restrict(m, address_of(1), 1), 0);
 	assert_true(valid(address_of(4), address_of(1), 8));
 	assert_false(valid(address_of(1), address_of(4), 8));
@@ -170,6 +171,23 @@ static void contexts_are_held_while_a_copy_is_queued(void **state)
 	softd_copy_release(&another);
 	assert_int_equal(group->running + second->running, 0);
 	free(second);
+}
+
+/* Only the last one that holds a context which ends says so. */
+static void the_last_copy_of_a_context_that_ends_is_reported(void **state)
+{
+	group->running = 3;
+	for (unsigned i = 0; i < 3; i++) {
+		group->dead = true;
+		op.started = true;
+		softd_copy_release(&op); /* has no other contexts */
+		assert_int_equal(calls.broadcasts, i == 2);
+	}
+	group->running = 1;
+	group->dead = false;
+	op.started = true;
+	softd_copy_release(&op);
+	assert_int_equal(calls.broadcasts, 1);
 }
 
 static uint32_t waiting, woken;
@@ -359,6 +377,7 @@ int main(void)
 		T(memory_of_a_context_that_ends_is_not_copied),
 		T(mapped_ranges_belong_to_no_context),
 		T(contexts_are_held_while_a_copy_is_queued),
+		T(the_last_copy_of_a_context_that_ends_is_reported),
 		T(the_end_of_the_last_copy_wakes_who_waits),
 		T(a_copy_is_made_in_parts_of_16_bytes),
 		T(rows_are_copied_at_their_pitches),

@@ -4,6 +4,11 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+
+#include "../await.h"
 
 /* Called by kernels, without the machine's lock. */
 static uint64_t allocate(uint64_t bytes)
@@ -146,6 +151,44 @@ static void tables_that_cannot_be_made_are_no_heap(void **state)
 	assert_true(allocate(1) != 0);
 }
 
+static uint32_t caller, done;
+
+static void *use_it(void *arg)
+{
+	const unsigned which = *(const unsigned *)arg;
+
+	store_release(&caller, (uint32_t)gettid());
+	if (which == 0) {
+		(void)softd_heap_allocate(group, 16);
+	} else if (which == 1) {
+		(void)softd_heap_release(group, address_of(1));
+	} else {
+		(void)softd_heap_resize(&group->heap, 4096);
+	}
+	store_release(&done, 1u);
+	return NULL;
+}
+
+/* Kernels of several workers use it at once. */
+static void each_call_waits_for_the_lock(void **state)
+{
+	assert_true(allocate(16) != 0);
+	for (unsigned which = 0; which < 3; which++) {
+		bool waited;
+		pthread_t t;
+
+		caller = done = 0;
+		pthread_mutex_lock(&group->heap.lock);
+		assert_int_equal(pthread_create(&t, NULL, use_it, &which), 0);
+		AWAIT(load_acquire(&done) ||
+		      (load_acquire(&caller) && thread_is_blocked((pid_t)load_acquire(&caller))));
+		waited = !load_acquire(&done);
+		pthread_mutex_unlock(&group->heap.lock);
+		pthread_join(t, NULL);
+		assert_true(waited);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -156,6 +199,7 @@ int main(void)
 		T(the_heap_is_filled_to_its_end),
 		T(many_small_pieces_fill_it),
 		T(memory_that_was_refused_is_asked_for_again_after_a_resize),
+		T(each_call_waits_for_the_lock),
 		T(tables_that_cannot_be_made_are_no_heap),
 	};
 

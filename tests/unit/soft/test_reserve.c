@@ -60,6 +60,7 @@ static void wishes_are_granted_where_there_is_room(void **state)
 	assert_true(reserve(G, 0, BASE + m->space.bytes - G) == BASE + m->space.bytes - G);
 	assert_true(reserve(2 * G, 0, BASE + m->space.bytes - 2 * G) !=
 		    BASE + m->space.bytes - 2 * G);
+	assert_true(reserve(2 * G, 0, BASE + m->space.bytes - G) != BASE + m->space.bytes - G);
 	assert_true(reserve(G, 4 * G, shared(40)) == shared(40));
 	assert_true(reserve(G, 4 * G, shared(42)) != shared(42));
 }
