@@ -2,6 +2,8 @@
 #include "lib/lib_int.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -34,11 +36,54 @@ EXPORT const struct gbpf_hello *gbpf_hello(const struct gbpf *g)
 	return g->fd >= 0 ? &g->hello : NULL;
 }
 
+/* Returns the process id of the gbpfd whose lock file is in the directory, if it runs, else 0. The
+ * lock itself is not tried: that could keep a gbpfd from starting. */
+static int running_pid(const struct gbpf *g)
+{
+	char path[LIB_CLIENT_PATH + 16], text[32] = "";
+	int fd, pid;
+
+	snprintf(path, sizeof(path), "%s/gbpfd.lock", g->dir);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0) {
+		text[0] = 0;
+	}
+	fd_close(fd);
+	pid = (int)strtol(text, NULL, 10);
+	if (pid <= 0) {
+		return 0;
+	}
+	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+	memset(text, 0, sizeof(text));
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0) {
+		text[0] = 0;
+	}
+	fd_close(fd);
+	return strcmp(text, "gbpfd\n") == 0 ? pid : 0;
+}
+
 static int fail_connect(struct gbpf *g, int err)
 {
+	int pid;
+
 	switch (err) {
 	case -ENOENT:
 	case -ECONNREFUSED:
+		pid = running_pid(g);
+		if (pid) {
+			char hint[160];
+
+			snprintf(
+				hint, sizeof(hint),
+				"Try again if it has just been started. If its socket was removed, "
+				"end it with `kill %d`: programs continue, and the next one takes "
+				"over",
+				pid);
+			return lib_fail(g, -ECONNREFUSED, GBPF_CODE_UNREACHABLE, "unreachable",
+					hint, "gbpfd (pid %d) runs, but does not listen on %s", pid,
+					g->socket);
+		}
 		return lib_fail(g, -ECONNREFUSED, GBPF_CODE_UNREACHABLE, "unreachable",
 				"Start it with `gbpfd`, or let `gbpf run` start one",
 				"gbpfd is not running: no process listens on %s", g->socket);

@@ -72,6 +72,22 @@ needs_mount() {
 	[[ "$output" == *"$GBPF_RUNTIME_DIR"*"(pid $pid)"*"gbpf shutdown"* ]]
 }
 
+@test "a gbpfd whose sockets were removed is named with what to do" {
+	daemon
+	pid=$("$GBPF" --json status | python3 -c 'import json,sys; print(json.load(sys.stdin)["pid"])')
+	rm "$GBPF_RUNTIME_DIR"/*.sock
+	run "$GBPF" status
+	echo "$output"
+	[ "$status" -eq 3 ]
+	[[ "$output" == *"gbpfd (pid $pid) runs, but does not listen on $GBPF_RUNTIME_DIR"*"kill $pid"* ]]
+	kill "$pid"
+	gone() { ! kill -0 "$pid" 2>/dev/null; }
+	wait_for gone
+	run "$GBPF" status
+	[[ "$output" == *"gbpfd is not running"* ]]
+	"$GBPF" run --device soft true
+}
+
 @test "a command that is nowhere starts no gbpfd" {
 	for command in nosuchcommand ./nosuchfile ''; do
 		run -127 "$GBPF" run --device soft "$command"
