@@ -161,6 +161,37 @@ static void memory_nodes(cudaStream_t s)
 	OK(cudaGraphDestroy(graph));
 }
 
+// The description of a node's copy is the one it was made with: elements of an array, slices, and the kind.
+static void copies_of_arrays()
+{
+	cudaChannelFormatDesc desc = cudaCreateChannelDesc(32, 0, 0, 0, cudaChannelFormatKindFloat);
+	cudaMemcpy3DParms p = {}, got;
+	cudaGraph_t graph;
+	cudaGraphNode_t node;
+	cudaArray_t array;
+	float *linear;
+
+	OK(cudaMallocArray(&array, &desc, 8, 6, 0));
+	OK(cudaMalloc((void **)&linear, 4096));
+	OK(cudaGraphCreate(&graph, 0));
+	p.srcArray = array;
+	p.srcPos = { 2, 1, 0 };
+	p.dstPtr = { linear, 64, 64, 6 };
+	p.dstPos = { 8, 3, 0 };
+	p.extent = { 3, 2, 1 };
+	p.kind = cudaMemcpyDeviceToDevice;
+	OK(cudaGraphAddMemcpyNode(&node, graph, nullptr, 0, &p));
+	OK(cudaGraphMemcpyNodeGetParams(node, &got));
+	CHECK(got.srcArray == array && got.srcPos.x == 2 && got.srcPos.y == 1 && got.dstArray == nullptr);
+	CHECK(got.dstPtr.ptr == linear && got.dstPtr.pitch == 64 && got.dstPtr.ysize == 6);
+	CHECK(got.dstPos.x == 8 && got.dstPos.y == 3 && got.dstPos.z == 0);
+	CHECK(got.extent.width == 3 && got.extent.height == 2 && got.extent.depth == 1);
+	CHECK(got.kind == cudaMemcpyDeviceToDevice);
+	OK(cudaGraphDestroy(graph));
+	OK(cudaFree(linear));
+	OK(cudaFreeArray(array));
+}
+
 int main()
 {
 	cudaStream_t s;
@@ -170,5 +201,6 @@ int main()
 	captured(s);
 	memory_nodes(s);
 	OK(cudaStreamDestroy(s));
+	copies_of_arrays();
 	return 0;
 }

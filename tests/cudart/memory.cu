@@ -56,6 +56,20 @@ static void boxes()
 	OK(cudaMemcpy3DAsync(&p, nullptr));
 	OK(cudaDeviceSynchronize());
 	CHECK(out[2][3][9] == 119 && out[1][1][1] == in[1][1][1] && out[1][1][0] == -1 && out[2][0][5] == -1);
+	// slices further apart than the copied rows, on both sides
+	p = {};
+	p.srcPtr = { in, 40, 40, 4 };
+	p.dstPtr = box;
+	p.extent = { 40, 2, 3 };
+	p.kind = cudaMemcpyHostToDevice;
+	OK(cudaMemset3D(box, 0, extent));
+	OK(cudaMemcpy3D(&p));
+	p.srcPtr = box;
+	p.dstPtr = { out, 40, 40, 4 };
+	p.extent = extent;
+	p.kind = cudaMemcpyDeviceToHost;
+	OK(cudaMemcpy3D(&p));
+	CHECK(out[1][0][0] == in[1][0][0] && out[2][1][9] == in[2][1][9] && out[1][2][0] == 0 && out[2][3][9] == 0);
 	OK(cudaFree(box.ptr));
 }
 
