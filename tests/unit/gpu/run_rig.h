@@ -66,7 +66,7 @@ static inline int rig_tear_down(void **state)
 
 static inline struct gpu_block_launch rig_launch(uint32_t blocks, uint32_t piece)
 {
-	static uint64_t value;
+	static const uint64_t value = 4711;
 
 	return (struct gpu_block_launch){ .clone = SCRIPT_CLONE(1),
 					  .id = 1,

@@ -287,6 +287,8 @@ static void the_missing_blocks_of_a_hung_launch_run(void **state)
 	assert_int_equal(l->arg.first, FIRST);
 	assert_int_equal(l->arg.total, 100);
 	assert_int_equal(l->arg.groups, 0);
+	assert_int_equal(l->arg.grid_x * 10000 + l->arg.grid_y * 100 + l->arg.grid_z, 1000101);
+	assert_int_equal(l->first_param, 4711);
 	assert_int_equal(l->smem, 48);
 	assert_int_equal(l->threads[0] * 10000 + l->threads[1] * 100 + l->threads[2], 640201);
 	script_query[20] = CUDA_SUCCESS;

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/shm.h"
+
 /* A line continues at the number of its last run. */
 static void a_line_that_is_used_again_is_not_busy(void **state)
 {
@@ -362,6 +364,13 @@ static void a_page_that_is_refused_is_no_page(void **state)
 	assert_true(gpu_lease_map(&p, fd) < 0);
 	assert_true(!p.word && !p.bytes);
 	gpu_lease_unmap(&p);
+	close(fd);
+	fd = shm_create("page", GPU_FLAG_BYTES, SHM_NOEXEC);
+	assert_int_equal(gpu_lease_map(&p, fd), 0);
+	assert_true(p.word && p.bytes == GPU_FLAG_BYTES);
+	gpu_lease_unmap(&p);
+	assert_true(!p.word && !p.bytes);
+	gpu_lease_unmap(&p); /* once */
 	close(fd);
 }
 
