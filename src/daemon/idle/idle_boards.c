@@ -28,7 +28,10 @@ struct user {
 	struct user *next;
 	uid_t uid;
 	struct time_budget budget;
-	uint64_t charge_ns; /* of the window that is being judged */
+	uint64_t charge_ns;	 /* of the window that is being judged */
+	uint64_t gone_ns;	 /* open time of sessions that have ended in this window */
+	uint64_t window_gone_ns; /* in the window that is being judged */
+	bool has_worked;	 /* a session of the user's in that window */
 };
 
 struct daemon_idle {
@@ -158,8 +161,20 @@ static void judge(struct daemon_idle *w, struct daemon_session *s, const struct 
 		s->idle.window_ns[gpu] = 0;
 	}
 	if (u) {
-		u->charge_ns = MIN(u->charge_ns + s->idle.charge_ns, w->judged_ns);
+		u->charge_ns += s->idle.charge_ns;
+		u->has_worked |= s->idle.has_worked;
 	}
+}
+
+/* Takes from the user's budget what the window has shown. The driver tells nothing of processes
+ * that have ended: their open time counts unless another of the user's has worked. */
+static void charge(struct daemon_idle *w, struct user *u, uint64_t now)
+{
+	uint64_t ns = u->charge_ns + (u->has_worked ? 0 : u->window_gone_ns);
+
+	(void)time_budget_take(&u->budget, MIN(ns, w->judged_ns), now);
+	u->charge_ns = u->window_gone_ns = 0;
+	u->has_worked = false;
 }
 
 static void apply(struct daemon_idle *w, struct daemon_session *s, uint64_t now)
@@ -180,7 +195,7 @@ static void forget_users(struct daemon_idle *w)
 	for (struct user **link = &w->users; *link;) {
 		struct user *u = *link;
 
-		if (time_budget_is_full(&u->budget)) {
+		if (time_budget_is_full(&u->budget) && !u->gone_ns) {
 			*link = u->next;
 			free(u);
 		} else {
@@ -203,8 +218,7 @@ static void on_measured(struct daemon_job *j)
 		}
 	}
 	for (struct user *u = w->users; u; u = u->next) {
-		(void)time_budget_take(&u->budget, u->charge_ns, now);
-		u->charge_ns = 0;
+		charge(w, u, now);
 	}
 	daemon_session_each(w->d, s)
 	{
@@ -247,6 +261,10 @@ static void end_window(struct daemon_idle *w, uint64_t now)
 	{
 		memcpy(s->idle.window_ns, s->idle.open_ns, sizeof(s->idle.window_ns));
 		memset(s->idle.open_ns, 0, sizeof(s->idle.open_ns));
+	}
+	for (struct user *u = w->users; u; u = u->next) {
+		u->window_gone_ns = u->gone_ns;
+		u->gone_ns = 0;
 	}
 	w->judged_ns = now - w->window_since_ns;
 	w->window_since_ns = now;
@@ -304,6 +322,21 @@ void daemon_idle_wake(struct daemon *d)
 		w->on = true;
 		w->sampled_ns = w->window_since_ns = clock_now_ns();
 		arm(w);
+	}
+}
+
+void daemon_idle_leave(struct daemon_session *s)
+{
+	struct daemon_idle *w = s->d->idle;
+	uint64_t ns = 0;
+	struct user *u;
+
+	for (uint32_t gpu = 0; gpu < PROTO_MAX_GPUS; gpu++) {
+		ns = MAX(ns, s->idle.open_ns[gpu] + s->idle.window_ns[gpu]);
+	}
+	u = w && ns && !s->idle.has_worked ? user_of(w, s->peer.uid, clock_now_ns()) : NULL;
+	if (u) {
+		u->gone_ns += ns;
 	}
 }
 

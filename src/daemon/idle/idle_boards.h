@@ -13,5 +13,7 @@ int daemon_idle_open(struct daemon *d);
 void daemon_idle_close(struct daemon *d);
 /* A board was published. */
 void daemon_idle_wake(struct daemon *d);
+/* The session ends: what its board has shown since the last judgement is charged to its user. */
+void daemon_idle_leave(struct daemon_session *s);
 
 #endif

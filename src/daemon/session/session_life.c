@@ -15,6 +15,7 @@
 #include "base/point.h"
 #include "daemon/budget.h"
 #include "daemon/hw/hw_control.h"
+#include "daemon/idle/idle_boards.h"
 #include "daemon/policy/policies.h"
 #include "daemon/policy/policy_failures.h"
 #include "daemon/watch/watch.h"
@@ -97,6 +98,7 @@ static void destroy(struct daemon_session *s)
 		}
 		d->sessions.tenant[s->tenant] = NULL;
 		daemon_flags_session_ended(s);
+		daemon_idle_leave(s);
 		daemon_lc_withdraw(s);
 		daemon_hw_session_ended(s);
 		daemon_failures_add_session(s);

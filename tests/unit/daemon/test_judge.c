@@ -352,6 +352,49 @@ static void the_budget_is_of_all_processes_of_the_user(void **state)
 	assert_true(b->s.idle.demoted);
 }
 
+/* A session that shows an open request for 100 ms and ends before it is judged. */
+static void show_and_leave(void)
+{
+	struct part *b = parts_add(p, 1000, GBPF_CLASS_LATENCY);
+
+	b->board.gpu[0].open = 1;
+	daemon_lc_publish(&b->s);
+	for (unsigned i = 0; i < 5; i++) {
+		(void)sample_after(20 * MS);
+	}
+	daemon_idle_leave(&b->s);
+	daemon_lc_withdraw(&b->s);
+	b->s.dying = true; /* destroyed */
+}
+
+static void sessions_that_end_early_are_charged_too(void **state)
+{
+	a->board.gpu[0].open = 0;
+	for (unsigned i = 0; i < 8; i++) {
+		assert_false(a->s.idle.demoted);
+		show_and_leave();
+		window();
+	}
+	a->board.gpu[0].open = 1;
+	(void)sample_after(5 * MS);
+	assert_true(a->s.idle.demoted); /* half a second is spent */
+}
+
+static void but_not_beside_one_that_works(void **state)
+{
+	a->board.gpu[0].open = 0;
+	nvml->n_processes = 2;
+	nvml->process[1] = 10001;
+	for (unsigned i = 0; i < 10; i++) {
+		show_and_leave();
+		window();
+	}
+	nvml->n_processes = 1;
+	a->board.gpu[0].open = 1;
+	window();
+	assert_false(a->s.idle.demoted); /* it owes a quarter of a second */
+}
+
 /* ---- setup ---- */
 
 static int make_library(void **state)
@@ -397,6 +440,8 @@ int main(void)
 		WATCHED(claims_count_where_the_driver_cannot_be_asked),
 		WATCHED(half_a_second_without_work_costs_the_class),
 		WATCHED(the_budget_is_of_all_processes_of_the_user),
+		WATCHED(sessions_that_end_early_are_charged_too),
+		WATCHED(but_not_beside_one_that_works),
 	};
 
 	return cmocka_run_group_tests(tests, make_library, remove_library);
