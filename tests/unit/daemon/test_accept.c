@@ -209,37 +209,42 @@ static void a_users_gbpfd_serves_that_user_and_root(void **state)
 
 static void a_process_that_exits_ends_its_session(void **state)
 {
-	int keep[2], status;
+	int told[2], wait[2], status;
 	pid_t child, grandchild = -1;
 
-	assert_int_equal(pipe(keep), 0);
+	assert_int_equal(pipe(told) | pipe(wait), 0);
 	child = fork();
 	if (child == 0) {
 		int fd = unix_connect(path, SOCK_SEQPACKET);
 		pid_t g = fork(); /* inherits the socket, and lives on */
+		char byte;
 
 		if (g == 0) {
 			for (;;) {
 				pause();
 			}
 		}
-		_exit(fd < 0 || write(keep[1], &g, sizeof(g)) != sizeof(g));
+		_exit(fd < 0 || write(told[1], &g, sizeof(g)) != sizeof(g) ||
+		      read(wait[0], &byte, 1) != 1);
 	}
+	assert_int_equal(read(told[0], &grandchild, sizeof(grandchild)), sizeof(grandchild));
 	settle(1);
-	assert_int_equal(read(keep[0], &grandchild, sizeof(grandchild)), sizeof(grandchild));
+	assert_int_equal(write(wait[1], "x", 1), 1);
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(status, 0);
 	settle(0);
 	kill(grandchild, SIGKILL);
-	close(keep[0]);
-	close(keep[1]);
+	for (int i = 0; i < 2; i++) {
+		close(told[i]);
+		close(wait[i]);
+	}
 }
 
 static void a_tenant_that_has_begun_to_exit_is_reaped(void **state)
 {
 	struct proto_board board = { 0 };
 	struct daemon_session *s;
-	int fd = connect_to();
+	int fd = connect_to(), board_fd, stats_fd;
 
 	settle(1);
 	s = d->sessions.first;
@@ -253,8 +258,12 @@ static void a_tenant_that_has_begun_to_exit_is_reaped(void **state)
 	daemon_sessions_reap_dying(d);
 	assert_true(s->dying && s->dead);
 	assert_int_equal(s->end, DAEMON_END_CLOSED);
-	s->board.map = NULL;
+	s->board = s->stats = DAEMON_PAGE_NONE;
+	s->board.fd = board_fd = dup(0);
+	s->stats.fd = stats_fd = dup(0);
 	settle(0);
+	assert_int_equal(fcntl(board_fd, F_GETFD), -1); /* its pages are closed */
+	assert_int_equal(fcntl(stats_fd, F_GETFD), -1);
 	close(fd);
 }
 

@@ -296,6 +296,53 @@ static void events_come_after_a_number(void **state)
 	fake_leave(&f);
 }
 
+static int place_of(const json_t *events, const char *text)
+{
+	size_t i;
+	json_t *e;
+
+	json_array_foreach(events, i, e)
+	{
+		const char *t = json_string_value(json_object_get(e, "text"));
+
+		if (t && strstr(t, text)) {
+			return (int)i;
+		}
+	}
+	return -1;
+}
+
+/* Lines that programs print come among the events, in the order of time, and not in the audit log.
+ */
+static void printed_lines_come_in_order(void **state)
+{
+	static const char *const sent[][2] = { { "one", "first" },
+					       { "print", "second" },
+					       { "three", "third" } };
+	struct gd *d = *state;
+	union proto_message m = { 0 };
+	json_t *j, *events;
+	struct fake f;
+
+	fake_enter(&f, d, 2, "f");
+	for (int i = 0; i < 3; i++) {
+		snprintf(m.note.what, sizeof(m.note.what), "%s", sent[i][0]);
+		snprintf(m.note.text, sizeof(m.note.text), "%s", sent[i][1]);
+		fake_send(&f, &m, PROTO_NOTE);
+	}
+	gd_await_event(d, 0, "three", "third");
+	j = gd_call(d, "events", NULL);
+	events = json_object_get(j, "events");
+	assert_true(place_of(events, "first") > 0);
+	assert_int_equal(place_of(events, "second"), place_of(events, "first") + 1);
+	assert_int_equal(place_of(events, "third"), place_of(events, "first") + 2);
+	json_decref(j);
+	j = gd_call(d, "events", "{\"audit\":true}");
+	assert_int_equal(place_of(json_object_get(j, "events"), "second"), -1);
+	json_decref(j);
+	fake_leave(&f);
+}
+
 static void restart_answers_for_processes_that_are_over(void **state)
 {
 	struct gd *d = *state;
@@ -330,6 +377,7 @@ int main(void)
 		WITH_GBPFD(of_another_user_nothing_can_be_set),
 		WITH_GBPFD(devices_are_described),
 		WITH_GBPFD(events_come_after_a_number),
+		WITH_GBPFD(printed_lines_come_in_order),
 		WITH_GBPFD(restart_answers_for_processes_that_are_over),
 	};
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -127,6 +128,43 @@ static void a_dropped_version_stays_mapped_for_those_inside(void **state)
 	assert_int_equal(mapped(&t), 2);
 	assert_int_equal(t.p.prepared[0].version, 7);
 	policy_finish(&t.p);
+}
+
+static bool image_is_mapped(void)
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	char line[512];
+	bool found = false;
+
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f)) {
+		found |= strstr(line, "gbpf-image") != NULL;
+	}
+	fclose(f);
+	return found;
+}
+
+static void the_end_unmaps_dropped_versions_too(void **state)
+{
+	struct process t;
+	pthread_t th;
+
+	process_init(&t);
+	assert_false(image_is_mapped());
+	assert_int_equal(prepare(&t.p, 5, image_answering(5, 0)), 0);
+	assert_true(image_is_mapped());
+	store_seqcst(&in, 0u);
+	store_seqcst(&out, 0u);
+	assert_int_equal(pthread_create(&th, NULL, stay_inside, NULL), 0);
+	while (!load_seqcst(&in)) {
+		sched_yield();
+	}
+	policy_drop(&t.p, 5);
+	assert_true(image_is_mapped());
+	store_seqcst(&out, 1u);
+	pthread_join(th, NULL);
+	policy_finish(&t.p);
+	assert_false(image_is_mapped());
 }
 
 static void a_version_that_comes_again_replaces_its_entry(void **state)
@@ -392,7 +430,9 @@ static void notes_and_failures_are_those_of_the_version_in_use(void **state)
 	v->failures[PROTO_HOOKS - 1][PROTO_FAILURES - 1] = 64;
 	t.dir.version[0] = 5;
 	(void)in_force(&t, 0);
+	t.stats.block_launches = 7; /* the member behind them */
 	policy_publish_notes(&t.p, &t.stats);
+	assert_int_equal(t.stats.block_launches, 7);
 	assert_int_equal(t.stats.notes_version, 5);
 	assert_int_equal(t.stats.notes[0], 10);
 	assert_int_equal(t.stats.notes[PROTO_NOTES - 1], 25);
@@ -452,6 +492,7 @@ int main(void)
 		cmocka_unit_test(images_are_checked_before_they_count),
 		cmocka_unit_test(eight_versions_fit),
 		cmocka_unit_test(a_dropped_version_stays_mapped_for_those_inside),
+		cmocka_unit_test(the_end_unmaps_dropped_versions_too),
 		cmocka_unit_test(a_version_that_comes_again_replaces_its_entry),
 		cmocka_unit_test(the_directory_decides_what_is_in_force),
 		cmocka_unit_test(a_dropped_version_is_in_force_nowhere),
