@@ -137,6 +137,7 @@ static void tries_narrow_each_other(void **state)
 	aheads[5] = 9500; /* [7800, 9800]: one point in common */
 	assert_int_equal(gpu_clock_offset(d, SCRIPT_CONTEXT(1), &offset), 0);
 	assert_true(offset == 9800);
+	aheads[7] = 10001;
 	aheads[5] = 9499; /* none; the first of the narrowest counts */
 	assert_int_equal(gpu_clock_offset(d, SCRIPT_CONTEXT(1), &offset), 0);
 	assert_true(offset == 9300);

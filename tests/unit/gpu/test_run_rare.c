@@ -53,6 +53,23 @@ static void a_refusal_in_front_is_an_error_of_the_run(void **state)
 	assert_int_equal(gpu_run_look(d, &q, &p), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
 }
 
+/* A launch in front, some of whose blocks have run, is refused: the run is given up. */
+static void a_refused_rest_ends_the_run(void **state)
+{
+	struct sched_run_progress p;
+
+	script_query[20] = CUDA_ERROR_NOT_READY;
+	assert_int_equal(launch(200000, 60000), CUDA_SUCCESS);
+	device_stores(1);
+	script_fail("launch", CUDA_ERROR_LAUNCH_FAILED, 0);
+	assert_int_equal(launch(10, 0), CUDA_ERROR_LAUNCH_FAILED);
+	assert_int_equal(gpu_run_look(d, &q, &p), CUDA_ERROR_LAUNCH_FAILED);
+	assert_int_equal(p.launched, 2);
+	assert_int_equal(p.done, 2);
+	assert_int_equal(q.run->list.head - q.run->list.tail, 0);
+	assert_true(step(true, false) == NEVER);
+}
+
 static void events_of_a_finished_list_are_recorded_at_once(void **state)
 {
 	struct sched_run_progress p;
@@ -128,6 +145,14 @@ static void finish_one(void)
 	now_ns += 100 * US;
 }
 
+static void finish_two(void)
+{
+	if (++clock_reads == 10) {
+		device_stores(2);
+	}
+	now_ns += 100 * US;
+}
+
 static void a_full_list_waits_for_room(void **state)
 {
 	for (unsigned events = 0; events < 2; events++) {
@@ -198,14 +223,17 @@ static void launches_that_no_run_takes_wait_for_its_end(void **state)
 {
 	struct gpu_block_launch l = rig_launch(10, 0);
 
+	gpu_run_set_flag(d, q.ctx, (const struct gpu_flag *)(uintptr_t)1, 4);
 	assert_int_equal(launch(10, 0), CUDA_SUCCESS);
+	interrupted_at(0, false);
 	script_query[20] = CUDA_ERROR_NOT_READY;
 	clock_reads = 0;
-	rig_on_clock = finish_one;
+	rig_on_clock = finish_two;
 	l.params_bytes = 12;
 	assert_int_equal(gpu_run_launch(d, &q, &l), CUDA_ERROR_NOT_SUPPORTED);
 	assert_true(clock_reads >= 10);
 	assert_int_equal(gpu_run_busy(d, &q), 0);
+	assert_int_equal(last_launch()->arg.groups, 1); /* not against leases yet */
 	rig_on_clock = NULL;
 }
 
@@ -381,6 +409,7 @@ int main(void)
 		T(a_line_that_is_used_again_is_not_busy),
 		T(a_later_launch_does_not_hide_an_error),
 		T(a_refusal_in_front_is_an_error_of_the_run),
+		T(a_refused_rest_ends_the_run),
 		T(events_of_a_finished_list_are_recorded_at_once),
 		T(an_event_that_was_left_out_is_recorded),
 		T(the_next_step_of_a_full_list_is_due_before_its_end),

@@ -297,6 +297,7 @@ static void leases_that_never_expire_are_broken(void **state)
 	gpu_run_counts(d, &c);
 	assert_int_equal(c.forced, 1);
 	assert_true(q.run->halt.same_since_ns == now_ns);
+	assert_int_equal(run_state(), GPU_RUN_ACTIVE);
 }
 
 static void events_follow_the_launches_before_them(void **state)

@@ -266,7 +266,10 @@ int rig_tear_down(void **state)
 	assert_int_equal(machine->pinned_used, 0);
 	assert_int_equal(machine->pinned, 0);
 	assert_int_equal(softd_share_count(), 0);
-	AWAIT(rig_open_fds() == rig_fds_before); /* threads close large memory */
+	if (load_acquire(&calls.creates)) { /* threads close large memory */
+		AWAIT(rig_open_fds() == rig_fds_before);
+	}
+	assert_int_equal(rig_open_fds(), rig_fds_before);
 	assert_false(rig_heap_is_locked());
 	softd_heap_finish(&group->heap);
 	assert_int_equal(pthread_mutex_unlock(&machine->lock), 0); /* was held */
