@@ -99,13 +99,17 @@ struct exec_wmma_move {
 	unsigned bits, n, e;
 };
 
-/* Returns the byte of a register's element; *at: the bit offset in it. */
+static struct exec_mma_place place_of(const struct exec_wmma_move *v, unsigned lane, unsigned r,
+				      unsigned i)
+{
+	return exec_mma_place(MMA_WMMA, v->s, (enum exec_mma_matrix)v->o->sub, v->t, 0, lane, r, i);
+}
+
+/* Returns the byte of the element at p; *at: the bit offset in it. */
 static uint8_t *element(struct exec_warp *w, const struct exec_wmma_move *v, unsigned lane,
-			unsigned r, unsigned i, unsigned *at)
+			struct exec_mma_place p, unsigned *at)
 {
 	const struct exec_op *o = v->o;
-	struct exec_mma_place p =
-		exec_mma_place(MMA_WMMA, v->s, (enum exec_mma_matrix)o->sub, v->t, 0, lane, r, i);
 	uint64_t stride = (uint32_t)exec_lane_get(w, o->b, false, lane);
 	uint64_t index = o->flags & WMMA_COL ? p.col * stride + p.row : p.row * stride + p.col;
 	uint64_t bit = index * v->bits;
@@ -123,13 +127,19 @@ static int move_lane(struct exec_warp *w, const struct exec_wmma_move *v, unsign
 	for (unsigned r = 0; r < v->n; r++) {
 		uint32_t ref = v->o->d + r * (wide ? EXEC_SLOT64 : EXEC_SLOT32);
 		uint64_t raw = store ? exec_lane_get(w, ref, wide, lane) : 0;
+		struct exec_mma_place place = place_of(v, lane, r, 0);
 
 		for (unsigned i = 0; i < v->e; i++) {
 			unsigned at;
-			uint8_t *p = element(w, v, lane, r, i, &at);
+			uint8_t *p = element(w, v, lane, place, &at);
 
 			if (!p) {
 				return STEP_FAULT;
+			}
+			if (v->t == MMA_B1) { /* else a register holds neighbours of a row */
+				place = place_of(v, lane, r, i + 1);
+			} else {
+				place.col++;
 			}
 			if (store) {
 				put_bits(p, v->bits, raw >> i * v->bits);

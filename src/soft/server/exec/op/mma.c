@@ -5,6 +5,8 @@
  * integers and exact sums are equal. f64 is a chain of fused multiplications in the order of k. */
 #include "soft/server/exec/op/mma.h"
 
+#include <assert.h>
+
 #include "soft/server/exec/handlers.h"
 #include "soft/server/exec/op/number.h"
 
@@ -137,7 +139,8 @@ static enum exec_num_format format_of(enum exec_mma_type t)
 	return (enum exec_num_format)formats[t];
 }
 
-static union exec_mma_value exec_read_element(enum exec_mma_type t, uint64_t raw, unsigned i)
+static ALWAYS_INLINE union exec_mma_value exec_read_element(enum exec_mma_type t, uint64_t raw,
+							    unsigned i)
 {
 	unsigned bits = exec_mma_type_bits(t);
 	uint32_t part = (uint32_t)(raw >> (i * bits) % 64);
@@ -172,11 +175,24 @@ static union exec_mma_value exec_read_element(enum exec_mma_type t, uint64_t raw
 	return v;
 }
 
+#define REGISTERS_MAX 8u /* of a lane, of each kind */
+
+/* Where the elements of a matrix are in exec_product, for each register of each lane. Kept from one
+ * product to the next, which nearly always has the same shape and types. */
+struct exec_mma_layout {
+	uint32_t key; /* of what it was made for; 0: nothing */
+	unsigned n, e;
+	unsigned begin; /* the first lane whose elements no later lane repeats */
+	unsigned apart; /* values between elements of a register */
+	uint16_t first[EXEC_LANES][REGISTERS_MAX]; /* of a register's first element */
+};
+
 struct exec_product {
 	const struct exec_op *o;
 	const struct exec_mma_shape *s;
 	enum exec_mma_kind kind;
 	unsigned part; /* MMA_QUAD: which of the four products */
+	struct exec_mma_layout layouts[MMA_D + 1];
 	union exec_mma_value a[MMA_DIM_MAX][MMA_K_MAX], b[MMA_K_MAX][MMA_DIM_MAX];
 	union exec_mma_value c[MMA_DIM_MAX][MMA_DIM_MAX];
 	uint64_t d[MMA_DIM_MAX][MMA_DIM_MAX]; /* bits of the result's type */
@@ -192,47 +208,106 @@ static bool takes_part(const struct exec_product *p, unsigned lane)
 	return p->kind != MMA_QUAD || (lane >> 2 & 3) == p->part;
 }
 
-/* Elements of a register are adjacent: in a column for B of mma, else in a row. */
-static struct exec_mma_place step(const struct exec_product *p, enum exec_mma_matrix x,
-				  enum exec_mma_type t, struct exec_mma_place first, unsigned lane,
-				  unsigned r, unsigned i)
+static unsigned width_of(enum exec_mma_matrix x)
 {
-	if (p->kind == MMA_QUAD || (p->kind == MMA_WMMA && t == MMA_B1)) {
-		return exec_mma_place(p->kind, p->s, x, t, p->o->flags, lane, r, i);
-	}
-	if (p->kind == MMA_TILE && x == MMA_B) {
-		first.row = (uint16_t)(first.row + i);
-	} else {
-		first.col = (uint16_t)(first.col + i);
-	}
-	return first;
+	return x == MMA_A ? MMA_K_MAX : MMA_DIM_MAX;
 }
 
-static void gather(struct exec_warp *w, struct exec_product *p, enum exec_mma_matrix x,
-		   enum exec_mma_type t, uint32_t from)
+static unsigned index_of(const struct exec_product *p, enum exec_mma_matrix x, enum exec_mma_type t,
+			 unsigned lane, unsigned r, unsigned i)
 {
-	unsigned n = exec_mma_registers(p->kind, p->s, x, t), e = elements_of(t);
-	bool wide = t == MMA_F64;
+	struct exec_mma_place at = exec_mma_place(p->kind, p->s, x, t, p->o->flags, lane, r, i);
 
+	return at.row * width_of(x) + at.col;
+}
+
+/* Elements of a register are adjacent: in a column for B of mma, else in a row. */
+static const struct exec_mma_layout *layout_of(struct exec_product *p, enum exec_mma_matrix x,
+					       enum exec_mma_type t)
+{
+	uint32_t key = 1u << 31 | (uint32_t)p->kind << 24 | (uint32_t)t << 16 |
+		       (uint32_t)(p->o->flags & (MMA_COL_A | MMA_COL_B)) << 8 | (uint32_t)p->o->e;
+	struct exec_mma_layout *l = &p->layouts[x];
+
+	if (l->key == key) {
+		return l;
+	}
+	*l = (struct exec_mma_layout){ .key = key,
+				       .n = exec_mma_registers(p->kind, p->s, x, t),
+				       .e = elements_of(t) };
+	assert(l->n <= REGISTERS_MAX);
+	if (p->kind == MMA_WMMA) {
+		unsigned lanes = rows_of(p->s, x) * cols_of(p->s, x) / (l->n * l->e);
+
+		l->begin = EXEC_LANES - MIN(lanes, EXEC_LANES);
+	}
+	l->apart = p->kind == MMA_TILE && x == MMA_B ? width_of(x) : 1;
 	for (unsigned lane = 0; lane < EXEC_LANES; lane++) {
-		for (unsigned r = 0; r < n && takes_part(p, lane); r++) {
+		for (unsigned r = 0; r < l->n; r++) {
+			l->first[lane][r] = (uint16_t)index_of(p, x, t, lane, r, 0);
+		}
+	}
+	return l;
+}
+
+/* Fragments whose registers do not hold neighbours. */
+static bool is_scattered(const struct exec_product *p, enum exec_mma_type t)
+{
+	return p->kind == MMA_QUAD || (p->kind == MMA_WMMA && t == MMA_B1);
+}
+
+static ALWAYS_INLINE void gather_as(const struct exec_warp *w, struct exec_product *p,
+				    enum exec_mma_matrix x, enum exec_mma_type t, uint32_t from,
+				    union exec_mma_value *to)
+{
+	const struct exec_mma_layout *l = layout_of(p, x, t);
+	bool wide = t == MMA_F64, scattered = is_scattered(p, t);
+
+	for (unsigned lane = l->begin; lane < EXEC_LANES; lane++) {
+		for (unsigned r = 0; r < l->n && takes_part(p, lane); r++) {
 			uint64_t raw = exec_lane_get(w, reference(from, wide, r), wide, lane);
-			struct exec_mma_place first =
-				exec_mma_place(p->kind, p->s, x, t, p->o->flags, lane, r, 0);
 
-			for (unsigned i = 0; i < e; i++) {
-				struct exec_mma_place at = step(p, x, t, first, lane, r, i);
-				union exec_mma_value v = exec_read_element(t, raw, i);
+			for (unsigned i = 0; i < l->e; i++) {
+				unsigned at = scattered ? index_of(p, x, t, lane, r, i)
+							: l->first[lane][r] + i * l->apart;
 
-				if (x == MMA_A) {
-					p->a[at.row][at.col] = v;
-				} else if (x == MMA_B) {
-					p->b[at.row][at.col] = v;
-				} else {
-					p->c[at.row][at.col] = v;
-				}
+				to[at] = exec_read_element(t, raw, i);
 			}
 		}
+	}
+}
+
+/* The frequent types are compiled each for itself. */
+static void gather(const struct exec_warp *w, struct exec_product *p, enum exec_mma_matrix x,
+		   enum exec_mma_type t, uint32_t from)
+{
+	union exec_mma_value *to = x == MMA_A ? p->a[0] : x == MMA_B ? p->b[0] : p->c[0];
+
+	switch (t) {
+	case MMA_F16:
+		gather_as(w, p, x, MMA_F16, from, to);
+		break;
+	case MMA_BF16:
+		gather_as(w, p, x, MMA_BF16, from, to);
+		break;
+	case MMA_TF32:
+		gather_as(w, p, x, MMA_TF32, from, to);
+		break;
+	case MMA_F32:
+		gather_as(w, p, x, MMA_F32, from, to);
+		break;
+	case MMA_F64:
+		gather_as(w, p, x, MMA_F64, from, to);
+		break;
+	case MMA_S32:
+		gather_as(w, p, x, MMA_S32, from, to);
+		break;
+	case MMA_S8:
+		gather_as(w, p, x, MMA_S8, from, to);
+		break;
+	default:
+		gather_as(w, p, x, t, from, to);
+		break;
 	}
 }
 
@@ -319,19 +394,19 @@ static void multiply(struct exec_product *p)
 static void scatter(struct exec_warp *w, struct exec_product *p, uint32_t m)
 {
 	enum exec_mma_type t = (enum exec_mma_type)p->o->size;
-	unsigned n = exec_mma_registers(p->kind, p->s, MMA_D, t), e = elements_of(t);
-	bool wide = t == MMA_F64;
+	const struct exec_mma_layout *l = layout_of(p, MMA_D, t);
+	bool wide = t == MMA_F64, scattered = is_scattered(p, t);
 
 	exec_each_lane (m, lane) {
-		for (unsigned r = 0; r < n && takes_part(p, lane); r++) {
-			struct exec_mma_place first =
-				exec_mma_place(p->kind, p->s, MMA_D, t, p->o->flags, lane, r, 0);
+		for (unsigned r = 0; r < l->n && takes_part(p, lane); r++) {
 			uint64_t raw = 0;
 
-			for (unsigned i = 0; i < e; i++) {
-				struct exec_mma_place at = step(p, MMA_D, t, first, lane, r, i);
+			for (unsigned i = 0; i < l->e; i++) {
+				unsigned at = scattered ? index_of(p, MMA_D, t, lane, r, i)
+							: l->first[lane][r] + i * l->apart;
 
-				raw |= p->d[at.row][at.col] << i * exec_mma_type_bits(t);
+				raw |= p->d[at / MMA_DIM_MAX][at % MMA_DIM_MAX]
+				       << i * exec_mma_type_bits(t);
 			}
 			exec_lane_set(w, reference(p->o->d, wide, r), wide, lane, raw);
 		}
