@@ -105,7 +105,7 @@ bool rig_heap_is_locked(void)
 
 int __wrap_close(int fd)
 {
-	calls.closed_elsewhere = gettid() != main_thread;
+	store_relaxed(&calls.closed_elsewhere, gettid() != main_thread);
 	(void)add_acqrel(&calls.closes, 1u);
 	return __real_close(fd);
 }
@@ -226,7 +226,9 @@ static void begin_machine(void)
 
 int rig_set_up(void **state)
 {
-	main_thread = gettid();
+	if (!main_thread) {
+		main_thread = gettid();
+	}
 	failing = NULL;
 	descriptors = 0;
 	checking = false;
@@ -269,6 +271,8 @@ int rig_tear_down(void **state)
 	if (load_acquire(&calls.creates)) { /* threads close large memory */
 		AWAIT(rig_open_fds() == rig_fds_before);
 	}
+	(void)load_acquire(
+		&calls.closes); /* pairs with close(): what these threads wrote is seen */
 	assert_int_equal(rig_open_fds(), rig_fds_before);
 	assert_false(rig_heap_is_locked());
 	softd_heap_finish(&group->heap);

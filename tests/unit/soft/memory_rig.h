@@ -24,7 +24,7 @@
 #define MIB (1024 * KIB)
 #define GIB (1024 * MIB)
 #define PAGE UINT64_C(4096)
-#define BASE UINT64_C(0x200000000000)
+#define BASE ((uint64_t)SOFT_WINDOW_FIRST)
 #define DEVICE_PAGES 32768u /* of the first part of a window: 128 MiB */
 
 extern struct softd_machine *machine;

@@ -24,17 +24,23 @@ static uint64_t allocate(uint64_t bytes)
 
 static int release(uint64_t address)
 {
-	int err = softd_heap_release(group, address);
+	int err;
 
+	pthread_mutex_unlock(&machine->lock);
+	err = softd_heap_release(group, address);
 	assert_false(rig_heap_is_locked());
+	pthread_mutex_lock(&machine->lock);
 	return err;
 }
 
 static int resize(uint64_t bytes)
 {
-	int err = softd_heap_resize(&group->heap, bytes);
+	int err;
 
+	pthread_mutex_unlock(&machine->lock);
+	err = softd_heap_resize(&group->heap, bytes);
 	assert_false(rig_heap_is_locked());
+	pthread_mutex_lock(&machine->lock);
 	return err;
 }
 
@@ -178,6 +184,7 @@ static void each_call_waits_for_the_lock(void **state)
 		pthread_t t;
 
 		caller = done = 0;
+		pthread_mutex_unlock(&machine->lock);
 		pthread_mutex_lock(&group->heap.lock);
 		assert_int_equal(pthread_create(&t, NULL, use_it, &which), 0);
 		AWAIT(load_acquire(&done) ||
@@ -185,6 +192,7 @@ static void each_call_waits_for_the_lock(void **state)
 		waited = !load_acquire(&done);
 		pthread_mutex_unlock(&group->heap.lock);
 		pthread_join(t, NULL);
+		pthread_mutex_lock(&machine->lock);
 		assert_true(waited);
 	}
 }

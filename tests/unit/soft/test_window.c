@@ -40,7 +40,7 @@ static void windows_have_three_parts(void **state)
 	assert_int_equal(calls.discards, 0); /* the whole file goes */
 	machine->pinned_limit = 64 * MIB + 1;
 	assert_int_equal(softd_memory_init(m, gpu), 0);
-	assert_true(m->space.base == UINT64_C(0x230000000000));
+	assert_true(m->space.base == BASE + (UINT64_C(3) << 40));
 	assert_int_equal(m->shared_page, 2 * DEVICE_PAGES + 512); /* rounded up */
 	machine->pinned_limit = 64 * MIB;
 }
