@@ -38,6 +38,51 @@ static float value()
 	return v;
 }
 
+// Each field of a description is the one it was made with, and sRGB decodes.
+static void descriptions()
+{
+	cudaChannelFormatDesc desc = cudaCreateChannelDesc(8, 8, 8, 8, cudaChannelFormatKindUnsigned);
+	cudaResourceDesc r = {};
+	cudaTextureDesc t = {}, got;
+	cudaArray_t array;
+	CUtexObject texture;
+	unsigned texel = 188u << 24 | 188u << 16 | 188u << 8 | 188u;
+
+	OK(cudaMallocArray(&array, &desc, 1, 1, 0));
+	OK(cudaMemcpy2DToArray(array, 0, 0, &texel, 4, 4, 1, cudaMemcpyHostToDevice));
+	r.resType = cudaResourceTypeArray;
+	r.res.array.array = array;
+	t.addressMode[0] = (CUaddress_mode)3; // border
+	t.addressMode[1] = (CUaddress_mode)1;
+	t.addressMode[2] = (CUaddress_mode)2; // mirror
+	t.readMode = cudaReadModeNormalizedFloat;
+	t.sRGB = 1;
+	t.normalizedCoords = 1;
+	t.borderColor[0] = 0.25f;
+	t.borderColor[3] = 0.75f;
+	t.maxAnisotropy = 4;
+	t.mipmapFilterMode = (CUfilter_mode)1;
+	t.mipmapLevelBias = 0.5f;
+	t.minMipmapLevelClamp = 1.0f;
+	t.maxMipmapLevelClamp = 2.0f;
+	OK(cudaCreateTextureObject(&texture, &r, &t, nullptr));
+	OK(cudaGetTextureObjectTextureDesc(&got, texture));
+	CHECK(got.addressMode[0] == 3 && got.addressMode[1] == 1 && got.addressMode[2] == 2);
+	CHECK(got.readMode == cudaReadModeNormalizedFloat && got.sRGB == 1 && got.normalizedCoords == 1);
+	CHECK(got.borderColor[0] == 0.25f && got.borderColor[1] == 0 && got.borderColor[3] == 0.75f);
+	CHECK(got.maxAnisotropy == 4 && got.mipmapFilterMode == 1 && got.mipmapLevelBias == 0.5f);
+	CHECK(got.minMipmapLevelClamp == 1.0f && got.maxMipmapLevelClamp == 2.0f);
+	fetch<<<1, 1>>>(texture, 0.5f, 0.5f, out);
+	CHECK(value() > 0.49f && value() < 0.52f); // 0.737 without sRGB
+	OK(cudaDestroyTextureObject(texture));
+	OK(cudaFreeArray(array));
+
+	desc = cudaCreateChannelDesc(8, 8, 8, 0, cudaChannelFormatKindUnsigned);
+	FAILS(cudaErrorInvalidChannelDescriptor, cudaMallocArray(&array, &desc, 1, 1, 0));
+	desc = cudaCreateChannelDesc(8, 0, 8, 0, cudaChannelFormatKindUnsigned);
+	FAILS(cudaErrorInvalidChannelDescriptor, cudaMallocArray(&array, &desc, 1, 1, 0));
+}
+
 int main()
 {
 	cudaChannelFormatDesc desc = cudaCreateChannelDesc(32, 0, 0, 0, cudaChannelFormatKindFloat);
@@ -92,5 +137,6 @@ int main()
 	CHECK(r2.res.linear.devPtr == device && r2.res.linear.desc.x == 32 && r2.res.linear.desc.y == 0);
 	OK(cudaDestroyTextureObject(line));
 	FAILS(cudaErrorInvalidValue, cudaCreateTextureObject(nullptr, &r, &t, nullptr));
+	descriptions();
 	return 0;
 }
