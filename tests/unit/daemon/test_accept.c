@@ -267,6 +267,26 @@ static void a_tenant_that_has_begun_to_exit_is_reaped(void **state)
 	close(fd);
 }
 
+static void sessions_that_end_together_are_all_reaped(void **state)
+{
+	int fd[3];
+
+	for (unsigned i = 0; i < 3; i++) {
+		fd[i] = connect_to();
+		settle(i + 1);
+	}
+	daemon_session_end(d->sessions.first, DAEMON_END_DROPPED);
+	daemon_session_end(d->sessions.first->next->next, DAEMON_END_REFUSED);
+	daemon_session_end(d->sessions.first, DAEMON_END_CLOSED); /* the first reason stays */
+	assert_int_equal(d->sessions.first->end, DAEMON_END_DROPPED);
+	assert_true(sd_event_run(d->loop, 0) > 0); /* by one run of the reaper */
+	assert_int_equal(d->sessions.n, 1);
+	for (unsigned i = 0; i < 3; i++) {
+		close(fd[i]);
+	}
+	settle(0);
+}
+
 static int polled(sd_event_source *src)
 {
 	int on = -1;
@@ -421,6 +441,7 @@ int main(void)
 		SERVED(a_users_gbpfd_serves_that_user_and_root),
 		SERVED(a_process_that_exits_ends_its_session),
 		SERVED(a_tenant_that_has_begun_to_exit_is_reaped),
+		SERVED(sessions_that_end_together_are_all_reaped),
 		SERVED(sockets_are_polled_unless_paused),
 		cmocka_unit_test(the_timer_of_an_idle_exit_runs_without_sessions_only),
 		SERVED(root_the_own_user_and_the_group_may_administer),

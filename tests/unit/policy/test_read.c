@@ -97,6 +97,8 @@ static void leave(struct inside *t)
 static void without_slots_threads_share_a_counter(void **state)
 {
 	struct policy_reader *r = policy_read_enter();
+	int status = 0;
+	pid_t pid;
 
 	assert_null(r);
 	assert_null(policy_reader_self);
@@ -108,6 +110,13 @@ static void without_slots_threads_share_a_counter(void **state)
 	assert_int_equal(given_up_after(), HALF_SECOND + 20 * MS);
 	assert_int_equal(policy_read_fenced, 1);
 	assert_int_equal(given_up_after(), HALF_SECOND);
+	pid = fork();
+	if (pid == 0) { /* other threads of the counter do not exist here */
+		policy_read_after_fork();
+		_exit(policy_synchronize() ? 0 : 1);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
 	policy_read_leave(r);
 	assert_true(policy_synchronize());
 	policy_read_setup();

@@ -41,6 +41,38 @@ static void a_held_launch_is_asked_about_again_at_its_time(void **state)
 	clocked_finish(&c);
 }
 
+static uint64_t ready_at_ns;
+
+static bool ready_later(struct sched_call *c)
+{
+	return clocked_now >= ready_at_ns;
+}
+
+/* A thread that drains forces a call that the policy has held for the limit; time in which the call
+ * waited for another queue does not count. */
+static void only_the_policys_time_counts_for_the_limit(void **state)
+{
+	struct call *l;
+	uint64_t begin;
+	struct clocked c;
+
+	init(&c);
+	POLICY_USE(&c.r, 2, defers);
+	c.fq.eager = 1;
+	c.l.begin_ns = 2000 * SECOND; /* its own limit is far away */
+	l = make(&c.fq, &c.l, 1);
+	l->c.ready = ready_later;
+	sched_defer(c.q, &l->c);
+	begin = clocked_now;
+	ready_at_ns = begin + 150 * MS;
+	clock_set_source(ticking);
+	assert_int_equal(sched_drain(c.r.s, c.q), 0);
+	assert_in_range(clocked_now - begin, 250 * MS, 300 * MS);
+	assert_int_equal(c.r.stats.limit_hits, 1);
+	clock_set_source(clocked_source);
+	clocked_finish(&c);
+}
+
 static void a_launch_that_the_policy_lets_go_ends_starvation(void **state)
 {
 	struct clocked c;
@@ -167,6 +199,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_held_launch_is_asked_about_again_at_its_time),
+		cmocka_unit_test(only_the_policys_time_counts_for_the_limit),
 		cmocka_unit_test(a_launch_that_the_policy_lets_go_ends_starvation),
 		cmocka_unit_test(launches_that_must_not_be_held_and_those_of_off_go),
 		cmocka_unit_test(only_calls_that_join_pass_an_unfinished_run),
