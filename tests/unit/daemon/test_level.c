@@ -216,6 +216,38 @@ static void level_ends_with_the_tenant_that_it_is_for(void **state)
 	}
 }
 
+/* Whether the control thread has got a job; takes it. */
+static bool applied(struct two *t, uint32_t level)
+{
+	bool yes = t->hw.working && t->d->control_thread.waiting == &t->hw.job &&
+		   t->hw.done.level == level;
+
+	t->hw.working = false;
+	t->d->control_thread.waiting = NULL;
+	return yes;
+}
+
+static void levels_are_applied_at_once_and_by_ticks(void **state)
+{
+	struct two t;
+
+	two_init(&t);
+	t.d->control_thread.running = true; /* as if */
+	assert_int_equal(daemon_hw_set_level(&t.batch, GBPF_LEVEL_OFF, 1, 1, NULL), 0);
+	assert_true(applied(&t, GBPF_LEVEL_OFF));
+	fake_now += MS;
+	(void)daemon_hw_tick(t.d, fake_now);
+	assert_false(applied(&t, GBPF_LEVEL_OFF)); /* nothing has changed */
+	t.hw.want.level = GBPF_LEVEL_SLICE;
+	fake_now += MS;
+	(void)daemon_hw_tick(t.d, fake_now);
+	assert_true(applied(&t, GBPF_LEVEL_SLICE));
+	fake_now += MS;
+	daemon_hw_end_level(&t.hw, fake_now);
+	assert_true(applied(&t, GBPF_LEVEL_NONE));
+	two_finish(&t);
+}
+
 static void levels_are_released(void **state)
 {
 	struct two t;
@@ -273,6 +305,7 @@ int main(void)
 		cmocka_unit_test(levels_are_checked),
 		cmocka_unit_test(later_requests_are_told_apart),
 		cmocka_unit_test(level_ends_with_the_tenant_that_it_is_for),
+		cmocka_unit_test(levels_are_applied_at_once_and_by_ticks),
 		cmocka_unit_test(levels_are_released),
 		cmocka_unit_test(begin_of_a_request_is_bounded),
 	};
