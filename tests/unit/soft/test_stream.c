@@ -427,10 +427,38 @@ static void a_preempted_doorbell_writer_blocks_no_other_thread(void **state)
 	assert_int_equal(rig_run(ringer_program, NULL), 0);
 }
 
+/* The server stands still, so what was put into a stream cannot have been done. */
+static void fresh_program(void *arg)
+{
+	CUfunction empty;
+	CUstream s;
+	CUresult fresh, used;
+
+	(void)arg;
+	rig_context();
+	empty = rig_function("empty");
+	CHECK(kill(rig_server, SIGSTOP) == 0);
+	CU(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	fresh = cuStreamQuery(s);
+	rig_launch(empty, 1, 32, s, NULL);
+	used = cuStreamQuery(s);
+	CHECK(kill(rig_server, SIGCONT) == 0);
+	CHECK(fresh == CUDA_SUCCESS && used == CUDA_ERROR_NOT_READY);
+	CU(cuStreamSynchronize(s));
+	CU(cuStreamQuery(s));
+}
+
+static void a_new_stream_has_no_work(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(fresh_program, NULL), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_preempted_doorbell_writer_blocks_no_other_thread),
+		cmocka_unit_test(a_new_stream_has_no_work),
 		cmocka_unit_test(streams_keep_their_attributes),
 		cmocka_unit_test(batches_of_memory_operations_are_done_whole),
 		cmocka_unit_test(contexts_record_and_wait_for_events),
