@@ -5,9 +5,21 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/compiler.h"
 #include "base/shm.h"
+
+static unsigned sleeps; /* of the code under test */
+static long longest_ns;
+
+int clock_nanosleep(clockid_t id, int flags, const struct timespec *t, struct timespec *rest)
+{
+	sleeps++;
+	longest_ns = MAX(longest_ns, (long)t->tv_nsec);
+	return 0;
+}
 
 /* A line continues at the number of its last run. */
 static void a_line_that_is_used_again_is_not_busy(void **state)
@@ -162,7 +174,8 @@ static void a_full_list_waits_for_room(void **state)
 			assert_int_equal(launch(10, 0), CUDA_SUCCESS);
 		}
 		script_query[20] = CUDA_ERROR_NOT_READY;
-		clock_reads = 0;
+		clock_reads = sleeps = 0;
+		longest_ns = 0;
 		rig_on_clock = finish_one;
 		if (events) {
 			assert_int_equal(gpu_run_record(d, &q, SCRIPT_EVENT(1), &seq),
@@ -171,6 +184,8 @@ static void a_full_list_waits_for_room(void **state)
 			assert_int_equal(launch(10, 0), CUDA_SUCCESS);
 		}
 		assert_true(clock_reads >= 10);
+		assert_true(sleeps >= 2);
+		assert_true(longest_ns > 0 && longest_ns <= 20000);
 		assert_int_equal(q.run->list.head - q.run->list.tail, 64);
 		assert_int_equal(q.run->list.tail, 1);
 		rig_on_clock = NULL;
@@ -224,6 +239,8 @@ static void launches_that_no_run_takes_wait_for_its_end(void **state)
 	struct gpu_block_launch l = rig_launch(10, 0);
 
 	gpu_run_set_flag(d, q.ctx, (const struct gpu_flag *)(uintptr_t)1, 4);
+	sleeps = 0;
+	longest_ns = 0;
 	assert_int_equal(launch(10, 0), CUDA_SUCCESS);
 	interrupted_at(0, false);
 	script_query[20] = CUDA_ERROR_NOT_READY;
@@ -234,6 +251,8 @@ static void launches_that_no_run_takes_wait_for_its_end(void **state)
 	assert_true(clock_reads >= 10);
 	assert_int_equal(gpu_run_busy(d, &q), 0);
 	assert_int_equal(last_launch()->arg.groups, 1); /* not against leases yet */
+	assert_true(sleeps >= 2);
+	assert_true(longest_ns > 0 && longest_ns <= 20000);
 	rig_on_clock = NULL;
 }
 
