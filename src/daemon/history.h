@@ -41,7 +41,7 @@ struct daemon_history {
 	uint16_t *order; /* owned; the places of the n events in the ring, oldest first */
 	unsigned n;
 	uint64_t next; /* sequence number of the next event, from 1 */
-	int fd;	       /* events.jsonl; -1: memory only */
+	int fd;	       /* events.jsonl; negative: memory only */
 	size_t bytes;
 	bool torn;	       /* its last line is not complete: the disk was full */
 	uint64_t file_seq;     /* number of the first event in it */
