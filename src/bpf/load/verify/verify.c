@@ -87,17 +87,23 @@ static int give_up(struct ebpf_verifier *v)
 	return ebpf_verify_give_up(v, text);
 }
 
+static int check_effort(struct ebpf_verifier *v)
+{
+	return v->visited > v->max_visited || v->work > v->max_work ? give_up(v) : 0;
+}
+
 static int account(struct ebpf_verifier *v)
 {
-	if (++v->visited > v->max_visited || v->work > v->max_work) {
-		return give_up(v);
-	}
+	int err;
+
+	v->visited++;
+	err = check_effort(v);
 	v->cost++;
 	v->since++;
-	if (++v->path_cost > v->hook->budget) {
+	if (err == 0 && ++v->path_cost > v->hook->budget) {
 		return ebpf_verify_over_budget(v);
 	}
-	return 0;
+	return err;
 }
 
 static int walk_path(struct ebpf_verifier *v, int fresh)
@@ -135,7 +141,9 @@ static int walk(struct ebpf_verifier *v)
 
 	while (err == 0) {
 		if (ebpf_verify_pop(v, &outcome)) {
-			err = ebpf_verify_outcome(v, outcome);
+			/* a path may wait or end before its first instruction, which would count */
+			err = check_effort(v);
+			err = err ? err : ebpf_verify_outcome(v, outcome);
 			err = err ? err : walk_path(v, 0);
 		} else if (ebpf_merge_next(v)) {
 			err = walk_path(v, 1);
