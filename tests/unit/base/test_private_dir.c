@@ -1,61 +1,14 @@
 /* Directories that only their owner and root can lead elsewhere: each step of a path by its owner,
  * mode and kind, with two users; lengths at their exact edges. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "private_dir_rig.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include "base/private_dir.h"
 
 #include "../users.h"
-
-static char root[64], why[PRIVATE_DIR_WHY], text[2 * PATH_MAX];
-
-static int set_up(void **state)
-{
-	umask(022);
-	snprintf(root, sizeof(root), "/tmp/gbpf-private-XXXXXX");
-	return mkdtemp(root) && chmod(root, 0755) == 0 ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-	char command[128];
-
-	snprintf(command, sizeof(command), "rm -rf %s", root);
-	return system(command);
-}
-
-/* Returns the path of a name in the test's folder; valid until the next call. */
-static const char *in(const char *name)
-{
-	static char path[4][PATH_MAX];
-	static unsigned next;
-	char *p = path[next++ % 4];
-
-	assert_true(snprintf(p, PATH_MAX, "%s/%s", root, name) < PATH_MAX);
-	return p;
-}
-
-static void make(const char *name, uid_t uid, gid_t gid, mode_t mode)
-{
-	assert_int_equal(mkdir(in(name), 0700), 0);
-	assert_int_equal(chown(in(name), uid, gid), 0);
-	assert_int_equal(chmod(in(name), mode), 0);
-}
 
 /* Asserts the result for a name, and that the reason is this one, behind the folder. */
 static void check(const char *name, int want, const char *reason)
@@ -245,76 +198,6 @@ static void long_targets_are_refused(void **state)
 	}
 }
 
-static void directories_are_made_with_their_mode(void **state)
-{
-	struct stat st;
-
-	assert_int_equal(private_dir_make(in("a"), 0700, false, why), 0);
-	assert_int_equal(stat(in("a"), &st), 0);
-	assert_int_equal(st.st_mode & 07777, 0700);
-	assert_string_equal(why, "");
-	assert_int_equal(private_dir_make(in("p/q/r"), 0700, true, why), 0);
-	assert_int_equal(stat(in("p/q/r"), &st), 0);
-	assert_int_equal(st.st_mode & 07777, 0700);
-	assert_int_equal(stat(in("p/q"), &st), 0);
-	assert_int_equal(st.st_mode & 07777, 0755);
-	assert_int_equal(stat(in("p"), &st), 0);
-	assert_int_equal(st.st_mode & 07777, 0755);
-	assert_int_equal(private_dir_make(in("p/q/r"), 0755, true, why), 0); /* exists */
-	assert_int_equal(stat(in("p/q/r"), &st), 0);
-	assert_int_equal(st.st_mode & 07777, 0700);
-}
-
-static void make_fails(const char *name, bool parents, int want, const char *reason)
-{
-	assert_int_equal(private_dir_make(in(name), 0700, parents, why), want);
-	snprintf(text, sizeof(text), "%s/%s", root, reason);
-	assert_string_equal(why, text);
-}
-
-static void what_cannot_be_made_is_explained(void **state)
-{
-	int fd = open(in("file"), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
-
-	assert_true(fd >= 0);
-	close(fd);
-	make_fails("a/b/c", false, -ENOENT, "a does not exist");
-	make("a", geteuid(), getegid(), 0700);
-	make_fails("a/b/c", false, -ENOENT, "a/b does not exist");
-	make_fails("file", false, -ENOTDIR, "file is not a directory");
-	make_fails("file/sub", false, -ENOTDIR, "file/sub: Not a directory");
-	make_fails("file/b/c", true, -ENOTDIR, "file/b: Not a directory");
-	assert_int_equal(private_dir_make("relative", 0700, true, why), -EINVAL);
-	assert_string_equal(why, "'relative' is not an absolute path");
-	assert_int_equal(access("relative", F_OK), -1);
-	assert_int_equal(private_dir_make(in("b/c"), 0700, false, NULL), -ENOENT);
-}
-
-/* What was made in vain is removed again; what was there stays. */
-static void refused_directories_are_removed(void **state)
-{
-	make("open", geteuid(), getegid(), 0777);
-	make_fails("open/sub", false, -EPERM, "open is writable by everybody");
-	assert_int_equal(access(in("open/sub"), F_OK), -1);
-	make("open/old", geteuid(), getegid(), 0700);
-	make_fails("open/old", false, -EPERM, "open is writable by everybody");
-	assert_int_equal(access(in("open/old"), F_OK), 0);
-}
-
-static void directories_of_any_length_are_made(void **state)
-{
-	char path[PATH_MAX + 2];
-	size_t n = strlen(in("d"));
-
-	for (size_t length = PATH_MAX - 1; length <= PATH_MAX; length++) {
-		memset(path, '/', sizeof(path));
-		memcpy(path + length - n, in("d"), n + 1);
-		assert_int_equal(private_dir_make(path, 0700, length == PATH_MAX, why),
-				 length < PATH_MAX ? 0 : -ENAMETOOLONG);
-		assert_int_equal(rmdir(in("d")), length < PATH_MAX ? 0 : -1);
-	}
-}
-
 /* In the child: becomes root of a user namespace with this map, checks the two paths. */
 static int check_in_namespace(const int go[2], const int made[2], const char *way, const char *last)
 {
@@ -393,8 +276,6 @@ static void owners_outside_of_the_namespace_count_as_root(void **state)
 	}
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -407,10 +288,6 @@ int main(void)
 		TEST(forty_links_are_followed),
 		TEST(names_and_paths_have_the_lengths_of_the_kernel),
 		TEST(long_targets_are_refused),
-		TEST(directories_are_made_with_their_mode),
-		TEST(what_cannot_be_made_is_explained),
-		TEST(refused_directories_are_removed),
-		TEST(directories_of_any_length_are_made),
 		TEST(owners_outside_of_the_namespace_count_as_root),
 	};
 

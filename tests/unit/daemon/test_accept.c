@@ -1,90 +1,15 @@
-/* Accepting and ending sessions, in the test's process: limits by user, the right to administer,
- * which sockets are polled, and how the end of a process is noticed. The limits are literals: 1088
- * sessions, of which 128 are root's and gbpfd's user's, and 256 for any other user. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+/* Accepting sessions, in the test's process: limits by user, the right to administer, and which
+ * sockets are polled. The limits are literals: 1088 sessions, of which 128 are root's and gbpfd's
+ * user's, and 256 for any other user. */
+#include "accept_rig.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <grp.h>
-#include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "../users.h"
-#include "base/atomic.h"
 #include "base/clock.h"
-#include "daemon/policy/policies_int.h"
-#include "daemon/session/tenant_session.h"
-
-static char dir[64], path[96];
-static struct daemon *d;
-
-static int begin_with(unsigned idle_exit_s)
-{
-	snprintf(dir, sizeof(dir), "/tmp/gbpfd-accept-XXXXXX");
-	if (!mkdtemp(dir) || chmod(dir, 0755) < 0) {
-		return -1;
-	}
-	snprintf(path, sizeof(path), "%s/socket", dir);
-	d = calloc(1, sizeof(*d));
-	d->policies = calloc(1, sizeof(*d->policies));
-	d->uid = geteuid();
-	d->opt.idle_exit_s = idle_exit_s;
-	d->access.group = (gid_t)-1;
-	d->access.spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	return sd_event_new(&d->loop) < 0 ||
-			       daemon_history_open(&d->history, "/proc/nowhere", "events") < 0
-		       ? -1
-		       : daemon_sessions_open(d, path);
-}
-
-static int begin(void **state)
-{
-	return begin_with(0);
-}
-
-static int finish(void **state)
-{
-	char command[96];
-
-	daemon_sessions_close(d);
-	daemon_history_close(&d->history);
-	sd_event_unref(d->loop);
-	close(d->access.spare_fd);
-	free(d->policies);
-	free(d);
-	snprintf(command, sizeof(command), "rm -rf '%s'", dir);
-	return system(command);
-}
-
-static int connect_to(void)
-{
-	int fd = unix_connect(path, SOCK_SEQPACKET);
-
-	assert_true(fd >= 0);
-	return fd;
-}
-
-/* Runs the loop until there are n sessions and nothing is pending. */
-static void settle(unsigned n)
-{
-	int r;
-
-	do {
-		r = sd_event_run(d->loop, d->sessions.n == n ? 0 : UINT64_MAX);
-		assert_true(r >= 0);
-	} while (r > 0 || d->sessions.n != n);
-}
 
 /* Connects and expects to be turned away with that error. */
 static void expect_refused(int error, const char *text)
@@ -207,94 +132,6 @@ static void a_users_gbpfd_serves_that_user_and_root(void **state)
 	settle(0);
 }
 
-static void a_process_that_exits_ends_its_session(void **state)
-{
-	int told[2], wait[2], status;
-	pid_t child, grandchild = -1;
-
-	assert_int_equal(pipe(told) | pipe(wait), 0);
-	child = fork();
-	if (child == 0) {
-		int fd = unix_connect(path, SOCK_SEQPACKET);
-		pid_t g = fork(); /* inherits the socket, and lives on */
-		char byte;
-
-		if (g == 0) {
-			for (;;) {
-				pause();
-			}
-		}
-		_exit(fd < 0 || write(told[1], &g, sizeof(g)) != sizeof(g) ||
-		      read(wait[0], &byte, 1) != 1);
-	}
-	assert_int_equal(read(told[0], &grandchild, sizeof(grandchild)), sizeof(grandchild));
-	settle(1);
-	assert_int_equal(write(wait[1], "x", 1), 1);
-	assert_int_equal(waitpid(child, &status, 0), child);
-	assert_int_equal(status, 0);
-	settle(0);
-	kill(grandchild, SIGKILL);
-	for (int i = 0; i < 2; i++) {
-		close(told[i]);
-		close(wait[i]);
-	}
-}
-
-static void a_tenant_that_has_begun_to_exit_is_reaped(void **state)
-{
-	struct proto_board board = { 0 };
-	struct daemon_session *s;
-	int fd = connect_to(), board_fd, stats_fd;
-
-	settle(1);
-	s = d->sessions.first;
-	s->board.map = &board;
-	daemon_sessions_reap_dying(d);
-	assert_false(s->dying);
-	board.owner = PROTO_OWNER_DIED | 7;
-	daemon_sessions_reap_dying(d); /* it is no tenant yet */
-	assert_false(s->dying);
-	s->state = DAEMON_SESSION_READY;
-	daemon_sessions_reap_dying(d);
-	assert_true(s->dying && s->dead);
-	assert_int_equal(s->end, DAEMON_END_CLOSED);
-	s->board = s->stats = DAEMON_PAGE_NONE;
-	s->board.fd = board_fd = dup(0);
-	s->stats.fd = stats_fd = dup(0);
-	settle(0);
-	assert_int_equal(fcntl(board_fd, F_GETFD), -1); /* its pages are closed */
-	assert_int_equal(fcntl(stats_fd, F_GETFD), -1);
-	close(fd);
-}
-
-static void sessions_that_end_together_are_all_reaped(void **state)
-{
-	int fd[3];
-
-	for (unsigned i = 0; i < 3; i++) {
-		fd[i] = connect_to();
-		settle(i + 1);
-	}
-	daemon_session_end(d->sessions.first, DAEMON_END_DROPPED);
-	daemon_session_end(d->sessions.first->next->next, DAEMON_END_REFUSED);
-	daemon_session_end(d->sessions.first, DAEMON_END_CLOSED); /* the first reason stays */
-	assert_int_equal(d->sessions.first->end, DAEMON_END_DROPPED);
-	assert_true(sd_event_run(d->loop, 0) > 0); /* by one run of the reaper */
-	assert_int_equal(d->sessions.n, 1);
-	for (unsigned i = 0; i < 3; i++) {
-		close(fd[i]);
-	}
-	settle(0);
-}
-
-static int polled(sd_event_source *src)
-{
-	int on = -1;
-
-	assert_true(sd_event_source_get_enabled(src, &on) >= 0);
-	return on;
-}
-
 static void sockets_are_polled_unless_paused(void **state)
 {
 	int fd = connect_to();
@@ -325,28 +162,6 @@ static void sockets_are_polled_unless_paused(void **state)
 	close(fd);
 	settle(0);
 }
-
-/* Without sessions gbpfd exits after the time that was asked for. */
-static void the_timer_of_an_idle_exit_runs_without_sessions_only(void **state)
-{
-	uint64_t at = 0, now = 0;
-	int fd;
-
-	assert_int_equal(begin_with(3600), 0);
-	assert_int_equal(polled(d->sessions.idle_timer), SD_EVENT_ONESHOT);
-	assert_true(sd_event_source_get_time(d->sessions.idle_timer, &at) >= 0);
-	assert_true(sd_event_now(d->loop, CLOCK_MONOTONIC, &now) >= 0);
-	assert_in_range(at - now, UINT64_C(3400000000), UINT64_C(3600000000));
-	fd = connect_to();
-	settle(1);
-	assert_int_equal(polled(d->sessions.idle_timer), SD_EVENT_OFF);
-	close(fd);
-	settle(0);
-	assert_int_equal(polled(d->sessions.idle_timer), SD_EVENT_ONESHOT);
-	assert_int_equal(finish(NULL), 0);
-}
-
-/* ---- access ---- */
 
 static bool may(uid_t uid)
 {
@@ -439,11 +254,7 @@ int main(void)
 		SERVED(a_user_has_256_sessions),
 		SERVED(root_has_sessions_of_its_own),
 		SERVED(a_users_gbpfd_serves_that_user_and_root),
-		SERVED(a_process_that_exits_ends_its_session),
-		SERVED(a_tenant_that_has_begun_to_exit_is_reaped),
-		SERVED(sessions_that_end_together_are_all_reaped),
 		SERVED(sockets_are_polled_unless_paused),
-		cmocka_unit_test(the_timer_of_an_idle_exit_runs_without_sessions_only),
 		SERVED(root_the_own_user_and_the_group_may_administer),
 		SERVED(without_descriptors_connections_are_closed),
 	};

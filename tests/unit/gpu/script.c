@@ -1,5 +1,5 @@
 /* See script.h. */
-#include "script.h"
+#include "script_int.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ CUresult script_query[SCRIPT_STREAMS], script_reached;
 CUstreamCaptureStatus script_capturing[SCRIPT_STREAMS];
 float script_ms;
 struct script_launch script_launches[SCRIPT_LAUNCHES];
-unsigned script_n_launches, script_n_allocations;
+unsigned script_n_launches;
 __thread unsigned script_depth;
 void (*script_on_launch)(const struct script_launch *l);
 void (*script_on_call)(const char *call);
@@ -24,7 +24,6 @@ static const char *failing;
 static CUresult failure;
 static unsigned successes, n_streams, n_events;
 static __thread CUcontext before[16];
-static void *allocated[1024];
 static struct {
 	uint32_t *to;
 	const uint32_t *from;
@@ -134,41 +133,13 @@ static CUresult stream_create(CUstream *ret, unsigned flags, int priority)
 	return CUDA_SUCCESS;
 }
 
-static void *allocate(size_t bytes)
-{
-	void *p = aligned_alloc(64, bytes < 64 ? 64 : ROUND_UP(bytes, 64u));
-
-	for (unsigned i = 0; i < ARRAY_SIZE(allocated); i++) {
-		if (!allocated[i]) {
-			script_n_allocations++;
-			memset(p, 0x5a, bytes);
-			return allocated[i] = p;
-		}
-	}
-	abort();
-}
-
-static CUresult release(void *p)
-{
-	for (unsigned i = 0; i < ARRAY_SIZE(allocated); i++) {
-		if (allocated[i] == p && p) {
-			allocated[i] = NULL;
-			script_n_allocations--;
-			free(p);
-			return CUDA_SUCCESS;
-		}
-	}
-	fail_msg("memory that is not allocated is freed");
-	return CUDA_ERROR_INVALID_VALUE;
-}
-
 static CUresult host_alloc(void **ret, size_t bytes, unsigned flags)
 {
 	CUresult e = result("host");
 
 	if (!e) {
 		assert_int_equal(flags, CU_MEMHOSTALLOC_DEVICEMAP);
-		*ret = allocate(bytes);
+		*ret = script_allocate(bytes);
 		say("host %zu", bytes);
 	}
 	return e;
@@ -188,7 +159,7 @@ static CUresult mem_alloc(CUdeviceptr *ret, size_t bytes)
 	CUresult e = result("memory");
 
 	if (!e) {
-		*ret = (uintptr_t)allocate(bytes);
+		*ret = (uintptr_t)script_allocate(bytes);
 		say("memory %zu", bytes);
 	}
 	return e;
@@ -197,13 +168,13 @@ static CUresult mem_alloc(CUdeviceptr *ret, size_t bytes)
 static CUresult mem_free(CUdeviceptr p)
 {
 	say("free");
-	return release((void *)(uintptr_t)p);
+	return script_release((void *)(uintptr_t)p);
 }
 
 static CUresult host_free(void *p)
 {
 	say("free-host");
-	return release(p);
+	return script_release(p);
 }
 
 static CUresult set(CUdeviceptr to, unsigned value, size_t n, CUstream stream)
@@ -399,9 +370,5 @@ void script_finish(void)
 	assert_int_equal(script_depth, 0);
 	assert_null(script_current);
 	assert_int_equal(script_mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
-	for (unsigned i = 0; i < ARRAY_SIZE(allocated); i++) {
-		free(allocated[i]);
-		allocated[i] = NULL;
-	}
-	script_n_allocations = 0;
+	script_release_all();
 }

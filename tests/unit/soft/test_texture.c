@@ -1,84 +1,8 @@
-/* Texture and surface objects through the driver API: what they show, lifetime, and handles that
- * are wrong. Results of single instructions are in tests/ptx. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
+/* Texture objects through the driver API: what they show, lifetime, and handles that are wrong.
+ * Results of single instructions are in tests/ptx. */
+#include "texture_bed.h"
+
 #include <string.h>
-
-#include <cmocka.h>
-
-#include "base/compiler.h"
-#include "rig.h"
-
-#define N 32
-
-/* fetch(t, x, out): out[i] = the texel at x[i]; spin_fetch: the same after *flag is not 0;
- * write(s, v): texel i of the surface = v + i; layer_of(s, out): out[i] = texel 0 of layer i - 4,
- * clamped. */
-static const char ptx[] =
-	".version 7.0\n.target sm_70\n.address_size 64\n"
-	".visible .entry fetch(.param .u64 t, .param .u64 x, .param .u64 out, .param .u64 "
-	"flag)\n{\n"
-	"	.reg .b64 %t, %x, %o, %f, %w; .reg .b32 %r<6>; .reg .f32 %c; .reg .pred %p;\n"
-	"	ld.param.u64 %t, [t]; ld.param.u64 %x, [x]; ld.param.u64 %o, [out];\n"
-	"	ld.param.u64 %f, [flag];\n"
-	"	setp.eq.u64 %p, %f, 0;\n"
-	"	@%p bra go;\n"
-	"again:\n"
-	"	ld.volatile.global.u32 %r0, [%f];\n"
-	"	setp.eq.u32 %p, %r0, 0;\n"
-	"	@%p bra again;\n"
-	"go:\n"
-	"	mov.u32 %r0, %tid.x; mul.wide.u32 %w, %r0, 4;\n"
-	"	add.u64 %x, %x, %w; add.u64 %o, %o, %w;\n"
-	"	ld.global.f32 %c, [%x];\n"
-	"	tex.1d.v4.u32.f32 {%r1, %r2, %r3, %r4}, [%t, {%c}];\n"
-	"	st.global.u32 [%o], %r1;\n"
-	"	ret;\n}\n"
-	".visible .entry write(.param .u64 s, .param .u32 v)\n{\n"
-	"	.reg .b64 %s; .reg .b32 %r<4>;\n"
-	"	ld.param.u64 %s, [s]; ld.param.u32 %r0, [v];\n"
-	"	mov.u32 %r1, %tid.x; add.u32 %r0, %r0, %r1; shl.b32 %r2, %r1, 2;\n"
-	"	sust.b.1d.b32.trap [%s, {%r2}], %r0;\n"
-	"	ret;\n}\n"
-	".visible .entry layer_of(.param .u64 s, .param .u64 out)\n{\n"
-	"	.reg .b64 %s, %o, %w; .reg .b32 %r<3>;\n"
-	"	ld.param.u64 %s, [s]; ld.param.u64 %o, [out];\n"
-	"	mov.u32 %r0, %tid.x; mul.wide.u32 %w, %r0, 4; add.u64 %o, %o, %w;\n"
-	"	sub.s32 %r1, %r0, 4;\n"
-	"	suld.b.a1d.b32.clamp %r2, [%s, {%r1, 0}];\n"
-	"	st.global.u32 [%o], %r2;\n"
-	"	ret;\n}\n";
-
-struct bed {
-	CUcontext ctx;
-	CUmodule module;
-	CUfunction fetch, write;
-	CUdeviceptr x, out;
-};
-
-static void open_bed(struct bed *b)
-{
-	CU(cuInit(0));
-	CU(cuCtxCreate_v2(&b->ctx, 0, 0));
-	CU(cuModuleLoadData(&b->module, ptx));
-	CU(cuModuleGetFunction(&b->fetch, b->module, "fetch"));
-	CU(cuModuleGetFunction(&b->write, b->module, "write"));
-	CU(cuMemAlloc_v2(&b->x, N * sizeof(float)));
-	CU(cuMemAlloc_v2(&b->out, N * sizeof(uint32_t)));
-}
-
-static CUresult fetch(struct bed *b, CUtexObject t, const float *x, unsigned n, uint32_t *ret)
-{
-	CUdeviceptr none = 0;
-	void *params[] = { &t, &b->x, &b->out, &none };
-	CUresult e;
-
-	CU(cuMemcpyHtoD_v2(b->x, x, n * sizeof(*x)));
-	CU(cuLaunchKernel(b->fetch, 1, 1, 1, n, 1, 1, 0, NULL, params, NULL));
-	e = cuCtxSynchronize();
-	return e ? e : cuMemcpyDtoH_v2(ret, b->out, n * sizeof(*ret));
-}
 
 static CUarray bytes_array(const uint8_t *values, size_t n, unsigned flags)
 {
@@ -90,21 +14,6 @@ static CUarray bytes_array(const uint8_t *values, size_t n, unsigned flags)
 	CU(cuArray3DCreate_v2(&a, &d));
 	CU(cuMemcpyHtoA_v2(a, 0, values, n));
 	return a;
-}
-
-static CUtexObject texture_of(CUarray a, CUfilter_mode filter, unsigned flags)
-{
-	CUDA_RESOURCE_DESC r = { .resType = CU_RESOURCE_TYPE_ARRAY };
-	CUDA_TEXTURE_DESC d = { .filterMode = filter, .flags = flags };
-	CUtexObject t = 0;
-
-	r.res.array.hArray = a;
-	for (unsigned i = 0; i < 3; i++) {
-		d.addressMode[i] = CU_TR_ADDRESS_MODE_CLAMP;
-	}
-	CU(cuTexObjectCreate(&t, &r, &d, NULL));
-	CHECK(t != 0);
-	return t;
 }
 
 /* The results of an H100 for the same texture and coordinates. */
@@ -330,95 +239,6 @@ static void wrong_descriptions_are_refused(void **state)
 	assert_int_equal(rig_run(refused, NULL), 0);
 }
 
-/* A kernel writes an array through a surface; a texture and a copy show the same. */
-static void surface(void *unused)
-{
-	CUDA_ARRAY3D_DESCRIPTOR d = { .Width = 16,
-				      .Format = CU_AD_FORMAT_UNSIGNED_INT32,
-				      .NumChannels = 1,
-				      .Flags = CUDA_ARRAY3D_SURFACE_LDST };
-	CUDA_RESOURCE_DESC r = { .resType = CU_RESOURCE_TYPE_ARRAY };
-	float x[16];
-	uint32_t got[16], value = 1000;
-	CUsurfObject s;
-	struct bed b;
-	CUarray a;
-
-	open_bed(&b);
-	CU(cuArray3DCreate_v2(&a, &d));
-	r.res.array.hArray = a;
-	CU(cuSurfObjectCreate(&s, &r));
-	CU(cuLaunchKernel(b.write, 1, 1, 1, 16, 1, 1, 0, NULL, (void *[]){ &s, &value }, NULL));
-	CU(cuMemcpyAtoH_v2(got, a, 0, sizeof(got)));
-	for (unsigned i = 0; i < 16; i++) {
-		CHECK(got[i] == 1000 + i);
-		x[i] = (float)i + 0.5f;
-	}
-	CU(fetch(&b, texture_of(a, CU_TR_FILTER_MODE_POINT, 0), x, 16, got));
-	for (unsigned i = 0; i < 16; i++) {
-		CHECK(got[i] == 1000 + i);
-	}
-	CU(cuTexObjectDestroy(s)); /* names no texture */
-	CU(cuSurfObjectGetResourceDesc(&r, s));
-	CU(cuSurfObjectDestroy(s));
-	CU_IS(CUDA_ERROR_INVALID_VALUE, cuSurfObjectGetResourceDesc(&r, s));
-	/* beyond the surface with .trap */
-	CU(cuSurfObjectCreate(&s, &r));
-	CU(cuLaunchKernel(b.write, 1, 1, 1, 17, 1, 1, 0, NULL, (void *[]){ &s, &value }, NULL));
-	CU_IS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
-}
-
-static void surfaces_write_arrays(void **state)
-{
-	(void)state;
-	assert_int_equal(rig_run(surface, NULL), 0);
-}
-
-/* The number of a layer has no sign: an H200 clamps negative ones to the last layer. */
-static void layers(void *unused)
-{
-	static const uint32_t expect[] = { 12, 12, 12, 12, 10, 11, 12, 12 };
-	CUDA_ARRAY3D_DESCRIPTOR d = { .Width = 1,
-				      .Depth = 3,
-				      .Format = CU_AD_FORMAT_UNSIGNED_INT32,
-				      .NumChannels = 1,
-				      .Flags = CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_LAYERED };
-	CUDA_RESOURCE_DESC r = { .resType = CU_RESOURCE_TYPE_ARRAY };
-	const uint32_t texels[] = { 10, 11, 12 };
-	CUDA_MEMCPY3D copy = { .srcMemoryType = CU_MEMORYTYPE_HOST,
-			       .srcHost = texels,
-			       .srcPitch = sizeof(*texels),
-			       .srcHeight = 1,
-			       .dstMemoryType = CU_MEMORYTYPE_ARRAY,
-			       .WidthInBytes = sizeof(*texels),
-			       .Height = 1,
-			       .Depth = 3 };
-	uint32_t got[ARRAY_SIZE(expect)];
-	CUfunction layer_of;
-	CUsurfObject s;
-	struct bed b;
-
-	open_bed(&b);
-	CU(cuModuleGetFunction(&layer_of, b.module, "layer_of"));
-	CU(cuArray3DCreate_v2(&r.res.array.hArray, &d));
-	copy.dstArray = r.res.array.hArray;
-	CU(cuMemcpy3D_v2(&copy));
-	CU(cuSurfObjectCreate(&s, &r));
-	CU(cuLaunchKernel(layer_of, 1, 1, 1, ARRAY_SIZE(expect), 1, 1, 0, NULL,
-			  (void *[]){ &s, &b.out }, NULL));
-	CU(cuCtxSynchronize());
-	CU(cuMemcpyDtoH_v2(got, b.out, sizeof(got)));
-	for (unsigned i = 0; i < ARRAY_SIZE(expect); i++) {
-		rig_check(got[i] == expect[i], "clamped layer", __FILE__, (int)i, (long)got[i]);
-	}
-}
-
-static void layers_of_surfaces_are_clamped_without_sign(void **state)
-{
-	(void)state;
-	assert_int_equal(rig_run(layers, NULL), 0);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -426,8 +246,6 @@ int main(void)
 		cmocka_unit_test(launches_use_textures_that_are_destroyed_behind_them),
 		cmocka_unit_test(wrong_handles_end_the_context_that_uses_them),
 		cmocka_unit_test(wrong_descriptions_are_refused),
-		cmocka_unit_test(surfaces_write_arrays),
-		cmocka_unit_test(layers_of_surfaces_are_clamped_without_sign),
 	};
 
 	return cmocka_run_group_tests(tests, rig_begin_small, rig_end);

@@ -1,0 +1,224 @@
+/* When a launch is measured, and what is charged for it. */
+#include "charge_rig.h"
+
+static bool measured(struct clocked *c)
+{
+	bool yes;
+
+	sched_estimate_of(c->r.s, &c->l)->left = 0;
+	(void)ticket_begin(c->q, &c->l);
+	yes = ticket.sample.event != NULL;
+	fake_launch(&c->fq, 1000);
+	ticket_end(true);
+	return yes;
+}
+
+static void latency_queues_are_measured_rarely(void **state)
+{
+	struct clocked c;
+
+	init(&c);
+	c.fq.eager = 1;
+	c.q->class_id = GBPF_CLASS_LATENCY;
+	for (unsigned i = 0; i <= 4096; i++) {
+		assert_int_equal(measured(&c), i < 1024 ? i % 64 == 0 : i % 1024 == 0);
+	}
+	finish(&c);
+}
+
+static void what_is_measured(void **state)
+{
+	struct clocked c;
+
+	init(&c);
+	c.fq.eager = 1;
+	assert_true(measured(&c));
+	c.l.may_hold = false;
+	assert_false(measured(&c));
+	c.l.may_hold = true;
+	other_opens(&c.r);
+	assert_false(measured(&c)); /* during a request it would look longer */
+	other_closes(&c.r);
+	assert_true(measured(&c));
+	c.r.dir.version[0] = 0;
+	assert_false(measured(&c));
+	c.r.dir.version[0] = 2;
+	c.fq.refuse_marks = 1;
+	assert_false(measured(&c));
+	c.fq.refuse_marks = 0;
+	assert_true(measured(&c));
+	finish(&c);
+}
+
+/* A sample corrects what was accounted; the time of a known kernel counts as its estimate if it is
+ * more than four times as long. */
+static void a_sample_corrects_the_charge(void **state)
+{
+	static const struct {
+		uint64_t est_ns, took_ns, charged_ns;
+	} cases[] = {
+		{ 0, 777, 777 },
+		{ 1000, 1000, 1000 },
+		{ 1000, 500, 500 },
+		{ 1000, 4000, 4000 },
+		{ 1000, 4001, 1000 },
+		{ 1000, 900000, 1000 },
+		{ 0, 61 * SECOND, 60 * SECOND },
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct sched_estimate *e;
+		struct clocked c;
+
+		init(&c);
+		clocked_know(&c, cases[i].est_ns);
+		e = sched_estimate_of(c.r.s, &c.l);
+		e->left = 0;
+		assert_int_equal(launch(&c, cases[i].took_ns), 2);
+		assert_int_equal(maps.tenant[CALLS], 0);
+		fake_finish(&c.fq);
+		sched_synced(c.r.s, c.q);
+		assert_int_equal(maps.tenant[CALLS], 1);
+		assert_int_equal(maps.tenant[NS], cases[i].charged_ns);
+		assert_int_equal(maps.tenant[COUNT], 1);
+		assert_int_equal(maps.tenant[FLAGS], GBPF_F_MEASURED);
+		assert_int_equal(maps.tenant[VERSION], 2);
+		assert_int_equal(maps.tenant[KERNEL], c.k->hash);
+		assert_int_equal(maps.tenant[LEVEL], GBPF_LEVEL_HOLD);
+		assert_int_equal(c.r.stats.busy_ns, cases[i].charged_ns);
+		assert_int_equal(e->seen, cases[i].est_ns ? 10 : 1);
+		finish(&c);
+	}
+}
+
+static int64_t no_span(void *dev, const struct sched_marker *from, const struct sched_marker *to)
+{
+	return -5;
+}
+
+static void a_sample_that_cannot_be_read_changes_nothing(void **state)
+{
+	struct clocked c;
+
+	init(&c);
+	clocked_know(&c, 1600);
+	sched_estimate_of(c.r.s, &c.l)->left = 0;
+	c.ops.mark_span_ns = no_span;
+	(void)launch(&c, 5);
+	fake_finish(&c.fq);
+	sched_synced(c.r.s, c.q);
+	assert_int_equal(maps.tenant[NS], 1600);
+	assert_int_equal(maps.tenant[FLAGS], 0);
+	assert_int_equal(sched_estimate_of(c.r.s, &c.l)->seen, 9);
+	finish(&c);
+}
+
+static void several_launches_are_charged_by_their_estimates(void **state)
+{
+	struct clocked c;
+
+	init(&c);
+	clocked_know(&c, 16000);
+	for (unsigned i = 0; i < 15; i++) {
+		(void)launch(&c, 5);
+	}
+	sched_estimate_of(c.r.s, &c.l)->left = 0;
+	c.l.est_ns = 0;
+	assert_int_equal(launch(&c, 20000), 2);
+	fake_finish(&c.fq);
+	sched_synced(c.r.s, c.q);
+	assert_int_equal(maps.tenant[COUNT], 16);
+	assert_int_equal(maps.tenant[CALLS], 1);
+	assert_int_equal(maps.tenant[NS], 15 * 16000 + 20000);
+	assert_int_equal(maps.tenant[FLAGS], 0); /* not all of it was measured */
+	finish(&c);
+}
+
+/* The request of this process counts as a disturbance, except for the launches that make it. */
+static void own_requests_disturb_batch_samples_only(void **state)
+{
+	for (unsigned latency = 0; latency < 2; latency++) {
+		struct clocked c;
+
+		init(&c);
+		c.q->class_id = latency ? GBPF_CLASS_LATENCY : GBPF_CLASS_NORMAL;
+		c.r.s->req[0].open = SCHED_REQUEST_OPEN;
+		(void)launch(&c, 5000);
+		fake_finish(&c.fq);
+		(void)sched_retire_all(c.r.s);
+		assert_int_equal(sched_estimate_of(c.r.s, &c.l)->est_ns, latency ? 5000 : 0);
+		c.r.s->req[0].open = SCHED_REQUEST_CLOSED;
+		finish(&c);
+	}
+}
+
+static void refused_launches_are_not_counted(void **state)
+{
+	struct clocked c;
+
+	init(&c);
+	assert_int_equal(ticket_begin(c.q, &c.l), SCHED_GO);
+	assert_int_equal(SCHED_ACC_COUNT(sched_tally_sum(&c.r.s->inflight)), 1);
+	ticket_end(false);
+	assert_int_equal(c.k->count, 0);
+	assert_int_equal(*sched_queue_touched(c.q), 1);
+	assert_int_equal(sched_tally_sum(&c.q->total), 0);
+	(void)launch(&c, 5);
+	assert_int_equal(c.k->count, 1);
+	assert_int_equal(SCHED_ACC_COUNT(sched_tally_sum(&c.q->total)), 1);
+	finish(&c);
+}
+
+static void kinds_and_bytes_are_counted(void **state)
+{
+	static const struct {
+		uint32_t kind;
+		uint64_t copies, memsets, graphs, bytes;
+	} cases[] = {
+		{ GBPF_KIND_COPY, 1, 0, 0, 700 },
+		{ GBPF_KIND_MEMSET, 0, 1, 0, 700 },
+		{ GBPF_KIND_GRAPH, 0, 0, 1, 0 },
+		{ GBPF_KIND_KERNEL, 0, 0, 0, 0 },
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct clocked c;
+
+		init(&c);
+		c.l.kind = cases[i].kind;
+		c.l.kernel = NULL;
+		c.l.bytes = 700;
+		(void)launch(&c, 5);
+		assert_int_equal(c.r.stats.copies, cases[i].copies);
+		assert_int_equal(c.r.stats.memsets, cases[i].memsets);
+		assert_int_equal(c.r.stats.graphs, cases[i].graphs);
+		assert_int_equal(c.r.stats.bytes, cases[i].bytes);
+		sched_stats_publish(c.r.s, clocked_now);
+		assert_int_equal(c.r.stats.launches, 1);
+		assert_int_equal(c.r.stats.threads, 25600);
+		assert_int_equal(c.r.stats.inflight, 1);
+		(void)launch(&c, 5);
+		sched_stats_publish(c.r.s, clocked_now);
+		sched_stats_publish(c.r.s, clocked_now);
+		assert_int_equal(c.r.stats.launches, 2);
+		assert_int_equal(c.r.stats.threads, 51200);
+		assert_int_equal(c.r.stats.submit_calls, 2);
+		finish(&c);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(latency_queues_are_measured_rarely),
+		cmocka_unit_test(what_is_measured),
+		cmocka_unit_test(a_sample_corrects_the_charge),
+		cmocka_unit_test(a_sample_that_cannot_be_read_changes_nothing),
+		cmocka_unit_test(several_launches_are_charged_by_their_estimates),
+		cmocka_unit_test(own_requests_disturb_batch_samples_only),
+		cmocka_unit_test(refused_launches_are_not_counted),
+		cmocka_unit_test(kinds_and_bytes_are_counted),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
