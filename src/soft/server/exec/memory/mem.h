@@ -223,6 +223,19 @@ static NOINLINE void exec_store_lanes(struct exec_warp *w, const struct exec_op 
 	}
 }
 
+/* The handler of name##_at(), which takes the lanes' addresses. */
+#define AT_HANDLER(name, kind, write)                                                              \
+	HANDLER(name)                                                                              \
+	{                                                                                          \
+		uint64_t at[EXEC_LANES] ALIGNED(64);                                               \
+                                                                                                   \
+		exec_mem_addresses(w, o, m, at);                                                   \
+		if (unlikely(name##_at(w, o, m, at) < 0)) {                                        \
+			return exec_mem_fault(w, o, m, kind, write);                               \
+		}                                                                                  \
+		GO_ON;                                                                             \
+	}
+
 #define ANY_SIZE(name, kind, write, all)                                                           \
 	static ALWAYS_INLINE int name##_at(struct exec_warp *w, const struct exec_op *o,           \
 					   uint32_t m, uint64_t *at)                               \
@@ -237,18 +250,7 @@ static NOINLINE void exec_store_lanes(struct exec_warp *w, const struct exec_op 
 		all(w, o, m, p, at);                                                               \
 		return STEP_NEXT;                                                                  \
 	}                                                                                          \
-	HANDLER(name)                                                                              \
-	{                                                                                          \
-		uint64_t at[EXEC_LANES] ALIGNED(64);                                               \
-		int r;                                                                             \
-                                                                                                   \
-		exec_mem_addresses(w, o, m, at);                                                   \
-		r = name##_at(w, o, m, at);                                                        \
-		if (unlikely(r < 0)) {                                                             \
-			return exec_mem_fault(w, o, m, kind, write);                               \
-		}                                                                                  \
-		GO_ON;                                                                             \
-	}
+	AT_HANDLER(name, kind, write)
 ANY_SIZE(load_global, SP_GLOBAL, false, exec_load_lanes)
 ANY_SIZE(load_shared, SP_SHARED, false, exec_load_lanes)
 ANY_SIZE(store_global, SP_GLOBAL, true, exec_store_lanes)
@@ -293,16 +295,7 @@ ANY_SIZE(store_shared, SP_SHARED, true, exec_store_lanes)
 		all(w, o, m, p, at);                                                               \
 		return STEP_NEXT;                                                                  \
 	}                                                                                          \
-	HANDLER(name)                                                                              \
-	{                                                                                          \
-		uint64_t at[EXEC_LANES] ALIGNED(64);                                               \
-                                                                                                   \
-		exec_mem_addresses(w, o, m, at);                                                   \
-		if (unlikely(name##_at(w, o, m, at) < 0)) {                                        \
-			return exec_mem_fault(w, o, m, SP_LOCAL, write);                           \
-		}                                                                                  \
-		GO_ON;                                                                             \
-	}
+	AT_HANDLER(name, SP_LOCAL, write)
 IN_LOCAL(load_local, false, exec_load_lanes)
 IN_LOCAL(store_local, true, exec_store_lanes)
 BY_LANE(load_param_lanes, SP_PARAM, false, exec_load_lane)

@@ -79,16 +79,7 @@ static ALWAYS_INLINE void exec_add_global(struct exec_warp *w, const struct exec
 		add(w, o, m, p, at, span.same);                                                    \
 		return STEP_NEXT;                                                                  \
 	}                                                                                          \
-	HANDLER(name)                                                                              \
-	{                                                                                          \
-		uint64_t at[EXEC_LANES] ALIGNED(64);                                               \
-                                                                                                   \
-		exec_mem_addresses(w, o, m, at);                                                   \
-		if (unlikely(name##_at(w, o, m, at) < 0)) {                                        \
-			return exec_mem_fault(w, o, m, kind, true);                                \
-		}                                                                                  \
-		GO_ON;                                                                             \
-	}
+	AT_HANDLER(name, kind, true)
 ATOM_ADD_IN(atom_add_global, SP_GLOBAL, exec_add_global)
 ATOM_ADD_IN(atom_add_shared, SP_SHARED, exec_add_shared)
 
