@@ -65,7 +65,7 @@ static void starvation_ends_after_its_time_or_by_a_go(void **state)
 	sched_share_take(c.r.s, &l, t); /* old credit is lost */
 	assert_int_equal(c.r.s->share.credit_ns, 0);
 	c.r.s->share.credit_ns = 5 * MS;
-	sched_share_take(c.r.s, &l, t + 1); /* credit of this starvation pays */
+	sched_share_take(c.r.s, &l, t + 1); /* paid from the credit of this starvation */
 	assert_int_equal(c.r.s->share.credit_ns, 4 * MS);
 	sched_share_reset(c.r.s);
 	assert_int_equal(c.r.s->share.until_ns, 0);

@@ -62,6 +62,18 @@ static enum placed place(const struct exec_texture_lane *l, unsigned bytes, uint
 	return in ? PLACED : OUTSIDE;
 }
 
+/* Finds the bytes of an access; *ret is NULL if there are none. */
+static enum placed reach(const struct exec_texture_lane *l, unsigned bytes, bool write,
+			 uint8_t **ret)
+{
+	uint64_t at = 0;
+	enum placed found = place(l, bytes, &at);
+
+	*ret = found == PLACED ? exec_lane_pointer(l->w, l->o, SP_GLOBAL, l->lane, at, bytes, write)
+			       : NULL;
+	return found == PLACED && !*ret ? FAULT : found;
+}
+
 /* Finds the surface of each lane in turn; last is the handle that t belongs to. */
 static bool lane_surface(struct exec_texture_lane *l, struct exec_warp *w, const struct exec_op *o,
 			 unsigned lane, struct soft_texture *t, uint64_t *last)
@@ -85,20 +97,13 @@ int exec_op_surface_load(struct exec_warp *w, const struct exec_op *o, uint32_t 
 	unsigned bytes = o->size * (unsigned)o->n;
 	struct exec_texture_lane l;
 	struct soft_texture t;
-	uint64_t last = 0, at = 0;
+	uint64_t last = 0;
 
 	exec_each_lane (m, lane) {
-		const uint8_t *p = NULL;
-		enum placed found;
+		uint8_t *p;
 
-		if (!lane_surface(&l, w, o, lane, &t, &last)) {
-			return STEP_FAULT;
-		}
-		found = place(&l, bytes, &at);
-		if (found == PLACED) {
-			p = exec_lane_pointer(w, o, SP_GLOBAL, lane, at, bytes, false);
-		}
-		if (found == FAULT || (found == PLACED && !p)) {
+		if (!lane_surface(&l, w, o, lane, &t, &last) ||
+		    reach(&l, bytes, false, &p) == FAULT) {
 			return STEP_FAULT;
 		}
 		for (unsigned k = 0; p && k < o->n; k++) {
@@ -167,10 +172,9 @@ int exec_op_surface_store(struct exec_warp *w, const struct exec_op *o, uint32_t
 {
 	struct exec_texture_lane l;
 	struct soft_texture t;
-	uint64_t last = 0, at = 0;
+	uint64_t last = 0;
 
 	exec_each_lane (m, lane) {
-		enum placed found;
 		unsigned bytes;
 		uint8_t *p;
 
@@ -178,16 +182,12 @@ int exec_op_surface_store(struct exec_warp *w, const struct exec_op *o, uint32_t
 			return STEP_FAULT;
 		}
 		bytes = o->flags & SURFACE_FORMATTED ? l.texel_bytes : o->size * (unsigned)o->n;
-		found = place(&l, bytes, &at);
-		if (found == OUTSIDE) {
-			continue;
-		}
-		p = found == PLACED ? exec_lane_pointer(w, o, SP_GLOBAL, lane, at, bytes, true)
-				    : NULL;
-		if (!p) {
+		if (reach(&l, bytes, true, &p) == FAULT) {
 			return STEP_FAULT;
 		}
-		store(&l, p);
+		if (p) {
+			store(&l, p);
+		}
 	}
 	return STEP_NEXT;
 }
@@ -196,25 +196,18 @@ int exec_op_surface_reduce(struct exec_warp *w, const struct exec_op *o, uint32_
 {
 	struct exec_texture_lane l;
 	struct soft_texture t;
-	uint64_t last = 0, at = 0;
+	uint64_t last = 0;
 
 	exec_each_lane (m, lane) {
-		enum placed found;
-		void *p;
+		uint8_t *p;
 
-		if (!lane_surface(&l, w, o, lane, &t, &last)) {
+		if (!lane_surface(&l, w, o, lane, &t, &last) ||
+		    reach(&l, o->size, true, &p) == FAULT) {
 			return STEP_FAULT;
 		}
-		found = place(&l, o->size, &at);
-		if (found == OUTSIDE) {
-			continue;
+		if (p) {
+			exec_atom_device(o, p, exec_lane_get(w, o->b, o->size == 8, lane));
 		}
-		p = found == PLACED ? exec_lane_pointer(w, o, SP_GLOBAL, lane, at, o->size, true)
-				    : NULL;
-		if (!p) {
-			return STEP_FAULT;
-		}
-		exec_atom_device(o, p, exec_lane_get(w, o->b, o->size == 8, lane));
 	}
 	return STEP_NEXT;
 }
