@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ptx/block/block_run_text.h"
 #include "ptx/parse/parse_int.h"
 
 /* ~ is replaced by the stem. The parameter is struct ptx_block_arg; its offsets are asserted below.
@@ -30,17 +31,7 @@ static const char entry_text[] = ".reg .pred %~p;\n"
 				 "ld.param.u32 %~gz, [~arg+48];\n"
 				 "mov.u32 %~a, %tid.x;\n"
 				 "setp.ne.u32 %~p, %~a, 0;\n"
-				 "@%~p bra $~wait;\n"
-				 "ld.param.u64 %~l, [~arg+8];\n"
-				 "ld.volatile.global.u32 %~v, [%~l+32768];\n"
-				 "ld.param.u64 %~m, [~arg];\n"
-				 "ld.param.u32 %~n, [~arg+36];\n"
-				 "mov.u32 %~a, 0;\n"
-				 "mov.u32 %~b, 0;\n"
-				 "mov.u32 %~c, 0;\n"
-				 "mov.u32 %~d, 0;\n"
-				 "setp.ne.u32 %~p, %~n, 0;\n"
-				 "@%~p ld.volatile.global.v4.u32 {%~a, %~b, %~c, %~d}, [%~m];\n"
+				 "@%~p bra $~wait;\n" PTX_BLOCK_LOAD_TEXT PTX_BLOCK_LOAD_LEASES_TEXT
 				 "mov.u32 %~x, 4294967295;\n"
 				 "mov.u32 %~y, 0;\n"
 				 "shl.b32 %~e, %~gz, 16;\n"
@@ -49,14 +40,7 @@ static const char entry_text[] = ".reg .pred %~p;\n"
 				 "mov.u32 %~z, %tid.z;\n"
 				 "or.b32 %~t, %~t, %~z;\n"
 				 "setp.ne.u32 %~p, %~t, 0;\n"
-				 "@%~p bra $~wait;\n"
-				 "setp.gt.u32 %~p, %~n, 1;\n"
-				 "or.b32 %~t, %~a, %~b;\n"
-				 "or.b32 %~t, %~t, %~c;\n"
-				 "or.b32 %~t, %~t, %~d;\n"
-				 "setp.ne.or.u32 %~p, %~t, 0, %~p;\n"
-				 "@%~p bra $~look;\n"
-				 "$~draw:\n"
+				 "@%~p bra $~wait;\n" PTX_BLOCK_TEST_TEXT "$~draw:\n"
 				 "ld.param.u32 %~t, [~arg+24];\n"
 				 "sub.u32 %~v, %~v, %~t;\n"
 				 "setp.lt.s32 %~p, %~v, 0;\n"
@@ -73,6 +57,7 @@ static const char entry_text[] = ".reg .pred %~p;\n"
 				 "setp.ne.u32 %~p, %~e, 65537;\n"
 				 "@%~p bra $~cube;\n"
 				 "mov.u32 %~x, %~v;\n"
+				 "$~leased:\n"
 				 "$~store:\n"
 				 "st.shared.v4.u32 [%~at+-16], {%~x, %~y, %~gx, %~e};\n"
 				 "$~wait:\n"
@@ -84,50 +69,10 @@ static const char entry_text[] = ".reg .pred %~p;\n"
 				 "and.b32 %~y, %~y, 65535;\n"
 				 "}\n";
 
-/* Rare paths: leases that are in force, and further groups of them; the last ticket; grids with y
- * or z. The progress word in device memory is stored before the word in host memory: a thread that
- * has seen the latter must not find the former old. */
-static const char behind_text[] = "ret;\n"
-				  "$~look:\n"
-				  "{\n"
-				  ".reg .pred %~q;\n"
-				  ".reg .b64 %~k;\n"
-				  "mov.u64 %~k, %globaltimer;\n"
-				  "shr.u64 %~k, %~k, 16;\n"
-				  "cvt.u32.u64 %~t, %~k;\n"
-				  "$~group:\n"
-				  "setp.ne.u32 %~q, %~a, 0;\n"
-				  "sub.u32 %~a, %~a, %~t;\n"
-				  "setp.gt.and.s32 %~p, %~a, 0, %~q;\n"
-				  "setp.ne.u32 %~q, %~b, 0;\n"
-				  "sub.u32 %~b, %~b, %~t;\n"
-				  "setp.gt.and.s32 %~q, %~b, 0, %~q;\n"
-				  "or.pred %~p, %~p, %~q;\n"
-				  "setp.ne.u32 %~q, %~c, 0;\n"
-				  "sub.u32 %~c, %~c, %~t;\n"
-				  "setp.gt.and.s32 %~q, %~c, 0, %~q;\n"
-				  "or.pred %~p, %~p, %~q;\n"
-				  "setp.ne.u32 %~q, %~d, 0;\n"
-				  "sub.u32 %~d, %~d, %~t;\n"
-				  "setp.gt.and.s32 %~q, %~d, 0, %~q;\n"
-				  "or.pred %~p, %~p, %~q;\n"
-				  "@%~p bra $~store;\n"
-				  "add.u32 %~n, %~n, 4294967295;\n"
-				  "setp.eq.u32 %~p, %~n, 0;\n"
-				  "@%~p bra $~draw;\n"
-				  "add.u64 %~m, %~m, 16;\n"
-				  "ld.volatile.global.v4.u32 {%~a, %~b, %~c, %~d}, [%~m];\n"
-				  "bra $~group;\n"
-				  "}\n"
-				  "$~last:\n"
+/* Rare paths: leases that may be in force; the last ticket; grids with y or z. */
+static const char behind_text[] = "ret;\n" PTX_BLOCK_LEASE_TEXT "$~last:\n"
 				  "add.u32 %~t, %~t, %~v;\n"
-				  "add.u32 %~t, %~t, 1;\n"
-				  "st.volatile.global.u32 [%~l+32768], %~t;\n"
-				  "membar.sys;\n"
-				  "ld.param.u64 %~m, [~arg+16];\n"
-				  "ld.param.u32 %~t, [~arg+32];\n"
-				  "st.volatile.global.u32 [%~m], %~t;\n"
-				  "bra $~drawn;\n"
+				  "add.u32 %~t, %~t, 1;\n" PTX_BLOCK_PUBLISH_TEXT "bra $~drawn;\n"
 				  "$~cube:\n"
 				  "div.u32 %~t, %~v, %~gx;\n"
 				  "mul.lo.u32 %~x, %~t, %~gx;\n"
@@ -152,15 +97,8 @@ static const char function_text[] = ".reg .b32 %~t, %~at, %~x, %~y, %~z, %~gx, %
 				    "and.b32 %~gy, %~gy, 65535;\n"
 				    "}\n";
 
-_Static_assert(sizeof(struct ptx_block_arg) == 56 && offsetof(struct ptx_block_arg, leases) == 0 &&
-		       offsetof(struct ptx_block_arg, tickets) == 8 &&
-		       offsetof(struct ptx_block_arg, done) == 16 &&
-		       offsetof(struct ptx_block_arg, first) == 24 &&
-		       offsetof(struct ptx_block_arg, total) == 28 &&
-		       offsetof(struct ptx_block_arg, number) == 32 &&
-		       offsetof(struct ptx_block_arg, groups) == 36 &&
-		       offsetof(struct ptx_block_arg, grid_x) == 40 && PTX_LEASE_SHIFT == 16 &&
-		       PTX_BLOCK_READY == 32768,
+_Static_assert(sizeof(struct ptx_block_arg) == 56 && offsetof(struct ptx_block_arg, total) == 28 &&
+		       offsetof(struct ptx_block_arg, grid_x) == 40,
 	       "the text above says so");
 
 static void forget_lines(struct ptx_list *list)
@@ -189,22 +127,27 @@ static int parse(struct ptx_block_work *p, const char *body, size_t len, struct 
 	return err;
 }
 
+void ptx_block_expand(struct buf *out, const char *source, const char *stem)
+{
+	for (const char *at = source; *at;) {
+		size_t n = strcspn(at, "~");
+
+		buf_add(out, at, n);
+		at += n;
+		if (*at) {
+			buf_puts(out, stem);
+			at++;
+		}
+	}
+}
+
 static int add(struct ptx_block_work *p, const char *source, struct ptx_list *ret)
 {
 	struct buf text;
 	int err;
 
 	buf_init(&text);
-	for (const char *at = source; *at;) {
-		size_t n = strcspn(at, "~");
-
-		buf_add(&text, at, n);
-		at += n;
-		if (*at) {
-			buf_puts(&text, p->stem);
-			at++;
-		}
-	}
+	ptx_block_expand(&text, source, p->stem);
 	err = text.failed ? -ENOMEM : parse(p, text.data, text.len, ret);
 	buf_finish(&text);
 	return err;
