@@ -15,6 +15,7 @@ enum sched_fault {
 	SCHED_FAULT_HELPER,
 	SCHED_FAULT_SPLIT,
 	SCHED_FAULT_OUTLIVED,
+	SCHED_FAULT_GATE,
 };
 
 /* The answer of `submit` about one launch. */
@@ -26,6 +27,7 @@ struct sched_decision {
 	uint32_t lc_open;
 	uint32_t pieces; /* level: blocks of a piece; 0: not said */
 	uint8_t level;	 /* GBPF_LEVEL_BLOCK if the launch can and the policy wants it */
+	uint8_t gate;	 /* level BLOCK of machine code: GBPF_GATE_*, not DEFAULT; else 0 */
 	uint8_t verdict; /* GBPF_GO, GBPF_HOLD or GBPF_DEFER */
 	uint8_t fault;	 /* enum sched_fault */
 };

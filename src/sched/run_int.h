@@ -27,7 +27,8 @@ bool sched_run_try_end(struct sched_queue *q);
 bool sched_run_unfinished(const struct sched_queue *q);
 /* The run takes a launch now. Caller holds issue.lock. */
 bool sched_run_has_room(struct sched_queue *q);
-/* The launch may join the queue's run, or begin one. */
+/* The launch may join the queue's run, or begin one. With the gate off it only joins: without a run
+ * it need not be ordered behind missing blocks. */
 bool sched_run_allowed(const struct sched_queue *q, const struct sched_launch *l,
 		       const struct sched_decision *a);
 /* Ends the run if it is through. Returns true if the queue has none. Caller holds issue.lock. */

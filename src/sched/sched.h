@@ -105,7 +105,7 @@ struct sched_kernel *sched_kernel_get(struct sched *s, const char *name);
 /* The answer to sched_ticket_begin, and what the caller does next. */
 enum sched_answer {
 	SCHED_GO = 0,	/* call the driver, then end the ticket */
-	SCHED_GO_BLOCK, /* likewise, with the preemptible clone */
+	SCHED_GO_BLOCK, /* likewise, with the preemptible clone or the gate */
 	SCHED_PREPARE,	/* nothing is taken: prepare the queue for block level and begin again */
 	/* Nothing is taken: give a copy of the call to sched_defer. If it cannot be copied, drain
 	 * what it is ordered behind, clear `behind` or else `may_hold`, and begin again. */
@@ -120,6 +120,7 @@ struct sched_launch {
 	uint32_t threads, smem_bytes;
 	uint32_t resident; /* blocks of it that the device runs at once; 0: not known */
 	bool block_ok;	   /* the device can run it at block level; see level below */
+	uint8_t stop;	   /* block_ok: GBPF_STOP_CLONE or GBPF_STOP_MACHINE_CODE */
 	/* May be held or deferred as the policy says. false (a capture is open, inside a host
 	 * function, inside a collective): counted only; what it is ordered behind is drained. */
 	bool may_hold;
@@ -131,6 +132,10 @@ struct sched_launch {
 	uint64_t block_ns;     /* learned duration of one block; 0: not known */
 	uint32_t piece_blocks; /* SCHED_GO_BLOCK: blocks of a piece; 0: the device's choice */
 	uint8_t level;	       /* GBPF_LEVEL_BLOCK with SCHED_GO_BLOCK, else 0 */
+	/* SCHED_GO_BLOCK of machine code: GBPF_GATE_TOGETHER, GBPF_GATE_FLAG_FIRST, or
+	 * GBPF_GATE_OFF: it follows unfinished launches of the run but asks for no lease. Else 0.
+	 */
+	uint8_t gate_mode;
 };
 
 /* The turn of one launch at its queue, between sched_ticket_begin and its end. On the caller's

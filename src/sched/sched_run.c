@@ -180,6 +180,7 @@ bool sched_run_allowed(const struct sched_queue *q, const struct sched_launch *l
 	const struct sched *s = q->s;
 
 	return a->level == GBPF_LEVEL_BLOCK && l->block_ok && l->may_hold &&
+	       (a->gate != GBPF_GATE_OFF || sched_run_here(q)) &&
 	       load_relaxed(&q->class_id) != GBPF_CLASS_LATENCY &&
 	       !load_acquire(&q->run.draining) && s->cfg.device->run_busy &&
 	       clock_now_ns() >= load_relaxed(&s->active_ns);
@@ -216,6 +217,7 @@ void sched_run_add(struct sched_queue *q, struct sched_launch *l, const struct s
 {
 	l->level = GBPF_LEVEL_BLOCK;
 	l->piece_blocks = a->pieces;
+	l->gate_mode = a->gate;
 	sched_stat_add(q->s, block_launches, 1u);
 }
 

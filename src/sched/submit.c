@@ -120,7 +120,8 @@ static enum sched_answer into_run(struct sched_ticket *t, const struct sched_dec
 	return t->l->level == GBPF_LEVEL_BLOCK ? SCHED_GO_BLOCK : SCHED_GO;
 }
 
-/* Derives the duration of one block of a launch that can go at block level. */
+/* Derives the duration of one block of a launch of which it is known how many blocks run at once.
+ */
 static NOINLINE void know_block(struct sched_launch *l)
 {
 	uint64_t at_once = MIN((uint64_t)l->resident, l->blocks);
@@ -170,7 +171,7 @@ static NOINLINE enum sched_answer decide(struct sched_ticket *t, struct sched_de
  */
 static NOINLINE enum sched_answer defer_unasked(struct sched_ticket *t)
 {
-	if (t->l->block_ok) {
+	if (t->l->resident) {
 		know_block(t->l);
 	}
 	return retreat(t, SCHED_DEFER);
@@ -192,7 +193,7 @@ enum sched_answer sched_ticket_begin(struct sched_ticket *t, struct sched_queue 
 	t->holds = SCHED_HOLDS_NOTHING;
 	l->version = 0;
 	l->held_ns = 0;
-	l->level = 0;
+	l->level = l->gate_mode = 0;
 	if (unlikely(sched_idle(s)) && !l->behind) {
 		return SCHED_GO;
 	}
@@ -206,7 +207,7 @@ enum sched_answer sched_ticket_begin(struct sched_ticket *t, struct sched_queue 
 	if (unlikely(load_acquire(&q->pending)) && behind(t, &run_only)) {
 		return retreat(t, SCHED_DEFER);
 	}
-	if (unlikely(l->block_ok)) {
+	if (unlikely(l->resident)) {
 		know_block(l);
 	}
 	pin = policy_read_enter();

@@ -147,27 +147,6 @@ static void take_slice(struct sim *s, struct sim_tenant *t)
 	}
 }
 
-/* While another tenant's latency request is open, no time has passed since the last one: lc_open
- * decides, as in gBPF. A different lc_idle_ns is refused. */
-static int settle_idle(struct sim *s, const struct sim_hook *h, const char *at,
-		       const void *defaults)
-{
-	const struct sim_field *open = sim_field_named(h->id, "lc_open", 7),
-			       *idle = sim_field_named(h->id, "lc_idle_ns", 10);
-	uint64_t idle_ns;
-
-	if (!open || !idle || !sim_field_get(open, s->last.ctx)) {
-		return 0;
-	}
-	idle_ns = sim_field_get(idle, s->last.ctx);
-	if (idle_ns && idle_ns != sim_field_get(idle, defaults)) {
-		return sim_wrong(s, at, "Omit lc_idle_ns: it is 0 while a latency request is open",
-				 "lc_open and lc_idle_ns contradict each other");
-	}
-	sim_field_set(idle, s->last.ctx, 0);
-	return 0;
-}
-
 /* Runs an event whose context has been filled with the defaults. */
 static int run_event(struct sim *s, const struct sim_hook *h, struct sim_tenant *t)
 {
@@ -182,7 +161,7 @@ static int run_event(struct sim *s, const struct sim_hook *h, struct sim_tenant 
 	if (err || s->dry) {
 		return err;
 	}
-	err = settle_idle(s, h, at, defaults);
+	err = sim_settle(s, h, at, defaults);
 	if (err) {
 		return err;
 	}

@@ -68,7 +68,8 @@ static const struct {
 	const char *field, *prefix;
 } prefixes[] = { { "class_id", "CLASS_" }, { "class", "CLASS_" }, { "kind", "KIND_" },
 		 { "level", "LEVEL_" },	   { "flags", "F_" },	  { "reason", "EXIT_" },
-		 { "tried", "LEVEL_" },	   { "lane", "LANE_" },	  { "stat", "STAT_" } };
+		 { "tried", "LEVEL_" },	   { "lane", "LANE_" },	  { "stat", "STAT_" },
+		 { "stop", "STOP_" },	   { "gate", "GATE_" } };
 
 static bool same(const char *known, const char *name, size_t len)
 {

@@ -184,6 +184,9 @@ bool sim_of_tenant(struct sim *s, struct sim_value *ret, int *ret_err);
 /* Converts the name of a tenant for a field that takes a tenant number. */
 bool sim_tenant_number(struct sim *s, const char *field, struct sim_value *ret);
 
+/* settle.c: fills in the fields of the event's context that follow from others; at: where the
+ * fields begin. Returns -EINVAL after a message if fields contradict each other. */
+int sim_settle(struct sim *s, const struct sim_hook *h, const char *at, const void *defaults);
 /* event.c: runs an event; the position is after its first word. */
 int sim_event(struct sim *s, const struct sim_hook *h);
 /* Runs admit for a tenant that runs already: `rejoin NAME`. */

@@ -225,6 +225,27 @@ wrong() {
 	wrong 2 10 "contradict" "Omit lc_idle_ns" <<<$'tenant a\nsubmit a lc_open=1 lc_idle_ns=5ms'
 }
 
+@test "how a launch is stopped, and its waves, follow from each other" {
+	mv outside.bpf.o p.bpf.o
+	passes <<-'S'
+		tenant a
+		submit blocks=100
+		expect GO block_ok=0 stop=none resident=0 waves=0 persistent=0 gate=default
+		submit blocks=100 block_ok=1 block_ns=1ms
+		expect GO stop=clone gate=default
+		submit blocks=101 stop=machine_code resident=20
+		expect GO level=block block_ok=1 waves=6 persistent=0 gate=default
+		submit blocks=60 stop=machine_code resident=20
+		expect GO level=block waves=3 gate=flag_first
+		submit blocks=20 stop=machine_code resident=20
+		expect GO level=block waves=1 persistent=1 gate=off
+	S
+	wrong 2 10 "stop and block_ok contradict" "Omit block_ok" <<<$'tenant a\nsubmit a block_ok=2 stop=clone'
+	wrong 2 10 "resident and waves contradict" "Omit waves" <<<$'tenant a\nsubmit a blocks=9 resident=3 waves=2'
+	wrong 2 10 "resident and persistent contradict" "Omit persistent" <<<$'tenant a\nsubmit a persistent=1'
+	wrong 2 10 "does not fit 'stop'" "machine_code" <<<$'tenant a\nsubmit a stop=3'
+}
+
 @test "time does not go back, and endless loops end" {
 	wrong 2 4 "does not go back" <<<$'at 2s\nat 1s'
 	cat >s.scenario <<<$'repeat 1000000000 {\nrepeat 1000000000 {\nlet x = 1\n}\n}'

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "gpu/gpu_run.h"
 #include "gpu/flag.h"
+#include "policy/ctx.h"
 #include "shim/capture_state.h"
 #include "shim/kernel/loaded_image.h"
 #include "shim/object/driver_device.h"
@@ -128,6 +129,7 @@ void shim_block_check(struct shim_block_call *b, const struct shim_thread_kernel
 	shim_block_note_reason(k, PROTO_BLOCK_OK);
 	b->clone = t;
 	l->block_ok = true;
+	l->stop = GBPF_STOP_CLONE;
 }
 
 static bool one_by_one(unsigned x, unsigned y, unsigned z)

@@ -30,7 +30,7 @@ static inline void shim_gate_record_init(struct sched_launch *l, uint32_t kind)
 	l->block_ok = l->behind = l->unprepared = false;
 	l->piece_blocks = l->resident = 0;
 	l->block_ns = 0;
-	l->level = 0;
+	l->level = l->stop = l->gate_mode = 0;
 	l->version = l->est_ns = l->held_ns = l->begin_ns = 0;
 }
 

@@ -19,6 +19,11 @@ int GBPF_PROG(outside_admit, admit)
 SEC("gbpf/submit")
 int GBPF_PROG(outside_submit, submit)
 {
+	if (ctx->stop == GBPF_STOP_MACHINE_CODE) {
+		ctx->level = GBPF_LEVEL_BLOCK;
+		ctx->gate = ctx->persistent ? GBPF_GATE_OFF : ctx->waves < 4 ? GBPF_GATE_FLAG_FIRST : ctx->gate;
+		return GBPF_GO;
+	}
 	if (ctx->block_ok && ctx->block_ns < 50000) {
 		ctx->level = GBPF_LEVEL_BLOCK;
 		ctx->split_blocks = 64;

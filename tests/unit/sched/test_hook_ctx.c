@@ -104,6 +104,8 @@ static void submit_is_told_of_launch_queue_and_tenant(void **state)
 	l.threads = 96;
 	l.smem_bytes = 512;
 	l.block_ok = true;
+	l.stop = GBPF_STOP_CLONE;
+	l.resident = 33;
 	go(q, &fq, &l);
 	c = seen(2);
 	assert_true(c->now_ns > 0);
@@ -130,6 +132,11 @@ static void submit_is_told_of_launch_queue_and_tenant(void **state)
 	assert_int_equal(c->block_ok, 1);
 	assert_int_equal(c->lane, GBPF_LANE_SHARED);
 	assert_int_equal(c->uid, 4711);
+	assert_int_equal(c->stop, GBPF_STOP_CLONE);
+	assert_int_equal(c->resident, 33);
+	assert_int_equal(c->waves, 3);
+	assert_int_equal(c->persistent, 0);
+	assert_int_equal(c->gate, GBPF_GATE_DEFAULT);
 	other_opens(&r);
 	go(q, &fq, &first);
 	c = seen(3);
@@ -137,8 +144,107 @@ static void submit_is_told_of_launch_queue_and_tenant(void **state)
 	assert_int_equal(c->lc_idle_ns, 0);
 	assert_int_equal(c->kernel, 0);
 	assert_int_equal(c->block_ok, 0);
+	assert_int_equal(c->stop, GBPF_STOP_NONE);
+	assert_int_equal(c->resident, 0);
+	assert_int_equal(c->waves, 0);
+	assert_int_equal(c->persistent, 0);
 	assert_int_equal(c->inflight, 2);
 	finish();
+}
+
+/* A launch whose blocks all run at once does not stop inside. How many do may be known of a launch
+ * that cannot be stopped, too, and then its blocks' duration is learned. */
+static void submit_is_told_of_waves_and_persistent_launches(void **state)
+{
+	static const struct {
+		uint64_t blocks;
+		uint32_t resident, waves, persistent;
+		bool ok;
+		uint64_t block_ns;
+	} cases[] = {
+		{ 100, 0, 0, 0, true, 0 },
+		{ 100, 100, 1, 1, true, 400000 },
+		{ 100, 132, 1, 1, true, 400000 },
+		{ 101, 100, 2, 0, true, 396039 },
+		{ 100, 50, 2, 0, false, 200000 },
+		{ 200, 50, 4, 0, true, 100000 },
+		{ UINT64_MAX, 1, UINT32_MAX, 0, true, 0 },
+	};
+
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct gbpf_submit_ctx *c;
+		struct sched_kernel *k;
+		struct sched_launch l;
+		struct sched_queue *q;
+
+		begin(GBPF_CLASS_BATCH);
+		q = sched_queue_open(r.s, &fq, 0, 0);
+		k = sched_kernel_get(r.s, "k");
+		for (unsigned e = 0; e < SCHED_EST_CLASSES; e++) {
+			store_relaxed(&k->est[e].est_ns, UINT64_C(400000));
+		}
+		use(1, POLICY_HOOK_submit, sizeof(*c), -1, 0, GBPF_GO);
+		l = kernel_launch(k);
+		l.blocks = cases[i].blocks;
+		l.resident = cases[i].resident;
+		l.block_ok = cases[i].ok;
+		l.stop = GBPF_STOP_MACHINE_CODE;
+		go(q, &fq, &l);
+		c = seen(1);
+		assert_int_equal(c->stop, cases[i].ok ? GBPF_STOP_MACHINE_CODE : GBPF_STOP_NONE);
+		assert_int_equal(c->resident, cases[i].resident);
+		assert_int_equal(c->waves, cases[i].waves);
+		assert_int_equal(c->persistent, cases[i].persistent);
+		assert_int_equal(c->block_ns, cases[i].block_ns);
+		finish();
+	}
+}
+
+/* The gate's mode is the policy's where it names one, and else follows from the learned duration of
+ * a block. It means nothing for clones, and a value out of range is counted. */
+static void gate_mode_is_the_policys_or_follows_from_the_block(void **state)
+{
+	static const struct {
+		uint64_t est_ns, block_ns;
+		int set;
+		uint8_t stop, gate;
+		uint32_t errors;
+	} cases[] = {
+		{ 0, 0, 0, GBPF_STOP_MACHINE_CODE, GBPF_GATE_TOGETHER, 0 },
+		{ 499999, 3999, 0, GBPF_STOP_MACHINE_CODE, GBPF_GATE_OFF, 0 },
+		{ 500000, 3999, 0, GBPF_STOP_MACHINE_CODE, GBPF_GATE_TOGETHER, 0 },
+		{ 1000, 4000, 0, GBPF_STOP_MACHINE_CODE, GBPF_GATE_TOGETHER, 0 },
+		{ 1000, 29999, 0, GBPF_STOP_MACHINE_CODE, GBPF_GATE_TOGETHER, 0 },
+		{ 1000, 30000, 0, GBPF_STOP_MACHINE_CODE, GBPF_GATE_FLAG_FIRST, 0 },
+		{ 1000, 3000, GBPF_GATE_FLAG_FIRST, GBPF_STOP_MACHINE_CODE, GBPF_GATE_FLAG_FIRST,
+		  0 },
+		{ 1000, 30000, GBPF_GATE_OFF, GBPF_STOP_MACHINE_CODE, GBPF_GATE_OFF, 0 },
+		{ 1000, 30000, GBPF_GATE_TOGETHER, GBPF_STOP_MACHINE_CODE, GBPF_GATE_TOGETHER, 0 },
+		{ 1000, 30000, GBPF_GATE_FLAG_FIRST + 1, GBPF_STOP_MACHINE_CODE,
+		  GBPF_GATE_FLAG_FIRST, 1 },
+		{ 1000, 3000, -1, GBPF_STOP_MACHINE_CODE, GBPF_GATE_OFF, 1 },
+		{ 1000, 30000, GBPF_GATE_OFF, GBPF_STOP_CLONE, 0, 0 },
+	};
+
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct sched_launch l = kernel_launch(NULL);
+		struct sched_decision a = { 0 };
+		struct sched_queue *q;
+
+		begin(GBPF_CLASS_BATCH);
+		q = sched_queue_open(r.s, &fq, 0, 0);
+		use(1, POLICY_HOOK_submit, 8, SUBMIT(gate), cases[i].set, GBPF_SPLIT);
+		l.block_ok = true;
+		l.stop = cases[i].stop;
+		l.est_ns = cases[i].est_ns;
+		l.block_ns = cases[i].block_ns;
+		sched_decide(q, &l, 1000000000, 0, 0, &a);
+		assert_int_equal(a.verdict, GBPF_GO);
+		assert_int_equal(a.level, GBPF_LEVEL_BLOCK);
+		assert_int_equal(a.gate, cases[i].gate);
+		assert_int_equal(r.stats.verdict_errors, cases[i].errors);
+		finish();
+	}
 }
 
 /* The level counts where the launch can be stopped between blocks, and only as BLOCK. */
@@ -325,6 +431,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(submit_is_told_of_launch_queue_and_tenant),
+		cmocka_unit_test(submit_is_told_of_waves_and_persistent_launches),
+		cmocka_unit_test(gate_mode_is_the_policys_or_follows_from_the_block),
 		cmocka_unit_test(block_level_needs_a_launch_that_can_stop),
 		cmocka_unit_test(queue_create_is_told_of_the_stream),
 		cmocka_unit_test(answers_of_queue_create_are_checked),

@@ -181,6 +181,41 @@ static void a_first_launch_at_block_level_begins_a_run(void **state)
 	run_device_finish(&c);
 }
 
+/* With its gate off a launch is plain, unless it must be ordered behind the missing blocks of
+ * launches before it: then it joins their run, and asks for no lease. */
+static void a_launch_with_the_gate_off_joins_a_run_but_begins_none(void **state)
+{
+	struct clocked c;
+
+	run_device_init(&c);
+	POLICY_USE(&c.r, 2, at_block_level);
+	store_relaxed(&sched_estimate_of(c.r.s, &c.l)->est_ns, UINT64_C(100000));
+	c.l.block_ok = true;
+	c.l.stop = GBPF_STOP_MACHINE_CODE;
+	c.l.resident = 2; /* of 100 blocks: 2 us each */
+	assert_int_equal(ticket_begin(c.q, &c.l), SCHED_GO);
+	assert_int_equal(c.l.level, 0);
+	assert_int_equal(c.l.gate_mode, 0);
+	assert_int_equal(c.q->pending, 0);
+	ticket_end(false);
+	c.l.resident = 50; /* 50 us each */
+	assert_int_equal(ticket_begin(c.q, &c.l), SCHED_GO_BLOCK);
+	assert_int_equal(c.l.gate_mode, GBPF_GATE_FLAG_FIRST);
+	run_device.busy = 1;
+	ticket_end(true);
+	c.l.resident = 2;
+	assert_int_equal(ticket_begin(c.q, &c.l), SCHED_GO_BLOCK);
+	assert_int_equal(c.l.level, GBPF_LEVEL_BLOCK);
+	assert_int_equal(c.l.gate_mode, GBPF_GATE_OFF);
+	ticket_end(true);
+	run_device.busy = 0;
+	assert_int_equal(ticket_begin(c.q, &c.l), SCHED_GO);
+	assert_int_equal(c.l.gate_mode, 0);
+	assert_int_equal(c.q->pending, 0);
+	ticket_end(false);
+	run_device_finish(&c);
+}
+
 static const struct ebpf_insn splits[] = {
 	I_ST(EBPF_W, 1, SUBMIT(split_blocks), 12),
 	I_MOV(0, GBPF_SPLIT),
@@ -382,6 +417,7 @@ int main(void)
 		cmocka_unit_test(launches_are_deferred_behind_deferred_calls),
 		cmocka_unit_test(launches_behind_a_run_go_with_it_or_after_it),
 		cmocka_unit_test(a_first_launch_at_block_level_begins_a_run),
+		cmocka_unit_test(a_launch_with_the_gate_off_joins_a_run_but_begins_none),
 		cmocka_unit_test(pieces_are_those_of_a_split),
 		cmocka_unit_test(a_launch_that_must_not_wait_drains_the_queue),
 		cmocka_unit_test(a_hold_beside_latency_queues_is_a_deferral),
