@@ -14,6 +14,8 @@
 #include "base/atomic.h"
 #include "base/fd.h"
 
+#define MAX_IMAGE (1u << 20)
+
 struct bench_client_calls cuda;
 static pid_t parent;
 static struct bench_client me = { .threads = 256,
@@ -69,6 +71,28 @@ static unsigned attribute(struct bench_client *c, CUdevice_attribute what)
 	return v > 0 ? (unsigned)v : 0;
 }
 
+/* Reads the file of machine code. Returns its contents; the caller frees them. */
+static void *read_image(const char *path)
+{
+	FILE *f = fopen(path, "rbe");
+	char *to = f ? malloc(MAX_IMAGE) : NULL;
+	size_t bytes = to ? fread(to, 1, MAX_IMAGE, f) : 0;
+
+	if (!bytes || bytes == MAX_IMAGE) {
+		bench_client_fail("%.150s: no image of at most %u bytes", path, MAX_IMAGE - 1);
+	}
+	fclose(f);
+	return to;
+}
+
+static void load_kernels(struct bench_client *c)
+{
+	void *image = c->image && strcmp(c->role, "compile") != 0 ? read_image(c->image) : NULL;
+
+	CU(cuModuleLoadData(&c->module, image ? image : ptx_bench_kernels));
+	free(image);
+}
+
 void bench_client_open(struct bench_client *c)
 {
 	void *lib = dlopen(c->libcuda, RTLD_NOW | RTLD_GLOBAL);
@@ -92,7 +116,7 @@ void bench_client_open(struct bench_client *c)
 	c->page->mps = cuda.cuDeviceGetAttribute(&v, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, c->device) ==
 			       CUDA_SUCCESS &&
 		       v > 0;
-	CU(cuModuleLoadData(&c->module, ptx_bench_kernels));
+	load_kernels(c);
 	CU(cuModuleGetFunction(&c->block, c->module, "bench_block"));
 	CU(cuModuleGetFunction(&c->timed, c->module, "bench_timed"));
 	CU(cuModuleGetFunction(&c->stamp, c->module, "bench_stamp"));
@@ -200,6 +224,8 @@ static bool parse_one(struct bench_client *c, const char *name, const char *text
 		map_page(c, (int)number(name, text));
 	} else if (strcmp(name, "--libcuda") == 0) {
 		c->libcuda = text;
+	} else if (strcmp(name, "--image") == 0) {
+		c->image = text;
 	} else if (strcmp(name, "--iterations") == 0) {
 		c->iterations = (int)number(name, text);
 	} else if (strcmp(name, "--lc-us") == 0) {
@@ -236,6 +262,9 @@ static void parse(struct bench_client *c, int argc, char **argv)
 			bench_client_fail("unknown option %s", argv[i]);
 		}
 	}
+	if (!c->image && strcmp(c->role, "compile") == 0) {
+		bench_client_fail("compile needs --image");
+	}
 	if (!c->page || c->threads < 1 || c->threads > 1024 || c->grid < 1 || c->streams < 1 ||
 	    c->depth < 1 || c->iterations < 1 || c->kernels < 1) {
 		bench_client_fail("invalid combination of options");
@@ -251,6 +280,7 @@ int main(int argc, char **argv)
 		{ "calibrate", bench_client_calibrate }, { "latency", bench_client_latency },
 		{ "batch", bench_client_batch },	 { "model", bench_client_model },
 		{ "tenant", bench_client_tenant },	 { "steady", bench_client_steady },
+		{ "compile", bench_client_compile },
 	};
 
 	parent = getppid();

@@ -16,6 +16,8 @@ enum bench_client_priority { PRIORITY_NONE, PRIORITY_LOW, PRIORITY_HIGH };
 struct bench_client {
 	struct bench_page *page;
 	const char *role, *libcuda;
+	const char *image; /* file of machine code: compile writes it, other roles load it in place
+			      of the PTX; NULL: PTX */
 	unsigned grid, threads, streams, depth, kernels;
 	unsigned at_once; /* calibrating: blocks that the device runs at once, 0: the device's own
 			     figures */
@@ -112,6 +114,7 @@ int64_t bench_block_work_clock(struct bench_block_work *w, volatile uint64_t *wh
 void bench_block_work_check(struct bench_block_work *w);
 
 /* The roles. */
+void bench_client_compile(struct bench_client *c);
 void bench_client_calibrate(struct bench_client *c);
 void bench_client_latency(struct bench_client *c);
 void bench_client_batch(struct bench_client *c);

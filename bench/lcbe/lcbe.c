@@ -13,8 +13,9 @@ static bool in_range(const struct bench_lcbe *b)
 	       s->streams >= 1 && s->streams <= 64 && s->depth >= 1 && s->depth <= 64 &&
 	       s->requests >= 1 && s->requests <= 1000000 && s->grid <= 1u << 24 &&
 	       s->kernels >= 1 && s->kernels <= 1000 && s->hint_us <= 1000000 && s->block_us > 0 &&
-	       s->lc_us > 0 && s->seconds > 0 && !s->lc_cmd == !s->be_cmd && s->policy &&
-	       b->testbed.libcuda && b->testbed.gbpf && b->testbed.client;
+	       s->lc_us > 0 && s->seconds > 0 && !s->lc_cmd == !s->be_cmd &&
+	       !(s->lc_cmd && s->machine_code) && s->policy && b->testbed.libcuda &&
+	       b->testbed.gbpf && b->testbed.client;
 }
 
 /* Sets defaults that suit the device. */
@@ -66,6 +67,7 @@ int main(int argc, char **argv)
 		{ "--seconds", .real = &s->seconds },
 		{ "--default-stream", .flag = &s->default_stream },
 		{ "--restart", .flag = &s->restart },
+		{ "--machine-code", .flag = &s->machine_code },
 		{ NULL },
 	};
 	int err;

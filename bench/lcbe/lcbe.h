@@ -9,13 +9,15 @@
 
 #define LCBE_ROUNDS 64u
 #define LCBE_BATCH 16u
-#define LCBE_CONDITIONS 10u
+#define LCBE_READY_NS 90000000000ull /* timeout of a client's start */
+#define LCBE_DEFS 10u
+#define LCBE_CONDITIONS (2 * LCBE_DEFS) /* each with PTX and with machine code */
 
 struct bench_lcbe_settings {
 	unsigned requests; /* of each kind, all rounds together */
 	unsigned rounds, batch_clients, streams, depth, grid, threads, kernels, hint_us;
 	double block_us, lc_us, seconds;
-	bool default_stream, restart;
+	bool default_stream, restart, machine_code;
 	const char *policy, *policy_name, *conditions, *kinds, *lc_cmd, *be_cmd;
 };
 
@@ -28,12 +30,14 @@ struct bench_lcbe_def {
 	bool brief;    /* batch has time slices of a microsecond */
 	bool hint;     /* requests are announced */
 };
-extern const struct bench_lcbe_def lcbe_defs[LCBE_CONDITIONS];
+extern const struct bench_lcbe_def lcbe_defs[LCBE_DEFS];
 
 enum bench_lcbe_state { LCBE_OUT, LCBE_IN, LCBE_NOT_AVAILABLE, LCBE_BROKEN };
 
 struct bench_lcbe_condition {
 	const struct bench_lcbe_def *def;
+	char name[24];
+	bool machine_code; /* its programs load machine code and have no PTX */
 	enum bench_lcbe_state state;
 	char why[512];
 	struct bench_testbed_daemon *daemon;
@@ -53,6 +57,7 @@ struct bench_lcbe {
 	struct bench_testbed testbed;
 	struct bench_lcbe_condition condition[LCBE_CONDITIONS];
 	char device[64];
+	char image[160]; /* file of machine code in the folder of the testbed */
 	unsigned sms;
 	int iterations[2];
 	double block_us[2];
@@ -62,6 +67,12 @@ struct bench_lcbe {
 };
 
 extern const char *const lcbe_kind_names[PAGE_KINDS];
+
+/* lcbe_conditions.c */
+/* Chooses the conditions of the run; one that cannot be had gets the reason. */
+void bench_lcbe_choose(struct bench_lcbe *b);
+/* Writes the record of a condition. Returns 0; -1 with error. */
+int bench_lcbe_record_condition(struct bench_lcbe *b, const struct bench_lcbe_condition *c);
 
 /* lcbe_run.c */
 int bench_lcbe_run(struct bench_lcbe *b);

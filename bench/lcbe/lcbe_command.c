@@ -142,7 +142,7 @@ static int start(struct bench_lcbe *b, struct bench_lcbe_condition *c, struct st
 	struct bench_testbed_command k;
 	char name[48];
 
-	snprintf(name, sizeof(name), "%s-%s%u", c->def->name, batch ? "be" : "lc", i);
+	snprintf(name, sizeof(name), "%s-%s%u", c->name, batch ? "be" : "lc", i);
 	memset(s, 0, sizeof(*s));
 	s->fd = -1;
 	bench_command_init(&k);

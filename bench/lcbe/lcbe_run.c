@@ -9,27 +9,11 @@
 #include "base/clock.h"
 #include "bench/lcbe/lcbe.h"
 
-#define READY_NS 90000000000ull
 #define ANSWER_NS 60000000000ull
 #define MIN_WINDOW_NS 50000000ull
 #define BATCH_WARM_NS 50000000ull
 
 const char *const lcbe_kind_names[PAGE_KINDS] = { "one", "queued", "synced" };
-
-const struct bench_lcbe_def lcbe_defs[LCBE_CONDITIONS] = {
-	{ "alone", "requests alone, context of their own", LANE_OWN, .batch = false },
-	{ "default", "contexts of their own, the device's time slices", LANE_OWN, .batch = true },
-	{ "short", "the same, batch with slices of 1 us", LANE_OWN, .batch = true, .brief = true },
-	{ "alone-mps", "requests alone, MPS client", LANE_MPS, .batch = false },
-	{ "mps", "MPS clients", LANE_MPS, .batch = true },
-	{ "mps-priority", "MPS clients, priorities", LANE_MPS, .batch = true, .priority = true },
-	{ "gbpf", "gBPF, process lane", LANE_GBPF, .batch = true, .priority = true },
-	{ "gbpf-hint", "gBPF, process lane, requests announced", LANE_GBPF, .batch = true,
-	  .priority = true, .hint = true },
-	{ "gbpf-shared", "gBPF, shared lane", LANE_GBPF_SHARED, .batch = true, .priority = true },
-	{ "gbpf-auto", "gBPF, lanes as the policy says; new processes in each round",
-	  LANE_GBPF_AUTO, .batch = true, .priority = true },
-};
 
 static unsigned batch_clients(const struct bench_lcbe *b, const struct bench_lcbe_condition *c)
 {
@@ -43,6 +27,9 @@ static void client_options(const struct bench_lcbe *b, const struct bench_lcbe_c
 {
 	bench_command_option(k, "--iterations", "%d", b->iterations[batch]);
 	bench_command_option(k, "--threads", "%u", b->set.threads);
+	if (c->machine_code) {
+		bench_command_option(k, "--image", "%s", b->image);
+	}
 	bench_command_option(k, "--grid", "%u", batch ? b->set.grid : b->sms);
 	if (b->set.default_stream) {
 		bench_command_add(k, "--default-stream");
@@ -81,7 +68,7 @@ static int start_one(struct bench_lcbe *b, struct bench_lcbe_condition *c,
 	char name[48];
 	int err;
 
-	snprintf(name, sizeof(name), "%s-%s%u", c->def->name, batch ? "be" : "lc", i);
+	snprintf(name, sizeof(name), "%s-%s%u", c->name, batch ? "be" : "lc", i);
 	bench_command_init(&k);
 	client_options(b, c, batch, &k);
 	err = bench_client_start(&b->testbed, to, name, &place, batch ? "batch" : "latency", &k);
@@ -134,50 +121,11 @@ static int start_clients(struct bench_lcbe *b, struct bench_lcbe_condition *c)
 		err = start_one(b, c, &c->be[i], true, i);
 	}
 	c->started = true;
-	err = err ? err : bench_client_await(&c->lc, READY_NS);
+	err = err ? err : bench_client_await(&c->lc, LCBE_READY_NS);
 	for (unsigned i = 0; i < batch_clients(b, c) && !err; i++) {
-		err = bench_client_await(&c->be[i], READY_NS);
+		err = bench_client_await(&c->be[i], LCBE_READY_NS);
 	}
 	return err ? err : check_lane(b, c);
-}
-
-/* ---- conditions ---- */
-
-static int prepare(struct bench_lcbe *b, struct bench_lcbe_condition *c)
-{
-	struct bench_testbed *w = &b->testbed;
-
-	if (b->set.lc_cmd && (c->def->brief || c->def->hint)) {
-		return bench_testbed_fail(w, "not available with --lc-cmd");
-	}
-	if (c->def->lane == LANE_MPS) {
-		return bench_testbed_mps(w);
-	}
-	if (c->def->lane != LANE_OWN) {
-		if (c->def->lane == LANE_GBPF_SHARED && !bench_testbed_run_offers(w, "--lane")) {
-			return bench_testbed_fail(w, "this gbpf run does not support --lane");
-		}
-		c->daemon = bench_testbed_gbpfd(w, b->set.policy);
-		return c->daemon ? 0 : -1;
-	}
-	return 0;
-}
-
-static void choose(struct bench_lcbe *b)
-{
-	for (unsigned i = 0; i < LCBE_CONDITIONS; i++) {
-		struct bench_lcbe_condition *c = &b->condition[i];
-
-		c->def = &lcbe_defs[i];
-		c->state =
-			!b->set.conditions || bench_program_lists(b->set.conditions, c->def->name)
-				? LCBE_IN
-				: LCBE_OUT;
-		if (c->state == LCBE_IN && prepare(b, c) < 0) {
-			c->state = LCBE_NOT_AVAILABLE;
-			snprintf(c->why, sizeof(c->why), "%s", b->testbed.error);
-		}
-	}
 }
 
 /* ---- a turn ---- */
@@ -316,7 +264,7 @@ static int turn(struct bench_lcbe *b, struct bench_lcbe_condition *c, unsigned r
 	int err = 0;
 
 	bench_testbed_progress(&b->testbed, "lcbe: round %u of %u: %s", round + 1, b->set.rounds,
-			       c->def->name);
+			       c->name);
 	if (b->set.lc_cmd) {
 		return bench_lcbe_command_turn(b, c, round);
 	}
@@ -385,7 +333,7 @@ static int calibrate(struct bench_lcbe *b)
 	}
 	err = bench_client_start(&b->testbed, &c, "calibrate", &place, "calibrate", &k);
 	bench_command_finish(&k);
-	err = err ? err : bench_client_await(&c, READY_NS);
+	err = err ? err : bench_client_await(&c, LCBE_READY_NS);
 	if (!err) {
 		unsigned fit =
 			b->testbed.soft ? 1 : MAX(c.page->threads_per_sm / b->set.threads, 1);
@@ -413,7 +361,7 @@ int bench_lcbe_record_alone(struct bench_lcbe *b, const struct bench_lcbe_condit
 			    unsigned round, double per_s)
 {
 	return bench_testbed_record(&b->testbed, "alone",
-				    json_pack("{s:s, s:i, s:f}", "condition", c->def->name, "round",
+				    json_pack("{s:s, s:i, s:f}", "condition", c->name, "round",
 					      (int)round, "per_s", per_s));
 }
 
@@ -423,9 +371,8 @@ int bench_lcbe_record_window(struct bench_lcbe *b, const struct bench_lcbe_condi
 {
 	return bench_testbed_record(&b->testbed, "window",
 				    json_pack("{s:s, s:s, s:i, s:f, s:f, s:o}", "condition",
-					      c->def->name, "kind", kind, "round", (int)round,
-					      "seconds", seconds, "batch_kernels", batch, "us",
-					      us));
+					      c->name, "kind", kind, "round", (int)round, "seconds",
+					      seconds, "batch_kernels", batch, "us", us));
 }
 
 static int record_set_up(struct bench_lcbe *b)
@@ -442,25 +389,6 @@ static int record_set_up(struct bench_lcbe *b)
 			  "lc_block_us", b->block_us[0], "default_stream", (int)s->default_stream));
 }
 
-static int record_condition(struct bench_lcbe *b, const struct bench_lcbe_condition *c)
-{
-	static const char *const states[] = { "out", "run", "not available", "failed" };
-	const struct bench_lcbe_def *d = c->def;
-	bool shared = d->lane == LANE_GBPF_AUTO
-			      ? c->shared
-			      : d->lane == LANE_MPS || d->lane == LANE_GBPF_SHARED;
-
-	return bench_testbed_record(
-		&b->testbed, "condition",
-		json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:o, s:b, s:b, s:b, s:f, s:f, s:f, s:O*}",
-			  "condition", d->name, "is", d->doc, "state", states[c->state], "rounds",
-			  (int)c->rounds, "checked", (json_int_t)c->checked, "wrong",
-			  (json_int_t)c->wrong, "why", bench_program_text(c->why), "shared", shared,
-			  "plain", !d->priority && !d->brief, "batch", d->batch, "cpu_seconds",
-			  c->cpu_seconds, "latency_cpu_ns", c->cpu_ns[0], "batch_cpu_ns",
-			  c->cpu_ns[1], "tenants", c->tenants));
-}
-
 int bench_lcbe_run(struct bench_lcbe *b)
 {
 	if (b->set.lc_cmd) { /* the commands' requests are of one kind */
@@ -473,7 +401,7 @@ int bench_lcbe_run(struct bench_lcbe *b)
 	if (record_set_up(b) < 0) {
 		return -1;
 	}
-	choose(b);
+	bench_lcbe_choose(b);
 	count_windows(b);
 	b->begun_ns = clock_now_ns();
 	for (unsigned r = 0; r < b->set.rounds; r++) {
@@ -491,7 +419,7 @@ int bench_lcbe_run(struct bench_lcbe *b)
 		}
 	}
 	for (unsigned i = 0; i < LCBE_CONDITIONS; i++) {
-		if (record_condition(b, &b->condition[i]) < 0) {
+		if (bench_lcbe_record_condition(b, &b->condition[i]) < 0) {
 			return -1;
 		}
 	}

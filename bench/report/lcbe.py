@@ -14,8 +14,22 @@ NOTE = '''BATCH%: of its plain rate alone in the lane times the time that reques
 of the requests, bootstrap over rounds for BATCH%; al: alone in the lane'''
 
 
-def find(conditions, shared, batch):
-	return next((c for c in conditions if c['rounds'] and c['batch'] == batch and c['plain'] and c['shared'] == shared), None)
+CODE = '-code'  # ends the names of conditions whose programs load machine code
+
+
+def find(conditions, shared, batch, machine_code=False):
+	return next((c for c in conditions if c['rounds'] and c['batch'] == batch and c['plain'] and c['shared'] == shared
+		and c['machine_code'] == machine_code), None)
+
+
+def plain_of(conditions, c):
+	"""Returns the condition without gBPF whose batch runs alone as that of c does: with the same image, or else with PTX; or c."""
+	return find(conditions, c['shared'], True, c['machine_code']) or find(conditions, c['shared'], True) or c
+
+
+def ptx_of(conditions, c):
+	"""Returns the condition that differs from c in the image alone, if it was run."""
+	return c['machine_code'] and next((p for p in conditions if p['rounds'] and p['condition'] + CODE == c['condition']), None)
 
 
 def alone_of(conditions, c):
@@ -63,13 +77,23 @@ def compare(conditions, c, of):
 			for name in QUANTILES:
 				if f[name]['us'] > 0 and base[name]['us'] > 0:
 					f[name]['ratio'] = f[name]['us'] / base[name]['us']
-			batch = c['batch'] and batch_figures(c, find(conditions, c['shared'], True) or c, c['windows'][kind], base['p50']['us'])
+			batch = c['batch'] and batch_figures(c, plain_of(conditions, c), c['windows'][kind], base['p50']['us'])
 			if batch:
 				f['batch'] = batch
 
 
+def compare_images(c, ptx):
+	"""Adds to the figures of c, which loads machine code, their ratios to those of the same condition with PTX."""
+	for kind, (f, _) in c['figures'].items():
+		if ptx and kind in ptx['figures']:
+			of = ptx['figures'][kind][0]
+			f['to_ptx'] = {name: f[name]['us'] / of[name]['us'] for name in QUANTILES if of[name]['us'] > 0}
+			if 'batch' in f and 'batch' in of:
+				f['to_ptx']['batch'] = f['batch']['share'] / of['batch']['share']
+
+
 def condition_document(c, of):
-	d = {k: c[k] for k in ('condition', 'is', 'state', 'rounds', 'checked', 'wrong')}
+	d = {k: c[k] for k in ('condition', 'is', 'machine_code', 'state', 'rounds', 'checked', 'wrong')}
 	d['kinds'] = [f for f, _ in c['figures'].values()]
 	if c['why']:
 		d['why'] = c['why']
@@ -89,7 +113,7 @@ def condition_document(c, of):
 def print_row(out, c, f):
 	ranges = ['%.1f-%.1f%s' % (*f[p]['interval'], '' if f[p]['both_ends'] else '+') for p in ('p50', 'p99')]
 	ratios = tuple('%.2f' % f[p]['ratio'] if 'ratio' in f[p] else '-' for p in ('p50', 'p99'))
-	line = '%-13s %-7s %6u' % (c['condition'], f['kind'], f['requests'])
+	line = '%-16s %-7s %6u' % (c['condition'], f['kind'], f['requests'])
 	line += ' %9.1f %9.1f %9.1f' % tuple(f[p]['us'] for p in QUANTILES)
 	line += ' %17s %17s %6s %6s' % (*ranges, *ratios)
 	if 'batch' in f:
@@ -97,14 +121,30 @@ def print_row(out, c, f):
 	out.line(line)
 
 
+def print_images(out, conditions):
+	"""Prints what machine code changes, side by side, if the run has both."""
+	pairs = [(c, kind, f) for c in conditions for kind, (f, _) in c['figures'].items() if 'to_ptx' in f]
+	if not pairs:
+		return
+	out.line('%-16s %-7s %12s %12s %6s %12s %12s %6s %6s' % ('MACHINE CODE', 'KIND', 'P50 us PTX', 'CODE', 'RATIO', 'P99 us PTX', 'CODE',
+		'RATIO', 'BATCH'))
+	for c, kind, f in pairs:
+		line = '%-16s %-7s' % (c['condition'][:-len(CODE)], kind)
+		for p in ('p50', 'p99'):
+			ratio = f['to_ptx'].get(p)
+			line += ' %12s %12.1f %6s' % (('%.1f' % (f[p]['us'] / ratio), f[p]['us'], '%.2f' % ratio) if ratio
+				else ('-', f[p]['us'], '-'))
+		out.line(line + (' %6.2f' % f['to_ptx']['batch'] if 'batch' in f['to_ptx'] else ''))
+
+
 def print_treatment(out, c):
 	"""Prints gbpfd's counters of batch since its clients began."""
 	for t in c.get('tenants', ()):
 		if t.get('class') == 'batch':
 			counters = ', '.join(f"{t['stats'].get(name, 0)} {words}" for name, words in TREATMENT.items())
-			out.line('%-13s batch: %s' % (c['condition'], counters))
+			out.line('%-16s batch: %s' % (c['condition'], counters))
 	if 'tenants' in c and c['cpu_seconds'] > 0:
-		out.line('%-13s threads of gBPF and CUDA: %.1f %% of a core in the latency client, %.1f %% in batch' % (c['condition'],
+		out.line('%-16s threads of gBPF and CUDA: %.1f %% of a core in the latency client, %.1f %% in batch' % (c['condition'],
 			c['latency_cpu_ns'] * 1e-7 / c['cpu_seconds'], c['batch_cpu_ns'] * 1e-7 / c['cpu_seconds']))
 
 
@@ -116,15 +156,16 @@ def print_table(out, s, conditions):
 		out.line(rounds + 'requests: %u blocks of %.1f us; batch: %u x %u stream%s, %u blocks of %.1f us, policy %s' % (
 			s['multiprocessors'], s['lc_block_us'], s['batch_clients'], s['streams'], plural(s['streams']), s['grid'], s['block_us'],
 			s['policy']))
-	out.line('%-13s %-7s %6s %9s %9s %9s %17s %17s %6s %6s %6s %s' % ('CONDITION', 'KIND', 'N', 'P50 us', 'P99', 'P99.9', 'P50 95 %',
+	out.line('%-16s %-7s %6s %9s %9s %9s %17s %17s %6s %6s %6s %s' % ('CONDITION', 'KIND', 'N', 'P50 us', 'P99', 'P99.9', 'P50 95 %',
 		'P99 95 %', 'P50/al', 'P99/al', 'BATCH%', '95 %'))
 	for c in conditions:
 		for f, _ in c['figures'].values():
 			print_row(out, c, f)
 		print_treatment(out, c)
 		if c['state'] in ('not available', 'failed'):
-			out.line('%-13s %s: %s' % (c['condition'], 'FAILED' if c['state'] == 'failed' else c['state'], c['why']))
+			out.line('%-16s %s: %s' % (c['condition'], 'FAILED' if c['state'] == 'failed' else c['state'], c['why']))
 	out.line(NOTE)
+	print_images(out, conditions)
 
 
 def report(records, out):
@@ -146,6 +187,7 @@ def report(records, out):
 	for c in conditions:
 		of = alone_of(conditions, c)
 		compare(conditions, c, of)
+		compare_images(c, ptx_of(conditions, c))
 		if c['state'] != 'out':
 			document['conditions'].append(condition_document(c, of))
 	print_table(out, set_up, conditions)

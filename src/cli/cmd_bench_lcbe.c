@@ -21,6 +21,7 @@ enum {
 	L_LC_CMD,
 	L_BE_CMD,
 	L_RESTART,
+	L_MACHINE_CODE,
 	L_SECONDS,
 	L_SAVE,
 	L_SVG,
@@ -46,6 +47,8 @@ static const struct cli_option options[] = {
 	[L_LC_CMD] = { "lc-cmd", 0, "COMMAND", "prints a latency in us a line" },
 	[L_BE_CMD] = { "be-cmd", 0, "COMMAND", "prints a number of units done a line" },
 	[L_RESTART] = { "restart", 0, NULL, "new processes in each round" },
+	[L_MACHINE_CODE] = { "machine-code", 0, NULL,
+			     "each condition also with kernels without PTX" },
 	[L_SECONDS] = { "seconds", 't', "S", "limit, about (default 300; soft 60)" },
 	[L_SAVE] = { "save", 'o', "FILE", "write the JSON document there" },
 	[L_SVG] = { "svg", 0, "FILE", "draw the distributions" },
@@ -77,6 +80,11 @@ static int cmd_lcbe(struct cli *c)
 	if (!code && !c->opt[L_LC_CMD] != !c->opt[L_BE_CMD]) {
 		code = cli_fail(c, CLI_USAGE, "usage", "Give the other too",
 				"bench lcbe: --lc-cmd and --be-cmd go together");
+	}
+	if (!code && c->opt[L_LC_CMD] && c->opt[L_MACHINE_CODE]) {
+		code = cli_fail(c, CLI_USAGE, "usage", "Omit one of them",
+				"bench lcbe: --machine-code is for the bench's own kernels, not "
+				"for --lc-cmd");
 	}
 	cli_bench_push(argv, &n, "bench-lcbe", NULL);
 	code = code ? code
