@@ -1,0 +1,192 @@
+/* Recomputes the offsets of a changed image; the order of its parts is kept. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cubin/cubin_plan_int.h"
+
+#define TABLE_ALIGN 8u
+
+/* Something that the file holds. */
+struct piece {
+	uint64_t at, bytes; /* in the old image */
+	uint64_t align;
+	uint32_t section; /* 0: a table */
+	uint64_t *to;	  /* where its new offset goes */
+};
+
+int cubin_layout_init(struct cubin_layout *l, const struct cubin_elf *e)
+{
+	memset(l, 0, sizeof(*l));
+	l->offset = calloc(e->n_sections, sizeof(*l->offset));
+	l->bytes = calloc(e->n_sections, sizeof(*l->bytes));
+	l->order = calloc(e->n_sections, sizeof(*l->order));
+	if (!l->offset || !l->bytes || !l->order) {
+		cubin_layout_finish(l);
+		return -ENOMEM;
+	}
+	for (uint32_t i = 0; i < e->n_sections; i++) {
+		l->bytes[i] = e->sections[i].sh_size;
+	}
+	return 0;
+}
+
+void cubin_layout_finish(struct cubin_layout *l)
+{
+	free(l->offset);
+	free(l->bytes);
+	free(l->order);
+	memset(l, 0, sizeof(*l));
+}
+
+/* By offset; what has no bytes in the file before what has; then by number. */
+static int by_place(const void *x, const void *y)
+{
+	const struct piece *a = x, *b = y;
+
+	if (a->at != b->at) {
+		return a->at < b->at ? -1 : 1;
+	}
+	if (!a->bytes != !b->bytes) {
+		return a->bytes ? 1 : -1;
+	}
+	return a->section < b->section ? -1 : a->section > b->section;
+}
+
+static bool all_zero(const uint8_t *p, uint64_t n)
+{
+	for (uint64_t i = 0; i < n; i++) {
+		if (p[i]) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static size_t list_pieces(struct cubin_layout *l, const struct cubin_elf *e, struct piece *to)
+{
+	size_t n = 0;
+
+	for (uint32_t i = 1; i < e->n_sections; i++) {
+		const Elf64_Shdr *s = &e->sections[i];
+
+		to[n++] = (struct piece){ s->sh_offset, cubin_elf_in_file(e, i) ? s->sh_size : 0,
+					  MAX(s->sh_addralign, 1), i, &l->offset[i] };
+	}
+	to[n++] = (struct piece){ e->head.e_shoff, e->n_sections * sizeof(Elf64_Shdr), TABLE_ALIGN,
+				  0, &l->sections_at };
+	if (e->n_segments) {
+		to[n++] = (struct piece){ e->head.e_phoff, e->n_segments * sizeof(Elf64_Phdr),
+					  TABLE_ALIGN, 0, &l->segments_at };
+	}
+	return n;
+}
+
+/* Places the pieces; they must not overlap, and nothing may lie between them. */
+static int place(struct cubin_layout *l, const struct cubin_elf *e, const struct piece *pieces,
+		 size_t n, struct report *r)
+{
+	uint64_t old = sizeof(Elf64_Ehdr), new = sizeof(Elf64_Ehdr);
+	size_t ordered = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct piece *p = &pieces[i];
+
+		if (p->bytes && p->at < old) {
+			return cubin_refuse(r, "parts of the image overlap");
+		}
+		if (p->bytes && !all_zero(e->data + old, p->at - old)) {
+			return cubin_refuse(r, "bytes that belong to no section");
+		}
+		old = p->bytes ? p->at + p->bytes : old;
+		new = ROUND_UP(new, p->align);
+		*p->to = new;
+		if (p->section) {
+			l->order[ordered++] = p->section;
+		}
+		if (p->bytes) {
+			new += p->section ? l->bytes[p->section] : p->bytes;
+		}
+	}
+	if (!all_zero(e->data + old, e->bytes - old)) {
+		return cubin_refuse(r, "bytes behind the last section");
+	}
+	l->total = new;
+	return 0;
+}
+
+int cubin_layout_make(struct cubin_layout *l, const struct cubin_elf *e, struct report *r)
+{
+	struct piece *pieces = calloc((size_t)e->n_sections + 2, sizeof(*pieces));
+	size_t n;
+	int err;
+
+	if (!pieces) {
+		return -ENOMEM;
+	}
+	n = list_pieces(l, e, pieces);
+	qsort(pieces, n, sizeof(*pieces), by_place);
+	err = place(l, e, pieces, n, r);
+	free(pieces);
+	return err;
+}
+
+/* Returns the new place of an offset at which a section or, if `ends`, a section's end lies; -1. */
+static int64_t moved(const struct cubin_layout *l, const struct cubin_elf *e, uint64_t at,
+		     bool ends)
+{
+	size_t low = 0, high = (size_t)e->n_sections - 1;
+
+	while (low < high) { /* the first section at or behind `at` */
+		size_t mid = (low + high) / 2;
+
+		if (e->sections[l->order[mid]].sh_offset < at) {
+			low = mid + 1;
+		} else {
+			high = mid;
+		}
+	}
+	if (ends) {
+		for (size_t i = low; i > 0; i--) {
+			uint32_t before = l->order[i - 1];
+
+			if (!cubin_elf_in_file(e, before)) {
+				continue;
+			}
+			if (e->sections[before].sh_offset + e->sections[before].sh_size == at) {
+				return (int64_t)(l->offset[before] + l->bytes[before]);
+			}
+			break;
+		}
+	}
+	if (low < (size_t)e->n_sections - 1 && e->sections[l->order[low]].sh_offset == at) {
+		return (int64_t)l->offset[l->order[low]];
+	}
+	return -1;
+}
+
+int cubin_layout_segment(const struct cubin_layout *l, const struct cubin_elf *e, Elf64_Phdr *p,
+			 struct report *r)
+{
+	uint64_t end = p->p_offset + p->p_filesz;
+	int64_t from, to;
+
+	if (end < p->p_offset || end > e->bytes || p->p_memsz < p->p_filesz) {
+		return cubin_refuse(r, "a segment exceeds the image");
+	}
+	if (p->p_offset == e->head.e_phoff) {
+		p->p_offset = l->segments_at;
+		return p->p_filesz == e->n_segments * sizeof(*p)
+			       ? 0
+			       : cubin_refuse(r, "a segment of more than the segments' table");
+	}
+	from = moved(l, e, p->p_offset, false);
+	to = p->p_filesz ? moved(l, e, end, true) : from;
+	if (from < 0 || to < from) {
+		return cubin_refuse(r, "a segment that does not begin and end with sections");
+	}
+	p->p_memsz += (uint64_t)(to - from) - p->p_filesz;
+	p->p_filesz = (uint64_t)(to - from);
+	p->p_offset = (uint64_t)from;
+	return 0;
+}
