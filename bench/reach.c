@@ -1,6 +1,6 @@
 /* `gbpf bench reach`: the share of the frameworks' launches that gBPF can stop between blocks, from
- * gbpfd's statistics of the program: kernels whose PTX was available and has a preemptible clone. A
- * program of gBPF whose kernels are all PTX runs, too, to verify the counting. */
+ * gbpfd's statistics of the program: launches of preemptible clones and of machine code with a
+ * gate. Programs of gBPF whose kernels are all PTX, and all machine code, verify the counting. */
 #include <errno.h>
 #include <jansson.h>
 #include <poll.h>
@@ -25,9 +25,12 @@ struct reach {
 	struct bench_testbed_daemon *daemon;
 };
 
-static const char *const names[] = { "ptx",	"torch", "triton-own", "triton", "compile-own",
-				     "compile", "cupy",	 "cupy-ptx",   "jax",	 "jax-ptxas" };
+enum { OWN_PTX, OWN_CODE };
+static const char *const names[] = { "ptx",	 "code",	"torch",    "triton-own",
+				     "triton",	 "compile-own", "compile",  "cupy",
+				     "cupy-ptx", "jax",		"jax-ptxas" };
 static const char *const docs[] = { "gBPF's own kernels, all PTX",
+				    "gBPF's own kernels, all machine code",
 				    "PyTorch, eager",
 				    "Triton with its own ptxas",
 				    "Triton",
@@ -77,38 +80,53 @@ static json_t *ask(struct reach *b, const char *name)
 
 /* ---- the parts ---- */
 
-static int run_own(struct reach *b)
+/* Runs the client that is ready for a while, and writes the part's record. */
+static int observe_own(struct reach *b, struct bench_testbed_client *c, unsigned part)
+{
+	json_t *tenants;
+	int err;
+
+	bench_client_send(c, PAGE_WORK);
+	err = bench_client_await(c, 60000000000ull);
+	clock_sleep_ns(b->testbed.soft ? STATS_NS : OWN_NS);
+	bench_client_send(c, PAGE_PAUSE);
+	err = err ? err : bench_client_await(c, 60000000000ull);
+	if (err) {
+		return err;
+	}
+	clock_sleep_ns(STATS_NS);
+	tenants = ask(b, c->name);
+	return tenants ? record(b, part, "run", "", 0, tenants)
+		       : bench_testbed_fail(&b->testbed, "gbpfd does not list the program");
+}
+
+static int run_own(struct reach *b, unsigned part)
 {
 	struct bench_testbed_place place = {
 		.lane = LANE_GBPF, .daemon = b->daemon, .class_name = "batch", .mps_priority = -1
 	};
+	char image[TESTBED_IMAGE], name[48];
 	struct bench_testbed_client c;
 	struct bench_testbed_command k;
-	json_t *tenants;
 	int err;
 
+	if (part == OWN_CODE && bench_client_compile(&b->testbed, image) < 0) {
+		return record(b, part, "not available", b->testbed.error, 0, NULL);
+	}
+	snprintf(name, sizeof(name), "reach-%s", names[part]);
 	bench_command_init(&k);
 	bench_command_option(&k, "--iterations", b->testbed.soft ? "2000" : "20000");
+	if (part == OWN_CODE) {
+		bench_command_option(&k, "--image", "%s", image);
+	}
+	bench_command_option(&k, "--grid", b->testbed.soft ? "128" : "8192"); /* several waves */
 	if (b->testbed.soft) {
 		bench_command_option(&k, "--threads", "64");
-		bench_command_option(&k, "--grid", "8");
 	}
-	err = bench_client_start(&b->testbed, &c, "reach-ptx", &place, "batch", &k);
+	err = bench_client_start(&b->testbed, &c, name, &place, "batch", &k);
 	bench_command_finish(&k);
 	err = err ? err : bench_client_await(&c, 90000000000ull);
-	if (!err) {
-		bench_client_send(&c, PAGE_WORK);
-		err = bench_client_await(&c, 60000000000ull);
-		clock_sleep_ns(b->testbed.soft ? STATS_NS : OWN_NS);
-		bench_client_send(&c, PAGE_PAUSE);
-		err = err ? err : bench_client_await(&c, 60000000000ull);
-	}
-	if (!err) {
-		clock_sleep_ns(STATS_NS);
-		tenants = ask(b, "reach-ptx");
-		err = tenants ? record(b, 0, "run", "", 0, tenants)
-			      : bench_testbed_fail(&b->testbed, "gbpfd does not list the program");
-	}
+	err = err ? err : observe_own(b, &c, part);
 	bench_client_stop(&c);
 	return err;
 }
@@ -238,7 +256,7 @@ static int run(struct reach *b)
 	for (unsigned i = 0; i < ARRAY_SIZE(names) && !err; i++) {
 		if (!b->parts || bench_program_lists(b->parts, names[i])) {
 			bench_testbed_progress(&b->testbed, "reach: %s", docs[i]);
-			err = i == 0 ? run_own(b) : run_framework(b, i);
+			err = i <= OWN_CODE ? run_own(b, i) : run_framework(b, i);
 		}
 	}
 	return err;

@@ -14,6 +14,7 @@
 #define TESTBED_DAEMONS 8u
 #define TESTBED_CHILDREN 256u
 #define TESTBED_ARGS 64
+#define TESTBED_IMAGE 160 /* bytes of the path of an image */
 
 struct gbpf;
 struct json_t;
@@ -131,6 +132,9 @@ int bench_client_await(struct bench_testbed_client *c, uint64_t timeout_ns);
  * block_us (in its page); bench_client_stop ends it, also after a failure. */
 int bench_client_calibrate(struct bench_testbed *w, struct bench_testbed_client *c,
 			   unsigned threads, double block_us, uint64_t timeout_ns);
+/* Lets the driver's linker compile the clients' kernels to machine code, in a process without gBPF,
+ * and stores the path of the result, a file in the testbed's folder. Returns 0; -1 with error. */
+int bench_client_compile(struct bench_testbed *w, char image[TESTBED_IMAGE]);
 void bench_client_send(struct bench_testbed_client *c, enum bench_page_op op);
 /* Ends the client. */
 void bench_client_stop(struct bench_testbed_client *c);

@@ -11,6 +11,8 @@
 #include "base/shm.h"
 #include "bench/common/testbed.h"
 
+#define COMPILE_NS 90000000000ull
+
 /* Prefixes the client's own command with the environment, and `gbpf run`. */
 void bench_testbed_put_in_place(struct bench_testbed *w, struct bench_testbed_command *k,
 				const struct bench_testbed_place *p, const char *name)
@@ -183,6 +185,23 @@ int bench_client_calibrate(struct bench_testbed *w, struct bench_testbed_client 
 	err = bench_client_start(w, c, "calibrate", &own, "calibrate", &k);
 	bench_command_finish(&k);
 	return err ? err : bench_client_await(c, timeout_ns);
+}
+
+int bench_client_compile(struct bench_testbed *w, char image[TESTBED_IMAGE])
+{
+	const struct bench_testbed_place own = { .lane = LANE_OWN, .mps_priority = -1 };
+	struct bench_testbed_command k;
+	struct bench_testbed_client c;
+	int err;
+
+	snprintf(image, TESTBED_IMAGE, "%s/kernels.cubin", w->dir);
+	bench_command_init(&k);
+	bench_command_option(&k, "--image", "%s", image);
+	err = bench_client_start(w, &c, "compile", &own, "compile", &k);
+	bench_command_finish(&k);
+	err = err ? err : bench_client_await(&c, COMPILE_NS);
+	bench_client_stop(&c);
+	return err;
 }
 
 void bench_testbed_cpu(pid_t pid, double *ret_first, double *ret_others)

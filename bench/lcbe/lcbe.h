@@ -9,7 +9,6 @@
 
 #define LCBE_ROUNDS 64u
 #define LCBE_BATCH 16u
-#define LCBE_READY_NS 90000000000ull /* timeout of a client's start */
 #define LCBE_DEFS 10u
 #define LCBE_CONDITIONS (2 * LCBE_DEFS) /* each with PTX and with machine code */
 
@@ -57,7 +56,7 @@ struct bench_lcbe {
 	struct bench_testbed testbed;
 	struct bench_lcbe_condition condition[LCBE_CONDITIONS];
 	char device[64];
-	char image[160]; /* file of machine code in the folder of the testbed */
+	char image[TESTBED_IMAGE]; /* file of machine code */
 	unsigned sms;
 	int iterations[2];
 	double block_us[2];

@@ -40,24 +40,6 @@ static int prepare(struct bench_lcbe *b, struct bench_lcbe_condition *c)
 	return 0;
 }
 
-/* Lets the driver compile the kernels. Returns 0; -1 with error. */
-static int compile(struct bench_lcbe *b)
-{
-	const struct bench_testbed_place own = { .lane = LANE_OWN, .mps_priority = -1 };
-	struct bench_testbed_command k;
-	struct bench_testbed_client c;
-	int err;
-
-	snprintf(b->image, sizeof(b->image), "%s/kernels.cubin", b->testbed.dir);
-	bench_command_init(&k);
-	bench_command_option(&k, "--image", "%s", b->image);
-	err = bench_client_start(&b->testbed, &c, "compile", &own, "compile", &k);
-	bench_command_finish(&k);
-	err = err ? err : bench_client_await(&c, LCBE_READY_NS);
-	bench_client_stop(&c);
-	return err;
-}
-
 /* Requests alone need no second condition: their kernels are the same code either way. */
 static bool chosen(const struct bench_lcbe *b, const struct bench_lcbe_condition *c)
 {
@@ -67,7 +49,7 @@ static bool chosen(const struct bench_lcbe *b, const struct bench_lcbe_condition
 
 void bench_lcbe_choose(struct bench_lcbe *b)
 {
-	int no_code = b->set.machine_code ? compile(b) : 0;
+	int no_code = b->set.machine_code ? bench_client_compile(&b->testbed, b->image) : 0;
 	char why[sizeof(b->testbed.error)];
 
 	snprintf(why, sizeof(why), "%s", b->testbed.error);

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "bench/lcbe/lcbe.h"
 
+#define READY_NS 90000000000ull
 #define ANSWER_NS 60000000000ull
 #define MIN_WINDOW_NS 50000000ull
 #define BATCH_WARM_NS 50000000ull
@@ -121,9 +122,9 @@ static int start_clients(struct bench_lcbe *b, struct bench_lcbe_condition *c)
 		err = start_one(b, c, &c->be[i], true, i);
 	}
 	c->started = true;
-	err = err ? err : bench_client_await(&c->lc, LCBE_READY_NS);
+	err = err ? err : bench_client_await(&c->lc, READY_NS);
 	for (unsigned i = 0; i < batch_clients(b, c) && !err; i++) {
-		err = bench_client_await(&c->be[i], LCBE_READY_NS);
+		err = bench_client_await(&c->be[i], READY_NS);
 	}
 	return err ? err : check_lane(b, c);
 }
@@ -333,7 +334,7 @@ static int calibrate(struct bench_lcbe *b)
 	}
 	err = bench_client_start(&b->testbed, &c, "calibrate", &place, "calibrate", &k);
 	bench_command_finish(&k);
-	err = err ? err : bench_client_await(&c, LCBE_READY_NS);
+	err = err ? err : bench_client_await(&c, READY_NS);
 	if (!err) {
 		unsigned fit =
 			b->testbed.soft ? 1 : MAX(c.page->threads_per_sm / b->set.threads, 1);

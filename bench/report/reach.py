@@ -1,26 +1,34 @@
 """`gbpf bench reach`: the share of launches and of their GPU time that gBPF can stop between blocks, by gbpfd's statistics."""
 import stats
 
-NOTE = '''TWIN: kernels that can be stopped between blocks, of the launches counted (those of the most frequent
-kernels) and of their GPU time, as it was learned; PASS: one pass of the workload, by its own clock'''
+NOTE = '''STOP: launches that could be stopped between blocks, in % of all launches of kernels and graphs, and of their GPU time
+(number times learned duration); PERSIST: of these, in % of all, those whose blocks start together, so that they do
+not stop inside and the next launch waits for one kernel; PASS: one pass of the workload, by its own clock'''
+KERNELS = 16  # of each part in the table
+TOTALS = ('launches', 'stoppable', 'persistent', 'launches_ns', 'stoppable_ns', 'persistent_ns')
+
+
+def how(k):
+	"""Returns how launches of a kernel are stopped, or why not."""
+	if not k.get('stoppable'):
+		return 'no: ' + (k.get('block_why') or 'not launched so that it could be')
+	return k.get('stop', '') + (', persistent' if 2 * k['persistent'] > k['stoppable'] else '')
 
 
 def shares(tenants):
-	"""Sums up the processes of a part. Launches include kernels that are not shown; GPU time is number times learned duration."""
+	"""Sums up the processes of a part: all kernels in the totals, the most frequent ones by name."""
 	kernels = [k for t in tenants for k in t.get('kernels', ())]
-	twins = [k for k in kernels if k.get('block')]
-	without = {}
+	total = {name: sum(float(t['stats']['reach'][name]) for t in tenants) for name in TOTALS}
+	ways = {}
 	for k in kernels:
-		if not k.get('block') and k.get('block_why'):
-			without[k['block_why']] = without.get(k['block_why'], 0.0) + k['count']
-
-	def gpu_ms(of):
-		return sum(float(k['count'] * k.get('est_ns', 0)) for k in of) * 1e-6
-	return {'launches': sum(float(t['stats']['launches']) for t in tenants), 'launches_shown': sum(float(k['count']) for k in kernels),
-		'launches_with_twin': sum(float(k['count']) for k in twins),
-		'block_launches': sum(float(t['stats']['block_launches']) for t in tenants), 'gpu_ms_shown': gpu_ms(kernels),
-		'gpu_ms_with_twin': gpu_ms(twins), 'without_twin': without, 'kernels': [{'name': k['name'], 'count': float(k['count']),
-			'est_us': k.get('est_ns', 0) * 1e-3, 'twin': bool(k.get('block'))} for k in kernels]}
+		w = ways.setdefault(how(k), {'launches': 0.0, 'gpu_ms': 0.0})
+		w['launches'] += k['count']
+		w['gpu_ms'] += k['count'] * k.get('est_ns', 0) * 1e-6
+	return {'launches': sum(float(t['stats']['launches']) for t in tenants), 'kernel_launches': total['launches'],
+		'stoppable_launches': total['stoppable'], 'persistent_launches': total['persistent'],
+		'block_launches': sum(float(t['stats']['block_launches']) for t in tenants), 'gpu_ms': total['launches_ns'] * 1e-6,
+		'stoppable_gpu_ms': total['stoppable_ns'] * 1e-6, 'persistent_gpu_ms': total['persistent_ns'] * 1e-6, 'ways_of_shown': ways,
+		'kernels': [{'name': k['name'], 'count': float(k['count']), 'est_us': k.get('est_ns', 0) * 1e-3, 'how': how(k)} for k in kernels]}
 
 
 def part_document(p):
@@ -34,21 +42,29 @@ def part_document(p):
 	return d
 
 
+def percent(part, whole):
+	return 100 * stats.ratio(part, whole)
+
+
 def print_part(out, p, d):
 	if 'tenants' not in p:
 		out.line('%-11s %s: %s' % (p['part'], p['state'], p['text']))
 		return
-	out.line('%-11s %9.0f %9.0f %8.1f %11.2f %8.1f %9s' % (p['part'], d['launches'], d['launches_shown'],
-		100 * stats.ratio(d['launches_with_twin'], d['launches_shown']), d['gpu_ms_shown'],
-		100 * stats.ratio(d['gpu_ms_with_twin'], d['gpu_ms_shown']), '%.2f' % p['pass_ms'] if p['pass_ms'] > 0 else '-'))
+	out.line('%-11s %9.0f %8.1f %9.1f %11.2f %8.1f %9.1f %9s' % (p['part'], d['kernel_launches'],
+		percent(d['stoppable_launches'], d['kernel_launches']), percent(d['persistent_launches'], d['kernel_launches']), d['gpu_ms'],
+		percent(d['stoppable_gpu_ms'], d['gpu_ms']), percent(d['persistent_gpu_ms'], d['gpu_ms']),
+		'%.2f' % p['pass_ms'] if p['pass_ms'] > 0 else '-'))
+	for k in d['kernels'][:KERNELS]:
+		out.line('    %8.0f x %9.1f us  %-34s %s' % (k['count'], k['est_us'], k['how'], k['name'][:48]))
 
 
 def report(records, out):
 	document = {}
 	for name, body in records:
 		if name == 'set_up':
-			document = {'schema': 'gbpf.bench.reach/1', **body, 'parts': []}
-			out.line('%-11s %9s %9s %8s %11s %8s %9s' % ('PART', 'LAUNCHES', 'COUNTED', 'TWIN %', 'GPU ms', 'TWIN %', 'PASS ms'))
+			document = {'schema': 'gbpf.bench.reach/2', **body, 'parts': []}
+			out.line('%-11s %9s %8s %9s %11s %8s %9s %9s' % ('PART', 'LAUNCHES', 'STOP %', 'PERSIST %', 'GPU ms', 'STOP %', 'PERSIST %',
+				'PASS ms'))
 		else:
 			document['parts'].append(part_document(body))
 			print_part(out, body, document['parts'][-1])

@@ -1,5 +1,5 @@
-/* `gbpf bench reach`: the share of frameworks' launches with PTX that gBPF can use, measured by the
- * program bench-reach. */
+/* `gbpf bench reach`: the share of frameworks' launches that gBPF can stop between blocks, measured
+ * by the program bench-reach. */
 #include <limits.h>
 
 #include "base/paths.h"
@@ -10,7 +10,7 @@ enum { R_PARTS, R_PYTHON, R_SECONDS, R_POLICY, R_SAVE, R_PROGRESS, R_DEVICE };
 
 static const struct cli_option options[] = {
 	[R_PARTS] = { "parts", 0, "LIST",
-		      "of ptx,torch,triton,compile,cupy,jax and others (default all)" },
+		      "of ptx,code,torch,triton,compile,cupy,jax,... (default all)" },
 	[R_PYTHON] = { "python", 0, "PROGRAM", "that has the frameworks (default python3)" },
 	[R_SECONDS] = { "seconds", 't', "S", "limit of each part (default 180)" },
 	[R_POLICY] = { "policy", 'p', "NAME|FILE", "of gBPF (default auto, or lc_first)" },
@@ -21,9 +21,9 @@ static const struct cli_option options[] = {
 };
 
 static const struct cli_bench_number numbers[] = { { R_SECONDS, 1, 3600 } };
-static const char *const parts[] = { "ptx",	    "torch",	 "triton-own", "triton",
-				     "compile-own", "compile",	 "cupy",       "cupy-ptx",
-				     "jax",	    "jax-ptxas", NULL };
+static const char *const parts[] = { "ptx",	 "code",	"torch",     "triton-own",
+				     "triton",	 "compile-own", "compile",   "cupy",
+				     "cupy-ptx", "jax",		"jax-ptxas", NULL };
 
 static int cmd_reach(struct cli *c)
 {
@@ -50,7 +50,7 @@ static int cmd_reach(struct cli *c)
 const struct cli_verb verb_bench_reach = {
 	.name = "reach",
 	.args = "",
-	.doc = "share of frameworks' launches with PTX that gBPF can use",
+	.doc = "share of frameworks' launches that gBPF can stop",
 	.page = "gbpf-bench.1",
 	.options = options,
 	.run = cmd_reach,

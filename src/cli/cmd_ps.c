@@ -138,18 +138,25 @@ static void print_tenants(struct cli *c, const json_t *tenants, const json_t *ve
 	cli_table_finish(&t);
 }
 
-/* Returns "12 us a block" if the kernel can be stopped between blocks, else the reason why not. */
+/* Returns "clone, 12 us a block", "machine code, persistent" or "no: the reason". A persistent
+ * kernel's blocks all start at once, so it does not stop inside. */
 static const char *block_level_of(char out[80], const json_t *k)
 {
+	const char *stop = cli_text(k, "stop");
 	uint64_t ns = cli_u64(k, "block_ns");
 	char length[24];
 
 	if (!json_is_true(json_object_get(k, "block"))) {
 		snprintf(out, 80, "no: %.70s", cli_text(k, "block_why"));
+		return out;
+	}
+	stop = stop[0] ? stop : "yes";
+	if (2 * cli_u64(k, "persistent") > cli_u64(k, "stoppable")) {
+		snprintf(out, 80, "%.20s, persistent", stop);
 	} else if (ns) {
-		snprintf(out, 80, "yes, %s a block", cli_duration(length, ns));
+		snprintf(out, 80, "%.20s, %s a block", stop, cli_duration(length, ns));
 	} else {
-		snprintf(out, 80, "yes");
+		snprintf(out, 80, "%.20s", stop);
 	}
 	return out;
 }

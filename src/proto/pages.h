@@ -131,6 +131,15 @@ struct proto_stats {
 	/* Streams created while the tenant's share of the multiprocessors was below 100 %, by
 	 * outcome (enum proto_cap). */
 	uint32_t sm_percent, caps[PROTO_CAPS];
+	/* Of kernel[i]: how it can be stopped between blocks (GBPF_STOP_*), its launches that could
+	 * be, and of these the persistent ones, which do not stop inside. */
+	uint8_t kernel_stop[PROTO_KERNELS];
+	uint64_t kernel_stoppable[PROTO_KERNELS], kernel_persistent[PROTO_KERNELS];
+	/* The same of all kernels, and their GPU time: launches times learned duration. */
+	struct proto_stats_reach {
+		uint64_t launches, stoppable, persistent;
+		uint64_t launches_ns, stoppable_ns, persistent_ns;
+	} reach;
 };
 
 _Static_assert(sizeof(struct proto_board) <= PROTO_PAGE_BYTES, "a board is one page");

@@ -46,6 +46,23 @@ void sched_kernel_set_block(struct sched_kernel *k, uint8_t why)
 	store_relaxed(&k->block_why, why);
 }
 
+static void add_one(uint64_t *count)
+{
+	store_relaxed(count, load_relaxed(count) + 1);
+}
+
+void sched_kernel_count(struct sched_kernel *k, const struct sched_launch *l)
+{
+	add_one(&k->count);
+	if (unlikely(l->block_ok)) {
+		add_one(&k->stoppable);
+		store_relaxed(&k->stop, l->stop);
+		if (l->blocks <= l->resident) {
+			add_one(&k->persistent);
+		}
+	}
+}
+
 struct sched_estimate *sched_estimate_of(struct sched *s, const struct sched_launch *l)
 {
 	if (l->kernel) {
@@ -145,9 +162,36 @@ static void choose(struct sched *s)
 	}
 }
 
+/* Sums up all kernels. GPU time is launches times learned duration. Caller holds s->lock. */
+static void publish_totals(struct sched *s, struct proto_stats *st)
+{
+	struct proto_stats_reach sum = { 0 };
+
+	strmap_each (&s->kernels.by_name, e) {
+		const struct sched_kernel *k = e->value;
+		uint64_t ns = main_estimate(k), count = load_relaxed(&k->count);
+		uint64_t stoppable = load_relaxed(&k->stoppable);
+		uint64_t persistent = load_relaxed(&k->persistent);
+
+		sum.launches += count;
+		sum.stoppable += stoppable;
+		sum.persistent += persistent;
+		sum.launches_ns += count * ns;
+		sum.stoppable_ns += stoppable * ns;
+		sum.persistent_ns += persistent * ns;
+	}
+	store_relaxed(&st->reach.launches, sum.launches);
+	store_relaxed(&st->reach.stoppable, sum.stoppable);
+	store_relaxed(&st->reach.persistent, sum.persistent);
+	store_relaxed(&st->reach.launches_ns, sum.launches_ns);
+	store_relaxed(&st->reach.stoppable_ns, sum.stoppable_ns);
+	store_relaxed(&st->reach.persistent_ns, sum.persistent_ns);
+}
+
 void sched_kernels_publish(struct sched *s, struct proto_stats *st)
 {
 	pthread_mutex_lock(&s->lock);
+	publish_totals(s, st);
 	choose(s);
 	for (unsigned i = 0; i < PROTO_KERNELS && s->kernels.shown[i]; i++) {
 		const struct sched_kernel *k = s->kernels.shown[i];
@@ -160,6 +204,9 @@ void sched_kernels_publish(struct sched *s, struct proto_stats *st)
 		store_relaxed(&st->kernel[i].count, load_relaxed(&k->count));
 		store_relaxed(&st->kernel[i].est_ns, main_estimate(k));
 		store_relaxed(&st->kernel_block_ns[i], load_relaxed(&k->block_ns));
+		store_relaxed(&st->kernel_stop[i], load_relaxed(&k->stop));
+		store_relaxed(&st->kernel_stoppable[i], load_relaxed(&k->stoppable));
+		store_relaxed(&st->kernel_persistent[i], load_relaxed(&k->persistent));
 	}
 	pthread_mutex_unlock(&s->lock);
 }

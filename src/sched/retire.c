@@ -182,7 +182,7 @@ void sched_launch_done(struct sched_ticket *t, bool ok)
 		take_back(q, l);
 	} else {
 		if (l->kernel) {
-			store_relaxed(&l->kernel->count, load_relaxed(&l->kernel->count) + 1);
+			sched_kernel_count(l->kernel, l);
 		}
 		if (l->kind != GBPF_KIND_KERNEL) {
 			sched_stats_count_kind(q, l->kind, l->bytes);

@@ -33,6 +33,10 @@ struct sched_kernel {
 	uint64_t count; /* [atomic], relaxed: two threads that launch it at once may lose one */
 	struct sched_estimate est[SCHED_EST_CLASSES];
 	uint64_t block_ns; /* [atomic] learned duration of one block; 0: not known */
+	/* [atomic], as count: of its launches, those that could be stopped between blocks, and of
+	 * these the persistent ones, which do not stop inside. */
+	uint64_t stoppable, persistent;
+	uint8_t stop;	   /* [atomic] GBPF_STOP_* of the newest of these; NONE: there is none */
 	uint8_t block_why; /* [atomic] enum proto_block_why */
 	char name[PROTO_KERNEL_NAME];
 };
@@ -67,6 +71,8 @@ struct sched_estimate *sched_estimate_of(struct sched *s, const struct sched_lau
 /* Counts a launch; true: this one is to be measured. */
 bool sched_estimate_due(struct sched_estimate *e);
 void sched_estimate_learn(struct sched_estimate *e, uint64_t measured_ns);
+/* Counts a launch of the kernel that the driver has taken. */
+void sched_kernel_count(struct sched_kernel *k, const struct sched_launch *l);
 void sched_kernels_publish(struct sched *s, struct proto_stats *st);
 
 /* ---- retire.c ---- */

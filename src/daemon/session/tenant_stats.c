@@ -10,6 +10,7 @@
 #include "base/atomic.h"
 #include "daemon/clean_text.h"
 #include "daemon/session/tenant_session.h"
+#include "policy/ctx.h"
 #include "proto/block_why.h"
 
 #define SHOWN_KERNELS 16u
@@ -100,14 +101,29 @@ static int by_count(const void *a, const void *b)
 
 struct kernel_copy {
 	struct proto_stats_kernel k; /* first, for by_count */
-	uint64_t block_ns;
+	uint64_t block_ns, stoppable, persistent;
 	uint8_t block; /* enum proto_block_why, or any value */
+	uint8_t stop;  /* GBPF_STOP_*, or any value */
 };
 
-/* Returns the reason why the kernel has no preemptible clone, "" if it has one. */
-static const char *block_text(uint8_t why)
+static bool stops(const struct kernel_copy *c)
 {
-	if (why == PROTO_BLOCK_OK) {
+	return c->stoppable || c->block == PROTO_BLOCK_OK;
+}
+
+static const char *stop_text(uint8_t stop)
+{
+	return stop == GBPF_STOP_MACHINE_CODE ? "machine code"
+	       : stop == GBPF_STOP_CLONE      ? "clone"
+					      : "";
+}
+
+/* Returns the reason why launches of the kernel cannot be stopped between blocks, "" if all can. */
+static const char *block_text(const struct kernel_copy *c)
+{
+	uint8_t why = c->block;
+
+	if (why == PROTO_BLOCK_OK || (c->stoppable && c->stoppable >= c->k.count)) {
 		return "";
 	}
 	return proto_block_why_text(why < PROTO_BLOCK_WHYS ? (enum proto_block_why)why
@@ -119,9 +135,11 @@ static json_t *kernel_json(const struct kernel_copy *c)
 	char name[PROTO_KERNEL_NAME + 1];
 
 	daemon_text_copy(name, sizeof(name), c->k.name, sizeof(c->k.name));
-	return json_pack("{s:s,s:o,s:o,s:b,s:s,s:o}", "name", name, "count", number(c->k.count),
-			 "est_ns", number(c->k.est_ns), "block", c->block == PROTO_BLOCK_OK,
-			 "block_why", block_text(c->block), "block_ns", number(c->block_ns));
+	return json_pack("{s:s,s:o,s:o,s:b,s:s,s:o,s:s,s:o,s:o}", "name", name, "count",
+			 number(c->k.count), "est_ns", number(c->k.est_ns), "block", stops(c),
+			 "block_why", block_text(c), "block_ns", number(c->block_ns), "stop",
+			 stop_text(c->stop), "stoppable", number(c->stoppable), "persistent",
+			 number(c->persistent));
 }
 
 static json_t *kernels(const struct proto_stats *st, uint64_t why_hash, json_t *tenant)
@@ -138,6 +156,9 @@ static json_t *kernels(const struct proto_stats *st, uint64_t why_hash, json_t *
 		memcpy(k[n].k.name, st->kernel[i].name, sizeof(k[n].k.name));
 		k[n].block = load_relaxed(&st->kernel_block[i]);
 		k[n].block_ns = load_relaxed(&st->kernel_block_ns[i]);
+		k[n].stop = load_relaxed(&st->kernel_stop[i]);
+		k[n].stoppable = load_relaxed(&st->kernel_stoppable[i]);
+		k[n].persistent = load_relaxed(&st->kernel_persistent[i]);
 		if (k[n].k.hash && k[n].k.hash == why_hash) {
 			daemon_text_copy(name, sizeof(name), k[n].k.name, sizeof(k[n].k.name));
 			json_object_set_new(tenant, "why_kernel", json_string(name));
@@ -149,6 +170,22 @@ static json_t *kernels(const struct proto_stats *st, uint64_t why_hash, json_t *
 		json_array_append_new(all, kernel_json(&k[i]));
 	}
 	return all;
+}
+
+/* How much of all kernels' work could be stopped between blocks. */
+static json_t *reach(const struct proto_stats *st)
+{
+	json_t *j = json_object();
+
+#define COUNTER(name) json_object_set_new(j, #name, number(load_relaxed(&st->reach.name)))
+	COUNTER(launches);
+	COUNTER(stoppable);
+	COUNTER(persistent);
+	COUNTER(launches_ns);
+	COUNTER(stoppable_ns);
+	COUNTER(persistent_ns);
+#undef COUNTER
+	return j;
 }
 
 void daemon_stats_json(const struct daemon_session *s, json_t *tenant)
@@ -186,6 +223,7 @@ void daemon_stats_json(const struct daemon_session *s, json_t *tenant)
 #undef COUNTER
 	requests(st, j);
 	caps(st, j);
+	json_object_set_new(j, "reach", reach(st));
 	json_object_set_new(tenant, "stats", j);
 	json_object_set_new(tenant, "why", json_string(why_name(load_relaxed(&st->why))));
 	snprintf(hex, sizeof(hex), "0x%016" PRIx64, why_hash);

@@ -241,6 +241,49 @@ static void the_estimate_of_the_most_measured_grid_is_shown(void **state)
 	clocked_finish(&o);
 }
 
+static const struct ebpf_insn goes[] = { I_MOV(0, GBPF_GO), I_EXIT };
+
+/* Launches that can be stopped between blocks are counted apart, and persistent ones among them. */
+static void stoppable_and_persistent_launches_are_counted(void **state)
+{
+	static const struct {
+		uint64_t blocks;
+		bool ok;
+	} launches[] = { { 100, false }, { 100, true }, { 100, true },
+			 { 33, true },	 { 20, true },	{ 20, false } };
+	const struct proto_stats *st;
+	struct clocked o;
+
+	clocked_init(&o, GBPF_CLASS_BATCH);
+	POLICY_USE(&o.r, 1, goes);
+	o.l.resident = 33;
+	o.l.stop = GBPF_STOP_MACHINE_CODE;
+	for (unsigned i = 0; i < ARRAY_SIZE(launches); i++) {
+		o.l.blocks = launches[i].blocks;
+		o.l.block_ok = launches[i].ok;
+		(void)go(o.q, &o.fq, &o.l);
+	}
+	o.l.block_ok = true;
+	(void)ticket_begin(o.q, &o.l);
+	ticket_end(false); /* the driver refused it */
+	for (unsigned e = 0; e < SCHED_EST_CLASSES; e++) {
+		o.k->est[e] = (struct sched_estimate){ .est_ns = 1000, .seen = 1 };
+	}
+	(void)shown(&o, "k");
+	st = &o.r.stats;
+	assert_int_equal(st->kernel[0].count, 6);
+	assert_int_equal(st->kernel_stop[0], GBPF_STOP_MACHINE_CODE);
+	assert_int_equal(st->kernel_stoppable[0], 4);
+	assert_int_equal(st->kernel_persistent[0], 2);
+	assert_int_equal(st->reach.launches, 6);
+	assert_int_equal(st->reach.stoppable, 4);
+	assert_int_equal(st->reach.persistent, 2);
+	assert_int_equal(st->reach.launches_ns, 6000);
+	assert_int_equal(st->reach.stoppable_ns, 4000);
+	assert_int_equal(st->reach.persistent_ns, 2000);
+	clocked_finish(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -252,6 +295,7 @@ int main(void)
 		cmocka_unit_test(there_are_65536_kernels_at_most),
 		cmocka_unit_test(the_most_launched_kernels_are_shown),
 		cmocka_unit_test(the_estimate_of_the_most_measured_grid_is_shown),
+		cmocka_unit_test(stoppable_and_persistent_launches_are_counted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
