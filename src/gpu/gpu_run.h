@@ -1,6 +1,8 @@
-/* Resumable runs: the launches at block level on one stream. All launches of a run draw tickets
- * from one counter, one after the other, so any number may be queued on the device. When one is
- * interrupted, those behind it find the counter short of their first ticket and leave. The stream
+/* Resumable runs: the launches at block level on one stream, of preemptible clones and of kernels
+ * with an entry stub. All launches of a run draw tickets from one counter, one after the other, so
+ * any number may be queued on the device. (Blocks with an entry stub have an index and draw none:
+ * their launch moves the counter when it is through.) When one is interrupted, those behind it find
+ * the counter short of their first ticket and leave. The stream
  * then becomes idle; gpu_run_step notices that tickets are missing and launches the missing blocks
  * of the first launch, and the launches behind it, again. Nothing on the GPU waits for the host.
  * Other work on the stream must wait until the last ticket of the run has been drawn
@@ -11,21 +13,32 @@
 
 #include "gpu/gpu.h"
 #include "ptx/block.h"
+#include "ptx/block_gate.h"
 
 struct gpu_run;
 struct gpu_flag;
 
 #define GPU_RUN_DEPTH 64u /* unfinished launches and events; a further one waits for room */
 
+#define GPU_BLOCK_ATTRS_MAX 4u /* launch attributes that are kept */
+
 struct gpu_block_launch {
-	CUfunction clone;  /* f$gbpf, or its CUkernel */
+	CUfunction clone;  /* f$gbpf, or its CUkernel; with gate f itself */
 	uint64_t id;	   /* identifies the clone; a handle may be reused for another function */
 	uint32_t resident; /* blocks of it that the device holds at once; 0: unknown */
 	uint32_t grid[3], block[3], smem; /* of f's launch */
 	uint32_t piece_blocks;		  /* blocks of each launch to the driver; 0: chosen here */
 	uint64_t block_ns;     /* learned duration of one block, for that choice; 0: unknown */
 	const void *params;    /* f's parameters in one buffer; copied */
-	uint32_t params_bytes; /* ptx_block_entry.arg_offset: offset of struct ptx_block_arg */
+	uint32_t params_bytes; /* offset of struct ptx_block_arg (ptx_block_entry.arg_offset) or,
+				  with gate, of struct ptx_gate_arg; a multiple of 8 */
+	/* f has an entry stub (ptx/block_gate.h). Its grid cannot be divided: each launch to the
+	 * driver has all blocks, of which those that have run leave at once. */
+	bool gate;
+	uint32_t cluster; /* gate: blocks of a cluster, which decide alike; 0 and 1: none */
+	uint32_t wave;	  /* gate: ptx_gate_arg.wave, in clusters */
+	uint32_t n_attrs; /* gate: attributes of each launch, at most GPU_BLOCK_ATTRS_MAX; copied */
+	const CUlaunchAttribute *attrs;
 };
 
 /* Allocates what runs need in the queue's context, before the first launch. The driver may block

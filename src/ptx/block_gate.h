@@ -10,7 +10,8 @@
  * then on its value, the bound, does not change, and a block runs only if its own value is at most
  * the bound. So what ran is a prefix of the grid, in whatever order blocks arrive, and a block that
  * waits for lower ones waits for blocks that run. The block of the last index, if it runs,
- * publishes the launch's end like the block that draws a clone's last ticket: all blocks below run.
+ * publishes the launch's end like the block that draws a clone's last ticket, and sets the counter
+ * to it, for clones that follow: all blocks below it run.
  * docs/PREEMPTION-ARGUMENT.md has the argument. */
 #ifndef GBPF_PTX_BLOCK_GATE_H
 #define GBPF_PTX_BLOCK_GATE_H

@@ -155,7 +155,8 @@ static bool copy_params(struct gpu_run_entry *l, const struct gpu_block_launch *
 	struct ptx_block_arg arg = { .grid_x = b->grid[0],
 				     .grid_y = b->grid[1],
 				     .grid_z = b->grid[2] };
-	uint32_t bytes = b->params_bytes + (uint32_t)sizeof(arg);
+	uint32_t bytes =
+		b->params_bytes + (uint32_t)(b->gate ? sizeof(struct ptx_gate_arg) : sizeof(arg));
 
 	if (bytes > l->room) {
 		uint8_t *p = realloc(l->params, ROUND_UP(bytes, 64));
@@ -203,11 +204,15 @@ static CUresult append(struct gpu_run *run, const struct gpu_queue *q,
 	memcpy(l->block, b->block, sizeof(l->block));
 	l->smem = PTX_BLOCK_SMEM(b->smem);
 	l->total = blocks;
+	l->resident = b->resident;
+	l->gate = false;
+	if (b->gate) {
+		gpu_run_gate_copy(l, b);
+	}
 	l->first = run->list.ticket;
 	l->covered = l->out = l->ran = 0;
 	l->used_ns = 0;
 	l->piece = b->piece_blocks;
-	l->resident = b->resident;
 	l->block_ps = initial_block_ps(run, b);
 	run->list.ticket += blocks;
 	if (!gpu_run_unfinished(run)) {
@@ -255,6 +260,7 @@ CUresult gpu_run_record(struct gpu_device *d, struct gpu_queue *q, CUevent event
 	} else {
 		l = &run->list.entry[run->list.head % GPU_RUN_DEPTH];
 		l->clone = NULL;
+		l->gate = false;
 		l->event = event;
 		l->recorded = false;
 		l->total = l->covered = l->out = l->ran = 0;
@@ -274,13 +280,15 @@ CUresult gpu_run_record(struct gpu_device *d, struct gpu_queue *q, CUevent event
 static bool exceeds_limits(const struct gpu_block_launch *l, uint32_t *ret_blocks)
 {
 	uint64_t blocks = (uint64_t)l->grid[0] * l->grid[1];
+	uint32_t cluster = l->gate ? MAX(l->cluster, 1u) : 1;
 
 	if (!blocks || blocks > GPU_RUN_TICKETS_MAX / 2 || !l->grid[2] ||
 	    blocks * l->grid[2] > GPU_RUN_TICKETS_MAX / 2 || l->params_bytes > MAX_PARAMS ||
-	    l->params_bytes % 8 || l->smem > INT32_MAX) {
+	    l->params_bytes % 8 || l->smem > INT32_MAX || blocks * l->grid[2] % cluster ||
+	    (l->gate && l->n_attrs > GPU_BLOCK_ATTRS_MAX)) {
 		return true;
 	}
-	*ret_blocks = (uint32_t)(blocks * l->grid[2]);
+	*ret_blocks = (uint32_t)(blocks * l->grid[2] / cluster);
 	return false;
 }
 

@@ -6,10 +6,11 @@
  * Blocks that have not begun may still arrive (the launch may just be slow), and launches behind it
  * must not begin before the bypass blocks have ended. So the counter is taken first: an atomic
  * exchange sets it to a value before all tickets of the run, and each block that draws a ticket
- * afterwards leaves. Bypass blocks draw from a counter of their own, which continues at the old
- * value. When both streams are idle, the counter and the word at PTX_BLOCK_READY are restored to
- * the end of the launch, and what is behind it is submitted again. Each ticket is given once, even
- * if the suspicion was wrong. */
+ * afterwards leaves. The gate is closed likewise, for launches with an entry stub, whose end is
+ * published only while the counter has not been taken. Bypass blocks draw from a counter of their
+ * own, which continues at the old value. When both streams are idle, the counter and the word at
+ * PTX_BLOCK_READY are restored to the end of the launch, and what is behind it is submitted again.
+ * Each ticket is given once, even if the suspicion was wrong. */
 #include "gpu/cuda/gpu_run_bypass_int.h"
 
 #include <string.h>
@@ -31,6 +32,10 @@
 #define STRIKES_MAX 3u /* then on_hung is called for the clone */
 #define SPARE_OFFSET 48u
 #define BYPASS_OFFSET 32u /* bytes from the counter to the counter of bypass blocks */
+/* The host's words, in bytes (gpu_run_memory_int.h). */
+#define TAKEN_OFFSET 8u
+#define BYPASS_WORD_OFFSET 12u
+#define SPARE_WORDS_OFFSET 16u
 
 _Static_assert(PTX_BLOCK_READY == 32768, "the text below stores to the word behind a counter");
 static const char ptx[] =
@@ -51,6 +56,16 @@ static const char ptx[] =
 	"st.volatile.global.u32 [%rd2+32768], %r2;\n"
 	"st.volatile.global.u32 [%rd3], %r2;\n"
 	"ret;\n"
+	"}\n"
+	".visible .entry gbpf_close(.param .u64 gate, .param .u64 out)\n"
+	"{\n"
+	".reg .b64 %rd<5>;\n"
+	"ld.param.u64 %rd1, [gate];\n"
+	"ld.param.u64 %rd2, [out];\n"
+	"mov.u64 %rd3, 9223372036854775808;\n"
+	"atom.global.or.b64 %rd4, [%rd1], %rd3;\n"
+	"st.volatile.global.u64 [%rd2], %rd4;\n"
+	"ret;\n"
 	"}\n";
 
 /* Launches the take kernel on the line at `counters` and `words`. from: offset of the counter that
@@ -60,10 +75,26 @@ static CUresult launch_take(const struct cuabi_table *real, CUfunction f, CUstre
 {
 	uint64_t counter = counters + from,
 		 bypass = counters + (from ? SPARE_OFFSET : BYPASS_OFFSET);
-	uint64_t out = words + (from ? 16 : 8);
+	uint64_t out = words + (from ? SPARE_WORDS_OFFSET : TAKEN_OFFSET);
 	void *params[] = { &counter, &bypass, &out, &value };
 
 	return real->cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
+}
+
+/* Closes the gate at that address, and stores the value that it had. */
+static CUresult launch_close(const struct cuabi_table *real, CUfunction f, CUstream stream,
+			     uint64_t gate, uint64_t out)
+{
+	void *params[] = { &gate, &out };
+
+	return real->cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
+}
+
+static CUresult close_gate(struct gpu_run *run)
+{
+	return launch_close(run->device->real, run->home->bypass.close, run->home->bypass.stream,
+			    run->line.counter + PTX_GATE_WORD,
+			    run->line.words_device + GPU_RUN_GATE_COPY);
 }
 
 static CUresult take(struct gpu_run *run, uint32_t from, uint32_t value)
@@ -78,16 +109,23 @@ void gpu_run_bypass_prepare(struct gpu_device *d, struct gpu_run_context *x,
 			    const struct gpu_run_slab *s, uint32_t ticket)
 {
 	const struct cuabi_table *real = d->real;
-	CUfunction f;
+	CUfunction f, g;
+	CUstream stream;
 
-	if (x->bypass.stream || gpu_private_stream(d, &x->bypass.stream) != CUDA_SUCCESS ||
-	    real->cuModuleLoadData(&x->bypass.module, ptx) != CUDA_SUCCESS ||
-	    real->cuModuleGetFunction(&f, x->bypass.module, "gbpf_take") != CUDA_SUCCESS) {
+	if (x->bypass.stream || gpu_private_stream(d, &x->bypass.stream) != CUDA_SUCCESS) {
 		return;
 	}
-	if (launch_take(real, f, x->bypass.stream, s->counters, s->done, 0, ticket) ==
-	    CUDA_SUCCESS) {
+	stream = x->bypass.stream; /* the context may be forgotten meanwhile */
+	if (real->cuModuleLoadData(&x->bypass.module, ptx) != CUDA_SUCCESS ||
+	    real->cuModuleGetFunction(&f, x->bypass.module, "gbpf_take") != CUDA_SUCCESS ||
+	    real->cuModuleGetFunction(&g, x->bypass.module, "gbpf_close") != CUDA_SUCCESS) {
+		return;
+	}
+	if (launch_take(real, f, stream, s->counters, s->done, 0, ticket) == CUDA_SUCCESS &&
+	    launch_close(real, g, stream, s->counters + PTX_GATE_WORD + SPARE_OFFSET,
+			 s->done + SPARE_WORDS_OFFSET) == CUDA_SUCCESS) {
 		x->bypass.take_pending = f;
+		x->bypass.close = g;
 	}
 }
 
@@ -138,6 +176,7 @@ static void begin_take(struct gpu_run *run)
 	run->hang.probing = false;
 	(void)add_acqrel(&run->seen.n_pending, 1u); /* keeps the run busy until finish_bypass */
 	e = take(run, 0, first - GPU_RUN_TICKETS_MAX);
+	e = e || !run->gate.used ? e : close_gate(run);
 	if (e) {
 		gpu_run_fail(run, e);
 		return;
@@ -164,7 +203,8 @@ void gpu_run_bypass_watch(struct gpu_run *run, bool may_run, uint64_t now)
 	    run->device->real->cuStreamQuery(run->home->io) == CUDA_ERROR_NOT_READY) {
 		return;
 	}
-	counter = __atomic_load_n(run->line.words + 1, __ATOMIC_ACQUIRE);
+	counter = __atomic_load_n(run->line.words + 1, __ATOMIC_ACQUIRE) +
+		  (uint32_t)gpu_run_gate_value(run);
 	if (!run->hang.probing || counter != run->hang.counter) {
 		run->hang.same_calm_ns = run->hang.calm_ns;
 		run->hang.counter =
@@ -177,7 +217,8 @@ void gpu_run_bypass_watch(struct gpu_run *run, bool may_run, uint64_t now)
 	run->hang.probe_ns = now;
 	if (run->device->real->cuMemcpyDtoHAsync_v2((void *)(uintptr_t)(run->line.words + 1),
 						    run->line.counter, sizeof(uint32_t),
-						    run->home->io) != CUDA_SUCCESS) {
+						    run->home->io) != CUDA_SUCCESS ||
+	    gpu_run_gate_read(run, false) != CUDA_SUCCESS) {
 		run->hang.probing = false;
 	}
 }
@@ -189,12 +230,17 @@ static CUresult launch_bypass(struct gpu_run *run, struct gpu_run_entry *l, uint
 	size_t bytes = l->params_bytes + sizeof(struct ptx_block_arg);
 	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, l->params, CU_LAUNCH_PARAM_BUFFER_SIZE,
 			  &bytes, CU_LAUNCH_PARAM_END };
+	/* Not the run's word: pieces behind this launch have not run. */
+	uint64_t done = run->line.words_device + BYPASS_WORD_OFFSET;
 	struct ptx_block_arg arg;
 
+	if (l->gate) {
+		return gpu_run_gate_bypass(run, l, l->total - missing,
+					   run->line.counter + BYPASS_OFFSET, done);
+	}
 	memcpy(&arg, l->params + l->params_bytes, sizeof(arg));
 	arg.tickets = run->line.counter + BYPASS_OFFSET;
-	arg.done = run->line.words_device +
-		   12; /* not the run's word: pieces behind this launch have not run */
+	arg.done = done;
 	arg.first = l->first;
 	arg.total = l->total;
 	arg.groups = 0;
@@ -209,7 +255,8 @@ static void counter_taken(struct gpu_run *run, uint64_t now)
 	uint32_t counter = __atomic_load_n(run->line.words + 2, __ATOMIC_ACQUIRE);
 	uint32_t i, ran;
 
-	if (!gpu_run_locate(run, counter, &i, &ran)) {
+	if (!gpu_run_gate_progress(run, &counter, false) ||
+	    !gpu_run_locate(run, counter, &i, &ran)) {
 		gpu_run_fail(run, CUDA_ERROR_ILLEGAL_STATE);
 		return;
 	}
@@ -299,6 +346,7 @@ static void restore_counter(struct gpu_run *run)
 	e = e ? e
 	      : real->cuMemsetD32Async(run->line.counter + PTX_BLOCK_READY, run->hang.restore, 1,
 				       run->home->io);
+	e = e ? e : gpu_run_gate_reopen(run);
 	if (e) {
 		gpu_run_fail(run, e);
 		return;

@@ -5,6 +5,7 @@
 
 #include "base/atomic.h"
 #include "gpu/cuda/gpu_run_bypass_int.h"
+#include "gpu/cuda/gpu_run_gate_int.h"
 #include "gpu/cuda/gpu_run_memory_int.h"
 #include "gpu/cuda/gpu_run_pace_int.h"
 #include "gpu/cuda/gpu_run_submit_int.h"
@@ -64,6 +65,7 @@ struct gpu_run {
 	struct gpu_run_halt halt;
 	struct gpu_run_pace pace;
 	struct gpu_run_hang hang;
+	struct gpu_run_gate gate;
 };
 
 static inline struct gpu_run *gpu_run_of(const struct gpu_queue *q)

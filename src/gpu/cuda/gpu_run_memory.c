@@ -1,5 +1,6 @@
-/* Memory for the words of runs. A context has slabs of device memory (ticket counters, and at
- * PTX_BLOCK_READY behind them the words that say how far launches are) and of pinned host memory
+/* Memory for the words of runs. A context has slabs of device memory (ticket counters, at
+ * PTX_BLOCK_READY behind them the words that say how far launches are, at PTX_GATE_WORD the gates)
+ * and of pinned host memory
  * (how far the run is); each run has one line of both. A returned line is reused at its counter's
  * value, so no word is ever reset. */
 #include "gpu/cuda/gpu_run_memory_int.h"
@@ -18,7 +19,9 @@
 #define SLAB_BYTES (GPU_RUN_LINE_BYTES * GPU_RUN_LINES)
 #define SET_NS 20000000u
 #define SET_POLL_NS 20000u
-_Static_assert(SLAB_BYTES == PTX_BLOCK_READY, "the second half of the device's memory");
+#define FIRST_BASE 1u /* both halves of a gate's first value */
+_Static_assert(SLAB_BYTES == PTX_BLOCK_READY && 2 * SLAB_BYTES == PTX_GATE_WORD,
+	       "the second and the third part of the device's memory");
 
 struct gpu_runs *gpu_runs_of(struct gpu_device *d)
 {
@@ -86,8 +89,11 @@ static CUresult allocate_slab(struct gpu_device *d, CUstream stream, struct gpu_
 
 	e = real->cuMemHostAlloc(&host, SLAB_BYTES, CU_MEMHOSTALLOC_DEVICEMAP);
 	e = e ? e : real->cuMemHostGetDevicePointer_v2(&s->done, host, 0);
-	e = e ? e : real->cuMemAlloc_v2(&s->counters, 2 * SLAB_BYTES);
+	e = e ? e : real->cuMemAlloc_v2(&s->counters, 3 * SLAB_BYTES);
 	e = e ? e : real->cuMemsetD32Async(s->counters, FIRST_TICKET, 2 * SLAB_BYTES / 4, stream);
+	e = e ? e
+	      : real->cuMemsetD32Async(s->counters + PTX_GATE_WORD, FIRST_BASE, SLAB_BYTES / 4,
+				       stream);
 	if (e) {
 		if (s->counters) {
 			(void)real->cuMemFree_v2(s->counters);
@@ -100,6 +106,7 @@ static CUresult allocate_slab(struct gpu_device *d, CUstream stream, struct gpu_
 	memset(host, 0, SLAB_BYTES);
 	for (unsigned i = 0; i < GPU_RUN_LINES; i++) {
 		s->last[i].ticket = FIRST_TICKET;
+		s->last[i].base = gpu_run_gate_base(FIRST_BASE);
 	}
 	s->host = host;
 	return CUDA_SUCCESS;
@@ -245,6 +252,7 @@ CUresult gpu_run_line_take(struct gpu_run *run)
 						      (size_t)run->line.index * GPU_RUN_LINE_BYTES);
 		run->list.ticket = s->last[run->line.index].ticket;
 		run->pieces.number = s->last[run->line.index].number;
+		run->gate.base = s->last[run->line.index].base;
 	}
 	pthread_mutex_unlock(&all->lock);
 	return e;
@@ -257,6 +265,7 @@ void gpu_run_line_return(struct gpu_run *run)
 	pthread_mutex_lock(&all->lock);
 	run->line.slab->last[run->line.index].ticket = run->list.ticket;
 	run->line.slab->last[run->line.index].number = run->pieces.number;
+	run->line.slab->last[run->line.index].base = run->gate.base;
 	run->line.slab->free[run->line.slab->n_free++] = (uint16_t)run->line.index;
 	pthread_mutex_unlock(&all->lock);
 }

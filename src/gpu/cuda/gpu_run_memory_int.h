@@ -22,6 +22,7 @@ struct gpu_run_slab {
 	uint16_t free[GPU_RUN_LINES];
 	struct {
 		uint32_t ticket, number;
+		uint64_t base;
 	} last[GPU_RUN_LINES]; /* values at which the next run of a line continues */
 };
 
@@ -43,6 +44,7 @@ struct gpu_run_context {
 		CUmodule module;	 /* of the take kernel; ends with the context */
 		CUfunction take;	 /* takes a counter; NULL: not available */
 		CUfunction take_pending; /* take, while its first launch has not completed */
+		CUfunction close;	 /* closes a gate; to be used only if take is available */
 	} bypass;
 };
 
@@ -57,7 +59,8 @@ struct gpu_runs {
 
 /* The words of one run; constant while the run exists. Words in host memory: 0 the number of the
  * last piece whose tickets are all drawn; 1 a copy of the counter; 2 the counter's value when it
- * was taken; 3 written by bypass blocks and never read. */
+ * was taken; 3 written by bypass blocks, 4 and 5 by warming up, and never read; 6 and 7 a copy of
+ * the gate. */
 struct gpu_run_line {
 	struct gpu_run_slab *slab;
 	uint32_t index;		  /* in the slab */

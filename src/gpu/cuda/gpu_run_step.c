@@ -48,6 +48,7 @@ static void read_counter(struct gpu_run *run)
 		(void *)(uintptr_t)(run->line.words + 1), run->line.counter, sizeof(uint32_t),
 		run->home->io);
 
+	r = r ? r : gpu_run_gate_read(run, true);
 	if (r) {
 		gpu_run_fail(run, r);
 		return;
@@ -70,17 +71,19 @@ static void finish_read(struct gpu_run *run, uint64_t now)
 {
 	CUresult r = run->device->real->cuStreamQuery(run->home->io);
 	uint32_t counter;
+	bool ok;
 
 	if (r == CUDA_ERROR_NOT_READY) {
 		return;
 	}
 	counter = __atomic_load_n(run->line.words + 1, __ATOMIC_ACQUIRE);
-	if (!r) {
+	ok = !r && gpu_run_gate_progress(run, &counter, true);
+	if (ok) {
 		gpu_run_learn_stopped(run, counter);
 	}
 	/* Either the counter is at its end but the last number is missing, or its value is
 	 * impossible: something has overwritten it. */
-	if (r || counter == run->list.ticket || !gpu_run_rewind(run, counter)) {
+	if (!ok || counter == run->list.ticket || !gpu_run_rewind(run, counter)) {
 		gpu_run_fail(run, r ? r : CUDA_ERROR_ILLEGAL_STATE);
 		return;
 	}

@@ -41,6 +41,9 @@ static uint32_t next_piece_blocks(const struct gpu_run *run, const struct gpu_ru
 {
 	uint32_t left = l->total - l->covered, piece = l->piece;
 
+	if (l->gate) {
+		return left;
+	}
 	if (left > (piece ? piece : GPU_RUN_PIECE_BLOCKS)) {
 		if (!piece) {
 			piece = gpu_run_piece_blocks(l->resident, gpu_run_pace_of(run, l));
@@ -88,7 +91,8 @@ static bool room_for(const struct gpu_run *run, const struct gpu_run_entry *l, u
 	now = clock_now_ns();
 	return !too_early(run, l, blocks, now) &&
 	       (all - MIN(blocks_begun(run, now), all) + blocks <= GPU_RUN_BUDGET_BLOCKS ||
-		(pieces == 1 && all == run->pieces.n_blocks && blocks <= GPU_RUN_PIECE_MAX_BLOCKS));
+		(pieces == 1 && all == run->pieces.n_blocks &&
+		 (l->gate || blocks <= GPU_RUN_PIECE_MAX_BLOCKS)));
 }
 
 static void fill_arg(struct gpu_run *run, struct gpu_run_entry *l, uint32_t end, bool forced)
@@ -108,19 +112,33 @@ static void fill_arg(struct gpu_run *run, struct gpu_run_entry *l, uint32_t end,
 	memcpy(l->params + l->params_bytes, &arg, sizeof(arg));
 }
 
-static CUresult submit_piece(struct gpu_run *run, const struct gpu_queue *q,
+static CUresult launch_clone(struct gpu_run *run, const struct gpu_queue *q,
 			     struct gpu_run_entry *l, uint32_t blocks, bool forced)
 {
 	size_t bytes = l->params_bytes + sizeof(struct ptx_block_arg);
 	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, l->params, CU_LAUNCH_PARAM_BUFFER_SIZE,
 			  &bytes, CU_LAUNCH_PARAM_END };
+
+	fill_arg(run, l, l->covered + blocks, forced);
+	return run->device->real->cuLaunchKernel(l->clone, blocks, 1, 1, l->block[0], l->block[1],
+						 l->block[2], l->smem, q->stream, NULL, extra);
+}
+
+/* A grid that cannot be divided passes leases by as far as a piece of another one would. */
+static uint32_t forced_piece(const struct gpu_run *run, const struct gpu_run_entry *l)
+{
+	return gpu_run_piece_blocks(l->resident, gpu_run_pace_of(run, l));
+}
+
+static CUresult submit_piece(struct gpu_run *run, const struct gpu_queue *q,
+			     struct gpu_run_entry *l, uint32_t blocks, bool forced)
+{
 	struct gpu_run_piece *p = &run->pieces.piece[run->pieces.head % GPU_RUN_PIECES_MAX];
 	uint64_t now = clock_now_ns();
 	CUresult e;
 
-	fill_arg(run, l, l->covered + blocks, forced);
-	e = run->device->real->cuLaunchKernel(l->clone, blocks, 1, 1, l->block[0], l->block[1],
-					      l->block[2], l->smem, q->stream, NULL, extra);
+	e = l->gate ? gpu_run_gate_launch(run, l, q->stream, forced ? forced_piece(run, l) : 0)
+		    : launch_clone(run, q, l, blocks, forced);
 	if (e) {
 		return e;
 	}

@@ -39,7 +39,14 @@ struct gpu_run_entry {
 	uint64_t block_ps; /* device time of one block, ps: its duration / resident; 0: unknown */
 	uint64_t used_ns;  /* observed time in which blocks of it ran, */
 	uint32_t ran;	   /* and the number of these blocks */
-	uint8_t *params;   /* owned; struct ptx_block_arg at params_bytes */
+	uint8_t *params;   /* owned; struct ptx_block_arg or ptx_gate_arg at params_bytes */
+	/* A launch with an entry stub; its total, covered and resident count clusters. */
+	bool gate;
+	uint32_t grid[3], wave;
+	uint32_t from; /* covered before its last submission, */
+	uint64_t base; /* and base of that */
+	uint32_t n_attrs;
+	CUlaunchAttribute attrs[GPU_BLOCK_ATTRS_MAX];
 };
 
 /* Unfinished entries in order: [tail, head), of which those from `next` on have something to

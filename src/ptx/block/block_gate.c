@@ -78,24 +78,27 @@ static const char decide_text[] =
 	"@%p exit;\n"
 	"bra $run;\n";
 
-/* A lease is in force. A block that asked first takes part only if the gate was closed behind it;
- * one that has raised an open gate runs. */
-static const char behind_text[] =
-	"$leased:\n"
-	"@%first ld.volatile.global.u64 %old, [%l+65536];\n"
-	"setp.lt.s64 %p, %old, 0;\n"
-	"@%p bra $decide;\n"
-	"mov.u64 %m, 9223372036854775808;\n"
-	"atom.global.or.b64 %old, [%l+65536], %m;\n"
-	"@%first or.b64 %old, %old, %m;\n"
-	"bra $decide;\n" PTX_BLOCK_LEASE_TEXT "$last:\n"
-	"ld.param.u32 %t, [arg+28];\n"
-	"st.volatile.global.u32 [%l], %t;\n" PTX_BLOCK_PUBLISH_TEXT "bra $join;\n"
-	"}\n"
-	"$run:\n"
-	"pmevent 13;\n"
-	"ret;\n"
-	"}\n";
+/* A lease is in force: the gate is closed. A block that asked first runs if the bound is not below
+ * it, one that has raised an open gate runs in any case. The last block publishes the launch's end
+ * only if the host has not taken the counter (gpu/cuda/gpu_run_bypass.c). */
+static const char behind_text[] = "$leased:\n"
+				  "@%first ld.volatile.global.u64 %old, [%l+65536];\n"
+				  "setp.lt.s64 %p, %old, 0;\n"
+				  "@%p bra $decide;\n"
+				  "mov.u64 %m, 9223372036854775808;\n"
+				  "atom.global.or.b64 %old, [%l+65536], %m;\n"
+				  "@%first or.b64 %old, %old, %m;\n"
+				  "bra $decide;\n" PTX_BLOCK_LEASE_TEXT "$last:\n"
+				  "ld.param.u32 %v, [arg+24];\n"
+				  "ld.param.u32 %t, [arg+28];\n"
+				  "atom.global.cas.b32 %n, [%l], %v, %t;\n"
+				  "setp.ne.u32 %p, %n, %v;\n"
+				  "@%p bra $join;\n" PTX_BLOCK_PUBLISH_TEXT "bra $join;\n"
+				  "}\n"
+				  "$run:\n"
+				  "pmevent 13;\n"
+				  "ret;\n"
+				  "}\n";
 
 _Static_assert(sizeof(struct ptx_gate_arg) == 64 && offsetof(struct ptx_gate_arg, leases) == 0 &&
 		       offsetof(struct ptx_gate_arg, tickets) == 8 &&

@@ -8,11 +8,24 @@
 
 #include "base/compiler.h"
 #include "ptx/block.h"
+#include "ptx/block_gate.h"
 
-enum op_kind { OP_CLONE, OP_PLAIN, OP_COPY, OP_SET, OP_RECORD, OP_AWAIT, OP_TAKE };
+enum op_kind {
+	OP_CLONE,
+	OP_GATE,
+	OP_PLAIN,
+	OP_COPY,
+	OP_SET,
+	OP_RECORD,
+	OP_AWAIT,
+	OP_TAKE,
+	OP_CLOSE
+};
 
 #define OFTEN 16u
-#define TAKE ((CUfunction)(uintptr_t)0x4000) /* gbpf_take */
+#define TAKE ((CUfunction)(uintptr_t)0x4000)  /* gbpf_take */
+#define CLOSE ((CUfunction)(uintptr_t)0x4800) /* gbpf_close */
+#define ORDER 4u /* blocks of a gate's launch begin in any order among the next */
 
 struct event {
 	uint64_t put, reached; /* number of times */
@@ -28,6 +41,10 @@ struct op {
 	struct work *work;
 	struct work *in[64]; /* of running blocks */
 	struct ptx_block_arg arg;
+	struct ptx_gate_arg gate;
+	uint32_t
+		ahead[ORDER]; /* indices of blocks that have not begun, the first n_ahead of them */
+	uint32_t n_ahead;
 	void *to;
 	uint64_t from, take[4];
 	uint32_t value;
@@ -140,6 +157,93 @@ static bool begin_clone(struct op *o)
 	return true;
 }
 
+static bool gate_leased(const struct ptx_gate_arg *a, uint32_t index)
+{
+	for (uint32_t i = 0; index >= a->ask && i < 4 * a->groups; i++) {
+		if (load_relaxed(&((uint32_t *)(uintptr_t)a->leases)[i])) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static uint64_t raise_gate(uint64_t *gate, uint64_t mine)
+{
+	uint64_t old = load_relaxed(gate);
+
+	store_relaxed(gate, MAX(old, mine));
+	return old;
+}
+
+static uint64_t close_gate(uint64_t *gate)
+{
+	uint64_t old = load_relaxed(gate);
+
+	store_relaxed(gate, old | PTX_GATE_CLOSED);
+	return old;
+}
+
+static void publish_gate(const struct ptx_gate_arg *a, uint32_t *tickets, uint32_t *ready)
+{
+	if (load_relaxed(tickets) != a->first) {
+		return; /* it was taken */
+	}
+	store_relaxed(tickets, a->end);
+	if ((int32_t)(a->end - load_relaxed(ready)) < 0) {
+		fail_test("what says how far launches are falls");
+	}
+	store_release(ready, a->end);
+	store_release((uint32_t *)(uintptr_t)a->done, a->number);
+}
+
+/* The rules of ptx/block_gate.h. Returns true if the block runs. */
+static bool begin_gate(struct op *o, uint32_t index)
+{
+	const struct ptx_gate_arg *a = &o->gate;
+	uint32_t *tickets = (uint32_t *)(uintptr_t)a->tickets;
+	uint32_t *ready = tickets + PTX_BLOCK_READY / sizeof(*tickets);
+	uint64_t *gate = (uint64_t *)(uintptr_t)(a->tickets + PTX_GATE_WORD);
+	uint64_t mine = a->base + index + 1, old = 0;
+	bool together = index >= a->wave, leased = gate_leased(a, index);
+
+	if (index < a->from) {
+		return false;
+	}
+	if (together) {
+		old = raise_gate(gate, mine);
+	}
+	if ((int32_t)(load_relaxed(ready) - a->first) < 0) {
+		return false;
+	}
+	if (leased) {
+		old = close_gate(gate) | (together ? old & PTX_GATE_CLOSED : PTX_GATE_CLOSED);
+	} else if (!together) {
+		old = raise_gate(gate, mine);
+	}
+	if (old & PTX_GATE_CLOSED && (old & ~PTX_GATE_CLOSED) < mine) {
+		return false;
+	}
+	begin_work(o->work, index);
+	if (index == o->work->blocks - 1) {
+		publish_gate(a, tickets, ready);
+	}
+	return true;
+}
+
+/* Picks the block that begins next. */
+static uint32_t next_index(struct op *o)
+{
+	uint32_t at, index;
+
+	while (o->n_ahead < ORDER && o->index < o->work->blocks) {
+		o->ahead[o->n_ahead++] = o->index++;
+	}
+	at = (uint32_t)(drv_random(&rng) % o->n_ahead);
+	index = o->ahead[at];
+	o->ahead[at] = o->ahead[--o->n_ahead];
+	return index;
+}
+
 static void begin_block(struct op *o)
 {
 	bool runs = true;
@@ -147,6 +251,8 @@ static void begin_block(struct op *o)
 	o->to_begin--;
 	if (o->kind == OP_CLONE) {
 		runs = begin_clone(o);
+	} else if (o->kind == OP_GATE) {
+		runs = begin_gate(o, next_index(o));
 	} else {
 		begin_work(o->work, o->index++);
 	}
@@ -170,8 +276,13 @@ static bool do_once(struct op *o)
 {
 	switch (o->kind) {
 	case OP_COPY:
-		__atomic_store_n((uint32_t *)o->to, load_relaxed((uint32_t *)(uintptr_t)o->from),
-				 __ATOMIC_RELEASE);
+		if (o->bytes == sizeof(uint64_t)) {
+			store_release((uint64_t *)o->to,
+				      load_relaxed((uint64_t *)(uintptr_t)o->from));
+		} else {
+			store_release((uint32_t *)o->to,
+				      load_relaxed((uint32_t *)(uintptr_t)o->from));
+		}
 		return true;
 	case OP_SET:
 		for (size_t i = 0; i < o->bytes / 4; i++) {
@@ -183,6 +294,10 @@ static bool do_once(struct op *o)
 		store_release((uint32_t *)(uintptr_t)o->take[1], o->value);
 		store_release((uint32_t *)(uintptr_t)(o->take[1] + PTX_BLOCK_READY), o->value);
 		store_release((uint32_t *)(uintptr_t)o->take[2], o->value);
+		return true;
+	case OP_CLOSE:
+		store_release((uint64_t *)(uintptr_t)o->take[1],
+			      close_gate((uint64_t *)(uintptr_t)o->take[0]));
 		return true;
 	case OP_RECORD:
 		o->event->reached = MAX(o->event->reached, o->nth);
@@ -357,6 +472,17 @@ struct gpu_block_launch drv_clone(struct work *const *w, uint32_t piece)
 					  .params_bytes = sizeof(*w) };
 }
 
+struct gpu_block_launch drv_gate(struct work *const *w, uint32_t wave)
+{
+	struct gpu_block_launch l = drv_clone(w, 0);
+
+	l.clone = DRV_GATE;
+	l.id = 2;
+	l.gate = true;
+	l.wave = wave;
+	return l;
+}
+
 /* ---- calls ---- */
 
 static CUresult get_current(CUcontext *ret)
@@ -496,9 +622,12 @@ static CUresult launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsi
 		       unsigned by, unsigned bz, unsigned smem, CUstream stream, void **params,
 		       void **extra)
 {
-	struct op o = { .kind = f == DRV_CLONE ? OP_CLONE : OP_PLAIN, .to_begin = gx * gy * gz };
+	struct op o = { .kind = f == DRV_CLONE	? OP_CLONE
+				: f == DRV_GATE ? OP_GATE
+						: OP_PLAIN,
+			.to_begin = gx * gy * gz };
 	const uint8_t *buffer = extra ? extra[1] : NULL;
-	CUresult e = f == DRV_CLONE ? refusal() : CUDA_SUCCESS;
+	CUresult e = o.kind != OP_PLAIN ? refusal() : CUDA_SUCCESS;
 
 	if (f == TAKE) {
 		o.kind = OP_TAKE;
@@ -508,10 +637,23 @@ static CUresult launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsi
 		o.value = *(uint32_t *)params[3];
 		return put(stream, o);
 	}
+	if (f == CLOSE) {
+		o.kind = OP_CLOSE;
+		o.take[0] = *(uint64_t *)params[0];
+		o.take[1] = *(uint64_t *)params[1];
+		return put(stream, o);
+	}
 	if (e) {
 		return e;
 	}
-	if (f == DRV_CLONE) {
+	if (f == DRV_GATE) {
+		if (*(size_t *)extra[3] != sizeof(o.work) + sizeof(o.gate) || smem != 32) {
+			fail_test("a launch with an entry stub has other parameters");
+		}
+		memcpy(&o.work, buffer, sizeof(o.work));
+		memcpy(&o.gate, buffer + sizeof(o.work), sizeof(o.gate));
+		(void)add_relaxed(&drv_launches, 1u);
+	} else if (f == DRV_CLONE) {
 		if (*(size_t *)extra[3] != sizeof(o.work) + sizeof(o.arg) || smem != 16 + 32) {
 			fail_test("a clone's launch has other parameters");
 		}
@@ -626,11 +768,10 @@ static CUresult module_load(CUmodule *ret, const void *image)
 
 static CUresult module_function(CUfunction *ret, CUmodule module, const char *name)
 {
-	if (strcmp(name, "gbpf_take") != 0) {
-		return CUDA_ERROR_NOT_FOUND;
-	}
-	*ret = TAKE;
-	return CUDA_SUCCESS;
+	*ret = strcmp(name, "gbpf_take") == 0	 ? TAKE
+	       : strcmp(name, "gbpf_close") == 0 ? CLOSE
+						 : NULL;
+	return *ret ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
 void drv_freeze(CUstream s, bool on)

@@ -1,7 +1,8 @@
 /* A driver in memory that runs what is launched. Streams are lists; blocks of clones read leases,
  * draw tickets and store numbers. The stream whose block begins or ends next is chosen at random.
  * The driver checks that each block of each launch runs once, with no other work of the stream in
- * between. */
+ * between. Blocks of kernels with an entry stub follow the gate's rules, and begin a little out of
+ * order. */
 #ifndef GBPF_TESTS_GPU_FAKE_DRIVER_H
 #define GBPF_TESTS_GPU_FAKE_DRIVER_H
 
@@ -38,6 +39,7 @@ struct work {
 #define DRV_CTX ((CUcontext)(uintptr_t)0x1000)
 #define DRV_CLONE ((CUfunction)(uintptr_t)0x2000) /* f$gbpf: its parameter is a struct work * */
 #define DRV_PLAIN ((CUfunction)(uintptr_t)0x3000) /* f */
+#define DRV_GATE ((CUfunction)(uintptr_t)0x6000)  /* f with an entry stub; the same parameter */
 
 extern struct cuabi_table drv;
 struct drv_options {
@@ -68,6 +70,7 @@ bool drv_done(const struct work *w);
 CUresult drv_plain(CUstream s, struct work *w);
 /* Returns a launch at block level for the work; the parameter must live until the call returns. */
 struct gpu_block_launch drv_clone(struct work *const *w, uint32_t piece);
+struct gpu_block_launch drv_gate(struct work *const *w, uint32_t wave);
 uint64_t drv_random(uint64_t *state);
 
 #endif

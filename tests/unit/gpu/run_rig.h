@@ -19,7 +19,10 @@
 #define NEVER UINT64_MAX
 #define FIRST 0xffffe000u /* first ticket of a new line */
 #define PREPARED                                                                                   \
-	"stream 1 host 32768 memory 65536 set 16384:1 stream 2 load gbpf_take launch 4002 1:2"
+	"stream 1 host 32768 memory 98304 set 16384:1 set 8192:1 stream 2 load gbpf_take "         \
+	"gbpf_close launch 4002 1:2 launch 4003 1:2"
+
+#define OWN_LAUNCHES 2u /* of kernels of our own, by PREPARED */
 
 static struct gpu_device *d;
 static struct gpu_queue q;

@@ -242,7 +242,10 @@ static CUresult launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsi
 		memcpy(&l.arg, p + bytes - sizeof(l.arg), sizeof(l.arg));
 		memcpy(&l.first_param, p, MIN(bytes - sizeof(l.arg), sizeof(l.first_param)));
 	}
-	for (unsigned i = 0; i < (f == SCRIPT_TAKE ? 3 : f == SCRIPT_CLOCK); i++) {
+	for (unsigned i = 0; i < (f == SCRIPT_TAKE    ? 3u
+				  : f == SCRIPT_CLOSE ? 2u
+						      : f == SCRIPT_CLOCK);
+	     i++) {
 		l.param[i] = *(const uint64_t *)params[i];
 	}
 	if (f == SCRIPT_TAKE) {
@@ -275,6 +278,7 @@ static CUresult module_function(CUfunction *ret, CUmodule module, const char *na
 	if (!e) {
 		say("%s", name);
 		*ret = strcmp(name, "gbpf_take") == 0	 ? SCRIPT_TAKE
+		       : strcmp(name, "gbpf_close") == 0 ? SCRIPT_CLOSE
 		       : strcmp(name, "gbpf_clock") == 0 ? SCRIPT_CLOCK
 							 : SCRIPT_WARM;
 	}

@@ -24,6 +24,7 @@
 #define SCRIPT_WARM ((CUfunction)(uintptr_t)0x4000u)
 #define SCRIPT_CLOCK ((CUfunction)(uintptr_t)0x4001u)
 #define SCRIPT_TAKE ((CUfunction)(uintptr_t)0x4002u)
+#define SCRIPT_CLOSE ((CUfunction)(uintptr_t)0x4003u)
 
 struct script_launch {
 	CUfunction f;

@@ -88,6 +88,14 @@ static CUresult launch(struct testbed *w, unsigned i, uint32_t blocks, uint32_t 
 	return e;
 }
 
+static CUresult launch_gate(struct testbed *w, unsigned i, uint32_t blocks, uint32_t wave)
+{
+	struct work *x = new_work(w, i, blocks);
+	struct gpu_block_launch l = drv_gate(&x, wave);
+
+	return gpu_run_launch(w->d, &w->q[i], &l);
+}
+
 static void testbed_finish(struct testbed *w)
 {
 	CUcontext popped;
@@ -168,6 +176,19 @@ static void check_event(struct testbed *w, unsigned i)
 	}
 }
 
+/* kinds: of launches; clones, kernels with an entry stub, or both. */
+static enum kinds { CLONES, GATES, BOTH } kinds;
+
+static CUresult launch_any(struct testbed *w, unsigned i)
+{
+	uint32_t blocks = 1 + pick(w, 200), other = pick(w, 40);
+
+	if (kinds == CLONES || (kinds == BOTH && pick(w, 2))) {
+		return launch(w, i, blocks, other);
+	}
+	return launch_gate(w, i, blocks, other & 1 ? UINT32_MAX : other * 4);
+}
+
 /* Runs one random program with random interruptions. */
 static uint64_t interruptions, resumed; /* of all programs */
 
@@ -194,8 +215,7 @@ static void program(uint64_t seed, unsigned streams, bool one_connection, unsign
 		case 1:
 			assert_int_equal(gpu_run_look(w.d, &w.q[i], &look), 0);
 			if (!look.full) {
-				assert_int_equal(launch(&w, i, 1 + pick(&w, 200), pick(&w, 40)),
-						 CUDA_SUCCESS);
+				assert_int_equal(launch_any(&w, i), CUDA_SUCCESS);
 			}
 			break;
 		case 2:
@@ -229,9 +249,11 @@ static void program(uint64_t seed, unsigned streams, bool one_connection, unsign
 
 static void random_programs_keep_order_and_run_each_block_once(void **state)
 {
-	unsigned more = getenv("GBPF_LONG") ? 4000 : 24;
+	unsigned more = getenv("GBPF_LONG") ? 4000 : 36;
 
 	for (unsigned i = 0; i < more; i++) {
+		kinds = (enum kinds)(i / 4 % 3);
+
 		static const unsigned streams[] = { 1, 3, 12, 40 };
 
 		program(1000 + i, streams[i % 4], i % 3 == 2, 3000);

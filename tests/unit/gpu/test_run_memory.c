@@ -18,11 +18,16 @@ static void a_slab_is_set_in_stream_order(void **state)
 	for (unsigned i = 0; i < 32768; i++) {
 		assert_int_equal(s->host[i], 0);
 	}
-	/* The kernel that takes counters runs once, and changes nothing. */
-	assert_true(last_launch()->param[0] == s->counters);
-	assert_true(last_launch()->param[1] == s->counters + 32);
-	assert_true(last_launch()->param[2] == s->done + 8);
-	assert_int_equal(last_launch()->param[3], FIRST);
+	assert_int_equal(words[16384], 1);
+	assert_int_equal(words[24575], 1);
+	/* The kernel that takes counters runs once, and changes nothing; nor does the one that
+	 * closes gates. */
+	assert_true(script_launches[0].param[0] == s->counters);
+	assert_true(script_launches[0].param[1] == s->counters + 32);
+	assert_true(script_launches[0].param[2] == s->done + 8);
+	assert_int_equal(script_launches[0].param[3], FIRST);
+	assert_true(last_launch()->param[0] == s->counters + 65536 + 48);
+	assert_true(last_launch()->param[1] == s->done + 16);
 	gpu_run_prepare(d, &q);
 	SCRIPT_SAID("");
 	assert_int_equal(launch(10, 0), CUDA_SUCCESS);
@@ -46,7 +51,7 @@ static void refused_allocations_leave_nothing(void **state)
 		assert_false(d->runs->contexts->making);
 	}
 	SCRIPT_SAID("stream! stream 1 host! host 32768 map! free-host host 32768 memory! free-host"
-		    " host 32768 memory 65536 set! free free-host");
+		    " host 32768 memory 98304 set! free free-host");
 	script_fail("push", CUDA_ERROR_INVALID_CONTEXT, 0);
 	script_current = NULL;
 	assert_int_equal(launch(10, 0), CUDA_ERROR_INVALID_CONTEXT);
@@ -200,8 +205,8 @@ static void a_context_that_ends_takes_its_memory_along(void **state)
 	q.ctx = SCRIPT_CONTEXT(2); /* uses the entry again */
 	script_current = q.ctx;
 	assert_int_equal(launch(10, 0), CUDA_SUCCESS);
-	SCRIPT_SAID("stream 3 host 32768 memory 65536 set 16384:3 stream 4 load gbpf_take"
-		    " launch 4002 1:4 launch 3001 10:20");
+	SCRIPT_SAID("stream 3 host 32768 memory 98304 set 16384:3 set 8192:3 stream 4 load "
+		    "gbpf_take gbpf_close launch 4002 1:4 launch 4003 1:4 launch 3001 10:20");
 	assert_null(d->runs->contexts->next);
 	assert_int_equal(last_launch()->arg.groups, 0);
 }
@@ -237,8 +242,9 @@ static void a_context_may_end_during_the_allocation(void **state)
 	assert_false(d->runs->contexts->making);
 	script_log[0] = 0;
 	assert_int_equal(launch(10, 0), CUDA_SUCCESS); /* of a new context at that address */
-	SCRIPT_SAID("stream 3 host 32768 memory 65536 set 16384:3 stream 4 load gbpf_take"
-		    " launch 4002 1:4 launch 3001 10:20");
+	SCRIPT_SAID("stream 3 host 32768 memory 98304 set 16384:3 set 8192:3 stream 4 load "
+		    "gbpf_take gbpf_close"
+		    " launch 4002 1:4 launch 4003 1:4 launch 3001 10:20");
 }
 
 static void launch_meanwhile(const struct script_launch *l)

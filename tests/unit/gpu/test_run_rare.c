@@ -42,7 +42,7 @@ static void a_refusal_in_front_is_an_error_of_the_run(void **state)
 	script_query[20] = CUDA_ERROR_NOT_READY;
 	assert_int_equal(launch(40000, 20000), CUDA_SUCCESS); /* the second piece waits */
 	assert_int_equal(launch(20000, 20000), CUDA_SUCCESS); /* and so does this one */
-	assert_int_equal(script_n_launches, 1 + 2);
+	assert_int_equal(script_n_launches, OWN_LAUNCHES + 2);
 	device_stores(2);
 	script_fail("launch", CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, 0);
 	assert_int_equal(launch(10, 0), CUDA_SUCCESS);

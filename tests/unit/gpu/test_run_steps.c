@@ -157,11 +157,11 @@ static void what_left_is_submitted_again(void **state)
 	(void)step(true, false);
 	SCRIPT_SAID("launch 3001 70:20 launch 3001 100:20");
 	assert_int_equal(run_state(), GPU_RUN_ACTIVE);
-	assert_int_equal(script_launches[4].arg.first, FIRST + 100);
-	assert_int_equal(script_launches[4].arg.total, 100);
-	assert_int_equal(script_launches[4].arg.number, 4);
-	assert_int_equal(script_launches[5].arg.first, FIRST + 200);
-	assert_int_equal(script_launches[5].arg.number, 5);
+	assert_int_equal(script_launches[OWN_LAUNCHES + 3].arg.first, FIRST + 100);
+	assert_int_equal(script_launches[OWN_LAUNCHES + 3].arg.total, 100);
+	assert_int_equal(script_launches[OWN_LAUNCHES + 3].arg.number, 4);
+	assert_int_equal(script_launches[OWN_LAUNCHES + 4].arg.first, FIRST + 200);
+	assert_int_equal(script_launches[OWN_LAUNCHES + 4].arg.number, 5);
 	gpu_run_counts(d, &c);
 	assert_int_equal(c.interruptions, 1);
 	assert_int_equal(c.resumed_blocks, 170);
