@@ -190,6 +190,7 @@ void ptx_module_free(struct ptx_module *m); /* accepts NULL */
 int ptx_module_print(const struct ptx_module *m, struct buf *out);
 void ptx_insn_print(const struct ptx_insn *insn,
 		    struct buf *out); /* one line, without indent and newline */
+void ptx_body_print(const struct ptx_list *body, struct buf *out); /* without its braces */
 
 /* Returns true if both have the same items in the same order with the same meaning, regardless of
  * lines. */

@@ -179,7 +179,8 @@ static void print_signature(const struct ptx_function *f, struct buf *out)
 	}
 }
 
-static void print_body(const struct ptx_list *list, struct buf *out)
+/* Recursion is bounded by PTX_NESTING_MAX. */
+void ptx_body_print(const struct ptx_list *list, struct buf *out)
 {
 	ptx_each (list, it) {
 		if (it->kind == PTX_LABEL) {
@@ -201,7 +202,7 @@ static void print_body(const struct ptx_list *list, struct buf *out)
 			break;
 		case PTX_SCOPE:
 			buf_puts(out, "{\n");
-			print_body(&((struct ptx_scope *)it)->body, out);
+			ptx_body_print(&((struct ptx_scope *)it)->body, out);
 			buf_puts(out, "\t}\n");
 			break;
 		case PTX_TARGETS:
@@ -231,7 +232,7 @@ static void print_function(const struct ptx_function *f, struct buf *out)
 		return;
 	}
 	buf_puts(out, "\n{\n");
-	print_body(&f->body, out);
+	ptx_body_print(&f->body, out);
 	buf_puts(out, "}\n");
 }
 

@@ -241,7 +241,7 @@ static void link_inputs(void *arg)
 	CU(cuLinkAddData_v2(s, CU_JIT_INPUT_FATBINARY, b.data, b.len, NULL, 0, NULL, NULL));
 	CU(cuLinkComplete(s, &image, &bytes));
 	CU(cuLinkComplete(s, &again, &bytes));
-	CHECK(image == again && bytes == strlen(image) + 1);
+	CHECK(image == again && bytes > 64 && memcmp(image, "\177ELF", 4) == 0);
 	CU_IS(CUDA_ERROR_INVALID_HANDLE,
 	      cuLinkAddData_v2(s, CU_JIT_INPUT_PTX, caller, sizeof(caller), "more", 0, NULL, NULL));
 	CU(cuModuleLoadData(&m, image));
@@ -313,7 +313,7 @@ static void refuse_links(void *arg)
 	CU(cuLinkAddFile_v2(s, CU_JIT_INPUT_PTX, path, 0, NULL, NULL));
 	unlink(path);
 	CU(cuLinkComplete(s, &image, &n));
-	CHECK(strcmp(image, twice) == 0); /* a single input stays unchanged */
+	CHECK(memmem(image, n, twice, strlen(twice) + 1)); /* a single input stays unchanged */
 	CU(cuLinkDestroy(s));
 }
 

@@ -11,6 +11,7 @@
 #include "ptx/module.h"
 #include "soft/client/context/context.h"
 #include "soft/client/memory/memory.h"
+#include "soft/client/module/module_code.h"
 #include "soft/client/module/module_image.h"
 #include "soft/client/module/module_load.h"
 #include "soft/client/process.h"
@@ -192,7 +193,8 @@ static CUresult load_library(CUlibrary *ret, struct soft_image *i, CUresult open
 				  "make it with nvcc -ptx or -fatbin"
 				: "the data is neither PTX nor a fat binary");
 	} else {
-		e = library_new(i, &j, ret);
+		e = soft_image_resolve(i, "library", &j);
+		e = e ? e : library_new(i, &j, ret);
 	}
 	soft_jit_finish(&j);
 	return e;

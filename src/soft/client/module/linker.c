@@ -1,5 +1,5 @@
-/* Linking: merges the PTX of several inputs into one text, which is the resulting image. It is
- * compiled on loading, as any PTX. */
+/* Linking: merges the PTX of several inputs into one text. The result is machine code of the soft
+ * GPU, which contains that text; it is compiled on loading, as any PTX. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 #include "soft/client/module/module_image.h"
 #include "soft/client/process.h"
 #include "soft/client/strict.h"
+#include "soft/code/code.h"
 
 struct CUlinkState_st {
 	struct soft_object object;
@@ -19,8 +20,8 @@ struct CUlinkState_st {
 	struct ptx_merge merge;
 	struct ptx_image_text first; /* text of the first input, to whose lines messages refer if it
 					is the only one */
-	struct buf out;
-	CUresult failed; /* result of the first input that was refused */
+	struct buf out;		     /* the machine code */
+	CUresult failed;	     /* result of the first input that was refused */
 	unsigned inputs;
 	bool complete;
 };
@@ -243,15 +244,21 @@ CUresult cuLinkAddFile_v2(CUlinkState s, CUjitInputType type, const char *path, 
  */
 static CUresult complete(CUlinkState s)
 {
-	int err = s->inputs ? ptx_merge_finish(&s->merge, &s->out) : -EINVAL;
+	struct buf text;
+	int err;
 
+	buf_init(&text);
+	err = s->inputs ? ptx_merge_finish(&s->merge, &text) : -EINVAL;
 	if (err == 0 && s->inputs == 1) {
-		buf_clear(&s->out);
-		err = buf_add(&s->out, s->first.text, s->first.bytes);
+		buf_clear(&text);
+		err = buf_add(&text, s->first.text, s->first.bytes);
 	}
-	if (err == 0 && s->out.len >= SOFT_MAX_PTX_BYTES) {
+	if (err == 0 && text.len >= SOFT_MAX_PTX_BYTES) {
 		err = report_set(&s->report, -EFBIG, "link", "the linked PTX is too long");
 	}
+	err = err ? err
+		  : soft_code_assemble(&s->out, buf_text(&text), text.len, "linked", &s->report);
+	buf_finish(&text);
 	if (err) {
 		return refuse(s, err == -ENOENT ? CUDA_ERROR_UNKNOWN : result_of(err), NULL);
 	}
@@ -272,7 +279,7 @@ CUresult cuLinkComplete(CUlinkState s, void **ret, size_t *ret_bytes)
 	}
 	*ret = s->out.data;
 	if (ret_bytes) {
-		*ret_bytes = s->out.len + 1; /* includes the terminating zero */
+		*ret_bytes = s->out.len;
 	}
 	soft_jit_finish(&s->jit);
 	return CUDA_SUCCESS;

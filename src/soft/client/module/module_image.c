@@ -11,18 +11,22 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "ptx/fatbin.h"
+#include "soft/code/code.h"
 
 #define MAGIC_ELF 0x464c457fu
-#define ELF_CUDA 190u
+#define MACHINE_CUDA 190u
 #define PARTS_MAX 256u
 
-/* Distinguishes machine code for other devices from data that is no image. */
-static CUresult check_elf(const void *p)
+/* Distinguishes the soft GPU's own machine code, that of other devices, and data that is no image.
+ */
+static CUresult check_elf(const void *p, size_t bytes)
 {
 	uint16_t machine;
 
 	memcpy(&machine, (const uint8_t *)p + 18, sizeof(machine));
-	return machine == ELF_CUDA ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_ERROR_INVALID_IMAGE;
+	return machine != MACHINE_CUDA		     ? CUDA_ERROR_INVALID_IMAGE
+	       : bytes && soft_code_is_own(p, bytes) ? CUDA_SUCCESS
+						     : CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
 static CUresult container_bytes(const void *p, size_t *ret)
@@ -91,7 +95,8 @@ CUresult soft_image_open(struct soft_image *ret, const void *p)
 	memcpy(&magic, p, sizeof(magic));
 	switch (magic) {
 	case MAGIC_ELF:
-		return check_elf(p);
+		ret->bytes = soft_code_is_cubin(p) ? soft_code_bytes(p) : 0;
+		return check_elf(p, ret->bytes);
 	case PTX_FATBIN_MAGIC:
 		return container_bytes(p, &ret->bytes);
 	case PTX_FATBIN_WRAPPER_MAGIC:
@@ -107,13 +112,14 @@ static CUresult check_bytes(const struct soft_image *i)
 	uint32_t magic = 0;
 
 	memcpy(&magic, i->data, MIN(i->bytes, sizeof(magic)));
-	if (i->bytes < sizeof(magic) || i->bytes > SOFT_MAX_PTX_BYTES ||
-	    magic == PTX_FATBIN_WRAPPER_MAGIC) {
+	if (i->bytes < sizeof(magic) || magic == PTX_FATBIN_WRAPPER_MAGIC) {
 		return CUDA_ERROR_INVALID_IMAGE;
 	}
-	return magic != MAGIC_ELF ? CUDA_SUCCESS
-	       : i->bytes < 64	  ? CUDA_ERROR_INVALID_IMAGE
-				  : check_elf(i->data);
+	if (magic == MAGIC_ELF && i->bytes >= SOFT_CODE_HEAD_BYTES) {
+		return check_elf(i->data, i->bytes);
+	}
+	return magic == MAGIC_ELF || i->bytes > SOFT_MAX_PTX_BYTES ? CUDA_ERROR_INVALID_IMAGE
+								   : CUDA_SUCCESS;
 }
 
 CUresult soft_image_read(struct soft_image *ret, const char *path)
@@ -127,7 +133,7 @@ CUresult soft_image_read(struct soft_image *ret, const char *path)
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	buf_init(&b);
-	err = buf_read_file(&b, path, SOFT_MAX_PTX_BYTES);
+	err = buf_read_file(&b, path, SOFT_CODE_BYTES_MAX);
 	ret->bytes = b.len;
 	ret->data = ret->owned = buf_steal(&b);
 	buf_finish(&b);

@@ -14,6 +14,7 @@
 #include "base/shm.h"
 #include "soft/client/graph/capture.h"
 #include "soft/client/memory/memory.h"
+#include "soft/client/module/module_code.h"
 #include "soft/client/module/module_image.h"
 #include "soft/client/process.h"
 #include "soft/client/server_link.h"
@@ -165,8 +166,8 @@ static CUresult current_and(CUmodule m, CUcontext *ctx)
 						       : CUDA_ERROR_INVALID_HANDLE;
 }
 
-static CUresult load(const char *name, const struct soft_image *i, unsigned n,
-		     CUjit_option *options, void **values, CUmodule *ret)
+static CUresult load(const char *name, struct soft_image *i, unsigned n, CUjit_option *options,
+		     void **values, CUmodule *ret)
 {
 	struct soft_jit j;
 	CUcontext ctx;
@@ -176,7 +177,8 @@ static CUresult load(const char *name, const struct soft_image *i, unsigned n,
 	if (e) {
 		return e;
 	}
-	e = soft_module_load(ctx, name, i, &j, ret);
+	e = soft_image_resolve(i, name, &j);
+	e = e ? e : soft_module_load(ctx, name, i, &j, ret);
 	soft_jit_finish(&j);
 	return e;
 }

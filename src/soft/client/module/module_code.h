@@ -1,0 +1,11 @@
+/* Images that hold the soft GPU's own machine code. */
+#ifndef GBPF_SOFT_CLIENT_MODULE_MODULE_CODE_H
+#define GBPF_SOFT_CLIENT_MODULE_MODULE_CODE_H
+
+#include "soft/client/module/module_image.h"
+
+/* Replaces an image that is machine code of the soft GPU, or a fat binary with such, by the PTX
+ * that it stands for; leaves any other image as it is. On failure the log has the reason. */
+CUresult soft_image_resolve(struct soft_image *i, const char *name, struct soft_jit *j);
+
+#endif
