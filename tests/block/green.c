@@ -57,6 +57,19 @@ static uint64_t sms_of(CUstream s)
 	return sms;
 }
 
+/* Launches until blocks have run on all multiprocessors. One launch may leave one out: its first
+ * block there may be interrupted when all others have run, and what is missing is resumed
+ * elsewhere. */
+static bool reaches_all(CUstream s)
+{
+	uint64_t sms = 0;
+
+	for (unsigned i = 0; i < 1000 && sms != ALL; i++) {
+		sms |= sms_of(s);
+	}
+	return sms == ALL;
+}
+
 /* Steps on several streams in turn, ordered by events, with a known result. */
 static void ordered(CUstream *s, unsigned n_streams, CUevent ev, unsigned rounds)
 {
@@ -188,7 +201,7 @@ static int capped(void)
 	created_during_a_capture(s[0]);
 	cooperative(s[0]);
 	RIGHT((sms_of(s[0]) & ~LOW) == 0 && (sms_of(s[1]) & ~LOW) == 0);
-	RIGHT(sms_of(blocking) == ALL && sms_of(NULL) == ALL);
+	RIGHT(reaches_all(blocking) && reaches_all(NULL));
 	CU(cuCtxCreate(&other, 0, 0));
 	CU(cuStreamCreate(&of_other, CU_STREAM_NON_BLOCKING));
 	CU(cuCtxDestroy(other));
@@ -242,7 +255,7 @@ static int own(void)
 	}
 	CU(cuStreamCreate(&s[2], CU_STREAM_NON_BLOCKING));
 	ordered(s, 3, ev, 120);
-	RIGHT((sms_of(s[0]) & ~LOW) == 0 && (sms_of(s[1]) & LOW) == 0 && sms_of(s[2]) == ALL);
+	RIGHT((sms_of(s[0]) & ~LOW) == 0 && (sms_of(s[1]) & LOW) == 0 && reaches_all(s[2]));
 	/* A current green context, with its default stream and a blocking stream. */
 	CU(cuCtxPushCurrent_v2(ctx[1]));
 	CU(cuStreamCreate(&s[0], CU_STREAM_DEFAULT));
