@@ -219,7 +219,7 @@ static int set_ptxas(const struct cli_run_settings *s)
 	char own[CLI_RUN_PATH], path[CLI_RUN_PATH + 16];
 	int bad = 0;
 
-	if (s->off || (block && strcmp(block, "0") == 0) ||
+	if (s->off || (block && (strcmp(block, "0") == 0 || strcmp(block, "off") == 0)) ||
 	    (s->class_name && strcmp(s->class_name, "latency") == 0) ||
 	    find_own(own, "cuda/bin/ptxas") < 0) {
 		return 0;

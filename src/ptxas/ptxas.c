@@ -191,7 +191,7 @@ static bool wanted(void)
 {
 	const char *v = getenv("GBPF_BLOCK");
 
-	return !v || strcmp(v, "0") != 0;
+	return !v || (strcmp(v, "0") != 0 && strcmp(v, "off") != 0);
 }
 
 static int not_found(void)

@@ -144,18 +144,20 @@ static int compare_addresses(const void *a, const void *b)
 
 static void fill(void *real)
 {
-	void **slots = (void **)&shim_real;
+	void **slots = (void **)&shim_real, **driver = (void **)&shim_driver;
 
 	for (unsigned i = 0; i < CUABI_COUNT; i++) {
 		void *f = real ? dlsym(real, cuabi_names[i]) : NULL;
+		void *to = f	  ? f
+			   : real ? __extension__(void *) answer_missing
+				  : __extension__(void *) answer_no_driver;
 
 		if (f && shim_exports[i]) {
 			by_address[n_by_address].address = f;
 			by_address[n_by_address++].index = i;
 		}
-		store_release(&slots[i], f	? f
-					 : real ? __extension__(void *) answer_missing
-						: __extension__(void *) answer_no_driver);
+		store_release(&driver[i], to);
+		store_release(&slots[i], to);
 	}
 	qsort(by_address, n_by_address, sizeof(by_address[0]), compare_addresses);
 }

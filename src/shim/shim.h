@@ -16,8 +16,13 @@
  * name that the library lacks returns CUDA_ERROR_NOT_FOUND. */
 extern struct cuabi_table shim_real;
 
-/* The shim's own entry points by index; NULL for names that are plain jumps, for which the real
- * function serves as well. */
+/* The real library's functions without exception. Once patched machine code is loaded, shim_real
+ * leads to the functions of shim/code for calls that name a kernel, so that all callers of
+ * shim_real see the program's kernels as they were before patching. */
+extern struct cuabi_table shim_driver;
+
+/* The shim's own entry points by index; NULL for names that are jumps that never change, for which
+ * the real function serves as well. */
 extern void *const shim_exports[CUABI_COUNT];
 
 struct shim_state {
@@ -30,6 +35,7 @@ struct shim_state {
 	uint32_t queue_generation; /* [atomic] incremented when a queue is closed, which invalidates
 				      the threads' caches */
 	uint32_t kernel_generation; /* [atomic] the same for function handles */
+	uint32_t code_generation;   /* [atomic] the same for handles that may name patched code */
 	int error; /* [atomic] first error of a deferred call, returned by the next synchronization;
 		      0: none */
 };

@@ -3,6 +3,7 @@
  * process's retains and releases are counted to detect it. Closing too early costs little (queues
  * are opened again when used); closing too late leaves resumable runs in a destroyed context. */
 #include "cuabi/api.h"
+#include "shim/code/shim_code.h"
 #include "shim/defer/block_launch.h"
 #include "shim/object/driver_device.h"
 #include "shim/object/green_context.h"
@@ -29,6 +30,7 @@ CUcontext shim_context_primary(CUdevice device)
 
 static void ending(CUcontext ctx)
 {
+	shim_code_context_end(ctx);
 	if (ctx && shim_attached()) {
 		shim_queue_close_context(ctx);
 		shim_block_context_end(ctx);
@@ -56,7 +58,7 @@ static void releasing(CUdevice device)
 	n = load_relaxed(&retained[device]);
 	while (n && !cas_acqrel(&retained[device], &n, n - 1)) {
 	}
-	if (n <= 1 && shim_attached()) {
+	if (n <= 1 && (shim_attached() || shim_code_any())) {
 		ending(shim_context_primary(device));
 	}
 	if (n <= 1) {
@@ -66,7 +68,7 @@ static void releasing(CUdevice device)
 
 static void resetting(CUdevice device)
 {
-	if (shim_attached()) {
+	if (shim_attached() || shim_code_any()) {
 		ending(shim_context_primary(device));
 	}
 	shim_green_context_end(device, true);

@@ -1,10 +1,12 @@
-/* Loading and unloading of modules and libraries: with clones of their functions where possible,
- * else as they are. The driver's cache of compiled code serves both. */
+/* Loading and unloading of modules and libraries: with clones of their functions where they have
+ * PTX, with entry stubs in their machine code where they have none, else as they are. The driver's
+ * cache of compiled code serves all. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cuabi/api.h"
+#include "shim/code/shim_code.h"
 #include "shim/defer/block_launch.h"
 #include "shim/entry/gate.h"
 #include "shim/entry/link_calls.h"
@@ -18,9 +20,11 @@
 
 /* A load call with its arguments. */
 struct loader {
-	/* text NULL: the program's own image */
-	CUresult (*run)(struct loader *l, const char *text);
+	/* other: an image to be loaded instead; NULL: the program's own */
+	CUresult (*run)(struct loader *l, const void *other);
 	const void *image; /* or the path of a file */
+	const void *data;  /* the image, or what the file contains; NULL: not known */
+	size_t bytes;	   /* of data; 0: not known */
 	void **ret;
 	unsigned n, n_library;
 	bool library; /* a library, which belongs to no context */
@@ -101,11 +105,59 @@ static CUcontext context_of(const struct loader *l)
 	return ctx;
 }
 
-/* Loads the image with clones, or else as it is; if both fail, the original's error is returned. i:
- * the pass's result; takes its reference. */
+/* Returns true if the program has asked the driver not to copy a library's image. */
+static bool keeps_binary(const struct loader *l)
+{
+	for (unsigned i = 0; l->library_options && i < l->n_library; i++) {
+		if (l->library_options[i] == CU_LIBRARY_BINARY_IS_PRESERVED) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static void unload(const struct loader *l)
+{
+	if (l->library) {
+		shim_driver.cuLibraryUnload(*(CUlibrary *)(void *)l->ret);
+	} else {
+		shim_driver.cuModuleUnload(*(CUmodule *)(void *)l->ret);
+	}
+}
+
+/* Loads the image's machine code with entry stubs. Returns false if there is none, or the driver
+ * refuses it. */
+static bool load_patched(const struct loader *l)
+{
+	struct cubin_patched *p = l->data && l->ret && shim_image_code_wanted()
+					  ? shim_code_open(l->data, l->bytes, l->library)
+					  : NULL;
+	struct loader patched = *l;
+	struct quiet q;
+	size_t bytes;
+
+	if (!p) {
+		return false;
+	}
+	if (quieten(&patched, &q) &&
+	    l->run(&patched, cubin_patched_image(p, &bytes)) == CUDA_SUCCESS) {
+		if (shim_code_note(*l->ret, context_of(l), p, keeps_binary(l))) {
+			return_options(l, &q);
+			shim_block_prepare_context();
+			return true;
+		}
+		unload(l);
+	}
+	cubin_patched_close(p);
+	return false;
+}
+
+/* Loads the image with clones or with entry stubs, or else as it is; if all fail, the original's
+ * error is returned. i: the pass's result; takes its reference. */
 static CUresult load(struct loader *l, const struct ptx_block_image *i, enum proto_block_why why)
 {
 	struct loader rewritten = *l;
+	bool cloned = i && i->n_clones; /* rewritten earlier, by gBPF's ptxas */
 	struct quiet q;
 	CUresult r;
 
@@ -119,12 +171,12 @@ static CUresult load(struct loader *l, const struct ptx_block_image *i, enum pro
 		}
 		why = PROTO_BLOCK_REJECTED;
 	}
-	r = l->run(l, NULL);
+	r = !cloned && load_patched(l) ? CUDA_SUCCESS : l->run(l, NULL);
 	if (r == CUDA_SUCCESS && l->ret && shim_attached()) {
 		unsigned n = i && !i->text; /* its entries have the reasons */
 
 		shim_image_note(*l->ret, context_of(l), &i, n, why);
-		if (n && i->n_clones) { /* rewritten earlier, by gBPF's ptxas */
+		if (n && cloned) {
 			shim_block_prepare_context();
 		}
 		i = n ? NULL : i;
@@ -133,7 +185,7 @@ static CUresult load(struct loader *l, const struct ptx_block_image *i, enum pro
 	return r;
 }
 
-/* Loads the result of cuLinkComplete, which has its clones already. */
+/* Loads the result of cuLinkComplete that has its clones already. */
 static CUresult load_linked(struct loader *l, const struct ptx_block_image **parts, unsigned n)
 {
 	CUresult r = l->run(l, NULL);
@@ -162,6 +214,7 @@ static CUresult load_data(struct loader *l)
 	if (n) {
 		return load_linked(l, parts, n);
 	}
+	l->data = l->image;
 	i = shim_image_open(l->image, 0, &why);
 	return load(l, i, why);
 }
@@ -170,17 +223,19 @@ static CUresult load_file(struct loader *l)
 {
 	const struct ptx_block_image *i = NULL;
 	enum proto_block_why why = PROTO_BLOCK_UNKNOWN;
-	size_t bytes;
-	char *data;
+	char *data = NULL;
+	CUresult r;
 
 	if (!shim_attached()) {
 		return l->run(l, NULL);
 	}
-	if (shim_image_wanted() && (data = shim_image_read_file(l->image, &bytes)) != NULL) {
-		i = shim_image_open(data, bytes, &why);
-		free(data);
+	if (shim_image_wanted() && (data = shim_image_read_file(l->image, &l->bytes)) != NULL) {
+		l->data = data;
+		i = shim_image_open(data, l->bytes, &why);
 	}
-	return load(l, i, why);
+	r = load(l, i, why);
+	free(data);
+	return r;
 }
 
 static CUmodule *module_of(const struct loader *l)
@@ -188,44 +243,45 @@ static CUmodule *module_of(const struct loader *l)
 	return (CUmodule *)(void *)l->ret;
 }
 
-static CUresult run_text(struct loader *l, const char *text)
+static CUresult run_other(struct loader *l, const void *other)
 {
-	return shim_real.cuModuleLoadDataEx(module_of(l), text, l->n, l->options, l->values);
+	return shim_real.cuModuleLoadDataEx(module_of(l), other, l->n, l->options, l->values);
 }
 
-static CUresult run_file(struct loader *l, const char *text)
+static CUresult run_file(struct loader *l, const void *other)
 {
-	return text ? run_text(l, text) : shim_real.cuModuleLoad(module_of(l), l->image);
+	return other ? run_other(l, other) : shim_real.cuModuleLoad(module_of(l), l->image);
 }
 
-static CUresult run_data(struct loader *l, const char *text)
+static CUresult run_data(struct loader *l, const void *other)
 {
-	return text ? run_text(l, text) : shim_real.cuModuleLoadData(module_of(l), l->image);
+	return other ? run_other(l, other) : shim_real.cuModuleLoadData(module_of(l), l->image);
 }
 
-static CUresult run_data_ex(struct loader *l, const char *text)
+static CUresult run_data_ex(struct loader *l, const void *other)
 {
-	return run_text(l, text ? text : l->image);
+	return run_other(l, other ? other : l->image);
 }
 
-static CUresult run_fat(struct loader *l, const char *text)
+static CUresult run_fat(struct loader *l, const void *other)
 {
-	return text ? run_text(l, text) : shim_real.cuModuleLoadFatBinary(module_of(l), l->image);
+	return other ? run_other(l, other)
+		     : shim_real.cuModuleLoadFatBinary(module_of(l), l->image);
 }
 
-static CUresult run_library(struct loader *l, const char *text)
+static CUresult run_library(struct loader *l, const void *other)
 {
-	return shim_real.cuLibraryLoadData((CUlibrary *)(void *)l->ret, text ? text : l->image,
+	return shim_real.cuLibraryLoadData((CUlibrary *)(void *)l->ret, other ? other : l->image,
 					   l->options, l->values, l->n, l->library_options,
 					   l->library_values, l->n_library);
 }
 
-static CUresult run_library_file(struct loader *l, const char *text)
+static CUresult run_library_file(struct loader *l, const void *other)
 {
-	return text ? run_library(l, text)
-		    : shim_real.cuLibraryLoadFromFile(
-			      (CUlibrary *)(void *)l->ret, l->image, l->options, l->values, l->n,
-			      l->library_options, l->library_values, l->n_library);
+	return other ? run_library(l, other)
+		     : shim_real.cuLibraryLoadFromFile(
+			       (CUlibrary *)(void *)l->ret, l->image, l->options, l->values, l->n,
+			       l->library_options, l->library_values, l->n_library);
 }
 
 CUresult cuModuleLoad(CUmodule *ret, const char *path)
@@ -298,28 +354,41 @@ CUresult cuLibraryLoadFromFile(CUlibrary *ret, const char *path, CUjit_option *o
 	return load_file(&l);
 }
 
-static struct shim_image_owner *unloading(const void *owner)
+/* What an owner that is being unloaded was loaded from: the driver may read it until then. */
+struct unloaded {
+	struct shim_image_owner *image;
+	struct cubin_patched *code;
+};
+
+static struct unloaded unloading(const void *owner)
 {
+	struct unloaded u;
+
 	shim_drain_pending();
 	shim_kernel_forget(owner);
 	shim_clone_forget(owner);
-	return shim_image_forget(owner);
+	u.image = shim_image_forget(owner);
+	u.code = shim_code_forget(owner);
+	return u;
+}
+
+static CUresult unloaded(const struct unloaded *u, CUresult r)
+{
+	shim_image_release(u->image);
+	cubin_patched_close(u->code);
+	return r;
 }
 
 CUresult cuModuleUnload(CUmodule module)
 {
-	struct shim_image_owner *o = unloading(module);
-	CUresult r = shim_real.cuModuleUnload(module);
+	struct unloaded u = unloading(module);
 
-	shim_image_release(o);
-	return r;
+	return unloaded(&u, shim_real.cuModuleUnload(module));
 }
 
 CUresult cuLibraryUnload(CUlibrary library)
 {
-	struct shim_image_owner *o = unloading(library);
-	CUresult r = shim_real.cuLibraryUnload(library);
+	struct unloaded u = unloading(library);
 
-	shim_image_release(o);
-	return r;
+	return unloaded(&u, shim_real.cuLibraryUnload(library));
 }

@@ -40,7 +40,14 @@ bool shim_image_wanted(void)
 		return false;
 	}
 	v = getenv("GBPF_BLOCK");
-	return !v || strcmp(v, "0") != 0;
+	return !v || (strcmp(v, "0") != 0 && strcmp(v, "off") != 0);
+}
+
+bool shim_image_code_wanted(void)
+{
+	const char *v = getenv("GBPF_BLOCK");
+
+	return shim_image_wanted() && !(v && strcmp(v, "ptx") == 0);
 }
 
 static unsigned arch_of(CUdevice d)

@@ -10,8 +10,10 @@
 #include "ptx/block_image.h"
 
 /* Returns true if images loaded now get clones: there is a session, the tenant's class is not
- * latency, and GBPF_BLOCK is not 0. */
+ * latency, and GBPF_BLOCK is neither 0 nor off. */
 bool shim_image_wanted(void);
+/* Returns true if machine code gets entry stubs: likewise, and GBPF_BLOCK is not ptx. */
+bool shim_image_code_wanted(void);
 
 /* Runs the preemption pass on an image. If the result has a text, that is to be loaded instead.
  * NULL: load the original; *ret_why is the reason why it has no clones. bytes: 0 if unknown. */

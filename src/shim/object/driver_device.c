@@ -119,7 +119,7 @@ static const struct sched_device_ops ops = {
 
 int shim_device_setup(struct sched_config *cfg, const struct shim_device_control *c)
 {
-	int err = device ? 0 : gpu_device_create(&device, &shim_real);
+	int err = device ? 0 : gpu_device_create(&device, &shim_driver);
 
 	control = c;
 	cfg->device = &ops;

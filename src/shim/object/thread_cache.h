@@ -9,6 +9,7 @@
 
 struct shim_queue;
 struct shim_clone;
+struct cubin_kernel;
 
 struct shim_thread_kernel {
 	uintptr_t key; /* 0: free */
@@ -17,7 +18,7 @@ struct shim_thread_kernel {
 };
 
 struct shim_thread {
-	uint32_t queue_generation, kernel_generation;
+	uint32_t queue_generation, kernel_generation, code_generation;
 	uint32_t host_function; /* depth of host-function callbacks on this thread: what they call
 				   is never held */
 	struct {
@@ -30,6 +31,10 @@ struct shim_thread {
 		struct shim_queue *q;
 	} queues[SHIM_THREAD_QUEUES];
 	struct shim_thread_kernel kernels[SHIM_THREAD_KERNELS];
+	struct shim_thread_code {
+		uintptr_t key;			   /* 0: free */
+		const struct cubin_kernel *kernel; /* NULL: its code is the program's own */
+	} codes[SHIM_THREAD_KERNELS];
 };
 
 extern TLS_FAST struct shim_thread *shim_thread_known;

@@ -1,0 +1,218 @@
+/* From an image as the program gives it to the driver to the patched ELF that is loaded instead.
+ * All or nothing: whatever is not certain leaves the image as it is. */
+#include "shim/code/shim_code_int.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptx/fatbin.h"
+
+#define MAX_ELF_BYTES ((size_t)1 << 30)
+#define ELF_MAGIC 0x464c457fu
+#define FLAG_ARCH_SPECIFIC UINT64_C(0x100000) /* sm_90a, which only sm_90 itself runs */
+/* A kernel that gets at most this many registers from the stub keeps its occupancy: every
+ * multiprocessor has them for as many threads as it can hold. */
+#define SHIM_CODE_REGISTERS_MAX 32u
+
+/* ---- the machine code that the driver would take ---- */
+
+/* Reads no further than to a zero, since an image may be a text. */
+static uint32_t magic_of(const void *image)
+{
+	const unsigned char *p = image;
+	uint32_t magic = 0;
+
+	for (unsigned i = 0; i < sizeof(magic) && p[i]; i++) {
+		magic |= (uint32_t)p[i] << (8 * i);
+	}
+	return magic;
+}
+
+/* Code runs on its own major architecture, from its minor one on. */
+static bool fits(const struct ptx_fatbin_entry *e, unsigned arch)
+{
+	bool specific = e->flags & FLAG_ARCH_SPECIFIC;
+
+	return e->kind == PTX_FATBIN_CUBIN && e->arch / 10 == arch / 10 &&
+	       (specific ? e->arch == arch : e->arch <= arch);
+}
+
+/* 1: a is preferred; -1: b is; 0: not known. */
+static int prefer(const struct ptx_fatbin_entry *a, const struct ptx_fatbin_entry *b)
+{
+	uint64_t x = a->flags & FLAG_ARCH_SPECIFIC, y = b->flags & FLAG_ARCH_SPECIFIC;
+
+	if (a->arch != b->arch) {
+		return a->arch > b->arch ? 1 : -1;
+	}
+	return x == y ? 0 : x ? 1 : -1;
+}
+
+/* Takes the best entry of a fat binary that is one container. */
+static int find_in_container(struct shim_code_elf *ret, const void *image, size_t bytes,
+			     unsigned arch)
+{
+	struct ptx_fatbin_walk w;
+	struct ptx_fatbin_entry e, best = { .kind = 0 };
+	bool certain = true;
+	char *unpacked = NULL;
+	size_t length;
+	int more;
+
+	if (ptx_fatbin_open(&w, image, bytes, &length) < 0 ||
+	    (bytes - length >= PTX_FATBIN_HEADER_BYTES &&
+	     magic_of((const char *)image + length) == PTX_FATBIN_MAGIC)) {
+		return -ENOENT; /* several containers are linked by the driver */
+	}
+	while ((more = ptx_fatbin_next(&w, &e)) == 1) {
+		int order = !fits(&e, arch) ? -1 : best.kind ? prefer(&e, &best) : 1;
+
+		if (order > 0) {
+			best = e;
+			certain = true;
+		} else if (order == 0) {
+			certain = false;
+		}
+	}
+	if (more < 0 || !best.kind || !certain ||
+	    ptx_fatbin_unpack(&best, MAX_ELF_BYTES, &unpacked, &length) < 0) {
+		return -ENOENT;
+	}
+	*ret = (struct shim_code_elf){ .data = unpacked, .bytes = length, .owned = unpacked };
+	return 0;
+}
+
+int shim_code_find(struct shim_code_elf *ret, const void *image, size_t bytes, unsigned arch)
+{
+	struct ptx_fatbin_wrapper w;
+	uint64_t length;
+	size_t elf;
+
+	if (bytes && bytes < PTX_FATBIN_HEADER_BYTES) {
+		return -ENOENT;
+	}
+	if (!bytes && magic_of(image) == PTX_FATBIN_WRAPPER_MAGIC) {
+		memcpy(&w, image, sizeof(w));
+		if (w.version != 1 || !w.data) {
+			return -ENOENT;
+		}
+		image = w.data;
+	}
+	if (magic_of(image) == PTX_FATBIN_MAGIC) {
+		if (!bytes && (ptx_fatbin_bytes(image, &length) < 0 || length > MAX_ELF_BYTES)) {
+			return -ENOENT;
+		}
+		return find_in_container(ret, image, bytes ? bytes : (size_t)length, arch);
+	}
+	if (magic_of(image) != ELF_MAGIC ||
+	    cubin_bytes(image, bytes ? bytes : MAX_ELF_BYTES, &elf) < 0) {
+		return -ENOENT;
+	}
+	*ret = (struct shim_code_elf){ .data = image, .bytes = elf };
+	return 0;
+}
+
+/* ---- devices ---- */
+
+static unsigned arch_of(CUdevice d)
+{
+	int major = 0, minor = 0;
+
+	if (shim_driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+					     d) != CUDA_SUCCESS ||
+	    shim_driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+					     d) != CUDA_SUCCESS ||
+	    major <= 0 || minor < 0) {
+		return 0;
+	}
+	return (unsigned)major * 10 + (unsigned)minor;
+}
+
+/* Returns the architecture of the current context's device; 0: no context is current, or a library
+ * would be loaded for devices of another architecture, too. */
+static unsigned arch_here(bool library)
+{
+	CUcontext ctx = NULL;
+	CUdevice d = 0;
+	unsigned arch;
+	int n = 0;
+
+	if (shim_driver.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS || !ctx ||
+	    shim_driver.cuCtxGetDevice(&d) != CUDA_SUCCESS) {
+		return 0;
+	}
+	arch = arch_of(d);
+	if (library && shim_driver.cuDeviceGetCount(&n) != CUDA_SUCCESS) {
+		return 0;
+	}
+	for (int i = 0; i < n; i++) {
+		if (arch_of(i) != arch) {
+			return 0;
+		}
+	}
+	return arch;
+}
+
+/* ---- patching ---- */
+
+static void lead(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	/* Handles first: launches look them up. No handle names a patched kernel yet. */
+	pthread_once(&once, shim_code_lead_handles);
+	shim_code_lead_queries();
+	shim_code_lead_graphs();
+	shim_code_lead_launches();
+}
+
+/* Occupancy is a query that is answered by the driver, for the patched kernel. */
+static bool keeps_occupancy(const struct cubin_patched *p)
+{
+	for (size_t i = 0; i < cubin_patched_kernels(p); i++) {
+		const struct cubin_kernel *k = cubin_patched_kernel(p, i);
+
+		if (k->why == CUBIN_OK && k->patched_registers != k->registers &&
+		    k->patched_registers > SHIM_CODE_REGISTERS_MAX) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static struct cubin_patched *patch(const struct shim_code_elf *elf, const struct cubin_stub *s)
+{
+	struct cubin_patched *p = NULL;
+	struct report r;
+
+	report_init(&r);
+	if (cubin_patch(&p, elf->data, elf->bytes, s, &r) < 0 || !keeps_occupancy(p)) {
+		cubin_patched_close(p);
+		p = NULL;
+	}
+	report_finish(&r);
+	return p;
+}
+
+struct cubin_patched *shim_code_open(const void *image, size_t bytes, bool library)
+{
+	const struct cubin_stub *s;
+	struct cubin_patched *p = NULL;
+	struct shim_code_elf elf;
+	unsigned arch = arch_here(library);
+
+	if (!arch || !image || shim_code_find(&elf, image, bytes, arch) < 0) {
+		return NULL;
+	}
+	if (cubin_arch(elf.data, elf.bytes) / 10 == arch / 10) {
+		s = shim_code_stub(arch);
+		p = s ? patch(&elf, s) : NULL;
+	}
+	free(elf.owned);
+	if (p) {
+		lead();
+	}
+	return p;
+}

@@ -1,0 +1,55 @@
+/* Machine code whose kernels have an entry stub (room cubin). Each of their launches must pass the
+ * stub's argument behind the kernel's own parameters. From the first patched image on, the slots of
+ * shim_real for calls that name a kernel lead to functions of this room, which add the argument,
+ * all zero: run as the original. So everything above sees the kernels as the program knows them;
+ * whoever launches with an argument of its own calls shim_driver. */
+#ifndef GBPF_SHIM_CODE_SHIM_CODE_H
+#define GBPF_SHIM_CODE_SHIM_CODE_H
+
+#include "cuabi/types.h"
+#include "cubin/cubin.h"
+#include "shim/object/thread_cache.h"
+
+/* ---- images ---- */
+
+/* Returns the image's machine code for the current context's device, patched, or NULL: load the
+ * image as it is. bytes: 0 if unknown. library: the image is loaded for all devices. Compiles the
+ * stub at the process's first image. Caller holds no lock. */
+struct cubin_patched *shim_code_open(const void *image, size_t bytes, bool library);
+
+/* Records what a module or library was loaded from, before the program knows its handle. ctx: whose
+ * end unloads it; NULL for a library. kept: the driver still reads the image. Takes p. false:
+ * without memory for it the owner must be unloaded, and p, which the caller keeps, closed. */
+bool shim_code_note(const void *owner, CUcontext ctx, struct cubin_patched *p, bool kept);
+/* Removes the record of an owner that is about to be unloaded, and forgets all handles, which the
+ * driver may reuse. Returns what must be closed (cubin_patched_close) once it is unloaded. */
+struct cubin_patched *shim_code_forget(const void *owner);
+/* The same for all modules of a context that ends. */
+void shim_code_context_end(CUcontext ctx);
+
+/* Returns true if a patched image was loaded. */
+bool shim_code_any(void);
+
+/* ---- kernels ---- */
+
+/* Returns the patched kernel that a CUfunction or CUkernel names, NULL if its code is the program's
+ * own. Valid until its owner is unloaded. Asks the driver on a handle's first use. */
+static inline const struct cubin_kernel *shim_code_kernel(const void *handle);
+
+const struct cubin_kernel *shim_code_lookup(const void *handle, struct shim_thread *t,
+					    unsigned slot);
+
+static inline const struct cubin_kernel *shim_code_kernel(const void *handle)
+{
+	struct shim_thread *t = shim_thread_self();
+	uintptr_t key = (uintptr_t)handle;
+	unsigned slot = (unsigned)(key * 0x9e3779b97f4a7c15u >> 52) % SHIM_THREAD_KERNELS;
+
+	if (likely(t && t->code_generation == load_acquire(&shim.code_generation) &&
+		   t->codes[slot].key == key)) {
+		return t->codes[slot].kernel;
+	}
+	return shim_code_lookup(handle, t, slot);
+}
+
+#endif

@@ -1,0 +1,56 @@
+/* The room's own interface. */
+#ifndef GBPF_SHIM_CODE_SHIM_CODE_INT_H
+#define GBPF_SHIM_CODE_SHIM_CODE_INT_H
+
+#include "ptx/block_gate.h"
+#include "shim/code/shim_code.h"
+
+#define SHIM_CODE_ARG_BYTES ((uint32_t)sizeof(struct ptx_gate_arg))
+
+/* ---- stubs and whether the device runs them rightly ---- */
+
+/* Returns the stub for an architecture, NULL if the driver cannot compile it or patched code fails
+ * the self-test, which runs once. The device's context is current; caller holds no lock. Other
+ * threads that ask at the same time wait for the answer, which takes at most some seconds. */
+const struct cubin_stub *shim_code_stub(unsigned arch);
+/* Compiles PTX by the driver's linker. *ret: caller frees. 0, -ENOEXEC, -ENOMEM. */
+int shim_code_compile(const char *ptx, size_t bytes, void **ret, size_t *ret_bytes);
+/* Runs a patched kernel on the current device: all blocks, and a prefix of them. 0; -EIO: a wrong
+ * result; -ETIMEDOUT: the device was busy. */
+int shim_code_test(const struct cubin_stub *s);
+
+/* ---- the program's own machine code in an image ---- */
+
+struct shim_code_elf {
+	const void *data;
+	size_t bytes;
+	void *owned; /* NULL: data is in the image */
+};
+/* Finds the ELF that the driver would take. 0; -ENOENT: none, or a form that is not certain. */
+int shim_code_find(struct shim_code_elf *ret, const void *image, size_t bytes, unsigned arch);
+
+/* ---- the functions behind shim_real ---- */
+
+/* Parameters of a launch with the stub's argument. */
+struct shim_code_args {
+	void **params, **extra; /* for the driver */
+	void *heap;		/* owned; NULL: the room below suffices */
+	void *list[5];
+	size_t bytes;
+	void *pointers[129];
+	unsigned char buffer[4096 + 64] ALIGNED(16);
+};
+/* Fills a for a launch of k. CUDA_SUCCESS, or what the launch must return. */
+CUresult shim_code_args_open(struct shim_code_args *a, const struct cubin_kernel *k, void **params,
+			     void **extra);
+void shim_code_args_close(struct shim_code_args *a);
+
+extern uint64_t shim_code_zero[8]; /* the argument: run as the original */
+
+/* Each leads the slots of its file's functions. */
+void shim_code_lead_handles(void);
+void shim_code_lead_launches(void);
+void shim_code_lead_graphs(void);
+void shim_code_lead_queries(void);
+
+#endif
