@@ -8,7 +8,10 @@
  *    shares or cfs where all tenants are batch.
  *
  * 2. Definitions
- *    stoppable	a launch that can be preempted between blocks: its kernel has a preemptible clone (made from PTX)
+ *    stoppable	a launch that can be stopped between blocks (by a preemptible clone, or in its machine code) and whose blocks are
+ *		short enough for it to leave soon. A persistent launch, all of whose blocks run at once, leaves when they end
+ *    way	how batch work that is not stoppable gets off the GPU in the process lane: sliced (it keeps a time slice of 1 us)
+ *		or drained (it runs to its end under the usual slice)
  *    burst	the launches of a latency tenant without a pause of burst_gap_ns between them: one unit of its work
  *    request	what gBPF reports open (lc_open): from the first launch until the queues are drained and the close delay
  *		has passed. When the close delay is shorter than the pauses inside a burst, one burst is several requests
@@ -18,19 +21,22 @@
  *
  * 3. Reasons (measurements, all on an H200: docs/POLICIES.md)
  *    - A stoppable kernel leaves the GPU within microseconds, best in the shared lane, where no context switch (145 us) follows.
- *    - A kernel without a clone does worst in the shared lane: it cannot be stopped, and stream priorities do not help a long
+ *    - A kernel that is not stoppable does worst in the shared lane: it cannot be stopped, and stream priorities do not help a long
  *      queue. It belongs in the process lane, where a batch time slice of 1 us serves a request that is one long queue.
  *    - Each synchronization inside a request, and each gap because the CPU is late, lets batch return to the GPU; to leave again
  *      costs two context switches. Next to such requests batch is held, and where it is cheaper, batch work that is on the GPU
- *      already runs to its end under the usual time slice.
+ *      already runs to its end under the usual time slice. Of the way in force the cost is measured: what requests take more
+ *      than the shortest of their kind. Of the other way it is predicted, or remembered for way_known_ns.
+ *    - Services change: a warm-up, then requests of another kind. What was learned of one kind says nothing of the next, so
+ *      two similar bursts that differ from those before begin a new kind.
  *    - Several batch tenants with very short slices would only switch contexts, so they take turns.
  *
  * 4. The hooks
  *    admit	chooses the lane, which is fixed from then on. The first run of a program is in the process lane, where a crash
  *		harms no other tenant. Later runs of batch programs with at least shared_min_stoppable_percent stoppable GPU time
  *		start in the shared lane; a latency tenant goes where the batch tenants are.
- *    submit	holds batch while a request is open, unless time slices alone serve it. Otherwise a stoppable launch goes at
- *		block level (gBPF splits large grids) and any other one within the in-flight limit. Batch stays clear of
+ *    submit	holds batch while a request is open, unless time slices alone serve it. Otherwise a launch that can be stopped
+ *		between blocks goes at block level (gBPF splits large grids) and any other one within the in-flight limit. Batch stays clear of
  *		announced requests.
  *    dispatch	orders held queues of one process: latency first, then CUDA priority, then the longest wait.
  *    retire	sets the close delay: 1.25 times the gap that gBPF learned, and more while requests end too early.
@@ -40,8 +46,8 @@
  *    exit	gives back the time slices that the policy set.
  *
  * 5. Limits
- *    It ends no process by default, has no weights, and cannot remove a kernel without a clone from the GPU in less than a time
- *    slice and a context switch. */
+ *    It ends no process by default, has no weights, and cannot remove a kernel that is not stoppable from the GPU in less than a
+ *    time slice and a context switch. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");
@@ -59,6 +65,8 @@ const volatile u64 preempt_min_kernel_shared_ns = 8000;	/* ns: ... shared lane, 
 const volatile u64 short_block_ns = 4000;		/* ns: the ticket of each block is noticeable in blocks shorter than this, */
 const volatile u64 preempt_min_short_block_ns = 500000; /* ns: so with such blocks the kernel must be at least this long */
 
+const volatile u64 leave_max_ns = 500000;	/* ns: longest blocks of a stoppable launch: a context switch and its return cost more */
+
 /* In-flight limit of launches that are not stoppable */
 const volatile u64 inflight_min_ns = 100000;	  /* ns: lower end of the limit */
 const volatile u64 inflight_max_ns = 8000000;	  /* ns: upper end, and the limit where time slices serve the requests */
@@ -70,6 +78,9 @@ const volatile u32 hold_min_syncs_x16 = 24;	/* synchronizations per burst, times
 const volatile u64 batch_return_ns = 300000;	/* ns: two context switches, what each return of batch costs a request; H200 */
 const volatile u64 gappy_min_launches = 16;	/* launches per burst from which a burst that is mostly idle counts as CPU-bound, */
 const volatile u32 gappy_gaps = 5;		/* and the gaps that such a burst is charged with */
+const volatile u32 way_min_seen = 8;		/* bursts from which the cost of a way counts as measured */
+const volatile u64 way_known_ns = 5000000000;	/* ns: a measured cost of the way that is not in force is remembered for this */
+const volatile u64 way_min_gain_ns = 50000;	/* ns: the other way must be cheaper by this and a fifth */
 const volatile u64 announce_lead_ns = 320000;	/* ns: process lane: last launch before an announced request (switch, tail) */
 const volatile u64 announce_lead_shared_ns = 180000; /* ns: ... shared lane: a few blocks, */
 const volatile u32 lease_lead_shared_us = 150;	/* us: where stoppable launches leave this long before it */
@@ -104,6 +115,7 @@ const volatile u64 shared_turn_ns = 10000000;	  /* ns: longest turn there */
 /* Preemption from outside (preempt) */
 const volatile u64 preempt_after_ns = 300000;	     /* ns: a request waited this long for a tenant that still has work on the GPU */
 const volatile u64 lease_ignored_after_ns = 20000000; /* ns: ... for a tenant whose blocks should have left by themselves */
+const volatile u64 late_after_ns = 1000000;	     /* ns: time slices do not serve a request that waits this and twice its usual time */
 const volatile u64 slice_after_ns = 3000000;	     /* ns: where the tenant cannot be switched off, its slice is cut after this */
 const volatile u64 end_after_ns;		     /* ns: shared lane: its process is ended after this; 0: never */
 const volatile u64 stale_ns = 50000000;		     /* ns: published values older than this (gbpfd is not running) are ignored */
@@ -128,7 +140,7 @@ struct account {
 	u64 block_ns; /* ns: the stoppable part of seen_ns */
 	u64 held_ns;  /* time of the last hold for a turn, or of any hold in the shared lane */
 	u64 threads;  /* largest launch, decaying by 1/256 per launch */
-	u64 longest_ns; /* ns: longest launch, decaying likewise */
+	u64 longest_ns; /* ns: longest time that a launch takes to leave, decaying likewise */
 };
 
 struct {
@@ -166,6 +178,11 @@ struct tenant {
 	u64 syncs16, mean_ns, gap_ns;    /* per burst: synchronizations times 16; duration, ns; distance from start to start, ns */
 	u64 scanned_ns;
 	u64 launches16, gpu_ns;		 /* per burst: launches times 16; their GPU time, ns */
+	u64 odd_syncs16, odd_launches16; /* the last burst, if it differs from the kind; 0: it does not */
+	u64 best_ns;			 /* shortest burst of this kind, forgotten slowly */
+	u64 way_ns[2], way_seen_ns[2];	 /* sliced, drained: measured cost per burst, ns; when it was measured last */
+	u32 way_seen[2];		 /* ... number of measurements for this kind */
+	u64 close_requests, close_bursts, close_took_ns; /* since the close delay was corrected */
 	u64 close_delay_ns;			 /* latency: close delay with which requests do not end too early */
 	u64 busy_ns, since_ns; /* batch: GPU time at the start of the share window; that start */
 	u32 slice_us, set;     /* time slice that it was given, us; 1: it was given one */
@@ -198,7 +215,8 @@ u32 leaving = TURN_FREE;			  /* tenant whose turn is over while its work still r
 u32 last_turn;
 u64 turn_since_ns;
 u64 inflight_limit_ns = 100000;
-u64 longest_ns;				  /* longest launch in the process lane that is not stoppable */
+u64 longest_ns;				  /* process lane: longest time that a launch which is not stoppable takes to leave */
+u32 batch_wants;			  /* 1: a batch tenant in the process lane wants the GPU */
 u8 waits_for_turn[1024];		  /* by tenant: 1: held until its turn in the shared lane */
 u32 close_delay_floor_ns[1024];		  /* by latency tenant: minimum close delay */
 u64 ticked_ns;
@@ -268,6 +286,13 @@ int GBPF_PROG(auto_admit, admit)
 
 /* ---- submit ---- */
 
+/* Returns the time until the launch has left the GPU under a lease, ns. */
+static __always_inline u64 leaves_after(const struct gbpf_submit_ctx *ctx)
+{
+	return ctx->block_ok ? ctx->block_ns : ctx->est_ns;
+}
+
+/* The launch is worth the block level. */
 static __always_inline int preemptible(const struct gbpf_submit_ctx *ctx)
 {
 	u64 min_ns = ctx->lane == GBPF_LANE_SHARED ? preempt_min_kernel_shared_ns : preempt_min_kernel_ns;
@@ -295,16 +320,30 @@ static __always_inline int hold(struct gbpf_submit_ctx *ctx, u32 why, u64 ns)
 	return GBPF_HOLD;
 }
 
+/* Chooses the block level. A launch of machine code that is not worth it goes with its gate off, which costs nothing, and may
+ * follow launches at block level that are not through; one without a gate would wait for their end. */
+static __always_inline void choose_level(struct gbpf_submit_ctx *ctx, int worth)
+{
+	if (worth) {
+		gbpf_note(NOTE_BLOCK_LEVEL, 1);
+		ctx->level = GBPF_LEVEL_BLOCK;
+	} else if (ctx->stop == GBPF_STOP_MACHINE_CODE) {
+		ctx->level = GBPF_LEVEL_BLOCK;
+		ctx->gate = GBPF_GATE_OFF;
+	}
+}
+
 /* The launch would still be on the GPU when an announced request arrives. */
 static __always_inline int delays_announced(const struct gbpf_submit_ctx *ctx, int stoppable)
 {
 	u64 ahead = ctx->lane == GBPF_LANE_SHARED ? announce_lead_shared_ns : announce_lead_ns;
+	int soon = ctx->lc_next_ns < ahead;
 
 	if (ctx->lc_next_ns == ~0ull || ctx->kind >= GBPF_KIND_HOST) {
 		return 0;
 	}
-	return ctx->lc_next_ns < ahead || (!stoppable && ctx->lc_next_ns < ctx->inflight_ns + ctx->est_ns + ahead &&
-					   ctx->lc_next_ns < inflight_max_ns);
+	ahead += stoppable ? ctx->block_ns : ctx->inflight_ns + ctx->est_ns;
+	return ctx->lc_next_ns < ahead && (soon || ctx->lc_next_ns < inflight_max_ns);
 }
 
 /* Counts a launch of a latency tenant, and a burst if it follows a pause. */
@@ -347,10 +386,12 @@ int GBPF_PROG(auto_submit, submit)
 	if (!ctx->asked) {
 		u64 est = ctx->est_ns || ctx->kind != GBPF_KIND_KERNEL ? ctx->est_ns : unknown_kernel_ns;
 
+		u64 leaves = ctx->block_ok ? leaves_after(ctx) : est;
+
 		a->seen_ns += est; /* approximate: threads of one tenant may lose updates */
-		a->block_ns += ctx->block_ok ? est : 0;
+		a->block_ns += ctx->block_ok && leaves <= leave_max_ns ? est : 0;
 		note_threads(a, ctx);
-		a->longest_ns = est > a->longest_ns ? est : a->longest_ns - a->longest_ns / 256;
+		a->longest_ns = leaves > a->longest_ns ? leaves : a->longest_ns - a->longest_ns / 256;
 	}
 	if (ticking && !latency_tenants && !ctx->lc_open) {
 		return GBPF_GO; /* no latency tenant */
@@ -370,9 +411,8 @@ int GBPF_PROG(auto_submit, submit)
 		a->held_ns = ctx->now_ns;
 		return hold(ctx, NOTE_HELD_TURN, 1000000);
 	}
+	choose_level(ctx, stoppable);
 	if (stoppable) {
-		gbpf_note(NOTE_BLOCK_LEVEL, 1);
-		ctx->level = GBPF_LEVEL_BLOCK;
 		return GBPF_GO; /* gBPF splits large grids */
 	}
 	return fits_inflight(ctx, bound) ? GBPF_GO : hold(ctx, NOTE_HELD_INFLIGHT, 1000000);
@@ -411,6 +451,15 @@ int GBPF_PROG(auto_retire, retire)
 
 /* ---- preempt: a tenant keeps the GPU while a request waits ---- */
 
+/* The request waits for much longer than its tenant's usually take. */
+static __always_inline int is_late(const struct gbpf_preempt_ctx *ctx)
+{
+	u32 number = ctx->for_tenant;
+	const struct tenant *x = bpf_map_lookup_elem(&tenants, &number);
+
+	return x && ctx->waited_ns > late_after_ns + 2 * x->mean_ns;
+}
+
 SEC("gbpf/preempt")
 int GBPF_PROG(auto_preempt, preempt)
 {
@@ -429,8 +478,8 @@ int GBPF_PROG(auto_preempt, preempt)
 			       ? GBPF_LEVEL_BLOCK
 			       : GBPF_LEVEL_NONE;
 	}
-	/* Time slices serve the request; other work on the GPU does not delay it. */
-	if (!hold_pays && !no_slices) {
+	/* Time slices serve the request, and other work on the GPU does not delay it, unless it is of another kind than before. */
+	if (!hold_pays && !no_slices && !is_late(ctx)) {
 		return GBPF_LEVEL_NONE;
 	}
 	/* Spare starved tenants, and work that ends before a control would take effect (1 ms). */
@@ -482,9 +531,11 @@ struct shared_turns {
 struct shared_turns shared_turns_of[SHARED_TURNS_GPUS];
 struct scan scan; /* of the running tick; a global, since on the stack the verifier would track each value apart */
 
-static __always_inline u64 average(u64 old, u64 new)
+/* Averages over about 32 bursts; the new value is that of n of them. */
+static __always_inline u64 average(u64 old, u64 new, u64 n)
 {
-	return old ? old - old / 4 + new / 4 : new;
+	n = n < 8 ? n : 8;
+	return old ? old - old * n / 32 + new * n / 32 : new;
 }
 
 /* Doubles the close delay of a latency tenant while it has more requests than bursts, that is, while requests end too early, and
@@ -514,29 +565,123 @@ static __always_inline u32 close_delay_floor(const struct tenant *x, u32 lane)
 }
 
 /* Extrapolates from the few launches whose duration is known to all; changes nothing when none is. */
-static __always_inline void learn_launches(struct tenant *x, const struct account *a, u64 n)
+static __always_inline void learn_launches(struct tenant *x, const struct account *a, u64 launches, u64 n)
 {
-	u64 launches = a->launches - x->launches, known = a->known - x->known;
+	u64 known = a->known - x->known;
 
-	x->launches16 = average(x->launches16, launches * 16 / n + 1);
+	x->launches16 = average(x->launches16, launches * 16 / n + 1, n);
 	if (known) {
-		x->gpu_ns = average(x->gpu_ns, (a->known_ns - x->known_ns) / known * launches / n + 1);
+		x->gpu_ns = average(x->gpu_ns, (a->known_ns - x->known_ns) / known * launches / n + 1, n);
 	}
 }
 
-/* Compares two ways to get batch off the GPU in the process lane. Short slices let it return in each pause of the request (after
- * synchronizations, or between many short launches), for batch_return_ns each. Draining lets it finish once: half of its longest
- * launch on average. Returns 1 if draining is cheaper, with hysteresis. */
-static __always_inline u32 better_drained(const struct tenant *x)
+/* More than half of a synchronization or launch, and a factor of two. */
+static __always_inline int differs(u64 a16, u64 b16)
+{
+	return a16 > 2 * b16 + 8 || b16 > 2 * a16 + 8;
+}
+
+/* Forgets what was learned of a kind of bursts when two in a row are of another kind, and alike. One alone is an exception, and
+ * where two kinds take turns, decisions are for their average. */
+static __always_inline void tell_kind(struct tenant *x, u64 syncs16, u64 launches16)
+{
+	if (!differs(syncs16, x->syncs16) && !differs(launches16, x->launches16)) {
+		x->odd_syncs16 = x->odd_launches16 = 0;
+	} else if (x->odd_syncs16 && !differs(syncs16, x->odd_syncs16) && !differs(launches16, x->odd_launches16)) {
+		x->syncs16 = x->launches16 = x->mean_ns = x->gap_ns = x->gpu_ns = x->best_ns = 0;
+		x->way_seen[0] = x->way_seen[1] = 0;
+		x->odd_syncs16 = x->odd_launches16 = 0;
+	} else {
+		x->odd_syncs16 = syncs16;
+		x->odd_launches16 = launches16;
+	}
+}
+
+/* Measures what the way in force costs a burst: the time beyond the shortest of its kind. It rises fast and falls slowly, so it is
+ * that of the slower ones. batch: it wants the GPU; without it any way costs nothing. */
+static __always_inline void measure_way(struct tenant *x, u64 took_ns, u64 n, u64 now)
+{
+	u64 way = x->prefers_drain & 1, cost, extra;
+
+	if (!x->best_ns || took_ns < x->best_ns) {
+		x->best_ns = took_ns;
+	}
+	extra = took_ns - x->best_ns;
+	x->best_ns += extra * (n < 8 ? n : 8) / 1024;
+	if (!batch_wants) {
+		return;
+	}
+	cost = x->way_seen[way] ? x->way_ns[way] : extra;
+	extra = extra < 4 * (cost + way_min_gain_ns) ? extra : 4 * (cost + way_min_gain_ns); /* one exception is none */
+	x->way_ns[way] = extra > cost ? cost + (extra - cost) / 4 : cost - (cost - extra) / 16;
+	x->way_seen_ns[way] = now;
+	x->way_seen[way] += x->way_seen[way] < way_min_seen;
+}
+
+/* Returns the cost of a way per burst: as measured, or as predicted. Short slices let batch return in each pause of the request
+ * (after synchronizations, or between many short launches), for batch_return_ns each. Draining lets it finish once: half of its
+ * longest launch on average. */
+static __always_inline u64 cost_of(const struct tenant *x, u32 drained, u64 now)
 {
 	u64 pauses16 = x->syncs16;
-	u64 cost = longest_ns / 2;
 
-	if (x->launches16 >= 16 * gappy_min_launches && x->gpu_ns && x->gpu_ns * 2 < x->mean_ns) {
+	if (x->way_seen[drained & 1] >= way_min_seen && now < x->way_seen_ns[drained & 1] + way_known_ns) {
+		return x->way_ns[drained & 1];
+	}
+	if (drained) {
+		return longest_ns / 2 + batch_return_ns;
+	}
+	if (x->launches16 >= 16 * gappy_min_launches && x->gpu_ns && x->gpu_ns * 2 < x->best_ns) {
 		pauses16 += 16 * (u64)gappy_gaps;
 	}
-	cost = x->prefers_drain ? cost / 2 : cost;
-	return longest_ns && pauses16 * batch_return_ns / 16 > cost + batch_return_ns;
+	return pauses16 * batch_return_ns / 16;
+}
+
+/* Chooses the way for a tenant's requests: the other one when it is clearly cheaper. Returns 1 for draining. */
+static __always_inline u32 better_drained(const struct tenant *x, u64 now)
+{
+	u32 way = x->prefers_drain & 1;
+	u64 other = cost_of(x, !way, now);
+
+	if (!longest_ns) {
+		return 0;
+	}
+	return other + other / 4 + way_min_gain_ns < cost_of(x, way, now) ? !way : way;
+}
+
+/* Corrects the close delay from some bursts at a time. */
+static __always_inline void learn_close_delay(struct tenant *x, u32 lane, u64 requests, u64 n, u64 took_ns)
+{
+	x->close_requests += requests;
+	x->close_bursts += n;
+	x->close_took_ns += took_ns;
+	if (x->close_bursts >= 8 && x->close_requests) {
+		correct_close_delay(x, lane, x->close_requests, x->close_bursts, x->close_took_ns);
+		x->close_requests = x->close_bursts = x->close_took_ns = 0;
+	}
+}
+
+/* What a latency tenant did since the last scan. */
+struct seen {
+	u64 requests, syncs, took_ns, n; /* n: bursts */
+};
+
+static __always_inline void learn_burst(struct tenant *x, const struct account *a, const struct seen *s, u32 lane, u64 now)
+{
+	u64 launches = a ? a->launches - x->launches : 0, n = s->n;
+
+	tell_kind(x, s->syncs * 16 / n + 1, launches * 16 / n + 1);
+	x->syncs16 = average(x->syncs16, s->syncs * 16 / n + 1, n);
+	x->mean_ns = average(x->mean_ns, s->took_ns / n + 1, n);
+	x->gap_ns = average(x->gap_ns, (now - x->scanned_ns) / n + 1, n);
+	if (a) {
+		learn_launches(x, a, launches, n);
+	}
+	if (s->requests == n) { /* else these are parts of bursts */
+		measure_way(x, s->took_ns / n + 1, n, now);
+	}
+	x->prefers_drain = better_drained(x, now);
+	learn_close_delay(x, lane, s->requests, n, s->took_ns);
 }
 
 /* Learns what the requests of a latency tenant look like from the change of its statistics since the last scan. A burst counts as
@@ -553,18 +698,11 @@ static __always_inline void learn_latency(struct tenant *x, u32 t, u32 lane, u64
 	n = bursts - x->bursts;
 	if (requests < x->requests || bursts < x->bursts || !x->scanned_ns) {
 		n = 0; /* the tenant number was reused by another program */
-	} else if (n < 8 && now < x->scanned_ns + 1000000000) {
+	} else if (!n && now < x->scanned_ns + 1000000000) {
 		return;
 	} else if (requests > x->requests) {
 		n = n ? n : 1; /* never pauses */
-		x->syncs16 = average(x->syncs16, (syncs - x->syncs) * 16 / n + 1);
-		x->mean_ns = average(x->mean_ns, (took - x->request_ns) / n + 1);
-		x->gap_ns = average(x->gap_ns, (now - x->scanned_ns) / n + 1);
-		if (a) {
-			learn_launches(x, a, n);
-		}
-		x->prefers_drain = better_drained(x);
-		correct_close_delay(x, lane, requests - x->requests, n, took - x->request_ns);
+		learn_burst(x, a, &(struct seen){ requests - x->requests, syncs - x->syncs, took - x->request_ns, n }, lane, now);
 	} else {
 		return;
 	}
@@ -582,7 +720,7 @@ static __always_inline void learn_latency(struct tenant *x, u32 t, u32 lane, u64
  * less than 5 % of the time, eight times below 1 %. */
 static __always_inline u64 inflight_limit_for(const struct tenant *x)
 {
-	u64 bound = x->mean_ns ? x->mean_ns / 4 : inflight_initial_ns;
+	u64 bound = x->mean_ns ? (x->best_ns && x->best_ns < x->mean_ns ? x->best_ns : x->mean_ns) / 4 : inflight_initial_ns;
 
 	if (x->mean_ns * 100 < x->gap_ns) {
 		bound *= 8;
@@ -772,6 +910,7 @@ static __always_inline void publish(const struct scan *l)
 	hold_pays = l->often != 0;
 	inflight_limit_ns = l->inflight_limit_ns;
 	longest_ns = l->longest_ns;
+	batch_wants = l->wanting != 0;
 	ticked_ns = l->now_ns;
 }
 
