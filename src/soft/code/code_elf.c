@@ -1,6 +1,6 @@
 /* Writes ELF files as ptxas arranges them: sections in their order, their headers, then the program
- * headers: one for themselves, one for constants and code, one for variables, and again the first.
- */
+ * headers: one for themselves, one for constants and code, one for variables if there are any, and
+ * again the first. */
 #include "soft/code/code_elf.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "base/compiler.h"
 #include "soft/code/code_file.h"
 
-#define SEGMENTS 4u
+#define SEGMENTS 4u /* at most */
 
 void soft_elf_init(struct soft_elf *e)
 {
@@ -105,8 +105,8 @@ static void place_section(struct soft_elf_section *s, struct buf *out, size_t be
 	}
 }
 
-/* Returns a segment of the sections with these flags. */
-static Elf64_Phdr segment(const struct soft_elf *e, uint64_t flags, uint32_t rights)
+/* Stores the segment of the sections with these flags; returns false if there is none. */
+static bool segment(const struct soft_elf *e, uint64_t flags, uint32_t rights, Elf64_Phdr *ret)
 {
 	Elf64_Phdr p = { .p_type = PT_LOAD, .p_flags = rights, .p_align = 8 };
 	bool any = false;
@@ -123,12 +123,14 @@ static Elf64_Phdr segment(const struct soft_elf *e, uint64_t flags, uint32_t rig
 		p.p_memsz = end - p.p_offset;
 		p.p_filesz = h->sh_type == SHT_NOBITS ? p.p_filesz : p.p_memsz;
 	}
-	return p;
+	*ret = p;
+	return any;
 }
 
 static void write_heads(struct soft_elf *e, struct buf *out, size_t begin, Elf64_Ehdr *h)
 {
 	Elf64_Phdr p[SEGMENTS];
+	uint16_t n = 1;
 
 	pad(out, begin, 8);
 	h->e_shoff = out->len - begin;
@@ -136,17 +138,16 @@ static void write_heads(struct soft_elf *e, struct buf *out, size_t begin, Elf64
 		buf_add(out, &e->sections[i].head, sizeof(e->sections[i].head));
 	}
 	h->e_phoff = out->len - begin;
-	p[0] = (Elf64_Phdr){ .p_type = PT_PHDR,
-			     .p_flags = PF_R | PF_X,
-			     .p_offset = h->e_phoff,
-			     .p_filesz = sizeof(p),
-			     .p_memsz = sizeof(p),
-			     .p_align = 8 };
-	p[1] = segment(e, 0, PF_R | PF_X);
-	p[2] = segment(e, SHF_WRITE, PF_R | PF_W);
-	p[3] = p[0];
-	p[3].p_type = PT_LOAD;
-	buf_add(out, p, sizeof(p));
+	p[0] = (Elf64_Phdr){
+		.p_type = PT_PHDR, .p_flags = PF_R | PF_X, .p_offset = h->e_phoff, .p_align = 8
+	};
+	n += segment(e, 0, PF_R | PF_X, &p[n]);
+	n += segment(e, SHF_WRITE, PF_R | PF_W, &p[n]);
+	h->e_phnum = ++n;
+	p[0].p_filesz = p[0].p_memsz = n * sizeof(p[0]);
+	p[n - 1] = p[0];
+	p[n - 1].p_type = PT_LOAD;
+	buf_add(out, p, n * sizeof(p[0]));
 }
 
 int soft_elf_write(struct soft_elf *e, struct buf *out)
@@ -157,7 +158,6 @@ int soft_elf_write(struct soft_elf *e, struct buf *out)
 			 .e_flags = SOFT_FILE_FLAGS,
 			 .e_ehsize = sizeof(h),
 			 .e_phentsize = sizeof(Elf64_Phdr),
-			 .e_phnum = SEGMENTS,
 			 .e_shentsize = sizeof(Elf64_Shdr),
 			 .e_shnum = (uint16_t)e->n,
 			 .e_shstrndx = SOFT_ELF_SHSTRTAB };
