@@ -36,7 +36,8 @@
  *		harms no other tenant. Later runs of batch programs with at least shared_min_stoppable_percent stoppable GPU time
  *		start in the shared lane; a latency tenant goes where the batch tenants are.
  *    submit	holds batch while a request is open, unless time slices alone serve it. Otherwise a launch that can be stopped
- *		between blocks goes at block level (gBPF splits large grids) and any other one within the in-flight limit. Batch stays clear of
+ *		between blocks goes at block level (gBPF splits large grids of clones), or with its gate off if it is short
+ *		machine code, and any other one within the in-flight limit. Batch stays clear of
  *		announced requests.
  *    dispatch	orders held queues of one process: latency first, then CUDA priority, then the longest wait.
  *    retire	sets the close delay: 1.25 times the gap that gBPF learned, and more while requests end too early.
@@ -65,6 +66,7 @@ const volatile u64 preempt_min_kernel_shared_ns = 8000;	/* ns: ... shared lane, 
 const volatile u64 short_block_ns = 4000;		/* ns: the ticket of each block is noticeable in blocks shorter than this, */
 const volatile u64 preempt_min_short_block_ns = 500000; /* ns: so with such blocks the kernel must be at least this long */
 
+const volatile u64 ungated_max_ns = 100000;	/* ns: machine code that is not worth the block level, until one launch goes at it */
 const volatile u64 leave_max_ns = 500000;	/* ns: longest blocks of a stoppable launch: a context switch and its return cost more */
 
 /* In-flight limit of launches that are not stoppable */
@@ -141,6 +143,7 @@ struct account {
 	u64 held_ns;  /* time of the last hold for a turn, or of any hold in the shared lane */
 	u64 threads;  /* largest launch, decaying by 1/256 per launch */
 	u64 longest_ns; /* ns: longest time that a launch takes to leave, decaying likewise */
+	u64 ungated_ns; /* ns: launches of machine code since the last at block level */
 };
 
 struct {
@@ -320,30 +323,39 @@ static __always_inline int hold(struct gbpf_submit_ctx *ctx, u32 why, u64 ns)
 	return GBPF_HOLD;
 }
 
-/* Chooses the block level. A launch of machine code that is not worth it goes with its gate off, which costs nothing, and may
- * follow launches at block level that are not through; one without a gate would wait for their end. */
-static __always_inline void choose_level(struct gbpf_submit_ctx *ctx, int worth)
+/* Chooses the block level and the gate's mode. Short launches of machine code go with their gate off, which costs nothing; every
+ * so often one is stoppable all the same, so that a long queue of them leaves as soon as its turn comes. Returns whether the
+ * launch needs no in-flight limit. */
+static __always_inline int choose_level(struct gbpf_submit_ctx *ctx, struct account *a, int worth)
 {
+	int code = ctx->stop == GBPF_STOP_MACHINE_CODE;
+
 	if (worth) {
 		gbpf_note(NOTE_BLOCK_LEVEL, 1);
 		ctx->level = GBPF_LEVEL_BLOCK;
-	} else if (ctx->stop == GBPF_STOP_MACHINE_CODE) {
-		ctx->level = GBPF_LEVEL_BLOCK;
-		ctx->gate = GBPF_GATE_OFF;
+		a->ungated_ns = 0;
+		return 1;
 	}
+	if (code) {
+		a->ungated_ns += ctx->est_ns;
+		ctx->level = GBPF_LEVEL_BLOCK;
+		ctx->gate = a->ungated_ns < ungated_max_ns ? GBPF_GATE_OFF : GBPF_GATE_TOGETHER;
+		a->ungated_ns = a->ungated_ns < ungated_max_ns ? a->ungated_ns : 0;
+	}
+	return code;
 }
 
 /* The launch would still be on the GPU when an announced request arrives. */
 static __always_inline int delays_announced(const struct gbpf_submit_ctx *ctx, int stoppable)
 {
 	u64 ahead = ctx->lane == GBPF_LANE_SHARED ? announce_lead_shared_ns : announce_lead_ns;
-	int soon = ctx->lc_next_ns < ahead;
+	u64 leaves = ctx->stop == GBPF_STOP_MACHINE_CODE ? ungated_max_ns : ctx->inflight_ns + ctx->est_ns;
 
+	leaves = stoppable ? ctx->block_ns : leaves;
 	if (ctx->lc_next_ns == ~0ull || ctx->kind >= GBPF_KIND_HOST) {
 		return 0;
 	}
-	ahead += stoppable ? ctx->block_ns : ctx->inflight_ns + ctx->est_ns;
-	return ctx->lc_next_ns < ahead && (soon || ctx->lc_next_ns < inflight_max_ns);
+	return ctx->lc_next_ns < ahead || (ctx->lc_next_ns < ahead + leaves && ctx->lc_next_ns < inflight_max_ns);
 }
 
 /* Counts a launch of a latency tenant, and a burst if it follows a pause. */
@@ -411,9 +423,8 @@ int GBPF_PROG(auto_submit, submit)
 		a->held_ns = ctx->now_ns;
 		return hold(ctx, NOTE_HELD_TURN, 1000000);
 	}
-	choose_level(ctx, stoppable);
-	if (stoppable) {
-		return GBPF_GO; /* gBPF splits large grids */
+	if (choose_level(ctx, a, stoppable)) {
+		return GBPF_GO; /* gBPF splits large grids of clones */
 	}
 	return fits_inflight(ctx, bound) ? GBPF_GO : hold(ctx, NOTE_HELD_INFLIGHT, 1000000);
 }

@@ -65,6 +65,9 @@ static void fill_submit(struct gbpf_submit_ctx *c, unsigned i)
 	c->lc_next_ns = UINT64_MAX;
 	c->block_ok = i % 2;
 	c->block_ns = c->block_ok ? 2000 : 0;
+	c->stop = c->block_ok ? GBPF_STOP_CLONE : GBPF_STOP_NONE;
+	c->resident = c->block_ok ? 528 : 0;
+	c->waves = c->persistent = c->block_ok;
 }
 
 static void fill(union context *c, unsigned hook, unsigned i)
