@@ -153,50 +153,77 @@ static int check_content(const struct cubin_checking *c, uint32_t i)
 
 struct range {
 	uint64_t from, to;
+	uint32_t section; /* 0: none */
 };
 
 static int by_start(const void *x, const void *y)
 {
 	const struct range *a = x, *b = y;
 
-	return a->from < b->from ? -1 : a->from > b->from;
+	if (a->from != b->from) {
+		return a->from < b->from ? -1 : 1;
+	}
+	return a->to > b->to ? -1 : a->to < b->to;
 }
 
-/* Nothing of the new image overlaps, and bytes in between are zero. */
+/* Whether section b lies inside section a in both images, at the same place. */
+static bool shares(const struct cubin_checking *c, uint32_t a, uint32_t b)
+{
+	const Elf64_Shdr *x = &c->old.sections[a], *y = &c->old.sections[b];
+
+	return a && b && x->sh_size == c->new.sections[a].sh_size &&
+	       y->sh_size == c->new.sections[b].sh_size && y->sh_offset >= x->sh_offset &&
+	       y->sh_offset + y->sh_size <= x->sh_offset + x->sh_size &&
+	       c->new.sections[b].sh_offset - c->new.sections[a].sh_offset ==
+		       y->sh_offset - x->sh_offset;
+}
+
+static int check_order(const struct cubin_checking *c, const struct range *ranges, size_t n)
+{
+	uint32_t owner = 0;
+	uint64_t end = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (ranges[i].from < end && !shares(c, owner, ranges[i].section)) {
+			return cubin_refuse(c->r, "check: parts of the image overlap");
+		}
+		for (; end < ranges[i].from; end++) {
+			if (c->new.data[end]) {
+				return cubin_refuse(c->r, "check: bytes between sections");
+			}
+		}
+		if (ranges[i].to > end) {
+			end = ranges[i].to;
+			owner = ranges[i].section;
+		}
+	}
+	return end == c->new.bytes ? 0 : cubin_refuse(c->r, "check: bytes behind the last section");
+}
+
+/* Nothing of the new image overlaps unless it did before, and bytes in between are zero. */
 static int check_ranges(const struct cubin_checking *c, struct range *ranges)
 {
 	const struct cubin_elf *e = &c->new;
-	uint64_t end = 0;
 	size_t n = 0;
 
-	ranges[n++] = (struct range){ 0, sizeof(Elf64_Ehdr) };
+	ranges[n++] = (struct range){ 0, sizeof(Elf64_Ehdr), 0 };
 	ranges[n++] = (struct range){ e->head.e_shoff,
-				      e->head.e_shoff + e->n_sections * sizeof(Elf64_Shdr) };
+				      e->head.e_shoff + e->n_sections * sizeof(Elf64_Shdr), 0 };
 	if (e->n_segments) {
 		ranges[n++] =
 			(struct range){ e->head.e_phoff,
-					e->head.e_phoff + e->n_segments * sizeof(Elf64_Phdr) };
+					e->head.e_phoff + e->n_segments * sizeof(Elf64_Phdr), 0 };
 	}
 	for (uint32_t i = 1; i < e->n_sections; i++) {
 		if (cubin_elf_in_file(e, i)) {
 			ranges[n++] =
 				(struct range){ e->sections[i].sh_offset,
-						e->sections[i].sh_offset + e->sections[i].sh_size };
+						e->sections[i].sh_offset + e->sections[i].sh_size,
+						i };
 		}
 	}
 	qsort(ranges, n, sizeof(*ranges), by_start);
-	for (size_t i = 0; i < n; i++) {
-		if (ranges[i].from < end) {
-			return cubin_refuse(c->r, "check: parts of the image overlap");
-		}
-		for (; end < ranges[i].from; end++) {
-			if (e->data[end]) {
-				return cubin_refuse(c->r, "check: bytes between sections");
-			}
-		}
-		end = ranges[i].to;
-	}
-	return end == e->bytes ? 0 : cubin_refuse(c->r, "check: bytes behind the last section");
+	return check_order(c, ranges, n);
 }
 
 /* Whether a section lies in a segment; of sections without bytes the place decides. */

@@ -39,7 +39,7 @@ void cubin_layout_finish(struct cubin_layout *l)
 	memset(l, 0, sizeof(*l));
 }
 
-/* By offset; what has no bytes in the file before what has; then by number. */
+/* By offset; pieces without bytes in the file first, then the longer ones; then by number. */
 static int by_place(const void *x, const void *y)
 {
 	const struct piece *a = x, *b = y;
@@ -49,6 +49,9 @@ static int by_place(const void *x, const void *y)
 	}
 	if (!a->bytes != !b->bytes) {
 		return a->bytes ? 1 : -1;
+	}
+	if (a->bytes != b->bytes) {
+		return a->bytes > b->bytes ? -1 : 1;
 	}
 	return a->section < b->section ? -1 : a->section > b->section;
 }
@@ -82,16 +85,36 @@ static size_t list_pieces(struct cubin_layout *l, const struct cubin_elf *e, str
 	return n;
 }
 
-/* Places the pieces; they must not overlap, and nothing may lie between them. */
+static bool keeps_size(const struct cubin_layout *l, const struct piece *p)
+{
+	return p->section && l->bytes[p->section] == p->bytes;
+}
+
+/* Blackwell's cubins have sections that lie in the bytes of another one. */
+static bool shares(const struct cubin_layout *l, const struct piece *p, const struct piece *owner)
+{
+	return owner && p->at >= owner->at && p->at + p->bytes <= owner->at + owner->bytes &&
+	       keeps_size(l, p) && keeps_size(l, owner);
+}
+
+/* Places the pieces; they must not overlap otherwise, and nothing may lie between them. */
 static int place(struct cubin_layout *l, const struct cubin_elf *e, const struct piece *pieces,
 		 size_t n, struct report *r)
 {
 	uint64_t old = sizeof(Elf64_Ehdr), new = sizeof(Elf64_Ehdr);
+	const struct piece *owner = NULL;
 	size_t ordered = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		const struct piece *p = &pieces[i];
 
+		if (p->section) {
+			l->order[ordered++] = p->section;
+		}
+		if (p->bytes && shares(l, p, owner)) {
+			*p->to = *owner->to + (p->at - owner->at);
+			continue;
+		}
 		if (p->bytes && p->at < old) {
 			return cubin_refuse(r, "parts of the image overlap");
 		}
@@ -101,10 +124,8 @@ static int place(struct cubin_layout *l, const struct cubin_elf *e, const struct
 		old = p->bytes ? p->at + p->bytes : old;
 		new = ROUND_UP(new, p->align);
 		*p->to = new;
-		if (p->section) {
-			l->order[ordered++] = p->section;
-		}
 		if (p->bytes) {
+			owner = p;
 			new += p->section ? l->bytes[p->section] : p->bytes;
 		}
 	}
