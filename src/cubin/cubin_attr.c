@@ -107,7 +107,7 @@ int cubin_attr_next(const uint8_t **at, const uint8_t *end, struct cubin_attr *a
 	}
 	a->format = p[0];
 	a->id = p[1];
-	a->value = p[0] == 2 ? p[2] : cubin_u16(p + 2);
+	a->value = cubin_u16(p + 2);
 	a->data = p + 4;
 	a->len = p[0] == 4 ? cubin_u16(p + 2) : 0;
 	a->bytes = 4 + a->len;

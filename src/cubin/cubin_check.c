@@ -54,9 +54,10 @@ static void join_part(struct cubin_checking *c, const struct strmap *names, uint
 {
 	const char *info = cubin_elf_suffix(&c->old, section, ".nv.info.");
 	const char *bank = cubin_elf_suffix(&c->old, section, ".nv.constant0.");
+	bool is_info = c->old.sections[section].sh_type == CUBIN_TYPE_INFO;
 	struct cubin_check_kernel *k = info || bank ? strmap_get(names, info ? info : bank) : NULL;
 
-	if (!k) {
+	if (!k || is_info != (info != NULL) || !cubin_elf_in_file(&c->old, section)) {
 		return;
 	}
 	if (info && !k->info) {
@@ -336,7 +337,7 @@ static int check_parts(struct cubin_checking *c, struct range *ranges)
 {
 	int err = check_ranges(c, ranges);
 
-	for (uint32_t i = 0; i < c->old.n_sections && !err; i++) {
+	for (uint32_t i = 1; i < c->old.n_sections && !err; i++) {
 		err = check_section(c, i);
 	}
 	for (size_t i = 0; i < c->n && !err; i++) {

@@ -9,6 +9,7 @@
 #include "cubin/cubin.h"
 
 #define SEGMENTS_MAX 64u
+#define NAMES_SLACK (1u << 20)
 
 int cubin_refuse(struct report *r, const char *fmt, ...)
 {
@@ -154,8 +155,35 @@ static bool is_string_table(const struct cubin_elf *e, uint32_t section)
 	return s->sh_type == SHT_STRTAB && s->sh_size && !e->data[s->sh_offset + s->sh_size - 1];
 }
 
+/* Adds the length of a name to *sum. Names may share bytes, but not so many that reading all of
+ * them takes longer than reading the image. */
+static bool add_name(const char *name, uint64_t table_bytes, uint64_t *sum)
+{
+	*sum += strlen(name);
+	return *sum <= 8 * table_bytes + NAMES_SLACK;
+}
+
+static int check_names(const struct cubin_elf *e, struct report *r)
+{
+	uint64_t bytes = e->sections[e->head.e_shstrndx].sh_size, sum = 0;
+
+	for (uint32_t i = 1; i < e->n_sections; i++) {
+		if (e->sections[i].sh_name >= bytes ||
+		    !add_name(cubin_elf_name(e, i), bytes, &sum)) {
+			return cubin_refuse(r, "section %u has no name, or one too long", i);
+		}
+	}
+	return 0;
+}
+
 static int check_sections(struct cubin_elf *e, struct report *r)
 {
+	static const Elf64_Shdr none;
+	uint64_t sum = 0;
+
+	if (memcmp(&e->sections[0], &none, sizeof(none)) != 0) {
+		return cubin_refuse(r, "section 0 is not empty");
+	}
 	for (uint32_t i = 1; i < e->n_sections; i++) {
 		const Elf64_Shdr *s = &e->sections[i];
 		uint64_t end = 0;
@@ -164,25 +192,26 @@ static int check_sections(struct cubin_elf *e, struct report *r)
 		    cover(s->sh_offset, 1, s->sh_size, e->bytes, &end) < 0) {
 			return cubin_refuse(r, "section %u exceeds the image", i);
 		}
-		if (s->sh_addralign & (s->sh_addralign - 1) || s->sh_addralign > 4096) {
+		if (s->sh_addralign & (s->sh_addralign - 1) || s->sh_addralign > 4096 ||
+		    (s->sh_addralign && s->sh_offset % s->sh_addralign)) {
 			return cubin_refuse(r, "section %u has alignment %llu", i,
 					    (unsigned long long)s->sh_addralign);
+		}
+		sum += cubin_elf_in_file(e, i) ? s->sh_size : 0;
+		if (sum > 2 * (uint64_t)e->bytes) { /* some sections share bytes; not many */
+			return cubin_refuse(r, "sections overlap");
 		}
 	}
 	if (!is_string_table(e, e->head.e_shstrndx)) {
 		return cubin_refuse(r, "section names are no string table");
 	}
 	e->names = (const char *)e->data + e->sections[e->head.e_shstrndx].sh_offset;
-	for (uint32_t i = 1; i < e->n_sections; i++) {
-		if (e->sections[i].sh_name >= e->sections[e->head.e_shstrndx].sh_size) {
-			return cubin_refuse(r, "section %u has no name", i);
-		}
-	}
-	return 0;
+	return check_names(e, r);
 }
 
 static int check_symbols(struct cubin_elf *e, struct report *r)
 {
+	uint64_t sum = 0;
 	const Elf64_Shdr *s;
 
 	for (uint32_t i = 1; i < e->n_sections; i++) {
@@ -202,8 +231,12 @@ static int check_symbols(struct cubin_elf *e, struct report *r)
 	e->n_symbols = (uint32_t)(s->sh_size / sizeof(Elf64_Sym));
 	e->strings = (const char *)e->data + e->sections[s->sh_link].sh_offset;
 	for (uint32_t i = 0; i < e->n_symbols; i++) {
-		if (cubin_elf_symbol(e, i).st_name >= e->sections[s->sh_link].sh_size) {
-			return cubin_refuse(r, "symbol %u has no name", i);
+		Elf64_Sym y = cubin_elf_symbol(e, i);
+
+		if (y.st_name >= e->sections[s->sh_link].sh_size ||
+		    !add_name(cubin_elf_symbol_name(e, &y), e->sections[s->sh_link].sh_size,
+			      &sum)) {
+			return cubin_refuse(r, "symbol %u has no name, or one too long", i);
 		}
 	}
 	return 0;

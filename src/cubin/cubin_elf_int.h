@@ -111,7 +111,7 @@ enum cubin_attr_id {
 struct cubin_attr {
 	unsigned format; /* 1 nothing, 2 a byte, 3 16 bits, 4 data with a length */
 	unsigned id;
-	unsigned value;	     /* formats 2 and 3 */
+	unsigned value;	     /* all but format 4; behind a byte there is 0 */
 	const uint8_t *data; /* format 4: its bytes */
 	unsigned len;
 	unsigned bytes; /* of the whole record */

@@ -85,16 +85,19 @@ static size_t list_pieces(struct cubin_layout *l, const struct cubin_elf *e, str
 	return n;
 }
 
-static bool keeps_size(const struct cubin_layout *l, const struct piece *p)
+/* Whether nothing inside a piece changes: symbols and attributes do without changing their size. */
+static bool stays(const struct cubin_layout *l, const struct cubin_elf *e, const struct piece *p)
 {
-	return p->section && l->bytes[p->section] == p->bytes;
+	return p->section && l->bytes[p->section] == p->bytes && p->section != e->symtab &&
+	       e->sections[p->section].sh_type != CUBIN_TYPE_INFO;
 }
 
 /* Blackwell's cubins have sections that lie in the bytes of another one. */
-static bool shares(const struct cubin_layout *l, const struct piece *p, const struct piece *owner)
+static bool shares(const struct cubin_layout *l, const struct cubin_elf *e, const struct piece *p,
+		   const struct piece *owner)
 {
 	return owner && p->at >= owner->at && p->at + p->bytes <= owner->at + owner->bytes &&
-	       keeps_size(l, p) && keeps_size(l, owner);
+	       stays(l, e, p) && stays(l, e, owner);
 }
 
 /* Places the pieces; they must not overlap otherwise, and nothing may lie between them. */
@@ -111,7 +114,7 @@ static int place(struct cubin_layout *l, const struct cubin_elf *e, const struct
 		if (p->section) {
 			l->order[ordered++] = p->section;
 		}
-		if (p->bytes && shares(l, p, owner)) {
+		if (p->bytes && shares(l, e, p, owner)) {
 			*p->to = *owner->to + (p->at - owner->at);
 			continue;
 		}
@@ -152,13 +155,12 @@ int cubin_layout_make(struct cubin_layout *l, const struct cubin_elf *e, struct 
 	return err;
 }
 
-/* Returns the new place of an offset at which a section or, if `ends`, a section's end lies; -1. */
-static int64_t moved(const struct cubin_layout *l, const struct cubin_elf *e, uint64_t at,
-		     bool ends)
+/* Returns the index in l->order of the first section at or behind `at`. */
+static size_t first_from(const struct cubin_layout *l, const struct cubin_elf *e, uint64_t at)
 {
 	size_t low = 0, high = (size_t)e->n_sections - 1;
 
-	while (low < high) { /* the first section at or behind `at` */
+	while (low < high) {
 		size_t mid = (low + high) / 2;
 
 		if (e->sections[l->order[mid]].sh_offset < at) {
@@ -167,23 +169,46 @@ static int64_t moved(const struct cubin_layout *l, const struct cubin_elf *e, ui
 			high = mid;
 		}
 	}
-	if (ends) {
-		for (size_t i = low; i > 0; i--) {
-			uint32_t before = l->order[i - 1];
+	return low;
+}
 
-			if (!cubin_elf_in_file(e, before)) {
-				continue;
-			}
-			if (e->sections[before].sh_offset + e->sections[before].sh_size == at) {
-				return (int64_t)(l->offset[before] + l->bytes[before]);
-			}
+/* Returns the new place of a section that begins at `at`, -1 if there is none. in_file: it must
+ * have bytes in the file. */
+static int64_t moved_start(const struct cubin_layout *l, const struct cubin_elf *e, uint64_t at,
+			   bool in_file)
+{
+	size_t n = (size_t)e->n_sections - 1;
+
+	for (size_t i = first_from(l, e, at); i < n; i++) {
+		uint32_t section = l->order[i];
+
+		if (e->sections[section].sh_offset != at) {
 			break;
 		}
-	}
-	if (low < (size_t)e->n_sections - 1 && e->sections[l->order[low]].sh_offset == at) {
-		return (int64_t)l->offset[l->order[low]];
+		if (!in_file || cubin_elf_in_file(e, section)) {
+			return (int64_t)l->offset[section];
+		}
 	}
 	return -1;
+}
+
+/* The same for the end of a section. A segment may also end where a section without bytes begins.
+ */
+static int64_t moved_end(const struct cubin_layout *l, const struct cubin_elf *e, uint64_t at)
+{
+	for (size_t i = first_from(l, e, at); i > 0; i--) {
+		uint32_t section = l->order[i - 1];
+		const Elf64_Shdr *s = &e->sections[section];
+
+		if (!cubin_elf_in_file(e, section)) {
+			continue;
+		}
+		if (s->sh_offset + s->sh_size == at) {
+			return (int64_t)(l->offset[section] + l->bytes[section]);
+		}
+		break;
+	}
+	return moved_start(l, e, at, false);
 }
 
 int cubin_layout_segment(const struct cubin_layout *l, const struct cubin_elf *e, Elf64_Phdr *p,
@@ -201,8 +226,8 @@ int cubin_layout_segment(const struct cubin_layout *l, const struct cubin_elf *e
 			       ? 0
 			       : cubin_refuse(r, "a segment of more than the segments' table");
 	}
-	from = moved(l, e, p->p_offset, false);
-	to = p->p_filesz ? moved(l, e, end, true) : from;
+	from = moved_start(l, e, p->p_offset, p->p_filesz > 0);
+	to = p->p_filesz ? moved_end(l, e, end) : from;
 	if (from < 0 || to < from) {
 		return cubin_refuse(r, "a segment that does not begin and end with sections");
 	}

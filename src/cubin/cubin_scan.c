@@ -21,36 +21,22 @@ static bool known_type(uint32_t type)
 	       (type >= 0x70000082u && type <= 0x70000087u);
 }
 
-/* Lists the functions, and counts the kernels among them: one per symbol of an entry. */
-static int list_texts(const struct cubin_elf *e, struct strmap *texts, struct report *r)
+static int check_types(const struct cubin_elf *e, struct report *r)
 {
 	for (uint32_t i = 1; i < e->n_sections; i++) {
-		const char *name = cubin_elf_suffix(e, i, ".text.");
-		int err;
-
 		if (!known_type(e->sections[i].sh_type)) {
 			return cubin_refuse(r, "section '%s' of unknown type 0x%x",
 					    cubin_elf_name(e, i), e->sections[i].sh_type);
 		}
-		if (!name) {
-			continue;
-		}
-		if (e->sections[i].sh_type != SHT_PROGBITS || !*name) {
+		if (cubin_elf_suffix(e, i, ".text.") && e->sections[i].sh_type != SHT_PROGBITS) {
 			return cubin_refuse(r, "code in a section of type 0x%x",
 					    e->sections[i].sh_type);
-		}
-		err = strmap_add(texts, name, (void *)(uintptr_t)i);
-		if (err == -EEXIST) {
-			return cubin_refuse(r, "more than one function '%s'", name);
-		}
-		if (err < 0) {
-			return err;
 		}
 	}
 	return 0;
 }
 
-/* Finds the symbols of kernels: kernel_of[text] becomes the symbol. */
+/* Finds the symbols of kernels: entry_of[text] becomes the symbol. */
 static int find_entries(struct cubin_scan *s, uint32_t *entry_of, struct report *r)
 {
 	const struct cubin_elf *e = s->elf;
@@ -76,9 +62,10 @@ static int find_entries(struct cubin_scan *s, uint32_t *entry_of, struct report 
 	return 0;
 }
 
-static int make_kernels(struct cubin_scan *s, const uint32_t *entry_of)
+static int make_kernels(struct cubin_scan *s, const uint32_t *entry_of, struct report *r)
 {
 	size_t n = 0;
+	int err;
 
 	s->kernels = calloc(s->n ? s->n : 1, sizeof(*s->kernels));
 	s->parts = calloc(s->n ? s->n : 1, sizeof(*s->parts));
@@ -91,8 +78,10 @@ static int make_kernels(struct cubin_scan *s, const uint32_t *entry_of)
 		if (!entry_of[i]) {
 			continue;
 		}
-		if (strmap_add(&s->names, name, &s->kernels[n]) < 0) {
-			return -ENOMEM; /* the names are unique: list_texts */
+		err = strmap_add(&s->names, name, &s->kernels[n]);
+		if (err < 0) {
+			return err == -EEXIST ? cubin_refuse(r, "more than one kernel '%s'", name)
+					      : err;
 		}
 		s->kernels[n].name = s->names.entries[s->names.n - 1].key;
 		s->kernels[n].code_bytes = (uint32_t)s->elf->sections[i].sh_size;
@@ -104,34 +93,31 @@ static int make_kernels(struct cubin_scan *s, const uint32_t *entry_of)
 }
 
 /* Joins attributes and banks with their kernels. */
-static int find_parts(struct cubin_scan *s, const struct strmap *texts, struct report *r)
+static int find_parts(struct cubin_scan *s, struct report *r)
 {
 	const struct cubin_elf *e = s->elf;
 
 	for (uint32_t i = 1; i < e->n_sections; i++) {
 		const Elf64_Shdr *h = &e->sections[i];
-		const char *name = NULL;
-		uint32_t *part, text, kernel;
+		const char *info = cubin_elf_suffix(e, i, ".nv.info.");
+		const char *bank = info ? NULL : cubin_elf_suffix(e, i, ".nv.constant0.");
+		const struct cubin_kernel *k =
+			info || bank ? strmap_get(&s->names, info ? info : bank) : NULL;
+		struct cubin_parts *p = k ? &s->parts[k - s->kernels] : NULL;
+		uint32_t *part;
 
-		if (h->sh_type == CUBIN_TYPE_INFO) {
-			name = cubin_elf_suffix(e, i, ".nv.info.");
-		}
-		if (!name && (h->sh_type == SHT_PROGBITS || h->sh_type == CUBIN_TYPE_CONSTANT0)) {
-			name = cubin_elf_suffix(e, i, ".nv.constant0.");
-		}
-		text = name ? (uint32_t)(uintptr_t)strmap_get(texts, name) : 0;
-		kernel = text ? s->kernel_of[text] : 0;
-		if (!kernel) {
+		if (!p) {
 			continue;
 		}
-		part = h->sh_type == CUBIN_TYPE_INFO ? &s->parts[kernel - 1].info
-						     : &s->parts[kernel - 1].bank;
-		if (*part || (h->sh_flags & SHF_INFO_LINK && h->sh_info != text)) {
-			return cubin_refuse(r, "section '%s' belongs to another kernel",
+		part = info ? &p->info : &p->bank;
+		if (*part || (h->sh_flags & SHF_INFO_LINK && h->sh_info != p->text) ||
+		    (info ? h->sh_type != CUBIN_TYPE_INFO
+			  : h->sh_type != SHT_PROGBITS && h->sh_type != CUBIN_TYPE_CONSTANT0)) {
+			return cubin_refuse(r, "section '%s' is not that of its kernel",
 					    cubin_elf_name(e, i));
 		}
 		*part = i;
-		s->kernel_of[i] = kernel;
+		s->kernel_of[i] = (uint32_t)(k - s->kernels) + 1;
 	}
 	return 0;
 }
@@ -298,18 +284,18 @@ static void read_relocs(struct cubin_scan *s)
 	}
 }
 
-static int scan(struct cubin_scan *s, struct strmap *texts, uint32_t *entry_of, struct report *r)
+static int scan(struct cubin_scan *s, uint32_t *entry_of, struct report *r)
 {
-	int err = list_texts(s->elf, texts, r);
+	int err = check_types(s->elf, r);
 
 	if (!err) {
 		err = find_entries(s, entry_of, r);
 	}
 	if (!err) {
-		err = make_kernels(s, entry_of);
+		err = make_kernels(s, entry_of, r);
 	}
 	if (!err) {
-		err = find_parts(s, texts, r);
+		err = find_parts(s, r);
 	}
 	if (!err) {
 		note_symbols(s);
@@ -328,18 +314,15 @@ static int scan(struct cubin_scan *s, struct strmap *texts, uint32_t *entry_of, 
 int cubin_scan_open(struct cubin_scan *s, const struct cubin_elf *e, struct report *r)
 {
 	uint32_t *entry_of = calloc(e->n_sections, sizeof(*entry_of));
-	struct strmap texts;
 	int err = -ENOMEM;
 
 	memset(s, 0, sizeof(*s));
 	s->elf = e;
 	strmap_init(&s->names);
-	strmap_init(&texts);
 	s->kernel_of = calloc(e->n_sections, sizeof(*s->kernel_of));
 	if (entry_of && s->kernel_of) {
-		err = scan(s, &texts, entry_of, r);
+		err = scan(s, entry_of, r);
 	}
-	strmap_finish(&texts);
 	free(entry_of);
 	if (err < 0) {
 		cubin_scan_finish(s);

@@ -205,6 +205,7 @@ int cubin_scan_attrs(const struct cubin_elf *e, struct cubin_parts *p, struct cu
 	if (!k->registers) {
 		k->registers = text->sh_info >> 24;
 	}
+	p->odd_form = text->sh_info >> 24 && text->sh_info >> 24 != k->registers;
 	if (!p->info) {
 		return 0;
 	}

@@ -87,7 +87,7 @@ static int read_own_attr(struct compiled *c, const struct cubin_attr *a, struct 
 		c->bank_bytes = cubin_u16(a->data + 6);
 		return 0;
 	case CUBIN_ATTR_NUM_BARRIERS:
-		c->barriers = MAX(c->barriers, a->value & 0xff);
+		c->barriers = MAX(c->barriers, a->value);
 		return 0;
 	case CUBIN_ATTR_CTAIDZ_USED:
 		c->uses_ctaid_z = true;
