@@ -33,10 +33,10 @@ struct gpu_block_launch {
 	uint32_t params_bytes; /* offset of struct ptx_block_arg (ptx_block_entry.arg_offset) or,
 				  with gate, of struct ptx_gate_arg; a multiple of 8 */
 	/* f has an entry stub (ptx/block_gate.h). Its grid cannot be divided: each launch to the
-	 * driver has all blocks, of which those that have run leave at once. */
+	 * driver has all blocks, of which those that have run leave at once. At most 2^24 blocks in
+	 * x. */
 	bool gate;
-	uint32_t cluster; /* gate: blocks of a cluster, which decide alike; 0 and 1: none */
-	uint32_t wave;	  /* gate: ptx_gate_arg.wave, in clusters */
+	uint32_t wave;	  /* gate: ptx_gate_arg.wave */
 	uint32_t n_attrs; /* gate: attributes of each launch, at most GPU_BLOCK_ATTRS_MAX; copied */
 	const CUlaunchAttribute *attrs;
 };

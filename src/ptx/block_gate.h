@@ -2,14 +2,14 @@
  * first instruction is replaced by a branch to an entry stub (src/cubin), whose PTX this is; the
  * driver compiles it. Each launch passes struct ptx_gate_arg behind the kernel's own parameters.
  *
- * Blocks have the hardware's index (a cluster's, where there are clusters: all of its blocks decide
- * alike). One thread of a block decides, and a barrier tells the others. First it reads the leases
- * and the progress word, as a preemptible clone does (ptx/block.h): if a launch before this one in
- * the run was interrupted, the block leaves. Else it raises the gate, a word of 64 bits, to base +
- * index + 1. The first block that finds a lease in force closes the gate (PTX_GATE_CLOSED): from
- * then on its value, the bound, does not change, and a block runs only if its own value is at most
- * the bound. So what ran is a prefix of the grid, in whatever order blocks arrive, and a block that
- * waits for lower ones waits for blocks that run. The block of the last index, if it runs,
+ * Blocks have the hardware's index; those of a cluster take the index of its first block, so they
+ * decide alike. One thread of a block decides, and a barrier tells the others. First it reads the
+ * leases and the progress word, as a preemptible clone does (ptx/block.h): if a launch before this
+ * one in the run was interrupted, the block leaves. Else it raises the gate, a word of 64 bits, to
+ * base + index + 1. The first block that finds a lease in force closes the gate (PTX_GATE_CLOSED):
+ * from then on its value, the bound, does not change, and a block runs only if its own value is at
+ * most the bound. So what ran is a prefix of the grid, in whatever order blocks arrive, and a block
+ * that waits for lower ones waits for blocks that run. The block of the last index, if it runs,
  * publishes the launch's end like the block that draws a clone's last ticket, and sets the counter
  * to it, for clones that follow: all blocks below it run.
  * docs/PREEMPTION-ARGUMENT.md has the argument. */
@@ -19,26 +19,27 @@
 #include "base/buf.h"
 #include "ptx/block.h"
 
-/* Offset of the gate from the ticket counter. */
+/* Offset of the gate from the ticket counter; PTX_BLOCK_READY is the progress word's. */
 #define PTX_GATE_WORD 65536u
 #define PTX_GATE_CLOSED (UINT64_C(1) << 63)
 
 /* The stub's argument, by value, aligned to 8. All zero: the kernel runs as the original. Up to
  * `groups` the layout is struct ptx_block_arg's. */
 struct ptx_gate_arg {
-	uint64_t leases;   /* device address of the lease words, 16-byte aligned */
-	uint64_t tickets;  /* device address of the run's ticket counter; 0: run */
-	uint64_t done;	   /* address, as kernels use it, of a u32 in pinned host memory */
-	uint32_t first;	   /* the launch's first ticket */
-	uint32_t end;	   /* its first ticket + its number of tickets: published at its end */
-	uint32_t number;   /* stored to *done at its end */
-	uint32_t groups;   /* lease words to read, in groups of four; 0: leases do not stop it */
-	uint64_t base;	   /* below 2^63; no launch of the run has had a higher value */
-	uint32_t from;	   /* blocks (clusters) of lower index leave: they have run */
-	uint32_t wave;	   /* those below ask for leases first; the others raise the gate at the
-			      same time, which saves a round trip, but then they run even if a lease
-			      is in force */
-	uint32_t ask;	   /* those below are not stopped by leases */
+	uint64_t leases; /* device address of the lease words, 16-byte aligned */
+	uint64_t gate;	 /* device address of the gate, PTX_GATE_WORD behind the run's ticket
+			    counter; 0: run */
+	uint64_t done;	 /* address, as kernels use it, of a u32 in pinned host memory */
+	uint32_t first;	 /* the launch's first ticket */
+	uint32_t end;	 /* its first ticket + its number of tickets: published at its end */
+	uint32_t number; /* stored to *done at its end */
+	uint32_t groups; /* lease words to read, in groups of four; 0: leases do not stop it */
+	uint64_t base;	 /* below 2^63; no launch of the run has had a higher value */
+	uint32_t from;	 /* blocks of lower index leave: they have run */
+	uint32_t wave;	 /* those below ask for leases first (UINT32_MAX: all); the others raise the
+			    gate at the same time, which saves a round trip, but then they run even if
+			    a lease is in force */
+	uint32_t ask;	 /* those below are not stopped by leases */
 	uint32_t reserved; /* 0 */
 };
 

@@ -14,6 +14,7 @@
 
 #define WAIT_POLL_NS 20000u /* period of steps while waiting for room or for the end of the run */
 #define MAX_PARAMS 65536u
+#define GATE_GRID_X_MAX (1u << 24) /* blocks find the first one of their cluster up to there */
 
 static CUresult create(struct gpu_device *d, struct gpu_queue *q, struct gpu_run **ret)
 {
@@ -204,7 +205,6 @@ static CUresult append(struct gpu_run *run, const struct gpu_queue *q,
 	memcpy(l->block, b->block, sizeof(l->block));
 	l->smem = PTX_BLOCK_SMEM(b->smem);
 	l->total = blocks;
-	l->resident = b->resident;
 	l->gate = false;
 	if (b->gate) {
 		gpu_run_gate_copy(l, b);
@@ -213,6 +213,7 @@ static CUresult append(struct gpu_run *run, const struct gpu_queue *q,
 	l->covered = l->out = l->ran = 0;
 	l->used_ns = 0;
 	l->piece = b->piece_blocks;
+	l->resident = b->resident;
 	l->block_ps = initial_block_ps(run, b);
 	run->list.ticket += blocks;
 	if (!gpu_run_unfinished(run)) {
@@ -280,15 +281,14 @@ CUresult gpu_run_record(struct gpu_device *d, struct gpu_queue *q, CUevent event
 static bool exceeds_limits(const struct gpu_block_launch *l, uint32_t *ret_blocks)
 {
 	uint64_t blocks = (uint64_t)l->grid[0] * l->grid[1];
-	uint32_t cluster = l->gate ? MAX(l->cluster, 1u) : 1;
 
 	if (!blocks || blocks > GPU_RUN_TICKETS_MAX / 2 || !l->grid[2] ||
 	    blocks * l->grid[2] > GPU_RUN_TICKETS_MAX / 2 || l->params_bytes > MAX_PARAMS ||
-	    l->params_bytes % 8 || l->smem > INT32_MAX || blocks * l->grid[2] % cluster ||
-	    (l->gate && l->n_attrs > GPU_BLOCK_ATTRS_MAX)) {
+	    l->params_bytes % 8 || l->smem > INT32_MAX ||
+	    (l->gate && (l->n_attrs > GPU_BLOCK_ATTRS_MAX || l->grid[0] > GATE_GRID_X_MAX))) {
 		return true;
 	}
-	*ret_blocks = (uint32_t)(blocks * l->grid[2] / cluster);
+	*ret_blocks = (uint32_t)(blocks * l->grid[2]);
 	return false;
 }
 

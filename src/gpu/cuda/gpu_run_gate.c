@@ -11,13 +11,10 @@
 
 void gpu_run_gate_copy(struct gpu_run_entry *l, const struct gpu_block_launch *b)
 {
-	uint32_t cluster = MAX(b->cluster, 1u);
-
 	l->gate = true;
 	memcpy(l->grid, b->grid, sizeof(l->grid));
 	l->wave = b->wave;
 	l->smem = b->smem;
-	l->resident = b->resident ? MAX(b->resident / cluster, 1u) : 0;
 	l->n_attrs = b->n_attrs;
 	if (b->n_attrs) {
 		memcpy(l->attrs, b->attrs, b->n_attrs * sizeof(l->attrs[0]));
@@ -55,7 +52,7 @@ CUresult gpu_run_gate_launch(struct gpu_run *run, struct gpu_run_entry *l, CUstr
 {
 	struct ptx_gate_arg arg = {
 		.leases = load_relaxed(&run->home->leases),
-		.tickets = run->line.counter,
+		.gate = run->line.counter + PTX_GATE_WORD,
 		.done = run->line.words_device,
 		.first = l->first,
 		.end = l->first + l->total,
@@ -82,7 +79,7 @@ CUresult gpu_run_gate_bypass(struct gpu_run *run, struct gpu_run_entry *l, uint3
 			     uint64_t counter, uint64_t done)
 {
 	struct ptx_gate_arg arg = { .leases = load_relaxed(&run->home->leases),
-				    .tickets = counter,
+				    .gate = counter + PTX_GATE_WORD,
 				    .done = done,
 				    .first = l->first,
 				    .end = l->first + l->total,

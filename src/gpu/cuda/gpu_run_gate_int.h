@@ -23,13 +23,12 @@ static inline uint64_t gpu_run_gate_base(uint32_t half)
 
 /* All of these: the run's lock is held, and the context is current. */
 
-/* Copies the launch, which has at most GPU_BLOCK_ATTRS_MAX attributes and a whole number of
- * clusters. */
+/* Copies the launch, which has at most GPU_BLOCK_ATTRS_MAX attributes. */
 void gpu_run_gate_copy(struct gpu_run_entry *l, const struct gpu_block_launch *b);
-/* Launches what is missing of the entry. Leases do not stop the next `forced` clusters. */
+/* Launches what is missing of the entry. Leases do not stop the next `forced` blocks. */
 CUresult gpu_run_gate_launch(struct gpu_run *run, struct gpu_run_entry *l, CUstream stream,
 			     uint32_t forced);
-/* Launches what is missing behind the first `ran` clusters on the bypass stream. counter: of bypass
+/* Launches what is missing behind the first `ran` blocks on the bypass stream. counter: of bypass
  * blocks. done: address of a word that nobody reads. */
 CUresult gpu_run_gate_bypass(struct gpu_run *run, struct gpu_run_entry *l, uint32_t ran,
 			     uint64_t counter, uint64_t done);

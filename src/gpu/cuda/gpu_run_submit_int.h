@@ -40,8 +40,7 @@ struct gpu_run_entry {
 	uint64_t used_ns;  /* observed time in which blocks of it ran, */
 	uint32_t ran;	   /* and the number of these blocks */
 	uint8_t *params;   /* owned; struct ptx_block_arg or ptx_gate_arg at params_bytes */
-	/* A launch with an entry stub; its total, covered and resident count clusters. */
-	bool gate;
+	bool gate;	   /* it has an entry stub */
 	uint32_t grid[3], wave;
 	uint32_t from; /* covered before its last submission, */
 	uint64_t base; /* and base of that */

@@ -13,10 +13,11 @@
 
 /* Loads bypass the first-level cache, which stores of other processors do not update. The counter
  * itself is not loaded: the load would wait for the additions of all other blocks. Sets %~l to the
- * counter's address, %~v to the progress word, %~n to the groups. */
-#define PTX_BLOCK_LOAD_TEXT                                                                        \
+ * second field of the parameter, from where the progress word is at the offset READY, %~v to that
+ * word, and %~n to the groups. */
+#define PTX_BLOCK_LOAD_TEXT(READY)                                                                 \
 	"ld.param.u64 %~l, [~arg+8];\n"                                                            \
-	"ld.volatile.global.u32 %~v, [%~l+32768];\n"                                               \
+	"ld.volatile.global.u32 %~v, [%~l" READY "];\n"                                            \
 	"ld.param.u64 %~m, [~arg];\n"                                                              \
 	"ld.param.u32 %~n, [~arg+36];\n"
 
@@ -74,8 +75,8 @@
 
 /* Publishes the end of a launch, %~t: the progress word in device memory before the number in host
  * memory, since a thread that has seen the latter must not find the former old. */
-#define PTX_BLOCK_PUBLISH_TEXT                                                                     \
-	"st.volatile.global.u32 [%~l+32768], %~t;\n"                                               \
+#define PTX_BLOCK_PUBLISH_TEXT(READY)                                                              \
+	"st.volatile.global.u32 [%~l" READY "], %~t;\n"                                            \
 	"membar.sys;\n"                                                                            \
 	"ld.param.u64 %~m, [~arg+16];\n"                                                           \
 	"ld.param.u32 %~t, [~arg+32];\n"                                                           \

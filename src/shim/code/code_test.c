@@ -121,15 +121,16 @@ static int set(struct test *t, uint64_t gate)
 	static const uint32_t none, first = FIRST;
 	int err = put(t, 0, &none, sizeof(none));
 
+	err = err ? err : put(t, TICKETS_AT, &first, sizeof(first));
 	err = err ? err : put(t, TICKETS_AT + PTX_BLOCK_READY, &first, sizeof(first));
 	return err ? err : put(t, TICKETS_AT + PTX_GATE_WORD, &gate, sizeof(gate));
 }
 
 static int run(struct test *t)
 {
-	struct ptx_gate_arg zero = { .tickets = 0 };
+	struct ptx_gate_arg zero = { .gate = 0 };
 	struct ptx_gate_arg arg = { .leases = t->area + TICKETS_AT,
-				    .tickets = t->area + TICKETS_AT,
+				    .gate = t->area + TICKETS_AT + PTX_GATE_WORD,
 				    .done = t->area,
 				    .first = FIRST,
 				    .end = FIRST + BLOCKS,

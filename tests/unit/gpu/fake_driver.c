@@ -200,9 +200,9 @@ static void publish_gate(const struct ptx_gate_arg *a, uint32_t *tickets, uint32
 static bool begin_gate(struct op *o, uint32_t index)
 {
 	const struct ptx_gate_arg *a = &o->gate;
-	uint32_t *tickets = (uint32_t *)(uintptr_t)a->tickets;
+	uint32_t *tickets = (uint32_t *)(uintptr_t)(a->gate - PTX_GATE_WORD);
 	uint32_t *ready = tickets + PTX_BLOCK_READY / sizeof(*tickets);
-	uint64_t *gate = (uint64_t *)(uintptr_t)(a->tickets + PTX_GATE_WORD);
+	uint64_t *gate = (uint64_t *)(uintptr_t)a->gate;
 	uint64_t mine = a->base + index + 1, old = 0;
 	bool together = index >= a->wave, leased = gate_leased(a, index);
 

@@ -263,16 +263,16 @@ static void an_impossible_gate_ends_the_run(void **state)
 	assert_int_equal(load_relaxed(&q.run->seen.failed), CUDA_ERROR_ILLEGAL_STATE);
 }
 
-/* Grids that are no whole number of clusters, and more attributes than are kept, are refused. */
+/* Longer grids, and more attributes than are kept, are refused. */
 static void what_cannot_be_kept_is_refused(void **state)
 {
 	static const CUlaunchAttribute attrs[GPU_BLOCK_ATTRS_MAX + 1];
 	struct work *w = drv_work(&track, 1, 5);
 	struct gpu_block_launch l = drv_gate(&w, 0);
 
-	l.cluster = 2;
+	l.grid[0] = (1u << 24) + 1;
 	assert_int_equal(gpu_run_launch(d, &q, &l), CUDA_ERROR_NOT_SUPPORTED);
-	l.cluster = 1;
+	l.grid[0] = 5;
 	l.attrs = attrs;
 	l.n_attrs = GPU_BLOCK_ATTRS_MAX + 1;
 	assert_int_equal(gpu_run_launch(d, &q, &l), CUDA_ERROR_NOT_SUPPORTED);

@@ -24,7 +24,7 @@ static void check(unsigned arch, uint32_t pad, const char *target, bool clusters
 	assert_true(text.len > sizeof(tail));
 	assert_string_equal(buf_text(&text) + text.len - (sizeof(tail) - 1), tail);
 	assert_non_null(strstr(buf_text(&text), target));
-	assert_int_equal(strstr(buf_text(&text), "%clusterid") != NULL, clusters);
+	assert_int_equal(strstr(buf_text(&text), "%cluster_nctarank") != NULL, clusters);
 	assert_int_equal(ptx_module_parse(&m, buf_text(&text), text.len, "stub", &r), 0);
 	f = ptx_module_function(m, PTX_GATE_ENTRY);
 	assert_non_null(f);

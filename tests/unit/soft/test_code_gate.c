@@ -139,7 +139,7 @@ static void launch(struct gate_run *g, uint32_t from, uint32_t wave, bool groups
 {
 	uint32_t until = (uint32_t)((clock_wall_ns() + LEASE_NS) >> PTX_LEASE_SHIFT);
 	struct ptx_gate_arg arg = { .leases = g->device,
-				    .tickets = g->tickets,
+				    .gate = g->tickets + PTX_GATE_WORD,
 				    .done = g->device + 16,
 				    .end = BLOCKS,
 				    .number = DONE,
