@@ -15,8 +15,8 @@
 #define SOFT_CODE_BYTES_MAX ((size_t)256 << 20)
 #define SOFT_CODE_HEAD_BYTES 64u /* of an ELF file */
 
-/* Appends machine code for the PTX. Returns 0; -EINVAL: not PTX; -EFBIG; -ENOMEM; the reason is in
- * r. */
+/* Appends machine code for the PTX. Returns 0; -EINVAL: not PTX; -EEXIST: an entry is defined
+ * twice; -EFBIG; -ENOMEM; the reason is in r. */
 int soft_code_assemble(struct buf *ret, const char *text, size_t bytes, const char *name,
 		       struct report *r);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "base/strmap.h"
 #include "ptx/module.h"
 #include "soft/code/code_elf.h"
 #include "soft/code/code_entry.h"
@@ -27,6 +28,7 @@ struct writer {
 	struct soft_elf elf;
 	struct written *entries, **end; /* in the module's arena */
 	uint32_t n_entries;
+	struct strmap names;		    /* of the entries */
 	uint32_t info, initialized, zeroed; /* sections; the last two: 0 without variables */
 	struct report *report;
 };
@@ -229,6 +231,12 @@ static int compile(struct writer *w, struct ptx_function *f)
 				  "a cubin has at most %u kernels; link fewer modules",
 				  SOFT_FILE_ENTRIES_MAX);
 	}
+	err = strmap_add(&w->names, f->name, e);
+	if (err) {
+		return err == -EEXIST ? report_set(w->report, err, "cubin",
+						   "entry %s is defined twice", f->name)
+				      : err;
+	}
 	err = soft_entry_compile(&e->entry, w->m, f);
 	if (err) {
 		soft_entry_finish(&e->entry);
@@ -362,6 +370,7 @@ int soft_code_assemble(struct buf *ret, const char *text, size_t bytes, const ch
 	}
 	w.end = &w.entries;
 	soft_elf_init(&w.elf);
+	strmap_init(&w.names);
 	err = write_module(&w, text, bytes);
 	err = err ? err : soft_elf_write(&w.elf, ret);
 	if (err == 0 && ret->len > SOFT_CODE_BYTES_MAX) {
@@ -371,6 +380,7 @@ int soft_code_assemble(struct buf *ret, const char *text, size_t bytes, const ch
 		soft_entry_finish(&e->entry);
 	}
 	soft_elf_finish(&w.elf);
+	strmap_finish(&w.names);
 	ptx_module_free(w.m);
 	return err;
 }

@@ -1,9 +1,11 @@
 /* Streams, events and launches compared with the driver: attributes, memory operations,
  * interprocess events, occupancy. Each test is a child process; all share one server. */
+#include <dirent.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -427,6 +429,38 @@ static void a_preempted_doorbell_writer_blocks_no_other_thread(void **state)
 	assert_int_equal(rig_run(ringer_program, NULL), 0);
 }
 
+/* Stops the server and returns when each of its threads has stopped: some may run on for a moment
+ * after kill has returned. */
+static void stop_server(void)
+{
+	char path[64], state;
+	struct dirent *e;
+	bool running = true;
+
+	CHECK(kill(rig_server, SIGSTOP) == 0);
+	while (running) {
+		DIR *tasks;
+
+		snprintf(path, sizeof(path), "/proc/%d/task", (int)rig_server);
+		tasks = opendir(path);
+		CHECK(tasks != NULL);
+		running = false;
+		while ((e = readdir(tasks)) != NULL) {
+			FILE *f;
+
+			snprintf(path, sizeof(path), "/proc/%d/task/%.20s/stat", (int)rig_server,
+				 e->d_name);
+			f = *e->d_name == '.' ? NULL : fopen(path, "r");
+			if (f) {
+				running |=
+					fscanf(f, "%*d (%*[^)]) %c", &state) == 1 && state != 'T';
+				fclose(f);
+			}
+		}
+		closedir(tasks);
+	}
+}
+
 /* The server stands still, so what was put into a stream cannot have been done. */
 static void fresh_program(void *arg)
 {
@@ -437,7 +471,7 @@ static void fresh_program(void *arg)
 	(void)arg;
 	rig_context();
 	empty = rig_function("empty");
-	CHECK(kill(rig_server, SIGSTOP) == 0);
+	stop_server();
 	CU(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
 	fresh = cuStreamQuery(s);
 	rig_launch(empty, 1, 32, s, NULL);
