@@ -41,7 +41,7 @@ struct bench_lcbe_condition {
 	char why[512];
 	struct bench_testbed_daemon *daemon;
 	bool started;
-	bool shared; /* its latency client shares the hardware context */
+	bool shared; /* its latency client, of the present round, shares the hardware context */
 	struct bench_testbed_client lc, be[LCBE_BATCH];
 	unsigned rounds; /* completed rounds */
 	uint64_t wrong, checked;
@@ -70,6 +70,8 @@ extern const char *const lcbe_kind_names[PAGE_KINDS];
 /* lcbe_conditions.c */
 /* Chooses the conditions of the run; one that cannot be had gets the reason. */
 void bench_lcbe_choose(struct bench_lcbe *b);
+/* Returns whether its latency client shares the hardware context with others. */
+bool bench_lcbe_shared(const struct bench_lcbe_condition *c);
 /* Writes the record of a condition. Returns 0; -1 with error. */
 int bench_lcbe_record_condition(struct bench_lcbe *b, const struct bench_lcbe_condition *c);
 

@@ -69,22 +69,28 @@ void bench_lcbe_choose(struct bench_lcbe *b)
 	}
 }
 
+bool bench_lcbe_shared(const struct bench_lcbe_condition *c)
+{
+	return c->def->lane == LANE_GBPF_AUTO
+		       ? c->shared
+		       : c->def->lane == LANE_MPS || c->def->lane == LANE_GBPF_SHARED;
+}
+
 int bench_lcbe_record_condition(struct bench_lcbe *b, const struct bench_lcbe_condition *c)
 {
 	static const char *const states[] = { "out", "run", "not available", "failed" };
 	const struct bench_lcbe_def *d = c->def;
-	bool shared = d->lane == LANE_GBPF_AUTO
-			      ? c->shared
-			      : d->lane == LANE_MPS || d->lane == LANE_GBPF_SHARED;
 
 	return bench_testbed_record(
 		&b->testbed, "condition",
-		json_pack("{s:s, s:s, s:b, s:s, s:i, s:I, s:I, s:o, s:b, s:b, s:b, s:f, s:f, s:f, "
+		json_pack("{s:s, s:s, s:b, s:s, s:i, s:I, s:I, s:o, s:b, s:b, s:b, s:b, s:f, s:f, "
+			  "s:f, "
 			  "s:O*}",
 			  "condition", c->name, "is", d->doc, "machine_code", c->machine_code,
 			  "state", states[c->state], "rounds", (int)c->rounds, "checked",
 			  (json_int_t)c->checked, "wrong", (json_int_t)c->wrong, "why",
-			  bench_program_text(c->why), "shared", shared, "plain",
+			  bench_program_text(c->why), "shared", bench_lcbe_shared(c),
+			  "policy_lanes", d->lane == LANE_GBPF_AUTO, "plain",
 			  !d->priority && !d->brief, "batch", d->batch, "cpu_seconds",
 			  c->cpu_seconds, "latency_cpu_ns", c->cpu_ns[0], "batch_cpu_ns",
 			  c->cpu_ns[1], "tenants", c->tenants));

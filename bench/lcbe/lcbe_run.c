@@ -371,9 +371,10 @@ int bench_lcbe_record_window(struct bench_lcbe *b, const struct bench_lcbe_condi
 			     json_t *us)
 {
 	return bench_testbed_record(&b->testbed, "window",
-				    json_pack("{s:s, s:s, s:i, s:f, s:f, s:o}", "condition",
-					      c->name, "kind", kind, "round", (int)round, "seconds",
-					      seconds, "batch_kernels", batch, "us", us));
+				    json_pack("{s:s, s:s, s:i, s:b, s:f, s:f, s:o}", "condition",
+					      c->name, "kind", kind, "round", (int)round, "shared",
+					      bench_lcbe_shared(c), "seconds", seconds,
+					      "batch_kernels", batch, "us", us));
 }
 
 static int record_set_up(struct bench_lcbe *b)

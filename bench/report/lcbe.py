@@ -14,6 +14,7 @@ NOTE = '''BATCH%: of its plain rate alone in the lane times the time that reques
 of the requests, bootstrap over rounds for BATCH%; al: alone in the lane'''
 
 
+FIRST = '-first'  # is in the names of conditions that are the first round of another one
 CODE = '-code'  # ends the names of conditions whose programs load machine code
 
 
@@ -46,11 +47,11 @@ def round_figures(w):
 def batch_figures(c, plain, windows, alone_us):
 	"""Computes batch's share in each round: its work divided by its work alone in the time that requests leave. plain: the condition
 	without gBPF in the same lane, or c itself if that was not run."""
-	windows = windows[:plain['rounds']]
+	windows = [w for w in windows if w['round'] in plain['alone']]
 	seconds = sum(w['seconds'] for w in windows)
 	did = [w['batch_kernels'] for w in windows]
 	busy = [len(w['us']) * alone_us * 1e-6 for w in windows]
-	could = [alone * w['seconds'] * max(1 - b / w['seconds'], 0.01) for alone, w, b in zip(plain['alone'], windows, busy)]
+	could = [plain['alone'][w['round']] * w['seconds'] * max(1 - b / w['seconds'], 0.01) for w, b in zip(windows, busy)]
 	if not sum(did) or not sum(could):
 		return None
 	return {'kernels_per_s': sum(did) / seconds, 'busy': sum(busy) / seconds, 'share': sum(did) / sum(could),
@@ -92,6 +93,27 @@ def compare_images(c, ptx):
 				f['to_ptx']['batch'] = f['batch']['share'] / of['batch']['share']
 
 
+def split_starts(conditions):
+	"""Yields the conditions, the first round apart where each round starts new programs and the policy chooses their lanes: it
+	learns from one run for the next, so the first round is about other lanes than later ones."""
+	for c in conditions:
+		if not c['policy_lanes'] or c['rounds'] < 2:
+			yield c
+			continue
+		name, code = (c['condition'][:-len(CODE)], CODE) if c['machine_code'] else (c['condition'], '')
+		first = {r: x for r, x in c['alone'].items() if r == 0}
+		apart = {**c, 'cpu_seconds': 0}  # counters were read after the last round
+		apart.pop('tenants', None)
+		yield part_of(apart, name + FIRST + code, first, lambda w: w['round'] == 0)
+		yield part_of(c, c['condition'], {r: x for r, x in c['alone'].items() if r > 0}, lambda w: w['round'] > 0)
+
+
+def part_of(c, name, alone, chosen):
+	windows = {k: [w for w in ws if chosen(w)] for k, ws in c['windows'].items()}
+	some = next(iter(windows.values()))
+	return {**c, 'condition': name, 'rounds': len(alone), 'alone': alone, 'windows': windows, 'shared': some[-1]['shared']}
+
+
 def condition_document(c, of):
 	d = {k: c[k] for k in ('condition', 'is', 'machine_code', 'state', 'rounds', 'checked', 'wrong')}
 	d['kinds'] = [f for f, _ in c['figures'].values()]
@@ -99,12 +121,14 @@ def condition_document(c, of):
 		d['why'] = c['why']
 	if of and c['rounds']:
 		d['alone'] = of['condition']
+	if c['policy_lanes'] and c['rounds']:
+		d['lane'] = 'shared' if c['shared'] else 'process'
 	if c['cpu_seconds'] > 0:
 		d['cores_of_other_threads'] = {k: c[k + '_cpu_ns'] * 1e-9 / c['cpu_seconds'] for k in ('latency', 'batch')}
 	if 'tenants' in c:
 		d['tenants'] = c['tenants']
 	if c['batch'] and c['rounds']:
-		d['batch_alone_per_s'] = stats.mean(c['alone'])
+		d['batch_alone_per_s'] = stats.mean(list(c['alone'].values()))
 	return d
 
 
@@ -113,7 +137,7 @@ def condition_document(c, of):
 def print_row(out, c, f):
 	ranges = ['%.1f-%.1f%s' % (*f[p]['interval'], '' if f[p]['both_ends'] else '+') for p in ('p50', 'p99')]
 	ratios = tuple('%.2f' % f[p]['ratio'] if 'ratio' in f[p] else '-' for p in ('p50', 'p99'))
-	line = '%-16s %-7s %6u' % (c['condition'], f['kind'], f['requests'])
+	line = '%-20s %-7s %6u' % (c['condition'], f['kind'], f['requests'])
 	line += ' %9.1f %9.1f %9.1f' % tuple(f[p]['us'] for p in QUANTILES)
 	line += ' %17s %17s %6s %6s' % (*ranges, *ratios)
 	if 'batch' in f:
@@ -126,10 +150,10 @@ def print_images(out, conditions):
 	pairs = [(c, kind, f) for c in conditions for kind, (f, _) in c['figures'].items() if 'to_ptx' in f]
 	if not pairs:
 		return
-	out.line('%-16s %-7s %12s %12s %6s %12s %12s %6s %6s' % ('MACHINE CODE', 'KIND', 'P50 us PTX', 'CODE', 'RATIO', 'P99 us PTX', 'CODE',
+	out.line('%-20s %-7s %12s %12s %6s %12s %12s %6s %6s' % ('MACHINE CODE', 'KIND', 'P50 us PTX', 'CODE', 'RATIO', 'P99 us PTX', 'CODE',
 		'RATIO', 'BATCH'))
 	for c, kind, f in pairs:
-		line = '%-16s %-7s' % (c['condition'][:-len(CODE)], kind)
+		line = '%-20s %-7s' % (c['condition'][:-len(CODE)], kind)
 		for p in ('p50', 'p99'):
 			ratio = f['to_ptx'].get(p)
 			line += ' %12s %12.1f %6s' % (('%.1f' % (f[p]['us'] / ratio), f[p]['us'], '%.2f' % ratio) if ratio
@@ -138,13 +162,15 @@ def print_images(out, conditions):
 
 
 def print_treatment(out, c):
-	"""Prints gbpfd's counters of batch since its clients began."""
+	"""Prints gbpfd's counters of batch since its clients began, and the lane that the policy chose."""
+	if c['policy_lanes'] and c['rounds']:
+		out.line('%-20s lane of the last round: %s' % (c['condition'], 'shared' if c['shared'] else 'process'))
 	for t in c.get('tenants', ()):
 		if t.get('class') == 'batch':
 			counters = ', '.join(f"{t['stats'].get(name, 0)} {words}" for name, words in TREATMENT.items())
-			out.line('%-16s batch: %s' % (c['condition'], counters))
+			out.line('%-20s batch: %s' % (c['condition'], counters))
 	if 'tenants' in c and c['cpu_seconds'] > 0:
-		out.line('%-16s threads of gBPF and CUDA: %.1f %% of a core in the latency client, %.1f %% in batch' % (c['condition'],
+		out.line('%-20s threads of gBPF and CUDA: %.1f %% of a core in the latency client, %.1f %% in batch' % (c['condition'],
 			c['latency_cpu_ns'] * 1e-7 / c['cpu_seconds'], c['batch_cpu_ns'] * 1e-7 / c['cpu_seconds']))
 
 
@@ -156,14 +182,14 @@ def print_table(out, s, conditions):
 		out.line(rounds + 'requests: %u blocks of %.1f us; batch: %u x %u stream%s, %u blocks of %.1f us, policy %s' % (
 			s['multiprocessors'], s['lc_block_us'], s['batch_clients'], s['streams'], plural(s['streams']), s['grid'], s['block_us'],
 			s['policy']))
-	out.line('%-16s %-7s %6s %9s %9s %9s %17s %17s %6s %6s %6s %s' % ('CONDITION', 'KIND', 'N', 'P50 us', 'P99', 'P99.9', 'P50 95 %',
+	out.line('%-20s %-7s %6s %9s %9s %9s %17s %17s %6s %6s %6s %s' % ('CONDITION', 'KIND', 'N', 'P50 us', 'P99', 'P99.9', 'P50 95 %',
 		'P99 95 %', 'P50/al', 'P99/al', 'BATCH%', '95 %'))
 	for c in conditions:
 		for f, _ in c['figures'].values():
 			print_row(out, c, f)
 		print_treatment(out, c)
 		if c['state'] in ('not available', 'failed'):
-			out.line('%-16s %s: %s' % (c['condition'], 'FAILED' if c['state'] == 'failed' else c['state'], c['why']))
+			out.line('%-20s %s: %s' % (c['condition'], 'FAILED' if c['state'] == 'failed' else c['state'], c['why']))
 	out.line(NOTE)
 	print_images(out, conditions)
 
@@ -178,9 +204,11 @@ def report(records, out):
 	for c in conditions:
 		def mine(of):
 			return [x for x in of if x['condition'] == c['condition'] and x['round'] < c['rounds']]
-		c['alone'] = [x['per_s'] for x in mine(alone)]
+		c['alone'] = {x['round']: x['per_s'] for x in mine(alone)}
 		kinds = {k: [w for w in mine(windows) if w['kind'] == k] for k in KINDS}
 		c['windows'] = {k: w for k, w in kinds.items() if w}
+	conditions = list(split_starts(conditions))
+	for c in conditions:
 		c['figures'] = {k: kind_figures(k, w) for k, w in c['windows'].items()}
 	document = {'schema': 'gbpf.bench.lcbe/1', **set_up, 'confidence': CONFIDENCE,
 		'intervals': 'quantiles: order statistics of all requests; share: bootstrap over rounds', 'conditions': []}
