@@ -78,12 +78,12 @@ setup() {
 
 @test "bench lcbe lists the first round of lanes that the policy chooses apart" {
 	run --separate-stderr "$GBPF" --json bench lcbe --device soft --policy lc_first --requests 60 --repeats 3 --kinds one \
-		--conditions default,gbpf-auto
+		--conditions alone,default,gbpf-auto
 	echo "$output $stderr"
 	[ "$status" -eq 0 ]
-	json '[c["condition"] for c in d["conditions"]] == ["default", "gbpf-auto-first", "gbpf-auto"]'
-	json '[(c["rounds"], c["kinds"][0]["requests"]) for c in d["conditions"]] == [(3, 60), (1, 20), (2, 40)]'
-	json 'all(c["lane"] == "process" and c["kinds"][0]["batch"]["share"] > 0 for c in d["conditions"][1:])'
+	json '[c["condition"] for c in d["conditions"]] == ["alone", "default", "gbpf-auto-first", "gbpf-auto"]'
+	json '[(c["rounds"], c["kinds"][0]["requests"]) for c in d["conditions"]] == [(3, 60), (3, 60), (1, 20), (2, 40)]'
+	json 'all(c["lane"] == "process" and c["kinds"][0]["batch"]["share"] > 0 for c in d["conditions"][2:])'
 }
 
 @test "bench lcbe ends everything when it is interrupted" {
