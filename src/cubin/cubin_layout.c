@@ -130,12 +130,12 @@ static int place(struct cubin_layout *l, const struct cubin_elf *e, const struct
 		if (p->bytes) {
 			owner = p;
 			new += p->section ? l->bytes[p->section] : p->bytes;
+			l->total = new;
 		}
 	}
 	if (!all_zero(e->data + old, e->bytes - old)) {
 		return cubin_refuse(r, "bytes behind the last section");
 	}
-	l->total = new;
 	return 0;
 }
 

@@ -95,31 +95,35 @@ static void write_symbol(const struct patching *p, const struct cubin_parts *par
 	memcpy(moved(p, p->elf->symtab, at), &bytes, sizeof(bytes));
 }
 
+/* Raises the register count that a record of section i states, if it is a patched kernel's. */
+static void write_regcount(const struct patching *p, uint32_t i, const struct cubin_attr *a)
+{
+	Elf64_Sym y = cubin_elf_symbol(p->elf, cubin_u32(a->data));
+	uint32_t kernel = y.st_shndx < p->elf->n_sections ? p->scan->kernel_of[y.st_shndx] : 0;
+
+	if (kernel && p->scan->parts[kernel - 1].symbol == cubin_u32(a->data) &&
+	    p->scan->kernels[kernel - 1].why == CUBIN_OK) {
+		cubin_put32(moved(p, i, (uint64_t)(a->data + 4 - p->elf->data)),
+			    MAX(cubin_u32(a->data + 4), p->stub->registers));
+	}
+}
+
 /* Register counts of the kernels in the attributes of the image. */
 static void write_regcounts(const struct patching *p)
 {
 	for (uint32_t i = 1; i < p->elf->n_sections; i++) {
-		const uint8_t *at = cubin_elf_data(p->elf, i), *end;
+		const uint8_t *at, *end;
 		struct cubin_attr a;
 
 		if (p->elf->sections[i].sh_type != CUBIN_TYPE_INFO ||
 		    strcmp(cubin_elf_name(p->elf, i), ".nv.info") != 0) {
 			continue;
 		}
+		at = cubin_elf_data(p->elf, i);
 		end = at + p->elf->sections[i].sh_size;
 		while (cubin_attr_next(&at, end, &a) > 0) {
-			Elf64_Sym y;
-			uint32_t kernel;
-
-			if (a.id != CUBIN_ATTR_REGCOUNT) {
-				continue;
-			}
-			y = cubin_elf_symbol(p->elf, cubin_u32(a.data));
-			kernel = y.st_shndx < p->elf->n_sections ? p->scan->kernel_of[y.st_shndx]
-								 : 0;
-			if (kernel && p->scan->parts[kernel - 1].symbol == cubin_u32(a.data)) {
-				cubin_put32(moved(p, i, (uint64_t)(a.data + 4 - p->elf->data)),
-					    p->scan->kernels[kernel - 1].patched_registers);
+			if (a.id == CUBIN_ATTR_REGCOUNT) {
+				write_regcount(p, i, &a);
 			}
 		}
 	}
@@ -144,7 +148,8 @@ static void write_tables(const struct patching *p)
 		}
 		if (k && k->why == CUBIN_OK && p->scan->parts[kernel - 1].text == i) {
 			if (s.sh_info >> 24) {
-				s.sh_info = (s.sh_info & 0xffffff) | k->patched_registers << 24;
+				s.sh_info = (s.sh_info & 0xffffff) |
+					    MAX(s.sh_info >> 24, p->stub->registers) << 24;
 			}
 			if (p->elf->abi == CUBIN_ABI_OLD) {
 				s.sh_flags &= ~((uint64_t)0x7f << 20);

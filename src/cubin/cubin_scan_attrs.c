@@ -6,6 +6,7 @@
 #include "cubin/cubin_scan_int.h"
 
 #define PARAM_RECORD_BYTES 12u
+#define REGISTERS_MAX 255u
 
 struct reading {
 	const struct cubin_elf *elf;
@@ -202,10 +203,9 @@ int cubin_scan_attrs(const struct cubin_elf *e, struct cubin_parts *p, struct cu
 	if (e->abi == CUBIN_ABI_OLD) {
 		k->barriers = (unsigned)(text->sh_flags >> 20) & 0x7f;
 	}
-	if (!k->registers) {
-		k->registers = text->sh_info >> 24;
-	}
-	p->odd_form = text->sh_info >> 24 && text->sh_info >> 24 != k->registers;
+	/* a linker may have raised one of the two */
+	k->registers = MAX(k->registers, text->sh_info >> 24);
+	p->odd_form = k->registers > REGISTERS_MAX;
 	if (!p->info) {
 		return 0;
 	}
