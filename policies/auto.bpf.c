@@ -33,7 +33,7 @@
  *
  * 4. The hooks
  *    admit	chooses the lane, which is fixed from then on. The first run of a program is in the process lane, where a crash
- *		harms no other tenant. Later runs of batch programs with at least shared_min_stoppable_percent stoppable GPU time
+ *		harms no other tenant (unless start_shared is set). Later runs of batch programs with at least shared_min_stoppable_percent stoppable GPU time
  *		start in the shared lane; a latency tenant goes where the batch tenants are.
  *    submit	holds batch while a request is open, unless time slices alone serve it. Otherwise a launch that can be stopped
  *		between blocks goes at block level (gBPF splits large grids of clones), or with its gate off if it is short
@@ -206,11 +206,17 @@ struct {
 	__type(value, struct tenant);
 } tenants SEC(".maps");
 
+/* ---- set by the operator ---- */
+
+/* 1: batch programs whose profile is not known yet start in the shared lane, and so do latency programs before the first batch
+ * program. Requests are faster from the first start on; a program that crashes can end its neighbours there. */
+u32 start_shared;
+
 /* ---- published by gbpfd ---- */
 
 u32 latency_tenants, latency_shared;	  /* latency tenants; those in the shared lane */
 u32 other_tenants, other_shared;	  /* all others; those in the shared lane */
-u32 last_batch_lane;			  /* lane of the batch tenant admitted last */
+u32 last_batch_lane, batch_seen;	  /* lane of the batch tenant admitted last; 1: there was one */
 u32 hold_pays = 1;			  /* 1: time slices alone do not serve the requests */
 u32 no_slices;				  /* 1: time slices cannot be set on this machine */
 u32 turn = NO_TURNS;			  /* process lane: tenant that has the turn, TURN_FREE or NO_TURNS */
@@ -228,11 +234,12 @@ u64 ticked_ns;
 
 static __always_inline u32 lane_of_new_batch(const struct profile *p)
 {
-	if (!p || p->seen_ns < profile_min_ns || p->block_ns * 100 < p->seen_ns * shared_min_stoppable_percent) {
+	int known = p && p->seen_ns >= profile_min_ns;
+
+	if (known ? p->block_ns * 100 < p->seen_ns * shared_min_stoppable_percent : !start_shared) {
 		return GBPF_LANE_PROCESS;
 	}
-	return latency_tenants && !latency_shared ? GBPF_LANE_PROCESS
-											: GBPF_LANE_SHARED;
+	return latency_tenants && !latency_shared ? GBPF_LANE_PROCESS : GBPF_LANE_SHARED;
 }
 
 static __always_inline u32 lane_of_new_latency(void)
@@ -240,7 +247,7 @@ static __always_inline u32 lane_of_new_latency(void)
 	if (other_tenants) {
 		return other_shared < other_tenants ? GBPF_LANE_PROCESS : GBPF_LANE_SHARED;
 	}
-	return last_batch_lane;
+	return batch_seen ? last_batch_lane : start_shared & 1;
 }
 
 SEC("gbpf/admit")
@@ -273,6 +280,7 @@ int GBPF_PROG(auto_admit, admit)
 	}
 	if (ctx->class_id == GBPF_CLASS_BATCH) {
 		last_batch_lane = ctx->lane & 1;
+		batch_seen = 1;
 	}
 	if (ctx->class_id == GBPF_CLASS_LATENCY) {
 		ctx->rhythm = 1;

@@ -49,7 +49,7 @@ static void write_image(const char *path, const void *image, size_t bytes)
 void bench_client_compile(struct bench_client *c)
 {
 	size_t ptx_bytes = strlen(ptx_bench_kernels) + 1, bytes = 0;
-	struct linker l;
+	struct linker l = { .create = NULL };
 	CUlinkState state;
 	void *image = NULL;
 
