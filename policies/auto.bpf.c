@@ -434,7 +434,14 @@ int GBPF_PROG(auto_submit, submit)
 	if (choose_level(ctx, a, stoppable)) {
 		return GBPF_GO; /* gBPF splits large grids of clones */
 	}
-	return fits_inflight(ctx, bound) ? GBPF_GO : hold(ctx, NOTE_HELD_INFLIGHT, 1000000);
+	if (fits_inflight(ctx, bound)) {
+		return GBPF_GO;
+	}
+	if (ctx->block_ok && !ctx->lc_open) { /* a short clone behind long ones: its tickets cost less than a pause of the GPU */
+		(void)choose_level(ctx, a, 1);
+		return GBPF_GO;
+	}
+	return hold(ctx, NOTE_HELD_INFLIGHT, 1000000);
 }
 
 /* Rank of a held queue in a process with several: class latency, then CUDA priority, then the longest wait. */
