@@ -13,12 +13,20 @@
 #include "soft/code/code_patch.h"
 #include "soft/code/code_view.h"
 
+/* A stub as a module with one entry. */
+struct stub {
+	struct ptx_module *m;	     /* owned */
+	const struct ptx_list *body; /* of that entry */
+	struct buf text;
+	uint32_t arg_bytes;
+	struct stub *next;
+};
+
 /* A patched kernel; in the order of the text. */
 struct patched {
 	const char *name;
 	struct soft_entry_param argument;
-	struct ptx_module *stub;     /* owned: a module with one entry */
-	const struct ptx_list *body; /* of that entry */
+	const struct stub *stub;
 	struct patched *next;
 };
 
@@ -28,6 +36,7 @@ struct reading {
 	size_t bytes;
 	struct ptx_module *m;
 	struct patched *patched, **end; /* in m's arena */
+	struct stub *stubs;		/* in m's arena, newest first */
 	struct report *report;
 };
 
@@ -95,7 +104,7 @@ static struct ptx_function *only_function(const struct ptx_module *m)
 }
 
 /* Parses a stub as the body of an entry: what does not fit into one is refused. */
-static int parse_stub(struct reading *x, const struct soft_patch *p, struct patched *ret)
+static int parse_stub(struct reading *x, const struct soft_patch *p, struct stub *ret)
 {
 	const struct ptx_function *f;
 	struct buf text;
@@ -109,18 +118,49 @@ static int parse_stub(struct reading *x, const struct soft_patch *p, struct patc
 	buf_add(&text, p->stub.data, p->stub.len);
 	buf_puts(&text, "}\n");
 	err = text.failed ? text.failed
-			  : ptx_module_parse(&ret->stub, text.data, text.len, "stub", x->report);
+			  : ptx_module_parse(&ret->m, text.data, text.len, "stub", x->report);
 	buf_finish(&text);
 	if (err) {
 		return err == -EFBIG ? -EINVAL : err;
 	}
-	f = only_function(ret->stub);
+	f = only_function(ret->m);
 	if (!f || !f->has_body || !soft_entry_is_plain(&f->body)) {
-		ptx_module_free(ret->stub);
+		ptx_module_free(ret->m);
 		return wrong(x, "has a stub that is more than instructions");
 	}
 	ret->body = &f->body;
+	ret->arg_bytes = p->argument.bytes;
 	return 0;
+}
+
+/* Returns the stub of a patch, whose text passes to it. Usually all kernels have the same. */
+static int make_stub(struct reading *x, struct soft_patch *p, const struct stub **ret)
+{
+	struct stub *add = x->stubs;
+	int err;
+
+	if (!add || add->arg_bytes != p->argument.bytes || add->text.len != p->stub.len ||
+	    memcmp(buf_text(&add->text), buf_text(&p->stub), p->stub.len) != 0) {
+		add = ptx_arena_alloc(&x->m->arena, sizeof(*add));
+		err = add ? parse_stub(x, p, add) : -ENOMEM;
+		if (err) {
+			return err;
+		}
+		add->text = p->stub;
+		buf_init(&p->stub);
+		add->next = x->stubs;
+		x->stubs = add;
+	}
+	*ret = add;
+	return 0;
+}
+
+static void free_stubs(struct reading *x)
+{
+	for (struct stub *s = x->stubs; s; s = s->next) {
+		ptx_module_free(s->m);
+		buf_finish(&s->text);
+	}
 }
 
 static int add_patched(struct reading *x, const struct soft_entry *e, struct soft_patch *p)
@@ -132,13 +172,13 @@ static int add_patched(struct reading *x, const struct soft_entry *e, struct sof
 	if (!add) {
 		return -ENOMEM;
 	}
-	err = parse_stub(x, p, add);
+	err = make_stub(x, p, &add->stub);
 	if (err) {
 		return err;
 	}
 	add->name = e->name;
 	add->argument = p->argument;
-	p->stub_registers = soft_entry_registers(add->body, &unused);
+	p->stub_registers = soft_entry_registers(add->stub->body, &unused);
 	*x->end = add;
 	x->end = &add->next;
 	return 0;
@@ -224,7 +264,7 @@ static int insert(struct ptx_module *m, struct ptx_function *f, struct patched *
 						       .dims = { p->argument.bytes } };
 	f->params = params;
 	scope->item.kind = PTX_SCOPE;
-	scope->body = *p->body;
+	scope->body = *p->stub->body; /* shared by kernels: it is only printed */
 	ptx_list_insert(&f->body, NULL, &scope->item);
 	return 0;
 }
@@ -270,9 +310,7 @@ static int read_file(struct reading *x, struct buf *ret)
 	if (err == 0) {
 		err = x->patched ? write_patched(x, ret) : buf_add(ret, x->text, x->bytes);
 	}
-	for (struct patched *p = x->patched; p; p = p->next) {
-		ptx_module_free(p->stub);
-	}
+	free_stubs(x);
 	ptx_module_free(x->m);
 	return err;
 }
