@@ -1,0 +1,172 @@
+"""One half of tests/gpu/beside. Reads commands as lines from standard input and answers each with a line of JSON.
+ROLE lc: "run KIND SECONDS SEED": requests 1 to 4 ms after each other, their latencies in us, and how many had a wrong result.
+ROLE be: "work KIND" until "rest": steps of that kind, their number and time; KIND that cannot be had: the reason as `absent`."""
+import json
+import os
+import random
+import select
+import sys
+import time
+
+import torch
+
+role = sys.argv[1]
+torch.manual_seed(0)
+device = torch.device('cuda')
+half = torch.bfloat16
+
+
+def say(**answer):
+	print(json.dumps(answer), flush=True)
+
+
+# ---- requests ----
+
+def small():
+	"""Four transformer layers, batch 1: about 40 small library kernels, launched asynchronously."""
+	layer = torch.nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True, dropout=0).to(device, half).eval()
+	model = torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False).to(device, half).eval()
+	x = torch.randn(1, 64, 512, device=device, dtype=half)
+	return lambda: model(x).float().sum().item()
+
+
+def one():
+	x = torch.ones(132 * 256, device=device)
+
+	def request():
+		y = x + 1
+		torch.cuda.synchronize()
+		return y.numel()
+	return request
+
+
+def requests(request, seconds, seed):
+	reference = request()
+	for _ in range(20):
+		request()
+	gaps, us, wrong, end = random.Random(seed), [], 0, time.monotonic() + seconds
+	while time.monotonic() < end:
+		time.sleep(gaps.uniform(0.001, 0.004))
+		begin = time.perf_counter()
+		result = request()
+		us.append((time.perf_counter() - begin) * 1e6)
+		wrong += result != reference
+	say(us=us, wrong=wrong)
+
+
+# ---- batch ----
+
+def product(n, kind):
+	a, b = (torch.randn(n, n, device=device, dtype=kind) for _ in range(2))
+	return lambda: a @ b
+
+
+def attention():
+	q, k, v = (torch.randn(4, 32, 4096, 128, device=device, dtype=half) for _ in range(3))
+	return lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+def training():
+	layer = torch.nn.TransformerEncoderLayer(1024, 16, 4096, batch_first=True, dropout=0)
+	model = torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False).to(device, half)
+	x = torch.randn(8, 512, 1024, device=device, dtype=half)
+	optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+
+	def step():
+		optimizer.zero_grad()
+		((model(x) - x) ** 2).mean().backward()
+		optimizer.step()
+	return step
+
+
+def convolution():
+	x = torch.randn(64, 256, 56, 56, device=device, dtype=half)
+	layer = torch.nn.Conv2d(256, 256, 3, padding=1).to(device, half)
+
+	def step():
+		with torch.no_grad():
+			layer(x)
+	return step
+
+
+def fourier():
+	x = torch.randn(64, 512, 512, device=device, dtype=torch.complex64)
+	return lambda: torch.fft.fft2(x)
+
+
+def cupy_step():
+	import cupy
+	a = cupy.random.random((4096, 4096), dtype=cupy.float32)
+
+	def step():
+		cupy.tanh(a @ a) + cupy.sqrt(a)
+		if next(count) % 8 == 0:
+			cupy.cuda.Device().synchronize()
+	count = iter(range(1 << 62))
+	return step
+
+
+def jax_step():
+	import jax
+	a = jax.random.normal(jax.random.PRNGKey(0), (4096, 4096))
+	f = jax.jit(lambda a: jax.numpy.tanh(a @ a * 0.01))
+
+	def step():
+		r = f(a)
+		if next(count) % 8 == 0:
+			r.block_until_ready()
+	count = iter(range(1 << 62))
+	return step
+
+
+REQUESTS = {'small': small, 'one': one}
+BATCH = {'f32-8192': lambda: product(8192, torch.float32), 'bf16-8192': lambda: product(8192, half),
+	'bf16-4096': lambda: product(4096, half), 'attention': attention, 'training': training, 'convolution': convolution,
+	'fft': fourier, 'cupy': cupy_step, 'jax': jax_step}
+
+
+def work(step):
+	"""Keeps three steps of batch in the queue until the next command."""
+	marks = [torch.cuda.Event() for _ in range(3)]
+	begin, n = time.monotonic(), 0
+	while not select.select([sys.stdin], [], [], 0)[0]:
+		step()
+		marks[n % 3].record()
+		n += 1
+		if n >= 3:
+			marks[n % 3].synchronize()
+	torch.cuda.synchronize()
+	return n, time.monotonic() - begin
+
+
+def main():
+	made = {}
+	os.environ.setdefault('XLA_PYTHON_CLIENT_PREALLOCATE', 'false')
+	torch.zeros(1, device=device)
+	say(ready=os.getpid())
+	for line in sys.stdin:
+		command, *words = line.split()
+		table = REQUESTS if command == 'run' else BATCH
+		if command == 'rest':
+			say(rounds=0, seconds=1)  # the kind is absent
+			continue
+		try:
+			if words[0] not in made:
+				made[words[0]] = table[words[0]]()
+				for _ in range(4):
+					made[words[0]]()
+				torch.cuda.synchronize()
+		except ImportError as e:
+			say(absent=str(e))
+			continue
+		say(started=words[0])
+		if command == 'run':
+			with torch.inference_mode():
+				requests(made[words[0]], float(words[1]), int(words[2]))
+		else:
+			n, seconds = work(made[words[0]])
+			sys.stdin.readline()
+			say(rounds=n, seconds=seconds)
+
+
+main()
