@@ -30,12 +30,13 @@ struct pace {
 	struct bench_testbed testbed;
 	unsigned rounds, threads, depth;
 	double ms; /* of a window */
-	const char *policy, *policy_name, *lane;
+	const char *policy, *policy_name, *lane, *gate;
 	struct bench_testbed_daemon *daemon;
 	struct bench_testbed_client idle;
 	char device[64];
 	unsigned sms, fit;
-	bool burst;
+	bool burst, machine_code;
+	char image[TESTBED_IMAGE];	/* with machine_code: the file of it */
 	struct shape asked[MAX_SHAPES]; /* by --shape, */
 	unsigned n_asked;		/* which replaces the usual ones */
 };
@@ -134,6 +135,9 @@ static int start(struct pace *b, struct bench_testbed_client *c, unsigned grid, 
 	if (b->burst) {
 		bench_command_add(&k, "--burst");
 	}
+	if (b->machine_code) {
+		bench_command_option(&k, "--image", "%s", b->image);
+	}
 	err = bench_client_start(&b->testbed, c, "pace", &place, "batch", &k);
 	bench_command_finish(&k);
 	err = err ? err : bench_client_await(c, READY_NS);
@@ -225,10 +229,34 @@ static int record(struct pace *b, const struct shape *s, const struct result *r)
 static int record_set_up(struct pace *b)
 {
 	return bench_testbed_record(&b->testbed, "set_up",
-				    json_pack("{s:s, s:s, s:s, s:i, s:f, s:i, s:b}", "device",
-					      b->device, "policy", b->policy_name, "lane", b->lane,
-					      "rounds", (int)b->rounds, "window_ms", b->ms, "depth",
-					      (int)b->depth, "burst", b->burst));
+				    json_pack("{s:s, s:s, s:s, s:i, s:f, s:i, s:b, s:b, s:s}",
+					      "device", b->device, "policy", b->policy_name, "lane",
+					      b->lane, "rounds", (int)b->rounds, "window_ms", b->ms,
+					      "depth", (int)b->depth, "burst", b->burst,
+					      "machine_code", b->machine_code, "gate", b->gate));
+}
+
+static const char *const gates[] = { "default", "off", "together", "flag_first" }; /* GBPF_GATE_* */
+
+/* Tells the bench's own policy the gate mode. */
+static int set_gate(struct pace *b)
+{
+	const struct gbpf_map m = { .size = sizeof(m), .name = "gate" };
+	char *json = NULL, value[8];
+	int mode = 0, err;
+
+	while (strcmp(gates[mode], b->gate) != 0) {
+		mode++;
+	}
+	if (!mode) {
+		return 0;
+	}
+	snprintf(value, sizeof(value), "%d", mode);
+	err = gbpf_map_set(b->daemon->g, &m, "0", value, &json);
+	free(json);
+	return err < 0 ? bench_testbed_fail(&b->testbed, "%s",
+					    gbpf_last_error(b->daemon->g)->message)
+		       : 0;
 }
 
 static int run(struct pace *b)
@@ -248,7 +276,8 @@ static int run(struct pace *b)
 		return bench_testbed_fail(&b->testbed, "this gbpf run does not support --lane");
 	}
 	b->daemon = bench_testbed_gbpfd(&b->testbed, b->policy);
-	if (!b->daemon || start_idle(b) < 0) {
+	if (!b->daemon || set_gate(b) < 0 || start_idle(b) < 0 ||
+	    (b->machine_code && bench_client_compile(&b->testbed, b->image) < 0)) {
 		return -1;
 	}
 	for (unsigned i = 0; i < n; i++) {
@@ -284,15 +313,28 @@ static bool parse_shapes(struct pace *b, const char *text)
 	return b->n_asked && !*text;
 }
 
+static bool is_gate(const char *name)
+{
+	bool is = false;
+
+	for (size_t i = 0; i < ARRAY_SIZE(gates); i++) {
+		is |= strcmp(gates[i], name) == 0;
+	}
+	return is;
+}
+
 static bool in_range(const struct pace *b)
 {
-	return b->rounds >= 1 && b->rounds <= MAX_ROUNDS && b->ms >= 1 && b->depth >= 1 &&
-	       b->depth <= 64 && b->policy && b->testbed.libcuda && b->testbed.gbpf;
+	return is_gate(b->gate) && b->rounds >= 1 && b->rounds <= MAX_ROUNDS && b->ms >= 1 &&
+	       b->depth >= 1 && b->depth <= 64 && b->policy && b->testbed.libcuda &&
+	       b->testbed.gbpf;
 }
 
 int main(int argc, char **argv)
 {
-	static struct pace b = { .rounds = 6, .ms = 300, .depth = 16, .lane = "process" };
+	static struct pace b = {
+		.rounds = 6, .ms = 300, .depth = 16, .lane = "process", .gate = "default"
+	};
 	const char *shapes = NULL;
 	const struct bench_program_option table[] = {
 		BENCH_TESTBED_OPTIONS(&b.testbed),
@@ -304,6 +346,8 @@ int main(int argc, char **argv)
 		{ "--depth", .number = &b.depth },
 		{ "--ms", .real = &b.ms },
 		{ "--burst", .flag = &b.burst },
+		{ "--machine-code", .flag = &b.machine_code },
+		{ "--gate", .text = &b.gate },
 		{ NULL },
 	};
 	int err;

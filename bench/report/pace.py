@@ -1,7 +1,7 @@
 """`gbpf bench pace`: the rate of one process's kernels with gBPF at work against off, and the processor time of its threads."""
 import stats
 
-NOTE = '''%s, policy %s, %s lane, %u windows of %g ms each. COST: of gBPF at work against off, in the same process; 95 %%: bootstrap over windows.
+NOTE = '''%s, policy %s, %s lane%s, %u windows of %g ms each. COST: of gBPF at work against off, in the same process; 95 %%: bootstrap over windows.
 AGENT: of a core, threads of gBPF; APP: more of a core in the application's thread; BLOCK LV: launches at block level'''
 
 
@@ -29,5 +29,6 @@ def report(records, out):
 		out.line('%8.0f %9.0f %8u %10.1f %10.1f %7.2f %6.2f - %5.2f %8.1f %+8.1f %9u' % (s['block_us'], s['kernel_us'], s['grid'],
 			s['plain_per_s'], s['gbpf_per_s'], s['cost_percent'], *s['cost_interval'], 100 * (s['cpu_others'] - s['cpu_others_off']),
 			100 * (s['cpu_application'] - s['cpu_application_off']), s['block_launches']))
-	out.line(NOTE % tuple(set_up[k] for k in ('device', 'policy', 'lane', 'rounds', 'window_ms')))
+	code = f", machine code, gate mode {set_up['gate']}" if set_up['machine_code'] else ''
+	out.line(NOTE % (set_up['device'], set_up['policy'], set_up['lane'], code, set_up['rounds'], set_up['window_ms']))
 	out.document({'schema': 'gbpf.bench.pace/1', **set_up, 'shapes': shapes})

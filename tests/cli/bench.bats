@@ -91,16 +91,3 @@ leftovers() { ls -d "$cli_dir"/gbpf-bench-* 2>/dev/null || pgrep -f "$cli_dir/gb
 	json 'any("empty hook" in g["what"] for g in d["goals"]) and any("hash" in g["what"] for g in d["goals"])'
 	json 'all(g["kept"] == (g["value"]["median"] <= g["limit"]) for g in d["goals"])'
 }
-
-# A driver whose linker returns no machine code is the reason of the part; a shim that does not insert gates that of the kernel.
-@test "bench reach counts launches that can be stopped, and names how" {
-	run --separate-stderr "$GBPF" --json bench reach --device soft --policy lc_first --parts ptx,code
-	echo "$output $stderr"
-	[ "$status" -eq 0 ]
-	json 'd["schema"] == "gbpf.bench.reach/2" and [p["part"] for p in d["parts"]] == ["ptx", "code"]'
-	json 'all(p["persistent_launches"] == 0 < p["gpu_ms"] and p["kernel_launches"] > 0 for p in d["parts"] if p["state"] == "run")'
-	json '(lambda p: 0 < p["stoppable_launches"] == p["kernel_launches"] and p["stoppable_gpu_ms"] == p["gpu_ms"])(d["parts"][0])'
-	json '[k["how"] for k in d["parts"][0]["kernels"]] == ["clone"]'
-	json '(lambda p: [k["how"] for k in p["kernels"]] == ["machine code" if p["stoppable_launches"] else "no: no PTX for this device"]
-		if p["state"] == "run" else "no machine code" in p["why"])(d["parts"][1])'
-}

@@ -59,6 +59,18 @@ setup() {
 	[ "$status" -eq 2 ]
 }
 
+@test "bench pace measures machine code and modes of its gate" {
+	run --separate-stderr "$GBPF" --json bench pace --device soft --repeats 1 --ms 100 --shape 100:400 --machine-code --gate flag_first
+	echo "$output $stderr"
+	[ "$status" -eq 0 ]
+	json 'd["machine_code"] and d["gate"] == "flag_first" and d["shapes"][0]["checked"] > 0'
+	run "$GBPF" bench pace --gate nosuch
+	[ "$status" -eq 2 ]
+	run "$GBPF" bench pace --gate off --policy fifo
+	[ "$status" -eq 2 ]
+	[[ "$output" == *--policy* ]]
+}
+
 @test "bench reach counts a program of PTX, and names what this Python does not have" {
 	cat >python <<-'END'
 		#!/bin/sh
@@ -71,11 +83,24 @@ setup() {
 	run --separate-stderr "$GBPF" --json bench reach --device soft --policy lc_first --parts ptx,torch,cupy --python ./python
 	echo "$output $stderr"
 	[ "$status" -eq 0 ]
-	json 'd["schema"] == "gbpf.bench.reach/1" and [p["state"] for p in d["parts"]] == ["run", "not available", "failed"]'
-	json 'd["parts"][0]["launches"] > 0 and d["parts"][0]["launches_shown"] > 0'
-	json 'd["parts"][0]["launches_with_twin"] == d["parts"][0]["launches_shown"]'
+	json 'd["schema"] == "gbpf.bench.reach/2" and [p["state"] for p in d["parts"]] == ["run", "not available", "failed"]'
+	json 'd["parts"][0]["launches"] > 0 and d["parts"][0]["kernel_launches"] > 0'
+	json 'd["parts"][0]["stoppable_launches"] == d["parts"][0]["kernel_launches"]'
 	json '"torch" in d["parts"][1]["why"]'
 	[ -z "$(ls "$TMPDIR")" ]
+}
+
+# A driver whose linker returns no machine code is the reason of the part; a shim that does not insert gates that of the kernel.
+@test "bench reach counts launches that can be stopped, and names how" {
+	run --separate-stderr "$GBPF" --json bench reach --device soft --policy lc_first --parts ptx,code
+	echo "$output $stderr"
+	[ "$status" -eq 0 ]
+	json 'd["schema"] == "gbpf.bench.reach/2" and [p["part"] for p in d["parts"]] == ["ptx", "code"]'
+	json 'all(p["persistent_launches"] == 0 < p["gpu_ms"] and p["kernel_launches"] > 0 for p in d["parts"] if p["state"] == "run")'
+	json '(lambda p: 0 < p["stoppable_launches"] == p["kernel_launches"] and p["stoppable_gpu_ms"] == p["gpu_ms"])(d["parts"][0])'
+	json '[k["how"] for k in d["parts"][0]["kernels"]] == ["clone"]'
+	json '(lambda p: [k["how"] for k in p["kernels"]] == ["machine code" if p["stoppable_launches"] else "no: no PTX for this device"]
+		if p["state"] == "run" else "no machine code" in p["why"])(d["parts"][1])'
 }
 
 @test "bench reach counts what a framework has compiled itself with gBPF's ptxas" {
@@ -84,8 +109,8 @@ setup() {
 	echo "$output $stderr"
 	[ "$status" -eq 0 ]
 	json '[(p["settings"], p["pass_ms"]) for p in d["parts"]] == [("as it likes", 1.5)]'
-	json '[(k["name"], k["count"], k["twin"]) for k in d["parts"][0]["kernels"]] == [("k", 50, True)]'
-	json 'd["parts"][0]["launches_shown"] == 50 and d["parts"][0]["launches_with_twin"] == 50'
+	json '[(k["name"], k["count"], k["how"].split(",")[0]) for k in d["parts"][0]["kernels"]] == [("k", 50, "clone")]'
+	json 'd["parts"][0]["kernel_launches"] == 50 and d["parts"][0]["stoppable_launches"] == 50'
 }
 
 @test "without python3, bench names the package" {
