@@ -26,6 +26,11 @@ const char *proto_block_why_text(enum proto_block_why why)
 		[PROTO_BLOCK_CLASS] = "of class latency when it was loaded",
 		[PROTO_BLOCK_SOURCE] = "uses something that is not known",
 		[PROTO_BLOCK_NATIVE] = "machine code kept: PTX is older or long (GBPF_BLOCK=1)",
+		[PROTO_BLOCK_COLLECTIVE] = "communicates with other GPUs",
+		[PROTO_BLOCK_CODE] = "machine code that cannot be patched",
+		[PROTO_BLOCK_CODE_OFF] = "machine code is not patched (GBPF_BLOCK=ptx)",
+		[PROTO_BLOCK_STUB] = "patched machine code does not work on this device",
+		[PROTO_BLOCK_NO_CONTEXT] = "loaded without a context, or for unlike devices",
 	};
 
 	return (unsigned)why < PROTO_BLOCK_WHYS ? texts[why] : texts[PROTO_BLOCK_UNKNOWN];

@@ -5,7 +5,7 @@
 
 enum proto_block_why {
 	PROTO_BLOCK_UNKNOWN,	    /* not examined */
-	PROTO_BLOCK_OK,		    /* it has a preemptible clone */
+	PROTO_BLOCK_OK,		    /* it has a preemptible clone or an entry stub */
 	PROTO_BLOCK_NO_PTX,	    /* the image has no PTX that this device takes */
 	PROTO_BLOCK_UNREADABLE,	    /* the PTX could not be read */
 	PROTO_BLOCK_CLUSTER,	    /* clusters of blocks */
@@ -26,8 +26,14 @@ enum proto_block_why {
 	PROTO_BLOCK_REJECTED,	    /* the driver refused the rewritten module */
 	PROTO_BLOCK_CLASS,	    /* the tenant was of class latency when the module was loaded */
 	PROTO_BLOCK_SOURCE,	    /* uses something that the pass does not know */
-	PROTO_BLOCK_NATIVE, /* its machine code is kept: the PTX is for an older device or takes
-			       long to compile */
+	PROTO_BLOCK_NATIVE,	/* its machine code is kept: the PTX is for an older device or takes
+				   long to compile */
+	PROTO_BLOCK_COLLECTIVE, /* communicates with other GPUs (NCCL, NVSHMEM) */
+	PROTO_BLOCK_CODE,	/* its machine code cannot be patched */
+	PROTO_BLOCK_CODE_OFF,	/* machine code is not patched: GBPF_BLOCK=ptx */
+	PROTO_BLOCK_STUB,	/* the driver did not compile the entry stub, or it failed the
+				   self-test */
+	PROTO_BLOCK_NO_CONTEXT, /* loaded without a current context, or for unlike devices */
 	PROTO_BLOCK_WHYS
 };
 

@@ -139,6 +139,19 @@ static const struct cubin_patched *image_of(const void *handle)
 	return o ? o->p : NULL;
 }
 
+bool shim_code_owns(const void *owner)
+{
+	bool r;
+
+	if (!shim_code_any()) {
+		return false;
+	}
+	pthread_mutex_lock(&code_mutex);
+	r = image_of(owner) != NULL;
+	pthread_mutex_unlock(&code_mutex);
+	return r;
+}
+
 static const struct cubin_kernel *kernel_in(const struct cubin_patched *p, const char *name)
 {
 	const struct cubin_kernel *k = cubin_patched_find(p, name);

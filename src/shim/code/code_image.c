@@ -196,23 +196,60 @@ static struct cubin_patched *patch(const struct shim_code_elf *elf, const struct
 	return p;
 }
 
-struct cubin_patched *shim_code_open(const void *image, size_t bytes, bool library)
+static struct cubin_patched *open_elf(const struct shim_code_elf *elf, unsigned arch,
+				      enum proto_block_why *ret_why)
 {
 	const struct cubin_stub *s;
-	struct cubin_patched *p = NULL;
-	struct shim_code_elf elf;
-	unsigned arch = arch_here(library);
 
-	if (!arch || !image || shim_code_find(&elf, image, bytes, arch) < 0) {
+	*ret_why = PROTO_BLOCK_CODE;
+	if (cubin_arch(elf->data, elf->bytes) / 10 != arch / 10) {
 		return NULL;
 	}
-	if (cubin_arch(elf.data, elf.bytes) / 10 == arch / 10) {
-		s = shim_code_stub(arch);
-		p = s ? patch(&elf, s) : NULL;
+	s = shim_code_stub(arch);
+	if (!s) {
+		*ret_why = PROTO_BLOCK_STUB;
+		return NULL;
 	}
-	free(elf.owned);
+	return patch(elf, s);
+}
+
+struct cubin_patched *shim_code_open(const void *image, size_t bytes, bool library,
+				     enum proto_block_why *ret_why)
+{
+	unsigned arch = arch_here(library);
+	struct cubin_patched *p = NULL;
+	struct shim_code_elf elf;
+
+	if (!image) {
+		return NULL;
+	}
+	if (!arch) {
+		*ret_why = PROTO_BLOCK_NO_CONTEXT;
+		return NULL;
+	}
+	if (shim_code_find(&elf, image, bytes, arch) == 0) {
+		p = open_elf(&elf, arch, ret_why);
+		free(elf.owned);
+	}
 	if (p) {
 		lead();
 	}
 	return p;
+}
+
+/* ---- kernels that are never stopped ---- */
+
+/* Kernels of these libraries wait for kernels on other GPUs, which wait for them. */
+static bool communicates(const char *name)
+{
+	return strncmp(name, "ncclDevKernel", 13) == 0 || strncmp(name, "ncclKernel", 10) == 0 ||
+	       strstr(name, "nvshmem") != NULL;
+}
+
+enum proto_block_why shim_code_why(const struct cubin_kernel *k)
+{
+	if (communicates(k->name)) {
+		return PROTO_BLOCK_COLLECTIVE;
+	}
+	return k->blocks_are_clusters ? PROTO_BLOCK_CLUSTER : PROTO_BLOCK_OK;
 }

@@ -8,14 +8,17 @@
 
 #include "cuabi/types.h"
 #include "cubin/cubin.h"
+#include "proto/block_why.h"
 #include "shim/object/thread_cache.h"
 
 /* ---- images ---- */
 
 /* Returns the image's machine code for the current context's device, patched, or NULL: load the
- * image as it is. bytes: 0 if unknown. library: the image is loaded for all devices. Compiles the
- * stub at the process's first image. Caller holds no lock. */
-struct cubin_patched *shim_code_open(const void *image, size_t bytes, bool library);
+ * image as it is; *ret_why is the reason, unchanged if it has no machine code. bytes: 0 if unknown.
+ * library: the image is loaded for all devices. Compiles the stub at the process's first image.
+ * Caller holds no lock. */
+struct cubin_patched *shim_code_open(const void *image, size_t bytes, bool library,
+				     enum proto_block_why *ret_why);
 
 /* Records what a module or library was loaded from, before the program knows its handle. ctx: whose
  * end unloads it; NULL for a library. kept: the driver still reads the image. Takes p. false:
@@ -31,6 +34,12 @@ void shim_code_context_end(CUcontext ctx);
 bool shim_code_any(void);
 
 /* ---- kernels ---- */
+
+/* Returns PROTO_BLOCK_OK if launches of a patched kernel may ever be stopped between blocks, or why
+ * they must not. */
+enum proto_block_why shim_code_why(const struct cubin_kernel *k);
+/* Returns true if a module or library was loaded from a patched image. */
+bool shim_code_owns(const void *owner);
 
 /* Returns the patched kernel that a CUfunction or CUkernel names, NULL if its code is the program's
  * own. Valid until its owner is unloaded. Asks the driver on a handle's first use. */

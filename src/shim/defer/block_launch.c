@@ -1,4 +1,5 @@
-/* Launching preemptible clones: packing of their arguments, and the flag pages. */
+/* Launching preemptible clones and kernels with entry stubs: packing of their arguments, and the
+ * flag pages. */
 #include "shim/defer/block_launch.h"
 
 #include <pthread.h>
@@ -28,10 +29,11 @@
 
 /* Returns the parameter buffer of extra and its size, if it has the size of f's parameters,
  * possibly rounded up. NULL: there is none, or the driver should judge it. */
-static const void *buffer_of(const struct ptx_block_entry *e, void **extra, size_t *ret_bytes)
+static const void *buffer_of(const struct shim_clone *t, void **extra, size_t *ret_bytes)
 {
+	struct cubin_param last = shim_clone_param(t, shim_clone_params(t) - 1);
 	const void *buffer = NULL;
-	size_t bytes = 0, min_bytes = 0;
+	size_t bytes = 0;
 
 	for (unsigned i = 0; i < MAX_EXTRA && extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
 		if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
@@ -42,40 +44,43 @@ static const void *buffer_of(const struct ptx_block_entry *e, void **extra, size
 			return NULL;
 		}
 	}
-	min_bytes = e->param_offset[e->n_params - 1] + e->param_bytes[e->n_params - 1];
 	*ret_bytes = bytes;
-	return bytes >= min_bytes && bytes <= e->arg_offset ? buffer : NULL;
+	return bytes >= (size_t)last.offset + last.bytes && bytes <= shim_clone_arg_offset(t)
+		       ? buffer
+		       : NULL;
 }
 
-static bool can_pack(const struct ptx_block_entry *e, const struct shim_block_call *b)
+static bool can_pack(const struct shim_clone *t, const struct shim_block_call *b)
 {
 	size_t bytes;
 
-	if (e->arg_offset > MAX_PARAM_BYTES || (b->params && b->extra)) {
+	if (shim_clone_arg_offset(t) > MAX_PARAM_BYTES || (b->params && b->extra)) {
 		return false;
 	}
-	return !e->n_params || b->params || (b->extra && buffer_of(e, b->extra, &bytes));
+	return !shim_clone_params(t) || b->params || (b->extra && buffer_of(t, b->extra, &bytes));
 }
 
 /* Packs the parameters for the clone: one buffer with f's layout. Returns false if it cannot. */
 static bool pack(const struct shim_block_call *b, uint8_t *to)
 {
-	const struct ptx_block_entry *e = b->clone->entry;
+	uint32_t n = shim_clone_params(b->clone);
 	const void *buffer;
 	size_t bytes;
 
-	if (!can_pack(e, b)) {
+	if (!can_pack(b->clone, b)) {
 		return false;
 	}
-	memset(to, 0, e->arg_offset);
-	for (uint32_t i = 0; b->params && i < e->n_params; i++) {
+	memset(to, 0, shim_clone_arg_offset(b->clone));
+	for (uint32_t i = 0; b->params && i < n; i++) {
+		struct cubin_param p = shim_clone_param(b->clone, i);
+
 		if (!b->params[i]) {
 			return false;
 		}
-		memcpy(to + e->param_offset[i], b->params[i], e->param_bytes[i]);
+		memcpy(to + p.offset, b->params[i], p.bytes);
 	}
-	if (!b->params && e->n_params) {
-		buffer = buffer_of(e, b->extra, &bytes);
+	if (!b->params && n) {
+		buffer = buffer_of(b->clone, b->extra, &bytes);
 		memcpy(to, buffer, bytes);
 	}
 	return true;
@@ -104,15 +109,32 @@ bool shim_shape_fits(const uint32_t grid[3], const uint32_t block[3])
 	       block[0] * block[1] * block[2] <= MAX_BLOCK;
 }
 
+/* Machine code: 0 if not known. */
+static uint32_t resident(struct shim_clone *t, struct shim_block_call *b,
+			 const struct sched_launch *l)
+{
+	const CUlaunchConfig config = { .gridDimX = b->grid[0],
+					.gridDimY = b->grid[1],
+					.gridDimZ = b->grid[2],
+					.blockDimX = b->block[0],
+					.blockDimY = b->block[1],
+					.blockDimZ = b->block[2],
+					.sharedMemBytes = b->smem,
+					.attrs = b->attrs,
+					.numAttrs = b->n_attrs };
+
+	return t->code && b->cluster > 1 ? shim_clone_cluster_resident(t, &config, b->cluster)
+					 : shim_clone_resident(t, l->threads, l->smem_bytes);
+}
+
 void shim_block_check(struct shim_block_call *b, const struct shim_thread_kernel *k,
 		      struct sched_launch *l)
 {
 	struct shim_clone *t = k->clone;
 
 	b->clone = NULL;
-	if (!shim_shape_fits(b->grid, b->block) || l->blocks > MAX_BLOCKS ||
-	    !can_pack(t->entry, b)) {
-		if (t->entry->arg_offset > MAX_PARAM_BYTES) {
+	if (!shim_shape_fits(b->grid, b->block) || l->blocks > MAX_BLOCKS || !can_pack(t, b)) {
+		if (shim_clone_arg_offset(t) > MAX_PARAM_BYTES) {
 			shim_block_note_reason(k, PROTO_BLOCK_PARAMETERS);
 		}
 		return;
@@ -121,58 +143,31 @@ void shim_block_check(struct shim_block_call *b, const struct shim_thread_kernel
 		shim_block_note_reason(k, PROTO_BLOCK_HUNG);
 		return;
 	}
-	l->resident = shim_clone_resident(t, l->threads, l->smem_bytes);
-	if (!l->resident) {
+	l->resident = resident(t, b, l);
+	if (!l->resident && !t->code) {
 		shim_block_note_reason(k, PROTO_BLOCK_OCCUPANCY);
 		return;
 	}
 	shim_block_note_reason(k, PROTO_BLOCK_OK);
 	b->clone = t;
 	l->block_ok = true;
-	l->stop = GBPF_STOP_CLONE;
-}
-
-static bool one_by_one(unsigned x, unsigned y, unsigned z)
-{
-	return x <= 1 && y <= 1 && z <= 1;
-}
-
-bool shim_block_attributes_ok(const CUlaunchConfig *config)
-{
-	for (unsigned i = 0; config->attrs && i < config->numAttrs; i++) {
-		const CUlaunchAttributeValue *v = &config->attrs[i].value;
-
-		switch (config->attrs[i].id) {
-		case CU_LAUNCH_ATTRIBUTE_IGNORE:
-		case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-		/* A kernel without griddepcontrol (others have no clone) may start before its
-		 * predecessor has ended, but need not. */
-		case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-			break;
-		case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-			if (v->cooperative) {
-				return false;
-			}
-			break;
-		case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-			if (!one_by_one(v->clusterDim.x, v->clusterDim.y, v->clusterDim.z)) {
-				return false;
-			}
-			break;
-		case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
-			if (!one_by_one(v->preferredClusterDim.x, v->preferredClusterDim.y,
-					v->preferredClusterDim.z)) {
-				return false;
-			}
-			break;
-		default:
-			return false;
-		}
-	}
-	return true;
+	l->stop = t->code ? GBPF_STOP_MACHINE_CODE : GBPF_STOP_CLONE;
 }
 
 /* ---- launching ---- */
+
+/* Returns ptx_gate_arg.wave, in clusters: those that ask for leases before they enter the gate. */
+static uint32_t wave_of(const struct shim_block_call *b, const struct sched_launch *l)
+{
+	switch (l->gate_mode) {
+	case GBPF_GATE_OFF:
+		return 0;
+	case GBPF_GATE_TOGETHER:
+		return l->resident ? l->resident / MAX(b->cluster, 1u) : UINT32_MAX;
+	default:
+		return UINT32_MAX;
+	}
+}
 
 CUresult shim_block_launch(struct shim_queue *q, const struct shim_block_call *b,
 			   const struct sched_launch *l)
@@ -185,9 +180,16 @@ CUresult shim_block_launch(struct shim_queue *q, const struct shim_block_call *b
 				       .piece_blocks = l->piece_blocks,
 				       .block_ns = l->block_ns,
 				       .params = params,
-				       .params_bytes = b->clone->entry->arg_offset };
+				       .params_bytes = shim_clone_arg_offset(b->clone) };
 	CUresult r;
 
+	if (b->clone->code) {
+		bl.gate = true;
+		bl.cluster = b->cluster;
+		bl.wave = wave_of(b, l);
+		bl.n_attrs = b->n_attrs;
+		bl.attrs = b->attrs;
+	}
 	if (!pack(b, params)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}

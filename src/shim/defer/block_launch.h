@@ -1,9 +1,11 @@
-/* Launches at block level: a launch of f is replaced by a resumable run of its preemptible clone,
- * which stops starting blocks when a latency tenant asks for the GPU. Until the last block has been
- * started, other calls on the stream are deferred. */
+/* Launches at block level: a launch of f is replaced by a resumable run of its preemptible clone
+ * or, if its machine code has an entry stub, of f with the stub's argument, which stops starting
+ * blocks when a latency tenant asks for the GPU. Until the last block has been started, other calls
+ * on the stream are deferred. */
 #ifndef GBPF_SHIM_DEFER_BLOCK_LAUNCH_H
 #define GBPF_SHIM_DEFER_BLOCK_LAUNCH_H
 
+#include "gpu/gpu_run.h"
 #include "shim/kernel/kernel_handle.h"
 #include "shim/object/stream_queue.h"
 #include "shim/kernel/clone.h"
@@ -13,6 +15,10 @@ struct shim_block_call {
 	struct shim_clone *clone; /* NULL: it cannot run at block level */
 	uint32_t grid[3], block[3], smem;
 	void **params, **extra;
+	/* Machine code: what is kept of the launch's attributes. */
+	uint32_t cluster; /* blocks of a cluster; 1: none */
+	uint32_t n_attrs;
+	CUlaunchAttribute attrs[GPU_BLOCK_ATTRS_MAX];
 };
 
 /* Returns true if every device accepts these numbers of blocks and threads (CUDA C++ Programming
@@ -26,12 +32,15 @@ void shim_block_check(struct shim_block_call *b, const struct shim_thread_kernel
 		      struct sched_launch *l);
 /* Records why launches of a function with a clone run without it, for `gbpf ps --why`. */
 void shim_block_note_reason(const struct shim_thread_kernel *k, enum proto_block_why why);
-/* Returns true if all attributes of a cuLaunchKernelEx can be omitted without changing its meaning.
- */
-bool shim_block_attributes_ok(const CUlaunchConfig *config);
+/* Sets b->attrs and b->cluster for a launch of k without and with attributes. Returns
+ * PROTO_BLOCK_OK, or why a launch with these cannot run at block level. */
+enum proto_block_why shim_block_no_attributes(struct shim_block_call *b,
+					      const struct shim_clone *t);
+enum proto_block_why shim_block_attributes(struct shim_block_call *b, const struct shim_clone *t,
+					   const CUlaunchConfig *config);
 
-/* Launches the clone. The queue's context is current. CUDA_ERROR_NOT_SUPPORTED: nothing was
- * launched and the queue has no unfinished run, so the caller can launch f. */
+/* Launches the clone, or f with the gate. The queue's context is current. CUDA_ERROR_NOT_SUPPORTED:
+ * nothing was launched and the queue has no unfinished run, so the caller can launch f. */
 CUresult shim_block_launch(struct shim_queue *q, const struct shim_block_call *b,
 			   const struct sched_launch *l);
 

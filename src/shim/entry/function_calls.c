@@ -176,7 +176,7 @@ static struct shim_clone *clone_to_follow(CUresult r, const void *handle)
 {
 	struct shim_clone *t = r == CUDA_SUCCESS && shim_attached() ? shim_clone_get(handle) : NULL;
 
-	return t && t->handle ? t : NULL;
+	return t && t->handle && !t->code ? t : NULL;
 }
 
 CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute what, int value)

@@ -19,12 +19,16 @@ static const struct shim_thread_kernel *kernel_here(uint64_t handle, bool is_gra
 	return t ? shim_kernel_of(t, (const void *)(uintptr_t)handle, is_graph) : &none;
 }
 
-/* Decides whether this launch of a function with a clone may use the clone. */
+/* Decides whether this launch of a function with a clone or an entry stub may run at block level.
+ * attributes: the decision about its attributes. */
 static NOINLINE void check_block(struct shim_block_call *b, const struct shim_thread_kernel *k,
-				 struct sched_launch *l)
+				 struct sched_launch *l, enum proto_block_why attributes)
 {
-	if (shim_capture_any()) {
-		shim_block_note_reason(k, PROTO_BLOCK_CAPTURE);
+	if (attributes == PROTO_BLOCK_OK && shim_capture_any()) {
+		attributes = PROTO_BLOCK_CAPTURE;
+	}
+	if (attributes != PROTO_BLOCK_OK) {
+		shim_block_note_reason(k, attributes);
 		return;
 	}
 	shim_block_check(b, k, l);
@@ -54,7 +58,7 @@ static CUresult plain(const struct shim_call *c, uint64_t *a, uint32_t flags)
 		b.smem = l.smem_bytes;
 		b.params = (void **)(uintptr_t)a[9];
 		b.extra = (void **)(uintptr_t)a[10];
-		check_block(&b, k, &l);
+		check_block(&b, k, &l, shim_block_no_attributes(&b, k->clone));
 	}
 	return shim_gate_submit(c, a, &l, as_stream(a[8]), &b);
 }
@@ -92,10 +96,7 @@ CUresult shim_gate_kernel_ex(const struct shim_call *c, uint64_t *a)
 		}
 	}
 	b.clone = NULL;
-	if (k->clone && !shim_block_attributes_ok(config)) {
-		shim_block_note_reason(k,
-				       l.flags ? PROTO_BLOCK_COOPERATIVE : PROTO_BLOCK_ATTRIBUTE);
-	} else if (k->clone) {
+	if (k->clone) {
 		b = (struct shim_block_call){
 			.grid = { config->gridDimX, config->gridDimY, config->gridDimZ },
 			.block = { config->blockDimX, config->blockDimY, config->blockDimZ },
@@ -103,7 +104,7 @@ CUresult shim_gate_kernel_ex(const struct shim_call *c, uint64_t *a)
 			.params = (void **)(uintptr_t)a[2],
 			.extra = (void **)(uintptr_t)a[3],
 		};
-		check_block(&b, k, &l);
+		check_block(&b, k, &l, shim_block_attributes(&b, k->clone, config));
 	}
 	return shim_gate_submit(c, a, &l, config->hStream, &b);
 }

@@ -126,11 +126,11 @@ static void unload(const struct loader *l)
 }
 
 /* Loads the image's machine code with entry stubs. Returns false if there is none, or the driver
- * refuses it. */
-static bool load_patched(const struct loader *l)
+ * refuses it, and *ret_why, unchanged if there is none. */
+static bool load_patched(const struct loader *l, enum proto_block_why *ret_why)
 {
-	struct cubin_patched *p = l->data && l->ret && shim_image_code_wanted()
-					  ? shim_code_open(l->data, l->bytes, l->library)
+	struct cubin_patched *p = l->data && l->ret && shim_image_code_wanted(ret_why)
+					  ? shim_code_open(l->data, l->bytes, l->library, ret_why)
 					  : NULL;
 	struct loader patched = *l;
 	struct quiet q;
@@ -148,6 +148,7 @@ static bool load_patched(const struct loader *l)
 		}
 		unload(l);
 	}
+	*ret_why = PROTO_BLOCK_REJECTED;
 	cubin_patched_close(p);
 	return false;
 }
@@ -171,7 +172,7 @@ static CUresult load(struct loader *l, const struct ptx_block_image *i, enum pro
 		}
 		why = PROTO_BLOCK_REJECTED;
 	}
-	r = !cloned && load_patched(l) ? CUDA_SUCCESS : l->run(l, NULL);
+	r = !cloned && load_patched(l, &why) ? CUDA_SUCCESS : l->run(l, NULL);
 	if (r == CUDA_SUCCESS && l->ret && shim_attached()) {
 		unsigned n = i && !i->text; /* its entries have the reasons */
 

@@ -97,6 +97,18 @@ static void follow_smem(struct shim_clone *t)
 	store_relaxed(&t->occupancy, (uint64_t)0);
 }
 
+/* f is its own clone if its machine code has an entry stub. */
+static void use_code(struct shim_clone *t)
+{
+	const struct cubin_kernel *k = shim_code_kernel(t->of);
+
+	t->why = (uint8_t)(k ? shim_code_why(k) : PROTO_BLOCK_CODE);
+	if (t->why == PROTO_BLOCK_OK) {
+		t->code = k;
+		t->handle = t->of;
+	}
+}
+
 /* Caller holds clones_mutex. */
 static struct shim_clone *make(const void *handle, const struct shim_kernel_origin *o)
 {
@@ -114,7 +126,9 @@ static struct shim_clone *make(const void *handle, const struct shim_kernel_orig
 	}
 	t->of = (CUfunction)(uintptr_t)handle;
 	t->why = (uint8_t)shim_image_entry(o->owner, o->name, &t->entry);
-	if (t->why == PROTO_BLOCK_OK) {
+	if (t->why != PROTO_BLOCK_OK && shim_code_owns(o->owner)) {
+		use_code(t);
+	} else if (t->why == PROTO_BLOCK_OK) {
 		t->handle = clone_handle(o);
 		if (t->handle) {
 			follow_smem(t);
@@ -131,7 +145,12 @@ void shim_clone_refresh(const void *owner, const void *handle)
 	strmap_each (&clones, e) {
 		struct shim_clone *t = e->value;
 
-		if (t->handle && (handle ? (const void *)t->of == handle : t->owner == owner)) {
+		if (!t->handle || (handle ? (const void *)t->of != handle : t->owner != owner)) {
+			continue;
+		}
+		if (t->code) {
+			store_relaxed(&t->occupancy, (uint64_t)0);
+		} else {
 			follow_smem(t);
 		}
 	}
@@ -240,13 +259,57 @@ uint32_t shim_clone_resident(struct shim_clone *t, uint32_t threads, uint32_t sm
 	if (likely((cached & (VALID | SHAPE)) == (VALID | shape))) {
 		return (uint32_t)((cached & ~VALID) >> SHAPE_BITS);
 	}
-	if (PTX_BLOCK_SMEM(smem) > load_relaxed(&t->max_smem_bytes)) {
+	if (!t->code && PTX_BLOCK_SMEM(smem) > load_relaxed(&t->max_smem_bytes)) {
 		return 0;
 	}
 	n = (uint64_t)resident(t->of, threads, smem);
-	n = n && (uint64_t)resident(t->handle, threads, PTX_BLOCK_SMEM(smem)) == n
-		    ? MIN(n * multiprocessors(), (uint64_t)RESIDENT_MAX)
-		    : 0;
+	if (!t->code && (uint64_t)resident(t->handle, threads, PTX_BLOCK_SMEM(smem)) != n) {
+		n = 0;
+	}
+	n = MIN(n * multiprocessors(), (uint64_t)RESIDENT_MAX);
 	store_relaxed(&t->occupancy, VALID | n << SHAPE_BITS | shape);
 	return (uint32_t)n;
+}
+
+uint32_t shim_clone_cluster_resident(struct shim_clone *t, const CUlaunchConfig *config,
+				     uint32_t cluster)
+{
+	uint64_t shape = ((uint64_t)config->blockDimX * config->blockDimY * config->blockDimZ)
+				 << SMEM_BITS |
+			 config->sharedMemBytes;
+	uint64_t cached = load_relaxed(&t->occupancy), n;
+	int clusters = 0;
+
+	if (config->sharedMemBytes > MAX_SMEM || (shape & ~SHAPE)) {
+		return 0;
+	}
+	/* Launches of one function with several cluster sizes share the entry: the number is a hint
+	 * only, to the scheduler and for ptx_gate_arg.wave. */
+	if (likely((cached & (VALID | SHAPE)) == (VALID | shape))) {
+		return (uint32_t)((cached & ~VALID) >> SHAPE_BITS);
+	}
+	if (shim_real.cuOccupancyMaxActiveClusters(&clusters, t->of, config) != CUDA_SUCCESS ||
+	    clusters < 0) {
+		clusters = 0;
+	}
+	n = MIN((uint64_t)clusters * cluster, (uint64_t)RESIDENT_MAX);
+	store_relaxed(&t->occupancy, VALID | n << SHAPE_BITS | shape);
+	return (uint32_t)n;
+}
+
+uint32_t shim_clone_params(const struct shim_clone *t)
+{
+	return t->code ? t->code->n_params : t->entry->n_params;
+}
+
+struct cubin_param shim_clone_param(const struct shim_clone *t, uint32_t i)
+{
+	return t->code ? t->code->params[i]
+		       : (struct cubin_param){ t->entry->param_offset[i],
+					       t->entry->param_bytes[i] };
+}
+
+uint32_t shim_clone_arg_offset(const struct shim_clone *t)
+{
+	return t->code ? t->code->arg_offset : t->entry->arg_offset;
 }

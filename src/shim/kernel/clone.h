@@ -1,16 +1,21 @@
-/* Preemptible clones of functions: f$gbpf for f, with what a launch of it must know. */
+/* How functions can be stopped between blocks: by a preemptible clone, f$gbpf for f, or by the
+ * entry stub in f's own machine code; with what a launch of it must know. */
 #ifndef GBPF_SHIM_KERNEL_CLONE_H
 #define GBPF_SHIM_KERNEL_CLONE_H
 
 #include "ptx/block.h"
+#include "shim/code/shim_code.h"
 #include "shim/kernel/kernel_handle.h"
 
 struct shim_clone {
 	const void *owner; /* module or library */
 	CUcontext ctx;	   /* of the functions; NULL: of a CUkernel, which has none */
 	CUfunction of;	   /* f, a CUfunction or CUkernel */
-	CUfunction handle; /* f$gbpf, of the same kind; NULL: f has no clone */
+	CUfunction
+		handle; /* f$gbpf, of the same kind; f itself with code; NULL: f cannot be stopped
+			 */
 	const struct ptx_block_entry *entry; /* borrowed from the owner's image */
+	const struct cubin_kernel *code; /* f has an entry stub; borrowed likewise; NULL: a clone */
 	enum shim_kernel_kind kind;
 	uint64_t id;		 /* unique, whereas handles are reused */
 	uint32_t max_smem_bytes; /* [atomic] maximum dynamic shared memory of a launch */
@@ -38,8 +43,16 @@ void shim_clone_context_end(CUcontext ctx);
 /* Forgets the functions of a module or library that is being unloaded. */
 void shim_clone_forget(const void *owner);
 
+/* The parameters of f and, behind them, of the launch at block level. */
+uint32_t shim_clone_params(const struct shim_clone *t);
+struct cubin_param shim_clone_param(const struct shim_clone *t, uint32_t i);
+uint32_t shim_clone_arg_offset(const struct shim_clone *t);
+
 /* Returns the number of blocks that are resident on the device at once for launches with that many
  * threads and bytes of dynamic shared memory per block; 0: fewer than of f. */
 uint32_t shim_clone_resident(struct shim_clone *t, uint32_t threads, uint32_t smem);
+/* The same for launches of f with clusters of that many blocks; 0: not known. */
+uint32_t shim_clone_cluster_resident(struct shim_clone *t, const CUlaunchConfig *config,
+				     uint32_t cluster);
 
 #endif

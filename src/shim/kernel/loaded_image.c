@@ -43,10 +43,13 @@ bool shim_image_wanted(void)
 	return !v || (strcmp(v, "0") != 0 && strcmp(v, "off") != 0);
 }
 
-bool shim_image_code_wanted(void)
+bool shim_image_code_wanted(enum proto_block_why *ret_why)
 {
 	const char *v = getenv("GBPF_BLOCK");
 
+	if (v && strcmp(v, "ptx") == 0 && *ret_why == PROTO_BLOCK_NO_PTX) {
+		*ret_why = PROTO_BLOCK_CODE_OFF;
+	}
 	return shim_image_wanted() && !(v && strcmp(v, "ptx") == 0);
 }
 

@@ -1,0 +1,95 @@
+/* Launch attributes at block level: which can be omitted, which are kept, and which forbid it. A
+ * clone has none; machine code keeps its clusters, whose blocks decide alike. */
+#include "shim/defer/block_launch.h"
+
+#include "base/compiler.h"
+
+static bool one_by_one(unsigned x, unsigned y, unsigned z)
+{
+	return x <= 1 && y <= 1 && z <= 1;
+}
+
+/* Returns the number of blocks, 0 if it cannot be a cluster's. */
+static uint32_t volume(uint32_t x, uint32_t y, uint32_t z)
+{
+	uint64_t n = (uint64_t)x * y * z;
+
+	return x && y && z && x <= UINT16_MAX && y <= UINT16_MAX && n <= UINT16_MAX ? (uint32_t)n
+										    : 0;
+}
+
+enum proto_block_why shim_block_no_attributes(struct shim_block_call *b, const struct shim_clone *t)
+{
+	b->n_attrs = 0;
+	b->cluster = 1;
+	if (t->code && (t->code->cluster[0] || t->code->cluster[1] || t->code->cluster[2])) {
+		b->cluster = volume(t->code->cluster[0], MAX(t->code->cluster[1], 1u),
+				    MAX(t->code->cluster[2], 1u));
+	}
+	return b->cluster ? PROTO_BLOCK_OK : PROTO_BLOCK_CLUSTER;
+}
+
+static enum proto_block_why keep(struct shim_block_call *b, const CUlaunchAttribute *a)
+{
+	if (b->n_attrs == GPU_BLOCK_ATTRS_MAX) {
+		return PROTO_BLOCK_ATTRIBUTE;
+	}
+	b->attrs[b->n_attrs++] = *a;
+	return PROTO_BLOCK_OK;
+}
+
+/* The cluster that a launch gives. */
+static enum proto_block_why keep_cluster(struct shim_block_call *b, const struct shim_clone *t,
+					 const CUlaunchAttribute *a)
+{
+	const CUlaunchAttributeValue *v = &a->value;
+
+	if (!t->code) {
+		return one_by_one(v->clusterDim.x, v->clusterDim.y, v->clusterDim.z)
+			       ? PROTO_BLOCK_OK
+			       : PROTO_BLOCK_ATTRIBUTE;
+	}
+	b->cluster = volume(v->clusterDim.x, v->clusterDim.y, v->clusterDim.z);
+	return b->cluster ? keep(b, a) : PROTO_BLOCK_CLUSTER;
+}
+
+static enum proto_block_why one(struct shim_block_call *b, const struct shim_clone *t,
+				const CUlaunchAttribute *a)
+{
+	const CUlaunchAttributeValue *v = &a->value;
+
+	switch (a->id) {
+	case CU_LAUNCH_ATTRIBUTE_IGNORE:
+		return PROTO_BLOCK_OK;
+	/* A kernel without griddepcontrol (others have no clone) may start before its predecessor
+	 * has ended, but need not. */
+	case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+		return t->code && (t->code->waits_for_launch || t->code->triggers_launch)
+			       ? PROTO_BLOCK_DEPENDENT
+			       : PROTO_BLOCK_OK;
+	case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+		return t->code ? keep(b, a) : PROTO_BLOCK_OK;
+	case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+		return v->cooperative ? PROTO_BLOCK_COOPERATIVE : PROTO_BLOCK_OK;
+	case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+		return keep_cluster(b, t, a);
+	case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+		return one_by_one(v->preferredClusterDim.x, v->preferredClusterDim.y,
+				  v->preferredClusterDim.z)
+			       ? PROTO_BLOCK_OK
+			       : PROTO_BLOCK_ATTRIBUTE;
+	default:
+		return PROTO_BLOCK_ATTRIBUTE;
+	}
+}
+
+enum proto_block_why shim_block_attributes(struct shim_block_call *b, const struct shim_clone *t,
+					   const CUlaunchConfig *config)
+{
+	enum proto_block_why why = shim_block_no_attributes(b, t);
+
+	for (unsigned i = 0; why == PROTO_BLOCK_OK && config->attrs && i < config->numAttrs; i++) {
+		why = one(b, t, &config->attrs[i]);
+	}
+	return why;
+}
