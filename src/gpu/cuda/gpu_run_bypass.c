@@ -337,14 +337,28 @@ static void watch(struct gpu_run *run, const struct gpu_queue *q, uint64_t now)
 	}
 }
 
+/* Returns what the counter must be for the next launch: with an entry stub no tickets are drawn, so
+ * it is the launch's first one however many blocks have run. */
+static uint32_t counter_to_restore(const struct gpu_run *run)
+{
+	uint32_t i, drawn;
+
+	if (gpu_run_locate(run, run->hang.restore, &i, &drawn) && i != run->list.head &&
+	    run->list.entry[i % GPU_RUN_DEPTH].gate) {
+		return run->hang.restore - drawn;
+	}
+	return run->hang.restore;
+}
+
 /* Restores the counter. Nothing of the run is on the device. */
 static void restore_counter(struct gpu_run *run)
 {
 	const struct cuabi_table *real = run->device->real;
-	CUresult e = real->cuMemsetD32Async(run->line.counter, run->hang.restore, 1, run->home->io);
+	uint32_t value = counter_to_restore(run);
+	CUresult e = real->cuMemsetD32Async(run->line.counter, value, 1, run->home->io);
 
 	e = e ? e
-	      : real->cuMemsetD32Async(run->line.counter + PTX_BLOCK_READY, run->hang.restore, 1,
+	      : real->cuMemsetD32Async(run->line.counter + PTX_BLOCK_READY, value, 1,
 				       run->home->io);
 	e = e ? e : gpu_run_gate_reopen(run);
 	if (e) {
