@@ -20,6 +20,7 @@
 #define MAX_BLOCK 1024u /* threads, in x, in y and in all */
 #define MAX_BLOCK_Z 64u
 #define MAX_BLOCKS (1u << 29) /* tickets are compared by signed difference */
+#define MAX_GATE_X (1u << 24)
 #define MAX_PARAM_BYTES 4096u /* of f; packed on the stack */
 #define MAX_EXTRA 8u
 #define EXIT_NS 100000000u
@@ -156,14 +157,14 @@ void shim_block_check(struct shim_block_call *b, const struct shim_thread_kernel
 
 /* ---- launching ---- */
 
-/* Returns ptx_gate_arg.wave, in clusters: those that ask for leases before they enter the gate. */
-static uint32_t wave_of(const struct shim_block_call *b, const struct sched_launch *l)
+/* Returns ptx_gate_arg.wave: the blocks that ask for leases before they enter the gate. */
+static uint32_t wave_of(const struct sched_launch *l)
 {
 	switch (l->gate_mode) {
 	case GBPF_GATE_OFF:
 		return 0;
 	case GBPF_GATE_TOGETHER:
-		return l->resident ? l->resident / MAX(b->cluster, 1u) : UINT32_MAX;
+		return l->resident ? l->resident : UINT32_MAX;
 	default:
 		return UINT32_MAX;
 	}
@@ -185,8 +186,7 @@ CUresult shim_block_launch(struct shim_queue *q, const struct shim_block_call *b
 
 	if (b->clone->code) {
 		bl.gate = true;
-		bl.cluster = b->cluster;
-		bl.wave = wave_of(b, l);
+		bl.wave = wave_of(l);
 		bl.n_attrs = b->n_attrs;
 		bl.attrs = b->attrs;
 	}
