@@ -250,6 +250,22 @@ static CUresult launch_bypass(struct gpu_run *run, struct gpu_run_entry *l, uint
 						 NULL, extra);
 }
 
+/* Returns whether launch i, of which so many blocks have begun, may be the one that hangs. If none
+ * has begun there was progress meanwhile, and what is before it can end, even if that has not
+ * stored its number: the last block of a launch with an entry stub does not after the taking.
+ * Exception: it was submitted to an empty stream. Then something else is in its way, for example on
+ * a hardware channel that both streams share, a host function that waits for these blocks. */
+static bool may_hang(const struct gpu_run *run, uint32_t i, uint32_t ran)
+{
+	uint32_t front = run->pieces.tail;
+
+	if (i == run->list.head || ran) {
+		return i != run->list.head;
+	}
+	return run->pieces.none_done && front != run->pieces.head &&
+	       run->pieces.piece[front % GPU_RUN_PIECES_MAX].entry == i;
+}
+
 static void counter_taken(struct gpu_run *run, uint64_t now)
 {
 	uint32_t counter = __atomic_load_n(run->line.words + 2, __ATOMIC_ACQUIRE);
@@ -261,14 +277,8 @@ static void counter_taken(struct gpu_run *run, uint64_t now)
 		return;
 	}
 	run->hang.restore = counter;
-	/* If no block of the next launch has begun, there was progress meanwhile, and what is
-	 * before it can end. Exception: it was submitted to an empty stream. Then something else is
-	 * in its way, for example on a hardware channel that both streams share, a host function
-	 * that waits for these blocks. */
 	store_relaxed(&run->seen.state,
-		      (uint32_t)(i != run->list.head && (ran || run->pieces.none_done)
-					 ? GPU_RUN_WATCHING
-					 : GPU_RUN_BYPASS));
+		      (uint32_t)(may_hang(run, i, ran) ? GPU_RUN_WATCHING : GPU_RUN_BYPASS));
 	run->hang.watch_ns = run->hang.beat_ns = now;
 	run->hang.n_beats = 0;
 }
@@ -286,8 +296,7 @@ static void declare_hung(struct gpu_run *run)
 		gpu_run_fail(run, CUDA_ERROR_ILLEGAL_STATE);
 		return;
 	}
-	if (!ran &&
-	    !run->pieces.none_done) { /* the launches before it ended after the counter was taken */
+	if (!may_hang(run, i, ran)) { /* the launches before it ended after the taking */
 		store_relaxed(&run->seen.state, (uint32_t)GPU_RUN_BYPASS);
 		return;
 	}

@@ -139,6 +139,10 @@ bool gpu_run_gate_progress(const struct gpu_run *run, uint32_t *counter, bool id
 		gate = gpu_run_gate_value(run);
 		value = gate & ~PTX_GATE_CLOSED;
 		ran = MAX((uint64_t)l->from, value > l->base ? value - l->base : 0);
+		/* Since the counter was taken this launch cannot publish its end, so blocks of
+		 * those behind may have raised the gate, too. They came because all of it had run.
+		 */
+		ran = idle || value > run->gate.base ? ran : MIN(ran, (uint64_t)l->total);
 		/* On an idle stream either all blocks have run and the end is published, or one has
 		 * closed the gate. */
 		if (ran > l->total || (idle && (ran == l->total || !(gate & PTX_GATE_CLOSED)))) {

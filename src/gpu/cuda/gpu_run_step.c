@@ -197,7 +197,7 @@ static uint64_t next_step_ns(struct gpu_run *run, uint64_t now)
 	uint32_t state = load_relaxed(&run->seen.state);
 	uint64_t front, end, ns;
 
-	if (!gpu_run_unfinished(run)) {
+	if (!gpu_run_unfinished(run) && state < GPU_RUN_TAKING) {
 		return UINT64_MAX;
 	}
 	if (state == GPU_RUN_READING || state == GPU_RUN_TAKING) {
@@ -241,7 +241,8 @@ uint64_t gpu_run_step_locked(struct gpu_run *run, const struct gpu_queue *q, boo
 	struct gpu_scope scope;
 
 	gpu_run_retire(run, now);
-	if (!gpu_run_unfinished(run)) {
+	/* A counter that was taken while the last launch ended must be restored all the same. */
+	if (!gpu_run_unfinished(run) && load_relaxed(&run->seen.state) < GPU_RUN_TAKING) {
 		/* No piece stores the numbers of launches that were refused after an interruption.
 		 */
 		store_release(&run->seen.newest,

@@ -316,7 +316,8 @@ void gpu_run_retire(struct gpu_run *run, uint64_t now)
 bool gpu_run_locate(const struct gpu_run *run, uint32_t counter, uint32_t *ret_i, uint32_t *ret_ran)
 {
 	uint32_t i = run->list.tail,
-		 ran = counter - run->list.entry[run->list.tail % GPU_RUN_DEPTH].first;
+		 ran = counter - (gpu_run_unfinished(run) ? run->list.entry[i % GPU_RUN_DEPTH].first
+							  : run->list.ticket);
 
 	for (; i != run->list.head && ran >= run->list.entry[i % GPU_RUN_DEPTH].total; i++) {
 		const struct gpu_run_entry *l = &run->list.entry[i % GPU_RUN_DEPTH];

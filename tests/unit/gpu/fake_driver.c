@@ -350,7 +350,8 @@ static bool advance(struct stream *s, uint64_t front)
 		return true;
 	}
 	o->begun = true;
-	ends = o->running && (!o->work->barrier || o->work->begun == o->work->blocks);
+	ends = o->running && !o->work->held &&
+	       (!o->work->barrier || o->work->begun == o->work->blocks);
 	if (o->to_begin && !s->frozen && resident < opt.resident &&
 	    (!ends || drv_random(&rng) % 2)) {
 		begin_block(o);

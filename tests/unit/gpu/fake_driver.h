@@ -31,6 +31,7 @@ struct work {
 	struct track *track;
 	uint32_t ordinal, blocks, begun, ended;
 	bool barrier;	    /* a block ends only when all have begun */
+	bool held;	    /* no block ends: they take long */
 	struct work *after; /* must finish before; NULL: nothing */
 	struct work *next;  /* for the test's use */
 	uint8_t ran[];	    /* number of times that each block ran */
