@@ -60,17 +60,17 @@ setup() {
 	json 'd["default_stream"] and d["conditions"][0]["rounds"] == 2'
 }
 
-# Where the driver's linker returns no machine code, that is the reason of the conditions.
 @test "bench lcbe --machine-code measures conditions with batch with and without PTX" {
-	run --separate-stderr "$GBPF" --json bench lcbe --device soft --policy lc_first --requests 4 --repeats 2 --kinds one \
+	run --separate-stderr "$GBPF" --json bench lcbe --device soft --policy lc_first --requests 24 --repeats 2 --kinds one \
 		--conditions alone,default,gbpf --machine-code
 	echo "$output $stderr"
 	[ "$status" -eq 0 ]
 	json '[c["condition"] for c in d["conditions"]] == ["alone", "default", "default-code", "gbpf", "gbpf-code"]'
-	json 'all(c["machine_code"] == c["condition"].endswith("-code") and c["wrong"] == 0 for c in d["conditions"])'
-	json 'all(c["state"] == "run" for c in d["conditions"] if not c["machine_code"])'
-	json 'all("no machine code" in c["why"] if c["state"] == "not available" else c["kinds"][0]["to_ptx"]["p99"] > 0
-		and c["kinds"][0]["to_ptx"]["batch"] > 0 for c in d["conditions"] if c["machine_code"])'
+	json 'all(c["machine_code"] == c["condition"].endswith("-code") for c in d["conditions"])'
+	json 'all(c["state"] == "run" and c["wrong"] == 0 < c["checked"] for c in d["conditions"])'
+	json 'all(("to_ptx" in c["kinds"][0]) == c["machine_code"] for c in d["conditions"])'
+	json 'all(c["kinds"][0]["to_ptx"]["p99"] > 0 for c in d["conditions"] if c["machine_code"])'
+	json '[[t["stats"]["block_launches"] > 0 for t in c["tenants"] if t["class"] == "batch"] for c in d["conditions"][3:]] == [[True], [True]]'
 	run "$GBPF" bench lcbe --lc-cmd true --be-cmd true --machine-code
 	[ "$status" -eq 2 ]
 	run ! leftovers
