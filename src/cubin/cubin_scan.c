@@ -122,16 +122,13 @@ static int find_parts(struct cubin_scan *s, struct report *r)
 	return 0;
 }
 
+/* Whether a function is of the device runtime, through which kernels launch kernels. */
 static bool starts_device_work(const char *symbol)
 {
-	static const char *const prefixes[] = { "__cudaCDP",
-						"cudaLaunchDevice",
-						"cudaGetParameterBuffer",
-						"__cuda_cdp",
-						"cnp",
-						"__cnp",
-						"cudaCDP",
-						"__nv_cdp" };
+	static const char *const prefixes[] = {
+		"__cudaCDP",	   "__cuda_syscall_cnp",     "cudaLaunchDevice",
+		"cnpLaunchDevice", "cudaGetParameterBuffer", "cnpGetParameterBuffer",
+	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++) {
 		if (!strncmp(symbol, prefixes[i], strlen(prefixes[i]))) {
