@@ -56,11 +56,14 @@ static void make_images(void)
 /* Returns whether the image was accepted; then *ret is its PTX. */
 static bool read_image(struct buf *ret, const uint8_t *image, size_t bytes)
 {
+	struct strmap registers;
 	struct report r;
 	int err;
 
 	report_init(&r);
-	err = soft_code_read(ret, image, bytes, "fuzz", &r);
+	strmap_init(&registers);
+	err = soft_code_read(ret, &registers, image, bytes, "fuzz", &r);
+	strmap_finish(&registers);
 	if (err && !r.message.len) {
 		abort(); /* a refusal must have a message */
 	}

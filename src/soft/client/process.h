@@ -146,6 +146,7 @@ struct CUmodule_st {
 	size_t managed_bytes;
 	CUfunction functions; /* head of the list of its functions */
 	CUtexref references;  /* head of the list of its texture and surface references */
+	struct soft_registers *registers; /* of machine code, else NULL; a reference */
 };
 
 struct CUfunction_st {
@@ -169,6 +170,7 @@ struct CUlibrary_st {
 	struct soft_object object;
 	void *image; /* owned */
 	size_t bytes;
+	struct soft_registers *registers; /* of machine code, else NULL; a reference */
 	CUmodule modules[SOFT_MAX_CONTEXTS];
 	uint64_t module_contexts[SOFT_MAX_CONTEXTS]; /* ids of the contexts, since a new context
 							reuses the slot of a destroyed one */

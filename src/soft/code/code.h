@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/report.h"
+#include "base/strmap.h"
 
 #define SOFT_CODE_BYTES_MAX ((size_t)256 << 20)
 #define SOFT_CODE_HEAD_BYTES 64u /* of an ELF file */
@@ -30,10 +31,11 @@ size_t soft_code_bytes(const void *image);
 /* Returns true if such a file is the soft GPU's own machine code. */
 bool soft_code_is_own(const void *image, size_t bytes);
 
-/* Appends the PTX that the machine code stands for. Returns 0; -ENOENT: another device's machine
+/* Appends the PTX that the machine code stands for, and adds the number of registers of each kernel
+ * to a map, as (void *)(uintptr_t)number.  Returns 0; -ENOENT: another device's machine
  * code; -EINVAL: anything in it is not as assemble writes it, except for a patch, or a patch does
  * not fit; -EFBIG; -ENOMEM; the reason is in r. */
-int soft_code_read(struct buf *ret, const void *image, size_t bytes, const char *name,
-		   struct report *r);
+int soft_code_read(struct buf *ret, struct strmap *registers, const void *image, size_t bytes,
+		   const char *name, struct report *r);
 
 #endif

@@ -37,6 +37,7 @@ struct reading {
 	struct ptx_module *m;
 	struct patched *patched, **end; /* in m's arena */
 	struct stub *stubs;		/* in m's arena, newest first */
+	struct strmap *registers;
 	struct report *report;
 };
 
@@ -201,6 +202,10 @@ static int read_entry(struct reading *x, struct ptx_function *f)
 		err = add_patched(x, &e, &p);
 	}
 	err = err ? err : soft_patch_check(&p, &x->view, &e, x->report);
+	err = err ? err
+		  : strmap_add(x->registers, e.name,
+			       (void *)(uintptr_t)x->view.code[p.text].registers);
+	err = err == -EEXIST ? wrong(x, "has two kernels of one name") : err;
 	soft_patch_finish(&p);
 	soft_entry_finish(&e);
 	return err;
@@ -315,10 +320,10 @@ static int read_file(struct reading *x, struct buf *ret)
 	return err;
 }
 
-int soft_code_read(struct buf *ret, const void *image, size_t bytes, const char *name,
-		   struct report *r)
+int soft_code_read(struct buf *ret, struct strmap *registers, const void *image, size_t bytes,
+		   const char *name, struct report *r)
 {
-	struct reading x = { .name = name, .report = r };
+	struct reading x = { .name = name, .registers = registers, .report = r };
 	int err = soft_view_open(&x.view, image, bytes);
 
 	if (err == -EINVAL) {

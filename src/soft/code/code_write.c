@@ -12,6 +12,9 @@
 #include "soft/code/code_entry.h"
 #include "soft/code/code_file.h"
 #include "soft/code/code_insn.h"
+#include "soft/protocol.h"
+
+_Static_assert((SOFT_FILE_FLAGS >> 8 & 0xff) == SOFT_ARCH, "the flags name the architecture");
 
 #define VARIABLE_BYTES_MAX ((uint64_t)1 << 40)
 

@@ -10,6 +10,7 @@
 
 #define INSN 16u
 #define PARAM_BASE 0x160u
+#define PATCHED_REGISTERS 64u
 
 static const uint64_t nop[2] = { 0x7918, 0x000fc00000000000 };
 static const uint64_t waiting_nop[2] = { 0x7918, 0x03ffc00000000000 };
@@ -228,7 +229,7 @@ static uint32_t symbol_of(const void *image, unsigned section, unsigned type, El
 	abort();
 }
 
-static void set_registers(const void *image, uint32_t symbol, uint32_t registers)
+static uint8_t *find_registers(const void *image, uint32_t symbol)
 {
 	size_t bytes;
 	uint8_t *p = unqual(patch_section(image, ".nv.info", NULL, &bytes));
@@ -238,9 +239,20 @@ static void set_registers(const void *image, uint32_t symbol, uint32_t registers
 
 		memcpy(&is, p + at + 4, sizeof(is));
 		if (p[at + 1] == 0x2f && is == symbol) {
-			memcpy(p + at + 8, &registers, sizeof(registers));
+			return p + at + 8;
 		}
 	}
+	abort();
+}
+
+uint32_t patch_registers(const void *image, const char *kernel)
+{
+	uint32_t registers;
+	Elf64_Sym *y;
+	uint32_t symbol = symbol_of(image, find(image, ".text", kernel), STT_FUNC, &y);
+
+	memcpy(&registers, find_registers(image, symbol), sizeof(registers));
+	return registers;
 }
 
 static uint32_t param_bytes(const void *image, const char *kernel)
@@ -255,7 +267,7 @@ void patch_kernel(struct buf *ret, const void *image, size_t bytes, const char *
 		  const void *stub, const char *stub_name, uint32_t pad_bytes, uint32_t arg_bytes,
 		  enum patch_fault fault)
 {
-	uint32_t at = ROUND_UP(param_bytes(image, kernel), 8u), symbol;
+	uint32_t at = ROUND_UP(param_bytes(image, kernel), 8u), symbol, registers;
 	struct buf code = { 0 }, info = { 0 }, constants = { 0 };
 	unsigned text = find(image, ".text", kernel);
 	Elf64_Sym *y;
@@ -272,7 +284,8 @@ void patch_kernel(struct buf *ret, const void *image, size_t bytes, const char *
 	replace(ret, ".nv.constant0", kernel, &constants);
 	symbol = symbol_of(ret->data, text, STT_FUNC, &y);
 	y->st_size = code.len - (fault == PATCH_SYMBOL_BYTES ? INSN : 0);
-	set_registers(ret->data, symbol, fault == PATCH_REGISTERS ? 1 : 64);
+	registers = fault == PATCH_REGISTERS ? 1 : PATCHED_REGISTERS;
+	memcpy(find_registers(ret->data, symbol), &registers, sizeof(registers));
 	buf_finish(&code);
 	buf_finish(&info);
 	buf_finish(&constants);

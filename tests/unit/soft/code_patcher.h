@@ -39,6 +39,9 @@ void patch_kernel(struct buf *ret, const void *image, size_t bytes, const char *
 		  const void *stub, const char *stub_name, uint32_t pad_bytes, uint32_t arg_bytes,
 		  enum patch_fault fault);
 
+/* Returns the kernel's number of registers. */
+uint32_t patch_registers(const void *image, const char *kernel);
+
 /* Returns the contents of a section. */
 const uint8_t *patch_section(const void *image, const char *prefix, const char *name,
 			     size_t *ret_bytes);

@@ -333,6 +333,51 @@ static void patch(struct buf *ret, enum patch_fault fault)
 	free(stub.data);
 }
 
+static int registers_of(CUfunction f)
+{
+	int n;
+
+	CU(cuFuncGetAttribute(&n, CU_FUNC_ATTRIBUTE_NUM_REGS, f));
+	return n;
+}
+
+/* As a driver, which does not know what the code needs: what the file says. */
+static void read_registers(void *arg)
+{
+	struct code c;
+	struct buf b = { 0 };
+	CUfunction f;
+	CUlibrary l;
+	CUkernel k;
+	CUmodule m;
+	int n, said;
+
+	(void)arg;
+	context();
+	c = link_text(kernels);
+	said = (int)patch_registers(c.data, "mark");
+	CHECK(said > 2 && said < 64);
+	CU(cuModuleLoadData(&m, c.data));
+	CU(cuModuleGetFunction(&f, m, "mark"));
+	CHECK(registers_of(f) == said);
+	patch(&b, PATCH_RIGHT);
+	CHECK(patch_registers(b.data, "mark") == 64);
+	CU(cuLibraryLoadData(&l, b.data, NULL, NULL, 0, NULL, NULL, 0));
+	CU(cuLibraryGetKernel(&k, l, "mark"));
+	CU(cuKernelGetAttribute(&n, CU_FUNC_ATTRIBUTE_NUM_REGS, k, 0));
+	CHECK(n == 64);
+	CU(cuLibraryUnload(l));
+	CU(cuModuleUnload(m));
+	buf_finish(&b);
+	free(c.data);
+}
+
+static void kernels_have_the_registers_of_the_file(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(read_registers, NULL), 0);
+}
+
 static void check_params(CUfunction f)
 {
 	size_t at, bytes;
@@ -432,6 +477,7 @@ int main(void)
 		cmocka_unit_test(machine_code_loads_every_way),
 		cmocka_unit_test(other_machine_code_is_refused),
 		cmocka_unit_test(two_compilations_differ_only_in_the_argument),
+		cmocka_unit_test(kernels_have_the_registers_of_the_file),
 		cmocka_unit_test(a_stub_runs_before_its_kernel),
 		cmocka_unit_test(code_that_does_not_fit_its_tables_is_refused),
 	};

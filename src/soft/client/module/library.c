@@ -41,7 +41,7 @@ static CUresult check_kernel(CUkernel k)
 /* Loads the library into the context unless it already is. Caller holds library_lock. */
 static CUresult module_in(CUlibrary l, CUcontext ctx, struct soft_jit *j, CUmodule *ret)
 {
-	struct soft_image i = { .data = l->image, .bytes = l->bytes };
+	struct soft_image i = { .data = l->image, .bytes = l->bytes, .registers = l->registers };
 	CUmodule m = NULL;
 	CUresult e;
 
@@ -115,6 +115,7 @@ static void library_delete(CUlibrary l)
 	}
 	free(l->names);
 	free(l->image);
+	soft_registers_unref(l->registers);
 	soft_object_destroy(l);
 	pthread_mutex_unlock(&soft.lock);
 }
@@ -142,6 +143,7 @@ static CUresult library_new(struct soft_image *i, struct soft_jit *j, CUlibrary 
 	}
 	l->image = i->owned;
 	l->bytes = i->bytes;
+	l->registers = soft_registers_ref(i->registers);
 	i->owned = NULL;
 	if (soft_thread_context() && soft_context_current(&ctx) == CUDA_SUCCESS) {
 		pthread_mutex_lock(&library_lock);

@@ -7,8 +7,47 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "base/strmap.h"
 #include "ptx/fatbin.h"
 #include "soft/code/code.h"
+
+static pthread_mutex_t users_lock = PTHREAD_MUTEX_INITIALIZER;
+
+struct soft_registers {
+	unsigned users; /* users_lock */
+	struct strmap map;
+};
+
+struct soft_registers *soft_registers_ref(struct soft_registers *r)
+{
+	if (r) {
+		pthread_mutex_lock(&users_lock);
+		r->users++;
+		pthread_mutex_unlock(&users_lock);
+	}
+	return r;
+}
+
+void soft_registers_unref(struct soft_registers *r)
+{
+	unsigned users;
+
+	if (!r) {
+		return;
+	}
+	pthread_mutex_lock(&users_lock);
+	users = --r->users;
+	pthread_mutex_unlock(&users_lock);
+	if (!users) {
+		strmap_finish(&r->map);
+		free(r);
+	}
+}
+
+uint32_t soft_registers_of(const struct soft_registers *r, const char *kernel)
+{
+	return r ? (uint32_t)(uintptr_t)strmap_get(&r->map, kernel) : 0;
+}
 
 static CUresult result_of(int err)
 {
@@ -21,14 +60,20 @@ static CUresult result_of(int err)
 static CUresult read_code(struct soft_image *i, const void *code, size_t bytes, const char *name,
 			  struct soft_jit *j)
 {
+	struct soft_registers *registers = calloc(1, sizeof(*registers));
 	struct report rep;
 	struct buf text, why;
 	int err;
 
+	if (!registers) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	registers->users = 1;
+	strmap_init(&registers->map);
 	report_init(&rep);
 	buf_init(&text);
 	buf_init(&why);
-	err = soft_code_read(&text, code, bytes, name, &rep);
+	err = soft_code_read(&text, &registers->map, code, bytes, name, &rep);
 	if (err) {
 		report_text(&rep, &why);
 		soft_jit_error(j, buf_text(&why));
@@ -36,7 +81,9 @@ static CUresult read_code(struct soft_image *i, const void *code, size_t bytes, 
 		free(i->owned);
 		i->bytes = text.len;
 		i->data = i->owned = buf_steal(&text);
+		i->registers = soft_registers_ref(registers);
 	}
+	soft_registers_unref(registers);
 	buf_finish(&why);
 	buf_finish(&text);
 	report_finish(&rep);

@@ -1,6 +1,7 @@
 /* Images of programs: finds their length and parses the options of loading. Does not interpret
  * their contents, which is left to the server. */
 #include "soft/client/module/module_image.h"
+#include "soft/client/module/module_code.h"
 #include "soft/client/server_link.h"
 
 #include <errno.h>
@@ -153,6 +154,7 @@ CUresult soft_image_read(struct soft_image *ret, const char *path)
 void soft_image_close(struct soft_image *i)
 {
 	free(i->owned);
+	soft_registers_unref(i->registers);
 	*i = (struct soft_image){ 0 };
 }
 

@@ -7,7 +7,8 @@
 struct soft_image {
 	const void *data;
 	size_t bytes;
-	void *owned; /* NULL: data belongs to the program */
+	void *owned;			  /* NULL: data belongs to the program */
+	struct soft_registers *registers; /* of kernels from machine code, else NULL; a reference */
 };
 
 /* Determines the length of an image that a program passes by pointer, without reading beyond it:

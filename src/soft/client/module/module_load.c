@@ -123,6 +123,7 @@ CUresult soft_module_load(CUcontext ctx, const char *name, const struct soft_ima
 		m->context = ctx;
 		m->id = r.value32;
 		m->arch = (unsigned)r.value;
+		m->registers = soft_registers_ref(i->registers);
 	}
 	pthread_mutex_unlock(&soft.lock);
 	if (m && managed >= 0) {
@@ -154,6 +155,7 @@ static void module_forget(CUmodule m) /* caller holds soft.lock */
 		soft_object_destroy(f);
 	}
 	soft_reference_drop_module(m);
+	soft_registers_unref(m->registers);
 	soft_object_destroy(m);
 }
 
@@ -293,6 +295,7 @@ static CUfunction find_function(CUmodule m, const char *name)
 /* Creates a function from the server's reply. Caller holds soft.lock. */
 static CUfunction make_function(CUmodule m, const char *name, const struct soft_function_info *i)
 {
+	uint32_t registers = soft_registers_of(m->registers, name);
 	CUfunction f = soft_object_create(SOFT_OBJECT_FUNCTION, sizeof(*f));
 
 	if (!f) {
@@ -305,7 +308,7 @@ static CUfunction make_function(CUmodule m, const char *name, const struct soft_
 	f->shared_bytes = i->shared_bytes;
 	f->local_bytes = i->local_bytes;
 	f->const_bytes = i->const_bytes;
-	f->registers = i->registers;
+	f->registers = registers ? registers : i->registers;
 	f->max_threads = i->max_threads;
 	f->max_dynamic_shared =
 		SOFT_DEFAULT_SHARED_PER_BLOCK - MIN(i->shared_bytes, SOFT_DEFAULT_SHARED_PER_BLOCK);
