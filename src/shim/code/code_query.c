@@ -25,7 +25,7 @@ static void answer_for_original(const void *handle, CUfunction_attribute what, i
 	const struct cubin_kernel *k =
 		what == CU_FUNC_ATTRIBUTE_NUM_REGS ? shim_code_kernel(handle) : NULL;
 
-	if (k && *ret == (int)k->patched_registers) {
+	if (k && k->patched_registers != k->registers) {
 		*ret = (int)k->registers;
 	}
 }
