@@ -133,8 +133,8 @@ struct sched_launch {
 	uint32_t piece_blocks; /* SCHED_GO_BLOCK: blocks of a piece; 0: the device's choice */
 	uint8_t level;	       /* GBPF_LEVEL_BLOCK with SCHED_GO_BLOCK, else 0 */
 	/* SCHED_GO_BLOCK of machine code: GBPF_GATE_TOGETHER, GBPF_GATE_FLAG_FIRST, or
-	 * GBPF_GATE_OFF: it is ordered behind unfinished launches of the run, and need not ask for
-	 * leases itself. Else 0. */
+	 * GBPF_GATE_OFF: it is ordered behind unfinished launches of the run, and asks in
+	 * the cheapest way. Else 0. */
 	uint8_t gate_mode;
 };
 
