@@ -33,6 +33,12 @@ void program_open(struct program *p, const char *name, int argc, char **argv)
 	CU(cuDeviceGet(&p->device, 0));
 	CU(cuCtxCreate(&p->context, 0, p->device));
 	CU(cuModuleLoad(&p->module, argv[1]));
+	if (getenv("PROGRAM_SETTLE")) {
+		CUdeviceptr word = program_zeros(4);
+
+		program_settle(word);
+		CU(cuMemFree(word));
+	}
 }
 
 int program_close(struct program *p)

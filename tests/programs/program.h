@@ -44,7 +44,8 @@ struct program {
 	char line[4096];
 };
 
-/* Creates a context on the first GPU and loads the module of the first argument. */
+/* Creates a context on the first GPU and loads the module of the first argument. If PROGRAM_SETTLE
+ * is set, returns when the process is old enough for launches at block level. */
 void program_open(struct program *p, const char *name, int argc, char **argv);
 /* Prints the line of results. Returns the exit code. */
 int program_close(struct program *p);
