@@ -59,7 +59,7 @@ static CUresult fill_buffer(struct shim_code_args *a, const struct cubin_kernel 
 		}
 	}
 	memset(to, 0, a->bytes);
-	if (k->param_bytes) {
+	if (from && k->param_bytes) {
 		memcpy(to, from, k->param_bytes);
 	}
 	a->list[0] = CU_LAUNCH_PARAM_BUFFER_POINTER;

@@ -66,7 +66,7 @@ static bool pack(const struct shim_block_call *b, uint8_t *to)
 {
 	uint32_t n = shim_clone_params(b->clone);
 	const void *buffer;
-	size_t bytes;
+	size_t bytes = 0;
 
 	if (!can_pack(b->clone, b)) {
 		return false;
@@ -82,6 +82,9 @@ static bool pack(const struct shim_block_call *b, uint8_t *to)
 	}
 	if (!b->params && n) {
 		buffer = buffer_of(b->clone, b->extra, &bytes);
+		if (!buffer) {
+			return false;
+		}
 		memcpy(to, buffer, bytes);
 	}
 	return true;

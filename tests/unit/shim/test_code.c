@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "ptx/fatbin.h"
+#include "shim/code/shim_code.h"
+#include "shim/kernel/loaded_image.h"
 
 static uint64_t address = 0x1234;
 static uint32_t number = 77;
@@ -435,6 +437,94 @@ static void queries_answer_for_the_original(void **state)
 
 /* ---- the self-test ---- */
 
+/* ---- block level ---- */
+
+static CUstream stream;
+
+/* Launches two with the attributes, and returns what the scheduler was told. */
+static const struct sched_launch *launched(CUlaunchAttribute *attrs, unsigned n, CUfunction f)
+{
+	CUlaunchConfig c = { 64, 1, 1, 32, 1, 1, 0, stream, attrs, n };
+
+	double_why = PROTO_BLOCK_UNKNOWN;
+	assert_int_equal(cuLaunchKernelEx(&c, f, two_params, NULL), CUDA_SUCCESS);
+	return &double_queue(stream)->launch;
+}
+
+static CUmodule load_named(void)
+{
+	CUfunction f = RIG_TWO;
+	CUmodule m = load();
+
+	stream = fixture_stream(CU_STREAM_NON_BLOCKING);
+	assert_int_equal(cuModuleGetFunction(&f, m, "two"), CUDA_SUCCESS);
+	return m;
+}
+
+static void machine_code_may_run_at_block_level(void **state)
+{
+	CUmodule m = load_named();
+	const struct sched_launch *l = launched(NULL, 0, RIG_TWO);
+
+	assert_true(l->block_ok);
+	assert_int_equal(l->stop, GBPF_STOP_MACHINE_CODE);
+	assert_int_equal(double_why, PROTO_BLOCK_OK);
+	assert_true(rig_seen.zero); /* the scheduler did not ask for the block level */
+	assert_int_equal(cuModuleUnload(m), CUDA_SUCCESS);
+}
+
+static void attributes_decide_about_block_level(void **state)
+{
+	static const struct {
+		CUlaunchAttribute a;
+		enum proto_block_why why;
+	} cases[] = {
+		{ { .id = CU_LAUNCH_ATTRIBUTE_IGNORE }, PROTO_BLOCK_OK },
+		{ { .id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value.clusterDim = { 2, 1, 1 } },
+		  PROTO_BLOCK_OK },
+		{ { .id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value.clusterDim = { 2, 0, 1 } },
+		  PROTO_BLOCK_CLUSTER },
+		{ { .id = CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION,
+		    .value.preferredClusterDim = { 4, 1, 1 } },
+		  PROTO_BLOCK_ATTRIBUTE },
+		{ { .id = CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE },
+		  PROTO_BLOCK_OK },
+		/* two does not use griddepcontrol */
+		{ { .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION }, PROTO_BLOCK_OK },
+		{ { .id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1 },
+		  PROTO_BLOCK_COOPERATIVE },
+		{ { .id = CU_LAUNCH_ATTRIBUTE_PRIORITY }, PROTO_BLOCK_ATTRIBUTE },
+		{ { .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT }, PROTO_BLOCK_ATTRIBUTE },
+		{ { .id = (CUlaunchAttributeID)99 }, PROTO_BLOCK_ATTRIBUTE },
+	};
+	CUmodule m = load_named();
+
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		CUlaunchAttribute a = cases[i].a;
+		bool ok = launched(&a, 1, RIG_TWO)->block_ok;
+
+		if (ok != (cases[i].why == PROTO_BLOCK_OK) ||
+		    (double_why != PROTO_BLOCK_UNKNOWN && double_why != cases[i].why)) {
+			fail_msg("case %u: %d, %d instead of %d", i, ok, double_why, cases[i].why);
+		}
+		assert_true(rig_seen.zero);
+	}
+	assert_int_equal(cuModuleUnload(m), CUDA_SUCCESS);
+}
+
+static void kernels_that_communicate_are_never_stopped(void **state)
+{
+	struct cubin_kernel k = { .name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL" };
+
+	assert_int_equal(shim_code_why(&k), PROTO_BLOCK_COLLECTIVE);
+	k.name = "_ZN7nvshmem4wait";
+	assert_int_equal(shim_code_why(&k), PROTO_BLOCK_COLLECTIVE);
+	k.name = "gemm";
+	assert_int_equal(shim_code_why(&k), PROTO_BLOCK_OK);
+	k.blocks_are_clusters = true;
+	assert_int_equal(shim_code_why(&k), PROTO_BLOCK_CLUSTER);
+}
+
 #define TEST(f) cmocka_unit_test_setup(f, rig_before)
 
 int main(void)
@@ -453,6 +543,9 @@ int main(void)
 		TEST(parameter_buffers_are_extended),
 		TEST(legacy_launches_set_the_argument),
 		TEST(queries_answer_for_the_original),
+		TEST(machine_code_may_run_at_block_level),
+		TEST(attributes_decide_about_block_level),
+		TEST(kernels_that_communicate_are_never_stopped),
 	};
 
 	return cmocka_run_group_tests(tests, rig_setup, NULL);
