@@ -288,6 +288,39 @@ static void leaves_kernels_of_odd_forms(void **state)
 	expect(&c, 90, "loops", CUBIN_NO_BANK);
 }
 
+/* Code whose size is no multiple of an instruction's. */
+static void leaves_kernels_with_half_an_instruction(void **state)
+{
+	struct changed c = open_changed("kernels.sm_90");
+	Elf64_Shdr *s = (Elf64_Shdr *)(void *)header(&c, ".text.loops");
+	uint8_t *symbol =
+		content(&c, ".symtab") + symbol_named(&c.elf, "loops") * sizeof(Elf64_Sym);
+
+	(void)state;
+	s->sh_size -= 8;
+	memset(content(&c, ".text.loops") + s->sh_size, 0, 8);
+	memcpy(symbol + offsetof(Elf64_Sym, st_size), &s->sh_size, 8);
+	expect(&c, 90, "loops", CUBIN_CODE_FORM);
+}
+
+/* A section in the bytes of another one, as Blackwell's cubins have them, but in their middle. */
+static void keeps_sections_inside_others(void **state)
+{
+	struct changed c = open_changed("kernels.sm_120");
+	Elf64_Shdr *s = (Elf64_Shdr *)(void *)header(&c, ".nv.merc.nv.constant.user");
+	struct cubin_stub *stub = open_stub(120);
+	struct cubin_patched *p;
+
+	(void)state;
+	s->sh_offset += 16;
+	s->sh_size -= 32;
+	assert_int_equal(patch(&p, &c.image, stub, NULL), 0);
+	assert_int_equal(cubin_patched_count(p), KERNELS);
+	cubin_patched_close(p);
+	cubin_stub_close(stub);
+	close_changed(&c);
+}
+
 static void refuses_images_that_it_does_not_know(void **state)
 {
 	struct changed c;
@@ -369,6 +402,8 @@ int main(void)
 		cmocka_unit_test(leaves_kernels_with_too_many_parameters),
 		cmocka_unit_test(leaves_kernels_without_registers_to_spare),
 		cmocka_unit_test(leaves_kernels_of_odd_forms),
+		cmocka_unit_test(leaves_kernels_with_half_an_instruction),
+		cmocka_unit_test(keeps_sections_inside_others),
 		cmocka_unit_test(refuses_images_that_it_does_not_know),
 		cmocka_unit_test(refuses_images_that_the_driver_recompiles),
 		cmocka_unit_test(every_reason_has_a_text),
