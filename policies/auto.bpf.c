@@ -26,7 +26,8 @@
  *    - Each synchronization inside a request, and each gap because the CPU is late, lets batch return to the GPU; to leave again
  *      costs two context switches. Next to such requests batch is held, and where it is cheaper, batch work that is on the GPU
  *      already runs to its end under the usual time slice. Of the way in force the cost is measured: what requests take more
- *      than the shortest of their kind. Of the other way it is predicted, or remembered for way_known_ns.
+ *      than the shortest of their kind. Of the other way it is predicted, or remembered for way_known_ns. Between two measured
+ *      ways of equal cost batch's progress decides.
  *    - Services change: a warm-up, then requests of another kind. What was learned of one kind says nothing of the next, so
  *      two similar bursts that differ from those before begin a new kind.
  *    - Several batch tenants with very short slices would only switch contexts, so they take turns.
@@ -184,10 +185,12 @@ struct tenant {
 	u64 odd_syncs16, odd_launches16; /* the last burst, if it differs from the kind; 0: it does not */
 	u64 best_ns;			 /* shortest burst of this kind, forgotten slowly */
 	u64 way_ns[2], way_seen_ns[2];	 /* sliced, drained: measured cost per burst, ns; when it was measured last */
-	u32 way_seen[2];		 /* ... number of measurements for this kind */
+	u64 way_progress[2], batch_busy_ns; /* batch's work per time, of 1024; GPU time of batch at the last burst */
+	u32 way_seen[2];		 /* number of measurements for this kind */
 	u64 close_requests, close_bursts, close_took_ns; /* since the close delay was corrected */
 	u64 close_delay_ns;			 /* latency: close delay with which requests do not end too early */
 	u64 busy_ns, since_ns; /* batch: GPU time at the start of the share window; that start */
+	u64 busy_seen_ns;      /* batch: GPU time at the last scan */
 	u32 slice_us, set;     /* time slice that it was given, us; 1: it was given one */
 	u32 starved;	       /* 1: got less than share_min_ns in the last window */
 	u32 refused;	       /* 1: its slice could not be set */
@@ -225,6 +228,7 @@ u32 last_turn;
 u64 turn_since_ns;
 u64 inflight_limit_ns = 100000;
 u64 longest_ns;				  /* process lane: longest time that a launch which is not stoppable takes to leave */
+u64 batch_busy_ns;			  /* process lane: GPU time of all batch tenants */
 u32 batch_wants;			  /* 1: a batch tenant in the process lane wants the GPU */
 u8 waits_for_turn[1024];		  /* by tenant: 1: held until its turn in the shared lane */
 u32 close_delay_floor_ns[1024];		  /* by latency tenant: minimum close delay */
@@ -537,6 +541,7 @@ struct scan {
 	u64 now_ns;
 	u64 inflight_limit_ns;	      /* smallest in-flight limit that a latency tenant needs */
 	u64 longest_ns;	      /* longest launch that is not stoppable */
+	u64 busy_ns;	      /* process lane: GPU time of batch tenants */
 	u32 prefers_drain;	      /* latency tenants for which batch should drain */
 	u32 latency, often;   /* latency tenants; those for which holding pays, or that are not known yet */
 	u32 lc_shared, be, be_shared; /* latency tenants in the shared lane; other tenants; those in the shared lane */
@@ -627,7 +632,7 @@ static __always_inline void tell_kind(struct tenant *x, u64 syncs16, u64 launche
  * that of the slower ones. batch: it wants the GPU; without it any way costs nothing. */
 static __always_inline void measure_way(struct tenant *x, u64 took_ns, u64 n, u64 now)
 {
-	u64 way = x->prefers_drain & 1, cost, extra;
+	u64 way = x->prefers_drain & 1, cost, extra, progress = 0;
 
 	if (!x->best_ns || took_ns < x->best_ns) {
 		x->best_ns = took_ns;
@@ -640,21 +645,31 @@ static __always_inline void measure_way(struct tenant *x, u64 took_ns, u64 n, u6
 	cost = x->way_seen[way] ? x->way_ns[way] : extra;
 	extra = extra < 4 * (cost + way_min_gain_ns) ? extra : 4 * (cost + way_min_gain_ns); /* one exception is none */
 	x->way_ns[way] = extra > cost ? cost + (extra - cost) / 4 : cost - (cost - extra) / 16;
+	if (batch_busy_ns >= x->batch_busy_ns && now > x->scanned_ns) {
+		progress = (batch_busy_ns - x->batch_busy_ns) * 1024 / (now - x->scanned_ns);
+	}
+	progress = progress < 2048 ? progress : 2048; /* the GPU time of a tenant that has just come is not of this burst */
+	x->way_progress[way] = x->way_seen[way] ? average(x->way_progress[way], progress + 1, n) : progress + 1;
 	x->way_seen_ns[way] = now;
 	x->way_seen[way] += x->way_seen[way] < way_min_seen;
+}
+
+static __always_inline int is_measured(const struct tenant *x, u32 way, u64 now)
+{
+	return x->way_seen[way & 1] >= way_min_seen && now < x->way_seen_ns[way & 1] + way_known_ns;
 }
 
 /* Returns the cost of a way per burst: as measured, or as predicted. Short slices let batch return in each pause of the request
  * (after synchronizations, or between many short launches), for batch_return_ns each. Draining lets it finish once: half of its
  * longest launch on average. */
-static __always_inline u64 cost_of(const struct tenant *x, u32 drained, u64 now)
+static __always_inline u64 cost_of(const struct tenant *x, u32 way, u64 now)
 {
 	u64 pauses16 = x->syncs16;
 
-	if (x->way_seen[drained & 1] >= way_min_seen && now < x->way_seen_ns[drained & 1] + way_known_ns) {
-		return x->way_ns[drained & 1];
+	if (is_measured(x, way, now)) {
+		return x->way_ns[way & 1];
 	}
-	if (drained) {
+	if (way) {
 		return longest_ns / 2 + batch_return_ns;
 	}
 	if (x->launches16 >= 16 * gappy_min_launches && x->gpu_ns && x->gpu_ns * 2 < x->best_ns) {
@@ -663,16 +678,21 @@ static __always_inline u64 cost_of(const struct tenant *x, u32 drained, u64 now)
 	return pauses16 * batch_return_ns / 16;
 }
 
-/* Chooses the way for a tenant's requests: the other one when it is clearly cheaper. Returns 1 for draining. */
+/* Chooses the way for a tenant's requests: the other one when it is clearly cheaper, or when both were measured, cost about the
+ * same, and batch gets on clearly better. Returns 1 for draining. */
 static __always_inline u32 better_drained(const struct tenant *x, u64 now)
 {
-	u32 way = x->prefers_drain & 1;
-	u64 other = cost_of(x, !way, now);
+	u32 way = x->prefers_drain & 1, other_way = way ^ 1;
+	u64 cost = cost_of(x, way, now), other = cost_of(x, other_way, now);
 
 	if (!longest_ns) {
 		return 0;
 	}
-	return other + other / 4 + way_min_gain_ns < cost_of(x, way, now) ? !way : way;
+	if (is_measured(x, way, now) && is_measured(x, other_way, now) && other <= cost + way_min_gain_ns &&
+	    x->way_progress[other_way] > x->way_progress[way] + x->way_progress[way] / 4) {
+		return other_way;
+	}
+	return other + other / 4 + way_min_gain_ns < cost ? other_way : way;
 }
 
 /* Corrects the close delay from some bursts at a time. */
@@ -739,6 +759,7 @@ static __always_inline void learn_latency(struct tenant *x, u32 t, u32 lane, u64
 	x->launches = a ? a->launches : 0;
 	x->known = a ? a->known : 0;
 	x->known_ns = a ? a->known_ns : 0;
+	x->batch_busy_ns = batch_busy_ns;
 	x->scanned_ns = now;
 }
 
@@ -771,6 +792,7 @@ static __always_inline void check_share(struct tenant *x, u32 t, int wants, u64 
 {
 	u64 busy = gbpf_tenant_stat(t, GBPF_STAT_BUSY_NS);
 
+	x->busy_seen_ns = busy;
 	if (!wants) {
 		x->starved = 0;
 		x->since_ns = 0;
@@ -858,6 +880,7 @@ static __always_inline void scan_batch(struct scan *l, struct tenant *x, u32 t, 
 	if (wants && x->takes_turns) {
 		shared_turns_join(x, t);
 	}
+	l->busy_ns += lane == GBPF_LANE_PROCESS ? x->busy_seen_ns : 0;
 	if (wants && lane == GBPF_LANE_PROCESS) {
 		l->wanting++;
 		l->holder_wants |= t == turn;
@@ -936,6 +959,7 @@ static __always_inline void publish(const struct scan *l)
 	hold_pays = l->often != 0;
 	inflight_limit_ns = l->inflight_limit_ns;
 	longest_ns = l->longest_ns;
+	batch_busy_ns = l->busy_ns;
 	batch_wants = l->wanting != 0;
 	ticked_ns = l->now_ns;
 }
