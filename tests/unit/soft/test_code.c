@@ -235,7 +235,23 @@ static void machine_code_loads_every_way(void **state)
 	assert_int_equal(rig_run(load_every_way, NULL), 0);
 }
 
-/* Machine code of a real GPU of this architecture, with PTX beside it and without. */
+/* Files of ptxas for this architecture and others. */
+static void refuse_files(void)
+{
+	static const char *const names[] = { "gate_64.sm_86", "lineinfo.sm_86", "kernels.sm_90" };
+	char path[512];
+	CUlibrary l;
+	CUmodule m;
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		snprintf(path, sizeof(path), "%s/%s.cubin", getenv("CUBINS"), names[i]);
+		CU_IS(CUDA_ERROR_NO_BINARY_FOR_GPU, cuModuleLoad(&m, path));
+		CU_IS(CUDA_ERROR_NO_BINARY_FOR_GPU,
+		      cuLibraryLoadFromFile(&l, path, NULL, NULL, 0, NULL, NULL, 0));
+	}
+}
+
+/* Machine code of a GPU, with PTX in the same container and without. */
 static void refuse_foreign_code(void *arg)
 {
 	struct buf b = { 0 };
@@ -247,6 +263,7 @@ static void refuse_foreign_code(void *arg)
 	(void)arg;
 	context();
 	c = link_text(kernels);
+	refuse_files();
 	name = memmem(c.data, c.bytes, ".gbpf.soft", 10);
 	CHECK(name != NULL);
 	memcpy(name, ".nv.other1", 10);
