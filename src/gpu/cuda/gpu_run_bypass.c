@@ -377,6 +377,13 @@ static void restore_counter(struct gpu_run *run)
 	store_relaxed(&run->seen.state, (uint32_t)GPU_RUN_RESTORING);
 }
 
+void gpu_run_bypass_restore(struct gpu_run *run, uint32_t counter)
+{
+	(void)add_acqrel(&run->seen.n_pending, 1u); /* keeps the run busy until finish_bypass */
+	run->hang.restore = counter;
+	store_relaxed(&run->seen.state, (uint32_t)GPU_RUN_BYPASS);
+}
+
 static void finish_bypass(struct gpu_run *run)
 {
 	if (!gpu_run_rewind(run, run->hang.restore)) {

@@ -29,6 +29,8 @@ void gpu_run_bypass_prepare(struct gpu_device *d, struct gpu_run_context *x,
 			    const struct gpu_run_slab *s, uint32_t ticket);
 /* Looks whether the front piece hangs; if so, begins to take the counter. */
 void gpu_run_bypass_watch(struct gpu_run *run, bool may_run, uint64_t now);
+/* Sets the counter on the device to that value: what is before it has run. The stream is idle. */
+void gpu_run_bypass_restore(struct gpu_run *run, uint32_t counter);
 /* Advances the states from GPU_RUN_TAKING on. */
 void gpu_run_bypass_step(struct gpu_run *run, const struct gpu_queue *q, uint64_t now);
 

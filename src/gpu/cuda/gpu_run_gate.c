@@ -9,6 +9,8 @@
 #include "base/compiler.h"
 #include "gpu/cuda/gpu_run_int.h"
 
+#define NONE UINT64_MAX
+
 void gpu_run_gate_copy(struct gpu_run_entry *l, const struct gpu_block_launch *b)
 {
 	l->gate = true;
@@ -121,11 +123,31 @@ uint64_t gpu_run_gate_value(const struct gpu_run *run)
 	return __atomic_load_n(copy, __ATOMIC_ACQUIRE);
 }
 
+/* Returns how much of a launch on the device has run, or NONE if the gate's value is impossible. */
+static uint64_t gate_ran(const struct gpu_run *run, const struct gpu_run_entry *l, bool idle)
+{
+	uint64_t gate = gpu_run_gate_value(run), value = gate & ~PTX_GATE_CLOSED;
+	uint64_t ran = MAX((uint64_t)l->from, value > l->base ? value - l->base : 0);
+
+	/* Since the counter was taken this launch cannot publish its end, so blocks of those behind
+	 * may have raised the gate, too. They came because all of it had run. */
+	if (!idle) {
+		return value > run->gate.base ? NONE : MIN(ran, (uint64_t)l->total);
+	}
+	/* On an idle stream either all blocks have run and the end is published, or one has closed
+	 * the gate; or no block was left to run, because the last cluster, of which the gate counts
+	 * the first block, had run when the counter was taken. */
+	if (!(gate & PTX_GATE_CLOSED)) {
+		return l->from ? l->total : NONE;
+	}
+	return ran < l->total ? ran : NONE;
+}
+
 bool gpu_run_gate_progress(const struct gpu_run *run, uint32_t *counter, bool idle)
 {
 	const struct gpu_run_entry *l;
-	uint64_t gate, value, ran;
 	uint32_t i, drawn;
+	uint64_t ran;
 
 	if (!gpu_run_locate(run, *counter, &i, &drawn)) {
 		return false;
@@ -134,20 +156,9 @@ bool gpu_run_gate_progress(const struct gpu_run *run, uint32_t *counter, bool id
 	if (i == run->list.head || !l->gate) {
 		return true;
 	}
-	ran = l->covered;
-	if (l->out) {
-		gate = gpu_run_gate_value(run);
-		value = gate & ~PTX_GATE_CLOSED;
-		ran = MAX((uint64_t)l->from, value > l->base ? value - l->base : 0);
-		/* Since the counter was taken this launch cannot publish its end, so blocks of
-		 * those behind may have raised the gate, too. They came because all of it had run.
-		 */
-		ran = idle || value > run->gate.base ? ran : MIN(ran, (uint64_t)l->total);
-		/* On an idle stream either all blocks have run and the end is published, or one has
-		 * closed the gate. */
-		if (ran > l->total || (idle && (ran == l->total || !(gate & PTX_GATE_CLOSED)))) {
-			return false;
-		}
+	ran = l->out ? gate_ran(run, l, idle) : l->covered;
+	if (ran == NONE) {
+		return false;
 	}
 	*counter += (uint32_t)ran;
 	return drawn == 0;

@@ -197,9 +197,10 @@ static void publish_gate(const struct ptx_gate_arg *a, uint32_t *tickets, uint32
 }
 
 /* The rules of ptx/block_gate.h. Returns true if the block runs. */
-static bool begin_gate(struct op *o, uint32_t index)
+static bool begin_gate(struct op *o, uint32_t block)
 {
 	const struct ptx_gate_arg *a = &o->gate;
+	uint32_t cluster = MAX(o->work->cluster, 1u), index = block - block % cluster;
 	uint32_t *tickets = (uint32_t *)(uintptr_t)(a->gate - PTX_GATE_WORD);
 	uint32_t *ready = tickets + PTX_BLOCK_READY / sizeof(*tickets);
 	uint64_t *gate = (uint64_t *)(uintptr_t)a->gate;
@@ -223,8 +224,8 @@ static bool begin_gate(struct op *o, uint32_t index)
 	if (old & PTX_GATE_CLOSED && (old & ~PTX_GATE_CLOSED) < mine) {
 		return false;
 	}
-	begin_work(o->work, index);
-	if (index == o->work->blocks - 1) {
+	begin_work(o->work, block);
+	if (index == o->work->blocks - cluster) {
 		publish_gate(a, tickets, ready);
 	}
 	return true;

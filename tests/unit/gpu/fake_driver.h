@@ -32,6 +32,7 @@ struct work {
 	uint32_t ordinal, blocks, begun, ended;
 	bool barrier;	    /* a block ends only when all have begun */
 	bool held;	    /* no block ends: they take long */
+	uint32_t cluster;   /* with an entry stub: blocks of a cluster, which divide blocks; 0: 1 */
 	struct work *after; /* must finish before; NULL: nothing */
 	struct work *next;  /* for the test's use */
 	uint8_t ran[];	    /* number of times that each block ran */

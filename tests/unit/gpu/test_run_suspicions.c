@@ -79,13 +79,14 @@ static void tear_down(void)
 static void launch(bool waits)
 {
 	static const uint32_t waves[] = { 0, 1, 3, UINT32_MAX };
-	uint32_t blocks = 1 + pick(pick(2) ? 4 : 30);
+	uint32_t blocks = 1 + pick(pick(2) ? 4 : 30), cluster = 1 + pick(3);
 	struct work *w = drv_work(&track, n_works + 1, blocks);
 	struct gpu_block_launch l =
 		pick(3) ? drv_gate(&w, waves[pick(ARRAY_SIZE(waves))]) : drv_clone(&w, pick(5));
 
 	w->barrier = waits && blocks <= 4 && pick(4) == 0;
 	w->held = pick(3) == 0;
+	w->cluster = blocks % cluster ? 1 : cluster;
 	works[n_works++] = w;
 	assert_int_equal(gpu_run_launch(d, &q, &l), CUDA_SUCCESS);
 }
