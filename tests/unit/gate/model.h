@@ -34,7 +34,7 @@ enum {
 	X(COUNTER_STAYS, "the counter is not moved to the launch's end")                           \
 	X(PUBLISH_TAKEN, "a launch's end is published although its counter was taken")             \
 	X(BLOCK_INDEX, "the blocks of a cluster decide by their own index")                        \
-	X(GRID_BLOCKS, "the last index is compared with the number of blocks, not of clusters")    \
+	X(GRID_BLOCKS, "the last cluster is taken for one with an index like its last block's")    \
 	X(ASK_IGNORES_GATE, "a block that leases do not stop ignores the gate, too")               \
 	X(FROM_MISSING, "a repeated launch begins with block 0")                                   \
 	X(FROM_FORGOTTEN, "the host takes the bound alone for what has run")                       \
@@ -47,6 +47,7 @@ enum {
 	X(BYPASS_BEHIND, "launches behind a bypassed one do not wait for its blocks")              \
 	X(GATE_OF_NEXT, "the host expects no value of the launch behind in the gate")              \
 	X(HANG_BEHIND, "a launch behind one that was not published is taken for hung")             \
+	X(NO_UNPUBLISHED, "the host expects no launch that has run without publishing its end")    \
 	X(RESTORE_MIDDLE, "the counter is restored to the middle of a launch")
 
 enum model_fault {
@@ -64,7 +65,7 @@ enum model_wait { WAIT_NOTHING, WAIT_LOWER, WAIT_HIGHER };
 struct model_plan {
 	uint8_t blocks;	 /* 0: no such launch */
 	uint8_t cluster; /* blocks of a cluster */
-	uint8_t wave;	 /* ptx_gate_arg.wave, in clusters */
+	uint8_t wave;	 /* ptx_gate_arg.wave */
 	bool clone;	 /* a clone draws tickets instead */
 	enum model_wait wait;
 };
@@ -74,7 +75,7 @@ struct model_scenario {
 	struct model_plan launch[MODEL_LAUNCHES];
 	uint8_t rises; /* times that leases are raised */
 	uint8_t takes; /* times that the host suspects a hang wrongly; 0: it never does */
-	uint8_t ask;   /* clusters that pass leases in the attempt before the last */
+	uint8_t ask;   /* blocks that pass leases in the attempt before the last */
 	bool late;     /* launches are submitted one by one, at any time */
 	bool reuse;    /* the second launch is another run's, on another stream, which gets the
 			  line when the first one's number has been stored */
@@ -119,7 +120,7 @@ struct model_line {
 };
 
 struct model_launch {
-	uint8_t covered;	     /* clusters that have run, as the host knows */
+	uint8_t covered;	     /* blocks that have run, as the host knows */
 	uint8_t from, base, out;     /* of its last submission; out: it is on the device */
 	uint8_t ask, groups, number; /* likewise */
 	uint8_t begun, ended;	     /* bits by block */
@@ -127,7 +128,14 @@ struct model_launch {
 	uint8_t bypassed;
 };
 
-enum model_phase { HOST_ACTIVE, HOST_TAKING, HOST_WATCHING, HOST_WAITING, HOST_ENDED };
+enum model_phase {
+	HOST_ACTIVE,
+	HOST_SUSPECTING,
+	HOST_TAKING,
+	HOST_WATCHING,
+	HOST_WAITING,
+	HOST_ENDED
+};
 
 struct model_host {
 	uint8_t phase, attempts, takes;
@@ -161,11 +169,9 @@ struct model {
 
 /* ---- used by the parts ---- */
 
-static inline unsigned model_clusters(const struct model *m, unsigned launch)
+static inline unsigned model_total(const struct model *m, unsigned launch)
 {
-	const struct model_plan *p = &m->scenario->launch[launch];
-
-	return p->cluster ? p->blocks / p->cluster : 0;
+	return m->scenario->launch[launch].blocks;
 }
 
 /* First ticket of a launch; that of the next one is its end. */
@@ -174,7 +180,7 @@ static inline int model_first(const struct model *m, unsigned launch)
 	int first = 0;
 
 	for (unsigned i = 0; i < launch; i++) {
-		first += (int)model_clusters(m, i);
+		first += (int)model_total(m, i);
 	}
 	return first;
 }
@@ -195,6 +201,12 @@ void model_host_begin(struct model *m, struct model_state *s);
 /* Makes step `choice` of the host. Returns false if there is no such step. */
 bool model_host_step(struct model *m, struct model_state *s, unsigned choice);
 enum { MODEL_STEP_LEASE = 64, MODEL_HOST_CHOICES = 3 };
+
+void model_begin(struct model *m, struct model_state *s);
+/* Makes step `which`: of a block, of the leases or of the host (model.steps). Returns false if
+ * there is none. */
+enum { MODEL_STEPS = MODEL_STEP_LEASE + 1 + MODEL_HOST_CHOICES };
+bool model_step(struct model *m, struct model_state *s, unsigned which);
 
 /* Tries all orders of steps, up to the first violation. */
 void model_explore(struct model *m);

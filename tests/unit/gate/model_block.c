@@ -13,11 +13,12 @@ static bool faulty(const struct model *m, enum model_fault f)
 	return m->fault == f;
 }
 
-/* %i: the index of the block's cluster. */
+/* %i: the index of the first block of the block's cluster. */
 static unsigned index_of(const struct model *m, const struct model_stream *x,
 			 const struct model_block *b)
 {
-	return faulty(m, FAULT_BLOCK_INDEX) ? b->number : b->number / plan(m, x)->cluster;
+	return faulty(m, FAULT_BLOCK_INDEX) ? b->number
+					    : b->number - b->number % plan(m, x)->cluster;
 }
 
 /* %mine */
@@ -138,7 +139,7 @@ static bool is_last(const struct model *m, const struct model_stream *x,
 	if (faulty(m, FAULT_GRID_BLOCKS)) {
 		return index_of(m, x, b) + 1u == plan(m, x)->blocks;
 	}
-	return index_of(m, x, b) + 1u == model_clusters(m, x->launch);
+	return index_of(m, x, b) + plan(m, x)->cluster == plan(m, x)->blocks;
 }
 
 /* $decide */

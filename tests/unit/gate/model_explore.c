@@ -128,7 +128,7 @@ static void end_launches(struct model *m, struct model_state *s)
 
 /* ---- steps ---- */
 
-enum { STEP_HOST = MODEL_STEP_LEASE + 1, N_STEPS = STEP_HOST + MODEL_HOST_CHOICES };
+enum { STEP_HOST = MODEL_STEP_LEASE + 1 };
 
 static bool step_lease(struct model *m, struct model_state *s)
 {
@@ -140,8 +140,7 @@ static bool step_lease(struct model *m, struct model_state *s)
 	return true;
 }
 
-/* Makes step `which`; returns false if there is none. */
-static bool make_step(struct model *m, struct model_state *s, unsigned which)
+bool model_step(struct model *m, struct model_state *s, unsigned which)
 {
 	struct model_stream *x = &s->stream[which >> 4 & 1];
 	bool made;
@@ -172,12 +171,12 @@ static void explore(struct model *m, struct seen *seen, const struct model_state
 		model_violated(m, "the search needs more memory");
 		return;
 	}
-	for (unsigned which = 0; which < N_STEPS && !m->violation; which++) {
+	for (unsigned which = 0; which < MODEL_STEPS && !m->violation; which++) {
 		struct model_state next = *s;
 
 		/* When nothing else is possible, what the host suspects is right. */
-		m->stands = which == N_STEPS - 1 && !any && m->scenario->takes;
-		if (!make_step(m, &next, which)) {
+		m->stands = which == MODEL_STEPS - 1 && !any && m->scenario->takes;
+		if (!model_step(m, &next, which)) {
 			continue;
 		}
 		any = true;
@@ -193,19 +192,24 @@ static void explore(struct model *m, struct seen *seen, const struct model_state
 	}
 }
 
+void model_begin(struct model *m, struct model_state *s)
+{
+	memset(s, 0, sizeof(*s));
+	m->violation = NULL;
+	m->n_steps = 0;
+	model_host_begin(m, s);
+}
+
 void model_explore(struct model *m)
 {
 	struct seen seen = { .mask = (1u << 16) - 1 };
 	struct model_state s;
 
-	_Static_assert(sizeof(struct model_state) ==
+	_Static_assert(sizeof(s) ==
 			       2 + 2 * sizeof(struct model_line) + 2 * sizeof(struct model_stream) +
 				       2 * sizeof(struct model_launch) + sizeof(struct model_host),
 		       "hashed without padding");
-	memset(&s, 0, sizeof(s));
-	m->violation = NULL;
-	m->n_steps = 0;
-	model_host_begin(m, &s);
+	model_begin(m, &s);
 	seen.slot = calloc(seen.mask + 1, sizeof(*seen.slot));
 	if (!seen.slot) {
 		model_violated(m, "the search needs more memory");

@@ -52,7 +52,7 @@ static void submit(struct model *m, struct model_state *s)
 	l->number = ++h->number;
 	l->out = 1;
 	if (gate && m->fault != FAULT_BASE_OVERLAPS) {
-		h->base += (uint8_t)model_clusters(m, h->next);
+		h->base += (uint8_t)model_total(m, h->next);
 	}
 	if (model_stream_idle(run_stream(s))) {
 		begin_on_stream(m, s, h->next);
@@ -124,7 +124,7 @@ static unsigned progress(struct model *m, const struct model_state *s, int count
 	if (i == launches_of_run(m, s) || m->scenario->launch[i].clone) {
 		return i;
 	}
-	total = model_clusters(m, i);
+	total = model_total(m, i);
 	if (*ret_ran) {
 		model_violated(m, "the counter is inside a launch with an entry stub");
 	}
@@ -138,6 +138,12 @@ static unsigned progress(struct model *m, const struct model_state *s, int count
 		 * run. */
 		if (!idle && *ret_ran > total && m->fault != FAULT_GATE_OF_NEXT) {
 			*ret_ran = total;
+		}
+		/* No block was left, because the last cluster had run when the counter was taken.
+		 */
+		if (idle && !closed && l->from && m->fault != FAULT_NO_UNPUBLISHED) {
+			*ret_ran = total;
+			closed = idle = false;
 		}
 		if (*ret_ran > total || (idle && (*ret_ran == total || !closed))) {
 			model_violated(m, "the gate's value is impossible");
@@ -155,7 +161,7 @@ static void resume(struct model *m, struct model_state *s, unsigned i, unsigned 
 {
 	for (unsigned k = first_launch(s); k < MODEL_LAUNCHES; k++) {
 		s->launch[k].out = 0;
-		s->launch[k].covered = k < i ? (uint8_t)model_clusters(m, k) : 0;
+		s->launch[k].covered = k < i ? (uint8_t)model_total(m, k) : 0;
 	}
 	if (i < MODEL_LAUNCHES) {
 		s->launch[i].covered = (uint8_t)ran;
@@ -168,19 +174,35 @@ static void resume(struct model *m, struct model_state *s, unsigned i, unsigned 
 	}
 }
 
+/* What is before launch i has run, though it may not have published that. */
+static void set_counter(struct model *m, struct model_state *s, unsigned i, unsigned ran)
+{
+	s->line[0].counter = s->line[0].ready = (int8_t)(model_first(m, i) + (int)ran);
+	for (unsigned k = 0; k < i && k < MODEL_LAUNCHES; k++) {
+		s->launch[k].bypassed |= !s->launch[k].published;
+	}
+	if (i == launches_of_run(m, s)) {
+		s->line[0].done = s->host.number; /* no block stores these numbers */
+	}
+}
+
 /* The stream is idle and the last number is missing. Nothing changes what is read. */
 static void read_and_resume(struct model *m, struct model_state *s)
 {
 	const struct model_line *l = &s->line[0];
 	unsigned ran, i = progress(m, s, l->counter, l->gate, l->closed, true, &ran);
+	bool lags = l->counter < model_first(m, i);
 
-	if (i >= launches_of_run(m, s)) {
+	if (i >= launches_of_run(m, s) && !lags) {
 		model_violated(m, "all blocks have run, but the last number is missing");
 		return;
 	}
 	if (s->host.attempts == MODEL_ATTEMPTS + MODEL_BLOCKS) {
 		model_violated(m, "without leases there is no progress either");
 		return;
+	}
+	if (lags) {
+		set_counter(m, s, i, 0);
 	}
 	open_gate(m, s);
 	resume(m, s, i, ran);
@@ -207,7 +229,6 @@ static void check_end(struct model *m, struct model_state *s)
 static void take_counter(struct model *m, struct model_state *s)
 {
 	(void)m;
-	s->host.takes++;
 	s->host.taken = s->line[0].counter;
 	s->line[0].counter = MODEL_TAKEN;
 	s->line[1].counter = s->line[1].ready = s->host.taken;
@@ -252,7 +273,7 @@ static void bypass(struct model *m, struct model_state *s)
 	s->line[1].gate = MODEL_BLOCKS + 1; /* higher than any of base 0 */
 	s->launch[h->hung].bypassed = 1;
 	model_blocks_begin(m, s, x);
-	h->ran = (uint8_t)model_clusters(m, h->hung);
+	h->ran = (uint8_t)model_total(m, h->hung);
 	h->phase = HOST_WAITING;
 	if (m->fault == FAULT_BYPASS_BEHIND) {
 		s->line[0].ready = s->line[0].counter = (int8_t)model_first(m, h->hung + 1u);
@@ -266,29 +287,20 @@ static void restore(struct model *m, struct model_state *s)
 {
 	struct model_host *h = &s->host;
 	unsigned i = h->hung, ran = h->ran;
-	int at;
+	bool inside;
 
-	if (i < launches_of_run(m, s) && ran == model_clusters(m, i)) {
+	if (i < launches_of_run(m, s) && ran == model_total(m, i)) {
 		i++;
 		ran = 0;
 	}
-	at = model_first(m, i);
-	if (i < launches_of_run(m, s) && ran &&
-	    (m->scenario->launch[i].clone || m->fault == FAULT_RESTORE_MIDDLE)) {
-		at += (int)ran;
-	}
-	s->line[0].counter = s->line[0].ready = (int8_t)at;
-	for (unsigned k = 0; k < i && k < MODEL_LAUNCHES; k++) {
-		s->launch[k].bypassed |= !s->launch[k].published;
-	}
+	inside = i < launches_of_run(m, s) &&
+		 (m->scenario->launch[i].clone || m->fault == FAULT_RESTORE_MIDDLE);
+	set_counter(m, s, i, inside ? ran : 0);
 	open_gate(m, s);
 	if (h->attempts) { /* that was no interruption */
 		h->attempts--;
 	}
 	resume(m, s, i, ran);
-	if (i == launches_of_run(m, s)) {
-		s->line[0].done = h->number; /* no block stores these numbers */
-	}
 }
 
 /* ---- the choices ---- */
@@ -330,6 +342,10 @@ static bool step_bypass(struct model *m, struct model_state *s)
 		    s->line[0].done == h->number) {
 			return false;
 		}
+		h->takes++;
+		h->phase = HOST_SUSPECTING; /* the kernel that takes it is launched */
+		return true;
+	case HOST_SUSPECTING:
 		take_counter(m, s);
 		return true;
 	case HOST_TAKING:

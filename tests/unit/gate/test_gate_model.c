@@ -64,9 +64,9 @@ static const struct model_scenario scenarios[] = {
 	{ "the line goes on", { GATE(2, 1, 1), GATE(2, 1, 1) }, .rises = 2, .reuse = true },
 	{ "3 blocks hang", { GATE(3, 1, 1) }, .rises = 1, .takes = 1 },
 	{ "2 clusters, together", { GATE(4, 2, 0) }, .rises = 2 },
-	{ "2 clusters, both", { GATE(4, 2, 1) }, .rises = 2 },
+	{ "2 clusters, both", { GATE(4, 2, 2) }, .rises = 2 },
 	{ "2 clusters wait for higher ones",
-	  { WAITING(4, 2, 1, WAIT_HIGHER) },
+	  { WAITING(4, 2, 2, WAIT_HIGHER) },
 	  .rises = 1,
 	  .takes = 1 },
 };
