@@ -294,6 +294,7 @@ int main(int argc, char **argv)
 	to = program_zeros(WORDS * sizeof(uint32_t));
 	SAY(cuModuleGetGlobal(&counter, &bytes, p.module, "counter"));
 	SAY(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	SAY(cuCtxSynchronize());
 	plain(f, "function");
 	plain(enumerated("add"), "enumerated function");
 	SAY(cuLaunchKernel(none, BLOCKS, 1, 1, THREADS, 1, 1, 0, stream, NULL, NULL));
