@@ -174,7 +174,8 @@ static CUresult load(struct loader *l, const struct ptx_block_image *i, enum pro
 	}
 	r = !cloned && load_patched(l, &why) ? CUDA_SUCCESS : l->run(l, NULL);
 	if (r == CUDA_SUCCESS && l->ret && shim_attached()) {
-		unsigned n = i && !i->text; /* its entries have the reasons */
+		/* its entries have the reasons */
+		unsigned n = i && !i->text && i->n_entries;
 
 		shim_image_note(*l->ret, context_of(l), &i, n, why);
 		if (n && cloned) {
