@@ -1,7 +1,8 @@
 /* Random programs in which the host often suspects a hang, mostly wrongly: the device stands still
- * for a while, blocks take long, leases come and go, and the clock jumps. Launches of clones and of
- * kernels with an entry stub, some of whose blocks wait for later ones. Every block must run once
- * and in order, which the driver in memory checks, and every launch must end.
+ * for a while, blocks take long, leases come and go, the clock jumps, and a stream that is through
+ * but for blocks that begin late gives the words of its run to another one. Launches of clones and
+ * of kernels with an entry stub, some of whose blocks wait for later ones. Every block must run
+ * once and in order, which the driver in memory checks, and every launch must end.
  *
  * GBPF_LONG: more programs. GBPF_SEED: this one only. */
 #include <stdio.h>
@@ -25,10 +26,12 @@ CUdeviceptr gpu_flag_address(const struct gpu_flag *f)
 static uint64_t now_ns, rng;
 static struct gpu_device *d;
 static struct gpu_queue q;
-static struct track track;
+static struct track tracks[WORKS + 1]; /* of the streams, one after the other */
+static CUstream streams[WORKS + 1];
+static unsigned n_streams, n_before; /* n_before: launches of earlier streams */
 static struct work *works[WORKS];
 static unsigned n_works;
-static uint64_t n_takes, n_hung;
+static uint64_t n_takes, n_hung, n_late;
 
 static uint64_t test_clock(void)
 {
@@ -41,6 +44,27 @@ static uint32_t pick(uint32_t n)
 	return (uint32_t)(drv_random(&rng) % n);
 }
 
+static void begin_stream(void)
+{
+	q = (struct gpu_queue){ .stream = drv_stream(), .ctx = DRV_CTX };
+	tracks[n_streams] = (struct track){ .ordered = true };
+	streams[n_streams++] = q.stream;
+	n_before = n_works;
+}
+
+/* The program destroys the stream, whose run is over. Blocks of it may not have begun. */
+static void change_stream(void)
+{
+	if (!q.run || gpu_run_busy(d, &q) || n_streams == ARRAY_SIZE(streams)) {
+		return;
+	}
+	for (unsigned i = n_before; i < n_works; i++) {
+		n_late += works[i]->begun != works[i]->blocks;
+	}
+	gpu_run_close(d, &q);
+	begin_stream();
+}
+
 static void set_up(uint64_t seed)
 {
 	struct drv_options options = { .seed = seed };
@@ -51,9 +75,8 @@ static void set_up(uint64_t seed)
 	drv_init(&options);
 	(void)drv.cuCtxPushCurrent_v2(DRV_CTX);
 	assert_int_equal(gpu_device_create(&d, &drv), 0);
-	q = (struct gpu_queue){ .stream = drv_stream(), .ctx = DRV_CTX };
-	track = (struct track){ .ordered = true };
-	n_works = 0;
+	n_works = n_streams = 0;
+	begin_stream();
 	store_relaxed(&drv_leases[5], 0u);
 	gpu_run_set_flag(d, DRV_CTX, (const struct gpu_flag *)(uintptr_t)1, 7);
 	gpu_run_prepare(d, &q);
@@ -80,7 +103,7 @@ static void launch(bool waits)
 {
 	static const uint32_t waves[] = { 0, 1, 3, UINT32_MAX };
 	uint32_t blocks = 1 + pick(pick(2) ? 4 : 30), cluster = 1 + pick(3);
-	struct work *w = drv_work(&track, n_works + 1, blocks);
+	struct work *w = drv_work(&tracks[n_streams - 1], n_works - n_before + 1, blocks);
 	struct gpu_block_launch l =
 		pick(3) ? drv_gate(&w, waves[pick(ARRAY_SIZE(waves))]) : drv_clone(&w, pick(5));
 
@@ -94,8 +117,11 @@ static void launch(bool waits)
 /* One step of the host. */
 static void step(uint64_t seed)
 {
-	bool lease = load_relaxed(&drv_leases[5]), took = false;
+	bool lease = load_relaxed(&drv_leases[5]), took;
 
+	if (!q.run) {
+		return;
+	}
 	took = load_relaxed(&q.run->seen.state) == GPU_RUN_TAKING;
 	(void)gpu_run_step(d, &q, !lease, false);
 	n_takes += !took && load_relaxed(&q.run->seen.state) == GPU_RUN_TAKING;
@@ -113,7 +139,7 @@ static void anything(void)
 		store_relaxed(&drv_leases[5], pick(3) == 0);
 		break;
 	case 1:
-		drv_freeze(q.stream, pick(2));
+		drv_freeze(streams[pick(n_streams)], pick(2));
 		break;
 	case 2:
 		works[pick(n_works)]->held = pick(2);
@@ -152,9 +178,14 @@ static void random_program(uint64_t seed)
 	while (left--) {
 		anything();
 		step(seed);
+		if (pick(2)) {
+			change_stream();
+		}
 	}
 	store_relaxed(&drv_leases[5], 0u);
-	drv_freeze(q.stream, false);
+	for (unsigned i = 0; i < n_streams; i++) {
+		drv_freeze(streams[i], false);
+	}
 	for (unsigned i = 0; i < n_works; i++) {
 		works[i]->held = false;
 	}
@@ -187,10 +218,12 @@ static void suspicions_change_nothing(void **state)
 		fprintf(stderr, "%s", seed % 1000 ? "" : ".");
 		random_program(seed);
 	}
-	print_message("%llu suspicions, %llu hangs\n", (unsigned long long)n_takes,
-		      (unsigned long long)n_hung);
+	print_message("%llu suspicions, %llu hangs, %llu launches with late blocks\n",
+		      (unsigned long long)n_takes, (unsigned long long)n_hung,
+		      (unsigned long long)n_late);
 	assert_true(n_takes > n / 2);
 	assert_true(n_hung > n / 20);
+	assert_true(n_late > n / 10);
 }
 
 int main(void)
