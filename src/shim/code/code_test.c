@@ -40,6 +40,10 @@ static const char kernel_text[] = ".version 6.3\n.target sm_70\n.address_size 64
 				  "st.u32 [%a+4096], %n;\n"
 				  "ret;\n}\n";
 
+/* The modules stay loaded, because unloading may wait for kernels of the program. */
+static CUmodule loaded[8];
+static uint32_t n_loaded; /* [atomic] */
+
 struct test {
 	CUmodule module;
 	CUfunction f;
@@ -174,10 +178,13 @@ static int load(struct test *t, const struct cubin_stub *s)
 	cubin_patched_close(p);
 	free(original);
 	report_finish(&r);
+	if (t->module) {
+		loaded[add_relaxed(&n_loaded, 1u) % ARRAY_SIZE(loaded)] = t->module;
+	}
 	return err;
 }
 
-/* After a timeout the kernel may still come to run, so module and stream remain. */
+/* After a timeout the kernel may still come to run, so the stream remains. */
 int shim_code_test(const struct cubin_stub *s)
 {
 	struct test t = { .until = clock_now_ns() + WAIT_NS };
