@@ -199,6 +199,38 @@ static void keeps_kernels_without_the_image(void **state)
 	cubin_patched_close(p);
 }
 
+/* What a tool that removed sections from cuBLAS' images left behind: relocations that concern no
+ * code and name another symbol table, empty ones, and sections at odd offsets. */
+static void patches_pruned_images(void **state)
+{
+	struct changed c = open_changed("kernels.sm_90");
+	struct cubin_stub *s = open_stub(90);
+	uint32_t moved = section_named(&c.elf, ".text.loops"), stale = 0;
+	struct cubin_patched *p;
+	Elf64_Shdr h;
+
+	(void)state;
+	for (uint32_t i = 1; i < c.elf.n_sections; i++) {
+		uint8_t *at = (uint8_t *)c.image.data + c.elf.head.e_shoff + i * sizeof(h);
+
+		memcpy(&h, at, sizeof(h));
+		if (cubin_elf_is_reloc(&c.elf, i) && strstr(cubin_elf_name(&c.elf, i), "debug")) {
+			h.sh_link = 1;
+			stale++;
+		} else if (i == moved) {
+			h.sh_addralign = 4096; /* its offset is no multiple of that */
+			assert_int_not_equal(h.sh_offset % 4096, 0);
+		}
+		memcpy(at, &h, sizeof(h));
+	}
+	assert_int_not_equal(stale, 0);
+	assert_int_equal(patch(&p, &c.image, s, NULL), 0);
+	assert_int_equal(cubin_patched_count(p), cubin_patched_kernels(p));
+	cubin_patched_close(p);
+	cubin_stub_close(s);
+	close_changed(&c);
+}
+
 static void patches_only_once(void **state)
 {
 	struct cubin_stub *s = open_stub(90);
@@ -252,6 +284,7 @@ int main(void)
 		cmocka_unit_test(reads_facts_of_hopper),
 		cmocka_unit_test(hashes_code),
 		cmocka_unit_test(keeps_kernels_without_the_image),
+		cmocka_unit_test(patches_pruned_images),
 		cmocka_unit_test(patches_only_once),
 		cmocka_unit_test(encodes_branches),
 	};
