@@ -31,6 +31,7 @@ const char *proto_block_why_text(enum proto_block_why why)
 		[PROTO_BLOCK_CODE_OFF] = "machine code is not patched (GBPF_BLOCK=ptx)",
 		[PROTO_BLOCK_STUB] = "patched machine code does not work on this device",
 		[PROTO_BLOCK_NO_CONTEXT] = "loaded without a context, or for unlike devices",
+		[PROTO_BLOCK_ONLY_ONE] = "PTX of cuFFT, whose modules have one function each",
 	};
 
 	return (unsigned)why < PROTO_BLOCK_WHYS ? texts[why] : texts[PROTO_BLOCK_UNKNOWN];

@@ -34,6 +34,7 @@ enum proto_block_why {
 	PROTO_BLOCK_STUB,	/* the driver did not compile the entry stub, or it failed the
 				   self-test */
 	PROTO_BLOCK_NO_CONTEXT, /* loaded without a current context, or for unlike devices */
+	PROTO_BLOCK_ONLY_ONE,	/* its library uses only modules with one function (cuFFT) */
 	PROTO_BLOCK_WHYS
 };
 

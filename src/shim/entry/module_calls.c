@@ -1,6 +1,7 @@
 /* Loading and unloading of modules and libraries: with clones of their functions where they have
  * PTX, with entry stubs in their machine code where they have none, else as they are. The driver's
  * cache of compiled code serves all. */
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,8 @@ struct loader {
 	size_t bytes;	   /* of data; 0: not known */
 	void **ret;
 	unsigned n, n_library;
-	bool library; /* a library, which belongs to no context */
+	bool library;  /* a library, which belongs to no context */
+	bool only_one; /* of a caller that uses only modules with one function */
 	CUjit_option *options;
 	void **values;
 	CUlibraryOption *library_options;
@@ -203,6 +205,20 @@ static CUresult load_linked(struct loader *l, const struct ptx_block_image **par
 	return r;
 }
 
+/* cuFFT takes the function of a module by a private call of the driver. Where a clone is a second
+ * one, it unloads the module and fails with CUFFT_INTERNAL_ERROR (cuFFT 12.0). */
+static bool uses_only_one(const void *caller)
+{
+	const char *name;
+	Dl_info info;
+
+	if (!dladdr(caller, &info) || !info.dli_fname) {
+		return false;
+	}
+	name = strrchr(info.dli_fname, '/');
+	return strncmp(name ? name + 1 : info.dli_fname, "libcufft", strlen("libcufft")) == 0;
+}
+
 static CUresult load_data(struct loader *l)
 {
 	const struct ptx_block_image *parts[SHIM_IMAGE_PARTS_MAX], *i;
@@ -218,6 +234,11 @@ static CUresult load_data(struct loader *l)
 	}
 	l->data = l->image;
 	i = shim_image_open(l->image, 0, &why);
+	if (l->only_one && i && i->text) {
+		ptx_block_image_close(i);
+		i = NULL;
+		why = PROTO_BLOCK_ONLY_ONE;
+	}
 	return load(l, i, why);
 }
 
@@ -297,6 +318,7 @@ CUresult cuModuleLoadData(CUmodule *ret, const void *image)
 {
 	struct loader l = { .run = run_data, .image = image, .ret = (void **)ret };
 
+	l.only_one = uses_only_one(__builtin_return_address(0));
 	return load_data(&l);
 }
 
@@ -310,6 +332,7 @@ CUresult cuModuleLoadDataEx(CUmodule *ret, const void *image, unsigned n, CUjit_
 			    .options = options,
 			    .values = values };
 
+	l.only_one = uses_only_one(__builtin_return_address(0));
 	return load_data(&l);
 }
 
@@ -317,6 +340,7 @@ CUresult cuModuleLoadFatBinary(CUmodule *ret, const void *image)
 {
 	struct loader l = { .run = run_fat, .image = image, .ret = (void **)ret };
 
+	l.only_one = uses_only_one(__builtin_return_address(0));
 	return load_data(&l);
 }
 

@@ -2,6 +2,7 @@
  * driver refuses the rewritten text. */
 #include "fixture.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +45,27 @@ static void latency_tenants_load_original_images(void **state)
 	double_block_wanted = false;
 	assert_int_equal(cuModuleLoadData(&m, ptx), CUDA_SUCCESS);
 	assert_int_equal(fake->get(0).a[1], (uintptr_t)ptx);
+}
+
+/* cuFFT does without a module that has a clone. */
+static void cufft_gets_its_own_modules(void **state)
+{
+	CUresult (*load_for)(CUresult(*)(CUmodule *, const void *), CUmodule *, const void *);
+	const char *path = getenv("GBPF_TEST_CUFFT");
+	CUmodule m = module;
+	void *lib;
+
+	assert_non_null(path);
+	lib = dlopen(path, RTLD_NOW);
+	assert_non_null(lib);
+	*(void **)&load_for = dlsym(lib, "load_for");
+	assert_non_null(load_for);
+	assert_int_equal(load_for(cuModuleLoadData, &m, ptx), CUDA_SUCCESS);
+	assert_int_equal(fake->get(0).a[1], (uintptr_t)ptx);
+	fake->reset();
+	assert_int_equal(cuModuleLoadData(&m, ptx), CUDA_SUCCESS);
+	assert_true(has_clones(fake->get(0).a[1]));
+	dlclose(lib);
 }
 
 static void gbpf_block_0_loads_original_images(void **state)
@@ -181,6 +203,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(images_get_clones),
 		TEST(latency_tenants_load_original_images),
+		TEST(cufft_gets_its_own_modules),
 		TEST(gbpf_block_0_loads_original_images),
 		TEST(refused_rewritten_image_is_replaced_by_original),
 		TEST(error_log_is_of_original_image),
