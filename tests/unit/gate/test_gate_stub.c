@@ -523,7 +523,8 @@ static void another_rule_is_noticed(void **state)
 		if (!differs) {
 			fail_msg("not noticed: %s", model_fault_names[faults[i]]);
 		}
-		print_message("%s: %s, in walk %u\n", model_fault_names[faults[i]], differs, seed);
+		print_message("%s: %s, in walk %u\n", model_fault_names[faults[i]],
+			      differs ? differs : "", seed);
 	}
 	engine_finish(&e);
 }
