@@ -60,13 +60,10 @@ static enum proto_block_why one(struct shim_block_call *b, const struct shim_clo
 
 	switch (a->id) {
 	case CU_LAUNCH_ATTRIBUTE_IGNORE:
-		return PROTO_BLOCK_OK;
-	/* A kernel without griddepcontrol (others have no clone) may start before its predecessor
-	 * has ended, but need not. */
+	/* Omitted: with it a kernel may start before its predecessor has ended, but need not, and
+	 * without it griddepcontrol.wait does not wait. */
 	case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-		return t->code && (t->code->waits_for_launch || t->code->triggers_launch)
-			       ? PROTO_BLOCK_DEPENDENT
-			       : PROTO_BLOCK_OK;
+		return PROTO_BLOCK_OK;
 	case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
 		return t->code ? keep(b, a) : PROTO_BLOCK_OK;
 	case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:

@@ -490,7 +490,6 @@ static void attributes_decide_about_block_level(void **state)
 		  PROTO_BLOCK_ATTRIBUTE },
 		{ { .id = CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE },
 		  PROTO_BLOCK_OK },
-		/* two does not use griddepcontrol */
 		{ { .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION }, PROTO_BLOCK_OK },
 		{ { .id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1 },
 		  PROTO_BLOCK_COOPERATIVE },
