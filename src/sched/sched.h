@@ -91,6 +91,8 @@ void sched_queue_close(struct sched_queue *q);
 /* Returns whether images loaded now may get what the block level needs: the process is not of class
  * latency. Any thread. */
 bool sched_block_wanted(const struct sched *s);
+/* Reports an event to gbpfd's history, at most one a second. Not inside a read-side section. */
+void sched_note(struct sched *s, const char *what, const char *text);
 /* Sets why launches of a kernel run at block level or not (enum proto_block_why), for the
  * statistics.
  */

@@ -179,8 +179,6 @@ bool sched_lease_doubted(struct sched *s, uint64_t now);
 
 /* Wakes the agent if it sleeps at least as deep as that (enum sched_agent_sleep). */
 void sched_wake_agent(struct sched *s, uint32_t depth);
-/* Reports an event to gbpfd's history, at most one a second. Not inside a read-side section. */
-void sched_note(struct sched *s, const char *what, const char *text);
 /* Recomputes whether launches may skip the scheduler; the former takes s->lock. */
 void sched_update_active(struct sched *s);
 void sched_update_active_locked(struct sched *s);

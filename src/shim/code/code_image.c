@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "ptx/fatbin.h"
 
 #define MAX_ELF_BYTES ((size_t)1 << 30)
@@ -182,13 +183,33 @@ static bool keeps_occupancy(const struct cubin_patched *p)
 	return true;
 }
 
+/* Tells the operator why an image is loaded as it is. */
+static void note_refusal(const struct shim_code_elf *elf, const struct report *r)
+{
+	struct buf reason, text;
+
+	buf_init(&reason);
+	buf_init(&text);
+	report_text(r, &reason);
+	buf_printf(&text, "machine code of %zu bytes is loaded unpatched: %s", elf->bytes,
+		   buf_text(&reason));
+	sched_note(shim.sched, "machine-code", buf_text(&text));
+	buf_finish(&reason);
+	buf_finish(&text);
+}
+
 static struct cubin_patched *patch(const struct shim_code_elf *elf, const struct cubin_stub *s)
 {
 	struct cubin_patched *p = NULL;
 	struct report r;
+	int err;
 
 	report_init(&r);
-	if (cubin_patch(&p, elf->data, elf->bytes, s, &r) < 0 || !keeps_occupancy(p)) {
+	err = cubin_patch(&p, elf->data, elf->bytes, s, &r);
+	if (err == -ENOEXEC) {
+		note_refusal(elf, &r);
+	}
+	if (err < 0 || !keeps_occupancy(p)) {
 		cubin_patched_close(p);
 		p = NULL;
 	}

@@ -1,5 +1,6 @@
 #include "sched_double.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,7 @@ struct sched {
 void (*double_note)(const char *text);
 void (*double_before_place)(void);
 bool double_block_wanted;
+char double_noted[160];
 uint8_t double_why;
 
 static struct sched double_sched = { .shared = { .active = 1 } };
@@ -145,6 +147,11 @@ void sched_queue_close(struct sched_queue *q)
 {
 	issue(q);
 	q->open = false;
+}
+
+void sched_note(struct sched *s, const char *what, const char *text)
+{
+	snprintf(double_noted, sizeof(double_noted), "%s: %s", what, text);
 }
 
 bool sched_block_wanted(const struct sched *s)

@@ -31,7 +31,8 @@ unsigned double_deferred(void);
 extern void (*double_note)(const char *text);
 /* Called once, by the next sched_defer, before the call is enqueued. */
 extern void (*double_before_place)(void);
-extern bool double_block_wanted; /* the tenant's class is not latency */
-extern uint8_t double_why;	 /* last reason passed to sched_kernel_set_block */
+extern bool double_block_wanted;
+extern char double_noted[160]; /* the last sched_note() */ /* the tenant's class is not latency */
+extern uint8_t double_why; /* last reason passed to sched_kernel_set_block */
 
 #endif

@@ -99,6 +99,23 @@ static void damaged_code_is_loaded_as_it_is(void **state)
 	free(image);
 }
 
+/* The operator learns the reason. */
+static void code_that_is_not_understood_is_noted(void **state)
+{
+	unsigned char *image = malloc(rig_image_bytes);
+	CUmodule m = RIG_MODULE;
+
+	assert_non_null(image);
+	memcpy(image, rig_image, rig_image_bytes);
+	image[0x10] = 1; /* e_type: a relocatable file */
+	double_noted[0] = 0;
+	assert_int_equal(cuModuleLoadData(&m, image), CUDA_SUCCESS);
+	assert_int_equal(loaded(), (uintptr_t)image);
+	assert_non_null(strstr(double_noted, "machine-code: machine code of "));
+	assert_non_null(strstr(double_noted, "unpatched: "));
+	free(image);
+}
+
 /* ---- fat binaries ---- */
 
 struct container {
@@ -535,6 +552,7 @@ int main(void)
 		TEST(latency_tenants_keep_their_code),
 		TEST(refused_image_is_replaced_by_original),
 		TEST(damaged_code_is_loaded_as_it_is),
+		TEST(code_that_is_not_understood_is_noted),
 		TEST(fat_binaries_for_this_device_are_patched),
 		TEST(each_launch_passes_the_argument),
 		TEST(other_modules_kernels_get_none),
