@@ -111,63 +111,42 @@ void shim_code_args_close(struct shim_code_args *a)
 
 /* ---- launches ---- */
 
+/* The body of a launch: CALL, with the parameters in a.params and a.extra. */
+#define WITH_ARGUMENT(f, program_params, program_extra, CALL)                                      \
+	{                                                                                          \
+		const struct cubin_kernel *k = shim_code_kernel(f);                                \
+		struct shim_code_args a;                                                           \
+		CUresult r;                                                                        \
+                                                                                                   \
+		if (!k) {                                                                          \
+			a.params = program_params;                                                 \
+			a.extra = program_extra;                                                   \
+			return CALL;                                                               \
+		}                                                                                  \
+		r = shim_code_args_open(&a, k, program_params, program_extra);                     \
+		if (likely(r == CUDA_SUCCESS)) {                                                   \
+			r = CALL;                                                                  \
+		}                                                                                  \
+		shim_code_args_close(&a);                                                          \
+		return r;                                                                          \
+	}
+
 #define PLAIN_LAUNCH(name, real)                                                                   \
 	static CUresult name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,     \
 			     unsigned by, unsigned bz, unsigned smem, CUstream s, void **params,   \
 			     void **extra)                                                         \
-	{                                                                                          \
-		const struct cubin_kernel *k = shim_code_kernel(f);                                \
-		struct shim_code_args a;                                                           \
-		CUresult r;                                                                        \
-                                                                                                   \
-		if (!k) {                                                                          \
-			return real(f, gx, gy, gz, bx, by, bz, smem, s, params, extra);            \
-		}                                                                                  \
-		r = shim_code_args_open(&a, k, params, extra);                                     \
-		if (likely(r == CUDA_SUCCESS)) {                                                   \
-			r = real(f, gx, gy, gz, bx, by, bz, smem, s, a.params, a.extra);           \
-		}                                                                                  \
-		shim_code_args_close(&a);                                                          \
-		return r;                                                                          \
-	}
+		WITH_ARGUMENT(f, params, extra,                                                    \
+			      real(f, gx, gy, gz, bx, by, bz, smem, s, a.params, a.extra))
 
 #define COOPERATIVE_LAUNCH(name, real)                                                             \
 	static CUresult name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,     \
 			     unsigned by, unsigned bz, unsigned smem, CUstream s, void **params)   \
-	{                                                                                          \
-		const struct cubin_kernel *k = shim_code_kernel(f);                                \
-		struct shim_code_args a;                                                           \
-		CUresult r;                                                                        \
-                                                                                                   \
-		if (!k) {                                                                          \
-			return real(f, gx, gy, gz, bx, by, bz, smem, s, params);                   \
-		}                                                                                  \
-		r = shim_code_args_open(&a, k, params, NULL);                                      \
-		if (likely(r == CUDA_SUCCESS)) {                                                   \
-			r = real(f, gx, gy, gz, bx, by, bz, smem, s, a.params);                    \
-		}                                                                                  \
-		shim_code_args_close(&a);                                                          \
-		return r;                                                                          \
-	}
+		WITH_ARGUMENT(f, params, NULL, real(f, gx, gy, gz, bx, by, bz, smem, s, a.params))
 
 #define LAUNCH_EX(name, real)                                                                      \
 	static CUresult name(const CUlaunchConfig *config, CUfunction f, void **params,            \
 			     void **extra)                                                         \
-	{                                                                                          \
-		const struct cubin_kernel *k = shim_code_kernel(f);                                \
-		struct shim_code_args a;                                                           \
-		CUresult r;                                                                        \
-                                                                                                   \
-		if (!k) {                                                                          \
-			return real(config, f, params, extra);                                     \
-		}                                                                                  \
-		r = shim_code_args_open(&a, k, params, extra);                                     \
-		if (likely(r == CUDA_SUCCESS)) {                                                   \
-			r = real(config, f, a.params, a.extra);                                    \
-		}                                                                                  \
-		shim_code_args_close(&a);                                                          \
-		return r;                                                                          \
-	}
+		WITH_ARGUMENT(f, params, extra, real(config, f, a.params, a.extra))
 
 PLAIN_LAUNCH(launch, shim_driver.cuLaunchKernel)
 PLAIN_LAUNCH(launch_ptsz, shim_driver.cuLaunchKernel_ptsz)
