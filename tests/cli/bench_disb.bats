@@ -102,7 +102,7 @@ DB 66362880 1 128 768" ]
 	run env FAKE_TORCH_WRONG=1 "$GBPF" bench disb --torch --device soft --workloads micro --seconds 1 --conditions rt --policy fifo
 	echo "$output"
 	[ "$status" -eq 1 ]
-	[[ "$output" == *"FAILED: WRONG RESULTS: 40 of 40"* ]]
+	[[ "$output" =~ "FAILED: WRONG RESULTS: "(39 of 39|40 of 40)" values" ]]
 	run env FAKE_TORCH_NO_GPU=1 "$GBPF" bench disb --torch --device soft --workloads micro --policy fifo
 	[ "$status" -eq 1 ]
 	[[ "$output" == *"PyTorch sees no GPU"* ]]
