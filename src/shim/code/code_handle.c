@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/strmap.h"
+#include "shim/object/green_context.h"
 #include "shim/object/handle_set.h"
 
 #define MAX_HANDLES 262144u
@@ -17,6 +18,7 @@ struct owner {
 	CUcontext ctx;		 /* of a module; NULL: of a library */
 	const void *library;	 /* this is a module of that library; NULL: it has its own image */
 	struct cubin_patched *p; /* owned; NULL with library */
+	uint64_t number;	 /* of its record */
 };
 
 static pthread_mutex_t code_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -25,6 +27,7 @@ static struct strmap
 	handles; /* code_mutex; handle in hexadecimal > struct cubin_kernel, or &none */
 static struct cubin_kernel none; /* the code is the program's own */
 static uint32_t any;		 /* [atomic] */
+static uint64_t recorded;	 /* code_mutex; owners ever */
 
 bool shim_code_any(void)
 {
@@ -39,24 +42,52 @@ static void free_owner(struct owner *o)
 	free(o);
 }
 
-/* Returns false without memory. Caller holds code_mutex. */
-static bool put_owner(const void *handle, struct owner *o)
+/* Clears the threads' caches: the table has the handles that remain, so no driver is asked about
+ * these again. Caller holds code_mutex. */
+static void invalidate_threads(void)
 {
-	struct owner *before = strmap_del(&owners, shim_handle_key(handle).text);
-
-	if (before) { /* the handle was reused without an unload */
-		free_owner(before);
-	}
-	return strmap_add(&owners, shim_handle_key(handle).text, o) == 0;
+	add_acqrel(&shim.code_generation, 1);
 }
 
-/* Forgets all handles. Threads that launch a kernel that remains look it up again. Caller holds
- * code_mutex. */
+/* Forgets all handles. Caller holds code_mutex. */
 static void forget_handles(void)
 {
 	strmap_finish(&handles);
 	strmap_init(&handles);
-	add_acqrel(&shim.code_generation, 1);
+	invalidate_threads();
+}
+
+static bool is_of(const struct cubin_patched *p, const struct cubin_kernel *k)
+{
+	return p && cubin_patched_find(p, k->name) == k;
+}
+
+/* Forgets the handles of an image's kernels, p NULL: of none, and those whose code is the
+ * program's own, of which it is not known whose they are. Caller holds code_mutex. */
+static void forget_handles_of(const struct cubin_patched *p)
+{
+	strmap_each (&handles, e) {
+		const struct cubin_kernel *k = e->value;
+
+		if (k == &none || is_of(p, k)) {
+			strmap_del(&handles, e->key);
+		}
+	}
+	invalidate_threads();
+}
+
+/* Takes o. Returns false without memory, and leaves it to the caller. A new owner has handles that
+ * no other one has, so nothing that is known becomes wrong. Caller holds code_mutex. */
+static bool put_owner(const void *handle, struct owner *o)
+{
+	struct owner *before = strmap_del(&owners, shim_handle_key(handle).text);
+
+	if (before) { /* the handle was reused after an unload that was not seen */
+		forget_handles();
+		free_owner(before);
+	}
+	o->number = ++recorded;
+	return strmap_add(&owners, shim_handle_key(handle).text, o) == 0;
 }
 
 bool shim_code_note(const void *owner, CUcontext ctx, struct cubin_patched *p, bool kept)
@@ -73,8 +104,6 @@ bool shim_code_note(const void *owner, CUcontext ctx, struct cubin_patched *p, b
 		o->p = p;
 		ok = put_owner(owner, o);
 	}
-	/* An answer about a handle's earlier meaning may be in the table. */
-	forget_handles();
 	pthread_mutex_unlock(&code_mutex);
 	if (!ok) {
 		free(o);
@@ -82,48 +111,90 @@ bool shim_code_note(const void *owner, CUcontext ctx, struct cubin_patched *p, b
 	return ok;
 }
 
-struct cubin_patched *shim_code_forget(const void *owner)
+uint64_t shim_code_unloading(const void *owner)
 {
-	struct cubin_patched *p = NULL;
+	const struct owner *o;
+	uint64_t until;
+
+	pthread_mutex_lock(&code_mutex);
+	until = recorded;
+	if (shim_code_any()) {
+		o = strmap_get(&owners, shim_handle_key(owner).text);
+		forget_handles_of(o ? o->p : NULL);
+	}
+	pthread_mutex_unlock(&code_mutex);
+	return until;
+}
+
+void shim_code_unloaded(const void *owner, uint64_t until)
+{
 	struct owner *o;
 
 	if (!shim_code_any()) {
-		return NULL;
+		return;
 	}
 	pthread_mutex_lock(&code_mutex);
-	o = strmap_del(&owners, shim_handle_key(owner).text);
-	if (o) {
-		p = o->p;
-		free(o);
+	o = strmap_get(&owners, shim_handle_key(owner).text);
+	if (o && o->number <= until) {
+		forget_handles_of(o->p); /* as below */
+		strmap_del(&owners, shim_handle_key(owner).text);
+		free_owner(o);
 	}
 	strmap_each (&owners, e) {
 		struct owner *m = e->value;
 
-		if (m->library == owner) {
+		if (m->library == owner && m->number <= until) {
 			strmap_del(&owners, e->key);
 			free_owner(m);
 		}
 	}
-	forget_handles();
 	pthread_mutex_unlock(&code_mutex);
-	return p;
 }
 
-void shim_code_context_end(CUcontext ctx)
+void shim_code_loaded_unpatched(const void *owner)
+{
+	struct owner *o;
+
+	if (!shim_code_any()) {
+		return;
+	}
+	pthread_mutex_lock(&code_mutex);
+	o = strmap_del(&owners, shim_handle_key(owner).text);
+	if (o) { /* the handle was reused after an unload that was not seen */
+		forget_handles();
+		free_owner(o);
+	}
+	pthread_mutex_unlock(&code_mutex);
+}
+
+uint64_t shim_code_context_ending(CUcontext ctx)
+{
+	uint64_t until;
+
+	pthread_mutex_lock(&code_mutex);
+	until = recorded;
+	if (ctx && shim_code_any()) {
+		forget_handles(); /* also those of library kernels' functions in the context */
+	}
+	pthread_mutex_unlock(&code_mutex);
+	return until;
+}
+
+void shim_code_context_ended(CUcontext ctx, uint64_t until)
 {
 	if (!ctx || !shim_code_any()) {
 		return;
 	}
 	pthread_mutex_lock(&code_mutex);
+	forget_handles(); /* others may have been found by their layout meanwhile */
 	strmap_each (&owners, e) {
 		struct owner *o = e->value;
 
-		if (o->ctx == ctx) {
+		if (o->ctx == ctx && o->number <= until) {
 			strmap_del(&owners, e->key);
 			free_owner(o);
 		}
 	}
-	forget_handles();
 	pthread_mutex_unlock(&code_mutex);
 }
 
@@ -161,30 +232,19 @@ static const struct cubin_kernel *kernel_in(const struct cubin_patched *p, const
 
 /* ---- handles ---- */
 
-/* Caller holds code_mutex. k NULL: the code is the program's own. */
+/* k NULL: the code is the program's own. If the table has another answer, the driver has reused the
+ * handle after an unload that was not seen. Caller holds code_mutex. */
 static void put_handle(const void *handle, const struct cubin_kernel *k)
 {
-	(void)strmap_del(&handles, shim_handle_key(handle).text);
+	const struct cubin_kernel *now = k ? k : &none;
+	const struct cubin_kernel *before = strmap_del(&handles, shim_handle_key(handle).text);
+
+	if (before && before != now) {
+		invalidate_threads();
+	}
 	if (handles.live < MAX_HANDLES) {
-		(void)strmap_add(&handles, shim_handle_key(handle).text, unqual(k ? k : &none));
+		(void)strmap_add(&handles, shim_handle_key(handle).text, unqual(now));
 	}
-}
-
-/* A handle that the program has just got, by name. */
-static void learn(const void *handle, const void *owner, const char *name)
-{
-	const struct cubin_patched *p;
-	const struct cubin_kernel *k;
-
-	pthread_mutex_lock(&code_mutex);
-	p = image_of(owner);
-	k = p ? kernel_in(p, name) : NULL;
-	if (k) {
-		put_handle(handle, k);
-	} else if (p && strmap_get(&handles, shim_handle_key(handle).text)) {
-		put_handle(handle, NULL);
-	}
-	pthread_mutex_unlock(&code_mutex);
 }
 
 static CUresult param_info(bool function, const void *handle, size_t i, size_t *ret_offset,
@@ -238,8 +298,8 @@ static const struct cubin_kernel *by_layout(bool function, const void *handle, c
 	return NULL;
 }
 
-/* Asks the driver what the handle is. No lock is held over its calls. */
-static const struct cubin_kernel *resolve(const void *handle)
+/* Asks the driver what the handle is. No lock is held over its calls. *ret_known: it knows it. */
+static const struct cubin_kernel *resolve(const void *handle, bool *ret_known)
 {
 	CUfunction f = (CUfunction)(uintptr_t)handle;
 	CUkernel kernel = (CUkernel)(uintptr_t)handle;
@@ -257,8 +317,10 @@ static const struct cubin_kernel *resolve(const void *handle)
 		owner = shim_driver.cuKernelGetLibrary(&library, kernel) == CUDA_SUCCESS ? library
 											 : NULL;
 	} else {
+		*ret_known = false;
 		return NULL;
 	}
+	*ret_known = true;
 	pthread_mutex_lock(&code_mutex);
 	p = image_of(owner);
 	k = p ? kernel_in(p, name) : NULL;
@@ -266,17 +328,28 @@ static const struct cubin_kernel *resolve(const void *handle)
 	return p || (library && owner) ? k : by_layout(function, handle, name);
 }
 
-static const struct cubin_kernel *find(const void *handle)
+/* *ret_lasts: the answer may be kept, until handles are forgotten. It may not if it was resolved
+ * while another thread forgot some, nor if the driver refuses the handle, which it may assign at
+ * any time. */
+static const struct cubin_kernel *find(const void *handle, bool *ret_lasts)
 {
 	const struct cubin_kernel *k;
+	uint32_t generation;
+	bool known;
+
+	*ret_lasts = true;
 
 	pthread_mutex_lock(&code_mutex);
+	generation = load_relaxed(&shim.code_generation);
 	k = strmap_get(&handles, shim_handle_key(handle).text);
 	pthread_mutex_unlock(&code_mutex);
 	if (!k) {
-		k = resolve(handle);
+		k = resolve(handle, &known);
 		pthread_mutex_lock(&code_mutex);
-		put_handle(handle, k);
+		*ret_lasts = known && generation == load_relaxed(&shim.code_generation);
+		if (*ret_lasts) {
+			put_handle(handle, k);
+		}
 		pthread_mutex_unlock(&code_mutex);
 	}
 	return k == &none ? NULL : k;
@@ -287,6 +360,7 @@ const struct cubin_kernel *shim_code_lookup(const void *handle, struct shim_thre
 {
 	uint32_t now = load_acquire(&shim.code_generation);
 	const struct cubin_kernel *k;
+	bool lasts;
 
 	if (!handle) {
 		return NULL;
@@ -298,75 +372,62 @@ const struct cubin_kernel *shim_code_lookup(const void *handle, struct shim_thre
 	if (t && t->codes[slot ^ 1].key == (uintptr_t)handle) {
 		return t->codes[slot ^ 1].kernel;
 	}
-	k = find(handle);
-	if (t) {
+	k = find(handle, &lasts);
+	if (t && lasts) {
 		slot = t->codes[slot].key && !t->codes[slot ^ 1].key ? slot ^ 1 : slot;
 		t->codes[slot] = (struct shim_thread_code){ (uintptr_t)handle, k };
 	}
 	return k;
 }
 
-/* ---- where the program gets handles ---- */
+/* ---- handles that the program has just got ---- */
 
-static CUresult get_function(CUfunction *ret, CUmodule module, const char *name)
+void shim_code_learn(const void *handle, const void *owner, const char *name)
 {
-	CUresult r = shim_driver.cuModuleGetFunction(ret, module, name);
+	const struct cubin_patched *p;
+	const struct cubin_kernel *k, *before;
 
-	if (r == CUDA_SUCCESS && ret && name) {
-		learn(*ret, module, name);
+	pthread_mutex_lock(&code_mutex);
+	before = strmap_get(&handles, shim_handle_key(handle).text);
+	p = image_of(owner);
+	k = p ? kernel_in(p, name) : NULL;
+	if (k || (p && before)) {
+		put_handle(handle, k);
+	} else if (before && before != &none) { /* as in put_handle; the driver is asked again */
+		strmap_del(&handles, shim_handle_key(handle).text);
+		invalidate_threads();
 	}
-	return r;
+	pthread_mutex_unlock(&code_mutex);
 }
 
-static CUresult get_kernel(CUkernel *ret, CUlibrary library, const char *name)
+void shim_code_learn_function(CUfunction f, CUkernel kernel)
 {
-	CUresult r = shim_driver.cuLibraryGetKernel(ret, library, name);
+	const struct cubin_kernel *k = shim_code_kernel(kernel);
 
-	if (r == CUDA_SUCCESS && ret && name) {
-		learn(*ret, library, name);
-	}
-	return r;
+	pthread_mutex_lock(&code_mutex);
+	put_handle(f, k);
+	pthread_mutex_unlock(&code_mutex);
 }
 
-static CUresult get_function_of_kernel(CUfunction *ret, CUkernel kernel)
+void shim_code_learn_module(CUmodule module, CUlibrary library)
 {
-	CUresult r = shim_driver.cuKernelGetFunction(ret, kernel);
-	const struct cubin_kernel *k;
+	struct owner *o = calloc(1, sizeof(*o));
 
-	if (r == CUDA_SUCCESS && ret && *ret) {
-		k = shim_code_kernel(kernel);
-		pthread_mutex_lock(&code_mutex);
-		put_handle(*ret, k);
-		pthread_mutex_unlock(&code_mutex);
-	}
-	return r;
-}
-
-static CUresult get_module(CUmodule *ret, CUlibrary library)
-{
-	CUresult r = shim_driver.cuLibraryGetModule(ret, library);
-	struct owner *o = r == CUDA_SUCCESS && ret ? calloc(1, sizeof(*o)) : NULL;
-
-	if (!o) {
-		return r;
+	if (!o) { /* the module's functions are recognized by their parameters */
+		return;
 	}
 	(void)shim_driver.cuCtxGetCurrent(&o->ctx);
+	o->ctx = shim_green_base(o->ctx); /* with which its modules end */
 	o->library = library;
 	pthread_mutex_lock(&code_mutex);
-	/* Without memory the module's functions are recognized by their parameters. */
-	if (image_of(library) && put_owner(*ret, o)) {
+	if (image_of(library) && put_owner(module, o)) {
 		o = NULL;
 	}
 	pthread_mutex_unlock(&code_mutex);
 	free(o);
-	return r;
 }
 
-void shim_code_lead_handles(void)
+void shim_code_start(void)
 {
 	store_release(&any, 1u);
-	store_release(&shim_real.cuModuleGetFunction, get_function);
-	store_release(&shim_real.cuLibraryGetKernel, get_kernel);
-	store_release(&shim_real.cuKernelGetFunction, get_function_of_kernel);
-	store_release(&shim_real.cuLibraryGetModule, get_module);
 }

@@ -24,11 +24,18 @@ struct cubin_patched *shim_code_open(const void *image, size_t bytes, bool libra
  * end unloads it; NULL for a library. kept: the driver still reads the image. Takes p. false:
  * without memory for it the owner must be unloaded, and p, which the caller keeps, closed. */
 bool shim_code_note(const void *owner, CUcontext ctx, struct cubin_patched *p, bool kept);
-/* Removes the record of an owner that is about to be unloaded, and forgets all handles, which the
- * driver may reuse. Returns what must be closed (cubin_patched_close) once it is unloaded. */
-struct cubin_patched *shim_code_forget(const void *owner);
-/* The same for all modules of a context that ends. */
-void shim_code_context_end(CUcontext ctx);
+/* Says that a module or library was loaded as it is: its handle may have named another one, whose
+ * end was not seen. */
+void shim_code_loaded_unpatched(const void *owner);
+/* Forgets the handles that the driver may reuse once the owner is unloaded. Returns the number of
+ * records so far. */
+uint64_t shim_code_unloading(const void *owner);
+/* Removes the record of an owner that the driver has unloaded, if its number is not above `until`:
+ * the driver may give its handle to a new one at once. */
+void shim_code_unloaded(const void *owner, uint64_t until);
+/* The same for a context and its modules; all handles are forgotten. */
+uint64_t shim_code_context_ending(CUcontext ctx);
+void shim_code_context_ended(CUcontext ctx, uint64_t until);
 
 /* Returns true if a patched image was loaded. */
 bool shim_code_any(void);

@@ -29,6 +29,15 @@ struct shim_code_elf {
 /* Finds the ELF that the driver would take. 0; -ENOENT: none, or a form that is not certain. */
 int shim_code_find(struct shim_code_elf *ret, const void *image, size_t bytes, unsigned arch);
 
+/* ---- handles ---- */
+
+/* From now on handles may name patched kernels. */
+void shim_code_start(void);
+/* The program has got a module's function or a library's kernel, by name. */
+void shim_code_learn(const void *handle, const void *owner, const char *name);
+void shim_code_learn_function(CUfunction f, CUkernel kernel);	 /* of that kernel */
+void shim_code_learn_module(CUmodule module, CUlibrary library); /* of that library */
+
 /* ---- the functions behind shim_real ---- */
 
 /* Parameters of a launch with the stub's argument. */

@@ -28,14 +28,15 @@ CUcontext shim_context_primary(CUdevice device)
 	return ctx;
 }
 
-static void ending(CUcontext ctx)
+/* Returns what shim_code_context_ended() needs. */
+static uint64_t ending(CUcontext ctx)
 {
-	shim_code_context_end(ctx);
 	if (ctx && shim_attached()) {
 		shim_queue_close_context(ctx);
 		shim_block_context_end(ctx);
 		shim_device_context_end(ctx);
 	}
+	return shim_code_context_ending(ctx);
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
@@ -48,73 +49,121 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
 	return r;
 }
 
-static void releasing(CUdevice device)
+/* Returns the primary context if this may be its last release. */
+static CUcontext releasing(CUdevice device, uint64_t *ret_recorded)
 {
+	CUcontext ctx = NULL;
 	uint32_t n;
 
 	if (device < 0 || device >= MAX_DEVICES) {
-		return;
+		return NULL;
 	}
 	n = load_relaxed(&retained[device]);
 	while (n && !cas_acqrel(&retained[device], &n, n - 1)) {
 	}
 	if (n <= 1 && (shim_attached() || shim_code_any())) {
-		ending(shim_context_primary(device));
+		ctx = shim_context_primary(device);
+		*ret_recorded = ending(ctx);
 	}
 	if (n <= 1) {
 		shim_green_context_end(device, false);
 	}
+	return ctx;
 }
 
-static void resetting(CUdevice device)
+static CUcontext resetting(CUdevice device, uint64_t *ret_recorded)
 {
+	CUcontext ctx = NULL;
+
 	if (shim_attached() || shim_code_any()) {
-		ending(shim_context_primary(device));
+		ctx = shim_context_primary(device);
+		*ret_recorded = ending(ctx);
 	}
 	shim_green_context_end(device, true);
 	if (device >= 0 && device < MAX_DEVICES) { /* a reset may also drop the references */
 		store_relaxed(&retained[device], 0u);
 	}
+	return ctx;
+}
+
+/* Patched machine code is forgotten only when it is gone: a launch without the stub's argument
+ * would run with what happens to be behind the parameters. Others, such as the runtime's private
+ * calls, may hold references of the primary context. */
+static CUresult released(CUresult r, CUdevice device, CUcontext ctx, uint64_t recorded)
+{
+	unsigned flags;
+	int active = 0;
+
+	if (ctx && r == CUDA_SUCCESS &&
+	    shim_real.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS &&
+	    !active) {
+		shim_code_context_ended(ctx, recorded);
+	}
+	return r;
+}
+
+static CUresult ended(CUresult r, CUcontext ctx, uint64_t recorded)
+{
+	if (r == CUDA_SUCCESS) {
+		shim_code_context_ended(ctx, recorded);
+	}
+	return r;
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice device)
 {
-	releasing(device);
-	return shim_real.cuDevicePrimaryCtxRelease(device);
+	uint64_t recorded = 0;
+	CUcontext ctx = releasing(device, &recorded);
+
+	return released(shim_real.cuDevicePrimaryCtxRelease(device), device, ctx, recorded);
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
-	releasing(device);
-	return shim_real.cuDevicePrimaryCtxRelease_v2(device);
+	uint64_t recorded = 0;
+	CUcontext ctx = releasing(device, &recorded);
+
+	return released(shim_real.cuDevicePrimaryCtxRelease_v2(device), device, ctx, recorded);
 }
 
 CUresult cuDevicePrimaryCtxReset(CUdevice device)
 {
-	resetting(device);
-	return shim_real.cuDevicePrimaryCtxReset(device);
+	uint64_t recorded = 0;
+	CUcontext ctx = resetting(device, &recorded);
+
+	return ended(shim_real.cuDevicePrimaryCtxReset(device), ctx, recorded);
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
-	resetting(device);
-	return shim_real.cuDevicePrimaryCtxReset_v2(device);
+	uint64_t recorded = 0;
+	CUcontext ctx = resetting(device, &recorded);
+
+	return ended(shim_real.cuDevicePrimaryCtxReset_v2(device), ctx, recorded);
 }
 
 CUresult cuCtxDestroy(CUcontext ctx)
 {
-	ending(ctx);
-	return shim_real.cuCtxDestroy(ctx);
+	uint64_t recorded = ending(ctx);
+
+	return ended(shim_real.cuCtxDestroy(ctx), ctx, recorded);
 }
 
 CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
-	ending(ctx);
-	return shim_real.cuCtxDestroy_v2(ctx);
+	uint64_t recorded = ending(ctx);
+
+	return ended(shim_real.cuCtxDestroy_v2(ctx), ctx, recorded);
 }
 
+/* Destroys the context, and so pops it, unless cuCtxAttach was called more often. */
 CUresult cuCtxDetach(CUcontext ctx)
 {
-	ending(ctx);
-	return shim_real.cuCtxDetach(ctx);
+	uint64_t recorded = ending(ctx);
+	CUcontext now = NULL;
+	CUresult r = shim_real.cuCtxDetach(ctx);
+
+	return shim_real.cuCtxGetCurrent(&now) == CUDA_SUCCESS && now == ctx
+		       ? r
+		       : ended(r, ctx, recorded);
 }

@@ -14,6 +14,7 @@
 #include "shim/kernel/clone.h"
 #include "shim/kernel/kernel_handle.h"
 #include "shim/kernel/loaded_image.h"
+#include "shim/object/green_context.h"
 
 #define MAX_OPTIONS 64u
 
@@ -127,6 +128,16 @@ static void unload(const struct loader *l)
 	}
 }
 
+static CUresult run_unpatched(struct loader *l, const void *other)
+{
+	CUresult r = l->run(l, other);
+
+	if (r == CUDA_SUCCESS && l->ret) {
+		shim_code_loaded_unpatched(*l->ret);
+	}
+	return r;
+}
+
 /* Loads the image's machine code with entry stubs. Returns false if there is none, or the driver
  * refuses it, and *ret_why, unchanged if there is none. */
 static bool load_patched(const struct loader *l, enum proto_block_why *ret_why)
@@ -143,7 +154,7 @@ static bool load_patched(const struct loader *l, enum proto_block_why *ret_why)
 	}
 	if (quieten(&patched, &q) &&
 	    l->run(&patched, cubin_patched_image(p, &bytes)) == CUDA_SUCCESS) {
-		if (shim_code_note(*l->ret, context_of(l), p, keeps_binary(l))) {
+		if (shim_code_note(*l->ret, shim_green_base(context_of(l)), p, keeps_binary(l))) {
 			return_options(l, &q);
 			shim_block_prepare_context();
 			return true;
@@ -165,7 +176,7 @@ static CUresult load(struct loader *l, const struct ptx_block_image *i, enum pro
 	CUresult r;
 
 	if (i && i->text && l->ret && quieten(&rewritten, &q)) {
-		r = l->run(&rewritten, i->text);
+		r = run_unpatched(&rewritten, i->text);
 		if (r == CUDA_SUCCESS) {
 			return_options(l, &q);
 			shim_image_note(*l->ret, context_of(l), &i, 1, PROTO_BLOCK_OK);
@@ -174,7 +185,7 @@ static CUresult load(struct loader *l, const struct ptx_block_image *i, enum pro
 		}
 		why = PROTO_BLOCK_REJECTED;
 	}
-	r = !cloned && load_patched(l, &why) ? CUDA_SUCCESS : l->run(l, NULL);
+	r = !cloned && load_patched(l, &why) ? CUDA_SUCCESS : run_unpatched(l, NULL);
 	if (r == CUDA_SUCCESS && l->ret && shim_attached()) {
 		/* its entries have the reasons */
 		unsigned n = i && !i->text && i->n_entries;
@@ -192,7 +203,7 @@ static CUresult load(struct loader *l, const struct ptx_block_image *i, enum pro
 /* Loads the result of cuLinkComplete that has its clones already. */
 static CUresult load_linked(struct loader *l, const struct ptx_block_image **parts, unsigned n)
 {
-	CUresult r = l->run(l, NULL);
+	CUresult r = run_unpatched(l, NULL);
 
 	if (r == CUDA_SUCCESS && l->ret) {
 		shim_image_note(*l->ret, context_of(l), parts, n, PROTO_BLOCK_OK);
@@ -226,7 +237,7 @@ static CUresult load_data(struct loader *l)
 	unsigned n;
 
 	if (!shim_attached()) {
-		return l->run(l, NULL);
+		return run_unpatched(l, NULL);
 	}
 	n = shim_link_find(l->image, parts);
 	if (n) {
@@ -250,7 +261,7 @@ static CUresult load_file(struct loader *l)
 	CUresult r;
 
 	if (!shim_attached()) {
-		return l->run(l, NULL);
+		return run_unpatched(l, NULL);
 	}
 	if (shim_image_wanted() && (data = shim_image_read_file(l->image, &l->bytes)) != NULL) {
 		l->data = data;
@@ -380,28 +391,30 @@ CUresult cuLibraryLoadFromFile(CUlibrary *ret, const char *path, CUjit_option *o
 	return load_file(&l);
 }
 
-/* What an owner that is being unloaded was loaded from: the driver may read it until then. */
 struct unloaded {
-	struct shim_image_owner *image;
-	struct cubin_patched *code;
+	const void *owner;
+	struct shim_image_owner *image; /* what it was loaded from: the driver may read it */
+	uint64_t recorded;
 };
 
 static struct unloaded unloading(const void *owner)
 {
-	struct unloaded u;
+	struct unloaded u = { .owner = owner };
 
 	shim_drain_pending();
 	shim_kernel_forget(owner);
 	shim_clone_forget(owner);
 	u.image = shim_image_forget(owner);
-	u.code = shim_code_forget(owner);
+	u.recorded = shim_code_unloading(owner);
 	return u;
 }
 
 static CUresult unloaded(const struct unloaded *u, CUresult r)
 {
 	shim_image_release(u->image);
-	cubin_patched_close(u->code);
+	if (r == CUDA_SUCCESS) { /* as in context_calls.c: not before it is gone */
+		shim_code_unloaded(u->owner, u->recorded);
+	}
 	return r;
 }
 

@@ -7,6 +7,9 @@
 #include "shim/code/shim_code_int.h"
 
 int rig_self_tests, rig_self_test;
+unsigned rig_lookups;
+CUfunction rig_invalid;
+int rig_primary_active = 1;
 unsigned char *rig_image;
 size_t rig_image_bytes;
 struct rig_seen rig_seen;
@@ -65,6 +68,18 @@ static CUresult kernel_name(const char **ret, CUkernel k)
 	return k == RIG_KERNEL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
+static CUresult count_func_name(const char **ret, CUfunction f)
+{
+	rig_lookups++;
+	return f == rig_invalid ? CUDA_ERROR_INVALID_HANDLE : func_name(ret, f);
+}
+
+static CUresult count_kernel_name(const char **ret, CUkernel k)
+{
+	rig_lookups++;
+	return kernel_name(ret, k);
+}
+
 static CUresult kernel_library(CUlibrary *ret, CUkernel k)
 {
 	*ret = RIG_LIBRARY;
@@ -109,6 +124,19 @@ static CUresult func_attribute(int *ret, CUfunction_attribute what, CUfunction f
 static CUresult kernel_attribute(int *ret, CUfunction_attribute what, CUkernel k, CUdevice d)
 {
 	return func_attribute(ret, what, NULL);
+}
+
+static CUresult primary_state(CUdevice d, unsigned *flags, int *active)
+{
+	*flags = 0;
+	*active = rig_primary_active;
+	return CUDA_SUCCESS;
+}
+
+static CUresult primary_retain(CUcontext *ret, CUdevice d)
+{
+	*ret = FAKE_CTX;
+	return CUDA_SUCCESS;
 }
 
 /* ---- what it is given ---- */
@@ -265,6 +293,8 @@ static void answers(struct cuabi_table *t)
 	t->cuKernelGetFunction = kernel_function;
 	t->cuFuncGetParamInfo = func_param;
 	t->cuKernelGetParamInfo = kernel_param;
+	t->cuDevicePrimaryCtxGetState = primary_state;
+	t->cuDevicePrimaryCtxRetain = primary_retain;
 	t->cuFuncGetAttribute = func_attribute;
 	t->cuKernelGetAttribute = kernel_attribute;
 }
@@ -317,6 +347,8 @@ int rig_setup(void **state)
 	rig_image = read_file("kernels.cubin", &rig_image_bytes);
 	(void)shim_resolve(0);
 	answers(&shim_driver);
+	shim_driver.cuFuncGetName = count_func_name;
+	shim_driver.cuKernelGetName = count_kernel_name;
 	launches(&shim_driver);
 	/* What is not led elsewhere goes to the driver. */
 	answers(&shim_real);
@@ -329,5 +361,6 @@ int rig_before(void **state)
 	double_block_wanted = true;
 	unsetenv("GBPF_BLOCK");
 	rig_seen.calls = 0;
+	rig_primary_active = 1;
 	return fixture_before(state);
 }
