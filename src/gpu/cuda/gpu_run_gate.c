@@ -97,6 +97,10 @@ CUresult gpu_run_gate_reopen(struct gpu_run *run)
 	if (!run->gate.used) {
 		return CUDA_SUCCESS;
 	}
+	if (half > INT32_MAX) { /* the next would be closed; no block of the run is on the device,
+				   so lower values are as good */
+		half = GPU_RUN_GATE_FIRST;
+	}
 	run->gate.base = gpu_run_gate_base(half);
 	return run->device->real->cuMemsetD32Async(run->line.counter + PTX_GATE_WORD, half, 2,
 						   run->home->io);

@@ -9,6 +9,7 @@ struct gpu_run;
 struct gpu_run_entry;
 
 #define GPU_RUN_GATE_COPY 24u /* offset of the gate's copy in the host's words */
+#define GPU_RUN_GATE_FIRST 1u /* both halves of a gate's first value */
 
 struct gpu_run_gate {
 	bool used;     /* the run has submitted such a launch */

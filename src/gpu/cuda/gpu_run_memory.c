@@ -19,7 +19,6 @@
 #define SLAB_BYTES (GPU_RUN_LINE_BYTES * GPU_RUN_LINES)
 #define SET_NS 20000000u
 #define SET_POLL_NS 20000u
-#define FIRST_BASE 1u /* both halves of a gate's first value */
 _Static_assert(SLAB_BYTES == PTX_BLOCK_READY && 2 * SLAB_BYTES == PTX_GATE_WORD,
 	       "the second and the third part of the device's memory");
 
@@ -92,8 +91,8 @@ static CUresult allocate_slab(struct gpu_device *d, CUstream stream, struct gpu_
 	e = e ? e : real->cuMemAlloc_v2(&s->counters, 3 * SLAB_BYTES);
 	e = e ? e : real->cuMemsetD32Async(s->counters, FIRST_TICKET, 2 * SLAB_BYTES / 4, stream);
 	e = e ? e
-	      : real->cuMemsetD32Async(s->counters + PTX_GATE_WORD, FIRST_BASE, SLAB_BYTES / 4,
-				       stream);
+	      : real->cuMemsetD32Async(s->counters + PTX_GATE_WORD, GPU_RUN_GATE_FIRST,
+				       SLAB_BYTES / 4, stream);
 	if (e) {
 		if (s->counters) {
 			(void)real->cuMemFree_v2(s->counters);
@@ -106,7 +105,7 @@ static CUresult allocate_slab(struct gpu_device *d, CUstream stream, struct gpu_
 	memset(host, 0, SLAB_BYTES);
 	for (unsigned i = 0; i < GPU_RUN_LINES; i++) {
 		s->last[i].ticket = FIRST_TICKET;
-		s->last[i].base = gpu_run_gate_base(FIRST_BASE);
+		s->last[i].base = gpu_run_gate_base(GPU_RUN_GATE_FIRST);
 	}
 	s->host = host;
 	return CUDA_SUCCESS;

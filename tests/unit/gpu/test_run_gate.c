@@ -243,6 +243,33 @@ static void a_wrong_suspicion_changes_nothing(void **state)
 	}
 }
 
+/* After 2^31 interruptions the values begin again: nothing of the run is on the device then. */
+static void values_begin_again(void **state)
+{
+	struct work *a = launch(1, true, UINT32_MAX), *b;
+	uint64_t *gate = (uint64_t *)(uintptr_t)(q.run->line.counter + PTX_GATE_WORD);
+
+	lease(false);
+	assert_true(drv_done(a));
+	q.run->gate.base = *gate = gpu_run_gate_base(INT32_MAX - 1);
+	a = launch(100, true, UINT32_MAX);
+	b = launch(50, true, UINT32_MAX);
+	for (unsigned i = 1; i <= 6; i++) {
+		while (a->begun < i * 14) {
+			now_ns += 10000;
+			(void)gpu_run_step(d, &q, true, false);
+			(void)drv_run(1);
+		}
+		lease(true);
+		assert_true(a->begun < 100);
+		store_relaxed(&drv_leases[5], 0u);
+	}
+	lease(false);
+	assert_true(drv_done(a) && drv_done(b));
+	assert_int_equal(progress().interruptions, 6);
+	assert_true(q.run->gate.base < gpu_run_gate_base(10));
+}
+
 /* The program has overwritten the gate. */
 static void an_impossible_gate_ends_the_run(void **state)
 {
@@ -291,6 +318,7 @@ int main(void)
 		T(clones_and_gates_follow_each_other),
 		T(blocks_that_wait_for_later_ones_get_them),
 		T(a_wrong_suspicion_changes_nothing),
+		T(values_begin_again),
 		T(an_impossible_gate_ends_the_run),
 		T(what_cannot_be_kept_is_refused),
 	};
