@@ -204,7 +204,7 @@ static void forget(const void *owner, CUcontext ctx)
 	strmap_each (&clones, e) {
 		struct shim_clone *t = e->value;
 
-		if (owner ? t->owner == owner : t->ctx == ctx) {
+		if (owner ? shim_image_is_of(t->owner, owner) : t->ctx == ctx) {
 			strmap_del(&clones, e->key);
 			free(t);
 		}

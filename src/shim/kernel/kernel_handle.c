@@ -10,6 +10,7 @@
 
 #include "base/strmap.h"
 #include "shim/kernel/clone.h"
+#include "shim/kernel/loaded_image.h"
 #include "shim/object/handle_set.h"
 
 #define MAX_NOTES 65536u
@@ -57,7 +58,7 @@ void shim_kernel_forget(const void *owner)
 	strmap_each (&notes, e) {
 		struct note *n = e->value;
 
-		if (n->owner == owner) {
+		if (shim_image_is_of(n->owner, owner)) {
 			strmap_del(&notes, e->key);
 			free(n);
 		}

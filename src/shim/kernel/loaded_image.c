@@ -216,6 +216,20 @@ void shim_image_context_end(CUcontext ctx)
 	pthread_mutex_unlock(&owners_mutex);
 }
 
+bool shim_image_is_of(const void *handle, const void *owner)
+{
+	const struct shim_image_owner *o;
+	bool r = handle == owner;
+
+	if (!r) {
+		pthread_mutex_lock(&owners_mutex);
+		o = strmap_get(&owners, shim_handle_key(handle).text);
+		r = o && o->of == owner;
+		pthread_mutex_unlock(&owners_mutex);
+	}
+	return r;
+}
+
 struct shim_image_owner *shim_image_forget(const void *handle)
 {
 	struct shim_image_owner *gone;

@@ -36,6 +36,8 @@ void shim_image_note(const void *owner, CUcontext ctx, const struct ptx_block_im
 void shim_image_context_end(CUcontext ctx);
 /* Records a library's module in the current context. */
 void shim_image_note_module(const void *module, const void *library);
+/* Returns true if the module or library is `owner`, or a module of it. */
+bool shim_image_is_of(const void *handle, const void *owner);
 /* Removes the record of an owner that is about to be unloaded. Returns what shim_image_release()
  * must be given once the driver has unloaded it, since the driver may read the text until then; may
  * be NULL. */
