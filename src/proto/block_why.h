@@ -35,6 +35,7 @@ enum proto_block_why {
 				   self-test */
 	PROTO_BLOCK_NO_CONTEXT, /* loaded without a current context, or for unlike devices */
 	PROTO_BLOCK_ONLY_ONE,	/* its library uses only modules with one function (cuFFT) */
+	PROTO_BLOCK_WAITED,	/* waited for later blocks in an earlier run */
 	PROTO_BLOCK_WHYS
 };
 

@@ -459,12 +459,15 @@ int main(int argc, char **argv)
 	snprintf(path, sizeof(path), "%s/session.sock", folder);
 	setenv("GBPF_SESSION_SOCKET", path, 1);
 	setenv("GBPF_CLASS", "batch", 0);
+	setenv("GBPF_STATE_DIR", folder, 0);
 	start(path);
 	/* On a busy machine leases may miss all kernels of a run. */
 	for (int i = 0; i < RUNS_MAX && rc == 0 && (i == 0 || !enough()); i++) {
 		rc = run(argv + first);
 		await_ends();
 	}
+	unlink(path);
+	snprintf(path, sizeof(path), "%s/waiting-kernels", folder);
 	unlink(path);
 	rmdir(folder);
 	fprintf(stderr,

@@ -272,5 +272,8 @@ enum proto_block_why shim_code_why(const struct cubin_kernel *k)
 	if (communicates(k->name)) {
 		return PROTO_BLOCK_COLLECTIVE;
 	}
+	if (shim_code_waits(k)) {
+		return PROTO_BLOCK_WAITED;
+	}
 	return k->blocks_are_clusters ? PROTO_BLOCK_CLUSTER : PROTO_BLOCK_OK;
 }

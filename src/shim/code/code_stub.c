@@ -95,6 +95,7 @@ static bool driver_names_kernels(void)
 
 static struct cubin_stub *make(unsigned arch)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	CUstreamCaptureMode before = shim_capture_exempt();
 	struct cubin_stub *s = driver_names_kernels() ? open_gate(arch) : NULL;
 
@@ -102,6 +103,7 @@ static struct cubin_stub *make(unsigned arch)
 		cubin_stub_close(s);
 		s = NULL;
 	}
+	pthread_once(&once, shim_code_read_waiting);
 	shim_capture_restore(before);
 	return s;
 }

@@ -45,6 +45,11 @@ bool shim_code_any(void);
 /* Returns PROTO_BLOCK_OK if launches of a patched kernel may ever be stopped between blocks, or why
  * they must not. */
 enum proto_block_why shim_code_why(const struct cubin_kernel *k);
+/* Excludes all kernels with that code, in this process and in later ones: its blocks were found
+ * waiting for blocks of higher index. Any thread, with locks held. */
+void shim_code_note_waiting(const struct cubin_kernel *k);
+/* Saves what was noted, in a file. Called at the agent's rounds and at the process's exit. */
+void shim_code_save_waiting(void);
 /* Returns true if a module or library was loaded from a patched image. */
 bool shim_code_owns(const void *owner);
 

@@ -29,6 +29,13 @@ struct shim_code_elf {
 /* Finds the ELF that the driver would take. 0; -ENOENT: none, or a form that is not certain. */
 int shim_code_find(struct shim_code_elf *ret, const void *image, size_t bytes, unsigned arch);
 
+/* ---- kernels that wait for later blocks ---- */
+
+/* Reads what earlier runs have found. Once, before the first image is patched. */
+void shim_code_read_waiting(void);
+/* Returns true if a kernel with that code is known to wait. */
+bool shim_code_waits(const struct cubin_kernel *k);
+
 /* ---- handles ---- */
 
 /* From now on handles may name patched kernels. */

@@ -13,6 +13,7 @@
 #include "gpu/gpu_run.h"
 #include "policy/ctx.h"
 #include "shim/capture_state.h"
+#include "shim/code/shim_code.h"
 #include "shim/defer/block_launch.h"
 #include "shim/kernel/clone.h"
 #include "shim/object/driver_device.h"
@@ -45,6 +46,7 @@ static void on_exit_process(void)
 		sched_set_off(shim.sched, true);
 		shim_block_exit(); /* while the agent still advances runs */
 		shim_agent_stop(&session);
+		shim_code_save_waiting();
 	}
 }
 
@@ -89,6 +91,7 @@ static int attach(void)
 	store_release(&shim.sched, session.sched);
 	store_release(&shim.attached, 1u);
 	shim_session_await_policy(&session, POLICY_WAIT_NS);
+	shim_agent_task = shim_code_save_waiting;
 	err = shim_agent_start(&session);
 	if (err) {
 		sched_set_off(session.sched, true);

@@ -185,15 +185,35 @@ struct shim_clone *shim_clone_find(const void *handle, enum proto_block_why *ret
 	return t && t->handle ? t : NULL;
 }
 
+/* Caller holds clones_mutex. */
+static const struct cubin_kernel *code_of(CUfunction clone)
+{
+	strmap_each (&clones, e) {
+		const struct shim_clone *t = e->value;
+
+		if (t->handle == clone) {
+			return t->code;
+		}
+	}
+	return NULL;
+}
+
 void shim_clone_exclude(CUfunction clone)
 {
+	const struct cubin_kernel *code;
+
 	pthread_mutex_lock(&clones_mutex);
+	code = code_of(clone);
 	strmap_each (&clones, e) {
 		struct shim_clone *t = e->value;
 
-		if (t->handle == clone) {
+		if (t->handle == clone ||
+		    (code && t->code && t->code->code_hash == code->code_hash)) {
 			store_relaxed(&t->excluded, (uint8_t)1);
 		}
+	}
+	if (code) {
+		shim_code_note_waiting(code);
 	}
 	pthread_mutex_unlock(&clones_mutex);
 }

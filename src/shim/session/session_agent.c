@@ -23,6 +23,8 @@
  */
 #define STOP_ROUNDS 1000
 
+void (*shim_agent_task)(void); /* constant once the agent runs */
+
 static uint32_t stopping, stopped; /* [atomic] */
 
 struct retry {
@@ -85,6 +87,9 @@ static void *agent(void *arg)
 			 device_ns = shim_device_maintain(clock_now_ns());
 
 		shim_session_report_requests(s);
+		if (shim_agent_task) {
+			shim_agent_task();
+		}
 		ns = MIN(ns, device_ns);
 		ns = MIN(ns, shim_session_control_maintain(s));
 		sleep_for(s, ns, &r);
