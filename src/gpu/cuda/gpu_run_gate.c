@@ -62,7 +62,8 @@ CUresult gpu_run_gate_launch(struct gpu_run *run, struct gpu_run_entry *l, CUstr
 		.groups = run->halt.force_all ? 0 : load_acquire(&run->home->groups),
 		.base = run->gate.base,
 		.from = l->covered,
-		.wave = l->wave,
+		/* The first wave that begins is that behind the blocks which leave. */
+		.wave = l->wave + MIN(l->covered, UINT32_MAX - l->wave),
 		.ask = forced ? l->covered + MIN(forced, l->total - l->covered) : 0,
 	};
 	CUresult e = launch(run, l, stream, &arg);

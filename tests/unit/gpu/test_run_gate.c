@@ -151,6 +151,26 @@ static void together_runs_one_more(void **state)
 	assert_true(drv_done(a));
 }
 
+/* The first wave of what is launched again asks first, too. */
+static void a_continuation_asks_first(void **state)
+{
+	struct work *a = launch(100, true, 8);
+	uint32_t begun;
+
+	run_until_begun(a, 20);
+	lease(true);
+	begun = a->begun;
+	for (unsigned i = 0; i < 200; i++) {
+		now_ns += 10000;
+		(void)gpu_run_step(d, &q, true, false);
+		(void)drv_run(200);
+	}
+	assert_true(progress().interruptions > 1);
+	assert_int_equal(a->begun, begun);
+	lease(false);
+	assert_true(drv_done(a));
+}
+
 /* Without a turn for them, blocks leave; one piece at a time is forced. */
 static void a_forced_piece_is_part_of_the_grid(void **state)
 {
@@ -314,6 +334,7 @@ int main(void)
 		T(it_stops_and_continues),
 		T(a_second_launch_stops_early_too),
 		T(together_runs_one_more),
+		T(a_continuation_asks_first),
 		T(a_forced_piece_is_part_of_the_grid),
 		T(clones_and_gates_follow_each_other),
 		T(blocks_that_wait_for_later_ones_get_them),
