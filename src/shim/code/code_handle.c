@@ -18,6 +18,7 @@ struct owner {
 	CUcontext ctx;		 /* of a module; NULL: of a library */
 	const void *library;	 /* this is a module of that library; NULL: it has its own image */
 	struct cubin_patched *p; /* owned; NULL with library */
+	bool lent;		 /* kernels of p may serve handles of other owners: keep it */
 	uint64_t number;	 /* of its record */
 };
 
@@ -38,7 +39,9 @@ bool shim_code_any(void)
 
 static void free_owner(struct owner *o)
 {
-	cubin_patched_close(o->p);
+	if (!o->lent) {
+		cubin_patched_close(o->p);
+	}
 	free(o);
 }
 
@@ -267,17 +270,19 @@ static bool has_layout(bool function, const void *handle, const struct cubin_ker
 		       CUDA_SUCCESS;
 }
 
-/* Returns the nth patched kernel of that name in all images, NULL if there are fewer. */
+/* Returns the nth patched kernel of that name in all libraries, NULL if there are fewer. It remains
+ * although its library may be unloaded by another thread. Functions of a module are found by it. */
 static const struct cubin_kernel *nth_named(const char *name, unsigned nth)
 {
 	const struct cubin_kernel *k = NULL;
 
 	pthread_mutex_lock(&code_mutex);
 	strmap_each (&owners, e) {
-		const struct owner *o = e->value;
-		const struct cubin_kernel *here = o->p ? kernel_in(o->p, name) : NULL;
+		struct owner *o = e->value;
+		const struct cubin_kernel *here = o->p && !o->ctx ? kernel_in(o->p, name) : NULL;
 
 		if (here && nth-- == 0) {
+			o->lent = true;
 			k = here;
 			break;
 		}

@@ -264,6 +264,19 @@ static void reused_function_handles_are_noticed(void **state)
 	assert_int_equal(cuModuleUnload(m), CUDA_SUCCESS);
 }
 
+/* Only a library's function can have an owner that is not known. */
+static void a_modules_kernel_is_no_other_modules(void **state)
+{
+	CUmodule m = load_as(RIG_MODULE);
+	CUlibrary l;
+
+	assert_false(launch_is_patched(RIG_ITS_FUNCTION));
+	l = load_library();
+	assert_int_equal(cuModuleUnload(m), CUDA_SUCCESS);
+	assert_true(launch_is_patched(RIG_ITS_FUNCTION));
+	assert_int_equal(cuLibraryUnload(l), CUDA_SUCCESS);
+}
+
 static void refused_handles_are_not_remembered(void **state)
 {
 	CUmodule m = load_as(RIG_MODULE);
@@ -303,6 +316,7 @@ int main(void)
 		TEST(a_context_that_is_not_destroyed_keeps_its_kernels),
 		TEST(reused_module_handles_are_noticed),
 		TEST(reused_function_handles_are_noticed),
+		TEST(a_modules_kernel_is_no_other_modules),
 		TEST(refused_handles_are_not_remembered),
 	};
 
