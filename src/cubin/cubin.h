@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/report.h"
 
 /* ---- images ---- */
@@ -106,11 +107,31 @@ int cubin_patch(struct cubin_patched **ret, const void *image, size_t bytes,
 const void *cubin_patched_image(const struct cubin_patched *p, size_t *ret_bytes);
 void cubin_patched_drop_image(struct cubin_patched *p); /* keeps the kernels */
 void cubin_patched_close(struct cubin_patched *p);	/* accepts NULL */
+/* Replaces the image by equal bytes elsewhere, which `release` (NULL: nothing) frees when the image
+ * is dropped or replaced; frees the former one. */
+typedef void cubin_release_fn(void *image, size_t bytes);
+void cubin_patched_set_image(struct cubin_patched *p, const void *image, size_t bytes,
+			     cubin_release_fn *release);
+/* Returns true if there is an image and cubin_patched_set_image placed it. */
+bool cubin_patched_image_is_set(const struct cubin_patched *p);
 size_t cubin_patched_kernels(const struct cubin_patched *p);
 size_t cubin_patched_count(const struct cubin_patched *p); /* of those, patched */
 /* Returns kernel i, in the order of the image's sections. Valid until close. */
 const struct cubin_kernel *cubin_patched_kernel(const struct cubin_patched *p, size_t i);
 const struct cubin_kernel *cubin_patched_find(const struct cubin_patched *p, const char *name);
+
+/* ---- storing kernels ---- */
+
+/* Appends the kernels, without the image, in a form that cubin_table_read reads. 0 or -ENOMEM. */
+int cubin_table_write(const struct cubin_patched *p, struct buf *out);
+/* Reads kernels that cubin_table_write has written; all that is read is checked. The result has no
+ * image. 0 and *ret; -EBADMSG; -ENOMEM. Does not keep table. */
+int cubin_table_read(struct cubin_patched **ret, const void *table, size_t bytes);
+
+/* Return values that change when the room's sources change, and with the stub: an image that was
+ * patched by other sources, or with another stub, must not be used again. */
+uint64_t cubin_version(void);
+uint64_t cubin_stub_hash(const struct cubin_stub *s);
 
 /* Compares a patched image with its original without the patcher's code: every section, symbol,
  * relocation and attribute is accounted for, and only what patching changes may differ.

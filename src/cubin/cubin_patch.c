@@ -5,18 +5,10 @@
 
 #include "cubin/cubin.h"
 #include "cubin/cubin_elf_int.h"
+#include "cubin/cubin_patched_int.h"
 #include "cubin/cubin_plan_int.h"
 #include "cubin/cubin_scan_int.h"
 #include "cubin/cubin_stub_int.h"
-
-struct cubin_patched {
-	uint8_t *image; /* owned; NULL if there is none */
-	size_t bytes;
-	struct cubin_kernel *kernels; /* owned */
-	struct cubin_param *params;   /* owned */
-	size_t n, patched;
-	struct strmap names; /* to kernels; owns their names */
-};
 
 struct patching {
 	const struct cubin_elf *elf;
@@ -215,8 +207,7 @@ static int patch_image(struct cubin_patched *to, struct cubin_scan *scan,
 	if (err < 0) {
 		free(p.to);
 	} else {
-		to->image = p.to;
-		to->bytes = p.layout.total;
+		cubin_patched_set_image(to, p.to, p.layout.total, cubin_patched_free);
 	}
 	cubin_layout_finish(&p.layout);
 	return err;
@@ -275,48 +266,4 @@ int cubin_patch(struct cubin_patched **ret, const void *image, size_t bytes,
 	err = patch_elf(ret, &e, s, r);
 	cubin_elf_finish(&e);
 	return err;
-}
-
-const void *cubin_patched_image(const struct cubin_patched *p, size_t *ret_bytes)
-{
-	*ret_bytes = p->image ? p->bytes : 0;
-	return p->image;
-}
-
-void cubin_patched_drop_image(struct cubin_patched *p)
-{
-	free(p->image);
-	p->image = NULL;
-}
-
-void cubin_patched_close(struct cubin_patched *p)
-{
-	if (!p) {
-		return;
-	}
-	free(p->image);
-	free(p->kernels);
-	free(p->params);
-	strmap_finish(&p->names);
-	free(p);
-}
-
-size_t cubin_patched_kernels(const struct cubin_patched *p)
-{
-	return p->n;
-}
-
-size_t cubin_patched_count(const struct cubin_patched *p)
-{
-	return p->patched;
-}
-
-const struct cubin_kernel *cubin_patched_kernel(const struct cubin_patched *p, size_t i)
-{
-	return i < p->n ? &p->kernels[i] : NULL;
-}
-
-const struct cubin_kernel *cubin_patched_find(const struct cubin_patched *p, const char *name)
-{
-	return strmap_get(&p->names, name);
 }
