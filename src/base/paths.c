@@ -81,18 +81,45 @@ int path_state(char *out, size_t cap, const char *leaf)
 	return join(out, cap, dir ? dir : "/tmp", "/.local/state/gbpf", leaf);
 }
 
-static bool is_relative(const char *name)
-{
-	const char *dir;
-
-	return env_dir(name, &dir) < 0;
-}
-
 static bool is_empty(const char *name)
 {
 	const char *v = getenv(name);
 
 	return !v || !v[0];
+}
+
+int path_cache(char *out, size_t cap, const char *leaf)
+{
+	const char *dir;
+
+	if (env_dir("GBPF_CACHE_DIR", &dir) < 0) {
+		return -EINVAL;
+	}
+	if (dir) {
+		return join(out, cap, dir, "", leaf);
+	}
+	if (env_dir("XDG_CACHE_HOME", &dir) < 0) {
+		return -EINVAL;
+	}
+	if (dir) {
+		return join(out, cap, dir, "/gbpf", leaf);
+	}
+	if (env_dir("HOME", &dir) < 0) {
+		return -EINVAL;
+	}
+	return dir ? join(out, cap, dir, "/.cache/gbpf", leaf) : -ENOENT;
+}
+
+bool path_cache_is_default(void)
+{
+	return is_empty("GBPF_CACHE_DIR");
+}
+
+static bool is_relative(const char *name)
+{
+	const char *dir;
+
+	return env_dir(name, &dir) < 0;
 }
 
 const char *path_relative_variable(void)

@@ -22,6 +22,12 @@ int path_state(char *out, size_t cap, const char *leaf);
 /* Returns true unless $GBPF_STATE_DIR names it. */
 bool path_state_is_default(void);
 
+/* Files that can be made again: $GBPF_CACHE_DIR, else $XDG_CACHE_HOME/gbpf, else $HOME/.cache/gbpf.
+ * -ENOENT if none of these variables is set. */
+int path_cache(char *out, size_t cap, const char *leaf);
+/* Returns true unless $GBPF_CACHE_DIR names it. */
+bool path_cache_is_default(void);
+
 /* Returns the name of a variable that the functions here consult, or GBPF_SOFTGPU_SOCKET, if it is
  * a relative path; NULL: none. */
 const char *path_relative_variable(void);

@@ -1,4 +1,4 @@
-/* The kernels of a patched image as bytes, for storing beside the image. Numbers are those of the
+/* The kernels of a patched image as bytes, for storing with the image. Numbers are those of the
  * machine: the bytes never leave it. Reading trusts nothing: counts, lengths and places are checked
  * before use, and what no patcher writes is refused. */
 #include <errno.h>

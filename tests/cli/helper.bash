@@ -12,7 +12,7 @@ REPO=$BATS_TEST_DIRNAME/../..
 
 cli_setup() {
 	cli_dir=$(mktemp -d /tmp/gbpf-cli-XXXXXX)
-	export GBPF_RUNTIME_DIR=$cli_dir/run GBPF_STATE_DIR=$cli_dir/state
+	export GBPF_RUNTIME_DIR=$cli_dir/run GBPF_STATE_DIR=$cli_dir/state GBPF_CACHE=off
 	unset LD_PRELOAD GBPF_REAL_CUDA GBPF_OFF GBPF_CLASS GBPF_NAME GBPF_WEIGHT GBPF_STRICT NO_COLOR
 	mkdir -m 700 "$GBPF_RUNTIME_DIR" "$GBPF_STATE_DIR"
 	cd "$cli_dir"

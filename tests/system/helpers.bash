@@ -5,7 +5,7 @@ setup() {
 	PATH="$GBPF_PREFIX/bin:$PATH"
 	export PATH
 	GBPF_RUNTIME_DIR=$(mktemp -d "${BATS_TMPDIR:-/tmp}/gbpf-XXXXXX")
-	export GBPF_RUNTIME_DIR GBPF_STATE_DIR="$GBPF_RUNTIME_DIR/state"
+	export GBPF_RUNTIME_DIR GBPF_STATE_DIR="$GBPF_RUNTIME_DIR/state" GBPF_CACHE=off
 	SAMPLES="$GBPF_PREFIX/lib/gbpf/samples"
 	POLICIES="$GBPF_PREFIX/lib/gbpf/policies"
 	pids=()

@@ -58,7 +58,6 @@ static int find_in_container(struct shim_code_elf *ret, const void *image, size_
 	struct ptx_fatbin_walk w;
 	struct ptx_fatbin_entry e, best = { .kind = 0 };
 	bool certain = true;
-	char *unpacked = NULL;
 	size_t length;
 	int more;
 
@@ -77,11 +76,12 @@ static int find_in_container(struct shim_code_elf *ret, const void *image, size_
 			certain = false;
 		}
 	}
-	if (more < 0 || !best.kind || !certain ||
-	    ptx_fatbin_unpack(&best, MAX_ELF_BYTES, &unpacked, &length) < 0) {
+	if (more < 0 || !best.kind || !certain) {
 		return -ENOENT;
 	}
-	*ret = (struct shim_code_elf){ .data = unpacked, .bytes = length, .owned = unpacked };
+	*ret = (struct shim_code_elf){ .given = best.data,
+				       .given_bytes = best.bytes,
+				       .entry = best };
 	return 0;
 }
 
@@ -111,8 +111,22 @@ int shim_code_find(struct shim_code_elf *ret, const void *image, size_t bytes, u
 	    cubin_bytes(image, bytes ? bytes : MAX_ELF_BYTES, &elf) < 0) {
 		return -ENOENT;
 	}
-	*ret = (struct shim_code_elf){ .data = image, .bytes = elf };
+	*ret = (struct shim_code_elf){
+		.given = image, .given_bytes = elf, .data = image, .bytes = elf
+	};
 	return 0;
+}
+
+/* Returns false if the entry cannot be unpacked. */
+static bool unpack(struct shim_code_elf *elf)
+{
+	char *unpacked;
+
+	if (!elf->data &&
+	    ptx_fatbin_unpack(&elf->entry, MAX_ELF_BYTES, &unpacked, &elf->bytes) == 0) {
+		elf->data = elf->owned = unpacked;
+	}
+	return elf->data != NULL;
 }
 
 /* ---- devices ---- */
@@ -217,13 +231,35 @@ static struct cubin_patched *patch(const struct shim_code_elf *elf, const struct
 	return p;
 }
 
-static struct cubin_patched *open_elf(const struct shim_code_elf *elf, unsigned arch,
+static bool is_for(const struct shim_code_elf *elf, unsigned arch)
+{
+	return cubin_arch(elf->data, elf->bytes) / 10 == arch / 10;
+}
+
+static struct cubin_patched *patch_new(struct shim_code_elf *elf, unsigned arch,
+				       const struct cubin_stub *s, enum proto_block_why *ret_why)
+{
+	struct cubin_patched *p;
+
+	if (!unpack(elf)) {
+		return NULL;
+	}
+	*ret_why = PROTO_BLOCK_CODE;
+	p = is_for(elf, arch) ? patch(elf, s) : NULL;
+	if (p) {
+		shim_code_cache(elf, arch, s, p);
+	}
+	return p;
+}
+
+static struct cubin_patched *open_elf(struct shim_code_elf *elf, unsigned arch,
 				      enum proto_block_why *ret_why)
 {
 	const struct cubin_stub *s;
+	struct cubin_patched *p;
 
-	*ret_why = PROTO_BLOCK_CODE;
-	if (cubin_arch(elf->data, elf->bytes) / 10 != arch / 10) {
+	if (elf->data && !is_for(elf, arch)) {
+		*ret_why = PROTO_BLOCK_CODE;
 		return NULL;
 	}
 	s = shim_code_stub(arch);
@@ -231,7 +267,12 @@ static struct cubin_patched *open_elf(const struct shim_code_elf *elf, unsigned 
 		*ret_why = PROTO_BLOCK_STUB;
 		return NULL;
 	}
-	return patch(elf, s);
+	p = shim_code_cached(elf, arch, s);
+	if (p && !keeps_occupancy(p)) { /* stored by a version with another limit */
+		cubin_patched_close(p);
+		p = NULL;
+	}
+	return p ? p : patch_new(elf, arch, s, ret_why);
 }
 
 struct cubin_patched *shim_code_open(const void *image, size_t bytes, bool library,

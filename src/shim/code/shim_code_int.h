@@ -3,6 +3,7 @@
 #define GBPF_SHIM_CODE_SHIM_CODE_INT_H
 
 #include "ptx/block_gate.h"
+#include "ptx/fatbin.h"
 #include "shim/code/shim_code.h"
 
 #define SHIM_CODE_ARG_BYTES ((uint32_t)sizeof(struct ptx_gate_arg))
@@ -22,7 +23,10 @@ int shim_code_test(const struct cubin_stub *s);
 /* ---- the program's own machine code in an image ---- */
 
 struct shim_code_elf {
-	const void *data;
+	const void *given; /* in the image: the ELF, or the fat binary's entry with it */
+	size_t given_bytes;
+	struct ptx_fatbin_entry entry; /* of kind 0: `given` is the ELF */
+	const void *data;	       /* the ELF; NULL until it is unpacked */
 	size_t bytes;
 	void *owned; /* NULL: data is in the image */
 };
@@ -44,6 +48,15 @@ void shim_code_start(void);
 void shim_code_learn(const void *handle, const void *owner, const char *name);
 void shim_code_learn_function(CUfunction f, CUkernel kernel);	 /* of that kernel */
 void shim_code_learn_module(CUmodule module, CUlibrary library); /* of that library */
+
+/* ---- patched images on disk ---- */
+
+/* Returns the image as an earlier run has patched it, NULL if there is none. */
+struct cubin_patched *shim_code_cached(const struct shim_code_elf *elf, unsigned arch,
+				       const struct cubin_stub *s);
+/* Stores a patched image for later runs. On success its memory becomes the file's. */
+void shim_code_cache(const struct shim_code_elf *elf, unsigned arch, const struct cubin_stub *s,
+		     struct cubin_patched *p);
 
 /* ---- the functions behind shim_real ---- */
 

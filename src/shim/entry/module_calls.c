@@ -119,6 +119,33 @@ static bool keeps_binary(const struct loader *l)
 	return false;
 }
 
+/* The program's library options, and the one by which the driver makes no copy of the image. */
+struct preserved {
+	CUlibraryOption options[MAX_OPTIONS + 1];
+	void *values[MAX_OPTIONS + 1];
+};
+
+/* Lets the driver refer to the image until the library is unloaded. Returns false if it copies. */
+static bool preserve(struct loader *l, struct preserved *p)
+{
+	if (!l->library || keeps_binary(l)) {
+		return l->library;
+	}
+	if (l->n_library > MAX_OPTIONS ||
+	    (l->n_library && (!l->library_options || !l->library_values))) {
+		return false;
+	}
+	for (unsigned i = 0; i < l->n_library; i++) {
+		p->options[i] = l->library_options[i];
+		p->values[i] = l->library_values[i];
+	}
+	p->options[l->n_library] = CU_LIBRARY_BINARY_IS_PRESERVED;
+	p->values[l->n_library++] = (void *)(uintptr_t)1;
+	l->library_options = p->options;
+	l->library_values = p->values;
+	return true;
+}
+
 static void unload(const struct loader *l)
 {
 	if (l->library) {
@@ -146,15 +173,19 @@ static bool load_patched(const struct loader *l, enum proto_block_why *ret_why)
 					  ? shim_code_open(l->data, l->bytes, l->library, ret_why)
 					  : NULL;
 	struct loader patched = *l;
+	struct preserved preserved;
 	struct quiet q;
 	size_t bytes;
+	bool kept;
 
 	if (!p) {
 		return false;
 	}
+	/* Pages of a file that are not used take no memory, a copy by the driver does. */
+	kept = cubin_patched_image_is_set(p) ? preserve(&patched, &preserved) : keeps_binary(l);
 	if (quieten(&patched, &q) &&
 	    l->run(&patched, cubin_patched_image(p, &bytes)) == CUDA_SUCCESS) {
-		if (shim_code_note(*l->ret, shim_green_base(context_of(l)), p, keeps_binary(l))) {
+		if (shim_code_note(*l->ret, shim_green_base(context_of(l)), p, kept)) {
 			return_options(l, &q);
 			shim_block_prepare_context();
 			return true;

@@ -1,0 +1,108 @@
+/* Patched images of earlier runs, on disk: found by the program's bytes, so that an image is
+ * unpacked, patched and checked once, and its memory is a file's instead of each process's own. All
+ * of it is optional: without a folder, or on any error, images are patched as if there were no
+ * cache. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/auxv.h>
+
+#include "base/disk_cache.h"
+#include "base/fd.h"
+#include "shim/code/cache_file.h"
+#include "shim/code/shim_code_int.h"
+
+/* Smaller images are patched in the time that a file takes (docs/BENCHMARKS.md). */
+#define MIN_KB_DEFAULT 16u
+
+static struct {
+	bool on;
+	size_t min_bytes;
+	struct disk_cache disk;
+} cache; /* set once */
+
+static size_t read_min_bytes(void)
+{
+	const char *v = getenv("GBPF_CACHE_MIN_KB");
+	unsigned long kb = v && v[0] >= '0' && v[0] <= '9' ? strtoul(v, NULL, 10) : MIN_KB_DEFAULT;
+
+	return (size_t)kb << 10;
+}
+
+/* A program that has more rights than its caller must not take files from where the caller says. */
+static void set_up(void)
+{
+	cache.min_bytes = read_min_bytes();
+	cache.on = !getauxval(AT_SECURE) && disk_cache_settings(&cache.disk) == 0 &&
+		   disk_cache_make(&cache.disk, NULL) == 0;
+}
+
+static bool wanted(const struct shim_code_elf *elf)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, set_up);
+	return cache.on && elf->given_bytes >= cache.min_bytes;
+}
+
+struct cubin_patched *shim_code_cached(const struct shim_code_elf *elf, unsigned arch,
+				       const struct cubin_stub *s)
+{
+	struct cubin_patched *p = NULL;
+	struct shim_cache_key key;
+	char name[SHIM_CACHE_NAME];
+	int fd;
+
+	if (!wanted(elf)) {
+		return NULL;
+	}
+	key = shim_cache_key_of(elf->given, elf->given_bytes, arch, s);
+	shim_cache_name(&key, name);
+	fd = disk_cache_get(&cache.disk, name);
+	if (fd >= 0 && shim_cache_file_read(fd, &key, &p) < 0) {
+		p = NULL; /* it is replaced */
+	}
+	fd_close(fd);
+	disk_cache_count(&cache.disk, p != NULL);
+	return p;
+}
+
+struct job {
+	const struct shim_cache_key *key;
+	const void *image;
+	size_t bytes;
+	struct buf table;
+};
+
+static int write_job(int fd, void *arg)
+{
+	const struct job *j = arg;
+
+	return shim_cache_file_write(fd, j->key, j->image, j->bytes, &j->table);
+}
+
+void shim_code_cache(const struct shim_code_elf *elf, unsigned arch, const struct cubin_stub *s,
+		     struct cubin_patched *p)
+{
+	struct shim_cache_key key;
+	char name[SHIM_CACHE_NAME];
+	struct job j = { .key = &key };
+	int fd;
+
+	if (!wanted(elf)) {
+		return;
+	}
+	key = shim_cache_key_of(elf->given, elf->given_bytes, arch, s);
+	shim_cache_name(&key, name);
+	j.image = cubin_patched_image(p, &j.bytes);
+	buf_init(&j.table);
+	if (cubin_table_write(p, &j.table) == 0) {
+		fd = disk_cache_put(&cache.disk, name, shim_cache_file_bytes(j.bytes, j.table.len),
+				    write_job, &j);
+		if (fd >= 0) {
+			(void)shim_cache_file_place(fd, j.bytes, p);
+		}
+		fd_close(fd);
+	}
+	buf_finish(&j.table);
+}
