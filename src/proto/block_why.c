@@ -33,6 +33,7 @@ const char *proto_block_why_text(enum proto_block_why why)
 		[PROTO_BLOCK_NO_CONTEXT] = "loaded without a context, or for unlike devices",
 		[PROTO_BLOCK_ONLY_ONE] = "PTX of cuFFT, whose modules have one function each",
 		[PROTO_BLOCK_WAITED] = "waited for later blocks in an earlier run",
+		[PROTO_BLOCK_TOOL] = "loaded under a debugger or tool, so as it is",
 	};
 
 	return (unsigned)why < PROTO_BLOCK_WHYS ? texts[why] : texts[PROTO_BLOCK_UNKNOWN];

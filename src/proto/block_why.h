@@ -36,6 +36,7 @@ enum proto_block_why {
 	PROTO_BLOCK_NO_CONTEXT, /* loaded without a current context, or for unlike devices */
 	PROTO_BLOCK_ONLY_ONE,	/* its library uses only modules with one function (cuFFT) */
 	PROTO_BLOCK_WAITED,	/* waited for later blocks in an earlier run */
+	PROTO_BLOCK_TOOL,	/* machine code, loaded under a debugger or tool */
 	PROTO_BLOCK_WHYS
 };
 

@@ -25,6 +25,7 @@ static pthread_mutex_t load_mutex = PTHREAD_MUTEX_INITIALIZER;
 static TLS_FAST int
 	loading; /* set while this thread loads: the library's constructors may call back */
 static uint32_t loaded;
+static void *library; /* the real libcuda, NULL: none. Constant once loaded is set */
 
 /* The names that the real library has at each address, sorted by address. Constant once loaded is
  * set. */
@@ -182,6 +183,7 @@ void *shim_resolve(unsigned index)
 				(void)gpu_learn_install(real);
 			}
 			fill(real);
+			library = real;
 			loading = 0;
 			store_release(&loaded, 1);
 		}
@@ -189,6 +191,11 @@ void *shim_resolve(unsigned index)
 		errno = saved;
 	}
 	return load_acquire(&slots[index]);
+}
+
+const void *shim_real_symbol(const char *name)
+{
+	return load_acquire(&loaded) && library ? dlsym(library, name) : NULL;
 }
 
 unsigned shim_real_entries_at(const void *address, unsigned ret_index[SHIM_REAL_ALIASES_MAX])

@@ -11,4 +11,7 @@
  * many were stored. */
 unsigned shim_real_entries_at(const void *address, unsigned ret_index[SHIM_REAL_ALIASES_MAX]);
 
+/* Returns the address of a symbol of the real libcuda, NULL if it has none or is not loaded. */
+const void *shim_real_symbol(const char *name);
+
 #endif

@@ -18,6 +18,10 @@
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct fake_record records[MAX_RECORDS];
 static unsigned n_records;
+/* As in NVIDIA's: a debugger sets it. */
+__attribute__((visibility("default"))) extern uint32_t cudbgIpcFlag;
+uint32_t cudbgIpcFlag;
+
 static uint32_t failing = UINT32_MAX;
 static CUresult failure;
 static const char *pinned;

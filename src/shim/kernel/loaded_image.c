@@ -16,6 +16,7 @@
 #include "ptx/image.h"
 #include "shim/kernel/kernel_handle.h"
 #include "shim/shim.h"
+#include "shim/tool.h"
 
 #define MAX_OWNERS 65536u
 #define MAX_NATIVE_BYTES ((size_t)4 << 20) /* maximum text that replaces machine code */
@@ -46,11 +47,18 @@ bool shim_image_wanted(void)
 bool shim_image_code_wanted(enum proto_block_why *ret_why)
 {
 	const char *v = getenv("GBPF_BLOCK");
+	bool off = v && strcmp(v, "ptx") == 0;
 
-	if (v && strcmp(v, "ptx") == 0 && *ret_why == PROTO_BLOCK_NO_PTX) {
-		*ret_why = PROTO_BLOCK_CODE_OFF;
+	if (!shim_image_wanted()) {
+		return false;
 	}
-	return shim_image_wanted() && !(v && strcmp(v, "ptx") == 0);
+	if (off && *ret_why == PROTO_BLOCK_NO_PTX) {
+		*ret_why = PROTO_BLOCK_CODE_OFF;
+	} else if (!off && shim_tool_attached()) {
+		*ret_why = PROTO_BLOCK_TOOL;
+		return false;
+	}
+	return !off;
 }
 
 static unsigned arch_of(CUdevice d)

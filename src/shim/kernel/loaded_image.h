@@ -12,8 +12,8 @@
 /* Returns true if images loaded now get clones: there is a session, the tenant's class is not
  * latency, and GBPF_BLOCK is neither 0 nor off. */
 bool shim_image_wanted(void);
-/* Returns true if machine code gets entry stubs: likewise, and GBPF_BLOCK is not ptx. *ret_why
- * becomes that reason if it says that there is no PTX. */
+/* Returns true if machine code gets entry stubs: likewise, GBPF_BLOCK is not ptx, and no debugger
+ * or tool looks at it. *ret_why becomes that reason; GBPF_BLOCK only if there is no PTX. */
 bool shim_image_code_wanted(enum proto_block_why *ret_why);
 
 /* Runs the preemption pass on an image. If the result has a text, that is to be loaded instead.

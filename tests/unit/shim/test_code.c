@@ -2,6 +2,8 @@
  * the stub's argument. The stub, its compilation and the kernels are ptxas's. */
 #include "code_rig.h"
 
+#include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,14 +47,19 @@ static void machine_code_is_patched(void **state)
 	assert_int_equal(cuModuleUnload(m), CUDA_SUCCESS);
 }
 
-static void is_loaded_as_it_is(void)
+/* Returns the reason. */
+static enum proto_block_why is_loaded_as_it_is(void)
 {
+	const struct ptx_block_entry *e;
+	enum proto_block_why why;
 	CUmodule m = RIG_MODULE;
 
 	fake->reset();
 	assert_int_equal(cuModuleLoadData(&m, rig_image), CUDA_SUCCESS);
 	assert_int_equal(loaded(), (uintptr_t)rig_image);
+	why = shim_image_entry(m, "two", &e);
 	assert_int_equal(cuModuleUnload(m), CUDA_SUCCESS);
+	return why;
 }
 
 static void gbpf_block_switches_it_off(void **state)
@@ -114,6 +121,52 @@ static void code_that_is_not_understood_is_noted(void **state)
 	assert_non_null(strstr(double_noted, "machine-code: machine code of "));
 	assert_non_null(strstr(double_noted, "unpatched: "));
 	free(image);
+}
+
+/* Debuggers and tools see the program's own code. */
+static void tools_see_the_original(void **state)
+{
+	static const char *const variables[] = {
+		"CUDA_INJECTION64_PATH=/proc/self/exe",	  "NV_SANITIZER_INJECTION_PORT_BASE=49152",
+		"NV_SANITIZER_INJECTION_TRANSPORT_TYPE=", "NV_NSIGHT_INJECTION_PORT_BASE=49152",
+		"NV_COMPUTE_PROFILER_PERFWORKS_DIR=/x",	  "CUDA_DEVICE_WAITS_ON_EXCEPTION=1",
+		"CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1",
+	};
+	void *h = dlopen(getenv("GBPF_REAL_CUDA"), RTLD_NOW | RTLD_NOLOAD);
+	uint32_t *flag = h ? dlsym(h, "cudbgIpcFlag") : NULL;
+	char name[64];
+
+	for (unsigned i = 0; i < ARRAY_SIZE(variables); i++) {
+		assert_int_equal(putenv(unqual(variables[i])), 0);
+		assert_int_equal(is_loaded_as_it_is(), PROTO_BLOCK_TOOL);
+		snprintf(name, sizeof(name), "%.*s", (int)strcspn(variables[i], "="), variables[i]);
+		assert_int_equal(unsetenv(name), 0);
+	}
+	assert_non_null(flag);
+	*flag = 1;
+	assert_int_equal(is_loaded_as_it_is(), PROTO_BLOCK_TOOL);
+	*flag = 0;
+	dlclose(h);
+}
+
+static void settings_without_a_tool_change_nothing(void **state)
+{
+	static const char *const variables[] = {
+		"CUDA_INJECTION64_PATH=none",
+		"CUDA_INJECTION64_PATH=",
+		"CUDA_DEVICE_WAITS_ON_EXCEPTION=0",
+		"CUDA_ENABLE_COREDUMP_ON_EXCEPTION=0",
+		"NV_SANITIZER=1",
+	};
+	char name[64];
+
+	for (unsigned i = 0; i < ARRAY_SIZE(variables); i++) {
+		assert_int_equal(putenv(unqual(variables[i])), 0);
+		machine_code_is_patched(state);
+		snprintf(name, sizeof(name), "%.*s", (int)strcspn(variables[i], "="), variables[i]);
+		assert_int_equal(unsetenv(name), 0);
+		fake->reset();
+	}
 }
 
 /* ---- fat binaries ---- */
@@ -553,6 +606,8 @@ int main(void)
 		TEST(refused_image_is_replaced_by_original),
 		TEST(damaged_code_is_loaded_as_it_is),
 		TEST(code_that_is_not_understood_is_noted),
+		TEST(tools_see_the_original),
+		TEST(settings_without_a_tool_change_nothing),
 		TEST(fat_binaries_for_this_device_are_patched),
 		TEST(each_launch_passes_the_argument),
 		TEST(other_modules_kernels_get_none),
