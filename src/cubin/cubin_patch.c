@@ -168,9 +168,12 @@ static int write_segments(const struct patching *p, struct report *r)
 
 static int write_image(struct patching *p, struct report *r)
 {
+	int err;
+
 	size_sections(p);
-	if (cubin_layout_make(&p->layout, p->elf, r) < 0) {
-		return -ENOEXEC;
+	err = cubin_layout_make(&p->layout, p->elf, r);
+	if (err < 0) {
+		return err;
 	}
 	p->to = calloc(p->layout.total, 1);
 	if (!p->to) {
