@@ -17,7 +17,8 @@ enum proto_block_why {
 	PROTO_BLOCK_EXTERN,	    /* calls a function of another module */
 	PROTO_BLOCK_PARAMETERS,	    /* no room behind its parameters */
 	PROTO_BLOCK_SHARED,	    /* no room for 16 bytes of shared memory, or reads its size */
-	PROTO_BLOCK_OCCUPANCY,	    /* the clone would have fewer resident blocks */
+	PROTO_BLOCK_OCCUPANCY,	    /* the clone would have fewer resident blocks, or the driver
+				       refuses the launch */
 	PROTO_BLOCK_COOPERATIVE,    /* cooperative launch */
 	PROTO_BLOCK_ATTRIBUTE,	    /* a launch attribute that is not known to be harmless */
 	PROTO_BLOCK_CAPTURE,	    /* in a graph */

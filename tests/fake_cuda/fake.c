@@ -118,11 +118,24 @@ CUresult cuDeviceGetUuid_v2(CUuuid *u, CUdevice d)
 	return CUDA_SUCCESS;
 }
 
-/* Compute capability 9.0. */
+/* Compute capability 9.0, four multiprocessors. */
 CUresult cuDeviceGetAttribute(int *ret, CUdevice_attribute what, CUdevice d)
 {
-	*ret = what == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9 : 0;
+	*ret = what == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9
+	       : what == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT   ? 4
+								    : 0;
 	return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetAttribute(int *ret, CUfunction_attribute what, CUfunction f)
+{
+	*ret = what == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ? 49152 : 1024;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuKernelGetAttribute(int *ret, CUfunction_attribute what, CUkernel k, CUdevice d)
+{
+	return cuFuncGetAttribute(ret, what, NULL);
 }
 
 CUresult cuCtxGetCurrent(CUcontext *ret)

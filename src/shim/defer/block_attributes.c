@@ -18,15 +18,26 @@ static uint32_t volume(uint32_t x, uint32_t y, uint32_t z)
 										    : 0;
 }
 
+/* Grids that clusters do not divide are refused by the driver. */
+static bool divides(uint32_t x, uint32_t y, uint32_t z, const uint32_t grid[3])
+{
+	return grid[0] % x == 0 && grid[1] % y == 0 && grid[2] % z == 0;
+}
+
 enum proto_block_why shim_block_no_attributes(struct shim_block_call *b, const struct shim_clone *t)
 {
 	b->n_attrs = 0;
 	b->cluster = 1;
 	if (t->code && (t->code->cluster[0] || t->code->cluster[1] || t->code->cluster[2])) {
-		b->cluster = volume(t->code->cluster[0], MAX(t->code->cluster[1], 1u),
-				    MAX(t->code->cluster[2], 1u));
+		const uint32_t c[3] = { t->code->cluster[0], MAX(t->code->cluster[1], 1u),
+					MAX(t->code->cluster[2], 1u) };
+
+		b->cluster = volume(c[0], c[1], c[2]);
+		if (!b->cluster || !divides(c[0], c[1], c[2], b->grid)) {
+			return PROTO_BLOCK_CLUSTER;
+		}
 	}
-	return b->cluster ? PROTO_BLOCK_OK : PROTO_BLOCK_CLUSTER;
+	return PROTO_BLOCK_OK;
 }
 
 static enum proto_block_why keep(struct shim_block_call *b, const CUlaunchAttribute *a)
@@ -50,7 +61,9 @@ static enum proto_block_why keep_cluster(struct shim_block_call *b, const struct
 			       : PROTO_BLOCK_ATTRIBUTE;
 	}
 	b->cluster = volume(v->clusterDim.x, v->clusterDim.y, v->clusterDim.z);
-	return b->cluster ? keep(b, a) : PROTO_BLOCK_CLUSTER;
+	return b->cluster && divides(v->clusterDim.x, v->clusterDim.y, v->clusterDim.z, b->grid)
+		       ? keep(b, a)
+		       : PROTO_BLOCK_CLUSTER;
 }
 
 static enum proto_block_why one(struct shim_block_call *b, const struct shim_clone *t,

@@ -113,7 +113,6 @@ bool shim_shape_fits(const uint32_t grid[3], const uint32_t block[3])
 	       block[0] * block[1] * block[2] <= MAX_BLOCK;
 }
 
-/* Machine code: 0 if not known. */
 static uint32_t resident(struct shim_clone *t, struct shim_block_call *b,
 			 const struct sched_launch *l)
 {
@@ -129,6 +128,14 @@ static uint32_t resident(struct shim_clone *t, struct shim_block_call *b,
 
 	return t->code && b->cluster > 1 ? shim_clone_cluster_resident(t, &config, b->cluster)
 					 : shim_clone_resident(t, l->threads, l->smem_bytes);
+}
+
+/* The driver refuses launches of a kernel with other dimensions than it was compiled for. */
+static bool has_required_shape(const struct shim_clone *t, const uint32_t block[3])
+{
+	const uint32_t *required = t->code ? t->code->required_block : block;
+
+	return !required[0] || memcmp(required, block, sizeof(t->code->required_block)) == 0;
 }
 
 void shim_block_check(struct shim_block_call *b, const struct shim_thread_kernel *k,
@@ -148,7 +155,7 @@ void shim_block_check(struct shim_block_call *b, const struct shim_thread_kernel
 		return;
 	}
 	l->resident = resident(t, b, l);
-	if (!l->resident && !t->code) {
+	if (!l->resident || !has_required_shape(t, b->block)) {
 		shim_block_note_reason(k, PROTO_BLOCK_OCCUPANCY);
 		return;
 	}

@@ -119,6 +119,26 @@ static void fill(const struct parameters *p, unsigned char *to, void **params, u
 	}
 }
 
+/* A launch that is deferred has succeeded for the program. Returns false if the driver would refuse
+ * f's blocks. */
+static bool accepts(CUfunction f, const uint32_t block[3], uint32_t smem)
+{
+	bool library = shim_kernel_is_library(f);
+	int n = 0;
+
+	return (shim_kernel_attribute(&n, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, f, library) !=
+			CUDA_SUCCESS ||
+		block[0] * block[1] * block[2] <= (unsigned)n) &&
+	       (shim_kernel_attribute(&n, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f,
+				      library) != CUDA_SUCCESS ||
+		smem <= (unsigned)n);
+}
+
+static bool fits(CUfunction f, const uint32_t grid[3], const uint32_t block[3], uint32_t smem)
+{
+	return shim_shape_fits(grid, block) && accepts(f, block, smem);
+}
+
 /* cuLaunchKernel, cuLaunchCooperativeKernel: argument 0 is f, 9 kernelParams and 10, if there is
  * one, extra. */
 struct shim_deferred_call *shim_copy_kernel(const struct shim_call *c, const uint64_t *a)
@@ -131,7 +151,8 @@ struct shim_deferred_call *shim_copy_kernel(const struct shim_call *c, const uin
 	struct shim_deferred_call *k;
 	uint64_t none = 0;
 
-	if (!shim_shape_fits(grid, block) || !inspect(&p, (void *)(uintptr_t)a[0], params, extra)) {
+	if (!fits((CUfunction)(uintptr_t)a[0], grid, block, (uint32_t)a[7]) ||
+	    !inspect(&p, (void *)(uintptr_t)a[0], params, extra)) {
 		return NULL;
 	}
 	k = shim_deferred_new(c, a, room_of(&p));
@@ -208,10 +229,10 @@ struct shim_deferred_call *shim_copy_kernel_ex(const struct shim_call *c, const 
 	struct shim_deferred_call *k;
 
 	if (!config || !plain_attributes(config) ||
-	    !shim_shape_fits(
-		    (const uint32_t[]){ config->gridDimX, config->gridDimY, config->gridDimZ },
-		    (const uint32_t[]){ config->blockDimX, config->blockDimY,
-					config->blockDimZ }) ||
+	    !fits((CUfunction)(uintptr_t)a[1],
+		  (const uint32_t[]){ config->gridDimX, config->gridDimY, config->gridDimZ },
+		  (const uint32_t[]){ config->blockDimX, config->blockDimY, config->blockDimZ },
+		  config->sharedMemBytes) ||
 	    !inspect(&p, (void *)(uintptr_t)a[1], params, (void **)(uintptr_t)a[3])) {
 		return NULL;
 	}

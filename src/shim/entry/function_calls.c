@@ -160,23 +160,47 @@ CUresult cuLibraryEnumerateKernels(CUkernel *ret, unsigned cap, CUlibrary librar
 /* ---- properties: a deferred launch must run with the previous ones, where they matter to it ----
  */
 
-/* Returns true if a change does not affect deferred launches: a preference, the current value, or a
- * limit that is raised. */
-static bool leaves_deferred_valid(CUresult asked, CUfunction_attribute what, int now, int value)
+/* Returns true if a change from *now does not affect deferred launches: a preference, the current
+ * value, or a limit that is raised. By address, since the call that stores the value may be
+ * evaluated after the other arguments. */
+static bool leaves_deferred_valid(CUresult asked, CUfunction_attribute what, const int *now,
+				  int value)
 {
 	bool allows = what == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
 		      what == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
 
 	return what == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT ||
-	       (asked == CUDA_SUCCESS && (value == now || (allows && value > now)));
+	       (asked == CUDA_SUCCESS && (value == *now || (allows && value > *now)));
+}
+
+/* Returns the record of a function that has changed, NULL if it cannot be stopped. */
+static struct shim_clone *changed(CUresult r, const void *handle)
+{
+	struct shim_clone *t = r == CUDA_SUCCESS && shim_attached() ? shim_clone_get(handle) : NULL;
+
+	return t && t->handle ? t : NULL;
 }
 
 /* Returns the clone on which to repeat a change, NULL if none. */
 static struct shim_clone *clone_to_follow(CUresult r, const void *handle)
 {
-	struct shim_clone *t = r == CUDA_SUCCESS && shim_attached() ? shim_clone_get(handle) : NULL;
+	struct shim_clone *t = changed(r, handle);
 
-	return t && t->handle && !t->code ? t : NULL;
+	return t && !t->code ? t : NULL;
+}
+
+/* Libraries set the same maximum before each launch. */
+static bool is_known(const struct shim_clone *t, CUfunction_attribute what, int value)
+{
+	return what == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && value >= 0 &&
+	       (t->code ? (uint32_t)value : PTX_BLOCK_SMEM((uint32_t)value)) ==
+		       load_relaxed(&t->max_smem_bytes);
+}
+
+/* A kernel of a library and the functions obtained from it share their attributes. */
+static void refresh(const struct shim_clone *t, const void *handle)
+{
+	shim_clone_refresh(t->owner, t->kind == SHIM_KERNEL_OF_MODULE ? handle : NULL);
 }
 
 CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute what, int value)
@@ -186,18 +210,33 @@ CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute what, int value)
 	CUresult r;
 
 	if (unlikely(shim_pending()) &&
-	    !leaves_deferred_valid(shim_real.cuFuncGetAttribute(&now, what, f), what, now, value)) {
+	    !leaves_deferred_valid(shim_real.cuFuncGetAttribute(&now, what, f), what, &now,
+				   value)) {
 		shim_drain_all();
 	}
 	r = shim_real.cuFuncSetAttribute(f, what, value);
-	t = clone_to_follow(r, f);
-	if (t && what != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
+	t = changed(r, f);
+	if (!t || is_known(t, what, value)) {
+		return r;
+	}
+	if (!t->code && what != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
 		(void)shim_real.cuFuncSetAttribute(t->handle, what, value);
 	}
-	if (t) {
-		shim_clone_refresh(t->owner, f);
-	}
+	refresh(t, f);
 	return r;
+}
+
+static void repeat_on_clone(const struct shim_clone *t, CUfunction_attribute what, int value,
+			    CUdevice d)
+{
+	CUkernel clone = (CUkernel)(void *)t->handle;
+
+	if (what != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 ||
+	    value >= 1 << 28 ||
+	    shim_real.cuKernelSetAttribute(what, (int)PTX_BLOCK_SMEM((uint32_t)value), clone, d) !=
+		    CUDA_SUCCESS) {
+		(void)shim_real.cuKernelSetAttribute(what, value, clone, d);
+	}
 }
 
 CUresult cuKernelSetAttribute(CUfunction_attribute what, int value, CUkernel k, CUdevice d)
@@ -207,22 +246,19 @@ CUresult cuKernelSetAttribute(CUfunction_attribute what, int value, CUkernel k, 
 	CUresult r;
 
 	if (unlikely(shim_pending()) &&
-	    !leaves_deferred_valid(shim_real.cuKernelGetAttribute(&now, what, k, d), what, now,
+	    !leaves_deferred_valid(shim_real.cuKernelGetAttribute(&now, what, k, d), what, &now,
 				   value)) {
 		shim_drain_all();
 	}
 	r = shim_real.cuKernelSetAttribute(what, value, k, d);
-	t = clone_to_follow(r, k);
-	if (t && what != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
-		(void)shim_real.cuKernelSetAttribute(what, value, (CUkernel)(void *)t->handle, d);
-	} else if (t && value >= 0 && value < (1 << 28) &&
-		   shim_real.cuKernelSetAttribute(what, (int)PTX_BLOCK_SMEM((uint32_t)value),
-						  (CUkernel)(void *)t->handle, d) != CUDA_SUCCESS) {
-		(void)shim_real.cuKernelSetAttribute(what, value, (CUkernel)(void *)t->handle, d);
+	t = changed(r, k);
+	if (!t || is_known(t, what, value)) {
+		return r;
 	}
-	if (t) {
-		shim_clone_refresh(t->owner, NULL); /* also functions obtained from the kernel */
+	if (!t->code) {
+		repeat_on_clone(t, what, value, d);
 	}
+	refresh(t, k);
 	return r;
 }
 

@@ -13,11 +13,13 @@
 #include "shim/object/handle_set.h"
 
 #define MAX_CLONES 65536u
-#define MAX_THREADS 4096u
-#define MAX_SMEM (1u << 28)
+#define MAX_THREADS 1024u
+#define MAX_SMEM (1u << 20) /* four times what a multiprocessor of 2025 has */
+#define MAX_CLUSTER 1023u   /* blocks */
 /* shim_clone.occupancy: the last queried shape and its answer in one word, so that they are always
  * consistent. */
-#define SMEM_BITS 29u
+#define SMEM_BITS 21u
+#define THREAD_BITS 11u
 #define SHAPE_BITS 42u
 #define SHAPE ((UINT64_C(1) << SHAPE_BITS) - 1)
 #define VALID UINT64_C(0x8000000000000000)
@@ -53,21 +55,23 @@ static CUfunction clone_handle(const struct shim_kernel_origin *o)
 	return r == CUDA_SUCCESS ? f : NULL;
 }
 
-static CUresult get_max_smem(const struct shim_clone *t, CUfunction f, int *ret)
+/* Returns 0 if the driver has no answer. */
+static uint32_t attribute_of(const struct shim_clone *t, CUfunction f, CUfunction_attribute what)
 {
-	CUdevice d = 0;
+	int n = 0;
+	CUresult e = shim_kernel_attribute(&n, what, f, t->kind == SHIM_KERNEL_OF_LIBRARY);
 
-	if (t->kind != SHIM_KERNEL_OF_LIBRARY) {
-		return shim_real.cuFuncGetAttribute(
-			ret, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f);
-	}
-	(void)shim_real.cuCtxGetDevice(&d);
-	return shim_real.cuKernelGetAttribute(ret, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-					      (CUkernel)(void *)f, d);
+	return e == CUDA_SUCCESS && n > 0 ? (uint32_t)n : 0;
 }
 
-static CUresult set_max_smem(const struct shim_clone *t, int bytes)
+static uint32_t max_smem(const struct shim_clone *t, CUfunction f)
 {
+	return attribute_of(t, f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+}
+
+static CUresult set_max_smem(const struct shim_clone *t, uint32_t max)
+{
+	int bytes = (int)max;
 	CUdevice d = 0;
 
 	if (t->kind != SHIM_KERNEL_OF_LIBRARY) {
@@ -79,21 +83,20 @@ static CUresult set_max_smem(const struct shim_clone *t, int bytes)
 					      bytes, (CUkernel)(void *)t->handle, d);
 }
 
-/* Sets the clone's maximum of dynamic shared memory to f's, as the program has set it, plus the
- * room for the ticket. Where that exceeds the device's limit it is set to f's, and only launches
- * that use all of it go without the clone. */
+/* Learns the maximum of dynamic shared memory that the program has set. A clone's is set to that
+ * plus the room for the ticket; where this exceeds the device's limit it is set to f's, and only
+ * launches that use all of it go without the clone. */
 static void follow_smem(struct shim_clone *t)
 {
-	int max = 0;
+	uint32_t max = max_smem(t, t->of);
 
-	if (get_max_smem(t, t->of, &max) == CUDA_SUCCESS && max >= 0 && max < (int)MAX_SMEM &&
-	    set_max_smem(t, (int)PTX_BLOCK_SMEM((uint32_t)max)) != CUDA_SUCCESS) {
-		(void)set_max_smem(t, max);
+	if (!t->code) {
+		if (max < MAX_SMEM && set_max_smem(t, PTX_BLOCK_SMEM(max)) != CUDA_SUCCESS) {
+			(void)set_max_smem(t, max);
+		}
+		max = max_smem(t, t->handle);
 	}
-	if (get_max_smem(t, t->handle, &max) != CUDA_SUCCESS) {
-		max = 0;
-	}
-	store_relaxed(&t->max_smem_bytes, max > 0 ? (uint32_t)max : 0);
+	store_relaxed(&t->max_smem_bytes, max);
 	store_relaxed(&t->occupancy, (uint64_t)0);
 }
 
@@ -130,11 +133,11 @@ static struct shim_clone *make(const void *handle, const struct shim_kernel_orig
 		use_code(t);
 	} else if (t->why == PROTO_BLOCK_OK) {
 		t->handle = clone_handle(o);
-		if (t->handle) {
-			follow_smem(t);
-		} else {
-			t->why = PROTO_BLOCK_REJECTED;
-		}
+		t->why = (uint8_t)(t->handle ? PROTO_BLOCK_OK : PROTO_BLOCK_REJECTED);
+	}
+	if (t->handle) {
+		t->max_threads = attribute_of(t, t->of, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+		follow_smem(t);
 	}
 	return t;
 }
@@ -148,11 +151,7 @@ void shim_clone_refresh(const void *owner, const void *handle)
 		if (!t->handle || (handle ? (const void *)t->of != handle : t->owner != owner)) {
 			continue;
 		}
-		if (t->code) {
-			store_relaxed(&t->occupancy, (uint64_t)0);
-		} else {
-			follow_smem(t);
-		}
+		follow_smem(t);
 	}
 	pthread_mutex_unlock(&clones_mutex);
 }
@@ -267,9 +266,30 @@ static uint32_t multiprocessors(void)
 	return n > 0 ? (uint32_t)n : 0;
 }
 
+/* A launch that waits in a run has succeeded for the program, so the driver must not refuse it when
+ * it is submitted. The occupancy's calls do not look at these limits. */
+static bool accepts(const struct shim_clone *t, uint32_t threads, uint32_t smem)
+{
+	uint32_t need = t->code ? smem : PTX_BLOCK_SMEM(smem);
+
+	return threads <= t->max_threads && need <= load_relaxed(&t->max_smem_bytes);
+}
+
+static uint64_t shape_of(uint32_t threads, uint32_t smem, uint32_t cluster)
+{
+	return ((uint64_t)cluster << THREAD_BITS | threads) << SMEM_BITS | smem;
+}
+
+static uint32_t remember(struct shim_clone *t, uint64_t shape, uint64_t n)
+{
+	n = MIN(n, (uint64_t)RESIDENT_MAX);
+	store_relaxed(&t->occupancy, VALID | n << SHAPE_BITS | shape);
+	return (uint32_t)n;
+}
+
 uint32_t shim_clone_resident(struct shim_clone *t, uint32_t threads, uint32_t smem)
 {
-	uint64_t shape = (uint64_t)threads << SMEM_BITS | smem;
+	uint64_t shape = shape_of(threads, smem, 1);
 	uint64_t cached = load_relaxed(&t->occupancy);
 	uint64_t n;
 
@@ -279,42 +299,39 @@ uint32_t shim_clone_resident(struct shim_clone *t, uint32_t threads, uint32_t sm
 	if (likely((cached & (VALID | SHAPE)) == (VALID | shape))) {
 		return (uint32_t)((cached & ~VALID) >> SHAPE_BITS);
 	}
-	if (!t->code && PTX_BLOCK_SMEM(smem) > load_relaxed(&t->max_smem_bytes)) {
+	if (!accepts(t, threads, smem)) {
 		return 0;
 	}
 	n = (uint64_t)resident(t->of, threads, smem);
 	if (!t->code && (uint64_t)resident(t->handle, threads, PTX_BLOCK_SMEM(smem)) != n) {
 		n = 0;
 	}
-	n = MIN(n * multiprocessors(), (uint64_t)RESIDENT_MAX);
-	store_relaxed(&t->occupancy, VALID | n << SHAPE_BITS | shape);
-	return (uint32_t)n;
+	return remember(t, shape, n * multiprocessors());
 }
 
 uint32_t shim_clone_cluster_resident(struct shim_clone *t, const CUlaunchConfig *config,
 				     uint32_t cluster)
 {
-	uint64_t shape = ((uint64_t)config->blockDimX * config->blockDimY * config->blockDimZ)
-				 << SMEM_BITS |
-			 config->sharedMemBytes;
-	uint64_t cached = load_relaxed(&t->occupancy), n;
+	uint32_t threads = config->blockDimX * config->blockDimY * config->blockDimZ;
+	uint64_t shape = shape_of(threads, config->sharedMemBytes, cluster);
+	uint64_t cached = load_relaxed(&t->occupancy);
 	int clusters = 0;
 
-	if (config->sharedMemBytes > MAX_SMEM || (shape & ~SHAPE)) {
+	if (!threads || threads > MAX_THREADS || config->sharedMemBytes > MAX_SMEM ||
+	    cluster > MAX_CLUSTER) {
 		return 0;
 	}
-	/* Launches of one function with several cluster sizes share the entry: the number is a hint
-	 * only, to the scheduler and for ptx_gate_arg.wave. */
 	if (likely((cached & (VALID | SHAPE)) == (VALID | shape))) {
 		return (uint32_t)((cached & ~VALID) >> SHAPE_BITS);
+	}
+	if (!accepts(t, threads, config->sharedMemBytes)) {
+		return 0;
 	}
 	if (shim_real.cuOccupancyMaxActiveClusters(&clusters, t->of, config) != CUDA_SUCCESS ||
 	    clusters < 0) {
 		clusters = 0;
 	}
-	n = MIN((uint64_t)clusters * cluster, (uint64_t)RESIDENT_MAX);
-	store_relaxed(&t->occupancy, VALID | n << SHAPE_BITS | shape);
-	return (uint32_t)n;
+	return remember(t, shape, (uint64_t)clusters * cluster);
 }
 
 uint32_t shim_clone_params(const struct shim_clone *t)

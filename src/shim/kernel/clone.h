@@ -18,7 +18,8 @@ struct shim_clone {
 	const struct cubin_kernel *code; /* f has an entry stub; borrowed likewise; NULL: a clone */
 	enum shim_kernel_kind kind;
 	uint64_t id;		 /* unique, whereas handles are reused */
-	uint32_t max_smem_bytes; /* [atomic] maximum dynamic shared memory of a launch */
+	uint32_t max_threads;	 /* of a block of f */
+	uint32_t max_smem_bytes; /* [atomic] maximum dynamic shared memory of a launch of handle */
 	uint64_t occupancy;	 /* [atomic] last launch shape whose occupancy was queried, and the
 				    answer */
 	uint8_t why;		 /* enum proto_block_why */
@@ -49,9 +50,10 @@ struct cubin_param shim_clone_param(const struct shim_clone *t, uint32_t i);
 uint32_t shim_clone_arg_offset(const struct shim_clone *t);
 
 /* Returns the number of blocks that are resident on the device at once for launches with that many
- * threads and bytes of dynamic shared memory per block; 0: fewer than of f. */
+ * threads and bytes of dynamic shared memory per block; 0: fewer than of f, or the driver refuses
+ * such a launch. */
 uint32_t shim_clone_resident(struct shim_clone *t, uint32_t threads, uint32_t smem);
-/* The same for launches of f with clusters of that many blocks; 0: not known. */
+/* The same for launches of f with clusters of that many blocks. */
 uint32_t shim_clone_cluster_resident(struct shim_clone *t, const CUlaunchConfig *config,
 				     uint32_t cluster);
 

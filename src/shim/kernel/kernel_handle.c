@@ -67,6 +67,17 @@ void shim_kernel_forget(const void *owner)
 	pthread_mutex_unlock(&notes_mutex);
 }
 
+CUresult shim_kernel_attribute(int *ret, CUfunction_attribute what, CUfunction f, bool library)
+{
+	CUdevice d = 0;
+
+	if (!library) {
+		return shim_real.cuFuncGetAttribute(ret, what, f);
+	}
+	(void)shim_real.cuCtxGetDevice(&d);
+	return shim_real.cuKernelGetAttribute(ret, what, (CUkernel)(void *)f, d);
+}
+
 bool shim_kernel_is_library(const void *handle)
 {
 	const struct note *n;

@@ -33,6 +33,8 @@ bool shim_kernel_origin(const void *handle, struct shim_kernel_origin *ret);
 void shim_kernel_forget(const void *owner);
 /* Returns true if the handle came from a library (CUkernel). */
 bool shim_kernel_is_library(const void *handle);
+/* Asks the driver for an attribute of f on the current device; library: f is a CUkernel. */
+CUresult shim_kernel_attribute(int *ret, CUfunction_attribute what, CUfunction f, bool library);
 
 const struct shim_thread_kernel *shim_kernel_find(struct shim_thread *t, uintptr_t key,
 						  unsigned slot);

@@ -121,6 +121,18 @@ static CUresult func_attribute(int *ret, CUfunction_attribute what, CUfunction f
 	return CUDA_SUCCESS;
 }
 
+static CUresult active_blocks(int *ret, CUfunction f, int threads, size_t smem)
+{
+	*ret = 2;
+	return CUDA_SUCCESS;
+}
+
+static CUresult active_clusters(int *ret, CUfunction f, const CUlaunchConfig *config)
+{
+	*ret = 4;
+	return CUDA_SUCCESS;
+}
+
 static CUresult kernel_attribute(int *ret, CUfunction_attribute what, CUkernel k, CUdevice d)
 {
 	return func_attribute(ret, what, NULL);
@@ -295,6 +307,8 @@ static void answers(struct cuabi_table *t)
 	t->cuKernelGetParamInfo = kernel_param;
 	t->cuDevicePrimaryCtxGetState = primary_state;
 	t->cuDevicePrimaryCtxRetain = primary_retain;
+	t->cuOccupancyMaxActiveBlocksPerMultiprocessor = active_blocks;
+	t->cuOccupancyMaxActiveClusters = active_clusters;
 	t->cuFuncGetAttribute = func_attribute;
 	t->cuKernelGetAttribute = kernel_attribute;
 }

@@ -555,6 +555,8 @@ static void attributes_decide_about_block_level(void **state)
 		  PROTO_BLOCK_OK },
 		{ { .id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value.clusterDim = { 2, 0, 1 } },
 		  PROTO_BLOCK_CLUSTER },
+		{ { .id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value.clusterDim = { 3, 1, 1 } },
+		  PROTO_BLOCK_CLUSTER }, /* a grid of 64 */
 		{ { .id = CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION,
 		    .value.preferredClusterDim = { 4, 1, 1 } },
 		  PROTO_BLOCK_ATTRIBUTE },
