@@ -29,11 +29,14 @@ const char *proto_block_why_text(enum proto_block_why why)
 		[PROTO_BLOCK_COLLECTIVE] = "communicates with other GPUs",
 		[PROTO_BLOCK_CODE] = "machine code that cannot be patched",
 		[PROTO_BLOCK_CODE_OFF] = "machine code is not patched (GBPF_BLOCK=ptx)",
-		[PROTO_BLOCK_STUB] = "patched machine code does not work on this device",
+		[PROTO_BLOCK_STUB] = "the driver does not compile the entry stub as expected",
 		[PROTO_BLOCK_NO_CONTEXT] = "loaded without a context, or for unlike devices",
 		[PROTO_BLOCK_ONLY_ONE] = "PTX of cuFFT, whose modules have one function each",
 		[PROTO_BLOCK_WAITED] = "waited for later blocks in an earlier run",
 		[PROTO_BLOCK_TOOL] = "loaded under a debugger or tool, so as it is",
+		[PROTO_BLOCK_TEST_FAILED] = "patched machine code failed its test on this device",
+		[PROTO_BLOCK_TEST_TIME] = "the test of patched machine code did not end in time",
+		[PROTO_BLOCK_OLD_DRIVER] = "machine code is patched from CUDA 12.5 on",
 	};
 
 	return (unsigned)why < PROTO_BLOCK_WHYS ? texts[why] : texts[PROTO_BLOCK_UNKNOWN];

@@ -32,12 +32,14 @@ enum proto_block_why {
 	PROTO_BLOCK_COLLECTIVE, /* communicates with other GPUs (NCCL, NVSHMEM) */
 	PROTO_BLOCK_CODE,	/* its machine code cannot be patched */
 	PROTO_BLOCK_CODE_OFF,	/* machine code is not patched: GBPF_BLOCK=ptx */
-	PROTO_BLOCK_STUB,	/* the driver did not compile the entry stub, or it failed the
-				   self-test */
+	PROTO_BLOCK_STUB,	/* the driver did not compile the entry stub, or not as expected */
 	PROTO_BLOCK_NO_CONTEXT, /* loaded without a current context, or for unlike devices */
 	PROTO_BLOCK_ONLY_ONE,	/* its library uses only modules with one function (cuFFT) */
 	PROTO_BLOCK_WAITED,	/* waited for later blocks in an earlier run */
 	PROTO_BLOCK_TOOL,	/* machine code, loaded under a debugger or tool */
+	PROTO_BLOCK_TEST_FAILED, /* the self-test of patched machine code failed */
+	PROTO_BLOCK_TEST_TIME,	 /* it did not end in time */
+	PROTO_BLOCK_OLD_DRIVER,	 /* the driver cannot tell which kernel a handle names */
 	PROTO_BLOCK_WHYS
 };
 

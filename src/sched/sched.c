@@ -231,6 +231,13 @@ void sched_after_fork_child(struct sched *s)
 	policy_read_after_fork();
 }
 
+void sched_note_once(struct sched *s, const char *what, const char *text)
+{
+	if (s->cfg.note) {
+		s->cfg.note(s->cfg.arg, what, text);
+	}
+}
+
 void sched_note(struct sched *s, const char *what, const char *text)
 {
 	uint64_t now = clock_now_ns(), last = load_relaxed(&s->note_last_ns);

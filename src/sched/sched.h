@@ -93,6 +93,8 @@ void sched_queue_close(struct sched_queue *q);
 bool sched_block_wanted(const struct sched *s);
 /* Reports an event to gbpfd's history, at most one a second. Not inside a read-side section. */
 void sched_note(struct sched *s, const char *what, const char *text);
+/* The same for events that a process has once, or a few times: no limit. */
+void sched_note_once(struct sched *s, const char *what, const char *text);
 /* Sets why launches of a kernel run at block level or not (enum proto_block_why), for the
  * statistics.
  */

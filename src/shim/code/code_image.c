@@ -262,9 +262,8 @@ static struct cubin_patched *open_elf(struct shim_code_elf *elf, unsigned arch,
 		*ret_why = PROTO_BLOCK_CODE;
 		return NULL;
 	}
-	s = shim_code_stub(arch);
+	s = shim_code_stub(arch, ret_why);
 	if (!s) {
-		*ret_why = PROTO_BLOCK_STUB;
 		return NULL;
 	}
 	p = shim_code_cached(elf, arch, s);

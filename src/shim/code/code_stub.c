@@ -18,69 +18,95 @@ struct slot {
 	unsigned arch;		 /* 0: free */
 	bool ready;		 /* false: a thread is making it */
 	struct cubin_stub *stub; /* NULL: no machine code is patched */
+	enum proto_block_why why;
 };
 
 static pthread_mutex_t stubs_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t stubs_changed = PTHREAD_COND_INITIALIZER;
 static struct slot stubs[MAX_ARCHITECTURES]; /* stubs_mutex */
 
-int shim_code_compile(const char *ptx, size_t bytes, void **ret, size_t *ret_bytes)
-{
-	CUlinkState s = NULL;
-	void *image = NULL;
-	size_t n = 0;
-	int err = -ENOEXEC;
+/* The linker, and its log, which it writes until it is destroyed. */
+struct linker {
+	CUlinkState state;
+	char log[256];
+};
 
-	if (shim_driver.cuLinkCreate_v2(0, NULL, NULL, &s) != CUDA_SUCCESS) {
-		return -ENOEXEC;
+static CUresult open_linker(struct linker *l)
+{
+	CUjit_option options[] = { CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES };
+	void *values[] = { l->log, (void *)(uintptr_t)(sizeof(l->log) - 1) };
+
+	memset(l, 0, sizeof(*l));
+	return shim_driver.cuLinkCreate_v2(ARRAY_SIZE(options), options, values, &l->state);
+}
+
+static int refused(struct linker *l, CUresult e, struct report *r)
+{
+	l->log[strcspn(l->log, "\r\n")] = 0;
+	return report_set(r, -ENOEXEC, "stub", "the driver does not compile it: error %d%s%s",
+			  (int)e, l->log[0] ? ": " : "", l->log);
+}
+
+int shim_code_compile(const char *ptx, size_t bytes, void **ret, size_t *ret_bytes,
+		      struct report *r)
+{
+	void *image = NULL;
+	struct linker l;
+	size_t n = 0;
+	int err = 0;
+	CUresult e = open_linker(&l);
+
+	if (e) {
+		return refused(&l, e, r);
 	}
-	if (shim_driver.cuLinkAddData_v2(s, CU_JIT_INPUT_PTX, unqual(ptx), bytes + 1, "gbpf", 0,
-					 NULL, NULL) == CUDA_SUCCESS &&
-	    shim_driver.cuLinkComplete(s, &image, &n) == CUDA_SUCCESS && image && n) {
+	e = shim_driver.cuLinkAddData_v2(l.state, CU_JIT_INPUT_PTX, unqual(ptx), bytes + 1, "gbpf",
+					 0, NULL, NULL);
+	e = e ? e : shim_driver.cuLinkComplete(l.state, &image, &n);
+	if (e || !image || !n) {
+		err = refused(&l, e, r);
+	} else {
 		*ret = malloc(n);
-		err = *ret ? 0 : -ENOMEM;
+		err = *ret ? 0 : report_set(r, -ENOMEM, "stub", "out of memory");
 	}
 	if (!err) {
 		memcpy(*ret, image, n);
 		*ret_bytes = n;
 	}
-	shim_driver.cuLinkDestroy(s);
+	shim_driver.cuLinkDestroy(l.state);
 	return err;
 }
 
 /* Compiles the gate with so much padding in front of its argument. */
-static int compile_gate(unsigned arch, uint32_t pad, void **ret, size_t *ret_bytes)
+static int compile_gate(unsigned arch, uint32_t pad, void **ret, size_t *ret_bytes,
+			struct report *r)
 {
 	struct buf text;
 	int err;
 
 	buf_init(&text);
 	err = ptx_gate_stub(&text, arch, pad);
-	if (!err) {
-		err = shim_code_compile(buf_text(&text), text.len, ret, ret_bytes);
+	if (err) {
+		(void)report_set(r, err, "stub", "no text for this architecture");
+	} else {
+		err = shim_code_compile(buf_text(&text), text.len, ret, ret_bytes, r);
 	}
 	buf_finish(&text);
 	return err;
 }
 
-static struct cubin_stub *open_gate(unsigned arch)
+static int open_gate(struct cubin_stub **ret, unsigned arch, struct report *r)
 {
-	struct cubin_stub *s = NULL;
 	void *a = NULL, *b = NULL;
 	size_t a_bytes = 0, b_bytes = 0;
-	struct report r;
+	int err = compile_gate(arch, PTX_GATE_PAD_A, &a, &a_bytes, r);
 
-	report_init(&r);
-	if (compile_gate(arch, PTX_GATE_PAD_A, &a, &a_bytes) == 0 &&
-	    compile_gate(arch, PTX_GATE_PAD_B, &b, &b_bytes) == 0 &&
-	    cubin_stub_open(&s, a, a_bytes, PTX_GATE_PAD_A, b, b_bytes, PTX_GATE_PAD_B,
-			    PTX_GATE_ENTRY, SHIM_CODE_ARG_BYTES, &r) < 0) {
-		s = NULL;
-	}
-	report_finish(&r);
+	err = err ? err : compile_gate(arch, PTX_GATE_PAD_B, &b, &b_bytes, r);
+	err = err ? err
+		  : cubin_stub_open(ret, a, a_bytes, PTX_GATE_PAD_A, b, b_bytes, PTX_GATE_PAD_B,
+				    PTX_GATE_ENTRY, SHIM_CODE_ARG_BYTES, r);
 	free(a);
 	free(b);
-	return s;
+	return err;
 }
 
 /* Returns true if the driver can tell which kernel a handle names, so that a handle that was
@@ -93,16 +119,61 @@ static bool driver_names_kernels(void)
 	       version >= DRIVER_VERSION_MIN;
 }
 
-static struct cubin_stub *make(unsigned arch)
+/* Tells the operator why no machine code is patched in this process. */
+static void note_failure(unsigned arch, const char *what, const struct report *r)
+{
+	struct buf reason, text;
+
+	buf_init(&reason);
+	buf_init(&text);
+	report_text(r, &reason);
+	buf_printf(&text, "no machine code is patched for sm_%u: %s: %s", arch, what,
+		   buf_text(&reason));
+	sched_note_once(shim.sched, "machine-code", buf_text(&text));
+	buf_finish(&reason);
+	buf_finish(&text);
+}
+
+/* Returns why there is no stub, and stores a word for it. */
+static enum proto_block_why try_make(struct cubin_stub **ret, unsigned arch, const char **ret_what,
+				     struct report *r)
+{
+	int err;
+
+	*ret_what = "driver";
+	if (!driver_names_kernels()) {
+		(void)report_set(r, -ENOSYS, "stub", "it is older than CUDA 12.5");
+		return PROTO_BLOCK_OLD_DRIVER;
+	}
+	*ret_what = "entry stub";
+	if (open_gate(ret, arch, r) < 0) {
+		*ret = NULL;
+		return PROTO_BLOCK_STUB;
+	}
+	*ret_what = "self-test";
+	err = shim_code_test(*ret, r);
+	if (!err) {
+		return PROTO_BLOCK_OK;
+	}
+	cubin_stub_close(*ret);
+	*ret = NULL;
+	return err == -ETIMEDOUT ? PROTO_BLOCK_TEST_TIME : PROTO_BLOCK_TEST_FAILED;
+}
+
+static struct cubin_stub *make(unsigned arch, enum proto_block_why *ret_why)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	CUstreamCaptureMode before = shim_capture_exempt();
-	struct cubin_stub *s = driver_names_kernels() ? open_gate(arch) : NULL;
+	struct cubin_stub *s = NULL;
+	const char *what;
+	struct report r;
 
-	if (s && shim_code_test(s) < 0) {
-		cubin_stub_close(s);
-		s = NULL;
+	report_init(&r);
+	*ret_why = try_make(&s, arch, &what, &r);
+	if (!s) {
+		note_failure(arch, what, &r);
 	}
+	report_finish(&r);
 	pthread_once(&once, shim_code_read_waiting);
 	shim_capture_restore(before);
 	return s;
@@ -119,8 +190,9 @@ static struct slot *slot_of(unsigned arch)
 	return NULL;
 }
 
-const struct cubin_stub *shim_code_stub(unsigned arch)
+const struct cubin_stub *shim_code_stub(unsigned arch, enum proto_block_why *ret_why)
 {
+	enum proto_block_why why = PROTO_BLOCK_STUB;
 	struct cubin_stub *made = NULL;
 	struct slot *s;
 
@@ -129,9 +201,10 @@ const struct cubin_stub *shim_code_stub(unsigned arch)
 	if (s && !s->arch) {
 		s->arch = arch;
 		pthread_mutex_unlock(&stubs_mutex);
-		made = make(arch);
+		made = make(arch, &why);
 		pthread_mutex_lock(&stubs_mutex);
 		s->stub = made;
+		s->why = why;
 		s->ready = true;
 		pthread_cond_broadcast(&stubs_changed);
 	}
@@ -139,6 +212,9 @@ const struct cubin_stub *shim_code_stub(unsigned arch)
 		pthread_cond_wait(&stubs_changed, &stubs_mutex);
 	}
 	made = s ? s->stub : NULL;
+	if (!made) {
+		*ret_why = s ? s->why : PROTO_BLOCK_STUB;
+	}
 	pthread_mutex_unlock(&stubs_mutex);
 	return made;
 }

@@ -45,6 +45,8 @@ static CUmodule loaded[8];
 static uint32_t n_loaded; /* [atomic] */
 
 struct test {
+	struct report *r;
+	const char *step;
 	CUmodule module;
 	CUfunction f;
 	CUstream stream;
@@ -52,27 +54,30 @@ struct test {
 	uint64_t until;
 };
 
-static int status(CUresult r)
+static int status(struct test *t, CUresult e)
 {
-	return r == CUDA_SUCCESS ? 0 : -EIO;
+	return e == CUDA_SUCCESS
+		       ? 0
+		       : report_set(t->r, -EIO, "test", "%s: driver error %d", t->step, (int)e);
 }
 
 static int await(struct test *t)
 {
-	CUresult r;
+	CUresult e;
 
-	while ((r = shim_driver.cuStreamQuery(t->stream)) == CUDA_ERROR_NOT_READY) {
+	while ((e = shim_driver.cuStreamQuery(t->stream)) == CUDA_ERROR_NOT_READY) {
 		if (clock_now_ns() > t->until) {
-			return -ETIMEDOUT;
+			return report_set(t->r, -ETIMEDOUT, "test",
+					  "%s: no end within 2 s; the device is busy", t->step);
 		}
 		clock_sleep_ns(POLL_NS);
 	}
-	return status(r);
+	return status(t, e);
 }
 
 static int put(struct test *t, uint32_t at, const void *from, size_t bytes)
 {
-	return status(shim_driver.cuMemcpyHtoDAsync_v2(t->area + at, from, bytes, t->stream));
+	return status(t, shim_driver.cuMemcpyHtoDAsync_v2(t->area + at, from, bytes, t->stream));
 }
 
 /* Copies from the area when the stream is idle, so the call does not wait for the kernel. */
@@ -81,7 +86,7 @@ static int get(struct test *t, uint32_t at, void *to, size_t bytes)
 	int err = await(t);
 
 	err = err ? err
-		  : status(shim_driver.cuMemcpyDtoHAsync_v2(to, t->area + at, bytes, t->stream));
+		  : status(t, shim_driver.cuMemcpyDtoHAsync_v2(to, t->area + at, bytes, t->stream));
 	return err ? err : await(t);
 }
 
@@ -90,8 +95,8 @@ static int launch(struct test *t, struct ptx_gate_arg *arg)
 	uint32_t step = 1;
 	void *params[] = { &step, arg };
 
-	return status(shim_driver.cuLaunchKernel(t->f, BLOCKS, 1, 1, THREADS, 1, 1, 0, t->stream,
-						 params, NULL));
+	return status(t, shim_driver.cuLaunchKernel(t->f, BLOCKS, 1, 1, THREADS, 1, 1, 0, t->stream,
+						    params, NULL));
 }
 
 /* Each block below `bound` has run n times, the others m times. */
@@ -101,7 +106,13 @@ static int expect_counts(struct test *t, uint32_t bound, uint32_t n, uint32_t m)
 	int err = get(t, COUNTS_AT, counts, sizeof(counts));
 
 	for (uint32_t i = 0; !err && i < BLOCKS; i++) {
-		err = counts[i] == (i < bound ? n : m) ? 0 : -EIO;
+		uint32_t wanted = i < bound ? n : m;
+
+		if (counts[i] != wanted) {
+			err = report_set(t->r, -EIO, "test",
+					 "%s: block %u has run %u times, expected %u", t->step, i,
+					 counts[i], wanted);
+		}
 	}
 	return err;
 }
@@ -113,10 +124,11 @@ static int expect_end(struct test *t, bool wanted)
 	int err = get(t, 0, &done, sizeof(done));
 
 	err = err ? err : get(t, TICKETS_AT + PTX_BLOCK_READY, &ready, sizeof(ready));
-	return err ? err
-	       : (done == (wanted ? NUMBER : 0) && ready == (wanted ? FIRST + BLOCKS : FIRST))
-		       ? 0
-		       : -EIO;
+	if (!err && (done != (wanted ? NUMBER : 0) || ready != (wanted ? FIRST + BLOCKS : FIRST))) {
+		err = report_set(t->r, -EIO, "test", "%s: the end was %spublished", t->step,
+				 wanted ? "not " : "");
+	}
+	return err;
 }
 
 /* Sets the state before a launch. */
@@ -139,19 +151,24 @@ static int run(struct test *t)
 				    .first = FIRST,
 				    .end = FIRST + BLOCKS,
 				    .number = NUMBER };
-	int err = set(t, 0);
+	int err;
 
+	t->step = "gate off";
+	err = set(t, 0);
 	err = err ? err : launch(t, &zero);
 	err = err ? err : expect_counts(t, BLOCKS, 1, 1);
 	err = err ? err : expect_end(t, false);
+	t->step = err ? t->step : "gate open";
 	err = err ? err : launch(t, &arg);
 	err = err ? err : expect_counts(t, BLOCKS, 2, 2);
 	err = err ? err : expect_end(t, true);
+	t->step = err ? t->step : "gate closed";
 	arg.base = BLOCKS;
 	err = err ? err : set(t, PTX_GATE_CLOSED | (arg.base + BOUND));
 	err = err ? err : launch(t, &arg);
 	err = err ? err : expect_counts(t, BOUND, 3, 2);
 	err = err ? err : expect_end(t, false);
+	t->step = err ? t->step : "continuation";
 	arg.base += BLOCKS;
 	arg.from = BOUND;
 	err = err ? err : set(t, arg.base);
@@ -165,19 +182,19 @@ static int load(struct test *t, const struct cubin_stub *s)
 	struct cubin_patched *p = NULL;
 	void *original = NULL;
 	size_t bytes = 0;
-	struct report r;
 	int err;
 
-	report_init(&r);
-	err = shim_code_compile(kernel_text, sizeof(kernel_text) - 1, &original, &bytes);
-	err = err ? err : cubin_patch(&p, original, bytes, s, &r);
+	err = shim_code_compile(kernel_text, sizeof(kernel_text) - 1, &original, &bytes, t->r);
+	err = err ? err : cubin_patch(&p, original, bytes, s, t->r);
+	if (err) { /* a message of its own comes first */
+		(void)report_set(t->r, err, "test", "its kernel cannot be patched");
+	}
 	if (!err) {
-		err = status(
-			shim_driver.cuModuleLoadData(&t->module, cubin_patched_image(p, &bytes)));
+		err = status(t, shim_driver.cuModuleLoadData(&t->module,
+							     cubin_patched_image(p, &bytes)));
 	}
 	cubin_patched_close(p);
 	free(original);
-	report_finish(&r);
 	if (t->module) {
 		loaded[add_relaxed(&n_loaded, 1u) % ARRAY_SIZE(loaded)] = t->module;
 	}
@@ -185,18 +202,20 @@ static int load(struct test *t, const struct cubin_stub *s)
 }
 
 /* After a timeout the kernel may still come to run, so the stream remains. */
-int shim_code_test(const struct cubin_stub *s)
+int shim_code_test(const struct cubin_stub *s, struct report *r)
 {
-	struct test t = { .until = clock_now_ns() + WAIT_NS };
+	struct test t = { .r = r, .step = "preparation", .until = clock_now_ns() + WAIT_NS };
 	size_t bytes = 0;
 	int err = load(&t, s);
 
-	err = err ? err : status(shim_driver.cuModuleGetFunction(&t.f, t.module, "gbpf_test"));
+	err = err ? err : status(&t, shim_driver.cuModuleGetFunction(&t.f, t.module, "gbpf_test"));
 	err = err ? err
-		  : status(shim_driver.cuModuleGetGlobal_v2(&t.area, &bytes, t.module,
-							    "gbpf_area"));
-	err = err || bytes == AREA_BYTES ? err : -EIO;
-	err = err ? err : status(shim_driver.cuStreamCreate(&t.stream, CU_STREAM_NON_BLOCKING));
+		  : status(&t, shim_driver.cuModuleGetGlobal_v2(&t.area, &bytes, t.module,
+								"gbpf_area"));
+	if (!err && bytes != AREA_BYTES) {
+		err = report_set(r, -EIO, "test", "its variable has %zu bytes", bytes);
+	}
+	err = err ? err : status(&t, shim_driver.cuStreamCreate(&t.stream, CU_STREAM_NON_BLOCKING));
 	err = err ? err : run(&t);
 	if (t.stream && err != -ETIMEDOUT) {
 		shim_driver.cuStreamDestroy_v2(t.stream);

@@ -186,7 +186,7 @@ static void note(const char *path, const char *text)
 
 	buf_init(&b);
 	buf_printf(&b, "%s: %s", path, text);
-	sched_note(shim.sched, "machine-code", buf_text(&b));
+	sched_note_once(shim.sched, "machine-code", buf_text(&b));
 	buf_finish(&b);
 }
 

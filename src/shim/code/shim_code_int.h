@@ -10,15 +10,18 @@
 
 /* ---- stubs and whether the device runs them rightly ---- */
 
-/* Returns the stub for an architecture, NULL if the driver cannot compile it or patched code fails
- * the self-test, which runs once. The device's context is current; caller holds no lock. Other
- * threads that ask at the same time wait for the answer, which takes at most some seconds. */
-const struct cubin_stub *shim_code_stub(unsigned arch);
-/* Compiles PTX by the driver's linker. *ret: caller frees. 0, -ENOEXEC, -ENOMEM. */
-int shim_code_compile(const char *ptx, size_t bytes, void **ret, size_t *ret_bytes);
+/* Returns the stub for an architecture. NULL and the reason: the driver cannot compile it, or
+ * patched code fails the self-test, which runs once. The operator is told then. The device's
+ * context is current; caller holds no lock. Other threads that ask at the same time wait for the
+ * answer, which takes at most some seconds. */
+const struct cubin_stub *shim_code_stub(unsigned arch, enum proto_block_why *ret_why);
+/* Compiles PTX by the driver's linker. *ret: caller frees. 0; -ENOEXEC, with the driver's message
+ * in r; -ENOMEM. */
+int shim_code_compile(const char *ptx, size_t bytes, void **ret, size_t *ret_bytes,
+		      struct report *r);
 /* Runs a patched kernel on the current device: all blocks, and a prefix of them. 0; -EIO: a wrong
- * result; -ETIMEDOUT: the device was busy. */
-int shim_code_test(const struct cubin_stub *s);
+ * result; -ETIMEDOUT: the device was busy; or another error. r has the reason. */
+int shim_code_test(const struct cubin_stub *s, struct report *r);
 
 /* ---- the program's own machine code in an image ---- */
 

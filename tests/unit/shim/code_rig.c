@@ -7,6 +7,8 @@
 #include "shim/code/shim_code_int.h"
 
 int rig_self_tests, rig_self_test;
+int rig_driver_version = 13000;
+CUresult rig_link;
 unsigned rig_lookups;
 CUfunction rig_invalid;
 int rig_primary_active = 1;
@@ -19,10 +21,10 @@ static size_t gate_bytes[2];
 static unsigned linked;
 
 /* Instead of code_test.c: the fake runs nothing. */
-int shim_code_test(const struct cubin_stub *s)
+int shim_code_test(const struct cubin_stub *s, struct report *r)
 {
 	rig_self_tests++;
-	return rig_self_test;
+	return rig_self_test ? report_set(r, rig_self_test, "test", "block 3 has run twice") : 0;
 }
 
 bool rig_is_zero(const void *p)
@@ -36,12 +38,27 @@ bool rig_is_zero(const void *p)
 
 static CUresult driver_version(int *ret)
 {
-	*ret = 13000;
+	*ret = rig_driver_version;
+	return CUDA_SUCCESS;
+}
+
+static char *link_log;
+
+static CUresult link_create(unsigned n, CUjit_option *options, void **values, CUlinkState *ret)
+{
+	for (unsigned i = 0; i < n; i++) {
+		link_log = options[i] == CU_JIT_ERROR_LOG_BUFFER ? values[i] : link_log;
+	}
+	*ret = (CUlinkState)(uintptr_t)0x7700;
 	return CUDA_SUCCESS;
 }
 
 static CUresult link_complete(CUlinkState s, void **ret, size_t *ret_bytes)
 {
+	if (rig_link) {
+		snprintf(link_log, 32, "ptxas fatal: no such gate\nmore");
+		return rig_link;
+	}
 	*ret = gates[linked % 2];
 	*ret_bytes = gate_bytes[linked % 2];
 	linked++;
@@ -297,6 +314,7 @@ static CUresult legacy_grid_async(CUfunction f, int w, int h, CUstream s)
 static void answers(struct cuabi_table *t)
 {
 	t->cuDriverGetVersion = driver_version;
+	t->cuLinkCreate_v2 = link_create;
 	t->cuLinkComplete = link_complete;
 	t->cuFuncGetName = func_name;
 	t->cuFuncGetModule = func_module;

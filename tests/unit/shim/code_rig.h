@@ -5,8 +5,10 @@
 
 #include "fixture.h"
 
-extern int rig_self_tests;     /* how often the self-test ran */
-extern int rig_self_test;      /* its result */
+extern int rig_self_tests; /* how often the self-test ran */
+extern int rig_self_test;  /* its result */
+extern int rig_driver_version;
+extern CUresult rig_link;      /* what the driver's linker returns */
 extern unsigned rig_lookups;   /* how often shim/code asked the driver what a handle names */
 extern CUfunction rig_invalid; /* the driver refuses this handle */
 extern int rig_primary_active; /* what the driver says of the primary context */

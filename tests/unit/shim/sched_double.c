@@ -154,6 +154,11 @@ void sched_note(struct sched *s, const char *what, const char *text)
 	snprintf(double_noted, sizeof(double_noted), "%s: %s", what, text);
 }
 
+void sched_note_once(struct sched *s, const char *what, const char *text)
+{
+	sched_note(s, what, text);
+}
+
 bool sched_block_wanted(const struct sched *s)
 {
 	return double_block_wanted;

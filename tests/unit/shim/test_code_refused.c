@@ -1,31 +1,100 @@
-/* A device on which patched code fails the self-test: nothing is patched, and it is not asked
- * again.
- */
+/* Devices and drivers for which no machine code can be patched: the images are loaded as they are,
+ * the operator learns the reason, and it is not tried again. Each case is a process of its own. */
 #include "code_rig.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "shim/kernel/loaded_image.h"
 
-static void nothing_is_patched(void **state)
+/* Loads the image three times. Returns whether the reason and the event are these. */
+static int loads(enum proto_block_why wanted, const char *note)
 {
 	const struct ptx_block_entry *e;
 	CUmodule m = RIG_MODULE;
+	bool ok = true;
 
-	rig_self_test = -1;
 	for (unsigned i = 0; i < 3; i++) {
 		fake->reset();
-		assert_int_equal(cuModuleLoadData(&m, rig_image), CUDA_SUCCESS);
-		assert_int_equal(fixture_count(CUABI_IDX_cuModuleLoadDataEx), 0);
-		assert_int_equal(fake->get((unsigned)fixture_find(CUABI_IDX_cuModuleLoadData)).a[1],
-				 (uintptr_t)rig_image);
-		assert_int_equal(shim_image_entry(m, "two", &e), PROTO_BLOCK_STUB);
+		double_noted[0] = 0;
+		ok = ok && cuModuleLoadData(&m, rig_image) == CUDA_SUCCESS &&
+		     fixture_count(CUABI_IDX_cuModuleLoadDataEx) == 0 &&
+		     fixture_find(CUABI_IDX_cuModuleLoadData) >= 0 &&
+		     fake->get((unsigned)fixture_find(CUABI_IDX_cuModuleLoadData)).a[1] ==
+			     (uintptr_t)rig_image &&
+		     shim_image_entry(m, "two", &e) == wanted &&
+		     strcmp(double_noted, i ? "" : note) == 0;
+		if (!ok) {
+			fprintf(stderr, "load %u: reason %d, event '%s'\n", i,
+				(int)shim_image_entry(m, "two", &e), double_noted);
+			return 1;
+		}
 	}
-	assert_int_equal(rig_self_tests, 1);
+	return rig_self_tests > 1;
 }
+
+static void expect(enum proto_block_why wanted, const char *note)
+{
+	pid_t pid = fork();
+	int status = 0;
+
+	if (pid == 0) {
+		_exit(loads(wanted, note));
+	}
+	assert_true(pid > 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+static void a_wrong_result_is_reported(void **state)
+{
+	rig_self_test = -EIO;
+	expect(PROTO_BLOCK_TEST_FAILED, "machine-code: no machine code is patched for sm_90: "
+					"self-test: block 3 has run twice");
+}
+
+static void a_busy_device_is_reported(void **state)
+{
+	rig_self_test = -ETIMEDOUT;
+	expect(PROTO_BLOCK_TEST_TIME, "machine-code: no machine code is patched for sm_90: "
+				      "self-test: block 3 has run twice");
+}
+
+static void the_compilers_message_is_reported(void **state)
+{
+	rig_link = CUDA_ERROR_INVALID_PTX;
+	expect(PROTO_BLOCK_STUB, "machine-code: no machine code is patched for sm_90: entry stub: "
+				 "the driver does not compile it: error 218: "
+				 "ptxas fatal: no such gate");
+}
+
+static void an_old_driver_is_reported(void **state)
+{
+	rig_driver_version = 12040;
+	expect(PROTO_BLOCK_OLD_DRIVER, "machine-code: no machine code is patched for sm_90: "
+				       "driver: it is older than CUDA 12.5");
+}
+
+static int before(void **state)
+{
+	rig_self_test = 0;
+	rig_link = CUDA_SUCCESS;
+	rig_driver_version = 13000;
+	return rig_before(state);
+}
+
+#define TEST(f) cmocka_unit_test_setup(f, before)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(nothing_is_patched, rig_before),
+		TEST(a_wrong_result_is_reported),
+		TEST(a_busy_device_is_reported),
+		TEST(the_compilers_message_is_reported),
+		TEST(an_old_driver_is_reported),
 	};
 
 	return cmocka_run_group_tests(tests, rig_setup, NULL);
