@@ -28,6 +28,7 @@ void cli_doctor_check_nvidia(struct cli_doctor *d, bool wanted);
 void cli_doctor_check_device(struct cli_doctor *d, bool chosen);
 void cli_doctor_check_machine(struct cli_doctor *d);
 void cli_doctor_check_folders(struct cli_doctor *d);
+void cli_doctor_check_cache(struct cli_doctor *d);
 void cli_doctor_check_daemon(struct cli_doctor *d);
 
 /* Result of loading a driver library in a child process, where a crash is a finding. */

@@ -16,6 +16,32 @@ load helper
 	json 'd["schema"] == "gbpf.doctor/1" and d["ok"] and all(c["status"] in ("ok", "note") for c in d["checks"])'
 }
 
+@test "the cache of machine code is shown" {
+	unset GBPF_CACHE
+	export GBPF_CACHE_DIR=$PWD/cache
+	run "$GBPF" doctor --device soft
+	[[ "$output" == *"machine-code cache: $PWD/cache: made when"* ]]
+	mkdir -m 700 cache
+	head -c 2048 /dev/zero >cache/0.image
+	echo "5 hits, 1 misses" >cache/lock
+	GBPF_CACHE_MB=2 run "$GBPF" doctor --device soft
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[[ "$output" == *"✓ machine-code cache: $PWD/cache: 1 image, 2.00 KiB of 2.00 MiB, 5 hits, 1 miss; rm -r clears it"* ]]
+	chmod 770 cache
+	run "$GBPF" doctor --device soft
+	[ "$status" -eq 0 ]
+	[[ "$output" == *"$PWD/cache is refused: $PWD/cache is writable by its group"* ]]
+	GBPF_CACHE=off run "$GBPF" doctor --device soft
+	[[ "$output" == *"machine-code cache: switched off"* ]]
+	GBPF_CACHE_MB=5x run "$GBPF" doctor --device soft
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"✗ machine-code cache: off: invalid GBPF_CACHE_MB '5x'"* ]]
+	GBPF_CACHE_DIR=cache run "$GBPF" doctor --device soft
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"✗ machine-code cache: off: the path of its folder is relative"* ]]
+}
+
 @test "a missing installation is found" {
 	GBPF_LIBDIR=/nonexistent run "$GBPF" doctor --device soft
 	[ "$status" -eq 1 ]

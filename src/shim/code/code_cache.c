@@ -12,8 +12,9 @@
 #include "shim/code/cache_file.h"
 #include "shim/code/shim_code_int.h"
 
-/* Smaller images are patched in the time that a file takes (docs/BENCHMARKS.md). */
-#define MIN_KB_DEFAULT 16u
+/* Smaller images are patched in about the time that finding a file takes, and writing it would take
+ * that of ten starts or more (docs/BENCHMARKS.md). */
+#define MIN_KB_DEFAULT 8u
 
 static struct {
 	bool on;
