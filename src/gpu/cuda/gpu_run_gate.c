@@ -98,8 +98,8 @@ CUresult gpu_run_gate_reopen(struct gpu_run *run)
 	if (!run->gate.used) {
 		return CUDA_SUCCESS;
 	}
-	if (half > INT32_MAX) { /* the next would be closed; no block of the run is on the device,
-				   so lower values are as good */
+	if (half > GPU_RUN_GATE_MAX) { /* what an earlier run of the line had on the device ended
+					  long ago: see gpu_run_line_return */
 		half = GPU_RUN_GATE_FIRST;
 	}
 	run->gate.base = gpu_run_gate_base(half);

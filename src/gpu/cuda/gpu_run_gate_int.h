@@ -9,7 +9,9 @@ struct gpu_run;
 struct gpu_run_entry;
 
 #define GPU_RUN_GATE_COPY 24u /* offset of the gate's copy in the host's words */
-#define GPU_RUN_GATE_FIRST 1u /* both halves of a gate's first value */
+#define GPU_RUN_GATE_FIRST 1u /* both halves of a gate's first value, */
+#define GPU_RUN_GATE_MAX                                                                           \
+	0x7fffffffu /* and of the last before they begin again; the next is closed */
 
 struct gpu_run_gate {
 	bool used;     /* the run has submitted such a launch */

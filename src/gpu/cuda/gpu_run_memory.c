@@ -265,7 +265,12 @@ void gpu_run_line_return(struct gpu_run *run)
 	run->line.slab->last[run->line.index].ticket = run->list.ticket;
 	run->line.slab->last[run->line.index].number = run->pieces.number;
 	run->line.slab->last[run->line.index].base = run->gate.base;
-	run->line.slab->free[run->line.slab->n_free++] = (uint16_t)run->line.index;
+	/* Blocks of this run's last launch that have not decided yet may find the next run's values
+	 * in the gate, which must be higher than theirs. A run that begins here has 2^30
+	 * interruptions before its values begin again. */
+	if (run->gate.base >> 32 <= GPU_RUN_GATE_MAX / 2) {
+		run->line.slab->free[run->line.slab->n_free++] = (uint16_t)run->line.index;
+	}
 	pthread_mutex_unlock(&all->lock);
 }
 

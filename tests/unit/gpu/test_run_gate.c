@@ -263,6 +263,26 @@ static void a_wrong_suspicion_changes_nothing(void **state)
 	}
 }
 
+/* The next run on a line must have higher values than those of blocks that have not decided yet. */
+static void a_line_ends_before_its_values(void **state)
+{
+	struct work *a = launch(1, true, UINT32_MAX);
+	uint64_t counter = q.run->line.counter;
+
+	lease(false);
+	assert_true(drv_done(a));
+	gpu_run_close(d, &q);
+	a = launch(1, true, UINT32_MAX);
+	assert_int_equal(q.run->line.counter, counter);
+	lease(false);
+	q.run->gate.base = gpu_run_gate_base(1u << 30);
+	gpu_run_close(d, &q);
+	a = launch(1, true, UINT32_MAX);
+	assert_int_not_equal(q.run->line.counter, counter);
+	lease(false);
+	assert_true(drv_done(a));
+}
+
 /* After 2^31 interruptions the values begin again: nothing of the run is on the device then. */
 static void values_begin_again(void **state)
 {
@@ -339,6 +359,7 @@ int main(void)
 		T(clones_and_gates_follow_each_other),
 		T(blocks_that_wait_for_later_ones_get_them),
 		T(a_wrong_suspicion_changes_nothing),
+		T(a_line_ends_before_its_values),
 		T(values_begin_again),
 		T(an_impossible_gate_ends_the_run),
 		T(what_cannot_be_kept_is_refused),
