@@ -37,6 +37,7 @@ const char *proto_block_why_text(enum proto_block_why why)
 		[PROTO_BLOCK_TEST_FAILED] = "patched machine code failed its test on this device",
 		[PROTO_BLOCK_TEST_TIME] = "the test of patched machine code did not end in time",
 		[PROTO_BLOCK_OLD_DRIVER] = "machine code is patched from CUDA 12.5 on",
+		[PROTO_BLOCK_THREAD] = "on a thread's own default stream",
 	};
 
 	return (unsigned)why < PROTO_BLOCK_WHYS ? texts[why] : texts[PROTO_BLOCK_UNKNOWN];

@@ -100,6 +100,14 @@ void shim_block_note_reason(const struct shim_thread_kernel *k, enum proto_block
 	}
 }
 
+void shim_block_refuse(struct shim_block_call *b, struct sched_launch *l, enum proto_block_why why)
+{
+	struct shim_thread_kernel k = { .k = l->kernel, .clone = b->clone };
+
+	l->block_ok = false;
+	shim_block_note_reason(&k, why);
+}
+
 static bool in_range(uint32_t n, uint32_t max)
 {
 	return n && n <= max;

@@ -32,6 +32,8 @@ void shim_block_check(struct shim_block_call *b, const struct shim_thread_kernel
 		      struct sched_launch *l);
 /* Records why launches of a function with a clone run without it, for `gbpf ps --why`. */
 void shim_block_note_reason(const struct shim_thread_kernel *k, enum proto_block_why why);
+/* The same for a launch that shim_block_check() has found able to run at block level. */
+void shim_block_refuse(struct shim_block_call *b, struct sched_launch *l, enum proto_block_why why);
 /* Sets b->attrs and b->cluster for a launch of k without and with attributes. Returns
  * PROTO_BLOCK_OK, or why a launch with these cannot run at block level. */
 enum proto_block_why shim_block_no_attributes(struct shim_block_call *b,

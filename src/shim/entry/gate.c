@@ -108,8 +108,7 @@ static NOINLINE bool launched_clone(struct sched_ticket *ticket, struct shim_que
  * SCHED_GO changes the launch's properties and makes it begin again, at most once for each reason.
  */
 static CUresult submit(struct shim_thread *t, struct shim_queue *q, const struct shim_call *c,
-		       uint64_t *a, struct sched_launch *l, const struct shim_block_call *b,
-		       bool capture)
+		       uint64_t *a, struct sched_launch *l, struct shim_block_call *b, bool capture)
 {
 	struct sched_ticket ticket;
 	CUresult r;
@@ -117,7 +116,10 @@ static CUresult submit(struct shim_thread *t, struct shim_queue *q, const struct
 	/* During a capture a launch is counted but not held, since the capturing thread may wait
 	 * for it. */
 	l->may_hold = !t->host_function && !capture;
-	l->block_ok = l->block_ok && l->may_hold && !q->owner;
+	l->block_ok = l->block_ok && l->may_hold;
+	if (unlikely(q->owner && l->block_ok)) { /* the agent could not launch missing blocks */
+		shim_block_refuse(b, l, PROTO_BLOCK_THREAD);
+	}
 	l->unprepared = l->block_ok && !load_relaxed(&q->block.prepared);
 	if (unlikely(shim_pending())) {
 		if (c->blocking && !capture && is_peer_copy(c)) {

@@ -544,6 +544,25 @@ static void machine_code_may_run_at_block_level(void **state)
 	assert_int_equal(cuModuleUnload(m), CUDA_SUCCESS);
 }
 
+/* Only the program's thread can name the stream, so the agent cannot launch missing blocks. */
+static void a_threads_own_stream_has_no_block_level(void **state)
+{
+	CUstream s = CU_STREAM_PER_THREAD;
+	CUmodule m = load_named();
+
+	double_why = PROTO_BLOCK_UNKNOWN;
+	assert_int_equal(cuLaunchKernel(RIG_TWO, 64, 1, 1, 32, 1, 1, 0, s, two_params, NULL), 0);
+	assert_false(double_queue(s)->launch.block_ok);
+	assert_int_equal(double_why, PROTO_BLOCK_THREAD);
+	assert_true(launched(NULL, 0, RIG_TWO)->block_ok);
+	assert_int_equal(double_why, PROTO_BLOCK_OK);
+	assert_int_equal(
+		cuLaunchKernel_ptsz(RIG_TWO, 64, 1, 1, 32, 1, 1, 0, NULL, two_params, NULL), 0);
+	assert_int_equal(double_why, PROTO_BLOCK_THREAD);
+	assert_true(rig_seen.zero);
+	assert_int_equal(cuModuleUnload(m), CUDA_SUCCESS);
+}
+
 static void attributes_decide_about_block_level(void **state)
 {
 	static const struct {
@@ -619,6 +638,7 @@ int main(void)
 		TEST(legacy_launches_set_the_argument),
 		TEST(queries_answer_for_the_original),
 		TEST(machine_code_may_run_at_block_level),
+		TEST(a_threads_own_stream_has_no_block_level),
 		TEST(attributes_decide_about_block_level),
 		TEST(kernels_that_communicate_are_never_stopped),
 	};
