@@ -23,6 +23,7 @@ struct reach {
 	const char *policy, *policy_name, *python, *script, *parts;
 	double seconds; /* limit of one part */
 	struct bench_testbed_daemon *daemon;
+	uint64_t seen; /* sequence number of the last event of an earlier part */
 };
 
 enum { OWN_PTX, OWN_CODE };
@@ -42,6 +43,21 @@ static const char *const docs[] = { "gBPF's own kernels, all PTX",
 				    "JAX compiling with gBPF's ptxas" };
 _Static_assert(ARRAY_SIZE(names) == ARRAY_SIZE(docs), "names and docs");
 
+/* Returns gbpfd's events since the previous part. */
+static json_t *take_events(struct reach *b)
+{
+	json_t *events = bench_testbed_events(b->daemon, b->seen), *e;
+	size_t i;
+
+	json_array_foreach(events, i, e)
+	{
+		uint64_t seq = (uint64_t)json_integer_value(json_object_get(e, "seq"));
+
+		b->seen = MAX(b->seen, seq);
+	}
+	return events;
+}
+
 /* Writes a part's record. text: the reason why it was not run, or the settings that the workload
  * printed, or "". pass_ms: duration of a pass by the workload's own clock; 0: not reported.
  * tenants: gbpfd's entries of its processes, released; NULL: it was not run. */
@@ -49,10 +65,10 @@ static int record(struct reach *b, unsigned part, const char *state, const char 
 		  double pass_ms, json_t *tenants)
 {
 	return bench_testbed_record(&b->testbed, "part",
-				    json_pack("{s:s, s:s, s:s, s:o, s:f, s:o*}", "part",
+				    json_pack("{s:s, s:s, s:s, s:o, s:f, s:o*, s:o*}", "part",
 					      names[part], "is", docs[part], "state", state, "text",
 					      bench_program_text(text), "pass_ms", pass_ms,
-					      "tenants", tenants));
+					      "tenants", tenants, "events", take_events(b)));
 }
 
 /* Returns gbpfd's entries of the processes of that name, of which a framework may have several;

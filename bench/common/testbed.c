@@ -333,6 +333,21 @@ json_t *bench_testbed_tenants(const struct bench_testbed_daemon *d)
 	return tenants;
 }
 
+static int append_event(void *arg, const char *event)
+{
+	return json_array_append_new(arg, json_loads(event, 0, NULL)) < 0 ? -ENOMEM : 0;
+}
+
+json_t *bench_testbed_events(const struct bench_testbed_daemon *d, uint64_t since)
+{
+	json_t *events = json_array();
+
+	if (events) {
+		(void)gbpf_events(d->g, since, 0, 0, append_event, events);
+	}
+	return events;
+}
+
 struct bench_testbed_daemon *bench_testbed_gbpfd(struct bench_testbed *w, const char *policy)
 {
 	struct bench_testbed_daemon *d = &w->daemon[w->daemons];

@@ -59,6 +59,9 @@ struct bench_testbed_daemon *bench_testbed_gbpfd(struct bench_testbed *w, const 
 /* Returns gbpfd's list of tenants (json_t of jansson; caller releases), or NULL if it does not
  * answer. */
 struct json_t *bench_testbed_tenants(const struct bench_testbed_daemon *d);
+/* Returns gbpfd's events with a sequence number above since (json_t of jansson; caller releases);
+ * fewer or none if it does not answer. NULL: out of memory. */
+struct json_t *bench_testbed_events(const struct bench_testbed_daemon *d, uint64_t since);
 /* Starts MPS, once. Returns 0, or -1 with the reason in error. */
 int bench_testbed_mps(struct bench_testbed *w);
 

@@ -5,6 +5,7 @@ NOTE = '''STOP: launches that could be stopped between blocks, in % of all launc
 (number times learned duration); PERSIST: of these, in % of all, those whose blocks start together, so that they do
 not stop inside and the next launch waits for one kernel; PASS: one pass of the workload, by its own clock'''
 KERNELS = 16  # of each part in the table
+REFUSALS = ('machine-code', 'refused')  # kinds of events that the table shows
 TOTALS = ('launches', 'stoppable', 'persistent', 'launches_ns', 'stoppable_ns', 'persistent_ns')
 
 
@@ -39,6 +40,7 @@ def part_document(p):
 		d.update(shares(p['tenants']))
 	if p['pass_ms'] > 0:
 		d['pass_ms'] = p['pass_ms']
+	d['events'] = [{k: e[k] for k in ('kind', 'text')} for e in p.get('events', ())]
 	return d
 
 
@@ -46,9 +48,18 @@ def percent(part, whole):
 	return 100 * stats.ratio(part, whole)
 
 
+def print_reasons(out, d):
+	"""Prints launches and GPU time by the way in which they stop, or the reason why not, and why images were not patched."""
+	for name, w in sorted(d.get('ways_of_shown', {}).items(), key=lambda x: -x[1]['launches']):
+		out.line('    %8.0f launches %9.2f ms  %s' % (w['launches'], w['gpu_ms'], name))
+	for kind, text in dict.fromkeys((e['kind'], e['text']) for e in d['events'] if e['kind'] in REFUSALS):
+		out.line(f'    event {kind}: {text}')
+
+
 def print_part(out, p, d):
 	if 'tenants' not in p:
 		out.line('%-11s %s: %s' % (p['part'], p['state'], p['text']))
+		print_reasons(out, d)
 		return
 	out.line('%-11s %9.0f %8.1f %9.1f %11.2f %8.1f %9.1f %9s' % (p['part'], d['kernel_launches'],
 		percent(d['stoppable_launches'], d['kernel_launches']), percent(d['persistent_launches'], d['kernel_launches']), d['gpu_ms'],
@@ -56,6 +67,7 @@ def print_part(out, p, d):
 		'%.2f' % p['pass_ms'] if p['pass_ms'] > 0 else '-'))
 	for k in d['kernels'][:KERNELS]:
 		out.line('    %8.0f x %9.1f us  %-34s %s' % (k['count'], k['est_us'], k['how'], k['name'][:48]))
+	print_reasons(out, d)
 
 
 def report(records, out):

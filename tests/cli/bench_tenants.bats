@@ -98,10 +98,30 @@ setup() {
 		("code", "run", ["machine code"])]'
 	json 'all(p["persistent_launches"] == 0 < p["stoppable_launches"] == p["kernel_launches"] for p in d["parts"])'
 	json 'all(0 < p["stoppable_gpu_ms"] == p["gpu_ms"] for p in d["parts"])'
+	json '[[e["text"].split()[0] for e in p["events"] if e["kind"] == "start"] for p in d["parts"]] == [["reach-ptx"], ["reach-code"]]'
 	GBPF_BLOCK=ptx run --separate-stderr "$GBPF" --json bench reach --device soft --policy lc_first --parts ptx,code
 	[ "$status" -eq 0 ]
 	json '[p["stoppable_launches"] > 0 for p in d["parts"]] == [True, False]'
 	json 'd["parts"][1]["kernels"][0]["how"].startswith("no: ")'
+	GBPF_BLOCK=ptx run "$GBPF" bench reach --device soft --policy lc_first --parts code
+	[[ "$output" == *" launches "*" ms  no: machine code is not patched"* ]]
+}
+
+@test "the report of bench reach shows each reason once why an image was not patched" {
+	run env PYTHONPATH="$GBPF_PREFIX/lib/gbpf/bench/report" python3 - <<-'END'
+		import reach
+		class Out:
+		    line = document = print
+		event = {'seq': 1, 'kind': 'machine-code', 'text': 'machine code of 9 bytes is loaded unpatched: unknown section'}
+		stats = {'launches': 0, 'block_launches': 0, 'reach': {k: 0 for k in reach.TOTALS}}
+		part = {'part': 'cupy', 'is': 'CuPy', 'state': 'run', 'text': '', 'pass_ms': 0, 'tenants': [{'stats': stats}],
+		    'events': [event, event, {'seq': 2, 'kind': 'start', 'text': 'not shown'}]}
+		reach.print_part(Out, part, reach.part_document(part))
+	END
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[ "$(grep -c "event machine-code: .*unknown section" <<<"$output")" -eq 1 ]
+	[[ "$output" != *"not shown"* ]]
 }
 
 @test "bench reach counts what a framework has compiled itself with gBPF's ptxas" {

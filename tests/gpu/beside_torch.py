@@ -1,6 +1,7 @@
-"""One half of tests/gpu/beside. Reads commands as lines from standard input and answers each with a line of JSON.
+"""ROLE KIND,...: one of the two programs of `beside`. Prepares the kinds, says `ready`, or why a kind cannot be had as `absent`. Then it
+reads commands as lines from standard input and answers each with a line of JSON.
 ROLE lc: "run KIND SECONDS SEED": requests 1 to 4 ms after each other, their latencies in us, and how many had a wrong result.
-ROLE be: "work KIND" until "rest": steps of that kind, their number and time; KIND that cannot be had: the reason as `absent`."""
+ROLE be: "work" until "rest": steps of its one kind, their number and time."""
 import json
 import os
 import random
@@ -10,7 +11,7 @@ import time
 
 import torch
 
-role = sys.argv[1]
+role, kinds = sys.argv[1], sys.argv[2].split(',')
 torch.manual_seed(0)
 device = torch.device('cuda')
 half = torch.bfloat16
@@ -40,10 +41,7 @@ def one():
 	return request
 
 
-def requests(request, seconds, seed):
-	reference = request()
-	for _ in range(20):
-		request()
+def requests(request, reference, seconds, seed):
 	gaps, us, wrong, end = random.Random(seed), [], 0, time.monotonic() + seconds
 	while time.monotonic() < end:
 		time.sleep(gaps.uniform(0.001, 0.004))
@@ -139,34 +137,35 @@ def work(step):
 	return n, time.monotonic() - begin
 
 
-def main():
+def prepare():
+	"""Returns the steps of the kinds, each with the result of its first call, when everything is loaded and compiled."""
 	made = {}
+	for kind in kinds:
+		step = (REQUESTS if role == 'lc' else BATCH)[kind]()
+		made[kind] = step, step()
+		for _ in range(20 if role == 'lc' else 4):
+			step()
+		torch.cuda.synchronize()
+	return made
+
+
+def main():
 	os.environ.setdefault('XLA_PYTHON_CLIENT_PREALLOCATE', 'false')
-	torch.zeros(1, device=device)
-	say(ready=os.getpid())
-	for line in sys.stdin:
-		command, *words = line.split()
-		table = REQUESTS if command == 'run' else BATCH
-		if command == 'rest':
-			say(rounds=0, seconds=1)  # the kind is absent
-			continue
+	with torch.inference_mode(role == 'lc'):
 		try:
-			if words[0] not in made:
-				made[words[0]] = table[words[0]]()
-				for _ in range(4):
-					made[words[0]]()
-				torch.cuda.synchronize()
+			made = prepare()
 		except ImportError as e:
 			say(absent=str(e))
-			continue
-		say(started=words[0])
-		if command == 'run':
-			with torch.inference_mode():
-				requests(made[words[0]], float(words[1]), int(words[2]))
-		else:
-			n, seconds = work(made[words[0]])
-			sys.stdin.readline()
-			say(rounds=n, seconds=seconds)
+			return
+		say(ready=os.getpid())
+		for line in sys.stdin:
+			command, *words = line.split()
+			if command == 'run':
+				requests(*made[words[0]], float(words[1]), int(words[2]))
+			elif command == 'work':
+				n, seconds = work(made[kinds[0]][0])
+				sys.stdin.readline()
+				say(rounds=n, seconds=seconds)
 
 
 main()

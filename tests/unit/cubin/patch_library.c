@@ -1,9 +1,11 @@
-/* patch-library [-a ARCH] FILE...
+/* patch-library [-a ARCH] [-s FOLDER] FILE...
  *
- * Patches all cubins in the fat binaries of libraries and programs with the gate of
- * tests/data/cubins for their architecture, and prints per architecture how many kernels were
- * patched, why others were not, and the processor time of patching and checking. Nothing is
- * written. The exit status is 1 if the checker refused an image that the patcher made. */
+ * Patches cubins, and all cubins in the fat binaries of libraries and programs, with the gate of
+ * tests/data/cubins (a copy of which -s names) for their architecture, and prints per architecture
+ * how many kernels were patched, why others were not, and the processor time of patching and
+ * checking. Nothing is written. The exit status is 1 if the checker refused an image that the
+ * patcher made. */
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -29,6 +31,7 @@ static struct totals {
 	uint64_t images, refused, kernels, why[CUBIN_WHY_COUNT], ns, bytes;
 } totals[ARCHS];
 
+static const char *gates = CUBINS;
 static int failed;
 
 static struct buf read_gate(unsigned pad, unsigned arch)
@@ -37,7 +40,7 @@ static struct buf read_gate(unsigned pad, unsigned arch)
 
 	buf_init(&path);
 	buf_init(&b);
-	buf_printf(&path, "%s/gate_%u.sm_%u.cubin", CUBINS, pad, arch);
+	buf_printf(&path, "%s/gate_%u.sm_%u.cubin", gates, pad, arch);
 	if (buf_read_file(&b, buf_text(&path), 1u << 20) < 0) {
 		fprintf(stderr, "cannot read %s\n", buf_text(&path));
 		exit(1);
@@ -144,6 +147,9 @@ static int patch_file(const char *path, unsigned arch)
 		fprintf(stderr, "cannot map %s: %s\n", path, strerror(errno));
 		return -1;
 	}
+	if (size >= SELFMAG && memcmp(data, ELFMAG, SELFMAG) == 0 && cubin_arch(data, size)) {
+		patch_image(path, data, size);
+	}
 	for (size_t at = 0; at + PTX_FATBIN_HEADER_BYTES <= size;) {
 		size_t bytes = patch_container(path, data + at, size - at, arch);
 
@@ -175,11 +181,14 @@ int main(int argc, char **argv)
 	unsigned arch = 0;
 	int option;
 
-	while ((option = getopt(argc, argv, "a:")) != -1) {
-		if (option != 'a') {
+	while ((option = getopt(argc, argv, "a:s:")) != -1) {
+		if (option == 'a') {
+			arch = (unsigned)strtoul(optarg, NULL, 10);
+		} else if (option == 's') {
+			gates = optarg;
+		} else {
 			return 2;
 		}
-		arch = (unsigned)strtoul(optarg, NULL, 10);
 	}
 	open_stubs();
 	for (int i = optind; i < argc; i++) {

@@ -1,0 +1,137 @@
+# The scripts of tests/gpu on the soft GPU, with modules in place of the frameworks: their processes, limits, states and arithmetic.
+load helper
+
+setup() {
+	cli_setup
+	export PYTHONPATH=$REPO/tests/data/gpu TMPDIR=$cli_dir PYTHONDONTWRITEBYTECODE=1
+}
+
+# script NAME OPTION...: runs a script on the soft GPU; its rows are in rows.json.
+script() {
+	run timeout 300 "$REPO/tests/gpu/$1" --device soft --gbpf "$GBPF" --json rows.json "${@:2}"
+	echo "$output"
+}
+
+# rows EXPRESSION: evaluates it over r, the rows of rows.json.
+rows() {
+	python3 -c 'import json, sys; r = json.load(open("rows.json"))["rows"]; sys.exit(0 if eval(sys.argv[1]) else 1)' "$1" || {
+		echo "not true: $1" >&2
+		cat rows.json >&2
+		return 1
+	}
+}
+
+nothing_left() {
+	[ -z "$(ls -d "$cli_dir"/gbpf-gpu-* 2>/dev/null)" ]
+	[ -z "$(grep -lsz "GBPF_TESTBED=$cli_dir" /proc/[0-9]*/environ)" ]
+}
+
+@test "gpu/beside measures every condition, and continues when one kind of batch fails" {
+	FAKE_FAILS=fft2 script beside --batch fft,training --rounds 1 --seconds 0.2
+	[ "$status" -eq 1 ]
+	rows '[(x["batch"], x["state"]) for x in r][0] == ("fft", "FAILED") and "fft2 fails" in r[0]["why"]'
+	rows '[(x["requests"], x["condition"]) for x in r[1:]] == [(q, c) for q in ("small", "one") for c in ("alone", "default", "mps", "first", "auto")]'
+	rows 'all(x["n"] > 0 and x["wrong"] == 0 and x["p50_us"] <= x["p99_us"] for x in r[1:])'
+	rows 'all(x["batch_share"] > 0 for x in r[1:] if x["condition"] != "alone")'
+	rows 'all(x["goal_over_us"] > 200 and x["kernels"] for x in r[1:] if x["condition"] in ("first", "auto"))'
+	nothing_left
+}
+
+@test "gpu/overhead compares all ways round by round, and says when no time is left" {
+	script overhead --starts 1 --rounds 3 --window 0.01 --parts graph,launch
+	[ "$status" -eq 0 ]
+	rows '[(x["part"], x["rounds"], sorted(x["ways"])) for x in r] == [(p, 3, ["again", "block-off", "latency", "off", "on"]) for p in ("graph", "launch")]'
+	rows 'all(w["interval"][0] <= w["ratio"] <= w["interval"][1] for x in r for w in x["ways"].values())'
+	script overhead --starts 1 --rounds 1 --window 0.01 --parts launch --limit 0
+	[ "$status" -eq 1 ]
+	rows 'r[0]["state"] == "skipped"'
+	nothing_left
+}
+
+@test "gpu/start measures each way, and names a program that hangs" {
+	script start --runs 1
+	[ "$status" -eq 0 ]
+	rows '[(x["way"], x["runs"]) for x in r[:5]] == [(w, 1) for w in ("alone", "ptx", "nocache", "cold", "warm")]'
+	rows 'all(x["first_s"]["median"] <= x["all_s"]["median"] and x["now_kb"]["median"] > 0 for x in r[:5])'
+	FAKE_HANGS=solve script start --runs 1 --patience 2
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"no end after 2 s"* ]]
+	nothing_left
+}
+
+@test "gpu/pair lets the policy know both programs before it measures them" {
+	script pair --kinds eager --rounds 1 --seconds 0.3
+	[ "$status" -eq 0 ]
+	rows '[x["condition"] for x in r] == ["alone", "batch alone", "default", "gBPF auto", "gBPF alone"]'
+	rows 'r[3]["lanes"].keys() == {"latency", "batch"} and r[3]["left"] > 0 and r[3]["p99_ratio"] > 0'
+	nothing_left
+}
+
+@test "gpu/blocks compares gates with clones, and auto with single ways" {
+	script blocks --block-us 300 --requests 8 --auto-requests 6 --rounds 2 --kinds one --seconds 12
+	[ "$status" -eq 0 ]
+	rows '[(x["what"], x.get("lane"), x.get("condition")) for x in r] == [("lanes", "gbpf", None), ("lanes", "gbpf-shared", None),
+		("auto", None, "gbpf-auto-first"), ("auto", None, "gbpf-auto"), ("documents", None, None)]'
+	rows 'all(x["gate"]["to_ptx"]["p99"] > 0 and x["gate"]["batch"]["share"] > 0 for x in r[:2])'
+	rows 'all(x["ways"].keys() >= {"mps-priority", "reef"} and x["figures"]["batch"]["share"] >= 0 for x in r[2:4])'
+	nothing_left
+}
+
+interrupted() {
+	script interrupted --tests "$REPO/build/tests" --seconds 0.3 --lanes process "$@"
+}
+
+@test "gpu/interrupted compares frameworks and samples under interruptions" {
+	interrupted --parts flip --programs operations,cupy,jax,triton,samples --samples reduction,scan --lanes process,shared
+	[ "$status" -eq 0 ]
+	rows '[sorted(x["program"] for x in r if x.get("lane") == l) for l in ("process", "shared")] == 2 * [["cupy", "jax", "operations", "samples", "triton"]]'
+	rows 'all(not x["different"] and x["groups"] > 3 for x in r if x.get("lane") and x["program"] != "samples")'
+	rows 'all(x["runs"] == 4 and x["launches"] > 0 for x in r if x.get("program") == "samples" )'
+	rows 'r[-1]["interruptions"] == sum(x["interruptions"] for x in r[:-1] if "interruptions" in x) > 0'
+	nothing_left
+}
+
+@test "gpu/interrupted finds results that differ, programs that hang, and too few interruptions" {
+	FAKE_DIFFERS=1 interrupted --parts flip --programs cupy,samples --samples scan --expect 1000000000
+	[ "$status" -eq 1 ]
+	rows '[x["state"] for x in r if x.get("part") == "flip" and x["program"] == "cupy"] == ["FAILED"]'
+	rows '[x["state"] for x in r if x.get("part") == "flip" and x["program"] == "samples"] == ["ok"]'
+	rows 'r[-1]["state"] == "FAILED"'
+	FAKE_HANGS=fft2 interrupted --parts flip --programs cupy --patience 2
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"no end after 2 s"* ]]
+	nothing_left
+}
+
+@test "gpu/interrupted kills gbpfd and both kinds of programs, and the survivor is right" {
+	interrupted --parts pair --seconds 1
+	[ "$status" -eq 0 ]
+	rows 'r[1]["kills"] == ["latency", "gbpfd", "other batch program", "latency", "gbpfd", "batch"]'
+	rows 'r[1]["served"] > 0 == r[1]["wrong"] and not r[1]["different"]'
+	nothing_left
+}
+
+@test "gpu/machine-code runs parts, writes their files, and ends what takes too long" {
+	run timeout 200 "$REPO/tests/gpu/machine-code"
+	[ "$status" -eq 0 ]
+	[[ "$output" == *first:*second:*third:* ]]
+	run timeout 200 "$REPO/tests/gpu/machine-code" --device soft --gbpf "$GBPF" --out results --archive results.tar.gz stress kills
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[ -s results/stress.txt ] && [ -s results/stress.json ] && [ -s results/kills.json ]
+	tar tzf results.tar.gz | grep -qx results/kills.json
+	FAKE_HANGS=solve run timeout 200 "$REPO/tests/gpu/machine-code" --device soft --gbpf "$GBPF" --out results --grace 1 --limit 31 \
+		--seconds 2 start machine
+	echo "$output"
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"start: no end after 3 s"* ]] && [[ "$output" == *"machine: ok"* ]]
+	run timeout 200 "$REPO/tests/gpu/machine-code" --out results nosuch
+	[ "$status" -eq 2 ]
+	nothing_left
+}
+
+@test "gpu/images names a package that is not installed" {
+	run timeout 100 "$REPO/tests/gpu/images" --json rows.json nosuch
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"nosuch is not installed"* ]]
+}

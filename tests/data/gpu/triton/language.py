@@ -1,0 +1,2 @@
+"""The language of the same."""
+constexpr = int

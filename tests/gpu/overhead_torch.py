@@ -1,0 +1,113 @@
+"""The program of tests/gpu/overhead. Prepares its parts, then answers each line "PART SECONDS" with a line of JSON: the times of the
+part's steps in us. training, inference, graph: a step and a synchronization; launch: the host's time of one launch of an empty
+batch of work, the mean of 200; queue: 200 launches and the synchronization after them, per launch; long: one matrix product of about
+1 ms, 20 in the queue."""
+import json
+import sys
+import time
+
+import torch
+
+torch.manual_seed(1)
+device = torch.device('cuda')
+LAUNCHES, LONG = 200, 20
+
+
+def timed(step, seconds, share=1):
+	us, end = [], time.perf_counter() + seconds
+	while True:
+		begin = time.perf_counter()
+		step()
+		torch.cuda.synchronize()
+		now = time.perf_counter()
+		us.append((now - begin) * 1e6 / share)
+		if now > end:
+			return us
+
+
+def training():
+	model = torch.nn.Sequential(torch.nn.Linear(512, 1024), torch.nn.GELU(), torch.nn.Linear(1024, 512)).to(device)
+	optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+	x = torch.randn(256, 512, device=device)
+
+	def step():
+		optimizer.zero_grad()
+		((model(x) - x) ** 2).mean().backward()
+		optimizer.step()
+	return lambda seconds: timed(step, seconds)
+
+
+def inference():
+	layer = torch.nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True, dropout=0)
+	model = torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False).to(device, torch.bfloat16).eval()
+	x = torch.randn(4, 64, 512, device=device, dtype=torch.bfloat16)
+
+	def step():
+		with torch.inference_mode():
+			model(x)
+	return lambda seconds: timed(step, seconds)
+
+
+def graph():
+	x, w = (torch.randn(1 << 16, device=device) for _ in range(2))
+
+	def body():
+		for _ in range(10):
+			x.mul_(0.5).add_(w)
+	side = torch.cuda.Stream()
+	side.wait_stream(torch.cuda.current_stream())
+	with torch.cuda.stream(side):
+		body()
+	torch.cuda.current_stream().wait_stream(side)
+	captured = torch.cuda.CUDAGraph()
+	with torch.cuda.graph(captured):
+		body()
+	return lambda seconds: timed(captured.replay, seconds)
+
+
+def launch():
+	x = torch.zeros(1, device=device)
+
+	def measure(seconds):
+		us, end = [], time.perf_counter() + seconds
+		while True:
+			begin = time.perf_counter()
+			for _ in range(LAUNCHES):
+				x.zero_()
+			us.append((time.perf_counter() - begin) * 1e6 / LAUNCHES)
+			torch.cuda.synchronize()
+			if time.perf_counter() > end:
+				return us
+	return measure
+
+
+def queue():
+	x = torch.zeros(1 << 16, device=device)
+
+	def step():
+		for _ in range(LAUNCHES):
+			x.add_(1)
+	return lambda seconds: timed(step, seconds, LAUNCHES)
+
+
+def long():
+	a, b = (torch.randn(4096, 8192, device=device, dtype=torch.bfloat16) for _ in range(2))
+
+	def step():
+		for _ in range(LONG):
+			a @ b.T
+	return lambda seconds: timed(step, seconds, LONG)
+
+
+def main():
+	parts = {}
+	for name in sys.argv[1].split(','):
+		parts[name] = globals()[name]()
+		parts[name](0.1)
+	print(json.dumps({'ready': True}), flush=True)
+	for line in sys.stdin:
+		name, seconds = line.split()
+		print(json.dumps({'us': parts[name](float(seconds))}), flush=True)
+
+
+main()
