@@ -15,7 +15,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#define PIECE_BYTES ((size_t)128 << 10) /* is read at a time */
+#define PIECE_BYTES ((size_t)64 << 10) /* is read at a time */
 #define MAX_IMAGE_BYTES ((uint64_t)1 << 31)
 #define MAX_TABLE_BYTES ((uint64_t)1 << 28)
 #define ZFS_MAGIC 0x2fc12fc1
@@ -67,8 +67,8 @@ static int write_all(int fd, const void *data, size_t bytes)
 	while (bytes) {
 		ssize_t n = write(fd, at, bytes);
 
-		if (n < 0 && errno != EINTR) {
-			return -errno;
+		if (n == 0 || (n < 0 && errno != EINTR)) {
+			return n ? -errno : -EIO;
 		}
 		if (n > 0) {
 			at += n;
@@ -172,7 +172,7 @@ static int read_head(int fd, const struct shim_cache_key *k, struct shim_cache_h
  * is in memory than the kernel caches. */
 static int sum_file(XXH3_state_t *s, int fd, uint64_t at, size_t bytes, char *to)
 {
-	char *piece = to ? to : malloc(PIECE_BYTES);
+	char *piece = to ? to : malloc(MIN(bytes, PIECE_BYTES));
 	int err = piece ? 0 : -ENOMEM;
 
 	while (!err && bytes) {

@@ -4,8 +4,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define XXH_INLINE_ALL
@@ -17,6 +19,20 @@ static struct cubin_stub *stub;
 static struct shim_cache_key key;
 static const char name[] = "gbpf-cache-file"; /* on tmpfs, a local file system */
 static int fd;
+
+static bool remote; /* the file system is NFS */
+
+int __real_fstatfs64(int file, struct statfs *ret);
+int __wrap_fstatfs64(int file, struct statfs *ret);
+int __wrap_fstatfs64(int file, struct statfs *ret)
+{
+	int err = __real_fstatfs64(file, ret);
+
+	if (remote) {
+		ret->f_type = NFS_SUPER_MAGIC;
+	}
+	return err;
+}
 
 static struct cubin_patched *patched(void)
 {
@@ -192,6 +208,31 @@ static void the_memory_becomes_the_files(void **state)
 	free(copy);
 }
 
+/* A file that another machine may remove is copied: a mapping of it could end the process. */
+static void on_another_file_system_the_image_is_copied(void **state)
+{
+	struct cubin_patched *p = patched(), *q;
+	size_t bytes, same;
+	const void *image;
+
+	remote = true;
+	assert_int_equal(read_file(&q), 0);
+	assert_int_equal(shim_cache_file_place(fd, 100, p), -EOPNOTSUPP);
+	remote = false;
+	assert_false(is_mapped());
+	assert_true(cubin_patched_image_is_set(q));
+	image = cubin_patched_image(p, &bytes);
+	assert_memory_equal(cubin_patched_image(q, &same), image, bytes);
+	assert_int_equal(same, bytes);
+	assert_int_equal(cubin_patched_kernels(p), cubin_patched_kernels(q));
+	cubin_patched_close(p);
+	cubin_patched_close(q);
+	assert_int_equal(pwrite(fd, "x", 1, SHIM_CACHE_HEAD_BYTES + 100), 1);
+	remote = true;
+	refused();
+	remote = false;
+}
+
 /* A wrong checksum is found wherever the byte is, except in the unused rest of the head's page. */
 static void every_changed_byte_is_refused(void **state)
 {
@@ -331,6 +372,8 @@ int main(void)
 						after),
 		cmocka_unit_test_setup_teardown(checking_touches_no_page, before, after),
 		cmocka_unit_test_setup_teardown(the_memory_becomes_the_files, before, after),
+		cmocka_unit_test_setup_teardown(on_another_file_system_the_image_is_copied, before,
+						after),
 		cmocka_unit_test_setup_teardown(every_changed_byte_is_refused, before, after),
 		cmocka_unit_test_setup_teardown(every_other_length_is_refused, before, after),
 		cmocka_unit_test_setup_teardown(other_keys_are_refused, before, after),
