@@ -25,7 +25,9 @@ int gpu_flag_fd(
 /* Writes a word in the order of a stream of its own, where no descriptor is available. About 5 us.
  */
 int gpu_flag_write(struct gpu_flag *f, uint32_t slot, uint32_t word);
-void gpu_flag_destroy(struct gpu_flag *f); /* before its context ends; accepts NULL */
+/* Called before its context ends, for which the driver would wait, too: waits for the context's
+ * work, which may read the page. Accepts NULL. */
+void gpu_flag_destroy(struct gpu_flag *f);
 
 /* A mapped page of another process. gbpfd maps pages, too, to clear words of processes that have
  * exited. */

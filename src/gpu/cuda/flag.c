@@ -283,6 +283,9 @@ void gpu_flag_destroy(struct gpu_flag *f)
 		return;
 	}
 	if (gpu_scope_enter(f->device, f->ctx, &scope) == 0) {
+		/* The last block of a launch with an entry stub publishes its end before lower
+		 * ones have read the leases, and unmapping waits for no kernel. */
+		(void)f->device->real->cuCtxSynchronize();
 		undo(f);
 		gpu_scope_leave(f->device, &scope);
 	} else { /* the context has ended, and its memory with it */

@@ -333,6 +333,8 @@ void shim_block_prepare_queue(struct shim_queue *q)
 
 void shim_block_context_end(CUcontext ctx)
 {
+	struct gpu_flag *f = NULL;
+	CUstreamCaptureMode before;
 	struct page *p;
 
 	shim_clone_context_end(ctx);
@@ -340,12 +342,17 @@ void shim_block_context_end(CUcontext ctx)
 	pthread_mutex_lock(&pages_mutex);
 	p = page_of(ctx);
 	if (p && p->flag) {
+		f = p->flag;
 		(void)shim_session_offer_flag(p->gpu, -1);
 		gpu_run_set_flag(shim_device_gpu(), ctx, NULL, 0);
-		gpu_flag_destroy(p->flag);
 	}
 	if (p) {
 		*p = (struct page){ .ctx = NULL };
 	}
 	pthread_mutex_unlock(&pages_mutex);
+	if (f) { /* without the mutex: it waits for work on the device, and the agent takes that */
+		before = shim_capture_exempt();
+		gpu_flag_destroy(f);
+		shim_capture_restore(before);
+	}
 }

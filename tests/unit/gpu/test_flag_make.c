@@ -23,6 +23,14 @@ static uint32_t written[3]; /* by stream: slot, word, flags */
 static CUresult soft_result;
 static const char *refused; /* this call, once */
 
+static bool is_soft, in_use; /* in_use: by kernels */
+
+static CUresult wait_for_kernels(void)
+{
+	in_use = false;
+	return CUDA_SUCCESS;
+}
+
 static bool refuses(const char *call)
 {
 	if (refused && strcmp(call, refused) == 0) {
@@ -49,6 +57,7 @@ static CUresult flag_close(CUcontext ctx, CUdeviceptr device, size_t bytes)
 {
 	assert_true(device == (uintptr_t)memory);
 	assert_int_equal(bytes, 4096);
+	assert_false(in_use);
 	closed++;
 	return CUDA_SUCCESS;
 }
@@ -56,8 +65,6 @@ static CUresult flag_close(CUcontext ctx, CUdeviceptr device, size_t bytes)
 static struct cuabi_soft_table soft = { .size = sizeof(soft),
 					.flag_new = flag_new,
 					.flag_close = flag_close };
-static bool is_soft;
-
 static CUresult export_table(const void **ret, const CUuuid *id)
 {
 	*ret = is_soft ? &soft : NULL;
@@ -129,6 +136,7 @@ static CUresult map(CUdeviceptr p, size_t bytes, size_t offset, CUmemGenericAllo
 static CUresult unmap(CUdeviceptr p, size_t bytes)
 {
 	assert_true(p == (uintptr_t)memory && bytes == 2 << 20);
+	assert_false(in_use);
 	mapped--;
 	return CUDA_SUCCESS;
 }
@@ -171,6 +179,7 @@ static int set_up(void **state)
 	script_init();
 	script.cuGetExportTable = export_table;
 	script.cuCtxGetDevice = get_device;
+	script.cuCtxSynchronize = wait_for_kernels;
 	script.cuMemCreate = create;
 	script.cuMemRelease = release;
 	script.cuMemAddressReserve = reserve;
@@ -188,6 +197,7 @@ static int set_up(void **state)
 	soft.size = sizeof(soft);
 	refused = NULL;
 	is_soft = true;
+	in_use = false;
 	return memory ? gpu_device_create(&d, &script) : -1;
 }
 
@@ -219,6 +229,7 @@ static void a_soft_gpus_page_is_written_directly(void **state)
 	assert_int_equal(((const uint32_t *)(const void *)memory)[63], 4711);
 	assert_int_equal(gpu_flag_write(f, 64, 1), -EINVAL);
 	SCRIPT_SAID("");
+	in_use = true;
 	gpu_flag_destroy(f);
 	assert_int_equal(closed, 1);
 	assert_int_equal(streams_gone, 0);
@@ -288,6 +299,7 @@ static void without_a_descriptor_words_are_written_by_stream(void **state)
 	script_fail("push", CUDA_ERROR_INVALID_CONTEXT, 0);
 	assert_int_equal(gpu_flag_write(f, 8, 6), -EIO);
 	assert_int_equal(gpu_flag_write(f, 64, 6), -EINVAL);
+	in_use = true;
 	gpu_flag_destroy(f);
 	assert_int_equal(streams_gone, 1);
 	assert_int_equal(closed, 0);
