@@ -125,12 +125,9 @@ struct preserved {
 	void *values[MAX_OPTIONS + 1];
 };
 
-/* Lets the driver refer to the image until the library is unloaded. Returns false if it copies. */
+/* Adds the option. Returns false if the program's have no room for it. */
 static bool preserve(struct loader *l, struct preserved *p)
 {
-	if (!l->library || keeps_binary(l)) {
-		return l->library;
-	}
 	if (l->n_library > MAX_OPTIONS ||
 	    (l->n_library && (!l->library_options || !l->library_values))) {
 		return false;
@@ -144,6 +141,25 @@ static bool preserve(struct loader *l, struct preserved *p)
 	l->library_options = p->options;
 	l->library_values = p->values;
 	return true;
+}
+
+/* Runs the call with a patched image. A mapped one is left to the driver until the library is
+ * unloaded, so that pages that are not used take no memory; if it refuses that, it makes a copy.
+ * *ret_kept: the driver still reads the image. */
+static CUresult run_patched(struct loader *l, const struct cubin_patched *p, bool *ret_kept)
+{
+	struct loader without_copy = *l;
+	struct preserved preserved;
+	size_t bytes;
+	const void *image = cubin_patched_image(p, &bytes);
+
+	*ret_kept = keeps_binary(l);
+	if (l->library && !*ret_kept && cubin_patched_image_is_set(p) &&
+	    preserve(&without_copy, &preserved) && l->run(&without_copy, image) == CUDA_SUCCESS) {
+		*ret_kept = true;
+		return CUDA_SUCCESS;
+	}
+	return l->run(l, image);
 }
 
 static void unload(const struct loader *l)
@@ -173,18 +189,13 @@ static bool load_patched(const struct loader *l, enum proto_block_why *ret_why)
 					  ? shim_code_open(l->data, l->bytes, l->library, ret_why)
 					  : NULL;
 	struct loader patched = *l;
-	struct preserved preserved;
 	struct quiet q;
-	size_t bytes;
 	bool kept;
 
 	if (!p) {
 		return false;
 	}
-	/* Pages of a file that are not used take no memory, a copy by the driver does. */
-	kept = cubin_patched_image_is_set(p) ? preserve(&patched, &preserved) : keeps_binary(l);
-	if (quieten(&patched, &q) &&
-	    l->run(&patched, cubin_patched_image(p, &bytes)) == CUDA_SUCCESS) {
+	if (quieten(&patched, &q) && run_patched(&patched, p, &kept) == CUDA_SUCCESS) {
 		if (shim_code_note(*l->ret, shim_green_base(context_of(l)), p, kept)) {
 			return_options(l, &q);
 			shim_block_prepare_context();

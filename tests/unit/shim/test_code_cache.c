@@ -49,7 +49,8 @@ static struct {
 	const void *image;
 	bool mapped;
 	uint64_t hash;
-	unsigned n;
+	unsigned n, calls;
+	bool refuses; /* to make no copy */
 	CUlibraryOption options[4];
 	void *values[4];
 } given;
@@ -90,6 +91,12 @@ static CUresult library_load(CUlibrary *ret, const void *image, CUjit_option *ji
 {
 	note_image(image);
 	given.n = n;
+	given.calls++;
+	for (unsigned i = 0; i < n && given.refuses; i++) {
+		if (options[i] == CU_LIBRARY_BINARY_IS_PRESERVED) {
+			return CUDA_ERROR_INVALID_VALUE;
+		}
+	}
 	for (unsigned i = 0; i < n && i < 4; i++) {
 		given.options[i] = options[i];
 		given.values[i] = values ? values[i] : NULL;
@@ -227,6 +234,25 @@ static void the_programs_options_are_kept(void **state)
 {
 	start(options_are_kept);
 	start(options_are_kept);
+}
+
+static void library_is_copied(void)
+{
+	CUlibrary l;
+
+	given.refuses = true;
+	l = load_library();
+	CHECK(given.calls == 2 && given.mapped && given.n == 0);
+	CHECK(given.hash == *shared);
+	CHECK(!is_mapped(NULL));
+	CHECK(cuLibraryUnload(l) == CUDA_SUCCESS);
+}
+
+static void a_driver_that_insists_on_a_copy_makes_one(void **state)
+{
+	start(library_is_copied);
+	start(library_is_copied);
+	assert_int_equal(summary().hits, 1);
 }
 
 /* ---- modules ---- */
@@ -372,6 +398,7 @@ int main(void)
 		TEST(every_start_maps_one_file),
 		TEST(launches_of_cached_code_pass_the_argument),
 		TEST(the_programs_options_are_kept),
+		TEST(a_driver_that_insists_on_a_copy_makes_one),
 		TEST(modules_are_loaded_from_the_mapping),
 		TEST(without_a_cache_images_are_patched),
 		TEST(what_cannot_be_stored_is_loaded),
