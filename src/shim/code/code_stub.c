@@ -76,7 +76,7 @@ int shim_code_compile(const char *ptx, size_t bytes, void **ret, size_t *ret_byt
 	return err;
 }
 
-/* Compiles the gate with so much padding in front of its argument. */
+/* Compiles the gate with that much padding in front of its argument. */
 static int compile_gate(unsigned arch, uint32_t pad, void **ret, size_t *ret_bytes,
 			struct report *r)
 {
@@ -119,7 +119,7 @@ static bool driver_names_kernels(void)
 	       version >= DRIVER_VERSION_MIN;
 }
 
-/* Tells the operator why no machine code is patched in this process. */
+/* Reports why no machine code is patched in this process. */
 static void note_failure(unsigned arch, const char *what, const struct report *r)
 {
 	struct buf reason, text;

@@ -11,7 +11,7 @@
 /* ---- stubs and whether the device runs them rightly ---- */
 
 /* Returns the stub for an architecture. NULL and the reason: the driver cannot compile it, or
- * patched code fails the self-test, which runs once. The operator is told then. The device's
+ * patched code fails the self-test, which runs once. That is reported in an event. The device's
  * context is current; caller holds no lock. Other threads that ask at the same time wait for the
  * answer, which takes at most some seconds. */
 const struct cubin_stub *shim_code_stub(unsigned arch, enum proto_block_why *ret_why);
