@@ -219,7 +219,7 @@ void shim_code_read_waiting(void)
 		pthread_mutex_unlock(&waiting_mutex);
 	}
 	if (damaged) {
-		snprintf(text, sizeof(text), "%u damaged lines ignored; remove the file", damaged);
+		snprintf(text, sizeof(text), "damaged lines ignored: %u; remove the file", damaged);
 		note(path, text);
 	} else if (err && err != -ENOENT) {
 		snprintf(text, sizeof(text), "cannot read it: %.60s", strerror(-err));
