@@ -25,19 +25,22 @@ static pthread_mutex_t stubs_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t stubs_changed = PTHREAD_COND_INITIALIZER;
 static struct slot stubs[MAX_ARCHITECTURES]; /* stubs_mutex */
 
-/* The linker, and its log, which it writes until it is destroyed. */
+/* The linker, and what it writes until it is destroyed: its log, and in values the log's length. */
 struct linker {
 	CUlinkState state;
+	CUjit_option options[2];
+	void *values[2];
 	char log[256];
 };
 
 static CUresult open_linker(struct linker *l)
 {
-	CUjit_option options[] = { CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES };
-	void *values[] = { l->log, (void *)(uintptr_t)(sizeof(l->log) - 1) };
-
-	memset(l, 0, sizeof(*l));
-	return shim_driver.cuLinkCreate_v2(ARRAY_SIZE(options), options, values, &l->state);
+	*l = (struct linker){ .options = { CU_JIT_ERROR_LOG_BUFFER,
+					   CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES } };
+	l->values[0] = l->log;
+	l->values[1] = (void *)(uintptr_t)(sizeof(l->log) - 1);
+	return shim_driver.cuLinkCreate_v2(ARRAY_SIZE(l->options), l->options, l->values,
+					   &l->state);
 }
 
 static int refused(struct linker *l, CUresult e, struct report *r)
