@@ -4,7 +4,7 @@
 #include "../programs/program.h"
 
 #define BLOCKS 64u
-#define ROUNDS 80u
+#define ROUNDS 30u
 #define SHARED_BYTES 50000u /* more than a kernel gets without asking */
 
 static CUresult launch(CUfunction f, unsigned threads, unsigned shared, CUdeviceptr word)
