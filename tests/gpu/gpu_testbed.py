@@ -187,8 +187,11 @@ class Testbed:
 		for d in list(self.gbpfds):
 			d.stop()
 		if self.mps_env and not self.soft:
-			subprocess.run(['nvidia-cuda-mps-control'], input='quit\n', env=self.mps_env, text=True, timeout=20, check=False,
-				capture_output=True)
+			try:
+				subprocess.run(['nvidia-cuda-mps-control'], input='quit\n', env=self.mps_env, text=True, timeout=20, check=False,
+					stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+			except (OSError, subprocess.SubprocessError) as e:
+				print(f'MPS does not stop: {e}', file=sys.stderr)
 		if self.server:
 			end(self.server)
 		sweep(self.dir)
@@ -226,14 +229,20 @@ class Testbed:
 			'LD_LIBRARY_PATH': f'{self.shim}:' + self.env.get('LD_LIBRARY_PATH', ''), **more}
 
 	def mps(self):
-		"""Starts an MPS daemon, once; returns the variables of its clients. The soft GPU needs none."""
+		"""Starts an MPS daemon, once; returns the variables of its clients. The soft GPU needs none. Raises Failed."""
 		if not self.mps_env:
 			self.shared_env = {'CUDA_MPS_PIPE_DIRECTORY': self.dir + '/mps', 'CUDA_MPS_LOG_DIRECTORY': self.dir + '/mps-log'}
 			for path in self.shared_env.values():
 				os.makedirs(path, exist_ok=True)
 			self.mps_env = {**self.env, **self.shared_env}
 			if not self.soft:
-				run(['nvidia-cuda-mps-control', '-d'], self.mps_env, 30)
+				# no pipes, which the daemon would keep open
+				try:
+					subprocess.run(['nvidia-cuda-mps-control', '-d'], env=self.mps_env, timeout=30, check=True, stdin=subprocess.DEVNULL,
+						stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+				except (OSError, subprocess.SubprocessError) as e:
+					self.mps_env = None
+					raise Failed(f'MPS does not start: {e}') from None
 		return self.shared_env
 
 	def gbpfd(self, name, policy='auto'):
@@ -267,6 +276,14 @@ class Gbpfd:
 
 	def tenants(self):
 		return self.ask('ps').get('tenants', [])
+
+	def await_tenant(self, class_name, program, seconds):
+		"""Waits until gbpfd has given a program of that class its lane, or the program has ended; raises Failed after the timeout."""
+		deadline = time.monotonic() + seconds
+		while program.p.poll() is None and not any(t.get('class') == class_name for t in self.tenants()):
+			if time.monotonic() > deadline:
+				raise Failed(f'no program of class {class_name} has reached gbpfd in {seconds:.0f} s')
+			time.sleep(0.05)  # polls that state
 
 	def pid(self):
 		"""Returns gbpfd's process id, from its lock file's owner in /proc; None: it is not found."""
