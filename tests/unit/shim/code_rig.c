@@ -371,6 +371,7 @@ static unsigned char *read_file(const char *name, size_t *ret_bytes)
 
 int rig_setup(void **state)
 {
+	setenv("GBPF_CACHE", "off", 1); /* nothing is written into the user's home */
 	if (fixture_setup(state) < 0) {
 		return -1;
 	}
