@@ -154,19 +154,25 @@ void shim_code_unloaded(const void *owner, uint64_t until)
 	pthread_mutex_unlock(&code_mutex);
 }
 
+/* The owner has no patched image; its handle may have been reused as in put_owner. Caller holds
+ * code_mutex. */
+static void drop_owner(const void *handle)
+{
+	struct owner *o = strmap_del(&owners, shim_handle_key(handle).text);
+
+	if (o) {
+		forget_handles();
+		free_owner(o);
+	}
+}
+
 void shim_code_loaded_unpatched(const void *owner)
 {
-	struct owner *o;
-
 	if (!shim_code_any()) {
 		return;
 	}
 	pthread_mutex_lock(&code_mutex);
-	o = strmap_del(&owners, shim_handle_key(owner).text);
-	if (o) { /* the handle was reused after an unload that was not seen */
-		forget_handles();
-		free_owner(o);
-	}
+	drop_owner(owner);
 	pthread_mutex_unlock(&code_mutex);
 }
 
@@ -417,6 +423,7 @@ void shim_code_learn_function(CUfunction f, CUkernel kernel)
 void shim_code_learn_module(CUmodule module, CUlibrary library)
 {
 	struct owner *o = calloc(1, sizeof(*o));
+	const struct owner *before;
 
 	if (!o) { /* the module's functions are recognized by their parameters */
 		return;
@@ -425,7 +432,10 @@ void shim_code_learn_module(CUmodule module, CUlibrary library)
 	o->ctx = shim_green_base(o->ctx); /* with which its modules end */
 	o->library = library;
 	pthread_mutex_lock(&code_mutex);
-	if (image_of(library) && put_owner(module, o)) {
+	before = strmap_get(&owners, shim_handle_key(module).text);
+	if (!image_of(library)) {
+		drop_owner(module);
+	} else if ((!before || before->library != library) && put_owner(module, o)) {
 		o = NULL;
 	}
 	pthread_mutex_unlock(&code_mutex);

@@ -117,6 +117,35 @@ static void unloading_forgets_no_other_images_kernels(void **state)
 	assert_int_equal(cuModuleUnload(m), CUDA_SUCCESS);
 }
 
+static CUmodule next_module;
+
+static CUresult get_module(CUmodule *ret, CUlibrary l)
+{
+	*ret = next_module;
+	return CUDA_SUCCESS;
+}
+
+static void asking_for_a_librarys_module_forgets_nothing(void **state)
+{
+	CUresult (*before)(CUmodule * ret, CUlibrary l) = shim_driver.cuLibraryGetModule;
+	CUmodule m, first = load_as(RIG_MODULE);
+	CUlibrary l = load_library();
+
+	shim_driver.cuLibraryGetModule = get_module;
+	next_module = RIG_OTHER_MODULE;
+	assert_int_equal(cuLibraryGetModule(&m, l), CUDA_SUCCESS);
+	assert_true(launch_is_patched(RIG_TWO));
+	assert_true(launch_is_patched(RIG_ITS_FUNCTION));
+	rig_lookups = 0;
+	assert_int_equal(cuLibraryGetModule(&m, l), CUDA_SUCCESS);
+	assert_true(launch_is_patched(RIG_TWO));
+	assert_true(launch_is_patched(RIG_ITS_FUNCTION));
+	assert_int_equal(rig_lookups, 0);
+	shim_driver.cuLibraryGetModule = before;
+	assert_int_equal(cuLibraryUnload(l), CUDA_SUCCESS);
+	assert_int_equal(cuModuleUnload(first), CUDA_SUCCESS);
+}
+
 /* ---- handles that the driver may reuse ---- */
 
 static void unloaded_modules_kernels_are_forgotten(void **state)
@@ -306,6 +335,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(loads_cause_no_lookups),
 		TEST(unloading_forgets_no_other_images_kernels),
+		TEST(asking_for_a_librarys_module_forgets_nothing),
 		TEST(unloaded_modules_kernels_are_forgotten),
 		TEST(a_module_that_is_not_unloaded_keeps_its_kernels),
 		TEST(unloaded_librarys_kernels_are_forgotten),
