@@ -120,7 +120,7 @@ interrupted() {
 	[ "$status" -eq 0 ]
 	[ -s results/stress.txt ] && [ -s results/stress.json ] && [ -s results/kills.json ]
 	tar tzf results.tar.gz | grep -qx results/kills.json
-	FAKE_HANGS=solve run timeout 200 "$REPO/tests/gpu/machine-code" --device soft --gbpf "$GBPF" --out results --grace 1 --limit 31 \
+	FAKE_HANGS=solve run timeout 200 "$REPO/tests/gpu/machine-code" --device soft --gbpf "$GBPF" --out results --grace 1 --limit 60 \
 		--seconds 2 start machine
 	echo "$output"
 	[ "$status" -eq 1 ]

@@ -12,6 +12,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -308,17 +309,18 @@ class Gbpfd:
 # ---- the report ----
 
 class Report:
-	"""Rows of results, each printed and written at once. A row is a dictionary; its `state` is ok, MISSED (a goal), FAILED or
+	"""Rows of results, each printed and written at once, by any thread. A row is a dictionary; its `state` is ok, MISSED (a goal), FAILED or
 	skipped."""
 
 	def __init__(self, a, name):
 		self.path, self.name, self.rows = a.json, name, []
-		self.begin = time.monotonic()
+		self.begin, self.lock = time.monotonic(), threading.Lock()
 
 	def add(self, line, **row):
-		self.rows.append(row)
-		print(line + ('' if row.get('state', 'ok') == 'ok' else f'  {row["state"]}'), flush=True)
-		self.write()
+		with self.lock:
+			self.rows.append(row)
+			print(line + ('' if row.get('state', 'ok') == 'ok' else f'  {row["state"]}'), flush=True)
+			self.write()
 
 	def failed(self, label, why, state='FAILED', **row):
 		self.add(f'{label}: {why}', **{'what': label, **row, 'why': str(why), 'state': state})
