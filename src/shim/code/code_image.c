@@ -172,15 +172,21 @@ static unsigned arch_here(bool library)
 
 /* ---- patching ---- */
 
+/* Handles first: launches look them up. No handle names a patched kernel yet. */
+static void lead_all(void)
+{
+	shim_code_lead_handles();
+	shim_code_lead_queries();
+	shim_code_lead_graphs();
+	shim_code_lead_launches();
+}
+
+/* Only once: later other threads call through the slots. */
 static void lead(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-	/* Handles first: launches look them up. No handle names a patched kernel yet. */
-	pthread_once(&once, shim_code_lead_handles);
-	shim_code_lead_queries();
-	shim_code_lead_graphs();
-	shim_code_lead_launches();
+	pthread_once(&once, lead_all);
 }
 
 /* Occupancy is a query that is answered by the driver, for the patched kernel. */
