@@ -1,6 +1,6 @@
 /* flip [OPTION]... COMMAND...: runs a command and its children under the shim with a gbpfd of the
- * test's own, whose policy launches at block level whatever can run there, and with a latency
- * tenant that takes the GPU away at random times. The command is run again while
+ * test's own, whose policy launches at block level whatever can run there, in random gate modes,
+ * and with a latency tenant that takes the GPU away at random times. The command is run again while
  * an expected count is not reached; the exit code is the command's, or 90 if that lasts.
  *   --rate N    leases per second, on average (1000)
  *   --up PPM    share of the time that they are up (200000)
@@ -42,6 +42,7 @@
 #define MAX_PAGES 64u
 #define ALL UINT32_MAX
 #define MAX_NS 60000000u
+#define HELPER_RANDOM 7 /* bpf_get_prandom_u32 */
 
 #define CHECK(x)                                                                                   \
 	do {                                                                                       \
@@ -83,10 +84,15 @@ static int image_fd(void)
 		{ EBPF_JMP | EBPF_JEQ | EBPF_K, 0, 0, 2, 0 },
 		{ EBPF_ALU64 | EBPF_MOV | EBPF_K, 0, 0, 0, GBPF_HOLD },
 		{ EBPF_JMP | EBPF_EXIT, 0, 0, 0, 0 },
-		/* block level where possible */
+		/* block level where possible, with any mode of a gate */
 		{ EBPF_LDX | EBPF_W | EBPF_MEM, 0, 1, offsetof(struct gbpf_submit_ctx, block_ok),
 		  0 },
-		{ EBPF_JMP | EBPF_JEQ | EBPF_K, 0, 0, 5, 0 },
+		{ EBPF_JMP | EBPF_JEQ | EBPF_K, 0, 0, 10, 0 },
+		{ EBPF_ALU64 | EBPF_MOV | EBPF_X, 6, 1, 0, 0 },
+		{ EBPF_JMP | EBPF_CALL, 0, 0, 0, HELPER_RANDOM },
+		{ EBPF_ALU64 | EBPF_AND | EBPF_K, 0, 0, 0, 3 },
+		{ EBPF_ALU64 | EBPF_MOV | EBPF_X, 1, 6, 0, 0 },
+		{ EBPF_STX | EBPF_W | EBPF_MEM, 1, 0, offsetof(struct gbpf_submit_ctx, gate), 0 },
 		{ EBPF_ALU64 | EBPF_MOV | EBPF_K, 2, 0, 0, GBPF_LEVEL_BLOCK },
 		{ EBPF_STX | EBPF_W | EBPF_MEM, 1, 2, offsetof(struct gbpf_submit_ctx, level), 0 },
 		{ EBPF_ALU64 | EBPF_MOV | EBPF_K, 2, 0, 0, (int32_t)option.pieces },
