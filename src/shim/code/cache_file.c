@@ -37,6 +37,17 @@ struct shim_cache_key shim_cache_key_of(const void *data, size_t bytes, unsigned
 					.arch = arch };
 }
 
+struct shim_cache_key shim_cache_key_of_ptx(const char *text, size_t bytes, unsigned arch,
+					    const void *driver, size_t driver_bytes)
+{
+	XXH128_hash_t h = XXH3_128bits(text, bytes);
+
+	return (struct shim_cache_key){ .original = { h.low64, h.high64 },
+					.bytes = bytes,
+					.stub = XXH3_64bits(driver, driver_bytes),
+					.arch = arch };
+}
+
 void shim_cache_name(const struct shim_cache_key *k, char out[SHIM_CACHE_NAME])
 {
 	XXH128_hash_t h = XXH3_128bits(k, sizeof(*k));
@@ -300,5 +311,25 @@ int shim_cache_file_read(int fd, const struct shim_cache_key *k, struct cubin_pa
 		return err;
 	}
 	*ret = p;
+	return 0;
+}
+
+int shim_cache_file_read_code(int fd, const struct shim_cache_key *k, void **ret, size_t *ret_bytes)
+{
+	struct shim_cache_head h;
+	int err = read_head(fd, k, &h);
+	char *code;
+
+	if (err || h.table_bytes) {
+		return err ? err : -EBADMSG;
+	}
+	code = malloc(h.image_bytes);
+	err = code ? check_content(fd, &h, code, NULL) : -ENOMEM;
+	if (err) {
+		free(code);
+		return err;
+	}
+	*ret = code;
+	*ret_bytes = h.image_bytes;
 	return 0;
 }

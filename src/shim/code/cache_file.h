@@ -1,6 +1,7 @@
-/* The file that stores a patched image: a head of one page, the ELF image, the kernels' table. It
- * calls no CUDA. Reading trusts nothing: a file with another key, another length, a wrong checksum
- * or a table that no patcher writes is refused. */
+/* The file that stores a patched image, or machine code that the driver has compiled: a head of one
+ * page, the ELF image, the kernels' table (empty). It calls no CUDA. Reading trusts nothing: a file
+ * with another key, another length, a wrong checksum or a table that no patcher writes is refused.
+ */
 #ifndef GBPF_SHIM_CODE_CACHE_FILE_H
 #define GBPF_SHIM_CODE_CACHE_FILE_H
 
@@ -19,6 +20,10 @@ struct shim_cache_key {
 /* data: the entry of the fat binary, compressed or not, or the ELF. */
 struct shim_cache_key shim_cache_key_of(const void *data, size_t bytes, unsigned arch,
 					const struct cubin_stub *s);
+
+/* What the driver makes of a text: stub has the driver's identity, version is 0. */
+struct shim_cache_key shim_cache_key_of_ptx(const char *text, size_t bytes, unsigned arch,
+					    const void *driver, size_t driver_bytes);
 
 #define SHIM_CACHE_NAME 33
 /* Writes the file's name. Different keys may share it: the file has the key. */
@@ -47,6 +52,9 @@ int shim_cache_file_write(int fd, const struct shim_cache_key *k, const void *im
  * removes ends processes that have it mapped. 0 and *ret; -EBADMSG: not a valid file of this key;
  * -ENOMEM; -errno. Does not keep fd. */
 int shim_cache_file_read(int fd, const struct shim_cache_key *k, struct cubin_patched **ret);
+/* Reads a file without a table. 0 and *ret, which the caller frees; or as above. */
+int shim_cache_file_read_code(int fd, const struct shim_cache_key *k, void **ret,
+			      size_t *ret_bytes);
 /* Places the image of a file that this process has just written. 0; -errno: p is unchanged. */
 int shim_cache_file_place(int fd, size_t image_bytes, struct cubin_patched *p);
 

@@ -1,11 +1,16 @@
 /* Patched images of earlier runs, on disk: found by the program's bytes, so that an image is
- * unpacked, patched and checked once, and its memory is a file's instead of each process's own. All
+ * unpacked, patched and checked once, and its memory is a file's instead of each process's own;
+ * likewise the machine code that the driver makes of gBPF's PTX. All
  * of it is optional: without a folder, or on any error, images are patched as if there were no
  * cache. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/auxv.h>
+#include <sys/stat.h>
 
 #include "base/disk_cache.h"
 #include "base/fd.h"
@@ -38,12 +43,19 @@ static void set_up(void)
 		   disk_cache_make(&cache.disk, NULL) == 0;
 }
 
-static bool wanted(const struct shim_code_elf *elf)
+static bool usable(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 	pthread_once(&once, set_up);
-	return cache.on && elf->given_bytes >= cache.min_bytes;
+	return cache.on;
+}
+
+/* ---- patched images ---- */
+
+static bool wanted(const struct shim_code_elf *elf)
+{
+	return usable() && elf->given_bytes >= cache.min_bytes;
 }
 
 struct cubin_patched *shim_code_cached(const struct shim_code_elf *elf, unsigned arch,
@@ -105,5 +117,82 @@ void shim_code_cache(const struct shim_code_elf *elf, unsigned arch, const struc
 		}
 		fd_close(fd);
 	}
+	buf_finish(&j.table);
+}
+
+/* ---- compiled PTX ---- */
+
+#define CODE_PREFIX "ptx-"
+#define CODE_NAME (sizeof(CODE_PREFIX) + SHIM_CACHE_NAME)
+
+/* What tells one installed driver from another. */
+struct driver {
+	uint64_t version, device, file, bytes, s, ns;
+};
+
+static bool identify(struct driver *d)
+{
+	Dl_info info;
+	struct stat st;
+	int version = 0;
+
+	if (shim_driver.cuDriverGetVersion(&version) != CUDA_SUCCESS ||
+	    !dladdr(__extension__(void *) shim_driver.cuLinkComplete, &info) || !info.dli_fname ||
+	    stat(info.dli_fname, &st) < 0) {
+		return false;
+	}
+	*d = (struct driver){ .version = (uint64_t)version,
+			      .device = st.st_dev,
+			      .file = st.st_ino,
+			      .bytes = (uint64_t)st.st_size,
+			      .s = (uint64_t)st.st_mtim.tv_sec,
+			      .ns = (uint64_t)st.st_mtim.tv_nsec };
+	return true;
+}
+
+/* Returns false if nothing is to be read or stored. */
+static bool key_of(const char *ptx, size_t bytes, unsigned arch, struct shim_cache_key *ret,
+		   char name[CODE_NAME])
+{
+	struct driver d;
+
+	if (!usable() || !identify(&d)) {
+		return false;
+	}
+	*ret = shim_cache_key_of_ptx(ptx, bytes, arch, &d, sizeof(d));
+	memcpy(name, CODE_PREFIX, sizeof(CODE_PREFIX));
+	shim_cache_name(ret, name + sizeof(CODE_PREFIX) - 1);
+	return true;
+}
+
+int shim_code_cached_ptx(const char *ptx, size_t bytes, unsigned arch, void **ret,
+			 size_t *ret_bytes)
+{
+	struct shim_cache_key key;
+	char name[CODE_NAME];
+	int fd, err;
+
+	if (!key_of(ptx, bytes, arch, &key, name)) {
+		return -ENOENT;
+	}
+	fd = disk_cache_get(&cache.disk, name);
+	err = fd < 0 ? fd : shim_cache_file_read_code(fd, &key, ret, ret_bytes);
+	fd_close(fd);
+	return err ? -ENOENT : 0;
+}
+
+void shim_code_cache_ptx(const char *ptx, size_t bytes, unsigned arch, const void *code,
+			 size_t code_bytes)
+{
+	struct shim_cache_key key;
+	struct job j = { .key = &key, .image = code, .bytes = code_bytes };
+	char name[CODE_NAME];
+
+	if (!key_of(ptx, bytes, arch, &key, name)) {
+		return;
+	}
+	buf_init(&j.table);
+	fd_close(disk_cache_put(&cache.disk, name, shim_cache_file_bytes(code_bytes, 0), write_job,
+				&j));
 	buf_finish(&j.table);
 }

@@ -25,60 +25,6 @@ static pthread_mutex_t stubs_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t stubs_changed = PTHREAD_COND_INITIALIZER;
 static struct slot stubs[MAX_ARCHITECTURES]; /* stubs_mutex */
 
-/* The linker, and what it writes until it is destroyed: its log, and in values the log's length. */
-struct linker {
-	CUlinkState state;
-	CUjit_option options[2];
-	void *values[2];
-	char log[256];
-};
-
-static CUresult open_linker(struct linker *l)
-{
-	*l = (struct linker){ .options = { CU_JIT_ERROR_LOG_BUFFER,
-					   CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES } };
-	l->values[0] = l->log;
-	l->values[1] = (void *)(uintptr_t)(sizeof(l->log) - 1);
-	return shim_driver.cuLinkCreate_v2(ARRAY_SIZE(l->options), l->options, l->values,
-					   &l->state);
-}
-
-static int refused(struct linker *l, CUresult e, struct report *r)
-{
-	l->log[strcspn(l->log, "\r\n")] = 0;
-	return report_set(r, -ENOEXEC, "stub", "the driver does not compile it: error %d%s%s",
-			  (int)e, l->log[0] ? ": " : "", l->log);
-}
-
-int shim_code_compile(const char *ptx, size_t bytes, void **ret, size_t *ret_bytes,
-		      struct report *r)
-{
-	void *image = NULL;
-	struct linker l;
-	size_t n = 0;
-	int err = 0;
-	CUresult e = open_linker(&l);
-
-	if (e) {
-		return refused(&l, e, r);
-	}
-	e = shim_driver.cuLinkAddData_v2(l.state, CU_JIT_INPUT_PTX, unqual(ptx), bytes + 1, "gbpf",
-					 0, NULL, NULL);
-	e = e ? e : shim_driver.cuLinkComplete(l.state, &image, &n);
-	if (e || !image || !n) {
-		err = refused(&l, e, r);
-	} else {
-		*ret = malloc(n);
-		err = *ret ? 0 : report_set(r, -ENOMEM, "stub", "out of memory");
-	}
-	if (!err) {
-		memcpy(*ret, image, n);
-		*ret_bytes = n;
-	}
-	shim_driver.cuLinkDestroy(l.state);
-	return err;
-}
-
 /* Compiles the gate with that much padding in front of its argument. */
 static int compile_gate(unsigned arch, uint32_t pad, void **ret, size_t *ret_bytes,
 			struct report *r)
@@ -91,7 +37,7 @@ static int compile_gate(unsigned arch, uint32_t pad, void **ret, size_t *ret_byt
 	if (err) {
 		(void)report_set(r, err, "stub", "no text for this architecture");
 	} else {
-		err = shim_code_compile(buf_text(&text), text.len, ret, ret_bytes, r);
+		err = shim_code_compile(buf_text(&text), text.len, arch, ret, ret_bytes, r);
 	}
 	buf_finish(&text);
 	return err;
@@ -154,7 +100,7 @@ static enum proto_block_why try_make(struct cubin_stub **ret, unsigned arch, con
 		return PROTO_BLOCK_STUB;
 	}
 	*ret_what = "self-test";
-	err = shim_code_test(*ret, r);
+	err = shim_code_test(*ret, arch, r);
 	if (!err) {
 		return PROTO_BLOCK_OK;
 	}

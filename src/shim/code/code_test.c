@@ -177,14 +177,15 @@ static int run(struct test *t)
 	return err ? err : expect_end(t, true);
 }
 
-static int load(struct test *t, const struct cubin_stub *s)
+static int load(struct test *t, const struct cubin_stub *s, unsigned arch)
 {
 	struct cubin_patched *p = NULL;
 	void *original = NULL;
 	size_t bytes = 0;
 	int err;
 
-	err = shim_code_compile(kernel_text, sizeof(kernel_text) - 1, &original, &bytes, t->r);
+	err = shim_code_compile(kernel_text, sizeof(kernel_text) - 1, arch, &original, &bytes,
+				t->r);
 	err = err ? err : cubin_patch(&p, original, bytes, s, t->r);
 	if (err) { /* a message of its own comes first */
 		(void)report_set(t->r, err, "test", "its kernel cannot be patched");
@@ -202,11 +203,11 @@ static int load(struct test *t, const struct cubin_stub *s)
 }
 
 /* After a timeout the kernel may still come to run, so the stream remains. */
-int shim_code_test(const struct cubin_stub *s, struct report *r)
+int shim_code_test(const struct cubin_stub *s, unsigned arch, struct report *r)
 {
 	struct test t = { .r = r, .step = "preparation", .until = clock_now_ns() + WAIT_NS };
 	size_t bytes = 0;
-	int err = load(&t, s);
+	int err = load(&t, s, arch);
 
 	err = err ? err : status(&t, shim_driver.cuModuleGetFunction(&t.f, t.module, "gbpf_test"));
 	err = err ? err

@@ -15,13 +15,15 @@
  * context is current; caller holds no lock. Other threads that ask at the same time wait for the
  * answer, which takes at most some seconds. */
 const struct cubin_stub *shim_code_stub(unsigned arch, enum proto_block_why *ret_why);
-/* Compiles PTX by the driver's linker. *ret: caller frees. 0; -ENOEXEC, with the driver's message
- * in r; -ENOMEM. */
-int shim_code_compile(const char *ptx, size_t bytes, void **ret, size_t *ret_bytes,
+/* Compiles PTX for the current device, of that architecture, by the driver's linker, unless the
+ * cache has the result. *ret: caller frees. 0; -ENOEXEC, with the driver's message in r; -ENOMEM.
+ */
+int shim_code_compile(const char *ptx, size_t bytes, unsigned arch, void **ret, size_t *ret_bytes,
 		      struct report *r);
-/* Runs a patched kernel on the current device: all blocks, and a prefix of them. 0; -EIO: a wrong
- * result; -ETIMEDOUT: the device was busy; or another error. r has the reason. */
-int shim_code_test(const struct cubin_stub *s, struct report *r);
+/* Runs a patched kernel on the current device, of that architecture: all blocks, and a prefix of
+ * them. 0; -EIO: a wrong result; -ETIMEDOUT: the device was busy; or another error. r has the
+ * reason. */
+int shim_code_test(const struct cubin_stub *s, unsigned arch, struct report *r);
 
 /* ---- the program's own machine code in an image ---- */
 
@@ -52,11 +54,16 @@ void shim_code_learn(const void *handle, const void *owner, const char *name);
 void shim_code_learn_function(CUfunction f, CUkernel kernel);	 /* of that kernel */
 void shim_code_learn_module(CUmodule module, CUlibrary library); /* of that library */
 
-/* ---- patched images on disk ---- */
+/* ---- patched images and compiled PTX on disk ---- */
 
 /* Returns the image as an earlier run has patched it, NULL if there is none. */
 struct cubin_patched *shim_code_cached(const struct shim_code_elf *elf, unsigned arch,
 				       const struct cubin_stub *s);
+/* Returns what this driver has compiled in an earlier run. 0, and caller frees *ret; -ENOENT. */
+int shim_code_cached_ptx(const char *ptx, size_t bytes, unsigned arch, void **ret,
+			 size_t *ret_bytes);
+void shim_code_cache_ptx(const char *ptx, size_t bytes, unsigned arch, const void *code,
+			 size_t code_bytes);
 /* Stores a patched image for later runs. On success its memory becomes the file's. */
 void shim_code_cache(const struct shim_code_elf *elf, unsigned arch, const struct cubin_stub *s,
 		     struct cubin_patched *p);

@@ -21,7 +21,7 @@ static size_t gate_bytes[2];
 static unsigned linked;
 
 /* Instead of code_test.c: the fake runs nothing. */
-int shim_code_test(const struct cubin_stub *s, struct report *r)
+int shim_code_test(const struct cubin_stub *s, unsigned arch, struct report *r)
 {
 	rig_self_tests++;
 	return rig_self_test ? report_set(r, rig_self_test, "test", "block 3 has run twice") : 0;

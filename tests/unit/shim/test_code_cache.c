@@ -132,23 +132,30 @@ static struct disk_cache_summary summary(void)
 	return s;
 }
 
-/* The only file's path and status. */
-static struct stat only_file(char path[PATH_MAX])
+/* Counts the files of images, or of compiled PTX, and stores the path of one. */
+static unsigned count_files(bool ptx, char path[PATH_MAX])
 {
 	DIR *d = opendir(folder);
 	const struct dirent *e;
 	unsigned n = 0;
-	struct stat st;
 
 	assert_non_null(d);
 	while ((e = readdir(d)) != NULL) {
-		if (strstr(e->d_name, ".image")) {
+		if (strstr(e->d_name, ".image") && (strncmp(e->d_name, "ptx-", 4) == 0) == ptx) {
 			snprintf(path, PATH_MAX, "%s/%s", folder, e->d_name);
 			n++;
 		}
 	}
 	closedir(d);
-	assert_int_equal(n, 1);
+	return n;
+}
+
+/* The only image's path and status. */
+static struct stat only_file(char path[PATH_MAX])
+{
+	struct stat st;
+
+	assert_int_equal(count_files(false, path), 1);
 	assert_int_equal(stat(path, &st), 0);
 	return st;
 }
@@ -304,10 +311,13 @@ static void without_folder(void)
 
 static void without_a_cache_images_are_patched(void **state)
 {
+	char path[PATH_MAX];
+
 	start(switched_off);
-	start(small);
 	start(without_folder);
 	assert_int_equal(summary().files, 0);
+	start(small);
+	assert_int_equal(count_files(false, path), 0);
 }
 
 /* The kernel kills a process that writes a larger file. */
@@ -355,6 +365,78 @@ static void a_damaged_file_is_replaced(void **state)
 	assert_int_equal(summary().misses, 4);
 }
 
+/* ---- compiled PTX ---- */
+
+static CUresult no_linker(unsigned n, CUjit_option *options, void **values, CUlinkState *ret)
+{
+	return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
+}
+
+static void without_compiler(void)
+{
+	shim_driver.cuLinkCreate_v2 = no_linker;
+	library_is_mapped();
+}
+
+static void without_compiler_and_stub(void)
+{
+	CUlibrary l = NULL;
+
+	shim_driver.cuLinkCreate_v2 = no_linker;
+	CHECK(cuLibraryLoadData(&l, rig_image, NULL, NULL, 0, NULL, NULL, 0) == CUDA_SUCCESS);
+	CHECK(given.image == rig_image);
+}
+
+static CUresult newer_driver(int *ret)
+{
+	*ret = 13050;
+	return CUDA_SUCCESS;
+}
+
+static void with_another_driver(void)
+{
+	shim_driver.cuDriverGetVersion = newer_driver;
+	without_compiler_and_stub();
+}
+
+/* The linker of the rig answers with one stub after the other, so both are made anew. */
+static void damage_compiled(void)
+{
+	char path[PATH_MAX];
+	DIR *d = opendir(folder);
+	const struct dirent *e;
+
+	assert_non_null(d);
+	while ((e = readdir(d)) != NULL) {
+		int fd;
+
+		if (strncmp(e->d_name, "ptx-", 4) != 0) {
+			continue;
+		}
+		snprintf(path, sizeof(path), "%s/%s", folder, e->d_name);
+		fd = open(path, O_RDWR | O_CLOEXEC);
+		assert_int_equal(pwrite(fd, "x", 1, 4100), 1);
+		close(fd);
+	}
+	closedir(d);
+}
+
+static void stubs_are_compiled_once(void **state)
+{
+	char path[PATH_MAX];
+
+	start(without_compiler_and_stub);
+	start(library_is_mapped);
+	assert_int_equal(count_files(true, path), 2);
+	start(without_compiler);
+	start(with_another_driver);
+	damage_compiled();
+	start(without_compiler_and_stub);
+	start(library_is_mapped);
+	start(without_compiler);
+	assert_int_equal(count_files(true, path), 2);
+}
+
 static int before(void **state)
 {
 	char command[PATH_MAX];
@@ -396,6 +478,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(every_start_maps_one_file),
+		TEST(stubs_are_compiled_once),
 		TEST(launches_of_cached_code_pass_the_argument),
 		TEST(the_programs_options_are_kept),
 		TEST(a_driver_that_insists_on_a_copy_makes_one),
