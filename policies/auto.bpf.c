@@ -978,9 +978,12 @@ static __always_inline u32 choose_way(struct kind *k, u64 now)
 	return other;
 }
 
-/* The batch programs or their kernels have changed since the ways were measured. */
+/* The batch programs or their kernels have changed since the ways were measured. While there is no batch nothing has. */
 static __always_inline int batch_changed(const struct ways *w)
 {
+	if (!longest_ns && w->batch != NO_PROGRAMS) {
+		return 0;
+	}
 	return w->batch != batch_programs || w->stops != batch_stops || longest_ns > 2 * w->leave_ns + way_min_gain_ns || w->leave_ns > 2 * longest_ns + way_min_gain_ns;
 }
 
@@ -1085,7 +1088,7 @@ static __always_inline u64 inflight_limit_for(const struct kind *k)
 static __always_inline void remember(u32 t)
 {
 	struct tenant *x = bpf_map_lookup_elem(&tenants, &t);
-	struct profile *p = &stored;
+	struct profile *p = &stored, *before;
 	long class_id = gbpf_tenant_class(t);
 	struct account *a;
 	u32 key = 0;
@@ -1094,16 +1097,22 @@ static __always_inline void remember(u32 t)
 	if (!x || !a || class_id < 0 || !x->program.command) {
 		return;
 	}
-	__builtin_memset(p, 0, sizeof(*p));
+	if (class_id == GBPF_CLASS_LATENCY ? x->kind.bursts < way_min_seen : a->seen_ns < profile_min_ns) {
+		return;
+	}
+	before = bpf_map_lookup_elem(&profiles, &x->program); /* a program may have run in both classes */
+	if (before) {
+		*p = *before;
+	} else {
+		__builtin_memset(p, 0, sizeof(*p));
+	}
 	if (class_id == GBPF_CLASS_LATENCY) {
 		p->kind = x->kind;
 	} else {
 		p->seen_ns = a->seen_ns;
 		p->block_ns = a->block_ns;
 	}
-	if (p->seen_ns >= profile_min_ns || p->kind.bursts >= way_min_seen) {
-		bpf_map_update_elem(&profiles, &x->program, p, BPF_ANY);
-	}
+	bpf_map_update_elem(&profiles, &x->program, p, BPF_ANY);
 }
 
 /* Marks a tenant as starved. Only a tenant that wants the GPU for the whole window can be. */
