@@ -130,6 +130,7 @@ static void primary(void)
 	SAY(cuModuleLoad(&m, p.argv[1]));
 	SAY(cuModuleGetFunction(&f, m, "add"));
 	to = program_zeros(WORDS * sizeof(uint32_t));
+	SAY(cuCtxSynchronize()); /* as above */
 	use(f, "primary");
 	SAY(cuCtxDestroy(ctx));
 	use(f, "primary destroyed");
