@@ -78,7 +78,15 @@ static bool inspect(struct parameters *p, void *f, void **params, void **extra)
 		return false; /* the driver refuses to take both */
 	}
 	library = shim_kernel_is_library(f);
-	return measure(p, f, library) || measure(p, f, !library);
+	if (!measure(p, f, library) && !measure(p, f, !library)) {
+		return false;
+	}
+	for (unsigned i = 0; i < p->n; i++) {
+		if (!params[i]) {
+			return false; /* a driver may refuse that */
+		}
+	}
+	return true;
 }
 
 /* Returns the bytes that the parameters need in a blob. */
