@@ -182,23 +182,13 @@ static void refused_launches(CUfunction f, CUfunction count)
 /* A launch that the driver refuses between others of its stream. */
 static void refused_in_a_run(CUfunction f, CUfunction count)
 {
-	CUfunction foreign = NULL;
-	CUcontext other = NULL;
-	CUmodule m = NULL;
-
-	SAY(cuCtxCreate(&other, 0, p.device));
-	SAY(cuModuleLoad(&m, p.argv[1]));
-	SAY(cuModuleGetFunction(&foreign, m, "add"));
-	SAY(cuCtxSetCurrent(p.context));
 	for (unsigned i = 0; i < 12; i++) {
-		SAY(cuLaunchKernel(foreign, BLOCKS, 1, 1, THREADS, 1, 1, 0, stream, params, NULL));
 		SAY(cuLaunchKernel(f, BLOCKS, 1, 1, THREADS, 1, 1, 0, stream, params, NULL));
 		SAY(cuLaunchKernel(f, BLOCKS, 1, 1, THREADS, 1, 1, 1u << 20, stream, params, NULL));
 		SAY(cuLaunchKernel(f, BLOCKS, 1, 1, 64, 32, 1, 0, stream, params, NULL));
 		SAY(cuLaunchKernel(count, BLOCKS, 1, 1, THREADS, 1, 1, 0, stream, NULL, NULL));
 	}
 	show("refused in between");
-	SAY(cuCtxDestroy(other));
 }
 
 static void answers(CUfunction f)

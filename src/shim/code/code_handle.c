@@ -20,15 +20,17 @@ struct owner {
 	struct cubin_patched *p; /* owned; NULL with library */
 	bool lent;		 /* kernels of p may serve handles of other owners: keep it */
 	uint64_t number;	 /* of its record */
+	struct owner *next;	 /* in lent_owners */
 };
 
 static pthread_mutex_t code_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct strmap owners; /* code_mutex; handle in hexadecimal > struct owner */
 static struct strmap
 	handles; /* code_mutex; handle in hexadecimal > struct cubin_kernel, or &none */
-static struct cubin_kernel none; /* the code is the program's own */
-static uint32_t any;		 /* [atomic] */
-static uint64_t recorded;	 /* code_mutex; owners ever */
+static struct owner *lent_owners; /* code_mutex; unloaded, whose kernels were lent */
+static struct cubin_kernel none;  /* the code is the program's own */
+static uint32_t any;		  /* [atomic] */
+static uint64_t recorded;	  /* code_mutex; owners ever */
 
 bool shim_code_any(void)
 {
@@ -37,11 +39,16 @@ bool shim_code_any(void)
 
 /* ---- owners ---- */
 
+/* Caller holds code_mutex. */
 static void free_owner(struct owner *o)
 {
-	if (!o->lent) {
-		cubin_patched_close(o->p);
+	if (o->lent) {
+		cubin_patched_drop_image(o->p);
+		o->next = lent_owners;
+		lent_owners = o;
+		return;
 	}
+	cubin_patched_close(o->p);
 	free(o);
 }
 
