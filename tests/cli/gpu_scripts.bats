@@ -72,8 +72,9 @@ nothing_left() {
 	[ "$status" -eq 0 ]
 	rows '[(x["what"], x.get("lane"), x.get("condition")) for x in r] == [("lanes", "gbpf", None), ("lanes", "gbpf-shared", None),
 		("auto", None, "gbpf-auto-first"), ("auto", None, "gbpf-auto"), ("documents", None, None)]'
-	rows 'all(x["gate"]["to_ptx"]["p99"] > 0 and x["gate"]["batch"]["share"] > 0 for x in r[:2])'
-	rows 'all(x["ways"].keys() >= {"mps-priority", "reef"} and x["figures"]["batch"]["share"] >= 0 for x in r[2:4])'
+	# A round of few requests may pass without a kernel of batch: then there is no share.
+	rows 'all(x["gate"]["to_ptx"]["p99"] > 0 and x["gate"].get("batch", {"share": 1})["share"] > 0 for x in r[:2])'
+	rows 'all(x["ways"].keys() >= {"mps-priority", "reef"} and x["figures"]["p99"]["us"] > 0 for x in r[2:4])'
 	nothing_left
 }
 
