@@ -132,6 +132,30 @@ int shim_cache_file_write(int fd, const struct shim_cache_key *k, const void *im
 	return err ? err : write_all(fd, table->data, table->len);
 }
 
+struct job {
+	const struct shim_cache_key *key;
+	const void *image;
+	size_t image_bytes;
+	const struct buf *table;
+};
+
+static int write_job(int fd, void *arg)
+{
+	const struct job *j = arg;
+
+	return shim_cache_file_write(fd, j->key, j->image, j->image_bytes, j->table);
+}
+
+int shim_cache_file_put(const struct disk_cache *c, const char *name,
+			const struct shim_cache_key *k, const void *image, size_t image_bytes,
+			const struct buf *table)
+{
+	struct job j = { k, image, image_bytes, table };
+
+	return disk_cache_put(c, name, shim_cache_file_bytes(image_bytes, table->len), write_job,
+			      &j);
+}
+
 /* ---- checking ---- */
 
 static int read_all(int fd, void *to, size_t bytes, uint64_t at)

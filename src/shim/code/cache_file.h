@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/disk_cache.h"
 #include "cubin/cubin.h"
 
 /* From what the image was patched, and how. */
@@ -46,6 +47,11 @@ uint64_t shim_cache_file_bytes(size_t image_bytes, size_t table_bytes);
 /* Writes a file. 0 or -errno. */
 int shim_cache_file_write(int fd, const struct shim_cache_key *k, const void *image,
 			  size_t image_bytes, const struct buf *table);
+
+/* Writes a file into a folder under that name. As disk_cache_put(). */
+int shim_cache_file_put(const struct disk_cache *c, const char *name,
+			const struct shim_cache_key *k, const void *image, size_t image_bytes,
+			const struct buf *table);
 
 /* Reads a file's table, and places its image in memory: as a read-only mapping of the file if its
  * file system is a local one, else as a copy, because on another one a file that another machine

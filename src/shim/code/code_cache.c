@@ -80,26 +80,14 @@ struct cubin_patched *shim_code_cached(const struct shim_code_elf *elf, unsigned
 	return p;
 }
 
-struct job {
-	const struct shim_cache_key *key;
-	const void *image;
-	size_t bytes;
-	struct buf table;
-};
-
-static int write_job(int fd, void *arg)
-{
-	const struct job *j = arg;
-
-	return shim_cache_file_write(fd, j->key, j->image, j->bytes, &j->table);
-}
-
 void shim_code_cache(const struct shim_code_elf *elf, unsigned arch, const struct cubin_stub *s,
 		     struct cubin_patched *p)
 {
 	struct shim_cache_key key;
 	char name[SHIM_CACHE_NAME];
-	struct job j = { .key = &key };
+	const void *image;
+	struct buf table;
+	size_t bytes;
 	int fd;
 
 	if (!wanted(elf)) {
@@ -107,17 +95,16 @@ void shim_code_cache(const struct shim_code_elf *elf, unsigned arch, const struc
 	}
 	key = shim_cache_key_of(elf->given, elf->given_bytes, arch, s);
 	shim_cache_name(&key, name);
-	j.image = cubin_patched_image(p, &j.bytes);
-	buf_init(&j.table);
-	if (cubin_table_write(p, &j.table) == 0) {
-		fd = disk_cache_put(&cache.disk, name, shim_cache_file_bytes(j.bytes, j.table.len),
-				    write_job, &j);
+	image = cubin_patched_image(p, &bytes);
+	buf_init(&table);
+	if (cubin_table_write(p, &table) == 0) {
+		fd = shim_cache_file_put(&cache.disk, name, &key, image, bytes, &table);
 		if (fd >= 0) {
-			(void)shim_cache_file_place(fd, j.bytes, p);
+			(void)shim_cache_file_place(fd, bytes, p);
 		}
 		fd_close(fd);
 	}
-	buf_finish(&j.table);
+	buf_finish(&table);
 }
 
 /* ---- compiled PTX ---- */
@@ -185,14 +172,13 @@ void shim_code_cache_ptx(const char *ptx, size_t bytes, unsigned arch, const voi
 			 size_t code_bytes)
 {
 	struct shim_cache_key key;
-	struct job j = { .key = &key, .image = code, .bytes = code_bytes };
 	char name[CODE_NAME];
+	struct buf none;
 
 	if (!key_of(ptx, bytes, arch, &key, name)) {
 		return;
 	}
-	buf_init(&j.table);
-	fd_close(disk_cache_put(&cache.disk, name, shim_cache_file_bytes(code_bytes, 0), write_job,
-				&j));
-	buf_finish(&j.table);
+	buf_init(&none);
+	fd_close(shim_cache_file_put(&cache.disk, name, &key, code, code_bytes, &none));
+	buf_finish(&none);
 }

@@ -87,40 +87,26 @@ static void fail(const char *what)
 	exit(1);
 }
 
-struct job {
-	const struct shim_cache_key *key;
-	const void *image;
-	size_t bytes;
-	struct buf table;
-};
-
-static int write_job(int fd, void *arg)
-{
-	const struct job *j = arg;
-
-	return shim_cache_file_write(fd, j->key, j->image, j->bytes, &j->table);
-}
-
 static void store(struct totals *t, const struct shim_cache_key *key, const char *name,
 		  const struct cubin_patched *p)
 {
 	uint64_t from = clock_cpu_ns();
-	struct job j = { .key = key };
+	struct buf table;
+	size_t bytes;
+	const void *image = cubin_patched_image(p, &bytes);
 	int fd;
 
-	j.image = cubin_patched_image(p, &j.bytes);
-	buf_init(&j.table);
-	if (cubin_table_write(p, &j.table) < 0) {
+	buf_init(&table);
+	if (cubin_table_write(p, &table) < 0) {
 		fail("store");
 	}
-	fd = disk_cache_put(&cache, name, shim_cache_file_bytes(j.bytes, j.table.len), write_job,
-			    &j);
+	fd = shim_cache_file_put(&cache, name, key, image, bytes, &table);
 	if (fd < 0) {
 		fail("store");
 	}
 	close(fd);
 	took(t, STORE, &from);
-	buf_finish(&j.table);
+	buf_finish(&table);
 }
 
 static void find(struct totals *t, const struct shim_cache_key *key, const char *name,
