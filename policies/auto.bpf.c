@@ -787,7 +787,7 @@ static __always_inline void set_way(struct kind *k, u32 way, u64 now)
 }
 
 /* Forgets what both ways cost. Batch that stops between its blocks leaves: this serves requests of any kind in little more than a
- * context switch. Other batch is sliced, until requests are known for which that is dear. */
+ * context switch. Other batch is sliced, until requests are known for which that is expensive. */
 static __always_inline void forget_ways(struct kind *k, u64 now)
 {
 	struct ways *w = &k->ways;
