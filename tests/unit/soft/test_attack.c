@@ -53,6 +53,42 @@ static void a_context_ends_in_the_middle_of_anothers_copy(void **state)
 	assert_int_equal(rig_stats_idle().contexts, 0);
 }
 
+/* Records for a context that is being destroyed, while its memory is released: the streams that
+ * they create do not outlive it. */
+static void streams_of_a_context_that_ends(void **state)
+{
+	enum { ROUNDS = 10, CHUNKS = 40, BYTES = 4 << 20 };
+	struct soft_request q = { .op = SOFT_REQ_CONTEXT_DESTROY };
+	struct raw c;
+
+	(void)state;
+	raw_open(&c, 0);
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		struct pollfd p = { .fd = c.sock, .events = POLLIN };
+		int fds[FD_PASS_MAX];
+		uint32_t slot = 0;
+		unsigned n;
+
+		raw_must(&c, (struct soft_request){ .op = SOFT_REQ_CONTEXT_CREATE });
+		for (unsigned i = 0; i < CHUNKS; i++) {
+			raw_must(&c, (struct soft_request){ .op = SOFT_REQ_ALLOC, .value = BYTES });
+		}
+		assert_int_equal(msg_send(c.sock, &q, SOFT_REQUEST_MIN + 1, NULL, 0), 0);
+		while (poll(&p, 1, 0) == 0 && slot < SOFT_MAX_STREAMS) {
+			raw_make_stream(&c, 0, slot++);
+			AWAIT(load_acquire(&c.shared->tail) == c.head);
+		}
+		assert_int_equal(poll(&p, 1, 60000), 1);
+		assert_true(msg_recv(c.sock, &c.r, sizeof(c.r), fds, &n) >=
+			    (ssize_t)SOFT_REPLY_MIN);
+		assert_int_equal(c.r.result, 0);
+		AWAIT(load_acquire(&c.shared->tail) == c.head);
+		assert_int_equal(rig_stats().streams, 0);
+	}
+	raw_close(&c);
+	assert_int_equal(rig_stats_idle().refused, 0);
+}
+
 /* Memory is freed while a stream waits for its value: an error of that context only. */
 static void memory_is_freed_during_a_wait(void **state)
 {
@@ -366,6 +402,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_context_ends_in_the_middle_of_anothers_copy),
+		cmocka_unit_test(streams_of_a_context_that_ends),
 		cmocka_unit_test(memory_is_freed_during_a_wait),
 		cmocka_unit_test(huge_ranges_are_checked_at_once),
 		cmocka_unit_test(pinned_pages_have_a_limit),

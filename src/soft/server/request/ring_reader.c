@@ -115,7 +115,7 @@ static int take(struct softd_client *c, const union softd_record *r)
 		return 0;
 	}
 	g = c->groups[r->r.context];
-	if (!g) { /* another thread destroyed the context meanwhile */
+	if (!g || g->dead) { /* another thread destroyed the context meanwhile, or is about to */
 		if (r->r.op == SOFT_OP_SHARED_RECORD) {
 			softd_ipc_event_reached(c, r->shared.index, r->shared.key,
 						r->shared.ticket);
