@@ -204,32 +204,59 @@ static bool keeps_occupancy(const struct cubin_patched *p)
 }
 
 /* Tells the operator why an image is loaded as it is. */
-static void note_refusal(const struct shim_code_elf *elf, const struct report *r)
+static void note_refusal(const struct shim_code_elf *elf, const char *reason)
 {
-	struct buf reason, text;
+	struct buf text;
 
-	buf_init(&reason);
 	buf_init(&text);
-	report_text(r, &reason);
-	buf_printf(&text, "machine code of %zu bytes is loaded unpatched: %s", elf->bytes,
-		   buf_text(&reason));
+	buf_printf(&text, "machine code of %zu bytes is loaded unpatched: %s", elf->bytes, reason);
 	sched_note(shim.sched, "machine-code", buf_text(&text));
-	buf_finish(&reason);
 	buf_finish(&text);
+}
+
+/* The reason of the image's first kernel stands for all; libraries carry many images without one.
+ */
+static void note_no_kernel(const struct shim_code_elf *elf, const struct cubin_patched *p)
+{
+	size_t n = cubin_patched_kernels(p);
+	struct buf reason;
+
+	if (n) {
+		const struct cubin_kernel *k = cubin_patched_kernel(p, 0);
+
+		buf_init(&reason);
+		buf_printf(&reason, "none of %zu kernels can be patched; %.200s: %s", n, k->name,
+			   cubin_why_text(k->why));
+		note_refusal(elf, buf_text(&reason));
+		buf_finish(&reason);
+	}
 }
 
 static struct cubin_patched *patch(const struct shim_code_elf *elf, const struct cubin_stub *s)
 {
 	struct cubin_patched *p = NULL;
+	struct buf reason;
 	struct report r;
 	int err;
 
 	report_init(&r);
 	err = cubin_patch(&p, elf->data, elf->bytes, s, &r);
-	if (err == -ENOEXEC) {
-		note_refusal(elf, &r);
+	if (err == -ENOENT) {
+		note_no_kernel(elf, p);
+	} else if (err < 0) {
+		buf_init(&reason);
+		if (err == -ENOEXEC) {
+			report_text(&r, &reason);
+		} else {
+			buf_puts(&reason, strerror(-err));
+		}
+		note_refusal(elf, buf_text(&reason));
+		buf_finish(&reason);
+	} else if (!keeps_occupancy(p)) {
+		note_refusal(elf, "the entry stub would lower a kernel's occupancy");
+		err = -ENOENT;
 	}
-	if (err < 0 || !keeps_occupancy(p)) {
+	if (err < 0) {
 		cubin_patched_close(p);
 		p = NULL;
 	}

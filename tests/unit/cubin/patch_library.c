@@ -1,10 +1,10 @@
-/* patch-library [-a ARCH] [-s FOLDER] FILE...
+/* patch-library [-a ARCH] [-k FOLDER] [-s FOLDER] FILE...
  *
  * Patches cubins, and all cubins in the fat binaries of libraries and programs, with the gate of
  * tests/data/cubins (a copy of which -s names) for their architecture, and prints per architecture
  * how many kernels were patched, why others were not, and the processor time of patching and
- * checking. Nothing is written. The exit status is 1 if the checker refused an image that the
- * patcher made. */
+ * checking. -k copies the images that are refused, or of which no kernel is patched, to a folder.
+ * The exit status is 1 if the checker refused an image that the patcher made. */
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,8 @@ static struct totals {
 	uint64_t images, refused, kernels, why[CUBIN_WHY_COUNT], ns, bytes;
 } totals[ARCHS];
 
-static const char *gates = CUBINS;
+static const char *gates = CUBINS, *keep;
+static unsigned kept;
 static int failed;
 
 static struct buf read_gate(unsigned pad, unsigned arch)
@@ -76,6 +77,24 @@ static void count(struct totals *t, const struct cubin_patched *p)
 	t->kernels += cubin_patched_kernels(p);
 }
 
+static void keep_image(unsigned arch, const void *image, size_t bytes)
+{
+	struct buf path;
+	FILE *f;
+
+	if (!keep) {
+		return;
+	}
+	buf_init(&path);
+	buf_printf(&path, "%s/refused-%u.sm_%u.cubin", keep, ++kept, arch);
+	f = fopen(buf_text(&path), "wbe");
+	if (!f || fwrite(image, 1, bytes, f) != bytes || fclose(f)) {
+		fprintf(stderr, "cannot write %s: %s\n", buf_text(&path), strerror(errno));
+		exit(1);
+	}
+	buf_finish(&path);
+}
+
 static void patch_image(const char *path, const void *image, size_t bytes)
 {
 	unsigned arch = cubin_arch(image, bytes);
@@ -83,6 +102,7 @@ static void patch_image(const char *path, const void *image, size_t bytes)
 	struct cubin_patched *p = NULL;
 	struct report r;
 	uint64_t from;
+	int err;
 
 	t->images++;
 	if (!stubs[arch % ARCHS]) {
@@ -91,7 +111,7 @@ static void patch_image(const char *path, const void *image, size_t bytes)
 	}
 	report_init(&r);
 	from = clock_cpu_ns();
-	cubin_patch(&p, image, bytes, stubs[arch % ARCHS], &r);
+	err = cubin_patch(&p, image, bytes, stubs[arch % ARCHS], &r);
 	t->ns += clock_cpu_ns() - from;
 	t->bytes += bytes;
 	if (p) {
@@ -100,6 +120,9 @@ static void patch_image(const char *path, const void *image, size_t bytes)
 		t->refused++;
 		printf("%s: sm_%u, %zu bytes: %s\n", path, arch, bytes, buf_text(&r.message));
 		failed |= !strncmp(buf_text(&r.message), "check:", strlen("check:"));
+	}
+	if (err && (!p || cubin_patched_kernels(p))) {
+		keep_image(arch, image, bytes);
 	}
 	cubin_patched_close(p);
 	report_finish(&r);
@@ -181,9 +204,11 @@ int main(int argc, char **argv)
 	unsigned arch = 0;
 	int option;
 
-	while ((option = getopt(argc, argv, "a:s:")) != -1) {
+	while ((option = getopt(argc, argv, "a:k:s:")) != -1) {
 		if (option == 'a') {
 			arch = (unsigned)strtoul(optarg, NULL, 10);
+		} else if (option == 'k') {
+			keep = optarg;
 		} else if (option == 's') {
 			gates = optarg;
 		} else {

@@ -3,6 +3,7 @@
 #include "code_rig.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,6 +121,32 @@ static void code_that_is_not_understood_is_noted(void **state)
 	assert_int_equal(loaded(), (uintptr_t)image);
 	assert_non_null(strstr(double_noted, "machine-code: machine code of "));
 	assert_non_null(strstr(double_noted, "unpatched: "));
+	free(image);
+}
+
+/* Nor can any of its kernels be patched: each begins with an unknown instruction. */
+static void code_without_a_patched_kernel_is_noted(void **state)
+{
+	unsigned char *image = malloc(rig_image_bytes);
+	CUmodule m = RIG_MODULE;
+	Elf64_Ehdr head;
+
+	assert_non_null(image);
+	memcpy(image, rig_image, rig_image_bytes);
+	memcpy(&head, image, sizeof(head));
+	for (unsigned i = 0; i < head.e_shnum; i++) {
+		Elf64_Shdr s;
+
+		memcpy(&s, image + head.e_shoff + i * sizeof(s), sizeof(s));
+		if (s.sh_flags & SHF_EXECINSTR) {
+			memset(image + s.sh_offset, 0xff, 16);
+		}
+	}
+	double_noted[0] = 0;
+	assert_int_equal(cuModuleLoadData(&m, image), CUDA_SUCCESS);
+	assert_int_equal(loaded(), (uintptr_t)image);
+	assert_non_null(strstr(double_noted, "unpatched: none of 3 kernels can be patched; "));
+	assert_non_null(strstr(double_noted, ": its first instruction is of an unknown kind"));
 	free(image);
 }
 
@@ -627,6 +654,7 @@ int main(void)
 		TEST(refused_image_is_replaced_by_original),
 		TEST(damaged_code_is_loaded_as_it_is),
 		TEST(code_that_is_not_understood_is_noted),
+		TEST(code_without_a_patched_kernel_is_noted),
 		TEST(tools_see_the_original),
 		TEST(settings_without_a_tool_change_nothing),
 		TEST(fat_binaries_for_this_device_are_patched),
