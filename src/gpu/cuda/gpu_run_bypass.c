@@ -27,107 +27,8 @@
 #define CALM_LOOK_NS 20000u	 /* counted for a single look between two leases */
 #define PROBE_PERIOD_NS 2000000u /* period of reads of the counter */
 #define HEARTBEAT_NS 4000000u	 /* period of launches of a kernel of our own while watching */
+#define WATCH_MIN_NS 100000000u	 /* where no block has begun */
 #define HEARTBEATS_MIN 8u	 /* that must complete before a launch is declared hung */
-#define WATCH_MIN_NS 100000000u
-#define STRIKES_MAX 3u /* then on_hung is called for the clone */
-#define SPARE_OFFSET 48u
-#define BYPASS_OFFSET 32u /* bytes from the counter to the counter of bypass blocks */
-/* The host's words, in bytes (gpu_run_memory_int.h). */
-#define TAKEN_OFFSET 8u
-#define BYPASS_WORD_OFFSET 12u
-#define SPARE_WORDS_OFFSET 16u
-
-_Static_assert(PTX_BLOCK_READY == 32768, "the text below stores to the word behind a counter");
-static const char ptx[] =
-	".version 6.0\n"
-	".target sm_50\n"
-	".address_size 64\n"
-	".visible .entry gbpf_take(.param .u64 counter, .param .u64 bypass, .param .u64 out,\n"
-	" .param .u32 value)\n"
-	"{\n"
-	".reg .b64 %rd<4>;\n"
-	".reg .b32 %r<3>;\n"
-	"ld.param.u64 %rd1, [counter];\n"
-	"ld.param.u64 %rd2, [bypass];\n"
-	"ld.param.u64 %rd3, [out];\n"
-	"ld.param.u32 %r1, [value];\n"
-	"atom.global.exch.b32 %r2, [%rd1], %r1;\n"
-	"st.volatile.global.u32 [%rd2], %r2;\n"
-	"st.volatile.global.u32 [%rd2+32768], %r2;\n"
-	"st.volatile.global.u32 [%rd3], %r2;\n"
-	"ret;\n"
-	"}\n"
-	".visible .entry gbpf_close(.param .u64 gate, .param .u64 out)\n"
-	"{\n"
-	".reg .b64 %rd<5>;\n"
-	"ld.param.u64 %rd1, [gate];\n"
-	"ld.param.u64 %rd2, [out];\n"
-	"mov.u64 %rd3, 9223372036854775808;\n"
-	"atom.global.or.b64 %rd4, [%rd1], %rd3;\n"
-	"st.volatile.global.u64 [%rd2], %rd4;\n"
-	"ret;\n"
-	"}\n";
-
-/* Launches the take kernel on the line at `counters` and `words`. from: offset of the counter that
- * is taken; SPARE_OFFSET if the launch shall only show that kernels get to run. */
-static CUresult launch_take(const struct cuabi_table *real, CUfunction f, CUstream stream,
-			    uint64_t counters, uint64_t words, uint32_t from, uint32_t value)
-{
-	uint64_t counter = counters + from,
-		 bypass = counters + (from ? SPARE_OFFSET : BYPASS_OFFSET);
-	uint64_t out = words + (from ? SPARE_WORDS_OFFSET : TAKEN_OFFSET);
-	void *params[] = { &counter, &bypass, &out, &value };
-
-	return real->cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
-}
-
-/* Closes the gate at that address, and stores the value that it had. */
-static CUresult launch_close(const struct cuabi_table *real, CUfunction f, CUstream stream,
-			     uint64_t gate, uint64_t out)
-{
-	void *params[] = { &gate, &out };
-
-	return real->cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
-}
-
-static CUresult close_gate(struct gpu_run *run)
-{
-	return launch_close(run->device->real, run->home->bypass.close, run->home->bypass.stream,
-			    run->line.counter + PTX_GATE_WORD,
-			    run->line.words_device + GPU_RUN_GATE_COPY);
-}
-
-static CUresult take(struct gpu_run *run, uint32_t from, uint32_t value)
-{
-	return launch_take(run->device->real, run->home->bypass.take, run->home->bypass.stream,
-			   run->line.counter, run->line.words_device, from, value);
-}
-
-/* Done before the first launch of a run, for two reasons: loading might wait for a kernel that
- * hangs, and the driver loads lazily until a kernel's first launch. */
-void gpu_run_bypass_prepare(struct gpu_device *d, struct gpu_run_context *x,
-			    const struct gpu_run_slab *s, uint32_t ticket)
-{
-	const struct cuabi_table *real = d->real;
-	CUfunction f, g;
-	CUstream stream;
-
-	if (x->bypass.stream || gpu_private_stream(d, &x->bypass.stream) != CUDA_SUCCESS) {
-		return;
-	}
-	stream = x->bypass.stream; /* the context may be forgotten meanwhile */
-	if (real->cuModuleLoadData(&x->bypass.module, ptx) != CUDA_SUCCESS ||
-	    real->cuModuleGetFunction(&f, x->bypass.module, "gbpf_take") != CUDA_SUCCESS ||
-	    real->cuModuleGetFunction(&g, x->bypass.module, "gbpf_close") != CUDA_SUCCESS) {
-		return;
-	}
-	if (launch_take(real, f, stream, s->counters, s->done, 0, ticket) == CUDA_SUCCESS &&
-	    launch_close(real, g, stream, s->counters + PTX_GATE_WORD + SPARE_OFFSET,
-			 s->done + SPARE_WORDS_OFFSET) == CUDA_SUCCESS) {
-		x->bypass.take_pending = f;
-		x->bypass.close = g;
-	}
-}
 
 static bool lease_seen(const struct gpu_run *run)
 {
@@ -175,8 +76,7 @@ static void begin_take(struct gpu_run *run)
 
 	run->hang.probing = false;
 	(void)add_acqrel(&run->seen.n_pending, 1u); /* keeps the run busy until finish_bypass */
-	e = take(run, 0, first - GPU_RUN_TICKETS_MAX);
-	e = e || !run->gate.used ? e : close_gate(run);
+	e = gpu_run_take(run, first - GPU_RUN_TICKETS_MAX);
 	if (e) {
 		gpu_run_fail(run, e);
 		return;
@@ -231,15 +131,15 @@ static CUresult launch_bypass(struct gpu_run *run, struct gpu_run_entry *l, uint
 	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, l->params, CU_LAUNCH_PARAM_BUFFER_SIZE,
 			  &bytes, CU_LAUNCH_PARAM_END };
 	/* Not the run's word: pieces behind this launch have not run. */
-	uint64_t done = run->line.words_device + BYPASS_WORD_OFFSET;
+	uint64_t done = run->line.words_device + GPU_RUN_BYPASS_WORD;
 	struct ptx_block_arg arg;
 
 	if (l->gate) {
 		return gpu_run_gate_bypass(run, l, l->total - missing,
-					   run->line.counter + BYPASS_OFFSET, done);
+					   run->line.counter + GPU_RUN_BYPASS_COUNTER, done);
 	}
 	memcpy(&arg, l->params + l->params_bytes, sizeof(arg));
-	arg.tickets = run->line.counter + BYPASS_OFFSET;
+	arg.tickets = run->line.counter + GPU_RUN_BYPASS_COUNTER;
 	arg.done = done;
 	arg.first = l->first;
 	arg.total = l->total;
@@ -268,7 +168,7 @@ static bool may_hang(const struct gpu_run *run, uint32_t i, uint32_t ran)
 
 static void counter_taken(struct gpu_run *run, uint64_t now)
 {
-	uint32_t counter = __atomic_load_n(run->line.words + 2, __ATOMIC_ACQUIRE);
+	uint32_t counter = gpu_run_taken(run);
 	uint32_t i, ran;
 
 	if (!gpu_run_gate_progress(run, &counter, false) ||
@@ -285,9 +185,8 @@ static void counter_taken(struct gpu_run *run, uint64_t now)
 
 /* The launch's blocks that have begun never ended, so they wait for those that left; or no block of
  * it gets to the device although its stream has nothing else. */
-static void declare_hung(struct gpu_run *run)
+static void declare_hung(struct gpu_run *run, uint64_t now)
 {
-	struct gpu_runs *all = run->device->runs;
 	struct gpu_run_entry *l;
 	uint32_t i, ran;
 	CUresult e;
@@ -301,48 +200,76 @@ static void declare_hung(struct gpu_run *run)
 		return;
 	}
 	l = &run->list.entry[i % GPU_RUN_DEPTH];
-	e = launch_bypass(run, l, l->total - ran);
+	e = gpu_run_beat(run);
+	e = e ? e : launch_bypass(run, l, l->total - ran);
 	if (e) {
 		gpu_run_fail(run, e);
 		return;
+	}
+	if (ran) { /* else no block of it waits for anything */
+		gpu_run_strike_open(run, l, l->total - ran, now);
 	}
 	(void)sub_acqrel(&run->seen.n_pending, l->total - l->covered);
 	l->covered = l->total;
 	run->hang.restore = l->first + l->total;
 	store_relaxed(&run->seen.state, (uint32_t)GPU_RUN_BYPASS);
-	(void)add_relaxed(&all->counts.hung, 1u);
-	run->hang.n_strikes = run->hang.clone_id == l->id ? run->hang.n_strikes + 1 : 1;
-	run->hang.clone_id = l->id;
-	if (run->hang.n_strikes == STRIKES_MAX && all->on_hung) {
-		all->on_hung(all->on_hung_arg, l->clone);
-	}
+	(void)add_relaxed(&run->device->runs->counts.hung, 1u);
 }
 
-/* Watches the stream after the counter was taken: all further blocks leave. If the stream becomes
- * idle, its blocks were only slow, or another context had the device, and this is an ordinary
- * interruption. Launches of our own kernel show whether this context has the device. */
-static void watch(struct gpu_run *run, const struct gpu_queue *q, uint64_t now)
+/* Returns the launch that is being watched, some of whose blocks have begun and some have not; NULL
+ * if there is none. */
+static const struct gpu_run_entry *watched(const struct gpu_run *run)
+{
+	uint32_t i, ran;
+
+	if (!gpu_run_locate(run, run->hang.restore, &i, &ran) || i == run->list.head || !ran) {
+		return NULL;
+	}
+	return &run->list.entry[i % GPU_RUN_DEPTH];
+}
+
+static uint64_t watch_ns(const struct gpu_run *run)
 {
 	const struct gpu_run_piece *front =
 		&run->pieces.piece[run->pieces.tail % GPU_RUN_PIECES_MAX];
+	const struct gpu_run_entry *l = watched(run);
+
+	return MAX(l ? gpu_run_strike_watch_ns(run, l) : WATCH_MIN_NS, 4 * front->est_ns);
+}
+
+/* The stream became idle: its blocks were only slow, or another context had the device. This is an
+ * ordinary interruption. */
+static void ended(struct gpu_run *run, uint64_t now)
+{
+	const struct gpu_run_entry *l = watched(run);
+
+	if (l) {
+		gpu_run_strike_ended(run, l, now);
+	}
+	store_relaxed(&run->seen.state, (uint32_t)GPU_RUN_BYPASS);
+}
+
+/* Watches the stream after the counter was taken: all further blocks leave. Launches of our own
+ * kernel show whether this context has the device. */
+static void watch(struct gpu_run *run, const struct gpu_queue *q, uint64_t now)
+{
 	CUresult e = run->device->real->cuStreamQuery(q->stream);
 
 	if (e == CUDA_SUCCESS) {
-		store_relaxed(&run->seen.state, (uint32_t)GPU_RUN_BYPASS);
+		ended(run, now);
 	} else if (e != CUDA_ERROR_NOT_READY) {
 		gpu_run_fail(run, e);
 	} else if (now - run->hang.beat_ns < HEARTBEAT_NS) {
 		return;
-	} else if (run->hang.n_beats < HEARTBEATS_MIN ||
-		   now - run->hang.watch_ns < MAX(WATCH_MIN_NS, 4 * front->est_ns)) {
+	} else if (run->hang.n_beats < HEARTBEATS_MIN || now - run->hang.watch_ns < watch_ns(run)) {
 		run->hang.n_beats++;
 		run->hang.beat_ns = now;
-		e = take(run, SPARE_OFFSET, 0);
+		e = gpu_run_beat(run);
 		if (e) {
 			gpu_run_fail(run, e);
 		}
 	} else {
-		declare_hung(run);
+		declare_hung(run, now);
 	}
 }
 
@@ -396,15 +323,30 @@ static void finish_bypass(struct gpu_run *run)
 	(void)sub_acqrel(&run->seen.n_pending, 1u);
 }
 
+/* Returns the state of both streams; an error first. */
+static CUresult query_both(struct gpu_run *run, const struct gpu_queue *q, uint64_t now)
+{
+	const struct cuabi_table *real = run->device->real;
+	CUresult stream = real->cuStreamQuery(q->stream);
+	CUresult bypass = real->cuStreamQuery(run->home->bypass.stream);
+
+	if (run->strike.open) {
+		gpu_run_strike_see(run, stream == CUDA_SUCCESS, bypass == CUDA_SUCCESS, now);
+	}
+	return stream && stream != CUDA_ERROR_NOT_READY ? stream : bypass ? bypass : stream;
+}
+
 void gpu_run_bypass_step(struct gpu_run *run, const struct gpu_queue *q, uint64_t now)
 {
 	const struct cuabi_table *real = run->device->real;
 	uint32_t state = load_relaxed(&run->seen.state);
-	CUresult e = real->cuStreamQuery(state == GPU_RUN_RESTORING ? run->home->io
-								    : run->home->bypass.stream);
+	CUresult e;
 
-	if (e == CUDA_SUCCESS && state == GPU_RUN_BYPASS) {
-		e = real->cuStreamQuery(q->stream);
+	if (state == GPU_RUN_BYPASS) {
+		e = query_both(run, q, now);
+	} else {
+		e = real->cuStreamQuery(state == GPU_RUN_RESTORING ? run->home->io
+								   : run->home->bypass.stream);
 	}
 	if (e == CUDA_ERROR_NOT_READY) {
 		return;
@@ -416,6 +358,9 @@ void gpu_run_bypass_step(struct gpu_run *run, const struct gpu_queue *q, uint64_
 	} else if (state == GPU_RUN_WATCHING) {
 		watch(run, q, now);
 	} else if (state == GPU_RUN_BYPASS) {
+		if (run->strike.open) {
+			gpu_run_strike_close(run);
+		}
 		restore_counter(run);
 	} else {
 		finish_bypass(run);

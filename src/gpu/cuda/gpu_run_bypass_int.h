@@ -17,16 +17,10 @@ struct gpu_run_hang {
 	uint32_t restore;	    /* value that the counter gets when the bypass has ended */
 	uint32_t n_beats;	    /* kernels of our own that were launched while watching */
 	uint64_t watch_ns, beat_ns; /* begin of watching, time of the last such kernel */
-	uint64_t clone_id;	    /* the clone that was last found hung, */
-	uint32_t n_strikes;	    /* and how often in a row */
 };
 
 /* All of these: the run's lock is held, and the context is current. */
 
-/* Loads the kernel that takes counters and launches it once, on the bypass stream, where it sets a
- * counter of the slab to the value that it has. */
-void gpu_run_bypass_prepare(struct gpu_device *d, struct gpu_run_context *x,
-			    const struct gpu_run_slab *s, uint32_t ticket);
 /* Looks whether the front piece hangs; if so, begins to take the counter. */
 void gpu_run_bypass_watch(struct gpu_run *run, bool may_run, uint64_t now);
 /* Sets the counter on the device to that value: what is before it has run. The stream is idle. */

@@ -8,7 +8,9 @@
 #include "gpu/cuda/gpu_run_gate_int.h"
 #include "gpu/cuda/gpu_run_memory_int.h"
 #include "gpu/cuda/gpu_run_pace_int.h"
+#include "gpu/cuda/gpu_run_strike_int.h"
 #include "gpu/cuda/gpu_run_submit_int.h"
+#include "gpu/cuda/gpu_run_take_int.h"
 
 /* A run that makes no progress is forced after this time, where the scheduler does not do it. */
 #define GPU_RUN_FORCE_NS 200000000u
@@ -65,6 +67,7 @@ struct gpu_run {
 	struct gpu_run_halt halt;
 	struct gpu_run_pace pace;
 	struct gpu_run_hang hang;
+	struct gpu_run_strike strike;
 	struct gpu_run_gate gate;
 };
 

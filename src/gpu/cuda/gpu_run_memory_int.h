@@ -59,8 +59,9 @@ struct gpu_runs {
 
 /* The words of one run; constant while the run exists. Words in host memory: 0 the number of the
  * last piece whose tickets are all drawn; 1 a copy of the counter; 2 the counter's value when it
- * was taken; 3 written by bypass blocks, 4 and 5 by warming up, and never read; 6 and 7 a copy of
- * the gate. */
+ * was taken; 3 written by bypass blocks, and never read; 4 the number of the last but one kernel of
+ * our own that shows progress; 5 written by warming up, and never read; 6 and 7 a copy of the gate.
+ */
 struct gpu_run_line {
 	struct gpu_run_slab *slab;
 	uint32_t index;		  /* in the slab */

@@ -83,9 +83,9 @@ static void the_missing_blocks_of_a_hung_launch_run(void **state)
 	(void)step(true, false);
 	SCRIPT_SAID("launch 4002 1:2"); /* it changes nothing that is used */
 	assert_true(last_launch()->param[0] == q.run->line.counter + 48);
-	assert_true(last_launch()->param[1] == q.run->line.counter + 48);
+	assert_true(last_launch()->param[1] == q.run->line.counter + 52);
 	assert_true(last_launch()->param[2] == q.run->line.words_device + 16);
-	assert_int_equal(last_launch()->param[3], 0);
+	assert_int_equal(last_launch()->param[3], 1);
 	script_query[2] = CUDA_ERROR_NOT_READY; /* it has not run: another context has the device */
 	steps_until(now_ns + 500 * MS, 10 * MS, true);
 	SCRIPT_SAID("");
@@ -99,7 +99,7 @@ static void the_missing_blocks_of_a_hung_launch_run(void **state)
 		now_ns++;
 	}
 	(void)step(true, false);
-	SCRIPT_SAID("launch 3001 60:2");
+	SCRIPT_SAID("launch 4002 1:2 launch 3001 60:2");
 	assert_int_equal(run_state(), GPU_RUN_BYPASS);
 	l = last_launch();
 	assert_true(l->arg.tickets == q.run->line.counter + 32);
@@ -166,6 +166,8 @@ static void hang_once(CUfunction clone, uint64_t id)
 		now_ns += 4 * MS;
 		(void)step(true, false);
 	}
+	device_beats();
+	now_ns += US;
 	script_query[20] = CUDA_SUCCESS;
 	(void)step(true, false);
 	(void)step(true, false);

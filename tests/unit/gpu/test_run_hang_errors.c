@@ -30,7 +30,7 @@ static void assert_given_up(CUresult e)
 
 static void errors_end_the_run(void **state)
 {
-	for (unsigned i = 0; i < 9; i++) {
+	for (unsigned i = 0; i < 10; i++) {
 		CUresult want = CUDA_ERROR_UNKNOWN;
 
 		launch_that_hangs(100, 40);
@@ -74,10 +74,11 @@ static void errors_end_the_run(void **state)
 			assert_given_up(want);
 			continue;
 		}
-		if (i == 5) { /* the missing blocks are refused */
+		if (i == 5 ||
+		    i == 9) { /* the missing blocks, or the kernel before them, are refused */
 			steps_until(now_ns + 96 * MS, 4 * MS, true);
 			now_ns += 4 * MS;
-			script_fail("launch", want, 0);
+			script_fail("launch", want, i == 5);
 			(void)step(true, false);
 			assert_given_up(want);
 			continue;
