@@ -112,7 +112,7 @@ static int find_headers(struct cli *c, char *dir, size_t cap)
 static int compile(struct cli *c, const char *clang, const char *include, const char *source,
 		   const char *object)
 {
-	char mcpu[16], installed[PATH_MAX + 2], own[PATH_MAX + 2];
+	char mcpu[16], installed[PATH_MAX + 2], own[PATH_MAX + 2], parts[PATH_MAX + 2] = "-I";
 	const char *argv[16];
 	int n = 0, status, err;
 	pid_t pid;
@@ -134,6 +134,9 @@ static int compile(struct cli *c, const char *clang, const char *include, const 
 		argv[n++] = own;
 	}
 	argv[n++] = installed;
+	if (path_lib(parts + 2, sizeof(parts) - 2, "policies") == 0) {
+		argv[n++] = parts; /* a copy of a shipped policy may be without its parts */
+	}
 	argv[n++] = "-c";
 	argv[n++] = source;
 	argv[n++] = "-o";

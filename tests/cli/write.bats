@@ -145,6 +145,29 @@ arguments() {
 	[[ "$stderr" == *"gbpf policy check"* ]]
 }
 
+@test "a shipped policy that has parts can be copied, changed and built with the installed files only" {
+	local from=$GBPF_PREFIX/lib/gbpf/policies
+	# The source alone: the parts are the installed ones.
+	cp "$from/auto.bpf.c" mine.bpf.c
+	"$GBPF" policy build mine.bpf.c
+	"$GBPF" policy test mine.bpf.o "$from/auto.scenario"
+	# One part is changed: the others are still found, and the change is in force.
+	printf '%s\n' 'tenant web class=latency' 'tenant train class=batch' tick \
+		'submit train block_ok=1 est_ns=30us block_ns=10us' 'expect GO level=hold' >mine.scenario
+	run "$GBPF" policy test mine.bpf.o mine.scenario
+	[ "$status" -ne 0 ]
+	mkdir auto
+	sed 's/\(preempt_min_kernel_ns = \)20 /\140 /' "$from/auto/tunables.h" >auto/tunables.h
+	! cmp -s auto/tunables.h "$from/auto/tunables.h"
+	"$GBPF" policy build mine.bpf.c
+	"$GBPF" policy test mine.bpf.o mine.scenario
+	# A whole copy builds with clang alone, and with another file of the same name in the working directory.
+	mkdir whole
+	cp -r "$from/auto" "$from/auto.bpf.c" "$from/auto.scenario" whole
+	clang-14 -target bpf -mcpu=v3 -g -O2 -Wall -Werror -I "$GBPF_PREFIX/include" -c whole/auto.bpf.c -o whole/auto.bpf.o
+	"$GBPF" policy test whole/auto.bpf.o whole/auto.scenario
+}
+
 @test "two objects are one policy for check and test" {
 	build_policies .
 	printf 'tenant a\nsubmit inflight=4\nexpect GO\nsubmit inflight=5\nexpect HOLD\n' >linked_rules.scenario

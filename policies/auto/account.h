@@ -1,0 +1,57 @@
+/* auto: what a tenant's own hooks count in its account. gbpfd reads it once in each tick.
+ * Approximate: threads of one tenant may lose updates. */
+#ifndef GBPF_POLICIES_AUTO_ACCOUNT_H
+#define GBPF_POLICIES_AUTO_ACCOUNT_H
+
+#include "stop.h"
+
+/* Counts a launch of a latency tenant, and a burst if it follows a pause. */
+static __always_inline void count_burst(struct account *a, u64 now, u64 est_ns)
+{
+	u64 end = a->end_ns;
+
+	if (now > end + burst_gap_ns) {
+		a->bursts++;
+	}
+	a->end_ns = (now > end ? now : end) + est_ns;
+	a->launches++;
+	a->known += est_ns != 0;
+	a->known_ns += est_ns;
+}
+
+/* Keeps the size of a batch tenant's largest launches. */
+static __always_inline void note_threads(struct account *a, const struct gbpf_submit_ctx *ctx)
+{
+	u64 threads = min_u64(ctx->blocks, 1 << 20) * ctx->threads;
+
+	a->threads = threads > a->threads ? threads : a->threads - a->threads / 256;
+}
+
+/* Counts a launch of a batch tenant: its GPU time, how much of that is stoppable, and how long it
+ * takes to leave. */
+static __always_inline void count_batch(struct account *a, const struct gbpf_submit_ctx *ctx,
+					const struct stop *s)
+{
+	u64 est = ctx->est_ns || ctx->kind != GBPF_KIND_KERNEL ? ctx->est_ns : unknown_kernel_ns;
+	u64 leaves = s->worth ? s->leaves_ns : est;
+	u64 stoppable = ctx->block_ok && leaves <= leave_max_ns ? est : 0;
+
+	a->seen_ns += est;
+	a->block_ns += stoppable;
+	if (a->recent_seen_ns >= 2 * recent_ns) {
+		a->recent_seen_ns /= 2;
+		a->recent_block_ns /= 2;
+	}
+	a->recent_seen_ns += est;
+	a->recent_block_ns += stoppable;
+	if (ctx->now_ns >= a->window_ns + longest_window_ns) {
+		a->longest_ns = a->window_longest_ns;
+		a->window_longest_ns = 0;
+		a->window_ns = ctx->now_ns;
+	}
+	a->window_longest_ns = max_u64(leaves, a->window_longest_ns);
+	a->longest_ns = max_u64(leaves, a->longest_ns);
+	note_threads(a, ctx);
+}
+
+#endif

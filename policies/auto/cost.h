@@ -1,0 +1,165 @@
+/* auto: what each way to get batch off the GPU costs a latency tenant's requests: measured for the
+ * way in force, predicted for the other one, and forgotten when batch changes. */
+#ifndef GBPF_POLICIES_AUTO_COST_H
+#define GBPF_POLICIES_AUTO_COST_H
+
+#include "kind.h"
+
+/* Sets the way of a kind, and the time of the change. */
+static __always_inline void set_way(struct kind *k, u32 way, u64 now)
+{
+	if (k->prefers_drain != way) {
+		k->prefers_drain = way;
+		k->ways.changed_ns = now;
+	}
+}
+
+/* Forgets what both ways cost. Batch that stops between its blocks leaves: this serves requests of
+ * any kind in little more than a context switch. Other batch is sliced, until requests are known
+ * for which that is expensive. */
+static __always_inline void forget_ways(struct kind *k, u64 now)
+{
+	struct ways *w = &k->ways;
+
+	w->seen[0] = w->seen[1] = 0;
+	w->guesses = w->moved = w->trial = 0;
+	w->retry_ns = w->wait_ns = 0;
+	w->leave_ns = longest_ns;
+	w->batch = batch_programs;
+	w->stops = batch_stops;
+	if (batch_stops) {
+		set_way(k, 1, now);
+	}
+}
+
+/* Returns by how much a burst was longer than the shortest of its kind, ns. n: bursts of which
+ * took_ns is the average. */
+static __always_inline u64 extra_ns(struct kind *k, u64 took_ns, u64 n)
+{
+	u64 extra;
+
+	if (!k->best_ns || took_ns < k->best_ns) {
+		k->best_ns = took_ns;
+	}
+	extra = took_ns - k->best_ns;
+	k->best_ns += extra * min_u64(n, 8) / 1024;
+	return extra;
+}
+
+/* Counts a burst to the cost of the way in force. After the first few it rises fast and falls
+ * slowly, so it is that of the slower ones. One exception is none. */
+static __always_inline void measure_cost(struct ways *w, u32 way, u64 extra)
+{
+	u64 cost = w->seen[way] ? w->ns[way] : extra;
+
+	extra = min_u64(extra, 4 * (cost + way_min_gain_ns));
+	if (w->seen[way] < way_min_seen) {
+		w->ns[way] = (cost * w->seen[way] + extra) / (w->seen[way] + 1);
+	} else {
+		w->ns[way] = extra > cost ? cost + (extra - cost) / 4 : cost - (cost - extra) / 16;
+	}
+}
+
+/* Measures batch's GPU time since the last burst. That of a tenant that has just come is not of
+ * this burst, so the part of the time is at most 2048 of 1024 (launches may overlap). */
+static __always_inline void measure_progress(struct ways *w, u32 way, const struct tenant *x,
+					     const struct seen *s, u64 now)
+{
+	u64 progress = 0;
+
+	if (batch_busy_ns >= x->batch_busy_ns && now > s->since_ns) {
+		progress = (batch_busy_ns - x->batch_busy_ns) * 1024 / (now - s->since_ns);
+	}
+	progress = min_u64(progress, 2048) + 1;
+	w->progress[way] = w->seen[way] ? average(w->progress[way], progress, s->n) : progress;
+}
+
+/* Measures what the way in force costs a burst. One that began before the way was in force says
+ * nothing. Nor do those for which batch does not want the GPU: without it any way costs nothing. */
+static __always_inline void measure_way(struct tenant *x, const struct seen *s, u64 now)
+{
+	struct kind *k = &x->kind;
+	struct ways *w = &k->ways;
+	u64 extra = extra_ns(k, s->took_ns / s->n + 1, s->n);
+	u64 in_force_ns = w->changed_ns + (batch_stops ? way_switch_ns : 0);
+	u32 way = k->prefers_drain & 1;
+
+	if (!batch_wants || (w->changed_ns && s->since_ns <= in_force_ns)) {
+		return;
+	}
+	measure_cost(w, way, extra);
+	measure_progress(w, way, x, s, now);
+	w->seen[way] += w->seen[way] < trial_bursts;
+}
+
+/* Returns the pauses of a burst, times 16. Short slices let batch return in each pause of the
+ * request: after synchronizations, or between many short launches. */
+static __always_inline u64 pauses16(const struct kind *k)
+{
+	int slow_cpu =
+		k->launches16 >= 16 * gappy_min_launches && k->gpu_ns && k->gpu_ns * 2 < k->best_ns;
+
+	return k->syncs16 + (slow_cpu ? 16 * (u64)gappy_gaps : 0);
+}
+
+/* Returns the predicted cost of a way per burst, ns. Sliced: batch_return_ns for each pause.
+ * Leaving: batch leaves once. Where it stops, the longest time that this takes counts, since slices
+ * would be as good; where it drains, half of its longest launch. */
+static __always_inline u64 predicted(const struct kind *k, u32 way)
+{
+	u64 leave_ns = batch_stops ? longest_ns : longest_ns / 2;
+
+	return way ? leave_ns + batch_return_ns : pauses16(k) * batch_return_ns / 16;
+}
+
+/* Returns 1 if a cost is lower by as much as makes a change pay. */
+static __always_inline int cheaper(u64 cost, u64 than)
+{
+	return cost + cost / 4 + way_min_gain_ns < than;
+}
+
+/* Returns 1 if a way is better than the other one, both measured: it costs less, or costs the same
+ * and batch makes more progress. */
+static __always_inline int is_better(const struct ways *w, u32 way)
+{
+	u32 a = way & 1, b = a ^ 1;
+
+	if (cheaper(w->ns[a], w->ns[b])) {
+		return 1;
+	}
+	return w->seen[a] >= trial_bursts && w->seen[b] >= trial_bursts &&
+	       w->ns[a] <= w->ns[b] + way_min_gain_ns &&
+	       w->progress[a] > w->progress[b] + w->progress[b] / 4;
+}
+
+/* Returns 1 if the batch programs or their kernels have changed since the ways were measured. While
+ * there is no batch nothing has. */
+static __always_inline int batch_changed(const struct ways *w)
+{
+	if (!longest_ns && w->batch != NO_PROGRAMS) {
+		return 0;
+	}
+	return w->batch != batch_programs || w->stops != batch_stops ||
+	       longest_ns > 2 * w->leave_ns + way_min_gain_ns ||
+	       w->leave_ns > 2 * longest_ns + way_min_gain_ns;
+}
+
+/* Learns from the bursts of this scan what the way in force costs them. */
+static __always_inline void learn_way(struct tenant *x, u64 now)
+{
+	struct seen *s = &x->seen;
+	struct kind *k = &x->kind;
+
+	if (!s->n) {
+		return;
+	}
+	if (batch_changed(&k->ways)) {
+		forget_ways(k, now);
+	}
+	if (s->requests == s->n) { /* else these are parts of bursts */
+		measure_way(x, s, now);
+	}
+	x->batch_busy_ns = batch_busy_ns;
+}
+
+#endif

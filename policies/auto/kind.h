@@ -1,0 +1,123 @@
+/* auto: kinds of requests. Learns, from counters, what one burst of a latency tenant is like, and
+ * recognizes bursts of another kind. */
+#ifndef GBPF_POLICIES_AUTO_KIND_H
+#define GBPF_POLICIES_AUTO_KIND_H
+
+#include "state.h"
+
+/* Averages over about 32 bursts; the new value is that of n of them. */
+static __always_inline u64 average(u64 old, u64 new, u64 n)
+{
+	n = n < 8 ? n : 8;
+	return old ? old - old * n / 32 + (new *n) / 32 : new;
+}
+
+/* Learns launches and GPU time of a burst. Extrapolates from the launches whose duration is known
+ * to all of them; without any the GPU time stays. */
+static __always_inline void learn_launches(struct tenant *x, const struct account *a, u64 launches,
+					   u64 n)
+{
+	struct kind *k = &x->kind;
+	u64 known = a->known - x->known;
+
+	k->launches16 = average(k->launches16, launches * 16 / n + 1, n);
+	if (known) {
+		k->gpu_ns = average(k->gpu_ns,
+				    (a->known_ns - x->known_ns) / known * launches / n + 1, n);
+	}
+}
+
+/* Returns 1 if two counts per burst, times 16, differ by half of one and a factor of two. */
+static __always_inline int differs(u64 a16, u64 b16)
+{
+	return a16 > 2 * b16 + 8 || b16 > 2 * a16 + 8;
+}
+
+/* Begins a new kind of bursts when some in a row differ from those before and are alike: two, or
+ * more when kinds are mixed at random. One alone is an exception, and where kinds are mixed,
+ * decisions are for their average. */
+static __always_inline void tell_kind(struct tenant *x, u64 syncs16, u64 launches16, u64 n)
+{
+	struct kind *k = &x->kind;
+	u32 proof = k->proof ? k->proof : 2, mixed;
+
+	k->bursts += n;
+	if (!differs(syncs16, k->syncs16) && !differs(launches16, k->launches16)) {
+		x->odd = 0;
+		return;
+	}
+	k->odd_bursts += n;
+	x->odd = x->odd && !differs(syncs16, x->odd_syncs16) &&
+				 !differs(launches16, x->odd_launches16)
+			 ? x->odd + 1
+			 : 1;
+	x->odd_syncs16 = syncs16;
+	x->odd_launches16 = launches16;
+	if (x->odd < proof) {
+		return;
+	}
+	mixed = k->odd_bursts > x->odd && (k->odd_bursts - x->odd) * kind_max_odd > k->bursts;
+	k->proof = k->proof && (mixed || k->bursts < kind_min_bursts) ? kind_proof_mixed : 2;
+	k->syncs16 = k->launches16 = k->mean_ns = k->gap_ns = k->gpu_ns = k->best_ns = 0;
+	k->bursts = k->odd_bursts = 0;
+	x->odd = 0;
+	k->ways.batch = NO_PROGRAMS; /* nothing is known of the ways */
+}
+
+/* Learns what the s->n bursts of this scan were like. */
+static __always_inline void learn_burst(struct tenant *x, const struct account *a, u64 now)
+{
+	struct seen *s = &x->seen;
+	struct kind *k = &x->kind;
+	u64 launches = a ? a->launches - x->launches : 0, n = s->n;
+
+	tell_kind(x, s->syncs * 16 / n + 1, launches * 16 / n + 1, n);
+	k->syncs16 = average(k->syncs16, s->syncs * 16 / n + 1, n);
+	k->mean_ns = average(k->mean_ns, s->took_ns / n + 1, n);
+	k->gap_ns = average(k->gap_ns, (now - s->since_ns) / n + 1, n);
+	k->lane = x->lane;
+	if (a) {
+		learn_launches(x, a, launches, n);
+	}
+}
+
+/* Learns what the requests of a latency tenant look like from the change of its statistics since
+ * the last scan. A burst counts as one request: while the close delay is still too short, gBPF
+ * reports each gap as the end of a request. */
+static __always_inline void learn_latency(struct tenant *x, u32 t, u64 now)
+{
+	u64 requests = gbpf_tenant_stat(t, GBPF_STAT_REQUESTS);
+	u64 syncs = gbpf_tenant_stat(t, GBPF_STAT_SYNCS);
+	u64 took = gbpf_tenant_stat(t, GBPF_STAT_REQUEST_NS), bursts, n;
+	struct account *a;
+	u32 key = 0;
+
+	x->seen.n = 0;
+	a = gbpf_tenant_lookup(&accounts, t, &key);
+	bursts = a ? a->bursts : 0;
+	n = bursts - x->bursts;
+	if (requests < x->requests || bursts < x->bursts || !x->scanned_ns) {
+		n = 0; /* the tenant number was reused by another program */
+	} else if (!n && now < x->scanned_ns + NSEC_PER_SEC) {
+		return;
+	} else if (requests > x->requests) {
+		x->seen.since_ns = x->scanned_ns;
+		x->seen.requests = requests - x->requests;
+		x->seen.syncs = syncs - x->syncs;
+		x->seen.took_ns = took - x->request_ns;
+		x->seen.n = n ? n : 1; /* never pauses */
+		learn_burst(x, a, now);
+	} else {
+		return;
+	}
+	x->requests = requests;
+	x->syncs = syncs;
+	x->request_ns = took;
+	x->bursts = bursts;
+	x->launches = a ? a->launches : 0;
+	x->known = a ? a->known : 0;
+	x->known_ns = a ? a->known_ns : 0;
+	x->scanned_ns = now;
+}
+
+#endif

@@ -1,0 +1,108 @@
+/* auto: what a scan learns of the latency tenants. The stages are loops of their own, so that the
+ * verifier need not follow each path of one through each of the next. */
+#ifndef GBPF_POLICIES_AUTO_LATENCY_H
+#define GBPF_POLICIES_AUTO_LATENCY_H
+
+#include "choice.h"
+#include "close_delay.h"
+#include "scan.h"
+
+/* Returns the in-flight limit of launches that are not stoppable: a quarter of a request's
+ * duration, twice that when requests take less than 5 % of the time, eight times below 1 %. */
+static __always_inline u64 inflight_limit_for(const struct kind *k)
+{
+	u64 bound = k->mean_ns
+			    ? (k->best_ns && k->best_ns < k->mean_ns ? k->best_ns : k->mean_ns) / 4
+			    : inflight_initial_ns;
+
+	if (k->mean_ns * 100 < k->gap_ns) {
+		bound *= 8;
+	} else if (k->mean_ns * 20 < k->gap_ns) {
+		bound *= 2;
+	}
+	return bound < inflight_min_ns	 ? inflight_min_ns
+	       : bound > inflight_max_ns ? inflight_max_ns
+					 : bound;
+}
+
+/* Learns what the requests of tenant t are like. An unknown tenant gets the way that batch
+ * suggests. */
+static __always_inline void learn_requests(struct scan *l, struct tenant *x, u32 t)
+{
+	if (!x->kind.syncs16) {
+		x->kind.prefers_drain = batch_stops;
+	} else if (l->changed) {
+		set_way(&x->kind, batch_stops, l->now_ns);
+	}
+	learn_latency(x, t, l->now_ns);
+}
+
+/* Adds to the scan what tenant t needs. */
+static __always_inline void add_needs(struct scan *l, struct tenant *x, u32 t)
+{
+	struct kind *k = &x->kind;
+
+	if (x->seen.n) {
+		learn_close_delay(x);
+	}
+	close_delay_floor_ns[t & 1023] = close_delay_floor(k, x->lane);
+	l->inflight_limit_ns = min_u64(l->inflight_limit_ns, inflight_limit_for(k));
+	l->often += !k->syncs16 || k->syncs16 >= hold_min_syncs_x16 || k->prefers_drain;
+	l->prefers_drain += k->prefers_drain;
+	l->switching |=
+		batch_stops && k->ways.changed_ns && l->now_ns < k->ways.changed_ns + way_switch_ns;
+}
+
+enum stage { LEARN_REQUESTS, LEARN_WAY, CHOOSE_WAY, ADD_NEEDS };
+
+static __always_inline void learn(struct scan *l, u32 i, enum stage stage)
+{
+	u32 t = latency_list[i & (LATENCY_MAX - 1)];
+	struct tenant *x = bpf_map_lookup_elem(&tenants, &t);
+
+	if (!x) {
+		return;
+	}
+	switch (stage) {
+	case LEARN_REQUESTS:
+		learn_requests(l, x, t);
+		break;
+	case LEARN_WAY:
+		learn_way(x, l->now_ns);
+		break;
+	case CHOOSE_WAY:
+		if (x->seen.n) {
+			set_way(&x->kind, choose_way(&x->kind, l->now_ns), l->now_ns);
+		}
+		break;
+	case ADD_NEEDS:
+		add_needs(l, x, t);
+		break;
+	}
+}
+
+/* Learns from what all latency tenants of the scan did, and chooses the way for each of them. */
+static __always_inline void learn_latency_tenants(struct scan *l)
+{
+	u32 n = (u32)min_u64(l->latency, LATENCY_MAX), i;
+
+	l->often = l->latency > LATENCY_MAX; /* of the others nothing is learned */
+	bpf_for(i, 0, n)
+	{
+		learn(l, i, LEARN_REQUESTS);
+	}
+	bpf_for(i, 0, n)
+	{
+		learn(l, i, LEARN_WAY);
+	}
+	bpf_for(i, 0, n)
+	{
+		learn(l, i, CHOOSE_WAY);
+	}
+	bpf_for(i, 0, n)
+	{
+		learn(l, i, ADD_NEEDS);
+	}
+}
+
+#endif

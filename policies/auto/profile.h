@@ -1,0 +1,103 @@
+/* auto: what is kept of a program for its next start, and the lane that follows from it. A tenant's
+ * lane cannot change while it runs, so `auto` applies what it learned in earlier runs. */
+#ifndef GBPF_POLICIES_AUTO_PROFILE_H
+#define GBPF_POLICIES_AUTO_PROFILE_H
+
+#include "state.h"
+
+/* Returns 1 if the profile belongs in the shared lane, 0 if not, -1 if it is not known. */
+static __always_inline int stoppable_profile(const struct profile *p)
+{
+	if (!p || p->seen_ns < profile_min_ns) {
+		return -1;
+	}
+	return p->block_ns * 100 >= p->seen_ns * shared_min_stoppable_percent;
+}
+
+/* Returns the lane of a batch tenant with this profile. */
+static __always_inline u32 lane_of_new_batch(const struct profile *p)
+{
+	int stoppable = stoppable_profile(p);
+
+	if (!(stoppable < 0 ? start_shared : (u32)stoppable)) {
+		return GBPF_LANE_PROCESS;
+	}
+	return latency_tenants && !latency_shared ? GBPF_LANE_PROCESS : GBPF_LANE_SHARED;
+}
+
+/* Returns the lane of a latency tenant: that of the batch tenants; else that of other latency
+ * tenants; else the one that the last batch program will get when it starts again, which may not be
+ * the one that it had. */
+static __always_inline u32 lane_of_new_latency(void)
+{
+	struct program last = last_batch;
+	int stoppable;
+
+	if (other_tenants) {
+		return other_shared < other_tenants ? GBPF_LANE_PROCESS : GBPF_LANE_SHARED;
+	}
+	if (latency_tenants) {
+		return latency_shared < latency_tenants ? GBPF_LANE_PROCESS : GBPF_LANE_SHARED;
+	}
+	stoppable = batch_seen && last.command
+			    ? stoppable_profile(bpf_map_lookup_elem(&profiles, &last))
+			    : -1;
+	if (stoppable >= 0) {
+		return (u32)stoppable;
+	}
+	return batch_seen ? last_batch_lane : start_shared & 1;
+}
+
+/* Takes over what the last run of a latency program taught. Costs and durations depend on the
+ * lane, so they are of use in the same one only. */
+static __always_inline void recall(struct tenant *t, const struct profile *p, u32 lane)
+{
+	if (!p || !p->kind.syncs16) {
+		return;
+	}
+	t->kind = p->kind;
+	t->kind.bursts = t->kind.odd_bursts = 0;
+	t->kind.ways.trial = 0;
+	if (p->kind.lane != lane) {
+		t->kind.mean_ns = t->kind.best_ns = t->kind.close_delay_ns = 0;
+		t->kind.prefers_drain = 0;
+		__builtin_memset(&t->kind.ways, 0, sizeof(t->kind.ways));
+	}
+}
+
+struct profile stored; /* while it is copied into the map */
+
+/* Stores for the next start of a program what was learned of it: the GPU time of a batch tenant, or
+ * the requests of a latency tenant. */
+static __always_inline void remember(u32 t)
+{
+	struct tenant *x = bpf_map_lookup_elem(&tenants, &t);
+	struct profile *p = &stored, *before;
+	long class_id = gbpf_tenant_class(t);
+	struct account *a;
+	u32 key = 0;
+
+	a = gbpf_tenant_lookup(&accounts, t, &key);
+	if (!x || !a || class_id < 0 || !x->program.command) {
+		return;
+	}
+	if (class_id == GBPF_CLASS_LATENCY ? x->kind.bursts < way_min_seen
+					   : a->seen_ns < profile_min_ns) {
+		return;
+	}
+	before = bpf_map_lookup_elem(&profiles, &x->program); /* as of both classes */
+	if (before) {
+		*p = *before;
+	} else {
+		__builtin_memset(p, 0, sizeof(*p));
+	}
+	if (class_id == GBPF_CLASS_LATENCY) {
+		p->kind = x->kind;
+	} else {
+		p->seen_ns = a->seen_ns;
+		p->block_ns = a->block_ns;
+	}
+	bpf_map_update_elem(&profiles, &x->program, p, BPF_ANY);
+}
+
+#endif

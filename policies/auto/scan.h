@@ -1,0 +1,68 @@
+/* auto: what one scan of all tenants finds, and what of it is published. tick fills it in this
+ * order: batch tenants, then what latency tenants did next to them, then turns and slices. */
+#ifndef GBPF_POLICIES_AUTO_SCAN_H
+#define GBPF_POLICIES_AUTO_SCAN_H
+
+#include "state.h"
+
+struct scan {
+	u64 now_ns;
+	/* all tenants */
+	u32 latency, lc_shared; /* latency tenants; those in the shared lane */
+	u32 be, be_shared;	/* other tenants; those in the shared lane */
+	u32 starved;		/* 1: some tenant is starved */
+	/* batch in the process lane */
+	u64 longest_ns;	  /* longest time that a launch takes to leave */
+	u64 busy_ns;	  /* GPU time */
+	u64 programs;	  /* sum of the hashes of their programs */
+	u32 known, stops; /* those of which launches were seen; the stoppable ones */
+	u32 changed;	  /* 1: batch has become stoppable, or is no longer */
+	u32 wanting;	  /* those that want the GPU; */
+	u32 first, next;  /* the first of them, and the first after the last turn */
+	u32 holder_wants; /* 1: the tenant that has the turn is one of them */
+	/* latency tenants */
+	u64 inflight_limit_ns; /* smallest in-flight limit that one of them needs */
+	u32 prefers_drain;     /* those for which batch should leave by itself */
+	u32 switching;	       /* 1: for one of them the way has just changed */
+	u32 often;	       /* those for which holding pays, or that are not known yet */
+};
+
+/* Of the running tick. A global, since on the stack the verifier would track each value apart. */
+struct scan scan;
+u32 latency_list[LATENCY_MAX]; /* the latency tenants that it has found */
+
+static __always_inline void scan_begin(struct scan *l, u64 now)
+{
+	__builtin_memset(l, 0, sizeof(*l));
+	l->now_ns = now;
+	l->inflight_limit_ns = inflight_max_ns;
+	l->next = l->first = NO_TURNS;
+}
+
+/* Publishes what the scan found of batch. */
+static __always_inline void publish_batch(struct scan *l)
+{
+	u32 stops = l->known && l->stops == l->known;
+
+	l->changed = l->known && stops != batch_stops;
+	batch_stops = l->known ? stops : batch_stops;
+	longest_ns = l->longest_ns;
+	batch_busy_ns = l->busy_ns;
+	batch_programs = l->programs;
+	batch_wants = l->wanting != 0;
+	batch_alone = l->be - l->be_shared == 1;
+}
+
+static __always_inline void publish(const struct scan *l)
+{
+	latency_tenants = l->latency;
+	latency_shared = l->lc_shared;
+	other_tenants = l->be;
+	other_shared = l->be_shared;
+	hold_pays = l->often != 0;
+	slices_serve = l->latency && !l->often && !l->switching && !no_slices && batch_alone;
+	inflight_limit_ns = l->inflight_limit_ns;
+	ticked_ns = l->now_ns;
+}
+
+#endif

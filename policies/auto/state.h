@@ -1,0 +1,203 @@
+/* auto: what is known. Maps and global variables, the thread that writes each of them, and what is
+ * kept across runs of a program. Programs in tenants write `accounts` only; gbpfd's write the rest,
+ * and programs in tenants read what is published at the end of this file. */
+#ifndef GBPF_POLICIES_AUTO_STATE_H
+#define GBPF_POLICIES_AUTO_STATE_H
+
+#include "tunables.h"
+
+static __always_inline u64 min_u64(u64 a, u64 b)
+{
+	return a < b ? a : b;
+}
+
+static __always_inline u64 max_u64(u64 a, u64 b)
+{
+	return a > b ? a : b;
+}
+
+/* GPUs whose batch tenants take turns in the shared lane, and latency tenants whose requests are
+ * learned (a process reads the boards of 64). */
+enum { SHARED_TURNS_GPUS = 8, LATENCY_MAX = 128 };
+
+/* Counters of gbpf_note(), shown by `gbpf policy show`: how often each decision was made. */
+enum {
+	NOTE_HELD_REQUEST,
+	NOTE_HELD_ANNOUNCED,
+	NOTE_HELD_INFLIGHT,
+	NOTE_HELD_TURN,
+	NOTE_BLOCK_LEVEL,
+	NOTE_SLICED,
+	NOTE_SWITCHED_OFF,
+	NOTE_STARVED,
+};
+
+#define NO_PROGRAMS (~0ull)  /* ways.batch while nothing is known of the ways */
+#define NO_TURNS 0xffffffffu /* turn while tenants do not take turns */
+#define TURN_FREE 1024u	     /* ... while they do, but none has the turn */
+
+/* ---- counted by the programs that run in each tenant; the tenant may write any value ---- */
+
+struct account {
+	/* latency tenants */
+	u64 end_ns;   /* estimated end of all its launches so far, ns */
+	u64 bursts;   /* launches that followed a pause of burst_gap_ns */
+	u64 launches; /* all launches, */
+	u64 known;    /* those with a known duration, */
+	u64 known_ns; /* and their summed duration, ns */
+	/* other tenants */
+	u64 seen_ns;  /* estimated GPU time of all its launches, ns */
+	u64 block_ns; /* the stoppable part of seen_ns */
+	u64 held_ns;  /* time of the last hold for a turn, or of any hold in the shared lane */
+	u64 threads;  /* largest launch, decaying by 1/256 per launch */
+	u64 recent_seen_ns; /* as seen_ns and block_ns; halved when the first exceeds 2 recent_ns */
+	u64 recent_block_ns;
+	u64 longest_ns; /* longest time that a launch takes to leave, last and this window, ns */
+	u64 window_longest_ns; /* the same of this window, ns */
+	u64 window_ns;	       /* start of this window */
+	u64 ungated_ns;	       /* launches of machine code since the last with a gate, ns */
+};
+
+struct {
+	__uint(type, GBPF_MAP_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, GBPF_F_TENANT);
+	__type(key, u32);
+	__type(value, struct account);
+} accounts SEC(".maps");
+
+/* ---- kept by gbpfd ---- */
+
+/* The two ways to get batch in the process lane off the GPU, [0] sliced and [1] leaving, for one
+ * kind of requests. */
+struct ways {
+	u64 ns[2];	 /* measured cost per burst, ns */
+	u64 progress[2]; /* batch's GPU time per time, of 1024 */
+	u32 seen[2];	 /* bursts measured, up to trial_bursts */
+	u64 changed_ns;	 /* time of the last change; 0: none */
+	u64 retry_ns;	 /* until then the cost of the way that is not in force counts as known */
+	u64 wait_ns;	 /* time between the last trial and retry_ns */
+	u64 leave_ns;	 /* longest_ns when the measurement began */
+	u64 batch;	 /* the batch programs next to which it was made */
+	u32 guesses;	 /* changes for this kind that were not measured */
+	u32 moved;	 /* 1: there was one that was */
+	u32 trial;	 /* 1: the way in force is being tried */
+	u32 stops;	 /* 1: batch was stoppable */
+};
+
+/* What was learned of a latency tenant's requests: averages of one kind of bursts. */
+struct kind {
+	u64 syncs16;	/* synchronizations per burst, times 16; 0: nothing is known */
+	u64 mean_ns;	/* duration of a burst, ns */
+	u64 gap_ns;	/* distance from start to start, ns */
+	u64 launches16; /* launches per burst, times 16; their GPU time, ns */
+	u64 gpu_ns;
+	u64 best_ns;	    /* shortest burst of this kind, forgotten slowly */
+	u64 close_delay_ns; /* close delay with which requests do not end too early */
+	u64 bursts,
+		odd_bursts; /* since the kind began; those of them that differ from its average */
+	struct ways ways;
+	u32 prefers_drain; /* 1: the way is leaving */
+	u32 single_burst;  /* 1: each burst was one request */
+	u32 proof;	   /* similar bursts that begin a new kind */
+	u32 lane;	   /* lane in which all this was measured */
+};
+
+/* A program, recognized across its runs by user and command. */
+struct program {
+	u64 command;
+	u32 uid, gpu;
+};
+
+/* A program's last run, kept for its next start; both parts if it has run in both classes. */
+struct profile {
+	u64 seen_ns,
+		block_ns; /* batch: as in struct account, of a run longer than profile_min_ns */
+	struct kind kind; /* latency */
+};
+
+struct {
+	__uint(type, GBPF_MAP_LRU_HASH);
+	__uint(max_entries, 1024);
+	__uint(map_flags, GBPF_F_DAEMON);
+	__type(key, struct program);
+	__type(value, struct profile);
+} profiles SEC(".maps");
+
+/* What a latency tenant did since the last scan. */
+struct seen {
+	u64 since_ns; /* time of that scan */
+	u64 requests, syncs, took_ns;
+	u64 n; /* bursts; 0: nothing is to be learned */
+};
+
+/* A present tenant; written by admit and tick. */
+struct tenant {
+	struct program program;
+	/* latency: counters at the previous scan, and its time */
+	u64 requests, syncs, request_ns, bursts;
+	u64 launches, known, known_ns;
+	u64 scanned_ns;
+	u64 batch_busy_ns;		 /* GPU time of batch at the last burst */
+	u64 odd_syncs16, odd_launches16; /* the last burst, if it differs from the kind; else 0 */
+	u64 close_requests, close_bursts, close_took_ns; /* since the close delay was corrected */
+	struct seen seen;				 /* of this scan */
+	struct kind kind;				 /* its requests */
+	/* batch */
+	u64 busy_ns, since_ns; /* GPU time at the start of the share window; that start */
+	u64 busy_seen_ns;      /* GPU time at the last scan */
+	u32 odd;	       /* latency: similar bursts in a row that differ from the kind */
+	u32 slice_us, set;     /* time slice that it was given, us; 1: it was given one */
+	u32 starved;	       /* 1: got less than share_min_ns in the last window */
+	u32 refused;	       /* 1: its slice could not be set */
+	u32 stoppable;	       /* 1: nearly all its recent GPU time is stoppable */
+	u32 pid;	       /* its process */
+	u32 turns_gpu;	       /* 1 + its GPU, or 0: it uses several GPUs and takes no turns */
+	u32 takes_turns;       /* 1: shared lane, and wide enough to take turns there */
+	u32 lane;	       /* as of this scan */
+};
+
+struct {
+	__uint(type, GBPF_MAP_ARRAY);
+	__uint(max_entries, 1024);
+	__uint(map_flags, GBPF_F_DAEMON);
+	__type(key, u32);
+	__type(value, struct tenant);
+} tenants SEC(".maps");
+
+/* ---- set by the operator ---- */
+
+/* 1: batch programs whose profile is not known yet start in the shared lane, and so do latency
+ * programs before the first batch program. Requests are faster from the first start on; a program
+ * that crashes can end its neighbours there. */
+u32 start_shared;
+
+/* ---- published by gbpfd ---- */
+
+u32 latency_tenants, latency_shared; /* latency tenants; those in the shared lane */
+u32 other_tenants, other_shared;     /* all others; those in the shared lane */
+struct program last_batch;	     /* the batch tenant admitted last */
+u32 last_batch_lane, batch_seen;     /* its lane; 1: there was one */
+u32 hold_pays = 1;		     /* 1: time slices alone do not serve the requests */
+u32 no_slices;			     /* 1: time slices cannot be set on this machine */
+u32 slices_serve; /* 1: slices alone get batch in the process lane off the GPU; its gates are off */
+u64 inflight_limit_ns = 100000;
+/* Process lane: the tenant that has the turn, TURN_FREE or NO_TURNS; the one whose turn is over
+ * while its work still runs; the one that got the last turn, and when. */
+u32 turn = NO_TURNS;
+u32 leaving = TURN_FREE;
+u32 last_turn;
+u64 turn_since_ns;
+/* Batch tenants in the process lane. */
+u64 longest_ns;	    /* longest time that a launch of them takes to leave */
+u64 batch_busy_ns;  /* their GPU time */
+u64 batch_programs; /* sum of the hashes of their programs */
+u32 batch_wants;    /* 1: one of them wants the GPU */
+u32 batch_stops;    /* 1: they are stoppable */
+u32 batch_alone;    /* 1: there is one */
+/* By tenant. */
+u8 waits_for_turn[1024];	/* 1: held until its turn in the shared lane */
+u32 close_delay_floor_ns[1024]; /* minimum close delay of a latency tenant */
+u64 ticked_ns;			/* time of the last tick, after which all of this is written */
+
+#endif

@@ -1,0 +1,42 @@
+/* auto: what it costs to stop a launch between its blocks. It leaves the GPU when its running
+ * blocks end and those that have not begun have exited (docs/POLICIES.md, "auto"). */
+#ifndef GBPF_POLICIES_AUTO_STOP_H
+#define GBPF_POLICIES_AUTO_STOP_H
+
+#include "state.h"
+
+/* Returns the time that blocks of the launch which have not begun take to begin and exit, ns. */
+static __always_inline u64 exits_ns(const struct gbpf_submit_ctx *ctx)
+{
+	u64 blocks = ctx->persistent ? 0 : ctx->blocks;
+
+	if (ctx->stop == GBPF_STOP_MACHINE_CODE) {
+		return blocks * exit_code_ns / 1000;
+	}
+	return min_u64(blocks, exit_clone_max) * exit_clone_ns / 1000;
+}
+
+/* How a launch stops. */
+struct stop {
+	u64 leaves_ns; /* until it has left the GPU under a lease, if it goes at block level, ns */
+	u32 pays;      /* 1: it can be stopped between blocks, and gains from it */
+	u32 worth;     /* 1: it is also long enough for the block level */
+};
+
+/* A launch gains nothing from being stopped if its blocks exit nearly as slowly as they run. */
+static __always_inline struct stop stop_of(const struct gbpf_submit_ctx *ctx)
+{
+	u64 exits = exits_ns(ctx), min_ns = preempt_min_kernel_ns;
+	struct stop s = { .leaves_ns = ctx->block_ns + exits };
+
+	if (ctx->block_ns && ctx->block_ns < short_block_ns) {
+		min_ns = preempt_min_short_block_ns;
+	} else if (ctx->lane == GBPF_LANE_SHARED) {
+		min_ns = preempt_min_kernel_shared_ns;
+	}
+	s.pays = ctx->block_ok && (!ctx->est_ns || 2 * exits <= ctx->est_ns);
+	s.worth = s.pays && (!ctx->est_ns || ctx->est_ns >= min_ns);
+	return s;
+}
+
+#endif

@@ -1,0 +1,188 @@
+/* auto: the constants. Each states its unit in its name; "H200" marks a value that was chosen by
+ * measurement on one (docs/POLICIES.md, docs/BENCHMARKS.md). To change one, copy auto.bpf.c and
+ * this file (as auto/tunables.h next to it), and build the copy: `gbpf policy build auto.bpf.c`. */
+#ifndef GBPF_POLICIES_AUTO_TUNABLES_H
+#define GBPF_POLICIES_AUTO_TUNABLES_H
+
+#include <gbpf/gbpf.bpf.h>
+
+#define NSEC_PER_USEC 1000ull
+#define NSEC_PER_MSEC 1000000ull
+#define NSEC_PER_SEC 1000000000ull
+
+/* ---- profiles and sharing mode (admit) ---- */
+
+/* Stoppable part of a run's GPU time from which the program starts in the shared lane. */
+const volatile u32 shared_min_stoppable_percent = 90;
+/* Assumed duration of a kernel that was not measured yet. */
+const volatile u64 unknown_kernel_ns = 100 * NSEC_PER_USEC;
+/* GPU time of a run from which its profile is stored. */
+const volatile u64 profile_min_ns = 50 * NSEC_PER_MSEC;
+/* The profile of one tenant is stored in this number of ticks. */
+const volatile u32 remember_ticks = 4;
+
+/* ---- what is known of batch ---- */
+
+/* A tenant that was stoppable remains so while this part of its recent GPU time is. */
+const volatile u32 stays_stoppable_percent = 80;
+/* Recent is its last GPU time, between one and two of these. */
+const volatile u64 recent_ns = 250 * NSEC_PER_MSEC;
+/* Its longest launch is that of the last one or two of these. */
+const volatile u64 longest_window_ns = 1 * NSEC_PER_SEC;
+
+/* ---- stopping a launch between its blocks (submit) ---- */
+
+/* Shortest kernel that is worth the block level; shorter ones drain soon enough. Process lane,
+ * where a context switch follows anyway; and shared lane, where queued kernels drain in turn. */
+const volatile u64 preempt_min_kernel_ns = 20 * NSEC_PER_USEC;
+const volatile u64 preempt_min_kernel_shared_ns = 8 * NSEC_PER_USEC;
+/* The ticket of each block is noticeable in blocks shorter than the first; a kernel of such blocks
+ * must be as long as the second. */
+const volatile u64 short_block_ns = 4 * NSEC_PER_USEC;
+const volatile u64 preempt_min_short_block_ns = 500 * NSEC_PER_USEC;
+/* Machine code that is not worth the block level goes with its gate off for this long, then one
+ * launch goes with its gate on. */
+const volatile u64 ungated_max_ns = 100 * NSEC_PER_USEC;
+/* A stoppable launch leaves within this; for a longer one a context switch and return cost less. */
+const volatile u64 leave_max_ns = 500 * NSEC_PER_USEC;
+/* Blocks that have not begun must begin and exit: ns per 1000 of them, H200 (docs/BENCHMARKS.md,
+ * "Batch that is machine code only", "Queued"). A request waits for those that are left; when the
+ * launch continues, those that have run exit in the same way. Of a clone at most exit_clone_max
+ * blocks wait on the device. */
+const volatile u64 exit_code_ns = 600;
+const volatile u64 exit_clone_ns = 300;
+const volatile u64 exit_clone_max = 32768;
+
+/* ---- in-flight limit of launches that are not stoppable (submit) ---- */
+
+/* Range of the limit. The maximum is also the limit where time slices serve the requests. */
+const volatile u64 inflight_min_ns = 100 * NSEC_PER_USEC;
+const volatile u64 inflight_max_ns = 8 * NSEC_PER_MSEC;
+/* The limit until the first requests of a latency tenant were seen. */
+const volatile u64 inflight_initial_ns = 1 * NSEC_PER_MSEC;
+/* Maximum number of launches in flight while their durations are not known. */
+const volatile u32 inflight_max_unknown = 2;
+
+/* ---- bursts and kinds of requests ---- */
+
+/* A pause this long separates two bursts. */
+const volatile u64 burst_gap_ns = 1 * NSEC_PER_MSEC;
+/* Similar bursts that begin a new kind: 2, or kind_proof_mixed when the kind before had fewer
+ * bursts than kind_min_bursts, or more than one in kind_max_odd that differed from its average. */
+const volatile u32 kind_proof_mixed = 16;
+const volatile u32 kind_min_bursts = 16;
+const volatile u32 kind_max_odd = 16;
+/* After such a kind batch that stops is not sliced for this number of bursts. */
+const volatile u32 kind_pure_bursts = 64;
+
+/* ---- the way that gets batch in the process lane off the GPU ---- */
+
+/* Pauses per burst, times 16, from which holding batch pays (1.5). */
+const volatile u32 hold_min_syncs_x16 = 24;
+/* Each return of batch costs a request two context switches; H200. */
+const volatile u64 batch_return_ns = 300 * NSEC_PER_USEC;
+/* A burst of this number of launches that is mostly idle counts as bound by the processor, and is
+ * charged with this number of pauses. */
+const volatile u64 gappy_min_launches = 16;
+const volatile u32 gappy_gaps = 5;
+/* Bursts from which the cost of the way in force counts as measured. */
+const volatile u32 way_min_seen = 8;
+/* Another way is cheaper if it saves a fifth of the cost, and this. */
+const volatile u64 way_min_gain_ns = 50 * NSEC_PER_USEC;
+/* Shortest time between two changes of the way for one kind, and between the first two trials; the
+ * time between trials that fail doubles up to way_retry_max_ns. */
+const volatile u64 way_keep_ns = 5 * NSEC_PER_SEC;
+const volatile u64 way_retry_max_ns = 320 * NSEC_PER_SEC;
+/* Bursts of a trial of the other way, and of the way in force before it. A trial may fail after
+ * trial_min_bursts. */
+const volatile u32 trial_bursts = 32;
+const volatile u32 trial_min_bursts = 3;
+/* Slices are tried where batch takes longer than this to stop. With 93 us both ways serve alike
+ * (105 600 blocks of 30 us; H200). */
+const volatile u64 trial_min_leave_ns = 60 * NSEC_PER_USEC;
+/* Time until a change between stopping and slices is in force: gates, slices, work in flight. */
+const volatile u64 way_switch_ns = 10 * NSEC_PER_MSEC;
+
+/* ---- announced requests (submit) ---- */
+
+/* Last launch before an announced request. Process lane: a context switch and a tail; shared lane:
+ * a few blocks, and there stoppable launches leave lease_lead_shared_us before it. */
+const volatile u64 announce_lead_ns = 320 * NSEC_PER_USEC;
+const volatile u64 announce_lead_shared_ns = 180 * NSEC_PER_USEC;
+const volatile u32 lease_lead_shared_us = 150;
+
+/* ---- the close delay (retire) ---- */
+
+const volatile u64 close_delay_min_ns = 10 * NSEC_PER_USEC;
+const volatile u64 close_delay_max_ns = 2 * NSEC_PER_MSEC;
+/* Minimum in the process lane, where a return of batch costs two context switches, unless each
+ * burst was one request with one synchronization. */
+const volatile u64 close_delay_process_min_ns = 200 * NSEC_PER_USEC;
+/* Maximum that is learned in the shared lane, where a return of batch costs one block. */
+const volatile u64 close_delay_shared_max_ns = 60 * NSEC_PER_USEC;
+
+/* ---- held launches ask again after this (submit) ---- */
+
+/* Held for an open request: gBPF wakes the launch when the request ends. */
+const volatile u64 hold_retry_ns = 5 * NSEC_PER_MSEC;
+/* Held for a turn, which tick passes on, or for own work on the GPU. */
+const volatile u64 ask_again_ns = 1 * NSEC_PER_MSEC;
+/* Held for an announced request: this time after it should have come. */
+const volatile u64 announce_wait_ns = 1 * NSEC_PER_MSEC;
+
+/* ---- time slices in the process lane (tick) ---- */
+
+/* One batch tenant. 1 us gives it 0 % while a request runs; H200. */
+const volatile u32 batch_slice_us = 1;
+/* Batch that stops by itself, or had better drain: the device's usual slice. */
+const volatile u32 batch_slice_drain_us = 2000;
+/* Several batch tenants, whose turns may overlap. */
+const volatile u32 batch_slice_turns_us = 100;
+/* A starved tenant, and latency tenants next to it: 200 of 10000 is a share of 2 %. */
+const volatile u32 batch_slice_starved_us = 200;
+const volatile u32 latency_slice_starved_us = 10000;
+/* One latency tenant; several of them. */
+const volatile u32 latency_slice_us = 100000;
+const volatile u32 latency_slice_several_us = 5000;
+/* A tenant is starved if it got less GPU time than share_min_ns (2 %) in this window. */
+const volatile u64 share_window_ns = 300 * NSEC_PER_MSEC;
+const volatile u64 share_min_ns = 6 * NSEC_PER_MSEC;
+
+/* Slices are set again in this number of ticks: a refusal may show only once the tenant has
+ * started. */
+const volatile u32 slice_again_ticks = 64;
+
+/* ---- turns of several batch tenants (tick) ---- */
+
+/* Longest turn in the process lane. All tenants have a turn in turn_round_ns, which must be below
+ * the hold limit (100 ms). */
+const volatile u64 turn_max_ns = 40 * NSEC_PER_MSEC;
+const volatile u64 turn_round_ns = 80 * NSEC_PER_MSEC;
+/* Work of the previous turn that may still be in flight when the next begins. */
+const volatile u64 turn_overlap_ns = 300 * NSEC_PER_USEC;
+/* Shared lane: from this number of wide batch tenants on two at a time run; 0: never. More would
+ * fill every SM, and the first blocks of a request crowd where the first block leaves: 177 us
+ * instead of 65 (DISB workload C, H200). */
+const volatile u32 shared_turns_min_tenants = 3;
+/* A tenant wants the GPU for this long after its last launch was held. */
+const volatile u64 wants_after_hold_ns = 3 * NSEC_PER_MSEC;
+/* Threads per launch that make a tenant wide: a sixth of a large GPU. */
+const volatile u64 shared_turns_min_threads = 40000;
+/* Longest turn there. */
+const volatile u64 shared_turn_ns = 10 * NSEC_PER_MSEC;
+
+/* ---- preemption from outside (preempt): time for which a request has waited ---- */
+
+/* ... for a tenant that still has work on the GPU; if its blocks should have left by themselves. */
+const volatile u64 preempt_after_ns = 300 * NSEC_PER_USEC;
+const volatile u64 lease_ignored_after_ns = 20 * NSEC_PER_MSEC;
+/* Time slices do not serve a request that waits for this and twice its usual duration. */
+const volatile u64 late_after_ns = 1 * NSEC_PER_MSEC;
+/* A tenant that cannot be switched off has its slice cut after this. */
+const volatile u64 slice_after_ns = 3 * NSEC_PER_MSEC;
+/* Shared lane: the tenant's process is ended after this; 0: never. */
+const volatile u64 end_after_ns;
+/* Published values older than this are ignored: gbpfd is not running. */
+const volatile u64 stale_ns = 50 * NSEC_PER_MSEC;
+
+#endif
