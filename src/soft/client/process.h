@@ -210,6 +210,7 @@ struct soft_process {
 	CUcontext primary[SOFT_MAX_GPUS];
 	unsigned primary_flags[SOFT_MAX_GPUS];
 	uint64_t next_id;
+	/* Stored under the lock, read without it [atomic]. */
 	uint8_t stream_used[SOFT_MAX_STREAMS];	 /* 0: free, 1: in use, 2: destroyed, free after its
 						    last operation */
 	uint8_t stream_owner[SOFT_MAX_STREAMS];	 /* context slot */

@@ -123,7 +123,8 @@ CUresult soft_context_destroy(CUcontext ctx)
 	pthread_mutex_lock(&soft.lock);
 	for (uint32_t i = 0; i < SOFT_MAX_STREAMS; i++) {
 		if (soft.stream_used[i] == 1 && soft.stream_owner[i] == ctx->slot) {
-			soft.stream_used[i] = 2; /* the server has ended their operations */
+			store_relaxed(&soft.stream_used[i],
+				      2); /* the server has ended their operations */
 		}
 	}
 	soft.contexts[ctx->slot] = NULL;

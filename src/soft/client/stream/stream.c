@@ -21,10 +21,10 @@ static int take_slot(void)
 	for (uint32_t i = 0; i < SOFT_MAX_STREAMS; i++) {
 		if (soft.stream_used[i] == 2 &&
 		    soft_word_reached(&soft.shared->streams[i].done, soft.stream_count[i])) {
-			soft.stream_used[i] = 0;
+			store_relaxed(&soft.stream_used[i], 0);
 		}
 		if (soft.stream_used[i] == 0) {
-			soft.stream_used[i] = 1;
+			store_relaxed(&soft.stream_used[i], 1);
 			return (int)i;
 		}
 	}
@@ -53,7 +53,7 @@ CUresult soft_stream_create_in(CUcontext ctx, CUgreenCtx green, int priority, ui
 	if (s) {
 		s->context = ctx;
 		s->slot = (uint32_t)slot;
-		soft.stream_owner[slot] = (uint8_t)ctx->slot;
+		store_relaxed(&soft.stream_owner[slot], (uint8_t)ctx->slot);
 		s->priority = priority;
 		s->flags = flags & SOFT_STREAM_NON_BLOCKING ? CU_STREAM_NON_BLOCKING
 							    : CU_STREAM_DEFAULT;
@@ -64,7 +64,7 @@ CUresult soft_stream_create_in(CUcontext ctx, CUgreenCtx green, int priority, ui
 		s->domain_map[1] = 1;
 		streams[slot] = s;
 	} else if (slot >= 0) {
-		soft.stream_used[slot] = 0;
+		store_relaxed(&soft.stream_used[slot], 0);
 	}
 	pthread_mutex_unlock(&soft.lock);
 	if (!s) {
@@ -84,7 +84,7 @@ CUresult soft_stream_destroy(CUstream s)
 	soft_capture_drop_stream(s);
 	e = soft_ring_submit(s, &r.r, sizeof(r), NULL, 0, NULL);
 	pthread_mutex_lock(&soft.lock);
-	soft.stream_used[s->slot] = 2;
+	store_relaxed(&soft.stream_used[s->slot], 2);
 	streams[s->slot] = NULL;
 	soft_object_destroy(s);
 	pthread_mutex_unlock(&soft.lock);
@@ -127,14 +127,19 @@ void soft_streams_drop_context(CUcontext ctx)
 	}
 }
 
+bool soft_stream_slot_is(uint32_t slot, const struct CUcontext_st *ctx)
+{
+	return load_relaxed(&soft.stream_used[slot]) &&
+	       load_relaxed(&soft.stream_owner[slot]) == ctx->slot;
+}
+
 CUresult soft_context_drain(CUcontext ctx)
 {
 	for (uint32_t i = 0; i < SOFT_MAX_STREAMS; i++) {
 		uint32_t target = load_acquire(&soft.stream_count[i]);
 		struct soft_stream_word *w = &soft.shared->streams[i];
 
-		if (soft.stream_used[i] && soft.stream_owner[i] == ctx->slot &&
-		    !soft_word_reached(&w->done, target)) {
+		if (soft_stream_slot_is(i, ctx) && !soft_word_reached(&w->done, target)) {
 			soft_word_wait(&w->done, &w->waiters, target, ctx);
 		}
 	}

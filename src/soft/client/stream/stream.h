@@ -9,6 +9,9 @@ CUresult soft_stream_create(CUcontext ctx, int priority, uint32_t flags, CUstrea
 CUresult soft_stream_create_in(CUcontext ctx, CUgreenCtx green, int priority, uint32_t flags,
 			       CUstream *ret);
 CUresult soft_stream_destroy(CUstream s);
+/* Returns whether the slot is of a stream of the context, which may be destroyed but not have
+ * ended. Racy unless the caller orders itself behind the stream's creation. */
+bool soft_stream_slot_is(uint32_t slot, const struct CUcontext_st *ctx);
 CUresult soft_context_drain(CUcontext ctx);
 CUresult soft_green_drain(CUgreenCtx g); /* all streams of a green context */
 void soft_streams_drop_context(

@@ -53,7 +53,7 @@ static struct soft_texture *object_at(const struct soft_textures *s, uint32_t i)
 static bool is_idle(const struct CUcontext_st *ctx)
 {
 	for (uint32_t i = 0; i < SOFT_MAX_STREAMS; i++) {
-		if (soft.stream_used[i] && soft.stream_owner[i] == ctx->slot &&
+		if (soft_stream_slot_is(i, ctx) &&
 		    !soft_word_reached(&soft.shared->streams[i].done,
 				       load_acquire(&soft.stream_count[i]))) {
 			return false;
