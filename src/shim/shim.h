@@ -13,8 +13,19 @@
 
 /* The real library's functions, one pointer for each name of room cuabi. Until the library is
  * loaded each pointer leads to shim_resolve(), so that a call through it is valid at any time. A
- * name that the library lacks returns CUDA_ERROR_NOT_FOUND. */
-extern struct cuabi_table shim_real;
+ * name that the library lacks returns CUDA_ERROR_NOT_FOUND. A slot is stored while other threads
+ * call through it; it is an atomic, so that a thread that calls what was stored sees what was
+ * stored before. */
+extern struct cuabi_slots shim_real;
+
+/* A function in a slot that may be stored meanwhile, to be called: SHIM_REAL(cuLaunch)(f). gcc
+ * compiles a call of an atomic member to one instruction, which ThreadSanitizer takes for a plain
+ * read; under it the pointer is loaded first. */
+#if defined(__SANITIZE_THREAD__)
+#define SHIM_REAL(name) (*shim_real.name)
+#else
+#define SHIM_REAL(name) shim_real.name
+#endif
 
 /* The real library's functions without exception. Once patched machine code is loaded, shim_real
  * leads to the functions of shim/code for calls that name a kernel, so that all callers of

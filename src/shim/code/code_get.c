@@ -44,8 +44,8 @@ static CUresult get_module(CUmodule *ret, CUlibrary library)
 void shim_code_lead_handles(void)
 {
 	shim_code_start();
-	store_release(&shim_real.cuModuleGetFunction, get_function);
-	store_release(&shim_real.cuLibraryGetKernel, get_kernel);
-	store_release(&shim_real.cuKernelGetFunction, get_function_of_kernel);
-	store_release(&shim_real.cuLibraryGetModule, get_module);
+	shim_real.cuModuleGetFunction = get_function;
+	shim_real.cuLibraryGetKernel = get_kernel;
+	shim_real.cuKernelGetFunction = get_function_of_kernel;
+	shim_real.cuLibraryGetModule = get_module;
 }

@@ -175,14 +175,14 @@ static CUresult exec_set_any(CUgraphExec exec, CUgraphNode node, CUgraphNodePara
 
 void shim_code_lead_graphs(void)
 {
-	store_release(&shim_real.cuGraphAddKernelNode, add_v1);
-	store_release(&shim_real.cuGraphAddKernelNode_v2, add_v2);
-	store_release(&shim_real.cuGraphKernelNodeSetParams, set_v1);
-	store_release(&shim_real.cuGraphKernelNodeSetParams_v2, set_v2);
-	store_release(&shim_real.cuGraphExecKernelNodeSetParams, exec_set_v1);
-	store_release(&shim_real.cuGraphExecKernelNodeSetParams_v2, exec_set_v2);
-	store_release(&shim_real.cuGraphAddNode, add_any);
-	store_release(&shim_real.cuGraphAddNode_v2, add_any_v2);
-	store_release(&shim_real.cuGraphNodeSetParams, set_any);
-	store_release(&shim_real.cuGraphExecNodeSetParams, exec_set_any);
+	shim_real.cuGraphAddKernelNode = add_v1;
+	shim_real.cuGraphAddKernelNode_v2 = add_v2;
+	shim_real.cuGraphKernelNodeSetParams = set_v1;
+	shim_real.cuGraphKernelNodeSetParams_v2 = set_v2;
+	shim_real.cuGraphExecKernelNodeSetParams = exec_set_v1;
+	shim_real.cuGraphExecKernelNodeSetParams_v2 = exec_set_v2;
+	shim_real.cuGraphAddNode = add_any;
+	shim_real.cuGraphAddNode_v2 = add_any_v2;
+	shim_real.cuGraphNodeSetParams = set_any;
+	shim_real.cuGraphExecNodeSetParams = exec_set_any;
 }

@@ -217,14 +217,14 @@ static CUresult legacy_grid_async(CUfunction f, int width, int height, CUstream 
 
 void shim_code_lead_launches(void)
 {
-	store_release(&shim_real.cuLaunchKernel, launch);
-	store_release(&shim_real.cuLaunchKernel_ptsz, launch_ptsz);
-	store_release(&shim_real.cuLaunchKernelEx, launch_ex);
-	store_release(&shim_real.cuLaunchKernelEx_ptsz, launch_ex_ptsz);
-	store_release(&shim_real.cuLaunchCooperativeKernel, cooperative);
-	store_release(&shim_real.cuLaunchCooperativeKernel_ptsz, cooperative_ptsz);
-	store_release(&shim_real.cuLaunchCooperativeKernelMultiDevice, multi_device);
-	store_release(&shim_real.cuLaunch, legacy);
-	store_release(&shim_real.cuLaunchGrid, legacy_grid);
-	store_release(&shim_real.cuLaunchGridAsync, legacy_grid_async);
+	shim_real.cuLaunchKernel = launch;
+	shim_real.cuLaunchKernel_ptsz = launch_ptsz;
+	shim_real.cuLaunchKernelEx = launch_ex;
+	shim_real.cuLaunchKernelEx_ptsz = launch_ex_ptsz;
+	shim_real.cuLaunchCooperativeKernel = cooperative;
+	shim_real.cuLaunchCooperativeKernel_ptsz = cooperative_ptsz;
+	shim_real.cuLaunchCooperativeKernelMultiDevice = multi_device;
+	shim_real.cuLaunch = legacy;
+	shim_real.cuLaunchGrid = legacy_grid;
+	shim_real.cuLaunchGridAsync = legacy_grid_async;
 }

@@ -52,8 +52,8 @@ static CUresult kernel_attribute(int *ret, CUfunction_attribute what, CUkernel k
 
 void shim_code_lead_queries(void)
 {
-	store_release(&shim_real.cuFuncGetParamInfo, func_param);
-	store_release(&shim_real.cuKernelGetParamInfo, kernel_param);
-	store_release(&shim_real.cuFuncGetAttribute, func_attribute);
-	store_release(&shim_real.cuKernelGetAttribute, kernel_attribute);
+	shim_real.cuFuncGetParamInfo = func_param;
+	shim_real.cuKernelGetParamInfo = kernel_param;
+	shim_real.cuFuncGetAttribute = func_attribute;
+	shim_real.cuKernelGetAttribute = kernel_attribute;
 }

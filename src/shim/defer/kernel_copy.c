@@ -27,8 +27,8 @@ static CUresult param_info(bool library, void *f, size_t i, size_t *size)
 {
 	size_t offset;
 
-	return library ? shim_real.cuKernelGetParamInfo((CUkernel)f, i, &offset, size)
-		       : shim_real.cuFuncGetParamInfo((CUfunction)f, i, &offset, size);
+	return library ? SHIM_REAL(cuKernelGetParamInfo)((CUkernel)f, i, &offset, size)
+		       : SHIM_REAL(cuFuncGetParamInfo)((CUfunction)f, i, &offset, size);
 }
 
 /* Fills n, at, size and bytes. Returns false without a definite answer of the driver: the index

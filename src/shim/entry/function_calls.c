@@ -210,7 +210,7 @@ CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute what, int value)
 	CUresult r;
 
 	if (unlikely(shim_pending()) &&
-	    !leaves_deferred_valid(shim_real.cuFuncGetAttribute(&now, what, f), what, &now,
+	    !leaves_deferred_valid(SHIM_REAL(cuFuncGetAttribute)(&now, what, f), what, &now,
 				   value)) {
 		shim_drain_all();
 	}
@@ -246,7 +246,7 @@ CUresult cuKernelSetAttribute(CUfunction_attribute what, int value, CUkernel k, 
 	CUresult r;
 
 	if (unlikely(shim_pending()) &&
-	    !leaves_deferred_valid(shim_real.cuKernelGetAttribute(&now, what, k, d), what, &now,
+	    !leaves_deferred_valid(SHIM_REAL(cuKernelGetAttribute)(&now, what, k, d), what, &now,
 				   value)) {
 		shim_drain_all();
 	}

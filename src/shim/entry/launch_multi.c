@@ -37,7 +37,7 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned
 		    ? NULL
 		    : shim_thread_self();
 	if (!t) {
-		return shim_real.cuLaunchCooperativeKernelMultiDevice(list, n, flags);
+		return SHIM_REAL(cuLaunchCooperativeKernelMultiDevice)(list, n, flags);
 	}
 	for (unsigned i = 0; i < n; i++) {
 		q[i] = shim_queue_of(t, list[i].hStream, false);
@@ -45,7 +45,7 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned
 			ask(t, q[i], &list[i], &l[i], &ticket[i]);
 		}
 	}
-	r = shim_real.cuLaunchCooperativeKernelMultiDevice(list, n, flags);
+	r = SHIM_REAL(cuLaunchCooperativeKernelMultiDevice)(list, n, flags);
 	for (unsigned i = 0; i < n; i++) {
 		if (q[i] && r == CUDA_SUCCESS) {
 			sched_ticket_commit(&ticket[i]);

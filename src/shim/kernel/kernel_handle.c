@@ -72,10 +72,10 @@ CUresult shim_kernel_attribute(int *ret, CUfunction_attribute what, CUfunction f
 	CUdevice d = 0;
 
 	if (!library) {
-		return shim_real.cuFuncGetAttribute(ret, what, f);
+		return SHIM_REAL(cuFuncGetAttribute)(ret, what, f);
 	}
 	(void)shim_real.cuCtxGetDevice(&d);
-	return shim_real.cuKernelGetAttribute(ret, what, (CUkernel)(void *)f, d);
+	return SHIM_REAL(cuKernelGetAttribute)(ret, what, (CUkernel)(void *)f, d);
 }
 
 bool shim_kernel_is_library(const void *handle)

@@ -119,7 +119,7 @@ static void learn(struct shim_session *s, uint32_t gpu, bool green)
 	pthread_mutex_lock(&mutex);
 	ctx = contexts[gpu][0];
 	pthread_mutex_unlock(&mutex);
-	g->learned = ctx && gpu_learn(&shim_real, gpu, ctx, &g->h, &g->fd) == 0;
+	g->learned = ctx && gpu_learn(&shim_driver, gpu, ctx, &g->h, &g->fd) == 0;
 	if (g->learned && !g->tested) {
 		gpu_self_test(&g->h, g->fd);
 		g->capable = g->h.capable;

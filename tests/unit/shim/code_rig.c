@@ -383,9 +383,9 @@ int rig_setup(void **state)
 	shim_driver.cuFuncGetName = count_func_name;
 	shim_driver.cuKernelGetName = count_kernel_name;
 	launches(&shim_driver);
-	/* What is not led elsewhere goes to the driver. */
-	answers(&shim_real);
-	launches(&shim_real);
+	/* What is not led elsewhere goes to the driver. No other thread runs yet. */
+	answers((struct cuabi_table *)(void *)&shim_real);
+	launches((struct cuabi_table *)(void *)&shim_real);
 	return gates[0] && gates[1] && rig_image ? 0 : -1;
 }
 
