@@ -100,7 +100,7 @@ uint64_t softd_heap_allocate(void *group, uint64_t bytes)
 	uint64_t steps, at = 0;
 	unsigned class;
 
-	if (bytes == 0 || bytes > h->bytes) {
+	if (bytes == 0 || bytes > SOFT_MAX_HEAP_BYTES) {
 		return 0;
 	}
 	class = class_of((bytes + STEP - 1) / STEP);
@@ -109,7 +109,7 @@ uint64_t softd_heap_allocate(void *group, uint64_t bytes)
 	}
 	steps = class_steps(class);
 	pthread_mutex_lock(&h->lock);
-	if (!begin(h)) {
+	if (bytes > h->bytes || !begin(h)) {
 		pthread_mutex_unlock(&h->lock);
 		return 0;
 	}
@@ -131,10 +131,12 @@ uint64_t softd_heap_allocate(void *group, uint64_t bytes)
 int softd_heap_release(void *group, uint64_t address)
 {
 	struct softd_heap *h = &((struct softd_group *)group)->heap;
-	uint64_t off = address - h->base, at = off / STEP;
+	uint64_t off, at;
 	int err = -ENOENT;
 
 	pthread_mutex_lock(&h->lock);
+	off = address - h->base;
+	at = off / STEP;
 	if (h->base && off < h->bytes && off % STEP == 0 && h->class_at[at] & USED) {
 		unsigned class = h->class_at[at] & ~USED;
 
