@@ -59,14 +59,20 @@ struct softd_client {
 	unsigned queued;
 	bool stalled;	     /* queued reached its limit and has not halved since */
 	unsigned host_calls; /* notices without HOST_DONE */
+	uint32_t host_lost[SOFT_MAX_STREAMS]; /* those of destroyed streams, by slot */
 	bool dead;    /* dropped: its thread cleans up. Written under the lock, read without */
 	bool leaving; /* its thread frees everything at once */
 	struct softd_memory *windows[SOFT_MAX_GPUS]; /* owned; NULL: not used yet */
 	struct softd_group *groups[SOFT_MAX_CONTEXTS];
+	uint64_t begins[SOFT_MAX_CONTEXTS]; /* position in the ring (as taken) where the records of
+					       the slot's newest context begin; those before it
+					       belong to contexts that have been destroyed */
 	struct softd_stream *streams[SOFT_MAX_STREAMS];
 	uint32_t done[SOFT_MAX_STREAMS];  /* ended operations, by stream slot */
 	uint32_t events[SOFT_MAX_EVENTS]; /* newest record reached */
 	unsigned event_uses;		  /* uses of events shared by processes */
+	uint64_t event_close_at;	  /* position in the ring (as taken) from which on a closed
+					     use may be dropped; 0: none waits */
 	struct softd_module **modules;	  /* owned */
 	uint32_t n_modules;
 	uint64_t code_bytes;		  /* of its loaded modules */
@@ -84,7 +90,7 @@ int softd_client_start(struct softd_machine *machine, int control, int pid);
 /* Makes workers serve the client's ring. Returns 0, or -ENOSPC if there are too many clients. */
 int softd_client_attach(struct softd_client *c);
 /* Returns the client's window of device addresses on a GPU, made on demand; NULL: out of memory.
- * Caller holds the lock. */
+ * Called by the client's thread, which holds the lock; releases it before it returns NULL. */
 struct softd_memory *softd_client_window(struct softd_client *c, struct softd_gpu *gpu);
 /* Drops the client; its thread frees everything. Caller holds the lock. */
 void softd_client_drop(struct softd_client *c, const char *why);

@@ -50,9 +50,10 @@ static inline uint64_t raw_must(struct raw *c, struct soft_request q)
 	return c->r.value;
 }
 
-static inline void raw_open(struct raw *c, unsigned contexts)
+/* lane: key of a shared lane, 0 for lanes of its own. */
+static inline void raw_open_in(struct raw *c, uint64_t lane, unsigned contexts)
 {
-	struct soft_request q = { .op = SOFT_REQ_HELLO, .object = SOFT_VERSION };
+	struct soft_request q = { .op = SOFT_REQ_HELLO, .object = SOFT_VERSION, .value = lane };
 	int fds[FD_PASS_MAX];
 
 	memset(c, 0, sizeof(*c));
@@ -66,6 +67,11 @@ static inline void raw_open(struct raw *c, unsigned contexts)
 	for (unsigned i = 0; i < contexts; i++) {
 		raw_must(c, (struct soft_request){ .op = SOFT_REQ_CONTEXT_CREATE });
 	}
+}
+
+static inline void raw_open(struct raw *c, unsigned contexts)
+{
+	raw_open_in(c, 0, contexts);
 }
 
 static inline void raw_close(struct raw *c)

@@ -1,13 +1,16 @@
 /* Events shared by several processes. An event counts its records as they are issued and as they
  * are reached. A process draws a ticket before it writes the record to its ring, so every later
  * query sees the record as pending; the records of an exited process count as reached. Handles
- * contain a random key. An event is freed with the last process that uses it. */
+ * contain a random key. An event is freed with the last process that uses it. A process that closes
+ * an event uses it until its records and waits from before have been taken from the ring and have
+ * ended. */
 #include "soft/server/request/ipc_event.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/random.h>
 
+#include "base/atomic.h"
 #include "soft/server/connection.h"
 #include "soft/server/machine.h"
 #include "soft/server/run/context_group.h"
@@ -18,8 +21,10 @@
 struct softd_event_use {
 	struct softd_event_use *next;
 	struct softd_client *client;
-	unsigned opens;
-	uint32_t issued; /* its newest ticket; 0: none */
+	unsigned opens;	    /* 0: closed */
+	unsigned holds;	    /* operations of its streams that name the event */
+	uint64_t closed_at; /* position in the client's ring when it was closed */
+	uint32_t issued;    /* its newest ticket; 0: none */
 };
 
 struct softd_ipc_event {
@@ -86,6 +91,17 @@ bool softd_ipc_event_passed(struct softd_client *c, uint32_t index, uint64_t key
 	return !e || !use_of(e, c) || (int32_t)(e->reached - ticket) >= 0;
 }
 
+bool softd_ipc_event_hold(struct softd_client *c, uint32_t index, uint64_t key)
+{
+	const struct softd_ipc_event *e = find(index, key);
+	struct softd_event_use *u = e ? use_of(e, c) : NULL;
+
+	if (u) {
+		u->holds++;
+	}
+	return u;
+}
+
 static void drop(uint32_t index, struct softd_client *c)
 {
 	struct softd_ipc_event *e = events[index];
@@ -107,6 +123,46 @@ static void drop(uint32_t index, struct softd_client *c)
 	if (!e->uses) {
 		free(e);
 		events[index] = NULL;
+	}
+}
+
+/* Drops a closed use that nothing in the ring or in streams needs any more. */
+static void settle(uint32_t index, struct softd_client *c, const struct softd_event_use *u)
+{
+	if (u->opens) {
+		return;
+	}
+	if (c->taken < u->closed_at) {
+		c->event_close_at =
+			c->event_close_at ? MIN(c->event_close_at, u->closed_at) : u->closed_at;
+	} else if (!u->holds) {
+		drop(index, c);
+	}
+}
+
+void softd_ipc_event_unhold(struct softd_client *c, uint32_t index, uint64_t key)
+{
+	const struct softd_ipc_event *e = find(index, key);
+	struct softd_event_use *u = e ? use_of(e, c) : NULL;
+
+	if (u) {
+		u->holds--;
+		settle(index, c, u);
+	}
+}
+
+void softd_ipc_event_ring_read(struct softd_client *c)
+{
+	if (!c->event_close_at || c->taken < c->event_close_at) {
+		return;
+	}
+	c->event_close_at = 0;
+	for (uint32_t i = 0; i < EVENTS_MAX; i++) {
+		const struct softd_event_use *u = events[i] ? use_of(events[i], c) : NULL;
+
+		if (u) {
+			settle(i, c, u);
+		}
 	}
 }
 
@@ -160,9 +216,9 @@ static CUresult close_event(struct softd_client *c, uint32_t index)
 {
 	struct softd_event_use *u = use_of(events[index], c);
 
-	if (--u->opens == 0) {
-		drop(index, c);
-	}
+	u->opens--;
+	u->closed_at = c->taken + (uint32_t)(load_acquire(&c->shared->head) - c->tail);
+	settle(index, c, u);
 	return CUDA_SUCCESS;
 }
 
@@ -178,7 +234,7 @@ CUresult softd_ipc_event_request(struct softd_client *c, const struct soft_reque
 	if (q->object == SOFT_EVENT_OPEN) {
 		return e ? add_use(e, c) : CUDA_ERROR_INVALID_HANDLE;
 	}
-	if (!u) {
+	if (!u || !u->opens) {
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
 	switch (q->object) {

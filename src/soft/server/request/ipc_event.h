@@ -10,6 +10,12 @@ CUresult softd_ipc_event_request(struct softd_client *c, const struct soft_reque
 /* A record was reached or dropped: its waiters continue. */
 void softd_ipc_event_reached(struct softd_client *c, uint32_t index, uint64_t key, uint32_t ticket);
 bool softd_ipc_event_passed(struct softd_client *c, uint32_t index, uint64_t key, uint32_t ticket);
+/* An operation that names the event is taken from the ring, and has ended or was dropped. hold
+ * returns false if the client does not use the event; then unhold must not be called. */
+bool softd_ipc_event_hold(struct softd_client *c, uint32_t index, uint64_t key);
+void softd_ipc_event_unhold(struct softd_client *c, uint32_t index, uint64_t key);
+/* Records have been taken from the client's ring: drops closed events that waited for this. */
+void softd_ipc_event_ring_read(struct softd_client *c);
 void softd_ipc_event_client_exit(struct softd_client *c);
 
 #endif

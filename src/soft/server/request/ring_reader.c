@@ -91,6 +91,7 @@ static int fill(struct softd_client *c, struct softd_group *g, struct softd_op *
 		op->shared.key = r->shared.key;
 		op->shared.index = r->shared.index;
 		op->shared.ticket = r->shared.ticket;
+		op->shared.held = softd_ipc_event_hold(c, r->shared.index, r->shared.key);
 		return 0;
 	default:
 		return 0;
@@ -104,6 +105,17 @@ static bool must_complete(uint16_t kind)
 	       kind == SOFT_OP_SHARED_RECORD;
 }
 
+/* Returns the context of a record; NULL: it has been destroyed, or is being destroyed and does not
+ * have the stream. Records for a stream that it still has are queued there, so that the stream ends
+ * before its slot is used again. The record has been taken. */
+static struct softd_group *group_of(const struct softd_client *c, const struct soft_record *r)
+{
+	struct softd_group *g = c->taken > c->begins[r->context] ? c->groups[r->context] : NULL;
+	const struct softd_stream *s = c->streams[r->stream];
+
+	return g && g->dead && (!s || s->group != g) ? NULL : g;
+}
+
 static int take(struct softd_client *c, const union softd_record *r)
 {
 	struct softd_group *g;
@@ -114,8 +126,8 @@ static int take(struct softd_client *c, const union softd_record *r)
 	if (r->r.op == SOFT_OP_PAD) { /* its other fields have not been checked */
 		return 0;
 	}
-	g = c->groups[r->r.context];
-	if (!g || g->dead) { /* another thread destroyed the context meanwhile, or is about to */
+	g = group_of(c, &r->r);
+	if (!g) {
 		if (r->r.op == SOFT_OP_SHARED_RECORD) {
 			softd_ipc_event_reached(c, r->shared.index, r->shared.key,
 						r->shared.ticket);
@@ -206,6 +218,7 @@ int softd_ring_read(struct softd_client *c, bool *any)
 	c->stalled = full(c);
 	if (c->tail != before) {
 		*any = true;
+		softd_ipc_event_ring_read(c);
 		store_seqcst(&c->shared->tail, c->tail);
 		if (load_relaxed(&c->shared->room_waiters)) {
 			futex_wake_shared(&c->shared->tail, WAKE_AT_ONCE);

@@ -26,13 +26,9 @@ struct softd_group *softd_group_create(struct softd_client *c, struct softd_gpu 
 	}
 	g->client = c;
 	g->gpu = gpu;
-	if (softd_lane_join(g) < 0) {
-		free(g);
-		return NULL;
-	}
+	/* Before any list contains the group: this may release the lock. */
 	g->memory = softd_client_window(c, gpu);
-	if (!g->memory) {
-		softd_lane_leave(g);
+	if (!g->memory || softd_lane_join(g) < 0) {
 		free(g);
 		return NULL;
 	}
@@ -44,6 +40,9 @@ struct softd_group *softd_group_create(struct softd_client *c, struct softd_gpu 
 				      .finding = softd_finding_report,
 				      .arg = g };
 	g->slot = slot;
+	/* The client learns the slot later: records that name it already are an earlier context's.
+	 */
+	c->begins[slot] = c->taken + (uint32_t)(load_acquire(&c->shared->head) - c->tail);
 	g->enabled = true;
 	g->control = -1;
 	softd_list_init(&g->streams);

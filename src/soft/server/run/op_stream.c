@@ -85,6 +85,10 @@ static void op_free(struct softd_op *op)
 		softd_ipc_event_reached(op->stream->group->client, op->shared.index, op->shared.key,
 					op->shared.ticket);
 	}
+	if ((op->kind == SOFT_OP_SHARED_RECORD || op->kind == SOFT_OP_SHARED_WAIT) &&
+	    op->shared.held) {
+		softd_ipc_event_unhold(op->stream->group->client, op->shared.index, op->shared.key);
+	}
 	softd_list_remove(&op->in_copies);
 	if (softd_list_empty(&op->stream->group->copies)) {
 		softd_list_remove(&op->stream->group->in_copying);
@@ -99,6 +103,9 @@ void softd_stream_destroy(struct softd_stream *s)
 
 	softd_list_each_safe (&s->ops, op, struct softd_op, in_stream) {
 		g->client->queued--;
+		if (op->kind == SOFT_OP_HOST && op->started) {
+			g->client->host_lost[s->slot]++;
+		}
 		op_free(op);
 	}
 	softd_list_remove(&s->in_group);
@@ -240,6 +247,11 @@ void softd_stream_host_done(struct softd_client *c, uint32_t slot)
 	struct softd_stream *s = slot < SOFT_MAX_STREAMS ? c->streams[slot] : NULL;
 	struct softd_op *op;
 
+	/* The client answers the notices of a slot in order: first those of earlier streams. */
+	if (slot < SOFT_MAX_STREAMS && c->host_lost[slot]) {
+		c->host_lost[slot]--;
+		return;
+	}
 	if (!s || softd_list_empty(&s->ops)) {
 		return;
 	}
@@ -317,7 +329,8 @@ static bool start(struct softd_group *g, struct softd_op *op)
 	case SOFT_OP_VALUE:
 		return start_value(g, op);
 	case SOFT_OP_SHARED_WAIT:
-		return softd_ipc_event_passed(c, op->shared.index, op->shared.key,
+		return !op->shared.held ||
+		       softd_ipc_event_passed(c, op->shared.index, op->shared.key,
 					      op->shared.ticket);
 	default:
 		return true;

@@ -48,6 +48,7 @@ struct softd_op {
 		struct {
 			uint64_t key;
 			uint32_t index, ticket;
+			bool held; /* the client used the event when the record was taken */
 		} shared;
 	};
 };
