@@ -58,23 +58,30 @@ static void place(struct strmap *m, size_t entry)
 	m->index[i] = (uint32_t)entry + 1;
 }
 
-/* Makes room for one more entry: removes deleted ones, grows both arrays. */
-static int make_room(struct strmap *m)
+/* Moves the entries together. The index must be made again. */
+static void remove_deleted(struct strmap *m)
 {
-	struct strmap_entry *entries;
-	size_t cap = m->cap, slots, live = 0;
-	uint32_t *index;
+	size_t live = 0;
 
-	if (m->n < m->cap) {
-		return 0;
-	}
 	for (size_t i = 0; i < m->n; i++) {
 		if (m->entries[i].key) {
 			m->entries[live++] = m->entries[i];
 		}
 	}
 	m->n = live;
-	if (live * 4 >= cap * 3) {
+}
+
+/* Makes room for one more entry: removes deleted ones, grows both arrays. */
+static int make_room(struct strmap *m)
+{
+	struct strmap_entry *entries;
+	size_t cap = m->cap, slots;
+	uint32_t *index;
+
+	if (m->n < m->cap) {
+		return 0;
+	}
+	if (m->live * 4 >= cap * 3) {
 		cap = cap ? cap * 2 : 8;
 	}
 	if (cap > UINT32_MAX / 4) {
@@ -83,7 +90,7 @@ static int make_room(struct strmap *m)
 	slots = cap * 2;
 	index = calloc(slots, sizeof(*index));
 	entries = index ? realloc(m->entries, cap * sizeof(*entries)) : NULL;
-	if (!entries) {
+	if (!entries) { /* nothing has been moved: the old index still holds */
 		free(index);
 		return -ENOMEM;
 	}
@@ -92,6 +99,7 @@ static int make_room(struct strmap *m)
 	m->index = index;
 	m->cap = cap;
 	m->slots = slots;
+	remove_deleted(m);
 	for (size_t i = 0; i < m->n; i++) {
 		place(m, i);
 	}

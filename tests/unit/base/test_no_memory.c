@@ -100,6 +100,35 @@ static void a_map_stays_as_it_was(void **state)
 	strmap_finish(&m);
 }
 
+/* Entries were deleted, which the next one would replace. */
+static void a_map_with_gaps_stays_as_it_was(void **state)
+{
+	struct strmap m;
+	char key[2] = "a";
+
+	strmap_init(&m);
+	for (; key[0] < 'a' + 8; key[0]++) {
+		assert_int_equal(strmap_add(&m, key, &m.n + key[0]), 0);
+	}
+	assert_non_null(strmap_del(&m, "a"));
+	assert_non_null(strmap_del(&m, "c"));
+	for (int n = 0; n < 3; n++) {
+		left = n;
+		assert_int_equal(strmap_add(&m, "key", &m), -ENOMEM);
+		left = -1;
+		assert_int_equal(m.live, 6);
+		for (key[0] = 'a'; key[0] < 'a' + 8; key[0]++) {
+			bool gone = key[0] == 'a' || key[0] == 'c';
+
+			assert_ptr_equal(strmap_get(&m, key), gone ? NULL : &m.n + key[0]);
+		}
+	}
+	assert_int_equal(strmap_add(&m, "key", &m), 0);
+	assert_ptr_equal(strmap_get(&m, "h"), &m.n + 'h');
+	assert_ptr_equal(strmap_get(&m, "key"), &m);
+	strmap_finish(&m);
+}
+
 static void keys_are_terminated(void **state)
 {
 	struct strmap m;
@@ -126,6 +155,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_buffer_stays_as_it_was),
 		cmocka_unit_test(a_map_stays_as_it_was),
+		cmocka_unit_test(a_map_with_gaps_stays_as_it_was),
 		cmocka_unit_test(keys_are_terminated),
 		cmocka_unit_test(a_directory_is_not_trusted),
 	};

@@ -18,7 +18,7 @@ struct rig_seen rig_seen;
 
 static unsigned char *gates[2];
 static size_t gate_bytes[2];
-static unsigned linked;
+static unsigned linked; /* the gate that the linker was given last */
 
 /* Instead of code_test.c: the fake runs nothing. */
 int shim_code_test(const struct cubin_stub *s, unsigned arch, struct report *r)
@@ -53,15 +53,21 @@ static CUresult link_create(unsigned n, CUjit_option *options, void **values, CU
 	return CUDA_SUCCESS;
 }
 
+static CUresult link_add(CUlinkState s, CUjitInputType type, void *data, size_t bytes,
+			 const char *name, unsigned n, CUjit_option *options, void **values)
+{
+	linked = strstr(data, "[1024]") != NULL;
+	return CUDA_SUCCESS;
+}
+
 static CUresult link_complete(CUlinkState s, void **ret, size_t *ret_bytes)
 {
 	if (rig_link) {
 		snprintf(link_log, 32, "ptxas fatal: no such gate\nmore");
 		return rig_link;
 	}
-	*ret = gates[linked % 2];
-	*ret_bytes = gate_bytes[linked % 2];
-	linked++;
+	*ret = gates[linked];
+	*ret_bytes = gate_bytes[linked];
 	return CUDA_SUCCESS;
 }
 
@@ -315,6 +321,7 @@ static void answers(struct cuabi_table *t)
 {
 	t->cuDriverGetVersion = driver_version;
 	t->cuLinkCreate_v2 = link_create;
+	t->cuLinkAddData_v2 = link_add;
 	t->cuLinkComplete = link_complete;
 	t->cuFuncGetName = func_name;
 	t->cuFuncGetModule = func_module;
