@@ -24,231 +24,16 @@
 #include "base/fd.h"
 #include "base/shm.h"
 #include "rig.h"
+#include "wild.h"
 
 #include "../await.h"
 
 #define ATTACKERS 3u
 #define HONEST 2u
 #define STREAMS 12u
-#define ADDRESSES 32u
 #define ROUNDS 1000u /* of each honest client during the attack, however busy the machine is */
 
-struct wild {
-	uint64_t seed;
-	struct soft_shared *shared;
-	int sock, bell, event;
-	uint32_t head;
-	unsigned contexts;
-	unsigned tame; /* the larger, the longer it follows the protocol */
-	uint32_t function[8], n_functions;
-	uint64_t address[ADDRESSES];
-	unsigned n_addresses;
-	uint64_t key;
-	uint32_t key_index;
-	int token, control;
-	int odd[8];
-	struct soft_reply r;
-};
-
-static const char ptx[] =
-	".version 7.0\n.target sm_70\n.address_size 64\n"
-	".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);\n"
-	".extern .func (.param .b64 r) malloc(.param .b64 a);\n"
-	".extern .func free(.param .b64 a);\n"
-	".global .align 1 .b8 f[] = {37,51,49,117,10,0};\n"
-	".visible .entry say(.param .u64 n)\n{\n"
-	"	.local .align 8 .b8 v[8];\n	.reg .b64 %q<6>; .reg .b32 %r<4>;\n"
-	"	mov.u64 %q0, v; cvta.local.u64 %q1, %q0; mov.u32 %r1, 7; st.local.u32 [%q0], %r1;\n"
-	"	mov.u64 %q2, f;\n"
-	"	{ .param .b64 a; .param .b64 b; .param .b32 c;\n"
-	"	st.param.b64 [a], %q2; st.param.b64 [b], %q1;\n"
-	"	call.uni (c), vprintf, (a, b); }\n	ret;\n}\n"
-	".visible .entry take(.param .u64 n)\n{\n"
-	"	.reg .b64 %q<6>;\n	ld.param.u64 %q1, [n];\n"
-	"	{ .param .b64 a; .param .b64 b; st.param.b64 [a], %q1;\n"
-	"	call.uni (b), malloc, (a); ld.param.b64 %q2, [b]; }\n"
-	"	{ .param .b64 a; st.param.b64 [a], %q1; call.uni free, (a); }\n	ret;\n}\n"
-	".visible .entry poke(.param .u64 n)\n{\n"
-	"	.reg .b64 %q<6>;\n	ld.param.u64 %q1, [n]; st.global.u64 [%q1], %q1;\n"
-	"	ld.global.u64 %q2, [%q1]; st.global.u64 [%q1], %q2; ret;\n}\n"
-	".visible .entry turn(.param .u64 n)\n{\n"
-	"	.reg .b32 %r<4>; .reg .pred %p;\n	ld.param.u32 %r1, [n];\n"
-	"AGAIN:\n	bar.sync 0; sub.u32 %r1, %r1, 1; setp.ne.u32 %p, %r1, 0;\n"
-	"	@%p bra AGAIN;\n	ret;\n}\n"
-	".visible .entry until(.param .u64 n)\n{\n"
-	"	.reg .b64 %q<6>; .reg .pred %p;\n	ld.param.u64 %q1, [n];\n"
-	"AGAIN:\n	ld.volatile.global.u64 %q2, [%q1]; setp.eq.u64 %p, %q2, 0;\n"
-	"	@%p bra AGAIN;\n	ret;\n}\n";
-static const char *const kernels[] = { "say", "take", "poke", "turn", "until" };
-
-static uint64_t draw(struct wild *w)
-{
-	w->seed ^= w->seed << 13;
-	w->seed ^= w->seed >> 7;
-	w->seed ^= w->seed << 17;
-	return w->seed;
-}
-
-static uint32_t below(struct wild *w, uint32_t n)
-{
-	return (uint32_t)((draw(w) >> 20) % n);
-}
-
-static bool one_in(struct wild *w, uint32_t n)
-{
-	return below(w, n) == 0;
-}
-
-static bool rarely(struct wild *w, uint32_t n)
-{
-	return one_in(w, n * w->tame);
-}
-
-/* Returns a boundary value. */
-static uint64_t edge(struct wild *w)
-{
-	static const uint64_t some[] = { 0, INT32_MAX, UINT32_MAX, UINT64_MAX, SOFT_WINDOW_FIRST };
-
-	switch (below(w, 8)) {
-	case 0:
-		return draw(w);
-	case 1:
-	case 2:
-		return some[below(w, ARRAY_SIZE(some))];
-	default: /* near a power of two */
-		return (1ull << below(w, 64)) + below(w, 3) - 1;
-	}
-}
-
-static uint64_t number(struct wild *w, uint32_t usual)
-{
-	return rarely(w, 12) ? edge(w) : below(w, usual);
-}
-
-static uint64_t address(struct wild *w)
-{
-	uint64_t a = w->n_addresses ? w->address[below(w, w->n_addresses)] : SOFT_WINDOW_FIRST;
-
-	return rarely(w, 10) ? edge(w) : a + (one_in(w, 3) ? below(w, 8192) & ~7u : 0);
-}
-
-/* Returns false if the server has dropped this client. */
-static bool ask(struct wild *w, const struct soft_request *q, int fd)
-{
-	int fds[FD_PASS_MAX];
-	struct pollfd p = { .fd = w->sock, .events = POLLIN };
-	unsigned n;
-
-	w->r.result = -1;
-	if (msg_send(w->sock, q, SOFT_REQUEST_MIN + strlen(q->name) + 1, &fd, fd >= 0) < 0 ||
-	    poll(&p, 1, 20000) != 1 || msg_recv(w->sock, &w->r, sizeof(w->r), fds, &n) <= 0) {
-		return false;
-	}
-	for (unsigned i = 0; i < n; i++) {
-		if (q->op == SOFT_REQ_HELLO && n == 3) {
-			*(i == 0 ? &w->odd[7] : i == 1 ? &w->event : &w->bell) = fds[i];
-		} else if (q->op == SOFT_REQ_CONTROL_OPEN && w->control < 0) {
-			w->control = fds[i];
-		} else if ((q->op == SOFT_REQ_HANDLE_EXPORT || q->op == SOFT_REQ_POOL_EXPORT) &&
-			   w->token < 0) {
-			w->token = fds[i];
-		} else {
-			close(fds[i]);
-		}
-	}
-	return true;
-}
-
-static int image(const char *text, size_t n)
-{
-	int fd = shm_create("image", n, SHM_NOEXEC);
-
-	return fd >= 0 && pwrite(fd, text, n, 0) == (ssize_t)n ? fd : -1;
-}
-
-static void make_odd(struct wild *w)
-{
-	int pair[2];
-
-	w->odd[0] = open("/dev/null", O_RDWR | O_CLOEXEC);
-	w->odd[1] = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	w->odd[2] = memfd_create("loose", MFD_CLOEXEC);
-	CHECK(ftruncate(w->odd[2], 65536) == 0);
-	w->odd[3] = image(ptx, sizeof(ptx));
-	w->odd[4] = shm_create("page", SOFT_PAGE, SHM_NOEXEC);
-	CHECK(pipe(pair) == 0);
-	w->odd[5] = pair[1];
-	CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) == 0);
-	w->odd[6] = pair[0];
-	w->odd[7] = -1; /* place of the shared page */
-	w->token = w->control = -1;
-}
-
-static bool begin(struct wild *w)
-{
-	struct soft_request q = { .op = SOFT_REQ_HELLO, .object = SOFT_VERSION };
-	char path[96];
-
-	snprintf(path, sizeof(path), "%s/softgpu.sock", rig_dir);
-	make_odd(w);
-	w->sock = unix_connect(path, SOCK_SEQPACKET);
-	if (w->sock < 0 || !ask(w, &q, -1) || w->r.result) {
-		return false;
-	}
-	w->shared = shm_map(w->odd[7], sizeof(*w->shared), 1);
-	CHECK(w->shared != NULL);
-	w->contexts = 1 + below(w, 4);
-	for (unsigned i = 0; i < w->contexts; i++) {
-		q = (struct soft_request){ .op = SOFT_REQ_CONTEXT_CREATE };
-		if (!ask(w, &q, -1)) {
-			return false;
-		}
-	}
-	q = (struct soft_request){ .op = SOFT_REQ_MODULE_LOAD };
-	if (!ask(w, &q, w->odd[3])) {
-		return false;
-	}
-	CHECK(w->r.result == 0);
-	for (unsigned i = 0; i < ARRAY_SIZE(kernels); i++) {
-		q = (struct soft_request){ .op = SOFT_REQ_FUNCTION };
-		snprintf(q.name, sizeof(q.name), "%s", kernels[i]);
-		if (!ask(w, &q, -1)) {
-			return false;
-		}
-		w->function[w->n_functions++] = w->r.function.id;
-	}
-	return true;
-}
-
 /* ---- the ring ---- */
-
-static void put(struct wild *w, struct soft_record *r, uint32_t bytes)
-{
-	uint64_t end = clock_now_ns() + 20000000u, one = 1;
-	uint32_t at;
-
-	bytes = ROUND_UP(bytes, 16u);
-	r->bytes = rarely(w, 400) ? (uint32_t)edge(w) : bytes;
-	while (w->head - load_acquire(&w->shared->tail) > SOFT_RING_BYTES - 2 * SOFT_RECORD_MAX) {
-		if (clock_now_ns() > end) {
-			return; /* its streams wait for values that never arrive */
-		}
-	}
-	at = w->head % SOFT_RING_BYTES;
-	if (SOFT_RING_BYTES - at < bytes) {
-		struct soft_record pad = { .bytes = SOFT_RING_BYTES - at };
-
-		memcpy(w->shared->ring + at, &pad, sizeof(pad));
-		w->head += pad.bytes;
-		at = 0;
-	}
-	memcpy(w->shared->ring + at, r, bytes);
-	w->head += bytes;
-	store_seqcst(&w->shared->head, rarely(w, 2000) ? (uint32_t)edge(w) : w->head);
-	if (one_in(w, 3)) {
-		(void)!write(w->bell, &one, sizeof(one));
-	}
-}
 
 /* Distributes streams over contexts in turn. */
 static struct soft_record header(struct wild *w, uint16_t op)
@@ -398,6 +183,90 @@ static void a_record(struct wild *w)
 	}
 }
 
+/* ---- what attackers offer each other ---- */
+
+#define OFFERS 8u
+
+/* Events, allocations and descriptors of attackers, which others use while their owner ends them or
+ * is killed. Written without a lock: torn values are values, too. */
+struct market {
+	struct {
+		uint64_t key;
+		uint32_t index;
+	} event[OFFERS];
+	struct soft_ipc_handle memory[OFFERS];
+	int fds[2]; /* a datagram is a descriptor: 't' a token, 'c' that of a context */
+};
+static struct market *market; /* shared by all attackers */
+
+static void open_market(void)
+{
+	market = mmap(NULL, sizeof(*market), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
+	assert_true(market != MAP_FAILED);
+	assert_int_equal(
+		socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, market->fds), 0);
+}
+
+static void close_market(void)
+{
+	close(market->fds[0]);
+	close(market->fds[1]);
+	munmap(market, sizeof(*market));
+}
+
+static void offer_fd(char kind, int fd)
+{
+	msg_send(market->fds[0], &kind, 1, &fd, 1); /* the queue may be full */
+}
+
+static void take_fd(struct wild *w)
+{
+	int fds[FD_PASS_MAX], *at;
+	unsigned n;
+	char kind;
+
+	if (msg_recv(market->fds[1], &kind, 1, fds, &n) == 1 && n == 1) {
+		at = kind == 't' ? &w->token : &w->control;
+		fd_close(*at);
+		*at = fds[0];
+	}
+}
+
+static void take_event(struct wild *w)
+{
+	unsigned i = below(w, OFFERS);
+
+	w->key = market->event[i].key;
+	w->key_index = market->event[i].index;
+}
+
+static void offer_reply(struct wild *w, const struct soft_request *q)
+{
+	unsigned i = below(w, OFFERS);
+
+	switch (q->op) {
+	case SOFT_REQ_EVENT:
+		if (q->object == SOFT_EVENT_CREATE) {
+			market->event[i].key = w->key;
+			market->event[i].index = w->key_index;
+		}
+		break;
+	case SOFT_REQ_IPC_EXPORT:
+		market->memory[i] = w->r.ipc;
+		break;
+	case SOFT_REQ_HANDLE_EXPORT:
+	case SOFT_REQ_POOL_EXPORT:
+		offer_fd('t', w->token);
+		break;
+	case SOFT_REQ_CONTROL_OPEN:
+		offer_fd('c', w->control);
+		break;
+	default:
+		break;
+	}
+}
+
 /* ---- requests ---- */
 
 static void keep_address(struct wild *w)
@@ -462,8 +331,9 @@ static struct soft_request some_request(struct wild *w)
 		break;
 	case SOFT_REQ_IPC_OPEN:
 		if (one_in(w, 2)) {
-			memcpy(q.more, &w->r.ipc, sizeof(w->r.ipc));
-			q.object = 1;
+			memcpy(q.more, &market->memory[below(w, OFFERS)],
+			       sizeof(market->memory[0]));
+			q.object = below(w, 2);
 		}
 		break;
 	case SOFT_REQ_HANDLE_RELEASE:
@@ -478,7 +348,11 @@ static struct soft_request some_request(struct wild *w)
 		q.value = number(w, 3000);
 		break;
 	case SOFT_REQ_EVENT:
+		if (one_in(w, 4)) {
+			take_event(w);
+		}
 		if (one_in(w, 2)) {
+			q.object = below(w, 5);
 			q.index = w->key_index;
 			q.value = w->key;
 		}
@@ -489,20 +363,9 @@ static struct soft_request some_request(struct wild *w)
 	return q;
 }
 
-static bool a_request(struct wild *w)
+static void keep_reply(struct wild *w, const struct soft_request *q)
 {
-	struct soft_request q = some_request(w);
-
-	if (q.op == SOFT_REQ_CONTEXT_DESTROY && !one_in(w, 4)) {
-		return true;
-	}
-	if (!ask(w, &q, some_fd(w, q.op))) {
-		return false;
-	}
-	if (w->r.result) {
-		return true;
-	}
-	switch (q.op) {
+	switch (q->op) {
 	case SOFT_REQ_ALLOC:
 	case SOFT_REQ_RESERVE:
 	case SOFT_REQ_IPC_OPEN:
@@ -511,7 +374,7 @@ static bool a_request(struct wild *w)
 		keep_address(w);
 		break;
 	case SOFT_REQ_EVENT:
-		if (q.object == SOFT_EVENT_CREATE) {
+		if (q->object == SOFT_EVENT_CREATE) {
 			w->key_index = w->r.value32;
 			w->key = w->r.value;
 		}
@@ -519,7 +382,133 @@ static bool a_request(struct wild *w)
 	default:
 		break;
 	}
+	offer_reply(w, q);
+}
+
+/* Sends a request, and some records while it is answered. */
+static bool ask_amid_records(struct wild *w, const struct soft_request *q, int fd)
+{
+	if (!send_request(w, q, fd)) {
+		return false;
+	}
+	for (uint32_t n = below(w, 24); n; n--) {
+		a_record(w);
+	}
+	return receive_reply(w, q);
+}
+
+static bool a_request(struct wild *w)
+{
+	struct soft_request q = some_request(w);
+	int fd;
+
+	if (q.op == SOFT_REQ_CONTEXT_DESTROY && !one_in(w, 4)) {
+		return true;
+	}
+	if (one_in(w, 16)) {
+		take_fd(w);
+	}
+	fd = some_fd(w, q.op);
+	if (one_in(w, 2) ? !ask_amid_records(w, &q, fd) : !ask(w, &q, fd)) {
+		return false;
+	}
+	if (w->r.result == 0) {
+		keep_reply(w, &q);
+	}
 	return true;
+}
+
+/* ---- contexts that end, with large allocations, whose release takes time ---- */
+
+static bool allocate_large(struct wild *w, uint32_t context)
+{
+	struct soft_request q = { .op = SOFT_REQ_ALLOC,
+				  .context = context,
+				  .object = one_in(w, 4) ? SOFT_MEMORY_PINNED : SOFT_MEMORY_DEVICE,
+				  .value = (4u << 20) + below(w, 2) * below(w, 8u << 20) };
+	struct soft_record_set set = {
+		.r = { .op = SOFT_OP_SET, .context = (uint16_t)context, .stream = context },
+		.width = 4u << 20,
+		.height = 1,
+		.value = 1,
+		.unit = 1
+	};
+
+	if (!ask(w, &q, -1)) {
+		return false;
+	}
+	if (w->r.result == 0) {
+		keep_address(w);
+		set.dst = w->r.value;
+		if (one_in(w, 2)) {
+			put(w, &set.r, sizeof(set)); /* gives it pages */
+		}
+		if (one_in(w, 3)) {
+			q = (struct soft_request){ .op = SOFT_REQ_IPC_EXPORT,
+						   .context = context,
+						   .value = w->r.value };
+			if (!ask(w, &q, -1)) {
+				return false;
+			}
+			offer_reply(w, &q);
+		}
+	}
+	return true;
+}
+
+static void put_fresh_stream(struct wild *w, uint32_t context)
+{
+	uint32_t slot = STREAMS + w->fresh++ % (SOFT_MAX_STREAMS - STREAMS);
+	struct soft_record_stream s = {
+		.r = { .op = SOFT_OP_STREAM_CREATE, .context = (uint16_t)context, .stream = slot },
+		.flags = below(w, 2)
+	};
+
+	put(w, &s.r, sizeof(s));
+	if (one_in(w, 2)) {
+		s.r.op = SOFT_OP_STREAM_DESTROY;
+		put(w, &s.r, sizeof(s));
+	}
+}
+
+static void put_streams(struct wild *w, uint32_t context)
+{
+	for (uint32_t i = context; i < STREAMS; i += w->contexts) {
+		struct soft_record_stream s = { .r = { .op = SOFT_OP_STREAM_CREATE,
+						       .context = (uint16_t)context,
+						       .stream = i },
+						.flags = i % 2 };
+
+		put(w, &s.r, sizeof(s));
+	}
+}
+
+/* Destroys a context while records for it arrive, and creates another in its slot. */
+static bool an_end(struct wild *w)
+{
+	uint32_t context = below(w, w->contexts);
+	struct soft_request q = { .op = SOFT_REQ_CONTEXT_DESTROY, .context = context };
+
+	for (uint32_t n = below(w, 4); n; n--) {
+		if (!allocate_large(w, context)) {
+			return false;
+		}
+	}
+	if (!send_request(w, &q, -1)) {
+		return false;
+	}
+	for (uint32_t n = below(w, 40); n; n--) {
+		one_in(w, 2) ? put_fresh_stream(w, context) : a_record(w);
+	}
+	if (!receive_reply(w, &q)) {
+		return false;
+	}
+	q = (struct soft_request){ .op = SOFT_REQ_CONTEXT_CREATE };
+	if (w->r.result || !ask_amid_records(w, &q, -1)) {
+		return w->r.result; /* some other request has destroyed it */
+	}
+	put_streams(w, context);
+	return !one_in(w, 2) || load_module(w, context);
 }
 
 /* Sends without reading replies. */
@@ -621,13 +610,8 @@ static void attack(void *arg)
 	if (!begin(&w)) {
 		return;
 	}
-	for (uint32_t i = 0; i < STREAMS; i++) {
-		struct soft_record_stream s = { .r = { .op = SOFT_OP_STREAM_CREATE,
-						       .context = (uint16_t)(i % w.contexts),
-						       .stream = i },
-						.flags = i % 2 };
-
-		put(&w, &s.r, sizeof(s));
+	for (uint32_t i = 0; i < w.contexts; i++) {
+		put_streams(&w, i);
 	}
 	if (one_in(&w, 4)) {
 		pthread_create(&t, NULL, scribble, &w);
@@ -638,6 +622,9 @@ static void attack(void *arg)
 		}
 		if (one_in(&w, 40)) {
 			a_notice(&w);
+		}
+		if (one_in(&w, 150) && !an_end(&w)) {
+			return;
 		}
 		if (rarely(&w, 900)) {
 			not_read(&w);
@@ -747,10 +734,12 @@ static void random_messages_from_any_client(void **state)
 
 	(void)state;
 	assert_true(rec != MAP_FAILED);
+	open_market();
 	for (unsigned i = 0; i < HONEST; i++) {
 		pid[i] = rig_spawn(honest, &rec[i]);
 	}
 	last = besiege(seed, end, rec);
+	close_market();
 	for (unsigned i = 0; i < HONEST; i++) {
 		store_relaxed(&rec[i].stop, 1u);
 		assert_int_equal(rig_wait(pid[i]), 0);
