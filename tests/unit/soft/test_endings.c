@@ -106,6 +106,7 @@ static void a_stream_ends_in_a_context_that_ends(void **state)
 	};
 	struct soft_record_stream end = { .r = { .op = SOFT_OP_STREAM_DESTROY, .stream = 2 } };
 	struct raw c, other;
+	uint64_t before;
 	uint32_t ahead;
 
 	(void)state;
@@ -115,7 +116,8 @@ static void a_stream_ends_in_a_context_that_ends(void **state)
 	raw_make_stream(&c, 0, 1);
 	raw_make_stream(&c, 0, 2);
 	raw_put(&c, &set, sizeof(set));
-	AWAIT(gpu(&other)->bytes_copied > 0); /* the second part has begun */
+	before = gpu(&other)->bytes_copied;
+	AWAIT(gpu(&other)->bytes_copied > before); /* the next part has begun */
 	send_request(&c, (struct soft_request){ .op = SOFT_REQ_CONTEXT_DESTROY });
 	AWAIT(gpu(&other)->groups == 1); /* the destruction has begun */
 	put_value(&c, &set.r, set.dst, SOFT_VALUE_WRITE);
@@ -132,6 +134,37 @@ static void a_stream_ends_in_a_context_that_ends(void **state)
 	raw_close(&other);
 	assert_int_equal(rig_stats_idle().streams, 0);
 	assert_int_equal(rig_stats().refused, 0);
+}
+
+/* Memory is freed during a memset, which does not continue in the next allocation there. */
+static void a_memset_ends_with_its_memory(void **state)
+{
+	enum { BYTES = 1 << 20 };
+	struct soft_request alloc = { .op = SOFT_REQ_ALLOC, .value = BYTES };
+	struct soft_record_set set = {
+		.r = { .op = SOFT_OP_SET, .stream = 1 }, .width = BYTES, .height = 1, .unit = 1
+	};
+	struct raw c, other;
+	uint64_t before;
+
+	(void)state;
+	raw_open(&other, 0);
+	raw_open(&c, 1);
+	set.dst = raw_must(&c, alloc);
+	raw_make_stream(&c, 0, 1);
+	before = gpu(&other)->bytes_copied;
+	raw_put(&c, &set, sizeof(set));
+	AWAIT(gpu(&other)->bytes_copied > before);
+	raw_must(&c, (struct soft_request){ .op = SOFT_REQ_FREE, .value = set.dst });
+	assert_int_equal(raw_must(&c, alloc), set.dst);
+	before = gpu(&other)->bytes_copied;
+	AWAIT(gpu(&other)->bytes_copied > before || load_acquire(&c.shared->context_error[0]));
+	(void)gpu(&other); /* the lock has been released since */
+	assert_int_equal(load_acquire(&c.shared->context_error[0]), CUDA_ERROR_ILLEGAL_ADDRESS);
+	raw_await_word(&c.shared->streams[1].done, 2);
+	raw_close(&c);
+	raw_close(&other);
+	assert_int_equal(rig_stats_idle().refused, 0);
 }
 
 /* Fills the queue of the client with stream 1 of the context, which waits until the returned word
@@ -435,6 +468,7 @@ int main(void)
 {
 	const struct CMUnitTest slow[] = {
 		cmocka_unit_test(a_stream_ends_in_a_context_that_ends),
+		cmocka_unit_test(a_memset_ends_with_its_memory),
 	};
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_context_begins_where_another_ended),

@@ -556,32 +556,32 @@ static void a_notice(struct wild *w)
 
 static void *scribble(void *arg)
 {
-	struct wild w = *(struct wild *)arg;
+	struct wild *w = arg;
 
-	w.seed ^= 0x9e3779b97f4a7c15ull;
+	w->seed ^= 0x9e3779b97f4a7c15ull;
 	for (;;) {
-		uint32_t at = below(&w, 64) * 16;
+		uint32_t at = below(w, 64) * 16;
 
-		switch (below(&w, 6)) {
+		switch (below(w, 6)) {
 		case 0:
-			store_relaxed(&w.shared->print_tail, (uint32_t)edge(&w));
+			store_relaxed(&w->shared->print_tail, (uint32_t)edge(w));
 			break;
 		case 1:
-			store_relaxed(&w.shared->asleep, (uint32_t)edge(&w));
+			store_relaxed(&w->shared->asleep, (uint32_t)edge(w));
 			break;
 		case 2:
-			store_relaxed(&w.shared->room_waiters, (uint32_t)edge(&w));
+			store_relaxed(&w->shared->room_waiters, (uint32_t)edge(w));
 			break;
 		case 3:
-			store_relaxed(&w.shared->names, (uint32_t)number(&w, 2000));
+			store_relaxed(&w->shared->names, (uint32_t)number(w, 2000));
 			break;
 		case 4:
-			store_relaxed(&w.shared->streams[below(&w, 64)].waiters, 1u);
+			store_relaxed(&w->shared->streams[below(w, 64)].waiters, 1u);
 			break;
 		default: /* lengths and kinds of records that are being read */
-			at = (load_relaxed(&w.shared->tail) + at) % SOFT_RING_BYTES;
-			store_relaxed((uint32_t *)(void *)(w.shared->ring + at),
-				      (uint32_t)edge(&w));
+			at = (load_relaxed(&w->shared->tail) + at) % SOFT_RING_BYTES;
+			store_relaxed((uint32_t *)(void *)(w->shared->ring + at),
+				      (uint32_t)edge(w));
 			break;
 		}
 	}
@@ -601,7 +601,7 @@ static bool spent(const struct wild *w)
 
 static void attack(void *arg)
 {
-	static struct wild w;
+	static struct wild w, scribbler;
 	pthread_t t;
 
 	w.seed = (*(uint64_t *)arg + 1) * 0x9e3779b97f4a7c15ull;
@@ -614,7 +614,8 @@ static void attack(void *arg)
 		put_streams(&w, i);
 	}
 	if (one_in(&w, 4)) {
-		pthread_create(&t, NULL, scribble, &w);
+		scribbler = w;
+		pthread_create(&t, NULL, scribble, &scribbler);
 	}
 	for (unsigned i = 0; i < 20000 && (i % 64 || !spent(&w)); i++) {
 		if (one_in(&w, 4) ? !a_request(&w) : (a_record(&w), false)) {

@@ -199,6 +199,7 @@ void softd_memory_insert(struct softd_memory *m, uint32_t at, const struct softd
 {
 	memmove(m->allocs + at + 1, m->allocs + at, (m->n - at) * sizeof(*a));
 	m->allocs[at] = *a;
+	m->allocs[at].serial = ++m->serials;
 	m->n++;
 }
 
@@ -240,7 +241,11 @@ struct softd_alloc *softd_memory_place(struct softd_memory *m, enum softd_alloc_
 	if (at < 0) {
 		return NULL;
 	}
-	a = (struct softd_alloc){ (uint32_t)first, (uint32_t)pages, bytes, kind, owner, NULL };
+	a = (struct softd_alloc){ .first = (uint32_t)first,
+				  .pages = (uint32_t)pages,
+				  .bytes = bytes,
+				  .kind = kind,
+				  .owner = owner };
 	softd_memory_insert(m, (uint32_t)at, &a);
 	return &m->allocs[at];
 }
@@ -382,13 +387,27 @@ static bool range_allows(const struct softd_memory *m, uint64_t first, uint64_t 
 					       : (m->pages[a->first] & rights) == rights;
 }
 
-uint32_t softd_memory_owner(const struct softd_memory *m, uint64_t address)
+static const struct softd_alloc *alloc_around(const struct softd_memory *m, uint64_t address)
 {
 	uint64_t page = (address - m->space.base) / EXEC_PAGE_BYTES;
 	uint32_t i = softd_memory_find_after(m, page);
 
-	return i && page - m->allocs[i - 1].first < m->allocs[i - 1].pages ? m->allocs[i - 1].owner
-									   : SOFTD_NO_OWNER;
+	return i && page - m->allocs[i - 1].first < m->allocs[i - 1].pages ? &m->allocs[i - 1]
+									   : NULL;
+}
+
+uint32_t softd_memory_owner(const struct softd_memory *m, uint64_t address)
+{
+	const struct softd_alloc *a = alloc_around(m, address);
+
+	return a ? a->owner : SOFTD_NO_OWNER;
+}
+
+uint64_t softd_memory_serial(const struct softd_memory *m, uint64_t address)
+{
+	const struct softd_alloc *a = alloc_around(m, address);
+
+	return a ? a->serial : 0;
 }
 
 void *softd_memory_at(const struct softd_memory *m, uint64_t address, uint64_t bytes,

@@ -58,6 +58,7 @@ struct softd_alloc {
 	enum softd_alloc_kind kind;
 	uint32_t owner;		     /* slot of the context, or SOFTD_NO_OWNER */
 	struct softd_extent *extent; /* OPENED, ORPHAN, and DEVICE once exported; a reference */
+	uint64_t serial;	     /* different for each allocation of the window */
 };
 
 /* A mapping in a reserved range. */
@@ -79,6 +80,7 @@ struct softd_memory {
 	struct softd_mapping *maps; /* owned, sorted by page */
 	uint32_t pinned;	    /* mappings of descriptors other than the store */
 	uint32_t n, cap;
+	uint64_t serials; /* the last one given out */
 	uint32_t n_maps, cap_maps;
 	uint64_t owned_bytes[SOFT_MAX_CONTEXTS]; /* bytes of device memory allocations */
 };
@@ -99,6 +101,8 @@ uint64_t softd_memory_alloc(struct softd_memory *m, struct softd_machine *machin
 			    uint64_t bytes, enum soft_memory_kind kind, int fd);
 /* Returns the slot of the context that the address belongs to, or SOFTD_NO_OWNER. */
 uint32_t softd_memory_owner(const struct softd_memory *m, uint64_t address);
+/* Returns the serial of the allocation that the address belongs to, or 0. */
+uint64_t softd_memory_serial(const struct softd_memory *m, uint64_t address);
 int softd_memory_free(struct softd_memory *m, struct softd_machine *machine,
 		      uint64_t address); /* -ENOENT: no allocation begins there */
 /* Sets the rights (1 read, 2 write) of kernels and copies to a whole allocation. */

@@ -80,8 +80,11 @@ uint64_t softd_memory_reserve(struct softd_memory *m, uint64_t bytes, uint64_t a
 
 	if (wish % MAX(align, 1u) == 0 && range_pages(m, wish, bytes, &first, &pages) &&
 	    first >= m->shared_page && is_free(m, first, pages) && softd_memory_grow(m) == 0) {
-		struct softd_alloc wanted = { (uint32_t)first,	    (uint32_t)pages, bytes,
-					      SOFTD_ALLOC_RESERVED, SOFTD_NO_OWNER,  NULL };
+		struct softd_alloc wanted = { .first = (uint32_t)first,
+					      .pages = (uint32_t)pages,
+					      .bytes = bytes,
+					      .kind = SOFTD_ALLOC_RESERVED,
+					      .owner = SOFTD_NO_OWNER };
 
 		softd_memory_insert(m, softd_memory_find_after(m, first), &wanted);
 		return wish;

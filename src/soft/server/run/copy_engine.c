@@ -52,14 +52,27 @@ bool softd_copy_check(struct softd_op *op)
 	    !find_owner(c, op->copy.dst_memory, op->copy.dst, &op->copy.dst_group)) {
 		return false;
 	}
+	op->copy.dst_serial = softd_memory_serial(op->copy.dst_memory, op->copy.dst);
 	if (op->kind != SOFT_OP_COPY) {
 		return true;
 	}
 	op->copy.src_memory = window_of(c, op->copy.src);
-	return op->copy.src_memory &&
-	       rows_valid(op->copy.src_memory, op->copy.src, op->copy.src_pitch, op->copy.width,
-			  op->copy.height, 1) &&
-	       find_owner(c, op->copy.src_memory, op->copy.src, &op->copy.src_group);
+	if (!op->copy.src_memory ||
+	    !rows_valid(op->copy.src_memory, op->copy.src, op->copy.src_pitch, op->copy.width,
+			op->copy.height, 1) ||
+	    !find_owner(c, op->copy.src_memory, op->copy.src, &op->copy.src_group)) {
+		return false;
+	}
+	op->copy.src_serial = softd_memory_serial(op->copy.src_memory, op->copy.src);
+	return true;
+}
+
+bool softd_copy_still_valid(const struct softd_op *op)
+{
+	struct softd_op now = *op;
+
+	return softd_copy_check(&now) && now.copy.dst_serial == op->copy.dst_serial &&
+	       now.copy.src_serial == op->copy.src_serial;
 }
 
 /* Queues the copy and holds its groups. The stream's group may be a third one besides source and

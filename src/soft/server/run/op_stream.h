@@ -27,6 +27,7 @@ struct softd_op {
 		struct {
 			struct softd_memory *dst_memory, *src_memory;
 			struct softd_group *dst_group, *src_group; /* held while queued, or NULL */
+			uint64_t dst_serial, src_serial;	   /* of the allocations */
 			uint64_t dst, src, dst_pitch, src_pitch, width, height;
 			uint64_t row, column; /* progress */
 			bool bulk;	      /* written past the caches */
@@ -83,6 +84,8 @@ void softd_stream_host_done(struct softd_client *c, uint32_t slot);
 
 /* Looks up the groups of a copy. Returns true if both ranges are valid. */
 bool softd_copy_check(struct softd_op *op);
+/* Returns true if the ranges of a queued copy are still those that softd_copy_check found. */
+bool softd_copy_still_valid(const struct softd_op *op);
 /* Queues a copy; holds its groups until softd_copy_release. */
 void softd_copy_submit(struct softd_op *op);
 void softd_copy_release(struct softd_op *op);

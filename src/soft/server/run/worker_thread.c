@@ -311,6 +311,10 @@ static void run_copy(struct softd_gpu *gpu, struct softd_work *w)
 	}
 	if (last || cut || g->error) {
 		softd_op_retire(op);
+	} else if (!softd_copy_still_valid(op)) {
+		/* Its pages may belong to another allocation already. Retires the copy. */
+		softd_group_fail(g, CUDA_ERROR_ILLEGAL_ADDRESS,
+				 "memory was freed during a copy or memset");
 	} else {
 		softd_list_remove(&op->in_copies);
 		softd_list_append(&g->copies, &op->in_copies);
