@@ -1,7 +1,8 @@
 /* Test builds only: a process kills or stops itself at the n-th pass of a point.
  * GBPF_POINT="name:kill[:n]" or "name:stop[:n]" arms a point from the start; with
  * GBPF_POINT_CONTROL, a file of one page, a test arms a point while the process runs, and sees when
- * it was met. */
+ * it was met. GBPF_POINT_HOLD="name:path" holds the first thread that reaches a POINT_HOLD: it
+ * makes that file and waits until the test has removed it. */
 #include "base/point.h"
 
 #include <errno.h>
@@ -12,14 +13,17 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/atomic.h"
 #include "base/compiler.h"
 
 #define NAME_BYTES 64u
+#define HOLD_POLL_NS 1000000
 
 void point_reached(const char *name);
+void point_held(const char *name);
 
 /* Layout used by tools/point-test: name and left are written first, signal last. */
 struct point_control {
@@ -79,5 +83,26 @@ void point_reached(const char *name)
 	/* Directed at this thread, so that it does not continue; the signal stops or ends all
 	 * threads. */
 	syscall(SYS_tgkill, getpid(), (pid_t)syscall(SYS_gettid), sig);
+	errno = saved;
+}
+
+void point_held(const char *name)
+{
+	static uint32_t held; /* [atomic] */
+	const char *v = getenv("GBPF_POINT_HOLD");
+	struct timespec t = { 0, HOLD_POLL_NS };
+	size_t n = strlen(name);
+	int saved = errno, fd;
+
+	if (!v || strncmp(v, name, n) != 0 || v[n] != ':' || xchg_acqrel(&held, 1u)) {
+		return;
+	}
+	fd = open(v + n + 1, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd >= 0) {
+		close(fd);
+		while (access(v + n + 1, F_OK) == 0) {
+			nanosleep(&t, NULL);
+		}
+	}
 	errno = saved;
 }

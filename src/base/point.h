@@ -7,8 +7,12 @@
 /* name: "room.operation.step", a literal. Must not be called in a signal handler. */
 void point_reached(const char *name);
 #define POINT(name) point_reached(name)
+/* The first thread that comes here waits while the test wants it to; the others go on. */
+void point_held(const char *name);
+#define POINT_HOLD(name) point_held(name)
 #else
 #define POINT(name) ((void)0)
+#define POINT_HOLD(name) ((void)0)
 #endif
 
 #endif

@@ -453,3 +453,12 @@ void shim_code_start(void)
 {
 	store_release(&any, 1u);
 }
+
+void shim_code_fork_handles(enum shim_code_fork when)
+{
+	if (when == SHIM_CODE_FORK_BEFORE) {
+		pthread_mutex_lock(&code_mutex);
+	} else {
+		pthread_mutex_unlock(&code_mutex);
+	}
+}

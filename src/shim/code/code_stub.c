@@ -12,11 +12,15 @@
 #include "shim/capture_state.h"
 
 #define MAX_ARCHITECTURES 8u
+#define TRIES_MAX 4u
 #define DRIVER_VERSION_MIN 12050 /* cuKernelGetLibrary is the latest function */
 
 struct slot {
-	unsigned arch;		 /* 0: free */
-	bool ready;		 /* false: a thread is making it */
+	unsigned arch; /* 0: free */
+	bool ready;    /* false: a thread is making it, */
+	CUcontext ctx; /* in this context */
+	bool again;    /* it was no fault of the stub: make it at the next image */
+	unsigned tries;
 	struct cubin_stub *stub; /* NULL: no machine code is patched */
 	enum proto_block_why why;
 };
@@ -83,9 +87,10 @@ static void note_failure(unsigned arch, const char *what, const struct report *r
 	buf_finish(&text);
 }
 
-/* Returns why there is no stub, and stores a word for it. */
+/* Returns why there is no stub, and stores a word for it. *ret_again: another attempt may have
+ * another result. */
 static enum proto_block_why try_make(struct cubin_stub **ret, unsigned arch, const char **ret_what,
-				     struct report *r)
+				     bool *ret_again, struct report *r)
 {
 	int err;
 
@@ -95,7 +100,9 @@ static enum proto_block_why try_make(struct cubin_stub **ret, unsigned arch, con
 		return PROTO_BLOCK_OLD_DRIVER;
 	}
 	*ret_what = "entry stub";
-	if (open_gate(ret, arch, r) < 0) {
+	err = open_gate(ret, arch, r);
+	*ret_again = err == -ENOMEM;
+	if (err < 0) {
 		*ret = NULL;
 		return PROTO_BLOCK_STUB;
 	}
@@ -106,10 +113,11 @@ static enum proto_block_why try_make(struct cubin_stub **ret, unsigned arch, con
 	}
 	cubin_stub_close(*ret);
 	*ret = NULL;
+	*ret_again = err == -ENOMEM || err == -ECANCELED;
 	return err == -ETIMEDOUT ? PROTO_BLOCK_TEST_TIME : PROTO_BLOCK_TEST_FAILED;
 }
 
-static struct cubin_stub *make(unsigned arch, enum proto_block_why *ret_why)
+static struct cubin_stub *make(unsigned arch, enum proto_block_why *ret_why, bool *ret_again)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	CUstreamCaptureMode before = shim_capture_exempt();
@@ -118,7 +126,8 @@ static struct cubin_stub *make(unsigned arch, enum proto_block_why *ret_why)
 	struct report r;
 
 	report_init(&r);
-	*ret_why = try_make(&s, arch, &what, &r);
+	*ret_again = false;
+	*ret_why = try_make(&s, arch, &what, ret_again, &r);
 	if (!s) {
 		note_failure(arch, what, &r);
 	}
@@ -139,23 +148,89 @@ static struct slot *slot_of(unsigned arch)
 	return NULL;
 }
 
-const struct cubin_stub *shim_code_stub(unsigned arch, enum proto_block_why *ret_why)
+/* ---- fork ---- */
+
+static void before_fork(void)
+{
+	shim_code_fork_stubs(SHIM_CODE_FORK_BEFORE);
+	shim_code_fork_handles(SHIM_CODE_FORK_BEFORE);
+	shim_code_fork_waiting(SHIM_CODE_FORK_BEFORE);
+}
+
+static void after_fork(enum shim_code_fork when)
+{
+	shim_code_fork_waiting(when);
+	shim_code_fork_handles(when);
+	shim_code_fork_stubs(when);
+}
+
+static void after_fork_parent(void)
+{
+	after_fork(SHIM_CODE_FORK_PARENT);
+}
+
+static void after_fork_child(void)
+{
+	after_fork(SHIM_CODE_FORK_CHILD);
+}
+
+/* The locks are first taken by a thread that comes here. */
+static void survive_fork(void)
+{
+	(void)pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+}
+
+void shim_code_fork_stubs(enum shim_code_fork when)
+{
+	if (when == SHIM_CODE_FORK_BEFORE) {
+		pthread_mutex_lock(&stubs_mutex);
+		return;
+	}
+	for (unsigned i = 0; when == SHIM_CODE_FORK_CHILD && i < MAX_ARCHITECTURES; i++) {
+		if (stubs[i].arch && !stubs[i].ready) { /* its thread is not there */
+			stubs[i].why = PROTO_BLOCK_STUB;
+			stubs[i].ready = true;
+		}
+	}
+	pthread_mutex_unlock(&stubs_mutex);
+}
+
+/* ---- stubs ---- */
+
+/* Makes the slot's stub. Caller holds stubs_mutex, which is released meanwhile. */
+static void fill(struct slot *s, unsigned arch)
 {
 	enum proto_block_why why = PROTO_BLOCK_STUB;
-	struct cubin_stub *made = NULL;
+	struct cubin_stub *made;
+	CUcontext ctx = NULL;
+	bool again;
+
+	(void)shim_driver.cuCtxGetCurrent(&ctx);
+	s->arch = arch;
+	s->ctx = ctx;
+	s->ready = false;
+	s->tries++;
+	pthread_mutex_unlock(&stubs_mutex);
+	made = make(arch, &why, &again);
+	pthread_mutex_lock(&stubs_mutex);
+	s->stub = made;
+	s->why = why;
+	s->again = again && s->tries < TRIES_MAX;
+	s->ready = true;
+	pthread_cond_broadcast(&stubs_changed);
+}
+
+const struct cubin_stub *shim_code_stub(unsigned arch, enum proto_block_why *ret_why)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	const struct cubin_stub *made;
 	struct slot *s;
 
+	pthread_once(&once, survive_fork);
 	pthread_mutex_lock(&stubs_mutex);
 	s = slot_of(arch);
-	if (s && !s->arch) {
-		s->arch = arch;
-		pthread_mutex_unlock(&stubs_mutex);
-		made = make(arch, &why);
-		pthread_mutex_lock(&stubs_mutex);
-		s->stub = made;
-		s->why = why;
-		s->ready = true;
-		pthread_cond_broadcast(&stubs_changed);
+	if (s && (!s->arch || (s->ready && s->again))) {
+		fill(s, arch);
 	}
 	while (s && !s->ready) {
 		pthread_cond_wait(&stubs_changed, &stubs_mutex);
@@ -166,4 +241,23 @@ const struct cubin_stub *shim_code_stub(unsigned arch, enum proto_block_why *ret
 	}
 	pthread_mutex_unlock(&stubs_mutex);
 	return made;
+}
+
+static bool is_busy_in(CUcontext ctx)
+{
+	for (unsigned i = 0; i < MAX_ARCHITECTURES; i++) {
+		if (stubs[i].arch && !stubs[i].ready && stubs[i].ctx == ctx) {
+			return true;
+		}
+	}
+	return false;
+}
+
+void shim_code_await_stub(CUcontext ctx)
+{
+	pthread_mutex_lock(&stubs_mutex);
+	while (ctx && is_busy_in(ctx)) {
+		pthread_cond_wait(&stubs_changed, &stubs_mutex);
+	}
+	pthread_mutex_unlock(&stubs_mutex);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/point.h"
 
 #define BLOCKS 64u
 #define THREADS 64u
@@ -56,9 +57,9 @@ struct test {
 
 static int status(struct test *t, CUresult e)
 {
-	return e == CUDA_SUCCESS
-		       ? 0
-		       : report_set(t->r, -EIO, "test", "%s: driver error %d", t->step, (int)e);
+	return e == CUDA_SUCCESS ? 0
+				 : report_set(t->r, -ECANCELED, "test", "%s: driver error %d",
+					      t->step, (int)e);
 }
 
 static int await(struct test *t)
@@ -156,6 +157,7 @@ static int run(struct test *t)
 	t->step = "gate off";
 	err = set(t, 0);
 	err = err ? err : launch(t, &zero);
+	POINT_HOLD("shim.test.launched");
 	err = err ? err : expect_counts(t, BLOCKS, 1, 1);
 	err = err ? err : expect_end(t, false);
 	t->step = err ? t->step : "gate open";

@@ -311,3 +311,15 @@ void shim_code_save_waiting(void)
 	}
 	note(path, text);
 }
+
+void shim_code_fork_waiting(enum shim_code_fork when)
+{
+	if (when == SHIM_CODE_FORK_BEFORE) {
+		pthread_mutex_lock(&waiting_mutex);
+		return;
+	}
+	if (when == SHIM_CODE_FORK_CHILD) {
+		store_release(&n_unsaved, 0u); /* the parent saves them */
+	}
+	pthread_mutex_unlock(&waiting_mutex);
+}

@@ -20,6 +20,10 @@
 struct cubin_patched *shim_code_open(const void *image, size_t bytes, bool library,
 				     enum proto_block_why *ret_why);
 
+/* Waits until no thread compiles or tests a stub in a context that is about to end, as the driver
+ * waits for a module that is being loaded there. Caller holds no lock. */
+void shim_code_await_stub(CUcontext ctx);
+
 /* Records what a module or library was loaded from, before the program knows its handle. ctx: whose
  * end unloads it; NULL for a library. kept: the driver still reads the image. Takes p. false:
  * without memory for it the owner must be unloaded, and p, which the caller keeps, closed. */

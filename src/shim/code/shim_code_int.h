@@ -8,10 +8,13 @@
 
 #define SHIM_CODE_ARG_BYTES ((uint32_t)sizeof(struct ptx_gate_arg))
 
+enum shim_code_fork { SHIM_CODE_FORK_BEFORE, SHIM_CODE_FORK_PARENT, SHIM_CODE_FORK_CHILD };
+
 /* ---- stubs and whether the device runs them rightly ---- */
 
 /* Returns the stub for an architecture. NULL and the reason: the driver cannot compile it, or
- * patched code fails the self-test, which runs once. That is reported in an event. The device's
+ * patched code fails the self-test, which runs once; without memory, or if the driver reports an
+ * error amid it, again at the next image, a few times. That is reported in an event. The device's
  * context is current; caller holds no lock. Other threads that ask at the same time wait for the
  * answer, which takes at most some seconds. */
 const struct cubin_stub *shim_code_stub(unsigned arch, enum proto_block_why *ret_why);
@@ -21,9 +24,15 @@ const struct cubin_stub *shim_code_stub(unsigned arch, enum proto_block_why *ret
 int shim_code_compile(const char *ptx, size_t bytes, unsigned arch, void **ret, size_t *ret_bytes,
 		      struct report *r);
 /* Runs a patched kernel on the current device, of that architecture: all blocks, and a prefix of
- * them. 0; -EIO: a wrong result; -ETIMEDOUT: the device was busy; or another error. r has the
- * reason. */
+ * them. 0; -EIO: a wrong result; -ETIMEDOUT: the device was busy; -ECANCELED: an error of the
+ * driver; or another error. r has the reason. */
 int shim_code_test(const struct cubin_stub *s, unsigned arch, struct report *r);
+
+/* For fork(): takes the file's locks, and gives them back in both processes. In the child no other
+ * thread continues what it was doing. */
+void shim_code_fork_stubs(enum shim_code_fork when);
+void shim_code_fork_handles(enum shim_code_fork when);
+void shim_code_fork_waiting(enum shim_code_fork when);
 
 /* ---- the program's own machine code in an image ---- */
 

@@ -31,6 +31,7 @@ CUcontext shim_context_primary(CUdevice device)
 /* Returns what shim_code_context_ended() needs. */
 static uint64_t ending(CUcontext ctx)
 {
+	shim_code_await_stub(ctx);
 	if (ctx && shim_attached()) {
 		shim_queue_close_context(ctx);
 		shim_block_context_end(ctx);

@@ -140,6 +140,36 @@ static void a_page_arms_a_running_process(void **state)
 	assert_int_equal(passes("p:kill", path, "p", 1), SIGKILL); /* without the page */
 }
 
+/* The first pass waits while the file is there; other points and later passes do not. */
+static void a_thread_is_held_while_the_file_exists(void **state)
+{
+	char folder[] = "/tmp/gbpf-point-XXXXXX", path[64], value[96];
+	int status = -1;
+	pid_t pid;
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/held", folder);
+	snprintf(value, sizeof(value), "a.b:%s", path);
+	setenv("GBPF_POINT_HOLD", value, 1);
+	pid = fork();
+	if (pid == 0) {
+		point_held("a");
+		point_held("a.bc");
+		point_held("a.b");
+		point_held("a.b");
+		_exit(PASSED);
+	}
+	while (access(path, F_OK) != 0) {
+		usleep(1000); /* polls that state */
+	}
+	assert_int_equal(waitpid(pid, &status, WNOHANG), 0);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(WEXITSTATUS(status), PASSED);
+	assert_int_equal(rmdir(folder), 0); /* it was not made again */
+	unsetenv("GBPF_POINT_HOLD");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -147,6 +177,7 @@ int main(void)
 		cmocka_unit_test(the_pass_is_counted),
 		cmocka_unit_test(names_have_63_letters),
 		cmocka_unit_test(a_page_arms_a_running_process),
+		cmocka_unit_test(a_thread_is_held_while_the_file_exists),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

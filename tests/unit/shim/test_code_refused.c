@@ -1,5 +1,6 @@
 /* Devices and drivers for which no machine code can be patched: the images are loaded as they are,
- * the operator learns the reason, and it is not tried again. Each case is a process of its own. */
+ * the operator learns the reason, and it is not tried again, unless the test was cut off. Each case
+ * is a process of its own. */
 #include "code_rig.h"
 
 #include <errno.h>
@@ -78,6 +79,62 @@ static void an_old_driver_is_reported(void **state)
 				       "driver: it is older than CUDA 12.5");
 }
 
+/* Whether the last load was patched. */
+static bool load_is_patched(void)
+{
+	CUmodule m = RIG_MODULE;
+
+	fake->reset();
+	return cuModuleLoadData(&m, rig_image) == CUDA_SUCCESS &&
+	       fixture_count(CUABI_IDX_cuModuleLoadDataEx) == 1;
+}
+
+/* An error of the driver amid the test, or no memory for it, says nothing about the stub: the next
+ * images try again, a few times. */
+static int loads_again(void)
+{
+	static const int errors[] = { -ECANCELED, -ENOMEM };
+
+	for (int i = 0; i < 2; i++) {
+		rig_self_test = errors[i];
+		if (load_is_patched() || rig_self_tests != i + 1) {
+			return 1;
+		}
+	}
+	rig_self_test = 0;
+	return !load_is_patched() || !load_is_patched() || rig_self_tests != 3;
+}
+
+static int gives_up(void)
+{
+	rig_self_test = -ECANCELED;
+	for (unsigned i = 0; i < 20; i++) {
+		if (load_is_patched()) {
+			return 1;
+		}
+	}
+	return rig_self_tests != 4;
+}
+
+static void expect_zero(int (*program)(void))
+{
+	pid_t pid = fork();
+	int status = 0;
+
+	if (pid == 0) {
+		_exit(program());
+	}
+	assert_true(pid > 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+static void a_test_that_was_cut_off_is_repeated(void **state)
+{
+	expect_zero(loads_again);
+	expect_zero(gives_up);
+}
+
 static int before(void **state)
 {
 	rig_self_test = 0;
@@ -91,10 +148,9 @@ static int before(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(a_wrong_result_is_reported),
-		TEST(a_busy_device_is_reported),
-		TEST(the_compilers_message_is_reported),
-		TEST(an_old_driver_is_reported),
+		TEST(a_wrong_result_is_reported),	   TEST(a_busy_device_is_reported),
+		TEST(the_compilers_message_is_reported),   TEST(an_old_driver_is_reported),
+		TEST(a_test_that_was_cut_off_is_repeated),
 	};
 
 	return cmocka_run_group_tests(tests, rig_setup, NULL);
