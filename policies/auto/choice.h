@@ -15,7 +15,7 @@ static __always_inline u32 judge_trial(struct ways *w, u32 way, u64 now)
 	if (w->seen[way & 1] < trial_min_bursts) {
 		return way;
 	}
-	if (!cheaper(w->ns[before], w->ns[way & 1])) {
+	if (!cheaper(w->cost_ns[before], w->cost_ns[way & 1])) {
 		if (w->seen[way & 1] < trial_bursts) {
 			return way;
 		}
@@ -38,25 +38,26 @@ static __always_inline u32 judge_trial(struct ways *w, u32 way, u64 now)
  * sliced for that. */
 static __always_inline int may_change(const struct kind *k, u32 to)
 {
-	return to || !batch_stops || k->proof <= 2 || k->bursts >= kind_pure_bursts;
+	return to == WAY_LEAVING || !batch_stops || k->proof <= 2 || k->bursts >= kind_pure_bursts;
 }
 
 /* Returns 1 if slices are worth a trial: they may serve as well as stopping where blocks or huge
  * grids take long to leave and requests have no pauses; only a trial can show it. */
 static __always_inline int worth_trial(const struct kind *k)
 {
-	return batch_alone && batch_stops && k->prefers_drain && k->ways.seen[1] >= trial_bursts &&
-	       longest_ns >= trial_min_leave_ns && pauses16(k) < hold_min_syncs_x16 && !no_slices;
+	return batch_alone && batch_stops && k->way == WAY_LEAVING &&
+	       k->ways.seen[WAY_LEAVING] >= trial_bursts && longest_ns >= trial_min_leave_ns &&
+	       pauses16(k) < hold_min_syncs_x16 && !no_slices;
 }
 
 /* Chooses the way for a tenant's requests: until it is measured, by prediction; then the other one
  * when that was measured and is better; or when it is predicted to be cheaper, for a trial. Two
  * changes for one kind are at least way_keep_ns apart, except at the end of a trial and for the
- * first one. Returns 1 for leaving. */
+ * first one. */
 static __always_inline u32 choose_way(struct kind *k, u64 now)
 {
 	struct ways *w = &k->ways;
-	u32 way = k->prefers_drain & 1, other = way ^ 1;
+	u32 way = k->way & 1, other = way ^ 1;
 
 	if (!longest_ns) {
 		return way;
@@ -80,7 +81,7 @@ static __always_inline u32 choose_way(struct kind *k, u64 now)
 			return way;
 		}
 	} else if (may_change(k, other) &&
-		   (cheaper(predicted(k, other), w->ns[way]) || worth_trial(k))) {
+		   (cheaper(predicted(k, other), w->cost_ns[way]) || worth_trial(k))) {
 		w->trial = 1;
 		w->seen[other] = 0;
 	} else {

@@ -8,8 +8,8 @@
 /* Sets the way of a kind, and the time of the change. */
 static __always_inline void set_way(struct kind *k, u32 way, u64 now)
 {
-	if (k->prefers_drain != way) {
-		k->prefers_drain = way;
+	if (k->way != way) {
+		k->way = way;
 		k->ways.changed_ns = now;
 	}
 }
@@ -21,14 +21,14 @@ static __always_inline void forget_ways(struct kind *k, u64 now)
 {
 	struct ways *w = &k->ways;
 
-	w->seen[0] = w->seen[1] = 0;
+	w->seen[WAY_SLICED] = w->seen[WAY_LEAVING] = 0;
 	w->guesses = w->moved = w->trial = 0;
 	w->retry_ns = w->wait_ns = 0;
 	w->leave_ns = longest_ns;
 	w->batch = batch_programs;
 	w->stops = batch_stops;
 	if (batch_stops) {
-		set_way(k, 1, now);
+		set_way(k, WAY_LEAVING, now);
 	}
 }
 
@@ -50,13 +50,14 @@ static __always_inline u64 extra_ns(struct kind *k, u64 took_ns, u64 n)
  * slowly, so it is that of the slower ones. One exception is none. */
 static __always_inline void measure_cost(struct ways *w, u32 way, u64 extra)
 {
-	u64 cost = w->seen[way] ? w->ns[way] : extra;
+	u64 cost = w->seen[way] ? w->cost_ns[way] : extra;
 
 	extra = min_u64(extra, 4 * (cost + way_min_gain_ns));
 	if (w->seen[way] < way_min_seen) {
-		w->ns[way] = (cost * w->seen[way] + extra) / (w->seen[way] + 1);
+		w->cost_ns[way] = (cost * w->seen[way] + extra) / (w->seen[way] + 1);
 	} else {
-		w->ns[way] = extra > cost ? cost + (extra - cost) / 4 : cost - (cost - extra) / 16;
+		w->cost_ns[way] =
+			extra > cost ? cost + (extra - cost) / 4 : cost - (cost - extra) / 16;
 	}
 }
 
@@ -82,7 +83,7 @@ static __always_inline void measure_way(struct tenant *x, const struct seen *s, 
 	struct ways *w = &k->ways;
 	u64 extra = extra_ns(k, s->took_ns / s->n + 1, s->n);
 	u64 in_force_ns = w->changed_ns + (batch_stops ? way_switch_ns : 0);
-	u32 way = k->prefers_drain & 1;
+	u32 way = k->way & 1;
 
 	if (!batch_wants || (w->changed_ns && s->since_ns <= in_force_ns)) {
 		return;
@@ -109,7 +110,7 @@ static __always_inline u64 predicted(const struct kind *k, u32 way)
 {
 	u64 leave_ns = batch_stops ? longest_ns : longest_ns / 2;
 
-	return way ? leave_ns + batch_return_ns : pauses16(k) * batch_return_ns / 16;
+	return way == WAY_LEAVING ? leave_ns + batch_return_ns : pauses16(k) * batch_return_ns / 16;
 }
 
 /* Returns 1 if a cost is lower by as much as makes a change pay. */
@@ -124,11 +125,11 @@ static __always_inline int is_better(const struct ways *w, u32 way)
 {
 	u32 a = way & 1, b = a ^ 1;
 
-	if (cheaper(w->ns[a], w->ns[b])) {
+	if (cheaper(w->cost_ns[a], w->cost_ns[b])) {
 		return 1;
 	}
 	return w->seen[a] >= trial_bursts && w->seen[b] >= trial_bursts &&
-	       w->ns[a] <= w->ns[b] + way_min_gain_ns &&
+	       w->cost_ns[a] <= w->cost_ns[b] + way_min_gain_ns &&
 	       w->progress[a] > w->progress[b] + w->progress[b] / 4;
 }
 

@@ -30,9 +30,9 @@ static __always_inline u64 inflight_limit_for(const struct kind *k)
 static __always_inline void learn_requests(struct scan *l, struct tenant *x, u32 t)
 {
 	if (!x->kind.syncs16) {
-		x->kind.prefers_drain = batch_stops;
+		x->kind.way = batch_stops ? WAY_LEAVING : WAY_SLICED;
 	} else if (l->changed) {
-		set_way(&x->kind, batch_stops, l->now_ns);
+		set_way(&x->kind, batch_stops ? WAY_LEAVING : WAY_SLICED, l->now_ns);
 	}
 	learn_latency(x, t, l->now_ns);
 }
@@ -47,8 +47,8 @@ static __always_inline void add_needs(struct scan *l, struct tenant *x, u32 t)
 	}
 	close_delay_floor_ns[t & 1023] = close_delay_floor(k, x->lane);
 	l->inflight_limit_ns = min_u64(l->inflight_limit_ns, inflight_limit_for(k));
-	l->often += !k->syncs16 || k->syncs16 >= hold_min_syncs_x16 || k->prefers_drain;
-	l->prefers_drain += k->prefers_drain;
+	l->often += !k->syncs16 || k->syncs16 >= hold_min_syncs_x16 || k->way == WAY_LEAVING;
+	l->leaving += k->way == WAY_LEAVING;
 	l->switching |=
 		batch_stops && k->ways.changed_ns && l->now_ns < k->ways.changed_ns + way_switch_ns;
 }

@@ -60,7 +60,7 @@ static __always_inline void recall(struct tenant *t, const struct profile *p, u3
 	t->kind.ways.trial = 0;
 	if (p->kind.lane != lane) {
 		t->kind.mean_ns = t->kind.best_ns = t->kind.close_delay_ns = 0;
-		t->kind.prefers_drain = 0;
+		t->kind.way = WAY_SLICED;
 		__builtin_memset(&t->kind.ways, 0, sizeof(t->kind.ways));
 	}
 }

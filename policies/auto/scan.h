@@ -22,7 +22,7 @@ struct scan {
 	u32 holder_wants; /* 1: the tenant that has the turn is one of them */
 	/* latency tenants */
 	u64 inflight_limit_ns; /* smallest in-flight limit that one of them needs */
-	u32 prefers_drain;     /* those for which batch should leave by itself */
+	u32 leaving;	       /* those whose way is leaving */
 	u32 switching;	       /* 1: for one of them the way has just changed */
 	u32 often;	       /* those for which holding pays, or that are not known yet */
 };

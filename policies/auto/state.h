@@ -68,21 +68,24 @@ struct {
 
 /* ---- kept by gbpfd ---- */
 
-/* The two ways to get batch in the process lane off the GPU, [0] sliced and [1] leaving, for one
- * kind of requests. */
+/* The two ways to get batch in the process lane off the GPU (auto.bpf.c, 2). */
+enum { WAY_SLICED, WAY_LEAVING };
+
+/* What is known of them for one kind of requests next to certain batch programs. By way: */
 struct ways {
-	u64 ns[2];	 /* measured cost per burst, ns */
+	u64 cost_ns[2];	 /* measured cost per burst, ns */
 	u64 progress[2]; /* batch's GPU time per time, of 1024 */
 	u32 seen[2];	 /* bursts measured, up to trial_bursts */
-	u64 changed_ns;	 /* time of the last change; 0: none */
-	u64 retry_ns;	 /* until then the cost of the way that is not in force counts as known */
-	u64 wait_ns;	 /* time between the last trial and retry_ns */
-	u64 leave_ns;	 /* longest_ns when the measurement began */
-	u64 batch;	 /* the batch programs next to which it was made */
-	u32 guesses;	 /* changes for this kind that were not measured */
-	u32 moved;	 /* 1: there was one that was */
-	u32 trial;	 /* 1: the way in force is being tried */
-	u32 stops;	 /* 1: batch was stoppable */
+	/* Of the choice: */
+	u64 changed_ns; /* time of the last change; 0: none */
+	u64 retry_ns;	/* until then the cost of the way that is not in force counts as known */
+	u64 wait_ns;	/* time between the last trial and retry_ns */
+	u64 leave_ns;	/* longest_ns when the measurement began */
+	u64 batch;	/* the batch programs next to which it was made */
+	u32 guesses;	/* changes for this kind that were not measured */
+	u32 moved;	/* 1: there was one that was */
+	u32 trial;	/* 1: the way in force is being tried */
+	u32 stops;	/* 1: batch was stoppable */
 };
 
 /* What was learned of a latency tenant's requests: averages of one kind of bursts. */
@@ -97,10 +100,10 @@ struct kind {
 	u64 bursts,
 		odd_bursts; /* since the kind began; those of them that differ from its average */
 	struct ways ways;
-	u32 prefers_drain; /* 1: the way is leaving */
-	u32 single_burst;  /* 1: each burst was one request */
-	u32 proof;	   /* similar bursts that begin a new kind */
-	u32 lane;	   /* lane in which all this was measured */
+	u32 way;	  /* WAY_SLICED or WAY_LEAVING: in force as far as this tenant decides */
+	u32 single_burst; /* 1: each burst was one request */
+	u32 proof;	  /* similar bursts that begin a new kind */
+	u32 lane;	  /* lane in which all this was measured */
 };
 
 /* A program, recognized across its runs by user and command. */
@@ -185,7 +188,7 @@ u64 inflight_limit_ns = 100000;
 /* Process lane: the tenant that has the turn, TURN_FREE or NO_TURNS; the one whose turn is over
  * while its work still runs; the one that got the last turn, and when. */
 u32 turn = NO_TURNS;
-u32 leaving = TURN_FREE;
+u32 turn_ending = TURN_FREE;
 u32 last_turn;
 u64 turn_since_ns;
 /* Batch tenants in the process lane. */

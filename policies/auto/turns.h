@@ -115,7 +115,7 @@ static __always_inline void turns_advance(const struct scan *l)
 	length = min_u64(length, turn_max_ns);
 	if (!l->latency || l->be - l->be_shared < 2 || no_slices) {
 		turn = NO_TURNS;
-		leaving = TURN_FREE;
+		turn_ending = TURN_FREE;
 		return;
 	}
 	if (turn == NO_TURNS) {
@@ -123,13 +123,13 @@ static __always_inline void turns_advance(const struct scan *l)
 	}
 	if (turn != TURN_FREE && next != turn && next != NO_TURNS &&
 	    (l->now_ns >= turn_since_ns + length || !l->holder_wants)) {
-		leaving = turn;
+		turn_ending = turn;
 		turn = TURN_FREE;
 	}
 	if (turn == TURN_FREE && next != NO_TURNS &&
-	    gbpf_tenant_stat(leaving, GBPF_STAT_INFLIGHT_NS) <= turn_overlap_ns) {
+	    gbpf_tenant_stat(turn_ending, GBPF_STAT_INFLIGHT_NS) <= turn_overlap_ns) {
 		turn = last_turn = next;
-		leaving = TURN_FREE;
+		turn_ending = TURN_FREE;
 		turn_since_ns = l->now_ns;
 	}
 }
