@@ -79,11 +79,12 @@
  *	kind		what their requests are like
  *	close_delay	when a request ends
  *	cost		what each way costs: measured, predicted
+ *	pairs		what is known next to other batch programs
  *	choice		trials of the other way, and the choice
  *
  * 5. Limits
- *    It ends no process by default, has no weights, and cannot remove a kernel that is not stoppable
- *    from the GPU in less than a time slice and a context switch. */
+ *    It ends no process by default, has no weights, and cannot remove a kernel that is not
+ *    stoppable from the GPU in less than a time slice and a context switch. */
 #include <gbpf/gbpf.bpf.h>
 
 /* In the order in which they depend on each other, so that a copy of one of them next to a copy of
@@ -97,6 +98,7 @@
 #include "auto/kind.h"
 #include "auto/close_delay.h"
 #include "auto/cost.h"
+#include "auto/pairs.h"
 #include "auto/choice.h"
 #include "auto/scan.h"
 #include "auto/turns.h"
@@ -222,7 +224,7 @@ int GBPF_PROG(auto_submit, submit)
 		return GBPF_GO;
 	}
 	if (ctx->class_id == GBPF_CLASS_LATENCY) {
-		count_burst(a, ctx->now_ns, ctx->est_ns);
+		count_burst(a, ctx);
 		return GBPF_GO;
 	}
 	s = stop_of(ctx);
@@ -342,7 +344,9 @@ static __always_inline void scan_tenants(struct scan *l, const struct gbpf_tick_
 		}
 		x->lane = gbpf_tenant_stat(t, GBPF_STAT_LANE) & 1;
 		if (class_id == GBPF_CLASS_LATENCY) {
-			latency_list[l->latency & (LATENCY_MAX - 1)] = t;
+			if (l->latency < LATENCY_MAX) {
+				latency_list[l->latency & (LATENCY_MAX - 1)] = t;
+			}
 			l->latency++;
 			l->lc_shared += x->lane;
 		} else {

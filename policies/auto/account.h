@@ -6,17 +6,18 @@
 #include "stop.h"
 
 /* Counts a launch of a latency tenant, and a burst if it follows a pause. */
-static __always_inline void count_burst(struct account *a, u64 now, u64 est_ns)
+static __always_inline void count_burst(struct account *a, const struct gbpf_submit_ctx *ctx)
 {
-	u64 end = a->end_ns;
+	u64 now = ctx->now_ns, end = a->end_ns;
 
 	if (now > end + burst_gap_ns) {
 		a->bursts++;
 	}
-	a->end_ns = (now > end ? now : end) + est_ns;
+	/* Estimates may be too long, for ever; gBPF knows what of them is still in flight. */
+	a->end_ns = min_u64(max_u64(now, end), now + ctx->inflight_ns) + ctx->est_ns;
 	a->launches++;
-	a->known += est_ns != 0;
-	a->known_ns += est_ns;
+	a->known += ctx->est_ns != 0;
+	a->known_ns += ctx->est_ns;
 }
 
 /* Keeps the size of a batch tenant's largest launches. */

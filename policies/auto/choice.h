@@ -4,14 +4,34 @@
 #ifndef GBPF_POLICIES_AUTO_CHOICE_H
 #define GBPF_POLICIES_AUTO_CHOICE_H
 
-#include "cost.h"
+#include "pairs.h"
+
+/* Ends a trial that gained nothing: each doubles the time until the next. Returns the way from
+ * before, to which the tenant returns. */
+static __always_inline u32 fail_trial(struct ways *w, u32 way, u64 now)
+{
+	w->trial = 0;
+	w->wait_ns = w->wait_ns ? 2 * w->wait_ns : way_keep_ns;
+	w->wait_ns = min_u64(w->wait_ns, way_retry_max_ns);
+	w->retry_ns = now + w->wait_ns;
+	return (way ^ 1) & 1;
+}
+
+/* Returns 1 if a way is in force when one of the latency tenants wants it. */
+static __always_inline int decides(u32 way)
+{
+	return judged_tenants <= 1 || way == (batch_stops ? WAY_LEAVING : WAY_SLICED);
+}
 
 /* Ends a trial when the way costs clearly more than the one before, or after trial_bursts unless it
- * is better. Each trial that fails doubles the time until the next. Returns the way. */
+ * is better. Returns the way. */
 static __always_inline u32 judge_trial(struct ways *w, u32 way, u64 now)
 {
 	u32 before = (way ^ 1) & 1;
 
+	if (!decides(way)) {
+		return fail_trial(w, way, now); /* another latency tenant has come */
+	}
 	if (w->seen[way & 1] < trial_min_bursts) {
 		return way;
 	}
@@ -26,11 +46,7 @@ static __always_inline u32 judge_trial(struct ways *w, u32 way, u64 now)
 			return way;
 		}
 	}
-	w->trial = 0;
-	w->wait_ns = w->wait_ns ? 2 * w->wait_ns : way_keep_ns;
-	w->wait_ns = min_u64(w->wait_ns, way_retry_max_ns);
-	w->retry_ns = now + w->wait_ns;
-	return before;
+	return fail_trial(w, way, now);
 }
 
 /* Returns 1 if a kind may be given this way. Batch that stops serves a mixture of kinds. Where
@@ -48,6 +64,18 @@ static __always_inline int worth_trial(const struct kind *k)
 	return batch_alone && batch_stops && k->way == WAY_LEAVING &&
 	       k->ways.seen[WAY_LEAVING] >= trial_bursts && longest_ns >= trial_min_leave_ns &&
 	       pauses16(k) < hold_min_syncs_x16 && !no_slices;
+}
+
+/* Returns 1 if the way that is not in force is to be tried: it is predicted to be cheaper, or was
+ * measured to be, some time ago; or it may be. */
+static __always_inline int try_other(const struct kind *k, u32 other)
+{
+	const struct ways *w = &k->ways;
+	u64 cost = w->cost_ns[(other ^ 1) & 1];
+
+	return may_change(k, other) && decides(other) &&
+	       (cheaper(predicted(k, other), cost) || worth_trial(k) ||
+		(w->seen[other & 1] >= way_min_seen && cheaper(w->cost_ns[other & 1], cost)));
 }
 
 /* Chooses the way for a tenant's requests: until it is measured, by prediction; then the other one
@@ -80,16 +108,70 @@ static __always_inline u32 choose_way(struct kind *k, u64 now)
 		if (!is_better(w, other)) {
 			return way;
 		}
-	} else if (may_change(k, other) &&
-		   (cheaper(predicted(k, other), w->cost_ns[way]) || worth_trial(k))) {
+	} else if (try_other(k, other)) {
 		w->trial = 1;
-		w->seen[other] = 0;
+		w->seen[other] = w->progress[other] = 0;
 	} else {
 		return way;
 	}
 	w->moved = 1;
 	w->retry_ns = w->trial ? w->retry_ns : now + way_keep_ns;
 	return other;
+}
+
+/* If bursts were next to other batch programs than before, or kernels of them: exchanges what is
+ * known of the ways. A trial that this interrupts counts as failed, or batch that comes and goes
+ * would be a reason for one each time. */
+static __always_inline void change_batch(struct tenant *x, u64 now)
+{
+	struct kind *k = &x->kind;
+	struct ways *w = &k->ways;
+
+	if (!x->seen.n || !batch_changed(w)) {
+		return;
+	}
+	if (w->batch != NO_PROGRAMS) {
+		if (w->trial) {
+			w->seen[k->way & 1] = 0;
+			set_way(k, fail_trial(w, k->way, now), now);
+		}
+		pair_store(x);
+	}
+	w->leave_ns = longest_ns;
+	w->batch = batch_programs;
+	w->stops = batch_stops;
+	if (!pair_recall(x, now)) {
+		forget_ways(k, now);
+	}
+	x->batch_busy_ns = 0;
+}
+
+/* Learns from the bursts of this scan what the way in force costs them. */
+static __always_inline void learn_way(struct tenant *x, u64 now)
+{
+	struct seen *s = &x->seen;
+
+	if (!s->n) {
+		return;
+	}
+	if (s->requests == s->n) { /* else these are parts of bursts */
+		measure_way(x, s, now);
+	}
+}
+
+/* Learns batch's progress next to the bursts of which the cost was measured. */
+static __always_inline void learn_progress(struct tenant *x, u64 now)
+{
+	struct ways *w = &x->kind.ways;
+	u32 way = x->kind.way & 1;
+
+	if (x->seen.measured) {
+		measure_progress(w, way, x, &x->seen, now);
+		w->seen[way] += w->seen[way] < trial_bursts;
+	}
+	if (x->seen.n) {
+		x->batch_busy_ns = batch_busy_ns;
+	}
 }
 
 #endif

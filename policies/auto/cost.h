@@ -22,11 +22,9 @@ static __always_inline void forget_ways(struct kind *k, u64 now)
 	struct ways *w = &k->ways;
 
 	w->seen[WAY_SLICED] = w->seen[WAY_LEAVING] = 0;
+	w->progress[WAY_SLICED] = w->progress[WAY_LEAVING] = 0;
 	w->guesses = w->moved = w->trial = 0;
 	w->retry_ns = w->wait_ns = 0;
-	w->leave_ns = longest_ns;
-	w->batch = batch_programs;
-	w->stops = batch_stops;
 	if (batch_stops) {
 		set_way(k, WAY_LEAVING, now);
 	}
@@ -61,22 +59,23 @@ static __always_inline void measure_cost(struct ways *w, u32 way, u64 extra)
 	}
 }
 
-/* Measures batch's GPU time since the last burst. That of a tenant that has just come is not of
- * this burst, so the part of the time is at most 2048 of 1024 (launches may overlap). */
+/* Measures batch's GPU time since the last burst, unless batch was not the same then. At most 2048
+ * of 1024: launches may overlap. */
 static __always_inline void measure_progress(struct ways *w, u32 way, const struct tenant *x,
 					     const struct seen *s, u64 now)
 {
-	u64 progress = 0;
+	u64 progress;
 
-	if (batch_busy_ns >= x->batch_busy_ns && now > s->since_ns) {
-		progress = (batch_busy_ns - x->batch_busy_ns) * 1024 / (now - s->since_ns);
+	if (!x->batch_busy_ns || batch_busy_ns < x->batch_busy_ns || now <= s->since_ns) {
+		return;
 	}
-	progress = min_u64(progress, 2048) + 1;
-	w->progress[way] = w->seen[way] ? average(w->progress[way], progress, s->n) : progress;
+	progress = (batch_busy_ns - x->batch_busy_ns) * 1024 / (now - s->since_ns);
+	w->progress[way] = average(w->progress[way], min_u64(progress, 2048) + 1, s->n);
 }
 
 /* Measures what the way in force costs a burst. One that began before the way was in force says
- * nothing. Nor do those for which batch does not want the GPU: without it any way costs nothing. */
+ * nothing. Nor do those for which batch does not want the GPU: without it any way costs
+ * nothing. Nor do those for which another latency tenant decides. */
 static __always_inline void measure_way(struct tenant *x, const struct seen *s, u64 now)
 {
 	struct kind *k = &x->kind;
@@ -85,12 +84,11 @@ static __always_inline void measure_way(struct tenant *x, const struct seen *s, 
 	u64 in_force_ns = w->changed_ns + (batch_stops ? way_switch_ns : 0);
 	u32 way = k->way & 1;
 
-	if (!batch_wants || (w->changed_ns && s->since_ns <= in_force_ns)) {
+	if (!batch_wants || way != way_in_force || (w->changed_ns && s->since_ns <= in_force_ns)) {
 		return;
 	}
 	measure_cost(w, way, extra);
-	measure_progress(w, way, x, s, now);
-	w->seen[way] += w->seen[way] < trial_bursts;
+	x->seen.measured = 1;
 }
 
 /* Returns the pauses of a burst, times 16. Short slices let batch return in each pause of the
@@ -143,24 +141,6 @@ static __always_inline int batch_changed(const struct ways *w)
 	return w->batch != batch_programs || w->stops != batch_stops ||
 	       longest_ns > 2 * w->leave_ns + way_min_gain_ns ||
 	       w->leave_ns > 2 * longest_ns + way_min_gain_ns;
-}
-
-/* Learns from the bursts of this scan what the way in force costs them. */
-static __always_inline void learn_way(struct tenant *x, u64 now)
-{
-	struct seen *s = &x->seen;
-	struct kind *k = &x->kind;
-
-	if (!s->n) {
-		return;
-	}
-	if (batch_changed(&k->ways)) {
-		forget_ways(k, now);
-	}
-	if (s->requests == s->n) { /* else these are parts of bursts */
-		measure_way(x, s, now);
-	}
-	x->batch_busy_ns = batch_busy_ns;
 }
 
 #endif

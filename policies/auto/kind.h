@@ -81,9 +81,17 @@ static __always_inline void learn_burst(struct tenant *x, const struct account *
 	}
 }
 
+/* Returns 1 if a counter of the account is lower than at the previous scan. */
+static __always_inline int went_back(const struct tenant *x, const struct account *a)
+{
+	return !a || a->bursts < x->bursts || a->launches < x->launches || a->known < x->known ||
+	       a->known_ns < x->known_ns;
+}
+
 /* Learns what the requests of a latency tenant look like from the change of its statistics since
  * the last scan. A burst counts as one request: while the close delay is still too short, gBPF
- * reports each gap as the end of a request. */
+ * reports each gap as the end of a request. Where there are fewer requests than bursts, requests
+ * count: in a request that waits for batch the launches are far apart. */
 static __always_inline void learn_latency(struct tenant *x, u32 t, u64 now)
 {
 	u64 requests = gbpf_tenant_stat(t, GBPF_STAT_REQUESTS);
@@ -92,12 +100,12 @@ static __always_inline void learn_latency(struct tenant *x, u32 t, u64 now)
 	struct account *a;
 	u32 key = 0;
 
-	x->seen.n = 0;
+	x->seen.n = x->seen.measured = 0;
 	a = gbpf_tenant_lookup(&accounts, t, &key);
 	bursts = a ? a->bursts : 0;
 	n = bursts - x->bursts;
-	if (requests < x->requests || bursts < x->bursts || !x->scanned_ns) {
-		n = 0; /* the tenant number was reused by another program */
+	if (requests < x->requests || !x->scanned_ns || went_back(x, a)) {
+		n = 0; /* another program has the number, or two threads have counted at once */
 	} else if (!n && now < x->scanned_ns + NSEC_PER_SEC) {
 		return;
 	} else if (requests > x->requests) {
@@ -105,7 +113,7 @@ static __always_inline void learn_latency(struct tenant *x, u32 t, u64 now)
 		x->seen.requests = requests - x->requests;
 		x->seen.syncs = syncs - x->syncs;
 		x->seen.took_ns = took - x->request_ns;
-		x->seen.n = n ? n : 1; /* never pauses */
+		x->seen.n = min_u64(n ? n : 1, x->seen.requests); /* 0: it never pauses */
 		learn_burst(x, a, now);
 	} else {
 		return;

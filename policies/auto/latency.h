@@ -42,37 +42,51 @@ static __always_inline void add_needs(struct scan *l, struct tenant *x, u32 t)
 {
 	struct kind *k = &x->kind;
 
-	if (x->seen.n) {
-		learn_close_delay(x);
-	}
 	close_delay_floor_ns[t & 1023] = close_delay_floor(k, x->lane);
 	l->inflight_limit_ns = min_u64(l->inflight_limit_ns, inflight_limit_for(k));
+	if (!k->syncs16 && !gbpf_tenant_stat(t, GBPF_STAT_OPEN)) {
+		return; /* it has had no request, so others decide */
+	}
+	l->judged++;
 	l->often += !k->syncs16 || k->syncs16 >= hold_min_syncs_x16 || k->way == WAY_LEAVING;
 	l->leaving += k->way == WAY_LEAVING;
 	l->switching |=
 		batch_stops && k->ways.changed_ns && l->now_ns < k->ways.changed_ns + way_switch_ns;
 }
 
-enum stage { LEARN_REQUESTS, LEARN_WAY, CHOOSE_WAY, ADD_NEEDS };
+enum stage {
+	LEARN_REQUESTS,
+	CHANGE_BATCH,
+	LEARN_WAY,
+	LEARN_PROGRESS,
+	CHOOSE_WAY,
+	CLOSE_DELAY,
+	ADD_NEEDS
+};
 
-static __always_inline void learn(struct scan *l, u32 i, enum stage stage)
+static __always_inline void learn(struct scan *l, struct tenant *x, u32 t, enum stage stage)
 {
-	u32 t = latency_list[i & (LATENCY_MAX - 1)];
-	struct tenant *x = bpf_map_lookup_elem(&tenants, &t);
-
-	if (!x) {
-		return;
-	}
 	switch (stage) {
 	case LEARN_REQUESTS:
 		learn_requests(l, x, t);
 		break;
+	case CHANGE_BATCH:
+		change_batch(x, l->now_ns);
+		break;
 	case LEARN_WAY:
 		learn_way(x, l->now_ns);
+		break;
+	case LEARN_PROGRESS:
+		learn_progress(x, l->now_ns);
 		break;
 	case CHOOSE_WAY:
 		if (x->seen.n) {
 			set_way(&x->kind, choose_way(&x->kind, l->now_ns), l->now_ns);
+		}
+		break;
+	case CLOSE_DELAY:
+		if (x->seen.n) {
+			learn_close_delay(x);
 		}
 		break;
 	case ADD_NEEDS:
@@ -81,27 +95,36 @@ static __always_inline void learn(struct scan *l, u32 i, enum stage stage)
 	}
 }
 
+static __always_inline void learn_all(struct scan *l, u32 n, enum stage stage)
+{
+	u32 i;
+
+	bpf_for (i, 0, n) {
+		u32 t = latency_list[i & (LATENCY_MAX - 1)];
+		struct tenant *x = bpf_map_lookup_elem(&tenants, &t);
+
+		if (x) {
+			learn(l, x, t, stage);
+		}
+	}
+}
+
 /* Learns from what all latency tenants of the scan did, and chooses the way for each of them. */
 static __always_inline void learn_latency_tenants(struct scan *l)
 {
-	u32 n = (u32)min_u64(l->latency, LATENCY_MAX), i;
+	u32 n = (u32)min_u64(l->latency, LATENCY_MAX); /* listed */
 
-	l->often = l->latency > LATENCY_MAX; /* of the others nothing is learned */
-	bpf_for(i, 0, n)
-	{
-		learn(l, i, LEARN_REQUESTS);
-	}
-	bpf_for(i, 0, n)
-	{
-		learn(l, i, LEARN_WAY);
-	}
-	bpf_for(i, 0, n)
-	{
-		learn(l, i, CHOOSE_WAY);
-	}
-	bpf_for(i, 0, n)
-	{
-		learn(l, i, ADD_NEEDS);
+	l->often += l->latency > LATENCY_MAX; /* of the others nothing is learned */
+	learn_all(l, n, LEARN_REQUESTS);
+	learn_all(l, n, CHANGE_BATCH);
+	learn_all(l, n, LEARN_WAY);
+	learn_all(l, n, LEARN_PROGRESS);
+	learn_all(l, n, CHOOSE_WAY);
+	learn_all(l, n, CLOSE_DELAY);
+	learn_all(l, n, ADD_NEEDS);
+	if (!l->judged) { /* the first request may be of any kind */
+		l->often = 1;
+		l->leaving = batch_stops;
 	}
 }
 

@@ -57,11 +57,19 @@ static __always_inline void recall(struct tenant *t, const struct profile *p, u3
 	}
 	t->kind = p->kind;
 	t->kind.bursts = t->kind.odd_bursts = 0;
-	t->kind.ways.trial = 0;
 	if (p->kind.lane != lane) {
 		t->kind.mean_ns = t->kind.best_ns = t->kind.close_delay_ns = 0;
 		t->kind.way = WAY_SLICED;
 		__builtin_memset(&t->kind.ways, 0, sizeof(t->kind.ways));
+	}
+}
+
+/* Undoes a trial in a copy of what is known: the next run begins with the way from before. */
+static __always_inline void forget_trial(struct kind *k)
+{
+	if (k->ways.trial) {
+		k->ways.trial = k->ways.seen[k->way & 1] = 0;
+		k->way ^= 1;
 	}
 }
 
@@ -93,6 +101,7 @@ static __always_inline void remember(u32 t)
 	}
 	if (class_id == GBPF_CLASS_LATENCY) {
 		p->kind = x->kind;
+		forget_trial(&p->kind);
 	} else {
 		p->seen_ns = a->seen_ns;
 		p->block_ns = a->block_ns;

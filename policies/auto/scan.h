@@ -22,9 +22,10 @@ struct scan {
 	u32 holder_wants; /* 1: the tenant that has the turn is one of them */
 	/* latency tenants */
 	u64 inflight_limit_ns; /* smallest in-flight limit that one of them needs */
-	u32 leaving;	       /* those whose way is leaving */
+	u32 judged;	       /* those whose requests are known, or that have one now */
+	u32 leaving;	       /* those of them whose way is leaving */
 	u32 switching;	       /* 1: for one of them the way has just changed */
-	u32 often;	       /* those for which holding pays, or that are not known yet */
+	u32 often;	       /* those for which holding pays, or of which nothing is known */
 };
 
 /* Of the running tick. A global, since on the stack the verifier would track each value apart. */
@@ -62,6 +63,9 @@ static __always_inline void publish(const struct scan *l)
 	hold_pays = l->often != 0;
 	slices_serve = l->latency && !l->often && !l->switching && !no_slices && batch_alone;
 	inflight_limit_ns = l->inflight_limit_ns;
+	judged_tenants = l->judged;
+	way_in_force =
+		l->leaving && (batch_stops || l->leaving == l->judged) ? WAY_LEAVING : WAY_SLICED;
 	ticked_ns = l->now_ns;
 }
 

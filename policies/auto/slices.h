@@ -18,7 +18,7 @@ static __always_inline u32 slice_for(const struct scan *l, const struct tenant *
 					: latency_slice_us;
 	}
 	if (x->stoppable ? n > 1 || (l->leaving && !l->switching)
-			 : n == 1 && l->leaving == l->latency) {
+			 : n == 1 && way_in_force == WAY_LEAVING) {
 		return batch_slice_drain_us; /* it stops by itself, or had better drain */
 	}
 	return x->starved ? batch_slice_starved_us : n > 1 ? batch_slice_turns_us : batch_slice_us;

@@ -131,7 +131,8 @@ struct {
 struct seen {
 	u64 since_ns; /* time of that scan */
 	u64 requests, syncs, took_ns;
-	u64 n; /* bursts; 0: nothing is to be learned */
+	u64 n;	      /* bursts; 0: nothing is to be learned */
+	u64 measured; /* 1: they say what the way in force costs */
 };
 
 /* A present tenant; written by admit and tick. */
@@ -141,7 +142,7 @@ struct tenant {
 	u64 requests, syncs, request_ns, bursts;
 	u64 launches, known, known_ns;
 	u64 scanned_ns;
-	u64 batch_busy_ns;		 /* GPU time of batch at the last burst */
+	u64 batch_busy_ns;		 /* GPU time of batch at the last burst; 0: unknown */
 	u64 odd_syncs16, odd_launches16; /* the last burst, if it differs from the kind; else 0 */
 	u64 close_requests, close_bursts, close_took_ns; /* since the close delay was corrected */
 	struct seen seen;				 /* of this scan */
@@ -186,7 +187,8 @@ u32 no_slices;			     /* 1: time slices cannot be set on this machine */
 u32 slices_serve; /* 1: slices alone get batch in the process lane off the GPU; its gates are off */
 u64 inflight_limit_ns = 100000;
 /* Process lane: the tenant that has the turn, TURN_FREE or NO_TURNS; the one whose turn is over
- * while its work still runs; the one that got the last turn, and when. */
+ * while its work still runs; the one that got the last turn; when that turn, or the pause after it,
+ * began. */
 u32 turn = NO_TURNS;
 u32 turn_ending = TURN_FREE;
 u32 last_turn;
@@ -198,6 +200,10 @@ u64 batch_programs; /* sum of the hashes of their programs */
 u32 batch_wants;    /* 1: one of them wants the GPU */
 u32 batch_stops;    /* 1: they are stoppable */
 u32 batch_alone;    /* 1: there is one */
+/* Latency tenants that want both ways: where batch stops it leaves for all of them, else it is
+ * sliced. */
+u32 judged_tenants; /* those whose requests are known, or that have one now */
+u32 way_in_force;   /* for batch in the process lane */
 /* By tenant. */
 u8 waits_for_turn[1024];	/* 1: held until its turn in the shared lane */
 u32 close_delay_floor_ns[1024]; /* minimum close delay of a latency tenant */

@@ -160,6 +160,9 @@ const volatile u64 turn_max_ns = 40 * NSEC_PER_MSEC;
 const volatile u64 turn_round_ns = 80 * NSEC_PER_MSEC;
 /* Work of the previous turn that may still be in flight when the next begins. */
 const volatile u64 turn_overlap_ns = 300 * NSEC_PER_USEC;
+/* The next turn begins after this although work of the previous one is left: a long kernel. With a
+ * turn before it this must be below the hold limit. */
+const volatile u64 turn_drain_max_ns = 40 * NSEC_PER_MSEC;
 /* Shared lane: from this number of wide batch tenants on two at a time run; 0: never. More would
  * fill every SM, and the first blocks of a request crowd where the first block leaves: 177 us
  * instead of 65 (DISB workload C, H200). */

@@ -23,8 +23,7 @@ static __always_inline void shared_turns_begin(void)
 {
 	u32 i;
 
-	bpf_for(i, 0, SHARED_TURNS_GPUS)
-	{
+	bpf_for (i, 0, SHARED_TURNS_GPUS) {
 		struct shared_turns *c = &shared_turns_of[i & (SHARED_TURNS_GPUS - 1)];
 
 		c->wanting = c->have = 0;
@@ -76,8 +75,7 @@ static __always_inline void shared_turns_advance_all(u32 latency, u64 now)
 {
 	u32 i;
 
-	bpf_for(i, 0, SHARED_TURNS_GPUS)
-	{
+	bpf_for (i, 0, SHARED_TURNS_GPUS) {
 		shared_turns_advance(&shared_turns_of[i & (SHARED_TURNS_GPUS - 1)], latency, now);
 	}
 }
@@ -125,9 +123,11 @@ static __always_inline void turns_advance(const struct scan *l)
 	    (l->now_ns >= turn_since_ns + length || !l->holder_wants)) {
 		turn_ending = turn;
 		turn = TURN_FREE;
+		turn_since_ns = l->now_ns;
 	}
 	if (turn == TURN_FREE && next != NO_TURNS &&
-	    gbpf_tenant_stat(turn_ending, GBPF_STAT_INFLIGHT_NS) <= turn_overlap_ns) {
+	    (gbpf_tenant_stat(turn_ending, GBPF_STAT_INFLIGHT_NS) <= turn_overlap_ns ||
+	     l->now_ns >= turn_since_ns + turn_drain_max_ns)) {
 		turn = last_turn = next;
 		turn_ending = TURN_FREE;
 		turn_since_ns = l->now_ns;
