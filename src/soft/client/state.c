@@ -126,7 +126,7 @@ CUresult cuInit(unsigned int flags)
 		return CUDA_ERROR_NO_DEVICE;
 	}
 	pthread_mutex_lock(&soft.lock);
-	if (soft.dead) {
+	if (load_relaxed(&soft.dead)) {
 		r = SOFT_DEAD;
 	} else if (!soft.state) {
 		r = soft_link_open();
