@@ -54,12 +54,12 @@
  * FIRST + i * STRIDE. Neither
  * programs nor libraries (nor AddressSanitizer's shadow) are mapped there, so a device address is
  * never a host address by accident. Pinned host memory is mapped at its device address. */
-#ifndef SOFT_WINDOW_FIRST /* ThreadSanitizer needs another one (meson.build) */
+#ifndef SOFT_WINDOW_FIRST /* ThreadSanitizer needs others (meson.build) */
 #define SOFT_WINDOW_FIRST 0x200000000000ull
-#endif
 #define SOFT_WINDOW_STRIDE 0x010000000000ull /* 1 TiB */
-#define SOFT_GRANULARITY (2ull << 20)	     /* of cuMemCreate, cuMemMap and reserved addresses */
-#define SOFT_MAX_HANDLES 16384u		     /* of cuMemCreate and imports, per client */
+#endif
+#define SOFT_GRANULARITY (2ull << 20) /* of cuMemCreate, cuMemMap and reserved addresses */
+#define SOFT_MAX_HANDLES 16384u	      /* of cuMemCreate and imports, per client */
 
 /* The memory that a client and the server share. The comments name the writer of each word. */
 struct soft_stream_word {
