@@ -72,6 +72,7 @@ END
 	run --separate-stderr "$GBPF" --timeout 2 ps
 	kill $server 2>/dev/null || true
 	echo "$status $stderr"
-	[ "$status" -ge 1 ] && [ "$status" -le 8 ]
+	[ "$status" -ge 1 ]
+	[ "$status" -le 8 ]
 	[[ "$stderr" == "gbpf: "* ]]
 }

@@ -16,7 +16,9 @@ load helper
 	build_policies .
 	run "$GBPF" bench hook --repeat 2 --calls 2000 ./good.bpf.o fifo
 	[ "$status" -eq 0 ]
-	[[ "$output" == *good*submit* ]] && [[ "$output" == *fifo*submit* ]] && [[ "$output" != *lc_first* ]]
+	[[ "$output" == *good*submit* ]]
+	[[ "$output" == *fifo*submit* ]]
+	[[ "$output" != *lc_first* ]]
 	run --separate-stderr "$GBPF" bench hook ./verdict.bpf.o
 	[ "$status" -eq 1 ]
 	[[ "$stderr" == *verdict* ]]

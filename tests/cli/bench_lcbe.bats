@@ -45,7 +45,8 @@ setup() {
 	echo "$output"
 	[ "$status" -eq 0 ]
 	[[ "$output" == *alone*one* ]]
-	[[ "$output" == *mps* ]] && [[ "$output" == *short* ]]
+	[[ "$output" == *mps* ]]
+	[[ "$output" == *short* ]]
 }
 
 @test "bench lcbe with several streams, several batch clients, on the default stream, restarted" {

@@ -34,7 +34,8 @@ load helper
 }
 
 @test "gBPF's runtime library is on the path of programs of the soft GPU alone" {
-	[ -e "$GBPF_PREFIX/lib/gbpf/soft/libcudart.so.12" ] && [ -e "$GBPF_PREFIX/lib/gbpf/soft/libcudart.so.13" ]
+	[ -e "$GBPF_PREFIX/lib/gbpf/soft/libcudart.so.12" ]
+	[ -e "$GBPF_PREFIX/lib/gbpf/soft/libcudart.so.13" ]
 	run --separate-stderr "$GBPF" run --device soft -- printenv LD_LIBRARY_PATH
 	[ "$status" -eq 0 ]
 	[[ ":$output:" == *":$(realpath "$GBPF_PREFIX")/lib/gbpf/soft:"* ]]

@@ -73,7 +73,8 @@ refused() {
 @test "--section looks at one hook only" {
 	run "$GBPF" policy check --section retire good.bpf.o
 	[ "$status" -eq 0 ]
-	[[ "$output" == *retire* ]] && [[ "$output" != *submit* ]]
+	[[ "$output" == *retire* ]]
+	[[ "$output" != *submit* ]]
 	run "$GBPF" policy check --section gbpf/submit verdict.bpf.o
 	[ "$status" -eq 4 ]
 	run "$GBPF" policy check --section tick good.bpf.o

@@ -18,7 +18,8 @@ active() { "$GBPF" --json policy list | python3 -c 'import json,sys; print(json.
 @test "status reports it, also as JSON" {
 	run "$GBPF" status
 	[ "$status" -eq 0 ]
-	[[ "$output" == *uptime* ]] && [[ "$output" == *"$GBPF_RUNTIME_DIR"* ]]
+	[[ "$output" == *uptime* ]]
+	[[ "$output" == *"$GBPF_RUNTIME_DIR"* ]]
 	run "$GBPF" --json status
 	json 'd["schema"] == "gbpf.status/1" and d["daemon"]["pid"] > 0 and d["daemon"]["device"] == "soft"'
 }
@@ -127,7 +128,9 @@ active() { "$GBPF" --json policy list | python3 -c 'import json,sys; print(json.
 	json 'd["schema"] == "gbpf.policy.swap/1" and d["name"] == "good" and d["version"] > 0 and "flip_ns" in d'
 	run "$GBPF" policy show
 	[[ "$output" == "good@"*active* ]]
-	[[ "$output" == *submit* ]] && [[ "$output" == *retire* ]] && [[ "$output" == *seen* ]]
+	[[ "$output" == *submit* ]]
+	[[ "$output" == *retire* ]]
+	[[ "$output" == *seen* ]]
 	run "$GBPF" --json policy show
 	json 'd["license"] == "Apache-2.0" and {h["hook"] for h in d["hooks"]} == {"submit", "retire"}'
 	run "$GBPF" policy show 4711

@@ -5,7 +5,9 @@ load helper
 	run "$GBPF" doctor --device soft
 	echo "$output"
 	[ "$status" -eq 0 ]
-	[[ "$output" == *"✓ shim"* ]] && [[ "$output" == *"✓ soft GPU"* ]] && [[ "$output" == *"✓ runtime directory"* ]]
+	[[ "$output" == *"✓ shim"* ]]
+	[[ "$output" == *"✓ soft GPU"* ]]
+	[[ "$output" == *"✓ runtime directory"* ]]
 	[[ "$output" == *"guarded against faults, not malice"* ]]
 	[[ "$output" != *"✗"* ]]
 }
@@ -86,7 +88,8 @@ library() { gcc -shared -fPIC -xc - -o "$1" <<<"$2"; }
 	rmdir "$GBPF_RUNTIME_DIR" "$GBPF_STATE_DIR"
 	run "$GBPF" doctor --device soft
 	[ "$status" -eq 0 ]
-	[ ! -e "$GBPF_RUNTIME_DIR" ] && [ ! -e "$GBPF_STATE_DIR" ]
+	[ ! -e "$GBPF_RUNTIME_DIR" ]
+	[ ! -e "$GBPF_STATE_DIR" ]
 }
 
 @test "a runtime directory that is not ours is found" {

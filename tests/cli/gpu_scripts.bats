@@ -119,13 +119,16 @@ interrupted() {
 	run timeout 200 "$REPO/tests/gpu/machine-code" --device soft --gbpf "$GBPF" --out results --archive results.tar.gz stress kills
 	echo "$output"
 	[ "$status" -eq 0 ]
-	[ -s results/stress.txt ] && [ -s results/stress.json ] && [ -s results/kills.json ]
+	[ -s results/stress.txt ]
+	[ -s results/stress.json ]
+	[ -s results/kills.json ]
 	tar tzf results.tar.gz | grep -qx results/kills.json
 	FAKE_HANGS=solve run timeout 200 "$REPO/tests/gpu/machine-code" --device soft --gbpf "$GBPF" --out results --grace 1 --limit 60 \
 		--seconds 2 start machine
 	echo "$output"
 	[ "$status" -eq 1 ]
-	[[ "$output" == *"start: no end after 3 s"* ]] && [[ "$output" == *"machine: ok"* ]]
+	[[ "$output" == *"start: no end after 3 s"* ]]
+	[[ "$output" == *"machine: ok"* ]]
 	run timeout 200 "$REPO/tests/gpu/machine-code" --out results nosuch
 	[ "$status" -eq 2 ]
 	nothing_left

@@ -85,7 +85,8 @@ use_many() {
 	"$GBPF" map set -t "$pid" line 42
 	run "$GBPF" map dump line
 	echo "$output"
-	[[ "${lines[1]}" == *" 0 "*41 ]] && [[ "${lines[2]}" == *" 1 "*42 ]]
+	[[ "${lines[1]}" == *" 0 "*41 ]]
+	[[ "${lines[2]}" == *" 1 "*42 ]]
 	run "$GBPF" map delete -t "$pid" line
 	[[ "$output" == *"= 41" ]]
 }

@@ -130,7 +130,8 @@ arguments() {
 	policy_new one
 	policy_new two
 	"$GBPF" policy build one two
-	[ -f one/one.bpf.o ] && [ -f two/two.bpf.o ]
+	[ -f one/one.bpf.o ]
+	[ -f two/two.bpf.o ]
 	"$GBPF" policy build -o three.bpf.o one/one.bpf.c
 	"$GBPF" policy check three.bpf.o
 	run "$GBPF" policy build -o three.bpf.o one two
