@@ -240,7 +240,7 @@ static inline void put(struct wild *w, struct soft_record *r, uint32_t bytes)
 			return; /* its streams wait for values that never arrive */
 		}
 	}
-	at = w->head % SOFT_RING_BYTES;
+	at = w->head % SOFT_RING_BYTES & ~15u; /* records are multiples of 16 bytes */
 	if (SOFT_RING_BYTES - at < bytes) {
 		struct soft_record pad = { .bytes = SOFT_RING_BYTES - at };
 
