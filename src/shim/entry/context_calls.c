@@ -87,6 +87,16 @@ static CUcontext resetting(CUdevice device, uint64_t *ret_recorded)
 	return ctx;
 }
 
+/* The context is gone. What another thread has prepared in it since ending(), by loading an image,
+ * is gone with it, and must not be taken for that of the next one, whose handle may be the same. */
+static void forget(CUcontext ctx, uint64_t recorded)
+{
+	shim_code_context_ended(ctx, recorded);
+	if (shim_attached()) {
+		shim_block_context_end(ctx);
+	}
+}
+
 /* Patched machine code is forgotten only when it is gone: a launch without the stub's argument
  * would run with what happens to be behind the parameters. Others, such as the runtime's private
  * calls, may hold references of the primary context. */
@@ -98,15 +108,15 @@ static CUresult released(CUresult r, CUdevice device, CUcontext ctx, uint64_t re
 	if (ctx && r == CUDA_SUCCESS &&
 	    shim_real.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS &&
 	    !active) {
-		shim_code_context_ended(ctx, recorded);
+		forget(ctx, recorded);
 	}
 	return r;
 }
 
 static CUresult ended(CUresult r, CUcontext ctx, uint64_t recorded)
 {
-	if (r == CUDA_SUCCESS) {
-		shim_code_context_ended(ctx, recorded);
+	if (r == CUDA_SUCCESS && ctx) {
+		forget(ctx, recorded);
 	}
 	return r;
 }
