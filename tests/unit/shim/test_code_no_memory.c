@@ -172,7 +172,10 @@ static bool went(CUresult r)
 	return r == CUDA_SUCCESS;
 }
 
-static uint32_t values[151]; /* the rig reads the stub's argument there also where none is passed */
+/* With room behind them: the rig reads the 64 bytes of the stub's argument also where none is
+ * passed.
+ */
+static uint32_t values[152 + 16];
 static void *params[152];
 
 static void check_launch(CUresult r, unsigned before, bool with_stub)
