@@ -27,7 +27,6 @@
 #define CALM_LOOK_NS 20000u	 /* counted for a single look between two leases */
 #define PROBE_PERIOD_NS 2000000u /* period of reads of the counter */
 #define HEARTBEAT_NS 4000000u	 /* period of launches of a kernel of our own while watching */
-#define WATCH_MIN_NS 100000000u	 /* where no block has begun */
 #define HEARTBEATS_MIN 8u	 /* that must complete before a launch is declared hung */
 
 static bool lease_seen(const struct gpu_run *run)
@@ -234,7 +233,7 @@ static uint64_t watch_ns(const struct gpu_run *run)
 		&run->pieces.piece[run->pieces.tail % GPU_RUN_PIECES_MAX];
 	const struct gpu_run_entry *l = watched(run);
 
-	return MAX(l ? gpu_run_strike_watch_ns(run, l) : WATCH_MIN_NS, 4 * front->est_ns);
+	return MAX(l ? gpu_run_strike_watch_ns(run, l) : GPU_RUN_WATCH_MIN_NS, 4 * front->est_ns);
 }
 
 /* The stream became idle: its blocks were only slow, or another context had the device. This is an

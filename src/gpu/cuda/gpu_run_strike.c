@@ -23,8 +23,6 @@
 #define PATIENCE_FACTOR 4u	    /* times the longest stay on the device */
 #define PATIENCE_MAX_NS 1000000000u /* so long may a waiting kernel stand still */
 
-#define WATCH_MIN_NS 100000000u
-
 /* Parts of the time by the score, in per cent: different, and no more than three times the first.
  */
 static const uint32_t part[STRIKES_MAX] = { 100, 80, 120 };
@@ -55,7 +53,8 @@ uint64_t gpu_run_strike_watch_ns(const struct gpu_run *run, const struct gpu_run
 {
 	const struct gpu_run_strike *s = &run->strike;
 	int32_t score = is_of(s, l) ? MAX(s->score, 0) : 0;
-	uint64_t ns = is_of(s, l) ? MAX(WATCH_MIN_NS, s->patience_ns) : WATCH_MIN_NS;
+	uint64_t ns =
+		is_of(s, l) ? MAX(GPU_RUN_WATCH_MIN_NS, s->patience_ns) : GPU_RUN_WATCH_MIN_NS;
 
 	ns = ns / 100 * part[score % STRIKES_MAX];
 	return MAX(ns, learned_ns(run, l) * (UINT64_C(4) << MIN(score, STRIKES_MAX - 1)));

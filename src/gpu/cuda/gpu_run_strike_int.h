@@ -5,6 +5,10 @@
 #include "gpu/cuda/gpu_run_pace_int.h"
 #include "gpu/cuda/gpu_run_submit_int.h"
 
+/* Time for which a stream is watched before its launch counts as hung; gpu_run_strike_watch_ns()
+ * varies it by what is known of the kernel. */
+#define GPU_RUN_WATCH_MIN_NS 100000000u
+
 struct gpu_run_strike {
 	uint64_t id;	      /* of the kernel below */
 	CUfunction clone;     /* the kernel that hung last, */

@@ -94,45 +94,54 @@ static void refused_image_is_replaced_by_original(void **state)
 	assert_false(rig_seen.zero);
 }
 
-static void damaged_code_is_loaded_as_it_is(void **state)
+/* The caller frees it. */
+static unsigned char *copy_of_image(void)
 {
 	unsigned char *image = malloc(rig_image_bytes);
-	CUmodule m = RIG_MODULE;
 
 	assert_non_null(image);
 	memcpy(image, rig_image, rig_image_bytes);
+	return image;
+}
+
+static void damaged_code_is_loaded_as_it_is(void **state)
+{
+	unsigned char *image = copy_of_image();
+	CUmodule m = RIG_MODULE;
+
 	image[0x12] = 62; /* e_machine */
 	assert_int_equal(cuModuleLoadData(&m, image), CUDA_SUCCESS);
 	assert_int_equal(loaded(), (uintptr_t)image);
 	free(image);
 }
 
-/* The operator learns the reason. */
-static void code_that_is_not_understood_is_noted(void **state)
+/* The image, which is freed, is loaded as it is, and the operator learns the reason. */
+static void is_noted(unsigned char *image, const char *reason)
 {
-	unsigned char *image = malloc(rig_image_bytes);
 	CUmodule m = RIG_MODULE;
 
-	assert_non_null(image);
-	memcpy(image, rig_image, rig_image_bytes);
-	image[0x10] = 1; /* e_type: a relocatable file */
 	double_noted[0] = 0;
 	assert_int_equal(cuModuleLoadData(&m, image), CUDA_SUCCESS);
 	assert_int_equal(loaded(), (uintptr_t)image);
 	assert_non_null(strstr(double_noted, "machine-code: machine code of "));
-	assert_non_null(strstr(double_noted, "unpatched: "));
+	assert_non_null(strstr(double_noted, reason));
 	free(image);
+}
+
+static void code_that_is_not_understood_is_noted(void **state)
+{
+	unsigned char *image = copy_of_image();
+
+	image[0x10] = 1; /* e_type: a relocatable file */
+	is_noted(image, "unpatched: ");
 }
 
 /* Nor can any of its kernels be patched: each begins with an unknown instruction. */
 static void code_without_a_patched_kernel_is_noted(void **state)
 {
-	unsigned char *image = malloc(rig_image_bytes);
-	CUmodule m = RIG_MODULE;
+	unsigned char *image = copy_of_image();
 	Elf64_Ehdr head;
 
-	assert_non_null(image);
-	memcpy(image, rig_image, rig_image_bytes);
 	memcpy(&head, image, sizeof(head));
 	for (unsigned i = 0; i < head.e_shnum; i++) {
 		Elf64_Shdr s;
@@ -142,12 +151,8 @@ static void code_without_a_patched_kernel_is_noted(void **state)
 			memset(image + s.sh_offset, 0xff, 16);
 		}
 	}
-	double_noted[0] = 0;
-	assert_int_equal(cuModuleLoadData(&m, image), CUDA_SUCCESS);
-	assert_int_equal(loaded(), (uintptr_t)image);
-	assert_non_null(strstr(double_noted, "unpatched: none of 3 kernels can be patched; "));
+	is_noted(image, "unpatched: none of 3 kernels can be patched; ");
 	assert_non_null(strstr(double_noted, ": its first instruction is of an unknown kind"));
-	free(image);
 }
 
 /* Debuggers and tools see the program's own code. */
