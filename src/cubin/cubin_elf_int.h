@@ -106,6 +106,10 @@ enum cubin_attr_id {
 	CUBIN_ATTR_BLOCKS_ARE_CLUSTERS = 0x5b,
 	CUBIN_ATTR_MERCURY_ISA = 0x5f,
 	CUBIN_ATTR_KNOWN_MAX = 0x60, /* the highest that CUDA 13.0 has a name for */
+	/* No name is known. ptxas 13.2 writes it, with the value 3, into each of the 894 kernels in
+	 * CuPy 14's libraries, an empty one included; the drivers of CUDA 13.0 have no name for it
+	 * and run these kernels. */
+	CUBIN_ATTR_OF_13_2 = 0x66,
 };
 
 struct cubin_attr {

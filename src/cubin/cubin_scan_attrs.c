@@ -159,6 +159,9 @@ static void read_attr(struct reading *r, const struct cubin_attr *a)
 	case CUBIN_ATTR_CNP_PATCH:
 		k->why = k->why ? k->why : CUBIN_DEVICE_RUNTIME;
 		break;
+	case CUBIN_ATTR_OF_13_2:
+		r->parts->odd_form |= a->format != 4 || a->len != 4 || cubin_u32(a->data) != 3;
+		break;
 	default:
 		r->parts->odd_form |= a->id > CUBIN_ATTR_KNOWN_MAX;
 		break;
