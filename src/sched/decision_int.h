@@ -26,6 +26,7 @@ struct sched_decision {
 	uint32_t seq;	      /* its value before the policy was asked */
 	uint32_t lc_open;
 	uint32_t pieces; /* level: blocks of a piece; 0: not said */
+	uint32_t grant;	 /* verdict GO: launches that may follow without asking */
 	uint8_t level;	 /* GBPF_LEVEL_BLOCK if the launch can and the policy wants it */
 	uint8_t gate;	 /* level BLOCK of machine code: GBPF_GATE_*, not DEFAULT; else 0 */
 	uint8_t verdict; /* GBPF_GO, GBPF_HOLD or GBPF_DEFER */

@@ -51,16 +51,36 @@ static void add_one(uint64_t *count)
 	store_relaxed(count, load_relaxed(count) + 1);
 }
 
+static void count_stoppable(struct sched_kernel *k, uint8_t which)
+{
+	if (which & SCHED_KERNEL_STOPPABLE) {
+		add_one(&k->stoppable);
+	}
+	if (which & SCHED_KERNEL_PERSISTENT) {
+		add_one(&k->persistent);
+	}
+}
+
 void sched_kernel_count(struct sched_kernel *k, const struct sched_launch *l)
 {
+	uint8_t which = 0;
+
 	add_one(&k->count);
 	if (unlikely(l->block_ok)) {
-		add_one(&k->stoppable);
+		which = SCHED_KERNEL_STOPPABLE |
+			(l->blocks <= l->resident ? SCHED_KERNEL_PERSISTENT : 0);
 		store_relaxed(&k->stop, l->stop);
-		if (l->blocks <= l->resident) {
-			add_one(&k->persistent);
-		}
 	}
+	if (unlikely(load_relaxed(&k->newest) != which)) {
+		store_relaxed(&k->newest, which);
+	}
+	count_stoppable(k, which);
+}
+
+void sched_kernel_count_granted(struct sched_kernel *k)
+{
+	add_one(&k->count);
+	count_stoppable(k, load_relaxed(&k->newest));
 }
 
 struct sched_estimate *sched_estimate_of(struct sched *s, const struct sched_launch *l)

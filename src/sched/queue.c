@@ -59,6 +59,13 @@ static void reset_entry(struct sched_queue *q, void *dev_queue, uint32_t gpu, in
 	store_relaxed(&q->class_id, load_relaxed(&q->s->class_id));
 	sched_tally_set(&q->total, 0);
 	sched_tally_set(&q->threads, 0);
+	for (unsigned i = 0; i < SCHED_KINDS; i++) {
+		sched_tally_set(&q->kinds.n[i], 0);
+		q->published.kinds[i] = 0;
+	}
+	sched_tally_set(&q->kinds.bytes, 0);
+	q->published.bytes = 0;
+	sched_grant_reset(q);
 	q->published.threads = 0;
 	store_relaxed(&q->shared, 0u);
 	q->marks.last_level = q->marks.last_interruptions = q->run.interruptions = 0;
@@ -138,6 +145,7 @@ void sched_queue_close(struct sched_queue *q)
 		(void)sched_run_try_end(
 			q); /* ends a run that is through: the agent may have exited */
 	}
+	sched_grant_settle(q);
 	sched_hook_queue_destroy(q, SCHED_ACC_COUNT(sched_tally_sum(&q->total)));
 	store_seqcst(&q->life.closing, 1u);
 	for (unsigned round = 0; load_seqcst(&q->life.users); round++) {
@@ -183,6 +191,18 @@ void sched_set_uid(struct sched *s, uint32_t uid)
 const uint8_t *sched_queue_touched(const struct sched_queue *q)
 {
 	return &q->s->table.touched[q->index];
+}
+
+bool sched_any_touched(const struct sched *s)
+{
+	uint32_t n = load_acquire(&s->table.n_queues);
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (load_relaxed(&s->table.touched[i])) {
+			return true;
+		}
+	}
+	return false;
 }
 
 static void drained(struct sched_queue *q, uint64_t now)

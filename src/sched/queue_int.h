@@ -28,6 +28,8 @@
  * behind the work of another queue. */
 #define SCHED_HAS_RUN (1u << 31)
 
+#define SCHED_KINDS 3u /* GBPF_KIND_COPY, MEMSET and GRAPH, in this order */
+
 /* When the queue's work has ended, for the close of requests and for queues without markers. */
 struct sched_idle {
 	/* [atomic] A synchronization returned at sync_ns and saw the end of the first sync_seq
@@ -45,7 +47,12 @@ struct sched_idle {
 
 /* The parts of the sums that the statistics page includes already. [L] */
 struct sched_published {
-	uint64_t total, threads;
+	uint64_t total, threads, taken, kinds[SCHED_KINDS], bytes;
+};
+
+/* Launches that the driver took, by kind, and the bytes of copies and memsets. */
+struct sched_kinds {
+	struct sched_tally n[SCHED_KINDS], bytes;
 };
 
 /* Use of an entry of the table by threads that found it there. */
@@ -100,12 +107,24 @@ struct sched_run {
 	struct sched_run_doubt doubt;
 };
 
+/* Launches that may follow without asking the policy (gbpf_submit_ctx.grant), and those that it was
+ * not asked about since the last time. [atomic], but only the owner of `total` reads or writes it,
+ * so plain loads and stores serve: the launch path avoids locked additions. The queue's close reads
+ * it when no thread launches any more. */
+struct sched_grant {
+	uint64_t version;     /* of the policy that gave it */
+	uint32_t left, n;     /* launches still allowed; those to be accounted */
+	uint64_t ns, threads; /* estimated time of these; blocks times block size */
+	uint64_t taken;	      /* granted launches since the queue was opened */
+};
+
 /* Memory is type-stable: reused by later queues, freed by sched_destroy. */
 struct sched_queue {
 	struct sched *s;
 	void *dev_queue;	       /* borrowed until close */
 	uint32_t gpu, index, class_id; /* class_id [atomic] */
 	int32_t priority;
+	struct sched_grant grant;
 	struct sched_tally total;   /* SCHED_ACC of the launches that the driver took */
 	uint64_t entered;	    /* [atomic] launches of a latency queue that began ... */
 	uint64_t left;		    /* [atomic] ... and that the driver has taken or refused */
@@ -114,6 +133,7 @@ struct sched_queue {
 	uint32_t shared;	    /* [atomic] more than one thread has submitted to it */
 	uint32_t guests;	    /* [atomic] threads at the gate that have no reader slot */
 	struct sched_tally threads; /* blocks times block size */
+	struct sched_kinds kinds;
 
 	struct sched_ring marks ALIGNED(64);
 	struct sched_idle idle;

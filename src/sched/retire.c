@@ -226,7 +226,10 @@ void sched_launch_done(struct sched_ticket *t, bool ok)
 /* The end of every ticket whose launch the driver has seen. */
 static inline void ticket_end(struct sched_ticket *t, bool ok)
 {
-	if (likely(t->holds == SCHED_HOLDS_GATE)) {
+	if (t->phase == SCHED_PHASE_GRANTED) {
+		sched_gate_leave(t->q);
+		sched_grant_done(t, ok);
+	} else if (likely(t->holds == SCHED_HOLDS_GATE)) {
 		sched_gate_leave(t->q);
 		sched_launch_done(t, ok);
 	} else if (t->holds == SCHED_HOLDS_LOCK) {
@@ -477,11 +480,13 @@ uint64_t sched_inflight_step(struct sched *s, uint64_t now)
 	s->agent.last_idle_ns = look ? now : s->agent.last_idle_ns;
 
 	sched_queues_each (s, q) {
-		uint64_t total = sched_tally_sum(&q->total);
+		uint64_t total;
 
-		if (total == load_acquire(&q->marks.retired) || !sched_queue_use(q)) {
+		if (sched_tally_sum(&q->total) == load_acquire(&q->marks.retired) ||
+		    !sched_queue_use(q)) {
 			continue;
 		}
+		total = sched_tally_sum(&q->total); /* of this use: it may have been reopened */
 		(void)sched_retire_reached(q);
 		if (look && load_acquire(&q->marks.retired) != total &&
 		    load_relaxed(&q->marks.head) == load_relaxed(&q->marks.tail) &&

@@ -28,9 +28,13 @@ struct sched_estimate {	 /* [atomic], relaxed: a lost update costs one sample */
 	uint32_t interval, left, seen;
 };
 
+#define SCHED_KERNEL_STOPPABLE 1u
+#define SCHED_KERNEL_PERSISTENT 2u
+
 struct sched_kernel {
 	uint64_t hash;
 	uint64_t count; /* [atomic], relaxed: two threads that launch it at once may lose one */
+	uint8_t newest; /* [atomic] SCHED_KERNEL_*: of the newest launch that was asked about */
 	struct sched_estimate est[SCHED_EST_CLASSES];
 	uint64_t block_ns; /* [atomic] learned duration of one block; 0: not known */
 	/* [atomic], as count: of its launches, those that could be stopped between blocks, and of
@@ -73,6 +77,8 @@ bool sched_estimate_due(struct sched_estimate *e);
 void sched_estimate_learn(struct sched_estimate *e, uint64_t measured_ns);
 /* Counts a launch of the kernel that the driver has taken. */
 void sched_kernel_count(struct sched_kernel *k, const struct sched_launch *l);
+/* Counts a granted one: it is like the newest that the policy was asked about. */
+void sched_kernel_count_granted(struct sched_kernel *k);
 void sched_kernels_publish(struct sched *s, struct proto_stats *st);
 
 /* ---- retire.c ---- */

@@ -111,6 +111,8 @@ enum sched_answer {
 	SCHED_GO = 0,	/* call the driver, then end the ticket */
 	SCHED_GO_BLOCK, /* likewise, with the preemptible clone or the gate */
 	SCHED_PREPARE,	/* nothing is taken: prepare the queue for block level and begin again */
+	SCHED_ASK, /* nothing is taken: the launch does not go by grant. Fill all properties and
+		      begin again */
 	/* Nothing is taken: give a copy of the call to sched_defer. If it cannot be copied, drain
 	 * what it is ordered behind, clear `behind` or else `may_hold`, and begin again. */
 	SCHED_DEFER,
@@ -128,12 +130,16 @@ struct sched_launch {
 	/* May be held or deferred as the policy says. false (a capture is open, inside a host
 	 * function, inside a collective): counted only; what it is ordered behind is drained. */
 	bool may_hold;
-	bool behind;	 /* calls of other queues that it is ordered behind are deferred */
+	bool behind;  /* calls of other queues that it is ordered behind are deferred */
+	bool granted; /* sched_granted: it may go without asking. If it may not, begin clears it and
+			 answers SCHED_ASK */
 	bool unprepared; /* the queue lacks what a launch at block level needs: SCHED_PREPARE is
 			    answered instead, and the caller makes it and begins again */
 	/* filled by sched_ticket_begin */
 	uint64_t version, est_ns, held_ns, begin_ns;
 	uint64_t block_ns;     /* learned duration of one block; 0: not known */
+	uint64_t granted_ns;   /* of granted launches that are reported to the policy with it */
+	uint32_t n_granted;    /* their number */
 	uint32_t piece_blocks; /* SCHED_GO_BLOCK: blocks of a piece; 0: the device's choice */
 	uint8_t level;	       /* GBPF_LEVEL_BLOCK with SCHED_GO_BLOCK, else 0 */
 	/* SCHED_GO_BLOCK of machine code: GBPF_GATE_TOGETHER, GBPF_GATE_FLAG_FIRST, or
@@ -168,6 +174,11 @@ struct sched_ticket {
 /* Returns whether launches may skip everything else: no policy, no latency class and no deferred
  * call, or off. One load. */
 static inline bool sched_idle(const struct sched *s);
+
+/* Returns whether l, whose kind, kernel and size are filled, would go by the queue's grant: the
+ * caller may leave out what only a launch that the policy is asked about needs, and sets
+ * l->granted. The answer may be wrong by the time of the launch. */
+bool sched_granted(const struct sched_queue *q, const struct sched_launch *l);
 
 /* Begins the turn of l at q: opens the request of a latency queue, runs `submit`, and holds the
  * caller as decided. SCHED_GO costs one clock read, the version check, the boards, the hook and one
@@ -244,6 +255,9 @@ void sched_drain_others(struct sched *s, const struct sched_queue *but);
 /* Returns a byte that is 0 while sched_synced has nothing to do for the queue: a process has dozens
  * of streams and synchronizes often. Valid while the queue is open. */
 const uint8_t *sched_queue_touched(const struct sched_queue *q);
+
+/* Returns whether that byte of any queue is not 0. */
+bool sched_any_touched(const struct sched *s);
 
 /* Reports that a synchronization has returned: everything submitted before to the queue (NULL: to
  * all queues) has finished. */

@@ -63,6 +63,9 @@ static inline void fill_submit(struct gbpf_submit_ctx *c, struct sched_queue *q,
 	c->waves = waves_of(l);
 	c->persistent = c->waves == 1;
 	c->gate = GBPF_GATE_DEFAULT;
+	c->granted_ns = l->granted_ns;
+	c->granted = l->n_granted;
+	c->grant = 0;
 }
 
 /* Returns the gate mode of a launch at block level; wanted: the policy's answer. */
@@ -97,7 +100,7 @@ void sched_decide_inside(struct sched_queue *q, const struct sched_launch *l, ui
 	a->lc_open = 0;
 	a->verdict = GBPF_GO;
 	a->level = GBPF_LEVEL_HOLD;
-	a->pieces = 0;
+	a->pieces = a->grant = 0;
 	a->gate = 0;
 	a->fault = SCHED_FAULT_NONE;
 	v = policy_is_off(&s->policy) ? NULL : policy_current(&s->policy, q->gpu);
@@ -113,6 +116,9 @@ void sched_decide_inside(struct sched_queue *q, const struct sched_launch *l, ui
 	}
 	fill_submit(&c, q, l, now, held_ns);
 	c.asked = asked;
+	if (asked) {
+		c.granted_ns = c.granted = 0; /* reported by the first call */
+	}
 	POINT("sched.submit.pinned");
 	verdict = policy_hook_run(v, POLICY_HOOK_submit, &c, &failed) & 0xffffffffu;
 	POINT("sched.submit.ran");
@@ -131,6 +137,8 @@ void sched_decide_inside(struct sched_queue *q, const struct sched_launch *l, ui
 	}
 	a->fault = unlikely(c.gate > GBPF_GATE_FLAG_FIRST) ? SCHED_FAULT_GATE : SCHED_FAULT_NONE;
 	a->verdict = (uint8_t)verdict;
+	a->grant = verdict == GBPF_GO && a->level != GBPF_LEVEL_BLOCK ? MIN(c.grant, GBPF_GRANT_MAX)
+								      : 0;
 	a->hold_ns = c.hold_ns ? c.hold_ns : DEFAULT_HOLD_NS;
 }
 

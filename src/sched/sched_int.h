@@ -1,5 +1,6 @@
 /* The state of one process, and the parts that its files share. The state of one group of files
- * is in its own header: queue_int.h, retire_int.h, request_int.h, decision_int.h, run_int.h.
+ * is in its own header: queue_int.h, grant_int.h, retire_int.h, request_int.h, decision_int.h,
+ * run_int.h.
  *
  * Words that several threads write are read and written through base/atomic.h. Marks: [atomic] any
  * thread; [agent] the agent thread only; [L] guarded by s->lock; [section] read inside a read-side
@@ -16,6 +17,7 @@
 #include "policy/read.h"
 #include "policy/versions.h"
 #include "sched/decision_int.h"
+#include "sched/grant_int.h"
 #include "sched/queue_int.h"
 #include "sched/request_int.h"
 #include "sched/retire_int.h"
@@ -133,8 +135,9 @@ struct sched {
 	struct sched_absent absent;
 };
 
-/* SCHED_PHASE_LATENCY: counted in the queue's `entered`, and not yet in `left`. */
-enum sched_phase { SCHED_PHASE_PLAIN, SCHED_PHASE_LATENCY };
+/* SCHED_PHASE_LATENCY: counted in the queue's `entered`, and not yet in `left`.
+ * SCHED_PHASE_GRANTED: goes by the queue's grant, which counts it. */
+enum sched_phase { SCHED_PHASE_PLAIN, SCHED_PHASE_LATENCY, SCHED_PHASE_GRANTED };
 /* Nothing: the scheduler is idle, or the agent submits a deferred call. */
 enum sched_holds { SCHED_HOLDS_NOTHING, SCHED_HOLDS_GATE, SCHED_HOLDS_LOCK };
 

@@ -17,37 +17,76 @@ void sched_stat_max(uint64_t *word, uint64_t v)
 
 void sched_stats_count_kind(struct sched_queue *q, uint32_t kind, uint64_t bytes)
 {
-	struct policy_reader *pin = policy_read_enter();
-	struct proto_stats *st = load_acquire(&q->s->policy.stats);
-	uint64_t *word = kind == GBPF_KIND_COPY	    ? &st->copies
-			 : kind == GBPF_KIND_MEMSET ? &st->memsets
-			 : kind == GBPF_KIND_GRAPH  ? &st->graphs
-						    : NULL;
+	if (kind == GBPF_KIND_COPY || kind == GBPF_KIND_MEMSET || kind == GBPF_KIND_GRAPH) {
+		sched_tally_add(&q->kinds.n[kind - GBPF_KIND_COPY], 1);
+		sched_tally_add(&q->kinds.bytes, kind == GBPF_KIND_GRAPH ? 0 : bytes);
+	}
+}
 
-	if (word) {
-		(void)add_relaxed(word, 1u);
+static void publish_sum(struct sched_queue *q, const struct sched_tally *t, uint64_t *published,
+			size_t field)
+{
+	uint64_t sum = sched_tally_sum(t), more = sum - *published;
+	struct policy_reader *pin;
+
+	if (!more) {
+		return;
 	}
-	if (kind == GBPF_KIND_COPY || kind == GBPF_KIND_MEMSET) {
-		(void)add_relaxed(&st->bytes, bytes);
-	}
+	*published = sum;
+	pin = policy_read_enter();
+	(void)add_relaxed((uint64_t *)(void *)((char *)load_acquire(&q->s->policy.stats) + field),
+			  more);
 	policy_read_leave(pin);
+}
+
+static void publish_kinds(struct sched_queue *q)
+{
+	static const size_t fields[] = { offsetof(struct proto_stats, copies),
+					 offsetof(struct proto_stats, memsets),
+					 offsetof(struct proto_stats, graphs) };
+
+	for (unsigned i = 0; i < ARRAY_SIZE(fields); i++) {
+		publish_sum(q, &q->kinds.n[i], &q->published.kinds[i], fields[i]);
+	}
+	publish_sum(q, &q->kinds.bytes, &q->published.bytes, offsetof(struct proto_stats, bytes));
+}
+
+/* SCHED_ACC of all launches, those by grant included. These are on their way to the accounts at any
+ * time: their count, or their time, may be seen in neither. */
+static uint64_t total_of(const struct sched_queue *q)
+{
+	uint64_t total = sched_tally_sum(&q->total);
+
+	return total + SCHED_ACC(load_relaxed(&q->grant.n), load_relaxed(&q->grant.ns));
+}
+
+static void publish_threads(struct sched_queue *q)
+{
+	uint64_t threads = sched_tally_sum(&q->threads);
+
+	threads += load_relaxed(&q->grant.threads);
+	if ((int64_t)(threads - q->published.threads) > 0) {
+		sched_stat_add(q->s, threads, threads - q->published.threads);
+		q->published.threads = threads;
+	}
 }
 
 void sched_stats_publish_queue(struct sched_queue *q)
 {
-	uint64_t total = sched_tally_sum(&q->total),
-		 n = SCHED_ACC_COUNT(total - q->published.total);
-	uint64_t threads = sched_tally_sum(&q->threads);
+	uint64_t taken = load_relaxed(&q->grant.taken), total = total_of(q);
+	uint32_t n = SCHED_ACC_COUNT(total - q->published.total);
+	int64_t granted = (int64_t)(taken - q->published.taken);
 
-	if (threads != q->published.threads) {
-		sched_stat_add(q->s, threads, threads - q->published.threads);
-		q->published.threads = threads;
+	if ((int32_t)(n << 8) <= 0) { /* 24 bits with a sign */
+		return;
 	}
+	publish_threads(q);
+	publish_kinds(q);
 	q->published.total = total;
-	if (n) {
-		sched_stat_add(q->s, launches, n);
-		sched_stat_add(q->s, submit_calls, n);
-	}
+	granted = MIN(MAX(granted, (int64_t)0), (int64_t)n);
+	q->published.taken += (uint64_t)granted;
+	sched_stat_add(q->s, launches, (uint64_t)n);
+	sched_stat_add(q->s, submit_calls, n - (uint64_t)granted);
 }
 
 /* Passes on the lines that programs have printed. Returns ns until the next call, UINT64_MAX if no
@@ -92,8 +131,7 @@ uint64_t sched_stats_publish(struct sched *s, uint64_t now)
 
 	pthread_mutex_lock(&s->lock);
 	sched_queues_each (s, q) {
-		if (load_relaxed(&q->life.live) &&
-		    sched_tally_sum(&q->total) != q->published.total) {
+		if (load_relaxed(&q->life.live) && total_of(q) != q->published.total) {
 			sched_stats_publish_queue(q);
 		}
 	}

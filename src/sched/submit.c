@@ -16,6 +16,8 @@ static enum sched_answer retreat(struct sched_ticket *t, enum sched_answer answe
 		pthread_mutex_unlock(&t->q->issue.lock);
 	}
 	t->holds = SCHED_HOLDS_NOTHING;
+	t->l->granted_ns = t->l->n_granted = 0; /* the policy knows of them */
+	sched_grant_end(t->q);
 	if (t->phase == SCHED_PHASE_LATENCY) {
 		(void)__atomic_fetch_add(&t->q->left, 1u, __ATOMIC_SEQ_CST);
 		t->phase = SCHED_PHASE_PLAIN;
@@ -140,6 +142,7 @@ static NOINLINE enum sched_answer decide(struct sched_ticket *t, struct sched_de
 	struct sched_queue *q = t->q;
 	struct sched_launch *l = t->l;
 
+	sched_grant_end(q);
 	if (a->fault) {
 		sched_decision_report(q, a);
 	}
@@ -163,6 +166,7 @@ static NOINLINE enum sched_answer decide(struct sched_ticket *t, struct sched_de
 	if (run_only) {
 		return retreat(t, SCHED_DEFER);
 	}
+	sched_grant_give(q, a);
 	sched_launch_start(t, a);
 	return SCHED_GO;
 }
@@ -194,11 +198,15 @@ enum sched_answer sched_ticket_begin(struct sched_ticket *t, struct sched_queue 
 	l->version = 0;
 	l->held_ns = 0;
 	l->level = l->gate_mode = 0;
+	l->granted_ns = l->n_granted = 0;
 	if (unlikely(sched_idle(s)) && !l->behind) {
 		return SCHED_GO;
 	}
 	e = sched_estimate_of(s, l);
 	l->est_ns = e ? load_relaxed(&e->est_ns) : 0;
+	if (l->granted) {
+		return sched_grant_take(t) ? SCHED_GO : SCHED_ASK;
+	}
 	l->begin_ns = clock_fast_ns();
 	if (unlikely(l->behind)) {
 		return defer_unasked(t);
@@ -210,6 +218,7 @@ enum sched_answer sched_ticket_begin(struct sched_ticket *t, struct sched_queue 
 	if (unlikely(l->resident)) {
 		know_block(l);
 	}
+	sched_grant_account(q, l);
 	pin = policy_read_enter();
 	if (load_relaxed(&q->class_id) == GBPF_CLASS_LATENCY) {
 		t->phase = SCHED_PHASE_LATENCY;
@@ -230,6 +239,7 @@ enum sched_answer sched_ticket_begin(struct sched_ticket *t, struct sched_queue 
 		}
 		return decide(t, &a, run_only);
 	}
+	sched_grant_give(q, &a);
 	sched_launch_start(t, &a);
 	return SCHED_GO;
 }

@@ -13,6 +13,10 @@
 /* A launch's arguments, kept until the scheduler has decided. */
 struct shim_block_call {
 	struct shim_clone *clone; /* NULL: it cannot run at block level */
+	/* Set by the entry point for the gate, which decides: a function with a clone or an entry
+	 * stub, NULL for others; and its attributes, if any. */
+	const struct shim_thread_kernel *kernel;
+	const CUlaunchConfig *config;
 	uint32_t grid[3], block[3], smem;
 	void **params, **extra;
 	/* Machine code: what is kept of the launch's attributes. */

@@ -104,6 +104,37 @@ static NOINLINE bool launched_clone(struct sched_ticket *ticket, struct shim_que
 	return true;
 }
 
+/* Decides whether this launch of a function with a clone or an entry stub may run at block level.
+ */
+static NOINLINE void check_block(struct shim_block_call *b, struct sched_launch *l)
+{
+	const struct shim_clone *t = b->kernel->clone;
+	enum proto_block_why why =
+		b->config ? shim_block_attributes(b, t, b->config) : shim_block_no_attributes(b, t);
+
+	if (why == PROTO_BLOCK_OK && shim_capture_any()) {
+		why = PROTO_BLOCK_CAPTURE;
+	}
+	if (why != PROTO_BLOCK_OK) {
+		shim_block_note_reason(b->kernel, why);
+		return;
+	}
+	shim_block_check(b, b->kernel, l);
+}
+
+/* Fills what only a launch that the policy is asked about needs. */
+static void complete(struct shim_queue *q, struct sched_launch *l, struct shim_block_call *b)
+{
+	if (b && b->kernel) {
+		check_block(b, l);
+	}
+	l->block_ok = l->block_ok && l->may_hold;
+	if (unlikely(q->owner && l->block_ok)) { /* the agent could not launch missing blocks */
+		shim_block_refuse(b, l, PROTO_BLOCK_THREAD);
+	}
+	l->unprepared = l->block_ok && !load_relaxed(&q->block.prepared);
+}
+
 /* Submits a launch on a queue: the only function that begins and ends tickets. Each answer except
  * SCHED_GO changes the launch's properties and makes it begin again, at most once for each reason.
  */
@@ -116,11 +147,10 @@ static CUresult submit(struct shim_thread *t, struct shim_queue *q, const struct
 	/* During a capture a launch is counted but not held, since the capturing thread may wait
 	 * for it. */
 	l->may_hold = !t->host_function && !capture;
-	l->block_ok = l->block_ok && l->may_hold;
-	if (unlikely(q->owner && l->block_ok)) { /* the agent could not launch missing blocks */
-		shim_block_refuse(b, l, PROTO_BLOCK_THREAD);
+	l->granted = sched_granted(q->sched, l);
+	if (!l->granted) {
+		complete(q, l, b);
 	}
-	l->unprepared = l->block_ok && !load_relaxed(&q->block.prepared);
 	if (unlikely(shim_pending())) {
 		if (c->blocking && !capture && is_peer_copy(c)) {
 			shim_drain_all();
@@ -137,7 +167,9 @@ static CUresult submit(struct shim_thread *t, struct shim_queue *q, const struct
 		if (answer == SCHED_GO_BLOCK && launched_clone(&ticket, q, c, a, l, b, &r)) {
 			break;
 		}
-		if (answer == SCHED_PREPARE) {
+		if (answer == SCHED_ASK) {
+			complete(q, l, b);
+		} else if (answer == SCHED_PREPARE) {
 			l->unprepared = false;
 			shim_block_prepare_queue(q);
 		} else if (answer == SCHED_DEFER && deferred(q, c, a, l, b, capture)) {
@@ -162,6 +194,9 @@ CUresult shim_gate_submit(const struct shim_call *c, uint64_t *a, struct sched_l
 	struct shim_queue *q;
 
 	if (shim_capture_any() && shim_capture_has(stream, c->per_thread)) {
+		if (b && b->kernel) {
+			check_block(b, l); /* for the reason in `gbpf ps --why` */
+		}
 		return c->run(a);
 	}
 	q = t ? shim_queue_of(t, stream, c->per_thread) : NULL;

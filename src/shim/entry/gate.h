@@ -27,7 +27,7 @@ static inline void shim_gate_record_init(struct sched_launch *l, uint32_t kind)
 	l->kind = kind;
 	l->flags = l->threads = l->smem_bytes = 0;
 	l->may_hold = true;
-	l->block_ok = l->behind = l->unprepared = false;
+	l->block_ok = l->granted = l->behind = l->unprepared = false;
 	l->piece_blocks = l->resident = 0;
 	l->block_ns = 0;
 	l->level = l->stop = l->gate_mode = 0;

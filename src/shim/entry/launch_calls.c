@@ -19,21 +19,6 @@ static const struct shim_thread_kernel *kernel_here(uint64_t handle, bool is_gra
 	return t ? shim_kernel_of(t, (const void *)(uintptr_t)handle, is_graph) : &none;
 }
 
-/* Decides whether this launch of a function with a clone or an entry stub may run at block level.
- * attributes: the decision about its attributes. */
-static NOINLINE void check_block(struct shim_block_call *b, const struct shim_thread_kernel *k,
-				 struct sched_launch *l, enum proto_block_why attributes)
-{
-	if (attributes == PROTO_BLOCK_OK && shim_capture_any()) {
-		attributes = PROTO_BLOCK_CAPTURE;
-	}
-	if (attributes != PROTO_BLOCK_OK) {
-		shim_block_note_reason(k, attributes);
-		return;
-	}
-	shim_block_check(b, k, l);
-}
-
 /* Arguments: f, grid x y z, block x y z, shared memory, stream, kernelParams, extra. */
 static CUresult plain(const struct shim_call *c, uint64_t *a, uint32_t flags)
 {
@@ -48,6 +33,7 @@ static CUresult plain(const struct shim_call *c, uint64_t *a, uint32_t flags)
 	l.threads = (uint32_t)(a[4] * a[5] * a[6]);
 	l.smem_bytes = (uint32_t)a[7];
 	b.clone = NULL;
+	b.kernel = NULL;
 	if (k->clone && flags) {
 		shim_block_note_reason(k, PROTO_BLOCK_COOPERATIVE);
 	} else if (k->clone) {
@@ -58,7 +44,8 @@ static CUresult plain(const struct shim_call *c, uint64_t *a, uint32_t flags)
 		b.smem = l.smem_bytes;
 		b.params = (void **)(uintptr_t)a[9];
 		b.extra = (void **)(uintptr_t)a[10];
-		check_block(&b, k, &l, shim_block_no_attributes(&b, k->clone));
+		b.kernel = k;
+		b.config = NULL;
 	}
 	return shim_gate_submit(c, a, &l, as_stream(a[8]), &b);
 }
@@ -96,15 +83,19 @@ CUresult shim_gate_kernel_ex(const struct shim_call *c, uint64_t *a)
 		}
 	}
 	b.clone = NULL;
+	b.kernel = NULL;
 	if (k->clone) {
-		b = (struct shim_block_call){
-			.grid = { config->gridDimX, config->gridDimY, config->gridDimZ },
-			.block = { config->blockDimX, config->blockDimY, config->blockDimZ },
-			.smem = config->sharedMemBytes,
-			.params = (void **)(uintptr_t)a[2],
-			.extra = (void **)(uintptr_t)a[3],
-		};
-		check_block(&b, k, &l, shim_block_attributes(&b, k->clone, config));
+		b.kernel = k;
+		b.config = config;
+		b.grid[0] = config->gridDimX;
+		b.grid[1] = config->gridDimY;
+		b.grid[2] = config->gridDimZ;
+		b.block[0] = config->blockDimX;
+		b.block[1] = config->blockDimY;
+		b.block[2] = config->blockDimZ;
+		b.smem = config->sharedMemBytes;
+		b.params = (void **)(uintptr_t)a[2];
+		b.extra = (void **)(uintptr_t)a[3];
 	}
 	return shim_gate_submit(c, a, &l, config->hStream, &b);
 }

@@ -404,14 +404,15 @@ void shim_queue_context_synchronized(CUcontext ctx)
 {
 	CUgreenCtx green;
 
-	if (!ctx && shim_real.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS) {
+	if (!sched_any_touched(shim.sched) ||
+	    (!ctx && shim_real.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS)) {
 		return;
 	}
 	green = shim_green_of(ctx);
 	pthread_mutex_lock(&table_mutex);
 	for (struct shim_queue *q = live; q; q = q->table.next_live) {
-		if ((green ? q->green == green : shim_green_base(q->dev.ctx) == ctx) &&
-		    load_relaxed(q->touched)) {
+		if (load_relaxed(q->touched) &&
+		    (green ? q->green == green : shim_green_base(q->dev.ctx) == ctx)) {
 			sched_synced(shim.sched, q->sched);
 		}
 	}

@@ -189,11 +189,11 @@ static void kinds_and_bytes_are_counted(void **state)
 		c.l.kernel = NULL;
 		c.l.bytes = 700;
 		(void)launch(&c, 5);
+		sched_stats_publish(c.r.s, clocked_now);
 		assert_int_equal(c.r.stats.copies, cases[i].copies);
 		assert_int_equal(c.r.stats.memsets, cases[i].memsets);
 		assert_int_equal(c.r.stats.graphs, cases[i].graphs);
 		assert_int_equal(c.r.stats.bytes, cases[i].bytes);
-		sched_stats_publish(c.r.s, clocked_now);
 		assert_int_equal(c.r.stats.launches, 1);
 		assert_int_equal(c.r.stats.threads, 25600);
 		assert_int_equal(c.r.stats.inflight, 1);
@@ -201,6 +201,8 @@ static void kinds_and_bytes_are_counted(void **state)
 		sched_stats_publish(c.r.s, clocked_now);
 		sched_stats_publish(c.r.s, clocked_now);
 		assert_int_equal(c.r.stats.launches, 2);
+		assert_int_equal(c.r.stats.copies, 2 * cases[i].copies);
+		assert_int_equal(c.r.stats.bytes, 2 * cases[i].bytes);
 		assert_int_equal(c.r.stats.threads, 51200);
 		assert_int_equal(c.r.stats.submit_calls, 2);
 		finish(&c);

@@ -15,9 +15,10 @@
 #define QUEUES 2
 #define SECONDS 1
 
-/* submit: by prandom, mostly GO, sometimes HOLD or DEFER for 50 us */
+/* submit: by prandom, mostly GO, with a grant, sometimes HOLD or DEFER for 50 us */
 static const struct ebpf_insn random_verdict[] = {
 	{ .code = EBPF_ALU64 | EBPF_MOV | EBPF_X, .dst = 6, .src = 1 },
+	I_ST(EBPF_W, 1, SUBMIT(grant), 32),
 	{ .code = EBPF_JMP | EBPF_CALL, .imm = 7 }, /* bpf_get_prandom_u32 */
 	I_MOV(3, 50000),
 	I_STX(EBPF_DW, 6, SUBMIT(hold_ns), 3),
@@ -51,7 +52,7 @@ static const struct ebpf_insn count_retired[] = {
 struct stream {
 	struct fake_queue fq;
 	struct sched_queue *q;
-	uint64_t given, ran, wrong;
+	uint64_t given, ran, wrong, granted;
 };
 
 struct worker {
@@ -87,11 +88,17 @@ static void free_call(struct sched_call *c)
 static void one_launch(struct worker *w, struct stream *s)
 {
 	struct sched_launch l = kernel_launch(w->k);
+	enum sched_answer answer;
 	struct call *c;
 
 	l.may_hold = rand_r(&w->seed) % 16 != 0;
 	l.blocks = 1u << rand_r(&w->seed) % 16;
-	if (ticket_begin(s->q, &l) == SCHED_DEFER) {
+	l.granted = sched_granted(s->q, &l);
+	answer = ticket_begin(s->q, &l);
+	if (answer == SCHED_ASK) {
+		answer = ticket_begin(s->q, &l);
+	}
+	if (answer == SCHED_DEFER) {
 		c = calloc(1, sizeof(*c));
 		c->call.run = run;
 		c->call.free = free_call;
@@ -102,6 +109,7 @@ static void one_launch(struct worker *w, struct stream *s)
 		sched_defer(s->q, &c->call);
 		return;
 	}
+	s->granted += l.granted;
 	run(&(struct call){ .s = s, .number = s->given++ }.call);
 	ticket_end(rand_r(&w->seed) % 64 != 0);
 }
@@ -156,7 +164,9 @@ static void change_something(struct rig *r, struct regions *m, uint64_t *version
 		break;
 	case 3:
 		sched_board_remove(r->s, 3);
-		(void)sched_board_add(r->s, 3, 2, &r->other);
+		if (rand_r(seed) % 4 == 0) { /* without one, launches go by grant */
+			(void)sched_board_add(r->s, 3, 2, &r->other);
+		}
 		break;
 	case 4:
 		sched_set_class(r->s, (uint32_t)rand_r(seed) % 3, 100);
@@ -174,7 +184,7 @@ static void change_something(struct rig *r, struct regions *m, uint64_t *version
 static void everything_at_once(void **state)
 {
 	static struct worker w[THREADS];
-	uint64_t until, version = 0;
+	uint64_t until, version = 0, given = 0, granted = 0;
 	pthread_t th[THREADS];
 	struct regions m;
 	unsigned seed = 7;
@@ -188,6 +198,11 @@ static void everything_at_once(void **state)
 		w[i] = (struct worker){
 			.r = &r, .k = sched_kernel_get(r.s, "k"), .stop = &stop, .seed = i + 1
 		};
+		for (unsigned e = 0; e < SCHED_EST_CLASSES; e++) {
+			w[i].k->est[e] = (struct sched_estimate){
+				.est_ns = 5000, .interval = 256, .left = 256, .seen = 9
+			};
+		}
 		for (int k = 0; k < QUEUES; k++) {
 			w[i].stream[k].q = sched_queue_open(r.s, &w[i].stream[k].fq, 0, 0);
 		}
@@ -212,11 +227,15 @@ static void everything_at_once(void **state)
 			sched_queue_close(w[i].stream[k].q);
 			assert_int_equal(w[i].stream[k].wrong, 0);
 			assert_int_equal(w[i].stream[k].ran, w[i].stream[k].given);
+			given += w[i].stream[k].given;
+			granted += w[i].stream[k].granted;
 		}
 	}
 	rig_stop_agent(&r);
 	AWAIT((sched_agent_step(r.s), r.own.gpu[0].open == 0));
 	assert_int_equal(sched_tally_sum(&r.s->inflight), 0);
+	assert_in_range(r.stats.launches, 0, given);
+	print_message("%lu of %lu launches by grant\n", granted, given);
 	assert_int_equal(r.s->n_deferred, 0);
 	assert_int_equal(fake_live_markers, 0);
 	rig_finish(&r);
