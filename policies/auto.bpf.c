@@ -47,7 +47,7 @@
  * 4. The hooks, and the parts in auto/ that they use
  *    admit	chooses the lane, which is fixed from then on. The first run of a program is in the
  *		process lane, where a crash harms no other tenant (unless start_shared is set). Later
- *		runs of batch programs with at least shared_min_stoppable_percent stoppable GPU time
+ *		runs of batch programs of whose GPU time shared_min_stoppable_percent leaves soon
  *		start in the shared lane; a latency tenant goes where the batch tenants are.
  *    submit	holds batch while a request is open, unless time slices alone serve it. Otherwise a
  *		launch that can be stopped between blocks goes at block level (gBPF splits large grids
@@ -147,10 +147,11 @@ int GBPF_PROG(auto_admit, admit)
 	t->turns_gpu = several ? 0 : t->turns_gpu;
 	t->slice_us = t->set = 0; /* slices end with the version that set them */
 	if (ctx->class_id == GBPF_CLASS_LATENCY) {
-		lane = lane_of_new_latency();
+		lane = lane_of_new_latency(ctx);
 	} else if (ctx->class_id == GBPF_CLASS_BATCH) {
-		lane = lane_of_new_batch(program.command ? bpf_map_lookup_elem(&profiles, &program)
-							 : NULL);
+		lane = lane_of_new_batch(ctx, program.command
+						      ? bpf_map_lookup_elem(&profiles, &program)
+						      : NULL);
 		ctx->priority = 1;
 	}
 	if (ctx->lane == GBPF_LANE_PROCESS && ctx->lanes & 1u << (lane & 1)) {
@@ -232,6 +233,7 @@ int GBPF_PROG(auto_submit, submit)
 		count_batch(a, ctx, &s);
 	}
 	if (ticking && !latency_tenants && !ctx->lc_open) {
+		ctx->grant = grant_launches;
 		return GBPF_GO; /* no latency tenant */
 	}
 	return submit_batch(ctx, a, &s, ticking);

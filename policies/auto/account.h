@@ -28,23 +28,24 @@ static __always_inline void note_threads(struct account *a, const struct gbpf_su
 	a->threads = threads > a->threads ? threads : a->threads - a->threads / 256;
 }
 
-/* Counts a launch of a batch tenant: its GPU time, how much of that is stoppable, and how long it
- * takes to leave. */
+/* Counts a launch of a batch tenant: its GPU time, how much of that leaves soon, stopped or not,
+ * and how long it takes to leave. The launches that went by its queue's grant before it were short.
+ */
 static __always_inline void count_batch(struct account *a, const struct gbpf_submit_ctx *ctx,
 					const struct stop *s)
 {
 	u64 est = ctx->est_ns || ctx->kind != GBPF_KIND_KERNEL ? ctx->est_ns : unknown_kernel_ns;
 	u64 leaves = s->worth ? s->leaves_ns : est;
-	u64 stoppable = ctx->block_ok && leaves <= leave_max_ns ? est : 0;
+	u64 soon = leaves <= leave_max_ns ? est : 0;
 
-	a->seen_ns += est;
-	a->block_ns += stoppable;
+	a->seen_ns += est + ctx->granted_ns;
+	a->soon_ns += (ctx->block_ok || ctx->est_ns ? soon : 0) + ctx->granted_ns; /* short ones */
 	if (a->recent_seen_ns >= 2 * recent_ns) {
 		a->recent_seen_ns /= 2;
 		a->recent_block_ns /= 2;
 	}
 	a->recent_seen_ns += est;
-	a->recent_block_ns += stoppable;
+	a->recent_block_ns += ctx->block_ok ? soon : 0;
 	if (ctx->now_ns >= a->window_ns + longest_window_ns) {
 		a->longest_ns = a->window_longest_ns;
 		a->window_longest_ns = 0;

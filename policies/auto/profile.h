@@ -6,44 +6,46 @@
 #include "state.h"
 
 /* Returns 1 if the profile belongs in the shared lane, 0 if not, -1 if it is not known. */
-static __always_inline int stoppable_profile(const struct profile *p)
+static __always_inline int leaving_profile(const struct profile *p)
 {
 	if (!p || p->seen_ns < profile_min_ns) {
 		return -1;
 	}
-	return p->block_ns * 100 >= p->seen_ns * shared_min_stoppable_percent;
+	return p->soon_ns * 100 >= p->seen_ns * shared_min_stoppable_percent;
 }
 
-/* Returns the lane of a batch tenant with this profile. */
-static __always_inline u32 lane_of_new_batch(const struct profile *p)
+/* Returns the lane of a batch tenant with this profile. What the last tick saw may be over: there
+ * is none while nobody is active. */
+static __always_inline u32 lane_of_new_batch(const struct gbpf_admit_ctx *ctx,
+					     const struct profile *p)
 {
-	int stoppable = stoppable_profile(p);
+	int leaves = leaving_profile(p);
 
-	if (!(stoppable < 0 ? start_shared : (u32)stoppable)) {
+	if (!(leaves < 0 ? start_shared : (u32)leaves)) {
 		return GBPF_LANE_PROCESS;
 	}
-	return latency_tenants && !latency_shared ? GBPF_LANE_PROCESS : GBPF_LANE_SHARED;
+	return ctx->latency_tenants && latency_tenants && !latency_shared ? GBPF_LANE_PROCESS
+									  : GBPF_LANE_SHARED;
 }
 
 /* Returns the lane of a latency tenant: that of the batch tenants; else that of other latency
  * tenants; else the one that the last batch program will get when it starts again, which may not be
  * the one that it had. */
-static __always_inline u32 lane_of_new_latency(void)
+static __always_inline u32 lane_of_new_latency(const struct gbpf_admit_ctx *ctx)
 {
 	struct program last = last_batch;
-	int stoppable;
+	int leaves;
 
-	if (other_tenants) {
+	if (other_tenants && ctx->tenants > ctx->latency_tenants) {
 		return other_shared < other_tenants ? GBPF_LANE_PROCESS : GBPF_LANE_SHARED;
 	}
-	if (latency_tenants) {
+	if (latency_tenants && ctx->latency_tenants) {
 		return latency_shared < latency_tenants ? GBPF_LANE_PROCESS : GBPF_LANE_SHARED;
 	}
-	stoppable = batch_seen && last.command
-			    ? stoppable_profile(bpf_map_lookup_elem(&profiles, &last))
-			    : -1;
-	if (stoppable >= 0) {
-		return (u32)stoppable;
+	leaves = batch_seen && last.command ? leaving_profile(bpf_map_lookup_elem(&profiles, &last))
+					    : -1;
+	if (leaves >= 0) {
+		return (u32)leaves;
 	}
 	return batch_seen ? last_batch_lane : start_shared & 1;
 }
@@ -104,7 +106,7 @@ static __always_inline void remember(u32 t)
 		forget_trial(&p->kind);
 	} else {
 		p->seen_ns = a->seen_ns;
-		p->block_ns = a->block_ns;
+		p->soon_ns = a->soon_ns;
 	}
 	bpf_map_update_elem(&profiles, &x->program, p, BPF_ANY);
 }

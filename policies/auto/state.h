@@ -46,12 +46,13 @@ struct account {
 	u64 known;    /* those with a known duration, */
 	u64 known_ns; /* and their summed duration, ns */
 	/* other tenants */
-	u64 seen_ns;  /* estimated GPU time of all its launches, ns */
-	u64 block_ns; /* the stoppable part of seen_ns */
-	u64 held_ns;  /* time of the last hold for a turn, or of any hold in the shared lane */
-	u64 threads;  /* largest launch, decaying by 1/256 per launch */
-	u64 recent_seen_ns; /* as seen_ns and block_ns; halved when the first exceeds 2 recent_ns */
-	u64 recent_block_ns;
+	u64 seen_ns; /* estimated GPU time of all its launches, ns */
+	u64 soon_ns; /* part of seen_ns whose launches leave within leave_max_ns: short or stoppable
+		      */
+	u64 held_ns; /* time of the last hold for a turn, or of any hold in the shared lane */
+	u64 threads; /* largest launch, decaying by 1/256 per launch */
+	u64 recent_seen_ns;  /* as seen_ns; halved when it exceeds 2 recent_ns */
+	u64 recent_block_ns; /* as soon_ns, of stoppable launches only; halved as well */
 	u64 longest_ns; /* longest time that a launch takes to leave, last and this window, ns */
 	u64 window_longest_ns; /* the same of this window, ns */
 	u64 window_ns;	       /* start of this window */
@@ -114,9 +115,8 @@ struct program {
 
 /* A program's last run, kept for its next start; both parts if it has run in both classes. */
 struct profile {
-	u64 seen_ns,
-		block_ns; /* batch: as in struct account, of a run longer than profile_min_ns */
-	struct kind kind; /* latency */
+	u64 seen_ns, soon_ns; /* batch: as in struct account, of a run longer than profile_min_ns */
+	struct kind kind;     /* latency */
 };
 
 struct {

@@ -12,7 +12,7 @@
 
 /* ---- profiles and sharing mode (admit) ---- */
 
-/* Stoppable part of a run's GPU time from which the program starts in the shared lane. */
+/* Part of a run's GPU time that leaves soon from which the program starts in the shared lane. */
 const volatile u32 shared_min_stoppable_percent = 90;
 /* Assumed duration of a kernel that was not measured yet. */
 const volatile u64 unknown_kernel_ns = 100 * NSEC_PER_USEC;
@@ -40,6 +40,9 @@ const volatile u64 preempt_min_kernel_shared_ns = 8 * NSEC_PER_USEC;
  * must be as long as the second. */
 const volatile u64 short_block_ns = 4 * NSEC_PER_USEC;
 const volatile u64 preempt_min_short_block_ns = 500 * NSEC_PER_USEC;
+/* While there is no latency tenant, this many short launches of a queue go without asking after one
+ * that was asked about. */
+const volatile u32 grant_launches = 32;
 /* Machine code that is not worth the block level goes with its gate off for this long, then one
  * launch goes with its gate on. */
 const volatile u64 ungated_max_ns = 100 * NSEC_PER_USEC;
