@@ -262,7 +262,11 @@ class Gbpfd:
 
 	def start(self):
 		run([*self.under(), 'true'], self.env, 60)  # gbpf run starts gbpfd
-		run([self.t.gbpf, 'policy', *(['unload'] if self.policy == 'none' else ['swap', self.policy])], self.env, 30)
+		self.load(None if self.policy == 'none' else self.policy)
+
+	def load(self, policy):
+		"""Makes a policy active; None: no policy is."""
+		run([self.t.gbpf, 'policy', *(['swap', policy] if policy else ['unload'])], self.env, 30)
 
 	def under(self, *options):
 		"""Returns the command that puts a program under gBPF."""
