@@ -14,8 +14,8 @@ static __always_inline int leaving_profile(const struct profile *p)
 	return p->soon_ns * 100 >= p->seen_ns * shared_min_stoppable_percent;
 }
 
-/* Returns the lane of a batch tenant with this profile. What the last tick saw may be over: there
- * is none while nobody is active. */
+/* Returns the lane of a batch tenant with this profile. The tenants that the last tick saw may have
+ * exited: there are no ticks while no tenant is active. */
 static __always_inline u32 lane_of_new_batch(const struct gbpf_admit_ctx *ctx,
 					     const struct profile *p)
 {
