@@ -75,7 +75,7 @@ lane_of() {
 print([t["lane"] for t in json.load(sys.stdin)["tenants"] if t["name"] == sys.argv[1]][0])' "$1"
 }
 
-known() { [ "$("$GBPF" --json map dump profiles | grep -c block_ns)" -gt 0 ]; }
+known() { [ "$("$GBPF" --json map dump profiles | grep -c soon_ns)" -gt 0 ]; }
 
 @test "auto: batch that can be stopped between blocks starts in the shared lane the next time" {
 	"$GBPF" run --device soft true
