@@ -198,15 +198,15 @@ static __always_inline int submit_batch(struct gbpf_submit_ctx *ctx, struct acco
 	if (sliced && ctx->lc_next_ns == ~0ull) {
 		return go_sliced(ctx); /* but an announced request finds the GPU empty */
 	}
-	if (choose_level(ctx, a, s)) {
+	if (choose_level(ctx, s)) {
 		return GBPF_GO; /* gBPF splits large grids of clones */
 	}
-	if (fits_inflight(ctx, bound)) {
+	if (fits_inflight(ctx, bound_of(ctx, bound))) {
 		return GBPF_GO;
 	}
-	if (s->pays && !ctx->lc_open) {
+	if (s->pays && !ctx->lc_open && ctx->stop == GBPF_STOP_CLONE) {
 		/* A short clone behind long ones: its tickets cost less than a pause of the GPU. */
-		go_at_block_level(ctx, a);
+		go_at_block_level(ctx);
 		return GBPF_GO;
 	}
 	return hold(ctx, NOTE_HELD_INFLIGHT, ask_again_ns);

@@ -56,7 +56,6 @@ struct account {
 	u64 longest_ns; /* longest time that a launch takes to leave, last and this window, ns */
 	u64 window_longest_ns; /* the same of this window, ns */
 	u64 window_ns;	       /* start of this window */
-	u64 ungated_ns;	       /* launches of machine code since the last with a gate, ns */
 };
 
 struct {

@@ -34,6 +34,9 @@ static __always_inline struct stop stop_of(const struct gbpf_submit_ctx *ctx)
 	} else if (ctx->lane == GBPF_LANE_SHARED) {
 		min_ns = preempt_min_kernel_shared_ns;
 	}
+	if (ctx->stop == GBPF_STOP_MACHINE_CODE) {
+		min_ns = max_u64(min_ns, preempt_min_code_ns);
+	}
 	s.pays = ctx->block_ok && (!ctx->est_ns || 2 * exits <= ctx->est_ns);
 	s.worth = s.pays && (!ctx->est_ns || ctx->est_ns >= min_ns);
 	return s;

@@ -26,35 +26,35 @@ static __always_inline int hold(struct gbpf_submit_ctx *ctx, u32 why, u64 ns)
 }
 
 /* Chooses the block level. Returns 1. */
-static __always_inline int go_at_block_level(struct gbpf_submit_ctx *ctx, struct account *a)
+static __always_inline int go_at_block_level(struct gbpf_submit_ctx *ctx)
 {
 	gbpf_note(NOTE_BLOCK_LEVEL, 1);
 	ctx->level = GBPF_LEVEL_BLOCK;
-	a->ungated_ns = 0;
 	return 1;
 }
 
-/* Chooses the block level and the gate's mode. Short launches of machine code go with their gate
- * off, which costs nothing; but one in ungated_max_ns is stoppable, so that a long queue of
- * them leaves as soon as its turn comes. Returns whether the launch needs no in-flight limit. */
-static __always_inline int choose_level(struct gbpf_submit_ctx *ctx, struct account *a,
-					const struct stop *s)
+/* Chooses the block level and the gate's mode. Machine code that is not worth the block level goes
+ * with its gate off, which costs nothing. Returns whether the launch needs no in-flight limit. */
+static __always_inline int choose_level(struct gbpf_submit_ctx *ctx, const struct stop *s)
 {
-	int code = ctx->stop == GBPF_STOP_MACHINE_CODE;
-
 	if (s->worth) {
-		return go_at_block_level(ctx, a);
+		return go_at_block_level(ctx);
 	}
-	if (code) {
-		a->ungated_ns += ctx->est_ns;
+	if (ctx->stop == GBPF_STOP_MACHINE_CODE) {
 		ctx->level = GBPF_LEVEL_BLOCK;
 		ctx->gate = GBPF_GATE_OFF;
-		if (a->ungated_ns >= ungated_max_ns) {
-			ctx->gate = s->pays ? GBPF_GATE_TOGETHER : GBPF_GATE_OFF;
-			a->ungated_ns = 0;
-		}
 	}
-	return code && s->pays;
+	return 0;
+}
+
+/* Returns the work in flight up to which the launch goes: bound, more for a short one. Short
+ * launches of which many are in flight delay a request by little: in the shared lane priorities
+ * decide at the end of each block, in the process lane time slices. */
+static __always_inline u64 bound_of(const struct gbpf_submit_ctx *ctx, u64 bound)
+{
+	int is_short = ctx->est_ns && ctx->est_ns < preempt_min_code_ns;
+
+	return is_short ? max_u64(bound, inflight_short_ns) : bound;
 }
 
 /* Returns 1 if the launch waits for its tenant's turn. */
@@ -89,8 +89,6 @@ static __always_inline int delays_announced(const struct gbpf_submit_ctx *ctx, c
 
 	if (s->worth) {
 		leaves = s->leaves_ns;
-	} else if (ctx->stop == GBPF_STOP_MACHINE_CODE && s->pays) {
-		leaves = ungated_max_ns;
 	}
 	if (ctx->lc_next_ns == ~0ull || ctx->kind >= GBPF_KIND_HOST) {
 		return 0;

@@ -43,9 +43,12 @@ const volatile u64 preempt_min_short_block_ns = 500 * NSEC_PER_USEC;
 /* While there is no latency tenant, this many short launches of a queue go without asking after one
  * that was asked about. */
 const volatile u32 grant_launches = 32;
-/* Machine code that is not worth the block level goes with its gate off for this long, then one
- * launch goes with its gate on. */
-const volatile u64 ungated_max_ns = 100 * NSEC_PER_USEC;
+/* Machine code from which a launch goes at block level. While such a launch is unfinished the
+ * copies and further launches of its stream go through gBPF's thread, which costs a program of many
+ * short launches more than half of its speed. */
+const volatile u64 preempt_min_code_ns = 100 * NSEC_PER_USEC;
+/* Work in flight up to which launches go that are shorter than that. */
+const volatile u64 inflight_short_ns = 500 * NSEC_PER_USEC;
 /* A stoppable launch leaves within this; for a longer one a context switch and return cost less. */
 const volatile u64 leave_max_ns = 500 * NSEC_PER_USEC;
 /* Blocks that have not begun must begin and exit: ns per 1000 of them, H200 (docs/BENCHMARKS.md,
