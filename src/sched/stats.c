@@ -77,11 +77,11 @@ void sched_stats_publish_queue(struct sched_queue *q)
 	uint32_t n = SCHED_ACC_COUNT(total - q->published.total);
 	int64_t granted = (int64_t)(taken - q->published.taken);
 
+	publish_threads(q);
+	publish_kinds(q); /* counted behind the driver's call, maybe after the launch was published */
 	if ((int32_t)(n << 8) <= 0) { /* 24 bits with a sign */
 		return;
 	}
-	publish_threads(q);
-	publish_kinds(q);
 	q->published.total = total;
 	granted = MIN(MAX(granted, (int64_t)0), (int64_t)n);
 	q->published.taken += (uint64_t)granted;
@@ -131,7 +131,7 @@ uint64_t sched_stats_publish(struct sched *s, uint64_t now)
 
 	pthread_mutex_lock(&s->lock);
 	sched_queues_each (s, q) {
-		if (load_relaxed(&q->life.live) && total_of(q) != q->published.total) {
+		if (load_relaxed(&q->life.live)) {
 			sched_stats_publish_queue(q);
 		}
 	}

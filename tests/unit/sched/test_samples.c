@@ -209,6 +209,27 @@ static void kinds_and_bytes_are_counted(void **state)
 	}
 }
 
+/* A copy that takes long is accounted before the driver's call and counted by kind behind it. */
+static void a_kind_counted_after_its_launch_was_published_is_published(void **state)
+{
+	struct clocked c;
+
+	(void)state;
+	init(&c);
+	c.l.kind = GBPF_KIND_COPY;
+	c.l.kernel = NULL;
+	c.l.bytes = 700;
+	assert_int_equal(ticket_begin(c.q, &c.l), SCHED_GO);
+	sched_stats_publish(c.r.s, clocked_now);
+	assert_int_equal(c.r.stats.launches, 1);
+	ticket_end(true);
+	sched_stats_publish(c.r.s, clocked_now);
+	assert_int_equal(c.r.stats.copies, 1);
+	assert_int_equal(c.r.stats.bytes, 700);
+	assert_int_equal(c.r.stats.launches, 1);
+	finish(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -220,6 +241,7 @@ int main(void)
 		cmocka_unit_test(own_requests_disturb_batch_samples_only),
 		cmocka_unit_test(refused_launches_are_not_counted),
 		cmocka_unit_test(kinds_and_bytes_are_counted),
+		cmocka_unit_test(a_kind_counted_after_its_launch_was_published_is_published),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
