@@ -51,8 +51,8 @@
  *		start in the shared lane; a latency tenant goes where the batch tenants are.
  *    submit	holds batch while a request is open, unless time slices alone serve it. Otherwise a
  *		launch that can be stopped between blocks goes at block level (gBPF splits large grids
- *		of clones), or with its gate off if it is short machine code, and any other one within
- *		the in-flight limit. Batch stays clear of announced requests.
+ *		of clones), and any other one within the in-flight limit, short machine code with its
+ *		gate off. Batch stays clear of announced requests.
  *    dispatch	orders held queues of one process: latency first, then CUDA priority, then the
  *		longest wait.
  *    retire	sets the close delay: 1.25 times the gap that gBPF learned, and more while requests

@@ -51,6 +51,13 @@ static bool in_force(const struct sched_queue *q, uint64_t version)
 	return same;
 }
 
+static bool refuse(struct sched_ticket *t)
+{
+	t->l->granted = false;
+	sched_grant_end(t->q);
+	return false;
+}
+
 bool sched_grant_take(struct sched_ticket *t)
 {
 	struct sched_queue *q = t->q;
@@ -59,18 +66,14 @@ bool sched_grant_take(struct sched_ticket *t)
 	uint32_t left;
 
 	if (l->behind || !sched_granted(q, l)) {
-		l->granted = false;
-		sched_grant_end(q);
-		return false;
+		return refuse(t);
 	}
 	sched_gate_enter(q);
 	left = load_relaxed(&g->left); /* a signal handler's launch may have taken the last one */
 	if (unlikely(!left) || unlikely(load_acquire(&q->pending)) ||
 	    unlikely(!in_force(q, load_relaxed(&g->version)))) {
 		sched_gate_leave(q);
-		l->granted = false;
-		sched_grant_end(q);
-		return false;
+		return refuse(t);
 	}
 	store_relaxed(&g->left, left - 1);
 	store_relaxed(&g->n, load_relaxed(&g->n) + 1);

@@ -78,7 +78,7 @@ void sched_stats_publish_queue(struct sched_queue *q)
 	int64_t granted = (int64_t)(taken - q->published.taken);
 
 	publish_threads(q);
-	publish_kinds(q); /* counted behind the driver's call, maybe after the launch was published */
+	publish_kinds(q); /* counted behind the driver's call: the launch may be shown already */
 	if ((int32_t)(n << 8) <= 0) { /* 24 bits with a sign */
 		return;
 	}
