@@ -23,6 +23,23 @@ struct stop {
 	u32 worth;     /* 1: it is also long enough for the block level */
 };
 
+/* Returns 1 if the launch is shorter than what is worth the block level of machine code. */
+static __always_inline int is_short(const struct gbpf_submit_ctx *ctx)
+{
+	return ctx->est_ns && ctx->est_ns < preempt_min_code_ns;
+}
+
+/* Returns the duration from which machine code is worth the block level, ns. In the shared lane
+ * the device places blocks of a request first, so a gate gains nothing in short blocks, and next to
+ * none in a launch all of whose blocks run already. */
+static __always_inline u64 min_code_ns(const struct gbpf_submit_ctx *ctx)
+{
+	int gains = !ctx->persistent && (!ctx->block_ns || ctx->block_ns >= short_block_shared_ns);
+
+	return ctx->lane == GBPF_LANE_SHARED && !gains ? preempt_min_short_block_ns
+						       : preempt_min_code_ns;
+}
+
 /* A launch gains nothing from being stopped if its blocks exit nearly as slowly as they run. */
 static __always_inline struct stop stop_of(const struct gbpf_submit_ctx *ctx)
 {
@@ -35,7 +52,7 @@ static __always_inline struct stop stop_of(const struct gbpf_submit_ctx *ctx)
 		min_ns = preempt_min_kernel_shared_ns;
 	}
 	if (ctx->stop == GBPF_STOP_MACHINE_CODE) {
-		min_ns = max_u64(min_ns, preempt_min_code_ns);
+		min_ns = max_u64(min_ns, min_code_ns(ctx));
 	}
 	s.pays = ctx->block_ok && (!ctx->est_ns || 2 * exits <= ctx->est_ns);
 	s.worth = s.pays && (!ctx->est_ns || ctx->est_ns >= min_ns);

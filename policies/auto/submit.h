@@ -47,14 +47,20 @@ static __always_inline int choose_level(struct gbpf_submit_ctx *ctx, const struc
 	return 0;
 }
 
-/* Returns the work in flight up to which the launch goes: bound, more for a short one. Short
- * launches of which many are in flight delay a request by little: in the shared lane priorities
- * decide at the end of each block, in the process lane time slices. */
+/* Returns the work in flight up to which a launch goes that is not stopped: bound, and more where
+ * work in flight delays a request by little: in the shared lane priorities decide at the end of each
+ * block, in the process lane time slices. More is needed to keep the GPU busy until the program is
+ * awake again. */
 static __always_inline u64 bound_of(const struct gbpf_submit_ctx *ctx, u64 bound)
 {
-	int is_short = ctx->est_ns && ctx->est_ns < preempt_min_code_ns;
+	int shared = ctx->lane == GBPF_LANE_SHARED;
 
-	return is_short ? max_u64(bound, inflight_short_ns) : bound;
+	if (is_short(ctx)) {
+		return max_u64(bound, shared ? inflight_short_shared_ns : inflight_short_ns);
+	}
+	return shared && ctx->stop == GBPF_STOP_MACHINE_CODE && ctx->est_ns
+		       ? max_u64(bound, inflight_code_shared_ns)
+		       : bound;
 }
 
 /* Returns 1 if the launch waits for its tenant's turn. */

@@ -40,6 +40,9 @@ const volatile u64 preempt_min_kernel_shared_ns = 8 * NSEC_PER_USEC;
  * must be as long as the second. */
 const volatile u64 short_block_ns = 4 * NSEC_PER_USEC;
 const volatile u64 preempt_min_short_block_ns = 500 * NSEC_PER_USEC;
+/* Likewise of machine code in the shared lane in blocks shorter than this, which leave soon enough
+ * for a request that has priority, and in persistent launches. */
+const volatile u64 short_block_shared_ns = 8 * NSEC_PER_USEC;
 /* While there is no latency tenant, this many short launches of a queue go without asking after one
  * that was asked about. */
 const volatile u32 grant_launches = 32;
@@ -47,8 +50,11 @@ const volatile u32 grant_launches = 32;
  * copies and further launches of its stream go through gBPF's thread, which costs a program of many
  * short launches more than half of its speed. */
 const volatile u64 preempt_min_code_ns = 100 * NSEC_PER_USEC;
-/* Work in flight up to which launches go that are shorter than that. */
+/* Work in flight up to which launches go that are shorter than that, by lane; and in the shared lane
+ * up to which machine code goes whose gate is off although it is longer. */
 const volatile u64 inflight_short_ns = 500 * NSEC_PER_USEC;
+const volatile u64 inflight_short_shared_ns = 2 * NSEC_PER_MSEC;
+const volatile u64 inflight_code_shared_ns = 500 * NSEC_PER_USEC;
 /* A stoppable launch leaves within this; for a longer one a context switch and return cost less. */
 const volatile u64 leave_max_ns = 500 * NSEC_PER_USEC;
 /* Blocks that have not begun must begin and exit: ns per 1000 of them, H200 (docs/BENCHMARKS.md,
