@@ -12,9 +12,10 @@
  *    stoppable	a launch that can be stopped between blocks (by a preemptible clone, or in its
  *		machine code) and leaves soon: its blocks are short, and those that have not begun
  *		exit soon. A persistent launch, all of whose blocks run at once, leaves when they end
- *    way	how batch work gets off the GPU in the process lane: sliced (it keeps a time slice of
- *		1 us and continues, its gates are off) or leaving (it is held, and what is on the GPU
- *		stops, or runs to its end, under the usual slice)
+ *    way	how batch work gets off the GPU. Process lane: sliced (it keeps a time slice of 1 us
+ *		and continues, its gates are off) or leaving (it is held, and what is on the GPU
+ *		stops, or runs to its end, under the usual slice). Shared lane: leaving, or passing
+ *		(short launches continue with their gates off, and priorities serve the requests)
  *    burst	the launches of a latency tenant without a pause of burst_gap_ns between them: one
  *		unit of its work
  *    request	what gBPF reports open (lc_open): from the first launch until the queues are drained
@@ -30,6 +31,10 @@
  *    - A kernel that is not stoppable does worst in the shared lane: it cannot be stopped, and
  *      stream priorities do not help a long queue. It belongs in the process lane, where a batch
  *      time slice of 1 us serves a request that is one long queue.
+ *    - Short launches in the shared lane delay each kernel of a request by one block of theirs at
+ *      most, which requests that are bound by the processor do not notice; to hold them costs batch
+ *      more than the time of the request. So passing is tried, and kept where it costs requests no
+ *      more.
  *    - Each synchronization inside a request, and each gap because the CPU is late, lets batch
  *      return to the GPU; to leave again costs two context switches. Next to such requests batch is
  *      held, and where it is cheaper, batch work that is on the GPU already runs to its end under
@@ -49,10 +54,10 @@
  *		process lane, where a crash harms no other tenant (unless start_shared is set). Later
  *		runs of batch programs of whose GPU time shared_min_stoppable_percent leaves soon
  *		start in the shared lane; a latency tenant goes where the batch tenants are.
- *    submit	holds batch while a request is open, unless time slices alone serve it. Otherwise a
- *		launch that can be stopped between blocks goes at block level (gBPF splits large grids
- *		of clones), and any other one within the in-flight limit, short machine code with its
- *		gate off. Batch stays clear of announced requests.
+ *    submit	holds batch while a request is open, unless time slices or priorities alone serve it.
+ *		Otherwise a launch that can be stopped between blocks goes at block level (gBPF splits
+ *		large grids of clones), and any other one within the in-flight limit, short machine
+ *		code with its gate off. Batch stays clear of announced requests.
  *    dispatch	orders held queues of one process: latency first, then CUDA priority, then the
  *		longest wait.
  *    retire	sets the close delay: 1.25 times the gap that gBPF learned, and more while requests
@@ -181,6 +186,9 @@ static __always_inline int submit_batch(struct gbpf_submit_ctx *ctx, struct acco
 	int sliced = ticking && ctx->lane == GBPF_LANE_PROCESS && slices_serve;
 	u64 bound = ticking ? inflight_limit_ns : inflight_min_ns;
 
+	if (ticking && passes(ctx)) {
+		return go_unstopped(ctx);
+	}
 	if (ctx->lc_open) {
 		a->held_ns = ctx->lane == GBPF_LANE_SHARED ? ctx->now_ns : a->held_ns;
 		if ((s->worth && !sliced) || hold_pays || no_slices || !ticking ||
@@ -196,7 +204,7 @@ static __always_inline int submit_batch(struct gbpf_submit_ctx *ctx, struct acco
 		return hold(ctx, NOTE_HELD_TURN, ask_again_ns);
 	}
 	if (sliced && ctx->lc_next_ns == ~0ull) {
-		return go_sliced(ctx); /* but an announced request finds the GPU empty */
+		return go_unstopped(ctx); /* but an announced request finds the GPU empty */
 	}
 	if (choose_level(ctx, s)) {
 		return GBPF_GO; /* gBPF splits large grids of clones */

@@ -37,6 +37,19 @@ static __always_inline u32 is_stoppable(const struct tenant *x, const struct acc
 	return a->recent_seen_ns && a->recent_block_ns * 100 >= a->recent_seen_ns * percent;
 }
 
+/* Adds a tenant to those next to which the ways are learned. */
+static __always_inline void add_batch(struct scan *l, const struct tenant *x,
+				      const struct account *a, int wants)
+{
+	l->longest_ns = max_u64(a->longest_ns, l->longest_ns);
+	l->programs += x->program.command;
+	l->known += a->recent_seen_ns != 0;
+	l->stops += x->stoppable;
+	l->busy_ns += x->busy_seen_ns;
+	l->wants += wants != 0;
+	l->mostly_short += a->recent_short_ns * 100 > a->recent_seen_ns * passing_min_short_percent;
+}
+
 /* Scans a tenant that is not of class latency: what it is like, its share, and whether it wants a
  * turn. */
 static __always_inline void scan_batch(struct scan *l, struct tenant *x, u32 t, u32 lane)
@@ -54,15 +67,11 @@ static __always_inline void scan_batch(struct scan *l, struct tenant *x, u32 t, 
 	x->stoppable = is_stoppable(x, a);
 	check_share(x, t, wants, l->now_ns);
 	l->starved |= x->starved;
-	if (lane == GBPF_LANE_PROCESS) {
-		l->longest_ns = max_u64(a->longest_ns, l->longest_ns);
-		l->programs += x->program.command;
-		l->known += a->recent_seen_ns != 0;
-		l->stops += x->stoppable;
-		l->busy_ns += x->busy_seen_ns;
-		if (wants) {
-			turns_join(l, t);
-		}
+	if (lane == l->lane) {
+		add_batch(l, x, a, wants);
+	}
+	if (lane == GBPF_LANE_PROCESS && wants) {
+		turns_join(l, t);
 	}
 	x->takes_turns =
 		lane == GBPF_LANE_SHARED && x->turns_gpu && a->threads >= shared_turns_min_threads;

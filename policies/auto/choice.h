@@ -25,8 +25,9 @@ static __always_inline int decides(u32 way)
 
 /* Ends a trial when the way costs clearly more than the one before, or after trial_bursts unless it
  * is better. Returns the way. */
-static __always_inline u32 judge_trial(struct ways *w, u32 way, u64 now)
+static __always_inline u32 judge_trial(struct kind *k, u32 way, u64 now)
 {
+	struct ways *w = &k->ways;
 	u32 before = (way ^ 1) & 1;
 
 	if (!decides(way)) {
@@ -39,7 +40,7 @@ static __always_inline u32 judge_trial(struct ways *w, u32 way, u64 now)
 		if (w->seen[way & 1] < trial_bursts) {
 			return way;
 		}
-		if (is_better(w, way)) {
+		if (is_better(k, way)) {
 			w->trial = 0;
 			w->wait_ns = way_keep_ns;
 			w->retry_ns = now + way_keep_ns;
@@ -58,9 +59,14 @@ static __always_inline int may_change(const struct kind *k, u32 to)
 }
 
 /* Returns 1 if slices are worth a trial: they may serve as well as stopping where blocks or huge
- * grids take long to leave and requests have no pauses; only a trial can show it. */
+ * grids take long to leave and requests have no pauses; or passing, where batch is mostly short
+ * launches. Only a trial can show it. */
 static __always_inline int worth_trial(const struct kind *k)
 {
+	if (batch_lane == GBPF_LANE_SHARED) {
+		return batch_short && k->way == WAY_LEAVING &&
+		       k->ways.seen[WAY_LEAVING] >= trial_bursts;
+	}
 	return batch_alone && batch_stops && k->way == WAY_LEAVING &&
 	       k->ways.seen[WAY_LEAVING] >= trial_bursts && longest_ns >= trial_min_leave_ns &&
 	       pauses16(k) < hold_min_syncs_x16 && !no_slices;
@@ -91,7 +97,7 @@ static __always_inline u32 choose_way(struct kind *k, u64 now)
 		return way;
 	}
 	if (w->trial) {
-		return judge_trial(w, way, now);
+		return judge_trial(k, way, now);
 	}
 	if (w->seen[way] < way_min_seen) {
 		if (w->seen[other] || !may_change(k, other) || w->guesses >= 2 ||
@@ -105,7 +111,7 @@ static __always_inline u32 choose_way(struct kind *k, u64 now)
 		return way;
 	}
 	if (now < w->retry_ns) {
-		if (!is_better(w, other)) {
+		if (!is_better(k, other)) {
 			return way;
 		}
 	} else if (try_other(k, other)) {

@@ -103,11 +103,15 @@ static __always_inline u64 pauses16(const struct kind *k)
 
 /* Returns the predicted cost of a way per burst, ns. Sliced: batch_return_ns for each pause.
  * Leaving: batch leaves once. Where it stops, the longest time that this takes counts, since slices
- * would be as good; where it drains, half of its longest launch. */
+ * would be as good; where it drains, half of its longest launch. Passing is never predicted to be
+ * cheaper: it cannot be, but may cost as little. */
 static __always_inline u64 predicted(const struct kind *k, u32 way)
 {
 	u64 leave_ns = batch_stops ? longest_ns : longest_ns / 2;
 
+	if (batch_lane == GBPF_LANE_SHARED) {
+		return way == WAY_LEAVING ? leave_ns : way_retry_max_ns;
+	}
 	return way == WAY_LEAVING ? leave_ns + batch_return_ns : pauses16(k) * batch_return_ns / 16;
 }
 
@@ -119,16 +123,21 @@ static __always_inline int cheaper(u64 cost, u64 than)
 
 /* Returns 1 if a way is better than the other one, both measured: it costs less, or costs the same
  * and batch makes more progress. */
-static __always_inline int is_better(const struct ways *w, u32 way)
+static __always_inline int is_better(const struct kind *k, u32 way)
 {
+	int shared = batch_lane == GBPF_LANE_SHARED;
+	u64 tolerance = shared ? min_u64(k->best_ns / way_shared_tolerance, way_min_gain_ns)
+			       : way_min_gain_ns;
+	const struct ways *w = &k->ways;
 	u32 a = way & 1, b = a ^ 1;
 
 	if (cheaper(w->cost_ns[a], w->cost_ns[b])) {
 		return 1;
 	}
 	return w->seen[a] >= trial_bursts && w->seen[b] >= trial_bursts &&
-	       w->cost_ns[a] <= w->cost_ns[b] + way_min_gain_ns &&
-	       w->progress[a] > w->progress[b] + w->progress[b] / 4;
+	       w->cost_ns[a] <= w->cost_ns[b] + tolerance &&
+	       w->progress[a] >
+		       w->progress[b] + w->progress[b] / (shared ? way_shared_min_progress : 4);
 }
 
 /* Returns 1 if the batch programs or their kernels have changed since the ways were measured. While

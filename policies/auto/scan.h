@@ -11,12 +11,16 @@ struct scan {
 	u32 latency, lc_shared; /* latency tenants; those in the shared lane */
 	u32 be, be_shared;	/* other tenants; those in the shared lane */
 	u32 starved;		/* 1: some tenant is starved */
-	/* batch in the process lane */
+	/* batch in the lane of which the ways are learned */
+	u32 lane;	  /* that lane */
 	u64 longest_ns;	  /* longest time that a launch takes to leave */
 	u64 busy_ns;	  /* GPU time */
 	u64 programs;	  /* sum of the hashes of their programs */
 	u32 known, stops; /* those of which launches were seen; the stoppable ones */
+	u32 wants;	  /* those that want the GPU */
+	u32 mostly_short; /* those that passing serves */
 	u32 changed;	  /* 1: batch has become stoppable, or is no longer */
+	/* batch in the process lane */
 	u32 wanting;	  /* those that want the GPU; */
 	u32 first, next;  /* the first of them, and the first after the last turn */
 	u32 holder_wants; /* 1: the tenant that has the turn is one of them */
@@ -36,6 +40,10 @@ static __always_inline void scan_begin(struct scan *l, u64 now)
 {
 	__builtin_memset(l, 0, sizeof(*l));
 	l->now_ns = now;
+	l->lane = latency_tenants && other_tenants && latency_shared == latency_tenants &&
+				  other_shared == other_tenants
+			  ? GBPF_LANE_SHARED
+			  : GBPF_LANE_PROCESS; /* as of the last scan */
 	l->inflight_limit_ns = inflight_max_ns;
 	l->next = l->first = NO_TURNS;
 }
@@ -43,14 +51,16 @@ static __always_inline void scan_begin(struct scan *l, u64 now)
 /* Publishes what the scan found of batch. */
 static __always_inline void publish_batch(struct scan *l)
 {
-	u32 stops = l->known && l->stops == l->known;
+	u32 stops = l->known && (l->stops == l->known || l->lane == GBPF_LANE_SHARED);
 
 	l->changed = l->known && stops != batch_stops;
 	batch_stops = l->known ? stops : batch_stops;
+	batch_lane = l->lane;
 	longest_ns = l->longest_ns;
 	batch_busy_ns = l->busy_ns;
 	batch_programs = l->programs;
-	batch_wants = l->wanting != 0;
+	batch_wants = l->wants != 0;
+	batch_short = l->mostly_short != 0;
 	batch_alone = l->be - l->be_shared == 1;
 }
 
@@ -61,7 +71,9 @@ static __always_inline void publish(const struct scan *l)
 	other_tenants = l->be;
 	other_shared = l->be_shared;
 	hold_pays = l->often != 0;
-	slices_serve = l->latency && !l->often && !l->switching && !no_slices && batch_alone;
+	short_passes = l->lane == GBPF_LANE_SHARED && l->judged && !l->leaving && !l->switching;
+	slices_serve = l->lane == GBPF_LANE_PROCESS && l->latency && !l->often && !l->switching &&
+		       !no_slices && batch_alone;
 	inflight_limit_ns = l->inflight_limit_ns;
 	judged_tenants = l->judged;
 	way_in_force =

@@ -53,6 +53,7 @@ struct account {
 	u64 threads; /* largest launch, decaying by 1/256 per launch */
 	u64 recent_seen_ns;  /* as seen_ns; halved when it exceeds 2 recent_ns */
 	u64 recent_block_ns; /* as soon_ns, of stoppable launches only; halved as well */
+	u64 recent_short_ns; /* part of recent_seen_ns in short launches; halved as well */
 	u64 longest_ns; /* longest time that a launch takes to leave, last and this window, ns */
 	u64 window_longest_ns; /* the same of this window, ns */
 	u64 window_ns;	       /* start of this window */
@@ -68,8 +69,9 @@ struct {
 
 /* ---- kept by gbpfd ---- */
 
-/* The two ways to get batch in the process lane off the GPU (auto.bpf.c, 2). */
-enum { WAY_SLICED, WAY_LEAVING };
+/* The two ways to get batch off the GPU (auto.bpf.c, 2): in the process lane sliced or leaving, in
+ * the shared lane passing or leaving. */
+enum { WAY_SLICED, WAY_LEAVING, WAY_PASSING = WAY_SLICED };
 
 /* What is known of them for one kind of requests next to certain batch programs. By way: */
 struct ways {
@@ -183,6 +185,7 @@ struct program last_batch;	     /* the batch tenant admitted last */
 u32 last_batch_lane, batch_seen;     /* its lane; 1: there was one */
 u32 hold_pays = 1;		     /* 1: time slices alone do not serve the requests */
 u32 no_slices;			     /* 1: time slices cannot be set on this machine */
+u32 short_passes; /* 1: short launches of batch in the shared lane go while a request is open */
 u32 slices_serve; /* 1: slices alone get batch in the process lane off the GPU; its gates are off */
 u64 inflight_limit_ns = 100000;
 /* Process lane: the tenant that has the turn, TURN_FREE or NO_TURNS; the one whose turn is over
@@ -192,12 +195,14 @@ u32 turn = NO_TURNS;
 u32 turn_ending = TURN_FREE;
 u32 last_turn;
 u64 turn_since_ns;
-/* Batch tenants in the process lane. */
+/* Batch tenants in the process lane; in the shared lane where all tenants are there. */
+u32 batch_lane;	    /* that lane */
 u64 longest_ns;	    /* longest time that a launch of them takes to leave */
 u64 batch_busy_ns;  /* their GPU time */
 u64 batch_programs; /* sum of the hashes of their programs */
 u32 batch_wants;    /* 1: one of them wants the GPU */
-u32 batch_stops;    /* 1: they are stoppable */
+u32 batch_stops;    /* 1: they are stoppable, or in the shared lane */
+u32 batch_short;    /* 1: much of the GPU time of one of them is in short launches */
 u32 batch_alone;    /* 1: there is one */
 /* Latency tenants that want both ways: where batch stops it leaves for all of them, else it is
  * sliced. */

@@ -48,9 +48,9 @@ static __always_inline int choose_level(struct gbpf_submit_ctx *ctx, const struc
 }
 
 /* Returns the work in flight up to which a launch goes that is not stopped: bound, and more where
- * work in flight delays a request by little: in the shared lane priorities decide at the end of each
- * block, in the process lane time slices. More is needed to keep the GPU busy until the program is
- * awake again. */
+ * work in flight delays a request by little: in the shared lane priorities decide at the end of
+ * each block, in the process lane time slices. More is needed to keep the GPU busy until the
+ * program is awake again. */
 static __always_inline u64 bound_of(const struct gbpf_submit_ctx *ctx, u64 bound)
 {
 	int shared = ctx->lane == GBPF_LANE_SHARED;
@@ -73,9 +73,9 @@ static __always_inline int waits_turn(const struct gbpf_submit_ctx *ctx)
 					      : waits_for_turn[ctx->tenant & 1023];
 }
 
-/* Decides on a launch that the hardware's time slices alone get off the GPU: it goes as if it could
+/* Decides on a launch that time slices or priorities alone get off the GPU: it goes as if it could
  * not be stopped, within the upper limit of work in flight. */
-static __always_inline int go_sliced(struct gbpf_submit_ctx *ctx)
+static __always_inline int go_unstopped(struct gbpf_submit_ctx *ctx)
 {
 	if (!fits_inflight(ctx, inflight_max_ns)) {
 		return hold(ctx, NOTE_HELD_INFLIGHT, ask_again_ns);
@@ -85,6 +85,13 @@ static __always_inline int go_sliced(struct gbpf_submit_ctx *ctx)
 		ctx->gate = GBPF_GATE_OFF;
 	}
 	return GBPF_GO;
+}
+
+/* Returns 1 if the launch goes even while a request is open. */
+static __always_inline int passes(const struct gbpf_submit_ctx *ctx)
+{
+	return short_passes && ctx->lane == GBPF_LANE_SHARED && is_short(ctx) &&
+	       ctx->lc_next_ns == ~0ull && !waits_turn(ctx);
 }
 
 /* Returns 1 if the launch would still be on the GPU when an announced request arrives. */

@@ -50,8 +50,8 @@ const volatile u32 grant_launches = 32;
  * copies and further launches of its stream go through gBPF's thread, which costs a program of many
  * short launches more than half of its speed. */
 const volatile u64 preempt_min_code_ns = 100 * NSEC_PER_USEC;
-/* Work in flight up to which launches go that are shorter than that, by lane; and in the shared lane
- * up to which machine code goes whose gate is off although it is longer. */
+/* Work in flight up to which launches go that are shorter than that, by lane; and in the shared
+ * lane up to which machine code goes whose gate is off although it is longer. */
 const volatile u64 inflight_short_ns = 500 * NSEC_PER_USEC;
 const volatile u64 inflight_short_shared_ns = 2 * NSEC_PER_MSEC;
 const volatile u64 inflight_code_shared_ns = 500 * NSEC_PER_USEC;
@@ -112,6 +112,13 @@ const volatile u32 trial_min_bursts = 3;
 /* Slices are tried where batch takes longer than this to stop. With 93 us both ways serve alike
  * (105 600 blocks of 30 us; H200). */
 const volatile u64 trial_min_leave_ns = 60 * NSEC_PER_USEC;
+/* In the shared lane ways cost the same if they differ by less than the shortest request divided by
+ * the first, and batch does more work if it is a sixteenth more; in the process lane 50 us, and a
+ * quarter. */
+const volatile u32 way_shared_tolerance = 8;
+const volatile u32 way_shared_min_progress = 16;
+/* Passing is tried where short launches are this part of batch's recent GPU time. */
+const volatile u32 passing_min_short_percent = 50;
 /* Time until a change between stopping and slices is in force: gates, slices, work in flight. */
 const volatile u64 way_switch_ns = 10 * NSEC_PER_MSEC;
 
