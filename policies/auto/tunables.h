@@ -45,7 +45,7 @@ const volatile u64 preempt_min_short_block_ns = 500 * NSEC_PER_USEC;
 const volatile u64 short_block_shared_ns = 8 * NSEC_PER_USEC;
 /* While there is no latency tenant, this many short launches of a queue go without asking after one
  * that was asked about. */
-const volatile u32 grant_launches = 32;
+const volatile u32 grant_launches = 64;
 /* Machine code from which a launch goes at block level. While such a launch is unfinished the
  * copies and further launches of its stream go through gBPF's thread, which costs a program of many
  * short launches more than half of its speed. */
