@@ -1,0 +1,46 @@
+/* The account of a virtual GPU: how much device memory each of its processes holds. One memfd for
+ * each vGPU, sealed in size, mapped writable by gbpfd and by the processes in the vGPU. A process
+ * that writes garbage corrupts only the figures of its own vGPU: gbpfd takes nothing from the page
+ * but figures to show, and processes use its words as numbers only.
+ *
+ * A row belongs to a device, a line to a process. src/mem/ledger.h has the rules by which a process
+ * charges its line, docs/MEMORY.md the reasons. */
+#ifndef GBPF_PROTO_ACCOUNT_H
+#define GBPF_PROTO_ACCOUNT_H
+
+#include <stdint.h>
+
+#include "proto/pages.h"
+
+#define PROTO_ACCOUNT_MAGIC 0x63636167u
+#define PROTO_ACCOUNT_ROWS PROTO_MAX_GPUS
+#define PROTO_ACCOUNT_LINES 256u /* processes of a vGPU at a time */
+#define PROTO_ACCOUNT_BYTES 270336u
+
+/* What a process holds on a device, bytes. The process adds; gbpfd clears the line once the process
+ * has exited. A cache line each, so that processes do not disturb each other. */
+struct ALIGNED(64) proto_account_line {
+	uint64_t used;	 /* granted */
+	uint64_t wanted; /* of the charge that is being decided; 0: none */
+	uint64_t reserved[6];
+};
+
+struct proto_account {
+	uint32_t magic, abi; /* gbpfd, once */
+	uint32_t lines;	     /* gbpfd: one more than the highest line in use */
+	uint32_t reserved;
+	uint8_t uuid[PROTO_ACCOUNT_ROWS][16]; /* gbpfd: the row's device; zero: none */
+	uint64_t limit[PROTO_ACCOUNT_ROWS];   /* gbpfd: bytes; 0: none */
+	/* The process that a line was given to (gbpfd), by which a restarted gbpfd recognizes lines
+	 * of processes that have exited. */
+	struct proto_account_owner {
+		uint64_t start; /* field 22 of /proc/PID/stat */
+		int32_t pid;	/* 0: free */
+		uint32_t reserved;
+	} owner[PROTO_ACCOUNT_LINES];
+	struct proto_account_line line[PROTO_ACCOUNT_ROWS][PROTO_ACCOUNT_LINES];
+};
+
+_Static_assert(sizeof(struct proto_account) <= PROTO_ACCOUNT_BYTES, "the account fits its pages");
+
+#endif

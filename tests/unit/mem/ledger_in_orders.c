@@ -1,0 +1,29 @@
+/* src/mem/ledger.c with its accesses to the account replaced (orders.h). LEDGER is its path, or
+ * that of a copy with a planted fault. */
+#include "orders.h"
+
+#include <pthread.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+
+#undef load_seqcst
+#undef load_acquire
+#undef load_relaxed
+#undef store_seqcst
+#undef store_release
+#undef store_relaxed
+#define load_seqcst(p) ((__typeof__(*(p)))orders_load(p, sizeof(*(p))))
+#define load_acquire(p) load_seqcst(p)
+#define load_relaxed(p) load_seqcst(p)
+#define store_seqcst(p, v) orders_store(p, v, sizeof(*(p)), 1)
+#define store_release(p, v) orders_store(p, v, sizeof(*(p)), 0)
+#define store_relaxed(p, v) orders_store(p, v, sizeof(*(p)), 0)
+#define __atomic_fetch_add(p, v, order) orders_add(p, v)
+#define __atomic_fetch_sub(p, v, order) orders_add(p, -(v))
+#define clock_now_ns() orders_now()
+#define sched_yield() orders_yield()
+#define pthread_mutex_lock(m) ((void)(m))
+#define pthread_mutex_unlock(m) ((void)(m))
+
+#include LEDGER

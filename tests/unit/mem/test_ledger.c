@@ -1,0 +1,273 @@
+/* The ledger in one process: limits, rows, garbage in the page, and charges that a dead process has
+ * left behind. Time passes with each look at the clock. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "mem/ledger.h"
+
+#define ROW 3u
+#define GIB (UINT64_C(1) << 30)
+#define STEP_NS 1000000u
+
+static struct proto_account page;
+static uint64_t now_ns, looks,
+	clears_at; /* clears_at: the look at which the dead line is cleared */
+static uint32_t dead_line;
+
+static uint64_t fake_clock(void)
+{
+	assert_true(looks < 10000);
+	if (++looks == clears_at) {
+		page.line[ROW][dead_line].wanted = 0;
+	}
+	now_ns += STEP_NS;
+	return now_ns;
+}
+
+static int set_up(void **state)
+{
+	memset(&page, 0, sizeof(page));
+	page.magic = 0x63636167;
+	page.abi = PROTO_ABI;
+	page.lines = 8;
+	page.limit[ROW] = 10 * GIB;
+	memset(page.uuid[ROW], 0xa5, 16);
+	looks = clears_at = 0;
+	clock_set_source(fake_clock);
+	return 0;
+}
+
+static struct mem_ledger ledger_of(uint32_t line)
+{
+	struct mem_ledger l;
+
+	assert_int_equal(mem_ledger_init(&l, &page, line), 0);
+	return l;
+}
+
+static void pages_that_are_no_account_are_refused(void **state)
+{
+	struct mem_ledger l;
+
+	assert_int_equal(mem_ledger_init(&l, &page, 0), 0);
+	assert_int_equal(mem_ledger_init(&l, &page, 255), 0);
+	assert_int_equal(mem_ledger_init(&l, &page, 256), -EPROTO);
+	assert_int_equal(mem_ledger_init(&l, &page, UINT32_MAX), -EPROTO);
+	page.magic++;
+	assert_int_equal(mem_ledger_init(&l, &page, 0), -EPROTO);
+	page.magic--;
+	page.abi++;
+	assert_int_equal(mem_ledger_init(&l, &page, 0), -EPROTO);
+}
+
+static void rows_are_found_by_uuid(void **state)
+{
+	struct mem_ledger l = ledger_of(0);
+	uint8_t uuid[16];
+
+	for (unsigned row = 0; row < PROTO_ACCOUNT_ROWS; row++) {
+		memset(page.uuid[row], (int)row + 1, 16);
+	}
+	for (unsigned row = 0; row < PROTO_ACCOUNT_ROWS; row++) {
+		memset(uuid, (int)row + 1, 16);
+		assert_int_equal(mem_ledger_row(&l, uuid), row);
+		uuid[15] ^= 0x80;
+		assert_int_equal(mem_ledger_row(&l, uuid), -ENOENT);
+	}
+}
+
+static void the_limit_is_exact(void **state)
+{
+	struct mem_ledger a = ledger_of(0), b = ledger_of(7);
+
+	assert_int_equal(mem_ledger_limit(&a, ROW), 10 * GIB);
+	assert_int_equal(mem_ledger_charge(&a, ROW, 10 * GIB + 1), -ENOMEM);
+	assert_int_equal(mem_ledger_used(&a, ROW), 0);
+	assert_int_equal(mem_ledger_charge(&a, ROW, 6 * GIB), 0);
+	assert_int_equal(mem_ledger_charge(&b, ROW, 4 * GIB + 1), -ENOMEM);
+	assert_int_equal(mem_ledger_charge(&b, ROW, 4 * GIB), 0);
+	assert_int_equal(mem_ledger_charge(&a, ROW, 1), -ENOMEM);
+	assert_int_equal(mem_ledger_charge(&b, ROW, UINT64_MAX), -ENOMEM);
+	assert_int_equal(mem_ledger_charge(&a, ROW, 0), 0); /* nothing always fits */
+	assert_int_equal(mem_ledger_used(&a, ROW), 10 * GIB);
+	assert_int_equal(mem_ledger_own(&a, ROW), 6 * GIB);
+	assert_int_equal(mem_ledger_own(&b, ROW), 4 * GIB);
+	assert_int_equal(mem_account_used(&page, ROW), 10 * GIB);
+	assert_int_equal(page.line[ROW][0].wanted | page.line[ROW][7].wanted, 0);
+	assert_int_equal(looks, 0); /* no refusal waited */
+}
+
+static void what_is_released_can_be_charged_again(void **state)
+{
+	struct mem_ledger a = ledger_of(0), b = ledger_of(1);
+
+	assert_int_equal(mem_ledger_charge(&a, ROW, 10 * GIB), 0);
+	mem_ledger_release(&a, ROW, 3 * GIB);
+	assert_int_equal(mem_ledger_own(&a, ROW), 7 * GIB);
+	assert_int_equal(mem_ledger_charge(&b, ROW, 3 * GIB + 1), -ENOMEM);
+	assert_int_equal(mem_ledger_charge(&b, ROW, 3 * GIB), 0);
+	mem_ledger_release(&b, ROW, 0);
+	mem_ledger_release(&b, ROW, 3 * GIB);
+	mem_ledger_release(&a, ROW, 7 * GIB);
+	assert_int_equal(mem_ledger_used(&a, ROW), 0);
+	assert_int_equal(mem_ledger_charge(&a, ROW, 10 * GIB), 0);
+}
+
+static void rows_are_counted_apart(void **state)
+{
+	struct mem_ledger a = ledger_of(2);
+
+	for (uint32_t row = 0; row < PROTO_ACCOUNT_ROWS; row++) {
+		page.limit[row] = row + 1;
+	}
+	for (uint32_t row = 0; row < PROTO_ACCOUNT_ROWS; row++) {
+		assert_int_equal(mem_ledger_charge(&a, row, row + 2), -ENOMEM);
+		assert_int_equal(mem_ledger_charge(&a, row, row + 1), 0);
+		assert_int_equal(mem_ledger_used(&a, row), row + 1);
+	}
+	mem_ledger_release(&a, 0, 1);
+	assert_int_equal(mem_ledger_charge(&a, 1, 1), -ENOMEM);
+	assert_int_equal(mem_ledger_charge(&a, 0, 1), 0);
+}
+
+static void a_row_without_a_limit_only_counts(void **state)
+{
+	struct mem_ledger a = ledger_of(0), b = ledger_of(1);
+
+	assert_int_equal(mem_ledger_limit(&a, 0), UINT64_MAX);
+	assert_int_equal(mem_ledger_charge(&a, 0, UINT64_MAX - 1), 0);
+	assert_int_equal(mem_ledger_charge(&b, 0, GIB), 0);
+	assert_int_equal(mem_ledger_own(&b, 0), GIB);
+	assert_int_equal(mem_ledger_used(&b, 0), UINT64_MAX);
+}
+
+/* Lines from page.lines on belong to no process. */
+static void only_lines_in_use_count(void **state)
+{
+	struct mem_ledger a = ledger_of(0);
+
+	page.line[ROW][8].used = 10 * GIB;
+	assert_int_equal(mem_ledger_charge(&a, ROW, GIB), 0);
+	page.lines = 9;
+	assert_int_equal(mem_ledger_used(&a, ROW), 11 * GIB);
+	assert_int_equal(mem_ledger_charge(&a, ROW, 1), -ENOMEM);
+}
+
+/* A row larger than the page would be read if the number of lines were trusted: the last row is
+ * used, with bytes behind the page that would count. */
+static void the_number_of_lines_is_not_trusted(void **state)
+{
+	static struct {
+		struct proto_account page;
+		struct proto_account_line behind[64];
+	} big;
+	const uint32_t last = PROTO_ACCOUNT_ROWS - 1;
+	struct mem_ledger l;
+
+	big.page = page;
+	memset(big.behind, 0xff, sizeof(big.behind));
+	big.page.limit[last] = 100;
+	big.page.line[last][255].used = 40;
+	assert_int_equal(mem_ledger_init(&l, &big.page, 0), 0);
+	for (uint32_t lines = UINT32_MAX; lines >= 256; lines /= 2) {
+		big.page.lines = lines;
+		assert_int_equal(mem_account_used(&big.page, last), 40);
+		assert_int_equal(mem_ledger_charge(&l, last, 61), -ENOMEM);
+		assert_int_equal(mem_ledger_charge(&l, last, 60), 0);
+		mem_ledger_release(&l, last, 60);
+	}
+}
+
+static void sums_of_garbage_saturate(void **state)
+{
+	struct mem_ledger a = ledger_of(0);
+
+	page.line[ROW][4].used = UINT64_MAX;
+	page.line[ROW][6].used = 5;
+	assert_int_equal(mem_ledger_used(&a, ROW), UINT64_MAX);
+	assert_int_equal(mem_ledger_charge(&a, ROW, 1), -ENOMEM);
+	page.line[ROW][4].used = UINT64_MAX - 4; /* with the other one, 0 if it wrapped */
+	assert_int_equal(mem_ledger_used(&a, ROW), UINT64_MAX);
+	assert_int_equal(mem_ledger_charge(&a, ROW, 1), -ENOMEM);
+	page.line[ROW][4].used = 0;
+	page.line[ROW][5].wanted = UINT64_MAX;
+	page.line[ROW][6].wanted = UINT64_MAX - 4; /* with `used` of the line, 0 if it wrapped */
+	assert_int_equal(mem_ledger_charge(&a, ROW, 1), -ENOMEM);
+	page.line[ROW][5].wanted = page.line[ROW][6].wanted = 0;
+	assert_int_equal(mem_ledger_charge(&a, ROW, UINT64_MAX - 4), -ENOMEM);
+	assert_int_equal(mem_ledger_charge(&a, ROW, UINT64_MAX), -ENOMEM);
+	assert_int_equal(mem_ledger_charge(&a, ROW, 10 * GIB - 5), 0);
+	assert_int_equal(mem_ledger_own(&a, ROW), 10 * GIB - 5);
+}
+
+/* A process died with 8 GiB in `wanted`, in a lower line or in a higher one. */
+static void a_dead_charge_delays_but_does_not_block(void **state)
+{
+	for (dead_line = 0; dead_line < 4; dead_line += 3) {
+		struct mem_ledger l = ledger_of(1);
+		uint64_t begun_ns, waited_ns;
+
+		page.line[ROW][dead_line].wanted = 8 * GIB;
+		looks = 0;
+		assert_int_equal(mem_ledger_charge(&l, ROW, 2 * GIB), 0); /* fits next to it */
+		assert_int_equal(looks, 0);
+		begun_ns = now_ns;
+		assert_int_equal(mem_ledger_charge(&l, ROW, 1), -ENOMEM);
+		waited_ns = now_ns - begun_ns;
+		assert_in_range(waited_ns, 1000000000, 1000000000 + 4 * STEP_NS);
+		assert_int_equal(page.line[ROW][1].wanted, 0);
+		assert_int_equal(mem_ledger_own(&l, ROW), 2 * GIB);
+		looks = 0;
+		assert_int_equal(mem_ledger_charge(&l, ROW, 9 * GIB), -ENOMEM); /* in any case */
+		assert_int_equal(looks, 0);
+		mem_ledger_release(&l, ROW, 2 * GIB);
+		page.line[ROW][dead_line].wanted = 0;
+	}
+}
+
+/* gbpfd clears the line while a charge waits for it. */
+static void a_charge_goes_on_once_a_dead_one_is_cleared(void **state)
+{
+	for (dead_line = 0; dead_line < 4; dead_line += 3) {
+		struct mem_ledger l = ledger_of(1);
+
+		page.line[ROW][dead_line].wanted = 8 * GIB;
+		looks = 0;
+		clears_at = 500;
+		assert_int_equal(mem_ledger_charge(&l, ROW, 3 * GIB), 0);
+		assert_in_range(looks, 500, 504);
+		assert_int_equal(mem_ledger_own(&l, ROW), 3 * GIB);
+		assert_int_equal(page.line[ROW][1].wanted, 0);
+		mem_ledger_release(&l, ROW, 3 * GIB);
+	}
+}
+
+#define TEST(name) cmocka_unit_test_setup(name, set_up)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(pages_that_are_no_account_are_refused),
+		TEST(rows_are_found_by_uuid),
+		TEST(the_limit_is_exact),
+		TEST(what_is_released_can_be_charged_again),
+		TEST(rows_are_counted_apart),
+		TEST(a_row_without_a_limit_only_counts),
+		TEST(only_lines_in_use_count),
+		TEST(the_number_of_lines_is_not_trusted),
+		TEST(sums_of_garbage_saturate),
+		TEST(a_dead_charge_delays_but_does_not_block),
+		TEST(a_charge_goes_on_once_a_dead_one_is_cleared),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,584 @@
+/* Charges of 2 and 3 processes in all orders of their accesses (orders.h). In every order
+ *
+ * - the sum of `used` never exceeds the limit,
+ * - a charge is refused only if, at some moment of it, it does not fit in addition to what is
+ * granted,
+ * - from every state that is reached, all processes can come to their end (no deadlock),
+ * - in the end, the account has what was granted and not released, and nothing is wanted.
+ *
+ * A store that is not sequentially consistent stays in the process's store buffer until it is
+ * flushed, at any time or by the next ordered access.
+ *
+ * A process keeps no state besides what it has read since its operation began. Before a yield and
+ * before a store of a charge that is tried again, ledger.c keeps nothing of what it read: histories
+ * that lead there are the same, so that waiting does not make new states. */
+#include "orders.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "mem/ledger.h"
+
+#define PROCESSES 3u
+#define ROW 0u
+#define READS 40u
+#define BUFFERED 4u
+#define OPERATIONS 4u
+
+/* An operation: bytes to charge, or one of these with a number; 0: the end. */
+#define RELEASE 0x80u
+#define JOIN 0x40u /* gbpfd raises `lines` */
+#define NUMBER 0x3fu
+
+struct scenario {
+	const char *name;
+	uint8_t limit, lines;
+	uint8_t used[PROCESSES]; /* held in the beginning */
+	uint8_t op[PROCESSES][OPERATIONS];
+	bool kill;    /* the last process may die at any time; its line is cleared then */
+	bool timeout; /* each wait takes too long, so that refusals are no faults */
+	bool moves;   /* memory is released and charged elsewhere while a sum is made: the sum may
+		       * contain it twice, so that a charge may be refused that would fit */
+};
+
+/* Bytes only: states are hashed as memory. */
+struct process {
+	uint8_t op;	      /* number of the current operation */
+	uint8_t reads, dead;  /* reads: its accesses so far */
+	uint8_t held, fitted; /* fitted: the charge has fitted at every moment so far */
+	uint8_t read[READS];  /* what they returned; stores: 0 */
+	uint8_t buffered, buffer[BUFFERED][2]; /* word, value */
+};
+
+struct state {
+	uint8_t used[PROCESSES], wanted[PROCESSES], lines, cleared;
+	struct process p[PROCESSES];
+};
+
+enum { WORD_USED = 0, WORD_WANTED = 8, WORD_LINES = 16 };
+enum { STEP_FLUSH = PROCESSES, STEP_KILL = 2 * PROCESSES, STEP_CLEAR, STEPS };
+
+static struct proto_account page; /* for its addresses, and for what never changes */
+
+/* The step that is being made. */
+static struct {
+	const struct scenario *sc;
+	struct state *s;
+	struct process *p;
+	unsigned at;	/* accesses that were replayed or made */
+	bool made;	/* that of this step */
+	bool looked;	/* the operation has read the clock */
+	bool again;	/* the access was the last one before something is tried again */
+	uint8_t wanted; /* last stored by the operation */
+	uint64_t now;
+	jmp_buf leave;
+	const char *violation;
+} x;
+
+/* The first history that led to each place where something is tried again. */
+static struct {
+	uint8_t reads, read[READS];
+} canonical[PROCESSES][OPERATIONS][2][2];
+
+static void violated(const char *what)
+{
+	x.violation = x.violation ? x.violation : what;
+}
+
+/* ---- accesses ---- */
+
+static uint8_t *word_at(struct state *s, unsigned word)
+{
+	return word == WORD_LINES ? &s->lines
+				  : &(word < WORD_WANTED ? s->used : s->wanted)[word % WORD_WANTED];
+}
+
+static unsigned word_of(const void *p)
+{
+	for (unsigned i = 0; i < PROCESSES; i++) {
+		if (p == &page.line[ROW][i].used) {
+			return WORD_USED + i;
+		}
+		if (p == &page.line[ROW][i].wanted) {
+			return WORD_WANTED + i;
+		}
+	}
+	assert_ptr_equal(p, &page.lines);
+	return WORD_LINES;
+}
+
+static void flush_one(struct state *s, struct process *p)
+{
+	*word_at(s, p->buffer[0][0]) = p->buffer[0][1];
+	p->buffered--;
+	memmove(p->buffer, p->buffer[1], sizeof(p->buffer) - sizeof(p->buffer[0]));
+	memset(p->buffer[BUFFERED - 1], 0, sizeof(p->buffer[0]));
+}
+
+static void flush(void)
+{
+	while (x.p->buffered) {
+		flush_one(x.s, x.p);
+	}
+}
+
+/* Returns true if the access is to be made, else *ret is what it returned. */
+static bool next_access(uint64_t *ret)
+{
+	if (x.at < x.p->reads) {
+		*ret = x.p->read[x.at++];
+		return false;
+	}
+	if (x.made) {
+		longjmp(x.leave, 1);
+	}
+	x.made = true;
+	return true;
+}
+
+static void note_access(uint64_t v)
+{
+	assert_true(x.p->reads < READS);
+	x.p->read[x.p->reads++] = (uint8_t)v;
+	x.at++;
+}
+
+static uint64_t load(unsigned word)
+{
+	uint64_t v = *word_at(x.s, word);
+
+	for (unsigned i = 0; i < x.p->buffered; i++) {
+		v = x.p->buffer[i][0] == word ? x.p->buffer[i][1] : v;
+	}
+	return v;
+}
+
+uint64_t orders_load(const void *p, size_t bytes)
+{
+	bool lines_change = x.sc->kill || x.sc->lines < PROCESSES;
+	uint64_t v;
+
+	if (p == &page.limit[ROW]) {
+		return x.sc->limit;
+	}
+	if (p == &page.lines && !lines_change) {
+		return x.sc->lines;
+	}
+	if (next_access(&v)) {
+		v = load(word_of(p));
+		note_access(v);
+	}
+	return v;
+}
+
+void orders_store(void *p, uint64_t v, size_t bytes, int ordered)
+{
+	unsigned word = word_of(p);
+	uint64_t old;
+
+	if (next_access(&old)) {
+		note_access(0);
+		x.again = x.looked && v;
+		if (ordered) {
+			flush();
+			*word_at(x.s, word) = (uint8_t)v;
+		} else {
+			assert_true(x.p->buffered < BUFFERED);
+			x.p->buffer[x.p->buffered][0] = (uint8_t)word;
+			x.p->buffer[x.p->buffered++][1] = (uint8_t)v;
+		}
+	}
+	x.wanted = (uint8_t)v;
+}
+
+void orders_add(void *p, uint64_t v)
+{
+	uint64_t old;
+
+	if (next_access(&old)) {
+		note_access(0);
+		flush();
+		*word_at(x.s, word_of(p)) += (uint8_t)v;
+	}
+}
+
+uint64_t orders_now(void)
+{
+	x.looked = true;
+	x.now += x.sc->timeout ? 2 * (uint64_t)MEM_COLLIDE_NS : 0;
+	return x.now;
+}
+
+void orders_yield(void)
+{
+	uint64_t none;
+
+	if (next_access(&none)) {
+		note_access(0);
+		x.again = true;
+	}
+}
+
+/* ---- steps ---- */
+
+static unsigned sum_of(const struct state *s)
+{
+	return (unsigned)s->used[0] + s->used[1] + s->used[2];
+}
+
+static void operation_ended(unsigned number, int err)
+{
+	struct process *p = x.p;
+	uint8_t op = x.sc->op[number][p->op];
+
+	if (op & RELEASE) {
+		p->held = (uint8_t)(p->held - (op & NUMBER));
+	} else if (!(op & JOIN) && !err) {
+		p->held = (uint8_t)(p->held + op);
+	} else if (!(op & JOIN) && !x.sc->timeout && !x.sc->moves && p->fitted) {
+		violated("a charge that fitted all the time was refused");
+	}
+	p->op++;
+	p->reads = p->fitted = 0;
+	memset(p->read, 0, sizeof(p->read));
+	/* After a charge that was refused, the operations behind it would release too much. */
+	if (err) {
+		p->op = OPERATIONS;
+	}
+}
+
+static bool has_operation(const struct scenario *sc, const struct process *p, unsigned number)
+{
+	return !p->dead && p->op < OPERATIONS && sc->op[number][p->op];
+}
+
+static void use_canonical(unsigned number)
+{
+	struct process *p = x.p;
+	__typeof__(canonical[0][0][0][0]) *c;
+
+	c = &canonical[number][p->op][x.wanted != 0][x.looked];
+	if (!c->reads) {
+		c->reads = p->reads;
+		memcpy(c->read, p->read, sizeof(c->read));
+	}
+	p->reads = c->reads;
+	memcpy(p->read, c->read, sizeof(p->read));
+}
+
+static int run_operation(unsigned number, uint8_t op)
+{
+	struct mem_ledger l = { .page = &page, .line = number };
+
+	if (op & RELEASE) {
+		mem_ledger_release(&l, ROW, op & NUMBER);
+		return 0;
+	}
+	if (op & JOIN) {
+		orders_store(&page.lines, op & NUMBER, sizeof(page.lines), 1);
+		return 0;
+	}
+	return mem_ledger_charge(&l, ROW, op);
+}
+
+static void step_process(unsigned number)
+{
+	struct process *p = &x.s->p[number];
+	uint8_t op = x.sc->op[number][p->op];
+
+	x.p = p;
+	x.at = 0;
+	x.made = x.looked = x.again = false;
+	x.wanted = 0;
+	x.now = 1;
+	p->fitted = p->reads ? p->fitted : 1;
+	if (setjmp(x.leave) == 0) {
+		int err = run_operation(number, op);
+
+		assert_true(x.made);
+		operation_ended(number, err);
+	} else if (x.again) {
+		use_canonical(number);
+	}
+}
+
+/* As clear_line() of daemon/vgpu/vgpu.c. */
+static void step_clear(struct state *s)
+{
+	switch (s->cleared++) {
+	case 0:
+		s->used[PROCESSES - 1] = 0;
+		break;
+	case 1:
+		s->wanted[PROCESSES - 1] = 0;
+		break;
+	default:
+		s->lines = PROCESSES - 1;
+	}
+}
+
+/* Makes a step. Returns false if there is no such one. */
+static bool step(struct state *s, unsigned which)
+{
+	struct process *last = &s->p[PROCESSES - 1];
+	struct process *p = &s->p[which % PROCESSES];
+
+	x.s = s;
+	if (which < STEP_FLUSH && has_operation(x.sc, p, which)) {
+		step_process(which);
+	} else if (which >= STEP_FLUSH && which < STEP_KILL && p->buffered) {
+		flush_one(s, p);
+	} else if (which == STEP_KILL && x.sc->kill && has_operation(x.sc, last, PROCESSES - 1)) {
+		memset(last, 0, sizeof(*last));
+		last->dead = 1;
+	} else if (which == STEP_CLEAR && last->dead && s->cleared < 3) {
+		step_clear(s);
+	} else {
+		return false;
+	}
+	if (sum_of(s) > x.sc->limit) {
+		violated("more is used than the limit");
+	}
+	for (unsigned i = 0; i < PROCESSES; i++) {
+		p = &s->p[i];
+		if (p->reads && sum_of(s) + x.sc->op[i][p->op] > x.sc->limit) {
+			p->fitted = 0;
+		}
+	}
+	return true;
+}
+
+static void check_end(const struct state *s)
+{
+	for (unsigned i = 0; i < PROCESSES; i++) {
+		if (s->used[i] != s->p[i].held) {
+			violated("the account differs from what the processes hold");
+		}
+		if (s->wanted[i]) {
+			violated("a charge is left behind");
+		}
+	}
+}
+
+/* ---- the search ---- */
+
+struct found {
+	uint64_t hash;
+	uint32_t from; /* the state that it was reached from first */
+	uint8_t by;    /* with this step */
+	bool ends;
+};
+
+static struct {
+	struct found *found; /* in the order in which they were found */
+	uint32_t n, room;
+	uint32_t *slot, mask; /* by hash: index + 1 */
+	uint32_t (*edge)[2];
+	size_t edges, edge_room;
+	struct {
+		struct state s;
+		uint32_t index;
+	} * open;
+	size_t n_open, open_room;
+} g;
+
+static void *more(void *p, size_t n, size_t *room, size_t size)
+{
+	if (n < *room) {
+		return p;
+	}
+	*room = *room ? 2 * *room : 4096;
+	p = realloc(p, *room * size);
+	assert_non_null(p);
+	return p;
+}
+
+static uint64_t hash_of(const struct state *s)
+{
+	const uint8_t *bytes = (const uint8_t *)s;
+	uint64_t h = 0x9e3779b97f4a7c15, word;
+
+	for (size_t i = 0; i < sizeof(*s); i += sizeof(word)) {
+		word = 0;
+		memcpy(&word, bytes + i, MIN(sizeof(*s) - i, sizeof(word)));
+		h = (h ^ word) * 0xff51afd7ed558ccd;
+		h ^= h >> 32;
+	}
+	return h;
+}
+
+/* Returns the index of a state; a new one is put on the list of those to be explored. */
+static uint32_t index_of(const struct state *s, uint32_t from, unsigned by)
+{
+	uint64_t h = hash_of(s);
+	uint32_t i = (uint32_t)h & g.mask;
+	size_t room = g.room;
+
+	for (; g.slot[i]; i = (i + 1) & g.mask) {
+		if (g.found[g.slot[i] - 1].hash == h) {
+			return g.slot[i] - 1;
+		}
+	}
+	g.found = more(g.found, g.n, &room, sizeof(*g.found));
+	g.room = (uint32_t)room;
+	g.found[g.n] = (struct found){ .hash = h, .from = from, .by = (uint8_t)by };
+	g.slot[i] = ++g.n;
+	assert_true(g.n < g.mask / 4 * 3);
+	g.open = more(g.open, g.n_open, &g.open_room, sizeof(*g.open));
+	g.open[g.n_open].s = *s;
+	g.open[g.n_open++].index = g.n - 1;
+	return g.n - 1;
+}
+
+static void expand(const struct state *s, uint32_t index)
+{
+	bool any = false;
+
+	for (unsigned which = 0; which < STEPS && !x.violation; which++) {
+		struct state next = *s;
+
+		if (!step(&next, which)) {
+			continue;
+		}
+		any = true;
+		g.edge = more(g.edge, g.edges, &g.edge_room, sizeof(*g.edge));
+		g.edge[g.edges][0] = index;
+		g.edge[g.edges++][1] = index_of(&next, index, which);
+	}
+	if (!any) {
+		check_end(s);
+		g.found[index].ends = true;
+	}
+}
+
+/* Every state leads to an end. Later edges are nearer to ends, which keeps the number of passes
+ * low. */
+static void check_ends(void)
+{
+	for (bool changed = true; changed;) {
+		changed = false;
+		for (size_t i = g.edges; i-- > 0;) {
+			if (g.found[g.edge[i][1]].ends && !g.found[g.edge[i][0]].ends) {
+				g.found[g.edge[i][0]].ends = true;
+				changed = true;
+			}
+		}
+	}
+	for (uint32_t i = 0; i < g.n && !x.violation; i++) {
+		if (!g.found[i].ends) {
+			violated("a state from which there is no end");
+		}
+	}
+}
+
+/* Prints the steps to the last state: processes, fN: flush, K: kill, C: clear. */
+static void print_path(void)
+{
+	uint8_t by[512];
+	unsigned n = 0;
+
+	for (uint32_t i = g.n - 1; i && n < sizeof(by); i = g.found[i].from) {
+		by[n++] = g.found[i].by;
+	}
+	print_message("%s: %s:", x.sc->name, x.violation);
+	while (n--) {
+		if (by[n] >= STEP_KILL) {
+			print_message(" %c", by[n] == STEP_KILL ? 'K' : 'C');
+		} else {
+			print_message(" %s%u", by[n] < STEP_FLUSH ? "" : "f", by[n] % PROCESSES);
+		}
+	}
+	print_message("\n");
+}
+
+/* Returns what is wrong in an order of the scenario's steps, NULL: nothing in any. */
+static const char *explore(const struct scenario *sc)
+{
+	struct state s;
+
+	memset(&g, 0, sizeof(g));
+	memset(canonical, 0, sizeof(canonical));
+	memset(&s, 0, sizeof(s));
+	x.sc = sc;
+	x.violation = NULL;
+	g.mask = (1u << 21) - 1;
+	g.slot = calloc((size_t)g.mask + 1, sizeof(*g.slot));
+	assert_non_null(g.slot);
+	s.lines = sc->lines;
+	for (unsigned i = 0; i < PROCESSES; i++) {
+		s.used[i] = s.p[i].held = sc->used[i];
+	}
+	(void)index_of(&s, 0, 0);
+	while (g.n_open && !x.violation) {
+		struct state next = g.open[--g.n_open].s;
+
+		expand(&next, g.open[g.n_open].index);
+	}
+	if (!x.violation) {
+		check_ends();
+	}
+	if (x.violation) {
+		print_path();
+	} else {
+		print_message("%s: %u states\n", sc->name, g.n);
+	}
+	free(g.slot);
+	free(g.found);
+	free(g.edge);
+	free(g.open);
+	return x.violation;
+}
+
+/* ---- scenarios ---- */
+
+static const struct scenario scenarios[] = {
+	{ "2 charges, either fits", 4, 3, { 0 }, { { 3 }, { 2 } } },
+	{ "2 charges, both fit", 4, 3, { 0 }, { { 2 }, { 2 } } },
+	{ "2 charges next to what is held", 4, 3, { 1, 1 }, { { 2 }, { 0 }, { 1 } } },
+	{ "2 charges each", 3, 3, { 0 }, { { 1, 1 }, { 0 }, { 1, 1 } } },
+	{ "3 charges, one fits", 4, 3, { 0 }, { { 3 }, { 3 }, { 3 } } },
+	{ "3 charges, two fit", 4, 3, { 0 }, { { 2 }, { 2 }, { 2 } } },
+	{ "3 charges of different sizes", 4, 3, { 0 }, { { 3 }, { 2 }, { 1 } } },
+	{ "the lowest one never fits", 4, 3, { 2 }, { { 3 }, { 2 }, { 1 } } },
+	{ "a process joins", 4, 1, { 0 }, { { 3 }, { JOIN | 2, 2 } } },
+	{ "2 processes join", 4, 1, { 0 }, { { 2 }, { JOIN | 2, 3 }, { 0 } } },
+	{ "a charge, then a release", 3, 3, { 0 }, { { 2, RELEASE | 2, 1 }, { 2 } } },
+	{ "the last one dies", 4, 3, { 0 }, { { 3 }, { 0 }, { 2 } }, .kill = true },
+	{ "the last of 3 dies", 4, 3, { 0 }, { { 2 }, { 3 }, { 2 } }, .kill = true },
+	{ "it dies and waits take too long",
+	  4,
+	  3,
+	  { 0 },
+	  { { 2 }, { 3 }, { 2 } },
+	  .kill = true,
+	  .timeout = true },
+	{ "memory moves", 2, 3, { 1 }, { { RELEASE | 1 }, { 1 }, { 1 } }, .moves = true },
+};
+
+static void check_orders(void **state)
+{
+	assert_null(explore(*state));
+}
+
+int main(void)
+{
+	struct CMUnitTest tests[ARRAY_SIZE(scenarios)];
+
+	for (size_t i = 0; i < ARRAY_SIZE(scenarios); i++) {
+		tests[i] = (struct CMUnitTest){ .name = scenarios[i].name,
+						.test_func = check_orders,
+						.initial_state = unqual(&scenarios[i]) };
+	}
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
