@@ -154,5 +154,7 @@ const char *cli_when(char out[40], uint64_t wall_ns);
 /* Parses "200ms", "5s", "2m", "1h", "3d"; a bare number is in units of bare_ns (0: a unit is
  * required). Returns 0 or -EINVAL. */
 int cli_parse_duration(const char *text, uint64_t bare_ns, uint64_t *ret_ns);
+/* "4G", "1.5 GiB" without the blank, "512M", bytes without a unit; powers of 1024. 0 or -EINVAL. */
+int cli_parse_bytes(const char *text, uint64_t *ret);
 
 #endif

@@ -82,16 +82,30 @@ static void add_hidden_row(struct cli_table *t, const json_t *tenant)
 	cli_table_cell(t, "-");
 	cli_table_cell(t, "%s", user_of(user, tenant));
 	cli_table_cell(t, "%s", cli_text(tenant, "class"));
-	for (unsigned i = 3; i < 12; i++) {
+	for (unsigned i = 3; i < 13; i++) {
 		cli_table_cell(t, "-");
 	}
+}
+
+/* Returns "1.2 GiB/4.0 GiB": what the process holds, and the limit of its virtual GPU. */
+static const char *memory_of(char out[64], const json_t *tenant)
+{
+	uint64_t limit = cli_u64(tenant, "mem_limit");
+	char used[24], most[24];
+
+	if (!limit) {
+		return "-";
+	}
+	snprintf(out, 64, "%s/%s", cli_bytes(used, cli_u64(tenant, "mem_used")),
+		 cli_bytes(most, limit));
+	return out;
 }
 
 static void add_row(struct cli_table *t, const json_t *tenant, const json_t *versions)
 {
 	const json_t *s = json_object_get(tenant, "stats");
 	uint64_t requests = cli_u64(s, "requests");
-	char held[24], p50[24], p99[24], launches[24], policy[80], user[64];
+	char held[24], p50[24], p99[24], launches[24], policy[80], user[64], memory[64];
 
 	cli_table_cell(t, "%llu", (unsigned long long)cli_u64(tenant, "pid"));
 	cli_table_cell(t, "%s", user_of(user, tenant));
@@ -104,6 +118,7 @@ static void add_row(struct cli_table *t, const json_t *tenant, const json_t *ver
 		       duration_or_dash(held, cli_u64(s, "held_ns"), cli_u64(s, "held_ns")));
 	cli_table_cell(t, "%s", duration_or_dash(p50, cli_u64(s, "request_p50_ns"), requests));
 	cli_table_cell(t, "%s", duration_or_dash(p99, cli_u64(s, "request_p99_ns"), requests));
+	cli_table_cell(t, "%s", memory_of(memory, tenant));
 	cli_table_cell(t, "%s", policy_of(policy, tenant, versions));
 	cli_table_cell(t, "%s", cli_text(tenant, "command"));
 }
@@ -111,7 +126,7 @@ static void add_row(struct cli_table *t, const json_t *tenant, const json_t *ver
 static void print_tenants(struct cli *c, const json_t *tenants, const json_t *versions)
 {
 	static const char *const left[] = { "USER", "CLASS", "LANE", "LEVEL", "NAME" };
-	static const char *const right[] = { "LAUNCHES", "HELD", "P50", "P99" };
+	static const char *const right[] = { "LAUNCHES", "HELD", "P50", "P99", "MEMORY" };
 	struct cli_table t;
 	json_t *tenant;
 	size_t i;

@@ -22,10 +22,23 @@
 	3000000000u /* max wait for the exit record, which gbpfd has once the driver has ended the \
 		       process */
 #define FATE_LOOK_NS 20000000u
+#define MEM_MIN (16u << 20)   /* smallest limit: a program cannot start with less */
 #define BACKOFF_NS 100000000u /* first delay; doubled with each restart */
 #define BACKOFF_MOST_NS 10000000000u
 
-enum { O_CLASS, O_NAME, O_WEIGHT, O_LANE, O_HINT, O_DEVICE, O_RESTART, O_CHECK, O_STRICT, O_OFF };
+enum {
+	O_CLASS,
+	O_NAME,
+	O_WEIGHT,
+	O_LANE,
+	O_MEM,
+	O_HINT,
+	O_DEVICE,
+	O_RESTART,
+	O_CHECK,
+	O_STRICT,
+	O_OFF
+};
 
 static const struct cli_option options[] = {
 	[O_CLASS] = { "class", 'c', "latency|normal|batch", "scheduling class (default normal)" },
@@ -35,6 +48,9 @@ static const struct cli_option options[] = {
 	[O_LANE] = { "lane", 'l', "auto|process|shared",
 		     "sharing mode: a context of its own, or one shared with others (default auto: "
 		     "the policy chooses)" },
+	[O_MEM] = { "mem", 'm', "SIZE",
+		    "limit of device memory on each GPU, for the program and its children together "
+		    "(for example 4G)" },
 	[O_HINT] = { "hint", 0, "HINT", "request announcements: auto, off or period:MICROSECONDS" },
 	[O_DEVICE] = { "device", 'd', "soft|nvidia|auto",
 		       "device (default auto: NVIDIA if present)" },
@@ -364,10 +380,40 @@ static int check_hint(struct cli *c)
 	return cli_number(c, "--hint period", hint + 7, 2000, 10000000, &us);
 }
 
+static int check_mem(struct cli *c, uint64_t *ret)
+{
+	const char *mem = c->opt[O_MEM];
+
+	*ret = 0;
+	if (c->opt[O_OFF] && getenv("GBPF_VGPU")) {
+		return cli_fail(c, CLI_USAGE, "usage", "Leave --off away",
+				"run: --off: this process is in a virtual GPU, which has a limit");
+	}
+	if (!mem) {
+		return CLI_OK;
+	}
+	if (cli_parse_bytes(mem, ret) < 0 || *ret < MEM_MIN) {
+		return cli_fail(
+			c, CLI_USAGE, "usage",
+			"Use a number with K, M, G or T: at least 16M, at most the GPU's memory",
+			"run: invalid size '%s' for --mem", mem);
+	}
+	if (c->opt[O_OFF]) {
+		return cli_fail(c, CLI_USAGE, "usage", "Leave one of them away",
+				"run: --off switches the limit of --mem off");
+	}
+	if (getenv("GBPF_VGPU")) {
+		return cli_fail(c, CLI_USAGE, "usage",
+				"Leave --mem away: the program gets the limit that is in force",
+				"run: --mem: this process is in a virtual GPU already");
+	}
+	return CLI_OK;
+}
+
 static int check_settings(struct cli *c)
 {
 	const char *name = c->opt[O_NAME];
-	uint64_t weight, times;
+	uint64_t weight, times, mem;
 	int code;
 
 	if (name && (!name[0] || strlen(name) > 63)) {
@@ -375,7 +421,7 @@ static int check_settings(struct cli *c)
 				name[0] ? "Choose a shorter one" : "Give one, or leave --name away",
 				"run: --name: 1 to 63 bytes are allowed, not %zu", strlen(name));
 	}
-	if ((code = check_hint(c)) != CLI_OK) {
+	if ((code = check_hint(c)) != CLI_OK || (code = check_mem(c, &mem)) != CLI_OK) {
 		return code;
 	}
 	if (c->opt[O_RESTART] &&
@@ -399,6 +445,7 @@ static int prepare(struct cli *c, struct report *r)
 	char shim[CLI_RUN_PATH];
 	int code;
 
+	(void)check_mem(c, &s.mem);
 	if (c->opt[O_CHECK] && c->opt[O_DEVICE] && strcmp(c->opt[O_DEVICE], "soft") != 0) {
 		return cli_fail(c, CLI_USAGE, "usage", "Leave --device away, or say soft",
 				"run: --check works on the soft GPU alone");

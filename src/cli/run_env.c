@@ -6,8 +6,10 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/paths.h"
 #include "base/private_dir.h"
 
@@ -231,6 +233,23 @@ static int set_ptxas(const struct cli_run_settings *s)
 	return bad;
 }
 
+/* The number of a new virtual GPU, which only the user's processes need to tell from others of
+ * theirs. */
+static int set_vgpu(uint64_t mem)
+{
+	uint64_t number = 0;
+	char text[96];
+
+	while (!number) {
+		if (getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number)) {
+			return -errno;
+		}
+	}
+	snprintf(text, sizeof(text), "%llx:%llu:%llu", (unsigned long long)number,
+		 (unsigned long long)mem, (unsigned long long)clock_now_ns());
+	return setenv("GBPF_VGPU", text, 1);
+}
+
 int cli_run_set_environment(const struct cli_run_settings *s, const struct cli_run_device *d,
 			    const char *shim, struct report *r)
 {
@@ -257,6 +276,7 @@ int cli_run_set_environment(const struct cli_run_settings *s, const struct cli_r
 	bad |= set_or_clear("GBPF_CLASS", s->class_name ? s->class_name : "normal");
 	bad |= set_or_clear("GBPF_NAME", s->name);
 	bad |= set_or_clear("GBPF_WEIGHT", s->weight);
+	bad |= s->mem ? set_vgpu(s->mem) : 0;
 	if (s->lane) {
 		bad |= set_or_clear("GBPF_LANE", s->lane);
 	}

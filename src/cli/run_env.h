@@ -26,6 +26,7 @@ int cli_run_choose_device(const char *name, struct cli_run_device *d, struct rep
 struct cli_run_settings {
 	const char *class_name, *name, *weight; /* NULL: not set */
 	const char *lane, *hint;		/* NULL: from the environment */
+	uint64_t mem;				/* limit of device memory, bytes; 0: none */
 	bool strict, off;
 };
 

@@ -114,3 +114,30 @@ int cli_parse_duration(const char *text, uint64_t bare_ns, uint64_t *ret_ns)
 	}
 	return -EINVAL;
 }
+
+int cli_parse_bytes(const char *text, uint64_t *ret)
+{
+	static const char units[] = "KMGTP";
+	uint64_t factor = 1;
+	const char *unit;
+	char *end;
+	double v;
+
+	if (text[0] < '0' || text[0] > '9') {
+		return -EINVAL;
+	}
+	v = strtod(text, &end);
+	unit = *end ? strchr(units, *end >= 'a' ? *end - 'a' + 'A' : *end) : NULL;
+	if (unit) {
+		factor = (uint64_t)1 << 10 * (unit - units + 1);
+		end++;
+		end += strncmp(end, "iB", 2) == 0 ? 2 : *end == 'B';
+	} else if (*end == 'B') {
+		end++;
+	}
+	if (*end || v * (double)factor >= (double)((uint64_t)1 << 62)) {
+		return -EINVAL;
+	}
+	*ret = (uint64_t)(v * (double)factor);
+	return 0;
+}

@@ -22,6 +22,7 @@
 #include "daemon/policy/policy_prints.h"
 #include "daemon/policy/policy_failures.h"
 #include "daemon/session/tenant_session.h"
+#include "daemon/vgpu/vgpu.h"
 #include "gpu/control.h"
 
 static const char *state_name(const struct daemon_session *s)
@@ -64,6 +65,19 @@ static void add_lane(const struct daemon_session *s, json_t *j)
 	json_object_set_new(j, "slice_us", json_integer((json_int_t)daemon_hw_slice_us(s)));
 }
 
+/* Memory, if the process is in a vGPU. */
+static void add_memory(const struct daemon_session *s, json_t *j)
+{
+	struct daemon_vgpu_figures f;
+
+	daemon_vgpu_figures(s, &f);
+	if (f.number) {
+		json_object_set_new(j, "mem_limit", json_integer((json_int_t)f.limit));
+		json_object_set_new(j, "mem_used", json_integer((json_int_t)f.own));
+		json_object_set_new(j, "mem_vgpu_used", json_integer((json_int_t)f.used));
+	}
+}
+
 static json_t *gpus_json(const struct daemon_session *s)
 {
 	json_t *gpus = json_array();
@@ -98,6 +112,7 @@ static json_t *tenant_json(const struct daemon_session *s)
 	}
 	if (j && s->stats.map) {
 		daemon_stats_json(s, j);
+		add_memory(s, j);
 	}
 	return j;
 }

@@ -29,6 +29,7 @@ struct daemon_watch;
 struct daemon_mps;
 struct daemon_idle;
 struct daemon_prints;
+struct daemon_vgpu;
 
 struct daemon_options {
 	bool foreground, state_given; /* state_given: by --state-dir */
@@ -97,6 +98,12 @@ struct daemon_maps {
 	struct daemon_maps_watch *watches; /* owned */
 };
 
+/* vGPUs: vgpu.c. */
+struct daemon_vgpus {
+	struct daemon_vgpu *first; /* owned */
+	unsigned n;
+};
+
 /* Used by the main thread alone, without locks: the other threads get jobs, which hold copies of
  * what they need. The files named at a part are the only ones that change its fields. */
 struct daemon {
@@ -125,6 +132,7 @@ struct daemon {
 	struct daemon_exits exits;
 	struct daemon_mps_exits mps_exits;
 	struct daemon_maps maps;
+	struct daemon_vgpus vgpus;
 	struct daemon_policies *policies; /* owned; policies.c */
 	struct daemon_ticker *ticker;	  /* owned; daemon_hooks.c */
 	struct daemon_mps *mps;		  /* owned; mps.c */

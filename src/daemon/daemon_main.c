@@ -30,6 +30,7 @@
 #include "daemon/policy/policy_prints.h"
 #include "daemon/runtime.h"
 #include "daemon/session/tenant_session.h"
+#include "daemon/vgpu/vgpu.h"
 #include "daemon/watch/watch.h"
 
 #define PROC_NVIDIA "/proc/driver/nvidia/gpus"
@@ -230,6 +231,7 @@ static void close_all(struct daemon *d)
 	daemon_mps_close(d, tenants_left);
 	daemon_budget_close(d);
 	daemon_ticker_close(d);
+	daemon_vgpus_close(d);
 	daemon_idle_close(d);
 	daemon_watches_close(d);
 	daemon_policies_close(d);

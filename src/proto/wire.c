@@ -54,6 +54,7 @@ static void close_from(int *fds, unsigned *nfds, unsigned keep)
 {
 	while (*nfds > keep) {
 		fd_close_foreign(fds[--*nfds]);
+		fds[*nfds] = -1;
 	}
 }
 
@@ -85,12 +86,19 @@ static int descriptors_of(const union proto_message *m, unsigned nfds)
 {
 	switch (m->head.type) {
 	case PROTO_HELLO:
-		if (m->hello.gpus > PROTO_MAX_GPUS || m->hello.regions > 1) {
+		if (m->hello.gpus > PROTO_MAX_GPUS || m->hello.regions > 1 ||
+		    m->hello.accounts > 1 ||
+		    (m->hello.accounts && !(m->hello.flags & PROTO_REATTACH))) {
 			return -1;
 		}
-		return m->hello.flags & PROTO_REATTACH ? 2 + (int)m->hello.regions : 0;
+		return m->hello.flags & PROTO_REATTACH
+			       ? 2 + (int)m->hello.regions + (int)m->hello.accounts
+			       : 0;
 	case PROTO_WELCOME:
-		return nfds >= 3 ? 3 : 1; /* reattached: only the directory */
+		if (m->welcome.accounts > 1) {
+			return -1;
+		}
+		return (nfds >= 3 ? 3 : 1) + (int)m->welcome.accounts; /* reattached: no pages */
 	case PROTO_PREPARE:
 		if (m->version.regions & ~(uint32_t)(PROTO_REGION_GLOBAL | PROTO_REGION_TENANT)) {
 			return -1;

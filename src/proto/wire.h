@@ -19,16 +19,15 @@
 #define PROTO_MAGIC 0x53706267u
 /* Protocol version: incremented with each change of a message's layout and each new message that
  * gbpfd sends. A peer of another version is refused with both numbers in the text. */
-#define PROTO_VERSION 4u
+#define PROTO_VERSION 5u
 #define PROTO_NAME 64
 #define PROTO_TEXT 256
 
 enum proto_type {
 	PROTO_HELLO = 1, /* c>d; when reattaching, descriptors: board, statistics, [tenant region of
-			   policy_version] */
+			   policy_version], [account] */
 	PROTO_WELCOME,	 /* d>c; descriptors: directory, board, statistics (reattached: directory
-			  * only)
-			  */
+			  * only), [account] */
 	PROTO_REFUSED,	 /* d>c */
 	PROTO_BOARD_MAPPED, /* c>d */
 	PROTO_PREPARE,	/* d>c; descriptors: image [, global region][, tenant region] by the bits of
@@ -72,6 +71,12 @@ struct proto_hello {
 	uint32_t lanes; /* bit mask of lanes that the process can use; 0: any (early), or only the
 			   requested one */
 	char name[PROTO_NAME], command[PROTO_TEXT];
+	/* The vGPU that the process belongs to (proto/account.h): a number that its user has made
+	 * up, 0: none; and its memory limit on each device, which counts if this process is the
+	 * first one in it. Reattach: accounts is 1 if the account is attached, for this line. */
+	uint64_t vgpu, mem_limit;
+	uint64_t vgpu_made_ns; /* when the number was made up, monotonic */
+	uint32_t accounts, account_line;
 };
 
 struct proto_welcome {
@@ -80,11 +85,13 @@ struct proto_welcome {
 	uint64_t hold_limit_ns;
 	uint32_t gpu_index[PROTO_MAX_GPUS]; /* gbpfd's number, by ordinal in the process */
 	uint32_t lane, sm_percent;
-	uint32_t slice_us;	   /* admit's answer; gbpfd applies it once it has the handles */
-	int32_t priority;	   /* shared lane: of the default stream, 0 or 1 */
-	uint32_t rhythm, lead_us;  /* admit's answer about announcements */
-	uint32_t uid, reserved;	   /* of the process, as gbpfd sees it */
-	char mps_pipe[PROTO_TEXT]; /* shared lane: folder of the MPS control daemon's pipes */
+	uint32_t slice_us;	  /* admit's answer; gbpfd applies it once it has the handles */
+	int32_t priority;	  /* shared lane: of the default stream, 0 or 1 */
+	uint32_t rhythm, lead_us; /* admit's answer about announcements */
+	uint32_t uid;		  /* of the process, as gbpfd sees it */
+	uint32_t accounts;	  /* 1: it is in a vGPU, whose account is the last descriptor */
+	uint32_t account_line, reserved; /* its line there */
+	char mps_pipe[PROTO_TEXT];	 /* shared lane: folder of the MPS control daemon's pipes */
 };
 
 struct proto_devices { /* DEVICES (uuid), DEVICES_ARE (gpu_index) */

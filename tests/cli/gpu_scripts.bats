@@ -140,3 +140,12 @@ interrupted() {
 	[ "$status" -eq 1 ]
 	[[ "$output" == *"nosuch is not installed"* ]]
 }
+
+@test "gpu/memory: programs of the driver get their limit, and no more" {
+	script memory --parts driver,race --mem 256
+	[ "$status" -eq 0 ]
+	rows '[(x["part"], x["state"], x["wrong"]) for x in r] == [(p, "ok", 0) for p in ("driver", "race")]'
+	rows 'all(x["total"] == 256 << 20 and 0.98 * x["total"] <= x["got"] <= x["total"] for x in r)'
+	rows 'all(x["got"] <= x["ledger"] <= x["total"] and x["free_full"] < 8 << 20 for x in r)'
+	nothing_left
+}

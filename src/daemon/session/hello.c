@@ -12,6 +12,7 @@
 #include "daemon/hw/sharing_mode.h"
 #include "daemon/policy/daemon_hooks.h"
 #include "daemon/policy/policies.h"
+#include "daemon/vgpu/vgpu.h"
 
 #define QUEUE_LIMIT_USEC 30000000u
 #define MAX_FOREIGN_DEVICES 8u /* devices unknown to gbpfd that one other user may name */
@@ -52,6 +53,11 @@ static bool take_devices(struct daemon_session *s, const uint8_t uuid[PROTO_MAX_
 		s->gpu_index[s->gpus] = (uint32_t)n;
 		s->gpu_mask |= 1u << n;
 	}
+	if (daemon_vgpu_add_devices(s, uuid) < 0) {
+		daemon_session_refuse(s, -ENOSPC, "its virtual GPU spans %u devices already",
+				      PROTO_ACCOUNT_ROWS);
+		return false;
+	}
 	s->hello.has_devices = true;
 	return true;
 }
@@ -79,7 +85,8 @@ static int take_pages(struct daemon_session *s, const struct proto_hello *h, int
 
 void daemon_hello_admitted(struct daemon_session *s)
 {
-	int fds[3] = { s->d->directory.fd, s->board.fd, s->stats.fd };
+	int fds[4] = { s->d->directory.fd, s->board.fd, s->stats.fd, -1 };
+	unsigned nfds = s->hello.reattached ? 1 : 3;
 	union proto_message m = { 0 };
 
 	m.welcome.tenant = (uint32_t)s->tenant;
@@ -99,7 +106,12 @@ void daemon_hello_admitted(struct daemon_session *s)
 		m.welcome.gpu_index[i] = i < s->gpus ? s->gpu_index[i] : 0;
 	}
 	s->state = DAEMON_SESSION_WELCOMED;
-	daemon_session_send(s, &m, PROTO_WELCOME, fds, s->hello.reattached ? 1 : 3);
+	if (s->vgpu.of) {
+		m.welcome.accounts = 1;
+		m.welcome.account_line = s->vgpu.line;
+		fds[nfds++] = daemon_vgpu_fd(s);
+	}
+	daemon_session_send(s, &m, PROTO_WELCOME, fds, nfds);
 	if (!s->hello.has_devices) {
 		daemon_session_extend_timeout(s);
 	}
@@ -207,12 +219,34 @@ static bool hello_is_sane(struct daemon_session *s, const struct proto_hello *h)
 			h->class_id, h->weight, h->lane, h->lanes, h->flags);
 		return false;
 	}
-	if (early && (h->gpus || h->flags & PROTO_REATTACH)) {
+	if (early && (h->gpus || h->accounts || h->flags & PROTO_REATTACH)) {
 		daemon_session_refuse(s, -EINVAL,
 				      "an early hello names no devices and brings no pages");
 		return false;
 	}
+	if ((h->vgpu ? !h->mem_limit : h->accounts || h->mem_limit) ||
+	    (h->accounts && !(h->flags & PROTO_REATTACH))) {
+		daemon_session_refuse(s, -EINVAL, "invalid virtual GPU: limit %llu, accounts %u",
+				      (unsigned long long)h->mem_limit, h->accounts);
+		return false;
+	}
 	return true;
+}
+
+/* Returns false if the session was refused. */
+static bool join_vgpu(struct daemon_session *s, const struct proto_hello *h, int *fds)
+{
+	int err = daemon_vgpu_join(s, h, fds);
+
+	if (err) {
+		daemon_session_refuse(s, err, "it cannot join its virtual GPU: %s",
+				      err == -EUSERS   ? "there are too many"
+				      : err == -ENOSPC ? "too many processes are in it"
+				      : err == -ESRCH  ? "gbpfd cannot see its process"
+				      : err == -EAGAIN ? "gbpfd was restarted; try again"
+						       : strerror(-err));
+	}
+	return !err;
 }
 
 static void begin(struct daemon_session *s, const struct proto_hello *h, int *fds)
@@ -227,7 +261,7 @@ static void begin(struct daemon_session *s, const struct proto_hello *h, int *fd
 	s->tenant = number;
 	d->sessions.tenant[number] = s;
 	d->counters.sessions++;
-	if (!s->hello.early && !take_devices(s, h->uuid, h->gpus)) {
+	if (!join_vgpu(s, h, fds) || (!s->hello.early && !take_devices(s, h->uuid, h->gpus))) {
 		return;
 	}
 	err = take_pages(s, h, fds);

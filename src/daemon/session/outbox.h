@@ -6,7 +6,7 @@
 #include "proto/wire.h"
 
 #define DAEMON_OUTBOX_MESSAGES 256u
-#define DAEMON_OUTBOX_FDS 3u
+#define DAEMON_OUTBOX_FDS 4u
 
 struct daemon_outbox_entry;
 

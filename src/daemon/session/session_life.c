@@ -18,6 +18,7 @@
 #include "daemon/idle/idle_boards.h"
 #include "daemon/policy/policies.h"
 #include "daemon/policy/policy_failures.h"
+#include "daemon/vgpu/vgpu.h"
 #include "daemon/watch/watch.h"
 
 #define MAX_SESSIONS (PROTO_MAX_TENANTS + 64u)
@@ -101,6 +102,7 @@ static void destroy(struct daemon_session *s)
 		daemon_idle_leave(s);
 		daemon_lc_withdraw(s);
 		daemon_hw_session_ended(s);
+		daemon_vgpu_leave(s);
 		daemon_failures_add_session(s);
 		daemon_policy_remove_tenant(d, (uint32_t)s->tenant);
 		POINT("daemon.death.forgotten");

@@ -13,6 +13,7 @@
 
 struct daemon_flag_page;
 struct daemon_hw;
+struct daemon_vgpu;
 
 /* The connection: tenant_session.c, session_life.c. */
 struct daemon_session_conn {
@@ -91,6 +92,12 @@ struct daemon_session_preempt {
 	int tried_for; /* tenant whose request it was */
 	uint64_t tried_since;
 	uint32_t tried; /* GBPF_LEVEL_* */
+};
+
+/* The vGPU that it is in: vgpu.c. */
+struct daemon_session_vgpu {
+	struct daemon_vgpu *of; /* borrowed; NULL: none */
+	uint32_t line;		/* of its process in the account */
 };
 
 /* Policy versions: policy_swap.c, active_versions.c, version.c (tallied: policy_failures.c). */

@@ -284,7 +284,7 @@ static void read_messages(struct daemon_session *s)
 {
 	for (int i = 0; i < READS_PER_WAKE && !s->dying; i++) {
 		union proto_message m;
-		int fds[8], r;
+		int fds[8] = { -1, -1, -1, -1, -1, -1, -1, -1 }, r;
 		unsigned nfds;
 
 		r = proto_recv(s->conn.sock, &m, fds, &nfds);

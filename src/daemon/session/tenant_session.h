@@ -6,6 +6,7 @@
 #include "base/fd.h"
 #include "daemon/daemon.h"
 #include "daemon/session/session_parts.h"
+#include "proto/account.h"
 #include "proto/wire.h"
 
 enum daemon_session_state {
@@ -53,6 +54,7 @@ struct daemon_session {
 	struct daemon_session_flags flags;
 	struct daemon_session_hw hw;
 	struct daemon_session_preempt preempt;
+	struct daemon_session_vgpu vgpu;
 	struct daemon_session_policy policy;
 	struct daemon_session_rejoin rejoin;
 	char crash_reason[DAEMON_CRASH_TEXT]; /* mps_crash.c: the failure of an MPS client that may

@@ -5,6 +5,7 @@
 #include "cuabi/api.h"
 #include "shim/code/shim_code.h"
 #include "shim/defer/block_launch.h"
+#include "shim/mem/charge.h"
 #include "shim/object/driver_device.h"
 #include "shim/object/green_context.h"
 #include "shim/object/stream_queue.h"
@@ -28,8 +29,13 @@ CUcontext shim_context_primary(CUdevice device)
 	return ctx;
 }
 
-/* Returns what shim_code_context_ended() needs. */
-static uint64_t ending(CUcontext ctx)
+/* What was recorded before a context ends, for shim_code_context_ended() and
+ * shim_mem_context_ended(). */
+struct recorded {
+	uint64_t code, memory;
+};
+
+static struct recorded ending(CUcontext ctx)
 {
 	shim_code_await_stub(ctx);
 	if (ctx && shim_attached()) {
@@ -37,7 +43,7 @@ static uint64_t ending(CUcontext ctx)
 		shim_block_context_end(ctx);
 		shim_device_context_end(ctx);
 	}
-	return shim_code_context_ending(ctx);
+	return (struct recorded){ shim_code_context_ending(ctx), shim_mem_context_ending() };
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
@@ -51,7 +57,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
 }
 
 /* Returns the primary context if this may be its last release. */
-static CUcontext releasing(CUdevice device, uint64_t *ret_recorded)
+static CUcontext releasing(CUdevice device, struct recorded *ret_recorded)
 {
 	CUcontext ctx = NULL;
 	uint32_t n;
@@ -62,7 +68,7 @@ static CUcontext releasing(CUdevice device, uint64_t *ret_recorded)
 	n = load_relaxed(&retained[device]);
 	while (n && !cas_acqrel(&retained[device], &n, n - 1)) {
 	}
-	if (n <= 1 && (shim_attached() || shim_code_any())) {
+	if (n <= 1 && (shim_attached() || shim_code_any() || shim_mem_joined())) {
 		ctx = shim_context_primary(device);
 		*ret_recorded = ending(ctx);
 	}
@@ -72,11 +78,11 @@ static CUcontext releasing(CUdevice device, uint64_t *ret_recorded)
 	return ctx;
 }
 
-static CUcontext resetting(CUdevice device, uint64_t *ret_recorded)
+static CUcontext resetting(CUdevice device, struct recorded *ret_recorded)
 {
 	CUcontext ctx = NULL;
 
-	if (shim_attached() || shim_code_any()) {
+	if (shim_attached() || shim_code_any() || shim_mem_joined()) {
 		ctx = shim_context_primary(device);
 		*ret_recorded = ending(ctx);
 	}
@@ -89,9 +95,10 @@ static CUcontext resetting(CUdevice device, uint64_t *ret_recorded)
 
 /* The context is gone. What another thread has prepared in it since ending(), by loading an image,
  * is gone with it, and must not be taken for that of the next one, whose handle may be the same. */
-static void forget(CUcontext ctx, uint64_t recorded)
+static void forget(CUcontext ctx, struct recorded recorded)
 {
-	shim_code_context_ended(ctx, recorded);
+	shim_code_context_ended(ctx, recorded.code);
+	shim_mem_context_ended(ctx, recorded.memory);
 	if (shim_attached()) {
 		shim_block_context_end(ctx);
 	}
@@ -100,7 +107,7 @@ static void forget(CUcontext ctx, uint64_t recorded)
 /* Patched machine code is forgotten only when it is gone: a launch without the stub's argument
  * would run with what happens to be behind the parameters. Others, such as the runtime's private
  * calls, may hold references of the primary context. */
-static CUresult released(CUresult r, CUdevice device, CUcontext ctx, uint64_t recorded)
+static CUresult released(CUresult r, CUdevice device, CUcontext ctx, struct recorded recorded)
 {
 	unsigned flags;
 	int active = 0;
@@ -113,7 +120,7 @@ static CUresult released(CUresult r, CUdevice device, CUcontext ctx, uint64_t re
 	return r;
 }
 
-static CUresult ended(CUresult r, CUcontext ctx, uint64_t recorded)
+static CUresult ended(CUresult r, CUcontext ctx, struct recorded recorded)
 {
 	if (r == CUDA_SUCCESS && ctx) {
 		forget(ctx, recorded);
@@ -123,7 +130,7 @@ static CUresult ended(CUresult r, CUcontext ctx, uint64_t recorded)
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice device)
 {
-	uint64_t recorded = 0;
+	struct recorded recorded = { 0, 0 };
 	CUcontext ctx = releasing(device, &recorded);
 
 	return released(shim_real.cuDevicePrimaryCtxRelease(device), device, ctx, recorded);
@@ -131,7 +138,7 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice device)
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
-	uint64_t recorded = 0;
+	struct recorded recorded = { 0, 0 };
 	CUcontext ctx = releasing(device, &recorded);
 
 	return released(shim_real.cuDevicePrimaryCtxRelease_v2(device), device, ctx, recorded);
@@ -139,7 +146,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 
 CUresult cuDevicePrimaryCtxReset(CUdevice device)
 {
-	uint64_t recorded = 0;
+	struct recorded recorded = { 0, 0 };
 	CUcontext ctx = resetting(device, &recorded);
 
 	return ended(shim_real.cuDevicePrimaryCtxReset(device), ctx, recorded);
@@ -147,7 +154,7 @@ CUresult cuDevicePrimaryCtxReset(CUdevice device)
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
-	uint64_t recorded = 0;
+	struct recorded recorded = { 0, 0 };
 	CUcontext ctx = resetting(device, &recorded);
 
 	return ended(shim_real.cuDevicePrimaryCtxReset_v2(device), ctx, recorded);
@@ -155,14 +162,14 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 
 CUresult cuCtxDestroy(CUcontext ctx)
 {
-	uint64_t recorded = ending(ctx);
+	struct recorded recorded = ending(ctx);
 
 	return ended(shim_real.cuCtxDestroy(ctx), ctx, recorded);
 }
 
 CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
-	uint64_t recorded = ending(ctx);
+	struct recorded recorded = ending(ctx);
 
 	return ended(shim_real.cuCtxDestroy_v2(ctx), ctx, recorded);
 }
@@ -170,7 +177,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
 /* Destroys the context, and so pops it, unless cuCtxAttach was called more often. */
 CUresult cuCtxDetach(CUcontext ctx)
 {
-	uint64_t recorded = ending(ctx);
+	struct recorded recorded = ending(ctx);
 	CUcontext now = NULL;
 	CUresult r = shim_real.cuCtxDetach(ctx);
 

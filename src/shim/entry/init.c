@@ -16,6 +16,7 @@
 #include "shim/code/shim_code.h"
 #include "shim/defer/block_launch.h"
 #include "shim/kernel/clone.h"
+#include "shim/mem/charge.h"
 #include "shim/object/driver_device.h"
 #include "shim/object/graph_events.h"
 #include "shim/object/green_context.h"
@@ -54,6 +55,7 @@ static void on_exit_process(void)
  * forked child may do. */
 static void on_fork_child(void)
 {
+	shim_mem_forget();
 	if (!shim_attached()) {
 		return;
 	}
@@ -68,6 +70,34 @@ static void on_fork_child(void)
 	shim_interprocess_forget();
 	shim_graph_forget();
 	shim_session_abandon(&session);
+}
+
+static void note_memory(const char *text)
+{
+	shim_session_note(&session, "memory", text);
+}
+
+/* Returns 0, -EPROTO, or -EPERM if the limit is more than any device has. */
+static int join_vgpu(void)
+{
+	size_t most = 0, bytes;
+
+	for (uint32_t i = 0; i < session.gpus; i++) {
+		if (shim_real.cuDeviceTotalMem_v2(&bytes, (CUdevice)i) == CUDA_SUCCESS) {
+			most = MAX(most, bytes);
+		}
+	}
+	if (session.gpus && session.vgpu.limit > most) {
+		session.refused_here = true;
+		snprintf(session.refusal, sizeof(session.refusal),
+			 "the memory limit of %llu MiB exceeds the GPU's %llu MiB; use a lower one "
+			 "('gbpf run --mem')",
+			 (unsigned long long)(session.vgpu.limit >> 20),
+			 (unsigned long long)(most >> 20));
+		return -EPERM;
+	}
+	return shim_mem_join(session.vgpu.page, session.vgpu.line, session.uuid, session.gpus,
+			     note_memory);
 }
 
 static void on_hung(void *arg, CUfunction clone)
@@ -87,6 +117,13 @@ static int attach(void)
 	gpu_run_on_hung(shim_device_gpu(), on_hung, NULL);
 	shim_thread_setup();
 	pthread_atfork(NULL, NULL, on_fork_child);
+	if (session.vgpu.page) {
+		err = join_vgpu();
+		if (err) {
+			shim_session_abandon(&session);
+			return err;
+		}
+	}
 	atexit(on_exit_process);
 	store_release(&shim.sched, session.sched);
 	store_release(&shim.attached, 1u);
@@ -103,8 +140,17 @@ static int attach(void)
 static CUresult explain(int err)
 {
 	if (session.refusal[0]) {
-		fprintf(stderr, "gbpf: gbpfd refused this program: %s\n", session.refusal);
+		fprintf(stderr, "gbpf: %s%s\n",
+			session.refused_here ? "" : "gbpfd refused this program: ",
+			session.refusal);
 		return CUDA_ERROR_NOT_PERMITTED;
+	}
+	if (getenv("GBPF_VGPU")) {
+		fprintf(stderr,
+			"gbpf: cannot connect to gbpfd, which counts the memory of this program's "
+			"virtual GPU: %s; start it again with 'gbpf run'\n",
+			strerror(-err));
+		return CUDA_ERROR_SYSTEM_NOT_READY;
 	}
 	if (is_set("GBPF_STRICT")) {
 		fprintf(stderr,
@@ -182,6 +228,10 @@ static CUresult begin(unsigned flags)
 		return attach_result = explain(err);
 	}
 	if (err && session.refusal[0]) { /* do not start the driver */
+		attempted = true;
+		return attach_result = explain(err);
+	}
+	if (err && session.vgpu.number) { /* it must not run without its limit */
 		attempted = true;
 		return attach_result = explain(err);
 	}

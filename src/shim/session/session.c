@@ -29,6 +29,7 @@
 #define STEP_NS 500000u
 #define RESTART_NS 3000000000u /* time for a gbpfd that died during the hello to be restarted */
 #define DEAD_NS 1000000000u    /* the same if its socket is left but refuses connections */
+#define AGAIN_NS 20000000000u  /* longer than gbpfd asks to wait */
 #define RETRY_NS 10000000u
 #define BROKEN_MAX 8u
 #define MAX_WEIGHT 10000
@@ -68,6 +69,28 @@ static void ask_for_lane(struct shim_session *s)
 					      : 0;
 }
 
+/* GBPF_VGPU=NUMBER:BYTES:TIME, number in hexadecimal, as `gbpf run` sets it. Returns 0, or -EINVAL:
+ * the program must not run without the limit that it was given. */
+static int find_vgpu(struct shim_session *s)
+{
+	const char *v = text_of("GBPF_VGPU", "");
+	char *end;
+
+	if (!*v) {
+		return 0;
+	}
+	s->vgpu.number = strtoull(v, &end, 16);
+	if (*end != ':' || !s->vgpu.number) {
+		return -EINVAL;
+	}
+	s->vgpu.limit = strtoull(end + 1, &end, 10);
+	if (*end != ':' || !s->vgpu.limit) {
+		return -EINVAL;
+	}
+	s->vgpu.made_ns = strtoull(end + 1, &end, 10);
+	return *end ? -EINVAL : 0;
+}
+
 /* Enumerates the devices as the real driver numbers them. */
 static void find_devices(struct shim_session *s)
 {
@@ -90,7 +113,7 @@ static void find_devices(struct shim_session *s)
 int shim_session_init(struct shim_session *s)
 {
 	memset(s, 0, sizeof(*s));
-	s->sock = s->board_fd = s->stats_fd = s->early.sock = -1;
+	s->sock = s->board_fd = s->stats_fd = s->early.sock = s->vgpu.fd = -1;
 	for (unsigned i = 0; i < SHIM_SESSION_REGIONS; i++) {
 		s->regions[i].fd = -1;
 	}
@@ -98,6 +121,14 @@ int shim_session_init(struct shim_session *s)
 	s->weight_asked = weight_asked();
 	ask_for_lane(s);
 	s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (find_vgpu(s) < 0) {
+		s->refused_here = true;
+		snprintf(s->refusal, sizeof(s->refusal),
+			 "invalid GBPF_VGPU '%.40s': expected NUMBER:BYTES:TIME; use 'gbpf run "
+			 "--mem'",
+			 getenv("GBPF_VGPU"));
+		return -EPERM;
+	}
 	return s->wake < 0 ? -errno : 0;
 }
 
@@ -164,7 +195,7 @@ static int region_in_use(const struct shim_session *s)
 /* Sends the hello. early: the driver has not started, so the devices are unknown. */
 static int send_hello(struct shim_session *s, int sock, bool early)
 {
-	int fds[3] = { s->board_fd, s->stats_fd, -1 }, region = region_in_use(s);
+	int fds[4] = { s->board_fd, s->stats_fd, -1, -1 }, region = region_in_use(s);
 	union proto_message m = { 0 };
 	unsigned nfds = 0;
 
@@ -183,6 +214,9 @@ static int send_hello(struct shim_session *s, int sock, bool early)
 	if (early) {
 		m.hello.flags |= PROTO_EARLY;
 	}
+	m.hello.vgpu = s->vgpu.number;
+	m.hello.mem_limit = s->vgpu.limit;
+	m.hello.vgpu_made_ns = s->vgpu.made_ns;
 	if (s->sched) {
 		m.hello.flags |= PROTO_REATTACH;
 		m.hello.tenant = s->tenant;
@@ -191,6 +225,11 @@ static int send_hello(struct shim_session *s, int sock, bool early)
 		if (region >= 0) {
 			m.hello.regions = 1;
 			fds[nfds++] = s->regions[region].fd;
+		}
+		if (s->vgpu.page) {
+			m.hello.accounts = 1;
+			m.hello.account_line = s->vgpu.line;
+			fds[nfds++] = s->vgpu.fd;
 		}
 		POINT("shim.reattach.hello");
 	}
@@ -261,6 +300,9 @@ static int await(struct shim_session *s, int sock, enum proto_type type, union p
 			deadline = clock_now_ns() + QUEUED_TIMEOUT_NS;
 			break;
 		case PROTO_REFUSED:
+			if (m->refused.error == EAGAIN) {
+				return -EAGAIN; /* a restarted gbpfd awaits the vGPU's account */
+			}
 			memcpy(s->refusal, m->refused.text, sizeof(s->refusal));
 			return -EPERM;
 		default:
@@ -275,6 +317,26 @@ static int await(struct shim_session *s, int sock, enum proto_type type, union p
 void *shim_session_map_page(int fd, size_t bytes, int writable)
 {
 	return shm_check(fd, bytes) == 0 ? shm_map(fd, bytes, writable) : NULL;
+}
+
+/* Takes the vGPU's account, the last descriptor. Reattached: gbpfd has taken over this process's.
+ */
+static int take_account(struct shim_session *s, const struct proto_welcome *w, int *fd)
+{
+	if (!s->vgpu.number || s->vgpu.page) {
+		return w->accounts == (s->vgpu.number != 0) &&
+				       (!s->vgpu.page || w->account_line == s->vgpu.line)
+			       ? 0
+			       : -EPROTO;
+	}
+	s->vgpu.page = w->accounts ? shim_session_map_page(*fd, PROTO_ACCOUNT_BYTES, 1) : NULL;
+	if (!s->vgpu.page) {
+		return -EPROTO;
+	}
+	s->vgpu.line = w->account_line;
+	s->vgpu.fd = *fd;
+	*fd = -1;
+	return 0;
 }
 
 static int take_pages(struct shim_session *s, int fds[8], unsigned nfds)
@@ -334,8 +396,11 @@ static int make_scheduler(struct shim_session *s, const struct proto_welcome *w)
 
 static int enter(struct shim_session *s, const struct proto_welcome *w, int fds[8], unsigned nfds)
 {
-	int err = take_pages(s, fds, nfds);
+	int err = nfds > w->accounts ? take_pages(s, fds, nfds - w->accounts) : -EPROTO;
 
+	if (!err) {
+		err = take_account(s, w, &fds[nfds - 1]);
+	}
 	if (err) {
 		return err;
 	}
@@ -454,7 +519,9 @@ static int persist(struct shim_session *s, int (*once)(struct shim_session *s))
 		int err = once(s);
 		uint64_t now = clock_now_ns();
 
-		if ((err == -EPIPE || err == -ECONNRESET) && broken++ < BROKEN_MAX) {
+		if (err == -EAGAIN) {
+			until = until ? until : now + AGAIN_NS;
+		} else if ((err == -EPIPE || err == -ECONNRESET) && broken++ < BROKEN_MAX) {
 			until = now + RESTART_NS;
 		} else if (err == -ECONNREFUSED && !until) {
 			until = now + DEAD_NS;

@@ -5,6 +5,7 @@
 #define GBPF_SHIM_SESSION_SESSION_H
 
 #include "cuabi/types.h"
+#include "proto/account.h"
 #include "proto/wire.h"
 #include "sched/sched.h"
 
@@ -34,6 +35,14 @@ struct shim_session {
 	bool report_requests;	     /* gbpfd wants a message when a request opens or ends */
 	uint64_t reported_requests;  /* the state last reported, a sum of open requests' times */
 	const struct proto_board *boards[PROTO_MAX_LC]; /* of other tenants, by slot */
+	struct {
+		uint64_t number, limit,
+			made_ns;	    /* of GBPF_VGPU; number 0: the process is in none */
+		struct proto_account *page; /* NULL before the first welcome */
+		int fd;			    /* owned; handed back when reattaching */
+		uint32_t line;
+	} vgpu;
+	bool refused_here;	  /* the reason is the shim's own */
 	char refusal[PROTO_TEXT]; /* gbpfd's reason for refusing, "" if it did not */
 	struct {
 		int sock; /* owned; -1: no early hello, or continued */

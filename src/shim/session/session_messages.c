@@ -271,6 +271,7 @@ void shim_session_abandon(struct shim_session *s)
 	s->wake = fd_close(s->wake);
 	s->board_fd = fd_close(s->board_fd);
 	s->stats_fd = fd_close(s->stats_fd);
+	s->vgpu.fd = fd_close(s->vgpu.fd);
 	for (unsigned i = 0; i < SHIM_SESSION_REGIONS; i++) {
 		s->regions[i].fd = fd_close(s->regions[i].fd);
 	}

@@ -1,0 +1,29 @@
+/* vGPUs: groups of processes that share a memory limit (proto/account.h). gbpfd makes the account
+ * page, gives each process a line of it, and clears the line once the process has exited; the
+ * processes charge it themselves. A vGPU exists while a process is in it. */
+#ifndef GBPF_DAEMON_VGPU_VGPU_H
+#define GBPF_DAEMON_VGPU_VGPU_H
+
+#include "daemon/session/tenant_session.h"
+
+/* What `gbpf ps` shows of a session's memory, bytes, sums over its devices. */
+struct daemon_vgpu_figures {
+	uint64_t number, limit, used, own; /* number 0: it is in none */
+};
+
+/* Puts a session into the vGPU that its hello names, and creates that if it is new. fds: the
+ * descriptors of the hello; the account's becomes -1 if it is taken over. Returns 0; -EUSERS: too
+ * many vGPUs, -ENOSPC: too many processes in this one, -EINVAL: the account that was brought does
+ * not fit, -ESRCH: the process is not visible to gbpfd, -EAGAIN: gbpfd was restarted, and the
+ * account is still to be brought by a process that has it; or another -errno. */
+int daemon_vgpu_join(struct daemon_session *s, const struct proto_hello *h, int *fds);
+/* Gives each device of the session a row. Returns 0, or -ENOSPC. */
+int daemon_vgpu_add_devices(struct daemon_session *s, const uint8_t uuid[PROTO_MAX_GPUS][16]);
+/* Returns the descriptor of the account to be sent, -1: the session is in none. */
+int daemon_vgpu_fd(const struct daemon_session *s);
+/* The session ends. Its line is cleared once its process is gone. */
+void daemon_vgpu_leave(struct daemon_session *s);
+void daemon_vgpu_figures(const struct daemon_session *s, struct daemon_vgpu_figures *ret);
+void daemon_vgpus_close(struct daemon *d);
+
+#endif

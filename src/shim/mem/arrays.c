@@ -1,0 +1,256 @@
+/* Arrays and mipmapped arrays, whose layout is the driver's own (14 MiB of data took 22 on an H200;
+ * cuArrayGetMemoryRequirements refuses ordinary arrays). Charged are at first the bytes of the
+ * data, then what the device's free memory has decreased by, if that is plausible: another program
+ * may have allocated at the same time. */
+#include "mem/region.h"
+#include "shim/mem/charge.h"
+#include "shim/shim.h"
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct mem_regions arrays; /* by handle; owner: context */
+static pthread_mutex_t measuring =
+	PTHREAD_MUTEX_INITIALIZER; /* held from one figure to the other */
+
+/* Bytes of a channel. Formats that are not known have at most 4. */
+static uint64_t channel_bytes(CUarray_format format)
+{
+	switch ((unsigned)format) {
+	case CU_AD_FORMAT_UNSIGNED_INT8:
+	case CU_AD_FORMAT_SIGNED_INT8:
+		return 1;
+	case CU_AD_FORMAT_UNSIGNED_INT16:
+	case CU_AD_FORMAT_SIGNED_INT16:
+	case CU_AD_FORMAT_HALF:
+		return 2;
+	default:
+		return 4;
+	}
+}
+
+static uint64_t times(uint64_t a, uint64_t b)
+{
+	uint64_t r;
+
+	return __builtin_mul_overflow(a, b, &r) ? UINT64_MAX : r;
+}
+
+/* Returns the bytes of the levels of an array; layers and faces do not shrink. */
+static uint64_t data_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels)
+{
+	bool flat = d->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
+	uint64_t element = channel_bytes(d->Format) * MAX(d->NumChannels, 1u), sum = 0, bytes;
+
+	if (d->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) {
+		return 0; /* has no memory of its own */
+	}
+	for (unsigned i = 0; i < MIN(MAX(levels, 1u), 64u); i++) {
+		bytes = times(element, MAX(d->Width >> i, 1u));
+		bytes = times(bytes, MAX(d->Height >> i, 1u));
+		bytes = times(bytes, MAX(flat ? d->Depth : d->Depth >> i, 1u));
+		sum = bytes > UINT64_MAX - sum ? UINT64_MAX : sum + bytes;
+	}
+	return sum;
+}
+
+static uint64_t device_free(void)
+{
+	size_t available = 0, total;
+
+	return shim_driver.cuMemGetInfo_v2(&available, &total) == CUDA_SUCCESS ? available : 0;
+}
+
+/* An array in the making. */
+struct making {
+	int row;
+	uint64_t charged, before, epoch;
+};
+
+/* Charges an array before the driver is asked, and takes the mutex of measurements. Returns false
+ * if it exceeds the limit. */
+static bool begin(struct making *m, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels)
+{
+	m->row = d ? shim_mem_row_current() : -1;
+	m->charged = m->row >= 0 ? shim_mem_round(data_bytes(d, levels)) : 0;
+	if (m->charged && !shim_mem_charge(m->row, m->charged, "cuArrayCreate")) {
+		return false;
+	}
+	if (m->charged) {
+		pthread_mutex_lock(&measuring);
+		m->before = device_free();
+		m->epoch = shim_mem_epoch();
+	}
+	return true;
+}
+
+/* Completes it. Returns false if the array must be destroyed again, and m->charged released. */
+static bool complete(struct making *m, CUresult r, uint64_t handle)
+{
+	uint64_t after, took;
+	struct mem_region a = { .key = handle, .row = (uint32_t)m->row, .count = 1 };
+	CUcontext ctx = NULL;
+	int err;
+
+	if (!m->charged) {
+		return true;
+	}
+	after = device_free();
+	pthread_mutex_unlock(&measuring);
+	if (r != CUDA_SUCCESS) {
+		shim_mem_release(m->row, m->charged);
+		return true;
+	}
+	took = m->before > after ? m->before - after : 0;
+	if (took > m->charged && took <= 2 * m->charged + 2 * SHIM_MEM_UNIT) {
+		if (!shim_mem_recharge(m->row, m->charged, took, "cuArrayCreate")) {
+			return false;
+		}
+		m->charged = took;
+	}
+	(void)shim_driver.cuCtxGetCurrent(&ctx);
+	a.bytes = m->charged;
+	a.owner = (uint64_t)(uintptr_t)ctx;
+	a.epoch = m->epoch;
+	pthread_mutex_lock(&mutex);
+	err = mem_regions_add(&arrays, &a);
+	pthread_mutex_unlock(&mutex);
+	return !err;
+}
+
+static CUresult create_3d(CUarray *ret, const CUDA_ARRAY3D_DESCRIPTOR *d)
+{
+	struct making m;
+	CUresult r;
+
+	if (!begin(&m, ret ? d : NULL, 1)) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	r = shim_driver.cuArray3DCreate_v2(ret, d);
+	if (!complete(&m, r, r == CUDA_SUCCESS && ret ? (uint64_t)(uintptr_t)*ret : 0)) {
+		(void)shim_driver.cuArrayDestroy(*ret);
+		shim_mem_release(m.row, m.charged);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return r;
+}
+
+static CUresult create(CUarray *ret, const CUDA_ARRAY_DESCRIPTOR *d)
+{
+	CUDA_ARRAY3D_DESCRIPTOR of = { 0 };
+	struct making m;
+	CUresult r;
+
+	if (d) {
+		of.Width = d->Width;
+		of.Height = d->Height;
+		of.Format = d->Format;
+		of.NumChannels = d->NumChannels;
+	}
+	if (!begin(&m, ret && d ? &of : NULL, 1)) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	r = shim_driver.cuArrayCreate_v2(ret, d);
+	if (!complete(&m, r, r == CUDA_SUCCESS && ret ? (uint64_t)(uintptr_t)*ret : 0)) {
+		(void)shim_driver.cuArrayDestroy(*ret);
+		shim_mem_release(m.row, m.charged);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return r;
+}
+
+static CUresult create_mipmapped(CUmipmappedArray *ret, const CUDA_ARRAY3D_DESCRIPTOR *d,
+				 unsigned levels)
+{
+	struct making m;
+	CUresult r;
+
+	if (!begin(&m, ret ? d : NULL, levels)) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	r = shim_driver.cuMipmappedArrayCreate(ret, d, levels);
+	if (!complete(&m, r, r == CUDA_SUCCESS && ret ? (uint64_t)(uintptr_t)*ret : 0)) {
+		(void)shim_driver.cuMipmappedArrayDestroy(*ret);
+		shim_mem_release(m.row, m.charged);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return r;
+}
+
+/* The entry goes first: another thread may get the same handle. */
+static bool forget(uint64_t handle, struct mem_region *ret)
+{
+	bool known;
+
+	if (!shim_mem_joined()) {
+		return false;
+	}
+	pthread_mutex_lock(&mutex);
+	known = mem_regions_take(&arrays, handle, ret);
+	pthread_mutex_unlock(&mutex);
+	return known;
+}
+
+static CUresult destroyed(CUresult r, bool known, const struct mem_region *a)
+{
+	if (known && r == CUDA_SUCCESS) {
+		shim_mem_release((int)a->row, a->bytes);
+	} else if (known) {
+		pthread_mutex_lock(&mutex);
+		(void)mem_regions_add(&arrays, a); /* else it stays charged */
+		pthread_mutex_unlock(&mutex);
+	}
+	return r;
+}
+
+static CUresult destroy(CUarray array)
+{
+	struct mem_region a;
+	bool known = forget((uint64_t)(uintptr_t)array, &a);
+
+	return destroyed(shim_driver.cuArrayDestroy(array), known, &a);
+}
+
+static CUresult destroy_mipmapped(CUmipmappedArray array)
+{
+	struct mem_region a;
+	bool known = forget((uint64_t)(uintptr_t)array, &a);
+
+	return destroyed(shim_driver.cuMipmappedArrayDestroy(array), known, &a);
+}
+
+/* The calls of CUDA 2 and 3.1, with sizes of 32 bits. */
+static CUresult create_v1(CUarray *ret, const CUDA_ARRAY_DESCRIPTOR_v1 *d)
+{
+	(void)ret;
+	(void)d;
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static CUresult create_3d_v1(CUarray *ret, const CUDA_ARRAY3D_DESCRIPTOR_v1 *d)
+{
+	(void)ret;
+	(void)d;
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+void shim_mem_arrays_context_ended(CUcontext ctx, uint64_t epoch)
+{
+	struct mem_region a;
+	size_t cursor = 0;
+
+	pthread_mutex_lock(&mutex);
+	while (mem_regions_take_owned(&arrays, (uint64_t)(uintptr_t)ctx, epoch, &cursor, &a)) {
+		shim_mem_release((int)a.row, a.bytes);
+	}
+	pthread_mutex_unlock(&mutex);
+}
+
+void shim_mem_install_arrays(void)
+{
+	shim_real.cuArrayCreate_v2 = create;
+	shim_real.cuArray3DCreate_v2 = create_3d;
+	shim_real.cuMipmappedArrayCreate = create_mipmapped;
+	shim_real.cuArrayDestroy = destroy;
+	shim_real.cuMipmappedArrayDestroy = destroy_mipmapped;
+	shim_real.cuArrayCreate = create_v1;
+	shim_real.cuArray3DCreate = create_3d_v1;
+}

@@ -1,0 +1,73 @@
+/* The process's part in a vGPU: its ledger, and what it has been charged for. While the process is
+ * in no vGPU none of this is used: the slots of shim_real lead to the driver. Once it has joined
+ * one, they lead to the functions of this folder for calls that take device memory, return it, or
+ * ask how much there is. docs/MEMORY.md says what is charged, and when. */
+#ifndef GBPF_SHIM_MEM_CHARGE_H
+#define GBPF_SHIM_MEM_CHARGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cuabi/types.h"
+#include "mem/ledger.h"
+
+#define SHIM_MEM_UNIT (2u << 20) /* the driver takes device memory in units of this, bytes */
+
+/* Joins the vGPU whose account is mapped at page, as its given line; uuid: of the process's devices
+ * by ordinal. note is called with a reason when a call is refused for lack of memory, from any
+ * thread, at most once a second. Called once, before cuInit returns. Returns 0 or -EPROTO. */
+int shim_mem_join(struct proto_account *page, uint32_t line, uint8_t (*uuid)[16], uint32_t gpus,
+		  void (*note)(const char *text));
+/* In a child after fork: the line belongs to the parent. */
+void shim_mem_forget(void);
+/* Returns true if the process is in a vGPU. */
+bool shim_mem_joined(void);
+/* Returns the present epoch, for shim_mem_context_ended(). Called before the driver ends a context:
+ * what is allocated later belongs to another context, whose handle may be the same. */
+uint64_t shim_mem_context_ending(void);
+/* A context is gone, and with it what was allocated in it until that epoch. */
+void shim_mem_context_ended(CUcontext ctx, uint64_t epoch);
+/* Work has finished: memory that pools have returned to the device is taken off the account. Costs
+ * a load unless the process uses pools in a vGPU. */
+void shim_mem_settle(void);
+
+/* ---- for the files of this folder ---- */
+
+/* Returns the row of a device, or of the current context's device; negative: none, as in a process
+ * without a context. */
+int shim_mem_row(CUdevice device);
+int shim_mem_row_current(void);
+/* Charges bytes; if they exceed the limit, takes what pools can return to the device, and tries
+ * again. Returns true if they are charged; otherwise writes a note that names the call. */
+bool shim_mem_charge(int row, uint64_t bytes, const char *call);
+/* Charges bytes within the limit. Returns false if they exceed it. */
+bool shim_mem_try_charge(int row, uint64_t bytes);
+void shim_mem_release(int row, uint64_t bytes);
+/* Changes a charge of `from` bytes to `to`. Returns false if that exceeds the limit: unchanged. */
+bool shim_mem_recharge(int row, uint64_t from, uint64_t to, const char *call);
+uint64_t shim_mem_limit(int row);
+uint64_t shim_mem_used(int row);
+
+/* Each file's slots. */
+void shim_mem_install_linear(void);
+void shim_mem_install_chunks(void);
+void shim_mem_install_arrays(void);
+void shim_mem_install_pools(void);
+void shim_mem_install_info(void);
+
+void shim_mem_linear_context_ended(CUcontext ctx, uint64_t epoch);
+void shim_mem_arrays_context_ended(CUcontext ctx, uint64_t epoch);
+/* Returns a new epoch, greater than all before. Called before the driver allocates. */
+uint64_t shim_mem_epoch(void);
+/* Releases what cuMemFreeAsync has freed meanwhile. */
+void shim_mem_linear_settle(void);
+/* Measures what the process's pools hold, and charges that. trim: has them return what they can. */
+void shim_mem_pools_measure(bool trim);
+
+static inline uint64_t shim_mem_round(uint64_t bytes)
+{
+	return bytes > UINT64_MAX - SHIM_MEM_UNIT ? UINT64_MAX
+						  : ROUND_UP(bytes, (uint64_t)SHIM_MEM_UNIT);
+}
+
+#endif

@@ -1,0 +1,291 @@
+/* Memory of the virtual memory calls: cuMemCreate, cuMemMap, cuMemUnmap, cuMemRelease,
+ * cuMemRetainAllocationHandle. The driver keeps a chunk until its last handle is released and its
+ * last mapping is removed, and so does the account. A chunk on the host is no device memory; one
+ * that was imported is charged to the process that created it. */
+#include <stdlib.h>
+
+#include "mem/region.h"
+#include "shim/mem/charge.h"
+#include "shim/shim.h"
+
+struct chunk {
+	uint64_t bytes;
+	int row;
+	uint32_t refs; /* handles and mappings */
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct mem_regions handles;  /* by handle; owner: the chunk; count: references by it */
+static struct mem_regions mappings; /* by address; owner: the chunk; bytes: length */
+static uint64_t longest;	    /* mapping so far, bytes */
+
+static struct chunk *chunk_of(const struct mem_region *r)
+{
+	return (struct chunk *)(uintptr_t)r->owner;
+}
+
+/* Drops a reference. Caller holds the mutex. */
+static void unref(struct chunk *c)
+{
+	if (--c->refs == 0) {
+		shim_mem_release(c->row, c->bytes);
+		free(c);
+	}
+}
+
+/* Adds a handle or mapping of a chunk. Returns 0 or -ENOMEM. Caller holds the mutex. */
+static int refer(struct mem_regions *t, uint64_t key, uint64_t bytes, struct chunk *c)
+{
+	struct mem_region r = {
+		.key = key, .bytes = bytes, .owner = (uint64_t)(uintptr_t)c, .count = 1
+	};
+	int err = mem_regions_add(t, &r);
+
+	c->refs += !err;
+	return err;
+}
+
+static bool is_device(const CUmemAllocationProp *p)
+{
+	return p->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+}
+
+static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes,
+		       const CUmemAllocationProp *p, unsigned long long flags)
+{
+	int row = p && is_device(p) ? shim_mem_row(p->location.id) : -1, err;
+	struct chunk *c;
+	CUresult r;
+
+	if (row < 0 || !ret) {
+		return shim_driver.cuMemCreate(ret, bytes, p, flags);
+	}
+	c = calloc(1, sizeof(*c));
+	if (!c) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*c = (struct chunk){ .bytes = shim_mem_round(bytes), .row = row };
+	if (!shim_mem_charge(row, c->bytes, "cuMemCreate")) {
+		free(c);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	r = shim_driver.cuMemCreate(ret, bytes, p, flags);
+	if (r != CUDA_SUCCESS) {
+		shim_mem_release(row, c->bytes);
+		free(c);
+		return r;
+	}
+	pthread_mutex_lock(&mutex);
+	err = refer(&handles, *ret, 0, c);
+	pthread_mutex_unlock(&mutex);
+	if (err) {
+		(void)shim_driver.cuMemRelease(*ret);
+		shim_mem_release(row, c->bytes);
+		free(c);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return r;
+}
+
+/* Releases a reference by handle. The driver may give the same number to a new chunk as soon as it
+ * has released this one, so the entry goes first and comes back if the driver refuses. */
+static CUresult release(CUmemGenericAllocationHandle handle)
+{
+	struct mem_region m = { 0 }, *h;
+	struct chunk *c = NULL;
+	CUresult r;
+
+	if (!shim_mem_joined()) {
+		return shim_driver.cuMemRelease(handle);
+	}
+	pthread_mutex_lock(&mutex);
+	h = mem_regions_find(&handles, handle);
+	if (h) {
+		c = chunk_of(h);
+		if (h->count > 1) {
+			h->count--;
+		} else {
+			(void)mem_regions_take(&handles, handle, &m);
+		}
+	}
+	pthread_mutex_unlock(&mutex);
+	r = shim_driver.cuMemRelease(handle);
+	if (!c) {
+		return r;
+	}
+	pthread_mutex_lock(&mutex);
+	if (r == CUDA_SUCCESS) {
+		unref(c);
+	} else if ((h = mem_regions_find(&handles, handle))) {
+		h->count++;
+	} else {
+		(void)mem_regions_add(&handles, &m); /* else it stays charged */
+	}
+	pthread_mutex_unlock(&mutex);
+	return r;
+}
+
+static CUresult map(CUdeviceptr address, size_t bytes, size_t offset,
+		    CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+	struct mem_region *h;
+	struct chunk *c = NULL;
+	CUresult r;
+	int err = 0;
+
+	if (!shim_mem_joined()) {
+		return shim_driver.cuMemMap(address, bytes, offset, handle, flags);
+	}
+	pthread_mutex_lock(
+		&mutex); /* a reference of its own, so that the handle may go meanwhile */
+	h = mem_regions_find(&handles, handle);
+	if (h) {
+		c = chunk_of(h);
+		c->refs++;
+	}
+	pthread_mutex_unlock(&mutex);
+	r = shim_driver.cuMemMap(address, bytes, offset, handle, flags);
+	if (!c) {
+		return r;
+	}
+	pthread_mutex_lock(&mutex);
+	if (r == CUDA_SUCCESS) {
+		err = refer(&mappings, address, bytes, c);
+		longest = MAX(longest, (uint64_t)bytes);
+	}
+	unref(c);
+	pthread_mutex_unlock(&mutex);
+	if (err) {
+		(void)shim_driver.cuMemUnmap(address, bytes);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return r;
+}
+
+/* A range may hold several mappings, each of which begins where the one before ends. */
+static CUresult unmap(CUdeviceptr address, size_t bytes)
+{
+	CUdeviceptr end = address + bytes;
+	struct mem_region m;
+	CUresult r;
+
+	if (!shim_mem_joined()) {
+		return shim_driver.cuMemUnmap(address, bytes);
+	}
+	/* Under the mutex, so that no other thread maps the range again before its entries are
+	 * removed. */
+	pthread_mutex_lock(&mutex);
+	r = shim_driver.cuMemUnmap(address, bytes);
+	while (r == CUDA_SUCCESS && address < end) {
+		if (mem_regions_take(&mappings, address, &m)) {
+			unref(chunk_of(&m));
+			address += m.bytes;
+		} else {
+			address += SHIM_MEM_UNIT; /* of an imported chunk, or one on the host */
+		}
+	}
+	pthread_mutex_unlock(&mutex);
+	return r;
+}
+
+/* Returns the mapping that an address is in, or NULL. The driver does not say where it begins:
+ * cuMemGetAddressRange knows no mapped memory. Caller holds the mutex. */
+static struct mem_region *mapping_at(CUdeviceptr address)
+{
+	CUdeviceptr base = address - address % SHIM_MEM_UNIT;
+
+	for (; address - base < longest; base -= SHIM_MEM_UNIT) {
+		struct mem_region *m = mem_regions_find(&mappings, base);
+
+		if (m) {
+			return address - base < m->bytes ? m : NULL;
+		}
+	}
+	return NULL;
+}
+
+static CUresult retain(CUmemGenericAllocationHandle *ret, void *address)
+{
+	CUresult r = shim_driver.cuMemRetainAllocationHandle(ret, address);
+	struct mem_region *h, *m;
+
+	if (r != CUDA_SUCCESS || !shim_mem_joined()) {
+		return r;
+	}
+	pthread_mutex_lock(&mutex);
+	h = mem_regions_find(&handles, *ret);
+	m = mapping_at((CUdeviceptr)(uintptr_t)address);
+	if (h) {
+		h->count++;
+		chunk_of(h)->refs++;
+	} else if (m && refer(&handles, *ret, 0, chunk_of(m)) < 0) {
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	pthread_mutex_unlock(&mutex);
+	if (r != CUDA_SUCCESS) {
+		(void)shim_driver.cuMemRelease(*ret);
+	}
+	return r;
+}
+
+/* Adds a reference that is never dropped: a descriptor or a multicast object keeps the chunk, also
+ * where this process does not see it. It stays charged until the process ends. */
+static void keep(CUmemGenericAllocationHandle handle)
+{
+	struct mem_region *h;
+
+	if (shim_mem_joined()) {
+		pthread_mutex_lock(&mutex);
+		h = mem_regions_find(&handles, handle);
+		if (h) {
+			chunk_of(h)->refs++;
+		}
+		pthread_mutex_unlock(&mutex);
+	}
+}
+
+static CUresult export(void *ret, CUmemGenericAllocationHandle handle,
+		       CUmemAllocationHandleType type, unsigned long long flags)
+{
+	CUresult r = shim_driver.cuMemExportToShareableHandle(ret, handle, type, flags);
+
+	if (r == CUDA_SUCCESS) {
+		keep(handle);
+	}
+	return r;
+}
+
+static CUresult bind(CUmemGenericAllocationHandle multicast, size_t offset,
+		     CUmemGenericAllocationHandle handle, size_t memory_offset, size_t bytes,
+		     unsigned long long flags)
+{
+	CUresult r = shim_driver.cuMulticastBindMem(multicast, offset, handle, memory_offset, bytes,
+						    flags);
+
+	if (r == CUDA_SUCCESS) {
+		keep(handle);
+	}
+	return r;
+}
+
+/* Sparse arrays, whose tiles would have to be counted. */
+static CUresult map_array(CUarrayMapInfo *list, unsigned n, CUstream stream)
+{
+	(void)list;
+	(void)n;
+	(void)stream;
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+void shim_mem_install_chunks(void)
+{
+	shim_real.cuMemExportToShareableHandle = export;
+	shim_real.cuMulticastBindMem = bind;
+	shim_real.cuMemMapArrayAsync = map_array;
+	shim_real.cuMemMapArrayAsync_ptsz = map_array;
+	shim_real.cuMemCreate = create;
+	shim_real.cuMemRelease = release;
+	shim_real.cuMemMap = map;
+	shim_real.cuMemUnmap = unmap;
+	shim_real.cuMemRetainAllocationHandle = retain;
+}

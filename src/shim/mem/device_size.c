@@ -1,0 +1,76 @@
+/* What the program sees: a device as large as the limit, of which as much is free as the vGPU may
+ * still take, but not more than the device has. */
+#include "shim/mem/charge.h"
+#include "shim/shim.h"
+
+static CUresult get_info(size_t *ret_free, size_t *ret_total)
+{
+	CUresult r = shim_driver.cuMemGetInfo_v2(ret_free, ret_total);
+	int row = r == CUDA_SUCCESS ? shim_mem_row_current() : -1;
+	uint64_t limit, used;
+
+	if (row < 0) {
+		return r;
+	}
+	shim_mem_settle();
+	limit = shim_mem_limit(row);
+	used = shim_mem_used(row);
+	*ret_total = MIN(*ret_total, limit);
+	*ret_free = MIN(*ret_free, used < limit ? limit - used : 0);
+	return r;
+}
+
+static CUresult total(size_t *ret, CUdevice device)
+{
+	CUresult r = shim_driver.cuDeviceTotalMem_v2(ret, device);
+	int row = r == CUDA_SUCCESS ? shim_mem_row(device) : -1;
+
+	if (row >= 0) {
+		*ret = MIN(*ret, shim_mem_limit(row));
+	}
+	return r;
+}
+
+static unsigned saturated(size_t bytes)
+{
+	return bytes > UINT32_MAX ? UINT32_MAX : (unsigned)bytes;
+}
+
+static CUresult get_info_v1(unsigned *ret_free, unsigned *ret_total)
+{
+	size_t available, all;
+	CUresult r;
+
+	if (!ret_free || !ret_total) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	r = get_info(&available, &all);
+	if (r == CUDA_SUCCESS) {
+		*ret_free = saturated(available);
+		*ret_total = saturated(all);
+	}
+	return r;
+}
+
+static CUresult total_v1(unsigned *ret, CUdevice device)
+{
+	size_t all;
+	CUresult r;
+
+	if (!ret) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	r = total(&all, device);
+	if (r == CUDA_SUCCESS) {
+		*ret = saturated(all);
+	}
+	return r;
+}
+
+void shim_mem_install_info(void)
+{
+	shim_real.cuMemGetInfo_v2 = get_info;
+	shim_real.cuDeviceTotalMem_v2 = total;
+	shim_real.cuMemGetInfo = get_info_v1;
+	shim_real.cuDeviceTotalMem = total_v1;
+}

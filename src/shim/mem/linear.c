@@ -1,0 +1,344 @@
+/* Linear device memory: cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged, cuMemFree.
+ *
+ * The driver takes whole 2 MiB units for an allocation above 1 MiB. Smaller ones share blocks of 2
+ * MiB, so the first allocation in a block is charged for it and the last one that is freed returns
+ * it. The address tells the block; a unit is charged before the driver is asked, and returned if
+ * the block was charged already. */
+#include "mem/region.h"
+#include "shim/mem/charge.h"
+#include "shim/shim.h"
+
+#define SMALL_MAX (1u << 20) /* largest allocation that shares a block */
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct mem_regions regions; /* by address; bytes 0: in a block */
+/* Freed by cuMemFreeAsync: charged until the stream has come there. */
+#define LEAVING_MAX 256u
+static struct {
+	CUevent event;
+	int row;
+	uint64_t bytes;
+} leaving[LEAVING_MAX];
+static uint32_t n_leaving;	  /* [atomic] */
+static struct mem_regions blocks; /* by number of the block; count: allocations in it */
+
+static CUcontext current(void)
+{
+	CUcontext ctx = NULL;
+
+	(void)shim_driver.cuCtxGetCurrent(&ctx);
+	return ctx;
+}
+
+/* Counts an allocation to its block. Returns 0 (the unit is the block's charge), 1 (the block was
+ * charged before) or -ENOMEM. Caller holds the mutex. */
+static int enter_block(int row, uint64_t address)
+{
+	struct mem_region *b = mem_regions_find(&blocks, address / SHIM_MEM_UNIT);
+
+	if (b) {
+		b->count++;
+		return 1;
+	}
+	return mem_regions_add(&blocks, &(struct mem_region){ .key = address / SHIM_MEM_UNIT,
+							      .bytes = SHIM_MEM_UNIT,
+							      .row = (uint32_t)row,
+							      .count = 1 });
+}
+
+/* Returns the bytes to be released with an allocation. Caller holds the mutex. */
+static uint64_t leave(const struct mem_region *r)
+{
+	struct mem_region *b, gone;
+
+	if (r->bytes) {
+		return r->bytes;
+	}
+	b = mem_regions_find(&blocks, r->key / SHIM_MEM_UNIT);
+	if (!b || --b->count) {
+		return 0;
+	}
+	b->count = 1; /* 0 would mean a free slot */
+	(void)mem_regions_take(&blocks, r->key / SHIM_MEM_UNIT, &gone);
+	return gone.bytes;
+}
+
+/* Notes an allocation for which `charged` bytes were charged. Returns how many of them are
+ * returned, or negative: out of host memory. */
+static int64_t add(int row, uint64_t address, uint64_t charged, bool is_small, uint64_t epoch)
+{
+	struct mem_region r = { .key = address,
+				.bytes = is_small ? 0 : charged,
+				.owner = (uint64_t)(uintptr_t)current(),
+				.epoch = epoch,
+				.row = (uint32_t)row,
+				.count = 1 };
+	int err, shared = 0;
+
+	pthread_mutex_lock(&mutex);
+	err = mem_regions_add(&regions, &r);
+	if (!err && is_small) {
+		shared = enter_block(row, address);
+		if (shared < 0) {
+			err = shared;
+			(void)mem_regions_take(&regions, address, &r);
+		}
+	}
+	pthread_mutex_unlock(&mutex);
+	return err ? err : shared ? (int64_t)charged : 0;
+}
+
+/* Completes an allocation: r is the driver's answer for it. */
+static CUresult allocated(CUresult r, int row, uint64_t address, uint64_t charged, bool is_small,
+			  uint64_t epoch)
+{
+	int64_t back;
+
+	if (r != CUDA_SUCCESS) {
+		shim_mem_release(row, charged);
+		return r;
+	}
+	back = add(row, address, charged, is_small, epoch);
+	if (back < 0) {
+		(void)shim_driver.cuMemFree_v2(address);
+		shim_mem_release(row, charged);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	shim_mem_release(row, (uint64_t)back);
+	return r;
+}
+
+static CUresult allocate(CUdeviceptr *ret, size_t bytes)
+{
+	bool is_small = bytes <= SMALL_MAX;
+	uint64_t charged = shim_mem_round(bytes), epoch;
+	int row = shim_mem_row_current();
+	CUresult r;
+
+	if (row < 0 || !ret || !bytes) {
+		return shim_driver.cuMemAlloc_v2(ret, bytes); /* refuses it, or a forked child's */
+	}
+	if (!shim_mem_charge(row, charged, "cuMemAlloc")) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	epoch = shim_mem_epoch();
+	r = shim_driver.cuMemAlloc_v2(ret, bytes);
+	return allocated(r, row, r == CUDA_SUCCESS ? *ret : 0, charged, is_small, epoch);
+}
+
+static CUresult allocate_managed(CUdeviceptr *ret, size_t bytes, unsigned flags)
+{
+	uint64_t charged = shim_mem_round(bytes), epoch;
+	int row = shim_mem_row_current();
+	CUresult r;
+
+	if (row < 0 || !ret || !bytes) {
+		return shim_driver.cuMemAllocManaged(ret, bytes, flags);
+	}
+	if (!shim_mem_charge(row, charged, "cuMemAllocManaged")) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	epoch = shim_mem_epoch();
+	r = shim_driver.cuMemAllocManaged(ret, bytes, flags);
+	return allocated(r, row, r == CUDA_SUCCESS ? *ret : 0, charged, bytes <= SMALL_MAX, epoch);
+}
+
+/* The pitch is the driver's to choose: at most the width rounded up to 512 bytes is charged first,
+ * then what it is. */
+static CUresult allocate_pitch(CUdeviceptr *ret, size_t *ret_pitch, size_t width, size_t height,
+			       unsigned element)
+{
+	uint64_t bytes, charged, exact, epoch;
+	int row = shim_mem_row_current();
+	CUresult r;
+
+	if (row < 0 || !ret || !ret_pitch ||
+	    __builtin_mul_overflow(width > SIZE_MAX - 511 ? SIZE_MAX : ROUND_UP(width, 512), height,
+				   &bytes) ||
+	    !bytes) {
+		return shim_driver.cuMemAllocPitch_v2(ret, ret_pitch, width, height, element);
+	}
+	charged = shim_mem_round(bytes);
+	if (!shim_mem_charge(row, charged, "cuMemAllocPitch")) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	epoch = shim_mem_epoch();
+	r = shim_driver.cuMemAllocPitch_v2(ret, ret_pitch, width, height, element);
+	if (r == CUDA_SUCCESS) {
+		bytes = *ret_pitch * height;
+		exact = shim_mem_round(bytes);
+		if (!shim_mem_recharge(row, charged, exact, "cuMemAllocPitch")) {
+			(void)shim_driver.cuMemFree_v2(*ret);
+			shim_mem_release(row, charged);
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		}
+		charged = exact;
+	}
+	return allocated(r, row, r == CUDA_SUCCESS ? *ret : 0, charged, bytes <= SMALL_MAX, epoch);
+}
+
+/* Removes the entry of an address before the driver frees it, since another thread may get the same
+ * address at once. Returns false if there is none: memory of a pool, or none at all. */
+static bool begin_free(CUdeviceptr address, struct mem_region *ret)
+{
+	bool known;
+
+	if (!shim_mem_joined()) { /* in a forked child: another thread may have held the mutex */
+		return false;
+	}
+	pthread_mutex_lock(&mutex);
+	known = mem_regions_take(&regions, address, ret);
+	pthread_mutex_unlock(&mutex);
+	return known;
+}
+
+/* Returns the bytes to be released, 0 if the driver has refused: then the entry comes back.
+ * (Without host memory for it the bytes stay charged.) */
+static uint64_t end_free(CUresult r, const struct mem_region *m)
+{
+	uint64_t bytes = 0;
+
+	pthread_mutex_lock(&mutex);
+	if (r == CUDA_SUCCESS) {
+		bytes = leave(m);
+	} else {
+		(void)mem_regions_add(&regions, m);
+	}
+	pthread_mutex_unlock(&mutex);
+	return bytes;
+}
+
+static CUresult release(CUdeviceptr address)
+{
+	struct mem_region m;
+	bool known = begin_free(address, &m);
+	CUresult r = shim_driver.cuMemFree_v2(address);
+
+	if (known) {
+		shim_mem_release((int)m.row, end_free(r, &m));
+	} else if (r == CUDA_SUCCESS) {
+		shim_mem_settle();
+	}
+	return r;
+}
+
+/* Notes that bytes are free once the stream has come here. If that cannot be noted, waits for it.
+ */
+static void release_behind(CUstream stream, bool per_thread, int row, uint64_t bytes)
+{
+	CUevent event = NULL;
+	CUresult r = shim_driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+
+	if (r == CUDA_SUCCESS) {
+		r = per_thread ? shim_driver.cuEventRecord_ptsz(event, stream)
+			       : shim_driver.cuEventRecord(event, stream);
+	}
+	pthread_mutex_lock(&mutex);
+	if (r == CUDA_SUCCESS && n_leaving < LEAVING_MAX) {
+		leaving[n_leaving].event = event;
+		leaving[n_leaving].row = row;
+		leaving[n_leaving].bytes = bytes;
+		store_release(&n_leaving, n_leaving + 1);
+		event = NULL;
+	}
+	pthread_mutex_unlock(&mutex);
+	if (!event && r == CUDA_SUCCESS) {
+		return;
+	}
+	(void)(per_thread ? shim_driver.cuStreamSynchronize_ptsz(stream)
+			  : shim_driver.cuStreamSynchronize(stream));
+	shim_mem_release(row, bytes);
+	if (event) {
+		(void)shim_driver.cuEventDestroy_v2(event);
+	}
+}
+
+void shim_mem_linear_settle(void)
+{
+	if (!load_acquire(&n_leaving) || !shim_mem_joined()) {
+		return;
+	}
+	pthread_mutex_lock(&mutex);
+	for (unsigned i = 0; i < n_leaving;) {
+		if (shim_driver.cuEventQuery(leaving[i].event) == CUDA_ERROR_NOT_READY) {
+			i++;
+			continue;
+		}
+		(void)shim_driver.cuEventDestroy_v2(leaving[i].event);
+		shim_mem_release(leaving[i].row, leaving[i].bytes);
+		leaving[i] = leaving[n_leaving - 1];
+		store_release(&n_leaving, n_leaving - 1);
+	}
+	pthread_mutex_unlock(&mutex);
+}
+
+/* cuMemFreeAsync of memory that is no pool's. */
+static CUresult free_async(CUdeviceptr address, CUstream stream, bool per_thread,
+			   CUresult (*real)(CUdeviceptr, CUstream))
+{
+	struct mem_region m;
+	bool known = begin_free(address, &m);
+	CUresult r = real(address, stream);
+	uint64_t bytes;
+
+	if (known) {
+		bytes = end_free(r, &m);
+		if (bytes) {
+			release_behind(stream, per_thread, (int)m.row, bytes);
+		}
+	}
+	return r;
+}
+
+static CUresult release_async(CUdeviceptr address, CUstream stream)
+{
+	return free_async(address, stream, false, shim_driver.cuMemFreeAsync);
+}
+
+static CUresult release_async_ptsz(CUdeviceptr address, CUstream stream)
+{
+	return free_async(address, stream, true, shim_driver.cuMemFreeAsync_ptsz);
+}
+
+void shim_mem_linear_context_ended(CUcontext ctx, uint64_t epoch)
+{
+	struct mem_region m;
+	size_t cursor = 0;
+
+	pthread_mutex_lock(&mutex);
+	while (mem_regions_take_owned(&regions, (uint64_t)(uintptr_t)ctx, epoch, &cursor, &m)) {
+		shim_mem_release((int)m.row, leave(&m));
+	}
+	pthread_mutex_unlock(&mutex);
+}
+
+/* The calls of CUDA 2 and 3.1, with addresses and sizes of 32 bits. */
+static CUresult allocate_v1(CUdeviceptr_v1 *ret, unsigned bytes)
+{
+	(void)ret;
+	(void)bytes;
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static CUresult allocate_pitch_v1(CUdeviceptr_v1 *ret, unsigned *ret_pitch, unsigned width,
+				  unsigned height, unsigned element)
+{
+	(void)ret;
+	(void)ret_pitch;
+	(void)width;
+	(void)height;
+	(void)element;
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+void shim_mem_install_linear(void)
+{
+	shim_real.cuMemAlloc = allocate_v1;
+	shim_real.cuMemAllocPitch = allocate_pitch_v1;
+	shim_real.cuMemAlloc_v2 = allocate;
+	shim_real.cuMemAllocManaged = allocate_managed;
+	shim_real.cuMemAllocPitch_v2 = allocate_pitch;
+	shim_real.cuMemFree_v2 = release;
+	shim_real.cuMemFreeAsync = release_async;
+	shim_real.cuMemFreeAsync_ptsz = release_async_ptsz;
+}

@@ -1,0 +1,388 @@
+/* Memory pools: cuMemAllocAsync and cuMemAllocFromPoolAsync. A pool takes memory from the device in
+ * steps and keeps what is freed, so charged is what it holds
+ * (CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT).
+ *
+ * Before an allocation the step by which the pool may have to grow is charged, then the figure is
+ * taken from the driver; one allocation of the process at a time, so that the difference is its. A
+ * pool gives memory back at synchronizations, where it is measured again, and when it is trimmed,
+ * which happens before any call is refused for lack of memory. */
+#include "shim/capture_state.h"
+#include "shim/mem/charge.h"
+#include "shim/shim.h"
+
+#define POOLS_MAX 256u
+#define STEP_BYTES (32u << 20) /* by which a pool grows, H200 */
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+	CUmemoryPool pool;
+	int row;
+	uint64_t charged;
+	bool doomed; /* the program has destroyed it */
+} pools[POOLS_MAX];
+static uint32_t n_pools; /* [atomic] */
+
+/* Returns what a pool holds, bytes; UINT64_MAX: the driver does not say. */
+static uint64_t held_by(CUmemoryPool pool)
+{
+	uint64_t bytes = 0;
+
+	return shim_driver.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
+						 &bytes) == CUDA_SUCCESS
+		       ? bytes
+		       : UINT64_MAX;
+}
+
+/* Returns the pool's index, n_pools if it is not charged. Caller holds the mutex. */
+static unsigned index_of(CUmemoryPool pool)
+{
+	unsigned i = 0;
+
+	while (i < n_pools && pools[i].pool != pool) {
+		i++;
+	}
+	return i;
+}
+
+/* Adds a pool that takes memory from the row's device. Returns false if there are too many. Caller
+ * holds the mutex. */
+static bool add(CUmemoryPool pool, int row)
+{
+	if (n_pools == POOLS_MAX) {
+		return false;
+	}
+	pools[n_pools].pool = pool;
+	pools[n_pools].row = row;
+	pools[n_pools].charged = 0;
+	pools[n_pools].doomed = false;
+	store_release(&n_pools, n_pools + 1);
+	return true;
+}
+
+/* Adds the default pool of a device when it is used first; device: negative: any. Other pools that
+ * are not known are on the host, or were imported: their creator is charged. Returns false if there
+ * are too many. Caller holds the mutex. */
+static bool add_default(CUmemoryPool pool, CUdevice device)
+{
+	CUmemoryPool own = NULL;
+	int row;
+
+	if ((device < 0 && shim_driver.cuCtxGetDevice(&device) != CUDA_SUCCESS) ||
+	    shim_driver.cuDeviceGetDefaultMemPool(&own, device) != CUDA_SUCCESS || own != pool) {
+		return true;
+	}
+	row = shim_mem_row(device);
+	return row >= 0 && add(pool, row);
+}
+
+static uint64_t used_of(CUmemoryPool pool)
+{
+	uint64_t bytes = 0;
+
+	return shim_driver.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &bytes) ==
+			       CUDA_SUCCESS
+		       ? bytes
+		       : UINT64_MAX;
+}
+
+/* Lowers a pool's charge to what it holds. It grows only in allocate(). Caller holds the mutex. */
+static void measure(unsigned i)
+{
+	uint64_t held = held_by(pools[i].pool);
+
+	if (held < pools[i].charged) {
+		shim_mem_release(pools[i].row, pools[i].charged - held);
+		pools[i].charged = held;
+	}
+}
+
+/* Destroys a pool of which nothing is in use. Returns false if it is still there. Caller holds the
+ * mutex. */
+static bool bury(unsigned i)
+{
+	if (!pools[i].doomed || used_of(pools[i].pool)) {
+		return false;
+	}
+	(void)shim_driver.cuMemPoolDestroy(pools[i].pool);
+	shim_mem_release(pools[i].row, pools[i].charged);
+	pools[i] = pools[n_pools - 1];
+	store_release(&n_pools, n_pools - 1);
+	return true;
+}
+
+void shim_mem_pools_measure(bool trim)
+{
+	if (!load_acquire(&n_pools) || !shim_mem_joined() || pthread_mutex_trylock(&mutex) != 0) {
+		return; /* another thread allocates from a pool, and measures */
+	}
+	for (unsigned i = 0; i < n_pools;) {
+		if (trim) {
+			(void)shim_driver.cuMemPoolTrimTo(pools[i].pool, 0);
+		}
+		measure(i);
+		i += !bury(i);
+	}
+	pthread_mutex_unlock(&mutex);
+}
+
+void shim_mem_settle(void)
+{
+	shim_mem_linear_settle();
+	if (unlikely(load_acquire(&n_pools))) {
+		shim_mem_pools_measure(false);
+	}
+}
+
+/* An allocation as the program has asked for it. */
+struct request {
+	CUdeviceptr *ret;
+	size_t bytes;
+	CUmemoryPool pool; /* NULL: that of the stream's device */
+	CUstream stream;
+	bool per_thread;
+};
+
+static CUresult run(const struct request *a)
+{
+	if (a->pool) {
+		return a->per_thread ? shim_driver.cuMemAllocFromPoolAsync_ptsz(a->ret, a->bytes,
+										a->pool, a->stream)
+				     : shim_driver.cuMemAllocFromPoolAsync(a->ret, a->bytes,
+									   a->pool, a->stream);
+	}
+	return a->per_thread ? shim_driver.cuMemAllocAsync_ptsz(a->ret, a->bytes, a->stream)
+			     : shim_driver.cuMemAllocAsync(a->ret, a->bytes, a->stream);
+}
+
+/* Charges the step by which the pool may grow; returns what is charged. At the limit a pool that
+ * has room needs none, and others are trimmed. UINT64_MAX: there is no memory. Caller holds the
+ * mutex. */
+static uint64_t charge_step(unsigned i, size_t bytes)
+{
+	uint64_t step = bytes > UINT64_MAX - STEP_BYTES ? UINT64_MAX
+							: ROUND_UP((uint64_t)bytes, STEP_BYTES);
+	uint64_t used;
+
+	if (shim_mem_try_charge(pools[i].row, step)) {
+		return step;
+	}
+	used = used_of(pools[i].pool);
+	if (used <= pools[i].charged && pools[i].charged - used >= bytes) {
+		return 0;
+	}
+	for (unsigned k = 0; k < n_pools; k++) {
+		(void)shim_driver.cuMemPoolTrimTo(pools[k].pool, 0);
+		measure(k);
+	}
+	return shim_mem_charge(pools[i].row, step, "cuMemAllocAsync") ? step : UINT64_MAX;
+}
+
+/* Charges, allocates, and corrects the charge. Caller holds the mutex. */
+static CUresult grow(unsigned i, const struct request *a)
+{
+	uint64_t step, held;
+	CUresult r;
+
+	measure(i);
+	step = charge_step(i, a->bytes);
+	if (step == UINT64_MAX) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	r = run(a);
+	held = held_by(pools[i].pool);
+	if (held == UINT64_MAX) {
+		held = pools[i].charged + step;
+	}
+	if (shim_mem_recharge(pools[i].row, pools[i].charged + step, held, "cuMemAllocAsync")) {
+		pools[i].charged = held;
+		return r;
+	}
+	/* It grew by more than was charged, beyond the limit: the program does not get it. */
+	pools[i].charged += step;
+	if (r == CUDA_SUCCESS) {
+		(void)(a->per_thread ? shim_driver.cuMemFreeAsync_ptsz(*a->ret, a->stream)
+				     : shim_driver.cuMemFreeAsync(*a->ret, a->stream));
+		(void)shim_driver.cuMemPoolTrimTo(pools[i].pool, 0);
+	}
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* The current pool of the stream's device, which a call without a pool uses. */
+static CUmemoryPool pool_of(const struct request *a, CUdevice *ret_device)
+{
+	CUcontext ctx = NULL, popped;
+	CUmemoryPool pool = NULL;
+	CUdevice device;
+	CUresult r;
+
+	if ((uintptr_t)a->stream > (uintptr_t)CU_STREAM_PER_THREAD &&
+	    shim_driver.cuStreamGetCtx(a->stream, &ctx) == CUDA_SUCCESS && ctx &&
+	    shim_driver.cuCtxPushCurrent_v2(ctx) == CUDA_SUCCESS) {
+		r = shim_driver.cuCtxGetDevice(&device);
+		(void)shim_driver.cuCtxPopCurrent_v2(&popped);
+	} else {
+		r = shim_driver.cuCtxGetDevice(&device);
+	}
+	*ret_device = device;
+	return r == CUDA_SUCCESS && shim_driver.cuDeviceGetMemPool(&pool, device) == CUDA_SUCCESS
+		       ? pool
+		       : NULL;
+}
+
+static CUresult allocate(const struct request *a)
+{
+	CUmemoryPool pool = a->pool;
+	CUdevice device = -1;
+	CUresult r;
+	unsigned i;
+
+	if (!shim_mem_joined() || !a->ret ||
+	    (shim_capture_any() && shim_capture_has(a->stream, a->per_thread))) {
+		return run(a); /* a capture's memory is its graph's */
+	}
+	if (!pool) {
+		pool = pool_of(a, &device);
+	}
+	pthread_mutex_lock(&mutex);
+	i = index_of(pool);
+	if (i == n_pools && !add_default(pool, device)) {
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	} else {
+		r = i < n_pools ? grow(i, a) : run(a);
+	}
+	pthread_mutex_unlock(&mutex);
+	return r;
+}
+
+static CUresult from_pool(CUdeviceptr *ret, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+	return allocate(&(struct request){ ret, bytes, pool, stream, false });
+}
+
+static CUresult from_pool_ptsz(CUdeviceptr *ret, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+	return allocate(&(struct request){ ret, bytes, pool, stream, true });
+}
+
+/* A pool on a device is charged from its creation on; without room for it there is no pool. */
+static CUresult create(CUmemoryPool *ret, const CUmemPoolProps *props)
+{
+	int row = props && props->location.type == CU_MEM_LOCATION_TYPE_DEVICE
+			  ? shim_mem_row(props->location.id)
+			  : -1;
+	CUresult r = shim_driver.cuMemPoolCreate(ret, props);
+	bool added;
+
+	if (r != CUDA_SUCCESS || row < 0) {
+		return r;
+	}
+	pthread_mutex_lock(&mutex);
+	added = add(*ret, row);
+	pthread_mutex_unlock(&mutex);
+	if (!added) {
+		(void)shim_driver.cuMemPoolDestroy(*ret);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return r;
+}
+
+static CUresult plain(CUdeviceptr *ret, size_t bytes, CUstream stream)
+{
+	return allocate(&(struct request){ ret, bytes, NULL, stream, false });
+}
+
+static CUresult plain_ptsz(CUdeviceptr *ret, size_t bytes, CUstream stream)
+{
+	return allocate(&(struct request){ ret, bytes, NULL, stream, true });
+}
+
+static CUresult trim(CUmemoryPool pool, size_t bytes)
+{
+	CUresult r = shim_driver.cuMemPoolTrimTo(pool, bytes);
+
+	shim_mem_settle();
+	return r;
+}
+
+/* A device whose current pool is destroyed gets its default pool. */
+static void leave_current(CUmemoryPool pool)
+{
+	CUmemoryPool now = NULL, own;
+	CUdevice device;
+
+	if (shim_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS &&
+	    shim_driver.cuDeviceGetMemPool(&now, device) == CUDA_SUCCESS && now == pool &&
+	    shim_driver.cuDeviceGetDefaultMemPool(&own, device) == CUDA_SUCCESS) {
+		(void)shim_driver.cuDeviceSetMemPool(device, own);
+	}
+}
+
+/* The driver keeps a destroyed pool's memory while allocations of it live, but cannot be asked
+ * about it any more. So a charged pool is destroyed once nothing of it is in use. */
+static CUresult destroy(CUmemoryPool pool)
+{
+	unsigned i;
+
+	if (!load_acquire(&n_pools) || !shim_mem_joined()) {
+		return shim_driver.cuMemPoolDestroy(pool);
+	}
+	pthread_mutex_lock(&mutex);
+	i = index_of(pool);
+	if (i < n_pools && !pools[i].doomed) {
+		pools[i].doomed = true;
+		leave_current(pool);
+		(void)bury(i);
+	} else {
+		i = POOLS_MAX;
+	}
+	pthread_mutex_unlock(&mutex);
+	return i < POOLS_MAX ? CUDA_SUCCESS : shim_driver.cuMemPoolDestroy(pool);
+}
+
+/* Pools give memory back to the device at synchronizations. */
+static CUresult settled(CUresult r)
+{
+	shim_mem_settle();
+	return r;
+}
+
+static CUresult synchronize_stream(CUstream stream)
+{
+	return settled(shim_driver.cuStreamSynchronize(stream));
+}
+
+static CUresult synchronize_stream_ptsz(CUstream stream)
+{
+	return settled(shim_driver.cuStreamSynchronize_ptsz(stream));
+}
+
+static CUresult synchronize_event(CUevent event)
+{
+	return settled(shim_driver.cuEventSynchronize(event));
+}
+
+static CUresult synchronize_context(void)
+{
+	return settled(shim_driver.cuCtxSynchronize());
+}
+
+static CUresult synchronize_context_v2(CUcontext ctx)
+{
+	return settled(shim_driver.cuCtxSynchronize_v2(ctx));
+}
+
+void shim_mem_install_pools(void)
+{
+	shim_real.cuStreamSynchronize = synchronize_stream;
+	shim_real.cuStreamSynchronize_ptsz = synchronize_stream_ptsz;
+	shim_real.cuEventSynchronize = synchronize_event;
+	shim_real.cuCtxSynchronize = synchronize_context;
+	shim_real.cuCtxSynchronize_v2 = synchronize_context_v2;
+	shim_real.cuMemAllocAsync = plain;
+	shim_real.cuMemAllocAsync_ptsz = plain_ptsz;
+	shim_real.cuMemAllocFromPoolAsync = from_pool;
+	shim_real.cuMemAllocFromPoolAsync_ptsz = from_pool_ptsz;
+	shim_real.cuMemPoolTrimTo = trim;
+	shim_real.cuMemPoolCreate = create;
+	shim_real.cuMemPoolDestroy = destroy;
+}

@@ -1,0 +1,325 @@
+#!/usr/bin/env bats
+# Limits of device memory (gbpf run --mem): programs on the soft GPU, killed programs, a killed gbpfd, messages.
+
+load helpers
+
+VGPU=${GBPF_BUILD:-build}/tests/system/vgpu
+LIMIT=192 # MiB; a multiple of what each kind of `vgpu fill` takes
+
+limited() { # MIB COMMAND...
+	gbpf run --device soft --mem "$1M" -- "${@:2}"
+}
+
+fill() { # KIND: all of the limit is used, to 2 MiB; the rest is checked by the program
+	start_soft
+	start_daemon
+	run limited "$LIMIT" "$VGPU" fill "$1"
+	echo "$output"
+	[ "$status" -eq 0 ]
+}
+
+# Servers: programs that carry out commands. start_servers FILE...: in one vGPU, with the pipes FILE.in and FILE.out.
+start_servers() { # MIB NAME...
+	local mib=$1 name script=
+	shift
+	for name; do
+		mkfifo "$GBPF_RUNTIME_DIR/$name.in" "$GBPF_RUNTIME_DIR/$name.out"
+		script+="'$VGPU' serve <'$GBPF_RUNTIME_DIR/$name.in' >'$GBPF_RUNTIME_DIR/$name.out' & "
+	done
+	limited "$mib" bash -c "$script wait" >>"$GBPF_RUNTIME_DIR/servers.log" 2>&1 3>&- &
+	pids+=($!)
+	for name; do
+		# Both ends stay open here, so that neither side sees the end of the file.
+		exec {fd}<>"$GBPF_RUNTIME_DIR/$name.in"
+		declare -g "in_$name=$fd"
+		exec {fd}<>"$GBPF_RUNTIME_DIR/$name.out"
+		declare -g "out_$name=$fd"
+	done
+	for name; do
+		answer_of "$name"
+		declare -g "pid_$name=$REPLY"
+		pids+=("$REPLY")
+	done
+}
+
+answer_of() { # NAME: sets REPLY
+	local fd=out_$1
+	read -r -t 120 -u "${!fd}"
+}
+
+# ask NAME COMMAND...: its answer is in REPLY.
+ask() {
+	local fd=in_$1
+	echo "${@:2}" >&"${!fd}"
+	answer_of "$1"
+}
+
+expect() { # ANSWER NAME COMMAND...
+	ask "${@:2}"
+	[ "$REPLY" = "$1" ] || {
+		echo "${*:2}: '$REPLY' instead of '$1'" >&2
+		return 1
+	}
+}
+
+tenant() { # PID EXPRESSION over t, its record in gbpf ps
+	gbpf --json ps | python3 -c '
+import json, sys
+t = next(t for t in json.load(sys.stdin)["tenants"] if t["pid"] == int(sys.argv[1]))
+sys.exit(not eval(sys.argv[2]))' "$1" "$2" 2>/dev/null
+}
+
+kill_daemon() {
+	kill -9 "$daemon"
+	wait "$daemon" || true
+	rm -f "$GBPF_RUNTIME_DIR/control.sock" # start_daemon waits for it
+}
+
+start_all() {
+	start_soft
+	start_daemon
+	daemon=${pids[-1]}
+}
+
+@test "cuMemAlloc of 64 MiB ends at the limit, and all of it comes back" {
+	fill linear-64M
+}
+
+@test "cuMemAlloc of 3 MiB ends at the limit, and all of it comes back" {
+	fill linear-3M
+}
+
+@test "cuMemAlloc of 1000 bytes ends at the limit, and all of it comes back" {
+	fill linear-1000
+}
+
+@test "cuMemAllocPitch ends at the limit, and all of it comes back" {
+	fill pitch
+}
+
+@test "cuMemAllocManaged ends at the limit, and all of it comes back" {
+	fill managed
+}
+
+@test "cuMemCreate ends at the limit, and all of it comes back" {
+	fill create
+}
+
+@test "cuArray3DCreate ends at the limit, and all of it comes back" {
+	fill array
+}
+
+@test "cuMemAllocAsync ends at the limit, and all of it comes back" {
+	fill async
+}
+
+@test "cuMemAllocFromPoolAsync ends at the limit, and all of it comes back" {
+	fill pool
+}
+
+@test "two processes of a vGPU that race never exceed its limit, and use all of it" {
+	start_all
+	run timeout 100 gbpf run --device soft --mem 64M -- "$VGPU" race
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[[ "$output" == "most 64 MiB" ]]
+}
+
+@test "memory of a context that is destroyed, released or reset is returned" {
+	start_all
+	limited 64 "$VGPU" contexts
+}
+
+@test "a chunk is charged until its last handle is released and its last mapping is gone" {
+	start_all
+	limited 64 "$VGPU" chunks
+}
+
+@test "memory that is freed in stream order returns, and that of destroyed pools" {
+	start_all
+	limited 64 "$VGPU" frees
+}
+
+@test "a program that is replaced by another leaves nothing behind" {
+	start_all
+	limited "$LIMIT" "$VGPU" exec
+}
+
+@test "a forked child that calls nothing changes no figure" {
+	start_all
+	limited 64 "$VGPU" fork
+}
+
+@test "programs of separate vGPUs do not see each other's use" {
+	start_all
+	start_servers 64 a
+	start_servers 48 b
+	expect ok a alloc 60
+	expect "0 of 48" b used
+	expect ok b alloc 48
+	expect CUDA_ERROR_OUT_OF_MEMORY b alloc 2
+	expect "60 of 64" a used
+	expect ok a alloc 4
+}
+
+@test "memory of a killed process returns to its vGPU" {
+	start_all
+	start_servers 64 a b
+	expect ok a alloc 40
+	expect CUDA_ERROR_OUT_OF_MEMORY b alloc 40
+	expect "40 of 64" b used
+	kill -9 "$pid_a"
+	returned() { expect "0 of 64" b used; }
+	wait_for returned 2>/dev/null
+	expect ok b alloc 64
+}
+
+@test "gbpf ps shows what a process holds and its limit" {
+	start_all
+	start_servers 64 a b
+	expect ok a alloc 40
+	expect ok b alloc 10
+	tenant "$pid_a" 't["mem_used"] == 40 << 20 and t["mem_limit"] == 64 << 20 and t["mem_vgpu_used"] == 50 << 20'
+	tenant "$pid_b" 't["mem_used"] == 10 << 20 and t["mem_limit"] == 64 << 20'
+	expect ok a free
+	tenant "$pid_a" 't["mem_used"] == 0 and t["mem_vgpu_used"] == 10 << 20'
+	run gbpf ps
+	[ "$status" -eq 0 ]
+	echo "$output"
+	[[ "${lines[0]}" == *MEMORY* ]]
+	grep -q "^ *$pid_b .*10.0 MiB/64.0 MiB" <<<"$output"
+}
+
+@test "limit and use survive gbpfd: charges go on without it, and the limit holds after its restart" {
+	start_all
+	start_servers 64 a b
+	expect ok a alloc 20
+	expect ok b alloc 20
+	kill_daemon
+	expect "40 of 64" a used
+	expect ok a alloc 10
+	expect CUDA_ERROR_OUT_OF_MEMORY b alloc 20
+	expect ok b alloc 2
+	start_daemon
+	daemon=${pids[-1]}
+	wait_for tenant "$pid_a" 't["mem_used"] == 30 << 20 and t["mem_limit"] == 64 << 20'
+	wait_for tenant "$pid_b" 't["mem_used"] == 22 << 20 and t["mem_vgpu_used"] == 52 << 20'
+	expect CUDA_ERROR_OUT_OF_MEMORY b alloc 14
+	expect ok b alloc 12
+	expect "64 of 64" a used
+	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 2
+	expect ok b free
+	kill -9 "$pid_b"
+	returned() { expect "30 of 64" a used; }
+	wait_for returned 2>/dev/null
+}
+
+@test "memory of a process that is killed while gbpfd is away returns after the restart" {
+	start_all
+	start_servers 64 a b
+	expect ok a alloc 20
+	expect ok b alloc 40
+	kill_daemon
+	kill -9 "$pid_b"
+	expect "60 of 64" a used
+	start_daemon
+	daemon=${pids[-1]}
+	returned() { expect "20 of 64" a used; }
+	wait_for returned 2>/dev/null
+	expect ok a alloc 44
+	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 2
+}
+
+@test "after a restart of gbpfd a new process waits for the account of those that run" {
+	local dir=$GBPF_RUNTIME_DIR
+	start_all
+	mkfifo "$dir/a.in" "$dir/a.out" "$dir/go"
+	limited 64 bash -c "'$VGPU' serve <'$dir/a.in' >'$dir/a.out' & read <'$dir/go'; '$VGPU' serve <<<used >'$dir/late'; wait" \
+		>>"$dir/servers.log" 2>&1 3>&- &
+	pids+=($!)
+	exec {in_a}<>"$dir/a.in" {out_a}<>"$dir/a.out"
+	answer_of a
+	pids+=("$REPLY")
+	pid_a=$REPLY
+	expect ok a alloc 40
+	kill -STOP "$pid_a"
+	kill_daemon
+	start_daemon
+	daemon=${pids[-1]}
+	echo >"$dir/go"
+	refused_once() { gbpf events | grep -q "gbpfd was restarted; try again"; }
+	wait_for refused_once
+	[ ! -s "$dir/late" ]
+	kill -CONT "$pid_a"
+	joined() { grep -qx "40 of 64" "$dir/late"; }
+	wait_for joined
+	expect ok a alloc 24
+	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 2
+}
+
+refused() { # EXIT MESSAGE ARGUMENT...: no program is started
+	run gbpf run --device soft "${@:3}" -- touch "$GBPF_RUNTIME_DIR/started"
+	echo "$output"
+	[ "$status" -eq "$1" ]
+	[ "$output" = "$2" ]
+	[ ! -e "$GBPF_RUNTIME_DIR/started" ]
+}
+
+@test "sizes that are none are refused" {
+	local size hint
+	start_all
+	hint="Use a number with K, M, G or T: at least 16M, at most the GPU's memory"
+	for size in 0 -1 5X '' M 1.M.M 15M 16777215 1e300 4GG; do
+		refused 125 "gbpf: run: invalid size '$size' for --mem. $hint" --mem "$size"
+	done
+	limited 16 true
+}
+
+@test "--mem is refused with --off and in a vGPU" {
+	refused 125 "gbpf: run: --off switches the limit of --mem off. Leave one of them away" --off --mem 64M
+	start_all
+	run limited 64 gbpf run --device soft --mem 32M -- true
+	[ "$status" -eq 125 ]
+	[ "$output" = "gbpf: run: --mem: this process is in a virtual GPU already. Leave --mem away: the program gets the limit that is in force" ]
+	start_servers 64 a
+	expect ok a alloc 10
+	run limited 64 gbpf run --device soft -- "$VGPU" fill linear-3M # inherits the limit
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[ "$output" = "linear-3M: 16 items" ]
+}
+
+@test "a limit above the card's memory is refused when the program starts CUDA" {
+	local size
+	start_all
+	run limited 1024 "$VGPU" init
+	[ "$output" = CUDA_SUCCESS ]
+	for size in 1000T:1048576000 1025M:1025; do
+		run gbpf run --device soft --mem "${size%:*}" -- "$VGPU" init
+		echo "$output"
+		[ "${lines[0]}" = "gbpf: the memory limit of ${size#*:} MiB exceeds the GPU's 1024 MiB; use a lower one ('gbpf run --mem')" ]
+		[ "${lines[1]}" = CUDA_ERROR_NOT_PERMITTED ]
+		[ "${#lines[@]}" -eq 2 ]
+	done
+}
+
+@test "a GBPF_VGPU that is none keeps the program off the GPU" {
+	local value
+	start_all
+	for value in garbage 1 0:100:1 1: 1:0:1 1:5X:1 :5:1 1:100 1:100:1X; do
+		GBPF_VGPU=$value run gbpf run --device soft -- "$VGPU" init
+		echo "$output"
+		[ "${lines[0]}" = "gbpf: invalid GBPF_VGPU '$value': expected NUMBER:BYTES:TIME; use 'gbpf run --mem'" ]
+		[ "${lines[1]}" = CUDA_ERROR_NOT_PERMITTED ]
+	done
+}
+
+@test "a program of a vGPU does not run without gbpfd" {
+	start_all
+	kill_daemon
+	run env GBPF_VGPU=1:67108864:1 GBPF_REAL_CUDA="$GBPF_PREFIX/lib/gbpf/soft/libcuda.so.1" \
+		LD_PRELOAD="$GBPF_PREFIX/lib/gbpf/shim/libcuda.so.1" "$VGPU" init
+	echo "$output"
+	[ "${lines[0]}" = "gbpf: cannot connect to gbpfd, which counts the memory of this program's virtual GPU: Connection refused; start it again with 'gbpf run'" ]
+	[ "${lines[1]}" = CUDA_ERROR_SYSTEM_NOT_READY ]
+}

@@ -1,0 +1,641 @@
+/* vgpu CASE: programs that take device memory in a virtual GPU (`gbpf run --mem`), for vgpu.bats.
+ * Each checks what it can see itself, prints what is wrong and exits with 1.
+ *
+ *   fill KIND    allocates by one entry point until memory is short, and frees all of it
+ *   race         two processes allocate and free at random; what both hold stays within the limit
+ *   contexts     memory goes with its context
+ *   chunks       handles and mappings of virtual memory
+ *   frees        memory that is freed in stream order, and pools that are destroyed
+ *   exec         takes memory, then is replaced by `fill linear-3M`
+ *   fork         a child that calls nothing
+ *   init         cuInit only, whose result it prints
+ *   serve        carries out commands of its standard input: see serve() */
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../programs/program.h"
+
+#define MIB ((size_t)1 << 20)
+#define ITEMS_MAX 200000u
+#define SHARED_MAX ((size_t)64 << 10) /* upper bound of a small item's share of 2 MiB */
+
+#define cuMemGetInfo cuMemGetInfo_v2
+#define cuDeviceTotalMem cuDeviceTotalMem_v2
+#define cuMemAllocPitch cuMemAllocPitch_v2
+#define cuArray3DCreate cuArray3DCreate_v2
+#define cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2
+#define cuDevicePrimaryCtxReset cuDevicePrimaryCtxReset_v2
+
+static CUdevice device;
+static CUcontext context;
+
+#define CHECK(right, ...)                                                                          \
+	do {                                                                                       \
+		if (!(right)) {                                                                    \
+			fprintf(stderr, "line %d: %s: ", __LINE__, #right);                        \
+			fprintf(stderr, __VA_ARGS__);                                              \
+			fputc('\n', stderr);                                                       \
+			exit(EXIT_FAILURE);                                                        \
+		}                                                                                  \
+	} while (0)
+
+static void begin(void)
+{
+	CU(cuInit(0));
+	CU(cuDeviceGet(&device, 0));
+	CU(cuCtxCreate(&context, 0, device));
+}
+
+static size_t limit(void)
+{
+	size_t available, total, of_device;
+
+	CU(cuMemGetInfo(&available, &total));
+	CU(cuDeviceTotalMem(&of_device, device));
+	CHECK(total == of_device, "%zu and %zu", total, of_device);
+	CHECK(available <= total, "%zu of %zu", available, total);
+	return total;
+}
+
+/* Returns what the vGPU holds, bytes. */
+static size_t used(void)
+{
+	size_t available, total = limit();
+
+	CU(cuMemGetInfo(&available, &total));
+	return total - available;
+}
+
+#define EXPECT_USED(bytes)                                                                         \
+	do {                                                                                       \
+		size_t is = used();                                                                \
+                                                                                                   \
+		CHECK(is == (bytes), "%zu KiB are in use", is >> 10);                              \
+	} while (0)
+
+/* ---- fill ---- */
+
+static CUmemoryPool pool;
+static const CUmemAllocationProp on_device = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					       .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+
+static CUresult take_linear(uint64_t *ret, size_t bytes)
+{
+	return cuMemAlloc((CUdeviceptr *)ret, bytes);
+}
+
+static CUresult free_linear(uint64_t item)
+{
+	return cuMemFree((CUdeviceptr)item);
+}
+
+static CUresult take_pitch(uint64_t *ret, size_t bytes)
+{
+	size_t pitch = 0;
+	CUresult r = cuMemAllocPitch((CUdeviceptr *)ret, &pitch, 4000, bytes / 4096, 4);
+
+	CHECK(r != CUDA_SUCCESS || pitch == 4096, "a pitch of %zu", pitch);
+	return r;
+}
+
+static CUresult take_managed(uint64_t *ret, size_t bytes)
+{
+	return cuMemAllocManaged((CUdeviceptr *)ret, bytes, CU_MEM_ATTACH_GLOBAL);
+}
+
+static CUresult take_chunk(uint64_t *ret, size_t bytes)
+{
+	return cuMemCreate((CUmemGenericAllocationHandle *)ret, bytes, &on_device, 0);
+}
+
+static CUresult free_chunk(uint64_t item)
+{
+	return cuMemRelease((CUmemGenericAllocationHandle)item);
+}
+
+static CUresult take_array(uint64_t *ret, size_t bytes)
+{
+	const CUDA_ARRAY3D_DESCRIPTOR d = { .Width = 1024,
+					    .Height = bytes / 4096,
+					    .Format = CU_AD_FORMAT_FLOAT,
+					    .NumChannels = 1 };
+	CUarray a = NULL;
+	CUresult r = cuArray3DCreate(&a, &d);
+
+	*ret = (uint64_t)(uintptr_t)a;
+	return r;
+}
+
+static CUresult free_array(uint64_t item)
+{
+	return cuArrayDestroy((CUarray)(uintptr_t)item);
+}
+
+static CUresult take_async(uint64_t *ret, size_t bytes)
+{
+	return cuMemAllocAsync((CUdeviceptr *)ret, bytes, NULL);
+}
+
+static CUresult take_from_pool(uint64_t *ret, size_t bytes)
+{
+	const CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				       .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+
+	if (!pool) {
+		CU(cuMemPoolCreate(&pool, &props));
+	}
+	return cuMemAllocFromPoolAsync((CUdeviceptr *)ret, bytes, pool, NULL);
+}
+
+static CUresult free_async(uint64_t item)
+{
+	return cuMemFreeAsync((CUdeviceptr)item, NULL);
+}
+
+/* A way to take memory. unit: device memory for an item, bytes; 0: several items share 2 MiB.
+ * slack: upper bound of what may be left at the limit. */
+static const struct kind {
+	const char *name;
+	size_t bytes, unit, slack;
+	CUresult (*take)(uint64_t *ret, size_t bytes);
+	CUresult (*free)(uint64_t item);
+} kinds[] = {
+	{ "linear-64M", 64 * MIB, 64 * MIB, 0, take_linear, free_linear },
+	{ "linear-3M", 3 * MIB, 4 * MIB, 0, take_linear, free_linear },
+	{ "linear-1000", 1000, 0, 0, take_linear, free_linear },
+	{ "pitch", 4000u * 1024u, 4 * MIB, 0, take_pitch, free_linear },
+	{ "managed", 3 * MIB, 4 * MIB, 0, take_managed, free_linear },
+	{ "create", 2 * MIB, 2 * MIB, 0, take_chunk, free_chunk },
+	{ "array", 4 * MIB, 4 * MIB, 0, take_array, free_array },
+	{ "async", 8 * MIB, 8 * MIB, 32 * MIB - 1, take_async, free_async },
+	{ "pool", 8 * MIB, 8 * MIB, 32 * MIB - 1, take_from_pool, free_async },
+};
+
+static const struct kind *find_kind(const char *name)
+{
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		if (strcmp(kinds[i].name, name) == 0) {
+			return &kinds[i];
+		}
+	}
+	fprintf(stderr, "no kind '%s'\n", name);
+	exit(2);
+}
+
+/* Takes items until memory is short. Returns how many. */
+static size_t take_all(const struct kind *k, uint64_t *items)
+{
+	CUresult r = CUDA_SUCCESS;
+	size_t n = 0;
+
+	while (n < ITEMS_MAX && (r = k->take(&items[n], k->bytes)) == CUDA_SUCCESS) {
+		n++;
+	}
+	CHECK(r == CUDA_ERROR_OUT_OF_MEMORY, "error %d after %zu items", (int)r, n);
+	return n;
+}
+
+static void free_all(const struct kind *k, const uint64_t *items, size_t n)
+{
+	while (n) {
+		CU(k->free(items[--n]));
+	}
+	CU(cuCtxSynchronize());
+}
+
+/* Twice: memory that was returned can be taken again, all of it. */
+static int fill(const char *name)
+{
+	const struct kind *k = find_kind(name);
+	uint64_t *items = program_room(ITEMS_MAX * sizeof(*items));
+	size_t all, n, held;
+
+	begin();
+	all = limit();
+	for (int round = 0; round < 2; round++) {
+		EXPECT_USED(0);
+		n = take_all(k, items);
+		held = used();
+		CHECK(held + k->slack >= all, "%zu items, %zu of %zu KiB", n, held >> 10,
+		      all >> 10);
+		CHECK(k->unit ? n * k->unit == held : n * k->bytes <= held,
+		      "%zu items, %zu KiB in use", n, held >> 10);
+		CHECK(k->unit || n >= held / SHARED_MAX, "only %zu items", n);
+		free_all(k, items, n);
+	}
+	EXPECT_USED(0);
+	free(items);
+	printf("%s: %zu items\n", name, n);
+	return 0;
+}
+
+/* ---- race ---- */
+
+#define ROUNDS 1000
+#define DUELS 10000u
+#define HELD 16u
+
+/* Shared by both processes. held is raised after an allocation and lowered before memory is freed,
+ * so it never exceeds what both hold. */
+struct race {
+	size_t held, most;
+	int arrived[3];
+	unsigned steps, won; /* of the duel: arrivals of both, allocations in all */
+};
+
+static void add_held(struct race *s, size_t bytes, size_t all)
+{
+	size_t held = __atomic_add_fetch(&s->held, bytes, __ATOMIC_SEQ_CST);
+	size_t most = __atomic_load_n(&s->most, __ATOMIC_SEQ_CST);
+
+	while (held > most && !__atomic_compare_exchange_n(&s->most, &most, held, 0,
+							   __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+	}
+	CHECK(held <= all, "both hold %zu of %zu MiB", held / MIB, all / MIB);
+}
+
+/* Returns once both processes are here. The test's own limit of time ends it otherwise. */
+static void meet(struct race *s, int where)
+{
+	__atomic_add_fetch(&s->arrived[where], 1, __ATOMIC_SEQ_CST);
+	while (__atomic_load_n(&s->arrived[where], __ATOMIC_SEQ_CST) < 2) {
+		usleep(1000);
+	}
+}
+
+static void one_round(struct race *s, uint64_t *seed, size_t all, CUdeviceptr *at, size_t *bytes)
+{
+	unsigned i = program_random(seed) % HELD;
+	size_t want = 2 * MIB * (1 + program_random(seed) % 16);
+	CUresult r;
+
+	if (bytes[i]) {
+		__atomic_sub_fetch(&s->held, bytes[i], __ATOMIC_SEQ_CST);
+		CU(cuMemFree(at[i]));
+		bytes[i] = 0;
+	}
+	r = cuMemAlloc(&at[i], want);
+	if (r == CUDA_SUCCESS) {
+		bytes[i] = want;
+		add_held(s, want, all);
+	}
+	CHECK(r == CUDA_SUCCESS || r == CUDA_ERROR_OUT_OF_MEMORY, "error %d", (int)r);
+}
+
+/* Returns once both processes have come to this step, at nearly the same time. */
+static void step(struct race *s, unsigned *n)
+{
+	__atomic_add_fetch(&s->steps, 1, __ATOMIC_SEQ_CST);
+	*n += 2;
+	while ((int)(__atomic_load_n(&s->steps, __ATOMIC_SEQ_CST) - *n) < 0) {
+		sched_yield();
+	}
+}
+
+/* Both ask for more than half of the limit at the same time: exactly one of them gets it. */
+static void duel(struct race *s, size_t all)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 1; i <= DUELS; i++) {
+		CUdeviceptr at;
+		CUresult r;
+
+		step(s, &n);
+		r = cuMemAlloc(&at, all / 2 + 2 * MIB);
+		__atomic_add_fetch(&s->won, r == CUDA_SUCCESS, __ATOMIC_SEQ_CST);
+		step(s, &n);
+		CHECK(s->won == i, "%u allocations in %u duels", s->won, i);
+		step(s, &n);
+		if (r == CUDA_SUCCESS) {
+			CU(cuMemFree(at));
+		}
+	}
+}
+
+static void run_race(struct race *s, uint64_t seed)
+{
+	CUdeviceptr at[HELD] = { 0 }, more;
+	size_t bytes[HELD] = { 0 }, all;
+
+	begin();
+	all = limit();
+	meet(s, 0);
+	duel(s, all);
+	for (int i = 0; i < ROUNDS; i++) {
+		one_round(s, &seed, all, at, bytes);
+	}
+	while (cuMemAlloc(&more, 2 * MIB) == CUDA_SUCCESS) {
+		add_held(s, 2 * MIB, all);
+	}
+	meet(s, 1);
+	CHECK(s->held * 100 >= all * 99, "both hold %zu of %zu MiB", s->held / MIB, all / MIB);
+	EXPECT_USED(s->held);
+	meet(s, 2); /* before either exits, which returns its memory */
+}
+
+static int race(const char *program, int fd)
+{
+	uint64_t seed = fd < 0 ? 11 : 22;
+	struct race *s;
+	char text[16];
+	pid_t child = 0;
+	int status = 0;
+
+	if (fd < 0) {
+		fd = memfd_create("race", 0);
+		CHECK(fd >= 0 && ftruncate(fd, sizeof(*s)) == 0, "memfd_create");
+		snprintf(text, sizeof(text), "%d", fd);
+		child = fork();
+		if (child == 0) {
+			execl(program, program, "race", text, (char *)NULL);
+			_exit(127);
+		}
+	}
+	s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK(s != MAP_FAILED && child >= 0, "mmap or fork");
+	run_race(s, seed);
+	if (child) {
+		CHECK(waitpid(child, &status, 0) == child && status == 0, "status %d", status);
+		printf("most %zu MiB\n", s->most / MIB);
+	}
+	return 0;
+}
+
+/* ---- contexts ---- */
+
+static CUdeviceptr linear(size_t bytes)
+{
+	CUdeviceptr at;
+
+	CU(cuMemAlloc(&at, bytes));
+	return at;
+}
+
+/* Takes memory of several kinds in the current context. */
+static void take_some(void)
+{
+	uint64_t array;
+
+	(void)linear(10 * MIB);
+	(void)linear(1000);
+	(void)linear(1000);
+	CU(take_array(&array, 4 * MIB));
+}
+
+#define SOME (16 * MIB)
+
+static int contexts(void)
+{
+	CUcontext other, primary, gone;
+
+	begin();
+	(void)linear(2 * MIB); /* of a context that stays */
+	CU(cuCtxCreate(&other, 0, device));
+	take_some();
+	EXPECT_USED(2 * MIB + SOME);
+	CU(cuCtxDestroy(other));
+	CU(cuCtxSetCurrent(context));
+	EXPECT_USED(2 * MIB);
+	for (int reset = 0; reset < 2; reset++) {
+		CU(cuDevicePrimaryCtxRetain(&primary, device));
+		CU(cuCtxPushCurrent_v2(primary));
+		take_some();
+		EXPECT_USED(2 * MIB + SOME);
+		CU(cuCtxPopCurrent_v2(&gone));
+		CU(reset ? cuDevicePrimaryCtxReset(device) : cuDevicePrimaryCtxRelease(device));
+		EXPECT_USED(2 * MIB);
+	}
+	return 0;
+}
+
+/* ---- frees in stream order ---- */
+
+static CUdeviceptr from_pool(CUmemoryPool *ret)
+{
+	const CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				       .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	CUdeviceptr at;
+
+	CU(cuMemPoolCreate(ret, &props));
+	CU(cuMemAllocFromPoolAsync(&at, 16 * MIB, *ret, NULL));
+	return at;
+}
+
+/* The limit is less than what all of the rounds take together. */
+static int frees(void)
+{
+	CUmemoryPool p;
+	CUdeviceptr at;
+
+	begin();
+	for (int i = 0; i < 40; i++) {
+		at = linear(i % 2 ? 16 * MIB : 1000);
+		CU(cuMemFreeAsync(at, NULL));
+		CU(cuCtxSynchronize());
+		EXPECT_USED(0);
+	}
+	for (int i = 0; i < 40; i++) {
+		at = from_pool(&p);
+		CU(cuMemFreeAsync(at, NULL));
+		CU(cuMemPoolDestroy(p));
+		CU(cuCtxSynchronize());
+		EXPECT_USED(0);
+	}
+	at = from_pool(&p); /* its memory is kept while it is in use */
+	CU(cuMemPoolDestroy(p));
+	CU(cuCtxSynchronize());
+	CHECK(used() >= 16 * MIB, "%zu", used());
+	CU(cuMemFreeAsync(at, NULL));
+	CU(cuCtxSynchronize());
+	EXPECT_USED(0);
+	return 0;
+}
+
+static int exec_again(char **argv)
+{
+	begin();
+	(void)linear(40 * MIB);
+	execl(argv[0], argv[0], "fill", "linear-3M", (char *)NULL);
+	return 2;
+}
+
+/* ---- chunks ---- */
+
+static CUmemGenericAllocationHandle chunk(size_t bytes)
+{
+	CUmemGenericAllocationHandle h;
+
+	CU(cuMemCreate(&h, bytes, &on_device, 0));
+	return h;
+}
+
+/* A mapping keeps a chunk, and so does a handle from cuMemRetainAllocationHandle. */
+static void keep_by_mapping(CUdeviceptr at)
+{
+	CUmemGenericAllocationHandle h = chunk(4 * MIB), again;
+
+	CU(cuMemMap(at, 4 * MIB, 0, h, 0));
+	CU(cuMemRelease(h));
+	EXPECT_USED(4 * MIB);
+	CU(cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)(at + MIB)));
+	CU(cuMemRetainAllocationHandle(&h, (void *)(uintptr_t)at));
+	CU(cuMemUnmap(at, 4 * MIB));
+	EXPECT_USED(4 * MIB);
+	CU(cuMemRelease(h));
+	EXPECT_USED(4 * MIB);
+	CU(cuMemRelease(again));
+	EXPECT_USED(0);
+}
+
+/* One call unmaps mappings of three chunks, of which one is mapped twice. */
+static void unmap_several(CUdeviceptr at)
+{
+	CUmemGenericAllocationHandle a = chunk(4 * MIB), b = chunk(2 * MIB), c = chunk(2 * MIB);
+
+	EXPECT_USED(8 * MIB);
+	CU(cuMemMap(at, 4 * MIB, 0, a, 0));
+	CU(cuMemMap(at + 4 * MIB, 2 * MIB, 0, b, 0));
+	CU(cuMemMap(at + 6 * MIB, 4 * MIB, 0, a, 0));
+	CU(cuMemMap(at + 10 * MIB, 2 * MIB, 0, c, 0));
+	CU(cuMemRelease(a));
+	CU(cuMemRelease(b));
+	EXPECT_USED(8 * MIB);
+	CU(cuMemUnmap(at, 6 * MIB));
+	EXPECT_USED(6 * MIB);
+	CU(cuMemUnmap(at + 6 * MIB, 6 * MIB));
+	EXPECT_USED(2 * MIB);
+	CU(cuMemRelease(c));
+	EXPECT_USED(0);
+}
+
+static int chunks(void)
+{
+	CUdeviceptr at;
+
+	begin();
+	CU(cuMemAddressReserve(&at, 16 * MIB, 0, 0, 0));
+	keep_by_mapping(at);
+	unmap_several(at);
+	CHECK(cuMemRelease(12345) != CUDA_SUCCESS, "a handle that does not exist");
+	CHECK(cuMemUnmap(at, 2 * MIB) != CUDA_SUCCESS, "a range without a mapping");
+	EXPECT_USED(0);
+	return 0;
+}
+
+/* ---- fork ---- */
+
+static int fork_quiet(void)
+{
+	int status;
+	pid_t child;
+
+	begin();
+	(void)linear(10 * MIB);
+	fflush(NULL);
+	child = fork();
+	if (child == 0) {
+		exit(0); /* runs the handlers of the driver and of the shim */
+	}
+	CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0, "fork");
+	EXPECT_USED(10 * MIB);
+	(void)linear(2 * MIB);
+	EXPECT_USED(12 * MIB);
+	return 0;
+}
+
+/* ---- serve ---- */
+
+static CUdeviceptr stack[4096];
+static size_t depth;
+
+static const char *answer(const char *verb, size_t mib, char out[64])
+{
+	const char *name = "ok";
+	CUresult r = CUDA_SUCCESS;
+
+	if (strcmp(verb, "alloc") == 0) {
+		r = cuMemAlloc(&stack[depth], mib * MIB);
+		depth += r == CUDA_SUCCESS;
+	} else if (strcmp(verb, "free") == 0) {
+		r = cuMemFree(stack[--depth]);
+	} else {
+		snprintf(out, 64, "%zu of %zu", used() / MIB, limit() / MIB);
+		return out;
+	}
+	if (r != CUDA_SUCCESS) {
+		cuGetErrorName(r, &name);
+	}
+	return name;
+}
+
+/* Commands, one a line, each with a line as its answer: `alloc MIB`, `free` (of the last one that
+ * was allocated) and `used`. The first line of the output is the process's number. */
+static int serve(void)
+{
+	char line[64], verb[32], text[64];
+
+	begin();
+	printf("%d\n", (int)getpid());
+	fflush(stdout);
+	while (fgets(line, sizeof(line), stdin)) {
+		size_t mib = 0;
+
+		if (sscanf(line, "%31s %zu", verb, &mib) < 1 || depth == 4096 ||
+		    (strcmp(verb, "free") == 0 && !depth)) {
+			return 2;
+		}
+		puts(answer(verb, mib, text));
+		fflush(stdout);
+	}
+	return 0;
+}
+
+static int init(void)
+{
+	const char *name = "?";
+
+	cuGetErrorName(cuInit(0), &name);
+	puts(name);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc > 1 ? argv[1] : "";
+
+	if (strcmp(what, "fill") == 0 && argc == 3) {
+		return fill(argv[2]);
+	}
+	if (strcmp(what, "race") == 0) {
+		return race(argv[0], argc > 2 ? atoi(argv[2]) : -1);
+	}
+	if (strcmp(what, "contexts") == 0) {
+		return contexts();
+	}
+	if (strcmp(what, "chunks") == 0) {
+		return chunks();
+	}
+	if (strcmp(what, "frees") == 0) {
+		return frees();
+	}
+	if (strcmp(what, "exec") == 0) {
+		return exec_again(argv);
+	}
+	if (strcmp(what, "fork") == 0) {
+		return fork_quiet();
+	}
+	if (strcmp(what, "serve") == 0) {
+		return serve();
+	}
+	if (strcmp(what, "init") == 0) {
+		return init();
+	}
+	fprintf(stderr, "usage: %s CASE, see vgpu.c\n", argv[0]);
+	return 2;
+}

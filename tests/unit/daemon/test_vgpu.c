@@ -1,0 +1,788 @@
+/* vGPUs as gbpfd keeps them: lines and accounts of processes, limits on their number, hellos
+ * and accounts that are invalid, and when a line is cleared. */
+#include "harness.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/shm.h"
+#include "proto/account.h"
+
+#include "../await.h"
+#include "../users.h"
+
+#define LIMIT (UINT64_C(64) << 20)
+#define VGPUS_MAX 64u
+#define FOREIGN_MAX 16u
+#define NONE (-1)
+
+/* A process of a vGPU: its session and its account. */
+struct member {
+	struct fake f;
+	uint64_t number;
+	int account_fd;
+	struct proto_account *account;
+	uint32_t line;
+	int error;	       /* 0: it was welcomed */
+	char text[PROTO_TEXT]; /* if it was refused */
+};
+
+static struct proto_hello hello_of(uint64_t number, uint64_t limit)
+{
+	struct proto_hello h = { .class_id = 2, .weight = 100, .gpus = 1 };
+
+	memset(h.uuid[0], 7, sizeof(h.uuid[0]));
+	snprintf(h.name, sizeof(h.name), "member");
+	h.vgpu = number;
+	h.mem_limit = limit;
+	h.vgpu_made_ns = clock_now_ns();
+	return h;
+}
+
+/* Takes the answer to a hello: WELCOME, or REFUSED. */
+static void take_answer(struct member *p)
+{
+	union proto_message m;
+	int fds[8];
+	unsigned n;
+
+	assert_int_equal(fake_receive(&p->f, &m, fds, &n), 1);
+	p->error = m.head.type == PROTO_REFUSED ? m.refused.error : 0;
+	if (m.head.type == PROTO_REFUSED) {
+		memcpy(p->text, m.refused.text, sizeof(p->text));
+	} else {
+		assert_int_equal(m.head.type, PROTO_WELCOME);
+		if (m.welcome.accounts) {
+			p->account_fd = fds[--n];
+			p->line = m.welcome.account_line;
+			p->account = shm_map(p->account_fd, PROTO_ACCOUNT_BYTES, 1);
+			assert_non_null(p->account);
+		}
+		if (n == 3) {
+			p->f.board_fd = fds[1];
+			p->f.stats_fd = fds[2];
+			n = 1;
+		}
+	}
+	while (n) {
+		close(fds[--n]);
+	}
+}
+
+/* Sends a hello with descriptors, and takes the answer. */
+static void say(struct member *p, const struct gd *d, const struct proto_hello *h, const int *fds,
+		unsigned n)
+{
+	union proto_message m = { 0 };
+
+	memset(p, 0, sizeof(*p));
+	p->account_fd = NONE;
+	p->number = h->vgpu;
+	fake_connect(&p->f, d);
+	m.hello = *h;
+	/* A peer that is turned away at once may have closed the socket. */
+	(void)proto_send(p->f.sock, &m, PROTO_HELLO, fds, n);
+	take_answer(p);
+}
+
+static void join(struct member *p, const struct gd *d, uint64_t number)
+{
+	struct proto_hello h = hello_of(number, LIMIT);
+
+	say(p, d, &h, NULL, 0);
+	assert_int_equal(p->error, 0);
+	assert_non_null(p->account);
+}
+
+static void part(struct member *p)
+{
+	fd_close(p->f.sock);
+	fd_close(p->f.board_fd);
+	fd_close(p->f.stats_fd);
+	fd_close(p->account_fd);
+	shm_unmap(p->account, PROTO_ACCOUNT_BYTES);
+}
+
+/* Says hello again with board and statistics of `of` and that account. */
+static void come_back(struct member *p, const struct gd *d, const struct member *of,
+		      uint64_t number, int account_fd, uint32_t line)
+{
+	struct proto_hello h = hello_of(number, LIMIT);
+	const int fds[3] = { of->f.board_fd, of->f.stats_fd, account_fd };
+
+	h.flags = PROTO_REATTACH;
+	h.accounts = 1;
+	h.account_line = line;
+	say(p, d, &h, fds, 3);
+}
+
+static void restart_after_kill(struct gd *d)
+{
+	gbpf_close(d->g);
+	d->g = NULL;
+	gd_kill(d);
+	assert_int_equal(gd_start(d, NULL), 0);
+}
+
+static bool is_same_page(const struct member *a, const struct member *b)
+{
+	struct stat x, y;
+
+	assert_int_equal(fstat(a->account_fd, &x), 0);
+	assert_int_equal(fstat(b->account_fd, &y), 0);
+	return x.st_ino == y.st_ino;
+}
+
+static uint64_t *used_of(const struct member *p, uint32_t line)
+{
+	return &p->account->line[0][line].used;
+}
+
+/* ---- processes of a vGPU that live as processes ---- */
+
+struct child {
+	pid_t pid;
+	int to, from;
+};
+
+/* Runs in a process of its own: joins, charges `bytes`, reports its line, ends its session on
+ * request, and remains until it is killed. */
+static void live(const struct gd *d, uint64_t number, uint64_t bytes, int in, int out)
+{
+	struct member p;
+	char c;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	join(&p, d, number);
+	store_seqcst(used_of(&p, p.line), bytes);
+	if (write(out, &p.line, sizeof(p.line)) < 0 || read(in, &c, 1) != 1) {
+		_exit(1);
+	}
+	fd_close(p.f.sock);
+	if (write(out, &c, 1) < 0) {
+		_exit(1);
+	}
+	for (;;) {
+		pause();
+	}
+}
+
+static struct child start_child(const struct gd *d, uint64_t number, uint64_t bytes,
+				uint32_t *ret_line)
+{
+	struct child c = { 0 };
+	int in[2], out[2];
+
+	assert_int_equal(pipe(in), 0);
+	assert_int_equal(pipe(out), 0);
+	c.pid = fork();
+	assert_true(c.pid >= 0);
+	if (c.pid == 0) {
+		live(d, number, bytes, in[0], out[1]);
+	}
+	close(in[0]);
+	close(out[1]);
+	c.to = in[1];
+	c.from = out[0];
+	assert_int_equal(read(c.from, ret_line, sizeof(*ret_line)), sizeof(*ret_line));
+	return c;
+}
+
+static void end_session_of(const struct child *c)
+{
+	char byte = 0;
+
+	assert_int_equal(write(c->to, &byte, 1), 1);
+	assert_int_equal(read(c->from, &byte, 1), 1);
+}
+
+static void end_child(const struct child *c)
+{
+	kill(c->pid, SIGKILL);
+	assert_int_equal(waitpid(c->pid, NULL, 0), c->pid);
+	close(c->to);
+	close(c->from);
+}
+
+/* ---- tests ---- */
+
+static void processes_of_a_vgpu_get_lines_of_one_page(void **state)
+{
+	static const uint8_t uuid[16] = { 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7 };
+	struct gd *d = *state;
+	struct member a, b, c;
+
+	join(&a, d, 5);
+	join(&b, d, 5);
+	join(&c, d, 6);
+	assert_true(is_same_page(&a, &b));
+	assert_false(is_same_page(&a, &c));
+	assert_int_equal(a.line, 0);
+	assert_int_equal(b.line, 1);
+	assert_int_equal(c.line, 0);
+	assert_int_equal(a.account->magic, PROTO_ACCOUNT_MAGIC);
+	assert_int_equal(a.account->abi, PROTO_ABI);
+	assert_int_equal(a.account->limit[0], LIMIT);
+	assert_int_equal(a.account->limit[1], 0);
+	assert_memory_equal(a.account->uuid[0], uuid, 16);
+	assert_int_equal(load_seqcst(&a.account->lines), 2);
+	assert_int_equal(a.account->owner[1].pid, getpid());
+	assert_int_equal(ftruncate(a.account_fd, 4096), -1); /* sealed */
+	part(&a);
+	part(&b);
+	part(&c);
+}
+
+static void a_process_without_a_vgpu_gets_no_account(void **state)
+{
+	struct proto_hello h = hello_of(0, 0);
+	struct gd *d = *state;
+	struct member p;
+
+	say(&p, d, &h, NULL, 0);
+	assert_int_equal(p.error, 0);
+	assert_null(p.account);
+	part(&p);
+}
+
+static void the_first_process_sets_the_limit(void **state)
+{
+	struct proto_hello h = hello_of(5, 2 * LIMIT);
+	struct gd *d = *state;
+	struct member a, b;
+
+	join(&a, d, 5);
+	say(&b, d, &h, NULL, 0);
+	assert_int_equal(b.error, 0);
+	assert_int_equal(a.account->limit[0], LIMIT);
+	part(&a);
+	part(&b);
+}
+
+static void open_to_all(const struct gd *d)
+{
+	char path[160];
+
+	assert_int_equal(chmod(d->dir, 0755), 0);
+	assert_int_equal(chmod(d->runtime, 0755), 0);
+	snprintf(path, sizeof(path), "%s/session.sock", d->runtime);
+	assert_int_equal(chmod(path, 0666), 0);
+}
+
+static void join_as(uid_t uid, struct member *p, const struct gd *d, uint64_t number)
+{
+	struct proto_hello h = hello_of(number, LIMIT);
+
+	AS_USER(uid, say(p, d, &h, NULL, 0));
+}
+
+static void users_do_not_share_numbers(void **state)
+{
+	struct gd *d = *state;
+	struct member root, a, b;
+
+	NEED_TWO_USERS();
+	open_to_all(d);
+	join(&root, d, 5);
+	join_as(USER_A, &a, d, 5);
+	join_as(USER_B, &b, d, 5);
+	assert_int_equal(a.error | b.error, 0);
+	assert_false(is_same_page(&root, &a));
+	assert_false(is_same_page(&root, &b));
+	assert_false(is_same_page(&a, &b));
+	part(&root);
+	part(&a);
+	part(&b);
+}
+
+/* The vGPU's next process gets the line of one that has exited. */
+static void a_vgpu_has_at_most_256_processes(void **state)
+{
+	static struct member many[PROTO_ACCOUNT_LINES - 1];
+	struct proto_hello h = hello_of(5, LIMIT);
+	struct gd *d = *state;
+	struct member more;
+	uint32_t line;
+	struct child c = start_child(d, 5, 4096, &line);
+
+	assert_int_equal(line, 0);
+	for (uint32_t i = 0; i < PROTO_ACCOUNT_LINES - 1; i++) {
+		join(&many[i], d, 5);
+		assert_int_equal(many[i].line, i + 1);
+	}
+	say(&more, d, &h, NULL, 0);
+	assert_int_equal(more.error, ENOSPC);
+	assert_string_equal(more.text,
+			    "it cannot join its virtual GPU: too many processes are in it");
+	part(&more);
+	h.vgpu = 6;
+	say(&more, d, &h, NULL, 0);
+	assert_int_equal(more.error, 0);
+	part(&more);
+	end_child(&c);
+	AWAIT(load_seqcst(used_of(&many[0], 0)) == 0);
+	join(&more, d, 5);
+	assert_int_equal(more.line, 0);
+	part(&more);
+	for (uint32_t i = 0; i < PROTO_ACCOUNT_LINES - 1; i++) {
+		part(&many[i]);
+	}
+}
+
+/* A vGPU ends with its last process, and makes room for another one. */
+static void there_are_at_most_64_vgpus(void **state)
+{
+	static struct member many[VGPUS_MAX - 1];
+	struct proto_hello h = hello_of(1000, LIMIT);
+	struct gd *d = *state;
+	struct member more;
+	uint32_t line;
+	struct child c = start_child(d, 999, 0, &line);
+
+	for (unsigned i = 0; i < VGPUS_MAX - 1; i++) {
+		join(&many[i], d, i + 1);
+	}
+	say(&more, d, &h, NULL, 0);
+	assert_int_equal(more.error, EUSERS);
+	assert_string_equal(more.text, "it cannot join its virtual GPU: there are too many");
+	part(&more);
+	join(&more, d, 1); /* one that exists */
+	part(&more);
+	end_child(&c);
+	say(&more, d, &h, NULL, 0); /* gbpfd sweeps first, even if it has not seen the exit */
+	while (more.error == EUSERS) {
+		part(&more);
+		say(&more, d, &h, NULL, 0);
+	}
+	assert_int_equal(more.error, 0);
+	part(&more);
+	for (unsigned i = 0; i < VGPUS_MAX - 1; i++) {
+		part(&many[i]);
+	}
+}
+
+static void a_foreign_user_has_at_most_16_vgpus(void **state)
+{
+	static struct member many[FOREIGN_MAX];
+	struct member more, other, root;
+	struct gd *d = *state;
+
+	NEED_TWO_USERS();
+	open_to_all(d);
+	for (unsigned i = 0; i < FOREIGN_MAX; i++) {
+		join_as(USER_A, &many[i], d, i + 1);
+		assert_int_equal(many[i].error, 0);
+	}
+	join_as(USER_A, &more, d, 1000);
+	assert_int_equal(more.error, EUSERS);
+	part(&more);
+	join_as(USER_A, &more, d, 1);
+	join_as(USER_B, &other, d, 1000);
+	join_as(0, &root, d, 1000);
+	assert_int_equal(more.error | other.error | root.error, 0);
+	part(&more);
+	part(&other);
+	part(&root);
+	for (unsigned i = 0; i < FOREIGN_MAX; i++) {
+		part(&many[i]);
+	}
+}
+
+/* The memory of a process is not free before the process has exited. */
+static void a_line_is_cleared_when_its_process_is_gone(void **state)
+{
+	struct gd *d = *state;
+	struct member watcher, next;
+	struct child c;
+	uint32_t line;
+
+	join(&watcher, d, 5);
+	c = start_child(d, 5, 12345, &line);
+	assert_int_equal(line, 1);
+	store_seqcst(&watcher.account->line[3][line].wanted, UINT64_C(77));
+	assert_int_equal(load_seqcst(&watcher.account->lines), 2);
+	end_session_of(&c);
+	while (gd_number(d, "status", "sessions") != 1) {
+	}
+	join(&next, d, 5); /* has gbpfd look for lines of exited processes */
+	assert_int_equal(next.line, 2);
+	assert_int_equal(load_seqcst(used_of(&watcher, line)), 12345);
+	assert_int_equal(watcher.account->owner[line].pid, c.pid);
+	end_child(&c);
+	AWAIT(load_seqcst(used_of(&watcher, line)) == 0);
+	AWAIT(load_seqcst(&watcher.account->line[3][line].wanted) == 0);
+	AWAIT(load_relaxed(&watcher.account->owner[line].pid) == 0);
+	part(&next);
+	join(&next, d, 5);
+	assert_int_equal(next.line, line);
+	part(&next);
+	part(&watcher);
+}
+
+static void sessions_that_end_leave_nothing_behind(void **state)
+{
+	struct gd *d = *state;
+	struct member p;
+	uint32_t line;
+	struct child c = start_child(d, 5, 12345, &line);
+
+	end_session_of(&c);
+	end_child(&c);
+	do { /* the same number is a new vGPU, once the old one has ended */
+		join(&p, d, 5);
+		line = p.line;
+		part(&p);
+	} while (line != 0);
+	join(&p, d, 7);
+	assert_int_equal(p.line, 0);
+	assert_int_equal(load_seqcst(used_of(&p, 0)), 0);
+	part(&p);
+}
+
+static void figures_are_shown_and_survive_gbpfd(void **state)
+{
+	struct gd *d = *state;
+	struct member a, back;
+	json_t *ps, *t;
+
+	join(&a, d, 5);
+	store_seqcst(used_of(&a, a.line), UINT64_C(4711));
+	restart_after_kill(d);
+	come_back(&back, d, &a, 5, a.account_fd, a.line);
+	assert_int_equal(back.error, 0);
+	assert_int_equal(back.line, a.line);
+	assert_true(is_same_page(&a, &back));
+	assert_int_equal(load_seqcst(used_of(&back, back.line)), 4711);
+	fake_send(&back.f, &(union proto_message){ 0 }, PROTO_BOARD_MAPPED);
+	gd_await_event(d, 0, "reattach", "member");
+	ps = gd_call(d, "ps", NULL);
+	t = json_array_get(json_object_get(ps, "tenants"), 0);
+	assert_int_equal(json_integer_value(json_object_get(t, "mem_used")), 4711);
+	assert_int_equal(json_integer_value(json_object_get(t, "mem_vgpu_used")), 4711);
+	assert_int_equal(json_integer_value(json_object_get(t, "mem_limit")), LIMIT);
+	json_decref(ps);
+	part(&a);
+	part(&back);
+}
+
+static void lines_of_processes_that_ended_meanwhile_are_cleared(void **state)
+{
+	struct gd *d = *state;
+	struct member a, back, next;
+	uint32_t line;
+	struct child c;
+
+	join(&a, d, 5);
+	c = start_child(d, 5, 12345, &line);
+	gbpf_close(d->g);
+	d->g = NULL;
+	gd_kill(d);
+	end_child(&c);
+	assert_int_equal(load_seqcst(used_of(&a, line)), 12345);
+	assert_int_equal(gd_start(d, NULL), 0);
+	come_back(&back, d, &a, 5, a.account_fd, a.line);
+	assert_int_equal(back.error, 0);
+	AWAIT(load_seqcst(used_of(&a, line)) == 0);
+	join(&next, d, 5);
+	assert_int_equal(next.line, line);
+	part(&a);
+	part(&back);
+	part(&next);
+}
+
+/* ---- invalid hellos ---- */
+
+static void refused_without(struct gd *d, struct proto_hello h, const int *fds, unsigned n)
+{
+	struct member p;
+
+	say(&p, d, &h, fds, n);
+	assert_int_equal(p.error, EINVAL);
+	part(&p);
+}
+
+static void contradictory_hellos_are_refused(void **state)
+{
+	struct gd *d = *state;
+	struct proto_hello h = hello_of(5, 0);
+	struct member p;
+
+	refused_without(d, h, NULL, 0); /* a vGPU without a limit */
+	h = hello_of(0, LIMIT);
+	refused_without(d, h, NULL, 0); /* a limit without a vGPU */
+	join(&p, d, 5);
+	{
+		const int fds[3] = { p.f.board_fd, p.f.stats_fd, p.account_fd };
+
+		h = hello_of(0, 0);
+		h.flags = PROTO_REATTACH;
+		h.accounts = 1;
+		refused_without(d, h, fds, 3); /* an account without a vGPU */
+	}
+	part(&p);
+}
+
+/* The socket is closed without an answer. */
+static void expect_closed(struct gd *d, const struct proto_hello *h, const int *fds, unsigned n)
+{
+	union proto_message m = { 0 };
+	struct fake f;
+	int got[8];
+	unsigned ngot;
+
+	fake_connect(&f, d);
+	m.hello = *h;
+	assert_int_equal(proto_send(f.sock, &m, PROTO_HELLO, fds, n), 0);
+	while (fake_receive(&f, &m, got, &ngot) == 1) {
+		assert_int_equal(m.head.type, PROTO_REFUSED);
+		assert_int_equal(ngot, 0);
+	}
+	close(f.sock);
+}
+
+static void hellos_with_wrong_descriptors_end_the_session(void **state)
+{
+	struct gd *d = *state;
+	struct proto_hello h = hello_of(5, LIMIT);
+	struct member p;
+
+	join(&p, d, 5);
+	{
+		const int fds[3] = { p.f.board_fd, p.f.stats_fd, p.account_fd };
+
+		h.flags = PROTO_REATTACH;
+		h.accounts = 2;
+		expect_closed(d, &h, fds, 3);
+		h.accounts = 1;
+		expect_closed(d, &h, fds, 2);
+		h.flags = 0; /* the descriptors that a message lacks are none of gbpfd's own */
+		expect_closed(d, &h, NULL, 0);
+		h.flags = PROTO_EARLY;
+		h.gpus = 0;
+		expect_closed(d, &h, NULL, 0);
+	}
+	assert_int_equal(gd_number(d, "status", "tenants"), 1);
+	part(&p);
+}
+
+/* ---- invalid accounts ---- */
+
+/* When this process has started: field 22 of /proc/self/stat. */
+static uint64_t own_start(void)
+{
+	char text[1024] = "";
+	uint64_t start = 0;
+	FILE *f = fopen("/proc/self/stat", "re");
+	const char *at;
+
+	assert_non_null(f);
+	assert_true(fread(text, 1, sizeof(text) - 1, f) > 0);
+	fclose(f);
+	at = strrchr(text, ')');
+	for (unsigned field = 2; field < 22; field++) {
+		at = strchr(at + 1, ' ');
+		assert_non_null(at);
+	}
+	start = strtoull(at, NULL, 10);
+	assert_true(start > 0);
+	return start;
+}
+
+/* An account as a process that means harm makes it. */
+static struct proto_account *forge(int *ret_fd, size_t bytes)
+{
+	struct proto_account *a;
+
+	*ret_fd = shm_create("forged", bytes, SHM_NOEXEC);
+	assert_true(*ret_fd >= 0);
+	a = shm_map(*ret_fd, bytes, 1);
+	assert_non_null(a);
+	a->magic = PROTO_ACCOUNT_MAGIC;
+	a->abi = PROTO_ABI;
+	a->lines = 1;
+	a->owner[0].pid = getpid();
+	a->owner[0].start = own_start();
+	return a;
+}
+
+/* Each in a vGPU of its own: one whose page was taken over waits for the processes on it. */
+static void try_account(struct gd *d, const struct member *of, int fd, uint32_t line, int error)
+{
+	static uint64_t number = 100;
+	struct member p;
+
+	come_back(&p, d, of, number++, fd, line);
+	assert_int_equal(p.error, error);
+	part(&p);
+}
+
+static void accounts_that_are_none_are_refused(void **state)
+{
+	struct gd *d = *state;
+	struct proto_account *a;
+	struct member p, good;
+	int fd;
+
+	join(&p, d, 5); /* for board and statistics */
+	a = forge(&fd, PROTO_ACCOUNT_BYTES);
+	try_account(d, &p, fd, PROTO_ACCOUNT_LINES, EINVAL);
+	try_account(d, &p, fd, UINT32_MAX, EINVAL);
+	try_account(d, &p, fd, 1, EINVAL); /* another process's */
+	a->owner[1].pid = 1;
+	try_account(d, &p, fd, 1, EINVAL);
+	a->magic++;
+	try_account(d, &p, fd, 0, EINVAL);
+	a->magic--;
+	a->abi++;
+	try_account(d, &p, fd, 0, EINVAL);
+	a->abi--;
+	a->owner[1].pid = 0;
+	/* All of them differ from this one in one thing. */
+	come_back(&good, d, &p, 78, fd, 0);
+	assert_int_equal(good.error, 0);
+	part(&good);
+	close(fd);
+	shm_unmap(a, PROTO_ACCOUNT_BYTES);
+	a = forge(&fd, PROTO_ACCOUNT_BYTES + 4096);
+	try_account(d, &p, fd, 0, EFBIG);
+	close(fd);
+	shm_unmap(a, PROTO_ACCOUNT_BYTES + 4096);
+	a = forge(&fd, PROTO_ACCOUNT_BYTES - 4096);
+	try_account(d, &p, fd, 0, EINVAL);
+	close(fd);
+	shm_unmap(a, PROTO_ACCOUNT_BYTES - 4096);
+	fd = memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	assert_int_equal(ftruncate(fd, PROTO_ACCOUNT_BYTES), 0);
+	try_account(d, &p, fd, 0, EBADF);
+	close(fd);
+	fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	try_account(d, &p, fd, 0, EBADF);
+	close(fd);
+	part(&p);
+}
+
+static void another_vgpus_account_is_refused(void **state)
+{
+	struct gd *d = *state;
+	struct member a, second, b, back, wrong;
+
+	join(&a, d, 5);
+	join(&second, d, 5);
+	join(&b, d, 6);
+	store_seqcst(used_of(&a, 0), UINT64_C(11));
+	restart_after_kill(d);
+	come_back(&back, d, &a, 5, a.account_fd, 0);
+	assert_int_equal(back.error, 0);
+	come_back(&wrong, d, &b, 5, b.account_fd, 1); /* a line that waits for its process */
+	assert_int_equal(wrong.error, EINVAL);
+	part(&wrong);
+	come_back(&wrong, d, &a, 5, a.account_fd, 0); /* a line whose process is there */
+	assert_int_equal(wrong.error, EINVAL);
+	part(&wrong);
+	assert_int_equal(load_seqcst(used_of(&a, 0)), 11);
+	come_back(&wrong, d, &second, 5, second.account_fd, 1);
+	assert_int_equal(wrong.error, 0);
+	part(&wrong);
+	part(&second);
+	come_back(&wrong, d, &b, 6, b.account_fd, 0);
+	assert_int_equal(wrong.error, 0);
+	part(&wrong);
+	part(&back);
+	part(&a);
+	part(&b);
+}
+
+/* Words that no gbpfd writes. Its own line is the process's, so the page is taken over; gbpfd goes
+ * on, other vGPUs are right, and the forged one ends with its process. */
+static void a_page_full_of_garbage_is_harmless(void **state)
+{
+	static const int32_t pids[] = { -1, INT32_MIN, INT32_MAX, 0, 4194305 };
+	struct gd *d = *state;
+	struct proto_account *a;
+	struct member p, other, forged, next;
+	int fd;
+
+	join(&p, d, 5);
+	join(&other, d, 6);
+	store_seqcst(used_of(&other, 0), UINT64_C(11));
+	a = forge(&fd, PROTO_ACCOUNT_BYTES);
+	for (unsigned i = 1; i < PROTO_ACCOUNT_LINES; i++) {
+		a->owner[i].pid = pids[i % 5];
+		a->owner[i].start = UINT64_MAX - i;
+	}
+	memset(a->line, 0xff, sizeof(a->line));
+	memset(a->limit, 0xff, sizeof(a->limit));
+	a->lines = UINT32_MAX;
+	come_back(&forged, d, &p, 77, fd, 0);
+	assert_int_equal(forged.error, 0);
+	fake_send(&forged.f, &(union proto_message){ 0 }, PROTO_BOARD_MAPPED);
+	gd_await_event(d, 0, "reattach", "member");
+	json_decref(gd_call(d, "ps", NULL));
+	assert_int_equal(a->limit[0], LIMIT);
+	AWAIT(load_seqcst(used_of(&forged, 2)) == 0); /* of a process that does not exist */
+	join(&next, d, 77);
+	assert_true(next.line > 0 && next.line < PROTO_ACCOUNT_LINES);
+	assert_int_equal(load_seqcst(used_of(&other, 0)), 11);
+	part(&next);
+	part(&forged);
+	part(&other);
+	part(&p);
+	close(fd);
+	shm_unmap(a, PROTO_ACCOUNT_BYTES);
+}
+
+/* All rows name devices that gbpfd does not know. */
+static void a_page_without_a_free_row_is_refused(void **state)
+{
+	struct gd *d = *state;
+	struct proto_account *a;
+	struct member p, forged;
+	int fd;
+
+	join(&p, d, 5);
+	a = forge(&fd, PROTO_ACCOUNT_BYTES);
+	memset(a->uuid, 0xee, sizeof(a->uuid));
+	come_back(&forged, d, &p, 77, fd, 0);
+	assert_int_equal(forged.error, ENOSPC);
+	part(&forged);
+	part(&p);
+	close(fd);
+	shm_unmap(a, PROTO_ACCOUNT_BYTES);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define TEST(f) cmocka_unit_test_setup_teardown(f, gd_setup, gd_teardown)
+		TEST(processes_of_a_vgpu_get_lines_of_one_page),
+		TEST(a_process_without_a_vgpu_gets_no_account),
+		TEST(the_first_process_sets_the_limit),
+		TEST(users_do_not_share_numbers),
+		TEST(a_vgpu_has_at_most_256_processes),
+		TEST(there_are_at_most_64_vgpus),
+		TEST(a_foreign_user_has_at_most_16_vgpus),
+		TEST(a_line_is_cleared_when_its_process_is_gone),
+		TEST(sessions_that_end_leave_nothing_behind),
+		TEST(figures_are_shown_and_survive_gbpfd),
+		TEST(lines_of_processes_that_ended_meanwhile_are_cleared),
+		TEST(contradictory_hellos_are_refused),
+		TEST(hellos_with_wrong_descriptors_end_the_session),
+		TEST(accounts_that_are_none_are_refused),
+		TEST(another_vgpus_account_is_refused),
+		TEST(a_page_full_of_garbage_is_harmless),
+		TEST(a_page_without_a_free_row_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
