@@ -278,7 +278,7 @@ static struct daemon_vgpu *enter(struct daemon_session *s, const struct proto_he
 {
 	struct daemon_vgpu *v = find(s->d, s->peer.uid, h->vgpu);
 
-	*ret_err = check_user(s->d, s->peer.uid, !v);
+	*ret_err = v && brought ? 0 : check_user(s->d, s->peer.uid, !v);
 	if (*ret_err) {
 		return NULL;
 	}
