@@ -1,5 +1,6 @@
 /* The coordinator's side of a bench-client: start it in its place, send commands, wait. */
 #include <dirent.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,9 @@ void bench_testbed_put_in_place(struct bench_testbed *w, struct bench_testbed_co
 	bench_command_option(k, "--device", w->soft ? "soft" : "nvidia");
 	bench_command_option(k, "--class", "%s", p->class_name);
 	bench_command_option(k, "--name", "%s", name);
+	if (p->mem) {
+		bench_command_option(k, "--mem", "%" PRIu64, p->mem);
+	}
 	if (p->lane != LANE_GBPF_AUTO) {
 		bench_command_option(k, "--lane",
 				     p->lane == LANE_GBPF_SHARED ? "shared" : "process");

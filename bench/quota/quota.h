@@ -1,0 +1,65 @@
+/* `gbpf bench quota`: the coordinator's state, and what its parts share. */
+#ifndef GBPF_BENCH_QUOTA_QUOTA_H
+#define GBPF_BENCH_QUOTA_QUOTA_H
+
+#include "bench/common/testbed.h"
+#include "bench/quota/quota_page.h"
+
+#define QUOTA_READY_NS 120000000000ull
+#define QUOTA_QUIET_NS 60000000000ull
+#define QUOTA_POLL_NS 200000u
+
+struct bench_quota {
+	struct bench_testbed testbed;
+	const char *policy, *policy_name, *mem, *paths, *parts;
+	unsigned processes, threads, kills, rounds, pairs;
+	unsigned seed;
+	double seconds;
+	struct bench_quota_page *page;
+	int fd; /* of the page */
+	struct bench_testbed_daemon *daemon;
+	pid_t probe;
+	uint64_t device_bytes;
+	uint32_t phases; /* number of the newest phase */
+};
+
+/* What gbpfd says of the vGPU's processes, bytes. */
+struct bench_quota_ledger {
+	uint64_t used;	  /* of the vGPU */
+	uint64_t of_all;  /* sum over the processes that it lists */
+	uint64_t limit;	  /* 0: it lists none */
+	unsigned tenants; /* processes that it lists */
+	bool has_pid;	  /* one of them has the given id */
+};
+
+/* quota_group.c: start the workers with the process that starts them again, or another client.
+ * Return 0 and the process's id, or -1 with the testbed's error. */
+int bench_quota_start_group(struct bench_quota *b, const struct bench_testbed_place *where,
+			    const char *paths, bool check, pid_t *ret_pid);
+int bench_quota_start_client(struct bench_quota *b, const struct bench_testbed_place *where,
+			     const char *role, const char *name, unsigned slot, pid_t *ret_pid);
+/* Waits until a client is ready, and a worker's threads are quiet. */
+int bench_quota_await_ready(struct bench_quota *b, pid_t leader, unsigned slot, bool is_worker);
+/* Starts the worker of a slot again. */
+int bench_quota_restart(struct bench_quota *b, pid_t leader, unsigned slot);
+/* Begins a phase. */
+void bench_quota_begin(struct bench_quota *b, enum bench_quota_activity what);
+/* Waits until the workers have done what the phase asks for; but: one that was killed. */
+int bench_quota_await_quiet(struct bench_quota *b, pid_t leader, unsigned but);
+/* Returns the driver's figure from after this call, free bytes of the device. */
+int bench_quota_free_bytes(struct bench_quota *b, uint64_t *ret);
+/* Returns false if gbpfd does not answer. */
+bool bench_quota_read_ledger(const struct bench_quota *b, pid_t pid,
+			     struct bench_quota_ledger *ret);
+/* Returns the sum of what the workers hold by their own count. */
+uint64_t bench_quota_held(const struct bench_quota *b);
+/* Fails if a client has, with its message; or if the bench was interrupted. */
+int bench_quota_check_clients(struct bench_quota *b, pid_t leader);
+
+/* The parts. */
+int bench_quota_race(struct bench_quota *b); /* race and kills */
+int bench_quota_control(
+	struct bench_quota *b); /* workers without gBPF that check before they allocate */
+int bench_quota_latency(struct bench_quota *b);
+
+#endif

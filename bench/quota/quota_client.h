@@ -1,0 +1,76 @@
+/* bench-quota-client: the programs whose memory `gbpf bench quota` limits. They are plain programs
+ * of the CUDA driver API without knowledge of gBPF. */
+#ifndef GBPF_BENCH_QUOTA_QUOTA_CLIENT_H
+#define GBPF_BENCH_QUOTA_QUOTA_CLIENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+#include "bench/quota/quota_page.h"
+#include "cuabi/api.h"
+
+struct bench_quota_client {
+	struct bench_quota_page *page;
+	struct bench_quota_slot *me;
+	const char *role, *libcuda, *paths;
+	char **argv; /* of this program, for the workers that a group starts */
+	int fd;	     /* of the page */
+	unsigned slot, processes, threads;
+	uint64_t seed;
+	bool check; /* ask the driver what is in use before each allocation, and stay below the
+		       limit */
+	CUdevice device;
+	CUcontext ctx;
+};
+
+#define QUOTA_CALLS(X)                                                                             \
+	X(cuInit)                                                                                  \
+	X(cuDeviceGet)                                                                             \
+	X(cuDeviceGetName)                                                                         \
+	X(cuDevicePrimaryCtxRetain)                                                                \
+	X(cuCtxSetCurrent)                                                                         \
+	X(cuMemGetInfo_v2)                                                                         \
+	X(cuMemAlloc_v2)                                                                           \
+	X(cuMemAllocPitch_v2)                                                                      \
+	X(cuMemAllocManaged)                                                                       \
+	X(cuMemFree_v2)                                                                            \
+	X(cuMemAddressReserve)                                                                     \
+	X(cuMemAddressFree)                                                                        \
+	X(cuMemCreate)                                                                             \
+	X(cuMemRelease)                                                                            \
+	X(cuMemMap)                                                                                \
+	X(cuMemUnmap)                                                                              \
+	X(cuMemSetAccess)                                                                          \
+	X(cuArray3DCreate_v2)                                                                      \
+	X(cuArrayDestroy)                                                                          \
+	X(cuMemAllocAsync)                                                                         \
+	X(cuMemFreeAsync)                                                                          \
+	X(cuStreamCreate)                                                                          \
+	X(cuStreamSynchronize)                                                                     \
+	X(cuGetErrorName)
+struct bench_quota_calls {
+#define QUOTA_CALL(name) __typeof__(name) *name;
+	QUOTA_CALLS(QUOTA_CALL)
+#undef QUOTA_CALL
+};
+extern struct bench_quota_calls cuda;
+
+/* Ends the program with a message in its slot. */
+void NORETURN bench_quota_fail(struct bench_quota_client *c, const char *fmt, ...)
+	PRINTF_LIKE(2, 3);
+void bench_quota_check(struct bench_quota_client *c, CUresult r, const char *call);
+#define CU(c, call) bench_quota_check(c, cuda.call, #call)
+
+/* Returns what the clients do now. */
+enum bench_quota_activity bench_quota_activity(uint32_t phase);
+/* Waits until the phase differs from this one, or the parent has exited. Returns the phase. */
+uint32_t bench_quota_await_phase(struct bench_quota_client *c, uint32_t phase);
+void bench_quota_ready(struct bench_quota_client *c);
+
+/* quota_worker.c: allocates and frees. */
+void bench_quota_work(struct bench_quota_client *c);
+/* quota_latency.c: times allocations on command. */
+void bench_quota_time(struct bench_quota_client *c);
+
+#endif

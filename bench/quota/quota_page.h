@@ -1,0 +1,65 @@
+/* The page of shared memory between the coordinator of `gbpf bench quota` and its clients. All of
+ * them belong to the bench: a damaged page spoils a measurement and nothing else. */
+#ifndef GBPF_BENCH_QUOTA_QUOTA_PAGE_H
+#define GBPF_BENCH_QUOTA_QUOTA_PAGE_H
+
+#include <stdint.h>
+
+#define QUOTA_MAGIC 0x41544f51u
+#define QUOTA_WORKERS 16u
+#define QUOTA_THREADS 64u
+#define QUOTA_PROBE QUOTA_WORKERS	  /* slot of the client outside the vGPU */
+#define QUOTA_LATENCY (QUOTA_WORKERS + 1) /* first slot of the clients that time calls */
+#define QUOTA_CONDITIONS 3u
+#define QUOTA_SLOTS (QUOTA_LATENCY + QUOTA_CONDITIONS)
+#define QUOTA_PAIRS 1024u
+#define QUOTA_UNIT (2u << 20) /* sizes are multiples of this if they are whole */
+
+enum bench_quota_state { QUOTA_STARTING, QUOTA_READY, QUOTA_FAILED };
+
+/* What workers do, the low bits of a phase. */
+enum bench_quota_activity {
+	QUOTA_HOLD,    /* keep what they hold */
+	QUOTA_RELEASE, /* free it */
+	QUOTA_RACE,    /* allocate and free */
+	QUOTA_EXIT,    /* end; of any client */
+	QUOTA_ACTIVITIES
+};
+
+struct bench_quota_slot {
+	uint32_t state;		  /* atomic, client: enum bench_quota_state */
+	uint32_t pid;		  /* client */
+	uint32_t wanted, started; /* atomic: number of starts that the coordinator wants, and that
+				     the group has done */
+	uint32_t quiet; /* atomic, client: threads that have done what the phase asks for; the
+			   coordinator resets it before each phase */
+	uint32_t command, done; /* atomic; of the clients that time calls: number of the newest
+				   command, and of the one carried out; futex */
+	uint32_t pairs;		/* the command: calls to time, 0: only reach `live` */
+	uint64_t live;		/* the command: allocations to hold; answer: those it holds */
+	/* Bytes that a worker asked for and has not freed: [atomic] raised after an allocation has
+	 * succeeded, and lowered before the memory is freed. */
+	int64_t held;
+	uint64_t allocations, refusals; /* atomic */
+	uint64_t readings; /* atomic, probe: number of times that it asked the driver */
+	uint64_t free_bytes, total_bytes, least_free; /* atomic, probe: the driver's answers */
+	char device[64], error[256];
+	uint32_t ns[QUOTA_PAIRS];
+};
+
+struct bench_quota_page {
+	uint32_t magic;
+	uint32_t phase; /* atomic; QUOTA_ACTIVITIES * number + enum bench_quota_activity; futex */
+	uint32_t whole; /* atomic: sizes are multiples of QUOTA_UNIT */
+	uint32_t probe_restarts; /* atomic: incremented to restart least_free */
+	uint64_t limit;		 /* of all workers together, bytes */
+	uint64_t base_free;	 /* free on the device before workers allocate */
+	/* Sum of `held`, and its maximum, which is exact: [atomic] each worker raises them at each
+	 * allocation. While no worker is killed the sum never exceeds what the device has given. */
+	int64_t total, peak;
+	int64_t driver_peak; /* atomic: the most that the driver said was in use to a worker that
+				checks before it allocates */
+	struct bench_quota_slot slot[QUOTA_SLOTS];
+};
+
+#endif

@@ -1,0 +1,136 @@
+"""`gbpf bench quota`: what workers of one vGPU got of its memory, what remains of killed ones, and what a limit costs."""
+import stats
+from text import plural
+
+MIB = 1 << 20
+GOAL_SHARE_PERCENT = 99.5
+GOAL_CLEAR_MS = 100.0
+CONDITIONS = {'limited': 'with a limit', 'plain': 'without a limit', 'own': 'without gBPF'}
+
+
+def above(limit, *values):
+	"""Returns by how much the greatest value exceeds the limit; 0 if none does."""
+	return max(0, max(values) - limit)
+
+
+def of_race(r, limit):
+	peak = max(r['held_peak'], r['ledger_peak'])
+	return {'held_peak_bytes': r['held_peak'], 'ledger_peak_bytes': r['ledger_peak'], 'samples': r['samples'],
+		'above_bytes': above(limit, peak), 'share_percent': 100 * stats.ratio(r['ledger_peak'], limit),
+		'driver_peak_bytes': r['driver_peak'], 'held_end_bytes': r['held_end'], 'ledger_end_bytes': r['ledger_end'],
+		'driver_end_bytes': r['driver_end'], 'ledger_minus_driver_bytes': r['ledger_end'] - r['driver_end'],
+		'ledger_after_bytes': r['ledger_after'], 'driver_after_bytes': r['driver_after'], **r['calls']}
+
+
+def of_kills(kills, end, limit):
+	ms = sorted(k['clear_ms'] for k in kills)
+	return {'kills': len(kills), 'clear_p50_ms': stats.quantile(ms, 0.5), 'clear_p99_ms': stats.quantile(ms, 0.99),
+		'clear_max_ms': ms[-1] if ms else 0.0, 'equal': sum(k['equal'] for k in kills),
+		'ledger_minus_held_bytes': max((k['ledger'] - k['held'] for k in kills), key=abs, default=0),
+		'above_bytes': above(limit, end['held_peak'], end['ledger_peak']), 'held_end_bytes': end['held'],
+		'driver_peak_bytes': end['driver_peak'], 'ledger_end_bytes': end['ledger'],
+		'driver_end_bytes': end['driver']}
+
+
+def of_control(c, limit):
+	peak = max(c['held_peak'], c['driver_peak'])
+	return {'held_peak_bytes': c['held_peak'], 'driver_peak_bytes': c['driver_peak'], 'above_bytes': above(limit, peak), **c['calls']}
+
+
+def of_latency(records):
+	"""Returns a list with the figures of each number of live allocations."""
+	found = []
+	for live in sorted({r['live'] for r in records}):
+		f = {'live': live}
+		for name in CONDITIONS:
+			ns = sorted(x for r in records if (r['live'], r['condition']) == (live, name) for x in r['ns'])
+			f[name] = {'calls': len(ns), 'p50_ns': stats.quantile(ns, 0.5), 'p99_ns': stats.quantile(ns, 0.99)}
+		f['limit_ns'] = f['limited']['p50_ns'] - f['plain']['p50_ns']
+		f['gbpf_ns'] = f['plain']['p50_ns'] - f['own']['p50_ns']
+		found.append(f)
+	return found
+
+
+def missed(d):
+	"""Yields the goals that were missed."""
+	r, k = d.get('race'), d.get('kills')
+	if r:
+		if r['above_bytes']:
+			yield 'race: %u bytes above the limit' % r['above_bytes']
+		if d['soft'] and r['driver_peak_bytes'] > d['limit_bytes']:
+			yield 'race: the driver counted %u bytes above the limit' % (r['driver_peak_bytes'] - d['limit_bytes'])
+		if r['share_percent'] < GOAL_SHARE_PERCENT:
+			yield 'race: %.2f %% of the limit in use, not %g %%' % (r['share_percent'], GOAL_SHARE_PERCENT)
+		if r['ledger_end_bytes'] < r['held_end_bytes'] or r['ledger_after_bytes']:
+			yield 'race: the ledger is not what the workers hold'
+	if k:
+		if k['above_bytes']:
+			yield 'kills: %u bytes above the limit' % k['above_bytes']
+		if k['clear_max_ms'] > GOAL_CLEAR_MS:
+			yield 'kills: %.1f ms until the ledger was cleared, not %g ms' % (k['clear_max_ms'], GOAL_CLEAR_MS)
+		if k['equal'] < k['kills'] or k['ledger_end_bytes'] or d['soft'] and k['ledger_minus_held_bytes']:
+			yield 'kills: the ledger is not what the survivors hold'
+	if 'control' in d and not d['control']['above_bytes']:
+		yield 'control: workers that check before they allocate stayed below the limit, so the race shows nothing'
+
+
+def mib(figures, *names):
+	return tuple(figures[name + '_bytes'] / MIB for name in names)
+
+
+def print_memory(out, d):
+	r, k, c = d.get('race'), d.get('kills'), d.get('control')
+	if r:
+		out.line('race: at most %.1f MiB asked for and held, %u bytes above the limit; ledger at most %.1f MiB, %.2f %% of it (goal %g)' % (
+			r['held_peak_bytes'] / MIB, r['above_bytes'], r['ledger_peak_bytes'] / MIB, r['share_percent'], GOAL_SHARE_PERCENT))
+		out.line('  MiB at the end: held %.2f, ledger %.2f, driver %.2f; driver at most %.2f; when all is freed: ledger %.2f, driver %.2f' %
+			mib(r, 'held_end', 'ledger_end', 'driver_end', 'driver_peak', 'ledger_after', 'driver_after'))
+		out.line('  %u allocations, %u refusals, %u samples; the driver takes %.1f MiB for each process' % (r['allocations'], r['refusals'],
+			r['samples'], d['process_bytes'] / MIB))
+	if k:
+		out.line('kills: %u; out of the ledger after P50 %.2f, P99 %.2f, max %.2f ms (goal %g); ledger equal after %u' % (k['kills'],
+			k['clear_p50_ms'], k['clear_p99_ms'], k['clear_max_ms'], GOAL_CLEAR_MS, k['equal']))
+		out.line('  ledger minus held at most %d bytes, %u bytes above the limit' % (k['ledger_minus_held_bytes'], k['above_bytes']))
+		out.line('  MiB: driver at most %.2f; when all is freed: ledger %.2f, driver %.2f' % mib(k, 'driver_peak', 'ledger_end', 'driver_end'))
+	if c:
+		out.line('control, without gBPF, asking the driver before each allocation: at most %.1f MiB, %u bytes above the limit' % (
+			c['driver_peak_bytes'] / MIB, c['above_bytes']))
+		out.line('  %u allocations, %u that it did not make' % (c['allocations'], c['refusals']))
+
+
+def print_latency(out, rows):
+	if rows:
+		out.line('cuMemAlloc of 2 MiB and cuMemFree, ns\n%10s %24s %24s %24s %10s' % ('LIVE', *map(str.upper, CONDITIONS.values()), 'LIMIT'))
+	for f in rows:
+		out.line('%10u %s %+10.0f' % (f['live'], ' '.join('P50 %8.0f P99 %8.0f' % (f[n]['p50_ns'], f[n]['p99_ns']) for n in CONDITIONS),
+			f['limit_ns']))
+
+
+def report(records, out):
+	set_up, bodies, lists = {}, {}, {'kill': [], 'latency': []}
+	for name, body in records:
+		if name in ('set_up', 'start'):
+			set_up.update(body)
+		elif name in lists:
+			lists[name].append(body)
+		else:
+			bodies[name] = body
+	d = {'schema': 'gbpf.bench.quota/1', **set_up}
+	if 'race' in bodies:
+		d['race'] = of_race(bodies['race'], d['limit_bytes'])
+	if 'kills_end' in bodies:
+		d['kills'] = of_kills(lists['kill'], bodies['kills_end'], d['limit_bytes'])
+	if 'control' in bodies:
+		d['control'] = of_control(bodies['control'], d['limit_bytes'])
+	if lists['latency']:
+		d['latency'] = of_latency(lists['latency'])
+	d['missed'] = list(missed(d))
+	out.line('%s; limit %.1f of %.1f MiB, %u workers with %u threads, %g second%s, seed %u, paths %s' % (d['device'],
+		d['limit_bytes'] / MIB, d['device_bytes'] / MIB, d['processes'], d['threads'], d['seconds'], plural(d['seconds']), d['seed'],
+		d['paths']))
+	print_memory(out, d)
+	print_latency(out, d.get('latency', []))
+	for text in d['missed']:
+		out.line('MISSED: ' + text)
+	out.failed = bool(d['missed'])
+	out.document(d)

@@ -1,0 +1,90 @@
+# gbpf bench quota on the soft GPU, in small.
+load helper
+
+setup() {
+	cli_setup
+	export TMPDIR=$cli_dir/tmp
+	mkdir "$TMPDIR"
+}
+
+quota() { run --separate-stderr "$GBPF" --json bench quota --device soft --seconds 1 "$@"; echo "$output $stderr"; }
+
+@test "bench quota: workers of one vGPU use its memory up and never exceed the limit" {
+	quota --parts race --save out.json
+	[ "$status" -eq 0 ]
+	[ -z "$stderr" ]
+	json 'd["schema"] == "gbpf.bench.quota/1" and d["missed"] == [] and 4 * d["limit_bytes"] == d["device_bytes"]'
+	json 'd["race"]["above_bytes"] == 0 and d["race"]["driver_peak_bytes"] <= d["limit_bytes"]'
+	json 'd["limit_bytes"] // 2 < d["race"]["held_peak_bytes"] <= d["limit_bytes"] == d["race"]["ledger_peak_bytes"]'
+	json 'd["race"]["allocations"] > 0 and d["race"]["refusals"] > 0'
+	json '0 < d["race"]["held_end_bytes"] <= d["race"]["ledger_end_bytes"]'
+	json 'd["race"]["ledger_after_bytes"] == d["race"]["driver_after_bytes"] == 0'
+	[ -s out.json ]
+	[ -z "$(ls "$TMPDIR")" ]
+}
+
+# Arrays and pools may be charged with more than was asked for.
+@test "bench quota: the ledger forgets killed workers, and is what the survivors hold" {
+	quota --parts kills --kills 4 --processes 3 --threads 8 --mem 128M --paths alloc,pitch,managed,create
+	json 'd["kills"]["kills"] == d["kills"]["equal"] == 4 and d["kills"]["ledger_minus_held_bytes"] == 0'
+	json 'd["kills"]["above_bytes"] == 0 and 0 < d["kills"]["clear_p50_ms"] <= d["kills"]["clear_max_ms"]'
+	json 'd["kills"]["held_end_bytes"] == d["kills"]["ledger_end_bytes"] == d["kills"]["driver_end_bytes"] == 0'
+	json '"race" not in d and "control" not in d'
+	[ -z "$(ls "$TMPDIR")" ]
+}
+
+@test "bench quota: workers that only check before they allocate exceed the limit" {
+	quota --parts control
+	[ "$status" -eq 0 ]
+	json 'd["control"]["above_bytes"] == d["control"]["driver_peak_bytes"] - d["limit_bytes"] > 0'
+	json 'd["control"]["refusals"] > 0'
+}
+
+@test "bench quota times calls among live allocations in all conditions" {
+	quota --parts latency --repeats 2 --calls 10 --mem 128M
+	[ "$status" -eq 0 ]
+	json '[f["live"] for f in d["latency"]][:2] == [10, 1000] and d["latency"][2]["live"] > 1000'
+	json 'all(f[c]["calls"] == 20 and 0 < f[c]["p50_ns"] <= f[c]["p99_ns"] for f in d["latency"] for c in ("limited", "plain", "own"))'
+	json 'all(f["limit_ns"] == f["limited"]["p50_ns"] - f["plain"]["p50_ns"] for f in d["latency"])'
+}
+
+@test "bench quota refuses values that make no sense" {
+	for o in "--parts nosuch" "--paths alloc,nosuch" "--mem 1M" "--mem much" "--processes 1" "--threads 65"; do
+		run "$GBPF" bench quota --device soft $o
+		echo "$o: $output"
+		[ "$status" -eq 2 ]
+	done
+	run "$GBPF" bench quota --device soft --parts race --mem 4T
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"exceeds the GPU's"* ]]
+	[ -z "$(ls "$TMPDIR")" ]
+}
+
+# A miss needs a bench that misses: the report is given the records of one.
+@test "the report of bench quota exits with 1 if a goal is missed" {
+	cat >records <<-'END'
+		{"set_up":{"device":"d","soft":true,"policy":"p","device_bytes":400,"limit_bytes":100,"processes":2,"threads":1,"seconds":1.0,"seed":1,"paths":"alloc"}}
+		{"start":{"process_bytes":0}}
+		{"race":{"held_peak":100,"ledger_peak":100,"samples":1,"driver_peak":100,"held_end":5,"ledger_end":5,"driver_end":5,"ledger_limit":100,"ledger_after":0,"driver_after":0,"calls":{"allocations":1,"refusals":0}}}
+		{"kill":{"clear_ms":1.0,"held":5,"ledger":5,"equal":true}}
+		{"kills_end":{"driver_peak":100,"held_peak":100,"ledger_peak":100,"held":0,"ledger":0,"driver":0}}
+		{"control":{"driver_peak":101,"held_peak":90,"calls":{"allocations":1,"refusals":0}}}
+		{"end":null}
+	END
+	report() { run python3 -IB -X utf8 "$GBPF_PREFIX/lib/gbpf/bench/report" quota; }
+	report <records
+	echo "$output"
+	[ "$status" -eq 0 ]
+	for change in 's/"held_peak":100,"ledger_peak":100,"samples"/"held_peak":101,"ledger_peak":100,"samples"/' \
+		's/"ledger_peak":100,"samples"/"ledger_peak":99,"samples"/' 's/"driver_peak":100,"held_end"/"driver_peak":101,"held_end"/' \
+		's/"ledger_after":0/"ledger_after":1/' 's/"ledger_end":5/"ledger_end":4/' 's/"clear_ms":1.0/"clear_ms":101.0/' \
+		's/"equal":true/"equal":false/' 's/"held":5,"ledger":5/"held":5,"ledger":6/' 's/"ledger":0,"driver":0/"ledger":1,"driver":0/' \
+		's/"driver_peak":101/"driver_peak":100/' 's/"held_peak":100,"ledger_peak":100,"held"/"held_peak":101,"ledger_peak":100,"held"/'; do
+		sed "$change" records >changed
+		! cmp -s records changed
+		report <changed
+		echo "$change: $output"
+		[ "$status" -eq 1 ]
+		[ "$(grep -c '^MISSED: ' <<<"$output")" -eq 1 ]
+	done
+}
