@@ -36,7 +36,7 @@ static int64_t driver_used(const struct race *r, uint64_t available)
 /* Watches the workers for a time. */
 static int observe(struct race *r, uint64_t ns)
 {
-	uint64_t end = clock_now_ns() + ns, next = clock_now_ns();
+	uint64_t now = clock_now_ns(), next = now, end = now + ns;
 
 	while (next < end) {
 		if (bench_quota_check_clients(r->b, r->group) < 0) {
@@ -46,8 +46,9 @@ static int observe(struct race *r, uint64_t ns)
 			r->ledger_peak = MAX(r->ledger_peak, r->ledger.used);
 			r->samples++;
 		}
-		next = MAX(next + SAMPLE_NS, clock_now_ns());
-		clock_sleep_ns(next > clock_now_ns() ? next - clock_now_ns() : 0);
+		now = clock_now_ns();
+		next = MAX(next + SAMPLE_NS, now);
+		clock_sleep_ns(next - now);
 	}
 	return 0;
 }
@@ -117,6 +118,7 @@ static int race(struct race *r)
 struct kill {
 	double clear_ms;
 	uint64_t held, ledger; /* of the survivors */
+	int64_t driver;
 	bool equal; /* the ledger is the sum of the processes that it lists: the survivors */
 };
 
@@ -153,7 +155,7 @@ static int kill_one(struct race *r, unsigned slot, struct kill *ret)
 	struct bench_quota *b = r->b;
 	pid_t victim = (pid_t)load_acquire(&b->page->slot[slot].pid);
 	int64_t peak = load_acquire(&b->page->peak);
-	uint64_t since = clock_now_ns();
+	uint64_t since = clock_now_ns(), available;
 	int err;
 
 	if (kill(victim, SIGKILL) < 0) {
@@ -168,6 +170,10 @@ static int kill_one(struct race *r, unsigned slot, struct kill *ret)
 	/* Again, once the survivors are quiet. */
 	store_release(&b->page->slot[slot].held, (int64_t)0);
 	ret->held = bench_quota_held(b);
+	if (bench_quota_free_bytes(b, &available) < 0) {
+		return -1;
+	}
+	ret->driver = driver_used(r, available);
 	err = bench_quota_read_ledger(b, victim, &r->ledger) ? 0 : -1;
 	ret->ledger = r->ledger.used;
 	ret->equal = !err && r->ledger.used == r->ledger.of_all && !r->ledger.has_pid;
@@ -181,9 +187,10 @@ static int kill_one(struct race *r, unsigned slot, struct kill *ret)
 static int record_kill(struct bench_quota *b, const struct kill *k)
 {
 	return bench_testbed_record(&b->testbed, "kill",
-				    json_pack("{s:f, s:I, s:I, s:b}", "clear_ms", k->clear_ms,
-					      "held", (json_int_t)k->held, "ledger",
-					      (json_int_t)k->ledger, "equal", k->equal));
+				    json_pack("{s:f, s:I, s:I, s:I, s:b}", "clear_ms", k->clear_ms,
+					      "driver", (json_int_t)k->driver, "held",
+					      (json_int_t)k->held, "ledger", (json_int_t)k->ledger,
+					      "equal", k->equal));
 }
 
 static int kills(struct race *r)

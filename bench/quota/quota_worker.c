@@ -196,15 +196,17 @@ static enum path draw_path(struct thread *t)
 	return n ? all[draw(t, n)] : ALLOC;
 }
 
-/* Up to a 64th of the limit, in whole units if the page asks for them, else every other time. */
+/* Up to a 64th of the limit, every other time in whole units. If the page asks for whole sizes: one
+ * unit or three, since a pool may serve a request with a block of up to twice its size. */
 static uint64_t draw_bytes(struct thread *t)
 {
 	unsigned units = (unsigned)(t->c->page->limit / (64 * (uint64_t)QUOTA_UNIT));
 	uint64_t bytes = (uint64_t)QUOTA_UNIT * (1 + draw(t, MAX(MIN(units, 64u), 1u)));
 
-	return load_relaxed(&t->c->page->whole) || draw(t, 2)
-		       ? bytes
-		       : FRACTION_MIN + draw(t, (unsigned)(bytes - FRACTION_MIN));
+	if (load_relaxed(&t->c->page->whole)) {
+		return (uint64_t)QUOTA_UNIT * (draw(t, 2) ? 1 : 3);
+	}
+	return draw(t, 2) ? bytes : FRACTION_MIN + draw(t, (unsigned)(bytes - FRACTION_MIN));
 }
 
 static void step(struct thread *t)

@@ -27,6 +27,7 @@ def of_kills(kills, end, limit):
 	return {'kills': len(kills), 'clear_p50_ms': stats.quantile(ms, 0.5), 'clear_p99_ms': stats.quantile(ms, 0.99),
 		'clear_max_ms': ms[-1] if ms else 0.0, 'equal': sum(k['equal'] for k in kills),
 		'ledger_minus_held_bytes': max((k['ledger'] - k['held'] for k in kills), key=abs, default=0),
+		'ledger_minus_driver_bytes': max((k['ledger'] - k['driver'] for k in kills), key=abs, default=0),
 		'above_bytes': above(limit, end['held_peak'], end['ledger_peak']), 'held_end_bytes': end['held'],
 		'driver_peak_bytes': end['driver_peak'], 'ledger_end_bytes': end['ledger'],
 		'driver_end_bytes': end['driver']}
@@ -90,7 +91,8 @@ def print_memory(out, d):
 	if k:
 		out.line('kills: %u; out of the ledger after P50 %.2f, P99 %.2f, max %.2f ms (goal %g); ledger equal after %u' % (k['kills'],
 			k['clear_p50_ms'], k['clear_p99_ms'], k['clear_max_ms'], GOAL_CLEAR_MS, k['equal']))
-		out.line('  ledger minus held at most %d bytes, %u bytes above the limit' % (k['ledger_minus_held_bytes'], k['above_bytes']))
+		out.line('  ledger minus held at most %d bytes, minus what the driver says %d; %u bytes above the limit' % (
+			k['ledger_minus_held_bytes'], k['ledger_minus_driver_bytes'], k['above_bytes']))
 		out.line('  MiB: driver at most %.2f; when all is freed: ledger %.2f, driver %.2f' % mib(k, 'driver_peak', 'ledger_end', 'driver_end'))
 	if c:
 		out.line('control, without gBPF, asking the driver before each allocation: at most %.1f MiB, %u bytes above the limit' % (
