@@ -9,14 +9,14 @@ connection. Exits by itself only with a Python error. GBPF_RUNTIME_DIR: runtime 
 that `gbpf device` lists."""
 import array, ctypes, fcntl, json, mmap, os, random, shutil, signal, socket, struct, subprocess, sys, time
 
-MAGIC, VERSION = 0x53706267, 4
+MAGIC, VERSION = 0x53706267, 5
 (HELLO, WELCOME, REFUSED, MAPPED, PREPARE, PREPARED, DROP, BOARD_ADD, BOARD_REMOVE, SET, NOTE, QUEUED, DEVICES, DEVICES_ARE,
  CONTROL, FLAG, FLAG_ADD, FLAG_REMOVE, REQUEST) = range(1, 20)
 LATENCY, NORMAL, BATCH = range(3)
 MOST = 2**64 - 1
 BOARD_GPU = 64  # bytes of a GPU's part of a board
 F_ADD_SEALS, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_WRITE, F_SEAL_FUTURE_WRITE = 1033, 1, 2, 4, 8, 16
-SIZES = {HELLO: 632, MAPPED: 16, PREPARED: 32, NOTE: 304, DEVICES: 344, CONTROL: 536, FLAG: 32, REQUEST: 16}
+SIZES = {HELLO: 664, MAPPED: 16, PREPARED: 32, NOTE: 304, DEVICES: 344, CONTROL: 536, FLAG: 32, REQUEST: 16}
 
 
 def now():
@@ -48,9 +48,9 @@ class Tenant:
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         self.sock.sendmsg([text], rights)
 
-    def hello(self, class_id, name="hostile", flags=0, fds=(), tenant=0, regions=0, version=0):
+    def hello(self, class_id, name="hostile", flags=0, fds=(), tenant=0, regions=0, version=0, vgpu=(0, 0, 0, 0, 0)):
         body = struct.pack("=4I", flags, class_id, 100, 1) + self.uuid.ljust(256, b"\0")
-        body += struct.pack("=Q4I", version, tenant, regions, 0, 0) + name.encode().ljust(64, b"\0")
+        body += struct.pack("=Q4I", version, tenant, regions, 0, 0) + name.encode().ljust(64 + 256, b"\0") + struct.pack("=3Q2I", *vgpu)
         self.send(HELLO, body, fds)
 
     def receive(self, timeout=10):
@@ -292,7 +292,7 @@ def descriptors(rnd):
     made = [a.detach(), c.detach(), d.detach(), r, w, os.memfd_create("x")]
     made += [os.open("/", os.O_RDONLY), os.open("/proc/self/exe", os.O_RDONLY)]
     made += [os.open("/dev/zero", os.O_RDWR), os.open("/dev/null", os.O_RDWR)]
-    made += [page(), page(32768), page(4096, 16 << 20), page(1 << 30), page(4096, 0, 15), page(4096, 0, F_SEAL_SHRINK)]
+    made += [page(), page(32768), page(270336), page(270336), page(4096, 16 << 20), page(1 << 30), page(4096, 0, 15), page(4096, 0, F_SEAL_SHRINK)]
     rnd.shuffle(made)
     return made
 
@@ -306,7 +306,9 @@ def messages(uuid, rnd):
         try:
             if step >= 1:
                 t.hello(rnd.randrange(3), flags=rnd.choice((0, 0, 0, 1, 2, 4, 8)), fds=made[: rnd.randrange(4)],
-                        regions=rnd.randrange(3), tenant=rnd.choice((0, 1, 1023, 1024, 2**32 - 1)), version=rnd.getrandbits(4))
+                        regions=rnd.randrange(3), tenant=rnd.choice((0, 1, 1023, 1024, 2**32 - 1)), version=rnd.getrandbits(4),
+                        vgpu=(rnd.choice((0, 0, 1, 2)), rnd.choice((0, 2**24, 2**64 - 1)), rnd.choice((0, 2**63)),
+                              rnd.choice((0, 0, 1, 2)), rnd.choice((0, 1, 255, 256, 2**32 - 1))))
             if step >= 2 and t.receive(0.2):
                 t.send(MAPPED)
             for _ in range(rnd.randrange(12)):
