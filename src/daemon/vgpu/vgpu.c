@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +18,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "daemon/session/peer.h"
 #include "mem/ledger.h"
 
 #define VGPUS_MAX 64u
@@ -28,6 +28,8 @@
 #define ADOPT_NS                                                                                   \
 	10000000000u /* after gbpfd has started: time for processes to bring their page            \
 		      */
+
+#define START_FIELD 22 /* of /proc/PID/stat, proc(5) */
 
 struct line {
 	struct daemon_vgpu *v;
@@ -53,31 +55,12 @@ static struct proto_account *page_of(const struct daemon_vgpu *v)
 	return v->page.map;
 }
 
-/* Returns the start time of a process (proc(5), stat, field 22), 0 if it cannot be read. */
+/* Returns the start time of a process, 0 if it cannot be read. */
 static uint64_t start_of(int pid)
 {
-	char path[64], text[1024];
-	uint64_t start = 0;
-	const char *p;
-	size_t n;
-	FILE *f;
+	long long start;
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	f = fopen(path, "re");
-	if (!f) {
-		return 0;
-	}
-	n = fread(text, 1, sizeof(text) - 1, f);
-	fclose(f);
-	text[n] = 0;
-	p = strrchr(text, ')'); /* the name before it may contain anything */
-	if (!p || sscanf(p + 1,
-			 " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
-			 "%*d %" SCNu64,
-			 &start) != 1) {
-		return 0;
-	}
-	return start;
+	return daemon_peer_stat_field(pid, START_FIELD, &start) == 0 ? (uint64_t)start : 0;
 }
 
 static void destroy(struct daemon_vgpu *v)
