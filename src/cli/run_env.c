@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/paths.h"
 #include "base/private_dir.h"
+#include "proto/vgpu_text.h"
 
 #define LIBCUDA "libcuda.so.1"
 
@@ -237,17 +238,18 @@ static int set_ptxas(const struct cli_run_settings *s)
  * theirs. */
 static int set_vgpu(uint64_t mem)
 {
-	uint64_t number = 0;
-	char text[96];
+	struct proto_vgpu v = { .made_ns = clock_now_ns() };
+	char text[PROTO_VGPU_TEXT];
 
-	while (!number) {
-		if (getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number)) {
+	while (!v.number) {
+		if (getrandom(&v.number, sizeof(v.number), 0) != (ssize_t)sizeof(v.number)) {
 			return -errno;
 		}
 	}
-	snprintf(text, sizeof(text), "%llx:%llu:%llu", (unsigned long long)number,
-		 (unsigned long long)mem, (unsigned long long)clock_now_ns());
-	return setenv("GBPF_VGPU", text, 1);
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+		v.config.mem[i] = mem;
+	}
+	return proto_vgpu_print(&v, text, sizeof(text)) || setenv("GBPF_VGPU", text, 1);
 }
 
 int cli_run_set_environment(const struct cli_run_settings *s, const struct cli_run_device *d,

@@ -71,7 +71,7 @@ static void add_memory(const struct daemon_session *s, json_t *j)
 	struct daemon_vgpu_figures f;
 
 	daemon_vgpu_figures(s, &f);
-	if (f.number) {
+	if (f.vgpu) {
 		json_object_set_new(j, "mem_limit", json_integer((json_int_t)f.limit));
 		json_object_set_new(j, "mem_used", json_integer((json_int_t)f.own));
 		json_object_set_new(j, "mem_vgpu_used", json_integer((json_int_t)f.used));

@@ -86,6 +86,13 @@ uint64_t mem_ledger_limit(const struct mem_ledger *l, uint32_t row)
 	return limit ? limit : UINT64_MAX;
 }
 
+uint64_t mem_ledger_allowed(const struct mem_ledger *l, uint32_t row)
+{
+	uint64_t allowed = load_seqcst(&l->page->allowed[row]);
+
+	return allowed ? allowed : mem_ledger_limit(l, row);
+}
+
 uint64_t mem_account_used(const struct proto_account *page, uint32_t row)
 {
 	return sums_of(page, row).used;
@@ -106,12 +113,12 @@ uint64_t mem_ledger_own(const struct mem_ledger *l, uint32_t row)
 static int decide(const struct mem_ledger *l, uint32_t row, uint64_t bytes)
 {
 	struct sums s = sums_of(l->page, row);
-	uint64_t limit = mem_ledger_limit(l, row);
+	uint64_t most = mem_ledger_allowed(l, row);
 
-	if (s.all <= limit) {
+	if (s.all <= most) {
 		return 0;
 	}
-	return add_saturating(s.used, bytes) > limit ? -ENOMEM : -EAGAIN;
+	return add_saturating(s.used, bytes) > most ? -ENOMEM : -EAGAIN;
 }
 
 /* Returns true once the process may decide again: at once while no lower line waits, with `wanted`

@@ -42,8 +42,10 @@ int mem_ledger_charge(struct mem_ledger *l, uint32_t row, uint64_t bytes);
 /* Returns bytes that were charged. */
 void mem_ledger_release(struct mem_ledger *l, uint32_t row, uint64_t bytes);
 
-/* Returns the limit of a row, UINT64_MAX if it has none. */
+/* Returns the limit of a row, UINT64_MAX if it has none; and what may be charged now, which is less
+ * where other vGPUs have reserved memory. */
 uint64_t mem_ledger_limit(const struct mem_ledger *l, uint32_t row);
+uint64_t mem_ledger_allowed(const struct mem_ledger *l, uint32_t row);
 /* Returns what all processes of the vGPU hold, or this one, bytes. */
 uint64_t mem_ledger_used(const struct mem_ledger *l, uint32_t row);
 uint64_t mem_ledger_own(const struct mem_ledger *l, uint32_t row);

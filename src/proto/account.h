@@ -1,10 +1,11 @@
-/* The account of a virtual GPU: how much device memory each of its processes holds. One memfd for
+/* The account of a virtual GPU: how much memory each of its processes holds. One memfd for
  * each vGPU, sealed in size, mapped writable by gbpfd and by the processes in the vGPU. A process
  * that writes garbage corrupts only the figures of its own vGPU: gbpfd takes nothing from the page
  * but figures to show, and processes use its words as numbers only.
  *
- * A row belongs to a device, a line to a process. src/mem/ledger.h has the rules by which a process
- * charges its line, docs/MEMORY.md the reasons. */
+ * A row belongs to a device, the last one to pinned host memory; a line belongs to a process.
+ * src/mem/ledger.h has the rules by which a process charges its line, docs/MEMORY.md the reasons.
+ */
 #ifndef GBPF_PROTO_ACCOUNT_H
 #define GBPF_PROTO_ACCOUNT_H
 
@@ -13,16 +14,19 @@
 #include "proto/pages.h"
 
 #define PROTO_ACCOUNT_MAGIC 0x63636167u
-#define PROTO_ACCOUNT_ROWS PROTO_MAX_GPUS
+#define PROTO_ACCOUNT_HOST PROTO_MAX_GPUS /* row of pinned host memory */
+#define PROTO_ACCOUNT_ROWS (PROTO_MAX_GPUS + 1u)
 #define PROTO_ACCOUNT_LINES 256u /* processes of a vGPU at a time */
-#define PROTO_ACCOUNT_BYTES 270336u
+#define PROTO_ACCOUNT_BYTES 286720u
 
 /* What a process holds on a device, bytes. The process adds; gbpfd clears the line once the process
  * has exited. A cache line each, so that processes do not disturb each other. */
 struct ALIGNED(64) proto_account_line {
-	uint64_t used;	 /* granted */
-	uint64_t wanted; /* of the charge that is being decided; 0: none */
-	uint64_t reserved[6];
+	uint64_t used;	   /* granted, overhead included */
+	uint64_t wanted;   /* of the charge that is being decided; 0: none */
+	uint64_t overhead; /* contexts, modules, local memory: measured */
+	uint64_t shared;   /* imported: charged to the process that made it */
+	uint64_t reserved[4];
 };
 
 struct proto_account {
@@ -30,7 +34,10 @@ struct proto_account {
 	uint32_t lines;	     /* gbpfd: one more than the highest line in use */
 	uint32_t reserved;
 	uint8_t uuid[PROTO_ACCOUNT_ROWS][16]; /* gbpfd: the row's device; zero: none */
-	uint64_t limit[PROTO_ACCOUNT_ROWS];   /* gbpfd: bytes; 0: none */
+	uint64_t limit[PROTO_ACCOUNT_ROWS];   /* gbpfd: bytes, what programs see; 0: none */
+	/* gbpfd: what may be charged now, at most the limit; 0: the limit. Less than it where other
+	 * vGPUs have reserved memory. */
+	uint64_t allowed[PROTO_ACCOUNT_ROWS];
 	/* The process that a line was given to (gbpfd), by which a restarted gbpfd recognizes lines
 	 * of processes that have exited. */
 	struct proto_account_owner {

@@ -17,7 +17,7 @@
 #define PROTO_MAX_QUEUES 4096u /* per tenant */
 #define PROTO_PAGE_BYTES 4096u
 #define PROTO_STATS_BYTES 32768u
-#define PROTO_ABI 1u
+#define PROTO_ABI 2u
 #define PROTO_DIRECTORY_MAGIC 0x64627067u
 
 /* The directory (gbpfd writes; sealed for other processes; one for all sessions). A swap stores to
@@ -72,7 +72,7 @@ enum proto_why {
 #define PROTO_KERNELS 64u
 #define PROTO_KERNEL_NAME 64u
 #define PROTO_NOTES 16u
-#define PROTO_HOOKS 16u
+#define PROTO_HOOKS 64u
 
 enum proto_failure {
 	PROTO_FAILED_HELPER,  /* a helper returned an error, and the program continued */

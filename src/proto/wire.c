@@ -63,6 +63,7 @@ static void terminate(union proto_message *m)
 	switch (m->head.type) {
 	case PROTO_HELLO:
 		m->hello.name[sizeof(m->hello.name) - 1] = 0;
+		m->hello.vgpu.name[sizeof(m->hello.vgpu.name) - 1] = 0;
 		m->hello.command[sizeof(m->hello.command) - 1] = 0;
 		break;
 	case PROTO_WELCOME:

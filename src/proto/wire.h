@@ -15,11 +15,12 @@
 #include <sys/types.h>
 
 #include "proto/pages.h"
+#include "proto/vgpu_text.h"
 
 #define PROTO_MAGIC 0x53706267u
 /* Protocol version: incremented with each change of a message's layout and each new message that
  * gbpfd sends. A peer of another version is refused with both numbers in the text. */
-#define PROTO_VERSION 5u
+#define PROTO_VERSION 6u
 #define PROTO_NAME 64
 #define PROTO_TEXT 256
 
@@ -71,11 +72,9 @@ struct proto_hello {
 	uint32_t lanes; /* bit mask of lanes that the process can use; 0: any (early), or only the
 			   requested one */
 	char name[PROTO_NAME], command[PROTO_TEXT];
-	/* The vGPU that the process belongs to (proto/account.h): a number that its user has made
-	 * up, 0: none; and its memory limit on each device, which counts if this process is the
-	 * first one in it. Reattach: accounts is 1 if the account is attached, for this line. */
-	uint64_t vgpu, mem_limit;
-	uint64_t vgpu_made_ns; /* when the number was made up, monotonic */
+	struct proto_vgpu vgpu; /* that the process belongs to */
+	/* Reattach: accounts is 1 if the vGPU's account (proto/account.h) is attached, for this
+	 * line. */
 	uint32_t accounts, account_line;
 };
 

@@ -9,14 +9,14 @@ connection. Exits by itself only with a Python error. GBPF_RUNTIME_DIR: runtime 
 that `gbpf device` lists."""
 import array, ctypes, fcntl, json, mmap, os, random, shutil, signal, socket, struct, subprocess, sys, time
 
-MAGIC, VERSION = 0x53706267, 5
+MAGIC, VERSION = 0x53706267, 6
 (HELLO, WELCOME, REFUSED, MAPPED, PREPARE, PREPARED, DROP, BOARD_ADD, BOARD_REMOVE, SET, NOTE, QUEUED, DEVICES, DEVICES_ARE,
  CONTROL, FLAG, FLAG_ADD, FLAG_REMOVE, REQUEST) = range(1, 20)
 LATENCY, NORMAL, BATCH = range(3)
 MOST = 2**64 - 1
 BOARD_GPU = 64  # bytes of a GPU's part of a board
 F_ADD_SEALS, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_WRITE, F_SEAL_FUTURE_WRITE = 1033, 1, 2, 4, 8, 16
-SIZES = {HELLO: 664, MAPPED: 16, PREPARED: 32, NOTE: 304, DEVICES: 344, CONTROL: 536, FLAG: 32, REQUEST: 16}
+SIZES = {HELLO: 856, MAPPED: 16, PREPARED: 32, NOTE: 304, DEVICES: 344, CONTROL: 536, FLAG: 32, REQUEST: 16}
 
 
 def now():
@@ -48,9 +48,12 @@ class Tenant:
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         self.sock.sendmsg([text], rights)
 
-    def hello(self, class_id, name="hostile", flags=0, fds=(), tenant=0, regions=0, version=0, vgpu=(0, 0, 0, 0, 0)):
+    def hello(self, class_id, name="hostile", flags=0, fds=(), tenant=0, regions=0, version=0, vgpu=(0, 0, 0, 0, 0), vgpu_name=b""):
         body = struct.pack("=4I", flags, class_id, 100, 1) + self.uuid.ljust(256, b"\0")
-        body += struct.pack("=Q4I", version, tenant, regions, 0, 0) + name.encode().ljust(64 + 256, b"\0") + struct.pack("=3Q2I", *vgpu)
+        body += struct.pack("=Q4I", version, tenant, regions, 0, 0) + name.encode().ljust(64 + 256, b"\0")
+        number, limit, made_ns, accounts, line = vgpu
+        body += vgpu_name.ljust(32, b"\0") + struct.pack("=18Q", number, made_ns, *[limit] * 16) + struct.pack("=3Q", 0, 0, 0)
+        body += struct.pack("=2IiI2I", 0, 0, 0, 0, accounts, line)
         self.send(HELLO, body, fds)
 
     def receive(self, timeout=10):

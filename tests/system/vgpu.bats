@@ -306,10 +306,10 @@ refused() { # EXIT MESSAGE ARGUMENT...: no program is started
 @test "a GBPF_VGPU that is none keeps the program off the GPU" {
 	local value
 	start_all
-	for value in garbage 1 0:100:1 1: 1:0:1 1:5X:1 :5:1 1:100 1:100:1X; do
+	for value in 9x 1 0:1:mem=16777216 1: 1:0 1:5X: :5: 1:1:mem=1 1:1:mem=16777216X 1:1:size=16777216; do
 		GBPF_VGPU=$value run gbpf run --device soft -- "$VGPU" init
 		echo "$output"
-		[ "${lines[0]}" = "gbpf: invalid GBPF_VGPU '$value': expected NUMBER:BYTES:TIME; use 'gbpf run --mem'" ]
+		[ "${lines[0]}" = "gbpf: invalid GBPF_VGPU '$value': it is neither a name nor what 'gbpf run' sets" ]
 		[ "${lines[1]}" = CUDA_ERROR_NOT_PERMITTED ]
 	done
 }
@@ -317,7 +317,7 @@ refused() { # EXIT MESSAGE ARGUMENT...: no program is started
 @test "a program of a vGPU does not run without gbpfd" {
 	start_all
 	kill_daemon
-	run env GBPF_VGPU=1:67108864:1 GBPF_REAL_CUDA="$GBPF_PREFIX/lib/gbpf/soft/libcuda.so.1" \
+	run env GBPF_VGPU=1:1:mem=67108864 GBPF_REAL_CUDA="$GBPF_PREFIX/lib/gbpf/soft/libcuda.so.1" \
 		LD_PRELOAD="$GBPF_PREFIX/lib/gbpf/shim/libcuda.so.1" "$VGPU" init
 	echo "$output"
 	[ "${lines[0]}" = "gbpf: cannot connect to gbpfd, which counts the memory of this program's virtual GPU: Connection refused; start it again with 'gbpf run'" ]

@@ -118,6 +118,6 @@ struct ebpf_code {
 #define EBPF_MAX_TAIL_CALLS 33u /* maximum per run */
 #define EBPF_MAX_INSNS 65536u	/* maximum per program with its subprograms */
 #define EBPF_MAX_MAPS 64u
-#define EBPF_MAX_HOOKS 32u
+#define EBPF_MAX_HOOKS 64u
 
 #endif

@@ -15,7 +15,7 @@
 
 #include "bpf/run/env.h"
 
-#define EBPF_IMAGE_MAGIC 0x33696762u /* "bgi3" */
+#define EBPF_IMAGE_MAGIC 0x34696762u /* "bgi4" */
 #define EBPF_MAX_IMAGE_BYTES (64u << 20)
 #define EBPF_MAX_TAILS 4096u /* maximum for all programs together */
 

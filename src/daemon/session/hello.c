@@ -55,7 +55,7 @@ static bool take_devices(struct daemon_session *s, const uint8_t uuid[PROTO_MAX_
 	}
 	if (daemon_vgpu_add_devices(s, uuid) < 0) {
 		daemon_session_refuse(s, -ENOSPC, "its virtual GPU spans %u devices already",
-				      PROTO_ACCOUNT_ROWS);
+				      PROTO_MAX_GPUS);
 		return false;
 	}
 	s->hello.has_devices = true;
@@ -206,6 +206,28 @@ static void take_identity(struct daemon_session *s, const struct proto_hello *h)
 	daemon_lane_negotiate(s, h->lane, h->lanes);
 }
 
+/* A vGPU without a name says what it is given. */
+static bool vgpu_is_sane(struct daemon_session *s, const struct proto_hello *h)
+{
+	static const struct proto_vgpu_config none;
+	const char *fault = proto_vgpu_config_fault(&h->vgpu.config);
+	bool gives = memcmp(&h->vgpu.config, &none, sizeof(none)) != 0;
+
+	if (h->vgpu.name[0] && !proto_vgpu_name_is_valid(h->vgpu.name)) {
+		fault = "name";
+	} else if (h->vgpu.name[0] && h->vgpu.number) {
+		fault = "both a name and a number";
+	} else if (gives && !h->vgpu.number) {
+		fault = "limits of none, or of one with a name";
+	} else if (h->accounts && !proto_vgpu_is_set(&h->vgpu)) {
+		fault = "an account without one";
+	}
+	if (fault) {
+		daemon_session_refuse(s, -EINVAL, "invalid virtual GPU: %s", fault);
+	}
+	return !fault;
+}
+
 static bool hello_is_sane(struct daemon_session *s, const struct proto_hello *h)
 {
 	bool early = h->flags & PROTO_EARLY;
@@ -224,13 +246,7 @@ static bool hello_is_sane(struct daemon_session *s, const struct proto_hello *h)
 				      "an early hello names no devices and brings no pages");
 		return false;
 	}
-	if ((h->vgpu ? !h->mem_limit : h->accounts || h->mem_limit) ||
-	    (h->accounts && !(h->flags & PROTO_REATTACH))) {
-		daemon_session_refuse(s, -EINVAL, "invalid virtual GPU: limit %llu, accounts %u",
-				      (unsigned long long)h->mem_limit, h->accounts);
-		return false;
-	}
-	return true;
+	return vgpu_is_sane(s, h);
 }
 
 /* Returns false if the session was refused. */
@@ -242,6 +258,7 @@ static bool join_vgpu(struct daemon_session *s, const struct proto_hello *h, int
 		daemon_session_refuse(s, err, "it cannot join its virtual GPU: %s",
 				      err == -EUSERS   ? "there are too many"
 				      : err == -ENOSPC ? "too many processes are in it"
+				      : err == -ENOENT ? "there is none of this name"
 				      : err == -ESRCH  ? "gbpfd cannot see its process"
 				      : err == -EAGAIN ? "gbpfd was restarted; try again"
 						       : strerror(-err));

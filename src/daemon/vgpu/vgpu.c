@@ -21,7 +21,6 @@
 #include "daemon/session/peer.h"
 #include "mem/ledger.h"
 
-#define VGPUS_MAX 64u
 #define OWN_VGPUS 16u	   /* reserved for root and gbpfd's user */
 #define FOREIGN_MAX 16u	   /* of one user that is neither */
 #define FOREIGN_LINES 256u /* processes in them */
@@ -43,8 +42,9 @@ struct line {
 struct daemon_vgpu {
 	struct daemon_vgpu *next;
 	struct daemon *d;
-	uint64_t number, limit;
+	struct proto_vgpu is;
 	uid_t uid;
+	uint32_t place;		 /* below PROTO_VGPUS; of no other vGPU */
 	struct daemon_page page; /* struct proto_account */
 	unsigned n_lines;
 	struct line line[PROTO_ACCOUNT_LINES];
@@ -124,7 +124,7 @@ static struct daemon_vgpu *find(const struct daemon *d, uid_t uid, uint64_t numb
 {
 	struct daemon_vgpu *v = d->vgpus.first;
 
-	while (v && (v->uid != uid || v->number != number)) {
+	while (v && (v->uid != uid || v->is.number != number)) {
 		v = v->next;
 	}
 	return v;
@@ -140,11 +140,22 @@ static int check_user(const struct daemon *d, uid_t uid, bool is_new)
 		n += v->uid == uid;
 		lines += v->uid == uid ? v->n_lines : 0;
 	}
-	if (is_new && (d->vgpus.n >= VGPUS_MAX ||
-		       (foreign && (n >= FOREIGN_MAX || d->vgpus.n >= VGPUS_MAX - OWN_VGPUS)))) {
+	if (is_new && (d->vgpus.n >= PROTO_VGPUS ||
+		       (foreign && (n >= FOREIGN_MAX || d->vgpus.n >= PROTO_VGPUS - OWN_VGPUS)))) {
 		return -EUSERS;
 	}
 	return foreign && lines >= FOREIGN_LINES ? -EUSERS : 0;
+}
+
+/* Returns a place that no vGPU has; there is one. */
+static uint32_t free_place(const struct daemon *d)
+{
+	uint64_t taken = 0;
+
+	for (const struct daemon_vgpu *v = d->vgpus.first; v; v = v->next) {
+		taken |= UINT64_C(1) << v->place;
+	}
+	return (uint32_t)__builtin_ctzll(~taken);
 }
 
 static struct daemon_vgpu *create(struct daemon_session *s, const struct proto_hello *h)
@@ -154,8 +165,8 @@ static struct daemon_vgpu *create(struct daemon_session *s, const struct proto_h
 	if (v) {
 		v->d = s->d;
 		v->page = DAEMON_PAGE_NONE;
-		v->number = h->vgpu;
-		v->limit = h->mem_limit;
+		v->is = h->vgpu;
+		v->place = free_place(s->d);
 		v->uid = s->peer.uid;
 		v->next = s->d->vgpus.first;
 		s->d->vgpus.first = v;
@@ -259,7 +270,7 @@ static bool is_same_file(int a, int b)
 static struct daemon_vgpu *enter(struct daemon_session *s, const struct proto_hello *h,
 				 int *brought, int *ret_err)
 {
-	struct daemon_vgpu *v = find(s->d, s->peer.uid, h->vgpu);
+	struct daemon_vgpu *v = find(s->d, s->peer.uid, h->vgpu.number);
 
 	*ret_err = v && brought ? 0 : check_user(s->d, s->peer.uid, !v);
 	if (*ret_err) {
@@ -269,7 +280,7 @@ static struct daemon_vgpu *enter(struct daemon_session *s, const struct proto_he
 		*ret_err = brought && !is_same_file(*brought, v->page.fd) ? -EINVAL : 0;
 		return *ret_err ? NULL : v;
 	}
-	if (!brought && h->vgpu_made_ns < s->d->started_ns &&
+	if (!brought && h->vgpu.made_ns < s->d->started_ns &&
 	    clock_now_ns() - s->d->started_ns < ADOPT_NS) {
 		*ret_err = -EAGAIN; /* its other processes have its page and will bring it */
 		return NULL;
@@ -326,8 +337,11 @@ int daemon_vgpu_join(struct daemon_session *s, const struct proto_hello *h, int 
 	int err, *brought = h->accounts ? &fds[2 + h->regions] : NULL;
 	struct daemon_vgpu *v;
 
-	if (!h->vgpu) {
+	if (!proto_vgpu_is_set(&h->vgpu)) {
 		return 0;
+	}
+	if (h->vgpu.name[0]) {
+		return -ENOENT;
 	}
 	v = enter(s, h, brought, &err);
 	if (!v) {
@@ -340,13 +354,13 @@ int daemon_vgpu_join(struct daemon_session *s, const struct proto_hello *h, int 
 	return err;
 }
 
-/* Returns the row of a device, or that of a new one; PROTO_ACCOUNT_ROWS: there is no room. */
+/* Returns the row of a device, or that of a new one; PROTO_MAX_GPUS: there is no room. */
 static uint32_t row_for(struct daemon_vgpu *v, const uint8_t uuid[16])
 {
 	static const uint8_t none[16];
 	struct proto_account *a = page_of(v);
 
-	for (uint32_t i = 0; i < PROTO_ACCOUNT_ROWS; i++) {
+	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
 		if (memcmp(a->uuid[i], uuid, 16) == 0) {
 			return i;
 		}
@@ -355,7 +369,7 @@ static uint32_t row_for(struct daemon_vgpu *v, const uint8_t uuid[16])
 			return i;
 		}
 	}
-	return PROTO_ACCOUNT_ROWS;
+	return PROTO_MAX_GPUS;
 }
 
 int daemon_vgpu_add_devices(struct daemon_session *s, const uint8_t uuid[PROTO_MAX_GPUS][16])
@@ -365,10 +379,10 @@ int daemon_vgpu_add_devices(struct daemon_session *s, const uint8_t uuid[PROTO_M
 	for (uint32_t i = 0; v && i < s->gpus; i++) {
 		uint32_t row = row_for(v, uuid[i]);
 
-		if (row == PROTO_ACCOUNT_ROWS) {
+		if (row == PROTO_MAX_GPUS) {
 			return -ENOSPC;
 		}
-		store_relaxed(&page_of(v)->limit[row], v->limit);
+		store_relaxed(&page_of(v)->limit[row], v->is.config.mem[i]);
 	}
 	return 0;
 }
@@ -401,9 +415,10 @@ void daemon_vgpu_figures(const struct daemon_session *s, struct daemon_vgpu_figu
 	if (!v) {
 		return;
 	}
-	ret->number = v->number;
-	ret->limit = v->limit;
-	for (unsigned row = 0; row < PROTO_ACCOUNT_ROWS; row++) {
+	ret->vgpu = &v->is;
+	ret->place = v->place;
+	ret->limit = v->is.config.mem[0];
+	for (unsigned row = 0; row < PROTO_MAX_GPUS; row++) {
 		ret->used += mem_account_used(page_of(v), row);
 		ret->own += load_relaxed(&page_of(v)->line[row][s->vgpu.line].used);
 	}

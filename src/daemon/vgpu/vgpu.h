@@ -8,14 +8,17 @@
 
 /* What `gbpf ps` shows of a session's memory, bytes, sums over its devices. */
 struct daemon_vgpu_figures {
-	uint64_t number, limit, used, own; /* number 0: it is in none */
+	const struct proto_vgpu *vgpu; /* borrowed; NULL: it is in none */
+	uint32_t place;		       /* number of the vGPU, below PROTO_VGPUS */
+	uint64_t limit, used, own;     /* limit 0: the device's size */
 };
 
 /* Puts a session into the vGPU that its hello names, and creates that if it is new. fds: the
  * descriptors of the hello; the account's becomes -1 if it is taken over. Returns 0; -EUSERS: too
- * many vGPUs, -ENOSPC: too many processes in this one, -EINVAL: the account that was brought does
- * not fit, -ESRCH: the process is not visible to gbpfd, -EAGAIN: gbpfd was restarted, and the
- * account is still to be brought by a process that has it; or another -errno. */
+ * many vGPUs, -ENOSPC: too many processes in this one, -ENOENT: none has this name, -EINVAL: the
+ * account that was brought does not fit, -ESRCH: the process is not visible to gbpfd, -EAGAIN:
+ * gbpfd was restarted, and the account is still to be brought by a process that has it; or another
+ * -errno. */
 int daemon_vgpu_join(struct daemon_session *s, const struct proto_hello *h, int *fds);
 /* Gives each device of the session a row. Returns 0, or -ENOSPC. */
 int daemon_vgpu_add_devices(struct daemon_session *s, const uint8_t uuid[PROTO_MAX_GPUS][16]);

@@ -80,24 +80,30 @@ static void note_memory(const char *text)
 /* Returns 0, -EPROTO, or -EPERM if the limit is more than any device has. */
 static int join_vgpu(void)
 {
+	uint64_t limit = 0;
 	size_t most = 0, bytes;
+	int err = shim_mem_join(session.vgpu.page, session.vgpu.line, session.uuid, session.gpus,
+				note_memory);
+
+	if (err) {
+		return err;
+	}
 
 	for (uint32_t i = 0; i < session.gpus; i++) {
 		if (shim_real.cuDeviceTotalMem_v2(&bytes, (CUdevice)i) == CUDA_SUCCESS) {
 			most = MAX(most, bytes);
+			limit = MAX(limit, shim_mem_limited(shim_mem_row((CUdevice)i)));
 		}
 	}
-	if (session.gpus && session.vgpu.limit > most) {
+	if (limit > most) {
 		session.refused_here = true;
 		snprintf(session.refusal, sizeof(session.refusal),
 			 "the memory limit of %llu MiB exceeds the GPU's %llu MiB; use a lower one "
 			 "('gbpf run --mem')",
-			 (unsigned long long)(session.vgpu.limit >> 20),
-			 (unsigned long long)(most >> 20));
+			 (unsigned long long)(limit >> 20), (unsigned long long)(most >> 20));
 		return -EPERM;
 	}
-	return shim_mem_join(session.vgpu.page, session.vgpu.line, session.uuid, session.gpus,
-			     note_memory);
+	return 0;
 }
 
 static void on_hung(void *arg, CUfunction clone)
@@ -231,7 +237,7 @@ static CUresult begin(unsigned flags)
 		attempted = true;
 		return attach_result = explain(err);
 	}
-	if (err && session.vgpu.number) { /* it must not run without its limit */
+	if (err && proto_vgpu_is_set(&session.vgpu.is)) { /* it must not run without its limit */
 		attempted = true;
 		return attach_result = explain(err);
 	}

@@ -120,6 +120,13 @@ uint64_t shim_mem_limit(int row)
 	return mem_ledger_limit(&account.ledger, (uint32_t)row);
 }
 
+uint64_t shim_mem_limited(int row)
+{
+	uint64_t limit = shim_mem_limit(row);
+
+	return limit == UINT64_MAX ? 0 : limit;
+}
+
 uint64_t shim_mem_used(int row)
 {
 	return mem_ledger_used(&account.ledger, (uint32_t)row);

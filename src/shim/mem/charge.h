@@ -45,7 +45,9 @@ bool shim_mem_try_charge(int row, uint64_t bytes);
 void shim_mem_release(int row, uint64_t bytes);
 /* Changes a charge of `from` bytes to `to`. Returns false if that exceeds the limit: unchanged. */
 bool shim_mem_recharge(int row, uint64_t from, uint64_t to, const char *call);
+/* Returns the limit; UINT64_MAX, or with _limited() 0: there is none. */
 uint64_t shim_mem_limit(int row);
+uint64_t shim_mem_limited(int row);
 uint64_t shim_mem_used(int row);
 
 /* Each file's slots. */

@@ -69,26 +69,12 @@ static void ask_for_lane(struct shim_session *s)
 					      : 0;
 }
 
-/* GBPF_VGPU=NUMBER:BYTES:TIME, number in hexadecimal, as `gbpf run` sets it. Returns 0, or -EINVAL:
- * the program must not run without the limit that it was given. */
+/* Returns 0, or -EINVAL: the program must not run without the limit that it was given. */
 static int find_vgpu(struct shim_session *s)
 {
 	const char *v = text_of("GBPF_VGPU", "");
-	char *end;
 
-	if (!*v) {
-		return 0;
-	}
-	s->vgpu.number = strtoull(v, &end, 16);
-	if (*end != ':' || !s->vgpu.number) {
-		return -EINVAL;
-	}
-	s->vgpu.limit = strtoull(end + 1, &end, 10);
-	if (*end != ':' || !s->vgpu.limit) {
-		return -EINVAL;
-	}
-	s->vgpu.made_ns = strtoull(end + 1, &end, 10);
-	return *end ? -EINVAL : 0;
+	return *v ? proto_vgpu_parse(v, &s->vgpu.is) : 0;
 }
 
 /* Enumerates the devices as the real driver numbers them. */
@@ -124,8 +110,7 @@ int shim_session_init(struct shim_session *s)
 	if (find_vgpu(s) < 0) {
 		s->refused_here = true;
 		snprintf(s->refusal, sizeof(s->refusal),
-			 "invalid GBPF_VGPU '%.40s': expected NUMBER:BYTES:TIME; use 'gbpf run "
-			 "--mem'",
+			 "invalid GBPF_VGPU '%.40s': it is neither a name nor what 'gbpf run' sets",
 			 getenv("GBPF_VGPU"));
 		return -EPERM;
 	}
@@ -214,9 +199,7 @@ static int send_hello(struct shim_session *s, int sock, bool early)
 	if (early) {
 		m.hello.flags |= PROTO_EARLY;
 	}
-	m.hello.vgpu = s->vgpu.number;
-	m.hello.mem_limit = s->vgpu.limit;
-	m.hello.vgpu_made_ns = s->vgpu.made_ns;
+	m.hello.vgpu = s->vgpu.is;
 	if (s->sched) {
 		m.hello.flags |= PROTO_REATTACH;
 		m.hello.tenant = s->tenant;
@@ -323,9 +306,10 @@ void *shim_session_map_page(int fd, size_t bytes, int writable)
  */
 static int take_account(struct shim_session *s, const struct proto_welcome *w, int *fd)
 {
-	if (!s->vgpu.number || s->vgpu.page) {
-		return w->accounts == (s->vgpu.number != 0) &&
-				       (!s->vgpu.page || w->account_line == s->vgpu.line)
+	bool is_in = proto_vgpu_is_set(&s->vgpu.is);
+
+	if (!is_in || s->vgpu.page) {
+		return w->accounts == is_in && (!s->vgpu.page || w->account_line == s->vgpu.line)
 			       ? 0
 			       : -EPROTO;
 	}

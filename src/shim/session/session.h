@@ -36,8 +36,7 @@ struct shim_session {
 	uint64_t reported_requests;  /* the state last reported, a sum of open requests' times */
 	const struct proto_board *boards[PROTO_MAX_LC]; /* of other tenants, by slot */
 	struct {
-		uint64_t number, limit,
-			made_ns;	    /* of GBPF_VGPU; number 0: the process is in none */
+		struct proto_vgpu is;	    /* of GBPF_VGPU */
 		struct proto_account *page; /* NULL before the first welcome */
 		int fd;			    /* owned; handed back when reattaching */
 		uint32_t line;

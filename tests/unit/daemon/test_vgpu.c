@@ -23,7 +23,7 @@
 #include "../users.h"
 
 #define LIMIT (UINT64_C(64) << 20)
-#define VGPUS_MAX 64u
+#define VGPUS_MAX PROTO_VGPUS
 #define FOREIGN_MAX 16u
 #define NONE (-1)
 
@@ -44,9 +44,11 @@ static struct proto_hello hello_of(uint64_t number, uint64_t limit)
 
 	memset(h.uuid[0], 7, sizeof(h.uuid[0]));
 	snprintf(h.name, sizeof(h.name), "member");
-	h.vgpu = number;
-	h.mem_limit = limit;
-	h.vgpu_made_ns = clock_now_ns();
+	h.vgpu.number = number;
+	h.vgpu.made_ns = clock_now_ns();
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+		h.vgpu.config.mem[i] = limit;
+	}
 	return h;
 }
 
@@ -88,7 +90,7 @@ static void say(struct member *p, const struct gd *d, const struct proto_hello *
 
 	memset(p, 0, sizeof(*p));
 	p->account_fd = NONE;
-	p->number = h->vgpu;
+	p->number = h->vgpu.number;
 	fake_connect(&p->f, d);
 	m.hello = *h;
 	/* A peer that is turned away at once may have closed the socket. */
@@ -326,7 +328,7 @@ static void a_vgpu_has_at_most_256_processes(void **state)
 	assert_string_equal(more.text,
 			    "it cannot join its virtual GPU: too many processes are in it");
 	part(&more);
-	h.vgpu = 6;
+	h.vgpu.number = 6;
 	say(&more, d, &h, NULL, 0);
 	assert_int_equal(more.error, 0);
 	part(&more);
@@ -515,12 +517,22 @@ static void refused_without(struct gd *d, struct proto_hello h, const int *fds, 
 static void contradictory_hellos_are_refused(void **state)
 {
 	struct gd *d = *state;
-	struct proto_hello h = hello_of(5, 0);
+	struct proto_hello h = hello_of(0, LIMIT);
 	struct member p;
 
-	refused_without(d, h, NULL, 0); /* a vGPU without a limit */
-	h = hello_of(0, LIMIT);
 	refused_without(d, h, NULL, 0); /* a limit without a vGPU */
+	h = hello_of(5, PROTO_VGPU_MEM_MIN - 1);
+	refused_without(d, h, NULL, 0);
+	h = hello_of(5, PROTO_VGPU_MEM_MAX + 1);
+	refused_without(d, h, NULL, 0);
+	h = hello_of(5, LIMIT);
+	snprintf(h.vgpu.name, sizeof(h.vgpu.name), "train");
+	refused_without(d, h, NULL, 0); /* a name and a number */
+	h.vgpu.number = 0;
+	refused_without(d, h, NULL, 0); /* a name and a limit */
+	h = hello_of(5, LIMIT);
+	h.vgpu.config.compute = 101;
+	refused_without(d, h, NULL, 0);
 	join(&p, d, 5);
 	{
 		const int fds[3] = { p.f.board_fd, p.f.stats_fd, p.account_fd };

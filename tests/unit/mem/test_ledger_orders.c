@@ -171,6 +171,9 @@ uint64_t orders_load(const void *p, size_t bytes)
 	if (p == &page.limit[ROW]) {
 		return x.sc->limit;
 	}
+	if (p == &page.allowed[ROW]) {
+		return 0;
+	}
 	if (p == &page.lines && !lines_change) {
 		return x.sc->lines;
 	}
