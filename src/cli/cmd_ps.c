@@ -5,6 +5,7 @@
 
 #include "cli/connect.h"
 #include "cli/verbs.h"
+#include "cli/vgpu_options.h"
 
 enum { O_WHY };
 
@@ -82,19 +83,24 @@ static void add_hidden_row(struct cli_table *t, const json_t *tenant)
 	cli_table_cell(t, "-");
 	cli_table_cell(t, "%s", user_of(user, tenant));
 	cli_table_cell(t, "%s", cli_text(tenant, "class"));
-	for (unsigned i = 3; i < 13; i++) {
+	for (unsigned i = 3; i < 14; i++) {
 		cli_table_cell(t, "-");
 	}
 }
 
-/* Returns "1.2 GiB/4.0 GiB": what the process holds, and the limit of its virtual GPU. */
+/* Returns "1.2 GiB/4.0 GiB": what the process holds, and the limit of its virtual GPU, if it has
+ * one. */
 static const char *memory_of(char out[64], const json_t *tenant)
 {
 	uint64_t limit = cli_u64(tenant, "mem_limit");
 	char used[24], most[24];
 
-	if (!limit) {
+	if (!json_object_get(tenant, "mem_used")) {
 		return "-";
+	}
+	if (!limit) {
+		snprintf(out, 64, "%s", cli_bytes(used, cli_u64(tenant, "mem_used")));
+		return out;
 	}
 	snprintf(out, 64, "%s/%s", cli_bytes(used, cli_u64(tenant, "mem_used")),
 		 cli_bytes(most, limit));
@@ -118,6 +124,7 @@ static void add_row(struct cli_table *t, const json_t *tenant, const json_t *ver
 		       duration_or_dash(held, cli_u64(s, "held_ns"), cli_u64(s, "held_ns")));
 	cli_table_cell(t, "%s", duration_or_dash(p50, cli_u64(s, "request_p50_ns"), requests));
 	cli_table_cell(t, "%s", duration_or_dash(p99, cli_u64(s, "request_p99_ns"), requests));
+	cli_table_cell(t, "%s", cli_text(tenant, "vgpu"));
 	cli_table_cell(t, "%s", memory_of(memory, tenant));
 	cli_table_cell(t, "%s", policy_of(policy, tenant, versions));
 	cli_table_cell(t, "%s", cli_text(tenant, "command"));
@@ -126,7 +133,7 @@ static void add_row(struct cli_table *t, const json_t *tenant, const json_t *ver
 static void print_tenants(struct cli *c, const json_t *tenants, const json_t *versions)
 {
 	static const char *const left[] = { "USER", "CLASS", "LANE", "LEVEL", "NAME" };
-	static const char *const right[] = { "LAUNCHES", "HELD", "P50", "P99", "MEMORY" };
+	static const char *const right[] = { "LAUNCHES", "HELD", "P50", "P99", "VGPU", "MEMORY" };
 	struct cli_table t;
 	json_t *tenant;
 	size_t i;
@@ -401,11 +408,12 @@ static int cmd_ps(struct cli *c)
 	return CLI_OK;
 }
 
-enum { O_CLASS, O_WEIGHT };
+enum { O_CLASS, O_WEIGHT, O_GIVEN };
 
 static const struct cli_option set_options[] = {
 	[O_CLASS] = { "class", 'c', "latency|normal|batch", "its class from now on" },
 	[O_WEIGHT] = { "weight", 'w', "1-10000", "its weight from now on" },
+	CLI_VGPU_TABLE(O_GIVEN),
 	{ NULL, 0, NULL, NULL },
 };
 
@@ -474,23 +482,61 @@ static int change(struct cli *c, uint64_t pid, uint64_t tenant, const json_t *wa
 	return CLI_OK;
 }
 
+/* Changes what the virtual GPU of a tenant is given. */
+static int change_vgpu(struct cli *c, uint64_t pid, uint64_t tenant,
+		       const struct proto_vgpu_config *config)
+{
+	json_t *params = json_pack("{s:I}", "tenant", (json_int_t)tenant), *result = NULL;
+	int code;
+
+	cli_vgpu_params(c->opt + O_GIVEN, config, params);
+	code = cli_call(c, "set", "vgpu.set", params, &result);
+	if (code) {
+		return code;
+	}
+	code = cli_check_stored(c, "set", result);
+	if (c->json) {
+		json_object_set_new(result, "pid", json_integer((json_int_t)pid));
+		return cli_json(c, "set", result) ? CLI_FAILED : code;
+	}
+	if (!c->quiet) {
+		printf("%llu: its virtual GPU %s is changed, for %llu process%s\n",
+		       (unsigned long long)pid,
+		       cli_text(result, "name")[0] ? cli_text(result, "name")
+						   : cli_text(result, "number"),
+		       (unsigned long long)cli_u64(result, "processes"),
+		       cli_u64(result, "processes") == 1 ? "" : "es");
+	}
+	json_decref(result);
+	return code;
+}
+
 static int cmd_set(struct cli *c)
 {
+	bool own = c->opt[O_CLASS] || c->opt[O_WEIGHT], given = cli_vgpu_any(c->opt + O_GIVEN);
+	struct proto_vgpu_config config = { 0 };
 	uint64_t pid, tenant = 0, weight = 0;
 	json_t *was = NULL;
 	int code;
 
-	if (!c->opt[O_CLASS] && !c->opt[O_WEIGHT]) {
-		return cli_fail(c, CLI_USAGE, "usage", "Give --class, --weight or both",
+	if (!own && !given) {
+		return cli_fail(c, CLI_USAGE, "usage", "Give at least one option",
 				"set: nothing to change");
 	}
+	if (own && given) {
+		return cli_fail(c, CLI_USAGE, "usage", "Use two calls",
+				"set: class and weight are the program's, the other options its "
+				"virtual GPU's");
+	}
 	if (cli_number(c, "PID", c->arg[0], 1, INT32_MAX, &pid) ||
-	    (c->opt[O_WEIGHT] && cli_number(c, "--weight", c->opt[O_WEIGHT], 1, 10000, &weight))) {
+	    (c->opt[O_WEIGHT] && cli_number(c, "--weight", c->opt[O_WEIGHT], 1, 10000, &weight)) ||
+	    cli_vgpu_read(c, "set", c->opt + O_GIVEN, &config)) {
 		return CLI_USAGE;
 	}
 	code = tenant_of_pid(c, pid, &tenant, &was);
 	if (code == CLI_OK) {
-		code = change(c, pid, tenant, was, weight);
+		code = own ? change(c, pid, tenant, was, weight)
+			   : change_vgpu(c, pid, tenant, &config);
 	}
 	json_decref(was);
 	return code;
@@ -508,7 +554,7 @@ const struct cli_verb verb_ps = {
 const struct cli_verb verb_set = {
 	.name = "set",
 	.args = "PID",
-	.doc = "change class or weight of a running program",
+	.doc = "change class or weight of a running program, or what its virtual GPU is given",
 	.page = "gbpf-ps.1",
 	.options = set_options,
 	.min_args = 1,

@@ -17,12 +17,13 @@
 #include "cli/run_check.h"
 #include "cli/run_env.h"
 #include "cli/verbs.h"
+#include "cli/vgpu_environment.h"
+#include "cli/vgpu_options.h"
 
 #define FATE_NS                                                                                    \
 	3000000000u /* max wait for the exit record, which gbpfd has once the driver has ended the \
 		       process */
 #define FATE_LOOK_NS 20000000u
-#define MEM_MIN (16u << 20)   /* smallest limit: a program cannot start with less */
 #define BACKOFF_NS 100000000u /* first delay; doubled with each restart */
 #define BACKOFF_MOST_NS 10000000000u
 
@@ -31,13 +32,14 @@ enum {
 	O_NAME,
 	O_WEIGHT,
 	O_LANE,
-	O_MEM,
 	O_HINT,
 	O_DEVICE,
 	O_RESTART,
 	O_CHECK,
 	O_STRICT,
-	O_OFF
+	O_OFF,
+	O_VGPU,
+	O_GIVEN, /* the first option of what a new virtual GPU is given */
 };
 
 static const struct cli_option options[] = {
@@ -48,9 +50,6 @@ static const struct cli_option options[] = {
 	[O_LANE] = { "lane", 'l', "auto|process|shared",
 		     "sharing mode: a context of its own, or one shared with others (default auto: "
 		     "the policy chooses)" },
-	[O_MEM] = { "mem", 'm', "SIZE",
-		    "limit of device memory on each GPU, for the program and its children together "
-		    "(for example 4G)" },
 	[O_HINT] = { "hint", 0, "HINT", "request announcements: auto, off or period:MICROSECONDS" },
 	[O_DEVICE] = { "device", 'd', "soft|nvidia|auto",
 		       "device (default auto: NVIDIA if present)" },
@@ -61,6 +60,8 @@ static const struct cli_option options[] = {
 		      "run on a soft GPU that reports memory errors and races of kernels" },
 	[O_STRICT] = { "strict", 0, NULL, "without gbpfd fail instead of running unmanaged" },
 	[O_OFF] = { "off", 0, NULL, "pass everything through: for comparing" },
+	[O_VGPU] = { "vgpu", 0, "NAME", "virtual GPU to run in (see gbpf-vgpu(1))" },
+	CLI_VGPU_TABLE(O_GIVEN),
 	{ NULL, 0, NULL, NULL },
 };
 
@@ -380,40 +381,69 @@ static int check_hint(struct cli *c)
 	return cli_number(c, "--hint period", hint + 7, 2000, 10000000, &us);
 }
 
-static int check_mem(struct cli *c, uint64_t *ret)
+/* Reads which virtual GPU the program shall be in: zero for that of the environment, or none. */
+static int check_vgpu(struct cli *c, struct proto_vgpu *v)
 {
-	const char *mem = c->opt[O_MEM];
+	bool given = cli_vgpu_any(c->opt + O_GIVEN), inside = getenv("GBPF_VGPU") != NULL;
+	const char *name = c->opt[O_VGPU];
+	int code;
 
-	*ret = 0;
-	if (c->opt[O_OFF] && getenv("GBPF_VGPU")) {
-		return cli_fail(c, CLI_USAGE, "usage", "Leave --off away",
-				"run: --off: this process is in a virtual GPU, which has a limit");
+	memset(v, 0, sizeof(*v));
+	if (c->opt[O_OFF] && (inside || given || name)) {
+		return cli_fail(
+			c, CLI_USAGE, "usage", "Leave --off away",
+			inside ? "run: --off: this process is in a virtual GPU, which has a limit"
+			       : "run: --off switches the limits of a virtual GPU off");
 	}
-	if (!mem) {
-		return CLI_OK;
+	if (given && name) {
+		return cli_fail(c, CLI_USAGE, "usage", "`gbpf vgpu set` changes what it is given",
+				"run: --vgpu names a virtual GPU that has its limits already");
 	}
-	if (cli_parse_bytes(mem, ret) < 0 || *ret < MEM_MIN) {
+	if (inside && (given || name)) {
 		return cli_fail(
 			c, CLI_USAGE, "usage",
-			"Use a number with K, M, G or T: at least 16M, at most the GPU's memory",
-			"run: invalid size '%s' for --mem", mem);
+			"Leave the option away: the program gets the limits that are in force",
+			"run: this process is in a virtual GPU already");
 	}
-	if (c->opt[O_OFF]) {
-		return cli_fail(c, CLI_USAGE, "usage", "Leave one of them away",
-				"run: --off switches the limit of --mem off");
+	if (name && !proto_vgpu_name_is_valid(name)) {
+		return cli_fail(c, CLI_USAGE, "usage", "`gbpf vgpu ls` lists them",
+				"run: '%s' cannot be the name of a virtual GPU", name);
 	}
-	if (getenv("GBPF_VGPU")) {
-		return cli_fail(c, CLI_USAGE, "usage",
-				"Leave --mem away: the program gets the limit that is in force",
-				"run: --mem: this process is in a virtual GPU already");
+	snprintf(v->name, sizeof(v->name), "%s", name ? name : "");
+	if (name || inside || c->opt[O_OFF]) {
+		return CLI_OK;
 	}
-	return CLI_OK;
+	code = cli_vgpu_from_environment(c, &v->config);
+	return code ? code : cli_vgpu_read(c, "run", c->opt + O_GIVEN, &v->config);
+}
+
+/* Reports a wrong name before the program starts. */
+static int find_vgpu(struct cli *c, const char *name)
+{
+	json_t *result = NULL, *v;
+	bool found = !name;
+	size_t i;
+	int code = name ? cli_call(c, "run", "vgpu.list", NULL, &result) : CLI_OK;
+
+	if (code) {
+		return CLI_RUN_FAILED;
+	}
+	json_array_foreach(json_object_get(result, "vgpus"), i, v)
+	{
+		found |= strcmp(cli_text(v, "name"), name) == 0;
+	}
+	json_decref(result);
+	return found ? CLI_OK
+		     : cli_fail(c, CLI_RUN_FAILED, "not-found",
+				"`gbpf vgpu ls` lists them; `gbpf vgpu create` makes one",
+				"run: there is no virtual GPU '%s' for this user", name);
 }
 
 static int check_settings(struct cli *c)
 {
 	const char *name = c->opt[O_NAME];
-	uint64_t weight, times, mem;
+	struct proto_vgpu vgpu;
+	uint64_t weight, times;
 	int code;
 
 	if (name && (!name[0] || strlen(name) > 63)) {
@@ -421,7 +451,7 @@ static int check_settings(struct cli *c)
 				name[0] ? "Choose a shorter one" : "Give one, or leave --name away",
 				"run: --name: 1 to 63 bytes are allowed, not %zu", strlen(name));
 	}
-	if ((code = check_hint(c)) != CLI_OK || (code = check_mem(c, &mem)) != CLI_OK) {
+	if ((code = check_hint(c)) != CLI_OK || (code = check_vgpu(c, &vgpu)) != CLI_OK) {
 		return code;
 	}
 	if (c->opt[O_RESTART] &&
@@ -445,7 +475,7 @@ static int prepare(struct cli *c, struct report *r)
 	char shim[CLI_RUN_PATH];
 	int code;
 
-	(void)check_mem(c, &s.mem);
+	(void)check_vgpu(c, &s.vgpu);
 	if (c->opt[O_CHECK] && c->opt[O_DEVICE] && strcmp(c->opt[O_DEVICE], "soft") != 0) {
 		return cli_fail(c, CLI_USAGE, "usage", "Leave --device away, or say soft",
 				"run: --check works on the soft GPU alone");
@@ -463,6 +493,9 @@ static int prepare(struct cli *c, struct report *r)
 		return exec_failed(c, c->arg[0], ENOENT);
 	}
 	code = s.off ? CLI_OK : start_daemon(c, &d, r);
+	if (code == CLI_OK) {
+		code = find_vgpu(c, c->opt[O_VGPU]);
+	}
 	if (code == CLI_OK && cli_run_set_environment(&s, &d, shim, r) < 0) {
 		code = cli_fail_report(c, CLI_RUN_FAILED, "run", r);
 	}

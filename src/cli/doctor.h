@@ -38,6 +38,7 @@ struct cli_doctor_probe {
 	int devices, version;
 	int signal;		    /* signal that ended the child, or 0 */
 	char name[128], error[256]; /* name of device 0; error of dlopen */
+	uint64_t least_mem;	    /* memory of the smallest device, bytes; 0: unknown */
 };
 enum {
 	CLI_PROBE_NOTHING,

@@ -19,6 +19,7 @@ struct calls {
 	int (*count)(int *n);
 	int (*version)(int *v);
 	int (*name)(char *out, int cap, int device);
+	int (*mem)(size_t *bytes, int device); /* NULL: not there */
 };
 
 static void *symbol(void *lib, const char *name)
@@ -42,6 +43,7 @@ static void ask(const char *libcuda, struct cli_doctor_probe *p)
 	*(void **)&f.count = symbol(lib, "cuDeviceGetCount");
 	*(void **)&f.version = symbol(lib, "cuDriverGetVersion");
 	*(void **)&f.name = symbol(lib, "cuDeviceGetName");
+	*(void **)&f.mem = symbol(lib, "cuDeviceTotalMem_v2");
 	if (!f.init || !f.count || !f.version || !f.name) {
 		return;
 	}
@@ -59,6 +61,13 @@ static void ask(const char *libcuda, struct cli_doctor_probe *p)
 	if (f.version(&p->version) == 0 &&
 	    (p->devices == 0 || f.name(p->name, sizeof(p->name), 0) == 0)) {
 		p->stage = CLI_PROBE_DONE;
+	}
+	for (int i = 0; i < p->devices && f.mem; i++) {
+		size_t bytes = 0;
+
+		if (f.mem(&bytes, i) == 0 && (!p->least_mem || bytes < p->least_mem)) {
+			p->least_mem = bytes;
+		}
 	}
 }
 

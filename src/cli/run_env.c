@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "base/paths.h"
 #include "base/private_dir.h"
-#include "proto/vgpu_text.h"
 
 #define LIBCUDA "libcuda.so.1"
 
@@ -234,22 +233,28 @@ static int set_ptxas(const struct cli_run_settings *s)
 	return bad;
 }
 
-/* The number of a new virtual GPU, which only the user's processes need to tell from others of
+/* A new virtual GPU has a number, which only the user's processes need to tell from others of
  * theirs. */
-static int set_vgpu(uint64_t mem)
+static int set_vgpu(const struct proto_vgpu *given)
 {
-	struct proto_vgpu v = { .made_ns = clock_now_ns() };
+	struct proto_vgpu v = *given;
 	char text[PROTO_VGPU_TEXT];
 
-	while (!v.number) {
+	v.made_ns = clock_now_ns();
+	while (!v.name[0] && !v.number) {
 		if (getrandom(&v.number, sizeof(v.number), 0) != (ssize_t)sizeof(v.number)) {
 			return -errno;
 		}
 	}
-	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
-		v.config.mem[i] = mem;
-	}
 	return proto_vgpu_print(&v, text, sizeof(text)) || setenv("GBPF_VGPU", text, 1);
+}
+
+/* Returns true if a virtual GPU is to be joined or made. */
+static bool has_vgpu(const struct proto_vgpu *v)
+{
+	static const struct proto_vgpu none;
+
+	return memcmp(v, &none, sizeof(none)) != 0;
 }
 
 int cli_run_set_environment(const struct cli_run_settings *s, const struct cli_run_device *d,
@@ -278,7 +283,7 @@ int cli_run_set_environment(const struct cli_run_settings *s, const struct cli_r
 	bad |= set_or_clear("GBPF_CLASS", s->class_name ? s->class_name : "normal");
 	bad |= set_or_clear("GBPF_NAME", s->name);
 	bad |= set_or_clear("GBPF_WEIGHT", s->weight);
-	bad |= s->mem ? set_vgpu(s->mem) : 0;
+	bad |= has_vgpu(&s->vgpu) ? set_vgpu(&s->vgpu) : 0;
 	if (s->lane) {
 		bad |= set_or_clear("GBPF_LANE", s->lane);
 	}

@@ -3,6 +3,7 @@
 #define GBPF_CLI_RUN_ENV_H
 
 #include "cli/cli.h"
+#include "proto/vgpu_text.h"
 
 #define CLI_RUN_PATH 4096
 
@@ -26,7 +27,7 @@ int cli_run_choose_device(const char *name, struct cli_run_device *d, struct rep
 struct cli_run_settings {
 	const char *class_name, *name, *weight; /* NULL: not set */
 	const char *lane, *hint;		/* NULL: from the environment */
-	uint64_t mem;				/* limit of device memory, bytes; 0: none */
+	struct proto_vgpu vgpu;			/* to join, or to make; else from the environment */
 	bool strict, off;
 };
 

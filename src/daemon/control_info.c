@@ -72,6 +72,13 @@ static void add_memory(const struct daemon_session *s, json_t *j)
 
 	daemon_vgpu_figures(s, &f);
 	if (f.vgpu) {
+		char number[24];
+
+		snprintf(number, sizeof(number), "%llx", (unsigned long long)f.vgpu->number);
+		json_object_set_new(j, "vgpu",
+				    json_string(f.vgpu->name[0] ? f.vgpu->name : number));
+		json_object_set_new(j, "compute", json_integer(f.vgpu->config.compute));
+		json_object_set_new(j, "copy", json_integer(f.vgpu->config.copy));
 		json_object_set_new(j, "mem_limit", json_integer((json_int_t)f.limit));
 		json_object_set_new(j, "mem_used", json_integer((json_int_t)f.own));
 		json_object_set_new(j, "mem_vgpu_used", json_integer((json_int_t)f.used));

@@ -291,6 +291,10 @@ static const struct {
 	{ "set", ALL, daemon_method_set },
 	{ "shutdown", OWNER, method_shutdown },
 	{ "status", ALL, daemon_method_status },
+	{ "vgpu.create", ALL, daemon_method_vgpu_create },
+	{ "vgpu.list", ALL, daemon_method_vgpu_list },
+	{ "vgpu.rm", ALL, daemon_method_vgpu_rm },
+	{ "vgpu.set", ALL, daemon_method_vgpu_set },
 };
 
 const char *daemon_method_name(size_t i)

@@ -64,6 +64,11 @@ void daemon_method_restart(struct daemon_call *c);
 void daemon_method_device_list(struct daemon_call *c);
 void daemon_method_events(struct daemon_call *c);
 void daemon_method_status(struct daemon_call *c);
+/* named.c */
+void daemon_method_vgpu_create(struct daemon_call *c);
+void daemon_method_vgpu_set(struct daemon_call *c);
+void daemon_method_vgpu_rm(struct daemon_call *c);
+void daemon_method_vgpu_list(struct daemon_call *c);
 /* tenant_stats.c: adds what a tenant's statistics page says; reads every word once. */
 struct daemon_session;
 void daemon_stats_json(const struct daemon_session *s, json_t *tenant);

@@ -102,6 +102,8 @@ struct daemon_maps {
 struct daemon_vgpus {
 	struct daemon_vgpu *first; /* owned */
 	unsigned n;
+	sd_event_source *timer; /* owned; vgpu_reserve.c: while a process waits for memory */
+	uint64_t asked;		/* counts what processes ask for */
 };
 
 /* Used by the main thread alone, without locks: the other threads get jobs, which hold copies of

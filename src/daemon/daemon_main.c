@@ -118,6 +118,7 @@ static int open_store(struct daemon *d)
 		err = daemon_idle_open(d);
 	}
 	if (!err) {
+		daemon_vgpus_open(d);
 		err = daemon_mps_open(d);
 	}
 	if (!err) {

@@ -98,6 +98,11 @@ uint64_t mem_account_used(const struct proto_account *page, uint32_t row)
 	return sums_of(page, row).used;
 }
 
+uint64_t mem_account_claimed(const struct proto_account *page, uint32_t row)
+{
+	return sums_of(page, row).all;
+}
+
 uint64_t mem_ledger_used(const struct mem_ledger *l, uint32_t row)
 {
 	return mem_account_used(l->page, row);
@@ -110,10 +115,10 @@ uint64_t mem_ledger_own(const struct mem_ledger *l, uint32_t row)
 
 /* Decides on what is in `wanted`. Returns 0, -ENOMEM, or -EAGAIN if another charge is in the way.
  */
-static int decide(const struct mem_ledger *l, uint32_t row, uint64_t bytes)
+static int decide(const struct mem_ledger *l, uint32_t row, uint64_t bytes, bool whole)
 {
 	struct sums s = sums_of(l->page, row);
-	uint64_t most = mem_ledger_allowed(l, row);
+	uint64_t most = whole ? mem_ledger_limit(l, row) : mem_ledger_allowed(l, row);
 
 	if (s.all <= most) {
 		return 0;
@@ -142,14 +147,14 @@ static bool retry(const struct mem_ledger *l, uint32_t row, uint64_t bytes, uint
 	return clock_now_ns() < deadline;
 }
 
-static int charge(struct mem_ledger *l, uint32_t row, uint64_t bytes)
+static int charge(struct mem_ledger *l, uint32_t row, uint64_t bytes, bool whole)
 {
 	struct proto_account_line *own = &l->page->line[row][l->line];
 	uint64_t deadline = 0;
 	int err;
 
 	store_seqcst(&own->wanted, bytes);
-	while ((err = decide(l, row, bytes)) == -EAGAIN) {
+	while ((err = decide(l, row, bytes, whole)) == -EAGAIN) {
 		deadline = deadline ? deadline : clock_now_ns() + MEM_COLLIDE_NS;
 		if (!retry(l, row, bytes, deadline)) {
 			err = -ENOMEM;
@@ -163,7 +168,7 @@ static int charge(struct mem_ledger *l, uint32_t row, uint64_t bytes)
 	return err;
 }
 
-int mem_ledger_charge(struct mem_ledger *l, uint32_t row, uint64_t bytes)
+static int charge_locked(struct mem_ledger *l, uint32_t row, uint64_t bytes, bool whole)
 {
 	int err;
 
@@ -171,9 +176,19 @@ int mem_ledger_charge(struct mem_ledger *l, uint32_t row, uint64_t bytes)
 		return 0;
 	}
 	pthread_mutex_lock(&l->mutex[row]);
-	err = charge(l, row, bytes);
+	err = charge(l, row, bytes, whole);
 	pthread_mutex_unlock(&l->mutex[row]);
 	return err;
+}
+
+int mem_ledger_charge(struct mem_ledger *l, uint32_t row, uint64_t bytes)
+{
+	return charge_locked(l, row, bytes, false);
+}
+
+int mem_ledger_charge_whole(struct mem_ledger *l, uint32_t row, uint64_t bytes)
+{
+	return charge_locked(l, row, bytes, true);
 }
 
 void mem_ledger_release(struct mem_ledger *l, uint32_t row, uint64_t bytes)

@@ -37,8 +37,10 @@ int mem_ledger_init(struct mem_ledger *l, struct proto_account *page, uint32_t l
 /* Returns the row of a device, or -ENOENT. */
 int mem_ledger_row(const struct mem_ledger *l, const uint8_t uuid[16]);
 
-/* Charges bytes to this process's line. Returns 0, or -ENOMEM if they exceed the limit. */
+/* Charges bytes to this process's line. Returns 0, or -ENOMEM if they exceed what is allowed, or,
+ * with _whole(), the limit: for a process without gbpfd, which could allow more. */
 int mem_ledger_charge(struct mem_ledger *l, uint32_t row, uint64_t bytes);
+int mem_ledger_charge_whole(struct mem_ledger *l, uint32_t row, uint64_t bytes);
 /* Returns bytes that were charged. */
 void mem_ledger_release(struct mem_ledger *l, uint32_t row, uint64_t bytes);
 
@@ -50,7 +52,9 @@ uint64_t mem_ledger_allowed(const struct mem_ledger *l, uint32_t row);
 uint64_t mem_ledger_used(const struct mem_ledger *l, uint32_t row);
 uint64_t mem_ledger_own(const struct mem_ledger *l, uint32_t row);
 
-/* Returns the sum of `used` of a row of any account page, whose words are not trusted. */
+/* Returns the sum of `used` of a row of any account page, whose words are not trusted; and that of
+ * what is used or wanted. */
 uint64_t mem_account_used(const struct proto_account *page, uint32_t row);
+uint64_t mem_account_claimed(const struct proto_account *page, uint32_t row);
 
 #endif

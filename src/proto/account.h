@@ -26,13 +26,19 @@ struct ALIGNED(64) proto_account_line {
 	uint64_t wanted;   /* of the charge that is being decided; 0: none */
 	uint64_t overhead; /* contexts, modules, local memory: measured */
 	uint64_t shared;   /* imported: charged to the process that made it */
-	uint64_t reserved[4];
+	/* gbpfd: the answer to PROTO_MEM_ASK: its seq, and PROTO_ACCOUNT_RETRY or
+	 * PROTO_ACCOUNT_REFUSED; gbpfd wakes those who wait on the first word. */
+	uint32_t answer_seq, answer;
+	uint64_t reserved[3];
 };
+
+enum { PROTO_ACCOUNT_RETRY = 1, PROTO_ACCOUNT_REFUSED = 2 };
 
 struct proto_account {
 	uint32_t magic, abi; /* gbpfd, once */
 	uint32_t lines;	     /* gbpfd: one more than the highest line in use */
 	uint32_t reserved;
+	uint64_t wait_ns; /* gbpfd: how long a charge may wait for memory; 0: not at all */
 	uint8_t uuid[PROTO_ACCOUNT_ROWS][16]; /* gbpfd: the row's device; zero: none */
 	uint64_t limit[PROTO_ACCOUNT_ROWS];   /* gbpfd: bytes, what programs see; 0: none */
 	/* gbpfd: what may be charged now, at most the limit; 0: the limit. Less than it where other

@@ -22,6 +22,7 @@ static const uint16_t sizes[] = {
 	[PROTO_SET] = sizeof(struct proto_set),
 	[PROTO_NOTE] = sizeof(struct proto_note),
 	[PROTO_QUEUED] = sizeof(struct proto_plain),
+	[PROTO_MEM_ASK] = sizeof(struct proto_mem_ask),
 	[PROTO_DEVICES] = sizeof(struct proto_devices),
 	[PROTO_DEVICES_ARE] = sizeof(struct proto_devices),
 	[PROTO_CONTROL] = sizeof(struct proto_control),

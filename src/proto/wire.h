@@ -48,6 +48,7 @@ enum proto_type {
 	PROTO_FLAG_ADD,	    /* d>c; descriptor: a flag page for the receiver's leases */
 	PROTO_FLAG_REMOVE,  /* d>c */
 	PROTO_REQUEST,	    /* c>d: a request opened or ended; sent only while SET asks for it */
+	PROTO_MEM_ASK,	    /* c>d: a charge was refused; the answer is in the account's line */
 };
 
 struct proto_head {
@@ -76,6 +77,8 @@ struct proto_hello {
 	/* Reattach: accounts is 1 if the vGPU's account (proto/account.h) is attached, for this
 	 * line. */
 	uint32_t accounts, account_line;
+	uint64_t mem_bytes[PROTO_MAX_GPUS]; /* sizes of the devices' memory, by ordinal; 0: unknown
+					     */
 };
 
 struct proto_welcome {
@@ -98,6 +101,14 @@ struct proto_devices { /* DEVICES (uuid), DEVICES_ARE (gpu_index) */
 	uint32_t gpus, reserved;
 	uint8_t uuid[PROTO_MAX_GPUS][16];
 	uint32_t gpu_index[PROTO_MAX_GPUS];
+	uint64_t mem_bytes[PROTO_MAX_GPUS];
+};
+
+struct proto_mem_ask {
+	struct proto_head head;
+	uint32_t row, seq; /* of the account; returned in the answer */
+	uint64_t bytes;
+	uint64_t wait_ns; /* how long it may wait, at most what the vGPU is given */
 };
 
 #define PROTO_HANDLES 512
@@ -170,6 +181,7 @@ union proto_message {
 	struct proto_devices devices;
 	struct proto_control control;
 	struct proto_flag flag;
+	struct proto_mem_ask mem_ask;
 };
 
 /* Fills in the head for the type (REFUSED: see there) and sends. Returns 0, -EAGAIN (the peer's

@@ -2,8 +2,8 @@
 # Limits of device memory (gbpf run --mem): programs on the soft GPU, killed programs, a killed gbpfd, messages.
 
 load helpers
+load vgpu_helpers
 
-VGPU=${GBPF_BUILD:-build}/tests/system/vgpu
 LIMIT=192 # MiB; a multiple of what each kind of `vgpu fill` takes
 
 limited() { # MIB COMMAND...
@@ -16,69 +16,6 @@ fill() { # KIND: all of the limit is used, to 2 MiB; the rest is checked by the 
 	run limited "$LIMIT" "$VGPU" fill "$1"
 	echo "$output"
 	[ "$status" -eq 0 ]
-}
-
-# Servers: programs that carry out commands. start_servers FILE...: in one vGPU, with the pipes FILE.in and FILE.out.
-start_servers() { # MIB NAME...
-	local mib=$1 name script=
-	shift
-	for name; do
-		mkfifo "$GBPF_RUNTIME_DIR/$name.in" "$GBPF_RUNTIME_DIR/$name.out"
-		script+="'$VGPU' serve <'$GBPF_RUNTIME_DIR/$name.in' >'$GBPF_RUNTIME_DIR/$name.out' & "
-	done
-	limited "$mib" bash -c "$script wait" >>"$GBPF_RUNTIME_DIR/servers.log" 2>&1 3>&- &
-	pids+=($!)
-	for name; do
-		# Both ends stay open here, so that neither side sees the end of the file.
-		exec {fd}<>"$GBPF_RUNTIME_DIR/$name.in"
-		declare -g "in_$name=$fd"
-		exec {fd}<>"$GBPF_RUNTIME_DIR/$name.out"
-		declare -g "out_$name=$fd"
-	done
-	for name; do
-		answer_of "$name"
-		declare -g "pid_$name=$REPLY"
-		pids+=("$REPLY")
-	done
-}
-
-answer_of() { # NAME: sets REPLY
-	local fd=out_$1
-	read -r -t 120 -u "${!fd}"
-}
-
-# ask NAME COMMAND...: its answer is in REPLY.
-ask() {
-	local fd=in_$1
-	echo "${@:2}" >&"${!fd}"
-	answer_of "$1"
-}
-
-expect() { # ANSWER NAME COMMAND...
-	ask "${@:2}"
-	[ "$REPLY" = "$1" ] || {
-		echo "${*:2}: '$REPLY' instead of '$1'" >&2
-		return 1
-	}
-}
-
-tenant() { # PID EXPRESSION over t, its record in gbpf ps
-	gbpf --json ps | python3 -c '
-import json, sys
-t = next(t for t in json.load(sys.stdin)["tenants"] if t["pid"] == int(sys.argv[1]))
-sys.exit(not eval(sys.argv[2]))' "$1" "$2" 2>/dev/null
-}
-
-kill_daemon() {
-	kill -9 "$daemon"
-	wait "$daemon" || true
-	rm -f "$GBPF_RUNTIME_DIR/control.sock" # start_daemon waits for it
-}
-
-start_all() {
-	start_soft
-	start_daemon
-	daemon=${pids[-1]}
 }
 
 @test "cuMemAlloc of 64 MiB ends at the limit, and all of it comes back" {
@@ -276,11 +213,11 @@ refused() { # EXIT MESSAGE ARGUMENT...: no program is started
 }
 
 @test "--mem is refused with --off and in a vGPU" {
-	refused 125 "gbpf: run: --off switches the limit of --mem off. Leave one of them away" --off --mem 64M
+	refused 125 "gbpf: run: --off switches the limits of a virtual GPU off. Leave --off away" --off --mem 64M
 	start_all
 	run limited 64 gbpf run --device soft --mem 32M -- true
 	[ "$status" -eq 125 ]
-	[ "$output" = "gbpf: run: --mem: this process is in a virtual GPU already. Leave --mem away: the program gets the limit that is in force" ]
+	[ "$output" = "gbpf: run: this process is in a virtual GPU already. Leave the option away: the program gets the limits that are in force" ]
 	start_servers 64 a
 	expect ok a alloc 10
 	run limited 64 gbpf run --device soft -- "$VGPU" fill linear-3M # inherits the limit

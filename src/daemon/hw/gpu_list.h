@@ -17,6 +17,8 @@ struct daemon_gpu {
 	bool tried;	  /* a process has tested its controls */
 	uint32_t capable; /* result of the test: bits of enum gpu_control */
 	uid_t named_by;	  /* user whose process named it first, if not pinned */
+	uint64_t mem;	  /* bytes, as a process has reported it; 0: unknown */
+	bool mem_sure;	  /* by a process of root or gbpfd's user */
 };
 
 struct daemon_gpus {

@@ -114,8 +114,7 @@ int daemon_store_add(struct daemon_store *s, uint64_t version, json_t *meta, uin
 	return 0;
 }
 
-/* Excludes pipes, among others, which would block gbpfd until a writer opens them. */
-static bool is_file(const char *path)
+bool daemon_store_is_file(const char *path)
 {
 	struct stat st;
 
@@ -128,7 +127,7 @@ static json_t *read_json(const char *path)
 	json_t *j = NULL;
 
 	buf_init(&b);
-	if (is_file(path) && buf_read_file(&b, path, META_MAX) == 0 && b.len) {
+	if (daemon_store_is_file(path) && buf_read_file(&b, path, META_MAX) == 0 && b.len) {
 		j = json_loadb(b.data, b.len, 0, NULL);
 	}
 	buf_finish(&b);
@@ -232,7 +231,7 @@ static void read_version(struct daemon_store *s, const char *file)
 		return;
 	}
 	file_path(path, s->dir, n, ".bpf.o");
-	if (!is_file(path) || access(path, R_OK) < 0) {
+	if (!daemon_store_is_file(path) || access(path, R_OK) < 0) {
 		return;
 	}
 	if (!has_room(s, n)) {
@@ -335,9 +334,7 @@ static int sync_dir(const char *dir)
 	return err;
 }
 
-/* Replaces a file atomically: after a crash there is the old file or the new one, never a part of
- * one. */
-static int replace(const char *path, const void *data, size_t len)
+int daemon_store_replace(const char *path, const void *data, size_t len)
 {
 	char part[4200];
 	int fd, err;
@@ -371,11 +368,11 @@ int daemon_store_write_object(const char *dir, uint64_t version, const void *obj
 	int err;
 
 	file_path(path, dir, version, ".bpf.o");
-	err = replace(path, object, bytes);
+	err = daemon_store_replace(path, object, bytes);
 	POINT("daemon.store.object_written");
 	if (!err) { /* the description last: an object without one is ignored */
 		file_path(path, dir, version, ".json");
-		err = replace(path, meta, strlen(meta));
+		err = daemon_store_replace(path, meta, strlen(meta));
 	}
 	if (err) {
 		daemon_store_delete_files(dir, version);
@@ -391,7 +388,7 @@ int daemon_store_write_state(const char *dir, const char *text)
 	int err;
 
 	snprintf(path, sizeof(path), "%s/state.json", dir);
-	err = replace(path, text, strlen(text));
+	err = daemon_store_replace(path, text, strlen(text));
 	POINT("daemon.state.renamed");
 	return err ? err : sync_dir(dir);
 }

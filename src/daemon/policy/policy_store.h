@@ -78,6 +78,12 @@ json_t *daemon_store_watches_json(const struct daemon_store *s); /* caller decre
 /* Adds the valid watches of state.json; counts the others in bad_watches. */
 void daemon_store_watches_read(struct daemon_store *s, const json_t *state);
 
+/* Returns true for a regular file. Others may block gbpfd: a pipe does until a writer opens it. */
+bool daemon_store_is_file(const char *path);
+/* Replaces a file: after a crash there is the old one or the new one, never a part of it. Returns 0
+ * or -errno. For the worker. */
+int daemon_store_replace(const char *path, const void *data, size_t len);
+
 /* For the worker. Each writes a new file, syncs it, and renames it over the old one. 0 or -errno.
  */
 int daemon_store_write_object(const char *dir, uint64_t version, const void *object, size_t bytes,

@@ -34,10 +34,29 @@ static int choose_number(struct daemon *d, const struct proto_hello *h)
 	return -ENOSPC;
 }
 
+static bool vgpu_devices(struct daemon_session *s, const uint8_t uuid[PROTO_MAX_GPUS][16])
+{
+	int err = daemon_vgpu_add_devices(s, uuid);
+	uint64_t left, size;
+
+	if (err == -EDQUOT) {
+		daemon_vgpu_reserve_left(s, &left, &size);
+		daemon_session_refuse(s, err,
+				      "its virtual GPU cannot reserve that: others leave %llu of "
+				      "%llu MiB",
+				      (unsigned long long)(left >> 20),
+				      (unsigned long long)(size >> 20));
+	} else if (err) {
+		daemon_session_refuse(s, err, "its virtual GPU spans %u devices already",
+				      PROTO_MAX_GPUS);
+	}
+	return !err;
+}
+
 /* Acquires the devices that a process sees. On failure those acquired so far stay in s->gpus; the
  * end of the session releases them. */
 static bool take_devices(struct daemon_session *s, const uint8_t uuid[PROTO_MAX_GPUS][16],
-			 uint32_t gpus)
+			 const uint64_t mem_bytes[PROTO_MAX_GPUS], uint32_t gpus)
 {
 	bool foreign = s->peer.uid != 0 && s->peer.uid != s->d->uid;
 	unsigned may_name = foreign ? MAX_FOREIGN_DEVICES : PROTO_MAX_GPUS;
@@ -53,9 +72,8 @@ static bool take_devices(struct daemon_session *s, const uint8_t uuid[PROTO_MAX_
 		s->gpu_index[s->gpus] = (uint32_t)n;
 		s->gpu_mask |= 1u << n;
 	}
-	if (daemon_vgpu_add_devices(s, uuid) < 0) {
-		daemon_session_refuse(s, -ENOSPC, "its virtual GPU spans %u devices already",
-				      PROTO_MAX_GPUS);
+	daemon_vgpu_note_sizes(s, mem_bytes);
+	if (!vgpu_devices(s, uuid)) {
 		return false;
 	}
 	s->hello.has_devices = true;
@@ -175,7 +193,7 @@ void daemon_hello_devices(struct daemon_session *s, const struct proto_devices *
 {
 	s->grant.lanes = 1u << s->grant.lane;
 	s->hello.queued_sent = false;
-	if (take_devices(s, m->uuid, m->gpus)) {
+	if (take_devices(s, m->uuid, m->mem_bytes, m->gpus)) {
 		POINT("daemon.hello.devices");
 		admit(s);
 	}
@@ -258,10 +276,12 @@ static bool join_vgpu(struct daemon_session *s, const struct proto_hello *h, int
 		daemon_session_refuse(s, err, "it cannot join its virtual GPU: %s",
 				      err == -EUSERS   ? "there are too many"
 				      : err == -ENOSPC ? "too many processes are in it"
-				      : err == -ENOENT ? "there is none of this name"
-				      : err == -ESRCH  ? "gbpfd cannot see its process"
-				      : err == -EAGAIN ? "gbpfd was restarted; try again"
-						       : strerror(-err));
+				      : err == -ENOENT ? "there is none of this name for this user"
+				      : err == -EPERM  ? "only operators may reserve memory"
+				      : err == -ESHUTDOWN ? "it is being removed"
+				      : err == -ESRCH	  ? "gbpfd cannot see its process"
+				      : err == -EAGAIN	  ? "gbpfd was restarted; try again"
+							  : strerror(-err));
 	}
 	return !err;
 }
@@ -278,7 +298,8 @@ static void begin(struct daemon_session *s, const struct proto_hello *h, int *fd
 	s->tenant = number;
 	d->sessions.tenant[number] = s;
 	d->counters.sessions++;
-	if (!join_vgpu(s, h, fds) || (!s->hello.early && !take_devices(s, h->uuid, h->gpus))) {
+	if (!join_vgpu(s, h, fds) ||
+	    (!s->hello.early && !take_devices(s, h->uuid, h->mem_bytes, h->gpus))) {
 		return;
 	}
 	err = take_pages(s, h, fds);

@@ -98,6 +98,12 @@ struct daemon_session_preempt {
 struct daemon_session_vgpu {
 	struct daemon_vgpu *of; /* borrowed; NULL: none */
 	uint32_t line;		/* of its process in the account */
+	bool fresh;		/* it had no account before */
+	struct {
+		uint64_t since; /* order of arrival; 0: it does not wait for memory */
+		uint64_t bytes, until_ns;
+		uint32_t row, seq;
+	} ask;
 };
 
 /* Policy versions: policy_swap.c, active_versions.c, version.c (tallied: policy_failures.c). */

@@ -15,6 +15,7 @@
 #include "daemon/hw/preempt.h"
 #include "daemon/policy/policies.h"
 #include "daemon/policy/policy_prints.h"
+#include "daemon/vgpu/vgpu.h"
 
 #define HELLO_USEC 30000000u
 #define STALL_USEC 10000000u
@@ -260,6 +261,12 @@ static void take_message(struct daemon_session *s, const union proto_message *m,
 	case PROTO_REQUEST:
 		if (s->state == DAEMON_SESSION_READY) {
 			daemon_preempt_request_changed(s);
+			return;
+		}
+		break;
+	case PROTO_MEM_ASK:
+		if (s->state == DAEMON_SESSION_READY && s->vgpu.of) {
+			daemon_vgpu_ask(s, &m->mem_ask);
 			return;
 		}
 		break;

@@ -5,7 +5,7 @@
  * or the vGPU would take memory twice; the end of a session says nothing, since a process may close
  * its socket and live. gbpfd keeps its own record of the processes, and uses that of the page only
  * when it takes over the page after a restart, for processes of the same user. */
-#include "daemon/vgpu/vgpu.h"
+#include "daemon/vgpu/vgpu_int.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,31 +30,6 @@
 
 #define START_FIELD 22 /* of /proc/PID/stat, proc(5) */
 
-struct line {
-	struct daemon_vgpu *v;
-	sd_event_source *death; /* owned; its process's pidfd. NULL: the line is free */
-	int pid;
-	uint64_t start;
-	bool left; /* its session has ended */
-	bool gone; /* the process has exited */
-};
-
-struct daemon_vgpu {
-	struct daemon_vgpu *next;
-	struct daemon *d;
-	struct proto_vgpu is;
-	uid_t uid;
-	uint32_t place;		 /* below PROTO_VGPUS; of no other vGPU */
-	struct daemon_page page; /* struct proto_account */
-	unsigned n_lines;
-	struct line line[PROTO_ACCOUNT_LINES];
-};
-
-static struct proto_account *page_of(const struct daemon_vgpu *v)
-{
-	return v->page.map;
-}
-
 /* Returns the start time of a process, 0 if it cannot be read. */
 static uint64_t start_of(int pid)
 {
@@ -63,7 +38,17 @@ static uint64_t start_of(int pid)
 	return daemon_peer_stat_field(pid, START_FIELD, &start) == 0 ? (uint64_t)start : 0;
 }
 
-static void destroy(struct daemon_vgpu *v)
+static void drop_page(struct daemon_vgpu *v)
+{
+	for (unsigned i = 0; i < PROTO_ACCOUNT_LINES; i++) {
+		v->line[i].death = sd_event_source_disable_unref(v->line[i].death);
+	}
+	v->n_lines = 0;
+	daemon_page_destroy(&v->page);
+	v->page = DAEMON_PAGE_NONE;
+}
+
+void daemon_vgpu_destroy(struct daemon_vgpu *v)
 {
 	struct daemon *d = v->d;
 	struct daemon_vgpu **link = &d->vgpus.first;
@@ -73,11 +58,11 @@ static void destroy(struct daemon_vgpu *v)
 	}
 	*link = v->next;
 	d->vgpus.n--;
-	for (unsigned i = 0; i < PROTO_ACCOUNT_LINES; i++) {
-		sd_event_source_disable_unref(v->line[i].death);
-	}
-	daemon_page_destroy(&v->page);
+	drop_page(v);
 	free(v);
+	if (!d->ending) {
+		daemon_vgpu_reserve_update(d);
+	}
 }
 
 static void zero_line(struct proto_account *a, uint32_t line)
@@ -89,26 +74,36 @@ static void zero_line(struct proto_account *a, uint32_t line)
 	a->owner[line].pid = 0;
 }
 
-static void free_line(struct line *l)
+/* Its last process has exited. */
+static void emptied(struct daemon_vgpu *v)
+{
+	if (v->is.name[0]) {
+		daemon_vgpu_emptied(v);
+	} else {
+		daemon_vgpu_destroy(v);
+	}
+}
+
+static void free_line(struct daemon_vgpu_line *l)
 {
 	struct daemon_vgpu *v = l->v;
 	uint32_t lines = PROTO_ACCOUNT_LINES;
 
-	zero_line(page_of(v), (uint32_t)(l - v->line));
+	zero_line(daemon_vgpu_page(v), (uint32_t)(l - v->line));
 	l->death = sd_event_source_disable_unref(l->death);
 	v->n_lines--;
 	while (lines && !v->line[lines - 1].death) {
 		lines--;
 	}
-	store_seqcst(&page_of(v)->lines, lines);
+	store_seqcst(&daemon_vgpu_page(v)->lines, lines);
 	if (!v->n_lines) {
-		destroy(v);
+		emptied(v);
 	}
 }
 
 static int on_death(sd_event_source *src, int fd, uint32_t revents, void *arg)
 {
-	struct line *l = arg;
+	struct daemon_vgpu_line *l = arg;
 
 	(void)fd;
 	(void)revents;
@@ -120,18 +115,17 @@ static int on_death(sd_event_source *src, int fd, uint32_t revents, void *arg)
 	return 0;
 }
 
-static struct daemon_vgpu *find(const struct daemon *d, uid_t uid, uint64_t number)
+static struct daemon_vgpu *find_number(const struct daemon *d, uid_t uid, uint64_t number)
 {
 	struct daemon_vgpu *v = d->vgpus.first;
 
-	while (v && (v->uid != uid || v->is.number != number)) {
+	while (v && (v->uid != uid || v->is.name[0] || v->is.number != number)) {
 		v = v->next;
 	}
 	return v;
 }
 
-/* Returns 0, or -EUSERS if the user may have no further vGPU (is_new) or process in one. */
-static int check_user(const struct daemon *d, uid_t uid, bool is_new)
+int daemon_vgpu_check_user(const struct daemon *d, uid_t uid, bool is_new)
 {
 	bool foreign = uid != 0 && uid != d->uid;
 	unsigned n = 0, lines = 0;
@@ -158,19 +152,19 @@ static uint32_t free_place(const struct daemon *d)
 	return (uint32_t)__builtin_ctzll(~taken);
 }
 
-static struct daemon_vgpu *create(struct daemon_session *s, const struct proto_hello *h)
+struct daemon_vgpu *daemon_vgpu_add(struct daemon *d, uid_t uid, const struct proto_vgpu *is)
 {
 	struct daemon_vgpu *v = calloc(1, sizeof(*v));
 
 	if (v) {
-		v->d = s->d;
+		v->d = d;
 		v->page = DAEMON_PAGE_NONE;
-		v->is = h->vgpu;
-		v->place = free_place(s->d);
-		v->uid = s->peer.uid;
-		v->next = s->d->vgpus.first;
-		s->d->vgpus.first = v;
-		s->d->vgpus.n++;
+		v->is = *is;
+		v->uid = uid;
+		v->place = free_place(d);
+		v->next = d->vgpus.first;
+		d->vgpus.first = v;
+		d->vgpus.n++;
 	}
 	return v;
 }
@@ -181,8 +175,8 @@ static int make_page(struct daemon_vgpu *v)
 	int err = daemon_page_create(&v->page, "gbpf-account", PROTO_ACCOUNT_BYTES);
 
 	if (!err) {
-		page_of(v)->magic = PROTO_ACCOUNT_MAGIC;
-		page_of(v)->abi = PROTO_ABI;
+		daemon_vgpu_page(v)->magic = PROTO_ACCOUNT_MAGIC;
+		daemon_vgpu_page(v)->abi = PROTO_ABI;
 	}
 	return err;
 }
@@ -190,8 +184,8 @@ static int make_page(struct daemon_vgpu *v)
 /* Gives a line to a process. pidfd is taken. Returns 0 or -errno. */
 static int occupy(struct daemon_vgpu *v, uint32_t number, int pid, uint64_t start, int pidfd)
 {
-	struct line *l = &v->line[number];
-	struct proto_account *a = page_of(v);
+	struct daemon_vgpu_line *l = &v->line[number];
+	struct proto_account *a = daemon_vgpu_page(v);
 	int err = sd_event_add_io(v->d->loop, &l->death, pidfd, EPOLLIN, on_death, l);
 
 	if (err < 0) {
@@ -216,15 +210,16 @@ static int occupy(struct daemon_vgpu *v, uint32_t number, int pid, uint64_t star
 	return 0;
 }
 
-/* Returns a pidfd of a process of that user that has started then; or negative. */
-static int open_owner(int pid, uint64_t start, uid_t uid)
+/* Returns a pidfd of a process that may be in a vGPU and has started then; or negative. */
+static int open_owner(const struct daemon_vgpu *v, int pid, uint64_t start)
 {
 	int fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
 	char path[64];
 	struct stat st;
 
 	snprintf(path, sizeof(path), "/proc/%d", pid);
-	if (fd >= 0 && (stat(path, &st) < 0 || st.st_uid != uid || start_of(pid) != start)) {
+	if (fd >= 0 && (stat(path, &st) < 0 || !daemon_vgpu_is_open_to(v, st.st_uid) ||
+			start_of(pid) != start)) {
 		return fd_close(fd);
 	}
 	return fd;
@@ -247,7 +242,8 @@ static int adopt_page(struct daemon_vgpu *v, int *fd)
 	for (uint32_t i = 0; i < PROTO_ACCOUNT_LINES; i++) {
 		int pid = load_relaxed(&a->owner[i].pid);
 		uint64_t start = load_relaxed(&a->owner[i].start);
-		int pidfd = check_user(v->d, v->uid, false) ? -1 : open_owner(pid, start, v->uid);
+		int pidfd = daemon_vgpu_check_user(v->d, v->uid, false) ? -1
+									: open_owner(v, pid, start);
 
 		if (pidfd < 0) {
 			zero_line(a, i);
@@ -266,32 +262,68 @@ static bool is_same_file(int a, int b)
 	       x.st_ino == y.st_ino;
 }
 
-/* Returns the vGPU of a hello, which is made if it is new; NULL with the reason. */
+/* Gives a vGPU its page: the one that a process has brought, or a new one. */
+static int give_page(struct daemon_vgpu *v, int *brought)
+{
+	int err;
+
+	if (v->page.map) {
+		return brought && !is_same_file(*brought, v->page.fd) ? -EINVAL : 0;
+	}
+	err = brought ? adopt_page(v, brought) : make_page(v);
+	if (err) {
+		drop_page(v);
+	}
+	return err;
+}
+
+/* Returns true until processes that joined before a restart of gbpfd have had the time to come. */
+static bool may_be_awaited(const struct daemon *d)
+{
+	return clock_now_ns() - d->started_ns < ADOPT_NS;
+}
+
+static struct daemon_vgpu *enter_named(struct daemon_session *s, const struct proto_hello *h,
+				       int *brought, int *ret_err)
+{
+	struct daemon_vgpu *v = daemon_vgpu_find_name(s->d, h->vgpu.name);
+
+	if (!v || !daemon_vgpu_is_open_to(v, s->peer.uid)) {
+		*ret_err = -ENOENT; /* also for those of others: their names are private */
+	} else if (v->draining && !brought) {
+		*ret_err = -ESHUTDOWN;
+	} else if (!v->page.map && v->awaited && !brought && may_be_awaited(s->d)) {
+		*ret_err = -EAGAIN;
+	} else {
+		*ret_err = give_page(v, brought);
+	}
+	return *ret_err ? NULL : v;
+}
+
+/* Returns the vGPU of a hello, which is made if it is new and has no name; NULL with the reason. */
 static struct daemon_vgpu *enter(struct daemon_session *s, const struct proto_hello *h,
 				 int *brought, int *ret_err)
 {
-	struct daemon_vgpu *v = find(s->d, s->peer.uid, h->vgpu.number);
+	struct daemon_vgpu *v = find_number(s->d, s->peer.uid, h->vgpu.number);
 
-	*ret_err = v && brought ? 0 : check_user(s->d, s->peer.uid, !v);
+	*ret_err = v && brought ? 0 : daemon_vgpu_check_user(s->d, s->peer.uid, !v);
 	if (*ret_err) {
 		return NULL;
 	}
-	if (v) {
-		*ret_err = brought && !is_same_file(*brought, v->page.fd) ? -EINVAL : 0;
-		return *ret_err ? NULL : v;
+	if (h->vgpu.config.reserve && !daemon_may_administer(s->d, s->conn.sock)) {
+		*ret_err = -EPERM;
+		return NULL;
 	}
-	if (!brought && h->vgpu.made_ns < s->d->started_ns &&
-	    clock_now_ns() - s->d->started_ns < ADOPT_NS) {
+	if (!v && !brought && h->vgpu.made_ns < s->d->started_ns && may_be_awaited(s->d)) {
 		*ret_err = -EAGAIN; /* its other processes have its page and will bring it */
 		return NULL;
 	}
-	v = create(s, h);
-	*ret_err = !v ? -ENOMEM : brought ? adopt_page(v, brought) : make_page(v);
-	if (v && *ret_err) {
-		destroy(v);
-		return NULL;
+	v = v ? v : daemon_vgpu_add(s->d, s->peer.uid, &h->vgpu);
+	*ret_err = v ? give_page(v, brought) : -ENOMEM;
+	if (v && *ret_err && !v->n_lines) {
+		daemon_vgpu_destroy(v);
 	}
-	return v;
+	return *ret_err ? NULL : v;
 }
 
 /* Gives the session the line of its process: the one that it brings, or a free one. */
@@ -316,7 +348,7 @@ static int take_line(struct daemon_session *s, struct daemon_vgpu *v, const stru
 		if (i == PROTO_ACCOUNT_LINES) {
 			return -ENOSPC;
 		}
-		zero_line(page_of(v),
+		zero_line(daemon_vgpu_page(v),
 			  i); /* of the same process before an exec or a failed cuInit */
 		pidfd = v->line[i].death ? -1 : fcntl(s->pidfd, F_DUPFD_CLOEXEC, 3);
 		if (!v->line[i].death) {
@@ -325,8 +357,9 @@ static int take_line(struct daemon_session *s, struct daemon_vgpu *v, const stru
 	}
 	if (!err) {
 		v->line[i].left = false;
-		page_of(v)->owner[i].pid = s->peer.pid;
+		daemon_vgpu_page(v)->owner[i].pid = s->peer.pid;
 		s->vgpu.of = v;
+		s->vgpu.fresh = !h->accounts;
 		s->vgpu.line = i;
 	}
 	return err;
@@ -340,16 +373,15 @@ int daemon_vgpu_join(struct daemon_session *s, const struct proto_hello *h, int 
 	if (!proto_vgpu_is_set(&h->vgpu)) {
 		return 0;
 	}
-	if (h->vgpu.name[0]) {
-		return -ENOENT;
-	}
-	v = enter(s, h, brought, &err);
+	v = h->vgpu.name[0] ? enter_named(s, h, brought, &err) : enter(s, h, brought, &err);
 	if (!v) {
 		return err;
 	}
 	err = take_line(s, v, h);
-	if (err && !v->n_lines) {
-		destroy(v);
+	if (!v->n_lines) {
+		emptied(v);
+	} else if (v->is.name[0]) {
+		daemon_vgpu_mark(v, true);
 	}
 	return err;
 }
@@ -358,7 +390,7 @@ int daemon_vgpu_join(struct daemon_session *s, const struct proto_hello *h, int 
 static uint32_t row_for(struct daemon_vgpu *v, const uint8_t uuid[16])
 {
 	static const uint8_t none[16];
-	struct proto_account *a = page_of(v);
+	struct proto_account *a = daemon_vgpu_page(v);
 
 	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
 		if (memcmp(a->uuid[i], uuid, 16) == 0) {
@@ -372,9 +404,26 @@ static uint32_t row_for(struct daemon_vgpu *v, const uint8_t uuid[16])
 	return PROTO_MAX_GPUS;
 }
 
+void daemon_vgpu_update_page(struct daemon_vgpu *v)
+{
+	static const uint8_t none[16];
+	struct proto_account *a = daemon_vgpu_page(v);
+
+	for (uint32_t row = 0; a && row < PROTO_MAX_GPUS; row++) {
+		if (memcmp(a->uuid[row], none, sizeof(none))) {
+			store_seqcst(&a->limit[row], v->is.config.mem[0]);
+		}
+	}
+	if (a) {
+		store_relaxed(&a->wait_ns, v->is.config.wait_ns);
+	}
+	daemon_vgpu_reserve_update(v->d);
+}
+
 int daemon_vgpu_add_devices(struct daemon_session *s, const uint8_t uuid[PROTO_MAX_GPUS][16])
 {
 	struct daemon_vgpu *v = s->vgpu.of;
+	uint64_t left, size = 0;
 
 	for (uint32_t i = 0; v && i < s->gpus; i++) {
 		uint32_t row = row_for(v, uuid[i]);
@@ -382,9 +431,16 @@ int daemon_vgpu_add_devices(struct daemon_session *s, const uint8_t uuid[PROTO_M
 		if (row == PROTO_MAX_GPUS) {
 			return -ENOSPC;
 		}
-		store_relaxed(&page_of(v)->limit[row], v->is.config.mem[i]);
+		store_relaxed(&daemon_vgpu_page(v)->limit[row], v->is.config.mem[i]);
 	}
-	return 0;
+	if (v) {
+		store_relaxed(&daemon_vgpu_page(v)->wait_ns, v->is.config.wait_ns);
+		daemon_vgpu_reserve_update(s->d);
+	}
+	return v && !v->is.name[0] && v->is.config.reserve && v->n_lines == 1 && s->vgpu.fresh &&
+			       !daemon_vgpu_may_reserve(s->d, 0, &left, &size)
+		       ? -EDQUOT
+		       : 0;
 }
 
 int daemon_vgpu_fd(const struct daemon_session *s)
@@ -394,11 +450,12 @@ int daemon_vgpu_fd(const struct daemon_session *s)
 
 void daemon_vgpu_leave(struct daemon_session *s)
 {
-	struct line *l;
+	struct daemon_vgpu_line *l;
 
 	if (!s->vgpu.of) {
 		return;
 	}
+	daemon_vgpu_stop_waiting(s);
 	l = &s->vgpu.of->line[s->vgpu.line];
 	s->vgpu.of = NULL;
 	l->left = true;
@@ -419,14 +476,15 @@ void daemon_vgpu_figures(const struct daemon_session *s, struct daemon_vgpu_figu
 	ret->place = v->place;
 	ret->limit = v->is.config.mem[0];
 	for (unsigned row = 0; row < PROTO_MAX_GPUS; row++) {
-		ret->used += mem_account_used(page_of(v), row);
-		ret->own += load_relaxed(&page_of(v)->line[row][s->vgpu.line].used);
+		ret->used += mem_account_used(daemon_vgpu_page(v), row);
+		ret->own += load_relaxed(&daemon_vgpu_page(v)->line[row][s->vgpu.line].used);
 	}
 }
 
 void daemon_vgpus_close(struct daemon *d)
 {
+	d->vgpus.timer = sd_event_source_disable_unref(d->vgpus.timer);
 	while (d->vgpus.first) {
-		destroy(d->vgpus.first);
+		daemon_vgpu_destroy(d->vgpus.first);
 	}
 }

@@ -20,13 +20,23 @@ struct daemon_vgpu_figures {
  * gbpfd was restarted, and the account is still to be brought by a process that has it; or another
  * -errno. */
 int daemon_vgpu_join(struct daemon_session *s, const struct proto_hello *h, int *fds);
-/* Gives each device of the session a row. Returns 0, or -ENOSPC. */
+/* Gives each device of the session a row. Returns 0, -ENOSPC, or -EDQUOT: the vGPU has no name, and
+ * the device has no room for what it reserves. */
 int daemon_vgpu_add_devices(struct daemon_session *s, const uint8_t uuid[PROTO_MAX_GPUS][16]);
+/* Returns what the reservations of other vGPUs leave of the smallest device, and its size. */
+void daemon_vgpu_reserve_left(const struct daemon_session *s, uint64_t *ret_left,
+			      uint64_t *ret_size);
 /* Returns the descriptor of the account to be sent, -1: the session is in none. */
 int daemon_vgpu_fd(const struct daemon_session *s);
+/* Notes the sizes of the devices that a session has reported. */
+void daemon_vgpu_note_sizes(struct daemon_session *s, const uint64_t bytes[PROTO_MAX_GPUS]);
+/* A charge of the session's process was refused. */
+void daemon_vgpu_ask(struct daemon_session *s, const struct proto_mem_ask *m);
 /* The session ends. Its line is cleared once its process is gone. */
 void daemon_vgpu_leave(struct daemon_session *s);
 void daemon_vgpu_figures(const struct daemon_session *s, struct daemon_vgpu_figures *ret);
+/* Makes the vGPUs that have names and were there before. */
+void daemon_vgpus_open(struct daemon *d);
 void daemon_vgpus_close(struct daemon *d);
 
 #endif

@@ -77,13 +77,22 @@ static void note_memory(const char *text)
 	shim_session_note(&session, "memory", text);
 }
 
+static int ask_memory(const struct proto_mem_ask *ask)
+{
+	return shim_session_ask_memory(&session, ask);
+}
+
+static const struct shim_mem_session mem_session = { .note = note_memory,
+						     .ask = ask_memory,
+						     .is_agent = shim_agent_is_current };
+
 /* Returns 0, -EPROTO, or -EPERM if the limit is more than any device has. */
 static int join_vgpu(void)
 {
 	uint64_t limit = 0;
 	size_t most = 0, bytes;
 	int err = shim_mem_join(session.vgpu.page, session.vgpu.line, session.uuid, session.gpus,
-				note_memory);
+				&mem_session);
 
 	if (err) {
 		return err;

@@ -12,7 +12,7 @@ static struct {
 	struct mem_ledger ledger;
 	int row[PROTO_MAX_GPUS]; /* by the process's ordinal; negative: none. Constant once joined
 				  */
-	void (*note)(const char *text);
+	struct shim_mem_session session;
 	uint64_t noted_ns; /* [atomic] time of the last note */
 	uint64_t epoch;	   /* [atomic] counts allocations */
 } account;
@@ -23,7 +23,7 @@ bool shim_mem_joined(void)
 }
 
 int shim_mem_join(struct proto_account *page, uint32_t line, uint8_t (*uuid)[16], uint32_t gpus,
-		  void (*note)(const char *text))
+		  const struct shim_mem_session *session)
 {
 	int err = mem_ledger_init(&account.ledger, page, line);
 
@@ -36,7 +36,7 @@ int shim_mem_join(struct proto_account *page, uint32_t line, uint8_t (*uuid)[16]
 			return -EPROTO;
 		}
 	}
-	account.note = note;
+	account.session = *session;
 	store_release(&account.joined, 1u);
 	shim_mem_install_linear();
 	shim_mem_install_chunks();
@@ -77,7 +77,7 @@ static void note_refusal(int row, uint64_t bytes, const char *call)
 	snprintf(text, sizeof(text), "%s of %llu MiB refused: %llu of %llu MiB are in use", call,
 		 (unsigned long long)(bytes >> 20), (unsigned long long)(shim_mem_used(row) >> 20),
 		 (unsigned long long)(shim_mem_limit(row) >> 20));
-	account.note(text);
+	account.session.note(text);
 }
 
 bool shim_mem_try_charge(int row, uint64_t bytes)
@@ -92,7 +92,8 @@ bool shim_mem_charge(int row, uint64_t bytes, const char *call)
 	}
 	shim_mem_linear_settle();
 	shim_mem_pools_measure(true);
-	if (shim_mem_try_charge(row, bytes)) {
+	if (shim_mem_try_charge(row, bytes) ||
+	    shim_mem_charge_later(&account.ledger, (uint32_t)row, bytes, &account.session)) {
 		return true;
 	}
 	note_refusal(row, bytes, call);

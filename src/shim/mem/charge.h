@@ -10,14 +10,24 @@
 
 #include "cuabi/types.h"
 #include "mem/ledger.h"
+#include "proto/wire.h"
 
 #define SHIM_MEM_UNIT (2u << 20) /* the driver takes device memory in units of this, bytes */
 
+/* What the process needs of its session; called from any thread. */
+struct shim_mem_session {
+	/* A call was refused for lack of memory, for that reason; at most once a second. */
+	void (*note)(const char *text);
+	/* Sends PROTO_MEM_ASK. Returns 0, or negative without gbpfd. */
+	int (*ask)(const struct proto_mem_ask *m);
+	/* Returns true on the thread that must not wait. */
+	bool (*is_agent)(void);
+};
+
 /* Joins the vGPU whose account is mapped at page, as its given line; uuid: of the process's devices
- * by ordinal. note is called with a reason when a call is refused for lack of memory, from any
- * thread, at most once a second. Called once, before cuInit returns. Returns 0 or -EPROTO. */
+ * by ordinal. Called once, before cuInit returns. Returns 0 or -EPROTO. */
 int shim_mem_join(struct proto_account *page, uint32_t line, uint8_t (*uuid)[16], uint32_t gpus,
-		  void (*note)(const char *text));
+		  const struct shim_mem_session *session);
 /* In a child after fork: the line belongs to the parent. */
 void shim_mem_forget(void);
 /* Returns true if the process is in a vGPU. */
@@ -37,8 +47,9 @@ void shim_mem_settle(void);
  * without a context. */
 int shim_mem_row(CUdevice device);
 int shim_mem_row_current(void);
-/* Charges bytes; if they exceed the limit, takes what pools can return to the device, and tries
- * again. Returns true if they are charged; otherwise writes a note that names the call. */
+/* Charges bytes; if they exceed what is allowed, takes what pools can return to the device, asks
+ * gbpfd for more within the limit, and waits as long as the vGPU is given. Returns true if they are
+ * charged; otherwise writes a note that names the call. */
 bool shim_mem_charge(int row, uint64_t bytes, const char *call);
 /* Charges bytes within the limit. Returns false if they exceed it. */
 bool shim_mem_try_charge(int row, uint64_t bytes);
@@ -49,6 +60,10 @@ bool shim_mem_recharge(int row, uint64_t from, uint64_t to, const char *call);
 uint64_t shim_mem_limit(int row);
 uint64_t shim_mem_limited(int row);
 uint64_t shim_mem_used(int row);
+
+/* wait.c: what follows a refusal. Returns true once the bytes are charged. */
+bool shim_mem_charge_later(struct mem_ledger *l, uint32_t row, uint64_t bytes,
+			   const struct shim_mem_session *session);
 
 /* Each file's slots. */
 void shim_mem_install_linear(void);

@@ -88,11 +88,14 @@ static void find_devices(struct shim_session *s)
 	s->gpus = MIN((uint32_t)n, PROTO_MAX_GPUS);
 	for (uint32_t i = 0; i < s->gpus; i++) {
 		CUuuid uuid = { { 0 } };
+		size_t bytes = 0;
 
 		if (shim_real.cuDeviceGetUuid_v2(&uuid, (CUdevice)i) != CUDA_SUCCESS) {
 			(void)shim_real.cuDeviceGetUuid(&uuid, (CUdevice)i);
 		}
 		memcpy(s->uuid[i], uuid.bytes, sizeof(s->uuid[i]));
+		(void)shim_real.cuDeviceTotalMem_v2(&bytes, (CUdevice)i);
+		s->mem_bytes[i] = bytes;
 	}
 }
 
@@ -190,6 +193,7 @@ static int send_hello(struct shim_session *s, int sock, bool early)
 	m.hello.lanes = early ? s->lanes : 1u << s->lane;
 	m.hello.gpus = s->gpus;
 	memcpy(m.hello.uuid, s->uuid, sizeof(m.hello.uuid));
+	memcpy(m.hello.mem_bytes, s->mem_bytes, sizeof(m.hello.mem_bytes));
 	snprintf(m.hello.name, sizeof(m.hello.name), "%s",
 		 text_of("GBPF_NAME", program_invocation_short_name));
 	command_line(m.hello.command, sizeof(m.hello.command));
@@ -538,6 +542,7 @@ static int connect_late(struct shim_session *s)
 
 	m.devices.gpus = s->gpus;
 	memcpy(m.devices.uuid, s->uuid, sizeof(m.devices.uuid));
+	memcpy(m.devices.mem_bytes, s->mem_bytes, sizeof(m.devices.mem_bytes));
 	err = proto_send(sock, &m, PROTO_DEVICES, NULL, 0);
 	if (!err) {
 		err = await(s, sock, PROTO_DEVICES_ARE, &m, fds, &nfds);

@@ -20,6 +20,7 @@ struct shim_session {
 	uint32_t weight_asked; /* before admit changed it; 0: the default */
 	uint32_t lane, lanes;  /* the driver's, GBPF_LANE_*; bits of the acceptable ones, 0: any */
 	uint8_t uuid[PROTO_MAX_GPUS][16];
+	uint64_t mem_bytes[PROTO_MAX_GPUS]; /* as the driver reports them */
 	uint32_t gpu_index[PROTO_MAX_GPUS];
 	int board_fd, stats_fd; /* owned */
 	struct proto_board *board;
@@ -93,6 +94,8 @@ uint32_t shim_session_lease_slots(void);
  * returns. */
 extern void (*shim_session_slots_changed)(uint32_t slots);
 
+/* Sends PROTO_MEM_ASK. Returns 0, or -errno: there is no gbpfd at present. */
+int shim_session_ask_memory(struct shim_session *s, const struct proto_mem_ask *ask);
 void shim_session_note(struct shim_session *s, const char *what, const char *text);
 
 #endif

@@ -4,6 +4,7 @@
 #include "shim/session/session_agent.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,6 +27,14 @@
 void (*shim_agent_task)(void); /* constant once the agent runs */
 
 static uint32_t stopping, stopped; /* [atomic] */
+static pthread_t self;		   /* of the agent, once it is known */
+static uint32_t known;		   /* [atomic] */
+
+/* (A thread-local variable would need the loader's help.) */
+bool shim_agent_is_current(void)
+{
+	return load_acquire(&known) && pthread_equal(pthread_self(), self);
+}
 
 struct retry {
 	uint64_t at_ns, wait_ns;
@@ -78,6 +87,8 @@ static void *agent(void *arg)
 	struct shim_session *s = arg;
 	struct retry r = { 0, RETRY_FIRST_NS };
 
+	self = pthread_self();
+	store_release(&known, 1u);
 	prctl(PR_SET_NAME, "gbpf-agent");
 	prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
 	(void)shim_capture_exempt(); /* for good: the agent's event queries must not invalidate an

@@ -8,6 +8,7 @@
 /* What the agent also does at each of its rounds; NULL: nothing. Set before it is started. */
 extern void (*shim_agent_task)(void);
 
+bool shim_agent_is_current(void);
 /* Starts the agent, which owns s from then on. Returns 0 or -errno. */
 int shim_agent_start(struct shim_session *s);
 /* At process exit: makes the agent stop calling the driver. Waits for it, for at most 100 ms. */

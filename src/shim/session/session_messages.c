@@ -277,6 +277,13 @@ void shim_session_abandon(struct shim_session *s)
 	}
 }
 
+int shim_session_ask_memory(struct shim_session *s, const struct proto_mem_ask *ask)
+{
+	union proto_message m = { .mem_ask = *ask };
+
+	return shim_session_send(s, &m, PROTO_MEM_ASK, NULL, 0);
+}
+
 void shim_session_note(struct shim_session *s, const char *what, const char *text)
 {
 	union proto_message m = { 0 };

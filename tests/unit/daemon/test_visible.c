@@ -58,6 +58,10 @@ static const struct {
 	{ "set", "{\"tenant\":0,\"class\":\"batch\"}", EVERYBODY, NULL },
 	{ "shutdown", "{}", ADMINISTRATORS, NULL },
 	{ "status", "{}", EVERYBODY, NULL },
+	{ "vgpu.create", "{\"name\":\"mine\",\"compute\":10}", EVERYBODY, NULL },
+	{ "vgpu.list", "{}", EVERYBODY, "alices_gpu" },
+	{ "vgpu.rm", "{\"name\":\"mine\"}", EVERYBODY, NULL },
+	{ "vgpu.set", "{\"tenant\":0,\"compute\":10}", EVERYBODY, NULL },
 };
 
 /* Returns the answer or error of a call as that user. The caller frees it. */
@@ -83,6 +87,7 @@ static void alice_enters(struct fake *f, struct gd *d)
 {
 	struct gbpf *g = gd_open(d);
 	union proto_message m = { 0 };
+	int code;
 
 	assert_int_equal(chmod(d->dir, 0755), 0);
 	assert_int_equal(gbpf_policy_load(g, gd_object("keeping"), NULL, GBPF_LOAD_SWAP, NULL), 0);
@@ -102,6 +107,8 @@ static void alice_enters(struct fake *f, struct gd *d)
 	snprintf(m.note.text, sizeof(m.note.text), "alice-note");
 	fake_send(f, &m, PROTO_NOTE);
 	gd_await_event(d, 0, "note", "alice-note");
+	free(call_as(d, USER_A, "vgpu.create", "{\"name\":\"alices_gpu\"}", &code));
+	assert_int_equal(code, 0);
 	json_decref(gd_call(d, "map.set",
 			    "{\"map\":\"seen\",\"key\":\"0\",\"value\":\"" MAP_VALUE
 			    "\",\"tenant\":0}"));

@@ -1,0 +1,414 @@
+/* `gbpf vgpu`: virtual GPUs with names. */
+#include <errno.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/connect.h"
+#include "cli/doctor.h"
+#include "cli/verbs.h"
+#include "cli/vgpu_options.h"
+
+#define PROBE_NS 20000000000u /* the driver's start on a machine with many GPUs */
+
+enum { O_USER = CLI_VGPU_OPTIONS };
+
+static const struct cli_option options[] = {
+	CLI_VGPU_TABLE(0),
+	[O_USER] = { "user", 'u', "NAME,...",
+		     "other users whose programs may join; '' for none (operators only)" },
+	{ NULL, 0, NULL, NULL },
+};
+
+enum { O_DRAIN };
+
+static const struct cli_option rm_options[] = {
+	[O_DRAIN] = { "drain", 0, NULL,
+		      "with programs in it: take no new ones, and remove it when they have ended" },
+	{ NULL, 0, NULL, NULL },
+};
+
+/* ---- users ---- */
+
+static bool find_user(const char *name, uid_t *ret)
+{
+	const struct passwd *p = getpwnam(name);
+	char *end;
+	unsigned long long n;
+
+	if (p) {
+		*ret = p->pw_uid;
+		return true;
+	}
+	errno = 0;
+	n = strtoull(name, &end, 10);
+	*ret = (uid_t)n;
+	return name[0] >= '0' && name[0] <= '9' && !*end && !errno && n < UINT32_MAX;
+}
+
+/* Adds "users" from a list of names and numbers. */
+static int add_users(struct cli *c, const char *what, const char *list, json_t *params)
+{
+	json_t *users = json_array();
+	char *copy = strdup(list), *state = NULL;
+	int code = CLI_OK;
+
+	for (char *name = strtok_r(copy, ",", &state); name && !code;
+	     name = strtok_r(NULL, ",", &state)) {
+		uid_t uid;
+
+		if (find_user(name, &uid)) {
+			json_array_append_new(users, json_integer((json_int_t)uid));
+		} else {
+			code = cli_fail(c, CLI_NOT_FOUND, "not-found",
+					"Give user names or numbers, separated by commas",
+					"%s: there is no user '%s'", what, name);
+		}
+	}
+	free(copy);
+	json_object_set_new(params, "users", users);
+	return code;
+}
+
+static const char *user_name(char out[64], uint64_t uid)
+{
+	const struct passwd *p = getpwuid((uid_t)uid);
+
+	if (p) {
+		snprintf(out, 64, "%s", p->pw_name);
+	} else {
+		snprintf(out, 64, "%llu", (unsigned long long)uid);
+	}
+	return out;
+}
+
+/* ---- create, set, rm ---- */
+
+static int done(struct cli *c, const char *what, json_t *result, const char *text)
+{
+	int code = cli_check_stored(c, what, result);
+
+	if (c->json) {
+		int rc = cli_json(c, what, result);
+
+		return rc ? rc : code;
+	}
+	if (!c->quiet) {
+		cli_put_safe(stdout, text);
+		putchar('\n');
+	}
+	json_decref(result);
+	return code;
+}
+
+/* A reservation is checked against the size of the smallest device, which gbpfd knows from programs
+ * alone: adds it, if the driver reports it. */
+static void add_device_mem(json_t *params)
+{
+	struct cli_run_device device;
+	struct cli_doctor_probe probe;
+	struct report r;
+
+	report_init(&r);
+	if (cli_run_choose_device(NULL, &device, &r) == 0 && !device.soft) {
+		cli_doctor_probe(device.libcuda, PROBE_NS, &probe);
+		if (probe.least_mem) {
+			json_object_set_new(params, "device_mem",
+					    json_integer((json_int_t)probe.least_mem));
+		}
+	}
+	report_finish(&r);
+}
+
+static int change(struct cli *c, const char *what, const char *method, const char *text)
+{
+	struct proto_vgpu_config config = { 0 };
+	json_t *params = json_pack("{s:o}", "name", cli_json_text(c->arg[0])), *result = NULL;
+	int code = cli_vgpu_read(c, what, c->opt, &config);
+
+	if (!code && c->opt[O_USER]) {
+		code = add_users(c, what, c->opt[O_USER], params);
+	}
+	if (code) {
+		json_decref(params);
+		return code;
+	}
+	cli_vgpu_params(c->opt, &config, params);
+	if (c->opt[CLI_VGPU_RESERVE]) {
+		add_device_mem(params);
+	}
+	code = cli_call(c, what, method, params, &result);
+	return code ? code : done(c, what, result, text);
+}
+
+static int cmd_create(struct cli *c)
+{
+	char text[160];
+
+	snprintf(text, sizeof(text),
+		 "%.40s: made; start programs in it with: gbpf run --vgpu %.40s -- "
+		 "PROGRAM",
+		 c->arg[0], c->arg[0]);
+	return change(c, "vgpu create", "vgpu.create", text);
+}
+
+static int cmd_set(struct cli *c)
+{
+	char text[80];
+
+	if (!cli_vgpu_any(c->opt) && !c->opt[O_USER]) {
+		return cli_fail(c, CLI_USAGE, "usage", "Give at least one option",
+				"vgpu set: nothing to change");
+	}
+	snprintf(text, sizeof(text), "%.40s: changed", c->arg[0]);
+	return change(c, "vgpu set", "vgpu.set", text);
+}
+
+static int cmd_rm(struct cli *c)
+{
+	json_t *params = json_pack("{s:o,s:b}", "name", cli_json_text(c->arg[0]), "drain",
+				   c->opt[O_DRAIN] != NULL);
+	json_t *result = NULL;
+	char text[120];
+	uint64_t n;
+	int code = cli_call(c, "vgpu rm", "vgpu.rm", params, &result);
+
+	if (code) {
+		return code;
+	}
+	n = cli_u64(result, "processes");
+	if (n) {
+		snprintf(text, sizeof(text), "%.40s: removed when its %llu process%s ended",
+			 c->arg[0], (unsigned long long)n, n == 1 ? " has" : "es have");
+	} else {
+		snprintf(text, sizeof(text), "%.40s: removed", c->arg[0]);
+	}
+	return done(c, "vgpu rm", result, text);
+}
+
+/* ---- ls, show ---- */
+
+/* Returns the name, or the number in brackets. */
+static const char *name_of(char out[64], const json_t *v)
+{
+	if (cli_text(v, "name")[0]) {
+		return cli_text(v, "name");
+	}
+	snprintf(out, 64, "(%.40s)", cli_text(v, "number"));
+	return out;
+}
+
+static const char *size_or(char out[24], uint64_t bytes, const char *none)
+{
+	return bytes ? cli_bytes(out, bytes) : none;
+}
+
+static const char *percent_or_dash(char out[24], uint64_t percent)
+{
+	if (!percent) {
+		return "-";
+	}
+	snprintf(out, 24, "%llu %%", (unsigned long long)percent);
+	return out;
+}
+
+/* Returns the largest use of a device. */
+static uint64_t most_used(const json_t *v)
+{
+	const json_t *d;
+	uint64_t most = 0;
+	size_t i;
+
+	json_array_foreach(json_object_get(v, "devices"), i, d)
+	{
+		most = MAX(most, cli_u64(d, "mem_used"));
+	}
+	return most;
+}
+
+static void add_row(struct cli_table *t, const json_t *v)
+{
+	char name[64], user[64], used[24], mem[24], reserve[24], compute[24], copy[24];
+
+	cli_table_cell(t, "%s", name_of(name, v));
+	cli_table_cell(t, "%s", user_name(user, cli_u64(v, "uid")));
+	cli_table_cell(t, "%s", cli_text(v, "state"));
+	cli_table_cell(t, "%llu", (unsigned long long)cli_u64(v, "processes"));
+	cli_table_cell(t, "%s", cli_bytes(used, most_used(v)));
+	cli_table_cell(t, "%s", size_or(mem, cli_u64(v, "mem"), "-"));
+	cli_table_cell(t, "%s", size_or(reserve, cli_u64(v, "reserve"), "-"));
+	cli_table_cell(t, "%s", percent_or_dash(compute, cli_u64(v, "compute")));
+	cli_table_cell(t, "%s", percent_or_dash(copy, cli_u64(v, "copy")));
+	cli_table_cell(t, "%llu", (unsigned long long)cli_u64(v, "prio"));
+	cli_table_cell(t, "%s", json_is_true(json_object_get(v, "burst")) ? "yes" : "no");
+}
+
+static void print_list(struct cli *c, const json_t *list)
+{
+	static const char *const right[] = { "PROCESSES", "USED", "MEMORY",  "RESERVED",
+					     "COMPUTE",	  "COPY", "PRIORITY" };
+	struct cli_table t;
+	const json_t *v;
+	size_t i;
+
+	cli_table_init(&t);
+	cli_table_column(&t, "NAME", false);
+	cli_table_column(&t, "USER", false);
+	cli_table_column(&t, "STATE", false);
+	for (i = 0; i < ARRAY_SIZE(right); i++) {
+		cli_table_column(&t, right[i], true);
+	}
+	cli_table_column(&t, "BURST", false);
+	json_array_foreach(list, i, v)
+	{
+		add_row(&t, v);
+	}
+	cli_table_print(&t, stdout, c->color_out);
+	cli_table_finish(&t);
+}
+
+static int cmd_ls(struct cli *c)
+{
+	json_t *result = NULL;
+	int code = cli_call(c, "vgpu ls", "vgpu.list", NULL, &result);
+
+	if (code) {
+		return code;
+	}
+	if (c->json) {
+		return cli_json(c, "vgpu ls", result);
+	}
+	if (json_array_size(json_object_get(result, "vgpus"))) {
+		print_list(c, json_object_get(result, "vgpus"));
+	} else {
+		cli_note(
+			c,
+			"There are no virtual GPUs. `gbpf vgpu create NAME --mem SIZE` makes one.");
+	}
+	json_decref(result);
+	return CLI_OK;
+}
+
+static void print_users(const json_t *v)
+{
+	const json_t *u;
+	char user[64];
+	size_t i;
+
+	if (!json_array_size(json_object_get(v, "users"))) {
+		return;
+	}
+	printf("users       ");
+	json_array_foreach(json_object_get(v, "users"), i, u)
+	{
+		printf("%s%s", i ? ", " : "", user_name(user, (uint64_t)json_integer_value(u)));
+	}
+	putchar('\n');
+}
+
+static void print_one(const json_t *v)
+{
+	char name[64], user[64], a[24], b[24];
+	const json_t *e;
+	size_t i;
+
+	printf("name        %s\n", name_of(name, v));
+	printf("owner       %s\n", user_name(user, cli_u64(v, "uid")));
+	print_users(v);
+	printf("state       %s\n", cli_text(v, "state"));
+	printf("memory      %s, reserved %s\n", size_or(a, cli_u64(v, "mem"), "as the GPU has"),
+	       size_or(b, cli_u64(v, "reserve"), "none"));
+	if (cli_u64(v, "wait_ns")) {
+		printf("wait        %s\n", cli_duration(a, cli_u64(v, "wait_ns")));
+	}
+	if (cli_u64(v, "pinned")) {
+		printf("pinned      %s\n", cli_bytes(a, cli_u64(v, "pinned")));
+	}
+	printf("compute     %s\n", percent_or_dash(a, cli_u64(v, "compute")));
+	printf("copy        %s\n", percent_or_dash(a, cli_u64(v, "copy")));
+	printf("priority    %llu%s\n", (unsigned long long)cli_u64(v, "prio"),
+	       json_is_true(json_object_get(v, "burst")) ? ", may use what others leave over" : "");
+	json_array_foreach(json_object_get(v, "devices"), i, e)
+	{
+		printf("device      %s: %s in use\n", cli_text(e, "uuid"),
+		       cli_bytes(a, cli_u64(e, "mem_used")));
+	}
+	json_array_foreach(json_object_get(v, "programs"), i, e)
+	{
+		printf("program     %llu ", (unsigned long long)cli_u64(e, "pid"));
+		cli_put_safe(stdout, cli_text(e, "name"));
+		putchar('\n');
+	}
+}
+
+static int cmd_show(struct cli *c)
+{
+	json_t *result = NULL, *v, *found = NULL;
+	int code = cli_call(c, "vgpu show", "vgpu.list", NULL, &result);
+	size_t i;
+
+	if (code) {
+		return code;
+	}
+	json_array_foreach(json_object_get(result, "vgpus"), i, v)
+	{
+		if (strcmp(cli_text(v, "name"), c->arg[0]) == 0 ||
+		    (!cli_text(v, "name")[0] && strcmp(cli_text(v, "number"), c->arg[0]) == 0)) {
+			found = json_incref(v);
+		}
+	}
+	json_decref(result);
+	if (!found) {
+		return cli_fail(c, CLI_NOT_FOUND, "not-found", "`gbpf vgpu ls` lists them",
+				"vgpu show: there is no virtual GPU '%s'", c->arg[0]);
+	}
+	if (c->json) {
+		return cli_json(c, "vgpu show", found);
+	}
+	print_one(found);
+	json_decref(found);
+	return CLI_OK;
+}
+
+static const struct cli_verb verb_create = { .name = "create",
+					     .args = "NAME",
+					     .doc = "make a virtual GPU",
+					     .page = "gbpf-vgpu.1",
+					     .options = options,
+					     .min_args = 1,
+					     .max_args = 1,
+					     .run = cmd_create };
+static const struct cli_verb verb_vgpu_set = { .name = "set",
+					       .args = "NAME",
+					       .doc = "change what it is given, while programs run",
+					       .page = "gbpf-vgpu.1",
+					       .options = options,
+					       .min_args = 1,
+					       .max_args = 1,
+					       .run = cmd_set };
+static const struct cli_verb verb_rm = { .name = "rm",
+					 .args = "NAME",
+					 .doc = "remove a virtual GPU",
+					 .page = "gbpf-vgpu.1",
+					 .options = rm_options,
+					 .min_args = 1,
+					 .max_args = 1,
+					 .run = cmd_rm };
+static const struct cli_verb verb_ls = {
+	.name = "ls", .args = "", .doc = "list virtual GPUs", .page = "gbpf-vgpu.1", .run = cmd_ls
+};
+static const struct cli_verb verb_show = { .name = "show",
+					   .args = "NAME",
+					   .doc = "show a virtual GPU and its programs",
+					   .page = "gbpf-vgpu.1",
+					   .min_args = 1,
+					   .max_args = 1,
+					   .run = cmd_show };
+static const struct cli_verb *const subs[] = { &verb_create, &verb_vgpu_set, &verb_rm,
+					       &verb_ls,     &verb_show,     NULL };
+
+const struct cli_verb verb_vgpu = { .name = "vgpu",
+				    .args = "",
+				    .doc = "virtual GPUs: make, change, remove and list them",
+				    .page = "gbpf-vgpu.1",
+				    .subs = subs };

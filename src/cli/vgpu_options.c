@@ -1,0 +1,118 @@
+/* Parsing of what a virtual GPU is given (cli/vgpu_options.h). */
+#include "cli/vgpu_options.h"
+
+#include <string.h>
+
+bool cli_vgpu_any(const char *const *opt)
+{
+	for (unsigned i = 0; i < CLI_VGPU_OPTIONS; i++) {
+		if (opt[i]) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static int read_size(struct cli *c, const char *what, const char *option, const char *text,
+		     uint64_t least, const char *allowed, uint64_t *ret)
+{
+	if (!text ||
+	    (cli_parse_bytes(text, ret) == 0 && *ret >= least && *ret <= PROTO_VGPU_MEM_MAX)) {
+		return CLI_OK;
+	}
+	return cli_fail(c, CLI_USAGE, "usage", allowed, "%s: invalid size '%s' for --%s", what,
+			text, option);
+}
+
+static int read_percent(struct cli *c, const char *option, const char *text, uint32_t *ret)
+{
+	uint64_t n = *ret;
+	int code = text ? cli_number(c, option, text, 1, 100, &n) : CLI_OK;
+
+	*ret = (uint32_t)n;
+	return code;
+}
+
+static int read_wait(struct cli *c, const char *what, const char *text, uint64_t *ret)
+{
+	if (!text ||
+	    (cli_parse_duration(text, 1000000000, ret) == 0 && *ret <= PROTO_VGPU_WAIT_MAX_NS)) {
+		return CLI_OK;
+	}
+	return cli_fail(c, CLI_USAGE, "usage", "Use a number with ms, s, m or h: at most 1h",
+			"%s: invalid time '%s' for --wait", what, text);
+}
+
+static int read_sizes(struct cli *c, const char *what, const char *const *opt,
+		      struct proto_vgpu_config *config)
+{
+	uint64_t mem = config->mem[0];
+	int code = read_size(
+		c, what, "mem", opt[CLI_VGPU_MEM], PROTO_VGPU_MEM_MIN,
+		"Use a number with K, M, G or T: at least 16M, at most the GPU's memory", &mem);
+
+	for (unsigned i = 0; i < PROTO_MAX_GPUS && opt[CLI_VGPU_MEM]; i++) {
+		config->mem[i] = mem;
+	}
+	if (!code) {
+		code = read_size(c, what, "reserve", opt[CLI_VGPU_RESERVE], 0,
+				 "Use a number with K, M, G or T: at most --mem", &config->reserve);
+	}
+	if (!code) {
+		code = read_size(c, what, "pinned", opt[CLI_VGPU_PINNED], 1,
+				 "Use a number with K, M, G or T: at most the machine's memory",
+				 &config->pinned);
+	}
+	if (!code && mem && config->reserve > mem) {
+		code = cli_fail(c, CLI_USAGE, "usage", "Use at most --mem",
+				"%s: --reserve is more than --mem", what);
+	}
+	return code;
+}
+
+int cli_vgpu_read(struct cli *c, const char *what, const char *const *opt,
+		  struct proto_vgpu_config *config)
+{
+	uint64_t prio = (uint64_t)config->prio;
+	int code = read_sizes(c, what, opt, config);
+
+	if (!code) {
+		code = read_wait(c, what, opt[CLI_VGPU_WAIT], &config->wait_ns);
+	}
+	if (!code) {
+		code = read_percent(c, "--compute", opt[CLI_VGPU_COMPUTE], &config->compute);
+	}
+	if (!code) {
+		code = read_percent(c, "--copy", opt[CLI_VGPU_COPY], &config->copy);
+	}
+	if (!code && opt[CLI_VGPU_PRIO]) {
+		code = cli_number(c, "--prio", opt[CLI_VGPU_PRIO], 0, PROTO_VGPU_PRIO_MAX, &prio);
+		config->prio = (int32_t)prio;
+	}
+	if (opt[CLI_VGPU_BURST]) {
+		config->flags = strcmp(opt[CLI_VGPU_BURST], "on") == 0 ? PROTO_VGPU_BURST : 0;
+	}
+	return code;
+}
+
+static void add(json_t *params, const char *opt, const char *name, uint64_t value)
+{
+	if (opt) {
+		json_object_set_new(params, name, json_integer((json_int_t)value));
+	}
+}
+
+void cli_vgpu_params(const char *const *opt, const struct proto_vgpu_config *config, json_t *params)
+{
+	add(params, opt[CLI_VGPU_MEM], "mem", config->mem[0]);
+	add(params, opt[CLI_VGPU_RESERVE], "reserve", config->reserve);
+	add(params, opt[CLI_VGPU_PINNED], "pinned", config->pinned);
+	add(params, opt[CLI_VGPU_WAIT], "wait_ns", config->wait_ns);
+	add(params, opt[CLI_VGPU_COMPUTE], "compute", config->compute);
+	add(params, opt[CLI_VGPU_COPY], "copy", config->copy);
+	add(params, opt[CLI_VGPU_PRIO], "prio", (uint64_t)config->prio);
+	if (opt[CLI_VGPU_BURST]) {
+		json_object_set_new(params, "burst",
+				    json_boolean(config->flags & PROTO_VGPU_BURST));
+	}
+}

@@ -1,0 +1,329 @@
+/* vGPUs with names: made, changed and removed by operators, kept across restarts of gbpfd, joined
+ * by processes that know the name and whose user may. */
+#include "daemon/vgpu/vgpu_int.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "daemon/audit.h"
+#include "daemon/control_socket.h"
+#include "daemon/session/tenant_session.h"
+
+struct daemon_vgpu *daemon_vgpu_find_name(const struct daemon *d, const char *name)
+{
+	struct daemon_vgpu *v = d->vgpus.first;
+
+	while (v && (!v->is.name[0] || strcmp(v->is.name, name) != 0)) {
+		v = v->next;
+	}
+	return v;
+}
+
+bool daemon_vgpu_is_open_to(const struct daemon_vgpu *v, uid_t uid)
+{
+	for (unsigned i = 0; i < v->n_users; i++) {
+		if (v->users[i] == uid) {
+			return true;
+		}
+	}
+	return v->uid == uid || uid == 0;
+}
+
+/* ---- whether it has processes, for the next gbpfd ---- */
+
+/* A file in the runtime folder, which does not outlive the machine's processes. */
+static void mark_path(const struct daemon_vgpu *v, char out[DAEMON_PATH + 64])
+{
+	snprintf(out, DAEMON_PATH + 64, "%s/vgpu-%s.used", v->d->opt.runtime, v->is.name);
+}
+
+void daemon_vgpu_mark(const struct daemon_vgpu *v, bool has_processes)
+{
+	char path[DAEMON_PATH + 64];
+
+	mark_path(v, path);
+	if (has_processes) {
+		fd_close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+	} else {
+		unlink(path);
+	}
+}
+
+bool daemon_vgpu_is_marked(const struct daemon_vgpu *v)
+{
+	char path[DAEMON_PATH + 64];
+
+	mark_path(v, path);
+	return access(path, F_OK) == 0;
+}
+
+void daemon_vgpu_emptied(struct daemon_vgpu *v)
+{
+	struct daemon *d = v->d;
+
+	daemon_vgpu_mark(v, false);
+	v->awaited = false;
+	if (v->draining && !d->ending) {
+		daemon_history_add_of(&d->history, v->uid, "vgpu", -1, 0,
+				      "virtual GPU %s is removed: its last program has ended",
+				      v->is.name);
+		daemon_vgpu_destroy(v);
+		(void)daemon_vgpu_save(d, NULL, 0, 0);
+	}
+}
+
+/* ---- methods ---- */
+
+static bool may_change(const struct daemon_call *c, const struct daemon_vgpu *v)
+{
+	return c->peer.uid == v->uid || c->peer.uid == 0 || daemon_may_administer(c->d, c->sock);
+}
+
+static bool may_see(const struct daemon_call *c, const struct daemon_vgpu *v)
+{
+	return daemon_vgpu_is_open_to(v, c->peer.uid) || may_change(c, v);
+}
+
+/* Answers the call once the file is written, and records the action. */
+static void finish(struct daemon_call *c, const char *action, const char *text, json_t *result)
+{
+	if (daemon_may_administer(c->d, c->sock)) {
+		daemon_audit(c->d, &c->peer, action, 0, "%s", text);
+	} else {
+		daemon_audit_user(c->d, &c->peer, action, "%s", text);
+	}
+	if (daemon_session_event_allowed(c->d, c->peer.uid)) {
+		daemon_history_add_of(&c->d->history, c->peer.uid, "vgpu", -1, 0, "%s", text);
+	}
+	if (daemon_vgpu_save(c->d, result, c->conn, c->id) < 0) {
+		daemon_control_error(c, 1, "memory", NULL, "out of memory");
+	}
+}
+
+/* Reads "users": an array of user ids, which only root and operators may name. Returns false after
+ * answering an error. */
+static bool take_users(struct daemon_call *c, uid_t users[DAEMON_VGPU_USERS], unsigned *n)
+{
+	const json_t *list = json_object_get(c->params, "users"), *u;
+	bool good = !list || (json_is_array(list) && json_array_size(list) <= DAEMON_VGPU_USERS);
+	size_t i;
+
+	if (!list) {
+		return true;
+	}
+	*n = 0;
+	json_array_foreach(list, i, u)
+	{
+		json_int_t uid = json_integer_value(u);
+
+		good &= json_is_integer(u) && uid >= 0 && uid < (json_int_t)UINT32_MAX;
+		if (good) {
+			users[(*n)++] = (uid_t)uid;
+		}
+	}
+	if (!good) {
+		daemon_control_error(c, 2, "usage", NULL, "users: at most %u user ids",
+				     DAEMON_VGPU_USERS);
+	} else if (*n && !daemon_may_administer(c->d, c->sock)) {
+		daemon_control_error(
+			c, 6, "permission",
+			"Only root, gbpfd's own user and members of the group gbpf may "
+			"open a virtual GPU to others",
+			"user %d may not name users", (int)c->peer.uid);
+		good = false;
+	}
+	return good;
+}
+
+/* Reads what a vGPU shall be given. Returns false after answering an error. */
+static bool take_config(struct daemon_call *c, struct proto_vgpu_config *config)
+{
+	const char *fault = daemon_vgpu_config_take(config, c->params);
+
+	if (fault) {
+		daemon_control_error(c, 2, "usage", "gbpf-vgpu(1) has the allowed values",
+				     "a virtual GPU cannot be given that: %s", fault);
+	}
+	return !fault;
+}
+
+/* Returns true if a reservation may change from `had` to `wants` bytes; false after answering an
+ * error. "device_mem": the size of the smallest device, as the caller has found it. */
+static bool may_reserve(struct daemon_call *c, uint64_t had, uint64_t wants)
+{
+	json_int_t n = json_integer_value(json_object_get(c->params, "device_mem"));
+	uint64_t left, size = n > 0 ? (uint64_t)n : 0;
+
+	if (wants <= had) {
+		return true;
+	}
+	if (!daemon_may_administer(c->d, c->sock)) {
+		daemon_control_error(
+			c, 6, "permission",
+			"Only root, gbpfd's own user and members of the group gbpf may "
+			"take memory away from others",
+			"user %d may not reserve memory", (int)c->peer.uid);
+		return false;
+	}
+	if (!daemon_vgpu_may_reserve(c->d, wants - had, &left, &size)) {
+		daemon_control_error(c, 7, "limit", "`gbpf vgpu ls` shows all reservations",
+				     "%llu MiB cannot be reserved: others leave %llu of %llu MiB",
+				     (unsigned long long)(wants >> 20),
+				     (unsigned long long)((left + had) >> 20),
+				     (unsigned long long)(size >> 20));
+		return false;
+	}
+	return true;
+}
+
+static const char *name_of(const struct daemon_call *c)
+{
+	const char *name = json_string_value(json_object_get(c->params, "name"));
+
+	return name ? name : "";
+}
+
+static struct daemon_vgpu *of_tenant(const struct daemon *d, json_int_t n)
+{
+	const struct daemon_session *s =
+		n >= 0 && n < PROTO_MAX_TENANTS ? d->sessions.tenant[n] : NULL;
+
+	return s && !s->dying ? s->vgpu.of : NULL;
+}
+
+/* Returns the vGPU that the call names, by "name" or by a "tenant" in it; NULL after answering an
+ * error. */
+static struct daemon_vgpu *named(struct daemon_call *c)
+{
+	const json_t *tenant = json_object_get(c->params, "tenant");
+	struct daemon_vgpu *v = json_is_integer(tenant)
+					? of_tenant(c->d, json_integer_value(tenant))
+					: daemon_vgpu_find_name(c->d, name_of(c));
+
+	if (!v || !may_see(c, v)) {
+		daemon_control_error(c, 5, "not-found", "`gbpf vgpu ls` lists them",
+				     "there is no virtual GPU %.40s",
+				     json_is_integer(tenant) ? "of this program" : name_of(c));
+		return NULL;
+	}
+	if (!may_change(c, v)) {
+		daemon_control_error(c, 6, "permission", "Only its owner and operators may",
+				     "virtual GPU '%s' belongs to user %d", v->is.name,
+				     (int)v->uid);
+		return NULL;
+	}
+	return v;
+}
+
+void daemon_method_vgpu_create(struct daemon_call *c)
+{
+	struct proto_vgpu is = { 0 };
+	uid_t users[DAEMON_VGPU_USERS];
+	unsigned n_users = 0;
+	struct daemon_vgpu *v;
+	char text[128];
+
+	if (!proto_vgpu_name_is_valid(name_of(c))) {
+		daemon_control_error(c, 2, "usage",
+				     "Use 1 to 31 letters, digits and characters of ._- that begin "
+				     "with a letter",
+				     "'%.40s' cannot be the name of a virtual GPU", name_of(c));
+		return;
+	}
+	if (daemon_vgpu_find_name(c->d, name_of(c))) {
+		daemon_control_error(c, 4, "exists",
+				     "Choose another name, or change it with "
+				     "`gbpf vgpu set`",
+				     "there is a virtual GPU '%s' already", name_of(c));
+		return;
+	}
+	if (!take_config(c, &is.config) || !may_reserve(c, 0, is.config.reserve) ||
+	    !take_users(c, users, &n_users)) {
+		return;
+	}
+	snprintf(is.name, sizeof(is.name), "%s", name_of(c));
+	v = daemon_vgpu_check_user(c->d, c->peer.uid, true)
+		    ? NULL
+		    : daemon_vgpu_add(c->d, c->peer.uid, &is);
+	if (!v) {
+		daemon_control_error(c, 7, "limit", "`gbpf vgpu rm` removes one",
+				     "there are too many virtual GPUs");
+		return;
+	}
+	memcpy(v->users, users, n_users * sizeof(users[0]));
+	v->n_users = n_users;
+	daemon_vgpu_reserve_update(c->d);
+	snprintf(text, sizeof(text), "virtual GPU %s is made", is.name);
+	finish(c, "vgpu.create", text, daemon_vgpu_json(v));
+}
+
+void daemon_method_vgpu_set(struct daemon_call *c)
+{
+	struct daemon_vgpu *v = named(c);
+	struct proto_vgpu_config config;
+	char number[24], text[128];
+
+	if (!v) {
+		return;
+	}
+	config = v->is.config;
+	if (!take_config(c, &config) || !may_reserve(c, v->is.config.reserve, config.reserve) ||
+	    !take_users(c, v->users, &v->n_users)) {
+		return;
+	}
+	v->is.config = config;
+	daemon_vgpu_update_page(v);
+	snprintf(number, sizeof(number), "%llx", (unsigned long long)v->is.number);
+	snprintf(text, sizeof(text), "virtual GPU %s is changed",
+		 v->is.name[0] ? v->is.name : number);
+	finish(c, "vgpu.set", text, daemon_vgpu_json(v));
+}
+
+void daemon_method_vgpu_rm(struct daemon_call *c)
+{
+	bool drain = json_is_true(json_object_get(c->params, "drain"));
+	struct daemon_vgpu *v = named(c);
+	char text[128];
+	json_t *j;
+
+	if (!v) {
+		return;
+	}
+	if (!v->is.name[0]) {
+		daemon_control_error(c, 2, "usage", "It ends with its last program",
+				     "a virtual GPU without a name cannot be removed");
+		return;
+	}
+	if (v->n_lines && !drain) {
+		daemon_control_error(c, 7, "busy",
+				     "End them first, or use --drain: it is then removed when they "
+				     "have ended",
+				     "virtual GPU '%s' has programs in it (%u)", v->is.name,
+				     v->n_lines);
+		return;
+	}
+	snprintf(text, sizeof(text), "virtual GPU %s is %s", v->is.name,
+		 v->n_lines ? "removed when its programs have ended" : "removed");
+	j = json_pack("{s:s,s:i}", "name", v->is.name, "processes", (int)v->n_lines);
+	v->draining = true;
+	if (!v->n_lines) {
+		daemon_vgpu_mark(v, false);
+		daemon_vgpu_destroy(v);
+	}
+	finish(c, "vgpu.rm", text, j);
+}
+
+void daemon_method_vgpu_list(struct daemon_call *c)
+{
+	json_t *all = json_array();
+
+	for (const struct daemon_vgpu *v = c->d->vgpus.first; v; v = v->next) {
+		if (may_see(c, v)) {
+			json_array_append_new(all, daemon_vgpu_json(v));
+		}
+	}
+	daemon_control_result(c, json_pack("{s:o}", "vgpus", all));
+}

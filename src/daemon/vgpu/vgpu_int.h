@@ -1,0 +1,91 @@
+/* Inside of vGPUs: shared by the files of this folder. */
+#ifndef GBPF_DAEMON_VGPU_VGPU_INT_H
+#define GBPF_DAEMON_VGPU_VGPU_INT_H
+
+#include <jansson.h>
+
+#include "daemon/vgpu/vgpu.h"
+#include "proto/account.h"
+
+#define DAEMON_VGPU_USERS 32u /* that a named vGPU may be open to */
+
+/* A line of the account, which a process has. */
+struct daemon_vgpu_line {
+	struct daemon_vgpu *v;
+	sd_event_source *death; /* owned; its process's pidfd. NULL: the line is free */
+	int pid;
+	uint64_t start;
+	bool left; /* its session has ended */
+	bool gone; /* the process has exited */
+};
+
+struct daemon_vgpu {
+	struct daemon_vgpu *next;
+	struct daemon *d;
+	struct proto_vgpu is;
+	uid_t uid;	/* its owner */
+	uint32_t place; /* below PROTO_VGPUS; of no other vGPU */
+
+	/* of one with a name */
+	uid_t users[DAEMON_VGPU_USERS]; /* other users whose processes may join */
+	unsigned n_users;
+	bool draining; /* takes no new processes, and ends with the last one */
+	bool awaited;  /* processes had joined it before gbpfd was restarted: they bring its page */
+
+	struct daemon_page page; /* struct proto_account; not there before the first process */
+	uint64_t granted[PROTO_MAX_GPUS]; /* vgpu_reserve.c: bytes beyond its reservation, by row */
+	unsigned n_lines;
+	struct daemon_vgpu_line line[PROTO_ACCOUNT_LINES];
+};
+
+static inline struct proto_account *daemon_vgpu_page(const struct daemon_vgpu *v)
+{
+	return v->page.map;
+}
+
+/* vgpu.c */
+/* Adds a vGPU, to the owner's account, with a free place. Returns NULL without memory. */
+struct daemon_vgpu *daemon_vgpu_add(struct daemon *d, uid_t uid, const struct proto_vgpu *is);
+void daemon_vgpu_destroy(struct daemon_vgpu *v);
+/* Returns 0, or -EUSERS if the user may have no further vGPU (is_new) or process in one. */
+int daemon_vgpu_check_user(const struct daemon *d, uid_t uid, bool is_new);
+/* Stores what v->is.config says into the page. */
+void daemon_vgpu_update_page(struct daemon_vgpu *v);
+
+/* named.c */
+struct daemon_vgpu *daemon_vgpu_find_name(const struct daemon *d, const char *name);
+/* Returns true if processes of that user may join. */
+bool daemon_vgpu_is_open_to(const struct daemon_vgpu *v, uid_t uid);
+/* Marks a vGPU as one that has processes, or has none, for a gbpfd that is restarted. */
+void daemon_vgpu_mark(const struct daemon_vgpu *v, bool has_processes);
+bool daemon_vgpu_is_marked(const struct daemon_vgpu *v);
+/* Its last process has exited: ends it if it is draining. */
+void daemon_vgpu_emptied(struct daemon_vgpu *v);
+
+/* vgpu_reserve.c: where memory is reserved, vGPUs may hold their own reservation and what they are
+ * granted of the rest. */
+/* Returns true if there is room for the reservations of all vGPUs, with `bytes` more. *ret_left is
+ * what is left of the smallest device, whose size is *ret_size: that of those that processes have
+ * reported, unless it is given; 0 if none is known, which leaves room for all. */
+bool daemon_vgpu_may_reserve(const struct daemon *d, uint64_t bytes, uint64_t *ret_left,
+			     uint64_t *ret_size);
+/* A reservation, a limit or a row has changed: stores what each vGPU may hold. */
+void daemon_vgpu_reserve_update(struct daemon *d);
+/* A session that waits for memory has ended. */
+void daemon_vgpu_stop_waiting(struct daemon_session *s);
+
+/* vgpu_json.c */
+/* What a vGPU is given, as parameters of methods and the file of vGPUs have it. */
+json_t *daemon_vgpu_config_json(const struct proto_vgpu_config *c);
+/* Changes *c as the object says; members that are absent stay. Returns NULL, or what is wrong with
+ * it, in *text if it is not constant. */
+const char *daemon_vgpu_config_take(struct proto_vgpu_config *c, const json_t *j);
+/* All that is known of it. */
+json_t *daemon_vgpu_json(const struct daemon_vgpu *v);
+
+/* vgpu_store.c: the file of named vGPUs, <state>/vgpus.json. */
+/* Writes it, then answers the call with the result, which is taken, and "stored"; conn 0: no caller
+ * waits. Returns 0 or -ENOMEM: nothing is answered. */
+int daemon_vgpu_save(struct daemon *d, json_t *result, uint64_t conn, json_int_t id);
+
+#endif

@@ -1,0 +1,191 @@
+/* vGPUs as JSON: what they are given, and what of it is used. */
+#include "daemon/vgpu/vgpu_int.h"
+
+#include <string.h>
+
+#include "base/atomic.h"
+#include "daemon/session/tenant_session.h"
+#include "mem/ledger.h"
+
+/* The members of an object, and their greatest values. mem is that of all devices. */
+static const struct member {
+	const char *name;
+	uint64_t most;
+	const char *allowed;
+} members[] = {
+	{ "mem", PROTO_VGPU_MEM_MAX, "mem: at least 16M, at most the GPU's memory" },
+	{ "reserve", PROTO_VGPU_MEM_MAX, "reserve: at most mem" },
+	{ "pinned", PROTO_VGPU_MEM_MAX, "pinned: at most the machine's memory" },
+	{ "wait_ns", PROTO_VGPU_WAIT_MAX_NS, "wait: at most an hour" },
+	{ "compute", 100, "compute: 1 to 100 percent" },
+	{ "copy", 100, "copy: 1 to 100 percent" },
+	{ "prio", PROTO_VGPU_PRIO_MAX, "prio: 0 to 100" },
+};
+enum { MEM, RESERVE, PINNED, WAIT, COMPUTE, COPY, PRIO };
+
+static uint64_t get(const struct proto_vgpu_config *c, unsigned what)
+{
+	switch (what) {
+	case MEM:
+		return c->mem[0];
+	case RESERVE:
+		return c->reserve;
+	case PINNED:
+		return c->pinned;
+	case WAIT:
+		return c->wait_ns;
+	case COMPUTE:
+		return c->compute;
+	case COPY:
+		return c->copy;
+	default:
+		return (uint64_t)c->prio;
+	}
+}
+
+static void set(struct proto_vgpu_config *c, unsigned what, uint64_t value)
+{
+	switch (what) {
+	case MEM:
+		for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+			c->mem[i] = value;
+		}
+		break;
+	case RESERVE:
+		c->reserve = value;
+		break;
+	case PINNED:
+		c->pinned = value;
+		break;
+	case WAIT:
+		c->wait_ns = value;
+		break;
+	case COMPUTE:
+		c->compute = (uint32_t)value;
+		break;
+	case COPY:
+		c->copy = (uint32_t)value;
+		break;
+	default:
+		c->prio = (int32_t)value;
+	}
+}
+
+json_t *daemon_vgpu_config_json(const struct proto_vgpu_config *c)
+{
+	json_t *j = json_object();
+
+	for (unsigned i = 0; i < ARRAY_SIZE(members); i++) {
+		json_object_set_new(j, members[i].name, json_integer((json_int_t)get(c, i)));
+	}
+	json_object_set_new(j, "burst", json_boolean(c->flags & PROTO_VGPU_BURST));
+	return j;
+}
+
+const char *daemon_vgpu_config_take(struct proto_vgpu_config *c, const json_t *j)
+{
+	const json_t *burst = json_object_get(j, "burst");
+
+	for (unsigned i = 0; i < ARRAY_SIZE(members); i++) {
+		const json_t *v = json_object_get(j, members[i].name);
+		json_int_t n = json_integer_value(v);
+
+		if (!v) {
+			continue;
+		}
+		if (!json_is_integer(v) || n < 0 || (uint64_t)n > members[i].most) {
+			return members[i].allowed;
+		}
+		set(c, i, (uint64_t)n);
+	}
+	if (burst && !json_is_boolean(burst)) {
+		return "burst: true or false";
+	}
+	if (burst) {
+		c->flags = json_is_true(burst) ? PROTO_VGPU_BURST : 0;
+	}
+	return proto_vgpu_config_fault(c);
+}
+
+static json_t *devices_json(const struct daemon_vgpu *v)
+{
+	static const uint8_t none[16];
+	const struct proto_account *a = daemon_vgpu_page(v);
+	json_t *all = json_array();
+
+	for (unsigned row = 0; a && row < PROTO_MAX_GPUS; row++) {
+		uint8_t uuid[16];
+		char text[48];
+
+		memcpy(uuid, a->uuid[row], sizeof(uuid));
+		if (memcmp(uuid, none, sizeof(uuid)) == 0) {
+			continue;
+		}
+		daemon_gpu_uuid_text(uuid, text);
+		json_array_append_new(
+			all, json_pack("{s:s,s:I,s:I}", "uuid", text, "mem_limit",
+				       (json_int_t)load_relaxed(&a->limit[row]), "mem_used",
+				       (json_int_t)MIN(mem_account_used(a, row), INT64_MAX)));
+	}
+	return all;
+}
+
+/* Its processes that have a session. */
+static json_t *programs_json(const struct daemon_vgpu *v)
+{
+	json_t *all = json_array();
+
+	daemon_session_each(v->d, s)
+	{
+		if (s->vgpu.of == v && !s->dying) {
+			json_array_append_new(all,
+					      json_pack("{s:i,s:i,s:s}", "pid", (int)s->peer.pid,
+							"tenant", s->tenant, "name", s->name));
+		}
+	}
+	return all;
+}
+
+/* Returns how many of its processes wait for memory. */
+static unsigned waiting(const struct daemon_vgpu *v)
+{
+	unsigned n = 0;
+
+	daemon_session_each(v->d, s)
+	{
+		n += s->vgpu.of == v && s->vgpu.ask.since;
+	}
+	return n;
+}
+
+static json_t *users_json(const struct daemon_vgpu *v)
+{
+	json_t *all = json_array();
+
+	for (unsigned i = 0; i < v->n_users; i++) {
+		json_array_append_new(all, json_integer((json_int_t)v->users[i]));
+	}
+	return all;
+}
+
+json_t *daemon_vgpu_json(const struct daemon_vgpu *v)
+{
+	json_t *j = daemon_vgpu_config_json(&v->is.config);
+	char number[24];
+
+	snprintf(number, sizeof(number), "%llx", (unsigned long long)v->is.number);
+	json_object_set_new(j, "name", json_string(v->is.name));
+	json_object_set_new(j, "number", json_string(v->is.name[0] ? "" : number));
+	json_object_set_new(j, "place", json_integer(v->place));
+	json_object_set_new(j, "uid", json_integer((json_int_t)v->uid));
+	json_object_set_new(j, "users", users_json(v));
+	json_object_set_new(j, "state",
+			    json_string(v->draining  ? "draining"
+					: v->n_lines ? "running"
+						     : "idle"));
+	json_object_set_new(j, "processes", json_integer(v->n_lines));
+	json_object_set_new(j, "waiting", json_integer(waiting(v)));
+	json_object_set_new(j, "programs", programs_json(v));
+	json_object_set_new(j, "devices", devices_json(v));
+	return j;
+}

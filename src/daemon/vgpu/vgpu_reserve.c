@@ -1,0 +1,339 @@
+/* Reservations, and processes that wait for memory.
+ *
+ * Once a vGPU has reserved memory, what each vGPU may hold on a device (`allowed` of its page) is
+ * its own reservation and what gbpfd has granted it of the rest. gbpfd keeps the sum of all
+ * reservations and grants within the device's memory, from figures of its own. A process whose
+ * charge is refused although its limit has room asks for more (PROTO_MEM_ASK); gbpfd takes back
+ * what other vGPUs were granted and do not use, then grants it, or lets the process wait.
+ *
+ * Taking back is safe against charges: `allowed` is lowered before use is summed, and a process
+ * reads `allowed` after it has stored what it wants (mem/ledger.h). So either the charge obeys the
+ * new value, or the sum contains it, and gbpfd returns that much. */
+#include "daemon/vgpu/vgpu_int.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "daemon/session/tenant_session.h"
+#include "mem/ledger.h"
+
+#define LOOK_USEC 5000u		  /* between two looks for memory while processes wait */
+#define STEP (UINT64_C(64) << 20) /* grants are multiples of it where there is room */
+
+#define vgpu_each(d, v) for (struct daemon_vgpu *v = (d)->vgpus.first; v; v = v->next)
+
+static uint64_t add(uint64_t a, uint64_t b)
+{
+	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+/* ---- devices ---- */
+
+void daemon_vgpu_note_sizes(struct daemon_session *s, const uint64_t bytes[PROTO_MAX_GPUS])
+{
+	bool sure = s->peer.uid == 0 || s->peer.uid == s->d->uid;
+
+	for (uint32_t i = 0; i < s->gpus; i++) {
+		struct daemon_gpu *g = &s->d->devices.d[s->gpu_index[i]];
+
+		if (bytes[i] && (sure || !g->mem)) {
+			g->mem = g->mem_sure && !sure ? g->mem : bytes[i];
+			g->mem_sure |= sure;
+		}
+	}
+}
+
+/* Returns the size of the device of a row; 0: unknown, or there is no such row. */
+static uint64_t size_of_row(const struct daemon *d, const struct proto_account *a, uint32_t row)
+{
+	uint8_t uuid[16];
+
+	memcpy(uuid, a->uuid[row], sizeof(uuid));
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+		if (d->devices.d[i].used && memcmp(d->devices.d[i].uuid, uuid, 16) == 0) {
+			return d->devices.d[i].mem;
+		}
+	}
+	return 0;
+}
+
+static uint64_t reserved_by_all(const struct daemon *d)
+{
+	uint64_t sum = 0;
+
+	vgpu_each(d, v)
+	{
+		sum = add(sum, v->is.config.reserve);
+	}
+	return sum;
+}
+
+/* Returns the size of the smallest device; 0: none is known. */
+static uint64_t smallest(const struct daemon *d)
+{
+	uint64_t least = 0;
+
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+		uint64_t mem = d->devices.d[i].used ? d->devices.d[i].mem : 0;
+
+		least = mem && (!least || mem < least) ? mem : least;
+	}
+	return least;
+}
+
+bool daemon_vgpu_may_reserve(const struct daemon *d, uint64_t bytes, uint64_t *ret_left,
+			     uint64_t *ret_size)
+{
+	uint64_t sum = reserved_by_all(d);
+
+	*ret_size = *ret_size ? *ret_size : smallest(d);
+	*ret_left = sum < *ret_size ? *ret_size - sum : 0;
+	return !*ret_size || add(sum, bytes) <= *ret_size;
+}
+
+void daemon_vgpu_reserve_left(const struct daemon_session *s, uint64_t *ret_left,
+			      uint64_t *ret_size)
+{
+	uint64_t others = reserved_by_all(s->d) - s->vgpu.of->is.config.reserve;
+
+	*ret_size = smallest(s->d);
+	*ret_left = others < *ret_size ? *ret_size - others : 0;
+}
+
+/* ---- what each may hold ---- */
+
+/* Returns the row of a device in a page; PROTO_MAX_GPUS: it has none. */
+static uint32_t row_of(const struct daemon_vgpu *v, const uint8_t uuid[16])
+{
+	const struct proto_account *a = daemon_vgpu_page(v);
+	uint32_t row = 0;
+
+	while (row < PROTO_MAX_GPUS && (!a || memcmp(a->uuid[row], uuid, 16))) {
+		row++;
+	}
+	return row;
+}
+
+static uint64_t limit_of(const struct daemon_vgpu *v, uint32_t row, uint64_t size)
+{
+	uint64_t limit = load_relaxed(&daemon_vgpu_page(v)->limit[row]);
+
+	return limit ? MIN(limit, size) : size;
+}
+
+/* Stores what a vGPU may hold: at least a byte, since 0 means no restriction. */
+static void store_allowed(struct daemon_vgpu *v, uint32_t row, uint64_t size)
+{
+	uint64_t allowed = add(v->is.config.reserve, v->granted[row]);
+
+	allowed = MIN(allowed, limit_of(v, row, size));
+	store_seqcst(&daemon_vgpu_page(v)->allowed[row], MAX(allowed, (uint64_t)1));
+}
+
+static uint64_t used_of(const struct daemon_vgpu *v, uint32_t row)
+{
+	return mem_account_claimed(daemon_vgpu_page(v), row);
+}
+
+/* Takes back what a vGPU was granted and does not use; it retains what it uses beyond its
+ * reservation. */
+static void trim(struct daemon_vgpu *v, uint32_t row, uint64_t size)
+{
+	uint64_t used;
+
+	v->granted[row] = 0;
+	store_allowed(v, row, size);
+	used = used_of(v, row);
+	v->granted[row] = used > v->is.config.reserve ? used - v->is.config.reserve : 0;
+	v->granted[row] = MIN(v->granted[row], size);
+	store_allowed(v, row, size);
+}
+
+void daemon_vgpu_reserve_update(struct daemon *d)
+{
+	bool any = reserved_by_all(d) > 0;
+
+	vgpu_each(d, v)
+	{
+		struct proto_account *a = daemon_vgpu_page(v);
+
+		for (uint32_t row = 0; a && row < PROTO_MAX_GPUS; row++) {
+			uint64_t size = size_of_row(d, a, row);
+
+			if (any && size) {
+				trim(v, row, size);
+			} else {
+				v->granted[row] = 0;
+				store_seqcst(&a->allowed[row], (uint64_t)0);
+			}
+		}
+	}
+}
+
+/* Returns what is neither reserved nor granted of a device. */
+static uint64_t left_of(const struct daemon *d, const uint8_t uuid[16], uint64_t size)
+{
+	uint64_t sum = reserved_by_all(d);
+
+	vgpu_each(d, v)
+	{
+		uint32_t row = row_of(v, uuid);
+
+		sum = row < PROTO_MAX_GPUS ? add(sum, v->granted[row]) : sum;
+	}
+	return sum < size ? size - sum : 0;
+}
+
+/* Grants a vGPU `more` bytes. Returns false if there is no room. */
+static bool grant(struct daemon_vgpu *of, uint32_t row, uint64_t size, uint64_t more)
+{
+	uint8_t uuid[16];
+	uint64_t left;
+
+	memcpy(uuid, daemon_vgpu_page(of)->uuid[row], sizeof(uuid));
+	left = left_of(of->d, uuid, size);
+	if (left < more) {
+		vgpu_each(of->d, v)
+		{
+			uint32_t r = v == of ? PROTO_MAX_GPUS : row_of(v, uuid);
+
+			if (r < PROTO_MAX_GPUS) {
+				trim(v, r, size);
+			}
+		}
+		left = left_of(of->d, uuid, size);
+	}
+	if (left < more) {
+		return false;
+	}
+	of->granted[row] += MIN(left, more > UINT64_MAX - STEP ? more : ROUND_UP(more, STEP));
+	store_allowed(of, row, size);
+	return true;
+}
+
+/* ---- processes that ask, and wait ---- */
+
+static void answer(struct daemon_session *s, uint32_t what)
+{
+	struct proto_account_line *line =
+		&daemon_vgpu_page(s->vgpu.of)->line[s->vgpu.ask.row][s->vgpu.line];
+
+	s->vgpu.ask.since = 0;
+	store_relaxed(&line->answer, what);
+	store_release(&line->answer_seq, s->vgpu.ask.seq);
+	(void)syscall(SYS_futex, &line->answer_seq, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+/* Returns true if a process that came before waits for memory of the same vGPU and device. */
+static bool is_behind(const struct daemon_session *s)
+{
+	daemon_session_each(s->d, o)
+	{
+		if (o != s && o->vgpu.of == s->vgpu.of && o->vgpu.ask.since &&
+		    o->vgpu.ask.row == s->vgpu.ask.row && o->vgpu.ask.since < s->vgpu.ask.since) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Returns true if the process may try again. */
+static bool has_room(struct daemon_session *s)
+{
+	struct daemon_vgpu *v = s->vgpu.of;
+	const struct proto_account *a = daemon_vgpu_page(v);
+	uint32_t row = s->vgpu.ask.row;
+	uint64_t size = size_of_row(s->d, a, row), allowed = load_relaxed(&a->allowed[row]);
+	uint64_t need = add(used_of(v, row), s->vgpu.ask.bytes);
+
+	if (is_behind(s) || (size && need > limit_of(v, row, size))) {
+		return false;
+	}
+	return !allowed || need <= allowed || grant(v, row, size, need - allowed);
+}
+
+/* Answers those that can be answered. Returns true if some still wait. */
+static bool look(struct daemon *d)
+{
+	uint64_t now = clock_now_ns();
+	bool some = false;
+
+	daemon_session_each(d, s)
+	{
+		if (!s->vgpu.ask.since) {
+			continue;
+		}
+		if (has_room(s)) {
+			answer(s, PROTO_ACCOUNT_RETRY);
+		} else if (now >= s->vgpu.ask.until_ns) {
+			answer(s, PROTO_ACCOUNT_REFUSED);
+		} else {
+			some = true;
+		}
+	}
+	return some;
+}
+
+static int on_timer(sd_event_source *src, uint64_t usec, void *arg)
+{
+	struct daemon *d = arg;
+	uint64_t now;
+
+	(void)usec;
+	sd_event_now(d->loop, CLOCK_MONOTONIC, &now);
+	if (look(d)) {
+		sd_event_source_set_time(src, now + LOOK_USEC);
+		sd_event_source_set_enabled(src, SD_EVENT_ONESHOT);
+	}
+	return 0;
+}
+
+static void start_timer(struct daemon *d)
+{
+	uint64_t now;
+
+	sd_event_now(d->loop, CLOCK_MONOTONIC, &now);
+	if (!d->vgpus.timer) {
+		(void)sd_event_add_time(d->loop, &d->vgpus.timer, CLOCK_MONOTONIC, now + LOOK_USEC,
+					1, on_timer, d);
+	} else {
+		sd_event_source_set_time(d->vgpus.timer, now + LOOK_USEC);
+		sd_event_source_set_enabled(d->vgpus.timer, SD_EVENT_ONESHOT);
+	}
+}
+
+void daemon_vgpu_ask(struct daemon_session *s, const struct proto_mem_ask *m)
+{
+	uint64_t now = clock_now_ns(), wait = MIN(m->wait_ns, s->vgpu.of->is.config.wait_ns);
+
+	if (m->row >= PROTO_MAX_GPUS) {
+		s->d->counters.garbage++;
+		daemon_session_drop(s, "it asks for memory of row %u", m->row);
+		return;
+	}
+	if (s->vgpu.ask.since && s->vgpu.ask.seq == m->seq) {
+		return; /* it asks again, in case that gbpfd was restarted */
+	}
+	s->vgpu.ask.since = ++s->d->vgpus.asked;
+	s->vgpu.ask.row = m->row;
+	s->vgpu.ask.seq = m->seq;
+	s->vgpu.ask.bytes = m->bytes;
+	s->vgpu.ask.until_ns = now + wait;
+	if (has_room(s)) {
+		answer(s, PROTO_ACCOUNT_RETRY);
+	} else if (!wait) {
+		answer(s, PROTO_ACCOUNT_REFUSED);
+	} else {
+		start_timer(s->d);
+	}
+}
+
+void daemon_vgpu_stop_waiting(struct daemon_session *s)
+{
+	s->vgpu.ask.since = 0;
+}

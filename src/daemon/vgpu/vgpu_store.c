@@ -1,0 +1,189 @@
+/* The file of named vGPUs. It is written after each change, by the worker; what a vGPU is given
+ * counts from the change on, also if the file cannot be written. */
+#include "daemon/vgpu/vgpu_int.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "daemon/control_socket.h"
+#include "daemon/policy/policy_store.h"
+
+#define FILE_NAME "vgpus.json"
+#define FILE_MAX (1u << 20)
+
+struct save_job {
+	struct daemon_job job; /* first */
+	struct daemon *d;
+	char path[DAEMON_PATH + 16];
+	char *text;	/* owned */
+	json_t *result; /* owned; NULL: no caller waits */
+	uint64_t conn;
+	json_int_t id;
+	int err;
+};
+
+static void save_work(struct daemon_job *j)
+{
+	struct save_job *s = (struct save_job *)j;
+
+	s->err = s->text ? daemon_store_replace(s->path, s->text, strlen(s->text)) : -ENOMEM;
+}
+
+static void save_free(struct daemon_job *j)
+{
+	struct save_job *s = (struct save_job *)j;
+
+	free(s->text);
+	json_decref(s->result);
+	free(s);
+}
+
+static void save_done(struct daemon_job *j)
+{
+	struct save_job *s = (struct save_job *)j;
+
+	if (s->err) {
+		log_warn("cannot write %s: %s", s->path, strerror(-s->err));
+		daemon_history_add(&s->d->history, "store", -1,
+				   "a change of virtual GPUs took effect, but will not survive a "
+				   "restart of gbpfd: %s",
+				   strerror(-s->err));
+	}
+	if (s->result) {
+		json_object_set_new(s->result, "stored", json_boolean(s->err == 0));
+		daemon_control_answer(s->d, s->conn, s->id, s->result, NULL, 1);
+	}
+	save_free(j);
+}
+
+static json_t *entry_json(const struct daemon_vgpu *v)
+{
+	json_t *j = daemon_vgpu_config_json(&v->is.config), *users = json_array();
+
+	for (unsigned i = 0; i < v->n_users; i++) {
+		json_array_append_new(users, json_integer((json_int_t)v->users[i]));
+	}
+	json_object_set_new(j, "name", json_string(v->is.name));
+	json_object_set_new(j, "uid", json_integer((json_int_t)v->uid));
+	json_object_set_new(j, "users", users);
+	json_object_set_new(j, "draining", json_boolean(v->draining));
+	return j;
+}
+
+static char *file_text(const struct daemon *d)
+{
+	json_t *all = json_array(), *j;
+	char *text;
+
+	for (const struct daemon_vgpu *v = d->vgpus.first; v; v = v->next) {
+		if (v->is.name[0]) {
+			json_array_append_new(all, entry_json(v));
+		}
+	}
+	j = json_pack("{s:o}", "vgpus", all);
+	text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
+	json_decref(j);
+	return text;
+}
+
+int daemon_vgpu_save(struct daemon *d, json_t *result, uint64_t conn, json_int_t id)
+{
+	struct save_job *s = calloc(1, sizeof(*s));
+
+	if (!s) {
+		json_decref(result);
+		return -ENOMEM;
+	}
+	s->job = (struct daemon_job){ .work = save_work, .done = save_done, .drop = save_free };
+	s->d = d;
+	s->result = result;
+	s->conn = conn;
+	s->id = id;
+	s->text = file_text(d);
+	snprintf(s->path, sizeof(s->path), "%s/" FILE_NAME, d->opt.state);
+	daemon_job_thread_submit(&d->worker, &s->job);
+	return 0;
+}
+
+static bool is_uid(const json_t *j)
+{
+	return json_is_integer(j) && json_integer_value(j) >= 0 &&
+	       json_integer_value(j) < (json_int_t)UINT32_MAX;
+}
+
+/* Returns NULL, or what is wrong with the entry. */
+static const char *load_entry(struct daemon *d, const json_t *j)
+{
+	const char *name = json_string_value(json_object_get(j, "name"));
+	const json_t *uid = json_object_get(j, "uid"), *users = json_object_get(j, "users"), *u;
+	struct proto_vgpu is = { 0 };
+	struct daemon_vgpu *v;
+	const char *fault;
+	size_t i;
+
+	if (!name || !proto_vgpu_name_is_valid(name) || daemon_vgpu_find_name(d, name)) {
+		return "name";
+	}
+	fault = daemon_vgpu_config_take(&is.config, j);
+	if (fault || !is_uid(uid) || json_array_size(users) > DAEMON_VGPU_USERS) {
+		return fault ? fault : "users";
+	}
+	json_array_foreach(users, i, u)
+	{
+		if (!is_uid(u)) {
+			return "users";
+		}
+	}
+	snprintf(is.name, sizeof(is.name), "%s", name);
+	v = d->vgpus.n < PROTO_VGPUS ? daemon_vgpu_add(d, (uid_t)json_integer_value(uid), &is)
+				     : NULL;
+	if (!v) {
+		return "there are too many";
+	}
+	json_array_foreach(users, i, u)
+	{
+		v->users[v->n_users++] = (uid_t)json_integer_value(u);
+	}
+	v->draining = json_is_true(json_object_get(j, "draining"));
+	v->awaited = daemon_vgpu_is_marked(v);
+	if (v->draining && !v->awaited) { /* its last program ended while gbpfd was away */
+		daemon_vgpu_destroy(v);
+	}
+	return NULL;
+}
+
+/* Invalid entries are left out, with a warning. */
+void daemon_vgpus_open(struct daemon *d)
+{
+	char path[DAEMON_PATH + 16];
+	json_t *j = NULL, *e;
+	struct buf b;
+	size_t i;
+
+	snprintf(path, sizeof(path), "%s/" FILE_NAME, d->opt.state);
+	buf_init(&b);
+	if (daemon_store_is_file(path) && buf_read_file(&b, path, FILE_MAX) == 0 && b.len) {
+		j = json_loadb(b.data, b.len, 0, NULL);
+	}
+	buf_finish(&b);
+	if (!json_is_array(json_object_get(j, "vgpus")) && access(path, F_OK) == 0) {
+		log_warn("%s is not a list of virtual GPUs: it is left aside", path);
+		daemon_history_add(&d->history, "store", -1,
+				   "%s cannot be read: no virtual GPU with a name is known", path);
+	}
+	json_array_foreach(json_object_get(j, "vgpus"), i, e)
+	{
+		const char *fault = load_entry(d, e);
+
+		if (fault) {
+			log_warn("%s: entry %zu is left out: %s", path, i, fault);
+			daemon_history_add(&d->history, "store", -1,
+					   "virtual GPU %zu of %s is left out: %s", i, path, fault);
+		}
+	}
+	json_decref(j);
+}

@@ -1,0 +1,72 @@
+# Programs in virtual GPUs, for vgpu.bats and vgpu_named.bats.
+
+VGPU=${GBPF_BUILD:-build}/tests/system/vgpu
+
+# Servers: programs that carry out commands. start_servers_with "OPTIONS" NAME...: in one vGPU, with the pipes NAME.in and NAME.out.
+start_servers_with() {
+	local options=$1 name script=
+	shift
+	for name; do
+		mkfifo "$GBPF_RUNTIME_DIR/$name.in" "$GBPF_RUNTIME_DIR/$name.out"
+		script+="'$VGPU' serve <'$GBPF_RUNTIME_DIR/$name.in' >'$GBPF_RUNTIME_DIR/$name.out' & "
+	done
+	# shellcheck disable=SC2086 # several words
+	gbpf run --device soft $options -- bash -c "$script wait" >>"$GBPF_RUNTIME_DIR/servers.log" 2>&1 3>&- &
+	pids+=($!)
+	for name; do
+		# Both ends stay open here, so that neither side sees the end of the file.
+		exec {fd}<>"$GBPF_RUNTIME_DIR/$name.in"
+		declare -g "in_$name=$fd"
+		exec {fd}<>"$GBPF_RUNTIME_DIR/$name.out"
+		declare -g "out_$name=$fd"
+	done
+	for name; do
+		answer_of "$name"
+		declare -g "pid_$name=$REPLY"
+		pids+=("$REPLY")
+	done
+}
+
+start_servers() { # MIB NAME...
+	start_servers_with "--mem $1M" "${@:2}"
+}
+
+answer_of() { # NAME: sets REPLY
+	local fd=out_$1
+	read -r -t 120 -u "${!fd}"
+}
+
+# ask NAME COMMAND...: its answer is in REPLY.
+ask() {
+	local fd=in_$1
+	echo "${@:2}" >&"${!fd}"
+	answer_of "$1"
+}
+
+expect() { # ANSWER NAME COMMAND...
+	ask "${@:2}"
+	[ "$REPLY" = "$1" ] || {
+		echo "${*:2}: '$REPLY' instead of '$1'" >&2
+		return 1
+	}
+}
+
+tenant() { # PID EXPRESSION over t, its record in gbpf ps
+	gbpf --json ps | python3 -c '
+import json, sys
+t = next(t for t in json.load(sys.stdin)["tenants"] if t["pid"] == int(sys.argv[1]))
+sys.exit(not eval(sys.argv[2]))' "$1" "$2" 2>/dev/null
+}
+
+kill_daemon() {
+	kill -9 "$daemon"
+	wait "$daemon" || true
+	rm -f "$GBPF_RUNTIME_DIR/control.sock" # start_daemon waits for it
+}
+
+start_all() {
+	start_soft
+	start_daemon
+	daemon=${pids[-1]}
+}
+

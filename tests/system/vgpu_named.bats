@@ -1,0 +1,313 @@
+#!/usr/bin/env bats
+# Virtual GPUs with names (gbpf vgpu), reservations, and programs that wait for memory.
+
+load helpers
+load vgpu_helpers
+
+vgpu() { # NAME EXPRESSION over v, its record in gbpf vgpu show
+	gbpf --json vgpu show "$1" | python3 -c '
+import json, sys
+v = json.load(sys.stdin)
+sys.exit(not eval(sys.argv[1]))' "$2" 2>/dev/null
+}
+
+says() { # EXIT MESSAGE COMMAND...
+	run "${@:3}"
+	echo "$output"
+	[ "$status" -eq "$1" ]
+	[ "$output" = "$2" ]
+}
+
+ended() { # PID
+	! kill -0 "$1"
+}
+
+@test "a vGPU with a name has limits, holds processes of several starts, and is removed" {
+	start_all
+	says 0 "train: made; start programs in it with: gbpf run --vgpu train -- PROGRAM" \
+		gbpf vgpu create train --mem 64M --compute 25 --copy 30 --prio 7 --burst on
+	vgpu train 'v["state"] == "idle" and v["mem"] == 64 << 20 and v["compute"] == 25 and v["copy"] == 30 and v["prio"] == 7 and v["burst"]'
+	start_servers_with "--vgpu train" a
+	start_servers_with "--vgpu train" b
+	expect ok a alloc 40
+	expect CUDA_ERROR_OUT_OF_MEMORY b alloc 26
+	expect ok b alloc 24
+	expect "64 of 64" b used
+	vgpu train 'v["state"] == "running" and v["processes"] == 2 and v["devices"][0]["mem_used"] == 64 << 20'
+	tenant "$pid_a" 't["vgpu"] == "train" and t["mem_used"] == 40 << 20 and t["mem_vgpu_used"] == 64 << 20'
+	says 7 "gbpf: vgpu rm: virtual GPU 'train' has programs in it (2). End them first, or use --drain: it is then removed when they have ended" \
+		gbpf vgpu rm train
+	kill -9 "$pid_a" "$pid_b"
+	idle() { vgpu train 'v["state"] == "idle"'; }
+	wait_for idle
+	says 0 "train: removed" gbpf vgpu rm train
+	run gbpf vgpu show train
+	[ "$status" -eq 5 ]
+}
+
+@test "gbpf vgpu set and gbpf set change limits of running programs" {
+	start_all
+	gbpf vgpu create train --mem 64M
+	start_servers_with "--vgpu train" a
+	expect ok a alloc 60
+	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 10
+	gbpf vgpu set train --mem 128M
+	expect "60 of 128" a used
+	expect ok a alloc 10
+	gbpf vgpu set train --mem 32M # below use: nothing more until memory is freed
+	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 2
+	expect ok a free
+	expect ok a free
+	expect ok a alloc 20
+	says 0 "$pid_a: its virtual GPU train is changed, for 1 process" gbpf set "$pid_a" --mem 96M
+	expect "20 of 96" a used
+	vgpu train 'v["mem"] == 96 << 20'
+}
+
+@test "gbpf set changes the limit of a vGPU without a name" {
+	start_all
+	start_servers 64 a
+	expect "0 of 64" a used
+	gbpf set "$pid_a" --mem 32M
+	expect "0 of 32" a used
+	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 34
+}
+
+@test "names, limits and processes of vGPUs survive a kill of gbpfd" {
+	start_all
+	gbpf vgpu create train --mem 64M --wait 3s
+	gbpf vgpu create empty --mem 32M
+	start_servers_with "--vgpu train" a
+	expect ok a alloc 40
+	kill_daemon
+	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 30
+	start_daemon
+	daemon=${pids[-1]}
+	back() { vgpu train 'v["processes"] == 1 and v["devices"][0]["mem_used"] == 40 << 20 and v["wait_ns"] == 3 * 10**9'; }
+	wait_for back
+	start_servers_with "--vgpu train" b
+	expect "40 of 64" b used
+	vgpu empty 'v["mem"] == 32 << 20'
+	start_servers_with "--vgpu empty" c # at once: nobody was in it
+	expect "0 of 32" c used
+}
+
+@test "a process that starts before those of a restarted gbpfd are back waits for the account" {
+	start_all
+	gbpf vgpu create train --mem 64M
+	start_servers_with "--vgpu train" a
+	expect ok a alloc 40
+	kill -STOP "$pid_a"
+	kill_daemon
+	start_daemon
+	daemon=${pids[-1]}
+	gbpf run --device soft --vgpu train -- "$VGPU" serve <<<used >"$GBPF_RUNTIME_DIR/late" 2>"$GBPF_RUNTIME_DIR/late.err" 3>&- &
+	pids+=($!)
+	refused_once() { gbpf events | grep -q "gbpfd was restarted; try again"; }
+	wait_for refused_once
+	kill -CONT "$pid_a"
+	joined() { grep -qx "40 of 64" "$GBPF_RUNTIME_DIR/late"; }
+	wait_for joined
+}
+
+@test "rm --drain takes no new programs and removes the vGPU with its last one" {
+	start_all
+	gbpf vgpu create train --mem 64M
+	start_servers_with "--vgpu train" a
+	says 0 "train: removed when its 1 process has ended" gbpf vgpu rm --drain train
+	run gbpf run --device soft --vgpu train -- "$VGPU" init
+	echo "$output"
+	[ "${lines[0]}" = "gbpf: gbpfd refused this program: it cannot join its virtual GPU: it is being removed" ]
+	expect ok a alloc 10
+	kill_daemon
+	start_daemon
+	daemon=${pids[-1]}
+	draining() { vgpu train 'v["state"] == "draining" and v["processes"] == 1'; }
+	wait_for draining
+	kill -9 "$pid_a"
+	gone() { [ "$(gbpf --json vgpu ls)" = "$(gbpf --json vgpu ls | sed 's/train//')" ]; }
+	wait_for gone
+	kill_daemon
+	start_daemon
+	run gbpf vgpu show train
+	[ "$status" -eq 5 ]
+}
+
+@test "what cannot be given is refused" {
+	local name
+	start_all
+	for name in 9x 'a b' a/b .x abcdefghijklmnopqrstuvwxyz012345; do
+		run gbpf vgpu create "$name" --mem 64M
+		echo "$output"
+		[ "$status" -eq 2 ]
+		[[ $output = "gbpf: vgpu create: '$name' cannot be the name of a virtual GPU."* ]]
+	done
+	for option in "--mem 15M" "--mem -1" "--compute 0" "--compute 101" "--copy 101" "--prio 101" "--wait 2h" "--burst maybe" \
+		"--mem 64M --reserve 65M" "--pinned 0"; do
+		# shellcheck disable=SC2086 # several words
+		run gbpf vgpu create train $option
+		echo "$option: $output"
+		[ "$status" -eq 2 ]
+	done
+	says 5 "gbpf: vgpu create: there is no user 'no.such.user'. Give user names or numbers, separated by commas" \
+		gbpf vgpu create train --mem 64M --user no.such.user
+	[ "$(gbpf vgpu ls 2>&1)" = "There are no virtual GPUs. \`gbpf vgpu create NAME --mem SIZE\` makes one." ]
+	gbpf vgpu create train --mem 64M
+	run gbpf vgpu create train --mem 64M
+	[ "$status" -eq 4 ]
+	says 5 "gbpf: vgpu set: there is no virtual GPU nosuch. \`gbpf vgpu ls\` lists them" gbpf vgpu set nosuch --mem 64M
+	says 125 "gbpf: run: there is no virtual GPU 'nosuch' for this user. \`gbpf vgpu ls\` lists them; \`gbpf vgpu create\` makes one" \
+		gbpf run --device soft --vgpu nosuch -- true
+	says 125 "gbpf: run: --vgpu names a virtual GPU that has its limits already. \`gbpf vgpu set\` changes what it is given" \
+		gbpf run --device soft --vgpu train --mem 64M -- true
+}
+
+@test "there are at most 64 vGPUs" {
+	local i
+	start_all
+	for i in {1..64}; do
+		gbpf -q vgpu create "v$i" --mem 64M
+	done
+	run gbpf vgpu create more --mem 64M
+	[ "$status" -eq 7 ]
+	run gbpf run --device soft --mem 64M -- "$VGPU" init
+	[[ $output = *"there are too many"* ]]
+	gbpf vgpu rm v33
+	gbpf vgpu create more --mem 64M
+}
+
+@test "files of vGPUs that are damaged do not keep gbpfd from starting" {
+	start_all
+	gbpf vgpu create train --mem 64M
+	kill_daemon
+	python3 - "$GBPF_STATE_DIR/vgpus.json" <<'PY'
+import json, sys
+good = json.load(open(sys.argv[1]))["vgpus"][0]
+bad = [dict(good, name="9x"), dict(good, name="b", mem=-1), dict(good, name="c", mem="x"), dict(good, name="d", uid=-5),
+       dict(good, name="e", users=[2**40]), dict(good, name="f", compute=101), good, 7, {}, dict(good, name="good")]
+json.dump({"vgpus": [good] + bad}, open(sys.argv[1], "w"))
+PY
+	start_daemon
+	daemon=${pids[-1]}
+	[ "$(gbpf --json vgpu ls | python3 -c 'import json, sys; print(*sorted(v["name"] for v in json.load(sys.stdin)["vgpus"]))')" = "good train" ]
+	[ "$(gbpf events | grep -c "is left out")" -eq 9 ]
+	kill_daemon
+	echo '{"vgpus": [' >"$GBPF_STATE_DIR/vgpus.json"
+	start_daemon
+	gbpf events | grep -q "vgpus.json cannot be read: no virtual GPU with a name is known"
+}
+
+@test "variables of other tools limit programs" {
+	start_all
+	CUDA_DEVICE_MEMORY_LIMIT=64m run gbpf run --device soft -- "$VGPU" serve <<<used
+	[ "${lines[1]}" = "0 of 64" ]
+	CUDA_DEVICE_MEMORY_LIMIT=512m CUDA_DEVICE_MEMORY_LIMIT_0=32m run gbpf run --device soft -- "$VGPU" serve <<<used
+	[ "${lines[1]}" = "0 of 32" ]
+	CUDA_DEVICE_MEMORY_LIMIT=64m run gbpf run --device soft --mem 96M -- "$VGPU" serve <<<used
+	[ "${lines[1]}" = "0 of 96" ]
+	CUDA_DEVICE_MEMORY_LIMIT=1x run gbpf run --device soft -- true
+	[ "$status" -eq 125 ]
+	CUDA_DEVICE_SM_LIMIT_0=20 CUDA_DEVICE_SM_LIMIT_1=30 run gbpf run --device soft -- true
+	[ "$status" -eq 125 ]
+	run env CUDA_DEVICE_SM_LIMIT=20 gbpf run --device soft -- bash -c 'echo "${GBPF_VGPU#*:*:}"'
+	[ "$output" = "mem=0,compute=20" ]
+}
+
+@test "reserved memory is there for its vGPU, and only for it" {
+	start_all
+	start_servers_with "--mem 1000M" other # the soft GPU has 1024 MiB
+	gbpf vgpu create kept --mem 400M --reserve 300M
+	expect ok other alloc 600
+	expect CUDA_ERROR_OUT_OF_MEMORY other alloc 130
+	expect ok other alloc 100
+	start_servers_with "--vgpu kept" kept
+	expect ok kept alloc 300
+	expect CUDA_ERROR_OUT_OF_MEMORY kept alloc 26 # others have the rest
+	expect ok kept alloc 24
+	expect CUDA_ERROR_OUT_OF_MEMORY other alloc 2
+	expect ok other free # its vGPU may take that again, until another one needs it
+	expect ok kept alloc 76
+	expect CUDA_ERROR_OUT_OF_MEMORY kept alloc 2 # its limit
+	expect CUDA_ERROR_OUT_OF_MEMORY other alloc 26
+	expect ok other alloc 24
+	expect ok kept free
+	expect ok kept free
+	expect ok other alloc 100 # but not what is reserved
+	expect CUDA_ERROR_OUT_OF_MEMORY other alloc 2
+	gbpf vgpu set kept --reserve 0
+	expect ok kept free
+	expect ok other alloc 200
+}
+
+@test "reservations that do not fit are refused with the figures" {
+	start_all
+	start_servers 64 a # now gbpfd knows the size
+	gbpf vgpu create one --mem 800M --reserve 600M
+	says 7 "gbpf: vgpu create: 500 MiB cannot be reserved: others leave 424 of 1024 MiB. \`gbpf vgpu ls\` shows all reservations" \
+		gbpf vgpu create two --mem 800M --reserve 500M
+	gbpf vgpu create two --mem 800M --reserve 424M
+	says 7 "gbpf: vgpu set: 601 MiB cannot be reserved: others leave 600 of 1024 MiB. \`gbpf vgpu ls\` shows all reservations" \
+		gbpf vgpu set one --reserve 601M
+	run gbpf run --device soft --mem 64M --reserve 10M -- "$VGPU" init
+	echo "$output"
+	[ "${lines[0]}" = "gbpf: gbpfd refused this program: its virtual GPU cannot reserve that: others leave 0 of 1024 MiB" ]
+	gbpf vgpu rm two
+	run gbpf run --device soft --mem 64M --reserve 10M -- "$VGPU" init
+	[ "$output" = CUDA_SUCCESS ]
+}
+
+@test "without gbpfd the limit counts, and after its restart reservations do again" {
+	start_all
+	start_servers_with "--mem 1000M" other
+	gbpf vgpu create kept --mem 400M --reserve 300M
+	expect ok other alloc 700
+	expect CUDA_ERROR_OUT_OF_MEMORY other alloc 100
+	kill_daemon
+	expect ok other alloc 100
+	start_daemon
+	daemon=${pids[-1]}
+	back() { tenant "$pid_other" 't["mem_used"] == 800 << 20'; }
+	wait_for back
+	expect CUDA_ERROR_OUT_OF_MEMORY other alloc 2
+	expect ok other free
+	start_servers_with "--vgpu kept" kept
+	expect ok kept alloc 300
+}
+
+@test "an allocation waits until memory of its vGPU is freed, in the order of arrival" {
+	start_all
+	gbpf vgpu create train --mem 64M --wait 100s
+	start_servers_with "--vgpu train" a b c
+	expect ok a alloc 60
+	echo alloc 50 >&"$in_b"
+	asks() { vgpu train "v['waiting'] == $1"; }
+	wait_for asks 1
+	echo alloc 40 >&"$in_c"
+	wait_for asks 2
+	expect ok a free
+	answer_of b
+	[ "$REPLY" = ok ]
+	vgpu train 'v["waiting"] == 1' # c does not fit next to b
+	kill -9 "$pid_b"
+	answer_of c
+	[ "$REPLY" = ok ]
+	expect "40 of 64" a used
+}
+
+@test "a waiting allocation ends when its time is over, and when gbpfd dies" {
+	start_all
+	gbpf vgpu create short --mem 64M --wait 300ms
+	start_servers_with "--vgpu short" a
+	expect ok a alloc 60
+	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 10
+	gbpf vgpu create long --mem 64M --wait 100s
+	start_servers_with "--vgpu long" b c
+	expect ok b alloc 60
+	echo alloc 10 >&"$in_c"
+	asks() { vgpu long 'v["waiting"] == 1'; }
+	wait_for asks
+	kill_daemon
+	expect ok b free # c looks by itself
+	answer_of c
+	[ "$REPLY" = ok ]
+}
