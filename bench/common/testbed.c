@@ -348,9 +348,8 @@ json_t *bench_testbed_events(const struct bench_testbed_daemon *d, uint64_t sinc
 	return events;
 }
 
-struct bench_testbed_daemon *bench_testbed_gbpfd(struct bench_testbed *w, const char *policy)
+static int start_gbpfd(struct bench_testbed *w, struct bench_testbed_daemon *d)
 {
-	struct bench_testbed_daemon *d = &w->daemon[w->daemons];
 	char state[160];
 	struct gbpf_start_options o = { .size = sizeof(o),
 					.program = w->gbpfd,
@@ -358,16 +357,29 @@ struct bench_testbed_daemon *bench_testbed_gbpfd(struct bench_testbed *w, const 
 					.state_dir = state,
 					.idle_exit_s = 60 };
 
+	snprintf(state, sizeof(state), "%s/state", d->dir);
+	if (gbpf_open(&d->g, d->dir, GBPF_OPEN_NO_CONNECT) < 0 || gbpf_start_daemon(d->g, &o) < 0) {
+		return bench_testbed_fail(w, "cannot start gbpfd: %s",
+					  gbpf_last_error(d->g)->message);
+	}
+	return 0;
+}
+
+struct bench_testbed_daemon *bench_testbed_gbpfd(struct bench_testbed *w, const char *policy)
+{
+	struct bench_testbed_daemon *d = &w->daemon[w->daemons];
+
 	if (w->daemons == TESTBED_DAEMONS) {
 		bench_testbed_fail(w, "too many gbpfds");
 		return NULL;
 	}
 	snprintf(d->dir, sizeof(d->dir), "%s/gbpfd%u", w->dir, w->daemons);
-	snprintf(state, sizeof(state), "%s/state", d->dir);
 	w->daemons++;
-	if (mkdir(d->dir, 0700) < 0 || gbpf_open(&d->g, d->dir, GBPF_OPEN_NO_CONNECT) < 0 ||
-	    gbpf_start_daemon(d->g, &o) < 0) {
-		bench_testbed_fail(w, "cannot start gbpfd: %s", gbpf_last_error(d->g)->message);
+	if (mkdir(d->dir, 0700) < 0) {
+		bench_testbed_fail(w, "%s: %s", d->dir, strerror(errno));
+		return NULL;
+	}
+	if (start_gbpfd(w, d) < 0) {
 		return NULL;
 	}
 	if (gbpf_policy_load(d->g, policy, NULL, GBPF_LOAD_SWAP, NULL) < 0) {
@@ -375,6 +387,25 @@ struct bench_testbed_daemon *bench_testbed_gbpfd(struct bench_testbed *w, const 
 		return NULL;
 	}
 	return d;
+}
+
+int bench_testbed_kill_gbpfd(struct bench_testbed *w, struct bench_testbed_daemon *d)
+{
+	const struct gbpf_hello *h = d->g ? gbpf_hello(d->g) : NULL;
+	int fd = h && h->pid > 0 ? (int)syscall(SYS_pidfd_open, h->pid, 0) : -1;
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	bool exited = fd >= 0 && syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) == 0 &&
+		      poll(&p, 1, 10000) > 0;
+
+	fd_close(fd);
+	gbpf_close(d->g);
+	d->g = NULL;
+	return exited ? 0 : bench_testbed_fail(w, "gbpfd cannot be killed");
+}
+
+int bench_testbed_restart_gbpfd(struct bench_testbed *w, struct bench_testbed_daemon *d)
+{
+	return start_gbpfd(w, d);
 }
 
 /* gbpfd is detached, so it cannot be waited for: its pidfd reports its exit. */

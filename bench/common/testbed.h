@@ -56,6 +56,10 @@ int bench_testbed_exit(struct bench_testbed *w, int err, bool failed);
 
 /* Starts a gbpfd; returns it, or NULL with error. policy: path of an object. */
 struct bench_testbed_daemon *bench_testbed_gbpfd(struct bench_testbed *w, const char *policy);
+/* Kills a gbpfd, and waits until it has exited. Returns 0; -1 with error. */
+int bench_testbed_kill_gbpfd(struct bench_testbed *w, struct bench_testbed_daemon *d);
+/* Starts it again, on the same folder. Returns 0; -1 with error. */
+int bench_testbed_restart_gbpfd(struct bench_testbed *w, struct bench_testbed_daemon *d);
 /* Returns gbpfd's list of tenants (json_t of jansson; caller releases), or NULL if it does not
  * answer. */
 struct json_t *bench_testbed_tenants(const struct bench_testbed_daemon *d);

@@ -12,7 +12,7 @@
 struct bench_quota {
 	struct bench_testbed testbed;
 	const char *policy, *policy_name, *mem, *paths, *parts;
-	unsigned processes, threads, kills, rounds, pairs;
+	unsigned processes, threads, kills, gbpfd_kills, rounds, pairs;
 	unsigned seed;
 	double seconds;
 	struct bench_quota_page *page;

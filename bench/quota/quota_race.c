@@ -193,6 +193,97 @@ static int record_kill(struct bench_quota *b, const struct kill *k)
 					      "equal", k->equal));
 }
 
+/* Waits until a gbpfd that has been started lists the surviving workers, and nothing else. */
+static int await_back(struct race *r, pid_t victim, uint64_t since, struct kill *ret)
+{
+	unsigned survivors = r->b->processes - (victim != 0);
+	struct bench_quota_ledger *l = &r->ledger;
+
+	for (;;) {
+		if (bench_quota_read_ledger(r->b, victim, l) && !l->has_pid &&
+		    l->used == l->of_all && l->tenants == survivors) {
+			ret->clear_ms = (double)(clock_now_ns() - since) / 1e6;
+			return 0;
+		}
+		if (bench_quota_check_clients(r->b, r->group) < 0) {
+			return -1;
+		}
+		if (clock_now_ns() - since > CLEAR_NS) {
+			return bench_testbed_fail(&r->b->testbed,
+						  "gbpfd, started again, lists %u of %u workers "
+						  "with %llu of %llu bytes",
+						  l->tenants, survivors,
+						  (unsigned long long)l->of_all,
+						  (unsigned long long)l->used);
+		}
+		clock_sleep_ns(QUOTA_POLL_NS);
+	}
+}
+
+/* Kills gbpfd amid the race, and a worker while it is away; then starts it again. NOBODY: no
+ * worker. */
+static int kill_gbpfd(struct race *r, unsigned slot, struct kill *ret)
+{
+	struct bench_quota *b = r->b;
+	pid_t victim = slot == NOBODY ? 0 : (pid_t)load_acquire(&b->page->slot[slot].pid);
+	int64_t peak = load_acquire(&b->page->peak);
+	int err = bench_testbed_kill_gbpfd(&b->testbed, b->daemon);
+	uint64_t since;
+
+	if (!err && victim && kill(victim, SIGKILL) < 0) {
+		err = bench_testbed_fail(&b->testbed, "kill: %s", strerror(errno));
+	}
+	err = err ? err : bench_testbed_restart_gbpfd(&b->testbed, b->daemon);
+	if (err) {
+		return err;
+	}
+	since = clock_now_ns();
+	bench_quota_begin(b, QUOTA_HOLD);
+	err = await_back(r, victim, since, ret);
+	err = err ? err : bench_quota_await_quiet(b, r->group, slot);
+	if (err) {
+		return err;
+	}
+	if (victim) {
+		store_release(&b->page->slot[slot].held, (int64_t)0);
+	}
+	ret->held = bench_quota_held(b);
+	err = bench_quota_read_ledger(b, victim, &r->ledger) ? 0 : -1;
+	ret->ledger = r->ledger.used;
+	ret->equal = !err && r->ledger.used == r->ledger.of_all && !r->ledger.has_pid;
+	store_release(&b->page->total, (int64_t)ret->held);
+	store_release(&b->page->peak, MAX(peak, (int64_t)ret->held));
+	if (err) {
+		return bench_testbed_fail(&b->testbed, "gbpfd does not answer");
+	}
+	return victim ? bench_quota_restart(b, r->group, slot) : 0;
+}
+
+static int gbpfd_kills(struct race *r, uint64_t *random)
+{
+	struct bench_quota *b = r->b;
+	struct kill k = { 0 };
+	int err = 0;
+
+	for (unsigned i = 0; i < b->gbpfd_kills && !err; i++) {
+		unsigned victim = (unsigned)(bench_stats_random(random) >> 33) % b->processes;
+
+		bench_testbed_progress(&b->testbed, "quota: kill of gbpfd %u of %u", i + 1,
+				       b->gbpfd_kills);
+		bench_quota_begin(b, QUOTA_RACE);
+		err = observe(r, KILL_MIN_NS +
+					 bench_stats_random(random) % (KILL_MAX_NS - KILL_MIN_NS));
+		err = err ? err : kill_gbpfd(r, i % 2 ? NOBODY : victim, &k);
+		err = err ? err
+			  : bench_testbed_record(&b->testbed, "gbpfd_kill",
+						 json_pack("{s:f, s:I, s:I, s:b}", "back_ms",
+							   k.clear_ms, "held", (json_int_t)k.held,
+							   "ledger", (json_int_t)k.ledger, "equal",
+							   k.equal));
+	}
+	return err;
+}
+
 static int kills(struct race *r)
 {
 	struct bench_quota *b = r->b;
@@ -215,6 +306,7 @@ static int kills(struct race *r)
 				     &k);
 		err = err ? err : record_kill(b, &k);
 	}
+	err = err ? err : gbpfd_kills(r, &random);
 	err = err ? err : settle(r, QUOTA_RELEASE, &after);
 	held = bench_quota_held(b);
 	return err ? err
@@ -273,7 +365,7 @@ int bench_quota_race(struct bench_quota *b)
 	err = err ? err : bench_quota_free_bytes(b, &r.idle_free);
 	err = err ? err : record_start(&r);
 	err = err || !with_race ? err : race(&r);
-	err = err || !with_kills || !b->kills ? err : kills(&r);
+	err = err || !with_kills || !(b->kills + b->gbpfd_kills) ? err : kills(&r);
 	bench_testbed_end(&b->testbed, r.group, 0);
 	return err ? err : await_end(&r);
 }

@@ -34,6 +34,13 @@ def of_kills(kills, end, limit):
 		'driver_end_bytes': end['driver']}
 
 
+def of_gbpfd_kills(kills):
+	ms = sorted(k['back_ms'] for k in kills)
+	return {'kills': len(kills), 'back_p50_ms': stats.quantile(ms, 0.5), 'back_max_ms': ms[-1], 'equal': sum(k['equal'] for k in kills),
+		'ledger_below_held_bytes': max(max(k['held'] - k['ledger'], 0) for k in kills),
+		'ledger_minus_held_bytes': max((k['ledger'] - k['held'] for k in kills), key=abs)}
+
+
 def of_control(c, limit):
 	peak = max(c['held_peak'], c['driver_peak'])
 	return {'held_peak_bytes': c['held_peak'], 'driver_peak_bytes': c['driver_peak'], 'above_bytes': above(limit, peak), **c['calls']}
@@ -74,6 +81,11 @@ def missed(d):
 		inexact = d['soft'] and 'array' not in d['paths'] and k['ledger_minus_held_bytes']
 		if k['equal'] < k['kills'] or k['ledger_end_bytes'] or k['ledger_below_held_bytes'] or inexact:
 			yield 'kills: the ledger is not what the survivors hold'
+	g = d.get('gbpfd_kills')
+	if g and (g['equal'] < g['kills'] or g['ledger_below_held_bytes']):
+		yield 'kills of gbpfd: the ledger is not what the workers hold'
+	if g and g['back_max_ms'] > GOAL_CLEAR_MS:
+		yield 'kills of gbpfd: %.1f ms until it listed the workers again, not %g ms' % (g['back_max_ms'], GOAL_CLEAR_MS)
 	if 'control' in d and not d['control']['above_bytes']:
 		yield 'control: workers that check before they allocate stayed below the limit, so the race shows nothing'
 
@@ -97,6 +109,11 @@ def print_memory(out, d):
 		out.line('  ledger minus held at most %d bytes, minus what the driver says %d; %u bytes above the limit' % (
 			k['ledger_minus_held_bytes'], k['ledger_minus_driver_bytes'], k['above_bytes']))
 		out.line('  MiB: driver at most %.2f; when all is freed: ledger %.2f, driver %.2f' % mib(k, 'driver_peak', 'ledger_end', 'driver_end'))
+	g = d.get('gbpfd_kills')
+	if g:
+		out.line('kills of gbpfd: %u, every other one with a worker; once it runs again it lists the workers after P50 %.2f, max %.2f ms '
+			'(goal %g); ledger equal after %u, minus held at most %d bytes' % (g['kills'], g['back_p50_ms'], g['back_max_ms'], GOAL_CLEAR_MS,
+			g['equal'], g['ledger_minus_held_bytes']))
 	if c:
 		out.line('control, without gBPF, asking the driver before each allocation: at most %.1f MiB, %u bytes above the limit' % (
 			c['driver_peak_bytes'] / MIB, c['above_bytes']))
@@ -112,7 +129,7 @@ def print_latency(out, rows):
 
 
 def report(records, out):
-	set_up, bodies, lists = {}, {}, {'kill': [], 'latency': []}
+	set_up, bodies, lists = {}, {}, {'kill': [], 'gbpfd_kill': [], 'latency': []}
 	for name, body in records:
 		if name in ('set_up', 'start'):
 			set_up.update(body)
@@ -125,6 +142,8 @@ def report(records, out):
 		d['race'] = of_race(bodies['race'], d['limit_bytes'])
 	if 'kills_end' in bodies:
 		d['kills'] = of_kills(lists['kill'], bodies['kills_end'], d['limit_bytes'])
+	if lists['gbpfd_kill']:
+		d['gbpfd_kills'] = of_gbpfd_kills(lists['gbpfd_kill'])
 	if 'control' in bodies:
 		d['control'] = of_control(bodies['control'], d['limit_bytes'])
 	if lists['latency']:

@@ -14,6 +14,7 @@ enum {
 	Q_PATHS,
 	Q_SECONDS,
 	Q_KILLS,
+	Q_GBPFD_KILLS,
 	Q_REPEATS,
 	Q_CALLS,
 	Q_SEED,
@@ -31,6 +32,7 @@ static const struct cli_option options[] = {
 	[Q_PATHS] = { "paths", 0, "LIST", "calls by which workers allocate (default all)" },
 	[Q_SECONDS] = { "seconds", 't', "S", "length of the race (default 5)" },
 	[Q_KILLS] = { "kills", 'k', "N", "workers killed (default 10)" },
+	[Q_GBPFD_KILLS] = { "gbpfd-kills", 0, "N", "kills of gbpfd (default 3)" },
 	[Q_REPEATS] = { "repeats", 'r', "N", "rounds of the part latency (default 5)" },
 	[Q_CALLS] = { "calls", 'n', "N", "calls in each of these rounds (default 200)" },
 	[Q_SEED] = { "seed", 0, "N", "of the random sizes (default 1)" },
@@ -42,8 +44,9 @@ static const struct cli_option options[] = {
 };
 
 static const struct cli_bench_number numbers[] = {
-	{ Q_PROCESSES, 2, 16 }, { Q_THREADS, 1, 64 }, { Q_SECONDS, 1, 3600 }, { Q_KILLS, 0, 10000 },
-	{ Q_REPEATS, 1, 1000 }, { Q_CALLS, 1, 1024 }, { Q_SEED, 0, 1000000 },
+	{ Q_PROCESSES, 2, 16 }, { Q_THREADS, 1, 64 },	    { Q_SECONDS, 1, 3600 },
+	{ Q_KILLS, 0, 10000 },	{ Q_GBPFD_KILLS, 0, 1000 }, { Q_REPEATS, 1, 1000 },
+	{ Q_CALLS, 1, 1024 },	{ Q_SEED, 0, 1000000 },
 };
 static const char *const parts[] = { "race", "kills", "control", "latency", NULL };
 static const char *const paths[] = {

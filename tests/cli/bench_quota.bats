@@ -30,6 +30,8 @@ quota() { run --separate-stderr "$GBPF" --json bench quota --device soft --secon
 	json 'd["kills"]["above_bytes"] == 0 and 0 < d["kills"]["clear_p50_ms"] <= d["kills"]["clear_max_ms"]'
 	json 'd["kills"]["held_end_bytes"] == d["kills"]["ledger_end_bytes"] == d["kills"]["driver_end_bytes"] == 0'
 	json '"race" not in d and "control" not in d'
+	json 'd["gbpfd_kills"]["kills"] == d["gbpfd_kills"]["equal"] == 3 and d["gbpfd_kills"]["ledger_minus_held_bytes"] == 0'
+	json '0 < d["gbpfd_kills"]["back_p50_ms"] <= d["gbpfd_kills"]["back_max_ms"]'
 	[ -z "$(ls "$TMPDIR")" ]
 }
 

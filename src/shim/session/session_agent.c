@@ -18,7 +18,11 @@
  * module, and the program's thread-local variables are on this stack, too. */
 #define STACK_BYTES (8u << 20)
 #define TIMER_SLACK_NS 1000
-#define RETRY_FIRST_NS 100000000u
+/* A restarted gbpfd learns from the processes what they hold, so it is looked for often at first.
+ */
+#define RETRY_FIRST_NS 10000000u
+#define RETRY_OFTEN_NS 40000000u
+#define RETRY_OFTEN_FOR_NS 10000000000u
 #define RETRY_MAX_NS 2000000000u
 /* Of 100 us: the driver's exit handlers run next, and the agent must not be inside the driver then.
  */
@@ -38,10 +42,13 @@ bool shim_agent_is_current(void)
 
 struct retry {
 	uint64_t at_ns, wait_ns;
+	uint64_t lost_ns; /* when gbpfd disappeared */
 };
 
 static void try_again(struct shim_session *s, struct retry *r)
 {
+	uint64_t now;
+
 	if (s->sock >= 0 || clock_now_ns() < r->at_ns) {
 		return;
 	}
@@ -49,8 +56,10 @@ static void try_again(struct shim_session *s, struct retry *r)
 		r->wait_ns = RETRY_FIRST_NS;
 		return;
 	}
-	r->wait_ns = MIN(r->wait_ns * 2, RETRY_MAX_NS);
-	r->at_ns = clock_now_ns() + r->wait_ns;
+	now = clock_now_ns();
+	r->wait_ns = MIN(r->wait_ns * 2,
+			 now - r->lost_ns < RETRY_OFTEN_FOR_NS ? RETRY_OFTEN_NS : RETRY_MAX_NS);
+	r->at_ns = now + r->wait_ns;
 }
 
 /* Sleeps until a message arrives, the eventfd is signalled or the time is over, and handles
@@ -78,14 +87,15 @@ static void sleep_for(struct shim_session *s, uint64_t ns, struct retry *r)
 	if (p[1].revents && shim_session_receive(s) < 0) {
 		shim_session_lost(s);
 		r->wait_ns = RETRY_FIRST_NS;
-		r->at_ns = clock_now_ns() + r->wait_ns;
+		r->lost_ns = clock_now_ns();
+		r->at_ns = r->lost_ns + r->wait_ns;
 	}
 }
 
 static void *agent(void *arg)
 {
 	struct shim_session *s = arg;
-	struct retry r = { 0, RETRY_FIRST_NS };
+	struct retry r = { .wait_ns = RETRY_FIRST_NS, .lost_ns = clock_now_ns() };
 
 	self = pthread_self();
 	store_release(&known, 1u);
