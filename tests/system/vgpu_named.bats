@@ -284,7 +284,10 @@ PY
 	wait_for asks 1
 	echo alloc 40 >&"$in_c"
 	wait_for asks 2
+	kill -STOP "$pid_b" # it is told to try again, and c does not take what it is about to
 	expect ok a free
+	wait_for asks 1
+	kill -CONT "$pid_b"
 	answer_of b
 	[ "$REPLY" = ok ]
 	vgpu train 'v["waiting"] == 1' # c does not fit next to b

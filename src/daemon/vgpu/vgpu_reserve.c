@@ -23,6 +23,7 @@
 #include "mem/ledger.h"
 
 #define LOOK_USEC 5000u		  /* between two looks for memory while processes wait */
+#define PROMISE_NS 5000000000u	  /* for which a process that was told to try again comes first */
 #define STEP (UINT64_C(64) << 20) /* grants are multiples of it where there is room */
 
 #define vgpu_each(d, v) for (struct daemon_vgpu *v = (d)->vgpus.first; v; v = v->next)
@@ -218,11 +219,28 @@ static bool grant(struct daemon_vgpu *of, uint32_t row, uint64_t size, uint64_t 
 
 /* ---- processes that ask, and wait ---- */
 
+static struct proto_account_line *line_of(const struct daemon_session *s)
+{
+	return &daemon_vgpu_page(s->vgpu.of)->line[s->vgpu.ask.row][s->vgpu.line];
+}
+
+/* Returns true if the process was told to try again and has not done so yet. */
+static bool is_promised(const struct daemon_session *s, uint64_t now)
+{
+	return now < s->vgpu.ask.promised_until_ns &&
+	       load_relaxed(&line_of(s)->used) == s->vgpu.ask.held;
+}
+
 static void answer(struct daemon_session *s, uint32_t what)
 {
-	struct proto_account_line *line =
-		&daemon_vgpu_page(s->vgpu.of)->line[s->vgpu.ask.row][s->vgpu.line];
+	struct proto_account_line *line = line_of(s);
 
+	s->vgpu.ask.promised_until_ns = 0;
+	if (what == PROTO_ACCOUNT_RETRY) {
+		s->vgpu.ask.promised_until_ns = clock_now_ns() + PROMISE_NS;
+		s->vgpu.ask.held = load_relaxed(&line->used);
+		s->vgpu.ask.place = s->vgpu.ask.since;
+	}
 	s->vgpu.ask.since = 0;
 	store_relaxed(&line->answer, what);
 	store_release(&line->answer_seq, s->vgpu.ask.seq);
@@ -242,6 +260,21 @@ static bool is_behind(const struct daemon_session *s)
 	return false;
 }
 
+/* Returns what other processes of the same vGPU and device were told to try. */
+static uint64_t promised(const struct daemon_session *s)
+{
+	uint64_t now = clock_now_ns(), sum = 0;
+
+	daemon_session_each(s->d, o)
+	{
+		if (o != s && o->vgpu.of == s->vgpu.of && o->vgpu.ask.row == s->vgpu.ask.row &&
+		    is_promised(o, now)) {
+			sum = add(sum, o->vgpu.ask.bytes);
+		}
+	}
+	return sum;
+}
+
 /* Returns true if the process may try again. */
 static bool has_room(struct daemon_session *s)
 {
@@ -249,7 +282,7 @@ static bool has_room(struct daemon_session *s)
 	const struct proto_account *a = daemon_vgpu_page(v);
 	uint32_t row = s->vgpu.ask.row;
 	uint64_t size = size_of_row(s->d, a, row), allowed = load_relaxed(&a->allowed[row]);
-	uint64_t need = add(used_of(v, row), s->vgpu.ask.bytes);
+	uint64_t need = add(add(used_of(v, row), s->vgpu.ask.bytes), promised(s));
 
 	if (is_behind(s) || (size && need > limit_of(v, row, size))) {
 		return false;
@@ -310,6 +343,7 @@ static void start_timer(struct daemon *d)
 void daemon_vgpu_ask(struct daemon_session *s, const struct proto_mem_ask *m)
 {
 	uint64_t now = clock_now_ns(), wait = MIN(m->wait_ns, s->vgpu.of->is.config.wait_ns);
+	uint64_t place;
 
 	if (m->row >= PROTO_MAX_GPUS) {
 		s->d->counters.garbage++;
@@ -319,7 +353,10 @@ void daemon_vgpu_ask(struct daemon_session *s, const struct proto_mem_ask *m)
 	if (s->vgpu.ask.since && s->vgpu.ask.seq == m->seq) {
 		return; /* it asks again, in case that gbpfd was restarted */
 	}
-	s->vgpu.ask.since = ++s->d->vgpus.asked;
+	place = ++s->d->vgpus.asked;
+	s->vgpu.ask.since =
+		is_promised(s, now) && s->vgpu.ask.row == m->row ? s->vgpu.ask.place : place;
+	s->vgpu.ask.promised_until_ns = 0;
 	s->vgpu.ask.row = m->row;
 	s->vgpu.ask.seq = m->seq;
 	s->vgpu.ask.bytes = m->bytes;
@@ -335,5 +372,5 @@ void daemon_vgpu_ask(struct daemon_session *s, const struct proto_mem_ask *m)
 
 void daemon_vgpu_stop_waiting(struct daemon_session *s)
 {
-	s->vgpu.ask.since = 0;
+	s->vgpu.ask.since = s->vgpu.ask.promised_until_ns = 0;
 }
