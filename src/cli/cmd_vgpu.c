@@ -177,7 +177,10 @@ static int cmd_rm(struct cli *c)
 		return code;
 	}
 	n = cli_u64(result, "processes");
-	if (n) {
+	if (!n && json_is_false(json_object_get(result, "removed"))) {
+		snprintf(text, sizeof(text), "%.40s: removed when its programs have ended",
+			 c->arg[0]);
+	} else if (n) {
 		snprintf(text, sizeof(text), "%.40s: removed when its %llu process%s ended",
 			 c->arg[0], (unsigned long long)n, n == 1 ? " has" : "es have");
 	} else {

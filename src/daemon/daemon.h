@@ -102,8 +102,10 @@ struct daemon_maps {
 struct daemon_vgpus {
 	struct daemon_vgpu *first; /* owned */
 	unsigned n;
-	sd_event_source *timer; /* owned; vgpu_reserve.c: while a process waits for memory */
-	uint64_t asked;		/* counts what processes ask for */
+	sd_event_source *timer;	    /* owned; vgpu_reserve.c: while a process waits for memory */
+	sd_event_source *adopt_end; /* owned; vgpu.c: while vGPUs of an earlier gbpfd are awaited */
+	uint64_t asked;		    /* counts what processes ask for */
+	unsigned saving;	    /* changes of callers that are being written: vgpu_store.c */
 };
 
 /* Used by the main thread alone, without locks: the other threads get jobs, which hold copies of

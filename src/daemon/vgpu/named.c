@@ -104,7 +104,7 @@ static void finish(struct daemon_call *c, const char *action, const char *text, 
 }
 
 /* Reads "users": an array of user ids, which only root and operators may name. Returns false after
- * answering an error. */
+ * answering an error; users and *n are undefined then. */
 static bool take_users(struct daemon_call *c, uid_t users[DAEMON_VGPU_USERS], unsigned *n)
 {
 	const json_t *list = json_object_get(c->params, "users"), *u;
@@ -136,6 +136,17 @@ static bool take_users(struct daemon_call *c, uid_t users[DAEMON_VGPU_USERS], un
 		good = false;
 	}
 	return good;
+}
+
+/* Returns true if a change may be written; false after answering an error. */
+static bool may_save(struct daemon_call *c)
+{
+	if (!daemon_vgpu_may_save(c->d, daemon_may_administer(c->d, c->sock))) {
+		daemon_control_error(c, 7, "busy", "Try again once they are answered",
+				     "too many changes of virtual GPUs are being written");
+		return false;
+	}
+	return true;
 }
 
 /* Reads what a vGPU shall be given. Returns false after answering an error. */
@@ -226,6 +237,9 @@ void daemon_method_vgpu_create(struct daemon_call *c)
 	struct daemon_vgpu *v;
 	char text[128];
 
+	if (!may_save(c)) {
+		return;
+	}
 	if (!proto_vgpu_name_is_valid(name_of(c))) {
 		daemon_control_error(c, 2, "usage",
 				     "Use 1 to 31 letters, digits and characters of ._- that begin "
@@ -263,18 +277,24 @@ void daemon_method_vgpu_create(struct daemon_call *c)
 void daemon_method_vgpu_set(struct daemon_call *c)
 {
 	struct daemon_vgpu *v = named(c);
+	uid_t users[DAEMON_VGPU_USERS];
 	struct proto_vgpu_config config;
 	char number[24], text[128];
+	unsigned n_users;
 
-	if (!v) {
+	if (!v || !may_save(c)) {
 		return;
 	}
 	config = v->is.config;
+	n_users = v->n_users;
+	memcpy(users, v->users, sizeof(users));
 	if (!take_config(c, &config) || !may_reserve(c, v->is.config.reserve, config.reserve) ||
-	    !take_users(c, v->users, &v->n_users)) {
+	    !take_users(c, users, &n_users)) {
 		return;
 	}
 	v->is.config = config;
+	v->n_users = n_users;
+	memcpy(v->users, users, sizeof(users));
 	daemon_vgpu_update_page(v);
 	snprintf(number, sizeof(number), "%llx", (unsigned long long)v->is.number);
 	snprintf(text, sizeof(text), "virtual GPU %s is changed",
@@ -284,12 +304,12 @@ void daemon_method_vgpu_set(struct daemon_call *c)
 
 void daemon_method_vgpu_rm(struct daemon_call *c)
 {
-	bool drain = json_is_true(json_object_get(c->params, "drain"));
+	bool drain = json_is_true(json_object_get(c->params, "drain")), later;
 	struct daemon_vgpu *v = named(c);
 	char text[128];
 	json_t *j;
 
-	if (!v) {
+	if (!v || !may_save(c)) {
 		return;
 	}
 	if (!v->is.name[0]) {
@@ -297,19 +317,23 @@ void daemon_method_vgpu_rm(struct daemon_call *c)
 				     "a virtual GPU without a name cannot be removed");
 		return;
 	}
-	if (v->n_lines && !drain) {
+	later = v->n_lines || daemon_vgpu_is_awaited(v);
+	if (later && !drain) {
 		daemon_control_error(c, 7, "busy",
 				     "End them first, or use --drain: it is then removed when they "
 				     "have ended",
-				     "virtual GPU '%s' has programs in it (%u)", v->is.name,
-				     v->n_lines);
+				     v->n_lines ? "virtual GPU '%s' has programs in it (%u)"
+						: "virtual GPU '%s' had programs in it when gbpfd "
+						  "was restarted, which may come back",
+				     v->is.name, v->n_lines);
 		return;
 	}
 	snprintf(text, sizeof(text), "virtual GPU %s is %s", v->is.name,
-		 v->n_lines ? "removed when its programs have ended" : "removed");
-	j = json_pack("{s:s,s:i}", "name", v->is.name, "processes", (int)v->n_lines);
+		 later ? "removed when its programs have ended" : "removed");
+	j = json_pack("{s:s,s:i,s:b}", "name", v->is.name, "processes", (int)v->n_lines, "removed",
+		      !later);
 	v->draining = true;
-	if (!v->n_lines) {
+	if (!later) {
 		daemon_vgpu_mark(v, false);
 		daemon_vgpu_destroy(v);
 	}

@@ -44,6 +44,8 @@ static void drop_page(struct daemon_vgpu *v)
 		v->line[i].death = sd_event_source_disable_unref(v->line[i].death);
 	}
 	v->n_lines = 0;
+	v->n_rows = 0;
+	memset(v->row, 0, sizeof(v->row));
 	daemon_page_destroy(&v->page);
 	v->page = DAEMON_PAGE_NONE;
 }
@@ -65,18 +67,39 @@ void daemon_vgpu_destroy(struct daemon_vgpu *v)
 	}
 }
 
+/* The answers too: the next process in the line counts its questions from 1 again. */
 static void zero_line(struct proto_account *a, uint32_t line)
 {
 	for (unsigned row = 0; row < PROTO_ACCOUNT_ROWS; row++) {
-		store_seqcst(&a->line[row][line].used, (uint64_t)0);
-		store_seqcst(&a->line[row][line].wanted, (uint64_t)0);
+		struct proto_account_line *l = &a->line[row][line];
+
+		store_seqcst(&l->used, (uint64_t)0);
+		store_seqcst(&l->wanted, (uint64_t)0);
+		store_relaxed(&l->overhead, (uint64_t)0);
+		store_relaxed(&l->shared, (uint64_t)0);
+		store_relaxed(&l->answer, 0u);
+		store_relaxed(&l->answer_seq, 0u);
 	}
 	a->owner[line].pid = 0;
+}
+
+/* Stores the limit of a row, 0: none. */
+static void set_limit(struct daemon_vgpu *v, uint32_t row, uint64_t limit)
+{
+	struct daemon_vgpu_row *r = &v->row[row];
+
+	r->limit = limit;
+	r->most = MAX(r->most, limit ? limit : UINT64_MAX);
+	store_seqcst(&daemon_vgpu_page(v)->limit[row], limit);
 }
 
 /* Its last process has exited. */
 static void emptied(struct daemon_vgpu *v)
 {
+	for (uint32_t row = 0; row < v->n_rows; row++) {
+		v->row[row].most = 0;
+		set_limit(v, row, v->row[row].limit);
+	}
 	if (v->is.name[0]) {
 		daemon_vgpu_emptied(v);
 	} else {
@@ -225,6 +248,31 @@ static int open_owner(const struct daemon_vgpu *v, int pid, uint64_t start)
 	return fd;
 }
 
+/* Takes over the rows of a page. Returns 0, or -EINVAL if two are of one device, which no gbpfd has
+ * written: what is granted of a device would not be counted. */
+static int adopt_rows(struct daemon_vgpu *v)
+{
+	static const uint8_t none[16];
+	struct proto_account *a = daemon_vgpu_page(v);
+
+	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
+		struct daemon_vgpu_row *r = &v->row[i];
+
+		memcpy(r->uuid, a->uuid[i], sizeof(r->uuid));
+		if (memcmp(r->uuid, none, sizeof(none)) == 0) {
+			break;
+		}
+		for (uint32_t k = 0; k < i; k++) {
+			if (memcmp(v->row[k].uuid, r->uuid, sizeof(r->uuid)) == 0) {
+				return -EINVAL;
+			}
+		}
+		v->n_rows = i + 1;
+		set_limit(v, i, v->is.config.mem[0]);
+	}
+	return 0;
+}
+
 /* Takes over the page of a vGPU that an earlier gbpfd made. Lines of processes of the user that
  * still run are kept: these say hello again. Those of others are cleared. */
 static int adopt_page(struct daemon_vgpu *v, int *fd)
@@ -236,7 +284,8 @@ static int adopt_page(struct daemon_vgpu *v, int *fd)
 		return err;
 	}
 	*fd = -1;
-	if (!v->page.writable || a->magic != PROTO_ACCOUNT_MAGIC || a->abi != PROTO_ABI) {
+	if (!v->page.writable || a->magic != PROTO_ACCOUNT_MAGIC || a->abi != PROTO_ABI ||
+	    adopt_rows(v) < 0) {
 		return -EINVAL;
 	}
 	for (uint32_t i = 0; i < PROTO_ACCOUNT_LINES; i++) {
@@ -283,6 +332,36 @@ static bool may_be_awaited(const struct daemon *d)
 	return clock_now_ns() - d->started_ns < ADOPT_NS;
 }
 
+bool daemon_vgpu_is_awaited(const struct daemon_vgpu *v)
+{
+	return v->awaited && !v->page.map && may_be_awaited(v->d);
+}
+
+/* Ends the wait for processes that had joined before gbpfd was restarted. */
+static int on_adopt_end(sd_event_source *src, uint64_t usec, void *arg)
+{
+	struct daemon *d = arg;
+
+	(void)src;
+	(void)usec;
+	for (struct daemon_vgpu *v = d->vgpus.first, *next; v; v = next) {
+		next = v->next;
+		if (v->awaited && !v->n_lines) {
+			emptied(v);
+		}
+	}
+	return 0;
+}
+
+void daemon_vgpus_await(struct daemon *d)
+{
+	uint64_t now;
+
+	sd_event_now(d->loop, CLOCK_MONOTONIC, &now);
+	(void)sd_event_add_time(d->loop, &d->vgpus.adopt_end, CLOCK_MONOTONIC,
+				now + ADOPT_NS / 1000, 1, on_adopt_end, d);
+}
+
 static struct daemon_vgpu *enter_named(struct daemon_session *s, const struct proto_hello *h,
 				       int *brought, int *ret_err)
 {
@@ -292,10 +371,11 @@ static struct daemon_vgpu *enter_named(struct daemon_session *s, const struct pr
 		*ret_err = -ENOENT; /* also for those of others: their names are private */
 	} else if (v->draining && !brought) {
 		*ret_err = -ESHUTDOWN;
-	} else if (!v->page.map && v->awaited && !brought && may_be_awaited(s->d)) {
+	} else if (!brought && daemon_vgpu_is_awaited(v)) {
 		*ret_err = -EAGAIN;
 	} else {
-		*ret_err = give_page(v, brought);
+		*ret_err = brought ? 0 : daemon_vgpu_check_user(s->d, v->uid, false);
+		*ret_err = *ret_err ? *ret_err : give_page(v, brought);
 	}
 	return *ret_err ? NULL : v;
 }
@@ -389,30 +469,25 @@ int daemon_vgpu_join(struct daemon_session *s, const struct proto_hello *h, int 
 /* Returns the row of a device, or that of a new one; PROTO_MAX_GPUS: there is no room. */
 static uint32_t row_for(struct daemon_vgpu *v, const uint8_t uuid[16])
 {
-	static const uint8_t none[16];
-	struct proto_account *a = daemon_vgpu_page(v);
+	uint32_t i = 0;
 
-	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
-		if (memcmp(a->uuid[i], uuid, 16) == 0) {
-			return i;
-		}
-		if (memcmp(a->uuid[i], none, 16) == 0) {
-			memcpy(a->uuid[i], uuid, 16);
-			return i;
-		}
+	while (i < v->n_rows && memcmp(v->row[i].uuid, uuid, 16)) {
+		i++;
 	}
-	return PROTO_MAX_GPUS;
+	if (i == v->n_rows && i < PROTO_MAX_GPUS) {
+		v->n_rows++;
+		memcpy(v->row[i].uuid, uuid, 16);
+		memcpy(daemon_vgpu_page(v)->uuid[i], uuid, 16);
+	}
+	return i;
 }
 
 void daemon_vgpu_update_page(struct daemon_vgpu *v)
 {
-	static const uint8_t none[16];
 	struct proto_account *a = daemon_vgpu_page(v);
 
-	for (uint32_t row = 0; a && row < PROTO_MAX_GPUS; row++) {
-		if (memcmp(a->uuid[row], none, sizeof(none))) {
-			store_seqcst(&a->limit[row], v->is.config.mem[0]);
-		}
+	for (uint32_t row = 0; row < v->n_rows; row++) {
+		set_limit(v, row, v->is.config.mem[v->row[row].ordinal]);
 	}
 	if (a) {
 		store_relaxed(&a->wait_ns, v->is.config.wait_ns);
@@ -431,16 +506,21 @@ int daemon_vgpu_add_devices(struct daemon_session *s, const uint8_t uuid[PROTO_M
 		if (row == PROTO_MAX_GPUS) {
 			return -ENOSPC;
 		}
-		store_relaxed(&daemon_vgpu_page(v)->limit[row], v->is.config.mem[i]);
+		v->row[row].ordinal = i;
+		set_limit(v, row, v->is.config.mem[i]);
 	}
 	if (v) {
 		store_relaxed(&daemon_vgpu_page(v)->wait_ns, v->is.config.wait_ns);
 		daemon_vgpu_reserve_update(s->d);
 	}
-	return v && !v->is.name[0] && v->is.config.reserve && v->n_lines == 1 && s->vgpu.fresh &&
-			       !daemon_vgpu_may_reserve(s->d, 0, &left, &size)
-		       ? -EDQUOT
-		       : 0;
+	if (v && !v->is.name[0] && v->is.config.reserve && v->n_lines == 1 && s->vgpu.fresh &&
+	    !daemon_vgpu_may_reserve(s->d, 0, &left, &size)) {
+		/* The process has charged nothing yet: the vGPU ends with the session, so that a
+		 * process which lives on does not reserve what it was refused. */
+		v->line[s->vgpu.line].gone = true;
+		return -EDQUOT;
+	}
+	return 0;
 }
 
 int daemon_vgpu_fd(const struct daemon_session *s)
@@ -484,6 +564,7 @@ void daemon_vgpu_figures(const struct daemon_session *s, struct daemon_vgpu_figu
 void daemon_vgpus_close(struct daemon *d)
 {
 	d->vgpus.timer = sd_event_source_disable_unref(d->vgpus.timer);
+	d->vgpus.adopt_end = sd_event_source_disable_unref(d->vgpus.adopt_end);
 	while (d->vgpus.first) {
 		daemon_vgpu_destroy(d->vgpus.first);
 	}

@@ -19,6 +19,17 @@ struct daemon_vgpu_line {
 	bool gone; /* the process has exited */
 };
 
+/* A row of the account as gbpfd keeps it, since processes can write the page. */
+struct daemon_vgpu_row {
+	uint8_t uuid[16];
+	uint32_t ordinal; /* that the device had in the last process that named it */
+	uint64_t limit;	  /* bytes, 0: none */
+	uint64_t most;	  /* highest limit since it had no process; UINT64_MAX: none */
+	uint64_t granted; /* vgpu_reserve.c: bytes beyond its reservation */
+	bool restricted;  /* vgpu_reserve.c: `allowed` of the page counts, not the limit alone */
+	uint64_t first;	  /* vgpu_reserve.c: the waiter that is answered next, 0: none */
+};
+
 struct daemon_vgpu {
 	struct daemon_vgpu *next;
 	struct daemon *d;
@@ -33,8 +44,8 @@ struct daemon_vgpu {
 	bool awaited;  /* processes had joined it before gbpfd was restarted: they bring its page */
 
 	struct daemon_page page; /* struct proto_account; not there before the first process */
-	uint64_t granted[PROTO_MAX_GPUS]; /* vgpu_reserve.c: bytes beyond its reservation, by row */
-	unsigned n_lines;
+	struct daemon_vgpu_row row[PROTO_MAX_GPUS];
+	unsigned n_rows, n_lines;
 	struct daemon_vgpu_line line[PROTO_ACCOUNT_LINES];
 };
 
@@ -51,6 +62,10 @@ void daemon_vgpu_destroy(struct daemon_vgpu *v);
 int daemon_vgpu_check_user(const struct daemon *d, uid_t uid, bool is_new);
 /* Stores what v->is.config says into the page. */
 void daemon_vgpu_update_page(struct daemon_vgpu *v);
+/* Returns true while the processes that it had before gbpfd was restarted may still come. */
+bool daemon_vgpu_is_awaited(const struct daemon_vgpu *v);
+/* Ends that time for all vGPUs, once it is over. */
+void daemon_vgpus_await(struct daemon *d);
 
 /* named.c */
 struct daemon_vgpu *daemon_vgpu_find_name(const struct daemon *d, const char *name);
@@ -87,5 +102,7 @@ json_t *daemon_vgpu_json(const struct daemon_vgpu *v);
 /* Writes it, then answers the call with the result, which is taken, and "stored"; conn 0: no caller
  * waits. Returns 0 or -ENOMEM: nothing is answered. */
 int daemon_vgpu_save(struct daemon *d, json_t *result, uint64_t conn, json_int_t id);
+/* Returns false if too many changes of callers wait to be written. */
+bool daemon_vgpu_may_save(const struct daemon *d, bool administers);
 
 #endif

@@ -109,22 +109,16 @@ const char *daemon_vgpu_config_take(struct proto_vgpu_config *c, const json_t *j
 
 static json_t *devices_json(const struct daemon_vgpu *v)
 {
-	static const uint8_t none[16];
 	const struct proto_account *a = daemon_vgpu_page(v);
 	json_t *all = json_array();
 
-	for (unsigned row = 0; a && row < PROTO_MAX_GPUS; row++) {
-		uint8_t uuid[16];
+	for (unsigned row = 0; row < v->n_rows; row++) {
 		char text[48];
 
-		memcpy(uuid, a->uuid[row], sizeof(uuid));
-		if (memcmp(uuid, none, sizeof(uuid)) == 0) {
-			continue;
-		}
-		daemon_gpu_uuid_text(uuid, text);
+		daemon_gpu_uuid_text(v->row[row].uuid, text);
 		json_array_append_new(
 			all, json_pack("{s:s,s:I,s:I}", "uuid", text, "mem_limit",
-				       (json_int_t)load_relaxed(&a->limit[row]), "mem_used",
+				       (json_int_t)v->row[row].limit, "mem_used",
 				       (json_int_t)MIN(mem_account_used(a, row), INT64_MAX)));
 	}
 	return all;

@@ -24,6 +24,8 @@
 
 #define LOOK_USEC 5000u		  /* between two looks for memory while processes wait */
 #define PROMISE_NS 5000000000u	  /* for which a process that was told to try again comes first */
+#define LOOK_REST 10u		  /* a look may take this share of the time to the next one */
+#define ASKS_PER_SECOND 1000u	  /* of a process that are decided at once */
 #define STEP (UINT64_C(64) << 20) /* grants are multiples of it where there is room */
 
 #define vgpu_each(d, v) for (struct daemon_vgpu *v = (d)->vgpus.first; v; v = v->next)
@@ -37,26 +39,33 @@ static uint64_t add(uint64_t a, uint64_t b)
 
 void daemon_vgpu_note_sizes(struct daemon_session *s, const uint64_t bytes[PROTO_MAX_GPUS])
 {
-	bool sure = s->peer.uid == 0 || s->peer.uid == s->d->uid;
+	bool sure = s->peer.uid == 0 || s->peer.uid == s->d->uid, changed = false;
 
 	for (uint32_t i = 0; i < s->gpus; i++) {
 		struct daemon_gpu *g = &s->d->devices.d[s->gpu_index[i]];
+		uint64_t mem = bytes[i];
 
-		if (bytes[i] && (sure || !g->mem)) {
-			g->mem = g->mem_sure && !sure ? g->mem : bytes[i];
-			g->mem_sure |= sure;
+		if (mem < PROTO_VGPU_MEM_MIN || mem > PROTO_VGPU_MEM_MAX ||
+		    (!sure && (g->mem_sure || mem <= g->mem))) {
+			continue;
 		}
+		changed |= mem != g->mem;
+		g->mem = mem;
+		g->mem_sure |= sure;
+	}
+	if (changed) {
+		daemon_vgpu_reserve_update(s->d);
 	}
 }
 
-/* Returns the size of the device of a row; 0: unknown, or there is no such row. */
-static uint64_t size_of_row(const struct daemon *d, const struct proto_account *a, uint32_t row)
+/* Returns the size of the device of a row; 0: unknown. */
+static uint64_t size_of_row(const struct daemon_vgpu *v, uint32_t row)
 {
-	uint8_t uuid[16];
+	const struct daemon *d = v->d;
 
-	memcpy(uuid, a->uuid[row], sizeof(uuid));
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
-		if (d->devices.d[i].used && memcmp(d->devices.d[i].uuid, uuid, 16) == 0) {
+		if (d->devices.d[i].used &&
+		    memcmp(d->devices.d[i].uuid, v->row[row].uuid, 16) == 0) {
 			return d->devices.d[i].mem;
 		}
 	}
@@ -74,13 +83,15 @@ static uint64_t reserved_by_all(const struct daemon *d)
 	return sum;
 }
 
-/* Returns the size of the smallest device; 0: none is known. */
+/* Returns the size of the smallest device; 0: none is known. Of users other than root and gbpfd's
+ * own it takes none: these could name a device that does not exist. */
 static uint64_t smallest(const struct daemon *d)
 {
 	uint64_t least = 0;
 
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
-		uint64_t mem = d->devices.d[i].used ? d->devices.d[i].mem : 0;
+		const struct daemon_gpu *g = &d->devices.d[i];
+		uint64_t mem = g->used && g->mem_sure ? g->mem : 0;
 
 		least = mem && (!least || mem < least) ? mem : least;
 	}
@@ -108,32 +119,36 @@ void daemon_vgpu_reserve_left(const struct daemon_session *s, uint64_t *ret_left
 
 /* ---- what each may hold ---- */
 
-/* Returns the row of a device in a page; PROTO_MAX_GPUS: it has none. */
+/* Returns the row of a device; v->n_rows: it has none. */
 static uint32_t row_of(const struct daemon_vgpu *v, const uint8_t uuid[16])
 {
-	const struct proto_account *a = daemon_vgpu_page(v);
 	uint32_t row = 0;
 
-	while (row < PROTO_MAX_GPUS && (!a || memcmp(a->uuid[row], uuid, 16))) {
+	while (row < v->n_rows && memcmp(v->row[row].uuid, uuid, 16)) {
 		row++;
 	}
 	return row;
 }
 
+/* Returns what a vGPU may hold at most. size 0: the device's is unknown. */
 static uint64_t limit_of(const struct daemon_vgpu *v, uint32_t row, uint64_t size)
 {
-	uint64_t limit = load_relaxed(&daemon_vgpu_page(v)->limit[row]);
+	uint64_t limit = v->row[row].limit;
 
-	return limit ? MIN(limit, size) : size;
+	return MIN(limit ? limit : UINT64_MAX, size ? size : UINT64_MAX);
+}
+
+/* Returns what a vGPU may hold, where memory is reserved. */
+static uint64_t held_by(const struct daemon_vgpu *v, uint32_t row, uint64_t size)
+{
+	return MIN(add(v->is.config.reserve, v->row[row].granted), limit_of(v, row, size));
 }
 
 /* Stores what a vGPU may hold: at least a byte, since 0 means no restriction. */
 static void store_allowed(struct daemon_vgpu *v, uint32_t row, uint64_t size)
 {
-	uint64_t allowed = add(v->is.config.reserve, v->granted[row]);
-
-	allowed = MIN(allowed, limit_of(v, row, size));
-	store_seqcst(&daemon_vgpu_page(v)->allowed[row], MAX(allowed, (uint64_t)1));
+	v->row[row].restricted = true;
+	store_seqcst(&daemon_vgpu_page(v)->allowed[row], MAX(held_by(v, row, size), (uint64_t)1));
 }
 
 static uint64_t used_of(const struct daemon_vgpu *v, uint32_t row)
@@ -142,16 +157,16 @@ static uint64_t used_of(const struct daemon_vgpu *v, uint32_t row)
 }
 
 /* Takes back what a vGPU was granted and does not use; it retains what it uses beyond its
- * reservation. */
+ * reservation. The page may say that it uses more than it ever could: that is not believed. */
 static void trim(struct daemon_vgpu *v, uint32_t row, uint64_t size)
 {
+	struct daemon_vgpu_row *r = &v->row[row];
 	uint64_t used;
 
-	v->granted[row] = 0;
+	r->granted = 0;
 	store_allowed(v, row, size);
-	used = used_of(v, row);
-	v->granted[row] = used > v->is.config.reserve ? used - v->is.config.reserve : 0;
-	v->granted[row] = MIN(v->granted[row], size);
+	used = MIN(used_of(v, row), MIN(r->most, size));
+	r->granted = used > v->is.config.reserve ? used - v->is.config.reserve : 0;
 	store_allowed(v, row, size);
 }
 
@@ -161,16 +176,15 @@ void daemon_vgpu_reserve_update(struct daemon *d)
 
 	vgpu_each(d, v)
 	{
-		struct proto_account *a = daemon_vgpu_page(v);
-
-		for (uint32_t row = 0; a && row < PROTO_MAX_GPUS; row++) {
-			uint64_t size = size_of_row(d, a, row);
+		for (uint32_t row = 0; row < v->n_rows; row++) {
+			uint64_t size = size_of_row(v, row);
 
 			if (any && size) {
 				trim(v, row, size);
 			} else {
-				v->granted[row] = 0;
-				store_seqcst(&a->allowed[row], (uint64_t)0);
+				v->row[row].granted = 0;
+				v->row[row].restricted = false;
+				store_seqcst(&daemon_vgpu_page(v)->allowed[row], (uint64_t)0);
 			}
 		}
 	}
@@ -185,7 +199,7 @@ static uint64_t left_of(const struct daemon *d, const uint8_t uuid[16], uint64_t
 	{
 		uint32_t row = row_of(v, uuid);
 
-		sum = row < PROTO_MAX_GPUS ? add(sum, v->granted[row]) : sum;
+		sum = row < v->n_rows ? add(sum, v->row[row].granted) : sum;
 	}
 	return sum < size ? size - sum : 0;
 }
@@ -193,17 +207,15 @@ static uint64_t left_of(const struct daemon *d, const uint8_t uuid[16], uint64_t
 /* Grants a vGPU `more` bytes. Returns false if there is no room. */
 static bool grant(struct daemon_vgpu *of, uint32_t row, uint64_t size, uint64_t more)
 {
-	uint8_t uuid[16];
-	uint64_t left;
+	const uint8_t *uuid = of->row[row].uuid;
+	uint64_t left = left_of(of->d, uuid, size);
 
-	memcpy(uuid, daemon_vgpu_page(of)->uuid[row], sizeof(uuid));
-	left = left_of(of->d, uuid, size);
 	if (left < more) {
 		vgpu_each(of->d, v)
 		{
-			uint32_t r = v == of ? PROTO_MAX_GPUS : row_of(v, uuid);
+			uint32_t r = v == of ? v->n_rows : row_of(v, uuid);
 
-			if (r < PROTO_MAX_GPUS) {
+			if (r < v->n_rows) {
 				trim(v, r, size);
 			}
 		}
@@ -212,7 +224,7 @@ static bool grant(struct daemon_vgpu *of, uint32_t row, uint64_t size, uint64_t 
 	if (left < more) {
 		return false;
 	}
-	of->granted[row] += MIN(left, more > UINT64_MAX - STEP ? more : ROUND_UP(more, STEP));
+	of->row[row].granted += MIN(left, more > UINT64_MAX - STEP ? more : ROUND_UP(more, STEP));
 	store_allowed(of, row, size);
 	return true;
 }
@@ -275,19 +287,47 @@ static uint64_t promised(const struct daemon_session *s)
 	return sum;
 }
 
-/* Returns true if the process may try again. */
+/* Returns true if the process, which is the first to be answered, may try again. */
 static bool has_room(struct daemon_session *s)
 {
 	struct daemon_vgpu *v = s->vgpu.of;
-	const struct proto_account *a = daemon_vgpu_page(v);
 	uint32_t row = s->vgpu.ask.row;
-	uint64_t size = size_of_row(s->d, a, row), allowed = load_relaxed(&a->allowed[row]);
+	uint64_t size = size_of_row(v, row), held = held_by(v, row, size);
 	uint64_t need = add(add(used_of(v, row), s->vgpu.ask.bytes), promised(s));
 
-	if (is_behind(s) || (size && need > limit_of(v, row, size))) {
+	if (need > limit_of(v, row, size)) {
 		return false;
 	}
-	return !allowed || need <= allowed || grant(v, row, size, need - allowed);
+	return !v->row[row].restricted || need <= held || grant(v, row, size, need - held);
+}
+
+/* Returns true if there can be no room ever; the limit may have been lowered while it waits. */
+static bool is_hopeless(const struct daemon_session *s)
+{
+	const struct daemon_vgpu *v = s->vgpu.of;
+	uint32_t row = s->vgpu.ask.row;
+
+	return s->vgpu.ask.bytes > limit_of(v, row, size_of_row(v, row));
+}
+
+/* Finds the waiters of each vGPU and device that came first. */
+static void find_first(struct daemon *d)
+{
+	vgpu_each(d, v)
+	{
+		for (uint32_t row = 0; row < v->n_rows; row++) {
+			v->row[row].first = 0;
+		}
+	}
+	daemon_session_each(d, s)
+	{
+		uint64_t *first =
+			s->vgpu.ask.since ? &s->vgpu.of->row[s->vgpu.ask.row].first : NULL;
+
+		if (first && (!*first || s->vgpu.ask.since < *first)) {
+			*first = s->vgpu.ask.since;
+		}
+	}
 }
 
 /* Answers those that can be answered. Returns true if some still wait. */
@@ -296,14 +336,17 @@ static bool look(struct daemon *d)
 	uint64_t now = clock_now_ns();
 	bool some = false;
 
+	find_first(d);
 	daemon_session_each(d, s)
 	{
-		if (!s->vgpu.ask.since) {
+		uint64_t since = s->vgpu.ask.since;
+
+		if (!since) {
 			continue;
 		}
-		if (has_room(s)) {
+		if (s->vgpu.of->row[s->vgpu.ask.row].first == since && has_room(s)) {
 			answer(s, PROTO_ACCOUNT_RETRY);
-		} else if (now >= s->vgpu.ask.until_ns) {
+		} else if (now >= s->vgpu.ask.until_ns || is_hopeless(s)) {
 			answer(s, PROTO_ACCOUNT_REFUSED);
 		} else {
 			some = true;
@@ -314,13 +357,15 @@ static bool look(struct daemon *d)
 
 static int on_timer(sd_event_source *src, uint64_t usec, void *arg)
 {
+	uint64_t begun = clock_now_ns(), now;
 	struct daemon *d = arg;
-	uint64_t now;
 
 	(void)usec;
 	sd_event_now(d->loop, CLOCK_MONOTONIC, &now);
 	if (look(d)) {
-		sd_event_source_set_time(src, now + LOOK_USEC);
+		uint64_t took = (clock_now_ns() - begun) / 1000;
+
+		sd_event_source_set_time(src, now + LOOK_USEC + took * LOOK_REST);
 		sd_event_source_set_enabled(src, SD_EVENT_ONESHOT);
 	}
 	return 0;
@@ -334,7 +379,8 @@ static void start_timer(struct daemon *d)
 	if (!d->vgpus.timer) {
 		(void)sd_event_add_time(d->loop, &d->vgpus.timer, CLOCK_MONOTONIC, now + LOOK_USEC,
 					1, on_timer, d);
-	} else {
+	} else if (sd_event_source_get_enabled(d->vgpus.timer, NULL) == 0) {
+		/* One that runs is not put off: processes that ask on and on would stop it. */
 		sd_event_source_set_time(d->vgpus.timer, now + LOOK_USEC);
 		sd_event_source_set_enabled(d->vgpus.timer, SD_EVENT_ONESHOT);
 	}
@@ -345,7 +391,7 @@ void daemon_vgpu_ask(struct daemon_session *s, const struct proto_mem_ask *m)
 	uint64_t now = clock_now_ns(), wait = MIN(m->wait_ns, s->vgpu.of->is.config.wait_ns);
 	uint64_t place;
 
-	if (m->row >= PROTO_MAX_GPUS) {
+	if (m->row >= s->vgpu.of->n_rows) {
 		s->d->counters.garbage++;
 		daemon_session_drop(s, "it asks for memory of row %u", m->row);
 		return;
@@ -361,9 +407,11 @@ void daemon_vgpu_ask(struct daemon_session *s, const struct proto_mem_ask *m)
 	s->vgpu.ask.seq = m->seq;
 	s->vgpu.ask.bytes = m->bytes;
 	s->vgpu.ask.until_ns = now + wait;
-	if (has_room(s)) {
+	if (!rate_allow(&s->vgpu.asks, ASKS_PER_SECOND, now)) {
+		start_timer(s->d); /* answered with all others */
+	} else if (!is_behind(s) && has_room(s)) {
 		answer(s, PROTO_ACCOUNT_RETRY);
-	} else if (!wait) {
+	} else if (!wait || is_hopeless(s)) {
 		answer(s, PROTO_ACCOUNT_REFUSED);
 	} else {
 		start_timer(s->d);

@@ -14,6 +14,8 @@
 
 #define FILE_NAME "vgpus.json"
 #define FILE_MAX (1u << 20)
+#define SAVING_MAX 64u	       /* changes that callers wait for */
+#define SAVING_FOREIGN_MAX 32u /* beyond it only operators may change more */
 
 struct save_job {
 	struct daemon_job job; /* first */
@@ -37,6 +39,7 @@ static void save_free(struct daemon_job *j)
 {
 	struct save_job *s = (struct save_job *)j;
 
+	s->d->vgpus.saving -= s->result != NULL;
 	free(s->text);
 	json_decref(s->result);
 	free(s);
@@ -90,6 +93,11 @@ static char *file_text(const struct daemon *d)
 	return text;
 }
 
+bool daemon_vgpu_may_save(const struct daemon *d, bool administers)
+{
+	return d->vgpus.saving < (administers ? SAVING_MAX : SAVING_FOREIGN_MAX);
+}
+
 int daemon_vgpu_save(struct daemon *d, json_t *result, uint64_t conn, json_int_t id)
 {
 	struct save_job *s = calloc(1, sizeof(*s));
@@ -101,6 +109,7 @@ int daemon_vgpu_save(struct daemon *d, json_t *result, uint64_t conn, json_int_t
 	s->job = (struct daemon_job){ .work = save_work, .done = save_done, .drop = save_free };
 	s->d = d;
 	s->result = result;
+	d->vgpus.saving += result != NULL;
 	s->conn = conn;
 	s->id = id;
 	s->text = file_text(d);
@@ -164,6 +173,7 @@ void daemon_vgpus_open(struct daemon *d)
 	struct buf b;
 	size_t i;
 
+	daemon_vgpus_await(d);
 	snprintf(path, sizeof(path), "%s/" FILE_NAME, d->opt.state);
 	buf_init(&b);
 	if (daemon_store_is_file(path) && buf_read_file(&b, path, FILE_MAX) == 0 && b.len) {

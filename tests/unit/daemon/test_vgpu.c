@@ -1,6 +1,6 @@
 /* vGPUs as gbpfd keeps them: lines and accounts of processes, limits on their number, hellos
  * and accounts that are invalid, and when a line is cleared. */
-#include "harness.h"
+#include "vgpu_rig.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,143 +13,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/atomic.h"
-#include "base/clock.h"
-#include "base/fd.h"
-#include "base/shm.h"
-#include "proto/account.h"
-
 #include "../await.h"
-#include "../users.h"
 
-#define LIMIT (UINT64_C(64) << 20)
 #define VGPUS_MAX PROTO_VGPUS
 #define FOREIGN_MAX 16u
-#define NONE (-1)
-
-/* A process of a vGPU: its session and its account. */
-struct member {
-	struct fake f;
-	uint64_t number;
-	int account_fd;
-	struct proto_account *account;
-	uint32_t line;
-	int error;	       /* 0: it was welcomed */
-	char text[PROTO_TEXT]; /* if it was refused */
-};
-
-static struct proto_hello hello_of(uint64_t number, uint64_t limit)
-{
-	struct proto_hello h = { .class_id = 2, .weight = 100, .gpus = 1 };
-
-	memset(h.uuid[0], 7, sizeof(h.uuid[0]));
-	snprintf(h.name, sizeof(h.name), "member");
-	h.vgpu.number = number;
-	h.vgpu.made_ns = clock_now_ns();
-	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
-		h.vgpu.config.mem[i] = limit;
-	}
-	return h;
-}
-
-/* Takes the answer to a hello: WELCOME, or REFUSED. */
-static void take_answer(struct member *p)
-{
-	union proto_message m;
-	int fds[8];
-	unsigned n;
-
-	assert_int_equal(fake_receive(&p->f, &m, fds, &n), 1);
-	p->error = m.head.type == PROTO_REFUSED ? m.refused.error : 0;
-	if (m.head.type == PROTO_REFUSED) {
-		memcpy(p->text, m.refused.text, sizeof(p->text));
-	} else {
-		assert_int_equal(m.head.type, PROTO_WELCOME);
-		if (m.welcome.accounts) {
-			p->account_fd = fds[--n];
-			p->line = m.welcome.account_line;
-			p->account = shm_map(p->account_fd, PROTO_ACCOUNT_BYTES, 1);
-			assert_non_null(p->account);
-		}
-		if (n == 3) {
-			p->f.board_fd = fds[1];
-			p->f.stats_fd = fds[2];
-			n = 1;
-		}
-	}
-	while (n) {
-		close(fds[--n]);
-	}
-}
-
-/* Sends a hello with descriptors, and takes the answer. */
-static void say(struct member *p, const struct gd *d, const struct proto_hello *h, const int *fds,
-		unsigned n)
-{
-	union proto_message m = { 0 };
-
-	memset(p, 0, sizeof(*p));
-	p->account_fd = NONE;
-	p->number = h->vgpu.number;
-	fake_connect(&p->f, d);
-	m.hello = *h;
-	/* A peer that is turned away at once may have closed the socket. */
-	(void)proto_send(p->f.sock, &m, PROTO_HELLO, fds, n);
-	take_answer(p);
-}
-
-static void join(struct member *p, const struct gd *d, uint64_t number)
-{
-	struct proto_hello h = hello_of(number, LIMIT);
-
-	say(p, d, &h, NULL, 0);
-	assert_int_equal(p->error, 0);
-	assert_non_null(p->account);
-}
-
-static void part(struct member *p)
-{
-	fd_close(p->f.sock);
-	fd_close(p->f.board_fd);
-	fd_close(p->f.stats_fd);
-	fd_close(p->account_fd);
-	shm_unmap(p->account, PROTO_ACCOUNT_BYTES);
-}
-
-/* Says hello again with board and statistics of `of` and that account. */
-static void come_back(struct member *p, const struct gd *d, const struct member *of,
-		      uint64_t number, int account_fd, uint32_t line)
-{
-	struct proto_hello h = hello_of(number, LIMIT);
-	const int fds[3] = { of->f.board_fd, of->f.stats_fd, account_fd };
-
-	h.flags = PROTO_REATTACH;
-	h.accounts = 1;
-	h.account_line = line;
-	say(p, d, &h, fds, 3);
-}
-
-static void restart_after_kill(struct gd *d)
-{
-	gbpf_close(d->g);
-	d->g = NULL;
-	gd_kill(d);
-	assert_int_equal(gd_start(d, NULL), 0);
-}
-
-static bool is_same_page(const struct member *a, const struct member *b)
-{
-	struct stat x, y;
-
-	assert_int_equal(fstat(a->account_fd, &x), 0);
-	assert_int_equal(fstat(b->account_fd, &y), 0);
-	return x.st_ino == y.st_ino;
-}
-
-static uint64_t *used_of(const struct member *p, uint32_t line)
-{
-	return &p->account->line[0][line].used;
-}
 
 /* ---- processes of a vGPU that live as processes ---- */
 
@@ -270,23 +137,6 @@ static void the_first_process_sets_the_limit(void **state)
 	assert_int_equal(a.account->limit[0], LIMIT);
 	part(&a);
 	part(&b);
-}
-
-static void open_to_all(const struct gd *d)
-{
-	char path[160];
-
-	assert_int_equal(chmod(d->dir, 0755), 0);
-	assert_int_equal(chmod(d->runtime, 0755), 0);
-	snprintf(path, sizeof(path), "%s/session.sock", d->runtime);
-	assert_int_equal(chmod(path, 0666), 0);
-}
-
-static void join_as(uid_t uid, struct member *p, const struct gd *d, uint64_t number)
-{
-	struct proto_hello h = hello_of(number, LIMIT);
-
-	AS_USER(uid, say(p, d, &h, NULL, 0));
 }
 
 static void users_do_not_share_numbers(void **state)
@@ -590,44 +440,6 @@ static void hellos_with_wrong_descriptors_end_the_session(void **state)
 
 /* ---- invalid accounts ---- */
 
-/* When this process has started: field 22 of /proc/self/stat. */
-static uint64_t own_start(void)
-{
-	char text[1024] = "";
-	uint64_t start = 0;
-	FILE *f = fopen("/proc/self/stat", "re");
-	const char *at;
-
-	assert_non_null(f);
-	assert_true(fread(text, 1, sizeof(text) - 1, f) > 0);
-	fclose(f);
-	at = strrchr(text, ')');
-	for (unsigned field = 2; field < 22; field++) {
-		at = strchr(at + 1, ' ');
-		assert_non_null(at);
-	}
-	start = strtoull(at, NULL, 10);
-	assert_true(start > 0);
-	return start;
-}
-
-/* An account as a process that means harm makes it. */
-static struct proto_account *forge(int *ret_fd, size_t bytes)
-{
-	struct proto_account *a;
-
-	*ret_fd = shm_create("forged", bytes, SHM_NOEXEC);
-	assert_true(*ret_fd >= 0);
-	a = shm_map(*ret_fd, bytes, 1);
-	assert_non_null(a);
-	a->magic = PROTO_ACCOUNT_MAGIC;
-	a->abi = PROTO_ABI;
-	a->lines = 1;
-	a->owner[0].pid = getpid();
-	a->owner[0].start = own_start();
-	return a;
-}
-
 /* Each in a vGPU of its own: one whose page was taken over waits for the processes on it. */
 static void try_account(struct gd *d, const struct member *of, int fd, uint32_t line, int error)
 {
@@ -764,7 +576,13 @@ static void a_page_without_a_free_row_is_refused(void **state)
 
 	join(&p, d, 5);
 	a = forge(&fd, PROTO_ACCOUNT_BYTES);
-	memset(a->uuid, 0xee, sizeof(a->uuid));
+	memset(a->uuid, 0xee, sizeof(a->uuid)); /* several of one device */
+	come_back(&forged, d, &p, 76, fd, 0);
+	assert_int_equal(forged.error, EINVAL);
+	part(&forged);
+	for (uint8_t i = 0; i < PROTO_MAX_GPUS; i++) {
+		a->uuid[i][0] = i;
+	}
 	come_back(&forged, d, &p, 77, fd, 0);
 	assert_int_equal(forged.error, ENOSPC);
 	part(&forged);
