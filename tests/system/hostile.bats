@@ -3,6 +3,7 @@
 # correct results, at worst slower during the attack, and gbpfd keeps answering.
 
 load helpers
+load vgpu_helpers
 
 victims() {
 	start_soft
@@ -126,6 +127,24 @@ open_without_work() {
 	victims fair
 	HOSTILE_BYTES=$((64 << 20)) attack messages mute gigabytes
 	gbpf policy swap lc_first
+	others_go_on
+}
+
+# What is reserved is there all the time, and a program that is told to wait is answered.
+@test "accounts full of nonsense, wrong sizes, and questions without end" {
+	local i
+	[ "$(id -u)" = 0 ] || [ -n "$CI" ] || skip "needs root to be two users"
+	victims fair
+	chmod 755 "$GBPF_RUNTIME_DIR"
+	gbpf vgpu create kept --mem 300M --reserve 200M --wait 50ms
+	start_servers_with "--vgpu kept" kept
+	attack claims
+	for i in 1 2 3; do
+		expect ok kept alloc 200
+		expect CUDA_ERROR_OUT_OF_MEMORY kept alloc 200
+		expect ok kept free
+	done
+	timeout 60 gbpf --json vgpu ls >"$GBPF_RUNTIME_DIR/answer"
 	others_go_on
 }
 

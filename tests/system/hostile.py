@@ -11,12 +11,13 @@ import array, ctypes, fcntl, json, mmap, os, random, shutil, signal, socket, str
 
 MAGIC, VERSION = 0x53706267, 6
 (HELLO, WELCOME, REFUSED, MAPPED, PREPARE, PREPARED, DROP, BOARD_ADD, BOARD_REMOVE, SET, NOTE, QUEUED, DEVICES, DEVICES_ARE,
- CONTROL, FLAG, FLAG_ADD, FLAG_REMOVE, REQUEST) = range(1, 20)
+ CONTROL, FLAG, FLAG_ADD, FLAG_REMOVE, REQUEST, MEM_ASK) = range(1, 21)
 LATENCY, NORMAL, BATCH = range(3)
 MOST = 2**64 - 1
 BOARD_GPU = 64  # bytes of a GPU's part of a board
 F_ADD_SEALS, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_WRITE, F_SEAL_FUTURE_WRITE = 1033, 1, 2, 4, 8, 16
-SIZES = {HELLO: 984, MAPPED: 16, PREPARED: 32, NOTE: 304, DEVICES: 472, CONTROL: 536, FLAG: 32, REQUEST: 16}
+SIZES = {HELLO: 984, MAPPED: 16, PREPARED: 32, NOTE: 304, DEVICES: 472, CONTROL: 536, FLAG: 32, REQUEST: 16, MEM_ASK: 40}
+ACCOUNT = 286720  # bytes of a vGPU's account
 
 
 def now():
@@ -48,12 +49,13 @@ class Tenant:
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         self.sock.sendmsg([text], rights)
 
-    def hello(self, class_id, name="hostile", flags=0, fds=(), tenant=0, regions=0, version=0, vgpu=(0, 0, 0, 0, 0), vgpu_name=b""):
+    def hello(self, class_id, name="hostile", flags=0, fds=(), tenant=0, regions=0, version=0, vgpu=(0, 0, 0, 0, 0), vgpu_name=b"",
+              mem=0):
         body = struct.pack("=4I", flags, class_id, 100, 1) + self.uuid.ljust(256, b"\0")
         body += struct.pack("=Q4I", version, tenant, regions, 0, 0) + name.encode().ljust(64 + 256, b"\0")
         number, limit, made_ns, accounts, line = vgpu
         body += vgpu_name.ljust(32, b"\0") + struct.pack("=18Q", number, made_ns, *[limit] * 16) + struct.pack("=3Q", 0, 0, 0)
-        body += struct.pack("=2IiI2I", 0, 0, 0, 0, accounts, line)
+        body += struct.pack("=2IiI2I", 0, 0, 0, 0, accounts, line) + struct.pack("=16Q", *[mem] * 16)
         self.send(HELLO, body, fds)
 
     def receive(self, timeout=10):
@@ -311,11 +313,12 @@ def messages(uuid, rnd):
                 t.hello(rnd.randrange(3), flags=rnd.choice((0, 0, 0, 1, 2, 4, 8)), fds=made[: rnd.randrange(4)],
                         regions=rnd.randrange(3), tenant=rnd.choice((0, 1, 1023, 1024, 2**32 - 1)), version=rnd.getrandbits(4),
                         vgpu=(rnd.choice((0, 0, 1, 2)), rnd.choice((0, 2**24, 2**64 - 1)), rnd.choice((0, 2**63)),
-                              rnd.choice((0, 0, 1, 2)), rnd.choice((0, 1, 255, 256, 2**32 - 1))))
+                              rnd.choice((0, 0, 1, 2)), rnd.choice((0, 1, 255, 256, 2**32 - 1))),
+                        vgpu_name=rnd.choice((b"", b"", b"train", b"9x", b"../x", b"\xff" * 32)), mem=rnd.choice((0, 1, 2**64 - 1)))
             if step >= 2 and t.receive(0.2):
                 t.send(MAPPED)
             for _ in range(rnd.randrange(12)):
-                kind = rnd.randrange(0, 22)
+                kind = rnd.randrange(0, 23)
                 size = SIZES.get(kind, 300)
                 words = [rnd.choice((0, 0, 1, 2, 15, 16, 255, 512, 2**31, 2**32 - 1)) for _ in range(8)]
                 body = rnd.randbytes(size) if rnd.random() < 0.3 else struct.pack("=8I", *words)
@@ -327,6 +330,32 @@ def messages(uuid, rnd):
             pass
         for fd in made + list(t.flags.values()) + list(t.boards.values()):
             os.close(fd)
+        t.sock.close()
+
+
+def claims(uuid, rnd):
+    """Joins vGPUs, writes garbage into their accounts, reports wrong sizes of the GPU, and asks for memory without end."""
+    become_other()
+    for _ in rounds():
+        t = Tenant(uuid)
+        try:
+            t.hello(NORMAL, vgpu=(rnd.randrange(1, 20), rnd.choice((0, 2**24, 2**50)), now(), 0, 0),
+                    mem=rnd.choice((0, 1, 2**24, 2**50, 2**64 - 1)))
+            kind, _, fds = t.receive() or (None, b"", [])
+            if kind == WELCOME:
+                account = mmap.mmap(fds[3], ACCOUNT)
+                t.send(MAPPED)
+                for seq in range(1, 400):
+                    for at in rnd.choices(range(0, ACCOUNT, 8), k=20) + list(range(0, 512, 8)):
+                        struct.pack_into("=Q", account, at, rnd.choice((0, 1, 2**24, 2**30, 2**63, MOST, rnd.getrandbits(64))))
+                    t.send(MEM_ASK, struct.pack("=2I2Q", 0 if seq < 390 else rnd.randrange(20), seq, rnd.choice((0, 1, 2**24, 2**30, MOST)),
+                                                rnd.choice((0, 10**6, MOST))))
+                t.listen(0.01)
+                account.close()
+            for fd in fds:
+                os.close(fd)
+        except OSError:
+            pass
         t.sock.close()
 
 
@@ -467,7 +496,7 @@ def deaf(uuid, rnd):
 if __name__ == "__main__":
     attack = sys.argv[1]
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
-    attacks = {f.__name__: f for f in (leases, stale, seals, liar, promises, nonsense, messages, borrowed, mute, gigabytes, deaf, idle, reborn, keeper, herald,
+    attacks = {f.__name__: f for f in (leases, claims, stale, seals, liar, promises, nonsense, messages, borrowed, mute, gigabytes, deaf, idle, reborn, keeper, herald,
                                           offers, churn)}
     end_with_parent()
     while True:
