@@ -4,7 +4,9 @@
  * - a charge is refused only if, at some moment of it, it does not fit in addition to what is
  * granted,
  * - from every state that is reached, all processes can come to their end (no deadlock),
- * - in the end, the account has what was granted and not released, and nothing is wanted.
+ * - in the end, the account has what was granted and not released, and nothing is wanted,
+ * - once gbpfd has taken back what was granted and is not used, no more is used than it has
+ * counted, by which it grants the rest to other vGPUs.
  *
  * A store that is not sequentially consistent stays in the process's store buffer until it is
  * flushed, at any time or by the next ordered access.
@@ -37,7 +39,8 @@
 
 /* An operation: bytes to charge, or one of these with a number; 0: the end. */
 #define RELEASE 0x80u
-#define JOIN 0x40u /* gbpfd raises `lines` */
+#define JOIN 0x40u	      /* gbpfd raises `lines` */
+#define TRIM (RELEASE | JOIN) /* gbpfd takes back all but what is reserved, the number */
 #define NUMBER 0x3fu
 
 struct scenario {
@@ -45,10 +48,11 @@ struct scenario {
 	uint8_t limit, lines;
 	uint8_t used[PROCESSES]; /* held in the beginning */
 	uint8_t op[PROCESSES][OPERATIONS];
-	bool kill;    /* the last process may die at any time; its line is cleared then */
-	bool timeout; /* each wait takes too long, so that refusals are no faults */
-	bool moves;   /* memory is released and charged elsewhere while a sum is made: the sum may
-		       * contain it twice, so that a charge may be refused that would fit */
+	bool kill;	 /* the last process may die at any time; its line is cleared then */
+	bool timeout;	 /* each wait takes too long, so that refusals are no faults */
+	uint8_t allowed; /* in the beginning, where memory is reserved; 0: the limit counts */
+	bool moves; /* memory is released and charged elsewhere while a sum is made: the sum may
+		     * contain it twice, so that a charge may be refused that would fit */
 };
 
 /* Bytes only: states are hashed as memory. */
@@ -61,11 +65,12 @@ struct process {
 };
 
 struct state {
-	uint8_t used[PROCESSES], wanted[PROCESSES], lines, cleared;
+	uint8_t used[PROCESSES], wanted[PROCESSES], lines, cleared, allowed;
+	uint8_t bound; /* what gbpfd believes that is used at most */
 	struct process p[PROCESSES];
 };
 
-enum { WORD_USED = 0, WORD_WANTED = 8, WORD_LINES = 16 };
+enum { WORD_USED = 0, WORD_WANTED = 8, WORD_LINES = 16, WORD_ALLOWED = 17 };
 enum { STEP_FLUSH = PROCESSES, STEP_KILL = 2 * PROCESSES, STEP_CLEAR, STEPS };
 
 static struct proto_account page; /* for its addresses, and for what never changes */
@@ -100,7 +105,9 @@ static void violated(const char *what)
 static uint8_t *word_at(struct state *s, unsigned word)
 {
 	return word == WORD_LINES ? &s->lines
-				  : &(word < WORD_WANTED ? s->used : s->wanted)[word % WORD_WANTED];
+	       : word == WORD_ALLOWED
+		       ? &s->allowed
+		       : &(word < WORD_WANTED ? s->used : s->wanted)[word % WORD_WANTED];
 }
 
 static unsigned word_of(const void *p)
@@ -112,6 +119,9 @@ static unsigned word_of(const void *p)
 		if (p == &page.line[ROW][i].wanted) {
 			return WORD_WANTED + i;
 		}
+	}
+	if (p == &page.allowed[ROW]) {
+		return WORD_ALLOWED;
 	}
 	assert_ptr_equal(p, &page.lines);
 	return WORD_LINES;
@@ -171,7 +181,7 @@ uint64_t orders_load(const void *p, size_t bytes)
 	if (p == &page.limit[ROW]) {
 		return x.sc->limit;
 	}
-	if (p == &page.allowed[ROW]) {
+	if (p == &page.allowed[ROW] && !x.sc->allowed) {
 		return 0;
 	}
 	if (p == &page.lines && !lines_change) {
@@ -244,7 +254,9 @@ static void operation_ended(unsigned number, int err)
 	struct process *p = x.p;
 	uint8_t op = x.sc->op[number][p->op];
 
-	if (op & RELEASE) {
+	if ((op & TRIM) == TRIM) {
+		x.s->bound = x.s->allowed;
+	} else if (op & RELEASE) {
 		p->held = (uint8_t)(p->held - (op & NUMBER));
 	} else if (!(op & JOIN) && !err) {
 		p->held = (uint8_t)(p->held + op);
@@ -279,10 +291,24 @@ static void use_canonical(unsigned number)
 	memcpy(p->read, c->read, sizeof(p->read));
 }
 
+/* As trim() of daemon/vgpu/vgpu_reserve.c. */
+static void trim(uint64_t reserved)
+{
+	uint64_t claimed;
+
+	orders_store(&page.allowed[ROW], reserved, sizeof(page.allowed[ROW]), 1);
+	claimed = mem_account_claimed(&page, ROW);
+	orders_store(&page.allowed[ROW], MAX(reserved, claimed), sizeof(page.allowed[ROW]), 1);
+}
+
 static int run_operation(unsigned number, uint8_t op)
 {
 	struct mem_ledger l = { .page = &page, .line = number };
 
+	if ((op & TRIM) == TRIM) {
+		trim(op & NUMBER);
+		return 0;
+	}
 	if (op & RELEASE) {
 		mem_ledger_release(&l, ROW, op & NUMBER);
 		return 0;
@@ -330,6 +356,12 @@ static void step_clear(struct state *s)
 	}
 }
 
+/* Returns what may be charged at this moment. */
+static unsigned most_of(const struct state *s)
+{
+	return x.sc->allowed ? MIN(s->allowed, x.sc->limit) : x.sc->limit;
+}
+
 /* Makes a step. Returns false if there is no such one. */
 static bool step(struct state *s, unsigned which)
 {
@@ -352,9 +384,12 @@ static bool step(struct state *s, unsigned which)
 	if (sum_of(s) > x.sc->limit) {
 		violated("more is used than the limit");
 	}
+	if (sum_of(s) > s->bound) {
+		violated("more is used than gbpfd has counted");
+	}
 	for (unsigned i = 0; i < PROCESSES; i++) {
 		p = &s->p[i];
-		if (p->reads && sum_of(s) + x.sc->op[i][p->op] > x.sc->limit) {
+		if (p->reads && sum_of(s) + x.sc->op[i][p->op] > most_of(s)) {
 			p->fitted = 0;
 		}
 	}
@@ -518,6 +553,8 @@ static const char *explore(const struct scenario *sc)
 	g.slot = calloc((size_t)g.mask + 1, sizeof(*g.slot));
 	assert_non_null(g.slot);
 	s.lines = sc->lines;
+	s.allowed = sc->allowed;
+	s.bound = sc->allowed ? sc->allowed : sc->limit;
 	for (unsigned i = 0; i < PROCESSES; i++) {
 		s.used[i] = s.p[i].held = sc->used[i];
 	}
@@ -565,6 +602,26 @@ static const struct scenario scenarios[] = {
 	  { { 2 }, { 3 }, { 2 } },
 	  .kill = true,
 	  .timeout = true },
+	{ "gbpfd takes back what is not used",
+	  6,
+	  3,
+	  { 0 },
+	  { { 3 }, { 2 }, { TRIM | 1 } },
+	  .allowed = 5 },
+	{ "it takes back while one charges and frees",
+	  6,
+	  3,
+	  { 1 },
+	  { { RELEASE | 1, 2, 1 }, { 2 }, { TRIM | 1 } },
+	  .allowed = 4,
+	  .moves = true },
+	{ "it takes back twice",
+	  6,
+	  3,
+	  { 2, 1 },
+	  { { RELEASE | 2 }, { 1 }, { TRIM | 2, TRIM | 1 } },
+	  .allowed = 4,
+	  .moves = true },
 	{ "memory moves", 2, 3, { 1 }, { { RELEASE | 1 }, { 1 }, { 1 } }, .moves = true },
 };
 
