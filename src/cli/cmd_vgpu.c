@@ -246,14 +246,27 @@ static void add_row(struct cli_table *t, const json_t *v)
 	cli_table_cell(t, "%s", json_is_true(json_object_get(v, "burst")) ? "yes" : "no");
 }
 
+/* Orders vGPUs by name; those without one follow. */
+static int by_name(const void *a, const void *b)
+{
+	const char *x = cli_text(*(json_t *const *)a, "name");
+	const char *y = cli_text(*(json_t *const *)b, "name");
+
+	return !x[0] != !y[0] ? !x[0] - !y[0] : strcmp(x, y);
+}
+
 static void print_list(struct cli *c, const json_t *list)
 {
 	static const char *const right[] = { "PROCESSES", "USED", "MEMORY",  "RESERVED",
 					     "COMPUTE",	  "COPY", "PRIORITY" };
+	const json_t *sorted[PROTO_VGPUS];
 	struct cli_table t;
-	const json_t *v;
-	size_t i;
+	size_t i, n = MIN(json_array_size(list), PROTO_VGPUS);
 
+	for (i = 0; i < n; i++) {
+		sorted[i] = json_array_get(list, i);
+	}
+	qsort(sorted, n, sizeof(sorted[0]), by_name);
 	cli_table_init(&t);
 	cli_table_column(&t, "NAME", false);
 	cli_table_column(&t, "USER", false);
@@ -262,9 +275,8 @@ static void print_list(struct cli *c, const json_t *list)
 		cli_table_column(&t, right[i], true);
 	}
 	cli_table_column(&t, "BURST", false);
-	json_array_foreach(list, i, v)
-	{
-		add_row(&t, v);
+	for (i = 0; i < n; i++) {
+		add_row(&t, sorted[i]);
 	}
 	cli_table_print(&t, stdout, c->color_out);
 	cli_table_finish(&t);

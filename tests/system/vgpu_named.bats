@@ -314,3 +314,11 @@ PY
 	answer_of c
 	[ "$REPLY" = ok ]
 }
+
+@test "gbpf vgpu ls is ordered by name" {
+	start_all
+	gbpf vgpu create zeta
+	gbpf vgpu create alpha
+	gbpf vgpu create mid
+	[ "$(gbpf vgpu ls | awk '{ print $1 }' | paste -sd' ')" = "NAME alpha mid zeta" ]
+}

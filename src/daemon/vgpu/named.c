@@ -155,7 +155,7 @@ static bool take_config(struct daemon_call *c, struct proto_vgpu_config *config)
 	const char *fault = daemon_vgpu_config_take(config, c->params);
 
 	if (fault) {
-		daemon_control_error(c, 2, "usage", "gbpf-vgpu(1) has the allowed values",
+		daemon_control_error(c, 2, "usage", "See gbpf-vgpu(1) for the allowed values",
 				     "a virtual GPU cannot be given that: %s", fault);
 	}
 	return !fault;

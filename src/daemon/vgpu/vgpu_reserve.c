@@ -37,9 +37,21 @@ static uint64_t add(uint64_t a, uint64_t b)
 
 /* ---- devices ---- */
 
+static uint64_t reserved_by_all(const struct daemon *d)
+{
+	uint64_t sum = 0;
+
+	vgpu_each(d, v)
+	{
+		sum = add(sum, v->is.config.reserve);
+	}
+	return sum;
+}
+
 void daemon_vgpu_note_sizes(struct daemon_session *s, const uint64_t bytes[PROTO_MAX_GPUS])
 {
 	bool sure = s->peer.uid == 0 || s->peer.uid == s->d->uid, changed = false;
+	uint64_t reserved = reserved_by_all(s->d);
 
 	for (uint32_t i = 0; i < s->gpus; i++) {
 		struct daemon_gpu *g = &s->d->devices.d[s->gpu_index[i]];
@@ -48,6 +60,13 @@ void daemon_vgpu_note_sizes(struct daemon_session *s, const uint64_t bytes[PROTO
 		if (mem < PROTO_VGPU_MEM_MIN || mem > PROTO_VGPU_MEM_MAX ||
 		    (!sure && (g->mem_sure || mem <= g->mem))) {
 			continue;
+		}
+		if (mem != g->mem && sure && reserved > mem) {
+			daemon_history_add(&s->d->history, "vgpu", -1,
+					   "%llu MiB are reserved, but a GPU has %llu MiB: others "
+					   "cannot use it; lower a reservation with gbpf vgpu set",
+					   (unsigned long long)(reserved >> 20),
+					   (unsigned long long)(mem >> 20));
 		}
 		changed |= mem != g->mem;
 		g->mem = mem;
@@ -70,17 +89,6 @@ static uint64_t size_of_row(const struct daemon_vgpu *v, uint32_t row)
 		}
 	}
 	return 0;
-}
-
-static uint64_t reserved_by_all(const struct daemon *d)
-{
-	uint64_t sum = 0;
-
-	vgpu_each(d, v)
-	{
-		sum = add(sum, v->is.config.reserve);
-	}
-	return sum;
 }
 
 /* Returns the size of the smallest device; 0: none is known. Of users other than root and gbpfd's

@@ -456,6 +456,18 @@ static void a_refused_reservation_is_not_kept(void **state)
 	part(&other);
 }
 
+/* No size was known when they were made. */
+static void reservations_beyond_a_device_are_reported(void **state)
+{
+	struct gd *d = *state;
+	struct member p;
+
+	call(d, "vgpu.create", "{\"name\":\"big\",\"reserve\":2147483648}");
+	say_size(geteuid(), &p, d, 7, DEVICE);
+	gd_await_event(d, 0, "vgpu", "2048 MiB are reserved, but a GPU has 1024 MiB");
+	part(&p);
+}
+
 /* ---- waiting ---- */
 
 /* The process would try and ask again without end. */
@@ -568,6 +580,7 @@ int main(void)
 		TEST(asking_for_memory_of_no_device_ends_the_session),
 		TEST(sizes_that_other_users_report_harm_nobody),
 		TEST(a_refused_reservation_is_not_kept),
+		TEST(reservations_beyond_a_device_are_reported),
 		TEST(a_full_vgpu_has_no_room_on_a_device_of_unknown_size),
 		TEST(questions_without_end_do_not_delay_answers),
 		TEST(many_questions_are_all_answered),
