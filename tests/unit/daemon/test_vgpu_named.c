@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 
 #include "../await.h"
@@ -223,6 +225,51 @@ static void a_refused_change_changes_nothing(void **state)
 	assert_int_equal(fail_call(g, "vgpu.set", "{\"name\":\"own\",\"users\":7}"), 2);
 	assert_int_equal(count(d, "own", "users"), 2);
 	gbpf_close(g);
+}
+
+static int connect_control(const struct gd *d)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	snprintf(a.sun_path, sizeof(a.sun_path), "%.80s/control.sock", d->runtime);
+	assert_int_equal(connect(sock, (const struct sockaddr *)&a, sizeof(a)), 0);
+	return sock;
+}
+
+/* A caller that does not wait for answers: each change is a file to be written, so that only so
+ * many are taken. All are answered. */
+static void changes_that_wait_to_be_written_are_limited(void **state)
+{
+	static char lines[256 * 128], answers[256 * 1024];
+	struct gd *d = *state;
+	size_t sent = 0, got = 0;
+	unsigned answered = 0;
+	int sock;
+
+	call(d, "vgpu.create", "{\"name\":\"train\"}");
+	sock = connect_control(d);
+	sent += (size_t)snprintf(lines, sizeof(lines),
+				 "{\"id\":1,\"method\":\"hello\",\"params\":{\"protocol\":1}}\n");
+	for (unsigned i = 2; i <= 256; i++) {
+		sent += (size_t)snprintf(lines + sent, sizeof(lines) - sent,
+					 "{\"id\":%u,\"method\":\"vgpu.set\",\"params\":"
+					 "{\"name\":\"train\",\"prio\":1}}\n",
+					 i);
+	}
+	assert_int_equal(write(sock, lines, sent), sent);
+	while (answered < 256) {
+		ssize_t n = read(sock, answers + got, sizeof(answers) - 1 - got);
+
+		assert_true(n > 0);
+		for (ssize_t i = 0; i < n; i++) {
+			answered += answers[got + (size_t)i] == '\n';
+		}
+		got += (size_t)n;
+	}
+	assert_non_null(strstr(answers, "too many changes of virtual GPUs are being written"));
+	close(sock);
+	call(d, "vgpu.set", "{\"name\":\"train\",\"prio\":2}"); /* they are written by now */
 }
 
 static void others_learn_nothing_of_a_vgpu(void **state)
@@ -572,6 +619,7 @@ int main(void)
 		TEST(answers_do_not_outlive_their_process),
 		TEST(limits_of_devices_survive_a_change),
 		TEST(a_refused_change_changes_nothing),
+		TEST(changes_that_wait_to_be_written_are_limited),
 		TEST(others_learn_nothing_of_a_vgpu),
 		TEST(names_do_not_lift_the_limit_of_processes),
 		TEST(a_vgpu_whose_programs_may_return_is_not_removed),
