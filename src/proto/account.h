@@ -29,7 +29,9 @@ struct ALIGNED(64) proto_account_line {
 	/* gbpfd: the answer to PROTO_MEM_ASK: its seq, and PROTO_ACCOUNT_RETRY or
 	 * PROTO_ACCOUNT_REFUSED; gbpfd wakes those who wait on the first word. */
 	uint32_t answer_seq, answer;
-	uint64_t reserved[3];
+	uint32_t tried_seq; /* the process: it has done what this answer told it to try */
+	uint32_t reserved32;
+	uint64_t reserved[2];
 };
 
 enum { PROTO_ACCOUNT_RETRY = 1, PROTO_ACCOUNT_REFUSED = 2 };

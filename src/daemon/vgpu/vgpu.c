@@ -79,6 +79,7 @@ static void zero_line(struct proto_account *a, uint32_t line)
 		store_relaxed(&l->shared, (uint64_t)0);
 		store_relaxed(&l->answer, 0u);
 		store_relaxed(&l->answer_seq, 0u);
+		store_relaxed(&l->tried_seq, 0u);
 	}
 	a->owner[line].pid = 0;
 }

@@ -248,6 +248,7 @@ static struct proto_account_line *line_of(const struct daemon_session *s)
 static bool is_promised(const struct daemon_session *s, uint64_t now)
 {
 	return now < s->vgpu.ask.promised_until_ns &&
+	       load_acquire(&line_of(s)->tried_seq) != s->vgpu.ask.seq &&
 	       load_relaxed(&line_of(s)->used) == s->vgpu.ask.held;
 }
 
@@ -301,8 +302,9 @@ static bool has_room(struct daemon_session *s)
 	struct daemon_vgpu *v = s->vgpu.of;
 	uint32_t row = s->vgpu.ask.row;
 	uint64_t size = size_of_row(v, row), held = held_by(v, row, size);
-	uint64_t need = add(add(used_of(v, row), s->vgpu.ask.bytes), promised(s));
+	uint64_t need = promised(s); /* first: what has been tried is in use (shim/mem/wait.c) */
 
+	need = add(need, add(used_of(v, row), s->vgpu.ask.bytes));
 	if (need > limit_of(v, row, size)) {
 		return false;
 	}

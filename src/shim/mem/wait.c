@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/atomic.h"
 #include "base/clock.h"
 #include "shim/shim.h"
 
@@ -47,10 +48,10 @@ static bool lock(uint64_t until_ns, const struct shim_mem_session *session)
 				   : pthread_mutex_clocklock(&asking, CLOCK_MONOTONIC, &t) == 0;
 }
 
-/* Asks gbpfd and waits for its answer. Returns PROTO_ACCOUNT_RETRY, PROTO_ACCOUNT_REFUSED, or
- * -ENOTCONN without gbpfd. */
+/* Asks gbpfd and waits for its answer. *ret_seq becomes the question's number. Returns
+ * PROTO_ACCOUNT_RETRY, PROTO_ACCOUNT_REFUSED, or -ENOTCONN without gbpfd. */
 static int ask(struct mem_ledger *l, uint32_t row, uint64_t bytes, uint64_t until_ns,
-	       const struct shim_mem_session *session)
+	       const struct shim_mem_session *session, uint32_t *ret_seq)
 {
 	const struct proto_account_line *line = &l->page->line[row][l->line];
 	struct proto_mem_ask m = { .row = row, .bytes = bytes };
@@ -60,7 +61,7 @@ static int ask(struct mem_ledger *l, uint32_t row, uint64_t bytes, uint64_t unti
 	if (!lock(give_up, session)) {
 		return PROTO_ACCOUNT_REFUSED;
 	}
-	m.seq = ++last_seq;
+	*ret_seq = m.seq = ++last_seq;
 	while (!ret) {
 		uint64_t again = clock_now_ns() + AGAIN_NS;
 		uint32_t seen;
@@ -103,12 +104,13 @@ bool shim_mem_charge_later(struct mem_ledger *l, uint32_t row, uint64_t bytes,
 	uint64_t limit = mem_ledger_limit(l, row);
 	uint64_t wait = session->is_agent() ? 0 : load_relaxed(&l->page->wait_ns);
 	uint64_t until = clock_now_ns() + MIN(wait, PROTO_VGPU_WAIT_MAX_NS);
+	uint32_t *tried = &l->page->line[row][l->line].tried_seq, seq = 0;
 
 	if (bytes > limit || (!wait && mem_ledger_allowed(l, row) >= limit)) {
 		return false; /* gbpfd cannot help */
 	}
 	for (int i = 0; i < TRIES || left_of(until); i++) {
-		int answer = ask(l, row, bytes, until, session);
+		int answer = ask(l, row, bytes, until, session, &seq);
 
 		if (answer == -ENOTCONN) {
 			return charge_alone(l, row, bytes, until);
@@ -117,8 +119,12 @@ bool shim_mem_charge_later(struct mem_ledger *l, uint32_t row, uint64_t bytes,
 			return false;
 		}
 		if (mem_ledger_charge(l, row, bytes) == 0) {
+			/* After `used` was raised: gbpfd, which reads this first, then counts it.
+			 */
+			store_release(tried, seq);
 			return true;
 		}
 	}
+	store_release(tried, seq); /* it does not ask again: nothing is kept for it */
 	return false;
 }

@@ -612,6 +612,22 @@ static void the_first_waiter_is_answered_first(void **state)
 	part(&q);
 }
 
+/* It has taken and freed what it was told to try, between two looks of gbpfd. */
+static void nothing_is_kept_for_a_process_that_has_tried(void **state)
+{
+	struct gd *d = *state;
+	struct member p, q;
+
+	make_full(d, &p, &q);
+	store_seqcst(used_of(&p, p.line), UINT64_C(0));
+	assert_int_equal(ask_now(&p, 1, MIB(40)), PROTO_ACCOUNT_RETRY);
+	assert_int_equal(ask_now(&q, 1, MIB(40)), PROTO_ACCOUNT_REFUSED);
+	store_release(&p.account->line[0][p.line].tried_seq, 1u);
+	assert_int_equal(ask_now(&q, 2, MIB(40)), PROTO_ACCOUNT_RETRY);
+	part(&p);
+	part(&q);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -634,6 +650,7 @@ int main(void)
 		TEST(many_questions_are_all_answered),
 		TEST(a_lower_limit_ends_a_wait_that_is_hopeless),
 		TEST(the_first_waiter_is_answered_first),
+		TEST(nothing_is_kept_for_a_process_that_has_tried),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
