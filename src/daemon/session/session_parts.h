@@ -104,8 +104,9 @@ struct daemon_session_vgpu {
 		uint64_t since; /* order of arrival; 0: it does not wait for memory */
 		uint64_t bytes, until_ns;
 		uint32_t row, seq;
-		/* It was told to try again: until then, until it says that it has, or until it holds
-		 * something else than `held`, the bytes are its own, and a further question has its old place. */
+		/* It was told to try again: until then, until it says that it has, or until it
+		 * holds something else than `held`, the bytes are its own, and a further question
+		 * has its old place. */
 		uint64_t promised_until_ns, held, place;
 	} ask;
 };
