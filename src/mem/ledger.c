@@ -195,3 +195,33 @@ void mem_ledger_release(struct mem_ledger *l, uint32_t row, uint64_t bytes)
 {
 	__atomic_fetch_sub(&l->page->line[row][l->line].used, bytes, __ATOMIC_SEQ_CST);
 }
+
+void mem_ledger_force(struct mem_ledger *l, uint32_t row, uint64_t bytes)
+{
+	__atomic_fetch_add(&l->page->line[row][l->line].used, bytes, __ATOMIC_SEQ_CST);
+}
+
+uint64_t mem_ledger_overhead(const struct mem_ledger *l, uint32_t row)
+{
+	return load_relaxed(&l->page->line[row][l->line].overhead);
+}
+
+void mem_ledger_set_overhead(struct mem_ledger *l, uint32_t row, uint64_t bytes)
+{
+	store_relaxed(&l->page->line[row][l->line].overhead, bytes);
+}
+
+void mem_ledger_set_gbpf(struct mem_ledger *l, uint32_t row, uint64_t bytes)
+{
+	store_relaxed(&l->page->line[row][l->line].gbpf, bytes);
+}
+
+void mem_ledger_add_shared(struct mem_ledger *l, uint32_t row, uint64_t bytes)
+{
+	add_relaxed(&l->page->line[row][l->line].shared, bytes);
+}
+
+void mem_ledger_sub_shared(struct mem_ledger *l, uint32_t row, uint64_t bytes)
+{
+	__atomic_fetch_sub(&l->page->line[row][l->line].shared, bytes, __ATOMIC_RELAXED);
+}

@@ -44,6 +44,19 @@ int mem_ledger_charge_whole(struct mem_ledger *l, uint32_t row, uint64_t bytes);
 /* Returns bytes that were charged. */
 void mem_ledger_release(struct mem_ledger *l, uint32_t row, uint64_t bytes);
 
+/* Adds bytes that the device has given without being asked, within the limit or not. No charge that
+ * is decided later is granted next to them unless all of it fits; one that is being decided may
+ * have been granted in the same moment, so that the sum exceeds the limit by at most these bytes.
+ */
+void mem_ledger_force(struct mem_ledger *l, uint32_t row, uint64_t bytes);
+/* The words of this process's line that say what is part of `used` (overhead), or in addition to it
+ * (shared, gbpf). They decide nothing. The caller serializes changes of the first. */
+uint64_t mem_ledger_overhead(const struct mem_ledger *l, uint32_t row);
+void mem_ledger_set_overhead(struct mem_ledger *l, uint32_t row, uint64_t bytes);
+void mem_ledger_set_gbpf(struct mem_ledger *l, uint32_t row, uint64_t bytes);
+void mem_ledger_add_shared(struct mem_ledger *l, uint32_t row, uint64_t bytes);
+void mem_ledger_sub_shared(struct mem_ledger *l, uint32_t row, uint64_t bytes);
+
 /* Returns the limit of a row, UINT64_MAX if it has none; and what may be charged now, which is less
  * where other vGPUs have reserved memory. */
 uint64_t mem_ledger_limit(const struct mem_ledger *l, uint32_t row);

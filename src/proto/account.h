@@ -31,7 +31,8 @@ struct ALIGNED(64) proto_account_line {
 	uint32_t answer_seq, answer;
 	uint32_t tried_seq; /* the process: it has done what this answer told it to try */
 	uint32_t reserved32;
-	uint64_t reserved[2];
+	uint64_t gbpf; /* taken by gBPF in the process: not charged */
+	uint64_t reserved;
 };
 
 enum { PROTO_ACCOUNT_RETRY = 1, PROTO_ACCOUNT_REFUSED = 2 };

@@ -194,6 +194,57 @@ fill() { # KIND: all of the limit is used, to 2 MiB; the rest is checked by the 
 	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 2
 }
 
+start_heavy() { # contexts that take 24 MiB each
+	start_soft --context-memory 24M
+	start_daemon
+	daemon=${pids[-1]}
+}
+
+@test "contexts and modules count against the limit, as overhead" {
+	start_heavy
+	limited 80 "$VGPU" overhead 24
+}
+
+@test "without NVML overhead is the difference that a call makes" {
+	start_heavy
+	mkdir "$GBPF_RUNTIME_DIR/alone"
+	cp "$GBPF_PREFIX/lib/gbpf/soft/libcuda.so.1" "$GBPF_RUNTIME_DIR/alone"
+	GBPF_REAL_CUDA="$GBPF_RUNTIME_DIR/alone/libcuda.so.1" gbpf run --mem 80M -- "$VGPU" overhead 24 later 2>&1 | tee "$GBPF_RUNTIME_DIR/out"
+	[ "$(wc -l <"$GBPF_RUNTIME_DIR/out")" -eq 1 ] # gbpfd does not take the copy for its soft GPU
+}
+
+@test "a context that does not fit is refused, and takes nothing" {
+	start_heavy
+	limited 16 "$VGPU" no-context
+	start_servers 64 a b
+	expect "48 of 64" a used
+	expect ok a alloc 16
+	expect "64 of 64" b used
+	tenant "$pid_a" 't["mem_overhead"] == 24 << 20 and t["mem_used"] == 40 << 20'
+	tenant "$pid_b" 't["mem_overhead"] == 24 << 20 and t["mem_used"] == 24 << 20'
+	expect CUDA_ERROR_OUT_OF_MEMORY b context
+	expect "64 of 64" b used
+	expect ok a free
+	expect CUDA_ERROR_OUT_OF_MEMORY b context
+	kill -9 "$pid_a"
+	returned() { expect "24 of 64" b used; }
+	wait_for returned 2>/dev/null
+	expect ok b context
+	expect "48 of 64" b used
+}
+
+@test "overhead survives gbpfd" {
+	start_heavy
+	start_servers 64 a b
+	kill_daemon
+	expect "48 of 64" a used
+	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 18
+	start_daemon
+	daemon=${pids[-1]}
+	wait_for tenant "$pid_a" 't["mem_overhead"] == 24 << 20 and t["mem_vgpu_used"] == 48 << 20'
+	expect ok a alloc 16
+}
+
 refused() { # EXIT MESSAGE ARGUMENT...: no program is started
 	run gbpf run --device soft "${@:3}" -- touch "$GBPF_RUNTIME_DIR/started"
 	echo "$output"

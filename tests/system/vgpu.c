@@ -8,6 +8,9 @@
  *   frees        memory that is freed in stream order, and pools that are destroyed
  *   exec         takes memory, then is replaced by `fill linear-3M`
  *   fork         a child that calls nothing
+ *   overhead MIB [later]  contexts that take MIB each, and modules; later: the first one is not
+ *                measured
+ *   no-context   a context that does not fit
  *   init         cuInit only, whose result it prints
  *   serve        carries out commands of its standard input: see serve() */
 #include <sched.h>
@@ -166,6 +169,7 @@ static const struct kind {
 	CUresult (*free)(uint64_t item);
 } kinds[] = {
 	{ "linear-64M", 64 * MIB, 64 * MIB, 0, take_linear, free_linear },
+	{ "linear-2M", 2 * MIB, 2 * MIB, 0, take_linear, free_linear },
 	{ "linear-3M", 3 * MIB, 4 * MIB, 0, take_linear, free_linear },
 	{ "linear-1000", 1000, 0, 0, take_linear, free_linear },
 	{ "pitch", 4000u * 1024u, 4 * MIB, 0, take_pitch, free_linear },
@@ -549,6 +553,81 @@ static int fork_quiet(void)
 	return 0;
 }
 
+/* ---- overhead ---- */
+
+#define MODULE (8 * MIB)
+static const char module_text[] = ".version 6.0\n.target sm_70\n.address_size 64\n"
+				  ".global .align 4 .b8 big[8388608];\n"
+				  ".visible .entry k() { ret; }\n";
+
+static void expect_no_room(void)
+{
+	CUcontext other = NULL;
+	CUmodule m = NULL;
+	CUresult r;
+
+	r = cuCtxCreate(&other, 0, device);
+	CHECK(r == CUDA_ERROR_OUT_OF_MEMORY, "error %d", (int)r);
+	r = cuDevicePrimaryCtxRetain(&other, device);
+	CHECK(r == CUDA_ERROR_OUT_OF_MEMORY, "error %d", (int)r);
+	r = cuModuleLoadData(&m, module_text);
+	CHECK(r == CUDA_ERROR_OUT_OF_MEMORY, "error %d", (int)r);
+}
+
+static int overhead(size_t each, bool later)
+{
+	const struct kind *k = find_kind("linear-2M");
+	uint64_t *items = program_room(ITEMS_MAX * sizeof(*items));
+	size_t first = later ? 0 : each, n;
+	CUcontext other;
+	CUmodule m;
+
+	begin();
+	for (int round = 0; round < 2; round++) {
+		EXPECT_USED(first);
+		CU(cuCtxCreate(&other, 0, device));
+		EXPECT_USED(first + each);
+		CU(cuCtxDestroy(other));
+		CU(cuCtxSetCurrent(context));
+		EXPECT_USED(first);
+		CU(cuDevicePrimaryCtxRetain(&other, device));
+		EXPECT_USED(first + each);
+		CU(cuDevicePrimaryCtxRelease(device));
+		EXPECT_USED(first);
+		CU(cuModuleLoadData(&m, module_text));
+		EXPECT_USED(first + MODULE);
+		CU(cuModuleUnload(m));
+		if (!later) {
+			EXPECT_USED(first);
+		}
+		n = take_all(k, items);
+		CHECK(later || n * k->unit == limit() - first, "%zu items", n);
+		CHECK(used() == limit(), "%zu of %zu", used(), limit());
+		expect_no_room();
+		CHECK(used() == limit(), "%zu of %zu", used(), limit());
+		CHECK(k->take(&items[n], k->bytes) == CUDA_ERROR_OUT_OF_MEMORY, "more than all");
+		free_all(k, items, n);
+		CU(cuCtxDestroy(context));
+		CU(cuCtxCreate(&context, 0, device));
+	}
+	EXPECT_USED(first);
+	free(items);
+	return 0;
+}
+
+static int no_context(void)
+{
+	CUresult r;
+
+	CU(cuInit(0));
+	CU(cuDeviceGet(&device, 0));
+	r = cuCtxCreate(&context, 0, device);
+	CHECK(r == CUDA_ERROR_OUT_OF_MEMORY, "error %d", (int)r);
+	r = cuCtxGetCurrent(&context);
+	CHECK(r == CUDA_SUCCESS && !context, "a context");
+	return 0;
+}
+
 /* ---- serve ---- */
 
 static CUdeviceptr stack[4096];
@@ -564,6 +643,8 @@ static const char *answer(const char *verb, size_t mib, char out[64])
 		depth += r == CUDA_SUCCESS;
 	} else if (strcmp(verb, "free") == 0) {
 		r = cuMemFree(stack[--depth]);
+	} else if (strcmp(verb, "context") == 0) {
+		r = cuCtxCreate(&context, 0, device);
 	} else {
 		snprintf(out, 64, "%zu of %zu", used() / MIB, limit() / MIB);
 		return out;
@@ -575,7 +656,8 @@ static const char *answer(const char *verb, size_t mib, char out[64])
 }
 
 /* Commands, one a line, each with a line as its answer: `alloc MIB`, `free` (of the last one that
- * was allocated) and `used`. The first line of the output is the process's number. */
+ * was allocated), `context` (makes one more) and `used`. The first line of the output is the
+ * process's number. */
 static int serve(void)
 {
 	char line[64], verb[32], text[64];
@@ -629,6 +711,12 @@ int main(int argc, char **argv)
 	}
 	if (strcmp(what, "fork") == 0) {
 		return fork_quiet();
+	}
+	if (strcmp(what, "overhead") == 0 && argc >= 3) {
+		return overhead((size_t)atoi(argv[2]) * MIB, argc > 3);
+	}
+	if (strcmp(what, "no-context") == 0) {
+		return no_context();
 	}
 	if (strcmp(what, "serve") == 0) {
 		return serve();

@@ -80,6 +80,7 @@ static void zero_line(struct proto_account *a, uint32_t line)
 		store_relaxed(&l->answer, 0u);
 		store_relaxed(&l->answer_seq, 0u);
 		store_relaxed(&l->tried_seq, 0u);
+		store_relaxed(&l->gbpf, (uint64_t)0);
 	}
 	a->owner[line].pid = 0;
 }
@@ -557,8 +558,14 @@ void daemon_vgpu_figures(const struct daemon_session *s, struct daemon_vgpu_figu
 	ret->place = v->place;
 	ret->limit = v->is.config.mem[0];
 	for (unsigned row = 0; row < PROTO_MAX_GPUS; row++) {
+		const struct proto_account_line *line =
+			&daemon_vgpu_page(v)->line[row][s->vgpu.line];
+
 		ret->used += mem_account_used(daemon_vgpu_page(v), row);
-		ret->own += load_relaxed(&daemon_vgpu_page(v)->line[row][s->vgpu.line].used);
+		ret->own += load_relaxed(&line->used);
+		ret->overhead += load_relaxed(&line->overhead);
+		ret->gbpf += load_relaxed(&line->gbpf);
+		ret->shared += load_relaxed(&line->shared);
 	}
 }
 

@@ -11,6 +11,8 @@ struct daemon_vgpu_figures {
 	const struct proto_vgpu *vgpu; /* borrowed; NULL: it is in none */
 	uint32_t place;		       /* number of the vGPU, below PROTO_VGPUS */
 	uint64_t limit, used, own;     /* limit 0: the device's size */
+	uint64_t overhead;	       /* part of `own` */
+	uint64_t shared, gbpf;	       /* imported, and taken by gBPF: not part of it */
 };
 
 /* Puts a session into the vGPU that its hello names, and creates that if it is new. fds: the

@@ -11,6 +11,7 @@
 #include "base/fd.h"
 #include "gpu/flag_int.h"
 #include "gpu/gpu_int.h"
+#include "gpu/own_memory.h"
 
 #define NVIDIA_BYTES ((size_t)2 << 20) /* granularity of device memory */
 
@@ -21,6 +22,7 @@ struct gpu_flag {
 	size_t bytes;
 	const struct cuabi_soft_table *soft; /* the table that made it; NULL: NVIDIA's driver */
 	CUmemGenericAllocationHandle memory;
+	CUdevice counted;	    /* device that has the memory; -1: it is not counted */
 	CUstream stream;	    /* for stream writes; NULL where the page is mapped */
 	int fd;			    /* owned */
 	struct gpu_lease_page page; /* mapping of fd */
@@ -116,6 +118,7 @@ static int from_driver(struct gpu_flag *f)
 		return e == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : -ENOTSUP;
 	}
 	f->memory = x.memory;
+	gpu_own_memory_add(real, f->bytes, &f->counted);
 	f->fd = x.fd;
 	if (x.why) {
 		why(f->device, x.why, x.error);
@@ -218,6 +221,7 @@ static void undo(struct gpu_flag *f)
 	}
 	if (f->memory) {
 		(void)real->cuMemRelease(f->memory);
+		gpu_own_memory_sub(f->counted, f->bytes);
 	}
 }
 
@@ -230,7 +234,7 @@ int gpu_flag_create(struct gpu_device *d, CUcontext ctx, struct gpu_flag **ret)
 	if (!f) {
 		return -ENOMEM;
 	}
-	*f = (struct gpu_flag){ .device = d, .ctx = ctx, .fd = -1 };
+	*f = (struct gpu_flag){ .device = d, .ctx = ctx, .fd = -1, .counted = -1 };
 	err = gpu_scope_enter(d, ctx, &scope);
 	if (err) {
 		free(f);
@@ -290,6 +294,7 @@ void gpu_flag_destroy(struct gpu_flag *f)
 		gpu_scope_leave(f->device, &scope);
 	} else { /* the context has ended, and its memory with it */
 		drop_page(f);
+		gpu_own_memory_sub(f->counted, f->bytes);
 	}
 	free(f);
 }

@@ -13,6 +13,7 @@
 #include "base/compiler.h"
 #include "gpu/cuda/gpu_run_int.h"
 #include "gpu/flag.h"
+#include "gpu/own_memory.h"
 
 /* Close before the 32-bit wrap, so that every process exercises it. */
 #define FIRST_TICKET 0xffffe000u
@@ -108,6 +109,7 @@ static CUresult allocate_slab(struct gpu_device *d, CUstream stream, struct gpu_
 		s->last[i].base = gpu_run_gate_base(GPU_RUN_GATE_FIRST);
 	}
 	s->host = host;
+	gpu_own_memory_add(real, 3 * SLAB_BYTES, &s->counted);
 	return CUDA_SUCCESS;
 }
 
@@ -280,7 +282,11 @@ static void forget_context(struct gpu_run_context *x)
 
 	while ((s = x->slabs)) { /* its memory ends with the context */
 		x->slabs = s->next;
+		gpu_own_memory_sub(s->counted, 3 * SLAB_BYTES);
 		free(s);
+	}
+	if (x->unset) {
+		gpu_own_memory_sub(x->unset->counted, 3 * SLAB_BYTES);
 	}
 	free(x->unset);
 	x->unset = NULL;

@@ -17,6 +17,7 @@ struct gpu_run_slab {
 	struct gpu_run_slab *next;
 	CUdeviceptr counters, done; /* addresses as kernels use them */
 	uint8_t *host;		    /* the processor's address of done */
+	CUdevice counted;	    /* device that has the memory; -1: it is not counted */
 	uint32_t n;		    /* number of lines that have been used */
 	uint32_t n_free;	    /* of which these are listed in free[] */
 	uint16_t free[GPU_RUN_LINES];

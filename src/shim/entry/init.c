@@ -17,6 +17,7 @@
 #include "shim/defer/block_launch.h"
 #include "shim/kernel/clone.h"
 #include "shim/mem/charge.h"
+#include "shim/mem/overhead.h"
 #include "shim/object/driver_device.h"
 #include "shim/object/graph_events.h"
 #include "shim/object/green_context.h"
@@ -43,6 +44,9 @@ static bool is_set(const char *name)
 /* Runs before the driver's exit handlers, which were registered earlier. */
 static void on_exit_process(void)
 {
+	if (shim_mem_joined()) {
+		shim_mem_overhead_stop();
+	}
 	if (shim_attached()) {
 		sched_set_off(shim.sched, true);
 		shim_block_exit(); /* while the agent still advances runs */

@@ -1,6 +1,7 @@
 /* Creation, destruction and attributes of streams. */
 #include "cuabi/api.h"
 #include "shim/entry/gate.h"
+#include "shim/mem/overhead.h"
 #include "shim/object/green_context.h"
 #include "shim/object/queue_drain.h"
 #include "shim/object/stream_queue.h"
@@ -11,6 +12,7 @@ static CUresult created(CUresult r, CUstream *stream)
 		shim_queue_reap_all();
 		shim_queue_created(*stream);
 		shim_green_cap(stream);
+		shim_mem_overhead_changed();
 	}
 	return r;
 }

@@ -11,6 +11,7 @@
 #include "base/strmap.h"
 #include "shim/kernel/clone.h"
 #include "shim/kernel/loaded_image.h"
+#include "shim/mem/overhead.h"
 #include "shim/object/handle_set.h"
 
 #define MAX_NOTES 65536u
@@ -153,6 +154,7 @@ const struct shim_thread_kernel *shim_kernel_find(struct shim_thread *t, uintptr
 			sched_kernel_set_block(found.k, (uint8_t)why);
 		}
 	}
+	shim_mem_overhead_changed(); /* the first launch of a kernel may take memory */
 	slot = t->kernels[slot ^ 1].key ? slot : slot ^ 1;
 	t->kernels[slot] = found;
 	return &t->kernels[slot];

@@ -71,10 +71,12 @@ static bool begin(struct making *m, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned l
 {
 	m->row = d ? shim_mem_row_current() : -1;
 	m->charged = m->row >= 0 ? shim_mem_round(data_bytes(d, levels)) : 0;
-	if (m->charged && !shim_mem_charge(m->row, m->charged, "cuArrayCreate")) {
-		return false;
-	}
 	if (m->charged) {
+		shim_mem_move_begin();
+		if (!shim_mem_charge(m->row, m->charged, "cuArrayCreate")) {
+			shim_mem_move_end();
+			return false;
+		}
 		pthread_mutex_lock(&measuring);
 		m->before = device_free();
 		m->epoch = shim_mem_epoch();
@@ -82,24 +84,15 @@ static bool begin(struct making *m, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned l
 	return true;
 }
 
-/* Completes it. Returns false if the array must be destroyed again, and m->charged released. */
-static bool complete(struct making *m, CUresult r, uint64_t handle)
+/* Notes an array that the driver has made. Returns false if it must be destroyed again, and
+ * m->charged released. */
+static bool note(struct making *m, uint64_t handle, uint64_t after)
 {
-	uint64_t after, took;
 	struct mem_region a = { .key = handle, .row = (uint32_t)m->row, .count = 1 };
+	uint64_t took = m->before > after ? m->before - after : 0;
 	CUcontext ctx = NULL;
 	int err;
 
-	if (!m->charged) {
-		return true;
-	}
-	after = device_free();
-	pthread_mutex_unlock(&measuring);
-	if (r != CUDA_SUCCESS) {
-		shim_mem_release(m->row, m->charged);
-		return true;
-	}
-	took = m->before > after ? m->before - after : 0;
 	if (took > m->charged && took <= 2 * m->charged + 2 * SHIM_MEM_UNIT) {
 		if (!shim_mem_recharge(m->row, m->charged, took, "cuArrayCreate")) {
 			return false;
@@ -116,6 +109,35 @@ static bool complete(struct making *m, CUresult r, uint64_t handle)
 	return !err;
 }
 
+/* An array of either kind. */
+static CUresult destroy_real(uint64_t handle, bool is_mipmapped)
+{
+	return is_mipmapped
+		       ? shim_driver.cuMipmappedArrayDestroy((CUmipmappedArray)(uintptr_t)handle)
+		       : shim_driver.cuArrayDestroy((CUarray)(uintptr_t)handle);
+}
+
+/* Completes an array: r is the driver's answer for it. */
+static CUresult complete(struct making *m, CUresult r, uint64_t handle, bool is_mipmapped)
+{
+	uint64_t after;
+
+	if (!m->charged) {
+		return r;
+	}
+	after = device_free();
+	pthread_mutex_unlock(&measuring);
+	if (r == CUDA_SUCCESS && !note(m, handle, after)) {
+		(void)destroy_real(handle, is_mipmapped);
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (r != CUDA_SUCCESS) {
+		shim_mem_release(m->row, m->charged);
+	}
+	shim_mem_move_end();
+	return r;
+}
+
 static CUresult create_3d(CUarray *ret, const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
 	struct making m;
@@ -125,12 +147,7 @@ static CUresult create_3d(CUarray *ret, const CUDA_ARRAY3D_DESCRIPTOR *d)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	r = shim_driver.cuArray3DCreate_v2(ret, d);
-	if (!complete(&m, r, r == CUDA_SUCCESS && ret ? (uint64_t)(uintptr_t)*ret : 0)) {
-		(void)shim_driver.cuArrayDestroy(*ret);
-		shim_mem_release(m.row, m.charged);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	return r;
+	return complete(&m, r, r == CUDA_SUCCESS && ret ? (uint64_t)(uintptr_t)*ret : 0, false);
 }
 
 static CUresult create(CUarray *ret, const CUDA_ARRAY_DESCRIPTOR *d)
@@ -149,12 +166,7 @@ static CUresult create(CUarray *ret, const CUDA_ARRAY_DESCRIPTOR *d)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	r = shim_driver.cuArrayCreate_v2(ret, d);
-	if (!complete(&m, r, r == CUDA_SUCCESS && ret ? (uint64_t)(uintptr_t)*ret : 0)) {
-		(void)shim_driver.cuArrayDestroy(*ret);
-		shim_mem_release(m.row, m.charged);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	return r;
+	return complete(&m, r, r == CUDA_SUCCESS && ret ? (uint64_t)(uintptr_t)*ret : 0, false);
 }
 
 static CUresult create_mipmapped(CUmipmappedArray *ret, const CUDA_ARRAY3D_DESCRIPTOR *d,
@@ -167,12 +179,7 @@ static CUresult create_mipmapped(CUmipmappedArray *ret, const CUDA_ARRAY3D_DESCR
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	r = shim_driver.cuMipmappedArrayCreate(ret, d, levels);
-	if (!complete(&m, r, r == CUDA_SUCCESS && ret ? (uint64_t)(uintptr_t)*ret : 0)) {
-		(void)shim_driver.cuMipmappedArrayDestroy(*ret);
-		shim_mem_release(m.row, m.charged);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	return r;
+	return complete(&m, r, r == CUDA_SUCCESS && ret ? (uint64_t)(uintptr_t)*ret : 0, true);
 }
 
 /* The entry goes first: another thread may get the same handle. */
@@ -201,20 +208,27 @@ static CUresult destroyed(CUresult r, bool known, const struct mem_region *a)
 	return r;
 }
 
-static CUresult destroy(CUarray array)
+static CUresult destroy_any(uint64_t handle, bool is_mipmapped)
 {
 	struct mem_region a;
-	bool known = forget((uint64_t)(uintptr_t)array, &a);
+	bool known;
+	CUresult r;
 
-	return destroyed(shim_driver.cuArrayDestroy(array), known, &a);
+	shim_mem_move_begin();
+	known = forget(handle, &a);
+	r = destroyed(destroy_real(handle, is_mipmapped), known, &a);
+	shim_mem_move_end();
+	return r;
+}
+
+static CUresult destroy(CUarray array)
+{
+	return destroy_any((uint64_t)(uintptr_t)array, false);
 }
 
 static CUresult destroy_mipmapped(CUmipmappedArray array)
 {
-	struct mem_region a;
-	bool known = forget((uint64_t)(uintptr_t)array, &a);
-
-	return destroyed(shim_driver.cuMipmappedArrayDestroy(array), known, &a);
+	return destroy_any((uint64_t)(uintptr_t)array, true);
 }
 
 /* The calls of CUDA 2 and 3.1, with sizes of 32 bits. */

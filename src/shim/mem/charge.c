@@ -15,6 +15,9 @@ static struct {
 	struct shim_mem_session session;
 	uint64_t noted_ns; /* [atomic] time of the last note */
 	uint64_t epoch;	   /* [atomic] counts allocations */
+	uint64_t moves; /* [atomic] changes of memory: those under way, plus 2^32 for each that is
+			   over */
+	uint64_t managed[PROTO_ACCOUNT_ROWS]; /* [atomic] bytes */
 } account;
 
 bool shim_mem_joined(void)
@@ -43,6 +46,7 @@ int shim_mem_join(struct proto_account *page, uint32_t line, uint8_t (*uuid)[16]
 	shim_mem_install_arrays();
 	shim_mem_install_pools();
 	shim_mem_install_info();
+	shim_mem_install_overhead(uuid, gpus);
 	return 0;
 }
 
@@ -85,7 +89,7 @@ bool shim_mem_try_charge(int row, uint64_t bytes)
 	return mem_ledger_charge(&account.ledger, (uint32_t)row, bytes) == 0;
 }
 
-bool shim_mem_charge(int row, uint64_t bytes, const char *call)
+static bool charge(int row, uint64_t bytes, const char *call, bool may_wait)
 {
 	if (shim_mem_try_charge(row, bytes)) {
 		return true;
@@ -93,11 +97,17 @@ bool shim_mem_charge(int row, uint64_t bytes, const char *call)
 	shim_mem_linear_settle();
 	shim_mem_pools_measure(true);
 	if (shim_mem_try_charge(row, bytes) ||
-	    shim_mem_charge_later(&account.ledger, (uint32_t)row, bytes, &account.session)) {
+	    shim_mem_charge_later(&account.ledger, (uint32_t)row, bytes, &account.session,
+				  may_wait)) {
 		return true;
 	}
 	note_refusal(row, bytes, call);
 	return false;
+}
+
+bool shim_mem_charge(int row, uint64_t bytes, const char *call)
+{
+	return charge(row, bytes, call, true);
 }
 
 void shim_mem_release(int row, uint64_t bytes)
@@ -149,5 +159,70 @@ void shim_mem_context_ended(CUcontext ctx, uint64_t epoch)
 		shim_mem_linear_context_ended(ctx, epoch);
 		shim_mem_arrays_context_ended(ctx, epoch);
 		shim_mem_pools_measure(false);
+		shim_mem_overhead_context_ended(ctx);
 	}
+}
+
+void shim_mem_move_begin(void)
+{
+	(void)add_acqrel(&account.moves, 1);
+}
+
+void shim_mem_move_end(void)
+{
+	(void)add_acqrel(&account.moves, (UINT64_C(1) << 32) - 1);
+}
+
+uint64_t shim_mem_moves(bool *ret_moving)
+{
+	uint64_t moves = load_acquire(&account.moves);
+
+	*ret_moving = (uint32_t)moves != 0;
+	return moves;
+}
+
+void shim_mem_managed_add(int row, uint64_t bytes)
+{
+	(void)add_acqrel(&account.managed[row], bytes);
+}
+
+void shim_mem_managed_sub(int row, uint64_t bytes)
+{
+	(void)sub_acqrel(&account.managed[row], bytes);
+}
+
+uint64_t shim_mem_overhead(int row)
+{
+	return mem_ledger_overhead(&account.ledger, (uint32_t)row);
+}
+
+void shim_mem_set_gbpf(int row, uint64_t bytes)
+{
+	mem_ledger_set_gbpf(&account.ledger, (uint32_t)row, bytes);
+}
+
+uint64_t shim_mem_held(int row)
+{
+	uint64_t own = mem_ledger_own(&account.ledger, (uint32_t)row);
+	uint64_t other = shim_mem_overhead(row) + load_acquire(&account.managed[row]);
+
+	return own > other ? own - other : 0;
+}
+
+bool shim_mem_set_overhead(int row, uint64_t bytes, bool force, const char *call)
+{
+	uint64_t now = shim_mem_overhead(row);
+
+	if (bytes < now) {
+		mem_ledger_set_overhead(&account.ledger, (uint32_t)row, bytes);
+		shim_mem_release(row, now - bytes);
+		return true;
+	}
+	if (bytes > now && force && !shim_mem_try_charge(row, bytes - now)) {
+		mem_ledger_force(&account.ledger, (uint32_t)row, bytes - now);
+	} else if (bytes > now && !force && !charge(row, bytes - now, call, false)) {
+		return false; /* it does not wait for memory: it holds some already */
+	}
+	mem_ledger_set_overhead(&account.ledger, (uint32_t)row, bytes);
+	return true;
 }

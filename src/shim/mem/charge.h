@@ -43,6 +43,25 @@ void shim_mem_settle(void);
 
 /* ---- for the files of this folder ---- */
 
+/* Around a change of memory: from before it is charged until the figures are right again, or from
+ * before it is freed until its charge is released. */
+void shim_mem_move_begin(void);
+void shim_mem_move_end(void);
+/* Returns a value that differs before and after each change. *ret_moving: one is going on. */
+uint64_t shim_mem_moves(bool *ret_moving);
+/* Managed memory that is charged, which the driver does not count as the process's. */
+void shim_mem_managed_add(int row, uint64_t bytes);
+void shim_mem_managed_sub(int row, uint64_t bytes);
+/* Returns what the process is charged for that the driver counts as its memory, overhead excepted.
+ */
+uint64_t shim_mem_held(int row);
+uint64_t shim_mem_overhead(int row);
+/* Shows what gBPF itself has taken. */
+void shim_mem_set_gbpf(int row, uint64_t bytes);
+/* Changes the overhead that is charged. Returns false if it exceeds the limit: unchanged. force: it
+ * is charged beyond the limit, too. The caller serializes. */
+bool shim_mem_set_overhead(int row, uint64_t bytes, bool force, const char *call);
+
 /* Returns the row of a device, or of the current context's device; negative: none, as in a process
  * without a context. */
 int shim_mem_row(CUdevice device);
@@ -61,9 +80,10 @@ uint64_t shim_mem_limit(int row);
 uint64_t shim_mem_limited(int row);
 uint64_t shim_mem_used(int row);
 
-/* wait.c: what follows a refusal. Returns true once the bytes are charged. */
+/* wait.c: what follows a refusal. Returns true once the bytes are charged. may_wait: for as long as
+ * the vGPU's calls wait for memory; the caller must hold none of what it asks for. */
 bool shim_mem_charge_later(struct mem_ledger *l, uint32_t row, uint64_t bytes,
-			   const struct shim_mem_session *session);
+			   const struct shim_mem_session *session, bool may_wait);
 
 /* Each file's slots. */
 void shim_mem_install_linear(void);
@@ -71,9 +91,11 @@ void shim_mem_install_chunks(void);
 void shim_mem_install_arrays(void);
 void shim_mem_install_pools(void);
 void shim_mem_install_info(void);
+void shim_mem_install_overhead(uint8_t (*uuid)[16], uint32_t gpus);
 
 void shim_mem_linear_context_ended(CUcontext ctx, uint64_t epoch);
 void shim_mem_arrays_context_ended(CUcontext ctx, uint64_t epoch);
+void shim_mem_overhead_context_ended(CUcontext ctx);
 /* Returns a new epoch, greater than all before. Called before the driver allocates. */
 uint64_t shim_mem_epoch(void);
 /* Releases what cuMemFreeAsync has freed meanwhile. */

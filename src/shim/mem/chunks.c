@@ -50,10 +50,35 @@ static bool is_device(const CUmemAllocationProp *p)
 	return p->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
 }
 
+/* Charges a chunk, makes it, and notes its first handle. */
+static CUresult make(CUmemGenericAllocationHandle *ret, struct chunk *c, size_t bytes,
+		     const CUmemAllocationProp *p, unsigned long long flags)
+{
+	CUresult r;
+	int err;
+
+	if (!shim_mem_charge(c->row, c->bytes, "cuMemCreate")) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	r = shim_driver.cuMemCreate(ret, bytes, p, flags);
+	if (r == CUDA_SUCCESS) {
+		pthread_mutex_lock(&mutex);
+		err = refer(&handles, *ret, 0, c);
+		pthread_mutex_unlock(&mutex);
+		if (!err) {
+			return r;
+		}
+		(void)shim_driver.cuMemRelease(*ret);
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	shim_mem_release(c->row, c->bytes);
+	return r;
+}
+
 static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes,
 		       const CUmemAllocationProp *p, unsigned long long flags)
 {
-	int row = p && is_device(p) ? shim_mem_row(p->location.id) : -1, err;
+	int row = p && is_device(p) ? shim_mem_row(p->location.id) : -1;
 	struct chunk *c;
 	CUresult r;
 
@@ -65,24 +90,11 @@ static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes,
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	*c = (struct chunk){ .bytes = shim_mem_round(bytes), .row = row };
-	if (!shim_mem_charge(row, c->bytes, "cuMemCreate")) {
-		free(c);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	r = shim_driver.cuMemCreate(ret, bytes, p, flags);
+	shim_mem_move_begin();
+	r = make(ret, c, bytes, p, flags);
+	shim_mem_move_end();
 	if (r != CUDA_SUCCESS) {
-		shim_mem_release(row, c->bytes);
 		free(c);
-		return r;
-	}
-	pthread_mutex_lock(&mutex);
-	err = refer(&handles, *ret, 0, c);
-	pthread_mutex_unlock(&mutex);
-	if (err) {
-		(void)shim_driver.cuMemRelease(*ret);
-		shim_mem_release(row, c->bytes);
-		free(c);
-		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	return r;
 }
@@ -98,6 +110,7 @@ static CUresult release(CUmemGenericAllocationHandle handle)
 	if (!shim_mem_joined()) {
 		return shim_driver.cuMemRelease(handle);
 	}
+	shim_mem_move_begin();
 	pthread_mutex_lock(&mutex);
 	h = mem_regions_find(&handles, handle);
 	if (h) {
@@ -110,18 +123,16 @@ static CUresult release(CUmemGenericAllocationHandle handle)
 	}
 	pthread_mutex_unlock(&mutex);
 	r = shim_driver.cuMemRelease(handle);
-	if (!c) {
-		return r;
-	}
 	pthread_mutex_lock(&mutex);
-	if (r == CUDA_SUCCESS) {
+	if (c && r == CUDA_SUCCESS) {
 		unref(c);
-	} else if ((h = mem_regions_find(&handles, handle))) {
+	} else if (c && (h = mem_regions_find(&handles, handle))) {
 		h->count++;
-	} else {
+	} else if (c) {
 		(void)mem_regions_add(&handles, &m); /* else it stays charged */
 	}
 	pthread_mutex_unlock(&mutex);
+	shim_mem_move_end();
 	return r;
 }
 
@@ -174,6 +185,7 @@ static CUresult unmap(CUdeviceptr address, size_t bytes)
 	}
 	/* Under the mutex, so that no other thread maps the range again before its entries are
 	 * removed. */
+	shim_mem_move_begin();
 	pthread_mutex_lock(&mutex);
 	r = shim_driver.cuMemUnmap(address, bytes);
 	while (r == CUDA_SUCCESS && address < end) {
@@ -185,6 +197,7 @@ static CUresult unmap(CUdeviceptr address, size_t bytes)
 		}
 	}
 	pthread_mutex_unlock(&mutex);
+	shim_mem_move_end();
 	return r;
 }
 

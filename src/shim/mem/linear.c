@@ -11,7 +11,7 @@
 #define SMALL_MAX (1u << 20) /* largest allocation that shares a block */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct mem_regions regions; /* by address; bytes 0: in a block */
+static struct mem_regions regions; /* by address; bytes 0: in a block; count: enum kind */
 /* Freed by cuMemFreeAsync: charged until the stream has come there. */
 #define LEAVING_MAX 256u
 static struct {
@@ -20,7 +20,18 @@ static struct {
 	uint64_t bytes;
 } leaving[LEAVING_MAX];
 static uint32_t n_leaving;	  /* [atomic] */
-static struct mem_regions blocks; /* by number of the block; count: allocations in it */
+static struct mem_regions blocks; /* by number of the block; count: allocations in it, which are of
+				   * one kind; owner: that */
+
+enum kind { ON_DEVICE = 1, MANAGED };
+
+/* An allocation in the making. */
+struct taking {
+	int row;
+	uint64_t charged, epoch;
+	bool is_small;
+	enum kind kind;
+};
 
 static CUcontext current(void)
 {
@@ -32,7 +43,7 @@ static CUcontext current(void)
 
 /* Counts an allocation to its block. Returns 0 (the unit is the block's charge), 1 (the block was
  * charged before) or -ENOMEM. Caller holds the mutex. */
-static int enter_block(int row, uint64_t address)
+static int enter_block(int row, uint64_t address, enum kind kind)
 {
 	struct mem_region *b = mem_regions_find(&blocks, address / SHIM_MEM_UNIT);
 
@@ -42,6 +53,7 @@ static int enter_block(int row, uint64_t address)
 	}
 	return mem_regions_add(&blocks, &(struct mem_region){ .key = address / SHIM_MEM_UNIT,
 							      .bytes = SHIM_MEM_UNIT,
+							      .owner = kind,
 							      .row = (uint32_t)row,
 							      .count = 1 });
 }
@@ -49,98 +61,116 @@ static int enter_block(int row, uint64_t address)
 /* Returns the bytes to be released with an allocation. Caller holds the mutex. */
 static uint64_t leave(const struct mem_region *r)
 {
+	uint64_t bytes = r->bytes;
 	struct mem_region *b, gone;
 
-	if (r->bytes) {
-		return r->bytes;
+	if (!bytes) {
+		b = mem_regions_find(&blocks, r->key / SHIM_MEM_UNIT);
+		if (!b || --b->count) {
+			return 0;
+		}
+		b->count = 1; /* 0 would mean a free slot */
+		(void)mem_regions_take(&blocks, r->key / SHIM_MEM_UNIT, &gone);
+		bytes = gone.bytes;
 	}
-	b = mem_regions_find(&blocks, r->key / SHIM_MEM_UNIT);
-	if (!b || --b->count) {
-		return 0;
+	if (r->count == MANAGED) {
+		shim_mem_managed_sub((int)r->row, bytes);
 	}
-	b->count = 1; /* 0 would mean a free slot */
-	(void)mem_regions_take(&blocks, r->key / SHIM_MEM_UNIT, &gone);
-	return gone.bytes;
+	return bytes;
 }
 
-/* Notes an allocation for which `charged` bytes were charged. Returns how many of them are
- * returned, or negative: out of host memory. */
-static int64_t add(int row, uint64_t address, uint64_t charged, bool is_small, uint64_t epoch)
+/* Notes an allocation. Returns how much of its charge is returned, or negative: out of host memory.
+ */
+static int64_t add(const struct taking *t, uint64_t address)
 {
 	struct mem_region r = { .key = address,
-				.bytes = is_small ? 0 : charged,
+				.bytes = t->is_small ? 0 : t->charged,
 				.owner = (uint64_t)(uintptr_t)current(),
-				.epoch = epoch,
-				.row = (uint32_t)row,
-				.count = 1 };
+				.epoch = t->epoch,
+				.row = (uint32_t)t->row,
+				.count = t->kind };
 	int err, shared = 0;
 
 	pthread_mutex_lock(&mutex);
 	err = mem_regions_add(&regions, &r);
-	if (!err && is_small) {
-		shared = enter_block(row, address);
+	if (!err && t->is_small) {
+		shared = enter_block(t->row, address, t->kind);
 		if (shared < 0) {
 			err = shared;
 			(void)mem_regions_take(&regions, address, &r);
 		}
 	}
+	if (!err && !shared && t->kind == MANAGED) {
+		shim_mem_managed_add(t->row, t->charged);
+	}
 	pthread_mutex_unlock(&mutex);
-	return err ? err : shared ? (int64_t)charged : 0;
+	return err ? err : shared ? (int64_t)t->charged : 0;
+}
+
+/* Charges an allocation before the driver is asked. Returns false if it exceeds the limit; else
+ * allocated() follows. */
+static bool begin(struct taking *t, int row, uint64_t bytes, enum kind kind, const char *call)
+{
+	*t = (struct taking){ .row = row,
+			      .charged = shim_mem_round(bytes),
+			      .is_small = bytes <= SMALL_MAX,
+			      .kind = kind };
+	shim_mem_move_begin();
+	if (!shim_mem_charge(row, t->charged, call)) {
+		shim_mem_move_end();
+		return false;
+	}
+	t->epoch = shim_mem_epoch();
+	return true;
 }
 
 /* Completes an allocation: r is the driver's answer for it. */
-static CUresult allocated(CUresult r, int row, uint64_t address, uint64_t charged, bool is_small,
-			  uint64_t epoch)
+static CUresult allocated(CUresult r, const struct taking *t, uint64_t address)
 {
-	int64_t back;
+	int64_t back = r == CUDA_SUCCESS ? add(t, address) : 0;
 
-	if (r != CUDA_SUCCESS) {
-		shim_mem_release(row, charged);
-		return r;
+	if (r != CUDA_SUCCESS || back < 0) {
+		if (r == CUDA_SUCCESS) {
+			(void)shim_driver.cuMemFree_v2(address);
+			r = CUDA_ERROR_OUT_OF_MEMORY;
+		}
+		back = (int64_t)t->charged;
 	}
-	back = add(row, address, charged, is_small, epoch);
-	if (back < 0) {
-		(void)shim_driver.cuMemFree_v2(address);
-		shim_mem_release(row, charged);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	shim_mem_release(row, (uint64_t)back);
+	shim_mem_release(t->row, (uint64_t)back);
+	shim_mem_move_end();
 	return r;
 }
 
 static CUresult allocate(CUdeviceptr *ret, size_t bytes)
 {
-	bool is_small = bytes <= SMALL_MAX;
-	uint64_t charged = shim_mem_round(bytes), epoch;
 	int row = shim_mem_row_current();
+	struct taking t;
 	CUresult r;
 
 	if (row < 0 || !ret || !bytes) {
 		return shim_driver.cuMemAlloc_v2(ret, bytes); /* refuses it, or a forked child's */
 	}
-	if (!shim_mem_charge(row, charged, "cuMemAlloc")) {
+	if (!begin(&t, row, bytes, ON_DEVICE, "cuMemAlloc")) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	epoch = shim_mem_epoch();
 	r = shim_driver.cuMemAlloc_v2(ret, bytes);
-	return allocated(r, row, r == CUDA_SUCCESS ? *ret : 0, charged, is_small, epoch);
+	return allocated(r, &t, r == CUDA_SUCCESS ? *ret : 0);
 }
 
 static CUresult allocate_managed(CUdeviceptr *ret, size_t bytes, unsigned flags)
 {
-	uint64_t charged = shim_mem_round(bytes), epoch;
 	int row = shim_mem_row_current();
+	struct taking t;
 	CUresult r;
 
 	if (row < 0 || !ret || !bytes) {
 		return shim_driver.cuMemAllocManaged(ret, bytes, flags);
 	}
-	if (!shim_mem_charge(row, charged, "cuMemAllocManaged")) {
+	if (!begin(&t, row, bytes, MANAGED, "cuMemAllocManaged")) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	epoch = shim_mem_epoch();
 	r = shim_driver.cuMemAllocManaged(ret, bytes, flags);
-	return allocated(r, row, r == CUDA_SUCCESS ? *ret : 0, charged, bytes <= SMALL_MAX, epoch);
+	return allocated(r, &t, r == CUDA_SUCCESS ? *ret : 0);
 }
 
 /* The pitch is the driver's to choose: at most the width rounded up to 512 bytes is charged first,
@@ -148,8 +178,9 @@ static CUresult allocate_managed(CUdeviceptr *ret, size_t bytes, unsigned flags)
 static CUresult allocate_pitch(CUdeviceptr *ret, size_t *ret_pitch, size_t width, size_t height,
 			       unsigned element)
 {
-	uint64_t bytes, charged, exact, epoch;
 	int row = shim_mem_row_current();
+	uint64_t bytes, exact;
+	struct taking t;
 	CUresult r;
 
 	if (row < 0 || !ret || !ret_pitch ||
@@ -158,23 +189,22 @@ static CUresult allocate_pitch(CUdeviceptr *ret, size_t *ret_pitch, size_t width
 	    !bytes) {
 		return shim_driver.cuMemAllocPitch_v2(ret, ret_pitch, width, height, element);
 	}
-	charged = shim_mem_round(bytes);
-	if (!shim_mem_charge(row, charged, "cuMemAllocPitch")) {
+	if (!begin(&t, row, bytes, ON_DEVICE, "cuMemAllocPitch")) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	epoch = shim_mem_epoch();
 	r = shim_driver.cuMemAllocPitch_v2(ret, ret_pitch, width, height, element);
 	if (r == CUDA_SUCCESS) {
 		bytes = *ret_pitch * height;
 		exact = shim_mem_round(bytes);
-		if (!shim_mem_recharge(row, charged, exact, "cuMemAllocPitch")) {
+		if (shim_mem_recharge(row, t.charged, exact, "cuMemAllocPitch")) {
+			t.charged = exact;
+			t.is_small = bytes <= SMALL_MAX;
+		} else {
 			(void)shim_driver.cuMemFree_v2(*ret);
-			shim_mem_release(row, charged);
-			return CUDA_ERROR_OUT_OF_MEMORY;
+			r = CUDA_ERROR_OUT_OF_MEMORY;
 		}
-		charged = exact;
 	}
-	return allocated(r, row, r == CUDA_SUCCESS ? *ret : 0, charged, bytes <= SMALL_MAX, epoch);
+	return allocated(r, &t, r == CUDA_SUCCESS ? *ret : 0);
 }
 
 /* Removes the entry of an address before the driver frees it, since another thread may get the same
@@ -211,14 +241,18 @@ static uint64_t end_free(CUresult r, const struct mem_region *m)
 static CUresult release(CUdeviceptr address)
 {
 	struct mem_region m;
-	bool known = begin_free(address, &m);
-	CUresult r = shim_driver.cuMemFree_v2(address);
+	bool known;
+	CUresult r;
 
+	shim_mem_move_begin();
+	known = begin_free(address, &m);
+	r = shim_driver.cuMemFree_v2(address);
 	if (known) {
 		shim_mem_release((int)m.row, end_free(r, &m));
 	} else if (r == CUDA_SUCCESS) {
 		shim_mem_settle();
 	}
+	shim_mem_move_end();
 	return r;
 }
 

@@ -248,7 +248,9 @@ static CUresult allocate(const struct request *a)
 	if (i == n_pools && !add_default(pool, device)) {
 		r = CUDA_ERROR_OUT_OF_MEMORY;
 	} else {
+		shim_mem_move_begin();
 		r = i < n_pools ? grow(i, a) : run(a);
+		shim_mem_move_end();
 	}
 	pthread_mutex_unlock(&mutex);
 	return r;

@@ -99,10 +99,10 @@ static bool charge_alone(struct mem_ledger *l, uint32_t row, uint64_t bytes, uin
 }
 
 bool shim_mem_charge_later(struct mem_ledger *l, uint32_t row, uint64_t bytes,
-			   const struct shim_mem_session *session)
+			   const struct shim_mem_session *session, bool may_wait)
 {
 	uint64_t limit = mem_ledger_limit(l, row);
-	uint64_t wait = session->is_agent() ? 0 : load_relaxed(&l->page->wait_ns);
+	uint64_t wait = !may_wait || session->is_agent() ? 0 : load_relaxed(&l->page->wait_ns);
 	uint64_t until = clock_now_ns() + MIN(wait, PROTO_VGPU_WAIT_MAX_NS);
 	uint32_t *tried = &l->page->line[row][l->line].tried_seq, seq = 0;
 

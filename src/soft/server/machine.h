@@ -36,7 +36,8 @@ struct softd_machine_options {
 	unsigned workers; /* threads that run blocks */
 	unsigned copy_engines;
 	uint64_t memory_bytes;
-	uint64_t copy_bytes_s; /* bandwidth of all copy engines together; 0: unlimited */
+	uint64_t context_bytes; /* taken by each context */
+	uint64_t copy_bytes_s;	/* bandwidth of all copy engines together; 0: unlimited */
 	uint64_t slice_ns;
 	uint64_t slice_max_us; /* longest slice that a client may request */
 	uint64_t switch_ns;    /* duration of a switch to another lane; nothing runs meanwhile */

@@ -20,6 +20,7 @@ enum option_id {
 	OPT_GPUS,
 	OPT_SMS,
 	OPT_MEM,
+	OPT_CONTEXT,
 	OPT_WORKERS,
 	OPT_ENGINES,
 	OPT_BANDWIDTH,
@@ -49,6 +50,8 @@ static const struct {
 		      "multiprocessors of each, which bound the resident blocks (default 4)" },
 	[OPT_MEM] = { "mem", "BYTES", 1u << 20, 32ull << 30,
 		      "memory of each, with suffix K, M or G (default 1G; committed when used)" },
+	[OPT_CONTEXT] = { "context-memory", "BYTES", 0, 1ull << 30,
+			  "memory that each context takes, with suffix (default 0)" },
 	[OPT_WORKERS] = { "workers", "N", 1, SOFTD_DEVICE_MAX_WORKERS,
 			  "execution threads of each (default: half the processors for all, at "
 			  "most 8)" },
@@ -136,6 +139,9 @@ static void set_number(struct softd_options *o, int opt, uint64_t v)
 		break;
 	case OPT_MEM:
 		d->memory_bytes = v;
+		break;
+	case OPT_CONTEXT:
+		d->context_bytes = v;
 		break;
 	case OPT_WORKERS:
 		d->workers = (unsigned)v;

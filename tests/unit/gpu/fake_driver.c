@@ -487,6 +487,12 @@ struct gpu_block_launch drv_gate(struct work *const *w, uint32_t wave)
 
 /* ---- calls ---- */
 
+static CUresult get_device(CUdevice *ret)
+{
+	*ret = 0;
+	return CUDA_SUCCESS;
+}
+
 static CUresult get_current(CUcontext *ret)
 {
 	*ret = current;
@@ -803,6 +809,7 @@ void drv_init(const struct drv_options *o)
 {
 	memset(&drv, 0, sizeof(drv));
 	drv.cuCtxGetCurrent = get_current;
+	drv.cuCtxGetDevice = get_device;
 	drv.cuCtxPushCurrent_v2 = push_current;
 	drv.cuCtxPopCurrent_v2 = pop_current;
 	drv.cuThreadExchangeStreamCaptureMode = exchange_mode;

@@ -151,6 +151,12 @@ static void takes(uint64_t ns)
 	occupancy_until(waves.now_ns + ns);
 }
 
+static CUresult get_device(CUdevice *ret)
+{
+	*ret = 0;
+	return CUDA_SUCCESS;
+}
+
 static CUresult get_current(CUcontext *ret)
 {
 	*ret = current;
@@ -319,6 +325,7 @@ void occupancy_init(uint32_t resident, uint64_t block_ns)
 {
 	occupancy_table = (struct cuabi_table){
 		.cuCtxGetCurrent = get_current,
+		.cuCtxGetDevice = get_device,
 		.cuCtxPushCurrent_v2 = push_current,
 		.cuCtxPopCurrent_v2 = pop_current,
 		.cuThreadExchangeStreamCaptureMode = exchange_mode,

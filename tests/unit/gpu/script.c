@@ -71,6 +71,12 @@ static unsigned number(CUstream s)
 	return n;
 }
 
+static CUresult get_device(CUdevice *ret)
+{
+	*ret = 0;
+	return CUDA_SUCCESS;
+}
+
 static CUresult get_current(CUcontext *ret)
 {
 	CUresult e = result("current");
@@ -336,6 +342,7 @@ void script_init(void)
 {
 	memset(&script, 0, sizeof(script));
 	script.cuCtxGetCurrent = get_current;
+	script.cuCtxGetDevice = get_device;
 	script.cuCtxPushCurrent_v2 = push_current;
 	script.cuCtxPopCurrent_v2 = pop_current;
 	script.cuThreadExchangeStreamCaptureMode = exchange_mode;

@@ -139,6 +139,38 @@ static void rows_are_counted_apart(void **state)
 	assert_int_equal(mem_ledger_charge(&a, 0, 1), 0);
 }
 
+static void forced_bytes_count_like_charged_ones(void **state)
+{
+	struct mem_ledger a = ledger_of(0), b = ledger_of(7);
+
+	assert_int_equal(mem_ledger_charge(&b, ROW, 9 * GIB), 0);
+	mem_ledger_force(&a, ROW, 2 * GIB); /* one more than the limit */
+	assert_int_equal(mem_ledger_used(&b, ROW), 11 * GIB);
+	assert_int_equal(mem_ledger_own(&a, ROW), 2 * GIB);
+	assert_int_equal(mem_ledger_charge(&b, ROW, 1), -ENOMEM);
+	mem_ledger_release(&b, ROW, GIB);
+	assert_int_equal(mem_ledger_charge(&b, ROW, 1), -ENOMEM);
+	mem_ledger_release(&a, ROW, 1);
+	assert_int_equal(mem_ledger_charge(&b, ROW, 1), 0);
+	assert_int_equal(mem_ledger_charge(&b, ROW, 1), -ENOMEM);
+}
+
+static void words_that_are_shown_decide_nothing(void **state)
+{
+	struct mem_ledger a = ledger_of(0), b = ledger_of(7);
+
+	mem_ledger_set_overhead(&a, ROW, 20 * GIB);
+	mem_ledger_set_gbpf(&a, ROW, 30 * GIB);
+	mem_ledger_add_shared(&a, ROW, 50 * GIB);
+	mem_ledger_sub_shared(&a, ROW, 10 * GIB);
+	assert_int_equal(mem_ledger_overhead(&a, ROW), 20 * GIB);
+	assert_int_equal(mem_ledger_overhead(&b, ROW), 0);
+	assert_int_equal(page.line[ROW][0].gbpf, 30 * GIB);
+	assert_int_equal(page.line[ROW][0].shared, 40 * GIB);
+	assert_int_equal(mem_ledger_used(&b, ROW), 0);
+	assert_int_equal(mem_ledger_charge(&b, ROW, 10 * GIB), 0);
+}
+
 static void a_row_without_a_limit_only_counts(void **state)
 {
 	struct mem_ledger a = ledger_of(0), b = ledger_of(1);
@@ -261,6 +293,8 @@ int main(void)
 		TEST(the_limit_is_exact),
 		TEST(what_is_released_can_be_charged_again),
 		TEST(rows_are_counted_apart),
+		TEST(forced_bytes_count_like_charged_ones),
+		TEST(words_that_are_shown_decide_nothing),
 		TEST(a_row_without_a_limit_only_counts),
 		TEST(only_lines_in_use_count),
 		TEST(the_number_of_lines_is_not_trusted),

@@ -18,7 +18,8 @@ static void fill_group(struct soft_group_info *out, const struct softd_group *g)
 	*out = (struct soft_group_info){
 		.pid = g->client->pid,
 		.context = g->slot,
-		.memory_bytes = g->memory->owned_bytes[g->slot],
+		.memory_bytes =
+			g->memory->owned_bytes[g->slot] + g->gpu->machine->opt.context_bytes,
 		.slice_us = g->lane->slice_ns / 1000,
 		.run_ns = g->counters.run_ns,
 		.switches_in = g->counters.switches_in,

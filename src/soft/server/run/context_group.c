@@ -21,7 +21,8 @@ struct softd_group *softd_group_create(struct softd_client *c, struct softd_gpu 
 	struct softd_machine *machine = c->machine;
 	struct softd_group *g = calloc(1, sizeof(*g));
 
-	if (!g) {
+	if (!g || !softd_memory_charge(gpu, machine->opt.context_bytes)) {
+		free(g);
 		return NULL;
 	}
 	g->client = c;
@@ -29,6 +30,7 @@ struct softd_group *softd_group_create(struct softd_client *c, struct softd_gpu 
 	/* Before any list contains the group: this may release the lock. */
 	g->memory = softd_client_window(c, gpu);
 	if (!g->memory || softd_lane_join(g) < 0) {
+		softd_memory_uncharge(gpu, machine->opt.context_bytes);
 		free(g);
 		return NULL;
 	}
@@ -186,6 +188,7 @@ void softd_group_destroy(struct softd_group *g)
 	if (!c->leaving) { /* the slot stays taken meanwhile */
 		softd_memory_drop(g->memory, machine, g->slot);
 	}
+	softd_memory_uncharge(g->gpu, machine->opt.context_bytes);
 	c->groups[g->slot] = NULL;
 	softd_heap_finish(&g->heap);
 	fd_close(g->control);

@@ -1,0 +1,17 @@
+/* Device memory that gBPF itself takes in this process: flag pages, ticket counters. It is the
+ * operator's, and so not counted to the program. */
+#ifndef GBPF_GPU_OWN_MEMORY_H
+#define GBPF_GPU_OWN_MEMORY_H
+
+#include <stdint.h>
+
+#include "cuabi/table.h"
+
+/* Counts bytes that were taken on the device of the current context, which *ret_device becomes, or
+ * -1 if they cannot be counted; and bytes that were given back on the device so returned. */
+void gpu_own_memory_add(const struct cuabi_table *real, uint64_t bytes, CUdevice *ret_device);
+void gpu_own_memory_sub(CUdevice device, uint64_t bytes);
+/* Returns what gBPF has taken on a device, bytes. */
+uint64_t gpu_own_memory(CUdevice device);
+
+#endif

@@ -1,0 +1,627 @@
+/* Measures overhead (shim/mem/overhead.h), in one of two ways for each device:
+ *
+ * by the process's figure: what NVML says that the process has, less what it is charged for. Exact
+ * while no other thread allocates or frees; the lower bound otherwise. Used if NVML lists this
+ * process, which it does not in many containers: its entry must appear with the first context, or
+ * the number belongs to a process of another namespace.
+ *
+ * by differences: what the device's use has grown by during a call that may take memory, within
+ * bounds, since other processes disturb it. Launches are not measured then.
+ *
+ * A context, module or limit whose overhead exceeds what is left is undone, and the call returns
+ * CUDA_ERROR_OUT_OF_MEMORY. Overhead that is found later cannot be undone: it is charged beyond the
+ * limit. */
+#include "shim/mem/overhead.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/thread.h"
+#include "gpu/own_memory.h"
+#include "mem/region.h"
+#include "shim/mem/charge.h"
+#include "shim/mem/driver_use.h"
+#include "shim/shim.h"
+
+#define STACK_BYTES (8u << 20) /* the program's thread-local variables are on it, too */
+#define LISTED_ROUNDS 10       /* of 10 ms: until NVML has forgotten a program before an exec */
+#define FIRST_NS 10000000u     /* after a change: measured again after this, 10 and 100 times it */
+#define LAST_NS 1000000000u
+#define STOP_ROUNDS 1000 /* of 100 us */
+#define TRIES 3
+#define TOKENS_MAX 32u /* measurements of modules in a row */
+
+/* Upper bounds of a difference. */
+#define CONTEXT_MAX ((uint64_t)1 << 30)
+#define MODULE_MAX ((uint64_t)512 << 20)
+#define BUFFER_SLACK ((uint64_t)64 << 20) /* a limit's buffers, beyond their size */
+#define THREADS_MAX 512000u		  /* resident on a device, each with a stack */
+
+enum way { UNDECIDED, BY_FIGURE, BY_DIFFERENCE };
+
+static uint32_t ways[PROTO_MAX_GPUS]; /* [atomic] enum way, by ordinal */
+
+static pthread_mutex_t measuring = PTHREAD_MUTEX_INITIALIZER; /* overhead is changed */
+static pthread_mutex_t events = PTHREAD_MUTEX_INITIALIZER; /* held during a call that is measured by
+							    * its difference */
+static struct mem_regions contexts; /* measuring; by handle: overhead found by differences */
+static TLS_FAST bool inside;	    /* a call that is being measured makes others, as tools do */
+
+/* [atomic] Calls that are being measured: those under way, plus 2^32 for each that is over. */
+static uint64_t events_seen;
+
+static struct {
+	uint32_t running;  /* [atomic] */
+	uint32_t changed;  /* [atomic] the thread sleeps on it */
+	uint32_t stopping; /* [atomic] */
+	uint32_t shrunk;   /* [atomic] counts what gives memory back */
+	uint32_t settled;  /* [atomic] as many of them were followed by a second of measurements */
+} watch;
+
+/* ---- measuring ---- */
+
+/* Stores the overhead on a device by the process's figure. *ret_exact: it is no lower bound.
+ * Returns false if NVML does not say. */
+static bool read_figure(CUdevice device, int row, uint64_t *ret, bool *ret_exact)
+{
+	/* Ticket counters share a block, which is not the program's. */
+	uint64_t own = ROUND_UP(gpu_own_memory(device), (uint64_t)SHIM_MEM_UNIT);
+	uint64_t figure = 0, held = 0;
+
+	*ret_exact = false;
+	for (int i = 0; i < TRIES && !*ret_exact; i++) {
+		bool moving, still_moving;
+		uint64_t moves = shim_mem_moves(&moving);
+
+		held = shim_mem_held(row) + own;
+		figure = shim_mem_use_of_process(device);
+		*ret_exact = shim_mem_moves(&still_moving) == moves && !moving;
+		held = MAX(held, shim_mem_held(row) + own);
+	}
+	*ret = figure > held ? figure - held : 0;
+	shim_mem_set_gbpf(row, gpu_own_memory(device));
+	return figure != SHIM_MEM_UNKNOWN;
+}
+
+/* Returns true while the overhead may be lowered: memory was given back in the last second. */
+static bool may_shrink(void)
+{
+	return load_acquire(&watch.shrunk) != load_acquire(&watch.settled);
+}
+
+/* Charges the overhead that the process's figure shows. Returns false if it exceeds the limit; with
+ * force it is charged in any case, unless a call is under way that may have taken it: it can still
+ * be undone, and is followed by a measurement. */
+static bool account_figure(CUdevice device, int row, bool force, const char *call)
+{
+	uint64_t bytes, now, seen;
+	bool exact, ok = true;
+
+	shim_mem_settle();
+	pthread_mutex_lock(&measuring);
+	now = shim_mem_overhead(row);
+	seen = load_acquire(&events_seen);
+	if (!load_acquire(&watch.stopping) && read_figure(device, row, &bytes, &exact)) {
+		if (force && ((uint32_t)seen || load_acquire(&events_seen) != seen)) {
+			bytes = MIN(bytes, now);
+		}
+		if (bytes < now && !(exact && may_shrink())) {
+			bytes = now;
+		}
+		ok = shim_mem_set_overhead(row, bytes, force, call);
+	}
+	pthread_mutex_unlock(&measuring);
+	return ok;
+}
+
+static void measure_all(void)
+{
+	for (CUdevice d = 0; d < (int)PROTO_MAX_GPUS; d++) {
+		int row = shim_mem_row(d);
+
+		if (row >= 0 && load_acquire(&ways[d]) == BY_FIGURE) {
+			(void)account_figure(d, row, true, "");
+		}
+	}
+}
+
+/* Returns what is taken on a device: of NVML, else of the driver, which needs a context. */
+static uint64_t device_use(CUdevice device)
+{
+	uint64_t bytes = shim_mem_use_of_device(device);
+	size_t available, total;
+	CUdevice current;
+
+	if (bytes != SHIM_MEM_UNKNOWN) {
+		return bytes;
+	}
+	return shim_driver.cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device &&
+			       shim_driver.cuMemGetInfo_v2(&available, &total) == CUDA_SUCCESS
+		       ? total - available
+		       : SHIM_MEM_UNKNOWN;
+}
+
+/* ---- the thread ---- */
+
+static void *run(void *arg)
+{
+	uint64_t pause = UINT64_MAX;
+	uint32_t shrunk = 0;
+
+	(void)arg;
+	while (!load_acquire(&watch.stopping)) {
+		(void)futex_wait_shared(&watch.changed, 0, pause);
+		if (load_acquire(&watch.stopping)) {
+			break;
+		}
+		if (xchg_acqrel(&watch.changed, 0u)) {
+			pause = FIRST_NS / 10;
+			shrunk = load_acquire(&watch.shrunk);
+		} else if (pause == UINT64_MAX) {
+			continue; /* a signal, or woken for nothing */
+		}
+		measure_all();
+		clock_sleep_ns(FIRST_NS / 10); /* bounds what programs with many kernels cost */
+		pause = pause < LAST_NS ? 10 * pause : UINT64_MAX;
+		if (pause == UINT64_MAX) {
+			store_release(&watch.settled, shrunk);
+		}
+	}
+	return NULL;
+}
+
+static void start_thread(void)
+{
+	static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
+
+	pthread_mutex_lock(&once);
+	if (!load_relaxed(&watch.running) && thread_start_detached(run, NULL, STACK_BYTES) == 0) {
+		store_release(&watch.running, 1u);
+	}
+	pthread_mutex_unlock(&once);
+}
+
+void shim_mem_overhead_changed(void)
+{
+	if (load_acquire(&watch.running) && shim_mem_joined() && !load_acquire(&watch.changed) &&
+	    !xchg_acqrel(&watch.changed, 1u)) {
+		(void)futex_wake_shared(&watch.changed, 1);
+	}
+}
+
+void shim_mem_overhead_stop(void)
+{
+	store_release(&watch.stopping, 1u);
+	for (int i = 0; i < STOP_ROUNDS; i++) {
+		if (pthread_mutex_trylock(&measuring) == 0) {
+			pthread_mutex_unlock(&measuring);
+			return;
+		}
+		clock_sleep_ns(100000);
+	}
+}
+
+/* ---- calls that take memory ---- */
+
+/* A call during which the driver may take memory. */
+struct event {
+	CUdevice device;
+	int row; /* negative: the call is not measured */
+	uint32_t way;
+	bool locked;	    /* `events` is held: it may be measured by differences */
+	uint64_t use, held; /* before the call, if so */
+	CUcontext made;	    /* the context that the call has made, NULL: none */
+};
+
+/* Decides how a device is measured, as far as that is possible before its first context. */
+static uint32_t choose_way(CUdevice device)
+{
+	uint32_t way = load_acquire(&ways[device]);
+	uint64_t listed = way == UNDECIDED ? shim_mem_use_of_process(device) : 0;
+
+	for (int i = 0;
+	     way == UNDECIDED && i < LISTED_ROUNDS && listed && listed != SHIM_MEM_UNKNOWN; i++) {
+		clock_sleep_ns(10000000);
+		listed = shim_mem_use_of_process(device);
+	}
+	if (listed) {
+		way = BY_DIFFERENCE;
+		store_release(&ways[device], way);
+	}
+	return way;
+}
+
+static void begin(struct event *e, CUdevice device)
+{
+	*e = (struct event){ .device = device };
+	e->row = inside || load_acquire(&watch.stopping) ? -1 : shim_mem_row(device);
+	if (e->row < 0) {
+		return;
+	}
+	inside = true;
+	(void)add_acqrel(&events_seen, 1);
+	e->locked = load_acquire(&ways[device]) != BY_FIGURE;
+	if (e->locked) {
+		pthread_mutex_lock(&events);
+		e->held = shim_mem_held(e->row);
+		e->use = device_use(device);
+	}
+	e->way = choose_way(device);
+}
+
+static void begin_current(struct event *e)
+{
+	CUdevice device;
+
+	*e = (struct event){ .row = -1 };
+	if (shim_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS) {
+		begin(e, device);
+	}
+}
+
+/* Notes overhead of a context that was found by a difference. ctx: NULL for the current one. Caller
+ * holds `measuring`. */
+static void note_difference(int row, CUcontext ctx, uint64_t bytes)
+{
+	struct mem_region *r;
+	uint64_t key;
+
+	if (!ctx) {
+		(void)shim_driver.cuCtxGetCurrent(&ctx);
+	}
+	key = (uint64_t)(uintptr_t)ctx;
+	r = mem_regions_find(&contexts, key);
+	if (r) {
+		r->bytes += bytes;
+	} else {
+		(void)mem_regions_add(&contexts,
+				      &(struct mem_region){ .key = key,
+							    .bytes = bytes,
+							    .row = (uint32_t)row,
+							    .count = 1 }); /* else it stays */
+	}
+}
+
+/* Charges what the device's use has grown by since begin(), beyond what was charged meanwhile. */
+static bool account_difference(const struct event *e, uint64_t most, const char *call)
+{
+	uint64_t use = device_use(e->device), held = shim_mem_held(e->row), grown;
+	bool ok;
+
+	if (use == SHIM_MEM_UNKNOWN || e->use == SHIM_MEM_UNKNOWN || use <= e->use) {
+		return true;
+	}
+	grown = use - e->use;
+	grown = held < e->held		 ? grown + (e->held - held)
+		: grown > held - e->held ? grown - (held - e->held)
+					 : 0;
+	grown = MIN(grown, most);
+	pthread_mutex_lock(&measuring);
+	ok = shim_mem_set_overhead(e->row, shim_mem_overhead(e->row) + grown, false, call);
+	if (ok && grown) {
+		note_difference(e->row, e->made, grown);
+	}
+	pthread_mutex_unlock(&measuring);
+	return ok;
+}
+
+/* The first context of a device shows whether NVML lists this process. */
+static void decide(struct event *e)
+{
+	uint64_t listed = shim_mem_use_of_process(e->device);
+
+	e->way = listed && listed != SHIM_MEM_UNKNOWN ? BY_FIGURE : BY_DIFFERENCE;
+	store_release(&ways[e->device], e->way);
+	if (e->way == BY_FIGURE) {
+		start_thread();
+	}
+}
+
+/* Charges what the call has taken; most: upper bound of a difference. Returns false if it exceeds
+ * the limit: the caller undoes the call. finish() follows in any case. */
+static bool end(struct event *e, CUresult r, uint64_t most, const char *call)
+{
+	bool ok = true;
+
+	if (e->row < 0) {
+		return true;
+	}
+	if (r == CUDA_SUCCESS && e->way == UNDECIDED) {
+		decide(e);
+	}
+	if (r == CUDA_SUCCESS) {
+		ok = e->way == BY_FIGURE ? account_figure(e->device, e->row, false, call)
+					 : account_difference(e, most, call);
+	}
+	if (e->locked) {
+		pthread_mutex_unlock(&events);
+	}
+	return ok;
+}
+
+/* The call is over, and undone if it had to be. */
+static void finish(const struct event *e)
+{
+	if (e->row >= 0) {
+		(void)add_acqrel(&events_seen, (UINT64_C(1) << 32) - 1);
+		inside = false;
+		shim_mem_overhead_changed();
+	}
+}
+
+/* What a call took is given back: its overhead may be lowered. */
+static void shrunk(void)
+{
+	(void)add_acqrel(&watch.shrunk, 1);
+	measure_all();
+	shim_mem_overhead_changed();
+}
+
+static CUresult undone(void)
+{
+	(void)add_acqrel(&watch.shrunk, 1);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void shim_mem_overhead_context_ended(CUcontext ctx)
+{
+	struct mem_region r;
+
+	if (load_acquire(&watch.stopping)) {
+		return;
+	}
+	pthread_mutex_lock(&measuring);
+	if (mem_regions_take(&contexts, (uint64_t)(uintptr_t)ctx, &r)) {
+		uint64_t now = shim_mem_overhead((int)r.row);
+
+		(void)shim_mem_set_overhead((int)r.row, now > r.bytes ? now - r.bytes : 0, false,
+					    "");
+	}
+	pthread_mutex_unlock(&measuring);
+	shrunk();
+}
+
+/* ---- contexts ---- */
+
+static CUresult created(struct event *e, CUresult r, CUcontext *ret)
+{
+	e->made = r == CUDA_SUCCESS ? *ret : NULL;
+	if (!end(e, r, CONTEXT_MAX, "cuCtxCreate")) {
+		(void)shim_driver.cuCtxDestroy_v2(*ret);
+		r = undone();
+	}
+	finish(e);
+	return r;
+}
+
+static CUresult create_v1(CUcontext *ret, unsigned flags, CUdevice device)
+{
+	struct event e;
+
+	begin(&e, device);
+	return created(&e, shim_driver.cuCtxCreate(ret, flags, device), ret);
+}
+
+static CUresult create_v2(CUcontext *ret, unsigned flags, CUdevice device)
+{
+	struct event e;
+
+	begin(&e, device);
+	return created(&e, shim_driver.cuCtxCreate_v2(ret, flags, device), ret);
+}
+
+static CUresult create_v3(CUcontext *ret, CUexecAffinityParam *affinity, int n, unsigned flags,
+			  CUdevice device)
+{
+	struct event e;
+
+	begin(&e, device);
+	return created(&e, shim_driver.cuCtxCreate_v3(ret, affinity, n, flags, device), ret);
+}
+
+static CUresult create_v4(CUcontext *ret, CUctxCreateParams *p, unsigned flags, CUdevice device)
+{
+	struct event e;
+
+	begin(&e, device);
+	return created(&e, shim_driver.cuCtxCreate_v4(ret, p, flags, device), ret);
+}
+
+static CUresult retain_primary(CUcontext *ret, CUdevice device)
+{
+	struct event e;
+	unsigned flags;
+	int active = 0;
+	CUresult r;
+
+	if (shim_driver.cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS ||
+	    active) {
+		return shim_driver.cuDevicePrimaryCtxRetain(ret, device);
+	}
+	begin(&e, device);
+	r = shim_driver.cuDevicePrimaryCtxRetain(ret, device);
+	e.made = r == CUDA_SUCCESS ? *ret : NULL;
+	if (!end(&e, r, CONTEXT_MAX, "cuDevicePrimaryCtxRetain")) {
+		(void)shim_driver.cuDevicePrimaryCtxRelease_v2(device);
+		r = undone();
+	}
+	finish(&e);
+	return r;
+}
+
+/* Returns an upper bound of what a limit may take. */
+static uint64_t most_of(CUlimit what, size_t value)
+{
+	uint64_t bytes = value;
+
+	if (what == CU_LIMIT_STACK_SIZE && __builtin_mul_overflow(bytes, THREADS_MAX, &bytes)) {
+		return UINT64_MAX;
+	}
+	return bytes > UINT64_MAX - BUFFER_SLACK ? UINT64_MAX : bytes + BUFFER_SLACK;
+}
+
+static CUresult set_limit(CUlimit what, size_t value)
+{
+	size_t before = 0;
+	struct event e;
+	CUresult r;
+
+	begin_current(&e);
+	(void)shim_driver.cuCtxGetLimit(&before, what);
+	r = shim_driver.cuCtxSetLimit(what, value);
+	if (r == CUDA_SUCCESS && value < before) {
+		(void)add_acqrel(&watch.shrunk, 1);
+	}
+	if (!end(&e, r, most_of(what, value), "cuCtxSetLimit")) {
+		(void)shim_driver.cuCtxSetLimit(what, before);
+		r = undone();
+	}
+	finish(&e);
+	return r;
+}
+
+/* ---- modules ---- */
+
+/* Bounds the measurements of programs that load many modules: the thread measures the others. */
+static bool take_token(void)
+{
+	static uint64_t last_ns;	     /* [atomic] */
+	static uint32_t tokens = TOKENS_MAX; /* [atomic] */
+	uint64_t now = clock_now_ns(), last = load_relaxed(&last_ns);
+	uint32_t n;
+
+	if (now - last > LAST_NS && cas_acqrel(&last_ns, &last, now)) {
+		store_release(&tokens, TOKENS_MAX);
+	}
+	n = load_acquire(&tokens);
+	while (n && !cas_acqrel(&tokens, &n, n - 1)) {
+	}
+	return n != 0;
+}
+
+static void begin_module(struct event *e)
+{
+	if (take_token()) {
+		begin_current(e);
+	} else {
+		*e = (struct event){ .row = -1 };
+		shim_mem_overhead_changed();
+	}
+}
+
+static CUresult loaded(struct event *e, CUresult r, const CUmodule *ret)
+{
+	if (!end(e, r, MODULE_MAX, "cuModuleLoad")) {
+		(void)shim_driver.cuModuleUnload(*ret);
+		r = undone();
+	}
+	finish(e);
+	return r;
+}
+
+static CUresult load_file(CUmodule *ret, const char *path)
+{
+	struct event e;
+
+	begin_module(&e);
+	return loaded(&e, shim_driver.cuModuleLoad(ret, path), ret);
+}
+
+static CUresult load_data(CUmodule *ret, const void *image)
+{
+	struct event e;
+
+	begin_module(&e);
+	return loaded(&e, shim_driver.cuModuleLoadData(ret, image), ret);
+}
+
+static CUresult load_data_ex(CUmodule *ret, const void *image, unsigned n, CUjit_option *options,
+			     void **values)
+{
+	struct event e;
+
+	begin_module(&e);
+	return loaded(&e, shim_driver.cuModuleLoadDataEx(ret, image, n, options, values), ret);
+}
+
+static CUresult load_fat(CUmodule *ret, const void *image)
+{
+	struct event e;
+
+	begin_module(&e);
+	return loaded(&e, shim_driver.cuModuleLoadFatBinary(ret, image), ret);
+}
+
+static CUresult loaded_library(struct event *e, CUresult r, const CUlibrary *ret)
+{
+	if (!end(e, r, MODULE_MAX, "cuLibraryLoadData")) {
+		(void)shim_driver.cuLibraryUnload(*ret);
+		r = undone();
+	}
+	finish(e);
+	return r;
+}
+
+static CUresult load_library(CUlibrary *ret, const void *image, CUjit_option *options,
+			     void **values, unsigned n, CUlibraryOption *library_options,
+			     void **library_values, unsigned n_library)
+{
+	struct event e;
+
+	begin_module(&e);
+	return loaded_library(&e,
+			      shim_driver.cuLibraryLoadData(ret, image, options, values, n,
+							    library_options, library_values,
+							    n_library),
+			      ret);
+}
+
+static CUresult load_library_file(CUlibrary *ret, const char *path, CUjit_option *options,
+				  void **values, unsigned n, CUlibraryOption *library_options,
+				  void **library_values, unsigned n_library)
+{
+	struct event e;
+
+	begin_module(&e);
+	return loaded_library(&e,
+			      shim_driver.cuLibraryLoadFromFile(ret, path, options, values, n,
+								library_options, library_values,
+								n_library),
+			      ret);
+}
+
+static CUresult unloaded(CUresult r)
+{
+	if (r == CUDA_SUCCESS && shim_mem_joined() && take_token()) {
+		shrunk();
+	}
+	return r;
+}
+
+static CUresult unload(CUmodule module)
+{
+	return unloaded(shim_driver.cuModuleUnload(module));
+}
+
+static CUresult unload_library(CUlibrary library)
+{
+	return unloaded(shim_driver.cuLibraryUnload(library));
+}
+
+void shim_mem_install_overhead(uint8_t (*uuid)[16], uint32_t gpus)
+{
+	shim_mem_use_init(uuid, gpus);
+	shim_real.cuCtxCreate = create_v1;
+	shim_real.cuCtxCreate_v2 = create_v2;
+	shim_real.cuCtxCreate_v3 = create_v3;
+	shim_real.cuCtxCreate_v4 = create_v4;
+	shim_real.cuDevicePrimaryCtxRetain = retain_primary;
+	shim_real.cuCtxSetLimit = set_limit;
+	shim_real.cuModuleLoad = load_file;
+	shim_real.cuModuleLoadData = load_data;
+	shim_real.cuModuleLoadDataEx = load_data_ex;
+	shim_real.cuModuleLoadFatBinary = load_fat;
+	shim_real.cuLibraryLoadData = load_library;
+	shim_real.cuLibraryLoadFromFile = load_library_file;
+	shim_real.cuModuleUnload = unload;
+	shim_real.cuLibraryUnload = unload_library;
+}
