@@ -245,6 +245,11 @@ start_heavy() { # contexts that take 24 MiB each
 	expect ok a alloc 16
 }
 
+@test "memory of graphs counts against the limit" {
+	start_all
+	limited 64 "$VGPU" graphs
+}
+
 refused() { # EXIT MESSAGE ARGUMENT...: no program is started
 	run gbpf run --device soft "${@:3}" -- touch "$GBPF_RUNTIME_DIR/started"
 	echo "$output"

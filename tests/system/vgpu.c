@@ -10,6 +10,7 @@
  *   fork         a child that calls nothing
  *   overhead MIB [later]  contexts that take MIB each, and modules; later: the first one is not
  *                measured
+ *   graphs       memory of allocation nodes and of captures
  *   no-context   a context that does not fit
  *   init         cuInit only, whose result it prints
  *   serve        carries out commands of its standard input: see serve() */
@@ -615,6 +616,122 @@ static int overhead(size_t each, bool later)
 	return 0;
 }
 
+/* ---- graphs ---- */
+
+static const CUDA_MEM_ALLOC_NODE_PARAMS of_8_mib = {
+	.poolProps = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+		       .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } },
+	.bytesize = 8 * MIB
+};
+
+/* Returns a graph that allocates and frees n times 8 MiB. */
+static CUgraph graph_of(unsigned n)
+{
+	CUgraphNode node, last = NULL;
+	CUgraph g;
+
+	CU(cuGraphCreate(&g, 0));
+	for (unsigned i = 0; i < n; i++) {
+		CUDA_MEM_ALLOC_NODE_PARAMS p = of_8_mib;
+
+		CU(cuGraphAddMemAllocNode(&node, g, last ? &last : NULL, last != NULL, &p));
+		CU(cuGraphAddMemFreeNode(&last, g, &node, 1, p.dptr));
+	}
+	return g;
+}
+
+/* Takes all but `left` bytes; returns the memory. */
+static CUdeviceptr leave_only(size_t left)
+{
+	return linear(limit() - used() - left);
+}
+
+static void launch_twice(CUgraph g)
+{
+	CUgraphExec exec;
+
+	CU(cuGraphInstantiateWithFlags(&exec, g, 0));
+	for (int i = 0; i < 2; i++) {
+		CU(cuGraphLaunch(exec, NULL));
+		CU(cuCtxSynchronize());
+		EXPECT_USED(16 * MIB);
+	}
+	CU(cuGraphExecDestroy(exec));
+}
+
+static void capture_some(void)
+{
+	CUgraphExec exec;
+	CUdeviceptr at;
+	CUstream s;
+	CUgraph g;
+
+	CU(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	CU(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	CU(cuMemAllocAsync(&at, 8 * MIB, s));
+	CU(cuMemFreeAsync(at, s));
+	CU(cuStreamEndCapture(s, &g));
+	CU(cuGraphInstantiateWithFlags(&exec, g, 0));
+	CU(cuGraphLaunch(exec, s));
+	CU(cuStreamSynchronize(s));
+	EXPECT_USED(8 * MIB);
+	CU(cuGraphExecDestroy(exec));
+	CU(cuGraphDestroy(g));
+	CU(cuStreamDestroy(s));
+	CU(cuDeviceGraphMemTrim(device));
+	EXPECT_USED(0);
+}
+
+static void graphs_until_full(void)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS p;
+	CUgraphNode node;
+	CUgraph g;
+	CUresult r;
+	size_t n = 0;
+
+	CU(cuGraphCreate(&g, 0));
+	do {
+		p = of_8_mib;
+		r = cuGraphAddMemAllocNode(&node, g, NULL, 0, &p);
+		n += r == CUDA_SUCCESS;
+	} while (r == CUDA_SUCCESS && n < 1000);
+	CHECK(r == CUDA_ERROR_OUT_OF_MEMORY && n * 8 * MIB == limit(), "error %d, %zu nodes",
+	      (int)r, n);
+	EXPECT_USED(limit());
+	CU(cuGraphDestroy(g));
+	EXPECT_USED(0);
+}
+
+/* The soft GPU takes the memory of a node when it is made. */
+static int graphs(void)
+{
+	CUgraphExec exec;
+	CUdeviceptr at;
+	CUgraph g;
+
+	begin();
+	g = graph_of(2);
+	EXPECT_USED(16 * MIB);
+	launch_twice(g);
+	at = leave_only(0);
+	EXPECT_USED(limit());
+	CU(cuGraphInstantiateWithFlags(&exec, g, 0));
+	CU(cuGraphLaunch(exec, NULL)); /* has its memory */
+	CU(cuCtxSynchronize());
+	CU(cuGraphExecDestroy(exec));
+	EXPECT_USED(limit());
+	CU(cuMemFree(at));
+	launch_twice(g);
+	CU(cuGraphDestroy(g));
+	CU(cuDeviceGraphMemTrim(device));
+	EXPECT_USED(0);
+	capture_some();
+	graphs_until_full();
+	graphs_until_full();
+	return 0;
+}
+
 static int no_context(void)
 {
 	CUresult r;
@@ -714,6 +831,9 @@ int main(int argc, char **argv)
 	}
 	if (strcmp(what, "overhead") == 0 && argc >= 3) {
 		return overhead((size_t)atoi(argv[2]) * MIB, argc > 3);
+	}
+	if (strcmp(what, "graphs") == 0) {
+		return graphs();
 	}
 	if (strcmp(what, "no-context") == 0) {
 		return no_context();

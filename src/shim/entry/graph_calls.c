@@ -4,6 +4,7 @@
 #include "shim/entry/graph_calls.h"
 
 #include "cuabi/api.h"
+#include "shim/mem/graphs.h"
 #include "shim/object/event_uses.h"
 #include "shim/object/graph_events.h"
 
@@ -11,6 +12,7 @@ static CUresult instantiated(CUresult r, const CUgraphExec *exec, CUgraph g)
 {
 	if (r == CUDA_SUCCESS && exec && shim_attached()) {
 		shim_graph_instantiated(*exec, g);
+		shim_mem_graph_instantiated(*exec, g);
 	}
 	return r;
 }
@@ -56,5 +58,6 @@ CUresult cuGraphExecDestroy(CUgraphExec exec)
 		shim_graph_drain(exec);
 	}
 	shim_graph_destroyed(exec);
+	shim_mem_graph_exec_destroyed(exec);
 	return shim_real.cuGraphExecDestroy(exec);
 }

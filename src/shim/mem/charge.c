@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "shim/mem/graphs.h"
 #include "shim/shim.h"
 
 static struct {
@@ -46,6 +47,7 @@ int shim_mem_join(struct proto_account *page, uint32_t line, uint8_t (*uuid)[16]
 	shim_mem_install_arrays();
 	shim_mem_install_pools();
 	shim_mem_install_info();
+	shim_mem_install_graphs();
 	shim_mem_install_overhead(uuid, gpus);
 	return 0;
 }
@@ -96,6 +98,7 @@ static bool charge(int row, uint64_t bytes, const char *call, bool may_wait)
 	}
 	shim_mem_linear_settle();
 	shim_mem_pools_measure(true);
+	shim_mem_graphs_measure(true);
 	if (shim_mem_try_charge(row, bytes) ||
 	    shim_mem_charge_later(&account.ledger, (uint32_t)row, bytes, &account.session,
 				  may_wait)) {
@@ -114,6 +117,13 @@ void shim_mem_release(int row, uint64_t bytes)
 {
 	if (bytes && shim_mem_joined()) { /* not in a forked child */
 		mem_ledger_release(&account.ledger, (uint32_t)row, bytes);
+	}
+}
+
+void shim_mem_force(int row, uint64_t bytes)
+{
+	if (!shim_mem_try_charge(row, bytes)) {
+		mem_ledger_force(&account.ledger, (uint32_t)row, bytes);
 	}
 }
 
@@ -159,6 +169,7 @@ void shim_mem_context_ended(CUcontext ctx, uint64_t epoch)
 		shim_mem_linear_context_ended(ctx, epoch);
 		shim_mem_arrays_context_ended(ctx, epoch);
 		shim_mem_pools_measure(false);
+		shim_mem_graphs_measure(false);
 		shim_mem_overhead_context_ended(ctx);
 	}
 }
@@ -218,8 +229,8 @@ bool shim_mem_set_overhead(int row, uint64_t bytes, bool force, const char *call
 		shim_mem_release(row, now - bytes);
 		return true;
 	}
-	if (bytes > now && force && !shim_mem_try_charge(row, bytes - now)) {
-		mem_ledger_force(&account.ledger, (uint32_t)row, bytes - now);
+	if (bytes > now && force) {
+		shim_mem_force(row, bytes - now);
 	} else if (bytes > now && !force && !charge(row, bytes - now, call, false)) {
 		return false; /* it does not wait for memory: it holds some already */
 	}

@@ -73,6 +73,8 @@ bool shim_mem_charge(int row, uint64_t bytes, const char *call);
 /* Charges bytes within the limit. Returns false if they exceed it. */
 bool shim_mem_try_charge(int row, uint64_t bytes);
 void shim_mem_release(int row, uint64_t bytes);
+/* Charges bytes that are taken already, beyond the limit if need be. */
+void shim_mem_force(int row, uint64_t bytes);
 /* Changes a charge of `from` bytes to `to`. Returns false if that exceeds the limit: unchanged. */
 bool shim_mem_recharge(int row, uint64_t from, uint64_t to, const char *call);
 /* Returns the limit; UINT64_MAX, or with _limited() 0: there is none. */
@@ -91,6 +93,7 @@ void shim_mem_install_chunks(void);
 void shim_mem_install_arrays(void);
 void shim_mem_install_pools(void);
 void shim_mem_install_info(void);
+void shim_mem_install_graphs(void);
 void shim_mem_install_overhead(uint8_t (*uuid)[16], uint32_t gpus);
 
 void shim_mem_linear_context_ended(CUcontext ctx, uint64_t epoch);

@@ -8,6 +8,7 @@
  * which happens before any call is refused for lack of memory. */
 #include "shim/capture_state.h"
 #include "shim/mem/charge.h"
+#include "shim/mem/graphs.h"
 #include "shim/shim.h"
 
 #define POOLS_MAX 256u
@@ -131,6 +132,7 @@ void shim_mem_settle(void)
 	if (unlikely(load_acquire(&n_pools))) {
 		shim_mem_pools_measure(false);
 	}
+	shim_mem_graphs_measure(false);
 }
 
 /* An allocation as the program has asked for it. */
@@ -229,6 +231,17 @@ static CUmemoryPool pool_of(const struct request *a, CUdevice *ret_device)
 		       : NULL;
 }
 
+/* A capture's memory is its graph's. */
+static CUresult capture(const struct request *a)
+{
+	CUdevice device = -1;
+	CUresult r = run(a);
+
+	(void)pool_of(a, &device);
+	return r == CUDA_SUCCESS && !shim_mem_graph_node_made(device) ? CUDA_ERROR_OUT_OF_MEMORY
+								      : r;
+}
+
 static CUresult allocate(const struct request *a)
 {
 	CUmemoryPool pool = a->pool;
@@ -236,9 +249,11 @@ static CUresult allocate(const struct request *a)
 	CUresult r;
 	unsigned i;
 
-	if (!shim_mem_joined() || !a->ret ||
-	    (shim_capture_any() && shim_capture_has(a->stream, a->per_thread))) {
-		return run(a); /* a capture's memory is its graph's */
+	if (!shim_mem_joined() || !a->ret) {
+		return run(a);
+	}
+	if (shim_capture_any() && shim_capture_has(a->stream, a->per_thread)) {
+		return capture(a);
 	}
 	if (!pool) {
 		pool = pool_of(a, &device);

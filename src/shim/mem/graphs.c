@@ -1,0 +1,333 @@
+/* Memory of graphs: allocation nodes, and allocations during a stream capture, which become such
+ * nodes. The driver takes the memory of a device's graphs at their first launch, keeps it, and says
+ * how much it is (CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT): that is charged. Before a launch that
+ * may take more, the sum of the graph's nodes is charged, then the figure is taken from the driver.
+ * One such launch of the process at a time, so that the difference is its. At the limit memory that
+ * no graph uses is given back (cuDeviceGraphMemTrim).
+ *
+ * A driver may take the memory when the node is made (the soft GPU does); then it is charged after
+ * that. */
+#include "shim/mem/graphs.h"
+
+#include <stdlib.h>
+
+#include "mem/region.h"
+#include "shim/mem/charge.h"
+#include "shim/shim.h"
+
+#define STEP_BYTES ((uint64_t)32 << 20) /* by which the driver takes memory, H200 */
+#define DEPTH_MAX 16			/* of graphs in graphs */
+
+struct exec {
+	uint64_t bytes[PROTO_MAX_GPUS]; /* of its allocation nodes, by device */
+	uint32_t trims;			/* at its last launch; 0: it was not launched */
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct mem_regions execs;	 /* by handle; owner: struct exec */
+static uint64_t charged[PROTO_MAX_GPUS]; /* by device */
+static uint32_t used;			 /* [atomic] the process has made allocation nodes */
+static uint32_t trims = 1; /* how often memory was given back, so that the next launch takes it */
+
+static uint64_t attribute(CUdevice device, CUgraphMem_attribute what)
+{
+	uint64_t bytes = 0;
+
+	return shim_driver.cuDeviceGetGraphMemAttribute(device, what, &bytes) == CUDA_SUCCESS
+		       ? bytes
+		       : 0;
+}
+
+/* ---- what a graph allocates ---- */
+
+static void add_graph(CUgraph g, struct exec *e, int depth);
+
+static void add_node(CUgraphNode node, struct exec *e, int depth)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS p;
+	CUgraphNodeType type;
+	uint64_t *sum;
+	CUgraph child;
+
+	if (shim_driver.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS) {
+		return;
+	}
+	if (type == CU_GRAPH_NODE_TYPE_GRAPH && depth < DEPTH_MAX &&
+	    shim_driver.cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS) {
+		add_graph(child, e, depth + 1);
+	} else if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC &&
+		   shim_driver.cuGraphMemAllocNodeGetParams(node, &p) == CUDA_SUCCESS &&
+		   p.poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+		   shim_mem_row(p.poolProps.location.id) >= 0) {
+		sum = &e->bytes[p.poolProps.location.id];
+		*sum = p.bytesize > UINT64_MAX - *sum ? UINT64_MAX : *sum + p.bytesize;
+	}
+}
+
+static void add_graph(CUgraph g, struct exec *e, int depth)
+{
+	CUgraphNode *nodes;
+	size_t n = 0;
+
+	if (shim_driver.cuGraphGetNodes(g, NULL, &n) != CUDA_SUCCESS || !n) {
+		return;
+	}
+	nodes = calloc(n, sizeof(*nodes));
+	if (nodes && shim_driver.cuGraphGetNodes(g, nodes, &n) == CUDA_SUCCESS) {
+		for (size_t i = 0; i < n; i++) {
+			add_node(nodes[i], e, depth);
+		}
+	}
+	free(nodes);
+}
+
+static bool allocates(const struct exec *e)
+{
+	for (unsigned d = 0; d < PROTO_MAX_GPUS; d++) {
+		if (e->bytes[d]) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static void forget(CUgraphExec exec)
+{
+	struct mem_region r;
+
+	if (mem_regions_take(&execs, (uint64_t)(uintptr_t)exec, &r)) {
+		free((void *)(uintptr_t)r.owner);
+	}
+}
+
+void shim_mem_graph_instantiated(CUgraphExec exec, CUgraph g)
+{
+	struct mem_region r = { .key = (uint64_t)(uintptr_t)exec, .count = 1 };
+	struct exec *e;
+
+	if (!shim_mem_joined()) {
+		return;
+	}
+	e = calloc(1, sizeof(*e));
+	if (e) {
+		add_graph(g, e, 0);
+	}
+	pthread_mutex_lock(&mutex);
+	forget(exec); /* of an exec that another function has destroyed */
+	r.owner = (uint64_t)(uintptr_t)e;
+	if (e && allocates(e) && mem_regions_add(&execs, &r) == 0) {
+		store_release(&used, 1u);
+		e = NULL;
+	}
+	pthread_mutex_unlock(&mutex);
+	free(e);
+}
+
+void shim_mem_graph_exec_destroyed(CUgraphExec exec)
+{
+	if (!load_acquire(&used) || !shim_mem_joined()) {
+		return;
+	}
+	pthread_mutex_lock(&mutex);
+	forget(exec);
+	pthread_mutex_unlock(&mutex);
+}
+
+/* ---- charges ---- */
+
+/* Charges what a device's graphs hold; `more` is charged for them in addition. Growth is charged
+ * beyond the limit if need be. Returns false then. Caller holds the mutex. */
+static bool correct(CUdevice device, uint64_t more)
+{
+	uint64_t held = attribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
+	uint64_t had = charged[device] + more;
+	int row = shim_mem_row(device);
+	bool fits = true;
+
+	if (held < had) {
+		shim_mem_release(row, had - held);
+	} else if (held > had) {
+		shim_mem_force(row, held - had);
+		fits = shim_mem_used(row) <= shim_mem_limit(row);
+	}
+	charged[device] = held;
+	return fits;
+}
+
+static void trim(CUdevice device)
+{
+	(void)shim_driver.cuDeviceGraphMemTrim(device);
+	trims = trims == UINT32_MAX ? 1 : trims + 1;
+	(void)correct(device, 0);
+}
+
+void shim_mem_graphs_measure(bool is_trimmed)
+{
+	if (!load_acquire(&used) || !shim_mem_joined() || pthread_mutex_trylock(&mutex) != 0) {
+		return; /* another thread launches a graph, and measures */
+	}
+	for (CUdevice d = 0; d < (int)PROTO_MAX_GPUS; d++) {
+		if (shim_mem_row(d) < 0) {
+			continue;
+		}
+		if (is_trimmed && charged[d]) {
+			trim(d);
+		} else {
+			(void)correct(d, 0);
+		}
+	}
+	pthread_mutex_unlock(&mutex);
+}
+
+/* Charges what a launch may take on a device; at the limit nothing if graphs have room. Returns
+ * that, or UINT64_MAX: there is no memory. Caller holds the mutex. */
+static uint64_t charge_step(CUdevice device, uint64_t bytes)
+{
+	int row = shim_mem_row(device);
+	uint64_t step = bytes > UINT64_MAX - STEP_BYTES ? UINT64_MAX : ROUND_UP(bytes, STEP_BYTES);
+	uint64_t in_use;
+
+	(void)correct(device, 0);
+	if (shim_mem_try_charge(row, step)) {
+		return step;
+	}
+	in_use = attribute(device, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
+	if (charged[device] >= in_use && charged[device] - in_use >= bytes) {
+		return 0; /* what other graphs have left is used again */
+	}
+	trim(device);
+	return shim_mem_charge(row, step, "cuGraphLaunch") ? step : UINT64_MAX;
+}
+
+/* Charges, launches, and corrects the charges. Caller holds the mutex. */
+static CUresult take(struct exec *e, CUgraphExec exec, CUstream stream,
+		     CUresult (*real)(CUgraphExec, CUstream))
+{
+	uint64_t step[PROTO_MAX_GPUS] = { 0 };
+	CUresult r = CUDA_SUCCESS;
+
+	for (CUdevice d = 0; d < (int)PROTO_MAX_GPUS && r == CUDA_SUCCESS; d++) {
+		step[d] = e->bytes[d] ? charge_step(d, e->bytes[d]) : 0;
+		if (step[d] == UINT64_MAX) {
+			step[d] = 0;
+			r = CUDA_ERROR_OUT_OF_MEMORY;
+		}
+	}
+	if (r == CUDA_SUCCESS) {
+		r = real(exec, stream);
+		e->trims = r == CUDA_SUCCESS ? trims : 0;
+	}
+	for (CUdevice d = 0; d < (int)PROTO_MAX_GPUS; d++) {
+		if (e->bytes[d]) {
+			(void)correct(d, step[d]);
+		}
+	}
+	return r;
+}
+
+/* Memory that an exec has taken stays its until memory is given back, so that further launches are
+ * not charged. */
+static CUresult launch(CUgraphExec exec, CUstream stream, CUresult (*real)(CUgraphExec, CUstream))
+{
+	struct mem_region *m;
+	struct exec *e;
+	CUresult r;
+
+	if (!load_acquire(&used) || !shim_mem_joined()) {
+		return real(exec, stream);
+	}
+	pthread_mutex_lock(&mutex);
+	m = mem_regions_find(&execs, (uint64_t)(uintptr_t)exec);
+	e = m ? (struct exec *)(uintptr_t)m->owner : NULL;
+	if (!e || e->trims == trims) {
+		pthread_mutex_unlock(&mutex);
+		return real(exec, stream);
+	}
+	shim_mem_move_begin();
+	r = take(e, exec, stream, real);
+	shim_mem_move_end();
+	pthread_mutex_unlock(&mutex);
+	return r;
+}
+
+static CUresult launch_graph(CUgraphExec exec, CUstream stream)
+{
+	return launch(exec, stream, shim_driver.cuGraphLaunch);
+}
+
+static CUresult launch_graph_ptsz(CUgraphExec exec, CUstream stream)
+{
+	return launch(exec, stream, shim_driver.cuGraphLaunch_ptsz);
+}
+
+static CUresult upload(CUgraphExec exec, CUstream stream)
+{
+	return launch(exec, stream, shim_driver.cuGraphUpload);
+}
+
+static CUresult upload_ptsz(CUgraphExec exec, CUstream stream)
+{
+	return launch(exec, stream, shim_driver.cuGraphUpload_ptsz);
+}
+
+bool shim_mem_graph_node_made(CUdevice device)
+{
+	bool fits;
+
+	if (shim_mem_row(device) < 0) {
+		return true;
+	}
+	pthread_mutex_lock(&mutex);
+	store_release(&used, 1u);
+	fits = correct(device, 0);
+	pthread_mutex_unlock(&mutex);
+	return fits;
+}
+
+static CUresult add_alloc(CUgraphNode *ret, CUgraph g, const CUgraphNode *after, size_t n,
+			  CUDA_MEM_ALLOC_NODE_PARAMS *p)
+{
+	CUresult r;
+
+	shim_mem_move_begin();
+	r = shim_driver.cuGraphAddMemAllocNode(ret, g, after, n, p);
+	if (r == CUDA_SUCCESS && p->poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+	    !shim_mem_graph_node_made(p->poolProps.location.id)) {
+		(void)shim_driver.cuGraphDestroyNode(*ret);
+		shim_mem_graphs_measure(false);
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	shim_mem_move_end();
+	return r;
+}
+
+static CUresult trim_device(CUdevice device)
+{
+	CUresult r = shim_driver.cuDeviceGraphMemTrim(device);
+
+	if (r == CUDA_SUCCESS && load_acquire(&used) && shim_mem_row(device) >= 0) {
+		pthread_mutex_lock(&mutex);
+		trim(device);
+		pthread_mutex_unlock(&mutex);
+	}
+	return r;
+}
+
+static CUresult destroy(CUgraph g)
+{
+	CUresult r = shim_driver.cuGraphDestroy(g);
+
+	shim_mem_graphs_measure(false);
+	return r;
+}
+
+void shim_mem_install_graphs(void)
+{
+	shim_real.cuGraphLaunch = launch_graph;
+	shim_real.cuGraphLaunch_ptsz = launch_graph_ptsz;
+	shim_real.cuGraphUpload = upload;
+	shim_real.cuGraphUpload_ptsz = upload_ptsz;
+	shim_real.cuGraphAddMemAllocNode = add_alloc;
+	shim_real.cuGraphDestroy = destroy;
+	shim_real.cuDeviceGraphMemTrim = trim_device;
+}
