@@ -35,6 +35,7 @@ struct daemon_options {
 	bool foreground, state_given; /* state_given: by --state-dir */
 	int ready_fd;		      /* readiness is written to it; -1: none */
 	unsigned idle_exit_s;
+	uint64_t pinned_mib; /* host memory that virtual GPUs may pin; 0: half of all */
 	char device[16];
 	char policy[DAEMON_PATH]; /* name or path; empty: the stored policy, or fair */
 	char runtime[DAEMON_PATH], state[DAEMON_PATH];
@@ -106,6 +107,7 @@ struct daemon_vgpus {
 	sd_event_source *adopt_end; /* owned; vgpu.c: while vGPUs of an earlier gbpfd are awaited */
 	uint64_t asked;		    /* counts what processes ask for */
 	unsigned saving;	    /* changes of callers that are being written: vgpu_store.c */
+	uint64_t pinnable;	    /* bytes of host memory that all of them may pin; 0: any */
 };
 
 /* Used by the main thread alone, without locks: the other threads get jobs, which hold copies of

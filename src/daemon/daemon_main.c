@@ -277,6 +277,9 @@ static int serve(struct daemon_options *o)
 	d->locks.runtime_fd = d->locks.state_fd = d->sessions.fd = -1;
 	d->directory = DAEMON_PAGE_NONE;
 	d->started_ns = clock_now_ns();
+	d->vgpus.pinnable = o->pinned_mib ? o->pinned_mib << 20
+					  : (uint64_t)sysconf(_SC_PHYS_PAGES) *
+						    (uint64_t)sysconf(_SC_PAGESIZE) / 2;
 	d->access.spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	raise_limits();
 	umask(022);

@@ -26,12 +26,14 @@ static const char help[] =
 	"                      /var/lib/gbpf for root, else $XDG_STATE_HOME/gbpf, else\n"
 	"                      ~/.local/state/gbpf)\n"
 	"  --idle-exit SECONDS exit after this time without a connected program\n"
+	"  --pinned-mib MIB    host memory that all virtual GPUs together may pin (default: half\n"
+	"                      of the machine's memory)\n"
 	"  --ready-fd N        write \"ready\" to descriptor N when serving\n"
 	"  --help, --version\n"
 	"\n"
 	"Exit codes: 0 ended as asked, 1 failed (for example: another gbpfd runs), 2 usage.\n";
 
-enum { FOREGROUND = 1000, DEVICE, POLICY, RUNTIME, STATE, IDLE, READY, HELP, VERSION };
+enum { FOREGROUND = 1000, DEVICE, POLICY, RUNTIME, STATE, IDLE, PINNED, READY, HELP, VERSION };
 
 static int number(const char *text, long max, const char *what, long *ret)
 {
@@ -85,6 +87,12 @@ static int take(struct daemon_options *o, int option)
 			return -EINVAL;
 		}
 		o->idle_exit_s = (unsigned)n;
+		return 1;
+	case PINNED:
+		if (number(optarg, INT32_MAX, "--pinned-mib", &n) < 0) {
+			return -EINVAL;
+		}
+		o->pinned_mib = (uint64_t)n;
 		return 1;
 	case READY:
 		if (number(optarg, 1048576, "--ready-fd", &n) < 0) {
@@ -148,6 +156,7 @@ int daemon_options_parse(struct daemon_options *o, int argc, char **argv)
 		{ "runtime-dir", required_argument, NULL, RUNTIME },
 		{ "state-dir", required_argument, NULL, STATE },
 		{ "idle-exit", required_argument, NULL, IDLE },
+		{ "pinned-mib", required_argument, NULL, PINNED },
 		{ "ready-fd", required_argument, NULL, READY },
 		{ "help", no_argument, NULL, HELP },
 		{ "version", no_argument, NULL, VERSION },

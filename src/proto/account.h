@@ -14,7 +14,8 @@
 #include "proto/pages.h"
 
 #define PROTO_ACCOUNT_MAGIC 0x63636167u
-#define PROTO_ACCOUNT_HOST PROTO_MAX_GPUS /* row of pinned host memory */
+#define PROTO_ACCOUNT_HOST PROTO_MAX_GPUS	   /* row of pinned host memory */
+#define PROTO_ACCOUNT_HOST_UUID "gbpf pinned host" /* its uuid; 16 bytes are not terminated */
 #define PROTO_ACCOUNT_ROWS (PROTO_MAX_GPUS + 1u)
 #define PROTO_ACCOUNT_LINES 256u /* processes of a vGPU at a time */
 #define PROTO_ACCOUNT_BYTES 286720u

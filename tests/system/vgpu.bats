@@ -250,6 +250,53 @@ start_heavy() { # contexts that take 24 MiB each
 	limited 64 "$VGPU" graphs
 }
 
+@test "pinned host memory has a limit of its own, and all of it comes back" {
+	start_all
+	gbpf run --device soft --mem 64M --pinned 48M -- "$VGPU" pinned 48
+}
+
+@test "pinned host memory of a killed process returns, and gbpf ps shows it" {
+	start_all
+	start_servers_with "--mem 64M --pinned 32M" a b
+	expect ok a pin 20
+	expect CUDA_ERROR_OUT_OF_MEMORY b pin 13
+	expect ok b pin 12
+	tenant "$pid_a" 't["pinned_used"] == 20 << 20 and t["pinned_limit"] == 32 << 20 and t["mem_used"] == 0'
+	tenant "$pid_b" 't["pinned_used"] == 12 << 20 and t["pinned_limit"] == 32 << 20'
+	expect CUDA_ERROR_OUT_OF_MEMORY b pin 1
+	kill -9 "$pid_a"
+	returned() { ask b pin 20 && [ "$REPLY" = ok ]; }
+	wait_for returned
+	expect CUDA_ERROR_OUT_OF_MEMORY b pin 1
+}
+
+@test "without --pinned a virtual GPU may pin half of the machine's memory" {
+	start_all
+	start_servers 64 a
+	local half=$(($(getconf _PHYS_PAGES) * $(getconf PAGE_SIZE) / 2))
+	tenant "$pid_a" "t['pinned_limit'] == $half"
+	expect ok a pin 16
+	tenant "$pid_a" 't["pinned_used"] == 16 << 20'
+}
+
+@test "all virtual GPUs together pin no more than gbpfd allows" {
+	start_soft
+	start_daemon --pinned-mib 48
+	start_servers 64 a
+	expect ok a pin 20
+	start_servers 64 b
+	expect ok b pin 20
+	expect CUDA_ERROR_OUT_OF_MEMORY a pin 9
+	expect ok a pin 8
+	expect CUDA_ERROR_OUT_OF_MEMORY b pin 1
+	kill -9 "$pid_a"
+	returned() { ask b pin 28 && [ "$REPLY" = ok ]; }
+	wait_for returned
+	expect CUDA_ERROR_OUT_OF_MEMORY b pin 1
+	run gbpf run --device soft --mem 64M --pinned 49M -- "$VGPU" pinned 48 # the vGPU of b has all
+	[ "$status" -eq 1 ]
+}
+
 refused() { # EXIT MESSAGE ARGUMENT...: no program is started
 	run gbpf run --device soft "${@:3}" -- touch "$GBPF_RUNTIME_DIR/started"
 	echo "$output"

@@ -11,6 +11,7 @@
  *   overhead MIB [later]  contexts that take MIB each, and modules; later: the first one is not
  *                measured
  *   graphs       memory of allocation nodes and of captures
+ *   pinned MIB   pinned host memory, whose limit that is
  *   no-context   a context that does not fit
  *   init         cuInit only, whose result it prints
  *   serve        carries out commands of its standard input: see serve() */
@@ -616,6 +617,92 @@ static int overhead(size_t each, bool later)
 	return 0;
 }
 
+/* ---- pinned host memory ---- */
+
+static CUresult take_host(uint64_t *ret, size_t bytes)
+{
+	return cuMemHostAlloc((void **)ret, bytes, CU_MEMHOSTALLOC_DEVICEMAP);
+}
+
+static CUresult take_plain_host(uint64_t *ret, size_t bytes)
+{
+	return cuMemAllocHost_v2((void **)ret, bytes);
+}
+
+static CUresult free_host(uint64_t item)
+{
+	return cuMemFreeHost((void *)(uintptr_t)item);
+}
+
+/* Half a page before a border of pages: takes one page more. */
+static CUresult take_registered(uint64_t *ret, size_t bytes)
+{
+	char *p = mmap(NULL, bytes + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		       0);
+	CUresult r;
+
+	CHECK(p != MAP_FAILED, "mmap");
+	r = cuMemHostRegister_v2(p + 2048, bytes, 0);
+	if (r != CUDA_SUCCESS) {
+		munmap(p, bytes + 4096);
+	}
+	*ret = (uint64_t)(uintptr_t)(p + 2048);
+	return r;
+}
+
+static CUresult free_registered(uint64_t item)
+{
+	return cuMemHostUnregister((void *)(uintptr_t)item);
+}
+
+static CUresult take_host_chunk(uint64_t *ret, size_t bytes)
+{
+	CUmemAllocationProp p = on_device;
+
+	p.location.type = CU_MEM_LOCATION_TYPE_HOST;
+	return cuMemCreate((CUmemGenericAllocationHandle *)ret, bytes, &p, 0);
+}
+
+static const struct kind host_kinds[] = {
+	{ "cuMemHostAlloc", 2 * MIB, 2 * MIB, 0, take_host, free_host },
+	{ "cuMemAllocHost", 3 * MIB + 1, 3 * MIB + 4096, 0, take_plain_host, free_host },
+	{ "cuMemHostRegister", 2 * MIB, 2 * MIB + 4096, 0, take_registered, free_registered },
+	{ "cuMemCreate", 2 * MIB, 2 * MIB, 0, take_host_chunk, free_chunk },
+};
+
+static int pinned(size_t most)
+{
+	uint64_t *items = program_room(ITEMS_MAX * sizeof(*items)), one;
+	CUcontext other;
+	size_t n;
+
+	begin();
+	for (size_t i = 0; i < sizeof(host_kinds) / sizeof(host_kinds[0]); i++) {
+		const struct kind *k = &host_kinds[i];
+
+		if (k->take == take_host_chunk && k->take(&one, k->bytes) != CUDA_SUCCESS) {
+			continue; /* the device has no chunks on the host */
+		}
+		if (k->take == take_host_chunk) {
+			CU(k->free(one));
+		}
+		for (int round = 0; round < 2; round++) {
+			n = take_all(k, items);
+			CHECK(n == most / k->unit, "%s: %zu items", k->name, n);
+			EXPECT_USED(0); /* it is no device memory */
+			free_all(k, items, n);
+		}
+	}
+	for (int i = 0; i < 3; i++) { /* it goes with its context */
+		CU(cuCtxCreate(&other, 0, device));
+		CU(take_host(&one, most - 4 * MIB));
+		CU(cuCtxDestroy(other));
+		CU(cuCtxSetCurrent(context));
+	}
+	free(items);
+	return 0;
+}
+
 /* ---- graphs ---- */
 
 static const CUDA_MEM_ALLOC_NODE_PARAMS of_8_mib = {
@@ -754,12 +841,15 @@ static const char *answer(const char *verb, size_t mib, char out[64])
 {
 	const char *name = "ok";
 	CUresult r = CUDA_SUCCESS;
+	void *host;
 
 	if (strcmp(verb, "alloc") == 0) {
 		r = cuMemAlloc(&stack[depth], mib * MIB);
 		depth += r == CUDA_SUCCESS;
 	} else if (strcmp(verb, "free") == 0) {
 		r = cuMemFree(stack[--depth]);
+	} else if (strcmp(verb, "pin") == 0) {
+		r = cuMemHostAlloc(&host, mib * MIB, 0);
 	} else if (strcmp(verb, "context") == 0) {
 		r = cuCtxCreate(&context, 0, device);
 	} else {
@@ -773,8 +863,8 @@ static const char *answer(const char *verb, size_t mib, char out[64])
 }
 
 /* Commands, one a line, each with a line as its answer: `alloc MIB`, `free` (of the last one that
- * was allocated), `context` (makes one more) and `used`. The first line of the output is the
- * process's number. */
+ * was allocated), `context` (makes one more), `pin MIB` and `used`. The first line of the output is
+ * the process's number. */
 static int serve(void)
 {
 	char line[64], verb[32], text[64];
@@ -831,6 +921,9 @@ int main(int argc, char **argv)
 	}
 	if (strcmp(what, "overhead") == 0 && argc >= 3) {
 		return overhead((size_t)atoi(argv[2]) * MIB, argc > 3);
+	}
+	if (strcmp(what, "pinned") == 0 && argc == 3) {
+		return pinned((size_t)atoi(argv[2]) * MIB);
 	}
 	if (strcmp(what, "graphs") == 0) {
 		return graphs();

@@ -484,6 +484,16 @@ static uint32_t row_for(struct daemon_vgpu *v, const uint8_t uuid[16])
 	return i;
 }
 
+static void store_host_limit(struct daemon_vgpu *v)
+{
+	static const uint8_t host[16] = PROTO_ACCOUNT_HOST_UUID;
+	uint64_t all = v->d->vgpus.pinnable, own = v->is.config.pinned;
+
+	memcpy(v->row[PROTO_ACCOUNT_HOST].uuid, host, sizeof(host));
+	memcpy(daemon_vgpu_page(v)->uuid[PROTO_ACCOUNT_HOST], host, sizeof(host));
+	set_limit(v, PROTO_ACCOUNT_HOST, own && all ? MIN(own, all) : MAX(own, all));
+}
+
 void daemon_vgpu_update_page(struct daemon_vgpu *v)
 {
 	struct proto_account *a = daemon_vgpu_page(v);
@@ -492,6 +502,7 @@ void daemon_vgpu_update_page(struct daemon_vgpu *v)
 		set_limit(v, row, v->is.config.mem[v->row[row].ordinal]);
 	}
 	if (a) {
+		store_host_limit(v);
 		store_relaxed(&a->wait_ns, v->is.config.wait_ns);
 	}
 	daemon_vgpu_reserve_update(v->d);
@@ -512,6 +523,7 @@ int daemon_vgpu_add_devices(struct daemon_session *s, const uint8_t uuid[PROTO_M
 		set_limit(v, row, v->is.config.mem[i]);
 	}
 	if (v) {
+		store_host_limit(v);
 		store_relaxed(&daemon_vgpu_page(v)->wait_ns, v->is.config.wait_ns);
 		daemon_vgpu_reserve_update(s->d);
 	}
@@ -557,6 +569,9 @@ void daemon_vgpu_figures(const struct daemon_session *s, struct daemon_vgpu_figu
 	ret->vgpu = &v->is;
 	ret->place = v->place;
 	ret->limit = v->is.config.mem[0];
+	ret->pinned_limit = v->row[PROTO_ACCOUNT_HOST].limit;
+	ret->pinned =
+		load_relaxed(&daemon_vgpu_page(v)->line[PROTO_ACCOUNT_HOST][s->vgpu.line].used);
 	for (unsigned row = 0; row < PROTO_MAX_GPUS; row++) {
 		const struct proto_account_line *line =
 			&daemon_vgpu_page(v)->line[row][s->vgpu.line];

@@ -12,6 +12,7 @@ struct daemon_vgpu_figures {
 	uint32_t place;		       /* number of the vGPU, below PROTO_VGPUS */
 	uint64_t limit, used, own;     /* limit 0: the device's size */
 	uint64_t overhead;	       /* part of `own` */
+	uint64_t pinned_limit, pinned; /* host memory, of the vGPU and of the process */
 	uint64_t shared, gbpf;	       /* imported, and taken by gBPF: not part of it */
 };
 

@@ -44,14 +44,20 @@ struct daemon_vgpu {
 	bool awaited;  /* processes had joined it before gbpfd was restarted: they bring its page */
 
 	struct daemon_page page; /* struct proto_account; not there before the first process */
-	struct daemon_vgpu_row row[PROTO_MAX_GPUS];
-	unsigned n_rows, n_lines;
+	struct daemon_vgpu_row row[PROTO_ACCOUNT_ROWS];
+	unsigned n_rows, n_lines; /* n_rows: of devices */
 	struct daemon_vgpu_line line[PROTO_ACCOUNT_LINES];
 };
 
 static inline struct proto_account *daemon_vgpu_page(const struct daemon_vgpu *v)
 {
 	return v->page.map;
+}
+
+/* Returns true for the rows of its devices, and that of pinned host memory. */
+static inline bool daemon_vgpu_has_row(const struct daemon_vgpu *v, uint32_t row)
+{
+	return v->page.map && (row < v->n_rows || row == PROTO_ACCOUNT_HOST);
 }
 
 /* vgpu.c */

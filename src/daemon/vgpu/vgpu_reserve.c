@@ -77,11 +77,14 @@ void daemon_vgpu_note_sizes(struct daemon_session *s, const uint64_t bytes[PROTO
 	}
 }
 
-/* Returns the size of the device of a row; 0: unknown. */
+/* Returns the size of the device of a row, or what may be pinned; 0: unknown. */
 static uint64_t size_of_row(const struct daemon_vgpu *v, uint32_t row)
 {
 	const struct daemon *d = v->d;
 
+	if (row == PROTO_ACCOUNT_HOST) {
+		return d->vgpus.pinnable;
+	}
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
 		if (d->devices.d[i].used &&
 		    memcmp(d->devices.d[i].uuid, v->row[row].uuid, 16) == 0) {
@@ -127,12 +130,19 @@ void daemon_vgpu_reserve_left(const struct daemon_session *s, uint64_t *ret_left
 
 /* ---- what each may hold ---- */
 
-/* Returns the row of a device; v->n_rows: it has none. */
+/* Returns what a vGPU has reserved of the memory of a row. */
+static uint64_t reserve_of(const struct daemon_vgpu *v, uint32_t row)
+{
+	return row == PROTO_ACCOUNT_HOST ? 0 : v->is.config.reserve;
+}
+
+/* Returns the row of a device; PROTO_ACCOUNT_ROWS: it has none. */
 static uint32_t row_of(const struct daemon_vgpu *v, const uint8_t uuid[16])
 {
 	uint32_t row = 0;
 
-	while (row < v->n_rows && memcmp(v->row[row].uuid, uuid, 16)) {
+	while (row < PROTO_ACCOUNT_ROWS &&
+	       (!daemon_vgpu_has_row(v, row) || memcmp(v->row[row].uuid, uuid, 16))) {
 		row++;
 	}
 	return row;
@@ -149,7 +159,7 @@ static uint64_t limit_of(const struct daemon_vgpu *v, uint32_t row, uint64_t siz
 /* Returns what a vGPU may hold, where memory is reserved. */
 static uint64_t held_by(const struct daemon_vgpu *v, uint32_t row, uint64_t size)
 {
-	return MIN(add(v->is.config.reserve, v->row[row].granted), limit_of(v, row, size));
+	return MIN(add(reserve_of(v, row), v->row[row].granted), limit_of(v, row, size));
 }
 
 /* Stores what a vGPU may hold: at least a byte, since 0 means no restriction. */
@@ -174,7 +184,7 @@ static void trim(struct daemon_vgpu *v, uint32_t row, uint64_t size)
 	r->granted = 0;
 	store_allowed(v, row, size);
 	used = MIN(used_of(v, row), MIN(r->most, size));
-	r->granted = used > v->is.config.reserve ? used - v->is.config.reserve : 0;
+	r->granted = used > reserve_of(v, row) ? used - reserve_of(v, row) : 0;
 	store_allowed(v, row, size);
 }
 
@@ -184,10 +194,15 @@ void daemon_vgpu_reserve_update(struct daemon *d)
 
 	vgpu_each(d, v)
 	{
-		for (uint32_t row = 0; row < v->n_rows; row++) {
+		for (uint32_t row = 0; row < PROTO_ACCOUNT_ROWS; row++) {
 			uint64_t size = size_of_row(v, row);
+			bool shared = row == PROTO_ACCOUNT_HOST ? d->vgpus.n > 1 : any;
 
-			if (any && size) {
+			if (!daemon_vgpu_has_row(v, row)) {
+				continue;
+			}
+
+			if (shared && size) {
 				trim(v, row, size);
 			} else {
 				v->row[row].granted = 0;
@@ -201,13 +216,14 @@ void daemon_vgpu_reserve_update(struct daemon *d)
 /* Returns what is neither reserved nor granted of a device. */
 static uint64_t left_of(const struct daemon *d, const uint8_t uuid[16], uint64_t size)
 {
-	uint64_t sum = reserved_by_all(d);
+	bool host = memcmp(uuid, PROTO_ACCOUNT_HOST_UUID, 16) == 0;
+	uint64_t sum = host ? 0 : reserved_by_all(d);
 
 	vgpu_each(d, v)
 	{
 		uint32_t row = row_of(v, uuid);
 
-		sum = row < v->n_rows ? add(sum, v->row[row].granted) : sum;
+		sum = row < PROTO_ACCOUNT_ROWS ? add(sum, v->row[row].granted) : sum;
 	}
 	return sum < size ? size - sum : 0;
 }
@@ -221,9 +237,9 @@ static bool grant(struct daemon_vgpu *of, uint32_t row, uint64_t size, uint64_t 
 	if (left < more) {
 		vgpu_each(of->d, v)
 		{
-			uint32_t r = v == of ? v->n_rows : row_of(v, uuid);
+			uint32_t r = v == of ? PROTO_ACCOUNT_ROWS : row_of(v, uuid);
 
-			if (r < v->n_rows) {
+			if (r < PROTO_ACCOUNT_ROWS) {
 				trim(v, r, size);
 			}
 		}
@@ -325,7 +341,7 @@ static void find_first(struct daemon *d)
 {
 	vgpu_each(d, v)
 	{
-		for (uint32_t row = 0; row < v->n_rows; row++) {
+		for (uint32_t row = 0; row < PROTO_ACCOUNT_ROWS; row++) {
 			v->row[row].first = 0;
 		}
 	}
@@ -401,7 +417,7 @@ void daemon_vgpu_ask(struct daemon_session *s, const struct proto_mem_ask *m)
 	uint64_t now = clock_now_ns(), wait = MIN(m->wait_ns, s->vgpu.of->is.config.wait_ns);
 	uint64_t place;
 
-	if (m->row >= s->vgpu.of->n_rows) {
+	if (!daemon_vgpu_has_row(s->vgpu.of, m->row)) {
 		s->d->counters.garbage++;
 		daemon_session_drop(s, "it asks for memory of row %u", m->row);
 		return;

@@ -47,6 +47,7 @@ int shim_mem_join(struct proto_account *page, uint32_t line, uint8_t (*uuid)[16]
 	shim_mem_install_arrays();
 	shim_mem_install_pools();
 	shim_mem_install_info();
+	shim_mem_install_host();
 	shim_mem_install_graphs();
 	shim_mem_install_overhead(uuid, gpus);
 	return 0;
@@ -96,9 +97,11 @@ static bool charge(int row, uint64_t bytes, const char *call, bool may_wait)
 	if (shim_mem_try_charge(row, bytes)) {
 		return true;
 	}
-	shim_mem_linear_settle();
-	shim_mem_pools_measure(true);
-	shim_mem_graphs_measure(true);
+	if (row != (int)PROTO_ACCOUNT_HOST) {
+		shim_mem_linear_settle();
+		shim_mem_pools_measure(true);
+		shim_mem_graphs_measure(true);
+	}
 	if (shim_mem_try_charge(row, bytes) ||
 	    shim_mem_charge_later(&account.ledger, (uint32_t)row, bytes, &account.session,
 				  may_wait)) {
@@ -168,6 +171,7 @@ void shim_mem_context_ended(CUcontext ctx, uint64_t epoch)
 	if (shim_mem_joined() && ctx) {
 		shim_mem_linear_context_ended(ctx, epoch);
 		shim_mem_arrays_context_ended(ctx, epoch);
+		shim_mem_host_context_ended(ctx, epoch);
 		shim_mem_pools_measure(false);
 		shim_mem_graphs_measure(false);
 		shim_mem_overhead_context_ended(ctx);

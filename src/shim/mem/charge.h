@@ -66,6 +66,8 @@ bool shim_mem_set_overhead(int row, uint64_t bytes, bool force, const char *call
  * without a context. */
 int shim_mem_row(CUdevice device);
 int shim_mem_row_current(void);
+/* Returns the row of pinned host memory; negative: the process is in no vGPU. */
+int shim_mem_row_host(void);
 /* Charges bytes; if they exceed what is allowed, takes what pools can return to the device, asks
  * gbpfd for more within the limit, and waits as long as the vGPU is given. Returns true if they are
  * charged; otherwise writes a note that names the call. */
@@ -93,11 +95,13 @@ void shim_mem_install_chunks(void);
 void shim_mem_install_arrays(void);
 void shim_mem_install_pools(void);
 void shim_mem_install_info(void);
+void shim_mem_install_host(void);
 void shim_mem_install_graphs(void);
 void shim_mem_install_overhead(uint8_t (*uuid)[16], uint32_t gpus);
 
 void shim_mem_linear_context_ended(CUcontext ctx, uint64_t epoch);
 void shim_mem_arrays_context_ended(CUcontext ctx, uint64_t epoch);
+void shim_mem_host_context_ended(CUcontext ctx, uint64_t epoch);
 void shim_mem_overhead_context_ended(CUcontext ctx);
 /* Returns a new epoch, greater than all before. Called before the driver allocates. */
 uint64_t shim_mem_epoch(void);

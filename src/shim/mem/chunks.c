@@ -1,7 +1,7 @@
 /* Memory of the virtual memory calls: cuMemCreate, cuMemMap, cuMemUnmap, cuMemRelease,
  * cuMemRetainAllocationHandle. The driver keeps a chunk until its last handle is released and its
- * last mapping is removed, and so does the account. A chunk on the host is no device memory; one
- * that was imported is charged to the process that created it. */
+ * last mapping is removed, and so does the account. A chunk on the host is pinned memory; one that
+ * was imported is charged to the process that created it. */
 #include <stdlib.h>
 
 #include "mem/region.h"
@@ -45,9 +45,19 @@ static int refer(struct mem_regions *t, uint64_t key, uint64_t bytes, struct chu
 	return err;
 }
 
-static bool is_device(const CUmemAllocationProp *p)
+/* Returns the row that pays for a chunk; negative: none. */
+static int row_of(const CUmemAllocationProp *p)
 {
-	return p->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+	switch ((unsigned)p->location.type) {
+	case CU_MEM_LOCATION_TYPE_DEVICE:
+		return shim_mem_row(p->location.id);
+	case CU_MEM_LOCATION_TYPE_HOST:
+	case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+	case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
+		return shim_mem_row_host();
+	default:
+		return -1;
+	}
 }
 
 /* Charges a chunk, makes it, and notes its first handle. */
@@ -78,7 +88,7 @@ static CUresult make(CUmemGenericAllocationHandle *ret, struct chunk *c, size_t 
 static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes,
 		       const CUmemAllocationProp *p, unsigned long long flags)
 {
-	int row = p && is_device(p) ? shim_mem_row(p->location.id) : -1;
+	int row = p ? row_of(p) : -1;
 	struct chunk *c;
 	CUresult r;
 
@@ -193,7 +203,7 @@ static CUresult unmap(CUdeviceptr address, size_t bytes)
 			unref(chunk_of(&m));
 			address += m.bytes;
 		} else {
-			address += SHIM_MEM_UNIT; /* of an imported chunk, or one on the host */
+			address += SHIM_MEM_UNIT; /* of an imported chunk */
 		}
 	}
 	pthread_mutex_unlock(&mutex);
