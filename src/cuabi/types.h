@@ -89,7 +89,6 @@ CUABI_ENUM(CUtensorMapSwizzle);
 #define CUABI_OPAQUE(name) typedef struct name##_st name
 CUABI_OPAQUE(CUDA_ARRAY_SPARSE_PROPERTIES);
 CUABI_OPAQUE(CUDA_EXTERNAL_MEMORY_BUFFER_DESC);
-CUABI_OPAQUE(CUDA_EXTERNAL_MEMORY_HANDLE_DESC);
 CUABI_OPAQUE(CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC);
 CUABI_OPAQUE(CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC);
 CUABI_OPAQUE(CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS);
@@ -167,6 +166,22 @@ typedef struct CUctxCreateParams_st {
 	int numExecAffinityParams;
 	void *cigParams;
 } CUctxCreateParams;
+
+typedef struct CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st {
+	int type; /* CUexternalMemoryHandleType */
+	union {
+		int fd;
+		struct {
+			void *handle;
+			const void *name;
+		} win32;
+		const void *nvSciBufObject;
+	} handle;
+	unsigned long long size;
+	unsigned int flags;
+	unsigned int reserved[16];
+} CUDA_EXTERNAL_MEMORY_HANDLE_DESC;
+_Static_assert(sizeof(CUDA_EXTERNAL_MEMORY_HANDLE_DESC) == 104, "as in CUDA's header");
 
 /* ---- launches ---- */
 

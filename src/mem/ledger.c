@@ -225,3 +225,8 @@ void mem_ledger_sub_shared(struct mem_ledger *l, uint32_t row, uint64_t bytes)
 {
 	__atomic_fetch_sub(&l->page->line[row][l->line].shared, bytes, __ATOMIC_RELAXED);
 }
+
+uint64_t mem_ledger_shared(const struct mem_ledger *l, uint32_t row)
+{
+	return load_relaxed(&l->page->line[row][l->line].shared);
+}

@@ -297,6 +297,26 @@ start_heavy() { # contexts that take 24 MiB each
 	[ "$status" -eq 1 ]
 }
 
+@test "memory of another process is shown as shared, and charged once" {
+	start_all
+	start_servers 64 a b
+	expect ok a share 10
+	expect ok b open
+	expect "10 of 64" b used
+	tenant "$pid_a" 't["mem_used"] == 10 << 20 and t["mem_shared"] == 0'
+	tenant "$pid_b" 't["mem_used"] == 0 and t["mem_shared"] == 10 << 20'
+	expect ok b close
+	tenant "$pid_b" 't["mem_shared"] == 10 << 20' # it was opened twice
+	expect ok b close
+	tenant "$pid_b" 't["mem_shared"] == 0'
+	expect ok a share-chunk 6
+	expect ok b open-chunk 6
+	expect "16 of 64" b used
+	tenant "$pid_b" 't["mem_used"] == 0 and t["mem_shared"] == 6 << 20'
+	expect ok b close-chunk 6
+	tenant "$pid_b" 't["mem_shared"] == 0'
+}
+
 refused() { # EXIT MESSAGE ARGUMENT...: no program is started
 	run gbpf run --device soft "${@:3}" -- touch "$GBPF_RUNTIME_DIR/started"
 	echo "$output"

@@ -15,6 +15,7 @@
  *   no-context   a context that does not fit
  *   init         cuInit only, whose result it prints
  *   serve        carries out commands of its standard input: see serve() */
+#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -834,6 +835,102 @@ static int no_context(void)
 
 /* ---- serve ---- */
 
+/* What one server shares with another lies in a file of this name, in the runtime folder. */
+static FILE *open_shared(const char *mode)
+{
+	char path[4096];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/shared", getenv("GBPF_RUNTIME_DIR"));
+	f = fopen(path, mode);
+	CHECK(f, "%s", path);
+	return f;
+}
+
+static CUresult share_linear(CUdeviceptr at)
+{
+	CUipcMemHandle h;
+	FILE *f;
+
+	CU(cuIpcGetMemHandle(&h, at));
+	f = open_shared("w");
+	CHECK(fwrite(&h, sizeof(h), 1, f) == 1, "write");
+	fclose(f);
+	return CUDA_SUCCESS;
+}
+
+static CUdeviceptr imported[2]; /* the same memory, opened twice */
+static CUmemGenericAllocationHandle imported_chunk;
+
+static CUresult open_linear(void)
+{
+	CUipcMemHandle h;
+	FILE *f = open_shared("r");
+
+	CHECK(fread(&h, sizeof(h), 1, f) == 1, "read");
+	fclose(f);
+	for (int i = 0; i < 2; i++) {
+		CU(cuIpcOpenMemHandle_v2(&imported[i], h, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult share_chunk(size_t bytes)
+{
+	CUmemAllocationProp p = on_device;
+	CUmemGenericAllocationHandle h;
+	FILE *f;
+	int fd;
+
+	p.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	CU(cuMemCreate(&h, bytes, &p, 0));
+	CU(cuMemExportToShareableHandle(&fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	f = open_shared("w");
+	fprintf(f, "/proc/%d/fd/%d", (int)getpid(), fd);
+	fclose(f);
+	return CUDA_SUCCESS;
+}
+
+static CUresult open_chunk(size_t bytes)
+{
+	FILE *f = open_shared("r");
+	char path[64] = "";
+	int fd;
+
+	CHECK(fgets(path, sizeof(path), f), "read");
+	fclose(f);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	CHECK(fd >= 0, "%s", path);
+	CU(cuMemImportFromShareableHandle(&imported_chunk, (void *)(uintptr_t)fd,
+					  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	CU(cuMemAddressReserve(&imported[0], bytes, 0, 0, 0));
+	return cuMemMap(imported[0], bytes, 0, imported_chunk, 0);
+}
+
+/* The verbs of sharing. Returns false if this is none. */
+static bool share(const char *verb, size_t mib, CUresult *ret)
+{
+	size_t bytes = mib * MIB;
+
+	if (strcmp(verb, "share") == 0) {
+		*ret = share_linear(linear(bytes));
+	} else if (strcmp(verb, "open") == 0) {
+		*ret = open_linear();
+	} else if (strcmp(verb, "close") == 0) {
+		*ret = cuIpcCloseMemHandle(imported[0]);
+	} else if (strcmp(verb, "share-chunk") == 0) {
+		*ret = share_chunk(bytes);
+	} else if (strcmp(verb, "open-chunk") == 0) {
+		*ret = open_chunk(bytes);
+	} else if (strcmp(verb, "close-chunk") == 0) {
+		CU(cuMemRelease(imported_chunk));
+		*ret = cuMemUnmap(imported[0], bytes);
+	} else {
+		return false;
+	}
+	return true;
+}
+
 static CUdeviceptr stack[4096];
 static size_t depth;
 
@@ -848,6 +945,8 @@ static const char *answer(const char *verb, size_t mib, char out[64])
 		depth += r == CUDA_SUCCESS;
 	} else if (strcmp(verb, "free") == 0) {
 		r = cuMemFree(stack[--depth]);
+	} else if (share(verb, mib, &r)) {
+		; /* done */
 	} else if (strcmp(verb, "pin") == 0) {
 		r = cuMemHostAlloc(&host, mib * MIB, 0);
 	} else if (strcmp(verb, "context") == 0) {
@@ -863,8 +962,8 @@ static const char *answer(const char *verb, size_t mib, char out[64])
 }
 
 /* Commands, one a line, each with a line as its answer: `alloc MIB`, `free` (of the last one that
- * was allocated), `context` (makes one more), `pin MIB` and `used`. The first line of the output is
- * the process's number. */
+ * was allocated), `context` (makes one more), `pin MIB`, those of share(), and `used`. The first
+ * line of the output is the process's number. */
 static int serve(void)
 {
 	char line[64], verb[32], text[64];

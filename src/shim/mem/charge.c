@@ -48,6 +48,7 @@ int shim_mem_join(struct proto_account *page, uint32_t line, uint8_t (*uuid)[16]
 	shim_mem_install_pools();
 	shim_mem_install_info();
 	shim_mem_install_host();
+	shim_mem_install_imports();
 	shim_mem_install_graphs();
 	shim_mem_install_overhead(uuid, gpus);
 	return 0;
@@ -172,6 +173,7 @@ void shim_mem_context_ended(CUcontext ctx, uint64_t epoch)
 		shim_mem_linear_context_ended(ctx, epoch);
 		shim_mem_arrays_context_ended(ctx, epoch);
 		shim_mem_host_context_ended(ctx, epoch);
+		shim_mem_imports_context_ended(ctx, epoch);
 		shim_mem_pools_measure(false);
 		shim_mem_graphs_measure(false);
 		shim_mem_overhead_context_ended(ctx);
@@ -209,6 +211,23 @@ void shim_mem_managed_sub(int row, uint64_t bytes)
 uint64_t shim_mem_overhead(int row)
 {
 	return mem_ledger_overhead(&account.ledger, (uint32_t)row);
+}
+
+void shim_mem_share(int row, uint64_t bytes)
+{
+	mem_ledger_add_shared(&account.ledger, (uint32_t)row, bytes);
+}
+
+void shim_mem_unshare(int row, uint64_t bytes)
+{
+	if (shim_mem_joined()) {
+		mem_ledger_sub_shared(&account.ledger, (uint32_t)row, bytes);
+	}
+}
+
+uint64_t shim_mem_shared(int row)
+{
+	return mem_ledger_shared(&account.ledger, (uint32_t)row);
 }
 
 void shim_mem_set_gbpf(int row, uint64_t bytes)

@@ -56,6 +56,10 @@ void shim_mem_managed_sub(int row, uint64_t bytes);
  */
 uint64_t shim_mem_held(int row);
 uint64_t shim_mem_overhead(int row);
+/* Shows memory of other processes that this one uses. */
+void shim_mem_share(int row, uint64_t bytes);
+void shim_mem_unshare(int row, uint64_t bytes);
+uint64_t shim_mem_shared(int row);
 /* Shows what gBPF itself has taken. */
 void shim_mem_set_gbpf(int row, uint64_t bytes);
 /* Changes the overhead that is charged. Returns false if it exceeds the limit: unchanged. force: it
@@ -96,11 +100,15 @@ void shim_mem_install_arrays(void);
 void shim_mem_install_pools(void);
 void shim_mem_install_info(void);
 void shim_mem_install_host(void);
+void shim_mem_install_imports(void);
 void shim_mem_install_graphs(void);
 void shim_mem_install_overhead(uint8_t (*uuid)[16], uint32_t gpus);
 
 void shim_mem_linear_context_ended(CUcontext ctx, uint64_t epoch);
 void shim_mem_arrays_context_ended(CUcontext ctx, uint64_t epoch);
+void shim_mem_imports_context_ended(CUcontext ctx, uint64_t epoch);
+/* Memory was freed that is not this process's: an imported pointer. */
+void shim_mem_import_freed(CUdeviceptr address);
 void shim_mem_host_context_ended(CUcontext ctx, uint64_t epoch);
 void shim_mem_overhead_context_ended(CUcontext ctx);
 /* Returns a new epoch, greater than all before. Called before the driver allocates. */

@@ -9,9 +9,10 @@
 #include "shim/shim.h"
 
 struct chunk {
-	uint64_t bytes;
+	uint64_t bytes; /* imported: as far as it was mapped, since its size is not known */
 	int row;
 	uint32_t refs; /* handles and mappings */
+	bool imported;
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -28,7 +29,11 @@ static struct chunk *chunk_of(const struct mem_region *r)
 static void unref(struct chunk *c)
 {
 	if (--c->refs == 0) {
-		shim_mem_release(c->row, c->bytes);
+		if (c->imported) {
+			shim_mem_unshare(c->row, c->bytes);
+		} else {
+			shim_mem_release(c->row, c->bytes);
+		}
 		free(c);
 	}
 }
@@ -172,6 +177,10 @@ static CUresult map(CUdeviceptr address, size_t bytes, size_t offset,
 	pthread_mutex_lock(&mutex);
 	if (r == CUDA_SUCCESS) {
 		err = refer(&mappings, address, bytes, c);
+		if (c->imported && offset + bytes > c->bytes) {
+			shim_mem_share(c->row, offset + bytes - c->bytes);
+			c->bytes = offset + bytes;
+		}
 		longest = MAX(longest, (uint64_t)bytes);
 	}
 	unref(c);
@@ -267,6 +276,45 @@ static void keep(CUmemGenericAllocationHandle handle)
 	}
 }
 
+/* Notes an imported handle. If that cannot be done, the chunk is not shown as shared. */
+static void note_import(CUmemGenericAllocationHandle handle, int row)
+{
+	struct chunk *c = calloc(1, sizeof(*c));
+	struct mem_region *h;
+
+	if (c) {
+		*c = (struct chunk){ .row = row, .imported = true };
+	}
+	pthread_mutex_lock(&mutex);
+	h = mem_regions_find(&handles, handle);
+	if (h) { /* one more reference to what this process has */
+		h->count++;
+		chunk_of(h)->refs++;
+	} else if (c && refer(&handles, handle, 0, c) == 0) {
+		c = NULL;
+	}
+	pthread_mutex_unlock(&mutex);
+	free(c);
+}
+
+static CUresult import(CUmemGenericAllocationHandle *ret, void *shareable,
+		       CUmemAllocationHandleType type)
+{
+	CUresult r = shim_driver.cuMemImportFromShareableHandle(ret, shareable, type);
+	CUmemAllocationProp p;
+	int row;
+
+	if (r != CUDA_SUCCESS || !shim_mem_joined() ||
+	    shim_driver.cuMemGetAllocationPropertiesFromHandle(&p, *ret) != CUDA_SUCCESS) {
+		return r;
+	}
+	row = row_of(&p);
+	if (row >= 0) {
+		note_import(*ret, row);
+	}
+	return r;
+}
+
 static CUresult export(void *ret, CUmemGenericAllocationHandle handle,
 		       CUmemAllocationHandleType type, unsigned long long flags)
 {
@@ -303,6 +351,7 @@ static CUresult map_array(CUarrayMapInfo *list, unsigned n, CUstream stream)
 void shim_mem_install_chunks(void)
 {
 	shim_real.cuMemExportToShareableHandle = export;
+	shim_real.cuMemImportFromShareableHandle = import;
 	shim_real.cuMulticastBindMem = bind;
 	shim_real.cuMemMapArrayAsync = map_array;
 	shim_real.cuMemMapArrayAsync_ptsz = map_array;

@@ -250,6 +250,7 @@ static CUresult release(CUdeviceptr address)
 	if (known) {
 		shim_mem_release((int)m.row, end_free(r, &m));
 	} else if (r == CUDA_SUCCESS) {
+		shim_mem_import_freed(address);
 		shim_mem_settle();
 	}
 	shim_mem_move_end();
@@ -320,6 +321,8 @@ static CUresult free_async(CUdeviceptr address, CUstream stream, bool per_thread
 		if (bytes) {
 			release_behind(stream, per_thread, (int)m.row, bytes);
 		}
+	} else if (r == CUDA_SUCCESS) {
+		shim_mem_import_freed(address);
 	}
 	return r;
 }

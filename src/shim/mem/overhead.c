@@ -60,6 +60,7 @@ static struct {
 /* ---- measuring ---- */
 
 /* Stores the overhead on a device by the process's figure. *ret_exact: it is no lower bound.
+ * Imported memory is not subtracted: drivers differ in whether the figure contains it.
  * Returns false if NVML does not say. */
 static bool read_figure(CUdevice device, int row, uint64_t *ret, bool *ret_exact)
 {
@@ -93,7 +94,7 @@ static bool may_shrink(void)
  * be undone, and is followed by a measurement. */
 static bool account_figure(CUdevice device, int row, bool force, const char *call)
 {
-	uint64_t bytes, now, seen;
+	uint64_t bytes, least, now, seen;
 	bool exact, ok = true;
 
 	shim_mem_settle();
@@ -104,9 +105,8 @@ static bool account_figure(CUdevice device, int row, bool force, const char *cal
 		if (force && ((uint32_t)seen || load_acquire(&events_seen) != seen)) {
 			bytes = MIN(bytes, now);
 		}
-		if (bytes < now && !(exact && may_shrink())) {
-			bytes = now;
-		}
+		least = bytes - MIN(bytes, shim_mem_shared(row));
+		bytes = now < least ? least : bytes < now && exact && may_shrink() ? bytes : now;
 		ok = shim_mem_set_overhead(row, bytes, force, call);
 	}
 	pthread_mutex_unlock(&measuring);
