@@ -25,8 +25,10 @@ struct bench_quota {
 
 /* What gbpfd says of the vGPU's processes, bytes. */
 struct bench_quota_ledger {
-	uint64_t used;	  /* of the vGPU */
-	uint64_t of_all;  /* sum over the processes that it lists */
+	uint64_t whole;	 /* of the vGPU */
+	uint64_t used;	 /* the same without overhead, which the workers do not ask for */
+	uint64_t of_all; /* sum over the processes that it lists, without overhead */
+	uint64_t overhead;
 	uint64_t limit;	  /* 0: it lists none */
 	unsigned tenants; /* processes that it lists */
 	bool has_pid;	  /* one of them has the given id */

@@ -220,12 +220,14 @@ bool bench_quota_read_ledger(const struct bench_quota *b, pid_t pid, struct benc
 			continue;
 		}
 		ret->limit = number(t, "mem_limit");
-		ret->used = number(t, "mem_vgpu_used");
-		ret->of_all += number(t, "mem_used");
+		ret->whole = number(t, "mem_vgpu_used");
+		ret->overhead += number(t, "mem_overhead");
+		ret->of_all += number(t, "mem_used") - number(t, "mem_overhead");
 		ret->tenants++;
 		ret->has_pid |= pid && number(t, "pid") == (uint64_t)pid;
 	}
 	json_decref(tenants);
+	ret->used = ret->whole > ret->overhead ? ret->whole - ret->overhead : 0;
 	return tenants != NULL;
 }
 

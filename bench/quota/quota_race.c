@@ -43,7 +43,7 @@ static int observe(struct race *r, uint64_t ns)
 			return -1;
 		}
 		if (bench_quota_read_ledger(r->b, 0, &r->ledger)) {
-			r->ledger_peak = MAX(r->ledger_peak, r->ledger.used);
+			r->ledger_peak = MAX(r->ledger_peak, r->ledger.whole);
 			r->samples++;
 		}
 		now = clock_now_ns();
@@ -103,14 +103,15 @@ static int race(struct race *r)
 	}
 	return bench_testbed_record(
 		&b->testbed, "race",
-		json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "held_peak",
-			  (json_int_t)load_acquire(&b->page->peak), "ledger_peak",
+		json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+			  "held_peak", (json_int_t)load_acquire(&b->page->peak), "ledger_peak",
 			  (json_int_t)r->ledger_peak, "samples", (json_int_t)r->samples,
 			  "driver_peak", (json_int_t)driver_used(r, least), "held_end",
 			  (json_int_t)held, "ledger_end", (json_int_t)ledger.used, "driver_end",
 			  (json_int_t)driver_used(r, available), "ledger_limit",
 			  (json_int_t)ledger.limit, "ledger_after", (json_int_t)r->ledger.used,
-			  "driver_after", (json_int_t)driver_used(r, after), "calls", counters(b)));
+			  "driver_after", (json_int_t)driver_used(r, after), "overhead",
+			  (json_int_t)ledger.overhead, "calls", counters(b)));
 }
 
 /* ---- kills ---- */
