@@ -1,13 +1,17 @@
 /* Arrays and mipmapped arrays, whose layout is the driver's own (14 MiB of data took 22 on an H200;
  * cuArrayGetMemoryRequirements refuses ordinary arrays). Charged are at first the bytes of the
  * data, then what the device's free memory has decreased by, if that is plausible: another program
- * may have allocated at the same time. */
+ * or thread may have allocated at the same time. What arrays of the same descriptor take is learned
+ * from that (mem/layout.h); once it is known, it is charged, also for those that live already. */
+#include "base/strmap.h"
+#include "mem/layout.h"
 #include "mem/region.h"
 #include "shim/mem/charge.h"
 #include "shim/shim.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct mem_regions arrays; /* by handle; owner: context */
+static struct mem_regions arrays;  /* by handle; owner: context; count: number of the shape */
+static struct mem_layouts layouts; /* guarded by mutex */
 static pthread_mutex_t measuring =
 	PTHREAD_MUTEX_INITIALIZER; /* held from one figure to the other */
 
@@ -62,16 +66,70 @@ static uint64_t device_free(void)
 /* An array in the making. */
 struct making {
 	int row;
-	uint64_t charged, before, epoch;
+	uint32_t shape; /* of its descriptor on that device, at least 1 */
+	uint64_t data, charged, before, epoch;
 };
+
+/* Returns the number of a shape; different ones have the same number rarely. */
+static uint32_t shape_of(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels, int row)
+{
+	const uint64_t words[] = { d->Width,	   d->Height, d->Depth, (uint64_t)d->Format,
+				   d->NumChannels, d->Flags,  levels,	(uint64_t)row };
+	uint32_t shape = (uint32_t)hash_bytes(words, sizeof(words));
+
+	return shape ? shape : 1;
+}
+
+/* Returns what the driver is known to take, or the data; not less than that. */
+static uint64_t expected(const struct making *m)
+{
+	uint64_t known;
+
+	pthread_mutex_lock(&mutex);
+	known = mem_layout_known(&layouts, m->shape);
+	pthread_mutex_unlock(&mutex);
+	return MAX(known, m->data);
+}
+
+/* Lowers the charges of live arrays of a shape to what they take. Caller holds the mutex. */
+static void correct_live(const struct making *m, uint64_t bytes)
+{
+	for (size_t i = 0; i < arrays.size; i++) {
+		struct mem_region *a = &arrays.slot[i];
+
+		if (a->count == m->shape && a->row == (uint32_t)m->row && a->bytes > bytes) {
+			shim_mem_release(m->row, a->bytes - bytes);
+			a->bytes = bytes;
+		}
+	}
+}
+
+/* Returns what is to be charged for an array during whose making the free memory decreased so. */
+static uint64_t learn(const struct making *m, uint64_t took)
+{
+	bool plausible = took > m->data && took <= 2 * m->data + 2 * SHIM_MEM_UNIT;
+	uint64_t known;
+
+	took = plausible ? took : m->data;
+	pthread_mutex_lock(&mutex);
+	if (mem_layout_note(&layouts, m->shape, took)) {
+		correct_live(m, took);
+	}
+	known = mem_layout_known(&layouts, m->shape);
+	pthread_mutex_unlock(&mutex);
+	return known ? MAX(known, m->data) : took; /* another shape may have the same number */
+}
 
 /* Charges an array before the driver is asked, and takes the mutex of measurements. Returns false
  * if it exceeds the limit. */
 static bool begin(struct making *m, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels)
 {
 	m->row = d ? shim_mem_row_current() : -1;
-	m->charged = m->row >= 0 ? shim_mem_round(data_bytes(d, levels)) : 0;
-	if (m->charged) {
+	m->data = m->row >= 0 ? shim_mem_round(data_bytes(d, levels)) : 0;
+	m->charged = 0;
+	if (m->data) {
+		m->shape = shape_of(d, levels, m->row);
+		m->charged = expected(m);
 		shim_mem_move_begin();
 		if (!shim_mem_charge(m->row, m->charged, "cuArrayCreate")) {
 			shim_mem_move_end();
@@ -88,17 +146,16 @@ static bool begin(struct making *m, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned l
  * m->charged released. */
 static bool note(struct making *m, uint64_t handle, uint64_t after)
 {
-	struct mem_region a = { .key = handle, .row = (uint32_t)m->row, .count = 1 };
+	struct mem_region a = { .key = handle, .row = (uint32_t)m->row, .count = m->shape };
 	uint64_t took = m->before > after ? m->before - after : 0;
 	CUcontext ctx = NULL;
 	int err;
 
-	if (took > m->charged && took <= 2 * m->charged + 2 * SHIM_MEM_UNIT) {
-		if (!shim_mem_recharge(m->row, m->charged, took, "cuArrayCreate")) {
-			return false;
-		}
-		m->charged = took;
+	took = learn(m, took);
+	if (!shim_mem_recharge(m->row, m->charged, took, "cuArrayCreate")) {
+		return false;
 	}
+	m->charged = took;
 	(void)shim_driver.cuCtxGetCurrent(&ctx);
 	a.bytes = m->charged;
 	a.owner = (uint64_t)(uintptr_t)ctx;
