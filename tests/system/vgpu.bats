@@ -245,6 +245,11 @@ start_heavy() { # contexts that take 24 MiB each
 	expect ok a alloc 16
 }
 
+@test "at the limit small allocations use the room of blocks that are charged" {
+	start_all
+	limited 64 "$VGPU" small
+}
+
 @test "memory of graphs counts against the limit" {
 	start_all
 	limited 64 "$VGPU" graphs

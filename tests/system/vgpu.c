@@ -7,6 +7,7 @@
  *   chunks       handles and mappings of virtual memory
  *   frees        memory that is freed in stream order, and pools that are destroyed
  *   exec         takes memory, then is replaced by `fill linear-3M`
+ *   small        small allocations at the limit
  *   fork         a child that calls nothing
  *   overhead MIB [later]  contexts that take MIB each, and modules; later: the first one is not
  *                measured
@@ -556,6 +557,41 @@ static int fork_quiet(void)
 	return 0;
 }
 
+/* ---- small allocations at the limit ---- */
+
+static int small(void)
+{
+	const struct kind *k = find_kind("linear-2M");
+	uint64_t *items = program_room(ITEMS_MAX * sizeof(*items));
+	CUdeviceptr stays = 0, goes = 0, more;
+	size_t n, taken = 0;
+	CUresult r;
+
+	begin();
+	do { /* two in one block; the first one may be alone at its end */
+		stays = goes;
+		goes = linear(1000);
+	} while (stays / (2 * MIB) != goes / (2 * MIB));
+	n = take_all(k, items);
+	CHECK(used() == limit(), "%zu of %zu", used(), limit());
+	CU(cuMemFree(goes));
+	CHECK(used() == limit(), "%zu of %zu", used(), limit());
+	while ((r = cuMemAlloc(&more, 1000)) == CUDA_SUCCESS) { /* in the block, and no further */
+		taken++;
+		CHECK(used() == limit(), "%zu of %zu", used(), limit());
+		CHECK(more / (2 * MIB) == stays / (2 * MIB), "%llx", (unsigned long long)more);
+	}
+	CHECK(r == CUDA_ERROR_OUT_OF_MEMORY, "error %d", (int)r);
+	CHECK(taken >= 1 && taken < 5000, "%zu", taken);
+	CHECK(k->take(&items[n], k->bytes) == CUDA_ERROR_OUT_OF_MEMORY, "more than all");
+	free_all(k, items, n);
+	CU(cuCtxDestroy(context));
+	CU(cuCtxCreate(&context, 0, device));
+	EXPECT_USED(0);
+	free(items);
+	return 0;
+}
+
 /* ---- overhead ---- */
 
 #define MODULE (8 * MIB)
@@ -1017,6 +1053,9 @@ int main(int argc, char **argv)
 	}
 	if (strcmp(what, "fork") == 0) {
 		return fork_quiet();
+	}
+	if (strcmp(what, "small") == 0) {
+		return small();
 	}
 	if (strcmp(what, "overhead") == 0 && argc >= 3) {
 		return overhead((size_t)atoi(argv[2]) * MIB, argc > 3);

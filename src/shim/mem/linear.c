@@ -3,7 +3,8 @@
  * The driver takes whole 2 MiB units for an allocation above 1 MiB. Smaller ones share blocks of 2
  * MiB, so the first allocation in a block is charged for it and the last one that is freed returns
  * it. The address tells the block; a unit is charged before the driver is asked, and returned if
- * the block was charged already. */
+ * the block was charged already. At the limit, where no unit can be charged, the driver is asked
+ * first: the allocation stays if it lies in a block that was charged already. */
 #include "mem/region.h"
 #include "shim/mem/charge.h"
 #include "shim/shim.h"
@@ -80,8 +81,8 @@ static uint64_t leave(const struct mem_region *r)
 }
 
 /* Notes an allocation. Returns how much of its charge is returned, or negative: out of host memory.
- */
-static int64_t add(const struct taking *t, uint64_t address)
+ * Caller holds the mutex. */
+static int64_t add_locked(const struct taking *t, uint64_t address)
 {
 	struct mem_region r = { .key = address,
 				.bytes = t->is_small ? 0 : t->charged,
@@ -89,10 +90,8 @@ static int64_t add(const struct taking *t, uint64_t address)
 				.epoch = t->epoch,
 				.row = (uint32_t)t->row,
 				.count = t->kind };
-	int err, shared = 0;
+	int err = mem_regions_add(&regions, &r), shared = 0;
 
-	pthread_mutex_lock(&mutex);
-	err = mem_regions_add(&regions, &r);
 	if (!err && t->is_small) {
 		shared = enter_block(t->row, address, t->kind);
 		if (shared < 0) {
@@ -103,8 +102,17 @@ static int64_t add(const struct taking *t, uint64_t address)
 	if (!err && !shared && t->kind == MANAGED) {
 		shim_mem_managed_add(t->row, t->charged);
 	}
-	pthread_mutex_unlock(&mutex);
 	return err ? err : shared ? (int64_t)t->charged : 0;
+}
+
+static int64_t add(const struct taking *t, uint64_t address)
+{
+	int64_t back;
+
+	pthread_mutex_lock(&mutex);
+	back = add_locked(t, address);
+	pthread_mutex_unlock(&mutex);
+	return back;
 }
 
 /* Charges an allocation before the driver is asked. Returns false if it exceeds the limit; else
@@ -141,6 +149,53 @@ static CUresult allocated(CUresult r, const struct taking *t, uint64_t address)
 	return r;
 }
 
+/* Allocates at the limit, in a block that is charged. Returns false if the driver has no room
+ * there: nothing is allocated. Meanwhile the driver may hold a block that is not charged. */
+static bool allocate_in_block(CUdeviceptr *ret, size_t bytes, int row)
+{
+	struct taking t = { .row = row,
+			    .charged = SHIM_MEM_UNIT,
+			    .is_small = true,
+			    .kind = ON_DEVICE,
+			    .epoch = shim_mem_epoch() };
+	CUdeviceptr address;
+	bool fits;
+
+	if (shim_driver.cuMemAlloc_v2(&address, bytes) != CUDA_SUCCESS) {
+		return false;
+	}
+	/* In one step, or the block's last allocation could be freed in between. */
+	pthread_mutex_lock(&mutex);
+	fits = mem_regions_find(&blocks, address / SHIM_MEM_UNIT) && add_locked(&t, address) > 0;
+	pthread_mutex_unlock(&mutex);
+	if (fits) {
+		*ret = address;
+	} else {
+		(void)shim_driver.cuMemFree_v2(address);
+	}
+	return fits;
+}
+
+/* Returns true if a small allocation was made without a charge, where none is possible. */
+static bool squeeze(CUdeviceptr *ret, size_t bytes, int row)
+{
+	uint64_t limit = shim_mem_limit(row);
+	bool has_blocks, done = false;
+
+	if (bytes > SMALL_MAX || shim_mem_used(row) + SHIM_MEM_UNIT <= limit) {
+		return false;
+	}
+	pthread_mutex_lock(&mutex);
+	has_blocks = blocks.n != 0;
+	pthread_mutex_unlock(&mutex);
+	if (has_blocks) {
+		shim_mem_move_begin();
+		done = allocate_in_block(ret, bytes, row);
+		shim_mem_move_end();
+	}
+	return done;
+}
+
 static CUresult allocate(CUdeviceptr *ret, size_t bytes)
 {
 	int row = shim_mem_row_current();
@@ -149,6 +204,9 @@ static CUresult allocate(CUdeviceptr *ret, size_t bytes)
 
 	if (row < 0 || !ret || !bytes) {
 		return shim_driver.cuMemAlloc_v2(ret, bytes); /* refuses it, or a forked child's */
+	}
+	if (squeeze(ret, bytes, row)) {
+		return CUDA_SUCCESS;
 	}
 	if (!begin(&t, row, bytes, ON_DEVICE, "cuMemAlloc")) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
