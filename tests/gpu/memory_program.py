@@ -5,6 +5,7 @@ frees the first piece, which its computation may need, computes, then frees the 
 import ctypes
 import json
 import os
+import struct
 import subprocess
 import sys
 
@@ -52,6 +53,61 @@ class Driver:
 		self.call('cuMemsetD8_v2', self.small, ctypes.c_ubyte(77), ctypes.c_size_t(4096))
 		self.call('cuMemcpyDtoH_v2', back, self.small, ctypes.c_size_t(4096))
 		return set(back) == {77}
+
+
+class Stack(Driver):
+	"""With a large stack for each thread, which the driver takes at once."""
+
+	def __init__(self):
+		super().__init__()
+		self.call('cuCtxSetLimit', 0, ctypes.c_size_t(4096))
+
+
+class Graphs(Driver):
+	"""Takes memory by allocation nodes, each in a graph of its own that is launched once."""
+
+	def take(self, n):
+		if n == MIB:  # of the computation
+			return super().take(n)
+		params = bytearray(120)  # CUDA_MEM_ALLOC_NODE_PARAMS: pinned, on device 0
+		struct.pack_into('<iiii', params, 0, 1, 0, 1, 0)
+		struct.pack_into('<Q', params, 104, n)
+		raw = (ctypes.c_ubyte * 120).from_buffer(params)
+		g, node, run = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+		self.call('cuGraphCreate', ctypes.byref(g), 0)
+		try:
+			self.call('cuGraphAddMemAllocNode', ctypes.byref(node), g, None, ctypes.c_size_t(0), raw)
+			self.call('cuGraphInstantiateWithFlags', ctypes.byref(run), g, ctypes.c_uint64(0))
+			self.call('cuGraphLaunch', run, None)
+			self.call('cuCtxSynchronize')
+		except MemoryError:
+			if run:
+				self.call('cuGraphExecDestroy', run)
+			self.call('cuGraphDestroy', g)
+			raise
+		return g, run, ctypes.c_uint64(struct.unpack_from('<Q', params, 112)[0])
+
+	def drop(self, pieces):
+		for g, run, p in pieces:
+			self.call('cuMemFree_v2', p)
+			self.call('cuGraphExecDestroy', run)
+			self.call('cuGraphDestroy', g)
+		self.call('cuDeviceGraphMemTrim', 0)
+
+
+class Pinned(Driver):
+	"""Pinned memory of the host."""
+
+	def take(self, n):
+		if n == MIB:  # of the computation
+			return super().take(n)
+		p = ctypes.c_void_p()
+		self.call('cuMemHostAlloc', ctypes.byref(p), ctypes.c_size_t(n), 0)
+		return p
+
+	def drop(self, pieces):
+		for p in pieces:
+			self.call('cuMemFreeHost', p)
 
 
 class Torch:
@@ -129,7 +185,7 @@ class Jax(Driver):
 		return float((self.x * 2 + 1)[1000]) == 2001
 
 
-KINDS = {'driver': Driver, 'caching': Torch, 'expandable': Torch, 'async': Torch, 'cupy': Cupy, 'jax': Jax, 'jax-eager': Jax}
+KINDS = {'driver': Driver, 'stack': Stack, 'graphs': Graphs, 'pinned': Pinned, 'caching': Torch, 'expandable': Torch, 'async': Torch, 'cupy': Cupy, 'jax': Jax, 'jax-eager': Jax}
 
 
 def fill(k):
