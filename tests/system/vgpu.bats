@@ -205,6 +205,11 @@ start_heavy() { # contexts that take 24 MiB each
 	limited 80 "$VGPU" overhead 24
 }
 
+@test "overhead that is found late counts beyond the limit, too, and is returned" {
+	start_all
+	limited 64 "$VGPU" modules
+}
+
 @test "without NVML overhead is the difference that a call makes" {
 	start_heavy
 	mkdir "$GBPF_RUNTIME_DIR/alone"

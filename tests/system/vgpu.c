@@ -11,6 +11,7 @@
  *   fork         a child that calls nothing
  *   overhead MIB [later]  contexts that take MIB each, and modules; later: the first one is not
  *                measured
+ *   modules      modules whose memory is found after they were loaded
  *   graphs       memory of allocation nodes and of captures
  *   pinned MIB   pinned host memory, whose limit that is
  *   no-context   a context that does not fit
@@ -856,6 +857,47 @@ static int graphs(void)
 	return 0;
 }
 
+/* Returns once that much is in use: a thread of the shim measures. */
+static void await_used(size_t bytes)
+{
+	for (int i = 0; i < 20000 && used() != bytes; i++) {
+		usleep(1000);
+	}
+	EXPECT_USED(bytes);
+}
+
+/* Modules beyond the number that is measured at once are loaded and found later, beyond the limit,
+ * too; nothing can be taken until enough of them are unloaded. */
+static int modules(void)
+{
+	CUmodule many[64], big[12];
+	CUdeviceptr at;
+	size_t n = 0;
+	CUresult r;
+
+	begin();
+	while (n < 64) {
+		CU(cuModuleLoadData(&many[n++], ".version 6.0\n.target sm_70\n.address_size 64\n"
+						".visible .entry k() { ret; }\n"));
+	}
+	for (size_t i = 0; i < 12; i++) {
+		CU(cuModuleLoadData(&big[i], module_text));
+	}
+	for (int i = 0; i < 20000 && used() < limit(); i++) {
+		usleep(1000);
+	}
+	r = cuMemAlloc(&at, 2 * MIB);
+	CHECK(r == CUDA_ERROR_OUT_OF_MEMORY, "error %d", (int)r);
+	for (size_t i = 0; i < 11; i++) {
+		CU(cuModuleUnload(big[i]));
+	}
+	await_used(MODULE);
+	CU(cuMemAlloc(&at, 32 * MIB));
+	CU(cuModuleUnload(big[11]));
+	await_used(32 * MIB);
+	return 0;
+}
+
 static int no_context(void)
 {
 	CUresult r;
@@ -1065,6 +1107,9 @@ int main(int argc, char **argv)
 	}
 	if (strcmp(what, "graphs") == 0) {
 		return graphs();
+	}
+	if (strcmp(what, "modules") == 0) {
+		return modules();
 	}
 	if (strcmp(what, "no-context") == 0) {
 		return no_context();

@@ -98,9 +98,11 @@ static void set_limit(struct daemon_vgpu *v, uint32_t row, uint64_t limit)
 /* Its last process has exited. */
 static void emptied(struct daemon_vgpu *v)
 {
-	for (uint32_t row = 0; row < v->n_rows; row++) {
-		v->row[row].most = 0;
-		set_limit(v, row, v->row[row].limit);
+	for (uint32_t row = 0; row < PROTO_ACCOUNT_ROWS; row++) {
+		if (daemon_vgpu_has_row(v, row)) {
+			v->row[row].most = 0;
+			set_limit(v, row, v->row[row].limit);
+		}
 	}
 	if (v->is.name[0]) {
 		daemon_vgpu_emptied(v);

@@ -112,17 +112,19 @@ static void *device_of(CUdevice device)
 /* Returns the sum of the process's entries: a process has one in each part of a divided GPU. */
 static uint64_t sum_of(const struct nvml_process *list, unsigned n)
 {
+	bool is_listed = false;
 	uint64_t sum = 0;
 
 	for (unsigned i = 0; i < n; i++) {
 		if (list[i].pid != (unsigned)getpid()) {
 			continue;
 		}
+		is_listed = true;
 		if (__builtin_add_overflow(sum, list[i].used, &sum) || sum > INT64_MAX) {
 			return SHIM_MEM_UNKNOWN; /* NVML_VALUE_NOT_AVAILABLE is all ones */
 		}
 	}
-	return sum;
+	return is_listed ? sum : SHIM_MEM_UNLISTED;
 }
 
 uint64_t shim_mem_use_of_process(CUdevice device)

@@ -9,12 +9,13 @@
 #include "cuabi/types.h"
 
 #define SHIM_MEM_UNKNOWN UINT64_MAX
+#define SHIM_MEM_UNLISTED (UINT64_MAX - 1)
 
 /* Stores the UUIDs by which NVML knows the devices. Called once, before the other functions. */
 void shim_mem_use_init(uint8_t (*uuid)[16], uint32_t gpus);
-/* Returns the device memory of this process, bytes, without managed memory; 0: NVML does not list
- * it; SHIM_MEM_UNKNOWN: there is no NVML, or it does not say. Calls take up to some milliseconds
- * and are serialized. */
+/* Returns the device memory of this process, bytes, without managed memory;
+ * SHIM_MEM_UNLISTED: NVML does not list it; SHIM_MEM_UNKNOWN: there is no NVML, or it does not say.
+ * Calls take up to some milliseconds and are serialized. */
 uint64_t shim_mem_use_of_process(CUdevice device);
 /* Returns what is taken on the device by all processes, or SHIM_MEM_UNKNOWN. */
 uint64_t shim_mem_use_of_device(CUdevice device);

@@ -75,6 +75,7 @@ static bool read_figure(CUdevice device, int row, uint64_t *ret, bool *ret_exact
 
 		held = shim_mem_held(row) + own;
 		figure = shim_mem_use_of_process(device);
+		figure = figure == SHIM_MEM_UNLISTED ? 0 : figure;
 		*ret_exact = shim_mem_moves(&still_moving) == moves && !moving;
 		held = MAX(held, shim_mem_held(row) + own);
 	}
@@ -216,14 +217,13 @@ struct event {
 static uint32_t choose_way(CUdevice device)
 {
 	uint32_t way = load_acquire(&ways[device]);
-	uint64_t listed = way == UNDECIDED ? shim_mem_use_of_process(device) : 0;
+	uint64_t figure = way == UNDECIDED ? shim_mem_use_of_process(device) : SHIM_MEM_UNLISTED;
 
-	for (int i = 0;
-	     way == UNDECIDED && i < LISTED_ROUNDS && listed && listed != SHIM_MEM_UNKNOWN; i++) {
+	for (int i = 0; i < LISTED_ROUNDS && figure < SHIM_MEM_UNLISTED; i++) {
 		clock_sleep_ns(10000000);
-		listed = shim_mem_use_of_process(device);
+		figure = shim_mem_use_of_process(device);
 	}
-	if (listed) {
+	if (figure != SHIM_MEM_UNLISTED) {
 		way = BY_DIFFERENCE;
 		store_release(&ways[device], way);
 	}
@@ -307,9 +307,9 @@ static bool account_difference(const struct event *e, uint64_t most, const char 
 /* The first context of a device shows whether NVML lists this process. */
 static void decide(struct event *e)
 {
-	uint64_t listed = shim_mem_use_of_process(e->device);
+	bool is_listed = shim_mem_use_of_process(e->device) < SHIM_MEM_UNLISTED;
 
-	e->way = listed && listed != SHIM_MEM_UNKNOWN ? BY_FIGURE : BY_DIFFERENCE;
+	e->way = is_listed ? BY_FIGURE : BY_DIFFERENCE;
 	store_release(&ways[e->device], e->way);
 	if (e->way == BY_FIGURE) {
 		start_thread();
@@ -591,8 +591,12 @@ static CUresult load_library_file(CUlibrary *ret, const char *path, CUjit_option
 
 static CUresult unloaded(CUresult r)
 {
-	if (r == CUDA_SUCCESS && shim_mem_joined() && take_token()) {
-		shrunk();
+	if (r == CUDA_SUCCESS && shim_mem_joined()) {
+		(void)add_acqrel(&watch.shrunk, 1);
+		if (take_token()) {
+			measure_all();
+		}
+		shim_mem_overhead_changed();
 	}
 	return r;
 }
