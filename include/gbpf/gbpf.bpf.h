@@ -132,23 +132,23 @@ struct gbpf_hist {
  * Seven arrays with the same meaning in every policy, on the host and (later) on the GPU, so that
  * tools and other policies can read them. gbpfd's programs write them; when init, admit or tick
  * ends, all its writes become the next epoch, and a local hook call sees one epoch from its
- * beginning to its end. Declare the ones in use:
+ * beginning to its end. The four about vGPUs are indexed by a vGPU's place (0..GBPF_VGPUS-1, the
+ * field vgpu of contexts). gbpfd fills their fields marked "gbpfd" before init and whenever a vGPU
+ * changes, all of them in one epoch, and overwrites what programs store there; the fields marked
+ * "policy" are the program's own, zero when the vGPU of that place is new. Declare the ones in use:
  *	GBPF_STANDARD_MAP(TENANT_CREDITS);
  *	u32 tenant = ctx->tenant;
  *	struct gbpf_tenant_credits *c = bpf_map_lookup_elem(&TENANT_CREDITS, &tenant);
  * Elements are initially zero; zero means "no limit, default behaviour" everywhere. */
 #define GBPF_TENANTS 1024   /* tenant numbers are below */
-#define GBPF_VGPUS 64	    /* named shares of a GPU */
 #define GBPF_SCOPE_GPU 1024 /* OBS_CTRL: the whole GPU; lower indices: one tenant */
-
-enum gbpf_engine { GBPF_ENGINE_H2D, GBPF_ENGINE_D2H, GBPF_ENGINE_D2D, GBPF_ENGINE_PEER, GBPF_ENGINES };
 
 /* By tenant: its budget of GPU time. */
 struct gbpf_tenant_credits {
 	u64 tokens_ns; /* remaining device time in this epoch */
 	u64 burst_ns;  /* maximum unused time that is carried over */
 	u32 weight;    /* relative share, 1-10000 */
-	u32 vslice;    /* index of its share in VSLICE_SET */
+	u32 vslice;    /* place of its vGPU, the index in VSLICE_SET */
 };
 
 /* By tenant: properties of its work. */
@@ -160,37 +160,12 @@ struct gbpf_job_meta {
 	u32 phase;	 /* defined by the policy; by convention 0 computing, 1 collective, 2 checkpoint */
 };
 
-/* By share: resources that its tenants share. */
-struct gbpf_vslice_set {
-	u64 slice_ns;	  /* length of its turn on the hardware */
-	u64 memory_bytes; /* device memory */
-	u32 compute_pct;
-	u32 copy_pct; /* copy bandwidth */
-	s32 priority; /* lower is more urgent */
-	u32 tenants;  /* current number of tenants */
-};
-
-/* By tenant: its device memory. */
-struct gbpf_mempool {
-	u64 hard_bytes; /* allocations beyond it are refused */
-	u64 soft_bytes; /* memory beyond it is evicted first when memory is short */
-	u32 page_bytes; /* unit of migration; 0: gBPF's choice */
-	u32 compression; /* 1: compression allowed */
-};
-
-/* By engine and tenant, GBPF_IO_INDEX: budget of copies. */
-struct gbpf_io_budgets {
-	u64 tokens_bytes; /* remaining in this epoch */
-	u64 burst_bytes;
-};
-#define GBPF_IO_INDEX(engine, tenant) ((engine) * GBPF_TENANTS + (tenant))
-
-/* By tenant: where its blocks may run. */
-struct gbpf_placement {
-	u64 sm_mask[4]; /* multiprocessors 0-255; all zero: anywhere */
-	u32 lane;	/* 0: gBPF's choice, 1 process, 2 shared */
-	u32 gpu;	/* preferred device, from 1; 0 any */
-};
+/* The maps about vGPUs: struct gbpf_vslice_set, gbpf_mempool, gbpf_io_budgets, gbpf_placement; their
+ * fields are in hooks.def. */
+#define GBPF_MAP_BEGIN(map) struct gbpf_##map {
+#define GBPF_MAP_FIELD(map, type, name, writer, doc) type name;
+#define GBPF_MAP_END(map) };
+#include "hooks.def"
 
 /* By scope, a tenant or GBPF_SCOPE_GPU: level and budget of observation. */
 struct gbpf_obs_ctrl {
@@ -202,9 +177,9 @@ struct gbpf_obs_ctrl {
 #define GBPF_STD_TENANT_CREDITS struct gbpf_tenant_credits, GBPF_TENANTS
 #define GBPF_STD_JOB_META struct gbpf_job_meta, GBPF_TENANTS
 #define GBPF_STD_VSLICE_SET struct gbpf_vslice_set, GBPF_VGPUS
-#define GBPF_STD_MEMPOOL struct gbpf_mempool, GBPF_TENANTS
-#define GBPF_STD_IO_BUDGETS struct gbpf_io_budgets, (GBPF_ENGINES * GBPF_TENANTS)
-#define GBPF_STD_PLACEMENT struct gbpf_placement, GBPF_TENANTS
+#define GBPF_STD_MEMPOOL struct gbpf_mempool, GBPF_VGPUS
+#define GBPF_STD_IO_BUDGETS struct gbpf_io_budgets, GBPF_VGPUS
+#define GBPF_STD_PLACEMENT struct gbpf_placement, GBPF_VGPUS
 #define GBPF_STD_OBS_CTRL struct gbpf_obs_ctrl, (GBPF_SCOPE_GPU + 1)
 
 #define GBPF_STANDARD_MAP(name) GBPF_EPOCH_ARRAY(name, GBPF_STD_##name)

@@ -87,13 +87,14 @@ struct proto_welcome {
 	uint64_t hold_limit_ns;
 	uint32_t gpu_index[PROTO_MAX_GPUS]; /* gbpfd's number, by ordinal in the process */
 	uint32_t lane, sm_percent;
-	uint32_t slice_us;	  /* admit's answer; gbpfd applies it once it has the handles */
-	int32_t priority;	  /* shared lane: of the default stream, 0 or 1 */
-	uint32_t rhythm, lead_us; /* admit's answer about announcements */
-	uint32_t uid;		  /* of the process, as gbpfd sees it */
-	uint32_t accounts;	  /* 1: it is in a vGPU, whose account is the last descriptor */
-	uint32_t account_line, reserved; /* its line there */
-	char mps_pipe[PROTO_TEXT];	 /* shared lane: folder of the MPS control daemon's pipes */
+	uint32_t slice_us;	   /* admit's answer; gbpfd applies it once it has the handles */
+	int32_t priority;	   /* shared lane: of the default stream, 0 or 1 */
+	uint32_t rhythm, lead_us;  /* admit's answer about announcements */
+	uint32_t uid;		   /* of the process, as gbpfd sees it */
+	uint32_t accounts;	   /* 1: it is in a vGPU, whose account is the last descriptor */
+	uint32_t account_line;	   /* its line there */
+	uint32_t vgpu_place;	   /* number of its vGPU; PROTO_VGPUS: it is in none */
+	char mps_pipe[PROTO_TEXT]; /* shared lane: folder of the MPS control daemon's pipes */
 };
 
 struct proto_devices { /* DEVICES (uuid), DEVICES_ARE (gpu_index) */

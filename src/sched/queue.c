@@ -188,6 +188,11 @@ void sched_set_uid(struct sched *s, uint32_t uid)
 	store_relaxed(&s->uid, uid);
 }
 
+void sched_set_vgpu(struct sched *s, uint32_t place)
+{
+	store_relaxed(&s->vgpu, place);
+}
+
 const uint8_t *sched_queue_touched(const struct sched_queue *q)
 {
 	return &q->s->table.touched[q->index];

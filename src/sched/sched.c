@@ -42,6 +42,7 @@ int sched_create(struct sched **ret, const struct sched_config *cfg)
 	s->class_id = cfg->class_id;
 	s->weight = cfg->weight ? cfg->weight : 100;
 	s->uid = cfg->uid;
+	s->vgpu = cfg->vgpu;
 	sched_set_limits(s, cfg->hold_limit_ns, cfg->min_share_ppm);
 	policy_init(&s->policy, &s->absent.dir, &s->absent.stats);
 	s->own = &s->absent.board;

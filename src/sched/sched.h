@@ -26,6 +26,7 @@ struct sched_config {
 	uint32_t class_id; /* GBPF_CLASS_* */
 	uint32_t weight;
 	uint32_t uid;		/* of this process, as gbpfd sees it */
+	uint32_t vgpu;		/* place of its vGPU; GBPF_VGPUS: in none */
 	uint64_t hold_limit_ns; /* default 100 ms */
 	uint32_t min_share_ppm; /* share of the time that a held tenant gets regardless of the
 				   policy; default 20000 (2 %) */
@@ -70,6 +71,7 @@ bool sched_policy_sweep(struct sched *s);
 void sched_set_class(struct sched *s, uint32_t class_id, uint32_t weight);
 /* Sets the user id that the hooks see: that of this process as gbpfd sees it. */
 void sched_set_uid(struct sched *s, uint32_t uid);
+void sched_set_vgpu(struct sched *s, uint32_t place);
 /* GBPF_OFF=1 or `gbpf off`: every call passes through, and holds end at once. */
 void sched_set_off(struct sched *s, bool off);
 void sched_set_limits(struct sched *s, uint64_t hold_limit_ns, uint32_t min_share_ppm);

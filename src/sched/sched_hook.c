@@ -58,6 +58,7 @@ static inline void fill_submit(struct gbpf_submit_ctx *c, struct sched_queue *q,
 	c->block_ok = l->block_ok;
 	c->lane = load_relaxed(&s->lane);
 	c->uid = load_relaxed(&s->uid);
+	c->vgpu = load_relaxed(&s->vgpu);
 	c->stop = l->block_ok ? l->stop : GBPF_STOP_NONE;
 	c->resident = l->resident;
 	c->waves = waves_of(l);
@@ -208,7 +209,8 @@ void sched_hook_queue_create(struct sched_queue *q)
 					   .lane = load_relaxed(&s->lane),
 					   .sm_percent =
 						   s->cfg.sm_percent ? s->cfg.sm_percent : 100,
-					   .gpu = q->gpu };
+					   .gpu = q->gpu,
+					   .vgpu = load_relaxed(&s->vgpu) };
 	uint32_t share = c.sm_percent;
 	struct policy_reader *reader = policy_read_enter();
 	bool off = policy_is_off(&s->policy);
@@ -257,7 +259,8 @@ uint64_t sched_hook_dispatch(struct sched_queue *q, const struct sched_launch *l
 				       .tenant = q->s->cfg.tenant,
 				       .queue = q->index,
 				       .class_id = load_relaxed(&q->class_id),
-				       .priority = q->priority };
+				       .priority = q->priority,
+				       .vgpu = load_relaxed(&q->s->vgpu) };
 	struct policy_result r;
 	uint64_t rank;
 
@@ -284,6 +287,7 @@ uint64_t sched_hook_retire(struct sched_queue *q, const struct sched_retired *r,
 				     .class_id = load_relaxed(&q->class_id),
 				     .weight = load_relaxed(&s->weight),
 				     .uid = load_relaxed(&s->uid),
+				     .vgpu = load_relaxed(&s->vgpu),
 				     .count = r->count,
 				     .flags = r->flags,
 				     .level = r->level,

@@ -113,7 +113,7 @@ struct sched {
 	struct sched_tally inflight ALIGNED(64); /* SCHED_ACC over all queues */
 	uint64_t limit_ns ALIGNED(64);		 /* [atomic] hold limit */
 	uint64_t wait_cap_ns; /* SCHED_WAIT_CAP_NS; tests that hunt for lost wakes raise it */
-	uint32_t share_ppm, class_id, weight, lane, uid; /* [atomic] */
+	uint32_t share_ppm, class_id, weight, lane, uid, vgpu; /* [atomic] */
 
 	struct sched_board_slot boards[PROTO_MAX_LC];
 	struct sched_request req[PROTO_MAX_GPUS] ALIGNED(64);

@@ -127,8 +127,10 @@ static int do_if(struct sim *s)
 
 static int unknown_statement(struct sim *s)
 {
-	static const char *const words[] = { "tenant", "expect", "repeat", "if",  "stat",  "wait",
-					     "at",     "let",	 "seed",   "set", "rejoin" };
+	static const char *const words[] = {
+		"tenant", "expect", "repeat", "if",  "stat",   "wait",
+		"at",	  "let",    "seed",   "set", "rejoin", "vgpu"
+	};
 	struct nearest n;
 	char word[64], hint[120];
 
@@ -144,8 +146,8 @@ static int unknown_statement(struct sim *s)
 		snprintf(hint, sizeof(hint), "Did you mean '%s'?", nearest_best(&n));
 	} else {
 		snprintf(hint, sizeof(hint),
-			 "A line begins with tenant, rejoin, stat, expect, repeat, if, wait, at, "
-			 "let, seed, set, or the name of a hook");
+			 "A line begins with tenant, vgpu, rejoin, stat, expect, repeat, if, wait, "
+			 "at, let, seed, set, or the name of a hook");
 	}
 	return sim_wrong(s, s->at, hint, "there is no statement '%s'", word);
 }
@@ -169,6 +171,8 @@ static int statement(struct sim *s)
 		err = sim_expect(s);
 	} else if (sim_take_word(s, "tenant")) {
 		err = sim_tenant_statement(s);
+	} else if (sim_take_word(s, "vgpu")) {
+		err = sim_vgpu_statement(s);
 	} else if (sim_take_word(s, "rejoin")) {
 		err = sim_rejoin(s);
 	} else if (sim_take_word(s, "stat")) {
@@ -213,7 +217,7 @@ static int run_block(struct sim *s, uint32_t from, uint32_t to)
 static int run_all(struct sim *s, bool dry)
 {
 	s->dry = dry;
-	s->testbed.n_tenants = 0;
+	s->testbed.n_tenants = s->testbed.n_vgpus = 0;
 	s->n_vars = 0;
 	s->last.hook = NULL;
 	s->steps = 0;
@@ -240,7 +244,8 @@ int sim_run(const struct sim_options *o, struct sim_result *result, struct repor
 	if (!err) {
 		err = run_all(s, false);
 	} else {
-		s->testbed.n_tenants = 0; /* tenants of the dry run own nothing */
+		s->testbed.n_tenants = s->testbed.n_vgpus =
+			0; /* tenants of the dry run own nothing */
 	}
 	result->span_ns = err ? 0 : sim_now() - SIM_START_NS;
 	sim_testbed_finish(&s->testbed);

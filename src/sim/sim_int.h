@@ -6,6 +6,7 @@
 #include "base/nearest.h"
 #include "bpf/load/policy.h"
 #include "bpf/load/btf/typed.h"
+#include "bpf/run/standard_maps.h"
 #include "sim/hooks.h"
 #include "sim/sim.h"
 
@@ -29,11 +30,18 @@ struct sim_instance {
 struct sim_tenant {
 	char name[SIM_NAME_BYTES];
 	uint32_t number, class_id, weight, uid, pid, lane;
+	uint32_t vgpu;		  /* place of its vGPU; EBPF_VGPUS: in none */
 	uint32_t weight_asked;	  /* of the statement tenant; admit computes weight from it */
 	uint32_t levels;	  /* available levels as bits; 0: those of its lane */
 	uint32_t slice_us, level; /* last values set by the policy; 0 and GBPF_LEVEL_NONE: none */
 	uint64_t stat[SIM_STATS]; /* indexed by GBPF_STAT_* */
 	struct sim_instance in;
+};
+
+/* A vGPU; its place is its index. */
+struct sim_vgpu {
+	char name[SIM_NAME_BYTES];
+	struct ebpf_vgpu_row row; /* tenants, gpus and lanes come from the tenants */
 };
 
 struct sim_testbed {
@@ -43,6 +51,8 @@ struct sim_testbed {
 	void *global; /* owned mapping */
 	struct sim_tenant tenant[SIM_MAX_TENANTS];
 	unsigned n_tenants;
+	struct sim_vgpu vgpu[EBPF_VGPUS];
+	unsigned n_vgpus;
 	unsigned open_flags;
 	struct ebpf_tenant_ops ops;
 	uint64_t last_tick_ns, ticks;
@@ -183,6 +193,14 @@ int sim_stat_statement(struct sim *s);
 bool sim_of_tenant(struct sim *s, struct sim_value *ret, int *ret_err);
 /* Converts the name of a tenant for a field that takes a tenant number. */
 bool sim_tenant_number(struct sim *s, const char *field, struct sim_value *ret);
+
+/* sim_vgpu.c */
+int sim_vgpu_statement(struct sim *s);
+struct sim_vgpu *sim_vgpu_named(struct sim_testbed *w, const char *name, size_t len);
+/* Converts the name of a vGPU for a field that takes a place. */
+bool sim_vgpu_place(struct sim *s, const char *field, struct sim_value *ret);
+/* Writes the standard maps about vGPUs. */
+void sim_vgpus_write(struct sim_testbed *w);
 
 /* settle.c: fills in the fields of the event's context that follow from others; at: where the
  * fields begin. Returns -EINVAL after a message if fields contradict each other. */

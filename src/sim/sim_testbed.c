@@ -69,6 +69,13 @@ static int weight_of(void *ctx, uint32_t tenant)
 	return t ? (int)t->weight : -ENOENT;
 }
 
+static int vgpu_of(void *ctx, uint32_t tenant)
+{
+	const struct sim_tenant *t = numbered(ctx, tenant);
+
+	return t ? (int)t->vgpu : -ENOENT;
+}
+
 static uint64_t stat_of(void *ctx, uint32_t tenant, uint32_t what)
 {
 	const struct sim_tenant *t = numbered(ctx, tenant);
@@ -183,6 +190,7 @@ static int open_all(struct sim_testbed *w)
 	w->ops = (struct ebpf_tenant_ops){ .region = region_of,
 					   .class_id = class_of,
 					   .weight = weight_of,
+					   .vgpu = vgpu_of,
 					   .stat = stat_of,
 					   .slice_set = slice_set,
 					   .preempt_now = preempt_now,
@@ -272,7 +280,24 @@ static void tenant_defaults(const struct sim_hook *h, const struct sim_tenant *t
 	put(h, ctx, "uid", t->uid);
 	put(h, ctx, "pid", t->pid);
 	put(h, ctx, "lane", t->lane);
+	put(h, ctx, "vgpu", t->vgpu);
 	put(h, ctx, "levels", levels_of(t));
+}
+
+static void vgpu_defaults(const struct sim_testbed *w, const struct sim_hook *h,
+			  const struct sim_tenant *t, void *ctx)
+{
+	const struct ebpf_vgpu_row *r = &w->vgpu[t->vgpu < EBPF_VGPUS ? t->vgpu : 0].row;
+
+	if (t->vgpu < EBPF_VGPUS) {
+		put(h, ctx, "mem_limit", r->limit);
+		put(h, ctx, "mem_reserve", r->reserve);
+		put(h, ctx, "mem_used", r->used);
+		put(h, ctx, "compute", r->compute);
+		put(h, ctx, "copy", r->copy);
+		put(h, ctx, "prio", (uint64_t)(int64_t)r->prio);
+		put(h, ctx, "burst", r->burst);
+	}
 }
 
 static void testbed_defaults(const struct sim_testbed *w, const struct sim_hook *h, void *ctx)
@@ -319,12 +344,15 @@ void sim_testbed_defaults(struct sim_testbed *w, const struct sim_hook *h,
 	put(h, ctx, "cpu_weight", 100);
 	put(h, ctx, "tried", GBPF_LEVEL_NONE);
 	put(h, ctx, "count", 1);
+	put(h, ctx, "vgpu", EBPF_VGPUS);
+	put(h, ctx, "for_vgpu", EBPF_VGPUS);
 	put(h, ctx, "linger_ns", 200000);
 	put(h, ctx, "blocks", 1);
 	put(h, ctx, "threads", 1);
 	testbed_defaults(w, h, ctx);
 	if (t) {
 		tenant_defaults(h, t, ctx);
+		vgpu_defaults(w, h, t, ctx);
 		leave_out(h, t, ctx);
 	}
 	if (strcmp(h->name, "retire") == 0) {

@@ -71,6 +71,7 @@ static int set_tenant(struct sim *s, struct sim_tenant *t, const struct sim_pair
 		       { "lane", &t->lane, 0, 1 },
 		       { "levels", &t->levels, 1, 63 },
 		       { "number", &t->number, 0, MAX_NUMBER_OF_TENANTS - 1 },
+		       { "vgpu", &t->vgpu, 0, EBPF_VGPUS },
 		       { "uid", &t->uid, 0, UINT32_MAX },
 		       { "pid", &t->pid, 0, UINT32_MAX } };
 	struct buf all = { 0 };
@@ -110,9 +111,11 @@ int sim_tenant_statement(struct sim *s)
 	if (w->n_tenants == SIM_MAX_TENANTS) {
 		return sim_wrong(s, at, NULL, "more than %u tenants", SIM_MAX_TENANTS);
 	}
-	*t = (struct sim_tenant){
-		.class_id = 1, .weight = 100, .level = GBPF_LEVEL_NONE, .in.fd = -1
-	};
+	*t = (struct sim_tenant){ .class_id = 1,
+				  .weight = 100,
+				  .level = GBPF_LEVEL_NONE,
+				  .vgpu = EBPF_VGPUS,
+				  .in.fd = -1 };
 	t->number = free_number(w);
 	t->pid = 1000 + t->number;
 	err = sim_take_name(s, t->name, "tenant");
@@ -122,6 +125,10 @@ int sim_tenant_statement(struct sim *s)
 	while (!err && (sim_blanks(s), *s->at)) {
 		err = sim_next_pair(s, &p);
 		err = err ? err : set_tenant(s, t, &p);
+	}
+	if (!err && t->vgpu < EBPF_VGPUS && t->vgpu >= w->n_vgpus) {
+		err = sim_wrong(s, at, "vGPUs are declared with: vgpu NAME",
+				"there is no vGPU at place %u", t->vgpu);
 	}
 	for (unsigned i = 0; !err && i < w->n_tenants; i++) {
 		if (w->tenant[i].number == t->number) {
@@ -138,6 +145,9 @@ int sim_tenant_statement(struct sim *s)
 		return 0;
 	}
 	err = sim_testbed_add(w, t);
+	if (!err) {
+		sim_vgpus_write(w);
+	}
 	return err ? report_set(s->r, err, "memory", "tenant '%s' cannot be made: %s", t->name,
 				strerror(-err))
 		   : 0;

@@ -41,6 +41,14 @@ EBPF_HELPER(gbpf_tenant_weight)
 	return (uint64_t)(int64_t)env->tenants->weight(env->tenants->ctx, (uint32_t)a1);
 }
 
+EBPF_HELPER(gbpf_tenant_vgpu)
+{
+	if (!env->tenants || !env->tenants->vgpu || a1 > UINT32_MAX) {
+		return (uint64_t)-ENOENT;
+	}
+	return (uint64_t)(int64_t)env->tenants->vgpu(env->tenants->ctx, (uint32_t)a1);
+}
+
 EBPF_HELPER(gbpf_tenant_stat)
 {
 	if (!env->tenants || !env->tenants->stat || a1 > UINT32_MAX || a2 > UINT32_MAX) {

@@ -37,8 +37,9 @@ uint64_t ebpf_call_back(uint64_t fn, uint64_t a1, uint64_t a2, uint64_t a3, uint
 struct ebpf_tenant_ops {
 	/* Returns the base of the TENANT region of the tenant for this version, or NULL. */
 	void *(*region)(void *ctx, uint32_t tenant);
-	int (*class_id)(void *ctx, uint32_t tenant);		     /* or -ENOENT */
-	int (*weight)(void *ctx, uint32_t tenant);		     /* or -ENOENT */
+	int (*class_id)(void *ctx, uint32_t tenant); /* or -ENOENT */
+	int (*weight)(void *ctx, uint32_t tenant);   /* or -ENOENT */
+	int (*vgpu)(void *ctx, uint32_t tenant); /* its place, GBPF_VGPUS: in none; or -ENOENT */
 	uint64_t (*stat)(void *ctx, uint32_t tenant, uint32_t what); /* GBPF_STAT_*; 0: none */
 	/* Both record a request that is carried out asynchronously. Return 0, -EINVAL (the value is
 	 * never valid: counted as a helper error), -ENOENT, -ENOTSUP or -errno. */

@@ -19,6 +19,7 @@
 #include "daemon/policy/daemon_hooks.h"
 #include "daemon/policy/policies.h"
 #include "daemon/policy/policy_failures.h"
+#include "daemon/vgpu/vgpu_list.h"
 
 #define TELL_NS 1000000000u
 #define REPORTS_PER_SECOND                                                                         \
@@ -128,6 +129,8 @@ static void ask(struct daemon_version *l, struct daemon_session *s, struct daemo
 					  .inflight_ns = load_relaxed(&st->inflight_ns),
 					  .tenant = (uint32_t)s->tenant,
 					  .uid = s->peer.uid,
+					  .vgpu = daemon_vgpu_place(s),
+					  .for_vgpu = daemon_vgpu_place(lc),
 					  .class_id = s->class_id,
 					  .lane = s->grant.lane,
 					  .for_tenant = (uint32_t)lc->tenant,

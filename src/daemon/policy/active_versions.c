@@ -39,6 +39,11 @@ static bool is_active(struct daemon *d, uint64_t version)
 	return false;
 }
 
+struct daemon_version *daemon_policy_next_live(struct daemon *d, struct daemon_version *after)
+{
+	return after ? after->next : d->policies ? d->policies->live_versions : NULL;
+}
+
 struct daemon_version *daemon_policy_next_active(struct daemon *d, struct daemon_version *after)
 {
 	struct daemon_version *l = after ? after->next : d->policies->live_versions;

@@ -12,6 +12,7 @@
 #include "daemon/policy/policies.h"
 #include "daemon/policy/policy_failures.h"
 #include "daemon/session/peer.h"
+#include "daemon/vgpu/vgpu_list.h"
 
 static void count_tenants(const struct daemon *d, const struct daemon_session *but, uint32_t gpu,
 			  struct daemon_ctx_admit *ctx)
@@ -26,6 +27,22 @@ static void count_tenants(const struct daemon *d, const struct daemon_session *b
 			ctx->latency_tenants += s->class_id == GBPF_CLASS_LATENCY;
 			ctx->batch_tenants += s->class_id == GBPF_CLASS_BATCH;
 		}
+	}
+}
+
+static void tell_vgpu(const struct daemon_session *s, uint32_t gpu, struct daemon_ctx_admit *ctx)
+{
+	struct daemon_vgpu_row v;
+
+	ctx->vgpu = daemon_vgpu_place(s);
+	if (daemon_vgpu_at(s->d, ctx->vgpu, gpu, &v)) {
+		ctx->mem_limit = v.limit;
+		ctx->mem_reserve = v.config->reserve;
+		ctx->mem_used = v.used;
+		ctx->compute = v.config->compute;
+		ctx->copy = v.config->copy;
+		ctx->prio = v.config->prio;
+		ctx->burst = (v.config->flags & PROTO_VGPU_BURST) != 0;
 	}
 }
 
@@ -67,6 +84,7 @@ static int ask(struct daemon_session *s, struct daemon_version *l, uint32_t gpu,
 	ctx->rhythm = s->grant.rhythm;
 	ctx->lead_us = s->grant.lead_us;
 	ctx->command = share->command;
+	tell_vgpu(s, gpu, ctx);
 	count_tenants(d, s, gpu, ctx);
 	verdict = daemon_hook_run(l, HOOK_admit, ctx);
 	POINT("daemon.admit.ran");

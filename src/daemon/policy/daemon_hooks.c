@@ -14,6 +14,7 @@
 #include "daemon/hw/preempt.h"
 #include "daemon/policy/policies.h"
 #include "daemon/policy/policy_failures.h"
+#include "daemon/vgpu/vgpu_maps.h"
 
 #define TICK_NS 1000000u
 #define IDLE_USEC 10000u
@@ -75,6 +76,7 @@ static void tick(struct daemon *d, struct daemon_version *l, uint64_t now)
 			ctx.active++;
 		}
 	}
+	daemon_vgpu_maps_refresh(l);
 	daemon_hook_run(l, HOOK_tick, &ctx);
 	l->last_tick_ns = now;
 	l->epoch++;

@@ -15,6 +15,7 @@
 #include "daemon/policy/policies.h"
 #include "daemon/policy/policy_failures.h"
 #include "daemon/policy/policy_prints.h"
+#include "daemon/vgpu/vgpu_maps.h"
 
 /* Processor time, so that a loaded machine refuses nothing: ten times what the worst program that
  * the verifier accepts takes. */
@@ -63,6 +64,7 @@ int daemon_hook_init(struct daemon_version *l, uint32_t gpu_mask, uint32_t kept_
 	int verdict;
 
 	l->gpu = ctx.gpu;
+	daemon_vgpu_maps_write(l);
 	if (!daemon_version_has_hook(l, HOOK_init)) {
 		return 0;
 	}

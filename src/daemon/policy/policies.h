@@ -68,6 +68,8 @@ struct daemon_version *daemon_version_find(struct daemon *d,
 					   uint64_t version); /* NULL for version 0 */
 /* Returns the version that is active on a GPU, or NULL. */
 struct daemon_version *daemon_policy_active_on(struct daemon *d, uint32_t gpu);
+/* Returns the first live version, active or being prepared; after: the one after it. NULL ends. */
+struct daemon_version *daemon_policy_next_live(struct daemon *d, struct daemon_version *after);
 /* Iterates over the active versions, each once: NULL begins, NULL ends. */
 struct daemon_version *daemon_policy_next_active(struct daemon *d, struct daemon_version *after);
 

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/point.h"
 #include "daemon/policy/daemon_hooks.h"
+#include "daemon/vgpu/vgpu_list.h"
 
 #define COPY_INLINE_BYTES (1u << 20) /* about 100 us */
 
@@ -73,6 +74,7 @@ static void finish(struct daemon_policy_op *q)
 
 	POINT("daemon.ready.kept");
 	q->kept = q->keep ? daemon_keep_json(q->keep) : NULL;
+	daemon_vgpus_changed(d); /* also for versions that were being copied until now */
 	q->err = daemon_hook_init(l, q->o.gpu_mask, q->keep ? q->keep->n_kept : 0, q->name,
 				  &q->report);
 	POINT("daemon.ready.inited");

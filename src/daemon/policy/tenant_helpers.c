@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "daemon/consts.h"
 #include "daemon/hw/hw_control.h"
+#include "daemon/vgpu/vgpu_list.h"
 
 static struct daemon_session *find(struct daemon_version *l, uint32_t tenant)
 {
@@ -37,6 +38,13 @@ static int weight(void *ctx, uint32_t tenant)
 	const struct daemon_session *s = find(ctx, tenant);
 
 	return s ? (int)s->weight : -ENOENT;
+}
+
+static int vgpu(void *ctx, uint32_t tenant)
+{
+	const struct daemon_session *s = find(ctx, tenant);
+
+	return s ? (int)daemon_vgpu_place(s) : -ENOENT;
 }
 
 /* Combines the tenant's GPUs: 1 if a request is open on any, the earliest announced request, the
@@ -126,6 +134,7 @@ void daemon_version_tenant_ops(struct daemon_version *l)
 	l->ops = (struct ebpf_tenant_ops){ .region = region,
 					   .class_id = class_id,
 					   .weight = weight,
+					   .vgpu = vgpu,
 					   .stat = stat,
 					   .slice_set = slice_set,
 					   .preempt_now = preempt_now,

@@ -13,6 +13,7 @@
 #include "daemon/policy/daemon_hooks.h"
 #include "daemon/policy/policies.h"
 #include "daemon/vgpu/vgpu.h"
+#include "daemon/vgpu/vgpu_list.h"
 
 #define QUEUE_LIMIT_USEC 30000000u
 #define MAX_FOREIGN_DEVICES 8u /* devices unknown to gbpfd that one other user may name */
@@ -124,6 +125,7 @@ void daemon_hello_admitted(struct daemon_session *s)
 		m.welcome.gpu_index[i] = i < s->gpus ? s->gpu_index[i] : 0;
 	}
 	s->state = DAEMON_SESSION_WELCOMED;
+	m.welcome.vgpu_place = daemon_vgpu_place(s);
 	if (s->vgpu.of) {
 		m.welcome.accounts = 1;
 		m.welcome.account_line = s->vgpu.line;
@@ -194,6 +196,9 @@ void daemon_hello_devices(struct daemon_session *s, const struct proto_devices *
 	s->grant.lanes = 1u << s->grant.lane;
 	s->hello.queued_sent = false;
 	if (take_devices(s, m->uuid, m->mem_bytes, m->gpus)) {
+		if (s->vgpu.of) {
+			daemon_vgpus_changed(s->d);
+		}
 		POINT("daemon.hello.devices");
 		admit(s);
 	}
@@ -301,6 +306,9 @@ static void begin(struct daemon_session *s, const struct proto_hello *h, int *fd
 	if (!join_vgpu(s, h, fds) ||
 	    (!s->hello.early && !take_devices(s, h->uuid, h->mem_bytes, h->gpus))) {
 		return;
+	}
+	if (s->vgpu.of) {
+		daemon_vgpus_changed(d);
 	}
 	err = take_pages(s, h, fds);
 	if (err) {

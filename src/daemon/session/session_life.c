@@ -19,6 +19,7 @@
 #include "daemon/policy/policies.h"
 #include "daemon/policy/policy_failures.h"
 #include "daemon/vgpu/vgpu.h"
+#include "daemon/vgpu/vgpu_list.h"
 #include "daemon/watch/watch.h"
 
 #define MAX_SESSIONS (PROTO_MAX_TENANTS + 64u)
@@ -84,6 +85,14 @@ static void unlink_session(struct daemon_session *s)
 	s->d->sessions.n--;
 }
 
+static void leave_vgpu(struct daemon_session *s)
+{
+	if (s->vgpu.of) {
+		daemon_vgpu_leave(s);
+		daemon_vgpus_changed(s->d);
+	}
+}
+
 static void destroy(struct daemon_session *s)
 {
 	struct daemon *d = s->d;
@@ -102,7 +111,7 @@ static void destroy(struct daemon_session *s)
 		daemon_idle_leave(s);
 		daemon_lc_withdraw(s);
 		daemon_hw_session_ended(s);
-		daemon_vgpu_leave(s);
+		leave_vgpu(s);
 		daemon_failures_add_session(s);
 		daemon_policy_remove_tenant(d, (uint32_t)s->tenant);
 		POINT("daemon.death.forgotten");

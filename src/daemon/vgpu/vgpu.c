@@ -19,6 +19,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "daemon/session/peer.h"
+#include "daemon/vgpu/vgpu_list.h"
 #include "mem/ledger.h"
 
 #define OWN_VGPUS 16u	   /* reserved for root and gbpfd's user */
@@ -64,6 +65,7 @@ void daemon_vgpu_destroy(struct daemon_vgpu *v)
 	free(v);
 	if (!d->ending) {
 		daemon_vgpu_reserve_update(d);
+		daemon_vgpus_changed(d);
 	}
 }
 

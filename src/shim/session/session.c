@@ -369,6 +369,7 @@ static int make_scheduler(struct shim_session *s, const struct proto_welcome *w)
 		.class_id = w->class_id,
 		.weight = w->weight,
 		.uid = w->uid,
+		.vgpu = w->vgpu_place,
 		.hold_limit_ns = w->hold_limit_ns,
 		.min_share_ppm = w->min_share_ppm,
 		.sm_percent = w->lane == GBPF_LANE_PROCESS ? w->sm_percent : 100,
@@ -409,6 +410,7 @@ static int enter(struct shim_session *s, const struct proto_welcome *w, int fds[
 	} else {
 		sched_set_class(s->sched, w->class_id, w->weight);
 		sched_set_uid(s->sched, w->uid);
+		sched_set_vgpu(s->sched, w->vgpu_place);
 		sched_set_limits(s->sched, w->hold_limit_ns, w->min_share_ppm);
 		POINT("shim.reattach.entered");
 	}

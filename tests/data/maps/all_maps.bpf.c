@@ -217,12 +217,12 @@ int GBPF_PROG(all_submit, submit)
 SEC("gbpf/tick")
 int GBPF_PROG(all_tick, tick)
 {
-	u32 zero = 0, io = GBPF_IO_INDEX(GBPF_ENGINE_D2H, 1);
+	u32 zero = 0, io = 17;
 	u64 key = 42;
 	struct guarded *g = bpf_map_lookup_elem(&guarded, &zero);
 	struct pair *p = gbpf_tenant_lookup(&table, 1, &key);
 	struct event e = { ctx->epoch, p ? p->b : 0 };
-	struct gbpf_io_budgets budget = { 4096, 0 };
+	struct gbpf_io_budgets budget = { 25, 0, 4096 };
 	u32 t;
 
 	bpf_for(t, 0, 4)

@@ -18,6 +18,7 @@
 #include "base/compiler.h"
 #include "base/shm.h"
 #include "bpf/load/policy.h"
+#include "bpf/run/ctx_bound.h"
 
 #define ROUNDS 3000u
 #define TENANTS 4u
@@ -161,6 +162,7 @@ static void compare(struct stage *s, unsigned hook)
 	uint64_t ctx1[CTX_WORDS], ctx2[CTX_WORDS], v1, v2;
 
 	random_context(ctx1);
+	ebpf_ctx_bound(hook, ctx1);
 	memcpy(ctx2, ctx1, sizeof(ctx1));
 	copy_memory(s, s->before, NULL);
 	v1 = ebpf_policy_run(&s->interpreted, hook, ctx1);

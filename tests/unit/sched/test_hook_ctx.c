@@ -92,6 +92,7 @@ static void submit_is_told_of_launch_queue_and_tenant(void **state)
 	q = sched_queue_open(r.s, &fq, 0, -3);
 	sched_set_class(r.s, GBPF_CLASS_BATCH, 250);
 	store_relaxed(&r.s->uid, 4711u);
+	sched_set_vgpu(r.s, 17);
 	sched_set_lane(r.s, GBPF_LANE_SHARED);
 	k = sched_kernel_get(r.s, "k");
 	use(1, POLICY_HOOK_submit, sizeof(*c), -1, 0, GBPF_GO);
@@ -132,6 +133,7 @@ static void submit_is_told_of_launch_queue_and_tenant(void **state)
 	assert_int_equal(c->block_ok, 1);
 	assert_int_equal(c->lane, GBPF_LANE_SHARED);
 	assert_int_equal(c->uid, 4711);
+	assert_int_equal(c->vgpu, 17);
 	assert_int_equal(c->stop, GBPF_STOP_CLONE);
 	assert_int_equal(c->resident, 33);
 	assert_int_equal(c->waves, 3);
@@ -404,6 +406,7 @@ static void retire_is_told_of_the_work_and_bounds_the_close_delay(void **state)
 	begin(GBPF_CLASS_BATCH);
 	q = sched_queue_open(r.s, &fq, 0, 0);
 	store_relaxed(&r.s->uid, 4711u);
+	sched_set_vgpu(r.s, 17);
 	store_relaxed(&r.s->req[0].gap_ns, UINT64_C(40000));
 	use(1, POLICY_HOOK_retire, sizeof(*c), (int)RETIRE(linger_ns), 20000000, 0);
 	assert_int_equal(sched_hook_retire(q, &done, 7000), 10000000); /* at most 10 ms */
@@ -418,6 +421,7 @@ static void retire_is_told_of_the_work_and_bounds_the_close_delay(void **state)
 	assert_int_equal(c->class_id, GBPF_CLASS_BATCH);
 	assert_int_equal(c->weight, 100);
 	assert_int_equal(c->uid, 4711);
+	assert_int_equal(c->vgpu, 17);
 	assert_int_equal(c->count, 3);
 	assert_int_equal(c->flags, GBPF_F_MEASURED);
 	assert_int_equal(c->level, GBPF_LEVEL_BLOCK);

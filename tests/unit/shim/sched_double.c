@@ -362,6 +362,12 @@ void sched_set_uid(struct sched *s, uint32_t uid)
 	(void)uid;
 }
 
+void sched_set_vgpu(struct sched *s, uint32_t place)
+{
+	(void)s;
+	(void)place;
+}
+
 void sched_set_class(struct sched *s, uint32_t class_id, uint32_t weight)
 {
 }

@@ -15,7 +15,6 @@ struct gbpf_types {
 	struct gbpf_io_budgets io_budgets;
 	struct gbpf_placement placement;
 	struct gbpf_obs_ctrl obs_ctrl;
-	enum gbpf_engine engine;
 	struct bpf_spin_lock lock;
 	struct bpf_iter_num iter_num;
 	enum gbpf_const constant;

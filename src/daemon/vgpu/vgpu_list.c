@@ -1,0 +1,70 @@
+/* vGPUs by place, as policies see them. */
+#include "daemon/vgpu/vgpu_list.h"
+
+#include <string.h>
+
+#include "base/atomic.h"
+#include "daemon/vgpu/vgpu_int.h"
+#include "mem/ledger.h"
+
+uint32_t daemon_vgpu_place(const struct daemon_session *s)
+{
+	return s->vgpu.of ? s->vgpu.of->place : PROTO_VGPUS;
+}
+
+/* Adds the sessions in it. Returns the process's ordinal of that GPU, by which limits are given. */
+static uint32_t add_sessions(const struct daemon_vgpu *v, uint32_t gpu, struct daemon_vgpu_row *r)
+{
+	uint32_t ordinal = 0;
+
+	daemon_session_each(v->d, s)
+	{
+		if (s->vgpu.of != v || s->dying) {
+			continue;
+		}
+		r->tenants++;
+		r->gpus |= s->gpu_mask;
+		r->lanes |= 1u << s->grant.lane;
+		for (uint32_t i = 0; i < s->gpus; i++) {
+			ordinal = s->gpu_index[i] == gpu ? i : ordinal;
+		}
+	}
+	return ordinal;
+}
+
+static void add_figures(const struct daemon_vgpu *v, uint32_t gpu, struct daemon_vgpu_row *r)
+{
+	static const uint8_t none[16];
+	const uint8_t *uuid = v->d->devices.d[gpu].uuid;
+	const struct proto_account *a = v->page.map;
+	uint32_t row = 0, lines;
+
+	while (a && row < PROTO_MAX_GPUS && memcmp(a->uuid[row], uuid, 16) != 0) {
+		row++;
+	}
+	if (!a || row == PROTO_MAX_GPUS || memcmp(uuid, none, 16) == 0) {
+		return;
+	}
+	r->used = mem_account_used(a, row);
+	lines = load_relaxed(&a->lines); /* a process may have written anything */
+	for (uint32_t i = 0; i < MIN(lines, PROTO_ACCOUNT_LINES); i++) {
+		r->overhead += load_relaxed(&a->line[row][i].overhead);
+	}
+}
+
+bool daemon_vgpu_at(const struct daemon *d, uint32_t place, uint32_t gpu,
+		    struct daemon_vgpu_row *ret)
+{
+	const struct daemon_vgpu *v = d->vgpus.first;
+
+	while (v && v->place != place) {
+		v = v->next;
+	}
+	if (!v || gpu >= PROTO_MAX_GPUS) {
+		return false;
+	}
+	*ret = (struct daemon_vgpu_row){ .config = &v->is.config };
+	ret->limit = v->is.config.mem[add_sessions(v, gpu, ret)];
+	add_figures(v, gpu, ret);
+	return true;
+}

@@ -1,0 +1,23 @@
+/* vGPUs as policies see them: by place, a number below PROTO_VGPUS that a vGPU keeps. */
+#ifndef GBPF_DAEMON_VGPU_VGPU_LIST_H
+#define GBPF_DAEMON_VGPU_VGPU_LIST_H
+
+#include "daemon/session/tenant_session.h"
+
+struct daemon_vgpu_row {
+	const struct proto_vgpu_config *config; /* borrowed */
+	uint32_t tenants, gpus;			/* processes in it; bits of gbpfd's GPU numbers */
+	uint32_t lanes;				/* bits of GBPF_LANE_* */
+	uint64_t limit, used, overhead;		/* on the GPU asked for, bytes; limit 0: none */
+};
+
+/* Returns the place of a session's vGPU, PROTO_VGPUS if it is in none. */
+uint32_t daemon_vgpu_place(const struct daemon_session *s);
+/* Fills *ret for a GPU of gbpfd's number. Returns false if there is no vGPU at the place. */
+bool daemon_vgpu_at(const struct daemon *d, uint32_t place, uint32_t gpu,
+		    struct daemon_vgpu_row *ret);
+
+/* Writes the standard maps of all live versions, because a vGPU has come, gone or changed. */
+void daemon_vgpus_changed(struct daemon *d);
+
+#endif

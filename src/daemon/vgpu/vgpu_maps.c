@@ -1,0 +1,65 @@
+/* Fills the standard maps about vGPUs of policy versions from the vGPUs and their sessions. */
+#include "daemon/vgpu/vgpu_maps.h"
+
+#include <string.h>
+
+#include "bpf/run/standard_maps.h"
+#include "daemon/consts.h"
+#include "daemon/policy/policies.h"
+#include "daemon/vgpu/vgpu_list.h"
+
+_Static_assert(GBPF_VGPUS == PROTO_VGPUS && EBPF_VGPUS == PROTO_VGPUS, "places of vGPUs");
+
+static void fill_rows(struct daemon_version *l, struct ebpf_vgpu_row row[EBPF_VGPUS])
+{
+	struct daemon_vgpu_row v;
+
+	memset(row, 0, sizeof(row[0]) * EBPF_VGPUS);
+	for (uint32_t place = 0; place < EBPF_VGPUS; place++) {
+		if (daemon_vgpu_at(l->d, place, l->gpu, &v)) {
+			row[place] =
+				(struct ebpf_vgpu_row){ .present = true,
+							.burst = v.config->flags & PROTO_VGPU_BURST,
+							.compute = v.config->compute,
+							.copy = v.config->copy,
+							.prio = v.config->prio,
+							.tenants = v.tenants,
+							.gpus = v.gpus,
+							.lanes = v.lanes,
+							.limit = v.limit,
+							.reserve = v.config->reserve,
+							.used = v.used,
+							.overhead = v.overhead };
+		}
+	}
+}
+
+void daemon_vgpu_maps_write(struct daemon_version *l)
+{
+	const struct ebpf_object *o = &l->built->object;
+	struct ebpf_vgpu_row row[EBPF_VGPUS];
+
+	/* While the worker copies its memory: daemon_vgpus_changed() follows. */
+	if (l->copying || !ebpf_vgpu_maps_any(o->maps, o->n_maps)) {
+		return;
+	}
+	fill_rows(l, row);
+	ebpf_vgpu_maps_write(l->run.env.maps, o->maps, o->n_maps, row);
+	daemon_version_publish(l);
+}
+
+void daemon_vgpu_maps_refresh(struct daemon_version *l)
+{
+	if (l->d->vgpus.n &&
+	    ebpf_vgpu_maps_figures(l->built->object.maps, l->built->object.n_maps)) {
+		daemon_vgpu_maps_write(l);
+	}
+}
+
+void daemon_vgpus_changed(struct daemon *d)
+{
+	for (struct daemon_version *l = daemon_policy_next_live(d, NULL); l;
+	     l = daemon_policy_next_live(d, l)) {
+		daemon_vgpu_maps_write(l);
+	}
+}
