@@ -280,7 +280,7 @@ int main(int argc, char **argv)
 		{ "calibrate", bench_client_calibrate }, { "latency", bench_client_latency },
 		{ "batch", bench_client_batch },	 { "model", bench_client_model },
 		{ "tenant", bench_client_tenant },	 { "steady", bench_client_steady },
-		{ "compile", bench_client_compile },
+		{ "compile", bench_client_compile },	 { "share", bench_client_share },
 	};
 
 	parent = getppid();

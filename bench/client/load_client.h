@@ -119,6 +119,7 @@ void bench_client_calibrate(struct bench_client *c);
 void bench_client_latency(struct bench_client *c);
 void bench_client_batch(struct bench_client *c);
 void bench_client_model(struct bench_client *c);
+void bench_client_share(struct bench_client *c);
 void bench_client_tenant(struct bench_client *c);
 void bench_client_steady(struct bench_client *c);
 

@@ -125,6 +125,8 @@ struct bench_testbed_place {
 	const char *class_name;		     /* of LANE_GBPF*: latency, normal, batch */
 	int mps_priority;		     /* of LANE_MPS: 0 high, 1 low, -1: not set */
 	uint64_t mem;			     /* of LANE_GBPF*: memory limit, bytes; 0: none */
+	unsigned compute;		     /* of LANE_GBPF*: share, %; 0: none */
+	bool burst;			     /* it may use more of what is left over */
 };
 /* Prefixes a command with the environment and `gbpf run` of its place. */
 void bench_testbed_put_in_place(struct bench_testbed *w, struct bench_testbed_command *k,

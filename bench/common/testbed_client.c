@@ -44,6 +44,12 @@ void bench_testbed_put_in_place(struct bench_testbed *w, struct bench_testbed_co
 	if (p->mem) {
 		bench_command_option(k, "--mem", "%" PRIu64, p->mem);
 	}
+	if (p->compute) {
+		bench_command_option(k, "--compute", "%u", p->compute);
+	}
+	if (p->burst) {
+		bench_command_option(k, "--burst", "on");
+	}
 	if (p->lane != LANE_GBPF_AUTO) {
 		bench_command_option(k, "--lane",
 				     p->lane == LANE_GBPF_SHARED ? "shared" : "process");

@@ -11,6 +11,7 @@
 #include "daemon/audit.h"
 #include "daemon/control_socket.h"
 #include "daemon/session/tenant_session.h"
+#include "daemon/vgpu/vgpu_list.h"
 
 struct daemon_vgpu *daemon_vgpu_find_name(const struct daemon *d, const char *name)
 {
@@ -270,6 +271,7 @@ void daemon_method_vgpu_create(struct daemon_call *c)
 	memcpy(v->users, users, n_users * sizeof(users[0]));
 	v->n_users = n_users;
 	daemon_vgpu_reserve_update(c->d);
+	daemon_vgpus_changed(c->d);
 	snprintf(text, sizeof(text), "virtual GPU %s is made", is.name);
 	finish(c, "vgpu.create", text, daemon_vgpu_json(v));
 }

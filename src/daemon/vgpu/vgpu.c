@@ -510,6 +510,7 @@ void daemon_vgpu_update_page(struct daemon_vgpu *v)
 		store_relaxed(&a->wait_ns, v->is.config.wait_ns);
 	}
 	daemon_vgpu_reserve_update(v->d);
+	daemon_vgpus_changed(v->d);
 }
 
 int daemon_vgpu_add_devices(struct daemon_session *s, const uint8_t uuid[PROTO_MAX_GPUS][16])

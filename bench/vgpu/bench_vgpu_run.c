@@ -1,0 +1,249 @@
+/* One condition of bench-vgpu: starts the tenants, lets them work, and samples gbpfd's figures and
+ * their own at the borders of windows. */
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "bench/common/program.h"
+#include "bench/vgpu/bench_vgpu.h"
+
+/* "none": gBPF observes only, so the device's own time slices, or MPS, divide it. */
+const char *const bench_vgpu_policies[VGPU_POLICIES] = { "band2",  "vgpu_auto",	 "band",
+							 "credit", "fifo_share", "none" };
+const char *const bench_vgpu_kinds[VGPU_KINDS] = { "short", "long" };
+
+#define POLL_NS 1000000u
+
+struct turn {
+	struct bench_vgpu *b;
+	const char *lane, *policy;
+	const struct bench_vgpu_set *set; /* NULL: one tenant alone */
+	enum bench_vgpu_kind kind[VGPU_TENANTS];
+	struct bench_testbed_daemon *daemon;
+	struct bench_testbed_client client[VGPU_TENANTS];
+	unsigned n;
+};
+
+/* What is known of the tenants at one moment. */
+struct sample {
+	uint64_t at_ns, busy_ns[VGPU_TENANTS], finished[VGPU_TENANTS];
+};
+
+static struct bench_testbed_daemon *daemon_for(struct bench_vgpu *b, unsigned policy)
+{
+	const char *name = bench_vgpu_policies[policy];
+	char path[4200];
+
+	if (!b->daemon[policy]) {
+		snprintf(path, sizeof(path), "%.4000s/%.60s.bpf.o", b->policy_dir,
+			 strcmp(name, "none") == 0 ? "fifo" : name);
+		b->daemon[policy] = bench_testbed_gbpfd(&b->testbed, path);
+	}
+	return b->daemon[policy];
+}
+
+static int start_one(struct turn *t, unsigned i)
+{
+	struct bench_vgpu *b = t->b;
+	const struct bench_vgpu_load *l = &b->load[t->kind[i]];
+	struct bench_testbed_place place = { .lane = strcmp(t->lane, "shared") == 0
+							     ? LANE_GBPF_SHARED
+							     : LANE_GBPF,
+					     .daemon = t->daemon,
+					     .class_name = "normal",
+					     .compute = t->set ? t->set->share[i] : 0,
+					     .burst = t->set && b->burst,
+					     .mps_priority = -1 };
+	struct bench_testbed_command cmd;
+	char name[48];
+	int err;
+
+	snprintf(name, sizeof(name), "%s%u", bench_vgpu_kinds[t->kind[i]], i);
+	bench_command_init(&cmd);
+	bench_command_option(&cmd, "--threads", "%u", b->threads);
+	bench_command_option(&cmd, "--grid", "%u", l->grid);
+	bench_command_option(&cmd, "--iterations", "%d", l->iterations);
+	bench_command_option(&cmd, "--kernels", "%u", l->group);
+	bench_command_option(&cmd, "--depth", "%u", l->depth);
+	err = bench_client_start(&b->testbed, &t->client[i], name, &place, "share", &cmd);
+	bench_command_finish(&cmd);
+	return err;
+}
+
+/* Adds gbpfd's figures. Returns 0, or -1 if it does not list all tenants. */
+static int read_busy(struct turn *t, struct sample *s)
+{
+	json_t *list = bench_testbed_tenants(t->daemon), *j;
+	unsigned found = 0;
+	size_t k;
+
+	json_array_foreach(list, k, j)
+	{
+		int pid = (int)json_integer_value(json_object_get(j, "pid"));
+
+		for (unsigned i = 0; i < t->n; i++) {
+			if ((uint32_t)pid == t->client[i].page->pid) {
+				s->busy_ns[i] = (uint64_t)json_integer_value(
+					json_object_get(json_object_get(j, "stats"), "busy_ns"));
+				found++;
+			}
+		}
+	}
+	json_decref(list);
+	return found == t->n ? 0
+			     : bench_testbed_fail(&t->b->testbed, "gbpfd lists %u of %u tenants",
+						  found, t->n);
+}
+
+static int take(struct turn *t, struct sample *s)
+{
+	uint64_t begin = clock_now_ns();
+
+	memset(s, 0, sizeof(*s));
+	for (unsigned i = 0; i < t->n; i++) {
+		s->finished[i] = load_acquire(&t->client[i].page->finished);
+	}
+	if (read_busy(t, s) < 0) {
+		return -1;
+	}
+	s->at_ns = begin + (clock_now_ns() - begin) / 2;
+	return 0;
+}
+
+static int check_clients(struct turn *t)
+{
+	for (unsigned i = 0; i < t->n; i++) {
+		const struct bench_page *p = t->client[i].page;
+
+		if (load_acquire(&p->state) == PAGE_FAILED ||
+		    !bench_testbed_lives(&t->b->testbed, t->client[i].pid)) {
+			return bench_client_await(&t->client[i], 1); /* with its message */
+		}
+		if (p->wrong) {
+			return bench_testbed_fail(&t->b->testbed, "%s: WRONG RESULTS",
+						  t->client[i].name);
+		}
+	}
+	return bench_testbed_interrupted() ? bench_testbed_fail(&t->b->testbed, "interrupted") : 0;
+}
+
+static int wait_until(struct turn *t, uint64_t at_ns)
+{
+	int err = 0;
+
+	for (uint64_t now = clock_now_ns(); now < at_ns && !err; now = clock_now_ns()) {
+		clock_sleep_ns(MIN(at_ns - now, 50 * (uint64_t)POLL_NS));
+		err = check_clients(t);
+	}
+	return err;
+}
+
+static json_t *differences(const uint64_t *now, const uint64_t *before, unsigned n)
+{
+	json_t *all = json_array();
+
+	for (unsigned i = 0; i < n; i++) {
+		json_array_append_new(all, json_integer((json_int_t)(now[i] - before[i])));
+	}
+	return all;
+}
+
+static json_t *kinds_json(const struct turn *t)
+{
+	json_t *all = json_array();
+
+	for (unsigned i = 0; i < t->n; i++) {
+		json_array_append_new(all, json_string(bench_vgpu_kinds[t->kind[i]]));
+	}
+	return all;
+}
+
+static json_t *shares_json(const struct turn *t)
+{
+	json_t *all = json_array();
+
+	for (unsigned i = 0; t->set && i < t->n; i++) {
+		json_array_append_new(all, json_integer(t->set->share[i]));
+	}
+	return all;
+}
+
+static int record_window(struct turn *t, const struct sample *now, const struct sample *before)
+{
+	return bench_testbed_record(
+		&t->b->testbed, "window",
+		json_pack("{s:s, s:s, s:o, s:o, s:I, s:o, s:o}", "lane", t->lane, "policy",
+			  t->policy, "shares", shares_json(t), "kinds", kinds_json(t), "elapsed_ns",
+			  (json_int_t)(now->at_ns - before->at_ns), "busy_ns",
+			  differences(now->busy_ns, before->busy_ns, t->n), "finished",
+			  differences(now->finished, before->finished, t->n)));
+}
+
+static int measure(struct turn *t)
+{
+	struct bench_vgpu *b = t->b;
+	unsigned windows = (unsigned)(b->seconds / b->window_s + 0.001);
+	uint64_t begin = clock_now_ns() + (uint64_t)(b->settle_s * 1e9);
+	struct sample last, now;
+	int err = wait_until(t, begin);
+
+	err = err ? err : take(t, &last);
+	for (unsigned i = 1; i <= windows && !err; i++) {
+		err = wait_until(t, begin + (uint64_t)(i * b->window_s * 1e9));
+		err = err ? err : take(t, &now);
+		err = err ? err : record_window(t, &now, &last);
+		last = now;
+	}
+	return err;
+}
+
+static int work(struct turn *t)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < t->n && !err; i++) {
+		err = start_one(t, i);
+	}
+	for (unsigned i = 0; i < t->n && !err; i++) {
+		err = bench_client_await(&t->client[i], VGPU_READY_NS);
+	}
+	for (unsigned i = 0; i < t->n && !err; i++) {
+		bench_client_send(&t->client[i], PAGE_WORK);
+	}
+	err = err ? err : measure(t);
+	for (unsigned i = 0; i < t->n && !err; i++) {
+		bench_client_send(&t->client[i], PAGE_PAUSE);
+	}
+	for (unsigned i = 0; i < t->n && !err; i++) {
+		err = bench_client_await(&t->client[i], VGPU_READY_NS);
+	}
+	return err ? err : check_clients(t);
+}
+
+int bench_vgpu_run(struct bench_vgpu *b, const char *lane, unsigned policy,
+		   const struct bench_vgpu_set *set, enum bench_vgpu_kind alone)
+{
+	struct turn t = { .b = b,
+			  .lane = lane,
+			  .policy = bench_vgpu_policies[policy],
+			  .set = set,
+			  .n = set ? set->n : 1,
+			  .daemon = daemon_for(b, policy) };
+	int err;
+
+	if (!t.daemon) {
+		return -1;
+	}
+	for (unsigned i = 0; i < t.n; i++) {
+		t.kind[i] = set ? (enum bench_vgpu_kind)(i % VGPU_KINDS) : alone;
+	}
+	bench_testbed_progress(&b->testbed, "vgpu: %s lane, %s, %s", lane, t.policy,
+			       set ? "divided" : bench_vgpu_kinds[alone]);
+	err = work(&t);
+	for (unsigned i = 0; i < t.n; i++) {
+		bench_client_stop(&t.client[i]);
+	}
+	return err;
+}
