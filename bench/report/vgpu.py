@@ -87,4 +87,5 @@ def report(records, out):
 	for text in d['missed']:
 		out.line('MISSED: ' + text)
 	out.line(NOTE)
+	out.failed = bool(d['missed']) and not d['soft']
 	out.document(d)

@@ -29,6 +29,9 @@ struct proto_directory {
 	uint32_t generation; /* of gbpfd; changes with a restart; 0 while it is not serving */
 	uint32_t off;	     /* 1: shims pass everything through */
 	uint64_t version[PROTO_MAX_GPUS]; /* active policy version; 0: none */
+	/* Until then (monotonic) several processes have work on this GPU, so that the time between
+	 * two events of one contains turns of others. Kept while ticks run. */
+	uint64_t shared_until_ns[PROTO_MAX_GPUS];
 };
 
 /* A board (its tenant writes; gbpfd, too, once the tenant is dead; sealed for other processes). A

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #define MAX_KERNELS 65536u /* different names */
+#define SLICE_NS 1500000u  /* less than the shortest time slice that policies set */
+#define ABOVE 64u	   /* samples above the estimate in a row after which it rises */
 #define FEW 4u		   /* first samples, of which each is used and the shortest counts */
 
 static unsigned log2_floor(uint64_t v)
@@ -139,6 +141,30 @@ void sched_estimate_learn(struct sched_estimate *e, uint64_t measured_ns)
 					       : est - (est - x) / 2);
 	store_relaxed(&e->interval, MAX(n, least_interval(est, seen)));
 	store_relaxed(&e->seen, MIN(seen + 1, 1000000u));
+}
+
+bool sched_estimate_is_above(const struct sched_estimate *e, uint64_t measured_ns)
+{
+	uint64_t est = load_relaxed(&e->est_ns);
+
+	return est && measured_ns > est && measured_ns - est >= SLICE_NS;
+}
+
+void sched_estimate_learn_shared(struct sched_estimate *e, uint64_t measured_ns)
+{
+	uint32_t above = load_relaxed(&e->above);
+	uint64_t low = above ? load_relaxed(&e->low_ns) : UINT64_MAX;
+
+	if (!sched_estimate_is_above(e, measured_ns)) {
+		store_relaxed(&e->above, 0u);
+		sched_estimate_learn(e, measured_ns);
+	} else if (above + 1 < ABOVE) {
+		store_relaxed(&e->low_ns, MIN(low, measured_ns));
+		store_relaxed(&e->above, above + 1);
+	} else {
+		store_relaxed(&e->est_ns, MIN(MIN(low, measured_ns), SCHED_MAX_EST_NS));
+		store_relaxed(&e->above, 0u);
+	}
 }
 
 /* Returns the estimate of the grid class that was measured most. */

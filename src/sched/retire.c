@@ -320,8 +320,22 @@ static bool take_reached(struct sched_queue *q, struct sched_retired *r, struct 
 	return done != 0;
 }
 
+/* Returns true while other processes have work on the queue's GPU, as gbpfd says. */
+static bool gpu_is_shared(struct sched_queue *q, uint64_t now)
+{
+	const struct policy *p = &q->s->policy;
+	uint32_t index = load_relaxed(&p->gpu[q->gpu].index);
+	struct policy_reader *pin = policy_read_enter();
+	const struct proto_directory *dir = load_acquire(&p->dir);
+	bool yes = index < PROTO_MAX_GPUS && load_relaxed(&dir->shared_until_ns[index]) > now;
+
+	policy_read_leave(pin);
+	return yes;
+}
+
 /* Measures, learns, and corrects the duration that was accounted. */
-static void use_sample(struct sched_queue *q, struct sched_mark *m, struct sched_retired *r)
+static void use_sample(struct sched_queue *q, struct sched_mark *m, struct sched_retired *r,
+		       bool shared)
 {
 	struct sched *s = q->s;
 	int64_t span = m->took_ns ? (int64_t)m->took_ns
@@ -330,9 +344,11 @@ static void use_sample(struct sched_queue *q, struct sched_mark *m, struct sched
 	if (span >= 0) {
 		uint64_t x = MIN((uint64_t)span, (uint64_t)SCHED_MAX_EST_NS);
 
-		/* a known kernel that took many times its estimate waited for other work, which is
-		 * not its use of the device */
-		uint64_t used = m->est_ns && x > 4 * m->est_ns ? m->est_ns : x;
+		/* a known kernel that took many times its estimate, or longer by time slices of
+		 * others, waited for other work, which is not its use of the device */
+		bool waited = x > 4 * m->est_ns ||
+			      (shared && m->est && sched_estimate_is_above(m->est, x));
+		uint64_t used = m->est_ns && waited ? m->est_ns : x;
 
 		r->duration_ns = r->duration_ns + used -
 				 MIN(m->est_ns & ~(uint64_t)15, r->duration_ns + used);
@@ -341,7 +357,7 @@ static void use_sample(struct sched_queue *q, struct sched_mark *m, struct sched
 
 		if (m->est &&
 		    (m->took_ns || sched_boards_quiet_since(s, q->gpu, m->begin_ns, own_counts))) {
-			sched_estimate_learn(m->est, x);
+			(shared ? sched_estimate_learn_shared : sched_estimate_learn)(m->est, x);
 		}
 	}
 	release(s, &m->start);
@@ -351,8 +367,10 @@ static void use_sample(struct sched_queue *q, struct sched_mark *m, struct sched
 static void tell(struct sched_queue *q, struct sched_retired *r, struct sched_mark *samples,
 		 unsigned n_samples, uint64_t now)
 {
+	bool shared = n_samples && gpu_is_shared(q, now);
+
 	for (unsigned i = 0; i < n_samples; i++) {
-		use_sample(q, &samples[i], r);
+		use_sample(q, &samples[i], r, shared);
 	}
 	if (r->count) {
 		store_relaxed(&q->idle.close_delay_ns, sched_hook_retire(q, r, now));

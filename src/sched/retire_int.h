@@ -26,6 +26,8 @@
 struct sched_estimate {	 /* [atomic], relaxed: a lost update costs one sample */
 	uint64_t est_ns; /* 0: nothing measured yet */
 	uint32_t interval, left, seen;
+	uint32_t above;	 /* samples in a row that contained turns of other processes */
+	uint64_t low_ns; /* the shortest of these */
 };
 
 #define SCHED_KERNEL_STOPPABLE 1u
@@ -75,6 +77,13 @@ struct sched_estimate *sched_estimate_of(struct sched *s, const struct sched_lau
 /* Counts a launch; true: this one is to be measured. */
 bool sched_estimate_due(struct sched_estimate *e);
 void sched_estimate_learn(struct sched_estimate *e, uint64_t measured_ns);
+/* Returns true if a measured time contains turns of other processes, as far as the estimate shows:
+ * it is longer by at least a time slice. */
+bool sched_estimate_is_above(const struct sched_estimate *e, uint64_t measured_ns);
+/* Learns a sample that was taken while other processes had work. One that is above the estimate is
+ * left out, unless all have been for a while: then the kernel has become longer, and the shortest
+ * of them counts. */
+void sched_estimate_learn_shared(struct sched_estimate *e, uint64_t measured_ns);
 /* Counts a launch of the kernel that the driver has taken. */
 void sched_kernel_count(struct sched_kernel *k, const struct sched_launch *l);
 /* Counts a granted one: it is like the newest that the policy was asked about. */

@@ -18,6 +18,7 @@
 
 #define TICK_NS 1000000u
 #define IDLE_USEC 10000u
+#define SHARED_NS 100000000u /* how long a GPU counts as shared after two processes had work */
 #define ACTIVE_NS 100000000u /* how long ticks continue after the last activity */
 
 struct daemon_ticker {
@@ -49,15 +50,32 @@ static bool does_something(struct daemon_session *s, uint64_t now)
 	return false;
 }
 
+/* Publishes which GPUs several processes have work on. */
+static void tell_shared(struct daemon *d, const unsigned active[PROTO_MAX_GPUS], uint64_t now)
+{
+	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
+		if (active[i] > 1) {
+			store_relaxed(&daemon_directory(d)->shared_until_ns[i], now + SHARED_NS);
+		}
+	}
+}
+
 static bool anybody_active(struct daemon *d, uint64_t now)
 {
 	struct daemon_ticker *t = d->ticker;
+	unsigned active[PROTO_MAX_GPUS] = { 0 };
 	bool any = false;
 
 	daemon_session_each(d, s)
 	{
-		any |= does_something(s, now);
+		bool busy = does_something(s, now);
+
+		for (uint32_t i = 0; busy && i < PROTO_MAX_GPUS; i++) {
+			active[i] += (s->gpu_mask & 1u << i) != 0;
+		}
+		any |= busy;
 	}
+	tell_shared(d, active, now);
 	t->last_active_ns = any ? now : t->last_active_ns;
 	return now - t->last_active_ns < ACTIVE_NS;
 }
@@ -114,6 +132,7 @@ static int on_tick(sd_event_source *src, uint64_t usec, void *arg)
 	struct daemon *d = arg;
 	struct daemon_ticker *t = d->ticker;
 	uint64_t now = clock_now_ns(), now_usec;
+	bool controlled;
 
 	(void)usec;
 	if (!wanted(d)) {
@@ -122,7 +141,8 @@ static int on_tick(sd_event_source *src, uint64_t usec, void *arg)
 		return 0;
 	}
 	daemon_sessions_reap_dying(d);
-	if (daemon_hw_tick(d, now) || anybody_active(d, now)) {
+	controlled = daemon_hw_tick(d, now);
+	if (anybody_active(d, now) || controlled) {
 		for (struct daemon_version *l = daemon_policy_next_active(d, NULL); l;
 		     l = daemon_policy_next_active(d, l)) {
 			if (daemon_version_has_hook(l, HOOK_tick) && !l->copying) {

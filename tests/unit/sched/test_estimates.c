@@ -284,9 +284,35 @@ static void stoppable_and_persistent_launches_are_counted(void **state)
 	clocked_finish(&o);
 }
 
+/* Turns of other processes lengthen samples: these are left out until all have been as long. */
+static void samples_with_turns_of_others_are_left_out(void **state)
+{
+	struct sched_estimate e = { .est_ns = 10000000, .interval = 1, .seen = 9 };
+
+	for (unsigned i = 0; i < 200; i++) {
+		sched_estimate_learn_shared(&e, i % 50 ? 38000000 : 10000000);
+		assert_int_equal(e.est_ns, 10000000);
+	}
+	for (unsigned i = 0; i < 12; i++) { /* 51 in a row now */
+		sched_estimate_learn_shared(&e, 38000000);
+	}
+	assert_int_equal(e.est_ns, 10000000);
+	sched_estimate_learn_shared(&e, 11499999); /* shorter than by a slice: an ordinary sample */
+	assert_int_equal(e.est_ns, 10000000 + 1499999 / 16);
+	for (unsigned i = 0; i < 63; i++) {
+		sched_estimate_learn_shared(&e, i == 20 ? 30000000 : 38000000);
+	}
+	assert_true(e.est_ns < 11000000);
+	sched_estimate_learn_shared(&e, 38000000); /* the 64th: the kernel has become longer */
+	assert_int_equal(e.est_ns, 30000000);
+	sched_estimate_learn_shared(&e, 10000000);
+	assert_int_equal(e.est_ns, 20000000); /* half of the difference, as always */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(samples_with_turns_of_others_are_left_out),
 		cmocka_unit_test(grids_share_an_estimate_by_powers_of_four),
 		cmocka_unit_test(copies_and_memsets_share_an_estimate_by_size),
 		cmocka_unit_test(one_sample_changes_estimate_and_interval),

@@ -134,6 +134,35 @@ static void several_launches_are_charged_by_their_estimates(void **state)
 	finish(&c);
 }
 
+/* While other processes have work on the GPU, a time that is longer by a time slice counts as the
+ * estimate. */
+static void turns_of_others_are_not_charged(void **state)
+{
+	static const struct {
+		uint64_t shared_for_ns, took_ns, charged_ns;
+	} cases[] = {
+		{ 0, 2400000, 2400000 },
+		{ SECOND, 2400000, 800000 },
+		{ SECOND, 2200000, 2200000 }, /* longer by less than a slice */
+		{ SECOND, 1000000, 1000000 },
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct clocked c;
+
+		init(&c);
+		clocked_know(&c, 800000);
+		c.r.dir.shared_until_ns[0] =
+			cases[i].shared_for_ns ? clock_now_ns() + cases[i].shared_for_ns : 0;
+		sched_estimate_of(c.r.s, &c.l)->left = 0;
+		(void)launch(&c, cases[i].took_ns);
+		fake_finish(&c.fq);
+		sched_synced(c.r.s, c.q);
+		assert_int_equal(maps.tenant[NS], cases[i].charged_ns);
+		finish(&c);
+	}
+}
+
 /* The request of this process counts as a disturbance, except for the launches that make it. */
 static void own_requests_disturb_batch_samples_only(void **state)
 {
@@ -233,6 +262,7 @@ static void a_kind_counted_after_its_launch_was_published_is_published(void **st
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(turns_of_others_are_not_charged),
 		cmocka_unit_test(latency_queues_are_measured_rarely),
 		cmocka_unit_test(what_is_measured),
 		cmocka_unit_test(a_sample_corrects_the_charge),
