@@ -436,6 +436,68 @@ wrong() {
 	S
 }
 
+# What the program learns of vGPUs, by contexts, helper and standard map.
+@test "vGPUs reach contexts, the standard maps and gbpf_tenant_vgpu" {
+	cat >v.bpf.c <<-'END'
+		#include <gbpf/gbpf.bpf.h>
+		GBPF_LICENSE("Apache-2.0");
+		GBPF_STANDARD_MAP(VSLICE_SET);
+		GBPF_STANDARD_MAP(MEMPOOL);
+		GBPF_STANDARD_MAP(PLACEMENT);
+		s64 place_of_0;
+		SEC("gbpf/admit") int GBPF_PROG(v_admit, admit) { return ctx->compute < 30 ? GBPF_ADMIT : GBPF_QUEUE; }
+		SEC("gbpf/submit") int GBPF_PROG(v_submit, submit) { return ctx->vgpu == 1 ? GBPF_HOLD : GBPF_GO; }
+		SEC("gbpf/tick") int GBPF_PROG(v_tick, tick)
+		{
+			u32 place = 0;
+			struct gbpf_vslice_set *v = bpf_map_lookup_elem(&VSLICE_SET, &place);
+
+			place_of_0 = gbpf_tenant_vgpu(0);
+			if (v) {
+				v->slice_us = 9;
+			}
+			return 0;
+		}
+	END
+	"$GBPF" policy build v.bpf.c
+	mv v.bpf.o p.bpf.o
+	passes <<-'END'
+		vgpu small compute=20 prio=3 mem=2GiB
+		vgpu large compute=70 copy=50 burst=1
+		tenant free
+		tenant a vgpu=small lane=shared
+		tenant b vgpu=large
+		submit b
+		expect HOLD vgpu == 1
+		submit a
+		expect GO vgpu = small
+		submit free
+		expect GO vgpu == GBPF_VGPUS
+		submit free vgpu=large
+		expect HOLD
+		admit a
+		expect ADMIT compute == 20 prio == 3 mem_limit == 2GiB burst == 0
+		admit b
+		expect QUEUE copy == 50 burst == 1
+		expect map VSLICE_SET[0] {compute_pct=20 priority=3 tenants=1 flags=1}
+		expect map VSLICE_SET[1] {compute_pct=70 flags=3}
+		expect map VSLICE_SET[2].flags == 0
+		expect map MEMPOOL[0].limit_bytes == 2GiB
+		expect map PLACEMENT[0].lanes == 2
+		tick
+		expect map place_of_0 == 64
+		expect map VSLICE_SET[0].slice_us == 9
+		vgpu small compute=40
+		expect map VSLICE_SET[0] {compute_pct=40 slice_us=9 priority=3}
+		admit a
+		expect QUEUE
+		expect errors == 0
+	END
+	wrong 2 8 "a vGPU has no 'cmopute'" "compute" <<<$'vgpu x\nvgpu x cmopute=3'
+	wrong 1 16 "not from 0 to 100" <<<'vgpu x compute=101'
+	wrong 1 15 <<<'tenant a vgpu=nosuch'
+}
+
 @test "a queue from tenants to tick" {
 	mv reporting.bpf.o p.bpf.o
 	passes <<-'S'

@@ -227,6 +227,22 @@ static void ticks_see_places_and_used_bytes(void **state)
 	part(&none);
 }
 
+static void named_vgpus_are_there_without_processes(void **state)
+{
+	struct gd *d = *state;
+
+	load(d);
+	json_decref(gd_call(d, "vgpu.create", "{\"name\":\"lab\",\"compute\":40,\"prio\":3}"));
+	assert_int_equal(value(d, "VSLICE_SET", "0", "compute_pct"), 40);
+	assert_int_equal(value(d, "VSLICE_SET", "0", "tenants"), 0);
+	json_decref(gd_call(d, "vgpu.set", "{\"name\":\"lab\",\"compute\":55}"));
+	assert_int_equal(value(d, "VSLICE_SET", "0", "compute_pct"), 55);
+	assert_int_equal(value(d, "VSLICE_SET", "0", "priority"), 3);
+	json_decref(gd_call(d, "vgpu.rm", "{\"name\":\"lab\"}"));
+	assert_int_equal(value(d, "VSLICE_SET", "0", "flags"), 0);
+	assert_int_equal(value(d, "VSLICE_SET", "0", "compute_pct"), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -235,6 +251,7 @@ int main(void)
 		TEST(a_place_without_a_vgpu_is_zero),
 		TEST(admit_sees_what_the_vgpu_is_given),
 		TEST(ticks_see_places_and_used_bytes),
+		TEST(named_vgpus_are_there_without_processes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
