@@ -100,16 +100,27 @@ bool ebpf_vgpu_maps_any(const struct ebpf_map_def *defs, unsigned n)
 	return false;
 }
 
-bool ebpf_vgpu_maps_figures(const struct ebpf_map_def *defs, unsigned n)
+static bool has(const struct ebpf_map_def *defs, unsigned n,
+		void (*fill)(const struct ebpf_vgpu_row *r, void *value))
 {
 	for (unsigned i = 0; i < n; i++) {
 		const struct standard *s = standard_of(&defs[i]);
 
-		if (s && s->fill == fill_mempool) {
+		if (s && s->fill == fill) {
 			return true;
 		}
 	}
 	return false;
+}
+
+bool ebpf_vgpu_maps_shares(const struct ebpf_map_def *defs, unsigned n)
+{
+	return has(defs, n, fill_vslice_set);
+}
+
+bool ebpf_vgpu_maps_figures(const struct ebpf_map_def *defs, unsigned n)
+{
+	return has(defs, n, fill_mempool);
 }
 
 static void write_one(const struct ebpf_map *m, const struct standard *s,

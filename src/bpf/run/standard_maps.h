@@ -21,6 +21,8 @@ struct ebpf_vgpu_row {
 
 /* Returns true if one of the n definitions is such a map. */
 bool ebpf_vgpu_maps_any(const struct ebpf_map_def *defs, unsigned n);
+/* Returns true if VSLICE_SET, from which a policy learns of shares, is one. */
+bool ebpf_vgpu_maps_shares(const struct ebpf_map_def *defs, unsigned n);
 /* Returns true if MEMPOOL, whose figures change without notice, is one. */
 bool ebpf_vgpu_maps_figures(const struct ebpf_map_def *defs, unsigned n);
 /* Writes gbpfd's fields of the maps to the next epoch, where they differ, by place; the elements of

@@ -14,6 +14,7 @@
 #include "daemon/policy/policies.h"
 #include "daemon/vgpu/vgpu.h"
 #include "daemon/vgpu/vgpu_list.h"
+#include "daemon/vgpu/vgpu_maps.h"
 
 #define QUEUE_LIMIT_USEC 30000000u
 #define MAX_FOREIGN_DEVICES 8u /* devices unknown to gbpfd that one other user may name */
@@ -365,6 +366,7 @@ void daemon_hello_mapped(struct daemon_session *s)
 	}
 	daemon_lc_send_boards(s);
 	daemon_policy_send_active(s);
+	daemon_vgpu_maps_check(s);
 	POINT("daemon.session.introduced");
 	daemon_ticker_wake(d);
 }

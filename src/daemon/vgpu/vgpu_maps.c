@@ -56,6 +56,28 @@ void daemon_vgpu_maps_refresh(struct daemon_version *l)
 	}
 }
 
+void daemon_vgpu_maps_check(struct daemon_session *s)
+{
+	struct daemon_vgpu_row v;
+	uint32_t mask = s->gpu_mask;
+
+	for (uint32_t gpu = 0; gpu < PROTO_MAX_GPUS; gpu++) {
+		struct daemon_version *l = daemon_policy_active_on(s->d, gpu);
+		const char *name = daemon_policy_active_name(s->d, gpu);
+
+		if (!(mask & 1u << gpu) || !daemon_vgpu_at(s->d, daemon_vgpu_place(s), gpu, &v) ||
+		    !v.config->compute ||
+		    (l && ebpf_vgpu_maps_shares(l->built->object.maps, l->built->object.n_maps))) {
+			continue;
+		}
+		daemon_session_event(s, "vgpu",
+				     "%s has a share of %u %% of GPU %u, which %s%s does not keep: "
+				     "gbpf policy swap vgpu_auto",
+				     s->name, v.config->compute, gpu,
+				     name[0] ? "policy " : "gBPF without a policy", name);
+	}
+}
+
 void daemon_vgpus_changed(struct daemon *d)
 {
 	for (struct daemon_version *l = daemon_policy_next_live(d, NULL); l;

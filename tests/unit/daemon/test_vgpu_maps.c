@@ -243,6 +243,46 @@ static void named_vgpus_are_there_without_processes(void **state)
 	assert_int_equal(value(d, "VSLICE_SET", "0", "compute_pct"), 0);
 }
 
+/* Returns the number of events of a kind after a sequence number. */
+static unsigned events_of(struct gd *d, uint64_t since, const char *kind)
+{
+	json_t *j = gd_call(d, "events", "{}"), *e;
+	unsigned n = 0;
+	size_t i;
+
+	json_array_foreach(json_object_get(j, "events"), i, e)
+	{
+		n += json_integer_value(json_object_get(e, "seq")) > (json_int_t)since &&
+		     strcmp(json_string_value(json_object_get(e, "kind")), kind) == 0;
+	}
+	json_decref(j);
+	return n;
+}
+
+static void a_share_that_no_policy_keeps_is_reported(void **state)
+{
+	struct proto_vgpu_config c = config_of(30);
+	struct gd *d = *state;
+	struct member a, b;
+	uint64_t before;
+
+	join(&a, d, 5, &c);
+	fake_send(&a.f, &(union proto_message){ 0 }, PROTO_BOARD_MAPPED);
+	gd_await_event(d, 0, "vgpu", "share of 30 % of GPU 0, which gBPF without a policy");
+	part(&a);
+	load(d); /* it declares VSLICE_SET */
+	before = gd_last_event(d);
+	join(&b, d, 6, &c);
+	fake_send(&b.f, &(union proto_message){ 0 }, PROTO_BOARD_MAPPED);
+	/* The event of the start precedes the one that must not be there. */
+	(void)gd_await_event(d, before, "start", "member");
+	fake_prepare(&b.f, 0);
+	json_decref(gd_call(d, "ps", NULL));
+	assert_int_equal(events_of(d, before, "vgpu"), 0);
+	assert_true(events_of(d, before, "start") > 0);
+	part(&b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -252,6 +292,7 @@ int main(void)
 		TEST(admit_sees_what_the_vgpu_is_given),
 		TEST(ticks_see_places_and_used_bytes),
 		TEST(named_vgpus_are_there_without_processes),
+		TEST(a_share_that_no_policy_keeps_is_reported),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
