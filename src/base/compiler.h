@@ -20,6 +20,8 @@
 #define PACKED __attribute__((packed))
 #define UNUSED __attribute__((unused))
 #define FALLTHROUGH __attribute__((fallthrough))
+/* Compiles a function for processors that have that feature; callers test for it. */
+#define TARGET(feature) __attribute__((target(feature)))
 #define TLS_FAST __thread __attribute__((tls_model("initial-exec")))
 
 /* A pointer without const and volatile: for objects that are known to be writable, and for callees

@@ -6,6 +6,7 @@
 #include "shim/code/shim_code.h"
 #include "shim/defer/block_launch.h"
 #include "shim/mem/charge.h"
+#include "shim/mem/copies.h"
 #include "shim/object/driver_device.h"
 #include "shim/object/green_context.h"
 #include "shim/object/stream_queue.h"
@@ -37,6 +38,7 @@ struct recorded {
 
 static struct recorded ending(CUcontext ctx)
 {
+	shim_copies_context_ending(ctx);
 	shim_code_await_stub(ctx);
 	if (ctx && shim_attached()) {
 		shim_queue_close_context(ctx);
@@ -111,12 +113,14 @@ static CUresult released(CUresult r, CUdevice device, CUcontext ctx, struct reco
 {
 	unsigned flags;
 	int active = 0;
+	bool gone = ctx && r == CUDA_SUCCESS &&
+		    shim_real.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS &&
+		    !active;
 
-	if (ctx && r == CUDA_SUCCESS &&
-	    shim_real.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS &&
-	    !active) {
+	if (gone) {
 		forget(ctx, recorded);
 	}
+	shim_copies_context_ended(ctx, gone);
 	return r;
 }
 
@@ -125,6 +129,7 @@ static CUresult ended(CUresult r, CUcontext ctx, struct recorded recorded)
 	if (r == CUDA_SUCCESS && ctx) {
 		forget(ctx, recorded);
 	}
+	shim_copies_context_ended(ctx, r == CUDA_SUCCESS);
 	return r;
 }
 
@@ -181,7 +186,9 @@ CUresult cuCtxDetach(CUcontext ctx)
 	CUcontext now = NULL;
 	CUresult r = shim_real.cuCtxDetach(ctx);
 
-	return shim_real.cuCtxGetCurrent(&now) == CUDA_SUCCESS && now == ctx
-		       ? r
-		       : ended(r, ctx, recorded);
+	if (shim_real.cuCtxGetCurrent(&now) == CUDA_SUCCESS && now == ctx) {
+		shim_copies_context_ended(ctx, false);
+		return r;
+	}
+	return ended(r, ctx, recorded);
 }

@@ -17,6 +17,7 @@
 #include "shim/defer/block_launch.h"
 #include "shim/kernel/clone.h"
 #include "shim/mem/charge.h"
+#include "shim/mem/copies.h"
 #include "shim/mem/overhead.h"
 #include "shim/object/driver_device.h"
 #include "shim/object/graph_events.h"
@@ -60,6 +61,7 @@ static void on_exit_process(void)
 static void on_fork_child(void)
 {
 	shim_mem_forget();
+	shim_copies_forget();
 	if (!shim_attached()) {
 		return;
 	}
@@ -143,6 +145,7 @@ static int attach(void)
 			return err;
 		}
 	}
+	shim_copies_install();
 	atexit(on_exit_process);
 	store_release(&shim.sched, session.sched);
 	store_release(&shim.attached, 1u);

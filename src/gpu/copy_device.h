@@ -1,0 +1,19 @@
+/* mem's device operations for copies (mem/mem_device.h) on a driver table. */
+#ifndef GBPF_GPU_COPY_DEVICE_H
+#define GBPF_GPU_COPY_DEVICE_H
+
+#include <stdbool.h>
+
+#include "cuabi/table.h"
+#include "mem/mem_device.h"
+
+/* The queue of an operation: a stream as the program names it. */
+struct gpu_copy_queue {
+	CUstream stream;
+	bool per_thread; /* a null stream is the calling thread's own default stream */
+};
+
+/* dev: struct cuabi_table. The context of the pieces is current. Errors are CUresults. */
+extern const struct mem_device_ops gpu_copy_ops;
+
+#endif

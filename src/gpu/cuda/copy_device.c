@@ -1,0 +1,75 @@
+/* Pinned pieces and copies on a driver table (gpu/copy_device.h). */
+#include "gpu/copy_device.h"
+
+#include <errno.h>
+
+static int piece_create(void *dev, size_t bytes, struct mem_piece *ret)
+{
+	const struct cuabi_table *real = dev;
+	void *host = NULL;
+	CUevent event = NULL;
+	CUresult r = real->cuMemHostAlloc(&host, bytes, 0);
+
+	if (r == CUDA_SUCCESS) {
+		r = real->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+		if (r != CUDA_SUCCESS) {
+			(void)real->cuMemFreeHost(host);
+		}
+	}
+	if (r == CUDA_SUCCESS) {
+		ret->host = host;
+		ret->event = event;
+	}
+	return (int)r;
+}
+
+static void piece_destroy(void *dev, struct mem_piece *p)
+{
+	const struct cuabi_table *real = dev;
+
+	(void)real->cuEventDestroy_v2(p->event);
+	(void)real->cuMemFreeHost(p->host);
+}
+
+static CUresult copy(const struct cuabi_table *real, const struct gpu_copy_queue *q,
+		     enum mem_copy_way way, const struct mem_piece *p, CUdeviceptr device,
+		     size_t bytes)
+{
+	if (way == MEM_COPY_UP) {
+		return (q->per_thread
+				? real->cuMemcpyHtoDAsync_v2_ptsz
+				: real->cuMemcpyHtoDAsync_v2)(device, p->host, bytes, q->stream);
+	}
+	return (q->per_thread ? real->cuMemcpyDtoHAsync_v2_ptsz
+			      : real->cuMemcpyDtoHAsync_v2)(p->host, device, bytes, q->stream);
+}
+
+static int issue(void *dev, void *queue, enum mem_copy_way way, struct mem_piece *p,
+		 uint64_t device, size_t bytes)
+{
+	const struct cuabi_table *real = dev;
+	const struct gpu_copy_queue *q = queue;
+	CUresult r = copy(real, q, way, p, device, bytes);
+
+	if (r == CUDA_SUCCESS) {
+		r = (q->per_thread ? real->cuEventRecord_ptsz : real->cuEventRecord)(p->event,
+										     q->stream);
+		p->lost = r != CUDA_SUCCESS;
+	}
+	return (int)r;
+}
+
+static int piece_done(void *dev, const struct mem_piece *p)
+{
+	const struct cuabi_table *real = dev;
+	CUresult r = real->cuEventQuery(p->event);
+
+	return r == CUDA_ERROR_NOT_READY ? -EAGAIN : (int)r;
+}
+
+const struct mem_device_ops gpu_copy_ops = {
+	.piece_create = piece_create,
+	.piece_destroy = piece_destroy,
+	.issue = issue,
+	.piece_done = piece_done,
+};

@@ -1,0 +1,110 @@
+/* Moving bytes between a pinned piece and the program's memory. The pages of the program's memory
+ * are populated first: madvise() reports a page that cannot be accessed, where a load or store
+ * would end the process, and it pays the first touch here, in several threads. It cannot report
+ * what another thread unmaps or protects in between.
+ *
+ * Downwards the stores bypass the caches, because a large destination would only evict the pieces,
+ * which the device writes again at once. */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "mem/copy_int.h"
+
+#ifndef MADV_POPULATE_READ /* Linux 5.14 */
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
+
+static int populate(uintptr_t begin, size_t bytes, int advice)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = begin & ~(page - 1);
+	int saved = errno, err;
+
+	do {
+		err = madvise((void *)first, begin + bytes - first, advice);
+	} while (err && (errno == EINTR || errno == EAGAIN));
+	errno = saved;
+	return err ? -EFAULT : 0;
+}
+
+#if defined(__x86_64__)
+
+/* Both copy whole lines of 64 bytes to an address that is a multiple of 64. */
+
+static void lines_sse2(unsigned char *to, const unsigned char *from, size_t lines)
+{
+	for (; lines; lines--, to += 64, from += 64) {
+		__m128i a = _mm_loadu_si128((const void *)from);
+		__m128i b = _mm_loadu_si128((const void *)(from + 16));
+		__m128i c = _mm_loadu_si128((const void *)(from + 32));
+		__m128i d = _mm_loadu_si128((const void *)(from + 48));
+
+		_mm_stream_si128((void *)to, a);
+		_mm_stream_si128((void *)(to + 16), b);
+		_mm_stream_si128((void *)(to + 32), c);
+		_mm_stream_si128((void *)(to + 48), d);
+	}
+}
+
+TARGET("avx2")
+static void lines_avx2(unsigned char *to, const unsigned char *from, size_t lines)
+{
+	for (; lines; lines--, to += 64, from += 64) {
+		__m256i a = _mm256_loadu_si256((const void *)from);
+		__m256i b = _mm256_loadu_si256((const void *)(from + 32));
+
+		_mm256_stream_si256((void *)to, a);
+		_mm256_stream_si256((void *)(to + 32), b);
+	}
+}
+
+static void copy_past_caches(unsigned char *to, const unsigned char *from, size_t bytes)
+{
+	size_t head = MIN(-(uintptr_t)to % 64, bytes), lines = (bytes - head) / 64;
+
+	memcpy(to, from, head);
+	if (__builtin_cpu_supports("avx2")) {
+		lines_avx2(to + head, from + head, lines);
+	} else {
+		lines_sse2(to + head, from + head, lines);
+	}
+	head += lines * 64;
+	memcpy(to + head, from + head, bytes - head);
+	/* Non-temporal stores are not ordered by a release: the thread that sees this unit as moved
+	 * returns to the program, which may read the bytes in any thread. */
+	_mm_sfence();
+}
+
+#else
+
+static void copy_past_caches(unsigned char *to, const unsigned char *from, size_t bytes)
+{
+	memcpy(to, from, bytes);
+}
+
+#endif
+
+int mem_copy_from_program(void *piece, const void *program, size_t bytes)
+{
+	int err = populate((uintptr_t)program, bytes, MADV_POPULATE_READ);
+
+	if (!err) {
+		memcpy(piece, program, bytes);
+	}
+	return err;
+}
+
+int mem_copy_to_program(void *program, const void *piece, size_t bytes)
+{
+	int err = populate((uintptr_t)program, bytes, MADV_POPULATE_WRITE);
+
+	if (!err) {
+		copy_past_caches(program, piece, bytes);
+	}
+	return err;
+}

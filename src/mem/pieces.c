@@ -1,0 +1,92 @@
+/* The pinned pieces of a context. They are made when a copy needs them and kept until the context
+ * ends. Taking them never waits for a copy: a copy whose pieces were all in use elsewhere would
+ * depend on other streams, which the driver's copies do not. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/compiler.h"
+#include "mem/copy_plan.h"
+
+void mem_pieces_init(struct mem_pieces *p)
+{
+	*p = (struct mem_pieces){ .free = NULL };
+	pthread_mutex_init(&p->lock, NULL);
+}
+
+/* Takes those that are free. Pieces whose copies have failed are taken as well: the next copy in
+ * the context fails by itself. Caller holds the lock. */
+static unsigned take_free(struct mem_pieces *p, const struct mem_device_ops *ops, void *dev,
+			  struct mem_piece **ret, unsigned n)
+{
+	struct mem_piece **at = &p->free;
+	unsigned taken = 0;
+
+	while (*at && taken < n) {
+		struct mem_piece *piece = *at;
+
+		if (piece->lost || ops->piece_done(dev, piece) == -EAGAIN) {
+			at = &piece->next;
+			continue;
+		}
+		*at = piece->next;
+		ret[taken++] = piece;
+	}
+	return taken;
+}
+
+static struct mem_piece *make(const struct mem_device_ops *ops, void *dev)
+{
+	struct mem_piece *piece = calloc(1, sizeof(*piece));
+
+	if (piece && ops->piece_create(dev, MEM_PIECE_BYTES, piece)) {
+		free(piece);
+		return NULL;
+	}
+	return piece;
+}
+
+unsigned mem_pieces_take(struct mem_pieces *p, const struct mem_device_ops *ops, void *dev,
+			 struct mem_piece **ret, unsigned n)
+{
+	unsigned taken, wanted;
+
+	pthread_mutex_lock(&p->lock);
+	taken = take_free(p, ops, dev, ret, n);
+	wanted = MIN(n - taken, MEM_CONTEXT_PIECES_MAX - p->made);
+	p->made += wanted;
+	pthread_mutex_unlock(&p->lock);
+	while (wanted && (ret[taken] = make(ops, dev))) {
+		taken++;
+		wanted--;
+	}
+	if (wanted) {
+		pthread_mutex_lock(&p->lock);
+		p->made -= wanted;
+		pthread_mutex_unlock(&p->lock);
+	}
+	return taken;
+}
+
+void mem_pieces_give(struct mem_pieces *p, struct mem_piece **pieces, unsigned n)
+{
+	pthread_mutex_lock(&p->lock);
+	for (unsigned i = n; i--;) { /* the next copy takes them in the same order */
+		pieces[i]->next = p->free;
+		p->free = pieces[i];
+	}
+	pthread_mutex_unlock(&p->lock);
+}
+
+void mem_pieces_finish(struct mem_pieces *p, const struct mem_device_ops *ops, void *dev)
+{
+	struct mem_piece *next;
+
+	for (struct mem_piece *piece = p->free; piece; piece = next) {
+		next = piece->next;
+		if (ops) {
+			ops->piece_destroy(dev, piece);
+		}
+		free(piece);
+	}
+	pthread_mutex_destroy(&p->lock);
+}

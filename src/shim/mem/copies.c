@@ -1,0 +1,472 @@
+/* Which copies take the pipelined plan, and the entry points. A copy takes it if one side is
+ * pageable memory of the program and the other one memory of the current context's device, and if
+ * the driver would neither record it into a graph nor refuse it. Everything else goes to the driver
+ * as it came, and so does the rest of a copy from the first page on that cannot be accessed: the
+ * driver takes the fault in the calling thread (SIGSEGV, H200), as without this plan.
+ *
+ * The functions here are called through shim_real, so behind the gate: the scheduler has decided
+ * about the copy as a whole. */
+#include "shim/mem/copies.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "gpu/copy_device.h"
+#include "shim/capture_state.h"
+#include "shim/object/green_context.h"
+#include "shim/shim.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+#define RANGES_MAX 1024u /* mappings that the device side of a copy may consist of */
+
+static struct mem_copy_pool pool;
+static uint32_t installed; /* [atomic] 0 in a forked child, too */
+
+struct request {
+	enum mem_copy_way way;
+	CUdeviceptr device;
+	void *host;
+	size_t bytes;
+	struct gpu_copy_queue queue;
+	bool blocking;
+};
+
+/* ---- which copies ---- */
+
+static bool attribute_is(CUpointer_attribute what, CUdeviceptr address, int wanted)
+{
+	int is = -1;
+
+	return shim_driver.cuPointerGetAttribute(&is, what, address) == CUDA_SUCCESS &&
+	       is == wanted;
+}
+
+/* Returns true if the driver does not know the memory. Parts in the middle may be registered: they
+ * are the host's memory as well. */
+static bool is_pageable(const void *host, size_t bytes)
+{
+	CUdeviceptr first = (uintptr_t)host, last = first + (bytes - 1);
+	unsigned type = 0;
+
+	return first && last > first &&
+	       shim_driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, first) ==
+		       CUDA_ERROR_INVALID_VALUE &&
+	       shim_driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, last) ==
+		       CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Returns true if the whole range is ordinary memory of that device: a copy that exceeds its
+ * allocation is refused by the driver as a whole. Memory that is mapped in several chunks counts as
+ * several allocations. */
+static bool is_of_device(CUdeviceptr address, size_t bytes, CUdevice device)
+{
+	for (unsigned i = 0; i < RANGES_MAX; i++) {
+		CUdeviceptr base = 0;
+		size_t size = 0, inside;
+
+		if (!attribute_is(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address,
+				  CU_MEMORYTYPE_DEVICE) ||
+		    !attribute_is(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address, device) ||
+		    !attribute_is(CU_POINTER_ATTRIBUTE_IS_MANAGED, address, 0) ||
+		    !attribute_is(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address, 0) ||
+		    shim_driver.cuMemGetAddressRange_v2(&base, &size, address) != CUDA_SUCCESS ||
+		    address < base || address - base >= size) {
+			return false;
+		}
+		inside = size - (address - base);
+		if (inside >= bytes) {
+			return true;
+		}
+		address += inside;
+		bytes -= inside;
+	}
+	return false;
+}
+
+/* Returns true if the stream is one of the context. */
+static bool is_of_context(CUstream stream, CUcontext ctx)
+{
+	CUcontext of = NULL;
+
+	return (uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD ||
+	       (shim_driver.cuStreamGetCtx(stream, &of) == CUDA_SUCCESS && of == ctx);
+}
+
+/* Returns true if the device reads pageable memory itself, so that the driver needs no staging. */
+static bool reads_pageable(CUdevice device)
+{
+	int is = 1;
+
+	return shim_driver.cuDeviceGetAttribute(&is, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
+						device) != CUDA_SUCCESS ||
+	       is;
+}
+
+/* Returns the current context's entry if the plan can be used for the copy. */
+static struct shim_copy_context *admit(const struct request *r)
+{
+	CUcontext ctx = NULL;
+	unsigned long long id = 0;
+	CUdevice device = 0;
+	unsigned flags = 0;
+
+	if (shim_driver.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS || !ctx ||
+	    shim_green_base(ctx) != ctx || !is_of_context(r->queue.stream, ctx) ||
+	    shim_driver.cuCtxGetId(ctx, &id) != CUDA_SUCCESS || !id ||
+	    shim_driver.cuCtxGetFlags(&flags) != CUDA_SUCCESS || (flags & CU_CTX_SYNC_MEMOPS) ||
+	    shim_driver.cuCtxGetDevice(&device) != CUDA_SUCCESS || reads_pageable(device) ||
+	    !is_of_device(r->device, r->bytes, device)) {
+		return NULL;
+	}
+	return shim_copy_context_enter(ctx, id);
+}
+
+/* ---- one copy ---- */
+
+static CUresult by_driver(const struct request *r)
+{
+	bool pt = r->queue.per_thread;
+
+	if (r->way == MEM_COPY_UP && r->blocking) {
+		return (pt ? shim_driver.cuMemcpyHtoD_v2_ptds
+			   : shim_driver.cuMemcpyHtoD_v2)(r->device, r->host, r->bytes);
+	}
+	if (r->way == MEM_COPY_UP) {
+		return (pt ? shim_driver.cuMemcpyHtoDAsync_v2_ptsz
+			   : shim_driver.cuMemcpyHtoDAsync_v2)(r->device, r->host, r->bytes,
+							       r->queue.stream);
+	}
+	if (r->blocking) {
+		return (pt ? shim_driver.cuMemcpyDtoH_v2_ptds
+			   : shim_driver.cuMemcpyDtoH_v2)(r->host, r->device, r->bytes);
+	}
+	return (pt ? shim_driver.cuMemcpyDtoHAsync_v2_ptsz : shim_driver.cuMemcpyDtoHAsync_v2)(
+		r->host, r->device, r->bytes, r->queue.stream);
+}
+
+/* What is asked before each piece is issued. */
+struct condition {
+	const struct shim_copy_context *context;
+	const struct gpu_copy_queue *queue;
+};
+
+static int may_go_on(void *arg)
+{
+	const struct condition *c = arg;
+
+	if (load_relaxed(&c->context->ending)) {
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	}
+	/* Another thread captures the stream: pieces must not get into its graph. */
+	return shim_capture_any() && shim_capture_has(c->queue->stream, c->queue->per_thread)
+		       ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+		       : 0;
+}
+
+/* As the driver's, with shim_capture_lock(): no capture begins between the question and the copy.
+ */
+static int issue(void *dev, void *queue, enum mem_copy_way way, struct mem_piece *p,
+		 uint64_t device, size_t bytes)
+{
+	const struct gpu_copy_queue *q = queue;
+	int r;
+
+	shim_capture_lock();
+	if (shim_capture_any() && shim_capture_has(q->stream, q->per_thread)) {
+		r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	} else {
+		r = gpu_copy_ops.issue(dev, queue, way, p, device, bytes);
+	}
+	shim_capture_unlock();
+	return r;
+}
+
+static struct mem_device_ops ops; /* gpu_copy_ops with issue(); constant once installed */
+
+/* Returns false if the plan has no pieces now. *ret_done: as mem_copy_run(). */
+static bool run(const struct request *r, struct shim_copy_context *context, int *ret,
+		size_t *ret_done)
+{
+	struct gpu_copy_queue queue = r->queue;
+	struct condition condition = { context, &queue };
+	struct mem_copy c = {
+		.ops = &ops,
+		.dev = &shim_driver,
+		.queue = &queue,
+		.way = r->way,
+		.device = r->device,
+		.host = r->host,
+		.bytes = r->bytes,
+		.piece_bytes = mem_copy_piece_bytes(r->bytes),
+		.wait = r->blocking,
+		.may_go_on = may_go_on,
+		.arg = &condition,
+	};
+	size_t pieces = (c.bytes + c.piece_bytes - 1) / c.piece_bytes;
+
+	c.n_pieces = mem_pieces_take(&context->pieces, &ops, &shim_driver, c.piece,
+				     (unsigned)MIN(pieces, MEM_COPY_PIECES_MAX));
+	if (c.n_pieces >= 2) {
+		*ret = mem_copy_run(&pool, &c, ret_done);
+	}
+	mem_pieces_give(&context->pieces, c.piece, c.n_pieces);
+	return c.n_pieces >= 2;
+}
+
+/* Returns true if the copy was made by the plan; *ret is its result then. */
+static bool pipelined(const struct request *r, CUresult *ret)
+{
+	struct shim_copy_context *context;
+	CUstreamCaptureMode mode;
+	struct request rest = *r;
+	size_t done = 0;
+	int result = 0;
+	bool taken;
+
+	if (!shim_copies_installed() || shim_capture_any() || !is_pageable(r->host, r->bytes)) {
+		return false;
+	}
+	mode = shim_capture_exempt();
+	context = admit(r);
+	taken = context && run(r, context, &result, &done);
+	if (context) {
+		shim_copy_context_leave(context);
+	}
+	shim_capture_restore(mode);
+	if (!taken) {
+		return false;
+	}
+	*ret = (CUresult)result;
+	if (!result && done < r->bytes) {
+		rest.device += done;
+		rest.host = (unsigned char *)r->host + done;
+		rest.bytes -= done;
+		*ret = by_driver(&rest);
+	}
+	return true;
+}
+
+/* ---- entry points ---- */
+
+static inline bool try_up(CUdeviceptr dst, const void *src, size_t n, CUstream stream,
+			  bool per_thread, bool blocking, CUresult *ret)
+{
+	return unlikely(n >= SHIM_COPIES_MIN_BYTES) &&
+	       pipelined(
+		       &(struct request){
+			       MEM_COPY_UP, dst, unqual(src), n, { stream, per_thread }, blocking },
+		       ret);
+}
+
+static inline bool try_down(void *dst, CUdeviceptr src, size_t n, CUstream stream, bool per_thread,
+			    bool blocking, CUresult *ret)
+{
+	return unlikely(n >= SHIM_COPIES_MIN_BYTES) &&
+	       pipelined(
+		       &(struct request){
+			       MEM_COPY_DOWN, src, dst, n, { stream, per_thread }, blocking },
+		       ret);
+}
+
+static inline bool try_any(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream,
+			   bool per_thread, bool blocking, CUresult *ret)
+{
+	return try_up(dst, (const void *)(uintptr_t)src, n, stream, per_thread, blocking, ret) ||
+	       try_down((void *)(uintptr_t)dst, src, n, stream, per_thread, blocking, ret);
+}
+
+static CUresult up(CUdeviceptr dst, const void *src, size_t n)
+{
+	CUresult r;
+
+	return try_up(dst, src, n, NULL, false, true, &r)
+		       ? r
+		       : shim_driver.cuMemcpyHtoD_v2(dst, src, n);
+}
+
+static CUresult up_ptds(CUdeviceptr dst, const void *src, size_t n)
+{
+	CUresult r;
+
+	return try_up(dst, src, n, NULL, true, true, &r)
+		       ? r
+		       : shim_driver.cuMemcpyHtoD_v2_ptds(dst, src, n);
+}
+
+static CUresult up_async(CUdeviceptr dst, const void *src, size_t n, CUstream stream)
+{
+	CUresult r;
+
+	return try_up(dst, src, n, stream, false, false, &r)
+		       ? r
+		       : shim_driver.cuMemcpyHtoDAsync_v2(dst, src, n, stream);
+}
+
+static CUresult up_async_ptsz(CUdeviceptr dst, const void *src, size_t n, CUstream stream)
+{
+	CUresult r;
+
+	return try_up(dst, src, n, stream, true, false, &r)
+		       ? r
+		       : shim_driver.cuMemcpyHtoDAsync_v2_ptsz(dst, src, n, stream);
+}
+
+static CUresult down(void *dst, CUdeviceptr src, size_t n)
+{
+	CUresult r;
+
+	return try_down(dst, src, n, NULL, false, true, &r)
+		       ? r
+		       : shim_driver.cuMemcpyDtoH_v2(dst, src, n);
+}
+
+static CUresult down_ptds(void *dst, CUdeviceptr src, size_t n)
+{
+	CUresult r;
+
+	return try_down(dst, src, n, NULL, true, true, &r)
+		       ? r
+		       : shim_driver.cuMemcpyDtoH_v2_ptds(dst, src, n);
+}
+
+static CUresult down_async(void *dst, CUdeviceptr src, size_t n, CUstream stream)
+{
+	CUresult r;
+
+	return try_down(dst, src, n, stream, false, false, &r)
+		       ? r
+		       : shim_driver.cuMemcpyDtoHAsync_v2(dst, src, n, stream);
+}
+
+static CUresult down_async_ptsz(void *dst, CUdeviceptr src, size_t n, CUstream stream)
+{
+	CUresult r;
+
+	return try_down(dst, src, n, stream, true, false, &r)
+		       ? r
+		       : shim_driver.cuMemcpyDtoHAsync_v2_ptsz(dst, src, n, stream);
+}
+
+static CUresult any(CUdeviceptr dst, CUdeviceptr src, size_t n)
+{
+	CUresult r;
+
+	return try_any(dst, src, n, NULL, false, true, &r) ? r : shim_driver.cuMemcpy(dst, src, n);
+}
+
+static CUresult any_ptds(CUdeviceptr dst, CUdeviceptr src, size_t n)
+{
+	CUresult r;
+
+	return try_any(dst, src, n, NULL, true, true, &r) ? r
+							  : shim_driver.cuMemcpy_ptds(dst, src, n);
+}
+
+static CUresult any_async(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream)
+{
+	CUresult r;
+
+	return try_any(dst, src, n, stream, false, false, &r)
+		       ? r
+		       : shim_driver.cuMemcpyAsync(dst, src, n, stream);
+}
+
+static CUresult any_async_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream)
+{
+	CUresult r;
+
+	return try_any(dst, src, n, stream, true, false, &r)
+		       ? r
+		       : shim_driver.cuMemcpyAsync_ptsz(dst, src, n, stream);
+}
+
+/* ---- installation ---- */
+
+/* Returns true if pages can be populated, which Linux can since 5.14. */
+static bool can_populate(void)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	void *p = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	bool can;
+
+	if (p == MAP_FAILED) {
+		return false;
+	}
+	can = madvise(p, page, MADV_POPULATE_WRITE) == 0;
+	(void)munmap(p, page);
+	return can;
+}
+
+/* Returns the value of GBPF_COPY_THREADS, 0 if it is not set or invalid. */
+static unsigned wanted_threads(void)
+{
+	const char *text = getenv("GBPF_COPY_THREADS");
+	unsigned long n;
+	char *end;
+
+	if (!text) {
+		return 0;
+	}
+	n = strtoul(text, &end, 10);
+	if (end == text || *end || text[0] == '-' || !n || n > MEM_COPY_THREADS_MAX) {
+		fprintf(stderr,
+			"gbpf: invalid GBPF_COPY_THREADS: %s: expected 1 to %u; using the "
+			"default\n",
+			text, MEM_COPY_THREADS_MAX);
+		return 0;
+	}
+	return (unsigned)n;
+}
+
+static bool is_off(void)
+{
+	const char *plan = getenv("GBPF_COPY");
+
+	if (plan && strcmp(plan, "driver") != 0 && strcmp(plan, "pipelined") != 0) {
+		fprintf(stderr,
+			"gbpf: invalid GBPF_COPY: %s: expected 'pipelined' or 'driver'; using "
+			"'pipelined'\n",
+			plan);
+	}
+	return plan && strcmp(plan, "driver") == 0;
+}
+
+void shim_copies_install(void)
+{
+	if (is_off() || !can_populate()) {
+		return;
+	}
+	mem_copy_pool_init(&pool, wanted_threads());
+	ops = gpu_copy_ops;
+	ops.issue = issue;
+	store_release(&installed, 1u);
+	shim_real.cuMemcpyHtoD_v2 = up;
+	shim_real.cuMemcpyHtoD_v2_ptds = up_ptds;
+	shim_real.cuMemcpyHtoDAsync_v2 = up_async;
+	shim_real.cuMemcpyHtoDAsync_v2_ptsz = up_async_ptsz;
+	shim_real.cuMemcpyDtoH_v2 = down;
+	shim_real.cuMemcpyDtoH_v2_ptds = down_ptds;
+	shim_real.cuMemcpyDtoHAsync_v2 = down_async;
+	shim_real.cuMemcpyDtoHAsync_v2_ptsz = down_async_ptsz;
+	shim_real.cuMemcpy = any;
+	shim_real.cuMemcpy_ptds = any_ptds;
+	shim_real.cuMemcpyAsync = any_async;
+	shim_real.cuMemcpyAsync_ptsz = any_async_ptsz;
+}
+
+bool shim_copies_installed(void)
+{
+	return load_acquire(&installed) != 0;
+}
+
+void shim_copies_forget(void)
+{
+	store_release(&installed, 0u);
+}

@@ -1,0 +1,110 @@
+/* The contexts in which copies run, and their end. A context takes its pinned pieces with it, so
+ * that no copy may use them any more when the driver ends it. */
+#include "shim/mem/copies.h"
+#include "shim/shim.h"
+
+#define CONTEXTS_MAX 64u
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t left = PTHREAD_COND_INITIALIZER; /* no copy uses a context any more */
+static struct shim_copy_context contexts[CONTEXTS_MAX];
+
+/* Returns the entry of a context; NULL: add: the table is full, otherwise: there is none. Caller
+ * holds the mutex. */
+static struct shim_copy_context *find(CUcontext ctx, bool add)
+{
+	struct shim_copy_context *unused = NULL;
+
+	for (unsigned i = 0; i < CONTEXTS_MAX; i++) {
+		if (contexts[i].ctx == ctx) {
+			return &contexts[i];
+		}
+		if (!contexts[i].ctx) {
+			unused = &contexts[i];
+		}
+	}
+	if (add && unused) {
+		unused->ctx = ctx;
+		return unused;
+	}
+	return NULL;
+}
+
+/* Forgets the pieces of a context that is gone. Caller holds the mutex. */
+static void drop(struct shim_copy_context *c)
+{
+	if (c->id) {
+		mem_pieces_finish(&c->pieces, NULL, NULL);
+		c->id = 0;
+	}
+}
+
+struct shim_copy_context *shim_copy_context_enter(CUcontext ctx, unsigned long long id)
+{
+	struct shim_copy_context *c;
+
+	pthread_mutex_lock(&mutex);
+	c = find(ctx, true);
+	if (c && c->id != id && !c->running) { /* another context had that handle before */
+		drop(c);
+		mem_pieces_init(&c->pieces);
+		c->id = id;
+	}
+	if (c && (c->ending || c->id != id)) {
+		c = NULL;
+	}
+	if (c) {
+		c->running++;
+	}
+	pthread_mutex_unlock(&mutex);
+	return c;
+}
+
+void shim_copy_context_leave(struct shim_copy_context *c)
+{
+	pthread_mutex_lock(&mutex);
+	if (!--c->running) {
+		pthread_cond_broadcast(&left);
+	}
+	pthread_mutex_unlock(&mutex);
+}
+
+void shim_copies_context_ending(CUcontext ctx)
+{
+	struct shim_copy_context *c;
+
+	if (!ctx || !shim_copies_installed()) { /* in a forked child another thread may have held
+						   the mutex */
+		return;
+	}
+	pthread_mutex_lock(&mutex);
+	c = find(ctx, true);
+	if (c) {
+		store_relaxed(&c->ending, c->ending + 1);
+		while (c->running) {
+			pthread_cond_wait(&left, &mutex);
+		}
+	}
+	pthread_mutex_unlock(&mutex);
+}
+
+void shim_copies_context_ended(CUcontext ctx, bool gone)
+{
+	struct shim_copy_context *c;
+
+	if (!ctx || !shim_copies_installed()) {
+		return;
+	}
+	pthread_mutex_lock(&mutex);
+	c = find(ctx, false);
+	if (c && c->ending) {
+		if (gone) {
+			drop(c);
+		}
+		store_relaxed(&c->ending, c->ending - 1);
+		if (!c->id && !c->ending) {
+			c->ctx = NULL;
+		}
+	}
+	pthread_mutex_unlock(&mutex);
+}
