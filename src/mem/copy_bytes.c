@@ -1,18 +1,22 @@
 /* Moving bytes between a pinned piece and the program's memory. The pages of the program's memory
  * are populated first: madvise() reports a page that cannot be accessed, where a load or store
  * would end the process, and it pays the first touch here, in several threads. It cannot report
- * what another thread unmaps or protects in between.
+ * what another thread unmaps or protects in between. Anonymous memory that may be read as a whole
+ * is read without that.
  *
  * Downwards the stores bypass the caches, because a large destination would only evict the pieces,
  * which the device writes again at once. */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
+#include "base/fd.h"
 #include "mem/copy_int.h"
 
 #ifndef MADV_POPULATE_READ /* Linux 5.14 */
@@ -30,6 +34,35 @@ static int populate(uintptr_t begin, size_t bytes, int advice)
 	} while (err && (errno == EINTR || errno == EAGAIN));
 	errno = saved;
 	return err ? -EFAULT : 0;
+}
+
+/* The kernel's struct procmap_query of PROCMAP_QUERY, which the system's headers may lack. */
+struct mapping_query {
+	uint64_t size, flags, address; /* asked for */
+	uint64_t begin, end, rights;   /* answer: the mapping that contains the address */
+	uint64_t page_bytes, offset, inode;
+	uint32_t major, minor, name_bytes, build_id_bytes;
+	uint64_t name, build_id; /* none wanted */
+};
+#define MAPPING_QUERY _IOWR('f', 17, struct mapping_query)
+#define MAPPING_READABLE 1u
+
+bool mem_copy_is_plain(const void *program, size_t bytes)
+{
+	uint64_t at = (uintptr_t)program, end = at + bytes;
+	int saved = errno, fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	bool plain = fd >= 0;
+
+	while (plain && at < end) {
+		struct mapping_query q = { .size = sizeof(q), .address = at };
+
+		plain = ioctl(fd, MAPPING_QUERY, &q) == 0 && q.begin <= at && q.end > at &&
+			(q.rights & MAPPING_READABLE) && !q.inode;
+		at = q.end;
+	}
+	fd_close(fd);
+	errno = saved;
+	return plain;
 }
 
 #if defined(__x86_64__)
@@ -89,9 +122,9 @@ static void copy_past_caches(unsigned char *to, const unsigned char *from, size_
 
 #endif
 
-int mem_copy_from_program(void *piece, const void *program, size_t bytes)
+int mem_copy_from_program(void *piece, const void *program, size_t bytes, bool plain)
 {
-	int err = populate((uintptr_t)program, bytes, MADV_POPULATE_READ);
+	int err = plain ? 0 : populate((uintptr_t)program, bytes, MADV_POPULATE_READ);
 
 	if (!err) {
 		memcpy(piece, program, bytes);

@@ -55,10 +55,11 @@ interrupts() {
 	interrupts with_folder disb --device soft
 }
 
-@test "an interrupted bench pace, tenants, quota or reach ends by the signal, with its processes and folder" {
+@test "an interrupted bench pace, tenants, quota, copy or reach ends by the signal, with its processes and folder" {
 	interrupts with_folder pace --device soft
 	interrupts with_folder tenants --device soft
 	interrupts with_folder quota --device soft
+	interrupts with_folder copy --device soft
 	printf '#!/bin/sh\nexec sleep 1000\n' >python
 	chmod +x python
 	interrupts with_folder reach --device soft --parts ptx --python "$PWD/python"

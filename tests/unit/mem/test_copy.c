@@ -402,6 +402,31 @@ static void a_page_without_access_ends_the_plan(void **state)
 	munmap(host, bytes);
 }
 
+/* A file mapping of which the second half lies behind the file's end. */
+static void memory_behind_the_end_of_a_file_ends_the_plan(void **state)
+{
+	size_t bytes = (size_t)8 << 20;
+	int fd = memfd_create("short", MFD_CLOEXEC);
+	unsigned char *host;
+	struct bed b;
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, (off_t)bytes / 2), 0);
+	host = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_true(host != MAP_FAILED);
+	bed_init(&b, 3);
+	for (unsigned way = 0; way < 2; way++) {
+		assert_int_equal(copy(&b, way, 0, host, bytes, 3, true), 0);
+		assert_true(b.done <= bytes / 2);
+		assert_int_equal(copy(&b, way, 0, host, bytes / 2, 3, true), 0);
+		assert_int_equal(b.done, bytes / 2);
+	}
+	bed_finish(&b);
+	munmap(host, bytes);
+	close(fd);
+}
+
 /* ---- several copies ---- */
 
 struct copier {
@@ -541,6 +566,7 @@ int main(void)
 		cmocka_unit_test(a_copy_ends_when_it_may_not_go_on),
 		cmocka_unit_test(a_waiting_copy_asks_whether_it_may_go_on),
 		cmocka_unit_test(a_page_without_access_ends_the_plan),
+		cmocka_unit_test(memory_behind_the_end_of_a_file_ends_the_plan),
 		cmocka_unit_test(copies_share_the_helpers),
 		cmocka_unit_test(idle_helpers_end_and_come_back),
 		cmocka_unit_test(pieces_are_limited_and_taken_when_finished),

@@ -1,0 +1,250 @@
+/* bench-copy: `gbpf bench copy`. One client for each number of threads, which copies alternately by
+ * gBPF and by the driver; commands to the clients are interleaved. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/shm.h"
+#include "bench/common/program.h"
+#include "bench/common/testbed.h"
+#include "bench/copy/copy_page.h"
+
+#define READY_NS 60000000000ull
+#define COMMAND_NS 120000000000ull
+#define CLIENTS_MAX 9u
+#define SAMPLE_BYTES ((uint64_t)256 << 20) /* of a command, by each library */
+#define CALLS_MAX 100u
+#define SCALED_MIN ((uint64_t)4 << 20) /* smallest size that is measured with all thread counts */
+#define FRESH_MIN ((uint64_t)1 << 20)  /* smallest size that is measured with fresh memory */
+
+struct client {
+	struct bench_copy_page *page;
+	pid_t pid;
+	unsigned threads; /* 0: gBPF's default */
+	char name[16];
+};
+
+struct bench_copy {
+	struct bench_testbed testbed;
+	const char *policy, *policy_name, *threads, *ways, *max_text;
+	unsigned rounds;
+	uint64_t max;
+	struct bench_testbed_daemon *daemon;
+	struct client client[CLIENTS_MAX];
+	unsigned n;
+};
+
+static const char *const way_names[COPY_WAYS] = { "up", "down", "both" };
+
+/* ---- clients ---- */
+
+static int start(struct bench_copy *b, struct client *c)
+{
+	const struct bench_testbed_place place = {
+		.lane = LANE_GBPF, .daemon = b->daemon, .class_name = "normal", .mps_priority = -1
+	};
+	int fd = shm_create("bench-copy", sizeof(*c->page), SHM_NOEXEC);
+	struct bench_testbed_command k;
+	char log[160];
+
+	c->page = fd < 0 ? NULL : shm_map(fd, sizeof(*c->page), 1);
+	if (!c->page) {
+		fd_close(fd);
+		return bench_testbed_fail(&b->testbed, "out of memory for a page");
+	}
+	c->page->magic = COPY_MAGIC;
+	snprintf(c->name, sizeof(c->name), "copy-%u", c->threads);
+	snprintf(log, sizeof(log), "%s/%s.log", b->testbed.dir, c->name);
+	bench_command_init(&k);
+	bench_command_env(&k, "GBPF_COPY");
+	if (c->threads) {
+		bench_command_env(&k, "GBPF_COPY_THREADS=%u", c->threads);
+	} else {
+		bench_command_env(&k, "GBPF_COPY_THREADS");
+	}
+	bench_testbed_put_in_place(&b->testbed, &k, &place, c->name);
+	bench_command_add(&k, "%s", b->testbed.client);
+	bench_command_option(&k, "--page", "%d", fd);
+	bench_command_option(&k, "--libcuda", "%s", b->testbed.libcuda);
+	c->pid = bench_testbed_spawn(&b->testbed, &k, log, fd, NULL);
+	bench_command_finish(&k);
+	fd_close(fd);
+	return c->pid > 0 ? 0 : -1;
+}
+
+static int check(struct bench_copy *b, const struct client *c, uint64_t deadline)
+{
+	if (load_acquire(&c->page->state) == COPY_FAILED) {
+		return bench_testbed_fail(&b->testbed, "%s: %.200s", c->name, c->page->error);
+	}
+	if (bench_testbed_interrupted()) {
+		return bench_testbed_fail(&b->testbed, "interrupted");
+	}
+	if (!bench_testbed_lives(&b->testbed, c->pid)) {
+		return bench_testbed_fail(&b->testbed, "%s: the client has exited", c->name);
+	}
+	return clock_now_ns() < deadline
+		       ? 0
+		       : bench_testbed_fail(&b->testbed, "%s: no answer in time", c->name);
+}
+
+static int await_ready(struct bench_copy *b, const struct client *c)
+{
+	uint64_t deadline = clock_now_ns() + READY_NS;
+
+	while (load_acquire(&c->page->state) != COPY_READY) {
+		if (check(b, c, deadline) < 0) {
+			return -1;
+		}
+		clock_sleep_ns(1000000);
+	}
+	return 0;
+}
+
+static int command(struct bench_copy *b, struct client *c)
+{
+	uint64_t deadline = clock_now_ns() + COMMAND_NS;
+
+	store_release(&c->page->command, c->page->command + 1);
+	futex_wake_shared(&c->page->command, 1 << 30);
+	while (load_acquire(&c->page->done) != c->page->command) {
+		if (check(b, c, deadline) < 0) {
+			return -1;
+		}
+		futex_wait_shared(&c->page->done, c->page->command - 1, 20000000);
+	}
+	return 0;
+}
+
+/* ---- measurements ---- */
+
+static json_t *times(const struct bench_copy_page *p, unsigned by)
+{
+	json_t *ns = json_array();
+
+	for (unsigned i = 0; i < p->calls; i++) {
+		json_array_append_new(ns, json_integer((json_int_t)p->ns[by][i]));
+	}
+	return ns;
+}
+
+static int measure(struct bench_copy *b, struct client *c, uint64_t bytes, unsigned way, bool fresh)
+{
+	uint64_t calls = SAMPLE_BYTES / bytes;
+
+	c->page->bytes = bytes;
+	c->page->way = way;
+	c->page->fresh = fresh;
+	c->page->calls = (uint32_t)MAX(MIN(calls, CALLS_MAX), 1u);
+	if (command(b, c) < 0) {
+		return -1;
+	}
+	return bench_testbed_record(
+		&b->testbed, "copy",
+		json_pack("{s:I, s:s, s:b, s:i, s:o, s:o}", "bytes", (json_int_t)bytes, "way",
+			  way_names[way], "fresh", (int)fresh, "threads", (int)c->threads, "driver",
+			  times(c->page, COPY_BY_DRIVER), "gbpf", times(c->page, COPY_BY_SHIM)));
+}
+
+static int measure_size(struct bench_copy *b, uint64_t bytes, unsigned round)
+{
+	bench_testbed_progress(&b->testbed, "copy: %llu bytes, round %u of %u",
+			       (unsigned long long)bytes, round + 1, b->rounds);
+	for (unsigned kind = 0; kind < 2 * COPY_WAYS; kind++) {
+		unsigned way = kind / 2;
+		bool fresh = kind % 2;
+
+		if (!bench_program_lists(b->ways, way_names[way]) ||
+		    (fresh && (way != COPY_DOWN || bytes < FRESH_MIN))) {
+			continue;
+		}
+		for (unsigned i = 0; i < (bytes < SCALED_MIN ? 1 : b->n); i++) {
+			if (measure(b, &b->client[i], bytes, way, fresh) < 0) {
+				return -1;
+			}
+		}
+	}
+	return 0;
+}
+
+static int run(struct bench_copy *b)
+{
+	int err = bench_testbed_init(&b->testbed);
+
+	if (!err) {
+		b->daemon = bench_testbed_gbpfd(&b->testbed, b->policy);
+		err = b->daemon ? 0 : -1;
+	}
+	for (unsigned i = 0; i < b->n && !err; i++) {
+		err = start(b, &b->client[i]);
+		err = err ? err : await_ready(b, &b->client[i]);
+	}
+	err = err ? err
+		  : bench_testbed_record(&b->testbed, "set_up",
+					 json_pack("{s:s, s:b, s:s, s:i, s:I, s:i}", "device",
+						   b->client[0].page->device, "soft",
+						   b->testbed.soft, "policy", b->policy_name,
+						   "cores", (int)b->client[0].page->cores, "max",
+						   (json_int_t)b->max, "repeats", (int)b->rounds));
+	for (unsigned round = 0; round < b->rounds && !err; round++) {
+		for (uint64_t bytes = 1; bytes <= b->max && !err; bytes *= 4) {
+			err = measure_size(b, bytes, round);
+		}
+	}
+	for (unsigned i = 0; i < b->n; i++) {
+		bench_testbed_end(&b->testbed, b->client[i].pid, 0);
+	}
+	return err;
+}
+
+/* The default first, then those of the list, "1,2,4". Returns false if that is malformed. */
+static bool list_clients(struct bench_copy *b)
+{
+	const char *at = b->threads;
+	char *end;
+
+	b->n = 1;
+	while (at && *at) {
+		unsigned long v = strtoul(at, &end, 10);
+
+		if (end == at || v < 1 || v > 16 || b->n == CLIENTS_MAX || (*end && *end != ',')) {
+			return false;
+		}
+		b->client[b->n++].threads = (unsigned)v;
+		at = *end ? end + 1 : end;
+	}
+	return true;
+}
+
+int main(int argc, char **argv)
+{
+	static struct bench_copy b = {
+		.rounds = 5, .policy_name = "", .ways = "up,down,both", .max_text = "1073741824"
+	};
+	const struct bench_program_option table[] = {
+		BENCH_TESTBED_OPTIONS(&b.testbed),
+		{ "--policy", .text = &b.policy },
+		{ "--policy-name", .text = &b.policy_name },
+		{ "--threads", .text = &b.threads },
+		{ "--ways", .text = &b.ways },
+		{ "--max", .text = &b.max_text },
+		{ "--repeats", .number = &b.rounds },
+		{ NULL },
+	};
+	int err;
+
+	if (!bench_program_options(table, &argc, argv) || !list_clients(&b) || !b.policy ||
+	    !b.testbed.libcuda || !b.testbed.gbpf || !b.testbed.client || !b.rounds) {
+		return bench_program_usage("copy");
+	}
+	b.max = strtoull(b.max_text, NULL, 10);
+	if (!b.max || b.max > COPY_BYTES_MAX) {
+		return bench_program_usage("copy");
+	}
+	err = run(&b);
+	return bench_testbed_exit(&b.testbed, err, false);
+}

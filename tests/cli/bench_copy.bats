@@ -1,0 +1,69 @@
+# gbpf bench copy on the soft GPU, in small.
+load helper
+
+setup() {
+	cli_setup
+	export TMPDIR=$cli_dir/tmp
+	mkdir "$TMPDIR"
+}
+
+@test "bench copy measures all sizes and ways by gBPF and by the driver" {
+	run --separate-stderr "$GBPF" --json bench copy --device soft --max 4M --threads 1,3 --repeats 2 --save out.json
+	echo "$output $stderr"
+	[ "$status" -eq 0 ]
+	[ -z "$stderr" ]
+	json 'd["schema"] == "gbpf.bench.copy/1" and d["missed"] == [] and d["max"] == 4 << 20 and d["cores"] > 0'
+	json 'sorted({r["bytes"] for r in d["rows"]}) == [4 ** i for i in range(12)]'
+	json '{r["way"] for r in d["rows"]} == {"up", "down", "both"}'
+	json '{r["threads"] for r in d["rows"] if r["bytes"] == 4 << 20} == {0, 1, 3}'
+	json '{r["threads"] for r in d["rows"] if r["bytes"] < 4 << 20} == {0}'
+	json 'sorted({r["bytes"] for r in d["rows"] if r["fresh"]}) == [1 << 20, 4 << 20]'
+	json 'all(r["driver_ns"] > 0 and r["gbpf_ns"] > 0 and abs(r["ratio"] - r["gbpf_ns"] / r["driver_ns"]) < 1e-9 for r in d["rows"])'
+	json 'all(r["copies"] == 2 * min(max((256 << 20) // r["bytes"], 1), 100) for r in d["rows"])'
+	[ -s out.json ]
+	[ -z "$(ls "$TMPDIR")" ]
+}
+
+@test "bench copy measures the ways that are asked for" {
+	run --separate-stderr "$GBPF" --json bench copy --device soft --max 64K --threads 1 --repeats 1 --ways up
+	json '{r["way"] for r in d["rows"]} == {"up"} and len(d["rows"]) == 9'
+}
+
+@test "bench copy refuses values that make no sense" {
+	for o in "--max 0" "--max 5G" "--max much" "--threads 0" "--threads 9" "--threads 1,x" "--ways sideways" "--repeats 0"; do
+		run "$GBPF" bench copy --device soft $o
+		echo "$o: $output"
+		[ "$status" -eq 2 ]
+	done
+	[ -z "$(ls "$TMPDIR")" ]
+}
+
+# A miss needs a GPU: the report is given the records of one.
+@test "the report of bench copy exits with 1 if a goal is missed" {
+	report() { run python3 -IB -X utf8 "$GBPF_PREFIX/lib/gbpf/bench/report" copy; }
+	cat >records <<-'END'
+		{"set_up":{"device":"d","soft":false,"policy":"p","cores":16,"max":1073741824,"repeats":1}}
+		{"copy":{"bytes":1,"way":"up","fresh":false,"threads":0,"driver":[1000],"gbpf":[1030]}}
+		{"copy":{"bytes":1,"way":"down","fresh":true,"threads":0,"driver":[1000],"gbpf":[9000]}}
+		{"copy":{"bytes":1073741824,"way":"up","fresh":false,"threads":8,"driver":[200000000],"gbpf":[22000000]}}
+		{"copy":{"bytes":1073741824,"way":"up","fresh":false,"threads":4,"driver":[200000000],"gbpf":[31000000]}}
+		{"copy":{"bytes":1073741824,"way":"down","fresh":false,"threads":4,"driver":[90000000],"gbpf":[21000000]}}
+		{"copy":{"bytes":1073741824,"way":"both","fresh":false,"threads":6,"driver":[200000000],"gbpf":[45000000]}}
+		{"end":null}
+	END
+	report <records
+	echo "$output"
+	[ "$status" -eq 0 ]
+	for change in 's/\[1030\]/[1040]/' 's/\[22000000\]/[23000000]/' 's/\[31000000\]/[32000000]/' 's/\[21000000\]/[22000000]/' \
+		's/\[45000000\]/[46000000]/'; do
+		sed "$change" records >changed
+		! cmp -s records changed
+		report <changed
+		echo "$change: $output"
+		[ "$status" -eq 1 ]
+		[ "$(grep -c '^MISSED: ' <<<"$output")" -eq 1 ]
+	done
+	sed 's/"soft":false/"soft":true/; s/\[1030\]/[9000]/; s/\[22000000\]/[90000000]/' records >changed
+	report <changed
+	[ "$status" -eq 0 ]
+}
