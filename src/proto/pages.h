@@ -143,6 +143,9 @@ struct proto_stats {
 		uint64_t launches, stoppable, persistent;
 		uint64_t launches_ns, stoppable_ns, persistent_ns;
 	} reach;
+	/* Linear copies between host memory and the device, bytes; and those of both that the
+	 * pipelined plan has made. */
+	uint64_t copy_up_bytes, copy_down_bytes, copy_pipelined_bytes;
 };
 
 _Static_assert(sizeof(struct proto_board) <= PROTO_PAGE_BYTES, "a board is one page");

@@ -265,6 +265,11 @@ bool sched_any_touched(const struct sched *s);
  * all queues) has finished. */
 void sched_synced(struct sched *s, struct sched_queue *q);
 
+/* Counts a linear copy between host memory and the device, and bytes of such copies that were made
+ * in pieces (mem/copy_plan.h). Any thread. */
+void sched_copied(struct sched *s, bool up, uint64_t bytes);
+void sched_copied_in_pieces(struct sched *s, uint64_t bytes);
+
 struct sched_shared { /* first member of struct sched: what the inline test reads */
 	uint32_t active;
 };

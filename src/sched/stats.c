@@ -23,6 +23,20 @@ void sched_stats_count_kind(struct sched_queue *q, uint32_t kind, uint64_t bytes
 	}
 }
 
+void sched_copied(struct sched *s, bool up, uint64_t bytes)
+{
+	if (up) {
+		sched_stat_add(s, copy_up_bytes, bytes);
+	} else {
+		sched_stat_add(s, copy_down_bytes, bytes);
+	}
+}
+
+void sched_copied_in_pieces(struct sched *s, uint64_t bytes)
+{
+	sched_stat_add(s, copy_pipelined_bytes, bytes);
+}
+
 static void publish_sum(struct sched_queue *q, const struct sched_tally *t, uint64_t *published,
 			size_t field)
 {

@@ -95,6 +95,36 @@ both() { # CASE...: passes with both plans, and prints the same
 	with pipelined 4 "$COPIES" random 3
 }
 
+# counts PLAN: sets up, down, pipelined and sum to the MiB that gbpfd shows of a program that copies.
+counts() {
+	local out pid
+	[ -p "$GBPF_RUNTIME_DIR/out" ] || mkfifo "$GBPF_RUNTIME_DIR/out"
+	with "$1" 2 "$COPIES" forever >"$GBPF_RUNTIME_DIR/out" 3>&- &
+	exec {out}<"$GBPF_RUNTIME_DIR/out"
+	read -r -t 60 -u "$out" pid
+	read -r -t 60 -u "$out"
+	read -r up down pipelined sum < <(gbpf ps --json | python3 -c '
+import json, sys
+s = next(t for t in json.load(sys.stdin)["tenants"] if t["pid"] == int(sys.argv[1]))["stats"]
+print(*(s[n] >> 20 for n in ("copy_up_bytes", "copy_down_bytes", "copy_pipelined_bytes", "copy_bytes")))' "$pid")
+	kill -9 "$pid"
+	wait $! || true
+	exec {out}<&-
+}
+
+@test "copied bytes are counted, by direction and by plan" {
+	local up down pipelined sum
+	begin
+	counts pipelined
+	echo "$up $down $pipelined $sum"
+	[ "$up" -ge 48 ] && [ "$down" -ge 48 ] && [ "$pipelined" -ge 96 ]
+	((up % 24 == 0 && down % 24 == 0 && up >= down))
+	((sum >= 96))
+	counts driver
+	echo "$up $down $pipelined $sum"
+	[ "$up" -ge 48 ] && [ "$down" -ge 48 ] && [ "$pipelined" -eq 0 ]
+}
+
 @test "a wrong plan or number of threads is named, and the default used" {
 	begin
 	run with sideways 4 "$COPIES" helpers

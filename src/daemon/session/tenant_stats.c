@@ -220,7 +220,13 @@ void daemon_stats_json(const struct daemon_session *s, json_t *tenant)
 	COUNTER(wrong_hints);
 	COUNTER(syncs);
 	COUNTER(requests_cut);
+	COUNTER(copy_up_bytes);
+	COUNTER(copy_down_bytes);
+	COUNTER(copy_pipelined_bytes);
 #undef COUNTER
+	json_object_set_new(
+		j, "copy_bytes",
+		number(load_relaxed(&st->copy_up_bytes) + load_relaxed(&st->copy_down_bytes)));
 	requests(st, j);
 	caps(st, j);
 	json_object_set_new(j, "reach", reach(st));

@@ -24,10 +24,11 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-#define RANGES_MAX 1024u /* mappings that the device side of a copy may consist of */
+#define ASKED_MIN_BYTES (64u << 10) /* smallest copy of unknown direction that is counted */
+#define RANGES_MAX 1024u	    /* mappings that the device side of a copy may consist of */
 
 static struct mem_copy_pool pool;
-static uint32_t installed; /* [atomic] 0 in a forked child, too */
+static uint32_t planned; /* [atomic] the plan is used; 0 in a forked child, too */
 
 struct request {
 	enum mem_copy_way way;
@@ -230,7 +231,7 @@ static bool pipelined(const struct request *r, CUresult *ret)
 	int result = 0;
 	bool taken;
 
-	if (!shim_copies_installed() || shim_capture_any() || !is_pageable(r->host, r->bytes)) {
+	if (!shim_copies_planned() || shim_capture_any() || !is_pageable(r->host, r->bytes)) {
 		return false;
 	}
 	mode = shim_capture_exempt();
@@ -243,6 +244,7 @@ static bool pipelined(const struct request *r, CUresult *ret)
 	if (!taken) {
 		return false;
 	}
+	sched_copied_in_pieces(shim.sched, done);
 	*ret = (CUresult)result;
 	if (!result && done < r->bytes) {
 		rest.device += done;
@@ -254,6 +256,33 @@ static bool pipelined(const struct request *r, CUresult *ret)
 }
 
 /* ---- entry points ---- */
+
+/* Counts a copy of the program. Returns its result. */
+static inline CUresult counted(enum mem_copy_way way, size_t n, CUresult r)
+{
+	if (likely(r == CUDA_SUCCESS)) {
+		sched_copied(shim.sched, way == MEM_COPY_UP, n);
+	}
+	return r;
+}
+
+static bool is_host(CUdeviceptr address)
+{
+	unsigned type = CU_MEMORYTYPE_HOST; /* of memory that the driver does not know */
+
+	(void)shim_driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
+	return type == CU_MEMORYTYPE_HOST;
+}
+
+/* The same of a copy that names no direction. The driver is asked for it, which is too dear for
+ * small copies: they are not counted. */
+static inline CUresult counted_any(CUdeviceptr dst, CUdeviceptr src, size_t n, CUresult r)
+{
+	if (unlikely(n >= ASKED_MIN_BYTES) && is_host(dst) != is_host(src)) {
+		return counted(is_host(src) ? MEM_COPY_UP : MEM_COPY_DOWN, n, r);
+	}
+	return r;
+}
 
 static inline bool try_up(CUdeviceptr dst, const void *src, size_t n, CUstream stream,
 			  bool per_thread, bool blocking, CUresult *ret)
@@ -286,105 +315,120 @@ static CUresult up(CUdeviceptr dst, const void *src, size_t n)
 {
 	CUresult r;
 
-	return try_up(dst, src, n, NULL, false, true, &r)
-		       ? r
-		       : shim_driver.cuMemcpyHtoD_v2(dst, src, n);
+	return counted(MEM_COPY_UP, n,
+		       try_up(dst, src, n, NULL, false, true, &r)
+			       ? r
+			       : shim_driver.cuMemcpyHtoD_v2(dst, src, n));
 }
 
 static CUresult up_ptds(CUdeviceptr dst, const void *src, size_t n)
 {
 	CUresult r;
 
-	return try_up(dst, src, n, NULL, true, true, &r)
-		       ? r
-		       : shim_driver.cuMemcpyHtoD_v2_ptds(dst, src, n);
+	return counted(MEM_COPY_UP, n,
+		       try_up(dst, src, n, NULL, true, true, &r)
+			       ? r
+			       : shim_driver.cuMemcpyHtoD_v2_ptds(dst, src, n));
 }
 
 static CUresult up_async(CUdeviceptr dst, const void *src, size_t n, CUstream stream)
 {
 	CUresult r;
 
-	return try_up(dst, src, n, stream, false, false, &r)
-		       ? r
-		       : shim_driver.cuMemcpyHtoDAsync_v2(dst, src, n, stream);
+	return counted(MEM_COPY_UP, n,
+		       try_up(dst, src, n, stream, false, false, &r)
+			       ? r
+			       : shim_driver.cuMemcpyHtoDAsync_v2(dst, src, n, stream));
 }
 
 static CUresult up_async_ptsz(CUdeviceptr dst, const void *src, size_t n, CUstream stream)
 {
 	CUresult r;
 
-	return try_up(dst, src, n, stream, true, false, &r)
-		       ? r
-		       : shim_driver.cuMemcpyHtoDAsync_v2_ptsz(dst, src, n, stream);
+	return counted(MEM_COPY_UP, n,
+		       try_up(dst, src, n, stream, true, false, &r)
+			       ? r
+			       : shim_driver.cuMemcpyHtoDAsync_v2_ptsz(dst, src, n, stream));
 }
 
 static CUresult down(void *dst, CUdeviceptr src, size_t n)
 {
 	CUresult r;
 
-	return try_down(dst, src, n, NULL, false, true, &r)
-		       ? r
-		       : shim_driver.cuMemcpyDtoH_v2(dst, src, n);
+	return counted(MEM_COPY_DOWN, n,
+		       try_down(dst, src, n, NULL, false, true, &r)
+			       ? r
+			       : shim_driver.cuMemcpyDtoH_v2(dst, src, n));
 }
 
 static CUresult down_ptds(void *dst, CUdeviceptr src, size_t n)
 {
 	CUresult r;
 
-	return try_down(dst, src, n, NULL, true, true, &r)
-		       ? r
-		       : shim_driver.cuMemcpyDtoH_v2_ptds(dst, src, n);
+	return counted(MEM_COPY_DOWN, n,
+		       try_down(dst, src, n, NULL, true, true, &r)
+			       ? r
+			       : shim_driver.cuMemcpyDtoH_v2_ptds(dst, src, n));
 }
 
 static CUresult down_async(void *dst, CUdeviceptr src, size_t n, CUstream stream)
 {
 	CUresult r;
 
-	return try_down(dst, src, n, stream, false, false, &r)
-		       ? r
-		       : shim_driver.cuMemcpyDtoHAsync_v2(dst, src, n, stream);
+	return counted(MEM_COPY_DOWN, n,
+		       try_down(dst, src, n, stream, false, false, &r)
+			       ? r
+			       : shim_driver.cuMemcpyDtoHAsync_v2(dst, src, n, stream));
 }
 
 static CUresult down_async_ptsz(void *dst, CUdeviceptr src, size_t n, CUstream stream)
 {
 	CUresult r;
 
-	return try_down(dst, src, n, stream, true, false, &r)
-		       ? r
-		       : shim_driver.cuMemcpyDtoHAsync_v2_ptsz(dst, src, n, stream);
+	return counted(MEM_COPY_DOWN, n,
+		       try_down(dst, src, n, stream, true, false, &r)
+			       ? r
+			       : shim_driver.cuMemcpyDtoHAsync_v2_ptsz(dst, src, n, stream));
 }
 
 static CUresult any(CUdeviceptr dst, CUdeviceptr src, size_t n)
 {
 	CUresult r;
 
-	return try_any(dst, src, n, NULL, false, true, &r) ? r : shim_driver.cuMemcpy(dst, src, n);
+	return counted_any(dst, src, n,
+			   try_any(dst, src, n, NULL, false, true, &r)
+				   ? r
+				   : shim_driver.cuMemcpy(dst, src, n));
 }
 
 static CUresult any_ptds(CUdeviceptr dst, CUdeviceptr src, size_t n)
 {
 	CUresult r;
 
-	return try_any(dst, src, n, NULL, true, true, &r) ? r
-							  : shim_driver.cuMemcpy_ptds(dst, src, n);
+	return counted_any(dst, src, n,
+			   try_any(dst, src, n, NULL, true, true, &r)
+				   ? r
+				   : shim_driver.cuMemcpy_ptds(dst, src, n));
 }
 
 static CUresult any_async(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream)
 {
 	CUresult r;
 
-	return try_any(dst, src, n, stream, false, false, &r)
-		       ? r
-		       : shim_driver.cuMemcpyAsync(dst, src, n, stream);
+	return counted_any(dst, src, n,
+			   try_any(dst, src, n, stream, false, false, &r)
+				   ? r
+				   : shim_driver.cuMemcpyAsync(dst, src, n, stream));
 }
 
 static CUresult any_async_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream)
 {
 	CUresult r;
 
-	return try_any(dst, src, n, stream, true, false, &r)
-		       ? r
-		       : shim_driver.cuMemcpyAsync_ptsz(dst, src, n, stream);
+	return counted_any(dst, src, n,
+			   try_any(dst, src, n, stream, true, false, &r)
+				   ? r
+				   : shim_driver.cuMemcpyAsync_ptsz(dst, src, n, stream));
 }
 
 /* ---- installation ---- */
@@ -440,13 +484,12 @@ static bool is_off(void)
 
 void shim_copies_install(void)
 {
-	if (is_off() || !can_populate()) {
-		return;
+	if (!is_off() && can_populate()) {
+		mem_copy_pool_init(&pool, wanted_threads());
+		ops = gpu_copy_ops;
+		ops.issue = issue;
+		store_release(&planned, 1u);
 	}
-	mem_copy_pool_init(&pool, wanted_threads());
-	ops = gpu_copy_ops;
-	ops.issue = issue;
-	store_release(&installed, 1u);
 	shim_real.cuMemcpyHtoD_v2 = up;
 	shim_real.cuMemcpyHtoD_v2_ptds = up_ptds;
 	shim_real.cuMemcpyHtoDAsync_v2 = up_async;
@@ -461,12 +504,12 @@ void shim_copies_install(void)
 	shim_real.cuMemcpyAsync_ptsz = any_async_ptsz;
 }
 
-bool shim_copies_installed(void)
+bool shim_copies_planned(void)
 {
-	return load_acquire(&installed) != 0;
+	return load_acquire(&planned) != 0;
 }
 
 void shim_copies_forget(void)
 {
-	store_release(&installed, 0u);
+	store_release(&planned, 0u);
 }

@@ -9,8 +9,9 @@
 
 #define SHIM_COPIES_MIN_BYTES ((size_t)4 << 20) /* shortest copy for which the plan is used */
 
-/* Exchanges the slots of the copies concerned, unless GBPF_COPY=driver is set or the system lacks
- * what the plan needs. Called once, before cuInit returns. */
+/* Exchanges the slots of the copies concerned, which are counted from then on. The plan is used
+ * unless GBPF_COPY=driver is set or the system lacks what it needs. Called once, before cuInit
+ * returns. */
 void shim_copies_install(void);
 /* In a child after fork: the helpers and pieces belong to the parent. */
 void shim_copies_forget(void);
@@ -22,8 +23,8 @@ void shim_copies_context_ended(CUcontext ctx, bool gone);
 
 /* ---- for the files of this folder ---- */
 
-/* Returns true if the slots are exchanged and this is no forked child. */
-bool shim_copies_installed(void);
+/* Returns true if the plan is used in this process. */
+bool shim_copies_planned(void);
 
 /* A context in which copies run. */
 struct shim_copy_context {

@@ -73,7 +73,7 @@ void shim_copies_context_ending(CUcontext ctx)
 {
 	struct shim_copy_context *c;
 
-	if (!ctx || !shim_copies_installed()) { /* in a forked child another thread may have held
+	if (!ctx || !shim_copies_planned()) { /* in a forked child another thread may have held
 						   the mutex */
 		return;
 	}
@@ -92,7 +92,7 @@ void shim_copies_context_ended(CUcontext ctx, bool gone)
 {
 	struct shim_copy_context *c;
 
-	if (!ctx || !shim_copies_installed()) {
+	if (!ctx || !shim_copies_planned()) {
 		return;
 	}
 	pthread_mutex_lock(&mutex);

@@ -341,7 +341,8 @@ static void a_copy_ends_when_it_may_not_go_on(void **state)
 	b.c.may_go_on = refuse_at_fourth;
 	b.c.arg = &asked;
 	assert_int_equal(copy(&b, MEM_COPY_UP, 0, host, bytes, 8, true), ERROR);
-	assert_int_equal(b.f.n, 3);
+	assert_true(b.f.n <= 3); /* a caller that waits for helpers asks as well */
+	assert_int_equal(b.done, (size_t)b.f.n << 20);
 	finish_all(&b.f);
 	bed_finish(&b);
 	munmap(host, bytes);
@@ -540,7 +541,7 @@ static void pieces_are_limited_and_taken_when_finished(void **state)
 
 static void pieces_that_cannot_be_made_are_tried_again(void **state)
 {
-	struct mem_piece *p[8];
+	struct mem_piece *p[MEM_CONTEXT_PIECES_MAX];
 	struct mem_pieces pieces;
 	struct fake f;
 
@@ -550,9 +551,9 @@ static void pieces_that_cannot_be_made_are_tried_again(void **state)
 	mem_pieces_init(&pieces);
 	assert_int_equal(mem_pieces_take(&pieces, &ops, &f, p, 8), 2);
 	mem_pieces_give(&pieces, p, 2);
-	assert_int_equal(mem_pieces_take(&pieces, &ops, &f, p, 8), 8);
-	assert_int_equal(f.made, 8);
-	mem_pieces_give(&pieces, p, 8);
+	assert_int_equal(mem_pieces_take(&pieces, &ops, &f, p, 16), 16);
+	assert_int_equal(f.made, 16);
+	mem_pieces_give(&pieces, p, 16);
 	mem_pieces_finish(&pieces, &ops, &f);
 	free(f.memory);
 }

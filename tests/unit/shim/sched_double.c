@@ -304,6 +304,19 @@ const uint8_t *sched_queue_touched(const struct sched_queue *q)
 	return &always;
 }
 
+void sched_copied(struct sched *s, bool up, uint64_t bytes)
+{
+	(void)s;
+	(void)up;
+	(void)bytes;
+}
+
+void sched_copied_in_pieces(struct sched *s, uint64_t bytes)
+{
+	(void)s;
+	(void)bytes;
+}
+
 void sched_synced(struct sched *s, struct sched_queue *q)
 {
 	q->drained++;
