@@ -78,6 +78,14 @@ both() { # CASE...: passes with both plans, and prints the same
 	both fork
 }
 
+@test "a program exits while other threads copy" {
+	local i
+	begin
+	for i in $(seq 15); do
+		with pipelined 4 "$COPIES" exit
+	done
+}
+
 @test "a program that is killed in the middle of copies leaves nothing behind" {
 	local out pid i
 	begin

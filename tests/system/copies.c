@@ -13,6 +13,7 @@
  *   reset        the context is reset while another thread's copy waits behind earlier work; that
  *                copy fails, and those in the next context do not. Needs helpers
  *   fork         children while another thread copies; one that copies itself
+ *   exit         returns from main() while other threads copy
  *   forever      copies until it is killed; prints its process number, and a line after two
  *                copies */
 #include <errno.h>
@@ -564,6 +565,17 @@ static int forks(void)
 	return 0;
 }
 
+static int leave(void)
+{
+	pthread_t t;
+
+	for (unsigned i = 0; i < 2; i++) {
+		CHECK(pthread_create(&t, NULL, copy_on, NULL) == 0, "no thread");
+	}
+	await_copies(2);
+	return 0;
+}
+
 static int forever(void)
 {
 	pthread_t t;
@@ -586,7 +598,7 @@ int main(int argc, char **argv)
 	} cases[] = { { "helpers", helpers },	    { "unmap", unmap },	    { "capture", capture },
 		      { "fault-up", fault_up },	    { "beyond", beyond },   { "reset", reset },
 		      { "fault-down", fault_down }, { "dies-up", dies_up }, { "fork", forks },
-		      { "forever", forever } };
+		      { "forever", forever },	    { "exit", leave } };
 
 	CHECK(argc > 1, "usage: copies CASE [SEED]");
 	begin();

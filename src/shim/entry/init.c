@@ -48,6 +48,7 @@ static void on_exit_process(void)
 	if (shim_mem_joined()) {
 		shim_mem_overhead_stop();
 	}
+	shim_copies_exit();
 	if (shim_attached()) {
 		sched_set_off(shim.sched, true);
 		shim_block_exit(); /* while the agent still advances runs */

@@ -49,18 +49,22 @@ static bool attribute_is(CUpointer_attribute what, CUdeviceptr address, int want
 	       is == wanted;
 }
 
+static bool is_unknown(CUdeviceptr address)
+{
+	unsigned type = 0;
+	CUresult r =
+		shim_driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
+
+	return r == CUDA_ERROR_INVALID_VALUE || (r == CUDA_SUCCESS && !type);
+}
+
 /* Returns true if the driver does not know the memory. Parts in the middle may be registered: they
  * are the host's memory as well. */
 static bool is_pageable(const void *host, size_t bytes)
 {
 	CUdeviceptr first = (uintptr_t)host, last = first + (bytes - 1);
-	unsigned type = 0;
 
-	return first && last > first &&
-	       shim_driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, first) ==
-		       CUDA_ERROR_INVALID_VALUE &&
-	       shim_driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, last) ==
-		       CUDA_ERROR_INVALID_VALUE;
+	return first && last > first && is_unknown(first) && is_unknown(last);
 }
 
 /* Returns true if the whole range is ordinary memory of that device: a copy that exceeds its
@@ -163,7 +167,8 @@ static int may_go_on(void *arg)
 	const struct condition *c = arg;
 
 	if (load_relaxed(&c->context->ending)) {
-		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+		return shim_copies_planned() ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+					     : CUDA_ERROR_DEINITIALIZED;
 	}
 	/* Another thread captures the stream: pieces must not get into its graph. */
 	return shim_capture_any() && shim_capture_has(c->queue->stream, c->queue->per_thread)
@@ -507,6 +512,14 @@ void shim_copies_install(void)
 bool shim_copies_planned(void)
 {
 	return load_acquire(&planned) != 0;
+}
+
+void shim_copies_exit(void)
+{
+	if (shim_copies_planned()) {
+		store_release(&planned, 0u);
+		shim_copy_contexts_exit();
+	}
 }
 
 void shim_copies_forget(void)

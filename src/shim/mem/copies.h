@@ -13,6 +13,9 @@
  * unless GBPF_COPY=driver is set or the system lacks what it needs. Called once, before cuInit
  * returns. */
 void shim_copies_install(void);
+/* At exit, before the driver's exit handlers, which may unmap pinned memory: ends running copies
+ * with CUDA_ERROR_DEINITIALIZED and waits until they have left their pieces, at most a second. */
+void shim_copies_exit(void);
 /* In a child after fork: the helpers and pieces belong to the parent. */
 void shim_copies_forget(void);
 
@@ -39,5 +42,7 @@ struct shim_copy_context {
  * many. */
 struct shim_copy_context *shim_copy_context_enter(CUcontext ctx, unsigned long long id);
 void shim_copy_context_leave(struct shim_copy_context *c);
+/* Ends all of them: see shim_copies_exit(). */
+void shim_copy_contexts_exit(void);
 
 #endif

@@ -1,9 +1,16 @@
 /* The contexts in which copies run, and their end. A context takes its pinned pieces with it, so
  * that no copy may use them any more when the driver ends it. */
 #include "shim/mem/copies.h"
+
+#include <errno.h>
+#include <time.h>
+
+#include "base/clock.h"
 #include "shim/shim.h"
 
 #define CONTEXTS_MAX 64u
+#define NS_PER_SECOND 1000000000u
+#define EXIT_WAIT_NS NS_PER_SECOND /* a helper may be in a page fault that takes long */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t left = PTHREAD_COND_INITIALIZER; /* no copy uses a context any more */
@@ -104,6 +111,23 @@ void shim_copies_context_ended(CUcontext ctx, bool gone)
 		store_relaxed(&c->ending, c->ending - 1);
 		if (!c->id && !c->ending) {
 			c->ctx = NULL;
+		}
+	}
+	pthread_mutex_unlock(&mutex);
+}
+
+void shim_copy_contexts_exit(void)
+{
+	uint64_t end = clock_wall_ns() + EXIT_WAIT_NS;
+	struct timespec until = { (time_t)(end / NS_PER_SECOND), (long)(end % NS_PER_SECOND) };
+
+	pthread_mutex_lock(&mutex);
+	for (unsigned i = 0; i < CONTEXTS_MAX; i++) {
+		store_relaxed(&contexts[i].ending, contexts[i].ending + 1);
+	}
+	for (unsigned i = 0; i < CONTEXTS_MAX; i++) {
+		while (contexts[i].running &&
+		       pthread_cond_timedwait(&left, &mutex, &until) != ETIMEDOUT) {
 		}
 	}
 	pthread_mutex_unlock(&mutex);
