@@ -18,6 +18,10 @@
 #define MEM_COPY_PIECES_MAX 8u	   /* of one copy */
 #define MEM_CONTEXT_PIECES_MAX 16u /* of one context */
 #define MEM_COPY_THREADS_MAX 16u
+/* Bytes that a context has to copy for each piece that it makes. A piece of 4 MiB takes 2 ms
+ * (H200), in which the driver copies so much: a program that copies little must not pay for pieces.
+ */
+#define MEM_PIECE_CREDIT ((uint64_t)16 << 20)
 
 /* ---- helpers ---- */
 
@@ -50,13 +54,15 @@ struct mem_pieces {
 	pthread_mutex_t lock;
 	struct mem_piece *free; /* lock; their latest copies may be unfinished */
 	unsigned made;		/* lock; pieces that exist or are being made */
+	uint64_t copied;	/* lock; bytes of the copies that have asked for pieces */
 };
 
 void mem_pieces_init(struct mem_pieces *p);
-/* Takes up to n pieces whose latest copies have finished, and makes new ones while the context has
- * fewer than MEM_CONTEXT_PIECES_MAX. Never waits for a copy. Returns how many. */
+/* Takes up to n pieces for a copy of that many bytes: those whose latest copies have finished, and
+ * new ones while the context has fewer than MEM_CONTEXT_PIECES_MAX and has copied enough for them.
+ * Never waits for a copy. Returns how many. */
 unsigned mem_pieces_take(struct mem_pieces *p, const struct mem_device_ops *ops, void *dev,
-			 struct mem_piece **ret, unsigned n);
+			 uint64_t bytes, struct mem_piece **ret, unsigned n);
 /* Gives pieces back, whose latest copies may be unfinished. */
 void mem_pieces_give(struct mem_pieces *p, struct mem_piece **pieces, unsigned n);
 /* Frees the bookkeeping. ops NULL: the context has ended, and its pinned memory with it. */

@@ -45,14 +45,25 @@ static struct mem_piece *make(const struct mem_device_ops *ops, void *dev)
 	return piece;
 }
 
+/* Returns how many pieces may be made. Caller holds the lock. */
+static unsigned affordable(const struct mem_pieces *p)
+{
+	uint64_t most = MIN(p->copied / MEM_PIECE_CREDIT, (uint64_t)MEM_CONTEXT_PIECES_MAX);
+
+	return most > p->made ? (unsigned)most - p->made : 0;
+}
+
 unsigned mem_pieces_take(struct mem_pieces *p, const struct mem_device_ops *ops, void *dev,
-			 struct mem_piece **ret, unsigned n)
+			 uint64_t bytes, struct mem_piece **ret, unsigned n)
 {
 	unsigned taken, wanted;
 
 	pthread_mutex_lock(&p->lock);
+	if (checked_add(p->copied, bytes, &p->copied)) {
+		p->copied = UINT64_MAX;
+	}
 	taken = take_free(p, ops, dev, ret, n);
-	wanted = MIN(n - taken, MEM_CONTEXT_PIECES_MAX - p->made);
+	wanted = MIN(n - taken, affordable(p));
 	p->made += wanted;
 	pthread_mutex_unlock(&p->lock);
 	while (wanted && (ret[taken] = make(ops, dev))) {

@@ -217,7 +217,7 @@ static bool run(const struct request *r, struct shim_copy_context *context, int 
 	};
 	size_t pieces = (c.bytes + c.piece_bytes - 1) / c.piece_bytes;
 
-	c.n_pieces = mem_pieces_take(&context->pieces, &ops, &shim_driver, c.piece,
+	c.n_pieces = mem_pieces_take(&context->pieces, &ops, &shim_driver, c.bytes, c.piece,
 				     (unsigned)MIN(pieces, MEM_COPY_PIECES_MAX));
 	if (c.n_pieces >= 2) {
 		*ret = mem_copy_run(&pool, &c, ret_done);

@@ -22,7 +22,8 @@
 
 #define DEVICE_BYTES ((size_t)40 << 20)
 #define OPERATIONS_MAX 256u
-#define ERROR 77 /* one of the device's own */
+#define PLENTY ((uint64_t)1 << 30) /* of bytes, for all pieces */
+#define ERROR 77		   /* one of the device's own */
 
 struct operation {
 	enum mem_copy_way way;
@@ -192,7 +193,7 @@ static int copy(struct bed *b, enum mem_copy_way way, uint64_t device, unsigned 
 	b->c.piece_bytes = b->c.piece_bytes ? b->c.piece_bytes : (size_t)1 << 20;
 	b->c.wait = wait;
 	start_over(&b->f, &b->pieces);
-	b->c.n_pieces = mem_pieces_take(&b->pieces, &ops, &b->f, b->c.piece, pieces);
+	b->c.n_pieces = mem_pieces_take(&b->pieces, &ops, &b->f, PLENTY, b->c.piece, pieces);
 	assert_int_equal(b->c.n_pieces, pieces);
 	b->done = 0;
 	r = mem_copy_run(&b->pool, &b->c, &b->done);
@@ -459,7 +460,7 @@ static void *run_copier(void *arg)
 					.piece_bytes = (size_t)1 << 20,
 					.wait = true };
 		start_over(&b.f, &b.pieces);
-		c->n_pieces = mem_pieces_take(&b.pieces, &ops, &b.f, c->piece, 4);
+		c->n_pieces = mem_pieces_take(&b.pieces, &ops, &b.f, PLENTY, c->piece, 4);
 		if (i % 2) {
 			fill(b.f.memory, bytes, k->seed + i);
 			memset(host, 0, bytes);
@@ -519,23 +520,46 @@ static void pieces_are_limited_and_taken_when_finished(void **state)
 	fake_init(&f);
 	f.paused = true;
 	mem_pieces_init(&pieces);
-	assert_int_equal(mem_pieces_take(&pieces, &ops, &f, p, 10), 10);
-	assert_int_equal(mem_pieces_take(&pieces, &ops, &f, p + 10, 10), 6);
-	assert_int_equal(mem_pieces_take(&pieces, &ops, &f, q, 1), 0);
+	assert_int_equal(mem_pieces_take(&pieces, &ops, &f, PLENTY, p, 10), 10);
+	assert_int_equal(mem_pieces_take(&pieces, &ops, &f, PLENTY, p + 10, 10), 6);
+	assert_int_equal(mem_pieces_take(&pieces, &ops, &f, PLENTY, q, 1), 0);
 	for (unsigned i = 0; i < 3; i++) {
 		assert_int_equal(issue(&f, &f, MEM_COPY_UP, p[i], 0, 1), 0);
 	}
 	p[15]->lost = true;
 	mem_pieces_give(&pieces, p, 16);
-	assert_int_equal(mem_pieces_take(&pieces, &ops, &f, q, 16), 12);
+	assert_int_equal(mem_pieces_take(&pieces, &ops, &f, PLENTY, q, 16), 12);
 	for (unsigned i = 0; i < 12; i++) {
 		assert_ptr_equal(q[i], p[3 + i]);
 	}
 	finish_all(&f);
-	assert_int_equal(mem_pieces_take(&pieces, &ops, &f, q + 12, 16), 3);
+	assert_int_equal(mem_pieces_take(&pieces, &ops, &f, PLENTY, q + 12, 16), 3);
 	mem_pieces_give(&pieces, q, 15);
 	mem_pieces_finish(&pieces, &ops, &f);
 	assert_int_equal(f.made, 0);
+	free(f.memory);
+}
+
+static void pieces_are_made_for_what_is_copied(void **state)
+{
+	struct mem_piece *p[8];
+	struct mem_pieces pieces;
+	struct fake f;
+
+	(void)state;
+	fake_init(&f);
+	mem_pieces_init(&pieces);
+	assert_int_equal(mem_pieces_take(&pieces, &ops, &f, MEM_PIECE_CREDIT - 1, p, 8), 0);
+	assert_int_equal(mem_pieces_take(&pieces, &ops, &f, 1, p, 8), 1);
+	mem_pieces_give(&pieces, p, 1);
+	assert_int_equal(mem_pieces_take(&pieces, &ops, &f, 0, p, 8), 1);
+	mem_pieces_give(&pieces, p, 1);
+	assert_int_equal(mem_pieces_take(&pieces, &ops, &f, 2 * MEM_PIECE_CREDIT, p, 8), 3);
+	mem_pieces_give(&pieces, p, 3);
+	assert_int_equal(mem_pieces_take(&pieces, &ops, &f, UINT64_MAX, p, 8), 8);
+	mem_pieces_give(&pieces, p, 8);
+	assert_int_equal(f.made, 8);
+	mem_pieces_finish(&pieces, &ops, &f);
 	free(f.memory);
 }
 
@@ -549,9 +573,9 @@ static void pieces_that_cannot_be_made_are_tried_again(void **state)
 	fake_init(&f);
 	f.fail_create = 3;
 	mem_pieces_init(&pieces);
-	assert_int_equal(mem_pieces_take(&pieces, &ops, &f, p, 8), 2);
+	assert_int_equal(mem_pieces_take(&pieces, &ops, &f, PLENTY, p, 8), 2);
 	mem_pieces_give(&pieces, p, 2);
-	assert_int_equal(mem_pieces_take(&pieces, &ops, &f, p, 16), 16);
+	assert_int_equal(mem_pieces_take(&pieces, &ops, &f, PLENTY, p, 16), 16);
 	assert_int_equal(f.made, 16);
 	mem_pieces_give(&pieces, p, 16);
 	mem_pieces_finish(&pieces, &ops, &f);
@@ -571,6 +595,7 @@ int main(void)
 		cmocka_unit_test(copies_share_the_helpers),
 		cmocka_unit_test(idle_helpers_end_and_come_back),
 		cmocka_unit_test(pieces_are_limited_and_taken_when_finished),
+		cmocka_unit_test(pieces_are_made_for_what_is_copied),
 		cmocka_unit_test(pieces_that_cannot_be_made_are_tried_again),
 	};
 
