@@ -13,7 +13,7 @@
 
 #define DEFAULT_THREADS_MAX 8u
 #define IDLE_NS 10000000000u /* until a helper ends */
-#define SPIN_NS 50000u	     /* about the time in which the device copies a piece */
+#define SPIN_NS 200000u	     /* the device copies a piece in it, both ways at once, too */
 
 unsigned mem_copy_threads(void)
 {

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "mem/copy_int.h"
 
-#define SPIN_NS 100000u	     /* until the caller sleeps while it waits */
+#define SPIN_NS 300000u	     /* until the caller sleeps while it waits: more than a piece takes */
 #define SLEEP_MAX_NS 100000u /* longest sleep */
 
 struct pipeline {
