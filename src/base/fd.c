@@ -263,8 +263,10 @@ static int fill_address(struct sockaddr_un *a, const char *path)
 	return 0;
 }
 
-int unix_connect(const char *path, int type)
+int unix_connect_within(const char *path, int type, uint64_t timeout_ns)
 {
+	struct timeval wait = { (time_t)(timeout_ns / 1000000000u),
+				(suseconds_t)(timeout_ns % 1000000000u / 1000) };
 	struct sockaddr_un a;
 	int fd, err = fill_address(&a, path);
 
@@ -275,12 +277,18 @@ int unix_connect(const char *path, int type)
 	if (fd < 0) {
 		return -errno;
 	}
-	if (connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0) {
+	if ((timeout_ns && setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)) < 0) ||
+	    connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0) {
 		err = -errno;
 		close(fd);
 		return err;
 	}
 	return fd;
+}
+
+int unix_connect(const char *path, int type)
+{
+	return unix_connect_within(path, type, 0);
 }
 
 int unix_listen(const char *path, int type, unsigned mode)

@@ -48,6 +48,9 @@ int fd_peer(int sock, struct peer *ret_peer);
  * Returns the descriptor or -errno; -ENAMETOOLONG if the path does not fit sockaddr_un. Listening
  * replaces a stale socket file. */
 int unix_connect(const char *path, int type);
+/* The same, but waits at most timeout_ns if the server accepts no connections: -EAGAIN. Sending on
+ * the socket waits no longer either. */
+int unix_connect_within(const char *path, int type, uint64_t timeout_ns);
 int unix_listen(const char *path, int type, unsigned mode);
 
 #endif

@@ -14,6 +14,7 @@
 #include "base/private_dir.h"
 
 #define LIBCUDA "libcuda.so.1"
+#define LIBNVML "libnvidia-ml.so.1"
 
 static int find_own(char out[CLI_RUN_PATH], const char *leaf)
 {
@@ -41,15 +42,15 @@ int cli_run_find_shim(char out[CLI_RUN_PATH])
 	return find_own(out, "shim/" LIBCUDA);
 }
 
-/* Stores dir/libcuda.so.1 unless it is one of gBPF's own. */
-static bool try_dir(char out[CLI_RUN_PATH], const char *dir, size_t len)
+/* Stores dir/leaf unless it is one of gBPF's own. */
+static bool try_dir(char out[CLI_RUN_PATH], const char *dir, size_t len, const char *leaf)
 {
 	char path[CLI_RUN_PATH], real[PATH_MAX], own[CLI_RUN_PATH], base[PATH_MAX];
 
-	if (len == 0 || len + sizeof("/" LIBCUDA) > sizeof(path)) {
+	if (len == 0 ||
+	    snprintf(path, sizeof(path), "%.*s/%s", (int)len, dir, leaf) >= (int)sizeof(path)) {
 		return false;
 	}
-	snprintf(path, sizeof(path), "%.*s/%s", (int)len, dir, LIBCUDA);
 	if (access(path, R_OK) < 0 || !realpath(path, real)) {
 		return false;
 	}
@@ -61,7 +62,8 @@ static bool try_dir(char out[CLI_RUN_PATH], const char *dir, size_t len)
 	return true;
 }
 
-int cli_run_find_real(char out[CLI_RUN_PATH])
+/* Finds a library of the driver in $LD_LIBRARY_PATH and the usual places. Returns 0 or -ENOENT. */
+static int find_real(char out[CLI_RUN_PATH], const char *leaf)
 {
 	static const char *const places[] = {
 		"/usr/lib/x86_64-linux-gnu",
@@ -82,17 +84,22 @@ int cli_run_find_real(char out[CLI_RUN_PATH])
 	for (const char *p = env; p && *p;) {
 		size_t n = strcspn(p, ":;");
 
-		if (try_dir(out, p, n)) {
+		if (try_dir(out, p, n, leaf)) {
 			return 0;
 		}
 		p += n + (p[n] != 0);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
-		if (try_dir(out, places[i], strlen(places[i]))) {
+		if (try_dir(out, places[i], strlen(places[i]), leaf)) {
 			return 0;
 		}
 	}
 	return -ENOENT;
+}
+
+int cli_run_find_real(char out[CLI_RUN_PATH])
+{
+	return find_real(out, LIBCUDA);
 }
 
 static int choose_soft(struct cli_run_device *d, struct report *r)
@@ -176,6 +183,38 @@ static int prepend_folder(const char *variable, const char *file)
 	}
 	*slash = 0;
 	return has_element(getenv(variable), dir) ? 0 : prepend(variable, dir);
+}
+
+static bool is_or_unset(const char *variable, const char *value)
+{
+	const char *v = getenv(variable);
+
+	return !v || strcmp(v, value) == 0;
+}
+
+/* Sets GBPF_REAL_NVML to the driver's libnvidia-ml, which lies in the folder of its libcuda, or
+ * else in the usual places; clears it if there is none, and the library behind which it is to be
+ * then searches in its turn. One that was set for the same libcuda, or by the user, is kept. */
+static int set_nvml(const struct cli_run_device *d)
+{
+	char path[CLI_RUN_PATH], dir[CLI_RUN_PATH];
+	char *slash;
+
+	if (getenv("GBPF_REAL_NVML") && is_or_unset("GBPF_REAL_CUDA", d->libcuda)) {
+		return 0;
+	}
+	snprintf(dir, sizeof(dir), "%s", d->libcuda);
+	slash = strrchr(dir, '/');
+	if (slash &&
+	    snprintf(path, sizeof(path), "%.*s/%s", (int)(slash - dir), dir, LIBNVML) <
+		    (int)sizeof(path) &&
+	    access(path, R_OK) == 0) {
+		return setenv("GBPF_REAL_NVML", path, 1) == 0 ? 0 : -errno;
+	}
+	if (!d->soft && find_real(path, LIBNVML) == 0) {
+		return setenv("GBPF_REAL_NVML", path, 1) == 0 ? 0 : -errno;
+	}
+	return unsetenv("GBPF_REAL_NVML") == 0 ? 0 : -errno;
 }
 
 static int set_or_clear(const char *variable, const char *value)
@@ -275,10 +314,11 @@ int cli_run_set_environment(const struct cli_run_settings *s, const struct cli_r
 		*slash = 0;
 	}
 	bad |= prepend("LD_PRELOAD", shim);
-	if (d->soft) { /* behind the shim's folder, for libnvidia-ml.so.1 only */
+	if (d->soft) { /* behind the shim's folder, whose libnvidia-ml.so.1 searches there, too */
 		bad |= prepend_folder("LD_LIBRARY_PATH", d->libcuda);
 	}
 	bad |= prepend("LD_LIBRARY_PATH", dir);
+	bad |= set_nvml(d); /* before GBPF_REAL_CUDA changes */
 	bad |= set_or_clear("GBPF_REAL_CUDA", d->libcuda);
 	bad |= set_or_clear("GBPF_CLASS", s->class_name ? s->class_name : "normal");
 	bad |= set_or_clear("GBPF_NAME", s->name);

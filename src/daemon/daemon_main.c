@@ -349,6 +349,7 @@ int main(int argc, char **argv)
 	int r;
 
 	log_setup("gbpfd", LOG_LEVEL_INFO);
+	unsetenv("GBPF_VGPU"); /* of its starter: NVML must show gbpfd whole devices */
 	r = daemon_options_parse(&o, argc, argv);
 	if (r <= 0) {
 		return r < 0 ? 2 : fflush(stdout) == 0 ? 0 : 1;

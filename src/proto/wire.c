@@ -30,6 +30,7 @@ static const uint16_t sizes[] = {
 	[PROTO_FLAG_ADD] = sizeof(struct proto_flag),
 	[PROTO_FLAG_REMOVE] = sizeof(struct proto_flag),
 	[PROTO_REQUEST] = sizeof(struct proto_plain),
+	[PROTO_ACCOUNT] = sizeof(struct proto_account_message),
 };
 
 static size_t size_of(uint32_t type)
@@ -124,6 +125,8 @@ static int descriptors_of(const union proto_message *m, unsigned nfds)
 		return m->flag.number > 1 ? -1 : !m->flag.number;
 	case PROTO_BOARD_ADD:
 		return 1;
+	case PROTO_ACCOUNT:
+		return m->account.accounts <= 1 ? (int)m->account.accounts : -1;
 	default:
 		return 0;
 	}

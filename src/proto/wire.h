@@ -49,6 +49,7 @@ enum proto_type {
 	PROTO_FLAG_REMOVE,  /* d>c */
 	PROTO_REQUEST,	    /* c>d: a request opened or ended; sent only while SET asks for it */
 	PROTO_MEM_ASK,	    /* c>d: a charge was refused; the answer is in the account's line */
+	PROTO_ACCOUNT,	    /* d>c: answer to a hello that looks; descriptor: [account] */
 };
 
 struct proto_head {
@@ -57,8 +58,10 @@ struct proto_head {
 };
 
 /* PROTO_EARLY: sent before the driver was started, so that the lane can still be chosen; gpus is 0.
- * The devices follow with PROTO_DEVICES. */
-enum { PROTO_REATTACH = 1, PROTO_STRICT = 2, PROTO_EARLY = 4 };
+ * The devices follow with PROTO_DEVICES.
+ * PROTO_LOOK: the process does not become a tenant. It names a vGPU of its user, and nothing else;
+ * the answer is ACCOUNT, after which gbpfd ends the session. */
+enum { PROTO_REATTACH = 1, PROTO_STRICT = 2, PROTO_EARLY = 4, PROTO_LOOK = 8 };
 
 struct proto_hello {
 	struct proto_head head;
@@ -141,6 +144,14 @@ struct proto_plain { /* BOARD_MAPPED, QUEUED, REQUEST */
 	struct proto_head head;
 };
 
+struct proto_account_message { /* ACCOUNT */
+	struct proto_head head;
+	int32_t error;	   /* errno; EAGAIN: a restarted gbpfd awaits the account; try again; EPERM:
+			      the vGPU does not exist, or belongs to another user */
+	uint32_t accounts; /* 1: the account is attached; 0: no process is in the vGPU */
+	uint64_t limit[PROTO_MAX_GPUS]; /* of the vGPU, as in struct proto_vgpu_config */
+};
+
 enum { PROTO_REGION_GLOBAL = 1, PROTO_REGION_TENANT = 2 };
 
 struct proto_version { /* PREPARE (regions), PREPARED (status: 0 or -errno), DROP */
@@ -183,6 +194,7 @@ union proto_message {
 	struct proto_control control;
 	struct proto_flag flag;
 	struct proto_mem_ask mem_ask;
+	struct proto_account_message account;
 };
 
 /* Fills in the head for the type (REFUSED: see there) and sends. Returns 0, -EAGAIN (the peer's

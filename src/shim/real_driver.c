@@ -6,20 +6,14 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 
-#include "base/buf.h"
+#include "base/real_library.h"
 #include "cuabi/names.h"
 #include "gpu/control.h"
-#include "shim/ldcache.h"
 #include "shim/shim.h"
-
-#define SONAME "libcuda.so.1"
 
 static pthread_mutex_t load_mutex = PTHREAD_MUTEX_INITIALIZER;
 static TLS_FAST int
@@ -50,88 +44,14 @@ static CUresult answer_not_yet(void)
 	return CUDA_ERROR_NOT_INITIALIZED;
 }
 
-static bool is_self(const char *path)
-{
-	struct stat self, other;
-	Dl_info info;
-
-	return dladdr(__extension__(void *) shim_resolve, &info) && info.dli_fname &&
-	       stat(info.dli_fname, &self) == 0 && stat(path, &other) == 0 &&
-	       self.st_dev == other.st_dev && self.st_ino == other.st_ino;
-}
-
-static void *try_path(const char *path)
-{
-	struct stat st;
-
-	if (stat(path, &st) < 0 || is_self(path)) {
-		return NULL;
-	}
-	return dlopen(path, RTLD_NOW | RTLD_LOCAL);
-}
-
-static void *try_folder(const char *folder, size_t len)
-{
-	char path[PATH_MAX];
-	int n = snprintf(path, sizeof(path), "%.*s/" SONAME, (int)len, folder);
-
-	return len && n > 0 && (size_t)n < sizeof(path) ? try_path(path) : NULL;
-}
-
-/* Searches as the dynamic linker would, skipping this library. The linker cannot be asked by
- * soname, which is the shim's own. */
-static void *search(void)
-{
-	static const char *const folders[] = {
-		"/usr/local/nvidia/lib64",   "/usr/local/nvidia/lib",
-		"/usr/lib/x86_64-linux-gnu", "/usr/lib64",
-		"/lib/x86_64-linux-gnu",     "/usr/lib/x86_64-linux-gnu/nvidia/current",
-		"/run/opengl-driver/lib",    "/usr/lib/wsl/lib"
-	};
-	const char *p = secure_getenv("LD_LIBRARY_PATH");
-	char path[PATH_MAX];
-	void *h = NULL;
-
-	while (p && *p && !h) {
-		size_t len = strcspn(p, ":;");
-
-		h = try_folder(p, len);
-		p += len + (p[len] != 0);
-	}
-	for (unsigned nth = 0; !h && shim_ldcache_find(SONAME, nth, path, sizeof(path)); nth++) {
-		h = try_path(path);
-	}
-	for (size_t i = 0; !h && i < ARRAY_SIZE(folders); i++) {
-		h = try_folder(folders[i], strlen(folders[i]));
-	}
-	return h;
-}
-
 static void *open_real(void)
 {
-	const char *path = secure_getenv("GBPF_REAL_CUDA");
-	void *h;
+	char why[512];
+	void *h = real_library_open("libcuda.so.1", "GBPF_REAL_CUDA",
+				    __extension__(void *) shim_resolve, why, sizeof(why));
 
-	if (!path || !*path) {
-		h = search();
-		if (!h) {
-			fprintf(stderr, "gbpf: no CUDA driver library (" SONAME
-					") found in LD_LIBRARY_PATH, the "
-					"linker's cache or the usual places; set GBPF_REAL_CUDA to "
-					"its path\n");
-		}
-		return h;
-	}
-	if (is_self(path)) {
-		fprintf(stderr, "gbpf: invalid GBPF_REAL_CUDA: %s: it is gBPF's own library\n",
-			path);
-		return NULL;
-	}
-	h = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!h) {
-		const char *why = dlerror();
-
-		fprintf(stderr, "gbpf: cannot open GBPF_REAL_CUDA: %s\n", why ? why : path);
+		fprintf(stderr, "gbpf: %s\n", why);
 	}
 	return h;
 }

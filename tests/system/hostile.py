@@ -310,7 +310,7 @@ def messages(uuid, rnd):
         made = descriptors(rnd)
         try:
             if step >= 1:
-                t.hello(rnd.randrange(3), flags=rnd.choice((0, 0, 0, 1, 2, 4, 8)), fds=made[: rnd.randrange(4)],
+                t.hello(rnd.randrange(3), flags=rnd.choice((0, 0, 0, 1, 2, 4, 8, 8, 9, 12, 16)), fds=made[: rnd.randrange(4)],
                         regions=rnd.randrange(3), tenant=rnd.choice((0, 1, 1023, 1024, 2**32 - 1)), version=rnd.getrandbits(4),
                         vgpu=(rnd.choice((0, 0, 1, 2)), rnd.choice((0, 2**24, 2**64 - 1)), rnd.choice((0, 2**63)),
                               rnd.choice((0, 0, 1, 2)), rnd.choice((0, 1, 255, 256, 2**32 - 1))),

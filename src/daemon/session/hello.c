@@ -257,7 +257,7 @@ static bool hello_is_sane(struct daemon_session *s, const struct proto_hello *h)
 	bool early = h->flags & PROTO_EARLY;
 
 	if (h->class_id > GBPF_CLASS_BATCH || h->weight > DAEMON_MAX_WEIGHT ||
-	    h->flags & ~(uint32_t)(PROTO_REATTACH | PROTO_STRICT | PROTO_EARLY) ||
+	    h->flags & ~(uint32_t)(PROTO_REATTACH | PROTO_STRICT | PROTO_EARLY | PROTO_LOOK) ||
 	    h->lane > GBPF_LANE_SHARED || h->lanes & ~(uint32_t)DAEMON_LANE_ALL) {
 		daemon_session_refuse(
 			s, -EINVAL,
@@ -268,6 +268,12 @@ static bool hello_is_sane(struct daemon_session *s, const struct proto_hello *h)
 	if (early && (h->gpus || h->accounts || h->flags & PROTO_REATTACH)) {
 		daemon_session_refuse(s, -EINVAL,
 				      "an early hello names no devices and brings no pages");
+		return false;
+	}
+	if (h->flags & PROTO_LOOK &&
+	    (h->flags != PROTO_LOOK || h->gpus || !proto_vgpu_is_set(&h->vgpu))) {
+		daemon_session_refuse(s, -EINVAL,
+				      "a hello that looks names a virtual GPU and nothing else");
 		return false;
 	}
 	return vgpu_is_sane(s, h);
@@ -326,11 +332,29 @@ static void begin(struct daemon_session *s, const struct proto_hello *h, int *fd
 	admit(s);
 }
 
+/* Answers a process that is only to see the account of its vGPU. */
+static void look(struct daemon_session *s, const struct proto_hello *h)
+{
+	const struct proto_vgpu_config *given;
+	union proto_message m = { 0 };
+	int fd = daemon_vgpu_look(s, h, &given);
+
+	memcpy(m.account.limit, given->mem, sizeof(m.account.limit));
+	m.account.accounts = fd >= 0;
+	m.account.error = fd < 0 && fd != -ENOENT ? -fd : 0;
+	daemon_session_send(s, &m, PROTO_ACCOUNT, &fd, m.account.accounts);
+	daemon_session_end(s, DAEMON_END_CLOSED);
+}
+
 void daemon_hello_take(struct daemon_session *s, const struct proto_hello *h, int *fds,
 		       unsigned nfds)
 {
 	POINT("daemon.hello.received");
-	if (hello_is_sane(s, h)) {
+	if (!hello_is_sane(s, h)) {
+		/* refused */
+	} else if (h->flags & PROTO_LOOK) {
+		look(s, h);
+	} else {
 		take_identity(s, h);
 		begin(s, h, fds);
 	}

@@ -386,6 +386,39 @@ static struct daemon_vgpu *enter_named(struct daemon_session *s, const struct pr
 	return *ret_err ? NULL : v;
 }
 
+/* Returns 0 if the vGPU has a page, or the result of daemon_vgpu_look(). */
+static int look_numbered(const struct daemon_session *s, const struct proto_hello *h,
+			 const struct daemon_vgpu **ret)
+{
+	*ret = find_number(s->d, s->peer.uid, h->vgpu.number);
+	return *ret							    ? 0
+	       : h->vgpu.made_ns < s->d->started_ns && may_be_awaited(s->d) ? -EAGAIN
+									    : -ENOENT;
+}
+
+/* The same for one with a name. */
+static int look_named(const struct daemon_session *s, const struct proto_hello *h,
+		      const struct daemon_vgpu **ret)
+{
+	const struct daemon_vgpu *v = daemon_vgpu_find_name(s->d, h->vgpu.name);
+
+	if (!v || !daemon_vgpu_is_open_to(v, s->peer.uid)) {
+		return -EPERM;
+	}
+	*ret = v;
+	return v->page.map ? 0 : v->awaited && may_be_awaited(s->d) ? -EAGAIN : -ENOENT;
+}
+
+int daemon_vgpu_look(const struct daemon_session *s, const struct proto_hello *h,
+		     const struct proto_vgpu_config **ret)
+{
+	const struct daemon_vgpu *v = NULL;
+	int err = h->vgpu.name[0] ? look_named(s, h, &v) : look_numbered(s, h, &v);
+
+	*ret = v ? &v->is.config : &h->vgpu.config;
+	return err ? err : v->page.fd;
+}
+
 /* Returns the vGPU of a hello, which is made if it is new and has no name; NULL with the reason. */
 static struct daemon_vgpu *enter(struct daemon_session *s, const struct proto_hello *h,
 				 int *brought, int *ret_err)

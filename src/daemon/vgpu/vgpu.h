@@ -23,6 +23,12 @@ struct daemon_vgpu_figures {
  * gbpfd was restarted, and the account is still to be brought by a process that has it; or another
  * -errno. */
 int daemon_vgpu_join(struct daemon_session *s, const struct proto_hello *h, int *fds);
+/* Finds the vGPU that the hello of a process outside of it names and that is
+ * open to its user. Returns the descriptor of its account (borrowed), -ENOENT: no process is in it,
+ * -EPERM: there is none of this name for this user, or -EAGAIN as above; *ret becomes what it is
+ * given, or what the hello says of that. */
+int daemon_vgpu_look(const struct daemon_session *s, const struct proto_hello *h,
+		     const struct proto_vgpu_config **ret);
 /* Gives each device of the session a row. Returns 0, -ENOSPC, or -EDQUOT: the vGPU has no name, and
  * the device has no room for what it reserves. */
 int daemon_vgpu_add_devices(struct daemon_session *s, const uint8_t uuid[PROTO_MAX_GPUS][16]);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "mem/account_figures.h"
 #include "shim/mem/graphs.h"
 #include "shim/shim.h"
 
@@ -57,6 +58,11 @@ int shim_mem_join(struct proto_account *page, uint32_t line, uint8_t (*uuid)[16]
 void shim_mem_forget(void)
 {
 	store_release(&account.joined, 0u);
+}
+
+const struct proto_account *shim_mem_account(void)
+{
+	return shim_mem_joined() ? account.ledger.page : NULL;
 }
 
 int shim_mem_row(CUdevice device)
@@ -155,6 +161,11 @@ uint64_t shim_mem_limited(int row)
 uint64_t shim_mem_used(int row)
 {
 	return mem_ledger_used(&account.ledger, (uint32_t)row);
+}
+
+uint64_t shim_mem_left(int row)
+{
+	return mem_account_left(account.ledger.page, (uint32_t)row);
 }
 
 uint64_t shim_mem_epoch(void)

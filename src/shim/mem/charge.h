@@ -32,6 +32,8 @@ int shim_mem_join(struct proto_account *page, uint32_t line, uint8_t (*uuid)[16]
 void shim_mem_forget(void);
 /* Returns true if the process is in a vGPU. */
 bool shim_mem_joined(void);
+/* Returns the account of the vGPU, NULL if the process is in none. It stays mapped. */
+const struct proto_account *shim_mem_account(void);
 /* Returns the present epoch, for shim_mem_context_ended(). Called before the driver ends a context:
  * what is allocated later belongs to another context, whose handle may be the same. */
 uint64_t shim_mem_context_ending(void);
@@ -87,6 +89,8 @@ bool shim_mem_recharge(int row, uint64_t from, uint64_t to, const char *call);
 uint64_t shim_mem_limit(int row);
 uint64_t shim_mem_limited(int row);
 uint64_t shim_mem_used(int row);
+/* Returns what the vGPU may still take. */
+uint64_t shim_mem_left(int row);
 
 /* wait.c: what follows a refusal. Returns true once the bytes are charged. may_wait: for as long as
  * the vGPU's calls wait for memory; the caller must hold none of what it asks for. */

@@ -7,16 +7,13 @@ static CUresult get_info(size_t *ret_free, size_t *ret_total)
 {
 	CUresult r = shim_driver.cuMemGetInfo_v2(ret_free, ret_total);
 	int row = r == CUDA_SUCCESS ? shim_mem_row_current() : -1;
-	uint64_t limit, used;
 
 	if (row < 0) {
 		return r;
 	}
 	shim_mem_settle();
-	limit = shim_mem_limit(row);
-	used = shim_mem_used(row);
-	*ret_total = MIN(*ret_total, limit);
-	*ret_free = MIN(*ret_free, used < limit ? limit - used : 0);
+	*ret_total = MIN(*ret_total, shim_mem_limit(row));
+	*ret_free = MIN(*ret_free, shim_mem_left(row));
 	return r;
 }
 

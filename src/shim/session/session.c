@@ -69,12 +69,12 @@ static void ask_for_lane(struct shim_session *s)
 					      : 0;
 }
 
-/* Returns 0, or -EINVAL: the program must not run without the limit that it was given. */
-static int find_vgpu(struct shim_session *s)
+int shim_session_find_vgpu(struct proto_vgpu *ret)
 {
 	const char *v = text_of("GBPF_VGPU", "");
 
-	return *v ? proto_vgpu_parse(v, &s->vgpu.is) : 0;
+	memset(ret, 0, sizeof(*ret));
+	return *v ? proto_vgpu_parse(v, ret) : 0;
 }
 
 /* Enumerates the devices as the real driver numbers them. */
@@ -110,7 +110,7 @@ int shim_session_init(struct shim_session *s)
 	s->weight_asked = weight_asked();
 	ask_for_lane(s);
 	s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (find_vgpu(s) < 0) {
+	if (shim_session_find_vgpu(&s->vgpu.is) < 0) {
 		s->refused_here = true;
 		snprintf(s->refusal, sizeof(s->refusal),
 			 "invalid GBPF_VGPU '%.40s': it is neither a name nor what 'gbpf run' sets",
@@ -122,7 +122,7 @@ int shim_session_init(struct shim_session *s)
 
 /* ---- connecting ---- */
 
-static int open_socket(void)
+int shim_session_open_socket(uint64_t timeout_ns)
 {
 	const char *path = secure_getenv("GBPF_SESSION_SOCKET");
 	char standard[256];
@@ -136,7 +136,7 @@ static int open_socket(void)
 		}
 		path = standard;
 	}
-	sock = unix_connect(path, SOCK_SEQPACKET);
+	sock = unix_connect_within(path, SOCK_SEQPACKET, timeout_ns);
 	if (sock < 0) {
 		return sock;
 	}
@@ -451,7 +451,7 @@ static int finish(struct shim_session *s, int sock, const struct proto_welcome *
 static int welcomed(struct shim_session *s, bool early, union proto_message *m, int fds[8],
 		    unsigned *nfds)
 {
-	int err, sock = open_socket();
+	int err, sock = shim_session_open_socket(0);
 
 	if (sock < 0) {
 		return sock;

@@ -5,6 +5,12 @@
 #include "shim/object/driver_device.h"
 #include "shim/session/session.h"
 
+/* Reads the process's vGPU, or none, from the environment. Returns 0, or -EINVAL: the program must
+ * not run without the limit that it was given. */
+int shim_session_find_vgpu(struct proto_vgpu *ret);
+/* Connects to gbpfd, if it is to be trusted, waiting at most timeout_ns (0: as long as it takes).
+ * Returns the socket or -errno. */
+int shim_session_open_socket(uint64_t timeout_ns);
 /* Waits until the socket is readable, doing the scheduler's own work meanwhile. Returns 0,
  * -ETIMEDOUT or -errno. */
 int shim_session_wait(struct shim_session *s, int sock, uint64_t deadline_ns);

@@ -382,7 +382,7 @@ EXPORT enum nvml_return nvmlDeviceGetMemoryInfo(nvmlDevice_t d, struct nvml_memo
 
 EXPORT enum nvml_return nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t d, struct nvml_memory_v2 *ret)
 {
-	const unsigned version = (unsigned)sizeof(*ret) | 2u << 24;
+	const unsigned version = NVML_VERSION(*ret, 2u);
 	struct soft_gpu_info info;
 	enum nvml_return r = look(d, ret != NULL, &info);
 

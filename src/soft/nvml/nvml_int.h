@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "soft/nvml/nvml.h"
+#include "nvml/nvml_types.h"
 #include "soft/protocol.h"
 
 /* Work of one process up to a sample: process_use.c. */

@@ -1,6 +1,6 @@
 /* Parser for the dynamic linker's cache in its new format (glibc, sysdeps/generic/dl-cache.h:
  * struct cache_file_new). The file is outside input, so every offset is checked. */
-#include "shim/ldcache.h"
+#include "base/ldcache.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -52,7 +52,7 @@ static bool scan(const struct buf *b, const char *soname, unsigned nth, char *pa
 	return false;
 }
 
-bool shim_ldcache_find(const char *soname, unsigned nth, char *path, size_t cap)
+bool ldcache_find(const char *soname, unsigned nth, char *path, size_t cap)
 {
 	struct buf b;
 	bool found = false;

@@ -1,12 +1,12 @@
 /* The dynamic linker's cache, /etc/ld.so.cache: paths of libraries by soname. */
-#ifndef GBPF_SHIM_LDCACHE_H
-#define GBPF_SHIM_LDCACHE_H
+#ifndef GBPF_BASE_LDCACHE_H
+#define GBPF_BASE_LDCACHE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
 /* Writes the path of the nth 64-bit library with that soname. Returns false if there are fewer or
  * the cache does not have the known format. */
-bool shim_ldcache_find(const char *soname, unsigned nth, char *path, size_t cap);
+bool ldcache_find(const char *soname, unsigned nth, char *path, size_t cap);
 
 #endif

@@ -1,0 +1,48 @@
+/* Reading accounts (mem/account_figures.h). */
+#include "mem/account_figures.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/compiler.h"
+
+bool mem_account_valid(const struct proto_account *page)
+{
+	return page->magic == PROTO_ACCOUNT_MAGIC && page->abi == PROTO_ABI;
+}
+
+int mem_account_row(const struct proto_account *page, const uint8_t uuid[16])
+{
+	static const uint8_t none[16]; /* of a free row */
+
+	for (int i = 0; i < (int)PROTO_MAX_GPUS && memcmp(uuid, none, 16); i++) {
+		if (memcmp(page->uuid[i], uuid, sizeof(page->uuid[i])) == 0) {
+			return i;
+		}
+	}
+	return -ENOENT;
+}
+
+uint64_t mem_account_limit(const struct proto_account *page, uint32_t row)
+{
+	uint64_t limit = load_relaxed(&page->limit[row]);
+
+	return limit ? limit : UINT64_MAX;
+}
+
+uint64_t mem_account_left(const struct proto_account *page, uint32_t row)
+{
+	uint64_t used = mem_account_used(page, row), limit = mem_account_limit(page, row);
+
+	return used < limit ? limit - used : 0;
+}
+
+uint64_t mem_account_line(const struct proto_account *page, uint32_t row, uint32_t line,
+			  int32_t *ret_pid)
+{
+	bool is_used = line < MIN(load_seqcst(&page->lines), PROTO_ACCOUNT_LINES);
+
+	*ret_pid = is_used ? load_relaxed(&page->owner[line].pid) : 0;
+	return *ret_pid ? load_relaxed(&page->line[row][line].used) : 0;
+}

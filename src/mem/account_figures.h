@@ -1,0 +1,21 @@
+/* Figures of any vGPU's account (proto/account.h), whose words are not trusted. */
+#ifndef GBPF_MEM_ACCOUNT_FIGURES_H
+#define GBPF_MEM_ACCOUNT_FIGURES_H
+
+#include <stdbool.h>
+
+#include "mem/ledger.h"
+
+/* Returns true if a mapped page is an account. */
+bool mem_account_valid(const struct proto_account *page);
+/* Returns the row of a device, or -ENOENT. */
+int mem_account_row(const struct proto_account *page, const uint8_t uuid[16]);
+/* Returns the limit of a row, UINT64_MAX if it has none; and what is left of it. */
+uint64_t mem_account_limit(const struct proto_account *page, uint32_t row);
+uint64_t mem_account_left(const struct proto_account *page, uint32_t row);
+/* Returns what the process of a line holds, bytes, and its number in *ret_pid, 0: the line is free
+ * or there is none. */
+uint64_t mem_account_line(const struct proto_account *page, uint32_t row, uint32_t line,
+			  int32_t *ret_pid);
+
+#endif
