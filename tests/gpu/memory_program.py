@@ -1,5 +1,6 @@
 """PART: the program of tests/gpu/memory. PART PART: the same twice, as two processes side by side.
-Computes, then says what it sees: total, free, held (bytes that it holds), wrong (results), or `absent` with the reason. Then it reads
+Computes, then says what it sees: total, free, held (bytes that it holds), wrong (results), apart (figures in which NVML differs from
+CUDA, in a virtual GPU), or `absent` with the reason. Then it reads
 commands as lines and answers each with a line of JSON: "info"; "fill": allocates until it is refused, smaller pieces last; "free":
 frees the first piece, which its computation may need, computes, then frees the others and computes again."""
 import ctypes
@@ -15,6 +16,35 @@ PIECES = (512 * MIB, 64 * MIB, 8 * MIB, 2 * MIB)
 
 def say(**answer):
 	print(json.dumps(answer), flush=True)
+
+
+class Nvml:
+	"""NVML's figures of the first GPU."""
+
+	def __init__(self):
+		self.nvml, self.device = ctypes.CDLL('libnvidia-ml.so.1'), ctypes.c_void_p()
+		self.call('nvmlInit_v2')
+		self.call('nvmlDeviceGetHandleByIndex_v2', 0, ctypes.byref(self.device))
+
+	def call(self, name, *a):
+		r = getattr(self.nvml, name)(*a)
+		if r:
+			raise RuntimeError(f'{name}: {r}')
+
+	def info(self):
+		"""Returns free and total, by both versions of the call."""
+		first, second = (ctypes.c_uint64 * 3)(), (ctypes.c_uint64 * 5)(2 << 24 | 40)
+		self.call('nvmlDeviceGetMemoryInfo', self.device, first)
+		self.call('nvmlDeviceGetMemoryInfo_v2', self.device, second)
+		return (first[1], first[0]), (second[3], second[1])
+
+	def apart(self, cuda):
+		"""Returns the number of figures that differ from CUDA's. Another process may allocate or free meanwhile."""
+		before = cuda()
+		seen = self.info()
+		after = cuda()
+		low, high = sorted((before[0], after[0]))
+		return sum(not low <= free <= high for free, _ in seen) + sum(total != before[1] for _, total in seen)
 
 
 class Driver:
@@ -209,10 +239,11 @@ def serve(part):
 		say(absent=str(e))
 		return
 	k.held = []
+	nvml = Nvml() if os.environ.get('GBPF_VGPU') else None
 
 	def seen(**more):
 		free, total = k.info()
-		say(free=free, total=total, **more)
+		say(free=free, total=total, apart=nvml.apart(k.info) if nvml else 0, **more)
 	seen(held=0, wrong=int(not k.compute()))
 	for line in sys.stdin:
 		if line.strip() == 'info':
@@ -238,7 +269,7 @@ def twice(parts):
 		# of free memory, what the last one to answer sees
 		say(total=got[0]['total'], free=max(g['free'] for g in got),
 			 refused=all(g.get('refused') for g in got),
-			**{k: sum(g[k] for g in got) for k in ('held', 'wrong', 'got') if k in got[0]})
+			**{k: sum(g[k] for g in got) for k in ('held', 'wrong', 'got', 'apart') if k in got[0]})
 	answer()
 	for line in sys.stdin:
 		for p in programs:
