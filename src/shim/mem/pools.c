@@ -334,6 +334,18 @@ static void leave_current(CUmemoryPool pool)
 	}
 }
 
+/* Has a pool keep nothing that is not in use, as one that the driver has destroyed: the program
+ * cannot trim it any more. Caller holds the mutex. */
+static void give_back(unsigned i)
+{
+	uint64_t threshold = 0;
+
+	(void)shim_driver.cuMemPoolSetAttribute(pools[i].pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
+						&threshold);
+	(void)shim_driver.cuMemPoolTrimTo(pools[i].pool, 0);
+	measure(i);
+}
+
 /* The driver keeps a destroyed pool's memory while allocations of it live, but cannot be asked
  * about it any more. So a charged pool is destroyed once nothing of it is in use. */
 static CUresult destroy(CUmemoryPool pool)
@@ -348,6 +360,7 @@ static CUresult destroy(CUmemoryPool pool)
 	if (i < n_pools && !pools[i].doomed) {
 		pools[i].doomed = true;
 		leave_current(pool);
+		give_back(i);
 		(void)bury(i);
 	} else {
 		i = POOLS_MAX;

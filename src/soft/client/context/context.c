@@ -28,6 +28,11 @@ static const size_t default_limits[16] = {
 	[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64,
 };
 
+/* Held while the server has given a slot away and the tables by slot do not say so yet: a context
+ * that another thread creates may get the slot of one that is being destroyed. Taken before
+ * soft.lock. */
+static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
+
 static void destroy_on_server(uint32_t slot)
 {
 	struct soft_request q = { .op = SOFT_REQ_CONTEXT_DESTROY, .context = slot };
@@ -100,7 +105,9 @@ CUresult soft_context_create(unsigned flags, CUdevice dev, CUcontext *ret)
 	if (!ctx) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
+	pthread_mutex_lock(&slots_lock);
 	e = fill(ctx);
+	pthread_mutex_unlock(&slots_lock);
 	if (e) {
 		pthread_mutex_lock(&soft.lock);
 		soft_object_destroy(ctx);
@@ -115,6 +122,7 @@ CUresult soft_context_destroy(CUcontext ctx)
 {
 	enable_scheduling(ctx->slot);
 	soft_context_drain(ctx);
+	pthread_mutex_lock(&slots_lock);
 	destroy_on_server(ctx->slot);
 	soft_texture_drop_context(ctx);
 	soft_memory_drop_context(ctx);
@@ -131,6 +139,7 @@ CUresult soft_context_destroy(CUcontext ctx)
 	soft_object_destroy(ctx->legacy);
 	soft_object_destroy(ctx);
 	pthread_mutex_unlock(&soft.lock);
+	pthread_mutex_unlock(&slots_lock);
 	return load_relaxed(&soft.dead) ? SOFT_DEAD : CUDA_SUCCESS;
 }
 
