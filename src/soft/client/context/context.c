@@ -9,6 +9,7 @@
 #include "soft/client/context/green.h"
 #include "soft/client/graph/capture.h"
 #include "soft/client/memory/memory.h"
+#include "soft/client/memory/pool.h"
 #include "soft/client/process.h"
 #include "soft/client/server_link.h"
 #include "soft/client/stream/stream.h"
@@ -122,10 +123,12 @@ CUresult soft_context_destroy(CUcontext ctx)
 {
 	enable_scheduling(ctx->slot);
 	soft_context_drain(ctx);
+	/* Before the server gives the addresses to allocations of other threads. */
+	soft_pool_leave(ctx);
+	soft_memory_drop_context(ctx);
 	pthread_mutex_lock(&slots_lock);
 	destroy_on_server(ctx->slot);
 	soft_texture_drop_context(ctx);
-	soft_memory_drop_context(ctx);
 	soft_streams_drop_context(ctx);
 	soft_events_drop_context(ctx);
 	pthread_mutex_lock(&soft.lock);

@@ -64,6 +64,26 @@ void soft_pool_prune(CUmemoryPool p)
 	}
 }
 
+static void drop_idle(CUmemoryPool p, void *arg)
+{
+	struct soft_pool_block **at = &p->blocks;
+
+	while (*at) {
+		if ((*at)->live || (*at)->ctx != arg) {
+			at = &(*at)->next;
+		} else {
+			remove_block(at);
+		}
+	}
+}
+
+void soft_pool_leave(CUcontext ctx)
+{
+	pthread_mutex_lock(&soft_pool_lock);
+	soft_pool_each(drop_idle, ctx);
+	pthread_mutex_unlock(&soft_pool_lock);
+}
+
 void soft_pool_trim(CUmemoryPool p, uint64_t keep)
 {
 	struct soft_pool_block **at = &p->blocks;

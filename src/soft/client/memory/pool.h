@@ -36,7 +36,10 @@ void soft_pool_each(void (*each)(CUmemoryPool p, void *arg), void *arg);
 CUmemoryPool soft_pool_current(int gpu);
 /* Frees unused blocks until at most `keep` bytes remain. */
 void soft_pool_trim(CUmemoryPool p, uint64_t keep);
-void soft_pool_prune(CUmemoryPool p);	/* drops blocks whose context has been destroyed */
+void soft_pool_prune(CUmemoryPool p); /* drops blocks whose context has been destroyed */
+/* Drops the unused blocks of a context that is about to be destroyed: none is trimmed afterwards,
+ * when its address may be that of another allocation. */
+void soft_pool_leave(CUcontext ctx);
 void soft_pool_destroy(CUmemoryPool p); /* it has no blocks */
 
 #endif
