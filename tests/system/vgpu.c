@@ -436,6 +436,31 @@ static CUdeviceptr from_pool(CUmemoryPool *ret)
 	return at;
 }
 
+/* A destroyed pool that the program has told to keep its memory keeps only what is in use. */
+static void destroy_with_threshold(void)
+{
+	const CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				       .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	uint64_t threshold = UINT64_MAX;
+	CUdeviceptr stays, goes;
+	CUmemoryPool p;
+	CUstream stream;
+
+	CU(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+	CU(cuMemPoolCreate(&p, &props));
+	CU(cuMemPoolSetAttribute(p, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+	CU(cuMemAllocFromPoolAsync(&stays, 32 * MIB, p, stream));
+	CU(cuMemAllocFromPoolAsync(&goes, 16 * MIB, p, stream));
+	CU(cuMemFreeAsync(goes, stream));
+	CU(cuStreamSynchronize(stream));
+	CHECK(used() >= 48 * MIB, "%zu", used());
+	CU(cuMemPoolDestroy(p));
+	EXPECT_USED(32 * MIB);
+	CU(cuMemFreeAsync(stays, stream));
+	CU(cuStreamSynchronize(stream));
+	EXPECT_USED(0);
+}
+
 /* The limit is less than what all of the rounds take together. */
 static int frees(void)
 {
@@ -463,6 +488,7 @@ static int frees(void)
 	CU(cuMemFreeAsync(at, NULL));
 	CU(cuCtxSynchronize());
 	EXPECT_USED(0);
+	destroy_with_threshold();
 	return 0;
 }
 

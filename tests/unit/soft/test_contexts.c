@@ -1,5 +1,6 @@
 /* Several contexts of a process on one GPU: they share its addresses, an allocation goes with its
  * context, and reserved addresses and mappings with the process. The answers are an H100's. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -230,6 +231,67 @@ static void reused_memory_is_zero(void **state)
 	assert_int_equal(rig_run(reused_program, NULL), 0);
 }
 
+#define CHURNERS 8
+
+/* Creates and destroys contexts: their slots and streams pass from thread to thread. */
+static void *churn(void *unused)
+{
+	CUdeviceptr p, q;
+	CUcontext a;
+	CUstream s;
+
+	for (int i = 0; i < 400; i++) {
+		CU(cuCtxCreate_v2(&a, 0, 0));
+		CU(cuStreamCreate(&s, CU_STREAM_DEFAULT));
+		for (int k = 0; k < 4; k++) { /* stay: they go with the context */
+			CU(cuMemAlloc_v2(&p, 4096));
+		}
+		CU(cuMemAllocAsync(&q, 4096, s));
+		CU(cuMemFreeAsync(q, s));
+		CU(cuMemFreeAsync(p, s));
+		CU(cuStreamSynchronize(s));
+		CU(cuCtxDestroy_v2(a));
+	}
+	return unused;
+}
+
+/* Allocates and frees in a context that stays. */
+static void *churn_memory(void *unused)
+{
+	CUdeviceptr p;
+	CUcontext a;
+
+	CU(cuCtxCreate_v2(&a, 0, 0));
+	for (int i = 0; i < 4000; i++) {
+		CU(cuMemAlloc_v2(&p, 4096));
+		CHECK(context_of(p) == a);
+		CU(cuMemFreeAsync(p, NULL));
+	}
+	CU(cuCtxSynchronize());
+	return unused;
+}
+
+static void churn_program(void *unused)
+{
+	pthread_t t[CHURNERS];
+
+	(void)unused;
+	CU(cuInit(0));
+	for (int i = 0; i < CHURNERS; i++) {
+		CHECK(pthread_create(&t[i], NULL, i % 2 ? churn : churn_memory, NULL) == 0);
+	}
+	for (int i = 0; i < CHURNERS; i++) {
+		CHECK(pthread_join(t[i], NULL) == 0);
+	}
+}
+
+static void threads_create_and_destroy_contexts(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(churn_program, NULL), 0);
+	assert_int_equal(rig_stats_idle().memory_used, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -238,6 +300,7 @@ int main(void)
 		cmocka_unit_test(mappings_end_with_their_process),
 		cmocka_unit_test(allocations_go_with_their_context),
 		cmocka_unit_test(reused_memory_is_zero),
+		cmocka_unit_test(threads_create_and_destroy_contexts),
 	};
 
 	return cmocka_run_group_tests_name("soft contexts", tests, rig_begin_small, rig_end);
