@@ -146,7 +146,7 @@ static bool begin(struct making *m, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned l
  * m->charged released. */
 static bool note(struct making *m, uint64_t handle, uint64_t after)
 {
-	struct mem_region a = { .key = handle, .row = (uint32_t)m->row, .count = m->shape };
+	struct mem_region a = { .key = handle, .row = (uint32_t)m->row, .count = m->shape }, stale;
 	uint64_t took = m->before > after ? m->before - after : 0;
 	CUcontext ctx = NULL;
 	int err;
@@ -161,6 +161,10 @@ static bool note(struct making *m, uint64_t handle, uint64_t after)
 	a.owner = (uint64_t)(uintptr_t)ctx;
 	a.epoch = m->epoch;
 	pthread_mutex_lock(&mutex);
+	/* The handle may be that of an array whose context is being destroyed. */
+	if (mem_regions_take(&arrays, handle, &stale)) {
+		shim_mem_release((int)stale.row, stale.bytes);
+	}
 	err = mem_regions_add(&arrays, &a);
 	pthread_mutex_unlock(&mutex);
 	return !err;

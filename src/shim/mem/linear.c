@@ -80,6 +80,16 @@ static uint64_t leave(const struct mem_region *r)
 	return bytes;
 }
 
+/* Removes what is left of an allocation at an address that the driver has given to another one: its
+ * context is being destroyed, and shim_mem_linear_context_ended() comes later. Returns the bytes to
+ * be released. Caller holds the mutex. */
+static uint64_t take_stale(uint64_t address)
+{
+	struct mem_region stale;
+
+	return mem_regions_take(&regions, address, &stale) ? leave(&stale) : 0;
+}
+
 /* Notes an allocation. Returns how much of its charge is returned, or negative: out of host memory.
  * Caller holds the mutex. */
 static int64_t add_locked(const struct taking *t, uint64_t address)
@@ -90,7 +100,10 @@ static int64_t add_locked(const struct taking *t, uint64_t address)
 				.epoch = t->epoch,
 				.row = (uint32_t)t->row,
 				.count = t->kind };
-	int err = mem_regions_add(&regions, &r), shared = 0;
+	int err, shared = 0;
+
+	shim_mem_release(t->row, take_stale(address));
+	err = mem_regions_add(&regions, &r);
 
 	if (!err && t->is_small) {
 		shared = enter_block(t->row, address, t->kind);

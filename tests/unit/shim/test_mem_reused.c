@@ -1,0 +1,186 @@
+/* The driver gives the address or handle of an allocation again as soon as it has destroyed the
+ * context, before the shim has forgotten what was in it. Then one charge remains, the new one. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "shim/mem/charge.h"
+#include "shim/shim.h"
+
+#define MIB ((uint64_t)1 << 20)
+#define PLACE 0x700000000000u
+
+struct cuabi_slots shim_real;
+struct cuabi_table shim_driver;
+
+static uint64_t charged, epoch;
+static CUcontext current;
+static struct {
+	int some;
+} first_context, second_context, the_array;
+
+/* ---- the account ---- */
+
+bool shim_mem_joined(void)
+{
+	return true;
+}
+
+int shim_mem_row_current(void)
+{
+	return 0;
+}
+
+bool shim_mem_charge(int row, uint64_t bytes, const char *call)
+{
+	(void)row;
+	(void)call;
+	charged += bytes;
+	return true;
+}
+
+bool shim_mem_recharge(int row, uint64_t from, uint64_t to, const char *call)
+{
+	(void)row;
+	(void)call;
+	charged += to - from;
+	return true;
+}
+
+void shim_mem_release(int row, uint64_t bytes)
+{
+	(void)row;
+	assert_true(bytes <= charged);
+	charged -= bytes;
+}
+
+uint64_t shim_mem_epoch(void)
+{
+	return ++epoch;
+}
+
+void shim_mem_settle(void)
+{
+}
+
+/* ---- the driver, which knows one place ---- */
+
+static CUresult get_current(CUcontext *ret)
+{
+	*ret = current;
+	return CUDA_SUCCESS;
+}
+
+static CUresult allocate(CUdeviceptr *ret, size_t bytes)
+{
+	(void)bytes;
+	*ret = PLACE;
+	return CUDA_SUCCESS;
+}
+
+static CUresult release(CUdeviceptr at)
+{
+	(void)at;
+	return CUDA_SUCCESS;
+}
+
+static CUresult create_array(CUarray *ret, const CUDA_ARRAY_DESCRIPTOR *d)
+{
+	(void)d;
+	*ret = (CUarray)(void *)&the_array;
+	return CUDA_SUCCESS;
+}
+
+static CUresult destroy_array(CUarray a)
+{
+	(void)a;
+	return CUDA_SUCCESS;
+}
+
+static CUresult get_info(size_t *ret_free, size_t *ret_total)
+{
+	*ret_free = *ret_total = 1u << 30;
+	return CUDA_SUCCESS;
+}
+
+static int begin(void **state)
+{
+	(void)state;
+	shim_driver.cuCtxGetCurrent = get_current;
+	shim_driver.cuMemAlloc_v2 = allocate;
+	shim_driver.cuMemFree_v2 = release;
+	shim_driver.cuArrayCreate_v2 = create_array;
+	shim_driver.cuArrayDestroy = destroy_array;
+	shim_driver.cuMemGetInfo_v2 = get_info;
+	shim_mem_install_linear();
+	shim_mem_install_arrays();
+	return 0;
+}
+
+/* Allocates in the first context, then in the second one what has the same place, before the first
+ * one is forgotten. */
+static void reuse_linear(size_t first, size_t second, bool free_early)
+{
+	uint64_t ending;
+	CUdeviceptr at;
+
+	current = (CUcontext)(void *)&first_context;
+	assert_int_equal(shim_real.cuMemAlloc_v2(&at, first), CUDA_SUCCESS);
+	ending = epoch;
+	current = (CUcontext)(void *)&second_context;
+	assert_int_equal(shim_real.cuMemAlloc_v2(&at, second), CUDA_SUCCESS);
+	assert_int_equal(charged, shim_mem_round(second));
+	if (free_early) {
+		assert_int_equal(shim_real.cuMemFree_v2(at), CUDA_SUCCESS);
+		assert_int_equal(charged, 0);
+	}
+	shim_mem_linear_context_ended((CUcontext)(void *)&first_context, ending);
+	if (!free_early) {
+		assert_int_equal(charged, shim_mem_round(second));
+		assert_int_equal(shim_real.cuMemFree_v2(at), CUDA_SUCCESS);
+	}
+	assert_int_equal(charged, 0);
+}
+
+static void address_of_a_destroyed_context(void **state)
+{
+	static const size_t bytes[] = { 1000, 8 * MIB, 4 * MIB };
+
+	(void)state;
+	for (unsigned i = 0; i < 18; i++) {
+		reuse_linear(bytes[i / 6], bytes[i / 2 % 3], i % 2);
+	}
+}
+
+static void handle_of_a_destroyed_context(void **state)
+{
+	CUDA_ARRAY_DESCRIPTOR d = { 1024, 2048, CU_AD_FORMAT_FLOAT, 1 };
+	uint64_t ending;
+	CUarray a;
+
+	(void)state;
+	current = (CUcontext)(void *)&first_context;
+	assert_int_equal(shim_real.cuArrayCreate_v2(&a, &d), CUDA_SUCCESS);
+	assert_int_equal(charged, 8 * MIB);
+	ending = epoch;
+	current = (CUcontext)(void *)&second_context;
+	d.Height = 512;
+	assert_int_equal(shim_real.cuArrayCreate_v2(&a, &d), CUDA_SUCCESS);
+	assert_int_equal(charged, 2 * MIB);
+	assert_int_equal(shim_real.cuArrayDestroy(a), CUDA_SUCCESS);
+	shim_mem_arrays_context_ended((CUcontext)(void *)&first_context, ending);
+	assert_int_equal(charged, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(address_of_a_destroyed_context),
+		cmocka_unit_test(handle_of_a_destroyed_context),
+	};
+
+	return cmocka_run_group_tests_name("reused places", tests, begin, NULL);
+}
