@@ -456,6 +456,9 @@ static void destroy_with_threshold(void)
 	CHECK(used() >= 48 * MIB, "%zu", used());
 	CU(cuMemPoolDestroy(p));
 	EXPECT_USED(32 * MIB);
+	CHECK(cuMemPoolDestroy(p) == CUDA_ERROR_INVALID_VALUE, "destroyed twice");
+	CHECK(cuMemAllocFromPoolAsync(&goes, MIB, p, stream) == CUDA_ERROR_INVALID_VALUE,
+	      "from a destroyed pool");
 	CU(cuMemFreeAsync(stays, stream));
 	CU(cuStreamSynchronize(stream));
 	EXPECT_USED(0);

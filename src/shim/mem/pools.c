@@ -260,7 +260,9 @@ static CUresult allocate(const struct request *a)
 	}
 	pthread_mutex_lock(&mutex);
 	i = index_of(pool);
-	if (i == n_pools && !add_default(pool, device)) {
+	if (i < n_pools && pools[i].doomed) {
+		r = CUDA_ERROR_INVALID_VALUE;
+	} else if (i == n_pools && !add_default(pool, device)) {
 		r = CUDA_ERROR_OUT_OF_MEMORY;
 	} else {
 		shim_mem_move_begin();
@@ -350,6 +352,7 @@ static void give_back(unsigned i)
  * about it any more. So a charged pool is destroyed once nothing of it is in use. */
 static CUresult destroy(CUmemoryPool pool)
 {
+	CUresult r = CUDA_SUCCESS;
 	unsigned i;
 
 	if (!load_acquire(&n_pools) || !shim_mem_joined()) {
@@ -357,16 +360,18 @@ static CUresult destroy(CUmemoryPool pool)
 	}
 	pthread_mutex_lock(&mutex);
 	i = index_of(pool);
-	if (i < n_pools && !pools[i].doomed) {
+	if (i == n_pools) {
+		r = shim_driver.cuMemPoolDestroy(pool);
+	} else if (pools[i].doomed) {
+		r = CUDA_ERROR_INVALID_VALUE;
+	} else {
 		pools[i].doomed = true;
 		leave_current(pool);
 		give_back(i);
 		(void)bury(i);
-	} else {
-		i = POOLS_MAX;
 	}
 	pthread_mutex_unlock(&mutex);
-	return i < POOLS_MAX ? CUDA_SUCCESS : shim_driver.cuMemPoolDestroy(pool);
+	return r;
 }
 
 /* Pools give memory back to the device at synchronizations. */
