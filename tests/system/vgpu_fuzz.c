@@ -5,8 +5,9 @@
  * moments it closes a gate: every thread then stops between two operations, each process finishes
  * its streams and publishes bounds of what it must be charged (docs/MEMORY.md), and the first
  * process, which holds nothing, compares the account with their sum. Then it takes exactly what is
- * left, and one unit more, which must be refused. Up to KILLS times it kills a process, at any
- * moment, and starts another one: the account then equals the survivors' within WAIT_NS.
+ * left, and one unit more, which must be refused. At each eighth gate everything is freed first. Up
+ * to KILLS times it kills a process, at any moment, and starts another one: the account then equals
+ * the survivors' within WAIT_NS.
  *
  * Between gates, what all processes certainly hold is summed and never exceeds the limit. A process
  * whose start fails is started again: gbpfd may be away. Prints the seed, and what failed. */
@@ -151,6 +152,7 @@ struct item {
 	uint64_t address; /* CHUNK: reserved range, 0: none */
 	unsigned handles; /* CHUNK: references by handle */
 	bool mapped;	  /* CHUNK */
+	bool managed;	  /* LINEAR, SMALL */
 };
 
 struct thread {
@@ -233,6 +235,7 @@ static void take_linear(struct thread *t, struct item *i)
 		begin_op(t, "cuMemAllocManaged", bytes);
 		if (granted(cuMemAllocManaged((CUdeviceptr *)&i->at, bytes, CU_MEM_ATTACH_GLOBAL),
 			    rounded(bytes))) {
+			i->managed = true;
 			note_linear(i, bytes);
 		}
 		break;
@@ -419,9 +422,13 @@ static void drop_chunk(struct item *i)
 /* The driver refuses to free managed memory in stream order. */
 static void drop_linear(struct thread *t, struct item *i)
 {
-	if (under(t, 4) ||
-	    cuMemFreeAsync(i->at, any_stream(t, i->primary)) == CUDA_ERROR_INVALID_VALUE) {
+	if (under(t, 4)) {
 		OK(cuMemFree(i->at));
+	} else if (i->managed) {
+		CHECK(cuMemFreeAsync(i->at, NULL) == CUDA_ERROR_INVALID_VALUE, "managed");
+		OK(cuMemFree(i->at));
+	} else {
+		OK(cuMemFreeAsync(i->at, any_stream(t, i->primary)));
 	}
 }
 
