@@ -32,7 +32,7 @@ static void count_tenants(const struct daemon *d, const struct daemon_session *b
 
 static void tell_vgpu(const struct daemon_session *s, uint32_t gpu, struct daemon_ctx_admit *ctx)
 {
-	struct daemon_vgpu_row v;
+	struct daemon_vgpu_entry v;
 
 	ctx->vgpu = daemon_vgpu_place(s);
 	if (daemon_vgpu_at(s->d, ctx->vgpu, gpu, &v)) {

@@ -13,7 +13,7 @@ uint32_t daemon_vgpu_place(const struct daemon_session *s)
 }
 
 /* Adds the sessions in it. Returns the process's ordinal of that GPU, by which limits are given. */
-static uint32_t add_sessions(const struct daemon_vgpu *v, uint32_t gpu, struct daemon_vgpu_row *r)
+static uint32_t add_sessions(const struct daemon_vgpu *v, uint32_t gpu, struct daemon_vgpu_entry *r)
 {
 	uint32_t ordinal = 0;
 
@@ -32,7 +32,7 @@ static uint32_t add_sessions(const struct daemon_vgpu *v, uint32_t gpu, struct d
 	return ordinal;
 }
 
-static void add_figures(const struct daemon_vgpu *v, uint32_t gpu, struct daemon_vgpu_row *r)
+static void add_figures(const struct daemon_vgpu *v, uint32_t gpu, struct daemon_vgpu_entry *r)
 {
 	static const uint8_t none[16];
 	const uint8_t *uuid = v->d->devices.d[gpu].uuid;
@@ -53,7 +53,7 @@ static void add_figures(const struct daemon_vgpu *v, uint32_t gpu, struct daemon
 }
 
 bool daemon_vgpu_at(const struct daemon *d, uint32_t place, uint32_t gpu,
-		    struct daemon_vgpu_row *ret)
+		    struct daemon_vgpu_entry *ret)
 {
 	const struct daemon_vgpu *v = d->vgpus.first;
 
@@ -63,7 +63,7 @@ bool daemon_vgpu_at(const struct daemon *d, uint32_t place, uint32_t gpu,
 	if (!v || gpu >= PROTO_MAX_GPUS) {
 		return false;
 	}
-	*ret = (struct daemon_vgpu_row){ .config = &v->is.config };
+	*ret = (struct daemon_vgpu_entry){ .config = &v->is.config };
 	ret->limit = v->is.config.mem[add_sessions(v, gpu, ret)];
 	add_figures(v, gpu, ret);
 	return true;

@@ -4,7 +4,7 @@
 
 #include "daemon/session/tenant_session.h"
 
-struct daemon_vgpu_row {
+struct daemon_vgpu_entry {
 	const struct proto_vgpu_config *config; /* borrowed */
 	uint32_t tenants, gpus;			/* processes in it; bits of gbpfd's GPU numbers */
 	uint32_t lanes;				/* bits of GBPF_LANE_* */
@@ -15,7 +15,7 @@ struct daemon_vgpu_row {
 uint32_t daemon_vgpu_place(const struct daemon_session *s);
 /* Fills *ret for a GPU of gbpfd's number. Returns false if there is no vGPU at the place. */
 bool daemon_vgpu_at(const struct daemon *d, uint32_t place, uint32_t gpu,
-		    struct daemon_vgpu_row *ret);
+		    struct daemon_vgpu_entry *ret);
 
 /* Writes the standard maps of all live versions, because a vGPU has come, gone or changed. */
 void daemon_vgpus_changed(struct daemon *d);

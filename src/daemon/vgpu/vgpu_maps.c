@@ -12,7 +12,7 @@ _Static_assert(GBPF_VGPUS == PROTO_VGPUS && EBPF_VGPUS == PROTO_VGPUS, "places o
 
 static void fill_rows(struct daemon_version *l, struct ebpf_vgpu_row row[EBPF_VGPUS])
 {
-	struct daemon_vgpu_row v;
+	struct daemon_vgpu_entry v;
 
 	memset(row, 0, sizeof(row[0]) * EBPF_VGPUS);
 	for (uint32_t place = 0; place < EBPF_VGPUS; place++) {
@@ -58,7 +58,7 @@ void daemon_vgpu_maps_refresh(struct daemon_version *l)
 
 void daemon_vgpu_maps_check(struct daemon_session *s)
 {
-	struct daemon_vgpu_row v;
+	struct daemon_vgpu_entry v;
 	uint32_t mask = s->gpu_mask;
 
 	for (uint32_t gpu = 0; gpu < PROTO_MAX_GPUS; gpu++) {

@@ -53,16 +53,15 @@ void shim_mem_use_init(uint8_t (*uuid)[16], uint32_t gpus)
 	}
 }
 
-/* Opens the library in the folder of the real libcuda. */
-static void *open_library(void)
+/* Opens the library in the folder of the library that has this address. */
+static void *open_next_to(const void *address)
 {
-	const void *known = shim_real_symbol("cuInit");
 	char path[PATH_MAX];
 	const char *slash;
 	Dl_info info;
 	int n;
 
-	if (!known || !dladdr(known, &info) || !info.dli_fname) {
+	if (!address || !dladdr(address, &info) || !info.dli_fname) {
 		return NULL;
 	}
 	slash = strrchr(info.dli_fname, '/');
@@ -70,6 +69,16 @@ static void *open_library(void)
 			     info.dli_fname)
 		  : -1;
 	return n > 0 && (size_t)n < sizeof(path) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+}
+
+/* Opens the driver's library, behind gBPF's own: the loader gives a program that asks for the name
+ * the one that was loaded first. */
+static void *open_library(void)
+{
+	static const char own;
+
+	(void)open_next_to(&own);
+	return open_next_to(shim_real_symbol("cuInit"));
 }
 
 /* Returns true if NVML can be asked. Caller holds the mutex. */

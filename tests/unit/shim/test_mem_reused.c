@@ -62,8 +62,45 @@ uint64_t shim_mem_epoch(void)
 	return ++epoch;
 }
 
+uint64_t shim_mem_limit(int row)
+{
+	(void)row;
+	return UINT64_MAX;
+}
+
+uint64_t shim_mem_used(int row)
+{
+	(void)row;
+	return charged;
+}
+
 void shim_mem_settle(void)
 {
+}
+
+void shim_mem_move_begin(void)
+{
+}
+
+void shim_mem_move_end(void)
+{
+}
+
+void shim_mem_managed_add(int row, uint64_t bytes)
+{
+	(void)row;
+	(void)bytes;
+}
+
+void shim_mem_managed_sub(int row, uint64_t bytes)
+{
+	(void)row;
+	(void)bytes;
+}
+
+void shim_mem_import_freed(CUdeviceptr address)
+{
+	(void)address;
 }
 
 /* ---- the driver, which knows one place ---- */
