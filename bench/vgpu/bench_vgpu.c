@@ -1,6 +1,6 @@
 /* bench-vgpu: shares of saturating tenants, short kernels against long ones, each tenant in a vGPU
- * of its own, under several policies and without one. Shares are those of the device time that gbpfd
- * reports in windows of a second; the tenants' own progress is the independent figure. */
+ * of its own, under several policies and without one. Shares are those of the device time that
+ * gbpfd reports in windows of a second; the tenants' own progress is the independent figure. */
 #include "bench/vgpu/bench_vgpu.h"
 
 #include <stdio.h>
@@ -28,7 +28,8 @@ static int calibrate(struct bench_vgpu *b)
 	fill = b->testbed.soft ? 1 : MAX(c.page->sms * (c.page->threads_per_sm / THREADS), 1);
 	for (unsigned k = 0; k < VGPU_KINDS; k++) {
 		struct bench_vgpu_load *l = &b->load[k];
-		/* A long kernel is many waves of blocks of at most 1 ms, as those of programs are. */
+		/* A long kernel is many waves of blocks of at most 1 ms, as those of programs are.
+		 */
 		unsigned waves = b->testbed.soft ? 1 : (unsigned)(b->kernel_us[k] / 1000) + 1;
 
 		block_us[k] = b->kernel_us[k] / waves;
@@ -37,8 +38,8 @@ static int calibrate(struct bench_vgpu *b)
 		l->iterations = (int)MAX(
 			MIN(block_us[k] / c.page->block_us[0] * c.page->iterations[0], 1e9), 1);
 		l->group = (unsigned)MAX(2000 / l->kernel_us, 1);
-		l->depth = (unsigned)MIN(
-			MAX(b->queue_ms * 1000 / (l->group * l->kernel_us), 2), 64);
+		l->depth =
+			(unsigned)MIN(MAX(b->queue_ms * 1000 / (l->group * l->kernel_us), 2), 64);
 	}
 	bench_client_stop(&c);
 	return 0;

@@ -1,16 +1,16 @@
-/* What fifo_share, credit and band share: Gdev's virtual devices (Kato and others, USENIX ATC 2012), as
- * its source implements them, except for what follows from where gBPF's programs run:
+/* What fifo_share, credit and band share: Gdev's virtual devices (Kato and others, USENIX ATC
+ * 2012), as its source implements them, except for what follows from where gBPF's programs run:
  *
  * - A virtual device is a vGPU; its bandwidth is the vGPU's compute share, 100 % if none is stated.
  *   Programs in no vGPU are one more device.
- * - gbpfd selects, once a millisecond; Gdev does when launches complete. So a vGPU whose launches have
- *   all completed waits for the next tick, up to a millisecond, and nothing runs meanwhile.
+ * - gbpfd selects, once a millisecond; Gdev does when launches complete. So a vGPU whose launches
+ * have all completed waits for the next tick, up to a millisecond, and nothing runs meanwhile.
  * - Launches are entities of their process; a process may have 32 launches outstanding and then
  *   waits until all have completed, so that there are completions with asynchronous programs, too.
  *
  * One vGPU at a time is current and has the device. The others wait. When the launches of the
- * current one have completed the next one is selected. The charge is wall time, from the first launch of
- * a process to the completion of all it has outstanding. */
+ * current one have completed the next one is selected. The charge is wall time, from the first
+ * launch of a process to the completion of all it has outstanding. */
 #ifndef GBPF_POLICIES_GDEV_VGPUS_H
 #define GBPF_POLICIES_GDEV_VGPUS_H
 
@@ -19,12 +19,13 @@
 #define GROUPS (GBPF_VGPUS + 1) /* one more for programs in no vGPU */
 #define NOBODY 0xffffffffu
 
-const volatile u64 period_ns = 30000000;     /* ns: between two replenishments */
-const volatile u64 threshold_ns = 30000000;  /* ns: a credit beyond it, up or down, becomes zero */
-const volatile u64 window_ns = 1000000000;   /* ns: of the utilization */
-const volatile u64 wait_ns = 500000;	     /* ns: time buffering */
-const volatile u32 instances = 32;	     /* launches that a process may have outstanding */
-const volatile u64 stale_ns = 50000000;	     /* ns: published values older than this (gbpfd is not running) are ignored */
+const volatile u64 period_ns = 30000000;    /* ns: between two replenishments */
+const volatile u64 threshold_ns = 30000000; /* ns: a credit beyond it, up or down, becomes zero */
+const volatile u64 window_ns = 1000000000;  /* ns: of the utilization */
+const volatile u64 wait_ns = 500000;	    /* ns: time buffering */
+const volatile u32 instances = 32;	    /* launches that a process may have outstanding */
+const volatile u64 stale_ns =
+	50000000; /* ns: published values older than this (gbpfd is not running) are ignored */
 
 enum { WAITED, YIELDED, SELECTED, ZEROED };
 
@@ -64,7 +65,7 @@ GBPF_STANDARD_MAP(VSLICE_SET);
 u32 current = NOBODY;
 u32 exhausted[GROUPS];
 u32 expected = NOBODY; /* selected, but over its share: one with less may take the device first */
-u32 devices; /* virtual devices with users */
+u32 devices;	       /* virtual devices with users */
 u64 ticked_ns;
 
 /* Of gbpfd alone. */
@@ -120,7 +121,8 @@ static __always_inline int arrive(struct gbpf_submit_ctx *ctx, int yields)
 		a->draining = 1;
 		return GBPF_HOLD;
 	}
-	if (!alone && (is_in_the_way(cur, ctx->vgpu) || (!ctx->inflight && a->drained_ns > ticked_ns))) {
+	if (!alone &&
+	    (is_in_the_way(cur, ctx->vgpu) || (!ctx->inflight && a->drained_ns > ticked_ns))) {
 		return wait(ctx, a, WAITED);
 	}
 	if (yields && !alone && cur == ctx->vgpu && exhausted[ctx->vgpu] && !ctx->asked) {
@@ -168,7 +170,8 @@ static __always_inline void add_tenant(u32 t, const struct account *a, u64 now)
 	g->time_ns += used;
 	g->out += a->out;
 	g->users++;
-	if (since && a->seen_ns + 4 * wait_ns > now && (!g->waiting_since_ns || since < g->waiting_since_ns)) {
+	if (since && a->seen_ns + 4 * wait_ns > now &&
+	    (!g->waiting_since_ns || since < g->waiting_since_ns)) {
 		g->waiting_since_ns = since;
 	}
 	g->yield_ns = a->yield_ns > g->yield_ns ? a->yield_ns : g->yield_ns;
@@ -176,7 +179,8 @@ static __always_inline void add_tenant(u32 t, const struct account *a, u64 now)
 
 static __always_inline void measure(u32 p, struct group *g, u64 now)
 {
-	const struct gbpf_vslice_set *v = p < GBPF_VGPUS ? bpf_map_lookup_elem(&VSLICE_SET, &p) : NULL;
+	const struct gbpf_vslice_set *v =
+		p < GBPF_VGPUS ? bpf_map_lookup_elem(&VSLICE_SET, &p) : NULL;
 	u64 elapsed = now - g->begin_ns, used;
 
 	g->bandwidth = v && v->compute_pct ? v->compute_pct : 100;

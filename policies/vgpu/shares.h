@@ -1,20 +1,24 @@
-/* The division of GPU time by the shares of virtual GPUs, for band2 and vgpu_auto: band2.bpf.c says how
- * it works. A policy has admit, submit, retire, tick and exit that call admit_new, submit_by_share,
- * charge, divide and give_back. */
+/* The division of GPU time by the shares of virtual GPUs, for band2 and vgpu_auto: band2.bpf.c says
+ * how it works. A policy has admit, submit, retire, tick and exit that call admit_new,
+ * submit_by_share, charge, divide and give_back. */
 #ifndef GBPF_POLICIES_VGPU_SHARES_H
 #define GBPF_POLICIES_VGPU_SHARES_H
 
 #include <gbpf/gbpf.bpf.h>
 
-const volatile u64 max_period_ns = 60000000;   /* ns: in which each program has had a slice: bounds the error of a second */
-const volatile u64 min_slice_ns = 2000000;     /* ns: of a program with a small share */
-const volatile u64 adjust_ns = 100000000;      /* ns: between two corrections of slices */
-const volatile u64 slack_ns = 2000000;	       /* ns: debt at which launches are deferred */
-const volatile u64 debt_ns = 30000000;	       /* ns: the same where time slices are set */
-const volatile u64 inflight_limit_ns = 8000000;	/* ns: work in flight of a program in the shared lane */
-const volatile u64 sliced_limit_ns = 40000000; /* ns: the same in the process lane: a slice must not run dry */
-const volatile u32 unknown_limit = 16;	       /* launches: the same while durations are unknown */
-const volatile u64 stale_ns = 50000000;	       /* ns: published values older than this (gbpfd is not running) are ignored */
+const volatile u64 max_period_ns =
+	60000000; /* ns: in which each program has had a slice: bounds the error of a second */
+const volatile u64 min_slice_ns = 2000000; /* ns: of a program with a small share */
+const volatile u64 adjust_ns = 100000000;  /* ns: between two corrections of slices */
+const volatile u64 slack_ns = 2000000;	   /* ns: debt at which launches are deferred */
+const volatile u64 debt_ns = 30000000;	   /* ns: the same where time slices are set */
+const volatile u64 inflight_limit_ns =
+	8000000; /* ns: work in flight of a program in the shared lane */
+const volatile u64 sliced_limit_ns =
+	40000000; /* ns: the same in the process lane: a slice must not run dry */
+const volatile u32 unknown_limit = 16; /* launches: the same while durations are unknown */
+const volatile u64 stale_ns =
+	50000000; /* ns: published values older than this (gbpfd is not running) are ignored */
 
 enum { DEFERRED_FOR_SHARE, DEFERRED_FOR_CAP, SLICES_SET };
 
@@ -89,7 +93,8 @@ static __always_inline int too_much_in_flight(struct gbpf_submit_ctx *ctx)
 	if (ctx->inflight < 2) {
 		return 0; /* the second is there when the first ends */
 	}
-	return ctx->est_ns ? ctx->inflight_ns + ctx->est_ns > limit : ctx->inflight >= unknown_limit;
+	return ctx->est_ns ? ctx->inflight_ns + ctx->est_ns > limit
+			   : ctx->inflight >= unknown_limit;
 }
 
 /* Returns the counter of the reason for which a launch must wait, -1 if there is none. The
@@ -97,7 +102,8 @@ static __always_inline int too_much_in_flight(struct gbpf_submit_ctx *ctx)
 static __always_inline int reason_to_wait(struct gbpf_submit_ctx *ctx, const struct account *a)
 {
 	const struct group *g = &groups[ctx->vgpu];
-	s64 used = (s64)(a->used_ns - seen_used_ns[ctx->tenant] + ctx->inflight_ns), slack = (s64)slack_ns;
+	s64 used = (s64)(a->used_ns - seen_used_ns[ctx->tenant] + ctx->inflight_ns),
+	    slack = (s64)slack_ns;
 	u32 f = flags[ctx->vgpu];
 
 	if (f & CAPPED && g->cap_ns - used < 0) {
@@ -187,12 +193,12 @@ static __always_inline void add_tenant(u32 t, const struct account *a, u64 now)
 	g->wants |= wants;
 }
 
-/* Totals over the vGPUs that have work. In memory, like rivals: on the stack the verifier would follow
- * every value that they can have. */
+/* Totals over the vGPUs that have work. In memory, like rivals: on the stack the verifier would
+ * follow every value that they can have. */
 struct totals {
 	u64 used_ns;
 	u32 stated, unstated; /* sum of the stated shares, %; number without one */
-	u32 capped; /* of the stated: shares that are also the most */
+	u32 capped;	      /* of the stated: shares that are also the most */
 	u32 working;
 };
 struct totals sum;
@@ -228,7 +234,8 @@ static __always_inline void count(u32 place, struct group *g)
 static __always_inline void set_share(u32 place, struct group *g)
 {
 	const struct gbpf_vslice_set *v = given_to(place);
-	u32 left = sum.stated < 95 ? 100 - sum.stated : 5, rest = sum.capped < 100 ? 100 - sum.capped : 0;
+	u32 left = sum.stated < 95 ? 100 - sum.stated : 5,
+	    rest = sum.capped < 100 ? 100 - sum.capped : 0;
 	u32 others = sum.stated - sum.capped + (sum.unstated ? left : 0), weight = g->weight;
 
 	if (!g->working) {
@@ -338,7 +345,8 @@ struct rivals rivals;
 
 static __always_inline int competes(const struct group *g)
 {
-	return g->demand > WANTED * 3 / 4 && (sum.stated >= 100 || g->cap_ns >= 0) && g->credit_ns >= -(s64)slack_ns;
+	return g->demand > WANTED * 3 / 4 && (sum.stated >= 100 || g->cap_ns >= 0) &&
+	       g->credit_ns >= -(s64)slack_ns;
 }
 
 static __always_inline s32 priority_of(u32 place)

@@ -40,11 +40,11 @@ static const struct cli_option options[] = {
 };
 
 static const struct cli_bench_number numbers[] = {
-	{ V_SECONDS, 1, 3600 },	  { V_SETTLE, 0, 3600 },   { V_SHORT, 10, 1000000 },
+	{ V_SECONDS, 1, 3600 },	 { V_SETTLE, 0, 3600 }, { V_SHORT, 10, 1000000 },
 	{ V_LONG, 10, 1000000 }, { V_QUEUE, 1, 1000 },
 };
-static const char *const policies[] = { "band2",  "vgpu_auto",  "band", "credit",
-					"fifo_share", "none", NULL };
+static const char *const policies[] = { "band2",      "vgpu_auto", "band", "credit",
+					"fifo_share", "none",	   NULL };
 static const char *const lanes[] = { "process", "shared", NULL };
 
 /* Returns whether the text is one or more lists of percents whose sum is at most 100. */
@@ -98,10 +98,8 @@ static int cmd_vgpu(struct cli *c)
 	code = code ? code : cli_bench_check_list(c, "bench vgpu", V_POLICIES, policies);
 	code = code ? code : cli_bench_check_list(c, "bench vgpu", V_LANES, lanes);
 	cli_bench_push(argv, &n, "bench-vgpu", NULL);
-	code = code ? code
-		    : cli_bench_testbed(c, "bench vgpu", c->opt[V_DEVICE], "fifo", argv, &n);
-	code = code ? code
-		    : cli_policy_find(c, "bench vgpu", "fifo", object, sizeof(object));
+	code = code ? code : cli_bench_testbed(c, "bench vgpu", c->opt[V_DEVICE], "fifo", argv, &n);
+	code = code ? code : cli_policy_find(c, "bench vgpu", "fifo", object, sizeof(object));
 	if (code) {
 		return code;
 	}

@@ -28,9 +28,9 @@ struct ALIGNED(64) proto_account_line {
 	uint64_t overhead; /* contexts, modules, local memory: measured */
 	uint64_t shared;   /* imported: charged to the process that made it */
 	/* gbpfd: the answer to PROTO_MEM_ASK: its seq, and PROTO_ACCOUNT_RETRY or
-	 * PROTO_ACCOUNT_REFUSED; gbpfd wakes those who wait on the first word. */
+	 * PROTO_ACCOUNT_REFUSED; gbpfd wakes the waiters on the first word. */
 	uint32_t answer_seq, answer;
-	uint32_t tried_seq; /* the process: it has done what this answer told it to try */
+	uint32_t tried_seq; /* the process: the answer after which it has tried again */
 	uint32_t reserved32;
 	uint64_t gbpf; /* taken by gBPF in the process: not charged */
 	uint64_t reserved;
