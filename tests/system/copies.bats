@@ -45,7 +45,7 @@ both() { # CASE...: passes with both plans, and prints the same
 	both unmap
 }
 
-@test "copies beside a capture, and in one" {
+@test "copies next to a capture, and in one" {
 	both capture
 }
 

@@ -368,7 +368,7 @@ static int capture(void)
 	CU(cuGraphGetNodes(graph, NULL, &nodes));
 	CHECK(nodes == 0, "%zu", nodes);
 	CU(cuMemcpyDtoH(back, at, BUFFER));
-	CHECK(memcmp(host, back, BUFFER) == 0, "copied beside a capture");
+	CHECK(memcmp(host, back, BUFFER) == 0, "copied next to a capture");
 	CU(cuStreamBeginCapture(capturing, CU_STREAM_CAPTURE_MODE_RELAXED));
 	r = cuMemcpyHtoDAsync(at, host, BUFFER, capturing);
 	(void)cuStreamEndCapture(capturing, &graph);

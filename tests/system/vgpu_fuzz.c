@@ -829,7 +829,7 @@ static void kill_one(void)
 	start(p);
 }
 
-/* Waits until all processes stand at the gate. Returns the sums of their bounds. */
+/* Waits until all processes are at the gate. Returns the sums of their bounds. */
 static void gather(uint64_t *low, uint64_t *high)
 {
 	uint64_t deadline = program_ns() + 2 * WAIT_NS;
@@ -849,7 +849,7 @@ static void gather(uint64_t *low, uint64_t *high)
 	STORE(&all->held, held);
 }
 
-/* Shows whose figure is wrong: everything stands still. */
+/* Shows whose figure is wrong: nothing moves. */
 static void explain(void)
 {
 	for (unsigned p = 0; p < first.n; p++) {
@@ -862,7 +862,7 @@ static void explain(void)
 	}
 }
 
-/* Everything stands still: the account is within the bounds, and what is left can be taken. */
+/* Nothing moves: the account is within the bounds, and what is left can be taken. */
 static void compare(uint64_t low, uint64_t high)
 {
 	uint64_t deadline = program_ns() + WAIT_NS, is = used(), left;

@@ -88,7 +88,7 @@ ended() { # PID
 	start_servers_with "--vgpu train" b
 	expect "40 of 64" b used
 	vgpu empty 'v["mem"] == 32 << 20'
-	start_servers_with "--vgpu empty" c # at once: nobody was in it
+	start_servers_with "--vgpu empty" c # at once: it had no process
 	expect "0 of 32" c used
 }
 
@@ -284,7 +284,7 @@ PY
 	wait_for asks 1
 	echo alloc 40 >&"$in_c"
 	wait_for asks 2
-	kill -STOP "$pid_b" # it is told to try again, and c does not take what it is about to
+	kill -STOP "$pid_b" # it gets its answer, and c does not take what it is about to
 	expect ok a free
 	wait_for asks 1
 	kill -CONT "$pid_b"
