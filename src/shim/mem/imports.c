@@ -45,7 +45,7 @@ static void note_address(CUdeviceptr address)
 
 static void forget(uint64_t key)
 {
-	struct mem_region *m, gone;
+	struct mem_region *m, gone = { 0 };
 
 	if (!load_acquire(&used) || !shim_mem_joined()) {
 		return;
