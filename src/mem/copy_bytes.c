@@ -1,8 +1,9 @@
 /* Moving bytes between a pinned piece and the program's memory. The pages of the program's memory
  * are populated first: madvise() reports a page that cannot be accessed, where a load or store
  * would end the process, and it pays the first touch here, in several threads. It cannot report
- * what another thread unmaps or protects in between. Anonymous memory that may be read as a whole
- * is read without that.
+ * what another thread unmaps or protects in between. Anonymous memory that may be read, or written,
+ * as a whole is used without that; for writing only where it is there already, since populating is
+ * the faster first touch.
  *
  * Downwards the stores bypass the caches, because a large destination would only evict the pieces,
  * which the device writes again at once. */
@@ -46,9 +47,11 @@ struct mapping_query {
 };
 #define MAPPING_QUERY _IOWR('f', 17, struct mapping_query)
 #define MAPPING_READABLE 1u
+#define MAPPING_WRITABLE 2u
 
-bool mem_copy_is_plain(const void *program, size_t bytes)
+bool mem_copy_is_plain(const void *program, size_t bytes, bool write)
 {
+	uint64_t needed = write ? MAPPING_WRITABLE : MAPPING_READABLE;
 	uint64_t at = (uintptr_t)program, end = at + bytes;
 	int saved = errno, fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
 	bool plain = fd >= 0;
@@ -57,7 +60,7 @@ bool mem_copy_is_plain(const void *program, size_t bytes)
 		struct mapping_query q = { .size = sizeof(q), .address = at };
 
 		plain = ioctl(fd, MAPPING_QUERY, &q) == 0 && q.begin <= at && q.end > at &&
-			(q.rights & MAPPING_READABLE) && !q.inode;
+			(q.rights & needed) && !q.inode;
 		at = q.end;
 	}
 	fd_close(fd);
@@ -132,9 +135,28 @@ int mem_copy_from_program(void *piece, const void *program, size_t bytes, bool p
 	return err;
 }
 
-int mem_copy_to_program(void *program, const void *piece, size_t bytes)
+/* Returns true if all pages of a unit are in memory. mincore() costs a hundredth of copying them,
+ * MADV_POPULATE_WRITE of pages that are there more than that. */
+static bool is_resident(const void *program, size_t bytes)
 {
-	int err = populate((uintptr_t)program, bytes, MADV_POPULATE_WRITE);
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)program & ~(page - 1);
+	size_t pages = ((uintptr_t)program + bytes - first + page - 1) / page;
+	unsigned char there[MEM_COPY_UNIT / 4096 + 2];
+	int saved = errno;
+	bool all = pages <= sizeof(there) && mincore((void *)first, pages * page, there) == 0;
+
+	errno = saved;
+	for (size_t i = 0; all && i < pages; i++) {
+		all = there[i] & 1;
+	}
+	return all;
+}
+
+int mem_copy_to_program(void *program, const void *piece, size_t bytes, bool plain)
+{
+	int err = plain && is_resident(program, bytes)
+			  ? 0
+			  : populate((uintptr_t)program, bytes, MADV_POPULATE_WRITE);
 
 	if (!err) {
 		copy_past_caches(program, piece, bytes);

@@ -32,13 +32,13 @@ void mem_copy_pool_wake(struct mem_copy_pool *pool);
 /* Removes the job; returns when no helper uses it. */
 void mem_copy_pool_remove(struct mem_copy_pool *pool, struct mem_copy_job *j);
 
-/* Returns true if the whole range is anonymous memory that may be read now. False: not, or the
- * system does not say (Linux 6.11 does). */
-bool mem_copy_is_plain(const void *program, size_t bytes);
+/* Returns true if the whole range is anonymous memory that may be read, or written, now. False:
+ * not, or the system does not say (Linux 6.11 does). */
+bool mem_copy_is_plain(const void *program, size_t bytes, bool write);
 /* Moves bytes of the program's memory, both ways. Returns 0, or -EFAULT if a page of it cannot be
  * accessed: nothing or a part was moved. plain: as mem_copy_is_plain(), so that pages need not be
  * populated one by one, which costs an eighth of the time of copying them. */
 int mem_copy_from_program(void *piece, const void *program, size_t bytes, bool plain);
-int mem_copy_to_program(void *program, const void *piece, size_t bytes);
+int mem_copy_to_program(void *program, const void *piece, size_t bytes, bool plain);
 
 #endif

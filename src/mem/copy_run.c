@@ -55,7 +55,7 @@ bool mem_copy_unit(struct mem_copy_job *j)
 	bytes = MIN(MEM_COPY_UNIT, (size_t)(c->host + c->bytes - host));
 	if (!load_relaxed(&j->stop)) {
 		err = c->way == MEM_COPY_UP ? mem_copy_from_program(pinned, host, bytes, j->plain)
-					    : mem_copy_to_program(host, pinned, bytes);
+					    : mem_copy_to_program(host, pinned, bytes, j->plain);
 	}
 	if (err) {
 		store_relaxed(&j->stop, 1u);
@@ -209,7 +209,7 @@ int mem_copy_run(struct mem_copy_pool *pool, const struct mem_copy *c, size_t *r
 		.job = { .c = c,
 			 .units_per_piece = (unsigned)(c->piece_bytes / MEM_COPY_UNIT),
 			 .n_units = (c->bytes + MEM_COPY_UNIT - 1) / MEM_COPY_UNIT,
-			 .plain = c->way == MEM_COPY_UP && mem_copy_is_plain(c->host, c->bytes) },
+			 .plain = mem_copy_is_plain(c->host, c->bytes, c->way == MEM_COPY_DOWN) },
 	};
 	uint64_t done;
 
