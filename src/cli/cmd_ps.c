@@ -76,14 +76,14 @@ static bool is_hidden(const json_t *tenant)
 	return json_is_true(json_object_get(tenant, "hidden"));
 }
 
-static void add_hidden_row(struct cli_table *t, const json_t *tenant)
+static void add_hidden_row(struct cli_table *t, const json_t *tenant, bool with_vgpu)
 {
 	char user[64];
 
 	cli_table_cell(t, "-");
 	cli_table_cell(t, "%s", user_of(user, tenant));
 	cli_table_cell(t, "%s", cli_text(tenant, "class"));
-	for (unsigned i = 3; i < 14; i++) {
+	for (unsigned i = 3; i < (with_vgpu ? 14u : 13u); i++) {
 		cli_table_cell(t, "-");
 	}
 }
@@ -107,7 +107,8 @@ static const char *memory_of(char out[64], const json_t *tenant)
 	return out;
 }
 
-static void add_row(struct cli_table *t, const json_t *tenant, const json_t *versions)
+static void add_row(struct cli_table *t, const json_t *tenant, const json_t *versions,
+		    bool with_vgpu)
 {
 	const json_t *s = json_object_get(tenant, "stats");
 	uint64_t requests = cli_u64(s, "requests");
@@ -124,7 +125,9 @@ static void add_row(struct cli_table *t, const json_t *tenant, const json_t *ver
 		       duration_or_dash(held, cli_u64(s, "held_ns"), cli_u64(s, "held_ns")));
 	cli_table_cell(t, "%s", duration_or_dash(p50, cli_u64(s, "request_p50_ns"), requests));
 	cli_table_cell(t, "%s", duration_or_dash(p99, cli_u64(s, "request_p99_ns"), requests));
-	cli_table_cell(t, "%s", cli_text(tenant, "vgpu"));
+	if (with_vgpu) {
+		cli_table_cell(t, "%s", cli_text(tenant, "vgpu"));
+	}
 	cli_table_cell(t, "%s", memory_of(memory, tenant));
 	cli_table_cell(t, "%s", policy_of(policy, tenant, versions));
 	cli_table_cell(t, "%s", cli_text(tenant, "command"));
@@ -133,10 +136,16 @@ static void add_row(struct cli_table *t, const json_t *tenant, const json_t *ver
 static void print_tenants(struct cli *c, const json_t *tenants, const json_t *versions)
 {
 	static const char *const left[] = { "USER", "CLASS", "LANE", "LEVEL", "NAME" };
-	static const char *const right[] = { "LAUNCHES", "HELD", "P50", "P99", "VGPU", "MEMORY" };
+	static const char *const right[] = { "LAUNCHES", "HELD", "P50", "P99" };
+	bool with_vgpu = false;
 	struct cli_table t;
 	json_t *tenant;
 	size_t i;
+
+	json_array_foreach(tenants, i, tenant)
+	{
+		with_vgpu |= json_object_get(tenant, "vgpu") != NULL;
+	}
 
 	cli_table_init(&t);
 	cli_table_column(&t, "PID", true);
@@ -146,14 +155,18 @@ static void print_tenants(struct cli *c, const json_t *tenants, const json_t *ve
 	for (i = 0; i < ARRAY_SIZE(right); i++) {
 		cli_table_column(&t, right[i], true);
 	}
+	if (with_vgpu) {
+		cli_table_column(&t, "VGPU", false);
+	}
+	cli_table_column(&t, "MEMORY", true);
 	cli_table_column(&t, "POLICY", false);
 	cli_table_column(&t, "COMMAND", false);
 	json_array_foreach(tenants, i, tenant)
 	{
 		if (is_hidden(tenant)) {
-			add_hidden_row(&t, tenant);
+			add_hidden_row(&t, tenant, with_vgpu);
 		} else {
-			add_row(&t, tenant, versions);
+			add_row(&t, tenant, versions, with_vgpu);
 		}
 	}
 	cli_table_print(&t, stdout, c->color_out);

@@ -259,7 +259,7 @@ static void print_list(struct cli *c, const json_t *list)
 {
 	static const char *const right[] = { "PROCESSES", "USED", "MEMORY",  "RESERVED",
 					     "COMPUTE",	  "COPY", "PRIORITY" };
-	const json_t *sorted[PROTO_VGPUS];
+	const json_t *sorted[PROTO_VGPUS] = { NULL };
 	struct cli_table t;
 	size_t i, n = MIN(json_array_size(list), PROTO_VGPUS);
 

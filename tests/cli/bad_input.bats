@@ -52,7 +52,7 @@ needs_mount() {
 	[ "$output" = "gbpf: policy swap: no policy 'lcfirst' is installed. Did you mean 'lc_first'?" ]
 	run "$GBPF" policy swap nosuch
 	[ "$status" -eq 5 ]
-	[[ "$output" == *" is installed. There are auto, cfs, "*", shares; or give the path of a .bpf.o file" ]]
+	[[ "$output" == *" is installed. There are auto, band, "*", vgpu_auto; or give the path of a .bpf.o file" ]]
 	for f in "$GBPF_PREFIX"/lib/gbpf/policies/*.bpf.o; do
 		[[ "$output" == *[\ ]"$(basename "$f" .bpf.o)"[,\;]* ]]
 	done

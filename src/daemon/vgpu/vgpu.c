@@ -510,7 +510,7 @@ static uint32_t row_for(struct daemon_vgpu *v, const uint8_t uuid[16])
 {
 	uint32_t i = 0;
 
-	while (i < v->n_rows && memcmp(v->row[i].uuid, uuid, 16)) {
+	while (i < v->n_rows && memcmp(v->row[i].uuid, uuid, 16) != 0) {
 		i++;
 	}
 	if (i == v->n_rows && i < PROTO_MAX_GPUS) {
@@ -626,7 +626,8 @@ void daemon_vgpus_close(struct daemon *d)
 {
 	d->vgpus.timer = sd_event_source_disable_unref(d->vgpus.timer);
 	d->vgpus.adopt_end = sd_event_source_disable_unref(d->vgpus.adopt_end);
-	while (d->vgpus.first) {
-		daemon_vgpu_destroy(d->vgpus.first);
+	for (struct daemon_vgpu *v = d->vgpus.first, *next; v; v = next) {
+		next = v->next;
+		daemon_vgpu_destroy(v);
 	}
 }

@@ -142,7 +142,7 @@ static uint32_t row_of(const struct daemon_vgpu *v, const uint8_t uuid[16])
 	uint32_t row = 0;
 
 	while (row < PROTO_ACCOUNT_ROWS &&
-	       (!daemon_vgpu_has_row(v, row) || memcmp(v->row[row].uuid, uuid, 16))) {
+	       (!daemon_vgpu_has_row(v, row) || memcmp(v->row[row].uuid, uuid, 16) != 0)) {
 		row++;
 	}
 	return row;

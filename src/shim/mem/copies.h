@@ -7,7 +7,7 @@
 #include "cuabi/types.h"
 #include "mem/copy_plan.h"
 
-#define SHIM_COPIES_MIN_BYTES ((size_t)4 << 20) /* shortest copy for which the plan is used */
+#define SHIM_COPIES_MIN_BYTES ((size_t)8 << 20) /* shortest copy for which the plan is used */
 
 /* Exchanges the slots of the copies concerned, which are counted from then on. The plan is used
  * unless GBPF_COPY=driver is set or the system lacks what it needs. Called once, before cuInit

@@ -19,7 +19,7 @@
 #include "../users.h"
 
 #define LIMIT (UINT64_C(64) << 20)
-#define LOOKS 2000u
+#define LOOKS 200u
 
 static union proto_message hello_of(uint64_t number, uint64_t limit, uint32_t flags)
 {
