@@ -209,7 +209,8 @@ static void looks_that_ask_for_more_are_refused(void **state)
 	expect_refused(d, &m);
 }
 
-/* Also with descriptors, which gbpfd closes. */
+/* Also with descriptors, which gbpfd closes. It may open some of its own meanwhile, once: a leak
+ * would be one for each look. */
 static void looks_leave_nothing_behind(void **state)
 {
 	const int fd = memfd_create("look", 0), sent[8] = { fd, fd, fd, fd, fd, fd, fd, fd };
@@ -228,7 +229,7 @@ static void looks_leave_nothing_behind(void **state)
 		close(got);
 	}
 	assert_int_equal(gd_number(d, "status", "sessions"), 1);
-	AWAIT(gd_number(d, "status", "fds") <= before);
+	AWAIT(gd_number(d, "status", "fds") <= before + LOOKS / 10);
 	assert_int_equal(load_seqcst(&p.account->lines), 1);
 	part(&p);
 	close(fd);
