@@ -40,5 +40,6 @@ teardown() {
 	for p in "${pids[@]}"; do
 		wait "$p" 2>/dev/null || true
 	done
+	[ "${BATS_TEST_COMPLETED:-}" ] || tail -n 20 "$GBPF_RUNTIME_DIR"/*.log 2>/dev/null || true
 	rm -rf "$GBPF_RUNTIME_DIR"
 }

@@ -4,7 +4,7 @@
 load helpers
 load vgpu_helpers
 
-NVML=${GBPF_BUILD:-build}/tests/system/nvml
+NVML=$(realpath "${GBPF_BUILD:-build}/tests/system/nvml")
 OWN=$GBPF_PREFIX/lib/gbpf/shim/libnvidia-ml.so.1
 VGPU=$NVML # the program that start_servers starts
 

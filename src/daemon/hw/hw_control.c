@@ -187,7 +187,12 @@ static void on_dropped(struct daemon_job *j)
 {
 	struct daemon_hw *hw = (struct daemon_hw *)j;
 
-	hw->working = false; /* gbpfd ends: daemon_hw_close() undoes what is in force */
+	/* gbpfd ends. daemon_hw_close() undoes levels and slices of present sessions; those of an
+	 * ended session are undone here. */
+	hw->working = false;
+	if (!hw->s) {
+		release(hw);
+	}
 }
 
 /* Returns the session's state, created if there is none; NULL: out of memory. */

@@ -203,7 +203,8 @@ void daemon_policy_op_save_state(struct daemon_job *j)
 {
 	struct daemon_policy_op *q = (struct daemon_policy_op *)j;
 
-	int err = q->state_text ? daemon_store_write_state(q->dir, q->state_text) : -ENOMEM;
+	int err = q->state_text ? daemon_store_write(q->dir, DAEMON_STORE_STATE, q->state_text)
+				: -ENOMEM;
 
 	POINT("daemon.state.written");
 	q->store_err = q->store_err ? q->store_err : err;

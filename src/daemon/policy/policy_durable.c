@@ -8,10 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/point.h"
 #include "daemon/consts.h"
-#include "daemon/control_socket.h"
+#include "daemon/saving.h"
 #include "daemon/watch/watch.h"
 
 #define NOT_STORED "not-stored"
@@ -92,72 +91,18 @@ void daemon_durable_keep(struct daemon_policy_op *q, uint64_t version)
 	}
 }
 
-/* ---- writing the state alone ---- */
-
-struct save_job {
-	struct daemon_job job; /* first */
-	struct daemon *d;
-	const char *what;
-	char dir[4096];
-	char *text;	/* owned */
-	json_t *result; /* owned; NULL: no caller waits */
-	uint64_t conn;
-	json_int_t id;
-	int err;
-};
-
-static void save_work(struct daemon_job *j)
-{
-	struct save_job *s = (struct save_job *)j;
-
-	s->err = s->text ? daemon_store_write_state(s->dir, s->text) : -ENOMEM;
-}
-
-static void save_free(struct daemon_job *j)
-{
-	struct save_job *s = (struct save_job *)j;
-
-	free(s->text);
-	json_decref(s->result);
-	free(s);
-}
-
-static void save_done(struct daemon_job *j)
-{
-	struct save_job *s = (struct save_job *)j;
-
-	if (s->err) {
-		log_warn("cannot write to %s: %s", s->dir, strerror(-s->err));
-		daemon_history_add(&s->d->history, "store", -1,
-				   "%s took effect, but will not survive a restart of gbpfd: %s",
-				   s->what, strerror(-s->err));
-	}
-	if (s->result) {
-		json_object_set_new(s->result, "stored", json_boolean(s->err == 0));
-		daemon_control_answer(s->d, s->conn, s->id, s->result, NULL, 1);
-	}
-	save_free(j);
-}
-
 int daemon_durable_save(struct daemon *d, const char *what, json_t *result, uint64_t conn,
 			json_int_t id)
 {
-	struct save_job *s = calloc(1, sizeof(*s));
+	struct daemon_store *st = &d->policies->store;
 
-	if (!s) {
-		json_decref(result);
-		return -ENOMEM;
-	}
-	s->job = (struct daemon_job){ .work = save_work, .done = save_done, .drop = save_free };
-	s->d = d;
-	s->what = what;
-	s->result = result;
-	s->conn = conn;
-	s->id = id;
-	s->text = daemon_store_state_text(&d->policies->store);
-	snprintf(s->dir, sizeof(s->dir), "%s", d->policies->store.dir);
-	daemon_job_thread_submit(&d->worker, &s->job);
-	return 0;
+	return daemon_save(d, &(struct daemon_saving){ .dir = st->dir,
+						       .file = DAEMON_STORE_STATE,
+						       .what = what,
+						       .text = daemon_store_state_text(st),
+						       .result = result,
+						       .conn = conn,
+						       .id = id });
 }
 
 void daemon_durable_undo(struct daemon_policy_op *q)

@@ -145,7 +145,7 @@ static json_t *read_state(struct daemon_store *s)
 	char path[4200];
 	json_t *j, *active;
 
-	snprintf(path, sizeof(path), "%s/state.json", s->dir);
+	snprintf(path, sizeof(path), "%s/" DAEMON_STORE_STATE, s->dir);
 	j = read_json(path);
 	if (!j) {
 		s->bad_state = access(path, F_OK) == 0;
@@ -334,7 +334,8 @@ static int sync_dir(const char *dir)
 	return err;
 }
 
-int daemon_store_replace(const char *path, const void *data, size_t len)
+/* After a crash there is the old file or the new one, never a part of it. */
+static int replace(const char *path, const void *data, size_t len)
 {
 	char part[4200];
 	int fd, err;
@@ -368,11 +369,11 @@ int daemon_store_write_object(const char *dir, uint64_t version, const void *obj
 	int err;
 
 	file_path(path, dir, version, ".bpf.o");
-	err = daemon_store_replace(path, object, bytes);
+	err = replace(path, object, bytes);
 	POINT("daemon.store.object_written");
 	if (!err) { /* the description last: an object without one is ignored */
 		file_path(path, dir, version, ".json");
-		err = daemon_store_replace(path, meta, strlen(meta));
+		err = replace(path, meta, strlen(meta));
 	}
 	if (err) {
 		daemon_store_delete_files(dir, version);
@@ -382,13 +383,13 @@ int daemon_store_write_object(const char *dir, uint64_t version, const void *obj
 	return sync_dir(dir);
 }
 
-int daemon_store_write_state(const char *dir, const char *text)
+int daemon_store_write(const char *dir, const char *file, const char *text)
 {
 	char path[4200];
 	int err;
 
-	snprintf(path, sizeof(path), "%s/state.json", dir);
-	err = daemon_store_replace(path, text, strlen(text));
+	snprintf(path, sizeof(path), "%s/%s", dir, file);
+	err = replace(path, text, strlen(text));
 	POINT("daemon.state.renamed");
 	return err ? err : sync_dir(dir);
 }

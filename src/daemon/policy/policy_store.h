@@ -16,6 +16,7 @@
 #define DAEMON_STORE_WATCHES                                                                       \
 	(PROTO_MAX_GPUS + 1u) /* one a GPU, and the one of a swap under way                        \
 			       */
+#define DAEMON_STORE_STATE "state.json"
 #define DAEMON_STORE_OBJECT_MAX (16u << 20)
 
 struct daemon_stored_version {
@@ -80,15 +81,12 @@ void daemon_store_watches_read(struct daemon_store *s, const json_t *state);
 
 /* Returns true for a regular file. Others may block gbpfd: a pipe does until a writer opens it. */
 bool daemon_store_is_file(const char *path);
-/* Replaces a file: after a crash there is the old one or the new one, never a part of it. Returns 0
- * or -errno. For the worker. */
-int daemon_store_replace(const char *path, const void *data, size_t len);
 
 /* For the worker. Each writes a new file, syncs it, and renames it over the old one. 0 or -errno.
  */
 int daemon_store_write_object(const char *dir, uint64_t version, const void *object, size_t bytes,
 			      const char *meta);
-int daemon_store_write_state(const char *dir, const char *text);
+int daemon_store_write(const char *dir, const char *file, const char *text);
 int daemon_store_read_object(const char *dir, uint64_t version, struct buf *object);
 void daemon_store_delete_files(const char *dir, uint64_t version);
 

@@ -2,66 +2,17 @@
  * counts from the change on, also if the file cannot be written. */
 #include "daemon/vgpu/vgpu_int.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/log.h"
-#include "daemon/control_socket.h"
 #include "daemon/policy/policy_store.h"
+#include "daemon/saving.h"
 
 #define FILE_NAME "vgpus.json"
 #define FILE_MAX (1u << 20)
 #define SAVING_MAX 64u	       /* changes that callers wait for */
 #define SAVING_FOREIGN_MAX 32u /* beyond it only operators may change more */
-
-struct save_job {
-	struct daemon_job job; /* first */
-	struct daemon *d;
-	char path[DAEMON_PATH + 16];
-	char *text;	/* owned */
-	json_t *result; /* owned; NULL: no caller waits */
-	uint64_t conn;
-	json_int_t id;
-	int err;
-};
-
-static void save_work(struct daemon_job *j)
-{
-	struct save_job *s = (struct save_job *)j;
-
-	s->err = s->text ? daemon_store_replace(s->path, s->text, strlen(s->text)) : -ENOMEM;
-}
-
-static void save_free(struct daemon_job *j)
-{
-	struct save_job *s = (struct save_job *)j;
-
-	s->d->vgpus.saving -= s->result != NULL;
-	free(s->text);
-	json_decref(s->result);
-	free(s);
-}
-
-static void save_done(struct daemon_job *j)
-{
-	struct save_job *s = (struct save_job *)j;
-
-	if (s->err) {
-		log_warn("cannot write %s: %s", s->path, strerror(-s->err));
-		daemon_history_add(&s->d->history, "store", -1,
-				   "a change of virtual GPUs took effect, but will not survive a "
-				   "restart of gbpfd: %s",
-				   strerror(-s->err));
-	}
-	if (s->result) {
-		json_object_set_new(s->result, "stored", json_boolean(s->err == 0));
-		daemon_control_answer(s->d, s->conn, s->id, s->result, NULL, 1);
-	}
-	save_free(j);
-}
 
 static json_t *entry_json(const struct daemon_vgpu *v)
 {
@@ -100,22 +51,14 @@ bool daemon_vgpu_may_save(const struct daemon *d, bool administers)
 
 int daemon_vgpu_save(struct daemon *d, json_t *result, uint64_t conn, json_int_t id)
 {
-	struct save_job *s = calloc(1, sizeof(*s));
-
-	if (!s) {
-		json_decref(result);
-		return -ENOMEM;
-	}
-	s->job = (struct daemon_job){ .work = save_work, .done = save_done, .drop = save_free };
-	s->d = d;
-	s->result = result;
-	d->vgpus.saving += result != NULL;
-	s->conn = conn;
-	s->id = id;
-	s->text = file_text(d);
-	snprintf(s->path, sizeof(s->path), "%s/" FILE_NAME, d->opt.state);
-	daemon_job_thread_submit(&d->worker, &s->job);
-	return 0;
+	return daemon_save(d, &(struct daemon_saving){ .dir = d->opt.state,
+						       .file = FILE_NAME,
+						       .what = "a change of virtual GPUs",
+						       .text = file_text(d),
+						       .result = result,
+						       .conn = conn,
+						       .id = id,
+						       .waiting = &d->vgpus.saving });
 }
 
 static bool is_uid(const json_t *j)

@@ -3,7 +3,7 @@
  * tick sets a slice of 400 us for weight 14, and switches 15 off. A batch tenant has a slice of
  * 300 us from its start. Notes: 0 calls of preempt, 1 levels available, 2 and 3 results of the
  * helpers, 4 calls for a request that has been open for less than a millisecond, 5 for more than
- * 10 s. */
+ * a minute. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");
@@ -45,7 +45,7 @@ int GBPF_PROG(steer_preempt, preempt)
 	if (ctx->waited_ns < 1000000) {
 		gbpf_note(4, 1);
 	}
-	if (ctx->waited_ns > 10000000000) {
+	if (ctx->waited_ns > 60000000000) {
 		gbpf_note(5, 1);
 	}
 	switch (gbpf_tenant_weight(ctx->tenant)) {

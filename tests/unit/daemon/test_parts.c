@@ -347,7 +347,7 @@ static void the_store_is_read_back(void **state)
 	s.active[3] = s.kept[3] = 7; /* no such version */
 	s.previous = 1;
 	text = daemon_store_state_text(&s);
-	assert_int_equal(daemon_store_write_state(s.dir, text), 0);
+	assert_int_equal(daemon_store_write(s.dir, DAEMON_STORE_STATE, text), 0);
 	free(text);
 	daemon_store_close(&s);
 	assert_int_equal(daemon_store_open(&s, dir), 0);
@@ -428,7 +428,7 @@ static void too_many_files_never_remove_versions_in_use(void **state)
 	s.active[0] = s.kept[0] = 1;
 	s.previous = 2;
 	text = daemon_store_state_text(&s);
-	assert_int_equal(daemon_store_write_state(s.dir, text), 0);
+	assert_int_equal(daemon_store_write(s.dir, DAEMON_STORE_STATE, text), 0);
 	free(text);
 	write_text("policies/99.bpf.o.part", "half");
 	write_text("policies/98.bpf.o", "without its description");
@@ -451,7 +451,7 @@ static void a_failing_disk_is_reported(void **state)
 {
 	(void)state;
 	assert_true(daemon_store_write_object("/proc/nonexistent", 1, "x", 1, "{}") < 0);
-	assert_true(daemon_store_write_state("/proc/nonexistent", "{}") < 0);
+	assert_true(daemon_store_write("/proc/nonexistent", DAEMON_STORE_STATE, "{}") < 0);
 }
 
 static void the_outbox_is_ordered_and_bounded(void **state)
