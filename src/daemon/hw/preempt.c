@@ -67,8 +67,13 @@ static const char *name_for(const struct daemon_session *lc, const struct daemon
 static void end_process(struct daemon_session *s, const struct daemon_session *lc,
 			uint64_t waited_ns)
 {
-	bool done = syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0) == 0;
+	bool done;
 
+	if (s->preempt.killed) { /* and not gone yet */
+		return;
+	}
+	done = syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0) == 0;
+	s->preempt.killed = done;
 	daemon_audit(s->d, NULL, "kill", 0, "%s (pid %d, user %d) %s by a policy's verdict, for %s",
 		     s->name, (int)s->peer.pid, (int)s->peer.uid,
 		     done ? "is ended" : "cannot be ended", lc->name);

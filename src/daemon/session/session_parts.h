@@ -92,6 +92,7 @@ struct daemon_session_preempt {
 	int tried_for; /* tenant whose request it was */
 	uint64_t tried_since;
 	uint32_t tried; /* GBPF_LEVEL_* */
+	bool killed;	/* by a verdict; it may take a while to exit */
 };
 
 /* The vGPU that it is in: vgpu.c. */
