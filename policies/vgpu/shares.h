@@ -7,11 +7,11 @@
 #include <gbpf/gbpf.bpf.h>
 
 const volatile u64 max_period_ns =
-	60000000; /* ns: in which each program has had a slice: bounds the error of a second */
+	120000000; /* ns: in which each program has had a slice: bounds the error of a second */
 const volatile u64 min_slice_ns = 2000000; /* ns: of a program with a small share */
 const volatile u64 adjust_ns = 100000000;  /* ns: between two corrections of slices */
 const volatile u64 slack_ns = 2000000;	   /* ns: debt at which launches are deferred */
-const volatile u64 debt_ns = 30000000;	   /* ns: the same where time slices are set */
+const volatile u64 switch_ns = 250000;	   /* ns: between the slices of two programs */
 const volatile u64 inflight_limit_ns =
 	8000000; /* ns: work in flight of a program in the shared lane */
 const volatile u64 sliced_limit_ns =
@@ -41,6 +41,7 @@ struct account {
 /* A vGPU as of the last tick. */
 struct group {
 	s64 credit_ns, cap_ns; /* cap: what is left of its share of the wall time */
+	s64 mean_ns;	       /* credit over the last periods, without the course of a period */
 	u64 used_ns;	       /* in this tick */
 	u64 share;	       /* of the vGPUs that have work, in 65536ths; 0: it has no work */
 	u32 weight;	       /* %, or what the others leave */
@@ -61,6 +62,7 @@ GBPF_STANDARD_MAP(VSLICE_SET);
 /* Published by gbpfd. */
 u32 flags[GROUPS];
 u64 ticked_ns;
+u64 debt_ns;   /* the debt at which launches are deferred where time slices are set */
 u32 no_slices; /* 1: slices cannot be set on this machine */
 
 /* Of gbpfd alone. */
@@ -271,6 +273,7 @@ static __always_inline void settle(struct group *g, u64 elapsed_ns, u64 period_n
 		g->credit_ns = g->credit_ns > 0 ? 0 : g->credit_ns;
 	}
 	g->credit_ns = clamp(g->credit_ns, contended ? -period : -(s64)slack_ns, period);
+	g->mean_ns += (g->credit_ns - g->mean_ns) >> 7;
 	g->cap_ns += (s64)most_ns - (s64)g->used_ns;
 	g->cap_ns = clamp(g->cap_ns, -period, (s64)slack_ns);
 	if (sum.stated >= 100) {
@@ -295,7 +298,7 @@ static __always_inline void set_slice(u32 t, u64 period_ns, int correct)
 	}
 	length = period_ns * g->share >> 16;
 	if (correct) {
-		length += (u64)clamp(g->credit_ns >> 2, -(s64)(length / 4), (s64)(length / 4));
+		length += (u64)clamp(g->mean_ns >> 2, -(s64)(length / 4), (s64)(length / 4));
 	}
 	length /= g->working;
 	us = length < min_slice_ns ? min_slice_ns / 1000 : length / 1000;
@@ -313,11 +316,17 @@ static __always_inline void set_slice(u32 t, u64 period_ns, int correct)
 	gbpf_note(SLICES_SET, 1);
 }
 
+/* Returns the sum of all slices. Whole periods fit into a second, so that it does not matter where
+ * in a period a second begins: with half of one left over, shares of 50 % would be off by half a
+ * slice. */
 static __always_inline u64 period_of(u32 working, u64 slice_ns)
 {
-	u64 period = slice_ns * (working < 2 ? 2 : working);
+	u64 n = working < 2 ? 2 : working, switches = n * switch_ns;
+	u64 wanted = n * slice_ns < max_period_ns ? n * slice_ns : max_period_ns;
+	u64 whole = wanted + switches;
 
-	return period < max_period_ns ? period : max_period_ns;
+	whole = 1000000000 / ((1000000000 + whole / 2) / whole);
+	return whole > switches * 2 ? whole - switches : wanted;
 }
 
 static __always_inline void set_slices(u32 tenants, u64 now, u64 period_ns)
@@ -395,6 +404,7 @@ static __always_inline int divide(struct gbpf_tick_ctx *ctx, u64 slice_ns)
 		count(p, &groups[p]);
 	}
 	period_ns = period_of(sum.working, slice_ns);
+	debt_ns = period_ns - period_ns / 4;
 	bpf_for (p, 0, GROUPS) {
 		set_share(p, &groups[p]);
 	}
