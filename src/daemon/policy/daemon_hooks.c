@@ -1,7 +1,8 @@
 /* The hook tick, which runs on the loop: the verifier bounds its programs (a million instructions
  * at worst, about a millisecond), and overruns are counted. While no tenant is active there is no
  * tick; as processes do not notify gbpfd when they become active again, it checks their pages every
- * 10 ms. */
+ * 10 ms. Where no policy needs ticks it still checks every 50 ms which GPUs several processes use,
+ * since measured durations depend on it under every policy. */
 #include "daemon/policy/daemon_hooks.h"
 
 #include <errno.h>
@@ -18,6 +19,7 @@
 
 #define TICK_NS 1000000u
 #define IDLE_USEC 10000u
+#define SHARING_USEC 50000u  /* between checks for shared GPUs without ticks: below SHARED_NS */
 #define SHARED_NS 100000000u /* how long a GPU counts as shared after two processes had work */
 #define ACTIVE_NS 100000000u /* how long ticks continue after the last activity */
 
@@ -25,7 +27,7 @@ struct daemon_ticker {
 	struct daemon *d;
 	sd_event_source *source;
 	uint64_t last_active_ns, due_usec;
-	bool on;
+	bool on, checks; /* checks: for shared GPUs only */
 };
 
 static bool does_something(struct daemon_session *s, uint64_t now)
@@ -127,6 +129,44 @@ static bool wanted(struct daemon *d)
 	return false;
 }
 
+/* Returns whether two processes or more can have work on a GPU while a policy measures it. */
+static bool may_share(struct daemon *d)
+{
+	uint32_t once = 0, twice = 0;
+
+	if (!daemon_policy_next_active(d, NULL) || daemon_policy_is_off(d)) {
+		return false;
+	}
+	daemon_session_each(d, s)
+	{
+		if (s->state == DAEMON_SESSION_READY && !s->dying) {
+			twice |= once & s->gpu_mask;
+			once |= s->gpu_mask;
+		}
+	}
+	return twice != 0;
+}
+
+static void arm(struct daemon_ticker *t)
+{
+	sd_event_source_set_time(t->source, t->due_usec);
+	sd_event_source_set_enabled(t->source, SD_EVENT_ONESHOT);
+}
+
+/* No policy needs ticks. */
+static void check_sharing(struct daemon *d, uint64_t now)
+{
+	struct daemon_ticker *t = d->ticker;
+
+	t->on = false;
+	t->checks = may_share(d);
+	if (t->checks) {
+		anybody_active(d, now);
+		t->due_usec = now / 1000 + SHARING_USEC;
+		arm(t);
+	}
+}
+
 static int on_tick(sd_event_source *src, uint64_t usec, void *arg)
 {
 	struct daemon *d = arg;
@@ -134,12 +174,15 @@ static int on_tick(sd_event_source *src, uint64_t usec, void *arg)
 	uint64_t now = clock_now_ns(), now_usec;
 	bool controlled;
 
+	(void)src;
 	(void)usec;
 	if (!wanted(d)) {
-		t->on = false;
 		daemon_hw_release_levels(d);
+		check_sharing(d, now);
 		return 0;
 	}
+	t->on = true;
+	t->checks = false;
 	daemon_sessions_reap_dying(d);
 	controlled = daemon_hw_tick(d, now);
 	if (anybody_active(d, now) || controlled) {
@@ -158,8 +201,7 @@ static int on_tick(sd_event_source *src, uint64_t usec, void *arg)
 	if (t->due_usec <= now_usec) { /* missed ticks are skipped; the policy sees period_ns */
 		t->due_usec = now_usec + TICK_NS / 1000;
 	}
-	sd_event_source_set_time(src, t->due_usec);
-	sd_event_source_set_enabled(src, SD_EVENT_ONESHOT);
+	arm(t);
 	return 0;
 }
 
@@ -169,10 +211,12 @@ void daemon_ticker_wake(struct daemon *d)
 
 	if (t && !t->on && wanted(d)) {
 		t->on = true;
+		t->checks = false;
 		t->last_active_ns = clock_now_ns();
 		t->due_usec = t->last_active_ns / 1000 + TICK_NS / 1000;
-		sd_event_source_set_time(t->source, t->due_usec);
-		sd_event_source_set_enabled(t->source, SD_EVENT_ONESHOT);
+		arm(t);
+	} else if (t && !t->on && !t->checks) {
+		check_sharing(d, clock_now_ns());
 	}
 }
 

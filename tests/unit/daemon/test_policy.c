@@ -604,6 +604,45 @@ static void tick_runs_while_a_tenant_is_active_and_writes_tenant_memory(void **s
 	fake_leave(&f);
 }
 
+static void enter_gpu(struct fake *f, struct gd *d, const char *name)
+{
+	union proto_message m = { .hello = { .class_id = BATCH, .weight = 100, .gpus = 1 } };
+
+	fake_connect(f, d);
+	snprintf(m.hello.name, sizeof(m.hello.name), "%s", name);
+	memset(m.hello.uuid[0], 7, sizeof(m.hello.uuid[0]));
+	fake_send(f, &m, PROTO_HELLO);
+	fake_welcomed(f);
+}
+
+/* Returns whether gbpfd says that several processes have work on the GPU, after one more launch. */
+static bool is_shared_while_working(struct fake *f)
+{
+	add_relaxed(&f->stats->launches, 1u);
+	return load_seqcst(&f->dir->shared_until_ns[f->welcome.gpu_index[0]]) > clock_now_ns();
+}
+
+/* Durations contain turns of other processes under any policy, so processes must know of them. */
+static void gpu_counts_as_shared_without_ticks_too(void **state)
+{
+	struct gd *d = *state;
+	struct fake a, b, c;
+
+	load_now(d, "plain"); /* submit alone */
+	enter_gpu(&a, d, "a");
+	enter_gpu(&b, d, "b");
+	AWAIT((is_shared_while_working(&a), is_shared_while_working(&b)));
+	assert_int_equal(gd_number(d, "status", "counters.ticks"), 0);
+	AWAIT(!is_shared_while_working(&a)); /* b is idle */
+	AWAIT((is_shared_while_working(&a), is_shared_while_working(&b)));
+	fake_leave(&b);
+	AWAIT(!is_shared_while_working(&a));
+	enter_gpu(&c, d, "c"); /* after checks have ended with b */
+	AWAIT((is_shared_while_working(&a), is_shared_while_working(&c)));
+	fake_leave(&a);
+	fake_leave(&c);
+}
+
 static void admit_may_reject_and_change_the_class(void **state)
 {
 	struct gd *d = *state;
@@ -714,6 +753,7 @@ int main(void)
 		WITH_GBPFD(counters_of_a_process_stay_after_its_exit),
 		WITH_GBPFD(failures_are_reported_by_version_and_hook),
 		WITH_GBPFD(tick_runs_while_a_tenant_is_active_and_writes_tenant_memory),
+		WITH_GBPFD(gpu_counts_as_shared_without_ticks_too),
 		WITH_GBPFD(admit_may_reject_and_change_the_class),
 		WITH_GBPFD(admit_may_let_wait_until_another_has_left),
 		WITH_GBPFD(the_switch_reaches_the_processes),
