@@ -322,3 +322,45 @@ PY
 	gbpf vgpu create mid
 	[ "$(gbpf vgpu ls | awk '{ print $1 }' | paste -sd' ')" = "NAME alpha mid zeta" ]
 }
+
+active() { # NAME: the policy in force
+	gbpf --json policy list | python3 -c '
+import json, sys
+d = json.load(sys.stdin)
+sys.exit([v["name"] for v in d["versions"] if v["version"] == d["active"]] != [sys.argv[1]])' "$1" 2>/dev/null
+}
+
+@test "the default policy keeps shares once a vGPU has one, unless an operator chose another" {
+	start_all
+	gbpf vgpu create plain --mem 64M
+	active fair
+	gbpf vgpu create part --compute 25
+	wait_for active vgpu_auto
+	gbpf events | grep -q "a virtual GPU has a share: 'vgpu_auto' becomes the default policy"
+	gbpf policy rollback # wanted
+	gbpf vgpu set part --compute 30
+	active fair
+	kill_daemon
+	start_daemon # with vgpus.json
+	daemon=${pids[-1]}
+	active vgpu_auto
+	gbpf policy swap fair # of the operator now: it stays
+	gbpf vgpu set part --compute 20
+	kill_daemon
+	start_daemon
+	active fair
+	start_servers_with "--vgpu part" a
+	gbpf events | grep -q "has a share of 20 % of GPU 0, which policy fair does not keep"
+	active fair
+}
+
+@test "a program started with a share changes the default policy too" {
+	start_all
+	start_servers_with "--mem 64M" plain
+	active fair
+	start_servers_with "--compute 25" a
+	wait_for active vgpu_auto
+	run gbpf events
+	[[ "$output" != *"does not keep"* ]]
+	expect ok a alloc 20
+}

@@ -239,6 +239,7 @@ void daemon_policy_ops_next(struct daemon *d)
 	struct daemon_policy_op *q = d->policies->first;
 
 	if (!q || d->ending) {
+		daemon_policy_follow_shares(d);
 		return;
 	}
 	switch (q->o.op) {

@@ -48,6 +48,10 @@ void daemon_policies_close(struct daemon *d);
 /* Queues the policies to be loaded at start: from the command line, the store or the default. 0, or
  * -errno if the file given on the command line cannot be read. */
 int daemon_policies_begin(struct daemon *d);
+/* Replaces the default policy, if gbpfd has chosen it and no operator another one since, by one
+ * that keeps the shares of virtual GPUs, if any has a share; once in gbpfd's life. Returns whether
+ * that is under way, or is decided when the operations under way have ended. */
+bool daemon_policy_follow_shares(struct daemon *d);
 bool daemon_policies_busy(const struct daemon *d);
 /* Returns why the policy given on the command line was refused, or NULL. */
 const char *daemon_policies_first_failed(const struct daemon *d);

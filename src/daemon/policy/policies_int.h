@@ -48,6 +48,8 @@ struct daemon_policies {
 	sd_event_source *failure_timer; /* owned; policy_failures.c */
 	uint64_t unmapping_bytes; /* memory of exited tenants that the worker is about to unmap:
 				     version.c */
+	bool followed_shares;	  /* the default was replaced by one that keeps shares:
+				     policy_start.c */
 	char *first_failed; /* owned; why the policy given on the command line was refused, or NULL:
 			       policy_start.c */
 };

@@ -1,6 +1,7 @@
 /* Policies at start: the one given on the command line; else those active when gbpfd exited; else,
- * with an empty store, the default policy. Also the off switch, which makes shims pass everything
- * through and survives a restart. */
+ * with an empty store, the default policy. The default is another one once a virtual GPU has a
+ * share of GPU time, since `fair` does not know shares. Also the off switch, which makes shims pass
+ * everything through and survives a restart. */
 #include "daemon/policy/policies_int.h"
 
 #include <errno.h>
@@ -14,8 +15,10 @@
 #include "base/strmap.h"
 #include "daemon/audit.h"
 #include "daemon/policy/daemon_hooks.h"
+#include "daemon/vgpu/vgpu_list.h"
 
 #define DEFAULT_POLICY "fair"
+#define SHARES_POLICY "vgpu_auto" /* the default where a virtual GPU has a share */
 
 static int read_policy_file(const char *name_or_path, struct buf *object, char *path, size_t cap)
 {
@@ -116,15 +119,60 @@ static int load_file(struct daemon *d, const char *name_or_path, bool by_default
 	return 0;
 }
 
+static const char *default_policy(const struct daemon *d)
+{
+	return daemon_vgpus_have_share(d) ? SHARES_POLICY : DEFAULT_POLICY;
+}
+
 static void load_default(struct daemon *d)
 {
-	int err = load_file(d, DEFAULT_POLICY, true);
+	const char *name = default_policy(d);
+	int err = load_file(d, name, true);
 
 	if (err) {
 		daemon_history_add(&d->history, "policy", -1,
-				   "no policy is active: the default '%s' cannot be read: %s",
-				   DEFAULT_POLICY, strerror(-err));
+				   "no policy is active: the default '%s' cannot be read: %s", name,
+				   strerror(-err));
 	}
+}
+
+/* Returns whether the policy of every GPU is the default for machines without shares, as chosen by
+ * gbpfd. */
+static bool default_is_active(struct daemon_store *st)
+{
+	const struct daemon_stored_version *v = daemon_store_find(st, st->active[0]);
+
+	for (unsigned i = 1; i < PROTO_MAX_GPUS; i++) {
+		if (st->active[i] != st->active[0]) {
+			return false;
+		}
+	}
+	return v && v->by_default && strcmp(v->name, DEFAULT_POLICY) == 0;
+}
+
+bool daemon_policy_follow_shares(struct daemon *d)
+{
+	struct daemon_policies *p = d->policies;
+	int err;
+
+	if (p->followed_shares || d->ending || !daemon_vgpus_have_share(d)) {
+		return false;
+	}
+	if (p->first) {
+		return true; /* daemon_policy_ops_next() asks again */
+	}
+	if (!default_is_active(&p->store)) {
+		return false;
+	}
+	/* Once: an operator who returns to the default, by a rollback, wants that. */
+	p->followed_shares = true;
+	err = load_file(d, SHARES_POLICY, true);
+	daemon_history_add(&d->history, "policy", -1,
+			   err ? "a virtual GPU has a share, and '%s', which keeps shares, cannot "
+				 "be read: %s"
+			       : "a virtual GPU has a share: '%s' becomes the default policy%s",
+			   SHARES_POLICY, err ? strerror(-err) : "");
+	return !err;
 }
 
 /* Activates each version once, with all GPUs that it was active on. Returns false if the store is
@@ -152,7 +200,7 @@ static bool restore(struct daemon *d)
 			order_activate(d, v->version, mask);
 		}
 	}
-	if (any_by_default && load_file(d, DEFAULT_POLICY, true) < 0) {
+	if (any_by_default && load_file(d, default_policy(d), true) < 0) {
 		order_activate(d, st->active[0], DAEMON_POLICY_ALL_GPUS);
 	}
 	return st->has_state;

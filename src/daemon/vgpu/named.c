@@ -10,6 +10,7 @@
 #include "base/fd.h"
 #include "daemon/audit.h"
 #include "daemon/control_socket.h"
+#include "daemon/policy/policies.h"
 #include "daemon/session/tenant_session.h"
 #include "daemon/vgpu/vgpu_list.h"
 
@@ -272,6 +273,7 @@ void daemon_method_vgpu_create(struct daemon_call *c)
 	v->n_users = n_users;
 	daemon_vgpu_reserve_update(c->d);
 	daemon_vgpus_changed(c->d);
+	daemon_policy_follow_shares(c->d);
 	snprintf(text, sizeof(text), "virtual GPU %s is made", is.name);
 	finish(c, "vgpu.create", text, daemon_vgpu_json(v));
 }
@@ -298,6 +300,7 @@ void daemon_method_vgpu_set(struct daemon_call *c)
 	v->n_users = n_users;
 	memcpy(v->users, users, sizeof(users));
 	daemon_vgpu_update_page(v);
+	daemon_policy_follow_shares(c->d);
 	snprintf(number, sizeof(number), "%llx", (unsigned long long)v->is.number);
 	snprintf(text, sizeof(text), "virtual GPU %s is changed",
 		 v->is.name[0] ? v->is.name : number);

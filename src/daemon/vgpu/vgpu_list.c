@@ -68,3 +68,13 @@ bool daemon_vgpu_at(const struct daemon *d, uint32_t place, uint32_t gpu,
 	add_figures(v, gpu, ret);
 	return true;
 }
+
+bool daemon_vgpus_have_share(const struct daemon *d)
+{
+	for (const struct daemon_vgpu *v = d->vgpus.first; v; v = v->next) {
+		if (v->is.config.compute) {
+			return true;
+		}
+	}
+	return false;
+}

@@ -17,6 +17,9 @@ uint32_t daemon_vgpu_place(const struct daemon_session *s);
 bool daemon_vgpu_at(const struct daemon *d, uint32_t place, uint32_t gpu,
 		    struct daemon_vgpu_entry *ret);
 
+/* Returns whether any vGPU, also one without programs, has a share of GPU time. */
+bool daemon_vgpus_have_share(const struct daemon *d);
+
 /* Writes the standard maps of all live versions, because a vGPU has come, gone or changed. */
 void daemon_vgpus_changed(struct daemon *d);
 

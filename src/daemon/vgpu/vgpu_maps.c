@@ -61,6 +61,9 @@ void daemon_vgpu_maps_check(struct daemon_session *s)
 	struct daemon_vgpu_entry v;
 	uint32_t mask = s->gpu_mask;
 
+	if (daemon_policy_follow_shares(s->d)) {
+		return; /* by another policy then */
+	}
 	for (uint32_t gpu = 0; gpu < PROTO_MAX_GPUS; gpu++) {
 		struct daemon_version *l = daemon_policy_active_on(s->d, gpu);
 		const char *name = daemon_policy_active_name(s->d, gpu);

@@ -10,7 +10,7 @@ void daemon_vgpu_maps_write(struct daemon_version *l);
 /* The same for MEMPOOL alone, whose figures change without notice. */
 void daemon_vgpu_maps_refresh(struct daemon_version *l);
 /* Writes an event if the session's vGPU was given a share of the time of a GPU whose policy does
- * not read shares. */
+ * not read shares, unless the default is about to become one that does. */
 void daemon_vgpu_maps_check(struct daemon_session *s);
 
 #endif
