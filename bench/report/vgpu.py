@@ -43,6 +43,7 @@ def figures_of(lane, policy, shares, windows, rates):
 		'progress_percent': [stats.mean(column) for column in zip(*map(parts, progress))],
 		'progress_error_mean_points': stats.mean(own), 'progress_error_max_points': max(own),
 		'busy_percent': stats.mean([100 * sum(w['busy_ns']) / w['elapsed_ns'] for w in windows]),
+		'windows_got_percent': busy, 'windows_progress_percent': [[100 * x for x in p] for p in progress],
 		'utilization_percent': stats.mean([100 * sum(p) for p in progress])}
 
 

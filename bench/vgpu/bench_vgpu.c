@@ -96,6 +96,25 @@ static json_t *sets_json(const struct bench_vgpu *b)
 	return all;
 }
 
+static bool lane_is_chosen(const struct bench_vgpu *b, unsigned lane)
+{
+	/* The soft GPU has no MPS: the shared lane would be the same one. */
+	return chosen(b->lanes, bench_vgpu_lanes[lane]) && !(lane && b->testbed.soft && !b->lanes);
+}
+
+static void count_parts(struct bench_vgpu *b)
+{
+	unsigned policies = 0, lanes = 0;
+
+	for (unsigned p = 0; p < VGPU_POLICIES; p++) {
+		policies += chosen(b->policies, bench_vgpu_policies[p]);
+	}
+	for (unsigned i = 0; i < VGPU_LANES; i++) {
+		lanes += lane_is_chosen(b, i);
+	}
+	b->parts = lanes * (VGPU_KINDS + policies * b->sets);
+}
+
 static int run_lane(struct bench_vgpu *b, const char *lane)
 {
 	unsigned none = VGPU_POLICIES - 1;
@@ -115,27 +134,18 @@ static int run_lane(struct bench_vgpu *b, const char *lane)
 	return err;
 }
 
-/* A lane that the machine lacks is recorded as such. */
 static int run_lanes(struct bench_vgpu *b)
 {
-	static const char *const lanes[VGPU_LANES] = { "process", "shared" };
-	unsigned done = 0;
-	int err;
+	int err = 0;
 
-	for (unsigned i = 0; i < VGPU_LANES; i++) {
-		if (!chosen(b->lanes, lanes[i])) {
-			continue;
-		}
-		if (i && b->testbed.soft && !b->lanes) {
-			continue; /* without MPS; it would be the same lane */
-		}
-		err = run_lane(b, lanes[i]);
-		if (err) {
-			return err;
-		}
-		done++;
+	count_parts(b);
+	for (unsigned i = 0; i < VGPU_LANES && !err; i++) {
+		err = lane_is_chosen(b, i) ? run_lane(b, bench_vgpu_lanes[i]) : 0;
 	}
-	return done ? 0 : bench_testbed_fail(&b->testbed, "no lane was chosen");
+	if (!err && !b->parts) {
+		return bench_testbed_fail(&b->testbed, "no lane was chosen");
+	}
+	return err;
 }
 
 static int run(struct bench_vgpu *b)

@@ -32,6 +32,7 @@ struct bench_vgpu {
 	bool burst;
 	struct bench_vgpu_set set[VGPU_SETS];
 	unsigned sets;
+	unsigned parts, part; /* number of conditions to be run, and of the one under way */
 	struct bench_vgpu_load load[VGPU_KINDS];
 	struct bench_testbed_daemon *daemon[VGPU_POLICIES]; /* started when first used */
 	char device[64];
@@ -43,6 +44,7 @@ struct bench_vgpu {
  * record for each window. Returns 0; -1 with the testbed's error. */
 int bench_vgpu_run(struct bench_vgpu *b, const char *lane, unsigned policy,
 		   const struct bench_vgpu_set *set, enum bench_vgpu_kind alone);
+extern const char *const bench_vgpu_lanes[VGPU_LANES];
 extern const char *const bench_vgpu_policies[VGPU_POLICIES];
 extern const char *const bench_vgpu_kinds[VGPU_KINDS];
 

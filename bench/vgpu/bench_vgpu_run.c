@@ -12,9 +12,11 @@
 /* "none": gBPF observes only, so the device's own time slices, or MPS, divide it. */
 const char *const bench_vgpu_policies[VGPU_POLICIES] = { "band2",  "vgpu_auto",	 "band",
 							 "credit", "fifo_share", "none" };
+const char *const bench_vgpu_lanes[VGPU_LANES] = { "process", "shared" };
 const char *const bench_vgpu_kinds[VGPU_KINDS] = { "short", "long" };
 
 #define POLL_NS 1000000u
+#define ALONE_S 3.0 /* a tenant alone varies less than what is compared with it */
 
 struct turn {
 	struct bench_vgpu *b;
@@ -184,7 +186,8 @@ static int record_window(struct turn *t, const struct sample *now, const struct 
 static int measure(struct turn *t)
 {
 	struct bench_vgpu *b = t->b;
-	unsigned windows = (unsigned)(b->seconds / b->window_s + 0.001);
+	double seconds = t->set ? b->seconds : MIN(b->seconds, ALONE_S);
+	unsigned windows = (unsigned)(seconds / b->window_s + 0.001);
 	uint64_t begin = clock_now_ns() + (uint64_t)(b->settle_s * 1e9);
 	struct sample last, now;
 	int err = wait_until(t, begin);
@@ -222,6 +225,25 @@ static int work(struct turn *t)
 	return err ? err : check_clients(t);
 }
 
+/* Names the part under way, and the time that this one and the rest take without the starts of
+ * programs. */
+static void tell(const struct turn *t, enum bench_vgpu_kind alone)
+{
+	struct bench_vgpu *b = t->b;
+	char shares[64] = "";
+	size_t n = 0;
+
+	b->part++;
+	for (unsigned i = 0; t->set && i < t->n && n < sizeof(shares) - 8; i++) {
+		n += (size_t)snprintf(shares + n, sizeof(shares) - n, "%s%u", i ? "," : "",
+				      t->set->share[i]);
+	}
+	bench_testbed_progress(&b->testbed,
+			       "vgpu: part %u of %u, about %.0f s left: %s lane, %s, %s", b->part,
+			       b->parts, (b->parts - b->part + 1) * (b->settle_s + b->seconds),
+			       t->lane, t->policy, t->set ? shares : bench_vgpu_kinds[alone]);
+}
+
 int bench_vgpu_run(struct bench_vgpu *b, const char *lane, unsigned policy,
 		   const struct bench_vgpu_set *set, enum bench_vgpu_kind alone)
 {
@@ -239,8 +261,7 @@ int bench_vgpu_run(struct bench_vgpu *b, const char *lane, unsigned policy,
 	for (unsigned i = 0; i < t.n; i++) {
 		t.kind[i] = set ? (enum bench_vgpu_kind)(i % VGPU_KINDS) : alone;
 	}
-	bench_testbed_progress(&b->testbed, "vgpu: %s lane, %s, %s", lane, t.policy,
-			       set ? "divided" : bench_vgpu_kinds[alone]);
+	tell(&t, alone);
 	err = work(&t);
 	for (unsigned i = 0; i < t.n; i++) {
 		bench_client_stop(&t.client[i]);

@@ -23,6 +23,7 @@ vgpu() {
 	json 'all(c["error_mean_points"] <= c["error_max_points"] for c in d["conditions"])'
 	json 'all(abs(sum(c["got_percent"]) - 100) < 0.01 and abs(sum(c["progress_percent"]) - 100) < 0.01 for c in d["conditions"])'
 	json 'sorted(a["kind"] for a in d["alone"]) == ["long", "short"] and all(a["kernels_per_s"] > 0 for a in d["alone"])'
+	json 'all(len(c["windows_got_percent"]) == len(c["windows_progress_percent"]) == 3 for c in d["conditions"])'
 	[ -s out.json ]
 	[ -z "$(ls "$TMPDIR")" ]
 }
@@ -35,6 +36,13 @@ vgpu() {
 	json 'all(len(c["got_percent"]) == len(c["shares"]) for c in d["conditions"])'
 	json 'd["conditions"][1]["kinds"] == ["short", "long", "short"]'
 	[ -z "$(ls "$TMPDIR")" ]
+}
+
+@test "bench vgpu --progress says which part is under way and what is left" {
+	vgpu --policies band2 --lanes process --shares '50,50|20,80' --seconds 1 --settle 0 --progress
+	[ "$status" -eq 0 ]
+	[[ "$stderr" == *"vgpu: part 1 of 4, about 4 s left: process lane, none, short"* ]]
+	[[ "$stderr" == *"vgpu: part 4 of 4, about 1 s left: process lane, band2, 20,80"* ]]
 }
 
 @test "bench vgpu refuses values that make no sense" {
