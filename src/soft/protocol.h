@@ -9,7 +9,7 @@
 #include "base/compiler.h"
 
 #define SOFT_MAGIC 0x74667347u
-#define SOFT_VERSION 6u
+#define SOFT_VERSION 7u
 
 #define SOFT_MAX_CLIENTS 1024u
 #define SOFT_MAX_CONTEXTS 16u /* per client */
@@ -360,6 +360,8 @@ struct soft_stats {
 	/* Totals of all blocks since the server started. lane_instructions: warp instructions times
 	 * their active lanes. run_ns: time spent in blocks, summed over execution threads. */
 	uint64_t warp_instructions, lane_instructions, run_ns;
+	/* Bytes that passed the links from the host to GPUs, and back; 0 unless modelled. */
+	uint64_t link_up, link_down;
 };
 
 struct soft_counters {

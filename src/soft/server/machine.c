@@ -254,6 +254,8 @@ void softd_machine_stats(struct softd_machine *machine, struct soft_stats *ret)
 	for (unsigned i = 0; i < machine->opt.gpus; i++) {
 		ret->memory_used += machine->gpus[i].memory_used;
 		ret->memory_total += machine->opt.memory_bytes;
+		ret->link_up += machine->gpus[i].link[EXEC_LINK_UP].bytes;
+		ret->link_down += machine->gpus[i].link[EXEC_LINK_DOWN].bytes;
 	}
 	softd_list_each (&machine->groups, g, struct softd_group, in_machine) {
 		ret->blocks_resident += g->resident_blocks;

@@ -8,7 +8,9 @@
 #include <stdint.h>
 
 #include "cuabi/names.h"
+#include "soft/server/exec/exec.h"
 #include "soft/server/list.h"
+#include "soft/server/run/host_link.h"
 #include "soft/protocol.h"
 
 #define SOFTD_DEVICE_THREADS_PER_SM 1536u
@@ -38,6 +40,7 @@ struct softd_machine_options {
 	uint64_t memory_bytes;
 	uint64_t context_bytes; /* taken by each context */
 	uint64_t copy_bytes_s;	/* bandwidth of all copy engines together; 0: unlimited */
+	uint64_t link_bytes_s;	/* of host memory, in each direction; 0: no link is modelled */
 	uint64_t slice_ns;
 	uint64_t slice_max_us; /* longest slice that a client may request */
 	uint64_t switch_ns;    /* duration of a switch to another lane; nothing runs meanwhile */
@@ -70,6 +73,7 @@ struct softd_gpu {
 	unsigned copying;      /* copies held by engines */
 	uint64_t no_yield_ns;  /* [atomic] for soft_yield() */
 	uint64_t copy_free_ns; /* time when the engines have moved everything so far */
+	struct softd_link link[EXEC_LINK_WAYS]; /* to the host; idle unless it is modelled */
 	uint64_t memory_used;
 	pthread_cond_t work;			   /* idle workers except the poller */
 	pthread_cond_t copy_work;		   /* idle copy engines */

@@ -24,6 +24,7 @@ enum option_id {
 	OPT_WORKERS,
 	OPT_ENGINES,
 	OPT_BANDWIDTH,
+	OPT_LINK,
 	OPT_SLICE,
 	OPT_SLICE_MAX,
 	OPT_SWITCH,
@@ -60,6 +61,10 @@ static const struct {
 	[OPT_BANDWIDTH] = { "copy-bandwidth", "BYTES", 0, 1ull << 50,
 			    "a second, of all engines of a GPU, with suffix (default 0: as fast as "
 			    "memory)" },
+	[OPT_LINK] = { "link-bandwidth", "BYTES", 1u << 20, 1ull << 50,
+		       "a second and direction, between each GPU and the host, of copies and "
+		       "kernels, "
+		       "with suffix (default: as fast as memory)" },
 	[OPT_SLICE] = { "timeslice-us", "N", 1, SOFT_SLICE_MAX_US,
 			"default time slice of a context (default 2000)" },
 	[OPT_SLICE_MAX] = { "timeslice-max-us", "N", 1, SOFT_SLICE_MAX_US,
@@ -151,6 +156,10 @@ static void set_number(struct softd_options *o, int opt, uint64_t v)
 		break;
 	case OPT_BANDWIDTH:
 		d->copy_bytes_s = v;
+		break;
+	case OPT_LINK:
+		d->link_bytes_s = v;
+		exec_link_enable(true);
 		break;
 	case OPT_SLICE:
 		d->slice_ns = v * 1000;

@@ -13,8 +13,10 @@
 /* Device memory of one context as kernels see it: a window of device addresses backed by host
  * memory of the server. Byte i of the window has device address base + i and host address host + i.
  * An access is valid if every byte lies in the window and in a page whose entry in pages[] allows
- * it (bit 0 readable, bit 1 writable). Host memory is mapped for all valid pages. */
+ * it (bit 0 readable, bit 1 writable). Host memory is mapped for all valid pages. Bit 2 marks
+ * memory of the host, which a GPU reaches over its link. */
 #define EXEC_PAGE_BYTES 4096u
+#define EXEC_PAGE_LINK 4u
 struct exec_space {
 	uint64_t base;
 	uint64_t bytes;
@@ -111,6 +113,14 @@ struct exec_finding {
 void exec_check_enable(bool on);
 bool exec_checking(void);
 
+/* The directions of the link: to the GPU, and from it. */
+enum exec_link_way { EXEC_LINK_UP, EXEC_LINK_DOWN, EXEC_LINK_WAYS };
+
+/* Makes modules be decoded so that accesses to host memory are counted. Call before the first
+ * module is loaded. Without it nothing is emitted for them. */
+void exec_link_enable(bool on);
+bool exec_link_counted(void);
+
 /* Services for kernels, called from any worker without the machine's lock. */
 struct exec_host {
 	void (*print)(void *arg, const char *text, size_t n);	 /* formatted output of vprintf */
@@ -175,5 +185,7 @@ enum exec_status exec_block_run(struct exec_block *b, uint64_t budget, uint64_t 
 /* Lane instructions of the last exec_block_run: the sum of active lanes over its warp instructions.
  */
 uint64_t exec_block_lanes(const struct exec_block *b);
+/* Bytes of host memory that the last exec_block_run moved in one direction; 0 unless counted. */
+uint64_t exec_block_link_bytes(const struct exec_block *b, enum exec_link_way way);
 
 #endif

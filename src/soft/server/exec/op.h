@@ -281,9 +281,10 @@ struct exec_block {
 	uint8_t *local; /* local_stride bytes per lane */
 	uint8_t *block_slots;
 	struct exec_barrier barriers[EXEC_BARRIERS];
-	uint32_t barriers_used;	 /* bit mask of barriers with arrivals */
-	uint64_t lanes;		 /* lane instructions of the last run */
-	enum exec_status status; /* EXEC_BUDGET while it can run */
+	uint32_t barriers_used;		     /* bit mask of barriers with arrivals */
+	uint64_t lanes;			     /* lane instructions of the last run */
+	uint64_t link_bytes[EXEC_LINK_WAYS]; /* of host memory, in the last run */
+	enum exec_status status;	     /* EXEC_BUDGET while it can run */
 	struct exec_fault fault;
 	struct exec_block_check *check; /* owned; NULL unless checking */
 };

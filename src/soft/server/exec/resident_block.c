@@ -291,6 +291,7 @@ enum exec_status exec_block_run(struct exec_block *b, uint64_t budget, uint64_t 
 	uint32_t yields = 0;
 
 	b->lanes = 0;
+	memset(b->link_bytes, 0, sizeof(b->link_bytes));
 	while (b->status == EXEC_BUDGET && used < budget) {
 		struct exec_warp *w = next_ready(b);
 
@@ -315,4 +316,9 @@ enum exec_status exec_block_run(struct exec_block *b, uint64_t budget, uint64_t 
 uint64_t exec_block_lanes(const struct exec_block *b)
 {
 	return b->lanes;
+}
+
+uint64_t exec_block_link_bytes(const struct exec_block *b, enum exec_link_way way)
+{
+	return b->link_bytes[way];
 }

@@ -294,7 +294,7 @@ static uint64_t alloc_pinned(struct softd_memory *m, struct softd_machine *machi
 		return 0;
 	}
 	machine->pinned_used += bytes_of(a);
-	memset(m->pages + a->first, SOFTD_RIGHTS_RW, a->pages);
+	memset(m->pages + a->first, SOFTD_RIGHTS_RW | EXEC_PAGE_LINK, a->pages);
 	softd_shadow_set_initialized(&m->space, offset_of(a), a->bytes);
 	return softd_memory_address(m, a);
 }
@@ -368,8 +368,23 @@ int softd_memory_restrict(struct softd_memory *m, uint64_t address, uint8_t righ
 	if (!a || a->kind == SOFTD_ALLOC_RESERVED || a->kind == SOFTD_ALLOC_ORPHAN) {
 		return -ENOENT;
 	}
-	memset(m->pages + a->first, rights & SOFTD_RIGHTS_RW, a->pages);
+	memset(m->pages + a->first,
+	       (m->pages[a->first] & EXEC_PAGE_LINK) | (rights & SOFTD_RIGHTS_RW), a->pages);
 	return 0;
+}
+
+void softd_memory_take_local(struct softd_memory *m, uint64_t address)
+{
+	const struct softd_alloc *a = softd_memory_alloc_at(m, address);
+
+	if (a) {
+		memset(m->pages + a->first, m->pages[a->first] & SOFTD_RIGHTS_RW, a->pages);
+	}
+}
+
+bool softd_memory_on_host(const struct softd_memory *m, uint64_t address)
+{
+	return m->pages[(address - m->space.base) / EXEC_PAGE_BYTES] & EXEC_PAGE_LINK;
 }
 
 /* Rights are uniform within an allocation, and no two allocations touch, so one lookup decides a

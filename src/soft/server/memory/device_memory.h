@@ -107,6 +107,10 @@ int softd_memory_free(struct softd_memory *m, struct softd_machine *machine,
 		      uint64_t address); /* -ENOENT: no allocation begins there */
 /* Sets the rights (1 read, 2 write) of kernels and copies to a whole allocation. */
 int softd_memory_restrict(struct softd_memory *m, uint64_t address, uint8_t rights);
+/* Has pinned memory count as the GPU's own, which it reaches without its link. */
+void softd_memory_take_local(struct softd_memory *m, uint64_t address);
+/* Returns true if the page of an address in the window is memory of the host. */
+bool softd_memory_on_host(const struct softd_memory *m, uint64_t address);
 /* Frees a large allocation in three steps, because giving pages back takes long. begin makes its
  * addresses invalid but keeps them reserved; pages gives the pages back without the lock, on the
  * thread of its client, the only one that could destroy the window; end removes the allocation.

@@ -235,6 +235,7 @@ static CUresult place_flag(struct softd_client *c, const struct soft_request *q,
 	if (!at) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
+	softd_memory_take_local(g->memory, at); /* on hardware flag pages are device memory */
 	if (!(q->object & 1)) {
 		softd_memory_restrict(g->memory, at, 1);
 	}

@@ -168,3 +168,17 @@ bool softd_copy_step(struct softd_op *op, uint64_t limit, uint64_t *ret_bytes)
 	*ret_bytes = done;
 	return op->copy.row == op->copy.height;
 }
+
+void softd_copy_link_bytes(const struct softd_op *op, uint64_t bytes, uint64_t ret[EXEC_LINK_WAYS])
+{
+	bool up =
+		op->kind == SOFT_OP_COPY && softd_memory_on_host(op->copy.src_memory, op->copy.src);
+
+	ret[EXEC_LINK_UP] = up ? bytes : 0;
+	ret[EXEC_LINK_DOWN] = softd_memory_on_host(op->copy.dst_memory, op->copy.dst) ? bytes : 0;
+}
+
+bool softd_copies_paced(const struct softd_machine *machine)
+{
+	return machine->opt.copy_bytes_s || machine->opt.link_bytes_s;
+}

@@ -269,7 +269,7 @@ static bool start_copy(struct softd_group *g, struct softd_op *op)
 		return false;
 	}
 	if (op->copy.width * op->copy.height <= INLINE_BYTES &&
-	    !g->client->machine->opt.copy_bytes_s) {
+	    !softd_copies_paced(g->client->machine)) {
 		uint64_t bytes;
 
 		softd_copy_step(op, INLINE_BYTES, &bytes);

@@ -5,12 +5,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "soft/server/exec/exec.h"
 #include "soft/server/list.h"
 #include "soft/protocol.h"
 
 struct softd_client;
 struct softd_group;
 struct softd_launch;
+struct softd_machine;
 struct softd_stream;
 
 /* One operation, taken from the ring. */
@@ -92,6 +94,10 @@ void softd_copy_release(struct softd_op *op);
 /* Copies about limit bytes at most. Called without the lock, by one thread at a time. Returns true
  * if it was the last part. */
 bool softd_copy_step(struct softd_op *op, uint64_t limit, uint64_t *ret_bytes);
+/* Returns, by direction, how many of the bytes of a part pass the link to the host. */
+void softd_copy_link_bytes(const struct softd_op *op, uint64_t bytes, uint64_t ret[EXEC_LINK_WAYS]);
+/* Returns true if a bandwidth of copies is modelled: then engines alone execute them. */
+bool softd_copies_paced(const struct softd_machine *machine);
 
 /* Takes records from the client's ring; sets *any if there were some. Returns 0, -EPROTO for a
  * malformed record, or -ENOMEM (ring_reader.c). */

@@ -34,7 +34,7 @@ static bool has_work(const struct softd_gpu *gpu)
 	if (gpu->running_blocks == 0 && !gpu->switching && softd_gpu_has_blocks(gpu)) {
 		return true;
 	}
-	return gpu->machine->opt.copy_bytes_s == 0 && softd_gpu_has_copies(gpu);
+	return !softd_copies_paced(gpu->machine) && softd_gpu_has_copies(gpu);
 }
 
 /* Sleeps: the first idle worker of the machine in epoll_wait for doorbells, the others on
@@ -120,11 +120,11 @@ static bool choose_block(struct softd_gpu *gpu, struct softd_work *w)
 	return true;
 }
 
-/* Takes a block, or a copy if there is no block and no bandwidth limit is set. */
+/* Takes a block, or a copy if there is no block and no bandwidth is modelled. */
 static bool choose(struct softd_gpu *gpu, struct softd_work *w)
 {
 	memset(w, 0, sizeof(*w));
-	return choose_block(gpu, w) || (gpu->machine->opt.copy_bytes_s == 0 && choose_copy(gpu, w));
+	return choose_block(gpu, w) || (!softd_copies_paced(gpu->machine) && choose_copy(gpu, w));
 }
 
 static const struct {
@@ -241,6 +241,33 @@ static void finish_turn(struct softd_work *w, enum exec_status status,
 	softd_launch_try_retire(l);
 }
 
+static void sleep_until(uint64_t until_ns)
+{
+	uint64_t now = clock_now_ns();
+
+	if (until_ns > now) {
+		clock_sleep_ns(until_ns - now);
+	}
+}
+
+/* Sleeps until what the block has accessed of the host's memory has passed the link. */
+static void wait_for_link(struct softd_gpu *gpu, const struct softd_work *w)
+{
+	struct softd_machine *machine = gpu->machine;
+	uint64_t bytes[EXEC_LINK_WAYS], any = 0, until;
+
+	for (unsigned way = 0; way < EXEC_LINK_WAYS; way++) {
+		bytes[way] = exec_block_link_bytes(w->block->block, way);
+		any |= bytes[way];
+	}
+	if (any) {
+		pthread_mutex_lock(&machine->lock);
+		until = softd_link_queue(gpu, bytes);
+		pthread_mutex_unlock(&machine->lock);
+		sleep_until(until);
+	}
+}
+
 static void run_block(struct softd_gpu *gpu, struct softd_work *w)
 {
 	struct softd_machine *machine = gpu->machine;
@@ -251,6 +278,9 @@ static void run_block(struct softd_gpu *gpu, struct softd_work *w)
 
 	pthread_mutex_unlock(&machine->lock);
 	status = run_turn(w, &used, &lanes, &fault);
+	if (machine->opt.link_bytes_s && w->block->block) {
+		wait_for_link(gpu, w);
+	}
 	end = MAX(clock_fast_ns(), begin);
 	if (status == EXEC_BUDGET && used < w->budget) {
 		/* It is spinning, perhaps on a block whose worker waits for this processor. */
@@ -267,21 +297,49 @@ static void run_block(struct softd_gpu *gpu, struct softd_work *w)
 	softd_runlist_leave(g, end);
 }
 
-/* Sleeps until the engines, at their configured bandwidth, would have moved these bytes. */
-static void throttle(struct softd_gpu *gpu, uint64_t bytes)
+/* Queues a copied part for the engines' bandwidth. Returns the time when they have moved it. Caller
+ * holds the lock. */
+static uint64_t queue_copied(struct softd_gpu *gpu, uint64_t bytes)
+{
+	gpu->copy_free_ns =
+		MAX(gpu->copy_free_ns, clock_now_ns()) +
+		(uint64_t)((double)bytes * 1e9 / (double)gpu->machine->opt.copy_bytes_s);
+	return gpu->copy_free_ns;
+}
+
+/* Sleeps until a copied part has passed the engines and the link, at their modelled bandwidths. */
+static void throttle(struct softd_gpu *gpu, const struct softd_op *op, uint64_t bytes)
 {
 	struct softd_machine *machine = gpu->machine;
-	uint64_t now = clock_now_ns(), until;
+	uint64_t passing[EXEC_LINK_WAYS], until = 0, passed;
 
 	pthread_mutex_lock(&machine->lock);
-	until = MAX(gpu->copy_free_ns, now) +
-		(uint64_t)((double)bytes * 1e9 / (double)machine->opt.copy_bytes_s);
-	gpu->copy_free_ns = until;
-	pthread_mutex_unlock(&machine->lock);
-	now = clock_now_ns();
-	if (until > now) {
-		clock_sleep_ns(until - now);
+	if (machine->opt.copy_bytes_s) {
+		until = queue_copied(gpu, bytes);
 	}
+	if (machine->opt.link_bytes_s) {
+		softd_copy_link_bytes(op, bytes, passing);
+		passed = softd_link_queue(gpu, passing);
+		until = MAX(until, passed);
+	}
+	pthread_mutex_unlock(&machine->lock);
+	sleep_until(until);
+}
+
+/* Returns the size of a copy's parts: about 1 ms at the engines' bandwidth, so that the group can
+ * be stopped in between; 100 us of the link, so that kernels and other copies get their turns. */
+static uint64_t part_bytes(const struct softd_machine *machine)
+{
+	const struct softd_machine_options *o = &machine->opt;
+	uint64_t part = COPY_PART;
+
+	if (o->copy_bytes_s) {
+		part = MIN(part, o->copy_bytes_s / 1000);
+	}
+	if (o->link_bytes_s) {
+		part = MIN(part, o->link_bytes_s / 10000);
+	}
+	return MAX(part, 4096u);
 }
 
 static void run_copy(struct softd_gpu *gpu, struct softd_work *w)
@@ -289,15 +347,13 @@ static void run_copy(struct softd_gpu *gpu, struct softd_work *w)
 	struct softd_machine *machine = gpu->machine;
 	struct softd_op *op = w->copy;
 	struct softd_group *g = w->group;
-	uint64_t bytes, rate = machine->opt.copy_bytes_s;
-	/* About 1 ms per part, so that the group can be stopped in between. */
-	uint64_t part = rate ? MAX(MIN(rate / 1000, COPY_PART), 4096u) : COPY_PART;
+	uint64_t bytes;
 	bool last, cut;
 
 	pthread_mutex_unlock(&machine->lock);
-	last = softd_copy_step(op, part, &bytes);
-	if (rate) {
-		throttle(gpu, bytes);
+	last = softd_copy_step(op, part_bytes(machine), &bytes);
+	if (softd_copies_paced(machine)) {
+		throttle(gpu, op, bytes);
 	}
 	pthread_mutex_lock(&machine->lock);
 	gpu->copying--;

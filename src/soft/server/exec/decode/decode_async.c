@@ -61,7 +61,7 @@ static int copy_sizes(struct exec_decoder *d, struct exec_op *op, bool all)
 	return exec_dec_source(d, &in[3], TY_U32, &op->c);
 }
 
-/* While checking: the source as far as it is certainly read, and the destination. */
+/* Checks the source as far as it is certainly read, and the destination. */
 static int check_copy(struct exec_decoder *d, const struct exec_op *op)
 {
 	struct exec_op from = *op, to = *op;
@@ -74,6 +74,8 @@ static int check_copy(struct exec_decoder *d, const struct exec_op *op)
 	to.space = SP_SHARED;
 	if (!(op->flags & (ASYNC_SIZE | ASYNC_IGNORE))) {
 		err = exec_dec_check(d, &from, op->n, CHECK_READ);
+	} else { /* at most that */
+		err = exec_dec_link(d, &from, op->n, CHECK_READ);
 	}
 	return err < 0 ? err : exec_dec_check(d, &to, op->n, CHECK_WRITE);
 }

@@ -250,10 +250,13 @@ int exec_dec_family_key(const struct strmap *functions, const struct ptx_functio
 int exec_dec_family(struct exec_decoder *d, const struct ptx_function *const *entries,
 		    struct exec_function **outs, uint32_t n);
 
-/* decode_check.c: while checking, emits the check of an access of this many bytes, before the
- * access itself; how: CHECK_* of access_check.h. */
+/* decode_check.c: emits what precedes an access of that size, bytes: the check while checking, the
+ * count while host memory is counted; how: CHECK_* of access_check.h. */
 int exec_dec_check(struct exec_decoder *d, const struct exec_op *access, unsigned bytes,
 		   unsigned how);
+/* The count alone. Shared and local memory never need it. */
+int exec_dec_link(struct exec_decoder *d, const struct exec_op *access, unsigned bytes,
+		  unsigned how);
 
 /* The decoder of an opcode. */
 struct exec_opcode {
