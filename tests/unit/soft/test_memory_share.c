@@ -331,16 +331,71 @@ static void rights_hold_for_kernels(void **state)
 	nothing_left();
 }
 
+/* Returns what NVML shows of this process on the first GPU. */
+static uint64_t own_bytes(void)
+{
+	struct soft_request q = { .op = SOFT_REQ_GPUS };
+	static struct soft_reply r;
+	int fds[FD_PASS_MAX], sock = rig_connect();
+	uint64_t bytes = 0;
+	unsigned n;
+
+	CHECK(msg_send(sock, &q, SOFT_REQUEST_MIN + 1, NULL, 0) == 0);
+	CHECK(msg_recv(sock, &r, sizeof(r), fds, &n) >= (ssize_t)SOFT_REPLY_MIN);
+	close(sock);
+	CHECK(r.gpu.n == r.gpu.groups);
+	for (uint32_t i = 0; i < r.gpu.n; i++) {
+		bytes += r.gpu.group[i].pid == getpid() ? r.gpu.group[i].memory_bytes : 0;
+	}
+	return bytes;
+}
+
+static void created_program(void *unused)
+{
+	CUmemGenericAllocationHandle h, h2;
+	CUcontext second;
+	CUdeviceptr p;
+	uint64_t before;
+
+	(void)unused;
+	rig_context();
+	before = own_bytes();
+	CU(cuMemCreate(&h, GRAIN, &prop, 0));
+	CHECK(own_bytes() == before + GRAIN);
+	CU(cuCtxCreate_v2(&second, 0, 0));
+	CHECK(own_bytes() == before + GRAIN); /* once for the process */
+	CU(cuMemCreate(&h2, 2 * GRAIN, &prop, 0));
+	CHECK(own_bytes() == before + 3 * GRAIN);
+	CU(cuMemRelease(h2));
+	CHECK(own_bytes() == before + GRAIN);
+	CU(cuMemAddressReserve(&p, GRAIN, 0, 0, 0));
+	CU(cuMemMap(p, GRAIN, 0, h, 0));
+	CU(cuMemRelease(h));
+	CHECK(own_bytes() == before + GRAIN); /* the mapping keeps it */
+	CU(cuMemUnmap(p, GRAIN));
+	CHECK(own_bytes() == before);
+	CU(cuMemAddressFree(p, GRAIN));
+}
+
+static void created_memory_is_the_process_s(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(created_program, NULL), 0);
+	nothing_left();
+}
+
 static void handle_giver(void *unused)
 {
 	CUmemGenericAllocationHandle h;
 	CUdeviceptr p;
 	char byte = 1;
 	int fd, fabric;
+	uint64_t before;
 
 	(void)unused;
 	close(pair[1]);
 	rig_context();
+	before = own_bytes();
 	CU(cuMemCreate(&h, GRAIN, &prop, 0));
 	p = mapped(h, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	CU(cuMemsetD32_v2(p, 5, GRAIN / 4));
@@ -352,6 +407,7 @@ static void handle_giver(void *unused)
 	close(fd);
 	pipe_receive(0, &byte, 1, NULL);
 	CHECK(word_at(p) == 6);
+	CHECK(own_bytes() == before + GRAIN);
 	kill(getpid(), SIGKILL);
 }
 
@@ -360,6 +416,7 @@ static void handle_taker(void *unused)
 	CUmemGenericAllocationHandle h;
 	CUdeviceptr p;
 	char byte = 1;
+	uint64_t before;
 	int fd;
 
 	(void)unused;
@@ -369,9 +426,11 @@ static void handle_taker(void *unused)
 	      cuMemImportFromShareableHandle(&h, (void *)(uintptr_t)0,
 					     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
 	pipe_receive(1, &byte, 1, &fd);
+	before = own_bytes();
 	CU(cuMemImportFromShareableHandle(&h, (void *)(uintptr_t)fd,
 					  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
 	close(fd);
+	CHECK(own_bytes() == before); /* it is the maker's */
 	p = mapped(h, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	CU(cuMemRelease(h));
 	CHECK(word_at(p + GRAIN - 4) == 5);
@@ -683,6 +742,7 @@ int main(void)
 		cmocka_unit_test(only_plain_allocations_have_handles),
 		cmocka_unit_test(memory_is_mapped_where_wanted),
 		cmocka_unit_test(rights_hold_for_kernels),
+		cmocka_unit_test(created_memory_is_the_process_s),
 		cmocka_unit_test(handles_travel_by_descriptor),
 		cmocka_unit_test(kills_leave_nothing),
 		cmocka_unit_test(out_of_range_sizes_are_refused),

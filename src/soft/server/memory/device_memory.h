@@ -38,6 +38,7 @@ struct softd_extent {
 		*home; /* the window it was allocated in; NULL: none, or the client has gone */
 	uint32_t home_page;
 	uint64_t secret[2]; /* permits opening it */
+	uint64_t maker;	    /* number of the client that has created it by cuMemCreate; 0: none */
 };
 
 enum softd_alloc_kind {
@@ -170,6 +171,8 @@ softd_extent_create(struct softd_gpu *gpu,
 struct softd_extent *softd_extent_wrap(struct softd_store *s, struct softd_gpu *gpu,
 				       uint64_t offset,
 				       uint64_t bytes); /* of bytes that are already charged */
+/* Has the extent count as memory that the client has created, while both exist. */
+void softd_extent_set_maker(struct softd_extent *x, struct softd_client *c);
 void softd_extent_unref(struct softd_extent *x);
 /* Creates a descriptor that represents an extent, or a pool if x is NULL. Its holders may import
  * that; it keeps the extent alive. Returns the descriptor or -Exxx. */

@@ -13,13 +13,25 @@
 
 _Static_assert(CUABI_COUNT <= SOFT_MAX_NAMES, "the shared page has a count for each function");
 
+/* Memory of cuMemCreate belongs to no context: it is shown with the process's first one on the GPU.
+ */
+static uint64_t created_bytes(const struct softd_group *g)
+{
+	softd_list_each (&g->gpu->groups, o, struct softd_group, in_gpu) {
+		if (o->client == g->client) {
+			return o == g ? g->client->created_bytes[g->gpu->index] : 0;
+		}
+	}
+	return 0;
+}
+
 static void fill_group(struct soft_group_info *out, const struct softd_group *g)
 {
 	*out = (struct soft_group_info){
 		.pid = g->client->pid,
 		.context = g->slot,
-		.memory_bytes =
-			g->memory->owned_bytes[g->slot] + g->gpu->machine->opt.context_bytes,
+		.memory_bytes = g->memory->owned_bytes[g->slot] +
+				g->gpu->machine->opt.context_bytes + created_bytes(g),
 		.slice_us = g->lane->slice_ns / 1000,
 		.run_ns = g->counters.run_ns,
 		.switches_in = g->counters.switches_in,

@@ -220,6 +220,7 @@ static CUresult handle_create(struct softd_client *c, const struct soft_request 
 	if (!x) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
+	softd_extent_set_maker(x, c);
 	e = give_handle(c, x, a);
 	if (e) {
 		softd_extent_unref(x);
