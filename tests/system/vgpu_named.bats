@@ -315,6 +315,21 @@ PY
 	[ "$REPLY" = ok ]
 }
 
+@test "threads use pools and free into them while one waits for memory of a pool" {
+	start_all
+	gbpf vgpu create train --mem 96M --wait 60s
+	mkfifo "$GBPF_RUNTIME_DIR/go"
+	gbpf run --device soft --vgpu train -- "${GBPF_BUILD:-build}/tests/system/vgpu_pools" wait \
+		<"$GBPF_RUNTIME_DIR/go" 3>&- &
+	program=$!
+	pids+=("$program")
+	exec {go}>"$GBPF_RUNTIME_DIR/go"
+	asks() { vgpu train 'v["waiting"] == 1'; }
+	wait_for asks
+	echo go >&"$go"
+	wait "$program"
+}
+
 @test "gbpf vgpu ls is ordered by name" {
 	start_all
 	gbpf vgpu create zeta

@@ -140,7 +140,7 @@ void shim_mem_force(int row, uint64_t bytes)
 bool shim_mem_recharge(int row, uint64_t from, uint64_t to, const char *call)
 {
 	if (to > from) {
-		return shim_mem_charge(row, to - from, call);
+		return charge(row, to - from, call, false);
 	}
 	shim_mem_release(row, from - to);
 	return true;

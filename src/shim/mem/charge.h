@@ -83,7 +83,8 @@ bool shim_mem_try_charge(int row, uint64_t bytes);
 void shim_mem_release(int row, uint64_t bytes);
 /* Charges bytes that are taken already, beyond the limit if need be. */
 void shim_mem_force(int row, uint64_t bytes);
-/* Changes a charge of `from` bytes to `to`. Returns false if that exceeds the limit: unchanged. */
+/* Changes a charge of `from` bytes to `to`, without waiting for memory: the caller holds some.
+ * Returns false if that exceeds the limit: unchanged. */
 bool shim_mem_recharge(int row, uint64_t from, uint64_t to, const char *call);
 /* Returns the limit; UINT64_MAX, or with _limited() 0: there is none. */
 uint64_t shim_mem_limit(int row);
@@ -96,6 +97,8 @@ uint64_t shim_mem_left(int row);
  * the vGPU's calls wait for memory; the caller must hold none of what it asks for. */
 bool shim_mem_charge_later(struct mem_ledger *l, uint32_t row, uint64_t bytes,
 			   const struct shim_mem_session *session, bool may_wait);
+/* Returns true while a thread of the process waits for memory. */
+bool shim_mem_waits(void);
 
 /* Each file's slots. */
 void shim_mem_install_linear(void);

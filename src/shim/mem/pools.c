@@ -3,9 +3,10 @@
  * (CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT).
  *
  * Before an allocation the step by which the pool may have to grow is charged, then the figure is
- * taken from the driver; one allocation of the process at a time, so that the difference is its. A
- * pool gives memory back at synchronizations, where it is measured again, and when it is trimmed,
- * which happens before any call is refused for lack of memory. */
+ * taken from the driver; one allocation of the process at a time, so that the difference is its,
+ * except while one waits for memory. A pool gives memory back at synchronizations, where it is
+ * measured again, and when it is trimmed, which happens before any call is refused for lack of
+ * memory. */
 #include "shim/capture_state.h"
 #include "shim/mem/charge.h"
 #include "shim/mem/graphs.h"
@@ -130,7 +131,8 @@ void shim_mem_settle(void)
 {
 	shim_mem_linear_settle();
 	if (unlikely(load_acquire(&n_pools))) {
-		shim_mem_pools_measure(false);
+		/* What pools keep may be what another thread waits for. */
+		shim_mem_pools_measure(shim_mem_waits());
 	}
 	shim_mem_graphs_measure(false);
 }
@@ -156,30 +158,67 @@ static CUresult run(const struct request *a)
 			     : shim_driver.cuMemAllocAsync(a->ret, a->bytes, a->stream);
 }
 
+static uint64_t step_for(size_t bytes)
+{
+	return bytes > UINT64_MAX - STEP_BYTES ? UINT64_MAX : ROUND_UP((uint64_t)bytes, STEP_BYTES);
+}
+
+/* Returns true if the pool may serve the request out of what is charged. Caller holds the mutex. */
+static bool has_room(unsigned i, size_t bytes)
+{
+	uint64_t used = used_of(pools[i].pool);
+
+	return used <= pools[i].charged && pools[i].charged - used >= bytes;
+}
+
 /* Charges the step by which the pool may grow; returns what is charged. At the limit a pool that
- * has room needs none, and others are trimmed. UINT64_MAX: there is no memory. Caller holds the
+ * has room needs none, and others are trimmed. UINT64_MAX: there is no memory now. Caller holds the
  * mutex. */
 static uint64_t charge_step(unsigned i, size_t bytes)
 {
-	uint64_t step = bytes > UINT64_MAX - STEP_BYTES ? UINT64_MAX
-							: ROUND_UP((uint64_t)bytes, STEP_BYTES);
-	uint64_t used;
+	uint64_t step = step_for(bytes);
 
 	if (shim_mem_try_charge(pools[i].row, step)) {
 		return step;
 	}
-	used = used_of(pools[i].pool);
-	if (used <= pools[i].charged && pools[i].charged - used >= bytes) {
+	if (has_room(i, bytes)) {
 		return 0;
 	}
 	for (unsigned k = 0; k < n_pools; k++) {
 		(void)shim_driver.cuMemPoolTrimTo(pools[k].pool, 0);
 		measure(k);
 	}
-	return shim_mem_charge(pools[i].row, step, "cuMemAllocAsync") ? step : UINT64_MAX;
+	return shim_mem_try_charge(pools[i].row, step) ? step : UINT64_MAX;
 }
 
-/* Charges, allocates, and corrects the charge. Caller holds the mutex. */
+/* Waits for the step as long as the vGPU's calls wait, without the mutex: other threads allocate
+ * from pools meanwhile, and what they free is what the call waits for. *i becomes the pool's index
+ * again. Returns what is charged; UINT64_MAX: there is no memory, or the pool has gone. Caller
+ * holds the mutex. */
+static uint64_t wait_for_step(unsigned *i, size_t bytes)
+{
+	CUmemoryPool pool = pools[*i].pool;
+	int row = pools[*i].row;
+	uint64_t step = step_for(bytes);
+	bool is_charged;
+
+	pthread_mutex_unlock(&mutex);
+	is_charged = shim_mem_charge(row, step, "cuMemAllocAsync");
+	pthread_mutex_lock(&mutex);
+	*i = index_of(pool);
+	if (*i == n_pools || pools[*i].doomed || pools[*i].row != row) {
+		shim_mem_release(row, is_charged ? step : 0);
+		return UINT64_MAX;
+	}
+	measure(*i);
+	if (is_charged) {
+		return step;
+	}
+	return has_room(*i, bytes) ? 0 : UINT64_MAX;
+}
+
+/* Charges, allocates, and corrects the charge. Caller holds the mutex, which is released while the
+ * call waits for memory. */
 static CUresult grow(unsigned i, const struct request *a)
 {
 	uint64_t step, held;
@@ -187,6 +226,9 @@ static CUresult grow(unsigned i, const struct request *a)
 
 	measure(i);
 	step = charge_step(i, a->bytes);
+	if (step == UINT64_MAX) {
+		step = wait_for_step(&i, a->bytes);
+	}
 	if (step == UINT64_MAX) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}

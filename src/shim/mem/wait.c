@@ -20,7 +20,8 @@
 
 /* One question at a time for each process: its line has room for one answer. */
 static pthread_mutex_t asking = PTHREAD_MUTEX_INITIALIZER;
-static uint32_t last_seq; /* guarded by asking */
+static uint32_t last_seq;  /* guarded by asking */
+static uint32_t n_waiting; /* [atomic] threads */
 
 static uint64_t left_of(uint64_t until_ns)
 {
@@ -98,17 +99,17 @@ static bool charge_alone(struct mem_ledger *l, uint32_t row, uint64_t bytes, uin
 	return true;
 }
 
-bool shim_mem_charge_later(struct mem_ledger *l, uint32_t row, uint64_t bytes,
-			   const struct shim_mem_session *session, bool may_wait)
+bool shim_mem_waits(void)
 {
-	uint64_t limit = mem_ledger_limit(l, row);
-	uint64_t wait = !may_wait || session->is_agent() ? 0 : load_relaxed(&l->page->wait_ns);
-	uint64_t until = clock_now_ns() + MIN(wait, PROTO_VGPU_WAIT_MAX_NS);
+	return load_acquire(&n_waiting) != 0;
+}
+
+/* As shim_mem_charge_later(), until that time. */
+static bool charge_until(struct mem_ledger *l, uint32_t row, uint64_t bytes, uint64_t until,
+			 const struct shim_mem_session *session)
+{
 	uint32_t *tried = &l->page->line[row][l->line].tried_seq, seq = 0;
 
-	if (bytes > limit || (!wait && mem_ledger_allowed(l, row) >= limit)) {
-		return false; /* gbpfd cannot help */
-	}
 	for (int i = 0; i < TRIES || left_of(until); i++) {
 		int answer = ask(l, row, bytes, until, session, &seq);
 
@@ -127,4 +128,21 @@ bool shim_mem_charge_later(struct mem_ledger *l, uint32_t row, uint64_t bytes,
 	}
 	store_release(tried, seq); /* it does not ask again: nothing is kept for it */
 	return false;
+}
+
+bool shim_mem_charge_later(struct mem_ledger *l, uint32_t row, uint64_t bytes,
+			   const struct shim_mem_session *session, bool may_wait)
+{
+	uint64_t limit = mem_ledger_limit(l, row);
+	uint64_t wait = !may_wait || session->is_agent() ? 0 : load_relaxed(&l->page->wait_ns);
+	bool done;
+
+	if (bytes > limit || (!wait && mem_ledger_allowed(l, row) >= limit)) {
+		return false; /* gbpfd cannot help */
+	}
+	(void)add_acqrel(&n_waiting, wait ? 1 : 0);
+	done = charge_until(l, row, bytes, clock_now_ns() + MIN(wait, PROTO_VGPU_WAIT_MAX_NS),
+			    session);
+	(void)sub_acqrel(&n_waiting, wait ? 1 : 0);
+	return done;
 }
