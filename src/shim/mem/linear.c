@@ -177,8 +177,10 @@ static bool allocate_in_block(CUdeviceptr *ret, size_t bytes, int row)
 	if (shim_driver.cuMemAlloc_v2(&address, bytes) != CUDA_SUCCESS) {
 		return false;
 	}
-	/* In one step, or the block's last allocation could be freed in between. */
+	/* In one step, or the block's last allocation could be freed in between. One that is left
+	 * at the address goes first: with it the block may lose its charge. */
 	pthread_mutex_lock(&mutex);
+	shim_mem_release(row, take_stale(address));
 	fits = mem_regions_find(&blocks, address / SHIM_MEM_UNIT) && add_locked(&t, address) > 0;
 	pthread_mutex_unlock(&mutex);
 	if (fits) {

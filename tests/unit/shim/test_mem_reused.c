@@ -16,7 +16,7 @@
 struct cuabi_slots shim_real;
 struct cuabi_table shim_driver;
 
-static uint64_t charged, epoch;
+static uint64_t charged, epoch, limit = UINT64_MAX;
 static CUcontext current;
 static struct {
 	int some;
@@ -65,7 +65,7 @@ uint64_t shim_mem_epoch(void)
 uint64_t shim_mem_limit(int row)
 {
 	(void)row;
-	return UINT64_MAX;
+	return limit;
 }
 
 uint64_t shim_mem_used(int row)
@@ -192,6 +192,16 @@ static void address_of_a_destroyed_context(void **state)
 	}
 }
 
+/* At the limit the address is in a block whose charge goes with the allocation that is left. */
+static void address_of_a_destroyed_context_at_the_limit(void **state)
+{
+	(void)state;
+	limit = 2 * MIB;
+	reuse_linear(1000, 1000, false);
+	reuse_linear(1000, 1000, true);
+	limit = UINT64_MAX;
+}
+
 static void handle_of_a_destroyed_context(void **state)
 {
 	CUDA_ARRAY_DESCRIPTOR d = { 1024, 2048, CU_AD_FORMAT_FLOAT, 1 };
@@ -216,6 +226,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(address_of_a_destroyed_context),
+		cmocka_unit_test(address_of_a_destroyed_context_at_the_limit),
 		cmocka_unit_test(handle_of_a_destroyed_context),
 	};
 
