@@ -9,9 +9,14 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 
-/* Sums of a row: what is granted, and what is granted or being decided. */
+#define READS 8u /* of a figure to show, while memory is released */
+
+/* Sums of a row. */
 struct sums {
-	uint64_t used, all;
+	uint64_t used;	   /* at least what was granted and not released before they were made */
+	uint64_t all;	   /* the same, and what is being decided */
+	uint64_t released; /* modulo 2^64: all that was ever released */
+	uint32_t lines;
 };
 
 static uint64_t add_saturating(uint64_t a, uint64_t b)
@@ -28,25 +33,61 @@ static uint32_t lines_of(const struct proto_account *page)
 
 static struct sums sums_of(const struct proto_account *page, uint32_t row)
 {
-	struct sums s = { 0, 0 };
-	uint32_t n = lines_of(page);
+	struct sums s = { 0, 0, 0, lines_of(page) };
 
-	for (uint32_t i = 0; i < n; i++) {
+	for (uint32_t i = 0; i < s.lines; i++) {
 		const struct proto_account_line *line = &page->line[row][i];
-		uint64_t wanted = load_seqcst(&line->wanted); /* before used: see mem/ledger.h */
-		uint64_t used = load_seqcst(&line->used);
+		/* In this order: see mem/ledger.h. */
+		uint64_t released = load_seqcst(&line->released);
+		uint64_t wanted = load_seqcst(&line->wanted);
+		uint64_t used = load_seqcst(&line->charged) - released;
 
 		s.used = add_saturating(s.used, used);
 		s.all = add_saturating(s.all, add_saturating(used, wanted));
+		s.released += released;
 	}
 	return s;
 }
 
-/* Returns true if a charge of a lower line is being decided. */
-static bool lower_waits(const struct mem_ledger *l, uint32_t row)
+/* Returns at most what was in use at the moment between the sums and this call: all that they have
+ * counted was charged before it, and what was released until now is taken off. *ret_exact: nothing
+ * was released meanwhile. */
+static uint64_t used_since(const struct proto_account *page, uint32_t row, const struct sums *s,
+			   bool *ret_exact)
 {
-	for (uint32_t i = 0; i < l->line; i++) {
-		if (load_seqcst(&l->page->line[row][i].wanted)) {
+	uint64_t released = 0;
+
+	for (uint32_t i = 0; i < s->lines; i++) {
+		released += load_seqcst(&page->line[row][i].released);
+	}
+	released -= s->released;
+	*ret_exact = !released;
+	return s->used > released ? s->used - released : 0;
+}
+
+/* Returns the turn behind those of all charges that have one. */
+static uint32_t next_turn(const struct mem_ledger *l, uint32_t row)
+{
+	uint32_t n = lines_of(l->page), last = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t turn = i == l->line ? 0 : load_seqcst(&l->page->line[row][i].turn);
+
+		last = MAX(last, turn);
+	}
+	return last < UINT32_MAX ? last + 1 : last;
+}
+
+/* Returns true if another charge has a turn before this one, whose own may be 0. Of equal turns,
+ * which charges take that meet at the same time, the lower line's is first. */
+static bool is_behind(const struct mem_ledger *l, uint32_t row, uint32_t own)
+{
+	uint32_t n = lines_of(l->page);
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t turn = i == l->line ? 0 : load_seqcst(&l->page->line[row][i].turn);
+
+		if (turn && (!own || turn < own || (turn == own && i < l->line))) {
 			return true;
 		}
 	}
@@ -93,9 +134,27 @@ uint64_t mem_ledger_allowed(const struct mem_ledger *l, uint32_t row)
 	return allowed ? allowed : mem_ledger_limit(l, row);
 }
 
+uint64_t mem_line_used(const struct proto_account_line *line)
+{
+	uint64_t released = load_seqcst(&line->released);
+
+	return load_seqcst(&line->charged) - released;
+}
+
 uint64_t mem_account_used(const struct proto_account *page, uint32_t row)
 {
-	return sums_of(page, row).used;
+	struct sums s;
+	uint64_t used;
+	bool exact;
+
+	for (unsigned i = 0; i < READS; i++) {
+		s = sums_of(page, row);
+		used = used_since(page, row, &s, &exact);
+		if (exact) {
+			break;
+		}
+	}
+	return used;
 }
 
 uint64_t mem_account_claimed(const struct proto_account *page, uint32_t row)
@@ -110,62 +169,75 @@ uint64_t mem_ledger_used(const struct mem_ledger *l, uint32_t row)
 
 uint64_t mem_ledger_own(const struct mem_ledger *l, uint32_t row)
 {
-	return load_relaxed(&l->page->line[row][l->line].used);
+	return mem_line_used(&l->page->line[row][l->line]);
 }
 
-/* Decides on what is in `wanted`. Returns 0, -ENOMEM, or -EAGAIN if another charge is in the way.
- */
+/* Decides on what is in `wanted`. Returns 0, -ENOMEM if it did not fit at some moment, or -EAGAIN
+ * if another charge is in the way, or memory moves. */
 static int decide(const struct mem_ledger *l, uint32_t row, uint64_t bytes, bool whole)
 {
 	struct sums s = sums_of(l->page, row);
+	/* Between the sums and what is taken off: the moment at which the charge does not fit. */
 	uint64_t most = whole ? mem_ledger_limit(l, row) : mem_ledger_allowed(l, row);
+	uint64_t used;
+	bool exact;
 
 	if (s.all <= most) {
 		return 0;
 	}
-	return add_saturating(s.used, bytes) > most ? -ENOMEM : -EAGAIN;
+	used = used_since(l->page, row, &s, &exact);
+	return add_saturating(used, bytes) > most ? -ENOMEM : -EAGAIN;
 }
 
-/* Returns true once the process may decide again: at once while no lower line waits, with `wanted`
- * in place; else withdraws it and stores it again when none does. False: it has waited too long. */
-static bool retry(const struct mem_ledger *l, uint32_t row, uint64_t bytes, uint64_t deadline)
+/* Waits for those that are before it, with `wanted` withdrawn, if there are any. Returns false once
+ * it has taken too long; `wanted` is in place either way. */
+static bool retry(const struct mem_ledger *l, uint32_t row, uint64_t bytes, uint32_t turn,
+		  uint64_t until)
 {
 	struct proto_account_line *own = &l->page->line[row][l->line];
 
-	if (lower_waits(l, row)) {
+	if (clock_now_ns() >= until) {
+		return false;
+	}
+	if (is_behind(l, row, turn)) {
 		store_seqcst(&own->wanted, (uint64_t)0);
-		while (lower_waits(l, row)) {
-			if (clock_now_ns() >= deadline) {
-				return false;
-			}
+		while (is_behind(l, row, turn) && clock_now_ns() < until) {
 			sched_yield();
 		}
 		store_seqcst(&own->wanted, bytes);
-		return true;
+	} else {
+		sched_yield();
 	}
-	sched_yield();
-	return clock_now_ns() < deadline;
+	return true;
 }
 
 static int charge(struct mem_ledger *l, uint32_t row, uint64_t bytes, bool whole)
 {
 	struct proto_account_line *own = &l->page->line[row][l->line];
-	uint64_t deadline = 0;
+	uint64_t begun = 0;
+	uint32_t turn = 0;
 	int err;
 
 	store_seqcst(&own->wanted, bytes);
-	while ((err = decide(l, row, bytes, whole)) == -EAGAIN) {
-		deadline = deadline ? deadline : clock_now_ns() + MEM_COLLIDE_NS;
-		if (!retry(l, row, bytes, deadline)) {
-			err = -ENOMEM;
+	while ((err = decide(l, row, bytes, whole)) == -EAGAIN ||
+	       (!err && is_behind(l, row, turn))) {
+		if (!turn) {
+			turn = next_turn(l, row);
+			store_seqcst(&own->turn, turn);
+			begun = clock_now_ns();
+		}
+		if (!retry(l, row, bytes, turn, begun + (err ? MEM_COLLIDE_NS : MEM_GIVE_WAY_NS))) {
 			break;
 		}
 	}
 	if (!err) {
-		__atomic_fetch_add(&own->used, bytes, __ATOMIC_SEQ_CST);
+		__atomic_fetch_add(&own->charged, bytes, __ATOMIC_SEQ_CST);
 	}
 	store_seqcst(&own->wanted, (uint64_t)0);
-	return err;
+	if (turn) {
+		store_seqcst(&own->turn, 0u);
+	}
+	return err ? -ENOMEM : 0;
 }
 
 static int charge_locked(struct mem_ledger *l, uint32_t row, uint64_t bytes, bool whole)
@@ -193,12 +265,12 @@ int mem_ledger_charge_whole(struct mem_ledger *l, uint32_t row, uint64_t bytes)
 
 void mem_ledger_release(struct mem_ledger *l, uint32_t row, uint64_t bytes)
 {
-	__atomic_fetch_sub(&l->page->line[row][l->line].used, bytes, __ATOMIC_SEQ_CST);
+	__atomic_fetch_add(&l->page->line[row][l->line].released, bytes, __ATOMIC_SEQ_CST);
 }
 
 void mem_ledger_force(struct mem_ledger *l, uint32_t row, uint64_t bytes)
 {
-	__atomic_fetch_add(&l->page->line[row][l->line].used, bytes, __ATOMIC_SEQ_CST);
+	__atomic_fetch_add(&l->page->line[row][l->line].charged, bytes, __ATOMIC_SEQ_CST);
 }
 
 uint64_t mem_ledger_overhead(const struct mem_ledger *l, uint32_t row)

@@ -1,17 +1,25 @@
 /* The ledger: charges device memory to a line of a vGPU's account (proto/account.h), exactly across
  * processes and without a lock that a dead process could hold.
  *
- * To charge, a process stores the bytes in its line's `wanted`, then sums `wanted` and `used` of
- * all lines. Within the limit, it moves them to `used`; else it takes them back. Why the sum of
- * `used` never exceeds the limit: of two charges that are decided at the same time, one has stored
- * `wanted` first (all stores and loads of the protocol are sequentially consistent), so the other
- * one's sum contains it: as `wanted`, or as `used`, since a line's `wanted` is read before its
- * `used`, and cleared after `used` was raised. A sum may contain bytes twice, never not at all.
+ * A line holds `charged` less `released`, which only increase. To charge, a process stores
+ * the bytes in its line's `wanted`, then sums what all lines hold and want. Within the limit, it
+ * adds them to `charged`; else it takes them back. Why the limit is never exceeded: of two charges
+ * that are decided at the same time, one has stored `wanted` first (all stores and loads of the
+ * protocol are sequentially consistent), so the other one's sum contains it: as `wanted`, or as
+ * `charged`, since a line's `wanted` is read before its `charged`, and cleared after that was
+ * raised. `released` is read before both, so that it contains nothing that the sum does not. A sum
+ * may contain bytes twice, never not at all.
  *
- * Two charges of which either would fit alone may see each other and both exceed the limit. Then
- * the one with the lower line keeps its `wanted` and sums again, and the other one withdraws until
- * that is decided. So one of them succeeds. A process that dies or is stopped in between delays
- * others by MEM_COLLIDE_NS at most, after which they fail as if the memory were gone.
+ * A charge is refused only if it did not fit at a moment: the sum, less what was released until a
+ * second reading of `released`, is at most what was held between the two, to the byte.
+ *
+ * Charges of which either would fit alone may see each other and all exceed the limit, or see bytes
+ * twice. Each then takes a turn behind all turns that it reads. The first in turn keeps its
+ * `wanted` and sums again; all others, and charges that begin while another one has a turn,
+ * withdraw until it is their turn. So nothing disturbs the first one for long, and no line is
+ * overtaken for ever. A process that dies or is stopped in between delays a charge by
+ * MEM_GIVE_WAY_NS at most if it fits in addition, else by MEM_COLLIDE_NS, after which it is
+ * refused.
  *
  * Threads of one process charge one after the other: a mutex of the process, which ends with it. */
 #ifndef GBPF_MEM_LEDGER_H
@@ -24,6 +32,7 @@
 #include "proto/account.h"
 
 #define MEM_COLLIDE_NS 1000000000u /* longest wait for a charge of another process */
+#define MEM_GIVE_WAY_NS 10000000u  /* the same of a charge that fits in addition to it */
 
 struct mem_ledger {
 	struct proto_account *page; /* borrowed; mapped writable, PROTO_ACCOUNT_BYTES */
@@ -66,8 +75,11 @@ uint64_t mem_ledger_allowed(const struct mem_ledger *l, uint32_t row);
 uint64_t mem_ledger_used(const struct mem_ledger *l, uint32_t row);
 uint64_t mem_ledger_own(const struct mem_ledger *l, uint32_t row);
 
-/* Returns the sum of `used` of a row of any account page, whose words are not trusted; and that of
- * what is used or wanted. */
+/* Returns what a line holds. */
+uint64_t mem_line_used(const struct proto_account_line *line);
+/* Returns what all lines of a row of any account page hold, whose words are not trusted: never more
+ * than they did at some moment of the call, and that exactly unless memory is released all the
+ * time. _claimed(): at least what is used or wanted. */
 uint64_t mem_account_used(const struct proto_account *page, uint32_t row);
 uint64_t mem_account_claimed(const struct proto_account *page, uint32_t row);
 

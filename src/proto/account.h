@@ -13,17 +13,19 @@
 
 #include "proto/pages.h"
 
-#define PROTO_ACCOUNT_MAGIC 0x63636167u
+#define PROTO_ACCOUNT_MAGIC 0x32636167u
 #define PROTO_ACCOUNT_HOST PROTO_MAX_GPUS	   /* row of pinned host memory */
 #define PROTO_ACCOUNT_HOST_UUID "gbpf pinned host" /* its uuid; 16 bytes are not terminated */
 #define PROTO_ACCOUNT_ROWS (PROTO_MAX_GPUS + 1u)
 #define PROTO_ACCOUNT_LINES 256u /* processes of a vGPU at a time */
 #define PROTO_ACCOUNT_BYTES 286720u
 
-/* What a process holds on a device, bytes. The process adds; gbpfd clears the line once the process
- * has exited. A cache line each, so that processes do not disturb each other. */
+/* What a process holds on a device, bytes: `charged` less `released`, which are never lowered. The
+ * process adds; gbpfd clears the line once the process has exited, by releasing what it holds. A
+ * cache line each, so that processes do not disturb each other. */
 struct ALIGNED(64) proto_account_line {
-	uint64_t used;	   /* granted, overhead included */
+	uint64_t charged;  /* all that was ever granted, overhead included */
+	uint64_t released; /* all that was ever given back */
 	uint64_t wanted;   /* of the charge that is being decided; 0: none */
 	uint64_t overhead; /* contexts, modules, local memory: measured */
 	uint64_t shared;   /* imported: charged to the process that made it */
@@ -31,9 +33,8 @@ struct ALIGNED(64) proto_account_line {
 	 * PROTO_ACCOUNT_REFUSED; gbpfd wakes the waiters on the first word. */
 	uint32_t answer_seq, answer;
 	uint32_t tried_seq; /* the process: the answer after which it has tried again */
-	uint32_t reserved32;
-	uint64_t gbpf; /* taken by gBPF in the process: not charged */
-	uint64_t reserved;
+	uint32_t turn;	    /* the process: of the charge that has met another one; 0: none */
+	uint64_t gbpf;	    /* taken by gBPF in the process: not charged */
 };
 
 enum { PROTO_ACCOUNT_RETRY = 1, PROTO_ACCOUNT_REFUSED = 2 };

@@ -75,12 +75,13 @@ static void zero_line(struct proto_account *a, uint32_t line)
 	for (unsigned row = 0; row < PROTO_ACCOUNT_ROWS; row++) {
 		struct proto_account_line *l = &a->line[row][line];
 
-		store_seqcst(&l->used, (uint64_t)0);
+		store_seqcst(&l->released, load_seqcst(&l->charged));
 		store_seqcst(&l->wanted, (uint64_t)0);
 		store_relaxed(&l->overhead, (uint64_t)0);
 		store_relaxed(&l->shared, (uint64_t)0);
 		store_relaxed(&l->answer, 0u);
 		store_relaxed(&l->answer_seq, 0u);
+		store_seqcst(&l->turn, 0u);
 		store_relaxed(&l->tried_seq, 0u);
 		store_relaxed(&l->gbpf, (uint64_t)0);
 	}
@@ -608,14 +609,13 @@ void daemon_vgpu_figures(const struct daemon_session *s, struct daemon_vgpu_figu
 	ret->place = v->place;
 	ret->limit = v->is.config.mem[0];
 	ret->pinned_limit = v->row[PROTO_ACCOUNT_HOST].limit;
-	ret->pinned =
-		load_relaxed(&daemon_vgpu_page(v)->line[PROTO_ACCOUNT_HOST][s->vgpu.line].used);
+	ret->pinned = mem_line_used(&daemon_vgpu_page(v)->line[PROTO_ACCOUNT_HOST][s->vgpu.line]);
 	for (unsigned row = 0; row < PROTO_MAX_GPUS; row++) {
 		const struct proto_account_line *line =
 			&daemon_vgpu_page(v)->line[row][s->vgpu.line];
 
 		ret->used += mem_account_used(daemon_vgpu_page(v), row);
-		ret->own += load_relaxed(&line->used);
+		ret->own += mem_line_used(line);
 		ret->overhead += load_relaxed(&line->overhead);
 		ret->gbpf += load_relaxed(&line->gbpf);
 		ret->shared += load_relaxed(&line->shared);

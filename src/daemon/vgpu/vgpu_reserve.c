@@ -265,7 +265,7 @@ static bool is_promised(const struct daemon_session *s, uint64_t now)
 {
 	return now < s->vgpu.ask.promised_until_ns &&
 	       load_acquire(&line_of(s)->tried_seq) != s->vgpu.ask.seq &&
-	       load_relaxed(&line_of(s)->used) == s->vgpu.ask.held;
+	       mem_line_used(line_of(s)) == s->vgpu.ask.held;
 }
 
 static void answer(struct daemon_session *s, uint32_t what)
@@ -275,7 +275,7 @@ static void answer(struct daemon_session *s, uint32_t what)
 	s->vgpu.ask.promised_until_ns = 0;
 	if (what == PROTO_ACCOUNT_RETRY) {
 		s->vgpu.ask.promised_until_ns = clock_now_ns() + PROMISE_NS;
-		s->vgpu.ask.held = load_relaxed(&line->used);
+		s->vgpu.ask.held = mem_line_used(line);
 		s->vgpu.ask.place = s->vgpu.ask.since;
 	}
 	s->vgpu.ask.since = 0;

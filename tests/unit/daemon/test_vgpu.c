@@ -34,7 +34,7 @@ static void live(const struct gd *d, uint64_t number, uint64_t bytes, int in, in
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	join(&p, d, number);
-	store_seqcst(used_of(&p, p.line), bytes);
+	set_used(&p, p.line, bytes);
 	if (write(out, &p.line, sizeof(p.line)) < 0 || read(in, &c, 1) != 1) {
 		_exit(1);
 	}
@@ -183,7 +183,7 @@ static void a_vgpu_has_at_most_256_processes(void **state)
 	assert_int_equal(more.error, 0);
 	part(&more);
 	end_child(&c);
-	AWAIT(load_seqcst(used_of(&many[0], 0)) == 0);
+	AWAIT(used_of(&many[0], 0) == 0);
 	join(&more, d, 5);
 	assert_int_equal(more.line, 0);
 	part(&more);
@@ -269,10 +269,10 @@ static void a_line_is_cleared_when_its_process_is_gone(void **state)
 	}
 	join(&next, d, 5); /* has gbpfd look for lines of exited processes */
 	assert_int_equal(next.line, 2);
-	assert_int_equal(load_seqcst(used_of(&watcher, line)), 12345);
+	assert_int_equal(used_of(&watcher, line), 12345);
 	assert_int_equal(watcher.account->owner[line].pid, c.pid);
 	end_child(&c);
-	AWAIT(load_seqcst(used_of(&watcher, line)) == 0);
+	AWAIT(used_of(&watcher, line) == 0);
 	AWAIT(load_seqcst(&watcher.account->line[3][line].wanted) == 0);
 	AWAIT(load_relaxed(&watcher.account->owner[line].pid) == 0);
 	part(&next);
@@ -298,7 +298,7 @@ static void sessions_that_end_leave_nothing_behind(void **state)
 	} while (line != 0);
 	join(&p, d, 7);
 	assert_int_equal(p.line, 0);
-	assert_int_equal(load_seqcst(used_of(&p, 0)), 0);
+	assert_int_equal(used_of(&p, 0), 0);
 	part(&p);
 }
 
@@ -309,13 +309,13 @@ static void figures_are_shown_and_survive_gbpfd(void **state)
 	json_t *ps, *t;
 
 	join(&a, d, 5);
-	store_seqcst(used_of(&a, a.line), UINT64_C(4711));
+	set_used(&a, a.line, UINT64_C(4711));
 	restart_after_kill(d);
 	come_back(&back, d, &a, 5, a.account_fd, a.line);
 	assert_int_equal(back.error, 0);
 	assert_int_equal(back.line, a.line);
 	assert_true(is_same_page(&a, &back));
-	assert_int_equal(load_seqcst(used_of(&back, back.line)), 4711);
+	assert_int_equal(used_of(&back, back.line), 4711);
 	fake_send(&back.f, &(union proto_message){ 0 }, PROTO_BOARD_MAPPED);
 	gd_await_event(d, 0, "reattach", "member");
 	ps = gd_call(d, "ps", NULL);
@@ -341,11 +341,11 @@ static void lines_of_processes_that_ended_meanwhile_are_cleared(void **state)
 	d->g = NULL;
 	gd_kill(d);
 	end_child(&c);
-	assert_int_equal(load_seqcst(used_of(&a, line)), 12345);
+	assert_int_equal(used_of(&a, line), 12345);
 	assert_int_equal(gd_start(d, NULL), 0);
 	come_back(&back, d, &a, 5, a.account_fd, a.line);
 	assert_int_equal(back.error, 0);
-	AWAIT(load_seqcst(used_of(&a, line)) == 0);
+	AWAIT(used_of(&a, line) == 0);
 	join(&next, d, 5);
 	assert_int_equal(next.line, line);
 	part(&a);
@@ -504,7 +504,7 @@ static void another_vgpus_account_is_refused(void **state)
 	join(&a, d, 5);
 	join(&second, d, 5);
 	join(&b, d, 6);
-	store_seqcst(used_of(&a, 0), UINT64_C(11));
+	set_used(&a, 0, UINT64_C(11));
 	restart_after_kill(d);
 	come_back(&back, d, &a, 5, a.account_fd, 0);
 	assert_int_equal(back.error, 0);
@@ -514,7 +514,7 @@ static void another_vgpus_account_is_refused(void **state)
 	come_back(&wrong, d, &a, 5, a.account_fd, 0); /* a line whose process is there */
 	assert_int_equal(wrong.error, EINVAL);
 	part(&wrong);
-	assert_int_equal(load_seqcst(used_of(&a, 0)), 11);
+	assert_int_equal(used_of(&a, 0), 11);
 	come_back(&wrong, d, &second, 5, second.account_fd, 1);
 	assert_int_equal(wrong.error, 0);
 	part(&wrong);
@@ -539,7 +539,7 @@ static void a_page_full_of_garbage_is_harmless(void **state)
 
 	join(&p, d, 5);
 	join(&other, d, 6);
-	store_seqcst(used_of(&other, 0), UINT64_C(11));
+	set_used(&other, 0, UINT64_C(11));
 	a = forge(&fd, PROTO_ACCOUNT_BYTES);
 	for (unsigned i = 1; i < PROTO_ACCOUNT_LINES; i++) {
 		a->owner[i].pid = pids[i % 5];
@@ -554,10 +554,10 @@ static void a_page_full_of_garbage_is_harmless(void **state)
 	gd_await_event(d, 0, "reattach", "member");
 	json_decref(gd_call(d, "ps", NULL));
 	assert_int_equal(a->limit[0], LIMIT);
-	AWAIT(load_seqcst(used_of(&forged, 2)) == 0); /* of a process that does not exist */
+	AWAIT(used_of(&forged, 2) == 0); /* of a process that does not exist */
 	join(&next, d, 77);
 	assert_true(next.line > 0 && next.line < PROTO_ACCOUNT_LINES);
-	assert_int_equal(load_seqcst(used_of(&other, 0)), 11);
+	assert_int_equal(used_of(&other, 0), 11);
 	part(&next);
 	part(&forged);
 	part(&other);

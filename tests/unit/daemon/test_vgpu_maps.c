@@ -216,7 +216,7 @@ static void ticks_see_places_and_used_bytes(void **state)
 	fake_send(&a.f, &m, PROTO_BOARD_MAPPED);
 	gd_await_event(d, 0, "start", "member");
 	fake_prepare(&a.f, 0);
-	store_seqcst(&a.account->line[0][a.line].used, 3 * MIB);
+	store_seqcst(&a.account->line[0][a.line].charged, 3 * MIB);
 	store_seqcst(&a.account->line[0][a.line].overhead, MIB);
 	store_relaxed(&a.f.stats->inflight, 1u); /* it is active, so ticks run */
 	AWAIT(value(d, "MEMPOOL", "0", "used_bytes") == (json_int_t)(3 * MIB));

@@ -410,7 +410,7 @@ static void garbage_takes_no_memory_from_other_vgpus(void **state)
 	call(d, "vgpu.create", "{\"name\":\"good\"}");
 	join_named(&bad, d, "bad");
 	join_named(&good, d, "good");
-	store_seqcst(used_of(&bad, bad.line), UINT64_MAX / 2);
+	set_used(&bad, bad.line, UINT64_MAX / 2);
 	store_seqcst(&bad.account->limit[0], UINT64_MAX);
 	store_seqcst(&bad.account->allowed[0], UINT64_C(1));
 	memset(bad.account->uuid, 7, sizeof(bad.account->uuid));
@@ -526,9 +526,9 @@ static void a_full_vgpu_has_no_room_on_a_device_of_unknown_size(void **state)
 
 	call(d, "vgpu.create", "{\"name\":\"train\",\"mem\":67108864,\"wait_ns\":1000000000}");
 	enter(&p, d, &h);
-	store_seqcst(used_of(&p, p.line), MIB(64));
+	set_used(&p, p.line, MIB(64));
 	assert_int_equal(ask_now(&p, 1, MIB(2)), PROTO_ACCOUNT_REFUSED);
-	store_seqcst(used_of(&p, p.line), MIB(62));
+	set_used(&p, p.line, MIB(62));
 	assert_int_equal(ask_now(&p, 2, MIB(2)), PROTO_ACCOUNT_RETRY);
 	part(&p);
 }
@@ -538,7 +538,7 @@ static void make_full(struct gd *d, struct member *p, struct member *q)
 	call(d, "vgpu.create", "{\"name\":\"train\",\"mem\":67108864,\"wait_ns\":3600000000000}");
 	join_named(p, d, "train");
 	join_named(q, d, "train");
-	store_seqcst(used_of(p, p->line), MIB(64));
+	set_used(p, p->line, MIB(64));
 }
 
 static void questions_without_end_do_not_delay_answers(void **state)
@@ -566,7 +566,7 @@ static void many_questions_are_all_answered(void **state)
 		ask(&q, seq, MIB(2), 0);
 	}
 	assert_int_equal(answer_of(&q, 5000), PROTO_ACCOUNT_REFUSED);
-	store_seqcst(used_of(&p, p.line), MIB(62));
+	set_used(&p, p.line, MIB(62));
 	assert_int_equal(ask_now(&q, 5001, MIB(2)), PROTO_ACCOUNT_RETRY);
 	part(&p);
 	part(&q);
@@ -584,7 +584,7 @@ static void a_lower_limit_ends_a_wait_that_is_hopeless(void **state)
 	call(d, "vgpu.set", "{\"name\":\"train\",\"mem\":33554432}");
 	assert_int_equal(answer_of(&p, 1), PROTO_ACCOUNT_REFUSED);
 	assert_false(is_answered(&q, 1));
-	store_seqcst(used_of(&p, p.line), MIB(30));
+	set_used(&p, p.line, MIB(30));
 	assert_int_equal(answer_of(&q, 1), PROTO_ACCOUNT_RETRY);
 	part(&p);
 	part(&q);
@@ -600,12 +600,12 @@ static void the_first_waiter_is_answered_first(void **state)
 	AWAIT(waiting(d, "train") == 1);
 	ask(&q, 1, MIB(2), HOUR);
 	AWAIT(waiting(d, "train") == 2);
-	store_seqcst(used_of(&p, p.line), MIB(30));
+	set_used(&p, p.line, MIB(30));
 	ask(&q, 2, MIB(2), 0); /* its last look is after this */
 	assert_int_equal(answer_of(&q, 2), PROTO_ACCOUNT_REFUSED);
 	ask(&q, 3, MIB(2), HOUR);
 	assert_false(is_answered(&q, 1));
-	store_seqcst(used_of(&p, p.line), MIB(20));
+	set_used(&p, p.line, MIB(20));
 	assert_int_equal(answer_of(&p, 1), PROTO_ACCOUNT_RETRY);
 	assert_int_equal(answer_of(&q, 3), PROTO_ACCOUNT_RETRY);
 	part(&p);
@@ -619,7 +619,7 @@ static void nothing_is_kept_for_a_process_that_has_tried(void **state)
 	struct member p, q;
 
 	make_full(d, &p, &q);
-	store_seqcst(used_of(&p, p.line), UINT64_C(0));
+	set_used(&p, p.line, UINT64_C(0));
 	assert_int_equal(ask_now(&p, 1, MIB(40)), PROTO_ACCOUNT_RETRY);
 	assert_int_equal(ask_now(&q, 1, MIB(40)), PROTO_ACCOUNT_REFUSED);
 	store_release(&p.account->line[0][p.line].tried_seq, 1u);

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/shm.h"
+#include "mem/ledger.h"
 #include "proto/account.h"
 
 #include "../users.h"
@@ -140,9 +141,16 @@ static inline bool is_same_page(const struct member *a, const struct member *b)
 	return x.st_ino == y.st_ino;
 }
 
-static inline uint64_t *used_of(const struct member *p, uint32_t line)
+static inline uint64_t used_of(const struct member *p, uint32_t line)
 {
-	return &p->account->line[0][line].used;
+	return mem_line_used(&p->account->line[0][line]);
+}
+
+static inline void set_used(const struct member *p, uint32_t line, uint64_t bytes)
+{
+	struct proto_account_line *l = &p->account->line[0][line];
+
+	store_seqcst(&l->charged, load_seqcst(&l->released) + bytes);
 }
 
 static inline void open_to_all(const struct gd *d)

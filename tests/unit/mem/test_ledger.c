@@ -36,7 +36,7 @@ static uint64_t fake_clock(void)
 static int set_up(void **state)
 {
 	memset(&page, 0, sizeof(page));
-	page.magic = 0x63636167;
+	page.magic = 0x32636167;
 	page.abi = PROTO_ABI;
 	page.lines = 8;
 	page.limit[ROW] = 10 * GIB;
@@ -187,7 +187,7 @@ static void only_lines_in_use_count(void **state)
 {
 	struct mem_ledger a = ledger_of(0);
 
-	page.line[ROW][8].used = 10 * GIB;
+	page.line[ROW][8].charged = 10 * GIB;
 	assert_int_equal(mem_ledger_charge(&a, ROW, GIB), 0);
 	page.lines = 9;
 	assert_int_equal(mem_ledger_used(&a, ROW), 11 * GIB);
@@ -208,7 +208,7 @@ static void the_number_of_lines_is_not_trusted(void **state)
 	big.page = page;
 	memset(big.behind, 0xff, sizeof(big.behind));
 	big.page.limit[last] = 100;
-	big.page.line[last][255].used = 40;
+	big.page.line[last][255].charged = 40;
 	assert_int_equal(mem_ledger_init(&l, &big.page, 0), 0);
 	for (uint32_t lines = UINT32_MAX; lines >= 256; lines /= 2) {
 		big.page.lines = lines;
@@ -223,14 +223,14 @@ static void sums_of_garbage_saturate(void **state)
 {
 	struct mem_ledger a = ledger_of(0);
 
-	page.line[ROW][4].used = UINT64_MAX;
-	page.line[ROW][6].used = 5;
+	page.line[ROW][4].charged = UINT64_MAX;
+	page.line[ROW][6].charged = 5;
 	assert_int_equal(mem_ledger_used(&a, ROW), UINT64_MAX);
 	assert_int_equal(mem_ledger_charge(&a, ROW, 1), -ENOMEM);
-	page.line[ROW][4].used = UINT64_MAX - 4; /* with the other one, 0 if it wrapped */
+	page.line[ROW][4].charged = UINT64_MAX - 4; /* with the other one, 0 if it wrapped */
 	assert_int_equal(mem_ledger_used(&a, ROW), UINT64_MAX);
 	assert_int_equal(mem_ledger_charge(&a, ROW, 1), -ENOMEM);
-	page.line[ROW][4].used = 0;
+	page.line[ROW][4].charged = 0;
 	page.line[ROW][5].wanted = UINT64_MAX;
 	page.line[ROW][6].wanted = UINT64_MAX - 4; /* with `used` of the line, 0 if it wrapped */
 	assert_int_equal(mem_ledger_charge(&a, ROW, 1), -ENOMEM);
@@ -285,6 +285,27 @@ static void a_charge_goes_on_once_a_dead_one_is_cleared(void **state)
 
 #define TEST(name) cmocka_unit_test_setup(name, set_up)
 
+/* A process died in its turn, or waiting for it, and wants nothing. */
+static void a_dead_turn_delays_but_does_not_block(void **state)
+{
+	struct mem_ledger l = ledger_of(1);
+
+	for (uint32_t line = 0; line < 4; line += 3) {
+		uint64_t begun_ns = now_ns;
+
+		looks = 0;
+		page.line[ROW][line].turn = UINT32_MAX - 1;
+		assert_int_equal(mem_ledger_charge(&l, ROW, GIB), 0);
+		assert_in_range(now_ns - begun_ns, 10000000, 10000000 + 4 * STEP_NS);
+		looks = 0;
+		assert_int_equal(mem_ledger_charge(&l, ROW, 10 * GIB), -ENOMEM);
+		assert_int_equal(looks, 0); /* it does not fit: its turn does not matter */
+		page.line[ROW][line].turn = 0;
+		assert_int_equal(page.line[ROW][1].turn | page.line[ROW][1].wanted, 0);
+	}
+	assert_int_equal(mem_ledger_own(&l, ROW), 2 * GIB);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -300,6 +321,7 @@ int main(void)
 		TEST(the_number_of_lines_is_not_trusted),
 		TEST(sums_of_garbage_saturate),
 		TEST(a_dead_charge_delays_but_does_not_block),
+		TEST(a_dead_turn_delays_but_does_not_block),
 		TEST(a_charge_goes_on_once_a_dead_one_is_cleared),
 	};
 

@@ -212,7 +212,7 @@ static void the_limit_holds_at_every_moment(void **state)
 	}
 	for (unsigned i = 0; i < PROCESSES; i++) {
 		expect_success(pid[i]);
-		assert_int_equal(page->line[ROW][i].used, sh->left[i]);
+		assert_int_equal(mem_line_used(&page->line[ROW][i]), sh->left[i]);
 		left += sh->left[i];
 	}
 	assert_int_equal(mem_account_used(page, ROW), left);
@@ -302,8 +302,11 @@ static void the_last_bytes_are_granted_exactly_once(void **state)
 /* What gbpfd does once a process has exited (daemon/vgpu/vgpu.c, clear_line). */
 static void clear_line(uint32_t line)
 {
-	store_seqcst(&page->line[ROW][line].used, (uint64_t)0);
-	store_seqcst(&page->line[ROW][line].wanted, (uint64_t)0);
+	struct proto_account_line *dead = &page->line[ROW][line];
+
+	store_seqcst(&dead->released, load_seqcst(&dead->charged));
+	store_seqcst(&dead->wanted, (uint64_t)0);
+	store_seqcst(&dead->turn, 0u);
 }
 
 static void kills_leave_what_survivors_hold(void **state)
@@ -337,7 +340,7 @@ static void kills_leave_what_survivors_hold(void **state)
 	store_release(&sh->stop, 1u);
 	for (unsigned i = 0; i < 2; i++) {
 		expect_success(pid[i]);
-		assert_int_equal(page->line[ROW][i].used, sh->left[i]);
+		assert_int_equal(mem_line_used(&page->line[ROW][i]), sh->left[i]);
 		left += sh->left[i];
 	}
 	print_message("%u of 100 processes died within a charge\n", pending);
