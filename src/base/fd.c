@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/compiler.h"
 #include "base/shm.h"
 #include "base/thread.h"
 
@@ -31,25 +32,53 @@ int fd_close(int fd)
 }
 
 #define MAX_CLOSERS 16u
-#define MAX_TO_CLOSE 1024u
+#define MAX_TO_CLOSE (1u << 20)	 /* numbers below it: the default of fs.nr_open */
 #define AT_ONCE_BYTES (1u << 20) /* freeing a larger memfd is left to a thread */
 #define SCM_MAX_FDS 253u	 /* the kernel's limit for one message */
 
 /* Descriptors that detached threads close. All closers block in close() only if a peer makes them,
- * on purpose; then further descriptors wait here, and those beyond the limit stay open, which is
- * better than a process that hangs. */
+ * on purpose; then further descriptors wait here. A set by number has room for all of them: on a
+ * busy machine thousands may come before a closer runs. */
 static struct {
 	pthread_mutex_t lock;
 	unsigned threads, n;
-	int fds[MAX_TO_CLOSE];
+	uint32_t first; /* no word before this one has a bit */
+	uint64_t waiting[MAX_TO_CLOSE / 64];
 } closing = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* Caller holds the lock. */
+static void put_descriptor(int fd)
+{
+	uint32_t word = (uint32_t)fd / 64;
+	uint64_t bit = UINT64_C(1) << fd % 64;
+
+	if (!(closing.waiting[word] & bit)) {
+		closing.waiting[word] |= bit;
+		closing.first = closing.n ? MIN(closing.first, word) : word;
+		closing.n++;
+	}
+}
+
+/* Caller holds the lock; there is one. */
+static int take_descriptor(void)
+{
+	unsigned bit;
+
+	while (!closing.waiting[closing.first]) {
+		closing.first++;
+	}
+	bit = (unsigned)__builtin_ctzll(closing.waiting[closing.first]);
+	closing.waiting[closing.first] &= closing.waiting[closing.first] - 1;
+	closing.n--;
+	return (int)(closing.first * 64 + bit);
+}
 
 static void *closer(void *arg)
 {
 	(void)arg;
 	pthread_mutex_lock(&closing.lock);
 	while (closing.n) {
-		int fd = closing.fds[--closing.n];
+		int fd = take_descriptor();
 
 		pthread_mutex_unlock(&closing.lock);
 		close(fd);
@@ -79,8 +108,8 @@ int fd_close_foreign(int fd)
 	}
 	setsockopt(fd, SOL_SOCKET, SO_LINGER, &no_linger, sizeof(no_linger));
 	pthread_mutex_lock(&closing.lock);
-	if (closing.n < MAX_TO_CLOSE) {
-		closing.fds[closing.n++] = fd;
+	if ((unsigned)fd < MAX_TO_CLOSE) {
+		put_descriptor(fd);
 	}
 	if (closing.threads < MAX_CLOSERS) {
 		start_closer();
