@@ -12,7 +12,10 @@
  * While there are latency programs time slices are shorter, since a vGPU's turn in the process lane
  * comes once in a period; in the shared lane there are no turns.
  *
+ * Copies of host memory are divided apart from GPU time, by copy shares, as under copy_fair.
+ *
  * Reserved memory is kept by gbpfd under any policy. */
+#include "vgpu/copies.h"
 #include "vgpu/shares.h"
 
 GBPF_LICENSE("Apache-2.0");
@@ -41,6 +44,7 @@ static __always_inline int is_open(struct gbpf_submit_ctx *ctx)
 SEC("gbpf/admit")
 int GBPF_PROG(vgpu_auto_admit, admit)
 {
+	admit_copier(ctx);
 	return admit_new(ctx);
 }
 
@@ -61,7 +65,16 @@ int GBPF_PROG(vgpu_auto_submit, submit)
 			ctx->level = GBPF_LEVEL_BLOCK;
 		}
 	}
+	if (ctx->kind == GBPF_KIND_COPY) {
+		return GBPF_GO; /* copy_enqueue divides copies, by bytes */
+	}
 	return submit_by_share(ctx);
+}
+
+SEC("gbpf/copy_enqueue")
+int GBPF_PROG(vgpu_auto_copy_enqueue, copy_enqueue)
+{
+	return enqueue_by_share(ctx);
 }
 
 SEC("gbpf/retire")
@@ -87,6 +100,7 @@ int GBPF_PROG(vgpu_auto_tick, tick)
 			open_in[p] += gbpf_tenant_stat(t, GBPF_STAT_OPEN) != 0;
 		}
 	}
+	divide_copies(ctx);
 	return divide(ctx, latency_programs ? latency_slice_ns : slice_ns);
 }
 

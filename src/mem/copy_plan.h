@@ -85,6 +85,11 @@ struct mem_copy {
 	/* Asked before each piece is issued, and while the caller waits. Returns 0, or an error
 	 * with which the copy ends. May be NULL. */
 	int (*may_go_on)(void *arg);
+	/* Asked before a piece is issued, when everything else allows it; left: bytes from it to
+	 * the end of the copy, unfinished: bytes of pieces that are issued and have not finished.
+	 * Returns false if it must wait: then it is asked again, soon and while the units of other
+	 * pieces are moved. Must not block. May be NULL. */
+	bool (*is_turn)(void *arg, size_t left, size_t unfinished);
 	void *arg;
 };
 

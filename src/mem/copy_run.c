@@ -15,10 +15,11 @@
 struct pipeline {
 	struct mem_copy_pool *pool;
 	struct mem_copy_job job;
-	uint64_t n;		  /* pieces */
-	uint64_t opened, issued;  /* the first pieces that are not */
-	uint64_t moved, finished; /* downwards: moved; upwards: known to have arrived */
-	uint64_t waits_since_ns;  /* 0: the caller has made progress */
+	uint64_t n;		 /* pieces */
+	uint64_t opened, issued; /* the first pieces that are not */
+	uint64_t moved;		 /* downwards: moved */
+	uint64_t finished;	 /* known to have arrived; downwards: those opened */
+	uint64_t waits_since_ns; /* 0: the caller has made progress */
 	int err;
 };
 
@@ -82,23 +83,6 @@ static void open_next(struct pipeline *p)
 	mem_copy_pool_wake(p->pool);
 }
 
-static void issue_next(struct pipeline *p)
-{
-	const struct mem_copy *c = p->job.c;
-	int err = c->may_go_on ? c->may_go_on(c->arg) : 0;
-
-	if (!err) {
-		err = c->ops->issue(c->dev, c->queue, c->way, piece_of(p, p->issued),
-				    c->device + p->issued * c->piece_bytes,
-				    piece_size(p, p->issued));
-	}
-	if (err) {
-		p->err = err;
-	} else {
-		p->issued++;
-	}
-}
-
 /* Returns true if the piece's copy has finished on the device. */
 static bool is_done(struct pipeline *p, uint64_t k)
 {
@@ -109,6 +93,48 @@ static bool is_done(struct pipeline *p, uint64_t k)
 		p->err = err;
 	}
 	return !err;
+}
+
+/* Returns the bytes of the pieces that are on the device's way. All earlier pieces than `finished`
+ * have left their slots, so the events of the others are their own. */
+static size_t unfinished(struct pipeline *p)
+{
+	const struct mem_copy *c = p->job.c;
+
+	if (c->way == MEM_COPY_DOWN) {
+		p->finished = p->opened;
+	}
+	while (!p->err && p->finished < p->issued && is_done(p, p->finished)) {
+		p->finished++;
+	}
+	return (size_t)MIN(p->issued * c->piece_bytes, (uint64_t)c->bytes) -
+	       (size_t)(p->finished * c->piece_bytes);
+}
+
+/* Returns false if it is not the next piece's turn. */
+static bool issue_next(struct pipeline *p)
+{
+	const struct mem_copy *c = p->job.c;
+	int err = c->may_go_on ? c->may_go_on(c->arg) : 0;
+
+	if (!err && c->is_turn) {
+		size_t waiting = unfinished(p);
+
+		if (p->err || !c->is_turn(c->arg, c->bytes - p->issued * c->piece_bytes, waiting)) {
+			return false;
+		}
+	}
+	if (!err) {
+		err = c->ops->issue(c->dev, c->queue, c->way, piece_of(p, p->issued),
+				    c->device + p->issued * c->piece_bytes,
+				    piece_size(p, p->issued));
+	}
+	if (err) {
+		p->err = err;
+	} else {
+		p->issued++;
+	}
+	return true;
 }
 
 /* Returns true if something was done. */
@@ -123,14 +149,13 @@ static bool step_up(struct pipeline *p)
 			if (before >= p->issued || !is_done(p, before)) {
 				break;
 			}
-			p->finished = before + 1;
+			p->finished = MAX(p->finished, before + 1);
 		}
 		open_next(p);
 		progress = true;
 	}
 	while (!p->err && p->issued < p->opened && is_moved(p, p->issued) &&
-	       !load_relaxed(&p->job.stop)) {
-		issue_next(p);
+	       !load_relaxed(&p->job.stop) && issue_next(p)) {
 		progress = true;
 	}
 	return progress;
@@ -144,8 +169,8 @@ static bool step_down(struct pipeline *p)
 		p->moved++;
 		progress = true;
 	}
-	while (!p->err && p->issued < p->n && p->issued < p->moved + p->job.c->n_pieces) {
-		issue_next(p);
+	while (!p->err && p->issued < p->n && p->issued < p->moved + p->job.c->n_pieces &&
+	       issue_next(p)) {
 		progress = true;
 	}
 	while (!p->err && p->opened < p->issued && is_done(p, p->opened)) {

@@ -212,6 +212,16 @@ bool policy_any_prepared(const struct policy *p)
 	return false;
 }
 
+bool policy_any_fills(const struct policy *p, unsigned hook)
+{
+	for (uint32_t i = 0; i < POLICY_MAX_PREPARED; i++) {
+		if (load_relaxed(&p->prepared[i].version) && p->prepared[i].policy.insns[hook]) {
+			return true;
+		}
+	}
+	return false;
+}
+
 /* The version in force on that GPU, if any, was prepared by the present gbpfd. */
 static bool is_current(const struct policy *p, uint32_t index)
 {

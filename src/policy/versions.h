@@ -46,6 +46,8 @@ int policy_prepare(struct policy *p, uint64_t version, int image_fd, const int r
 void policy_drop(struct policy *p, uint64_t version);
 bool policy_is_prepared(const struct policy *p, uint64_t version);
 bool policy_any_prepared(const struct policy *p);
+/* Agent thread: returns whether a prepared version has a program for that hook (POLICY_HOOK_*). */
+bool policy_any_fills(const struct policy *p, unsigned hook);
 /* Agent thread, after a new gbpfd took over: drops the versions that only the lost one knew of.
  * Returns false if a version in force has not been prepared by the new one yet. */
 bool policy_sweep(struct policy *p);

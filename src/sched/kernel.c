@@ -97,6 +97,11 @@ struct sched_estimate *sched_estimate_of(struct sched *s, const struct sched_lau
 	return NULL;
 }
 
+bool sched_counts_bytes(const struct sched *s, const struct sched_launch *l)
+{
+	return l->kind == GBPF_KIND_COPY && sched_copies_decided(s);
+}
+
 bool sched_estimate_due(struct sched_estimate *e)
 {
 	uint32_t left = load_relaxed(&e->left);

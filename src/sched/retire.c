@@ -95,7 +95,7 @@ void sched_launch_start(struct sched_ticket *t, const struct sched_decision *a)
 		return;
 	}
 	e = sched_estimate_of(s, l);
-	if (!e || !l->may_hold || a->lc_open || !a->version ||
+	if (!e || sched_counts_bytes(s, l) || !l->may_hold || a->lc_open || !a->version ||
 	    (l->level == GBPF_LEVEL_BLOCK && !run_measures(q)) || !sched_estimate_due(e)) {
 		return;
 	}
@@ -217,7 +217,8 @@ void sched_launch_done(struct sched_ticket *t, bool ok)
 	}
 	since = load_relaxed(&q->unmarked_ns) + l->est_ns;
 	store_relaxed(&q->unmarked_ns, since);
-	if (since >= mark_distance(q, l->est_ns) || (!l->est_ns && sched_estimate_of(s, l))) {
+	if (since >= mark_distance(q, l->est_ns) ||
+	    (!l->est_ns && sched_estimate_of(s, l) && !sched_counts_bytes(s, l))) {
 		put_mark(t);
 		(void)sched_retire_reached(q);
 	}

@@ -74,6 +74,9 @@ struct sched_decision;
 
 /* Where durations of such launches are learned; NULL: nowhere. */
 struct sched_estimate *sched_estimate_of(struct sched *s, const struct sched_launch *l);
+/* Returns whether the launch is a copy under a policy that divides copies by bytes (copy_enqueue):
+ * its time, which includes that of held pieces, is neither measured nor accounted as GPU time. */
+bool sched_counts_bytes(const struct sched *s, const struct sched_launch *l);
 /* Counts a launch; true: this one is to be measured. */
 bool sched_estimate_due(struct sched_estimate *e);
 void sched_estimate_learn(struct sched_estimate *e, uint64_t measured_ns);

@@ -103,6 +103,9 @@ void sched_update_active_locked(struct sched *s)
 		store_relaxed(&s->active_ns, clock_now_ns() + s->grace_ns);
 	}
 	store_seqcst(&s->shared.active, active && !load_relaxed(&s->forked));
+	store_relaxed(&s->shared.copies,
+		      (uint32_t)(load_relaxed(&s->copy_hooks) && !load_relaxed(&s->policy.off) &&
+				 !load_relaxed(&s->forked)));
 }
 
 void sched_update_active(struct sched *s)
@@ -229,6 +232,7 @@ void sched_after_fork_child(struct sched *s)
 {
 	store_seqcst(&s->forked, 1u);
 	store_seqcst(&s->shared.active, 0u);
+	store_relaxed(&s->shared.copies, 0u);
 	policy_read_after_fork();
 }
 

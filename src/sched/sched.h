@@ -270,13 +270,54 @@ void sched_synced(struct sched *s, struct sched_queue *q);
 void sched_copied(struct sched *s, bool up, uint64_t bytes);
 void sched_copied_in_pieces(struct sched *s, uint64_t bytes);
 
-struct sched_shared { /* first member of struct sched: what the inline test reads */
+struct sched_shared { /* first member of struct sched: what the inline tests read */
 	uint32_t active;
+	uint32_t copies; /* [atomic] a prepared version has the hook copy_enqueue */
 };
 /* Acquire: a launch that passes unseen comes after the deferred calls that kept this active. */
 static inline bool sched_idle(const struct sched *s)
 {
 	return !load_acquire(&((const struct sched_shared *)(const void *)s)->active);
+}
+
+/* ---- copies in pieces: the hook copy_enqueue ---- */
+
+#define SCHED_PIECE_UNIT ((uint32_t)256 << 10) /* sizes of pieces are multiples of it */
+
+/* One copy between host memory and the device. The caller clears it, fills the first part, and is
+ * the only thread that uses it. */
+struct sched_copy {
+	struct sched_queue *q; /* borrowed */
+	uint64_t bytes, left;  /* of all of it; not issued yet: kept up by the caller */
+	uint64_t unfinished;   /* issued and not known to have finished: the caller's as well */
+	bool up, pinned, cut;
+	/* Size of the next piece, when sched_copy_may_go() answers SCHED_COPY_GO: a multiple of
+	 * SCHED_PIECE_UNIT within the hook's bounds. Before the first call: the plan's size. */
+	uint32_t piece_bytes;
+	/* The scheduler's. */
+	uint64_t came_ns;	  /* the piece's first call; 0: not asked about it yet */
+	uint64_t ask_ns;	  /* HOLD: do not ask before this time */
+	uint64_t version;	  /* of the latest verdict */
+	uint64_t unfinished_then; /* when the piece came */
+	uint32_t asked;
+	bool begun;  /* the hook has been called */
+	bool held;   /* by a HOLD, not only by ahead_bytes */
+	bool passes; /* the rest goes without asking */
+};
+
+/* Returns whether copies are to be reported to the functions below. */
+static inline bool sched_copies_decided(const struct sched *s);
+/* Returns whether the next piece may be issued now. Does not wait: after `false` the caller asks
+ * again soon, within a fraction of a millisecond, or gives the copy up. A piece is held at most for
+ * the hold limit; not while gbpfd is absent, off, or if no version in force has the hook. */
+bool sched_copy_may_go(struct sched_copy *c);
+/* All pieces of the copy are issued, or it has failed: tells a policy that was asked about them.
+ * c->unfinished: as of now. */
+void sched_copy_end(struct sched_copy *c);
+
+static inline bool sched_copies_decided(const struct sched *s)
+{
+	return load_relaxed(&((const struct sched_shared *)(const void *)s)->copies) != 0;
 }
 
 /* ---- announcements (gbpf_hint, GBPF_HINT, learned) ---- */

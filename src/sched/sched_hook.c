@@ -324,12 +324,19 @@ bool sched_policy_in_force(struct sched_queue *q)
 
 /* ---- versions, called by the session ---- */
 
+static void versions_changed(struct sched *s)
+{
+	store_relaxed(&s->copy_hooks,
+		      (uint32_t)policy_any_fills(&s->policy, POLICY_HOOK_copy_enqueue));
+	sched_update_active(s);
+}
+
 int sched_policy_prepare(struct sched *s, uint64_t version, int image_fd, const int region_fds[3])
 {
 	int err = s->forked ? -EINVAL : policy_prepare(&s->policy, version, image_fd, region_fds);
 
 	if (!err) {
-		sched_update_active(s);
+		versions_changed(s);
 	}
 	return err;
 }
@@ -337,7 +344,7 @@ int sched_policy_prepare(struct sched *s, uint64_t version, int image_fd, const 
 void sched_policy_drop(struct sched *s, uint64_t version)
 {
 	policy_drop(&s->policy, version);
-	sched_update_active(s);
+	versions_changed(s);
 }
 
 bool sched_policy_is_prepared(const struct sched *s, uint64_t version)
@@ -350,6 +357,6 @@ bool sched_policy_sweep(struct sched *s)
 	if (s->policy.dir == &s->absent.dir || s->forked || !policy_sweep(&s->policy)) {
 		return false;
 	}
-	sched_update_active(s);
+	versions_changed(s);
 	return true;
 }

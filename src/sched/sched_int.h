@@ -106,6 +106,7 @@ struct sched {
 	uint32_t n_runs;	 /* [atomic] queues with SCHED_HAS_RUN */
 	uint32_t defer_seq;	 /* [atomic] grows when an empty FIFO gets a call */
 	uint32_t n_boards;	 /* [atomic] high-water mark of boards[] */
+	uint32_t copy_hooks; /* [atomic] 1: a prepared version has copy_enqueue; the agent writes */
 	struct proto_board *own; /* [section] never NULL */
 	uint64_t last_number;	 /* [atomic] of deferred calls */
 	struct sched_agent agent;

@@ -203,7 +203,7 @@ enum sched_answer sched_ticket_begin(struct sched_ticket *t, struct sched_queue 
 		return SCHED_GO;
 	}
 	e = sched_estimate_of(s, l);
-	l->est_ns = e ? load_relaxed(&e->est_ns) : 0;
+	l->est_ns = e && !sched_counts_bytes(s, l) ? load_relaxed(&e->est_ns) : 0;
 	if (l->granted) {
 		return sched_grant_take(t) ? SCHED_GO : SCHED_ASK;
 	}

@@ -118,6 +118,11 @@ bool ebpf_vgpu_maps_shares(const struct ebpf_map_def *defs, unsigned n)
 	return has(defs, n, fill_vslice_set);
 }
 
+bool ebpf_vgpu_maps_copies(const struct ebpf_map_def *defs, unsigned n)
+{
+	return has(defs, n, fill_io_budgets);
+}
+
 bool ebpf_vgpu_maps_figures(const struct ebpf_map_def *defs, unsigned n)
 {
 	return has(defs, n, fill_mempool);

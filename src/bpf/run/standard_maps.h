@@ -23,6 +23,8 @@ struct ebpf_vgpu_row {
 bool ebpf_vgpu_maps_any(const struct ebpf_map_def *defs, unsigned n);
 /* Returns true if VSLICE_SET, from which a policy learns of shares, is one. */
 bool ebpf_vgpu_maps_shares(const struct ebpf_map_def *defs, unsigned n);
+/* Returns true if IO_BUDGETS, from which a policy learns of copy shares, is one. */
+bool ebpf_vgpu_maps_copies(const struct ebpf_map_def *defs, unsigned n);
 /* Returns true if MEMPOOL, whose figures change without notice, is one. */
 bool ebpf_vgpu_maps_figures(const struct ebpf_map_def *defs, unsigned n);
 /* Writes gbpfd's fields of the maps to the next epoch, where they differ, by place; the elements of

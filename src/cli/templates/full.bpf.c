@@ -226,6 +226,19 @@ int GBPF_PROG(mypolicy_dispatch, dispatch)
 	return ctx->class_id == GBPF_CLASS_LATENCY ? rank + 500000 : rank;
 }
 
+/* A copy between host memory and the device, or the next piece of one: no piece is issued while a
+ * latency request is open, for 2 ms at most. */
+SEC("struct_ops/copy_enqueue")
+int GBPF_PROG(mypolicy_copy_enqueue, copy_enqueue)
+{
+	if (ctx->cut && !ctx->left) {
+		return GBPF_COPY_GO; /* the copy has been made */
+	}
+	ctx->piece_bytes = 1 << 20;
+	return ctx->class_id != GBPF_CLASS_LATENCY && ctx->lc_open && ctx->held_ns < 2000000 ? GBPF_COPY_HOLD
+											      : GBPF_COPY_GO;
+}
+
 /* Launches have finished. */
 SEC("struct_ops/retire")
 int GBPF_PROG(mypolicy_retire, retire)
@@ -270,4 +283,5 @@ struct gbpf_ops mypolicy = {
 	.dispatch = mypolicy_dispatch,
 	.retire = mypolicy_retire,
 	.preempt = mypolicy_preempt,
+	.copy_enqueue = mypolicy_copy_enqueue,
 };

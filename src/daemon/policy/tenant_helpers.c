@@ -106,6 +106,10 @@ static uint64_t stat(void *ctx, uint32_t tenant, uint32_t what)
 		return load_relaxed(&st->syncs);
 	case GBPF_STAT_BYTES:
 		return load_relaxed(&st->bytes);
+	case GBPF_STAT_COPY_UP:
+		return load_relaxed(&st->copy_up_bytes);
+	case GBPF_STAT_COPY_DOWN:
+		return load_relaxed(&st->copy_down_bytes);
 	case GBPF_STAT_THREADS:
 		return load_relaxed(&st->threads);
 	default:

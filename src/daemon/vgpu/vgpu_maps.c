@@ -56,6 +56,20 @@ void daemon_vgpu_maps_refresh(struct daemon_version *l)
 	}
 }
 
+/* Reports a share that the policy in force on the GPU does not learn of. what: "share", or "copy
+ * share". */
+static void report_ignored(struct daemon_session *s, const char *what, uint32_t percent,
+			   uint32_t gpu)
+{
+	const char *name = daemon_policy_active_name(s->d, gpu);
+
+	daemon_session_event(s, "vgpu",
+			     "%s has a %s of %u %% of GPU %u, which %s%s does not keep: "
+			     "gbpf policy swap vgpu_auto",
+			     s->name, what, percent, gpu,
+			     name[0] ? "policy " : "gBPF without a policy", name);
+}
+
 void daemon_vgpu_maps_check(struct daemon_session *s)
 {
 	struct daemon_vgpu_entry v;
@@ -66,18 +80,17 @@ void daemon_vgpu_maps_check(struct daemon_session *s)
 	}
 	for (uint32_t gpu = 0; gpu < PROTO_MAX_GPUS; gpu++) {
 		struct daemon_version *l = daemon_policy_active_on(s->d, gpu);
-		const char *name = daemon_policy_active_name(s->d, gpu);
+		const struct ebpf_object *o = l ? &l->built->object : NULL;
 
-		if (!(mask & 1u << gpu) || !daemon_vgpu_at(s->d, daemon_vgpu_place(s), gpu, &v) ||
-		    !v.config->compute ||
-		    (l && ebpf_vgpu_maps_shares(l->built->object.maps, l->built->object.n_maps))) {
+		if (!(mask & 1u << gpu) || !daemon_vgpu_at(s->d, daemon_vgpu_place(s), gpu, &v)) {
 			continue;
 		}
-		daemon_session_event(s, "vgpu",
-				     "%s has a share of %u %% of GPU %u, which %s%s does not keep: "
-				     "gbpf policy swap vgpu_auto",
-				     s->name, v.config->compute, gpu,
-				     name[0] ? "policy " : "gBPF without a policy", name);
+		if (v.config->compute && !(o && ebpf_vgpu_maps_shares(o->maps, o->n_maps))) {
+			report_ignored(s, "share", v.config->compute, gpu);
+		}
+		if (v.config->copy && !(o && ebpf_vgpu_maps_copies(o->maps, o->n_maps))) {
+			report_ignored(s, "copy share", v.config->copy, gpu);
+		}
 	}
 }
 

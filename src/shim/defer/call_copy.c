@@ -50,8 +50,16 @@ static int run_deferred(struct sched_call *sc)
 	     capturing = shim_capture_any();
 	CUstreamCaptureMode mode =
 		capturing ? shim_capture_exempt() : CU_STREAM_CAPTURE_MODE_RELAXED;
-	CUresult r = run_at_level(k);
+	struct shim_thread *t = shim_thread_self();
+	CUresult r;
 
+	if (t) {
+		t->deferred++;
+	}
+	r = run_at_level(k);
+	if (t) {
+		t->deferred--;
+	}
 	if (capturing) {
 		shim_capture_restore(mode);
 	}

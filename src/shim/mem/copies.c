@@ -30,18 +30,9 @@
 static struct mem_copy_pool pool;
 static uint32_t planned; /* [atomic] the plan is used; 0 in a forked child, too */
 
-struct request {
-	enum mem_copy_way way;
-	CUdeviceptr device;
-	void *host;
-	size_t bytes;
-	struct gpu_copy_queue queue;
-	bool blocking;
-};
-
 /* ---- which copies ---- */
 
-static bool attribute_is(CUpointer_attribute what, CUdeviceptr address, int wanted)
+bool shim_copy_attribute_is(CUpointer_attribute what, CUdeviceptr address, int wanted)
 {
 	int is = -1;
 
@@ -76,11 +67,11 @@ static bool is_of_device(CUdeviceptr address, size_t bytes, CUdevice device)
 		CUdeviceptr base = 0;
 		size_t size = 0, inside;
 
-		if (!attribute_is(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address,
-				  CU_MEMORYTYPE_DEVICE) ||
-		    !attribute_is(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address, device) ||
-		    !attribute_is(CU_POINTER_ATTRIBUTE_IS_MANAGED, address, 0) ||
-		    !attribute_is(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address, 0) ||
+		if (!shim_copy_attribute_is(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address,
+					    CU_MEMORYTYPE_DEVICE) ||
+		    !shim_copy_attribute_is(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address, device) ||
+		    !shim_copy_attribute_is(CU_POINTER_ATTRIBUTE_IS_MANAGED, address, 0) ||
+		    !shim_copy_attribute_is(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address, 0) ||
 		    shim_driver.cuMemGetAddressRange_v2(&base, &size, address) != CUDA_SUCCESS ||
 		    address < base || address - base >= size) {
 			return false;
@@ -114,8 +105,7 @@ static bool reads_pageable(CUdevice device)
 	       is;
 }
 
-/* Returns the current context's entry if the plan can be used for the copy. */
-static struct shim_copy_context *admit(const struct request *r)
+struct shim_copy_context *shim_copy_admit(const struct shim_copy_request *r)
 {
 	CUcontext ctx = NULL;
 	unsigned long long id = 0;
@@ -135,7 +125,7 @@ static struct shim_copy_context *admit(const struct request *r)
 
 /* ---- one copy ---- */
 
-static CUresult by_driver(const struct request *r)
+CUresult shim_copy_by_driver(const struct shim_copy_request *r)
 {
 	bool pt = r->queue.per_thread;
 
@@ -156,30 +146,50 @@ static CUresult by_driver(const struct request *r)
 		r->host, r->device, r->bytes, r->queue.stream);
 }
 
+int shim_copy_may_go_on(const struct shim_copy_context *context, const struct gpu_copy_queue *q)
+{
+	if (load_relaxed(&context->ending)) {
+		return shim_copies_planned() ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+					     : CUDA_ERROR_DEINITIALIZED;
+	}
+	/* Another thread captures the stream: pieces must not get into its graph. */
+	return shim_capture_any() && shim_capture_has(q->stream, q->per_thread)
+		       ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+		       : 0;
+}
+
 /* What is asked before each piece is issued. */
 struct condition {
 	const struct shim_copy_context *context;
 	const struct gpu_copy_queue *queue;
+	struct sched_copy *turn; /* NULL: the policy is not asked */
+	bool first;		 /* the first piece may go: the policy has been asked already */
 };
 
 static int may_go_on(void *arg)
 {
 	const struct condition *c = arg;
 
-	if (load_relaxed(&c->context->ending)) {
-		return shim_copies_planned() ? CUDA_ERROR_CONTEXT_IS_DESTROYED
-					     : CUDA_ERROR_DEINITIALIZED;
-	}
-	/* Another thread captures the stream: pieces must not get into its graph. */
-	return shim_capture_any() && shim_capture_has(c->queue->stream, c->queue->per_thread)
-		       ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
-		       : 0;
+	return shim_copy_may_go_on(c->context, c->queue);
 }
 
-/* As the driver's, with shim_capture_lock(): no capture begins between the question and the copy.
- */
-static int issue(void *dev, void *queue, enum mem_copy_way way, struct mem_piece *p,
-		 uint64_t device, size_t bytes)
+static bool is_turn(void *arg, size_t left, size_t unfinished)
+{
+	struct condition *c = arg;
+	uint32_t piece_bytes = c->turn->piece_bytes;
+	bool may = c->first;
+
+	c->turn->left = left;
+	c->turn->unfinished = unfinished;
+	c->first = false;
+	may = may || sched_copy_may_go(c->turn);
+	c->turn->piece_bytes = piece_bytes;
+	return may;
+}
+
+/* With shim_capture_lock(): no capture begins between the question and the copy. */
+int shim_copy_issue(void *dev, void *queue, enum mem_copy_way way, struct mem_piece *p,
+		    uint64_t device, size_t bytes)
 {
 	const struct gpu_copy_queue *q = queue;
 	int r;
@@ -191,17 +201,33 @@ static int issue(void *dev, void *queue, enum mem_copy_way way, struct mem_piece
 		r = gpu_copy_ops.issue(dev, queue, way, p, device, bytes);
 	}
 	shim_capture_unlock();
+	if (!r) {
+		sched_copied(shim.sched, way == MEM_COPY_UP, bytes);
+	}
 	return r;
 }
 
-static struct mem_device_ops ops; /* gpu_copy_ops with issue(); constant once installed */
+static struct mem_device_ops ops; /* gpu_copy_ops with shim_copy_issue(); constant once installed */
 
-/* Returns false if the plan has no pieces now. *ret_done: as mem_copy_run(). */
-static bool run(const struct request *r, struct shim_copy_context *context, int *ret,
-		size_t *ret_done)
+/* Asks the policy about the first piece, which also sets the size of all. */
+static void ask_first(struct mem_copy *c, struct condition *condition)
+{
+	struct sched_copy *turn = condition->turn;
+
+	turn->cut = true;
+	turn->piece_bytes = (uint32_t)c->piece_bytes;
+	condition->first = sched_copy_may_go(turn);
+	c->piece_bytes = turn->piece_bytes;
+	c->is_turn = is_turn;
+}
+
+/* Returns false if the plan has no pieces now. turn: NULL, or for asking the policy. *ret_done: as
+ * mem_copy_run(). */
+static bool run(const struct shim_copy_request *r, struct shim_copy_context *context,
+		struct sched_copy *turn, int *ret, size_t *ret_done)
 {
 	struct gpu_copy_queue queue = r->queue;
-	struct condition condition = { context, &queue };
+	struct condition condition = { context, &queue, turn, false };
 	struct mem_copy c = {
 		.ops = &ops,
 		.dev = &shim_driver,
@@ -220,18 +246,34 @@ static bool run(const struct request *r, struct shim_copy_context *context, int 
 	c.n_pieces = mem_pieces_take(&context->pieces, &ops, &shim_driver, c.bytes, c.piece,
 				     (unsigned)MIN(pieces, MEM_COPY_PIECES_MAX));
 	if (c.n_pieces >= 2) {
+		if (turn) {
+			ask_first(&c, &condition);
+		}
 		*ret = mem_copy_run(&pool, &c, ret_done);
+		if (turn) {
+			turn->unfinished = 0;
+			sched_copy_end(turn);
+		}
 	}
 	mem_pieces_give(&context->pieces, c.piece, c.n_pieces);
 	return c.n_pieces >= 2;
 }
 
+/* Counts a copy that the driver makes as a whole. Returns its result. */
+static inline CUresult counted(enum mem_copy_way way, size_t n, CUresult r)
+{
+	if (likely(r == CUDA_SUCCESS)) {
+		sched_copied(shim.sched, way == MEM_COPY_UP, n);
+	}
+	return r;
+}
+
 /* Returns true if the copy was made by the plan; *ret is its result then. */
-static bool pipelined(const struct request *r, CUresult *ret)
+static bool pipelined(const struct shim_copy_request *r, struct sched_copy *turn, CUresult *ret)
 {
 	struct shim_copy_context *context;
 	CUstreamCaptureMode mode;
-	struct request rest = *r;
+	struct shim_copy_request rest = *r;
 	size_t done = 0;
 	int result = 0;
 	bool taken;
@@ -240,8 +282,8 @@ static bool pipelined(const struct request *r, CUresult *ret)
 		return false;
 	}
 	mode = shim_capture_exempt();
-	context = admit(r);
-	taken = context && run(r, context, &result, &done);
+	context = shim_copy_admit(r);
+	taken = context && run(r, context, turn, &result, &done);
 	if (context) {
 		shim_copy_context_leave(context);
 	}
@@ -255,21 +297,31 @@ static bool pipelined(const struct request *r, CUresult *ret)
 		rest.device += done;
 		rest.host = (unsigned char *)r->host + done;
 		rest.bytes -= done;
-		*ret = by_driver(&rest);
+		*ret = counted(r->way, rest.bytes, shim_copy_by_driver(&rest));
 	}
 	return true;
 }
 
-/* ---- entry points ---- */
-
-/* Counts a copy of the program. Returns its result. */
-static inline CUresult counted(enum mem_copy_way way, size_t n, CUresult r)
+/* Returns true if the copy was made in pieces; *ret is its result then. Else the policy, if it
+ * decides about copies, lets it go as a whole. */
+static NOINLINE bool by_plan(const struct shim_copy_request *r, CUresult *ret)
 {
-	if (likely(r == CUDA_SUCCESS)) {
-		sched_copied(shim.sched, way == MEM_COPY_UP, n);
+	struct sched_copy turn;
+	bool decided = shim_copy_is_decided(r, &turn);
+
+	if (r->bytes >= SHIM_COPIES_MIN_BYTES && pipelined(r, decided ? &turn : NULL, ret)) {
+		return true;
 	}
-	return r;
+	if (decided && shim_copy_pinned(r, &turn, ret)) {
+		return true;
+	}
+	if (decided) {
+		shim_copy_await_turn(&turn);
+	}
+	return false;
 }
+
+/* ---- entry points ---- */
 
 static bool is_host(CUdeviceptr address)
 {
@@ -289,12 +341,18 @@ static inline CUresult counted_any(CUdeviceptr dst, CUdeviceptr src, size_t n, C
 	return r;
 }
 
+/* Returns whether a copy of that many bytes may be made in pieces, or be held. */
+static inline bool is_of_interest(size_t n)
+{
+	return n >= SHIM_COPIES_MIN_BYTES || sched_copies_decided(shim.sched);
+}
+
 static inline bool try_up(CUdeviceptr dst, const void *src, size_t n, CUstream stream,
 			  bool per_thread, bool blocking, CUresult *ret)
 {
-	return unlikely(n >= SHIM_COPIES_MIN_BYTES) &&
-	       pipelined(
-		       &(struct request){
+	return unlikely(is_of_interest(n)) &&
+	       by_plan(
+		       &(struct shim_copy_request){
 			       MEM_COPY_UP, dst, unqual(src), n, { stream, per_thread }, blocking },
 		       ret);
 }
@@ -302,138 +360,137 @@ static inline bool try_up(CUdeviceptr dst, const void *src, size_t n, CUstream s
 static inline bool try_down(void *dst, CUdeviceptr src, size_t n, CUstream stream, bool per_thread,
 			    bool blocking, CUresult *ret)
 {
-	return unlikely(n >= SHIM_COPIES_MIN_BYTES) &&
-	       pipelined(
-		       &(struct request){
+	return unlikely(is_of_interest(n)) &&
+	       by_plan(
+		       &(struct shim_copy_request){
 			       MEM_COPY_DOWN, src, dst, n, { stream, per_thread }, blocking },
 		       ret);
 }
 
+/* A copy that names no direction. Small ones are not asked about, as they are not counted. */
 static inline bool try_any(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream,
 			   bool per_thread, bool blocking, CUresult *ret)
 {
-	return try_up(dst, (const void *)(uintptr_t)src, n, stream, per_thread, blocking, ret) ||
-	       try_down((void *)(uintptr_t)dst, src, n, stream, per_thread, blocking, ret);
+	if (likely(n < ASKED_MIN_BYTES || !is_of_interest(n)) || is_host(dst) == is_host(src)) {
+		return false;
+	}
+	return is_host(src) ? try_up(dst, (const void *)(uintptr_t)src, n, stream, per_thread,
+				     blocking, ret)
+			    : try_down((void *)(uintptr_t)dst, src, n, stream, per_thread, blocking,
+				       ret);
 }
 
 static CUresult up(CUdeviceptr dst, const void *src, size_t n)
 {
 	CUresult r;
 
-	return counted(MEM_COPY_UP, n,
-		       try_up(dst, src, n, NULL, false, true, &r)
-			       ? r
-			       : shim_driver.cuMemcpyHtoD_v2(dst, src, n));
+	return try_up(dst, src, n, NULL, false, true, &r)
+		       ? r
+		       : counted(MEM_COPY_UP, n, shim_driver.cuMemcpyHtoD_v2(dst, src, n));
 }
 
 static CUresult up_ptds(CUdeviceptr dst, const void *src, size_t n)
 {
 	CUresult r;
 
-	return counted(MEM_COPY_UP, n,
-		       try_up(dst, src, n, NULL, true, true, &r)
-			       ? r
-			       : shim_driver.cuMemcpyHtoD_v2_ptds(dst, src, n));
+	return try_up(dst, src, n, NULL, true, true, &r)
+		       ? r
+		       : counted(MEM_COPY_UP, n, shim_driver.cuMemcpyHtoD_v2_ptds(dst, src, n));
 }
 
 static CUresult up_async(CUdeviceptr dst, const void *src, size_t n, CUstream stream)
 {
 	CUresult r;
 
-	return counted(MEM_COPY_UP, n,
-		       try_up(dst, src, n, stream, false, false, &r)
-			       ? r
-			       : shim_driver.cuMemcpyHtoDAsync_v2(dst, src, n, stream));
+	return try_up(dst, src, n, stream, false, false, &r)
+		       ? r
+		       : counted(MEM_COPY_UP, n,
+				 shim_driver.cuMemcpyHtoDAsync_v2(dst, src, n, stream));
 }
 
 static CUresult up_async_ptsz(CUdeviceptr dst, const void *src, size_t n, CUstream stream)
 {
 	CUresult r;
 
-	return counted(MEM_COPY_UP, n,
-		       try_up(dst, src, n, stream, true, false, &r)
-			       ? r
-			       : shim_driver.cuMemcpyHtoDAsync_v2_ptsz(dst, src, n, stream));
+	return try_up(dst, src, n, stream, true, false, &r)
+		       ? r
+		       : counted(MEM_COPY_UP, n,
+				 shim_driver.cuMemcpyHtoDAsync_v2_ptsz(dst, src, n, stream));
 }
 
 static CUresult down(void *dst, CUdeviceptr src, size_t n)
 {
 	CUresult r;
 
-	return counted(MEM_COPY_DOWN, n,
-		       try_down(dst, src, n, NULL, false, true, &r)
-			       ? r
-			       : shim_driver.cuMemcpyDtoH_v2(dst, src, n));
+	return try_down(dst, src, n, NULL, false, true, &r)
+		       ? r
+		       : counted(MEM_COPY_DOWN, n, shim_driver.cuMemcpyDtoH_v2(dst, src, n));
 }
 
 static CUresult down_ptds(void *dst, CUdeviceptr src, size_t n)
 {
 	CUresult r;
 
-	return counted(MEM_COPY_DOWN, n,
-		       try_down(dst, src, n, NULL, true, true, &r)
-			       ? r
-			       : shim_driver.cuMemcpyDtoH_v2_ptds(dst, src, n));
+	return try_down(dst, src, n, NULL, true, true, &r)
+		       ? r
+		       : counted(MEM_COPY_DOWN, n, shim_driver.cuMemcpyDtoH_v2_ptds(dst, src, n));
 }
 
 static CUresult down_async(void *dst, CUdeviceptr src, size_t n, CUstream stream)
 {
 	CUresult r;
 
-	return counted(MEM_COPY_DOWN, n,
-		       try_down(dst, src, n, stream, false, false, &r)
-			       ? r
-			       : shim_driver.cuMemcpyDtoHAsync_v2(dst, src, n, stream));
+	return try_down(dst, src, n, stream, false, false, &r)
+		       ? r
+		       : counted(MEM_COPY_DOWN, n,
+				 shim_driver.cuMemcpyDtoHAsync_v2(dst, src, n, stream));
 }
 
 static CUresult down_async_ptsz(void *dst, CUdeviceptr src, size_t n, CUstream stream)
 {
 	CUresult r;
 
-	return counted(MEM_COPY_DOWN, n,
-		       try_down(dst, src, n, stream, true, false, &r)
-			       ? r
-			       : shim_driver.cuMemcpyDtoHAsync_v2_ptsz(dst, src, n, stream));
+	return try_down(dst, src, n, stream, true, false, &r)
+		       ? r
+		       : counted(MEM_COPY_DOWN, n,
+				 shim_driver.cuMemcpyDtoHAsync_v2_ptsz(dst, src, n, stream));
 }
 
 static CUresult any(CUdeviceptr dst, CUdeviceptr src, size_t n)
 {
 	CUresult r;
 
-	return counted_any(dst, src, n,
-			   try_any(dst, src, n, NULL, false, true, &r)
-				   ? r
-				   : shim_driver.cuMemcpy(dst, src, n));
+	return try_any(dst, src, n, NULL, false, true, &r)
+		       ? r
+		       : counted_any(dst, src, n, shim_driver.cuMemcpy(dst, src, n));
 }
 
 static CUresult any_ptds(CUdeviceptr dst, CUdeviceptr src, size_t n)
 {
 	CUresult r;
 
-	return counted_any(dst, src, n,
-			   try_any(dst, src, n, NULL, true, true, &r)
-				   ? r
-				   : shim_driver.cuMemcpy_ptds(dst, src, n));
+	return try_any(dst, src, n, NULL, true, true, &r)
+		       ? r
+		       : counted_any(dst, src, n, shim_driver.cuMemcpy_ptds(dst, src, n));
 }
 
 static CUresult any_async(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream)
 {
 	CUresult r;
 
-	return counted_any(dst, src, n,
-			   try_any(dst, src, n, stream, false, false, &r)
-				   ? r
-				   : shim_driver.cuMemcpyAsync(dst, src, n, stream));
+	return try_any(dst, src, n, stream, false, false, &r)
+		       ? r
+		       : counted_any(dst, src, n, shim_driver.cuMemcpyAsync(dst, src, n, stream));
 }
 
 static CUresult any_async_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream)
 {
 	CUresult r;
 
-	return counted_any(dst, src, n,
-			   try_any(dst, src, n, stream, true, false, &r)
-				   ? r
-				   : shim_driver.cuMemcpyAsync_ptsz(dst, src, n, stream));
+	return try_any(dst, src, n, stream, true, false, &r)
+		       ? r
+		       : counted_any(dst, src, n,
+				     shim_driver.cuMemcpyAsync_ptsz(dst, src, n, stream));
 }
 
 /* ---- installation ---- */
@@ -492,7 +549,7 @@ void shim_copies_install(void)
 	if (!is_off() && can_populate()) {
 		mem_copy_pool_init(&pool, wanted_threads());
 		ops = gpu_copy_ops;
-		ops.issue = issue;
+		ops.issue = shim_copy_issue;
 		store_release(&planned, 1u);
 	}
 	shim_real.cuMemcpyHtoD_v2 = up;

@@ -5,7 +5,9 @@
 #include <stdbool.h>
 
 #include "cuabi/types.h"
+#include "gpu/copy_device.h"
 #include "mem/copy_plan.h"
+#include "sched/sched.h"
 
 #define SHIM_COPIES_MIN_BYTES ((size_t)8 << 20) /* shortest copy for which the plan is used */
 
@@ -44,5 +46,46 @@ struct shim_copy_context *shim_copy_context_enter(CUcontext ctx, unsigned long l
 void shim_copy_context_leave(struct shim_copy_context *c);
 /* Ends all of them: see shim_copies_exit(). */
 void shim_copy_contexts_exit(void);
+
+/* A copy as the program makes it. */
+struct shim_copy_request {
+	enum mem_copy_way way;
+	CUdeviceptr device;
+	void *host;
+	size_t bytes;
+	struct gpu_copy_queue queue;
+	bool blocking;
+};
+
+/* Returns whether an attribute of the memory at an address has that value. */
+bool shim_copy_attribute_is(CUpointer_attribute what, CUdeviceptr address, int wanted);
+/* Returns the current context's entry if the copy, whose host side is fit for it, can be made in
+ * pieces: until shim_copy_context_leave(). */
+struct shim_copy_context *shim_copy_admit(const struct shim_copy_request *r);
+/* Returns 0, or the error with which a copy in pieces must end now. */
+int shim_copy_may_go_on(const struct shim_copy_context *context, const struct gpu_copy_queue *q);
+/* As issue of struct mem_device_ops; refuses a stream that is captured, and counts the bytes. */
+int shim_copy_issue(void *dev, void *queue, enum mem_copy_way way, struct mem_piece *p,
+		    uint64_t device, size_t bytes);
+/* Makes the whole copy by the driver's function. */
+CUresult shim_copy_by_driver(const struct shim_copy_request *r);
+
+/* ---- copy_turns.c ---- */
+
+/* Returns whether the policy is asked about the copy, and prepares *ret for it. It is not asked
+ * during a capture, in a host function, or for a call that was deferred: these must not wait. */
+bool shim_copy_is_decided(const struct shim_copy_request *r, struct sched_copy *ret);
+/* Waits until a copy that is not cut may go. */
+void shim_copy_await_turn(struct sched_copy *c);
+/* Waits a moment before the policy is asked again; since_ns: when the wait began. */
+void shim_copy_pause(uint64_t since_ns);
+
+/* ---- pinned_copies.c ---- */
+
+/* Cuts a copy of page-locked memory into pieces, in the order of the stream, as the policy wants
+ * it. Returns false if the copy is not one that can be cut: nothing is issued then. A copy of
+ * which a piece is held, or exceeds what the policy allows to be unfinished, blocks the caller
+ * until its last piece is issued; any other returns like the driver's. */
+bool shim_copy_pinned(const struct shim_copy_request *r, struct sched_copy *c, CUresult *ret);
 
 #endif

@@ -21,6 +21,8 @@ struct shim_thread {
 	uint32_t queue_generation, kernel_generation, code_generation;
 	uint32_t host_function; /* depth of host-function callbacks on this thread: what they call
 				   is never held */
+	uint32_t deferred;	/* depth of deferred calls that this thread submits, which may
+				   hold up others */
 	struct {
 		CUcontext ctx;
 		struct shim_queue *q;

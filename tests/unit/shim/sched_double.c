@@ -426,3 +426,12 @@ void sched_set_off(struct sched *s, bool off)
 void sched_after_fork_child(struct sched *s)
 {
 }
+
+bool sched_copy_may_go(struct sched_copy *c)
+{
+	return true;
+}
+
+void sched_copy_end(struct sched_copy *c)
+{
+}

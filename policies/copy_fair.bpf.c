@@ -1,0 +1,41 @@
+/* copy_fair: the shares of copy bandwidth that virtual GPUs were given, separately up and down. vGPUs
+ * without a stated share, and programs in none, divide what the others leave, by weight.
+ *
+ * Use it where copies are promised a share (gbpf run --copy 30) and kernels need no division. vgpu_auto
+ * includes it.
+ *
+ * How: each vGPU has a credit in each direction. Every millisecond gbpfd divides the bytes that were
+ * let go in it by share among the vGPUs that copy, and charges each its own. So credits add up to
+ * zero: what a vGPU copies while it is alone is not owed later. A piece of a vGPU whose credit is used
+ * up is held while another one waits for its share: one that has two pieces or more on their way to the
+ * device, or is held itself, most of the time. One whose copies are slow for another reason is not
+ * waited for.
+ *
+ * Latency first: while a request of a latency program is open, pieces of other programs are held, each
+ * for 2 ms at most; and while a latency program is present, pieces are of 1 MiB and a copy has at most
+ * 2 MiB on their way. So a latency program's copy waits for a piece or two, not for the copies.
+ *
+ * After: Gdev (Kato and others, USENIX ATC 2012), which accounts copies apart from compute, so that
+ * both can be busy at once. */
+#include "vgpu/copies.h"
+
+GBPF_LICENSE("Apache-2.0");
+
+SEC("gbpf/admit")
+int GBPF_PROG(copy_fair_admit, admit)
+{
+	admit_copier(ctx);
+	return GBPF_ADMIT;
+}
+
+SEC("gbpf/copy_enqueue")
+int GBPF_PROG(copy_fair_copy_enqueue, copy_enqueue)
+{
+	return enqueue_by_share(ctx);
+}
+
+SEC("gbpf/tick")
+int GBPF_PROG(copy_fair_tick, tick)
+{
+	return divide_copies(ctx);
+}

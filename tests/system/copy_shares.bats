@@ -1,0 +1,175 @@
+#!/usr/bin/env bats
+# Shares of copy bandwidth: the hook copy_enqueue and the policies that use it, on a soft GPU whose copies have a bandwidth.
+
+load helpers
+load vgpu_helpers
+
+COPY=${GBPF_BUILD:-build}/tests/system/copy_shares
+COPIES=${GBPF_BUILD:-build}/tests/system/copies
+
+inputs=()
+
+# begin POLICY [OPTIONS of the soft GPU]
+begin() {
+	start_soft --copy-bandwidth "${BANDWIDTH:-800000000}" "${@:2}"
+	start_daemon
+	daemon=${pids[-1]}
+	gbpf policy swap "$1" >/dev/null
+}
+
+# copier NAME "OPTIONS" WAY KIND MIB: a program that copies until its input, NAME.in, is closed. Sets pid_NAME.
+copier() {
+	local name=$1 options=$2
+	mkfifo "$GBPF_RUNTIME_DIR/$name.in" "$GBPF_RUNTIME_DIR/$name.out"
+	(
+		for fd in "${inputs[@]}"; do # or the other program would not see its end
+			exec {fd}>&-
+		done
+		# shellcheck disable=SC2086 # several words
+		exec gbpf run --device soft $options -- "$COPY" "${@:3}" <"$GBPF_RUNTIME_DIR/$name.in" >"$GBPF_RUNTIME_DIR/$name.out" \
+			2>"$GBPF_RUNTIME_DIR/$name.log" 3>&-
+	) &
+	declare -g "job_$name=$!"
+	pids+=($!)
+	exec {fd}>"$GBPF_RUNTIME_DIR/$name.in"
+	declare -g "in_$name=$fd"
+	inputs+=("$fd")
+	exec {fd}<"$GBPF_RUNTIME_DIR/$name.out"
+	declare -g "out_$name=$fd"
+	answer_of "$name"
+	declare -g "pid_$name=$REPLY"
+	pids+=("$REPLY")
+}
+
+# ends NAME: the program has copied the right bytes.
+ends() {
+	local in=in_$1 out=out_$1 job=job_$1 line last=
+	eval "exec ${!in}>&-"
+	while read -r -t 120 -u "${!out}" line; do
+		last=$line
+	done
+	[ "$last" = right ] || {
+		echo "$1: $last"
+		return 1
+	}
+	wait "${!job}"
+}
+
+# copied PID: bytes of both directions as gbpfd shows them.
+copied() {
+	gbpf ps --json | python3 -c '
+import json, sys
+print(next(t["stats"]["copy_bytes"] for t in json.load(sys.stdin)["tenants"] if t["pid"] == int(sys.argv[1])))' "$1"
+}
+
+# has_copied PID BYTES: both since the beginning
+has_copied() { [ "$(copied "$1")" -ge "$2" ]; }
+
+# share A B MIB: sets percent to A's share of the bytes that both copy, until they have copied that many.
+share() {
+	local a b a0 b0
+	a0=$(copied "$1") b0=$(copied "$2")
+	for _ in $(seq 2000); do
+		a=$(($(copied "$1") - a0)) b=$(($(copied "$2") - b0))
+		[ $((a + b)) -lt $(($3 << 20)) ] || break
+	done
+	[ $((a + b)) -ge $(($3 << 20)) ]
+	percent=$((100 * a / (a + b)))
+	echo "share $percent % of $((a + b >> 20)) MiB"
+}
+
+copies_twice() { # NAME...: each has made two whole copies from here on
+	local name
+	for name in "$@" "$@"; do
+		answer_of "$name"
+	done
+}
+
+# shares POLICY WAY KIND LEAST MOST: that of a vGPU with 30 % next to one with 70 %
+shares() {
+	begin "$1"
+	copier a "--copy 30" "$2" "$3" 64
+	copier b "--copy 70" "$2" "$3" 64
+	copies_twice a b
+	share "$pid_a" "$pid_b" 600
+	[ "$percent" -ge "$4" ] && [ "$percent" -le "$5" ]
+	ends a
+	ends b
+}
+
+@test "two vGPUs copy pageable memory up by their shares" {
+	shares copy_fair up pageable 26 34
+}
+
+@test "without a policy that has the hook they do not" {
+	shares fifo up pageable 38 62
+}
+
+@test "two vGPUs copy page-locked memory down by their shares, under vgpu_auto" {
+	shares vgpu_auto down pinned 26 34
+}
+
+# holding KIND: a program copies, and every piece of it is held up to the limit of 100 ms: 64 MiB take 1.6 s.
+holding() {
+	begin "${GBPF_BUILD:-build}/tests/system/hold_copies.bpf.o"
+	copier a "" up "$1" 64
+	wait_for takes_long a
+}
+
+# The latest copy of a program: its call blocked for more, or less, than 1 s.
+takes_long() { answer_of "$1" && [ "$(cut -d. -f1 <<<"${REPLY#* }")" -ge 1000 ]; }
+takes_short() { ! takes_long "$1"; }
+
+@test "a held copy goes on after the hold limit, and is counted" {
+	holding pageable
+	tenant "$pid_a" 't["stats"]["limit_hits"] >= 15 and t["stats"]["holds"] >= 15'
+	gbpf events --json | grep -q "hold limit reached: a copy goes"
+	ends a
+}
+
+@test "holds end when gbpfd is killed" {
+	holding pinned
+	kill_daemon
+	wait_for takes_short a
+	wait_for takes_short a
+	ends a
+}
+
+@test "holds end when the policy is replaced" {
+	holding pageable
+	gbpf policy swap fifo >/dev/null
+	wait_for takes_short a
+	wait_for takes_short a
+	ends a
+}
+
+@test "holds end when the policy is unloaded, and with gbpf off" {
+	holding pinned
+	gbpf off >/dev/null
+	wait_for takes_short a
+	gbpf on >/dev/null
+	wait_for takes_long a
+	gbpf policy unload >/dev/null
+	wait_for takes_short a
+	ends a
+}
+
+@test "an event says that the policy ignores a copy share, and none that it is kept" {
+	begin fifo
+	copier a "--copy 30" up pageable 16
+	wait_for event "has a copy share of 30 % of GPU 0, which policy fifo does not keep"
+	gbpf policy swap copy_fair >/dev/null
+	copier b "--copy 40" up pageable 16
+	gbpf events --json >"$GBPF_RUNTIME_DIR/events"
+	run ! grep -q "copy share of 40 %" "$GBPF_RUNTIME_DIR/events"
+	ends a
+	ends b
+}
+event() { gbpf events --json | grep -qF "$1"; }
+
+@test "random copies are right while copies are held and cut" {
+	begin copy_fair --copy-engines 2
+	copier a "--copy 10" up pageable 64
+	GBPF_COPY_THREADS=3 timeout 120 gbpf run --device soft --copy 5 -- "$COPIES" random 5
+	ends a
+}
