@@ -172,6 +172,16 @@ uint64_t mem_ledger_own(const struct mem_ledger *l, uint32_t row)
 	return mem_line_used(&l->page->line[row][l->line]);
 }
 
+uint64_t mem_ledger_released(const struct mem_ledger *l, uint32_t row)
+{
+	return load_seqcst(&l->page->line[row][l->line].released);
+}
+
+uint64_t mem_ledger_own_since(const struct mem_ledger *l, uint32_t row, uint64_t released)
+{
+	return load_seqcst(&l->page->line[row][l->line].charged) - released;
+}
+
 /* Decides on what is in `wanted`. Returns 0, -ENOMEM if it did not fit at some moment, or -EAGAIN
  * if another charge is in the way, or memory moves. */
 static int decide(const struct mem_ledger *l, uint32_t row, uint64_t bytes, bool whole)

@@ -74,6 +74,10 @@ uint64_t mem_ledger_allowed(const struct mem_ledger *l, uint32_t row);
 /* Returns what all processes of the vGPU hold, or this one, bytes. */
 uint64_t mem_ledger_used(const struct mem_ledger *l, uint32_t row);
 uint64_t mem_ledger_own(const struct mem_ledger *l, uint32_t row);
+/* Returns all that this process has ever released; and at least what it held at any moment since it
+ * had released that much. */
+uint64_t mem_ledger_released(const struct mem_ledger *l, uint32_t row);
+uint64_t mem_ledger_own_since(const struct mem_ledger *l, uint32_t row, uint64_t released);
 
 /* Returns what a line holds. */
 uint64_t mem_line_used(const struct proto_account_line *line);

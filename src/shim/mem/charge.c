@@ -254,6 +254,23 @@ uint64_t shim_mem_held(int row)
 	return own > other ? own - other : 0;
 }
 
+void shim_mem_mark(int row, struct shim_mem_mark *ret)
+{
+	ret->released = mem_ledger_released(&account.ledger, (uint32_t)row);
+	ret->managed = load_acquire(&account.managed[row]);
+}
+
+uint64_t shim_mem_held_since(int row, const struct shim_mem_mark *m)
+{
+	uint64_t managed = MIN(m->managed, load_acquire(&account.managed[row]));
+	uint64_t released = mem_ledger_released(&account.ledger, (uint32_t)row) - m->released;
+	uint64_t most = mem_ledger_own_since(&account.ledger, (uint32_t)row, m->released);
+	/* What was released may have been managed memory, which came again. */
+	uint64_t other = shim_mem_overhead(row) + (managed > released ? managed - released : 0);
+
+	return most > other ? most - other : 0;
+}
+
 bool shim_mem_set_overhead(int row, uint64_t bytes, bool force, const char *call)
 {
 	uint64_t now = shim_mem_overhead(row);

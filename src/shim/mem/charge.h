@@ -57,6 +57,13 @@ void shim_mem_managed_sub(int row, uint64_t bytes);
 /* Returns what the process is charged for that the driver counts as its memory, overhead excepted.
  */
 uint64_t shim_mem_held(int row);
+/* The same for a time in which memory comes and goes: _held_since() returns at least what it was at
+ * any moment since the mark, also of memory that came and went in between. */
+struct shim_mem_mark {
+	uint64_t released, managed;
+};
+void shim_mem_mark(int row, struct shim_mem_mark *ret);
+uint64_t shim_mem_held_since(int row, const struct shim_mem_mark *m);
 uint64_t shim_mem_overhead(int row);
 /* Shows memory of other processes that this one uses. */
 void shim_mem_share(int row, uint64_t bytes);

@@ -72,12 +72,13 @@ static bool read_figure(CUdevice device, int row, uint64_t *ret, bool *ret_exact
 	for (int i = 0; i < TRIES && !*ret_exact; i++) {
 		bool moving, still_moving;
 		uint64_t moves = shim_mem_moves(&moving);
+		struct shim_mem_mark mark;
 
-		held = shim_mem_held(row) + own;
+		shim_mem_mark(row, &mark);
 		figure = shim_mem_use_of_process(device);
 		figure = figure == SHIM_MEM_UNLISTED ? 0 : figure;
 		*ret_exact = shim_mem_moves(&still_moving) == moves && !moving;
-		held = MAX(held, shim_mem_held(row) + own);
+		held = shim_mem_held_since(row, &mark) + own;
 	}
 	*ret = figure > held ? figure - held : 0;
 	shim_mem_set_gbpf(row, gpu_own_memory(device));

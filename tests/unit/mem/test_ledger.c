@@ -122,6 +122,22 @@ static void what_is_released_can_be_charged_again(void **state)
 	assert_int_equal(mem_ledger_charge(&a, ROW, 10 * GIB), 0);
 }
 
+/* Also memory that came and went in between. */
+static void own_since_counts_all_of_a_time(void **state)
+{
+	struct mem_ledger a = ledger_of(2);
+	uint64_t released;
+
+	assert_int_equal(mem_ledger_charge(&a, ROW, 3 * GIB), 0);
+	mem_ledger_release(&a, ROW, GIB);
+	released = mem_ledger_released(&a, ROW);
+	assert_int_equal(mem_ledger_own_since(&a, ROW, released), 2 * GIB);
+	assert_int_equal(mem_ledger_charge(&a, ROW, 4 * GIB), 0);
+	mem_ledger_release(&a, ROW, 5 * GIB);
+	assert_int_equal(mem_ledger_own_since(&a, ROW, released), 6 * GIB);
+	assert_int_equal(mem_ledger_own(&a, ROW), GIB);
+}
+
 static void rows_are_counted_apart(void **state)
 {
 	struct mem_ledger a = ledger_of(2);
@@ -313,6 +329,7 @@ int main(void)
 		TEST(rows_are_found_by_uuid),
 		TEST(the_limit_is_exact),
 		TEST(what_is_released_can_be_charged_again),
+		TEST(own_since_counts_all_of_a_time),
 		TEST(rows_are_counted_apart),
 		TEST(forced_bytes_count_like_charged_ones),
 		TEST(words_that_are_shown_decide_nothing),
