@@ -17,6 +17,7 @@ source "${BASH_SOURCE[0]%/*}/../wait.bash"
 serves() { [ -S "$2" ] || ! kill -0 "$1" 2>/dev/null; }
 
 start_daemon() {
+	rm -f "$GBPF_RUNTIME_DIR/control.sock" # of a killed one: it is made anew
 	gbpfd --foreground --device soft "$@" >"$GBPF_RUNTIME_DIR/gbpfd.log" 2>&1 3>&- &
 	pids+=($!)
 	wait_for serves "${pids[-1]}" "$GBPF_RUNTIME_DIR/control.sock" && [ -S "$GBPF_RUNTIME_DIR/control.sock" ] && return 0

@@ -195,6 +195,9 @@ PY
 	echo '{"vgpus": [' >"$GBPF_STATE_DIR/vgpus.json"
 	start_daemon
 	gbpf events | grep -q "vgpus.json cannot be read: no virtual GPU with a name is known"
+	gbpf vgpu create fresh --mem 64M # replaces the file
+	[ "$(cat "$GBPF_STATE_DIR/vgpus.json.bad")" = '{"vgpus": [' ]
+	grep -q fresh "$GBPF_STATE_DIR/vgpus.json"
 }
 
 @test "variables of other tools limit programs" {

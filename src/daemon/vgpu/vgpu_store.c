@@ -2,6 +2,9 @@
  * counts from the change on, also if the file cannot be written. */
 #include "daemon/vgpu/vgpu_int.h"
 
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -10,6 +13,7 @@
 #include "daemon/saving.h"
 
 #define FILE_NAME "vgpus.json"
+#define ASIDE ".bad" /* appended to the name of a file with faults */
 #define FILE_MAX (1u << 20)
 #define SAVING_MAX 64u	       /* changes that callers wait for */
 #define SAVING_FOREIGN_MAX 32u /* beyond it only operators may change more */
@@ -108,11 +112,25 @@ static const char *load_entry(struct daemon *d, const json_t *j)
 	return NULL;
 }
 
-/* Invalid entries are left out, with a warning. */
+/* Keeps the file as it is under another name: the next change of a vGPU replaces it. */
+static void keep_aside(const char *path)
+{
+	char aside[DAEMON_PATH + 32];
+
+	snprintf(aside, sizeof(aside), "%s" ASIDE, path);
+	(void)unlink(aside);
+	if (link(path, aside) < 0 && rename(path, aside) < 0) { /* a folder has no second name */
+		log_warn("cannot keep %s as %s: %s", path, aside, strerror(errno));
+	}
+}
+
+/* Invalid entries are left out, with a warning; the file with them is kept aside. */
 void daemon_vgpus_open(struct daemon *d)
 {
 	char path[DAEMON_PATH + 16];
 	json_t *j = NULL, *e;
+	bool faulty = false;
+	struct stat st;
 	struct buf b;
 	size_t i;
 
@@ -123,20 +141,28 @@ void daemon_vgpus_open(struct daemon *d)
 		j = json_loadb(b.data, b.len, 0, NULL);
 	}
 	buf_finish(&b);
-	if (!json_is_array(json_object_get(j, "vgpus")) && access(path, F_OK) == 0) {
-		log_warn("%s is not a list of virtual GPUs: it is left aside", path);
+	if (!json_is_array(json_object_get(j, "vgpus")) && lstat(path, &st) == 0) {
+		faulty = true;
+		log_warn("%s is not a list of virtual GPUs: it is kept with " ASIDE " appended",
+			 path);
 		daemon_history_add(&d->history, "store", -1,
-				   "%s cannot be read: no virtual GPU with a name is known", path);
+				   "%s cannot be read: no virtual GPU with a name is known; it is "
+				   "kept with " ASIDE " appended",
+				   path);
 	}
 	json_array_foreach(json_object_get(j, "vgpus"), i, e)
 	{
 		const char *fault = load_entry(d, e);
 
 		if (fault) {
+			faulty = true;
 			log_warn("%s: entry %zu is left out: %s", path, i, fault);
 			daemon_history_add(&d->history, "store", -1,
 					   "virtual GPU %zu of %s is left out: %s", i, path, fault);
 		}
 	}
 	json_decref(j);
+	if (faulty) {
+		keep_aside(path);
+	}
 }
