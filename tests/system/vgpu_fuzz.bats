@@ -9,8 +9,11 @@ FUZZ=${GBPF_BUILD:-build}/tests/system/vgpu_fuzz
 SECONDS_EACH=${GBPF_FUZZ_SECONDS:-3}
 SEED=${GBPF_FUZZ_SEED:-1}
 
+OPTIONS= # of gbpf run, several words
+
 fuzz() { # PROCESSES THREADS KILLS: sets output
-	timeout $((SECONDS_EACH + 300)) gbpf run --device soft --mem 192M -- "$FUZZ" "$SEED" "$SECONDS_EACH" "$@" 3>&-
+	# shellcheck disable=SC2086
+	timeout $((SECONDS_EACH + 300)) gbpf run --device soft --mem 192M $OPTIONS -- "$FUZZ" "$SEED" "$SECONDS_EACH" "$@" 3>&-
 }
 
 within_limit() { # gbpf ps, whose figure is not cut off at the limit; prints how many processes have one
@@ -31,6 +34,14 @@ print(len(limited))'
 
 @test "several processes and threads: what is charged equals the model" {
 	start_all
+	run fuzz 3 3 0
+	echo "$output"
+	[ "$status" -eq 0 ]
+}
+
+@test "calls that wait, with a reservation: what is charged equals the model" {
+	start_all
+	OPTIONS="--reserve 64M --wait 2ms"
 	run fuzz 3 3 0
 	echo "$output"
 	[ "$status" -eq 0 ]
