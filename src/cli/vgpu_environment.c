@@ -3,9 +3,14 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "base/compiler.h"
 
 #define MEMORY "CUDA_DEVICE_MEMORY_LIMIT"
 #define TIME "CUDA_DEVICE_SM_LIMIT"
+
+_Static_assert(PROTO_MAX_GPUS == 16, "the message names the numbers");
 
 /* Returns the variable's value, NULL if it is empty or not set. */
 static const char *value_of(const char *name)
@@ -23,7 +28,7 @@ static int memory(struct cli *c, const char *name, const char *text, uint64_t *r
 	}
 	return cli_fail(c, CLI_USAGE, "usage",
 			"Use a number with K, M, G or T: at least 16M, at most the GPU's memory",
-			"run: invalid size '%s' in %s", text, name);
+			"run: invalid size '%.40s' in %s", text, name);
 }
 
 static int percent(struct cli *c, const char *name, const char *text, uint32_t *ret)
@@ -39,12 +44,41 @@ static int percent(struct cli *c, const char *name, const char *text, uint32_t *
 	return code;
 }
 
+/* Refuses a limit of a device that there cannot be, which would have no effect: a variable of that
+ * prefix and a number that is not read below. */
+static int check_numbers(struct cli *c, const char *prefix)
+{
+	size_t n = strlen(prefix);
+
+	for (char **e = environ; e && *e; e++) {
+		const char *number = strncmp(*e, prefix, n) == 0 ? *e + n : "";
+		size_t digits = strspn(number, "0123456789");
+		char name[80];
+
+		if (!digits || number[digits] != '=' || !number[digits + 1] ||
+		    (digits <= 2 && (number[0] != '0' || digits == 1) &&
+		     strtoul(number, NULL, 10) < PROTO_MAX_GPUS)) {
+			continue;
+		}
+		snprintf(name, sizeof(name), "%s%.*s", prefix, (int)MIN(digits, 20u), number);
+		return cli_fail(c, CLI_USAGE, "usage",
+				"Devices have the numbers 0 to 15; without a number it is the "
+				"limit of each",
+				"run: %s limits no device", name);
+	}
+	return CLI_OK;
+}
+
 int cli_vgpu_from_environment(struct cli *c, struct proto_vgpu_config *config)
 {
 	const char *all = value_of(MEMORY), *share = value_of(TIME);
 	uint64_t mem = 0;
-	int code = all ? memory(c, MEMORY, all, &mem) : CLI_OK;
+	int code = check_numbers(c, MEMORY "_");
 
+	code = code ? code : check_numbers(c, TIME "_");
+	if (!code && all) {
+		code = memory(c, MEMORY, all, &mem);
+	}
 	if (!code && share) {
 		code = percent(c, TIME, share, &config->compute);
 	}

@@ -20,7 +20,7 @@ static int read_size(struct cli *c, const char *what, const char *option, const 
 	    (cli_parse_bytes(text, ret) == 0 && *ret >= least && *ret <= PROTO_VGPU_MEM_MAX)) {
 		return CLI_OK;
 	}
-	return cli_fail(c, CLI_USAGE, "usage", allowed, "%s: invalid size '%s' for --%s", what,
+	return cli_fail(c, CLI_USAGE, "usage", allowed, "%s: invalid size '%.40s' for --%s", what,
 			text, option);
 }
 

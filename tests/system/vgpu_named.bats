@@ -212,6 +212,16 @@ PY
 	[ "$status" -eq 125 ]
 	CUDA_DEVICE_SM_LIMIT_0=20 CUDA_DEVICE_SM_LIMIT_1=30 run gbpf run --device soft -- true
 	[ "$status" -eq 125 ]
+	for name in CUDA_DEVICE_MEMORY_LIMIT_16 CUDA_DEVICE_MEMORY_LIMIT_01 CUDA_DEVICE_SM_LIMIT_4294967296; do
+		run env "$name=50" gbpf run --device soft -- true
+		[ "$status" -eq 125 ]
+		[[ $output = *"$name limits no device"* ]]
+	done
+	CUDA_DEVICE_MEMORY_LIMIT_16='' CUDA_DEVICE_MEMORY_LIMIT_OLD=1x run gbpf run --device soft -- true
+	[ "$status" -eq 0 ]
+	run env CUDA_DEVICE_MEMORY_LIMIT="$(printf '9%.0s' {1..5000})" gbpf run --device soft -- true
+	[ "$status" -eq 125 ]
+	[ "${#output}" -lt 300 ]
 	run env CUDA_DEVICE_SM_LIMIT=20 gbpf run --device soft -- bash -c 'echo "${GBPF_VGPU#*:*:}"'
 	[ "$output" = "mem=0,compute=20" ]
 }
